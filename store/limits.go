@@ -100,10 +100,10 @@ func (l *Limits) SetGateways(n int) { l.gateways.Store(int64(max(1, n))) }
 // Take admits or refuses a request at c.At. A refused one has no grant and is
 // booked nowhere. It loses no more than 50 ms to a Redis that hangs, and nothing
 // to one that is known to be away. The only error is ErrLimitsAway.
-func (l *Limits) Take(ctx context.Context, c *tenants.Charge) (*Grant, tenants.Verdict, error) {
+func (l *Limits) Take(ctx context.Context, c *tenants.Charge) (*Grant, tenants.Admission, error) {
 	g := &Grant{limits: l, charge: c}
 	if len(c.Caller.Subjects) == 0 {
-		return g, tenants.Verdict{}, nil
+		return g, tenants.Admission{}, nil
 	}
 	v, err := l.decide(ctx, g)
 	if err != nil || v.Refused != "" {
@@ -113,9 +113,9 @@ func (l *Limits) Take(ctx context.Context, c *tenants.Charge) (*Grant, tenants.V
 }
 
 // decide has Redis decide, else this gateway alone.
-func (l *Limits) decide(ctx context.Context, g *Grant) (tenants.Verdict, error) {
+func (l *Limits) decide(ctx context.Context, g *Grant) (tenants.Admission, error) {
 	if l.redis != nil {
-		v, err := tenants.Verdict{}, errAway
+		v, err := tenants.Admission{}, errAway
 		if l.redis.Up() {
 			v, err = l.ask(ctx, g.charge)
 		}
@@ -124,7 +124,7 @@ func (l *Limits) decide(ctx context.Context, g *Grant) (tenants.Verdict, error) 
 		}
 		l.log.Debug("a limit was not asked of Redis", "error", err)
 		if caller := g.charge.Caller; caller.FailClosed {
-			return tenants.Verdict{}, fmt.Errorf("admitting a request of tenant %s: %w", caller.Tenant, ErrLimitsAway)
+			return tenants.Admission{}, fmt.Errorf("admitting a request of tenant %s: %w", caller.Tenant, ErrLimitsAway)
 		}
 	}
 	return l.local.Take(g.charge, l.share()), nil
@@ -140,18 +140,18 @@ func (l *Limits) share() int {
 
 // ask has Redis decide, and books here what it admits: an outage starts from
 // there.
-func (l *Limits) ask(ctx context.Context, c *tenants.Charge) (tenants.Verdict, error) {
-	var buf [2]tenants.Standing
-	standings := l.local.Ask(c, buf[:0])
-	var v tenants.Verdict
+func (l *Limits) ask(ctx context.Context, c *tenants.Charge) (tenants.Admission, error) {
+	var buf [2]tenants.SubjectState
+	states := l.local.BeginRemote(c, buf[:0])
+	var v tenants.Admission
 	err := l.redis.timed(ctx, "taking from limits", func(ctx context.Context) (err error) {
-		v, err = l.take(ctx, c, standings)
+		v, err = l.take(ctx, c, states)
 		return err
 	}, true)
 	if err != nil || v.Refused != "" {
-		l.local.Drop(c)
+		l.local.AbortRemote(c)
 	} else {
-		l.local.Book(c)
+		l.local.CommitRemote(c)
 	}
 	return v, err
 }
@@ -217,7 +217,7 @@ func (l *Limits) guarded(work string, step func()) {
 // rates and the requests under way are those that this gateway admitted, and the
 // budgets those of all gateways as last heard; partial tells so. The only error is
 // ErrLimitsAway.
-func (l *Limits) Peek(c *tenants.Charge) (v tenants.Verdict, uses []tenants.Use, partial bool, err error) {
+func (l *Limits) Peek(c *tenants.Charge) (v tenants.Admission, uses []tenants.Use, partial bool, err error) {
 	partial = l.redis != nil && l.redis.Up()
 	if l.redis != nil && !partial && c.Caller.FailClosed {
 		return v, nil, false, fmt.Errorf("peeking at the limits of tenant %s: %w", c.Caller.Tenant, ErrLimitsAway)

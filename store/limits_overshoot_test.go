@@ -232,12 +232,12 @@ func FuzzAnswers(f *testing.F) {
 		got := [][3]float64{{r.float(), r.float(), r.float()}}
 		l := tenants.NewLimiter()
 		charge := &tenants.Charge{Caller: heavy(), At: noon()}
-		for _, s := range l.Ask(charge, nil) {
-			l.Hear(&s, r.hearing())
+		for _, s := range l.BeginRemote(charge, nil) {
+			l.UpdateShared(&s, r.sharedCounters())
 		}
 		if length < 6 && !r.wrong {
 			t.Errorf("an answer of %d values is read", length)
 		}
-		tenants.Judged(charge, limit, int(place), time.Duration(wait), got)
+		tenants.RemoteAdmission(charge, limit, int(place), time.Duration(wait), got)
 	})
 }

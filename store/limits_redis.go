@@ -22,20 +22,20 @@ var takeLua string
 //go:embed settle.lua
 var settleLua string
 
-// word is one run of a script about subjects.
-type word struct {
+// counterUpdate is one run of a script for some subjects.
+type counterUpdate struct {
 	keys      []string
 	argv      []any
-	standings []tenants.Standing
+	states []tenants.SubjectState
 }
 
-// newWord returns a run about standings with two arguments of the script's own. All keys
+// newWord returns a run about states with two arguments of the script's own. All keys
 // of a tenant have one hash tag, so that a cluster keeps them in one place.
-func (l *Limits) newWord(own int64, flag bool, standings []tenants.Standing) word {
-	w := word{keys: make([]string, 0, 4*len(standings)), argv: make([]any, 0, 4+30*len(standings)), standings: standings}
+func (l *Limits) newUpdate(own int64, flag bool, states []tenants.SubjectState) counterUpdate {
+	w := counterUpdate{keys: make([]string, 0, 4*len(states)), argv: make([]any, 0, 4+30*len(states)), states: states}
 	w.argv = append(w.argv, l.redis.gateway, lease.Microseconds(), own, number(flag))
-	for i := range standings {
-		s, limits := &standings[i], &standings[i].Limits
+	for i := range states {
+		s, limits := &states[i], &states[i].Limits
 		base := "tierway:{" + s.Tenant + "}:"
 		if s.Key != "" {
 			base += "key:" + s.Key + ":"
@@ -43,11 +43,11 @@ func (l *Limits) newWord(own int64, flag bool, standings []tenants.Standing) wor
 		w.keys = append(w.keys, base+"rates", base+"under",
 			base+"d"+strconv.Itoa(s.Day.Index), base+"m"+strconv.Itoa(s.Month.Index))
 		w.argv = append(w.argv, limits.RPM, limits.RequestBurst(), limits.RPS, limits.SecondBurst(),
-			limits.TPM, limits.TokensAtOnce(), limits.Concurrent, s.Held, s.Pending, s.Left, s.Sequence,
+			limits.TPM, limits.TokensAtOnce(), limits.Concurrent, s.InFlight, s.Pending, s.Ended, s.Sequence,
 			limits.DayTokens, limits.MonthTokens, int64(limits.DayMoney), int64(limits.MonthMoney))
-		for _, a := range [...]*tenants.Account{&s.Day, &s.Month} {
+		for _, a := range [...]*tenants.WindowUsage{&s.Day, &s.Month} {
 			w.argv = append(w.argv, a.Shared.Tokens, int64(a.Shared.Money), a.Own.Tokens, int64(a.Own.Money),
-				a.Told.Tokens, int64(a.Told.Money))
+				a.Confirmed.Tokens, int64(a.Confirmed.Money))
 		}
 		for _, used := range s.Used {
 			w.argv = append(w.argv, strconv.FormatFloat(used, 'f', 6, 64))
@@ -57,23 +57,23 @@ func (l *Limits) newWord(own int64, flag bool, standings []tenants.Standing) wor
 }
 
 // take asks Redis about one request.
-func (l *Limits) take(ctx context.Context, c *tenants.Charge, standings []tenants.Standing) (tenants.Verdict, error) {
-	w := l.newWord(max(0, c.Tokens), c.IgnoreBudget, standings)
+func (l *Limits) take(ctx context.Context, c *tenants.Charge, states []tenants.SubjectState) (tenants.Admission, error) {
+	w := l.newUpdate(max(0, c.Tokens), c.IgnoreBudget, states)
 	reply, err := l.takeScript.Run(ctx, l.redis.client, w.keys, w.argv...).Slice()
 	if err != nil {
-		return tenants.Verdict{}, err
+		return tenants.Admission{}, err
 	}
 	r := reader{values: reply}
 	refused, place, wait := limitOf(r.int()), r.int(), r.int()
-	used := make([][3]float64, len(standings))
-	for i := range standings {
+	used := make([][3]float64, len(states))
+	for i := range states {
 		used[i] = [3]float64{r.float(), r.float(), r.float()}
-		l.local.Hear(&standings[i], r.hearing())
+		l.local.UpdateShared(&states[i], r.sharedCounters())
 	}
 	if r.wrong {
-		return tenants.Verdict{}, errAnswer
+		return tenants.Admission{}, errAnswer
 	}
-	return tenants.Judged(c, refused, int(place), time.Duration(wait)*time.Microsecond, used), nil
+	return tenants.RemoteAdmission(c, refused, int(place), time.Duration(wait)*time.Microsecond, used), nil
 }
 
 // errAnswer is why an answer of a script is of no use.
@@ -122,8 +122,8 @@ func (r *reader) float() float64 {
 	return f
 }
 
-func (r *reader) hearing() (h tenants.Hearing) {
-	for _, w := range [...]*tenants.Heard{&h.Day, &h.Month} {
+func (r *reader) sharedCounters() (h tenants.SharedCounters) {
+	for _, w := range [...]*tenants.SharedCounter{&h.Day, &h.Month} {
 		w.Sum = tenants.Spent{Tokens: r.int(), Money: tenants.Money(r.int())}
 		w.Own = tenants.Spent{Tokens: r.int(), Money: tenants.Money(r.int())}
 	}
@@ -132,23 +132,23 @@ func (r *reader) hearing() (h tenants.Hearing) {
 
 // send tells Redis what was settled.
 func (l *Limits) send(ctx context.Context, all []*Grant) {
-	words := make([]word, 0, len(all))
+	updates := make([]counterUpdate, 0, len(all))
 	for _, g := range all {
-		if w := l.word(g); len(w.standings) > 0 {
-			words = append(words, w)
+		if w := l.settlementUpdate(g); len(w.states) > 0 {
+			updates = append(updates, w)
 		}
 	}
-	l.tell(ctx, words)
+	l.sendUpdates(ctx, updates)
 }
 
-// word returns the update of one settled request. Rates are corrected only where Redis
+// settlementUpdate returns the update of one settled request. Rates are corrected only where Redis
 // booked them.
-func (l *Limits) word(g *Grant) word {
-	standings := l.local.Standings(g.charge, nil)
-	for i := range standings {
-		now := &standings[i].Limits
+func (l *Limits) settlementUpdate(g *Grant) counterUpdate {
+	states := l.local.SubjectStates(g.charge, nil)
+	for i := range states {
+		now := &states[i].Limits
 		for _, sub := range g.charge.Caller.Subjects {
-			if then := sub.Limits; sub.Key == standings[i].Key { // a limit that is new since then was not booked
+			if then := sub.Limits; sub.Key == states[i].Key { // a limit that is new since then was not booked
 				now.RPM, now.RPS, now.TPM = ifLimited(then.RPM, now.RPM), ifLimited(then.RPS, now.RPS), ifLimited(then.TPM, now.TPM)
 			}
 		}
@@ -157,7 +157,7 @@ func (l *Limits) word(g *Grant) word {
 	if !g.shared {
 		by = 0
 	}
-	return l.newWord(by, g.used.Refund && g.shared, standings)
+	return l.newUpdate(by, g.used.Refund && g.shared, states)
 }
 
 // matters reports whether Redis keeps anything that the settlement changes.
@@ -183,25 +183,25 @@ func ifLimited(then, now int64) int64 {
 // renewAll tells Redis again of all that it must not forget, and of what it was
 // not told while it was away.
 func (l *Limits) renewAll(ctx context.Context) {
-	for standings := range slices.Chunk(l.local.Owing(l.now(), nil), batch) {
-		words := make([]word, 0, batch)
-		for one := range slices.Chunk(standings, 1) {
-			words = append(words, l.newWord(0, false, one))
+	for states := range slices.Chunk(l.local.DirtySubjects(l.now(), nil), batch) {
+		updates := make([]counterUpdate, 0, batch)
+		for one := range slices.Chunk(states, 1) {
+			updates = append(updates, l.newUpdate(0, false, one))
 		}
-		l.tell(ctx, words)
+		l.sendUpdates(ctx, updates)
 	}
 }
 
-// tell runs the settling script for each word in one pipeline, and takes in what
-// it answers.
-func (l *Limits) tell(ctx context.Context, words []word) {
-	if len(words) == 0 {
+// sendUpdates runs the settling script for each update in one pipeline and applies the
+// replies.
+func (l *Limits) sendUpdates(ctx context.Context, updates []counterUpdate) {
+	if len(updates) == 0 {
 		return
 	}
 	err := l.redis.do(ctx, "settling with limits", func(ctx context.Context) error {
-		cmds := make([]*redis.Cmd, len(words))
+		cmds := make([]*redis.Cmd, len(updates))
 		_, err := l.redis.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for i, w := range words {
+			for i, w := range updates {
 				cmds[i] = p.EvalSha(ctx, l.settleScript.Hash(), w.keys, w.argv...)
 			}
 			return nil
@@ -209,7 +209,7 @@ func (l *Limits) tell(ctx context.Context, words []word) {
 		if err != nil && !redis.HasErrorPrefix(err, "NOSCRIPT") {
 			return err
 		}
-		for i, w := range words {
+		for i, w := range updates {
 			if redis.HasErrorPrefix(cmds[i].Err(), "NOSCRIPT") {
 				cmds[i] = l.settleScript.Eval(ctx, l.redis.client, w.keys, w.argv...)
 			}
@@ -218,9 +218,9 @@ func (l *Limits) tell(ctx context.Context, words []word) {
 				return err
 			}
 			r := reader{values: reply}
-			for j := range w.standings {
-				if h := r.hearing(); !r.wrong {
-					l.local.Hear(&w.standings[j], h)
+			for j := range w.states {
+				if h := r.sharedCounters(); !r.wrong {
+					l.local.UpdateShared(&w.states[j], h)
 				}
 			}
 			if r.wrong {

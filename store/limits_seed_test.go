@@ -21,7 +21,7 @@ func fleetOf(t *testing.T) []*gateway {
 // alone spends where only this gateway and the ledger know of it.
 func (g *gateway) alone(c *tenants.Caller, tokens int64) {
 	charge := &tenants.Charge{Caller: c, At: g.now}
-	g.local.Book(charge)
+	g.local.CommitRemote(charge)
 	g.local.Settle(charge, tenants.Used{Tokens: tokens}, g.now)
 }
 

@@ -75,7 +75,7 @@ func (g *gateway) advance(d time.Duration) {
 	}
 }
 
-func (g *gateway) take(c *tenants.Caller, tokens int64, ignore bool) tenants.Verdict {
+func (g *gateway) take(c *tenants.Caller, tokens int64, ignore bool) tenants.Admission {
 	g.t.Helper()
 	grant, v, err := g.Take(g.t.Context(), &tenants.Charge{Caller: c, At: g.now, Tokens: tokens, IgnoreBudget: ignore})
 	if err != nil || (grant == nil) != (v.Refused != "") {
@@ -270,7 +270,7 @@ func TestSlotsSurviveMessagesOutOfOrder(t *testing.T) {
 		mini.FlushAll()
 		a, b := newGateway(t, url, "a", mini), newGateway(t, url, "b", mini)
 		c := who(tenants.Limits{Concurrent: 4}, tenants.Limits{})
-		var late []word
+		var late []counterUpdate
 		for range rapid.IntRange(1, 30).Draw(rt, "steps") {
 			switch g := rapid.SampledFrom([]*gateway{a, b}).Draw(rt, "gateway"); rapid.IntRange(0, 3).Draw(rt, "what") {
 			case 0, 1:
@@ -278,14 +278,14 @@ func TestSlotsSurviveMessagesOutOfOrder(t *testing.T) {
 			case 2:
 				if len(g.open) > 0 {
 					g.open[0].Settle(tenants.Used{})
-					late = append(late, g.word(&Grant{charge: g.open[0].charge, shared: g.open[0].shared}))
+					late = append(late, g.settlementUpdate(&Grant{charge: g.open[0].charge, shared: g.open[0].shared}))
 					g.open = g.open[1:]
 					g.queue = g.newQueue(queueSize) // its own word is never sent
 				}
 			default:
 				if len(late) > 0 {
 					i := rapid.IntRange(0, len(late)-1).Draw(rt, "which")
-					a.tell(t.Context(), late[i:i+1]) // the script speaks for whom the word names
+					a.sendUpdates(t.Context(), late[i:i+1]) // the script speaks for whom the word names
 					if rapid.Bool().Draw(rt, "once") {
 						late = append(late[:i:i], late[i+1:]...)
 					}

@@ -298,7 +298,7 @@ func TestAnOutageLeavesEachGatewayItsShare(t *testing.T) {
 	caller := func(closed bool) *tenants.Caller {
 		return tenants.NewCaller(tenants.Tenant{Name: "x", Limits: tenants.Limits{RPM: 60, Burst: 40}, FailClosed: closed}, tenants.Key{})
 	}
-	take := func(closed bool) (tenants.Verdict, error) {
+	take := func(closed bool) (tenants.Admission, error) {
 		_, v, err := l.Take(t.Context(), &tenants.Charge{Caller: caller(closed), At: noon()})
 		return v, err
 	}

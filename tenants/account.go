@@ -2,22 +2,22 @@ package tenants
 
 // account is what a subject has used of its budgets in two windows: the present
 // one, and the one before it, whose last requests are still under way.
-type account [2]window
+type budgetWindows [2]window
 
 // window is one UTC day or month of a subject.
 type window struct {
 	index  int
 	spent  Spent // as far as this process knows
 	own    Spent // of it, what this process has settled
-	told   Spent // of own, what the shared counters have confirmed
+	confirmed   Spent // of own, what the shared counters have confirmed
 	shared Spent // the shared counters, as last heard
-	heard  bool  // they have answered
+	synced  bool  // they have answered
 	ledger Spent // what the ledger says, of all gateways
 }
 
 // at returns the window of that index, a new one where it is newer than one of
 // the two, or nil for one that is over for long.
-func (a *account) at(index int) *window {
+func (a *budgetWindows) at(index int) *window {
 	older := &a[0]
 	for i := range a {
 		if a[i].index == index {
@@ -35,7 +35,7 @@ func (a *account) at(index int) *window {
 }
 
 // window returns the window of that index; an empty one where there is none.
-func (a *account) window(index int) window {
+func (a *budgetWindows) window(index int) window {
 	for i := range a {
 		if a[i].index == index {
 			return a[i]
@@ -45,7 +45,7 @@ func (a *account) window(index int) window {
 }
 
 // settle books what a request of that window has used.
-func (a *account) settle(index int, u Spent) {
+func (a *budgetWindows) addUsage(index int, u Spent) {
 	if w := a.at(index); w != nil {
 		w.own = w.own.plus(u)
 		w.spent = w.spent.plus(u)
@@ -53,7 +53,7 @@ func (a *account) settle(index int, u Spent) {
 }
 
 // seed raises what is known as spent, as the ledger says.
-func (a *account) seed(index int, s Spent) {
+func (a *budgetWindows) seed(index int, s Spent) {
 	if w := a.at(index); w != nil {
 		w.spent = w.spent.raised(s)
 		w.ledger = w.ledger.raised(s)
@@ -64,19 +64,19 @@ func (a *account) seed(index int, s Spent) {
 // process will add to them by itself. Once they have answered it is what they
 // said: the ledger has what other gateways are still to add, and would count it
 // twice. Before, nobody may have told them, and the ledger is all there is.
-func (w window) known() Spent {
-	if w.heard {
+func (w window) sharedFloor() Spent {
+	if w.synced {
 		return w.shared
 	}
-	return w.ledger.minus(w.own.minus(w.told))
+	return w.ledger.minus(w.own.minus(w.confirmed))
 }
 
 // hear takes in a shared counter. Answers may come in any order: what is not in
 // this one is counted from what this one has counted.
-func (a *account) hear(index int, h Heard) {
+func (a *budgetWindows) updateShared(index int, h SharedCounter) {
 	if w := a.at(index); w != nil {
-		w.heard = true
-		w.told = w.told.raised(h.Own)
+		w.synced = true
+		w.confirmed = w.confirmed.raised(h.Own)
 		w.shared = w.shared.raised(h.Sum)
 		w.spent = w.spent.raised(h.Sum.plus(w.own.minus(h.Own)))
 	}
@@ -84,10 +84,10 @@ func (a *account) hear(index int, h Heard) {
 
 // most bounds sums, far above any budget and far below an overflow, so that two
 // of them can be added.
-const most = 1 << 61
+const maxSum = 1 << 61
 
 func (s Spent) plus(o Spent) Spent {
-	return Spent{Tokens: min(s.Tokens+min(max(0, o.Tokens), most), most), Money: min(s.Money+min(max(0, o.Money), most), most)}
+	return Spent{Tokens: min(s.Tokens+min(max(0, o.Tokens), maxSum), maxSum), Money: min(s.Money+min(max(0, o.Money), maxSum), maxSum)}
 }
 
 func (s Spent) minus(o Spent) Spent {
@@ -95,5 +95,5 @@ func (s Spent) minus(o Spent) Spent {
 }
 
 func (s Spent) raised(o Spent) Spent {
-	return Spent{Tokens: max(s.Tokens, min(o.Tokens, most)), Money: max(s.Money, min(o.Money, most))}
+	return Spent{Tokens: max(s.Tokens, min(o.Tokens, maxSum)), Money: max(s.Money, min(o.Money, maxSum))}
 }

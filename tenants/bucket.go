@@ -18,7 +18,7 @@ type bucket struct {
 type rate struct {
 	limit  float64 // units a period
 	period float64 // in µs
-	room   float64 // units at once
+	capacity   float64 // units at once
 }
 
 const (
@@ -48,7 +48,7 @@ func (b bucket) decayed(now int64, r rate) bucket {
 // wait returns for how many µs a decayed bucket has no room for the cost; 0: it
 // has room now, or no limit. A cost above all the room waits for an empty bucket.
 func (b bucket) wait(cost float64, r rate) int64 {
-	over := b.used + min(cost, r.room) - r.room
+	over := b.used + min(cost, r.capacity) - r.capacity
 	if r.limit <= 0 || over <= slack {
 		return 0
 	}
@@ -57,7 +57,7 @@ func (b bucket) wait(cost float64, r rate) int64 {
 
 // meter returns what x-ratelimit headers say of a decayed bucket.
 func (b bucket) meter(limit int64, r rate) Meter {
-	return Meter{Set: true, Limit: limit, Remaining: int64(max(0, math.Floor(r.room-b.used+slack))),
+	return Meter{Set: true, Limit: limit, Remaining: int64(max(0, math.Floor(r.capacity-b.used+slack))),
 		Reset: micros(int64(min(math.Ceil(b.used*r.period/r.limit), math.MaxInt64/2048)))}
 }
 
@@ -126,14 +126,14 @@ func (l Limit) rank() int {
 
 // refuse notes a refusal of a subject's limit if it is the one to be told: by the order
 // of the limits, and among rates the one that takes longest.
-func (v *Verdict) refuse(s *Subject, found Limit, wait time.Duration) {
+func (v *Admission) noteRefusal(s *Subject, found Limit, wait time.Duration) {
 	if a, b := found.rank(), v.Refused.rank(); a < b || a == b && wait > v.Wait {
-		v.Refused, v.Wait, v.Whose = found, wait, s.whose()
+		v.Refused, v.Wait, v.Scope = found, wait, s.scope()
 	}
 }
 
 // least keeps of two meters the one with less left.
-func (m *Meter) least(o Meter) {
+func (m *Meter) keepLower(o Meter) {
 	if !m.Set || o.Remaining < m.Remaining {
 		*m = o
 	}

@@ -45,19 +45,19 @@ func NewCaller(t Tenant, k Key) *Caller {
 func Anonymous() *Caller { return NewCaller(Tenant{Name: anonymous}, Key{}) }
 
 // MayUseTier reports whether the caller may use the tier or pool of that name.
-func (c *Caller) MayUseTier(name string) bool { return c.tenant.tier(name) && c.key.tier(name) }
+func (c *Caller) MayUseTier(name string) bool { return c.tenant.allowsTier(name) && c.key.allowsTier(name) }
 
 // MayUseModel reports whether the caller may ask by that model name. A request
 // without one asks by the empty name, which only a glob of stars covers: where
 // models are restricted, leaving the name out is no way around it.
-func (c *Caller) MayUseModel(name string) bool { return c.tenant.model(name) && c.key.model(name) }
+func (c *Caller) MayUseModel(name string) bool { return c.tenant.allowsModel(name) && c.key.allowsModel(name) }
 
 // MayPass reports whether the caller may use the pool of that name for requests
 // whose model nobody reads. Who is kept to models may do so only where the pool
 // is named among its tiers, and who shares no cache may not at all: nobody salts
 // what nobody reads.
 func (c *Caller) MayPass(pool string) bool {
-	return !c.IsolateCache && c.tenant.pass(pool) && c.key.pass(pool)
+	return !c.IsolateCache && c.tenant.allowsPassThrough(pool) && c.key.allowsPassThrough(pool)
 }
 
 // Clamp returns the class that a caller gets when it asks for one.

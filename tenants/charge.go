@@ -48,10 +48,10 @@ type Used struct {
 	Refund bool // nothing was sent to a worker: the request itself counts for nothing
 }
 
-// Verdict says whether a request is admitted, and what its caller has left.
-type Verdict struct {
+// Admission says whether a request is admitted, and what its caller has left.
+type Admission struct {
 	Refused  Limit         // the limit that refuses; empty: admitted
-	Whose    string        // tenant or key: whose limit refuses
+	Scope    string        // tenant or key: whose limit refuses
 	Wait     time.Duration // until a retry may pass; of a budget, until its window ends
 	Requests Meter         // of the request limit that has least left
 	Tokens   Meter         // of the tokens a minute that have least left

@@ -11,49 +11,49 @@ import (
 // admits is owed one Settle.
 type Limiter struct {
 	mu       sync.RWMutex // guards subjects, not what they point to
-	subjects map[who]*state
+	subjects map[subjectID]*state
 	sequence atomic.Int64 // of Standings; it grows for as long as the process lives
 }
 
 // who is whose state it is.
-type who struct{ tenant, key string }
+type subjectID struct{ tenant, key string }
 
 // state is what one subject uses. mu guards all of it; who needs two of them
 // takes the tenant's before the key's.
 type state struct {
 	mu      sync.Mutex
-	gone    bool // forgotten: look it up again
+	forgotten    bool // forgotten: look it up again
 	buckets buckets
-	held    int64 // requests under way
+	inflight    int64 // requests under way
 	pending int64 // requests about which another is being asked
-	left    int64 // requests that are over, ever
-	days    account
-	months  account
+	ended    int64 // requests that are over, ever
+	days    budgetWindows
+	months  budgetWindows
 	limits  Limits // as last seen
 	share   int    // this gateway is one of so many, as last told
 }
 
 // NewLimiter returns a limiter that knows nobody.
-func NewLimiter() *Limiter { return &Limiter{subjects: map[who]*state{}} }
+func NewLimiter() *Limiter { return &Limiter{subjects: map[subjectID]*state{}} }
 
 // Take admits or refuses a request at c.At. It must pass all limits of all its
 // caller's subjects, else nothing is booked. This gateway is one of share and
 // enforces so much of each limit, budgets excepted.
-func (l *Limiter) Take(c *Charge, share int) Verdict {
+func (l *Limiter) Take(c *Charge, share int) Admission {
 	var buf [2]*state
-	states := l.lock(c.Caller.Subjects, share, buf[:0])
-	defer unlock(states)
-	var v Verdict
+	states := l.lockStates(c.Caller.Subjects, share, buf[:0])
+	defer unlockStates(states)
+	var v Admission
 	now := c.At.UnixMicro()
 	for i, s := range states {
-		s.judge(c, &c.Caller.Subjects[i], now, &v)
+		s.checkLimits(c, &c.Caller.Subjects[i], now, &v)
 	}
 	for _, s := range states {
 		if v.Refused == "" {
-			s.book(c, now)
-			s.held++
+			s.bookCosts(c, now)
+			s.inflight++
 		}
-		s.measure(now, &v)
+		s.measureRates(now, &v)
 	}
 	return v
 }
@@ -64,10 +64,10 @@ func (l *Limiter) Take(c *Charge, share int) Verdict {
 func (l *Limiter) Settle(c *Charge, u Used, now time.Time) {
 	for i := range c.Caller.Subjects {
 		sub := &c.Caller.Subjects[i]
-		s := l.get(who{sub.Tenant, sub.Key})
-		s.held = max(0, s.held-1)
-		s.left++
-		s.settle(c, &sub.Limits, u, now.UnixMicro())
+		s := l.lockState(subjectID{sub.Tenant, sub.Key})
+		s.inflight = max(0, s.inflight-1)
+		s.ended++
+		s.settleUsage(c, &sub.Limits, u, now.UnixMicro())
 		s.mu.Unlock()
 	}
 }
@@ -75,20 +75,20 @@ func (l *Limiter) Settle(c *Charge, u Used, now time.Time) {
 // Inflight returns how many requests of a tenant, or of one of its keys, are
 // under way.
 func (l *Limiter) Inflight(tenant, key string) (n int64) {
-	l.look(tenant, key, func(s *state) { n = s.held })
+	l.withState(tenant, key, func(s *state) { n = s.inflight })
 	return n
 }
 
 // Spent returns what is known as spent in the UTC day and month of a time.
 func (l *Limiter) Spent(tenant, key string, at time.Time) (day, month Spent) {
-	l.look(tenant, key, func(s *state) { day, month = s.days.window(Day(at)).spent, s.months.window(Month(at)).spent })
+	l.withState(tenant, key, func(s *state) { day, month = s.days.window(Day(at)).spent, s.months.window(Month(at)).spent })
 	return day, month
 }
 
 // Seed raises what is known as spent in the UTC day and month of a time to at
 // least this. It never lowers it.
 func (l *Limiter) Seed(tenant, key string, at time.Time, day, month Spent) {
-	s := l.get(who{tenant, key})
+	s := l.lockState(subjectID{tenant, key})
 	defer s.mu.Unlock()
 	s.days.seed(Day(at), day)
 	s.months.seed(Month(at), month)
@@ -104,8 +104,8 @@ func (l *Limiter) Forget(keep func(tenant, key string) bool) {
 			continue
 		}
 		s.mu.Lock()
-		if s.held == 0 && s.pending == 0 {
-			s.gone = true
+		if s.inflight == 0 && s.pending == 0 {
+			s.forgotten = true
 			delete(l.subjects, w)
 		}
 		s.mu.Unlock()
@@ -118,7 +118,7 @@ func (l *Limiter) Zero() bool {
 	defer l.mu.RUnlock()
 	for _, s := range l.subjects {
 		s.mu.Lock()
-		busy := s.held != 0 || s.pending != 0
+		busy := s.inflight != 0 || s.pending != 0
 		s.mu.Unlock()
 		if busy {
 			return false
@@ -128,7 +128,7 @@ func (l *Limiter) Zero() bool {
 }
 
 // find returns a subject's state.
-func (l *Limiter) find(w who) *state {
+func (l *Limiter) findState(w subjectID) *state {
 	l.mu.RLock()
 	s := l.subjects[w]
 	l.mu.RUnlock()
@@ -145,11 +145,11 @@ func (l *Limiter) find(w who) *state {
 }
 
 // get returns a subject's state, locked.
-func (l *Limiter) get(w who) *state {
+func (l *Limiter) lockState(w subjectID) *state {
 	for {
-		s := l.find(w)
+		s := l.findState(w)
 		s.mu.Lock()
-		if !s.gone {
+		if !s.forgotten {
 			return s
 		}
 		s.mu.Unlock()
@@ -158,35 +158,35 @@ func (l *Limiter) get(w who) *state {
 
 // lock returns the states of all subjects, locked. They are found before the first
 // is locked: who holds one never waits for the map.
-func (l *Limiter) lock(subjects []Subject, share int, states []*state) []*state {
+func (l *Limiter) lockStates(subjects []Subject, share int, states []*state) []*state {
 	for {
 		states = states[:0]
 		for i := range subjects {
-			states = append(states, l.find(who{subjects[i].Tenant, subjects[i].Key}))
+			states = append(states, l.findState(subjectID{subjects[i].Tenant, subjects[i].Key}))
 		}
 		gone := false
 		for i, s := range states {
 			s.mu.Lock()
 			s.limits, s.share = subjects[i].Limits, share
-			gone = gone || s.gone
+			gone = gone || s.forgotten
 		}
 		if !gone {
 			return states
 		}
-		unlock(states)
+		unlockStates(states)
 	}
 }
 
-func unlock(states []*state) {
+func unlockStates(states []*state) {
 	for _, s := range states {
 		s.mu.Unlock()
 	}
 }
 
 // look calls f with a subject's state if there is one.
-func (l *Limiter) look(tenant, key string, f func(*state)) {
+func (l *Limiter) withState(tenant, key string, f func(*state)) {
 	l.mu.RLock()
-	s := l.subjects[who{tenant, key}]
+	s := l.subjects[subjectID{tenant, key}]
 	l.mu.RUnlock()
 	if s != nil {
 		s.mu.Lock()

@@ -24,7 +24,7 @@ type house struct {
 
 func newHouse() *house { return &house{Limiter: NewLimiter(), now: noon()} }
 
-func (h *house) take(c *Caller, tokens int64, share int) Verdict {
+func (h *house) take(c *Caller, tokens int64, share int) Admission {
 	charge := &Charge{Caller: c, At: h.now, Tokens: tokens}
 	v := h.Take(charge, share)
 	if v.Refused == "" {
@@ -54,16 +54,16 @@ func TestEachLimitRefusesByItsName(t *testing.T) {
 		limits Limits
 		tokens int64
 		allows int
-		want   Verdict
+		want   Admission
 	}{
-		"a minute":       {Limits{RPM: 60}, 0, 10, Verdict{Refused: LimitRPM, Wait: time.Second, Requests: Meter{true, 60, 0, 10 * time.Second}}},
-		"a second":       {Limits{RPS: 4}, 0, 4, Verdict{Refused: LimitRPS, Wait: 250 * time.Millisecond, Requests: Meter{true, 4, 0, time.Second}}},
-		"the longer":     {Limits{RPM: 60, RPS: 10, Burst: 2}, 0, 2, Verdict{Refused: LimitRPM, Wait: time.Second, Requests: Meter{true, 60, 0, 2 * time.Second}}},
-		"tokens":         {Limits{TPM: 600}, 250, 2, Verdict{Refused: LimitTPM, Wait: 15 * time.Second, Tokens: Meter{true, 600, 100, 50 * time.Second}}},
-		"too many":       {Limits{TPM: 600, TokenBurst: 100}, 101, 0, Verdict{Refused: LimitTokenBurst, Tokens: Meter{true, 600, 100, 0}}},
-		"under way":      {Limits{Concurrent: 3}, 0, 3, Verdict{Refused: LimitConcurrent, Wait: time.Second}},
-		"rates first":    {Limits{Concurrent: 1, RPM: 6}, 0, 1, Verdict{Refused: LimitRPM, Wait: 10 * time.Second, Requests: Meter{true, 6, 0, 10 * time.Second}}},
-		"only the first": {Limits{TPM: 1, RPM: 6}, 2, 0, Verdict{Refused: LimitTokenBurst, Requests: Meter{true, 6, 1, 0}, Tokens: Meter{true, 1, 1, 0}}},
+		"a minute":       {Limits{RPM: 60}, 0, 10, Admission{Refused: LimitRPM, Wait: time.Second, Requests: Meter{true, 60, 0, 10 * time.Second}}},
+		"a second":       {Limits{RPS: 4}, 0, 4, Admission{Refused: LimitRPS, Wait: 250 * time.Millisecond, Requests: Meter{true, 4, 0, time.Second}}},
+		"the longer":     {Limits{RPM: 60, RPS: 10, Burst: 2}, 0, 2, Admission{Refused: LimitRPM, Wait: time.Second, Requests: Meter{true, 60, 0, 2 * time.Second}}},
+		"tokens":         {Limits{TPM: 600}, 250, 2, Admission{Refused: LimitTPM, Wait: 15 * time.Second, Tokens: Meter{true, 600, 100, 50 * time.Second}}},
+		"too many":       {Limits{TPM: 600, TokenBurst: 100}, 101, 0, Admission{Refused: LimitTokenBurst, Tokens: Meter{true, 600, 100, 0}}},
+		"under way":      {Limits{Concurrent: 3}, 0, 3, Admission{Refused: LimitConcurrent, Wait: time.Second}},
+		"rates first":    {Limits{Concurrent: 1, RPM: 6}, 0, 1, Admission{Refused: LimitRPM, Wait: 10 * time.Second, Requests: Meter{true, 6, 0, 10 * time.Second}}},
+		"only the first": {Limits{TPM: 1, RPM: 6}, 2, 0, Admission{Refused: LimitTokenBurst, Requests: Meter{true, 6, 1, 0}, Tokens: Meter{true, 1, 1, 0}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for whose, who := range map[string]*Caller{"tenant": caller(c.limits, Limits{}), "key": caller(Limits{}, c.limits)} {
@@ -71,7 +71,7 @@ func TestEachLimitRefusesByItsName(t *testing.T) {
 				if got := h.admitted(who, c.allows, c.tokens, 1); got != c.allows {
 					t.Errorf("the %s's limit admits %d of %d", whose, got, c.allows)
 				}
-				c.want.Whose = whose
+				c.want.Scope = whose
 				if d := cmp.Diff(c.want, h.take(who, c.tokens, 1)); d != "" {
 					t.Errorf("the %s's limit:\n%s", whose, d)
 				}
@@ -98,7 +98,7 @@ func TestBudgetsRefuseUntilTheirWindowEnds(t *testing.T) {
 		}
 		h.settle(Used{Tokens: 10, Money: 5})
 		v := h.take(who, 0, 1)
-		if v.Refused != c.want || v.Wait != c.wait || v.Whose != "tenant" {
+		if v.Refused != c.want || v.Wait != c.wait || v.Scope != "tenant" {
 			t.Errorf("%s: %+v", name, v)
 		}
 		degraded := &Charge{Caller: who, At: h.now, IgnoreBudget: true}
@@ -141,7 +141,7 @@ func TestNothingIsBookedUnlessAllLimitsPass(t *testing.T) {
 	who := caller(Limits{RPM: 60, TPM: 1000, Concurrent: 5}, Limits{Concurrent: 1})
 	h.admitted(who, 1, 100, 1)
 	for range 20 {
-		if v := h.take(who, 100, 1); v.Refused != LimitConcurrent || v.Whose != "key" || v.Requests.Remaining != 9 || v.Tokens.Remaining != 900 {
+		if v := h.take(who, 100, 1); v.Refused != LimitConcurrent || v.Scope != "key" || v.Requests.Remaining != 9 || v.Tokens.Remaining != 900 {
 			t.Fatalf("%+v", v)
 		}
 	}
@@ -154,7 +154,7 @@ func TestTheMeterIsOfWhoHasLeastLeft(t *testing.T) {
 	h := newHouse()
 	who := caller(Limits{RPM: 60, TPM: 1000}, Limits{RPS: 3, TPM: 600})
 	v := h.take(who, 100, 1)
-	want := Verdict{Requests: Meter{true, 3, 2, 333334 * time.Microsecond}, Tokens: Meter{true, 600, 500, 10 * time.Second}}
+	want := Admission{Requests: Meter{true, 3, 2, 333334 * time.Microsecond}, Tokens: Meter{true, 600, 500, 10 * time.Second}}
 	if d := cmp.Diff(want, v); d != "" {
 		t.Error(d)
 	}
@@ -355,7 +355,7 @@ func TestWhatIsTakenIsGivenBack(t *testing.T) {
 			}
 			l.Forget(func(string, string) bool { return g%2 == 0 })
 			l.Zero()
-			l.Owing(noon(), nil)
+			l.DirtySubjects(noon(), nil)
 		})
 	}
 	wg.Wait()
@@ -371,7 +371,7 @@ func TestWhatIsTakenIsGivenBack(t *testing.T) {
 
 func TestWhoHasNoLimitsIsNotCounted(t *testing.T) {
 	h := newHouse()
-	if v := h.take(Anonymous(), 1<<40, 1); v != (Verdict{}) || len(h.subjects) != 0 {
+	if v := h.take(Anonymous(), 1<<40, 1); v != (Admission{}) || len(h.subjects) != 0 {
 		t.Errorf("%+v, %d subjects", v, len(h.subjects))
 	}
 	h.settle(Used{Tokens: 5})
@@ -413,7 +413,7 @@ func TestASeedRaisesAndNeverLowers(t *testing.T) {
 			want := before.raised(s)
 			if rapid.Bool().Draw(rt, "settle") {
 				c := &Charge{Caller: who, At: noon(), IgnoreBudget: true}
-				l.Book(c)
+				l.CommitRemote(c)
 				l.Settle(c, Used{Tokens: s.Tokens, Money: s.Money}, noon())
 				want = Spent{Tokens: before.Tokens + s.Tokens, Money: before.Money + s.Money}
 			} else {
@@ -449,30 +449,30 @@ func TestHearingCountsNothingTwice(t *testing.T) {
 	l, who := NewLimiter(), caller(Limits{DayTokens: 1000}, Limits{})
 	settle := func(n int64) {
 		c := &Charge{Caller: who, At: noon()}
-		l.Book(c)
+		l.CommitRemote(c)
 		l.Settle(c, Used{Tokens: n}, noon())
 	}
 	spent := func() int64 { day, _ := l.Spent("x", "", noon()); return day.Tokens }
 	settle(10)
-	first := l.Owing(noon(), nil)
+	first := l.DirtySubjects(noon(), nil)
 	settle(5)
-	second := l.Owing(noon(), nil)
-	if len(first) != 1 || first[0].Day.Own.Tokens != 10 || second[0].Day.Own.Tokens != 15 || second[0].Sequence <= first[0].Sequence || second[0].Left != 2 {
+	second := l.DirtySubjects(noon(), nil)
+	if len(first) != 1 || first[0].Day.Own.Tokens != 10 || second[0].Day.Own.Tokens != 15 || second[0].Sequence <= first[0].Sequence || second[0].Ended != 2 {
 		t.Fatalf("owing %+v, then %+v", first, second)
 	}
-	heard := func(sum, own int64) Hearing {
-		h := Heard{Sum: Spent{Tokens: sum}, Own: Spent{Tokens: own}}
-		return Hearing{Day: h, Month: h}
+	heard := func(sum, own int64) SharedCounters {
+		h := SharedCounter{Sum: Spent{Tokens: sum}, Own: Spent{Tokens: own}}
+		return SharedCounters{Day: h, Month: h}
 	}
-	l.Hear(&first[0], heard(115, 15)) // 100 are others'; the second word overtook the first
-	l.Hear(&second[0], heard(115, 15))
-	l.Hear(&first[0], heard(110, 10))
-	if spent() != 115 || len(l.Owing(noon(), nil)) != 0 {
-		t.Errorf("%d are spent, owing %+v", spent(), l.Owing(noon(), nil))
+	l.UpdateShared(&first[0], heard(115, 15)) // 100 are others'; the second word overtook the first
+	l.UpdateShared(&second[0], heard(115, 15))
+	l.UpdateShared(&first[0], heard(110, 10))
+	if spent() != 115 || len(l.DirtySubjects(noon(), nil)) != 0 {
+		t.Errorf("%d are spent, owing %+v", spent(), l.DirtySubjects(noon(), nil))
 	}
 	settle(1)
 	l.Seed("x", "", noon(), Spent{Tokens: 116}, Spent{}) // the ledger knows it already
-	if s := l.Owing(noon(), nil); spent() != 116 || s[0].Day.Shared.Tokens != 115 {
+	if s := l.DirtySubjects(noon(), nil); spent() != 116 || s[0].Day.Shared.Tokens != 115 {
 		t.Errorf("%d are spent, owing %+v", spent(), s)
 	}
 }
@@ -480,20 +480,20 @@ func TestHearingCountsNothingTwice(t *testing.T) {
 func TestAskingTakesNothingUntilItIsBooked(t *testing.T) {
 	l, who := NewLimiter(), caller(Limits{Concurrent: 1, RPM: 60}, Limits{RPM: 6})
 	c := &Charge{Caller: who, At: noon()}
-	s := l.Ask(c, nil)
+	s := l.BeginRemote(c, nil)
 	if len(s) != 2 || s[0].Key != "" || s[1].Key != "k" || s[0].Pending != 0 || l.Zero() || l.Inflight("x", "") != 0 {
 		t.Fatalf("asking is %+v", s)
 	}
-	if again := l.Ask(c, nil); again[0].Pending != 1 {
+	if again := l.BeginRemote(c, nil); again[0].Pending != 1 {
 		t.Errorf("asking twice is %+v", again)
 	}
-	l.Drop(c)
-	l.Book(c)
-	if v := l.Take(c, 1); v.Refused != LimitRPM || v.Whose != "key" || l.Inflight("x", "") != 1 || l.Zero() {
+	l.AbortRemote(c)
+	l.CommitRemote(c)
+	if v := l.Take(c, 1); v.Refused != LimitRPM || v.Scope != "key" || l.Inflight("x", "") != 1 || l.Zero() {
 		t.Errorf("booked: %+v", v)
 	}
 	l.Settle(c, Used{}, noon())
-	if s := l.Standings(c, nil); !l.Zero() || len(s) != 2 || s[0].Left != 1 {
+	if s := l.SubjectStates(c, nil); !l.Zero() || len(s) != 2 || s[0].Ended != 1 {
 		t.Errorf("at the end it is %+v", s)
 	}
 }
@@ -501,15 +501,15 @@ func TestAskingTakesNothingUntilItIsBooked(t *testing.T) {
 func TestVerdictsOfOthersAreReadLikeOwn(t *testing.T) {
 	c := &Charge{Caller: caller(Limits{RPM: 60, TPM: 600}, Limits{RPS: 2}), At: noon()}
 	used := [][3]float64{{3.5, 0, 100}, {0, 2, 0}}
-	got := Judged(c, LimitRPS, 1, 500*time.Millisecond, used)
-	want := Verdict{Refused: LimitRPS, Whose: "key", Wait: 500 * time.Millisecond, Requests: Meter{true, 2, 0, time.Second}, Tokens: Meter{true, 600, 500, 10 * time.Second}}
+	got := RemoteAdmission(c, LimitRPS, 1, 500*time.Millisecond, used)
+	want := Admission{Refused: LimitRPS, Scope: "key", Wait: 500 * time.Millisecond, Requests: Meter{true, 2, 0, time.Second}, Tokens: Meter{true, 600, 500, 10 * time.Second}}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
-	if got := Judged(c, LimitMonthMoney, 0, 0, nil); got.Wait != 12*time.Hour || got.Whose != "tenant" {
+	if got := RemoteAdmission(c, LimitMonthMoney, 0, 0, nil); got.Wait != 12*time.Hour || got.Scope != "tenant" {
 		t.Errorf("a budget is %+v", got)
 	}
-	if got := Judged(c, "", 0, 0, used[:1]); got.Refused != "" || got.Requests != (Meter{true, 60, 6, 3500 * time.Millisecond}) {
+	if got := RemoteAdmission(c, "", 0, 0, used[:1]); got.Refused != "" || got.Requests != (Meter{true, 60, 6, 3500 * time.Millisecond}) {
 		t.Errorf("admitted it is %+v", got)
 	}
 }

@@ -115,11 +115,11 @@ func (p Price) Cost(prompt, cached, output int64) Money {
 	if p.CachedInput != nil {
 		cachedPrice = *p.CachedInput
 	}
-	return part(max(prompt, 0)-cached, p.Input) + part(cached, cachedPrice) + part(max(output, 0), p.Output)
+	return tokenPrice(max(prompt, 0)-cached, p.Input) + tokenPrice(cached, cachedPrice) + tokenPrice(max(output, 0), p.Output)
 }
 
 // part is the price of n tokens at so many units a million.
-func part(n int64, perMillion float64) Money {
+func tokenPrice(n int64, perMillion float64) Money {
 	if n == 0 || !(perMillion > 0) {
 		return 0
 	}

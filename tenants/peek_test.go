@@ -60,7 +60,7 @@ func TestPeekKnowsEveryLimit(t *testing.T) {
 	_, uses := l.Peek(&Charge{Caller: c, At: at, Tokens: 300}, 1)
 	got := map[string]float64{}
 	for _, u := range uses {
-		got[u.Whose+" "+string(u.Limit)] = u.Used
+		got[u.Scope+" "+string(u.Limit)] = u.Used
 	}
 	want := map[string]float64{"tenant rpm": 1, "tenant rps": 1, "tenant tpm": 100, "tenant concurrent": 1, "tenant day_tokens": 0,
 		"tenant month_tokens": 0, "tenant day_money": 0, "tenant month_money": 0, "key concurrent": 1}

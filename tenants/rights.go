@@ -31,14 +31,14 @@ func (r Rights) compile() permit {
 	return p
 }
 
-func (p *permit) tier(name string) bool { return p.tiers == nil || slices.Contains(p.tiers, name) }
+func (p *permit) allowsTier(name string) bool { return p.tiers == nil || slices.Contains(p.tiers, name) }
 
-func (p *permit) model(name string) bool { return p.models == nil || p.models.MatchString(name) }
+func (p *permit) allowsModel(name string) bool { return p.models == nil || p.models.MatchString(name) }
 
 // pass tells whether the pool may be used for requests whose model nobody reads:
 // who is kept to models may do so only where the pool is named.
-func (p *permit) pass(pool string) bool {
-	return p.tier(pool) && (p.models == nil || p.tiers != nil)
+func (p *permit) allowsPassThrough(pool string) bool {
+	return p.allowsTier(pool) && (p.models == nil || p.tiers != nil)
 }
 
 // compile returns one expression for all globs: `*` is any run of characters,

@@ -6,26 +6,26 @@ import "time"
 func (c *Charge) costs() [3]float64 { return [3]float64{1, 1, float64(max(0, c.Tokens))} }
 
 // judge notes in v what of the subject's limits refuses the request.
-func (s *state) judge(c *Charge, sub *Subject, now int64, v *Verdict) {
+func (s *state) checkLimits(c *Charge, sub *Subject, now int64, v *Admission) {
 	l := &sub.Limits
 	if !c.IgnoreBudget {
 		for _, b := range s.budgets(l, c.At) {
 			if b.most > 0 && b.spent >= b.most {
-				v.refuse(sub, b.limit, b.limit.UntilNext(c.At))
+				v.noteRefusal(sub, b.limit, b.limit.UntilNext(c.At))
 			}
 		}
 	}
 	if l.TPM > 0 && c.Tokens > l.TokensAtOnce() {
-		v.refuse(sub, LimitTokenBurst, 0)
+		v.noteRefusal(sub, LimitTokenBurst, 0)
 	}
 	r, costs := l.rates(s.share), c.costs()
 	for i, b := range s.buckets.decayed(now, r) {
 		if wait := b.wait(costs[i], r[i]); wait > 0 {
-			v.refuse(sub, rateLimits[i], micros(wait))
+			v.noteRefusal(sub, rateLimits[i], micros(wait))
 		}
 	}
-	if l.Concurrent > 0 && s.held >= portion(l.Concurrent, s.share) {
-		v.refuse(sub, LimitConcurrent, time.Second) // nobody knows when one ends
+	if l.Concurrent > 0 && s.inflight >= portion(l.Concurrent, s.share) {
+		v.noteRefusal(sub, LimitConcurrent, time.Second) // nobody knows when one ends
 	}
 }
 
@@ -46,7 +46,7 @@ func (s *state) budgets(l *Limits, at time.Time) (all [4]budget) {
 }
 
 // book takes what a request costs from the buckets.
-func (s *state) book(c *Charge, now int64) {
+func (s *state) bookCosts(c *Charge, now int64) {
 	r := s.limits.rates(s.share)
 	for i, cost := range c.costs() {
 		s.buckets[i].correct(cost, now, r[i])
@@ -55,7 +55,7 @@ func (s *state) book(c *Charge, now int64) {
 
 // settle corrects what book took, at the rates of now, where there was a limit
 // then too, and books what was used.
-func (s *state) settle(c *Charge, then *Limits, u Used, now int64) {
+func (s *state) settleUsage(c *Charge, then *Limits, u Used, now int64) {
 	r := s.limits.rates(max(1, s.share))
 	excess := float64(max(0, u.Tokens) - max(0, c.Tokens))
 	for i, was := range then.rates(1) {
@@ -71,26 +71,26 @@ func (s *state) settle(c *Charge, then *Limits, u Used, now int64) {
 		return // a budget that is set later begins with what the ledger says
 	}
 	used := Spent{Tokens: u.Tokens, Money: u.Money}
-	s.days.settle(Day(c.At), used)
-	s.months.settle(Month(c.At), used)
+	s.days.addUsage(Day(c.At), used)
+	s.months.addUsage(Month(c.At), used)
 }
 
 // measure notes in v what is left of the subject's rates.
-func (s *state) measure(now int64, v *Verdict) {
+func (s *state) measureRates(now int64, v *Admission) {
 	r := s.limits.rates(s.share)
-	v.measure(&s.limits, r, s.buckets.decayed(now, r))
+	v.measureRates(&s.limits, r, s.buckets.decayed(now, r))
 }
 
 // measure notes in v what decayed buckets have left. Of a subject with both
 // request limits, the minute's is told.
-func (v *Verdict) measure(l *Limits, r rates, b buckets) {
+func (v *Admission) measureRates(l *Limits, r rates, b buckets) {
 	switch {
 	case l.RPM > 0:
-		v.Requests.least(b[0].meter(l.RPM, r[0]))
+		v.Requests.keepLower(b[0].meter(l.RPM, r[0]))
 	case l.RPS > 0:
-		v.Requests.least(b[1].meter(l.RPS, r[1]))
+		v.Requests.keepLower(b[1].meter(l.RPS, r[1]))
 	}
 	if l.TPM > 0 {
-		v.Tokens.least(b[tokenBucket].meter(l.TPM, r[tokenBucket]))
+		v.Tokens.keepLower(b[tokenBucket].meter(l.TPM, r[tokenBucket]))
 	}
 }

@@ -14,13 +14,13 @@ import (
 // Admission is the result of Charge: admitted with a reservation, or refused by a limit.
 type Admission struct {
 	Grant     *store.Grant    // the reservation; nil if nothing was reserved
-	Allowance tenants.Verdict // the limit that refused, or what remains
+	Allowance tenants.Admission // the limit that refused, or what remains
 	At        time.Time       // of the admission; its UTC day and month are charged
 }
 
 // Limits admit or refuse charges: store.Limits reserve them, Explain only reads.
 type Limits interface {
-	Take(ctx context.Context, c *tenants.Charge) (*store.Grant, tenants.Verdict, error)
+	Take(ctx context.Context, c *tenants.Charge) (*store.Grant, tenants.Admission, error)
 }
 
 // Charge reserves the request's estimated usage against the caller's limits. A refused request
@@ -61,26 +61,26 @@ func admit(ctx context.Context, limits Limits, c *tenants.Charge) (Admission, er
 }
 
 // limitRefusal is the answer to a request that a limit refuses.
-func limitRefusal(c *tenants.Charge, v tenants.Verdict) error {
+func limitRefusal(c *tenants.Charge, v tenants.Admission) error {
 	e := &openai.Error{Code: openai.CodeRateLimitExceeded, Type: "requests", RetryAfter: max(v.Wait, time.Millisecond)}
-	limits := limitsOf(c.Caller, v.Whose)
+	limits := limitsOf(c.Caller, v.Scope)
 	switch v.Refused {
 	case tenants.LimitTokenBurst:
 		e.Type, e.NoRetry, e.RetryAfter = "tokens", true, 0
 		e.Message = fmt.Sprintf("Request too large for this %s: it may use %d tokens, and at most %d are allowed at once. Shorten the prompt, or set a lower max_tokens.",
-			v.Whose, c.Tokens, limits.TokensAtOnce())
+			v.Scope, c.Tokens, limits.TokensAtOnce())
 	case tenants.LimitTPM:
 		e.Type = "tokens"
-		e.Message = fmt.Sprintf("Rate limit reached for this %s: %d tokens per min. This request may use %d. Please try again in %s.", v.Whose, limits.TPM, c.Tokens, openai.ShortDuration(v.Wait))
+		e.Message = fmt.Sprintf("Rate limit reached for this %s: %d tokens per min. This request may use %d. Please try again in %s.", v.Scope, limits.TPM, c.Tokens, openai.ShortDuration(v.Wait))
 	case tenants.LimitRPM:
-		e.Message = fmt.Sprintf("Rate limit reached for this %s: %d requests per min, %d at once. Please try again in %s.", v.Whose, limits.RPM, limits.RequestBurst(), openai.ShortDuration(v.Wait))
+		e.Message = fmt.Sprintf("Rate limit reached for this %s: %d requests per min, %d at once. Please try again in %s.", v.Scope, limits.RPM, limits.RequestBurst(), openai.ShortDuration(v.Wait))
 	case tenants.LimitRPS:
-		e.Message = fmt.Sprintf("Rate limit reached for this %s: %d requests per second. Please try again in %s.", v.Whose, limits.RPS, openai.ShortDuration(v.Wait))
+		e.Message = fmt.Sprintf("Rate limit reached for this %s: %d requests per second. Please try again in %s.", v.Scope, limits.RPS, openai.ShortDuration(v.Wait))
 	case tenants.LimitConcurrent:
-		e.Message = fmt.Sprintf("Rate limit reached for this %s: %d requests at a time. Wait for one to end.", v.Whose, limits.Concurrent)
+		e.Message = fmt.Sprintf("Rate limit reached for this %s: %d requests at a time. Wait for one to end.", v.Scope, limits.Concurrent)
 	default:
 		e.Code, e.Type = openai.CodeInsufficientQuota, ""
-		e.Message = fmt.Sprintf("The %s budget of this %s is spent. It is renewed in %s; your operator can raise it.", budgetWords(v.Refused), v.Whose, openai.ShortDuration(v.Wait))
+		e.Message = fmt.Sprintf("The %s budget of this %s is spent. It is renewed in %s; your operator can raise it.", budgetWords(v.Refused), v.Scope, openai.ShortDuration(v.Wait))
 	}
 	return e
 }

@@ -176,7 +176,7 @@ func (n *explainer) readPassed() (err error) {
 }
 
 // Take looks at the limits as charge takes from them.
-func (n *explainer) Take(_ context.Context, c *tenants.Charge) (_ *store.Grant, v tenants.Verdict, err error) {
+func (n *explainer) Take(_ context.Context, c *tenants.Charge) (_ *store.Grant, v tenants.Admission, err error) {
 	v, n.limits, n.partial, err = n.x.s.control.Stores.Limits.Peek(c)
 	return nil, v, err
 }

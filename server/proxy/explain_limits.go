@@ -33,9 +33,10 @@ func (n *explainer) limitsDetail() string {
 // limitUses is what is used of the limits as the API shows it.
 func limitUses(uses []tenants.Use) (all []decisions.LimitUse) {
 	for _, u := range uses {
-		shown := decisions.LimitUse(u)
+		shown := decisions.LimitUse{Whose: u.Scope, Limit: u.Limit, Used: u.Used, Room: u.Capacity, Rate: u.Rate,
+			Asks: u.Cost}
 		if shown.Money() {
-			shown.Used, shown.Room = u.Used/float64(tenants.Unit), u.Room/float64(tenants.Unit)
+			shown.Used, shown.Room = u.Used/float64(tenants.Unit), u.Capacity/float64(tenants.Unit)
 		}
 		all = append(all, shown)
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // rateHeaders sets OpenAI's six headers, as far as there are such limits.
-func rateHeaders(h http.Header, v tenants.Verdict) {
+func rateHeaders(h http.Header, v tenants.Admission) {
 	set := setInto(h)
 	if m := v.Requests; m.Set {
 		set.set("X-Ratelimit-Limit-Requests", strconv.FormatInt(m.Limit, 10))
