@@ -8,7 +8,7 @@ import (
 // that displaces evicts other requests for it.
 func (q *Queue) admitLocked(t *Ticket, now time.Time) error {
 	c := q.config.Load()
-	reason := q.exceedsLocked(c, t, now)
+	reason := q.exceededBoundLocked(c, t, now)
 	if reason == "" {
 		return nil
 	}
@@ -17,18 +17,18 @@ func (q *Queue) admitLocked(t *Ticket, now time.Time) error {
 		return q.shedLocked(t, reason, now)
 	}
 	for _, v := range victims {
-		q.putOutLocked(v, q.shedLocked(v, ShedDisplaced, now), now)
+		q.evictLocked(v, q.shedLocked(v, ShedDisplaced, now), now)
 	}
 	return nil
 }
 
 // exceedsLocked returns the bound of c that a new ticket, which is in the queue already,
 // exceeds; "" for none.
-func (q *Queue) exceedsLocked(c *Config, t *Ticket, now time.Time) string {
+func (q *Queue) exceededBoundLocked(c *Config, t *Ticket, now time.Time) string {
 	switch {
 	case !c.Waits(t.Class):
 		return ShedDepth
-	case q.hopelessLocked(c, t, now):
+	case q.wouldBeLateLocked(c, t, now):
 		return ShedDeadline
 	case q.classes[t.Class].depth > c.MaxDepth:
 		return ShedDepth
@@ -41,8 +41,8 @@ func (q *Queue) exceedsLocked(c *Config, t *Ticket, now time.Time) string {
 // hopelessLocked reports whether a new ticket's turn would come too late. The estimate is
 // good to a few per cent once it is sure: simulated, it refuses three quarters of the
 // requests that would wait in vain, and no other.
-func (q *Queue) hopelessLocked(c *Config, t *Ticket, now time.Time) bool {
-	may := q.untilUnderLocked(c, t).Sub(now)
+func (q *Queue) wouldBeLateLocked(c *Config, t *Ticket, now time.Time) bool {
+	may := q.waitLimitUnderLocked(c, t).Sub(now)
 	if may <= 0 {
 		return true
 	}
@@ -79,9 +79,9 @@ const (
 	// comeback is the distance between two retries in intervals between two dispatches.
 	// Slots are released in bursts: simulated at 1, 4 of 132 clients with two retries
 	// never got in; at 1.5 all did.
-	comeback = 1.5
+	retrySpacing = 1.5
 	// comebackUnsure is the same while the pace is only the prior's.
-	comebackUnsure = 2.5
+	retrySpacingUnsure = 2.5
 	// shortestRetryAfter keeps clients of a fast pool from retrying in a loop.
 	shortestRetryAfter = 100 * time.Millisecond
 )
@@ -99,9 +99,9 @@ func (q *Queue) retryAfterLocked(t *Ticket, reason string, now time.Time) time.D
 	if rate <= 0 {
 		return unknownRetryAfter
 	}
-	apart := comeback
+	apart := retrySpacing
 	if !sure {
-		apart = comebackUnsure
+		apart = retrySpacingUnsure
 	}
 	c := &q.classes[t.Class]
 	before := float64(q.aboveLocked(t.Class))
@@ -110,11 +110,11 @@ func (q *Queue) retryAfterLocked(t *Ticket, reason string, now time.Time) time.D
 	}
 	first := now.Add(seconds(before / rate))
 	// No place is kept free beyond a minute, which no SDK obeys.
-	c.backAt = later(c.backAt, first).Add(seconds(apart / rate))
-	if most := now.Add(longestRetryAfter + 1); c.backAt.After(most) {
-		c.backAt = most
+	c.nextRetryAt = later(c.nextRetryAt, first).Add(seconds(apart / rate))
+	if most := now.Add(longestRetryAfter + 1); c.nextRetryAt.After(most) {
+		c.nextRetryAt = most
 	}
-	after := c.backAt.Sub(now)
+	after := c.nextRetryAt.Sub(now)
 	if after <= longestRetryAfter {
 		return max(after, shortestRetryAfter)
 	}

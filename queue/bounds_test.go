@@ -219,7 +219,7 @@ func TestNobodyUpIsSaidAtOnce(t *testing.T) {
 	if err := r.enter(r.ticket(0, "a", 1)); !errors.Is(err, routing.ErrNoWorker) {
 		t.Errorf("a newcomer got %v, want ErrNoWorker", err)
 	}
-	r.pass(graceWhenDown - time.Millisecond)
+	r.pass(minWorkerWait - time.Millisecond)
 	if waits.state != stateWaiting {
 		t.Fatal("who waits was put out before the grace was over")
 	}

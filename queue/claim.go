@@ -21,7 +21,7 @@ func (q *Queue) Claim(t *Ticket, now time.Time) (lease routing.Lease, err error)
 		switch st {
 		case stateWaiting:
 			return lease, ErrWaiting
-		case stateOut:
+		case stateEvicted:
 			return lease, t.err
 		case stateNew:
 			return lease, errNotGranted
@@ -31,7 +31,7 @@ func (q *Queue) Claim(t *Ticket, now time.Time) (lease routing.Lease, err error)
 			lease, t.lease = t.lease, routing.Lease{}
 			return lease, nil
 		}
-		if !q.back(t, worker, now) {
+		if !q.requeue(t, worker, now) {
 			return lease, ErrWaiting
 		}
 	}
@@ -41,13 +41,13 @@ var errNotGranted = errors.New("a ticket was claimed that neither waits nor was 
 
 // back makes a ticket wait again that its worker's breaker refused, and reports whether it
 // was granted another worker at once.
-func (q *Queue) back(t *Ticket, refusedBy *routing.Worker, now time.Time) (granted bool) {
+func (q *Queue) requeue(t *Ticket, refusedBy *routing.Worker, now time.Time) (granted bool) {
 	q.locked(func() {
 		counts := &q.classes[t.Class].counts
-		t.refused, t.refusedAt = append(t.refused, refusedBy), now
+		t.refusedBy, t.refusedAt = append(t.refusedBy, refusedBy), now
 		t.lease = routing.Lease{}
 		if t.counted {
-			counts.Granted--
+			counts.Dispatched--
 			if t.promoted {
 				counts.Promoted--
 			}
@@ -55,28 +55,28 @@ func (q *Queue) back(t *Ticket, refusedBy *routing.Worker, now time.Time) (grant
 			counts.Entered++
 			t.counted = true
 		}
-		q.settleLocked(t, 0)
-		t.began(now)
+		q.settleChargeLocked(t, 0)
+		t.startWait(now)
 		q.insertLocked(t)
-		q.noteLostLocked(t, lost(t, q.passLocked(now, t), q.untilLocked(t)), now)
+		q.markUnroutableLocked(t, isUnroutable(t, q.dispatchLocked(now, t), q.waitLimitLocked(t)), now)
 		granted = t.state == stateGranted
 	})
 	return granted
 }
 
 // Left says why a ticket leaves.
-type Left uint8
+type LeaveReason uint8
 
 // The two ways to leave.
 const (
-	Cancelled Left = iota // the client is gone
-	Late                  // WaitUntil is over
+	Cancelled LeaveReason = iota // the client is gone
+	Late                         // WaitUntil is over
 )
 
 // Leave takes a waiting ticket out at once. If it was granted meanwhile, and not claimed,
 // Cancelled gives the lease back; Late returns nil: claim it. Late returns the error to
 // answer with, or ErrWaiting if the time has become longer meanwhile: see WaitUntil.
-func (q *Queue) Leave(t *Ticket, why Left, now time.Time) (err error) {
+func (q *Queue) Leave(t *Ticket, why LeaveReason, now time.Time) (err error) {
 	var unclaimed routing.Lease
 	q.locked(func() {
 		counts := &q.classes[t.Class].counts
@@ -84,22 +84,22 @@ func (q *Queue) Leave(t *Ticket, why Left, now time.Time) (err error) {
 		case t.state == stateWaiting && why == Cancelled:
 			q.removeLocked(t, now)
 			if t.counted {
-				counts.Left++
+				counts.Abandoned++
 			}
-		case t.state == stateWaiting && now.Before(q.untilLocked(t)):
+		case t.state == stateWaiting && now.Before(q.waitLimitLocked(t)):
 			err = ErrWaiting
 		case t.state == stateWaiting:
-			err = q.shedLocked(t, q.lateLocked(t), now)
+			err = q.shedLocked(t, q.lateReasonLocked(t), now)
 			q.removeLocked(t, now)
-			counts.PutOut++
+			counts.Expired++
 		case t.state == stateGranted && why == Cancelled:
 			unclaimed, t.lease, t.state = t.lease, routing.Lease{}, stateNew
-			q.settleLocked(t, 0)
+			q.settleChargeLocked(t, 0)
 			if t.counted {
-				counts.Granted--
-				counts.Left++
+				counts.Dispatched--
+				counts.Abandoned++
 			}
-		case t.state == stateOut:
+		case t.state == stateEvicted:
 			err = t.err
 		}
 	})
@@ -111,7 +111,7 @@ func (q *Queue) Leave(t *Ticket, why Left, now time.Time) (err error) {
 
 // WaitUntil returns when the ticket's time is over: then Leave is due, with Late.
 func (q *Queue) WaitUntil(t *Ticket) (until time.Time) {
-	q.locked(func() { until = q.untilLocked(t) })
+	q.locked(func() { until = q.waitLimitLocked(t) })
 	return until
 }
 
@@ -119,6 +119,6 @@ func (q *Queue) WaitUntil(t *Ticket) (until time.Time) {
 // the last attempt of a claimed ticket, and does nothing for one that did not wait.
 func (q *Queue) Settle(t *Ticket, tokens int64) {
 	if t.charged != 0 { // its owner's, once it is claimed
-		q.locked(func() { q.settleLocked(t, max(1, tokens)) })
+		q.locked(func() { q.settleChargeLocked(t, max(1, tokens)) })
 	}
 }

@@ -54,7 +54,7 @@ func newBustle(t *testing.T) *bustle {
 	b := &bustle{pool: poolOf(t, "chwbl", 4, 2)}
 	b.configure(t, 4)
 	b.queue = New(b.pool, bounds(), func(tk *Ticket) { tk.Ref.(chan struct{}) <- struct{}{} })
-	b.pool.Watch(func() { b.queue.Pass(b.now()) })
+	b.pool.Watch(func() { b.queue.Dispatch(b.now()) })
 	return b
 }
 
@@ -159,7 +159,7 @@ func (b *bustle) disturb(t *testing.T, stop <-chan struct{}) {
 		case 4:
 			b.configure(t, 2+d.below(3))
 		case 5:
-			b.queue.Pass(now)
+			b.queue.Dispatch(now)
 			_ = b.queue.Preview(b.ticket(i, &d), nil, routing.ErrFull, now)
 		case 6:
 			b.queue.View(now)
@@ -195,12 +195,12 @@ func TestManyOwnersAtOnce(t *testing.T) {
 			t.Errorf("at the end there is %+v", v)
 		}
 	}
-	if b.queue.Waiting() != 0 || len(b.queue.lost) != 0 || b.gate.under.Load() != 0 {
-		t.Errorf("at the end %d wait, %d are lost and %d permits are held", b.queue.Waiting(), len(b.queue.lost), b.gate.under.Load())
+	if b.queue.Waiting() != 0 || len(b.queue.unroutable) != 0 || b.gate.under.Load() != 0 {
+		t.Errorf("at the end %d wait, %d are lost and %d permits are held", b.queue.Waiting(), len(b.queue.unroutable), b.gate.under.Load())
 	}
 	for i, c := range b.queue.View(r.now).Classes {
-		if c.Granted == 0 || c.Left+c.PutOut == 0 {
-			t.Errorf("class %d: %d were granted and %d went otherwise: nothing is learned", i, c.Granted, c.Left+c.PutOut)
+		if c.Dispatched == 0 || c.Abandoned+c.Expired == 0 {
+			t.Errorf("class %d: %d were granted and %d went otherwise: nothing is learned", i, c.Dispatched, c.Abandoned+c.Expired)
 		}
 	}
 	if got := b.granted.Load(); got < owners*requests/10 {

@@ -33,19 +33,19 @@ const (
 	maxOffers = 256
 	// maxSeen bounds the requests that one pass looks at: one like another that was just
 	// refused costs a few nanoseconds.
-	maxSeen = 4096
+	maxScanned = 4096
 	// maxStuck is how many refusals a pass remembers, by model, size and tried workers.
-	maxStuck = 64
+	maxRejectionMemos = 64
 	// maxReservations bounds the attempts of one pass to reserve a worker.
 	maxReservations = 16
 	// unpassed is no count of changes: nothing is known of the waiting requests.
-	unpassed = math.MaxUint64
+	unknownChanges = math.MaxUint64
 	// maxLost bounds the lost tickets that are offered once more in one pass.
-	maxLost = 64
+	maxUnroutable = 64
 	// graceWhenDown is how long requests wait while no worker is up. A worker that refused a
 	// connection rests for one second, and its restart must not empty the queue.
-	graceWhenDown = 2 * time.Second
+	minWorkerWait = 2 * time.Second
 	// refusedFor is how long a worker whose breaker refused a granted request is not offered
 	// to it again: the pool learns of an open breaker within a second.
-	refusedFor = time.Second
+	breakerRefusalTTL = time.Second
 )

@@ -13,7 +13,7 @@ type flow struct {
 	tenant string
 	weight float64
 	tag    float64
-	line
+	ticketList
 	depth     int
 	bytes     int64   // of the bodies of its waiting requests
 	unsettled float64 // tokens in its tag of requests whose usage is not known yet
@@ -48,15 +48,15 @@ func (h *flows) Pop() any {
 
 // class is the waiting requests of one class.
 type class struct {
-	flows   map[string]*flow // of every tenant with something waiting, or with a tag ahead of theirs
-	waiting flows
-	virtual float64 // the tag of a tenant that was idle: see flow.start
-	all     line    // of the class
-	depth   int
-	tokens  int64
-	credit  float64 // tokens that aged requests of lower classes may be granted before this class
-	backAt  time.Time
-	counts  ClassView // its totals
+	flows       map[string]*flow // of every tenant with something waiting, or with a tag ahead of theirs
+	waiting     flows
+	virtual     float64    // the tag of a tenant that was idle: see flow.start
+	all         ticketList // of the class
+	depth       int
+	tokens      int64
+	credit      float64 // tokens that aged requests of lower classes may be granted before this class
+	nextRetryAt time.Time
+	counts      ClassView // its totals
 }
 
 // insert makes a ticket wait.
@@ -65,7 +65,7 @@ func (c *class) insert(t *Ticket) {
 	t.flow = f
 	f.depth++
 	f.bytes += t.Bytes
-	f.line.insert(t)
+	f.ticketList.insert(t)
 	if f.at < 0 {
 		f.tag = max(f.tag, c.virtual)
 		heap.Push(&c.waiting, f)
@@ -82,7 +82,7 @@ func (c *class) flow(t *Ticket) *flow {
 	f := c.flows[t.Tenant]
 	if f == nil {
 		c.sweep()
-		f = &flow{tenant: t.Tenant, tag: c.virtual, line: line{of: inFlow}, at: -1}
+		f = &flow{tenant: t.Tenant, tag: c.virtual, ticketList: ticketList{of: inFlow}, at: -1}
 		c.flows[t.Tenant] = f
 	}
 	f.weight = t.weight()
@@ -105,7 +105,7 @@ func (c *class) sweep() {
 // remove takes a waiting ticket out.
 func (c *class) remove(t *Ticket) {
 	f := t.flow
-	f.line.remove(t)
+	f.ticketList.remove(t)
 	f.bytes -= t.Bytes
 	if f.depth--; f.depth == 0 {
 		heap.Remove(&c.waiting, f.at)

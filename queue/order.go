@@ -105,7 +105,7 @@ func (o *order) granted(t *Ticket, path [Classes - 1]step) {
 	for level, s := range path {
 		switch s {
 		case stepOwn:
-			o.credit[level] = accrued(o.credit[level], t.cost()*o.q.config.Load().accrual())
+			o.credit[level] = accrueCredit(o.credit[level], t.cost()*o.q.config.Load().accrual())
 		case stepPromoted:
 			o.credit[level] -= t.cost()
 		}

@@ -5,7 +5,7 @@ import (
 )
 
 // Outlook is what would become of a ticket that enters now and that no worker takes.
-type Outlook struct {
+type Preview struct {
 	// Err is what Enter would return in the end: a *ShedError without RetryAfter, or the pool's
 	// error where no worker that is up could take the request. Nil: the ticket would wait.
 	Err error
@@ -15,7 +15,7 @@ type Outlook struct {
 
 // Preview returns what Enter would make of a new ticket to which the pool says so, under the
 // bounds of c, or under those in force if c is nil. Nothing is changed or counted.
-func (q *Queue) Preview(t *Ticket, c *Config, said error, now time.Time) (o Outlook) {
+func (q *Queue) Preview(t *Ticket, c *Config, said error, now time.Time) (o Preview) {
 	if c == nil {
 		c = q.config.Load()
 	}
@@ -28,7 +28,7 @@ func (q *Queue) Preview(t *Ticket, c *Config, said error, now time.Time) (o Outl
 		if f != nil {
 			tag, weight = f.tag, f.weight
 		}
-		probe.began(now)
+		probe.startWait(now)
 		q.insertLocked(probe)
 		defer func() { // after a panic too
 			q.removeLocked(probe, now)
@@ -38,23 +38,23 @@ func (q *Queue) Preview(t *Ticket, c *Config, said error, now time.Time) (o Outl
 				delete(flows, t.Tenant)
 			}
 		}()
-		o = q.outlookLocked(c, probe, said, now)
+		o = q.previewLocked(c, probe, said, now)
 	})
 	return o
 }
 
 // outlookLocked decides as enter does for a ticket that is in the queue already.
-func (q *Queue) outlookLocked(c *Config, probe *Ticket, said error, now time.Time) (o Outlook) {
-	isLost := lost(probe, said, q.untilUnderLocked(c, probe))
-	if isLost && c.inVain(probe, said) {
-		return Outlook{Err: said}
+func (q *Queue) previewLocked(c *Config, probe *Ticket, said error, now time.Time) (o Preview) {
+	isLost := isUnroutable(probe, said, q.waitLimitUnderLocked(c, probe))
+	if isLost && c.endsWait(probe, said) {
+		return Preview{Err: said}
 	}
 	if isLost {
-		probe.lostAt = now // by which its time may be longer
-		defer func() { probe.lostAt = time.Time{} }()
+		probe.unroutableSince = now // by which its time may be longer
+		defer func() { probe.unroutableSince = time.Time{} }()
 	}
-	if reason := q.exceedsLocked(c, probe, now); reason != "" && len(q.victimsLocked(c, probe, reason)) == 0 {
-		return Outlook{Err: &ShedError{Reason: reason}}
+	if reason := q.exceededBoundLocked(c, probe, now); reason != "" && len(q.victimsLocked(c, probe, reason)) == 0 {
+		return Preview{Err: &ShedError{Reason: reason}}
 	}
 	if rate, _ := q.pool.Throughput(now); rate > 0 {
 		o.Wait = seconds(float64(q.aheadLocked(probe)+1) / rate)

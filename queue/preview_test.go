@@ -25,10 +25,10 @@ type inside struct {
 
 func (r *rig) inside() inside {
 	r.check()
-	is := inside{Tally: fmt.Sprintf("%+v", r.tally()), Order: r.queue.List(r.now, 1000), Lost: len(r.queue.lost)}
+	is := inside{Tally: fmt.Sprintf("%+v", r.tally()), Order: r.queue.List(r.now, 1000), Lost: len(r.queue.unroutable)}
 	for i := range r.queue.classes {
 		c := &r.queue.classes[i]
-		is.Virtual[i], is.Credit[i], is.BackAt[i] = c.virtual, c.credit, c.backAt
+		is.Virtual[i], is.Credit[i], is.BackAt[i] = c.virtual, c.credit, c.nextRetryAt
 		is.Tags[i] = map[string]float64{}
 		for tenant, f := range c.flows {
 			is.Tags[i][tenant] = f.tag
@@ -226,7 +226,7 @@ func TestAFaultOfAPolicyCostsNobodyElse(t *testing.T) {
 		policy.after = 2
 		f()
 	}
-	panics(func() { r.queue.Pass(r.now) })
+	panics(func() { r.queue.Dispatch(r.now) })
 	r.check()
 	if got := r.claim(); len(got) != 1 || got[0] != waiting[0] || r.inflight() != 1 {
 		t.Errorf("%v were granted before the fault, and %d are booked, want %s", ids(got), r.inflight(), waiting[0].ID)
@@ -241,7 +241,7 @@ func TestAFaultOfAPolicyCostsNobodyElse(t *testing.T) {
 		r.check()
 	}
 	for len(r.held) > 0 || r.queue.Waiting() > 0 {
-		r.queue.Pass(r.now)
+		r.queue.Dispatch(r.now)
 		r.claim()
 		for tk := r.underWay(0); tk != nil; tk = r.underWay(0) {
 			r.end(tk)

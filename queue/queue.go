@@ -19,28 +19,28 @@ import (
 // Queue is the queue of one pool. It is safe for concurrent use. Its lock is
 // taken before the pool's; woken is called under neither.
 type Queue struct {
-	pool    *routing.Pool
-	woken   func(*Ticket)
-	config  atomic.Pointer[Config]
-	waiting atomic.Int64 // the tickets that wait
-	lastSeq atomic.Uint64
-	passing atomic.Bool // a goroutine is in Pass
-	changed atomic.Bool // something has changed since a pass began
+	pool        *routing.Pool
+	onWake      func(*Ticket)
+	config      atomic.Pointer[Config]
+	waiting     atomic.Int64 // the tickets that wait
+	lastSeq     atomic.Uint64
+	dispatching atomic.Bool // a goroutine is in Pass
+	changed     atomic.Bool // something has changed since a pass began
 
-	mu        sync.Mutex // guards the rest
-	classes   [Classes]class
-	bytes     int64
-	downSince time.Time // when the pool was first seen without a worker up; else zero
-	lost      []*Ticket // that no worker that is up could take when they were last offered
-	passed    uint64    // the pool's changes at the last whole pass
+	mu          sync.Mutex // guards the rest
+	classes     [Classes]class
+	bytes       int64
+	downSince   time.Time // when the pool was first seen without a worker up; else zero
+	unroutable  []*Ticket // that no worker that is up could take when they were last offered
+	seenChanges uint64    // the pool's changes at the last whole pass
 
 	// Of one pass.
-	output int64 // what the pool expects of an answer
-	walk   order
-	grants []grant
-	stuck  []stuck
-	outs   []*Ticket // to be put out
-	wakes  []*Ticket // granted or put out: woken is called when the lock is free
+	output     int64 // what the pool expects of an answer
+	walk       order
+	grants     []grant
+	rejections []rejectionMemo
+	evictions  []*Ticket // to be put out
+	wakeups    []*Ticket // granted or put out: woken is called when the lock is free
 }
 
 // New makes an empty queue before a pool. woken is called once each time that a ticket's
@@ -48,7 +48,7 @@ type Queue struct {
 // request may go (see routing.Pool.Watch), and every few hundred milliseconds while one
 // waits.
 func New(pool *routing.Pool, c Config, woken func(*Ticket)) *Queue {
-	q := &Queue{pool: pool, woken: woken}
+	q := &Queue{pool: pool, onWake: woken}
 	q.config.Store(&c)
 	for i := range q.classes {
 		q.classes[i].flows, q.classes[i].all.of = map[string]*flow{}, inClass
@@ -59,7 +59,7 @@ func New(pool *routing.Pool, c Config, woken func(*Ticket)) *Queue {
 // Configure puts other bounds in force. All waiting requests stay.
 func (q *Queue) Configure(c Config, now time.Time) {
 	q.config.Store(&c)
-	q.Pass(now)
+	q.Dispatch(now)
 }
 
 // Waiting returns how many requests wait. It takes no lock.
@@ -70,11 +70,11 @@ func (q *Queue) Waiting() int { return int(q.waiting.Load()) }
 func (q *Queue) locked(f func()) {
 	q.mu.Lock()
 	defer func() {
-		wakes := q.wakes
-		q.wakes = nil
+		wakes := q.wakeups
+		q.wakeups = nil
 		q.mu.Unlock()
 		for _, t := range wakes {
-			q.woken(t)
+			q.onWake(t)
 		}
 	}()
 	f()
@@ -90,12 +90,12 @@ func (q *Queue) Enter(t *Ticket, now time.Time) (routing.Lease, error) {
 	if first {
 		t.seq = q.lastSeq.Add(1)
 	}
-	t.began(now)
+	t.startWait(now)
 	if q.waiting.Load() == 0 {
 		t.Request.Now, t.Request.Waited = now, now.Sub(t.entered)
 		t.Request.Wait = q.config.Load().Waits(t.Class)
 		lease, err := q.pool.Acquire(t.Request, t.Tried...)
-		if err == nil || q.config.Load().inVain(t, err) {
+		if err == nil || q.config.Load().endsWait(t, err) {
 			return lease, err
 		}
 	}
@@ -104,13 +104,13 @@ func (q *Queue) Enter(t *Ticket, now time.Time) (routing.Lease, error) {
 
 // inVain reports whether that error of the pool ends the wait: no worker that is up could
 // take the request. Only a first attempt waits for a worker to come up.
-func (c *Config) inVain(t *Ticket, err error) bool {
-	return lost(t, err, t.entered.Add(c.MaxWait[t.Class])) && (c.EngineWait <= 0 || len(t.Tried) > 0)
+func (c *Config) endsWait(t *Ticket, err error) bool {
+	return isUnroutable(t, err, t.entered.Add(c.MaxWait[t.Class])) && (c.EngineWait <= 0 || len(t.Tried) > 0)
 }
 
 // lost reports whether an error of the pool means that no worker that is up could take the
 // request until then.
-func lost(t *Ticket, err error, until time.Time) bool {
+func isUnroutable(t *Ticket, err error, until time.Time) bool {
 	if err == nil || errors.Is(err, routing.ErrFull) || errors.Is(err, routing.ErrHeld) {
 		return false
 	}
@@ -131,18 +131,18 @@ func (q *Queue) enter(t *Ticket, first bool, now time.Time) (lease routing.Lease
 		}
 	}()
 	q.locked(func() {
-		q.settleLocked(t, 0) // the attempt that failed
+		q.settleChargeLocked(t, 0) // the attempt that failed
 		t.counted = false
 		q.insertLocked(t)
-		said := q.passLocked(now, t)
+		said := q.dispatchLocked(now, t)
 		if granted = t.state == stateGranted; granted {
 			return
 		}
-		switch isLost := lost(t, said, q.untilLocked(t)); {
-		case isLost && q.config.Load().inVain(t, said):
+		switch isLost := isUnroutable(t, said, q.waitLimitLocked(t)); {
+		case isLost && q.config.Load().endsWait(t, said):
 			err = said
 		case first:
-			q.noteLostLocked(t, isLost, now)
+			q.markUnroutableLocked(t, isLost, now)
 			err = q.admitLocked(t, now)
 		}
 		if err != nil {
@@ -164,20 +164,20 @@ func (q *Queue) enter(t *Ticket, first bool, now time.Time) (lease routing.Lease
 
 // Pass offers the waiting requests to the pool and grants what can go. If another goroutine
 // is in Pass, that one does it.
-func (q *Queue) Pass(now time.Time) {
+func (q *Queue) Dispatch(now time.Time) {
 	if q.waiting.Load() == 0 {
 		return
 	}
 	q.changed.Store(true)
-	for q.changed.Load() && q.passing.CompareAndSwap(false, true) {
+	for q.changed.Load() && q.dispatching.CompareAndSwap(false, true) {
 		q.changed.Store(false)
-		q.passOnce(now)
+		q.dispatchOnce(now)
 	}
 }
 
-func (q *Queue) passOnce(now time.Time) {
-	defer q.passing.Store(false)
-	q.locked(func() { q.passLocked(now, nil) }) //nolint:errcheck // it is the newcomer's, and there is none
+func (q *Queue) dispatchOnce(now time.Time) {
+	defer q.dispatching.Store(false)
+	q.locked(func() { q.dispatchLocked(now, nil) }) //nolint:errcheck // it is the newcomer's, and there is none
 }
 
 func (q *Queue) insertLocked(t *Ticket) {
@@ -189,8 +189,8 @@ func (q *Queue) insertLocked(t *Ticket) {
 
 func (q *Queue) removeLocked(t *Ticket, now time.Time) {
 	t.state = stateNew
-	t.spent = now.Sub(t.entered)
-	q.noteLostLocked(t, false, now)
+	t.waited = now.Sub(t.entered)
+	q.markUnroutableLocked(t, false, now)
 	q.classes[t.Class].remove(t)
 	q.bytes -= t.Bytes
 	q.waiting.Add(-1)

@@ -156,7 +156,7 @@ func TestWhomABreakerRefusesWaitsOnAtItsPlace(t *testing.T) {
 		t.Fatalf("granted %v, want the one behind the refused", ids(got))
 	}
 	r.check()
-	if got := r.pass(refusedFor); len(got) != 0 {
+	if got := r.pass(breakerRefusalTTL); len(got) != 0 {
 		t.Fatalf("granted %v while the worker was full", ids(got))
 	}
 	if got := r.end(other); len(got) != 1 || got[0] != refused {
@@ -248,14 +248,14 @@ func TestWhatEntersIsGrantedOrLeaves(t *testing.T) {
 			case 6:
 				for tk := range waiting {
 					delete(waiting, tk)
-					_ = r.queue.Leave(tk, Left(r.dice.below(2)), r.now)
+					_ = r.queue.Leave(tk, LeaveReason(r.dice.below(2)), r.now)
 					break
 				}
 			case 7:
 				r.now = r.now.Add(time.Duration(r.dice.below(1500)) * time.Millisecond)
 				i := r.dice.below(3)
 				r.pool.Observe(name(i), i, routing.Status{Up: r.dice.below(4) > 0})
-				r.queue.Pass(r.now)
+				r.queue.Dispatch(r.now)
 			}
 			settle()
 			r.check()
@@ -274,7 +274,7 @@ func TestWhatEntersIsGrantedOrLeaves(t *testing.T) {
 				delete(r.held, tk)
 				lease.Release(routing.Result{At: r.now})
 			}
-			r.queue.Pass(r.now)
+			r.queue.Dispatch(r.now)
 			settle()
 		}
 		r.check()

@@ -50,7 +50,7 @@ func newRig(t testing.TB, c Config, workers, places int) *rig {
 	r := &rig{t: t, now: start(), dice: 7, held: map[*Ticket]*routing.Lease{}}
 	r.pool = poolOf(t, "least_load", workers, places)
 	r.queue = New(r.pool, c, func(tk *Ticket) { r.woken = append(r.woken, tk) })
-	r.pool.Watch(func() { r.queue.Pass(r.now) })
+	r.pool.Watch(func() { r.queue.Dispatch(r.now) })
 	return r
 }
 
@@ -169,7 +169,7 @@ func (r *rig) next() *Ticket {
 // pass lets time go by.
 func (r *rig) pass(d time.Duration) []*Ticket {
 	r.now = r.now.Add(d)
-	r.queue.Pass(r.now)
+	r.queue.Dispatch(r.now)
 	return r.claim()
 }
 
@@ -215,8 +215,8 @@ func (r *rig) check() {
 		if depth != c.depth || listed != depth || tokens != c.tokens {
 			r.t.Fatalf("class %d: %d tickets of %d tokens in flows, %d in the list, says %d of %d", i, depth, tokens, listed, c.depth, c.tokens)
 		}
-		if k := c.counts; k.Entered != k.Granted+k.Left+k.PutOut+int64(depth) {
-			r.t.Fatalf("class %d: entered %d, granted %d + left %d + put out %d + waiting %d", i, k.Entered, k.Granted, k.Left, k.PutOut, depth)
+		if k := c.counts; k.Entered != k.Dispatched+k.Abandoned+k.Expired+int64(depth) {
+			r.t.Fatalf("class %d: entered %d, granted %d + left %d + put out %d + waiting %d", i, k.Entered, k.Dispatched, k.Abandoned, k.Expired, depth)
 		}
 		waiting += depth
 	}

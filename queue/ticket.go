@@ -45,7 +45,7 @@ const (
 	stateNew     state = iota // it never waited, or has left
 	stateWaiting              // in its flow
 	stateGranted              // its lease is to be claimed
-	stateOut                  // put out, with err
+	stateEvicted              // put out, with err
 )
 
 // Ticket is one request at a queue. Its owner sets the exported fields before Enter and
@@ -65,27 +65,27 @@ type Ticket struct {
 	Ref       any       // the owner's own
 
 	// The rest is guarded by the queue's lock while the ticket waits, else its owner's.
-	state     state
-	seq       uint64        // the order of coming; 0 before the first
-	entered   time.Time     // when it would have come if it had waited all the time
-	since     time.Time     // when it came, the last time
-	spent     time.Duration // waited up to the last grant
-	counted   bool          // among those that had to wait, this time
-	lease     routing.Lease
-	err       error
-	flow      *flow
-	links     [lines]link
-	path      [Classes - 1]step // how it was chosen, level by level
-	promoted  bool
-	charged   int64     // tokens on its flow's account; 0 when none are
-	lostAt    time.Time // since when nobody who is up could take it; zero while somebody could
-	lostIndex int
-	refused   []*routing.Worker // by their breakers, of late
-	refusedAt time.Time
+	state           state
+	seq             uint64        // the order of coming; 0 before the first
+	entered         time.Time     // when it would have come if it had waited all the time
+	waitingSince    time.Time     // when it came, the last time
+	waited          time.Duration // waited up to the last grant
+	counted         bool          // among those that had to wait, this time
+	lease           routing.Lease
+	err             error
+	flow            *flow
+	links           [lists]link
+	path            [Classes - 1]step // how it was chosen, level by level
+	promoted        bool
+	charged         int64     // tokens on its flow's account; 0 when none are
+	unroutableSince time.Time // since when nobody who is up could take it; zero while somebody could
+	unroutableIndex int
+	refusedBy       []*routing.Worker // by their breakers, of late
+	refusedAt       time.Time
 }
 
 // began begins a wait. Earlier waits count; the time of attempts does not.
-func (t *Ticket) began(now time.Time) { t.since, t.entered = now, now.Add(-t.spent) }
+func (t *Ticket) startWait(now time.Time) { t.waitingSince, t.entered = now, now.Add(-t.waited) }
 
 // Promoted reports whether a claimed ticket went as a higher class.
 func (t *Ticket) Promoted() bool { return t.promoted }
@@ -99,13 +99,13 @@ func (t *Ticket) weight() float64 { return float64(max(1, t.Weight)) }
 func (t *Ticket) cost() float64 { return float64(max(1, t.Tokens)) }
 
 // passedOver returns the workers that are not to be offered to the ticket.
-func (t *Ticket) passedOver(now time.Time) []*routing.Worker {
-	if len(t.refused) == 0 {
+func (t *Ticket) excludedWorkers(now time.Time) []*routing.Worker {
+	if len(t.refusedBy) == 0 {
 		return t.Tried
 	}
-	if now.Sub(t.refusedAt) >= refusedFor {
-		t.refused = t.refused[:0]
+	if now.Sub(t.refusedAt) >= breakerRefusalTTL {
+		t.refusedBy = t.refusedBy[:0]
 		return t.Tried
 	}
-	return append(t.Tried[:len(t.Tried):len(t.Tried)], t.refused...)
+	return append(t.Tried[:len(t.Tried):len(t.Tried)], t.refusedBy...)
 }

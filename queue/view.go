@@ -20,12 +20,12 @@ type ClassView struct {
 	Drain  time.Duration // how long until the present ones are gone, by the estimate; 0 if none is known
 
 	// Totals since the program started. Entered = Granted + Left + PutOut + Depth.
-	Entered  int64                   // had to wait
-	Granted  int64                   // went on after a wait
-	Promoted int64                   // of those granted: went as the class above because they were aged
-	Left     int64                   // their clients left meanwhile
-	PutOut   int64                   // shed after a wait
-	Shed     [len(shedReasons)]int64 // by reason as ShedReasons lists them, on entering or after a wait
+	Entered    int64                   // had to wait
+	Dispatched int64                   // went on after a wait
+	Promoted   int64                   // of those granted: went as the class above because they were aged
+	Abandoned  int64                   // their clients left meanwhile
+	Expired    int64                   // shed after a wait
+	Shed       [len(shedReasons)]int64 // by reason as ShedReasons lists them, on entering or after a wait
 }
 
 func (c *ClassView) shed(reason string) { c.Shed[slices.Index(shedReasons[:], reason)]++ }

@@ -222,5 +222,5 @@ func TestARequestIsShownWhileItWaits(t *testing.T) {
 // unheard is a request that nobody serves.
 type unheard struct{}
 
-// Woken is part of control.Waiter.
-func (unheard) Woken() {}
+// OnWake is part of control.Waiter.
+func (unheard) OnWake() {}

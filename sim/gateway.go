@@ -129,7 +129,7 @@ func newHall(w *World) *hall {
 }
 
 func (h *hall) waiting() int { return h.queue.Waiting() }
-func (h *hall) pass()        { h.queue.Pass(h.world.time(h.world.now)) }
+func (h *hall) pass()        { h.queue.Dispatch(h.world.time(h.world.now)) }
 
 func (h *hall) enter(f *flight) {
 	w, r := h.world, &f.record.Request

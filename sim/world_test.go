@@ -47,8 +47,8 @@ func allIsGivenBack(t testing.TB, w *World, r *Result) {
 		}
 	}
 	for class, v := range r.Queue.Classes {
-		if v.Depth != 0 || v.Entered != v.Granted+v.Left+v.PutOut {
-			t.Errorf("class %d: %d wait; %d entered, %d were granted, %d left, %d were put out", class, v.Depth, v.Entered, v.Granted, v.Left, v.PutOut)
+		if v.Depth != 0 || v.Entered != v.Dispatched+v.Abandoned+v.Expired {
+			t.Errorf("class %d: %d wait; %d entered, %d were granted, %d left, %d were put out", class, v.Depth, v.Entered, v.Dispatched, v.Abandoned, v.Expired)
 		}
 	}
 }

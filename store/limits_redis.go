@@ -24,8 +24,8 @@ var settleLua string
 
 // counterUpdate is one run of a script for some subjects.
 type counterUpdate struct {
-	keys      []string
-	argv      []any
+	keys   []string
+	argv   []any
 	states []tenants.SubjectState
 }
 

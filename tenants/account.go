@@ -6,13 +6,13 @@ type budgetWindows [2]window
 
 // window is one UTC day or month of a subject.
 type window struct {
-	index  int
-	spent  Spent // as far as this process knows
-	own    Spent // of it, what this process has settled
-	confirmed   Spent // of own, what the shared counters have confirmed
-	shared Spent // the shared counters, as last heard
-	synced  bool  // they have answered
-	ledger Spent // what the ledger says, of all gateways
+	index     int
+	spent     Spent // as far as this process knows
+	own       Spent // of it, what this process has settled
+	confirmed Spent // of own, what the shared counters have confirmed
+	shared    Spent // the shared counters, as last heard
+	synced    bool  // they have answered
+	ledger    Spent // what the ledger says, of all gateways
 }
 
 // at returns the window of that index, a new one where it is newer than one of

@@ -16,9 +16,9 @@ type bucket struct {
 
 // rate is one limit of a bucket, as it stands when it is asked.
 type rate struct {
-	limit  float64 // units a period
-	period float64 // in µs
-	capacity   float64 // units at once
+	limit    float64 // units a period
+	period   float64 // in µs
+	capacity float64 // units at once
 }
 
 const (

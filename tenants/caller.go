@@ -45,12 +45,16 @@ func NewCaller(t Tenant, k Key) *Caller {
 func Anonymous() *Caller { return NewCaller(Tenant{Name: anonymous}, Key{}) }
 
 // MayUseTier reports whether the caller may use the tier or pool of that name.
-func (c *Caller) MayUseTier(name string) bool { return c.tenant.allowsTier(name) && c.key.allowsTier(name) }
+func (c *Caller) MayUseTier(name string) bool {
+	return c.tenant.allowsTier(name) && c.key.allowsTier(name)
+}
 
 // MayUseModel reports whether the caller may ask by that model name. A request
 // without one asks by the empty name, which only a glob of stars covers: where
 // models are restricted, leaving the name out is no way around it.
-func (c *Caller) MayUseModel(name string) bool { return c.tenant.allowsModel(name) && c.key.allowsModel(name) }
+func (c *Caller) MayUseModel(name string) bool {
+	return c.tenant.allowsModel(name) && c.key.allowsModel(name)
+}
 
 // MayPass reports whether the caller may use the pool of that name for requests
 // whose model nobody reads. Who is kept to models may do so only where the pool

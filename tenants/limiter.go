@@ -21,16 +21,16 @@ type subjectID struct{ tenant, key string }
 // state is what one subject uses. mu guards all of it; who needs two of them
 // takes the tenant's before the key's.
 type state struct {
-	mu      sync.Mutex
-	forgotten    bool // forgotten: look it up again
-	buckets buckets
-	inflight    int64 // requests under way
-	pending int64 // requests about which another is being asked
-	ended    int64 // requests that are over, ever
-	days    budgetWindows
-	months  budgetWindows
-	limits  Limits // as last seen
-	share   int    // this gateway is one of so many, as last told
+	mu        sync.Mutex
+	forgotten bool // forgotten: look it up again
+	buckets   buckets
+	inflight  int64 // requests under way
+	pending   int64 // requests about which another is being asked
+	ended     int64 // requests that are over, ever
+	days      budgetWindows
+	months    budgetWindows
+	limits    Limits // as last seen
+	share     int    // this gateway is one of so many, as last told
 }
 
 // NewLimiter returns a limiter that knows nobody.

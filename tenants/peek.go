@@ -2,12 +2,12 @@ package tenants
 
 // Use is how far one limit of a subject is used, as far as this process knows.
 type Use struct {
-	Scope string  // tenant or key
-	Limit Limit   // as LimitNames has them, LimitTokenBurst excepted
-	Used  float64 // requests, tokens, or money in nano-units
-	Capacity  float64 // how much may be used at once: of a rate its burst, else the limit itself
-	Rate  int64   // of a rate, what is given back a minute, or of rps a second; else 0
-	Cost  float64 // what the request takes of it; 0 of a budget, which is booked by what was used
+	Scope    string  // tenant or key
+	Limit    Limit   // as LimitNames has them, LimitTokenBurst excepted
+	Used     float64 // requests, tokens, or money in nano-units
+	Capacity float64 // how much may be used at once: of a rate its burst, else the limit itself
+	Rate     int64   // of a rate, what is given back a minute, or of rps a second; else 0
+	Cost     float64 // what the request takes of it; 0 of a budget, which is booked by what was used
 }
 
 // Peek says what Take would say of a charge, and how far each limit of the caller

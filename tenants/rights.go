@@ -31,7 +31,9 @@ func (r Rights) compile() permit {
 	return p
 }
 
-func (p *permit) allowsTier(name string) bool { return p.tiers == nil || slices.Contains(p.tiers, name) }
+func (p *permit) allowsTier(name string) bool {
+	return p.tiers == nil || slices.Contains(p.tiers, name)
+}
 
 func (p *permit) allowsModel(name string) bool { return p.models == nil || p.models.MatchString(name) }
 

@@ -166,7 +166,7 @@ func newDecider(tb testing.TB, policy string, workers int) *decider {
 	d.queue = queue.New(d.pool, queue.Config{MaxDepth: 1000, MaxWait: waits, AgedShare: 0.2}, func(*queue.Ticket) {})
 	d.pool.Watch(func() {
 		if d.queue.Waiting() > 0 {
-			d.queue.Pass(d.now)
+			d.queue.Dispatch(d.now)
 		}
 	})
 	return d

@@ -126,7 +126,7 @@ func queueState(p *control.Pool, now time.Time) QueueState {
 
 func classStateOf(c *queue.ClassView, maxWait time.Duration) classState {
 	st := classState{Depth: c.Depth, Oldest: millis(c.Oldest), MaxWait: millis(maxWait), Tokens: c.Tokens, Drain: estimate(c.Drain, c.Depth > 0),
-		Entered: c.Entered, Granted: c.Granted, Promoted: c.Promoted, Left: c.Left, PutOut: c.PutOut, Shed: map[string]int64{}}
+		Entered: c.Entered, Granted: c.Dispatched, Promoted: c.Promoted, Left: c.Abandoned, PutOut: c.Expired, Shed: map[string]int64{}}
 	for i, reason := range queue.ShedReasons() {
 		st.Shed[reason] = c.Shed[i]
 	}

@@ -11,7 +11,7 @@ import (
 
 // TestTheAPIShowsAClassAsTheQueueHasIt: all of it.
 func TestTheAPIShowsAClassAsTheQueueHasIt(t *testing.T) {
-	c := &queue.ClassView{Depth: 1, Tokens: 2, Oldest: 3 * time.Second, Drain: 4 * time.Second, Entered: 5, Granted: 6, Promoted: 7, Left: 8, PutOut: 9}
+	c := &queue.ClassView{Depth: 1, Tokens: 2, Oldest: 3 * time.Second, Drain: 4 * time.Second, Entered: 5, Dispatched: 6, Promoted: 7, Abandoned: 8, Expired: 9}
 	for i := range c.Shed {
 		c.Shed[i] = int64(10 + i)
 	}

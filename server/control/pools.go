@@ -34,9 +34,9 @@ type Pools struct {
 	shared  int                      // the gateways among which the workers' bounds are divided
 }
 
-// Waiter is what the tickets of a pool's queue refer to. Woken is called when the wait is over;
+// Waiter is what the tickets of a pool's queue refer to. OnWake is called when the wait is over;
 // it must not block.
-type Waiter interface{ Woken() }
+type Waiter interface{ OnWake() }
 
 // Pool is one tier or pool of a snapshot. It is immutable, except for what outlives a reload:
 // routing, queue and members, which are safe for concurrent use.
@@ -134,7 +134,7 @@ func (ps *Pools) openLocked(p, was *Pool, c breaker.Config) {
 // newLivePool makes what a new pool will keep.
 func (ps *Pools) newLivePool(p *Pool) *livePool {
 	live := &livePool{Routing: routing.NewPool(p.Picker, nil), Waits: ps.metrics.Waits(p.Name, tenants.Classes())}
-	live.WaitQueue = queue.New(live.Routing, p.Queue, func(t *queue.Ticket) { t.Ref.(Waiter).Woken() })
+	live.WaitQueue = queue.New(live.Routing, p.Queue, func(t *queue.Ticket) { t.Ref.(Waiter).OnWake() })
 	live.Routing.Watch(func() { ps.passQueue(live.WaitQueue, time.Now()) })
 	return live
 }

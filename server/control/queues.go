@@ -27,7 +27,7 @@ func (ps *Pools) passQueue(q *queue.Queue, now time.Time) {
 	if q.Waiting() == 0 {
 		return
 	}
-	ps.recover.Run("dispatching from a queue", func() { q.Pass(now) })
+	ps.recover.Run("dispatching from a queue", func() { q.Dispatch(now) })
 }
 
 // QueueGauges returns every queue as a scrape shows it.
@@ -48,8 +48,8 @@ func (ps *Pools) QueueGauges() []telemetry.QueueGauges {
 
 // classGauges shows one class of a queue to a scrape.
 func classGauges(name string, c *queue.ClassView) telemetry.ClassGauges {
-	g := telemetry.ClassGauges{Class: name, Depth: c.Depth, Oldest: c.Oldest, Entered: c.Entered, Dispatched: c.Granted,
-		Promoted: c.Promoted, Abandoned: c.Left, Expired: c.PutOut}
+	g := telemetry.ClassGauges{Class: name, Depth: c.Depth, Oldest: c.Oldest, Entered: c.Entered, Dispatched: c.Dispatched,
+		Promoted: c.Promoted, Abandoned: c.Abandoned, Expired: c.Expired}
 	for i, reason := range queue.ShedReasons() {
 		g.Shed = append(g.Shed, telemetry.ShedTotal{Reason: reason, Total: c.Shed[i]})
 	}

@@ -13,9 +13,9 @@ import (
 
 // Admission is the result of Charge: admitted with a reservation, or refused by a limit.
 type Admission struct {
-	Grant     *store.Grant    // the reservation; nil if nothing was reserved
+	Grant     *store.Grant      // the reservation; nil if nothing was reserved
 	Allowance tenants.Admission // the limit that refused, or what remains
-	At        time.Time       // of the admission; its UTC day and month are charged
+	At        time.Time         // of the admission; its UTC day and month are charged
 }
 
 // Limits admit or refuse charges: store.Limits reserve them, Explain only reads.

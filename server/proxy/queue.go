@@ -11,16 +11,16 @@ import (
 	"tierway/server/control"
 )
 
-// turn tells the goroutine of an exchange that its wait in a queue is over. The
-// zero turn is not over; a request that never waits allocates nothing for it.
-type turn struct {
+// wakeup notifies the goroutine of an exchange that its wait in a queue is over. The zero
+// wakeup is not over; a request that never waits allocates no channel.
+type wakeup struct {
 	mu   sync.Mutex
 	over bool
 	ch   chan struct{} // closed when it is over; nil while nothing waits
 }
 
-// come ends the wait.
-func (t *turn) come() {
+// notify ends the wait.
+func (t *wakeup) notify() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.over && t.ch != nil {
@@ -29,8 +29,8 @@ func (t *turn) come() {
 	t.over = true
 }
 
-// await returns what is closed when the wait is over.
-func (t *turn) await() <-chan struct{} {
+// wait returns a channel that is closed when the wait is over.
+func (t *wakeup) wait() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ch == nil {
@@ -42,8 +42,8 @@ func (t *turn) await() <-chan struct{} {
 	return t.ch
 }
 
-// again begins another wait.
-func (t *turn) again() {
+// reset starts another wait.
+func (t *wakeup) reset() {
 	t.mu.Lock()
 	t.over, t.ch = false, nil
 	t.mu.Unlock()
@@ -52,7 +52,7 @@ func (t *turn) again() {
 // wait is a request's way through the queue of its pool.
 type wait struct {
 	ticket   queue.Ticket
-	turn     turn
+	wakeup   wakeup
 	placed   placed          // the last worker that it was given
 	total    time.Duration   // of all its waits
 	promoted bool            // it was offered a worker before its class
@@ -62,8 +62,8 @@ type wait struct {
 
 var _ control.Waiter = (*wait)(nil)
 
-// Woken is part of control.Waiter.
-func (w *wait) Woken() { w.turn.come() }
+// OnWake is part of control.Waiter.
+func (w *wait) OnWake() { w.wakeup.notify() }
 
 // fillTicket makes what stands for the request in its pool's queue.
 func fillTicket(x *exchange) *queue.Ticket {
@@ -88,7 +88,7 @@ func (x *exchange) enterQueue() (routing.Lease, error) {
 	lease, err := x.resolution.Pool.WaitQueue.Enter(t, began)
 	w.placed.selection = time.Since(began)
 	if errors.Is(err, queue.ErrWaiting) {
-		lease, err = awaitTurn(x, t, began)
+		lease, err = waitForWakeup(x, t, began)
 		w.placed.waited, w.placed.selection = time.Since(began).Truncate(time.Microsecond), 0 // as records have it
 		w.total += w.placed.waited
 	}
@@ -103,8 +103,8 @@ func (x *exchange) enterQueue() (routing.Lease, error) {
 	return lease, err
 }
 
-// awaitTurn waits until the ticket is granted, its time is over or its client has left.
-func awaitTurn(x *exchange, t *queue.Ticket, began time.Time) (routing.Lease, error) {
+// waitForWakeup waits until the ticket is granted, its time is over or its client has left.
+func waitForWakeup(x *exchange, t *queue.Ticket, began time.Time) (routing.Lease, error) {
 	q := x.resolution.Pool.WaitQueue
 	late := time.NewTimer(q.WaitUntil(t).Sub(began))
 	defer late.Stop()
@@ -112,7 +112,7 @@ func awaitTurn(x *exchange, t *queue.Ticket, began time.Time) (routing.Lease, er
 		var err error
 		var lease routing.Lease
 		select {
-		case <-x.wait.turn.await():
+		case <-x.wait.wakeup.wait():
 		case <-late.C:
 			if err = q.Leave(t, queue.Late, time.Now()); err != nil && !errors.Is(err, queue.ErrWaiting) {
 				return lease, err
@@ -129,7 +129,7 @@ func awaitTurn(x *exchange, t *queue.Ticket, began time.Time) (routing.Lease, er
 			return lease, shuttingDown()
 		}
 		if err == nil {
-			x.wait.turn.again()
+			x.wait.wakeup.reset()
 			if lease, err = q.Claim(t, time.Now()); !errors.Is(err, queue.ErrWaiting) {
 				return lease, err
 			}

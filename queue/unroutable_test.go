@@ -28,7 +28,7 @@ func TestWhoseWorkerIsOnlyFullIsNotLost(t *testing.T) {
 		other := r.mustWait(r.ticket(0, "a", 1))
 		gate.refuse = 1
 		r.end(first) // other goes
-		r.pass(10 * graceWhenDown)
+		r.pass(10 * minWorkerWait)
 		if got := r.end(other); len(got) != 1 || got[0] != refused {
 			t.Errorf("%v were granted, want the one that was refused", ids(got))
 		}
@@ -39,14 +39,14 @@ func TestWhoseWorkerIsOnlyFullIsNotLost(t *testing.T) {
 		r.mustGo(r.of(1, 0, "a", 1))
 		waits := r.mustWait(r.of(1, 0, "a", 1))
 		r.pool.Observe(name(0), 0, routing.Status{})
-		if len(r.queue.lost) != 1 {
-			t.Fatalf("%d are lost while their worker is down, want 1", len(r.queue.lost))
+		if len(r.queue.unroutable) != 1 {
+			t.Fatalf("%d are lost while their worker is down, want 1", len(r.queue.unroutable))
 		}
 		r.pool.Observe(name(0), 0, routing.Status{Up: true})
 		r.mustGo(r.of(2, 0, "b", 1)) // nobody is open any more
-		r.pass(10 * graceWhenDown)
-		if got := r.nextOf(1); got != waits || len(r.queue.lost) != 0 {
-			t.Errorf("%s was granted and %d are lost, want %s and none", got.ID, len(r.queue.lost), waits.ID)
+		r.pass(10 * minWorkerWait)
+		if got := r.nextOf(1); got != waits || len(r.queue.unroutable) != 0 {
+			t.Errorf("%s was granted and %d are lost, want %s and none", got.ID, len(r.queue.unroutable), waits.ID)
 		}
 		r.check()
 	})
@@ -128,7 +128,7 @@ func TestNobodyOvertakesWhoWasHeldForACache(t *testing.T) {
 		refused := r.mustWait(r.ticket(0, "a", 10))
 		gate.refuse = 1
 		r.end(filled[0])
-		r.now = r.now.Add(refusedFor)
+		r.now = r.now.Add(breakerRefusalTTL)
 		r.mustWait(r.ticket(2, "b", 10))
 		if got := r.claim(); len(got) != 1 || got[0] != refused {
 			t.Errorf("granted %v when the breaker could be asked again, want %s", ids(got), refused.ID)
@@ -146,13 +146,13 @@ func TestWhoseModelIsGoneIsToldSo(t *testing.T) {
 		r.mustGo(r.of(1, 0, "a", 1))
 		waits := r.mustWait(r.of(1, 0, "a", 1))
 		r.pool.Observe(name(0), 0, routing.Status{})
-		after := max(engineWait, graceWhenDown)
+		after := max(engineWait, minWorkerWait)
 		r.pass(after - time.Millisecond)
 		if waits.state != stateWaiting {
 			t.Errorf("engine_wait %s: its wait was over before, with %v", engineWait, waits.err)
 		}
 		r.pass(time.Millisecond)
-		if got := shedFor(waits.err); waits.state != stateOut || got != ShedEngine {
+		if got := shedFor(waits.err); waits.state != stateEvicted || got != ShedEngine {
 			t.Errorf("engine_wait %s: after %s it is shed for %q, want %q", engineWait, after, got, ShedEngine)
 		}
 		late := r.of(1, 0, "a", 1)
@@ -214,8 +214,8 @@ func TestARetryWaitsForNoEngine(t *testing.T) {
 		r.mustWait(tk)
 		other := 1 - tried
 		r.pool.Observe(name(other), other, routing.Status{})
-		r.pass(graceWhenDown)
-		if got := shedFor(tk.err); tk.state != stateOut || got != ShedEngine {
+		r.pass(minWorkerWait)
+		if got := shedFor(tk.err); tk.state != stateEvicted || got != ShedEngine {
 			t.Errorf("after the grace it is shed for %q, want %q", got, ShedEngine)
 		}
 		r.check()

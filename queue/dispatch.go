@@ -11,40 +11,40 @@ import (
 // passLocked puts out tickets that no worker could take for long enough, and offers the
 // waiting ones in their order. If nothing has changed since the last whole pass, only the
 // newcomer is offered, even if no worker is open. It returns the pool's error for it.
-func (q *Queue) passLocked(now time.Time, newcomer *Ticket) error {
+func (q *Queue) dispatchLocked(now time.Time, newcomer *Ticket) error {
 	if q.waiting.Load() == 0 {
 		return nil
 	}
-	q.downLocked(now)
+	q.expireWhileDownLocked(now)
 	q.output = q.pool.Learned().OutputTokens(0)
-	said := q.roundLocked(now, newcomer)
-	for _, t := range q.outs {
+	said := q.runRoundLocked(now, newcomer)
+	for _, t := range q.evictions {
 		if t.state == stateWaiting {
-			q.putOutLocked(t, q.shedLocked(t, ShedEngine, now), now)
+			q.evictLocked(t, q.shedLocked(t, ShedEngine, now), now)
 		}
 	}
-	clear(q.outs)
-	q.outs = q.outs[:0]
+	clear(q.evictions)
+	q.evictions = q.evictions[:0]
 	return said
 }
 
 // roundLocked is one round of the pool. What it has booked is granted even after a panic.
-func (q *Queue) roundLocked(now time.Time, newcomer *Ticket) error {
+func (q *Queue) runRoundLocked(now time.Time, newcomer *Ticket) error {
 	round := q.pool.Begin(now)
 	defer round.End()
 	defer q.grantAllLocked(now, newcomer)
-	q.offerLostLocked(round, now)
+	q.offerUnroutableLocked(round, now)
 	open := round.Open()
 	changes, sure := round.Changes()
-	known := sure && changes == q.passed // no waiting ticket can go now either
+	known := sure && changes == q.seenChanges // no waiting ticket can go now either
 	if !sure {
-		changes = unpassed
+		changes = unknownChanges
 	}
 	switch {
 	case newcomer != nil && newcomer.lease.Worker() == nil && (!open || known):
 		return q.offerLocked(round, newcomer, [Classes - 1]step{}, now)
 	case open:
-		q.passed = changes
+		q.seenChanges = changes
 		return q.offerAllLocked(round, now, newcomer)
 	}
 	return nil
@@ -58,13 +58,13 @@ type grant struct {
 
 // stuck is an error that the round would return again: no worker takes a request like that
 // one with as many tokens, since none is given back meanwhile.
-type stuck struct {
-	model  uint64
-	only   any
-	over   []*routing.Worker // that are passed over
-	tokens int64
-	wait   bool // it could wait: a worker that starts slowly may still take one that cannot
-	err    error
+type rejectionMemo struct {
+	model    uint64
+	only     any
+	excluded []*routing.Worker // that are passed over
+	tokens   int64
+	wait     bool // it could wait: a worker that starts slowly may still take one that cannot
+	err      error
 }
 
 // offerAllLocked offers tickets until no worker is open, and returns the newcomer's error.
@@ -72,7 +72,7 @@ func (q *Queue) offerAllLocked(round *routing.Round, now time.Time, newcomer *Ti
 	q.walk.begin(q, now)
 	defer q.walk.end()
 	reservations := maxReservations
-	for offers, seen := 0, 0; offers < maxOffers && seen < maxSeen; seen++ {
+	for offers, seen := 0, 0; offers < maxOffers && seen < maxScanned; seen++ {
 		t, path := q.walk.next()
 		if t == nil {
 			break
@@ -80,7 +80,7 @@ func (q *Queue) offerAllLocked(round *routing.Round, now time.Time, newcomer *Ti
 		if t.lease.Worker() != nil {
 			continue // booked in this round already
 		}
-		err := q.stuckLocked(t, now)
+		err := q.recallRejectionLocked(t, now)
 		if err == nil {
 			offers++
 			err = q.offerLocked(round, t, path, now)
@@ -95,15 +95,15 @@ func (q *Queue) offerAllLocked(round *routing.Round, now time.Time, newcomer *Ti
 		if t == newcomer {
 			said = err
 		} else {
-			q.noteLostLocked(t, lost(t, err, q.untilLocked(t)), now)
+			q.markUnroutableLocked(t, isUnroutable(t, err, q.waitLimitLocked(t)), now)
 		}
-		if errors.Is(err, routing.ErrHeld) || len(t.refused) > 0 {
-			q.passed = unpassed // time alone lets it go
+		if errors.Is(err, routing.ErrHeld) || len(t.refusedBy) > 0 {
+			q.seenChanges = unknownChanges // time alone lets it go
 		}
 		if reservations > 0 && errors.Is(err, routing.ErrFull) && q.overdueLocked(t, now) {
 			reservations--
-			if round.Reserve(t.Request, t.passedOver(now)) {
-				reservations, q.passed = 0, unpassed // a newcomer must not take what is reserved
+			if round.Reserve(t.Request, t.excludedWorkers(now)) {
+				reservations, q.seenChanges = 0, unknownChanges // a newcomer must not take what is reserved
 			}
 		}
 	}
@@ -111,15 +111,15 @@ func (q *Queue) offerAllLocked(round *routing.Round, now time.Time, newcomer *Ti
 }
 
 // stuckLocked returns the round's error for a ticket like this one, nil if none is known.
-func (q *Queue) stuckLocked(t *Ticket, now time.Time) error {
-	if len(q.stuck) == 0 {
+func (q *Queue) recallRejectionLocked(t *Ticket, now time.Time) error {
+	if len(q.rejections) == 0 {
 		return nil
 	}
-	q.refreshLocked(t)
-	over, tokens := t.passedOver(now), t.tokens()
-	for i := range q.stuck {
-		s := &q.stuck[i]
-		if tokens >= s.tokens && s.like(t, over) && (!s.wait || q.mayHoldLocked(t, now)) {
+	q.updateExpectedTokensLocked(t)
+	over, tokens := t.excludedWorkers(now), t.tokens()
+	for i := range q.rejections {
+		s := &q.rejections[i]
+		if tokens >= s.tokens && s.matches(t, over) && (!s.wait || q.mayWaitForCacheLocked(t, now)) {
 			return s.err
 		}
 	}
@@ -129,48 +129,48 @@ func (q *Queue) stuckLocked(t *Ticket, now time.Time) error {
 // offerLocked offers one ticket, and keeps the lease if it is booked.
 func (q *Queue) offerLocked(round *routing.Round, t *Ticket, path [Classes - 1]step, now time.Time) error {
 	t.Request.Now, t.Request.Waited = now, now.Sub(t.entered)
-	q.refreshLocked(t)
-	t.Request.Wait = q.mayHoldLocked(t, now)
-	lease, err := round.Offer(t.Request, t.passedOver(now))
+	q.updateExpectedTokensLocked(t)
+	t.Request.Wait = q.mayWaitForCacheLocked(t, now)
+	lease, err := round.Offer(t.Request, t.excludedWorkers(now))
 	if err == nil {
 		t.lease = lease
 		q.grants = append(q.grants, grant{t, path})
 	} else if !errors.Is(err, routing.ErrHeld) {
-		q.rememberLocked(round, t, err, now)
+		q.recordRejectionLocked(round, t, err, now)
 	}
 	return err
 }
 
-func (q *Queue) rememberLocked(round *routing.Round, t *Ticket, err error, now time.Time) {
+func (q *Queue) recordRejectionLocked(round *routing.Round, t *Ticket, err error, now time.Time) {
 	tokens := int64(0)
 	if round.Sized() {
 		tokens = t.tokens()
 	}
-	over := t.passedOver(now)
-	for i := range q.stuck {
-		if s := &q.stuck[i]; s.like(t, over) {
+	over := t.excludedWorkers(now)
+	for i := range q.rejections {
+		if s := &q.rejections[i]; s.matches(t, over) {
 			s.tokens, s.wait, s.err = min(s.tokens, tokens), t.Request.Wait, err
 			return
 		}
 	}
-	if len(q.stuck) < maxStuck {
-		q.stuck = append(q.stuck, stuck{t.Request.Model, t.Request.Only, over, tokens, t.Request.Wait, err})
+	if len(q.rejections) < maxRejectionMemos {
+		q.rejections = append(q.rejections, rejectionMemo{t.Request.Model, t.Request.Only, over, tokens, t.Request.Wait, err})
 	}
 }
 
 // like reports whether the same workers come into question for t.
-func (s *stuck) like(t *Ticket, over []*routing.Worker) bool {
-	return s.model == t.Request.Model && s.only == t.Request.Only && slices.Equal(s.over, over)
+func (s *rejectionMemo) matches(t *Ticket, over []*routing.Worker) bool {
+	return s.model == t.Request.Model && s.only == t.Request.Only && slices.Equal(s.excluded, over)
 }
 
 // mayHoldLocked reports whether the ticket may wait for a full worker beside an open one:
 // not past its class's age, nor in the second half of its time, so that it is not shed.
-func (q *Queue) mayHoldLocked(t *Ticket, now time.Time) bool {
+func (q *Queue) mayWaitForCacheLocked(t *Ticket, now time.Time) bool {
 	waited := now.Sub(t.entered)
 	if age := q.config.Load().Age[t.Class]; age > 0 && waited >= age {
 		return false
 	}
-	return waited < q.untilLocked(t).Sub(t.entered)/2
+	return waited < q.waitLimitLocked(t).Sub(t.entered)/2
 }
 
 // overdueLocked reports whether a worker may be reserved for a ticket: it has waited for its
@@ -185,7 +185,7 @@ func (q *Queue) overdueLocked(t *Ticket, now time.Time) bool {
 }
 
 // refreshLocked brings the expected length of the ticket's answer up to date.
-func (q *Queue) refreshLocked(t *Ticket) {
+func (q *Queue) updateExpectedTokensLocked(t *Ticket) {
 	if !t.Expected {
 		return
 	}
@@ -204,8 +204,8 @@ func (q *Queue) grantAllLocked(now time.Time, newcomer *Ticket) {
 		q.grantLocked(q.grants[i].ticket, q.grants[i].path, now, newcomer)
 	}
 	clear(q.grants)
-	clear(q.stuck)
-	q.grants, q.stuck = q.grants[:0], q.stuck[:0]
+	clear(q.rejections)
+	q.grants, q.rejections = q.grants[:0], q.rejections[:0]
 }
 
 // grantLocked takes a ticket whose lease is booked out of the queue and charges its tenant.
@@ -216,32 +216,32 @@ func (q *Queue) grantLocked(t *Ticket, path [Classes - 1]step, now time.Time, ne
 	t.charged = int64(t.cost())
 	t.flow.unsettled += t.cost()
 	c.charge(t.flow, t.cost())
-	q.creditLocked(t, t.cost())
+	q.bookCreditLocked(t, t.cost())
 	q.removeLocked(t, now)
 	t.state = stateGranted
 	t.promoted = slices.Contains(path[:], stepPromoted)
 	if t == newcomer && !t.counted {
 		return // it goes at once, and has not waited
 	}
-	c.counts.Granted++
+	c.counts.Dispatched++
 	if t.promoted {
 		c.counts.Promoted++
 	}
 	if t != newcomer {
-		q.wakes = append(q.wakes, t)
+		q.wakeups = append(q.wakeups, t)
 	}
 }
 
 // creditLocked books a grant's tokens on the levels that it was chosen at. Credit that aged
 // requests cannot use does not accumulate.
-func (q *Queue) creditLocked(t *Ticket, tokens float64) {
+func (q *Queue) bookCreditLocked(t *Ticket, tokens float64) {
 	for level, s := range t.path {
 		c := &q.classes[level]
 		switch {
 		case c.depth == 0:
 			// none of the class waits
 		case s == stepOwn:
-			c.credit = accrued(c.credit, tokens*q.config.Load().accrual())
+			c.credit = accrueCredit(c.credit, tokens*q.config.Load().accrual())
 		case s == stepPromoted:
 			c.credit -= tokens
 		}
@@ -249,26 +249,26 @@ func (q *Queue) creditLocked(t *Ticket, tokens float64) {
 }
 
 // accrued adds to a credit, up to what one grant brings.
-func accrued(credit, more float64) float64 {
+func accrueCredit(credit, more float64) float64 {
 	return min(credit+more, max(credit, more))
 }
 
 // settleLocked replaces what a ticket is charged by the tokens used; 0 takes a grant back.
-func (q *Queue) settleLocked(t *Ticket, tokens int64) {
+func (q *Queue) settleChargeLocked(t *Ticket, tokens int64) {
 	if t.charged == 0 {
 		return
 	}
 	more := float64(tokens - t.charged)
 	q.classes[t.Class].charge(t.flow, more)
 	t.flow.unsettled -= float64(t.charged)
-	q.creditLocked(t, more)
+	q.bookCreditLocked(t, more)
 	t.charged = 0
 }
 
 // putOutLocked ends a ticket's wait with an error.
-func (q *Queue) putOutLocked(t *Ticket, err error, now time.Time) {
+func (q *Queue) evictLocked(t *Ticket, err error, now time.Time) {
 	q.removeLocked(t, now)
-	t.state, t.err = stateOut, err
-	q.classes[t.Class].counts.PutOut++
-	q.wakes = append(q.wakes, t)
+	t.state, t.err = stateEvicted, err
+	q.classes[t.Class].counts.Expired++
+	q.wakeups = append(q.wakeups, t)
 }

@@ -2,7 +2,7 @@ package queue
 
 // line is a list of tickets in the order of their seq. A ticket is in two: its flow's and
 // its class's.
-type line struct {
+type ticketList struct {
 	of          int // inFlow or inClass
 	first, last *Ticket
 }
@@ -11,7 +11,7 @@ type line struct {
 const (
 	inFlow = iota
 	inClass
-	lines
+	lists
 )
 
 // link is a ticket's neighbours in one line.
@@ -19,7 +19,7 @@ type link struct{ before, after *Ticket }
 
 // insert puts the ticket at its place: nearly always the end, else searched from the nearer
 // end.
-func (l *line) insert(t *Ticket) {
+func (l *ticketList) insert(t *Ticket) {
 	before, after := l.last, (*Ticket)(nil)
 	switch {
 	case l.last == nil || l.last.seq < t.seq:
@@ -36,14 +36,14 @@ func (l *line) insert(t *Ticket) {
 	*l.behind(before), *l.ahead(after) = t, t
 }
 
-func (l *line) remove(t *Ticket) {
+func (l *ticketList) remove(t *Ticket) {
 	at := t.links[l.of]
 	*l.behind(at.before), *l.ahead(at.after) = at.after, at.before
 	t.links[l.of] = link{}
 }
 
 // behind is where the line keeps who comes after a ticket; nil is its beginning.
-func (l *line) behind(t *Ticket) **Ticket {
+func (l *ticketList) behind(t *Ticket) **Ticket {
 	if t == nil {
 		return &l.first
 	}
@@ -51,7 +51,7 @@ func (l *line) behind(t *Ticket) **Ticket {
 }
 
 // ahead is where the line keeps who comes before a ticket; nil is its end.
-func (l *line) ahead(t *Ticket) **Ticket {
+func (l *ticketList) ahead(t *Ticket) **Ticket {
 	if t == nil {
 		return &l.last
 	}

@@ -1,0 +1,105 @@
+package queue
+
+import (
+	"slices"
+	"time"
+
+	"tierway/routing"
+)
+
+// downLocked puts out tickets that have waited for long enough while no worker is up.
+func (q *Queue) expireWhileDownLocked(now time.Time) {
+	if q.pool.Up(now) {
+		q.downSince = time.Time{}
+		return
+	}
+	if q.downSince.IsZero() {
+		q.downSince = now
+	}
+	for i := range q.classes {
+		for t, newer := q.classes[i].all.first, (*Ticket)(nil); t != nil; t = newer {
+			newer = t.links[inClass].after
+			if now.Sub(later(q.downSince, t.waitingSince)) < q.workerWait(t) {
+				break // later ones have waited no longer
+			}
+			q.evictLocked(t, q.shedLocked(t, ShedEngine, now), now)
+		}
+	}
+}
+
+// patience is how long a ticket waits for a worker that could take it to come up.
+func (q *Queue) workerWait(t *Ticket) time.Duration {
+	if len(t.Tried) > 0 {
+		return minWorkerWait
+	}
+	return max(q.config.Load().EngineWait, minWorkerWait)
+}
+
+// noteLostLocked notes since when no worker that is up could take a waiting ticket.
+func (q *Queue) markUnroutableLocked(t *Ticket, lost bool, now time.Time) {
+	switch {
+	case lost && t.unroutableSince.IsZero() && t.state == stateWaiting:
+		t.unroutableSince, t.unroutableIndex = now, len(q.unroutable)
+		q.unroutable = append(q.unroutable, t)
+	case !lost && !t.unroutableSince.IsZero():
+		t.unroutableSince = time.Time{}
+		last := q.unroutable[len(q.unroutable)-1]
+		q.unroutable[t.unroutableIndex], last.unroutableIndex = last, t.unroutableIndex
+		q.unroutable[len(q.unroutable)-1] = nil
+		q.unroutable = q.unroutable[:len(q.unroutable)-1]
+	}
+}
+
+// offerLostLocked offers tickets whose patience is over once more, because a worker may have
+// come up since. Those that are still lost are put out.
+func (q *Queue) offerUnroutableLocked(round *routing.Round, now time.Time) {
+	var room [maxUnroutable]*Ticket
+	due := room[:0]
+	for _, t := range q.unroutable {
+		if len(due) < maxUnroutable && now.Sub(t.unroutableSince) >= q.workerWait(t) {
+			due = append(due, t)
+		}
+	}
+	slices.SortFunc(due, func(a, b *Ticket) int { return int(int64(a.seq) - int64(b.seq)) })
+	for _, t := range due {
+		switch err := q.offerLocked(round, t, [Classes - 1]step{}, now); {
+		case isUnroutable(t, err, q.waitLimitLocked(t)):
+			q.evictions = append(q.evictions, t)
+		case err != nil:
+			q.markUnroutableLocked(t, false, now)
+		}
+	}
+}
+
+// untilLocked is until when a ticket may wait: its class's wait, or for a worker to come up,
+// and no longer than its deadline.
+func (q *Queue) waitLimitLocked(t *Ticket) time.Time {
+	return q.waitLimitUnderLocked(q.config.Load(), t)
+}
+
+// untilUnderLocked is untilLocked under the bounds of c.
+func (q *Queue) waitLimitUnderLocked(c *Config, t *Ticket) time.Time {
+	until := t.entered.Add(c.MaxWait[t.Class])
+	if since := later(q.downSince, t.unroutableSince); !since.IsZero() && len(t.Tried) == 0 {
+		until = later(until, later(since, t.waitingSince).Add(c.EngineWait))
+	}
+	if !t.Deadline.IsZero() && t.Deadline.Before(until) {
+		return t.Deadline
+	}
+	return until
+}
+
+// lateLocked is the reason for which a late ticket is shed.
+func (q *Queue) lateReasonLocked(t *Ticket) string {
+	if !q.downSince.IsZero() || !t.unroutableSince.IsZero() {
+		return ShedEngine
+	}
+	return ShedWait
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
