@@ -5,13 +5,13 @@ import "tierway/routing"
 // cache is an engine's prefix cache: so many blocks, of which the one that was
 // longest not touched makes room for a new one.
 type cache struct {
-	touches
+	lruList
 	most int
 	at   map[uint64]*entry
 }
 
 // touches is the order in which blocks were touched.
-type touches struct {
+type lruList struct {
 	first, last *entry // the longest and the shortest time not touched
 }
 
@@ -55,7 +55,7 @@ func (c *cache) store(chain []routing.Block) {
 	}
 }
 
-func (c *touches) push(e *entry) {
+func (c *lruList) push(e *entry) {
 	e.prev, e.next = c.last, nil
 	if c.last == nil {
 		c.first = e
@@ -65,7 +65,7 @@ func (c *touches) push(e *entry) {
 	c.last = e
 }
 
-func (c *touches) unlink(e *entry) {
+func (c *lruList) unlink(e *entry) {
 	if e.prev == nil {
 		c.first = e.next
 	} else {

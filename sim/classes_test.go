@@ -79,5 +79,5 @@ func part(r *Record, from, to time.Duration) float64 {
 	if !r.Answered() {
 		return 0
 	}
-	return max(0, (min(r.Done, to)-max(r.Granted, from)).Seconds()) / max(1e-9, r.Service().Seconds())
+	return max(0, (min(r.Done, to)-max(r.DispatchedAt, from)).Seconds()) / max(1e-9, r.Service().Seconds())
 }

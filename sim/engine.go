@@ -40,7 +40,7 @@ const (
 )
 
 // filled returns the engine with its defaults in place of zeros.
-func (e Engine) filled() Engine {
+func (e Engine) withDefaults() Engine {
 	if e.Rate == 0 {
 		e.Rate = 10_000
 	}
@@ -60,14 +60,14 @@ func (e Engine) filled() Engine {
 // Prefill returns how long the engine computes so many tokens of a prompt while
 // so many answers are running.
 func (e Engine) Prefill(tokens int64, running int) time.Duration {
-	rate := e.filled().Rate * max(slowest, 1-slowdown*float64(running))
+	rate := e.withDefaults().Rate * max(slowest, 1-slowdown*float64(running))
 	return time.Duration(float64(tokens)/rate*float64(time.Second)) + prefillStep
 }
 
 // Decode returns how long an answer of so many tokens takes from its first token
 // on while so many are running, itself among them.
 func (e Engine) Decode(tokens int64, running int) time.Duration {
-	e = e.filled()
+	e = e.withDefaults()
 	return time.Duration(tokens) * (e.Step + time.Duration(running)*e.StepEach)
 }
 
@@ -80,38 +80,38 @@ func (e Engine) Service(uncached, output int64, running int) time.Duration {
 
 // job is a request inside an engine.
 type job struct {
-	request *Request
-	cached  int64  // tokens of the prompt; set when its prefill begins
-	began   func() // at the first token
-	ended   func()
+	request      *Request
+	cached       int64  // tokens of the prompt; set when its prefill begins
+	onFirstToken func() // at the first token
+	onEnd        func()
 }
 
 // running is an engine in a world.
-type running struct {
+type engineState struct {
 	Engine
-	world     *World
-	cache     *cache
-	waiting   []*job // for their prefill
-	prefilled *job   // nil while no prompt is
-	decoding  int
-	held      int64 // tokens of all that is inside, for the share of the cache in use
+	world          *World
+	cache          *cache
+	waiting        []*job // for their prefill
+	prefilled      *job   // nil while no prompt is
+	decoding       int
+	residentTokens int64 // tokens of all that is inside, for the share of the cache in use
 
 	inside, most int // requests sent here and not ended, now and at most
 }
 
-func newRunning(e Engine, w *World) *running {
-	return &running{Engine: e, world: w, cache: newCache(int(max(0, e.CacheTokens) / BlockTokens))}
+func newEngineState(e Engine, w *World) *engineState {
+	return &engineState{Engine: e, world: w, cache: newCache(int(max(0, e.CacheTokens) / BlockTokens))}
 }
 
 // take gives the engine a job.
-func (e *running) take(j *job) {
-	e.held += j.request.PromptTokens + j.request.OutputTokens
+func (e *engineState) accept(j *job) {
+	e.residentTokens += j.request.PromptTokens + j.request.OutputTokens
 	e.waiting = append(e.waiting, j)
-	e.next()
+	e.startPrefill()
 }
 
 // next begins the prefill of the job that came first, if it may.
-func (e *running) next() {
+func (e *engineState) startPrefill() {
 	if e.prefilled != nil || len(e.waiting) == 0 || e.MaxSeqs > 0 && e.decoding >= e.MaxSeqs {
 		return
 	}
@@ -121,23 +121,23 @@ func (e *running) next() {
 	// The last token is computed in any case: the first of the answer comes of it.
 	hits := int64(e.cache.hits(j.request.Prompt())) * BlockTokens
 	j.cached = max(0, min(hits, (j.request.PromptTokens-1)/BlockTokens*BlockTokens))
-	e.world.After(e.Prefill(j.request.PromptTokens-j.cached, e.decoding), func() { e.answer(j) })
+	e.world.After(e.Prefill(j.request.PromptTokens-j.cached, e.decoding), func() { e.startDecode(j) })
 }
 
 // answer ends a prefill and begins the decode.
-func (e *running) answer(j *job) {
+func (e *engineState) startDecode(j *job) {
 	e.prefilled = nil
 	e.cache.store(j.request.Prompt())
 	e.decoding++
 	e.world.After(e.Decode(j.request.OutputTokens, e.decoding), func() { e.end(j) })
-	j.began()
-	e.next()
+	j.onFirstToken()
+	e.startPrefill()
 }
 
-func (e *running) end(j *job) {
+func (e *engineState) end(j *job) {
 	e.decoding--
-	e.held -= j.request.PromptTokens + j.request.OutputTokens
+	e.residentTokens -= j.request.PromptTokens + j.request.OutputTokens
 	e.cache.store(j.request.answer())
-	e.next()
-	j.ended()
+	e.startPrefill()
+	j.onEnd()
 }

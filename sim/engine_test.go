@@ -18,9 +18,9 @@ type at []struct {
 	request Request
 }
 
-func (a at) Start(w *World, _ *Dice) {
+func (a at) Start(w *World, _ *RNG) {
 	for i := range a {
-		w.At(a[i].when, func() { w.Ask(a[i].request) })
+		w.At(a[i].when, func() { w.Submit(a[i].request) })
 	}
 }
 
@@ -30,7 +30,7 @@ type moments struct{ granted, first, done time.Duration }
 func momentsOf(r *Result) []moments {
 	var all []moments
 	for _, rec := range r.Records {
-		all = append(all, moments{rec.Granted, rec.First, rec.Done})
+		all = append(all, moments{rec.DispatchedAt, rec.First, rec.Done})
 	}
 	return all
 }
@@ -158,7 +158,7 @@ func TestAllAdmissionsSeeTheSameRequests(t *testing.T) {
 	for _, a := range []Admission{Queued, Direct, FIFO} {
 		for _, rec := range play(t, chats{seed: 1, load: 0.4, admission: a}.config()).Records {
 			if rec.Request.Prefix == rec.Request.Prompt()[len(rec.Request.Prompt())-1].Hash { // a chat's first turn
-				firsts[a] = append(firsts[a], rec.Asked)
+				firsts[a] = append(firsts[a], rec.SubmittedAt)
 			}
 		}
 	}
@@ -181,14 +181,14 @@ func TestWhoLeavesOrIsLateGetsNoPlace(t *testing.T) {
 			{30 * ms, Request{Kind: "stays", PromptTokens: 1, OutputTokens: 1}},
 		}}})
 		var shed *queue.ShedError
-		if rec := r.Records[1]; rec.Placed() || !errors.Is(rec.Err, errLeft) || rec.Done != 1010*ms {
+		if rec := r.Records[1]; rec.Dispatched() || !errors.Is(rec.Err, errLeft) || rec.Done != 1010*ms {
 			t.Errorf("%s: who left has %v at %s", a, rec.Err, rec.Done)
 		}
-		if rec := r.Records[2]; rec.Placed() || !errors.As(rec.Err, &shed) || shed.Reason != queue.ShedWait || rec.Done != 520*ms {
+		if rec := r.Records[2]; rec.Dispatched() || !errors.As(rec.Err, &shed) || shed.Reason != queue.ShedWait || rec.Done != 520*ms {
 			t.Errorf("%s: who is late has %v at %s", a, rec.Err, rec.Done)
 		}
-		if rec := r.Records[3]; !rec.Answered() || rec.Granted != r.Records[0].Done {
-			t.Errorf("%s: who stays got its place at %s, when one was free at %s", a, rec.Granted, r.Records[0].Done)
+		if rec := r.Records[3]; !rec.Answered() || rec.DispatchedAt != r.Records[0].Done {
+			t.Errorf("%s: who stays got its place at %s, when one was free at %s", a, rec.DispatchedAt, r.Records[0].Done)
 		}
 	}
 }
@@ -203,7 +203,7 @@ func TestASaturatedEngineGetsNothing(t *testing.T) {
 	})
 	// Each of the four takes 304 ms: two wait in the engine until the second has
 	// ended, and one after it.
-	if got := r.Records[4].Granted; got != 608*ms {
+	if got := r.Records[4].DispatchedAt; got != 608*ms {
 		t.Errorf("it got its place at %s, want 608ms, when one is left waiting", got)
 	}
 }
@@ -227,7 +227,7 @@ func TestClientsComeBackAsTheSDKsDo(t *testing.T) {
 		{90, 0, 6 * time.Second, 8 * time.Second},
 	} {
 		for range 100 {
-			if got := w.comeback(c.attempt, c.told); got < c.least || got > c.most {
+			if got := w.retryDelay(c.attempt, c.told); got < c.least || got > c.most {
 				t.Fatalf("told %s it comes back %s after attempt %d, want %s to %s", c.told, got, c.attempt, c.least, c.most)
 			}
 		}

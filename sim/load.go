@@ -6,14 +6,14 @@ import "time"
 type Burst struct {
 	At    time.Duration
 	Count int
-	Make  func(d *Dice, n int) Request // the n-th, from 0 on
+	Make  func(d *RNG, n int) Request // the n-th, from 0 on
 }
 
 // Start plans the burst.
-func (b Burst) Start(w *World, d *Dice) {
+func (b Burst) Start(w *World, d *RNG) {
 	w.At(b.At, func() {
 		for n := range b.Count {
-			w.Ask(b.Make(d, n))
+			w.Submit(b.Make(d, n))
 		}
 	})
 }
@@ -23,11 +23,11 @@ func (b Burst) Start(w *World, d *Dice) {
 type Poisson struct {
 	Rate        float64 // a second
 	From, Until time.Duration
-	Make        func(d *Dice, n int) Request // the n-th, from 0 on
+	Make        func(d *RNG, n int) Request // the n-th, from 0 on
 }
 
 // Start plans the first request; each plans the next.
-func (p Poisson) Start(w *World, d *Dice) {
+func (p Poisson) Start(w *World, d *RNG) {
 	mean := time.Duration(float64(time.Second) / p.Rate)
 	n := 0
 	var come func()
@@ -38,7 +38,7 @@ func (p Poisson) Start(w *World, d *Dice) {
 		r := p.Make(d, n)
 		n++
 		w.After(d.Exp(mean), come)
-		w.Ask(r)
+		w.Submit(r)
 	}
 	w.At(p.From+d.Exp(mean), come)
 }
@@ -48,11 +48,11 @@ func (p Poisson) Start(w *World, d *Dice) {
 type Closed struct {
 	Clients     int
 	From, Until time.Duration
-	Make        func(d *Dice, n int) Request // the n-th of all clients, from 0 on
+	Make        func(d *RNG, n int) Request // the n-th of all clients, from 0 on
 }
 
 // Start plans each client's first request.
-func (c Closed) Start(w *World, d *Dice) {
+func (c Closed) Start(w *World, d *RNG) {
 	n := 0
 	var ask func()
 	ask = func() {
@@ -68,7 +68,7 @@ func (c Closed) Start(w *World, d *Dice) {
 			}
 			w.After(0, ask)
 		}
-		w.Ask(r)
+		w.Submit(r)
 	}
 	for range c.Clients {
 		w.At(c.From, ask)

@@ -33,7 +33,7 @@ func orderConfig(seed uint64) Config {
 		c.Engines = append(c.Engines, e)
 	}
 	c.Engines = append(c.Engines, Engine{Name: "all", MaxInflight: 1})
-	c.Loads = []Load{Poisson{Rate: 2 + 6*d.Unit(), Until: 20 * time.Second, Make: func(d *Dice, n int) Request {
+	c.Loads = []Load{Poisson{Rate: 2 + 6*d.Unit(), Until: 20 * time.Second, Make: func(d *RNG, n int) Request {
 		r := Request{
 			Tenant: fmt.Sprint("t", d.Below(3)), Weight: 1 + d.Below(2), Class: d.Below(queue.Classes), Model: uint64(d.Below(3)),
 			PromptTokens: 1 + int64(d.Lognormal(500, 1)), OutputTokens: 1 + int64(d.Lognormal(50, 1)),
@@ -61,7 +61,7 @@ func TestTheMoreUrgentGoesFirst(t *testing.T) {
 			old := c.Queue.AgedShare > 0 && anyAged(w, c.Queue, granted)
 			for _, other := range w.requests {
 				// Who came at this very moment may have come after the pass.
-				if other.Ended || other.Placed() || !other.Waited || other.WaitedSince == w.now || !couldTake(other, c.Engines, granted.Worker) {
+				if other.Ended || other.Dispatched() || !other.Waited || other.WaitedSince == w.now || !couldTake(other, c.Engines, granted.Worker) {
 					continue
 				}
 				switch mine, theirs := &granted.Request, &other.Request; {
@@ -87,6 +87,6 @@ func TestTheMoreUrgentGoesFirst(t *testing.T) {
 func anyAged(w *World, q queue.Config, granted *Record) bool {
 	age := q.Age[granted.Request.Class]
 	return age > 0 && slices.ContainsFunc(w.requests, func(r *Record) bool {
-		return r.Request.Class == granted.Request.Class && !r.Ended && r.Waited && (!r.Placed() || r.Granted == w.now) && w.now-r.Arrived >= age
+		return r.Request.Class == granted.Request.Class && !r.Ended && r.Waited && (!r.Dispatched() || r.DispatchedAt == w.now) && w.now-r.Arrived >= age
 	})
 }

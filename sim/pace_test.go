@@ -53,7 +53,7 @@ func (w *pacedWorld) poll() {
 }
 
 // breakerChanged reports a breaker's state to the pool.
-func (w *pacedWorld) breakerChanged(e *running, c breaker.Change) {
+func (w *pacedWorld) breakerChanged(e *engineState, c breaker.Change) {
 	now := w.time(w.now)
 	if c.To == breaker.Closed {
 		w.pool.Restore(e.Name, e, now)
@@ -107,10 +107,10 @@ func ejections(t testing.TB, c Config) []ejected {
 }
 
 // oneOf returns one of the values.
-func oneOf[T any](d *Dice, values ...T) T { return values[d.Below(len(values))] }
+func oneOf[T any](d *RNG, values ...T) T { return values[d.Below(len(values))] }
 
 // reports makes the engines of some worlds report their load.
-func (c *Config) reports(d *Dice) {
+func (c *Config) reports(d *RNG) {
 	if d.Below(2) == 0 {
 		c.Scrape, c.Saturation = time.Second, routing.Saturation{Waiting: 5, KVUsage: 0.9, StaleAfter: 5 * time.Second}
 	}
@@ -123,7 +123,7 @@ func burstWorld(seed uint64) Config {
 	d := Split(seed, 77)
 	step, distinct, prefix := time.Duration(5+d.Below(25))*ms, oneOf(d, 1, 8, prompts), int64(200+d.Below(4000))
 	answer, sigma := oneOf(d, 30.0, 60, 120, 240), oneOf(d, 0, 0.3, 0.7)
-	ask := func(d *Dice, n int) Request {
+	ask := func(d *RNG, n int) Request {
 		chain := Extend(nil, seed+uint64(n%distinct), prefix)
 		return Request{Chain: chain, Prefix: chain[0].Hash, PromptTokens: int64(len(chain)) * BlockTokens, OutputTokens: int64(1 + d.Lognormal(answer, sigma))}
 	}
@@ -133,7 +133,7 @@ func burstWorld(seed uint64) Config {
 	}
 	c.reports(d)
 	for n := range prompts { // what the engines have cached, and their pace before
-		c.Loads = append(c.Loads, Burst{At: time.Duration(n) * quiet, Count: 1, Make: func(d *Dice, _ int) Request { return ask(d, n) }})
+		c.Loads = append(c.Loads, Burst{At: time.Duration(n) * quiet, Count: 1, Make: func(d *RNG, _ int) Request { return ask(d, n) }})
 	}
 	at := prompts*quiet + 5*time.Second
 	for range bursts {
@@ -182,7 +182,7 @@ func soundWorld(seed uint64) Config {
 		c.Engines = append(c.Engines, like)
 	}
 	c.reports(d)
-	ask := func(d *Dice, _ int) Request {
+	ask := func(d *RNG, _ int) Request {
 		var chain []routing.Block
 		if prefixes > 0 {
 			chain = Extend(nil, seed+uint64(d.Below(prefixes)), int64(prompt/2))
@@ -230,14 +230,14 @@ func TestSlowWorkerIsEjected(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				e := Engine{MaxSeqs: 32}.filled()
+				e := Engine{MaxSeqs: 32}.withDefaults()
 				slow := e
 				slow.Rate, slow.Step, slow.StepEach = e.Rate/4, 4*e.Step, 4*e.StepEach
 				var found []time.Duration
 				for seed := range uint64(8) {
 					world := Config{
 						Seed: seed, Queue: patient(), Policy: routing.Config{Name: c.policy}, Until: c.most, Engines: []Engine{slow, e},
-						Loads: []Load{Poisson{Rate: c.rate, Until: c.most, Make: func(d *Dice, _ int) Request {
+						Loads: []Load{Poisson{Rate: c.rate, Until: c.most, Make: func(d *RNG, _ int) Request {
 							return Request{PromptTokens: int64(d.Lognormal(1500, 0.5)), OutputTokens: int64(1 + d.Lognormal(100, 0.5))}
 						}}},
 					}

@@ -11,42 +11,42 @@ import (
 
 // Record is how one request went. Times are since the beginning.
 type Record struct {
-	Request  Request
-	Number   int           // in the order of asking
-	Asked    time.Duration // for the first time
-	Arrived  time.Duration // at the last attempt
-	Attempts int
-	Sheds    []error // of the attempts that were refused
-	Err      error   // of the last attempt; nil when it was answered, or when the world ended before
+	Request     Request
+	Number      int           // in the order of asking
+	SubmittedAt time.Duration // for the first time
+	Arrived     time.Duration // at the last attempt
+	Attempts    int
+	Sheds       []error // of the attempts that were refused
+	Err         error   // of the last attempt; nil when it was answered, or when the world ended before
 
 	// Of the last attempt.
-	Waited      bool
-	WaitedSince time.Duration
-	Worker      string // empty when it never got a place
-	Reason      routing.Reason
-	Granted     time.Duration   // when it got its place
-	First       time.Duration   // its first token
-	Done        time.Duration   // its end, also that of a request that was never answered
-	Ended       bool            // false when the world ended before
-	Cached      int64           // tokens of the prompt that the engine had
-	Choice      *routing.Choice // what its policy saw; nil without Config.Choices
+	Waited       bool
+	WaitedSince  time.Duration
+	Worker       string // empty when it never got a place
+	Reason       routing.Reason
+	DispatchedAt time.Duration   // when it got its place
+	First        time.Duration   // its first token
+	Done         time.Duration   // its end, also that of a request that was never answered
+	Ended        bool            // false when the world ended before
+	Cached       int64           // tokens of the prompt that the engine had
+	Choice       *routing.Choice // what its policy saw; nil without Config.Choices
 }
 
 // Answered tells whether the request was answered whole.
 func (r *Record) Answered() bool { return r.Ended && r.Err == nil }
 
 // Placed tells whether the request got a place.
-func (r *Record) Placed() bool { return r.Worker != "" }
+func (r *Record) Dispatched() bool { return r.Worker != "" }
 
 // Wait is how long its last attempt waited for a place.
-func (r *Record) Wait() time.Duration { return r.Granted - r.Arrived }
+func (r *Record) Wait() time.Duration { return r.DispatchedAt - r.Arrived }
 
 // TTFT is how long its client waited for the first token, from its first
 // attempt on.
-func (r *Record) TTFT() time.Duration { return r.First - r.Asked }
+func (r *Record) TTFT() time.Duration { return r.First - r.SubmittedAt }
 
 // Service is how long it held its place.
-func (r *Record) Service() time.Duration { return r.Done - r.Granted }
+func (r *Record) Service() time.Duration { return r.Done - r.DispatchedAt }
 
 // Tokens is what the engine computed or had for it: prompt and answer.
 func (r *Record) Tokens() int64 { return r.Request.PromptTokens + r.Request.OutputTokens }
@@ -80,11 +80,11 @@ func (w *World) result() *Result {
 
 // Stats sums up some of the requests.
 type Stats struct {
-	Asked, Answered, Shed int     // Shed counts those that were never answered because of the queue's bounds
-	Attempts              float64 // the mean of all that have ended
-	Prompt, Cached        int64   // tokens of those that were answered, like the two below
-	Output                int64
-	Wait, TTFT, Service   Times
+	Submitted, Answered, Shed int     // Shed counts those that were never answered because of the queue's bounds
+	Attempts                  float64 // the mean of all that have ended
+	Prompt, Cached            int64   // tokens of those that were answered, like the two below
+	Output                    int64
+	Wait, TTFT, Service       Times
 }
 
 // Hits is the part of the prompts' tokens that the engines had.
@@ -103,7 +103,7 @@ func (r *Result) Of(keep func(*Record) bool) Stats {
 		if keep != nil && !keep(rec) {
 			continue
 		}
-		s.Asked++
+		s.Submitted++
 		if rec.Ended {
 			attempts, ended = attempts+rec.Attempts, ended+1
 		}

@@ -27,7 +27,7 @@ const (
 	sessionPause   = 8 * time.Second
 	// A chat goes on with this chance after each answer, for so many turns at most:
 	// 3.87 in the mean.
-	goOn, mostTurns = 0.75, 12
+	continueChance, maxTurns = 0.75, 12
 	// systemMedian and the others are medians of tokens, and standard deviations of
 	// their logarithms.
 	systemMedian, systemSigma = 2500, 0.7
@@ -43,13 +43,13 @@ const (
 type chat struct {
 	load    *Sessions
 	world   *World
-	dice    *Dice
+	rng     *RNG
 	request Request // of the last turn; its chain is all that was said
 	turns   int
 }
 
 // Start plans the first chat; each plans the next.
-func (s Sessions) Start(w *World, d *Dice) {
+func (s Sessions) Start(w *World, d *RNG) {
 	if s.Tenants == 0 {
 		s.Tenants = sessionTenants
 	}
@@ -70,7 +70,7 @@ func (s Sessions) Start(w *World, d *Dice) {
 			return
 		}
 		k, _ := slices.BinarySearch(shares, d.Unit()*sum)
-		c := &chat{load: &s, world: w, dice: NewDice(d.Uint64())}
+		c := &chat{load: &s, world: w, rng: NewRNG(d.Uint64())}
 		tenant := s.Tenant
 		if tenant == "" {
 			tenant = tenantName(k)
@@ -87,7 +87,7 @@ func tenantName(k int) string { return "tenant-" + string(rune('0'+k/10)) + stri
 
 // turn asks the next question.
 func (c *chat) turn() {
-	d := c.dice
+	d := c.rng
 	user := leastUser + d.Lognormal(userMedian, userSigma)
 	if d.Unit() < documentChance {
 		user = documentLeast + documentMore*d.Unit()
@@ -102,13 +102,13 @@ func (c *chat) turn() {
 	r.Chain = Extend(r.Chain, d.Uint64(), answer)
 	r.OutputTokens = answer
 	c.turns++
-	c.world.Ask(*r)
+	c.world.Submit(*r)
 }
 
 // answered plans the next turn, if there is to be one.
 func (c *chat) answered(rec *Record) {
-	more, pause := c.dice.Unit() < goOn, c.dice.Exp(c.load.Pause)
-	if rec.Err != nil || !more || c.turns >= mostTurns || c.world.Now()+pause > c.load.Until {
+	more, pause := c.rng.Unit() < continueChance, c.rng.Exp(c.load.Pause)
+	if rec.Err != nil || !more || c.turns >= maxTurns || c.world.Now()+pause > c.load.Until {
 		return
 	}
 	c.world.After(pause, c.turn)

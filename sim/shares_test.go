@@ -11,7 +11,7 @@ import (
 func granted(r *Result, from, to time.Duration) (byKind map[string]float64, all float64) {
 	byKind = map[string]float64{}
 	for _, rec := range r.Records {
-		if rec.Placed() && rec.Granted >= from && rec.Granted < to {
+		if rec.Dispatched() && rec.DispatchedAt >= from && rec.DispatchedAt < to {
 			byKind[rec.Request.Kind] += float64(rec.Tokens())
 			all += float64(rec.Tokens())
 		}
@@ -21,8 +21,8 @@ func granted(r *Result, from, to time.Duration) (byKind map[string]float64, all 
 
 // varied makes requests of one kind whose sizes differ: half to twice the plain
 // ones' in the usual case.
-func varied(kind string, class int) func(*Dice, int) Request {
-	return func(d *Dice, n int) Request {
+func varied(kind string, class int) func(*RNG, int) Request {
+	return func(d *RNG, n int) Request {
 		r := plain(kind, class)
 		r.PromptTokens = RoundUp(int64(d.Lognormal(batchPrompt, 0.5)))
 		r.OutputTokens = 1 + int64(d.Lognormal(batchOutput, 0.5))
@@ -60,7 +60,7 @@ func TestTheLowerClassesGetTheirShareUnderOverload(t *testing.T) {
 			tokens, all := granted(r, warm, span)
 			got := (tokens["background"] + tokens["batch"]) / all
 			s := r.Of(ofKind("interactive", warm, span))
-			b.row(lower.name, share, got, tokens["background"]/all, tokens["batch"]/all, float64(s.Shed)/float64(s.Asked), s.Wait.Quantile(0.5))
+			b.row(lower.name, share, got, tokens["background"]/all, tokens["batch"]/all, float64(s.Shed)/float64(s.Submitted), s.Wait.Quantile(0.5))
 			if math.Abs(got-share) > 0.02 {
 				t.Errorf("waiting %s: the lower classes got %.3f of the tokens, want %.2f", lower.name, got, share)
 			}
@@ -74,7 +74,7 @@ func TestTheLowerClassesGetTheirShareUnderOverload(t *testing.T) {
 		})
 		tokens, all := answered(r, warm, span)
 		s := r.Of(ofKind("interactive", warm, span))
-		b.row(a, "-", (tokens["background"]+tokens["batch"])/all, tokens["background"]/all, tokens["batch"]/all, float64(s.Shed)/float64(s.Asked), s.TTFT.Quantile(0.5))
+		b.row(a, "-", (tokens["background"]+tokens["batch"])/all, tokens["background"]/all, tokens["batch"]/all, float64(s.Shed)/float64(s.Submitted), s.TTFT.Quantile(0.5))
 	}
 	b.log(t, "interactive at 1.5 times the capacity, lower classes waiting all the time: shares of the granted tokens; without the queue, of the answered ones, and times to first token in place of waits")
 }
@@ -107,11 +107,11 @@ func TestNobodyWaitsForEver(t *testing.T) {
 	b.row("class", "asked", "shed", "wait p50", "wait p99", "longest")
 	for i, kind := range []string{"interactive", "background", "batch"} {
 		s := r.Of(ofKind(kind, 0, r.End))
-		b.row(kind, s.Asked, s.Shed, s.Wait.Quantile(0.5), s.Wait.Quantile(0.99), s.Wait.Max())
+		b.row(kind, s.Submitted, s.Shed, s.Wait.Quantile(0.5), s.Wait.Quantile(0.99), s.Wait.Max())
 		// What is aged goes next but for what was aged before it: half a minute more is
 		// far beyond what waits then at this load.
 		if age := defaults().Age[i]; i > 0 && (s.Shed > 0 || s.Wait.Max() > age+30*time.Second+defaults().Age[1]) {
-			t.Errorf("of %d %s requests %d were shed, and one waited %s", s.Asked, kind, s.Shed, s.Wait.Max())
+			t.Errorf("of %d %s requests %d were shed, and one waited %s", s.Submitted, kind, s.Shed, s.Wait.Max())
 		}
 	}
 	b.log(t, "interactive at 1.5 times the capacity, 7 % of it background and 7 % batch")
@@ -201,9 +201,9 @@ func TestNoWayOfAskingGainsTokens(t *testing.T) {
 	usual := Request{Kind: "usual", Tenant: "usual", PromptTokens: 2560, OutputTokens: 256}
 	// A tenant's prompts are all alike, so that it is places that there are too few
 	// of, and answers differ, so that they do not end together.
-	alike := func(r Request) func(*Dice, int) Request {
+	alike := func(r Request) func(*RNG, int) Request {
 		chain, output := Extend(nil, uint64(r.PromptTokens), r.PromptTokens), r.OutputTokens
-		return func(d *Dice, n int) Request {
+		return func(d *RNG, n int) Request {
 			r.Chain, r.OutputTokens = chain, output/2+int64(d.Below(int(output)))
 			return r
 		}

@@ -33,7 +33,7 @@ func (a Admission) String() string { return [...]string{"queue", "direct", "fifo
 type Load interface {
 	// Start is called once, at the beginning. It plans what is to come with the
 	// world's At and After, and asks with Ask. The dice are the load's own.
-	Start(w *World, d *Dice)
+	Start(w *World, d *RNG)
 }
 
 // Config is a whole simulation.
@@ -63,22 +63,22 @@ const tickEach = 100 * time.Millisecond
 // World is a simulation under way. It belongs to one goroutine, like all that
 // is called by it.
 type World struct {
-	config   Config
-	now      time.Duration
-	ticked   time.Duration
-	events   events
-	pool     *routing.Pool
-	engines  []*running
-	byID     map[string]*running
-	door     door
-	dice     *Dice // of the gateway
-	clients  *Dice // of what clients wait before they come again
-	watched  bool  // a pass is planned for this moment
-	requests []*Record
+	config          Config
+	now             time.Duration
+	ticked          time.Duration
+	events          events
+	pool            *routing.Pool
+	engines         []*engineState
+	byID            map[string]*engineState
+	admission       admission
+	rng             *RNG // of the gateway
+	clients         *RNG // of what clients wait before they come again
+	dispatchPlanned bool // a pass is planned for this moment
+	requests        []*Record
 }
 
 // beginning is when virtual time begins: a moment that no code takes for none.
-func beginning() time.Time { return time.Unix(1_800_000_000, 0).UTC() }
+func epoch() time.Time { return time.Unix(1_800_000_000, 0).UTC() }
 
 // Run plays a simulation. Without Until it returns when nothing is left to
 // happen, which loads must see to. Its error says what cannot be in the config.
@@ -98,7 +98,7 @@ func (w *World) run() *Result {
 	}
 	w.scrape()
 	for len(w.events.heap) > 0 && (c.Until == 0 || w.events.heap[0].at <= c.Until) {
-		w.tickTo(w.events.heap[0].at)
+		w.tickUntil(w.events.heap[0].at)
 		e := w.events.next()
 		w.now = e.at
 		e.do()
@@ -118,7 +118,7 @@ func newWorld(c Config) (*World, error) {
 		return nil, fmt.Errorf("there are no engines")
 	}
 	const gateway, clients = 1 << 32, 1<<32 + 1 // streams beyond those of any load
-	w := &World{config: c, byID: map[string]*running{}, dice: Split(c.Seed, gateway), clients: Split(c.Seed, clients)}
+	w := &World{config: c, byID: map[string]*engineState{}, rng: Split(c.Seed, gateway), clients: Split(c.Seed, clients)}
 	members := make([]routing.Member, len(c.Engines))
 	for i, e := range c.Engines {
 		if e.Name == "" {
@@ -127,13 +127,13 @@ func newWorld(c Config) (*World, error) {
 		if w.byID[e.Name] != nil {
 			return nil, fmt.Errorf("two engines are called %q", e.Name)
 		}
-		r := newRunning(e.filled(), w)
+		r := newEngineState(e.withDefaults(), w)
 		w.engines, w.byID[e.Name] = append(w.engines, r), r
 		members[i] = r.member(c.Admission)
 	}
 	w.pool = routing.NewPool(policy, members)
 	w.pool.Limit(c.Saturation)
-	w.openDoor()
+	w.openAdmission()
 	for _, e := range w.engines {
 		w.pool.Observe(e.Name, e, routing.Status{Up: true})
 	}
@@ -141,7 +141,7 @@ func newWorld(c Config) (*World, error) {
 }
 
 // member is the engine as the gateway is configured with it.
-func (e *running) member(a Admission) routing.Member {
+func (e *engineState) member(a Admission) routing.Member {
 	m := routing.Member{
 		ID: e.Name, Ref: e, Weight: e.Weight, Models: e.Models,
 		MaxInflight: e.MaxInflight, MaxTokensInflight: e.MaxTokensInflight,
@@ -153,16 +153,16 @@ func (e *running) member(a Admission) routing.Member {
 	return m
 }
 
-func (w *World) openDoor() {
+func (w *World) openAdmission() {
 	switch w.config.Admission {
 	case Direct:
-		w.door = &direct{w}
+		w.admission = &directAdmission{w}
 	case FIFO:
-		w.door = &line{world: w}
+		w.admission = &fifoAdmission{world: w}
 	default:
-		w.door = newHall(w)
+		w.admission = newQueueAdmission(w)
 	}
-	w.pool.Watch(w.changed)
+	w.pool.Watch(w.planDispatch)
 }
 
 // Now returns how much time has passed since the beginning.
@@ -173,7 +173,7 @@ func (w *World) Pool() *routing.Pool { return w.pool }
 
 // Queue returns the queue, nil where the admission is none.
 func (w *World) Queue() *queue.Queue {
-	if h, ok := w.door.(*hall); ok {
+	if h, ok := w.admission.(*queueAdmission); ok {
 		return h.queue
 	}
 	return nil
@@ -186,31 +186,31 @@ func (w *World) At(at time.Duration, do func()) { w.events.plan(max(at, w.now), 
 func (w *World) After(d time.Duration, do func()) { w.At(w.now+d, do) }
 
 // time returns a moment of virtual time as the gateway's code has it.
-func (w *World) time(at time.Duration) time.Time { return beginning().Add(at) }
+func (w *World) time(at time.Duration) time.Time { return epoch().Add(at) }
 
 // changed plans a pass at this moment, after what is being done.
-func (w *World) changed() {
-	if w.watched || w.door.waiting() == 0 {
+func (w *World) planDispatch() {
+	if w.dispatchPlanned || w.admission.waiting() == 0 {
 		return
 	}
-	w.watched = true
+	w.dispatchPlanned = true
 	w.After(0, func() {
-		w.watched = false
-		w.door.pass()
+		w.dispatchPlanned = false
+		w.admission.dispatch()
 	})
 }
 
 // tickTo does all ticks that fall before the next event. While nobody waits
 // there is nothing that one could do.
-func (w *World) tickTo(next time.Duration) {
+func (w *World) tickUntil(next time.Duration) {
 	for w.ticked+tickEach < next {
-		if w.door.waiting() == 0 {
+		if w.admission.waiting() == 0 {
 			w.ticked = next / tickEach * tickEach
 			return
 		}
 		w.ticked += tickEach
 		w.now = w.ticked
-		w.door.pass()
+		w.admission.dispatch()
 		if len(w.events.heap) > 0 {
 			next = min(next, w.events.heap[0].at)
 		}
@@ -226,7 +226,7 @@ func (w *World) scrape() {
 	for _, e := range w.engines {
 		s := routing.Status{Up: true, Waiting: len(e.waiting), LoadAt: w.time(w.now)}
 		if e.CacheTokens > 0 {
-			s.KVUsage = min(1, float64(e.held)/float64(e.CacheTokens))
+			s.KVUsage = min(1, float64(e.residentTokens)/float64(e.CacheTokens))
 		}
 		w.pool.Observe(e.Name, e, s)
 	}

@@ -63,8 +63,8 @@ func identical(n int, e Engine) []Engine {
 }
 
 // always makes requests that are all alike but for their prompts.
-func always(r Request) func(*Dice, int) Request {
-	return func(d *Dice, n int) Request {
+func always(r Request) func(*RNG, int) Request {
+	return func(d *RNG, n int) Request {
 		r := r
 		r.Chain = Extend(nil, d.Uint64(), r.PromptTokens)
 		r.Prefix = r.Chain[len(r.Chain)-1].Hash
@@ -94,7 +94,7 @@ func leastLoad() routing.Config { return routing.Config{Name: "least_load"} }
 
 // ofKind keeps the requests of a kind that were asked from one time to another.
 func ofKind(kind string, from, to time.Duration) func(*Record) bool {
-	return func(r *Record) bool { return r.Request.Kind == kind && r.Asked >= from && r.Asked < to }
+	return func(r *Record) bool { return r.Request.Kind == kind && r.SubmittedAt >= from && r.SubmittedAt < to }
 }
 
 // table is lines of cells, printed by go test -v.

@@ -11,20 +11,20 @@ import (
 // (Vigna 2016), which has nothing in common with what routing hashes by. Every
 // part of a simulation that draws has a stream of its own, so that changing one
 // part leaves what the others draw as it was.
-type Dice struct{ state uint64 }
+type RNG struct{ state uint64 }
 
 // NewDice returns the stream of a seed. Streams of different seeds, also of
 // neighbouring ones, are independent.
-func NewDice(seed uint64) *Dice {
+func NewRNG(seed uint64) *RNG {
 	// The state must not be zero, from which xorshift never gets away.
-	return &Dice{routing.Draw(seed) | 1}
+	return &RNG{routing.Draw(seed) | 1}
 }
 
 // Split returns the stream with that number among those that belong to a seed.
-func Split(seed, number uint64) *Dice { return NewDice(routing.Draw(seed) + number) }
+func Split(seed, number uint64) *RNG { return NewRNG(routing.Draw(seed) + number) }
 
 // Uint64 returns 64 random bits.
-func (d *Dice) Uint64() uint64 {
+func (d *RNG) Uint64() uint64 {
 	d.state ^= d.state >> 12
 	d.state ^= d.state << 25
 	d.state ^= d.state >> 27
@@ -32,19 +32,19 @@ func (d *Dice) Uint64() uint64 {
 }
 
 // Unit returns a number in [0, 1).
-func (d *Dice) Unit() float64 { return routing.Unit(d.Uint64()) }
+func (d *RNG) Unit() float64 { return routing.Unit(d.Uint64()) }
 
 // Below returns a number from 0 to n-1; n must be positive.
-func (d *Dice) Below(n int) int { return int(d.Unit() * float64(n)) }
+func (d *RNG) Below(n int) int { return int(d.Unit() * float64(n)) }
 
 // Exp returns a time of exponential distribution with that mean.
-func (d *Dice) Exp(mean time.Duration) time.Duration {
+func (d *RNG) Exp(mean time.Duration) time.Duration {
 	return time.Duration(-math.Log(1-d.Unit()) * float64(mean))
 }
 
 // Lognormal returns a number whose logarithm is normal, with that median and
 // that standard deviation of the logarithm.
-func (d *Dice) Lognormal(median, sigma float64) float64 {
+func (d *RNG) Lognormal(median, sigma float64) float64 {
 	// The Box-Muller transform; its second number is not kept, so that every call
 	// draws twice.
 	normal := math.Sqrt(-2*math.Log(1-d.Unit())) * math.Cos(2*math.Pi*d.Unit())
