@@ -15,9 +15,9 @@ import (
 // prompt ended there, one that goes on from the block before is taken to be the next
 // turn of its chat, which finds the rest of that prompt and its answer too.
 type promptCache struct {
-	most, has int64     // tokens
-	touched   list.List // of *cached, the one that was longest not touched first
-	at        map[uint64]*list.Element
+	maxTokens, tokens int64     // tokens
+	lru               list.List // of *cached, the one that was longest not touched first
+	at                map[uint64]*list.Element
 }
 
 // cached is one block of a promptCache.
@@ -35,7 +35,7 @@ const contiguous = 16
 
 // upTo is how many of a prompt's tokens there are to the end of its i-th block, if
 // characters and tokens keep their ratio.
-func upTo(chain []routing.Link, i int, prompt int64) int64 {
+func tokensUpTo(chain []routing.Link, i int, prompt int64) int64 {
 	whole := chain[len(chain)-1].End
 	if whole <= 0 {
 		return prompt * int64(i+1) / int64(len(chain))
@@ -58,7 +58,7 @@ func (c *promptCache) hit(chain []routing.Link, prompt int64) int64 {
 	if deepest == nil || prompt <= 0 {
 		return 0
 	}
-	tokens := upTo(chain, n-1, prompt)
+	tokens := tokensUpTo(chain, n-1, prompt)
 	if n < len(chain) && deepest.ended && (!deepest.gap || n > contiguous) {
 		tokens += deepest.beyond
 	}
@@ -75,13 +75,13 @@ func (c *promptCache) store(chain []routing.Link, prompt, output int64) {
 	for i := range chain {
 		at := c.at[chain[i].Hash]
 		if at == nil {
-			at = c.touched.PushBack(&cached{hash: chain[i].Hash})
+			at = c.lru.PushBack(&cached{hash: chain[i].Hash})
 			c.at[chain[i].Hash] = at
 		}
-		c.touched.MoveToBack(at)
+		c.lru.MoveToBack(at)
 		e := at.Value.(*cached)
-		to := upTo(chain, i, prompt)
-		c.has -= e.tokens
+		to := tokensUpTo(chain, i, prompt)
+		c.tokens -= e.tokens
 		e.tokens = to - before
 		switch i {
 		case len(chain) - 1:
@@ -92,12 +92,12 @@ func (c *promptCache) store(chain []routing.Link, prompt, output int64) {
 				e.ended, e.gap, e.beyond = true, true, prompt-to+output
 			}
 		}
-		c.has += e.tokens
+		c.tokens += e.tokens
 		before = to
 	}
-	for c.has > c.most && c.touched.Len() > 0 {
-		e := c.touched.Remove(c.touched.Front()).(*cached)
+	for c.tokens > c.maxTokens && c.lru.Len() > 0 {
+		e := c.lru.Remove(c.lru.Front()).(*cached)
 		delete(c.at, e.hash)
-		c.has -= e.tokens
+		c.tokens -= e.tokens
 	}
 }

@@ -9,20 +9,20 @@ import (
 )
 
 // ErrNobody means that the draft leaves no worker that could take the request.
-var ErrNobody = errors.New("the draft leaves no worker for it")
+var ErrNoWorker = errors.New("the draft leaves no worker for it")
 
 // pick is one request whose worker is decided again.
 type pick struct {
-	d      *decisions.Decision
-	a      *decisions.Attempt
-	tier   string // that the draft has it in
-	at     time.Duration
-	stay   stay
-	worker string // that it really went to
+	d         *decisions.Decision
+	a         *decisions.Attempt
+	tier      string // that the draft has it in
+	at        time.Duration
+	residency residency
+	worker    string // that it really went to
 }
 
 func newPick(d *decisions.Decision, a *decisions.Attempt, tier string, at time.Duration) *pick {
-	return &pick{d: d, a: a, tier: tier, at: at, stay: newStay(d, a, at), worker: a.Worker}
+	return &pick{d: d, a: a, tier: tier, at: at, residency: newResidency(d, a, at), worker: a.Worker}
 }
 
 func (p *pick) moment() time.Time { return p.d.Time.Add(millis(p.a.AtMs)) }
@@ -35,7 +35,7 @@ type Placement struct {
 }
 
 // again has a policy decide a choice again, which is that of the request.
-func (p *pick) again(policy routing.Policy, c *routing.Choice) (Placement, error) {
+func (p *pick) redecide(policy routing.Policy, c *routing.Choice) (Placement, error) {
 	f := &p.d.Features
 	i, reason, decided, err := routing.Again(policy, c, f.Model, f.Prefix, f.Chain, p.moment())
 	if err != nil {
@@ -45,11 +45,11 @@ func (p *pick) again(policy routing.Policy, c *routing.Choice) (Placement, error
 }
 
 // refuse leaves a request where it was: under the draft it goes to nobody.
-func (r *Replay) refuse(p *pick) {
+func (r *Replay) countRefusal(p *pick) {
 	if was := r.now.pools[p.d.Tier]; was != nil {
-		r.settleNow(p, was)
-		r.regretNow(p)
-		r.parted = true
+		r.placeAsRecorded(p, was)
+		r.countRegret(p)
+		r.diverged = true
 	}
 }
 
@@ -58,7 +58,7 @@ func (r *Replay) decideWorker(p *pick) {
 	was, to := r.now.pools[p.d.Tier], r.draft.pools[p.tier]
 	if was == nil || to == nil {
 		r.sums.skip(SkippedPool)
-		r.keep(p)
+		r.keepOnBothSides(p)
 		return
 	}
 	again, err := r.decideNow(p, was)
@@ -68,22 +68,22 @@ func (r *Replay) decideWorker(p *pick) {
 		as, err = r.decideDraft(p, to)
 	}
 	switch {
-	case errors.Is(err, ErrNobody):
+	case errors.Is(err, ErrNoWorker):
 		r.sums.skip(SkippedWorkers)
-		r.refuse(p)
+		r.countRefusal(p)
 		return
 	case err != nil:
 		r.sums.skip(SkippedIncomplete)
-		r.stay(p, was)
+		r.keepPlacement(p, was)
 		return
 	case stays && as.Worker == again:
 		as.Worker = p.worker // by whatever it came there
 	case stays && again != p.worker:
 		r.sums.skip(SkippedWorker)
-		r.stay(p, was)
+		r.keepPlacement(p, was)
 		return
 	}
-	r.settle(p, was, to, as)
+	r.placeOnBothSides(p, was, to, as)
 }
 
 // decideNow decides the recorded pick again as it was. The worker is that of the
@@ -93,15 +93,15 @@ func (r *Replay) decideNow(p *pick, was *sidePool) (worker string, err error) {
 	if err := c.Check(); err != nil {
 		return "", err
 	}
-	was.rates(c)
+	was.updateRates(c)
 	if to := r.draft.pools[p.d.Tier]; to != nil {
-		to.rates(c)
+		to.updateRates(c)
 	}
 	if c.Policy != was.policy.Name() {
 		r.sums.Unknown.OtherPolicy++
 		return p.worker, nil
 	}
-	as, err := p.again(was.policy, c)
+	as, err := p.redecide(was.policy, c)
 	if err != nil {
 		return "", err
 	}
@@ -109,7 +109,7 @@ func (r *Replay) decideNow(p *pick, was *sidePool) (worker string, err error) {
 	return as.Worker, nil
 }
 
-func (p *sidePool) rates(c *routing.Choice) {
+func (p *sidePool) updateRates(c *routing.Choice) {
 	for i := range c.Candidates {
 		p.of(c.Candidates[i].Worker).rate = c.Candidates[i].Rate
 	}
@@ -121,14 +121,14 @@ func (p *sidePool) rates(c *routing.Choice) {
 func (r *Replay) decideDraft(p *pick, to *sidePool) (as Placement, err error) {
 	var c *routing.Choice
 	if p.tier == p.d.Tier {
-		c = r.edited(p, to)
+		c = r.draftChoice(p, to)
 	} else {
-		c = r.elsewhere(p, to)
+		c = r.otherPoolChoice(p, to)
 	}
 	if len(c.Candidates) == 0 {
-		return as, ErrNobody
+		return as, ErrNoWorker
 	}
-	learned := to.learn(p, c) // it sees every request of its pool, whether it has a say or not
+	learned := to.observePick(p, c) // it sees every request of its pool, whether it has a say or not
 	as, ok, err := to.byRecord(p, c)
 	if !ok {
 		as = learned
@@ -141,9 +141,9 @@ func (r *Replay) decideDraft(p *pick, to *sidePool) (as Placement, err error) {
 // candidates. ok is false if only to's own policy can decide, by what it has seen.
 func (to *sidePool) byRecord(p *pick, c *routing.Choice) (as Placement, ok bool, err error) {
 	switch {
-	case !to.alike || p.tier != p.d.Tier:
+	case !to.samePolicy || p.tier != p.d.Tier:
 	case c.Policy == to.policy.Name(): // by what it remembered then
-		as, err = p.again(to.policy, c)
+		as, err = p.redecide(to.policy, c)
 		return as, true, err
 	case c.Of(p.worker) != nil: // made under an older configuration, which the draft leaves as it is
 		return Placement{c, p.worker, routing.Reason(p.a.Reason)}, true, nil
@@ -153,46 +153,46 @@ func (to *sidePool) byRecord(p *pick, c *routing.Choice) (as Placement, ok bool,
 
 // learn has a pool's own policy pick among the candidates, as one that takes
 // requests: it remembers them.
-func (p *sidePool) learn(k *pick, c *routing.Choice) Placement {
+func (p *sidePool) observePick(k *pick, c *routing.Choice) Placement {
 	f := &k.d.Features
 	i, reason := routing.Learn(p.policy, c, f.Model, f.Prefix, f.Chain, k.moment(), k.d.Stream)
 	return Placement{c, c.Candidates[i].Worker, reason}
 }
 
 // settle puts a request where it was and where the draft has it, and sums up.
-func (r *Replay) settle(p *pick, was, to *sidePool, as Placement) {
-	r.settleNow(p, was)
-	r.parted = r.parted || p.tier != p.d.Tier || as.Worker != p.worker
-	r.draft.put(p, p.tier, to, as.Worker)
+func (r *Replay) placeOnBothSides(p *pick, was, to *sidePool, as Placement) {
+	r.placeAsRecorded(p, was)
+	r.diverged = r.diverged || p.tier != p.d.Tier || as.Worker != p.worker
+	r.draft.account(p, p.tier, to, as.Worker)
 	if p.tier == p.d.Tier {
-		r.sums.worker(p, as.Worker, as.Reason)
+		r.sums.countWorker(p, as.Worker, as.Reason)
 	}
 	r.draft.regret.add(as.Choice, as.Worker)
-	r.regretNow(p)
+	r.countRegret(p)
 }
 
 // stay leaves a request whose worker cannot be decided where it was, on both sides:
 // its tokens and its cost count, and of what was lost nothing is known.
-func (r *Replay) stay(p *pick, was *sidePool) {
-	r.settleNow(p, was)
+func (r *Replay) keepPlacement(p *pick, was *sidePool) {
+	r.placeAsRecorded(p, was)
 	if to := r.draft.pools[p.d.Tier]; to != nil {
-		r.draft.put(p, p.d.Tier, to, p.worker)
+		r.draft.account(p, p.d.Tier, to, p.worker)
 	}
 }
 
 // settleNow puts a request where it was, and sums up what that was like.
-func (r *Replay) settleNow(p *pick, was *sidePool) {
-	r.now.put(p, p.d.Tier, was, p.worker)
-	r.sums.measured(p)
+func (r *Replay) placeAsRecorded(p *pick, was *sidePool) {
+	r.now.account(p, p.d.Tier, was, p.worker)
+	r.sums.countHits(p)
 }
 
-func (s *side) put(p *pick, tier string, pool *sidePool, worker string) {
-	hit := s.place(pool, worker, p.stay)
+func (s *replaySide) account(p *pick, tier string, pool *sidePool, worker string) {
+	hit := s.place(pool, worker, p.residency)
 	if p.chained() {
-		s.hits.add(hit, p.stay.prompt)
+		s.hits.add(hit, p.residency.prompt)
 	}
 	if pool.Cost != nil {
-		s.cost[tier] += pool.Cost(p.stay.prompt, hit, p.stay.output)
+		s.cost[tier] += pool.Cost(p.residency.prompt, hit, p.residency.output)
 	}
 }
 
@@ -203,7 +203,7 @@ func (s *side) put(p *pick, tier string, pool *sidePool, worker string) {
 // A pick of another policy than was has stays where it was if to leaves the policy and the
 // worker in place: the choice is then the recorded one. Of unknown only Bounds is counted.
 // The error is routing.ErrIncomplete, ErrNobody, or says what cannot be a record of a pick.
-func Repick(was, to *Pool, d *decisions.Decision, a *decisions.Attempt) (as Placement, unknown Unknown, err error) {
+func Redecide(was, to *Pool, d *decisions.Decision, a *decisions.Attempt) (as Placement, unknown Unknown, err error) {
 	if err := a.Choice.Check(); err != nil {
 		return Placement{}, unknown, err
 	}
@@ -211,18 +211,18 @@ func Repick(was, to *Pool, d *decisions.Decision, a *decisions.Attempt) (as Plac
 	if err != nil {
 		return Placement{}, unknown, err
 	}
-	pool.rates(a.Choice)
+	pool.updateRates(a.Choice)
 	p, r := newPick(d, a, d.Tier, 0), &Replay{}
-	c := r.edited(p, pool)
+	c := r.draftChoice(p, pool)
 	unknown = r.sums.Unknown
 	if len(c.Candidates) == 0 {
-		return Placement{}, unknown, ErrNobody
+		return Placement{}, unknown, ErrNoWorker
 	}
 	as, ok, err := pool.byRecord(p, c)
 	if !ok {
 		asked := *c
 		asked.Policy = "" // what another policy remembered, or one that was configured otherwise, is nothing to it
-		as, err = p.again(pool.policy, &asked)
+		as, err = p.redecide(pool.policy, &asked)
 	}
 	if err != nil {
 		return Placement{}, unknown, err

@@ -53,9 +53,9 @@ func TestOnePickIsDecidedAsByAReplay(t *testing.T) {
 		for _, m := range report.WorkerMoves {
 			worker = m.To
 		}
-		as, unknown, err := Repick(&was, &to, d, a)
+		as, unknown, err := Redecide(&was, &to, d, a)
 		if len(report.Skipped) > 0 {
-			if report.Skipped[0].Name != SkippedWorkers || !errors.Is(err, ErrNobody) {
+			if report.Skipped[0].Name != SkippedWorkers || !errors.Is(err, ErrNoWorker) {
 				t.Fatalf("the replay skips it: %v; %q, %v", report.Skipped, as.Worker, err)
 			}
 			return
@@ -107,12 +107,12 @@ func TestAPickThatIsNotWholeIsNotDecidedAgain(t *testing.T) {
 	for _, c := range []*routing.Choice{nil, {}, {Seen: 2, Candidates: []routing.Candidate{candidate("a1", 0)}}} {
 		d := written(0, "small", "a1", "least_load", 100)
 		d.Attempts[0].Choice = c
-		if _, _, err := Repick(nil, &pool, d, &d.Attempts[0]); !errors.Is(err, routing.ErrIncomplete) {
+		if _, _, err := Redecide(nil, &pool, d, &d.Attempts[0]); !errors.Is(err, routing.ErrIncomplete) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
 	d := written(0, "small", "a1", "least_load", 100, candidate("a1", 0), candidate("a1", 0))
-	if _, _, err := Repick(&pool, &pool, d, &d.Attempts[0]); err == nil || errors.Is(err, routing.ErrIncomplete) {
+	if _, _, err := Redecide(&pool, &pool, d, &d.Attempts[0]); err == nil || errors.Is(err, routing.ErrIncomplete) {
 		t.Errorf("twice the same: %v", err)
 	}
 }

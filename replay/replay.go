@@ -72,11 +72,11 @@ const reorder = 4096
 // of the two is added to what the record says of the worker. As long as the draft
 // has placed every request alike it is none, so that an equal draft decides equally.
 type Replay struct {
-	now, draft side
+	now, draft replaySide
 	held       events // records to be decided, by the time of their pick
 	began      time.Time
 	last       time.Duration // of the picks that were decided
-	parted     bool          // the draft has placed a request otherwise
+	diverged   bool          // the draft has placed a request otherwise
 	sums       sums
 }
 
@@ -103,7 +103,7 @@ func New(c Config) (*Replay, error) {
 }
 
 // side is one of the two ways that the requests go.
-type side struct {
+type replaySide struct {
 	setup  *Setup
 	chats  *tiers.Chats
 	pools  map[string]*sidePool
@@ -119,18 +119,18 @@ type side struct {
 // sidePool is one pool with what the requests of a side have left there.
 type sidePool struct {
 	*Pool
-	was     *Pool          // of that name in Now; nil without one
-	alike   bool           // the policy is configured as in was
-	policy  routing.Policy // which has seen the requests of this side
-	workers map[string]*workerState
-	most    int64 // tokens of a worker's cache
+	was         *Pool          // of that name in Now; nil without one
+	samePolicy  bool           // the policy is configured as in was
+	policy      routing.Policy // which has seen the requests of this side
+	workers     map[string]*workerState
+	cacheTokens int64 // tokens of a worker's cache
 }
 
-func (s *side) open(setup, now *Setup, tokens int64) error {
+func (s *replaySide) open(setup, now *Setup, tokens int64) error {
 	if setup.Catalog == nil {
 		return errors.New("there is no catalogue of tiers")
 	}
-	*s = side{setup: setup, chats: tiers.NewChats(tiers.MaxChats), pools: map[string]*sidePool{},
+	*s = replaySide{setup: setup, chats: tiers.NewChats(tiers.MaxChats), pools: map[string]*sidePool{},
 		requests: map[string]int64{}, prompts: map[string]int64{}, cost: map[string]float64{}}
 	for i := range setup.Pools {
 		p, err := openPool(&setup.Pools[i], now.pool(setup.Pools[i].Name), tokens)
@@ -147,8 +147,8 @@ func openPool(setup, was *Pool, tokens int64) (*sidePool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the policy of %s: %w", setup.Name, err)
 	}
-	return &sidePool{Pool: setup, was: was, alike: was != nil && reflect.DeepEqual(was.Policy, setup.Policy),
-		policy: policy, workers: map[string]*workerState{}, most: tokens}, nil
+	return &sidePool{Pool: setup, was: was, samePolicy: was != nil && reflect.DeepEqual(was.Policy, setup.Policy),
+		policy: policy, workers: map[string]*workerState{}, cacheTokens: tokens}, nil
 }
 
 func (s *Setup) pool(name string) *Pool {
@@ -213,7 +213,7 @@ func (r *Replay) decide(d *decisions.Decision, at time.Duration) {
 		r.sums.Late++
 	}
 	r.last = max(r.last, at)
-	for _, s := range []*side{&r.now, &r.draft} {
+	for _, s := range []*replaySide{&r.now, &r.draft} {
 		s.events.until(at)
 	}
 	tier, ok := r.tierOf(d)
@@ -226,19 +226,19 @@ func (r *Replay) decide(d *decisions.Decision, at time.Duration) {
 	}
 	switch p := newPick(d, a, tier, at); {
 	case !ok:
-		r.keep(p)
+		r.keepOnBothSides(p)
 	case tier == "":
-		r.refuse(p)
+		r.countRefusal(p)
 	default:
 		r.decideWorker(p)
 	}
 }
 
 // keep leaves a request that cannot be decided where it was, on both sides.
-func (r *Replay) keep(p *pick) {
-	for _, s := range []*side{&r.now, &r.draft} {
+func (r *Replay) keepOnBothSides(p *pick) {
+	for _, s := range []*replaySide{&r.now, &r.draft} {
 		if pool := s.pools[p.d.Tier]; pool != nil {
-			s.place(pool, p.worker, p.stay)
+			s.place(pool, p.worker, p.residency)
 		}
 	}
 }

@@ -56,7 +56,7 @@ func (s *sums) read(d *decisions.Decision) {
 func (s *sums) skip(why string) { s.skipped[why]++ }
 
 // note adds an example to one kind of move.
-func note[K comparable](all map[K]*moves, k K, id string) {
+func addExample[K comparable](all map[K]*moves, k K, id string) {
 	m := all[k]
 	if m == nil {
 		m = &moves{}
@@ -69,7 +69,7 @@ func note[K comparable](all map[K]*moves, k K, id string) {
 
 // moved counts a request whose tier was decided again; to is empty where the draft
 // refuses it.
-func (r *Replay) moved(d *decisions.Decision, to string) {
+func (r *Replay) countTier(d *decisions.Decision, to string) {
 	r.sums.Decided++
 	prompt := d.Usage.Prompt // as counted by the engine, else as estimated
 	if prompt <= 0 {
@@ -80,7 +80,7 @@ func (r *Replay) moved(d *decisions.Decision, to string) {
 	r.draft.requests[to]++
 	r.draft.prompts[to] += prompt
 	if to != d.Tier {
-		note(r.sums.tiers, [2]string{d.Tier, to}, d.RequestID)
+		addExample(r.sums.tiers, [2]string{d.Tier, to}, d.RequestID)
 	}
 }
 
@@ -92,14 +92,14 @@ func (p *Part) add(counts bool) {
 }
 
 // worker counts a request whose worker was decided again in the tier that it had.
-func (s *sums) worker(p *pick, to string, reason routing.Reason) {
+func (s *sums) countWorker(p *pick, to string, reason routing.Reason) {
 	s.Redecided++
 	if to == p.worker {
 		return
 	}
 	s.ChangedWorker++
 	s.reasons[string(reason)]++
-	note(s.workers, [3]string{p.d.Tier, p.worker, to}, p.d.RequestID)
+	addExample(s.workers, [3]string{p.d.Tier, p.worker, to}, p.d.RequestID)
 }
 
 // hits are what caches have of the prompts that records hold the blocks of, in tokens.
@@ -110,10 +110,10 @@ func (h *hits) add(hit, prompt int64) {
 	h.prompt += prompt
 }
 
-func (p *pick) chained() bool { return len(p.stay.chain) > 0 && p.stay.prompt > 0 }
+func (p *pick) chained() bool { return len(p.residency.chain) > 0 && p.residency.prompt > 0 }
 
 // measured counts what the gateway believed and the engine said of a prompt with a chain.
-func (s *sums) measured(p *pick) {
+func (s *sums) countHits(p *pick) {
 	if !p.chained() {
 		return
 	}
@@ -125,7 +125,7 @@ func (s *sums) measured(p *pick) {
 
 // regretNow counts what the pick lost, where the record has all candidates. It compares
 // the measured time to a stream's first content with the best other candidate's estimate.
-func (r *Replay) regretNow(p *pick) {
+func (r *Replay) countRegret(p *pick) {
 	if p.a.Choice.Check() != nil {
 		return
 	}

@@ -20,7 +20,7 @@ func (r *Replay) tierOf(d *decisions.Decision) (tier string, ok bool) {
 			r.sums.skip(SkippedTier)
 			return "", false
 		}
-		r.moved(d, d.Tier)
+		r.countTier(d, d.Tier)
 		return d.Tier, true
 	}
 	now, draft := r.resolve(&r.now, d, nil), r.resolve(&r.draft, d, r.sums.Groups)
@@ -44,7 +44,7 @@ func (r *Replay) tierOf(d *decisions.Decision) (tier string, ok bool) {
 	default:
 		tier = draft.target
 	}
-	r.moved(d, tier)
+	r.countTier(d, tier)
 	return tier, true
 }
 
@@ -63,7 +63,7 @@ type told struct {
 // request that was moved for want of them it has the rule, and the tiers that were passed
 // over only in words. Such a request is not reproduced; it stays where it was, unless
 // the draft resolves it to another tier, and then it is left out as SkippedTier.
-func (r *Replay) resolve(s *side, d *decisions.Decision, groups []string) (is told) {
+func (r *Replay) resolve(s *replaySide, d *decisions.Decision, groups []string) (is told) {
 	q := tiers.Query{Model: d.RequestedModel, Header: d.Features.Header, Chats: s.chats, Fits: func(target string) bool {
 		p := s.pools[target]
 		return p == nil || p.Context == 0 || d.PromptTokens+d.MaxTokens <= p.Context

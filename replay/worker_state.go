@@ -22,14 +22,14 @@ type workerState struct {
 func (p *sidePool) of(worker string) *workerState {
 	s := p.workers[worker]
 	if s == nil {
-		s = &workerState{cache: promptCache{most: p.most, at: map[uint64]*list.Element{}}}
+		s = &workerState{cache: promptCache{maxTokens: p.cacheTokens, at: map[uint64]*list.Element{}}}
 		p.workers[worker] = s
 	}
 	return s
 }
 
 // stay is a request at a worker: it comes, is answered and goes.
-type stay struct {
+type residency struct {
 	chain          []routing.Link
 	prompt, output int64         // tokens, as counted by the engine, else as estimated
 	expected       int64         // tokens of the answer, as they are booked
@@ -39,8 +39,8 @@ type stay struct {
 
 // newStay returns the stay of a recorded attempt. It lasts as long as it did,
 // whoever serves it: how fast another worker would have been is not known.
-func newStay(d *decisions.Decision, a *decisions.Attempt, at time.Duration) stay {
-	s := stay{chain: d.Features.Chain, prompt: d.PromptTokens, at: at, first: at, end: at}
+func newResidency(d *decisions.Decision, a *decisions.Attempt, at time.Duration) residency {
+	s := residency{chain: d.Features.Chain, prompt: d.PromptTokens, at: at, first: at, end: at}
 	if a.Choice != nil {
 		s.prompt, s.expected = a.Choice.PromptTokens, a.Choice.OutputTokens
 		s.booked = s.prompt + s.expected
@@ -77,7 +77,7 @@ func usageOf(d *decisions.Decision, a *decisions.Attempt) decisions.Usage {
 // place puts a request on a worker and returns how many tokens of its prompt the
 // worker's cache holds. Prompts are prefilled in the order of their coming, so that
 // each finds what those before it have left, also where they came at one moment.
-func (s *side) place(p *sidePool, worker string, v stay) (hit int64) {
+func (s *replaySide) place(p *sidePool, worker string, v residency) (hit int64) {
 	w := p.of(worker)
 	hit = w.cache.hit(v.chain, v.prompt)
 	w.cache.store(v.chain, v.prompt, v.output)

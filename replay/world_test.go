@@ -38,14 +38,14 @@ func recorded(t testing.TB, c sim.Config) ([]*decisions.Decision, *sim.Result) {
 // decision is what a gateway records of a request.
 func decision(rec *sim.Record, c *routing.Choice) *decisions.Decision {
 	r := &rec.Request
-	since := func(at time.Duration) float64 { return float64(at-rec.Asked) / float64(time.Millisecond) }
+	since := func(at time.Duration) float64 { return float64(at-rec.SubmittedAt) / float64(time.Millisecond) }
 	chain := r.Prompt()
 	usage := decisions.Usage{Prompt: r.PromptTokens, Cached: rec.Cached, Output: r.OutputTokens}
-	return &decisions.Decision{SchemaVersion: decisions.SchemaVersion, Time: beginning.Add(rec.Asked), RequestID: fmt.Sprint(rec.Number), Tenant: r.Tenant,
+	return &decisions.Decision{SchemaVersion: decisions.SchemaVersion, Time: beginning.Add(rec.SubmittedAt), RequestID: fmt.Sprint(rec.Number), Tenant: r.Tenant,
 		Tier: "only", Rule: "model", RequestedModel: "only", Policy: c.Policy, Worker: rec.Worker, Stream: true, PromptTokens: c.PromptTokens, MaxTokens: r.MaxTokens,
 		Usage: usage, Result: decisions.OK, Status: 200,
 		Features: decisions.Features{Prefix: routing.Hash(r.Prefix), Chain: routing.AppendChain(nil, chain), Blocks: len(chain)},
-		Attempts: []decisions.Attempt{{Worker: rec.Worker, Reason: string(rec.Reason), AtMs: since(rec.Granted), FirstAtMs: since(rec.First), EndAtMs: since(rec.Done),
+		Attempts: []decisions.Attempt{{Worker: rec.Worker, Reason: string(rec.Reason), AtMs: since(rec.DispatchedAt), FirstAtMs: since(rec.First), EndAtMs: since(rec.Done),
 			Status: 200, Predicted: c.Of(rec.Worker).Overlap, Usage: usage, Choice: c}}}
 }
 

@@ -41,8 +41,8 @@ func (a *routeAPI) explainPast(live *control.Snapshot, d *decisions.Decision, un
 			to = asRecorded(e, d, a, to)
 			was = to
 		}
-		as, unknown, err := replay.Repick(was, to, d, a)
-		if err != nil && !errors.Is(err, replay.ErrNobody) {
+		as, unknown, err := replay.Redecide(was, to, d, a)
+		if err != nil && !errors.Is(err, replay.ErrNoWorker) {
 			err = fmt.Errorf("the pick cannot be decided again: %w", err)
 		}
 		if unknown.Bounds > 0 {
@@ -131,7 +131,7 @@ func pastAttempt(e *decisions.Explanation, a *decisions.Attempt, decide func(*de
 	again, decided, err := decide(a)
 	if err != nil {
 		st.Detail = fmt.Sprintf("%s: %s; %v", a.Worker, a.Reason, err)
-		if errors.Is(err, replay.ErrNobody) {
+		if errors.Is(err, replay.ErrNoWorker) {
 			st.OK, e.Summary = false, "was refused at worker: "+err.Error()
 			e.Worker, e.Reason, e.Outcome, e.Code = "", "", decisions.WouldReject, string(openai.CodeNoHealthyWorker)
 		}

@@ -12,14 +12,14 @@ import (
 // edited is the recorded pick as the draft's pool would have shown it: what the
 // draft changes against the pool that it was made in, and what the requests before
 // it have changed since they went elsewhere.
-func (r *Replay) edited(p *pick, to *sidePool) *routing.Choice {
+func (r *Replay) draftChoice(p *pick, to *sidePool) *routing.Choice {
 	c := *p.a.Choice
 	c.Candidates = make([]routing.Candidate, 0, len(p.a.Choice.Candidates)+1)
 	workers := make([]routing.Loaded, 0, cap(c.Candidates))
 	model, all := uint64(p.d.Features.Model), true
 	for i := range p.a.Choice.Candidates {
 		v := p.a.Choice.Candidates[i]
-		w, is, known := r.recorded(p, to, &v)
+		w, is, known := r.draftCandidate(p, to, &v)
 		if is {
 			c.Candidates, workers = append(c.Candidates, v), append(workers, w)
 		}
@@ -31,11 +31,11 @@ func (r *Replay) edited(p *pick, to *sidePool) *routing.Choice {
 		if !m.Takes(model) || p.a.Choice.Of(m.ID) != nil {
 			continue
 		}
-		if !to.joins(m, model) {
-			all = all && !to.looser(m)
+		if !to.addsCandidate(m, model) {
+			all = all && !to.mayAdmitUnrecorded(m)
 			continue
 		}
-		v, w := r.idle(p, to, m, i)
+		v, w := r.unrecordedCandidate(p, to, m, i)
 		c.Candidates, workers, same = append(c.Candidates, v), append(workers, w), false
 	}
 	if same {
@@ -43,7 +43,7 @@ func (r *Replay) edited(p *pick, to *sidePool) *routing.Choice {
 			workers[i].Group = 0 // as shown together
 		}
 	}
-	to.show(p, &c, model, workers)
+	to.filterEligible(p, &c, model, workers)
 	if !same {
 		to.order(&c)
 	}
@@ -57,7 +57,7 @@ func (r *Replay) edited(p *pick, to *sidePool) *routing.Choice {
 // eligibility is decided; is is false where the draft has removed it. The record knows best
 // whether a worker was full: bounds count where the draft changes them or the load. known
 // is false if they ask for a number that is not in the records.
-func (r *Replay) recorded(p *pick, to *sidePool, v *routing.Candidate) (w routing.Loaded, is, known bool) {
+func (r *Replay) draftCandidate(p *pick, to *sidePool, v *routing.Candidate) (w routing.Loaded, is, known bool) {
 	was, _ := to.was.member(v.Worker)
 	m, _ := to.member(v.Worker)
 	if m == nil && was != nil {
@@ -82,7 +82,7 @@ func (r *Replay) recorded(p *pick, to *sidePool, v *routing.Candidate) (w routin
 			v.MaxInflight, bound = m.MaxInflight, true
 		}
 	}
-	bound = r.shift(p, to, v) || bound
+	bound = r.applyDivergence(p, to, v) || bound
 	w.ID, w.Weight, w.Inflight = v.Worker, v.Weight, v.Inflight
 	if !bound {
 		w.Full = v.Full
@@ -118,14 +118,14 @@ func (r *Replay) tokens(p *pick, to *sidePool, v *routing.Candidate, inflight in
 // joins tells whether a member takes part that the record does not show: one that is
 // new, or that was kept out by what the draft changes. Who was down, full or
 // resting then is not known to be otherwise.
-func (to *sidePool) joins(m *routing.Member, model uint64) bool {
+func (to *sidePool) addsCandidate(m *routing.Member, model uint64) bool {
 	was, _ := to.was.member(m.ID)
 	return was == nil || !was.Takes(model) || was.Group != m.Group
 }
 
 // looser tells whether a member that the record does not show may have been kept out by a
 // bound that the draft raises.
-func (to *sidePool) looser(m *routing.Member) bool {
+func (to *sidePool) mayAdmitUnrecorded(m *routing.Member) bool {
 	was, _ := to.was.member(m.ID)
 	before, after := &to.was.Saturation, &to.Saturation
 	return raised(was.MaxInflight, m.MaxInflight) || raised(was.MaxTokensInflight, m.MaxTokensInflight) ||
@@ -139,7 +139,7 @@ func raised[N int | int64 | float64 | time.Duration](was, is N) bool {
 
 // show leaves the candidates that the pool shows its policy, which workers says of each.
 // If all are full or saturated, the request would wait for any of them.
-func (to *sidePool) show(p *pick, c *routing.Choice, model uint64, workers []routing.Loaded) {
+func (to *sidePool) filterEligible(p *pick, c *routing.Choice, model uint64, workers []routing.Loaded) {
 	q := routing.Request{Now: p.moment(), Model: model, PromptTokens: c.PromptTokens, OutputTokens: c.OutputTokens, Wait: c.Waits}
 	shown, err := routing.Eligible(to.policy, to.Saturation, &q, workers)
 	if errors.Is(err, routing.ErrFull) {
@@ -183,22 +183,22 @@ func (to *sidePool) order(c *routing.Choice) {
 // shift adds to a candidate what the draft has placed on it and the real gateway had
 // not, and takes away what is elsewhere. It tells whether that changes what is in flight
 // there.
-func (r *Replay) shift(p *pick, to *sidePool, v *routing.Candidate) (moved bool) {
-	if !r.parted {
+func (r *Replay) applyDivergence(p *pick, to *sidePool, v *routing.Candidate) (moved bool) {
+	if !r.diverged {
 		return false
 	}
 	was, is := r.now.pools[p.d.Tier].of(v.Worker), to.of(v.Worker)
 	v.Inflight = max(0, v.Inflight+is.inflight-was.inflight)
 	v.PendingTokens = max(0, v.PendingTokens+is.pending-was.pending)
 	v.OutputTokens = max(0, v.OutputTokens+is.output-was.output)
-	more := is.cache.hit(p.stay.chain, p.a.Choice.PromptTokens) - was.cache.hit(p.stay.chain, p.a.Choice.PromptTokens)
+	more := is.cache.hit(p.residency.chain, p.a.Choice.PromptTokens) - was.cache.hit(p.residency.chain, p.a.Choice.PromptTokens)
 	v.Overlap = min(max(0, v.Overlap+more), max(0, p.a.Choice.PromptTokens))
 	return is.inflight != was.inflight || is.tokens != was.tokens
 }
 
 // idle is a member of which the record says nothing, with what the draft has placed
 // on it.
-func (r *Replay) idle(p *pick, to *sidePool, m *routing.Member, at int) (routing.Candidate, routing.Loaded) {
+func (r *Replay) unrecordedCandidate(p *pick, to *sidePool, m *routing.Member, at int) (routing.Candidate, routing.Loaded) {
 	w := to.of(m.ID)
 	rate := w.rate
 	if rate == 0 {
@@ -206,7 +206,7 @@ func (r *Replay) idle(p *pick, to *sidePool, m *routing.Member, at int) (routing
 	}
 	return routing.Candidate{Worker: m.ID, Index: at, Weight: m.Weight, Inflight: w.inflight, MaxInflight: m.MaxInflight,
 			PendingTokens: w.pending, OutputTokens: w.output,
-			Overlap: w.cache.hit(p.stay.chain, p.a.Choice.PromptTokens), Rate: rate},
+			Overlap: w.cache.hit(p.residency.chain, p.a.Choice.PromptTokens), Rate: rate},
 		routing.Loaded{Member: *m, Inflight: w.inflight, Tokens: w.tokens}
 }
 
@@ -226,13 +226,13 @@ func (to *sidePool) rate() float64 {
 
 // elsewhere is a pick in a pool that the request did not come to: of all members that
 // could take it, with what the draft has placed on them.
-func (r *Replay) elsewhere(p *pick, to *sidePool) *routing.Choice {
+func (r *Replay) otherPoolChoice(p *pick, to *sidePool) *routing.Choice {
 	c := &routing.Choice{Rand: p.a.Choice.Rand, PromptTokens: p.a.Choice.PromptTokens, OutputTokens: p.a.Choice.OutputTokens, Waits: p.a.Choice.Waits}
 	workers := make([]routing.Loaded, len(to.Members))
 	c.Candidates = make([]routing.Candidate, len(to.Members))
 	for i := range to.Members {
-		c.Candidates[i], workers[i] = r.idle(p, to, &to.Members[i], i)
+		c.Candidates[i], workers[i] = r.unrecordedCandidate(p, to, &to.Members[i], i)
 	}
-	to.show(p, c, 0, workers) // it asks for the pool's own model, not for the one of the record
+	to.filterEligible(p, c, 0, workers) // it asks for the pool's own model, not for the one of the record
 	return c
 }
