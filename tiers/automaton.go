@@ -17,7 +17,7 @@ type automaton struct {
 }
 
 // loud marks a state that ends a literal.
-const loud = 1 << 31
+const accepting = 1 << 31
 
 // literal is a text to be found for its owner.
 type literal struct {
@@ -86,7 +86,7 @@ func (a *automaton) link() {
 	}
 	for i, s := range a.next {
 		if a.next[i] = s * a.width; len(a.ends[s]) > 0 {
-			a.next[i] |= loud
+			a.next[i] |= accepting
 		}
 	}
 	for s := range a.ends {
@@ -103,10 +103,10 @@ const overlap = literalBytes
 // ascending order within each half of the text. A byte's state waits for the one
 // before it, and the processor does not for two halves at once, which takes half
 // the time.
-func (a *automaton) find(text []byte, s *search) {
+func (a *automaton) findLiterals(text []byte, s *search) {
 	n := len(text)
 	if n < 8*overlap {
-		a.rest(text, 0, n, 0, 0, s)
+		a.scanRest(text, 0, n, 0, 0, s)
 		return
 	}
 	end := (n + overlap) / 2
@@ -116,31 +116,31 @@ func (a *automaton) find(text []byte, s *search) {
 	for i < end && j < n {
 		p, q = next[p+uint32(a.class[text[i]])], next[q+uint32(a.class[text[j]])]
 		i, j = i+1, j+1
-		if p >= loud {
-			p = a.tell(p, text, i, 0, s)
+		if p >= accepting {
+			p = a.reportHits(p, text, i, 0, s)
 		}
-		if q >= loud {
-			q = a.tell(q, text, j, 1, s)
+		if q >= accepting {
+			q = a.reportHits(q, text, j, 1, s)
 		}
 	}
-	a.rest(text, i, end, p, 0, s)
-	a.rest(text, j, n, q, 1, s)
+	a.scanRest(text, i, end, p, 0, s)
+	a.scanRest(text, j, n, q, 1, s)
 }
 
 // rest goes on from i to end in one half.
-func (a *automaton) rest(text []byte, i, end int, state uint32, half int, s *search) {
+func (a *automaton) scanRest(text []byte, i, end int, state uint32, half int, s *search) {
 	for ; i < end; i++ {
-		if state = a.next[state+uint32(a.class[text[i]])]; state >= loud {
-			state = a.tell(state, text, i+1, half, s)
+		if state = a.next[state+uint32(a.class[text[i]])]; state >= accepting {
+			state = a.reportHits(state, text, i+1, half, s)
 		}
 	}
 }
 
 // tell tells s of the literals that a loud state ends, and returns the state without its mark.
-func (a *automaton) tell(state uint32, text []byte, end, half int, s *search) uint32 {
-	state -= loud
+func (a *automaton) reportHits(state uint32, text []byte, end, half int, s *search) uint32 {
+	state -= accepting
 	for _, owner := range a.ends[state/a.width] {
-		s.hit(owner, half, text, end)
+		s.addWindow(owner, half, text, end)
 	}
 	return state
 }

@@ -17,7 +17,7 @@ const (
 )
 
 // bounded reports whether the keywords have few enough expressions to be compiled.
-func (c *checker) bounded(keywords []Keyword) bool {
+func (c *checker) checkExpressionCount(keywords []Keyword) bool {
 	const key = "classifier.keywords"
 	n := 0
 	for _, k := range keywords {
@@ -25,9 +25,9 @@ func (c *checker) bounded(keywords []Keyword) bool {
 	}
 	switch {
 	case n > maxExpressions:
-		c.wrong(key, "%d expressions: use at most %d: remove rare ones", n, maxExpressions)
+		c.addError(key, "%d expressions: use at most %d: remove rare ones", n, maxExpressions)
 	case n > manyExpressions:
-		c.warn(key, "%d expressions: a long prompt that is made for it can cost several milliseconds: use at most %d",
+		c.addWarning(key, "%d expressions: a long prompt that is made for it can cost several milliseconds: use at most %d",
 			n, manyExpressions)
 	}
 	return n <= maxExpressions
@@ -35,14 +35,14 @@ func (c *checker) bounded(keywords []Keyword) bool {
 
 // fits reports whether there is room for an expression beside those before it. The
 // first for which there is none is an error; it and all after it are not compiled.
-func (c *checker) fits(key string, re *syntax.Regexp, needs []string) bool {
+func (c *checker) checkSize(key string, re *syntax.Regexp, needs []string) bool {
 	before := c.size
 	c.size += instructions(re)
 	for _, text := range needs {
 		c.size += min(len(text), literalBytes)
 	}
 	if before <= maxSize && c.size > maxSize {
-		c.wrong(key, "too large: all expressions together have a size of %d, of %d at most: "+
+		c.addError(key, "too large: all expressions together have a size of %d, of %d at most: "+
 			"shorten repetitions such as {1,500}, or remove expressions", c.size, maxSize)
 	}
 	return c.size <= maxSize

@@ -81,9 +81,9 @@ type Catalog struct {
 	byName  map[string]int   // targets by name
 	normal  route            // the default tier; target -1 without one
 
-	classifier *Classifier   // of the tiers in their order
-	idle       time.Duration // how long a chat stays at its tier; 0: chats do not
-	away       int           // where the next tier is when one has nobody up: 1 higher, -1 lower, 0 nowhere
+	classifier      *Classifier   // of the tiers in their order
+	idle            time.Duration // how long a chat stays at its tier; 0: chats do not
+	unavailableStep int           // where the next tier is when one has nobody up: 1 higher, -1 lower, 0 nowhere
 }
 
 // New checks c and makes its catalog. It leaves the spelling of single values to config:
@@ -143,7 +143,7 @@ func (k *Catalog) addRules(rules Rules) []error {
 	if on := cmp.Or(rules.Sticky.Enabled, normal.Sticky.Enabled); *on {
 		k.idle = cmp.Or(rules.Sticky.Idle, normal.Sticky.Idle)
 	}
-	k.away = map[string]int{"up": 1, "down": -1}[cmp.Or(rules.Unavailable, normal.Unavailable)]
+	k.unavailableStep = map[string]int{"up": 1, "down": -1}[cmp.Or(rules.Unavailable, normal.Unavailable)]
 	return nil
 }
 
@@ -238,7 +238,7 @@ func (k *Catalog) addAliases(aliases map[string]string) (errs []error) {
 	served, same := maps.Clone(k.names), map[string]string{}
 	for _, alias := range slices.Sorted(maps.Keys(aliases)) {
 		key := fmt.Sprintf("models[%q]", alias)
-		to, err := k.aim(served, aliases[alias])
+		to, err := k.aliasTarget(served, aliases[alias])
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", key, err))
 			continue
@@ -268,7 +268,7 @@ func (k *Catalog) addAliases(aliases map[string]string) (errs []error) {
 }
 
 // aim returns where an alias leads.
-func (k *Catalog) aim(served map[string]route, to string) (route, error) {
+func (k *Catalog) aliasTarget(served map[string]route, to string) (route, error) {
 	if to == Classify {
 		if len(k.tiers) == 0 {
 			return route{}, fmt.Errorf("%q needs tiers, and there are none", Classify)

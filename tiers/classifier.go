@@ -54,15 +54,15 @@ func NewClassifier(rules Rules, tierNames []string) (*Classifier, error) {
 	k := &Classifier{tiers: c.tiers, normal: min(0, len(c.tiers)-1)}
 	k.first = rules.Mode == "first_match"
 	if rules.Default != "" {
-		k.normal = c.tier("classifier.default", rules.Default)
+		k.normal = c.tierIndex("classifier.default", rules.Default)
 	}
 	floor := k.normal
 	if k.first {
 		floor = -1 // the default is what remains, whatever the others ask for
 	}
-	if c.bounded(rules.Keywords) {
+	if c.checkExpressionCount(rules.Keywords) {
 		for i, keyword := range rules.Keywords {
-			c.group(keyAt("classifier.keywords", i), keyword)
+			c.addGroup(keyAt("classifier.keywords", i), keyword)
 		}
 	}
 	preset := cmp.Or(rules.Preset, normal.Preset)
@@ -70,13 +70,13 @@ func NewClassifier(rules Rules, tierNames []string) (*Classifier, error) {
 	if scored == nil {
 		scored = normal.KeywordScore
 	}
-	c.preset(preset, c.lowestScored(scored, floor))
+	c.addPreset(preset, c.lowestScored(scored, floor))
 	k.countsAll = preset == "lesson"
-	k.prompt = c.tokens("classifier.prompt_tokens", rules.PromptTokens, normal.PromptTokens, floor)
-	k.output = c.tokens("classifier.max_tokens", rules.MaxTokens, normal.MaxTokens, floor)
+	k.prompt = c.tokenThresholds("classifier.prompt_tokens", rules.PromptTokens, normal.PromptTokens, floor)
+	k.output = c.tokenThresholds("classifier.max_tokens", rules.MaxTokens, normal.MaxTokens, floor)
 	k.ceiling = ceilingOf(k.output)
-	k.scores = c.scores(rules.KeywordScore, normal.KeywordScore, floor)
-	c.idle(rules, k.scores, floor)
+	k.scores = c.scoreThresholds(rules.KeywordScore, normal.KeywordScore, floor)
+	c.warnUnscored(rules, k.scores, floor)
 	if len(c.errs) > 0 {
 		return nil, errors.Join(c.errs...)
 	}
@@ -175,11 +175,11 @@ func (k *Classifier) classify(f *Features, s *search) (class Classification, tok
 	if k.normal < 0 {
 		return Classification{Tier: -1, Rule: "default"}, f.PromptTokens, false
 	}
-	k.read(f, s)
+	k.matchTexts(f, s)
 	words, group := k.keywords(s)
-	output, note := k.wish(f)
+	output, note := k.countedMaxTokens(f)
 	decide := func(tokens int64) (tier int, rule string) {
-		return k.weigh(tokens, output, words, group)
+		return k.combineSignals(tokens, output, words, group)
 	}
 	tokens = f.PromptTokens
 	if k.uncertain(tokens, decide) {
@@ -196,18 +196,18 @@ func (k *Classifier) classify(f *Features, s *search) (class Classification, tok
 }
 
 // read looks for the groups in the texts, or takes them from the record of those.
-func (k *Classifier) read(f *Features, s *search) {
+func (k *Classifier) matchTexts(f *Features, s *search) {
 	if f.recorded != nil {
-		s.recall(f.recorded)
+		s.restoreGroups(f.recorded)
 		return
 	}
 	said := text(f.User)
 	s.userBytes = len(said)
 	if len(said) > 0 {
-		s.look(said, inUser)
+		s.scan(said, inUser)
 	}
 	if k.matcher.in&inSystem != 0 {
-		s.look(text(f.System), inSystem)
+		s.scan(text(f.System), inSystem)
 	}
 }
 
@@ -229,7 +229,7 @@ func (k *Classifier) uncertain(estimate int64, decide func(int64) (int, string))
 }
 
 // weigh returns what the signals ask for; words is -1 when keywords ask for none.
-func (k *Classifier) weigh(prompt, output int64, words, group int) (tier int, rule string) {
+func (k *Classifier) combineSignals(prompt, output int64, words, group int) (tier int, rule string) {
 	tier, rule = k.normal, "default"
 	// ask takes a signal in, and tells whether the next ones have no say.
 	ask := func(to int, by string) bool {

@@ -8,10 +8,10 @@ import (
 )
 
 // place is where a group looks, as bits.
-type place uint8
+type source uint8
 
 const (
-	inUser place = 1 << iota
+	inUser source = 1 << iota
 	inSystem
 )
 
@@ -21,13 +21,13 @@ type group struct {
 	rule   string // keyword:name
 	tier   int
 	weight float64
-	in     place
+	in     source
 }
 
 // expression is one of a group's regular expressions.
 type expression struct {
 	group int
-	in    place
+	in    source
 	match *regexp.Regexp
 	needs []string // of these texts one is in every match; none: nothing is known
 	reach int      // bytes to each side of a literal that a match can need, or everywhere
@@ -42,7 +42,7 @@ type matcher struct {
 	expressions []expression
 	loose       []int32 // expressions that require no literal: they run on the whole text
 	automaton   *automaton
-	in          place // where any group looks
+	in          source // where any group looks
 	spare       sync.Pool
 }
 
@@ -80,7 +80,7 @@ type search struct {
 	matched   []bool   // by group
 	windows   []window // by half of the text and expression: where it is still to run
 	touched   []int32  // the windows that were opened
-	at        place    // of the text
+	at        source   // of the text
 	userBytes int      // of the last user turn
 }
 
@@ -89,25 +89,25 @@ type window struct{ from, to int }
 
 // look adds the groups that speak for a text. More than its first and last
 // TextLimit bytes are not looked at.
-func (s *search) look(text []byte, at place) {
+func (s *search) scan(text []byte, at source) {
 	if s.m.in&at == 0 || len(text) == 0 {
 		return
 	}
 	if len(text) > 2*TextLimit+utf8.UTFMax { // the caller may have put a mark between the two
 		tail := len(text) - TextLimit
-		s.part(text[:runeStart(text, TextLimit)], at)
-		s.part(text[runeStart(text, tail):], at)
+		s.scanPart(text[:runeStart(text, TextLimit)], at)
+		s.scanPart(text[runeStart(text, tail):], at)
 		return
 	}
-	s.part(text, at)
+	s.scanPart(text, at)
 }
 
 // part is look for a text of bounded length.
-func (s *search) part(text []byte, at place) {
+func (s *search) scanPart(text []byte, at source) {
 	s.at = at
-	s.m.automaton.find(text, s)
+	s.m.automaton.findLiterals(text, s)
 	for _, i := range s.touched {
-		s.run(i, text)
+		s.runWindow(i, text)
 	}
 	s.touched = s.touched[:0]
 	for _, i := range s.m.loose {
@@ -119,7 +119,7 @@ func (s *search) part(text []byte, at place) {
 
 // hit notes that a literal of an expression ends at a place. Ends come in
 // ascending order within each half.
-func (s *search) hit(owner int32, half int, text []byte, end int) {
+func (s *search) addWindow(owner int32, half int, text []byte, end int) {
 	e := &s.m.expressions[owner]
 	if e.in&s.at == 0 || s.matched[e.group] {
 		return
@@ -141,12 +141,12 @@ func (s *search) hit(owner int32, half int, text []byte, end int) {
 		w.to = max(w.to, found.to)
 		return
 	}
-	s.run(i, text)
+	s.runWindow(i, text)
 	*w = found
 }
 
 // run matches an expression in one of its windows, and empties that.
-func (s *search) run(i int32, text []byte) {
+func (s *search) runWindow(i int32, text []byte) {
 	e, w := &s.m.expressions[int(i)%len(s.m.expressions)], s.windows[i]
 	s.windows[i] = window{}
 	if s.matched[e.group] {
@@ -156,7 +156,7 @@ func (s *search) run(i int32, text []byte) {
 	// expression as the whole text does, \b included. No two windows of a half
 	// meet: before each stands the byte that ended the last.
 	from, to := runeStart(text, w.from), wordEnd(text, w.to)
-	for from > 0 && word(text[from-1]) {
+	for from > 0 && isWordByte(text[from-1]) {
 		from--
 	}
 	s.matched[e.group] = e.match.Match(text[from:to])
@@ -175,14 +175,14 @@ func runeStart(text []byte, i int) int {
 // wordEnd returns where the word or character ends that the bytes at both sides
 // of i are in; i itself when there is none.
 func wordEnd(text []byte, i int) int {
-	for i < len(text) && (word(text[i]) || !utf8.RuneStart(text[i])) {
+	for i < len(text) && (isWordByte(text[i]) || !utf8.RuneStart(text[i])) {
 		i++
 	}
 	return i
 }
 
 // word tells whether \b takes a byte for part of a word.
-func word(c byte) bool {
+func isWordByte(c byte) bool {
 	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 

@@ -18,7 +18,7 @@ func groupsOf(t testing.TB, patterns ...string) *matcher {
 	t.Helper()
 	c := &checker{tiers: []string{"t"}, names: map[string]string{}}
 	for i, pattern := range patterns {
-		c.group(fmt.Sprint(i), Keyword{Tier: "t", Name: fmt.Sprint(i), Match: []string{pattern}})
+		c.addGroup(fmt.Sprint(i), Keyword{Tier: "t", Name: fmt.Sprint(i), Match: []string{pattern}})
 	}
 	if len(c.errs) > 0 {
 		t.Fatal(c.errs)
@@ -29,7 +29,7 @@ func groupsOf(t testing.TB, patterns ...string) *matcher {
 func matched(m *matcher, text string) []string {
 	s := m.begin()
 	defer m.end(s)
-	s.look([]byte(text), inUser)
+	s.scan([]byte(text), inUser)
 	return s.names()
 }
 

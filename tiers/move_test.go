@@ -260,17 +260,17 @@ func TestNothingForbiddenIsTakenWhateverMoves(t *testing.T) {
 		if errors.Is(err, ErrUnknownModel) {
 			return
 		}
-		if !yes(q.Allowed, v.Target) {
+		if !permits(q.Allowed, v.Target) {
 			rt.Errorf("%+v was returned", v)
 		}
 		if err != nil {
-			if yes(q.Fits, v.Target) {
+			if permits(q.Fits, v.Target) {
 				rt.Errorf("refused what fits %s: %v", v.Target, err)
 			}
 			return
 		}
 		at := k.byName[v.Target]
-		if !yes(q.Fits, v.Target) || v.Model != k.targets[at].asked() {
+		if !permits(q.Fits, v.Target) || v.Model != k.targets[at].asked() {
 			rt.Errorf("does not fit, or asks for another's model: %+v", v)
 		}
 		if v.Pinned && (v.Model != q.Model || v.Rule != "model") {

@@ -26,7 +26,7 @@ func (k *Catalog) ResolveRecorded(q Query, was *Evidence, unknown []string) (v R
 	// itself is what the chat remembers.
 	known = true
 	if len(most) > len(least) {
-		known = k.settled(q, most)
+		known = k.sameTargetWith(q, most)
 	}
 	v, err = k.Resolve(q)
 	return v, known, err
@@ -34,7 +34,7 @@ func (k *Catalog) ResolveRecorded(q Query, was *Evidence, unknown []string) (v R
 
 // settled tells whether the request goes to the same target whether the groups
 // beyond those that it is known to match do match or not.
-func (k *Catalog) settled(q Query, most []string) bool {
+func (k *Catalog) sameTargetWith(q Query, most []string) bool {
 	more := *q.Features
 	more.recorded = &recorded{groups: most, userBytes: q.Features.recorded.userBytes}
 	q.Chats = q.Chats.ReadOnly()
@@ -94,7 +94,7 @@ type recorded struct {
 }
 
 // recall takes the groups for matched that matched then.
-func (s *search) recall(r *recorded) {
+func (s *search) restoreGroups(r *recorded) {
 	for i := range s.m.groups {
 		s.matched[i] = slices.Contains(r.groups, s.m.groups[i].name)
 	}

@@ -37,7 +37,7 @@ type Query struct {
 }
 
 // yes asks a function of a Query about a target; one that is nil says yes.
-func yes(ask func(target string) bool, target string) bool { return ask == nil || ask(target) }
+func permits(ask func(target string) bool, target string) bool { return ask == nil || ask(target) }
 
 // Resolution is where a request goes and why.
 type Resolution struct {
@@ -67,7 +67,7 @@ type Explanation struct {
 }
 
 // note adds to what was passed over.
-func (v *Resolution) note(text string) {
+func (v *Resolution) addNote(text string) {
 	if v.Note != "" {
 		v.Note += "; "
 	}
@@ -98,33 +98,33 @@ func (k *Catalog) Resolve(q Query) (Resolution, error) {
 		return Resolution{}, ErrUnknownModel
 	}
 	v := Resolution{Model: r.model, Rule: r.rule, Pinned: r.pinned}
-	at, classified := r.target, r.fallback && k.asked(&q) < 0
+	at, classified := r.target, r.fallback && k.headerTier(&q) < 0
 	if classified && q.Features != nil {
 		at = k.classify(&v, &q)
 	}
 	if r.fallback {
 		asked := at
-		if at, ok = k.clamp(at, func(i int) bool { return yes(q.Allowed, k.targets[i].Name) }); !ok {
+		if at, ok = k.clamp(at, func(i int) bool { return permits(q.Allowed, k.targets[i].Name) }); !ok {
 			return Resolution{}, ErrUnknownModel
 		}
 		if at != asked {
-			k.passOver(&q, &v, asked, "clamped")
+			k.noteMove(&q, &v, asked, "clamped")
 		}
 		v.Model = k.targets[at].asked()
-	} else if !yes(q.Allowed, k.targets[at].Name) {
+	} else if !permits(q.Allowed, k.targets[at].Name) {
 		return Resolution{}, ErrUnknownModel
 	}
 	if q.Header != "" {
 		at = k.overrule(&v, at, &q)
 	}
-	at, err := k.fit(&v, at, r.fallback, &q)
+	at, err := k.fitContext(&v, at, r.fallback, &q)
 	if err == nil {
-		if classified && k.sticks(&q) {
+		if classified && k.usesChats(&q) {
 			// Before it is moved for want of workers: that lasts for a moment, and
 			// the chat has no cache there.
 			q.Chats.remember(q.Features, k.targets[at].hash)
 		}
-		at = k.reach(&v, at, r.fallback, &q)
+		at = k.avoidUnavailable(&v, at, r.fallback, &q)
 	}
 	v.Target, v.Tier = k.targets[at].Name, k.targets[at].Tier
 	return v, err
@@ -138,22 +138,22 @@ type Move struct {
 }
 
 // passOver notes which tier the rule so far asked for, and who decides instead.
-func (k *Catalog) passOver(q *Query, v *Resolution, at int, rule string) {
+func (k *Catalog) noteMove(q *Query, v *Resolution, at int, rule string) {
 	if q.Moves != nil {
 		*q.Moves = append(*q.Moves, Move{Tier: k.targets[at].Name, Rule: v.Rule, By: rule})
 	}
 	switch v.Rule {
 	case "clamped", "context":
-		v.note(v.Rule + " to " + k.targets[at].Name)
+		v.addNote(v.Rule + " to " + k.targets[at].Name)
 	default:
-		v.note(v.Rule + " asked for " + k.targets[at].Name)
+		v.addNote(v.Rule + " asked for " + k.targets[at].Name)
 	}
 	v.Rule = rule
 }
 
 // move moves a request from a target to another one, by a rule.
 func (k *Catalog) move(q *Query, v *Resolution, from, to int, rule string) int {
-	k.passOver(q, v, from, rule)
+	k.noteMove(q, v, from, rule)
 	v.Model = k.targets[to].asked()
 	return to
 }
@@ -175,7 +175,7 @@ func (k *Catalog) lookup(model string) (route, bool) {
 }
 
 // sticks tells whether the request's chat is to stay at its tier.
-func (k *Catalog) sticks(q *Query) bool {
+func (k *Catalog) usesChats(q *Query) bool {
 	return q.Chats != nil && q.Features != nil && k.idle > 0
 }
 
@@ -184,10 +184,10 @@ func (k *Catalog) classify(v *Resolution, q *Query) int {
 	class := k.classifier.decide(q.Features, q.Evidence, q.Explained)
 	v.Rule = class.Rule
 	if class.Note != "" {
-		v.note(class.Note)
+		v.addNote(class.Note)
 	}
 	at := k.tiers[class.Tier]
-	if !k.sticks(q) {
+	if !k.usesChats(q) {
 		return at
 	}
 	hash, ok := q.Chats.recall(q.Features, k.idle, true)
@@ -201,12 +201,12 @@ func (k *Catalog) classify(v *Resolution, q *Query) int {
 	if kept <= class.Tier {
 		return at
 	}
-	k.passOver(q, v, at, "sticky")
+	k.noteMove(q, v, at, "sticky")
 	return k.tiers[kept]
 }
 
 // asked returns which of the tiers X-Model-Tier names, or -1.
-func (k *Catalog) asked(q *Query) int {
+func (k *Catalog) headerTier(q *Query) int {
 	if q.Header == "" {
 		return -1
 	}
@@ -217,24 +217,24 @@ func (k *Catalog) asked(q *Query) int {
 // target that it leads to.
 func (k *Catalog) overrule(v *Resolution, at int, q *Query) int {
 	if !k.targets[at].Tier {
-		v.note(NoteOutsideTiers)
+		v.addNote(NoteOutsideTiers)
 		return at
 	}
-	asked := k.asked(q)
+	asked := k.headerTier(q)
 	if asked < 0 {
-		v.note(NoteUnknownHeader)
+		v.addNote(NoteUnknownHeader)
 		return at
 	}
 	// Where the model's name leads is always allowed, so that a clamp ends.
 	to, _ := k.clamp(k.tiers[asked], func(i int) bool {
-		return i == at || yes(q.Allowed, k.targets[i].Name) && k.named(i, q)
+		return i == at || permits(q.Allowed, k.targets[i].Name) && k.mayNameTier(i, q)
 	})
 	if to != at {
 		v.Model = k.targets[to].asked()
 	}
 	*v = Resolution{Model: v.Model, Rule: "header"}
 	if to != k.tiers[asked] {
-		k.passOver(q, v, k.tiers[asked], "clamped")
+		k.noteMove(q, v, k.tiers[asked], "clamped")
 	}
 	return to
 }
@@ -242,7 +242,7 @@ func (k *Catalog) overrule(v *Resolution, at int, q *Query) int {
 // named tells whether a tier may be asked for by one of the names that lead to
 // it: a header is no way around the names that a tenant is kept to. A glob counts
 // as its own pattern.
-func (k *Catalog) named(tier int, q *Query) bool {
+func (k *Catalog) mayNameTier(tier int, q *Query) bool {
 	return q.AllowedModel == nil || slices.ContainsFunc(k.targets[tier].leads, q.AllowedModel)
 }
 
@@ -272,8 +272,8 @@ func (k *Catalog) nearest(at, step int, do func(target int) bool) (int, bool) {
 
 // may tells whether a request may be moved to a tier; free says that it left the
 // choice to the gateway.
-func (k *Catalog) may(i int, free bool, q *Query) bool {
-	return yes(q.Allowed, k.targets[i].Name) && (free || k.named(i, q))
+func (k *Catalog) mayMoveTo(i int, free bool, q *Query) bool {
+	return permits(q.Allowed, k.targets[i].Name) && (free || k.mayNameTier(i, q))
 }
 
 // movable tells whether a request may leave where it is.
@@ -282,8 +282,8 @@ func (k *Catalog) movable(v *Resolution, at int) bool { return k.targets[at].Tie
 // fit moves a request whose prompt its tier does not hold to the next higher one
 // that does. A prompt that fits nowhere goes to the highest tier that it may move to,
 // where it has the best chance, and the error says so.
-func (k *Catalog) fit(v *Resolution, at int, free bool, q *Query) (int, error) {
-	if yes(q.Fits, k.targets[at].Name) {
+func (k *Catalog) fitContext(v *Resolution, at int, free bool, q *Query) (int, error) {
+	if permits(q.Fits, k.targets[at].Name) {
 		return at, nil
 	}
 	err := fmt.Errorf("%w: %q does not take it", ErrTooLong, k.targets[at].Name)
@@ -291,11 +291,11 @@ func (k *Catalog) fit(v *Resolution, at int, free bool, q *Query) (int, error) {
 		return at, err
 	}
 	here := slices.Index(k.tiers, at)
-	if to, ok := k.nearest(here, 1, func(i int) bool { return k.may(i, free, q) && yes(q.Fits, k.targets[i].Name) }); ok {
+	if to, ok := k.nearest(here, 1, func(i int) bool { return k.mayMoveTo(i, free, q) && permits(q.Fits, k.targets[i].Name) }); ok {
 		return k.move(q, v, at, to, "context"), nil
 	}
 	for _, i := range slices.Backward(k.tiers[here+1:]) {
-		if k.may(i, free, q) {
+		if k.mayMoveTo(i, free, q) {
 			return k.move(q, v, at, i, "context"), err
 		}
 	}
@@ -303,15 +303,15 @@ func (k *Catalog) fit(v *Resolution, at int, free bool, q *Query) (int, error) {
 }
 
 // reach moves a request whose tier has nobody up as the rules say.
-func (k *Catalog) reach(v *Resolution, at int, free bool, q *Query) int {
-	if !k.movable(v, at) || k.away == 0 || yes(q.Available, k.targets[at].Name) {
+func (k *Catalog) avoidUnavailable(v *Resolution, at int, free bool, q *Query) int {
+	if !k.movable(v, at) || k.unavailableStep == 0 || permits(q.Available, k.targets[at].Name) {
 		return at
 	}
 	up := func(i int) bool {
-		return k.may(i, free, q) && yes(q.Fits, k.targets[i].Name) && yes(q.Available, k.targets[i].Name)
+		return k.mayMoveTo(i, free, q) && permits(q.Fits, k.targets[i].Name) && permits(q.Available, k.targets[i].Name)
 	}
 	here := slices.Index(k.tiers, at)
-	for _, step := range []int{k.away, -k.away} {
+	for _, step := range []int{k.unavailableStep, -k.unavailableStep} {
 		if to, ok := k.nearest(here, step, up); ok {
 			return k.move(q, v, at, to, "unavailable")
 		}
@@ -336,7 +336,7 @@ func (k *Catalog) Models(q Query) []string {
 // Classifies tells whether q leaves its tier to the gateway.
 func (k *Catalog) Classifies(q Query) bool {
 	r, ok := k.lookup(q.Model)
-	return ok && r.fallback && k.asked(&q) < 0
+	return ok && r.fallback && k.headerTier(&q) < 0
 }
 
 // Default returns the name of the tier that requests go to when no rule decides;

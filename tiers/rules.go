@@ -54,20 +54,20 @@ type checker struct {
 }
 
 // wrong notes an error: the key, what is wrong and the way out.
-func (c *checker) wrong(key, format string, args ...any) {
+func (c *checker) addError(key, format string, args ...any) {
 	c.errs = append(c.errs, errors.New(key+": "+fmt.Sprintf(format, args...)))
 }
 
 // warn notes what is not wrong but hardly meant.
-func (c *checker) warn(key, format string, args ...any) {
+func (c *checker) addWarning(key, format string, args ...any) {
 	c.warnings = append(c.warnings, key+": "+fmt.Sprintf(format, args...))
 }
 
 // tier returns a tier's index; what is no tier's name is noted.
-func (c *checker) tier(key, name string) int {
+func (c *checker) tierIndex(key, name string) int {
 	i := slices.Index(c.tiers, name)
 	if i < 0 {
-		c.wrong(key, "unknown tier %q: name one of the tiers (%s)", name, strings.Join(c.tiers, ", "))
+		c.addError(key, "unknown tier %q: name one of the tiers (%s)", name, strings.Join(c.tiers, ", "))
 	}
 	return i
 }
@@ -81,7 +81,7 @@ type threshold[N int64 | float64] struct {
 // thresholds turns a section of the rules around, highest tier first.
 func thresholds[N int64 | float64](c *checker, key string, section map[string]N) (all []threshold[N]) {
 	for _, name := range slices.Sorted(maps.Keys(section)) {
-		if i := c.tier(key+"."+name, name); i >= 0 {
+		if i := c.tierIndex(key+"."+name, name); i >= 0 {
 			all = append(all, threshold[N]{i, section[name]})
 		}
 	}
@@ -91,7 +91,7 @@ func thresholds[N int64 | float64](c *checker, key string, section map[string]N)
 
 // tokens is thresholds for a count of tokens; floor is a tier below which nothing is
 // decided.
-func (c *checker) tokens(key string, section, normal map[string]int64, floor int) []threshold[int64] {
+func (c *checker) tokenThresholds(key string, section, normal map[string]int64, floor int) []threshold[int64] {
 	if section == nil {
 		return thresholds(c, key, normal)
 	}
@@ -100,9 +100,9 @@ func (c *checker) tokens(key string, section, normal map[string]int64, floor int
 		at := key + "." + c.tiers[t.tier]
 		switch {
 		case t.tier <= floor:
-			c.warn(at, "never decides: the default tier %q is no lower: remove it, or lower classifier.default", c.tiers[floor])
+			c.addWarning(at, "never decides: the default tier %q is no lower: remove it, or lower classifier.default", c.tiers[floor])
 		case t.over >= lowest:
-			c.warn(at, "never decides: a higher tier needs only %v: set it below that, or remove it", lowest)
+			c.addWarning(at, "never decides: a higher tier needs only %v: set it below that, or remove it", lowest)
 		}
 		lowest = min(lowest, t.over)
 	}
@@ -110,7 +110,7 @@ func (c *checker) tokens(key string, section, normal map[string]int64, floor int
 }
 
 // scores is thresholds for the sum of the matched groups' weights.
-func (c *checker) scores(section, normal map[string]float64, floor int) []threshold[float64] {
+func (c *checker) scoreThresholds(section, normal map[string]float64, floor int) []threshold[float64] {
 	const key = "classifier.keyword_score"
 	if section == nil {
 		section = maps.Clone(normal)
@@ -133,17 +133,17 @@ func (c *checker) scores(section, normal map[string]float64, floor int) []thresh
 			}
 		}
 		if sum < t.over {
-			c.warn(key+"."+c.tiers[t.tier], "never reached: the groups for that tier and higher ones weigh %v together: lower it, or add keywords", sum)
+			c.addWarning(key+"."+c.tiers[t.tier], "never reached: the groups for that tier and higher ones weigh %v together: lower it, or add keywords", sum)
 		}
 	}
 	return all
 }
 
 // group compiles one Keyword.
-func (c *checker) group(key string, k Keyword) {
-	g := group{name: k.Name, rule: "keyword:" + k.Name, weight: cmp.Or(k.Weight, 1), tier: c.tier(key+".tier", k.Tier)}
+func (c *checker) addGroup(key string, k Keyword) {
+	g := group{name: k.Name, rule: "keyword:" + k.Name, weight: cmp.Or(k.Weight, 1), tier: c.tierIndex(key+".tier", k.Tier)}
 	if other, taken := c.names[k.Name]; taken {
-		c.wrong(key+".name", "duplicate name %q, which %s has already: name it otherwise", k.Name, other)
+		c.addError(key+".name", "duplicate name %q, which %s has already: name it otherwise", k.Name, other)
 	}
 	c.names[k.Name] = key
 	if slices.Contains(k.In, "system") {
@@ -154,48 +154,48 @@ func (c *checker) group(key string, k Keyword) {
 	}
 	c.groups = append(c.groups, g)
 	for i, pattern := range k.Match {
-		c.expression(fmt.Sprintf("%s.match[%d]", key, i), pattern, g.in)
+		c.addExpression(fmt.Sprintf("%s.match[%d]", key, i), pattern, g.in)
 	}
 }
 
 // expression compiles an expression of the last group.
-func (c *checker) expression(key, pattern string, in place) {
+func (c *checker) addExpression(key, pattern string, in source) {
 	var broken *syntax.Error
 	if strings.ContainsRune(pattern, '\b') {
-		c.wrong(key, "%q holds a backspace: in double quotes YAML reads \\b as one: write the expression in single quotes", pattern)
+		c.addError(key, "%q holds a backspace: in double quotes YAML reads \\b as one: write the expression in single quotes", pattern)
 		return
 	}
 	if _, err := syntax.Parse(pattern, syntax.Perl); errors.As(err, &broken) {
-		c.wrong(key, "%s %q: write it in the syntax of RE2", broken.Code, broken.Expr)
+		c.addError(key, "%s %q: write it in the syntax of RE2", broken.Code, broken.Expr)
 		return
 	}
 	parsed, err := syntax.Parse("(?i)"+pattern, syntax.Perl)
 	if err != nil {
-		c.wrong(key, "impossible without regard to case (%v): write it in the syntax of RE2", err)
+		c.addError(key, "impossible without regard to case (%v): write it in the syntax of RE2", err)
 		return
 	}
 	known := required(parsed)
 	needs := known.needs()
-	if !c.fits(key, parsed, needs) {
+	if !c.checkSize(key, parsed, needs) {
 		return
 	}
 	compiled := regexp.MustCompile("(?i)" + pattern) // what was parsed compiles
 	switch {
 	case known.known && len(known.exact) == 0:
-		c.wrong(key, "matches nothing: remove it")
+		c.addError(key, "matches nothing: remove it")
 	// Texts with nothing in common: what matches all of them looks for nothing.
 	case compiled.MatchString("") && compiled.MatchString("a") && compiled.MatchString(" "):
-		c.wrong(key, "matches every text: leave out what may be absent")
+		c.addError(key, "matches every text: leave out what may be absent")
 	}
 	if shortest(needs) < 3 {
-		c.warn(key, "requires no text of at least three bytes, which makes it slow on long prompts: add a literal that each of its alternatives must hold")
+		c.addWarning(key, "requires no text of at least three bytes, which makes it slow on long prompts: add a literal that each of its alternatives must hold")
 	}
 	c.expressions = append(c.expressions, expression{group: len(c.groups) - 1, in: in, match: compiled, needs: needs, reach: reach(parsed)})
 }
 
 // preset compiles the groups that come with the program. The strong ones speak for
 // the last tier, the others for the lowest one that has a keyword score.
-func (c *checker) preset(name string, lowest int) {
+func (c *checker) addPreset(name string, lowest int) {
 	if len(c.tiers) == 0 {
 		return
 	}
@@ -209,10 +209,10 @@ func (c *checker) preset(name string, lowest int) {
 	}
 	for i, k := range all {
 		if mine, taken := c.names[k.Name]; taken {
-			c.wrong(mine+".name", "duplicate name %q, which the preset %q has already: name it otherwise, or set preset to none", k.Name, name)
+			c.addError(mine+".name", "duplicate name %q, which the preset %q has already: name it otherwise, or set preset to none", k.Name, name)
 			continue
 		}
-		c.group(fmt.Sprintf("classifier.preset[%d]", i), k)
+		c.addGroup(fmt.Sprintf("classifier.preset[%d]", i), k)
 	}
 }
 
@@ -228,12 +228,12 @@ func (c *checker) lowestScored(section map[string]float64, floor int) int {
 }
 
 // idle warns of groups that no keyword score listens to.
-func (c *checker) idle(rules Rules, scores []threshold[float64], floor int) {
+func (c *checker) warnUnscored(rules Rules, scores []threshold[float64], floor int) {
 	for i, k := range rules.Keywords {
 		tier := slices.Index(c.tiers, k.Tier)
 		heard := slices.ContainsFunc(scores, func(t threshold[float64]) bool { return t.tier <= tier && t.tier > floor })
 		if tier >= 0 && !heard {
-			c.warn(keyAt("classifier.keywords", i)+".tier", "decides nothing: no keyword_score asks for %q or a lower tier above the default: name a tier above classifier.default here and in keyword_score", k.Tier)
+			c.addWarning(keyAt("classifier.keywords", i)+".tier", "decides nothing: no keyword_score asks for %q or a lower tier above the default: name a tier above classifier.default here and in keyword_score", k.Tier)
 		}
 	}
 }

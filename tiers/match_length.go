@@ -57,7 +57,7 @@ func longest(re *syntax.Regexp) (n int) {
 		case n == 0:
 		case re.Op == syntax.OpRepeat && re.Max >= 0:
 			n *= re.Max
-		case blank(re.Sub[0]):
+		case isSpace(re.Sub[0]):
 			n = max(re.Min*n, blankRepeat)
 		default:
 			n = re.Min*n + farRepeat
@@ -75,7 +75,7 @@ func longest(re *syntax.Regexp) (n int) {
 }
 
 // blank tells whether the expression is one character of white space.
-func blank(re *syntax.Regexp) bool {
+func isSpace(re *syntax.Regexp) bool {
 	if re.Op != syntax.OpCharClass && re.Op != syntax.OpLiteral {
 		return false
 	}

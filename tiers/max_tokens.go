@@ -23,7 +23,7 @@ const (
 // shows no wish: the endpoint requires a limit, the request offers tools, or the
 // value is one that clients send by default. The rule looks at one request only, so
 // that equal requests get equal tiers on every gateway, before and after a restart.
-func (k *Classifier) wish(f *Features) (tokens int64, note string) {
+func (k *Classifier) countedMaxTokens(f *Features) (tokens int64, note string) {
 	n := f.MaxTokens
 	switch {
 	case k.countsAll || n <= 0:
@@ -53,7 +53,7 @@ func ceilingOf(output []threshold[int64]) int64 {
 
 // outputSignal explains what max_tokens asks for.
 func (k *Classifier) outputSignal(f *Features) Signal {
-	tokens, note := k.wish(f)
+	tokens, note := k.countedMaxTokens(f)
 	s := signal(k, "max_tokens", tokens, k.output)
 	s.Value, s.NotCounted = float64(f.MaxTokens), strings.TrimPrefix(note, notCounted)
 	return s
