@@ -27,7 +27,7 @@ build: ## Build the static binary bin/tierway
 test: deps build ## Run all tests: units, with the race detector where goroutines run, then the binary with the official SDKs
 	@scripts/test.sh
 
-check: .cache/bin/staticcheck ## Check format, vet, staticcheck, the laws of the house and generated docs
+check: .cache/bin/golangci-lint .cache/bin/govulncheck ## Check format, linters, known vulnerabilities, the laws of the house and generated docs
 	@scripts/check.sh
 
 soak: deps build ## Run the long end-to-end tests for TIERWAY_SOAK (60s)
@@ -73,8 +73,11 @@ e2e/node/node_modules/.stamp: e2e/node/package-lock.json
 	@scripts/quiet.sh "node SDKs" npm ci --prefix e2e/node --ignore-scripts --no-audit --no-fund
 	@touch $@
 
-.cache/bin/staticcheck: tools/go.mod tools/go.sum
-	@scripts/quiet.sh "building staticcheck" go build -C tools -o ../.cache/bin/staticcheck honnef.co/go/tools/cmd/staticcheck
+.cache/bin/golangci-lint: tools/go.mod tools/go.sum
+	@scripts/quiet.sh "building golangci-lint" go build -C tools -o ../.cache/bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+.cache/bin/govulncheck: tools/go.mod tools/go.sum
+	@scripts/quiet.sh "building govulncheck" go build -C tools -o ../.cache/bin/govulncheck golang.org/x/vuln/cmd/govulncheck
 
 clean: ## Remove what was built and fetched
 	@rm -rf bin .cache e2e/node/node_modules

@@ -32,7 +32,7 @@ func (b *Breaker) newCircuitLocked(timeout time.Duration, readyToTrip func(gobre
 		BucketPeriod: max(1, b.config.Window/windowBuckets),
 		Timeout:      timeout,
 		ReadyToTrip:  readyToTrip,
-		IsExcluded:   func(err error) bool { return err == errExcluded },
+		IsExcluded:   func(err error) bool { return errors.Is(err, errExcluded) },
 		OnStateChange: func(_ string, _, to gobreaker.State) {
 			if b.circuit == c {
 				b.followLocked(State(to))

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -195,7 +196,9 @@ func TestNoProblemShowsAStoresPassword(t *testing.T) {
 			continue
 		}
 		var out bytes.Buffer
-		if err := err.(Problems).Format(&out, []byte(src)); err != nil {
+		var problems Problems
+		errors.As(err, &problems)
+		if err := problems.Format(&out, []byte(src)); err != nil {
 			t.Fatal(err)
 		}
 		if strings.Contains(out.String(), "hunter2") || strings.Contains(out.String(), "er2@") {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -62,7 +63,8 @@ func TestTelemetryAndDecisionsAreChecked(t *testing.T) {
 func TestNoReportShowsAPasswordOfACollector(t *testing.T) {
 	src := keys + small + "telemetry:\n  otlp: http://u:hunter2@otel:4318\n  trace_ui: ${UI}\n"
 	_, err := Parse("f", []byte(src), environment(map[string]string{"UI": "http://u:hunter2@jaeger"}))
-	problems, ok := err.(Problems)
+	var problems Problems
+	ok := errors.As(err, &problems)
 	if !ok {
 		t.Fatalf("%v", err)
 	}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -301,7 +302,9 @@ auth: {required: false}
 `
 	_, err := Parse("config.yaml", []byte(src), nil)
 	var out bytes.Buffer
-	if err := err.(Problems).Format(&out, []byte(src)); err != nil {
+	var problems Problems
+	errors.As(err, &problems)
+	if err := problems.Format(&out, []byte(src)); err != nil {
 		t.Fatal(err)
 	}
 	want := `config.yaml:1:23: admin.keys[0].name: want a name of up to 63 lower-case letters, digits, dots, underscores and hyphens that starts with a letter or digit, got "é"

@@ -57,7 +57,7 @@ type fields struct {
 }
 
 // sections holds the keys of every section of the file by its type.
-var sections = sectionsOf(reflect.TypeFor[File]())
+var sections = sectionsOf(reflect.TypeFor[File]()) //nolint:gochecknoglobals // a table
 
 // sectionsOf reads the tags of a section and of all below it.
 func sectionsOf(t reflect.Type) map[reflect.Type]fields {

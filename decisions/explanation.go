@@ -121,6 +121,7 @@ func queueOf(steps []Step) QueueStep {
 	return QueueStep{}
 }
 
+// TierDetail returns the tier with the rule that selected it and the rule's note.
 func (e *Explanation) TierDetail() string {
 	text := e.Tier + " by " + e.Rule
 	if e.Note != "" {

@@ -139,7 +139,7 @@ func (x *exchange) Read(p []byte) (int, error) {
 	if err == nil && x.state.CompareAndSwap(bodyReading, bodyResting) {
 		return n, nil
 	}
-	proper := err == io.EOF
+	proper := errors.Is(err, io.EOF)
 	if x.err = err; err != nil && !proper {
 		x.err = x.failure(err)
 	}
@@ -175,7 +175,7 @@ func (x *exchange) Close() error {
 			err := x.discard()
 			x.err = http.ErrBodyReadAfterClose
 			x.state.Store(bodyEnded)
-			x.release(err == io.EOF)
+			x.release(errors.Is(err, io.EOF))
 			return nil
 		case bodyReading:
 			if x.state.CompareAndSwap(bodyReading, bodyLeaving) {
@@ -208,7 +208,7 @@ func (x *exchange) decode(p []byte, wait bool) (int, error) {
 		p = p[:x.left]
 	}
 	n, err := x.content(p, wait)
-	if x.framing == framedClose && err == io.ErrUnexpectedEOF {
+	if x.framing == framedClose && errors.Is(err, io.ErrUnexpectedEOF) {
 		err = io.EOF
 	}
 	if err != nil {
@@ -244,10 +244,10 @@ func (x *exchange) decodeChunks(p []byte, wait bool) (n int, err error) {
 			}
 			k, err = x.chunkContent(p[n:], wait && n == 0)
 			n += k
-		} else if err = x.chunkFrame(); err == errUnread && wait && n == 0 {
+		} else if err = x.chunkFrame(); errors.Is(err, errUnread) && wait && n == 0 {
 			err = x.c.fill(len(x.c.buf))
 		}
-		if err == errUnread && n > 0 {
+		if errors.Is(err, errUnread) && n > 0 {
 			return n, nil
 		}
 		if err != nil {
@@ -282,7 +282,7 @@ func (x *exchange) chunkFrame() error {
 		return x.startChunk(line)
 	case chunkEnd:
 		line, err := x.c.line(0)
-		if err == errUnread {
+		if errors.Is(err, errUnread) {
 			return err
 		}
 		if err != nil || len(line) != 0 {

@@ -112,7 +112,7 @@ func TestCancellingEndsTheExchangeAndItsConnection(t *testing.T) {
 			<-left // without Close: cancelling alone ends the connection
 			_, err = res.Body.Read(make([]byte, 1))
 			check(t, err, PhaseBody)
-			if _, again := res.Body.Read(make([]byte, 1)); again != err {
+			if _, again := res.Body.Read(make([]byte, 1)); !errors.Is(again, err) {
 				t.Errorf("the second error is %v", again)
 			}
 			_ = res.Body.Close()
@@ -256,7 +256,7 @@ func TestClosingDuringAReadClosesTheConnection(t *testing.T) {
 			var n int
 			go func() { n, err = res.Body.Read(make([]byte, 100)) }()
 			synctest.Wait()
-			if _, err := res.Body.Read(make([]byte, 1)); err != errTwoReaders {
+			if _, err := res.Body.Read(make([]byte, 1)); !errors.Is(err, errTwoReaders) {
 				t.Errorf("a second reader got %v", err)
 			}
 			_ = res.Body.Close()
@@ -268,7 +268,7 @@ func TestClosingDuringAReadClosesTheConnection(t *testing.T) {
 			if n != len(rest) || err != nil {
 				t.Errorf("the Read gave %d bytes, %v", n, err)
 			}
-			if _, err := res.Body.Read(make([]byte, 1)); err != http.ErrBodyReadAfterClose {
+			if _, err := res.Body.Read(make([]byte, 1)); !errors.Is(err, http.ErrBodyReadAfterClose) {
 				t.Errorf("then %v", err)
 			}
 			if len(p.idle.conns) != 0 {

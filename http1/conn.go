@@ -2,6 +2,7 @@ package http1
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net"
 	"syscall"
@@ -103,10 +104,10 @@ func (c *conn) input(p []byte) (int, error) {
 		c.received = true
 		return n, nil // an error shows again on the next read
 	}
-	switch err {
-	case nil:
+	switch {
+	case err == nil:
 		err = io.ErrNoProgress
-	case io.EOF:
+	case errors.Is(err, io.EOF):
 		err = io.ErrUnexpectedEOF // decode restores io.EOF where an end is proper
 	}
 	return 0, err

@@ -139,7 +139,7 @@ func unzip(into *buffer, from io.Reader) error {
 		if err := into.ReadAll(z); err != nil {
 			return err
 		}
-		if err := z.Reset(buffered); err == io.EOF {
+		if err := z.Reset(buffered); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
 			return err

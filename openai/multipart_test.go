@@ -213,7 +213,7 @@ func formModel(t *testing.T, contentType string, body []byte) (model string) {
 	reader := multipart.NewReader(bytes.NewReader(body), params["boundary"])
 	for {
 		p, err := reader.NextRawPart()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return model
 		}
 		if err != nil {

@@ -3,10 +3,11 @@ package openai
 // Field is a member of the body's own object that the gateway reads.
 type Field uint8
 
+// The fields. FieldModel to FieldPriority are guarded in every dialect: requests are routed and
+// accounted by them. FieldSystem and those after it are guarded in the dialects that know them.
 const (
 	FieldNone Field = iota
 
-	// Guarded in every dialect: what requests are routed and accounted by.
 	FieldModel
 	FieldMessages
 	FieldPrompt
@@ -29,7 +30,6 @@ const (
 	FieldExtraKey
 	FieldPriority
 
-	// Guarded in the dialects that know them.
 	FieldSystem
 	FieldInstructions
 	FieldFunctions

@@ -3,6 +3,7 @@ package openai
 // Reading is how a value counts towards the prompt.
 type Reading uint8
 
+// The readings.
 const (
 	ReadNothing Reading = iota
 	ReadTurns           // chat turns and their parts: text, but neither media nor the names of parts

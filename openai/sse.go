@@ -278,7 +278,7 @@ func (r *EventReader) last() (Event, error) {
 	whole, rest := r.buf[r.start:r.line], r.end-r.line
 	r.start, r.next, r.pos, r.line = r.end, r.end, r.end, r.end
 	switch {
-	case r.err != io.EOF:
+	case !errors.Is(r.err, io.EOF):
 		return Event{}, r.err
 	case rest > 0:
 		return Event{}, io.ErrUnexpectedEOF

@@ -76,10 +76,10 @@ func TestEventsAreReadAsTheStandardSays(t *testing.T) {
 				if diff := cmp.Diff(tt.want, got); diff != "" {
 					t.Errorf("%s: events (-want +got):\n%s", how, diff)
 				}
-				if err != tt.err {
+				if !errors.Is(err, tt.err) {
 					t.Errorf("%s: error %v, want %v", how, err, tt.err)
 				}
-				if !strings.HasPrefix(tt.body, string(raw)) || err == io.EOF && len(raw) != len(tt.body) {
+				if !strings.HasPrefix(tt.body, string(raw)) || errors.Is(err, io.EOF) && len(raw) != len(tt.body) {
 					t.Errorf("%s: Raw is %q of %q", how, raw, tt.body)
 				}
 			}
@@ -161,7 +161,7 @@ func TestBufferedTellsOfWholeEventsOnly(t *testing.T) {
 func TestAnEventOverTheBoundIsRefused(t *testing.T) {
 	fits := "data: " + strings.Repeat("x", 92) + "\n\n" // 100 bytes
 	r := NewEventReader(strings.NewReader(fits+fits), 100)
-	if got, _, err := hear(r); len(got) != 2 || err != io.EOF {
+	if got, _, err := hear(r); len(got) != 2 || !errors.Is(err, io.EOF) {
 		t.Errorf("events of exactly the bound: %d, %v", len(got), err)
 	}
 	for _, body := range []string{"data: a\n\nx" + fits, strings.Repeat("x", 200), strings.Repeat(": x\n", 50)} {
@@ -184,7 +184,7 @@ func TestALargeBufferIsGivenUp(t *testing.T) {
 	if err != nil || len(ev.Data) != 1<<20 {
 		t.Fatalf("%d bytes, %v", len(ev.Data), err)
 	}
-	if _, _, err := hear(r); err != io.EOF {
+	if _, _, err := hear(r); !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
 	if cap(r.buf) > keptBuffer {
@@ -202,12 +202,12 @@ func TestALargeBufferIsGivenUp(t *testing.T) {
 
 func TestResetForgetsTheStreamBefore(t *testing.T) {
 	r := NewEventReader(strings.NewReader("data: a\r\rdata: half"), 0)
-	if _, _, err := hear(r); err != io.ErrUnexpectedEOF {
+	if _, _, err := hear(r); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Fatal(err)
 	}
 	r.Reset(strings.NewReader("\xef\xbb\xbfdata: b\n\n"), 0, nil)
 	got, _, err := hear(r)
-	if diff := cmp.Diff([]heard{{Data: "b"}}, got); diff != "" || err != io.EOF {
+	if diff := cmp.Diff([]heard{{Data: "b"}}, got); diff != "" || !errors.Is(err, io.EOF) {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 }
@@ -261,13 +261,13 @@ func FuzzEventReader(f *testing.F) {
 		if !slices.Equal(whole, pieces) {
 			t.Errorf("split as %v (-at once +split):\n%s", cuts, cmp.Diff(whole, pieces))
 		}
-		if err != pieceErr {
+		if !errors.Is(err, pieceErr) {
 			t.Errorf("at once %v, split %v", err, pieceErr)
 		}
 		if !bytes.Equal(raw, pieceRaw) || !bytes.HasPrefix(body, raw) {
 			t.Errorf("Raw is not the body: %q, %q of %q", raw, pieceRaw, body)
 		}
-		if err == io.EOF && len(raw) != len(body) {
+		if errors.Is(err, io.EOF) && len(raw) != len(body) {
 			t.Errorf("%d of %d bytes were returned", len(raw), len(body))
 		}
 	})

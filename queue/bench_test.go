@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -31,7 +32,7 @@ func BenchmarkEnterAndLeave(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				tk.seq = 0
-				if _, err := r.queue.Enter(tk, r.now); err != ErrWaiting {
+				if _, err := r.queue.Enter(tk, r.now); !errors.Is(err, ErrWaiting) {
 					b.Fatal(err)
 				}
 				_ = r.queue.Leave(tk, Cancelled, r.now)
@@ -63,7 +64,7 @@ func BenchmarkGrant(b *testing.B) {
 				r.held[granted], under[i%len(under)] = lease, granted
 				i++
 				tk.seq = 0
-				if _, err := r.queue.Enter(tk, r.now); err != ErrWaiting {
+				if _, err := r.queue.Enter(tk, r.now); !errors.Is(err, ErrWaiting) {
 					b.Fatal(err)
 				}
 			}

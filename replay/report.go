@@ -61,11 +61,13 @@ type Unknown struct {
 	Bounds      int `json:"bounds"`       // whose workers have loads, or are missing, that a changed bound or saturation asks for: as far as known
 }
 
+// Count is a number of requests by name.
 type Count struct {
 	Name string `json:"name"`
 	N    int    `json:"n"`
 }
 
+// Part is a number of requests among others.
 type Part struct {
 	N  int `json:"n"`
 	Of int `json:"of"`
@@ -89,11 +91,13 @@ type WorkerMove struct {
 	Examples []string `json:"examples" nullable:"false"`
 }
 
+// Estimates compares one estimated number of both configurations.
 type Estimates struct {
 	Now   float64 `json:"now"`
 	Draft float64 `json:"draft"`
 }
 
+// Totals compares one count of both configurations.
 type Totals struct {
 	Now   int64 `json:"now"`
 	Draft int64 `json:"draft"`
@@ -118,6 +122,7 @@ type Regret struct {
 	Wrong float64 `json:"wrong"`  // share of picks that cost over 20 % more, and over 1 ms, than the best
 }
 
+// Regrets compares the regret of both configurations.
 type Regrets struct {
 	Now   Regret `json:"now"`
 	Draft Regret `json:"draft"`

@@ -54,6 +54,7 @@ type Candidate struct {
 	Terms         Terms   `json:"terms,omitzero"`
 }
 
+// The reasons why a candidate was not fit to be chosen.
 const (
 	PassedRequests = "requests"  // over its bound of requests
 	PassedTokens   = "tokens"    // over its bound of tokens

@@ -40,14 +40,14 @@ func newGatedPool(t testing.TB, n int, s Slowness) *gatedPool {
 		b := breaker.New(breaker.Config{}, breaker.Options{
 			Rand: func() float64 { return 0.5 },
 			Outcome: func(err error) breaker.Outcome {
-				switch err {
-				case nil:
+				switch {
+				case err == nil:
 					return breaker.Success
-				case ErrExcluded:
+				case errors.Is(err, ErrExcluded):
 					return breaker.Excluded
-				case ErrSlow:
+				case errors.Is(err, ErrSlow):
 					return breaker.TooSlow
-				case errRefused:
+				case errors.Is(err, errRefused):
 					return breaker.Unreachable
 				}
 				return breaker.Failure

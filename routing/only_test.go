@@ -30,7 +30,7 @@ func TestARequestForOneWorkerWaitsForThatOne(t *testing.T) {
 		round.End()
 		return err
 	}
-	if err := waits(two); err != ErrFull {
+	if err := waits(two); !errors.Is(err, ErrFull) {
 		t.Errorf("it is full: %v", err)
 	}
 	if l, err := p.Acquire(only(three)); err != nil || l.Ref() != any(three) {
@@ -43,7 +43,7 @@ func TestARequestForOneWorkerWaitsForThatOne(t *testing.T) {
 	round.End()
 	p.Configure(leastLoad{}, append(members, Member{ID: "d", Weight: 1, Ref: new(int)}))
 	p.Observe("d", p.workers[3].ref, Status{Up: true})
-	if err := waits(two); err != ErrFull {
+	if err := waits(two); !errors.Is(err, ErrFull) {
 		t.Errorf("somebody came: %v", err)
 	}
 	var cooled *CooledError
@@ -52,12 +52,12 @@ func TestARequestForOneWorkerWaitsForThatOne(t *testing.T) {
 		t.Errorf("it cools: %v", err)
 	}
 	for what, err := range map[string]error{"gone": waits(new(int)), "tried": waits(one, p.workers[0])} {
-		if err != ErrNoWorker {
+		if !errors.Is(err, ErrNoWorker) {
 			t.Errorf("it is %s: %v", what, err)
 		}
 	}
 	p.Observe("a", one, Status{})
-	if err := waits(one); err != ErrNoWorker || !p.Up(start) {
+	if err := waits(one); !errors.Is(err, ErrNoWorker) || !p.Up(start) {
 		t.Errorf("it is down: %v, and the pool is up: %v", err, p.Up(start))
 	}
 }

@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -66,7 +67,7 @@ func TestAPlannerIsShownWhatWaits(t *testing.T) {
 		{1, true, ErrHeld, "a 3 102 30*, b 1 100 10*, c 2 101 20"},
 	} {
 		l, err := round.Offer(wants(c.worker, c.wait), nil)
-		if err != c.err || loads(policy.shown) != c.shown {
+		if !errors.Is(err, c.err) || loads(policy.shown) != c.shown {
 			t.Errorf("offer %d: %v with %q shown, want %v with %q", i, err, loads(policy.shown), c.err, c.shown)
 		}
 		if err == nil {
@@ -76,7 +77,7 @@ func TestAPlannerIsShownWhatWaits(t *testing.T) {
 	round.End()
 	wantBooks(t, p, "a 1 100 10, b 1 100 10, c 2 101 20")
 	round = p.Begin(start)
-	if _, err := round.Offer(wants(0, true), nil); err != ErrHeld || loads(policy.shown) != "a 1 100 10*, b 1 100 10*, c 2 101 20" {
+	if _, err := round.Offer(wants(0, true), nil); !errors.Is(err, ErrHeld) || loads(policy.shown) != "a 1 100 10*, b 1 100 10*, c 2 101 20" {
 		t.Errorf("the next round: %v with %q shown", err, loads(policy.shown))
 	}
 	round.End()
@@ -109,12 +110,12 @@ func TestHeldMeansThatAnotherIsOpen(t *testing.T) {
 		{1, ErrFull, "a 3 300 30*, b 1 100 10*"},
 		{7, ErrFull, "a 3 300 30*, b 2 200 20*"}, // it abstains
 	} {
-		if _, err := round.Offer(wants(c.worker), nil); err != c.err || loads(policy.shown) != c.shown {
+		if _, err := round.Offer(wants(c.worker), nil); !errors.Is(err, c.err) || loads(policy.shown) != c.shown {
 			t.Errorf("offer %d: %v with %q shown, want %v with %q", i, err, loads(policy.shown), c.err, c.shown)
 		}
 	}
 	round.End()
-	if _, err := p.Acquire(wants(1)); err != ErrFull {
+	if _, err := p.Acquire(wants(1)); !errors.Is(err, ErrFull) {
 		t.Errorf("outside a round: %v", err)
 	}
 }
@@ -149,12 +150,12 @@ func TestOnlyAPlannersRequestsWaitForAWorker(t *testing.T) {
 		if round.Open() != true { // the later group is, for requests that the first cannot serve
 			t.Errorf("%s: the round says that nobody is open", name)
 		}
-		if _, err := round.Offer(r, []*Worker{p.workers[5]}); err != ErrFull || r.learned != c.asked {
+		if _, err := round.Offer(r, []*Worker{p.workers[5]}); !errors.Is(err, ErrFull) || r.learned != c.asked {
 			t.Errorf("%s: %v, the policy was asked: %v", name, err, r.learned)
 		}
 		round.End()
 		r.Now, r.learned = start, false
-		if _, err := p.Acquire(r, p.workers[5]); err != ErrFull || r.learned != c.asked {
+		if _, err := p.Acquire(r, p.workers[5]); !errors.Is(err, ErrFull) || r.learned != c.asked {
 			t.Errorf("%s: outside a round %v, the policy was asked: %v", name, err, r.learned)
 		}
 		if w, ok := c.policy.(*wanting); ok && c.wait && (len(w.shown) != 1 || w.shown[0].ID != "full") {
@@ -179,7 +180,7 @@ func TestWhoWaitsIsLearnedFromOnce(t *testing.T) {
 	r := &Request{Prefix: 7, Blocks: prompt(1, 0, 30), PromptTokens: 1000, Wait: true}
 	for i := range 10 {
 		round := p.Begin(start.Add(time.Duration(i) * time.Second))
-		if _, err := round.Offer(r, nil); err != ErrFull {
+		if _, err := round.Offer(r, nil); !errors.Is(err, ErrFull) {
 			t.Fatal(err)
 		}
 		round.End()

@@ -65,6 +65,7 @@ func (v *View) score() float64 {
 // Reason says in one word why a worker was chosen.
 type Reason string
 
+// The reasons.
 const (
 	ReasonRoundRobin         Reason = "round_robin"          // it was its turn
 	ReasonWeightedRoundRobin Reason = "weighted_round_robin" // it was its turn by weight

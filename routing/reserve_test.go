@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"errors"
 	"testing"
 	"time"
 )
@@ -105,7 +106,7 @@ func TestWhatIsReservedIsForOneRound(t *testing.T) {
 			}
 		}
 	}
-	if _, err := round.Offer(short, nil); err != ErrFull || round.Open() {
+	if _, err := round.Offer(short, nil); !errors.Is(err, ErrFull) || round.Open() {
 		t.Errorf("with both reserved a short request went: %v", err)
 	}
 	round.End()

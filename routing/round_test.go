@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"errors"
 	"testing"
 	"time"
 )
@@ -58,7 +59,7 @@ func TestARoundIsOpenForTheSmallestRequest(t *testing.T) {
 	if !round.Open() {
 		t.Error("the round says that nobody is open")
 	}
-	if _, err := round.Offer(ask(), nil); err != ErrFull {
+	if _, err := round.Offer(ask(), nil); !errors.Is(err, ErrFull) {
 		t.Errorf("a request with tokens: %v", err)
 	}
 	if _, err := round.Offer(&Request{}, nil); err != nil {

@@ -60,7 +60,7 @@ func TestAnIdleWorkerThatIsWarmingServesTheQueue(t *testing.T) {
 	round := p.Begin(start)
 	for i, want := range []error{nil, nil, ErrFull} { // a tenth of 11, rounded up
 		one := r
-		if _, err := round.Offer(&one, nil); err != want {
+		if _, err := round.Offer(&one, nil); !errors.Is(err, want) {
 			t.Errorf("request %d: %v, want %v", i, err, want)
 		}
 	}

@@ -12,8 +12,17 @@ fi
 for module in . tools e2e/openaigo; do
 	scripts/quiet.sh "$module/go.mod is tidy" go -C "$module" mod tidy -diff || status=1
 done
-scripts/quiet.sh "go vet" go vet -tags nomsgpack ./... || status=1
-scripts/quiet.sh "staticcheck" .cache/bin/staticcheck -tags nomsgpack ./... || status=1
+GOLANGCI_LINT_CACHE=$PWD/.cache/golangci-lint scripts/quiet.sh "linters" .cache/bin/golangci-lint run ./... || status=1
+vulnerable=$(.cache/bin/govulncheck -tags nomsgpack ./... 2>&1) || {
+	case $vulnerable in
+	*"fetching vulnerabilities"*) echo "skipped: known vulnerabilities (their database cannot be reached)" ;;
+	*)
+		echo "$vulnerable"
+		echo "FAILED: known vulnerabilities"
+		status=1
+		;;
+	esac
+}
 scripts/quiet.sh "laws of the house" go test -tags nomsgpack -count=1 . || status=1
 mapfile -t generated < <(grep -rl --include='*_test.go' --exclude-dir=node_modules UPDATE_DOCS . | xargs -r -n 1 dirname | sort -u)
 [ ${#generated[@]} -eq 0 ] ||

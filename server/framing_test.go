@@ -2,6 +2,7 @@ package server
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -86,7 +87,7 @@ func TestARequestWithTwoFramingsIsRefusedByNetHTTP(t *testing.T) {
 				t.Fatal("net/http refuses it by itself")
 			}
 			for _, step := range []func() int{whole, bytewise} {
-				if heads, err := accepted(inspected(request, step)); len(heads) != 0 || err == nil || err == io.EOF {
+				if heads, err := accepted(inspected(request, step)); len(heads) != 0 || err == nil || errors.Is(err, io.EOF) {
 					t.Errorf("net/http takes %q (%v)", heads, err)
 				}
 			}
@@ -133,7 +134,7 @@ func TestProperRequestsPassUnchangedHoweverTheyArrive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		requests := rapid.SliceOfN(rapid.Custom(drawn), 1, 5).Draw(t, "requests")
 		all := strings.Join(requests, "")
-		if heads, err := accepted(all); len(heads) != len(requests) || err != io.EOF {
+		if heads, err := accepted(all); len(heads) != len(requests) || !errors.Is(err, io.EOF) {
 			t.Fatalf("net/http takes %d of %d (%v)", len(heads), len(requests), err)
 		}
 		sizes := rapid.SliceOfN(rapid.IntRange(1, 3000), 1, 20).Draw(t, "steps")
@@ -143,7 +144,7 @@ func TestProperRequestsPassUnchangedHoweverTheyArrive(t *testing.T) {
 			t.Fatalf("%q is changed to %q", all, got)
 		}
 		const bad = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
-		if heads, err := accepted(inspected(all+bad, step)); len(heads) != len(requests) || err == nil || err == io.EOF {
+		if heads, err := accepted(inspected(all+bad, step)); len(heads) != len(requests) || err == nil || errors.Is(err, io.EOF) {
 			t.Fatalf("behind %d requests net/http takes %d more (%v)", len(requests), len(heads)-len(requests), err)
 		}
 	})

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -86,7 +87,7 @@ func TestAFailingAcceptIsCountedAndLoggedOnceAMinute(t *testing.T) {
 		full := &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
 		l := acceptor{refusing{err: full}, "data", logger, s.Exhausted}
 		for range 90 {
-			if _, err := l.Accept(); err != full {
+			if _, err := l.Accept(); !errors.Is(err, full) {
 				t.Fatalf("net/http is given %v", err)
 			}
 			time.Sleep(time.Second)
@@ -101,7 +102,7 @@ func TestAFailingAcceptIsCountedAndLoggedOnceAMinute(t *testing.T) {
 		}
 		before := log.String()
 		closed := acceptor{refusing{err: net.ErrClosed}, "data", logger, s.Exhausted}
-		if _, err := closed.Accept(); err != net.ErrClosed || log.String() != before {
+		if _, err := closed.Accept(); !errors.Is(err, net.ErrClosed) || log.String() != before {
 			t.Errorf("a closed listener gives %v and logs %s", err, log.String())
 		}
 		odd := acceptor{refusing{err: &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.EPERM)}}, "data", logger, s.Exhausted}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"os"
 	"slices"
 	"testing"
@@ -85,10 +86,10 @@ func ejections(t testing.TB, c Config) []ejected {
 			Rand:     func() float64 { return 0.5 },
 			OnChange: func(c breaker.Change) { w.breakerChanged(e, c) },
 			Outcome: func(err error) breaker.Outcome {
-				switch err {
-				case nil:
+				switch {
+				case err == nil:
 					return breaker.Success
-				case routing.ErrSlow:
+				case errors.Is(err, routing.ErrSlow):
 					return breaker.TooSlow
 				}
 				return breaker.Failure

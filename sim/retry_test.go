@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -41,7 +42,8 @@ func TestShedClientsComeBackAndSucceed(t *testing.T) {
 			first, told := 0, Times{}
 			for _, rec := range r.Records {
 				for i, err := range rec.Sheds {
-					if shed, ok := err.(*queue.ShedError); ok && i == 0 {
+					var shed *queue.ShedError
+					if errors.As(err, &shed) && i == 0 {
 						first++
 						told = append(told, shed.RetryAfter)
 					}

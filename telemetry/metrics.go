@@ -107,6 +107,7 @@ func forget(gone prometheus.Labels, vectors ...vector) {
 // StreamEnd is why a stream ended, as tierway_stream_end_total counts it.
 type StreamEnd string
 
+// The ways in which a stream ends.
 const (
 	EndComplete   StreamEnd = "complete"
 	EndRepaired   StreamEnd = "completed"

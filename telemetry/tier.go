@@ -24,6 +24,7 @@ var outputSeconds = []float64{.001, .0025, .005, .01, .025, .05, .075, .1, .15, 
 // it was chosen.
 type PrefixResult int
 
+// The results.
 const (
 	PrefixHit  PrefixResult = iota // some of it
 	PrefixMiss                     // none of it

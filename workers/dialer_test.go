@@ -49,7 +49,7 @@ func (n *network) lookup(ctx context.Context, _, host string) (all []netip.Addr,
 	answer, err := n.answer, n.err
 	n.lookups++
 	n.mu.Unlock()
-	if err == errHang {
+	if errors.Is(err, errHang) {
 		<-ctx.Done()
 		return nil, &net.DNSError{Err: ctx.Err().Error(), Name: host, IsTimeout: true}
 	}

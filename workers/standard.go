@@ -334,7 +334,7 @@ func (a *arrival) Read(b []byte) (int, error) {
 		err = cause
 	}
 	// Only a bare EOF is the end that the worker meant.
-	if err != io.EOF {
+	if err != io.EOF { //nolint:errorlint // a wrapped one is a failure
 		err = &http1.SendError{Phase: http1.PhaseBody, Err: err}
 	}
 	return n, err

@@ -358,7 +358,7 @@ func TestPiecesReadAsOneBody(t *testing.T) {
 		for {
 			n, err := body.Read(chunk)
 			got = append(got, chunk[:n]...)
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				break
 			}
 			if err != nil || n == 0 {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -159,7 +160,7 @@ func TestOnlyAYesIsAYes(t *testing.T) {
 	for answer, want := range map[string]bool{"y\n": true, "Yes\r\n": true, " yes \n": true, "y": true, "n\n": false, "\n": false, "": false, "yesterday\n": false} {
 		var out bytes.Buffer
 		err := ask(strings.NewReader(answer), &out, "Revoke it?")
-		if (err == nil) != want || !strings.HasPrefix(out.String(), "Revoke it? [y/N] ") || !want && err != exit(1) {
+		if (err == nil) != want || !strings.HasPrefix(out.String(), "Revoke it? [y/N] ") || !want && !errors.Is(err, exit(1)) {
 			t.Errorf("%q: %v, %q", answer, err, out.String())
 		}
 	}

@@ -135,7 +135,7 @@ func TestStoredResponsesOutliveAReload(t *testing.T) {
 		r.Signal(syscall.SIGHUP)
 		rig.Eventually(t, func() error {
 			if m, err := r.Metrics(); err != nil || m.Sum("tierway_config_generation") < float64(i+2) {
-				return fmt.Errorf("the reload of %s is not done (%v): %s", c.what, err, r.Log())
+				return fmt.Errorf("the reload of %s is not done (%w): %s", c.what, err, r.Log())
 			}
 			return nil
 		})

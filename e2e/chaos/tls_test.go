@@ -100,7 +100,7 @@ func TestANewCertificateIsSeenWithoutARestart(t *testing.T) {
 	a.issue(t, 2)
 	rig.Eventually(t, func() error {
 		if n, err := r.serial(); n != 2 {
-			return fmt.Errorf("the certificate is number %d (%v)", n, err)
+			return fmt.Errorf("the certificate is number %d (%w)", n, err)
 		}
 		return nil
 	})
@@ -119,7 +119,7 @@ func TestANewCertificateIsSeenWithoutARestart(t *testing.T) {
 	a.issue(t, 3)
 	rig.Eventually(t, func() error {
 		if n, err := r.serial(); n != 3 {
-			return fmt.Errorf("the certificate is number %d (%v)", n, err)
+			return fmt.Errorf("the certificate is number %d (%w)", n, err)
 		}
 		return nil
 	})

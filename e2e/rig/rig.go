@@ -19,8 +19,9 @@ import (
 )
 
 const (
-	// AdminKey and TenantKey are the keys of the configurations.
-	AdminKey  = "the-admin-key-of-these-tests"
+	// AdminKey is the key of the configurations' admin.
+	AdminKey = "the-admin-key-of-these-tests"
+	// TenantKey is the key of their tenant.
 	TenantKey = "the-tenant-key-of-these-tests"
 
 	// AnswerText is every engine's answer unless a test has its own script.

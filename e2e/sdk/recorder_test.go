@@ -3,6 +3,7 @@ package sdk_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -138,7 +139,7 @@ func jsonModelAt(body []byte) (from, to int, err error) {
 func formModelAt(body []byte, boundary string) (from, to int, err error) {
 	for parts := multipart.NewReader(bytes.NewReader(body), boundary); ; {
 		part, err := parts.NextRawPart()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return 0, 0, nil
 		}
 		if err != nil {

@@ -43,7 +43,7 @@ type load struct {
 	key  string
 
 	stop context.CancelFunc
-	done context.Context
+	done context.Context //nolint:containedctx // of all requests of the load
 	work sync.WaitGroup
 
 	mu       sync.Mutex  // guards all below

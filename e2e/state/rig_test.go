@@ -111,7 +111,7 @@ func (r *stateRig) quietIn(p *gateway.Process) {
 	rig.Eventually(r.T, func() error {
 		m, err := p.Metrics()
 		if p.Alive() && (err != nil || m.Sum("tierway_ledger_spooled_rows")+m.Sum("tierway_ledger_dropped_rows_total") != 0) {
-			return fmt.Errorf("rows of the ledger wait or were dropped (%v)", err)
+			return fmt.Errorf("rows of the ledger wait or were dropped (%w)", err)
 		}
 		return nil
 	})

@@ -3,6 +3,7 @@ package chaos
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -265,7 +266,7 @@ func (f *faultWriter) finish() {
 		f.finishWhole()
 		return
 	}
-	if f.err != nil && f.err != http.ErrAbortHandler {
+	if f.err != nil && !errors.Is(f.err, http.ErrAbortHandler) {
 		return
 	}
 	if f.err == nil {

@@ -86,17 +86,20 @@ type tagged[T any] struct {
 	Body T
 }
 
-// Parameters that several operations have.
 type (
+	// TenantPath is the path's tenant, as several operations have it.
 	TenantPath struct {
 		Name string `path:"name" maxLength:"63"`
 	}
+	// IDPath is the path's id.
 	IDPath struct {
 		ID string `path:"id" maxLength:"63"`
 	}
+	// WorkerPath is the path's worker.
 	WorkerPath struct {
 		Name string `path:"name" maxLength:"200"`
 	}
+	// Precondition is the header by which a change is refused if another one came before.
 	Precondition struct {
 		IfMatch string `header:"If-Match" doc:"The ETag that the change is based on."`
 	}

@@ -29,6 +29,7 @@ type configView struct {
 	Warnings        []ProblemView    `json:"warnings" nullable:"false"`
 }
 
+// ProblemView is a problem of a configuration.
 type ProblemView struct {
 	Severity string `json:"severity" enum:"error,warning"`
 	config.Problem
@@ -43,6 +44,7 @@ type validation struct {
 	Problems []ProblemView `json:"problems" nullable:"false"`
 }
 
+// ReloadAnswer is the answer to a reload.
 type ReloadAnswer struct {
 	DryRun bool `json:"dry_run"`
 	control.ReloadResult
@@ -160,6 +162,7 @@ type statusView struct {
 	Ledger     *ledgerView `json:"ledger,omitempty"`
 }
 
+// SQLView is the state of the database.
 type SQLView struct {
 	State  string     `json:"state" enum:"ok,away,read_only,off" doc:"away: tenants are served from memory, usage rows are buffered. read_only: it takes no writes, as with a full disk; usage rows are buffered."`
 	Kind   string     `json:"kind,omitempty" enum:"sqlite,postgres"`

@@ -3,6 +3,7 @@ package admin
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -233,7 +234,7 @@ const auditPatience = 2 * time.Second
 // net/http does not see the client leave.
 func unbound(c *gin.Context) {
 	control := controller(c.Writer)
-	if _, err := io.CopyN(io.Discard, c.Request.Body, maxAdminBody); err == io.EOF {
+	if _, err := io.CopyN(io.Discard, c.Request.Body, maxAdminBody); errors.Is(err, io.EOF) {
 		control.SetReadDeadline(time.Time{}) //nolint:errcheck // a dead connection shows at the first write
 	} else {
 		c.Writer.Header().Set("Connection", "close")

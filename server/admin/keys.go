@@ -17,6 +17,7 @@ import (
 // KeySettings describes what may be changed of a key.
 type KeySettings keyView
 
+// TransformSchema is part of huma.SchemaTransformer.
 func (KeySettings) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	return only(s, "name", "tiers", "models", "priority", "default_priority", "limits", "expires_at")
 }

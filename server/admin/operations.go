@@ -34,8 +34,8 @@ var (
 // The errors that operations of one kind have.
 var (
 	reading    = []int{http.StatusNotImplemented, http.StatusServiceUnavailable}
-	creating   = append([]int{http.StatusConflict}, reading...)
-	changing   = append([]int{http.StatusPreconditionFailed}, creating...)
+	creating   = append([]int{http.StatusConflict}, reading...)            //nolint:gochecknoglobals // a table
+	changing   = append([]int{http.StatusPreconditionFailed}, creating...) //nolint:gochecknoglobals // a table
 	overriding = []int{http.StatusPreconditionFailed, http.StatusServiceUnavailable}
 	reloading  = []int{http.StatusConflict, http.StatusPreconditionFailed}
 	deciding   = []int{http.StatusConflict}

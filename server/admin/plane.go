@@ -17,6 +17,7 @@ import (
 	"tierway/telemetry"
 )
 
+// Options are what the admin API shows and changes.
 type Options struct {
 	Control   *control.Control
 	Decisions *decisions.Log
@@ -94,10 +95,13 @@ func New(o Options) *Plane {
 // parameters and answers.
 func (a *Plane) Operations() []huma.Operation { return a.operations }
 
+// OpenAPI returns the description of the API.
 func (a *Plane) OpenAPI() *huma.OpenAPI { return a.api.OpenAPI() }
 
+// Handler returns the handler of the API.
 func (a *Plane) Handler() http.Handler { return a.engine }
 
+// Streams returns the number of open streams of records.
 func (a *Plane) Streams() int { return int(a.records.streams.Load()) }
 
 // Problem answers with an error of RFC 9457.

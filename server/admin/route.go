@@ -22,6 +22,7 @@ import (
 	"tierway/tenants"
 )
 
+// ExplainOrder is the body of POST /admin/route/explain.
 type ExplainOrder struct {
 	Tenant   string            `json:"tenant,omitempty" maxLength:"63" doc:"Who asks; absent: whoever key_id is of, else somebody who may use everything."`
 	KeyID    string            `json:"key_id,omitempty" maxLength:"64" doc:"By which of its keys; absent: by one that narrows nothing."`
@@ -224,12 +225,14 @@ func changedBetween(a, b *decisions.Explanation) []string {
 	return changed
 }
 
+// ReplayOrder is the body of POST /admin/route/replay.
 type ReplayOrder struct {
 	Last   int           `json:"last,omitempty" minimum:"1" maximum:"100000" doc:"The newest so many records, of those that match; absent: 1,000."`
 	Filter *ReplayFilter `json:"filter,omitempty" doc:"As the query of /admin/decisions."`
 	Draft  *string       `json:"draft,omitempty" doc:"As of /admin/route/explain. Absent: the records are checked against the configuration in force."`
 }
 
+// ReplayFilter selects the records of a replay.
 type ReplayFilter decisions.Filter
 
 // TransformSchema describes what a body says otherwise than a query.

@@ -20,6 +20,7 @@ func tenantSettings() []string {
 // TenantSettings describes what may be changed of a tenant.
 type TenantSettings tenants.Tenant
 
+// TransformSchema is part of huma.SchemaTransformer.
 func (TenantSettings) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	return only(s, tenantSettings()...)
 }

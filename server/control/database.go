@@ -34,6 +34,7 @@ const (
 // DatabaseState is what the gateway can do with the SQL database.
 type DatabaseState int32
 
+// The states.
 const (
 	DatabaseOK       DatabaseState = iota // reads and writes
 	DatabaseAway                          // neither

@@ -33,7 +33,7 @@ func TestARecoveredPanicIsCountedAndLoggedWithoutItsValue(t *testing.T) {
 	if strings.Contains(line, "a prompt") || strings.Count(line, "\n") != 1 {
 		t.Errorf("the log is %s", line)
 	}
-	if err := recoverer.Try("reading an answer", func() error { return io.EOF }); err != io.EOF {
+	if err := recoverer.Try("reading an answer", func() error { return io.EOF }); !errors.Is(err, io.EOF) {
 		t.Errorf("a step's own error is %v", err)
 	}
 }

@@ -125,7 +125,7 @@ func (p *paced) Read(b []byte) (int, error) {
 // stalled returns the error of a read as a timeout if its deadline has passed: net/http
 // hides the deadline of a read within a trailer.
 func stalled(err error, limit time.Time) error {
-	if err == nil || err == io.EOF || time.Now().Before(limit) {
+	if err == nil || errors.Is(err, io.EOF) || time.Now().Before(limit) {
 		return err
 	}
 	return os.ErrDeadlineExceeded

@@ -26,6 +26,7 @@ type Route struct {
 // Kind is how a route's requests are served.
 type Kind uint8
 
+// The kinds.
 const (
 	Infer  Kind = iota // parsed, routed by its model and relayed
 	Stored             // goes to the worker that made the response in the path
@@ -86,6 +87,7 @@ type Prefix struct {
 	set   bool
 }
 
+// Prefixes returns the path prefixes under which the routes are served.
 func Prefixes() []Prefix {
 	return []Prefix{
 		{Path: "/v1"}, {Path: ""},

@@ -81,7 +81,7 @@ func (u *Upload) head() ([]byte, error) {
 	for len(head) < len(byteOrderMark) || len(head) < cap(head) && len(trimBlank(head)) == 0 {
 		n, err := u.read(head[len(head):cap(head)])
 		head = head[:len(head)+n]
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
@@ -124,7 +124,7 @@ func (u *Upload) read(p []byte) (int, error) {
 	if u.n > u.most {
 		n, err = 0, errUploadTooLong
 	}
-	if over := u.disarm(err == io.EOF || u.n == u.Length); err != nil && err != io.EOF && !over {
+	if over := u.disarm(errors.Is(err, io.EOF) || u.n == u.Length); err != nil && !errors.Is(err, io.EOF) && !over {
 		u.err = err
 	}
 	return n, err
