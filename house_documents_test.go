@@ -94,14 +94,16 @@ func TestTheDocumentHasTheBoundOfCandidates(t *testing.T) {
 // TestLinksBetweenDocumentsLead: to a file that is there and a heading in it.
 func TestLinksBetweenDocumentsLead(t *testing.T) {
 	seen := 0
-	documents(t, func(file string, text []byte) {
+	check := func(file string, text []byte) {
 		for _, m := range regexp.MustCompile(`\]\(([^):]*)\)`).FindAllSubmatch(text, -1) {
 			seen++
 			if err := leads(t, file, string(m[1])); err != nil {
 				t.Errorf("%s: %v", file, err)
 			}
 		}
-	})
+	}
+	documents(t, check)
+	check("CHANGELOG.md", read(t, "CHANGELOG.md")) // it names metrics of the past, so documents leaves it out
 	if seen < 20 {
 		t.Errorf("only %d links were found", seen)
 	}
@@ -225,5 +227,37 @@ func TestFiguresOfTheREADMEAreMeasured(t *testing.T) {
 	}
 	if seen < 10 {
 		t.Errorf("only %d figures were found in README.md", seen)
+	}
+}
+
+// TestPathsForContributorsExist verifies the files and folders that CONTRIBUTING.md and the last
+// section of docs/architecture.md name.
+func TestPathsForContributorsExist(t *testing.T) {
+	_, where, found := strings.Cut(string(read(t, "docs/architecture.md")), "## Where a new thing goes")
+	if !found {
+		t.Fatal("docs/architecture.md does not say where a new thing goes")
+	}
+	seen := 0
+	for file, text := range map[string]string{"CONTRIBUTING.md": string(read(t, "CONTRIBUTING.md")), "docs/architecture.md": where} {
+		for _, m := range regexp.MustCompile("`((?:\\.ci|[a-z0-9]+)/[a-zA-Z0-9_./-]*)`").FindAllStringSubmatch(text, -1) {
+			seen++
+			if matches, err := filepath.Glob(m[1]); err != nil || len(matches) != 1 {
+				t.Errorf("%s names %s, which does not exist", file, m[1])
+			}
+		}
+	}
+	if seen < 20 {
+		t.Errorf("only %d paths were found", seen)
+	}
+}
+
+// TestTheChangelogHasTheVersion verifies that CHANGELOG.md names the version that the source becomes.
+func TestTheChangelogHasTheVersion(t *testing.T) {
+	version := regexp.MustCompile(`(?m)^const version = "([^"]+)"$`).FindSubmatch(read(t, "cmd/tierway/main.go"))
+	if version == nil {
+		t.Fatal("cmd/tierway/main.go has no version")
+	}
+	if text := string(read(t, "CHANGELOG.md")); !strings.Contains(text, string(version[1])) || !strings.Contains(text, "## [Unreleased]") {
+		t.Errorf("CHANGELOG.md does not name %s, or has no section Unreleased", version[1])
 	}
 }
