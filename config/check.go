@@ -109,7 +109,7 @@ func (d *decoder) checkTwice(seen map[string]string, path, name string) {
 		return
 	}
 	if first, twice := seen[name]; twice {
-		d.fault(path, d.shown(path, name)+" is the name at "+first+" already", "names are unique; choose another")
+		d.fault(path, d.shown(path, name)+" is already the name at "+first, "choose a unique name")
 		return
 	}
 	seen[name] = path
@@ -165,10 +165,10 @@ func (d *decoder) checkOrigins(f *File) {
 	switch {
 	case at < 0:
 	case len(f.CORS.Origins) > 1:
-		d.fault(path, `"*" stands beside others, which it includes`, "keep * or the others")
+		d.fault(path, `"*" already includes the other origins`, `keep only "*", or remove it`)
 	case !f.Auth.Required:
 		d.fault(path, `"*" lets every web page use the workers, because auth.required is false`,
-			"name the origins, or require keys")
+			"list the origins, or set auth.required: true")
 	}
 }
 
@@ -180,10 +180,10 @@ func (d *decoder) checkProxies(proxies []string) {
 		switch {
 		case err != nil: // it has been said
 		case seen[prefix.String()]:
-			d.fault(path, d.shown(path, text)+" stands here twice", "remove one")
+			d.fault(path, d.shown(path, text)+" is listed twice", "remove one of them")
 		case prefix.Bits() == 0:
-			d.caution(path, d.shown(path, text)+" trusts everybody: any client can say that it is another",
-				"name the proxies' own addresses")
+			d.caution(path, d.shown(path, text)+" covers every address: any client could forge its address with X-Forwarded-For",
+				"list the proxies' own addresses")
 		}
 		seen[prefix.String()] = true
 	}
@@ -192,7 +192,7 @@ func (d *decoder) checkProxies(proxies []string) {
 func (d *decoder) checkHealth(path string, h workers.Health) {
 	if h.Timeout > h.Interval && h.Path != "off" {
 		d.fault(path+".timeout", fmt.Sprintf("the timeout %v is longer than the interval %v: checks would overlap",
-			h.Timeout, h.Interval), fmt.Sprintf("write timeout: %v, or a longer interval", h.Interval))
+			h.Timeout, h.Interval), fmt.Sprintf("set timeout to at most %v, or raise interval", h.Interval))
 	}
 }
 
@@ -200,8 +200,8 @@ func (d *decoder) checkHealth(path string, h workers.Health) {
 // themselves.
 func (d *decoder) checkBreaker(f *File) {
 	if factor := f.Breaker.Slow.Factor; factor > 0 && factor <= 1 {
-		d.fault("breaker.slow.factor", fmt.Sprintf("%v would take workers out that are as fast as their peers", factor),
-			"write 0 to turn it off, or a factor above 1, such as 3")
+		d.fault("breaker.slow.factor", fmt.Sprintf("%v would eject workers that are as fast as their peers", factor),
+			"set 0 to turn the check off, or a factor above 1, such as 3")
 	}
 }
 
@@ -209,8 +209,8 @@ func (d *decoder) checkBreaker(f *File) {
 // replaces it are held together, and a tenant gets half of the memory.
 func (d *decoder) checkBuffered(f *File) {
 	if least := 4 * f.MaxBodyBytes; f.MaxBufferedBytes != 0 && f.MaxBufferedBytes < least {
-		d.fault("max_buffered_bytes", fmt.Sprintf("%v is less than four times max_body_bytes, %v: the longest body could not be read",
-			f.MaxBufferedBytes, f.MaxBodyBytes), fmt.Sprintf("write %v or more, or lower max_body_bytes", least))
+		d.fault("max_buffered_bytes", fmt.Sprintf("%v is less than four times max_body_bytes (%v), so the longest body could not be read",
+			f.MaxBufferedBytes, f.MaxBodyBytes), fmt.Sprintf("set at least %v, or lower max_body_bytes", least))
 	}
 }
 
@@ -224,9 +224,9 @@ func (d *decoder) checkStore(f *File) {
 	case !strings.HasPrefix(f.Store.SQL, "sqlite://"):
 		return
 	case f.Gateways > 1:
-		at, why = "gateways", fmt.Sprintf("gateways is %d", f.Gateways)
+		at, why = "gateways", fmt.Sprintf("but gateways is %d", f.Gateways)
 	case f.Store.Redis != "":
-		at, why = "store.redis", "store.redis is for several gateways"
+		at, why = "store.redis", "but store.redis is for several"
 	default:
 		return
 	}
@@ -234,8 +234,8 @@ func (d *decoder) checkStore(f *File) {
 	if d.written("store.sql") {
 		where = d.position("store.sql")
 	}
-	d.faultAt("store.sql", where, why+", and a SQLite file belongs to one: each would have tenants, keys and a ledger of its own",
-		"use postgres:// where several gateways share tenants and keys").Warning = true
+	d.faultAt("store.sql", where, "a SQLite file serves one gateway, "+why+": each would have its own tenants, keys and ledger",
+		"use postgres:// to share tenants, keys and the ledger").Warning = true
 }
 
 // TrustedProxies returns the networks whose X-Forwarded-For is believed; an
@@ -257,19 +257,19 @@ const leastDecisionFile = Size(1 << 20)
 func (d *decoder) checkDecisions(f *File) {
 	c := f.Decisions
 	if c.MaxSize > 0 && c.MaxSize < leastDecisionFile {
-		d.fault("decisions.max_size", fmt.Sprintf("%v is less than %v", c.MaxSize, leastDecisionFile),
-			fmt.Sprintf("write %v or more", leastDecisionFile))
+		d.fault("decisions.max_size", fmt.Sprintf("%v is less than the minimum of %v", c.MaxSize, leastDecisionFile),
+			fmt.Sprintf("set at least %v", leastDecisionFile))
 	}
 	if c.File != "" {
 		if other := d.sameFile(f); other != "" {
-			d.fault("decisions.file", d.shown("decisions.file", c.File)+" is "+other, "write a file of its own, such as decisions.jsonl")
+			d.fault("decisions.file", d.shown("decisions.file", c.File)+" is "+other, "use a separate file, such as decisions.jsonl")
 		}
 		return
 	}
 	for _, path := range [...]string{"decisions.max_size", "decisions.max_files"} {
 		if d.written(path) {
-			d.caution(path, "does nothing without decisions.file",
-				"set decisions.file, or remove the key; decisions.keep bounds what is in memory")
+			d.caution(path, "has no effect without decisions.file",
+				"set decisions.file, or remove the key; decisions.keep limits the records in memory")
 		}
 	}
 }
@@ -286,12 +286,12 @@ func (d *decoder) sameFile(f *File) string {
 	}
 	decisions := whole(f.Decisions.File)
 	if decisions == whole(filepath.Base(d.file)) {
-		return "the configuration itself"
+		return "the configuration file"
 	}
 	if database, ok := strings.CutPrefix(f.Store.SQL, "sqlite://"); ok && database != "" {
 		for _, suffix := range [...]string{"", "-wal", "-shm", "-journal"} { // SQLite's own beside the file
 			if decisions == whole(database)+suffix {
-				return "the file of store.sql"
+				return "the database file of store.sql"
 			}
 		}
 	}

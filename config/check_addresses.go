@@ -31,21 +31,22 @@ type listener struct {
 // checkAddresses checks where the planes and /metrics listen, and that nothing but
 // loopback is served in plain text without a word.
 func (d *decoder) checkAddresses(f *File) {
-	const keysAndPrompts, plane = "keys and prompts", "give it another port, or write the same address for one that serves both planes"
+	const keysAndPrompts, plane = "keys and prompts", "choose another port, or use exactly the same address to serve both planes on it"
 	shared := f.SharedPlanes() && f.Listen != ""
 	data := listener{path: "listen", address: f.Listen, tls: f.TLS.On(), insecure: f.Insecure, crossing: keysAndPrompts}
 	admin := listener{path: "admin.listen", section: "admin.", address: f.Admin.Listen, insecure: f.Admin.Insecure,
 		tls: f.Admin.TLS.On() || shared && f.TLS.On(), crossing: keysAndPrompts, way: plane}
 	d.checkListener(&data)
 	if shared && f.Admin.TLS.On() {
-		d.fault("admin.tls", "both planes share "+d.shown("listen", f.Listen)+", which has one certificate", "remove admin.tls; tls holds for both")
+		d.fault("admin.tls", "both planes share "+d.shown("listen", f.Listen)+" and its certificate",
+			"remove admin.tls: tls applies to both planes")
 	}
 	d.checkListener(&admin)
 	if data.ok && admin.ok && !shared {
 		d.checkApart(admin, data)
 	}
 	metrics := listener{path: "metrics.listen", section: "metrics.", address: f.Metrics.Listen, insecure: f.Metrics.Insecure,
-		crossing: "names of tenants, models and workers", way: "give it another port, or " + onAdmin}
+		crossing: "names of tenants, models and workers", way: "choose another port, or " + onAdmin}
 	if metrics.address != "" {
 		d.checkListener(&metrics)
 		d.checkApart(metrics, admin)
@@ -56,8 +57,8 @@ func (d *decoder) checkAddresses(f *File) {
 	}
 	for _, l := range [...]listener{data, admin, metrics} {
 		if l.ok && !l.loopback {
-			d.fault("auth.required", "false is for loopback only, and "+l.path+" is another address",
-				"write auth.required: true and add keys, or listen on 127.0.0.1 alone")
+			d.fault("auth.required", "false requires loopback addresses, but "+l.path+" is "+d.shown(l.path, l.address),
+				"set auth.required: true and add keys, or listen only on 127.0.0.1")
 		}
 	}
 }
@@ -75,9 +76,9 @@ func (d *decoder) checkListener(l *listener) {
 	case l.insecure:
 		d.caution(l.section+"insecure", l.crossing+" cross the network to "+shown+" in plain text", "")
 	default:
-		way := fmt.Sprintf("set %[1]stls.cert and %[1]stls.key, or %[1]sinsecure: true where a proxy or the network protects it", l.section)
+		way := fmt.Sprintf("set %[1]stls.cert and %[1]stls.key, or %[1]sinsecure: true if a proxy or the network protects it", l.section)
 		if l.path == "metrics.listen" {
-			way = "set metrics.insecure: true where the network protects them, or " + onAdmin
+			way = "set metrics.insecure: true if the network protects them, or " + onAdmin
 		}
 		d.fault(l.path, shown+" is not loopback and has no TLS: "+l.crossing+" would cross the network in plain text", way)
 	}
@@ -86,8 +87,8 @@ func (d *decoder) checkListener(l *listener) {
 // checkApart notes an address that cannot be opened beside another one.
 func (d *decoder) checkApart(l, other listener) {
 	if samePort(l.address, other.address) {
-		d.fault(l.path, d.shown(l.path, l.address)+" has the port of "+other.path+", "+d.shown(other.path, other.address)+
-			": only one of the two can be opened", l.way)
+		d.fault(l.path, d.shown(l.path, l.address)+" uses the same port as "+other.path+", "+d.shown(other.path, other.address)+
+			": only one of them can be opened", l.way)
 	}
 }
 
@@ -99,7 +100,7 @@ func (d *decoder) checkListen(path, address string) (loopback, ok bool) {
 	n, noPort := strconv.ParseUint(port, 10, 16)
 	switch {
 	case err != nil:
-		d.fault(path, d.shown(path, address)+" is no address", allHosts)
+		d.fault(path, d.shown(path, address)+" is not an address", allHosts)
 	case noPort != nil || strconv.FormatUint(n, 10) != port:
 		d.fault(path, d.shown(path, address)+" has no port from 0 to 65535", anAddress)
 	case noIP == nil:
@@ -155,8 +156,8 @@ func (d *decoder) checkOwnAddress(f *File) {
 			path := fmt.Sprintf("%s.workers[%d].url", s.path, i)
 			for _, l := range own {
 				if leadsTo(u.Host, l.address) {
-					d.caution(path, d.shown(path, w.URL)+" is the gateway's own address ("+l.path+"): its requests would come back to it",
-						"write the engine's address")
+					d.caution(path, d.shown(path, w.URL)+" is the gateway's own address ("+l.path+"), so requests would loop",
+						"write the URL of the inference engine")
 				}
 			}
 		}

@@ -24,10 +24,10 @@ func (d *decoder) checkTLS(path string, t TLS) {
 	case !t.On():
 		return
 	case t.Cert == "":
-		d.fault(path+".cert", "missing beside key", "name the certificate's PEM file")
+		d.fault(path+".cert", "missing, but key is set", "set the path of the certificate's PEM file")
 		return
 	case t.Key == "":
-		d.fault(path+".key", "missing beside cert", "name the private key's PEM file")
+		d.fault(path+".key", "missing, but cert is set", "set the path of the private key's PEM file")
 		return
 	case d.draft: // it reads no file
 		return
@@ -38,7 +38,7 @@ func (d *decoder) checkTLS(path string, t TLS) {
 		if err != nil {
 			readable = false
 			d.fault(path, fmt.Sprintf("cannot read %s: %v", d.shown(path, file), errors.Unwrap(err)),
-				"paths are relative to where the program was started")
+				"relative paths start at the working directory of the process")
 		}
 		return text
 	}
@@ -47,7 +47,7 @@ func (d *decoder) checkTLS(path string, t TLS) {
 		return
 	}
 	if _, err := tls.X509KeyPair(cert, key); err != nil {
-		d.fault(path+".cert", fmt.Sprintf("the certificate %s does not load with its key: %v", d.shown(path+".cert", t.Cert), err), "both are PEM files and belong together")
+		d.fault(path+".cert", fmt.Sprintf("the certificate %s does not load with its key: %v", d.shown(path+".cert", t.Cert), err), "check that both are PEM files of the same pair")
 	}
 }
 
@@ -56,7 +56,7 @@ func (d *decoder) checkAuth(f *File) {
 	checkDigest := func(path, digest string) {
 		digest = strings.ToLower(digest)
 		if first := digests[digest]; first != "" && digest != "" {
-			d.fault(path+".sha256", "the same key as "+first, "every key has one place; give this one its own").hide = true
+			d.fault(path+".sha256", "duplicates the key of "+first, "create a separate key for each entry").hide = true
 			return
 		}
 		digests[digest] = path
@@ -72,16 +72,16 @@ func (d *decoder) checkAuth(f *File) {
 		adminKeys = append(adminKeys, tenants.KeyConfig{Name: "admin", SHA256: k.SHA256})
 	}
 	if len(f.Admin.Keys) > 0 && !slices.ContainsFunc(f.Admin.Keys, func(k AdminKey) bool { return k.Role == "" || k.Role == roleAdmin }) {
-		d.caution("admin.keys", "there are viewers only: unless the database has an admin, nobody can change anything before the first one is made",
-			"give one of them role: admin, or make one with `tierway keys create --admin`")
+		d.caution("admin.keys", "all keys are viewers: unless the database has an admin key, the admin plane can change nothing",
+			"give one key role: admin, or create one with `tierway keys create --admin`")
 	}
 	_, _, err := tenants.FromConfig(f.Auth.Keys)
 	d.adopt(err, func(path string) string { return path })
 	_, _, err = tenants.FromConfig(adminKeys)
 	d.adopt(err, func(path string) string { return strings.Replace(path, "auth.", "admin.", 1) })
 	if f.Auth.Required && len(f.Auth.Keys) == 0 && f.Store.SQL == "" {
-		d.fault("auth.keys", "keys are required, and there are none here and no database to hold any, so that nobody could ask",
-			"add - {name: me, sha256: …} with the output of "+makeDigest+", set store.sql, or write auth.required: false on loopback")
+		d.fault("auth.keys", "keys are required, but the file has none and store.sql is empty: every request would be rejected",
+			"add - {name: me, sha256: …} with the output of "+makeDigest+", set store.sql, or set auth.required: false on loopback")
 	}
 }
 
@@ -91,7 +91,7 @@ func (d *decoder) checkRights(f *File) {
 	targets, names := f.Names()
 	equal := func(right, name string) bool { return right == name }
 	for i, k := range f.Auth.Keys {
-		d.checkMatches(fmt.Sprintf("auth.keys[%d].tiers", i), k.Tiers, targets, equal, "is no tier or pool")
+		d.checkMatches(fmt.Sprintf("auth.keys[%d].tiers", i), k.Tiers, targets, equal, "is not a tier or pool")
 		d.checkMatches(fmt.Sprintf("auth.keys[%d].models", i), k.Models, names, tenants.Overlap, "matches no model, tier or alias")
 	}
 }
@@ -148,13 +148,13 @@ func (d *decoder) checkLimits(f *File) {
 		usual, known := tenants.ParseClass(k.DefaultPriority)
 		if (ok || k.Priority == "") && known && usual < highest {
 			d.fault(path+".default_priority", d.shown(path+".default_priority", k.DefaultPriority)+" is above its priority "+highest.String(),
-				"write "+highest.String()+", or raise priority")
+				"set at most "+highest.String()+", or raise priority")
 		}
 		if k.Degrade && !k.Limits.Budgeted() {
-			d.caution(path+".degrade", "does nothing without a budget", "add limits: with day_tokens, month_tokens, day_money or month_money")
+			d.caution(path+".degrade", "has no effect without a budget", "set day_tokens, month_tokens, day_money or month_money in limits")
 		}
 		if k.FailClosed && f.Store.Redis == "" {
-			d.caution(path+".fail_closed", "does nothing without store.redis", "set store.redis, or remove the key")
+			d.caution(path+".fail_closed", "has no effect without store.redis", "set store.redis, or remove the key")
 		}
 	}
 }
@@ -168,7 +168,7 @@ func (d *decoder) checkPrice(path string, p tenants.Price) bool {
 	for name, amount := range map[string]float64{"input": p.Input, "cached_input": cached, "output": p.Output} {
 		_, decimals, _ := strings.Cut(strconv.FormatFloat(amount, 'f', -1, 64), ".")
 		if at := path + "." + name; len(decimals) > 9 && d.written(at) {
-			d.fault(at, fmt.Sprintf("%v has %d decimals, and amounts are counted in billionths", amount, len(decimals)), "write at most 9 decimals")
+			d.fault(at, fmt.Sprintf("%v has %d decimals, but prices have at most 9", amount, len(decimals)), "round it to 9 decimals")
 		}
 	}
 	return p.Input > 0 || cached > 0 || p.Output > 0
@@ -176,21 +176,21 @@ func (d *decoder) checkPrice(path string, p tenants.Price) bool {
 
 func (d *decoder) checkLimit(path string, l tenants.Limits, priced bool) {
 	if l.Burst > 0 && l.RPM == 0 && l.RPS == 0 {
-		d.fault(path+".burst", fmt.Sprintf("%d does nothing without rpm or rps", l.Burst), "add one of them, or remove burst; concurrent bounds requests under way")
+		d.fault(path+".burst", fmt.Sprintf("%d has no effect without rpm or rps", l.Burst), "set one of them, or remove burst; concurrent limits in-flight requests")
 	}
 	if l.TokenBurst > 0 && l.TPM == 0 {
-		d.fault(path+".token_burst", fmt.Sprintf("%d does nothing without tpm", l.TokenBurst), "add tpm, or remove token_burst")
+		d.fault(path+".token_burst", fmt.Sprintf("%d has no effect without tpm", l.TokenBurst), "set tpm, or remove token_burst")
 	}
 	for name, amount := range map[string]tenants.Money{"day_money": l.DayMoney, "month_money": l.MonthMoney} {
 		if amount > 0 && !priced {
 			d.fault(path+"."+name, fmt.Sprintf("%v can never be spent: no tier or pool has a price", amount),
-				"give tiers a price: { input: 0.5, output: 1.5 }, or limit tokens instead")
+				"set price: { input: 0.5, output: 1.5 } on tiers, or limit tokens instead")
 		}
 	}
 	if l.DayTokens > l.MonthTokens && l.MonthTokens > 0 {
-		d.caution(path+".day_tokens", fmt.Sprintf("%d is more than month_tokens %d and never reached", l.DayTokens, l.MonthTokens), "lower it, or remove it")
+		d.caution(path+".day_tokens", fmt.Sprintf("%d exceeds month_tokens (%d), so it is never reached", l.DayTokens, l.MonthTokens), "lower it, or remove it")
 	}
 	if l.DayMoney > l.MonthMoney && l.MonthMoney > 0 {
-		d.caution(path+".day_money", fmt.Sprintf("%v is more than month_money %v and never reached", l.DayMoney, l.MonthMoney), "lower it, or remove it")
+		d.caution(path+".day_money", fmt.Sprintf("%v exceeds month_money (%v), so it is never reached", l.DayMoney, l.MonthMoney), "lower it, or remove it")
 	}
 }

@@ -54,7 +54,7 @@ func TestRulesThatChooseATierAreChecked(t *testing.T) {
 			`6:99: classifier.keywords[1].match[1]: missing closing ) "(x" (write it in the syntax of RE2)`,
 			`6:105: classifier.keywords[1].match[2]: matches every text (leave out what may be absent)`,
 			`6:111: classifier.keywords[1].match[3]: invalid character class range "z-a" (write it in the syntax of RE2)`,
-			`6:120: classifier.keywords[1].match[4]: "abd" stands here twice (remove one)`,
+			`6:120: classifier.keywords[1].match[4]: "abd" is listed twice (remove one of them)`,
 			`6:125: classifier.keywords[1].match[5]: missing closing ) "(?<n>a: b)(" (write it in the syntax of RE2)`,
 			`6:140: classifier.keywords[1].match[6]: invalid or unsupported Perl syntax "(?=" (write it in the syntax of RE2)`,
 		}},
@@ -94,7 +94,7 @@ func TestRulesNeedTiers(t *testing.T) {
 	src := keys + `pools: [{name: a, models: [m], serves: [chat], workers: [{name: w, url: "http://h:1"}]}]
 classifier: {max_tokens: {a: 1}}
 `
-	want := []string{`3:27: classifier.max_tokens.a: no tier has this name (none is known)`}
+	want := []string{`3:27: classifier.max_tokens.a: no tier has this name (none is defined)`}
 	if diff := cmp.Diff(want, problemsOf(t, src, nil)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

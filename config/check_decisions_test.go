@@ -13,11 +13,11 @@ func TestTheFileOfDecisionsIsNoOther(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.yaml")
 	for name, want := range map[string]string{
-		"config.yaml": `decisions.file: "config.yaml" is the configuration itself`,
-		"../" + filepath.Base(dir) + "/./config.yaml": "is the configuration itself",
-		"t.db":                         `decisions.file: "t.db" is the file of store.sql`,
-		filepath.Join(dir, "t.db"):     "is the file of store.sql",
-		filepath.Join(dir, "t.db-wal"): "is the file of store.sql",
+		"config.yaml": `decisions.file: "config.yaml" is the configuration file`,
+		"../" + filepath.Base(dir) + "/./config.yaml": "is the configuration file",
+		"t.db":                         `decisions.file: "t.db" is the database file of store.sql`,
+		filepath.Join(dir, "t.db"):     "is the database file of store.sql",
+		filepath.Join(dir, "t.db-wal"): "is the database file of store.sql",
 		"decisions.jsonl":              "",
 	} {
 		text := keys + small + "store: {sql: \"sqlite://t.db\"}\ndecisions: {file: \"" + name + "\"}\n"

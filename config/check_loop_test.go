@@ -42,8 +42,8 @@ func TestAWorkerAtTheGatewaysOwnAddressIsAWarning(t *testing.T) {
 		got = append(got, w.String())
 	}
 	want := []string{
-		`f:8:20: warning: tiers[0].workers[0].url: "http://localhost:9999/v1" is the gateway's own address (listen): its requests would come back to it (write the engine's address)`,
-		`f:9:20: warning: tiers[0].workers[1].url: "http://127.0.0.1:9998" is the gateway's own address (admin.listen): its requests would come back to it (write the engine's address)`,
+		`f:8:20: warning: tiers[0].workers[0].url: "http://localhost:9999/v1" is the gateway's own address (listen), so requests would loop (write the URL of the inference engine)`,
+		`f:9:20: warning: tiers[0].workers[1].url: "http://127.0.0.1:9998" is the gateway's own address (admin.listen), so requests would loop (write the URL of the inference engine)`,
 	}
 	if len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
 		t.Errorf("the warnings are %q", got)

@@ -33,13 +33,13 @@ func (f *File) sections() []section {
 
 func (d *decoder) checkPools(f *File) {
 	if len(f.Tiers)+len(f.Pools) == 0 {
-		d.fault("tiers", "there are no tiers and no pools, so that nothing could be served",
-			"add tiers: with a name, a model and workers")
+		d.fault("tiers", "there are no tiers and no pools, so no request could be served",
+			"add a tier with a name, a model and workers")
 	}
 	paths := map[string]string{}
 	for _, s := range f.sections() {
 		if len(s.Serves) == 0 && d.written(s.path+".serves") {
-			d.fault(s.path+".serves", "is empty", "name kinds of request, or remove the key")
+			d.fault(s.path+".serves", "the list is empty", "list kinds of request, or remove the key")
 		}
 		if !s.tier {
 			d.checkPurpose(s)
@@ -66,11 +66,11 @@ func (d *decoder) checkPurpose(s section) {
 	named := s.Model != "" || len(s.Models) > 0
 	switch {
 	case !named && len(s.Paths) == 0:
-		d.fault(s.path+".models", "the pool has no model and no paths, so that no request could reach it", "add models: with the names that clients ask for")
+		d.fault(s.path+".models", "the pool has no model and no paths, so no request can reach it", "list the names that clients request")
 	case named && len(s.Serves) == 0:
-		d.fault(s.path+".serves", "missing", "name the kinds of request that its models answer, such as [embeddings]")
+		d.fault(s.path+".serves", "missing", "list the kinds of request that its models serve, such as [embeddings]")
 	case !named && len(s.Serves) > 0:
-		d.fault(s.path+".models", "missing beside serves", "name the models that clients ask for, or remove serves")
+		d.fault(s.path+".models", "missing, but serves is set", "list the models that clients request, or remove serves")
 	}
 }
 
@@ -79,10 +79,10 @@ func (d *decoder) checkUpload(f *File, s section) {
 	switch {
 	case s.MaxUpload == 0:
 	case len(s.Paths) == 0:
-		d.fault(path, "the pool has no paths, so that nothing is uploaded to it", "add paths, or remove the key")
+		d.fault(path, "has no effect: the pool has no paths", "add paths, or remove the key")
 	case s.MaxUpload <= f.MaxBodyBytes:
-		d.fault(path, fmt.Sprintf("%v is not more than max_body_bytes, %v: such bodies are buffered",
-			s.MaxUpload, f.MaxBodyBytes), "write more, or remove the key")
+		d.fault(path, fmt.Sprintf("%v does not exceed max_body_bytes (%v), so no body is streamed",
+			s.MaxUpload, f.MaxBodyBytes), "raise it, or remove the key")
 	}
 }
 
@@ -91,8 +91,8 @@ func (d *decoder) checkUpload(f *File, s section) {
 func (d *decoder) checkTenant(f *File, s section) {
 	known := func(k tenants.KeyConfig) bool { return k.Name == s.Tenant }
 	if path := s.path + ".tenant"; s.Tenant != "" && f.Store.SQL == "" && !slices.ContainsFunc(f.Auth.Keys, known) {
-		d.fault(path, d.shown(path, s.Tenant)+" has no key, so that no request could use the pool",
-			"name a tenant of auth.keys, or set store.sql")
+		d.fault(path, d.shown(path, s.Tenant)+" has no key, so no request can use the pool",
+			"set a tenant of auth.keys, or set store.sql")
 	}
 }
 
@@ -102,19 +102,19 @@ func (d *decoder) checkPaths(f *File, s section, seen map[string]string) {
 	for i, p := range s.Paths {
 		path := fmt.Sprintf("%s.paths[%d]", s.path, i)
 		if first := seen[s.Tenant+p]; first != "" {
-			d.fault(path, d.shown(path, p)+" stands at "+first+" already", "a path belongs to one pool")
+			d.fault(path, d.shown(path, p)+" is already listed at "+first, "remove one of them: a path belongs to one pool")
 			continue
 		}
 		seen[s.Tenant+p] = path
 		if method := openai.OwnMethod(p); method != "" {
-			d.caution(path, d.shown(path, p)+" gets no "+method+": the gateway answers it itself",
+			d.caution(path, d.shown(path, p)+" receives no "+method+" requests: the gateway serves them itself",
 				"remove it; the API's own endpoints reach a pool through models and serves")
 		}
 		// Of /v1/responses/* a part passes: what this gateway knows, and a POST.
 		kind := openai.KeptKind(http.MethodPost, strings.Replace(p, "*", "x", 1))
 		if kind != "" && s.Tenant == "" && f.Auth.Required {
-			d.caution(path, d.shown(path, p)+" passes for no request: engines keep "+kind+" without tenants",
-				"set "+s.path+".tenant to the one that may use them")
+			d.caution(path, d.shown(path, p)+" never passes a request: engines store "+kind+" without separating tenants",
+				"set "+s.path+".tenant to the only tenant that may use them")
 		}
 	}
 }
@@ -136,7 +136,7 @@ func (d *decoder) checkWorkers(f *File) {
 			}
 		}
 		if !usable {
-			d.fault(s.path+".workers", "every worker has weight 0, so that none takes a request", "give one of them a weight of 1 or more")
+			d.fault(s.path+".workers", "every worker has weight 0, so none receives requests", "set the weight of one worker to 1 or more")
 		}
 	}
 }
@@ -154,12 +154,13 @@ func (d *decoder) checkURL(here, elsewhere map[string]string, path, url string) 
 		return
 	}
 	if first, twice := here[canonical]; twice {
-		d.fault(path, d.shown(path, url)+" is the worker at "+first+" already", "a server stands once in a tier or pool; remove one entry")
+		d.fault(path, d.shown(path, url)+" is already the URL of "+first, "remove one of them: a server appears once per tier or pool")
 		return
 	}
 	here[canonical] = path
 	if first := elsewhere[canonical]; first != "" {
-		d.caution(path, d.shown(path, url)+" is the server of "+first+" too: bounds such as max_inflight count for each entry alone", "divide what the server can take among its entries")
+		d.caution(path, d.shown(path, url)+" is also the server of "+first+": limits such as max_inflight apply to each entry separately",
+			"divide the server's capacity among its entries")
 	}
 }
 
@@ -170,8 +171,8 @@ func (d *decoder) checkKey(path, variable string) {
 	}
 	key, _ := d.env(variable)
 	if strings.ContainsFunc(key, unicode.IsControl) {
-		d.fault(path, "the key in the environment variable "+strings.Trim(d.shown(path, variable), `"`)+" has a line break or another control character, which no header can have",
-			"set it without one: KEY=$(cat file) drops line breaks at the end")
+		d.fault(path, "the key in the environment variable "+strings.Trim(d.shown(path, variable), `"`)+" contains a line break or another control character, which HTTP headers do not allow",
+			"remove the character: KEY=$(cat file) drops trailing line breaks")
 		return
 	}
 	if key != "" {
@@ -184,5 +185,5 @@ func (d *decoder) checkKey(path, variable string) {
 	}
 	// It may be the key itself: who mixed the two up shall not find it in a log.
 	d.fault(path, "the environment variable that it names is not set",
-		"set it to the worker's key; the key itself does not stand here").hide = true
+		"write the variable's name here, never the key itself, and set the variable to the key").hide = true
 }

@@ -43,15 +43,15 @@ func (d *decoder) checkAges(path string, q Queue) {
 		switch {
 		case age == 0:
 		case wait == 0 && d.written(at):
-			d.caution(at, fmt.Sprintf("%v does nothing: max_wait.%s is 0s, so that no %s request waits", age, class, class),
-				fmt.Sprintf("give max_wait.%s a duration, or remove the key", class))
+			d.caution(at, fmt.Sprintf("%v has no effect: max_wait.%s is 0s, so %s requests do not wait", age, class, class),
+				fmt.Sprintf("set max_wait.%s above 0s, or remove the key", class))
 		case wait == 0 || age < wait:
 		case d.written(at):
-			d.caution(at, fmt.Sprintf("%v is not below max_wait.%s %v, so that no %s request ever ages", age, class, wait, class),
-				fmt.Sprintf("lower it, raise max_wait.%s, or write age: {%s: 0s} if none is to", class, class))
+			d.caution(at, fmt.Sprintf("%v is not below max_wait.%s (%v), so %s requests are never promoted", age, class, wait, class),
+				fmt.Sprintf("lower it, raise max_wait.%s, or set age: {%s: 0s} to turn promotion off", class, class))
 		case d.written(path + ".max_wait." + class):
-			d.caution(path+".max_wait."+class, fmt.Sprintf("%v is not above age.%s %v, so that no %s request ever ages", wait, class, age, class),
-				fmt.Sprintf("raise it, lower age.%s, or write age: {%s: 0s} if none is to", class, class))
+			d.caution(path+".max_wait."+class, fmt.Sprintf("%v is not above age.%s (%v), so %s requests are never promoted", wait, class, age, class),
+				fmt.Sprintf("raise it, lower age.%s, or set age: {%s: 0s} to turn promotion off", class, class))
 		}
 	}
 }
@@ -64,16 +64,17 @@ func (d *decoder) checkWaits(path string, q Queue, total Total) {
 		switch {
 		case waits[i] <= totals[i]:
 		case d.written(at):
-			d.caution(at, fmt.Sprintf("%v is longer than %s %v, at which a wait ends too", waits[i], end, totals[i]),
-				fmt.Sprintf("write at most %v, or raise %s", totals[i], end))
+			d.caution(at, fmt.Sprintf("%v exceeds %s (%v), which ends the wait earlier", waits[i], end, totals[i]),
+				fmt.Sprintf("set at most %v, or raise %s", totals[i], end))
 		case path == "queue" && d.written(end):
-			d.caution(end, fmt.Sprintf("%v is shorter than %s %v: a wait ends at it too", totals[i], at, waits[i]),
-				fmt.Sprintf("raise it, or write at most %v for %s", totals[i], at))
+			d.caution(end, fmt.Sprintf("%v is below %s (%v), so it ends waits earlier", totals[i], at, waits[i]),
+				fmt.Sprintf("raise it, or set at most %v for %s", totals[i], at))
 		}
 	}
 	at, wait, shortest := path+".engine_wait", valueOf(q.EngineWait), min(total.Interactive, total.Background, total.Batch)
 	if wait > shortest && d.written(at) {
-		d.caution(at, fmt.Sprintf("%v is longer than a request may take by timeouts.total, %v", wait, shortest), fmt.Sprintf("write at most %v, or raise timeouts.total", shortest))
+		d.caution(at, fmt.Sprintf("%v exceeds the shortest timeouts.total (%v)", wait, shortest),
+			fmt.Sprintf("set at most %v, or raise timeouts.total", shortest))
 	}
 }
 
@@ -84,11 +85,11 @@ func (d *decoder) checkBodies(path string, q Queue, f *File) {
 		return
 	}
 	if at := path + ".max_bytes"; d.written(at) {
-		d.caution(at, fmt.Sprintf("%v is less than max_body_bytes %v: a request with a longer body can never wait", most, f.MaxBodyBytes),
-			fmt.Sprintf("write %v or more, or 0 for no bound", f.MaxBodyBytes))
+		d.caution(at, fmt.Sprintf("%v is less than max_body_bytes (%v), so a request with a longer body cannot wait", most, f.MaxBodyBytes),
+			fmt.Sprintf("set at least %v, or 0 for no limit", f.MaxBodyBytes))
 	} else if path == "queue" {
-		d.caution("max_body_bytes", fmt.Sprintf("%v is more than queue.max_bytes %v: a request with a longer body can never wait", f.MaxBodyBytes, most),
-			"raise queue.max_bytes, or write queue: {max_bytes: 0} for no bound")
+		d.caution("max_body_bytes", fmt.Sprintf("%v exceeds queue.max_bytes (%v), so a request with a longer body cannot wait", f.MaxBodyBytes, most),
+			"raise queue.max_bytes, or set queue: {max_bytes: 0} for no limit")
 	}
 }
 
@@ -96,7 +97,7 @@ func (d *decoder) checkBodies(path string, q Queue, f *File) {
 // because nothing is asked of it.
 func (d *decoder) checkUnread(section string, off bool) {
 	if at := section + "saturation"; off && d.written(at) {
-		d.caution(at, "does nothing: health.path is off, and metrics are read with health checks", "remove it, or give health.path another value")
+		d.caution(at, "has no effect: health.path is off, so metrics are never read", "remove it, or change health.path")
 	}
 }
 
@@ -110,6 +111,6 @@ func (d *decoder) checkStale(section string, s Saturation, h workers.Health) {
 	if s.StaleAfter >= shortestStale || h.Path == "off" || valueOf(s.Waiting) == 0 && valueOf(s.KVUsage) == 0 || !d.written(at) {
 		return
 	}
-	d.caution(at, fmt.Sprintf("%v is shorter than %v, within which a busy worker's metrics can be read again: they do not count for a part of the time", s.StaleAfter, shortestStale),
-		fmt.Sprintf("write %v or more", shortestStale))
+	d.caution(at, fmt.Sprintf("%v is below %v, the shortest period in which metrics are read three times: they expire between readings",
+		s.StaleAfter, shortestStale), fmt.Sprintf("set at least %v", shortestStale))
 }

@@ -19,10 +19,10 @@ func (d *decoder) checkPolicy(path string, c routing.Config) {
 		switch {
 		case k.policy == "" || !d.written(at) || c.Name == k.policy || d.told[path+".name"]:
 		case c.Name == "":
-			d.fault(path+".name", "missing beside "+k.name,
-				"write name: "+k.policy+"; this section replaces the file's policy whole")
+			d.fault(path+".name", "missing, but "+k.name+" is set",
+				"write name: "+k.policy+"; this section replaces the file's policy as a whole")
 		default:
-			d.fault(at, "only "+k.policy+" reads it, and the policy is "+c.Name,
+			d.fault(at, "applies only to the policy "+k.policy+", but the policy is "+c.Name,
 				"remove the key, or write name: "+k.policy)
 		}
 	}
@@ -39,8 +39,9 @@ func (d *decoder) checkContexts(tiers []Tier) {
 			longest = i
 		default:
 			d.caution(fmt.Sprintf("tiers[%d].context", i),
-				fmt.Sprintf("%d is less than the %d of tiers[%d], so that a prompt too long for %s cannot move up here", t.Context, tiers[longest].Context, longest, quote(tiers[longest].Name)),
-				"tiers stand least capable first; give this one at least the same, or move it down")
+				fmt.Sprintf("%d is less than the %d of tiers[%d], so a prompt that is too long for %s cannot move up to this tier",
+					t.Context, tiers[longest].Context, longest, quote(tiers[longest].Name)),
+				fmt.Sprintf("raise it to at least %d, or move this tier before tiers[%d]", tiers[longest].Context, longest))
 		}
 	}
 }
@@ -55,7 +56,7 @@ func (d *decoder) checkModels(s section) {
 		switch {
 		case len(w.Models) > 0:
 		case d.written(path):
-			d.fault(path, "is empty", "name models of its "+s.kind()+", or remove the key for all of them")
+			d.fault(path, "the list is empty", "list models of its "+s.kind()+", or remove the key to serve all of them")
 			fallthrough
 		default:
 			for _, name := range names {
@@ -66,7 +67,7 @@ func (d *decoder) checkModels(s section) {
 			at := fmt.Sprintf("%s[%d]", path, j)
 			served[name] = true
 			if !slices.Contains(names, name) {
-				d.fault(at, d.shown(at, name)+" is no model of its "+s.kind(), DidYouMean(name, names))
+				d.fault(at, d.shown(at, name)+" is not a model of its "+s.kind(), DidYouMean(name, names))
 			}
 		}
 	}
@@ -112,7 +113,7 @@ func (d *decoder) checkClassifier(f *File) (rules tiers.Rules, paths map[string]
 		path := fmt.Sprintf("classifier.keywords[%d]", i)
 		d.checkTier(path+".tier", k.Tier, names)
 		if len(k.In) == 0 && d.written(path+".in") {
-			d.fault(path+".in", "is empty", "write user, system or both, or remove the key for user")
+			d.fault(path+".in", "the list is empty", "list user, system or both, or remove the key for the default, user")
 		}
 	}
 	return rules, paths

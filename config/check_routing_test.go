@@ -132,15 +132,15 @@ tiers:
 
 func TestWhatDecidesWhereARequestGoesIsChecked(t *testing.T) {
 	cases := map[string]struct{ section, want string }{
-		"a policy's option beside another policy": {"policy: {name: round_robin, epsilon: 0.5}", `6:38: policy.epsilon: only chwbl reads it, and the policy is round_robin (remove the key, or write name: chwbl)`},
+		"a policy's option beside another policy": {"policy: {name: round_robin, epsilon: 0.5}", `6:38: policy.epsilon: applies only to the policy chwbl, but the policy is round_robin (remove the key, or write name: chwbl)`},
 		"an option of a mistyped policy":          {"policy: {name: chwlb, epsilon: 0.5}", `6:16: policy.name: want one of ` + policies + `, got "chwlb" (did you mean chwbl?)`},
 		"a mistyped option":                       {"policy: {epsilom: 0.5}", `6:10: policy.epsilom: unknown key (did you mean epsilon?)`},
 		"an option below 0":                       {"policy: {epsilon: -0.1}", `6:19: policy.epsilon: want a number of 0 or more, got "-0.1"`},
 		"an option that is no number":             {"policy: {slack: NaN}", `6:17: policy.slack: want a number of 0 or more, got "NaN"`},
-		"an option without a value":               {"policy: {slack: }", `6:17: policy.slack: the key has no value (remove it for the default)`},
+		"an option without a value":               {"policy: {slack: }", `6:17: policy.slack: the key has no value (remove the key to use the default)`},
 		"no points on the ring":                   {"policy: {virtual_nodes: 0}", `6:25: policy.virtual_nodes: want an integer from 1 to 1000, got "0"`},
 		"a prefix below 0":                        {"policy: {max_prefix_length: -1}", `6:29: policy.max_prefix_length: want an integer of 0 or more, got "-1"`},
-		"a prefix beyond all bounds":              {"policy: {max_prefix_length: 3000000000}", `6:29: policy.max_prefix_length: want an integer of 0 or more, got "3000000000" (2147483647 at most)`},
+		"a prefix beyond all bounds":              {"policy: {max_prefix_length: 3000000000}", `6:29: policy.max_prefix_length: want an integer of 0 or more, got "3000000000" (the maximum is 2147483647)`},
 		"another policy as no_key":                {"policy: {no_key: random}", `6:18: policy.no_key: want one of least_load, model_hash, got "random"`},
 		"a mistyped depth":                        {"policy: {depth: fixd}", `6:17: policy.depth: want one of adaptive, fixed, got "fixd" (did you mean fixed?)`},
 
@@ -149,10 +149,10 @@ func TestWhatDecidesWhereARequestGoesIsChecked(t *testing.T) {
 		"a ratio above 1":       {"breaker: {failure_ratio: 50}", `6:26: breaker.failure_ratio: want a number above 0, up to 1, got "50"`},
 		"no requests":           {"breaker: {min_requests: 0}", `6:25: breaker.min_requests: want an integer of 1 or more, got "0"`},
 		"no window":             {"breaker: {window: 0s}", `6:19: breaker.window: want a duration above 0, got "0s"`},
-		"open for no time":      {"breaker: {open_for: 60}", `6:21: breaker.open_for: want a duration above 0, got "60" (write the unit too, such as 5s)`},
+		"open for no time":      {"breaker: {open_for: 60}", `6:21: breaker.open_for: want a duration above 0, got "60" (add a unit, such as 5s)`},
 		"too many probes":       {"breaker: {probes: 11}", `6:19: breaker.probes: want an integer from 1 to 10, got "11"`},
 		"no time for a probe":   {"breaker: {probe_timeout: -1s}", `6:26: breaker.probe_timeout: want a duration above 0, got "-1s"`},
-		"slow as the peers":     {"breaker: {slow: {factor: 1}}", `6:26: breaker.slow.factor: 1 would take workers out that are as fast as their peers (write 0 to turn it off, or a factor above 1, such as 3)`},
+		"slow as the peers":     {"breaker: {slow: {factor: 1}}", `6:26: breaker.slow.factor: 1 would eject workers that are as fast as their peers (set 0 to turn the check off, or a factor above 1, such as 3)`},
 		"faster than the peers": {"breaker: {slow: {factor: -2}}", `6:26: breaker.slow.factor: want a number from 0 to 1000, got "-2"`},
 		"too few samples":       {"breaker: {slow: {min_samples: 4}}", `6:31: breaker.slow.min_samples: want an integer from 5 to 64, got "4"`},
 		"a mistyped key":        {"breaker: {prob_timeout: 1s}", `6:11: breaker.prob_timeout: unknown key (did you mean probe_timeout?)`},
@@ -164,22 +164,22 @@ func TestWhatDecidesWhereARequestGoesIsChecked(t *testing.T) {
 		"no truth":                   {"classifier: {sticky: {enabled: 1}}", `6:32: classifier.sticky.enabled: want true or false, got "1" (write true or false)`},
 		"a threshold below 0":        {"classifier: {prompt_tokens: {large: -1}}", `6:37: classifier.prompt_tokens.large: want an integer of 0 or more, got "-1"`},
 		"a threshold with a unit":    {"classifier: {max_tokens: {large: 2k}}", `6:34: classifier.max_tokens.large: want an integer of 0 or more, got "2k"`},
-		"a threshold in quotes":      {"classifier: {max_tokens: {large: '2'}}", `6:34: classifier.max_tokens.large: want an integer of 0 or more, got "2" (without the quotes)`},
-		"a threshold without number": {"classifier: {max_tokens: {large: }}", `6:34: classifier.max_tokens.large: the key has no value (remove it for the default)`},
+		"a threshold in quotes":      {"classifier: {max_tokens: {large: '2'}}", `6:34: classifier.max_tokens.large: want an integer of 0 or more, got "2" (remove the quotes)`},
+		"a threshold without number": {"classifier: {max_tokens: {large: }}", `6:34: classifier.max_tokens.large: the key has no value (remove the key to use the default)`},
 		"one threshold for all":      {"classifier: {max_tokens: 500}", `6:26: classifier.max_tokens: want a section of keys, got a single value`},
-		"a tier twice":               {"classifier: {max_tokens: {large: 1, large: 2}}", `6:37: classifier.max_tokens.large: the key stands here twice, first in line 6 (keep one of the two)`},
+		"a tier twice":               {"classifier: {max_tokens: {large: 1, large: 2}}", `6:37: classifier.max_tokens.large: the key appears twice, first in line 6 (remove one of them)`},
 		"a score of 0":               {"classifier: {keyword_score: {large: 0}}", `6:37: classifier.keyword_score.large: want a number above 0, got "0"`},
-		"keywords that are no list":  {"classifier: {keywords: {tier: large}}", `6:24: classifier.keywords: want a list, got a section of keys (write [ … ], or one item a line that starts with -)`},
-		"a keyword without tier":     {"classifier: {keywords: [{name: a, match: [abc]}]}", `6:25: classifier.keywords[0].tier: missing (the tier that the group speaks for)`},
-		"a keyword without name":     {"classifier: {keywords: [{tier: large, match: [abc]}]}", `6:25: classifier.keywords[0].name: missing (the group's name, as X-Tier-Reason shows it: keyword:name)`},
+		"keywords that are no list":  {"classifier: {keywords: {tier: large}}", `6:24: classifier.keywords: want a list, got a section of keys (write [ … ], or one item per line after a hyphen)`},
+		"a keyword without tier":     {"classifier: {keywords: [{name: a, match: [abc]}]}", `6:25: classifier.keywords[0].tier: missing (add tier: the tier that the group speaks for)`},
+		"a keyword without name":     {"classifier: {keywords: [{tier: large, match: [abc]}]}", `6:25: classifier.keywords[0].name: missing (add name: the group's name, as X-Tier-Reason shows it: keyword:name)`},
 		"a name for no header":       {"classifier: {keywords: [{tier: large, name: Ä, match: [abc]}]}", `6:45: classifier.keywords[0].name: want a name of up to 63 lower-case letters, digits, dots, underscores and hyphens that starts with a letter or digit, got "Ä"`},
 		"a weight of 0":              {"classifier: {keywords: [{tier: large, name: a, weight: 0, match: [abc]}]}", `6:56: classifier.keywords[0].weight: want a number above 0, got "0"`},
 		"another place":              {"classifier: {keywords: [{tier: large, name: a, in: [users], match: [abc]}]}", `6:53: classifier.keywords[0].in[0]: want one of user, system, got "users" (did you mean user?)`},
-		"no place":                   {"classifier: {keywords: [{tier: large, name: a, in: [], match: [abc]}]}", `6:52: classifier.keywords[0].in: is empty (write user, system or both, or remove the key for user)`},
-		"a place twice":              {"classifier: {keywords: [{tier: large, name: a, in: [user, user], match: [abc]}]}", `6:59: classifier.keywords[0].in[1]: "user" stands here twice (remove one)`},
-		"nothing to match":           {"classifier: {keywords: [{tier: large, name: a, match: []}]}", `6:55: classifier.keywords[0].match: is empty (regular expressions of RE2, matched without regard to case)`},
-		"an empty expression":        {"classifier: {keywords: [{tier: large, name: a, match: ['']}]}", `6:56: classifier.keywords[0].match[0]: want a text, got "" (regular expressions of RE2, matched without regard to case)`},
-		"a text instead of a list":   {"classifier: {keywords: [{tier: large, name: a, match: abc}]}", `6:55: classifier.keywords[0].match: want a list, got a single value (write [ … ], or one item a line that starts with -)`},
+		"no place":                   {"classifier: {keywords: [{tier: large, name: a, in: [], match: [abc]}]}", `6:52: classifier.keywords[0].in: the list is empty (list user, system or both, or remove the key for the default, user)`},
+		"a place twice":              {"classifier: {keywords: [{tier: large, name: a, in: [user, user], match: [abc]}]}", `6:59: classifier.keywords[0].in[1]: "user" is listed twice (remove one of them)`},
+		"nothing to match":           {"classifier: {keywords: [{tier: large, name: a, match: []}]}", `6:55: classifier.keywords[0].match: the list is empty (regular expressions of RE2, matched without regard to case)`},
+		"an empty expression":        {"classifier: {keywords: [{tier: large, name: a, match: ['']}]}", `6:56: classifier.keywords[0].match[0]: want a string, got "" (regular expressions of RE2, matched without regard to case)`},
+		"a text instead of a list":   {"classifier: {keywords: [{tier: large, name: a, match: abc}]}", `6:55: classifier.keywords[0].match: want a list, got a single value (write [ … ], or one item per line after a hyphen)`},
 		"a variable that is not set": {"classifier: {prompt_tokens: {large: '${N}'}}", `6:37: classifier.prompt_tokens.large: the environment variable N is not set (set it, or write ${N:-default})`},
 	}
 	for name, c := range cases {
@@ -198,10 +198,10 @@ func TestWhatATierOrPoolSaysOfItsRoutingIsChecked(t *testing.T) {
 		want []string
 	}{
 		"options without a policy": {`tiers: [{name: a, model: m, policy: {epsilon: 1, depth: fixed}, workers: [` + worker(1, "") + `]}]`, []string{
-			`2:29: tiers[0].policy.name: missing beside epsilon (write name: chwbl; this section replaces the file's policy whole)`,
+			`2:29: tiers[0].policy.name: missing, but epsilon is set (write name: chwbl; this section replaces the file's policy as a whole)`,
 		}},
 		"options beside another policy": {`pools: [{name: a, models: [m], serves: [chat], policy: {name: random, slack: 1}, workers: [` + worker(1, "") + `]}]`, []string{
-			`2:78: pools[0].policy.slack: only chwbl reads it, and the policy is random (remove the key, or write name: chwbl)`,
+			`2:78: pools[0].policy.slack: applies only to the policy chwbl, but the policy is random (remove the key, or write name: chwbl)`,
 		}},
 		"contexts": {`tiers:
   - {name: a, model: m, context: -1, workers: [` + worker(1, "") + `]}
@@ -216,7 +216,7 @@ func TestWhatATierOrPoolSaysOfItsRoutingIsChecked(t *testing.T) {
   - {name: c, model: o, context: 16384, workers: [` + worker(3, "") + `]}
   - {name: d, model: p, context: 32768, workers: [` + worker(4, "") + `]}
 `, []string{
-			`5:34: warning: tiers[2].context: 16384 is less than the 32768 of tiers[0], so that a prompt too long for "a" cannot move up here (tiers stand least capable first; give this one at least the same, or move it down)`,
+			`5:34: warning: tiers[2].context: 16384 is less than the 32768 of tiers[0], so a prompt that is too long for "a" cannot move up to this tier (raise it to at least 32768, or move this tier before tiers[0])`,
 		}},
 		"priorities": {`tiers: [{name: a, model: m, workers: [` + worker(1, ", priority: -1") + `, ` + worker(2, ", priority: high") + `]}]`, []string{
 			`2:79: tiers[0].workers[0].priority: want an integer of 0 or more, got "-1"`,
@@ -225,12 +225,12 @@ func TestWhatATierOrPoolSaysOfItsRoutingIsChecked(t *testing.T) {
 		"models that are not the pool's": {`pools:
   - {name: a, model: base, models: [sql, chat-de], serves: [chat], workers: [` + worker(1, ", models: [base, sqll, sql, sql]") + `, ` + worker(2, ", models: []") + `]}
 `, []string{
-			`3:123: pools[0].workers[0].models[1]: "sqll" is no model of its pool (did you mean sql?)`,
-			`3:134: pools[0].workers[0].models[3]: "sql" stands here twice (remove one)`,
-			`3:179: pools[0].workers[1].models: is empty (name models of its pool, or remove the key for all of them)`,
+			`3:123: pools[0].workers[0].models[1]: "sqll" is not a model of its pool (did you mean sql?)`,
+			`3:134: pools[0].workers[0].models[3]: "sql" is listed twice (remove one of them)`,
+			`3:179: pools[0].workers[1].models: the list is empty (list models of its pool, or remove the key to serve all of them)`,
 		}},
 		"a model that is not the tier's": {`tiers: [{name: a, model: m, workers: [` + worker(1, ", models: [a, m]") + `]}]`, []string{
-			`2:78: tiers[0].workers[0].models[0]: "a" is no model of its tier (known: m)`,
+			`2:78: tiers[0].workers[0].models[0]: "a" is not a model of its tier (known: m)`,
 		}},
 		"models that nobody serves": {`pools:
   - {name: a, model: base, models: [sql, de], serves: [chat], workers: [` + worker(1, ", models: [sql]") + `, ` + worker(2, ", models: [sql]") + `]}

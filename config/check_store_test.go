@@ -13,7 +13,7 @@ import (
 
 // CF-02: what cannot be kept is refused with its line and path.
 func TestStoresProxiesAndLimitsAreChecked(t *testing.T) {
-	const shared = `warning: store.sql: %s, and a SQLite file belongs to one: each would have tenants, keys and a ledger of its own (use postgres:// where several gateways share tenants and keys)`
+	const shared = `warning: store.sql: a SQLite file serves one gateway, but %s: each would have its own tenants, keys and ledger (use postgres:// to share tenants, keys and the ledger)`
 	cases := map[string]struct {
 		src  string
 		want []string
@@ -27,9 +27,9 @@ store: {sql: "postgres://u:p@h/db", redis: "redis+cluster://:p@a:1,b:2,c:3", ret
 		"no store":       {keys + small + `store: {sql: "", redis: ""}`, nil},
 		"a file for two": {keys + small + "gateways: 2\n", []string{"3:1: " + fmt.Sprintf(shared, "gateways is 2")}},
 		"a file and Redis": {keys + small + "store: {sql: \"sqlite://x\", redis: \"redis://h:1\"}\n", []string{
-			"3:14: " + fmt.Sprintf(shared, "store.redis is for several gateways")}},
+			"3:14: " + fmt.Sprintf(shared, "store.redis is for several")}},
 		"only Redis is written": {keys + small + "store: {redis: \"redis://h:1\"}\n", []string{
-			"3:9: " + fmt.Sprintf(shared, "store.redis is for several gateways")}},
+			"3:9: " + fmt.Sprintf(shared, "store.redis is for several")}},
 		"bad stores": {keys + small + `store: {sql: "u:hunter2@tcp(h)/db", redis: "postgres://u:hunter2@h", retention: -1h, password: hunter2}
 gateways: 0
 watch: 2
@@ -37,7 +37,7 @@ watch: 2
 			`3:14: store.sql: is no URL (write sqlite://FILE or postgres://user@host/database)`,
 			`3:44: store.redis: has another scheme than redis, rediss, redis+cluster, rediss+cluster, redis+sentinel, rediss+sentinel (write redis://host:6379, or rediss:// with TLS)`,
 			`3:81: store.retention: want a duration, got "-1h"`,
-			`3:96: store.password: secrets are not written into the file (the URL takes it from the environment: postgres://user:${PASSWORD}@host/database)`,
+			`3:96: store.password: the file must not contain secrets (set it in an environment variable and use that in the URL: postgres://user:${PASSWORD}@host/database)`,
 			`4:11: gateways: want an integer from 1 to 1000, got "0"`,
 			`5:8: watch: want true or false, got "2" (write true or false)`,
 		}},
@@ -65,17 +65,17 @@ watch: 2
 		}},
 		"proxies": {keys + small + `trusted_proxies: [10.0.0.0/8, 10.0.0.7, "fd00::/8", "::1", 10.1.0.0/8, proxy.local, 10.0.0.7/32, "fe80::1%eth0", 0.0.0.0/0, "10.0.0.0/33"]
 `, []string{
-			`3:60: trusted_proxies[4]: "10.1.0.0/8" has bits below its length (write 10.0.0.0/8)`,
-			`3:72: trusted_proxies[5]: "proxy.local" is no address or network (write one such as 10.0.0.7, 10.0.0.0/8 or fd00::/8)`,
-			`3:85: trusted_proxies[6]: "10.0.0.7/32" stands here twice (remove one)`,
-			`3:98: trusted_proxies[7]: "fe80::1%eth0" is no address or network (write one such as 10.0.0.7, 10.0.0.0/8 or fd00::/8)`,
-			`3:114: warning: trusted_proxies[8]: "0.0.0.0/0" trusts everybody: any client can say that it is another (name the proxies' own addresses)`,
-			`3:125: trusted_proxies[9]: "10.0.0.0/33" is no address or network (write one such as 10.0.0.7, 10.0.0.0/8 or fd00::/8)`,
+			`3:60: trusted_proxies[4]: "10.1.0.0/8" has bits set below its prefix length (write 10.0.0.0/8)`,
+			`3:72: trusted_proxies[5]: "proxy.local" is not an address or network (write one such as 10.0.0.7, 10.0.0.0/8 or fd00::/8)`,
+			`3:85: trusted_proxies[6]: "10.0.0.7/32" is listed twice (remove one of them)`,
+			`3:98: trusted_proxies[7]: "fe80::1%eth0" is not an address or network (write one such as 10.0.0.7, 10.0.0.0/8 or fd00::/8)`,
+			`3:114: warning: trusted_proxies[8]: "0.0.0.0/0" covers every address: any client could forge its address with X-Forwarded-For (list the proxies' own addresses)`,
+			`3:125: trusted_proxies[9]: "10.0.0.0/33" is not an address or network (write one such as 10.0.0.7, 10.0.0.0/8 or fd00::/8)`,
 		}},
 		"prices": {keys + `tiers: [{name: a, model: m, price: {input: 0.0000000001, output: 1e7}, workers: [{name: w, url: "http://h:1"}]}]
 pools: [{name: p, models: [n], serves: [chat], price: {cached_input: 1.5, inptu: 2}, workers: [{name: x, url: "http://h:2"}]}]
 `, []string{
-			`2:44: tiers[0].price.input: 1e-10 has 10 decimals, and amounts are counted in billionths (write at most 9 decimals)`,
+			`2:44: tiers[0].price.input: 1e-10 has 10 decimals, but prices have at most 9 (round it to 9 decimals)`,
 			`2:66: tiers[0].price.output: want a number from 0 to 1000000, got "1e7"`,
 			`3:75: pools[0].price.inptu: unknown key (did you mean input?)`,
 		}},
@@ -90,19 +90,19 @@ pools: [{name: p, models: [n], serves: [chat], price: {cached_input: 1.5, inptu:
     - {name: c, sha256: ` + strings.Replace(digestA, "a", "c", 1) + `, limits: {month_money: "12"}, degrade: true, default_priority: urgent}
     - {name: d, sha256: ` + strings.Replace(digestA, "a", "d", 1) + `, limits: {day_money: -3, tpm: 1.5, concurrent: 1000000001}}
 `, []string{
-			`6:23: auth.keys[0].limits.burst: 5 does nothing without rpm or rps (add one of them, or remove burst; concurrent bounds requests under way)`,
-			`6:39: auth.keys[0].limits.token_burst: 7 does nothing without tpm (add tpm, or remove token_burst)`,
-			`6:53: auth.keys[0].limits.day_money: 1.5 can never be spent: no tier or pool has a price (give tiers a price: { input: 0.5, output: 1.5 }, or limit tokens instead)`,
-			`6:72: auth.keys[0].limits.month_money: want an amount from 0 to 1000000000, got "1e3" (such as 12.50, with at most 9 decimals)`,
+			`6:23: auth.keys[0].limits.burst: 5 has no effect without rpm or rps (set one of them, or remove burst; concurrent limits in-flight requests)`,
+			`6:39: auth.keys[0].limits.token_burst: 7 has no effect without tpm (set tpm, or remove token_burst)`,
+			`6:53: auth.keys[0].limits.day_money: 1.5 can never be spent: no tier or pool has a price (set price: { input: 0.5, output: 1.5 } on tiers, or limit tokens instead)`,
+			`6:72: auth.keys[0].limits.month_money: want an amount from 0 to 1000000000, got "1e3" (write at most 9 decimals, such as 12.50)`,
 			`6:89: auth.keys[0].limits.day_tokens: want an integer from 0 to 1000000000000000, got "-1"`,
-			`8:25: auth.keys[0].default_priority: "interactive" is above its priority background (write background, or raise priority)`,
-			`9:130: warning: auth.keys[1].limits.day_tokens: 9 is more than month_tokens 8 and never reached (lower it, or remove it)`,
+			`8:25: auth.keys[0].default_priority: "interactive" is above its priority background (set at most background, or raise priority)`,
+			`9:130: warning: auth.keys[1].limits.day_tokens: 9 exceeds month_tokens (8), so it is never reached (lower it, or remove it)`,
 			`9:150: auth.keys[1].limits.rmp: unknown key (did you mean rpm?)`,
-			`9:187: warning: auth.keys[1].fail_closed: does nothing without store.redis (set store.redis, or remove the key)`,
-			`10:113: auth.keys[2].limits.month_money: want an amount from 0 to 1000000000, got "12" (without the quotes)`,
-			`10:129: warning: auth.keys[2].degrade: does nothing without a budget (add limits: with day_tokens, month_tokens, day_money or month_money)`,
+			`9:187: warning: auth.keys[1].fail_closed: has no effect without store.redis (set store.redis, or remove the key)`,
+			`10:113: auth.keys[2].limits.month_money: want an amount from 0 to 1000000000, got "12" (remove the quotes)`,
+			`10:129: warning: auth.keys[2].degrade: has no effect without a budget (set day_tokens, month_tokens, day_money or month_money in limits)`,
 			`10:153: auth.keys[2].default_priority: want one of interactive, background, batch, got "urgent"`,
-			`11:111: auth.keys[3].limits.day_money: want an amount from 0 to 1000000000, got "-3" (such as 12.50, with at most 9 decimals)`,
+			`11:111: auth.keys[3].limits.day_money: want an amount from 0 to 1000000000, got "-3" (write at most 9 decimals, such as 12.50)`,
 			`11:120: auth.keys[3].limits.tpm: want an integer from 0 to 1000000000000000, got "1.5"`,
 			`11:137: auth.keys[3].limits.concurrent: want an integer from 0 to 1000000000, got "1000000001"`,
 		}},

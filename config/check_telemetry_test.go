@@ -12,8 +12,8 @@ import (
 
 // CF-02: what cannot be kept is refused with its line and path.
 func TestTelemetryAndDecisionsAreChecked(t *testing.T) {
-	const otlp = " (write the collector's address, such as http://127.0.0.1:4318; what it asks for stands in OTEL_EXPORTER_OTLP_HEADERS)"
-	const ui = " (write where people open Jaeger, such as http://127.0.0.1:16686)"
+	const otlp = " (write the collector's URL, such as http://127.0.0.1:4318; set its key in OTEL_EXPORTER_OTLP_HEADERS)"
+	const ui = " (write the URL of the trace viewer, such as http://127.0.0.1:16686)"
 	cases := map[string]struct {
 		src  string
 		want []string
@@ -24,16 +24,16 @@ func TestTelemetryAndDecisionsAreChecked(t *testing.T) {
 		"sampling alone":       {"telemetry: {sample: 0}\n", nil}, // the environment may name a collector
 		"a socket in brackets": {"telemetry: {otlp: \"https://[::1]:4318/base\", trace_ui: \"\"}\n", nil},
 		"no addresses": {"telemetry: {otlp: \"otel:4318\", trace_ui: \"javascript:alert(1)\"}\n", []string{
-			"3:19: telemetry.otlp: is no URL" + otlp, "3:42: telemetry.trace_ui: is no URL" + ui}},
+			"3:19: telemetry.otlp: is not a URL" + otlp, "3:42: telemetry.trace_ui: is not a URL" + ui}},
 		"other schemes": {"telemetry: {otlp: \"grpc://otel:4317\", trace_ui: \"//jaeger\"}\n", []string{
-			"3:19: telemetry.otlp: has another scheme than http, https" + otlp, "3:49: telemetry.trace_ui: is no URL" + ui}},
+			"3:19: telemetry.otlp: has a scheme other than http or https" + otlp, "3:49: telemetry.trace_ui: is not a URL" + ui}},
 		"no hosts": {"telemetry: {otlp: \"http:///v1/traces\", trace_ui: \"https://:1/\"}\n", []string{
-			"3:19: telemetry.otlp: names no host behind http://" + otlp, "3:50: telemetry.trace_ui: names no host behind https://" + ui}},
+			"3:19: telemetry.otlp: has no host after http://" + otlp, "3:50: telemetry.trace_ui: has no host after https://" + ui}},
 		"a password and a key": {"telemetry: {otlp: \"http://u:hunter2@otel:4318\", trace_ui: \"http://jaeger/?key=hunter2\"}\n", []string{
-			"3:19: telemetry.otlp: holds a user or a password, and configurations are shown" + otlp,
-			"3:59: telemetry.trace_ui: has a ? or a # behind the path" + ui}},
+			"3:19: telemetry.otlp: contains a user or a password, which the admin plane would show" + otlp,
+			"3:59: telemetry.trace_ui: has a query or a fragment" + ui}},
 		"signs that end a line": {"telemetry: {otlp: \"http://otel:4318/a b\", trace_ui: \"http://jaeger/#\"}\n", []string{
-			"3:19: telemetry.otlp: is no URL" + otlp, "3:53: telemetry.trace_ui: has a ? or a # behind the path" + ui}},
+			"3:19: telemetry.otlp: is not a URL" + otlp, "3:53: telemetry.trace_ui: has a query or a fragment" + ui}},
 		"numbers and words": {"telemetry: {sample: 1.5, clients: parnet, tenants: 1001, headers: {a: b}}\ndecisions: {keep: 100001, max_files: 0}\n", []string{
 			`3:21: telemetry.sample: want a number from 0 to 1, got "1.5"`,
 			`3:35: telemetry.clients: want one of parent, link, got "parnet" (did you mean parent?)`,
@@ -42,13 +42,13 @@ func TestTelemetryAndDecisionsAreChecked(t *testing.T) {
 			`4:19: decisions.keep: want an integer from 0 to 100000, got "100001"`,
 			`4:38: decisions.max_files: want an integer from 1 to 100, got "0"`}},
 		"a file too short to turn": {"decisions: {file: d.jsonl, max_size: 512KiB, max_files: 101}\n", []string{
-			"3:38: decisions.max_size: 512KiB is less than 1MiB (write 1MiB or more)",
+			"3:38: decisions.max_size: 512KiB is less than the minimum of 1MiB (set at least 1MiB)",
 			`3:57: decisions.max_files: want an integer from 1 to 100, got "101"`}},
 		"a folder": {"decisions: {file: logs/}\n", []string{
-			`3:19: decisions.file: "logs/" is no file name (write a path such as decisions.jsonl; a relative one lies beside this file)`}},
+			`3:19: decisions.file: "logs/" is not a file name (write a path, such as decisions.jsonl, relative to the directory of this file)`}},
 		"sizes of no file": {"decisions: {max_size: 10MiB, max_files: 2}\n", []string{
-			"3:23: warning: decisions.max_size: does nothing without decisions.file (set decisions.file, or remove the key; decisions.keep bounds what is in memory)",
-			"3:41: warning: decisions.max_files: does nothing without decisions.file (set decisions.file, or remove the key; decisions.keep bounds what is in memory)"}},
+			"3:23: warning: decisions.max_size: has no effect without decisions.file (set decisions.file, or remove the key; decisions.keep limits the records in memory)",
+			"3:41: warning: decisions.max_files: has no effect without decisions.file (set decisions.file, or remove the key; decisions.keep limits the records in memory)"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

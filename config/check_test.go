@@ -24,14 +24,14 @@ func TestWhatIsServedIsChecked(t *testing.T) {
   - {name: e, models: [k], serves: [], workers: [` + worker(5) + `]}
   - {name: classify, paths: [/y], workers: [` + worker(6) + `]}
 `, []string{
-			`3:37: pools[0].models[1]: "y" stands here twice (remove one)`,
+			`3:37: pools[0].models[1]: "y" is listed twice (remove one of them)`,
 			`3:40: pools[0].models[2]: duplicate name "x" (pools[0].model has it already)`,
-			`3:65: pools[0].serves[1]: "embeddings" stands here twice (remove one)`,
+			`3:65: pools[0].serves[1]: "embeddings" is listed twice (remove one of them)`,
 			`4:12: pools[1].name: duplicate name "a" (pools[0].name has it already)`,
 			`4:24: pools[1].models[0]: duplicate name "y" (pools[0].models[0] has it already)`,
-			`5:5: pools[2].serves: missing (name the kinds of request that its models answer, such as [embeddings])`,
-			`6:5: pools[3].models: missing beside serves (name the models that clients ask for, or remove serves)`,
-			`7:36: pools[4].serves: is empty (name kinds of request, or remove the key)`,
+			`5:5: pools[2].serves: missing (list the kinds of request that its models serve, such as [embeddings])`,
+			`6:5: pools[3].models: missing, but serves is set (list the models that clients request, or remove serves)`,
+			`7:36: pools[4].serves: the list is empty (list kinds of request, or remove the key)`,
 			`8:12: pools[5].name: "classify" is reserved (name it otherwise)`,
 		}},
 		"paths": {keys + `pools:
@@ -43,22 +43,22 @@ func TestWhatIsServedIsChecked(t *testing.T) {
     workers: [` + worker(2) + `]
 `, []string{
 			`4:30: pools[0].paths[2]: "x" does not start with / (write /v1/x, or /v1/x/* for everything below)`,
-			`4:33: pools[0].paths[3]: "/a/*/b" has a * before its end (a * stands at the end only)`,
+			`4:33: pools[0].paths[3]: "/a/*/b" has a * before its end (use * only at the end)`,
 			`4:43: pools[0].paths[4]: "/b*" has a * within a segment (write "/b/*" for everything below)`,
-			`4:48: pools[0].paths[5]: "/c?d" is no plain path (without query, escapes, // or dots)`,
-			`4:56: pools[0].paths[6]: "/e//f" is no plain path (without query, escapes, // or dots)`,
-			`4:63: pools[0].paths[7]: "/../g" is no plain path (without query, escapes, // or dots)`,
+			`4:48: pools[0].paths[5]: "/c?d" is not a plain path (remove the query, escapes, // and dot segments)`,
+			`4:56: pools[0].paths[6]: "/e//f" is not a plain path (remove the query, escapes, // and dot segments)`,
+			`4:63: pools[0].paths[7]: "/../g" is not a plain path (remove the query, escapes, // and dot segments)`,
 			`4:70: pools[0].paths[8]: "" does not start with / (write /v1/x, or /v1/x/* for everything below)`,
-			`7:13: pools[1].paths[0]: "/x" stands at pools[0].paths[1] already (a path belongs to one pool)`,
-			`7:17: pools[1].paths[1]: "/v1/audio/*" stands at pools[0].paths[0] already (a path belongs to one pool)`,
+			`7:13: pools[1].paths[0]: "/x" is already listed at pools[0].paths[1] (remove one of them: a path belongs to one pool)`,
+			`7:17: pools[1].paths[1]: "/v1/audio/*" is already listed at pools[0].paths[0] (remove one of them: a path belongs to one pool)`,
 		}},
 		"paths of the gateway itself": {keys + `pools:
   - {name: a, paths: [/v1/chat/completions, /livez, /batch/v1/embeddings, /v1/models, /v1/responses/compact, /v1/embeddings/*, /], workers: [` + worker(1) + `]}
 `, []string{
-			`3:23: warning: pools[0].paths[0]: "/v1/chat/completions" gets no POST: the gateway answers it itself (remove it; the API's own endpoints reach a pool through models and serves)`,
-			`3:45: warning: pools[0].paths[1]: "/livez" gets no GET: the gateway answers it itself (remove it; the API's own endpoints reach a pool through models and serves)`,
-			`3:53: warning: pools[0].paths[2]: "/batch/v1/embeddings" gets no POST: the gateway answers it itself (remove it; the API's own endpoints reach a pool through models and serves)`,
-			`3:75: warning: pools[0].paths[3]: "/v1/models" gets no GET: the gateway answers it itself (remove it; the API's own endpoints reach a pool through models and serves)`,
+			`3:23: warning: pools[0].paths[0]: "/v1/chat/completions" receives no POST requests: the gateway serves them itself (remove it; the API's own endpoints reach a pool through models and serves)`,
+			`3:45: warning: pools[0].paths[1]: "/livez" receives no GET requests: the gateway serves them itself (remove it; the API's own endpoints reach a pool through models and serves)`,
+			`3:53: warning: pools[0].paths[2]: "/batch/v1/embeddings" receives no POST requests: the gateway serves them itself (remove it; the API's own endpoints reach a pool through models and serves)`,
+			`3:75: warning: pools[0].paths[3]: "/v1/models" receives no GET requests: the gateway serves them itself (remove it; the API's own endpoints reach a pool through models and serves)`,
 		}},
 		"pools of one tenant": {`store: {sql: ""}
 auth: {keys: [{name: acme, sha256: ` + digestA + `}]}
@@ -69,11 +69,11 @@ pools:
   - {name: d, paths: [/x], tenant: other, workers: [` + worker(4) + `]}
   - {name: e, paths: [/x], tenant: acme, workers: [` + worker(5) + `]}
 `, []string{
-			`5:23: warning: pools[1].paths[0]: "/v1/files/*" passes for no request: engines keep files without tenants (set pools[1].tenant to the one that may use them)`,
-			`5:53: warning: pools[1].paths[2]: "/v1/chat/completions/*" passes for no request: engines keep chat completions without tenants (set pools[1].tenant to the one that may use them)`,
-			`6:36: pools[2].tenant: "Acme" is no tenant's name (use 1 to 63 of a-z, 0-9 and -)`,
-			`7:36: pools[3].tenant: "other" has no key, so that no request could use the pool (name a tenant of auth.keys, or set store.sql)`,
-			`8:23: pools[4].paths[0]: "/x" stands at pools[0].paths[1] already (a path belongs to one pool)`,
+			`5:23: warning: pools[1].paths[0]: "/v1/files/*" never passes a request: engines store files without separating tenants (set pools[1].tenant to the only tenant that may use them)`,
+			`5:53: warning: pools[1].paths[2]: "/v1/chat/completions/*" never passes a request: engines store chat completions without separating tenants (set pools[1].tenant to the only tenant that may use them)`,
+			`6:36: pools[2].tenant: "Acme" is not a tenant name (use 1 to 63 of a-z, 0-9 and -)`,
+			`7:36: pools[3].tenant: "other" has no key, so no request can use the pool (set a tenant of auth.keys, or set store.sql)`,
+			`8:23: pools[4].paths[0]: "/x" is already listed at pools[0].paths[1] (remove one of them: a path belongs to one pool)`,
 		}},
 		"files where no key is required": {`auth: {required: false}
 pools:
@@ -85,20 +85,20 @@ pools:
   - {name: c, models: [c], serves: [audio], max_upload_bytes: 1GiB, workers: [` + worker(3) + `]}
   - {name: d, paths: [/d/*], max_upload_bytes: 0, workers: [` + worker(4) + `]}
 `, []string{
-			`4:48: pools[1].max_upload_bytes: 32MiB is not more than max_body_bytes, 32MiB: such bodies are buffered (write more, or remove the key)`,
-			`5:63: pools[2].max_upload_bytes: the pool has no paths, so that nothing is uploaded to it (add paths, or remove the key)`,
-			`6:48: pools[3].max_upload_bytes: want a size above 0, got "0" (such as 32MiB or 33554432)`,
+			`4:48: pools[1].max_upload_bytes: 32MiB does not exceed max_body_bytes (32MiB), so no body is streamed (raise it, or remove the key)`,
+			`5:63: pools[2].max_upload_bytes: has no effect: the pool has no paths (add paths, or remove the key)`,
+			`6:48: pools[3].max_upload_bytes: want a size above 0, got "0" (write a number with a unit, such as 32MiB, or bytes, such as 33554432)`,
 		}},
 		"answer headers and engine fields": {keys + `pools:
   - {name: a, paths: [/a/*], response_headers: [X-Pod, x-pod, X-Should-Retry, set-cookie, Access-Control-Allow-Origin, "x y"], workers: [` + worker(1) + `]}
   - {name: b, paths: [/b/*], allow_fields: [vllm_xargs, vllm_xargs, kv_transfer_param], workers: [` + worker(2) + `]}
 `, []string{
-			`3:56: pools[0].response_headers[1]: "X-Pod" stands here twice (remove one)`,
-			`3:63: pools[0].response_headers[2]: "X-Should-Retry" never comes from a worker: the gateway sets it, or it belongs to the connection or the worker (remove it)`,
-			`3:79: pools[0].response_headers[3]: "set-cookie" never comes from a worker: the gateway sets it, or it belongs to the connection or the worker (remove it)`,
-			`3:91: pools[0].response_headers[4]: "Access-Control-Allow-Origin" never comes from a worker: the gateway sets it, or it belongs to the connection or the worker (remove it)`,
+			`3:56: pools[0].response_headers[1]: "X-Pod" is listed twice (remove one of them)`,
+			`3:63: pools[0].response_headers[2]: "X-Should-Retry" is never passed to clients: the gateway sets it, or it is specific to the connection or the worker (remove it)`,
+			`3:79: pools[0].response_headers[3]: "set-cookie" is never passed to clients: the gateway sets it, or it is specific to the connection or the worker (remove it)`,
+			`3:91: pools[0].response_headers[4]: "Access-Control-Allow-Origin" is never passed to clients: the gateway sets it, or it is specific to the connection or the worker (remove it)`,
 			`3:120: pools[0].response_headers[5]: want a header's name of letters, digits and hyphens, got "x y"`,
-			`4:57: pools[1].allow_fields[1]: "vllm_xargs" stands here twice (remove one)`,
+			`4:57: pools[1].allow_fields[1]: "vllm_xargs" is listed twice (remove one of them)`,
 			`4:69: pools[1].allow_fields[2]: want one of kv_transfer_params, ec_transfer_params, vllm_xargs, bootstrap_host, bootstrap_port, bootstrap_room, bootstrap_pair_key, data_parallel_rank, routed_dp_rank, disagg_prefill_dp_rank, got "kv_transfer_param" (did you mean kv_transfer_params?)`,
 		}},
 		"workers": {keys + `tiers:
@@ -115,14 +115,14 @@ pools:
       - {name: w7, url: "unix:///run/a.sock", api_key_env: "", events: "tcp://h:1"}
       - {name: w8, url: "unix:///run//a.sock"}
 `, []string{
-			`5:14: tiers[0].workers: every worker has weight 0, so that none takes a request (give one of them a weight of 1 or more)`,
+			`5:14: tiers[0].workers: every worker has weight 0, so none receives requests (set the weight of one worker to 1 or more)`,
 			`5:112: tiers[0].workers[1].max_inflight: want an integer of 0 or more, got "-1"`,
-			`9:25: warning: tiers[1].workers[0].url: "http://h:1/v1" is the server of tiers[0].workers[0].url too: bounds such as max_inflight count for each entry alone (divide what the server can take among its entries)`,
+			`9:25: warning: tiers[1].workers[0].url: "http://h:1/v1" is also the server of tiers[0].workers[0].url: limits such as max_inflight apply to each entry separately (divide the server's capacity among its entries)`,
 			`10:25: tiers[1].workers[1].url: "h:4" has no scheme; write http://host:port, https://host or unix:///path`,
-			`11:25: tiers[1].workers[2].url: want a text, got "" (where it listens: http://host:port, https://host/base or unix:///path)`,
+			`11:25: tiers[1].workers[2].url: want a string, got "" (where it listens: http://host:port, https://host/base or unix:///path)`,
 			`12:25: tiers[1].workers[3].url: "http://169.254.169.254" is a cloud's metadata address, which is never a worker`,
 			`13:64: tiers[1].workers[4].events: unknown key (known: name, url, weight, max_inflight, max_tokens_inflight, priority, models, api_key_env, health)`,
-			`14:25: tiers[1].workers[5].url: "unix:///run//a.sock" is the worker at tiers[1].workers[4].url already (a server stands once in a tier or pool; remove one entry)`,
+			`14:25: tiers[1].workers[5].url: "unix:///run//a.sock" is already the URL of tiers[1].workers[4].url (remove one of them: a server appears once per tier or pool)`,
 		}},
 		"aliases and the classifier": {keys + small + `models: {small: m, m: small, "a: b": small, x: nobody, "gpt-*": small, "gpt-**": m, "": m}
 classifier: {default: big, sticky: {}, price: 1}
@@ -148,17 +148,17 @@ tiers:
 `, []string{
 			`2:16: health.path: want auto, off or a path that starts with /, got "nowhere"`,
 			`2:37: health.down_after: want an integer from 1 to 1000, got "0"`,
-			`6:5: tiers[0].health.timeout: the timeout 5s is longer than the interval 1s: checks would overlap (write timeout: 1s, or a longer interval)`,
-			`10:57: tiers[0].workers[2].health.timeout: the timeout 20s is longer than the interval 1s: checks would overlap (write timeout: 1s, or a longer interval)`,
+			`6:5: tiers[0].health.timeout: the timeout 5s is longer than the interval 1s: checks would overlap (set timeout to at most 1s, or raise interval)`,
+			`10:57: tiers[0].workers[2].health.timeout: the timeout 20s is longer than the interval 1s: checks would overlap (set timeout to at most 1s, or raise interval)`,
 		}},
 		"origins": {keys + small + `cors: {origins: ["https://a.example", "https://a.example/", "https://A.example", "*", a.example, "https://a.example", "ftp://a"]}
 `, []string{
-			`3:39: cors.origins[1]: "https://a.example/" is no origin (write scheme://host or scheme://host:port in lower case, such as https://app.example.com)`,
-			`3:61: cors.origins[2]: "https://A.example" is no origin (write scheme://host or scheme://host:port in lower case, such as https://app.example.com)`,
-			`3:82: cors.origins[3]: "*" stands beside others, which it includes (keep * or the others)`,
-			`3:87: cors.origins[4]: "a.example" is no origin (write scheme://host or scheme://host:port in lower case, such as https://app.example.com)`,
-			`3:98: cors.origins[5]: "https://a.example" stands here twice (remove one)`,
-			`3:119: cors.origins[6]: "ftp://a" is no origin (write scheme://host or scheme://host:port in lower case, such as https://app.example.com)`,
+			`3:39: cors.origins[1]: "https://a.example/" is not an origin (write scheme://host or scheme://host:port in lower case, such as https://app.example.com)`,
+			`3:61: cors.origins[2]: "https://A.example" is not an origin (write scheme://host or scheme://host:port in lower case, such as https://app.example.com)`,
+			`3:82: cors.origins[3]: "*" already includes the other origins (keep only "*", or remove it)`,
+			`3:87: cors.origins[4]: "a.example" is not an origin (write scheme://host or scheme://host:port in lower case, such as https://app.example.com)`,
+			`3:98: cors.origins[5]: "https://a.example" is listed twice (remove one of them)`,
+			`3:119: cors.origins[6]: "ftp://a" is not an origin (write scheme://host or scheme://host:port in lower case, such as https://app.example.com)`,
 		}},
 	}
 	for name, c := range cases {
@@ -172,9 +172,9 @@ tiers:
 
 func TestNothingButLoopbackIsServedInPlainTextWithoutAWord(t *testing.T) {
 	const (
-		data  = `listen: "%s" is not loopback and has no TLS: keys and prompts would cross the network in plain text (set tls.cert and tls.key, or insecure: true where a proxy or the network protects it)`
-		admin = `admin.listen: "%s" is not loopback and has no TLS: keys and prompts would cross the network in plain text (set admin.tls.cert and admin.tls.key, or admin.insecure: true where a proxy or the network protects it)`
-		port  = `metrics.listen: "%s" has the port of %s, "%s": only one of the two can be opened (give it another port, or remove the key to serve /metrics on the admin plane)`
+		data  = `listen: "%s" is not loopback and has no TLS: keys and prompts would cross the network in plain text (set tls.cert and tls.key, or insecure: true if a proxy or the network protects it)`
+		admin = `admin.listen: "%s" is not loopback and has no TLS: keys and prompts would cross the network in plain text (set admin.tls.cert and admin.tls.key, or admin.insecure: true if a proxy or the network protects it)`
+		port  = `metrics.listen: "%s" uses the same port as %s, "%s": only one of them can be opened (choose another port, or remove the key to serve /metrics on the admin plane)`
 		read  = `warning: metrics.insecure: names of tenants, models and workers cross the network to "%s" in plain text`
 		open  = `warning: %sinsecure: keys and prompts cross the network to "%s" in plain text`
 	)
@@ -190,25 +190,25 @@ func TestNothingButLoopbackIsServedInPlainTextWithoutAWord(t *testing.T) {
 		"admin with the word":            {`{admin: {listen: "10.0.0.1:1", insecure: true}}`, []string{fmt.Sprintf(open, "admin.", "10.0.0.1:1")}},
 		"one address":                    {`{listen: "127.0.0.1:80", admin: {listen: "127.0.0.1:80"}}`, nil},
 		"one open address needs both":    {`{listen: ":80", insecure: true, admin: {listen: ":80"}}`, []string{fmt.Sprintf(open, "", ":80"), fmt.Sprintf(admin, ":80")}},
-		"no port":                        {`{listen: "127.0.0.1"}`, []string{`listen: "127.0.0.1" is no address (write host:port, such as 127.0.0.1:8080 or :8080 for every interface)`}},
+		"no port":                        {`{listen: "127.0.0.1"}`, []string{`listen: "127.0.0.1" is not an address (write host:port, such as 127.0.0.1:8080 or :8080 for every interface)`}},
 		"a port too high":                {`{listen: "127.0.0.1:65536"}`, []string{`listen: "127.0.0.1:65536" has no port from 0 to 65535 (write host:port, such as 127.0.0.1:8080)`}},
 		"a named port":                   {`{listen: "127.0.0.1:http"}`, []string{`listen: "127.0.0.1:http" has no port from 0 to 65535 (write host:port, such as 127.0.0.1:8080)`}},
 		"no host":                        {`{listen: "a b:80"}`, []string{`listen: "a b:80" has no valid host (write a name, an IPv4 address or an IPv6 address in brackets)`}},
 		"metrics on the data plane":      {`{listen: "127.0.0.1:80", metrics: {listen: "127.0.0.1:80"}}`, []string{fmt.Sprintf(port, "127.0.0.1:80", "listen", "127.0.0.1:80")}},
 		"metrics on the admin plane":     {`{metrics: {listen: "localhost:8081"}}`, []string{fmt.Sprintf(port, "localhost:8081", "admin.listen", "127.0.0.1:8081")}},
 		"metrics on the port of another": {`{listen: "127.0.0.1:80", metrics: {listen: ":80", insecure: true}}`, []string{fmt.Sprintf(port, ":80", "listen", "127.0.0.1:80"), fmt.Sprintf(read, ":80")}},
-		"planes on one port":             {`{listen: "0.0.0.0:80", insecure: true, admin: {listen: "127.0.0.1:80"}}`, []string{fmt.Sprintf(open, "", "0.0.0.0:80"), `admin.listen: "127.0.0.1:80" has the port of listen, "0.0.0.0:80": only one of the two can be opened (give it another port, or write the same address for one that serves both planes)`}},
+		"planes on one port":             {`{listen: "0.0.0.0:80", insecure: true, admin: {listen: "127.0.0.1:80"}}`, []string{fmt.Sprintf(open, "", "0.0.0.0:80"), `admin.listen: "127.0.0.1:80" uses the same port as listen, "0.0.0.0:80": only one of them can be opened (choose another port, or use exactly the same address to serve both planes on it)`}},
 		"planes on two addresses":        {`{listen: "127.0.0.1:80", admin: {listen: "127.0.0.2:80"}, metrics: {listen: "[::1]:80"}}`, nil},
-		"metrics on every interface":     {`{metrics: {listen: ":9090"}}`, []string{`metrics.listen: ":9090" is not loopback and has no TLS: names of tenants, models and workers would cross the network in plain text (set metrics.insecure: true where the network protects them, or remove the key to serve /metrics on the admin plane)`}},
+		"metrics on every interface":     {`{metrics: {listen: ":9090"}}`, []string{`metrics.listen: ":9090" is not loopback and has no TLS: names of tenants, models and workers would cross the network in plain text (set metrics.insecure: true if the network protects them, or remove the key to serve /metrics on the admin plane)`}},
 		"metrics with the word":          {`{metrics: {listen: ":9090", insecure: true}}`, []string{fmt.Sprintf(read, ":9090")}},
-		"no keys and metrics elsewhere":  {`{metrics: {listen: ":9090", insecure: true}, auth: {required: false}}`, []string{fmt.Sprintf(read, ":9090"), `auth.required: false is for loopback only, and metrics.listen is another address (write auth.required: true and add keys, or listen on 127.0.0.1 alone)`}},
+		"no keys and metrics elsewhere":  {`{metrics: {listen: ":9090", insecure: true}, auth: {required: false}}`, []string{fmt.Sprintf(read, ":9090"), `auth.required: false requires loopback addresses, but metrics.listen is ":9090" (set auth.required: true and add keys, or listen only on 127.0.0.1)`}},
 		"no keys on loopback":            {`{auth: {required: false}}`, nil},
-		"no keys beyond loopback":        {`{listen: ":80", insecure: true, auth: {required: false}}`, []string{fmt.Sprintf(open, "", ":80"), `auth.required: false is for loopback only, and listen is another address (write auth.required: true and add keys, or listen on 127.0.0.1 alone)`}},
-		"no keys and admin elsewhere":    {`{admin: {listen: ":80", insecure: true}, auth: {required: false}}`, []string{fmt.Sprintf(open, "admin.", ":80"), `auth.required: false is for loopback only, and admin.listen is another address (write auth.required: true and add keys, or listen on 127.0.0.1 alone)`}},
-		"a certificate without its key":  {`{tls: {cert: x}}`, []string{`tls.key: missing beside cert (name the private key's PEM file)`}},
-		"a key without its certificate":  {`{admin: {tls: {key: x}}}`, []string{`admin.tls.cert: missing beside key (name the certificate's PEM file)`}},
-		"files that are not there":       {`{tls: {cert: /nowhere/a, key: /nowhere/b}}`, []string{`tls.cert: cannot read "/nowhere/a": no such file or directory (paths are relative to where the program was started)`, `tls.key: cannot read "/nowhere/b": no such file or directory (paths are relative to where the program was started)`}},
-		"files that are no certificates": {`{tls: {cert: check.go, key: check.go}}`, []string{`tls.cert: the certificate "check.go" does not load with its key: tls: failed to find any PEM data in certificate input (both are PEM files and belong together)`}},
+		"no keys beyond loopback":        {`{listen: ":80", insecure: true, auth: {required: false}}`, []string{fmt.Sprintf(open, "", ":80"), `auth.required: false requires loopback addresses, but listen is ":80" (set auth.required: true and add keys, or listen only on 127.0.0.1)`}},
+		"no keys and admin elsewhere":    {`{admin: {listen: ":80", insecure: true}, auth: {required: false}}`, []string{fmt.Sprintf(open, "admin.", ":80"), `auth.required: false requires loopback addresses, but admin.listen is ":80" (set auth.required: true and add keys, or listen only on 127.0.0.1)`}},
+		"a certificate without its key":  {`{tls: {cert: x}}`, []string{`tls.key: missing, but cert is set (set the path of the private key's PEM file)`}},
+		"a key without its certificate":  {`{admin: {tls: {key: x}}}`, []string{`admin.tls.cert: missing, but key is set (set the path of the certificate's PEM file)`}},
+		"files that are not there":       {`{tls: {cert: /nowhere/a, key: /nowhere/b}}`, []string{`tls.cert: cannot read "/nowhere/a": no such file or directory (relative paths start at the working directory of the process)`, `tls.key: cannot read "/nowhere/b": no such file or directory (relative paths start at the working directory of the process)`}},
+		"files that are no certificates": {`{tls: {cert: check.go, key: check.go}}`, []string{`tls.cert: the certificate "check.go" does not load with its key: tls: failed to find any PEM data in certificate input (check that both are PEM files of the same pair)`}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -236,17 +236,17 @@ func TestWhatIsNoConfigurationIsRefused(t *testing.T) {
 	}
 	cases := map[string]struct{ src, want string }{
 		"a tab":                  {"listen: a\nadmin:\n\tlisten: b\n", `3:1: a tab in the indentation (indent with spaces)`},
-		"an open bracket":        {"tiers: [\n", `1:1: no valid YAML: did not find expected node content`},
-		"a control character":    {"listen: \x01\n", `1:1: no valid YAML: control characters are not allowed`},
-		"two documents":          {keys + small + "---\nlisten: x\n", `3:1: a second document starts here (a configuration is one document; remove the ---)`},
+		"an open bracket":        {"tiers: [\n", `1:1: invalid YAML: did not find expected node content`},
+		"a control character":    {"listen: \x01\n", `1:1: invalid YAML: control characters are not allowed`},
+		"two documents":          {keys + small + "---\nlisten: x\n", `3:1: a second document starts here (remove the ---: a configuration is one document)`},
 		"not UTF-8":              {keys + "listen: ä\xff\n" + small, `2:10: the file is not UTF-8 (save it as UTF-8)`},
 		"a list":                 {"- a\n", `1:1: want a section of keys, got a list`},
-		"a key twice":            {keys + small + "insecure: false\nlog: {level: info, level: info}\n", `4:20: log.level: the key stands here twice, first in line 4 (keep one of the two)`},
-		"a merge key":            {keys + small + "log: {<<: {level: info}}\n", `3:7: log: merge keys (<<) are not used here (write the keys out; an alias may stand for a whole value)`},
-		"an alias within itself": {keys + small + "cors: &c {origins: [*c]}\n", `3:7: cors.origins[0]: want a text, got a section of keys`},
-		"a list within itself":   {keys + small + "cors: {origins: &c [*c]}\n", `3:17: cors.origins[0]: want a text, got a list`},
+		"a key twice":            {keys + small + "insecure: false\nlog: {level: info, level: info}\n", `4:20: log.level: the key appears twice, first in line 4 (remove one of them)`},
+		"a merge key":            {keys + small + "log: {<<: {level: info}}\n", `3:7: log: merge keys (<<) are not supported (write the keys out; an alias may replace only a whole value)`},
+		"an alias within itself": {keys + small + "cors: &c {origins: [*c]}\n", `3:7: cors.origins[0]: want a string, got a section of keys`},
+		"a list within itself":   {keys + small + "cors: {origins: &c [*c]}\n", `3:17: cors.origins[0]: want a string, got a list`},
 		"an alias bomb":          {bomb, `1:1: a: unknown key`},
-		"a key that is a list":   {keys + small + "? [a]\n: b\n", `3:3: a key is a list (keys are plain names)`},
+		"a key that is a list":   {keys + small + "? [a]\n: b\n", `3:3: want a plain name as the key, got a list`},
 		"a key of escapes":       {keys + small + `"\e[31mred": 1`, `3:1: ["\x1b[31mred"]: unknown key`},
 		"too long":               {strings.Repeat("# comment\n", 500_000), ` the file is longer than 4MiB`},
 	}
@@ -311,7 +311,7 @@ auth: {required: false}
 >   1 | admin: {keys: [{name: é, sha256: ` + digestA + `}]}
                               ^
 
-config.yaml:8:18: tiers[0].workers[0].api_key: secrets are not written into the file (put it into an environment variable and name that: api_key_env)
+config.yaml:8:18: tiers[0].workers[0].api_key: the file must not contain secrets (set it in an environment variable and name the variable in api_key_env)
     7 |         url: http://h:1
 >   8 |         api_key: ***
                          ^

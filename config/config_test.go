@@ -161,19 +161,19 @@ func TestAStartWithoutAFile(t *testing.T) {
 		urls          []string
 		want          string
 	}{
-		"nothing": {nil, "", "", nil, `command line: --model: missing (name the model that the workers serve)
-command line: --worker-urls: missing (give their URLs, such as --worker-urls http://127.0.0.1:8000)`},
-		"bad workers": {[]string{"m"}, "", "", []string{"h:1", "", "http://h:2", "http://h:2/"}, `command line: --worker-urls[1]: is empty (remove the comma too many)
+		"nothing": {nil, "", "", nil, `command line: --model: missing (set the model that the workers serve)
+command line: --worker-urls: missing (set the workers' URLs, such as --worker-urls http://127.0.0.1:8000)`},
+		"bad workers": {[]string{"m"}, "", "", []string{"h:1", "", "http://h:2", "http://h:2/"}, `command line: --worker-urls[1]: is empty (remove the extra comma)
 command line: --worker-urls[0]: "h:1" has no scheme; write http://host:port, https://host or unix:///path
-command line: --worker-urls[3]: "http://h:2/" is the worker at --worker-urls[2] already (a server stands once in a tier or pool; remove one entry)`},
+command line: --worker-urls[3]: "http://h:2/" is already the URL of --worker-urls[2] (remove one of them: a server appears once per tier or pool)`},
 		"a model without its tier": {[]string{"a=small", "b"}, "", "", []string{"http://h:1"}, `command line: --model[1]: "b" is not MODEL=TIER (write the model and its tier, such as qwen2.5:7b=small)`},
-		"an empty model":           {[]string{""}, "", "", []string{"http://h:1"}, `command line: --model: is empty (name the model that the workers serve)`},
-		"a tier twice":             {[]string{"a=small", "b=small"}, "", "", []string{"http://h:1"}, `command line: --model[1]: the tier "small" has the model of --model[0] already (give each model a tier of its own)`},
-		"a tier that is no name":   {[]string{"a=Small", "b=large"}, "", "", []string{"http://h:1"}, `command line: --model[0]: the tier "Small" is no name (write ` + forms["name"].want + `)`},
+		"an empty model":           {[]string{""}, "", "", []string{"http://h:1"}, `command line: --model: is empty (set the model that the workers serve)`},
+		"a tier twice":             {[]string{"a=small", "b=small"}, "", "", []string{"http://h:1"}, `command line: --model[1]: the tier "small" already has the model of --model[0] (choose a different tier for each model)`},
+		"a tier that is no name":   {[]string{"a=Small", "b=large"}, "", "", []string{"http://h:1"}, `command line: --model[0]: the tier "Small" is not a valid name (write ` + forms["name"].want + `)`},
 		"no tier":                  {[]string{"a=", "b=large"}, "", "", []string{"http://h:1"}, `command line: --model[0]: "a=" is not MODEL=TIER (write the model and its tier, such as qwen2.5:7b=small)`},
-		"not loopback": {[]string{"m"}, ":8080", "0.0.0.0:1", []string{"http://h:1"}, `command line: --listen: ":8080" is not loopback and has no TLS: keys and prompts would cross the network in plain text (without a configuration file every address is loopback; write one with keys and pass it with --config)
-command line: --admin-listen: "0.0.0.0:1" is not loopback and has no TLS: keys and prompts would cross the network in plain text (without a configuration file every address is loopback; write one with keys and pass it with --config)`},
-		"no address": {[]string{"m"}, "x", "", []string{"http://h:1"}, `command line: --listen: "x" is no address (write host:port, such as 127.0.0.1:8080 or :8080 for every interface)`},
+		"not loopback": {[]string{"m"}, ":8080", "0.0.0.0:1", []string{"http://h:1"}, `command line: --listen: ":8080" is not loopback and has no TLS: keys and prompts would cross the network in plain text (without a configuration file, addresses must be loopback: write a file with keys and pass it with --config)
+command line: --admin-listen: "0.0.0.0:1" is not loopback and has no TLS: keys and prompts would cross the network in plain text (without a configuration file, addresses must be loopback: write a file with keys and pass it with --config)`},
+		"no address": {[]string{"m"}, "x", "", []string{"http://h:1"}, `command line: --listen: "x" is not an address (write host:port, such as 127.0.0.1:8080 or :8080 for every interface)`},
 	}
 	for name, c := range cases {
 		f, err := FromFlags(c.models, c.urls, nil, c.listen, c.admin)

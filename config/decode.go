@@ -56,7 +56,7 @@ func (d *decoder) value(n *yaml.Node, path string, k key, v reflect.Value) {
 		return
 	}
 	if d.nodes++; d.nodes > maxNodes {
-		d.problem(n, path, fmt.Sprintf("the file holds more than %d values", maxNodes), "write aliases out")
+		d.problem(n, path, fmt.Sprintf("the file has more than %d values after alias expansion", maxNodes), "reduce the use of aliases")
 		return
 	}
 	if n.Kind == yaml.AliasNode {
@@ -66,7 +66,7 @@ func (d *decoder) value(n *yaml.Node, path string, k key, v reflect.Value) {
 		return
 	}
 	if n.Style&yaml.TaggedStyle != 0 {
-		d.problem(n, path, "YAML tags are not used here", "remove the "+shorten(n.Tag))
+		d.problem(n, path, "YAML tags are not supported", "remove the "+shorten(n.Tag))
 		return
 	}
 	switch v.Kind() {
@@ -108,7 +108,7 @@ func (d *decoder) section(n *yaml.Node, path string, v reflect.Value) {
 	})
 	for k := range members(v) {
 		if read && k.required && !d.written(join(path, k.name)) {
-			d.fault(join(path, k.name), "missing", asHint(k.doc))
+			d.fault(join(path, k.name), "missing", "add "+k.name+": "+asHint(k.doc))
 		}
 	}
 }
@@ -130,7 +130,7 @@ func (d *decoder) table(n *yaml.Node, path string, k key, v reflect.Value) {
 
 func (d *decoder) list(n *yaml.Node, path string, k key, v reflect.Value) {
 	if k.required && (d.absent(n) || n.Kind == yaml.SequenceNode && len(n.Content) == 0) {
-		d.problem(n, path, "is empty", asHint(k.doc))
+		d.problem(n, path, "the list is empty", asHint(k.doc))
 		return
 	}
 	if d.absent(n) && v.Type().Elem().Kind() == reflect.Struct {
@@ -142,7 +142,7 @@ func (d *decoder) list(n *yaml.Node, path string, k key, v reflect.Value) {
 		return
 	}
 	if n.Kind != yaml.SequenceNode {
-		d.problem(n, path, "want a list, got "+kindOf(n), "write [ … ], or one item a line that starts with -")
+		d.problem(n, path, "want a list, got "+kindOf(n), "write [ … ], or one item per line after a hyphen")
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
@@ -168,16 +168,16 @@ func (d *decoder) pairs(n *yaml.Node, path string, f func(kn, vn *yaml.Node, sub
 		sub := join(path, kn.Value)
 		switch first, twice := lines[kn.Value]; {
 		case kn.Tag == "!!merge":
-			d.problem(kn, path, "merge keys (<<) are not used here", "write the keys out; an alias may stand for a whole value")
+			d.problem(kn, path, "merge keys (<<) are not supported", "write the keys out; an alias may replace only a whole value")
 			continue
 		case kn.Kind != yaml.ScalarNode || d.absent(kn):
-			d.problem(kn, path, "a key is "+kindOf(kn), "keys are plain names")
+			d.problem(kn, path, "want a plain name as the key, got "+kindOf(kn), "")
 			continue
 		case strings.Contains(kn.Value, "${"):
-			d.problem(kn, sub, "variables stand in values, not in keys", "write the key out")
+			d.problem(kn, sub, "variables are expanded in values, not in keys", "write the key without ${…}")
 			continue
 		case twice:
-			d.problem(kn, sub, fmt.Sprintf("the key stands here twice, first in line %d", first), "keep one of the two")
+			d.problem(kn, sub, fmt.Sprintf("the key appears twice, first in line %d", first), "remove one of them")
 			continue
 		}
 		lines[kn.Value] = kn.Line
@@ -202,19 +202,19 @@ var secretWords = map[string]bool{
 func secretHint(keys map[string]key) string {
 	switch {
 	case keys["sql"].url:
-		return "the URL takes it from the environment: postgres://user:${PASSWORD}@host/database"
+		return "set it in an environment variable and use that in the URL: postgres://user:${PASSWORD}@host/database"
 	case keys["api_key_env"].secret:
-		return "put it into an environment variable and name that: api_key_env"
+		return "set it in an environment variable and name the variable in api_key_env"
 	case keys["sha256"].secret:
-		return `write its digest: sha256, from ` + makeDigest
+		return `set sha256 to its digest, from ` + makeDigest
 	}
-	return "a worker's key is named by api_key_env, a tenant's is known by its sha256"
+	return "name the variable of a worker's key in api_key_env; write a tenant's key as sha256"
 }
 
 // unknown notes a key that its section does not have.
 func (d *decoder) unknown(kn, vn *yaml.Node, path, sub string, section fields) {
 	if secretWords[kn.Value] {
-		p := d.problem(kn, sub, "secrets are not written into the file", secretHint(section.keys))
+		p := d.problem(kn, sub, "the file must not contain secrets", secretHint(section.keys))
 		p.hide = true // the key, and all that follows it
 		if vn.Line > 0 && kn.Line == vn.Line {
 			p.Column = vn.Column

@@ -16,12 +16,12 @@ func reference() []byte {
 	var b strings.Builder
 	b.WriteString(`# config.yaml
 
-Every key, its type, its default and what it means. An unknown key, an impossible value and a rule that can never match are errors; ` + "`tierway check`" + ` reports all of them with line and column. This page is generated from the code.
+Reference of the configuration file for operators: every key with its type, default and meaning. Unknown keys, invalid values and rules that can never match are errors. ` + "`tierway check`" + ` reports all problems at once, each with its line and column. This page is generated from the code.
 
-- **duration**: ` + "`250ms`, `5s`, `2m`, `1h30m`" + `. **size**: bytes, or with a unit: ` + "`64KB`, `32MiB`" + `. **money**: a decimal number of the units that prices are in, such as ` + "`12.50`" + `, with at most nine decimals.
-- ` + "`${NAME}`" + ` in a value is replaced by the environment variable, ` + "`${NAME:-default}`" + ` has a default, and ` + "`$${`" + ` is a plain ` + "`${`" + `. A variable that is not set is an error.
-- No secret stands in the file: a worker's key is named by ` + "`api_key_env`" + `, a tenant's is known by its SHA-256, and a store's URL takes its password from ` + "`${NAME}`" + `.
-- A reload (SIGHUP, the admin plane or ` + "`watch`" + `) takes all of the file or, with an error in it, nothing. ` + restartText() + ` wait for a restart; a worker that goes, or is reached or checked otherwise, finishes what it has.
+- **duration**: ` + "`250ms`, `5s`, `2m`, `1h30m`" + `. **size**: bytes, or a number with a unit: ` + "`64KB`, `32MiB`" + `. **money**: a decimal number in the unit of the prices, such as ` + "`12.50`" + `, with at most nine decimals.
+- ` + "`${NAME}`" + ` in a value is replaced by the environment variable NAME, ` + "`${NAME:-default}`" + ` adds a default, and ` + "`$${`" + ` is a literal ` + "`${`" + `. An unset variable without a default is an error.
+- The file contains no secrets. ` + "`api_key_env`" + ` names the variable of a worker's key, tenants' keys are stored as SHA-256, and the URLs of stores take passwords from ` + "`${NAME}`" + `.
+- A reload (SIGHUP, the admin plane or ` + "`watch`" + `) applies the whole file, or nothing if the file has an error. Changes of ` + restartText() + ` take effect after a restart. A worker that is removed, or whose URL or health check changes, finishes its in-flight requests.
 - Names of tiers, pools and workers match ` + "`" + forms["name"].pattern.String() + "`" + ` and are unique.
 
 | key | type | default | meaning |
@@ -63,9 +63,9 @@ func typeName(t reflect.Type, k key) string {
 	case t.Kind() == reflect.Slice && k.words != nil:
 		return "list of `" + strings.Join(k.words, "`, `") + "`"
 	case t.Kind() == reflect.Slice:
-		return "list of texts"
+		return "list of strings"
 	case t.Kind() == reflect.Map:
-		return "text to " + typeName(t.Elem(), k)
+		return "map of string to " + typeName(t.Elem(), k)
 	case k.words != nil:
 		return "`" + strings.Join(k.words, "`, `") + "`"
 	case t == reflect.TypeFor[time.Duration]():
@@ -75,11 +75,11 @@ func typeName(t reflect.Type, k key) string {
 	case t == reflect.TypeFor[tenants.Money]():
 		return "money"
 	case t.Kind() == reflect.Bool:
-		return "true or false"
+		return "boolean"
 	case isNumber(t):
 		return strings.TrimPrefix(strings.TrimPrefix(wanted(t, k), "an "), "a ")
 	}
-	return "text"
+	return "string"
 }
 
 // defaultText shows a key's default.

@@ -104,18 +104,18 @@ func TestADraftHasTheErrorsOfAFile(t *testing.T) {
 // TestADraftReadsNothingButItsText: no variable of the environment but where the live
 // file has it, and no file; and it shows no value of either.
 func TestADraftReadsNothingButItsText(t *testing.T) {
-	const way = " (write the value; only what the live file has under the same key, in the same words, is replaced)"
+	const way = " (write the value; ${…} is allowed only where the live file has the same text under the same key)"
 	f := parsed(t, live, liveEnv)
 	draft := "models: {x: \"${OTHER}\", y: \"${NOBODY:-small}\"}\nauth: {keys: [{name: b, sha256: \"${KEY_A}\"}, {name: \"${KEY_A}\", sha256: x}]}\ncors: {origins: [\"${OTHER}\"]}\n" +
 		"tls: {cert: /etc/hosts, key: /etc/shadow}\ntiers: [{name: small, model: m, workers: [{name: w0, url: \"http://${PW}\", api_key_env: OTHER}]}]\n"
 	_, err := f.Draft([]byte(draft))
 	want := strings.Join([]string{
-		`draft:1:13: models.x: a draft reads no variable of the environment: OTHER` + way,
-		`draft:1:28: models.y: a draft reads no variable of the environment: NOBODY` + way,
-		`draft:2:53: auth.keys[1].name: a draft reads no variable of the environment: KEY_A` + way,
+		`draft:1:13: models.x: a draft may not read the environment variable OTHER` + way,
+		`draft:1:28: models.y: a draft may not read the environment variable NOBODY` + way,
+		`draft:2:53: auth.keys[1].name: a draft may not read the environment variable KEY_A` + way,
 		`draft:2:73: auth.keys[1].sha256: want 64 hex digits, got 1 characters`,
-		`draft:3:18: cors.origins[0]: a draft reads no variable of the environment: OTHER` + way,
-		`draft:5:59: tiers[0].workers[0].url: a draft reads no variable of the environment: PW` + way}, "\n")
+		`draft:3:18: cors.origins[0]: a draft may not read the environment variable OTHER` + way,
+		`draft:5:59: tiers[0].workers[0].url: a draft may not read the environment variable PW` + way}, "\n")
 	if diff := cmp.Diff(want, fmt.Sprint(err)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

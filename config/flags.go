@@ -29,7 +29,7 @@ func FromFlags(models, urls, hosts []string, listen, adminListen string) (*File,
 		p := &d.problems[i]
 		nameFlag(p, len(models) > 1)
 		if (p.Path == "--listen" || p.Path == "--admin-listen") && !strings.HasPrefix(p.Hint, "write host:port") {
-			p.Hint = "without a configuration file every address is loopback; write one with keys and pass it with --config"
+			p.Hint = "without a configuration file, addresses must be loopback: write a file with keys and pass it with --config"
 		}
 	}
 	return d.finish(&f)
@@ -39,7 +39,7 @@ func FromFlags(models, urls, hosts []string, listen, adminListen string) (*File,
 func (d *decoder) flagTiers(models, urls []string) (tiers []Tier) {
 	if len(models) == 0 {
 		models = []string{""}
-		d.fault("tiers[0].model", "missing", "name the model that the workers serve")
+		d.fault("tiers[0].model", "missing", "set the model that the workers serve")
 	}
 	seen := map[string]string{}
 	for i, model := range models {
@@ -52,15 +52,15 @@ func (d *decoder) flagTiers(models, urls []string) (tiers []Tier) {
 				d.fault(path, quote(model)+" is not MODEL=TIER", "write the model and its tier, such as qwen2.5:7b=small")
 				continue
 			case !isForm("name", tier.Name):
-				d.fault(path, "the tier "+quote(tier.Name)+" is no name", "write "+forms["name"].want)
+				d.fault(path, "the tier "+quote(tier.Name)+" is not a valid name", "write "+forms["name"].want)
 				continue
 			case first != "":
-				d.fault(path, "the tier "+quote(tier.Name)+" has the model of "+first+" already", "give each model a tier of its own")
+				d.fault(path, "the tier "+quote(tier.Name)+" already has the model of "+first, "choose a different tier for each model")
 				continue
 			}
 			seen[tier.Name] = path
 		} else if strings.TrimSpace(model) == "" {
-			d.fault(path, "is empty", "name the model that the workers serve")
+			d.fault(path, "is empty", "set the model that the workers serve")
 		}
 		for j, url := range urls {
 			at := fmt.Sprintf("tiers[%d].workers[%d].url", len(tiers), j)
@@ -69,13 +69,13 @@ func (d *decoder) flagTiers(models, urls []string) (tiers []Tier) {
 			case len(tiers) > 0:
 				d.told[at] = true // the same URLs as the first tier's, which has no bound here
 			case tier.Workers[j].URL == "":
-				d.fault(at, "is empty", "remove the comma too many")
+				d.fault(at, "is empty", "remove the extra comma")
 			}
 		}
 		tiers = append(tiers, tier)
 	}
 	if len(urls) == 0 {
-		d.fault("tiers[0].workers", "missing", "give their URLs, such as --worker-urls http://127.0.0.1:8000")
+		d.fault("tiers[0].workers", "missing", "set the workers' URLs, such as --worker-urls http://127.0.0.1:8000")
 	}
 	return tiers
 }

@@ -32,16 +32,16 @@ var forms = map[string]form{
 	"digest": {pattern: regexp.MustCompile(`^[0-9a-fA-F]{64}$`), want: "64 hex digits"},
 	"header": {pattern: regexp.MustCompile(`^[0-9A-Za-z-]+$`), want: "a header's name of letters, digits and hyphens",
 		check: unless(func(text string) bool { return openai.MayRelay(http.CanonicalHeaderKey(text)) },
-			"never comes from a worker: the gateway sets it, or it belongs to the connection or the worker", "remove it")},
+			"is never passed to clients: the gateway sets it, or it is specific to the connection or the worker", "remove it")},
 	"health": {pattern: regexp.MustCompile(`^(auto|off|/[^ \t\r\n#]*)$`), want: "auto, off or a path that starts with /"},
 	"variable": {pattern: regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`),
 		want: "the name of an environment variable, not the key"},
-	"host": {check: unless(isHost, "is no host name",
+	"host": {check: unless(isHost, "is not a host name",
 		"write a name in lower case without scheme and port, such as tierway.example.com; IP addresses need no entry")},
-	"origin": {check: unless(isOrigin, "is no origin",
+	"origin": {check: unless(isOrigin, "is not an origin",
 		"write scheme://host or scheme://host:port in lower case, such as https://app.example.com")},
-	"owner": {check: unless(tenants.Slug, "is no tenant's name", "use 1 to 63 of a-z, 0-9 and -")},
-	"file":  {check: unless(func(text string) bool { return !strings.HasSuffix(text, "/") && !strings.ContainsRune(text, 0) }, "is no file name", "")},
+	"owner": {check: unless(tenants.Slug, "is not a tenant name", "use 1 to 63 of a-z, 0-9 and -")},
+	"file":  {check: unless(func(text string) bool { return !strings.HasSuffix(text, "/") && !strings.ContainsRune(text, 0) }, "is not a file name", "")},
 	"proxy": {check: checkProxy},
 	"path":  {check: checkPath},
 	"web":   {check: checkWebURL, hide: true},
@@ -82,7 +82,7 @@ func (d *decoder) checkTexts(path string, section reflect.Value) {
 					text = http.CanonicalHeaderKey(text)
 				}
 				if seen[text] && text != "" {
-					d.fault(item, d.shown(item, text)+" stands here twice", "remove one")
+					d.fault(item, d.shown(item, text)+" is listed twice", "remove one of them")
 				}
 				seen[text] = true
 			}
@@ -134,9 +134,9 @@ func checkProxy(text string) (message, hint string) {
 	prefix, err := parseProxy(text)
 	switch {
 	case err != nil:
-		return "is no address or network", "write one such as 10.0.0.7, 10.0.0.0/8 or fd00::/8"
+		return "is not an address or network", "write one such as 10.0.0.7, 10.0.0.0/8 or fd00::/8"
 	case prefix != prefix.Masked():
-		return "has bits below its length", "write " + prefix.Masked().String()
+		return "has bits set below its prefix length", "write " + prefix.Masked().String()
 	}
 	return "", ""
 }
@@ -163,11 +163,11 @@ func checkPath(text string) (message, hint string) {
 	case !strings.HasPrefix(text, "/"):
 		return "does not start with /", "write /v1/x, or /v1/x/* for everything below"
 	case strings.Contains(body, "*"):
-		return "has a * before its end", "a * stands at the end only"
+		return "has a * before its end", "use * only at the end"
 	case body != text && !strings.HasSuffix(body, "/"):
 		return "has a * within a segment", "write " + quote(body+"/*") + " for everything below"
 	case strings.ContainsAny(body, "?#% \t\r\n\\") || strings.Contains(body, "//") || slices.ContainsFunc(strings.Split(body, "/"), dots):
-		return "is no plain path", "without query, escapes, // or dots"
+		return "is not a plain path", "remove the query, escapes, // and dot segments"
 	}
 	return "", ""
 }
@@ -178,15 +178,15 @@ func checkWebURL(text string) (message, hint string) {
 	outside := func(r rune) bool { return r <= ' ' || r > '~' }
 	switch {
 	case err != nil || u.Scheme == "" || u.Opaque != "" || strings.ContainsFunc(text, outside):
-		message = "is no URL"
+		message = "is not a URL"
 	case u.Scheme != "http" && u.Scheme != "https":
-		message = "has another scheme than http, https"
+		message = "has a scheme other than http or https"
 	case u.Hostname() == "" || u.Port() == "" && strings.HasSuffix(u.Host, ":"):
-		message = "names no host behind " + u.Scheme + "://"
+		message = "has no host after " + u.Scheme + "://"
 	case u.User != nil:
-		message = "holds a user or a password, and configurations are shown"
+		message = "contains a user or a password, which the admin plane would show"
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.HasSuffix(text, "#"):
-		message = "has a ? or a # behind the path"
+		message = "has a query or a fragment"
 	}
 	return message, ""
 }

@@ -20,9 +20,9 @@ func TestHostsAreNames(t *testing.T) {
 	const hint = "(write a name in lower case without scheme and port, such as tierway.example.com; IP addresses need no entry)"
 	want := []string{}
 	for i, text := range []string{"http://a", "a:80", "A", "*.a", "", "10.0.0.1", "::1", ".a"} {
-		want = append(want, fmt.Sprintf("hosts[%d]: %q is no host name %s", i, text, hint))
+		want = append(want, fmt.Sprintf("hosts[%d]: %q is not a host name %s", i, text, hint))
 	}
-	want = append(want, `hosts[12]: "a" stands here twice (remove one)`)
+	want = append(want, `hosts[12]: "a" is listed twice (remove one of them)`)
 	got := []string{}
 	for _, p := range problemsOf(t, keys+small+`hosts: ["http://a", "a:80", A, "*.a", "", 10.0.0.1, "::1", .a, a, tier-way.example.com, vllm_1, host.docker.internal, a]`+"\n", nil) {
 		_, rest, _ := strings.Cut(p, ": ")
@@ -32,7 +32,7 @@ func TestHostsAreNames(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	_, err := FromFlags([]string{"m"}, []string{"http://h:1"}, []string{"a:80"}, "", "")
-	if err == nil || !strings.Contains(err.Error(), `--hosts[0]: "a:80" is no host name`) {
+	if err == nil || !strings.Contains(err.Error(), `--hosts[0]: "a:80" is not a host name`) {
 		t.Errorf("of the flag: %v", err)
 	}
 	if f, err := FromFlags([]string{"m"}, []string{"http://h:1"}, []string{"host.docker.internal"}, "", ""); err != nil || len(f.Hosts) != 1 {
@@ -74,7 +74,7 @@ func TestAWorkersKeyHasNoControlCharacters(t *testing.T) {
 	src := keys + `tiers: [{name: a, model: m, workers: [{name: w, url: "http://h:1", api_key_env: KEY}]}]` + "\n"
 	for _, key := range []string{"hunter2\n", "hunter2\r\nX-Admin: 1", "hun\x00ter2", "hunter2\x7f", "\thunter2"} {
 		got := problemsOf(t, src, map[string]string{"KEY": key})
-		if len(got) != 1 || !strings.Contains(got[0], "workers[0].api_key_env: the key in the environment variable KEY has a line break or another control character") ||
+		if len(got) != 1 || !strings.Contains(got[0], "workers[0].api_key_env: the key in the environment variable KEY contains a line break or another control character") ||
 			strings.Contains(got[0], "ter2") {
 			t.Errorf("%q: %q", key, got)
 		}

@@ -20,7 +20,7 @@ func TestAFlagOpensNothingThatTheFileDoesNotAllow(t *testing.T) {
 	if same, err := f.WithListen("", ""); err != nil || same.Listen != f.Listen || same.Admin.Listen != f.Admin.Listen {
 		t.Errorf("%v: %v", same, err)
 	}
-	const want = `command line: --listen: ":80" is not loopback and has no TLS: keys and prompts would cross the network in plain text (set tls.cert and tls.key, or insecure: true where a proxy or the network protects it)`
+	const want = `command line: --listen: ":80" is not loopback and has no TLS: keys and prompts would cross the network in plain text (set tls.cert and tls.key, or insecure: true if a proxy or the network protects it)`
 	if open, err := f.WithListen(":80", ""); open != nil || fmt.Sprint(err) != want {
 		t.Errorf("%v: %v", open, err)
 	}

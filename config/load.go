@@ -67,9 +67,9 @@ func readFile(path string) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case info.IsDir():
-		return nil, fmt.Errorf("%s is a folder: name the file in it", path)
+		return nil, fmt.Errorf("%s is a directory: name a file in it", path)
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is no regular file, so that it cannot be read again: write the configuration into one", path)
+		return nil, fmt.Errorf("%s is not a regular file, so a reload could not read it again: use a regular file", path)
 	}
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -138,7 +138,7 @@ func (d *decoder) decode(src []byte) *File {
 // it is no YAML.
 func (d *decoder) parse(src []byte) *yaml.Node {
 	if len(src) > maxFile {
-		d.problem(&yaml.Node{}, "", fmt.Sprintf("the file is longer than %v", Size(maxFile)), "")
+		d.problem(&yaml.Node{}, "", fmt.Sprintf("the file is longer than %v", Size(maxFile)), "shorten it")
 		return nil
 	}
 	for at, r := range string(src) {
@@ -159,7 +159,7 @@ func (d *decoder) parse(src []byte) *yaml.Node {
 	}
 	switch err := documents.Decode(&second); {
 	case err == nil:
-		d.problem(&second, "", "a second document starts here", "a configuration is one document; remove the ---")
+		d.problem(&second, "", "a second document starts here", "remove the ---: a configuration is one document")
 	case !errors.Is(err, io.EOF):
 		d.syntax(src, err)
 	}
@@ -177,9 +177,9 @@ var syntaxLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 func (d *decoder) syntax(src []byte, err error) {
 	text := err.Error()
 	match := syntaxLine.FindStringSubmatch(text)
-	message, line := "no valid YAML: "+shorten(text), 1
+	message, line := "invalid YAML: "+shorten(text), 1
 	if match != nil {
-		message = "no valid YAML: " + shorten(text[len(match[0]):])
+		message = "invalid YAML: " + shorten(text[len(match[0]):])
 		if n, err := strconv.Atoi(match[1]); err == nil {
 			line = n
 		}

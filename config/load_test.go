@@ -81,7 +81,7 @@ func TestOnlyRegularFilesAreConfigurations(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"pipe": "is no regular file", "to-pipe": "is no regular file", ".": "is a folder", "file": "", "to-file": "",
+		"pipe": "is not a regular file", "to-pipe": "is not a regular file", ".": "is a directory", "file": "", "to-file": "",
 	} {
 		ended := make(chan error, 1)
 		go func() {
@@ -100,7 +100,7 @@ func TestOnlyRegularFilesAreConfigurations(t *testing.T) {
 }
 
 func TestViewersAloneDeserveALook(t *testing.T) {
-	const viewers = "there are viewers only"
+	const viewers = "all keys are viewers"
 	cases := map[string]struct {
 		roles []string
 		warns bool

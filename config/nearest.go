@@ -12,7 +12,7 @@ func DidYouMean(word string, known []string) string {
 		return "did you mean " + near + "?"
 	}
 	if len(known) == 0 {
-		return "none is known"
+		return "none is defined"
 	}
 	if len(known) > 24 { // two or three lines of a terminal
 		return fmt.Sprintf("known: %s and %d more", strings.Join(known[:24], ", "), len(known)-24)

@@ -58,10 +58,10 @@ func TestEveryProblemIsReportedWithItsPlaceAndAWayOut(t *testing.T) {
 	}{
 		"nothing wrong": {keys + small, nil},
 		"an empty file": {"", []string{
-			` tiers: there are no tiers and no pools, so that nothing could be served (add tiers: with a name, a model and workers)`,
+			` tiers: there are no tiers and no pools, so no request could be served (add a tier with a name, a model and workers)`,
 		}},
 		"neither keys nor a database": {small + "store: {sql: \"\"}\n", []string{
-			`1:1: auth.keys: keys are required, and there are none here and no database to hold any, so that nobody could ask (add - {name: me, sha256: …} with the output of printf %s "$KEY" | sha256sum, set store.sql, or write auth.required: false on loopback)`,
+			`1:1: auth.keys: keys are required, but the file has none and store.sql is empty: every request would be rejected (add - {name: me, sha256: …} with the output of printf %s "$KEY" | sha256sum, set store.sql, or set auth.required: false on loopback)`,
 		}},
 		"a database for keys": {small, nil},
 		"many at once": {`lissten: ":80"
@@ -86,7 +86,7 @@ classifier: {mode: min, default: medium}
 health: {interval: 2s, timeout: 5}
 `, []string{
 			`1:1: lissten: unknown key (did you mean listen?)`,
-			`4:99: auth.keys[0].tiers[0]: "smal" is no tier or pool of this file (known: medium)`,
+			`4:99: auth.keys[0].tiers[0]: "smal" is not a tier or pool of this file (known: medium)`,
 			`4:115: auth.keys[0].models[0]: "x*" matches no model, tier or alias of this file (known: auto, classify, medium, n, gpt-4*)`,
 			`5:14: store.sql: is no URL (write sqlite://FILE or postgres://user@host/database)`,
 			`7:11: tiers[0].name: want a name of up to 63 lower-case letters, digits, dots, underscores and hyphens that starts with a letter or digit, got "Small"`,
@@ -94,15 +94,15 @@ health: {interval: 2s, timeout: 5}
 			`9:20: tiers[0].price.input: want a number from 0 to 1000000, got "-1"`,
 			`11:50: tiers[0].workers[0].weight: want an integer from 0 to 100, got "900"`,
 			`11:55: tiers[0].workers[0].region: unknown key (known: name, url, weight, max_inflight, max_tokens_inflight, priority, models, api_key_env, health)`,
-			`12:16: tiers[0].workers[1].name: "w0" is the name at tiers[0].workers[0].name already (names are unique; choose another)`,
-			`12:25: tiers[0].workers[1].url: "HTTP://H:8000/" is the worker at tiers[0].workers[0].url already (a server stands once in a tier or pool; remove one entry)`,
+			`12:16: tiers[0].workers[1].name: "w0" is already the name at tiers[0].workers[0].name (choose a unique name)`,
+			`12:25: tiers[0].workers[1].url: "HTTP://H:8000/" is already the URL of tiers[0].workers[0].url (remove one of them: a server appears once per tier or pool)`,
 			`12:51: tiers[0].workers[1].weight: want an integer from 0 to 100, got "heavy"`,
 			`15:13: tiers[1].engine: want one of auto, vllm, sglang, llamacpp, ollama, openai, got "vlm" (did you mean vllm?)`,
 			`16:20: tiers[1].serves[1]: want one of chat, completions, responses, messages, embeddings, rerank, score, tokenize, moderations, images, audio, got "chta" (did you mean chat?)`,
-			`17:14: tiers[1].workers: is empty (the tier's workers)`,
+			`17:14: tiers[1].workers: the list is empty (workers of the pool: at least one, each with a name and a URL)`,
 			`18:36: models["gpt-4*"]: unknown target "medum" (name a tier or pool (medium), a model that one serves, or "classify")`,
 			`19:20: classifier.mode: want one of max, first_match, got "min"`,
-			`20:33: health.timeout: want a duration above 0, got "5" (write the unit too, such as 5s)`,
+			`20:33: health.timeout: want a duration above 0, got "5" (add a unit, such as 5s)`,
 		}},
 		"missing keys of sections": {keys + `tiers:
   - {}
@@ -111,15 +111,15 @@ pools:
   - workers:
       - weight: 1
 `, []string{
-			`3:5: tiers[0].name: missing (the tier's name, unique in the file)`,
-			`3:5: tiers[0].model: missing (the model that its workers serve, as they name it)`,
-			`3:5: tiers[0].workers: missing (the tier's workers)`,
-			`4:5: tiers[1].model: missing (the model that its workers serve, as they name it)`,
-			`4:5: tiers[1].workers: missing (the tier's workers)`,
-			`6:5: pools[0].name: missing (the pool's name, unique in the file)`,
-			`6:5: pools[0].models: the pool has no model and no paths, so that no request could reach it (add models: with the names that clients ask for)`,
-			`7:9: pools[0].workers[0].name: missing (the worker's name, unique in the file, as X-Routed-To shows it)`,
-			`7:9: pools[0].workers[0].url: missing (where it listens: http://host:port, https://host/base or unix:///path)`,
+			`3:5: tiers[0].name: missing (add name: name of the pool, unique in the file)`,
+			`3:5: tiers[0].model: missing (add model: model that the tier's workers serve, by the name that they use)`,
+			`3:5: tiers[0].workers: missing (add workers: workers of the pool: at least one, each with a name and a URL)`,
+			`4:5: tiers[1].model: missing (add model: model that the tier's workers serve, by the name that they use)`,
+			`4:5: tiers[1].workers: missing (add workers: workers of the pool: at least one, each with a name and a URL)`,
+			`6:5: pools[0].name: missing (add name: name of the pool, unique in the file)`,
+			`6:5: pools[0].models: the pool has no model and no paths, so no request can reach it (list the names that clients request)`,
+			`7:9: pools[0].workers[0].name: missing (add name: the worker's name, unique in the file, as X-Routed-To shows it)`,
+			`7:9: pools[0].workers[0].url: missing (add url: where it listens: http://host:port, https://host/base or unix:///path)`,
 		}},
 		"kinds of values": {keys + small + `listen: [a]
 tls: x
@@ -134,20 +134,20 @@ cors: {origins: ~}
 queue:
 admin: !!map {}
 `, []string{
-			`3:9: listen: want a text, got a list`,
+			`3:9: listen: want a string, got a list`,
 			`4:6: tls: want a section of keys, got a single value`,
 			`5:19: retry.attempts: want an integer from 1 to 5, got "6"`,
 			`5:30: retry.budget: want a number from 0 to 1, got "1.5"`,
 			`6:36: drain.timeout: want a duration above 0, got "0s"`,
 			`7:18: routing_headers: want true or false, got "yes" (write true or false)`,
-			`8:17: max_body_bytes: want a size above 0, got "3 apples" (such as 32MiB or 33554432)`,
-			`9:14: log.level: the key has no value (remove it for the default, or write "" for nothing)`,
-			`9:24: log.access: want true or false, got "true" (without the quotes)`,
+			`8:17: max_body_bytes: want a size above 0, got "3 apples" (write a number with a unit, such as 32MiB, or bytes, such as 33554432)`,
+			`9:14: log.level: the key has no value (remove the key to use the default, or write "" for an empty value)`,
+			`9:24: log.access: want true or false, got "true" (remove the quotes)`,
 			`10:21: timeouts.connect: want a duration above 0, got "-1s"`,
 			`10:33: timeouts.total: want a section of keys, got a list`,
-			`11:8: pools: want a list, got a section of keys (write [ … ], or one item a line that starts with -)`,
+			`11:8: pools: want a list, got a section of keys (write [ … ], or one item per line after a hyphen)`,
 			`12:17: cors.origins: the list has no value (remove the key, or write [] for an empty list)`,
-			`14:8: admin: YAML tags are not used here (remove the !!map)`,
+			`14:8: admin: YAML tags are not supported (remove the !!map)`,
 		}},
 		"what is no kind of request": {keys + `tiers: [{name: small, model: m, serves: [other], workers: [{name: w, url: "http://h:1"}]}]
 pools: [{name: p, models: [n], serves: [chat, other], workers: [{name: x, url: "http://h:2"}]}]
@@ -174,8 +174,8 @@ pools: [{name: p, models: [n], serves: [chat, other], workers: [{name: x, url: "
 			`7:16: tiers[0].workers[1].name: want a name of up to 63 lower-case letters, digits, dots, underscores and hyphens that starts with a letter or digit, got "${BAD}!"`,
 			`7:32: tiers[0].workers[1].url: "ftp://${BAD}" has the scheme "ftp"; it must be http, https or unix`,
 			`7:56: tiers[0].workers[1].weight: want an integer from 0 to 100, got "${BAD}"`,
-			`8:25: tiers[0].workers[2].url: want ${NAME} or ${NAME:-default}, got "${OPEN" (write $${ for a plain ${)`,
-			`8:35: tiers[0].workers[2]["${BAD}"]: variables stand in values, not in keys (write the key out)`,
+			`8:25: tiers[0].workers[2].url: want ${NAME} or ${NAME:-default}, got "${OPEN" (write $${ for a literal ${)`,
+			`8:35: tiers[0].workers[2]["${BAD}"]: variables are expanded in values, not in keys (write the key without ${…})`,
 			`8:61: tiers[0].workers[2].api_key_env: the environment variable GONE is not set (set it to the worker's key)`,
 		}},
 		"secrets in the file": {`auth: {keys: [{name: a, sha256: hunter2, key: hunter2}]}
@@ -188,12 +188,12 @@ tiers:
       - {name: w1, url: "http://h:2", api_key_env: hunter2}
 `, []string{
 			`1:33: auth.keys[0].sha256: want 64 hex digits, got 7 characters`,
-			`1:47: auth.keys[0].key: secrets are not written into the file (write its digest: sha256, from printf %s "$KEY" | sha256sum)`,
-			`2:108: admin.keys[1].name: "a" is the name at admin.keys[0].name already (names are unique; choose another)`,
-			`2:119: admin.keys[1].sha256: the same key as admin.keys[0] (every key has one place; give this one its own)`,
+			`1:47: auth.keys[0].key: the file must not contain secrets (set sha256 to its digest, from printf %s "$KEY" | sha256sum)`,
+			`2:108: admin.keys[1].name: "a" is already the name at admin.keys[0].name (choose a unique name)`,
+			`2:119: admin.keys[1].sha256: duplicates the key of admin.keys[0] (create a separate key for each entry)`,
 			`7:25: tiers[0].workers[0].url: "http://…@h:1" must not hold a user or a password; name the variable with the worker's key in api_key_env`,
-			`7:58: tiers[0].workers[0].api_key: secrets are not written into the file (put it into an environment variable and name that: api_key_env)`,
-			`8:52: tiers[0].workers[1].api_key_env: the environment variable that it names is not set (set it to the worker's key; the key itself does not stand here)`,
+			`7:58: tiers[0].workers[0].api_key: the file must not contain secrets (set it in an environment variable and name the variable in api_key_env)`,
+			`8:52: tiers[0].workers[1].api_key_env: the environment variable that it names is not set (write the variable's name here, never the key itself, and set the variable to the key)`,
 		}},
 		"keys of tenants": {small + `auth:
   keys:
@@ -204,14 +204,14 @@ tiers:
     - {name: c, sha256: 1234, tiers: ["sm*"], models: ["", "m", "m"]}
 `, []string{
 			`4:101: auth.keys[0].priority: want one of interactive, background, batch, got "urgent"`,
-			`5:25: auth.keys[1].sha256: the same key as auth.keys[0] (every key has one place; give this one its own)`,
+			`5:25: auth.keys[1].sha256: duplicates the key of auth.keys[0] (create a separate key for each entry)`,
 			`6:14: auth.keys[2].name: duplicate name "a" with other settings (repeat the tenant's tiers, models, priorities and limits, or name it otherwise)`,
 			`7:14: auth.keys[3].name: want a name of up to 63 lower-case letters, digits and hyphens, got "A"`,
 			`7:25: auth.keys[3].sha256: is the digest of no key at all (use that of the key)`,
 			`8:25: auth.keys[4].sha256: want 64 hex digits, got 4 characters`,
-			`8:39: auth.keys[4].tiers[0]: "sm*" is no tier or pool of this file (known: small)`,
+			`8:39: auth.keys[4].tiers[0]: "sm*" is not a tier or pool of this file (known: small)`,
 			`8:56: auth.keys[4].models[0]: "" matches no model, tier or alias of this file (known: auto, classify, small, m)`,
-			`8:65: auth.keys[4].models[2]: "m" stands here twice (remove one)`,
+			`8:65: auth.keys[4].models[2]: "m" is listed twice (remove one of them)`,
 		}},
 	}
 	for name, c := range cases {

@@ -10,14 +10,14 @@ import (
 // Queue says how requests wait. In a tier or pool, what is nil or a zero heartbeat
 // is the file's value, key by key.
 type Queue struct {
-	MaxDepth       *int           `yaml:"max_depth" doc:"Requests of each class that may wait. One more is answered 503 'overloaded' with a Retry-After. 0: nobody waits."`
-	MaxWait        ByClass        `yaml:"max_wait" doc:"How long a request may wait, by class; then it is answered 503 'overloaded'. '0s': nobody of the class waits."`
-	Age            ByClass        `yaml:"age" doc:"How long a request waits, by class, before it may go as one of the class above it, and to any worker that is open instead of the best. '0s': the class never ages."`
-	AgedShare      *float64       `yaml:"aged_share" below:"1" doc:"The greatest part of the tokens that aged requests of lower classes get while higher ones wait. 0: none, whatever their age."`
-	MaxBytes       *Size          `yaml:"max_bytes" zero:"true" doc:"Bytes of all bodies that wait. 0 is no bound."`
+	MaxDepth       *int           `yaml:"max_depth" doc:"Maximum number of waiting requests per class. Over it, a request is rejected with 503 'overloaded' and Retry-After. 0: no queueing."`
+	MaxWait        ByClass        `yaml:"max_wait" doc:"Maximum wait by class. A request that exceeds it is rejected with 503 'overloaded'. '0s': requests of the class do not wait."`
+	Age            ByClass        `yaml:"age" doc:"Wait by class after which a request is dispatched like one of the next higher class, and to any worker with a free slot instead of the best one. '0s': requests of the class are never promoted."`
+	AgedShare      *float64       `yaml:"aged_share" below:"1" doc:"Largest share of tokens that promoted requests of lower classes receive while higher classes wait. 0: no share, regardless of their wait."`
+	MaxBytes       *Size          `yaml:"max_bytes" zero:"true" doc:"Maximum total size of all waiting request bodies. 0: no limit."`
 	Displace       *bool          `yaml:"displace" doc:"A full queue evicts waiting requests for a new one. If the class is full, it evicts the newest request of the tenant with the largest backlog for its weight. If bytes are short, it evicts from less urgent classes first. 'false' rejects the new request instead."`
-	EngineWait     *time.Duration `yaml:"engine_wait" zero:"true" doc:"How long a request waits for a worker while none is up, in place of 'max_wait' where it is longer. '0s': it is answered 503 'no_healthy_worker' at once."`
-	HeartbeatAfter time.Duration  `yaml:"heartbeat_after" doc:"When a stream that has nothing to send yet is opened and kept alive with comments."`
+	EngineWait     *time.Duration `yaml:"engine_wait" zero:"true" doc:"Maximum wait while no worker is up, if longer than 'max_wait'. '0s': the request is rejected at once with 503 'no_healthy_worker'."`
+	HeartbeatAfter time.Duration  `yaml:"heartbeat_after" doc:"Queue time after which a waiting stream is opened and kept alive with comments."`
 }
 
 // ByClass is a duration for each class. What is nil is inherited.
@@ -30,9 +30,9 @@ type ByClass struct {
 // Saturation says from which of its metrics on a worker gets no more requests. In a
 // tier or pool, what is nil or zero is the file's value, key by key.
 type Saturation struct {
-	Waiting    *int          `yaml:"waiting" doc:"Requests that wait in the engine itself. 0 turns it off."`
-	KVUsage    *float64      `yaml:"kv_usage" max:"1" doc:"Part of the engine's KV cache that is in use. It counts only while requests wait inside the engine. 0 turns it off."`
-	StaleAfter time.Duration `yaml:"stale_after" doc:"Metrics older than this do not count. They are read with every health check."`
+	Waiting    *int          `yaml:"waiting" doc:"Requests waiting inside the engine. 0 turns the check off."`
+	KVUsage    *float64      `yaml:"kv_usage" max:"1" doc:"Used share of the engine's KV cache. It counts only while requests wait inside the engine. 0 turns the check off."`
+	StaleAfter time.Duration `yaml:"stale_after" doc:"Age after which metrics are ignored. A busy worker's metrics are read every third of this period, at least once per second and at most every 100 ms."`
 }
 
 // defaultQueue is how requests wait where nobody says otherwise.

@@ -96,7 +96,7 @@ func TestTheReferencesAreUpToDate(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(got, want) {
-			t.Errorf("%s is not what the code says: UPDATE_DOCS=1 go test ./config -run References writes it", path)
+			t.Errorf("%s is out of date: UPDATE_DOCS=1 go test ./config -run References writes it", path)
 		}
 	}
 }

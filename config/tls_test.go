@@ -52,7 +52,7 @@ tls: {cert: "${CERT}", key: "${KEY}"}
 		"one address":             {":443", "", key, ""},
 		"its own plane only":      {":444", "", key, `admin.listen: ":444" is not loopback and has no TLS`},
 		"a certificate each":      {":444", `, tls: {cert: "${CERT}", key: "${KEY}"}`, key, ""},
-		"two for one address":     {":443", `, tls: {cert: "${CERT}", key: "${KEY}"}`, key, `admin.tls: both planes share ":443", which has one certificate`},
+		"two for one address":     {":443", `, tls: {cert: "${CERT}", key: "${KEY}"}`, key, `admin.tls: both planes share ":443" and its certificate`},
 		"the key of another one":  {":443", "", other, `tls.cert: the certificate "${CERT}" does not load with its key`},
 		"a key that is not there": {":443", "", filepath.Join(dir, "gone"), `tls.key: cannot read "${KEY}": no such file or directory`},
 	}

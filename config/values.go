@@ -57,9 +57,9 @@ func parseSize(text string) (size Size, ok bool) {
 // scalar decodes a single value.
 func (d *decoder) scalar(n *yaml.Node, path string, k key, v reflect.Value) {
 	if d.absent(n) {
-		hint := "remove it for the default"
+		hint := "remove the key to use the default"
 		if v.Kind() == reflect.String {
-			hint += `, or write "" for nothing`
+			hint += `, or write "" for an empty value`
 		}
 		d.problem(n, path, "the key has no value", hint)
 		return
@@ -99,18 +99,18 @@ func setScalar(v reflect.Value, k key, text string, quoted bool) (hint string, o
 	case v.Type() == reflect.TypeFor[Size]():
 		size, ok := parseSize(text)
 		if !ok || size < 0 || size == 0 && !k.zero {
-			return "such as 32MiB or 33554432", false
+			return "write a number with a unit, such as 32MiB, or bytes, such as 33554432", false
 		}
 		v.SetInt(int64(size))
 		return "", true
 	case v.Kind() == reflect.String:
 		return setString(v, k, text)
 	case quoted:
-		return "without the quotes", false
+		return "remove the quotes", false
 	case v.Type() == reflect.TypeFor[tenants.Money]():
 		amount, err := tenants.ParseMoney(text)
 		if err != nil {
-			return "such as 12.50, with at most 9 decimals", false
+			return "write at most 9 decimals, such as 12.50", false
 		}
 		v.SetInt(int64(amount))
 	case v.Kind() == reflect.Bool:
@@ -144,7 +144,7 @@ func (k key) within(number float64) bool {
 // tooLarge is the hint for a number over a bound that wanted does not name.
 func (k key) tooLarge(text string) string {
 	if number, err := strconv.ParseFloat(text, 64); k.max == noBound && err == nil && number > k.max {
-		return "2147483647 at most"
+		return "the maximum is 2147483647"
 	}
 	return ""
 }
@@ -154,9 +154,9 @@ func setDuration(v reflect.Value, k key, text string) (hint string, ok bool) {
 	dur, err := time.ParseDuration(text)
 	if err != nil {
 		if _, number := strconv.ParseFloat(text, 64); number == nil {
-			return "write the unit too, such as 5s", false
+			return "add a unit, such as 5s", false
 		}
-		return "such as 250ms, 5s, 2m or 1h30m", false
+		return "write a number with a unit, such as 250ms, 5s, 2m or 1h30m", false
 	}
 	if dur < 0 || dur == 0 && !k.zero {
 		return "", false
@@ -207,7 +207,7 @@ func wanted(t reflect.Type, k key) string {
 	case isNumber(t):
 		return "an integer" + k.bounds()
 	}
-	return "a text"
+	return "a string"
 }
 
 func (k key) bounds() string {
@@ -262,11 +262,12 @@ func (d *decoder) expand(n *yaml.Node, path string) (text string, expanded, ok b
 		inside, after, closed := strings.Cut(rest[i+2:], "}")
 		name, fallback, hasFallback := strings.Cut(inside, ":-")
 		if !closed || !isForm("variable", name) {
-			d.problem(n, path, "want ${NAME} or ${NAME:-default}, got "+quote(rest[i:]), "write $${ for a plain ${")
+			d.problem(n, path, "want ${NAME} or ${NAME:-default}, got "+quote(rest[i:]), "write $${ for a literal ${")
 			return "", expanded, false
 		}
 		if d.draft {
-			d.problem(n, path, "a draft reads no variable of the environment: "+shorten(name), "write the value; only what the live file has under the same key, in the same words, is replaced")
+			d.problem(n, path, "a draft may not read the environment variable "+shorten(name),
+				"write the value; ${…} is allowed only where the live file has the same text under the same key")
 			return "", true, false
 		}
 		value, set := d.env(name)
