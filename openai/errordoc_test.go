@@ -26,18 +26,25 @@ func sortedTable() []Row {
 func errorDoc() string {
 	var b strings.Builder
 	b.WriteString("# Errors\n\n" +
-		"<!-- Made from openai/error_table.go; `UPDATE_DOCS=1 go test ./openai -run TestErrorDoc` writes it anew. -->\n\n" +
-		"Every error of the gateway itself has one of these codes. An error that a worker gives for what the client sent (400, 404, 409, 413, 422) reaches the client with the worker's own status, code and message.\n\n" +
-		"The body is OpenAI's, with `param` null when no field is at fault:\n\n" +
+		"<!-- Generated from openai/error_table.go: `UPDATE_DOCS=1 go test ./openai -run TestErrorDoc` writes it. -->\n\n" +
+		"Reference of all errors that the gateway itself returns, for developers of clients and for operators. " +
+		"\"Operator:\" marks remedies that need access to the gateway. " +
+		"If a worker rejects a request with 400, 404, 409, 413 or 422, the client receives the worker's status, code and message instead.\n\n" +
+		"Bodies have OpenAI's format. `param` names the invalid field, or is null:\n\n" +
 		"```json\n" + string((&Error{Code: CodeModelNotFound, Param: "model"}).Body(Chat, "")) + "\n```\n\n" +
-		"On `/v1/messages` it is Anthropic's, which has no code:\n\n" +
+		"On `/v1/messages`, bodies have Anthropic's format, which has no code:\n\n" +
 		"```json\n" + string((&Error{Code: CodeModelNotFound}).Body(Messages, "req_123")) + "\n```\n\n" +
-		"A stream that fails after its first content ends with one of these errors, which has two events on `/v1/responses`, and without the dialect's terminator:\n\n```\n")
+		"A stream that fails after its first content ends with an error event instead of its usual terminator. " +
+		"On `/v1/responses` the error has two events:\n\n```\n")
 	for _, d := range []Dialect{Chat, Responses, Messages} {
 		b.Write((&Error{Code: CodeWorkerError}).Frame(d))
 	}
 	b.WriteString("```\n\n" +
-		"The official SDKs retry 408, 409, 429 and 5xx twice. `x-should-retry: false` stops them where a retry cannot help: where the table says never, after the gateway's own attempts on other workers are used up, where a request is larger than its limit, and when the wait is longer than the minute that SDKs take.\n\n" +
+		"The official SDKs retry 408, 409, 429 and 5xx twice. The header `x-should-retry: false` stops them in these cases:\n\n" +
+		"- the table says never;\n" +
+		"- the gateway has used up its own attempts on other workers;\n" +
+		"- the request alone exceeds its rate limit;\n" +
+		"- Retry-After exceeds one minute, the longest wait that SDKs accept.\n\n" +
 		"| status | code | type | type on /v1/messages | SDKs retry | what it means | what to do |\n|---|---|---|---|---|---|---|\n")
 	for _, r := range sortedTable() {
 		retry := "no"
@@ -67,6 +74,6 @@ func TestErrorDocIsMadeFromTheTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(got) != want {
-		t.Errorf("%s differs from the table; UPDATE_DOCS=1 go test ./openai -run TestErrorDoc writes it anew", path)
+		t.Errorf("%s differs from the table: UPDATE_DOCS=1 go test ./openai -run TestErrorDoc writes it", path)
 	}
 }
