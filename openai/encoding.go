@@ -57,7 +57,7 @@ func Decode(encoding string, body io.Reader, hint, most int64, memory Memory) ([
 		zipped = true
 	default:
 		return nil, &RequestError{Reason: CodeUnsupportedEncoding, Param: "Content-Encoding",
-			Message: "this Content-Encoding is not supported: send the body plain or as gzip, once"}
+			Message: "Content-Encoding " + Quoted(encoding) + " is not supported: send the body uncompressed, or with gzip once"}
 	}
 	if hint > most {
 		return nil, tooLarge(most)
@@ -79,7 +79,7 @@ func Decode(encoding string, body io.Reader, hint, most int64, memory Memory) ([
 
 func tooLarge(most int64) error {
 	return &RequestError{Reason: CodeRequestTooLarge,
-		Message: fmt.Sprintf("the request body is larger than %d bytes: send less, or raise max_body_bytes", most)}
+		Message: fmt.Sprintf("the request body exceeds %d bytes: send a smaller body, or raise max_body_bytes", most)}
 }
 
 func badGzip(format string, args ...any) error {
@@ -119,7 +119,7 @@ func (s *source) blame(err error) error {
 	if s.err != nil {
 		return fmt.Errorf("reading the request body: %w", s.err)
 	}
-	return badGzip("is not whole and valid gzip, or has bytes after its end: compress it again, or send it plain")
+	return badGzip("is not a complete and valid gzip stream, or has bytes after its end: compress it again, or send it uncompressed")
 }
 
 // unzip decodes all members of a gzip body.
@@ -145,7 +145,7 @@ func unzip(into *buffer, from io.Reader) error {
 			return err
 		}
 	}
-	return finalError{badGzip("has more than %d gzip members: compress it as one", maxMembers)}
+	return finalError{badGzip("has more than %d gzip members: compress it into one member", maxMembers)}
 }
 
 // buffer is a byte slice that grows to at most one byte more than most.
@@ -171,7 +171,7 @@ func (f *buffer) ReadAll(from io.Reader) error {
 		case have > f.most:
 			return finalError{tooLarge(f.most)}
 		case f.packed != nil && have > ratioFree && have > maxRatio*f.packed.read:
-			return finalError{badGzip("unpacks to more than %d times its length: send it plain", maxRatio)}
+			return finalError{badGzip("decompresses to more than %d times its size: send it uncompressed", maxRatio)}
 		case err == io.EOF:
 			return nil
 		case err != nil:

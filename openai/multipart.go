@@ -41,7 +41,7 @@ func formBoundary(contentType string) (string, error) {
 	// Escapes and RFC 2231's extended parameters are read differently by
 	// different servers, and no client needs them.
 	if strings.ContainsAny(contentType, `\*`) {
-		return "", badForm("the Content-Type has an escaped or extended parameter", "send a plain boundary")
+		return "", badForm("the Content-Type has an escaped or extended parameter", "send a plain boundary parameter")
 	}
 	kind, params, err := mime.ParseMediaType(contentType)
 	if err != nil || kind != "multipart/form-data" {
@@ -59,7 +59,7 @@ func formBoundary(contentType string) (string, error) {
 }
 
 func badForm(problem, remedy string) error {
-	return &RequestError{Reason: CodeInvalidValue, Message: "the form is not valid: " + problem + "; " + remedy}
+	return &RequestError{Reason: CodeInvalidValue, Message: "invalid form: " + problem + "; " + remedy}
 }
 
 // form reads one multipart body.
@@ -81,15 +81,15 @@ func (f *form) read() error {
 		rest := f.body[at:]
 		if bytes.HasPrefix(rest, []byte("--")) {
 			if after := rest[2:]; n == 0 || len(after) > 0 && string(after) != "\r\n" {
-				return badForm(fmt.Sprintf("it has no part, or text after its end at byte %d", at), "end it with the closing boundary")
+				return badForm(fmt.Sprintf("it has no parts, or text after its closing boundary at byte %d", at), "end it with the closing boundary")
 			}
 			return nil
 		}
 		if !bytes.HasPrefix(rest, []byte("\r\n")) {
-			return badForm(fmt.Sprintf("the boundary before byte %d is followed by neither a line break nor two dashes", at), "choose a boundary that no part contains")
+			return badForm(fmt.Sprintf("the boundary before byte %d is not followed by a line break or two dashes", at), "choose a boundary that no part contains")
 		}
 		if n == maxParts {
-			return badForm(fmt.Sprintf("it has more than %d parts", maxParts), "send fewer")
+			return badForm(fmt.Sprintf("it has more than %d parts", maxParts), "send fewer parts")
 		}
 		content, headers, err := f.headers(at + 2)
 		if err != nil {
@@ -129,14 +129,14 @@ func (f *form) end(from int) (int, error) {
 	for at := from; ; {
 		n := bytes.Index(f.body[at:], f.delimiter)
 		if n < 0 {
-			return 0, badForm("its closing boundary is missing", "send the form whole")
+			return 0, badForm("its closing boundary is missing", "send the complete form")
 		}
 		hit := at + n
 		switch {
 		case hit >= from+2 && f.body[hit-2] == '\r' && f.body[hit-1] == '\n':
 			return hit - 2, nil
 		case f.body[hit-1] == '\n' || f.body[hit-1] == '\r':
-			return 0, badForm(fmt.Sprintf("the boundary at byte %d does not follow a whole line break", hit), "choose a boundary that no part contains")
+			return 0, badForm(fmt.Sprintf("the boundary at byte %d does not follow a CRLF line break", hit), "choose a boundary that no part contains")
 		}
 		at = hit + 1
 	}
@@ -161,11 +161,11 @@ func (f *form) part(headers []byte, content, whole span) error {
 	}
 	if *seen {
 		return &RequestError{Reason: CodeAmbiguousJSON, Param: name,
-			Message: "readers would differ about " + name + ": the form has two such parts; send one"}
+			Message: fmt.Sprintf("duplicate form part %q: form parsers disagree about which value wins; send it once", name)}
 	}
 	*seen = true
 	if file || encoded {
-		return &RequestError{Reason: CodeInvalidValue, Param: name, Message: name + " must be a plain part, without filename and transfer encoding"}
+		return &RequestError{Reason: CodeInvalidValue, Param: name, Message: name + " must be a plain part without a filename or transfer encoding"}
 	}
 	if name == "stream" {
 		return f.streamPart(f.body[content.from:content.to])
@@ -205,13 +205,13 @@ func partHeaders(block []byte) (name string, file, encoded bool, err error) {
 	for line := range strings.SplitSeq(string(block), "\r\n") {
 		key, value, ok := strings.Cut(line, ":")
 		if !ok || strings.ContainsAny(line, "\r\n\x00") || strings.ContainsAny(key, " \t") || key == "" {
-			return "", false, false, badForm("a part has a malformed header", "send one header a line, name: value")
+			return "", false, false, badForm("a part has a malformed header", "send one header per line, as name: value")
 		}
 		value = strings.Trim(value, " \t")
 		switch strings.ToLower(key) {
 		case "content-disposition":
 			if described {
-				return "", false, false, badForm("a part has two Content-Disposition headers", "send one")
+				return "", false, false, badForm("a part has two Content-Disposition headers", "send one per part")
 			}
 			described = true
 			if name, file, err = disposition(value); err != nil {
@@ -248,11 +248,11 @@ func disposition(value string) (name string, file bool, err error) {
 		switch key {
 		case "name":
 			if named {
-				return "", false, badForm("a part has two names", "send one")
+				return "", false, badForm("a part has two names", "send one per part")
 			}
 			named, name = true, raw
 		case "name*":
-			return "", false, badForm("a part has an extended name", "send a plain name")
+			return "", false, badForm("a part has an extended name parameter", "send a plain name")
 		case "filename", "filename*":
 			file = true
 		}
@@ -264,7 +264,8 @@ func disposition(value string) (name string, file bool, err error) {
 	for _, guarded := range [...]string{"model", "stream"} {
 		if name != guarded && (strings.EqualFold(plainName, guarded) || strings.EqualFold(strings.TrimSpace(plainName), guarded)) {
 			return "", false, &RequestError{Reason: CodeAmbiguousJSON, Param: guarded,
-				Message: "readers would differ about " + guarded + ": a part's name is nearly the same; write it exactly so"}
+				Message: fmt.Sprintf("a part's name differs from %q only in case, spaces or escapes: "+
+					"form parsers disagree about whether it counts; write it exactly like this", guarded)}
 		}
 	}
 	return name, file, nil

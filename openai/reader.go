@@ -81,7 +81,7 @@ func (r *Reader) unexpected(wanted string) {
 	case !r.strict:
 		r.fault()
 	case r.i >= len(r.b):
-		r.syntax(len(r.b), "it ends where "+wanted+" should stand,")
+		r.syntax(len(r.b), "unexpected end instead of "+wanted)
 	default:
 		r.syntax(r.i, "expected "+wanted)
 	}
@@ -150,7 +150,7 @@ func (r *Reader) Enter(opening byte) {
 		r.unexpected("an array")
 	case r.depth >= r.limit:
 		r.refuse(CodeJSONTooDeep, "",
-			"the request body nests objects and arrays more than %d deep at byte %d; send a flatter one", r.limit, r.i)
+			"the request body nests objects and arrays more than %d levels deep at byte %d; reduce the nesting", r.limit, r.i)
 	default:
 		r.depth++
 		r.i++

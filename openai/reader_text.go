@@ -46,7 +46,7 @@ func (r *Reader) checked() []byte {
 	for {
 		i = plain(b, i)
 		if i >= len(b) {
-			r.syntax(len(b), "a string without its closing quote")
+			r.syntax(len(b), "unterminated string")
 			return nil
 		}
 		switch c := b[i]; {
@@ -59,7 +59,7 @@ func (r *Reader) checked() []byte {
 		case c == '\\':
 			char, size := escape(b[i:])
 			if size == 0 {
-				r.syntax(i, "an escape that JSON does not have")
+				r.syntax(i, "invalid escape sequence")
 				return nil
 			}
 			if char < utf8.RuneSelf {
@@ -68,7 +68,7 @@ func (r *Reader) checked() []byte {
 				if half, _ := hex4(b[i:]); char == utf8.RuneError && utf16.IsSurrogate(half) {
 					// Grammars of JSON allow it, but engines fail where they encode it.
 					r.refuse(CodeInvalidValue, "",
-						"half of a surrogate pair at byte %d is no character: send both halves, or the character in UTF-8", i)
+						"unpaired surrogate escape at byte %d: send both halves of the pair, or the character in UTF-8", i)
 					return nil
 				}
 				n.wide++
@@ -77,13 +77,13 @@ func (r *Reader) checked() []byte {
 			raw += size
 			i += size
 		case c < 0x20:
-			r.syntax(i, `a control character inside a string (write it as an escape such as \n)`)
+			r.syntax(i, `unescaped control character in a string (write an escape such as \n)`)
 			return nil
 		default:
 			for i < len(b) && b[i] >= utf8.RuneSelf {
 				char, size := utf8.DecodeRune(b[i:])
 				if char == utf8.RuneError && size == 1 {
-					r.syntax(i, "bytes that are not UTF-8")
+					r.syntax(i, "invalid UTF-8")
 					return nil
 				}
 				n.wide++

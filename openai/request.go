@@ -134,7 +134,7 @@ func (p *parser) body() {
 		}
 	}
 	if p.Next(); p.i < len(p.b) {
-		p.syntax(p.i, "more text after the closing brace")
+		p.syntax(p.i, "unexpected text after the closing brace")
 	}
 }
 
@@ -154,11 +154,11 @@ func (p *parser) field(name []byte) Field {
 		if f = fieldOf(folded(name)); f == FieldNone || !f.guarded(p.req.Dialect) {
 			return FieldNone
 		}
-		p.ambiguous(f.String(), otherCase)
+		p.otherCase(f.String())
 		return f
 	}
 	if p.seen&(1<<f) != 0 {
-		p.ambiguous(f.String(), "it is given twice; give it once")
+		p.duplicate(f.String(), "")
 	}
 	p.seen |= 1 << f
 	if p.Next() != 'n' {
@@ -179,11 +179,17 @@ func folded(name []byte) []byte {
 	return bytes.ToLower(bytes.ToUpper(name))
 }
 
-// otherCase is why a name that a reader without case takes for a field is refused.
-const otherCase = "a field's name differs from it only in upper and lower case; write it exactly so"
+// otherCase rejects a name that only a case-insensitive JSON parser takes for the field.
+func (p *parser) otherCase(param string) {
+	p.refuse(CodeAmbiguousJSON, param,
+		"a field's name differs from %q only in case: JSON parsers disagree about whether it counts; write it exactly like this",
+		param)
+}
 
-func (p *parser) ambiguous(param, why string) {
-	p.refuse(CodeAmbiguousJSON, param, "readers would differ about %s: %s", param, why)
+// duplicate rejects the second occurrence of a field; where says in which part of the body.
+func (p *parser) duplicate(param, where string) {
+	p.refuse(CodeAmbiguousJSON, param, "duplicate field %q%s: JSON parsers disagree about which value wins; send it once",
+		param, where)
 }
 
 // complete checks that everything is there that the dialect needs.
@@ -193,7 +199,7 @@ func (p *parser) complete() {
 		r.SessionID = p.session
 	}
 	if r.Model == "" && !dialects[r.Dialect].unnamed {
-		p.missing(FieldModel, "name a model, or an alias that GET /v1/models lists")
+		p.missing(FieldModel, "send a model or alias that GET /v1/models lists")
 	}
 	switch r.Dialect {
 	case Chat, Messages:

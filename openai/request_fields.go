@@ -194,8 +194,8 @@ func (p *parser) extraKey() {
 		return
 	}
 	p.refuse(CodeInvalidValue, FieldExtraKey.String(),
-		"extra_key is not taken, because it chooses an engine's prefix cache: "+
-			"send cache_salt, which is kept within your tenant")
+		"extra_key is not supported because it selects an engine's prefix cache: "+
+			"send cache_salt, which is confined to your tenant")
 }
 
 // salt reads cache_salt and notes where it stands.

@@ -73,7 +73,7 @@ func (p *parser) walkObject(how Reading) {
 		name = Word(name)
 		if bit := turnBit(name); bit != 0 {
 			if seen&bit != 0 {
-				p.ambiguous(string(name), "a message or a part of one has it twice; give it once")
+				p.duplicate(string(name), " in a message or part")
 			}
 			seen |= bit
 		}

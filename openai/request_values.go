@@ -31,9 +31,9 @@ func (p *parser) model() {
 	at.to = p.i
 	switch n := p.chars.bytes; {
 	case n == 0:
-		p.refuse(CodeInvalidValue, name, "model is an empty string: name a model")
+		p.refuse(CodeInvalidValue, name, "model is an empty string: send a model name")
 	case n > maxModelBytes:
-		p.refuse(CodeInvalidValue, name, "model has %d bytes: a model's name has at most %d", n, maxModelBytes)
+		p.refuse(CodeInvalidValue, name, "model has %d bytes: send at most %d", n, maxModelBytes)
 	}
 	p.req.Model = string(decoded(raw, maxModelBytes))
 }
@@ -114,12 +114,12 @@ func (p *parser) within(parent string, read func(child string), children ...stri
 		i := slices.Index(children, string(name))
 		if i < 0 {
 			if i = slices.Index(children, string(folded(name))); i >= 0 {
-				p.ambiguous(parent+"."+children[i], otherCase)
+				p.otherCase(parent + "." + children[i])
 			}
 			continue
 		}
 		if seen&(1<<i) != 0 {
-			p.ambiguous(parent+"."+children[i], "it is given twice; give it once")
+			p.duplicate(parent+"."+children[i], "")
 		}
 		seen |= 1 << i
 		read(children[i])

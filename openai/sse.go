@@ -29,7 +29,7 @@ const (
 
 // ErrEventTooLarge says that an event did not fit into the reader's bound. The
 // stream cannot be read further.
-var ErrEventTooLarge = errors.New("reading an event: larger than the bound of an event")
+var ErrEventTooLarge = errors.New("reading an event: its size exceeds the limit")
 
 // Event is one event of a text/event-stream body. Its slices are valid until
 // the reader's next call of Next or Reset.
@@ -209,7 +209,7 @@ func (r *EventReader) fill() int {
 	}
 	n, err := r.r.Read(r.buf[r.end:])
 	if n < 0 || n > len(r.buf)-r.end {
-		n, err = 0, errors.New("reading an event: the body's reader returned an impossible count")
+		n, err = 0, errors.New("reading an event: the body's reader returned an invalid byte count")
 	}
 	r.end += n
 	r.err = err
