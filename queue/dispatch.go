@@ -68,7 +68,7 @@ type rejectionMemo struct {
 }
 
 // offerAllLocked offers tickets until no worker is open, and returns the newcomer's error.
-func (q *Queue) offerAllLocked(round *routing.Round, now time.Time, newcomer *Ticket) (said error) {
+func (q *Queue) offerAllLocked(round *routing.DispatchRound, now time.Time, newcomer *Ticket) (said error) {
 	q.walk.begin(q, now)
 	defer q.walk.end()
 	reservations := maxReservations
@@ -127,7 +127,7 @@ func (q *Queue) recallRejectionLocked(t *Ticket, now time.Time) error {
 }
 
 // offerLocked offers one ticket, and keeps the lease if it is booked.
-func (q *Queue) offerLocked(round *routing.Round, t *Ticket, path [Classes - 1]step, now time.Time) error {
+func (q *Queue) offerLocked(round *routing.DispatchRound, t *Ticket, path [Classes - 1]step, now time.Time) error {
 	t.Request.Now, t.Request.Waited = now, now.Sub(t.entered)
 	q.updateExpectedTokensLocked(t)
 	t.Request.Wait = q.mayWaitForCacheLocked(t, now)

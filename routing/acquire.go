@@ -75,7 +75,7 @@ func (p *Pool) bookLocked(l *Lease, r *Request, tried []*Worker) error {
 	w := p.workers[ws[i].Index]
 	if ws[i].Full {
 		r.learned = true
-		p.round.holdLocked(r, w, &ws[i])
+		p.round.addBacklogLocked(r, w, &ws[i])
 		return waitError(ws)
 	}
 	l.pool, l.worker, l.gate, l.reason = p, w, w.gate, reason

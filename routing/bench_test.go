@@ -126,7 +126,7 @@ func benchmarkRound(b *testing.B, name string, blocks int, usual bool) {
 	leases, granted := make([]Lease, 0, offers), 0
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		round := p.Begin(start.Add(time.Duration(i) * time.Millisecond))
+		round := p.BeginRound(start.Add(time.Duration(i) * time.Millisecond))
 		for k := range requests {
 			if l, err := round.Offer(&requests[k], nil); err == nil {
 				leases = append(leases, l)

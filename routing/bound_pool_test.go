@@ -109,7 +109,7 @@ func TestWhatWasNeverSentHasNotEnded(t *testing.T) {
 		"unbooked, then released":       {func(l *Lease) { l.Unbook(); l.Release(Result{At: start, Err: gone}) }, 1},
 	} {
 		p := poolOf(Member{ID: "a", Weight: 1, Gate: &ledger{}})
-		round := p.Begin(start)
+		round := p.BeginRound(start)
 		l, err := round.Offer(ask(), nil)
 		round.End()
 		if err != nil {

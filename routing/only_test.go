@@ -23,7 +23,7 @@ func TestARequestForOneWorkerWaitsForThatOne(t *testing.T) {
 	waits := func(ref any, tried ...*Worker) error {
 		t.Helper()
 		_, err := p.Acquire(only(ref), tried...)
-		round := p.Begin(start)
+		round := p.BeginRound(start)
 		if _, again := round.Offer(only(ref), tried); (again == nil) != (err == nil) || err != nil && again.Error() != err.Error() {
 			t.Errorf("an offer ends with %v, not with %v", again, err)
 		}
@@ -36,7 +36,7 @@ func TestARequestForOneWorkerWaitsForThatOne(t *testing.T) {
 	if l, err := p.Acquire(only(three)); err != nil || l.Ref() != any(three) {
 		t.Errorf("of a higher group %v was chosen: %v", l.Ref(), err)
 	}
-	round := p.Begin(start)
+	round := p.BeginRound(start)
 	if round.Reserve(only(two), nil) || !round.Reserve(only(three), nil) {
 		t.Error("the worker reserved for it is another one")
 	}

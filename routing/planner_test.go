@@ -50,7 +50,7 @@ func TestAPlannerIsShownWhatWaits(t *testing.T) {
 	wants := func(worker int, wait bool) *Request {
 		return &Request{Prefix: uint64(worker), PromptTokens: 100, OutputTokens: 10, Wait: wait, Blocks: chat}
 	}
-	round := p.Begin(start)
+	round := p.BeginRound(start)
 	var leases []Lease
 	for i, c := range []struct {
 		worker int
@@ -97,7 +97,7 @@ func TestHeldMeansThatAnotherIsOpen(t *testing.T) {
 	wants := func(worker int) *Request {
 		return &Request{Now: start, Prefix: uint64(worker), PromptTokens: 100, OutputTokens: 10, Wait: true}
 	}
-	round := p.Begin(start)
+	round := p.BeginRound(start)
 	for i, c := range []struct {
 		worker int
 		err    error
@@ -146,7 +146,7 @@ func TestOnlyAPlannersRequestsWaitForAWorker(t *testing.T) {
 		p.Cool(p.workers[3], start.Add(time.Second))
 		p.SetOpen("open", nil, start.Add(time.Second))
 		r := &Request{Model: 1, Prefix: 1, Wait: c.wait, PromptTokens: 10}
-		round := p.Begin(start)
+		round := p.BeginRound(start)
 		if round.Open() != true { // the later group is, for requests that the first cannot serve
 			t.Errorf("%s: the round says that nobody is open", name)
 		}

@@ -63,7 +63,7 @@ type Worker struct {
 	inflight                          int
 	pending, output                   int64
 	tokens, maxTokens                 int64 // of all in flight
-	held                              backlog
+	backlog                           backlog
 	value                             [quantities]float64 // of learned, as last refreshed
 	due                               []*booking          // prefills that end at a predicted time, the earliest first
 	reserved                          bool                // until the round ends: freed capacity is kept for one request
@@ -101,8 +101,8 @@ func (w *Worker) viewLocked(v *View, full bool) {
 	*v = View{
 		ID: w.id, Index: w.index, Weight: w.weight, Group: w.group,
 		Up: w.status.Up, Saturated: w.status.Saturated,
-		Inflight: w.inflight + w.held.requests, MaxInflight: w.boundLocked(), Full: full,
-		PendingTokens: w.pending + w.held.prefill, OutputTokens: w.output + w.held.output,
+		Inflight: w.inflight + w.backlog.requests, MaxInflight: w.boundLocked(), Full: full,
+		PendingTokens: w.pending + w.backlog.prefill, OutputTokens: w.output + w.backlog.output,
 		Waiting: w.status.Waiting, KVUsage: w.status.KVUsage,
 		Rate: w.value[prefillRate],
 	}
@@ -138,11 +138,11 @@ type Pool struct {
 	learned   learned
 	limit     Saturation
 	slowness  Slowness
-	stale     int64     // see Stale
-	restUntil time.Time // no worker is in backoff or open from then on
-	round     Round     // the one under way
-	changed   func()    // the watcher, or nil
-	changes   uint64    // that the watcher was called for
+	stale     int64         // see Stale
+	restUntil time.Time     // no worker is in backoff or open from then on
+	round     DispatchRound // the one under way
+	changed   func()        // the watcher, or nil
+	changes   uint64        // that the watcher was called for
 }
 
 // NewPool makes a pool. Its workers are down until Observe says otherwise.

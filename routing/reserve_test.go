@@ -9,7 +9,7 @@ import (
 // kept returns which worker a round kept for the request, "" for none, and
 // whether Reserve said so.
 func kept(p *Pool, now time.Time, r *Request, tried ...*Worker) (id string, said bool) {
-	round := p.Begin(now)
+	round := p.BeginRound(now)
 	defer round.End()
 	said = round.Reserve(r, tried)
 	for _, w := range p.workers {
@@ -95,7 +95,7 @@ func TestWhatIsReservedIsForOneRound(t *testing.T) {
 		}
 	}
 	long, short := &Request{OutputTokens: 500}, &Request{OutputTokens: 10}
-	round := p.Begin(start)
+	round := p.BeginRound(start)
 	for i, want := range []bool{true, true, false} {
 		if got := round.Reserve(long, nil); got != want {
 			t.Errorf("reservation %d: %v", i, got)

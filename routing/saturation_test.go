@@ -146,7 +146,7 @@ func TestARoundSeesSaturation(t *testing.T) {
 	mustAcquire(t, p)
 	p.Observe("a", nil, Status{Up: true, Waiting: 9, LoadAt: start})
 	for age, open := range map[time.Duration]bool{0: false, time.Minute: true} {
-		r := p.Begin(start.Add(age))
+		r := p.BeginRound(start.Add(age))
 		if r.Open() != open {
 			t.Errorf("after %s it is open: %v", age, !open)
 		}
@@ -186,7 +186,7 @@ func TestIdleWorkersStayEligibleWhenMetricsAloneSaturateThePool(t *testing.T) {
 			}
 			var got []string
 			for {
-				r := p.Begin(start)
+				r := p.BeginRound(start)
 				open := r.Open()
 				r.End()
 				l, err := p.Acquire(ask())

@@ -124,7 +124,7 @@ func (s *schedule) gave(l *Lease) {
 }
 
 func (s *schedule) pass() {
-	round := s.pool.Begin(s.now)
+	round := s.pool.BeginRound(s.now)
 	var made []*Lease
 	s.waiting = slices.DeleteFunc(s.waiting, func(r *Request) bool {
 		s.steps++
@@ -213,7 +213,7 @@ func (s *schedule) finish() {
 		l.Release(Result{At: s.now})
 	}
 	for w := range s.booked {
-		if w.inflight != 0 || w.pending != 0 || w.output != 0 || w.tokens != 0 || w.doubt != 0 || w.chains != 0 || w.held != (backlog{}) || len(w.due) > 0 {
+		if w.inflight != 0 || w.pending != 0 || w.output != 0 || w.tokens != 0 || w.doubt != 0 || w.chains != 0 || w.backlog != (backlog{}) || len(w.due) > 0 {
 			s.t.Fatalf("after the last release the books of %s show %+v", w.id, *w)
 		}
 	}

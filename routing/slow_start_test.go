@@ -27,7 +27,7 @@ func TestAWarmingWorkerIsNotFloodedFromTheQueue(t *testing.T) {
 	p.Observe("w0", nil, Status{Up: true})
 	p.Restore("w0", nil, start)
 	for s, want := range []int{2, 4, 6, 8, 10, 11, 13, 15, 17, 19, 20} { // ceil(20 × (0.1 + 0.09 s))
-		round := p.Begin(start.Add(time.Duration(s) * time.Second))
+		round := p.BeginRound(start.Add(time.Duration(s) * time.Second))
 		for i := range 200 {
 			_, err := round.Offer(&Request{Rand: uint64(i) * golden, Prefix: uint64(i + 1), PromptTokens: 10, Wait: true}, nil)
 			if err != nil && !errors.Is(err, ErrHeld) && !errors.Is(err, ErrFull) {
@@ -57,7 +57,7 @@ func TestAnIdleWorkerThatIsWarmingServesTheQueue(t *testing.T) {
 	for chance(r.Rand, 0) < 0.99 { // drawn for the last moment of its slow start
 		r.Rand++
 	}
-	round := p.Begin(start)
+	round := p.BeginRound(start)
 	for i, want := range []error{nil, nil, ErrFull} { // a tenth of 11, rounded up
 		one := r
 		if _, err := round.Offer(&one, nil); !errors.Is(err, want) {
@@ -79,7 +79,7 @@ func TestTheDrawKeepsAWarmingWorkerFromRequestsThatOthersTake(t *testing.T) {
 	for chance(r.Rand, 0) < 0.99 {
 		r.Rand++
 	}
-	round := p.Begin(start)
+	round := p.BeginRound(start)
 	for range 3 {
 		one := r
 		if l, err := round.Offer(&one, nil); err != nil || l.Worker().ID() != "open" {
@@ -114,7 +114,7 @@ func floods(t *testing.T, policy Policy, ask Request, change func(members []Memb
 	if spoil != nil {
 		spoil(p)
 	}
-	round := p.Begin(start)
+	round := p.BeginRound(start)
 	for i := range 200 {
 		r := ask
 		r.Rand, r.Prefix, r.PromptTokens = uint64(i)*golden, uint64(i+1), 10

@@ -31,7 +31,7 @@ func TestAWatcherHearsWhatLetsARequestGo(t *testing.T) {
 		{"a status", func() { p.Observe("a", ref, Status{Up: true}) }, 1},
 		{"a breaker", func() { p.SetOpen("a", ref, time.Time{}) }, 1},
 		{"a reload", func() { p.Configure(leastLoad{}, nil) }, 1},
-		{"a round", func() { p.Begin(start).End() }, 0},
+		{"a round", func() { p.BeginRound(start).End() }, 0},
 		{"no watcher", func() { p.Watch(nil); p.Configure(leastLoad{}, nil) }, 0},
 	} {
 		before, counted := changes, p.changes
@@ -50,7 +50,7 @@ func TestARoundIsSureOfTheChangesUnlessSomebodyRests(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1})
 	p.Cool(p.workers[0], start.Add(time.Second))
 	for after, want := range map[time.Duration]bool{time.Millisecond: false, time.Second: true} {
-		round := p.Begin(start.Add(after))
+		round := p.BeginRound(start.Add(after))
 		if count, sure := round.Changes(); count != p.changes || sure != want {
 			t.Errorf("after %s a round counts %d of %d changes and is sure: %v", after, count, p.changes, sure)
 		}

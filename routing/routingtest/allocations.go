@@ -82,7 +82,7 @@ func roundAllocations(t *testing.T, policy routing.Policy, record func() *routin
 	now, leases, granted, kept := epoch(), make([]routing.Lease, 0, len(requests)), 0, 0
 	round := func() {
 		now = now.Add(time.Second)
-		round := pool.Begin(now)
+		round := pool.BeginRound(now)
 		for i := range requests {
 			requests[i].Rand += 0x9E3779B97F4A7C15
 			lease, err := round.Offer(&requests[i], nil)

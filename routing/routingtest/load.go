@@ -101,7 +101,7 @@ func take(pool *routing.Pool, inRound bool, r *routing.Request) (routing.Lease, 
 	if !inRound {
 		return pool.Acquire(r)
 	}
-	round := pool.Begin(r.Now)
+	round := pool.BeginRound(r.Now)
 	lease, err := round.Offer(r, nil)
 	round.End()
 	if err == nil {

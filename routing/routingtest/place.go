@@ -166,7 +166,7 @@ func (m *machine) mustWait(rt *rapid.T, err error) {
 func (m *machine) round(rt *rapid.T) {
 	before := m.snapshot()
 	tried, members := m.drawTried(rt)
-	round := m.pool.Begin(m.now)
+	round := m.pool.BeginRound(m.now)
 	var made []*held
 	for range rapid.IntRange(0, 6).Draw(rt, "offers") {
 		r := drawRequest(rt, m.now.Add(-time.Minute)) // the round's time counts
@@ -203,7 +203,7 @@ func (m *machine) round(rt *rapid.T) {
 
 // reserve lets the round keep a worker for the request: that which has the fewest
 // tokens of those in its group that have too many, unless it has room on another.
-func (m *machine) reserve(rt *rapid.T, round *routing.Round, r *routing.Request, tried []*routing.Worker, members []*member) {
+func (m *machine) reserve(rt *rapid.T, round *routing.DispatchRound, r *routing.Request, tried []*routing.Worker, members []*member) {
 	prompt, output := tokensOf(r)
 	group, _ := m.usable(r, members, false)
 	var room bool
@@ -235,7 +235,7 @@ func (m *machine) wait(r *routing.Request) {
 	}
 }
 
-func (m *machine) checkOpen(rt *rapid.T, round *routing.Round) {
+func (m *machine) checkOpen(rt *rapid.T, round *routing.DispatchRound) {
 	open := slices.ContainsFunc(m.members, func(w *member) bool {
 		return w.status.Up && w.Weight > 0 && !w.status.Saturated && !w.full(0) && !m.now.Before(w.rests())
 	})

@@ -126,7 +126,7 @@ func (m *twins) round(rt *rapid.T) {
 	first := offers[0][0]
 	first.Now = m.now
 	outlook, want := m.preview(rt, first, tried[0])
-	rounds := [2]*routing.Round{m.pools[0].Begin(m.now), m.pools[1].Begin(m.now)}
+	rounds := [2]*routing.DispatchRound{m.pools[0].BeginRound(m.now), m.pools[1].BeginRound(m.now)}
 	m.waiting = [2][]*routing.Request{}
 	var made [2][]*routing.Lease
 	for i := range offers[0] {

@@ -28,7 +28,7 @@ func TestARoundWithoutAnOpenWorkerSaysSo(t *testing.T) {
 	} {
 		p := poolOf(Member{ID: "a", Weight: 1, MaxInflight: 2})
 		c.spoil(p)
-		round := p.Begin(start)
+		round := p.BeginRound(start)
 		for range 2 { // it remembers
 			if round.Open() != c.open {
 				t.Errorf("%s: open is %v", name, !c.open)
@@ -40,7 +40,7 @@ func TestARoundWithoutAnOpenWorkerSaysSo(t *testing.T) {
 		round.End()
 	}
 	p := poolOf(Member{ID: "a", Weight: 1, MaxInflight: 1})
-	round := p.Begin(start)
+	round := p.BeginRound(start)
 	if !round.Open() {
 		t.Error("an idle worker is not open")
 	}
@@ -55,7 +55,7 @@ func TestARoundWithoutAnOpenWorkerSaysSo(t *testing.T) {
 func TestARoundIsOpenForTheSmallestRequest(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1, MaxTokensInflight: 110})
 	mustAcquire(t, p)
-	round := p.Begin(start)
+	round := p.BeginRound(start)
 	if !round.Open() {
 		t.Error("the round says that nobody is open")
 	}
@@ -73,7 +73,7 @@ func TestARoundIsOpenForTheSmallestRequest(t *testing.T) {
 func TestARoundIsSizedWhereAnybodyBoundsTokens(t *testing.T) {
 	for bound, want := range map[int64]bool{0: false, 1000: true} {
 		p := poolOf(Member{ID: "a", Weight: 1, MaxInflight: 2}, Member{ID: "b", Weight: 1, MaxTokensInflight: bound})
-		round := p.Begin(start)
+		round := p.BeginRound(start)
 		if round.Sized() != want {
 			t.Errorf("with a bound of %d tokens it is sized: %v", bound, !want)
 		}
@@ -89,7 +89,7 @@ func TestAnOfferIsAtTheRoundsTime(t *testing.T) {
 		at time.Time
 		ok bool
 	}{{start.Add(59 * time.Second), false}, {start.Add(time.Minute), true}} {
-		round := p.Begin(c.at)
+		round := p.BeginRound(c.at)
 		l, err := round.Offer(r, nil)
 		round.End()
 		if (err == nil) != c.ok || !r.Now.Equal(c.at) || c.ok && !l.bookedAt.Equal(c.at) {
@@ -105,7 +105,7 @@ func TestAGateIsAskedAfterTheRound(t *testing.T) {
 		g, changes := &ledger{refuse: refuse}, 0
 		p := poolOf(Member{ID: "a", Weight: 1, Gate: g})
 		p.Watch(func() { changes++ })
-		round := p.Begin(start)
+		round := p.BeginRound(start)
 		l, err := round.Offer(ask(), nil)
 		round.End()
 		if err != nil || g.asked != 0 {

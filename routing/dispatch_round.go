@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Round is one pass of a queue over its pool: waiting requests are offered in their order,
+// DispatchRound is one pass of a queue over its pool: waiting requests are offered in their order,
 // so that order and worker are one decision. It holds the pool's lock from Begin to End and
 // is used by one goroutine; nothing else of the pool may be called meanwhile, Admit and
 // Release of a lease included.
-type Round struct {
-	pool *Pool
-	now  time.Time
-	on   bool // between Begin and End
-	seen bool // open is what Open has found
-	open bool
-	held bool // a request waits for a worker, or has reserved one
+type DispatchRound struct {
+	pool      *Pool
+	now       time.Time
+	active    bool // between Begin and End
+	openKnown bool // open is what Open has found
+	open      bool
+	reserved  bool // a request waits for a worker, or has reserved one
 }
 
 // backlog is the requests of a round that wait for a worker.
@@ -25,23 +25,23 @@ type backlog struct {
 }
 
 // Begin locks the pool for a round at that time.
-func (p *Pool) Begin(now time.Time) *Round {
+func (p *Pool) BeginRound(now time.Time) *DispatchRound {
 	p.mu.Lock()
-	p.round.on, p.round.now, p.round.seen = true, now, false
+	p.round.active, p.round.now, p.round.openKnown = true, now, false
 	return &p.round
 }
 
 // Open reports whether some worker can take a request now: it is up, has weight, and is
 // neither in backoff, open, saturated nor full; or metrics alone saturate all workers, and
 // one has no request in flight. If none can, no offer of the round returns a lease.
-func (r *Round) Open() bool {
-	if !r.seen {
-		r.seen, r.open = true, r.openLocked()
+func (r *DispatchRound) Open() bool {
+	if !r.openKnown {
+		r.openKnown, r.open = true, r.openLocked()
 	}
 	return r.open
 }
 
-func (r *Round) openLocked() bool {
+func (r *DispatchRound) openLocked() bool {
 	var f field
 	for _, w := range r.pool.workers {
 		if !r.pool.usableLocked(w, &Request{Now: r.now}, nil) {
@@ -57,13 +57,13 @@ func (r *Round) openLocked() bool {
 }
 
 // Sized reports whether a worker may be full for some requests only, because of their tokens.
-func (r *Round) Sized() bool {
+func (r *DispatchRound) Sized() bool {
 	return slices.ContainsFunc(r.pool.workers, func(w *Worker) bool { return w.maxTokens > 0 })
 }
 
 // Changes counts the calls of the pool's watcher. A request that was not dispatched at one
 // count cannot be at the same count later, unless sure is false: some worker rests.
-func (r *Round) Changes() (count uint64, sure bool) {
+func (r *DispatchRound) Changes() (count uint64, sure bool) {
 	return r.pool.changes, !r.now.Before(r.pool.restUntil)
 }
 
@@ -71,10 +71,10 @@ func (r *Round) Changes() (count uint64, sure bool) {
 // its lease owes Admit after the round. It sets the round's time in q, and keeps nothing of
 // q. A request that a Planner lets wait counts as load on its worker in later offers of the
 // round, but not against bounds such as MaxInflight.
-func (r *Round) Offer(q *Request, tried []*Worker) (l Lease, err error) {
+func (r *DispatchRound) Offer(q *Request, tried []*Worker) (l Lease, err error) {
 	q.Now = r.now
 	if err = r.pool.bookLocked(&l, q, tried); err == nil {
-		r.seen = false
+		r.openKnown = false
 	}
 	return l, err
 }
@@ -83,7 +83,7 @@ func (r *Round) Offer(q *Request, tried []*Worker) (l Lease, err error) {
 // for every worker that it could go to: the one with the fewest tokens in flight. Without
 // that short requests would take the room as it comes free. It reports whether it reserved
 // one: not if some worker has room, nor if none lacks room because of its tokens.
-func (r *Round) Reserve(q *Request, tried []*Worker) (reserved bool) {
+func (r *DispatchRound) Reserve(q *Request, tried []*Worker) (reserved bool) {
 	q.Now = r.now
 	tokens := booked(q.PromptTokens) + booked(q.OutputTokens)
 	group, _ := r.pool.groupLocked(q, tried)
@@ -103,29 +103,29 @@ func (r *Round) Reserve(q *Request, tried []*Worker) (reserved bool) {
 		}
 	}
 	if least != nil {
-		least.reserved, r.held, r.seen = true, true, false
+		least.reserved, r.reserved, r.openKnown = true, true, false
 	}
 	return least != nil
 }
 
 // holdLocked notes, to the end of a round, that the request waits for the view's worker.
-func (r *Round) holdLocked(q *Request, w *Worker, v *View) {
-	if !r.on {
+func (r *DispatchRound) addBacklogLocked(q *Request, w *Worker, v *View) {
+	if !r.active {
 		return
 	}
-	r.held = true
-	w.held.requests++
-	w.held.prefill += uncached(booked(q.PromptTokens), v)
-	w.held.output += booked(q.OutputTokens)
+	r.reserved = true
+	w.backlog.requests++
+	w.backlog.prefill += uncached(booked(q.PromptTokens), v)
+	w.backlog.output += booked(q.OutputTokens)
 }
 
 // End ends the round and unlocks the pool.
-func (r *Round) End() {
-	if r.held {
+func (r *DispatchRound) End() {
+	if r.reserved {
 		for _, w := range r.pool.workers {
-			w.held, w.reserved = backlog{}, false
+			w.backlog, w.reserved = backlog{}, false
 		}
 	}
-	r.on, r.held = false, false
+	r.active, r.reserved = false, false
 	r.pool.mu.Unlock()
 }
