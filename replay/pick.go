@@ -37,7 +37,7 @@ type Placement struct {
 // again has a policy decide a choice again, which is that of the request.
 func (p *pick) redecide(policy routing.Policy, c *routing.Choice) (Placement, error) {
 	f := &p.d.Features
-	i, reason, decided, err := routing.Again(policy, c, f.Model, f.Prefix, f.Chain, p.moment())
+	i, reason, decided, err := routing.Redecide(policy, c, f.Model, f.Prefix, f.Chain, p.moment())
 	if err != nil {
 		return Placement{}, err
 	}
@@ -196,7 +196,7 @@ func (s *replaySide) account(p *pick, tier string, pool *sidePool, worker string
 	}
 }
 
-// Repick decides one recorded pick of a pool again, as a Replay does with that record
+// Redecide decides one recorded pick of a pool again, as a Replay does with that record
 // alone: among the members of to, with what to changes against was changed, which is
 // the pool as it is configured now; nil if it is not. d and a are not changed.
 //

@@ -42,7 +42,7 @@ func TestALargePoolsRecordSaysSo(t *testing.T) {
 				if c.Seen != n || len(c.Candidates) != min(n, MaxCandidates) || !ordered || c.Of(l.worker.id) == nil || c.Of(c.RunnerUp) == nil || c.RunnerUp == l.worker.id {
 					t.Fatalf("%s of %d: %s was chosen, and the record has %d of %d: %+v", name, n, l.worker.id, len(c.Candidates), c.Seen, c)
 				}
-				if at, _, decided, err := Again(judge, c, 0, 0, nil, r.Now); (n > MaxCandidates) != errors.Is(err, ErrIncomplete) || (err == nil) != (at >= 0 && decided != nil) {
+				if at, _, decided, err := Redecide(judge, c, 0, 0, nil, r.Now); (n > MaxCandidates) != errors.Is(err, ErrIncomplete) || (err == nil) != (at >= 0 && decided != nil) {
 					t.Fatalf("%s of %d: deciding again ends with %v", name, n, err)
 				}
 			}
@@ -97,7 +97,7 @@ func TestARecordThatCannotBeIsRefused(t *testing.T) {
 					record.Policy = of
 				}
 				c.spoil(record)
-				i, reason, decided, err := Again(p, record, 1, 2, AppendChain(nil, prompt(1, 0, 3)), start)
+				i, reason, decided, err := Redecide(p, record, 1, 2, AppendChain(nil, prompt(1, 0, 3)), start)
 				switch {
 				case c.error != "":
 					if err == nil || !strings.Contains(err.Error(), c.error) || i != -1 || decided != nil {
@@ -109,7 +109,7 @@ func TestARecordThatCannotBeIsRefused(t *testing.T) {
 			}
 		}
 	}
-	if _, _, _, err := Again(leastLoad{}, nil, 0, 0, nil, start); !errors.Is(err, ErrIncomplete) {
+	if _, _, _, err := Redecide(leastLoad{}, nil, 0, 0, nil, start); !errors.Is(err, ErrIncomplete) {
 		t.Errorf("no record at all: %v", err)
 	}
 }
@@ -144,12 +144,12 @@ func TestAHalvedRingIsRecorded(t *testing.T) {
 		if r.Record.Halved != 1 || r.Record.Seen != len(members)-1 {
 			t.Fatalf("the points of %d workers and one more were halved %d times", r.Record.Seen, r.Record.Halved)
 		}
-		at, _, decided, err := Again(judge, r.Record, 0, 0, nil, start)
+		at, _, decided, err := Redecide(judge, r.Record, 0, 0, nil, start)
 		if err != nil || decided.Candidates[at].Worker != l.worker.id || !reflect.DeepEqual(decided, r.Record) {
 			t.Fatalf("%s was chosen, and again %s (%v)", l.worker.id, decided.Candidates[at].Worker, err)
 		}
 		r.Record.Halved = 0
-		if at, _, _, _ = Again(blind, r.Record, 0, 0, nil, start); r.Record.Candidates[at].Worker != l.worker.id {
+		if at, _, _, _ = Redecide(blind, r.Record, 0, 0, nil, start); r.Record.Candidates[at].Worker != l.worker.id {
 			others++
 		}
 	}

@@ -100,7 +100,7 @@ func (d *driftWorld) request(now time.Time, phase int) *routing.Request {
 // again decides a pick again and returns the worker and how it was chosen.
 func (p *picked) again(t *testing.T, policy routing.Policy, c *routing.Choice) (string, routing.Reason, *routing.Choice) {
 	t.Helper()
-	i, reason, decided, err := routing.Again(policy, c, p.model, p.prefix, p.chain, p.at)
+	i, reason, decided, err := routing.Redecide(policy, c, p.model, p.prefix, p.chain, p.at)
 	if err != nil {
 		t.Fatal(err)
 	}

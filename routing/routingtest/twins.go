@@ -178,8 +178,8 @@ func (m *twins) check(rt *rapid.T) {
 	}
 }
 
-// again decides a record again, as it is and as JSON has it.
-func (m *twins) again(rt *rapid.T, r *routing.Request, record *routing.Choice, worker string, reason routing.Reason) {
+// redecide decides a record again, as it is and as JSON has it.
+func (m *twins) redecide(rt *rapid.T, r *routing.Request, record *routing.Choice, worker string, reason routing.Reason) {
 	text, err := json.Marshal(record)
 	if err != nil {
 		rt.Fatalf("a record is no JSON: %v", err)
@@ -193,7 +193,7 @@ func (m *twins) again(rt *rapid.T, r *routing.Request, record *routing.Choice, w
 	}
 	chain := routing.AppendChain(nil, r.Blocks)
 	for _, policy := range []routing.Policy{m.newPolicy(), m.judge} {
-		i, why, decided, err := routing.Again(policy, &read, routing.Hash(r.Model), routing.Hash(r.Prefix), chain, r.Now)
+		i, why, decided, err := routing.Redecide(policy, &read, routing.Hash(r.Model), routing.Hash(r.Prefix), chain, r.Now)
 		if err != nil {
 			rt.Fatalf("deciding again: %v", err)
 		}

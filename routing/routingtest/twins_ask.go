@@ -88,7 +88,7 @@ func (m *twins) foreseen(rt *rapid.T, r *routing.Request, outlook *routing.Outlo
 	case err != nil && (outlook.Worker != "") != outlook.Held, outlook.Held && !held, outlook.Held != outlook.Choice.Held:
 		rt.Fatalf("a preview says %+v, and the request ended with %v", outlook, err)
 	case outlook.Held:
-		m.again(rt, r, r.Record, outlook.Worker, outlook.Reason)
+		m.redecide(rt, r, r.Record, outlook.Worker, outlook.Reason)
 	}
 }
 
@@ -105,7 +105,7 @@ func (m *twins) placed(rt *rapid.T, pair [2]*routing.Request, leases [2]*routing
 		rt.Fatalf("recorded, a request went to %s (%s), and else to %s (%s)", one.Worker().ID(), one.Reason(), two.Worker().ID(), two.Reason())
 	}
 	m.both(func(_ *routing.Pool, side int) { m.leases[side] = append(m.leases[side], leases[side]) })
-	m.again(rt, pair[0], pair[0].Record, one.Worker().ID(), one.Reason())
+	m.redecide(rt, pair[0], pair[0].Record, one.Worker().ID(), one.Reason())
 }
 
 // round offers those that wait and some others, the first of them previewed.

@@ -11,13 +11,13 @@ import (
 // be decided again.
 var ErrIncomplete = errors.New("the record has not all candidates")
 
-// Again decides a recorded pick again among the candidates of c, which the caller may have
+// Redecide decides a recorded pick again among the candidates of c, which the caller may have
 // changed; chain and prefix are the recorded chain and first turn of the prompt. The same
 // policy with the same configuration chooses the same worker: what it remembered is taken
 // from the record. Any other policy goes by its own memory. p learns nothing, and must not
-// be used meanwhile. Again returns the new choice and the index into its candidates. The
+// be used meanwhile. Redecide returns the new choice and the index into its candidates. The
 // error is ErrIncomplete, or says why c is not a record of a pick.
-func Again(p Policy, c *Choice, model, prefix Hash, chain []Link, at time.Time) (i int, reason Reason, decided *Choice, err error) {
+func Redecide(p Policy, c *Choice, model, prefix Hash, chain []Link, at time.Time) (i int, reason Reason, decided *Choice, err error) {
 	if err := c.check(); err != nil {
 		return -1, "", nil, err
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // TestOnePickIsDecidedAsByAReplay: whatever pool, policy and draft, and whichever
-// policy made the record, Repick and a replay of that record say the same.
+// policy made the record, Redecide and a replay of that record say the same.
 func TestOnePickIsDecidedAsByAReplay(t *testing.T) {
 	catalog := setup(t, thresholds(4000, 16000), routing.Config{}).Catalog
 	ids := []string{"a", "b", "c", "d", "e"}

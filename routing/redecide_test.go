@@ -54,10 +54,10 @@ type pastPick struct {
 	reason Reason
 }
 
-// again decides the pick again, of another record of it.
-func (k *pastPick) again(t *testing.T, p Policy, record *Choice) (worker string, reason Reason) {
+// redecide decides the pick again, of another record of it.
+func (k *pastPick) redecide(t *testing.T, p Policy, record *Choice) (worker string, reason Reason) {
 	t.Helper()
-	i, reason, _, err := Again(p, record, Hash(k.asked.Model), Hash(k.asked.Prefix), AppendChain(nil, k.asked.Blocks), k.asked.Now)
+	i, reason, _, err := Redecide(p, record, Hash(k.asked.Model), Hash(k.asked.Prefix), AppendChain(nil, k.asked.Blocks), k.asked.Now)
 	if err != nil {
 		t.Fatalf("deciding again: %v", err)
 	}
@@ -131,7 +131,7 @@ func TestARecordHasAllThatThePolicyWentBy(t *testing.T) {
 		}
 		picks, judge := pastPicks(t, fresh(), 1000), fresh()
 		for i := range picks {
-			if worker, reason := picks[i].again(t, judge, &picks[i].record); worker != picks[i].chosen || reason != picks[i].reason {
+			if worker, reason := picks[i].redecide(t, judge, &picks[i].record); worker != picks[i].chosen || reason != picks[i].reason {
 				t.Fatalf("%s: %s was chosen (%s), and again %s (%s): %+v", name, picks[i].chosen, picks[i].reason, worker, reason, picks[i].record)
 			}
 		}
@@ -141,7 +141,7 @@ func TestARecordHasAllThatThePolicyWentBy(t *testing.T) {
 				without := picks[i].record
 				without.Candidates = slices.Clone(without.Candidates)
 				blank(&without)
-				if worker, reason := picks[i].again(t, judge, &without); worker != picks[i].chosen || reason != picks[i].reason {
+				if worker, reason := picks[i].redecide(t, judge, &without); worker != picks[i].chosen || reason != picks[i].reason {
 					others++
 				}
 			}
@@ -170,7 +170,7 @@ func TestTheRunnerUpIsNext(t *testing.T) {
 			rest.Candidates = slices.DeleteFunc(slices.Clone(c.Candidates), func(v Candidate) bool { return v.Worker == k.chosen })
 			rest.Seen--
 			judge, _ := New(Config{Name: name})
-			if worker, reason := k.again(t, judge, &rest); worker != c.RunnerUp {
+			if worker, reason := k.redecide(t, judge, &rest); worker != c.RunnerUp {
 				t.Fatalf("%s: %s is the runner-up of %s (%s), and without that %s has it (%s): %+v", name, c.RunnerUp, k.chosen, k.reason, worker, reason, c)
 			}
 			checked++
