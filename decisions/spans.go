@@ -196,7 +196,7 @@ func (t Trace) routed(a *attrs, try *Attempt, n int) telemetry.Span {
 		a.text("tierway.route.key_of", c.KeyOf)
 		a.text("tierway.route.runner_up", c.RunnerUp)
 		a.number("tierway.route.candidates", int64(c.Seen))
-		a.yes("tierway.route.held", c.Held)
+		a.yes("tierway.route.held", c.WorkerFull)
 	}
 	s.Attributes = a.next()
 	if try.Choice != nil {

@@ -10,7 +10,7 @@ import "time"
 //
 // Acquire does not wait and keeps nothing of r. It marks r if a Planner lets it wait, so
 // that the next offer teaches the policy nothing again. Its errors are ErrNoWorker, ErrFull,
-// ErrHeld, a *CooledError or an *OpenError.
+// ErrBestWorkerFull, a *CooledError or an *OpenError.
 func (p *Pool) Acquire(r *Request, tried ...*Worker) (l Lease, err error) {
 	var room [16]*Worker // refusals are rare, and those of a usual pool need no allocation
 	tried = append(room[:0], tried...)
@@ -91,7 +91,7 @@ func (p *Pool) bookLocked(l *Lease, r *Request, tried []*Worker) error {
 // waitError is the error of a request that waits for a full worker.
 func waitError(ws []View) error {
 	if anyOf(ws, false) {
-		return ErrHeld
+		return ErrBestWorkerFull
 	}
 	return ErrFull
 }

@@ -28,7 +28,7 @@ type Choice struct {
 	OutputTokens int64       `json:"expected_output_tokens"` // as booked
 	WaitedMs     float64     `json:"waited_ms,omitempty"`
 	Waits        bool        `json:"waits,omitempty"`     // the request could wait for a full worker
-	Held         bool        `json:"held,omitempty"`      // the chosen worker was full: the request waits for it
+	WorkerFull   bool        `json:"held,omitempty"`      // the chosen worker was full: the request waits for it
 	RunnerUp     string      `json:"runner_up,omitempty"` // who is next to the chosen worker; empty when that was alone
 	Seen         int         `json:"seen"`                // candidates, of which MaxCandidates are kept
 	Candidates   []Candidate `json:"candidates"`
@@ -203,7 +203,7 @@ func (c *Choice) begin(policy string, r *Request) {
 // finish records the candidates, and the runner-up: second, or if that is -1 the one that
 // scored best beside the chosen one. Those two are kept of any pool.
 func (c *Choice) finish(ws []View, marks []mark, chosen, second int) {
-	c.Seen, c.Held = len(ws), ws[chosen].Full
+	c.Seen, c.WorkerFull = len(ws), ws[chosen].Full
 	if second < 0 {
 		second = best(marks, chosen)
 	}

@@ -15,9 +15,9 @@ var (
 	// ErrFull means that all workers that could take the request are full or saturated;
 	// a release opens a place.
 	ErrFull = errors.New("all workers are full")
-	// ErrHeld means that the best worker for the request is full, and worth the wait
+	// ErrBestWorkerFull means that the best worker for the request is full, and worth the wait
 	// although another is open. It comes of a Planner only, if Request.Wait is set.
-	ErrHeld = errors.New("the best worker is full")
+	ErrBestWorkerFull = errors.New("the best worker is full")
 )
 
 // CooledError means that every worker that is up rests, and that the first to be back is

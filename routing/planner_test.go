@@ -59,12 +59,12 @@ func TestAPlannerIsShownWhatWaits(t *testing.T) {
 		shown  string
 	}{
 		{0, true, nil, "a 0 0 0, b 0 0 0, c 0 0 0"},
-		{0, true, ErrHeld, "a 1 100 10*, b 0 0 0, c 0 0 0"},
-		{0, true, ErrHeld, "a 2 101 20*, b 0 0 0, c 0 0 0"}, // the chat is on a already
+		{0, true, ErrBestWorkerFull, "a 1 100 10*, b 0 0 0, c 0 0 0"},
+		{0, true, ErrBestWorkerFull, "a 2 101 20*, b 0 0 0, c 0 0 0"}, // the chat is on a already
 		{1, true, nil, "a 3 102 30*, b 0 0 0, c 0 0 0"},
 		{0, false, nil, "c 0 0 0"}, // cannot wait
 		{2, true, nil, "a 3 102 30*, b 1 100 10*, c 1 100 10"},
-		{1, true, ErrHeld, "a 3 102 30*, b 1 100 10*, c 2 101 20"},
+		{1, true, ErrBestWorkerFull, "a 3 102 30*, b 1 100 10*, c 2 101 20"},
 	} {
 		l, err := round.Offer(wants(c.worker, c.wait), nil)
 		if !errors.Is(err, c.err) || loads(policy.shown) != c.shown {
@@ -90,9 +90,9 @@ func TestAPlannerIsShownWhatWaits(t *testing.T) {
 	wantBooks(t, p, "a 0 0 0, b 0 0 0, c 0 0 0")
 }
 
-// TestHeldMeansThatAnotherIsOpen: where all are full a planner's request waits for
+// TestErrBestWorkerFullMeansThatAnotherIsOpen: where all are full a planner's request waits for
 // a place anywhere, and so do all that are like it.
-func TestHeldMeansThatAnotherIsOpen(t *testing.T) {
+func TestErrBestWorkerFullMeansThatAnotherIsOpen(t *testing.T) {
 	p, policy := plannedPool(Member{ID: "a", Weight: 1, MaxInflight: 1}, Member{ID: "b", Weight: 1, MaxInflight: 1})
 	wants := func(worker int) *Request {
 		return &Request{Now: start, Prefix: uint64(worker), PromptTokens: 100, OutputTokens: 10, Wait: true}
@@ -104,7 +104,7 @@ func TestHeldMeansThatAnotherIsOpen(t *testing.T) {
 		shown  string
 	}{
 		{0, nil, "a 0 0 0, b 0 0 0"},
-		{0, ErrHeld, "a 1 100 10*, b 0 0 0"},
+		{0, ErrBestWorkerFull, "a 1 100 10*, b 0 0 0"},
 		{1, nil, "a 2 200 20*, b 0 0 0"},
 		{0, ErrFull, "a 2 200 20*, b 1 100 10*"},
 		{1, ErrFull, "a 3 300 30*, b 1 100 10*"},

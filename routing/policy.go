@@ -137,7 +137,7 @@ type Policy interface {
 
 // Planner is a Policy that weighs waiting for a worker against another worker. For a
 // request that can wait it is shown full workers too, with their backlog as load. If it
-// picks a full one, the request waits for that worker (ErrHeld, or ErrFull if all are full).
+// picks a full one, the request waits for that worker (ErrBestWorkerFull, or ErrFull if all are full).
 type Planner interface {
 	// Plans reports whether the policy plans. It is called when the policy is configured.
 	Plans() bool

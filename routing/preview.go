@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Outlook is where a request would go now.
-type Outlook struct {
-	Worker string // empty on an error but ErrFull and ErrHeld
-	Ref    any    // its member's
-	Reason Reason
-	Held   bool   // the worker is full, and the request would wait for it
-	Choice Choice // what the policy saw and made of it
-	Others []Passed
+// Preview is where a request would go now.
+type Preview struct {
+	Worker     string // empty on an error but ErrFull and ErrBestWorkerFull
+	Ref        any    // its member's
+	Reason     Reason
+	WorkerFull bool   // the worker is full, and the request would wait for it
+	Choice     Choice // what the policy saw and made of it
+	Excluded   []Passed
 }
 
 // Passed is a member that the policy was not shown.
@@ -48,21 +48,21 @@ type Draft struct {
 
 // Preview returns where Acquire would book the request now, or with a draft if the pool
 // were configured so, and changes nothing. Its errors are those of Acquire; the gate is not
-// asked. The outlook is complete with an error too. A clone of the policy is asked outside
+// asked. The preview is complete with an error too. A clone of the policy is asked outside
 // the pool's lock, because new workers may take as long as a thousand requests do.
-func (p *Pool) Preview(r *Request, draft *Draft, tried ...*Worker) (o Outlook, err error) {
+func (p *Pool) Preview(r *Request, draft *Draft, tried ...*Worker) (o Preview, err error) {
 	q := *r
 	q.Record, q.dry = &o.Choice, true
 	seen, err := p.look(&q, draft, tried)
-	o.Others = seen.others
+	o.Excluded = seen.others
 	if err != nil {
 		return o, err
 	}
 	apart := Pool{policy: seen.policy, marks: make([]mark, len(seen.views))}
 	i, reason := apart.pickLocked(&q, seen.views)
 	v := &seen.views[i]
-	o.Worker, o.Ref, o.Reason, o.Held = v.ID, seen.workers[v.Index].ref, reason, v.Full
-	if o.Held {
+	o.Worker, o.Ref, o.Reason, o.WorkerFull = v.ID, seen.workers[v.Index].ref, reason, v.Full
+	if o.WorkerFull {
 		return o, waitError(seen.views)
 	}
 	return o, nil

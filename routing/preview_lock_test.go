@@ -96,7 +96,7 @@ func TestPreviewsMeanwhileChangeNothing(t *testing.T) {
 					draft = &Draft{Policy: policies[0], Members: append([]Member{{ID: fmt.Sprint("new", i), Weight: 5}}, members[i%3:]...)}
 				}
 				if o, err := pools[0].Preview(request(&d, i%requests), draft); err != nil || o.Worker == "" {
-					t.Errorf("%s: the outlook is %+v (%v)", name, o, err)
+					t.Errorf("%s: the preview is %+v (%v)", name, o, err)
 				}
 			}
 		})

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// passedOver writes what an outlook says of the others, as "id why, …", with how
+// passedOver writes what a preview says of the others, as "id why, …", with how
 // long it lasts.
-func passedOver(o *Outlook) string {
+func passedOver(o *Preview) string {
 	var s []string
-	for _, p := range o.Others {
+	for _, p := range o.Excluded {
 		of := p.Worker + " " + p.Why
 		if !p.Until.IsZero() {
 			of += " " + p.Until.Sub(start).String()
@@ -24,9 +24,9 @@ func passedOver(o *Outlook) string {
 	return strings.Join(s, ", ")
 }
 
-// TestAnOutlookTellsOfEveryMember: who is not shown to the policy is passed over for
-// the first reason that holds, and the outlook is complete where nobody is shown.
-func TestAnOutlookTellsOfEveryMember(t *testing.T) {
+// TestPreviewAccountsForEveryMember: who is not shown to the policy is passed over for
+// the first reason that holds, and the preview is complete where nobody is shown.
+func TestPreviewAccountsForEveryMember(t *testing.T) {
 	abc := []Member{{ID: "a", Weight: 1, MaxInflight: 1, Ref: 1}, {ID: "b", Weight: 1, Ref: 2}, {ID: "c", Weight: 1, Group: 1, Ref: 3}}
 	for name, c := range map[string]struct {
 		members []Member // nil: abc
@@ -87,7 +87,7 @@ func TestAnOutlookTellsOfEveryMember(t *testing.T) {
 			p.workers[0].inflight = 1
 		}, tried: []int{0}, worker: "b", others: "a down, c group"},
 		"a planner is shown full ones": {policy: &wanting{}, do: func(p *Pool, r *Request) { p.workers[0].inflight, r.Wait, r.Prefix = 1, true, 1 }, worker: "b", others: "c group"},
-		"a planner holds":              {policy: &wanting{}, do: func(p *Pool, r *Request) { p.workers[0].inflight, r.Wait = 1, true }, worker: "a", others: "c group", err: ErrHeld},
+		"a planner holds":              {policy: &wanting{}, do: func(p *Pool, r *Request) { p.workers[0].inflight, r.Wait = 1, true }, worker: "a", others: "c group", err: ErrBestWorkerFull},
 		"a planner's are all full": {policy: &wanting{}, members: abc[:1], do: func(p *Pool, r *Request) { p.workers[0].inflight, r.Wait = 1, true },
 			worker: "a", err: ErrFull},
 		"a planner is not shown who starts": {policy: &wanting{}, do: func(p *Pool, r *Request) {
@@ -113,11 +113,11 @@ func TestAnOutlookTellsOfEveryMember(t *testing.T) {
 		}
 		for what, draft := range map[string]*Draft{"live": nil, "as a draft": {Policy: policy, Members: members, Limit: p.limit}} {
 			o, err := p.Preview(r, draft, tried...)
-			if o.Worker != c.worker || passedOver(&o) != c.others || !sameError(err, c.err) || o.Held != (c.worker != "" && err != nil) {
-				t.Errorf("%s, %s: %q (held: %v), others %q, %v, not %q, others %q, %v", name, what, o.Worker, o.Held, passedOver(&o), err, c.worker, c.others, c.err)
+			if o.Worker != c.worker || passedOver(&o) != c.others || !sameError(err, c.err) || o.WorkerFull != (c.worker != "" && err != nil) {
+				t.Errorf("%s, %s: %q (held: %v), others %q, %v, not %q, others %q, %v", name, what, o.Worker, o.WorkerFull, passedOver(&o), err, c.worker, c.others, c.err)
 			}
-			if picked := o.Worker != ""; picked != (o.Reason != "") || picked != (o.Choice.Of(o.Worker) != nil) || len(o.Others)+o.Choice.Seen != len(members) {
-				t.Errorf("%s, %s: the outlook is %+v", name, what, o)
+			if picked := o.Worker != ""; picked != (o.Reason != "") || picked != (o.Choice.Of(o.Worker) != nil) || len(o.Excluded)+o.Choice.Seen != len(members) {
+				t.Errorf("%s, %s: the preview is %+v", name, what, o)
 			}
 		}
 		if l, err := p.Acquire(r, tried...); !sameError(err, c.err) || err == nil && l.worker.id != c.worker {
@@ -178,7 +178,7 @@ func TestADraftPassesOverWhoWasTried(t *testing.T) {
 	p.Configure(leastLoad{}, members)
 	p.Observe("a", 3, Status{Up: true})
 	for _, draft := range []*Draft{nil, {Policy: leastLoad{}, Members: heavier}} {
-		if o, err := p.Preview(ask(), draft, a); err != nil || len(o.Others) > 0 {
+		if o, err := p.Preview(ask(), draft, a); err != nil || len(o.Excluded) > 0 {
 			t.Errorf("after another one came, %+v (%v)", o, err)
 		}
 	}
@@ -217,7 +217,7 @@ func TestADraftHasItsOwnSaturation(t *testing.T) {
 			t.Errorf("with %+v: others %q (%v), want %q", limit, passedOver(&o), err, others)
 		}
 	}
-	if o, err := p.Preview(ask(), nil); err != nil || len(o.Others) > 0 || p.limit.Waiting != 5 {
+	if o, err := p.Preview(ask(), nil); err != nil || len(o.Excluded) > 0 || p.limit.Waiting != 5 {
 		t.Errorf("after the drafts: %+v (%v), by %+v", o, err, p.limit)
 	}
 }
@@ -239,10 +239,10 @@ func TestADraftFindsItsWorkersAnywhere(t *testing.T) {
 	}
 	for name, draft := range map[string][]Member{"the same": members, "another order": other} {
 		o, err := p.Preview(ask(), &Draft{Policy: leastLoad{}, Members: draft})
-		if err != nil || o.Choice.Seen != (workers+6)/7 || len(o.Others) != len(draft)-o.Choice.Seen {
-			t.Fatalf("%s: %d seen, %d others (%v)", name, o.Choice.Seen, len(o.Others), err)
+		if err != nil || o.Choice.Seen != (workers+6)/7 || len(o.Excluded) != len(draft)-o.Choice.Seen {
+			t.Fatalf("%s: %d seen, %d others (%v)", name, o.Choice.Seen, len(o.Excluded), err)
 		}
-		for _, is := range o.Others {
+		for _, is := range o.Excluded {
 			if (is.Why == PassedFull) != (is.Worker != "none") {
 				t.Fatalf("%s: %+v", name, is)
 			}

@@ -27,7 +27,7 @@ func facts() map[string]func(*Choice) {
 		"output tokens":  func(c *Choice) { c.OutputTokens = 0 },
 		"waited":         func(c *Choice) { c.WaitedMs = 0 },
 		"waits":          func(c *Choice) { c.Waits = false },
-		"held":           func(c *Choice) { c.Held = false },
+		"held":           func(c *Choice) { c.WorkerFull = false },
 		"runner-up":      func(c *Choice) { c.RunnerUp = "" },
 		"index":          each(func(v *Candidate) { v.Index = 0 }),
 		"weight":         each(func(v *Candidate) { v.Weight = 1 }),

@@ -30,7 +30,7 @@ func TestAWarmingWorkerIsNotFloodedFromTheQueue(t *testing.T) {
 		round := p.BeginRound(start.Add(time.Duration(s) * time.Second))
 		for i := range 200 {
 			_, err := round.Offer(&Request{Rand: uint64(i) * golden, Prefix: uint64(i + 1), PromptTokens: 10, Wait: true}, nil)
-			if err != nil && !errors.Is(err, ErrHeld) && !errors.Is(err, ErrFull) {
+			if err != nil && !errors.Is(err, ErrBestWorkerFull) && !errors.Is(err, ErrFull) {
 				t.Fatal(err)
 			}
 		}
@@ -118,7 +118,7 @@ func floods(t *testing.T, policy Policy, ask Request, change func(members []Memb
 	for i := range 200 {
 		r := ask
 		r.Rand, r.Prefix, r.PromptTokens = uint64(i)*golden, uint64(i+1), 10
-		if _, err := round.Offer(&r, nil); err != nil && !errors.Is(err, ErrFull) && !errors.Is(err, ErrHeld) {
+		if _, err := round.Offer(&r, nil); err != nil && !errors.Is(err, ErrFull) && !errors.Is(err, ErrBestWorkerFull) {
 			t.Fatal(err)
 		}
 	}

@@ -89,7 +89,7 @@ func roundAllocations(t *testing.T, policy routing.Policy, record func() *routin
 			switch {
 			case err == nil:
 				leases = append(leases, lease)
-			case errors.Is(err, routing.ErrHeld), errors.Is(err, routing.ErrFull):
+			case errors.Is(err, routing.ErrBestWorkerFull), errors.Is(err, routing.ErrFull):
 				kept++
 			default:
 				t.Fatalf("offering to 16 workers: %v", err)

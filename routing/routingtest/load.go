@@ -66,7 +66,7 @@ func (c *crowd) one(g, round int, rand uint64) {
 	})
 	if err != nil {
 		var open *routing.OpenError
-		if !errors.Is(err, routing.ErrFull) && !errors.Is(err, routing.ErrHeld) && !errors.As(err, &open) {
+		if !errors.Is(err, routing.ErrFull) && !errors.Is(err, routing.ErrBestWorkerFull) && !errors.As(err, &open) {
 			c.broken.Add(1)
 		}
 		return

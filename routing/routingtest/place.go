@@ -150,14 +150,14 @@ func (m *machine) placed(rt *rapid.T, r *routing.Request, lease *routing.Lease, 
 
 // waits is whether a policy let the request wait, where some worker could be named.
 func waits(err, want error) bool {
-	return want == nil && (errors.Is(err, routing.ErrHeld) || errors.Is(err, routing.ErrFull))
+	return want == nil && (errors.Is(err, routing.ErrBestWorkerFull) || errors.Is(err, routing.ErrFull))
 }
 
 // mustWait fails unless the policy's last choice was a full worker, or it
 // abstained and all were full, and unless the error says whether any was open.
 func (m *machine) mustWait(rt *rapid.T, err error) {
 	open := slices.ContainsFunc(m.policy.last, func(v routing.View) bool { return !v.Full })
-	if i := m.policy.chose; i >= 0 && !m.policy.last[i].Full || i < 0 && open || open != errors.Is(err, routing.ErrHeld) {
+	if i := m.policy.chose; i >= 0 && !m.policy.last[i].Full || i < 0 && open || open != errors.Is(err, routing.ErrBestWorkerFull) {
 		rt.Fatalf("a request waits (%v) although the policy chose %d of %+v", err, i, m.policy.last)
 	}
 }

@@ -34,26 +34,26 @@ func (m *twins) drawPair(rt *rapid.T) (pair [2]*routing.Request) {
 
 // preview asks the first pool twice, and with a draft of what it is itself, and
 // with others; all of it changes nothing.
-func (m *twins) preview(rt *rapid.T, r *routing.Request, tried []*routing.Worker) (routing.Outlook, error) {
+func (m *twins) preview(rt *rapid.T, r *routing.Request, tried []*routing.Worker) (routing.Preview, error) {
 	p := m.pools[0]
-	outlook, err := p.Preview(r, nil, tried...)
+	preview, err := p.Preview(r, nil, tried...)
 	for _, draft := range []*routing.Draft{
 		{Policy: m.policies[0], Members: m.drawMembers(rt), Limit: m.limit}, {Policy: m.other, Members: m.members},
 	} {
-		if o, failed := p.Preview(r, draft, tried...); (failed == nil) != (o.Worker != "" && !o.Held) {
+		if o, failed := p.Preview(r, draft, tried...); (failed == nil) != (o.Worker != "" && !o.WorkerFull) {
 			rt.Fatalf("a draft says %+v (%v)", o, failed)
 		}
 	}
 	for what, draft := range map[string]*routing.Draft{"a second time": nil, "with itself as the draft": {Policy: m.policies[0], Members: m.members, Limit: m.limit}} {
 		again, failed := p.Preview(r, draft, tried...)
-		if !sameError(err, failed) || !reflect.DeepEqual(outlook, again) {
-			rt.Fatalf("a preview says %+v (%v), and %s %+v (%v)", outlook, err, what, again, failed)
+		if !sameError(err, failed) || !reflect.DeepEqual(preview, again) {
+			rt.Fatalf("a preview says %+v (%v), and %s %+v (%v)", preview, err, what, again, failed)
 		}
 	}
-	if n := len(outlook.Others) + outlook.Choice.Seen; n != len(m.members) {
-		rt.Fatalf("an outlook tells of %d members of %d: %+v", n, len(m.members), outlook)
+	if n := len(preview.Excluded) + preview.Choice.Seen; n != len(m.members) {
+		rt.Fatalf("a preview lists %d members of %d: %+v", n, len(m.members), preview)
 	}
-	return outlook, err
+	return preview, err
 }
 
 func (m *twins) acquire(rt *rapid.T) {
@@ -63,7 +63,7 @@ func (m *twins) acquire(rt *rapid.T) {
 
 // take previews a request and sends it.
 func (m *twins) take(rt *rapid.T, pair [2]*routing.Request, tried [2][]*routing.Worker) {
-	outlook, want := m.preview(rt, pair[0], tried[0])
+	preview, want := m.preview(rt, pair[0], tried[0])
 	pair[0].Record = &routing.Choice{}
 	var leases [2]*routing.Lease
 	var errs [2]error
@@ -71,24 +71,24 @@ func (m *twins) take(rt *rapid.T, pair [2]*routing.Request, tried [2][]*routing.
 		lease, err := p.Acquire(pair[side], tried[side]...)
 		leases[side], errs[side] = &lease, err
 	})
-	m.foreseen(rt, pair[0], &outlook, want, leases[0], errs[0])
+	m.foreseen(rt, pair[0], &preview, want, leases[0], errs[0])
 	m.placed(rt, pair, leases, errs)
 }
 
 // foreseen compares what came of a request with its preview.
-func (m *twins) foreseen(rt *rapid.T, r *routing.Request, outlook *routing.Outlook, want error, lease *routing.Lease, err error) {
-	held := errors.Is(err, routing.ErrHeld) || errors.Is(err, routing.ErrFull)
+func (m *twins) foreseen(rt *rapid.T, r *routing.Request, preview *routing.Preview, want error, lease *routing.Lease, err error) {
+	held := errors.Is(err, routing.ErrBestWorkerFull) || errors.Is(err, routing.ErrFull)
 	switch {
 	case !sameError(want, err):
 		rt.Fatalf("a preview says %v, and the request ended with %v", want, err)
-	case !reflect.DeepEqual(outlook.Choice, *r.Record):
-		rt.Fatalf("a preview says\n%+v, and the request's record\n%+v", outlook.Choice, *r.Record)
-	case err == nil && (lease.Worker().ID() != outlook.Worker || lease.Ref() != outlook.Ref || lease.Reason() != outlook.Reason || outlook.Held):
-		rt.Fatalf("a preview says %+v, and %s took it (%s)", outlook, lease.Worker().ID(), lease.Reason())
-	case err != nil && (outlook.Worker != "") != outlook.Held, outlook.Held && !held, outlook.Held != outlook.Choice.Held:
-		rt.Fatalf("a preview says %+v, and the request ended with %v", outlook, err)
-	case outlook.Held:
-		m.redecide(rt, r, r.Record, outlook.Worker, outlook.Reason)
+	case !reflect.DeepEqual(preview.Choice, *r.Record):
+		rt.Fatalf("a preview says\n%+v, and the request's record\n%+v", preview.Choice, *r.Record)
+	case err == nil && (lease.Worker().ID() != preview.Worker || lease.Ref() != preview.Ref || lease.Reason() != preview.Reason || preview.WorkerFull):
+		rt.Fatalf("a preview says %+v, and %s took it (%s)", preview, lease.Worker().ID(), lease.Reason())
+	case err != nil && (preview.Worker != "") != preview.WorkerFull, preview.WorkerFull && !held, preview.WorkerFull != preview.Choice.WorkerFull:
+		rt.Fatalf("a preview says %+v, and the request ended with %v", preview, err)
+	case preview.WorkerFull:
+		m.redecide(rt, r, r.Record, preview.Worker, preview.Reason)
 	}
 }
 
@@ -125,7 +125,7 @@ func (m *twins) round(rt *rapid.T) {
 	tried := m.drawTried(rt)
 	first := offers[0][0]
 	first.Now = m.now
-	outlook, want := m.preview(rt, first, tried[0])
+	preview, want := m.preview(rt, first, tried[0])
 	rounds := [2]*routing.DispatchRound{m.pools[0].BeginRound(m.now), m.pools[1].BeginRound(m.now)}
 	m.waiting = [2][]*routing.Request{}
 	var made [2][]*routing.Lease
@@ -144,7 +144,7 @@ func (m *twins) round(rt *rapid.T) {
 			}
 		})
 		if i == 0 {
-			m.foreseen(rt, pair[0], &outlook, want, leases[0], errs[0])
+			m.foreseen(rt, pair[0], &preview, want, leases[0], errs[0])
 		}
 		m.placed(rt, pair, leases, errs)
 	}
@@ -163,7 +163,7 @@ func (m *twins) round(rt *rapid.T) {
 func (m *twins) draft(rt *rapid.T) {
 	members, pair := m.drawMembers(rt), m.drawPair(rt)
 	m.limit.Waiting = rapid.IntRange(0, 9).Draw(rt, "saturated at")
-	outlook, want := m.pools[0].Preview(pair[0], &routing.Draft{Policy: m.policies[0], Members: members, Limit: m.limit})
+	preview, want := m.pools[0].Preview(pair[0], &routing.Draft{Policy: m.policies[0], Members: members, Limit: m.limit})
 	known := map[string]bool{}
 	for _, w := range m.members {
 		known[w.ID] = true
@@ -177,8 +177,8 @@ func (m *twins) draft(rt *rapid.T) {
 			}
 		}
 	})
-	if now, failed := m.pools[0].Preview(pair[0], nil); !sameError(want, failed) || !reflect.DeepEqual(outlook, now) {
-		rt.Fatalf("a draft says %+v (%v), and the pool so configured %+v (%v)", outlook, want, now, failed)
+	if now, failed := m.pools[0].Preview(pair[0], nil); !sameError(want, failed) || !reflect.DeepEqual(preview, now) {
+		rt.Fatalf("a draft says %+v (%v), and the pool so configured %+v (%v)", preview, want, now, failed)
 	}
 	m.take(rt, pair, [2][]*routing.Worker{})
 }

@@ -70,7 +70,7 @@ type explainer struct {
 	limits  []tenants.Use
 	partial bool              // of several gateways the limits are known in part only
 	class   tiers.Explanation // of a request that was classified
-	outlook *routing.Outlook
+	preview *routing.Preview
 	queue   *decisions.QueueStep
 	waits   bool    // it would wait for a worker
 	drawn   *uint64 // by which a worker was picked; nil: none was
@@ -208,7 +208,7 @@ func (n *explainer) explanation() *decisions.Explanation {
 	if n.class.Rule != "" {
 		e.Classified = &n.class
 	}
-	if o := n.outlook; o != nil {
+	if o := n.preview; o != nil {
 		e.Worker, e.Reason, e.RunnerUp, e.Candidates = o.Worker, string(o.Reason), o.Choice.RunnerUp, o.Choice.Candidates
 	}
 	if n.waits {

@@ -25,10 +25,10 @@ func (n *explainer) steps(e *decisions.Explanation) []decisions.Step {
 	if n.queue != nil {
 		all[4].Queue, all[4].Detail = n.queue, n.queue.Detail()
 	}
-	if n.outlook != nil {
-		w := &decisions.WorkerStep{Others: n.outlook.Others, Learned: new(n.x.resolution.Pool.Routing.Estimates())}
-		if len(n.outlook.Choice.Candidates) > 0 {
-			w.Choice = &n.outlook.Choice
+	if n.preview != nil {
+		w := &decisions.WorkerStep{Others: n.preview.Excluded, Learned: new(n.x.resolution.Pool.Routing.Estimates())}
+		if len(n.preview.Choice.Candidates) > 0 {
+			w.Choice = &n.preview.Choice
 		}
 		all[5].Worker, all[5].Detail = w, w.Detail(e)
 	}

@@ -25,7 +25,7 @@ func (n *explainer) place() (stage string, err error) {
 	}
 	n.drawn = &x.facts.Rand
 	o, err := p.Routing.Preview(&x.facts, p.Draft, x.dispatch.tried...)
-	n.outlook, n.queue = &o, n.queueStep()
+	n.preview, n.queue = &o, n.queueStep()
 	if err != nil {
 		return n.enter(err)
 	}
@@ -78,7 +78,7 @@ func waitReason(said error) string {
 	switch {
 	case errors.Is(said, routing.ErrFull):
 		return "every worker is full"
-	case errors.Is(said, routing.ErrHeld):
+	case errors.Is(said, routing.ErrBestWorkerFull):
 		return "the worker to wait for is full"
 	case errors.As(said, &cooled):
 		return "every worker rests"
