@@ -39,7 +39,7 @@ func fullDecision() *Decision {
 		Attempts: []Attempt{{Worker: "w1", Reason: "prefix_home", AtMs: 1, QueueMs: 0.5, SelectionUs: 2.25, Status: 200, Error: "e", ErrorType: "cut", DurationMs: 3, FirstAtMs: 4, EndAtMs: 5,
 			Predicted: 6, Usage: Usage{Prompt: 7, Cached: 8, Output: 9}, Span: 10,
 			Choice: &routing.Choice{Policy: "chwbl", Key: 11, KeyOf: "prefix", Memory: 1.5, Halved: 1, Rand: math.MaxUint64, PromptTokens: 12, OutputTokens: 13, WaitedMs: 14, Waits: true, WorkerFull: true,
-				RunnerUp: "w0", Seen: 1, Candidates: []routing.Candidate{{Worker: "w1", Index: 1, Score: 2, Passed: "tokens", Weight: 1, Inflight: 3, MaxInflight: 4, Full: true,
+				RunnerUp: "w0", Seen: 1, Candidates: []routing.Candidate{{Worker: "w1", Index: 1, Score: 2, Excluded: "tokens", Weight: 1, Inflight: 3, MaxInflight: 4, Full: true,
 					PendingTokens: 5, OutputTokens: 6, Overlap: 7, Waiting: 8, KVUsage: 0.5, Rate: 8000,
 					Terms: terms(`{"load":1.25,"ring":-2}`)}}}}},
 		Promoted: true, PromptTokens: 15, MaxTokens: 16, Usage: Usage{Prompt: 17, Cached: 18, Output: 19}, Estimated: true, QueueMs: 20, TTFTMs: 21, DurationMs: 22, OverheadMs: 23,

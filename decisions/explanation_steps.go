@@ -33,7 +33,7 @@ type QueueStep struct {
 // WorkerStep is how the worker was found.
 type WorkerStep struct {
 	Choice  *routing.Choice    `json:"choice,omitempty" doc:"What the policy saw, and what it made of it; absent where there was no worker to choose from."`
-	Others  []routing.Passed   `json:"others,omitempty" doc:"Workers that the policy was not shown."`
+	Others  []routing.Excluded `json:"others,omitempty" doc:"Workers that the policy was not shown."`
 	Learned *routing.Estimates `json:"learned,omitempty" doc:"Rates and lengths that the pool has learned up to now, each with its number of samples."`
 	Used    string             `json:"used,omitempty" doc:"Of a past request: the worker that it was given."`
 	Again   *Again             `json:"again,omitempty" doc:"Of a past request: the pick decided again."`

@@ -234,7 +234,7 @@ func candidates(a *attrs, c *routing.Choice, chosen string, at time.Time) []tele
 func candidateAttrs(a *attrs, v *routing.Candidate) []attribute.KeyValue {
 	a.text("tierway.worker", v.Worker)
 	a.list = append(a.list, attribute.Float64("tierway.candidate.score", v.Score))
-	a.text("tierway.candidate.passed", v.Passed)
+	a.text("tierway.candidate.passed", v.Excluded)
 	a.number("tierway.candidate.overlap_tokens", v.Overlap)
 	a.count("tierway.candidate.pending_tokens", v.PendingTokens)
 	a.count("tierway.candidate.inflight", int64(v.Inflight))

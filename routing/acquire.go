@@ -113,7 +113,7 @@ func (p *Pool) pickLocked(r *Request, ws []View) (int, Reason) {
 	if r.Record != nil {
 		r.marks, r.second = p.marks[:len(ws)], -1
 		for i := range ws { // for policies that say nothing
-			r.marks[i] = mark{score: ws[i].score(), passed: passedFull(&ws[i])}
+			r.marks[i] = mark{score: ws[i].score(), excluded: exclusionIfFull(&ws[i])}
 		}
 		r.Record.begin(p.policy.Name(), r)
 	}

@@ -40,7 +40,7 @@ type Candidate struct {
 	Worker        string  `json:"worker"`
 	Index         int     `json:"index"`            // among the members of the pool
 	Score         float64 `json:"score"`            // lower is better
-	Passed        string  `json:"passed,omitempty"` // why it was not fit to be chosen, in one word; empty when it was
+	Excluded      string  `json:"passed,omitempty"` // why it was not fit to be chosen, in one word; empty when it was
 	Weight        int     `json:"weight"`
 	Inflight      int     `json:"inflight"`
 	MaxInflight   int     `json:"max_inflight,omitempty"`
@@ -56,10 +56,10 @@ type Candidate struct {
 
 // The reasons why a candidate was not fit to be chosen.
 const (
-	PassedRequests = "requests"  // over its bound of requests
-	PassedTokens   = "tokens"    // over its bound of tokens
-	PassedFull     = "full"      // it takes nothing before a release
-	PassedUndrawn  = "not_drawn" // chance left it out
+	ExcludedRequests = "requests"  // over its bound of requests
+	ExcludedTokens   = "tokens"    // over its bound of tokens
+	ExcludedFull     = "full"      // it takes nothing before a release
+	ExcludedNotDrawn = "not_drawn" // chance left it out
 )
 
 // maxTerms is how many terms a score may have.
@@ -146,31 +146,31 @@ func finite(x float64) float64 {
 
 // mark is what a policy says of one candidate of a recorded pick.
 type mark struct {
-	score  float64
-	passed string
-	terms  Terms
+	score    float64
+	excluded string
+	terms    Terms
 }
 
 // mark records a candidate's score, if the pick is recorded.
 func (r *Request) mark(i int, score float64, passed string) {
 	if r.marks != nil {
-		r.marks[i].score, r.marks[i].passed = score, passed
+		r.marks[i].score, r.marks[i].excluded = score, passed
 	}
 }
 
-// passUndrawn records that chance has left out all but these two, if the pick is recorded.
-func (r *Request) passUndrawn(first, second int) {
+// excludeUndrawn records that chance has left out all but these two, if the pick is recorded.
+func (r *Request) excludeUndrawn(first, second int) {
 	for i := range r.marks {
 		if i != first && i != second {
-			r.marks[i].passed = PassedUndrawn
+			r.marks[i].excluded = ExcludedNotDrawn
 		}
 	}
 }
 
-// passedFull says why a candidate is passed over where it is full.
-func passedFull(v *View) string {
+// exclusionIfFull says why a candidate is passed over where it is full.
+func exclusionIfFull(v *View) string {
 	if v.Full {
-		return PassedFull
+		return ExcludedFull
 	}
 	return ""
 }
@@ -235,14 +235,14 @@ func best(marks []mark, beside int) int {
 
 // before reports whether a candidate would have been chosen before another one.
 func (m *mark) before(other *mark) bool {
-	if (m.passed == "") != (other.passed == "") {
-		return m.passed == ""
+	if (m.excluded == "") != (other.excluded == "") {
+		return m.excluded == ""
 	}
 	return m.score < other.score
 }
 
 func candidate(v *View, m *mark) Candidate {
-	return Candidate{Worker: v.ID, Index: v.Index, Score: finite(m.score), Passed: m.passed, Weight: v.Weight,
+	return Candidate{Worker: v.ID, Index: v.Index, Score: finite(m.score), Excluded: m.excluded, Weight: v.Weight,
 		Inflight: v.Inflight, MaxInflight: v.MaxInflight, Full: v.Full, PendingTokens: v.PendingTokens, OutputTokens: v.OutputTokens,
 		Overlap: v.Overlap, Waiting: v.Waiting, KVUsage: finite(v.KVUsage), Rate: v.Rate, Terms: m.terms}
 }

@@ -42,13 +42,13 @@ func (p *chwbl) measure(m *mark, v *View, b *bound, step int, idle bool) {
 	if b.slack > 0 {
 		tokens = b.brings(v) / b.mostTokens(v)
 	}
-	m.score, m.passed = float64(step), passedFull(v)
+	m.score, m.excluded = float64(step), exclusionIfFull(v)
 	switch {
-	case m.passed != "" || idle && v.Inflight == 0:
+	case m.excluded != "" || idle && v.Inflight == 0:
 	case requests > 1:
-		m.passed = PassedRequests
+		m.excluded = ExcludedRequests
 	case tokens > 1:
-		m.passed = PassedTokens
+		m.excluded = ExcludedTokens
 	}
 	m.terms = Terms{names: p.terms, values: [maxTerms]float64{float64(step), requests, tokens}}
 }

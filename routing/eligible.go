@@ -93,27 +93,27 @@ func serves(models []uint64, model uint64) bool {
 // Takes reports whether the member gets requests for that model, as it is configured.
 func (m *Member) Takes(model uint64) bool { return m.Weight > 0 && serves(m.Models, model) }
 
-// barredLocked says why the worker may not take the request at all; the word is empty if
+// exclusionLocked says why the worker may not take the request at all; the word is empty if
 // it may.
-func (w *Worker) barredLocked(r *Request, tried []*Worker) (why string) {
+func (w *Worker) exclusionLocked(r *Request, tried []*Worker) (why string) {
 	switch {
 	case !w.status.Up:
-		return PassedDown
+		return ExcludedDown
 	case w.weight <= 0:
-		return PassedNoWeight
+		return ExcludedNoWeight
 	case !serves(w.models, r.Model):
-		return PassedModel
+		return ExcludedModel
 	case r.Only != nil && w.ref != r.Only:
-		return PassedNotAsked
+		return ExcludedOtherWorker
 	case slices.Contains(tried, w):
-		return PassedTried
+		return ExcludedTried
 	}
 	return ""
 }
 
 // usableLocked reports whether the worker can take the request, now or after a release.
 func (p *Pool) usableLocked(w *Worker, r *Request, tried []*Worker) bool {
-	return w.barredLocked(r, tried) == "" && !(r.Now.Before(p.restUntil) && w.restsLocked(r.Now))
+	return w.exclusionLocked(r, tried) == "" && !(r.Now.Before(p.restUntil) && w.restsLocked(r.Now))
 }
 
 // groupLocked returns the lowest group with a usable worker.
@@ -156,7 +156,7 @@ func (p *Pool) eligibleLocked(r *Request, tried []*Worker) ([]View, error) {
 	plan, tokens := p.plans && r.Wait, booked(r.PromptTokens)+booked(r.OutputTokens)
 	resting := r.Now.Before(p.restUntil) // perhaps some worker does; mostly none
 	for _, w := range p.workers {
-		if w.barredLocked(r, tried) != "" || resting && w.restsLocked(r.Now) || !f.enter(w.group) {
+		if w.exclusionLocked(r, tried) != "" || resting && w.restsLocked(r.Now) || !f.enter(w.group) {
 			continue
 		}
 		starting := w.shareLocked(r.Now) < 1
@@ -193,7 +193,7 @@ func (p *Pool) eligibleLocked(r *Request, tried []*Worker) ([]View, error) {
 func (p *Pool) noneLocked(r *Request, tried []*Worker) error {
 	var next *Worker // the first to be back
 	for _, w := range p.workers {
-		if w.barredLocked(r, tried) == "" && (next == nil || w.restsUntilLocked().Before(next.restsUntilLocked())) {
+		if w.exclusionLocked(r, tried) == "" && (next == nil || w.restsUntilLocked().Before(next.restsUntilLocked())) {
 			next = w
 		}
 	}

@@ -18,7 +18,7 @@ func (powerOfTwo) Pick(r *Request, ws []View) (int, Reason) {
 		return first, ReasonPowerOfTwo
 	}
 	second := drawn(ws, below(Mix(r.Rand), total-uint64(ws[first].Weight)), first)
-	r.passUndrawn(first, second)
+	r.excludeUndrawn(first, second)
 	if compareLoad(&ws[second], &ws[first]) < 0 {
 		return second, ReasonPowerOfTwo
 	}

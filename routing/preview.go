@@ -12,29 +12,29 @@ type Preview struct {
 	Reason     Reason
 	WorkerFull bool   // the worker is full, and the request would wait for it
 	Choice     Choice // what the policy saw and made of it
-	Excluded   []Passed
+	Excluded   []Excluded
 }
 
-// Passed is a member that the policy was not shown.
-type Passed struct {
+// Excluded is a member that the policy was not shown.
+type Excluded struct {
 	Worker string    `json:"worker"`
-	Why    string    `json:"why"`            // in one word, see PassedDown
+	Why    string    `json:"why"`            // in one word, see ExcludedDown
 	Until  time.Time `json:"until,omitzero"` // the end of a rest or a slow start
 }
 
-// The reasons why a member was not shown to the policy, beside PassedFull. The first one
+// The reasons why a member was not shown to the policy, beside ExcludedFull. The first one
 // that applies holds.
 const (
-	PassedDown      = "down"
-	PassedNoWeight  = "no_weight"
-	PassedModel     = "model"     // it does not serve it
-	PassedNotAsked  = "not_asked" // the request is for another worker alone
-	PassedTried     = "tried"
-	PassedOpen      = "open" // its breaker is
-	PassedCooling   = "cooling"
-	PassedGroup     = "group" // a lower group has a usable worker
-	PassedSaturated = "saturated"
-	PassedStarting  = "starting" // it starts slowly, and has its share
+	ExcludedDown        = "down"
+	ExcludedNoWeight    = "no_weight"
+	ExcludedModel       = "model"     // it does not serve it
+	ExcludedOtherWorker = "not_asked" // the request is for another worker alone
+	ExcludedTried       = "tried"
+	ExcludedOpen        = "open" // its breaker is
+	ExcludedBackoff     = "cooling"
+	ExcludedGroup       = "group" // a lower group has a usable worker
+	ExcludedSaturated   = "saturated"
+	ExcludedSlowStart   = "starting" // it starts slowly, and has its share
 )
 
 // Draft is another configuration for a pool. A member with the ID and the Ref of one that the
@@ -54,7 +54,7 @@ func (p *Pool) Preview(r *Request, draft *Draft, tried ...*Worker) (o Preview, e
 	q := *r
 	q.Record, q.dry = &o.Choice, true
 	seen, err := p.look(&q, draft, tried)
-	o.Excluded = seen.others
+	o.Excluded = seen.excluded
 	if err != nil {
 		return o, err
 	}
@@ -70,10 +70,10 @@ func (p *Pool) Preview(r *Request, draft *Draft, tried ...*Worker) (o Preview, e
 
 // poolView is what a preview saw of a pool: its own once the pool is unlocked.
 type poolView struct {
-	policy  Policy
-	workers []*Worker // of them only what never changes may be read
-	views   []View
-	others  []Passed
+	policy   Policy
+	workers  []*Worker // of them only what never changes may be read
+	views    []View
+	excluded []Excluded
 }
 
 // rememberer is a Policy that remembers.
@@ -106,7 +106,7 @@ func (p *Pool) look(r *Request, draft *Draft, tried []*Worker) (v poolView, err 
 		p = made
 	}
 	ws, err := p.showLocked(r, tried)
-	v.workers, v.views, v.others = p.workers, slices.Clone(ws), p.othersLocked(r, ws, tried)
+	v.workers, v.views, v.excluded = p.workers, slices.Clone(ws), p.allExcludedLocked(r, ws, tried)
 	if err == nil {
 		v.policy = forgetful(p.policy, r)
 	}
@@ -173,41 +173,41 @@ func (p *Pool) configureLocked(d *Draft) {
 	}
 }
 
-// othersLocked returns the members that are not among those shown, and why.
-func (p *Pool) othersLocked(r *Request, shown []View, tried []*Worker) (others []Passed) {
+// allExcludedLocked returns the members that are not among those shown, and why.
+func (p *Pool) allExcludedLocked(r *Request, shown []View, tried []*Worker) (others []Excluded) {
 	group, _ := p.groupLocked(r, tried)
 	for i, w := range p.workers {
 		if len(shown) > 0 && shown[0].Index == i { // both are in the order of the members
 			shown = shown[1:]
 			continue
 		}
-		others = append(others, p.passedLocked(w, r, tried, group))
+		others = append(others, p.excludedLocked(w, r, tried, group))
 	}
 	return others
 }
 
-// passedLocked says why the worker is not shown. Full ones are shown to a policy that
+// excludedLocked says why the worker is not shown. Full ones are shown to a policy that
 // plans, unless they start slowly.
-func (p *Pool) passedLocked(w *Worker, r *Request, tried []*Worker, group int) Passed {
-	is := Passed{Worker: w.id, Why: w.barredLocked(r, tried)}
+func (p *Pool) excludedLocked(w *Worker, r *Request, tried []*Worker, group int) Excluded {
+	is := Excluded{Worker: w.id, Why: w.exclusionLocked(r, tried)}
 	saturated, _ := p.metricsLocked(w, r.Now)
 	open := w.openUntilLocked()
 	switch {
 	case is.Why != "":
 	case r.Now.Before(open) && open.After(w.coolUntil):
-		is.Why, is.Until = PassedOpen, open
+		is.Why, is.Until = ExcludedOpen, open
 	case w.restsLocked(r.Now):
-		is.Why, is.Until = PassedCooling, w.coolUntil
+		is.Why, is.Until = ExcludedBackoff, w.coolUntil
 	case w.group != group:
-		is.Why = PassedGroup
+		is.Why = ExcludedGroup
 	case saturated:
-		is.Why = PassedSaturated
+		is.Why = ExcludedSaturated
 	case w.fullLocked(booked(r.PromptTokens)+booked(r.OutputTokens)) && !(p.plans && r.Wait):
-		is.Why = PassedFull
+		is.Why = ExcludedFull
 	case w.kept:
-		is.Why = PassedStarting
+		is.Why = ExcludedSlowStart
 	default:
-		is.Why, is.Until = PassedStarting, w.slowStartFrom.Add(rampTime)
+		is.Why, is.Until = ExcludedSlowStart, w.slowStartFrom.Add(rampTime)
 	}
 	return is
 }

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// passedOver writes what a preview says of the others, as "id why, …", with how
+// excludedText writes what a preview says of the others, as "id why, …", with how
 // long it lasts.
-func passedOver(o *Preview) string {
+func excludedText(o *Preview) string {
 	var s []string
 	for _, p := range o.Excluded {
 		of := p.Worker + " " + p.Why
@@ -113,8 +113,8 @@ func TestPreviewAccountsForEveryMember(t *testing.T) {
 		}
 		for what, draft := range map[string]*Draft{"live": nil, "as a draft": {Policy: policy, Members: members, Limit: p.limit}} {
 			o, err := p.Preview(r, draft, tried...)
-			if o.Worker != c.worker || passedOver(&o) != c.others || !sameError(err, c.err) || o.WorkerFull != (c.worker != "" && err != nil) {
-				t.Errorf("%s, %s: %q (held: %v), others %q, %v, not %q, others %q, %v", name, what, o.Worker, o.WorkerFull, passedOver(&o), err, c.worker, c.others, c.err)
+			if o.Worker != c.worker || excludedText(&o) != c.others || !sameError(err, c.err) || o.WorkerFull != (c.worker != "" && err != nil) {
+				t.Errorf("%s, %s: %q (held: %v), others %q, %v, not %q, others %q, %v", name, what, o.Worker, o.WorkerFull, excludedText(&o), err, c.worker, c.others, c.err)
 			}
 			if picked := o.Worker != ""; picked != (o.Reason != "") || picked != (o.Choice.Of(o.Worker) != nil) || len(o.Excluded)+o.Choice.Seen != len(members) {
 				t.Errorf("%s, %s: the preview is %+v", name, what, o)
@@ -171,7 +171,7 @@ func TestADraftPassesOverWhoWasTried(t *testing.T) {
 	a := p.workers[0]
 	heavier := []Member{{ID: "b", Weight: 1, Ref: 2}, {ID: "a", Weight: 9, Ref: 1}}
 	o, err := p.Preview(ask(), &Draft{Policy: leastLoad{}, Members: heavier}, a)
-	if err != nil || o.Worker != "b" || passedOver(&o) != "a tried" {
+	if err != nil || o.Worker != "b" || excludedText(&o) != "a tried" {
 		t.Errorf("the draft says %+v (%v)", o, err)
 	}
 	members[0].Ref = 3
@@ -213,8 +213,8 @@ func TestADraftHasItsOwnSaturation(t *testing.T) {
 	p.Observe("a", nil, Status{Up: true, Waiting: 4, LoadAt: start})
 	for limit, others := range map[Saturation]string{{}: "", {Waiting: 5}: "", {Waiting: 3}: "a saturated"} {
 		o, err := p.Preview(ask(), &Draft{Policy: leastLoad{}, Members: members, Limit: limit})
-		if err != nil || passedOver(&o) != others {
-			t.Errorf("with %+v: others %q (%v), want %q", limit, passedOver(&o), err, others)
+		if err != nil || excludedText(&o) != others {
+			t.Errorf("with %+v: others %q (%v), want %q", limit, excludedText(&o), err, others)
 		}
 	}
 	if o, err := p.Preview(ask(), nil); err != nil || len(o.Excluded) > 0 || p.limit.Waiting != 5 {
@@ -243,7 +243,7 @@ func TestADraftFindsItsWorkersAnywhere(t *testing.T) {
 			t.Fatalf("%s: %d seen, %d others (%v)", name, o.Choice.Seen, len(o.Excluded), err)
 		}
 		for _, is := range o.Excluded {
-			if (is.Why == PassedFull) != (is.Worker != "none") {
+			if (is.Why == ExcludedFull) != (is.Worker != "none") {
 				t.Fatalf("%s: %+v", name, is)
 			}
 		}

@@ -10,7 +10,7 @@ func (random) Name() string { return "random" }
 // Pick draws by the request's random number alone.
 func (random) Pick(r *Request, ws []View) (int, Reason) {
 	drawn := int(below(r.Rand, uint64(len(ws))))
-	r.passUndrawn(drawn, drawn)
+	r.excludeUndrawn(drawn, drawn)
 	return drawn, ReasonRandom
 }
 

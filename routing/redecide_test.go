@@ -39,7 +39,7 @@ func facts() map[string]func(*Choice) {
 		"rate":           each(func(v *Candidate) { v.Rate = 0 }),
 		"terms":          each(func(v *Candidate) { v.Terms = Terms{} }),
 		"score":          each(func(v *Candidate) { v.Score = 0 }),
-		"passed":         each(func(v *Candidate) { v.Passed = "" }),
+		"passed":         each(func(v *Candidate) { v.Excluded = "" }),
 		"max in flight":  each(func(v *Candidate) { v.MaxInflight = 0 }),
 		"engine's queue": each(func(v *Candidate) { v.Waiting = 0 }),
 		"cache in use":   each(func(v *Candidate) { v.KVUsage = 0 }),

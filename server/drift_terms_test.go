@@ -166,8 +166,8 @@ func sameScores(was, is *routing.Choice) string {
 	}
 	for i := range was.Candidates {
 		a, b := &was.Candidates[i], &is.Candidates[i]
-		if a.Worker != b.Worker || a.Score != b.Score || a.Passed != b.Passed {
-			return fmt.Sprintf("%s scores %g (%q), %s scored %g (%q)", b.Worker, b.Score, b.Passed, a.Worker, a.Score, a.Passed)
+		if a.Worker != b.Worker || a.Score != b.Score || a.Excluded != b.Excluded {
+			return fmt.Sprintf("%s scores %g (%q), %s scored %g (%q)", b.Worker, b.Score, b.Excluded, a.Worker, a.Score, a.Excluded)
 		}
 	}
 	return ""

@@ -145,8 +145,8 @@ func candidateText(c *routing.Candidate, chosen string) string {
 	if c.Overlap > 0 {
 		text += fmt.Sprintf(", %d cached", c.Overlap)
 	}
-	if c.Passed != "" {
-		text += "; passed over: " + c.Passed
+	if c.Excluded != "" {
+		text += "; passed over: " + c.Excluded
 	}
 	if c.Worker == chosen {
 		text += "  <- chosen"
