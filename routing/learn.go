@@ -16,7 +16,7 @@ const (
 type learned struct {
 	output, scale estimator
 	place         estimator // seconds from a booking to its release
-	long          longAnswers
+	outputP90     outputP90
 	median        [quantities]float64 // of the workers that have samples; 0 without any
 	samples       [quantities]int64
 	sorted        []float64 // room for a median
@@ -99,7 +99,7 @@ func (p *Pool) learnLocked(l *Lease, o Result) {
 	p.learnPlaceLocked(l, o)
 	if whole := o.Err == nil; whole && o.OutputTokens > 0 {
 		p.learned.output.learn(float64(o.OutputTokens))
-		p.learned.long.learn(o.OutputTokens)
+		p.learned.outputP90.learn(o.OutputTokens)
 	}
 	if o.Text && o.PromptTokens > 0 && l.estimate >= minEstimate {
 		p.learned.scale.learn(float64(o.PromptTokens) / l.estimate)

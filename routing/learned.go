@@ -7,9 +7,9 @@ import (
 
 // Learned is what a pool has learned of all its workers together up to one moment.
 type Learned struct {
-	scale  float64 // the engines' count of prompt tokens for each estimated one
-	output int64   // tokens to expect of an answer
-	long   int64   // tokens that nine in ten answers do not exceed
+	scale     float64 // the engines' count of prompt tokens for each estimated one
+	output    int64   // tokens to expect of an answer
+	outputP90 int64   // tokens that nine in ten answers do not exceed
 }
 
 // Learned returns what the pool has learned up to now, without the pool's lock.
@@ -25,11 +25,11 @@ const (
 
 func (l Learned) pack() uint64 {
 	scale := min(uint64(math.Round(l.scale*scaleUnit)), 1<<scaleBits-1)
-	return scale<<(2*lengthBits) | uint64(l.output)<<lengthBits | uint64(l.long)
+	return scale<<(2*lengthBits) | uint64(l.output)<<lengthBits | uint64(l.outputP90)
 }
 
 func unpack(word uint64) Learned {
-	return Learned{scale: float64(word>>(2*lengthBits)) / scaleUnit, output: int64(word >> lengthBits & lengthMask), long: int64(word & lengthMask)}
+	return Learned{scale: float64(word>>(2*lengthBits)) / scaleUnit, output: int64(word >> lengthBits & lengthMask), outputP90: int64(word & lengthMask)}
 }
 
 // PromptTokens corrects an estimate of a prompt's tokens by the engines' counts of earlier
@@ -44,10 +44,10 @@ func (l Learned) PromptTokens(estimate int64) int64 {
 // OutputTokens returns the expected tokens of an answer with at most bound; 0 is no bound.
 func (l Learned) OutputTokens(bound int64) int64 { return atMost(bound, l.output) }
 
-// LongAnswer returns how many tokens to reserve for an answer with at most bound; 0 is no
+// OutputP90 returns how many tokens to reserve for an answer with at most bound; 0 is no
 // bound: the ninth decile of the pool's latest whole answers if that is less. It is 512
 // before 20 answers ended with a count of their tokens.
-func (l Learned) LongAnswer(bound int64) int64 { return atMost(bound, l.long) }
+func (l Learned) OutputP90(bound int64) int64 { return atMost(bound, l.outputP90) }
 
 func atMost(bound, tokens int64) int64 {
 	if bound > 0 {
@@ -58,7 +58,7 @@ func atMost(bound, tokens int64) int64 {
 
 func (p *Pool) publishLearnedLocked() {
 	output := int64(math.Round(p.learned.output.value(outputLimits.prior)))
-	p.learnedNow.Store(Learned{scale: p.scaleLocked(), output: output, long: p.learned.long.tokens()}.pack())
+	p.learnedNow.Store(Learned{scale: p.scaleLocked(), output: output, outputP90: p.learned.outputP90.tokens()}.pack())
 }
 
 // Up reports whether any member is in rotation, as WorkerView.InRotation has it. It does not

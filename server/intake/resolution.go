@@ -32,7 +32,7 @@ func (res *Resolution) reserve(p *Parsed, c *tenants.Caller) int64 {
 	if !p.in.Dialect.Generates() {
 		return prompt
 	}
-	answer := learned.LongAnswer(p.Req.MaxTokens) * max(1, p.Req.N) * p.Req.Prompts()
+	answer := learned.OutputP90(p.Req.MaxTokens) * max(1, p.Req.N) * p.Req.Prompts()
 	if p.Req.MaxTokens == 0 {
 		for _, s := range c.Subjects {
 			if s.Limits.TPM > 0 {
@@ -66,7 +66,7 @@ func (res *Resolution) KnownModel() string {
 // is taken for as long as nine of ten answers of its pool.
 func (res *Resolution) Unreported(p *Parsed, bytes int) int64 {
 	if p.Req.Background {
-		return res.Pool.Routing.Learned().LongAnswer(p.Req.MaxTokens)
+		return res.Pool.Routing.Learned().OutputP90(p.Req.MaxTokens)
 	}
 	return wholeEstimate(p.in.Dialect, bytes)
 }
