@@ -266,14 +266,14 @@ func TestAPoolThatCoolsIsWaitedFor(t *testing.T) {
 	first := r.fill(1)[0]
 	w := r.held[first].Worker()
 	r.end(first)
-	r.pool.Cool(w, r.now.Add(5*time.Second))
+	r.pool.SetBackoff(w, r.now.Add(5*time.Second))
 	waits := r.mustWait(r.ticket(0, "a", 1))
 	if got := r.pass(5 * time.Second); len(got) != 1 || got[0] != waits {
 		t.Errorf("granted %v when the rest was over", ids(got))
 	}
 	r.end(waits)
-	r.pool.Cool(w, r.now.Add(11*time.Second))
-	var cooled *routing.CooledError
+	r.pool.SetBackoff(w, r.now.Add(11*time.Second))
+	var cooled *routing.BackoffError
 	if err := r.enter(r.ticket(0, "a", 1)); !errors.As(err, &cooled) {
 		t.Errorf("%v, want to be told to come when the rest is over", err)
 	}

@@ -117,7 +117,7 @@ func isUnroutable(t *Ticket, err error, until time.Time) bool {
 	if !t.Deadline.IsZero() && t.Deadline.Before(until) {
 		until = t.Deadline
 	}
-	var cooled *routing.CooledError
+	var cooled *routing.BackoffError
 	return !errors.As(err, &cooled) || !cooled.Until.Before(until)
 }
 

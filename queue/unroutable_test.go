@@ -63,10 +63,10 @@ func TestACoolingWorkerIsNotLost(t *testing.T) {
 		first := r.mustGo(r.of(1, 0, "a", 1))
 		worker := r.held[first].Worker()
 		r.end(first)
-		r.pool.Cool(worker, r.now.Add(cools))
+		r.pool.SetBackoff(worker, r.now.Add(cools))
 		tk := r.of(1, 0, "a", 1)
 		if may < cools {
-			var cooled *routing.CooledError
+			var cooled *routing.BackoffError
 			if err := r.enter(tk); !errors.As(err, &cooled) {
 				t.Errorf("who may wait for %s is told %v, want that it cools for longer", may, err)
 			}
@@ -93,7 +93,7 @@ func TestNobodyOvertakesWhoWaitedForACooling(t *testing.T) {
 	first := r.mustGo(r.of(1, 0, "a", 1))
 	worker := r.held[first].Worker()
 	r.end(first)
-	r.pool.Cool(worker, r.now.Add(5*time.Second))
+	r.pool.SetBackoff(worker, r.now.Add(5*time.Second))
 	waits := r.mustWait(r.of(1, 0, "a", 1))
 	r.pass(time.Second)
 	r.now = r.now.Add(4 * time.Second)

@@ -10,7 +10,7 @@ import "time"
 //
 // Acquire does not wait and keeps nothing of r. It marks r if a Planner lets it wait, so
 // that the next offer teaches the policy nothing again. Its errors are ErrNoWorker, ErrFull,
-// ErrBestWorkerFull, a *CooledError or an *OpenError.
+// ErrBestWorkerFull, a *BackoffError or an *OpenError.
 func (p *Pool) Acquire(r *Request, tried ...*Worker) (l Lease, err error) {
 	var room [16]*Worker // refusals are rare, and those of a usual pool need no allocation
 	tried = append(room[:0], tried...)

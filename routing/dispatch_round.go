@@ -64,7 +64,7 @@ func (r *DispatchRound) Sized() bool {
 // Changes counts the calls of the pool's watcher. A request that was not dispatched at one
 // count cannot be at the same count later, unless sure is false: some worker rests.
 func (r *DispatchRound) Changes() (count uint64, sure bool) {
-	return r.pool.changes, !r.now.Before(r.pool.restUntil)
+	return r.pool.changes, !r.now.Before(r.pool.pausedUntil)
 }
 
 // Offer picks a worker for the request and books it there, like Acquire, but asks no gate:

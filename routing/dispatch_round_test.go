@@ -11,16 +11,16 @@ func TestARoundWithoutAnOpenWorkerSaysSo(t *testing.T) {
 		spoil func(p *Pool)
 		open  bool
 	}{
-		"idle":      {func(*Pool) {}, true},
-		"down":      {func(p *Pool) { p.Observe("a", nil, Status{}) }, false},
-		"saturated": {func(p *Pool) { p.Observe("a", nil, Status{Up: true, Saturated: true}) }, false},
-		"cooling":   {func(p *Pool) { p.Cool(p.workers[0], start.Add(1)) }, false},
-		"cooled":    {func(p *Pool) { p.Cool(p.workers[0], start) }, true},
-		"open":      {func(p *Pool) { p.SetOpen("a", nil, start.Add(1)) }, false},
-		"full":      {func(p *Pool) { mustAcquire(t, p); mustAcquire(t, p) }, false},
-		"half full": {func(p *Pool) { mustAcquire(t, p) }, true},
-		"no weight": {func(p *Pool) { p.Configure(leastLoad{}, []Member{{ID: "a"}}) }, false},
-		"nobody":    {func(p *Pool) { p.Configure(leastLoad{}, nil) }, false},
+		"idle":         {func(*Pool) {}, true},
+		"down":         {func(p *Pool) { p.Observe("a", nil, Status{}) }, false},
+		"saturated":    {func(p *Pool) { p.Observe("a", nil, Status{Up: true, Saturated: true}) }, false},
+		"in backoff":   {func(p *Pool) { p.SetBackoff(p.workers[0], start.Add(1)) }, false},
+		"backoff over": {func(p *Pool) { p.SetBackoff(p.workers[0], start) }, true},
+		"open":         {func(p *Pool) { p.SetOpen("a", nil, start.Add(1)) }, false},
+		"full":         {func(p *Pool) { mustAcquire(t, p); mustAcquire(t, p) }, false},
+		"half full":    {func(p *Pool) { mustAcquire(t, p) }, true},
+		"no weight":    {func(p *Pool) { p.Configure(leastLoad{}, []Member{{ID: "a"}}) }, false},
+		"nobody":       {func(p *Pool) { p.Configure(leastLoad{}, nil) }, false},
 		"all tokens in flight": {func(p *Pool) {
 			p.Configure(leastLoad{}, []Member{{ID: "a", Weight: 1, MaxTokensInflight: 109}})
 			mustAcquire(t, p)
@@ -83,7 +83,7 @@ func TestARoundIsSizedWhereAnybodyBoundsTokens(t *testing.T) {
 
 func TestAnOfferIsAtTheRoundsTime(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1})
-	p.Cool(p.workers[0], start.Add(time.Minute))
+	p.SetBackoff(p.workers[0], start.Add(time.Minute))
 	r := &Request{Now: start, Wait: true}
 	for _, c := range []struct {
 		at time.Time

@@ -26,7 +26,7 @@ func (p *Pool) Eject(id string, ref any, e Ejection) {
 	if !e.Until.IsZero() {
 		w.pace.reset()
 	}
-	p.restLocked(e.Until)
+	p.extendPauseLocked(e.Until)
 	p.capEjectionsLocked()
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Errors of Acquire and Offer. See also CooledError and OpenError.
+// Errors of Acquire and Offer. See also BackoffError and OpenError.
 var (
 	// ErrNoWorker means that no worker could take the request: all are down, without
 	// weight, without its model, tried before, or refused by their gates.
@@ -20,15 +20,15 @@ var (
 	ErrBestWorkerFull = errors.New("the best worker is full")
 )
 
-// CooledError means that every worker that is up rests, and that the first to be back is
+// BackoffError means that every worker that is up rests, and that the first to be back is
 // one in backoff.
-type CooledError struct {
+type BackoffError struct {
 	Until time.Time // when that one is back
 }
 
 // Error names the time.
-func (e *CooledError) Error() string {
-	return fmt.Sprintf("all workers are cooling until %s", e.Until.Format(time.RFC3339))
+func (e *BackoffError) Error() string {
+	return fmt.Sprintf("all workers are in backoff until %s", e.Until.Format(time.RFC3339))
 }
 
 // OpenError means that every worker that is up rests, and that the first to be back is one
@@ -42,20 +42,20 @@ func (e *OpenError) Error() string {
 	return fmt.Sprintf("all workers failed too often and rest until %s", e.Until.Format(time.RFC3339))
 }
 
-// Cool keeps new requests from a worker until then, because it asked for less. It never
+// SetBackoff keeps new requests from a worker until then, because it asked for less. It never
 // shortens a backoff under way.
-func (p *Pool) Cool(w *Worker, until time.Time) {
+func (p *Pool) SetBackoff(w *Worker, until time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if until.After(w.coolUntil) {
-		w.coolUntil = until
-		p.restLocked(until)
+	if until.After(w.backoffUntil) {
+		w.backoffUntil = until
+		p.extendPauseLocked(until)
 	}
 }
 
-func (p *Pool) restLocked(until time.Time) {
-	if until.After(p.restUntil) {
-		p.restUntil = until
+func (p *Pool) extendPauseLocked(until time.Time) {
+	if until.After(p.pausedUntil) {
+		p.pausedUntil = until
 	}
 }
 
@@ -66,22 +66,22 @@ func (p *Pool) SetOpen(id string, ref any, until time.Time) {
 	defer p.unlockChanged()
 	if w := p.findLocked(id, ref); w != nil {
 		w.openUntil = until
-		p.restLocked(until)
+		p.extendPauseLocked(until)
 		p.publishUpLocked()
 	}
 }
 
 // restsUntilLocked is until when the worker rests.
-func (w *Worker) restsUntilLocked() time.Time {
-	if open := w.openUntilLocked(); open.After(w.coolUntil) {
+func (w *Worker) pausedUntilLocked() time.Time {
+	if open := w.openUntilLocked(); open.After(w.backoffUntil) {
 		return open
 	}
-	return w.coolUntil
+	return w.backoffUntil
 }
 
 // restsLocked reports whether the worker is in backoff or its breaker is open.
-func (w *Worker) restsLocked(now time.Time) bool {
-	return now.Before(w.coolUntil) || now.Before(w.openUntilLocked())
+func (w *Worker) pausedLocked(now time.Time) bool {
+	return now.Before(w.backoffUntil) || now.Before(w.openUntilLocked())
 }
 
 // serves reports whether a worker of those models has that one. A request that names none
@@ -113,7 +113,7 @@ func (w *Worker) exclusionLocked(r *Request, tried []*Worker) (why string) {
 
 // usableLocked reports whether the worker can take the request, now or after a release.
 func (p *Pool) usableLocked(w *Worker, r *Request, tried []*Worker) bool {
-	return w.exclusionLocked(r, tried) == "" && !(r.Now.Before(p.restUntil) && w.restsLocked(r.Now))
+	return w.exclusionLocked(r, tried) == "" && !(r.Now.Before(p.pausedUntil) && w.pausedLocked(r.Now))
 }
 
 // groupLocked returns the lowest group with a usable worker.
@@ -154,9 +154,9 @@ func (f *field) enter(group int) bool {
 func (p *Pool) eligibleLocked(r *Request, tried []*Worker) ([]View, error) {
 	f := field{views: p.views[:0]}
 	plan, tokens := p.plans && r.Wait, booked(r.PromptTokens)+booked(r.OutputTokens)
-	resting := r.Now.Before(p.restUntil) // perhaps some worker does; mostly none
+	resting := r.Now.Before(p.pausedUntil) // perhaps some worker does; mostly none
 	for _, w := range p.workers {
-		if w.exclusionLocked(r, tried) != "" || resting && w.restsLocked(r.Now) || !f.enter(w.group) {
+		if w.exclusionLocked(r, tried) != "" || resting && w.pausedLocked(r.Now) || !f.enter(w.group) {
 			continue
 		}
 		starting := w.shareLocked(r.Now) < 1
@@ -193,17 +193,17 @@ func (p *Pool) eligibleLocked(r *Request, tried []*Worker) ([]View, error) {
 func (p *Pool) noneLocked(r *Request, tried []*Worker) error {
 	var next *Worker // the first to be back
 	for _, w := range p.workers {
-		if w.exclusionLocked(r, tried) == "" && (next == nil || w.restsUntilLocked().Before(next.restsUntilLocked())) {
+		if w.exclusionLocked(r, tried) == "" && (next == nil || w.pausedUntilLocked().Before(next.pausedUntilLocked())) {
 			next = w
 		}
 	}
 	switch {
 	case next == nil:
 		return ErrNoWorker
-	case next.openUntilLocked().After(next.coolUntil):
+	case next.openUntilLocked().After(next.backoffUntil):
 		return &OpenError{Until: next.openUntilLocked()}
 	}
-	return &CooledError{Until: next.coolUntil}
+	return &BackoffError{Until: next.backoffUntil}
 }
 
 // pass notes a worker that is full or saturated and is not shown.

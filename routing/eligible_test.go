@@ -40,22 +40,22 @@ func TestWhoIsBackFirstDecidesTheError(t *testing.T) {
 		return start.Add(time.Duration(s) * time.Second)
 	}
 	for name, c := range map[string]struct {
-		cool, open [2]int // seconds from now for two workers; 0 is not at all
-		up         bool
-		want       error
+		backoff, open [2]int // seconds from now for two workers; 0 is not at all
+		up            bool
+		want          error
 	}{
 		"all open":                         {[2]int{}, [2]int{9, 5}, false, &OpenError{at(5)}},
-		"all cooling":                      {[2]int{7, 3}, [2]int{}, true, &CooledError{at(3)}},
-		"the cooling one is back first":    {[2]int{3, 0}, [2]int{0, 5}, true, &CooledError{at(3)}},
+		"all in backoff":                   {[2]int{7, 3}, [2]int{}, true, &BackoffError{at(3)}},
+		"the one in backoff is back first": {[2]int{3, 0}, [2]int{0, 5}, true, &BackoffError{at(3)}},
 		"the open one is back first":       {[2]int{6, 0}, [2]int{0, 5}, true, &OpenError{at(5)}},
 		"both at once, open for longer":    {[2]int{3, 9}, [2]int{4, 0}, true, &OpenError{at(4)}},
-		"both at once, cooling for longer": {[2]int{4, 9}, [2]int{3, 0}, true, &CooledError{at(4)}},
+		"both at once, longer in backoff":  {[2]int{4, 9}, [2]int{3, 0}, true, &BackoffError{at(4)}},
 		"one is left":                      {[2]int{4, 0}, [2]int{3, 0}, true, nil},
 		"all over":                         {[2]int{-1, 0}, [2]int{0, -1}, true, nil},
 	} {
 		p := poolOf(Member{ID: "a", Weight: 1}, Member{ID: "b", Weight: 1})
 		for i, w := range p.workers {
-			p.Cool(w, at(c.cool[i]))
+			p.SetBackoff(w, at(c.backoff[i]))
 			p.SetOpen(w.id, nil, at(c.open[i]))
 		}
 		if got := p.Up(start); got != c.up {
@@ -200,24 +200,24 @@ func TestAFullGroupHoldsAndATriedOneDoesNot(t *testing.T) {
 	}
 }
 
-func TestACoolingWorkerGetsNothingUntilItsTime(t *testing.T) {
+func TestWorkerInBackoffGetsNoRequestsUntilItsEnd(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1}, Member{ID: "b", Weight: 1})
 	a := mustAcquire(t, p)
 	b := mustAcquire(t, p, a.Worker())
-	p.Cool(a.Worker(), start.Add(20*time.Second))
-	p.Cool(a.Worker(), start.Add(5*time.Second)) // does not shorten
+	p.SetBackoff(a.Worker(), start.Add(20*time.Second))
+	p.SetBackoff(a.Worker(), start.Add(5*time.Second)) // does not shorten
 	if l := mustAcquire(t, p); l.Worker() != b.Worker() {
-		t.Errorf("a cooling worker got a request")
+		t.Errorf("a worker in backoff got a request")
 	}
-	p.Cool(b.Worker(), start.Add(10*time.Second))
-	var cooled *CooledError
-	if _, err := p.Acquire(ask()); !errors.As(err, &cooled) || !cooled.Until.Equal(start.Add(10*time.Second)) {
-		t.Errorf("with all cooling Acquire says %v", err)
+	p.SetBackoff(b.Worker(), start.Add(10*time.Second))
+	var backoff *BackoffError
+	if _, err := p.Acquire(ask()); !errors.As(err, &backoff) || !backoff.Until.Equal(start.Add(10*time.Second)) {
+		t.Errorf("with all in backoff Acquire returns %v", err)
 	}
-	if got := p.Snapshot(start.Add(time.Second)); got[0].ID != a.Worker().ID() && got[0].Cooling != 9*time.Second {
+	if got := p.Snapshot(start.Add(time.Second)); got[0].ID != a.Worker().ID() && got[0].Backoff != 9*time.Second {
 		t.Errorf("the snapshot shows %+v", got)
 	}
 	if l, err := p.Acquire(&Request{Now: start.Add(10 * time.Second)}); err != nil || l.Worker() != b.Worker() {
-		t.Errorf("at the end of its cooling b is not used: %v", err)
+		t.Errorf("at the end of its backoff, b is not used: %v", err)
 	}
 }

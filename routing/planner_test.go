@@ -122,7 +122,7 @@ func TestErrBestWorkerFullMeansThatAnotherIsOpen(t *testing.T) {
 
 func TestOnlyAPlannersRequestsWaitForAWorker(t *testing.T) {
 	members := []Member{
-		{ID: "full", Weight: 1, MaxInflight: 1}, {ID: "saturated", Weight: 1}, {ID: "down", Weight: 1}, {ID: "cooling", Weight: 1},
+		{ID: "full", Weight: 1, MaxInflight: 1}, {ID: "saturated", Weight: 1}, {ID: "down", Weight: 1}, {ID: "backoff", Weight: 1},
 		{ID: "open", Weight: 1}, {ID: "tried", Weight: 1}, {ID: "weightless"}, {ID: "other", Weight: 1, Models: []uint64{9}}, {ID: "later", Weight: 1, Group: 1},
 	}
 	for name, c := range map[string]struct {
@@ -143,7 +143,7 @@ func TestOnlyAPlannersRequestsWaitForAWorker(t *testing.T) {
 		}
 		p.Observe("saturated", nil, Status{Up: true, Saturated: true})
 		p.Observe("down", nil, Status{})
-		p.Cool(p.workers[3], start.Add(time.Second))
+		p.SetBackoff(p.workers[3], start.Add(time.Second))
 		p.SetOpen("open", nil, start.Add(time.Second))
 		r := &Request{Model: 1, Prefix: 1, Wait: c.wait, PromptTokens: 10}
 		round := p.BeginRound(start)

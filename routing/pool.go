@@ -71,7 +71,7 @@ type Worker struct {
 	bound                             learnedBound
 
 	gate                    Gate
-	coolUntil, openUntil    time.Time
+	backoffUntil, openUntil time.Time
 	ejected                 bool // its breaker is not closed
 	ejection                Ejection
 	ejectedAt, restoredAt   time.Time // when the last ejection began and ended
@@ -127,22 +127,22 @@ type Pool struct {
 	upFrom     atomic.Pointer[time.Time] // a member is in rotation from then on; nil: none will be
 
 	// The rest is guarded by mu.
-	policy    Policy
-	plans     bool      // the policy is a Planner
-	workers   []*Worker // in the order of the members
-	views     []View    // room for one decision, reused by the next
-	marks     []mark    // likewise, for the recorded ones
-	chains    chains
-	recent    recent
-	free      *booking // bookings to be used again
-	learned   learned
-	limit     Saturation
-	slowness  Slowness
-	stale     int64         // see Stale
-	restUntil time.Time     // no worker is in backoff or open from then on
-	round     DispatchRound // the one under way
-	changed   func()        // the watcher, or nil
-	changes   uint64        // that the watcher was called for
+	policy      Policy
+	plans       bool      // the policy is a Planner
+	workers     []*Worker // in the order of the members
+	views       []View    // room for one decision, reused by the next
+	marks       []mark    // likewise, for the recorded ones
+	chains      chains
+	recent      recent
+	free        *booking // bookings to be used again
+	learned     learned
+	limit       Saturation
+	slowness    Slowness
+	stale       int64         // see Stale
+	pausedUntil time.Time     // no worker is in backoff or open from then on
+	round       DispatchRound // the one under way
+	changed     func()        // the watcher, or nil
+	changes     uint64        // that the watcher was called for
 }
 
 // NewPool makes a pool. Its workers are down until Observe says otherwise.
@@ -266,7 +266,7 @@ type WorkerView struct {
 	Waiting           int
 	KVUsage           float64
 	Stale             bool          // Waiting and KVUsage are too old to count
-	Cooling           time.Duration // how long it gets nothing yet; 0 when it is not cooling
+	Backoff           time.Duration // how long it gets nothing yet; 0 when it is not cooling
 	Open              time.Duration // how long its breaker keeps everything from it; 0 when it is closed
 	Kept              bool          // its breaker is not closed, and the ejection cap keeps it in rotation
 	Share             float64       // of its usual load while it is kept or starts slowly, 0.1 to 1; else 1
@@ -299,7 +299,7 @@ func (p *Pool) Snapshot(now time.Time) []WorkerView {
 			TokensInflight: w.tokens, MaxTokensInflight: w.maxTokens,
 			PendingTokens: w.pending, OutputTokens: w.output,
 			Waiting: w.status.Waiting, KVUsage: w.status.KVUsage,
-			Cooling: max(0, w.coolUntil.Sub(now)), Open: max(0, w.openUntilLocked().Sub(now)), Kept: w.kept, Share: w.shareLocked(now),
+			Backoff: max(0, w.backoffUntil.Sub(now)), Open: max(0, w.openUntilLocked().Sub(now)), Kept: w.kept, Share: w.shareLocked(now),
 			SlowRatio: w.pace.slowRatio(), Samples: len(w.pace.samples),
 			Rate: w.value[prefillRate], RateCount: w.learned[prefillRate].count,
 			TokenTime: seconds(w.value[tokenTime]), TokenTimeCount: w.learned[tokenTime].count,

@@ -204,12 +204,12 @@ func TestAReloadKeepsWhatStays(t *testing.T) {
 	if a.Worker().ID() == "b" {
 		a, b = b, a
 	}
-	p.Cool(b.Worker(), start.Add(time.Minute))
+	p.SetBackoff(b.Worker(), start.Add(time.Minute))
 
 	// b comes first and may have less, a is another engine now.
 	p.Configure(leastLoad{}, []Member{{ID: "b", Weight: 2, MaxInflight: 1, Ref: one}, {ID: "a", Weight: 1, Ref: two}})
 	wantBooks(t, p, "b 1 100 10, a 0 0 0")
-	if v := p.Snapshot(start)[0]; !v.Up || v.Cooling != time.Minute || v.Weight != 2 || v.MaxInflight != 1 {
+	if v := p.Snapshot(start)[0]; !v.Up || v.Backoff != time.Minute || v.Weight != 2 || v.MaxInflight != 1 {
 		t.Errorf("b lost its state: %+v", v)
 	}
 	p.Observe("a", one, Status{Up: true})

@@ -139,7 +139,7 @@ func newDraft(d *Draft) (p *Pool, at map[string]int) {
 // copyLocked copies the workers of a live pool into a throw-away pool, which may then be
 // used under the live one's lock only. It returns the copies of the workers tried.
 func (p *Pool) copyLocked(live *Pool, at map[string]int, now time.Time, tried []*Worker) (copied []*Worker) {
-	p.slowness, p.restUntil, p.chains, p.recent, p.learned = live.slowness, live.restUntil, live.chains, live.recent, live.learned
+	p.slowness, p.pausedUntil, p.chains, p.recent, p.learned = live.slowness, live.pausedUntil, live.chains, live.recent, live.learned
 	for _, w := range live.workers {
 		i, ok := at[w.id]
 		if !ok || p.workers[i].ref != w.ref {
@@ -194,10 +194,10 @@ func (p *Pool) excludedLocked(w *Worker, r *Request, tried []*Worker, group int)
 	open := w.openUntilLocked()
 	switch {
 	case is.Why != "":
-	case r.Now.Before(open) && open.After(w.coolUntil):
+	case r.Now.Before(open) && open.After(w.backoffUntil):
 		is.Why, is.Until = ExcludedOpen, open
-	case w.restsLocked(r.Now):
-		is.Why, is.Until = ExcludedBackoff, w.coolUntil
+	case w.pausedLocked(r.Now):
+		is.Why, is.Until = ExcludedBackoff, w.backoffUntil
 	case w.group != group:
 		is.Why = ExcludedGroup
 	case saturated:

@@ -55,21 +55,21 @@ func TestPreviewAccountsForEveryMember(t *testing.T) {
 			p.workers[0].inflight = 1
 			p.Observe("b", 2, Status{Up: true, Saturated: true})
 		}, others: "a full, b saturated, c group", err: ErrFull},
-		"all but the next group cool": {do: func(p *Pool, _ *Request) {
-			p.Cool(p.workers[0], start.Add(time.Second))
-			p.Cool(p.workers[1], start.Add(2*time.Second))
+		"all but the next group in backoff": {do: func(p *Pool, _ *Request) {
+			p.SetBackoff(p.workers[0], start.Add(time.Second))
+			p.SetBackoff(p.workers[1], start.Add(2*time.Second))
 		}, worker: "c", others: "a cooling 1s, b cooling 2s"},
-		"all cool": {do: func(p *Pool, _ *Request) {
+		"all in backoff": {do: func(p *Pool, _ *Request) {
 			for i, w := range p.workers {
-				p.Cool(w, start.Add(time.Duration(i+1)*time.Second))
+				p.SetBackoff(w, start.Add(time.Duration(i+1)*time.Second))
 			}
-		}, others: "a cooling 1s, b cooling 2s, c cooling 3s", err: &CooledError{Until: start.Add(time.Second)}},
+		}, others: "a cooling 1s, b cooling 2s, c cooling 3s", err: &BackoffError{Until: start.Add(time.Second)}},
 		"all open": {do: func(p *Pool, _ *Request) {
 			for i, w := range p.workers {
 				p.SetOpen(w.id, w.ref, start.Add(time.Duration(i+1)*time.Second))
 			}
-			p.Cool(p.workers[0], start.Add(500*time.Millisecond)) // is over before
-			p.Cool(p.workers[1], start.Add(9*time.Second))        // lasts longer
+			p.SetBackoff(p.workers[0], start.Add(500*time.Millisecond)) // is over before
+			p.SetBackoff(p.workers[1], start.Add(9*time.Second))        // lasts longer
 		}, others: "a open 1s, b cooling 9s, c open 3s", err: &OpenError{Until: start.Add(time.Second)}},
 		"all down": {do: func(p *Pool, _ *Request) {
 			for _, w := range p.workers {
@@ -83,7 +83,7 @@ func TestPreviewAccountsForEveryMember(t *testing.T) {
 		}, worker: "a", others: "b starting 9s, c group"},
 		"down before all else": {do: func(p *Pool, _ *Request) {
 			p.Observe("a", 1, Status{Saturated: true})
-			p.Cool(p.workers[0], start.Add(time.Second))
+			p.SetBackoff(p.workers[0], start.Add(time.Second))
 			p.workers[0].inflight = 1
 		}, tried: []int{0}, worker: "b", others: "a down, c group"},
 		"a planner is shown full ones": {policy: &wanting{}, do: func(p *Pool, r *Request) { p.workers[0].inflight, r.Wait, r.Prefix = 1, true, 1 }, worker: "b", others: "c group"},

@@ -46,7 +46,7 @@ func TestAWorkerIsReservedAmongThoseThatAnOfferNames(t *testing.T) {
 		"saturated ones hold their group": {members{"a": {Group: 1}, "c": {Group: 1}}, func(p *Pool) {
 			p.Observe("b", nil, Status{Up: true, Saturated: true})
 		}, ""},
-		"cooling":                       {nil, func(p *Pool) { p.Cool(p.workers[1], start.Add(time.Hour)) }, "a"},
+		"in backoff":                    {nil, func(p *Pool) { p.SetBackoff(p.workers[1], start.Add(time.Hour)) }, "a"},
 		"another model":                 {members{"b": {Models: []uint64{9}}}, nil, "a"},
 		"no bound in tokens":            {members{"b": {MaxInflight: 1, MaxTokensInflight: -1}}, nil, "a"},
 		"full, and with room in tokens": {members{"b": {MaxInflight: 1, MaxTokensInflight: 2000}}, nil, "a"},

@@ -108,7 +108,7 @@ func (s *schedule) granted(r *Request, l *Lease, err error) bool {
 	if m.MaxInflight > 0 && b.requests > m.MaxInflight || m.MaxTokensInflight > 0 && b.requests > 1 && b.tokens > m.MaxTokensInflight {
 		s.t.Fatalf("step %d: %s has %d requests and %d tokens in flight, and may have %d and %d", s.steps, w.id, b.requests, b.tokens, m.MaxInflight, m.MaxTokensInflight)
 	}
-	if w.gone || m.Weight <= 0 || !w.status.Up || w.status.Saturated || s.now.Before(w.restsUntilLocked()) {
+	if w.gone || m.Weight <= 0 || !w.status.Up || w.status.Saturated || s.now.Before(w.pausedUntilLocked()) {
 		s.t.Fatalf("step %d: %s may not take anything", s.steps, w.id)
 	}
 	s.grants++
@@ -173,7 +173,7 @@ func (s *schedule) step() {
 	case action < 88:
 		s.now = s.now.Add(time.Duration(s.dice.below(1000)) * time.Millisecond)
 	case action < 90:
-		s.pool.Cool(w, soon)
+		s.pool.SetBackoff(w, soon)
 	case action < 92:
 		s.pool.SetOpen(w.id, nil, soon)
 	case action < 94:

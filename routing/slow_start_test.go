@@ -143,7 +143,7 @@ func TestABacklogDoesNotFloodAWarmingWorker(t *testing.T) {
 			"nobody can wait":          {Request{}, nil, nil, 20},
 			"it is for that one only":  {Request{Wait: true, Only: 7}, func(ms []Member) { ms[0].Ref = 7 }, nil, 20},
 			"the others are down":      {Request{Wait: true}, nil, others(func(p *Pool, w *Worker) { p.Observe(w.id, nil, Status{}) }), 20},
-			"they cool":                {Request{Wait: true}, nil, others(func(p *Pool, w *Worker) { p.Cool(w, start.Add(time.Minute)) }), 20},
+			"they are in backoff":      {Request{Wait: true}, nil, others(func(p *Pool, w *Worker) { p.SetBackoff(w, start.Add(time.Minute)) }), 20},
 			"they are of other models": {Request{Wait: true, Model: 1}, func(ms []Member) { ms[1].Models, ms[2].Models, ms[3].Models = []uint64{2}, []uint64{2}, []uint64{2} }, nil, 20},
 			"they are a fallback":      {Request{Wait: true}, func(ms []Member) { ms[1].Group, ms[2].Group, ms[3].Group = 1, 1, 1 }, nil, 20},
 			"they are back as well":    {Request{Wait: true}, nil, others(func(p *Pool, w *Worker) { p.Restore(w.id, nil, start) }), 20},
@@ -282,6 +282,6 @@ func TestAWarmingWorkerThatIsAloneTakesAll(t *testing.T) {
 		l.Release(Result{})
 	}
 	if got["a"] == 0 || got["b"] == 0 || got["c"] != 0 {
-		t.Errorf("two that are warming took %v", got)
+		t.Errorf("two in slow start took %v", got)
 	}
 }

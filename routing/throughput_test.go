@@ -43,9 +43,9 @@ func TestThroughputIsWhatWasLearned(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil, heal func()
 	}{
-		"down":    {func() { p.Observe("a", nil, Status{}) }, func() { p.Observe("a", nil, Status{Up: true}) }},
-		"open":    {func() { p.SetOpen("a", nil, start.Add(time.Second)) }, func() { p.SetOpen("a", nil, time.Time{}) }},
-		"cooling": {func() { p.Cool(p.workers[0], start.Add(time.Second)) }, func() {}},
+		"down":       {func() { p.Observe("a", nil, Status{}) }, func() { p.Observe("a", nil, Status{Up: true}) }},
+		"open":       {func() { p.SetOpen("a", nil, start.Add(time.Second)) }, func() { p.SetOpen("a", nil, time.Time{}) }},
+		"in backoff": {func() { p.SetBackoff(p.workers[0], start.Add(time.Second)) }, func() {}},
 	} {
 		whole, _ := p.Throughput(start)
 		c.spoil()
@@ -54,8 +54,8 @@ func TestThroughputIsWhatWasLearned(t *testing.T) {
 			t.Errorf("with one worker %s it is %v of %v", name, rate, whole)
 		}
 		c.heal()
-		if name == "cooling" {
-			p.workers[0].coolUntil = time.Time{}
+		if name == "in backoff" {
+			p.workers[0].backoffUntil = time.Time{}
 		}
 	}
 }

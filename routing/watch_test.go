@@ -48,7 +48,7 @@ func TestAWatcherHearsWhatLetsARequestGo(t *testing.T) {
 // change.
 func TestARoundIsSureOfTheChangesUnlessSomebodyRests(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1})
-	p.Cool(p.workers[0], start.Add(time.Second))
+	p.SetBackoff(p.workers[0], start.Add(time.Second))
 	for after, want := range map[time.Duration]bool{time.Millisecond: false, time.Second: true} {
 		round := p.BeginRound(start.Add(after))
 		if count, sure := round.Changes(); count != p.changes || sure != want {

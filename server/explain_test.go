@@ -37,7 +37,7 @@ func (r *driftRig) remains() map[string]string {
 
 	for _, p := range r.control.Snapshot().Pools {
 		for _, v := range p.Routing.Snapshot(at) {
-			v.Ref, v.Open, v.Cooling = nil, 0, 0
+			v.Ref, v.Open, v.Backoff = nil, 0, 0
 			all["worker "+v.ID] = text(v)
 		}
 		all["learned "+p.Name] = text(p.Routing.Estimates())

@@ -62,7 +62,7 @@ func TestNoQueryOrPathOfAClientHurtsAWorker(t *testing.T) {
 	}
 	for _, name := range []string{"small", "other"} {
 		for _, v := range r.control.Snapshot().ByName[name].Routing.Snapshot(time.Now()) {
-			if v.Open != 0 || v.Cooling != 0 {
+			if v.Open != 0 || v.Backoff != 0 {
 				t.Errorf("%s is left alone: %+v", v.ID, v)
 			}
 		}

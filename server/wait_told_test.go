@@ -201,7 +201,7 @@ func TestAnExplanationKnowsWhatIsWaitedFor(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p.Cool(l.Worker(), time.Now().Add(c.rest))
+			p.SetBackoff(l.Worker(), time.Now().Add(c.rest))
 			l.Release(routing.Result{At: time.Now(), Err: routing.ErrExcluded})
 		} else {
 			p.Observe(w.ID, w.Ref, routing.Status{})

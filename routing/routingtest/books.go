@@ -83,7 +83,7 @@ func (m *machine) check(rt *rapid.T) {
 	m.checkEstimates(rt)
 	up := false
 	for i, w := range m.members {
-		up = up || w.status.Up && w.Weight > 0 && !m.now.Before(w.open)
+		up = up || w.status.Up && w.Weight > 0 && !m.now.Before(w.openUntil)
 		if got[i].Learned && (w.MaxInflight > 0 || w.MaxTokensInflight > 0) {
 			rt.Fatalf("a bound was learned beside the configured one: %+v", got[i])
 		}
@@ -91,7 +91,7 @@ func (m *machine) check(rt *rapid.T) {
 			ID: w.ID, Ref: got[i].Ref, Weight: w.Weight, Group: w.Group, Up: w.status.Up, Saturated: w.status.Saturated,
 			Inflight: w.inflight, MaxInflight: w.MaxInflight, TokensInflight: w.tokens, MaxTokensInflight: w.MaxTokensInflight, PendingTokens: m.pending(w), OutputTokens: w.output,
 			Waiting: w.status.Waiting, KVUsage: w.status.KVUsage,
-			Cooling: max(0, w.cool.Sub(m.now)), Open: max(0, w.open.Sub(m.now)), Share: got[i].Share,
+			Backoff: max(0, w.backoffUntil.Sub(m.now)), Open: max(0, w.openUntil.Sub(m.now)), Share: got[i].Share,
 			Rate: got[i].Rate, RateCount: got[i].RateCount, TokenTime: got[i].TokenTime, TokenTimeCount: got[i].TokenTimeCount,
 			Bound: w.bound, Learned: got[i].Learned, SlowRatio: got[i].SlowRatio, Samples: got[i].Samples,
 		}

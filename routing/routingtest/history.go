@@ -43,9 +43,9 @@ func history(rt *rapid.T, newPolicy func() routing.Policy) {
 		"all up":    m.allUp,
 		"restart":   m.restart,
 		"configure": m.configure,
-		"cool":      m.coolOne,
-		"open":      m.openOne,
-		"warm":      m.warmOne,
+		"backoff":   m.setBackoff,
+		"open":      m.setOpen,
+		"restore":   m.restore,
 		"unbook":    m.unbook,
 		"gate":      func(rt *rapid.T) { g := m.gates[m.drawName(rt)]; g.shut = !g.shut },
 		"time":      func(rt *rapid.T) { m.now = m.now.Add(time.Duration(rapid.IntRange(1, 20).Draw(rt, "s")) * time.Second) },
@@ -141,16 +141,16 @@ func (m *machine) restart(rt *rapid.T) {
 	}
 }
 
-func (m *machine) coolOne(rt *rapid.T) {
+func (m *machine) setBackoff(rt *rapid.T) {
 	h := m.drawLease(rt)
 	until := m.now.Add(time.Duration(rapid.IntRange(-5, 30).Draw(rt, "s")) * time.Second)
-	m.pool.Cool(h.lease.Worker(), until)
-	if until.After(h.on.cool) {
-		h.on.cool = until
+	m.pool.SetBackoff(h.lease.Worker(), until)
+	if until.After(h.on.backoffUntil) {
+		h.on.backoffUntil = until
 	}
 }
 
-func (m *machine) openOne(rt *rapid.T) {
+func (m *machine) setOpen(rt *rapid.T) {
 	name := m.drawName(rt)
 	id, about := string(rune('a'+name)), m.refs[name][rapid.IntRange(0, 1).Draw(rt, "ref")]
 	var until time.Time
@@ -159,17 +159,17 @@ func (m *machine) openOne(rt *rapid.T) {
 	}
 	m.pool.SetOpen(id, about, until)
 	if w := m.find(id, about); w != nil {
-		w.open = until
+		w.openUntil = until
 	}
 }
 
-func (m *machine) warmOne(rt *rapid.T) {
+func (m *machine) restore(rt *rapid.T) {
 	name := m.drawName(rt)
 	id, about := string(rune('a'+name)), m.refs[name][rapid.IntRange(0, 1).Draw(rt, "ref")]
 	from := m.now.Add(time.Duration(rapid.IntRange(-12, 3).Draw(rt, "s")) * time.Second)
 	m.pool.Restore(id, about, from)
 	if w := m.find(id, about); w != nil {
-		w.warm = from
+		w.slowStartFrom = from
 	}
 }
 

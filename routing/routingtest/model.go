@@ -14,16 +14,16 @@ const maxBooked = 1 << 40
 // member is the model of one worker: what the pool should know of it.
 type member struct {
 	routing.Member
-	status     routing.Status
-	cool, open time.Time
-	warm       time.Time
-	inflight   int
-	output     int64
-	tokens     int64
-	bound      int         // requests at once; the pool may learn one where none is configured
-	waits      backlog     // for it, in the round under way
-	reserved   bool        // in the round under way
-	prefilled  []prefilled // since it was seen up
+	status                  routing.Status
+	backoffUntil, openUntil time.Time
+	slowStartFrom           time.Time
+	inflight                int
+	output                  int64
+	tokens                  int64
+	bound                   int         // requests at once; the pool may learn one where none is configured
+	waits                   backlog     // for it, in the round under way
+	reserved                bool        // in the round under way
+	prefilled               []prefilled // since it was seen up
 }
 
 // backlog is the requests of a round that wait for a worker.
@@ -38,20 +38,20 @@ type prefilled struct {
 	at     time.Time
 }
 
-// rests is when the worker is neither cooling nor open.
-func (w *member) rests() time.Time {
-	if w.open.After(w.cool) {
-		return w.open
+// pausedUntil is when the worker is neither in backoff nor open.
+func (w *member) pausedUntil() time.Time {
+	if w.openUntil.After(w.backoffUntil) {
+		return w.openUntil
 	}
-	return w.cool
+	return w.backoffUntil
 }
 
 // share is how much of its usual load it should get.
 func (w *member) share(now time.Time) float64 {
-	if w.warm.IsZero() {
+	if w.slowStartFrom.IsZero() {
 		return 1
 	}
-	return min(1, max(0.1, 0.1+0.9*float64(now.Sub(w.warm))/float64(10*time.Second)))
+	return min(1, max(0.1, 0.1+0.9*float64(now.Sub(w.slowStartFrom))/float64(10*time.Second)))
 }
 
 func (w *member) serves(model uint64) bool {

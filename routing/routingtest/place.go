@@ -59,8 +59,8 @@ func (m *machine) usable(r *routing.Request, tried []*member, gates bool) (group
 		g := w.gate()
 		switch {
 		case !w.status.Up, w.Weight <= 0, !w.serves(r.Model), slices.Contains(tried, w), r.Only != nil && w.Ref != r.Only,
-			gates && g != nil && g.shut && !w.full(prompt+output) && !w.status.Saturated && !m.now.Before(w.rests()):
-		case m.now.Before(w.rests()):
+			gates && g != nil && g.shut && !w.full(prompt+output) && !w.status.Saturated && !m.now.Before(w.pausedUntil()):
+		case m.now.Before(w.pausedUntil()):
 			resting = append(resting, w)
 		default:
 			usable = append(usable, w)
@@ -70,11 +70,11 @@ func (m *machine) usable(r *routing.Request, tried []*member, gates bool) (group
 		if len(resting) == 0 {
 			return nil, routing.ErrNoWorker
 		}
-		first := slices.MinFunc(resting, func(a, b *member) int { return a.rests().Compare(b.rests()) })
-		if first.open.After(first.cool) {
-			return nil, &routing.OpenError{Until: first.open}
+		first := slices.MinFunc(resting, func(a, b *member) int { return a.pausedUntil().Compare(b.pausedUntil()) })
+		if first.openUntil.After(first.backoffUntil) {
+			return nil, &routing.OpenError{Until: first.openUntil}
 		}
-		return nil, &routing.CooledError{Until: first.cool}
+		return nil, &routing.BackoffError{Until: first.backoffUntil}
 	}
 	lowest := slices.MinFunc(usable, func(a, b *member) int { return a.Group - b.Group }).Group
 	return slices.DeleteFunc(usable, func(w *member) bool { return w.Group != lowest }), nil
@@ -237,7 +237,7 @@ func (m *machine) wait(r *routing.Request) {
 
 func (m *machine) checkOpen(rt *rapid.T, round *routing.DispatchRound) {
 	open := slices.ContainsFunc(m.members, func(w *member) bool {
-		return w.status.Up && w.Weight > 0 && !w.status.Saturated && !w.full(0) && !m.now.Before(w.rests())
+		return w.status.Up && w.Weight > 0 && !w.status.Saturated && !w.full(0) && !m.now.Before(w.pausedUntil())
 	})
 	if round.Open() != open {
 		rt.Fatalf("the round says %v when asked whether somebody is open", !open)

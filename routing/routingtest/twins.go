@@ -64,7 +64,7 @@ func recorded(rt *rapid.T, newPolicy func() routing.Policy) {
 		"release":  m.release,
 		"observe":  m.observe,
 		"all up":   m.allUp,
-		"rest":     m.rest,
+		"rest":     m.pause,
 		"time": func(rt *rapid.T) {
 			m.now = m.now.Add(time.Duration(rapid.IntRange(1, 60_000).Draw(rt, "ms")) * time.Millisecond)
 		},
@@ -130,7 +130,7 @@ func (m *twins) observe(rt *rapid.T) {
 
 // rest lets a worker cool, ejects it, lets it start slowly, or finds it without a
 // connection.
-func (m *twins) rest(rt *rapid.T) {
+func (m *twins) pause(rt *rapid.T) {
 	id, ref := m.drawRef(rt)
 	at := m.now.Add(time.Duration(rapid.IntRange(-8, 20).Draw(rt, "s")) * time.Second)
 	kind, lease := rapid.IntRange(0, 4).Draw(rt, "kind"), rapid.IntRange(0, 1<<20).Draw(rt, "lease")
@@ -143,7 +143,7 @@ func (m *twins) rest(rt *rapid.T) {
 		case kind <= 3: // 3: there is no server
 			p.Eject(id, ref, routing.Ejection{At: m.now, Until: at, Unreachable: kind == 3})
 		case n > 0:
-			p.Cool(m.leases[side][lease%n].Worker(), at)
+			p.SetBackoff(m.leases[side][lease%n].Worker(), at)
 		}
 	})
 }

@@ -37,7 +37,7 @@ func TestExpectedSharesFollowWeights(t *testing.T) {
 func TestAWorkerWithAnOpenBreakerExpectsNoShare(t *testing.T) {
 	all := []control.LiveWorker{
 		{WorkerView: routing.WorkerView{ID: "open", Weight: 1, Up: true, Open: time.Second}},
-		{WorkerView: routing.WorkerView{ID: "backoff", Weight: 1, Group: 1, Up: true, Cooling: time.Second}},
+		{WorkerView: routing.WorkerView{ID: "backoff", Weight: 1, Group: 1, Up: true, Backoff: time.Second}},
 	}
 	want := map[string]float64{"open": 0, "backoff": 1}
 	if diff := cmp.Diff(want, expectedShares(all, map[string]int{"open": 2})); diff != "" {

@@ -129,7 +129,7 @@ func (w *LiveWorker) State() string {
 		return "down"
 	case w.Breaker.State != breaker.Closed && !w.Kept:
 		return w.Breaker.State.String()
-	case w.Cooling > 0:
+	case w.Backoff > 0:
 		return "cooling"
 	}
 	return "up"

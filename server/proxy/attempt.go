@@ -176,7 +176,7 @@ func (a *attempt) settle(f *failure) {
 		return
 	}
 	if w := a.lease.Worker(); w != nil && f.backoff > 0 && (!f.backoffIfOthers || othersThan(a.x.resolution.Pool, w.ID())) {
-		a.x.resolution.Pool.Routing.Cool(w, time.Now().Add(f.backoff))
+		a.x.resolution.Pool.Routing.SetBackoff(w, time.Now().Add(f.backoff))
 	} else if w != nil && f.unreachable {
 		a.x.resolution.Pool.Routing.SetOpen(w.ID(), w.Ref(), time.Now().Add(unreachableFor))
 	}
@@ -233,7 +233,7 @@ func (a *attempt) releaseUnsettled() {
 // othersThan reports whether the pool has another worker that takes requests now.
 func othersThan(p *control.Pool, id string) bool {
 	for _, v := range p.Routing.Snapshot(time.Now()) {
-		if v.ID != id && v.InRotation() && v.Cooling == 0 {
+		if v.ID != id && v.InRotation() && v.Backoff == 0 {
 			return true
 		}
 	}

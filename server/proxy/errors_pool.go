@@ -14,7 +14,7 @@ import (
 // noWorker says why no worker could be picked. checks is the time between two health
 // checks of a worker.
 func noWorker(p *control.Pool, err error, class tenants.Class, checks time.Duration) error {
-	var cooled *routing.CooledError
+	var cooled *routing.BackoffError
 	var open *routing.OpenError
 	var shed *queue.ShedError
 	var answer *openai.Error

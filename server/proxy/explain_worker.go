@@ -74,7 +74,7 @@ func (n *explainer) enter(said error) (stage string, err error) {
 
 // waitReason says why no worker takes the request now.
 func waitReason(said error) string {
-	var cooled *routing.CooledError
+	var cooled *routing.BackoffError
 	switch {
 	case errors.Is(said, routing.ErrFull):
 		return "every worker is full"

@@ -46,10 +46,10 @@ func TestARequestForOneWorkerWaitsForThatOne(t *testing.T) {
 	if err := waits(two); !errors.Is(err, ErrFull) {
 		t.Errorf("somebody came: %v", err)
 	}
-	var cooled *CooledError
-	p.Cool(p.workers[1], start.Add(time.Second))
-	if err := waits(two); !errors.As(err, &cooled) {
-		t.Errorf("it cools: %v", err)
+	var backoff *BackoffError
+	p.SetBackoff(p.workers[1], start.Add(time.Second))
+	if err := waits(two); !errors.As(err, &backoff) {
+		t.Errorf("it is in backoff: %v", err)
 	}
 	for what, err := range map[string]error{"gone": waits(new(int)), "tried": waits(one, p.workers[0])} {
 		if !errors.Is(err, ErrNoWorker) {
