@@ -216,7 +216,7 @@ func (p *chwbl) Depth() prefix.Depth {
 }
 
 // bound is the most that a worker may have at one pick.
-type bound struct {
+type loadBound struct {
 	requests    float64 // for a worker of mean weight, before rounding up
 	mean        float64 // weight
 	share       float64 // c/n: of the pool's tokens, for a worker of mean weight
@@ -226,7 +226,7 @@ type bound struct {
 }
 
 // bound returns the bound for the request among ws without the one at that index (-1: all).
-func (p *chwbl) bound(r *Request, ws []View, squares float64, without int) bound {
+func (p *chwbl) bound(r *Request, ws []View, squares float64, without int) loadBound {
 	inflight, weight, tokens, n := 1.0, 0.0, 0.0, 0.0
 	for i := range ws {
 		if i == without {
@@ -240,7 +240,7 @@ func (p *chwbl) bound(r *Request, ws []View, squares float64, without int) bound
 		tokens += float64(v.PendingTokens) + float64(v.OutputTokens)
 	}
 	mean := inflight / n
-	return bound{
+	return loadBound{
 		requests: p.c*mean + p.slack*math.Sqrt(mean),
 		mean:     weight / n,
 		share:    p.c / n,
@@ -264,26 +264,26 @@ func (p *chwbl) learn(tokens float64) {
 }
 
 // adds is the tokens that the request would bring to that worker.
-func (b *bound) adds(v *View) float64 {
+func (b *loadBound) adds(v *View) float64 {
 	return max(0, b.prompt-float64(max(0, v.Overlap))) + b.out
 }
 
 // admits reports whether the request may go to that worker.
-func (b *bound) admits(v *View) bool {
+func (b *loadBound) admits(v *View) bool {
 	return float64(v.Inflight)+1 <= b.most(v) && (b.slack == 0 || b.brings(v) <= b.mostTokens(v))
 }
 
 // most is how many requests that worker may have.
-func (b *bound) most(v *View) float64 {
+func (b *loadBound) most(v *View) float64 {
 	// A product that is a whole number must not be rounded up for the last bit of its float.
 	return math.Ceil(b.requests*float64(v.Weight)/b.mean - 1e-9)
 }
 
 // brings is the tokens that the worker would have with the request, mostTokens the bound.
-func (b *bound) brings(v *View) float64 {
+func (b *loadBound) brings(v *View) float64 {
 	return float64(v.PendingTokens) + float64(v.OutputTokens) + b.adds(v)
 }
 
-func (b *bound) mostTokens(v *View) float64 {
+func (b *loadBound) mostTokens(v *View) float64 {
 	return b.share*(float64(v.Weight)/b.mean)*(b.tokens+b.adds(v)) + b.slack
 }

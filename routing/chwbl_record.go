@@ -14,7 +14,7 @@ const recordedPoints = 8
 // note records what the request is placed by, and how far every candidate is from the home
 // and from its bounds. The score is the place clockwise from the home, which is at s and
 // at; those that are not met in time share the place behind all others.
-func (p *chwbl) note(r *Request, ws []View, b *bound, squares float64, by int, key uint64, s *slot, at int) {
+func (p *chwbl) note(r *Request, ws []View, b *loadBound, squares float64, by int, key uint64, s *slot, at int) {
 	c := r.Record
 	c.Key, c.KeyOf, c.Memory, c.Halved = Hash(key), keysOf[by], squares, p.ring.halved
 	met, waits := 0, anyOf(ws, true)
@@ -36,7 +36,7 @@ func (p *chwbl) note(r *Request, ws []View, b *bound, squares float64, by int, k
 
 // measure fills the mark of one candidate. An idle home has no bound, and beside full
 // workers no idle worker has.
-func (p *chwbl) measure(m *mark, v *View, b *bound, step int, idle bool) {
+func (p *chwbl) measure(m *mark, v *View, b *loadBound, step int, idle bool) {
 	requests := float64(v.Inflight+1) / b.most(v)
 	tokens := 0.0
 	if b.slack > 0 {

@@ -20,7 +20,7 @@ func (*chwbl) Plans() bool { return true }
 // the request, so that a chat that overflowed goes on there. For a full worker the request
 // waits no longer than worthWaiting times what computing the prompt elsewhere costs more,
 // and not at all for less than worthMoving tokens. s and at are the home on the ring.
-func (p *chwbl) besideFull(r *Request, ws []View, b *bound, chosen int, s *slot, at int) int {
+func (p *chwbl) besideFull(r *Request, ws []View, b *loadBound, chosen int, s *slot, at int) int {
 	if !anyOf(ws, true) {
 		return chosen
 	}
@@ -49,7 +49,7 @@ func (p *chwbl) besideFull(r *Request, ws []View, b *bound, chosen int, s *slot,
 func isOpen(v *View) bool { return !v.Full }
 
 // takes reports whether a worker is open and within its bound, or idle.
-func takes(v *View, b *bound) bool { return !v.Full && (v.Inflight == 0 || b.admits(v)) }
+func takes(v *View, b *loadBound) bool { return !v.Full && (v.Inflight == 0 || b.admits(v)) }
 
 // worthTheWait reports whether the request should wait for a full worker if an open one
 // holds that many tokens of its prompt.

@@ -15,7 +15,7 @@ const (
 // learned is what a pool has learned of all its workers together.
 type learned struct {
 	output, scale estimator
-	place         estimator // seconds from a booking to its release
+	residenceTime estimator // seconds from a booking to its release
 	outputP90     outputP90
 	median        [quantities]float64 // of the workers that have samples; 0 without any
 	samples       [quantities]int64
@@ -96,7 +96,7 @@ func (p *Pool) usualLocked(q int, l limits) float64 {
 
 // learnLocked learns from the answer of a lease.
 func (p *Pool) learnLocked(l *Lease, o Result) {
-	p.learnPlaceLocked(l, o)
+	p.learnResidenceTimeLocked(l, o)
 	if whole := o.Err == nil; whole && o.OutputTokens > 0 {
 		p.learned.output.learn(float64(o.OutputTokens))
 		p.learned.outputP90.learn(o.OutputTokens)
@@ -144,11 +144,11 @@ func (p *Pool) scaleLocked() float64 { return p.learned.scale.value(scaleLimits.
 
 // Estimates is all that a pool has learned, to explain its choices with.
 type Estimates struct {
-	Rate         float64           `json:"rate"`          // prefill of a usual worker, tokens/s
-	OutputTokens Estimate          `json:"output_tokens"` // of an answer
-	PlaceTime    Estimate          `json:"place_time"`    // seconds that a request holds its place; from eight samples on their mean alone
-	PromptScale  Estimate          `json:"prompt_scale"`  // the engines' count of prompt tokens for each estimated one
-	Workers      []WorkerEstimates `json:"workers"`       // in the order of the members
+	Rate          float64           `json:"rate"`          // prefill of a usual worker, tokens/s
+	OutputTokens  Estimate          `json:"output_tokens"` // of an answer
+	ResidenceTime Estimate          `json:"place_time"`    // seconds that a request holds its place; from eight samples on their mean alone
+	PromptScale   Estimate          `json:"prompt_scale"`  // the engines' count of prompt tokens for each estimated one
+	Workers       []WorkerEstimates `json:"workers"`       // in the order of the members
 }
 
 // WorkerEstimates is what a pool has learned of one worker.
@@ -163,11 +163,11 @@ func (p *Pool) Estimates() Estimates {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e := Estimates{
-		Rate:         p.usualLocked(prefillRate, rateLimits),
-		OutputTokens: p.learned.output.estimate(outputLimits.prior),
-		PlaceTime:    p.placeLocked(),
-		PromptScale:  p.learned.scale.estimate(scaleLimits.prior),
-		Workers:      make([]WorkerEstimates, len(p.workers)),
+		Rate:          p.usualLocked(prefillRate, rateLimits),
+		OutputTokens:  p.learned.output.estimate(outputLimits.prior),
+		ResidenceTime: p.residenceTimeLocked(),
+		PromptScale:   p.learned.scale.estimate(scaleLimits.prior),
+		Workers:       make([]WorkerEstimates, len(p.workers)),
 	}
 	for i, w := range p.workers {
 		e.Workers[i] = WorkerEstimates{

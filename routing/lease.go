@@ -109,7 +109,7 @@ func (l *Lease) answer(at time.Time, err error) (outcome error, first bool) {
 		if l.stream && err == nil {
 			p.rememberLocked(l.booking, l.timeOr(at))
 			l.worker.beganLocked(l.booking)
-			l.boundLocked(at)
+			l.learnConcurrencyLimitLocked(at)
 		}
 	}
 	if err == nil {
@@ -152,7 +152,7 @@ func (l *Lease) Unbook() {
 		l.pool.mu.Unlock()
 		return
 	}
-	l.worker.bound.ended++
+	l.worker.concurrencyLimit.ended++
 	l.unbookLocked()
 	l.pool.unlockChanged()
 }
@@ -183,7 +183,7 @@ func (l *Lease) Release(o Result) {
 	}
 	gave := l.booking != nil
 	if gave && !(first && errors.Is(o.Err, ErrExcluded)) { // else it may not have been sent
-		l.worker.bound.ended++
+		l.worker.concurrencyLimit.ended++
 	}
 	l.unbookLocked()
 	if gave {

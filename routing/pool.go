@@ -68,7 +68,7 @@ type Worker struct {
 	due                               []*booking          // prefills that end at a predicted time, the earliest first
 	reserved                          bool                // until the round ends: freed capacity is kept for one request
 	kept                              bool                // in rotation although it is ejected, by the ejection cap
-	bound                             learnedBound
+	concurrencyLimit                  concurrencyLimit
 
 	gate                    Gate
 	backoffUntil, openUntil time.Time
@@ -101,7 +101,7 @@ func (w *Worker) viewLocked(v *View, full bool) {
 	*v = View{
 		ID: w.id, Index: w.index, Weight: w.weight, Group: w.group,
 		Up: w.status.Up, Saturated: w.status.Saturated,
-		Inflight: w.inflight + w.backlog.requests, MaxInflight: w.boundLocked(), Full: full,
+		Inflight: w.inflight + w.backlog.requests, MaxInflight: w.concurrencyLimitLocked(), Full: full,
 		PendingTokens: w.pending + w.backlog.prefill, OutputTokens: w.output + w.backlog.output,
 		Waiting: w.status.Waiting, KVUsage: w.status.KVUsage,
 		Rate: w.value[prefillRate],
@@ -110,7 +110,7 @@ func (w *Worker) viewLocked(v *View, full bool) {
 
 // fullLocked reports whether the worker has no place for a request of so many tokens.
 func (w *Worker) fullLocked(tokens int64) bool {
-	bound := w.boundLocked()
+	bound := w.concurrencyLimitLocked()
 	return w.reserved || bound > 0 && w.inflight >= bound || w.crowdedLocked(tokens)
 }
 
@@ -150,7 +150,7 @@ func NewPool(policy Policy, members []Member) *Pool {
 	p := &Pool{}
 	p.round.pool = p
 	p.chains.at = map[uint64]int32{}
-	p.learned.output.limits, p.learned.scale.limits, p.learned.place.limits = outputLimits, scaleLimits, placeLimits
+	p.learned.output.limits, p.learned.scale.limits, p.learned.residenceTime.limits = outputLimits, scaleLimits, residenceTimeLimits
 	p.Configure(policy, members)
 	return p
 }
@@ -172,7 +172,7 @@ func (p *Pool) Configure(policy Policy, members []Member) {
 		w.index, w.weight, w.group, w.maxInflight, w.gate = i, m.Weight, m.Group, m.MaxInflight, m.Gate
 		w.maxTokens, w.models = m.MaxTokensInflight, slices.Clone(m.Models)
 		if w.maxInflight > 0 || w.maxTokens > 0 {
-			w.bound = learnedBound{}
+			w.concurrencyLimit = concurrencyLimit{}
 		}
 		workers[i] = w
 	}
@@ -242,7 +242,7 @@ func (p *Pool) Observe(id string, ref any, s Status) {
 	}
 	if s.Up && !w.status.Up {
 		p.forgetLocked(w)
-		w.bound, w.slots = learnedBound{}, 0
+		w.concurrencyLimit, w.slots = concurrencyLimit{}, 0
 	}
 	w.saidLocked(s)
 	w.status = s
@@ -257,8 +257,8 @@ type WorkerView struct {
 	Up, Saturated     bool
 	Inflight          int
 	MaxInflight       int   // as configured; 0 is no bound
-	Bound             int   // the bound in force on requests in flight, configured or learned; 0 is none
-	Learned           bool  // Bound is learned
+	ConcurrencyLimit  int   // the bound in force on requests in flight, configured or learned; 0 is none
+	LimitLearned      bool  // Bound is learned
 	TokensInflight    int64 // of prompts, cached or not, and expected answers
 	MaxTokensInflight int64 // 0 is no bound
 	PendingTokens     int64
@@ -295,7 +295,7 @@ func (p *Pool) Snapshot(now time.Time) []WorkerView {
 		views[i] = WorkerView{
 			ID: w.id, Ref: w.ref, Weight: w.weight, Group: w.group,
 			Up: w.status.Up, Saturated: saturated, Stale: stale,
-			Inflight: w.inflight, MaxInflight: w.maxInflight, Bound: w.boundLocked(), Learned: w.boundLocked() > w.maxInflight,
+			Inflight: w.inflight, MaxInflight: w.maxInflight, ConcurrencyLimit: w.concurrencyLimitLocked(), LimitLearned: w.concurrencyLimitLocked() > w.maxInflight,
 			TokensInflight: w.tokens, MaxTokensInflight: w.maxTokens,
 			PendingTokens: w.pending, OutputTokens: w.output,
 			Waiting: w.status.Waiting, KVUsage: w.status.KVUsage,

@@ -67,8 +67,8 @@ func common(a, b []routing.Block) int {
 func (m *machine) snapshot() []routing.WorkerView {
 	views := m.pool.Snapshot(m.now)
 	for i := range views {
-		if m.members[i].bound = m.members[i].MaxInflight; views[i].Learned {
-			m.members[i].bound = views[i].Bound
+		if m.members[i].concurrencyLimit = m.members[i].MaxInflight; views[i].LimitLearned {
+			m.members[i].concurrencyLimit = views[i].ConcurrencyLimit
 		}
 	}
 	return views
@@ -84,7 +84,7 @@ func (m *machine) check(rt *rapid.T) {
 	up := false
 	for i, w := range m.members {
 		up = up || w.status.Up && w.Weight > 0 && !m.now.Before(w.openUntil)
-		if got[i].Learned && (w.MaxInflight > 0 || w.MaxTokensInflight > 0) {
+		if got[i].LimitLearned && (w.MaxInflight > 0 || w.MaxTokensInflight > 0) {
 			rt.Fatalf("a bound was learned beside the configured one: %+v", got[i])
 		}
 		want := routing.WorkerView{
@@ -93,7 +93,7 @@ func (m *machine) check(rt *rapid.T) {
 			Waiting: w.status.Waiting, KVUsage: w.status.KVUsage,
 			Backoff: max(0, w.backoffUntil.Sub(m.now)), Open: max(0, w.openUntil.Sub(m.now)), Share: got[i].Share,
 			Rate: got[i].Rate, RateCount: got[i].RateCount, TokenTime: got[i].TokenTime, TokenTimeCount: got[i].TokenTimeCount,
-			Bound: w.bound, Learned: got[i].Learned, SlowRatio: got[i].SlowRatio, Samples: got[i].Samples,
+			ConcurrencyLimit: w.concurrencyLimit, LimitLearned: got[i].LimitLearned, SlowRatio: got[i].SlowRatio, Samples: got[i].Samples,
 		}
 		if got[i] != want || math.Abs(got[i].Share-w.share(m.now)) > 1e-9 {
 			rt.Fatalf("the books show\n%+v, not\n%+v", got[i], want)
@@ -107,7 +107,7 @@ func (m *machine) check(rt *rapid.T) {
 // checkEstimates looks whether all that was learned is a number in its bounds.
 func (m *machine) checkEstimates(rt *rapid.T) {
 	e := m.pool.Estimates()
-	all := []routing.Estimate{e.OutputTokens, e.PromptScale, e.PlaceTime}
+	all := []routing.Estimate{e.OutputTokens, e.PromptScale, e.ResidenceTime}
 	for _, w := range e.Workers {
 		all = append(all, w.Rate, w.TokenTime)
 	}

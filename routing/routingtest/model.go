@@ -20,7 +20,7 @@ type member struct {
 	inflight                int
 	output                  int64
 	tokens                  int64
-	bound                   int         // requests at once; the pool may learn one where none is configured
+	concurrencyLimit        int         // requests at once; the pool may learn one where none is configured
 	waits                   backlog     // for it, in the round under way
 	reserved                bool        // in the round under way
 	prefilled               []prefilled // since it was seen up
@@ -74,7 +74,7 @@ func (w *member) gate() *gate {
 
 // full is whether it has no place for a request of so many tokens.
 func (w *member) full(tokens int64) bool {
-	return w.reserved || w.bound > 0 && w.inflight >= w.bound || w.crowded(tokens)
+	return w.reserved || w.concurrencyLimit > 0 && w.inflight >= w.concurrencyLimit || w.crowded(tokens)
 }
 
 // crowded is whether so many tokens more are too many.

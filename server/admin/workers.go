@@ -219,7 +219,7 @@ func workerStateOf(p *control.Pool, w *control.LiveWorker, stats control.StatsVi
 	return workerState{
 		Name: w.ID, Pool: p.Name, Tier: p.Tier, Model: p.Model, Models: modelsOf(w.Worker.Spec().Models, seen.Models),
 		State: w.State(), Since: seconds(seen.Since), LastError: seen.LastError,
-		WorkerLoad: WorkerLoad{Weight: w.Weight, Share: w.Share, Inflight: w.Inflight, MaxInflight: w.MaxInflight, Bound: w.Bound, BoundLearned: w.Learned,
+		WorkerLoad: WorkerLoad{Weight: w.Weight, Share: w.Share, Inflight: w.Inflight, MaxInflight: w.MaxInflight, Bound: w.ConcurrencyLimit, BoundLearned: w.LimitLearned,
 			Tokens: w.TokensInflight, MaxTokens: w.MaxTokensInflight, PendingTokens: w.PendingTokens, OutputTokens: w.OutputTokens},
 		EngineLoad: EngineLoad{Waiting: seen.Waiting, Running: seen.Running, KVUsage: seen.KVUsage, Saturated: w.Saturated, Stale: w.Stale},
 		Totals: workerTotals{Requests: requestTotals{OK: stats.OK, Excluded: stats.Excluded, Error: stats.Failed},

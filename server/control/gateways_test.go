@@ -15,7 +15,9 @@ import (
 )
 
 // bound is how many requests the first worker takes at once.
-func bound(c *Control) int { return c.Snapshot().Pools[0].Routing.Snapshot(time.Now())[0].Bound }
+func bound(c *Control) int {
+	return c.Snapshot().Pools[0].Routing.Snapshot(time.Now())[0].ConcurrencyLimit
+}
 
 // bounded is a tier whose worker takes nine requests at once. It wants a Redis and
 // the number of gateways.

@@ -165,7 +165,7 @@ func passOver(x *exchange, r control.FailedRequest) {
 		}
 		if w := v.Ref.(*control.Member).Evidence.FailedWorker(r); w != nil {
 			failed = append(failed, w)
-		} else if v.InRotation() && v.Backoff == 0 && !v.Saturated && (v.Bound == 0 || v.Inflight < v.Bound) {
+		} else if v.InRotation() && v.Backoff == 0 && !v.Saturated && (v.ConcurrencyLimit == 0 || v.Inflight < v.ConcurrencyLimit) {
 			others = true
 		}
 	}

@@ -139,7 +139,7 @@ func (w *harbour) offer() {
 	for len(w.line) > 0 {
 		v := w.line[0]
 		if w.unbound {
-			w.pool.workers[0].bound = learnedBound{}
+			w.pool.workers[0].concurrencyLimit = concurrencyLimit{}
 		}
 		v.r.Now, v.r.Rand = w.now, w.luck.next()
 		l, err := w.pool.Acquire(&v.r)
@@ -195,7 +195,7 @@ type look struct {
 }
 
 func (w *harbour) look() look {
-	l := look{bound: w.pool.Snapshot(w.now)[0].Bound, held: float64(w.held) / float64(max(1, w.asked))}
+	l := look{bound: w.pool.Snapshot(w.now)[0].ConcurrencyLimit, held: float64(w.held) / float64(max(1, w.asked))}
 	l.throughput = float64(w.done) / w.now.Sub(w.since).Seconds() / w.capacity()
 	for _, x := range w.levels {
 		l.mean += x / float64(len(w.levels))

@@ -3,24 +3,24 @@ package routing
 import "math/bits"
 
 const (
-	// calmLevels are the levels that are told apart: 1, 2, up to 4, 8 and so on, and
+	// loadLevels are the levels that are told apart: 1, 2, up to 4, 8 and so on, and
 	// all above 1,024.
-	calmLevels = 12
-	// calmSamples is how many streams the line is drawn through at least: one that
+	loadLevels = 12
+	// unloadedSamples is how many streams the line is drawn through at least: one that
 	// is off by a factor of two moves it by a twentieth.
-	calmSamples = 16
-	// calmMemory is how many streams one level looks back over.
-	calmMemory = 64
-	// calmPrior is the prior's weight in samples. It decides only if all prompts have one
+	unloadedSamples = 16
+	// unloadedMemory is how many streams one level looks back over.
+	unloadedMemory = 64
+	// unloadedPriorWeight is the prior's weight in samples. It decides only if all prompts have one
 	// length, so that no line could be drawn without it.
-	calmPrior = 0.1
+	unloadedPriorWeight = 0.1
 )
 
 // calm learns the time to first token of a worker with little load: a line over the
 // tokens to be prefilled, drawn through the streams at the lowest levels that have
 // enough of them. Those at high levels may have waited for others.
-type calm struct {
-	levels [calmLevels]fit
+type unloadedLatencyModel struct {
+	levels [loadLevels]fit
 }
 
 // line is a time in seconds: base, and token for each token.
@@ -47,28 +47,28 @@ func (f *fit) join(o *fit) {
 
 // learn enters the time of one stream's first token, at most outlier times the line up
 // to now if that is sure.
-func (c *calm) learn(level int, tokens, took float64, usual line, sure bool) {
+func (c *unloadedLatencyModel) learn(level int, tokens, took float64, usual line, sure bool) {
 	if sure {
 		took = min(took, outlier*(usual.base+usual.token*tokens))
 	}
-	f := &c.levels[min(bits.Len(uint(level-1)), calmLevels-1)]
-	f.fade(1 - 1.0/calmMemory)
+	f := &c.levels[min(bits.Len(uint(level-1)), loadLevels-1)]
+	f.fade(1 - 1.0/unloadedMemory)
 	f.add(tokens, took, 1)
 }
 
 // line returns the line, and the highest level that it is drawn through, 0 while there
 // are too few streams. A token costs at least half of the prior's: prompts that are mostly
 // remembered have few tokens and show little.
-func (c *calm) line() (l line, upTo int) {
+func (c *unloadedLatencyModel) line() (l line, upTo int) {
 	var f fit
 	for i := range c.levels {
-		if f.join(&c.levels[i]); f.n >= calmSamples {
+		if f.join(&c.levels[i]); f.n >= unloadedSamples {
 			upTo = 1 << i
 			break
 		}
 	}
-	f.add(0, firstStep.Seconds(), calmPrior)
-	f.add(rateLimits.prior, firstStep.Seconds()+1, calmPrior)
+	f.add(0, firstStep.Seconds(), unloadedPriorWeight)
+	f.add(rateLimits.prior, firstStep.Seconds()+1, unloadedPriorWeight)
 	l.token = max((f.w*f.ty-f.t*f.y)/(f.w*f.tt-f.t*f.t), 0.5/rateLimits.prior)
 	l.base = max(0, (f.y-l.token*f.t)/f.w)
 	return l, upTo

@@ -9,7 +9,7 @@ func TestTheCalmLineIsThatOfTheEngine(t *testing.T) {
 	for _, c := range []struct{ base, rate, sigma, off float64 }{
 		{0.025, 8000, 0, 0.02}, {0.2, 8000, 0, 0.1}, {0.05, 500, 0, 0.1}, {0.025, 4000, 0.5, 0.5},
 	} {
-		var m calm
+		var m unloadedLatencyModel
 		d := dice(5)
 		for i := range 400 {
 			tokens := 100 * math.Exp(4*d.unit())

@@ -55,21 +55,21 @@ func TestALearnedBoundFillsAWorker(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1})
 	now := drown(t, p, 40)
 	v := p.Snapshot(now)[0]
-	if v.Bound < 28 || v.Bound > 38 || !v.Learned || v.MaxInflight != 0 {
+	if v.ConcurrencyLimit < 28 || v.ConcurrencyLimit > 38 || !v.LimitLearned || v.MaxInflight != 0 {
 		t.Fatalf("the worker shows %+v", v)
 	}
 	if _, err := p.Acquire(&Request{Now: now}); !errors.Is(err, ErrFull) {
 		t.Errorf("a full worker: %v", err)
 	}
 	w := p.workers[0]
-	w.bound.limit = w.inflight + 1
-	p.Configure(boundSeer{t, w.bound.limit}, []Member{{ID: "a", Weight: 1}})
+	w.concurrencyLimit.limit = w.inflight + 1
+	p.Configure(boundSeer{t, w.concurrencyLimit.limit}, []Member{{ID: "a", Weight: 1}})
 	if _, err := p.Acquire(&Request{Now: now}); err != nil {
 		t.Errorf("one place is left: %v", err)
 	}
 	p.Observe("a", nil, Status{})
 	p.Observe("a", nil, Status{Up: true})
-	if v := p.Snapshot(now)[0]; v.Bound != 0 || v.Learned {
+	if v := p.Snapshot(now)[0]; v.ConcurrencyLimit != 0 || v.LimitLearned {
 		t.Errorf("a worker that was started again shows %+v", v)
 	}
 }
@@ -78,16 +78,16 @@ func TestABoundThatIsConfiguredIsNotLearned(t *testing.T) {
 	for _, m := range []Member{{ID: "a", Weight: 1, MaxInflight: 50}, {ID: "a", Weight: 1, MaxTokensInflight: 1 << 30}} {
 		p := poolOf(m)
 		now := drown(t, p, 40)
-		if v := p.Snapshot(now)[0]; v.Bound != m.MaxInflight || v.Learned {
+		if v := p.Snapshot(now)[0]; v.ConcurrencyLimit != m.MaxInflight || v.LimitLearned {
 			t.Errorf("%+v: the worker shows %+v", m, v)
 		}
 		p = poolOf(Member{ID: "a", Weight: 1})
-		if now = drown(t, p, 40); p.Snapshot(now)[0].Bound == 0 {
+		if now = drown(t, p, 40); p.Snapshot(now)[0].ConcurrencyLimit == 0 {
 			t.Fatal("no bound was learned")
 		}
 		p.Configure(leastLoad{}, []Member{m})
 		p.Configure(leastLoad{}, []Member{{ID: "a", Weight: 1}})
-		if v := p.Snapshot(now)[0]; v.Bound != 0 || v.Learned {
+		if v := p.Snapshot(now)[0]; v.ConcurrencyLimit != 0 || v.LimitLearned {
 			t.Errorf("%+v came and went, and the worker shows %+v", m, v)
 		}
 	}
@@ -115,8 +115,8 @@ func TestWhatWasNeverSentHasNotEnded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.end(&l); p.workers[0].bound.ended != c.want || p.workers[0].inflight != 0 {
-			t.Errorf("%s: %d have ended and %d are in flight", name, p.workers[0].bound.ended, p.workers[0].inflight)
+		if c.end(&l); p.workers[0].concurrencyLimit.ended != c.want || p.workers[0].inflight != 0 {
+			t.Errorf("%s: %d have ended and %d are in flight", name, p.workers[0].concurrencyLimit.ended, p.workers[0].inflight)
 		}
 	}
 }
@@ -138,7 +138,7 @@ func TestOnlyStreamsTeachABound(t *testing.T) {
 			end(&l, now.Add(time.Second))
 			l.Release(Result{})
 		}
-		if _, upTo := p.workers[0].bound.calm.line(); upTo > 0 {
+		if _, upTo := p.workers[0].concurrencyLimit.unloaded.line(); upTo > 0 {
 			t.Errorf("%s: a bound learned from it", name)
 		}
 	}

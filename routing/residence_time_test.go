@@ -29,7 +29,7 @@ func TestThroughputIsWhatWasLearned(t *testing.T) {
 	if rate, sure := p.Throughput(start); math.Abs(rate-5) > 1e-9 || !sure {
 		t.Errorf("after eight answers of two seconds it is %v a second (sure: %v), want 5", rate, sure)
 	}
-	if e := p.Estimates().PlaceTime; e.Count != 8 || math.Abs(e.Prior-0.2875) > 1e-9 || math.Abs(e.Value-2) > 1e-9 || e.Ceiling != 3600 {
+	if e := p.Estimates().ResidenceTime; e.Count != 8 || math.Abs(e.Prior-0.2875) > 1e-9 || math.Abs(e.Value-2) > 1e-9 || e.Ceiling != 3600 {
 		t.Errorf("the estimate is %+v", e)
 	}
 	for range 200 { // it forgets: 32 answers are what it looks back over
@@ -79,7 +79,7 @@ func TestOnlyAnswersTeachHowLongAPlaceIsHeld(t *testing.T) {
 	} {
 		p := poolOf(Member{ID: "a", Weight: 1})
 		c.end(mustAcquire(t, p))
-		if got := p.Estimates().PlaceTime.Count; got != c.want {
+		if got := p.Estimates().ResidenceTime.Count; got != c.want {
 			t.Errorf("%s: %d samples, want %d", name, got, c.want)
 		}
 	}

@@ -88,7 +88,7 @@ func TestTheBoundFollowsTheEngine(t *testing.T) {
 	for _, seats := range []int{128, 32} {
 		w.engine.seats = seats
 		answers := 0
-		for s := w.pool.Snapshot(w.now)[0].Bound; s < seats*9/10 || s > seats*5/4; s = w.pool.Snapshot(w.now)[0].Bound {
+		for s := w.pool.Snapshot(w.now)[0].ConcurrencyLimit; s < seats*9/10 || s > seats*5/4; s = w.pool.Snapshot(w.now)[0].ConcurrencyLimit {
 			w.run(time.Second)
 			answers += w.done
 			w.look()

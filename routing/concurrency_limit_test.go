@@ -11,13 +11,13 @@ import (
 
 // taught is a bound that knows an engine of 8,000 tokens/s from streams of
 // 1,000 tokens at low levels, and the time after them.
-func taught() (*learnedBound, time.Time) {
-	b, now := &learnedBound{}, start
+func taught() (*concurrencyLimit, time.Time) {
+	b, now := &concurrencyLimit{}, start
 	for i := range 24 {
 		now = now.Add(100 * time.Millisecond)
-		b.answered(started(now, 1+i%4, 150*time.Millisecond))
+		b.learnStream(started(now, 1+i%4, 150*time.Millisecond))
 	}
-	b.window = boundCounts{}
+	b.window = limitWindow{}
 	return b, now
 }
 
@@ -28,11 +28,11 @@ func started(now time.Time, level int, took time.Duration) startedStream {
 
 // feed gives the bound n streams at that level, so far apart, one request ending
 // with each, and returns the time of the last.
-func feed(b *learnedBound, now time.Time, n, level int, took, apart time.Duration) time.Time {
+func feed(b *concurrencyLimit, now time.Time, n, level int, took, apart time.Duration) time.Time {
 	for range n {
 		now = now.Add(apart)
 		b.ended++
-		b.answered(started(now, level, took))
+		b.learnStream(started(now, level, took))
 	}
 	return now
 }
@@ -42,54 +42,54 @@ const tick = 200 * time.Millisecond // between streams: 16 of them are three sec
 // boundMoves is a bound, what it is told, and what becomes of it.
 var boundMoves = map[string]struct {
 	limit int // before
-	feed  func(b *learnedBound, now time.Time)
+	feed  func(b *concurrencyLimit, now time.Time)
 	want  string
 }{
-	"late for long": {0, func(b *learnedBound, now time.Time) { feed(b, now, 16, 40, 2*time.Second, tick) }, "cut to 32"},
-	"very late":     {0, func(b *learnedBound, now time.Time) { feed(b, now, 16, 40, time.Minute, tick) }, "cut to 28"}, // at most by three tenths
-	"hardly late":   {0, func(b *learnedBound, now time.Time) { feed(b, now, 16, 40, 700*time.Millisecond, tick) }, "cut to 38"},
-	"not late enough to matter": {0, func(b *learnedBound, now time.Time) { // four times as long as it should
+	"late for long": {0, func(b *concurrencyLimit, now time.Time) { feed(b, now, 16, 40, 2*time.Second, tick) }, "cut to 32"},
+	"very late":     {0, func(b *concurrencyLimit, now time.Time) { feed(b, now, 16, 40, time.Minute, tick) }, "cut to 28"}, // at most by three tenths
+	"hardly late":   {0, func(b *concurrencyLimit, now time.Time) { feed(b, now, 16, 40, 700*time.Millisecond, tick) }, "cut to 38"},
+	"not late enough to matter": {0, func(b *concurrencyLimit, now time.Time) { // four times as long as it should
 		feed(b, now, 99, 40, 600*time.Millisecond, tick)
 	}, "stays 0"},
-	"fifteen":       {0, func(b *learnedBound, now time.Time) { feed(b, now, 15, 40, 2*time.Second, tick) }, "stays 0"},
-	"in one moment": {0, func(b *learnedBound, now time.Time) { feed(b, now, 60, 40, 2*time.Second, 30*time.Millisecond) }, "stays 0"},
-	"a moment, and well again": {0, func(b *learnedBound, now time.Time) {
+	"fifteen":       {0, func(b *concurrencyLimit, now time.Time) { feed(b, now, 15, 40, 2*time.Second, tick) }, "stays 0"},
+	"in one moment": {0, func(b *concurrencyLimit, now time.Time) { feed(b, now, 60, 40, 2*time.Second, 30*time.Millisecond) }, "stays 0"},
+	"a moment, and well again": {0, func(b *concurrencyLimit, now time.Time) {
 		now = feed(b, now, 30, 40, 2*time.Second, 30*time.Millisecond)
 		now = feed(b, now, 8, 40, 150*time.Millisecond, tick)
 		feed(b, now, 15, 40, 2*time.Second, tick) // of a new window
 	}, "stays 0"},
-	"every other": {0, func(b *learnedBound, now time.Time) {
+	"every other": {0, func(b *concurrencyLimit, now time.Time) {
 		for range 100 {
 			now = feed(b, now, 1, 40, 2*time.Second, tick)
 			now = feed(b, now, 1, 40, 150*time.Millisecond, tick)
 		}
 	}, "stays 0"},
-	"two of three": {0, func(b *learnedBound, now time.Time) {
+	"two of three": {0, func(b *concurrencyLimit, now time.Time) {
 		for range 6 {
 			now = feed(b, now, 2, 40, 2*time.Second, tick)
 			now = feed(b, now, 1, 40, 150*time.Millisecond, tick)
 		}
 	}, "cut to 32"},
-	"booked before it was moved": {50, func(b *learnedBound, now time.Time) {
+	"booked before it was moved": {50, func(b *concurrencyLimit, now time.Time) {
 		b.moved = now.Add(time.Minute)
 		feed(b, now, 99, 50, 2*time.Second, tick)
 	}, "stays 50"},
-	"late below the bound":      {50, func(b *learnedBound, now time.Time) { feed(b, now, 16, 20, 2*time.Second, tick) }, "cut to 14"},
-	"late above it, from flood": {50, func(b *learnedBound, now time.Time) { feed(b, now, 16, 90, 700*time.Millisecond, tick) }, "cut to 50"},
-	"late where all is calm":    {0, func(b *learnedBound, now time.Time) { feed(b, now, 99, 4, time.Minute, tick) }, "stays 0"},
-	"never below the floor":     {5, func(b *learnedBound, now time.Time) { feed(b, now, 16, 5, 9*time.Second, tick) }, "cut to 4"},
-	"in the band, at it":        {50, func(b *learnedBound, now time.Time) { feed(b, now, 16, 48, 150*time.Millisecond, tick) }, "raised to 51"},
-	"in the band, far from it":  {50, func(b *learnedBound, now time.Time) { feed(b, now, 999, 20, 150*time.Millisecond, tick) }, "stays 50"},
-	"in the band, a few late": {50, func(b *learnedBound, now time.Time) {
+	"late below the bound":      {50, func(b *concurrencyLimit, now time.Time) { feed(b, now, 16, 20, 2*time.Second, tick) }, "cut to 14"},
+	"late above it, from flood": {50, func(b *concurrencyLimit, now time.Time) { feed(b, now, 16, 90, 700*time.Millisecond, tick) }, "cut to 50"},
+	"late where all is calm":    {0, func(b *concurrencyLimit, now time.Time) { feed(b, now, 99, 4, time.Minute, tick) }, "stays 0"},
+	"never below the floor":     {5, func(b *concurrencyLimit, now time.Time) { feed(b, now, 16, 5, 9*time.Second, tick) }, "cut to 4"},
+	"in the band, at it":        {50, func(b *concurrencyLimit, now time.Time) { feed(b, now, 16, 48, 150*time.Millisecond, tick) }, "raised to 51"},
+	"in the band, far from it":  {50, func(b *concurrencyLimit, now time.Time) { feed(b, now, 999, 20, 150*time.Millisecond, tick) }, "stays 50"},
+	"in the band, a few late": {50, func(b *concurrencyLimit, now time.Time) {
 		now = feed(b, now, 4, 50, 2*time.Second, tick)
 		feed(b, now, 12, 50, 150*time.Millisecond, tick)
 	}, "raised to 51"},
-	"raises double": {50, func(b *learnedBound, now time.Time) {
+	"raises double": {50, func(b *concurrencyLimit, now time.Time) {
 		for range 4 {
 			now = feed(b, now.Add(time.Second), 16, b.limit, 150*time.Millisecond, tick)
 		}
 	}, "raised to 65"},
-	"raises are bounded": {8, func(b *learnedBound, now time.Time) {
+	"raises are bounded": {8, func(b *concurrencyLimit, now time.Time) {
 		for range 3 {
 			now = feed(b, now.Add(time.Second), 16, b.limit, 150*time.Millisecond, tick)
 		}
@@ -129,7 +129,7 @@ func TestARaiseAfterACutBeginsSmall(t *testing.T) {
 }
 
 func TestNobodyIsLateBeforeThereIsALine(t *testing.T) {
-	b := &learnedBound{}
+	b := &concurrencyLimit{}
 	if feed(b, start, 15, 40, time.Hour, time.Minute); b.limit != 0 {
 		t.Errorf("the bound is %d", b.limit)
 	}
@@ -142,9 +142,9 @@ func TestNobodyIsLateBeforeThereIsALine(t *testing.T) {
 		b, now := taught()
 		s.at, s.bookedAt = s.at.Add(now.Sub(start)), s.bookedAt.Add(now.Sub(start))
 		for range 20 {
-			b.answered(s)
+			b.learnStream(s)
 		}
-		if l, _ := b.calm.line(); b.limit != 0 || !(l.base >= 0 && l.base < 0.1 && l.token > 0 && l.token < 1e-3) {
+		if l, _ := b.unloaded.line(); b.limit != 0 || !(l.base >= 0 && l.base < 0.1 && l.token > 0 && l.token < 1e-3) {
 			t.Errorf("%s: the bound is %d, the line %+v", name, b.limit, l)
 		}
 	}
@@ -174,7 +174,7 @@ func TestWhatAStreamIsExcusedBy(t *testing.T) {
 		for range 16 {
 			now = now.Add(time.Second)
 			c.s.bookedAt, c.s.at, c.s.level = now.Add(-c.took), now, 500
-			b.answered(c.s)
+			b.learnStream(c.s)
 		}
 		if late := b.limit > 0; late != c.late {
 			t.Errorf("%s: late is %v (bound %d)", name, late, b.limit)
@@ -197,11 +197,11 @@ func TestABoundKeepsItsLimits(t *testing.T) {
 				was := b.limit
 				now = now.Add(apart)
 				s.bookedAt, s.at = now.Add(-took), now
-				b.answered(s)
-				if b.limit != was && (b.limit < boundFloor || was > 0 && b.limit > was+max(1, was/4)) {
+				b.learnStream(s)
+				if b.limit != was && (b.limit < limitFloor || was > 0 && b.limit > was+max(1, was/4)) {
 					t.Fatalf("from %d to %d", was, b.limit)
 				}
-				if l, _ := b.calm.line(); !(l.base >= 0 && l.token > 0) || math.IsInf(l.base+l.token, 0) {
+				if l, _ := b.unloaded.line(); !(l.base >= 0 && l.token > 0) || math.IsInf(l.base+l.token, 0) {
 					t.Fatalf("the line is %+v", l)
 				}
 			}
