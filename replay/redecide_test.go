@@ -81,7 +81,7 @@ func drawnPick(t *rapid.T, pool *Pool) *decisions.Decision {
 		t.Fatal(err)
 	}
 	p := routing.NewPool(policy, pool.Members)
-	p.Limit(pool.Saturation)
+	p.SetSaturation(pool.Saturation)
 	for _, m := range pool.Members {
 		p.Observe(m.ID, m.Ref, routing.Status{Up: true, LoadAt: beginning,
 			Waiting: rapid.IntRange(0, 3).Draw(t, "waits inside"), KVUsage: rapid.SampledFrom([]float64{0, 0.6, 1}).Draw(t, "cache in use")})

@@ -39,7 +39,7 @@ func (l *Lease) Admit() error {
 	}
 	p := l.pool
 	p.mu.Lock()
-	if l.worker.kept {
+	if l.worker.ejectionDenied {
 		p.mu.Unlock()
 		l.admitted = true
 		return nil
@@ -82,8 +82,8 @@ func (p *Pool) bookLocked(l *Lease, r *Request, tried []*Worker) error {
 	l.stream, l.bookedAt, l.prompt = r.Stream, r.Now, booked(r.PromptTokens)
 	l.estimate = float64(l.prompt) / p.scaleLocked()
 	l.overlap = min(l.prompt, ws[i].Overlap)
-	l.booking = p.enterLocked(r, w, &ws[i])
-	l.prefill, l.ahead, l.doubt, l.level = l.booking.prefill, w.pending, w.doubt, w.inflight
+	l.booking = p.bookRequestLocked(r, w, &ws[i])
+	l.prefill, l.ahead, l.assumedCached, l.level = l.booking.prefill, w.pending, w.assumedCached, w.inflight
 	l.expected, l.queueTime = l.expectedLocked(l.booking.output), p.queueTimeLocked(w)
 	return nil
 }
@@ -102,8 +102,8 @@ func (p *Pool) showLocked(r *Request, tried []*Worker) ([]View, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.chains.overlaps(r.Blocks, booked(r.PromptTokens), ws, p.workers)
-	p.recent.overlaps(r, booked(r.PromptTokens), ws, p.workers)
+	p.inflightPrefixes.setOverlaps(r.Blocks, booked(r.PromptTokens), ws, p.workers)
+	p.history.setOverlaps(r, booked(r.PromptTokens), ws, p.workers)
 	return ws, nil
 }
 
@@ -111,9 +111,9 @@ func (p *Pool) showLocked(r *Request, tried []*Worker) ([]View, error) {
 // the request's record.
 func (p *Pool) pickLocked(r *Request, ws []View) (int, Reason) {
 	if r.Record != nil {
-		r.marks, r.second = p.marks[:len(ws)], -1
+		r.assessments, r.runnerUp = p.assessments[:len(ws)], -1
 		for i := range ws { // for policies that say nothing
-			r.marks[i] = mark{score: ws[i].score(), excluded: exclusionIfFull(&ws[i])}
+			r.assessments[i] = assessment{score: ws[i].score(), excluded: exclusionIfFull(&ws[i])}
 		}
 		r.Record.begin(p.policy.Name(), r)
 	}
@@ -122,8 +122,8 @@ func (p *Pool) pickLocked(r *Request, ws []View) (int, Reason) {
 		i, reason = leastLoad{}.Pick(r, ws)
 	}
 	if r.Record != nil {
-		r.Record.finish(ws, r.marks, i, r.second)
-		r.marks = nil
+		r.Record.finish(ws, r.assessments, i, r.runnerUp)
+		r.assessments = nil
 	}
 	return i, reason
 }

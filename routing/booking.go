@@ -11,11 +11,11 @@ type booking struct {
 	worker          *Worker
 	prefill, output int64
 	tokens          int64    // of the prompt, cached or not, and the expected answer
-	doubt           int64    // tokens that are not in prefill because the worker had them lately
+	assumedCached   int64    // tokens that are not in prefill because the worker had them lately
 	rows            []int32  // of the prompt's landmarks in flight
 	hashes          []uint64 // by which the prompt is remembered
 	stream          bool
-	streaming       bool // a stream's answer has begun
+	answering       bool // a stream's answer has begun
 
 	// due is when the prefill of a non-streamed answer should be over: its first event says
 	// nothing about that.
@@ -33,9 +33,9 @@ func booked(tokens int64) int64 { return min(max(tokens, 0), maxBooked) }
 // is wrong, and the books should not believe it for longer.
 const maxPrefill = 10 * time.Minute
 
-// enterLocked books the request on the view's worker. Its prefill is the part of the
+// bookRequestLocked books the request on the view's worker. Its prefill is the part of the
 // prompt that no request in flight there and none of the last minutes has.
-func (p *Pool) enterLocked(r *Request, w *Worker, v *View) *booking {
+func (p *Pool) bookRequestLocked(r *Request, w *Worker, v *View) *booking {
 	b := p.free
 	if b == nil {
 		b = &booking{}
@@ -46,27 +46,27 @@ func (p *Pool) enterLocked(r *Request, w *Worker, v *View) *booking {
 	*b = booking{worker: w, rows: b.rows[:0], hashes: b.hashes[:0], output: booked(r.OutputTokens), stream: r.Stream}
 	b.tokens = prompt + b.output
 	if prompt > 0 {
-		b.prefill, b.doubt = uncached(prompt, v), v.Overlap-v.computing
+		b.prefill, b.assumedCached = uncached(prompt, v), v.Overlap-v.computing
 	}
 	w.inflight++
 	if b.stream {
 		w.streams++
 	}
 	w.pending += b.prefill
-	w.doubt += b.doubt
+	w.assumedCached += b.assumedCached
 	w.output += b.output
 	w.tokens += b.tokens
 	if len(r.Blocks) > 0 {
-		b.rows = p.chains.book(r.Blocks, w.column, b.rows)
-		w.chains++
-		if w.column < rememberedWorkers {
-			for d, last := 0, len(r.Blocks)-1; d <= last; d = nextLandmark(d, last, rememberedLog) {
+		b.rows = p.inflightPrefixes.addBooking(r.Blocks, w.column, b.rows)
+		w.prefixBookings++
+		if w.column < historyWorkers {
+			for d, last := 0, len(r.Blocks)-1; d <= last; d = nextLandmark(d, last, historyLandmarkLog) {
 				b.hashes = append(b.hashes, r.Blocks[d].Hash)
 			}
 		}
 	}
 	if !r.Stream && b.prefill > 0 {
-		w.dueLocked(b, r.Now)
+		w.schedulePrefillEndLocked(b, r.Now)
 	}
 	return b
 }
@@ -80,52 +80,52 @@ func uncached(prompt int64, v *View) int64 {
 	return max(1, prompt-v.Overlap)
 }
 
-func (p *Pool) leaveLocked(b *booking) {
+func (p *Pool) removeBookingLocked(b *booking) {
 	w := b.worker
-	w.prefilledLocked(b)
+	w.endPrefillLocked(b)
 	w.inflight--
 	if b.stream {
 		w.streams--
 	}
-	if b.streaming {
-		w.streaming--
+	if b.answering {
+		w.answering--
 	}
 	w.output -= b.output
 	w.tokens -= b.tokens
 	if len(b.rows) > 0 {
-		p.chains.unbook(b.rows, w.column)
-		w.chains--
-		p.partLocked(w)
+		p.inflightPrefixes.removeBooking(b.rows, w.column)
+		w.prefixBookings--
+		p.releaseColumnLocked(w)
 	}
 	b.worker, b.next = nil, p.free
 	p.free = b
 }
 
-// prefilledLocked takes the booking's prefill off the worker's account.
-func (w *Worker) prefilledLocked(b *booking) {
+// endPrefillLocked takes the booking's prefill off the worker's account.
+func (w *Worker) endPrefillLocked(b *booking) {
 	w.pending -= b.prefill
-	w.doubt -= b.doubt
-	b.prefill, b.doubt = 0, 0
+	w.assumedCached -= b.assumedCached
+	b.prefill, b.assumedCached = 0, 0
 	if !b.due.IsZero() {
 		b.due = time.Time{}
-		at := slices.Index(w.due, b)
-		w.due = slices.Delete(w.due, at, at+1)
+		at := slices.Index(w.prefillEnds, b)
+		w.prefillEnds = slices.Delete(w.prefillEnds, at, at+1)
 	}
 }
 
-// dueLocked notes when the booking's prefill should be over: after all that is pending, at
+// schedulePrefillEndLocked notes when the booking's prefill should be over: after all that is pending, at
 // the worker's rate, and not before an earlier one.
-func (w *Worker) dueLocked(b *booking, now time.Time) {
+func (w *Worker) schedulePrefillEndLocked(b *booking, now time.Time) {
 	b.due = now.Add(min(maxPrefill, seconds(float64(w.pending)/w.value[prefillRate])))
-	if n := len(w.due); n > 0 && b.due.Before(w.due[n-1].due) {
-		b.due = w.due[n-1].due
+	if n := len(w.prefillEnds); n > 0 && b.due.Before(w.prefillEnds[n-1].due) {
+		b.due = w.prefillEnds[n-1].due
 	}
-	w.due = append(w.due, b)
+	w.prefillEnds = append(w.prefillEnds, b)
 }
 
-// expireLocked takes off what should be prefilled by now.
-func (w *Worker) expireLocked(now time.Time) {
-	for len(w.due) > 0 && !now.Before(w.due[0].due) {
-		w.prefilledLocked(w.due[0])
+// endDuePrefillsLocked takes off what should be prefilled by now.
+func (w *Worker) endDuePrefillsLocked(now time.Time) {
+	for len(w.prefillEnds) > 0 && !now.Before(w.prefillEnds[0].due) {
+		w.endPrefillLocked(w.prefillEnds[0])
 	}
 }

@@ -145,24 +145,24 @@ func finite(x float64) float64 {
 }
 
 // mark is what a policy says of one candidate of a recorded pick.
-type mark struct {
+type assessment struct {
 	score    float64
 	excluded string
 	terms    Terms
 }
 
 // mark records a candidate's score, if the pick is recorded.
-func (r *Request) mark(i int, score float64, passed string) {
-	if r.marks != nil {
-		r.marks[i].score, r.marks[i].excluded = score, passed
+func (r *Request) assess(i int, score float64, passed string) {
+	if r.assessments != nil {
+		r.assessments[i].score, r.assessments[i].excluded = score, passed
 	}
 }
 
 // excludeUndrawn records that chance has left out all but these two, if the pick is recorded.
 func (r *Request) excludeUndrawn(first, second int) {
-	for i := range r.marks {
+	for i := range r.assessments {
 		if i != first && i != second {
-			r.marks[i].excluded = ExcludedNotDrawn
+			r.assessments[i].excluded = ExcludedNotDrawn
 		}
 	}
 }
@@ -178,7 +178,7 @@ func exclusionIfFull(v *View) string {
 // recalled is what the policy remembered at the pick that is decided again; nil for any
 // other pick.
 func (r *Request) recalled(p Policy) *Choice {
-	if c := r.recall; c != nil && c.Policy == p.Name() {
+	if c := r.recorded; c != nil && c.Policy == p.Name() {
 		return c
 	}
 	return nil
@@ -202,7 +202,7 @@ func (c *Choice) begin(policy string, r *Request) {
 
 // finish records the candidates, and the runner-up: second, or if that is -1 the one that
 // scored best beside the chosen one. Those two are kept of any pool.
-func (c *Choice) finish(ws []View, marks []mark, chosen, second int) {
+func (c *Choice) finish(ws []View, marks []assessment, chosen, second int) {
 	c.Seen, c.WorkerFull = len(ws), ws[chosen].Full
 	if second < 0 {
 		second = best(marks, chosen)
@@ -223,7 +223,7 @@ func (c *Choice) finish(ws []View, marks []mark, chosen, second int) {
 }
 
 // best returns the candidate that scored best beside that one, -1 without any.
-func best(marks []mark, beside int) int {
+func best(marks []assessment, beside int) int {
 	best := -1
 	for i := range marks {
 		if i != beside && (best < 0 || marks[i].before(&marks[best])) {
@@ -234,14 +234,14 @@ func best(marks []mark, beside int) int {
 }
 
 // before reports whether a candidate would have been chosen before another one.
-func (m *mark) before(other *mark) bool {
+func (m *assessment) before(other *assessment) bool {
 	if (m.excluded == "") != (other.excluded == "") {
 		return m.excluded == ""
 	}
 	return m.score < other.score
 }
 
-func candidate(v *View, m *mark) Candidate {
+func candidate(v *View, m *assessment) Candidate {
 	return Candidate{Worker: v.ID, Index: v.Index, Score: finite(m.score), Excluded: m.excluded, Weight: v.Weight,
 		Inflight: v.Inflight, MaxInflight: v.MaxInflight, Full: v.Full, PendingTokens: v.PendingTokens, OutputTokens: v.OutputTokens,
 		Overlap: v.Overlap, Waiting: v.Waiting, KVUsage: finite(v.KVUsage), Rate: v.Rate, Terms: m.terms}

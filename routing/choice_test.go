@@ -236,7 +236,7 @@ func TestACandidateIsAllThatAPolicySaw(t *testing.T) {
 			f.SetFloat(float64(i) + 0.5)
 		}
 	}
-	c := candidate(&v, &mark{})
+	c := candidate(&v, &assessment{})
 	if again := c.view(); again != v {
 		t.Errorf("%+v was recorded, and is seen again as %+v", v, again)
 	}

@@ -97,8 +97,8 @@ func (p *chwbl) Pick(r *Request, ws []View) (int, Reason) {
 	}
 	b := p.bound(r, ws, squares, -1)
 	s, at := p.ring.next(p.ring.first(Mix(key)))
-	if r.marks != nil {
-		p.note(r, ws, &b, squares, by, key, s, at)
+	if r.assessments != nil {
+		p.recordAssessments(r, ws, &b, squares, by, key, s, at)
 	}
 	home := int(s.view)
 	if !r.learned {
@@ -109,7 +109,7 @@ func (p *chwbl) Pick(r *Request, ws []View) (int, Reason) {
 	// An idle home is not overloaded, however long the prompt.
 	case ws[home].Inflight == 0 || b.admits(&ws[home]):
 		where = atHome
-	case p.mark(ws, b.admits):
+	case p.markFit(ws, b.admits):
 		chosen, where = p.clockwise(s, at), overflow
 	}
 	if other := p.besideFull(r, ws, &b, chosen, s, at); other != chosen {
@@ -118,19 +118,19 @@ func (p *chwbl) Pick(r *Request, ws []View) (int, Reason) {
 			where = overflow
 		}
 	}
-	if r.marks != nil {
-		p.noteSecond(r, ws, squares, chosen)
+	if r.assessments != nil {
+		p.recordRunnerUp(r, ws, squares, chosen)
 	}
 	return chosen, reasons[by][where]
 }
 
 // mark marks the workers on the ring that are fit to be chosen, and reports whether any is.
-func (p *chwbl) mark(ws []View, fit func(*View) bool) (any bool) {
+func (p *chwbl) markFit(ws []View, fit func(*View) bool) (any bool) {
 	for i := range ws {
 		if at, known := p.ring.find(&ws[i]); known {
 			s := &p.ring.slots[at]
-			s.ok = fit(&ws[i])
-			any = any || s.ok
+			s.fit = fit(&ws[i])
+			any = any || s.fit
 		}
 	}
 	return any
@@ -138,7 +138,7 @@ func (p *chwbl) mark(ws []View, fit func(*View) bool) (any bool) {
 
 // clockwise returns the view of the first marked worker from s on, whose point is before at.
 func (p *chwbl) clockwise(s *slot, at int) int {
-	for !s.ok {
+	for !s.fit {
 		s, at = p.ring.next(at)
 	}
 	return int(s.view)

@@ -10,7 +10,7 @@ import (
 // the record.
 func (p *chwbl) clone(r *Request) Policy {
 	q := *p
-	if r.recall == nil {
+	if r.recorded == nil {
 		q.ring = p.ring.clone()
 	}
 	if p.keys != nil && r.recalled(p) == nil {

@@ -14,29 +14,29 @@ const recordedPoints = 8
 // note records what the request is placed by, and how far every candidate is from the home
 // and from its bounds. The score is the place clockwise from the home, which is at s and
 // at; those that are not met in time share the place behind all others.
-func (p *chwbl) note(r *Request, ws []View, b *loadBound, squares float64, by int, key uint64, s *slot, at int) {
+func (p *chwbl) recordAssessments(r *Request, ws []View, b *loadBound, squares float64, by int, key uint64, s *slot, at int) {
 	c := r.Record
 	c.Key, c.KeyOf, c.Memory, c.Halved = Hash(key), keysOf[by], squares, p.ring.halved
 	met, waits := 0, anyOf(ws, true)
-	p.mark(ws, func(*View) bool { return true })
+	p.markFit(ws, func(*View) bool { return true })
 	for points := 0; met < len(ws)-1 && points < recordedPoints*len(ws); points++ {
-		if s.ok {
-			s.ok = false
-			p.measure(&r.marks[s.view], &ws[s.view], b, met, waits || met == 0)
+		if s.fit {
+			s.fit = false
+			p.assess(&r.assessments[s.view], &ws[s.view], b, met, waits || met == 0)
 			met++
 		}
 		s, at = p.ring.next(at)
 	}
 	for i := range ws {
-		if r.marks[i].terms.IsZero() {
-			p.measure(&r.marks[i], &ws[i], b, met, waits || met == 0)
+		if r.assessments[i].terms.IsZero() {
+			p.assess(&r.assessments[i], &ws[i], b, met, waits || met == 0)
 		}
 	}
 }
 
 // measure fills the mark of one candidate. An idle home has no bound, and beside full
 // workers no idle worker has.
-func (p *chwbl) measure(m *mark, v *View, b *loadBound, step int, idle bool) {
+func (p *chwbl) assess(m *assessment, v *View, b *loadBound, step int, idle bool) {
 	requests := float64(v.Inflight+1) / b.most(v)
 	tokens := 0.0
 	if b.slack > 0 {
@@ -53,15 +53,15 @@ func (p *chwbl) measure(m *mark, v *View, b *loadBound, step int, idle bool) {
 	m.terms = Terms{names: p.terms, values: [maxTerms]float64{float64(step), requests, tokens}}
 }
 
-// noteSecond names the worker that would have the request without the chosen one, which
+// recordRunnerUp names the worker that would have the request without the chosen one, which
 // changes the bounds. If some are full, the marks say it.
-func (p *chwbl) noteSecond(r *Request, ws []View, squares float64, chosen int) {
+func (p *chwbl) recordRunnerUp(r *Request, ws []View, squares float64, chosen int) {
 	if len(ws) < 2 || anyOf(ws, true) {
 		return
 	}
 	b := p.bound(r, ws, squares, chosen)
 	home, fit := -1, -1
-	before := func(i, j int) bool { return j < 0 || r.marks[i].score < r.marks[j].score }
+	before := func(i, j int) bool { return j < 0 || r.assessments[i].score < r.assessments[j].score }
 	for i := range ws {
 		if i == chosen {
 			continue
@@ -73,8 +73,8 @@ func (p *chwbl) noteSecond(r *Request, ws []View, squares float64, chosen int) {
 			fit = i
 		}
 	}
-	r.second = home
+	r.runnerUp = home
 	if fit >= 0 && ws[home].Inflight > 0 {
-		r.second = fit
+		r.runnerUp = fit
 	}
 }

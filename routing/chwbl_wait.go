@@ -32,7 +32,7 @@ func (p *chwbl) besideFull(r *Request, ws []View, b *loadBound, chosen int, s *s
 	}
 	c := &ws[chosen]
 	if most < 0 { // an open worker over its bound is better than none
-		if !c.Full || worthTheWait(r, c, 0) || !p.mark(ws, isOpen) {
+		if !c.Full || worthTheWait(r, c, 0) || !p.markFit(ws, isOpen) {
 			return chosen
 		}
 		return int(p.clockwise(s, at))
@@ -40,7 +40,7 @@ func (p *chwbl) besideFull(r *Request, ws []View, b *loadBound, chosen int, s *s
 	if c.Full && worthTheWait(r, c, most) || !c.Full && most-c.Overlap <= worthMoving {
 		return chosen
 	}
-	if !p.mark(ws, func(v *View) bool { return takes(v, b) && most-v.Overlap <= worthMoving }) {
+	if !p.markFit(ws, func(v *View) bool { return takes(v, b) && most-v.Overlap <= worthMoving }) {
 		return chosen // those that fit are beyond what a ring can hold
 	}
 	return int(p.clockwise(s, at))

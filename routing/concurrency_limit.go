@@ -46,12 +46,12 @@ const (
 
 // startedStream is what a stream's first event tells.
 type startedStream struct {
-	bookedAt, at time.Time
-	level        int   // requests in flight on the worker when it was booked, itself among them
-	prompt       int64 // its tokens, cached or not
-	own          int64 // those of them that were booked
-	others       int64 // tokens to prefill before its own
-	doubt        int64 // tokens in neither because the worker had them lately
+	bookedAt, at  time.Time
+	level         int   // requests in flight on the worker when it was booked, itself among them
+	prompt        int64 // its tokens, cached or not
+	own           int64 // those of them that were booked
+	others        int64 // tokens to prefill before its own
+	assumedCached int64 // tokens in neither because the worker had them lately
 }
 
 // concurrencyLimit learns how many requests one worker takes before it only queues them. The
@@ -89,7 +89,7 @@ func (b *concurrencyLimit) learnStream(s startedStream) {
 		return
 	}
 	// Its own prompt counts whole: what is remembered may be forgotten.
-	own, others := seconds(usual.base+usual.token*float64(max(s.prompt, s.own))), seconds(usual.token*float64(s.others+s.doubt))
+	own, others := seconds(usual.base+usual.token*float64(max(s.prompt, s.own))), seconds(usual.token*float64(s.others+s.assumedCached))
 	expected := own + min(others, limitAhead)
 	allowed := max(limitBand*expected, expected+limitLate, min(seconds((own+others).Seconds()*limitConvoyBand), limitConvoy))
 	if s.level <= calmUpTo {
@@ -172,6 +172,6 @@ func (l *Lease) learnConcurrencyLimitLocked(at time.Time) {
 	}
 	w.concurrencyLimit.learnStream(startedStream{
 		bookedAt: l.bookedAt, at: at, level: l.level,
-		prompt: l.prompt, own: l.prefill, others: l.ahead - l.prefill, doubt: l.doubt,
+		prompt: l.prompt, own: l.prefill, others: l.ahead - l.prefill, assumedCached: l.assumedCached,
 	})
 }

@@ -137,7 +137,7 @@ func TestNobodyIsLateBeforeThereIsALine(t *testing.T) {
 		"no time":          {bookedAt: start, at: start, level: 3},
 		"before its time":  {bookedAt: start, at: start.Add(-time.Hour), level: 3},
 		"not in flight":    {bookedAt: start, at: start.Add(time.Hour)},
-		"a thousand years": {bookedAt: start, at: start.Add(math.MaxInt64), level: math.MaxInt, prompt: maxBooked, own: maxBooked, others: maxBooked, doubt: maxBooked},
+		"a thousand years": {bookedAt: start, at: start.Add(math.MaxInt64), level: math.MaxInt, prompt: maxBooked, own: maxBooked, others: maxBooked, assumedCached: maxBooked},
 	} {
 		b, now := taught()
 		s.at, s.bookedAt = s.at.Add(now.Sub(start)), s.bookedAt.Add(now.Sub(start))
@@ -162,7 +162,7 @@ func TestWhatAStreamIsExcusedBy(t *testing.T) {
 		"twice as long as that":            {startedStream{prompt: 32000, own: 32000}, 9 * time.Second, true},
 		"its own, remembered":              {startedStream{prompt: 32000, own: 10}, 7 * time.Second, false},
 		"others'":                          {startedStream{prompt: 100, own: 100, others: 12000}, 2900 * time.Millisecond, false},
-		"others', remembered":              {startedStream{prompt: 100, own: 100, doubt: 12000}, 2900 * time.Millisecond, false},
+		"others', remembered":              {startedStream{prompt: 100, own: 100, assumedCached: 12000}, 2900 * time.Millisecond, false},
 		"others', a long one":              {startedStream{prompt: 100, own: 100, others: 60000}, 9 * time.Second, false},
 		"longer than for that":             {startedStream{prompt: 100, own: 100, others: 60000}, 9900 * time.Millisecond, true},
 		"others', as far as they excuse":   {startedStream{prompt: 100, own: 100, others: 1 << 30}, 14900 * time.Millisecond, false},

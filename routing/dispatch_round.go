@@ -42,7 +42,7 @@ func (r *DispatchRound) Open() bool {
 }
 
 func (r *DispatchRound) openLocked() bool {
-	var f field
+	var f eligibleSet
 	for _, w := range r.pool.workers {
 		if !r.pool.usableLocked(w, &Request{Now: r.now}, nil) {
 			continue
@@ -51,9 +51,9 @@ func (r *DispatchRound) openLocked() bool {
 		if !saturated && !w.fullLocked(0) {
 			return true
 		}
-		f.pass(w, saturated)
+		f.skip(w, saturated)
 	}
-	return f.onlyMetrics()
+	return f.saturatedByMetricsAlone()
 }
 
 // Sized reports whether a worker may be full for some requests only, because of their tokens.
@@ -98,7 +98,7 @@ func (r *DispatchRound) Reserve(q *Request, tried []*Worker) (reserved bool) {
 		if !w.fullLocked(tokens) {
 			return false
 		}
-		if !w.reserved && w.crowdedLocked(tokens) && (least == nil || w.tokens < least.tokens) {
+		if !w.reserved && w.overTokensLocked(tokens) && (least == nil || w.tokens < least.tokens) {
 			least = w
 		}
 	}
@@ -108,7 +108,7 @@ func (r *DispatchRound) Reserve(q *Request, tried []*Worker) (reserved bool) {
 	return least != nil
 }
 
-// holdLocked notes, to the end of a round, that the request waits for the view's worker.
+// addBacklogLocked notes, to the end of a round, that the request waits for the view's worker.
 func (r *DispatchRound) addBacklogLocked(q *Request, w *Worker, v *View) {
 	if !r.active {
 		return

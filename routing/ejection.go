@@ -61,14 +61,14 @@ func capEjections(workers []*Worker) {
 	var last *Worker // the last one ejected that could be kept
 	for _, w := range workers {
 		usable := w.status.Up && w.weight > 0
-		w.kept = w.cappedLocked() && ejectedBefore(workers, w) >= len(workers)/2
-		inRotation = inRotation || usable && (w.kept || !w.ejected)
+		w.ejectionDenied = w.cappedLocked() && ejectedBefore(workers, w) >= len(workers)/2
+		inRotation = inRotation || usable && (w.ejectionDenied || !w.ejected)
 		if usable && w.cappedLocked() && (last == nil || last.ejectedBefore(w)) {
 			last = w
 		}
 	}
 	if !inRotation && last != nil {
-		last.kept = true
+		last.ejectionDenied = true
 	}
 }
 
@@ -95,7 +95,7 @@ func (w *Worker) cappedLocked() bool { return w.ejected && !w.ejection.Unreachab
 
 // openUntilLocked is until when the worker gets no requests because it failed.
 func (w *Worker) openUntilLocked() time.Time {
-	if w.kept || w.ejection.Until.Before(w.openUntil) {
+	if w.ejectionDenied || w.ejection.Until.Before(w.openUntil) {
 		return w.openUntil
 	}
 	return w.ejection.Until

@@ -109,7 +109,7 @@ func (g *gatedPool) pass(d time.Duration) {
 func (g *gatedPool) state(i int) string {
 	v := g.Snapshot(time.Now())[i]
 	switch {
-	case v.Kept:
+	case v.EjectionDenied:
 		return "kept"
 	case g.bs[i].State() == breaker.Open:
 		return "out"
@@ -132,7 +132,7 @@ func (g *gatedPool) is(want ...string) {
 // out counts the workers that the cap could have kept.
 func (g *gatedPool) out() (n int) {
 	for _, w := range g.workers {
-		if w.cappedLocked() && !w.kept {
+		if w.cappedLocked() && !w.ejectionDenied {
 			n++
 		}
 	}
@@ -204,7 +204,7 @@ func TestAKeptWorkerGetsATenth(t *testing.T) {
 		g.fail(0, 5, errFive)
 		g.fail(1, 5, errFive)
 		g.is("out", "kept", "in")
-		if v := g.Snapshot(time.Now())[1]; v.Share != rampFrom || g.bs[1].State() != breaker.Open {
+		if v := g.Snapshot(time.Now())[1]; v.Share != slowStartShare || g.bs[1].State() != breaker.Open {
 			t.Errorf("a kept worker with a breaker that is %s has a share of %g", g.bs[1].State(), v.Share)
 		}
 		if !g.request(1, nil) || g.bs[1].State() != breaker.Open {
@@ -214,7 +214,7 @@ func TestAKeptWorkerGetsATenth(t *testing.T) {
 		g.is("tried", "kept")
 		g.request(1, nil)
 		g.is("tried", "in")
-		if v := g.Snapshot(time.Now())[1]; v.Share != rampFrom {
+		if v := g.Snapshot(time.Now())[1]; v.Share != slowStartShare {
 			t.Errorf("a restored worker begins with a share of %g", v.Share)
 		}
 	})
@@ -379,14 +379,14 @@ func TestTheCapHolds(t *testing.T) {
 				out, inRotation, usable := 0, 0, 0
 				for _, w := range p.workers {
 					capped := w.ejected && !w.ejection.Unreachable
-					if capped && !w.kept {
+					if capped && !w.ejectionDenied {
 						out++
 					}
-					if w.kept && !capped {
+					if w.ejectionDenied && !capped {
 						t.Fatalf("%s is kept, and not ejected for failures", w.id)
 					}
 					if w.status.Up && w.weight > 0 {
-						if !w.ejected || w.kept {
+						if !w.ejected || w.ejectionDenied {
 							inRotation++
 						}
 						if capped {

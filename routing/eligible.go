@@ -127,21 +127,21 @@ func (p *Pool) groupLocked(r *Request, tried []*Worker) (group int, any bool) {
 }
 
 // field is the usable workers of the lowest group that has any.
-type field struct {
+type eligibleSet struct {
 	any              bool
 	group            int
 	views            []View // the open ones, and before a planner the full ones
 	full             bool   // one that is not in views is full
 	idle             int    // of those that are not in views, the saturated ones without requests in flight
-	starting         bool   // one in views starts slowly
+	slowStart        bool   // one in views starts slowly
 	inflight, weight int    // of those that do not start slowly, full and saturated ones too
 }
 
 // enter reports whether the group of a usable worker is the lowest one so far; a lower one
 // begins a new field.
-func (f *field) enter(group int) bool {
+func (f *eligibleSet) enterGroup(group int) bool {
 	if !f.any || group < f.group {
-		*f = field{any: true, group: group, views: f.views[:0]}
+		*f = eligibleSet{any: true, group: group, views: f.views[:0]}
 	}
 	return group == f.group
 }
@@ -152,11 +152,11 @@ func (f *field) enter(group int) bool {
 // into the next one. If metrics alone saturate all workers of the group, those without
 // requests in flight are eligible.
 func (p *Pool) eligibleLocked(r *Request, tried []*Worker) ([]View, error) {
-	f := field{views: p.views[:0]}
+	f := eligibleSet{views: p.views[:0]}
 	plan, tokens := p.plans && r.Wait, booked(r.PromptTokens)+booked(r.OutputTokens)
 	resting := r.Now.Before(p.pausedUntil) // perhaps some worker does; mostly none
 	for _, w := range p.workers {
-		if w.exclusionLocked(r, tried) != "" || resting && w.pausedLocked(r.Now) || !f.enter(w.group) {
+		if w.exclusionLocked(r, tried) != "" || resting && w.pausedLocked(r.Now) || !f.enterGroup(w.group) {
 			continue
 		}
 		starting := w.shareLocked(r.Now) < 1
@@ -165,24 +165,24 @@ func (p *Pool) eligibleLocked(r *Request, tried []*Worker) ([]View, error) {
 		}
 		full := w.fullLocked(tokens)
 		if saturated := p.saturatedLocked(w, r); saturated || full && !plan {
-			f.pass(w, saturated)
+			f.skip(w, saturated)
 			continue
 		}
-		f.add(w, r, full)
-		f.starting = f.starting || starting
+		f.show(w, r, full)
+		f.slowStart = f.slowStart || starting
 	}
-	if len(f.views) == 0 && f.onlyMetrics() {
+	if len(f.views) == 0 && f.saturatedByMetricsAlone() {
 		for _, w := range p.workers {
 			if w.group == f.group && w.idleLocked() && p.usableLocked(w, r, tried) {
-				f.add(w, r, false)
+				f.show(w, r, false)
 			}
 		}
 	}
 	switch {
 	case !f.any:
 		return nil, p.noneLocked(r, tried)
-	case f.starting:
-		return p.rampLocked(r, &f)
+	case f.slowStart:
+		return p.applySlowStartLocked(r, &f)
 	case len(f.views) > 0:
 		return f.views, nil
 	}
@@ -207,7 +207,7 @@ func (p *Pool) noneLocked(r *Request, tried []*Worker) error {
 }
 
 // pass notes a worker that is full or saturated and is not shown.
-func (f *field) pass(w *Worker, saturated bool) {
+func (f *eligibleSet) skip(w *Worker, saturated bool) {
 	switch {
 	case !saturated:
 		f.full = true
@@ -216,12 +216,12 @@ func (f *field) pass(w *Worker, saturated bool) {
 	}
 }
 
-// onlyMetrics reports whether metrics alone keep requests from the workers passed, and
+// saturatedByMetricsAlone reports whether metrics alone keep requests from the workers passed, and
 // one of them has no request in flight: it will take one.
-func (f *field) onlyMetrics() bool { return f.idle > 0 && !f.full }
+func (f *eligibleSet) saturatedByMetricsAlone() bool { return f.idle > 0 && !f.full }
 
-func (f *field) add(w *Worker, r *Request, full bool) {
-	w.expireLocked(r.Now)
+func (f *eligibleSet) show(w *Worker, r *Request, full bool) {
+	w.endDuePrefillsLocked(r.Now)
 	f.views = f.views[:len(f.views)+1]
 	w.viewLocked(&f.views[len(f.views)-1], full)
 }

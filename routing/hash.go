@@ -57,13 +57,13 @@ func (l *Link) UnmarshalText(text []byte) error {
 // beyond that eight an octave, and the last one. Of 4,096 blocks that is 81.
 func AppendChain(to []Link, blocks []Block) []Link {
 	last, links := len(blocks)-1, 0
-	for d := 0; d <= last; d = nextLandmark(d, last, rememberedLog) {
+	for d := 0; d <= last; d = nextLandmark(d, last, historyLandmarkLog) {
 		links++
 	}
 	if to == nil {
 		to = make([]Link, 0, links) // a record keeps it for long, and no more than it is
 	}
-	for d := 0; d <= last; d = nextLandmark(d, last, rememberedLog) {
+	for d := 0; d <= last; d = nextLandmark(d, last, historyLandmarkLog) {
 		to = append(to, Link(blocks[d]))
 	}
 	return to

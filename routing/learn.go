@@ -29,9 +29,9 @@ const (
 	// minPrefill is how many tokens must be ahead of a first token for its time to teach
 	// the rate: an eighth of a second at the prior rate, of which firstStep is a fifth.
 	minPrefill = 1000
-	// maxDoubt bounds the tokens that the gateway's own memory left out of those ahead to an
+	// maxAssumedCached bounds the tokens that the gateway's own memory left out of those ahead to an
 	// eighth of them, about as far as estimates of prompts are off.
-	maxDoubt = 8
+	maxAssumedCached = 8
 	// minOutput is how many tokens an answer must have to teach their mean time: fewer may
 	// come in one flush.
 	minOutput = 16
@@ -108,7 +108,7 @@ func (p *Pool) learnLocked(l *Lease, o Result) {
 	if !l.stream || l.firstAt.IsZero() {
 		return
 	}
-	ahead, sure := l.wasAhead(o)
+	ahead, sure := l.prefilledTokens(o)
 	if took := l.firstAt.Sub(l.bookedAt); took > 0 && sure && ahead >= minPrefill {
 		p.learnOfLocked(l.worker, prefillRate, float64(ahead)/max(took-firstStep, took/2).Seconds())
 	}
@@ -117,10 +117,10 @@ func (p *Pool) learnLocked(l *Lease, o Result) {
 	}
 }
 
-// wasAhead returns how many tokens were prefilled up to the lease's first one, and whether
+// prefilledTokens returns how many tokens were prefilled up to the lease's first one, and whether
 // that is known well enough to learn from. It is if the engine reports cached tokens; 0 may
 // mean that it does not. Without that report the part booked as cached is believed.
-func (l *Lease) wasAhead(o Result) (tokens int64, sure bool) {
+func (l *Lease) prefilledTokens(o Result) (tokens int64, sure bool) {
 	others, own, prompt := l.ahead-l.prefill, l.prefill, booked(o.PromptTokens)
 	switch {
 	case prompt > 0 && o.CachedTokens > 0:
@@ -130,12 +130,12 @@ func (l *Lease) wasAhead(o Result) (tokens int64, sure bool) {
 	case prompt > 0:
 		own = prompt
 	}
-	return others + own, l.doubt <= (others+own)/maxDoubt
+	return others + own, l.assumedCached <= (others+own)/maxAssumedCached
 }
 
 func (p *Pool) learnOfLocked(w *Worker, q int, sample float64) {
 	w.learned[q].learn(sample)
-	if !w.gone {
+	if !w.removed {
 		p.refreshLocked(q)
 	}
 }

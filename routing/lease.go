@@ -12,24 +12,24 @@ var ErrExcluded = errors.New("excluded from the verdict")
 // Lease is one request booked on one worker. Its owner owes exactly one Release. Its
 // methods are safe for concurrent use; a copy must not be used beside it.
 type Lease struct {
-	pool      *Pool
-	worker    *Worker
-	gate      Gate
-	admitted  bool // by the gate, or by the ejection cap
-	ticketed  bool // the gate gave a ticket, and is owed its outcome
-	ticket    uint64
-	reason    Reason
-	stream    bool
-	bookedAt  time.Time
-	estimate  float64       // the prompt's tokens before the learned correction
-	prompt    int64         // its tokens
-	prefill   int64         // those of them that were booked
-	ahead     int64         // tokens to prefill up to its first one, its own among them
-	doubt     int64         // tokens that are not in ahead because the worker had them lately
-	level     int           // requests in flight on the worker, this one among them
-	expected  time.Duration // from the booking to the outcome
-	queueTime time.Duration // that it should wait inside the engine before its prefill
-	overlap   int64         // tokens of its prompt that the worker is believed to have
+	pool          *Pool
+	worker        *Worker
+	gate          Gate
+	admitted      bool // by the gate, or by the ejection cap
+	ticketed      bool // the gate gave a ticket, and is owed its outcome
+	ticket        uint64
+	reason        Reason
+	stream        bool
+	bookedAt      time.Time
+	estimate      float64       // the prompt's tokens before the learned correction
+	prompt        int64         // its tokens
+	prefill       int64         // those of them that were booked
+	ahead         int64         // tokens to prefill up to its first one, its own among them
+	assumedCached int64         // tokens that are not in ahead because the worker had them lately
+	level         int           // requests in flight on the worker, this one among them
+	expected      time.Duration // from the booking to the outcome
+	queueTime     time.Duration // that it should wait inside the engine before its prefill
+	overlap       int64         // tokens of its prompt that the worker is believed to have
 
 	// The rest is guarded by the pool's lock.
 	booking  *booking  // nil once all is given back
@@ -82,13 +82,13 @@ func (l *Lease) Answered(at time.Time, err error) {
 	if l.pool == nil {
 		return
 	}
-	if outcome, first := l.answer(at, err); first {
-		l.report(outcome)
+	if outcome, first := l.recordFirstEvent(at, err); first {
+		l.reportOutcome(outcome)
 	}
 }
 
 // report gives the gate the outcome that is owed for the ticket.
-func (l *Lease) report(outcome error) {
+func (l *Lease) reportOutcome(outcome error) {
 	if l.ticketed {
 		l.gate.Report(l.ticket, outcome)
 	}
@@ -96,7 +96,7 @@ func (l *Lease) report(outcome error) {
 
 // answer notes the answer's beginning, once, and returns the outcome. A stream may be too
 // slow unless the engine's metrics show that it may have waited inside the engine.
-func (l *Lease) answer(at time.Time, err error) (outcome error, first bool) {
+func (l *Lease) recordFirstEvent(at time.Time, err error) (outcome error, first bool) {
 	p := l.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -105,16 +105,16 @@ func (l *Lease) answer(at time.Time, err error) (outcome error, first bool) {
 	}
 	l.reported = true
 	if l.booking != nil {
-		l.worker.prefilledLocked(l.booking)
+		l.worker.endPrefillLocked(l.booking)
 		if l.stream && err == nil {
-			p.rememberLocked(l.booking, l.timeOr(at))
-			l.worker.beganLocked(l.booking)
+			p.recordPrefixLocked(l.booking, l.timeOr(at))
+			l.worker.beginStreamLocked(l.booking)
 			l.learnConcurrencyLimitLocked(at)
 		}
 	}
 	if err == nil {
 		l.firstAt = at
-		if l.stream && !at.IsZero() && !l.worker.queuedLocked(l.bookedAt, at) && p.slowLocked(l.worker, l.sampleLocked(at)) {
+		if l.stream && !at.IsZero() && !l.worker.mayHaveQueuedLocked(l.bookedAt, at) && p.slowLocked(l.worker, l.sampleLocked(at)) {
 			err = ErrSlow
 		}
 	}
@@ -159,7 +159,7 @@ func (l *Lease) Unbook() {
 
 func (l *Lease) unbookLocked() {
 	if l.booking != nil {
-		l.pool.leaveLocked(l.booking)
+		l.pool.removeBookingLocked(l.booking)
 		l.booking = nil
 	}
 }
@@ -176,7 +176,7 @@ func (l *Lease) Release(o Result) {
 	l.released, l.reported = true, true
 	// A stream that began was remembered then.
 	if l.booking != nil && o.Err == nil && (first || !l.stream && outcome == nil) {
-		l.pool.rememberLocked(l.booking, l.timeOr(o.At))
+		l.pool.recordPrefixLocked(l.booking, l.timeOr(o.At))
 	}
 	if last {
 		l.pool.learnLocked(l, o)
@@ -196,7 +196,7 @@ func (l *Lease) Release(o Result) {
 	}
 	switch {
 	case first:
-		l.report(o.Err)
+		l.reportOutcome(o.Err)
 	case l.ticketed && outcome == nil && o.Err != nil && !errors.Is(o.Err, ErrExcluded):
 		l.gate.Cut(l.bookedAt, o.Err)
 	}

@@ -10,8 +10,8 @@ func (leastLoad) Name() string { return "least_load" }
 // weight, so that several gateways do not all choose the first member of an idle pool.
 func (leastLoad) Pick(r *Request, ws []View) (int, Reason) {
 	best := least(r.Rand, ws, -1)
-	if r.marks != nil {
-		r.second = least(r.Rand, ws, best)
+	if r.assessments != nil {
+		r.runnerUp = least(r.Rand, ws, best)
 	}
 	return best, ReasonLeastLoad
 }

@@ -18,12 +18,12 @@ type Loaded struct {
 // error is ErrNoWorker or ErrFull.
 func Eligible(p Policy, limit Saturation, r *Request, workers []Loaded) ([]View, error) {
 	all := make([]Worker, len(workers))
-	pool := Pool{policy: p, plans: plans(p), limit: limit, workers: make([]*Worker, len(workers)), views: make([]View, 0, len(workers))}
+	pool := Pool{policy: p, plans: plans(p), saturation: limit, workers: make([]*Worker, len(workers)), views: make([]View, 0, len(workers))}
 	for i := range workers {
 		l := &workers[i]
 		all[i] = Worker{id: l.ID, index: i, weight: l.Weight, group: l.Group, models: l.Models,
 			maxInflight: l.MaxInflight, maxTokens: l.MaxTokensInflight, reserved: l.Full, inflight: l.Inflight, tokens: l.Tokens,
-			status: Status{Up: true, Waiting: l.Waiting, KVUsage: l.KVUsage, LoadAt: r.Now}, saidInflight: l.Reported}
+			status: Status{Up: true, Waiting: l.Waiting, KVUsage: l.KVUsage, LoadAt: r.Now}, reportedInflight: l.Reported}
 		pool.workers[i] = &all[i]
 	}
 	return pool.eligibleLocked(r, nil)

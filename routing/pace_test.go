@@ -145,7 +145,7 @@ func TestPaceIsPredictedWithTheSlots(t *testing.T) {
 	for _, l := range []*Lease{&second, &third, &fourth} {
 		l.Release(Result{})
 	}
-	if w.streams != 0 || w.streaming != 0 || w.slots != 3 {
-		t.Errorf("%d streams are left, %d of them with an answer, of %d slots", w.streams, w.streaming, w.slots)
+	if w.streams != 0 || w.answering != 0 || w.slots != 3 {
+		t.Errorf("%d streams are left, %d of them with an answer, of %d slots", w.streams, w.answering, w.slots)
 	}
 }

@@ -26,11 +26,11 @@ type Request struct {
 	Only         any           // when not nil, the Ref of the one member that may take it
 	Record       *Choice       // filled by each pick; nil records nothing
 
-	learned bool    // a policy was asked for it before, and has learned from it
-	dry     bool    // it is not to be sent: nothing of it is counted
-	recall  *Choice // what a policy remembered at the pick that is decided again; nil for none
-	marks   []mark  // what a policy says of each candidate, while it is recorded; else nil
-	second  int     // while it is recorded: whom it would choose without the chosen one; -1: by the marks
+	learned     bool         // a policy was asked for it before, and has learned from it
+	preview     bool         // it is not to be sent: nothing of it is counted
+	recorded    *Choice      // what a policy remembered at the pick that is decided again; nil for none
+	assessments []assessment // what a policy says of each candidate, while it is recorded; else nil
+	runnerUp    int          // while it is recorded: whom it would choose without the chosen one; -1: by the marks
 }
 
 // Block is one node of a prompt's chain.

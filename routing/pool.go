@@ -65,9 +65,9 @@ type Worker struct {
 	tokens, maxTokens                 int64 // of all in flight
 	backlog                           backlog
 	value                             [quantities]float64 // of learned, as last refreshed
-	due                               []*booking          // prefills that end at a predicted time, the earliest first
+	prefillEnds                       []*booking          // prefills that end at a predicted time, the earliest first
 	reserved                          bool                // until the round ends: freed capacity is kept for one request
-	kept                              bool                // in rotation although it is ejected, by the ejection cap
+	ejectionDenied                    bool                // in rotation although it is ejected, by the ejection cap
 	concurrencyLimit                  concurrencyLimit
 
 	gate                    Gate
@@ -76,18 +76,18 @@ type Worker struct {
 	ejection                Ejection
 	ejectedAt, restoredAt   time.Time // when the last ejection began and ended
 	pace                    pace
-	saidInflight            int       // inflight at the time of the last load report
+	reportedInflight        int       // inflight at the time of the last load report
 	queuedFrom, queuedUntil time.Time // first and last of the consecutive load reports that show requests waiting in the engine
 	streams                 int       // in flight
-	streaming, slots        int       // streams that have begun to answer: now, and the most so far
+	answering, slots        int       // streams that have begun to answer: now, and the most so far
 	staleAt                 time.Time // when old metrics of it were last counted
-	doubt                   int64     // prompt tokens that are not in pending, because the worker is believed to have them cached
+	assumedCached           int64     // prompt tokens that are not in pending, because the worker is believed to have them cached
 	learned                 [quantities]estimator
 	prior                   [quantities]float64 // of learned, as last refreshed
 	column                  int                 // in the pool's chains
-	chains                  int                 // bookings with a chain
-	remembered              bool                // something of it is in the pool's memory
-	gone                    bool
+	prefixBookings          int                 // bookings with a chain
+	inHistory               bool                // something of it is in the pool's memory
+	removed                 bool
 }
 
 // ID returns the member's ID.
@@ -111,11 +111,11 @@ func (w *Worker) viewLocked(v *View, full bool) {
 // fullLocked reports whether the worker has no place for a request of so many tokens.
 func (w *Worker) fullLocked(tokens int64) bool {
 	bound := w.concurrencyLimitLocked()
-	return w.reserved || bound > 0 && w.inflight >= bound || w.crowdedLocked(tokens)
+	return w.reserved || bound > 0 && w.inflight >= bound || w.overTokensLocked(tokens)
 }
 
-// crowdedLocked reports whether the bound on tokens leaves no place for so many.
-func (w *Worker) crowdedLocked(tokens int64) bool {
+// overTokensLocked reports whether the bound on tokens leaves no place for so many.
+func (w *Worker) overTokensLocked(tokens int64) bool {
 	return w.maxTokens > 0 && w.inflight > 0 && w.tokens+tokens > w.maxTokens
 }
 
@@ -127,29 +127,29 @@ type Pool struct {
 	upFrom     atomic.Pointer[time.Time] // a member is in rotation from then on; nil: none will be
 
 	// The rest is guarded by mu.
-	policy      Policy
-	plans       bool      // the policy is a Planner
-	workers     []*Worker // in the order of the members
-	views       []View    // room for one decision, reused by the next
-	marks       []mark    // likewise, for the recorded ones
-	chains      chains
-	recent      recent
-	free        *booking // bookings to be used again
-	learned     learned
-	limit       Saturation
-	slowness    Slowness
-	stale       int64         // see Stale
-	pausedUntil time.Time     // no worker is in backoff or open from then on
-	round       DispatchRound // the one under way
-	changed     func()        // the watcher, or nil
-	changes     uint64        // that the watcher was called for
+	policy           Policy
+	plans            bool         // the policy is a Planner
+	workers          []*Worker    // in the order of the members
+	views            []View       // room for one decision, reused by the next
+	assessments      []assessment // likewise, for the recorded ones
+	inflightPrefixes inflightPrefixes
+	history          prefixHistory
+	free             *booking // bookings to be used again
+	learned          learned
+	saturation       Saturation
+	slowness         Slowness
+	stale            int64         // see Stale
+	pausedUntil      time.Time     // no worker is in backoff or open from then on
+	round            DispatchRound // the one under way
+	onChange         func()        // the watcher, or nil
+	changes          uint64        // that the watcher was called for
 }
 
 // NewPool makes a pool. Its workers are down until Observe says otherwise.
 func NewPool(policy Policy, members []Member) *Pool {
 	p := &Pool{}
 	p.round.pool = p
-	p.chains.at = map[uint64]int32{}
+	p.inflightPrefixes.rowsByHash = map[uint64]int32{}
 	p.learned.output.limits, p.learned.scale.limits, p.learned.residenceTime.limits = outputLimits, scaleLimits, residenceTimeLimits
 	p.Configure(policy, members)
 	return p
@@ -166,7 +166,7 @@ func (p *Pool) Configure(policy Policy, members []Member) {
 	for i, m := range members {
 		w := p.findLocked(m.ID, m.Ref)
 		if w == nil {
-			w = &Worker{id: m.ID, ref: m.Ref, column: p.chains.join()}
+			w = &Worker{id: m.ID, ref: m.Ref, column: p.inflightPrefixes.takeColumn()}
 			w.learned[prefillRate].limits, w.learned[tokenTime].limits = rateLimits, timeLimits
 		}
 		w.index, w.weight, w.group, w.maxInflight, w.gate = i, m.Weight, m.Group, m.MaxInflight, m.Gate
@@ -178,13 +178,13 @@ func (p *Pool) Configure(policy Policy, members []Member) {
 	}
 	for _, w := range p.workers {
 		if !slices.Contains(workers, w) {
-			w.gone = true
-			p.partLocked(w)
+			w.removed = true
+			p.releaseColumnLocked(w)
 		}
 	}
 	p.policy, p.plans, p.workers = policy, plans(policy), workers
-	p.views, p.marks = make([]View, 0, len(members)), make([]mark, len(members))
-	p.chains.room(len(members))
+	p.views, p.assessments = make([]View, 0, len(members)), make([]assessment, len(members))
+	p.inflightPrefixes.reserveRoom(len(members))
 	p.learned.sorted = make([]float64, 0, len(members))
 	for q := range quantities {
 		p.refreshLocked(q)
@@ -212,12 +212,12 @@ func (p *Pool) Locked() int64 {
 	return p.mu.locked
 }
 
-// partLocked gives back the column of a worker that is gone, once the chains have nothing
+// releaseColumnLocked gives back the column of a worker that is gone, once the chains have nothing
 // of it.
-func (p *Pool) partLocked(w *Worker) {
-	if w.gone && w.chains == 0 {
-		p.forgetLocked(w)
-		p.chains.part(w.column)
+func (p *Pool) releaseColumnLocked(w *Worker) {
+	if w.removed && w.prefixBookings == 0 {
+		p.forgetCacheLocked(w)
+		p.inflightPrefixes.releaseColumn(w.column)
 	}
 }
 
@@ -241,10 +241,10 @@ func (p *Pool) Observe(id string, ref any, s Status) {
 		return
 	}
 	if s.Up && !w.status.Up {
-		p.forgetLocked(w)
+		p.forgetCacheLocked(w)
 		w.concurrencyLimit, w.slots = concurrencyLimit{}, 0
 	}
-	w.saidLocked(s)
+	w.recordLoadLocked(s)
 	w.status = s
 	p.capEjectionsLocked()
 }
@@ -268,7 +268,7 @@ type WorkerView struct {
 	Stale             bool          // Waiting and KVUsage are too old to count
 	Backoff           time.Duration // how long it gets nothing yet; 0 when it is not cooling
 	Open              time.Duration // how long its breaker keeps everything from it; 0 when it is closed
-	Kept              bool          // its breaker is not closed, and the ejection cap keeps it in rotation
+	EjectionDenied    bool          // its breaker is not closed, and the ejection cap keeps it in rotation
 	Share             float64       // of its usual load while it is kept or starts slowly, 0.1 to 1; else 1
 	SlowRatio         float64       // median of its last comparisons with its peers' streams; 0 if they are too few
 	Samples           int           // streams of the last five minutes, at most 64
@@ -289,7 +289,7 @@ func (p *Pool) Snapshot(now time.Time) []WorkerView {
 	defer p.mu.Unlock()
 	views := make([]WorkerView, len(p.workers))
 	for i, w := range p.workers {
-		w.expireLocked(now)
+		w.endDuePrefillsLocked(now)
 		w.pace.prune(now)
 		saturated, stale := p.metricsLocked(w, now)
 		views[i] = WorkerView{
@@ -299,7 +299,7 @@ func (p *Pool) Snapshot(now time.Time) []WorkerView {
 			TokensInflight: w.tokens, MaxTokensInflight: w.maxTokens,
 			PendingTokens: w.pending, OutputTokens: w.output,
 			Waiting: w.status.Waiting, KVUsage: w.status.KVUsage,
-			Backoff: max(0, w.backoffUntil.Sub(now)), Open: max(0, w.openUntilLocked().Sub(now)), Kept: w.kept, Share: w.shareLocked(now),
+			Backoff: max(0, w.backoffUntil.Sub(now)), Open: max(0, w.openUntilLocked().Sub(now)), EjectionDenied: w.ejectionDenied, Share: w.shareLocked(now),
 			SlowRatio: w.pace.slowRatio(), Samples: len(w.pace.samples),
 			Rate: w.value[prefillRate], RateCount: w.learned[prefillRate].count,
 			TokenTime: seconds(w.value[tokenTime]), TokenTimeCount: w.learned[tokenTime].count,

@@ -225,7 +225,7 @@ func TestAReloadKeepsWhatStays(t *testing.T) {
 	old := a.Worker()
 	a.Release(Result{})
 	wantBooks(t, p, "b 1 100 10, a 1 100 10")
-	if old.inflight != 0 || old.pending != 0 || old.output != 0 || old.chains != 0 {
+	if old.inflight != 0 || old.pending != 0 || old.output != 0 || old.prefixBookings != 0 {
 		t.Errorf("the old engine's books show %+v", old)
 	}
 

@@ -52,13 +52,13 @@ type Draft struct {
 // the pool's lock, because new workers may take as long as a thousand requests do.
 func (p *Pool) Preview(r *Request, draft *Draft, tried ...*Worker) (o Preview, err error) {
 	q := *r
-	q.Record, q.dry = &o.Choice, true
+	q.Record, q.preview = &o.Choice, true
 	seen, err := p.look(&q, draft, tried)
 	o.Excluded = seen.excluded
 	if err != nil {
 		return o, err
 	}
-	apart := Pool{policy: seen.policy, marks: make([]mark, len(seen.views))}
+	apart := Pool{policy: seen.policy, assessments: make([]assessment, len(seen.views))}
 	i, reason := apart.pickLocked(&q, seen.views)
 	v := &seen.views[i]
 	o.Worker, o.Ref, o.Reason, o.WorkerFull = v.ID, seen.workers[v.Index].ref, reason, v.Full
@@ -126,7 +126,7 @@ func (p *Pool) UpUnder(draft *Draft, now time.Time) bool {
 // newDraft returns a throw-away pool with the members' workers, which have nothing else yet,
 // and their indexes by ID.
 func newDraft(d *Draft) (p *Pool, at map[string]int) {
-	p = &Pool{policy: d.Policy, plans: plans(d.Policy), limit: d.Limit, workers: make([]*Worker, len(d.Members)), views: make([]View, 0, len(d.Members))}
+	p = &Pool{policy: d.Policy, plans: plans(d.Policy), saturation: d.Limit, workers: make([]*Worker, len(d.Members)), views: make([]View, 0, len(d.Members))}
 	workers := make([]Worker, len(d.Members))
 	at = make(map[string]int, len(d.Members))
 	for i := range d.Members {
@@ -139,19 +139,19 @@ func newDraft(d *Draft) (p *Pool, at map[string]int) {
 // copyLocked copies the workers of a live pool into a throw-away pool, which may then be
 // used under the live one's lock only. It returns the copies of the workers tried.
 func (p *Pool) copyLocked(live *Pool, at map[string]int, now time.Time, tried []*Worker) (copied []*Worker) {
-	p.slowness, p.pausedUntil, p.chains, p.recent, p.learned = live.slowness, live.pausedUntil, live.chains, live.recent, live.learned
+	p.slowness, p.pausedUntil, p.inflightPrefixes, p.history, p.learned = live.slowness, live.pausedUntil, live.inflightPrefixes, live.history, live.learned
 	for _, w := range live.workers {
 		i, ok := at[w.id]
 		if !ok || p.workers[i].ref != w.ref {
 			continue
 		}
-		w.expireLocked(now)
+		w.endDuePrefillsLocked(now)
 		*p.workers[i] = *w
 		if slices.Contains(tried, w) {
 			copied = append(copied, p.workers[i])
 		}
 	}
-	p.chains.room(len(p.workers))
+	p.inflightPrefixes.reserveRoom(len(p.workers))
 	p.learned.sorted = make([]float64, 0, len(p.workers))
 	return copied
 }
@@ -165,7 +165,7 @@ func (p *Pool) configureLocked(d *Draft) {
 			w.learned[prefillRate].limits, w.learned[tokenTime].limits = rateLimits, timeLimits
 		}
 		w.index, w.weight, w.group, w.maxInflight = i, m.Weight, m.Group, m.MaxInflight
-		w.maxTokens, w.models, w.due = m.MaxTokensInflight, m.Models, nil
+		w.maxTokens, w.models, w.prefillEnds = m.MaxTokensInflight, m.Models, nil
 	}
 	p.capEjectionsLocked()
 	for q := range quantities {
@@ -204,10 +204,10 @@ func (p *Pool) excludedLocked(w *Worker, r *Request, tried []*Worker, group int)
 		is.Why = ExcludedSaturated
 	case w.fullLocked(booked(r.PromptTokens)+booked(r.OutputTokens)) && !(p.plans && r.Wait):
 		is.Why = ExcludedFull
-	case w.kept:
+	case w.ejectionDenied:
 		is.Why = ExcludedSlowStart
 	default:
-		is.Why, is.Until = ExcludedSlowStart, w.slowStartFrom.Add(rampTime)
+		is.Why, is.Until = ExcludedSlowStart, w.slowStartFrom.Add(slowStartTime)
 	}
 	return is
 }

@@ -48,7 +48,7 @@ func TestPreviewAccountsForEveryMember(t *testing.T) {
 		"full":      {do: func(p *Pool, _ *Request) { p.workers[0].inflight = 1 }, worker: "b", others: "a full, c group"},
 		"saturated": {do: func(p *Pool, _ *Request) { p.Observe("b", 2, Status{Up: true, Saturated: true}) }, worker: "a", others: "b saturated, c group"},
 		"by metrics": {do: func(p *Pool, _ *Request) {
-			p.Limit(Saturation{KVUsage: 0.9})
+			p.SetSaturation(Saturation{KVUsage: 0.9})
 			p.Observe("b", 2, Status{Up: true, Waiting: 1, KVUsage: 0.95, LoadAt: start})
 		}, worker: "a", others: "b saturated, c group"},
 		"group full": {do: func(p *Pool, _ *Request) {
@@ -111,7 +111,7 @@ func TestPreviewAccountsForEveryMember(t *testing.T) {
 		for _, i := range c.tried {
 			tried = append(tried, p.workers[i])
 		}
-		for what, draft := range map[string]*Draft{"live": nil, "as a draft": {Policy: policy, Members: members, Limit: p.limit}} {
+		for what, draft := range map[string]*Draft{"live": nil, "as a draft": {Policy: policy, Members: members, Limit: p.saturation}} {
 			o, err := p.Preview(r, draft, tried...)
 			if o.Worker != c.worker || excludedText(&o) != c.others || !sameError(err, c.err) || o.WorkerFull != (c.worker != "" && err != nil) {
 				t.Errorf("%s, %s: %q (held: %v), others %q, %v, not %q, others %q, %v", name, what, o.Worker, o.WorkerFull, excludedText(&o), err, c.worker, c.others, c.err)
@@ -188,11 +188,11 @@ func TestADraftPassesOverWhoWasTried(t *testing.T) {
 // have marked as learned.
 func TestAPreviewCountsNothing(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1, MaxInflight: 1}, Member{ID: "b", Weight: 1, MaxInflight: 1})
-	p.Limit(Saturation{Waiting: 1, StaleAfter: time.Second})
+	p.SetSaturation(Saturation{Waiting: 1, StaleAfter: time.Second})
 	p.Observe("a", nil, Status{Up: true, Waiting: 5, LoadAt: start.Add(-time.Minute)})
 	r := ask()
 	before := *r
-	for _, draft := range []*Draft{nil, {Policy: leastLoad{}, Members: []Member{{ID: "a", Weight: 2}}, Limit: p.limit}} {
+	for _, draft := range []*Draft{nil, {Policy: leastLoad{}, Members: []Member{{ID: "a", Weight: 2}}, Limit: p.saturation}} {
 		if o, err := p.Preview(r, draft); err != nil || o.Worker == "" {
 			t.Fatal(err)
 		}
@@ -209,7 +209,7 @@ func TestAPreviewCountsNothing(t *testing.T) {
 func TestADraftHasItsOwnSaturation(t *testing.T) {
 	members := []Member{{ID: "a", Weight: 1}, {ID: "b", Weight: 1}}
 	p := poolOf(members...)
-	p.Limit(Saturation{Waiting: 5})
+	p.SetSaturation(Saturation{Waiting: 5})
 	p.Observe("a", nil, Status{Up: true, Waiting: 4, LoadAt: start})
 	for limit, others := range map[Saturation]string{{}: "", {Waiting: 5}: "", {Waiting: 3}: "a saturated"} {
 		o, err := p.Preview(ask(), &Draft{Policy: leastLoad{}, Members: members, Limit: limit})
@@ -217,8 +217,8 @@ func TestADraftHasItsOwnSaturation(t *testing.T) {
 			t.Errorf("with %+v: others %q (%v), want %q", limit, excludedText(&o), err, others)
 		}
 	}
-	if o, err := p.Preview(ask(), nil); err != nil || len(o.Excluded) > 0 || p.limit.Waiting != 5 {
-		t.Errorf("after the drafts: %+v (%v), by %+v", o, err, p.limit)
+	if o, err := p.Preview(ask(), nil); err != nil || len(o.Excluded) > 0 || p.saturation.Waiting != 5 {
+		t.Errorf("after the drafts: %+v (%v), by %+v", o, err, p.saturation)
 	}
 }
 

@@ -23,8 +23,8 @@ func Redecide(p Policy, c *Choice, model, prefix Hash, chain []Link, at time.Tim
 	}
 	r, ws := c.recorded(model, prefix, chain, at)
 	decided = &Choice{}
-	r.Record, r.recall = decided, c
-	pool := Pool{policy: forgetful(p, &r), marks: make([]mark, len(ws))}
+	r.Record, r.recorded = decided, c
+	pool := Pool{policy: forgetful(p, &r), assessments: make([]assessment, len(ws))}
 	i, reason = pool.pickLocked(&r, ws)
 	return i, reason, decided, nil
 }

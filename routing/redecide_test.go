@@ -80,7 +80,7 @@ func pastPicks(t *testing.T, policy Policy, n int) (picks []pastPick) {
 			r.Prefix = r.Blocks[0].Hash
 		}
 		ws := loaded(&d, plans && r.Wait && d.below(2) == 0)
-		pool := Pool{policy: policy, marks: make([]mark, len(ws))}
+		pool := Pool{policy: policy, assessments: make([]assessment, len(ws))}
 		i, reason := pool.pickLocked(&r, ws)
 		picks = append(picks, pastPick{record: *r.Record, asked: r, chosen: ws[i].ID, reason: reason})
 	}

@@ -39,7 +39,7 @@ func TestAWorkerIsReservedAmongThoseThatAnOfferNames(t *testing.T) {
 		"a later member of a lower group":         {members{"a": {Group: 1}, "b": {Group: 1}}, nil, "c"},
 		"saturated":                               {nil, func(p *Pool) { p.Observe("b", nil, Status{Up: true, Saturated: true}) }, "a"},
 		"saturated by its metrics": {nil, func(p *Pool) {
-			p.Limit(Saturation{KVUsage: 0.9})
+			p.SetSaturation(Saturation{KVUsage: 0.9})
 			p.Observe("b", nil, Status{Up: true, Waiting: 1, KVUsage: 0.95, LoadAt: start})
 		}, "a"},
 		"room on a saturated one": {members{"c": {MaxTokensInflight: 2000}}, func(p *Pool) { p.Observe("c", nil, Status{Up: true, Saturated: true}) }, "b"},

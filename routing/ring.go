@@ -57,7 +57,7 @@ type slot struct {
 	live uint32    // its points that count at its present weight
 	view int32     // its index into the views of this pick
 	pick uint64    // the last pick that it was eligible in
-	ok   bool      // it is fit to be chosen in this pick
+	fit  bool      // it is fit to be chosen in this pick
 }
 
 func newRing(units int) *ring { return &ring{units: units, byID: map[string]uint32{}} }

@@ -24,7 +24,7 @@ func (p *roundRobin) Pick(r *Request, ws []View) (int, Reason) {
 	if r.Record != nil {
 		r.Record.Memory = float64(last)
 		for i := range ws {
-			r.mark(i, float64((i-next+len(ws))%len(ws)), "") // turns to come before its own
+			r.assess(i, float64((i-next+len(ws))%len(ws)), "") // turns to come before its own
 		}
 	}
 	p.last = ws[next].Index

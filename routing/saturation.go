@@ -15,10 +15,10 @@ type Saturation struct {
 const staleEvery = time.Second
 
 // Limit sets what saturates a worker, from the next decision on.
-func (p *Pool) Limit(s Saturation) {
+func (p *Pool) SetSaturation(s Saturation) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.limit = s
+	p.saturation = s
 }
 
 // Stale returns for how many seconds decisions passed over metrics of a worker
@@ -33,13 +33,13 @@ func (p *Pool) Stale() int64 {
 // tokens. An engine in which requests always wait may be slow itself.
 const queuedFor = 30 * time.Second
 
-// saidLocked notes what was in flight here when the worker reported its load, and since
+// recordLoadLocked notes what was in flight here when the worker reported its load, and since
 // when and until when it has reported requests that wait inside it.
-func (w *Worker) saidLocked(s Status) {
+func (w *Worker) recordLoadLocked(s Status) {
 	if s.LoadAt.Equal(w.status.LoadAt) {
 		return
 	}
-	w.saidInflight = w.inflight
+	w.reportedInflight = w.inflight
 	if s.Waiting <= 0 {
 		return
 	}
@@ -49,9 +49,9 @@ func (w *Worker) saidLocked(s Status) {
 	w.queuedUntil = s.LoadAt
 }
 
-// queuedLocked reports whether a first token at that time, of a request booked at
+// mayHaveQueuedLocked reports whether a first token at that time, of a request booked at
 // bookedAt, may have waited inside the engine, by the engine's metrics.
-func (w *Worker) queuedLocked(bookedAt, at time.Time) bool {
+func (w *Worker) mayHaveQueuedLocked(bookedAt, at time.Time) bool {
 	return (w.status.Waiting > 0 || !bookedAt.After(w.queuedUntil)) && at.Sub(w.queuedFrom) < queuedFor
 }
 
@@ -59,7 +59,7 @@ func (w *Worker) queuedLocked(bookedAt, at time.Time) bool {
 // saturated, and counts metrics that were too old, except in a preview.
 func (p *Pool) saturatedLocked(w *Worker, r *Request) bool {
 	saturated, stale := p.metricsLocked(w, r.Now)
-	if stale && !r.dry && r.Now.Sub(w.staleAt) >= staleEvery {
+	if stale && !r.preview && r.Now.Sub(w.staleAt) >= staleEvery {
 		p.stale++
 		w.staleAt = r.Now
 	}
@@ -73,13 +73,13 @@ func (p *Pool) metricsLocked(w *Worker, now time.Time) (saturated, stale bool) {
 	if w.status.Saturated {
 		return true, false
 	}
-	if w.status.LoadAt.IsZero() || p.limit.Waiting <= 0 && p.limit.KVUsage <= 0 {
+	if w.status.LoadAt.IsZero() || p.saturation.Waiting <= 0 && p.saturation.KVUsage <= 0 {
 		return false, false
 	}
-	if p.limit.StaleAfter > 0 && now.Sub(w.status.LoadAt) > p.limit.StaleAfter {
+	if p.saturation.StaleAfter > 0 && now.Sub(w.status.LoadAt) > p.saturation.StaleAfter {
 		return false, true
 	}
-	return p.limit.Reached(w.waitingLocked(), w.status.KVUsage), false
+	return p.saturation.Reached(w.waitingLocked(), w.status.KVUsage), false
 }
 
 // Reached reports whether metrics of that value saturate a worker while they are fresh.
@@ -99,5 +99,5 @@ func (w *Worker) waitingLocked() int {
 	if w.status.Waiting <= 0 {
 		return 0
 	}
-	return max(0, w.status.Waiting+w.inflight-w.saidInflight)
+	return max(0, w.status.Waiting+w.inflight-w.reportedInflight)
 }

@@ -36,7 +36,7 @@ func TestWhatSaturatesAWorker(t *testing.T) {
 	} {
 		p := poolOf(Member{ID: "a", Weight: 1})
 		busy := mustAcquire(t, p) // an idle worker is not refused for metrics alone
-		p.Limit(c.limit)
+		p.SetSaturation(c.limit)
 		c.said.Up = true
 		p.Observe("a", nil, c.said)
 		now := start.Add(c.age)
@@ -59,7 +59,7 @@ func TestWhatSaturatesAWorker(t *testing.T) {
 
 func TestASaturatedWorkerIsPassedOverAndHoldsItsGroup(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1}, Member{ID: "b", Weight: 1}, Member{ID: "c", Weight: 1, Group: 1})
-	p.Limit(Saturation{Waiting: 5, StaleAfter: time.Minute})
+	p.SetSaturation(Saturation{Waiting: 5, StaleAfter: time.Minute})
 	for mustAcquire(t, p).Worker().ID() != "a" { // no worker is idle
 	}
 	p.Observe("a", nil, Status{Up: true, Waiting: 9, LoadAt: start})
@@ -72,7 +72,7 @@ func TestASaturatedWorkerIsPassedOverAndHoldsItsGroup(t *testing.T) {
 	if _, err := p.Acquire(ask()); !errors.Is(err, ErrFull) {
 		t.Errorf("both are saturated: %v", err)
 	}
-	p.Limit(Saturation{Waiting: 10, StaleAfter: time.Minute})
+	p.SetSaturation(Saturation{Waiting: 10, StaleAfter: time.Minute})
 	mustAcquire(t, p)
 }
 
@@ -80,7 +80,7 @@ func TestASaturatedWorkerIsPassedOverAndHoldsItsGroup(t *testing.T) {
 // was, less what ended there and more what was sent there since.
 func TestAQueueIsCountedOnBetweenTwoLooks(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1})
-	p.Limit(Saturation{Waiting: 5, StaleAfter: time.Minute})
+	p.SetSaturation(Saturation{Waiting: 5, StaleAfter: time.Minute})
 	var leases []*Lease
 	for range 20 {
 		leases = append(leases, mustAcquire(t, p))
@@ -124,7 +124,7 @@ func TestAQueueIsCountedOnBetweenTwoLooks(t *testing.T) {
 
 func TestOldMetricsAreCountedOnceASecondAndWorker(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1}, Member{ID: "b", Weight: 1}, Member{ID: "c", Weight: 1})
-	p.Limit(Saturation{Waiting: 5, StaleAfter: time.Second})
+	p.SetSaturation(Saturation{Waiting: 5, StaleAfter: time.Second})
 	for _, id := range []string{"a", "b"} {
 		p.Observe(id, nil, Status{Up: true, Waiting: 9, LoadAt: start})
 	}
@@ -142,7 +142,7 @@ func TestOldMetricsAreCountedOnceASecondAndWorker(t *testing.T) {
 
 func TestARoundSeesSaturation(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1})
-	p.Limit(Saturation{Waiting: 5, StaleAfter: time.Second})
+	p.SetSaturation(Saturation{Waiting: 5, StaleAfter: time.Second})
 	mustAcquire(t, p)
 	p.Observe("a", nil, Status{Up: true, Waiting: 9, LoadAt: start})
 	for age, open := range map[time.Duration]bool{0: false, time.Minute: true} {
@@ -176,7 +176,7 @@ func TestIdleWorkersStayEligibleWhenMetricsAloneSaturateThePool(t *testing.T) {
 				c.members[i].Weight = 1
 			}
 			p := poolOf(c.members...)
-			p.Limit(Saturation{Waiting: 5, KVUsage: 0.9, StaleAfter: time.Minute})
+			p.SetSaturation(Saturation{Waiting: 5, KVUsage: 0.9, StaleAfter: time.Minute})
 			for _, m := range c.members {
 				status, other := c.said[m.ID]
 				if !other {

@@ -108,7 +108,7 @@ func (s *schedule) granted(r *Request, l *Lease, err error) bool {
 	if m.MaxInflight > 0 && b.requests > m.MaxInflight || m.MaxTokensInflight > 0 && b.requests > 1 && b.tokens > m.MaxTokensInflight {
 		s.t.Fatalf("step %d: %s has %d requests and %d tokens in flight, and may have %d and %d", s.steps, w.id, b.requests, b.tokens, m.MaxInflight, m.MaxTokensInflight)
 	}
-	if w.gone || m.Weight <= 0 || !w.status.Up || w.status.Saturated || s.now.Before(w.pausedUntilLocked()) {
+	if w.removed || m.Weight <= 0 || !w.status.Up || w.status.Saturated || s.now.Before(w.pausedUntilLocked()) {
 		s.t.Fatalf("step %d: %s may not take anything", s.steps, w.id)
 	}
 	s.grants++
@@ -213,7 +213,7 @@ func (s *schedule) finish() {
 		l.Release(Result{At: s.now})
 	}
 	for w := range s.booked {
-		if w.inflight != 0 || w.pending != 0 || w.output != 0 || w.tokens != 0 || w.doubt != 0 || w.chains != 0 || w.backlog != (backlog{}) || len(w.due) > 0 {
+		if w.inflight != 0 || w.pending != 0 || w.output != 0 || w.tokens != 0 || w.assumedCached != 0 || w.prefixBookings != 0 || w.backlog != (backlog{}) || len(w.prefillEnds) > 0 {
 			s.t.Fatalf("after the last release the books of %s show %+v", w.id, *w)
 		}
 	}

@@ -2,14 +2,14 @@ package routing
 
 import "time"
 
-// beganLocked notes that a stream's answer has begun. An engine answers as many streams at
+// beginStreamLocked notes that a stream's answer has begun. An engine answers as many streams at
 // once as it has slots, and lets others wait inside it. The most streams of this gateway
 // that it has answered at once are taken for the slots that this gateway gets.
-func (w *Worker) beganLocked(b *booking) {
-	if b.stream && !b.streaming {
-		b.streaming = true
-		w.streaming++
-		w.slots = max(w.slots, w.streaming)
+func (w *Worker) beginStreamLocked(b *booking) {
+	if b.stream && !b.answering {
+		b.answering = true
+		w.answering++
+		w.slots = max(w.slots, w.answering)
 	}
 }
 

@@ -7,30 +7,30 @@ import (
 
 // The slow start of a worker that is restored after an ejection.
 const (
-	// rampTime is long enough for an engine to compile, fill its caches or fail again.
-	rampTime = 10 * time.Second
-	// rampFrom is the share at the start: enough requests to be judged by.
-	rampFrom = 0.1
+	// slowStartTime is long enough for an engine to compile, fill its caches or fail again.
+	slowStartTime = 10 * time.Second
+	// slowStartShare is the share at the start: enough requests to be judged by.
+	slowStartShare = 0.1
 )
 
 // shareLocked is the part of its usual load that a worker should get.
 func (w *Worker) shareLocked(now time.Time) float64 {
 	switch {
-	case w.kept:
-		return rampFrom
+	case w.ejectionDenied:
+		return slowStartShare
 	case w.slowStartFrom.IsZero():
 		return 1
 	}
-	past := float64(now.Sub(w.slowStartFrom)) / float64(rampTime)
-	return min(max(rampFrom, rampFrom+(1-rampFrom)*past), 1)
+	past := float64(now.Sub(w.slowStartFrom)) / float64(slowStartTime)
+	return min(max(slowStartShare, slowStartShare+(1-slowStartShare)*past), 1)
 }
 
-// rampLocked hides the workers that start slowly from all but their share of the requests,
+// applySlowStartLocked hides the workers that start slowly from all but their share of the requests,
 // and while they have more in flight than that share of what the others of their group
 // have. If no other worker is open, the second share decides alone; beyond it a request
 // that can wait does (ErrFull before a policy that does not plan), and any other takes one
 // of them. If no other worker could serve the request, none is hidden.
-func (p *Pool) rampLocked(r *Request, f *field) ([]View, error) {
+func (p *Pool) applySlowStartLocked(r *Request, f *eligibleSet) ([]View, error) {
 	drawn := true
 	shown := func(v *View) bool {
 		w := p.workers[v.Index]

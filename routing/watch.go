@@ -6,13 +6,13 @@ package routing
 // use and may call the pool. nil is none.
 func (p *Pool) Watch(changed func()) {
 	p.mu.Lock()
-	p.changed = changed
+	p.onChange = changed
 	p.mu.Unlock()
 }
 
 // unlockChanged unlocks the pool and calls its watcher.
 func (p *Pool) unlockChanged() {
-	changed := p.changed
+	changed := p.onChange
 	p.changes++
 	p.mu.Unlock()
 	if changed != nil {

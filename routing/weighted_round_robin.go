@@ -65,9 +65,9 @@ func (p *weightedRoundRobin) remember(r *Request, ws []View) {
 				mine.has = int64(c.Terms.Get(hasTerm))
 			}
 		}
-		if r.marks != nil {
-			r.mark(i, -float64(mine.has+int64(ws[i].Weight)), "")
-			r.marks[i].terms = Terms{names: p.terms, values: [maxTerms]float64{float64(mine.has)}}
+		if r.assessments != nil {
+			r.assess(i, -float64(mine.has+int64(ws[i].Weight)), "")
+			r.assessments[i].terms = Terms{names: p.terms, values: [maxTerms]float64{float64(mine.has)}}
 		}
 	}
 }

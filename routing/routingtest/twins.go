@@ -50,7 +50,7 @@ func recorded(rt *rapid.T, newPolicy func() routing.Policy) {
 	for side := range m.pools {
 		m.policies[side] = newPolicy()
 		m.pools[side] = routing.NewPool(m.policies[side], nil)
-		m.pools[side].Limit(m.limit)
+		m.pools[side].SetSaturation(m.limit)
 	}
 	m.configure(m.drawMembers(rt))
 	m.allUp(rt)

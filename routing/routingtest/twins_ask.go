@@ -170,7 +170,7 @@ func (m *twins) draft(rt *rapid.T) {
 	}
 	m.configure(members)
 	m.both(func(p *routing.Pool, _ int) {
-		p.Limit(m.limit)
+		p.SetSaturation(m.limit)
 		for _, w := range members {
 			if !known[w.ID] {
 				p.Observe(w.ID, w.Ref, routing.Status{Up: true})

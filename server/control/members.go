@@ -127,7 +127,7 @@ func (w *LiveWorker) State() string {
 		return string(w.Health.Suspended)
 	case !w.Up:
 		return "down"
-	case w.Breaker.State != breaker.Closed && !w.Kept:
+	case w.Breaker.State != breaker.Closed && !w.EjectionDenied:
 		return w.Breaker.State.String()
 	case w.Backoff > 0:
 		return "cooling"

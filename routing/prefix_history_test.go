@@ -15,7 +15,7 @@ func TestTheMemoryIsExactWhileItHasRoom(t *testing.T) {
 			hash   uint64
 			column int
 		}
-		var c recent
+		var c prefixHistory
 		marked := map[key]int64{} // the latest period
 		now := start
 		drawKey := func(rt *rapid.T) key {
@@ -25,12 +25,12 @@ func TestTheMemoryIsExactWhileItHasRoom(t *testing.T) {
 			"time": func(rt *rapid.T) { now = now.Add(time.Duration(rapid.IntRange(1, 400).Draw(rt, "s")) * time.Second) },
 			"mark": func(rt *rapid.T) {
 				k, at := drawKey(rt), now.Add(-time.Duration(rapid.IntRange(0, 500).Draw(rt, "ago"))*time.Second)
-				c.mark([]uint64{k.hash}, k.column, at)
-				marked[k] = max(marked[k], at.Unix()/recentPeriod)
+				c.record([]uint64{k.hash}, k.column, at)
+				marked[k] = max(marked[k], at.Unix()/historyPeriod)
 			},
 			"forget": func(rt *rapid.T) {
 				column := drawKey(rt).column
-				c.forget(column)
+				c.forgetWorker(column)
 				for k := range marked {
 					if k.column == column {
 						delete(marked, k)
@@ -44,11 +44,11 @@ func TestTheMemoryIsExactWhileItHasRoom(t *testing.T) {
 				for hash := range uint64(7) {
 					want := uint64(0)
 					for k, p := range marked {
-						if k.hash == hash && now.Unix()/recentPeriod-p <= 1 {
+						if k.hash == hash && now.Unix()/historyPeriod-p <= 1 {
 							want |= 1 << k.column
 						}
 					}
-					if got := c.workers(hash, now.Unix()); got != want {
+					if got := c.workersWith(hash, now.Unix()); got != want {
 						rt.Fatalf("%b have block %d, want %b", got, hash, want)
 					}
 				}
@@ -58,34 +58,34 @@ func TestTheMemoryIsExactWhileItHasRoom(t *testing.T) {
 }
 
 func TestAMemoryLastsBetweenHalfOfFiveMinutesAndFive(t *testing.T) {
-	for from := range time.Duration(recentPeriod) {
-		var c recent
+	for from := range time.Duration(historyPeriod) {
+		var c prefixHistory
 		at := start.Add(from * time.Second)
-		c.mark([]uint64{7}, 5, at)
-		if got := c.workers(7, at.Add(recentPeriod*time.Second).Unix()); got != 1<<5 {
-			t.Errorf("marked at %d s it is gone after %d", from, recentPeriod)
+		c.record([]uint64{7}, 5, at)
+		if got := c.workersWith(7, at.Add(historyPeriod*time.Second).Unix()); got != 1<<5 {
+			t.Errorf("marked at %d s it is gone after %d", from, historyPeriod)
 		}
-		if got := c.workers(7, at.Add(2*recentPeriod*time.Second).Unix()); got != 0 {
-			t.Errorf("marked at %d s it is still there after %d", from, 2*recentPeriod)
+		if got := c.workersWith(7, at.Add(2*historyPeriod*time.Second).Unix()); got != 0 {
+			t.Errorf("marked at %d s it is still there after %d", from, 2*historyPeriod)
 		}
 	}
 }
 
 func TestTheMemoryIsBoundedAndForgetsTheOldest(t *testing.T) {
-	var c recent
+	var c prefixHistory
 	hashes := make([]uint64, 1000)
 	for i := range 400 { // six times what it holds
 		for k := range hashes {
 			hashes[k] = Mix(uint64(i*len(hashes) + k))
 		}
-		c.mark(hashes, i%rememberedWorkers, start.Add(time.Duration(i)*time.Second/8))
+		c.record(hashes, i%historyWorkers, start.Add(time.Duration(i)*time.Second/8))
 	}
-	if len(c.sets) != recentSets {
+	if len(c.sets) != historySets {
 		t.Errorf("the memory has %d sets", len(c.sets))
 	}
 	kept := func(batch int) (n int) {
 		for k := range hashes {
-			if c.workers(Mix(uint64(batch*len(hashes)+k)), start.Add(time.Minute).Unix()) != 0 {
+			if c.workersWith(Mix(uint64(batch*len(hashes)+k)), start.Add(time.Minute).Unix()) != 0 {
 				n++
 			}
 		}
@@ -97,13 +97,13 @@ func TestTheMemoryIsBoundedAndForgetsTheOldest(t *testing.T) {
 }
 
 func TestRememberedLandmarksMissLessThanANinth(t *testing.T) {
-	for d := 0; d < 4096; d = nextLandmark(d, 1<<20, rememberedLog) {
-		if next := nextLandmark(d, 1<<20, rememberedLog); next <= d || float64(next-1-d) >= float64(next)/9 {
+	for d := 0; d < 4096; d = nextLandmark(d, 1<<20, historyLandmarkLog) {
+		if next := nextLandmark(d, 1<<20, historyLandmarkLog); next <= d || float64(next-1-d) >= float64(next)/9 {
 			t.Errorf("after landmark %d comes %d", d, next)
 		}
 	}
-	if n := len(AppendChain(nil, make([]Block, 4096))); n != rememberedLandmarks {
-		t.Errorf("of 4,096 blocks %d are remembered, want %d", n, rememberedLandmarks)
+	if n := len(AppendChain(nil, make([]Block, 4096))); n != historyLandmarks {
+		t.Errorf("of 4,096 blocks %d are remembered, want %d", n, historyLandmarks)
 	}
 	if n := len(AppendChain(nil, make([]Block, 1))); n != 1 {
 		t.Errorf("of one block %d are remembered", n)
@@ -221,7 +221,7 @@ func TestAnEmptiedCacheIsForgotten(t *testing.T) {
 		"another engine":   {func(p *Pool) { p.Configure(last{}, []Member{{ID: "a", Weight: 1, Ref: other}}) }, 1000},
 		"removed and back": {func(p *Pool) { p.Configure(last{}, nil); p.Configure(last{}, []Member{{ID: "a", Weight: 1, Ref: ref}}) }, 1000},
 		"five minutes have passed": {func(p *Pool) {
-			answer(t, p, Request{Now: start.Add(2 * recentPeriod * time.Second), Blocks: prompt(2, 0, 30), Stream: true})
+			answer(t, p, Request{Now: start.Add(2 * historyPeriod * time.Second), Blocks: prompt(2, 0, 30), Stream: true})
 		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -255,7 +255,7 @@ func (s *seen) Pick(_ *Request, ws []View) (int, Reason) {
 }
 
 func TestEachWorkerHasItsOwnMemory(t *testing.T) {
-	const workers = rememberedWorkers + 2
+	const workers = historyWorkers + 2
 	var members []Member
 	for i := range workers {
 		members = append(members, Member{ID: fmt.Sprint("w", i), Weight: 1})
@@ -274,7 +274,7 @@ func TestEachWorkerHasItsOwnMemory(t *testing.T) {
 			l.Answered(start, nil)
 			l.Release(Result{})
 		}
-		if i < rememberedWorkers { // those beyond have none
+		if i < historyWorkers { // those beyond have none
 			want[i] = int64(1+i%16) * 100
 		}
 	}
@@ -289,15 +289,15 @@ func TestEachWorkerHasItsOwnMemory(t *testing.T) {
 }
 
 func TestHolesInTheMemoryHideNothing(t *testing.T) {
-	for lost := range recentMisses + 1 {
+	for lost := range historyMisses + 1 {
 		p := poolOf(Member{ID: "a", Weight: 1})
 		r := Request{Now: start, Blocks: prompt(1, 100, 30), PromptTokens: 1000, Stream: true}
 		answer(t, p, r)
 		for _, b := range r.Blocks[:lost] {
-			clear(p.recent.set(b.Hash)[:])
+			clear(p.history.set(b.Hash)[:])
 		}
 		want := int64(1)
-		if lost == recentMisses { // then most of it is lost
+		if lost == historyMisses { // then most of it is lost
 			want = 1000
 		}
 		if l := answer(t, p, r); l.prefill != want {

@@ -10,13 +10,13 @@ import "math/bits"
 // It is a table with a row for each landmark and a column for each worker, all of it
 // reused. The map is Go's own, whose seed a client cannot know: a table that trusted
 // the blocks' hashes could be driven into one long probe under the pool's lock.
-type chains struct {
-	at      map[uint64]int32 // a landmark's hash → its row
-	width   int              // columns
-	counts  []int32          // row by row: bookings of the landmark on each worker
-	rows    []landmark
-	unused  []int32 // rows to be used again
-	columns []bool  // which are taken
+type inflightPrefixes struct {
+	rowsByHash map[uint64]int32 // a landmark's hash → its row
+	width      int              // columns
+	counts     []int32          // row by row: bookings of the landmark on each worker
+	rows       []landmark
+	unused     []int32 // rows to be used again
+	columns    []bool  // which are taken
 
 	// Of one decision, between overlaps and book.
 	found []int32  // rows of the request's landmarks that are in flight
@@ -29,13 +29,13 @@ type holder struct{ view, column int32 }
 
 // landmark is a row's bookings on all workers.
 type landmark struct {
-	hash uint64
-	held int32
+	hash     uint64
+	bookings int32
 }
 
-// inflightLog makes 45 landmarks of a chain of 4,096 blocks. A prefix that two prompts
+// inflightLandmarkLog makes 45 landmarks of a chain of 4,096 blocks. A prefix that two prompts
 // share is seen up to its last landmark: less than a fifth of it is missed.
-const inflightLog = 3
+const inflightLandmarkLog = 3
 
 // nextLandmark returns the depth of the landmark after the one at depth d; it is beyond
 // last after the last one. The first 2^log blocks are landmarks, beyond that half as many
@@ -51,7 +51,7 @@ func nextLandmark(d, last, log int) int {
 }
 
 // join returns a free column.
-func (c *chains) join() int {
+func (c *inflightPrefixes) takeColumn() int {
 	for i, taken := range c.columns {
 		if !taken {
 			c.columns[i] = true
@@ -66,9 +66,9 @@ func (c *chains) join() int {
 }
 
 // part releases a column. All its counts are zero.
-func (c *chains) part(column int) { c.columns[column] = false }
+func (c *inflightPrefixes) releaseColumn(column int) { c.columns[column] = false }
 
-func (c *chains) widen(width int) {
+func (c *inflightPrefixes) widen(width int) {
 	counts := make([]int32, len(c.rows)*width)
 	for row := range c.rows {
 		copy(counts[row*width:], c.counts[row*c.width:(row+1)*c.width])
@@ -77,13 +77,13 @@ func (c *chains) widen(width int) {
 }
 
 // room makes room for a decision among n workers.
-func (c *chains) room(n int) { c.alive = make([]holder, 0, n) }
+func (c *inflightPrefixes) reserveRoom(n int) { c.alive = make([]holder, 0, n) }
 
 // overlaps fills the views' Overlap: how many of the prompt's tokens are at
 // the start of prompts in flight on the worker.
-func (c *chains) overlaps(blocks []Block, prompt int64, ws []View, workers []*Worker) {
+func (c *inflightPrefixes) setOverlaps(blocks []Block, prompt int64, ws []View, workers []*Worker) {
 	c.found, c.next = c.found[:0], 0
-	if len(blocks) == 0 || len(c.at) == 0 {
+	if len(blocks) == 0 || len(c.rowsByHash) == 0 {
 		return
 	}
 	c.alive = c.alive[:0]
@@ -94,8 +94,8 @@ func (c *chains) overlaps(blocks []Block, prompt int64, ws []View, workers []*Wo
 	}
 	last, shared := len(blocks)-1, int64(0)
 	d := 0
-	for ; d <= last; d = nextLandmark(d, last, inflightLog) {
-		row, ok := c.at[blocks[d].Hash]
+	for ; d <= last; d = nextLandmark(d, last, inflightLandmarkLog) {
+		row, ok := c.rowsByHash[blocks[d].Hash]
 		if !ok {
 			break
 		}
@@ -131,21 +131,21 @@ func tokensUpTo(end, last, prompt int64) int64 {
 
 // book enters the request of the last overlaps on the worker of that column
 // and appends the rows of its landmarks to rows.
-func (c *chains) book(blocks []Block, column int, rows []int32) []int32 {
+func (c *inflightPrefixes) addBooking(blocks []Block, column int, rows []int32) []int32 {
 	rows = append(rows, c.found...)
-	for d, last := c.next, len(blocks)-1; d <= last; d = nextLandmark(d, last, inflightLog) {
+	for d, last := c.next, len(blocks)-1; d <= last; d = nextLandmark(d, last, inflightLandmarkLog) {
 		rows = append(rows, c.rowOf(blocks[d].Hash))
 	}
 	for _, row := range rows {
-		c.rows[row].held++
+		c.rows[row].bookings++
 		c.counts[int(row)*c.width+column]++
 	}
 	return rows
 }
 
 // rowOf returns the landmark's row, a new one when it has none.
-func (c *chains) rowOf(hash uint64) int32 {
-	if row, ok := c.at[hash]; ok {
+func (c *inflightPrefixes) rowOf(hash uint64) int32 {
+	if row, ok := c.rowsByHash[hash]; ok {
 		return row
 	}
 	var row int32
@@ -157,16 +157,16 @@ func (c *chains) rowOf(hash uint64) int32 {
 		c.counts = append(c.counts, make([]int32, c.width)...)
 	}
 	c.rows[row].hash = hash
-	c.at[hash] = row
+	c.rowsByHash[hash] = row
 	return row
 }
 
 // unbook takes back what book entered.
-func (c *chains) unbook(rows []int32, column int) {
+func (c *inflightPrefixes) removeBooking(rows []int32, column int) {
 	for _, row := range rows {
 		c.counts[int(row)*c.width+column]--
-		if c.rows[row].held--; c.rows[row].held == 0 {
-			delete(c.at, c.rows[row].hash)
+		if c.rows[row].bookings--; c.rows[row].bookings == 0 {
+			delete(c.rowsByHash, c.rows[row].hash)
 			c.unused = append(c.unused, row)
 		}
 	}

@@ -10,16 +10,16 @@ import (
 //
 // It is a table of fixed size with four places for each hash; a new one takes the place
 // that was longest not used. Colliding hashes only make the table forget.
-type recent struct {
-	sets [][recentWays]recentBlock // nil until there is something to remember
+type prefixHistory struct {
+	sets [][historyWays]historyBlock // nil until there is something to remember
 
 	// Of one decision.
-	views [rememberedWorkers]int32 // by column
+	views [historyWorkers]int32 // by column
 	found []hit
 }
 
-// recentBlock is who prefilled the prompt up to one block, as bits by column.
-type recentBlock struct {
+// historyBlock is who prefilled the prompt up to one block, as bits by column.
+type historyBlock struct {
 	hash  uint64
 	young uint64 // in the period of last
 	old   uint64 // in the period before it, and not since
@@ -33,40 +33,40 @@ type hit struct {
 }
 
 const (
-	// recentWays by recentSets are 65,536 blocks in 2 MiB. They stand for 8 million tokens
+	// historyWays by historySets are 65,536 blocks in 2 MiB. They stand for 8 million tokens
 	// and more, the caches of sixteen engines with half a million each, so that under
 	// load the table forgets about when the caches do.
-	recentWays = 4
-	recentSets = 1 << recentBits
-	recentBits = 14
-	// rememberedWorkers is the columns that fit into a word. Workers beyond are taken for
+	historyWays = 4
+	historySets = 1 << historyBits
+	historyBits = 14
+	// historyWorkers is the columns that fit into a word. Workers beyond are taken for
 	// cold.
-	rememberedWorkers = 64
-	// recentPeriod, in seconds, is half of what a memory lasts at most. Engines under load
+	historyWorkers = 64
+	// historyPeriod, in seconds, is half of what a memory lasts at most. Engines under load
 	// hold a cache for five minutes. A prompt that is wrongly taken for cold costs nothing
 	// but a booking that is too high.
-	recentPeriod = 150
-	// recentMisses in a row end the search: a prompt is remembered as a whole.
-	recentMisses = 4
-	// recentTail bounds the search between two landmarks, for the end of a prompt that has
+	historyPeriod = 150
+	// historyMisses in a row end the search: a prompt is remembered as a whole.
+	historyMisses = 4
+	// historyTail bounds the search between two landmarks, for the end of a prompt that has
 	// grown since. It finds every end among the first 1,024 blocks; beyond, less than a
 	// twelfth of the prompt is missed.
-	recentTail = 64
+	historyTail = 64
 )
 
-// rememberedLog makes rememberedLandmarks of a chain of 4,096 blocks. A prefix that two
+// historyLandmarkLog makes historyLandmarks of a chain of 4,096 blocks. A prefix that two
 // prompts share is seen but for a ninth at most.
-const rememberedLog, rememberedLandmarks = 4, 81
+const historyLandmarkLog, historyLandmarks = 4, 81
 
-func (c *recent) set(hash uint64) *[recentWays]recentBlock {
-	return &c.sets[hash*golden>>(64-recentBits)]
+func (c *prefixHistory) set(hash uint64) *[historyWays]historyBlock {
+	return &c.sets[hash*golden>>(64-historyBits)]
 }
 
 // mark notes that the worker of that column has these blocks.
-func (c *recent) mark(hashes []uint64, column int, at time.Time) {
+func (c *prefixHistory) record(hashes []uint64, column int, at time.Time) {
 	if c.sets == nil {
-		c.sets = make([][recentWays]recentBlock, recentSets)
-		c.found = make([]hit, 0, rememberedLandmarks+recentTail)
+		c.sets = make([][historyWays]historyBlock, historySets)
+		c.found = make([]hit, 0, historyLandmarks+historyTail)
 	}
 	now := at.Unix()
 	for _, hash := range hashes {
@@ -82,15 +82,15 @@ func (c *recent) mark(hashes []uint64, column int, at time.Time) {
 			}
 		}
 		if m.hash != hash {
-			*m = recentBlock{hash: hash, last: now}
+			*m = historyBlock{hash: hash, last: now}
 		}
-		m.mark(1<<column, now)
+		m.record(1<<column, now)
 	}
 }
 
 // mark sets the workers' bits. Requests may reach the lock out of order.
-func (m *recentBlock) mark(workers uint64, now int64) {
-	switch passed := now/recentPeriod - m.last/recentPeriod; {
+func (m *historyBlock) record(workers uint64, now int64) {
+	switch passed := now/historyPeriod - m.last/historyPeriod; {
 	case passed < -1:
 		return
 	case passed == -1:
@@ -106,14 +106,14 @@ func (m *recentBlock) mark(workers uint64, now int64) {
 }
 
 // workers returns which workers still have the block.
-func (c *recent) workers(hash uint64, now int64) uint64 {
+func (c *prefixHistory) workersWith(hash uint64, now int64) uint64 {
 	set := c.set(hash)
 	for i := range set {
 		m := &set[i]
 		if m.hash != hash {
 			continue
 		}
-		switch passed := now/recentPeriod - m.last/recentPeriod; {
+		switch passed := now/historyPeriod - m.last/historyPeriod; {
 		case passed <= 0:
 			return m.young | m.old
 		case passed == 1:
@@ -125,7 +125,7 @@ func (c *recent) workers(hash uint64, now int64) uint64 {
 }
 
 // forget clears a column. It reads the whole table, which takes a tenth of a millisecond.
-func (c *recent) forget(column int) {
+func (c *prefixHistory) forgetWorker(column int) {
 	for i := range c.sets {
 		for k := range c.sets[i] {
 			c.sets[i][k].young &^= 1 << column
@@ -136,13 +136,13 @@ func (c *recent) forget(column int) {
 
 // overlaps raises the views' Overlap to how many of the prompt's tokens the
 // worker prefilled lately.
-func (c *recent) overlaps(r *Request, prompt int64, ws []View, workers []*Worker) {
+func (c *prefixHistory) setOverlaps(r *Request, prompt int64, ws []View, workers []*Worker) {
 	if c.sets == nil || len(r.Blocks) == 0 {
 		return
 	}
 	shown := uint64(0)
 	for i := range ws {
-		if column := workers[ws[i].Index].column; column >= 0 && column < rememberedWorkers {
+		if column := workers[ws[i].Index].column; column >= 0 && column < historyWorkers {
 			shown |= 1 << column
 			c.views[column] = int32(i)
 		}
@@ -166,13 +166,13 @@ func (c *recent) overlaps(r *Request, prompt int64, ws []View, workers []*Worker
 
 // search finds the chain's blocks that any of the workers shown has: of its landmarks, and
 // of all blocks between the deepest one found and the next.
-func (c *recent) search(blocks []Block, now int64, shown uint64) {
+func (c *prefixHistory) search(blocks []Block, now int64, shown uint64) {
 	c.found = c.found[:0]
 	last, missed := len(blocks)-1, 0
-	for d := 0; d <= last; d = nextLandmark(d, last, rememberedLog) {
-		if have := c.workers(blocks[d].Hash, now) & shown; have != 0 {
+	for d := 0; d <= last; d = nextLandmark(d, last, historyLandmarkLog) {
+		if have := c.workersWith(blocks[d].Hash, now) & shown; have != 0 {
 			c.found, missed = append(c.found, hit{d, have}), 0
-		} else if missed++; missed == recentMisses {
+		} else if missed++; missed == historyMisses {
 			break
 		}
 	}
@@ -180,25 +180,25 @@ func (c *recent) search(blocks []Block, now int64, shown uint64) {
 		return
 	}
 	deepest := c.found[len(c.found)-1].depth
-	for d := deepest + 1; d < min(nextLandmark(deepest, last, rememberedLog), deepest+recentTail); d++ {
-		if have := c.workers(blocks[d].Hash, now) & shown; have != 0 {
+	for d := deepest + 1; d < min(nextLandmark(deepest, last, historyLandmarkLog), deepest+historyTail); d++ {
+		if have := c.workersWith(blocks[d].Hash, now) & shown; have != 0 {
 			c.found = append(c.found, hit{d, have})
 		}
 	}
 }
 
-// rememberLocked notes that the booking's prompt is in its worker's cache.
-func (p *Pool) rememberLocked(b *booking, at time.Time) {
-	if w := b.worker; len(b.hashes) > 0 && !w.gone {
-		p.recent.mark(b.hashes, w.column, at)
-		w.remembered = true
+// recordPrefixLocked notes that the booking's prompt is in its worker's cache.
+func (p *Pool) recordPrefixLocked(b *booking, at time.Time) {
+	if w := b.worker; len(b.hashes) > 0 && !w.removed {
+		p.history.record(b.hashes, w.column, at)
+		w.inHistory = true
 	}
 }
 
-// forgetLocked forgets what the worker had in its cache.
-func (p *Pool) forgetLocked(w *Worker) {
-	if w.remembered {
-		p.recent.forget(w.column)
-		w.remembered = false
+// forgetCacheLocked forgets what the worker had in its cache.
+func (p *Pool) forgetCacheLocked(w *Worker) {
+	if w.inHistory {
+		p.history.forgetWorker(w.column)
+		w.inHistory = false
 	}
 }

@@ -25,9 +25,9 @@ func prompt(seed, branch, n int) []Block {
 // noChains fails unless nothing is in flight in the pool's chains.
 func noChains(t *testing.T, p *Pool) {
 	t.Helper()
-	c := &p.chains
-	if len(c.at) != 0 || len(c.unused) != len(c.rows) {
-		t.Errorf("%d landmarks are in flight, %d of %d rows are unused", len(c.at), len(c.unused), len(c.rows))
+	c := &p.inflightPrefixes
+	if len(c.rowsByHash) != 0 || len(c.unused) != len(c.rows) {
+		t.Errorf("%d landmarks are in flight, %d of %d rows are unused", len(c.rowsByHash), len(c.unused), len(c.rows))
 	}
 	for i, n := range c.counts {
 		if n != 0 {
@@ -122,9 +122,9 @@ func TestOverlapIsWhatBothPromptsBeginWith(t *testing.T) {
 
 func TestLandmarksMissLessThanAFifth(t *testing.T) {
 	count := 0
-	for d := 0; d < 4096; d = nextLandmark(d, 1<<20, inflightLog) {
+	for d := 0; d < 4096; d = nextLandmark(d, 1<<20, inflightLandmarkLog) {
 		count++
-		if next := nextLandmark(d, 1<<20, inflightLog); next <= d || float64(next-1-d) >= 0.2*float64(next) {
+		if next := nextLandmark(d, 1<<20, inflightLandmarkLog); next <= d || float64(next-1-d) >= 0.2*float64(next) {
 			t.Errorf("after landmark %d comes %d", d, next)
 		}
 	}
@@ -203,10 +203,10 @@ func TestReloadsKeepAndGiveBackChains(t *testing.T) {
 	p.Configure(leastLoad{}, nil)
 	t.Cleanup(func() {
 		noChains(t, p)
-		if taken := len(p.chains.columns); taken > 52+41 {
+		if taken := len(p.inflightPrefixes.columns); taken > 52+41 {
 			t.Errorf("%d columns for at most 51 workers at once after 41", taken)
 		}
-		for column, taken := range p.chains.columns {
+		for column, taken := range p.inflightPrefixes.columns {
 			if taken {
 				t.Errorf("column %d is taken by nobody", column)
 			}
@@ -244,7 +244,7 @@ func TestAWholeAnswersPrefillEndsWhenItShould(t *testing.T) {
 		l.Release(Result{})
 	}
 	wantBooks(t, p, "a 0 0 0")
-	if w := p.workers[0]; len(w.due) > 0 {
+	if w := p.workers[0]; len(w.prefillEnds) > 0 {
 		t.Error("the worker still waits for a prefill")
 	}
 }
