@@ -30,7 +30,7 @@ func (q *Queue) dispatchLocked(now time.Time, newcomer *Ticket) error {
 
 // roundLocked is one round of the pool. What it has booked is granted even after a panic.
 func (q *Queue) runRoundLocked(now time.Time, newcomer *Ticket) error {
-	round := q.pool.Begin(now)
+	round := q.pool.BeginRound(now)
 	defer round.End()
 	defer q.grantAllLocked(now, newcomer)
 	q.offerUnroutableLocked(round, now)
@@ -97,7 +97,7 @@ func (q *Queue) offerAllLocked(round *routing.DispatchRound, now time.Time, newc
 		} else {
 			q.markUnroutableLocked(t, isUnroutable(t, err, q.waitLimitLocked(t)), now)
 		}
-		if errors.Is(err, routing.ErrHeld) || len(t.refusedBy) > 0 {
+		if errors.Is(err, routing.ErrBestWorkerFull) || len(t.refusedBy) > 0 {
 			q.seenChanges = unknownChanges // time alone lets it go
 		}
 		if reservations > 0 && errors.Is(err, routing.ErrFull) && q.overdueLocked(t, now) {
@@ -135,13 +135,13 @@ func (q *Queue) offerLocked(round *routing.DispatchRound, t *Ticket, path [Class
 	if err == nil {
 		t.lease = lease
 		q.grants = append(q.grants, grant{t, path})
-	} else if !errors.Is(err, routing.ErrHeld) {
+	} else if !errors.Is(err, routing.ErrBestWorkerFull) {
 		q.recordRejectionLocked(round, t, err, now)
 	}
 	return err
 }
 
-func (q *Queue) recordRejectionLocked(round *routing.Round, t *Ticket, err error, now time.Time) {
+func (q *Queue) recordRejectionLocked(round *routing.DispatchRound, t *Ticket, err error, now time.Time) {
 	tokens := int64(0)
 	if round.Sized() {
 		tokens = t.tokens()

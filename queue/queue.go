@@ -111,7 +111,7 @@ func (c *Config) endsWait(t *Ticket, err error) bool {
 // lost reports whether an error of the pool means that no worker that is up could take the
 // request until then.
 func isUnroutable(t *Ticket, err error, until time.Time) bool {
-	if err == nil || errors.Is(err, routing.ErrFull) || errors.Is(err, routing.ErrHeld) {
+	if err == nil || errors.Is(err, routing.ErrFull) || errors.Is(err, routing.ErrBestWorkerFull) {
 		return false
 	}
 	if !t.Deadline.IsZero() && t.Deadline.Before(until) {

@@ -52,7 +52,7 @@ func (q *Queue) markUnroutableLocked(t *Ticket, lost bool, now time.Time) {
 
 // offerLostLocked offers tickets whose patience is over once more, because a worker may have
 // come up since. Those that are still lost are put out.
-func (q *Queue) offerUnroutableLocked(round *routing.Round, now time.Time) {
+func (q *Queue) offerUnroutableLocked(round *routing.DispatchRound, now time.Time) {
 	var room [maxUnroutable]*Ticket
 	due := room[:0]
 	for _, t := range q.unroutable {

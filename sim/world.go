@@ -132,7 +132,7 @@ func newWorld(c Config) (*World, error) {
 		members[i] = r.member(c.Admission)
 	}
 	w.pool = routing.NewPool(policy, members)
-	w.pool.Limit(c.Saturation)
+	w.pool.SetSaturation(c.Saturation)
 	w.openAdmission()
 	for _, e := range w.engines {
 		w.pool.Observe(e.Name, e, routing.Status{Up: true})
