@@ -76,8 +76,8 @@ func TestAPlannerIsShownWhatWaits(t *testing.T) {
 	}
 	round.End()
 	wantBooks(t, p, "a 1 100 10, b 1 100 10, c 2 101 20")
-	round = p.Begin(start)
-	if _, err := round.Offer(wants(0, true), nil); !errors.Is(err, ErrHeld) || loads(policy.shown) != "a 1 100 10*, b 1 100 10*, c 2 101 20" {
+	round = p.BeginRound(start)
+	if _, err := round.Offer(wants(0, true), nil); !errors.Is(err, ErrBestWorkerFull) || loads(policy.shown) != "a 1 100 10*, b 1 100 10*, c 2 101 20" {
 		t.Errorf("the next round: %v with %q shown", err, loads(policy.shown))
 	}
 	round.End()
@@ -179,7 +179,7 @@ func TestWhoWaitsIsLearnedFromOnce(t *testing.T) {
 	}
 	r := &Request{Prefix: 7, Blocks: prompt(1, 0, 30), PromptTokens: 1000, Wait: true}
 	for i := range 10 {
-		round := p.Begin(start.Add(time.Duration(i) * time.Second))
+		round := p.BeginRound(start.Add(time.Duration(i) * time.Second))
 		if _, err := round.Offer(r, nil); !errors.Is(err, ErrFull) {
 			t.Fatal(err)
 		}
