@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// admitLocked decides whether a new ticket, which is in the queue already, may wait. A queue
-// that displaces evicts other requests for it.
+// admitLocked decides whether a new ticket, which is in the queue already, may wait. It evicts
+// other requests for it if the queue displaces.
 func (q *Queue) admitLocked(t *Ticket, now time.Time) error {
 	c := q.config.Load()
 	reason := q.exceededBoundLocked(c, t, now)
@@ -22,8 +22,8 @@ func (q *Queue) admitLocked(t *Ticket, now time.Time) error {
 	return nil
 }
 
-// exceedsLocked returns the bound of c that a new ticket, which is in the queue already,
-// exceeds; "" for none.
+// exceededBoundLocked returns the bound of c that a new ticket exceeds, "" if none. The ticket
+// is in the queue already.
 func (q *Queue) exceededBoundLocked(c *Config, t *Ticket, now time.Time) string {
 	switch {
 	case !c.Waits(t.Class):
@@ -38,9 +38,9 @@ func (q *Queue) exceededBoundLocked(c *Config, t *Ticket, now time.Time) string 
 	return ""
 }
 
-// hopelessLocked reports whether a new ticket's turn would come too late. The estimate is
-// good to a few per cent once it is sure: simulated, it refuses three quarters of the
-// requests that would wait in vain, and no other.
+// wouldBeLateLocked reports whether a new ticket would be dispatched after its wait limit. The
+// estimate is accurate to a few per cent once it is sure. In simulations it refuses three
+// quarters of the requests that would time out, and no other.
 func (q *Queue) wouldBeLateLocked(c *Config, t *Ticket, now time.Time) bool {
 	may := q.waitLimitUnderLocked(c, t).Sub(now)
 	if may <= 0 {
@@ -53,15 +53,15 @@ func (q *Queue) wouldBeLateLocked(c *Config, t *Ticket, now time.Time) bool {
 	return float64(q.aheadLocked(t))/rate > may.Seconds()
 }
 
-// aheadLocked estimates how many requests go before a new ticket, which is in the queue
-// already: all of the more urgent classes, and of its own as many from each tenant as its
-// own tenant has waiting.
+// aheadLocked estimates how many requests are dispatched before a new ticket, which is in the
+// queue already: all requests of more urgent classes, and from each tenant of its class as many
+// as its own tenant has waiting.
 func (q *Queue) aheadLocked(t *Ticket) int {
 	c := &q.classes[t.Class]
 	return q.aboveLocked(t.Class) + min(c.depth, t.flow.depth*len(c.waiting)) - 1
 }
 
-// aboveLocked is how many requests of more urgent classes wait.
+// aboveLocked returns the number of waiting requests of more urgent classes.
 func (q *Queue) aboveLocked(class int) int {
 	n := 0
 	for i := range class {
@@ -71,24 +71,24 @@ func (q *Queue) aboveLocked(class int) int {
 }
 
 const (
-	// longestRetryAfter is what the OpenAI SDKs obey at most: with more they retry within
-	// seconds.
+	// longestRetryAfter is the longest Retry-After that the OpenAI SDKs obey. With a longer one
+	// they retry within seconds.
 	longestRetryAfter = time.Minute
-	// unknownRetryAfter is sent while the pool's pace is not known.
+	// unknownRetryAfter is sent while the pool's throughput is unknown.
 	unknownRetryAfter = time.Second
-	// comeback is the distance between two retries in intervals between two dispatches.
-	// Slots are released in bursts: simulated at 1, 4 of 132 clients with two retries
-	// never got in; at 1.5 all did.
+	// retrySpacing is the distance between two retries, in intervals between two dispatches.
+	// Slots are released in bursts: simulated at 1, 4 of 132 clients with two retries never
+	// succeeded; at 1.5 all did.
 	retrySpacing = 1.5
-	// comebackUnsure is the same while the pace is only the prior's.
+	// retrySpacingUnsure is the same while the throughput is only the prior.
 	retrySpacingUnsure = 2.5
-	// shortestRetryAfter keeps clients of a fast pool from retrying in a loop.
+	// shortestRetryAfter keeps the clients of a fast pool from retrying in a loop.
 	shortestRetryAfter = 100 * time.Millisecond
 )
 
-// shedLocked counts a shed and says when to retry. The shed requests come back one after
-// the other, as fast as the pool dispatches: the first when a place for its class should be
-// free, or, if it has waited in vain, when those before it should be gone.
+// shedLocked counts a shed and returns its error with a Retry-After. Retries are spaced at the
+// pool's dispatch rate. The first one is due when a slot for the class should be free; after a
+// vain wait, when the requests ahead should be gone.
 func (q *Queue) shedLocked(t *Ticket, reason string, now time.Time) error {
 	q.classes[t.Class].counts.shed(reason)
 	return &ShedError{Reason: reason, RetryAfter: q.retryAfterLocked(t, reason, now)}
@@ -109,7 +109,7 @@ func (q *Queue) retryAfterLocked(t *Ticket, reason string, now time.Time) time.D
 		before += float64(c.depth)
 	}
 	first := now.Add(seconds(before / rate))
-	// No place is kept free beyond a minute, which no SDK obeys.
+	// No retry is planned beyond a minute, which no SDK obeys.
 	c.nextRetryAt = later(c.nextRetryAt, first).Add(seconds(apart / rate))
 	if most := now.Add(longestRetryAfter + 1); c.nextRetryAt.After(most) {
 		c.nextRetryAt = most
@@ -118,12 +118,12 @@ func (q *Queue) retryAfterLocked(t *Ticket, reason string, now time.Time) time.D
 	if after <= longestRetryAfter {
 		return max(after, shortestRetryAfter)
 	}
-	// Beyond what SDKs obey, the last quarter of it is as good as any.
+	// Retries that do not fit into a minute are spread over its last quarter.
 	const spread = longestRetryAfter / 4
 	return longestRetryAfter - time.Duration(t.Request.Rand%uint64(spread))
 }
 
-// seconds is a duration of at most a day.
+// seconds returns a duration of s seconds, at most one day.
 func seconds(s float64) time.Duration {
 	const day = 24 * 3600
 	return time.Duration(min(s, day) * float64(time.Second))

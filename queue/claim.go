@@ -7,9 +7,9 @@ import (
 	"tierway/routing"
 )
 
-// Claim returns the lease of a ticket whose wait is over, or its error. If the worker's
-// breaker refuses it, the ticket waits on at its old place: Claim returns ErrWaiting, and
-// woken will be called again.
+// Claim returns the lease of a ticket whose wait is over, or its error. If the worker's breaker
+// refuses the request, the ticket waits again at its old place: Claim returns ErrWaiting, and
+// onWake will be called again.
 func (q *Queue) Claim(t *Ticket, now time.Time) (lease routing.Lease, err error) {
 	for {
 		var st state
@@ -39,8 +39,8 @@ func (q *Queue) Claim(t *Ticket, now time.Time) (lease routing.Lease, err error)
 
 var errNotGranted = errors.New("a ticket was claimed that neither waits nor was granted")
 
-// back makes a ticket wait again that its worker's breaker refused, and reports whether it
-// was granted another worker at once.
+// requeue makes a ticket wait again after its worker's breaker refused it. It reports whether
+// another worker was granted at once.
 func (q *Queue) requeue(t *Ticket, refusedBy *routing.Worker, now time.Time) (granted bool) {
 	q.locked(func() {
 		counts := &q.classes[t.Class].counts
@@ -64,18 +64,18 @@ func (q *Queue) requeue(t *Ticket, refusedBy *routing.Worker, now time.Time) (gr
 	return granted
 }
 
-// Left says why a ticket leaves.
+// LeaveReason is why a ticket leaves the queue.
 type LeaveReason uint8
 
-// The two ways to leave.
+// The reasons to leave.
 const (
 	Cancelled LeaveReason = iota // the client is gone
-	Late                         // WaitUntil is over
+	Late                         // the time of WaitUntil has passed
 )
 
-// Leave takes a waiting ticket out at once. If it was granted meanwhile, and not claimed,
-// Cancelled gives the lease back; Late returns nil: claim it. Late returns the error to
-// answer with, or ErrWaiting if the time has become longer meanwhile: see WaitUntil.
+// Leave removes a waiting ticket at once. For a granted, unclaimed ticket, Cancelled returns
+// the lease to the pool, and Late returns nil: the caller must Claim it. For a waiting ticket,
+// Late returns the error of the answer, or ErrWaiting if its limit has moved: see WaitUntil.
 func (q *Queue) Leave(t *Ticket, why LeaveReason, now time.Time) (err error) {
 	var unclaimed routing.Lease
 	q.locked(func() {
@@ -109,16 +109,18 @@ func (q *Queue) Leave(t *Ticket, why LeaveReason, now time.Time) (err error) {
 	return err
 }
 
-// WaitUntil returns when the ticket's time is over: then Leave is due, with Late.
+// WaitUntil returns the end of the ticket's wait. The owner must then call Leave with Late. The
+// end can move while the ticket waits.
 func (q *Queue) WaitUntil(t *Ticket) (until time.Time) {
 	q.locked(func() { until = q.waitLimitLocked(t) })
 	return until
 }
 
-// Settle corrects a ticket's charge by the tokens that were really used. It is owed after
-// the last attempt of a claimed ticket, and does nothing for one that did not wait.
+// Settle replaces a ticket's charge by the tokens that were really used. The owner must call it
+// after the last attempt of a claimed ticket. It does nothing for a ticket that was not granted
+// by a pass.
 func (q *Queue) Settle(t *Ticket, tokens int64) {
-	if t.charged != 0 { // its owner's, once it is claimed
+	if t.charged != 0 { // guarded by the owner after Claim
 		q.locked(func() { q.settleChargeLocked(t, max(1, tokens)) })
 	}
 }

@@ -8,16 +8,16 @@ import (
 	"tierway/routing"
 )
 
-// passLocked puts out tickets that no worker could take for long enough, and offers the
-// waiting ones in their order. If nothing has changed since the last whole pass, only the
-// newcomer is offered, even if no worker is open. It returns the pool's error for it.
+// dispatchLocked evicts tickets that no worker could take for too long, and offers the waiting
+// tickets in order. If nothing has changed since the last whole pass, it offers only the
+// newcomer, even if no worker is open. It returns the pool's error for the newcomer.
 func (q *Queue) dispatchLocked(now time.Time, newcomer *Ticket) error {
 	if q.waiting.Load() == 0 {
 		return nil
 	}
 	q.expireWhileDownLocked(now)
 	q.output = q.pool.Learned().OutputTokens(0)
-	said := q.runRoundLocked(now, newcomer)
+	poolErr := q.runRoundLocked(now, newcomer)
 	for _, t := range q.evictions {
 		if t.state == stateWaiting {
 			q.evictLocked(t, q.shedLocked(t, ShedEngine, now), now)
@@ -25,10 +25,11 @@ func (q *Queue) dispatchLocked(now time.Time, newcomer *Ticket) error {
 	}
 	clear(q.evictions)
 	q.evictions = q.evictions[:0]
-	return said
+	return poolErr
 }
 
-// roundLocked is one round of the pool. What it has booked is granted even after a panic.
+// runRoundLocked runs one round of the pool. Leases that are booked are granted even after a
+// panic.
 func (q *Queue) runRoundLocked(now time.Time, newcomer *Ticket) error {
 	round := q.pool.BeginRound(now)
 	defer round.End()
@@ -36,7 +37,7 @@ func (q *Queue) runRoundLocked(now time.Time, newcomer *Ticket) error {
 	q.offerUnroutableLocked(round, now)
 	open := round.Open()
 	changes, sure := round.Changes()
-	known := sure && changes == q.seenChanges // no waiting ticket can go now either
+	known := sure && changes == q.seenChanges // no waiting ticket can be dispatched now either
 	if !sure {
 		changes = unknownChanges
 	}
@@ -50,25 +51,25 @@ func (q *Queue) runRoundLocked(now time.Time, newcomer *Ticket) error {
 	return nil
 }
 
-// grant is a ticket whose lease is booked.
+// grant is a ticket with a booked lease.
 type grant struct {
 	ticket *Ticket
 	path   [Classes - 1]step
 }
 
-// stuck is an error that the round would return again: no worker takes a request like that
-// one with as many tokens, since none is given back meanwhile.
+// rejectionMemo is an error that the round would return again. No worker takes a matching
+// request with as many tokens, because none are returned during a round.
 type rejectionMemo struct {
 	model    uint64
 	only     any
-	excluded []*routing.Worker // that are passed over
+	excluded []*routing.Worker // workers that are not offered
 	tokens   int64
-	wait     bool // it could wait: a worker that starts slowly may still take one that cannot
+	wait     bool // the request could wait for its cache: another one may still go to a worker in slow start
 	err      error
 }
 
 // offerAllLocked offers tickets until no worker is open, and returns the newcomer's error.
-func (q *Queue) offerAllLocked(round *routing.DispatchRound, now time.Time, newcomer *Ticket) (said error) {
+func (q *Queue) offerAllLocked(round *routing.DispatchRound, now time.Time, newcomer *Ticket) (poolErr error) {
 	q.walk.begin(q, now)
 	defer q.walk.end()
 	reservations := maxReservations
@@ -78,7 +79,7 @@ func (q *Queue) offerAllLocked(round *routing.DispatchRound, now time.Time, newc
 			break
 		}
 		if t.lease.Worker() != nil {
-			continue // booked in this round already
+			continue // booked earlier in this round
 		}
 		err := q.recallRejectionLocked(t, now)
 		if err == nil {
@@ -93,24 +94,25 @@ func (q *Queue) offerAllLocked(round *routing.DispatchRound, now time.Time, newc
 			continue
 		}
 		if t == newcomer {
-			said = err
+			poolErr = err
 		} else {
 			q.markUnroutableLocked(t, isUnroutable(t, err, q.waitLimitLocked(t)), now)
 		}
 		if errors.Is(err, routing.ErrBestWorkerFull) || len(t.refusedBy) > 0 {
-			q.seenChanges = unknownChanges // time alone lets it go
+			q.seenChanges = unknownChanges // it can be dispatched later without any change in the pool
 		}
 		if reservations > 0 && errors.Is(err, routing.ErrFull) && q.overdueLocked(t, now) {
 			reservations--
 			if round.Reserve(t.Request, t.excludedWorkers(now)) {
-				reservations, q.seenChanges = 0, unknownChanges // a newcomer must not take what is reserved
+				reservations, q.seenChanges = 0, unknownChanges // a newcomer must not take the reserved worker
 			}
 		}
 	}
-	return said
+	return poolErr
 }
 
-// stuckLocked returns the round's error for a ticket like this one, nil if none is known.
+// recallRejectionLocked returns the error of this round for a ticket like t; nil if none is
+// known.
 func (q *Queue) recallRejectionLocked(t *Ticket, now time.Time) error {
 	if len(q.rejections) == 0 {
 		return nil
@@ -141,6 +143,7 @@ func (q *Queue) offerLocked(round *routing.DispatchRound, t *Ticket, path [Class
 	return err
 }
 
+// recordRejectionLocked remembers the error for tickets like t until the end of the round.
 func (q *Queue) recordRejectionLocked(round *routing.DispatchRound, t *Ticket, err error, now time.Time) {
 	tokens := int64(0)
 	if round.Sized() {
@@ -158,13 +161,13 @@ func (q *Queue) recordRejectionLocked(round *routing.DispatchRound, t *Ticket, e
 	}
 }
 
-// like reports whether the same workers come into question for t.
+// matches reports whether t may go to the same workers.
 func (s *rejectionMemo) matches(t *Ticket, over []*routing.Worker) bool {
 	return s.model == t.Request.Model && s.only == t.Request.Only && slices.Equal(s.excluded, over)
 }
 
-// mayHoldLocked reports whether the ticket may wait for a full worker beside an open one:
-// not past its class's age, nor in the second half of its time, so that it is not shed.
+// mayWaitForCacheLocked reports whether the ticket may wait for a full worker beside an open
+// one. To avoid a shed, it may not once it is aged, nor in the second half of its time.
 func (q *Queue) mayWaitForCacheLocked(t *Ticket, now time.Time) bool {
 	waited := now.Sub(t.entered)
 	if age := q.config.Load().Age[t.Class]; age > 0 && waited >= age {
@@ -173,8 +176,8 @@ func (q *Queue) mayWaitForCacheLocked(t *Ticket, now time.Time) bool {
 	return waited < q.waitLimitLocked(t).Sub(t.entered)/2
 }
 
-// overdueLocked reports whether a worker may be reserved for a ticket: it has waited for its
-// class's age, or half of its time.
+// overdueLocked reports whether a worker may be reserved for a ticket: it is aged or has waited
+// for half of its class's limit.
 func (q *Queue) overdueLocked(t *Ticket, now time.Time) bool {
 	c := q.config.Load()
 	after := c.MaxWait[t.Class] / 2
@@ -184,7 +187,7 @@ func (q *Queue) overdueLocked(t *Ticket, now time.Time) bool {
 	return now.Sub(t.entered) >= after
 }
 
-// refreshLocked brings the expected length of the ticket's answer up to date.
+// updateExpectedTokensLocked updates the expected length of the ticket's answer.
 func (q *Queue) updateExpectedTokensLocked(t *Ticket) {
 	if !t.Expected {
 		return
@@ -208,7 +211,7 @@ func (q *Queue) grantAllLocked(now time.Time, newcomer *Ticket) {
 	q.grants, q.rejections = q.grants[:0], q.rejections[:0]
 }
 
-// grantLocked takes a ticket whose lease is booked out of the queue and charges its tenant.
+// grantLocked removes a ticket with a booked lease from the queue and charges its tenant.
 func (q *Queue) grantLocked(t *Ticket, path [Classes - 1]step, now time.Time, newcomer *Ticket) {
 	c := &q.classes[t.Class]
 	c.virtual = t.flow.start()
@@ -221,7 +224,7 @@ func (q *Queue) grantLocked(t *Ticket, path [Classes - 1]step, now time.Time, ne
 	t.state = stateGranted
 	t.promoted = slices.Contains(path[:], stepPromoted)
 	if t == newcomer && !t.counted {
-		return // it goes at once, and has not waited
+		return // it is dispatched at once and has not waited
 	}
 	c.counts.Dispatched++
 	if t.promoted {
@@ -232,8 +235,8 @@ func (q *Queue) grantLocked(t *Ticket, path [Classes - 1]step, now time.Time, ne
 	}
 }
 
-// creditLocked books a grant's tokens on the levels that it was chosen at. Credit that aged
-// requests cannot use does not accumulate.
+// bookCreditLocked books a grant's tokens on the levels where it was chosen. Credit that no
+// aged request can use does not accumulate.
 func (q *Queue) bookCreditLocked(t *Ticket, tokens float64) {
 	for level, s := range t.path {
 		c := &q.classes[level]
@@ -248,12 +251,13 @@ func (q *Queue) bookCreditLocked(t *Ticket, tokens float64) {
 	}
 }
 
-// accrued adds to a credit, up to what one grant brings.
+// accrueCredit returns the credit after more is added. Credit grows up to the amount of one
+// grant.
 func accrueCredit(credit, more float64) float64 {
 	return min(credit+more, max(credit, more))
 }
 
-// settleLocked replaces what a ticket is charged by the tokens used; 0 takes a grant back.
+// settleChargeLocked replaces a ticket's charge by the tokens used; 0 cancels the grant.
 func (q *Queue) settleChargeLocked(t *Ticket, tokens int64) {
 	if t.charged == 0 {
 		return
@@ -265,7 +269,7 @@ func (q *Queue) settleChargeLocked(t *Ticket, tokens int64) {
 	t.charged = 0
 }
 
-// putOutLocked ends a ticket's wait with an error.
+// evictLocked ends a ticket's wait with an error.
 func (q *Queue) evictLocked(t *Ticket, err error, now time.Time) {
 	q.removeLocked(t, now)
 	t.state, t.err = stateEvicted, err

@@ -1,14 +1,14 @@
 package queue
 
-// maxVictims bounds the requests that are evicted for one.
+// maxVictims bounds the requests that are evicted for one new request.
 const maxVictims = 16
 
-// victimsLocked returns the requests to evict under the bounds of c so that t, which is in
-// the queue already, may wait; nil if eviction makes no room. If the class is full, the
-// victim is the newest request of the tenant with the most requests waiting for its weight.
-// If bytes are short, the victims are the newest requests of less urgent classes, then those
-// of the tenants of the class with the most bytes waiting for their weight. Only tenants with
-// more waiting than t's tenant, for their weights, lose a request of its class.
+// victimsLocked returns the requests to evict under the bounds of c so that t, which is in the
+// queue already, may wait; nil if eviction does not help. If the class is full, the victim is
+// the newest request of the tenant with the most waiting requests per weight. If bytes are
+// short, the victims are the newest requests of less urgent classes, then those of the tenants
+// of the class with the most waiting bytes per weight. Inside the class, only tenants with more
+// per weight than t's tenant lose a request.
 func (q *Queue) victimsLocked(c *Config, t *Ticket, reason string) []*Ticket {
 	switch {
 	case !c.Displace:
@@ -29,15 +29,15 @@ func (q *Queue) victimsLocked(c *Config, t *Ticket, reason string) []*Ticket {
 	return nil
 }
 
-// largestLocked returns the requests to evict so that their bodies free so many
-// bytes, nil if maxVictims do not.
+// largestLocked returns the requests to evict to free so many bytes; nil if maxVictims requests
+// do not suffice.
 func (q *Queue) largestLocked(t *Ticket, over int64) (victims []*Ticket) {
 	for i := Classes - 1; i > t.Class; i-- {
 		for v := q.classes[i].all.last; v != nil && over > 0 && len(victims) < maxVictims; v = v.links[inClass].before {
 			victims, over = append(victims, v), over-v.Bytes
 		}
 	}
-	left := map[*flow]*remainder{} // of the flows of which a request is a victim
+	left := map[*flow]*remainder{} // flows that lose a request
 	for over > 0 && len(victims) < maxVictims {
 		v := q.classes[t.Class].largest(t.flow, left)
 		if v == nil {
@@ -51,14 +51,14 @@ func (q *Queue) largestLocked(t *Ticket, over int64) (victims []*Ticket) {
 	return victims
 }
 
-// remainder is what a flow keeps waiting when its newest requests are evicted.
+// remainder is what a flow keeps waiting after its newest requests are evicted.
 type remainder struct {
 	last  *Ticket // nil: nothing
 	bytes int64
 }
 
-// largest takes the newest request of the flow with the most bytes waiting for its weight
-// out of left; nil if no flow has more than own.
+// largest takes from left the newest request of the flow with the most waiting bytes per
+// weight; nil if no flow has more than own.
 func (c *class) largest(own *flow, left map[*flow]*remainder) *Ticket {
 	var from *remainder
 	limit := float64(own.bytes) / own.weight

@@ -5,27 +5,27 @@ import (
 	"time"
 )
 
-// flow is the waiting requests of one tenant in one class, first in, first out, under a
-// virtual start tag (start-time fair queueing: Goyal, Vin, Cheng 1996): the tokens granted
-// to the tenant, per unit of its weight, since the class was last empty. The lowest tag
-// goes next.
+// flow is the waiting requests of one tenant in one class, first in, first out. Its tag is the
+// virtual start time of start-time fair queueing (Goyal, Vin, Cheng 1996): the tokens granted
+// to the tenant, per unit of its weight, since the class was last empty. The lowest tag is
+// dispatched next.
 type flow struct {
 	tenant string
 	weight float64
 	tag    float64
 	ticketList
 	depth     int
-	bytes     int64   // of the bodies of its waiting requests
-	unsettled float64 // tokens in its tag of requests whose usage is not known yet
-	at        int     // in its class's heap; -1 while nothing waits
+	bytes     int64   // bodies of its waiting requests
+	unsettled float64 // tokens in its tag of requests whose usage is unknown so far
+	at        int     // index in its class's heap; -1 while nothing waits
 }
 
-// start is the virtual time when the flow's next ticket is granted: its tag without the
-// charges of unsettled requests, whose tokens may turn out never to be used.
+// start returns the virtual time of the flow's next grant: its tag without the charges of
+// unsettled requests, whose tokens may never be used.
 func (f *flow) start() float64 { return max(0, f.tag-f.unsettled/f.weight) }
 
-// flows is a heap of the flows in which something waits, the lowest tag first, of equal
-// tags the oldest request.
+// flows is a heap of the flows with waiting requests. The lowest tag is first; among equal
+// tags, the oldest request.
 type flows []*flow
 
 func (h flows) Len() int { return len(h) }
@@ -48,18 +48,18 @@ func (h *flows) Pop() any {
 
 // class is the waiting requests of one class.
 type class struct {
-	flows       map[string]*flow // of every tenant with something waiting, or with a tag ahead of theirs
+	flows       map[string]*flow // by tenant, while something waits or its tag is ahead of virtual
 	waiting     flows
-	virtual     float64    // the tag of a tenant that was idle: see flow.start
-	all         ticketList // of the class
+	virtual     float64    // the tag that an idle tenant starts with: see flow.start
+	all         ticketList // all tickets of the class
 	depth       int
 	tokens      int64
-	credit      float64 // tokens that aged requests of lower classes may be granted before this class
-	nextRetryAt time.Time
-	counts      ClassView // its totals
+	credit      float64   // tokens that aged requests of lower classes may be granted before this class
+	nextRetryAt time.Time // the time of the latest planned retry
+	counts      ClassView // totals
 }
 
-// insert makes a ticket wait.
+// insert adds a ticket to the waiting ones.
 func (c *class) insert(t *Ticket) {
 	f := c.flow(t)
 	t.flow = f
@@ -70,14 +70,14 @@ func (c *class) insert(t *Ticket) {
 		f.tag = max(f.tag, c.virtual)
 		heap.Push(&c.waiting, f)
 	} else if f.first == t {
-		heap.Fix(&c.waiting, f.at) // of equal tags the oldest goes first
+		heap.Fix(&c.waiting, f.at) // among equal tags the oldest is first
 	}
 	c.all.insert(t)
 	c.depth++
 	c.tokens += t.Tokens
 }
 
-// flow returns the ticket's tenant's flow, with the weight that the tenant has now.
+// flow returns the flow of the ticket's tenant, and sets it to the tenant's current weight.
 func (c *class) flow(t *Ticket) *flow {
 	f := c.flows[t.Tenant]
 	if f == nil {
@@ -89,7 +89,7 @@ func (c *class) flow(t *Ticket) *flow {
 	return f
 }
 
-// sweep forgets tenants without debt and waiting requests if there are many.
+// sweep removes idle tenants without debt once there are many.
 func (c *class) sweep() {
 	const few = 64
 	if len(c.flows) < few+2*len(c.waiting) {
@@ -102,7 +102,7 @@ func (c *class) sweep() {
 	}
 }
 
-// remove takes a waiting ticket out.
+// remove takes a waiting ticket out of the class.
 func (c *class) remove(t *Ticket) {
 	f := t.flow
 	f.ticketList.remove(t)
@@ -116,13 +116,13 @@ func (c *class) remove(t *Ticket) {
 	c.depth--
 	c.tokens -= t.Tokens
 	if c.depth == 0 {
-		// A busy period is over: all start even.
+		// The busy period is over: all tenants start equal.
 		clear(c.flows)
 		c.credit, c.virtual = 0, 0
 	}
 }
 
-// charge books tokens on the flow's account; negative ones are given back.
+// charge adds tokens to the flow's tag; negative tokens are returned.
 func (c *class) charge(f *flow, tokens float64) {
 	f.tag += tokens / f.weight
 	if f.at >= 0 {

@@ -2,28 +2,28 @@ package queue
 
 import "time"
 
-// step says what choosing a ticket at one level means for that level's credit. A level is a
-// class and the lower ones.
+// step is the effect of a choice on one level's credit. A level is a class together with all
+// lower ones.
 type step int8
 
 const (
 	stepNone     step = iota
-	stepOwn           // it is of this level's class, while an aged one of a lower class waits
-	stepPromoted      // it is of a lower class, aged, and goes as this level's class
+	stepOwn           // a ticket of the level's own class, while an aged one of a lower class waits
+	stepPromoted      // an aged ticket of a lower class, dispatched as one of this level's class
 )
 
-// order walks the waiting tickets, without a change, in the order in which they would go if
-// all of them could: the classes strictly one after the other except for aged tickets, the
-// flows of a class by their tags as if each ticket before were granted.
+// order iterates over the waiting tickets, without changing them, in the order of dispatch if
+// each could be dispatched. Classes are strictly ordered except for aged tickets. Inside a
+// class, flows are ordered by their tags as if each earlier ticket were granted.
 type order struct {
 	q      *Queue
 	now    time.Time
 	fronts [Classes]front
-	aged   [Classes]bool // the class's oldest has waited past its age
+	aged   [Classes]bool // the oldest ticket of the class has reached its age
 	credit [Classes - 1]float64
 }
 
-// begin starts a walk.
+// begin starts an iteration.
 func (o *order) begin(q *Queue, now time.Time) {
 	o.q, o.now = q, now
 	config := q.config.Load()
@@ -46,7 +46,7 @@ func (o *order) end() {
 	}
 }
 
-// next returns the next ticket, nil after the last, with how it was chosen.
+// next returns the next ticket and how it was chosen on each level; nil after the last.
 func (o *order) next() (*Ticket, [Classes - 1]step) {
 	var path [Classes - 1]step
 	from := o.choose(0, &path)
@@ -56,9 +56,9 @@ func (o *order) next() (*Ticket, [Classes - 1]step) {
 	return o.fronts[from].take(), path
 }
 
-// choose returns the class whose next ticket goes first among the classes from level on, -1
-// for none. A lower class goes before this level's own while its oldest ticket is aged and
-// there is credit for it.
+// choose returns the class of the next ticket among the classes from level on; -1 for none. A
+// lower class is chosen before the level's own while its oldest ticket is aged and credit is
+// left.
 func (o *order) choose(level int, path *[Classes - 1]step) int {
 	own := -1
 	if o.fronts[level].left() {
@@ -73,8 +73,8 @@ func (o *order) choose(level int, path *[Classes - 1]step) int {
 	}
 	aged := lower
 	if !o.aged[lower] {
-		// The first one below is not aged, and cannot go now: it must not hold up an aged
-		// one of a class below its own.
+		// The lower class is not aged and cannot be promoted now. It must not block an
+		// aged ticket of a class below it.
 		clear(path[level+1:])
 		aged = o.agedBelow(lower)
 	}
@@ -85,12 +85,12 @@ func (o *order) choose(level int, path *[Classes - 1]step) int {
 		path[level] = stepPromoted
 		return aged
 	}
-	clear(path[level+1:]) // what was chosen below does not go
+	clear(path[level+1:]) // the choice below is dropped
 	path[level] = stepOwn
 	return own
 }
 
-// agedBelow returns the first class below one with an aged ticket, -1 for none.
+// agedBelow returns the first class below the given one with an aged ticket; -1 for none.
 func (o *order) agedBelow(class int) int {
 	for i := class + 1; i < Classes; i++ {
 		if o.aged[i] && o.fronts[i].left() {
@@ -100,7 +100,7 @@ func (o *order) agedBelow(class int) int {
 	return -1
 }
 
-// granted enters that the ticket returned last was granted.
+// granted records that the ticket returned last was granted.
 func (o *order) granted(t *Ticket, path [Classes - 1]step) {
 	for level, s := range path {
 		switch s {
@@ -112,18 +112,18 @@ func (o *order) granted(t *Ticket, path [Classes - 1]step) {
 	}
 }
 
-// front walks the tickets of one class: a best-first traversal of the heap of its flows by
-// the tags that their next tickets would have. k steps cost O(k log k).
+// front iterates over the tickets of one class: a best-first traversal of the heap of its flows
+// by the tags that their next tickets would have. k steps cost O(k log k).
 type front struct {
-	heap flows // as of the class; not changed
+	heap flows // the heap of the class, not changed
 	next []frontEntry
 }
 
-// frontEntry is a flow's next ticket in a walk.
+// frontEntry is the next ticket of a flow during an iteration.
 type frontEntry struct {
 	tag    float64
 	ticket *Ticket
-	at     int // of the flow in the heap, when its children are still to be entered; else -1
+	at     int // index of the flow in the heap while its children are to be entered; otherwise -1
 }
 
 func (w *front) begin(h flows) {
@@ -131,7 +131,7 @@ func (w *front) begin(h flows) {
 	w.enter(0)
 }
 
-// enter puts the flow at that place of the heap into the walk.
+// enter adds the flow at that index of the heap to the iteration.
 func (w *front) enter(at int) {
 	if at < len(w.heap) {
 		w.push(frontEntry{tag: w.heap[at].tag, ticket: w.heap[at].first, at: at})
@@ -140,7 +140,7 @@ func (w *front) enter(at int) {
 
 func (w *front) left() bool { return len(w.next) > 0 }
 
-// take returns the next ticket; there is one.
+// take returns the next ticket. There must be one.
 func (w *front) take() *Ticket {
 	e := w.pop()
 	if e.at >= 0 {
@@ -160,7 +160,7 @@ func (e *frontEntry) before(o *frontEntry) bool {
 	return e.ticket.seq < o.ticket.seq
 }
 
-// push and pop keep next a binary heap; container/heap would allocate for each.
+// push and pop keep next a binary heap. container/heap would allocate for each entry.
 func (w *front) push(e frontEntry) {
 	w.next = append(w.next, e)
 	i := len(w.next) - 1

@@ -4,18 +4,19 @@ import (
 	"time"
 )
 
-// Outlook is what would become of a ticket that enters now and that no worker takes.
+// Preview is the predicted outcome for a ticket that enters now and finds no worker.
 type Preview struct {
-	// Err is what Enter would return in the end: a *ShedError without RetryAfter, or the pool's
-	// error where no worker that is up could take the request. Nil: the ticket would wait.
+	// Err is the error that Enter would finally return: a *ShedError without RetryAfter, or the
+	// pool's error if no worker that is up could take the request. Nil: the ticket would wait.
 	Err error
-	// Wait is until its turn, by the requests ahead of it and the pool's pace; 0: not known.
+	// Wait is the time until its dispatch, estimated from the requests ahead and the pool's
+	// throughput; 0: unknown.
 	Wait time.Duration
 }
 
-// Preview returns what Enter would make of a new ticket to which the pool says so, under the
-// bounds of c, or under those in force if c is nil. Nothing is changed or counted.
-func (q *Queue) Preview(t *Ticket, c *Config, said error, now time.Time) (o Preview) {
+// Preview returns what Enter would return for a new ticket after that error of the pool, under
+// the bounds of c, or under those in force if c is nil. Nothing is changed or counted.
+func (q *Queue) Preview(t *Ticket, c *Config, poolErr error, now time.Time) (o Preview) {
 	if c == nil {
 		c = q.config.Load()
 	}
@@ -30,7 +31,7 @@ func (q *Queue) Preview(t *Ticket, c *Config, said error, now time.Time) (o Prev
 		}
 		probe.startWait(now)
 		q.insertLocked(probe)
-		defer func() { // after a panic too
+		defer func() { // also after a panic
 			q.removeLocked(probe, now)
 			if f != nil {
 				f.tag, f.weight = tag, weight
@@ -38,19 +39,19 @@ func (q *Queue) Preview(t *Ticket, c *Config, said error, now time.Time) (o Prev
 				delete(flows, t.Tenant)
 			}
 		}()
-		o = q.previewLocked(c, probe, said, now)
+		o = q.previewLocked(c, probe, poolErr, now)
 	})
 	return o
 }
 
-// outlookLocked decides as enter does for a ticket that is in the queue already.
-func (q *Queue) previewLocked(c *Config, probe *Ticket, said error, now time.Time) (o Preview) {
-	isLost := isUnroutable(probe, said, q.waitLimitUnderLocked(c, probe))
-	if isLost && c.endsWait(probe, said) {
-		return Preview{Err: said}
+// previewLocked decides as enter does for a ticket that is in the queue already.
+func (q *Queue) previewLocked(c *Config, probe *Ticket, poolErr error, now time.Time) (o Preview) {
+	unroutable := isUnroutable(probe, poolErr, q.waitLimitUnderLocked(c, probe))
+	if unroutable && c.endsWait(probe, poolErr) {
+		return Preview{Err: poolErr}
 	}
-	if isLost {
-		probe.unroutableSince = now // by which its time may be longer
+	if unroutable {
+		probe.unroutableSince = now // which may extend its wait limit
 		defer func() { probe.unroutableSince = time.Time{} }()
 	}
 	if reason := q.exceededBoundLocked(c, probe, now); reason != "" && len(q.victimsLocked(c, probe, reason)) == 0 {

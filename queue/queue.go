@@ -1,10 +1,3 @@
-// Package queue holds the requests of one pool that cannot go yet. Order and worker are one
-// decision: a pass offers the waiting requests in their order to the pool's policy, under
-// the pool's lock. The order is by priority class, inside a class by weighted fair queueing
-// over tokens among tenants, and inside a tenant first in, first out.
-//
-// The package knows no clock, starts no goroutine and never blocks: a waiting request is a
-// Ticket, and a call says when its wait is over.
 package queue
 
 import (
@@ -16,37 +9,37 @@ import (
 	"tierway/routing"
 )
 
-// Queue is the queue of one pool. It is safe for concurrent use. Its lock is
-// taken before the pool's; woken is called under neither.
+// Queue is the queue of one pool. It is safe for concurrent use. Its lock is taken before the
+// pool's; onWake is called under neither.
 type Queue struct {
 	pool        *routing.Pool
 	onWake      func(*Ticket)
 	config      atomic.Pointer[Config]
-	waiting     atomic.Int64 // the tickets that wait
+	waiting     atomic.Int64 // number of waiting tickets
 	lastSeq     atomic.Uint64
-	dispatching atomic.Bool // a goroutine is in Pass
+	dispatching atomic.Bool // a goroutine runs Dispatch
 	changed     atomic.Bool // something has changed since a pass began
 
 	mu          sync.Mutex // guards the rest
 	classes     [Classes]class
 	bytes       int64
-	downSince   time.Time // when the pool was first seen without a worker up; else zero
-	unroutable  []*Ticket // that no worker that is up could take when they were last offered
-	seenChanges uint64    // the pool's changes at the last whole pass
+	downSince   time.Time // since when no worker of the pool is up; zero while one is
+	unroutable  []*Ticket // no worker that is up could take them when they were last offered
+	seenChanges uint64    // the pool's change counter at the last whole pass
 
-	// Of one pass.
-	output     int64 // what the pool expects of an answer
+	// State of one pass.
+	output     int64 // the pool's expected output tokens of an answer
 	walk       order
 	grants     []grant
 	rejections []rejectionMemo
-	evictions  []*Ticket // to be put out
-	wakeups    []*Ticket // granted or put out: woken is called when the lock is free
+	evictions  []*Ticket // tickets to evict
+	wakeups    []*Ticket // granted or evicted tickets: onWake is called after the lock is released
 }
 
-// New makes an empty queue before a pool. woken is called once each time that a ticket's
-// wait is over: Claim returns its lease or its error. The caller calls Pass when a waiting
-// request may go (see routing.Pool.Watch), and every few hundred milliseconds while one
-// waits.
+// New returns an empty queue before a pool. onWake is called once each time a ticket's wait is
+// over; then Claim returns its lease or its error. The caller must call Dispatch when a waiting
+// request may be dispatched (see routing.Pool.Watch), and every few hundred milliseconds while
+// one waits.
 func New(pool *routing.Pool, c Config, woken func(*Ticket)) *Queue {
 	q := &Queue{pool: pool, onWake: woken}
 	q.config.Store(&c)
@@ -56,16 +49,16 @@ func New(pool *routing.Pool, c Config, woken func(*Ticket)) *Queue {
 	return q
 }
 
-// Configure puts other bounds in force. All waiting requests stay.
+// Configure applies new bounds. All waiting requests stay.
 func (q *Queue) Configure(c Config, now time.Time) {
 	q.config.Store(&c)
 	q.Dispatch(now)
 }
 
-// Waiting returns how many requests wait. It takes no lock.
+// Waiting returns the number of waiting requests. It takes no lock.
 func (q *Queue) Waiting() int { return int(q.waiting.Load()) }
 
-// locked runs f under the lock, and then wakes the tickets whose wait is over, even after a
+// locked runs f under the lock and then wakes the tickets whose wait is over, even after a
 // panic.
 func (q *Queue) locked(f func()) {
 	q.mu.Lock()
@@ -80,11 +73,11 @@ func (q *Queue) locked(f func()) {
 	f()
 }
 
-// Enter returns a lease if the request can go at once. ErrWaiting means that it waits:
-// woken will be called, unless Leave is first. A *ShedError means that it may not wait, and
-// the pool's own errors that no worker that is up could take it. A ticket that enters again
-// after a failed attempt keeps its place, waits for what is left of its time, and is exempt
-// from the bounds.
+// Enter returns a lease if the request can be dispatched at once. ErrWaiting means that it
+// waits: onWake will be called unless Leave comes first. A *ShedError means that it may not
+// wait; the pool's own errors mean that no worker that is up could take it. A ticket that
+// enters again after a failed attempt keeps its place, waits for the rest of its time, and is
+// exempt from the bounds.
 func (q *Queue) Enter(t *Ticket, now time.Time) (routing.Lease, error) {
 	first := t.seq == 0
 	if first {
@@ -102,14 +95,14 @@ func (q *Queue) Enter(t *Ticket, now time.Time) (routing.Lease, error) {
 	return q.enter(t, first, now)
 }
 
-// inVain reports whether that error of the pool ends the wait: no worker that is up could
+// endsWait reports whether that error of the pool ends the wait: no worker that is up could
 // take the request. Only a first attempt waits for a worker to come up.
 func (c *Config) endsWait(t *Ticket, err error) bool {
 	return isUnroutable(t, err, t.entered.Add(c.MaxWait[t.Class])) && (c.EngineWait <= 0 || len(t.Tried) > 0)
 }
 
-// lost reports whether an error of the pool means that no worker that is up could take the
-// request until then.
+// isUnroutable reports whether an error of the pool means that no worker that is up could take
+// the request before the end of its wait.
 func isUnroutable(t *Ticket, err error, until time.Time) bool {
 	if err == nil || errors.Is(err, routing.ErrFull) || errors.Is(err, routing.ErrBestWorkerFull) {
 		return false
@@ -121,28 +114,28 @@ func isUnroutable(t *Ticket, err error, until time.Time) bool {
 	return !errors.As(err, &cooled) || !cooled.Until.Before(until)
 }
 
-// enter makes the ticket wait, offers it, and returns its lease if that granted it. The
-// bounds apply only to a ticket that cannot go.
+// enter adds the ticket to the queue, offers it, and returns its lease if it is granted. The
+// bounds apply only to a ticket that is not granted.
 func (q *Queue) enter(t *Ticket, first bool, now time.Time) (lease routing.Lease, err error) {
 	granted, panics := false, true
 	defer func() {
-		if panics { // no caller would take it out
+		if panics { // no caller would remove the ticket
 			_ = q.Leave(t, Cancelled, now)
 		}
 	}()
 	q.locked(func() {
-		q.settleChargeLocked(t, 0) // the attempt that failed
+		q.settleChargeLocked(t, 0) // cancels the charge of the failed attempt
 		t.counted = false
 		q.insertLocked(t)
-		said := q.dispatchLocked(now, t)
+		poolErr := q.dispatchLocked(now, t)
 		if granted = t.state == stateGranted; granted {
 			return
 		}
-		switch isLost := isUnroutable(t, said, q.waitLimitLocked(t)); {
-		case isLost && q.config.Load().endsWait(t, said):
-			err = said
+		switch unroutable := isUnroutable(t, poolErr, q.waitLimitLocked(t)); {
+		case unroutable && q.config.Load().endsWait(t, poolErr):
+			err = poolErr
 		case first:
-			q.markUnroutableLocked(t, isLost, now)
+			q.markUnroutableLocked(t, unroutable, now)
 			err = q.admitLocked(t, now)
 		}
 		if err != nil {
@@ -162,8 +155,8 @@ func (q *Queue) enter(t *Ticket, first bool, now time.Time) (lease routing.Lease
 	return lease, ErrWaiting
 }
 
-// Pass offers the waiting requests to the pool and grants what can go. If another goroutine
-// is in Pass, that one does it.
+// Dispatch offers the waiting requests to the pool and grants those that a worker takes. If
+// another goroutine runs Dispatch, that one does it.
 func (q *Queue) Dispatch(now time.Time) {
 	if q.waiting.Load() == 0 {
 		return

@@ -8,97 +8,100 @@ import (
 	"tierway/routing"
 )
 
-// ErrWaiting means that the request waits: the queue says when that is over.
+// ErrWaiting means that the request waits; onWake announces the end of the wait.
 var ErrWaiting = errors.New("the request waits in the queue")
 
-// The reasons for which a request is shed.
+// The reasons for shedding a request.
 const (
-	ShedDepth     = "depth"     // as many of its class wait as may
-	ShedBytes     = "bytes"     // the waiting bodies fill the queue
-	ShedWait      = "wait"      // it has waited until its class's longest wait or its deadline
-	ShedDeadline  = "deadline"  // its turn would come after its class's longest wait or its deadline
-	ShedDisplaced = "displaced" // it was evicted for a more urgent request, or for one of a tenant with fewer waiting
-	ShedEngine    = "engine"    // no worker was up for as long as it may wait for one
+	ShedDepth    = "depth"    // the class has its maximum number of waiting requests
+	ShedBytes    = "bytes"    // the waiting bodies fill the queue
+	ShedWait     = "wait"     // it reached its class's wait limit or its deadline
+	ShedDeadline = "deadline" // it would be dispatched after its class's wait limit or its deadline
+	// it was evicted for a more urgent request, or for one of a tenant with fewer waiting
+	ShedDisplaced = "displaced"
+	ShedEngine    = "engine" // no worker that could take it came up in time
 )
 
-// shedReasons are all reasons, in the order of ClassView.Shed.
+// shedReasons has all reasons, in the order of ClassView.Shed.
 var shedReasons = [...]string{ShedDepth, ShedBytes, ShedWait, ShedDeadline, ShedDisplaced, ShedEngine}
 
 // ShedReasons returns all reasons for which requests are shed, in the order of ClassView.Shed.
 func ShedReasons() []string { return shedReasons[:] }
 
-// ShedError means that the request does not wait, or waits no longer, because of a bound.
+// ShedError means that a bound of the queue refuses the request or ends its wait.
 type ShedError struct {
 	Reason     string        // one of ShedReasons
-	RetryAfter time.Duration // when it should come again; those who are shed together are sent back one after the other
+	RetryAfter time.Duration // when to retry; the retries of requests that are shed together are spaced out
 }
 
-// Error names the bound.
+// Error names the bound and the time to retry.
 func (e *ShedError) Error() string {
-	return fmt.Sprintf("shed by the queue (%s), to come again in %s", e.Reason, e.RetryAfter)
+	return fmt.Sprintf("shed by the queue (%s): retry after %s", e.Reason, e.RetryAfter)
 }
 
-// state is where a ticket stands.
+// state is the state of a ticket.
 type state uint8
 
 const (
 	stateNew     state = iota // it never waited, or has left
 	stateWaiting              // in its flow
 	stateGranted              // its lease is to be claimed
-	stateEvicted              // put out, with err
+	stateEvicted              // its wait ended with err
 )
 
-// Ticket is one request at a queue. Its owner sets the exported fields before Enter and
-// must not change them while it waits. It may enter again, for another attempt.
+// Ticket is one request at a queue. Its owner sets the exported fields before Enter and must
+// not change them while it waits. It may enter again for another attempt.
 type Ticket struct {
-	Request   *routing.Request
-	Tried     []*routing.Worker // workers to pass over
-	Class     int
-	Tenant    string
-	Weight    int       // the tenant's share inside its class; 0 is 1
-	Tokens    int64     // of the prompt and the expected answer
-	Expected  bool      // Request.OutputTokens is what the pool expects, at most MaxTokens, and follows it while the ticket waits
-	MaxTokens int64     // that the answer may have; 0 is no bound
-	Bytes     int64     // of the body
+	Request *routing.Request
+	Tried   []*routing.Worker // workers to exclude
+	Class   int
+	Tenant  string
+	Weight  int   // the tenant's weight in its class; 0 means 1
+	Tokens  int64 // prompt plus expected answer
+	// Expected means that Request.OutputTokens is the pool's expectation, at most MaxTokens. It
+	// follows that expectation while the ticket waits.
+	Expected  bool
+	MaxTokens int64     // limit of the answer; 0: unbounded
+	Bytes     int64     // size of the body
 	Deadline  time.Time // zero: no deadline
 	ID        string    // as List shows it
-	Ref       any       // the owner's own
+	Ref       any       // for the owner
 
-	// The rest is guarded by the queue's lock while the ticket waits, else its owner's.
+	// The rest is guarded by the queue's lock while the ticket waits, and belongs to its owner otherwise.
 	state           state
-	seq             uint64        // the order of coming; 0 before the first
-	entered         time.Time     // when it would have come if it had waited all the time
-	waitingSince    time.Time     // when it came, the last time
-	waited          time.Duration // waited up to the last grant
-	counted         bool          // among those that had to wait, this time
+	seq             uint64        // order of arrival; 0 before the first Enter
+	entered         time.Time     // start of this wait, moved back by earlier waits
+	waitingSince    time.Time     // start of this wait
+	waited          time.Duration // total wait up to the last grant
+	counted         bool          // counted in ClassView.Entered for this wait
 	lease           routing.Lease
 	err             error
 	flow            *flow
 	links           [lists]link
 	path            [Classes - 1]step // how it was chosen, level by level
 	promoted        bool
-	charged         int64     // tokens on its flow's account; 0 when none are
-	unroutableSince time.Time // since when nobody who is up could take it; zero while somebody could
+	charged         int64     // tokens on its flow's tag; 0: none
+	unroutableSince time.Time // since when no worker that is up could take it; otherwise zero
 	unroutableIndex int
-	refusedBy       []*routing.Worker // by their breakers, of late
+	refusedBy       []*routing.Worker // workers whose breakers refused it within breakerRefusalTTL
 	refusedAt       time.Time
 }
 
-// began begins a wait. Earlier waits count; the time of attempts does not.
+// startWait starts a wait. Earlier waits count; the time of attempts does not.
 func (t *Ticket) startWait(now time.Time) { t.waitingSince, t.entered = now, now.Add(-t.waited) }
 
-// Promoted reports whether a claimed ticket went as a higher class.
+// Promoted reports whether a claimed ticket was dispatched as one of a higher class.
 func (t *Ticket) Promoted() bool { return t.promoted }
 
-// tokens is what max_tokens_inflight counts.
+// tokens returns the tokens that max_tokens_inflight counts.
 func (t *Ticket) tokens() int64 { return t.Request.PromptTokens + t.Request.OutputTokens }
 
 func (t *Ticket) weight() float64 { return float64(max(1, t.Weight)) }
 
-// cost is what a ticket counts in its tenant's share: at least one token.
+// cost returns what a ticket costs its tenant's share: at least one token.
 func (t *Ticket) cost() float64 { return float64(max(1, t.Tokens)) }
 
-// passedOver returns the workers that are not to be offered to the ticket.
+// excludedWorkers returns the workers that are not offered to the ticket.
 func (t *Ticket) excludedWorkers(now time.Time) []*routing.Worker {
 	if len(t.refusedBy) == 0 {
 		return t.Tried

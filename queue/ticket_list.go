@@ -1,24 +1,24 @@
 package queue
 
-// line is a list of tickets in the order of their seq. A ticket is in two: its flow's and
-// its class's.
+// ticketList is a list of tickets in the order of their sequence numbers. A ticket is in two
+// lists: its flow's and its class's.
 type ticketList struct {
-	of          int // inFlow or inClass
+	of          int // inFlow or inClass: the index of its links
 	first, last *Ticket
 }
 
-// The lines that a ticket stands in, as indexes of its links.
+// The lists that hold a ticket, as indexes of its links.
 const (
 	inFlow = iota
 	inClass
 	lists
 )
 
-// link is a ticket's neighbours in one line.
+// link is a ticket's neighbours in one list.
 type link struct{ before, after *Ticket }
 
-// insert puts the ticket at its place: nearly always the end, else searched from the nearer
-// end.
+// insert adds a ticket at its place. That is nearly always the end; otherwise the place is
+// searched from the nearer end.
 func (l *ticketList) insert(t *Ticket) {
 	before, after := l.last, (*Ticket)(nil)
 	switch {
@@ -42,7 +42,7 @@ func (l *ticketList) remove(t *Ticket) {
 	t.links[l.of] = link{}
 }
 
-// behind is where the line keeps who comes after a ticket; nil is its beginning.
+// behind returns where the list keeps the successor of a ticket; of nil, its first ticket.
 func (l *ticketList) behind(t *Ticket) **Ticket {
 	if t == nil {
 		return &l.first
@@ -50,7 +50,7 @@ func (l *ticketList) behind(t *Ticket) **Ticket {
 	return &t.links[l.of].after
 }
 
-// ahead is where the line keeps who comes before a ticket; nil is its end.
+// ahead returns where the list keeps the predecessor of a ticket; of nil, its last ticket.
 func (l *ticketList) ahead(t *Ticket) **Ticket {
 	if t == nil {
 		return &l.last

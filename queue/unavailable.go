@@ -7,7 +7,7 @@ import (
 	"tierway/routing"
 )
 
-// downLocked puts out tickets that have waited for long enough while no worker is up.
+// expireWhileDownLocked evicts tickets that have waited for their limit while no worker is up.
 func (q *Queue) expireWhileDownLocked(now time.Time) {
 	if q.pool.Up(now) {
 		q.downSince = time.Time{}
@@ -20,14 +20,14 @@ func (q *Queue) expireWhileDownLocked(now time.Time) {
 		for t, newer := q.classes[i].all.first, (*Ticket)(nil); t != nil; t = newer {
 			newer = t.links[inClass].after
 			if now.Sub(later(q.downSince, t.waitingSince)) < q.workerWait(t) {
-				break // later ones have waited no longer
+				break // newer tickets have not waited longer
 			}
 			q.evictLocked(t, q.shedLocked(t, ShedEngine, now), now)
 		}
 	}
 }
 
-// patience is how long a ticket waits for a worker that could take it to come up.
+// workerWait returns how long a ticket waits until a worker that could take it is up.
 func (q *Queue) workerWait(t *Ticket) time.Duration {
 	if len(t.Tried) > 0 {
 		return minWorkerWait
@@ -35,7 +35,7 @@ func (q *Queue) workerWait(t *Ticket) time.Duration {
 	return max(q.config.Load().EngineWait, minWorkerWait)
 }
 
-// noteLostLocked notes since when no worker that is up could take a waiting ticket.
+// markUnroutableLocked records since when no worker that is up could take a waiting ticket.
 func (q *Queue) markUnroutableLocked(t *Ticket, lost bool, now time.Time) {
 	switch {
 	case lost && t.unroutableSince.IsZero() && t.state == stateWaiting:
@@ -50,8 +50,8 @@ func (q *Queue) markUnroutableLocked(t *Ticket, lost bool, now time.Time) {
 	}
 }
 
-// offerLostLocked offers tickets whose patience is over once more, because a worker may have
-// come up since. Those that are still lost are put out.
+// offerUnroutableLocked offers tickets whose worker wait is over once more, because a worker
+// may be up by now. Tickets that are still unroutable are evicted.
 func (q *Queue) offerUnroutableLocked(round *routing.DispatchRound, now time.Time) {
 	var room [maxUnroutable]*Ticket
 	due := room[:0]
@@ -71,13 +71,13 @@ func (q *Queue) offerUnroutableLocked(round *routing.DispatchRound, now time.Tim
 	}
 }
 
-// untilLocked is until when a ticket may wait: its class's wait, or for a worker to come up,
-// and no longer than its deadline.
+// waitLimitLocked returns the end of a ticket's wait: its class's limit or its wait for a
+// worker to come up, and no later than its deadline.
 func (q *Queue) waitLimitLocked(t *Ticket) time.Time {
 	return q.waitLimitUnderLocked(q.config.Load(), t)
 }
 
-// untilUnderLocked is untilLocked under the bounds of c.
+// waitLimitUnderLocked is waitLimitLocked under the bounds of c.
 func (q *Queue) waitLimitUnderLocked(c *Config, t *Ticket) time.Time {
 	until := t.entered.Add(c.MaxWait[t.Class])
 	if since := later(q.downSince, t.unroutableSince); !since.IsZero() && len(t.Tried) == 0 {
@@ -89,7 +89,7 @@ func (q *Queue) waitLimitUnderLocked(c *Config, t *Ticket) time.Time {
 	return until
 }
 
-// lateLocked is the reason for which a late ticket is shed.
+// lateReasonLocked returns the reason for which a late ticket is shed.
 func (q *Queue) lateReasonLocked(t *Ticket) string {
 	if !q.downSince.IsZero() || !t.unroutableSince.IsZero() {
 		return ShedEngine

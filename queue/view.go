@@ -5,32 +5,32 @@ import (
 	"time"
 )
 
-// View is a queue as metrics and the admin API show it.
+// View is the state of a queue for metrics and the admin API.
 type View struct {
-	Bytes     int64   // bodies of all that wait
-	PerSecond float64 // learned: requests that the pool ends in a second
+	Bytes     int64   // bodies of all waiting requests
+	PerSecond float64 // learned throughput: requests that the pool ends per second
 	Classes   [Classes]ClassView
 }
 
-// ClassView is one class of a queue.
+// ClassView is the state of one class of a queue.
 type ClassView struct {
 	Depth  int
 	Tokens int64         // prompts and expected answers of the waiting requests
-	Oldest time.Duration // how long the oldest one waits
-	Drain  time.Duration // how long until the present ones are gone, by the estimate; 0 if none is known
+	Oldest time.Duration // wait of the oldest request
+	Drain  time.Duration // estimated time until the present requests are dispatched; 0: unknown
 
-	// Totals since the program started. Entered = Granted + Left + PutOut + Depth.
+	// Totals since the program started. Entered = Dispatched + Abandoned + Expired + Depth.
 	Entered    int64                   // had to wait
-	Dispatched int64                   // went on after a wait
-	Promoted   int64                   // of those granted: went as the class above because they were aged
-	Abandoned  int64                   // their clients left meanwhile
+	Dispatched int64                   // dispatched after a wait
+	Promoted   int64                   // dispatched as the class above because they were aged; part of Dispatched
+	Abandoned  int64                   // clients left during the wait
 	Expired    int64                   // shed after a wait
-	Shed       [len(shedReasons)]int64 // by reason as ShedReasons lists them, on entering or after a wait
+	Shed       [len(shedReasons)]int64 // by reason in the order of ShedReasons; at Enter or after a wait
 }
 
 func (c *ClassView) shed(reason string) { c.Shed[slices.Index(shedReasons[:], reason)]++ }
 
-// View returns what is known at now.
+// View returns the state at now.
 func (q *Queue) View(now time.Time) View {
 	rate, _ := q.pool.Throughput(now)
 	q.mu.Lock()
@@ -55,17 +55,17 @@ func (q *Queue) View(now time.Time) View {
 
 // Waiter is one waiting request.
 type Waiter struct {
-	Position int // 1 goes next
+	Position int // 1 is dispatched next
 	ID       string
 	Tenant   string
 	Class    int
 	Tokens   int64
 	Waited   time.Duration
-	Expected time.Duration // until its turn, by the estimate; 0 if none is known
+	Expected time.Duration // estimated time until dispatch; 0: unknown
 }
 
-// List returns at most limit waiting requests in the order in which they would go if each
-// could. It holds the queue's lock for a microsecond per request.
+// List returns at most limit waiting requests in the order of dispatch if each could be
+// dispatched. It holds the queue's lock for about a microsecond per request.
 func (q *Queue) List(now time.Time, limit int) []Waiter {
 	rate, _ := q.pool.Throughput(now)
 	q.mu.Lock()
