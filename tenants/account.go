@@ -1,22 +1,22 @@
 package tenants
 
-// account is what a subject has used of its budgets in two windows: the present
-// one, and the one before it, whose last requests are still under way.
+// budgetWindows is what a subject has used of its budgets in two windows: the present one, and
+// the one before it, whose last requests may still be in flight.
 type budgetWindows [2]window
 
 // window is one UTC day or month of a subject.
 type window struct {
 	index     int
 	spent     Spent // as far as this process knows
-	own       Spent // of it, what this process has settled
-	confirmed Spent // of own, what the shared counters have confirmed
-	shared    Spent // the shared counters, as last heard
-	synced    bool  // they have answered
-	ledger    Spent // what the ledger says, of all gateways
+	own       Spent // the part that this process has settled
+	confirmed Spent // the part of own that the shared counters have confirmed
+	shared    Spent // the last value of the shared counters
+	synced    bool  // the shared counters have replied
+	ledger    Spent // from the ledger, of all gateways
 }
 
-// at returns the window of that index, a new one where it is newer than one of
-// the two, or nil for one that is over for long.
+// at returns the window with that index. It creates one that is newer than one of the two, and
+// returns nil for an older one.
 func (a *budgetWindows) at(index int) *window {
 	older := &a[0]
 	for i := range a {
@@ -34,7 +34,7 @@ func (a *budgetWindows) at(index int) *window {
 	return older
 }
 
-// window returns the window of that index; an empty one where there is none.
+// window returns the window with that index, or an empty one.
 func (a *budgetWindows) window(index int) window {
 	for i := range a {
 		if a[i].index == index {
@@ -44,7 +44,7 @@ func (a *budgetWindows) window(index int) window {
 	return window{}
 }
 
-// settle books what a request of that window has used.
+// addUsage books the usage of a request of that window.
 func (a *budgetWindows) addUsage(index int, u Spent) {
 	if w := a.at(index); w != nil {
 		w.own = w.own.plus(u)
@@ -52,7 +52,7 @@ func (a *budgetWindows) addUsage(index int, u Spent) {
 	}
 }
 
-// seed raises what is known as spent, as the ledger says.
+// seed raises the known usage to the ledger's.
 func (a *budgetWindows) seed(index int, s Spent) {
 	if w := a.at(index); w != nil {
 		w.spent = w.spent.raised(s)
@@ -60,10 +60,10 @@ func (a *budgetWindows) seed(index int, s Spent) {
 	}
 }
 
-// known returns what the shared counters must have at least, without what this
-// process will add to them by itself. Once they have answered it is what they
-// said: the ledger has what other gateways are still to add, and would count it
-// twice. Before, nobody may have told them, and the ledger is all there is.
+// sharedFloor returns what the shared counters must hold at least, without what this process
+// will add itself. After their first reply it is that reply: the ledger also has what other
+// gateways are still to add, which would count twice. Before, the counters may be empty, and
+// the ledger is the only source.
 func (w window) sharedFloor() Spent {
 	if w.synced {
 		return w.shared
@@ -71,8 +71,8 @@ func (w window) sharedFloor() Spent {
 	return w.ledger.minus(w.own.minus(w.confirmed))
 }
 
-// hear takes in a shared counter. Answers may come in any order: what is not in
-// this one is counted from what this one has counted.
+// updateShared applies the value of a shared counter. Replies may arrive in any order: usage
+// that is not in this one is added to it.
 func (a *budgetWindows) updateShared(index int, h SharedCounter) {
 	if w := a.at(index); w != nil {
 		w.synced = true
@@ -82,8 +82,7 @@ func (a *budgetWindows) updateShared(index int, h SharedCounter) {
 	}
 }
 
-// most bounds sums, far above any budget and far below an overflow, so that two
-// of them can be added.
+// maxSum bounds sums. It is far above any budget, and two sums can be added without overflow.
 const maxSum = 1 << 61
 
 func (s Spent) plus(o Spent) Spent {

@@ -2,14 +2,14 @@ package tenants
 
 import "time"
 
-// Caller is who asks: a tenant by one of its keys. It is immutable.
+// Caller is a tenant as one of its keys authenticates it. It is immutable.
 type Caller struct {
 	Tenant       string
 	Key          string    // the key's id; empty for anonymous
-	Highest      Class     // the most urgent class that it may ask for
-	Usual        Class     // of a request that asks for none
-	Weight       int       // the tenant's share while it waits beside others of its class, 1 to MaxWeight
-	Subjects     []Subject // whose limits its requests count against: those of the two that have any
+	Highest      Class     // the most urgent class that it may request
+	Usual        Class     // the class of a request that names none
+	Weight       int       // share of the tenant among the waiting tenants of its class, 1 to MaxWeight
+	Subjects     []Subject // tenant and key, each only if it has limits
 	IsolateCache bool
 	Degrade      bool
 	FailClosed   bool
@@ -20,14 +20,14 @@ type Caller struct {
 	key      permit
 }
 
-// Subject is one whose limits a request counts against: a tenant, or a key.
+// Subject is a tenant or a key whose limits apply to a request.
 type Subject struct {
 	Tenant string
 	Key    string // empty: the tenant itself
 	Limits Limits
 }
 
-// NewCaller returns the caller that a tenant is by one of its keys.
+// NewCaller returns the caller for a key of a tenant.
 func NewCaller(t Tenant, k Key) *Caller {
 	c := &Caller{Tenant: t.Name, Key: k.ID, Highest: max(t.Priority, k.Priority), Weight: t.share(), IsolateCache: t.IsolateCache,
 		Degrade: t.Degrade, FailClosed: t.FailClosed, disabled: t.Disabled, tenant: t.compile(), key: k.compile()}
@@ -41,7 +41,7 @@ func NewCaller(t Tenant, k Key) *Caller {
 	return c
 }
 
-// Anonymous is who asks without a key where none is required.
+// Anonymous returns the caller of requests without a key, if keys are not required.
 func Anonymous() *Caller { return NewCaller(Tenant{Name: anonymous}, Key{}) }
 
 // MayUseTier reports whether the caller may use the tier or pool of that name.
@@ -49,20 +49,19 @@ func (c *Caller) MayUseTier(name string) bool {
 	return c.tenant.allowsTier(name) && c.key.allowsTier(name)
 }
 
-// MayUseModel reports whether the caller may ask by that model name. A request
-// without one asks by the empty name, which only a glob of stars covers: where
-// models are restricted, leaving the name out is no way around it.
+// MayUseModel reports whether the caller may request that model name. A request without a model
+// has the empty name, which only a glob of stars matches: leaving the name out is no way around
+// a restriction.
 func (c *Caller) MayUseModel(name string) bool {
 	return c.tenant.allowsModel(name) && c.key.allowsModel(name)
 }
 
-// MayPass reports whether the caller may use the pool of that name for requests
-// whose model nobody reads. Who is kept to models may do so only where the pool
-// is named among its tiers, and who shares no cache may not at all: nobody salts
-// what nobody reads.
+// MayPass reports whether the caller may send pass-through requests to that pool. Their bodies
+// are not read. Callers that are restricted by model need the pool in tiers; callers with
+// isolate_cache may not use pass-through paths, because their bodies are not salted.
 func (c *Caller) MayPass(pool string) bool {
 	return !c.IsolateCache && c.tenant.allowsPassThrough(pool) && c.key.allowsPassThrough(pool)
 }
 
-// Clamp returns the class that a caller gets when it asks for one.
+// Clamp returns the class that the caller gets for a requested one.
 func (c *Caller) Clamp(asked Class) Class { return max(asked, c.Highest) }

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// Limit names one limit of Limits, as config.yaml does.
+// Limit is the name of one limit of Limits, as in config.yaml.
 type Limit string
 
-// The limits, in the order in which they are told: what no waiting helps first.
+// The limits in the order of precedence: first those for which a short wait does not help.
 const (
 	LimitDayTokens   Limit = "day_tokens"
 	LimitMonthTokens Limit = "month_tokens"
 	LimitDayMoney    Limit = "day_money"
 	LimitMonthMoney  Limit = "month_money"
-	LimitTokenBurst  Limit = "token_burst" // the reservation alone is over it: no waiting helps
+	LimitTokenBurst  Limit = "token_burst" // the reservation alone exceeds it: no wait helps
 	LimitRPM         Limit = "rpm"
 	LimitRPS         Limit = "rps"
 	LimitTPM         Limit = "tpm"
@@ -26,46 +26,46 @@ func (l Limit) Budget() bool {
 	return l == LimitDayTokens || l == LimitMonthTokens || l == LimitDayMoney || l == LimitMonthMoney
 }
 
-// limitNames are all limits in their order.
+// limitNames has all limits in their order.
 var limitNames = [...]Limit{LimitDayTokens, LimitMonthTokens, LimitDayMoney, LimitMonthMoney, LimitTokenBurst,
 	LimitRPM, LimitRPS, LimitTPM, LimitConcurrent}
 
 // LimitNames returns the names of all limits, in their order.
 func LimitNames() []Limit { return slices.Clone(limitNames[:]) }
 
-// Charge is what one request takes of its caller's limits when it is admitted.
+// Charge is what one request takes from its caller's limits on admission.
 type Charge struct {
 	Caller       *Caller
-	At           time.Time // of admission: budgets are booked to its UTC day and month
-	Tokens       int64     // reserved: the prompt's estimate and what the answer may take
+	At           time.Time // time of admission: budgets are booked to its UTC day and month
+	Tokens       int64     // reservation: the prompt's estimate plus the expected answer
 	IgnoreBudget bool      // degraded: admitted although a budget is spent
 }
 
-// Used is what a request has really used.
+// Used is the real usage of a request.
 type Used struct {
-	Tokens int64 // of prompt and answer
+	Tokens int64 // prompt plus answer
 	Money  Money
-	Refund bool // nothing was sent to a worker: the request itself counts for nothing
+	Refund bool // nothing was sent to a worker: the request itself is not counted
 }
 
-// Admission says whether a request is admitted, and what its caller has left.
+// Admission says whether a request is admitted, and what remains of its caller's limits.
 type Admission struct {
 	Refused  Limit         // the limit that refuses; empty: admitted
-	Scope    string        // tenant or key: whose limit refuses
+	Scope    string        // owner of that limit: "tenant" or "key"
 	Wait     time.Duration // until a retry may pass; of a budget, until its window ends
-	Requests Meter         // of the request limit that has least left
-	Tokens   Meter         // of the tokens a minute that have least left
+	Requests Meter         // the request limit with the least remaining
+	Tokens   Meter         // the token limit with the least remaining
 }
 
-// Meter is what x-ratelimit headers say of one limit.
+// Meter has the values of the x-ratelimit headers for one limit.
 type Meter struct {
 	Set       bool          // there is such a limit
-	Limit     int64         // a minute; of requests without rpm, a second
+	Limit     int64         // per minute; of requests without rpm, per second
 	Remaining int64         // never negative
-	Reset     time.Duration // until all of it is there again
+	Reset     time.Duration // until all of it is available
 }
 
-// Spent is what a subject has used of its budgets in one window.
+// Spent is a subject's usage of its budgets in one window.
 type Spent struct {
 	Tokens int64
 	Money  Money

@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// Class is how urgent a request is. A lower value is more urgent.
+// Class is a priority class. A lower value is more urgent.
 type Class uint8
 
-// The classes, the most urgent first.
+// The classes, most urgent first.
 const (
 	Interactive Class = iota
 	Background
 	Batch
 )
 
-// classes are the words of config.yaml and X-Request-Priority.
+// classes has the names as in config.yaml and X-Request-Priority.
 var classes = [...]string{Interactive: "interactive", Background: "background", Batch: "batch"}
 
-// Classes returns the names of all classes, the most urgent first.
+// Classes returns the names of all classes, most urgent first.
 func Classes() []string { return slices.Clone(classes[:]) }
 
 // String returns the class's name.
@@ -30,17 +30,16 @@ func (c Class) String() string {
 	return "unknown"
 }
 
-// ParseClass returns the class of a name in any case; ok is false for a name
-// that is none.
+// ParseClass returns the class of a name in any case; ok is false for an unknown name.
 func ParseClass(name string) (c Class, ok bool) {
 	i := slices.IndexFunc(classes[:], func(n string) bool { return strings.EqualFold(n, name) })
 	return Class(max(i, 0)), i >= 0
 }
 
-// MarshalText writes the class's name.
+// MarshalText returns the class's name.
 func (c Class) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
-// UnmarshalText reads a class's name in any case; the empty text is interactive.
+// UnmarshalText parses a class's name in any case. Empty text means interactive.
 func (c *Class) UnmarshalText(text []byte) error {
 	got, ok := ParseClass(string(text))
 	if !ok && len(text) > 0 {

@@ -1,5 +1,3 @@
-// Package tenants knows who may ask, for what, and how much. It holds digests of
-// keys, never keys, and decides without a clock of its own: time is an argument.
 package tenants
 
 import (
@@ -14,9 +12,8 @@ import (
 	"time"
 )
 
-// KeyConfig is one key and what its holder may use, as config.yaml writes it.
-// Two keys of the same name and the same settings are two keys of one tenant:
-// that is how a key is replaced without a gap.
+// KeyConfig is one key and the permissions of its tenant, as in config.yaml. Two entries with
+// the same name and settings are two keys of one tenant: so a key is replaced without a gap.
 type KeyConfig struct {
 	Name            string   `yaml:"name" required:"true" form:"tenant" doc:"The tenant. Several keys with the same rights may name the same one."`
 	SHA256          string   `yaml:"sha256" required:"true" form:"digest" secret:"true" doc:"SHA-256 of the key in hex: \x60printf %s \"$KEY\" | sha256sum | cut -d ' ' -f 1\x60. The key must not begin with 'tw-' unless the gateway made it."`
@@ -31,10 +28,10 @@ type KeyConfig struct {
 	FailClosed      bool     `yaml:"fail_closed" doc:"Refuse its requests while Redis is away, instead of limiting by what this gateway alone knows."`
 }
 
-// FromConfig checks the keys of config.yaml and returns them with their tenants. It leaves
-// to config what the tags of KeyConfig say of classes and weights. The error joins all that
-// is wrong, each part beginning with the key in config.yaml that it is about; it never
-// repeats a digest, in whose place a key may stand by mistake.
+// FromConfig checks the keys of config.yaml and returns them with their tenants. Package config
+// checks classes and weights by the tags of KeyConfig. The error joins all mistakes; each part
+// starts with its key in config.yaml. It never repeats a digest, because a key may have been
+// pasted in its place.
 func FromConfig(configs []KeyConfig) ([]Tenant, []Key, error) {
 	var errs []error
 	var ts []Tenant
@@ -71,10 +68,10 @@ func FromConfig(configs []KeyConfig) ([]Tenant, []Key, error) {
 	return ts, ks, nil
 }
 
-// tenant returns the tenant that the key belongs to.
+// tenant returns the tenant of the key.
 func (k *KeyConfig) tenant() Tenant {
 	class := func(word string) Class {
-		c, _ := ParseClass(word) // config has checked it
+		c, _ := ParseClass(word) // checked by package config
 		return c
 	}
 	r := Rights{Tiers: k.Tiers, Models: k.Models, Priority: class(k.Priority)}
@@ -83,11 +80,11 @@ func (k *KeyConfig) tenant() Tenant {
 		Degrade: k.Degrade, FailClosed: k.FailClosed, FromConfig: true}
 }
 
-// anonymous is who asks without a key; no tenant may be called so.
+// anonymous is the name of the caller without a key. No tenant may have it.
 const anonymous = "anonymous"
 
-// Slug reports whether name may be a tenant's. Names become metric labels and
-// parts of log lines, so that they are kept plain and short.
+// Slug reports whether name is valid for a tenant. Names are metric labels and parts of log
+// lines, and are therefore plain and short.
 func Slug(name string) bool {
 	plain := func(r rune) bool { return 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || r == '-' }
 	return 0 < len(name) && len(name) <= 63 && name != anonymous && strings.IndexFunc(name, func(r rune) bool { return !plain(r) }) < 0
@@ -98,7 +95,7 @@ func (k *KeyConfig) digest(at string) (digest [sha256.Size]byte, err error) {
 	if len(k.SHA256) != hex.EncodedLen(len(digest)) {
 		return digest, fmt.Errorf("%s.sha256: has %d characters: use the 64 hexadecimal digits of the key's SHA-256, not the key", at, len(k.SHA256))
 	}
-	// The decoder's own error would repeat a character of what may be a key.
+	// The decoder's own error would repeat a character of a possible key.
 	if _, err := hex.Decode(digest[:], []byte(k.SHA256)); err != nil {
 		return digest, fmt.Errorf("%s.sha256: is not hexadecimal: use the 64 hexadecimal digits of the key's SHA-256", at)
 	}
@@ -123,8 +120,8 @@ type entry struct {
 	caller *Caller
 }
 
-// NewDirectory makes a directory of tenants and their keys. Keys of tenants that
-// are not among them, and revoked ones, are left out.
+// NewDirectory returns a directory of tenants and their keys. It leaves out revoked keys and
+// keys of unknown tenants.
 func NewDirectory(ts []Tenant, ks []Key) *Directory {
 	d := &Directory{entries: make(map[[sha256.Size]byte]entry, len(ks)), names: make(map[string]bool, len(ts)), keys: make(map[string]bool, len(ks))}
 	byName := make(map[string]*Tenant, len(ts))
@@ -146,17 +143,16 @@ func NewDirectory(ts []Tenant, ks []Key) *Directory {
 	return d
 }
 
-// The refusals of Authenticate. What is unknown, malformed, expired or revoked is
-// one answer.
+// The refusals of Authenticate. Unknown, malformed, expired and revoked keys get the
+// same error.
 var (
 	ErrUnknownKey = errors.New("the key is not known")
 	ErrDisabled   = errors.New("the tenant is disabled")
 )
 
-// Authenticate returns the caller of a key. A key that bears our prefix and is
-// not well formed is refused before anything is looked up. Keys are looked up
-// by digest, so that the time it takes says nothing about how much of a guess
-// was right. With ErrDisabled the caller is returned too.
+// Authenticate returns the caller of a key. A malformed key with the gateway's own prefix is
+// refused without a lookup. Keys are looked up by digest, so that the response time reveals
+// nothing about a partly correct guess. With ErrDisabled, the caller is returned too.
 func (d *Directory) Authenticate(key string, now time.Time) (*Caller, error) {
 	if strings.HasPrefix(key, TenantPrefix) && !WellFormed(key) {
 		return nil, ErrUnknownKey
@@ -179,14 +175,12 @@ func (d *Directory) Authenticate(key string, now time.Time) (*Caller, error) {
 // Len returns the number of keys.
 func (d *Directory) Len() int { return len(d.entries) }
 
-// Knows reports whether there is a tenant of that name, and a key of that id
-// unless it is empty.
+// Knows reports whether the tenant exists, and the key with that id unless it is empty.
 func (d *Directory) Knows(tenant, key string) bool {
 	return d.names[tenant] && (key == "" || d.keys[key])
 }
 
-// Format prints how many keys there are, whatever the verb: digests stay out of
-// logs.
+// Format prints the number of keys, whatever the verb, and keeps digests out of logs.
 func (d *Directory) Format(s fmt.State, _ rune) {
 	_, _ = io.WriteString(s, fmt.Sprintf("%d keys", len(d.entries)))
 }

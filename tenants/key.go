@@ -9,26 +9,26 @@ import (
 	"strings"
 )
 
-// Prefixes of the keys that Tierway makes. The body of a key has no hyphen, so
-// that no key of one kind can be read as one of another.
+// Prefixes of generated keys. The body of a key has no hyphen, so
+// that a key of one kind is never valid as another kind.
 const (
 	TenantPrefix    = "tw-"
 	AdminPrefix     = "tw-adm-"
 	BootstrapPrefix = "tw-boot-"
 )
 
-// Pattern is a regular expression (RE2) for secret scanners. What it matches
-// in a text is a key of ours once WellFormed agrees.
+// Pattern is a regular expression (RE2) for secret scanners. A match is a generated key if
+// WellFormed agrees.
 const Pattern = `\btw-(?:adm-|boot-)?[0-9A-Za-z]{27}_[0-9A-Za-z]{6}\b`
 
 const (
-	secretBytes = 20 // 160 bits: beyond guessing, so that a fast hash is enough to store it
+	secretBytes = 20 // 160 bits cannot be guessed, so that a fast hash is enough to store a key
 	bodyLen     = 27 // base62 digits of 160 bits
 	sumLen      = 6  // base62 digits of 32 bits
 )
 
-// NewKey returns a new key: prefix, the secret, `_` and a checksum. random must
-// be cryptographically strong; prefix must be one of the three above.
+// NewKey returns a new key: the prefix, the secret, `_` and a checksum. random must be
+// cryptographically strong; prefix must be one of the three above.
 func NewKey(random io.Reader, prefix string) (string, error) {
 	if prefix != TenantPrefix && prefix != AdminPrefix && prefix != BootstrapPrefix {
 		return "", fmt.Errorf("making a key: unknown prefix %q: use %q, %q or %q", prefix, TenantPrefix, AdminPrefix, BootstrapPrefix)
@@ -41,21 +41,20 @@ func NewKey(random io.Reader, prefix string) (string, error) {
 	return head + "_" + checksum(head), nil
 }
 
-// checksum is the CRC-32 (IEEE) of prefix and body: it covers the prefix too, so
-// that one kind of key does not become another by a slip of the pen.
+// checksum returns the CRC-32 (IEEE) of prefix and body. It covers the prefix, so that a typing
+// error does not turn one kind of key into another.
 func checksum(head string) string {
 	return base62(new(big.Int).SetUint64(uint64(crc32.ChecksumIEEE([]byte(head)))), sumLen)
 }
 
-// base62 writes n in digits 0-9, a-z, A-Z, filled with zeros to width.
+// base62 returns n in the digits 0-9, a-z, A-Z, padded with zeros to width.
 func base62(n *big.Int, width int) string {
 	digits := n.Text(62)
 	return strings.Repeat("0", width-len(digits)) + digits
 }
 
-// WellFormed reports whether key has the form and the checksum of a key that
-// NewKey makes. It tells a mistyped key without any lookup; it says nothing about
-// whether the key is in use.
+// WellFormed reports whether key has the form and the checksum of a generated key. It detects
+// typing errors without a lookup. It says nothing about whether the key is in use.
 func WellFormed(key string) bool {
 	head, sum, _ := strings.Cut(key, "_")
 	for _, prefix := range [...]string{AdminPrefix, BootstrapPrefix, TenantPrefix} {
@@ -70,6 +69,6 @@ func notBase62(r rune) bool {
 	return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
 }
 
-// Digest returns the SHA-256 of a key, which is what is stored of it. A plain
-// fast hash is right for 160 random bits; it would not be for a password.
+// Digest returns the SHA-256 of a key, the form in which keys are stored. A fast hash suits 160
+// random bits; it would not suit a password.
 func Digest(key string) [sha256.Size]byte { return sha256.Sum256([]byte(key)) }

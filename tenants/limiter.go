@@ -6,39 +6,38 @@ import (
 	"time"
 )
 
-// Limiter keeps what every subject uses of its limits, in this process. It is safe
-// for concurrent use and has no clock: time is an argument. Each request that it
-// admits is owed one Settle.
+// Limiter keeps each subject's usage of its limits in this process. It is safe for concurrent
+// use and has no clock: time is an argument. Each admitted request must be settled once.
 type Limiter struct {
-	mu       sync.RWMutex // guards subjects, not what they point to
+	mu       sync.RWMutex // guards subjects, not the states
 	subjects map[subjectID]*state
-	sequence atomic.Int64 // of Standings; it grows for as long as the process lives
+	sequence atomic.Int64 // last sequence number of a SubjectState; grows for the life of the process
 }
 
-// who is whose state it is.
+// subjectID identifies a subject; key is empty for a tenant.
 type subjectID struct{ tenant, key string }
 
-// state is what one subject uses. mu guards all of it; who needs two of them
-// takes the tenant's before the key's.
+// state is the usage of one subject. mu guards all of it. To lock two states, lock the tenant's
+// before the key's.
 type state struct {
 	mu        sync.Mutex
-	forgotten bool // forgotten: look it up again
+	forgotten bool // removed from the limiter: look it up again
 	buckets   buckets
-	inflight  int64 // requests under way
-	pending   int64 // requests about which another is being asked
-	ended     int64 // requests that are over, ever
+	inflight  int64 // admitted requests that have not ended
+	pending   int64 // requests that wait for a remote decision
+	ended     int64 // total of ended requests
 	days      budgetWindows
 	months    budgetWindows
 	limits    Limits // as last seen
-	share     int    // this gateway is one of so many, as last told
+	share     int    // number of gateways that divide the limits, as last passed
 }
 
-// NewLimiter returns a limiter that knows nobody.
+// NewLimiter returns an empty limiter.
 func NewLimiter() *Limiter { return &Limiter{subjects: map[subjectID]*state{}} }
 
-// Take admits or refuses a request at c.At. It must pass all limits of all its
-// caller's subjects, else nothing is booked. This gateway is one of share and
-// enforces so much of each limit, budgets excepted.
+// Take admits or refuses a request at c.At. The request must pass all limits of all subjects of
+// its caller; otherwise nothing is booked. This gateway is one of share, and enforces that part
+// of each limit except budgets.
 func (l *Limiter) Take(c *Charge, share int) Admission {
 	var buf [2]*state
 	states := l.lockStates(c.Caller.Subjects, share, buf[:0])
@@ -58,9 +57,9 @@ func (l *Limiter) Take(c *Charge, share int) Admission {
 	return v
 }
 
-// Settle ends an admitted request: it gives its slot back, corrects the reserved
-// tokens by what was really used, and books that to the UTC day and month of
-// c.At. It must be called once for each admission.
+// Settle ends an admitted request. It frees the slot, replaces the reserved tokens by the real
+// ones, and books the usage to the UTC day and month of c.At. It must be called once for each
+// admission.
 func (l *Limiter) Settle(c *Charge, u Used, now time.Time) {
 	for i := range c.Caller.Subjects {
 		sub := &c.Caller.Subjects[i]
@@ -72,21 +71,20 @@ func (l *Limiter) Settle(c *Charge, u Used, now time.Time) {
 	}
 }
 
-// Inflight returns how many requests of a tenant, or of one of its keys, are
-// under way.
+// Inflight returns the number of requests in flight of a tenant or one of its keys.
 func (l *Limiter) Inflight(tenant, key string) (n int64) {
 	l.withState(tenant, key, func(s *state) { n = s.inflight })
 	return n
 }
 
-// Spent returns what is known as spent in the UTC day and month of a time.
+// Spent returns the known usage in the UTC day and month of a time.
 func (l *Limiter) Spent(tenant, key string, at time.Time) (day, month Spent) {
 	l.withState(tenant, key, func(s *state) { day, month = s.days.window(Day(at)).spent, s.months.window(Month(at)).spent })
 	return day, month
 }
 
-// Seed raises what is known as spent in the UTC day and month of a time to at
-// least this. It never lowers it.
+// Seed raises the known usage in the UTC day and month of a time to at least these values. It
+// never lowers it.
 func (l *Limiter) Seed(tenant, key string, at time.Time, day, month Spent) {
 	s := l.lockState(subjectID{tenant, key})
 	defer s.mu.Unlock()
@@ -94,8 +92,8 @@ func (l *Limiter) Seed(tenant, key string, at time.Time, day, month Spent) {
 	s.months.seed(Month(at), month)
 }
 
-// Forget drops the subjects that keep does not name and that have no request
-// under way, so that memory is bounded by the directory.
+// Forget drops the subjects that keep rejects and that have no request in flight, so that the
+// directory bounds the memory.
 func (l *Limiter) Forget(keep func(tenant, key string) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -112,7 +110,7 @@ func (l *Limiter) Forget(keep func(tenant, key string) bool) {
 	}
 }
 
-// Zero reports whether nothing is under way.
+// Zero reports whether no request is in flight.
 func (l *Limiter) Zero() bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -127,7 +125,7 @@ func (l *Limiter) Zero() bool {
 	return true
 }
 
-// find returns a subject's state.
+// findState returns a subject's state, and creates it if needed.
 func (l *Limiter) findState(w subjectID) *state {
 	l.mu.RLock()
 	s := l.subjects[w]
@@ -144,7 +142,7 @@ func (l *Limiter) findState(w subjectID) *state {
 	return s
 }
 
-// get returns a subject's state, locked.
+// lockState returns a subject's locked state.
 func (l *Limiter) lockState(w subjectID) *state {
 	for {
 		s := l.findState(w)
@@ -156,8 +154,8 @@ func (l *Limiter) lockState(w subjectID) *state {
 	}
 }
 
-// lock returns the states of all subjects, locked. They are found before the first
-// is locked: who holds one never waits for the map.
+// lockStates returns the locked states of all subjects. It finds them before it locks the
+// first: no goroutine waits for the map while it holds a state.
 func (l *Limiter) lockStates(subjects []Subject, share int, states []*state) []*state {
 	for {
 		states = states[:0]
@@ -183,7 +181,7 @@ func unlockStates(states []*state) {
 	}
 }
 
-// look calls f with a subject's state if there is one.
+// withState calls f with a subject's locked state if there is one.
 func (l *Limiter) withState(tenant, key string, f func(*state)) {
 	l.mu.RLock()
 	s := l.subjects[subjectID{tenant, key}]

@@ -8,9 +8,8 @@ import (
 	"strings"
 )
 
-// Limits bound what a tenant, or one of its keys, may use. Zero is no limit. A
-// request counts against the limits of its tenant and of its key, and must
-// pass both.
+// Limits bounds the usage of a tenant or of one of its keys; 0 is no limit. A request counts
+// against the limits of its tenant and of its key, and must pass both.
 type Limits struct {
 	RPM         int64 `yaml:"rpm" json:"rpm,omitempty" max:"1000000000" doc:"Requests a minute."`
 	RPS         int64 `yaml:"rps" json:"rps,omitempty" max:"1000000000" doc:"Requests a second."`
@@ -24,20 +23,18 @@ type Limits struct {
 	MonthMoney  Money `yaml:"month_money" json:"month_money,omitempty" max:"1000000000" doc:"Money a UTC month, at the prices of tiers and pools."`
 }
 
-// RequestBurst returns how many requests may come at once against RPM: Burst, or
-// a sixth of a minute's, at least one.
+// RequestBurst returns how many requests may come at once under RPM: Burst, or a sixth of RPM,
+// at least one.
 func (l *Limits) RequestBurst() int64 {
 	return cmp.Or(l.Burst, max(1, l.RPM/6))
 }
 
-// SecondBurst returns how many requests may come at once against RPS: Burst, or a
-// second's.
+// SecondBurst returns how many requests may come at once under RPS: Burst, or RPS.
 func (l *Limits) SecondBurst() int64 {
 	return cmp.Or(l.Burst, max(1, l.RPS))
 }
 
-// TokensAtOnce returns how many tokens may be reserved at once against TPM:
-// TokenBurst, or a minute's.
+// TokensAtOnce returns how many tokens may be reserved at once under TPM: TokenBurst, or TPM.
 func (l *Limits) TokensAtOnce() int64 {
 	return cmp.Or(l.TokenBurst, l.TPM)
 }
@@ -52,19 +49,18 @@ func (l *Limits) Any() bool {
 	return l.RPM > 0 || l.RPS > 0 || l.TPM > 0 || l.Concurrent > 0 || l.Budgeted()
 }
 
-// Money is an amount in nano-units (billionths) of the currency that prices are
-// in. Its text form is a decimal number of units.
+// Money is an amount in nano-units (billionths) of the currency of the prices. Its text form is
+// a decimal number of units.
 type Money int64
 
 // Unit is one unit of the currency.
 const Unit Money = 1_000_000_000
 
-// maxUnits is the largest amount: more than anybody's budget, and its square root
-// away from an overflow.
+// maxUnits is the largest amount in units. In nano-units it is about a ninth of the largest int64.
 const maxUnits = 1_000_000_000
 
-// ParseMoney reads a decimal number of units with at most nine decimals, from 0
-// to a thousand million.
+// ParseMoney parses a decimal number of units with at most nine decimals, from 0 to a thousand
+// million.
 func ParseMoney(text string) (Money, error) {
 	whole, fraction, _ := strings.Cut(text, ".")
 	digits := func(s string) bool { return strings.Trim(s, "0123456789") == "" }
@@ -79,7 +75,7 @@ func ParseMoney(text string) (Money, error) {
 	return Money(units)*Unit + Money(nanos), nil
 }
 
-// String writes the amount as ParseMoney reads it.
+// String returns the amount in the form that ParseMoney reads.
 func (m Money) String() string {
 	sign := ""
 	if m < 0 {
@@ -89,26 +85,25 @@ func (m Money) String() string {
 	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
 }
 
-// MarshalJSON writes the amount as a number of units.
+// MarshalJSON returns the amount as a number of units.
 func (m Money) MarshalJSON() ([]byte, error) { return []byte(m.String()), nil }
 
-// UnmarshalJSON reads a number of units.
+// UnmarshalJSON parses a number of units.
 func (m *Money) UnmarshalJSON(b []byte) (err error) {
 	*m, err = ParseMoney(string(b))
 	return err
 }
 
-// Price is what tokens of a tier cost, in units of money for each million. The
-// zero Price is free.
+// Price is the cost of tokens of a tier, in units of money per million tokens. The zero Price
+// is free.
 type Price struct {
 	Input       float64  `yaml:"input" json:"input" max:"1000000" doc:"A million tokens of the prompt."`
 	CachedInput *float64 `yaml:"cached_input,omitempty" json:"cached_input,omitempty" max:"1000000" absent:"'input'" doc:"A million tokens of the prompt that came from the engine's cache."`
 	Output      float64  `yaml:"output" json:"output" max:"1000000" doc:"A million tokens of the answer."`
 }
 
-// Cost returns what an answer costs: prompt tokens, of which cached came from a
-// cache, and output tokens. It is rounded up to the next nano-unit, so that
-// nothing that has a price is free.
+// Cost returns the cost of an answer: prompt tokens, of which cached came from a cache, and
+// output tokens. It is rounded up to the next nano-unit, so that nothing with a price is free.
 func (p Price) Cost(prompt, cached, output int64) Money {
 	cached = min(max(cached, 0), max(prompt, 0))
 	cachedPrice := p.Input
@@ -118,7 +113,7 @@ func (p Price) Cost(prompt, cached, output int64) Money {
 	return tokenPrice(max(prompt, 0)-cached, p.Input) + tokenPrice(cached, cachedPrice) + tokenPrice(max(output, 0), p.Output)
 }
 
-// part is the price of n tokens at so many units a million.
+// tokenPrice returns the price of n tokens at perMillion units per million.
 func tokenPrice(n int64, perMillion float64) Money {
 	if n == 0 || !(perMillion > 0) {
 		return 0

@@ -1,17 +1,17 @@
 package tenants
 
-// Use is how far one limit of a subject is used, as far as this process knows.
+// Use is the usage of one limit of a subject, as far as this process knows.
 type Use struct {
-	Scope    string  // tenant or key
-	Limit    Limit   // as LimitNames has them, LimitTokenBurst excepted
+	Scope    string  // "tenant" or "key"
+	Limit    Limit   // any of LimitNames except LimitTokenBurst
 	Used     float64 // requests, tokens, or money in nano-units
-	Capacity float64 // how much may be used at once: of a rate its burst, else the limit itself
-	Rate     int64   // of a rate, what is given back a minute, or of rps a second; else 0
-	Cost     float64 // what the request takes of it; 0 of a budget, which is booked by what was used
+	Capacity float64 // how much may be used at once: the burst of a rate, otherwise the limit
+	Rate     int64   // of a rate: the units that leak per minute, or per second for rps; otherwise 0
+	Cost     float64 // what the request takes; 0 for a budget, which is booked by real usage
 }
 
-// Peek says what Take would say of a charge, and how far each limit of the caller
-// is used. It books nothing, and keeps nothing of who asks.
+// Peek returns the admission that Take would return for a charge, and the usage of each limit
+// of the caller. It books nothing and creates no state.
 func (l *Limiter) Peek(c *Charge, share int) (Admission, []Use) {
 	var v Admission
 	var uses []Use
@@ -26,7 +26,7 @@ func (l *Limiter) Peek(c *Charge, share int) (Admission, []Use) {
 		states = append(states, s)
 	}
 	for _, s := range states {
-		if v.Refused == "" { // what is left is told as Take tells it
+		if v.Refused == "" { // the remaining amounts are those after the booking, as with Take
 			s.bookCosts(c, now)
 		}
 		s.measureRates(now, &v)
@@ -34,7 +34,7 @@ func (l *Limiter) Peek(c *Charge, share int) (Admission, []Use) {
 	return v, uses
 }
 
-// copyOf returns a subject's state as it is now; an empty one of who has none.
+// copyState returns a copy of a subject's present state, empty if there is none.
 func (l *Limiter) copyState(sub *Subject) *state {
 	is := &state{}
 	l.withState(sub.Tenant, sub.Key, func(s *state) {
@@ -43,7 +43,7 @@ func (l *Limiter) copyState(sub *Subject) *state {
 	return is
 }
 
-// uses appends how far each limit of the subject is used.
+// uses appends the usage of each limit of the subject.
 func (s *state) uses(uses []Use, c *Charge, sub *Subject, now int64) []Use {
 	l, r, costs := &sub.Limits, s.limits.rates(s.share), c.costs()
 	whose := sub.scope()
@@ -63,7 +63,7 @@ func (s *state) uses(uses []Use, c *Charge, sub *Subject, now int64) []Use {
 	return uses
 }
 
-// whose says whether the subject is a tenant or a key.
+// scope returns "tenant" or "key".
 func (s *Subject) scope() string {
 	if s.Key == "" {
 		return "tenant"

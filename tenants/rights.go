@@ -6,10 +6,9 @@ import (
 	"strings"
 )
 
-// Rights are what a tenant, or one of its keys, may use. The rights of a key
-// narrow those of its tenant and never widen them. The tags describe them as the admin
-// API reads and writes them. A default above priority is stored as it was set, for the
-// day that priority is raised again.
+// Rights is what a tenant or one of its keys may use. The rights of a key narrow those of its
+// tenant and never widen them. The tags describe them for the admin API. A default class above
+// priority is stored as set and applies once priority is raised.
 type Rights struct {
 	Tiers    []string `json:"tiers" required:"false" nullable:"true" maxItems:"500" maxLength:"100" doc:"Tiers and pools by name; null or absent: all, []: none."`
 	Models   []string `json:"models" required:"false" nullable:"true" maxItems:"500" maxLength:"200" doc:"Globs of the model names that may be asked by; null or absent: all, []: none."`
@@ -17,7 +16,7 @@ type Rights struct {
 	Default  Class    `json:"default_priority" required:"false" nullable:"true" enum:"interactive,background,batch" doc:"The class of a request that asks for none; never above priority."`
 }
 
-// permit is Rights, compiled. It is immutable.
+// permit is the compiled form of Rights. It is immutable.
 type permit struct {
 	tiers  []string       // nil: all
 	models *regexp.Regexp // nil: all
@@ -37,14 +36,14 @@ func (p *permit) allowsTier(name string) bool {
 
 func (p *permit) allowsModel(name string) bool { return p.models == nil || p.models.MatchString(name) }
 
-// pass tells whether the pool may be used for requests whose model nobody reads:
-// who is kept to models may do so only where the pool is named.
+// allowsPassThrough reports whether pass-through requests may use the pool. A tenant that is
+// restricted by model needs the pool in its tiers.
 func (p *permit) allowsPassThrough(pool string) bool {
 	return p.allowsTier(pool) && (p.models == nil || p.tiers != nil)
 }
 
-// compile returns one expression for all globs: `*` is any run of characters,
-// `?` exactly one. Go matches it in time linear in the name.
+// compile returns one expression for all globs: `*` is any run of characters, `?` exactly one.
+// Go matches it in time linear in the name.
 func compile(globs []string) *regexp.Regexp {
 	if len(globs) == 0 {
 		return regexp.MustCompile(`[^\x{0}-\x{10FFFF}]`) // nothing
@@ -57,9 +56,9 @@ func compile(globs []string) *regexp.Regexp {
 	return regexp.MustCompile(`(?s)\A(?:` + strings.Join(alternatives, "|") + `)\z`)
 }
 
-// Overlap reports whether some text matches both patterns, in which * is any
-// run of characters and ? is one. Aliases are patterns too: a right to gpt-4o
-// is one to a part of gpt-4*.
+// Overlap reports whether some text matches both patterns, in which `*` is any run of
+// characters and `?` is one. Aliases are patterns too: a right to gpt-4o is a right to a part
+// of gpt-4*.
 func Overlap(a, b string) bool {
 	y := []rune(b)
 	// reach[j]: some text matches a up to here and y up to j.
@@ -85,7 +84,7 @@ func Overlap(a, b string) bool {
 	return reach[len(y)]
 }
 
-// skipStars lets every * of y match nothing.
+// skipStars lets every `*` of y match the empty text.
 func skipStars(reach []bool, y []rune) {
 	for j, c := range y {
 		if c == '*' && reach[j] {

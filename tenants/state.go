@@ -2,10 +2,10 @@ package tenants
 
 import "time"
 
-// costs are what a request takes of each bucket.
+// costs returns what a request takes from each bucket.
 func (c *Charge) costs() [3]float64 { return [3]float64{1, 1, float64(max(0, c.Tokens))} }
 
-// judge notes in v what of the subject's limits refuses the request.
+// checkLimits records in v which of the subject's limits refuse the request.
 func (s *state) checkLimits(c *Charge, sub *Subject, now int64, v *Admission) {
 	l := &sub.Limits
 	if !c.IgnoreBudget {
@@ -25,17 +25,17 @@ func (s *state) checkLimits(c *Charge, sub *Subject, now int64, v *Admission) {
 		}
 	}
 	if l.Concurrent > 0 && s.inflight >= portion(l.Concurrent, s.share) {
-		v.noteRefusal(sub, LimitConcurrent, time.Second) // nobody knows when one ends
+		v.noteRefusal(sub, LimitConcurrent, time.Second) // the next end of a request is unknown
 	}
 }
 
-// budget is how far one budget is spent.
+// budget is the usage of one budget.
 type budget struct {
 	limit       Limit
 	spent, most int64 // most is 0 without a budget
 }
 
-// budgets returns how far the budgets of a time's windows are spent.
+// budgets returns the usage of the budgets in the windows of a time.
 func (s *state) budgets(l *Limits, at time.Time) (all [4]budget) {
 	if !l.Budgeted() {
 		return all
@@ -45,7 +45,7 @@ func (s *state) budgets(l *Limits, at time.Time) (all [4]budget) {
 		{LimitDayMoney, int64(day.Money), int64(l.DayMoney)}, {LimitMonthMoney, int64(month.Money), int64(l.MonthMoney)}}
 }
 
-// book takes what a request costs from the buckets.
+// bookCosts takes the costs of a request from the buckets.
 func (s *state) bookCosts(c *Charge, now int64) {
 	r := s.limits.rates(s.share)
 	for i, cost := range c.costs() {
@@ -53,8 +53,8 @@ func (s *state) bookCosts(c *Charge, now int64) {
 	}
 }
 
-// settle corrects what book took, at the rates of now, where there was a limit
-// then too, and books what was used.
+// settleUsage replaces the booked costs by the real ones, at the current rates, where the
+// limits of the admission had a rate too. It books the usage to the budgets.
 func (s *state) settleUsage(c *Charge, then *Limits, u Used, now int64) {
 	r := s.limits.rates(max(1, s.share))
 	excess := float64(max(0, u.Tokens) - max(0, c.Tokens))
@@ -68,21 +68,21 @@ func (s *state) settleUsage(c *Charge, then *Limits, u Used, now int64) {
 		}
 	}
 	if !then.Budgeted() && !s.limits.Budgeted() {
-		return // a budget that is set later begins with what the ledger says
+		return // a budget that is set later starts from the ledger
 	}
 	used := Spent{Tokens: u.Tokens, Money: u.Money}
 	s.days.addUsage(Day(c.At), used)
 	s.months.addUsage(Month(c.At), used)
 }
 
-// measure notes in v what is left of the subject's rates.
+// measureRates records in v what remains of the subject's rates.
 func (s *state) measureRates(now int64, v *Admission) {
 	r := s.limits.rates(s.share)
 	v.measureRates(&s.limits, r, s.buckets.decayed(now, r))
 }
 
-// measure notes in v what decayed buckets have left. Of a subject with both
-// request limits, the minute's is told.
+// measureRates records what remains in decayed buckets. For a subject with both request limits,
+// the limit per minute is reported.
 func (v *Admission) measureRates(l *Limits, r rates, b buckets) {
 	switch {
 	case l.RPM > 0:

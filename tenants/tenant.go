@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Tenant is who may ask, as the database and the admin API hold it. Its printed
-// form holds no secret.
+// Tenant is a customer or team with its permissions and limits, as the database and the admin
+// API have it. Its printed form holds no secret.
 type Tenant struct {
 	Name     string `json:"name"` // 1 to 63 of a-z, 0-9 and "-"
 	Disabled bool   `json:"disabled" required:"false" nullable:"true" doc:"Its requests are refused."`
-	Rights          // of all its keys together
+	Rights          // for all its keys together
 
-	// Weight is from 1 to MaxWeight; 0 is 1.
+	// Weight is from 1 to MaxWeight; 0 means 1.
 	Weight       int    `json:"weight" required:"false" nullable:"true" minimum:"1" maximum:"1000" doc:"Its share of the tokens beside other tenants of a class while both wait; absent: 1."`
 	Limits       Limits `json:"limits" required:"false" doc:"Of all its keys together; absent: none."`
 	IsolateCache bool   `json:"isolate_cache" required:"false" nullable:"true" doc:"Its prompts share no engine's cache with other tenants."`
@@ -23,26 +23,26 @@ type Tenant struct {
 	FailClosed   bool   `json:"fail_closed" required:"false" nullable:"true" doc:"Refused while Redis is away."`
 
 	FromConfig bool      `json:"from_config" doc:"It stands in config.yaml and is changed there."`
-	Version    int64     `json:"version"` // grows with every change
+	Version    int64     `json:"version"` // increases with every change
 	CreatedAt  time.Time `json:"created_at,omitzero"`
 	UpdatedAt  time.Time `json:"updated_at,omitzero"`
 }
 
-// MaxWeight is the greatest weight of a tenant. A thousandth of what another gets
-// is next to nothing already; a wider range would only hide slips of the pen.
+// MaxWeight is the greatest weight of a tenant. A thousandth of another tenant's share is next
+// to nothing; a wider range would only hide typing errors.
 const MaxWeight = 1000
 
-// share returns the weight that counts, whoever wrote the tenant down.
+// share returns the effective weight, also of a tenant that was stored without a check.
 func (t *Tenant) share() int { return min(max(1, t.Weight), MaxWeight) }
 
-// Key is one key of a tenant. The key itself is known to its holder alone.
+// Key is one key of a tenant. The secret itself is stored nowhere.
 type Key struct {
-	ID     string            `json:"id"` // random, says nothing of the key
+	ID     string            `json:"id"` // random, independent of the secret
 	Tenant string            `json:"tenant"`
 	Name   string            `json:"name,omitempty"`
 	Hint   string            `json:"hint" doc:"First and last characters, to tell keys apart."`
 	Digest [sha256.Size]byte `json:"-"`
-	Rights                   // within its tenant's
+	Rights                   // narrow the tenant's
 	Limits Limits            `json:"limits" required:"false" doc:"Of this key, besides its tenant's; absent: none."`
 
 	CreatedBy  string    `json:"created_by,omitempty"`
@@ -60,8 +60,8 @@ func (k *Key) Valid(now time.Time) bool {
 	return k.RevokedAt.IsZero() && (k.ExpiresAt.IsZero() || now.Before(k.ExpiresAt))
 }
 
-// Successor returns when a key that takes this one's place expires: after as long
-// as this one was made for; zero: never.
+// Successor returns the expiry of a key that replaces this one: the same lifetime as this one
+// had; zero: never.
 func (k *Key) Successor(now time.Time) time.Time {
 	if k.ExpiresAt.IsZero() {
 		return time.Time{}
@@ -69,8 +69,8 @@ func (k *Key) Successor(now time.Time) time.Time {
 	return now.Add(max(0, k.ExpiresAt.Sub(k.CreatedAt)))
 }
 
-// State names what the key is at a time: active, expired, revoked, or grace for
-// one that a rotation has replaced and that still works.
+// State returns the state of the key at a time: active, expired, revoked, or grace for a key
+// that a rotation has replaced and that is still valid.
 func (k *Key) State(now time.Time) string {
 	switch {
 	case !k.RevokedAt.IsZero():
@@ -83,7 +83,7 @@ func (k *Key) State(now time.Time) string {
 	return "active"
 }
 
-// Mint makes a new key of a tenant: the secret, to be shown once, and the Key
+// Mint makes a new key of a tenant. It returns the secret, which is shown once, and the Key
 // with its id, digest and hint. random must be cryptographically strong.
 func Mint(random io.Reader, tenant string) (secret string, k Key, err error) {
 	if secret, err = NewKey(random, TenantPrefix); err != nil {
@@ -106,8 +106,8 @@ func NewID(random io.Reader) (string, error) {
 	return base62(new(big.Int).SetBytes(b[:]), 12), nil
 }
 
-// Hint is what of a key may be shown: its prefix with four characters, and its
-// last four, which belong to the checksum.
+// Hint returns the part of a key that may be shown: its first seven and last four characters.
+// The last four belong to the checksum.
 func Hint(key string) string {
 	if len(key) < 20 {
 		return "…"

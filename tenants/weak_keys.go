@@ -2,8 +2,8 @@ package tenants
 
 import "crypto/sha256"
 
-// weakDigests are the digests of keys that documentation, examples and lists of common
-// passwords have.
+// weakDigests has the digests of keys from documentation, examples and lists of common
+// passwords.
 var weakDigests = digestsOf( //nolint:gochecknoglobals // a table
 	"0", "1", "123", "1234", "12345", "123456", "12345678", "123456789", "1234567890", "abc123", "admin", "anything", "api-key",
 	"api_key", "apikey", "changeit", "changeme", "change-me", "change_me", "default", "dummy", "dummy-key", "empty", "EMPTY", "example",
