@@ -88,7 +88,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.planes = s.newPlanes(o)
-	s.metrics.Limits(control.LimitNames())
+	s.metrics.SetLimitNames(control.LimitNames())
 	telemetry.Observe(s.metrics, s.control.Pools.Gauges)
 	telemetry.Observe(s.metrics, s.control.Pools.QueueGauges)
 	telemetry.Observe(s.metrics, s.control.Database.Gauges)

@@ -8,16 +8,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// build makes the metric that says which program runs.
-func (d *definer) build(version string) {
-	const name, help = "tierway_build_info", "Always 1; the labels are the program's version, the version of Go that built it and the revision of its sources, unknown where it was built without one."
-	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"version", "goversion", "revision"})
-	g.WithLabelValues(version, runtime.Version(), cmp.Or(revision(), "unknown")).Set(1)
-	define(d, g, name, "gauge", help, "version", "goversion", "revision")
+// buildInfo defines tierway_build_info.
+func (d *definer) buildInfo(version string) {
+	const name = "tierway_build_info"
+	const help = "Always 1. The labels are the version of the program, the version of Go that built it and the " +
+		"revision of its sources (unknown if it was built outside a repository)."
+	labels := []string{"version", "goversion", "revision"}
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	g.WithLabelValues(version, runtime.Version(), cmp.Or(sourceRevision(), "unknown")).Set(1)
+	define(d, g, name, "gauge", help, labels...)
 }
 
-// revision is that of the sources, as the Go tool has noted it; empty without one.
-func revision() (revision string) {
+// sourceRevision returns the revision that the Go tool recorded in the binary; "" if there
+// is none.
+func sourceRevision() (revision string) {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
 			if s.Key == "vcs.revision" {

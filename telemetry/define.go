@@ -10,30 +10,31 @@ import (
 
 // MetricName describes one metric that the program can export.
 type MetricName struct {
-	Subject string   // what it is about, as docs/metrics.md groups them
-	Name    string   // as it is scraped; a histogram's series add _bucket, _sum and _count
+	Subject string   // the heading in docs/metrics.md
+	Name    string   // as it is scraped; the series of a histogram add _bucket, _sum and _count
 	Type    string   // counter, gauge or histogram
-	Help    string   // what it says
-	Labels  []string // in the order in which they are defined
+	Help    string   // the help text
+	Labels  []string // in the order of their definition
 }
 
-// definer makes metrics, registers them and writes down what it has made.
+// definer creates metrics, registers them and records their names.
 type definer struct {
 	registry *prometheus.Registry
-	subject  string // of those that come next
+	subject  string // of the metrics defined next
 	names    []MetricName
-	observed map[string]*prometheus.Desc // of the series that Observe sends, by name
+	observed map[string]*prometheus.Desc // the series that Observe sends, by name
 }
 
-// about says what the metrics that come next are about.
-func (d *definer) about(subject string) { d.subject = subject }
+// setSubject sets the subject of the metrics that are defined next.
+func (d *definer) setSubject(subject string) { d.subject = subject }
 
-func (d *definer) note(name, kind, help string, labels []string) {
+func (d *definer) addName(name, kind, help string, labels []string) {
 	d.names = append(d.names, MetricName{Subject: d.subject, Name: name, Type: kind, Help: help, Labels: labels})
 }
 
+// define registers a collector under a name.
 func define[C prometheus.Collector](d *definer, c C, name, kind, help string, labels ...string) C {
-	d.note(name, kind, help, labels)
+	d.addName(name, kind, help, labels)
 	d.registry.MustRegister(c)
 	return c
 }
@@ -61,73 +62,73 @@ func (d *definer) histograms(name, help string, buckets []float64, labels ...str
 	return define(d, h, name, "histogram", help, labels...)
 }
 
-// counterSet is the counters of one vector by the values of its last label.
+// counterSet holds counters of one vector by the value of its last label.
 type counterSet map[string]prometheus.Counter
 
-// resolved returns the counters of v that have these labels and one of the last values.
-func resolved(v *prometheus.CounterVec, last []string, labels ...string) counterSet {
+// resolved returns the counters of v with the given labels, one for each value of the last label.
+func resolved(v *prometheus.CounterVec, values []string, labels ...string) counterSet {
 	c := counterSet{}
-	for _, value := range last {
+	for _, value := range values {
 		c[value] = v.WithLabelValues(append(slices.Clip(labels), value)...)
 	}
 	return c
 }
 
-// inc counts one. A value that was not resolved counts nothing, so that no other label ever
-// comes to be.
+// inc increments the counter of a value. It ignores a value that was not resolved, so that no
+// other label value appears.
 func (c counterSet) inc(value string) {
-	if one := c[value]; one != nil {
-		one.Inc()
+	if counter := c[value]; counter != nil {
+		counter.Inc()
 	}
 }
 
-// series writes down a counter or gauge whose values a Collector of its own sends.
+// series records the name of a counter or gauge that another Collector sends.
 func (d *definer) series(name, help string, labels ...string) *prometheus.Desc {
 	kind := "gauge"
-	if kindOf(name) == prometheus.CounterValue {
+	if valueType(name) == prometheus.CounterValue {
 		kind = "counter"
 	}
-	d.note(name, kind, help, labels)
+	d.addName(name, kind, help, labels)
 	return prometheus.NewDesc(name, help, labels, nil)
 }
 
-// kindOf returns the type of a series that is no histogram: counters end with _total.
-func kindOf(name string) prometheus.ValueType {
+// valueType returns the type of a series that is not a histogram: counters end in _total.
+func valueType(name string) prometheus.ValueType {
 	if strings.HasSuffix(name, "_total") {
 		return prometheus.CounterValue
 	}
 	return prometheus.GaugeValue
 }
 
-// Names returns every metric that the program can export, whether or not it has
-// a series now: those of Tierway by subject, then those of the Go runtime and of
-// the process, which differ from platform to platform.
+// Names returns every metric that the program can export, with or without a series now: first
+// the metrics of Tierway by subject, then those of the Go runtime and the process, which
+// differ between platforms.
 func (m *Metrics) Names() []MetricName {
 	all := slices.Clone(m.names)
 	families, err := m.registry.Gather()
-	if err != nil { // a collector's own: the names above do not depend on it
+	if err != nil { // a collector failed; the names above do not depend on it
 		return all
 	}
 	for _, f := range families {
 		if !strings.HasPrefix(f.GetName(), prefix) {
 			all = append(all, MetricName{Subject: "The Go runtime and the process", Name: f.GetName(),
-				Type: strings.ToLower(f.GetType().String()), Help: f.GetHelp(), Labels: labelsOf(f)})
+				Type: strings.ToLower(f.GetType().String()), Help: f.GetHelp(), Labels: labelNames(f)})
 		}
 	}
 	return all
 }
 
-// prefix begins the name of every metric that is Tierway's own.
+// prefix begins the name of every metric of Tierway.
 const prefix = "tierway_"
 
-// labelsOf returns the names of the labels that a family's series have.
-func labelsOf(f *dto.MetricFamily) (labels []string) {
+// labelNames returns the names of the labels of a family's series.
+func labelNames(f *dto.MetricFamily) (names []string) {
 	for _, s := range f.GetMetric() {
 		for _, l := range s.GetLabel() {
-			if !slices.Contains(labels, l.GetName()) {
-				labels = append(labels, l.GetName())
+			if !slices.Contains(names, l.GetName()) {
+				names = append(names, l.GetName())
 			}
 		}
 	}
-	return labels
+	return names
 }

@@ -17,10 +17,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// noon is when the records of these tests begin.
+// noon is the time of the first record of these tests.
 var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
-// page is a handler that keeps what it is given, one line a record.
+// page is a handler that keeps its records, one line per record.
 type page struct {
 	mu    sync.Mutex
 	lines []string
@@ -57,7 +57,7 @@ func (p *page) derived(with string) *page {
 	return &page{to: to, with: p.with + with}
 }
 
-// say gives a handler one record.
+// say passes one record to a handler.
 func say(t testing.TB, h slog.Handler, after time.Duration, level slog.Level, text string) {
 	t.Helper()
 	if err := h.Handle(t.Context(), slog.NewRecord(noon.Add(after), level, text, 0)); err != nil {
@@ -65,8 +65,8 @@ func say(t testing.TB, h slog.Handler, after time.Duration, level slog.Level, te
 	}
 }
 
-// OB-08: a total outage writes ten lines a second of a message, and counts exactly.
-func TestAnOutageOfEverythingWritesTenLinesASecond(t *testing.T) {
+// OB-08: in a total outage, ten lines per second of a message are written, and the rest is counted.
+func TestTotalOutageWritesTenLinesPerSecond(t *testing.T) {
 	p := &page{}
 	h := NewLogHandler(p, 10)
 	const seconds, each = 5, 1000
@@ -91,7 +91,7 @@ func TestAnOutageOfEverythingWritesTenLinesASecond(t *testing.T) {
 	}
 }
 
-func TestRepeatsAreToldOfByOneLine(t *testing.T) {
+func TestOneLineSummarizesRepeats(t *testing.T) {
 	p := &page{}
 	h := NewLogHandler(p, 2)
 	derived := h.WithAttrs([]slog.Attr{slog.Int("n", 1)}).WithGroup("g")
@@ -101,16 +101,16 @@ func TestRepeatsAreToldOfByOneLine(t *testing.T) {
 	say(t, h, 300*time.Millisecond, slog.LevelWarn, "a")
 	say(t, h, 400*time.Millisecond, slog.LevelError, "a") // another level is another message
 	say(t, h, 500*time.Millisecond, slog.LevelWarn, "b")
-	say(t, h, 1199*time.Millisecond, slog.LevelWarn, "a") // there is room, and nothing to tell of yet
-	say(t, h, 1200*time.Millisecond, slog.LevelWarn, "a") // takes the line that tells of two
-	say(t, h, 2300*time.Millisecond, slog.LevelWarn, "c") // another message brings the line of the last
+	say(t, h, 1199*time.Millisecond, slog.LevelWarn, "a") // there is room, and no summary is due yet
+	say(t, h, 1200*time.Millisecond, slog.LevelWarn, "a") // the summary of two takes its place
+	say(t, h, 2300*time.Millisecond, slog.LevelWarn, "c") // another message triggers the last summary
 	want := []string{"0s WARN a", "100ms WARN a [n=1] g:", "400ms ERROR a", "500ms WARN b", "1.199s WARN a", "1.2s WARN a left_out=2", "2.3s WARN a left_out=1", "2.3s WARN c"}
 	if diff := cmp.Diff(want, p.lines); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
-func TestNoSecondHasMoreLinesOfAMessageAndNoneIsLost(t *testing.T) {
+func TestLinesPerSecondAreLimitedAndAllAreCounted(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		p := &page{}
 		most := rapid.IntRange(2, 5).Draw(rt, "most")
@@ -136,7 +136,7 @@ func TestNoSecondHasMoreLinesOfAMessageAndNoneIsLost(t *testing.T) {
 			}
 		}
 		for _, one := range h.state.messages {
-			written += one.left
+			written += one.suppressed
 		}
 		if written != said {
 			rt.Fatalf("%d of %d records were written or counted", written, said)
@@ -144,7 +144,7 @@ func TestNoSecondHasMoreLinesOfAMessageAndNoneIsLost(t *testing.T) {
 	})
 }
 
-func TestMessagesOfManyKindsAreBounded(t *testing.T) {
+func TestCountedMessagesAreBounded(t *testing.T) {
 	p := &page{}
 	h := NewLogHandler(p, 2)
 	for i := range 3 * maxMessages {
@@ -154,16 +154,16 @@ func TestMessagesOfManyKindsAreBounded(t *testing.T) {
 		t.Errorf("%d messages are counted", got)
 	}
 	say(t, h, time.Second, slog.LevelInfo, "later")
-	if got, want := p.lines[len(p.lines)-2], fmt.Sprintf("1s ERROR messages of many kinds left_out=%d", 2*maxMessages-2); got != want {
+	if got, want := p.lines[len(p.lines)-2], fmt.Sprintf("1s ERROR further messages left_out=%d", 2*maxMessages-2); got != want {
 		t.Errorf("%q", got)
 	}
-	say(t, h, 3*time.Second, slog.LevelInfo, "much later") // the first thousand are forgotten
+	say(t, h, 3*time.Second, slog.LevelInfo, "much later") // the first thousand were removed
 	if got := len(h.state.messages); got > 3 || p.lines[len(p.lines)-1] != "3s INFO much later" {
 		t.Errorf("%d messages are counted", got)
 	}
 }
 
-func TestWhatIsLeftOutIsToldOfInSilenceAndAtTheEnd(t *testing.T) {
+func TestSummariesAreWrittenWhenIdleAndAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &page{}
 		h := NewLogHandler(p, 2)
@@ -197,7 +197,7 @@ func TestWhatIsLeftOutIsToldOfInSilenceAndAtTheEnd(t *testing.T) {
 	})
 }
 
-func TestALogHandlerIsAHandler(t *testing.T) {
+func TestLogHandlerMeetsTheSlogContract(t *testing.T) {
 	var out bytes.Buffer
 	h := NewLogHandler(slog.NewJSONHandler(&out, nil), 1000)
 	err := slogtest.TestHandler(h, func() []map[string]any {
@@ -215,7 +215,7 @@ func TestALogHandlerIsAHandler(t *testing.T) {
 		t.Error(err)
 	}
 	if h.Enabled(t.Context(), slog.LevelDebug) {
-		t.Error("it takes what the next handler does not")
+		t.Error("it accepts a level that the next handler does not")
 	}
 	full := errors.New("no space left on device")
 	if err := NewLogHandler(&page{fails: full}, 2).Handle(t.Context(), slog.NewRecord(noon, slog.LevelInfo, "a", 0)); !errors.Is(err, full) {
@@ -223,7 +223,7 @@ func TestALogHandlerIsAHandler(t *testing.T) {
 	}
 }
 
-func TestManyMayLogAtOnce(t *testing.T) {
+func TestConcurrentLogging(t *testing.T) {
 	p := &page{}
 	h := NewLogHandler(p, 10)
 	var all sync.WaitGroup

@@ -1,7 +1,3 @@
-// Package telemetry names every metric that Tierway exports and hands out
-// series whose labels were resolved beforehand, so that a request pays for an
-// atomic add and nothing else. Label values come from the configuration, never
-// from a client.
 package telemetry
 
 import (
@@ -12,17 +8,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// overheadSeconds are the bounds of the gateway's own time; its budget is
-// 60 µs, so the buckets are finest around it.
+// overheadSeconds are the buckets of the gateway's own time. They are finest around its
+// budget of 60 µs.
 var overheadSeconds = []float64{.00001, .000025, .00005, .0001, .00025, .0005, .001, .0025, .01, .1}
 
-// other is the label value that stands for all that have none of their own.
+// other is the label value of everything that has no series of its own.
 const other = "other"
 
-// Metrics holds every series of one process. It is safe for concurrent use.
+// Metrics holds all series of one process. It is safe for concurrent use.
 type Metrics struct {
 	*definer
-	outside *Tier
+	withoutTier *Tier // requests that end before a tier is resolved
 
 	Started              *Started             // tierway_requests_started_total
 	Overhead             prometheus.Histogram // tierway_overhead_seconds
@@ -33,91 +29,102 @@ type Metrics struct {
 
 	exhausted counterSet // tierway_fd_exhausted_total, by operation
 
-	flow      *flow
+	requests  *requestCounts
 	tiers     tierVectors
 	workers   workerVectors
 	waits     *prometheus.HistogramVec
 	decisions *prometheus.CounterVec
 	streams   counterSet
 	tenants   *tenantCounts
-	plane     plane
+	config    configMetrics
+	limits    limitMetrics
 }
 
 // New returns the metrics of a process that runs the given version.
 func New(version string) *Metrics {
 	d := &definer{registry: prometheus.NewRegistry(), observed: map[string]*prometheus.Desc{}}
 	m := &Metrics{definer: d}
-	d.about("Requests")
-	m.flow = newFlow(d)
-	m.Started = &m.flow.started
-	m.Panics = d.counter("tierway_panics_total", "Panics that were recovered, of requests and of background work.")
-	m.RetryBudgetExhausted = d.counter("tierway_retry_budget_exhausted_total", "Retries that were not made because the retry budget was spent.")
-	m.streams = resolved(d.counters("tierway_stream_end_total", "Ended streams by reason: complete, repaired (complete, but the gateway added the missing terminator), truncated, client_gone, error.", "reason"),
-		[]string{string(EndComplete), string(EndRepaired), string(EndTruncated), string(EndClientGone), string(EndError)})
-	m.BodiesRefused = d.counter("tierway_request_bodies_refused_total", "Requests answered 503 because other bodies held the memory of max_buffered_bytes, or their tenant's share of it.")
+	d.setSubject("Requests")
+	m.requests = newRequestCounts(d)
+	m.Started = &m.requests.started
+	m.Panics = d.counter("tierway_panics_total", "Panics that were recovered, in requests and in background work.")
+	m.RetryBudgetExhausted = d.counter("tierway_retry_budget_exhausted_total",
+		"Retries that were skipped because the retry budget was spent.")
+	ends := d.counters("tierway_stream_end_total", "Ended streams by reason: complete (ended by the engine), "+
+		"repaired (complete, but the gateway added the missing terminator), truncated (the engine or its connection "+
+		"failed after the first content), client_gone (the client disconnected).", "reason")
+	m.streams = resolved(ends,
+		[]string{string(EndComplete), string(EndRepaired), string(EndTruncated), string(EndClientGone)})
+	m.BodiesRefused = d.counter("tierway_request_bodies_refused_total", "Requests rejected with 503 because "+
+		"max_buffered_bytes, or the tenant's share of it, had no room for the request body or the answer.")
 	describe[BodyMemory](d)
-	m.exhausted = resolved(d.counters("tierway_fd_exhausted_total", "Connections that were not made because the gateway "+
-		"or its system had no file descriptor or memory free for a socket, by operation: accept (from clients), "+
-		"connect (to workers).", "operation"), []string{"accept", "connect"})
-	d.about("Routing")
-	m.decisions = d.counters("tierway_tier_decisions_total", "Requests by the tier or pool that they were given and the rule that gave it; removed stands for tiers that a reload took away meanwhile.", "tier", "rule")
-	d.about("Latency")
-	m.Overhead = d.histogram("tierway_overhead_seconds", "The gateway's own time, from the whole request read to the first attempt.", overheadSeconds)
+	m.exhausted = resolved(d.counters("tierway_fd_exhausted_total", "Connections that failed because no file "+
+		"descriptor or socket memory was free, by operation: accept (from clients), connect (to workers).",
+		"operation"), []string{"accept", "connect"})
+	d.setSubject("Routing")
+	m.decisions = d.counters("tierway_tier_decisions_total", "Requests by resolved tier or pool and by the rule that "+
+		"selected it. tier=removed: a reload removed the tier before the request was counted.", "tier", "rule")
+	d.setSubject("Latency")
+	m.Overhead = d.histogram("tierway_overhead_seconds", "The gateway's own time per request: from the complete "+
+		"request read until the search for a worker begins.", overheadSeconds)
 	m.tiers, m.workers = newTierVectors(d), newWorkerVectors(d)
-	d.about("Workers")
+	d.setSubject("Workers")
 	describe[WorkerGauges](d)
-	d.about("Queues")
-	m.waits = d.histograms("tierway_queue_wait_seconds", "How long requests that had a worker waited for it, once a request: before another attempt too. Who had one at once counts as 0, who had none not at all.", waitSeconds, "tier", "class")
+	d.setSubject("Queues")
+	m.waits = d.histograms("tierway_queue_wait_seconds", "Total queue time of requests that reached a worker, all "+
+		"waits of a request together; 0 if it did not wait.", waitSeconds, "tier", "class")
 	describe[QueueGauges](d)
-	d.about("Tenants and limits")
-	m.AuthFailures = d.counter("tierway_auth_failures_total", "Requests refused for a missing, malformed or unknown key.")
-	m.tenants = newTenants(d)
-	m.plane = newPlane(d)
-	d.about("Redis, database and ledger")
+	d.setSubject("Tenants and limits")
+	m.AuthFailures = d.counter("tierway_auth_failures_total",
+		"Requests rejected for a missing, malformed or unknown key, of tenants and admins.")
+	m.tenants = newTenantCounts(d)
+	m.limits, m.config = newLimitMetrics(d), newConfigMetrics(d)
+	d.setSubject("Redis, database and ledger")
 	describe[Stores](d)
-	d.about("Decision log")
+	d.setSubject("Decision log")
 	describe[DecisionLog](d)
-	d.about("Traces")
+	d.setSubject("Traces")
 	describe[TraceCounts](d)
-	d.about("Logs")
+	d.setSubject("Logs")
 	describe[Logs](d)
-	d.about("Configuration and build")
-	d.build(version)
-	d.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	d.setSubject("Configuration and build")
+	d.buildInfo(version)
+	process := collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})
+	d.registry.MustRegister(collectors.NewGoCollector(), process)
 	return m
 }
 
 // Handler serves the metrics in the Prometheus text format.
 func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}) // a scraper or two, not a load
+	// Four scrapes at once are more than Prometheus and a person need.
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
 }
 
-// vector holds series of one name by their labels.
+// vector holds the series of one metric by their labels.
 type vector interface {
 	DeletePartialMatch(prometheus.Labels) int
 }
 
-// forget drops the series that have the labels.
-func forget(gone prometheus.Labels, vectors ...vector) {
+// removeSeries removes the series that have the labels.
+func removeSeries(labels prometheus.Labels, vectors ...vector) {
 	for _, v := range vectors {
-		v.DeletePartialMatch(gone)
+		v.DeletePartialMatch(labels)
 	}
 }
 
-// StreamEnd is why a stream ended, as tierway_stream_end_total counts it.
+// StreamEnd is the reason for which a stream ended, as tierway_stream_end_total counts it.
 type StreamEnd string
 
-// The ways in which a stream ends.
+// The reasons.
 const (
-	EndComplete   StreamEnd = "complete"
-	EndRepaired   StreamEnd = "completed"
-	EndTruncated  StreamEnd = "truncated"
-	EndClientGone StreamEnd = "client_gone"
-	EndError      StreamEnd = "error"
+	EndComplete   StreamEnd = "complete"    // the engine ended the stream
+	EndRepaired   StreamEnd = "repaired"    // complete, but the gateway added the terminator
+	EndTruncated  StreamEnd = "truncated"   // the engine or its connection failed after the first content
+	EndClientGone StreamEnd = "client_gone" // the client disconnected
 )
 
-// Exhausted counts a connection for which no file descriptor was free. operation is
-// accept or connect.
+// Exhausted counts a connection that failed because no file descriptor was free. operation
+// is accept or connect.
 func (m *Metrics) Exhausted(operation string) { m.exhausted.inc(operation) }
 
 // StreamEnded counts one ended stream.

@@ -12,11 +12,11 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// exercised returns metrics of which every one has a series.
+// exercised returns metrics that all have a series.
 func exercised() *Metrics {
 	m := New("1.2.3")
-	m.Outside([]string{"chat"}, []string{"ok"})
-	m.Limits([]string{"rpm"})
+	m.SetRequestLabels([]string{"chat"}, []string{"ok"})
+	m.SetLimitNames([]string{"rpm"})
 	m.KeepTenants(1)
 	m.TenantEnded("a", 0, 1, 1, 1)
 	m.Started.Inc()
@@ -35,20 +35,19 @@ func exercised() *Metrics {
 	return m
 }
 
-// scraped describes the families that a scrape shows, without their subjects.
+// scraped describes the families of a scrape, without their subjects.
 func scraped(families []*dto.MetricFamily) map[string]MetricName {
 	all := map[string]MetricName{}
 	for _, f := range families {
-		n := MetricName{Name: f.GetName(), Type: strings.ToLower(f.GetType().String()), Help: f.GetHelp(), Labels: labelsOf(f)}
+		n := MetricName{Name: f.GetName(), Type: strings.ToLower(f.GetType().String()), Help: f.GetHelp(), Labels: labelNames(f)}
 		slices.Sort(n.Labels)
 		all[n.Name] = n
 	}
 	return all
 }
 
-// TestNamesAreWhatAScrapeShows: nothing more and nothing less, by name, type, help
-// and labels.
-func TestNamesAreWhatAScrapeShows(t *testing.T) {
+// TestNamesMatchAScrape compares names, types, help texts and labels.
+func TestNamesMatchAScrape(t *testing.T) {
 	m := exercised()
 	families, err := m.registry.Gather()
 	if err != nil {
@@ -57,7 +56,7 @@ func TestNamesAreWhatAScrapeShows(t *testing.T) {
 	named := map[string]MetricName{}
 	for _, n := range m.Names() {
 		if _, twice := named[n.Name]; twice || n.Subject == "" {
-			t.Errorf("%s is there twice or about nothing", n.Name)
+			t.Errorf("%s is listed twice or has no subject", n.Name)
 		}
 		n.Subject, n.Labels = "", slices.Sorted(slices.Values(n.Labels))
 		named[n.Name] = n
@@ -67,10 +66,10 @@ func TestNamesAreWhatAScrapeShows(t *testing.T) {
 	}
 }
 
-// units are those that a name can end with, before _total.
+// units are the units that end a name, before _total.
 var units = []string{"seconds", "bytes", "tokens", "rows", "lines", "ratio"}
 
-// unitOf reads the unit off a metric's name.
+// unitOf returns the unit in a metric's name; "" if there is none.
 func unitOf(name string) string {
 	if strings.HasSuffix(name, "_tokens_per_second") {
 		return "tokens/second"
@@ -82,9 +81,9 @@ func unitOf(name string) string {
 	return ""
 }
 
-// TestNamesKeepTheRules of Prometheus: counters end with _total and nothing else
-// does, and what is measured has its unit in its name.
-func TestNamesKeepTheRules(t *testing.T) {
+// TestNamesFollowPrometheus: counters and only counters end in _total, histograms have their
+// unit in their names, and help texts are sentences.
+func TestNamesFollowPrometheus(t *testing.T) {
 	for _, n := range New("test").Names() {
 		if !strings.HasPrefix(n.Name, prefix) {
 			continue
@@ -96,17 +95,17 @@ func TestNamesKeepTheRules(t *testing.T) {
 			t.Errorf("%s is a histogram of %q", n.Name, unitOf(n.Name))
 		}
 		if n.Help == "" || !strings.HasSuffix(n.Help, ".") {
-			t.Errorf("%s: the help %q is no sentence", n.Name, n.Help)
+			t.Errorf("%s: the help %q is not a sentence", n.Name, n.Help)
 		}
 		for _, l := range n.Labels {
 			if !slices.Contains(boundedLabels(), l) {
-				t.Errorf("%s: nothing says that the label %s is bounded", n.Name, l)
+				t.Errorf("%s: the label %s is not in boundedLabels", n.Name, l)
 			}
 		}
 	}
 }
 
-// boundedLabels are all that a metric may have: each takes its values from the
+// boundedLabels returns the labels that a metric may have. Their values come from the
 // configuration or from a fixed set.
 func boundedLabels() []string {
 	return []string{"tier", "worker", "policy", "rule", "class", "tenant", // the configuration; tenants the busiest only
@@ -114,14 +113,65 @@ func boundedLabels() []string {
 		"version", "goversion", "revision"} // one each
 }
 
-// metricsDoc is docs/metrics.md, made from Names.
+// metricsIntro begins docs/metrics.md. quoted replaces its marks.
+const metricsIntro = `# Metrics
+
+<!-- Generated from telemetry/ by ~UPDATE_DOCS=1 go test ./telemetry -run TestMetricsDoc~. -->
+
+The reference of all metrics, for authors of queries, dashboards and alerts. The dashboard and the alerts that
+come with Tierway are described in [observability.md](observability.md).
+
+- The admin plane serves ~/metrics~ in the Prometheus text format, without a key. If ~metrics.listen~ is set, that
+  address serves them instead. The metrics of the Go runtime (~go_…~) and of the process (~process_…~) are included.
+- Each gateway counts its own requests. Counters and histograms start at 0 when the process starts.
+- In every scrape, ~tierway_requests_started_total~ is the sum of ~tierway_requests_total~ plus
+  ~tierway_inflight~.
+- A reload that removes a tier, a worker or a policy removes its series.
+
+## Labels
+
+**No client can add a series.** Label values come from the configuration or from fixed sets.
+
+| label | values |
+|---|---|
+| ~tier~ | name of a tier or of an entry of ~pools~; ~none~: the request ended before a tier was resolved, for example because its model or key is unknown; ~removed~: a reload removed the tier |
+| ~worker~, ~policy~, ~rule~, ~class~ | names of the configuration |
+| ~tenant~ | one of the busiest tenants; ~other~: all other tenants; ~none~: the tenant is unknown |
+| ~dialect~, ~outcome~, ~result~, ~reason~, ~kind~, ~limit~, ~to~, ~operation~, ~log~ | fixed sets |
+| ~version~, ~goversion~, ~revision~ | one value each |
+
+The ~telemetry.tenants~ busiest tenants have series of their own. They are compared once a minute by their requests;
+requests of ten minutes ago count half. A tenant takes over the series of another one when it is 1.5 times as busy.
+Its series start at 0, so ~rate~ is right through every change. The counts of a series that was removed are no longer
+shown. For totals over all tenants, use ~tierway_requests_total~, ~tierway_tokens_total~ and
+~tierway_limit_refusals_total~.
+`
+
+// metricsQueries ends docs/metrics.md.
+const metricsQueries = `
+## Common queries
+
+~~~promql
+# requests per second by outcome
+sum by (outcome) (rate(tierway_requests_total[5m]))
+# 95th percentile of the time to first token, by tier
+histogram_quantile(0.95, sum by (tier, le) (rate(tierway_time_to_first_token_seconds_bucket[5m])))
+# share of the prompt tokens that engines found in their caches, by tier
+sum by (tier) (rate(tierway_tokens_total{kind="cached"}[5m])) / sum by (tier) (rate(tierway_tokens_total{kind="prompt"}[5m]))
+# 99th percentile of the queue time of requests that reached a worker, by tier and class
+histogram_quantile(0.99, sum by (tier, class, le) (rate(tierway_queue_wait_seconds_bucket[5m])))
+# tokens per second by tenant
+sum by (tenant) (rate(tierway_tenant_tokens_total{kind=§"prompt|output"}[5m]))
+~~~
+`
+
+// quoted returns text with ~ replaced by backquotes, and § by ~.
+func quoted(text string) string { return strings.NewReplacer("~", "`", "§", "~").Replace(text) }
+
+// metricsDoc returns docs/metrics.md, generated from Names.
 func metricsDoc() string {
 	var b strings.Builder
-	b.WriteString("# Metrics\n\n" +
-		"<!-- Made from telemetry/; `UPDATE_DOCS=1 go test ./telemetry -run TestMetricsDoc` writes it anew. -->\n\n" +
-		"`/metrics` on the admin plane, or on an address of its own (`metrics.listen`), serves them in the Prometheus text format, beside those of the Go runtime (`go_…`) and of the process (`process_…`). [observability.md](observability.md) shows the dashboard and the alerts that are made of them.\n\n" +
-		"**No client can add a series.** `tier`, `worker`, `policy`, `rule` and `class` come from the configuration; `dialect`, `outcome`, `result`, `reason`, `kind`, `limit` and `to` from fixed sets. A model, a path or a key that nobody knows counts as `tier=\"none\"`. Of tenants, the `telemetry.tenants` busiest have series of their own, compared once a minute by their requests, of which those of ten minutes ago count half; another tenant takes a series over when it is 1.5 times as busy. All others together are `tenant=\"other\"`. A series begins at 0 when it is given, and `rate` is right over every change. What a tenant counted before it lost its series is no longer shown: for totals use `tierway_requests_total`, `tierway_limit_refusals_total` and, for tokens, `tierway_tokens_total` or the ledger. The series of a tier, a worker or a policy go when a reload takes it away.\n\n" +
-		"In every scrape, `tierway_requests_started_total` is the sum of `tierway_requests_total` plus `tierway_inflight`.\n")
+	b.WriteString(quoted(metricsIntro))
 	subject := ""
 	names := New("").Names()
 	order := map[string]int{}
@@ -137,7 +187,7 @@ func metricsDoc() string {
 		}
 		if n.Subject != subject {
 			subject = n.Subject
-			fmt.Fprintf(&b, "\n## %s\n\n| name | type | unit | labels | meaning |\n|---|---|---|---|---|\n", subject)
+			b.WriteString("\n## " + subject + "\n\n| name | type | unit | labels | meaning |\n|---|---|---|---|---|\n")
 		}
 		labels := ""
 		if len(n.Labels) > 0 {
@@ -145,18 +195,7 @@ func metricsDoc() string {
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", n.Name, n.Type, unitOf(n.Name), labels, n.Help)
 	}
-	b.WriteString("\n## Five questions\n\n```promql\n" +
-		"# requests a second by outcome\n" +
-		"sum by (outcome) (rate(tierway_requests_total[5m]))\n" +
-		"# 95 % of first tokens come within, by tier\n" +
-		"histogram_quantile(0.95, sum by (tier, le) (rate(tierway_time_to_first_token_seconds_bucket[5m])))\n" +
-		"# share of the prompt tokens that the engines had in their caches, by tier\n" +
-		"sum by (tier) (rate(tierway_tokens_total{kind=\"cached\"}[5m])) / sum by (tier) (rate(tierway_tokens_total{kind=\"prompt\"}[5m]))\n" +
-		"# 99 % of those who had a worker waited for less, by tier and class\n" +
-		"histogram_quantile(0.99, sum by (tier, class, le) (rate(tierway_queue_wait_seconds_bucket[5m])))\n" +
-		"# tokens a second by tenant\n" +
-		"sum by (tenant) (rate(tierway_tenant_tokens_total{kind=~\"prompt|output\"}[5m]))\n" +
-		"```\n")
+	b.WriteString(quoted(metricsQueries))
 	return b.String()
 }
 

@@ -9,20 +9,21 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Observe makes every scrape call read and show what it returns: one of the types of this
-// package whose fields have the tags below, or a slice of it. read must be safe for
-// concurrent use and quick. Each type is observed once in a process.
+// Observe registers read, which every scrape calls. T is one of the types of this package
+// with the tags below, or a slice of it. read must return quickly and be safe for
+// concurrent use. Register each type once in a process.
 //
 //	metric  the name of a series
-//	help    what the series says
-//	with    the series has one more label with a fixed value, such as result=ok; the
-//	        fields of one name differ in the value, and the first has the help
-//	label   the field is the value of that label, for all fields after it
+//	help    its help text
+//	with    one more label with a fixed value, such as result=ok; the fields of one name differ
+//	        in this value, and the first of them has the help
+//	label   the field is the value of that label for all fields after it
 //
 // A field without a tag holds further fields; a nil pointer has no series. A duration is
-// shown in seconds, a time as its age, and true as 1.
+// exported in seconds, a time as its age in seconds, true as 1 and false as 0.
 func Observe[T any](m *Metrics, read func() T) {
-	m.registry.MustRegister(observer{m.definer, reflect.TypeFor[T](), func() reflect.Value { return reflect.ValueOf(read()) }})
+	value := func() reflect.Value { return reflect.ValueOf(read()) }
+	m.registry.MustRegister(observer{m.definer, reflect.TypeFor[T](), value})
 }
 
 // observer is the prometheus.Collector of the series of one type.
@@ -32,21 +33,23 @@ type observer struct {
 	read func() reflect.Value
 }
 
+// Describe is part of prometheus.Collector.
 func (o observer) Describe(ch chan<- *prometheus.Desc) {
-	each(o.of, nil, func(name, _ string, _ []string) { ch <- o.d.observed[name] })
+	forEachSeries(o.of, nil, func(name, _ string, _ []string) { ch <- o.d.observed[name] })
 }
 
+// Collect is part of prometheus.Collector.
 func (o observer) Collect(ch chan<- prometheus.Metric) { o.d.send(ch, o.read(), nil) }
 
-// describe writes down the series of a type.
+// describe records the series of a type.
 func describe[T any](d *definer) {
-	each(reflect.TypeFor[T](), nil, func(name, help string, labels []string) {
+	forEachSeries(reflect.TypeFor[T](), nil, func(name, help string, labels []string) {
 		d.observed[name] = d.series(name, help, labels...)
 	})
 }
 
-// each calls f for all series of a type, once each.
-func each(t reflect.Type, labels []string, f func(name, help string, labels []string)) {
+// forEachSeries calls f once for each series of a type.
+func forEachSeries(t reflect.Type, labels []string, f func(name, help string, labels []string)) {
 	if t.Kind() == reflect.Slice || t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -58,7 +61,7 @@ func each(t reflect.Type, labels []string, f func(name, help string, labels []st
 		case tag.Get("label") != "":
 			labels = append(slices.Clip(labels), tag.Get("label"))
 		case name == "":
-			each(t.Field(i).Type, labels, f)
+			forEachSeries(t.Field(i).Type, labels, f)
 		case fixed && help != "":
 			f(name, help, append(slices.Clip(labels), label))
 		case help != "":
@@ -67,7 +70,7 @@ func each(t reflect.Type, labels []string, f func(name, help string, labels []st
 	}
 }
 
-// send sends the series of a value under the values of its labels.
+// send sends the series of a value with the given label values.
 func (d *definer) send(ch chan<- prometheus.Metric, v reflect.Value, labels []string) {
 	switch v.Kind() {
 	case reflect.Slice:
@@ -90,17 +93,18 @@ func (d *definer) send(ch chan<- prometheus.Metric, v reflect.Value, labels []st
 		case name == "":
 			d.send(ch, v.Field(i), labels)
 		default:
-			of := labels
+			values := labels
 			if _, value, fixed := strings.Cut(tag.Get("with"), "="); fixed {
-				of = append(slices.Clip(labels), value)
+				values = append(slices.Clip(labels), value)
 			}
-			ch <- prometheus.MustNewConstMetric(d.observed[name], kindOf(name), valueOf(v.Field(i)), of...)
+			number := seriesValue(v.Field(i))
+			ch <- prometheus.MustNewConstMetric(d.observed[name], valueType(name), number, values...)
 		}
 	}
 }
 
-// valueOf returns the value of a series.
-func valueOf(v reflect.Value) float64 {
+// seriesValue converts a field to the value of its series.
+func seriesValue(v reflect.Value) float64 {
 	switch of := v.Interface().(type) {
 	case bool:
 		if of {

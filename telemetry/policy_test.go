@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// under counts the series of a policy by name, and their values.
+// under sums the values of a policy's series by name.
 func under(t *testing.T, m *Metrics, policy string) map[string]float64 {
 	t.Helper()
 	sums := map[string]float64{}
@@ -19,27 +19,27 @@ func under(t *testing.T, m *Metrics, policy string) map[string]float64 {
 	return sums
 }
 
-// TestAnotherPolicyBeginsAnew: the series of the old one are gone, and what ends
-// afterwards on a tier or worker that was resolved before counts under the new one.
-func TestAnotherPolicyBeginsAnew(t *testing.T) {
+// TestPolicyChangeStartsNewSeries: the series of the old policy are removed. A Tier or Worker
+// that was resolved before counts under the new policy.
+func TestPolicyChangeStartsNewSeries(t *testing.T) {
 	m := New("test")
 	use := func(tier *Tier, w *Worker) {
 		tier.Duration.Observe(1)
 		tier.Selection.Observe(1)
 		tier.TPOT.Observe(1)
-		tier.Prefix(PrefixHit, 3, 2)
+		tier.CountPrefix(PrefixHit, 3, 2)
 		w.TTFT.Observe(1)
-		w.Chosen("prefix_home")
+		w.Selected("prefix_home")
 	}
 	tier := m.Tier("small", "chwbl", []string{"chat"}, []string{"ok"})
 	w := m.Worker("small", "a", "chwbl", []string{"prefix_home"})
-	resolve(m, "large", "b") // under chwbl too: it stays
+	resolve(m, "large", "b") // also under chwbl; its series stay
 	stays := under(t, m, "chwbl")
 	use(tier, w)
 	if again := m.Tier("small", "random", []string{"chat"}, []string{"ok"}); again != tier {
 		t.Error("a tier that has another policy is another tier")
 	}
-	w.Under("random", []string{"random"})
+	w.SetPolicy("random", []string{"random"})
 	if diff := cmp.Diff(stays, under(t, m, "chwbl")); diff != "" {
 		t.Errorf("under the old policy (-want +got):\n%s", diff)
 	}
@@ -50,19 +50,19 @@ func TestAnotherPolicyBeginsAnew(t *testing.T) {
 	if diff := cmp.Diff(want, under(t, m, "random")); diff != "" {
 		t.Errorf("under the new policy (-want +got):\n%s", diff)
 	}
-	w.Under("random", nil) // nothing changes
+	w.SetPolicy("random", nil) // nothing changes
 	if diff := cmp.Diff(want, under(t, m, "random")); diff != "" {
 		t.Errorf("under the same policy (-want +got):\n%s", diff)
 	}
 }
 
-// TestAnUnknownReasonIsOther: whatever the words are, there is one series for them.
-func TestAnUnknownReasonIsOther(t *testing.T) {
+// TestUnknownReasonsCountAsOther: all unknown reasons share one series.
+func TestUnknownReasonsCountAsOther(t *testing.T) {
 	m := New("test")
 	w := m.Worker("small", "a", "chwbl", []string{"prefix_home"})
-	w.Chosen("prefix_home")
+	w.Selected("prefix_home")
 	for i := range 10_000 {
-		w.Chosen("junk-" + strconv.Itoa(i))
+		w.Selected("junk-" + strconv.Itoa(i))
 	}
 	want := []string{`tierway_route_decisions_total{policy="chwbl",reason="other",tier="small",worker="a"} 10000`,
 		`tierway_route_decisions_total{policy="chwbl",reason="prefix_home",tier="small",worker="a"} 1`}
@@ -71,15 +71,15 @@ func TestAnUnknownReasonIsOther(t *testing.T) {
 	}
 }
 
-// TestPredictedAndCachedTokensAreOfTheSameAttempts: an engine that says nothing
-// makes no belief look wrong.
-func TestPredictedAndCachedTokensAreOfTheSameAttempts(t *testing.T) {
+// TestPredictedAndCachedTokensCountTheSameAttempts: an engine that reports no cached tokens does
+// not make the prediction look wrong.
+func TestPredictedAndCachedTokensCountTheSameAttempts(t *testing.T) {
 	m := New("test")
 	tier := m.Tier("small", "chwbl", []string{"chat"}, []string{"ok"})
-	tier.Prefix(PrefixHit, 100, 80)
-	tier.Prefix(PrefixHit, 1000, -1) // it did not say
-	tier.Prefix(PrefixMiss, 0, 7)
-	tier.Prefix(PrefixNone, 0, 0)
+	tier.CountPrefix(PrefixHit, 100, 80)
+	tier.CountPrefix(PrefixHit, 1000, -1) // the engine reported none
+	tier.CountPrefix(PrefixMiss, 0, 7)
+	tier.CountPrefix(PrefixNone, 0, 0)
 	want := []string{
 		`tierway_prefix_cached_tokens_total{policy="chwbl",tier="small"} 87`,
 		`tierway_prefix_predicted_tokens_total{policy="chwbl",tier="small"} 100`,

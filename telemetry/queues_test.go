@@ -9,14 +9,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// oneQueue has a class in which something waits and one in which nothing ever did.
+// oneQueue has a class with waiting requests and an unused class.
 var oneQueue = QueueGauges{Tier: "small", Bytes: 4096, Stale: 7, MaxBytes: 1 << 20, MaxDepth: 50, Classes: []ClassGauges{
 	{Class: "interactive", Depth: 2, Oldest: 1500 * time.Millisecond, Entered: 31, Dispatched: 20, Promoted: 3, Abandoned: 4, Expired: 5,
 		Shed: []ShedTotal{{"depth", 4}, {"wait", 0}}},
 	{Class: "batch", Shed: []ShedTotal{{"depth", 0}, {"wait", 0}}},
 }}
 
-func TestAScrapeReadsTheQueues(t *testing.T) {
+func TestScrapeShowsQueues(t *testing.T) {
 	m := New("test")
 	queues := []QueueGauges{oneQueue}
 	Observe(m, func() []QueueGauges { return queues })
@@ -49,13 +49,13 @@ func TestAScrapeReadsTheQueues(t *testing.T) {
 	}
 	queues = nil
 	if left := scrape(t, m, "tierway_queue_", "tierway_metrics_"); len(left) > 0 {
-		t.Errorf("a queue that is gone leaves %q", left)
+		t.Errorf("a removed queue leaves %q", left)
 	}
 }
 
-// TestWaitsFallIntoTheirBuckets: the first is nobody's wait, the last is the
-// longest that a class may wait by default.
-func TestWaitsFallIntoTheirBuckets(t *testing.T) {
+// TestQueueTimesFallIntoTheirBuckets: the first bucket means no wait, the last one is the longest
+// default of max_wait.
+func TestQueueTimesFallIntoTheirBuckets(t *testing.T) {
 	m := New("test")
 	w := m.Waits("small", []string{"interactive", "batch"})
 	for _, wait := range []time.Duration{0, time.Millisecond, 2 * time.Second, 10 * time.Minute, time.Hour} {
@@ -77,7 +77,7 @@ func TestWaitsFallIntoTheirBuckets(t *testing.T) {
 	}
 }
 
-func TestAScrapeReadsTheWorkers(t *testing.T) {
+func TestScrapeShowsWorkers(t *testing.T) {
 	m := New("test")
 	Observe(m, func() []WorkerGauges {
 		return []WorkerGauges{{Tier: "small", Worker: "a", Up: true, Weight: 6, Inflight: 1, PendingTokens: 2, OutputTokens: 3, Waiting: 4, Running: 5,
@@ -97,15 +97,14 @@ func TestAScrapeReadsTheWorkers(t *testing.T) {
 	}
 }
 
-// sample is one gauge or counter as it was gathered.
+// sample is one gathered gauge or counter.
 type sample struct {
 	name   string
 	labels map[string]string
 	value  float64
 }
 
-// gather returns the gauges and counters whose names have the prefix; a histogram
-// is its count.
+// gather returns the series with a name prefix; the value of a histogram is its count.
 func gather(t *testing.T, m *Metrics, prefix string) (all []sample) {
 	t.Helper()
 	families, err := m.registry.Gather()
@@ -135,39 +134,39 @@ func gather(t *testing.T, m *Metrics, prefix string) (all []sample) {
 	return all
 }
 
-// resolve makes every series that a tier and its worker can have, and uses them.
+// resolve resolves and uses every series that a tier and its worker can have.
 func resolve(m *Metrics, tier, worker string) {
 	m.Tier(tier, "chwbl", []string{"chat"}, []string{"ok"}).Ended(0, 0)
 	m.Waits(tier, []string{"interactive"}).Dispatched(0, time.Second)
-	m.Decided(tier, "default")
+	m.TierResolved(tier, "default")
 	w := m.Worker(tier, worker, "chwbl", []string{"prefix_home"})
 	w.OK.Inc()
-	w.Breaker("open")
+	w.BreakerChanged("open")
 	w.TTFT.Observe(1)
 }
 
-// What is decided for a tier while a reload takes it away is of a removed one.
-func TestARemovedTierDoesNotComeBackByARule(t *testing.T) {
+// TestDecisionsForARemovedTierCountAsRemoved: a reload may remove a tier while a request is decided.
+func TestDecisionsForARemovedTierCountAsRemoved(t *testing.T) {
 	m := New("test")
-	m.Outside([]string{"chat"}, []string{"ok"})
+	m.SetRequestLabels([]string{"chat"}, []string{"ok"})
 	resolve(m, "gone", "a")
-	m.ForgetTier("gone")
-	m.Decided("gone", "default")
-	m.Decided("gone", "default")
+	m.RemoveTier("gone")
+	m.TierResolved("gone", "default")
+	m.TierResolved("gone", "default")
 	want := []string{`tierway_tier_decisions_total{rule="default",tier="removed"} 2`}
 	if diff := cmp.Diff(want, scrape(t, m, "tierway_tier_decisions_total")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	resolve(m, "gone", "a") // and begins at 0
+	resolve(m, "gone", "a") // it starts at 0
 	if got := scrape(t, m, "tierway_tier_decisions_total"); len(got) != 2 || got[0] != `tierway_tier_decisions_total{rule="default",tier="gone"} 1` {
 		t.Errorf("%q", got)
 	}
 }
 
-// TestATierThatIsGoneLeavesNoSeries: nor do its workers; the others keep theirs.
-func TestATierThatIsGoneLeavesNoSeries(t *testing.T) {
+// TestRemovedTierLeavesNoSeries: neither do its workers; other tiers keep their series.
+func TestRemovedTierLeavesNoSeries(t *testing.T) {
 	m := New("test")
-	m.Outside([]string{"chat"}, []string{"ok"})
+	m.SetRequestLabels([]string{"chat"}, []string{"ok"})
 	resolve(m, "gone", "a")
 	resolve(m, "stays", "b")
 	of := func(tier string) (n int) {
@@ -182,28 +181,28 @@ func TestATierThatIsGoneLeavesNoSeries(t *testing.T) {
 	if none == 0 || of("gone") != stays {
 		t.Fatalf("%d series of no tier, %d and %d of two that are alike", none, of("gone"), stays)
 	}
-	m.ForgetTier("gone")
+	m.RemoveTier("gone")
 	if of("gone") != 0 || of("stays") != stays {
 		t.Errorf("%d series of the tier that is gone, %d of %d of the other", of("gone"), of("stays"), stays)
 	}
-	m.ForgetTier(noTier) // a tier may have that name
+	m.RemoveTier(noTier) // a configured tier may have that name
 	if of(noTier) != none {
 		t.Errorf("%d of %d series of no tier are left", of(noTier), none)
 	}
-	resolve(m, "gone", "a") // it is back
+	resolve(m, "gone", "a") // the tier returns
 	for _, s := range gather(t, m, "tierway_") {
 		if s.labels["tier"] == "gone" && s.value > 1 {
-			t.Errorf("a tier that came back begins with %+v", s)
+			t.Errorf("a tier that returned starts with %+v", s)
 		}
 	}
 }
 
-// TestAWorkerThatIsGoneLeavesNoSeries: the others of its tier keep theirs.
-func TestAWorkerThatIsGoneLeavesNoSeries(t *testing.T) {
+// TestRemovedWorkerLeavesNoSeries: the other workers of its tier keep their series.
+func TestRemovedWorkerLeavesNoSeries(t *testing.T) {
 	m := New("test")
 	resolve(m, "small", "gone")
 	resolve(m, "small", "stays")
-	m.ForgetWorker("gone")
+	m.RemoveWorker("gone")
 	n := map[string]int{}
 	for _, s := range gather(t, m, "tierway_") {
 		n[s.labels["worker"]]++

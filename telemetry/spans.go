@@ -15,34 +15,34 @@ import (
 
 // TraceContext is a request's place in a trace. The zero value belongs to no trace.
 type TraceContext struct {
-	On      bool // there is tracing, whether or not this request is exported
+	On      bool // tracing is on, whether or not this request is exported
 	Sampled bool // the request is exported
 	span    trace.Span
 	tracer  trace.Tracer
 	traces  *Traces
 }
 
-// Span describes a span of a request that is over. The first of a request is the
-// request's own; all others are its children.
+// Span describes a span of an ended request. The first span of a request is the request's own;
+// the others are its children.
 type Span struct {
-	Begun      trace.Span // of Attempt; nil: End makes a span of the request's inner work
+	Begun      trace.Span // from Attempt; if nil, End makes an internal span
 	Name       string
-	Start, End time.Time // Start counts where Begun is nil
+	Start, End time.Time // Start is used only if Begun is nil
 	Error      bool      // the span's status is error
 	Attributes []attribute.KeyValue
 	Events     []SpanEvent
 }
 
-// SpanEvent is a moment of a span.
+// SpanEvent is an event of a span.
 type SpanEvent struct {
 	Name       string
 	At         time.Time
 	Attributes []attribute.KeyValue
 }
 
-// Begin starts the span of a request that came at start: in its caller's trace if the
-// headers name one and the caller is trusted, else in a new one. A caller that is not
-// trusted decides neither the ids nor whether the request is exported.
+// Begin starts the span of a request that arrived at start: in its caller's trace if the
+// headers name one and the caller is trusted, else in a new trace. An untrusted caller decides
+// neither the ids nor whether the request is exported.
 func (t *Traces) Begin(h http.Header, trusted bool, start time.Time) TraceContext {
 	if t == nil {
 		return TraceContext{}
@@ -63,8 +63,8 @@ func (t *Traces) Begin(h http.Header, trusted bool, start time.Time) TraceContex
 	return TraceContext{On: true, Sampled: span.SpanContext().IsSampled(), span: span, tracer: tracer, traces: t}
 }
 
-// knownFlags returns a traceparent of version 00 with only the flags that its
-// specification names. It reserves the others; the SDK refuses a header that has them.
+// knownFlags returns a traceparent of version 00 with only the flags that its specification
+// defines. The other flags are reserved, and the SDK rejects a header that sets them.
 func knownFlags(parent string) string {
 	const version, length = "00-", 55
 	if len(parent) != length || parent[:len(version)] != version {
@@ -77,8 +77,8 @@ func knownFlags(parent string) string {
 	return parent[:length-2] + "0" + strconv.FormatUint(flags&3, 16)
 }
 
-// ID returns the trace's id as 32 hexadecimal digits, or nothing if the request is not
-// exported: nobody would find the trace.
+// ID returns the id of the trace as 32 hexadecimal digits, or "" if the request is not
+// exported, because the collector does not have the trace.
 func (c TraceContext) ID() string {
 	if !c.Sampled || c.span == nil {
 		return ""
@@ -86,8 +86,8 @@ func (c TraceContext) ID() string {
 	return c.span.SpanContext().TraceID().String()
 }
 
-// Attempt starts the span of a call of a worker; End ends it. For a request that is not
-// exported it is the request's own span, and nil without tracing.
+// Attempt starts the span of an attempt on a worker; End ends it. For a request that is not
+// exported, Attempt returns the request's own span; without tracing, nil.
 func (c TraceContext) Attempt(start time.Time) trace.Span {
 	if !c.Sampled || c.span == nil {
 		return c.span
@@ -97,8 +97,8 @@ func (c TraceContext) Attempt(start time.Time) trace.Span {
 	return span
 }
 
-// Inject replaces the trace headers (W3C Trace Context) by those of a span. With nil it
-// leaves them as they are.
+// Inject replaces the trace headers (W3C Trace Context) in h by those of span. If span is nil,
+// h stays unchanged.
 func Inject(h http.Header, span trace.Span) {
 	if span == nil {
 		return
@@ -108,24 +108,24 @@ func Inject(h http.Header, span trace.Span) {
 	propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(h))
 }
 
-// SpanMaker makes the spans of a request that has ended.
+// SpanMaker makes the spans of an ended request.
 type SpanMaker interface {
 	Len() int // the number of spans
-	// Spans appends the spans' attributes to list, and returns the spans and the extended
-	// list, whose memory they share. The caller reuses the list once the spans have ended.
+	// Spans appends the attributes of the spans to list. It returns the spans and the extended
+	// list; they share memory. The caller reuses the list after the spans have ended.
 	// Spans is called at most once, on another goroutine.
 	Spans(list []attribute.KeyValue) ([]Span, []attribute.KeyValue)
 }
 
-// End ends the request's span, which is the first of the spans, and its children, and
-// exports them. It never blocks. A request that is not exported costs nothing.
+// End ends and exports the spans of a request: its own span, which is the first, and its
+// children. It never blocks. For a request that is not exported it does nothing.
 func (c TraceContext) End(spans SpanMaker) {
 	if c.Sampled {
 		c.traces.add(endedRequest{c, spans, int64(spans.Len())})
 	}
 }
 
-// endSpans ends the spans, on the goroutine that makes them.
+// endSpans ends the spans. It runs on the goroutine that makes them.
 func (c TraceContext) endSpans(spans []Span) {
 	parent := trace.ContextWithSpan(context.Background(), c.span)
 	for i := range spans {
@@ -141,7 +141,7 @@ func (c TraceContext) endSpans(spans []Span) {
 			span.AddEvent(e.Name, trace.WithTimestamp(e.At), trace.WithAttributes(e.Attributes...))
 		}
 		if s.Error {
-			span.SetStatus(codes.Error, "") // error.type says which
+			span.SetStatus(codes.Error, "") // the attribute error.type has the cause
 		}
 		span.End(trace.WithTimestamp(s.End))
 	}

@@ -11,52 +11,50 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// tenantCounts counts what tenants use. The busiest tenants have series of their own;
-// all others share the series of the tenant "other". A series begins at 0 and never
-// falls, so that its rate is right even when a tenant gains or loses its series.
+// tenantCounts counts what tenants use. The busiest tenants have series of their own; all
+// other tenants share the series of the tenant "other". A series begins at 0 and never falls,
+// so that its rate is right even when a tenant gains or loses its series.
 type tenantCounts struct {
 	descs [len(tenantLabels)]*prometheus.Desc
 
 	ranking sync.Mutex // held while tenants are compared, before mu; guards ranked and the scores
 	ranked  time.Time  // the last comparison; zero before the first
 
-	mu      sync.Mutex // guards the rest; keep and tenant.own of a known one change under both
-	keep    int        // how many may have series of their own
+	mu      sync.Mutex // guards the fields below; keep and tenant.own of a known tenant change under both
+	keep    int        // how many tenants may have series of their own
 	own     int        // how many have
 	known   map[string]*tenant
-	listed  []*tenant // the known ones that can be forgotten; the elements are never changed
+	listed  []*tenant // the known tenants that can be removed; the elements are never replaced
 	other   counts
-	removed counts // of removed series: tests check with it that no count is lost
+	removed counts // of removed series; tests check with it that no count is lost
 	labels  [len(tenantLabels)][]string
 }
 
-// tenant is one that has asked for something lately.
+// tenant is a tenant that has sent requests recently.
 type tenant struct {
-	counts              // its own, or those that it shares
-	name   string       // empty for requests without a known tenant
+	counts              // its own, or those of "other"
+	name   string       // "" for requests without a known tenant
 	own    bool         // it has series of its own
-	shares bool         // it always shares
-	recent atomic.Int64 // requests since the tenants were compared last
-	score  float64      // of requests, each worth half after halfLife
+	shares bool         // it never has series of its own
+	recent atomic.Int64 // requests since the last comparison
+	score  float64      // sum of requests, halved every halfLife
 }
 
-// counts are those behind the series of one tenant: by tenantLabels, then by the values
-// of the label.
+// counts are the values of one tenant's series, by tenantLabels, then by label value.
 type counts [len(tenantLabels)][]int64
 
 // tokenKinds are the values of the label kind.
 var tokenKinds = []string{"prompt", "cached", "output"}
 
 const (
-	// noTenant is the label of requests that ended before their tenant was known.
+	// noTenant is the tenant label of requests that ended before their tenant was known.
 	noTenant = "none"
-	// maxTenants bounds the tenants that are compared: those beyond share the
-	// series of "other" until idle ones are forgotten. 100,000 of them take some
-	// 15 MB, and are more than have ever asked within a few minutes.
+	// maxTenants limits the tenants that are compared. Further tenants count as "other" until
+	// idle tenants are removed. 100,000 tenants take about 15 MB.
 	maxTenants = 100_000
 )
 
-// tenantLabels are the labels of the series of tenants beside tenant.
+// tenantLabels are the labels of tenant series beside tenant.
 var tenantLabels = [...]string{"outcome", "kind", "limit"}
 
 // The indexes into tenantLabels.
@@ -66,13 +64,14 @@ const (
 	byLimit
 )
 
-func newTenants(d *definer) *tenantCounts {
+func newTenantCounts(d *definer) *tenantCounts {
 	t := &tenantCounts{}
 	for i, help := range [...]string{
 		byOutcome: "Ended requests by tenant and outcome. The busiest tenants (telemetry.tenants) have series of " +
-			"their own, which start at 0; other stands for the rest, none for requests without a known tenant.",
-		byKind:  "Tokens by tenant and kind: prompt, cached (part of prompt), output. Tenants as in tierway_tenant_requests_total.",
-		byLimit: "Requests refused by a limit, by tenant and limit. Tenants as in tierway_tenant_requests_total.",
+			"their own, which start at 0. tenant=other: all other tenants. tenant=none: requests without a known tenant.",
+		byKind: "Tokens by tenant and kind: prompt, cached (part of prompt), output. Where the engine reported no " +
+			"tokens, the gateway's estimate counts. Tenants as in tierway_tenant_requests_total.",
+		byLimit: "Requests rejected by a limit, by tenant and limit. Tenants as in tierway_tenant_requests_total.",
 	} {
 		name := "tierway_tenant_" + [...]string{"requests", "tokens", "refusals"}[i] + "_total"
 		t.descs[i] = d.series(name, help, "tenant", tenantLabels[i])
@@ -82,13 +81,16 @@ func newTenants(d *definer) *tenantCounts {
 	return t
 }
 
-// setLabels sets the values of a label, before anything is counted.
+// setLabels sets the values of a label. Call it before anything is counted.
 func (t *tenantCounts) setLabels(label int, values []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.labels[label] = values
 	t.other, t.removed, t.own, t.listed = t.newCounts(), t.newCounts(), 0, nil
-	t.known = map[string]*tenant{"": {counts: t.newCounts(), shares: true}, other: {counts: t.other, name: other, shares: true}}
+	t.known = map[string]*tenant{
+		"":    {counts: t.newCounts(), shares: true},
+		other: {counts: t.other, name: other, shares: true},
+	}
 }
 
 func (t *tenantCounts) newCounts() (c counts) {
@@ -98,10 +100,9 @@ func (t *tenantCounts) newCounts() (c counts) {
 	return c
 }
 
-// TenantEnded counts an ended request of a tenant, "" for one that nobody knows,
-// with the tokens that it was charged for: those that engines reported, or else the
-// gateway's estimate. The outcome is an index into those that
-// Outside was given. It is to be called once for each request.
+// TenantEnded counts an ended request of a tenant with the tokens that it was charged for: the
+// engine's numbers, or the gateway's estimate. tenant is "" if it is unknown. outcome is an
+// index into the outcomes of SetRequestLabels. Call it once per request.
 func (m *Metrics) TenantEnded(tenant string, outcome int, prompt, cached, output int64) {
 	m.tenants.mu.Lock()
 	defer m.tenants.mu.Unlock()
@@ -113,9 +114,9 @@ func (m *Metrics) TenantEnded(tenant string, outcome int, prompt, cached, output
 	}
 }
 
-// TenantLimited counts a request of a tenant that a limit refused, one of those
-// that Limits was given.
-func (m *Metrics) TenantLimited(tenant, limit string) {
+// TenantRefused counts a request of a tenant that a limit rejected. limit is one of the names
+// that SetLimitNames got.
+func (m *Metrics) TenantRefused(tenant, limit string) {
 	m.tenants.mu.Lock()
 	defer m.tenants.mu.Unlock()
 	if i := slices.Index(m.tenants.labels[byLimit], limit); i >= 0 {
@@ -123,22 +124,23 @@ func (m *Metrics) TenantLimited(tenant, limit string) {
 	}
 }
 
-// tenantLocked returns a tenant. A new one has series of its own while there are any left.
+// tenantLocked returns the tenant of a name. A new tenant gets series of its own while there
+// are fewer than keep.
 func (t *tenantCounts) tenantLocked(name string) *tenant {
-	one := t.known[name]
+	known := t.known[name]
 	switch {
-	case one != nil:
-		return one
+	case known != nil:
+		return known
 	case len(t.known) >= maxTenants:
 		return t.known[other]
 	}
-	one = &tenant{counts: t.other, name: name,
-		shares: name == noTenant || !utf8.ValidString(name)} // a label's value must be UTF-8, and mean one thing
-	t.known[name], t.listed = one, append(t.listed, one)
-	if t.own < t.keep && !one.shares {
-		t.promote(one)
+	// A label value must be UTF-8, and "none" is the label of requests without a tenant.
+	added := &tenant{counts: t.other, name: name, shares: name == noTenant || !utf8.ValidString(name)}
+	t.known[name], t.listed = added, append(t.listed, added)
+	if t.own < t.keep && !added.shares {
+		t.promote(added)
 	}
-	return one
+	return added
 }
 
 // promote gives a tenant series of its own, which begin at 0.
@@ -147,22 +149,23 @@ func (t *tenantCounts) promote(one *tenant) {
 	t.own++
 }
 
-// demote removes a tenant's series. The tenant shares those of "other" from then on.
+// demote removes a tenant's series. The tenant counts as "other" from then on.
 func (t *tenantCounts) demote(one *tenant) {
 	for i := range one.counts {
-		add(t.removed[i], one.counts[i])
+		addCounts(t.removed[i], one.counts[i])
 	}
 	one.counts, one.own = t.other, false
 	t.own--
 }
 
+// Describe is part of prometheus.Collector.
 func (t *tenantCounts) Describe(ch chan<- *prometheus.Desc) {
-	for i := range tenantLabels {
-		ch <- t.descs[i]
+	for _, desc := range t.descs {
+		ch <- desc
 	}
 }
 
-// Collect is part of prometheus.Collector. It sends all counts of one moment.
+// Collect is part of prometheus.Collector. It sends the counts of one moment.
 func (t *tenantCounts) Collect(ch chan<- prometheus.Metric) {
 	shown := map[string]counts{}
 	t.mu.Lock()
@@ -175,7 +178,8 @@ func (t *tenantCounts) Collect(ch chan<- prometheus.Metric) {
 	for i, values := range t.labels {
 		for j, value := range values {
 			for name, c := range shown {
-				ch <- prometheus.MustNewConstMetric(t.descs[i], prometheus.CounterValue, float64(c[i][j]), name, value)
+				n := float64(c[i][j])
+				ch <- prometheus.MustNewConstMetric(t.descs[i], prometheus.CounterValue, n, name, value)
 			}
 		}
 	}

@@ -9,21 +9,20 @@ import (
 )
 
 const (
-	// halfLife is after how long a request counts for half when the busiest tenants
-	// are sought: who was busy for an hour keeps its series through a coffee break.
+	// halfLife is the time after which a request counts half in the comparison of tenants. A
+	// tenant that was busy for an hour keeps its series through a short pause.
 	halfLife = 10 * time.Minute
-	// lead is how many times as busy as a tenant with series another one must be to
-	// take them. Without it two that are alike would swap every minute, and neither
-	// had a curve.
+	// lead is how many times busier a tenant must be to take over the series of another one.
+	// Without it, two similar tenants would swap every minute, and neither would have a curve.
 	lead = 1.5
-	// idle is the score below which a tenant without series is forgotten: that of
-	// one request nearly two hours ago.
-	idle = 0.001
+	// idleScore is the score below which a tenant without series is removed: that of one
+	// request almost two hours ago.
+	idleScore = 0.001
 )
 
-// KeepTenants says how many tenants may have series of their own; the rest is
-// counted as other. Fewer than there are takes effect at once, the least busy
-// losing theirs; more are given as tenants come, and by RankTenants.
+// KeepTenants sets how many tenants may have series of their own; all others count as other.
+// A smaller number takes effect at once: the least busy tenants lose their series. With a
+// larger number, tenants gain series as they send requests and in RankTenants.
 func (m *Metrics) KeepTenants(n int) {
 	t := m.tenants
 	t.ranking.Lock()
@@ -34,10 +33,10 @@ func (m *Metrics) KeepTenants(n int) {
 	t.compare(1, nil)
 }
 
-// RankTenants compares the tenants by their requests up to now, of which old ones
-// count less, and gives the series to the busiest. It is to be called once a minute
-// or so. Tenants that known does not know lose their series; a nil known knows all.
-func (m *Metrics) RankTenants(now time.Time, known func(tenant string) bool) {
+// RankTenants compares tenants by their requests up to now, of which old ones count less, and
+// gives the series to the busiest tenants. Call it about once a minute. Tenants for which
+// exists returns false lose their series; with a nil exists, all tenants exist.
+func (m *Metrics) RankTenants(now time.Time, exists func(tenant string) bool) {
 	t := m.tenants
 	t.ranking.Lock()
 	defer t.ranking.Unlock()
@@ -46,30 +45,30 @@ func (m *Metrics) RankTenants(now time.Time, known func(tenant string) bool) {
 		decay = math.Exp2(-float64(since) / float64(halfLife))
 	}
 	t.ranked = now
-	t.compare(decay, known)
+	t.compare(decay, exists)
 }
 
-// compare counts the last requests into the scores, forgets tenants, and gives the
-// series to the busiest, each of which must be clearly ahead of the one whose series it
-// takes. Requests that end wait only while the result is entered.
-func (t *tenantCounts) compare(decay float64, known func(tenant string) bool) {
+// compare adds recent requests to the scores, removes idle tenants and gives the series to the
+// busiest tenants. A tenant takes over a series only with a clear lead. Requests that end
+// wait for the lock only while the result is applied.
+func (t *tenantCounts) compare(decay float64, exists func(tenant string) bool) {
 	t.mu.Lock()
 	all := t.listed
 	t.mu.Unlock()
-	var left, forgotten []*tenant
+	var remaining, dropped []*tenant
 	for _, one := range all {
 		one.score = one.score*decay + float64(one.recent.Swap(0))
-		if !one.own && one.score < idle || known != nil && !known(one.name) {
-			forgotten = append(forgotten, one)
+		if !one.own && one.score < idleScore || exists != nil && !exists(one.name) {
+			dropped = append(dropped, one)
 		} else {
-			left = append(left, one)
+			remaining = append(remaining, one)
 		}
 	}
-	losing, gaining := t.changes(left)
+	losing, gaining := t.changes(remaining)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.listed = append(left, t.listed[len(all):]...)
-	for _, one := range forgotten {
+	t.listed = append(remaining, t.listed[len(all):]...)
+	for _, one := range dropped {
 		if one.own {
 			t.demote(one)
 		}
@@ -85,7 +84,7 @@ func (t *tenantCounts) compare(decay float64, known func(tenant string) bool) {
 	}
 }
 
-// changes returns which tenants lose their series and which ones gain series.
+// changes returns the tenants that lose and the tenants that gain series.
 func (t *tenantCounts) changes(all []*tenant) (losing, gaining []*tenant) {
 	var own, rest []*tenant
 	for _, one := range all {
@@ -96,27 +95,29 @@ func (t *tenantCounts) changes(all []*tenant) (losing, gaining []*tenant) {
 			rest = append(rest, one)
 		}
 	}
-	busiest := func(a, b *tenant) int { return cmp.Or(cmp.Compare(b.score, a.score), strings.Compare(a.name, b.name)) }
-	slices.SortFunc(own, busiest)
-	lose := func() {
+	byScore := func(a, b *tenant) int {
+		return cmp.Or(cmp.Compare(b.score, a.score), strings.Compare(a.name, b.name))
+	}
+	slices.SortFunc(own, byScore)
+	removeLast := func() {
 		last := len(own) - 1
 		losing, own = append(losing, own[last]), own[:last]
 	}
 	for len(own) > t.keep {
-		lose()
+		removeLast()
 	}
 	full := func() bool { return len(own)+len(gaining) >= t.keep }
 	behind := func(one *tenant) bool {
 		return full() && (len(own) == 0 || one.score <= lead*own[len(own)-1].score)
 	}
 	rest = slices.DeleteFunc(rest, behind)
-	slices.SortFunc(rest, busiest)
+	slices.SortFunc(rest, byScore)
 	for _, one := range rest {
 		if behind(one) {
 			break
 		}
 		if full() {
-			lose()
+			removeLast()
 		}
 		gaining = append(gaining, one)
 	}

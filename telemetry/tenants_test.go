@@ -13,11 +13,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-// newBusy returns metrics whose n busiest tenants have series of their own.
+// newBusy returns metrics in which the n busiest tenants have series of their own.
 func newBusy(n int) *Metrics {
 	m := New("test")
-	m.Outside([]string{"chat"}, []string{"ok", "refused"})
-	m.Limits([]string{"rpm", "tpm"})
+	m.SetRequestLabels([]string{"chat"}, []string{"ok", "refused"})
+	m.SetLimitNames([]string{"rpm", "tpm"})
 	m.KeepTenants(n)
 	return m
 }
@@ -60,16 +60,16 @@ func ask(m *Metrics, tenant string, n int) {
 	}
 }
 
-// start is when the tenants of these tests are compared first.
+// start is the time of the first comparison of tenants.
 var start = time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)
 
-func TestTheBusiestTenantsHaveSeries(t *testing.T) {
+func TestBusiestTenantsHaveSeries(t *testing.T) {
 	m := newBusy(2)
-	ask(m, "a", 5) // places are free, and taken at once
+	ask(m, "a", 5) // the first two tenants get series at once
 	ask(m, "b", 9)
 	ask(m, "c", 8)
 	m.RankTenants(start, nil)
-	// c has more than a, and more than 1.5 times as many: it begins at 0.
+	// c has more than 1.5 times as many requests as a. Its series starts at 0.
 	want := map[string]float64{"b": 9, "c": 0, "other": 8, "none": 0, "removed": 5}
 	if diff := cmp.Diff(want, requestsOf(t, m)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -82,9 +82,8 @@ func TestTheBusiestTenantsHaveSeries(t *testing.T) {
 	}
 }
 
-// TestTenantsThatAreAlikeDoNotSwap: whoever has a series keeps it until another one
-// is clearly busier.
-func TestTenantsThatAreAlikeDoNotSwap(t *testing.T) {
+// TestSimilarTenantsDoNotSwap: a tenant keeps its series until another one is clearly busier.
+func TestSimilarTenantsDoNotSwap(t *testing.T) {
 	m := newBusy(1)
 	ask(m, "a", 10)
 	for minute := range 60 {
@@ -95,7 +94,7 @@ func TestTenantsThatAreAlikeDoNotSwap(t *testing.T) {
 	if got := requestsOf(t, m); got["a"] != 610 || got["removed"] != 0 {
 		t.Errorf("after an hour the series are %v", got)
 	}
-	for minute := range 60 { // now it is
+	for minute := range 60 { // now b is clearly busier
 		ask(m, "a", 10)
 		ask(m, "b", 40)
 		m.RankTenants(start.Add(time.Hour+time.Duration(minute)*time.Minute), nil)
@@ -106,9 +105,9 @@ func TestTenantsThatAreAlikeDoNotSwap(t *testing.T) {
 	}
 }
 
-// TestRequestsEndWhileTenantsAreCompared: a request that ends does not wait for the
-// comparison, and a new tenant may take a place that is free meanwhile.
-func TestRequestsEndWhileTenantsAreCompared(t *testing.T) {
+// TestRequestsEndDuringTheComparison: a request that ends does not wait for the comparison, and
+// a new tenant may take a free place meanwhile.
+func TestRequestsEndDuringTheComparison(t *testing.T) {
 	m := newBusy(1)
 	ask(m, "a", 10)
 	m.RankTenants(start, func(string) bool {
@@ -122,9 +121,8 @@ func TestRequestsEndWhileTenantsAreCompared(t *testing.T) {
 	}
 }
 
-// TestWhatIsLongAgoCountsForLess: a flood of an hour ago is worth less than what a
-// steady tenant asks.
-func TestWhatIsLongAgoCountsForLess(t *testing.T) {
+// TestOldRequestsCountLess: a flood of an hour ago counts less than a steady tenant.
+func TestOldRequestsCountLess(t *testing.T) {
 	m := newBusy(1)
 	ask(m, "flood", 1000)
 	m.RankTenants(start, nil)
@@ -137,9 +135,8 @@ func TestWhatIsLongAgoCountsForLess(t *testing.T) {
 	}
 }
 
-// TestTenantsOfNoDirectoryLoseTheirSeries: their place is another one's, and what
-// they have asked for stays in the sum.
-func TestTenantsOfNoDirectoryLoseTheirSeries(t *testing.T) {
+// TestDeletedTenantsLoseTheirSeries: another tenant takes the place.
+func TestDeletedTenantsLoseTheirSeries(t *testing.T) {
 	m := newBusy(1)
 	ask(m, "gone", 100)
 	ask(m, "small", 1)
@@ -150,8 +147,8 @@ func TestTenantsOfNoDirectoryLoseTheirSeries(t *testing.T) {
 	}
 }
 
-// TestIdleTenantsAreForgotten: only those that have no series to lose.
-func TestIdleTenantsAreForgotten(t *testing.T) {
+// TestIdleTenantsAreRemoved: tenants with series stay.
+func TestIdleTenantsAreRemoved(t *testing.T) {
 	m := newBusy(1)
 	ask(m, "first", 1)
 	ask(m, "second", 1)
@@ -159,7 +156,7 @@ func TestIdleTenantsAreForgotten(t *testing.T) {
 		m.RankTenants(start.Add(time.Duration(hour)*time.Hour), nil)
 	}
 	if m.tenants.known["first"] == nil || m.tenants.known["second"] != nil {
-		t.Errorf("%d tenants are remembered", len(m.tenants.known))
+		t.Errorf("%d tenants are kept", len(m.tenants.known))
 	}
 	want := map[string]float64{"first": 1, "other": 1, "none": 0, "removed": 0}
 	if diff := cmp.Diff(want, requestsOf(t, m)); diff != "" {
@@ -167,8 +164,8 @@ func TestIdleTenantsAreForgotten(t *testing.T) {
 	}
 }
 
-// TestFewerSeriesTakeEffectAtOnce: the least busy lose theirs, down to none.
-func TestFewerSeriesTakeEffectAtOnce(t *testing.T) {
+// TestKeepTenantsTakesEffectAtOnce: the least busy tenants lose their series, down to none.
+func TestKeepTenantsTakesEffectAtOnce(t *testing.T) {
 	m := newBusy(3)
 	ask(m, "a", 1)
 	ask(m, "b", 3)
@@ -189,9 +186,9 @@ func TestFewerSeriesTakeEffectAtOnce(t *testing.T) {
 	}
 }
 
-// TestATenantsNameNeverSpoilsAScrape: names that stand for many share their series,
-// and those that no label can have are counted with them.
-func TestATenantsNameNeverSpoilsAScrape(t *testing.T) {
+// TestTenantNamesKeepTheScrapeValid: tenants named other or none, and names that no label can
+// have, count as other.
+func TestTenantNamesKeepTheScrapeValid(t *testing.T) {
 	m := newBusy(10)
 	for _, name := range []string{"other", "none", "\xff\xfe", "", "a\"b\\c\nd", "team-ü"} {
 		ask(m, name, 1)
@@ -206,8 +203,7 @@ func TestATenantsNameNeverSpoilsAScrape(t *testing.T) {
 	}
 }
 
-// TestTenThousandTenantsAddNoSeries: the series are those of the busiest, whoever
-// asks.
+// TestTenThousandTenantsAddNoSeries: only the busiest tenants have series.
 func TestTenThousandTenantsAddNoSeries(t *testing.T) {
 	m := newBusy(5)
 	for i := range 5 {
@@ -217,9 +213,9 @@ func TestTenThousandTenantsAddNoSeries(t *testing.T) {
 	for i := range 10_000 {
 		name := "junk-" + strconv.Itoa(i)
 		ask(m, name, 1)
-		m.TenantLimited(name, "rpm")
-		m.TenantLimited(name, name)
-		m.Limited(name)
+		m.TenantRefused(name, "rpm")
+		m.TenantRefused(name, name)
+		m.LimitRefused(name)
 	}
 	m.RankTenants(start, nil)
 	if after := len(gather(t, m, "tierway_")); after != before {
@@ -230,24 +226,23 @@ func TestTenThousandTenantsAddNoSeries(t *testing.T) {
 	}
 }
 
-// TestMoreTenantsThanAreComparedAreOther: beyond the bound nobody is remembered.
-func TestMoreTenantsThanAreComparedAreOther(t *testing.T) {
+// TestTenantsBeyondTheBoundCountAsOther: the number of compared tenants is bounded.
+func TestTenantsBeyondTheBoundCountAsOther(t *testing.T) {
 	m := newBusy(1)
 	for i := range maxTenants + 100 {
 		ask(m, "t"+strconv.Itoa(i), 1)
 	}
 	if n := len(m.tenants.known); n != maxTenants {
-		t.Errorf("%d tenants are remembered", n)
+		t.Errorf("%d tenants are kept", n)
 	}
 	if got := requestsOf(t, m); got["t0"] != 1 || got["other"] != maxTenants+99 {
 		t.Errorf("the series are %v", got)
 	}
 }
 
-// TestNothingIsMissingFromTheSumOfTenants: whatever tenants ask, come, go and swap
-// places, all series together are the truth, and none of them falls while it is
-// there.
-func TestNothingIsMissingFromTheSumOfTenants(t *testing.T) {
+// TestNoTenantCountIsLost: tenants send requests, appear, are deleted and swap series. All series
+// and the removed counts add up to all requests, and no series falls while it exists.
+func TestNoTenantCountIsLost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newBusy(rapid.IntRange(0, 3).Draw(t, "keep"))
 		now, truth := start, 0.0
@@ -285,8 +280,7 @@ func TestNothingIsMissingFromTheSumOfTenants(t *testing.T) {
 	})
 }
 
-// TestTenantsSwapWhileTheyAsk: nothing is lost to a change of places.
-func TestTenantsSwapWhileTheyAsk(t *testing.T) {
+func TestNoTenantCountIsLostDuringSwaps(t *testing.T) {
 	m := newBusy(2)
 	const each = 3000
 	var asking sync.WaitGroup
@@ -294,7 +288,7 @@ func TestTenantsSwapWhileTheyAsk(t *testing.T) {
 		asking.Go(func() {
 			for j := range each {
 				m.TenantEnded(fmt.Sprint("t", (i+j/100)%6), 0, 3, 2, 1)
-				m.TenantLimited(fmt.Sprint("t", (i+j/100)%6), "tpm")
+				m.TenantRefused(fmt.Sprint("t", (i+j/100)%6), "tpm")
 			}
 		})
 	}
@@ -324,12 +318,11 @@ func TestTenantsSwapWhileTheyAsk(t *testing.T) {
 	}
 }
 
-// TestATenantsCountsAreByOutcomeKindAndLimit: each where it belongs.
-func TestATenantsCountsAreByOutcomeKindAndLimit(t *testing.T) {
+func TestTenantSeriesHaveTheirLabels(t *testing.T) {
 	m := newBusy(1)
 	m.TenantEnded("a", 1, 100, 40, 7)
 	m.TenantEnded("a", 0, 0, 0, 0)
-	m.TenantLimited("a", "tpm")
+	m.TenantRefused("a", "tpm")
 	want := []string{
 		`tierway_tenant_refusals_total{limit="rpm",tenant="a"} 0`,
 		`tierway_tenant_refusals_total{limit="tpm",tenant="a"} 1`,

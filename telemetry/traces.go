@@ -22,24 +22,24 @@ import (
 	"tierway/spool"
 )
 
-// TracesConfig says where traces go and which requests have one. The OpenTelemetry
-// SDK reads everything else from the OTEL_* variables of the process.
+// TracesConfig names the collector and selects the requests that are exported. The
+// OpenTelemetry SDK reads all other settings from the OTEL_* variables of the process.
 type TracesConfig struct {
-	OTLP    string       // the collector's URL, as http://jaeger:4318; empty: the environment's
-	Sample  float64      // share of the traces that begin here to export; 1 leaves it to OTEL_TRACES_SAMPLER
-	Clients string       // what a caller's trace is to the request's: parent (the default, also for "") or link
-	Service string       // service.name, unless the environment has one; "" is tierway
+	OTLP    string       // URL of the collector, such as http://jaeger:4318; "": the environment's
+	Sample  float64      // exported share of the traces that begin here; at 1, OTEL_TRACES_SAMPLER decides
+	Clients string       // relation of a request to its caller's trace: parent (the default, also for "") or link
+	Service string       // service.name, unless the environment has one; "" means tierway
 	Version string       // of the program
 	Log     *slog.Logger // required
-	// Recover runs an export. It returns the export's error, and an error instead of a
-	// panic. Nil: a panic ends the process.
+	// Recover runs an export. It returns the error of the export, or an error instead of a
+	// panic. If Recover is nil, a panic ends the process.
 	Recover func(work string, step func() error) error
 }
 
 // Traces exports the spans of requests over OTLP/HTTP with the SDK's batch processor.
-// Requests never wait for the collector: the queue of spans is bounded, and spans that
-// do not fit are dropped and counted. A nil Traces is tracing turned off. All methods
-// are safe for concurrent use.
+// Requests never wait for the collector: the queue of spans is bounded, and spans beyond the
+// bound are dropped and counted. A nil *Traces turns tracing off. All methods are safe for
+// concurrent use.
 type Traces struct {
 	log             *slog.Logger
 	recover         func(work string, step func() error) error
@@ -51,40 +51,40 @@ type Traces struct {
 	exporter        sdktrace.SpanExporter
 	processor       sdktrace.SpanProcessor
 	ended           *spool.Spool[endedRequest]
-	attributeBuffer []attribute.KeyValue // reused; of makeSpans alone
-	most            int64                // spans in the queue
-	lossAt          time.Time            // when the last line about lost spans was logged
-	lossesTo        int64                // lost spans until then
+	attributeBuffer []attribute.KeyValue // reused; only makeSpans uses it
+	queueLimit      int64                // spans
+	lossLoggedAt    time.Time            // time of the last log line about lost spans
+	lossesLogged    int64                // lost spans until then
 
 	closed                            atomic.Bool
 	exported, failed, dropped, queued atomic.Int64 // spans
 }
 
 const (
-	// usualQueue holds some 2,000 requests, in 20 MB.
-	usualQueue = 8192
-	// usualDelay is shorter than the specification's 5 s: a user looks at a request's
-	// trace right after the request.
-	usualDelay = time.Second
-	// makeDelay is how late the spans of a request are made. Made while the client waits
-	// for the end of its answer, they would cost it 22 µs (BenchmarkSampledRequest).
+	// defaultQueue is the number of spans of about 2,700 requests, in 20 MB.
+	defaultQueue = 8192
+	// defaultDelay is shorter than the specification's 5 s, because a user opens a trace
+	// right after the request.
+	defaultDelay = time.Second
+	// makeDelay is the delay after which the spans of an ended request are made. While the
+	// client waits for the end of its answer, they would cost 22 µs (BenchmarkSampledRequest).
 	makeDelay = 200 * time.Millisecond
-	// requestsAtOnce is how many ended requests end that delay early.
+	// requestsAtOnce is the number of ended requests that ends the delay early.
 	requestsAtOnce = 1024
-	// flushFor bounds how long a stop waits for the collector.
-	flushFor = 3 * time.Second
-	// mostNumber bounds the numbers of the environment: some GB of spans, and a delay of
+	// flushTimeout limits how long a stop waits for the collector.
+	flushTimeout = 3 * time.Second
+	// maxNumber limits the numbers of the environment: to some GB of spans, and to a delay of
 	// 17 minutes.
-	mostNumber = 1 << 20
-	// lossEvery is the least time between two log lines about lost spans.
-	lossEvery = time.Minute
-	// tracesPath is where a collector takes traces, unless its URL has a path.
+	maxNumber = 1 << 20
+	// lossLogInterval is the minimum time between two log lines about lost spans.
+	lossLogInterval = time.Minute
+	// tracesPath is the path of the collector, unless its URL has a path.
 	tracesPath = "/v1/traces"
 )
 
-// NewTraces returns the traces of a process. It returns nil if neither the configuration
-// nor the environment names a collector, or if OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER
-// turns traces off. Mistakes in the environment are logged. Run must be called.
+// NewTraces returns the traces of a process. It returns nil if neither the configuration nor
+// the environment names a collector, or if OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER turns
+// traces off. It logs invalid values of the environment. The caller must call Run.
 func NewTraces(c TracesConfig) *Traces {
 	target := cmp.Or(c.OTLP, env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), env("OTEL_EXPORTER_OTLP_ENDPOINT"))
 	kind := strings.ToLower(cmp.Or(env("OTEL_TRACES_EXPORTER"), "otlp"))
@@ -92,12 +92,14 @@ func NewTraces(c TracesConfig) *Traces {
 		return nil
 	}
 	if kind != "otlp" {
-		c.Log.Warn("traces are off: OTEL_TRACES_EXPORTER must be otlp or none", "exporter", kind)
+		c.Log.Warn("tracing disabled: OTEL_TRACES_EXPORTER must be otlp or none", "exporter", kind)
 		return nil
 	}
 	u, err := url.Parse(target)
 	if err != nil || u.Host == "" {
-		c.Log.Warn("traces are off: the collector's address is no URL such as http://127.0.0.1:4318")
+		// The address may contain a password and is not logged.
+		c.Log.Warn("tracing disabled: the address of the trace collector is not a URL; " +
+			"set telemetry.otlp or OTEL_EXPORTER_OTLP_ENDPOINT to one such as http://127.0.0.1:4318")
 		return nil
 	}
 	var options []otlptracehttp.Option
@@ -109,27 +111,28 @@ func NewTraces(c TracesConfig) *Traces {
 	}
 	exporter, err := otlptracehttp.New(context.Background(), options...)
 	if err != nil {
-		c.Log.Warn("traces are off: the exporter rejects the OTEL_EXPORTER_OTLP_* variables", "error", err)
+		c.Log.Warn("tracing disabled: the exporter rejects the OTEL_EXPORTER_OTLP_* variables", "error", err)
 		return nil
 	}
 	return newTraces(c, u, exporter)
 }
 
-// newTraces returns traces that go to an exporter.
+// newTraces returns traces that use an exporter.
 func newTraces(c TracesConfig, to *url.URL, exporter sdktrace.SpanExporter) *Traces {
-	t := &Traces{log: c.Log, recover: c.Recover, endpoint: to.Scheme + "://" + to.Host, link: c.Clients == "link",
-		version: c.Version, exporter: exporter}
+	t := &Traces{log: c.Log, recover: c.Recover, endpoint: to.Scheme + "://" + to.Host,
+		link: c.Clients == "link", version: c.Version, exporter: exporter}
 	if t.recover == nil {
 		t.recover = func(_ string, step func() error) error { return step() }
 	}
-	queue := number("OTEL_BSP_MAX_QUEUE_SIZE", usualQueue)
-	batch := min(number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", sdktrace.DefaultMaxExportBatchSize), queue)
-	delay := number("OTEL_BSP_SCHEDULE_DELAY", int(usualDelay.Milliseconds()))
-	t.most = int64(queue)
-	t.ended = spool.New(spool.Config[endedRequest]{Write: t.makeSpans, Max: queue, Batch: requestsAtOnce, Delay: makeDelay})
+	queue := positiveNumber("OTEL_BSP_MAX_QUEUE_SIZE", defaultQueue)
+	batch := min(positiveNumber("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", sdktrace.DefaultMaxExportBatchSize), queue)
+	delay := positiveNumber("OTEL_BSP_SCHEDULE_DELAY", int(defaultDelay.Milliseconds()))
+	t.queueLimit = int64(queue)
+	t.ended = spool.New(spool.Config[endedRequest]{Write: t.makeSpans, Max: queue,
+		Batch: requestsAtOnce, Delay: makeDelay})
 	t.processor = sdktrace.NewBatchSpanProcessor(countedExporter{exporter, t}, sdktrace.WithMaxQueueSize(queue),
 		sdktrace.WithMaxExportBatchSize(batch), sdktrace.WithBatchTimeout(time.Duration(delay)*time.Millisecond))
-	// WithResource reports errors in the environment's attributes: it reads them again.
+	// WithResource reads the environment's attributes again and reports their errors.
 	own, _ := resource.New(context.Background(), resource.WithTelemetrySDK(), resource.WithAttributes(
 		semconv.ServiceName(cmp.Or(c.Service, "tierway")), semconv.ServiceVersion(c.Version)), resource.WithFromEnv())
 	t.options = []sdktrace.TracerProviderOption{sdktrace.WithSpanProcessor(t.processor),
@@ -138,20 +141,20 @@ func newTraces(c TracesConfig, to *url.URL, exporter sdktrace.SpanExporter) *Tra
 	return t
 }
 
-// env returns a variable of the environment; an empty one counts as unset, as the
-// specification says.
+// env returns a variable of the environment. The specification treats an empty one as unset.
 func env(name string) string { return strings.TrimSpace(os.Getenv(name)) }
 
-// number reads a positive number. The SDK takes any, and panics at a negative queue.
-func number(name string, usual int) int {
-	if n, err := strconv.Atoi(env(name)); err == nil && 0 < n && n <= mostNumber {
+// positiveNumber returns a number of the environment, or standard if it is not in range. The
+// SDK accepts any number and panics at a negative queue size.
+func positiveNumber(name string, standard int) int {
+	if n, err := strconv.Atoi(env(name)); err == nil && 0 < n && n <= maxNumber {
 		return n
 	}
-	return usual
+	return standard
 }
 
-// SetSample changes which share of the traces that begin here is exported, from 0
-// to 1; 1 leaves it to the environment. Requests that have begun keep their decision.
+// SetSample sets the exported share of the traces that begin here, from 0 to 1. At 1, the
+// environment decides. Requests that have begun keep their decision.
 func (t *Traces) SetSample(share float64) {
 	if t == nil {
 		return
@@ -166,20 +169,20 @@ func (t *Traces) SetSample(share float64) {
 	t.tracer.Store(&tracer)
 }
 
-// Run exports spans until ctx ends, then for at most three seconds more, and returns.
-// It is called once.
+// Run exports spans until ctx ends, and then the remaining ones for at most three seconds.
+// Call it once.
 func (t *Traces) Run(ctx context.Context) {
 	if t == nil {
 		return
 	}
 	t.ended.Run(ctx)
 	t.closed.Store(true)
-	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushFor)
+	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 	defer cancel()
 	if t.processor.Shutdown(flush) != nil {
-		t.log.Warn("spans are lost: the collector did not take them before the gateway stopped",
+		t.log.Warn("spans lost: the trace collector did not accept them before the gateway stopped",
 			"endpoint", t.endpoint, "lost", t.queued.Load())
-		_ = t.exporter.Shutdown(flush) // ends the export that is under way; those of the remaining spans fail
+		_ = t.exporter.Shutdown(flush) // ends the running export; exports of the remaining spans fail
 	}
 }
 
@@ -188,5 +191,6 @@ func (t *Traces) Counts() TraceCounts {
 	if t == nil {
 		return TraceCounts{}
 	}
-	return TraceCounts{Exported: t.exported.Load(), Failed: t.failed.Load(), Dropped: t.dropped.Load(), Queued: t.queued.Load()}
+	return TraceCounts{Exported: t.exported.Load(), Failed: t.failed.Load(),
+		Dropped: t.dropped.Load(), Queued: t.queued.Load()}
 }

@@ -15,13 +15,13 @@ import (
 type endedRequest struct {
 	trace TraceContext
 	spans SpanMaker
-	n     int64 // spans
+	n     int64 // number of spans
 }
 
-// add queues the spans of a request, or drops them if the queue is full or closed. The
-// SDK's own queue drops spans too, but does not say how many.
+// add queues the spans of a request, or drops them if the queue is full or closed. The SDK's
+// own queue also drops spans, but does not report how many.
 func (t *Traces) add(r endedRequest) {
-	if t.queued.Add(r.n) > t.most || t.closed.Load() {
+	if t.queued.Add(r.n) > t.queueLimit || t.closed.Load() {
 		t.queued.Add(-r.n)
 		t.dropped.Add(r.n)
 		return
@@ -29,8 +29,8 @@ func (t *Traces) add(r endedRequest) {
 	t.ended.Add(r)
 }
 
-// makeSpans makes the spans of requests and passes them to the SDK's queue, which has
-// room for all that are queued.
+// makeSpans makes the spans of requests and passes them to the SDK's queue, which has room
+// for all queued spans.
 func (t *Traces) makeSpans(_ context.Context, requests []endedRequest) (lost int, _ error) {
 	for _, r := range requests {
 		if t.recover("making spans", func() error { t.makeRequestSpans(r); return nil }) != nil {
@@ -50,8 +50,8 @@ func (t *Traces) makeRequestSpans(r endedRequest) {
 	t.attributeBuffer = list
 }
 
-// countedExporter counts and logs the results of exports. A batch that the collector
-// does not take is lost.
+// countedExporter counts and logs the results of exports. A batch that the collector does not
+// accept is lost.
 type countedExporter struct {
 	sdktrace.SpanExporter
 	t *Traces
@@ -62,7 +62,7 @@ func (e countedExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadO
 	n, lost := int64(len(spans)), int64(0)
 	err := e.t.recover("sending spans", func() error { return e.SpanExporter.ExportSpans(ctx, spans) })
 	if err != nil {
-		lost = rejected(err, n)
+		lost = rejectedSpans(err, n)
 	}
 	e.t.exported.Add(n - lost)
 	e.t.failed.Add(lost)
@@ -71,9 +71,9 @@ func (e countedExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadO
 	return nil
 }
 
-// rejected returns how many of n spans an export's error stands for. After a partial
-// success, the SDK reports their number in the text only.
-func rejected(err error, n int64) int64 {
+// rejectedSpans returns how many of n spans failed with the error of an export. After a
+// partial success, the SDK reports their number only in the text.
+func rejectedSpans(err error, n int64) int64 {
 	text := err.Error()
 	if at := strings.LastIndexByte(text, '('); at >= 0 && strings.Contains(text, "OTLP partial success:") {
 		var part int64
@@ -84,33 +84,33 @@ func rejected(err error, n int64) int64 {
 	return n
 }
 
-// logLosses writes at most one line a minute about lost spans. err is that of the last
+// logLosses writes at most one line per minute about lost spans. err is the error of the last
 // export.
 func (t *Traces) logLosses(err error) {
 	lost := t.failed.Load() + t.dropped.Load()
-	if lost == t.lossesTo || !t.lossAt.IsZero() && time.Since(t.lossAt) < lossEvery {
+	if lost == t.lossesLogged || !t.lossLoggedAt.IsZero() && time.Since(t.lossLoggedAt) < lossLogInterval {
 		return
 	}
-	cause := "the collector is slower than spans come"
+	cause := "the collector is slower than the gateway produces spans"
 	if err != nil {
-		cause = t.harmless(err)
+		cause = t.redact(err)
 	}
-	t.log.Warn("spans are lost: the collector of traces does not take them",
-		"endpoint", t.endpoint, "error", cause, "lost", lost-t.lossesTo)
-	t.lossAt, t.lossesTo = time.Now(), lost
+	t.log.Warn("spans lost: the trace collector does not accept them",
+		"endpoint", t.endpoint, "error", cause, "lost", lost-t.lossesLogged)
+	t.lossLoggedAt, t.lossesLogged = time.Now(), lost
 }
 
-// harmless returns an error's text without the collector's path, which may be a secret,
-// and without the collector's answer.
-func (t *Traces) harmless(err error) string {
+// redact returns the text of an error without the collector's path, which may be a secret, and
+// without the collector's answer.
+func (t *Traces) redact(err error) string {
 	var at *url.Error
 	if errors.As(err, &at) {
 		err = at.Err
 	}
 	text, _, _ := strings.Cut(err.Error(), "body:")
-	// As net/http calls HTTP/2 frames after a request and before one.
+	// net/http reports HTTP/2 frames with one of these texts, after a request or before it.
 	if strings.Contains(text, "malformed HTTP response") || strings.Contains(text, "readLoopPeekFailLocked") {
-		return "it does not answer in HTTP/1.1, as a port for gRPC does; give its port for OTLP over HTTP, by default 4318"
+		return "the collector does not speak HTTP/1.1, like a gRPC port; use its port for OTLP over HTTP, by default 4318"
 	}
 	words := strings.Fields(text)
 	for i, word := range words {
@@ -119,5 +119,5 @@ func (t *Traces) harmless(err error) string {
 		}
 	}
 	text = strings.TrimRight(strings.Join(words, " "), " (")
-	return strings.ToValidUTF8(text[:min(len(text), 200)], "\ufffd") // 200 bytes hold any error of the network
+	return strings.ToValidUTF8(text[:min(len(text), 200)], "\ufffd") // 200 bytes hold any network error
 }

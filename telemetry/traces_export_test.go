@@ -21,9 +21,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// RS-13: a collector that hangs keeps nobody, memory is bounded, and what is lost
-// is counted. A stop waits three seconds for it.
-func TestAHungCollectorHoldsNothingUp(t *testing.T) {
+// RS-13: a collector that hangs delays no request, memory is bounded, and lost spans are
+// counted. A stop waits three seconds for it.
+func TestHungCollectorBlocksNoRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", "10")
 		t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "4")
@@ -49,10 +49,10 @@ func TestAHungCollectorHoldsNothingUp(t *testing.T) {
 		}
 		time.Sleep(3 * time.Minute)
 		tr.Begin(nil, true, began).End(some(2))
-		time.Sleep(usualDelay)
+		time.Sleep(defaultDelay)
 		began = time.Now()
 		stop()
-		if waited := time.Since(began); waited != flushFor {
+		if waited := time.Since(began); waited != flushTimeout {
 			t.Errorf("stopping took %v", waited)
 		}
 		synctest.Wait()
@@ -79,7 +79,7 @@ func TestEverySpanIsCountedOnce(t *testing.T) {
 		var ending sync.WaitGroup
 		for n := range 100 {
 			ending.Go(func() {
-				time.Sleep(time.Duration(n%10)*usualDelay + usualDelay/2)
+				time.Sleep(time.Duration(n%10)*defaultDelay + defaultDelay/2)
 				tr.Begin(nil, true, time.Now()).End(some(1 + n%3))
 			})
 		}
@@ -98,7 +98,7 @@ type broken struct{}
 func (broken) Len() int                                                  { return 3 }
 func (broken) Spans([]attribute.KeyValue) ([]Span, []attribute.KeyValue) { panic("a mistake") }
 
-func TestAPanicLosesItsBatchAndNothingElse(t *testing.T) {
+func TestPanicLosesOnlyItsBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		panicked := ""
 		to := &fakeExporter{}
@@ -112,7 +112,7 @@ func TestAPanicLosesItsBatchAndNothingElse(t *testing.T) {
 		}}, to)
 		to.do = func(context.Context, []sdktrace.ReadOnlySpan) error { panic("an answer of the collector") }
 		tr.Begin(nil, true, time.Now()).End(some(2))
-		time.Sleep(usualDelay)
+		time.Sleep(defaultDelay)
 		synctest.Wait()
 		if panicked != "sending spans" {
 			t.Errorf("the first panic was in %q", panicked)
@@ -127,12 +127,12 @@ func TestAPanicLosesItsBatchAndNothingElse(t *testing.T) {
 	})
 }
 
-func TestLossesAreLoggedOnceAMinute(t *testing.T) {
+func TestLossesAreLoggedOncePerMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr, log, stop := run(TracesConfig{Sample: 1}, &fakeExporter{do: func(context.Context, []sdktrace.ReadOnlySpan) error { return errors.New("connection refused") }})
 		for range 90 {
 			tr.Begin(nil, true, time.Now()).End(some(1))
-			time.Sleep(usualDelay)
+			time.Sleep(defaultDelay)
 		}
 		stop()
 		if got := tr.Counts().Failed; got != 90 {
@@ -144,7 +144,7 @@ func TestLossesAreLoggedOnceAMinute(t *testing.T) {
 	})
 }
 
-// sendTo has spans sent to a collector, and returns the counts and the log.
+// sendTo sends spans to a collector and returns the counts and the log.
 func sendTo(t *testing.T, url string) (TraceCounts, string) {
 	exporter, err := otlptracehttp.New(t.Context(), otlptracehttp.WithEndpointURL(url))
 	if err != nil {
@@ -156,8 +156,8 @@ func sendTo(t *testing.T, url string) (TraceCounts, string) {
 	return tr.Counts(), log.String()
 }
 
-// OB-01: the collector's path and answer are in no log.
-func TestWhatACollectorTakesIsCounted(t *testing.T) {
+// OB-01: no log has the collector's path or answer.
+func TestExportResultsAreCounted(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer func(w http.ResponseWriter)
 		want   TraceCounts
@@ -185,7 +185,7 @@ func TestWhatACollectorTakesIsCounted(t *testing.T) {
 	}
 }
 
-func TestWhyACollectorTakesNothingIsLogged(t *testing.T) {
+func TestExportErrorsAreLogged(t *testing.T) {
 	grpc, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -197,8 +197,8 @@ func TestWhyACollectorTakesNothingIsLogged(t *testing.T) {
 			if err != nil {
 				return
 			}
-			_, _ = c.Read(make([]byte, 1))                                                         // the request is on its way
-			_, _ = c.Write([]byte("\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x05\x00\x00\x40\x00")) // SETTINGS, with which HTTP/2 begins
+			_, _ = c.Read(make([]byte, 1))                                                         // the request has arrived
+			_, _ = c.Write([]byte("\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x05\x00\x00\x40\x00")) // the SETTINGS frame that begins HTTP/2
 			_ = c.Close()
 		}
 	}()
@@ -209,7 +209,7 @@ func TestWhyACollectorTakesNothingIsLogged(t *testing.T) {
 	}
 }
 
-// listed makes a span that has its attributes, and those of its event, in the list.
+// listed makes a span that stores its attributes, and those of its event, in the list.
 type listed string
 
 func (listed) Len() int { return 1 }
@@ -219,8 +219,7 @@ func (l listed) Spans(list []attribute.KeyValue) ([]Span, []attribute.KeyValue) 
 		Events: []SpanEvent{{Name: "event", Attributes: list[1:]}}}}, list
 }
 
-// TestEachRequestKeepsItsAttributes: requests share the memory in which their attributes
-// are gathered.
+// TestEachRequestKeepsItsAttributes: requests share the memory of their attributes.
 func TestEachRequestKeepsItsAttributes(t *testing.T) {
 	to := &fakeExporter{}
 	tr, _, stop := run(TracesConfig{Sample: 1}, to)
@@ -241,7 +240,7 @@ func BenchmarkUnsampledRequest(b *testing.B) {
 	tr, _, stop := run(TracesConfig{Sample: 0}, &fakeExporter{})
 	defer stop()
 	for name, h := range map[string]http.Header{
-		"alone":      {"Authorization": {"Bearer x"}},
+		"no_trace":   {"Authorization": {"Bearer x"}},
 		"of_a_trace": {"Traceparent": {unsampled}, "Tracestate": {"vendor=value,other@system=1234"}},
 	} {
 		b.Run(name, func(b *testing.B) {
@@ -255,7 +254,7 @@ func BenchmarkUnsampledRequest(b *testing.B) {
 	}
 }
 
-// rich is a request as the gateway has it: three spans with some forty attributes.
+// rich returns a typical request: three spans with about forty attributes.
 func rich() made {
 	spans := make(made, 3)
 	for i, n := range []int{25, 8, 14} {
@@ -273,7 +272,7 @@ func rich() made {
 	return spans
 }
 
-// BenchmarkSampledRequest is what making the spans of a request costs.
+// BenchmarkSampledRequest measures making the spans of a request.
 func BenchmarkSampledRequest(b *testing.B) {
 	tr, _, stop := run(TracesConfig{Sample: 1}, &fakeExporter{do: func(context.Context, []sdktrace.ReadOnlySpan) error { return errors.New("no") }})
 	defer stop()
@@ -287,8 +286,8 @@ func BenchmarkSampledRequest(b *testing.B) {
 	}
 }
 
-// BenchmarkExport is what a sampled request costs in all, a collector on the same
-// machine that reads and forgets included.
+// BenchmarkExport measures the whole cost of a sampled request, including a collector on the same
+// machine that discards the spans.
 func BenchmarkExport(b *testing.B) {
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
 	defer s.Close()
@@ -300,7 +299,7 @@ func BenchmarkExport(b *testing.B) {
 	defer stop()
 	b.ReportAllocs()
 	for b.Loop() {
-		for tr.queued.Load() > tr.most/2 {
+		for tr.queued.Load() > tr.queueLimit/2 {
 			time.Sleep(time.Millisecond) // the collector is slower
 		}
 		tr.Begin(nil, true, time.Unix(10, 0)).End(rich())

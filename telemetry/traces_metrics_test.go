@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestSpansAreCountedByWhatBecameOfThem(t *testing.T) {
+func TestSpansAreCountedByResult(t *testing.T) {
 	m := New("v")
 	Observe(m, func() TraceCounts { return TraceCounts{Exported: 1, Failed: 2, Dropped: 3, Queued: 4} })
 	w := httptest.NewRecorder()

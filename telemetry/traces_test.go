@@ -28,7 +28,7 @@ const (
 	unsampled   = "00-" + callerTrace + "-" + callerSpan + "-00"
 )
 
-// fakeExporter keeps the spans of exports for which do, if there is one, returns no error.
+// fakeExporter keeps the spans of an export unless do returns an error.
 type fakeExporter struct {
 	do    func(ctx context.Context, spans []sdktrace.ReadOnlySpan) error
 	ended chan struct{} // closed by Shutdown; nil: none
@@ -59,7 +59,7 @@ func (f *fakeExporter) Shutdown(context.Context) error {
 	return nil
 }
 
-// run starts traces that go to an exporter. stop ends them.
+// run starts traces that use an exporter. stop ends them.
 func run(c TracesConfig, exporter sdktrace.SpanExporter) (t *Traces, log *bytes.Buffer, stop func()) {
 	log = &bytes.Buffer{}
 	c.Log = slog.New(slog.NewTextHandler(log, nil))
@@ -70,7 +70,7 @@ func run(c TracesConfig, exporter sdktrace.SpanExporter) (t *Traces, log *bytes.
 	return t, log, func() { cancel(); running.Wait() }
 }
 
-// made are spans that are made already.
+// made is a SpanMaker with finished spans.
 type made []Span
 
 func (m made) Len() int { return len(m) }
@@ -78,7 +78,7 @@ func (m made) Spans(list []attribute.KeyValue) ([]Span, []attribute.KeyValue) {
 	return m, list
 }
 
-// some is a request of n spans.
+// some returns a request of n spans.
 func some(n int) (spans made) {
 	for i := range n {
 		spans = append(spans, Span{Name: fmt.Sprint(i), Start: time.Unix(10, 0), End: time.Unix(11, 0)})
@@ -86,29 +86,29 @@ func some(n int) (spans made) {
 	return spans
 }
 
-func TestWhoDecidesWhetherARequestIsExported(t *testing.T) {
+func TestSamplingDecision(t *testing.T) {
 	for name, c := range map[string]struct {
-		config                TracesConfig
-		env                   string // OTEL_TRACES_SAMPLER
-		header                string
-		unknown               bool
-		sampled, goes, linked bool // exported; in the caller's trace; linked to it
+		config                  TracesConfig
+		env                     string // OTEL_TRACES_SAMPLER
+		header                  string
+		unknown                 bool
+		sampled, joined, linked bool // exported; in the caller's trace; linked to it
 	}{
-		"nobody asks":                     {config: TracesConfig{Sample: 1}, sampled: true},
-		"nobody asks and the share is 0":  {config: TracesConfig{Sample: 0}},
-		"the caller wants it":             {config: TracesConfig{Sample: 0}, header: sampled, sampled: true, goes: true},
-		"the caller does not want it":     {config: TracesConfig{Sample: 1}, header: unsampled, goes: true},
-		"an unknown caller wants it":      {config: TracesConfig{Sample: 0}, header: sampled, unknown: true},
-		"an unknown caller does not":      {config: TracesConfig{Sample: 1}, header: unsampled, unknown: true, sampled: true},
-		"flags that have no meaning yet":  {config: TracesConfig{Sample: 0}, header: sampled[:53] + "f5", sampled: true, goes: true},
-		"no traceparent":                  {config: TracesConfig{Sample: 1}, header: sampled[1:], sampled: true},
-		"linked":                          {config: TracesConfig{Sample: 1, Clients: "link"}, header: unsampled, sampled: true, linked: true},
-		"linked, and the share is 0":      {config: TracesConfig{Sample: 0, Clients: "link"}, header: sampled},
-		"linked, and unknown":             {config: TracesConfig{Sample: 1, Clients: "link"}, header: sampled, unknown: true, sampled: true},
-		"the environment wants all":       {config: TracesConfig{Sample: 1}, env: "always_on", header: unsampled, goes: true, sampled: true},
-		"the environment wants none":      {config: TracesConfig{Sample: 1}, env: "always_off", header: sampled, goes: true},
-		"the environment wants its share": {config: TracesConfig{Sample: 1}, env: "parentbased_traceidratio"},
-		"the configuration overrules it":  {config: TracesConfig{Sample: .999999999}, env: "always_off", sampled: true},
+		"no caller's trace":                    {config: TracesConfig{Sample: 1}, sampled: true},
+		"no caller's trace and the share is 0": {config: TracesConfig{Sample: 0}},
+		"the caller samples":                   {config: TracesConfig{Sample: 0}, header: sampled, sampled: true, joined: true},
+		"the caller does not sample":           {config: TracesConfig{Sample: 1}, header: unsampled, joined: true},
+		"an unknown caller samples":            {config: TracesConfig{Sample: 0}, header: sampled, unknown: true},
+		"an unknown caller does not":           {config: TracesConfig{Sample: 1}, header: unsampled, unknown: true, sampled: true},
+		"reserved flags":                       {config: TracesConfig{Sample: 0}, header: sampled[:53] + "f5", sampled: true, joined: true},
+		"no traceparent":                       {config: TracesConfig{Sample: 1}, header: sampled[1:], sampled: true},
+		"linked":                               {config: TracesConfig{Sample: 1, Clients: "link"}, header: unsampled, sampled: true, linked: true},
+		"linked, and the share is 0":           {config: TracesConfig{Sample: 0, Clients: "link"}, header: sampled},
+		"linked, and unknown":                  {config: TracesConfig{Sample: 1, Clients: "link"}, header: sampled, unknown: true, sampled: true},
+		"the environment samples all":          {config: TracesConfig{Sample: 1}, env: "always_on", header: unsampled, joined: true, sampled: true},
+		"the environment samples none":         {config: TracesConfig{Sample: 1}, env: "always_off", header: sampled, joined: true},
+		"the environment samples a share":      {config: TracesConfig{Sample: 1}, env: "parentbased_traceidratio"},
+		"the configuration takes precedence":   {config: TracesConfig{Sample: .999999999}, env: "always_off", sampled: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("OTEL_TRACES_SAMPLER", c.env)
@@ -127,10 +127,10 @@ func TestWhoDecidesWhetherARequestIsExported(t *testing.T) {
 			got.End(spans)
 			stop()
 			trace, state := h.Get("Traceparent"), h.Get("Tracestate")
-			if len(trace) != 55 || trace[36:52] != call.SpanContext().SpanID().String() || strings.Contains(trace, callerTrace) != c.goes || strings.HasSuffix(trace, "-01") != c.sampled {
+			if len(trace) != 55 || trace[36:52] != call.SpanContext().SpanID().String() || strings.Contains(trace, callerTrace) != c.joined || strings.HasSuffix(trace, "-01") != c.sampled {
 				t.Errorf("the worker is sent %q", trace)
 			}
-			if want := map[bool]string{true: "v=1,w=2"}[c.goes]; state != want {
+			if want := map[bool]string{true: "v=1,w=2"}[c.joined]; state != want {
 				t.Errorf("the worker is sent the tracestate %q, want %q", state, want)
 			}
 			if !got.On || got.Sampled != c.sampled || len(to.took) == 2 != c.sampled || c.sampled && got.ID() != trace[3:35] || !c.sampled && got.ID() != "" {
@@ -141,7 +141,7 @@ func TestWhoDecidesWhetherARequestIsExported(t *testing.T) {
 				if links := s.Links(); len(links) == 1 != c.linked || c.linked && links[0].SpanContext.SpanID().String() != callerSpan {
 					t.Errorf("links are %v", links)
 				}
-				if p := s.Parent(); p.IsValid() != c.goes || c.goes && (p.SpanID().String() != callerSpan || !p.IsRemote()) {
+				if p := s.Parent(); p.IsValid() != c.joined || c.joined && (p.SpanID().String() != callerSpan || !p.IsRemote()) {
 					t.Errorf("the parent is %v", p)
 				}
 			}
@@ -149,7 +149,7 @@ func TestWhoDecidesWhetherARequestIsExported(t *testing.T) {
 	}
 }
 
-func TestAReloadChangesTheShareOfRequestsToCome(t *testing.T) {
+func TestSetSampleAffectsNewRequests(t *testing.T) {
 	to := &fakeExporter{}
 	tr, _, stop := run(TracesConfig{Sample: 1}, to)
 	before := tr.Begin(nil, true, time.Unix(10, 0))
@@ -166,7 +166,7 @@ func TestAReloadChangesTheShareOfRequestsToCome(t *testing.T) {
 	}
 }
 
-func TestNoTracesCostNothing(t *testing.T) {
+func TestNilTracesDoNothing(t *testing.T) {
 	var tr *Traces
 	h := http.Header{"Traceparent": {sampled}, "Tracestate": {"v=1"}}
 	c := tr.Begin(h, true, time.Unix(10, 0))
@@ -179,7 +179,7 @@ func TestNoTracesCostNothing(t *testing.T) {
 	}
 }
 
-func TestARequestsSpansAreChildrenOfItsOwn(t *testing.T) {
+func TestSpansAreChildrenOfTheRequestSpan(t *testing.T) {
 	t.Setenv("OTEL_SERVICE_NAME", "gate")
 	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "service.name=no,a=b%20c")
 	to := &fakeExporter{}
@@ -196,7 +196,7 @@ func TestARequestsSpansAreChildrenOfItsOwn(t *testing.T) {
 	root := to.took[0]
 	for i, s := range to.took {
 		if i > 0 && s.Parent().SpanID() != root.SpanContext().SpanID() || s.SpanContext().TraceID().String() != callerTrace || !s.SpanContext().IsValid() {
-			t.Errorf("%v is no child of the request's", s.SpanContext())
+			t.Errorf("%v is not a child of the request's span", s.SpanContext())
 		}
 		if s.Name() != fmt.Sprint(i) || s.StartTime().Unix() != 10 || s.EndTime().Unix() != 11 || s.InstrumentationScope().SchemaURL != semconv.SchemaURL {
 			t.Errorf("%s from %v to %v by %v", s.Name(), s.StartTime(), s.EndTime(), s.InstrumentationScope())
@@ -222,14 +222,14 @@ func TestARequestsSpansAreChildrenOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestWhereTracesGo(t *testing.T) {
+func TestCollectorAddress(t *testing.T) {
 	for name, c := range map[string]struct {
-		otlp string   // # is the collector's address
+		otlp string   // # stands for the collector's address
 		env  []string // names without OTEL_, and values
-		path string   // where a collector gets spans; "" if there is no tracing
+		path string   // the path of the request to the collector; "" without tracing
 		log  string   // a part of the warning
 	}{
-		"nowhere":            {},
+		"not configured":     {},
 		"configured":         {otlp: "http://#", path: "/v1/traces"},
 		"with a path":        {otlp: "http://#/otlp/spans", path: "/otlp/spans"},
 		"the environment's":  {env: []string{"EXPORTER_OTLP_ENDPOINT", "http://#/base/"}, path: "/base/v1/traces"},
@@ -239,8 +239,8 @@ func TestWhereTracesGo(t *testing.T) {
 		"disabled":           {otlp: "http://#", env: []string{"SDK_DISABLED", "TRUE"}},
 		"no exporter":        {otlp: "http://#", env: []string{"TRACES_EXPORTER", "none"}},
 		"another exporter":   {otlp: "http://#", env: []string{"TRACES_EXPORTER", "zipkin"}, log: "OTEL_TRACES_EXPORTER must be otlp or none"},
-		"no URL":             {env: []string{"EXPORTER_OTLP_ENDPOINT", "http://u:secret%zz@c"}, log: "the collector's address is no URL"},
-		"no scheme":          {env: []string{"EXPORTER_OTLP_ENDPOINT", "c:4317"}, log: "the collector's address is no URL"},
+		"no URL":             {env: []string{"EXPORTER_OTLP_ENDPOINT", "http://u:secret%zz@c"}, log: "the address of the trace collector is not a URL"},
+		"no scheme":          {env: []string{"EXPORTER_OTLP_ENDPOINT", "c:4317"}, log: "the address of the trace collector is not a URL"},
 		"an impossible size": {otlp: "http://#", env: []string{"BSP_MAX_QUEUE_SIZE", "-1", "BSP_MAX_EXPORT_BATCH_SIZE", "-1", "BSP_SCHEDULE_DELAY", "-1"}, path: "/v1/traces"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -6,38 +6,46 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// firstSeconds are the bounds of the histogram of first tokens: 5 ms is a cached
-// one on an idle engine, 600 s the default total timeout.
+// firstSeconds are the buckets of the time to first token: 5 ms is a cached prompt on an idle
+// engine, 600 s the default total timeout.
 var firstSeconds = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600}
 
 // workerVectors hold the series of all workers.
 type workerVectors struct {
 	attempts, tokens, breakers *prometheus.CounterVec
 
-	// by policy too
-	first  *prometheus.HistogramVec
-	chosen *prometheus.CounterVec
+	// with the label policy
+	first    *prometheus.HistogramVec
+	selected *prometheus.CounterVec
 }
 
 func newWorkerVectors(d *definer) (v workerVectors) {
-	d.about("Workers")
-	v.attempts = d.counters("tierway_attempts_total", "Requests sent to a worker by result: ok, error (the worker's fault), excluded (nobody's).", "tier", "worker", "result")
-	v.tokens = d.counters("tierway_tokens_total", "Tokens that engines reported, by kind: prompt, cached (part of prompt), output.", "tier", "worker", "kind")
-	v.breakers = d.counters("tierway_breaker_transitions_total", "Changes of a worker's circuit breaker by the state that it took: closed, half_open, open.", "tier", "worker", "to")
-	d.about("Routing")
-	v.chosen = d.counters("tierway_route_decisions_total", "Attempts by the worker that was chosen, the policy that chose it and its reason; other is the reason of those that no policy chose, such as a follow-up that only one worker can answer.", "tier", "worker", "policy", "reason")
-	d.about("Latency")
-	v.first = d.histograms("tierway_time_to_first_token_seconds", "From the attempt's start to its first content event. Of generated streams: of a whole answer nobody outside the engine sees the first token.", firstSeconds, "tier", "worker", "policy")
+	d.setSubject("Workers")
+	v.attempts = d.counters("tierway_attempts_total", "Ended attempts by result: ok, error (the worker failed), "+
+		"excluded (the end says nothing about the worker, for example a client disconnect or an error that the "+
+		"request caused).", "tier", "worker", "result")
+	v.tokens = d.counters("tierway_tokens_total",
+		"Tokens that engines reported, by kind: prompt, cached (part of prompt), output.", "tier", "worker", "kind")
+	v.breakers = d.counters("tierway_breaker_transitions_total",
+		"Transitions of a worker's circuit breaker by new state: closed, half_open, open.", "tier", "worker", "to")
+	d.setSubject("Routing")
+	v.selected = d.counters("tierway_route_decisions_total", "Attempts by selected worker, policy and reason. "+
+		"reason=other: no policy selected the worker, for example a follow-up that only one worker can answer.",
+		"tier", "worker", "policy", "reason")
+	d.setSubject("Latency")
+	v.first = d.histograms("tierway_time_to_first_token_seconds", "Time from the start of an attempt to its first "+
+		"content event. Only streams count: a complete answer does not show when its first token came.",
+		firstSeconds, "tier", "worker", "policy")
 	return v
 }
 
-// underPolicy are the vectors whose series have the label policy.
-func (v *workerVectors) underPolicy() []vector { return []vector{v.first, v.chosen} }
+// withPolicy returns the vectors with the label policy.
+func (v *workerVectors) withPolicy() []vector { return []vector{v.first, v.selected} }
 
-// Worker is the resolved series of one worker. It is safe for concurrent use.
+// Worker holds the resolved series of one worker. It is safe for concurrent use.
 type Worker struct {
-	OK, Error, Excluded    prometheus.Counter
-	Prompt, Cached, Output prometheus.Counter
+	OK, Error, Excluded    prometheus.Counter  // results of attempts
+	Prompt, Cached, Output prometheus.Counter  // tokens
 	TTFT                   prometheus.Observer // in seconds
 
 	m            *Metrics
@@ -46,7 +54,7 @@ type Worker struct {
 	breaker      counterSet
 }
 
-// workerPolicy is what a Worker has under one policy.
+// workerPolicy holds the series of a Worker under one policy.
 type workerPolicy struct {
 	name    string
 	first   prometheus.Observer
@@ -54,8 +62,8 @@ type workerPolicy struct {
 	other   prometheus.Counter
 }
 
-// Worker resolves the series of one worker of a tier under the tier's policy, for
-// all reasons that the policy can give.
+// Worker resolves the series of one worker of a tier under the tier's policy. reasons are all
+// reasons that the policy can give.
 func (m *Metrics) Worker(tier, worker, policy string, reasons []string) *Worker {
 	w := &Worker{
 		m: m, tier: tier, worker: worker,
@@ -68,26 +76,28 @@ func (m *Metrics) Worker(tier, worker, policy string, reasons []string) *Worker 
 		breaker:  resolved(m.workers.breakers, []string{"closed", "half_open", "open"}, tier, worker),
 	}
 	w.TTFT = prometheus.ObserverFunc(func(v float64) { w.policy.Load().first.Observe(v) })
-	w.Under(policy, reasons)
+	w.SetPolicy(policy, reasons)
 	return w
 }
 
-// Under says which policy the worker's tier has from now on. It is quick when that
-// is the one that it had; else it is to be called after Metrics.Tier, which drops
-// the series of the old one.
-func (w *Worker) Under(policy string, reasons []string) {
+// SetPolicy sets the policy of the worker's tier. It returns quickly if the policy is
+// unchanged. Otherwise call it after Metrics.Tier, which removes the series of the old policy.
+func (w *Worker) SetPolicy(policy string, reasons []string) {
 	if p := w.policy.Load(); p != nil && p.name == policy {
 		return
 	}
-	chosen := w.m.workers.chosen
-	p := &workerPolicy{name: policy, first: w.m.workers.first.WithLabelValues(w.tier, w.worker, policy),
-		reasons: resolved(chosen, reasons, w.tier, w.worker, policy), other: chosen.WithLabelValues(w.tier, w.worker, policy, other)}
-	w.policy.Store(p)
+	selected := w.m.workers.selected
+	w.policy.Store(&workerPolicy{
+		name:    policy,
+		first:   w.m.workers.first.WithLabelValues(w.tier, w.worker, policy),
+		reasons: resolved(selected, reasons, w.tier, w.worker, policy),
+		other:   selected.WithLabelValues(w.tier, w.worker, policy, other),
+	})
 }
 
-// Chosen counts that the worker was chosen for a reason. One that it was not
-// resolved for counts as other, so that no other label ever comes to be.
-func (w *Worker) Chosen(reason string) {
+// Selected counts an attempt for which the worker was selected for a reason. A reason that was
+// not resolved counts as other, so that no other label value appears.
+func (w *Worker) Selected(reason string) {
 	p := w.policy.Load()
 	if c := p.reasons[reason]; c != nil {
 		c.Inc()
@@ -96,13 +106,13 @@ func (w *Worker) Chosen(reason string) {
 	p.other.Inc()
 }
 
-// Breaker counts that the worker's circuit breaker took a state.
-func (w *Worker) Breaker(to string) { w.breaker.inc(to) }
+// BreakerChanged counts a transition of the worker's circuit breaker to a state.
+func (w *Worker) BreakerChanged(state string) { w.breaker.inc(state) }
 
-// ForgetWorker drops the series of a worker that is gone, so that workers that
-// come under ever new names do not add up.
-func (m *Metrics) ForgetWorker(worker string) {
-	gone := prometheus.Labels{"worker": worker}
-	forget(gone, m.workers.attempts, m.workers.tokens, m.workers.breakers)
-	forget(gone, m.workers.underPolicy()...)
+// RemoveWorker removes the series of a removed worker, so that workers with ever new names do
+// not accumulate series.
+func (m *Metrics) RemoveWorker(worker string) {
+	labels := prometheus.Labels{"worker": worker}
+	removeSeries(labels, m.workers.attempts, m.workers.tokens, m.workers.breakers)
+	removeSeries(labels, m.workers.withPolicy()...)
 }

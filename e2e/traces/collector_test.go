@@ -78,7 +78,7 @@ func TestACollectorThatIsAwayCostsNothing(t *testing.T) {
 		}
 		return nil
 	})
-	if n := strings.Count(r.Log(), "spans are lost"); n != 1 {
+	if n := strings.Count(r.Log(), "spans lost"); n != 1 {
 		t.Errorf("%d lines tell of the lost spans:\n%s", n, r.Log())
 	}
 	r.stopped()

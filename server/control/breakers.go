@@ -49,7 +49,7 @@ func (ps *Pools) breakerChanged(pool string, p *routing.Pool, m *Member, c break
 	if in := ps.snapshot().ByName[pool]; in == nil || in.Members[m.Name] != m {
 		return // a reload has removed or replaced the worker
 	}
-	m.Series.Breaker(c.To.String())
+	m.Series.BreakerChanged(c.To.String())
 	if c.To == breaker.Open {
 		ps.log.Warn("a worker's breaker is open", "worker", m.Name, "tier", pool, "cause", c.Cause, "until", c.Until.UTC().Format(time.RFC3339))
 		return

@@ -42,7 +42,7 @@ func (ps *Pools) memberLocked(p, was *Pool, name string, reasons []string) *Memb
 		m = &Member{Worker: w, Name: name, Series: ps.metrics.Worker(p.Name, name, p.Policy.Name, reasons)}
 		m.hasTimings.Store(p.Engine == openai.EngineLlamaCpp)
 	}
-	m.Series.Under(p.Policy.Name, reasons)
+	m.Series.SetPolicy(p.Policy.Name, reasons)
 	return m
 }
 
@@ -51,7 +51,7 @@ func (ps *Pools) forgetWorkersLocked(was *Snapshot) {
 	for _, p := range was.Pools {
 		for name := range p.Members {
 			if now := ps.fleet.Get(name); now == nil || now.Pool() != p.Name {
-				ps.metrics.ForgetWorker(name)
+				ps.metrics.RemoveWorker(name)
 			}
 		}
 	}

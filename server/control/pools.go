@@ -145,7 +145,7 @@ func (ps *Pools) retireLocked(was, snap *Snapshot) {
 	for _, p := range was.Pools {
 		if snap.ByName[p.Name] == nil {
 			ps.retired = append(ps.retired, weak.Make(p.livePool))
-			ps.metrics.ForgetTier(p.Name)
+			ps.metrics.RemoveTier(p.Name)
 		}
 	}
 }

@@ -23,7 +23,7 @@ func (x *exchange) attempt(m *control.Member, lease *routing.Lease) *attempt {
 	started := time.Now()
 	ctx, cancel := context.WithCancelCause(x.in.HTTP.Context())
 	if lease.Worker() != nil {
-		m.Series.Chosen(string(lease.Reason()))
+		m.Series.Selected(string(lease.Reason()))
 	}
 	a := &attempt{x: x, m: m, lease: lease, moments: moments{started: started}, outcome: outcome{ending: ending{result: decisions.Refused}}, most: x.parsed.MostUsage(), placed: x.wait.placed,
 		span: x.trace.Attempt(started)}

@@ -57,7 +57,7 @@ func (x *exchange) charge(limits intake.Limits) (err error) {
 // gateway's overhead.
 func (x *exchange) gather() {
 	x.facts = x.s.intake.Gather(&x.parsed, &x.resolution)
-	x.s.metrics.Decided(x.resolution.Pool.Name, x.resolution.Rule)
+	x.s.metrics.TierResolved(x.resolution.Pool.Name, x.resolution.Rule)
 	if x.parsed.Req.Stream && x.in.Dialect.Generates() {
 		x.answer.startBeats(x.resolution.Pool.HeartbeatAfter, func() { h := setInto(x.answer.header()); openHeaders(x, &h) })
 	}

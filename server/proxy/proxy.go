@@ -60,7 +60,7 @@ func New(o Options) *Proxy {
 	if o.Access != nil {
 		px.records.access = decisions.NewAccessLog(o.Access)
 	}
-	o.Metrics.Outside(control.Dialects, control.Outcomes)
+	o.Metrics.SetRequestLabels(control.Dialects, control.Outcomes)
 	telemetry.Observe(o.Metrics, func() telemetry.OldestRequest { return telemetry.OldestRequest{Age: px.flying.oldest()} })
 	return px
 }

@@ -18,8 +18,8 @@ import (
 func publishDecision(x *exchange, d *decisions.Decision) {
 	x.s.metrics.TenantEnded(d.Tenant, outcomeIndex(d.Result), d.Usage.Prompt, d.Usage.Cached, d.Usage.Output)
 	if limit := string(x.admission.Allowance.Refused); limit != "" {
-		x.s.metrics.Limited(limit)
-		x.s.metrics.TenantLimited(d.Tenant, limit)
+		x.s.metrics.LimitRefused(limit)
+		x.s.metrics.TenantRefused(d.Tenant, limit)
 	}
 	if p := x.resolution.Pool; p != nil {
 		p.Series.Duration.Observe(d.DurationMs / 1000)
@@ -28,7 +28,7 @@ func publishDecision(x *exchange, d *decisions.Decision) {
 			p.Waits.Dispatched(int(x.parsed.Class), x.wait.total)
 		}
 	} else {
-		x.s.metrics.EndedOutside(int(x.in.Dialect), outcomeIndex(d.Result))
+		x.s.metrics.EndedWithoutTier(int(x.in.Dialect), outcomeIndex(d.Result))
 	}
 	x.s.records.add(d)
 }
@@ -120,7 +120,7 @@ func countPrefix(a *attempt) {
 	if a.usage.CachedKnown {
 		cached = a.usage.Cached
 	}
-	a.x.resolution.Pool.Series.Prefix(result, a.lease.Overlap(), cached)
+	a.x.resolution.Pool.Series.CountPrefix(result, a.lease.Overlap(), cached)
 }
 
 // countPace counts the time between two tokens of a generated stream whose engine has told

@@ -10,14 +10,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// scrape returns the samples of m whose names have one of the prefixes, in the
-// order of the text.
+// scrape returns the samples with one of the name prefixes, in the order of the scrape.
 func scrape(t *testing.T, m *Metrics, prefixes ...string) (samples []string) {
 	t.Helper()
 	w := httptest.NewRecorder()
 	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	if w.Code != 200 {
-		t.Fatalf("the scrape answers %d: %s", w.Code, w.Body)
+		t.Fatalf("the scrape returns %d: %s", w.Code, w.Body)
 	}
 	for line := range strings.Lines(w.Body.String()) {
 		for _, p := range prefixes {
@@ -29,19 +28,19 @@ func scrape(t *testing.T, m *Metrics, prefixes ...string) (samples []string) {
 	return samples
 }
 
-func TestRefusalsHaveOnlyTheNamesOfLimits(t *testing.T) {
+func TestRefusalsHaveNoOtherLimitNames(t *testing.T) {
 	m := New("test")
-	m.Limits([]string{"rpm", "day_tokens"})
-	m.Limited("rpm")
-	m.Limited("rpm")
-	m.Limited("a client's word")
+	m.SetLimitNames([]string{"rpm", "day_tokens"})
+	m.LimitRefused("rpm")
+	m.LimitRefused("rpm")
+	m.LimitRefused("a client's word")
 	want := []string{`tierway_limit_refusals_total{limit="day_tokens"} 0`, `tierway_limit_refusals_total{limit="rpm"} 2`}
 	if diff := cmp.Diff(want, scrape(t, m, "tierway_limit_")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-func TestRejectedReloadLeavesTheGeneration(t *testing.T) {
+func TestRejectedReloadKeepsTheGeneration(t *testing.T) {
 	m := New("test")
 	m.Reloaded(1, time.UnixMilli(1_700_000_000_250))
 	m.Reloaded(2, time.UnixMilli(1_700_000_060_500))
@@ -60,16 +59,16 @@ func TestRejectedReloadLeavesTheGeneration(t *testing.T) {
 	}
 }
 
-// RS-01, RS-08: the series tell of a Redis that is away, and of limits that
-// each gateway enforces alone.
-func TestStoresShowWhatIsConfigured(t *testing.T) {
+// RS-01, RS-08: the series show that Redis is unavailable and that each gateway enforces limits
+// alone.
+func TestOnlyConfiguredStoresHaveSeries(t *testing.T) {
 	tests := []struct {
 		name   string
 		stores Stores
 		want   []string
 	}{
 		{"none", Stores{}, nil},
-		{"Redis away", Stores{Redis: &RedisGauges{Gateways: 3, Degraded: true}},
+		{"Redis unavailable", Stores{Redis: &RedisGauges{Gateways: 3, Degraded: true}},
 			[]string{"tierway_ratelimit_degraded 1", "tierway_redis_gateways 3", "tierway_redis_up 0"}},
 		{"a database never reached", Stores{Database: &DatabaseGauges{Spooled: 7}},
 			[]string{"tierway_database_up 0", "tierway_directory_loaded 0", "tierway_ledger_dropped_rows_total 0",
@@ -83,7 +82,7 @@ func TestStoresShowWhatIsConfigured(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { // whose time begins with the year 2000
+			synctest.Test(t, func(t *testing.T) { // its clock starts in the year 2000
 				m := New("test")
 				Observe(m, func() Stores { return tt.stores })
 				got := scrape(t, m, "tierway_redis_", "tierway_ratelimit_", "tierway_database_", "tierway_ledger_", "tierway_directory_")

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// totals adds up what one scrape says of requests.
+// totals returns the sums of one scrape.
 func totals(t *testing.T, m *Metrics) (started, ended, inflight float64) {
 	t.Helper()
 	for _, s := range gather(t, m, "tierway_") {
@@ -24,12 +24,12 @@ func totals(t *testing.T, m *Metrics) (started, ended, inflight float64) {
 	return started, ended, inflight
 }
 
-// TestEveryScrapeAddsUp: in whatever moment it comes, and while reloads take tiers
-// away on which requests are under way.
+// TestEveryScrapeAddsUp scrapes at any moment, also while reloads remove tiers with requests in
+// flight.
 func TestEveryScrapeAddsUp(t *testing.T) {
 	m := New("test")
 	dialects, outcomes := []string{"chat", "responses"}, []string{"ok", "failed"}
-	m.Outside(dialects, outcomes)
+	m.SetRequestLabels(dialects, outcomes)
 	const workers, scrapes = 4, 60
 	var storm sync.WaitGroup
 	var tier atomic.Pointer[Tier]
@@ -42,21 +42,21 @@ func TestEveryScrapeAddsUp(t *testing.T) {
 				if on := tier.Load(); i%5 != 0 {
 					on.Ended(w%2, i%2)
 				} else {
-					m.EndedOutside(w%2, i%2)
+					m.EndedWithoutTier(w%2, i%2)
 				}
 				if i%64 == 0 {
-					runtime.Gosched() // to whoever scrapes
+					runtime.Gosched() // to the scrape
 				}
 			}
 		})
 	}
-	again := make(chan struct{}, 1) // a reload comes in the middle of the next scrape
+	again := make(chan struct{}, 1) // triggers a reload during the next scrape
 	storm.Go(func() {
 		i := 0
 		for range again {
 			i++
 			tier.Store(m.Tier("t"+strconv.Itoa(i), "chwbl", dialects, outcomes))
-			m.ForgetTier("t" + strconv.Itoa(i-1))
+			m.RemoveTier("t" + strconv.Itoa(i-1))
 		}
 	})
 	var last float64
@@ -79,11 +79,11 @@ func TestEveryScrapeAddsUp(t *testing.T) {
 	}
 }
 
-// TestARemovedTierKeepsItsSum: while a request is still on it, and when that has ended.
-func TestARemovedTierKeepsItsSum(t *testing.T) {
+// TestRequestsOfARemovedTierStayCounted: while a request is in flight on it, and afterwards.
+func TestRequestsOfARemovedTierStayCounted(t *testing.T) {
 	m := New("test")
 	dialects, outcomes := []string{"chat"}, []string{"ok"}
-	m.Outside(dialects, outcomes)
+	m.SetRequestLabels(dialects, outcomes)
 	removed := func() float64 {
 		for _, s := range gather(t, m, "tierway_requests_total") {
 			if s.labels["tier"] == removedTier {
@@ -98,16 +98,16 @@ func TestARemovedTierKeepsItsSum(t *testing.T) {
 	}
 	tier.Ended(0, 0)
 	if removed() != -1 {
-		t.Error("there is a removed tier before one was removed")
+		t.Error("a removed tier is shown before a tier was removed")
 	}
-	m.ForgetTier("small")
+	m.RemoveTier("small")
 	if got := removed(); got != 1 {
 		t.Errorf("%v removed, want 1", got)
 	}
 	m.Tier("small", "chwbl", dialects, outcomes).Ended(0, 0) // it is back
 	tier.Ended(0, 0)
 	if got := removed(); got != 2 {
-		t.Errorf("%v removed after one more has ended there, want 2", got)
+		t.Errorf("%v removed after one more request ended there, want 2", got)
 	}
 	if started, ended, inflight := totals(t, m); started != 3 || ended != 3 || inflight != 0 {
 		t.Errorf("%v started, %v ended, %v in flight", started, ended, inflight)

@@ -1,0 +1,25 @@
+package telemetry
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// limitMetrics are the series of requests that a limit rejected.
+type limitMetrics struct {
+	vector   *prometheus.CounterVec
+	refusals counterSet // by limit
+}
+
+func newLimitMetrics(d *definer) limitMetrics {
+	return limitMetrics{vector: d.counters("tierway_limit_refusals_total",
+		"Requests rejected by a limit of their tenant or key, by limit.", "limit")}
+}
+
+// SetLimitNames resolves the series of rejected requests for the names of all limits. Call it
+// once, before the first request.
+func (m *Metrics) SetLimitNames(names []string) {
+	m.limits.refusals = resolved(m.limits.vector, names)
+	m.tenants.setLabels(byLimit, names)
+}
+
+// LimitRefused counts a request that a limit rejected. A name that SetLimitNames did not get
+// is not counted, so that no other label value appears.
+func (m *Metrics) LimitRefused(limit string) { m.limits.refusals.inc(limit) }

@@ -1,0 +1,118 @@
+package telemetry
+
+import "time"
+
+// OldestRequest is the age of the oldest request in flight.
+type OldestRequest struct {
+	Age time.Duration `metric:"tierway_inflight_oldest_age_seconds" help:"Age of the oldest request in flight; 0 if there is none."`
+}
+
+// BodyMemory is the memory of request bodies, in bytes.
+type BodyMemory struct {
+	Held  int64 `metric:"tierway_request_body_bytes" help:"Memory of request bodies that are being read, wait in a queue or may be sent again."`
+	Limit int64 `metric:"tierway_request_body_limit_bytes" help:"Limit of tierway_request_body_bytes: max_buffered_bytes or its default."`
+}
+
+// WorkerGauges is the state of one worker.
+type WorkerGauges struct {
+	Tier             string  `label:"tier"`
+	Worker           string  `label:"worker"`
+	Up               bool    `metric:"tierway_worker_up" help:"1 while the worker's health checks pass and its engine reports neither sleep nor pause."`
+	Weight           int     `metric:"tierway_worker_weight" help:"Weight in force, from the configuration or set by an operator; 0 while the worker is drained."`
+	Backoff          bool    `metric:"tierway_worker_backoff" help:"1 while the worker is in backoff and receives no requests: after 429, after 503 with Retry-After or with a full engine queue, or after it rejected the gateway's key."`
+	Inflight         int     `metric:"tierway_worker_inflight" help:"Requests booked on the worker."`
+	PendingTokens    int64   `metric:"tierway_worker_pending_tokens" help:"Prompt tokens of booked requests before their first content."`
+	OutputTokens     int64   `metric:"tierway_worker_output_tokens" help:"Output tokens booked for requests in flight."`
+	Waiting          int     `metric:"tierway_worker_engine_waiting" help:"Requests in the engine's own queue, as the engine reports them."`
+	Running          int     `metric:"tierway_worker_engine_running" help:"Requests that the engine runs, as the engine reports them."`
+	KVUsage          float64 `metric:"tierway_worker_kv_usage_ratio" help:"Used share of the engine's KV cache, 0 to 1, as the engine reports it."`
+	Breaker          int     `metric:"tierway_worker_breaker" help:"State of the worker's circuit breaker: 0 closed, 1 half-open, 2 open. A worker that the ejection cap keeps in rotation counts as closed."`
+	PrefillRate      float64 `metric:"tierway_worker_prefill_tokens_per_second" help:"Learned prefill rate: prompt tokens per second."`
+	ConcurrencyLimit int     `metric:"tierway_worker_concurrency_limit" help:"Limit on the worker's concurrent requests: max_inflight or the learned limit; 0 if there is none."`
+	Saturated        bool    `metric:"tierway_worker_saturated" help:"1 while the engine's own queue or KV cache keeps new requests from the worker."`
+	ChecksOK         int64   `metric:"tierway_health_checks_total" with:"result=ok" help:"Health checks of a worker by result: ok, failed."`
+	ChecksFailed     int64   `metric:"tierway_health_checks_total" with:"result=failed"`
+}
+
+// QueueGauges is the state of one queue.
+type QueueGauges struct {
+	Tier     string `label:"tier"`
+	Bytes    int64  `metric:"tierway_queue_bytes" help:"Bytes of the bodies of waiting requests."`
+	Stale    int64  `metric:"tierway_metrics_stale_seconds_total" help:"Seconds with decisions that ignored a worker's own metrics because they were older than saturation.stale_after, summed over workers."`
+	MaxBytes int64  `metric:"tierway_queue_limit_bytes" help:"Limit of tierway_queue_bytes (queue.max_bytes); 0 if there is none."`
+	MaxDepth int    `metric:"tierway_queue_limit_requests" help:"Limit of tierway_queue_depth of each class (queue.max_depth); 0 if no request may wait."`
+	Classes  []ClassGauges
+}
+
+// ClassGauges is the state of one class of a queue. Totals count since the gateway started.
+type ClassGauges struct {
+	Class      string        `label:"class"`
+	Depth      int           `metric:"tierway_queue_depth" help:"Requests that wait for a worker."`
+	Oldest     time.Duration `metric:"tierway_queue_oldest_age_seconds" help:"Wait of the oldest waiting request; 0 if none waits."`
+	Entered    int64         `metric:"tierway_queue_entered_total" help:"Requests that had to wait. entered = dispatched + abandoned + expired + depth."`
+	Dispatched int64         `metric:"tierway_queue_dispatched_total" help:"Requests that reached a worker after a wait."`
+	Promoted   int64         `metric:"tierway_queue_promotions_total" help:"Requests that waited longer than the age of their class and were dispatched as the class above."`
+	Abandoned  int64         `metric:"tierway_queue_abandoned_total" help:"Requests that ended in the queue because the client disconnected."`
+	Expired    int64         `metric:"tierway_queue_expired_total" help:"Requests that the queue rejected after a wait. tierway_queue_shed_total has the reasons."`
+	Shed       []ShedTotal   // one element for each reason, also with a total of 0
+}
+
+// ShedTotal counts the requests that a queue rejected for one reason.
+type ShedTotal struct {
+	Reason string `label:"reason"` // from a fixed set
+	Total  int64  `metric:"tierway_queue_shed_total" help:"Requests that the queue rejected, at once or after a wait, by reason: depth (max_depth requests of the class waited), bytes (their bodies filled max_bytes), wait (max_wait or the client's deadline passed), deadline (the request's turn would come after that time), displaced (a request that goes first took its place), engine (no worker was up for engine_wait). Retries that the queue rejects after a failed attempt count too; their clients receive the error of that attempt."`
+}
+
+// Stores is the state of Redis and the database. A store that is not configured is nil.
+type Stores struct {
+	Redis    *RedisGauges
+	Database *DatabaseGauges
+}
+
+// RedisGauges is the state of Redis.
+type RedisGauges struct {
+	Up       bool `metric:"tierway_redis_up" help:"1 while Redis responds; absent without Redis."`
+	Gateways int  `metric:"tierway_redis_gateways" help:"Live gateways that share this Redis, at the last exchange; absent without Redis."`
+	Degraded bool `metric:"tierway_ratelimit_degraded" help:"1 while each gateway enforces its part of the limits alone because Redis is unavailable; absent without Redis."`
+}
+
+// DatabaseGauges is the state of the SQL database and of the ledger that is written to it.
+type DatabaseGauges struct {
+	Up        bool             `metric:"tierway_database_up" help:"1 while the SQL database can be read and accepts rows; absent without a database."`
+	Spooled   int              `metric:"tierway_ledger_spooled_rows" help:"Ledger rows in memory that are not yet in the database."`
+	Written   int64            `metric:"tierway_ledger_written_rows_total" help:"Ledger rows written to the database."`
+	Dropped   int64            `metric:"tierway_ledger_dropped_rows_total" help:"Ledger rows lost because the buffer in memory was full."`
+	Loaded    bool             `metric:"tierway_directory_loaded" help:"1 after tenants and keys were read from the database."`
+	Directory *DirectoryGauges // nil until Loaded
+}
+
+// DirectoryGauges describes the tenants and keys that were read from the database.
+type DirectoryGauges struct {
+	Read    time.Time `metric:"tierway_directory_age_seconds" help:"Time since tenants and keys were last read from the database; absent before the first read."`
+	Tenants int       `metric:"tierway_directory_tenants" help:"Tenants at the last read of the database; absent before the first read."`
+	Keys    int       `metric:"tierway_directory_keys" help:"Keys at the last read of the database; absent before the first read."`
+}
+
+// DecisionLog is the state of the decision log.
+type DecisionLog struct {
+	Kept    int   `metric:"tierway_decisions_kept" help:"Decision records in memory."`
+	Bytes   int64 `metric:"tierway_decisions_kept_bytes" help:"Approximate memory of the decision records."`
+	Streams int   `metric:"tierway_decisions_streams" help:"Open streams of GET /admin/decisions/stream."`
+	Written int64 `metric:"tierway_decisions_written_total" help:"Decision records written to decisions.file."`
+	Dropped int64 `metric:"tierway_decisions_dropped_total" help:"Decision records that could not be written to decisions.file: the disk was full or too slow, or the file could not be opened."`
+}
+
+// TraceCounts counts the spans of ended requests: ended = exported + failed + dropped + queued.
+// A span is dropped if the queue is full, or if it ends after the gateway has stopped exporting.
+type TraceCounts struct {
+	Exported int64 `metric:"tierway_trace_spans_total" with:"result=exported" help:"Spans of ended requests by result: exported (the collector accepted them), failed (the collector rejected them or could not be reached), dropped (the queue was full). 0 without tracing."`
+	Failed   int64 `metric:"tierway_trace_spans_total" with:"result=failed"`
+	Dropped  int64 `metric:"tierway_trace_spans_total" with:"result=dropped"`
+	Queued   int64 `metric:"tierway_trace_queue" help:"Spans of ended requests that wait for export or are being exported; 0 without tracing."`
+}
+
+// Logs counts log lines that were dropped.
+type Logs struct {
+	Access  int64 `metric:"tierway_log_dropped_lines_total" with:"log=access" help:"Log lines that were dropped, by log (access, program): the reader of the log is too slow or has exited, or the disk is full."`
+	Program int64 `metric:"tierway_log_dropped_lines_total" with:"log=program"`
+}
