@@ -220,7 +220,7 @@ func (r *Replay) decide(d *decisions.Decision, at time.Duration) {
 	a := picked(d)
 	if a == nil {
 		if ok && tier != "" {
-			r.sums.skip(SkippedUnplaced)
+			r.sums.skip(reasonWithoutWorker(d))
 		}
 		return
 	}
@@ -232,6 +232,14 @@ func (r *Replay) decide(d *decisions.Decision, at time.Duration) {
 	default:
 		r.decideWorker(p)
 	}
+}
+
+// reasonWithoutWorker returns why the worker of a record without a choice is not decided again.
+func reasonWithoutWorker(d *decisions.Decision) string {
+	if d.Limit != "" {
+		return SkippedLimited
+	}
+	return SkippedUnplaced
 }
 
 // keep leaves a request that cannot be decided where it was, on both sides.

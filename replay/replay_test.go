@@ -190,6 +190,8 @@ func TestWhatCannotBeDecidedIsCounted(t *testing.T) {
 	cut.Attempts[0].Choice.Seen = 50
 	unplaced := written(2, "small", "", "least_load", 100)
 	unplaced.Attempts = nil
+	limited := written(7, "small", "", "", 100)
+	limited.Attempts, limited.Result, limited.Status, limited.Limit = nil, decisions.Refused, 429, "rpm"
 	other := written(3, "small", "a1", "least_load", 5000, candidate("a1", 0)) // the configuration would have it in medium
 	other.Features.Counted = 5000
 	lower := setup(t, thresholds(4000, 4500), routing.Config{})
@@ -202,6 +204,10 @@ func TestWhatCannotBeDecidedIsCounted(t *testing.T) {
 		want  string
 	}{
 		"refused":            {refused, &now, SkippedRefused},
+		"failed early":       {&decisions.Decision{Result: decisions.Failed, Status: 503}, &now, SkippedRefused},
+		"list of models":     {&decisions.Decision{Route: "/v1/models", Result: decisions.OK, Status: 200}, &now, SkippedUnrouted},
+		"client left early":  {&decisions.Decision{Result: decisions.ClientGone, Status: 499}, &now, SkippedUnrouted},
+		"limited":            {limited, &now, SkippedLimited},
 		"many candidates":    {cut, &now, SkippedIncomplete},
 		"no worker":          {unplaced, &now, SkippedUnplaced},
 		"nobody is left":     {written(5, "small", "a1", "least_load", 100, candidate("a1", 0)), &gone, SkippedWorkers},

@@ -7,16 +7,29 @@ import (
 	"time"
 )
 
-// Why a record was not decided again.
+// The reasons for which Report.Skipped leaves out a record.
 const (
-	SkippedRefused    = "refused_before_tier"   // refused before it had a tier: nothing was decided
-	SkippedKeywords   = "keywords_not_recorded" // its tier depends on keyword groups that are new or other in the draft
-	SkippedTier       = "tier_not_reproduced"   // the configuration does not explain its tier, and the draft would have it elsewhere
-	SkippedUnplaced   = "no_worker_chosen"      // it has a tier and came to no worker that a policy chose
-	SkippedPool       = "pool_unknown"          // the configuration has its pool no more
-	SkippedIncomplete = "candidates_missing"    // the record has not all candidates
-	SkippedWorkers    = "no_worker_in_draft"    // the draft leaves no worker that could take it
-	SkippedWorker     = "worker_not_reproduced" // the configuration does not explain its worker, and the draft would choose another
+	// SkippedUnrouted is for requests that need no tier, such as a list of models, and for
+	// clients that leave before a tier is chosen.
+	SkippedUnrouted = "not_routed"
+	// SkippedRefused is for requests that are refused or fail before a tier is chosen.
+	SkippedRefused = "refused_before_tier"
+	// SkippedKeywords is for tiers that depend on keyword groups that the draft adds or changes.
+	SkippedKeywords = "keywords_not_recorded"
+	// SkippedTier is for tiers that the configuration does not reproduce and the draft changes.
+	SkippedTier = "tier_not_reproduced"
+	// SkippedLimited is for requests that have a tier and are refused by a limit.
+	SkippedLimited = "refused_by_limit"
+	// SkippedUnplaced is for requests that have a tier, but no worker that a policy chose.
+	SkippedUnplaced = "no_worker_chosen"
+	// SkippedPool is for pools that the configuration or the draft no longer has.
+	SkippedPool = "pool_unknown"
+	// SkippedIncomplete is for records that do not hold all candidates.
+	SkippedIncomplete = "candidates_missing"
+	// SkippedWorkers is for requests that no worker of the draft can take.
+	SkippedWorkers = "no_worker_in_draft"
+	// SkippedWorker is for workers that the configuration does not reproduce and the draft changes.
+	SkippedWorker = "worker_not_reproduced"
 )
 
 // Report is what a replay has found. Now is how the requests really went, as

@@ -12,7 +12,7 @@ import (
 // empty when it refuses the request; false when that cannot be told.
 func (r *Replay) tierOf(d *decisions.Decision) (tier string, ok bool) {
 	if d.Tier == "" {
-		r.sums.skip(SkippedRefused)
+		r.sums.skip(reasonWithoutTier(d))
 		return "", false
 	}
 	if d.Rule == "path" || d.Rule == "stored" { // no catalogue decides: the path does, or what it asks about
@@ -46,6 +46,14 @@ func (r *Replay) tierOf(d *decisions.Decision) (tier string, ok bool) {
 	}
 	r.countTier(d, tier)
 	return tier, true
+}
+
+// reasonWithoutTier returns why a record without a tier is left out.
+func reasonWithoutTier(d *decisions.Decision) string {
+	if d.Result == decisions.Refused || d.Result == decisions.Failed {
+		return SkippedRefused
+	}
+	return SkippedUnrouted // a list of models, or the client left first
 }
 
 // told is what a configuration says of a recorded request.

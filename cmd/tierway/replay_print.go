@@ -13,9 +13,11 @@ import (
 
 func skippedTexts() map[string]string {
 	return map[string]string{
+		replay.SkippedUnrouted:   "not routed: they asked for no model, or ended before a tier was chosen",
 		replay.SkippedRefused:    "refused before they had a tier",
 		replay.SkippedKeywords:   "by keywords that the records do not hold",
 		replay.SkippedTier:       "the configuration does not explain their tier",
+		replay.SkippedLimited:    "refused by a limit",
 		replay.SkippedUnplaced:   "came to no worker",
 		replay.SkippedPool:       "their tier is in the configuration no more",
 		replay.SkippedIncomplete: "their records do not have all candidates",

@@ -121,6 +121,26 @@ func TestWhatAListLeavesOutIsCounted(t *testing.T) {
 	}
 }
 
+func TestReplayNamesUnroutedAndLimitedRequestsAsSuch(t *testing.T) {
+	config, log, _ := logFile(t, 1,
+		`{"schema_version":1,"time":"2026-01-02T03:05:00Z","request_id":"m","method":"GET","route":"/v1/models","outcome":"ok","status":200}`+"\n",
+		`{"schema_version":1,"time":"2026-01-02T03:05:01Z","request_id":"l","requested_model":"auto","tier":"small","rule":"default",`+
+			`"outcome":"refused","status":429,"limit":"rpm"}`+"\n")
+	s := must(t, "replay", "-c", config, "--decisions", log)
+	for _, want := range []string{
+		"1: not routed: they asked for no model, or ended before a tier was chosen\n", "1: refused by a limit\n",
+	} {
+		if !strings.Contains(s.out, want) {
+			t.Errorf("%q is missing in\n%s", want, s.out)
+		}
+	}
+	for _, wrong := range []string{"refused before they had a tier", "came to no worker"} {
+		if strings.Contains(s.out, wrong) {
+			t.Errorf("%q is printed in\n%s", wrong, s.out)
+		}
+	}
+}
+
 func TestTornAndForeignLinesAreLeftOutAndCounted(t *testing.T) {
 	config, log, _ := logFile(t, 4, "{\"schema_version\":1,\"ti\n", "\n", "[]\n", "{}\n", `{"schema_version":1,"time":"2026-01-02`)
 	s := must(t, "replay", "-c", config, "--decisions", log)
