@@ -26,7 +26,7 @@ func (f *createFlags) createAdmin(c *cobra.Command) error {
 	}
 	return withDatabase(c, f.place.config, func(d *database) error {
 		if slices.ContainsFunc(d.file.Admin.Keys, func(k config.AdminKey) bool { return k.Name == a.Name }) {
-			return fmt.Errorf("--name %q: is an admin in %s already; choose another name", a.Name, d.path)
+			return fmt.Errorf("--name %q: %s already has an admin with this name; choose another name", a.Name, d.path)
 		}
 		ctx, cancel := context.WithTimeout(c.Context(), patience)
 		defer cancel()
@@ -35,7 +35,7 @@ func (f *createFlags) createAdmin(c *cobra.Command) error {
 		}
 		made, err := d.sql.CreateAdmin(ctx, d.actor, a)
 		if errors.Is(err, store.ErrExists) {
-			return fmt.Errorf("--name %q: is an admin already; choose another name", a.Name)
+			return fmt.Errorf("--name %q: the database already has an admin with this name; choose another name", a.Name)
 		}
 		if err != nil {
 			return d.explain(err)
@@ -46,7 +46,7 @@ func (f *createFlags) createAdmin(c *cobra.Command) error {
 			Secret string      `json:"secret"`
 		}{made, secret}
 		return f.output.print(c.OutOrStdout(), secret, data, [][2]string{{"id", made.ID}, {"admin", made.Name}, {"role", made.Role},
-			{"expires", instant(made.ExpiresAt, "never")}}, " With it in "+adminKeyVariable+":\n\ntierway keys list --api "+
+			{"expires", instant(made.ExpiresAt, "never")}}, " To use it, set "+adminKeyVariable+" to it and run:\n\ntierway keys list --api "+
 			reachable(d.file.Admin.Listen, d.file.Admin.TLS))
 	})
 }
@@ -55,7 +55,7 @@ func (f *createFlags) createAdmin(c *cobra.Command) error {
 // admin API.
 func (f *createFlags) adminKey(now time.Time) (secret string, a store.Admin, err error) {
 	if f.name == "" {
-		return "", a, errors.New("--name is missing: name whose admin key it is, such as --name jane")
+		return "", a, errors.New("--name is missing: write the name of the key's holder, such as --name jane")
 	}
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 	if len(f.name) > 63 || strings.Trim(f.name, letters+"._@-") != "" || !strings.Contains(letters, f.name[:1]) {

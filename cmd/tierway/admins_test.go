@@ -39,7 +39,7 @@ func TestAnAdminHasANameAndARole(t *testing.T) {
 	if err := json.Unmarshal([]byte(s.out), &got); err != nil || got.Admin.Role != store.RoleViewer || got.Admin.Name != "joe" || len(keysIn(s.out)) != 1 {
 		t.Errorf("%v in %s", err, s.out)
 	}
-	if s := tierway(t, "keys", "create", "-c", h.config, "--admin", "--name", "joe"); s.status != 2 || !strings.Contains(s.messages, `--name "joe": is an admin already`) {
+	if s := tierway(t, "keys", "create", "-c", h.config, "--admin", "--name", "joe"); s.status != 2 || !strings.Contains(s.messages, `--name "joe": the database already has an admin with this name`) {
 		t.Errorf("a second joe: status %d, %s", s.status, s.messages)
 	}
 	if s := must(t, "keys", "create", "-c", h.config, "--admin", "--name", "jim", "--quiet"); s.out != keysIn(s.out)[0]+"\n" {

@@ -9,22 +9,22 @@ import (
 func auditCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "audit",
-		Short:   "Check the audit log in the database",
+		Short:   "Verify the audit log in the database",
 		Example: "  tierway audit verify -c config.yaml",
 	}
 	var path string
 	verify := &cobra.Command{
 		Use:     "verify",
-		Short:   "Check that no entry of the audit log was changed, inserted or removed",
+		Short:   "Verify that no entry of the audit log was modified, inserted or removed",
 		Example: "  tierway audit verify -c config.yaml",
-		Long: "Each entry holds a hash of itself and of the entry before it, and the database\n" +
-			"holds the hash of the last one. Exits with 1 when an entry is not what it was, and with 2 without a database.",
+		Long: "Each entry contains a hash of itself and of the previous entry, and the database\n" +
+			"contains the hash of the last entry. Exit status: 0 intact, 1 modified, 2 no database or wrong usage.",
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return withDatabase(c, path, func(d *database) error { return verifyAudit(c, d) })
 		},
 	}
-	verify.Flags().StringVarP(&path, "config", "c", "config.yaml", "the configuration that names the database")
+	verify.Flags().StringVarP(&path, "config", "c", "config.yaml", "configuration file that names the database")
 	return group(c, verify)
 }
 
@@ -42,7 +42,7 @@ func verifyAudit(c *cobra.Command, d *database) error {
 		return d.explain(err)
 	}
 	if broken > 0 {
-		fmt.Fprintf(c.OutOrStdout(), "%s: entry %d of the audit log was changed, inserted or removed; the %d entries before it are intact\n", d.name(), broken, entries)
+		fmt.Fprintf(c.OutOrStdout(), "%s: entry %d of the audit log was modified, inserted or removed; the %d entries before it are intact\n", d.name(), broken, entries)
 		return exit(1)
 	}
 	_, err = fmt.Fprintf(c.OutOrStdout(), "%s: all %d entries of the audit log are intact\n", d.name(), entries)

@@ -14,7 +14,7 @@ func TestAuditVerifyFindsTheFirstEntryThatWasTamperedWith(t *testing.T) {
 		says   string
 	}{
 		"untouched":       {"", 0, "all 6 entries of the audit log are intact"},
-		"changed":         {"UPDATE audit SET actor = 'nobody' WHERE id = 2", 1, "entry 2 of the audit log was changed, inserted or removed; the 1 entries before it"},
+		"changed":         {"UPDATE audit SET actor = 'nobody' WHERE id = 2", 1, "entry 2 of the audit log was modified, inserted or removed; the 1 entries before it"},
 		"removed":         {"DELETE FROM audit WHERE id = 1", 1, "entry 1 of the audit log"},
 		"the last is cut": {"DELETE FROM audit WHERE id = 6", 1, "entry 6 of the audit log"},
 	} {

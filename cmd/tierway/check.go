@@ -14,9 +14,9 @@ func checkCommand() *cobra.Command {
 	var path string
 	c := &cobra.Command{
 		Use:     "check",
-		Short:   "Check a configuration and report everything that is wrong with it",
+		Short:   "Check a configuration file and report all problems",
 		Example: "  tierway check -c config.yaml",
-		Long:    "Exits with 0 when the configuration can be served, 1 when not, 2 on wrong usage.",
+		Long:    "Exit status: 0 valid (warnings are allowed), 1 invalid, 2 wrong usage.",
 		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			f, err := loadConfig(c, path)
@@ -32,7 +32,7 @@ func checkCommand() *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().StringVarP(&path, "config", "c", "config.yaml", "the configuration to check")
+	c.Flags().StringVarP(&path, "config", "c", "config.yaml", "configuration file to check")
 	return c
 }
 

@@ -27,7 +27,7 @@ func demoCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:     "demo",
-		Short:   "Serve three tiers of simulated engines, with a key made for this run",
+		Short:   "Serve three tiers of simulated engines, with keys created for this run",
 		Example: "  tierway demo\n  tierway demo --json --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0",
 		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -36,7 +36,7 @@ func demoCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "address of the data plane, loopback only")
 	c.Flags().StringVar(&adminListen, "admin-listen", "127.0.0.1:8081", "address of the admin plane, loopback only")
-	c.Flags().BoolVar(&asJSON, "json", false, "print one line of JSON when ready instead of the greeting")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one line of JSON instead of the greeting when ready")
 	return c
 }
 
@@ -164,19 +164,19 @@ const greeting = `Tierway demo: three tiers of simulated engines behind one gate
   API key    {{.Key}}
   admin      {{.AdminURL}}   key {{.AdminKey}}
 
-For the commands of the documents:
+Variables for the commands in the documentation:
 
 export BASE_URL={{.BaseURL}} API_KEY={{.Key}} ADMIN_URL={{.AdminURL}} ADMIN_KEY={{.AdminKey}} TIERWAY_ADMIN_KEY={{.AdminKey}}
 
-A first answer, streamed:
+A streamed response:
 
 curl -sN {{.BaseURL}}/chat/completions -H 'Authorization: Bearer {{.Key}}' -H 'Content-Type: application/json' -d '{"model":"auto","stream":true,"max_tokens":20,"messages":[{"role":"user","content":"Say hello"}]}'
 
-Classified to the large tier by what it asks for, and what was decided:
+The classifier selects the large tier; the response headers explain the decision:
 
 curl -si {{.BaseURL}}/chat/completions -H 'Authorization: Bearer {{.Key}}' -H 'Content-Type: application/json' -d '{"model":"auto","max_tokens":20,"messages":[{"role":"user","content":"Write a Python function that sorts a list"}]}'
 
-The medium tier by a header:
+A header selects the medium tier:
 
 curl -si {{.BaseURL}}/chat/completions -H 'Authorization: Bearer {{.Key}}' -H 'X-Model-Tier: medium' -H 'Content-Type: application/json' -d '{"model":"auto","max_tokens":20,"messages":[{"role":"user","content":"Say hello"}]}'
 
@@ -184,7 +184,7 @@ The models that this key may use:
 
 curl -s {{.BaseURL}}/models -H 'Authorization: Bearer {{.Key}}'
 
-Ctrl-C ends it. Each request's log line follows.
+Press Ctrl-C to stop. One log line per request follows.
 `
 
 func (r ready) print(w io.Writer, asJSON bool) error {

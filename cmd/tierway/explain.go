@@ -30,32 +30,32 @@ func explainCommand() *cobra.Command {
 	var f explainFlags
 	c := &cobra.Command{
 		Use:   "explain",
-		Short: "Say which tier and worker a request would get, and why, without sending it",
+		Short: "Show which tier and worker a request would get, and why, without sending it",
 		Example: "  tierway explain -c config.yaml -f request.json -H 'X-Model-Tier: large'\n" +
 			`  echo '{"model":"auto","messages":[{"role":"user","content":"Hi"}]}' | tierway explain -c config.yaml -f -` + "\n" +
 			"  TIERWAY_ADMIN_KEY=tw-adm-… tierway explain --live --tenant acme --draft draft.yaml -f request.json\n" +
 			"  TIERWAY_ADMIN_KEY=tw-adm-… tierway explain --live --decision 4f0c2b1e-…",
-		Long: "Walks the request through the code that serves requests. Without --live every worker is idle and up, and\n" +
-			"without an Authorization header it is explained for a tenant who may use everything. With --live a running\n" +
-			"gateway answers, by its workers' loads and its limits as they are; nothing is sent, booked or counted.\n" +
-			"Exits with 0 when the request would be sent or wait, 1 when it would be refused (with a draft: under it), and\n" +
-			"2 when nothing was explained: wrong usage, a configuration or draft with problems, a gateway that does not answer.",
+		Long: "Evaluates the request with the code that serves requests, without sending, booking or counting it.\n" +
+			"Without --live, all workers are assumed up and idle; without an Authorization header, the request belongs\n" +
+			"to a tenant without restrictions. With --live, a running gateway evaluates it with current loads and limits.\n" +
+			"Exit status: 0 the request would be sent or queued; 1 it would be rejected (with --draft: by the draft);\n" +
+			"2 no result because of wrong usage, an invalid configuration or draft, or an unreachable gateway.",
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
 	flags := c.Flags()
-	flags.StringVarP(&f.config, "config", "c", "config.yaml", "the configuration")
-	flags.StringVarP(&f.file, "file", "f", "", "the request's JSON body; - is standard input")
-	flags.StringArrayVarP(&f.headers, "header", "H", nil, "a header of the request, as 'Name: value'; may be repeated")
-	flags.StringVar(&f.path, "path", "", "the path that it is sent to (default: told from the body)")
-	flags.BoolVar(&f.json, "json", false, "write JSON")
-	flags.BoolVar(&f.live, "live", false, "ask a running gateway")
-	flags.StringVar(&f.api, "api", "http://127.0.0.1:8081", "live: the gateway's admin address; its key comes from $"+adminKeyVariable)
-	flags.StringVar(&f.tenant, "tenant", "", "live: who asks")
-	flags.StringVar(&f.key, "key-id", "", "live: by which key, by its id")
-	flags.StringVar(&f.class, "priority", "", "live: the class that it asks for")
-	flags.StringVar(&f.draft, "draft", "", "live: a complete configuration file to try beside the one in force")
-	flags.StringVar(&f.decision, "decision", "", "live: the id of a past request, in place of --file")
+	flags.StringVarP(&f.config, "config", "c", "config.yaml", "configuration file")
+	flags.StringVarP(&f.file, "file", "f", "", "file with the request's JSON body; - for standard input")
+	flags.StringArrayVarP(&f.headers, "header", "H", nil, "request header, as 'Name: value'; may be repeated")
+	flags.StringVar(&f.path, "path", "", "URL path of the request (default: detected from the body)")
+	flags.BoolVar(&f.json, "json", false, "print JSON")
+	flags.BoolVar(&f.live, "live", false, "let a running gateway evaluate the request")
+	flags.StringVar(&f.api, "api", "http://127.0.0.1:8081", "with --live: URL of the gateway's admin plane; its key comes from $"+adminKeyVariable)
+	flags.StringVar(&f.tenant, "tenant", "", "with --live: tenant of the request")
+	flags.StringVar(&f.key, "key-id", "", "with --live: ID of the key that sends the request")
+	flags.StringVar(&f.class, "priority", "", "with --live: priority class that the request asks for")
+	flags.StringVar(&f.draft, "draft", "", "with --live: complete configuration file to compare with the active one")
+	flags.StringVar(&f.decision, "decision", "", "with --live: ID of a past request, instead of --file")
 	c.MarkFlagsOneRequired("file", "decision")
 	c.MarkFlagsMutuallyExclusive("file", "decision")
 	c.MarkFlagsMutuallyExclusive("live", "config")
@@ -68,7 +68,7 @@ func (f explainFlags) run(c *cobra.Command) error {
 	}
 	for _, name := range []string{"api", "tenant", "key-id", "priority", "draft", "decision"} {
 		if c.Flags().Changed(name) {
-			return fmt.Errorf("--%s: a running gateway is needed for it; add --live", name)
+			return fmt.Errorf("--%s needs a running gateway: add --live", name)
 		}
 	}
 	file, err := loadConfig(c, f.config)

@@ -29,7 +29,7 @@ func (f explainFlags) runLive(c *cobra.Command) error {
 		answer, err = a.call(c.Context(), http.MethodPost, explainPath, order, e)
 	}
 	if refusedWith(err, http.StatusRequestEntityTooLarge) {
-		return fmt.Errorf("%w: request and draft may have 1 MiB together; send a longer request, and explain it with --decision and its X-Request-ID", err)
+		return fmt.Errorf("%w: request and draft together may have 1 MiB; send a longer request normally, then explain it with --decision and its X-Request-ID", err)
 	}
 	if err != nil {
 		return byFlag(unexplained(showProblems(c, err)))
@@ -75,19 +75,19 @@ func (f explainFlags) order(c *cobra.Command) (*admin.ExplainOrder, error) {
 	}
 	if f.decision != "" {
 		if f.path != "" || len(f.headers) > 0 {
-			return nil, fmt.Errorf("--decision: a past request has its own path and headers; leave out --path and -H")
+			return nil, fmt.Errorf("--decision: a past request keeps its own path and headers; remove --path and -H")
 		}
 		return o, nil
 	}
 	if f.file == "-" && f.draft == "-" {
-		return nil, fmt.Errorf("-f and --draft: only one of them can be standard input")
+		return nil, fmt.Errorf("-f and --draft: only one of them can read standard input")
 	}
 	body, err := readFile(f.file, c.InOrStdin())
 	if err != nil {
 		return nil, fmt.Errorf("reading the request: %w", err)
 	}
 	if !json.Valid(body) {
-		return nil, fmt.Errorf("-f %s: is no JSON", f.file)
+		return nil, fmt.Errorf("-f %s: the file is not valid JSON; write the JSON body of a request", f.file)
 	}
 	r, err := f.request(body)
 	if err != nil {

@@ -58,9 +58,9 @@ func TestARunningGatewayExplains(t *testing.T) {
 		o.Draft == nil || !strings.Contains(*o.Draft, "random") || !strings.Contains(string(o.Request), "auto") {
 		t.Errorf("asked for %+v", o)
 	}
-	for _, want := range []string{"route: small by default; w0\n", "keyword:code asked for large; clamped decided", "large: not allowed",
-		"max_tokens asks for nothing: 32000 is not counted, the request offers tools\n", "the tenant's rpm 60 (3 of a burst of 10 used), it takes 1\n", "the key's month_money 250 (0.5 used)\n", "00000000000000ff of the prefix",
-		"w0, score 0, step 0, requests 0.5; 2 in flight, 5 tokens to read, 6 to write, 7 cached  <- chosen", "w1: down", "?[31mred", "under the draft:", "add tiers[small]: x", "changed by the draft: outcome"} {
+	for _, want := range []string{"route: small by default; w0\n", "keyword:code selected large; overridden by clamped", "large: not allowed",
+		"max_tokens selects no tier: 32000 does not count, the request offers tools\n", "the tenant's rpm 60 (3 of a burst of 10 used), the request takes 1\n", "the key's month_money 250 (0.5 used)\n", "00000000000000ff of the prefix",
+		"w0, score 0, step 0, requests 0.5; 2 in flight, 5 prompt tokens to read, 6 output tokens to generate, 7 cached  <- chosen", "w1: down", "?[31mred", "with the draft:", "add tiers[small]: x", "the draft changes: outcome"} {
 		if !strings.Contains(s.out, want) {
 			t.Errorf("it does not say %q:\n%s", want, s.out)
 		}

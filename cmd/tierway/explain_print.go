@@ -18,7 +18,7 @@ func printExplanation(w io.Writer, e *admin.RouteExplanation) error {
 	if err := printLadder(w, &e.Explanation); err != nil || e.Draft == nil {
 		return err
 	}
-	fmt.Fprintln(w, "\nunder the draft:")
+	fmt.Fprintln(w, "\nwith the draft:")
 	for _, c := range e.Changes {
 		fmt.Fprintf(w, "  %s %s: %s\n", c.Op, plain(c.Path), plain(change(c)))
 	}
@@ -29,7 +29,7 @@ func printExplanation(w io.Writer, e *admin.RouteExplanation) error {
 	if len(e.Changed) > 0 {
 		changed = strings.Join(e.Changed, ", ")
 	}
-	_, err := fmt.Fprintln(w, "changed by the draft:", changed)
+	_, err := fmt.Fprintln(w, "the draft changes:", changed)
 	return err
 }
 
@@ -80,7 +80,7 @@ func refusalText(e *decisions.Explanation) string {
 func limitText(l decisions.LimitUse) string {
 	text := fmt.Sprintf("the %s's %s", l.Whose, l)
 	if l.Asks > 0 { // a budget is booked by what was used
-		text += fmt.Sprintf(", it takes %.0f", l.Asks)
+		text += fmt.Sprintf(", the request takes %.0f", l.Asks)
 	}
 	return text
 }
@@ -93,14 +93,14 @@ func printTier(line func(name, format string, args ...any), st *decisions.TierSt
 		line("signal", "%s", signalText(s))
 	}
 	for _, m := range st.Moves {
-		line("moved", "%s asked for %s; %s decided", m.Rule, m.Tier, m.By)
+		line("moved", "%s selected %s; overridden by %s", m.Rule, m.Tier, m.By)
 	}
 	for _, t := range st.Targets {
 		var not []string
 		for _, n := range []struct {
 			is   bool
 			word string
-		}{{t.Allowed, "not allowed"}, {t.Served, "does not serve this dialect"}, {t.Fits, fmt.Sprintf("too long for its context of %d", t.Context)}, {t.Up, "nobody is up"}} {
+		}{{t.Allowed, "not allowed"}, {t.Served, "does not serve this dialect"}, {t.Fits, fmt.Sprintf("exceeds its context of %d tokens", t.Context)}, {t.Up, "no worker is up"}} {
 			if !n.is {
 				not = append(not, n.word)
 			}
@@ -132,7 +132,7 @@ func printWorker(line func(name, format string, args ...any), e *decisions.Expla
 		line("other", "%s: %s", o.Worker, o.Why)
 	}
 	if l := st.Learned; l != nil {
-		line("learned", "prompt scale %.3g (%d samples), answers of %.0f tokens (%d), prefill %.0f tokens/s",
+		line("learned", "prompt scale %.3g (%d samples), output %.0f tokens (%d samples), prefill %.0f tokens/s",
 			l.PromptScale.Value, l.PromptScale.Count, l.OutputTokens.Value, l.OutputTokens.Count, l.Rate)
 	}
 }
@@ -141,12 +141,12 @@ func printWorker(line func(name, format string, args ...any), e *decisions.Expla
 func candidateText(c *routing.Candidate, chosen string) string {
 	text := fmt.Sprintf("%s, score %.4g", c.Worker, c.Score)
 	c.Terms.All(func(name string, value float64) { text += fmt.Sprintf(", %s %.3g", name, value) })
-	text += fmt.Sprintf("; %d in flight, %d tokens to read, %d to write", c.Inflight, c.PendingTokens, c.OutputTokens)
+	text += fmt.Sprintf("; %d in flight, %d prompt tokens to read, %d output tokens to generate", c.Inflight, c.PendingTokens, c.OutputTokens)
 	if c.Overlap > 0 {
 		text += fmt.Sprintf(", %d cached", c.Overlap)
 	}
 	if c.Excluded != "" {
-		text += "; passed over: " + c.Excluded
+		text += "; excluded: " + c.Excluded
 	}
 	if c.Worker == chosen {
 		text += "  <- chosen"
@@ -157,17 +157,17 @@ func candidateText(c *routing.Candidate, chosen string) string {
 // signalText returns the tier that one signal asks for, and the number behind it.
 func signalText(s tiers.Signal) string {
 	if s.NotCounted != "" {
-		return fmt.Sprintf("%s asks for nothing: %.0f is not counted, %s", s.Rule, s.Value, s.NotCounted)
+		return fmt.Sprintf("%s selects no tier: %.0f does not count, %s", s.Rule, s.Value, s.NotCounted)
 	}
-	asks := "asks for nothing"
+	asks := "selects no tier"
 	if s.Tier != "" {
-		asks = "asks for " + s.Tier
+		asks = "selects " + s.Tier
 	}
 	text := fmt.Sprintf("%s %s", s.Rule, asks)
 	if s.Threshold > 0 {
-		compared := "not over"
+		compared := "does not exceed"
 		if s.Tier != "" {
-			compared = "over"
+			compared = "exceeds"
 		}
 		if s.Rule == "keyword" {
 			compared = "of"

@@ -87,7 +87,7 @@ func (f follower) follow(ctx context.Context) {
 func (f follower) reload(ctx context.Context, via string) {
 	_, err := f.Reload(ctx, control.ReloadRequest{Actor: store.Actor{Name: "tierway", Via: via}})
 	if errors.Is(err, control.ErrNoSource) {
-		f.log.Info("SIGHUP changes nothing", "cause", err.Error())
+		f.log.Info("SIGHUP ignored: the gateway runs without a configuration file", "cause", err.Error())
 	}
 }
 
@@ -102,7 +102,7 @@ func patient(read func() (*config.File, error)) func() (*config.File, error) {
 	var hangs atomic.Bool
 	return func() (*config.File, error) {
 		late := time.After(readPatience)
-		earlier := errors.New("an earlier reading of the file has not ended: its file system hangs")
+		earlier := errors.New("an earlier read of the configuration file has not finished: its file system does not respond")
 		if hangs.Load() && len(reading) > 0 {
 			return nil, earlier
 		}
@@ -123,7 +123,7 @@ func patient(read func() (*config.File, error)) func() (*config.File, error) {
 			return a.file, a.err
 		case <-late:
 			hangs.Store(true)
-			return nil, fmt.Errorf("the file could not be read within %v: its file system hangs", readPatience)
+			return nil, fmt.Errorf("the configuration file could not be read within %v: its file system does not respond", readPatience)
 		}
 	}
 }

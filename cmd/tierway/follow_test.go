@@ -161,7 +161,7 @@ func TestAReadingThatHangsIsGivenUp(t *testing.T) {
 			t.Errorf("the first: %v after %v", err, time.Since(start))
 		}
 		start = time.Now()
-		if _, err := read(); err == nil || !strings.Contains(err.Error(), "has not ended") || time.Since(start) != 0 || begun.Load() != 1 {
+		if _, err := read(); err == nil || !strings.Contains(err.Error(), "has not finished") || time.Since(start) != 0 || begun.Load() != 1 {
 			t.Errorf("the second: %v after %v, reader %d", err, time.Since(start), begun.Load())
 		}
 		close(hang)

@@ -20,11 +20,11 @@ import (
 func keysCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "keys",
-		Short: "Make, list, replace and revoke keys",
+		Short: "Create, list, rotate and revoke keys",
 		Example: "  tierway keys create -c config.yaml --tenant acme --rpm 60\n" +
 			"  tierway keys list -c config.yaml\n" +
 			"  TIERWAY_ADMIN_KEY=tw-adm-… tierway keys list --api http://127.0.0.1:8081",
-		Long: "Works on the configuration's database (the gateway need not run), or with --api through a gateway.",
+		Long: "Without --api, keys are changed directly in the configuration's database; no gateway has to run.",
 	}
 	return group(c, createKeyCommand(), listKeysCommand(), rotateKeyCommand(), revokeKeyCommand())
 }
@@ -79,8 +79,8 @@ type keyPlace struct {
 }
 
 func (p *keyPlace) flags(c *cobra.Command) {
-	c.Flags().StringVarP(&p.config, "config", "c", "config.yaml", "the configuration, whose database holds the keys")
-	c.Flags().StringVar(&p.api, "api", "", "a gateway's admin address instead; its key comes from $"+adminKeyVariable)
+	c.Flags().StringVarP(&p.config, "config", "c", "config.yaml", "configuration file that names the database of keys")
+	c.Flags().StringVar(&p.api, "api", "", "URL of a gateway's admin plane, instead of the database; its key comes from $"+adminKeyVariable)
 	c.MarkFlagsMutuallyExclusive("config", "api")
 }
 

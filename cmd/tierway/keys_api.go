@@ -33,17 +33,17 @@ func newAdminAPI(address string, env func(string) (string, bool)) (*adminAPI, er
 		if strings.Contains(address, "@") { // a password may stand before it
 			shown = ""
 		}
-		return nil, fmt.Errorf("--api%s: write the admin plane's address, such as http://127.0.0.1:8081; the key goes into $%s", shown, adminKeyVariable)
+		return nil, fmt.Errorf("--api%s: write the URL of the admin plane, such as http://127.0.0.1:8081, and set the key in $%s", shown, adminKeyVariable)
 	}
 	key, _ := env(adminKeyVariable)
 	key = strings.TrimSpace(key)
 	switch {
 	case key == "":
-		return nil, fmt.Errorf("--api %s: the environment variable %s is empty: put an admin key (tw-adm-…) into it", address, adminKeyVariable)
+		return nil, fmt.Errorf("--api %s: the environment variable %s is empty: set it to an admin key (tw-adm-…)", address, adminKeyVariable)
 	case strings.HasPrefix(key, tenants.TenantPrefix) && !tenants.WellFormed(key):
-		return nil, fmt.Errorf("%s: the key is mistyped or cut: its checksum does not fit", adminKeyVariable)
+		return nil, fmt.Errorf("%s: the key's checksum is wrong: copy the whole key again", adminKeyVariable)
 	case tenants.WellFormed(key) && !strings.HasPrefix(key, tenants.AdminPrefix):
-		return nil, fmt.Errorf("%s: holds another kind of key: an admin key begins with %s", adminKeyVariable, tenants.AdminPrefix)
+		return nil, fmt.Errorf("%s: this is not an admin key: set it to a key that begins with %s", adminKeyVariable, tenants.AdminPrefix)
 	}
 	return &adminAPI{base: base, key: key, client: &http.Client{
 		// The key goes to the address that was named and to no other: not to
@@ -79,12 +79,12 @@ func (a *adminAPI) call(ctx context.Context, method, path string, body, out any)
 	}
 	res, err := a.client.Do(r)
 	if err != nil {
-		return nil, fmt.Errorf("asking the gateway: %w", err)
+		return nil, fmt.Errorf("calling the gateway: %w", err)
 	}
 	defer res.Body.Close()
 	answer, err = io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	if err != nil {
-		return nil, fmt.Errorf("reading the answer of %s %s: %w", method, target, err)
+		return nil, fmt.Errorf("reading the response to %s %s: %w", method, target, err)
 	}
 	if res.StatusCode < 200 || res.StatusCode > 299 {
 		r := &refusal{}
@@ -95,7 +95,7 @@ func (a *adminAPI) call(ctx context.Context, method, path string, body, out any)
 		return nil, r
 	}
 	if err := json.Unmarshal(answer, out); err != nil {
-		return nil, fmt.Errorf("%s %s answered %d with what is no JSON of ours: is this the admin plane?", method, target, res.StatusCode)
+		return nil, fmt.Errorf("%s %s returned %d with an unexpected body: check that --api is the URL of the admin plane", method, target, res.StatusCode)
 	}
 	return answer, nil
 }

@@ -146,9 +146,9 @@ POST /admin/tenants {"name":"new"}
 POST /admin/tenants/new/keys {"priority":"interactive","default_priority":"interactive","limits":{}}`, []string{g.secret + "\n"}},
 		{[]string{"keys", "list"}, "GET /admin/tenants?limit=200\nGET /admin/tenants?cursor=acme&limit=200\nGET /admin/tenants/acme/keys?limit=200\nGET /admin/tenants/zoo/keys?limit=200", []string{"id1", "acme", "ci", "active", "rpm 60", "2026-11-01 00:00Z"}},
 		{[]string{"keys", "list", "--tenant", "acme", "--json"}, "GET /admin/tenants/acme/keys?limit=200", []string{`"id": "id1"`, `"state": "active"`}},
-		{[]string{"keys", "rotate", "id1", "--overlap", "90m"}, `POST /admin/keys/id1/rotate {"grace_s":5400}`, []string{g.secret, "id2", "id1, which works until 2027-01-01 00:00Z"}},
+		{[]string{"keys", "rotate", "id1", "--overlap", "90m"}, `POST /admin/keys/id1/rotate {"grace_s":5400}`, []string{g.secret, "id2", "id1, which stays valid until 2027-01-01 00:00Z"}},
 		{[]string{"keys", "rotate", "id1", "--quiet"}, `POST /admin/keys/id1/rotate {"grace_s":86400}`, []string{g.secret + "\n"}},
-		{[]string{"keys", "revoke", "id1", "--yes", "--reason", "left in a log"}, `POST /admin/keys/id1/revoke {"reason":"left in a log"}`, []string{"id1 of acme is revoked since 2026-11-20 00:00Z"}},
+		{[]string{"keys", "revoke", "id1", "--yes", "--reason", "left in a log"}, `POST /admin/keys/id1/revoke {"reason":"left in a log"}`, []string{"key id1 of tenant acme: revoked at 2026-11-20 00:00Z"}},
 	} {
 		s := must(t, append(c.args, "--api", g.URL)...)
 		if asked := g.requests(); asked != c.asked {
@@ -188,7 +188,7 @@ func TestAnAdminKeyIsLookedAtBeforeItIsSent(t *testing.T) {
 	g := newGateway(t)
 	for name, c := range map[string]struct{ key, want string }{
 		"none":      {"", "TIERWAY_ADMIN_KEY is empty"},
-		"mistyped":  {g.key[:len(g.key)-1], "mistyped or cut"},
+		"mistyped":  {g.key[:len(g.key)-1], "checksum is wrong"},
 		"another's": {newKey(t, tenants.TenantPrefix), "begins with tw-adm-"},
 	} {
 		t.Setenv(adminKeyVariable, c.key)
@@ -221,7 +221,7 @@ func TestTheAdminKeyFollowsNoRedirect(t *testing.T) {
 	}
 	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }))
 	defer page.Close()
-	if s := tierway(t, "keys", "list", "--api", page.URL); s.status != 2 || !strings.Contains(s.messages, "is this the admin plane?") {
+	if s := tierway(t, "keys", "list", "--api", page.URL); s.status != 2 || !strings.Contains(s.messages, "check that --api is the URL of the admin plane") {
 		t.Errorf("a page: status %d, %s", s.status, s.messages)
 	}
 }

@@ -32,14 +32,14 @@ func rotateKeyCommand() *cobra.Command {
 	var output keyOutput
 	c := &cobra.Command{
 		Use:   "rotate ID",
-		Short: "Make a key in another's place; both work for a while",
+		Short: "Create a key that replaces another one; both work for the overlap",
 		Example: "  tierway keys rotate -c config.yaml 4fJq0aTn2KwZ\n" +
 			"  KEY=$(tierway keys rotate -c config.yaml 4fJq0aTn2KwZ --overlap 1h --quiet)",
-		Long: "The new key has the old one's tenant, name, rights and limits, and is shown once.",
+		Long: "The new key has the tenant, name, rights and limits of the old key. It is shown only once.",
 		Args: oneID,
 		RunE: func(c *cobra.Command, args []string) error {
 			if overlap < 0 || overlap > maxOverlap {
-				return fmt.Errorf("--overlap %v: write how long the old key goes on working, from 0s (it ends now) to %v", overlap, maxOverlap)
+				return fmt.Errorf("--overlap %v: write how long the old key stays valid, from 0s (not at all) to %v", overlap, maxOverlap)
 			}
 			return place.with(c, func(ctx context.Context, s keyStore, _ *config.File) error {
 				made, err := s.rotate(ctx, args[0], overlap)
@@ -51,7 +51,7 @@ func rotateKeyCommand() *cobra.Command {
 		},
 	}
 	place.flags(c)
-	c.Flags().DurationVar(&overlap, "overlap", usualOverlap, "how long the old key goes on working")
+	c.Flags().DurationVar(&overlap, "overlap", usualOverlap, "time for which the old key stays valid")
 	output.flags(c)
 	return c
 }
@@ -62,15 +62,15 @@ func revokeKeyCommand() *cobra.Command {
 	var yes, asJSON bool
 	c := &cobra.Command{
 		Use:     "revoke ID",
-		Short:   "End a key at once",
+		Short:   "Invalidate a key immediately",
 		Example: "  tierway keys revoke -c config.yaml 4fJq0aTn2KwZ --reason 'left in a log' --yes",
-		Long:    "Requests under way finish. Asks first at a terminal; elsewhere --yes is needed.",
+		Long:    "In-flight requests finish. Asks for confirmation at a terminal; otherwise --yes is required.",
 		Args:    oneID,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(reason) > maxReason || plain(reason) != reason {
 				return fmt.Errorf("--reason %q: write at most %d printable characters", plain(reason), maxReason)
 			}
-			if err := confirm(c, yes, "Revoke the key "+plain(args[0])+"? Whoever uses it is refused from now on."); err != nil {
+			if err := confirm(c, yes, "Revoke the key "+plain(args[0])+"? Requests with this key will be rejected."); err != nil {
 				return err
 			}
 			return place.with(c, func(ctx context.Context, s keyStore, _ *config.File) error {
@@ -81,15 +81,15 @@ func revokeKeyCommand() *cobra.Command {
 				if asJSON {
 					return printJSON(c.OutOrStdout(), map[string]any{"key": shown(k)})
 				}
-				_, err = fmt.Fprintf(c.OutOrStdout(), "%s of %s is revoked since %s\n", k.ID, k.Tenant, instant(k.RevokedAt, "now"))
+				_, err = fmt.Fprintf(c.OutOrStdout(), "key %s of tenant %s: revoked at %s\n", k.ID, k.Tenant, instant(k.RevokedAt, "now"))
 				return err
 			})
 		},
 	}
 	place.flags(c)
-	c.Flags().StringVar(&reason, "reason", "", "why, for the audit log")
-	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	c.Flags().BoolVar(&asJSON, "json", false, "write JSON")
+	c.Flags().StringVar(&reason, "reason", "", "reason for the audit log")
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }
 
@@ -98,11 +98,11 @@ func revokeKeyCommand() *cobra.Command {
 func oneID(_ *cobra.Command, args []string) error {
 	switch {
 	case len(args) != 1:
-		return fmt.Errorf("write the id of one key; `tierway keys list` shows them")
+		return fmt.Errorf("write one key ID; `tierway keys list` shows them")
 	case strings.HasPrefix(args[0], "tw-"):
-		return errors.New("that is a key; write its id, which `tierway keys list` shows beside the key's first and last characters")
+		return errors.New("this is a key, not its ID; `tierway keys list` shows the ID beside the key's first and last characters")
 	case args[0] == "" || strings.ContainsAny(args[0], "/?#% ") || plain(args[0]) != args[0]:
-		return fmt.Errorf("%q is no key's id; `tierway keys list` shows them", args[0])
+		return fmt.Errorf("%q is not a key ID; `tierway keys list` shows them", args[0])
 	}
 	return nil
 }
@@ -114,7 +114,7 @@ func confirm(c *cobra.Command, yes bool, question string) error {
 		return nil
 	}
 	if !terminal(c.InOrStdin()) {
-		return errors.New("standard input is no terminal, so that nobody can be asked; add --yes")
+		return errors.New("standard input is not a terminal: confirm with --yes")
 	}
 	return ask(c.InOrStdin(), c.ErrOrStderr(), question)
 }

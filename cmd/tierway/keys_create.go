@@ -28,11 +28,11 @@ func createKeyCommand() *cobra.Command {
 	var f createFlags
 	c := &cobra.Command{
 		Use:   "create",
-		Short: "Make a key of a tenant, and the tenant where it is new",
+		Short: "Create a key, and its tenant if it is new",
 		Example: "  tierway keys create -c config.yaml --tenant acme --name ci --rpm 60 --tiers small,medium --expires 720h\n" +
 			"  KEY=$(tierway keys create -c config.yaml --tenant acme --quiet)\n" +
 			"  tierway keys create -c config.yaml --admin --name jane",
-		Long: "The key is shown once. Limits and rights count within those of its tenant.",
+		Long: "The key is shown only once. Its limits and rights apply in addition to those of its tenant.",
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if f.admin {
@@ -45,19 +45,19 @@ func createKeyCommand() *cobra.Command {
 		},
 	}
 	f.place.flags(c)
-	c.Flags().StringVar(&f.tenant, "tenant", "", "whose key it is: 1 to 63 of a-z, 0-9 and -")
-	c.Flags().StringVar(&f.name, "name", "", "what it is for, to tell keys apart")
-	c.Flags().Var(count{&f.limits.RPM, maxRequests}, "rpm", "requests a minute")
-	c.Flags().Var(count{&f.limits.RPS, maxRequests}, "rps", "requests a second")
+	c.Flags().StringVar(&f.tenant, "tenant", "", "tenant of the key: 1 to 63 of a-z, 0-9 and -")
+	c.Flags().StringVar(&f.name, "name", "", "label of the key; with --admin: name of its holder")
+	c.Flags().Var(count{&f.limits.RPM, maxRequests}, "rpm", "requests per minute")
+	c.Flags().Var(count{&f.limits.RPS, maxRequests}, "rps", "requests per second")
 	c.Flags().Var(count{&f.limits.Burst, maxRequests}, "burst", "requests at once (default a sixth of --rpm, or --rps)")
-	c.Flags().Var(count{&f.limits.TPM, maxTokens}, "tpm", "tokens a minute, of prompts and answers")
-	c.Flags().Var(count{&f.limits.Concurrent, maxRequests}, "concurrent", "requests under way")
-	c.Flags().StringSliceVar(&f.tiers, "tiers", nil, "the tiers and pools that it may use (default all)")
-	c.Flags().StringSliceVar(&f.models, "models", nil, "globs of the models that it may ask by (default all)")
-	c.Flags().StringVar(&f.priority, "priority", "", "the most urgent class that it may ask for: "+strings.Join(tenants.Classes(), ", "))
-	c.Flags().StringVar(&f.expires, "expires", "", "when it ends: 720h, 2027-01-31 (0:00 UTC) or an RFC 3339 time (default never)")
-	c.Flags().BoolVar(&f.admin, "admin", false, "make a key of the admin plane, for the person of --name")
-	c.Flags().StringVar(&f.role, "role", "", "of --admin: admin, or viewer, who changes nothing (default admin)")
+	c.Flags().Var(count{&f.limits.TPM, maxTokens}, "tpm", "tokens per minute, prompts and outputs")
+	c.Flags().Var(count{&f.limits.Concurrent, maxRequests}, "concurrent", "in-flight requests")
+	c.Flags().StringSliceVar(&f.tiers, "tiers", nil, "tiers and pools that the key may use (default all)")
+	c.Flags().StringSliceVar(&f.models, "models", nil, "globs of model names that the key may request (default all)")
+	c.Flags().StringVar(&f.priority, "priority", "", "highest priority class that the key may request: "+strings.Join(tenants.Classes(), ", "))
+	c.Flags().StringVar(&f.expires, "expires", "", "expiry: a duration such as 720h, a date such as 2027-01-31 (0:00 UTC) or an RFC 3339 time (default never)")
+	c.Flags().BoolVar(&f.admin, "admin", false, "create a key of the admin plane in the database")
+	c.Flags().StringVar(&f.role, "role", "", "with --admin: admin, or viewer, which may change nothing (default admin)")
 	f.output.flags(c)
 	return c
 }
@@ -65,11 +65,11 @@ func createKeyCommand() *cobra.Command {
 // onlyForTenants refuses flags that mean nothing for an admin key.
 func onlyForTenants(c *cobra.Command) error {
 	if c.Flags().Changed("api") {
-		return errors.New("--admin works on the database, for whoever has no admin key yet: leave --api out")
+		return errors.New("--admin works only on the database: remove --api")
 	}
 	for _, name := range []string{"tenant", "rpm", "rps", "burst", "tpm", "concurrent", "tiers", "models", "priority"} {
 		if flag := c.Flags().Lookup(name); flag.Changed {
-			return fmt.Errorf("--%s %s: is for keys of tenants; leave it out, or leave out --admin", name, flag.Value)
+			return fmt.Errorf("--%s %s: applies only to tenants' keys; remove it, or remove --admin", name, flag.Value)
 		}
 	}
 	return nil
@@ -91,12 +91,12 @@ func (f *createFlags) create(c *cobra.Command) error {
 			return err
 		}
 		if made.NewTenant {
-			say(c, "made the tenant %s; limits and rights given here are this key's, the tenant itself has none", made.Tenant)
+			say(c, "created the tenant %s without limits; the flags apply to this key only", made.Tenant)
 		}
 		for _, w := range made.Warnings {
 			say(c, "warning: %s", plain(w))
 		}
-		return f.output.printMade(c.OutOrStdout(), made, " A first request, with it in TIERWAY_KEY:\n\n"+firstRequest(file, made.Key))
+		return f.output.printMade(c.OutOrStdout(), made, " To send a first request, set TIERWAY_KEY to it and run:\n\n"+firstRequest(file, made.Key))
 	})
 }
 
@@ -105,7 +105,7 @@ func (f *createFlags) create(c *cobra.Command) error {
 func firstRequest(file *config.File, k tenants.Key) string {
 	const credential = ` -H "Authorization: Bearer $TIERWAY_KEY"`
 	if file == nil {
-		return `curl -s "$TIERWAY_URL/v1/models"` + credential + "\n\n(TIERWAY_URL is the gateway's address, such as http://127.0.0.1:8080.)"
+		return `curl -s "$TIERWAY_URL/v1/models"` + credential + "\n\nTIERWAY_URL is the URL of the gateway, such as http://127.0.0.1:8080."
 	}
 	base := reachable(file.Listen, file.TLS)
 	if len(file.Tiers) == 0 || k.Models != nil || k.Tiers != nil {

@@ -38,9 +38,9 @@ func withDatabase(c *cobra.Command, path string, work func(d *database) error) e
 	}
 	switch file.Store.SQL {
 	case "":
-		return fmt.Errorf("%s has no database: set store.sql, such as sqlite://tierway.db, or give digests of keys under auth.keys", path)
+		return fmt.Errorf("%s names no database: set store.sql, such as sqlite://tierway.db, or add digests of keys to auth.keys", path)
 	case sqliteScheme + inMemory:
-		return fmt.Errorf("the database of %s is in the gateway's memory: go through the gateway with --api, or set store.sql to a file, such as sqlite://tierway.db", path)
+		return fmt.Errorf("the database of %s is in the gateway's memory: use --api, or set store.sql to a file, such as sqlite://tierway.db", path)
 	}
 	d := &database{file: file, path: path, actor: operator(), notify: func(format string, args ...any) { say(c, format, args...) }}
 	return errors.Join(work(d), d.close())
@@ -60,9 +60,9 @@ func (d *database) open(fill bool) (err error) {
 	absent := func(path string) bool { _, err := os.Stat(path); return errors.Is(err, fs.ErrNotExist) }
 	switch {
 	case isFile && fill && absent(filepath.Dir(name)):
-		return fmt.Errorf("%s: its folder is not there: make it, or write another path into store.sql of %s", d.name(), d.path)
+		return fmt.Errorf("%s: its directory does not exist: create it, or change store.sql in %s", d.name(), d.path)
 	case isFile && !fill && absent(name):
-		d.notify("%s is not there yet", d.name())
+		d.notify("%s does not exist yet", d.name())
 		address = sqliteScheme + inMemory
 	}
 	if d.sql, err = store.OpenSQL(store.SQLConfig{URL: address}); err != nil {
@@ -105,7 +105,7 @@ func (d *database) ready(ctx context.Context, fill bool) (empty bool, err error)
 	case applied > latest:
 		return false, d.newer(applied, latest)
 	case applied > 0:
-		return false, fmt.Errorf("%s has schema %d and this program needs %d: run `tierway migrate up -c %s`", d.name(), applied, latest, d.path)
+		return false, fmt.Errorf("%s has schema %d and this release needs %d: run `tierway migrate up -c %s`", d.name(), applied, latest, d.path)
 	case !fill:
 		return true, nil
 	}
@@ -114,13 +114,13 @@ func (d *database) ready(ctx context.Context, fill bool) (empty bool, err error)
 		return false, d.explain(err)
 	}
 	if m.From == 0 {
-		d.notify("%s was empty and has schema %d now", d.name(), m.To)
+		d.notify("%s was empty; created schema %d", d.name(), m.To)
 	}
 	return false, nil
 }
 
 func (d *database) newer(applied, latest int64) error {
-	return fmt.Errorf("%s: %w: its schema is %d and this program knows up to %d: run the release that made it, or a later one", d.name(), store.ErrNewer, applied, latest)
+	return fmt.Errorf("%s: %w: its schema is %d and this release supports up to %d: use the release that created the schema, or a later one", d.name(), store.ErrNewer, applied, latest)
 }
 
 // explain adds what a reader needs to what the store says.
@@ -129,7 +129,7 @@ func (d *database) explain(err error) error {
 	case err == nil:
 		return nil
 	case store.Unreachable(err), errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%s does not answer: %w", d.name(), err)
+		return fmt.Errorf("%s is unreachable: %w", d.name(), err)
 	}
 	return fmt.Errorf("%s: %w", d.name(), err)
 }
@@ -149,7 +149,7 @@ func (d *database) tell(ctx context.Context) {
 		err = errors.Join(r.PublishChange(ctx), r.Close())
 	}
 	if err != nil {
-		d.notify("warning: no gateway could be told over Redis (%v); they see the change within 2 s", err)
+		d.notify("warning: gateways could not be notified over Redis (%v); they apply the change within 2 s", err)
 	}
 }
 
@@ -175,7 +175,7 @@ func (d *database) create(ctx context.Context, k tenants.Key) (madeKey, error) {
 		return madeKey{}, d.explain(err)
 	}
 	if slices.ContainsFunc(d.file.Auth.Keys, func(c tenants.KeyConfig) bool { return c.Name == k.Tenant }) {
-		d.notify("%s stands in %s too: its settings there count for this key", k.Tenant, d.path)
+		d.notify("the tenant %s is also in %s: its settings there apply to this key", k.Tenant, d.path)
 		made.NewTenant = false
 	}
 	d.tell(ctx)
@@ -234,7 +234,7 @@ func (d *database) revoke(ctx context.Context, id, reason string) (tenants.Key, 
 // has checks that the database may have a key of that id.
 func (d *database) has(ctx context.Context, id string) error {
 	if strings.HasPrefix(id, "config-") {
-		return fmt.Errorf("the key %s stands in %s: change it under auth.keys there", id, d.path)
+		return fmt.Errorf("the key %s is in %s: change it under auth.keys there", id, d.path)
 	}
 	empty, err := d.ready(ctx, false)
 	if err == nil && empty {
@@ -246,9 +246,9 @@ func (d *database) has(ctx context.Context, id string) error {
 func (d *database) explainKey(id string, err error) error {
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return fmt.Errorf("%s has no key %s; `tierway keys list -c %s` shows them", d.name(), id, d.path)
+		return fmt.Errorf("%s has no key %s; `tierway keys list -c %s` lists all keys", d.name(), id, d.path)
 	case errors.Is(err, store.ErrConflict):
-		return fmt.Errorf("the key %s is revoked, expired or replaced already; make another with `tierway keys create`", id)
+		return fmt.Errorf("the key %s is already revoked, expired or replaced; create another one with `tierway keys create`", id)
 	}
 	return d.explain(err)
 }

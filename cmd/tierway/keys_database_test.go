@@ -65,7 +65,7 @@ func TestEveryChangeIsToldOverRedis(t *testing.T) {
 func TestRedisThatIsAwayIsAWarning(t *testing.T) {
 	h := newHouse(t, `, redis: "redis://:hunter2@127.0.0.1:1"`)
 	s := must(t, "keys", "create", "-c", h.config, "--tenant", "acme", "--quiet")
-	if strings.Count(s.messages, "tierway: warning: no gateway could be told over Redis") != 1 || !strings.Contains(s.messages, "within 2 s") {
+	if strings.Count(s.messages, "tierway: warning: gateways could not be notified over Redis") != 1 || !strings.Contains(s.messages, "within 2 s") {
 		t.Errorf("it says %s", s.messages)
 	}
 	if strings.Contains(s.messages, "hunter2") || strings.Contains(s.messages, s.out[:20]) {
@@ -87,7 +87,7 @@ func TestADatabaseThatIsAwayIsToldWithoutItsPassword(t *testing.T) {
 	write(t, h.config, strings.Replace(string(text), "sqlite://"+h.database, "postgres://me:hunter2@127.0.0.1:1/tierway", 1))
 	for _, args := range [][]string{{"keys", "create", "--tenant", "acme"}, {"keys", "list"}, {"keys", "revoke", "x", "--yes"}, {"migrate", "up"}, {"migrate", "status"}} {
 		s := tierway(t, append(args, "-c", h.config)...)
-		if s.status != 2 || s.out != "" || !strings.Contains(s.messages, "the PostgreSQL database of "+h.config+" does not answer") || strings.Contains(s.messages, "hunter2") {
+		if s.status != 2 || s.out != "" || !strings.Contains(s.messages, "the PostgreSQL database of "+h.config+" is unreachable") || strings.Contains(s.messages, "hunter2") {
 			t.Errorf("%v: status %d, %q, %s", args, s.status, s.out, s.messages)
 		}
 	}
@@ -110,14 +110,14 @@ func TestADatabaseInMemoryIsRefused(t *testing.T) {
 func TestWhatOnlyAsksMakesNoDatabase(t *testing.T) {
 	h := newHouse(t, "")
 	for _, args := range [][]string{{"keys", "list"}, {"keys", "rotate", "x"}, {"keys", "revoke", "x", "--yes"}, {"migrate", "status"}} {
-		if s := tierway(t, append(args, "-c", h.config)...); !strings.Contains(s.messages, h.database+" is not there yet") {
+		if s := tierway(t, append(args, "-c", h.config)...); !strings.Contains(s.messages, h.database+" does not exist yet") {
 			t.Errorf("%v: %s", args, s.messages)
 		}
 		if files, _ := filepath.Glob(filepath.Join(h.dir, "*.db*")); len(files) > 0 {
 			t.Errorf("%v made %v", args, files)
 		}
 	}
-	if s := must(t, "keys", "create", "-c", h.config, "--tenant", "acme"); !strings.Contains(s.messages, h.database+" was empty and has schema ") {
+	if s := must(t, "keys", "create", "-c", h.config, "--tenant", "acme"); !strings.Contains(s.messages, h.database+" was empty; created schema ") {
 		t.Errorf("the new database is not told: %s", s.messages)
 	}
 }
@@ -130,7 +130,7 @@ func TestAFolderThatIsNotThereIsTold(t *testing.T) {
 	}
 	write(t, h.config, strings.Replace(string(text), h.database, h.dir+"/no/such.db", 1))
 	for _, args := range [][]string{{"keys", "create", "--tenant", "acme"}, {"migrate", "up"}} {
-		if s := tierway(t, append(args, "-c", h.config)...); s.status != 2 || !strings.Contains(s.messages, h.dir+"/no/such.db: its folder is not there: make it") {
+		if s := tierway(t, append(args, "-c", h.config)...); s.status != 2 || !strings.Contains(s.messages, h.dir+"/no/such.db: its directory does not exist: create it") {
 			t.Errorf("%v: status %d, %s", args, s.status, s.messages)
 		}
 	}

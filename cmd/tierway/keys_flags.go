@@ -31,7 +31,7 @@ type count struct {
 func (c count) Set(text string) error {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 1 || n > c.max {
-		return fmt.Errorf("write a whole number from 1 to %d, or leave the flag out for no limit", c.max)
+		return fmt.Errorf("write an integer from 1 to %d, or omit the flag for no limit", c.max)
 	}
 	*c.n = n
 	return nil
@@ -50,16 +50,16 @@ func (f *createFlags) key(now time.Time) (tenants.Key, error) {
 	k := tenants.Key{Tenant: f.tenant, Name: f.name, Limits: f.limits}
 	switch {
 	case f.tenant == "":
-		return k, errors.New("--tenant is missing: name whose key it is, such as --tenant acme")
+		return k, errors.New("--tenant is missing: write the key's tenant, such as --tenant acme")
 	case !tenants.Slug(f.tenant):
 		return k, fmt.Errorf("--tenant %q: write 1 to 63 of a-z, 0-9 and -, such as %s", f.tenant, slugOf(f.tenant))
 	case f.role != "":
-		return k, fmt.Errorf("--role %q: only keys of the admin plane have a role; add --admin, or leave it out", f.role)
+		return k, fmt.Errorf("--role %q: only keys of the admin plane have a role; add --admin, or remove --role", f.role)
 	case len(f.name) > maxName || plain(f.name) != f.name:
 		return k, fmt.Errorf("--name %q: write at most %d printable characters", f.name, maxName)
 	}
 	if f.limits.Burst > 0 && f.limits.RPM == 0 && f.limits.RPS == 0 {
-		return k, fmt.Errorf("--burst %d: bounds what comes at once of --rpm or --rps; add one of them", f.limits.Burst)
+		return k, fmt.Errorf("--burst %d: has no effect without --rpm or --rps; add one of them", f.limits.Burst)
 	}
 	class, ok := tenants.ParseClass(f.priority)
 	if !ok && f.priority != "" {
@@ -93,7 +93,7 @@ func namesOf(flag string, list []string) ([]string, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("%s \"\": names nothing, so that the key could do nothing; leave the flag out for all", flag)
+		return nil, fmt.Errorf("%s \"\": the list is empty, so the key could do nothing; omit the flag for all", flag)
 	}
 	return out, nil
 }
@@ -133,7 +133,7 @@ func expiry(text string, now time.Time) (time.Time, error) {
 		return at, fmt.Errorf("--expires %q: write a duration such as 720h, a date such as %s or a time such as %s",
 			text, now.AddDate(0, 3, 0).UTC().Format(time.DateOnly), now.AddDate(0, 3, 0).UTC().Truncate(time.Hour).Format(time.RFC3339))
 	case !at.After(now):
-		return at, fmt.Errorf("--expires %q: is over already (it is %s); write a time to come", text, now.UTC().Format(time.RFC3339))
+		return at, fmt.Errorf("--expires %q: is in the past (now: %s); write a future time", text, now.UTC().Format(time.RFC3339))
 	}
 	return at.UTC().Truncate(time.Second), nil
 }
@@ -144,7 +144,7 @@ func checkRights(file *config.File, r tenants.Rights) error {
 	targets, models := file.Names()
 	for _, tier := range r.Tiers {
 		if !slices.Contains(targets, tier) {
-			return fmt.Errorf("--tiers %q: is no tier or pool of this configuration; it has %s", tier, strings.Join(targets, ", "))
+			return fmt.Errorf("--tiers %q: is not a tier or pool of this configuration; it has %s", tier, strings.Join(targets, ", "))
 		}
 	}
 	for _, glob := range r.Models {

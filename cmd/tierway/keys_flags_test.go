@@ -22,21 +22,21 @@ func TestAWrongFlagIsToldWithTheWayOut(t *testing.T) {
 		more []string
 		want []string
 	}{
-		{acme, []string{"--rpm", "-5"}, []string{`"-5"`, `"--rpm"`, "whole number from 1"}},
-		{acme, []string{"--rps", "many"}, []string{`"many"`, `"--rps"`, "whole number from 1"}},
-		{acme, []string{"--tpm", "0"}, []string{`"0"`, `"--tpm"`, "leave the flag out for no limit"}},
+		{acme, []string{"--rpm", "-5"}, []string{`"-5"`, `"--rpm"`, "integer from 1"}},
+		{acme, []string{"--rps", "many"}, []string{`"many"`, `"--rps"`, "integer from 1"}},
+		{acme, []string{"--tpm", "0"}, []string{`"0"`, `"--tpm"`, "omit the flag for no limit"}},
 		{acme, []string{"--concurrent", "2000000000"}, []string{`"2000000000"`, `"--concurrent"`, "to 1000000000"}},
 		{acme, []string{"--burst", "4"}, []string{"--burst 4", "--rpm or --rps"}},
 		{acme, []string{"--expires", "yesterday"}, []string{`--expires "yesterday"`, "720h"}},
-		{acme, []string{"--expires", "2020-01-31"}, []string{`--expires "2020-01-31"`, "over already"}},
-		{acme, []string{"--expires", "-1h"}, []string{`--expires "-1h"`, "over already"}},
+		{acme, []string{"--expires", "2020-01-31"}, []string{`--expires "2020-01-31"`, "is in the past"}},
+		{acme, []string{"--expires", "-1h"}, []string{`--expires "-1h"`, "is in the past"}},
 		{acme, []string{"--tiers", "huge"}, []string{`--tiers "huge"`, "small, medium"}},
-		{acme, []string{"--tiers", ""}, []string{`--tiers ""`, "leave the flag out for all"}},
+		{acme, []string{"--tiers", ""}, []string{`--tiers ""`, "omit the flag for all"}},
 		{acme, []string{"--models", "llama-*"}, []string{`--models "llama-*"`, "qwen-7b", "gpt-4*"}},
 		{acme, []string{"--priority", "urgent"}, []string{`--priority "urgent"`, "interactive, background, batch"}},
 		{acme, []string{"--name", "a\nb"}, []string{`--name "a\nb"`, "printable"}},
 		{acme, []string{"--role", "viewer"}, []string{`--role "viewer"`, "--admin"}},
-		{acme, []string{"--admin", "--name", "jane"}, []string{"--tenant acme", "leave out --admin"}},
+		{acme, []string{"--admin", "--name", "jane"}, []string{"--tenant acme", "remove --admin"}},
 		{acme, []string{"--api", "http://127.0.0.1:1"}, []string{"api", "config"}},
 		{acme, []string{"--quiet", "--json"}, []string{"quiet", "json"}},
 		{create, nil, []string{"--tenant is missing", "--tenant acme"}},
@@ -45,9 +45,9 @@ func TestAWrongFlagIsToldWithTheWayOut(t *testing.T) {
 		{create, []string{"--admin"}, []string{"--name is missing", "--name jane"}},
 		{create, []string{"--admin", "--name", "Jane Doe"}, []string{`--name "Jane Doe"`, "letters, digits"}},
 		{create, []string{"--admin", "--name", "jane", "--role", "root"}, []string{`--role "root"`, "admin or viewer"}},
-		{create, []string{"--admin", "--name", "jane", "--rpm", "5"}, []string{"--rpm 5", "leave out --admin"}},
+		{create, []string{"--admin", "--name", "jane", "--rpm", "5"}, []string{"--rpm 5", "remove --admin"}},
 		{[]string{"keys", "list", "-c", h.config}, []string{"--tenant", "Bad Name"}, []string{`--tenant "Bad Name"`, "a-z, 0-9 and -"}},
-		{[]string{"keys", "rotate", "-c", h.config}, nil, []string{"id of one key", "keys list"}},
+		{[]string{"keys", "rotate", "-c", h.config}, nil, []string{"one key ID", "keys list"}},
 		{[]string{"keys", "rotate", "-c", h.config}, []string{"x", "--overlap", "-1h"}, []string{"--overlap -1h", "0s"}},
 		{[]string{"keys", "rotate", "-c", h.config}, []string{"x", "--overlap", "720h"}, []string{"--overlap 720h", "to 168h"}},
 		{[]string{"keys", "revoke", "-c", h.config}, []string{"x", "--yes", "--reason", strings.Repeat("long ", 50)}, []string{"--reason", "at most 200"}},
@@ -75,7 +75,7 @@ func TestAKeyForAnIDIsNotRepeated(t *testing.T) {
 	h := newHouse(t, "")
 	key := keysIn(must(t, "keys", "create", "-c", h.config, "--tenant", "acme", "--quiet").out)[0]
 	s := tierway(t, "keys", "revoke", "-c", h.config, key, "--yes")
-	if s.status != 2 || !strings.Contains(s.messages, "write its id") || strings.Contains(s.out+s.messages, key) {
+	if s.status != 2 || !strings.Contains(s.messages, "shows the ID") || strings.Contains(s.out+s.messages, key) {
 		t.Errorf("status %d, %s", s.status, s.messages)
 	}
 }

@@ -77,7 +77,7 @@ func (g running) status(t *testing.T, key string) int {
 func TestTheVerbsDoThroughARealGatewayWhatTheySay(t *testing.T) {
 	g := runGateway(t)
 	made := must(t, "keys", "create", "--api", g.admin, "--tenant", "acme", "--name", "ci", "--rpm", "600", "--tiers", "small", "--expires", "720h")
-	if !strings.Contains(made.messages, "made the tenant acme") || len(keysIn(made.out)) != 1 {
+	if !strings.Contains(made.messages, "created the tenant acme") || len(keysIn(made.out)) != 1 {
 		t.Fatalf("it says\n%s%s", made.out, made.messages)
 	}
 	first := keysIn(made.out)[0]
@@ -89,7 +89,7 @@ func TestTheVerbsDoThroughARealGatewayWhatTheySay(t *testing.T) {
 		t.Errorf("a tier that is not there: %s", s.messages)
 	}
 	rotated := must(t, "keys", "rotate", "--api", g.admin, k.ID, "--overlap", "1h")
-	if !strings.Contains(rotated.out, "replaces  "+k.ID+", which works until ") {
+	if !strings.Contains(rotated.out, "replaces  "+k.ID+", which stays valid until ") {
 		t.Errorf("it says\n%s", rotated.out)
 	}
 	second := keysIn(rotated.out)[0]
@@ -135,11 +135,11 @@ func TestARealReload(t *testing.T) {
 	write(t, g.config, strings.Replace(string(good), `url: "http://127.0.0.1:1"`, `url: "http://127.0.0.1:1", weight: 2`, 1))
 	dry := must(t, "reload", "--api", g.admin, "--dry-run")
 	done := must(t, "reload", "--api", g.admin)
-	what, _, _ := strings.Cut(dry.out, "1 change, not made")
-	if !strings.Contains(what, "tiers[small].workers[s0].weight") || !strings.HasPrefix(done.out, what+"1 change, in force as generation ") {
+	what, _, _ := strings.Cut(dry.out, "1 change, not applied")
+	if !strings.Contains(what, "tiers[small].workers[s0].weight") || !strings.HasPrefix(done.out, what+"1 change, applied as generation ") {
 		t.Errorf("the dry run says\n%s\nthe reload\n%s", dry.out, done.out)
 	}
-	if s := must(t, "reload", "--api", g.admin); !strings.HasPrefix(s.out, "0 changes, in force as generation ") {
+	if s := must(t, "reload", "--api", g.admin); !strings.HasPrefix(s.out, "0 changes, applied as generation ") {
 		t.Errorf("again: %s", s.out)
 	}
 	if took := must(t, "reload", "--api", g.admin, "--json"); !strings.Contains(took.out, `"changes": []`) {

@@ -21,13 +21,13 @@ func listKeysCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:     "list",
-		Short:   "List keys with what became of them; the keys themselves are nowhere",
+		Short:   "List keys and their state; the keys themselves are not stored",
 		Example: "  tierway keys list -c config.yaml\n  tierway keys list -c config.yaml --tenant acme --json",
-		Long:    "Times are in UTC. A key in grace was replaced and still works.",
+		Long:    "Times are in UTC. A key in the state grace was replaced and is still valid.",
 		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if tenant != "" && !tenants.Slug(tenant) {
-				return fmt.Errorf("--tenant %q: is no tenant's name, which is 1 to 63 of a-z, 0-9 and -", tenant)
+				return fmt.Errorf("--tenant %q: is not a tenant name; write 1 to 63 of a-z, 0-9 and -", tenant)
 			}
 			return place.with(c, func(ctx context.Context, s keyStore, _ *config.File) error {
 				keys, err := s.list(ctx, tenant)
@@ -39,8 +39,8 @@ func listKeysCommand() *cobra.Command {
 		},
 	}
 	place.flags(c)
-	c.Flags().StringVar(&tenant, "tenant", "", "whose keys (default everybody's)")
-	c.Flags().BoolVar(&asJSON, "json", false, "write JSON")
+	c.Flags().StringVar(&tenant, "tenant", "", "list only keys of this tenant (default all tenants)")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }
 
@@ -62,7 +62,7 @@ func printKeys(c *cobra.Command, keys []tenants.Key, tenant string, asJSON bool)
 		if tenant != "" {
 			of = " of the tenant " + tenant
 		}
-		say(c, "there are no keys%s; `tierway keys create` makes one", of)
+		say(c, "there are no keys%s; `tierway keys create` creates one", of)
 		return nil
 	}
 	t := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)

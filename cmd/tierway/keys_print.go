@@ -16,8 +16,8 @@ import (
 type keyOutput struct{ quiet, json bool }
 
 func (o *keyOutput) flags(c *cobra.Command) {
-	c.Flags().BoolVar(&o.quiet, "quiet", false, "write the new key alone")
-	c.Flags().BoolVar(&o.json, "json", false, "write JSON")
+	c.Flags().BoolVar(&o.quiet, "quiet", false, "print only the new key")
+	c.Flags().BoolVar(&o.json, "json", false, "print JSON")
 	c.MarkFlagsMutuallyExclusive("quiet", "json")
 }
 
@@ -54,7 +54,7 @@ func (o *keyOutput) printMade(w io.Writer, made madeKey, next string) error {
 	replaces := ""
 	if made.Old != nil {
 		data.Replaced = new(shown(*made.Old))
-		replaces = made.Old.ID + ", which works until " + instant(made.Old.ExpiresAt, "it is revoked")
+		replaces = made.Old.ID + ", which stays valid until " + instant(made.Old.ExpiresAt, "it is revoked")
 	}
 	return o.print(w, made.Secret, data, [][2]string{{"id", made.ID}, {"tenant", made.Tenant}, {"limits", limitsText(made.Limits)},
 		{"expires", instant(made.ExpiresAt, "never")}, {"replaces", replaces}}, next)

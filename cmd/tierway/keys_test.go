@@ -27,7 +27,7 @@ func TestAKeyIsShownOnceAndKeptNowhere(t *testing.T) {
 			if !tenants.WellFormed(keys[0]) || !h.accepted(t, keys[0], time.Now()) {
 				t.Error("the key does not work")
 			}
-			if !strings.Contains(s.messages, "made the tenant acme") {
+			if !strings.Contains(s.messages, "created the tenant acme") {
 				t.Errorf("the new tenant is not told: %s", s.messages)
 			}
 			if made := h.contents(t).Tenants; len(made) != 1 || made[0].Weight != 1 {
@@ -189,7 +189,7 @@ func TestARevokedKeyIsRefused(t *testing.T) {
 	if list := must(t, "keys", "list", "-c", h.config).out; !regexp.MustCompile(id + `\s+acme .*revoked`).MatchString(list) {
 		t.Errorf("the list is\n%s", list)
 	}
-	if s := tierway(t, "keys", "rotate", "-c", h.config, id); s.status != 2 || !strings.Contains(s.messages, id+" is revoked, expired or replaced already; make another") {
+	if s := tierway(t, "keys", "rotate", "-c", h.config, id); s.status != 2 || !strings.Contains(s.messages, id+" is already revoked, expired or replaced; create another one") {
 		t.Errorf("to rotate it: status %d, %s", s.status, s.messages)
 	}
 	audit := query(t, h, func(ctx context.Context, s *store.SQL) ([]store.AuditEntry, error) {
@@ -208,7 +208,7 @@ func TestAKeyThatIsNotThereIsTold(t *testing.T) {
 			if verb == "revoke" {
 				args = append(args, "--yes")
 			}
-			if s := tierway(t, args...); s.status != 2 || !strings.Contains(s.messages, "has no key nosuchkey; `tierway keys list -c "+h.config+"` shows them") {
+			if s := tierway(t, args...); s.status != 2 || !strings.Contains(s.messages, "has no key nosuchkey; `tierway keys list -c "+h.config+"` lists all keys") {
 				t.Errorf("%s: status %d, %s", verb, s.status, s.messages)
 			}
 			must(t, "migrate", "up", "-c", h.config)
@@ -257,7 +257,7 @@ func TestKeysOfTheFileAreListedAndLeftToIt(t *testing.T) {
 			t.Errorf("%v: status %d, %s", args, s.status, s.messages)
 		}
 	}
-	if s := must(t, "keys", "create", "-c", h.config, "--tenant", "acme"); !strings.Contains(s.messages, "its settings there count") {
+	if s := must(t, "keys", "create", "-c", h.config, "--tenant", "acme"); !strings.Contains(s.messages, "its settings there apply") {
 		t.Errorf("it says %s", s.messages)
 	}
 }

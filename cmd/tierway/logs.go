@@ -54,11 +54,11 @@ func openLogs(program, access io.Writer, level string) *logs {
 // lost logs that a log loses lines, or that it takes them again.
 func (l *logs) lost(name string, lines int64, over bool) {
 	if over {
-		l.log.Warn("log lines are written again", "log", name, "dropped", lines)
+		l.log.Warn("log output resumed", "log", name, "dropped", lines)
 		return
 	}
-	l.log.Warn("log lines are dropped; requests are not affected", "log", name,
-		"cause", "its reader is too slow or has left, or its disk is full")
+	l.log.Warn("dropping log lines; requests are not affected", "log", name,
+		"cause", "the reader is too slow or gone, or the disk is full")
 }
 
 // dropped counts the lines that were lost, for a scrape.

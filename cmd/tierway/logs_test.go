@@ -63,8 +63,8 @@ func TestALogThatLosesLinesSaysWhenItBeginsAndWhenItIsOver(t *testing.T) {
 		}
 		l.close()
 		text := out.String()
-		if strings.Count(text, "\n") != 2 || !strings.Contains(text, `"msg":"log lines are dropped; requests are not affected","log":"access"`) ||
-			!strings.Contains(text, `"msg":"log lines are written again","log":"access","dropped":2`) {
+		if strings.Count(text, "\n") != 2 || !strings.Contains(text, `"msg":"dropping log lines; requests are not affected","log":"access"`) ||
+			!strings.Contains(text, `"msg":"log output resumed","log":"access","dropped":2`) {
 			t.Errorf("the log is %s", text)
 		}
 	})

@@ -47,7 +47,7 @@ func root(out, messages io.Writer) *cobra.Command {
 	c := &cobra.Command{
 		Use:           "tierway",
 		Version:       version,
-		Short:         "An OpenAI-compatible gateway for people who run their own models",
+		Short:         "OpenAI-compatible gateway for self-hosted inference engines",
 		Example:       "  tierway demo\n  tierway serve -c config.yaml\n  tierway serve --model qwen2.5:7b --worker-urls http://127.0.0.1:11434",
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -10,13 +10,13 @@ import (
 func migrateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "migrate",
-		Short:   "Bring the database's schema up to date, or say how it stands",
+		Short:   "Update the database schema, or show its version",
 		Example: "  tierway migrate status -c config.yaml\n  tierway migrate up -c config.yaml",
-		Long:    "A gateway does this itself when it starts.",
+		Long:    "A gateway updates the schema itself when it starts.",
 	}
 	return group(c,
-		migration("up", "Bring the database's schema up to date", "", true, migrateUp),
-		migration("status", "Say which schema the database has and which this program needs", "Exits with 1 when they differ.", false, migrateStatus))
+		migration("up", "Update the database schema", "", true, migrateUp),
+		migration("status", "Show the schema version of the database and the latest one", "Exit status: 0 up to date, 1 different, 2 error.", false, migrateStatus))
 }
 
 // migration makes a command that works on the database of a configuration, which
@@ -38,7 +38,7 @@ func migration(name, short, long string, fill bool, work func(ctx context.Contex
 			})
 		},
 	}
-	c.Flags().StringVarP(&path, "config", "c", "config.yaml", "the configuration, whose database is meant")
+	c.Flags().StringVarP(&path, "config", "c", "config.yaml", "configuration file that names the database")
 	return c
 }
 
@@ -68,10 +68,10 @@ func migrateStatus(ctx context.Context, c *cobra.Command, d *database) error {
 	}
 	switch {
 	case applied < latest:
-		say(c, "run `tierway migrate up -c %s`, or start a gateway, which does it", d.path)
+		say(c, "run `tierway migrate up -c %s`, or start a gateway, which updates the schema", d.path)
 		return exit(1)
 	case applied == latest+1:
-		say(c, "the schema is of the next release; a gateway of this release serves beside it and leaves the schema as it is; commands that write need the next release")
+		say(c, "the schema is of the next release: a gateway of this release can serve with it and does not change it; commands that write need the next release")
 		return exit(1)
 	case applied > latest:
 		say(c, "%v", d.newer(applied, latest))

@@ -57,7 +57,7 @@ func TestANewerDatabaseIsLeftAlone(t *testing.T) {
 	for _, args := range [][]string{{"migrate", "up"}, {"keys", "create", "--tenant", "new"}, {"keys", "list"}, {"keys", "rotate", before.Keys[0].ID},
 		{"keys", "revoke", before.Keys[0].ID, "--yes"}, {"keys", "create", "--admin", "--name", "jane"}} {
 		s := tierway(t, append(args, "-c", h.config)...)
-		if s.status != 2 || s.out != "" || !strings.Contains(s.messages, "newer than this program") || !strings.Contains(s.messages, "run the release that made ") {
+		if s.status != 2 || s.out != "" || !strings.Contains(s.messages, "newer than this program") || !strings.Contains(s.messages, " the release that ") {
 			t.Errorf("%v: status %d, %s%s", args, s.status, s.out, s.messages)
 		}
 	}
@@ -75,7 +75,7 @@ func TestTheNextReleasesSchemaIsServedAndSaidSo(t *testing.T) {
 	}
 	h.execute(t, "INSERT INTO goose_db_version (version_id, is_applied) SELECT MAX(version_id) + 1, 1 FROM goose_db_version")
 	s := tierway(t, "migrate", "status", "-c", h.config)
-	if s.status != 1 || !strings.Contains(s.messages, "serves beside it") || strings.Contains(s.messages, "run the release") {
+	if s.status != 1 || !strings.Contains(s.messages, "can serve with it") || strings.Contains(s.messages, "use the release") {
 		t.Errorf("status %d: %s%s", s.status, s.out, s.messages)
 	}
 }

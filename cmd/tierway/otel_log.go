@@ -33,5 +33,5 @@ func (o otelLog) WithAttrs([]slog.Attr) slog.Handler { return o }
 func (o otelLog) WithGroup(string) slog.Handler { return o }
 
 func (o otelLog) warn(problem string) {
-	o.log.Warn("the OpenTelemetry SDK reports a problem; check the OTEL_* variables", "problem", problem)
+	o.log.Warn("OpenTelemetry SDK reported a problem; check the OTEL_* variables", "problem", problem)
 }

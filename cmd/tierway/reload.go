@@ -28,17 +28,17 @@ func reloadCommand() *cobra.Command {
 	var f reloadFlags
 	c := &cobra.Command{
 		Use:   "reload",
-		Short: "Have a gateway read its configuration again, or say what that would change",
+		Short: "Let a gateway reload its configuration, or show what would change",
 		Example: "  TIERWAY_ADMIN_KEY=tw-adm-… tierway reload --dry-run\n" +
 			"  TIERWAY_ADMIN_KEY=tw-adm-… tierway reload --api http://127.0.0.1:8081",
-		Long: "All of it is put in force or, with one problem, nothing. Requests under way are not touched.\n" +
-			"Exits with 0 when it was, 1 when the configuration has problems, 2 on wrong usage.",
+		Long: "The whole file is applied, or nothing if it has a problem. In-flight requests are not affected.\n" +
+			"Exit status: 0 applied, 1 invalid configuration, 2 wrong usage.",
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
-	c.Flags().StringVar(&f.api, "api", "http://127.0.0.1:8081", "the gateway's admin address; its key comes from $"+adminKeyVariable)
-	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "say what would change, and change nothing")
-	c.Flags().BoolVar(&f.json, "json", false, "write JSON")
+	c.Flags().StringVar(&f.api, "api", "http://127.0.0.1:8081", "URL of the gateway's admin plane; its key comes from $"+adminKeyVariable)
+	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would change without applying it")
+	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	return c
 }
 
@@ -100,13 +100,13 @@ func printReload(w io.Writer, r admin.ReloadAnswer) error {
 		fmt.Fprintln(w, line)
 	}
 	if r.DryRun {
-		_, err := fmt.Fprintf(w, "%s, not made: generation %d stays in force\n", counted(len(r.Changes), "change"), r.Generation)
+		_, err := fmt.Fprintf(w, "%s, not applied: generation %d stays active\n", counted(len(r.Changes), "change"), r.Generation)
 		return err
 	}
 	waiting := len(r.Impact.RestartNeeded)
-	line := counted(len(r.Changes)-waiting, "change") + ", in force as generation " + strconv.FormatInt(r.Generation, 10)
+	line := counted(len(r.Changes)-waiting, "change") + ", applied as generation " + strconv.FormatInt(r.Generation, 10)
 	if waiting > 0 {
-		line += "; " + counted(waiting, "change") + " with a restart"
+		line += "; " + counted(waiting, "change") + " after a restart"
 	}
 	_, err := fmt.Fprintln(w, line)
 	return err
@@ -139,12 +139,12 @@ func impactLines(im control.Impact) []string {
 		}
 	}
 	list("workers added: ", im.WorkersAdded)
-	list("workers that finish what they have and go: ", im.WorkersRemoved)
+	list("workers removed after their in-flight requests: ", im.WorkersRemoved)
 	for _, pool := range slices.Sorted(maps.Keys(im.AffinityMoved)) {
 		if share := im.AffinityMoved[pool]; share > 0 {
 			lines = append(lines, fmt.Sprintf("%s: %.1f %% of prompts move to another worker", plain(pool), 100*share))
 		}
 	}
-	list("waits for a restart: ", im.RestartNeeded)
+	list("applied after a restart: ", im.RestartNeeded)
 	return lines
 }

@@ -39,10 +39,10 @@ func TestAReloadSaysWhatChangedAndHow(t *testing.T) {
 drain    remove   tiers[small].workers[s1]         http://s1
 restart  replace  listen                           :80 → :81
 workers added: s2, s3
-workers that finish what they have and go: s1
+workers removed after their in-flight requests: s1
 small: 16.8 % of prompts move to another worker
-waits for a restart: listen
-2 changes, in force as generation 4; 1 change with a restart
+applied after a restart: listen
+2 changes, applied as generation 4; 1 change after a restart
 `
 	if s.out != want || s.messages != "config.yaml:3:1: warning: insecure: open\n" {
 		t.Errorf("it says\n%s%s", s.out, s.messages)
@@ -55,7 +55,7 @@ waits for a restart: listen
 func TestADryRunChangesNothingAndSaysSo(t *testing.T) {
 	address, asked := reloading(t, 200, strings.Replace(reloaded, "{", `{"dry_run":true,`, 1))
 	s := must(t, "reload", "--api", address, "--dry-run")
-	if !strings.HasSuffix(s.out, "3 changes, not made: generation 4 stays in force\n") {
+	if !strings.HasSuffix(s.out, "3 changes, not applied: generation 4 stays active\n") {
 		t.Errorf("it says\n%s", s.out)
 	}
 	if got := asked(); got != "POST /admin/reload?dry_run=true" {

@@ -25,25 +25,25 @@ func replayCommand() *cobra.Command {
 	var f replayFlags
 	c := &cobra.Command{
 		Use:   "replay",
-		Short: "Decide recorded requests again under a draft configuration, and say what would change",
+		Short: "Evaluate recorded requests with a draft configuration, and show what would change",
 		Example: "  tierway replay -c config.yaml --decisions decisions.jsonl --draft draft.yaml\n" +
 			"  tierway replay -c config.yaml --decisions decisions.jsonl.1 --decisions decisions.jsonl\n" +
 			"  TIERWAY_ADMIN_KEY=tw-adm-… tierway replay --live --draft draft.yaml --last 1000",
-		Long: "Reads decisions as decisions.file and GET /admin/decisions write them, oldest first, or has a gateway\n" +
-			"replay its own. A draft is a complete configuration file. Without one it says whether the configuration\n" +
-			"explains the decisions. Nothing is sent.\n" +
-			"Exits with 0 when the decisions were replayed, 1 when a configuration has problems, 2 on wrong usage.",
+		Long: "Reads decision records in the format of decisions.file and GET /admin/decisions, oldest first; with --live,\n" +
+			"a gateway replays its own records. A draft is a complete configuration file. Without a draft, the report\n" +
+			"shows whether the configuration reproduces the records. No request is sent.\n" +
+			"Exit status: 0 replayed, 1 invalid configuration, 2 wrong usage.",
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
-	c.Flags().StringVarP(&f.config, "config", "c", "config.yaml", "the configuration that the decisions were made under")
-	c.Flags().StringArrayVar(&f.decisions, "decisions", nil, "a file of decisions, one a line; - is standard input; repeat it for rotated files, oldest first")
-	c.Flags().StringVar(&f.draft, "draft", "", "a complete configuration file to try; - is standard input with --live")
-	c.Flags().IntVar(&f.last, "last", 0, "replay the newest so many decisions (default: all; with --live 1000)")
-	c.Flags().BoolVar(&f.live, "live", false, "have a gateway replay the decisions that it keeps")
-	c.Flags().StringVar(&f.api, "api", "http://127.0.0.1:8081", "with --live, the gateway's admin address; its key comes from $"+adminKeyVariable)
-	c.Flags().BoolVar(&f.json, "json", false, "write JSON")
-	c.Flags().BoolVar(&f.changes, "changes", false, "list all moves between tiers and workers with request ids")
+	c.Flags().StringVarP(&f.config, "config", "c", "config.yaml", "configuration file that was active when the decisions were recorded")
+	c.Flags().StringArrayVar(&f.decisions, "decisions", nil, "file of decision records, one per line; - for standard input; repeat for rotated files, oldest first")
+	c.Flags().StringVar(&f.draft, "draft", "", "complete configuration file to compare; with --live, - for standard input")
+	c.Flags().IntVar(&f.last, "last", 0, "replay only the newest N decisions (default all; with --live 1000)")
+	c.Flags().BoolVar(&f.live, "live", false, "let a gateway replay the decisions that it keeps")
+	c.Flags().StringVar(&f.api, "api", "http://127.0.0.1:8081", "with --live: URL of the gateway's admin plane; its key comes from $"+adminKeyVariable)
+	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
+	c.Flags().BoolVar(&f.changes, "changes", false, "list all moves between tiers and workers with request IDs")
 	c.MarkFlagsMutuallyExclusive("decisions", "live")
 	c.MarkFlagsMutuallyExclusive("config", "live")
 	c.MarkFlagsOneRequired("decisions", "live")
@@ -55,7 +55,7 @@ const maxLast = 100_000
 
 func (f replayFlags) run(c *cobra.Command) error {
 	if f.last < 0 || f.last > maxLast {
-		return fmt.Errorf("--last %d: write a number from 1 to %d", f.last, maxLast)
+		return fmt.Errorf("--last %d: write an integer from 1 to %d", f.last, maxLast)
 	}
 	run := f.offline
 	if f.live {

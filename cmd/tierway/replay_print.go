@@ -13,16 +13,16 @@ import (
 
 func skippedTexts() map[string]string {
 	return map[string]string{
-		replay.SkippedUnrouted:   "not routed: they asked for no model, or ended before a tier was chosen",
-		replay.SkippedRefused:    "refused before they had a tier",
-		replay.SkippedKeywords:   "by keywords that the records do not hold",
-		replay.SkippedTier:       "the configuration does not explain their tier",
-		replay.SkippedLimited:    "refused by a limit",
-		replay.SkippedUnplaced:   "came to no worker",
-		replay.SkippedPool:       "their tier is in the configuration no more",
-		replay.SkippedIncomplete: "their records do not have all candidates",
+		replay.SkippedUnrouted:   "not routed: no model requested, or ended before a tier was selected",
+		replay.SkippedRefused:    "rejected before a tier was selected",
+		replay.SkippedKeywords:   "decided by keywords that the records do not contain",
+		replay.SkippedTier:       "the configuration does not reproduce their tier",
+		replay.SkippedLimited:    "rejected by a limit",
+		replay.SkippedUnplaced:   "reached no worker",
+		replay.SkippedPool:       "their tier is not in the configuration",
+		replay.SkippedIncomplete: "their records do not list all candidates",
 		replay.SkippedWorkers:    "the draft has no worker for them",
-		replay.SkippedWorker:     "the configuration does not explain their worker",
+		replay.SkippedWorker:     "the configuration does not reproduce their worker",
 	}
 }
 
@@ -30,15 +30,15 @@ func skippedTexts() map[string]string {
 func printReplay(w io.Writer, r *replay.Report, drafted, changes bool) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
-	line("records", "%d, %s to %s, of %s", r.Records, r.From.Format(time.DateTime), r.To.Format(time.DateTime), counted(r.Generations, "configuration"))
+	line("records", "%d, %s to %s, from %s", r.Records, r.From.Format(time.DateTime), r.To.Format(time.DateTime), counted(r.Generations, "configuration"))
 	texts := skippedTexts()
 	for _, s := range r.Skipped {
-		line("left out", "%d: %s", s.N, cmp.Or(texts[s.Name], plain(s.Name)))
+		line("skipped", "%d: %s", s.N, cmp.Or(texts[s.Name], plain(s.Name)))
 	}
 	if len(r.Groups) > 0 {
-		line("keywords", "new or other in the draft, so that no record tells: %s", plain(strings.Join(r.Groups, ", ")))
+		line("keywords", "new or changed in the draft, so no record contains them: %s", plain(strings.Join(r.Groups, ", ")))
 	}
-	line("explained", "%s of the tiers, %s of the workers", part(r.TiersReproduced), part(r.WorkersReproduced))
+	line("reproduced", "%s of the tiers, %s of the workers", part(r.TiersReproduced), part(r.WorkersReproduced))
 	if drafted {
 		moved := 0
 		for _, m := range r.ChangedTier {
@@ -73,7 +73,7 @@ func printReplayNumbers(line func(name, format string, args ...any), r *replay.R
 		}
 		return now + " → " + draft
 	}
-	hit := "not known: no record holds the blocks of a prompt"
+	hit := "unknown: no record contains the blocks of a prompt"
 	if r.Hit != nil {
 		hit = beside(percent(r.Hit.Now), percent(r.Hit.Draft)) + ", estimated"
 	}
@@ -86,7 +86,7 @@ func printReplayNumbers(line func(name, format string, args ...any), r *replay.R
 	line("hit rate", "%s", hit)
 	now, draft := r.Regret.Now, r.Regret.Draft
 	line("regret", "mean %s ms, p95 %s ms, estimated", beside(number(now.Mean), number(draft.Mean)), beside(number(now.P95), number(draft.P95)))
-	wrong := beside(percent(now.Wrong), percent(draft.Wrong)) + " of the picks, estimated"
+	wrong := beside(percent(now.Wrong), percent(draft.Wrong)) + " of the decisions, estimated"
 	if r.Realised != nil {
 		wrong += fmt.Sprintf("; %s of %d streams, measured", percent(*r.Realised), r.RealisedOf)
 	}
@@ -95,16 +95,16 @@ func printReplayNumbers(line func(name, format string, args ...any), r *replay.R
 		line("cost", "%s", beside(number(r.Cost.Now), number(r.Cost.Draft)))
 	}
 	if n := r.Unknown.OtherPolicy; n > 0 {
-		line("other policy", "%d were placed by another one than the configuration has: left as they were, unless the draft changes the policy or takes their worker", n)
+		line("other policy", "%d were decided by a policy other than the configuration's: kept unless the draft changes the policy or removes their worker", n)
 	}
 	if drafted && r.Unknown.Rights > 0 {
-		line("not known", "the rights of %d: decided as if they might use everything", r.Unknown.Rights)
+		line("unknown", "the rights of %d: evaluated without restrictions", r.Unknown.Rights)
 	}
 	if drafted && r.Unknown.Counts > 0 {
-		line("not counted", "the prompts of %d, near a threshold: the estimate decides", r.Unknown.Counts)
+		line("not counted", "the prompts of %d near a threshold: evaluated with the estimated token count", r.Unknown.Counts)
 	}
 	if drafted && r.Unknown.Bounds > 0 {
-		line("not bounded", "%d by all that the draft's bounds and saturation ask for: what the records hold decides", r.Unknown.Bounds)
+		line("not bounded", "%d by all limits and saturation thresholds of the draft: evaluated with the data of the records", r.Unknown.Bounds)
 	}
 }
 

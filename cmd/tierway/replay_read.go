@@ -27,12 +27,12 @@ type readCount struct {
 func (n readCount) tell(c *cobra.Command) {
 	switch {
 	case n.malformed == 1:
-		say(c, "1 line is no decision and was left out")
+		say(c, "skipped 1 line that is not a decision record")
 	case n.malformed > 1:
-		say(c, "%d lines are no decisions and were left out", n.malformed)
+		say(c, "skipped %d lines that are not decision records", n.malformed)
 	}
 	if n.torn {
-		say(c, "the last line was being written and was left out")
+		say(c, "skipped the last line because it is incomplete")
 	}
 }
 
@@ -51,7 +51,7 @@ func (f replayFlags) read(c *cobra.Command, add func(*decisions.Decision)) (read
 		}
 	}
 	if all.decisions == 0 {
-		return all, fmt.Errorf("there is no decision in what --decisions names (%d other lines): it takes what decisions.file or GET /admin/decisions has written, one JSON object a line", all.malformed)
+		return all, fmt.Errorf("--decisions contains no decision records (%d other lines): name files in the format of decisions.file or GET /admin/decisions, one JSON object per line", all.malformed)
 	}
 	return all, nil
 }
@@ -75,7 +75,7 @@ func (f replayFlags) readOne(c *cobra.Command, path string, add func(*decisions.
 
 // errNewer means that the decisions were written by a newer gateway, whose fields
 // may mean something else.
-var errNewer = errors.New("the decisions are of a newer version than this program reads")
+var errNewer = errors.New("the decision records have a newer version than this release supports")
 
 // readDecisions calls add for each decision of a text with one a line. Lines that are
 // none are counted and left out; one of a newer version ends the reading.
@@ -91,7 +91,7 @@ func readDecisions(r io.Reader, add func(*decisions.Decision)) (n readCount, err
 			d, version := decisionOf(line)
 			switch {
 			case version > decisions.SchemaVersion:
-				return n, fmt.Errorf("line %d: %w: schema_version %d, known is %d", at, errNewer, version, decisions.SchemaVersion)
+				return n, fmt.Errorf("line %d: %w: schema_version is %d, the latest supported is %d", at, errNewer, version, decisions.SchemaVersion)
 			case d != nil && whole:
 				n.decisions++
 				add(d)

@@ -72,15 +72,15 @@ func logFile(t *testing.T, n int, more ...string) (config, log, draft string) {
 func TestAReplaySaysWhoWouldGoElsewhere(t *testing.T) {
 	config, log, draft := logFile(t, 10)
 	s := must(t, "replay", "-c", config, "--decisions", log, "--draft", draft, "--changes")
-	want := `records        10, 2026-01-02 03:04:00 to 2026-01-02 03:04:09, of 1 configuration
-explained      10 of 10 (100.0 %) of the tiers, 10 of 10 (100.0 %) of the workers
+	want := `records        10, 2026-01-02 03:04:00 to 2026-01-02 03:04:09, from 1 configuration
+reproduced     10 of 10 (100.0 %) of the tiers, 10 of 10 (100.0 %) of the workers
 tier           4 of 10 (40.0 %) would change
                4 small → large (r4, r5, r6, r7)
 worker         2 of 6 (33.3 %) would change: 2 least_load
                2 small: s0 → s1 (r1, r3)
-hit rate       not known: no record holds the blocks of a prompt
+hit rate       unknown: no record contains the blocks of a prompt
 regret         mean 0 → 0 ms, p95 0 → 0 ms, estimated
-wrong by 20 %  0.0 % → 0.0 % of the picks, estimated
+wrong by 20 %  0.0 % → 0.0 % of the decisions, estimated
 cost           0.114 → 0.231
 
    TIER  REQUESTS  DRAFT  PROMPT TOKENS  DRAFT    CHANGE
@@ -144,7 +144,7 @@ func TestReplayNamesUnroutedAndLimitedRequestsAsSuch(t *testing.T) {
 func TestTornAndForeignLinesAreLeftOutAndCounted(t *testing.T) {
 	config, log, _ := logFile(t, 4, "{\"schema_version\":1,\"ti\n", "\n", "[]\n", "{}\n", `{"schema_version":1,"time":"2026-01-02`)
 	s := must(t, "replay", "-c", config, "--decisions", log)
-	if s.messages != "tierway: 4 lines are no decisions and were left out\ntierway: the last line was being written and was left out\n" || !strings.HasPrefix(s.out, "records        4,") {
+	if s.messages != "tierway: skipped 4 lines that are not decision records\ntierway: skipped the last line because it is incomplete\n" || !strings.HasPrefix(s.out, "records        4,") {
 		t.Errorf("it says\n%s%s", s.out, s.messages)
 	}
 }
@@ -154,7 +154,7 @@ func TestATornFileBeforeAnotherIsCounted(t *testing.T) {
 	config, torn, _ := logFile(t, 1, `{"schema_version":1,"time":"2026-01-02`)
 	_, whole, _ := logFile(t, 2)
 	s := must(t, "replay", "-c", config, "--decisions", torn, "--decisions", whole)
-	if s.messages != "tierway: 1 line is no decision and was left out\n" || !strings.HasPrefix(s.out, "records        3,") {
+	if s.messages != "tierway: skipped 1 line that is not a decision record\n" || !strings.HasPrefix(s.out, "records        3,") {
 		t.Errorf("it says\n%s%s", s.out, s.messages)
 	}
 }
@@ -170,7 +170,7 @@ func TestRecordsOfAnotherPolicyAreSaid(t *testing.T) {
 	if err := os.WriteFile(other, bytes.ReplaceAll(text, []byte("least_load"), []byte("chwbl")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if s := must(t, "replay", "-c", other, "--decisions", log); !strings.Contains(s.out, "none of the workers\n") || !strings.Contains(s.out, "other policy   2 were placed by another one than the configuration has") {
+	if s := must(t, "replay", "-c", other, "--decisions", log); !strings.Contains(s.out, "none of the workers\n") || !strings.Contains(s.out, "other policy   2 were decided by a policy other than the configuration's") {
 		t.Errorf("it says\n%s", s.out)
 	}
 }
@@ -179,7 +179,7 @@ func TestANewerVersionIsRefusedByName(t *testing.T) {
 	for _, line := range []string{`{"schema_version":2,"time":"2026-01-02T03:04:05Z"}`, `{"schema_version":2,"time":{"unix":7}}`} {
 		config, log, _ := logFile(t, 1, line+"\n")
 		s := tierway(t, "replay", "-c", config, "--decisions", log)
-		if s.status != 2 || s.out != "" || !strings.Contains(s.messages, "line 2: the decisions are of a newer version than this program reads: schema_version 2, known is 1") {
+		if s.status != 2 || s.out != "" || !strings.Contains(s.messages, "line 2: the decision records have a newer version than this release supports: schema_version is 2, the latest supported is 1") {
 			t.Errorf("status %d: %s%s", s.status, s.out, s.messages)
 		}
 	}
@@ -196,13 +196,13 @@ func TestWrongUsesOfReplaySayWhatToDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, args := range map[string][]string{
-		"2 --decisions or --live is ne": {"-c", config},
-		"2 --config and --live: only o": {"-c", config, "--decisions", log, "--live"},
-		"2 there is no decision in":     {"-c", config, "--decisions", empty},
-		"2 --last -1: write a number":   {"-c", config, "--decisions", log, "--last", "-1"},
-		"2 opening the decisions: open": {"-c", config, "--decisions", "/nowhere"},
-		"1 polisy":                      {"-c", config, "--decisions", log, "--draft", bad},
-		"1 unknown":                     {"-c", bad, "--decisions", log},
+		"2 --decisions or --live is re":              {"-c", config},
+		"2 --config and --live: use on":              {"-c", config, "--decisions", log, "--live"},
+		"2 --decisions contains no decision records": {"-c", config, "--decisions", empty},
+		"2 --last -1: write an integer":              {"-c", config, "--decisions", log, "--last", "-1"},
+		"2 opening the decisions: open":              {"-c", config, "--decisions", "/nowhere"},
+		"1 polisy":                                   {"-c", config, "--decisions", log, "--draft", bad},
+		"1 unknown":                                  {"-c", bad, "--decisions", log},
 	} {
 		s := tierway(t, append([]string{"replay"}, args...)...)
 		status, text, _ := strings.Cut(want, " ")

@@ -28,7 +28,7 @@ func serveCommand() *cobra.Command {
 	var f serveFlags
 	c := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve requests",
+		Short: "Run the gateway",
 		Example: "  tierway serve -c config.yaml\n" +
 			"  tierway serve --model qwen2.5:7b --worker-urls http://127.0.0.1:11434,http://127.0.0.1:11435\n" +
 			"  tierway serve --model qwen2.5:7b=small --model qwen2.5:72b=large --worker-urls http://127.0.0.1:11434",
@@ -46,12 +46,12 @@ func serveCommand() *cobra.Command {
 			return f.serve(c, file, hup)
 		},
 	}
-	c.Flags().StringVarP(&f.config, "config", "c", "", "the configuration (default config.yaml unless --model is given)")
-	c.Flags().StringVar(&f.listen, "listen", "", "address of the data plane, instead of the configuration's")
-	c.Flags().StringVar(&f.adminListen, "admin-listen", "", "address of the admin plane, instead of the configuration's")
-	c.Flags().StringArrayVar(&f.models, "model", nil, "without a configuration: the model that the workers serve; several as MODEL=TIER, least capable first")
-	c.Flags().StringSliceVar(&f.workerURLs, "worker-urls", nil, "without a configuration: the workers, separated by commas")
-	c.Flags().StringSliceVar(&f.hosts, "hosts", nil, "without a configuration: names by which clients reach the gateway besides localhost, separated by commas")
+	c.Flags().StringVarP(&f.config, "config", "c", "", "configuration file (default config.yaml unless --model is given)")
+	c.Flags().StringVar(&f.listen, "listen", "", "address of the data plane; overrides listen")
+	c.Flags().StringVar(&f.adminListen, "admin-listen", "", "address of the admin plane; overrides admin.listen")
+	c.Flags().StringArrayVar(&f.models, "model", nil, "without a configuration file: model that the workers serve; several as MODEL=TIER, least capable first")
+	c.Flags().StringSliceVar(&f.workerURLs, "worker-urls", nil, "without a configuration file: URLs of the workers, comma-separated")
+	c.Flags().StringSliceVar(&f.hosts, "hosts", nil, "without a configuration file: host names of the gateway besides localhost, comma-separated")
 	c.MarkFlagsMutuallyExclusive("config", "model")
 	c.MarkFlagsMutuallyExclusive("config", "hosts")
 	c.MarkFlagsRequiredTogether("model", "worker-urls")

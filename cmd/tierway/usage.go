@@ -27,11 +27,11 @@ func flagGroups(c *cobra.Command, _ []string) error {
 	}
 	switch {
 	case strings.HasPrefix(rule, " is required"):
-		return fmt.Errorf("%s is needed; %s --help has examples", strings.Join(missing, " or "), c.CommandPath())
+		return fmt.Errorf("%s is required; %s --help has examples", strings.Join(missing, " or "), c.CommandPath())
 	case strings.HasPrefix(rule, " are set none of the others can be"):
-		return errors.New(strings.Join(given, " and ") + ": only one of them can be given")
+		return errors.New(strings.Join(given, " and ") + ": use only one of them")
 	case strings.HasPrefix(rule, " are set they must all be set"):
-		return fmt.Errorf("%s is needed with %s", strings.Join(missing, " and "), strings.Join(given, " and "))
+		return fmt.Errorf("%s is required with %s", strings.Join(missing, " and "), strings.Join(given, " and "))
 	}
 	return err
 }
@@ -41,5 +41,5 @@ func noArguments(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%q: %s takes flags only; %s --help has examples", args[0], c.CommandPath(), c.CommandPath())
+	return fmt.Errorf("%q: %s takes no arguments, only flags; %s --help has examples", args[0], c.CommandPath(), c.CommandPath())
 }
