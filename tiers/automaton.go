@@ -2,24 +2,25 @@ package tiers
 
 import "slices"
 
-// literalBytes is what of a literal is looked for. Longer ones are hardly rarer,
-// and their states cost memory: about 250 bytes each.
+// literalBytes is how many bytes of a literal are searched. Longer ones are hardly rarer, and
+// their states cost about 250 bytes of memory each.
 const literalBytes = 12
 
-// automaton finds literals in one pass over a text, by Aho and Corasick's
-// construction: one look into a table for each byte, however many literals
-// there are. It is immutable.
+// automaton finds literals in one pass over a text (Aho and Corasick): one table lookup per
+// byte, however many literals there are. It is immutable.
 type automaton struct {
-	class [256]uint8 // of a byte, without regard to ASCII case
+	class [256]uint8 // of a byte, ASCII case folded
 	width uint32     // number of classes
-	next  []uint32   // by state plus class; a state is a multiple of width, plus loud if it ends a literal
-	ends  [][]int32  // by state / width: whose literals end there
+	// by state plus class; a state is a multiple of width, plus accepting if a literal ends in
+	// it
+	next []uint32
+	ends [][]int32 // by state / width: the owners of the literals that end there
 }
 
-// loud marks a state that ends a literal.
+// accepting marks a state in which a literal ends.
 const accepting = 1 << 31
 
-// literal is a text to be found for its owner.
+// literal is a text to search for its owner.
 type literal struct {
 	text  string // folded as in literals, not empty
 	owner int32
@@ -27,7 +28,7 @@ type literal struct {
 
 // newAutomaton compiles literals.
 func newAutomaton(all []literal) *automaton {
-	a := &automaton{width: 1} // class 0 is all bytes that are in no literal
+	a := &automaton{width: 1} // class 0: all bytes that occur in no literal
 	for _, l := range all {
 		for i := range min(len(l.text), literalBytes) {
 			if c := l.text[i]; a.class[c] == 0 {
@@ -44,8 +45,8 @@ func newAutomaton(all []literal) *automaton {
 	return a
 }
 
-// trie makes the tree of all literals: its edges, 0 where there is none, to numbers of
-// states, and whose literals end in each state.
+// trie builds the tree of all literals: its edges to numbers of states, 0 for none, and the
+// owners of the literals that end in each state.
 func (a *automaton) trie(all []literal) {
 	a.next, a.ends = make([]uint32, a.width), make([][]int32, 1)
 	for _, l := range all {
@@ -62,9 +63,8 @@ func (a *automaton) trie(all []literal) {
 	}
 }
 
-// link fills in where each state goes on a byte that does not continue its
-// literal: to the longest end of it that begins another. Then it turns the numbers of
-// states into states.
+// link sets the transitions of each state for bytes that do not continue its literal: to the
+// longest suffix that starts another literal. It then turns the numbers of states into states.
 func (a *automaton) link() {
 	back, queue := make([]uint32, len(a.ends)), []uint32{0}
 	for len(queue) > 0 {
@@ -95,14 +95,13 @@ func (a *automaton) link() {
 	}
 }
 
-// overlap is how far the halves of a text reach into each other, so that every literal
-// is whole in one of them.
+// overlap is how far the halves of a text overlap, so that each literal is whole in one of
+// them.
 const overlap = literalBytes
 
-// find tells s of every literal in text: whose it is and where it ends, in
-// ascending order within each half of the text. A byte's state waits for the one
-// before it, and the processor does not for two halves at once, which takes half
-// the time.
+// findLiterals reports each literal in text to s: its owner and its end, in ascending order
+// within each half of the text. The next state depends on the previous one; two independent
+// halves let the processor work on both, which takes half the time.
 func (a *automaton) findLiterals(text []byte, s *search) {
 	n := len(text)
 	if n < 8*overlap {
@@ -127,7 +126,7 @@ func (a *automaton) findLiterals(text []byte, s *search) {
 	a.scanRest(text, j, n, q, 1, s)
 }
 
-// rest goes on from i to end in one half.
+// scanRest continues from i to end in one half.
 func (a *automaton) scanRest(text []byte, i, end int, state uint32, half int, s *search) {
 	for ; i < end; i++ {
 		if state = a.next[state+uint32(a.class[text[i]])]; state >= accepting {
@@ -136,7 +135,8 @@ func (a *automaton) scanRest(text []byte, i, end int, state uint32, half int, s 
 	}
 }
 
-// tell tells s of the literals that a loud state ends, and returns the state without its mark.
+// reportHits reports the literals of an accepting state to s and returns the state without its
+// mark.
 func (a *automaton) reportHits(state uint32, text []byte, end, half int, s *search) uint32 {
 	state -= accepting
 	for _, owner := range a.ends[state/a.width] {

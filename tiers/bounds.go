@@ -2,21 +2,21 @@ package tiers
 
 import "regexp/syntax"
 
-// Bounds of the expressions of a configuration. They hold memory, and a tenant can
-// write a prompt that makes many of them run.
+// Bounds of the expressions of a configuration. Expressions hold memory, and a tenant can
+// write a prompt for which many of them run.
 const (
-	// maxExpressions bounds the expressions of all keywords: a prompt of 16 KB that
-	// makes all of them run costs up to 35 µs for a short one.
+	// maxExpressions bounds the expressions of all keywords. For a prompt of 16 KB that makes
+	// all of them run, each short one costs up to 35 µs.
 	maxExpressions = 1000
-	// manyExpressions is where a warning begins: up to 7 ms for such a prompt.
+	// manyExpressions is the number from which check warns: up to 7 ms for such a prompt.
 	manyExpressions = 200
-	// maxSize bounds the instructions of all compiled expressions plus the bytes of
-	// their literals, the preset's 23,000 included. Each takes 70 to 260 bytes, so the
-	// expressions hold at most 20 to 80 MB.
+	// maxSize bounds the instructions of all compiled expressions plus the bytes of their
+	// literals, including the preset's 23,000. Each takes 70 to 260 bytes, which bounds the
+	// expressions to 20 to 80 MB.
 	maxSize = 300_000
 )
 
-// bounded reports whether the keywords have few enough expressions to be compiled.
+// checkExpressionCount reports whether the keywords have few enough expressions to be compiled.
 func (c *checker) checkExpressionCount(keywords []Keyword) bool {
 	const key = "classifier.keywords"
 	n := 0
@@ -33,8 +33,8 @@ func (c *checker) checkExpressionCount(keywords []Keyword) bool {
 	return n <= maxExpressions
 }
 
-// fits reports whether there is room for an expression beside those before it. The
-// first for which there is none is an error; it and all after it are not compiled.
+// checkSize reports whether an expression fits beside those before it. The first one that does
+// not fit is an error; that one and all later ones are not compiled.
 func (c *checker) checkSize(key string, re *syntax.Regexp, needs []string) bool {
 	before := c.size
 	c.size += instructions(re)
@@ -48,7 +48,7 @@ func (c *checker) checkSize(key string, re *syntax.Regexp, needs []string) bool 
 	return c.size <= maxSize
 }
 
-// instructions returns about how many instructions an expression compiles to.
+// instructions estimates the number of instructions of a compiled expression.
 func instructions(re *syntax.Regexp) int {
 	n := 1
 	switch re.Op {

@@ -1,7 +1,3 @@
-// Package tiers decides which tier or pool a request goes to: by the name of the
-// model that it asks for, by its X-Model-Tier header, or, where those leave the
-// choice to the gateway, by its length, by the answer that it allows, by what
-// its last user turn says and by the chat that it belongs to.
 package tiers
 
 import (
@@ -15,22 +11,21 @@ import (
 	"time"
 )
 
-// Classify is what an alias maps to when the request's tier is to be decided
-// for it by the classifier.
+// Classify is the alias target that lets the classifier decide the tier.
 const Classify = "classify"
 
-// Auto is the model name that asks for Classify unless an alias says otherwise.
+// Auto is the model name that means Classify unless an alias overrides it.
 const Auto = "auto"
 
-// Target is a tier or a pool outside the tiers, as far as names lead to it.
+// Target is a tier, or a pool outside the tiers, with the names that lead to it.
 type Target struct {
 	Name   string
 	Tier   bool
-	Model  string   // what its workers serve; empty keeps the client's name
-	Models []string // further names that its workers serve, such as adapters
+	Model  string   // the model of its workers; empty keeps the client's name
+	Models []string // further models of its workers, such as adapters
 }
 
-// served returns all model names that the target's workers know.
+// served returns all model names that the target's workers serve.
 func (t *Target) served() []string {
 	if t.Model == "" {
 		return t.Models
@@ -38,8 +33,8 @@ func (t *Target) served() []string {
 	return append([]string{t.Model}, t.Models...)
 }
 
-// asked returns what its workers are asked for when the client named something
-// else; empty keeps the client's name.
+// asked returns the model name to send to its workers when the client used another name; empty
+// keeps the client's.
 func (t *Target) asked() string {
 	if served := t.served(); len(served) > 0 {
 		return served[0]
@@ -47,48 +42,48 @@ func (t *Target) asked() string {
 	return ""
 }
 
-// Config is all that names can lead to.
+// Config has everything that model names can lead to.
 type Config struct {
 	Targets []Target          // tiers, least capable first, then pools
 	Aliases map[string]string // model name or glob to a tier, a pool, a served model, or Classify
-	Default string            // the tier that Classify maps to when no rule decides; empty: that of Rules
-	Rules   Rules             // how requests are classified
+	Default string            // tier of Classify if no rule decides; empty: Rules.Default
+	Rules   Rules             // classifier rules
 }
 
 // route is where a name leads.
 type route struct {
-	target   int // index in targets; -1 is nowhere
+	target   int // index in targets; -1: nowhere
 	model    string
 	rule     string
 	pinned   bool
-	fallback bool // Classify: target is the default tier, and what is decided may be clamped to what is allowed
+	fallback bool // Classify: target is the default tier, and the decision may be clamped to the allowed tiers
 }
 
-// target is a Target with what the catalog knows of it.
+// target is a Target with data of the catalog.
 type target struct {
 	Target
-	key   string   // its place in config.yaml
-	hash  uint32   // of its name: what Chats holds
-	leads []string // the names and globs that lead to it
+	key   string   // its key in config.yaml
+	hash  uint32   // hash of its name, as stored in Chats
+	leads []string // names and globs that lead to it
 }
 
-// Catalog resolves names. It is immutable.
+// Catalog resolves model names to targets. It is immutable.
 type Catalog struct {
 	targets []target
 	tiers   []int            // indexes of the tiers in targets, least capable first
 	names   map[string]route // exact names: tiers, served models, aliases
-	globs   []glob           // in the order in which they are tried
-	byName  map[string]int   // targets by name
+	globs   []glob           // in the order of precedence
+	byName  map[string]int   // index in targets
 	normal  route            // the default tier; target -1 without one
 
 	classifier      *Classifier   // of the tiers in their order
-	idle            time.Duration // how long a chat stays at its tier; 0: chats do not
-	unavailableStep int           // where the next tier is when one has nobody up: 1 higher, -1 lower, 0 nowhere
+	idle            time.Duration // how long a chat is remembered; 0: chats are not
+	unavailableStep int           // direction of the next tier if one has no worker up: 1 higher, -1 lower, 0 none
 }
 
-// New checks c and makes its catalog. It leaves the spelling of single values to config:
-// names of tiers and pools have small letters, and no name is empty. The error joins all that is wrong, each
-// part beginning with the key in config.yaml that it is about.
+// New checks c and returns its catalog. Package config checks single values: names of tiers and
+// pools are in lower case, and no name is empty. The error joins all mistakes; each part starts
+// with its key in config.yaml.
 func New(c Config) (*Catalog, error) {
 	k := &Catalog{names: map[string]route{}, byName: map[string]int{}}
 	tiers := 0
@@ -117,18 +112,18 @@ func New(c Config) (*Catalog, error) {
 	return k, nil
 }
 
-// Warnings returns what is not wrong with the configuration but hardly meant, in
-// the form of New's errors.
+// Warnings returns settings that are valid but probably not intended, in the form of New's
+// errors.
 func (k *Catalog) Warnings() []string { return k.classifier.Warnings() }
 
-// Classifier returns what classifies requests. Classification.Tier is an
-// index among the targets that are tiers.
+// Classifier returns the classifier of requests. Classification.Tier is an index among the
+// targets that are tiers.
 func (k *Catalog) Classifier() *Classifier { return k.classifier }
 
-// addRules makes the classifier and what follows it.
+// addRules builds the classifier and the settings that depend on it.
 func (k *Catalog) addRules(rules Rules) []error {
 	names := k.tierNames()
-	rules.Default = "" // addDefault has looked at it
+	rules.Default = "" // addDefault has checked it
 	if k.normal.target >= 0 {
 		rules.Default = k.targets[k.normal.target].Name
 	}
@@ -147,7 +142,7 @@ func (k *Catalog) addRules(rules Rules) []error {
 	return nil
 }
 
-// addLeads turns the names around.
+// addLeads records, for each target, the names that lead to it.
 func (k *Catalog) addLeads() {
 	lead := func(name string, to route) {
 		if to.target >= 0 && !to.fallback {
@@ -163,9 +158,9 @@ func (k *Catalog) addLeads() {
 	}
 }
 
-// addTargets enters the names of tiers and the models that all targets serve.
+// addTargets adds the names of tiers and the models that all targets serve.
 func (k *Catalog) addTargets() (errs []error) {
-	owners := map[string]string{} // name to the key that has it
+	owners := map[string]string{} // name to the config key that uses it
 	own := func(key, name string) {
 		if owner, taken := owners[name]; taken {
 			errs = append(errs, fmt.Errorf("%s: duplicate name %q: %s has it already", key, name, owner))
@@ -176,7 +171,7 @@ func (k *Catalog) addTargets() (errs []error) {
 	for i := range k.targets {
 		t := &k.targets[i]
 		if t.Name == "" {
-			continue // config says so
+			continue // config reports it
 		}
 		if t.Name == Classify {
 			errs = append(errs, fmt.Errorf("%s.name: %q is reserved: name it otherwise", t.key, Classify))
@@ -198,9 +193,9 @@ func (k *Catalog) addTargets() (errs []error) {
 				key = keyAt(t.key+".models", further)
 			}
 			if model == "" {
-				continue // config says so
+				continue // config reports it
 			}
-			// A target may be called like the model that it serves.
+			// A target may have the name of the model that it serves.
 			if model != t.Name || owners[model] != t.key+".name" {
 				own(key, model)
 			}
@@ -210,7 +205,7 @@ func (k *Catalog) addTargets() (errs []error) {
 	return errs
 }
 
-// addDefault enters the default tier.
+// addDefault sets the default tier.
 func (k *Catalog) addDefault(name string) []error {
 	k.normal = route{target: -1, rule: "default", fallback: true}
 	i, known := k.byName[name]
@@ -233,7 +228,7 @@ func (k *Catalog) tierNames() (names []string) {
 	return names
 }
 
-// addAliases enters what aliases map to, and Auto unless something has its name.
+// addAliases adds the targets of aliases, and Auto unless another entry has that name.
 func (k *Catalog) addAliases(aliases map[string]string) (errs []error) {
 	served, same := maps.Clone(k.names), map[string]string{}
 	for _, alias := range slices.Sorted(maps.Keys(aliases)) {
@@ -267,7 +262,7 @@ func (k *Catalog) addAliases(aliases map[string]string) (errs []error) {
 	return errs
 }
 
-// aim returns where an alias leads.
+// aliasTarget returns where an alias leads.
 func (k *Catalog) aliasTarget(served map[string]route, to string) (route, error) {
 	if to == Classify {
 		if len(k.tiers) == 0 {

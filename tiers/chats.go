@@ -7,44 +7,44 @@ import (
 )
 
 const (
-	// MaxChats is how many entries Chats ever holds: at one request a second
-	// each and 30 minutes to remember them, far more than one gateway serves.
+	// MaxChats bounds the entries of Chats. With one request per second and chat, and 30
+	// minutes of memory, it is far more than one gateway serves.
 	MaxChats = 100_000
-	// turnsBack is how many earlier message ends a chat is looked for at. An
-	// agent adds a handful of messages a request; 32 of them are ample.
+	// turnsBack is how many earlier message ends are looked up to find a chat. An agent adds a
+	// few messages per request; 32 are ample.
 	turnsBack = 32
 )
 
-// Chats remembers the tier of each chat, by hashes alone. It holds a bounded number of
-// entries and forgets those used least recently. It is safe for concurrent use. Two
-// requests of one chat at the same time may both be decided by what the chat was before.
+// Chats remembers the tier of each chat by hashes alone. It holds a bounded number of entries
+// and evicts the least recently used ones. It is safe for concurrent use. Two concurrent
+// requests of one chat may both be decided by the chat's earlier tier.
 type Chats struct {
 	*chatTable
 	readOnly bool
 }
 
-// chatTable holds the entries.
+// chatTable has the entries.
 type chatTable struct {
 	limit int
 
 	mu     sync.Mutex // guards all below
 	places map[uint64]*list.Element
-	uses   list.List // of *chat, the newest first
+	uses   list.List // of *chat, the most recently used first
 }
 
 // chat is one entry.
 type chat struct {
 	key  uint64
 	used int64  // Unix nanoseconds
-	tier uint32 // hash of its name, which a reload cannot change the meaning of
+	tier uint32 // hash of the tier's name, whose meaning survives a reload
 }
 
-// NewChats returns Chats without entries that holds at most limit of them.
+// NewChats returns an empty Chats that holds at most limit entries.
 func NewChats(limit int) *Chats {
 	return &Chats{chatTable: &chatTable{limit: limit, places: map[uint64]*list.Element{}}}
 }
 
-// ReadOnly returns a view of the chats by which no entry is added, moved or kept longer.
+// ReadOnly returns a view that adds no entry, moves none and does not extend their lives.
 func (c *Chats) ReadOnly() *Chats {
 	if c == nil {
 		return nil
@@ -59,10 +59,10 @@ func (c *chatTable) Len() int {
 	return c.uses.Len()
 }
 
-// recall returns the tier of the chat that a request belongs to, if it was used
-// within idle: the one of its session, else the deepest that it continues. The
-// request's own end does not count: who asks the same twice continues nothing.
-// Touch counts the request as a use, unless the chats are read only.
+// recall returns the tier of the request's chat if it was used within idle. The chat is found
+// by its session, or else by the deepest earlier message end. The request's own end does not
+// count: a repeated request continues nothing. With touch, the lookup counts as a use, unless
+// the chats are read only.
 func (c *Chats) recall(f *Features, idle time.Duration, touch bool) (tier uint32, ok bool) {
 	touch = touch && !c.readOnly
 	c.mu.Lock()
@@ -78,8 +78,7 @@ func (c *Chats) recall(f *Features, idle time.Duration, touch bool) (tier uint32
 	return 0, false
 }
 
-// remember keeps the tier for the request's session, else for its chat as far
-// as the request goes.
+// remember stores the tier for the request's session, or else for its last message end.
 func (c *Chats) remember(f *Features, tier uint32) {
 	if c.readOnly {
 		return
@@ -106,8 +105,8 @@ func (c *Chats) remember(f *Features, tier uint32) {
 	c.uses.MoveToFront(at)
 }
 
-// sessionKey keeps sessions apart from chains.
-func sessionKey(session uint64) uint64 { return session ^ 0x9e3779b97f4a7c15 } // the golden ratio's bits, which no hash favours
+// sessionKey keeps the keys of sessions apart from those of chains.
+func sessionKey(session uint64) uint64 { return session ^ 0x9e3779b97f4a7c15 } // bits of the golden ratio, which no hash favours
 
 func (c *chatTable) lookLocked(key uint64, now time.Time, idle time.Duration, touch bool) (tier uint32, ok bool) {
 	at := c.places[key]

@@ -9,27 +9,30 @@ import (
 
 // Class is the classifier's result for a request.
 type Classification struct {
-	Tier int    // index among the tiers' names; -1 when there are none
+	Tier int    // index among the tiers' names; -1 without tiers
 	Rule string // prompt_tokens, max_tokens, keyword:NAME or default
-	// Score is the weights of all matched groups, plus less than the least weight for
-	// the length of the user text: of two requests with the same groups the longer
-	// scores higher. No tier depends on the length.
+	// Score is the sum of the weights of all matched groups, plus a share below the least
+	// weight for the length of the user text: of two requests with the same groups, the longer
+	// one scores higher. No tier depends on the length.
 	Score float64
-	Note  string // why max_tokens was not counted, if it exceeds the threshold of a higher tier; else empty
+	// why max_tokens was not counted, if it exceeds the threshold of a higher tier; otherwise
+	// empty
+	Note string
 }
 
 // Signal is the result of one kind of evidence for a request.
 type Signal struct {
-	Rule       string   `json:"rule"`                  // prompt_tokens, max_tokens, keyword, default or sticky
-	Tier       string   `json:"tier,omitempty"`        // the tier that it asks for; empty: none
-	Value      float64  `json:"value"`                 // tokens, or the weights of the matched groups for that tier
-	Threshold  float64  `json:"threshold,omitempty"`   // what Value passed, or else the least that it would have to pass; 0: there is none
-	Matched    []string `json:"matched,omitempty"`     // the names of all matched groups
+	Rule  string  `json:"rule"`           // prompt_tokens, max_tokens, keyword, default or sticky
+	Tier  string  `json:"tier,omitempty"` // the tier that it requests; empty: none
+	Value float64 `json:"value"`          // tokens, or the weights of the matched groups for that tier
+	// the threshold that Value exceeds, or else the lowest one; 0: none
+	Threshold  float64  `json:"threshold,omitempty"`
+	Matched    []string `json:"matched,omitempty"`     // names of all matched groups
 	Exact      bool     `json:"exact,omitempty"`       // Value was counted, not estimated
-	NotCounted string   `json:"not_counted,omitempty"` // why Value asks for nothing, whatever it is
+	NotCounted string   `json:"not_counted,omitempty"` // why Value is ignored
 }
 
-// Classifier gives requests a tier. It is immutable and safe for concurrent use.
+// Classifier assigns tiers to requests. It is immutable and safe for concurrent use.
 type Classifier struct {
 	tiers     []string
 	first     bool // mode first_match
@@ -37,17 +40,16 @@ type Classifier struct {
 	normal    int  // the default tier
 	prompt    []threshold[int64]
 	output    []threshold[int64]
-	ceiling   int64 // the least max_tokens that shows no wish
+	ceiling   int64 // the lowest max_tokens that is ignored as a ceiling
 	scores    []threshold[float64]
 	least     float64 // the least weight of a group
 	matcher   *matcher
 	warnings  []string
 }
 
-// NewClassifier checks rules and compiles them for tiers of these names, least
-// capable first. Their values must be what the tags of Rules and Keyword allow, which
-// config checks. The error joins all that is wrong, each part beginning with the key in
-// config.yaml that it is about.
+// NewClassifier checks rules and compiles them for tiers of these names, least capable first.
+// Package config checks single values by the tags of Rules and Keyword. The error joins all
+// mistakes; each part starts with its key in config.yaml.
 func NewClassifier(rules Rules, tierNames []string) (*Classifier, error) {
 	c := &checker{tiers: slices.Clone(tierNames), names: map[string]string{}}
 	normal := DefaultRules(c.tiers)
@@ -58,7 +60,7 @@ func NewClassifier(rules Rules, tierNames []string) (*Classifier, error) {
 	}
 	floor := k.normal
 	if k.first {
-		floor = -1 // the default is what remains, whatever the others ask for
+		floor = -1 // the default applies only if no signal does
 	}
 	if c.checkExpressionCount(rules.Keywords) {
 		for i, keyword := range rules.Keywords {
@@ -88,8 +90,8 @@ func NewClassifier(rules Rules, tierNames []string) (*Classifier, error) {
 	return k, nil
 }
 
-// Warnings returns what is not wrong with the rules but hardly meant, in the
-// form of NewClassifier's errors.
+// Warnings returns rules that are valid but probably not intended, in the form of
+// NewClassifier's errors.
 func (k *Classifier) Warnings() []string { return slices.Clone(k.warnings) }
 
 // countWithin is how far from a threshold, in tokens, a prompt is counted at most. A
@@ -107,16 +109,16 @@ const countWithin = 4000 / 3
 func estimateLow(estimate int64) int64  { return estimate - min(estimate/4, countWithin) }
 func estimateHigh(estimate int64) int64 { return estimate + min(estimate/3, countWithin) + 1 }
 
-// Classify returns the tier that a request is given. In mode max that is the
-// highest that any signal asks for and never lower than the default; in mode
-// first_match the one that prompt tokens, else max_tokens, else keywords ask
-// for. The prompt is counted when the estimate is too near a threshold to tell.
+// Classify returns the tier of a request. In mode max it is the highest tier that any signal
+// requests, at least the default. In mode first_match it is the tier of the first signal among
+// prompt tokens, max_tokens and keywords. The prompt is counted if its estimate is too near a
+// threshold to decide.
 func (k *Classifier) Classify(f *Features) Classification {
 	return k.decide(f, nil, nil)
 }
 
-// decide is Classify. It also fills e with what the class was made of and x with what each
-// signal says, unless they are nil.
+// decide is Classify. It also fills e with the evidence and x with each signal, unless they are
+// nil.
 func (k *Classifier) decide(f *Features, e *Evidence, x *Explanation) Classification {
 	s := k.matcher.begin()
 	defer k.matcher.end(s)
@@ -133,13 +135,13 @@ func (k *Classifier) decide(f *Features, e *Evidence, x *Explanation) Classifica
 	return class
 }
 
-// signals returns what each signal says of a request that was just classified.
+// signals returns each signal of a request that was just classified.
 func (k *Classifier) signals(f *Features, s *search, tokens int64, exact bool) []Signal {
 	prompt := signal(k, "prompt_tokens", tokens, k.prompt)
 	prompt.Exact = exact
 	tier, _ := k.keywords(s)
 	words := Signal{Rule: "keyword", Tier: k.name(tier), Matched: s.names()}
-	for _, t := range k.scores { // down to the tier that is asked for, else to the lowest
+	for _, t := range k.scores { // down to the requested tier, or else to the lowest
 		words.Value, words.Threshold = s.weight(t.tier), t.over
 		if t.tier == tier {
 			break
@@ -148,7 +150,7 @@ func (k *Classifier) signals(f *Features, s *search, tokens int64, exact bool) [
 	return []Signal{prompt, k.outputSignal(f), words, {Rule: "default", Tier: k.name(k.normal)}}
 }
 
-// signal explains a count of tokens.
+// signal explains a number of tokens.
 func signal(k *Classifier, rule string, tokens int64, all []threshold[int64]) Signal {
 	s := Signal{Rule: rule, Value: float64(tokens)}
 	for i, t := range all {
@@ -195,7 +197,7 @@ func (k *Classifier) classify(f *Features, s *search) (class Classification, tok
 	return class, tokens, exact
 }
 
-// read looks for the groups in the texts, or takes them from the record of those.
+// matchTexts searches the texts for the groups, or restores the recorded groups.
 func (k *Classifier) matchTexts(f *Features, s *search) {
 	if f.recorded != nil {
 		s.restoreGroups(f.recorded)
@@ -211,7 +213,7 @@ func (k *Classifier) matchTexts(f *Features, s *search) {
 	}
 }
 
-// uncertain tells whether the tier depends on how wrong an estimate is.
+// uncertain reports whether the error of an estimate could change the tier.
 func (k *Classifier) uncertain(estimate int64, decide func(int64) (int, string)) bool {
 	low, high := estimateLow(estimate), estimateHigh(estimate)
 	tier, _ := decide(estimate)
@@ -228,10 +230,11 @@ func (k *Classifier) uncertain(estimate int64, decide func(int64) (int, string))
 	return false
 }
 
-// weigh returns what the signals ask for; words is -1 when keywords ask for none.
+// combineSignals returns the tier that the signals request; words is -1 if keywords request
+// none.
 func (k *Classifier) combineSignals(prompt, output int64, words, group int) (tier int, rule string) {
 	tier, rule = k.normal, "default"
-	// ask takes a signal in, and tells whether the next ones have no say.
+	// ask adds a signal and reports whether it is final.
 	ask := func(to int, by string) bool {
 		if to >= 0 && (k.first || to > tier || to == tier && rule == "default") {
 			tier, rule = to, by
@@ -256,8 +259,8 @@ func passed(tokens int64, all []threshold[int64]) int {
 	return -1
 }
 
-// keywords returns the highest tier that the matched groups ask for, or -1, and
-// the weightiest of the groups that speak for it or for a higher one.
+// keywords returns the highest tier that the matched groups request, or -1, and the heaviest of
+// the groups for that tier or a higher one.
 func (k *Classifier) keywords(s *search) (tier, group int) {
 	for _, t := range k.scores {
 		// Sums of written decimals such as 0.1 are off by about 1e-16 each.
@@ -277,7 +280,7 @@ func (k *Classifier) keywords(s *search) (tier, group int) {
 	return -1, -1
 }
 
-// weight returns what the matched groups for a tier and higher ones weigh.
+// weight returns the sum of the weights of the matched groups for a tier and higher ones.
 func (s *search) weight(tier int) float64 {
 	sum := 0.0
 	for i, matched := range s.matched {
@@ -288,9 +291,9 @@ func (s *search) weight(tier int) float64 {
 	return sum
 }
 
-// length is the part of the score that the user text's length is: 0 for none,
-// half of the least weight at 2,000 bytes, where long questions begin, and less
-// than the least weight for any.
+// length returns the part of the score for the length of the user text: 0 for none, half of the
+// least weight at 2,000 bytes, where long questions start, and always less than the least
+// weight.
 func (k *Classifier) length(bytes int) float64 {
 	n := float64(bytes)
 	return math.Nextafter(k.least, 0) * n / (n + 2000)

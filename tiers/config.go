@@ -2,10 +2,9 @@ package tiers
 
 import "time"
 
-// Rules says how a request that leaves the choice to the gateway is given a
-// tier: the classifier section of config.yaml. Tiers stand in it by name. An empty
-// Mode is max, Preset groups, Unavailable up and Default the first tier; nil maps are
-// those of DefaultRules.
+// Rules is the classifier section of config.yaml. Tiers are given by name. An empty Mode means
+// max, Preset groups, Unavailable up and Default the first tier; nil maps mean those of
+// DefaultRules.
 type Rules struct {
 	Mode         string             `yaml:"mode" enum:"max,first_match" doc:"'max': the highest tier that the prompt's length, max_tokens or a keyword asks for. 'first_match': the first of these that asks for any."`
 	PromptTokens map[string]int64   `yaml:"prompt_tokens" absent:"'16000' for the last tier, of three or more '4000' for the second" doc:"Prompt tokens that must be exceeded for a tier. A map that is given replaces the default one whole; '{}' turns the rule off."`
@@ -18,8 +17,8 @@ type Rules struct {
 	Unavailable  string             `yaml:"unavailable" enum:"up,down,refuse" doc:"Where a request goes whose tier has no worker up: to the next tier 'up' or 'down', or nowhere: 'refuse'. Models asked for by their own name never move."`
 }
 
-// Keyword is one group of expressions. However often they match, the group
-// counts once. Weight 0 is 1, and without In it reads the last user turn.
+// Keyword is one group of expressions. A group counts once however often it matches. Weight 0
+// means 1; without In the last user turn is searched.
 type Keyword struct {
 	Tier   string   `yaml:"tier" required:"true" doc:"The tier that the group speaks for."`
 	Name   string   `yaml:"name" required:"true" form:"name" doc:"The group's name, as X-Tier-Reason shows it: keyword:name."`
@@ -28,7 +27,7 @@ type Keyword struct {
 	Match  []string `yaml:"match" required:"true" doc:"Regular expressions of RE2, matched without regard to case. In single quotes a backslash stays one."`
 }
 
-// Sticky keeps a chat at its tier. Enabled is true if it is nil, and Idle 30m if it is 0.
+// Sticky keeps a chat at its tier. A nil Enabled means true, and Idle 0 means 30m.
 type Sticky struct {
 	Enabled *bool         `yaml:"enabled" doc:"Keep a chat at its tier."`
 	Idle    time.Duration `yaml:"idle" doc:"How long a chat is remembered after its last request."`

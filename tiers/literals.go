@@ -8,29 +8,26 @@ import (
 )
 
 const (
-	// fewSpellings is how many spellings a literal may have however long it is:
-	// enough for an optional ending or two, or for four letters of a script with
-	// capitals beyond ASCII.
+	// fewSpellings is how many spellings a literal of any length may have: enough for one or
+	// two optional endings, or for four letters of a script with capitals beyond ASCII.
 	fewSpellings = 16
-	// manySpellings is how many short literals may have, so that `\d ?[+*/] ?\d`
-	// is known by its first characters.
+	// manySpellings is how many spellings short literals may have, so that `\d ?[+*/] ?\d` is
+	// found by its first characters.
 	manySpellings = 256
-	// selective is the length in bytes from which a literal is rare enough to
-	// stop at.
+	// selective is the length in bytes from which a literal is rare enough.
 	selective = 4
 	// maxNeeds bounds the literals of one expression: a list of a thousand words.
 	maxNeeds = 1024
 )
 
-// literals is what is known of the texts that a part of an expression matches, with
-// small ASCII letters.
+// literals describes the texts that a part of an expression matches, in lower-case ASCII.
 type literals struct {
-	known bool     // exact is all that the part matches
+	known bool     // exact has all texts that the part matches
 	exact []string // without context: an assertion is the empty text
-	need  []string // one of these is in every text that the part matches; nil: nothing is known
+	need  []string // each match contains one of these; nil: unknown
 }
 
-// needs returns texts of which every match holds at least one, or nil.
+// needs returns texts of which each match contains at least one, or nil.
 func (l literals) needs() []string {
 	if !l.known {
 		return l.need
@@ -41,7 +38,7 @@ func (l literals) needs() []string {
 	return l.exact
 }
 
-// required returns what is known of the matches of an expression.
+// required returns the literals of an expression.
 func required(re *syntax.Regexp) literals {
 	switch re.Op {
 	case syntax.OpNoMatch:
@@ -81,7 +78,7 @@ func each(subs []*syntax.Regexp) []literals {
 	return all
 }
 
-// repeat returns what is known of x{n,m}.
+// repeat returns the literals of x{n,m}.
 func repeat(re *syntax.Regexp) literals {
 	if re.Min == 0 {
 		return literals{}
@@ -95,7 +92,7 @@ func repeat(re *syntax.Regexp) literals {
 	return literals{need: all.needs()}
 }
 
-// concat returns what is known of parts that follow each other.
+// concat returns the literals of consecutive parts.
 func concat(parts []literals) literals {
 	all, run, best := true, []string{""}, []string(nil)
 	for _, part := range parts {
@@ -117,7 +114,7 @@ func concat(parts []literals) literals {
 	return literals{need: rarer(best, run)}
 }
 
-// grows tells whether a run of literals is worth being continued by each of more.
+// grows reports whether each text of a run should be extended by each of more.
 func grows(run, more []string) bool {
 	n := len(run) * len(more)
 	return len(more) <= 1 || n <= fewSpellings || n <= manySpellings && shortest(run) < selective
@@ -133,7 +130,7 @@ func cross(run, more []string) []string {
 	return unique(all)
 }
 
-// either returns what is known of alternatives.
+// either returns the literals of alternatives.
 func either(parts []literals) literals {
 	all := literals{known: true}
 	for _, part := range parts {
@@ -155,18 +152,17 @@ func either(parts []literals) literals {
 	return literals{need: unique(need)}
 }
 
-// spellings returns the folded texts of one character out of a class, which is
-// given as pairs of bounds.
+// spellings returns the folded texts of one character of a class, given as pairs of bounds.
 func spellings(class []rune) literals {
 	var all []string
 	for i := 0; i < len(class); i += 2 {
-		// A class of more is hardly rarer than any character at all.
+		// A larger class is hardly rarer than any character.
 		if class[i+1]-class[i] >= 64 || len(all) >= 128 {
 			return literals{}
 		}
 		for r := class[i]; r <= class[i+1]; r++ {
 			for _, s := range orbit(r) {
-				// Bytes that are no UTF-8 match as this one too.
+				// Invalid UTF-8 bytes match as this one too.
 				if s == utf8.RuneError || !utf8.ValidRune(s) {
 					return literals{}
 				}
@@ -177,7 +173,7 @@ func spellings(class []rune) literals {
 	return literals{known: true, exact: unique(all)}
 }
 
-// orbit returns all characters that are r when case is disregarded.
+// orbit returns all characters that equal r without regard to case.
 func orbit(r rune) []rune {
 	all := []rune{r}
 	for s := unicode.SimpleFold(r); s != r; s = unicode.SimpleFold(s) {
@@ -186,9 +182,9 @@ func orbit(r rune) []rune {
 	return all
 }
 
-// fold turns ASCII letters into small ones, and so the Kelvin sign and the long s, which
-// match them without regard to case: in a text they are not looked for. Other characters
-// with several cases stand in literals with each of them.
+// fold returns the lower-case form of ASCII letters, and of the Kelvin sign and the long s,
+// which match k and s without regard to case: texts are not searched for these two. Other
+// characters with several cases have one literal for each.
 func fold(r rune) rune {
 	switch {
 	case 'A' <= r && r <= 'Z':
@@ -208,7 +204,7 @@ func shortest(texts []string) int {
 	return len(slices.MinFunc(texts, func(a, b string) int { return len(a) - len(b) }))
 }
 
-// rarer returns the literals of which text is expected to hold fewer.
+// rarer returns the literals that are expected to be rarer in a text.
 func rarer(a, b []string) []string {
 	if frequency(b) < frequency(a) {
 		return b
@@ -216,9 +212,8 @@ func rarer(a, b []string) []string {
 	return a
 }
 
-// frequency estimates how often a character of a text ends one of the literals.
-// The shares of letters, digits and signs in prose are enough to prefer a sign
-// to a digit and a word to both.
+// frequency estimates how often a character of a text ends one of the literals. The shares of
+// letters, digits and signs in prose suffice to prefer a sign to a digit and a word to both.
 func frequency(texts []string) float64 {
 	if len(texts) == 0 || slices.Contains(texts, "") {
 		return 1

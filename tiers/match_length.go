@@ -7,20 +7,19 @@ import (
 	"unicode/utf8"
 )
 
-// What an unbounded repetition is taken to be at most, in bytes, where the
-// expression runs in a window: a paragraph, or the white space of a line break
+// The assumed maximum of an unbounded repetition, in bytes, for an
+// expression that runs in a window: a paragraph, or the white space of a line break
 // with its indentation. A match that needs more around its literal is not found.
 const (
 	farRepeat   = 256
 	blankRepeat = 64
 )
 
-// everywhere is the reach of an expression that has to see the whole text.
+// everywhere is the reach of an expression that needs the whole text.
 const everywhere = -1
 
-// reach returns how many bytes of a text a match can have at most, so that a
-// window of as many bytes to each side of a literal in it holds the match; or
-// everywhere.
+// reach returns the most bytes that a match can have, so that a window of that size on each
+// side of a literal holds the match; or everywhere.
 func reach(re *syntax.Regexp) int {
 	if n := longest(re); n <= 2*TextLimit && !anchored(re) {
 		return n
@@ -28,8 +27,8 @@ func reach(re *syntax.Regexp) int {
 	return everywhere
 }
 
-// anchored tells whether the expression asks where the text or a line begins or
-// ends, which a window cannot tell.
+// anchored reports whether the expression depends on the begin or end of the text or of a line,
+// which a window does not have.
 func anchored(re *syntax.Regexp) bool {
 	switch re.Op {
 	case syntax.OpBeginLine, syntax.OpEndLine, syntax.OpBeginText, syntax.OpEndText:
@@ -38,8 +37,8 @@ func anchored(re *syntax.Regexp) bool {
 	return slices.ContainsFunc(re.Sub, anchored)
 }
 
-// longest returns the most bytes that the expression matches, of an unbounded repetition
-// those that count.
+// longest returns the most bytes that the expression matches, with the assumed maximum of
+// unbounded repetitions.
 func longest(re *syntax.Regexp) (n int) {
 	switch re.Op {
 	case syntax.OpLiteral:
@@ -66,7 +65,7 @@ func longest(re *syntax.Regexp) (n int) {
 		for _, sub := range re.Sub {
 			n = max(n, longest(sub))
 		}
-	default: // all others match their parts one after the other, or nothing
+	default: // all others match their parts in sequence, or nothing
 		for _, sub := range re.Sub {
 			n += longest(sub)
 		}
@@ -74,7 +73,7 @@ func longest(re *syntax.Regexp) (n int) {
 	return n
 }
 
-// blank tells whether the expression is one character of white space.
+// isSpace reports whether the expression is one character of white space.
 func isSpace(re *syntax.Regexp) bool {
 	if re.Op != syntax.OpCharClass && re.Op != syntax.OpLiteral {
 		return false
@@ -82,7 +81,7 @@ func isSpace(re *syntax.Regexp) bool {
 	return !slices.ContainsFunc(re.Rune, func(r rune) bool { return !unicode.IsSpace(r) })
 }
 
-// widest returns the most bytes that one of the characters takes.
+// widest returns the most bytes of one of the characters.
 func widest(runes []rune) int {
 	n := 0
 	for _, r := range runes {

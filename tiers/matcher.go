@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// place is where a group looks, as bits.
+// source is a set of texts that a group searches, as bits.
 type source uint8
 
 const (
@@ -18,7 +18,7 @@ const (
 // group is a compiled Keyword.
 type group struct {
 	name   string
-	rule   string // keyword:name
+	rule   string // keyword:NAME
 	tier   int
 	weight float64
 	in     source
@@ -29,20 +29,20 @@ type expression struct {
 	group int
 	in    source
 	match *regexp.Regexp
-	needs []string // of these texts one is in every match; none: nothing is known
-	reach int      // bytes to each side of a literal that a match can need, or everywhere
+	needs []string // each match contains one of these; empty: unknown
+	reach int      // bytes on each side of a literal that a match can need, or everywhere
 }
 
-// matcher finds the groups that a text speaks for. The literals that the
-// expressions require are found in one pass; a regular expression runs only in
-// windows around its own literals, which do not overlap but where the halves of
-// the text meet, so that the time is linear in the text. It is immutable but for its spare scratch space.
+// matcher finds the groups that match a text. The literals that the expressions require are
+// found in one pass. A regular expression runs only in windows around its own literals. Windows
+// do not overlap except where the halves of the text meet, so that the time is linear in the
+// text. A matcher is immutable except for its pool of searches.
 type matcher struct {
 	groups      []group
 	expressions []expression
 	loose       []int32 // expressions that require no literal: they run on the whole text
 	automaton   *automaton
-	in          source // where any group looks
+	in          source // sources of all groups
 	spare       sync.Pool
 }
 
@@ -65,35 +65,34 @@ func newMatcher(groups []group, expressions []expression) *matcher {
 	return m
 }
 
-// begin returns a search that has found nothing. It is owed to end.
+// begin returns an empty search. The caller must return it with end.
 func (m *matcher) begin() *search { return m.spare.Get().(*search) }
 
-// end takes a search back.
+// end returns a search to the pool.
 func (m *matcher) end(s *search) {
 	clear(s.matched)
 	m.spare.Put(s)
 }
 
-// search is the state of one request's matching.
+// search is the state of matching one request.
 type search struct {
 	m         *matcher
 	matched   []bool   // by group
-	windows   []window // by half of the text and expression: where it is still to run
-	touched   []int32  // the windows that were opened
-	at        source   // of the text
-	userBytes int      // of the last user turn
+	windows   []window // by half of the text and expression: where the expression is still to run
+	touched   []int32  // indexes of the open windows
+	at        source   // source of the present text
+	userBytes int      // length of the last user turn
 }
 
 // window is part of a text; empty when to is 0.
 type window struct{ from, to int }
 
-// look adds the groups that speak for a text. More than its first and last
-// TextLimit bytes are not looked at.
+// scan adds the groups that match a text. It searches only the first and last TextLimit bytes.
 func (s *search) scan(text []byte, at source) {
 	if s.m.in&at == 0 || len(text) == 0 {
 		return
 	}
-	if len(text) > 2*TextLimit+utf8.UTFMax { // the caller may have put a mark between the two
+	if len(text) > 2*TextLimit+utf8.UTFMax { // the caller may have put a mark between the two ends
 		tail := len(text) - TextLimit
 		s.scanPart(text[:runeStart(text, TextLimit)], at)
 		s.scanPart(text[runeStart(text, tail):], at)
@@ -102,7 +101,7 @@ func (s *search) scan(text []byte, at source) {
 	s.scanPart(text, at)
 }
 
-// part is look for a text of bounded length.
+// scanPart is scan for a text of bounded length.
 func (s *search) scanPart(text []byte, at source) {
 	s.at = at
 	s.m.automaton.findLiterals(text, s)
@@ -117,8 +116,8 @@ func (s *search) scanPart(text []byte, at source) {
 	}
 }
 
-// hit notes that a literal of an expression ends at a place. Ends come in
-// ascending order within each half.
+// addWindow records that a literal of an expression ends at a place. Ends come in ascending
+// order within each half.
 func (s *search) addWindow(owner int32, half int, text []byte, end int) {
 	e := &s.m.expressions[owner]
 	if e.in&s.at == 0 || s.matched[e.group] {
@@ -145,15 +144,15 @@ func (s *search) addWindow(owner int32, half int, text []byte, end int) {
 	*w = found
 }
 
-// run matches an expression in one of its windows, and empties that.
+// runWindow matches an expression in one of its windows, and clears the window.
 func (s *search) runWindow(i int32, text []byte) {
 	e, w := &s.m.expressions[int(i)%len(s.m.expressions)], s.windows[i]
 	s.windows[i] = window{}
 	if s.matched[e.group] {
 		return
 	}
-	// Cut between characters and outside words, the window looks to the
-	// expression as the whole text does, \b included. No two windows of a half
+	// The window is cut between characters and outside words, so that the
+	// expression matches as in the whole text, including \b. No two windows of a half
 	// meet: before each stands the byte that ended the last.
 	from, to := runeStart(text, w.from), wordEnd(text, w.to)
 	for from > 0 && isWordByte(text[from-1]) {
@@ -162,18 +161,18 @@ func (s *search) runWindow(i int32, text []byte) {
 	s.matched[e.group] = e.match.Match(text[from:to])
 }
 
-// runeStart returns the beginning of the character that the byte at i is in.
+// runeStart returns the start of the character that contains the byte at i.
 func runeStart(text []byte, i int) int {
 	for n := 0; n < utf8.UTFMax && n <= i; n++ {
 		if utf8.RuneStart(text[i-n]) {
 			return i - n
 		}
 	}
-	return i // such a run of bytes is no UTF-8, and each stands for itself
+	return i // not UTF-8: each byte stands for itself
 }
 
-// wordEnd returns where the word or character ends that the bytes at both sides
-// of i are in; i itself when there is none.
+// wordEnd returns the end of the word or character that contains the bytes on both sides of i;
+// i if there is none.
 func wordEnd(text []byte, i int) int {
 	for i < len(text) && (isWordByte(text[i]) || !utf8.RuneStart(text[i])) {
 		i++
@@ -181,7 +180,7 @@ func wordEnd(text []byte, i int) int {
 	return i
 }
 
-// word tells whether \b takes a byte for part of a word.
+// isWordByte reports whether \b treats a byte as part of a word.
 func isWordByte(c byte) bool {
 	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }

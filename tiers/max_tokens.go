@@ -2,12 +2,12 @@ package tiers
 
 import "strings"
 
-// commonCeiling is the least max_tokens that clients send as a ceiling rather than
-// as a wish: 4,000 and 4,096 are defaults of several libraries, and coding agents
-// send whatever the context leaves, from 4,000 to 64,000.
+// commonCeiling is the lowest max_tokens that clients send as a ceiling rather than as an
+// estimate: 4,000 and 4,096 are defaults of several libraries, and coding agents send what the
+// context leaves, from 4,000 to 64,000.
 const commonCeiling = 4000
 
-// leastDefault is the least power of two that clients send by default.
+// leastDefault is the lowest power of two that clients send by default.
 const leastDefault = 512
 
 // Notes of a Classification about a max_tokens that was not counted.
@@ -19,10 +19,10 @@ const (
 	noteDefault  = notCounted + "a power of two is a client's default"
 )
 
-// wish returns the output that a request wishes for, or 0 and why its MaxTokens
-// shows no wish: the endpoint requires a limit, the request offers tools, or the
-// value is one that clients send by default. The rule looks at one request only, so
-// that equal requests get equal tiers on every gateway, before and after a restart.
+// countedMaxTokens returns the max_tokens that count for the tier, or 0 and the reason why not:
+// the endpoint requires a limit, the request offers tools, or clients send the value by
+// default. The rule uses one request only, so that equal requests get equal tiers on every
+// gateway and after a restart.
 func (k *Classifier) countedMaxTokens(f *Features) (tokens int64, note string) {
 	n := f.MaxTokens
 	switch {
@@ -40,9 +40,9 @@ func (k *Classifier) countedMaxTokens(f *Features) (tokens int64, note string) {
 	return n, ""
 }
 
-// ceilingOf returns the least max_tokens that is a ceiling under these thresholds:
-// twice the highest one if that is above the common ceiling, so that a threshold of
-// the configuration is never out of reach.
+// ceilingOf returns the lowest max_tokens that is a ceiling under these thresholds: twice the
+// highest one if that is above the common ceiling, so that a configured threshold is never
+// unreachable.
 func ceilingOf(output []threshold[int64]) int64 {
 	ceiling := int64(commonCeiling)
 	for _, t := range output {
@@ -51,7 +51,7 @@ func ceilingOf(output []threshold[int64]) int64 {
 	return ceiling
 }
 
-// outputSignal explains what max_tokens asks for.
+// outputSignal explains the signal of max_tokens.
 func (k *Classifier) outputSignal(f *Features) Signal {
 	tokens, note := k.countedMaxTokens(f)
 	s := signal(k, "max_tokens", tokens, k.output)

@@ -2,15 +2,15 @@ package tiers
 
 import "slices"
 
-// ResolveRecorded says where a request goes of which only the evidence is left: no
-// text is there to be looked at, and the keyword groups count as matched that
-// matched then. q.Features holds its tokens, chat and time. Its Count is asked where
-// the tokens were not counted then, perhaps more than once; User and System are not.
+// ResolveRecorded resolves a recorded request from its evidence. No text is available; the
+// recorded keyword groups count as matched. q.Features has its tokens, chat and time. Count is
+// called if the tokens were not counted then, perhaps more than once; User and System are not
+// called.
 //
-// What the groups named in unknown would say is not in the record, because they
-// are new or look for something else by now; of a request that was not classified
-// then it is what any group would. If the target depends on them, known is false,
-// and the verdict is that of a text that none of them matches.
+// unknown has the groups that are not in the record because they are new or have other
+// expressions by now. For a request that was not classified, every group is unknown. If the
+// target depends on unknown groups, known is false, and the resolution is that of a text that
+// matches none of them.
 func (k *Catalog) ResolveRecorded(q Query, was *Evidence, unknown []string) (v Resolution, known bool, err error) {
 	var f Features
 	if q.Features != nil {
@@ -22,8 +22,8 @@ func (k *Catalog) ResolveRecorded(q Query, was *Evidence, unknown []string) (v R
 		f.Count = func() (int64, bool) { return was.Counted, true }
 	}
 	q.Features = &f
-	// Whether the tier depends on what is not known is asked first: the verdict
-	// itself is what the chat remembers.
+	// sameTargetWith comes first, because Resolve changes the memory of chats
+	// that it reads.
 	known = true
 	if len(most) > len(least) {
 		known = k.sameTargetWith(q, most)
@@ -32,8 +32,8 @@ func (k *Catalog) ResolveRecorded(q Query, was *Evidence, unknown []string) (v R
 	return v, known, err
 }
 
-// settled tells whether the request goes to the same target whether the groups
-// beyond those that it is known to match do match or not.
+// sameTargetWith reports whether the target is the same whether the unknown groups match or
+// not.
 func (k *Catalog) sameTargetWith(q Query, most []string) bool {
 	more := *q.Features
 	more.recorded = &recorded{groups: most, userBytes: q.Features.recorded.userBytes}
@@ -44,8 +44,8 @@ func (k *Catalog) sameTargetWith(q Query, most []string) bool {
 	return low.Target == high.Target && (lowErr == nil) == (highErr == nil)
 }
 
-// groupsOf returns the groups that a recorded request matches, and those that it
-// matches if it matches all that is not known.
+// groupsOf returns the groups that a recorded request matches at least, and at most if all
+// unknown ones match.
 func (k *Classifier) groupsOf(was *Evidence, unknown []string) (least, most []string) {
 	for _, g := range k.matcher.groups {
 		open := !was.Classified || slices.Contains(unknown, g.name)
@@ -59,10 +59,9 @@ func (k *Classifier) groupsOf(was *Evidence, unknown []string) (least, most []st
 	return least, most
 }
 
-// NewGroups returns the names of the keyword groups of which a record that was made
-// under another classifier does not tell whether they match: those that it does not
-// have, or that look for something else or elsewhere there. Tier and weight of a
-// group play no part.
+// NewGroups returns the keyword groups that records made under another classifier cannot
+// contain: those that it does not have, or has with other expressions or sources. Tier and
+// weight of a group do not matter.
 func (k *Classifier) NewGroups(made *Classifier) []string {
 	var names []string
 	for i, g := range k.matcher.groups {
@@ -75,7 +74,7 @@ func (k *Classifier) NewGroups(made *Classifier) []string {
 	return names
 }
 
-// patterns returns the expressions of a group, sorted: their order decides nothing.
+// patterns returns the expressions of a group, sorted, because their order does not matter.
 func (m *matcher) patterns(group int) []string {
 	var all []string
 	for _, e := range m.expressions {
@@ -87,13 +86,13 @@ func (m *matcher) patterns(group int) []string {
 	return all
 }
 
-// recorded stands for the texts of a request that are not there any more.
+// recorded replaces the texts of a request that are no longer available.
 type recorded struct {
 	groups    []string
 	userBytes int
 }
 
-// recall takes the groups for matched that matched then.
+// restoreGroups marks the recorded groups as matched.
 func (s *search) restoreGroups(r *recorded) {
 	for i := range s.m.groups {
 		s.matched[i] = slices.Contains(r.groups, s.m.groups[i].name)

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// ErrUnknownModel means that the name leads nowhere, or nowhere that the tenant
-// may go: the two are not told apart, so that nobody learns what others use.
+// ErrUnknownModel means that the name leads nowhere, or nowhere that the tenant may
+// use. The two cases have one error, so that a tenant learns nothing about others.
 var ErrUnknownModel = errors.New("unknown model")
 
-// ErrTooLong means that the prompt fits neither where it was to go nor anywhere
-// that it may be moved to.
+// ErrTooLong means that the prompt fits neither its target nor any tier that it
+// may be moved to.
 var ErrTooLong = errors.New("prompt too long")
 
 // Notes of a Resolution. They repeat nothing that the client sent.
@@ -21,52 +21,58 @@ const (
 	NoteOutsideTiers  = "X-Model-Tier ignored: the model is outside the tiers"
 )
 
-// Query is what decides where a request goes.
+// Query is the input of Resolve.
 type Query struct {
-	Model        string                   // as the client wrote it; may be empty
-	Header       string                   // X-Model-Tier; may be empty
-	Allowed      func(target string) bool // may the tenant use that tier or pool? nil: all
-	AllowedModel func(model string) bool  // may the tenant ask by that name, also the empty one? nil: all
-	Features     *Features                // what the request is classified by; nil: it goes to the default tier
-	Chats        *Chats                   // chats that stay at their tier; nil: none do
-	Fits         func(target string) bool // does the prompt fit the target's context? false is a refusal, and owes certainty: true for an estimate that may be wrong; nil: it does
-	Available    func(target string) bool // is anybody of the target up? nil: yes
-	Moves        *[]Move                  // appended to for each tier that is passed over; nil: not asked for
-	Evidence     *Evidence                // filled when the request is classified; nil: not asked for
-	Explained    *Explanation             // likewise
+	Model   string                   // as the client sent it; may be empty
+	Header  string                   // X-Model-Tier; may be empty
+	Allowed func(target string) bool // whether the tenant may use that tier or pool; nil: all
+	// whether the tenant may use that model name, including the empty one; nil: all
+	AllowedModel func(model string) bool
+	Features     *Features // input of the classifier; nil: the default tier
+	Chats        *Chats    // chats that stay at their tier; nil: none
+	// Fits reports whether the prompt fits the target's context. False refuses, and must be
+	// certain: an uncertain estimate is true. nil: it fits.
+	Fits      func(target string) bool
+	Available func(target string) bool // whether a worker of the target is up; nil: yes
+	Moves     *[]Move                  // receives each tier that was passed over, unless nil
+	Evidence  *Evidence                // filled when the request is classified, unless nil
+	Explained *Explanation             // filled when the request is classified, unless nil
 }
 
-// yes asks a function of a Query about a target; one that is nil says yes.
+// permits calls a function of a Query for a target; nil permits everything.
 func permits(ask func(target string) bool, target string) bool { return ask == nil || ask(target) }
 
-// Resolution is where a request goes and why.
+// Resolution is the target of a request and the reason.
 type Resolution struct {
 	Target string
 	Tier   bool   // Target is a tier, not a pool
-	Model  string // what to ask the worker for; empty keeps the client's name
-	Rule   string // the step that decided: header, model, alias, prompt_tokens, max_tokens, keyword:NAME, sticky, clamped, context, unavailable or default
-	Note   string // what that step passed over, such as "keyword:code asked for large", or why max_tokens was not counted; empty mostly
-	Pinned bool   // asked by the engine's own model name: the request must not be moved
+	Model  string // model name to send to the worker; empty keeps the client's name
+	// Rule is the step that decided: header, model, alias, prompt_tokens, max_tokens,
+	// keyword:NAME, sticky, clamped, context, unavailable or default.
+	Rule string
+	// Note is what that step overrode, such as "keyword:code asked for large", or why
+	// max_tokens was not counted; mostly empty.
+	Note   string
+	Pinned bool // requested by the engine's own model name: the request must not be moved
 }
 
-// Evidence is what a request was classified by, in a form that can be kept: names
-// and numbers.
+// Evidence is what a request was classified by, as names and numbers that can be stored.
 type Evidence struct {
-	Classified bool     // the content was looked at
-	Counted    int64    // the prompt's tokens, where they were counted; 0 when the estimate was enough
-	UserBytes  int      // of the last user turn, as far as it is looked at
-	Groups     []string // the names of all keyword groups that matched
+	Classified bool     // the content was examined
+	Counted    int64    // prompt tokens if they were counted; 0: the estimate sufficed
+	UserBytes  int      // length of the last user turn, as far as it is searched
+	Groups     []string // names of all matched keyword groups
 }
 
-// Explanation is what a request was classified by, and why.
+// Explanation is the result of the classifier with its signals.
 type Explanation struct {
-	Tier    string   `json:"tier"` // what the classifier alone says
+	Tier    string   `json:"tier"` // the classifier's tier
 	Rule    string   `json:"rule"`
 	Score   float64  `json:"score"` // as Classification has it
 	Signals []Signal `json:"signals"`
 }
 
-// note adds to what was passed over.
+// addNote appends to the note.
 func (v *Resolution) addNote(text string) {
 	if v.Note != "" {
 		v.Note += "; "
@@ -74,21 +80,22 @@ func (v *Resolution) addNote(text string) {
 	v.Note += text
 }
 
-// Resolve says where a request goes. The model's name decides, exact names
-// before globs and the longest glob first; a request that leaves the choice to
-// the gateway is classified, and its chat does not fall; among tiers
-// X-Model-Tier overrules both, and what it overrules is not classified.
+// Resolve returns the target of a request.
 //
-// Nothing that q does not allow is ever returned: the header and the class are
-// clamped to the nearest lower allowed tier, else to the nearest higher, the
-// header also to tiers that an allowed name leads to; any other name that leads
-// to what is not allowed fails with ErrUnknownModel, with a header or without.
+// The model's name decides: exact names before globs, and the longest glob first. A request
+// that leaves the choice to the gateway is classified, and its chat does not move to a lower
+// tier. Among tiers, X-Model-Tier overrides both, and a request that it overrides is not
+// classified.
 //
-// A prompt that does not fit moves to the next higher tier that takes it, and
-// one whose tier has nobody up as the rules say; neither moves a request out of
-// a pool, or one that the engine's own model name pins. A prompt that fits
-// nowhere fails with ErrTooLong and a verdict for the highest tier that it may
-// go to.
+// The result is always allowed by q. The header and the classification are clamped to the
+// nearest lower allowed tier, or else to the nearest higher one; the header also to tiers that
+// an allowed name leads to. Any other name that leads to a forbidden target fails with
+// ErrUnknownModel, with or without a header.
+//
+// A prompt that does not fit moves to the next higher tier where it fits. A request whose tier
+// has no worker up moves as the rules say. Neither moves a request out of a pool, nor one that
+// the engine's own model name pins. A prompt that fits nowhere fails with ErrTooLong, and the
+// resolution has the highest tier that it may use.
 func (k *Catalog) Resolve(q Query) (Resolution, error) {
 	if q.AllowedModel != nil && !q.AllowedModel(q.Model) {
 		return Resolution{}, ErrUnknownModel
@@ -120,7 +127,7 @@ func (k *Catalog) Resolve(q Query) (Resolution, error) {
 	at, err := k.fitContext(&v, at, r.fallback, &q)
 	if err == nil {
 		if classified && k.usesChats(&q) {
-			// Before it is moved for want of workers: that lasts for a moment, and
+			// The tier before a move for unavailable workers: the move is short, and
 			// the chat has no cache there.
 			q.Chats.remember(q.Features, k.targets[at].hash)
 		}
@@ -130,14 +137,14 @@ func (k *Catalog) Resolve(q Query) (Resolution, error) {
 	return v, err
 }
 
-// Move is a tier that a rule asked for and did not get.
+// Move is a tier that a rule requested and another rule overrode.
 type Move struct {
 	Tier string `json:"tier"`
-	Rule string `json:"rule"` // that asked for it
-	By   string `json:"by"`   // that decided instead: sticky, clamped, context or unavailable
+	Rule string `json:"rule"` // the rule that requested it
+	By   string `json:"by"`   // the rule that overrode it: sticky, clamped, context or unavailable
 }
 
-// passOver notes which tier the rule so far asked for, and who decides instead.
+// noteMove records the tier that the rule so far requested, and the rule that overrides it.
 func (k *Catalog) noteMove(q *Query, v *Resolution, at int, rule string) {
 	if q.Moves != nil {
 		*q.Moves = append(*q.Moves, Move{Tier: k.targets[at].Name, Rule: v.Rule, By: rule})
@@ -151,14 +158,14 @@ func (k *Catalog) noteMove(q *Query, v *Resolution, at int, rule string) {
 	v.Rule = rule
 }
 
-// move moves a request from a target to another one, by a rule.
+// move moves a request from one target to another by a rule.
 func (k *Catalog) move(q *Query, v *Resolution, from, to int, rule string) int {
 	k.noteMove(q, v, from, rule)
 	v.Model = k.targets[to].asked()
 	return to
 }
 
-// lookup finds where a name leads.
+// lookup returns where a name leads.
 func (k *Catalog) lookup(model string) (route, bool) {
 	if model == "" {
 		return k.normal, k.normal.target >= 0
@@ -174,12 +181,12 @@ func (k *Catalog) lookup(model string) (route, bool) {
 	return route{}, false
 }
 
-// sticks tells whether the request's chat is to stay at its tier.
+// usesChats reports whether the request's chat stays at its tier.
 func (k *Catalog) usesChats(q *Query) bool {
 	return q.Chats != nil && q.Features != nil && k.idle > 0
 }
 
-// classify returns the tier that a request is given by its content and its chat.
+// classify returns the tier of a request by its content and its chat.
 func (k *Catalog) classify(v *Resolution, q *Query) int {
 	class := k.classifier.decide(q.Features, q.Evidence, q.Explained)
 	v.Rule = class.Rule
@@ -205,7 +212,7 @@ func (k *Catalog) classify(v *Resolution, q *Query) int {
 	return k.tiers[kept]
 }
 
-// asked returns which of the tiers X-Model-Tier names, or -1.
+// headerTier returns the index among the tiers that X-Model-Tier names, or -1.
 func (k *Catalog) headerTier(q *Query) int {
 	if q.Header == "" {
 		return -1
@@ -213,8 +220,7 @@ func (k *Catalog) headerTier(q *Query) int {
 	return slices.IndexFunc(k.tiers, func(i int) bool { return strings.EqualFold(k.targets[i].Name, q.Header) })
 }
 
-// overrule applies X-Model-Tier to a verdict for the target at, and returns the
-// target that it leads to.
+// overrule applies X-Model-Tier to a resolution for the target at, and returns the new target.
 func (k *Catalog) overrule(v *Resolution, at int, q *Query) int {
 	if !k.targets[at].Tier {
 		v.addNote(NoteOutsideTiers)
@@ -225,7 +231,7 @@ func (k *Catalog) overrule(v *Resolution, at int, q *Query) int {
 		v.addNote(NoteUnknownHeader)
 		return at
 	}
-	// Where the model's name leads is always allowed, so that a clamp ends.
+	// The target of the model's name is always allowed, so that the clamp succeeds.
 	to, _ := k.clamp(k.tiers[asked], func(i int) bool {
 		return i == at || permits(q.Allowed, k.targets[i].Name) && k.mayNameTier(i, q)
 	})
@@ -239,15 +245,14 @@ func (k *Catalog) overrule(v *Resolution, at int, q *Query) int {
 	return to
 }
 
-// named tells whether a tier may be asked for by one of the names that lead to
-// it: a header is no way around the names that a tenant is kept to. A glob counts
-// as its own pattern.
+// mayNameTier reports whether the tenant may use one of the names that lead to a tier: a header
+// is no way around a restriction by model. A glob counts as its own pattern.
 func (k *Catalog) mayNameTier(tier int, q *Query) bool {
 	return q.AllowedModel == nil || slices.ContainsFunc(k.targets[tier].leads, q.AllowedModel)
 }
 
-// clamp returns the tier itself when it is allowed, else the nearest lower
-// allowed one, else the nearest higher.
+// clamp returns the tier itself if it is allowed, or else the nearest lower allowed one, or
+// else the nearest higher one.
 func (k *Catalog) clamp(tier int, allowed func(target int) bool) (int, bool) {
 	at := slices.Index(k.tiers, tier)
 	if allowed(tier) {
@@ -259,8 +264,8 @@ func (k *Catalog) clamp(tier int, allowed func(target int) bool) (int, bool) {
 	return k.nearest(at, 1, allowed)
 }
 
-// nearest returns the nearest tier that will do, in one direction from the one
-// at an index, which is left out.
+// nearest returns the nearest suitable tier in one direction from the index at, which is
+// excluded.
 func (k *Catalog) nearest(at, step int, do func(target int) bool) (int, bool) {
 	for i := at + step; i >= 0 && i < len(k.tiers); i += step {
 		if do(k.tiers[i]) {
@@ -270,18 +275,18 @@ func (k *Catalog) nearest(at, step int, do func(target int) bool) (int, bool) {
 	return 0, false
 }
 
-// may tells whether a request may be moved to a tier; free says that it left the
+// mayMoveTo reports whether a request may be moved to a tier; free means that it left the
 // choice to the gateway.
 func (k *Catalog) mayMoveTo(i int, free bool, q *Query) bool {
 	return permits(q.Allowed, k.targets[i].Name) && (free || k.mayNameTier(i, q))
 }
 
-// movable tells whether a request may leave where it is.
+// movable reports whether a request may leave its target.
 func (k *Catalog) movable(v *Resolution, at int) bool { return k.targets[at].Tier && !v.Pinned }
 
-// fit moves a request whose prompt its tier does not hold to the next higher one
-// that does. A prompt that fits nowhere goes to the highest tier that it may move to,
-// where it has the best chance, and the error says so.
+// fitContext moves a request whose prompt does not fit its tier to the next higher one where it
+// fits. A prompt that fits nowhere moves to the highest tier that it may use, which has the
+// best chance, with an error.
 func (k *Catalog) fitContext(v *Resolution, at int, free bool, q *Query) (int, error) {
 	if permits(q.Fits, k.targets[at].Name) {
 		return at, nil
@@ -302,7 +307,7 @@ func (k *Catalog) fitContext(v *Resolution, at int, free bool, q *Query) (int, e
 	return at, err
 }
 
-// reach moves a request whose tier has nobody up as the rules say.
+// avoidUnavailable moves a request whose tier has no worker up, as the rules say.
 func (k *Catalog) avoidUnavailable(v *Resolution, at int, free bool, q *Query) int {
 	if !k.movable(v, at) || k.unavailableStep == 0 || permits(q.Available, k.targets[at].Name) {
 		return at
@@ -319,9 +324,9 @@ func (k *Catalog) avoidUnavailable(v *Resolution, at int, free bool, q *Query) i
 	return at
 }
 
-// Models returns the names that q may ask by, as /v1/models lists them: tiers,
-// models, aliases that are no globs, and Auto; sorted, without duplicates. Of q
-// only what is allowed plays a part.
+// Models returns the names that q may use, as /v1/models lists them: tiers, models, aliases
+// that are not globs, and Auto; sorted, without duplicates. Only Allowed and AllowedModel of q
+// matter.
 func (k *Catalog) Models(q Query) []string {
 	names := make([]string, 0, len(k.names))
 	for name := range k.names {
@@ -333,14 +338,13 @@ func (k *Catalog) Models(q Query) []string {
 	return names
 }
 
-// Classifies tells whether q leaves its tier to the gateway.
+// Classifies reports whether q leaves its tier to the gateway.
 func (k *Catalog) Classifies(q Query) bool {
 	r, ok := k.lookup(q.Model)
 	return ok && r.fallback && k.headerTier(&q) < 0
 }
 
-// Default returns the name of the tier that requests go to when no rule decides;
-// empty without tiers.
+// Default returns the name of the tier of requests that no rule decides; empty without tiers.
 func (k *Catalog) Default() string {
 	if k.normal.target < 0 {
 		return ""

@@ -13,19 +13,17 @@ import (
 	"time"
 )
 
-// DefaultRules returns the meaning of empty Rules for tiers of these names, least
-// capable first. The second of three or more tiers takes prompts of over 4,000
-// tokens, answers of over 500 and keywords that weigh 1. The last of two or more
-// takes prompts of over 16,000 tokens, answers of over 2,000 and keywords that weigh
-// 1. The token thresholds are those of the lesson on tiered serving that Tierway
-// grew from. A tier that a group of the configuration names has a keyword score of
-// 1 as well.
+// DefaultRules returns the meaning of empty Rules for tiers of these names, least capable
+// first. The second of three or more tiers gets prompts of over 4,000 tokens, answers of over
+// 500 and keywords of weight 1. The last of two or more gets prompts of over 16,000 tokens,
+// answers of over 2,000 and keywords of weight 1. The token thresholds are those of the lesson
+// on tiered serving. A tier that a configured group names has a keyword score of 1 as well.
 func DefaultRules(tierNames []string) Rules {
 	on := true
 	r := Rules{
 		Mode: "max", Preset: "groups", Unavailable: "up",
 		PromptTokens: map[string]int64{}, MaxTokens: map[string]int64{}, KeywordScore: map[string]float64{},
-		Sticky: Sticky{Enabled: &on, Idle: 30 * time.Minute}, // the order of time for which an idle engine still holds a chat's cache
+		Sticky: Sticky{Enabled: &on, Idle: 30 * time.Minute}, // roughly how long an idle engine keeps a chat's cache
 	}
 	n := len(tierNames)
 	if n > 0 {
@@ -42,28 +40,28 @@ func DefaultRules(tierNames []string) Rules {
 	return r
 }
 
-// checker compiles rules and collects what is wrong with them.
+// checker compiles rules and collects their mistakes.
 type checker struct {
 	tiers       []string
 	errs        []error
 	warnings    []string
 	groups      []group
 	expressions []expression
-	size        int // of all expressions, as maxSize counts it
-	names       map[string]string
+	size        int               // size of all expressions, as maxSize counts it
+	names       map[string]string // group names to their keys in config.yaml
 }
 
-// wrong notes an error: the key, what is wrong and the way out.
+// addError records an error: the key, the mistake and the way out.
 func (c *checker) addError(key, format string, args ...any) {
 	c.errs = append(c.errs, errors.New(key+": "+fmt.Sprintf(format, args...)))
 }
 
-// warn notes what is not wrong but hardly meant.
+// addWarning records a setting that is valid but probably not intended.
 func (c *checker) addWarning(key, format string, args ...any) {
 	c.warnings = append(c.warnings, key+": "+fmt.Sprintf(format, args...))
 }
 
-// tier returns a tier's index; what is no tier's name is noted.
+// tierIndex returns a tier's index. An unknown name is recorded as an error.
 func (c *checker) tierIndex(key, name string) int {
 	i := slices.Index(c.tiers, name)
 	if i < 0 {
@@ -72,13 +70,13 @@ func (c *checker) tierIndex(key, name string) int {
 	return i
 }
 
-// threshold is what a tier asks to be exceeded.
+// threshold is the value that must be exceeded for a tier.
 type threshold[N int64 | float64] struct {
 	tier int
 	over N
 }
 
-// thresholds turns a section of the rules around, highest tier first.
+// thresholds returns a section of the rules, highest tier first.
 func thresholds[N int64 | float64](c *checker, key string, section map[string]N) (all []threshold[N]) {
 	for _, name := range slices.Sorted(maps.Keys(section)) {
 		if i := c.tierIndex(key+"."+name, name); i >= 0 {
@@ -89,8 +87,7 @@ func thresholds[N int64 | float64](c *checker, key string, section map[string]N)
 	return all
 }
 
-// tokens is thresholds for a count of tokens; floor is a tier below which nothing is
-// decided.
+// tokenThresholds is thresholds for numbers of tokens; tiers up to floor have no effect.
 func (c *checker) tokenThresholds(key string, section, normal map[string]int64, floor int) []threshold[int64] {
 	if section == nil {
 		return thresholds(c, key, normal)
@@ -109,7 +106,7 @@ func (c *checker) tokenThresholds(key string, section, normal map[string]int64, 
 	return all
 }
 
-// scores is thresholds for the sum of the matched groups' weights.
+// scoreThresholds is thresholds for the sum of the matched groups' weights.
 func (c *checker) scoreThresholds(section, normal map[string]float64, floor int) []threshold[float64] {
 	const key = "classifier.keyword_score"
 	if section == nil {
@@ -121,9 +118,9 @@ func (c *checker) scoreThresholds(section, normal map[string]float64, floor int)
 		}
 		return thresholds(c, key, section)
 	}
-	// Groups for a higher tier speak for a lower one too, so that a lower score
-	// for a higher tier hides a higher one below it only where none speaks for
-	// the lower tier alone: such sections are taken as they stand.
+	// Groups for a higher tier count for a lower one too. A lower score
+	// for a higher tier therefore hides a higher one below it only if no group
+	// is for the lower tier alone. Such sections are accepted.
 	all := thresholds(c, key, section)
 	for _, t := range all {
 		sum := 0.0
@@ -139,7 +136,7 @@ func (c *checker) scoreThresholds(section, normal map[string]float64, floor int)
 	return all
 }
 
-// group compiles one Keyword.
+// addGroup compiles one Keyword.
 func (c *checker) addGroup(key string, k Keyword) {
 	g := group{name: k.Name, rule: "keyword:" + k.Name, weight: cmp.Or(k.Weight, 1), tier: c.tierIndex(key+".tier", k.Tier)}
 	if other, taken := c.names[k.Name]; taken {
@@ -158,7 +155,7 @@ func (c *checker) addGroup(key string, k Keyword) {
 	}
 }
 
-// expression compiles an expression of the last group.
+// addExpression compiles an expression of the last group.
 func (c *checker) addExpression(key, pattern string, in source) {
 	var broken *syntax.Error
 	if strings.ContainsRune(pattern, '\b') {
@@ -179,11 +176,11 @@ func (c *checker) addExpression(key, pattern string, in source) {
 	if !c.checkSize(key, parsed, needs) {
 		return
 	}
-	compiled := regexp.MustCompile("(?i)" + pattern) // what was parsed compiles
+	compiled := regexp.MustCompile("(?i)" + pattern) // parsed above
 	switch {
 	case known.known && len(known.exact) == 0:
 		c.addError(key, "matches nothing: remove it")
-	// Texts with nothing in common: what matches all of them looks for nothing.
+	// These texts have nothing in common: an expression that matches all of them finds nothing.
 	case compiled.MatchString("") && compiled.MatchString("a") && compiled.MatchString(" "):
 		c.addError(key, "matches every text: leave out what may be absent")
 	}
@@ -193,8 +190,8 @@ func (c *checker) addExpression(key, pattern string, in source) {
 	c.expressions = append(c.expressions, expression{group: len(c.groups) - 1, in: in, match: compiled, needs: needs, reach: reach(parsed)})
 }
 
-// preset compiles the groups that come with the program. The strong ones speak for
-// the last tier, the others for the lowest one that has a keyword score.
+// addPreset compiles the built-in groups. The strong ones are for the last tier, the others for
+// the lowest one with a keyword score.
 func (c *checker) addPreset(name string, lowest int) {
 	if len(c.tiers) == 0 {
 		return
@@ -216,8 +213,8 @@ func (c *checker) addPreset(name string, lowest int) {
 	}
 }
 
-// lowestScored returns the lowest tier above the first and above floor that has a
-// keyword score, else the last.
+// lowestScored returns the lowest tier above the first and above floor that has a keyword
+// score, or else the last.
 func (c *checker) lowestScored(section map[string]float64, floor int) int {
 	for i := max(floor, 0) + 1; i < len(c.tiers); i++ {
 		if _, scored := section[c.tiers[i]]; scored {
@@ -227,7 +224,7 @@ func (c *checker) lowestScored(section map[string]float64, floor int) int {
 	return len(c.tiers) - 1
 }
 
-// idle warns of groups that no keyword score listens to.
+// warnUnscored warns of groups that no keyword score counts.
 func (c *checker) warnUnscored(rules Rules, scores []threshold[float64], floor int) {
 	for i, k := range rules.Keywords {
 		tier := slices.Index(c.tiers, k.Tier)
