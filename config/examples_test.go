@@ -11,7 +11,7 @@ import (
 // both of its tiers are on one server.
 func TestEngineExamplesLoad(t *testing.T) {
 	engines := map[string]string{"ollama": "ollama", "llama.cpp": "llamacpp", "vllm": "vllm", "sglang": "sglang"}
-	warning := map[string]string{"ollama": "is the server of tiers[0].workers[0].url too"}
+	warning := map[string]string{"ollama": "is also the server of tiers[0].workers[0].url"}
 	env := environment(map[string]string{"TIERWAY_KEY_SHA256": digestA})
 	paths, err := filepath.Glob("../examples/*/config.yaml")
 	if err != nil || len(paths) != len(engines) {

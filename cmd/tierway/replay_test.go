@@ -128,7 +128,7 @@ func TestReplayNamesUnroutedAndLimitedRequestsAsSuch(t *testing.T) {
 			`"outcome":"refused","status":429,"limit":"rpm"}`+"\n")
 	s := must(t, "replay", "-c", config, "--decisions", log)
 	for _, want := range []string{
-		"1: not routed: they asked for no model, or ended before a tier was chosen\n", "1: refused by a limit\n",
+		"1: not routed: no model requested, or ended before a tier was selected\n", "1: rejected by a limit\n",
 	} {
 		if !strings.Contains(s.out, want) {
 			t.Errorf("%q is missing in\n%s", want, s.out)
