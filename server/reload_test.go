@@ -85,7 +85,7 @@ func served(t *testing.T, h http.Handler) string {
 }
 
 // CF-02, CF-05: a configuration with an error changes nothing at all, and every
-// problem is told with its line.
+// problem is reported with its line.
 func TestARejectedConfigurationChangesNothing(t *testing.T) {
 	r, from := reloadable(t, plain, fakeEngine())
 	before := r.control.Snapshot()
@@ -99,6 +99,12 @@ func TestARejectedConfigurationChangesNothing(t *testing.T) {
 	}
 	if !strings.Contains(r.scrape(), `tierway_config_reloads_total{result="rejected"} 1`) {
 		t.Error("the rejection is not counted")
+	}
+	if !strings.Contains(r.logs.String(), "level=ERROR") {
+		t.Error("the rejection is not logged at ERROR")
+	}
+	if _, err := r.Reload(t.Context(), control.ReloadRequest{Expect: "stale"}); !errors.Is(err, control.ErrRejected) || !r.control.FileRejected() {
+		t.Errorf("a file with errors and a stale If-Match: %v", err)
 	}
 	from.write("")
 	r.source = func() (*config.File, error) { return nil, context.DeadlineExceeded }
@@ -246,10 +252,19 @@ func TestReloadsAreDoneOneByOne(t *testing.T) {
 	}
 	from.write(text(60))
 	if _, err := r.Reload(t.Context(), control.ReloadRequest{Expect: preview.ToHash}); !errors.Is(err, control.ErrChanged) {
-		t.Errorf("a file that is another one than previewed: %v", err)
+		t.Errorf("a file that changed after its preview: %v", err)
 	}
 	if r.control.FileRejected() {
-		t.Error("a file that was not the one expected is told to have errors")
+		t.Error("a stale If-Match marks a valid file as rejected")
+	}
+	scrape := r.scrape()
+	for _, series := range []string{`tierway_config_reloads_total{result="rejected"} 0`, "tierway_config_last_reload_successful 1"} {
+		if !strings.Contains(scrape, series) {
+			t.Errorf("a stale If-Match counts as a rejected configuration: no %s", series)
+		}
+	}
+	if logs := r.logs.String(); strings.Contains(logs, "level=ERROR") || !strings.Contains(logs, "a reload was refused") {
+		t.Errorf("a stale If-Match is not logged at INFO: %s", logs)
 	}
 	if result := r.reload(); result.Generation < 2 || weightNow(r, "a") != 60 {
 		t.Errorf("%+v, weight %d", result, weightNow(r, "a"))

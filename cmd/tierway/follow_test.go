@@ -91,7 +91,7 @@ func TestAGatewayThatFailsEnds(t *testing.T) {
 }
 
 // A SIGHUP reloads, one that came before the gateway served too; where there
-// is nothing to read again it is told and kills nobody.
+// is no file to reload, the log says so and the process goes on.
 func TestASIGHUPIsNeverLost(t *testing.T) {
 	for _, nothing := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestASIGHUPIsNeverLost(t *testing.T) {
 				t.Errorf("reloads after another: %q", got)
 			}
 			cancel()
-			if err := <-ended; err != nil || strings.Count(log.String(), "nothing to read again") != map[bool]int{true: 2}[nothing] {
+			if err := <-ended; err != nil || strings.Count(log.String(), "nothing to reload") != map[bool]int{true: 2}[nothing] {
 				t.Errorf("%v, the log:\n%s", err, log.String())
 			}
 		})
@@ -228,7 +228,7 @@ func TestAGatewayOutlivesASIGHUP(t *testing.T) {
 	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "it has read its file again", func() bool { return log.has(`"the configuration is the one in force","via":"signal"`) })
+	until(t, "it has read its file again", func() bool { return log.has(`"the configuration is unchanged","via":"signal"`) })
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)

@@ -125,7 +125,7 @@ func (a *configAPI) reloadConfig(ctx context.Context, in *struct {
 	case errors.Is(err, control.ErrNoSource):
 		return nil, huma.Error409Conflict(err.Error())
 	case errors.Is(err, control.ErrChanged):
-		return nil, huma.Error412PreconditionFailed("The file is another one than was previewed: its hash is " + r.ToHash + ". Preview it again.")
+		return nil, huma.Error412PreconditionFailed("The configuration file changed since it was previewed: its hash is now " + r.ToHash + ". Preview it again, then send that hash as If-Match.")
 	case errors.Is(err, control.ErrRejected):
 		return nil, rejected(r.Problems)
 	case err != nil: // a reload asks no store: it is the file, or what the file asks for

@@ -13,57 +13,58 @@ import (
 	"tierway/workers"
 )
 
-// ReloadRequest says how the configuration is reloaded.
+// ReloadRequest describes a reload.
 type ReloadRequest struct {
 	Actor  store.Actor
-	DryRun bool   // the result shows what would change, and nothing changes
-	Expect string // the hash of the configuration that was previewed; empty: any
+	DryRun bool   // only return what would change
+	Expect string // hash of the previewed configuration; empty: any
 }
 
 // ReloadResult is what a reload changed, or would change.
 type ReloadResult struct {
-	Generation int64           `json:"generation" doc:"Of the configuration in force afterwards."`
+	Generation int64           `json:"generation" doc:"Generation of the configuration that is in force afterwards."`
 	FromHash   string          `json:"from_hash"`
-	ToHash     string          `json:"to_hash" doc:"For If-Match: what was previewed is what is reloaded."`
+	ToHash     string          `json:"to_hash" doc:"Hash of the file that was read. Send it as If-Match to reload exactly the previewed file."`
 	Changes    []config.Change `json:"changes" nullable:"false"`
 	Impact     Impact          `json:"impact"`
-	Problems   config.Problems `json:"problems"` // errors of a configuration that is refused, else warnings
+	Problems   config.Problems `json:"problems"` // errors of a rejected configuration, else warnings
 }
 
-// Impact is what a reload does to the workers. One that moves is both added and removed.
+// Impact is what a reload does to the workers. A worker that moves to another pool or URL is both
+// added and removed.
 type Impact struct {
 	WorkersAdded   []string           `json:"workers_added" nullable:"false"`
-	WorkersRemoved []string           `json:"workers_removed" nullable:"false" doc:"They finish what they have."`
-	AffinityMoved  map[string]float64 `json:"affinity_moved" doc:"By pool: the share of prompts whose home is another worker."`
-	RestartNeeded  []string           `json:"restart_needed" nullable:"false"` // keys whose new values wait for a restart
+	WorkersRemoved []string           `json:"workers_removed" nullable:"false" doc:"Removed workers finish their current requests."`
+	AffinityMoved  map[string]float64 `json:"affinity_moved" doc:"By pool: share of prompts whose preferred worker changes, 0 to 1."`
+	RestartNeeded  []string           `json:"restart_needed" nullable:"false"` // keys whose new values need a restart
 }
 
-// The errors of a reload that is refused. Nothing has changed.
+// Errors of Reload. In each case the configuration in force stays.
 var (
-	ErrNoSource = errors.New("this gateway was started without a configuration file: there is nothing to read again")
+	ErrNoSource = errors.New("this gateway was started without a configuration file, so it has nothing to reload")
 	ErrRejected = errors.New("the configuration has errors")
-	ErrChanged  = errors.New("the configuration is another one than expected")
+	ErrChanged  = errors.New("the configuration file changed since it was previewed")
 )
 
-// Reload reads the configuration and puts it in force: all of it or nothing. Requests under
-// way keep the configuration that they began with, and everything that was learned, counted or
-// booked stays. Concurrent calls wait for each other.
+// Reload reads the configuration and applies all of it, or nothing if it has an error. In-flight
+// requests keep the configuration that they began with. Learned state, counters and leases are
+// kept. Concurrent calls run one after the other.
 func (ctl *Control) Reload(ctx context.Context, r ReloadRequest) (ReloadResult, error) {
 	ctl.reloading.Lock()
 	defer ctl.reloading.Unlock()
 	before := ctl.Snapshot().Generation
-	f, err := ctl.ReadSource() // before applying is locked: reading may hang, and keys must stay revocable
+	f, err := ctl.ReadSource() // before the lock of applying: reading may hang, and keys must stay revocable
 	ctl.applying.Lock()
 	result, err := ctl.reload(r, f, err)
 	ctl.applying.Unlock()
 	if !r.DryRun {
-		ctl.noteReload(ctx, r, result, result.Generation != before, err)
+		ctl.recordReload(ctx, r, result, result.Generation != before, err)
 	}
 	return result, err
 }
 
-// ReadSource reads the configuration again and puts nothing in force. Without a source it
-// returns ErrNoSource.
+// ReadSource reads the configuration and applies nothing. Without a source it returns
+// ErrNoSource.
 func (ctl *Control) ReadSource() (*config.File, error) {
 	if ctl.source == nil {
 		return nil, ErrNoSource
@@ -71,15 +72,17 @@ func (ctl *Control) ReadSource() (*config.File, error) {
 	return ctl.source()
 }
 
-// FileRejected reports whether the last file to be reloaded was rejected: it has errors, or could
-// not be read or applied.
+// FileRejected reports whether the file that was read last has errors, or could not be read or
+// applied.
 func (ctl *Control) FileRejected() bool { return ctl.rejected.Load() }
 
-// reload applies a file that was read, or reports err. The caller holds applying.
+// reload applies f, or returns the error that err, the error of reading f, stands for. The
+// caller holds ctl.applying.
 func (ctl *Control) reload(r ReloadRequest, f *config.File, err error) (ReloadResult, error) {
 	live := ctl.Snapshot()
 	old := live.Base
-	result := ReloadResult{Generation: live.Generation, FromHash: live.Hash, ToHash: live.Hash, Changes: []config.Change{}}
+	result := ReloadResult{Generation: live.Generation, FromHash: live.Hash, ToHash: live.Hash,
+		Changes: []config.Change{}}
 	if errors.Is(err, ErrNoSource) {
 		return result, err
 	}
@@ -100,7 +103,7 @@ func (ctl *Control) reload(r ReloadRequest, f *config.File, err error) (ReloadRe
 		return result, nil
 	}
 	next := f.KeepRestartOnly(old)
-	if len(config.Changes(old, next)) == 0 { // all that is left of the changes waits for a restart
+	if len(config.Changes(old, next)) == 0 { // every change needs a restart
 		ctl.amend(func(snap *Snapshot) { snap.Hash = result.ToHash })
 		return result, nil
 	}
@@ -116,26 +119,33 @@ func (ctl *Control) reload(r ReloadRequest, f *config.File, err error) (ReloadRe
 	return result, nil
 }
 
-// noteReload reports in log, metrics and audit log how a reload went.
-func (ctl *Control) noteReload(ctx context.Context, r ReloadRequest, result ReloadResult, changed bool, err error) {
+// recordReload records the result of a reload in log, metrics and audit log.
+func (ctl *Control) recordReload(ctx context.Context, r ReloadRequest, result ReloadResult, changed bool, err error) {
 	outcome := "ok"
 	switch {
 	case errors.Is(err, ErrNoSource):
 		return
+	case errors.Is(err, ErrChanged): // a stale request; the file itself is valid
+		outcome = err.Error()
+		ctl.rejected.Store(false)
+		ctl.log.Info("a reload was refused: the file changed after its preview",
+			"via", r.Actor.Via, "expected", r.Expect, "hash", result.ToHash)
 	case err != nil:
 		outcome = err.Error()
-		ctl.rejected.Store(!errors.Is(err, ErrChanged)) // ErrChanged: the file is valid, and not the expected one
+		ctl.rejected.Store(true)
 		ctl.metrics.ReloadRejected()
-		ctl.log.Error("the configuration was not reloaded; the old one stays in force", "via", r.Actor.Via, "cause", outcome, "problems", problemLines(result.Problems))
+		ctl.log.Error("the configuration was rejected; the previous one stays in force",
+			"via", r.Actor.Via, "cause", outcome, "problems", problemLines(result.Problems))
 	case !changed:
 		ctl.rejected.Store(false)
 		ctl.metrics.ReloadUnchanged()
-		ctl.log.Info("the configuration is the one in force", "via", r.Actor.Via, "generation", result.Generation)
+		ctl.log.Info("the configuration is unchanged", "via", r.Actor.Via, "generation", result.Generation)
 		return
 	default:
 		ctl.rejected.Store(false)
 		ctl.metrics.Reloaded(result.Generation, ctl.Snapshot().LoadedAt)
-		ctl.log.Info("the configuration was reloaded", "via", r.Actor.Via, "generation", result.Generation, "changes", len(result.Changes), "restart_needed", result.Impact.RestartNeeded)
+		ctl.log.Info("the configuration was reloaded", "via", r.Actor.Via, "generation", result.Generation,
+			"changes", len(result.Changes), "restart_needed", result.Impact.RestartNeeded)
 	}
 	if ctl.Stores.SQL == nil {
 		return
@@ -143,14 +153,16 @@ func (ctl *Control) noteReload(ctx context.Context, r ReloadRequest, result Relo
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqlPatience)
 	defer cancel()
 	after := fmt.Sprintf(`{"generation":%d,"hash":%q,"changes":%d}`, result.Generation, result.ToHash, len(result.Changes))
-	if auditErr := ctl.Stores.SQL.AppendAudit(ctx, r.Actor, "config.reload", result.ToHash, fmt.Sprintf(`{"hash":%q}`, result.FromHash), after, outcome); auditErr != nil {
-		ctl.log.Warn("a reload could not be written to the audit log", "cause", auditErr.Error())
+	before := fmt.Sprintf(`{"hash":%q}`, result.FromHash)
+	auditErr := ctl.Stores.SQL.AppendAudit(ctx, r.Actor, "config.reload", result.ToHash, before, after, outcome)
+	if auditErr != nil {
+		ctl.log.Warn("writing a reload to the audit log failed", "cause", auditErr.Error())
 	}
 }
 
-// problemLines returns the first errors as check prints them.
+// problemLines returns the first 10 errors in the format of `tierway check`.
 func problemLines(ps config.Problems) []string {
-	const most = 10 // `tierway check` prints all
+	const most = 10 // a readable log line; `tierway check` prints all
 	var lines []string
 	for _, p := range ps {
 		if !p.Warning && len(lines) < most {
@@ -160,7 +172,7 @@ func problemLines(ps config.Problems) []string {
 	return lines
 }
 
-// impactOf returns what a new configuration does to the workers.
+// impactOf returns the impact of the configuration f on the workers of old.
 func impactOf(old, f *config.File, changes []config.Change) Impact {
 	im := Impact{WorkersAdded: missingFrom(old, f), WorkersRemoved: missingFrom(f, old), AffinityMoved: map[string]float64{}, RestartNeeded: []string{}}
 	was := map[string]config.Pool{}
@@ -180,8 +192,7 @@ func impactOf(old, f *config.File, changes []config.Change) Impact {
 	return im
 }
 
-// missingFrom returns the names of the workers of f that another configuration does not have,
-// sorted.
+// missingFrom returns the sorted names of the workers of f that other does not have.
 func missingFrom(other, f *config.File) []string {
 	names, has := []string{}, map[string]workers.Spec{}
 	for _, s := range other.Specs() {
