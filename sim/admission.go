@@ -9,16 +9,16 @@ import (
 	"tierway/routing"
 )
 
-// door is what stands between clients and engines.
+// admission is what decides between clients and engines.
 type admission interface {
-	enter(f *inflight)                     // ends in World.send or World.refuse, now or later
-	abandon(f *inflight)                   // its client is gone while it waits
-	settleUsage(f *inflight, tokens int64) // it was answered, with so many tokens in all
-	dispatch()                             // something may let one go that waits
+	enter(f *inflight)                     // calls World.send or World.refuse, now or later
+	abandon(f *inflight)                   // the client leaves during the wait
+	settleUsage(f *inflight, tokens int64) // the request ended, with so many tokens in all
+	dispatch()                             // something has changed: a waiting request may be dispatched
 	waiting() int
 }
 
-// direct lets everything through.
+// directAdmission admits every request at once.
 type directAdmission struct{ world *World }
 
 func (d *directAdmission) enter(f *inflight) {
@@ -35,9 +35,9 @@ func (d *directAdmission) settleUsage(*inflight, int64) {}
 func (d *directAdmission) dispatch()                    {}
 func (d *directAdmission) waiting() int                 { return 0 }
 
-// line is a first-in first-out line before all engines: what a gateway without
-// classes, shares and places would hold. Its head goes to whichever worker frees
-// a place, and blocks all others while none does.
+// fifoAdmission is one first-in first-out queue before all engines, as in a gateway without
+// classes, shares and queueing for a specific worker. Its first request goes to any worker with
+// a free slot, and blocks all others while there is none.
 type fifoAdmission struct {
 	world           *World
 	waitingRequests []*inflight

@@ -2,20 +2,20 @@ package sim
 
 import "tierway/routing"
 
-// cache is an engine's prefix cache: so many blocks, of which the one that was
-// longest not touched makes room for a new one.
+// cache is an engine's prefix cache. It holds a bounded number of blocks and evicts the least
+// recently used one.
 type cache struct {
 	lruList
 	most int
 	at   map[uint64]*entry
 }
 
-// touches is the order in which blocks were touched.
+// lruList is the order of use of the blocks.
 type lruList struct {
-	first, last *entry // the longest and the shortest time not touched
+	first, last *entry // the least and the most recently used
 }
 
-// entry is a block's place in that order.
+// entry is a block in that order.
 type entry struct {
 	hash       uint64
 	prev, next *entry
@@ -23,7 +23,7 @@ type entry struct {
 
 func newCache(blocks int) *cache { return &cache{most: blocks, at: map[uint64]*entry{}} }
 
-// hits returns how many of the chain's leading blocks are there.
+// hits returns how many leading blocks of the chain are cached.
 func (c *cache) hits(chain []routing.Block) int {
 	for i := range chain {
 		if c.at[chain[i].Hash] == nil {
@@ -33,7 +33,7 @@ func (c *cache) hits(chain []routing.Block) int {
 	return len(chain)
 }
 
-// store touches the blocks in their order, and takes in those that are new.
+// store marks the blocks as used, in their order, and adds the new ones.
 func (c *cache) store(chain []routing.Block) {
 	for i := range chain {
 		e := c.at[chain[i].Hash]

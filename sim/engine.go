@@ -4,42 +4,43 @@ import (
 	"time"
 )
 
-// Engine is one simulated inference engine: prompts are prefilled one after the
-// other, answers are decoded together, the more at once the slower, and the
-// blocks of what was computed stay in a cache as long as there is room. Its
-// zero values are the engine that the figures of the project's reference are
-// made with: a model of some 8 billion parameters on one data-centre GPU.
+// Engine is one simulated inference engine. It prefills prompts one after the other, decodes
+// answers together (the more at once, the slower), and caches computed blocks while there is
+// room. Its zero values are the engine of the reference figures: a model of some 8 billion
+// parameters on one data-centre GPU.
 //
-//	prefill = uncached tokens / (Rate · max(0.3, 1 − 0.004·running)) + 8 ms
-//	decode  = tokens · (Step + StepEach·running)
+// \tprefill = uncached tokens / (Rate · max(0.3, 1 − 0.004·running)) + 8 ms
+// \tdecode  = tokens · (Step + StepEach·running)
 //
-// where running is how many answers are decoded there as the prefill, or this
-// decode, begins, itself counted in the latter. A prompt's leading blocks that
-// are in the cache need no prefill, all but its last token.
+// running is the number of answers that are decoded when the prefill or the decode starts; a
+// decode counts itself. The leading blocks of a prompt that are cached need no prefill, except
+// for its last token.
 type Engine struct {
-	Name        string        // its worker's ID; empty is its place among the engines: e0, e1 …
-	Rate        float64       // prefill while nothing is decoded, tokens/s; 0 is 10,000
-	Step        time.Duration // per output token; 0 is 20 ms
-	StepEach    time.Duration // more of it for each running answer; 0 is 0.4 ms
-	CacheTokens int64         // 0 is 300,000; negative is no cache
-	MaxSeqs     int           // answers that run at once, the one in prefill counted; others wait in the engine. 0 is no bound
+	Name        string        // ID of its worker; empty: its index, e0, e1 …
+	Rate        float64       // prefill rate in tokens/s while nothing is decoded; 0: 10,000
+	Step        time.Duration // per output token; 0: 20 ms
+	StepEach    time.Duration // added to Step per running answer; 0: 0.4 ms
+	CacheTokens int64         // 0: 300,000; negative: no cache
+	// MaxSeqs is how many answers run at once, including the one in prefill; others wait in the
+	// engine. 0: unbounded.
+	MaxSeqs int
 
-	// What the gateway is configured with.
-	Weight            int   // 0 is 1
-	MaxInflight       int   // 0 leaves it to what the pool learns
-	MaxTokensInflight int64 // 0 is no bound
+	// Configuration of the gateway.
+	Weight            int   // 0: 1
+	MaxInflight       int   // 0: the pool learns a limit
+	MaxTokensInflight int64 // 0: unbounded
 	Models            []uint64
 }
 
 const (
-	// prefillStep is the part of each prefill that its tokens do not explain.
+	// prefillStep is the constant part of each prefill.
 	prefillStep = 8 * time.Millisecond
-	// slowdown is the part of the prefill rate that each running answer takes, and
-	// slowest the part that is left whatever runs.
+	// slowdown is the part of the prefill rate that each running answer takes, and slowest is
+	// the lowest remaining part.
 	slowdown, slowest = 0.004, 0.3
 )
 
-// filled returns the engine with its defaults in place of zeros.
+// withDefaults returns the engine with defaults in place of zeros.
 func (e Engine) withDefaults() Engine {
 	if e.Rate == 0 {
 		e.Rate = 10_000
@@ -57,23 +58,22 @@ func (e Engine) withDefaults() Engine {
 	return e
 }
 
-// Prefill returns how long the engine computes so many tokens of a prompt while
-// so many answers are running.
+// Prefill returns the time to compute so many tokens of a prompt while so many answers are
+// running.
 func (e Engine) Prefill(tokens int64, running int) time.Duration {
 	rate := e.withDefaults().Rate * max(slowest, 1-slowdown*float64(running))
 	return time.Duration(float64(tokens)/rate*float64(time.Second)) + prefillStep
 }
 
-// Decode returns how long an answer of so many tokens takes from its first token
-// on while so many are running, itself among them.
+// Decode returns the time of an answer of so many tokens from its first token on, while so many
+// answers are running, including itself.
 func (e Engine) Decode(tokens int64, running int) time.Duration {
 	e = e.withDefaults()
 	return time.Duration(tokens) * (e.Step + time.Duration(running)*e.StepEach)
 }
 
-// Service returns how long a request takes from the moment that the engine
-// begins with it, of which so many prompt tokens are in no cache and so many
-// answers are running, itself among them.
+// Service returns the time of a request from the start of its prefill: so many prompt tokens
+// are uncached and so many answers are running, including itself.
 func (e Engine) Service(uncached, output int64, running int) time.Duration {
 	return e.Prefill(uncached, running-1) + e.Decode(output, running)
 }
@@ -81,20 +81,20 @@ func (e Engine) Service(uncached, output int64, running int) time.Duration {
 // job is a request inside an engine.
 type job struct {
 	request      *Request
-	cached       int64  // tokens of the prompt; set when its prefill begins
-	onFirstToken func() // at the first token
+	cached       int64  // cached prompt tokens; set when the prefill starts
+	onFirstToken func() // called at the first token
 	onEnd        func()
 }
 
-// running is an engine in a world.
+// engineState is an engine in a World.
 type engineState struct {
 	Engine
 	world          *World
 	cache          *cache
-	waiting        []*job // for their prefill
-	prefilled      *job   // nil while no prompt is
+	waiting        []*job // for their prefill, in order of arrival
+	prefilled      *job   // nil while no prompt is prefilled
 	decoding       int
-	residentTokens int64 // tokens of all that is inside, for the share of the cache in use
+	residentTokens int64 // tokens of all jobs inside, for the used share of the cache
 
 	inside, most int // requests sent here and not ended, now and at most
 }
@@ -103,14 +103,14 @@ func newEngineState(e Engine, w *World) *engineState {
 	return &engineState{Engine: e, world: w, cache: newCache(int(max(0, e.CacheTokens) / BlockTokens))}
 }
 
-// take gives the engine a job.
+// accept gives the engine a job.
 func (e *engineState) accept(j *job) {
 	e.residentTokens += j.request.PromptTokens + j.request.OutputTokens
 	e.waiting = append(e.waiting, j)
 	e.startPrefill()
 }
 
-// next begins the prefill of the job that came first, if it may.
+// startPrefill starts the prefill of the oldest waiting job if the engine is free.
 func (e *engineState) startPrefill() {
 	if e.prefilled != nil || len(e.waiting) == 0 || e.MaxSeqs > 0 && e.decoding >= e.MaxSeqs {
 		return
@@ -118,13 +118,13 @@ func (e *engineState) startPrefill() {
 	j := e.waiting[0]
 	e.waiting[0] = nil
 	e.waiting, e.prefilled = e.waiting[1:], j
-	// The last token is computed in any case: the first of the answer comes of it.
+	// The last token is always computed: it yields the first token of the answer.
 	hits := int64(e.cache.hits(j.request.Prompt())) * BlockTokens
 	j.cached = max(0, min(hits, (j.request.PromptTokens-1)/BlockTokens*BlockTokens))
 	e.world.After(e.Prefill(j.request.PromptTokens-j.cached, e.decoding), func() { e.startDecode(j) })
 }
 
-// answer ends a prefill and begins the decode.
+// startDecode ends a prefill and starts the decode.
 func (e *engineState) startDecode(j *job) {
 	e.prefilled = nil
 	e.cache.store(j.request.Prompt())

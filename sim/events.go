@@ -2,10 +2,10 @@ package sim
 
 import "time"
 
-// event is something to be done at a moment of virtual time.
+// event is a function to call at a moment of virtual time.
 type event struct {
 	at  time.Duration
-	seq uint64 // the order of being planned: of what falls on one moment, the first planned is done first
+	seq uint64 // order of planning: at the same moment, the event planned first is called first
 	do  func()
 }
 
@@ -29,11 +29,11 @@ func (h *events) plan(at time.Duration, do func()) {
 	}
 }
 
-// next takes the first event out; there must be one.
+// next removes and returns the first event. There must be one.
 func (h *events) next() event {
 	first, last := h.heap[0], len(h.heap)-1
 	h.heap[0] = h.heap[last]
-	h.heap[last] = event{} // lets go of what it holds
+	h.heap[last] = event{} // drop its references
 	h.heap = h.heap[:last]
 	for i := 0; ; {
 		least := i

@@ -9,27 +9,27 @@ import (
 	"tierway/routing"
 )
 
-// flight is one attempt of a request, from its coming to its end.
+// inflight is one attempt of a request, from its arrival to its end.
 type inflight struct {
 	record         *Record
 	route          routing.Request
-	ticket         *queue.Ticket // of a queue only
-	expectedTokens int64         // tokens of the prompt and the expected answer
+	ticket         *queue.Ticket // with a queue only
+	expectedTokens int64         // tokens of the prompt plus the expected answer
 	lease          routing.Lease
-	settled        bool // nothing waits for a place any more
+	settled        bool // sent to an engine or refused: the wait is over
 }
 
-// errLeft ends a request whose client left while it waited.
+// errLeft ends a request after its client left during the wait.
 var errLeft = errors.New("the client left")
 
-// Ask is a client's request at this moment.
+// Submit sends a client's request now.
 func (w *World) Submit(r Request) {
 	rec := &Record{Request: r, Number: len(w.requests), SubmittedAt: w.now}
 	w.requests = append(w.requests, rec)
 	w.startAttempt(rec)
 }
 
-// attempt is a request at the gateway's door, the first time or again.
+// startAttempt brings a request to the gateway, for the first time or as a retry.
 func (w *World) startAttempt(rec *Record) {
 	r := &rec.Request
 	rec.Attempts++
@@ -54,7 +54,7 @@ func (w *World) startAttempt(rec *Record) {
 	w.admission.enter(f)
 }
 
-// send gives a request whose place is booked to its engine.
+// send gives a request with a booked lease to its engine.
 func (w *World) send(f *inflight, lease routing.Lease) {
 	rec := f.record
 	f.settled, f.lease = true, lease
@@ -83,8 +83,8 @@ func (w *World) send(f *inflight, lease routing.Lease) {
 	e.accept(j)
 }
 
-// refuse ends an attempt without an answer. A client with retries left comes
-// again when it was told to.
+// refuse ends an attempt without an answer. A client with retries left comes again after the
+// requested delay.
 func (w *World) refuse(f *inflight, err error) {
 	rec := f.record
 	f.settled = true
@@ -105,9 +105,9 @@ func (w *World) end(rec *Record) {
 	}
 }
 
-// comeback is how long OpenAI's SDKs wait after the attempt of that number: as
-// they are told if that is at most a minute, else half a second, doubled with
-// each attempt up to eight, less up to a quarter by chance.
+// retryDelay returns how long OpenAI's SDKs wait after the attempt of that number: the
+// Retry-After if it is at most a minute; otherwise half a second, doubled with each attempt up
+// to eight seconds, less a random part of up to a quarter.
 func (w *World) retryDelay(attempt int, after time.Duration) time.Duration {
 	if after > 0 && after <= time.Minute {
 		return after
@@ -116,7 +116,7 @@ func (w *World) retryDelay(attempt int, after time.Duration) time.Duration {
 	return time.Duration(float64(min(most, first<<min(attempt-1, 10))) * (1 - w.clients.Unit()/4))
 }
 
-// hall is the gateway's queue, used as the server uses it.
+// queueAdmission is the gateway's queue, used as the server uses it.
 type queueAdmission struct {
 	world *World
 	queue *queue.Queue
@@ -144,7 +144,7 @@ func (h *queueAdmission) enter(f *inflight) {
 	h.handleEntry(f, lease, err)
 }
 
-// entered is what comes after Enter, or after Claim.
+// handleEntry handles the result of Enter or Claim.
 func (h *queueAdmission) handleEntry(f *inflight, lease routing.Lease, err error) {
 	w := h.world
 	switch {
@@ -158,8 +158,8 @@ func (h *queueAdmission) handleEntry(f *inflight, lease routing.Lease, err error
 	}
 }
 
-// woken is called at the end of the pass that let the ticket go or put it out.
-// Its owner hears of it as soon as that is done.
+// onWake is called at the end of the pass that granted or evicted the ticket. Its owner claims
+// it right after that.
 func (h *queueAdmission) onWake(t *queue.Ticket) {
 	f := t.Ref.(*inflight)
 	h.world.After(0, func() {
@@ -174,7 +174,7 @@ func (h *queueAdmission) expire(f *inflight) {
 	if f.settled {
 		return
 	}
-	// Without an error it was let go at this very moment, and is claimed next.
+	// Without an error it was granted at this very moment, and is claimed next.
 	switch err := h.queue.Leave(f.ticket, queue.Late, h.world.time(h.world.now)); {
 	case errors.Is(err, queue.ErrWaiting):
 		h.world.At(h.queue.WaitUntil(f.ticket).Sub(epoch()), func() { h.expire(f) })
@@ -184,7 +184,7 @@ func (h *queueAdmission) expire(f *inflight) {
 }
 
 func (h *queueAdmission) abandon(f *inflight) {
-	h.queue.Leave(f.ticket, queue.Cancelled, h.world.time(h.world.now)) //nolint:errcheck // nobody is there to be told
+	h.queue.Leave(f.ticket, queue.Cancelled, h.world.time(h.world.now)) //nolint:errcheck // the client is gone
 }
 
 func (h *queueAdmission) settleUsage(f *inflight, tokens int64) { h.queue.Settle(f.ticket, tokens) }

@@ -2,11 +2,11 @@ package sim
 
 import "time"
 
-// Burst is requests that come all at one moment.
+// Burst is a number of requests at one moment.
 type Burst struct {
 	At    time.Duration
 	Count int
-	Make  func(d *RNG, n int) Request // the n-th, from 0 on
+	Make  func(d *RNG, n int) Request // the n-th request, from 0 on
 }
 
 // Start plans the burst.
@@ -18,44 +18,43 @@ func (b Burst) Start(w *World, d *RNG) {
 	})
 }
 
-// Poisson is requests that come independently of each other and of how the ones
-// before them went.
+// Poisson is a stream of independent requests with a mean rate.
 type Poisson struct {
-	Rate        float64 // a second
+	Rate        float64 // per second
 	From, Until time.Duration
-	Make        func(d *RNG, n int) Request // the n-th, from 0 on
+	Make        func(d *RNG, n int) Request // the n-th request, from 0 on
 }
 
 // Start plans the first request; each plans the next.
 func (p Poisson) Start(w *World, d *RNG) {
 	mean := time.Duration(float64(time.Second) / p.Rate)
 	n := 0
-	var come func()
-	come = func() {
+	var arrive func()
+	arrive = func() {
 		if w.Now() > p.Until {
 			return
 		}
 		r := p.Make(d, n)
 		n++
-		w.After(d.Exp(mean), come)
+		w.After(d.Exp(mean), arrive)
 		w.Submit(r)
 	}
-	w.At(p.From+d.Exp(mean), come)
+	w.At(p.From+d.Exp(mean), arrive)
 }
 
-// Closed is clients of which each has one request on its way all the time: the
-// next one comes as soon as the last one has ended.
+// Closed is a number of clients with one request in flight each. The next request of a client
+// comes as soon as its last one has ended.
 type Closed struct {
 	Clients     int
 	From, Until time.Duration
-	Make        func(d *RNG, n int) Request // the n-th of all clients, from 0 on
+	Make        func(d *RNG, n int) Request // the n-th request of all clients, from 0 on
 }
 
 // Start plans each client's first request.
 func (c Closed) Start(w *World, d *RNG) {
 	n := 0
-	var ask func()
-	ask = func() {
+	var submit func()
+	submit = func() {
 		if w.Now() > c.Until {
 			return
 		}
@@ -66,11 +65,11 @@ func (c Closed) Start(w *World, d *RNG) {
 			if done != nil {
 				done(rec)
 			}
-			w.After(0, ask)
+			w.After(0, submit)
 		}
 		w.Submit(r)
 	}
 	for range c.Clients {
-		w.At(c.From, ask)
+		w.At(c.From, submit)
 	}
 }

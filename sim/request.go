@@ -6,33 +6,33 @@ import (
 	"tierway/routing"
 )
 
-// BlockTokens is how many tokens a block of a chain stands for.
+// BlockTokens is how many tokens one block of a chain has.
 const BlockTokens = 64
 
-// charactersAToken is what a block's End counts by: the usual length of a token
-// of English text.
+// charactersAToken converts tokens to the characters of a block's End: the usual length of a
+// token of English text.
 const charactersAToken = 4
 
 // Request is one request of a client.
 type Request struct {
-	Kind         string // names it for whoever reads the results; nothing else looks at it
+	Kind         string // label for the reader of the results; otherwise unused
 	Tenant       string
-	Weight       int             // the tenant's share in its class; 0 is 1
-	Class        int             // of priority, 0 to queue.Classes-1
-	Model        uint64          // as routing.Request has it; 0 without one
-	Prefix       uint64          // as routing.Request has it: the hash of the prompt's first turn; 0 without one
-	Chain        []routing.Block // the prompt's blocks and after them the answer's; nil shares nothing with anybody
+	Weight       int             // the tenant's weight in its class; 0: 1
+	Class        int             // priority class, 0 to queue.Classes-1
+	Model        uint64          // as in routing.Request; 0: none
+	Prefix       uint64          // as in routing.Request: the hash of the prompt's first turn; 0: none
+	Chain        []routing.Block // blocks of the prompt and then of the answer; nil: nothing is shared
 	PromptTokens int64
-	OutputTokens int64 // what the engine will answer, which the gateway does not know
-	MaxTokens    int64 // the client's own bound of the answer, which the gateway does know; 0 is none
-	Bytes        int64 // of the body, which a queue may be bounded by
+	OutputTokens int64 // real length of the answer, which the gateway does not know
+	MaxTokens    int64 // the client's limit, which the gateway knows; 0: none
+	Bytes        int64 // size of the body, for the bounds of a queue
 
-	Deadline time.Duration // how long after its coming anybody listens; 0 is for ever
-	Patience time.Duration // how long the client waits for its place before it leaves; 0 is for ever
-	Retries  int           // how often the client comes again when it was shed, as the official SDKs do
+	Deadline time.Duration // time from arrival until the answer is useless; 0: never
+	Patience time.Duration // how long the client waits for a dispatch before it leaves; 0: for ever
+	Retries  int           // retries after a shed, as in the official SDKs
 
-	// Done is called when the request has ended in any way, nil for nobody. It may
-	// ask again.
+	// Done, unless nil, is called when the request has ended in any way. It may
+	// submit further requests.
 	Done func(*Record)
 }
 
@@ -46,13 +46,12 @@ func (r *Request) answer() []routing.Block { return r.Chain[len(r.Prompt()):] }
 
 func blocksOf(tokens int64) int { return int((tokens + BlockTokens - 1) / BlockTokens) }
 
-// RoundUp returns the tokens that whole blocks have in which so many fit.
+// RoundUp returns tokens rounded up to whole blocks.
 func RoundUp(tokens int64) int64 { return int64(blocksOf(tokens)) * BlockTokens }
 
-// Extend returns the chain with blocks for so many tokens more, rounded up, of a
-// text that the seed stands for: chains have a beginning in common as far as they
-// are extended by the same seeds and lengths in the same order. The chain given
-// stays as it is.
+// Extend returns the chain with blocks for so many more tokens, rounded up. The seed stands for
+// the text: chains share a beginning as far as they are extended by the same seeds and lengths
+// in the same order. The given chain is not changed.
 func Extend(chain []routing.Block, seed uint64, tokens int64) []routing.Block {
 	longer := make([]routing.Block, len(chain), len(chain)+blocksOf(tokens))
 	copy(longer, chain)

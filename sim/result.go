@@ -9,62 +9,62 @@ import (
 	"tierway/routing"
 )
 
-// Record is how one request went. Times are since the beginning.
+// Record is the history of one request. Times are since the start of the simulation.
 type Record struct {
 	Request     Request
-	Number      int           // in the order of asking
-	SubmittedAt time.Duration // for the first time
-	Arrived     time.Duration // at the last attempt
+	Number      int           // in order of submission
+	SubmittedAt time.Duration // first submission
+	Arrived     time.Duration // start of the last attempt
 	Attempts    int
-	Sheds       []error // of the attempts that were refused
-	Err         error   // of the last attempt; nil when it was answered, or when the world ended before
+	Sheds       []error // errors of refused attempts
+	// error of the last attempt; nil if it was answered, or not ended before the simulation did
+	Err error
 
 	// Of the last attempt.
 	Waited       bool
 	WaitedSince  time.Duration
-	Worker       string // empty when it never got a place
+	Worker       string // empty: never dispatched
 	Reason       routing.Reason
-	DispatchedAt time.Duration   // when it got its place
-	First        time.Duration   // its first token
-	Done         time.Duration   // its end, also that of a request that was never answered
-	Ended        bool            // false when the world ended before
-	Cached       int64           // tokens of the prompt that the engine had
+	DispatchedAt time.Duration   // dispatch to the worker
+	First        time.Duration   // first token
+	Done         time.Duration   // end, also without an answer
+	Ended        bool            // false if the simulation ended before
+	Cached       int64           // prompt tokens that the engine had cached
 	Choice       *routing.Choice // what its policy saw; nil without Config.Choices
 }
 
-// Answered tells whether the request was answered whole.
+// Answered reports whether the request got a whole answer.
 func (r *Record) Answered() bool { return r.Ended && r.Err == nil }
 
-// Placed tells whether the request got a place.
+// Dispatched reports whether the request was dispatched.
 func (r *Record) Dispatched() bool { return r.Worker != "" }
 
-// Wait is how long its last attempt waited for a place.
+// Wait returns the queue time of its last attempt.
 func (r *Record) Wait() time.Duration { return r.DispatchedAt - r.Arrived }
 
-// TTFT is how long its client waited for the first token, from its first
-// attempt on.
+// TTFT returns the time from its first submission to its first token.
 func (r *Record) TTFT() time.Duration { return r.First - r.SubmittedAt }
 
-// Service is how long it held its place.
+// Service returns how long it occupied its slot.
 func (r *Record) Service() time.Duration { return r.Done - r.DispatchedAt }
 
-// Tokens is what the engine computed or had for it: prompt and answer.
+// Tokens returns its tokens, cached or computed: prompt plus answer.
 func (r *Record) Tokens() int64 { return r.Request.PromptTokens + r.Request.OutputTokens }
 
-// Result is how a simulation went.
+// Result is the outcome of a simulation.
 type Result struct {
-	Records []*Record // in the order of asking
+	Records []*Record // in order of submission
 	End     time.Duration
 	Engines []EngineResult
-	Queue   queue.View // as it stands at the end; zero without a queue
-	Events  uint64     // that the world went through
+	Queue   queue.View // at the end; zero without a queue
+	Events  uint64     // number of simulated events
 }
 
-// EngineResult is how one engine went.
+// EngineResult is the outcome of one engine.
 type EngineResult struct {
 	Name string
-	Most int // the most requests that were there at once
-	Left int // requests still there at the end
+	Most int // maximum of concurrent requests
+	Left int // requests still inside at the end
 }
 
 func (w *World) result() *Result {
@@ -78,16 +78,16 @@ func (w *World) result() *Result {
 	return r
 }
 
-// Stats sums up some of the requests.
+// Stats sums up a set of requests.
 type Stats struct {
-	Submitted, Answered, Shed int     // Shed counts those that were never answered because of the queue's bounds
-	Attempts                  float64 // the mean of all that have ended
-	Prompt, Cached            int64   // tokens of those that were answered, like the two below
+	Submitted, Answered, Shed int     // Shed counts requests that the queue's bounds refused for good.
+	Attempts                  float64 // mean of all ended requests
+	Prompt, Cached            int64   // tokens of answered requests, like Output
 	Output                    int64
 	Wait, TTFT, Service       Times
 }
 
-// Hits is the part of the prompts' tokens that the engines had.
+// Hits returns the share of the prompt tokens that the engines had cached.
 func (s Stats) Hits() float64 {
 	if s.Prompt == 0 {
 		return 0
@@ -95,7 +95,7 @@ func (s Stats) Hits() float64 {
 	return float64(s.Cached) / float64(s.Prompt)
 }
 
-// Of sums up the requests that keep tells, all for nil.
+// Of sums up the requests that keep accepts; all for nil.
 func (r *Result) Of(keep func(*Record) bool) Stats {
 	var s Stats
 	attempts, ended := 0, 0
@@ -127,13 +127,13 @@ func (r *Result) Of(keep func(*Record) bool) Stats {
 	return s
 }
 
-// Times are durations, sorted.
+// Times is a list of durations, sorted.
 type Times []time.Duration
 
-// Sort brings them into their order, as the other methods need them.
+// Sort sorts the durations, as the other methods require.
 func (t Times) Sort() { slices.Sort(t) }
 
-// Mean returns their mean, 0 of none.
+// Mean returns the mean; 0 for an empty list.
 func (t Times) Mean() time.Duration {
 	if len(t) == 0 {
 		return 0
@@ -145,8 +145,8 @@ func (t Times) Mean() time.Duration {
 	return time.Duration(sum / float64(len(t)))
 }
 
-// Quantile returns the smallest that at least a part q of them do not exceed, 0
-// of none.
+// Quantile returns the smallest duration that at least a part q of them does not exceed; 0 for
+// an empty list.
 func (t Times) Quantile(q float64) time.Duration {
 	if len(t) == 0 {
 		return 0
@@ -154,5 +154,5 @@ func (t Times) Quantile(q float64) time.Duration {
 	return t[min(len(t)-1, max(0, int(math.Ceil(q*float64(len(t))))-1))]
 }
 
-// Max returns the longest, 0 of none.
+// Max returns the longest duration; 0 for an empty list.
 func (t Times) Max() time.Duration { return t.Quantile(1) }

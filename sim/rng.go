@@ -7,20 +7,19 @@ import (
 	"tierway/routing"
 )
 
-// Dice is a stream of random numbers that its seed gives whole: xorshift64*
-// (Vigna 2016), which has nothing in common with what routing hashes by. Every
-// part of a simulation that draws has a stream of its own, so that changing one
-// part leaves what the others draw as it was.
+// RNG is a deterministic stream of random numbers: xorshift64* (Vigna 2016), which is unrelated
+// to the hashes of package routing. Each part of a simulation that draws has its own stream, so
+// that a change of one part does not change the others.
 type RNG struct{ state uint64 }
 
-// NewDice returns the stream of a seed. Streams of different seeds, also of
-// neighbouring ones, are independent.
+// NewRNG returns the stream of a seed. Streams of different seeds are independent, also of
+// neighbouring ones.
 func NewRNG(seed uint64) *RNG {
-	// The state must not be zero, from which xorshift never gets away.
+	// The state must not be zero, which xorshift never leaves.
 	return &RNG{routing.Draw(seed) | 1}
 }
 
-// Split returns the stream with that number among those that belong to a seed.
+// Split returns the stream with that number among those of a seed.
 func Split(seed, number uint64) *RNG { return NewRNG(routing.Draw(seed) + number) }
 
 // Uint64 returns 64 random bits.
@@ -37,15 +36,15 @@ func (d *RNG) Unit() float64 { return routing.Unit(d.Uint64()) }
 // Below returns a number from 0 to n-1; n must be positive.
 func (d *RNG) Below(n int) int { return int(d.Unit() * float64(n)) }
 
-// Exp returns a time of exponential distribution with that mean.
+// Exp returns a time with an exponential distribution of that mean.
 func (d *RNG) Exp(mean time.Duration) time.Duration {
 	return time.Duration(-math.Log(1-d.Unit()) * float64(mean))
 }
 
-// Lognormal returns a number whose logarithm is normal, with that median and
-// that standard deviation of the logarithm.
+// Lognormal returns a number whose logarithm is normal, with that median and that standard
+// deviation of the logarithm.
 func (d *RNG) Lognormal(median, sigma float64) float64 {
-	// The Box-Muller transform; its second number is not kept, so that every call
+	// The Box-Muller transform. Its second number is dropped, so that every call
 	// draws twice.
 	normal := math.Sqrt(-2*math.Log(1-d.Unit())) * math.Cos(2*math.Pi*d.Unit())
 	return median * math.Exp(sigma*normal)

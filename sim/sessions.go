@@ -8,43 +8,42 @@ import (
 	"tierway/routing"
 )
 
-// Sessions is chats of many tenants, which grow turn by turn: the traffic that
-// the figures of the project's reference are made with. Chats of a tenant begin
-// with its system prompt; a turn's prompt is all that was said before and the
-// new text; the next one comes some seconds after the answer. Each chat has dice
-// of its own, so that all ways of deciding see the same chats.
+// Sessions is chats of many tenants that grow turn by turn: the traffic of the reference
+// figures. Chats of a tenant start with its system prompt. The prompt of a turn is the whole
+// chat so far plus the new text. The next turn comes some seconds after the answer. Each chat
+// has its own RNG, so that all policies see the same chats.
 type Sessions struct {
-	Rate    float64       // new chats a second
-	Until   time.Duration // no turn begins later
-	Tenants int           // of weight 1/k each, with a system prompt each; 0 is 40
-	Tenant  string        // whose all chats are as the gateway sees them; empty is each tenant's own
+	Rate    float64       // new chats per second
+	Until   time.Duration // no turn starts later
+	Tenants int           // weight 1/k each, each with its own system prompt; 0: 40
+	Tenant  string        // tenant of all chats for the gateway; empty: each tenant's own
 	Class   int
-	Pause   time.Duration // mean from an answer to the next turn; 0 is 8 s
+	Pause   time.Duration // mean time from an answer to the next turn; 0: 8 s
 }
 
 const (
 	sessionTenants = 40
 	sessionPause   = 8 * time.Second
-	// A chat goes on with this chance after each answer, for so many turns at most:
-	// 3.87 in the mean.
+	// The chance of another turn after each answer, and the most turns of a chat:
+	// 3.87 turns on average.
 	continueChance, maxTurns = 0.75, 12
-	// systemMedian and the others are medians of tokens, and standard deviations of
+	// Medians of tokens and standard deviations of
 	// their logarithms.
 	systemMedian, systemSigma = 2500, 0.7
 	userMedian, userSigma     = 150, 1.0
 	answerMedian, answerSigma = 180, 0.7
-	// leastUser and leastAnswer come on top: a chat template's own tokens.
+	// leastUser and leastAnswer are added: the chat template's own tokens.
 	leastUser, leastAnswer = 10, 5
-	// A turn brings a document with this chance, of so many tokens.
+	// The chance that a turn has a document, and the document's tokens.
 	documentChance, documentLeast, documentMore = 0.06, 8000, 8000
 )
 
-// chat is one chat under way.
+// chat is one chat in progress.
 type chat struct {
 	load    *Sessions
 	world   *World
 	rng     *RNG
-	request Request // of the last turn; its chain is all that was said
+	request Request // last turn; its chain is the whole chat
 	turns   int
 }
 
@@ -64,8 +63,8 @@ func (s Sessions) Start(w *World, d *RNG) {
 		systems[k] = Extend(nil, d.Uint64(), int64(math.Ceil(d.Lognormal(systemMedian, systemSigma))))
 	}
 	mean := time.Duration(float64(time.Second) / s.Rate)
-	var come func()
-	come = func() {
+	var arrive func()
+	arrive = func() {
 		if w.Now() > s.Until {
 			return
 		}
@@ -76,16 +75,16 @@ func (s Sessions) Start(w *World, d *RNG) {
 			tenant = tenantName(k)
 		}
 		c.request = Request{Kind: "chat", Tenant: tenant, Class: s.Class, Chain: systems[k], Done: c.answered}
-		w.After(d.Exp(mean), come)
+		w.After(d.Exp(mean), arrive)
 		c.turn()
 	}
-	w.At(d.Exp(mean), come)
+	w.At(d.Exp(mean), arrive)
 }
 
-// tenantName names a tenant by its rank.
+// tenantName returns the name of a tenant by its rank.
 func tenantName(k int) string { return "tenant-" + string(rune('0'+k/10)) + string(rune('0'+k%10)) }
 
-// turn asks the next question.
+// turn submits the next turn.
 func (c *chat) turn() {
 	d := c.rng
 	user := leastUser + d.Lognormal(userMedian, userSigma)
@@ -105,7 +104,7 @@ func (c *chat) turn() {
 	c.world.Submit(*r)
 }
 
-// answered plans the next turn, if there is to be one.
+// answered plans the next turn, if there is one.
 func (c *chat) answered(rec *Record) {
 	more, pause := c.rng.Unit() < continueChance, c.rng.Exp(c.load.Pause)
 	if rec.Err != nil || !more || c.turns >= maxTurns || c.world.Now()+pause > c.load.Until {

@@ -1,11 +1,9 @@
-// Package sim runs the gateway's own queue and pool in virtual time, against
-// simulated engines and clients. An hour of traffic takes seconds, and the same
-// Config gives the same Result to the last bit, so that two ways of deciding can
-// be compared on the same requests.
+// Package sim runs the gateway's own queue and pool in virtual time against simulated engines
+// and clients. An hour of traffic takes seconds, and the same Config always gives exactly the
+// same Result, so that two policies can be compared on the same requests.
 //
-// A simulation is a Config: engines, a policy, a queue's bounds, and loads,
-// which are what asks. Run plays it to the end and returns a Record of each
-// request.
+// A simulation is a Config: engines, a policy, the bounds of a queue, and loads that submit
+// requests. Run simulates it and returns a Record of each request.
 package sim
 
 import (
@@ -16,52 +14,51 @@ import (
 	"tierway/routing"
 )
 
-// Admission is what stands between the clients and the engines.
+// Admission is the kind of admission between clients and engines.
 type Admission int
 
 // The kinds of admission.
 const (
 	Queued Admission = iota // the gateway's queue
-	Direct                  // nothing: each request goes at once to the worker that the policy picks, whatever it has
-	FIFO                    // one line for all that fits nowhere, whose head goes to whichever worker frees a place
+	Direct                  // none: each request goes at once to the worker that the policy picks, whatever its load
+	FIFO                    // one queue for all requests; its first one goes to any worker with a free slot
 )
 
-// String returns the admission's name in a table.
+// String returns the admission's name in tables.
 func (a Admission) String() string { return [...]string{"queue", "direct", "fifo"}[a] }
 
-// Load is what asks.
+// Load is a source of requests.
 type Load interface {
-	// Start is called once, at the beginning. It plans what is to come with the
-	// world's At and After, and asks with Ask. The dice are the load's own.
+	// Start is called once, at the beginning. It plans events with the
+	// World's At and After, and calls Submit. The RNG belongs to the load.
 	Start(w *World, d *RNG)
 }
 
 // Config is a whole simulation.
 type Config struct {
-	Seed       uint64 // 0 is a seed like any other
+	Seed       uint64 // any value, including 0
 	Engines    []Engine
 	Policy     routing.Config
 	Admission  Admission
-	Queue      queue.Config       // of FIFO only MaxWait counts
-	Loads      []Load             // each gets dice of its own, by its place here
-	Scrape     time.Duration      // how often the engines' own queue and memory are observed; 0 is never
-	Saturation routing.Saturation // what of it keeps new requests from an engine
-	Until      time.Duration      // when the world ends, whatever is under way; 0 is when all that was asked has ended
+	Queue      queue.Config       // FIFO uses only MaxWait
+	Loads      []Load             // each gets its own RNG, by its index
+	Scrape     time.Duration      // interval at which the engines' metrics are observed; 0: never
+	Saturation routing.Saturation // limits of these metrics that exclude an engine
+	Until      time.Duration      // end of the simulation, whatever is in flight; 0: when all requests have ended
 
-	// Choices has the choice of each request's worker recorded.
+	// Choices records the policy's choice for each request.
 	Choices bool
 
-	// Observer is told of each request when it has got its place, at the same moment
-	// of virtual time, after the pass that gave it; nil for nobody.
+	// Observer, unless nil, is called for each dispatched request, at the same moment
+	// of virtual time, after the pass that dispatched it.
 	Observer func(w *World, granted *Record)
 }
 
-// tickEach is how often the queue is looked after without anything having
-// happened, as the server does.
+// tickEach is the interval of dispatches without any event, as in the server.
 const tickEach = 100 * time.Millisecond
 
-// World is a simulation under way. It belongs to one goroutine, like all that
-// is called by it.
+// World is a simulation in progress. It belongs to one goroutine, like everything that it
+// calls.
 type World struct {
 	config          Config
 	now             time.Duration
@@ -72,16 +69,16 @@ type World struct {
 	byID            map[string]*engineState
 	admission       admission
 	rng             *RNG // of the gateway
-	clients         *RNG // of what clients wait before they come again
-	dispatchPlanned bool // a pass is planned for this moment
+	clients         *RNG // of the clients' retry delays
+	dispatchPlanned bool // a dispatch is planned for this moment
 	requests        []*Record
 }
 
-// beginning is when virtual time begins: a moment that no code takes for none.
+// epoch returns the start of virtual time, which is not the zero time.
 func epoch() time.Time { return time.Unix(1_800_000_000, 0).UTC() }
 
-// Run plays a simulation. Without Until it returns when nothing is left to
-// happen, which loads must see to. Its error says what cannot be in the config.
+// Run runs a simulation. Without Until it returns when no event is left, which the loads must
+// ensure. The error says what is invalid in the config.
 func Run(c Config) (*Result, error) {
 	w, err := newWorld(c)
 	if err != nil {
@@ -90,7 +87,7 @@ func Run(c Config) (*Result, error) {
 	return w.run(), nil
 }
 
-// run plays all events.
+// run processes all events.
 func (w *World) run() *Result {
 	c := &w.config
 	for i, l := range c.Loads {
@@ -117,7 +114,7 @@ func newWorld(c Config) (*World, error) {
 	if len(c.Engines) == 0 {
 		return nil, fmt.Errorf("there are no engines")
 	}
-	const gateway, clients = 1 << 32, 1<<32 + 1 // streams beyond those of any load
+	const gateway, clients = 1 << 32, 1<<32 + 1 // numbers above those of any load
 	w := &World{config: c, byID: map[string]*engineState{}, rng: Split(c.Seed, gateway), clients: Split(c.Seed, clients)}
 	members := make([]routing.Member, len(c.Engines))
 	for i, e := range c.Engines {
@@ -140,14 +137,14 @@ func newWorld(c Config) (*World, error) {
 	return w, nil
 }
 
-// member is the engine as the gateway is configured with it.
+// member returns the gateway's configuration of the engine.
 func (e *engineState) member(a Admission) routing.Member {
 	m := routing.Member{
 		ID: e.Name, Ref: e, Weight: e.Weight, Models: e.Models,
 		MaxInflight: e.MaxInflight, MaxTokensInflight: e.MaxTokensInflight,
 	}
 	if a == Direct {
-		// More than there can be, and not 0, which would let the pool learn a bound.
+		// More than there can be; 0 would let the pool learn a limit.
 		m.MaxInflight, m.MaxTokensInflight = 1<<30, 0
 	}
 	return m
@@ -165,13 +162,13 @@ func (w *World) openAdmission() {
 	w.pool.Watch(w.planDispatch)
 }
 
-// Now returns how much time has passed since the beginning.
+// Now returns the virtual time since the start.
 func (w *World) Now() time.Duration { return w.now }
 
-// Pool returns the pool that the requests go through.
+// Pool returns the pool of the simulation.
 func (w *World) Pool() *routing.Pool { return w.pool }
 
-// Queue returns the queue, nil where the admission is none.
+// Queue returns the queue; nil with another admission.
 func (w *World) Queue() *queue.Queue {
 	if h, ok := w.admission.(*queueAdmission); ok {
 		return h.queue
@@ -179,16 +176,16 @@ func (w *World) Queue() *queue.Queue {
 	return nil
 }
 
-// At plans something for that time, or for now if that is over.
+// At plans an event for that time, or for now if it has passed.
 func (w *World) At(at time.Duration, do func()) { w.events.plan(max(at, w.now), do) }
 
-// After plans something for so much later.
+// After plans an event for now plus d.
 func (w *World) After(d time.Duration, do func()) { w.At(w.now+d, do) }
 
-// time returns a moment of virtual time as the gateway's code has it.
+// time returns a moment of virtual time as a time.Time.
 func (w *World) time(at time.Duration) time.Time { return epoch().Add(at) }
 
-// changed plans a pass at this moment, after what is being done.
+// planDispatch plans a dispatch at this moment, after the present event.
 func (w *World) planDispatch() {
 	if w.dispatchPlanned || w.admission.waiting() == 0 {
 		return
@@ -200,8 +197,7 @@ func (w *World) planDispatch() {
 	})
 }
 
-// tickTo does all ticks that fall before the next event. While nobody waits
-// there is nothing that one could do.
+// tickUntil runs all ticks before the next event. While no request waits, a tick has no effect.
 func (w *World) tickUntil(next time.Duration) {
 	for w.ticked+tickEach < next {
 		if w.admission.waiting() == 0 {
@@ -217,8 +213,7 @@ func (w *World) tickUntil(next time.Duration) {
 	}
 }
 
-// scrape observes all engines, and plans to do so again while requests are on
-// their way.
+// scrape observes all engines, and plans the next scrape while requests are in flight.
 func (w *World) scrape() {
 	if w.config.Scrape == 0 {
 		return
