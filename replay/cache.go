@@ -6,17 +6,17 @@ import (
 	"tierway/routing"
 )
 
-// promptCache is a worker's prefix cache as records can tell of it: the blocks that
-// they hold, each standing for the tokens between the one before it and itself; the
-// one that was longest not touched makes room, as in an engine.
+// promptCache is a worker's prefix cache, reconstructed from the blocks in records. Each block
+// stands for the tokens between the previous block and itself; the least recently used block is
+// evicted, as in an engine.
 //
-// Of long prompts a record holds only some blocks, and of answers none. What is
-// between two blocks, or came after the last, is told by who was there last: if a
-// prompt ended there, one that goes on from the block before is taken to be the next
-// turn of its chat, which finds the rest of that prompt and its answer too.
+// Of long prompts a record has only some blocks, and of answers none. The tokens between two
+// blocks or after the last one are inferred: if a prompt ended there, a prompt that continues
+// from the previous block is assumed to be the next turn of its chat, which finds the rest of
+// that prompt and its answer too.
 type promptCache struct {
-	maxTokens, tokens int64     // tokens
-	lru               list.List // of *cached, the one that was longest not touched first
+	maxTokens, tokens int64     // capacity and content, in tokens
+	lru               list.List // of *cached, the least recently used first
 	at                map[uint64]*list.Element
 }
 
@@ -24,17 +24,17 @@ type promptCache struct {
 type cached struct {
 	hash   uint64
 	tokens int64
-	ended  bool  // a prompt ended here, or before the next block that records hold
-	beyond int64 // tokens of that prompt after this block, its answer's included
-	gap    bool  // it ended after this block
+	ended  bool  // a prompt ended here, or before the next recorded block
+	beyond int64 // tokens of that prompt after this block, including its answer
+	gap    bool  // the prompt ended after this block
 }
 
-// contiguous is up to which place in a record's chain the blocks follow each other
-// without gaps: see routing.AppendChain.
+// contiguous is how many leading blocks of a record's chain follow each other without gaps: see
+// routing.AppendChain.
 const contiguous = 16
 
-// upTo is how many of a prompt's tokens there are to the end of its i-th block, if
-// characters and tokens keep their ratio.
+// tokensUpTo returns how many tokens of a prompt there are up to the end of its i-th block, at
+// a constant ratio of characters to tokens.
 func tokensUpTo(chain []routing.Link, i int, prompt int64) int64 {
 	whole := chain[len(chain)-1].End
 	if whole <= 0 {
@@ -43,8 +43,8 @@ func tokensUpTo(chain []routing.Link, i int, prompt int64) int64 {
 	return int64(float64(prompt) * float64(chain[i].End) / float64(whole))
 }
 
-// hit returns how many tokens at the prompt's beginning are there. The last token of
-// a prompt is computed in any case.
+// hit returns how many leading tokens of the prompt are cached. The last token of a prompt is
+// always computed.
 func (c *promptCache) hit(chain []routing.Link, prompt int64) int64 {
 	var deepest *cached
 	n := 0
@@ -65,8 +65,8 @@ func (c *promptCache) hit(chain []routing.Link, prompt int64) int64 {
 	return max(0, min(tokens, prompt-1))
 }
 
-// store touches the blocks of a prompt in their order, and takes in those that are
-// new; the last one with the answer.
+// store marks the blocks of a prompt as used, in their order, and adds the new ones; the last
+// one with the answer.
 func (c *promptCache) store(chain []routing.Link, prompt, output int64) {
 	if len(chain) == 0 || prompt <= 0 {
 		return

@@ -9,9 +9,9 @@ import (
 	"tierway/routing"
 )
 
-// edited is the recorded pick as the draft's pool would have shown it: what the
-// draft changes against the pool that it was made in, and what the requests before
-// it have changed since they went elsewhere.
+// draftChoice returns the recorded pick as the draft's pool would have shown it: with the
+// draft's changes to the pool, and with the load and cache of earlier requests that the draft
+// placed elsewhere.
 func (r *Replay) draftChoice(p *pick, to *sidePool) *routing.Choice {
 	c := *p.a.Choice
 	c.Candidates = make([]routing.Candidate, 0, len(p.a.Choice.Candidates)+1)
@@ -40,7 +40,7 @@ func (r *Replay) draftChoice(p *pick, to *sidePool) *routing.Choice {
 	}
 	if same {
 		for i := range workers {
-			workers[i].Group = 0 // as shown together
+			workers[i].Group = 0 // all in one group, as they were shown together
 		}
 	}
 	to.filterEligible(p, &c, model, workers)
@@ -53,10 +53,10 @@ func (r *Replay) draftChoice(p *pick, to *sidePool) *routing.Choice {
 	return &c
 }
 
-// recorded makes a candidate one of the draft's pool, and returns the worker whose
-// eligibility is decided; is is false where the draft has removed it. The record knows best
-// whether a worker was full: bounds count where the draft changes them or the load. known
-// is false if they ask for a number that is not in the records.
+// draftCandidate turns a recorded candidate into one of the draft's pool, and returns the
+// worker for the eligibility check; is is false if the draft has removed it. The record knows
+// best whether a worker was full: bounds count only if the draft changes them or the load.
+// known is false if they need a number that is not in the records.
 func (r *Replay) draftCandidate(p *pick, to *sidePool, v *routing.Candidate) (w routing.Loaded, is, known bool) {
 	was, _ := to.was.member(v.Worker)
 	m, _ := to.member(v.Worker)
@@ -66,7 +66,7 @@ func (r *Replay) draftCandidate(p *pick, to *sidePool, v *routing.Candidate) (w 
 	w = routing.Loaded{Waiting: v.Waiting, KVUsage: v.KVUsage, Reported: v.Inflight}
 	known = true
 	if to.was != nil && to.was.Saturation.Reached(v.Waiting, v.KVUsage) {
-		// It was shown all the same: the metrics were too old, or fewer waited by then.
+		// The pool showed it anyway: the metrics were too old, or fewer requests waited by then.
 		w.Waiting, w.KVUsage, known = 0, 0, to.Saturation == to.was.Saturation
 	}
 	bound := false
@@ -98,9 +98,9 @@ func (r *Replay) draftCandidate(p *pick, to *sidePool, v *routing.Candidate) (w 
 	return w, true, known
 }
 
-// tokens returns how many tokens a candidate has in flight, of prompts, cached or not, and
-// expected answers. They are known of a worker that was idle, and where as many requests
-// were in flight at the pick as the records hold; else they are at least those booked.
+// tokens returns the tokens in flight at a candidate: prompts, cached or not, and expected
+// answers. They are known if the worker was idle, or if the records have as many requests in
+// flight as the pick; otherwise they are at least those booked.
 func (r *Replay) tokens(p *pick, to *sidePool, v *routing.Candidate, inflight int) (tokens int64, known bool) {
 	was, is := &workerState{}, to.of(v.Worker)
 	if now := r.now.pools[p.d.Tier]; now != nil {
@@ -115,16 +115,16 @@ func (r *Replay) tokens(p *pick, to *sidePool, v *routing.Candidate, inflight in
 	return v.PendingTokens + v.OutputTokens, false
 }
 
-// joins tells whether a member takes part that the record does not show: one that is
-// new, or that was kept out by what the draft changes. Who was down, full or
-// resting then is not known to be otherwise.
+// addsCandidate reports whether the draft adds a member that the record does not show: a new
+// one, or one that the draft's changes no longer exclude. A worker that was down, full or in
+// backoff is not added.
 func (to *sidePool) addsCandidate(m *routing.Member, model uint64) bool {
 	was, _ := to.was.member(m.ID)
 	return was == nil || !was.Takes(model) || was.Group != m.Group
 }
 
-// looser tells whether a member that the record does not show may have been kept out by a
-// bound that the draft raises.
+// mayAdmitUnrecorded reports whether the record may lack a member because of a bound that the
+// draft raises.
 func (to *sidePool) mayAdmitUnrecorded(m *routing.Member) bool {
 	was, _ := to.was.member(m.ID)
 	before, after := &to.was.Saturation, &to.Saturation
@@ -132,13 +132,13 @@ func (to *sidePool) mayAdmitUnrecorded(m *routing.Member) bool {
 		raised(before.Waiting, after.Waiting) || raised(before.KVUsage, after.KVUsage) || raised(after.StaleAfter, before.StaleAfter)
 }
 
-// raised compares two bounds, of which 0 is none.
+// raised reports whether a bound is raised; 0 is no bound.
 func raised[N int | int64 | float64 | time.Duration](was, is N) bool {
 	return was > 0 && (is <= 0 || is > was)
 }
 
-// show leaves the candidates that the pool shows its policy, which workers says of each.
-// If all are full or saturated, the request would wait for any of them.
+// filterEligible keeps the candidates that the pool would show its policy. workers has their
+// states. If all are full or saturated, the request would wait for any of them.
 func (to *sidePool) filterEligible(p *pick, c *routing.Choice, model uint64, workers []routing.Loaded) {
 	q := routing.Request{Now: p.moment(), Model: model, PromptTokens: c.PromptTokens, OutputTokens: c.OutputTokens, Wait: c.Waits}
 	shown, err := routing.Eligible(to.policy, to.Saturation, &q, workers)
@@ -149,21 +149,21 @@ func (to *sidePool) filterEligible(p *pick, c *routing.Choice, model uint64, wor
 		shown, _ = routing.Eligible(to.policy, to.Saturation, &q, workers)
 	}
 	for i := range shown {
-		c.Candidates[i] = c.Candidates[shown[i].Index] // which is i or after it
+		c.Candidates[i] = c.Candidates[shown[i].Index] // at or after i
 		c.Candidates[i].Full = shown[i].Full
 	}
 	c.Candidates, c.Seen = c.Candidates[:len(shown)], len(shown)
 }
 
-// sameMembers tells whether the draft leaves all members and their groups as they are.
+// sameMembers reports whether the draft keeps all members and their groups.
 func (to *sidePool) sameMembers() bool {
 	return to.was != nil && slices.EqualFunc(to.was.Members, to.Members, func(a, b routing.Member) bool { return a.ID == b.ID && a.Group == b.Group })
 }
 
-// order numbers the candidates by their places among the draft's members, where these
-// are others than before.
+// order numbers the candidates by their places among the draft's members, if these have
+// changed.
 func (to *sidePool) order(c *routing.Choice) {
-	last := int(c.Memory) // a policy of turns remembers the place of who had the last
+	last := int(c.Memory) // round_robin remembers the place of the last worker
 	for i := range c.Candidates {
 		v := &c.Candidates[i]
 		_, at := to.member(v.Worker)
@@ -180,9 +180,8 @@ func (to *sidePool) order(c *routing.Choice) {
 	slices.SortFunc(c.Candidates, func(a, b routing.Candidate) int { return cmp.Compare(a.Index, b.Index) })
 }
 
-// shift adds to a candidate what the draft has placed on it and the real gateway had
-// not, and takes away what is elsewhere. It tells whether that changes what is in flight
-// there.
+// applyDivergence changes a candidate by what the draft placed there and the real gateway did
+// not, and the reverse. It reports whether that changes the load in flight there.
 func (r *Replay) applyDivergence(p *pick, to *sidePool, v *routing.Candidate) (moved bool) {
 	if !r.diverged {
 		return false
@@ -196,8 +195,8 @@ func (r *Replay) applyDivergence(p *pick, to *sidePool, v *routing.Candidate) (m
 	return is.inflight != was.inflight || is.tokens != was.tokens
 }
 
-// idle is a member of which the record says nothing, with what the draft has placed
-// on it.
+// unrecordedCandidate returns a member that the record lacks, with the load that the draft
+// placed on it.
 func (r *Replay) unrecordedCandidate(p *pick, to *sidePool, m *routing.Member, at int) (routing.Candidate, routing.Loaded) {
 	w := to.of(m.ID)
 	rate := w.rate
@@ -210,10 +209,10 @@ func (r *Replay) unrecordedCandidate(p *pick, to *sidePool, m *routing.Member, a
 		routing.Loaded{Member: *m, Inflight: w.inflight, Tokens: w.tokens}
 }
 
-// rate is the mean prefill rate of the pool's workers, as far as records say.
+// rate returns the mean prefill rate of the pool's workers, as far as it is recorded.
 func (to *sidePool) rate() float64 {
 	sum, n := 0.0, 0
-	for i := range to.Members { // not the map, whose order is chance
+	for i := range to.Members { // not the map, whose order is random
 		if w := to.workers[to.Members[i].ID]; w != nil && w.rate > 0 {
 			sum, n = sum+w.rate, n+1
 		}
@@ -224,8 +223,8 @@ func (to *sidePool) rate() float64 {
 	return sum / float64(n)
 }
 
-// elsewhere is a pick in a pool that the request did not come to: of all members that
-// could take it, with what the draft has placed on them.
+// otherPoolChoice returns a pick in a pool that the real request did not reach: all members
+// that could take it, with the load that the draft placed on them.
 func (r *Replay) otherPoolChoice(p *pick, to *sidePool) *routing.Choice {
 	c := &routing.Choice{Rand: p.a.Choice.Rand, PromptTokens: p.a.Choice.PromptTokens, OutputTokens: p.a.Choice.OutputTokens, Waits: p.a.Choice.Waits}
 	workers := make([]routing.Loaded, len(to.Members))
@@ -233,6 +232,6 @@ func (r *Replay) otherPoolChoice(p *pick, to *sidePool) *routing.Choice {
 	for i := range to.Members {
 		c.Candidates[i], workers[i] = r.unrecordedCandidate(p, to, &to.Members[i], i)
 	}
-	to.filterEligible(p, c, 0, workers) // it asks for the pool's own model, not for the one of the record
+	to.filterEligible(p, c, 0, workers) // the pool's own model, not the recorded one
 	return c
 }

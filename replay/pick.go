@@ -8,17 +8,17 @@ import (
 	"tierway/routing"
 )
 
-// ErrNobody means that the draft leaves no worker that could take the request.
+// ErrNoWorker means that the draft leaves no worker that could take the request.
 var ErrNoWorker = errors.New("the draft leaves no worker for it")
 
 // pick is one request whose worker is decided again.
 type pick struct {
 	d         *decisions.Decision
 	a         *decisions.Attempt
-	tier      string // that the draft has it in
+	tier      string // the draft's tier
 	at        time.Duration
 	residency residency
-	worker    string // that it really went to
+	worker    string // the real worker
 }
 
 func newPick(d *decisions.Decision, a *decisions.Attempt, tier string, at time.Duration) *pick {
@@ -27,14 +27,14 @@ func newPick(d *decisions.Decision, a *decisions.Attempt, tier string, at time.D
 
 func (p *pick) moment() time.Time { return p.d.Time.Add(millis(p.a.AtMs)) }
 
-// Placement is where a request goes, and the choice that says why.
+// Placement is the worker of a request, and the choice that explains it.
 type Placement struct {
 	Choice *routing.Choice
 	Worker string
 	Reason routing.Reason
 }
 
-// again has a policy decide a choice again, which is that of the request.
+// redecide lets a policy decide a choice of the request again.
 func (p *pick) redecide(policy routing.Policy, c *routing.Choice) (Placement, error) {
 	f := &p.d.Features
 	i, reason, decided, err := routing.Redecide(policy, c, f.Model, f.Prefix, f.Chain, p.moment())
@@ -44,7 +44,7 @@ func (p *pick) redecide(policy routing.Policy, c *routing.Choice) (Placement, er
 	return Placement{decided, c.Candidates[i].Worker, reason}, nil
 }
 
-// refuse leaves a request where it was: under the draft it goes to nobody.
+// countRefusal leaves a request at its real worker; under the draft it has none.
 func (r *Replay) countRefusal(p *pick) {
 	if was := r.now.pools[p.d.Tier]; was != nil {
 		r.placeAsRecorded(p, was)
@@ -53,7 +53,7 @@ func (r *Replay) countRefusal(p *pick) {
 	}
 }
 
-// decideWorker decides a request's worker again and puts it there, on both sides.
+// decideWorker decides a request's worker again and places the request on both sides.
 func (r *Replay) decideWorker(p *pick) {
 	was, to := r.now.pools[p.d.Tier], r.draft.pools[p.tier]
 	if was == nil || to == nil {
@@ -64,7 +64,7 @@ func (r *Replay) decideWorker(p *pick) {
 	again, err := r.decideNow(p, was)
 	stays := p.tier == p.d.Tier
 	var as Placement
-	if err == nil || !stays { // elsewhere nobody asks for who was a candidate here
+	if err == nil || !stays { // in another tier, the recorded candidates do not matter
 		as, err = r.decideDraft(p, to)
 	}
 	switch {
@@ -77,7 +77,7 @@ func (r *Replay) decideWorker(p *pick) {
 		r.keepPlacement(p, was)
 		return
 	case stays && as.Worker == again:
-		as.Worker = p.worker // by whatever it came there
+		as.Worker = p.worker // whatever rule placed it there
 	case stays && again != p.worker:
 		r.sums.skip(SkippedWorker)
 		r.keepPlacement(p, was)
@@ -86,8 +86,8 @@ func (r *Replay) decideWorker(p *pick) {
 	r.placeOnBothSides(p, was, to, as)
 }
 
-// decideNow decides the recorded pick again as it was. The worker is that of the
-// record where another policy decided it than Now has.
+// decideNow decides the recorded pick again under Now. The result is the recorded worker if
+// another policy than Now's decided it.
 func (r *Replay) decideNow(p *pick, was *sidePool) (worker string, err error) {
 	c := p.a.Choice
 	if err := c.Check(); err != nil {
@@ -115,9 +115,9 @@ func (p *sidePool) updateRates(c *routing.Choice) {
 	}
 }
 
-// decideDraft decides where the draft has the request: of a pool that it would have
-// come to anyway by the record, with what the draft changes changed in it; of another
-// one by what the requests before it have left there.
+// decideDraft decides the request's worker under the draft. In its recorded pool, the recorded
+// pick is changed by the draft; in another pool, the earlier requests of the draft's side have
+// set the state.
 func (r *Replay) decideDraft(p *pick, to *sidePool) (as Placement, err error) {
 	var c *routing.Choice
 	if p.tier == p.d.Tier {
@@ -128,7 +128,7 @@ func (r *Replay) decideDraft(p *pick, to *sidePool) (as Placement, err error) {
 	if len(c.Candidates) == 0 {
 		return as, ErrNoWorker
 	}
-	learned := to.observePick(p, c) // it sees every request of its pool, whether it has a say or not
+	learned := to.observePick(p, c) // the policy sees every request of its pool, also if the record decides
 	as, ok, err := to.byRecord(p, c)
 	if !ok {
 		as = learned
@@ -137,29 +137,30 @@ func (r *Replay) decideDraft(p *pick, to *sidePool) (as Placement, err error) {
 	return as, err
 }
 
-// byRecord decides by what the record holds where to has a request of which c are the
-// candidates. ok is false if only to's own policy can decide, by what it has seen.
+// byRecord decides from the record where the draft has a request with the candidates c. ok is
+// false if only the draft's own policy can decide.
 func (to *sidePool) byRecord(p *pick, c *routing.Choice) (as Placement, ok bool, err error) {
 	switch {
 	case !to.samePolicy || p.tier != p.d.Tier:
-	case c.Policy == to.policy.Name(): // by what it remembered then
+	case c.Policy == to.policy.Name(): // by the recorded memory of the policy
 		as, err = p.redecide(to.policy, c)
 		return as, true, err
-	case c.Of(p.worker) != nil: // made under an older configuration, which the draft leaves as it is
+	case c.Of(p.worker) != nil: // made under an older configuration, which the draft does not change
 		return Placement{c, p.worker, routing.Reason(p.a.Reason)}, true, nil
 	}
 	return as, false, nil
 }
 
-// learn has a pool's own policy pick among the candidates, as one that takes
-// requests: it remembers them.
+// observePick lets the pool's own policy pick among the candidates. The policy remembers the
+// request.
 func (p *sidePool) observePick(k *pick, c *routing.Choice) Placement {
 	f := &k.d.Features
 	i, reason := routing.Learn(p.policy, c, f.Model, f.Prefix, f.Chain, k.moment(), k.d.Stream)
 	return Placement{c, c.Candidates[i].Worker, reason}
 }
 
-// settle puts a request where it was and where the draft has it, and sums up.
+// placeOnBothSides places a request at its real worker and at the draft's, and counts the
+// differences.
 func (r *Replay) placeOnBothSides(p *pick, was, to *sidePool, as Placement) {
 	r.placeAsRecorded(p, was)
 	r.diverged = r.diverged || p.tier != p.d.Tier || as.Worker != p.worker
@@ -171,8 +172,8 @@ func (r *Replay) placeOnBothSides(p *pick, was, to *sidePool, as Placement) {
 	r.countRegret(p)
 }
 
-// stay leaves a request whose worker cannot be decided where it was, on both sides:
-// its tokens and its cost count, and of what was lost nothing is known.
+// keepPlacement leaves a request whose worker cannot be decided at its real worker, on both
+// sides. Its tokens and cost count; its regret is unknown.
 func (r *Replay) keepPlacement(p *pick, was *sidePool) {
 	r.placeAsRecorded(p, was)
 	if to := r.draft.pools[p.d.Tier]; to != nil {
@@ -180,7 +181,7 @@ func (r *Replay) keepPlacement(p *pick, was *sidePool) {
 	}
 }
 
-// settleNow puts a request where it was, and sums up what that was like.
+// placeAsRecorded places a request at its real worker, and counts its hits.
 func (r *Replay) placeAsRecorded(p *pick, was *sidePool) {
 	r.now.account(p, p.d.Tier, was, p.worker)
 	r.sums.countHits(p)
@@ -196,13 +197,13 @@ func (s *replaySide) account(p *pick, tier string, pool *sidePool, worker string
 	}
 }
 
-// Redecide decides one recorded pick of a pool again, as a Replay does with that record
-// alone: among the members of to, with what to changes against was changed, which is
-// the pool as it is configured now; nil if it is not. d and a are not changed.
+// Redecide decides one recorded pick of a pool again, as a Replay of that record alone: among
+// the members of to, with the changes of to against was applied. was is the pool as configured
+// now; nil if there is none. d and a are not changed.
 //
-// A pick of another policy than was has stays where it was if to leaves the policy and the
-// worker in place: the choice is then the recorded one. Of unknown only Bounds is counted.
-// The error is routing.ErrIncomplete, ErrNobody, or says what cannot be a record of a pick.
+// A pick of another policy than was has keeps its worker if to keeps the policy and the worker:
+// the choice is then the recorded one. Only Bounds of unknown is counted. The error is
+// routing.ErrIncomplete, ErrNoWorker, or describes an invalid record.
 func Redecide(was, to *Pool, d *decisions.Decision, a *decisions.Attempt) (as Placement, unknown Unknown, err error) {
 	if err := a.Choice.Check(); err != nil {
 		return Placement{}, unknown, err
@@ -221,7 +222,7 @@ func Redecide(was, to *Pool, d *decisions.Decision, a *decisions.Attempt) (as Pl
 	as, ok, err := pool.byRecord(p, c)
 	if !ok {
 		asked := *c
-		asked.Policy = "" // what another policy remembered, or one that was configured otherwise, is nothing to it
+		asked.Policy = "" // the memory of another policy or configuration does not apply
 		as, err = p.redecide(pool.policy, &asked)
 	}
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package replay repeats the decisions of recorded requests, under the configuration that
-// they were made by and under a draft of another one, and sums up the difference. It sends
-// nothing and knows no clock and no network: the records hold the time.
+// Package replay repeats the decisions of recorded requests under the configuration that made
+// them and under a draft, and sums up the differences. It sends nothing and has no clock and no
+// network: the records hold the times.
 package replay
 
 import (
@@ -16,13 +16,13 @@ import (
 	"tierway/tiers"
 )
 
-// Setup is one configuration as a replay decides by it.
+// Setup is one configuration of a replay.
 type Setup struct {
 	Catalog *tiers.Catalog
 	Pools   []Pool
 
-	// Rights returns what the caller of a recorded request may use, and whether that
-	// is known; nil, or not known: everything.
+	// Rights returns the permissions of a recorded request's caller, and whether they are
+	// known. A nil function, or unknown permissions, allow everything.
 	Rights func(d *decisions.Decision) (tier, model func(name string) bool, known bool)
 }
 
@@ -30,58 +30,55 @@ type Setup struct {
 type Pool struct {
 	Name       string
 	Policy     routing.Config
-	Members    []routing.Member // all but Gate and Ref
+	Members    []routing.Member // all fields except Gate and Ref
 	Saturation routing.Saturation
-	Context    int64 // tokens of prompt and answer that its model takes; 0 is not known
+	Context    int64 // tokens of prompt and answer that its model takes; 0: unknown
 
-	// Cost is what an answer costs, in units of the price list; nil where no price is
-	// known.
+	// Cost returns the cost of an answer, in units of the price list; nil without a price.
 	Cost func(prompt, cached, output int64) float64
 }
 
-// Config is what recorded decisions are decided again by.
+// Config is the configuration of a replay.
 type Config struct {
-	Now   Setup  // that the records were made under
+	Now   Setup  // the configuration that made the records
 	Draft *Setup // nil checks the records alone: Now decides again
-	// CacheTokens is how many tokens of prompts and answers each worker's cache is
-	// taken to hold; 0 is 300,000.
+	// CacheTokens is the assumed capacity of each worker's cache, in tokens of prompts and
+	// answers; 0: 300,000.
 	CacheTokens int64
 }
 
-// usualCache is the tokens that the KV cache of a 7 to 14 billion parameter model holds
-// beside its weights on one data-centre GPU of 80 GB.
+// usualCache is how many tokens the KV cache of a 7 to 14 billion parameter model holds beside
+// its weights on one data-centre GPU of 80 GB.
 const usualCache = 300_000
 
-// reorder is how many records a Replay holds back to put them in the order of their
-// picks. Records are written when requests end, so that one which takes minutes
-// comes after thousands that began later; at 16 requests a second this covers four
-// minutes. What comes later still is decided late, and counted in Late.
+// reorder is how many records a Replay buffers to sort them by the time of their picks. Records
+// are written when requests end, so that a request of minutes comes after thousands that
+// started later. At 16 requests/s this covers four minutes. Later records are decided out of
+// order and counted in Late.
 const reorder = 4096
 
-// Replay decides recorded requests again, under the configuration that they were
-// decided by and under a draft of another one, and sums up the difference. Records
-// are added one by one, in any number: it holds a bounded number of them. The same
-// records give the same report. It belongs to one goroutine.
+// Replay decides recorded requests again, under the configuration that made them and under a
+// draft, and sums up the differences. Records are added one by one; it buffers a bounded number
+// of them. The same records give the same report. It belongs to one goroutine.
 //
-// Only what the draft changes against Now is changed in a record: so the records
-// of an older configuration keep what was in force then.
+// Only the draft's changes against Now are applied to a record: records of an older
+// configuration keep what was in force then.
 //
-// What a request would have met under the draft is estimated: each worker has a
-// load and a cache twice, of the requests as they really were placed and of those
-// as the draft places them, each lasting as long as it really did. The difference
-// of the two is added to what the record says of the worker. As long as the draft
-// has placed every request alike it is none, so that an equal draft decides equally.
+// The state that a request would have met under the draft is estimated. Each worker has a load
+// and a cache on two sides: for the requests as they were really placed, and as the draft
+// places them, each with its real duration. The difference of the two sides is added to the
+// recorded state of the worker. It is zero while the draft has placed every request alike, so
+// that an equal draft decides equally.
 type Replay struct {
 	now, draft replaySide
-	held       events // records to be decided, by the time of their pick
+	held       events // buffered records, by the time of their pick
 	began      time.Time
-	last       time.Duration // of the picks that were decided
-	diverged   bool          // the draft has placed a request otherwise
+	last       time.Duration // latest pick that was decided
+	diverged   bool          // the draft has placed a request differently
 	sums       sums
 }
 
-// New returns a replay without records. Its error says what cannot be in the
-// configurations.
+// New returns a replay without records. The error says what is invalid in the configurations.
 func New(c Config) (*Replay, error) {
 	draft := &c.Now
 	if c.Draft != nil {
@@ -102,12 +99,12 @@ func New(c Config) (*Replay, error) {
 	return r, nil
 }
 
-// side is one of the two ways that the requests go.
+// replaySide is one of the two placements of the requests: the real one or the draft's.
 type replaySide struct {
 	setup  *Setup
 	chats  *tiers.Chats
 	pools  map[string]*sidePool
-	events events // what ends
+	events events // ends of requests
 
 	requests map[string]int64 // by tier
 	prompts  map[string]int64 // tokens, by tier
@@ -116,14 +113,14 @@ type replaySide struct {
 	regret   regret
 }
 
-// sidePool is one pool with what the requests of a side have left there.
+// sidePool is one pool of a side, with the state that the side's requests have left.
 type sidePool struct {
 	*Pool
-	was         *Pool          // of that name in Now; nil without one
+	was         *Pool          // the pool of that name in Now; nil without one
 	samePolicy  bool           // the policy is configured as in was
-	policy      routing.Policy // which has seen the requests of this side
+	policy      routing.Policy // has seen the requests of this side
 	workers     map[string]*workerState
-	cacheTokens int64 // tokens of a worker's cache
+	cacheTokens int64 // capacity of a worker's cache
 }
 
 func (s *replaySide) open(setup, now *Setup, tokens int64) error {
@@ -158,7 +155,7 @@ func (s *Setup) pool(name string) *Pool {
 	return nil
 }
 
-// member returns the member of that name and its place; nil and -1 without one.
+// member returns the member with that ID and its index; nil and -1 without one.
 func (p *Pool) member(id string) (*routing.Member, int) {
 	if p == nil {
 		return nil, -1
@@ -170,8 +167,7 @@ func (p *Pool) member(id string) (*routing.Member, int) {
 	return &p.Members[at], at
 }
 
-// Add gives the replay one more record, which it keeps for a while and does not
-// change.
+// Add gives the replay one more record, which it buffers for a while and does not change.
 func (r *Replay) Add(d *decisions.Decision) {
 	r.sums.read(d)
 	if r.began.IsZero() {
@@ -187,7 +183,7 @@ func (r *Replay) Add(d *decisions.Decision) {
 	}
 }
 
-// Report decides what is still held back, and sums up.
+// Report decides the buffered records and returns the sums.
 func (r *Replay) Report() *Report {
 	for len(r.held) > 0 {
 		r.held.next()
@@ -195,8 +191,8 @@ func (r *Replay) Report() *Report {
 	return r.report()
 }
 
-// picked returns the last attempt whose worker a policy chose: the one that the
-// answer came of. nil without one.
+// picked returns the last attempt whose worker a policy chose, which produced the answer; nil
+// without one.
 func picked(d *decisions.Decision) *decisions.Attempt {
 	for i := len(d.Attempts) - 1; i >= 0; i-- {
 		if d.Attempts[i].Choice != nil {
@@ -242,7 +238,7 @@ func reasonWithoutWorker(d *decisions.Decision) string {
 	return SkippedUnplaced
 }
 
-// keep leaves a request that cannot be decided where it was, on both sides.
+// keepOnBothSides leaves a request that cannot be decided at its real worker, on both sides.
 func (r *Replay) keepOnBothSides(p *pick) {
 	for _, s := range []*replaySide{&r.now, &r.draft} {
 		if pool := s.pools[p.d.Tier]; pool != nil {

@@ -32,23 +32,22 @@ const (
 	SkippedWorker = "worker_not_reproduced"
 )
 
-// Report is what a replay has found. Now is how the requests really went, as
-// far as it is measured, and what is estimated of it by the same model as of the
-// draft: estimates are to be compared with each other, and judged by what is
-// measured beside them.
+// Report is the result of a replay. Now is the real traffic as far as it is measured, and
+// otherwise estimated by the same model as the draft. Compare estimates with each other, and
+// judge them by the measured values beside them.
 type Report struct {
-	Records     int       `json:"records"` // that were read
-	Decided     int       `json:"n"`       // whose tier was decided again
+	Records     int       `json:"records"` // records read
+	Decided     int       `json:"n"`       // records whose tier was decided again
 	Skipped     []Count   `json:"skipped" nullable:"false"`
 	From        time.Time `json:"from,omitzero"`
 	To          time.Time `json:"to,omitzero"`
-	Generations int       `json:"config_generations"` // that the records were made under
-	Late        int       `json:"late,omitempty"`     // decided out of their order
+	Generations int       `json:"config_generations"` // configurations that made the records
+	Late        int       `json:"late,omitempty"`     // decided out of order
 	Groups      []string  `json:"keyword_groups_not_recorded" nullable:"false"`
 	Unknown     Unknown   `json:"unknown"`
 	ByTier      []Tier    `json:"tiers" nullable:"false"`
 
-	TiersReproduced   Part         `json:"tiers_reproduced"` // the configuration gives the recorded tier
+	TiersReproduced   Part         `json:"tiers_reproduced"` // the configuration yields the recorded tier
 	ChangedTier       []TierMove   `json:"changed_tier" nullable:"false"`
 	Redecided         int          `json:"redecided"` // picks of requests that stay in their tier
 	WorkersReproduced Part         `json:"reproduced"`
@@ -56,38 +55,44 @@ type Report struct {
 	ChangedBy         []Count      `json:"changed_worker_by" nullable:"false"` // the draft's reason
 	WorkerMoves       []WorkerMove `json:"worker_moves" nullable:"false"`      // at most 100
 
-	Hit        *Estimates `json:"est_prefix_hit,omitempty"`  // cached ÷ prompt tokens; absent where no record holds the blocks of a prompt
-	RealHit    *float64   `json:"real_prefix_hit,omitempty"` // as the engines reported; absent where none reported a cached token: some never do
-	Predicted  *float64   `json:"predicted_hit,omitempty"`   // as the gateway believed when it chose
-	Regret     Regrets    `json:"regret"`                    // against the best candidate
-	Realised   *float64   `json:"realised_wrong,omitempty"`  // share of streams whose measured time to the first token is over the best other candidate's estimate by 20 %
-	RealisedOf int        `json:"realised_n,omitempty"`      // streams that Realised is a share of
-	Cost       *Estimates `json:"cost,omitempty"`            // in units of the price list; absent without prices
+	// cached ÷ prompt tokens; absent if no record has the blocks of a prompt
+	Hit *Estimates `json:"est_prefix_hit,omitempty"`
+	// as the engines reported; absent if none reported a cached token, which some never do
+	RealHit   *float64 `json:"real_prefix_hit,omitempty"`
+	Predicted *float64 `json:"predicted_hit,omitempty"` // as the gateway predicted at the pick
+	Regret    Regrets  `json:"regret"`                  // against the best candidate
+	// Realised is the share of streams whose measured time to the first token exceeds the best
+	// other candidate's estimate by 20 %.
+	Realised   *float64   `json:"realised_wrong,omitempty"`
+	RealisedOf int        `json:"realised_n,omitempty"` // streams counted in Realised
+	Cost       *Estimates `json:"cost,omitempty"`       // in units of the price list; absent without prices
 }
 
-// Unknown is of how many requests something is not in the records that the draft
-// may ask for. They are decided without it.
+// Unknown counts requests for which the records lack something that the draft may need. They
+// are decided without it.
 type Unknown struct {
-	Rights      int `json:"rights"`       // whose tenant or key is not known any more: as if it might use everything
-	Counts      int `json:"token_counts"` // whose tokens the draft would count: the estimate decides
-	OtherPolicy int `json:"other_policy"` // placed by another policy than the configuration has: as they were
-	Bounds      int `json:"bounds"`       // whose workers have loads, or are missing, that a changed bound or saturation asks for: as far as known
+	Rights int `json:"rights"`       // tenant or key no longer known: decided as if everything were allowed
+	Counts int `json:"token_counts"` // the draft would count the tokens: the estimate decides
+	// placed by another policy than the configuration's: left where they were
+	OtherPolicy int `json:"other_policy"`
+	// a changed bound or saturation needs loads or workers that the record lacks: decided as
+	// far as known
+	Bounds int `json:"bounds"`
 }
 
-// Count is a number of requests by name.
+// Count is a number of requests with a name.
 type Count struct {
 	Name string `json:"name"`
 	N    int    `json:"n"`
 }
 
-// Part is a number of requests among others.
+// Part is a share: N of Of.
 type Part struct {
 	N  int `json:"n"`
 	Of int `json:"of"`
 }
 
-// TierMove is requests that the draft has in another tier; To is empty where it
-// refuses them.
+// TierMove is requests that the draft sends to another tier; To is empty if it refuses them.
 type TierMove struct {
 	From     string   `json:"from"`
 	To       string   `json:"to"`
@@ -95,7 +100,7 @@ type TierMove struct {
 	Examples []string `json:"examples" nullable:"false"` // request ids
 }
 
-// WorkerMove is requests of a tier that the draft has at another worker.
+// WorkerMove is requests of a tier that the draft sends to another worker.
 type WorkerMove struct {
 	Tier     string   `json:"tier"`
 	From     string   `json:"from"`
@@ -104,19 +109,19 @@ type WorkerMove struct {
 	Examples []string `json:"examples" nullable:"false"`
 }
 
-// Estimates compares one estimated number of both configurations.
+// Estimates is an estimated value of both sides.
 type Estimates struct {
 	Now   float64 `json:"now"`
 	Draft float64 `json:"draft"`
 }
 
-// Totals compares one count of both configurations.
+// Totals is a number of both sides.
 type Totals struct {
 	Now   int64 `json:"now"`
 	Draft int64 `json:"draft"`
 }
 
-// Tier is what goes to one tier or pool; the name is empty of what the draft
+// Tier is the traffic of one tier or pool; the name is empty for requests that the draft
 // refuses.
 type Tier struct {
 	Tier     string     `json:"tier"`
@@ -125,17 +130,17 @@ type Tier struct {
 	Cost     *Estimates `json:"cost,omitempty"`
 }
 
-// Regret is what the picks lose: the estimated time to the first token at the chosen
-// worker, (pending tokens + uncached tokens of the prompt) ÷ prefill rate, less the
-// best candidate's.
+// Regret is the loss of the picks: the estimated time to the first token at the chosen worker,
+// (pending tokens + uncached tokens of the prompt) ÷ prefill rate, minus that of the best
+// candidate.
 type Regret struct {
 	N     int     `json:"n"`
 	Mean  float64 `json:"mean_ms"`
 	P95   float64 `json:"p95_ms"` // within 2 %
-	Wrong float64 `json:"wrong"`  // share of picks that cost over 20 % more, and over 1 ms, than the best
+	Wrong float64 `json:"wrong"`  // share of picks that cost over 20 % more, and over 1 ms more, than the best
 }
 
-// Regrets compares the regret of both configurations.
+// Regrets is the regret of both sides.
 type Regrets struct {
 	Now   Regret `json:"now"`
 	Draft Regret `json:"draft"`
@@ -204,7 +209,7 @@ func counts(all map[string]int) []Count {
 
 func total(all map[string]float64) float64 {
 	sum := 0.0
-	for _, name := range slices.Sorted(maps.Keys(all)) { // in one order, or the last digits were chance
+	for _, name := range slices.Sorted(maps.Keys(all)) { // in a fixed order, so that the last digits are reproducible
 		sum += all[name]
 	}
 	return sum
@@ -217,7 +222,7 @@ func of(part, whole int64) float64 {
 	return float64(part) / float64(whole)
 }
 
-// share is a part of a whole; nil of nothing.
+// share returns part ÷ whole; nil if whole is 0.
 func share(part, whole int64) *float64 {
 	if whole == 0 {
 		return nil

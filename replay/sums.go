@@ -10,10 +10,10 @@ import (
 	"tierway/routing"
 )
 
-// sums is what a replay counts beside its two sides. Its maps are as large as the
-// configurations and the kinds of reasons, whatever the records hold.
+// sums has the counters of a replay beside its two sides. The sizes of its maps depend on the
+// configurations and the kinds of reasons, not on the number of records.
 type sums struct {
-	Report           // its counts; its lists are made of the maps below
+	Report           // its counters; its lists are built from the maps below
 	generations      map[int64]bool
 	skipped, reasons map[string]int
 	tiers            map[[2]string]*moves
@@ -22,17 +22,17 @@ type sums struct {
 	realised         Part
 }
 
-// moves are requests that go elsewhere.
+// moves counts requests that the draft places differently.
 type moves struct {
 	n        int
 	examples []string
 }
 
-// How much of the detail a report keeps.
+// Limits of the detail in a report.
 const (
 	exampleCount    = 5    // request ids of each kind of change: enough to look at
 	moveCount       = 100  // pairs of workers, those with the most requests
-	generationCount = 1000 // of configurations; beyond, they are not told apart
+	generationCount = 1000 // configurations; further ones are not distinguished
 )
 
 func newSums() sums {
@@ -55,7 +55,7 @@ func (s *sums) read(d *decisions.Decision) {
 
 func (s *sums) skip(why string) { s.skipped[why]++ }
 
-// note adds an example to one kind of move.
+// addExample adds an example to one kind of move.
 func addExample[K comparable](all map[K]*moves, k K, id string) {
 	m := all[k]
 	if m == nil {
@@ -67,11 +67,10 @@ func addExample[K comparable](all map[K]*moves, k K, id string) {
 	}
 }
 
-// moved counts a request whose tier was decided again; to is empty where the draft
-// refuses it.
+// countTier counts a request whose tier was decided again; to is empty if the draft refuses it.
 func (r *Replay) countTier(d *decisions.Decision, to string) {
 	r.sums.Decided++
-	prompt := d.Usage.Prompt // as counted by the engine, else as estimated
+	prompt := d.Usage.Prompt // counted by the engine, or else estimated
 	if prompt <= 0 {
 		prompt = d.PromptTokens
 	}
@@ -91,7 +90,7 @@ func (p *Part) add(counts bool) {
 	}
 }
 
-// worker counts a request whose worker was decided again in the tier that it had.
+// countWorker counts a request whose worker was decided again in its recorded tier.
 func (s *sums) countWorker(p *pick, to string, reason routing.Reason) {
 	s.Redecided++
 	if to == p.worker {
@@ -102,7 +101,7 @@ func (s *sums) countWorker(p *pick, to string, reason routing.Reason) {
 	addExample(s.workers, [3]string{p.d.Tier, p.worker, to}, p.d.RequestID)
 }
 
-// hits are what caches have of the prompts that records hold the blocks of, in tokens.
+// hits is the cached tokens of the prompts whose blocks are recorded.
 type hits struct{ hit, prompt int64 }
 
 func (h *hits) add(hit, prompt int64) {
@@ -112,7 +111,7 @@ func (h *hits) add(hit, prompt int64) {
 
 func (p *pick) chained() bool { return len(p.residency.chain) > 0 && p.residency.prompt > 0 }
 
-// measured counts what the gateway believed and the engine said of a prompt with a chain.
+// countHits counts the predicted and the reported cache hits of a prompt with a chain.
 func (s *sums) countHits(p *pick) {
 	if !p.chained() {
 		return
@@ -123,7 +122,7 @@ func (s *sums) countHits(p *pick) {
 	}
 }
 
-// regretNow counts what the pick lost, where the record has all candidates. It compares
+// countRegret counts the loss of the real pick if the record has all candidates. It compares
 // the measured time to a stream's first content with the best other candidate's estimate.
 func (r *Replay) countRegret(p *pick) {
 	if p.a.Choice.Check() != nil {
@@ -145,28 +144,28 @@ func (r *Replay) countRegret(p *pick) {
 	}
 }
 
-// regret is what picks lose against the best candidates of their moments.
+// regret is the loss of picks against the best candidates at the time.
 type regret struct {
 	n, wrong int
 	sum      float64 // ms
 	buckets  [regretBuckets]int32
 }
 
-// The distribution of regret is kept in buckets of which each is 2 % wider than the
-// one before, from 10 µs to a quarter of an hour, so that a quantile is off by no
-// more, and takes no more room, however many records there are.
+// The distribution of regret has buckets of which each is 2 % wider than the
+// one before, from 10 µs to a quarter of an hour. A quantile is exact to 2 %, and the
+// size does not depend on the number of records.
 const (
 	regretBuckets = 930
 	regretLeast   = 0.01 // ms
 	regretStep    = 1.02
-	// wrongBy is by how much a pick must cost more than the best alternative to be
-	// wrong, as a share, and in milliseconds: less nobody can measure.
+	// A pick is wrong if it costs more than wrongBy times the best alternative, and at least
+	// wrongByMs milliseconds more: less is not measurable.
 	wrongBy, wrongByMs = 1.2, 1.0
 )
 
-// costOf is the estimated time to the first token in milliseconds if that candidate
-// were chosen: what it has to prefill before, and of the prompt what it has not in
-// its cache, at its learned rate. The last token of a prompt is computed in any case.
+// costOf returns the estimated time to the first token, in milliseconds, if that candidate is
+// chosen: the pending prefill plus the uncached part of the prompt, at its learned rate. The
+// last token of a prompt is always computed.
 func costOf(v *routing.Candidate, prompt int64) float64 {
 	if v.Rate <= 0 {
 		return math.Inf(1)
@@ -176,7 +175,7 @@ func costOf(v *routing.Candidate, prompt int64) float64 {
 
 func wrong(cost, best float64) bool { return cost > best*wrongBy && cost > best+wrongByMs }
 
-// add takes in the choice of a worker. Candidates that are full are no alternative.
+// add adds the choice of a worker. Full candidates are not alternatives.
 func (g *regret) add(c *routing.Choice, worker string) {
 	chosen := c.Of(worker)
 	if chosen == nil || chosen.Rate <= 0 {
@@ -201,7 +200,7 @@ func (g *regret) add(c *routing.Choice, worker string) {
 	g.buckets[at]++
 }
 
-// quantile returns the upper end of the bucket in which a part q of the picks ends.
+// quantile returns the upper end of the bucket that contains the quantile q.
 func (g *regret) quantile(q float64) float64 {
 	left := int32(math.Ceil(q * float64(g.n)))
 	for i, n := range g.buckets {
@@ -215,7 +214,7 @@ func (g *regret) quantile(q float64) float64 {
 	return 0
 }
 
-// byCount orders the keys of moves: the most requests first, equals by name.
+// byCount returns the keys of moves by descending number of requests, equal ones by name.
 func byCount[K comparable](all map[K]*moves, compare func(a, b K) int) []K {
 	return slices.SortedFunc(maps.Keys(all), func(a, b K) int {
 		return cmp.Or(cmp.Compare(all[b].n, all[a].n), compare(a, b))

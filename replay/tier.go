@@ -8,14 +8,14 @@ import (
 	"tierway/tiers"
 )
 
-// tierOf decides the request's tier again and returns where the draft has it, which is
-// empty when it refuses the request; false when that cannot be told.
+// tierOf decides the request's tier again. It returns the draft's tier, empty if the draft
+// refuses the request, and false if the tier cannot be decided.
 func (r *Replay) tierOf(d *decisions.Decision) (tier string, ok bool) {
 	if d.Tier == "" {
 		r.sums.skip(reasonWithoutTier(d))
 		return "", false
 	}
-	if d.Rule == "path" || d.Rule == "stored" { // no catalogue decides: the path does, or what it asks about
+	if d.Rule == "path" || d.Rule == "stored" { // the catalog does not decide
 		if r.draft.pools[d.Tier] == nil {
 			r.sums.skip(SkippedTier)
 			return "", false
@@ -37,7 +37,7 @@ func (r *Replay) tierOf(d *decisions.Decision) (tier string, ok bool) {
 		r.sums.skip(SkippedKeywords)
 		return "", false
 	case now.target == draft.target:
-		tier = d.Tier // by whatever it came there
+		tier = d.Tier // whatever rule led there
 	case !reproduced:
 		r.sums.skip(SkippedTier)
 		return "", false
@@ -56,22 +56,22 @@ func reasonWithoutTier(d *decisions.Decision) string {
 	return SkippedUnrouted // a list of models, or the client left first
 }
 
-// told is what a configuration says of a recorded request.
-type told struct {
-	target    string // empty where it refuses the request
-	known     bool   // it does not depend on keyword groups of which the record says nothing
-	uncounted bool   // it would have had the prompt counted, which nobody had
-	foreign   bool   // what its caller may use is not known
+// recordedTier is a configuration's decision on a recorded request.
+type recordedTier struct {
+	target    string // empty: refused
+	known     bool   // independent of keyword groups that the record lacks
+	uncounted bool   // the prompt would be counted, but the record has no count
+	foreign   bool   // the caller's permissions are unknown
 }
 
-// resolve says where a configuration has a recorded request, if groups are those of
-// which the record says nothing.
+// resolve returns a configuration's decision on a recorded request; groups are the keyword
+// groups that the record lacks.
 //
-// All tiers count as available. A record does not hold which ones had workers up: of a
-// request that was moved for want of them it has the rule, and the tiers that were passed
-// over only in words. Such a request is not reproduced; it stays where it was, unless
-// the draft resolves it to another tier, and then it is left out as SkippedTier.
-func (r *Replay) resolve(s *replaySide, d *decisions.Decision, groups []string) (is told) {
+// All tiers count as available, because a record does not have the tiers without workers. For a
+// request that was moved for that reason, it has the rule, and the overridden tiers only as
+// text. Such a request is not reproduced. It stays where it was; if the draft resolves it to
+// another tier, it is left out as SkippedTier.
+func (r *Replay) resolve(s *replaySide, d *decisions.Decision, groups []string) (is recordedTier) {
 	q := tiers.Query{Model: d.RequestedModel, Header: d.Features.Header, Chats: s.chats, Fits: func(target string) bool {
 		p := s.pools[target]
 		return p == nil || p.Context == 0 || d.PromptTokens+d.MaxTokens <= p.Context
@@ -92,15 +92,16 @@ func (r *Replay) resolve(s *replaySide, d *decisions.Decision, groups []string) 
 		Count: func() (int64, bool) { is.uncounted = true; return 0, false }}
 	was := tiers.Evidence{Classified: f.Classified, Counted: f.Counted, UserBytes: f.UserTextBytes, Groups: f.Groups}
 	v, known, err := s.setup.Catalog.ResolveRecorded(q, &was, groups)
-	// Too long by an estimate is not refused: the gateway asks the engine unless it is sure.
+	// A prompt that is too long by an estimate is not refused: the gateway lets the engine
+	// decide unless it is sure.
 	if is.known = known; err == nil || errors.Is(err, tiers.ErrTooLong) {
 		is.target = v.Target
 	}
 	return is
 }
 
-// turnsOf stands for the message ends by which a chat is known again: the blocks of
-// the prompt, one of which is where the turn before ended.
+// turnsOf returns substitutes for the message ends that identify a chat: the blocks of the
+// prompt, one of which is the end of the previous turn.
 func turnsOf(d *decisions.Decision) []uint64 {
 	tenant := fnv.New64a()
 	tenant.Write([]byte(d.Tenant))

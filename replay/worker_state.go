@@ -9,13 +9,13 @@ import (
 	"tierway/routing"
 )
 
-// workerState is one worker as the requests of a side have left it: what is in flight
-// there, and what its cache holds.
+// workerState is the state in which the requests of a side have left a worker: its load in
+// flight and its cache.
 type workerState struct {
 	inflight        int
 	pending, output int64
-	tokens          int64   // of prompts, cached or not, and expected answers
-	rate            float64 // prefill as the records said last, tokens/s; 0 before any did
+	tokens          int64   // prompts, cached or not, and expected answers
+	rate            float64 // last recorded prefill rate, tokens/s; 0: none recorded
 	cache           promptCache
 }
 
@@ -28,17 +28,17 @@ func (p *sidePool) of(worker string) *workerState {
 	return s
 }
 
-// stay is a request at a worker: it comes, is answered and goes.
+// residency is the time of one request at a worker: it arrives, is answered and ends.
 type residency struct {
 	chain          []routing.Link
-	prompt, output int64         // tokens, as counted by the engine, else as estimated
-	expected       int64         // tokens of the answer, as they are booked
-	booked         int64         // tokens of prompt and answer, as they are booked
+	prompt, output int64         // tokens, counted by the engine or else estimated
+	expected       int64         // booked tokens of the answer
+	booked         int64         // booked tokens of prompt and answer
 	at, first, end time.Duration // end is at or after first
 }
 
-// newStay returns the stay of a recorded attempt. It lasts as long as it did,
-// whoever serves it: how fast another worker would have been is not known.
+// newResidency returns the residency of a recorded attempt. It has the recorded duration at
+// every worker: the speed of other workers is unknown.
 func newResidency(d *decisions.Decision, a *decisions.Attempt, at time.Duration) residency {
 	s := residency{chain: d.Features.Chain, prompt: d.PromptTokens, at: at, first: at, end: at}
 	if a.Choice != nil {
@@ -49,7 +49,7 @@ func newResidency(d *decisions.Decision, a *decisions.Attempt, at time.Duration)
 		s.prompt, s.output = u.Prompt, u.Output
 	}
 	if a.Status >= 300 || a.ErrorType == decisions.ErrorConnect {
-		s.chain = nil // nothing was computed that a cache could hold
+		s.chain = nil // nothing was computed that could be cached
 	}
 	if ended := millis(a.EndAtMs - a.AtMs); ended > 0 {
 		s.end += min(ended, longest)
@@ -61,12 +61,12 @@ func newResidency(d *decisions.Decision, a *decisions.Attempt, at time.Duration)
 	return s
 }
 
-// longest is how long a request is at a worker at most: what lasts longer is a broken
-// record, and would count as load to the end.
+// longest is the longest assumed residency. A longer one is a broken record, and would count as
+// load to the end.
 const longest = 24 * time.Hour
 
-// usageOf is what the engine reported of an attempt; of one attempt alone the
-// request's own.
+// usageOf returns the usage that the engine reported for an attempt; for a single attempt, the
+// request's.
 func usageOf(d *decisions.Decision, a *decisions.Attempt) decisions.Usage {
 	if a.Usage == (decisions.Usage{}) && len(d.Attempts) == 1 {
 		return d.Usage
@@ -74,15 +74,15 @@ func usageOf(d *decisions.Decision, a *decisions.Attempt) decisions.Usage {
 	return a.Usage
 }
 
-// place puts a request on a worker and returns how many tokens of its prompt the
-// worker's cache holds. Prompts are prefilled in the order of their coming, so that
-// each finds what those before it have left, also where they came at one moment.
+// place puts a request on a worker and returns how many tokens of its prompt the worker has
+// cached. Prompts are prefilled in the order of arrival: each one finds the blocks of those
+// before it, also of those at the same moment.
 func (s *replaySide) place(p *sidePool, worker string, v residency) (hit int64) {
 	w := p.of(worker)
 	hit = w.cache.hit(v.chain, v.prompt)
 	w.cache.store(v.chain, v.prompt, v.output)
 	if v.end <= v.at {
-		return hit // it never was in flight, as far as the record tells
+		return hit // never in flight according to the record
 	}
 	prefill := v.prompt - hit
 	w.inflight++
@@ -98,16 +98,16 @@ func (s *replaySide) place(p *sidePool, worker string, v residency) (hit int64) 
 	return hit
 }
 
-// events are functions to be called at moments of recorded time, the next one first.
+// events are functions to call at moments of recorded time, the next one first.
 type events []event
 
-// event is called before the events of the same moment that were planned after it.
+// event is a function and its moment. Events of one moment are called in the order of planning.
 type event struct {
 	at time.Duration
 	do func()
 }
 
-// plan adds an event. Most belong near the end, which moves few others.
+// plan adds an event. Most belong near the end, so that few others move.
 func (e *events) plan(at time.Duration, do func()) {
 	i, _ := slices.BinarySearchFunc(*e, at, func(v event, at time.Duration) int {
 		if v.at <= at {
@@ -118,7 +118,7 @@ func (e *events) plan(at time.Duration, do func()) {
 	*e = slices.Insert(*e, i, event{at, do})
 }
 
-// next calls the first event; there must be one.
+// next calls the first event. There must be one.
 func (e *events) next() {
 	first := (*e)[0]
 	*e = slices.Delete(*e, 0, 1)
