@@ -39,7 +39,7 @@ func TestTheDocumentHasEveryKeyOfALogLine(t *testing.T) {
 	for _, m := range regexp.MustCompile(`"(\w+)"`).FindAllSubmatch(table[1], -1) {
 		want = append(want, string(m[1]))
 	}
-	if got := names(read(t, "docs/observability.md"), "| key | is |"); !slices.Equal(got, want) {
+	if got := names(read(t, "docs/observability.md"), "| key | meaning |"); !slices.Equal(got, want) {
 		t.Errorf("docs/observability.md has the keys\n%q, a line has\n%q", got, want)
 	}
 }
@@ -60,7 +60,7 @@ func conventions() map[string]attribute.Key {
 
 // TestTheDocumentHasEveryAttributeOfASpan, and no other.
 func TestTheDocumentHasEveryAttributeOfASpan(t *testing.T) {
-	got := names(read(t, "docs/observability.md"), "| attribute | on | is |")
+	got := names(read(t, "docs/observability.md"), "| attribute | on | meaning |")
 	var want []string
 	for _, file := range []string{"decisions/spans.go", "decisions/spans_attrs.go", "e2e/traces/rig_test.go"} {
 		for _, m := range regexp.MustCompile(`"(tierway\.[^"]+)"|semconv\.(\w+)`).FindAllSubmatch(read(t, file), -1) {
