@@ -13,19 +13,18 @@ import (
 	"tierway/workers"
 )
 
-// Change is one difference between two configurations. It is safe to show to
-// anyone who may see the file.
+// Change is one difference between two configurations. It contains no secrets.
 type Change struct {
-	Path   string `json:"path"` // tiers, workers, keys and other items go by name: tiers[small].workers[small-0].weight
+	Path   string `json:"path"` // items of lists by name: tiers[small].workers[small-0].weight
 	Op     string `json:"op" enum:"add,remove,replace"`
 	Old    string `json:"old,omitempty"` // short and without secrets; empty for add
-	New    string `json:"new,omitempty"` // likewise; empty for remove
-	Effect string `json:"effect" enum:"live,drain,restart" doc:"At once; at once, while requests under way finish; or after a restart."`
+	New    string `json:"new,omitempty"` // short and without secrets; empty for remove
+	Effect string `json:"effect" enum:"live,drain,restart" doc:"live: applied at once; drain: applied at once, and affected workers finish their in-flight requests; restart: applied after a restart."`
 }
 
-// Changes returns how two configurations differ in what they mean: a default that
-// is written out is no change, nor is another order of what has none. A value
-// that tiers, pools and workers inherit is one change where it stands.
+// Changes returns the differences in meaning between two configurations. Defaults that are
+// written out and a different order of unordered lists are not changes. A value that tiers,
+// pools and workers inherit is one change, at its source.
 func Changes(old, new *File) []Change {
 	shared := map[string]bool{}
 	for _, f := range [...]*File{old, new} {
@@ -35,9 +34,9 @@ func Changes(old, new *File) []Change {
 			seen[k.Name] = true
 		}
 	}
-	before, after := newSide(old, shared), newSide(new, shared)
+	before, after := newComparison(old, shared), newComparison(new, shared)
 	changes := []Change{}
-	add := func(l leaf, op, was, is string) {
+	add := func(l setting, op, was, is string) {
 		switch {
 		case op == "remove" && l.removal != "":
 			l.effect = l.removal
@@ -54,13 +53,13 @@ func Changes(old, new *File) []Change {
 			add(was, "replace", was.shown, is.shown+" (another value)")
 		case there:
 			add(was, "replace", was.shown, is.shown)
-		case !within(was.path, after.at, before.at):
+		case !insideChangedItem(was.path, after.at, before.at):
 			add(was, "remove", before.show(was), "")
 		}
 	}
 	for _, is := range after.all {
 		_, there := before.at[is.path]
-		if !there && !within(is.path, before.at, after.at) && !(before.inherits(is) && after.inherits(is)) {
+		if !there && !insideChangedItem(is.path, before.at, after.at) && !(before.inherits(is) && after.inherits(is)) {
 			add(is, "add", "", after.show(is))
 		}
 	}
@@ -70,16 +69,17 @@ func Changes(old, new *File) []Change {
 	return changes
 }
 
-// side is one of two configurations that are compared.
-type side struct {
-	all     []leaf // resolved
-	at      map[string]leaf
-	written map[string]leaf // what has a value of its own, by path
+// comparison is one of two configurations that are compared.
+type comparison struct {
+	all     []setting // with inherited values
+	at      map[string]setting
+	written map[string]setting // settings with their own value, by path
 }
 
-func newSide(f *File, shared map[string]bool) side {
-	s := side{all: leavesOf(f.resolved(), shared), at: map[string]leaf{}, written: map[string]leaf{}}
-	for _, l := range leavesOf(f, shared) {
+// newComparison lists the settings of a configuration.
+func newComparison(f *File, shared map[string]bool) comparison {
+	s := comparison{all: settingsOf(f.resolved(), shared), at: map[string]setting{}, written: map[string]setting{}}
+	for _, l := range settingsOf(f, shared) {
 		s.written[l.path] = l
 	}
 	for _, l := range s.all {
@@ -88,18 +88,16 @@ func newSide(f *File, shared map[string]bool) side {
 	return s
 }
 
-// show returns what may be printed of a value. Of an item that is what the file
-// says, without what it inherits.
-func (s side) show(l leaf) string {
+// show returns the printable form of a setting. An item is shown without inherited values.
+func (s comparison) show(l setting) string {
 	if l.item {
 		return summary(s.written[l.path].section)
 	}
 	return l.shown
 }
 
-// inherits reports whether a value is another section's or a default. A policy is
-// inherited whole.
-func (s side) inherits(l leaf) bool {
+// inherits reports whether a value is inherited or a default. A policy is inherited as a whole.
+func (s comparison) inherits(l setting) bool {
 	path := l.path
 	if at := strings.LastIndex(path, ".policy."); at >= 0 {
 		path = path[:at] + ".policy.name"
@@ -108,9 +106,9 @@ func (s side) inherits(l leaf) bool {
 	return !l.item && !own
 }
 
-// within reports whether path stands in an item that here has and there has not:
-// then the item is the change.
-func within(path string, there, here map[string]leaf) bool {
+// insideChangedItem reports whether path is in an item that exists in here but not in there.
+// Then the item is the change.
+func insideChangedItem(path string, there, here map[string]setting) bool {
 	for i := len(path) - 1; i > 0; i-- {
 		if path[i] != ']' || i == len(path)-1 {
 			continue
@@ -124,8 +122,8 @@ func within(path string, there, here map[string]leaf) bool {
 	return false
 }
 
-// Hash returns the SHA-256, in hex, of the bytes that the configuration was
-// parsed from. Without a file it is that of its printed form.
+// Hash returns the SHA-256, in hex, of the bytes that the configuration was parsed from.
+// Without a source, it is the hash of the printed form.
 func (f *File) Hash() string {
 	if f.hash != "" {
 		return f.hash
@@ -143,15 +141,14 @@ func hashOf(src []byte) string {
 }
 
 const (
-	effectLive    = "live"    // counts for the next request
-	effectDrain   = "drain"   // a worker goes, or another takes its name: what it has it finishes
-	effectRestart = "restart" // waits for the program's next start
+	effectLive    = "live"    // applies to the next request
+	effectDrain   = "drain"   // a worker is removed or replaced, and finishes its in-flight requests
+	effectRestart = "restart" // applies after a restart
 )
 
-// KeepRestartOnly returns a copy that has the values of old for the keys that only a
-// restart changes: the configuration in force after a reload. Keys stay required
-// until the restart where the old addresses are not loopback. Neither of the two
-// is changed.
+// KeepRestartOnly returns the active configuration after a reload: a copy of f with old's
+// values for keys that need a restart. If the old addresses are not loopback, keys stay
+// required until the restart. It changes neither f nor old.
 func (f *File) KeepRestartOnly(old *File) *File {
 	out := *f
 	keepRestartOnly(reflect.ValueOf(&out).Elem(), reflect.ValueOf(old).Elem())
@@ -159,13 +156,13 @@ func (f *File) KeepRestartOnly(old *File) *File {
 	return &out
 }
 
-// opensLate reports whether a new configuration needs no keys any more where the
-// addresses in force are not loopback: its own are, but wait for a restart.
+// opensLate reports whether the new configuration stops requiring keys while the active
+// addresses are not loopback. Its own addresses are loopback but need a restart.
 func opensLate(old, new *File) bool {
 	return old.Auth.Required && !new.Auth.Required && !(Loopback(old.Listen) && Loopback(old.Admin.Listen))
 }
 
-// keepRestartOnly gives a section the values of old that only a restart changes.
+// keepRestartOnly sets the values of a section that need a restart to those of old.
 func keepRestartOnly(section, old reflect.Value) {
 	for k, v := range members(section) {
 		was := old.Field(k.field)
@@ -177,9 +174,8 @@ func keepRestartOnly(section, old reflect.Value) {
 	}
 }
 
-// WithOverrides returns a copy in which workers have the weights given by name; 0 takes
-// no new requests. Names that no worker has are ignored. The original
-// stays as it is.
+// WithOverrides returns a copy with the given weights by worker name; weight 0 stops new
+// requests. Unknown names are ignored. It does not change f.
 func (f *File) WithOverrides(weight map[string]int) *File {
 	out := *f
 	out.Tiers, out.Pools = slices.Clone(f.Tiers), slices.Clone(f.Pools)
@@ -201,33 +197,34 @@ func (f *File) WithOverrides(weight map[string]int) *File {
 	return &out
 }
 
-// leaf is one value of a configuration, or one item of a list of sections.
-type leaf struct {
-	path    string // such as tiers[small].workers[small-0].weight: items go by name
-	value   string // what is compared; may hold secrets
-	shown   string // what may be printed; of an item nothing
-	effect  string // of a change
-	removal string // of the removal of an item, where that is another one
+// setting is one value of a configuration, or one item of a list of sections.
+type setting struct {
+	path    string // with items by name: tiers[small].workers[small-0].weight
+	value   string // compared value; may contain secrets
+	shown   string // printable value; empty for an item
+	effect  string // effect of a change
+	removal string // effect of removing the item, if different
 	item    bool   // an item of a list; its values follow, and only its presence is compared
 	section reflect.Value
 }
 
-type leaves struct {
-	all    []leaf
-	shared map[string]bool // tenants with several keys, whose items go by digest too
+// flattener lists the settings of a configuration.
+type flattener struct {
+	all    []setting
+	shared map[string]bool // tenants with several keys; these are named by digest too
 	keys   func(variable string) string
 }
 
-// leavesOf returns the values of a configuration in the order of the reference.
-// A value that nobody set and that has no default is left out.
-func leavesOf(f *File, shared map[string]bool) []leaf {
-	l := leaves{shared: shared, keys: f.keys}
+// settingsOf returns the settings of a configuration in the order of the reference, without
+// unset values that have no default.
+func settingsOf(f *File, shared map[string]bool) []setting {
+	l := flattener{shared: shared, keys: f.keys}
 	l.section("", effectLive, reflect.ValueOf(f).Elem())
 	return l.all
 }
 
-// section adds all below a section, whose changes have that effect.
-func (l *leaves) section(path, effect string, v reflect.Value) {
+// section adds all settings below a section. effect is the effect of their changes.
+func (l *flattener) section(path, effect string, v reflect.Value) {
 	for k, field := range members(v) {
 		of := effect
 		if k.reload == effectRestart {
@@ -237,7 +234,8 @@ func (l *leaves) section(path, effect string, v reflect.Value) {
 	}
 }
 
-func (l *leaves) value(path, effect string, k key, v reflect.Value) {
+// value adds a value of any kind.
+func (l *flattener) value(path, effect string, k key, v reflect.Value) {
 	if unset(v, k) {
 		return
 	}
@@ -258,72 +256,73 @@ func (l *leaves) value(path, effect string, k key, v reflect.Value) {
 	}
 }
 
-func (l *leaves) scalar(path, effect string, k key, v reflect.Value) {
+// scalar adds a single value.
+func (l *flattener) scalar(path, effect string, k key, v reflect.Value) {
 	value := scalarNode(v, k, false).Value
 	if k.form == "variable" && l.keys != nil {
-		value += "\x00" + l.keys(value) // another key is another way to ask
+		value += "\x00" + l.keys(value) // a new key changes how the worker is called
 	}
 	if k.reload == effectDrain {
 		effect = effectDrain
 	}
-	l.add(leaf{path: path, effect: effect, value: value, shown: scalarNode(v, k, true).Value})
+	l.add(setting{path: path, effect: effect, value: value, shown: scalarNode(v, k, true).Value})
 }
 
-// table adds the entries of a map. One that is empty is none that is absent.
-func (l *leaves) table(path, effect string, v reflect.Value) {
+// table adds the entries of a map. An empty map differs from an absent one.
+func (l *flattener) table(path, effect string, v reflect.Value) {
 	if v.Len() == 0 {
-		l.add(leaf{path: path, effect: effect, value: "{}", shown: "{}"})
+		l.add(setting{path: path, effect: effect, value: "{}", shown: "{}"})
 	}
 	for name, value := range entries(v) {
 		l.scalar(join(path, name), effect, key{}, value)
 	}
 }
 
-// texts adds a list of texts. All of the file's are sets: their order means
-// nothing.
-func (l *leaves) texts(path, effect string, v reflect.Value) {
+// texts adds a list of strings. These lists are sets: their order is not significant.
+func (l *flattener) texts(path, effect string, v reflect.Value) {
 	list := make([]string, v.Len())
 	for i := range list {
 		list[i] = v.Index(i).String()
 	}
 	shown := "[" + strings.Join(list, ", ") + "]"
 	slices.Sort(list)
-	l.add(leaf{path: path, effect: effect, value: strings.Join(list, "\x00") + shown[:1], shown: shown})
+	l.add(setting{path: path, effect: effect, value: strings.Join(list, "\x00") + shown[:1], shown: shown})
 }
 
-// items adds the sections of a list, and their order where that means something.
-func (l *leaves) items(path, effect string, k key, v reflect.Value) {
+// items adds the sections of a list, and their order if it is significant.
+func (l *flattener) items(path, effect string, k key, v reflect.Value) {
 	var names []string
 	for i := range v.Len() {
 		item := v.Index(i)
 		name := l.nameOf(item)
-		for slices.Contains(names, name) { // only an unchecked file has two of a name
+		for slices.Contains(names, name) { // only an unchecked file has duplicate names
 			name += "+"
 		}
 		names = append(names, name)
 		at := path + "[" + name + "]"
-		l.add(leaf{path: at, effect: effect, removal: k.reload, item: true, section: item})
+		l.add(setting{path: at, effect: effect, removal: k.reload, item: true, section: item})
 		l.section(at, effect, item)
 	}
 	if k.ordered && len(names) > 0 {
-		l.add(leaf{path: path, effect: effect, value: strings.Join(names, "\x00"), shown: strings.Join(names, ", ")})
+		l.add(setting{path: path, effect: effect, value: strings.Join(names, "\x00"), shown: strings.Join(names, ", ")})
 	}
 }
 
-// nameOf is what an item of a list goes by.
-func (l *leaves) nameOf(item reflect.Value) string {
+// nameOf returns the name of a list item.
+func (l *flattener) nameOf(item reflect.Value) string {
 	if k, ok := item.Interface().(tenants.KeyConfig); ok && l.shared[k.Name] {
 		return k.Name + " " + shortDigest(strings.ToLower(k.SHA256))
 	}
 	return item.FieldByName("Name").String()
 }
 
-func (l *leaves) add(one leaf) {
+// add adds one setting.
+func (l *flattener) add(one setting) {
 	one.shown = shorten(printable(one.shown))
 	l.all = append(l.all, one)
 }
 
-// summary writes a section on one line, without secrets.
+// summary returns a section on one line, without secrets.
 func summary(v reflect.Value) string {
 	n := itemNode(v, key{}, true)
 	n.Style = yaml.FlowStyle

@@ -13,8 +13,7 @@ import (
 	"tierway/workers"
 )
 
-// check notes everything that is wrong with values that were read, one by one
-// and together.
+// check reports every problem of the decoded values, of each value and of their combination.
 func (d *decoder) check(f *File) {
 	d.checkTexts("", reflect.ValueOf(f).Elem())
 	d.checkAddresses(f)
@@ -39,30 +38,30 @@ func (d *decoder) check(f *File) {
 	d.checkDecisions(f)
 }
 
-// fault notes that the value at path is wrong, or missing from its section, unless
-// something was said of it already. It returns the problem, for a caller that has more
-// to say of it.
-func (d *decoder) fault(path, message, hint string) *Problem {
-	return d.faultAt(path, d.position(path), message, hint)
+// report adds a problem of the value at path, or of its section if the value is missing. Only
+// the first problem of a path is kept. It returns the problem, so that the caller can set more
+// fields.
+func (d *decoder) report(path, message, hint string) *Problem {
+	return d.reportAt(path, d.position(path), message, hint)
 }
 
-// faultAt is fault for a problem that stands elsewhere.
-func (d *decoder) faultAt(path string, at position, message, hint string) *Problem {
-	if d.told[path] {
+// reportAt is report for a problem at another position.
+func (d *decoder) reportAt(path string, at position, message, hint string) *Problem {
+	if d.reported[path] {
 		return new(Problem)
 	}
-	d.told[path] = true
+	d.reported[path] = true
 	d.problems = append(d.problems, Problem{File: d.file, Line: at.line, Column: at.column,
 		Path: path, Message: d.scrub(message), Hint: d.scrub(hint)})
 	return &d.problems[len(d.problems)-1]
 }
 
-// caution notes a warning at path, unless something was said of it already.
-func (d *decoder) caution(path, message, hint string) {
-	d.fault(path, message, hint).Warning = true
+// warn adds a warning about the value at path. Only the first problem of a path is kept.
+func (d *decoder) warn(path, message, hint string) {
+	d.report(path, message, hint).Warning = true
 }
 
-// position returns where the value at path stands, or what it is missing from.
+// position returns the position of the value at path, or of the section that lacks it.
 func (d *decoder) position(path string) position {
 	if d.written(path) {
 		return d.places[path].value
@@ -78,8 +77,8 @@ func (d *decoder) position(path string) position {
 	return position{}
 }
 
-// shown returns a value for a message; one from the environment is shown as
-// the file writes it.
+// shown returns a value for a message. A value from the environment is shown as the file writes
+// it.
 func (d *decoder) shown(path, value string) string {
 	if p := d.places[path]; p.expanded {
 		return quote(p.raw)
@@ -87,8 +86,7 @@ func (d *decoder) shown(path, value string) string {
 	return quote(value)
 }
 
-// scrub replaces values of the environment in a message that another package
-// worded.
+// scrub replaces values of environment variables in another package's message.
 func (d *decoder) scrub(message string) string {
 	for _, name := range slices.Sorted(maps.Keys(d.variables)) {
 		quoted := strconv.Quote(d.variables[name])
@@ -98,27 +96,27 @@ func (d *decoder) scrub(message string) string {
 	return message
 }
 
+// written reports whether the file has a value at path.
 func (d *decoder) written(path string) bool {
 	_, ok := d.places[path]
 	return ok
 }
 
-// checkTwice notes a name that stands in the file already.
-func (d *decoder) checkTwice(seen map[string]string, path, name string) {
+// checkUnique reports a name that the file already uses.
+func (d *decoder) checkUnique(seen map[string]string, path, name string) {
 	if name == "" {
 		return
 	}
 	if first, twice := seen[name]; twice {
-		d.fault(path, d.shown(path, name)+" is already the name at "+first, "choose a unique name")
+		d.report(path, d.shown(path, name)+" is already the name at "+first, "choose a unique name")
 		return
 	}
 	seen[name] = path
 }
 
-// adopt notes what another package found wrong: joined errors that each begin
-// with a path of the file, a colon and a space. rename turns their spelling of a path
-// into ours.
-func (d *decoder) adopt(err error, rename func(path string) string) {
+// reportErrors reports the errors of another package. Each joined error begins with a path, a
+// colon and a space. rename converts that package's spelling of a path into the file's.
+func (d *decoder) reportErrors(err error, rename func(path string) string) {
 	all := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		all = joined.Unwrap()
@@ -127,13 +125,12 @@ func (d *decoder) adopt(err error, rename func(path string) string) {
 		if err != nil {
 			path, message := cutPath(err.Error())
 			message, hint := cutHint(message)
-			d.fault(rename(path), message, hint).hide = strings.HasSuffix(path, ".sha256")
+			d.report(rename(path), message, hint).hide = strings.HasSuffix(path, ".sha256")
 		}
 	}
 }
 
-// cutPath cuts a message after the path that it begins with. A path may hold
-// quoted names, and these a colon.
+// cutPath splits a message after its leading path. A path may contain quoted names with colons.
 func cutPath(text string) (path, message string) {
 	quoted := false
 	for i := 0; i < len(text); i++ {
@@ -149,7 +146,7 @@ func cutPath(text string) (path, message string) {
 	return "", text
 }
 
-// cutHint cuts the way out off a message: what follows its last colon.
+// cutHint splits the hint off a message: the text after its last colon.
 func cutHint(message string) (text, hint string) {
 	at := strings.LastIndex(message, ": ")
 	if at < 0 || strings.Count(message[at:], `"`)%2 == 1 {
@@ -158,66 +155,68 @@ func cutHint(message string) (text, hint string) {
 	return message[:at], message[at+2:]
 }
 
-// checkOrigins checks what a * in cors.origins means.
+// checkOrigins checks the use of * in cors.origins.
 func (d *decoder) checkOrigins(f *File) {
 	at := slices.Index(f.CORS.Origins, "*")
 	path := fmt.Sprintf("cors.origins[%d]", at)
 	switch {
 	case at < 0:
 	case len(f.CORS.Origins) > 1:
-		d.fault(path, `"*" already includes the other origins`, `keep only "*", or remove it`)
+		d.report(path, `"*" already includes the other origins`, `keep only "*", or remove it`)
 	case !f.Auth.Required:
-		d.fault(path, `"*" lets every web page use the workers, because auth.required is false`,
+		d.report(path, `"*" lets every web page use the workers, because auth.required is false`,
 			"list the origins, or set auth.required: true")
 	}
 }
 
+// checkProxies checks the networks of trusted_proxies.
 func (d *decoder) checkProxies(proxies []string) {
 	seen := map[string]bool{}
 	for i, text := range proxies {
 		path := fmt.Sprintf("trusted_proxies[%d]", i)
 		prefix, err := parseProxy(text)
 		switch {
-		case err != nil: // it has been said
+		case err != nil: // reported before
 		case seen[prefix.String()]:
-			d.fault(path, d.shown(path, text)+" is listed twice", "remove one of them")
+			d.report(path, d.shown(path, text)+" is listed twice", "remove one of them")
 		case prefix.Bits() == 0:
-			d.caution(path, d.shown(path, text)+" covers every address: any client could forge its address with X-Forwarded-For",
+			d.warn(path, d.shown(path, text)+" covers every address: any client could forge its address with X-Forwarded-For",
 				"list the proxies' own addresses")
 		}
 		seen[prefix.String()] = true
 	}
 }
 
+// checkHealth checks that a health check ends before the next one.
 func (d *decoder) checkHealth(path string, h workers.Health) {
 	if h.Timeout > h.Interval && h.Path != "off" {
-		d.fault(path+".timeout", fmt.Sprintf("the timeout %v is longer than the interval %v: checks would overlap",
+		d.report(path+".timeout", fmt.Sprintf("the timeout %v is longer than the interval %v: checks would overlap",
 			h.Timeout, h.Interval), fmt.Sprintf("set timeout to at most %v, or raise interval", h.Interval))
 	}
 }
 
-// checkBreaker checks what the keys of the breaker section do not say of
-// themselves.
+// checkBreaker checks what the tags of the breaker section cannot express.
 func (d *decoder) checkBreaker(f *File) {
 	if factor := f.Breaker.Slow.Factor; factor > 0 && factor <= 1 {
-		d.fault("breaker.slow.factor", fmt.Sprintf("%v would eject workers that are as fast as their peers", factor),
+		d.report("breaker.slow.factor", fmt.Sprintf("%v would eject workers that are as fast as their peers", factor),
 			"set 0 to turn the check off, or a factor above 1, such as 3")
 	}
 }
 
-// checkBuffered checks that a body can be read at all: a buffer and the one that
-// replaces it are held together, and a tenant gets half of the memory.
+// checkBuffered checks that the memory for bodies can hold the longest one. A growing buffer
+// and its replacement exist together, and a tenant may use half of the memory, hence the factor
+// of four.
 func (d *decoder) checkBuffered(f *File) {
 	if least := 4 * f.MaxBodyBytes; f.MaxBufferedBytes != 0 && f.MaxBufferedBytes < least {
-		d.fault("max_buffered_bytes", fmt.Sprintf("%v is less than four times max_body_bytes (%v), so the longest body could not be read",
+		d.report("max_buffered_bytes", fmt.Sprintf("%v is less than four times max_body_bytes (%v), so the longest body could not be read",
 			f.MaxBufferedBytes, f.MaxBodyBytes), fmt.Sprintf("set at least %v, or lower max_body_bytes", least))
 	}
 }
 
-// roleAdmin is the role of an admin key that names none.
+// roleAdmin is the default role of an admin key.
 const roleAdmin = "admin"
 
-// checkStore warns of several gateways that cannot share their database.
+// checkStore warns if several gateways would use separate SQLite databases.
 func (d *decoder) checkStore(f *File) {
 	at, why := "", ""
 	switch {
@@ -234,12 +233,12 @@ func (d *decoder) checkStore(f *File) {
 	if d.written("store.sql") {
 		where = d.position("store.sql")
 	}
-	d.faultAt("store.sql", where, "a SQLite file serves one gateway, "+why+": each would have its own tenants, keys and ledger",
+	d.reportAt("store.sql", where, "a SQLite file serves one gateway, "+why+": each would have its own tenants, keys and ledger",
 		"use postgres:// to share tenants, keys and the ledger").Warning = true
 }
 
-// TrustedProxies returns the networks whose X-Forwarded-For is believed; an
-// address is a network of one. The caller owns the result.
+// TrustedProxies returns the networks whose X-Forwarded-For header is trusted. A single address
+// is a network of one address. The caller owns the result.
 func (f *File) TrustedProxies() []netip.Prefix {
 	var all []netip.Prefix
 	for _, text := range f.Proxies {
@@ -250,32 +249,32 @@ func (f *File) TrustedProxies() []netip.Prefix {
 	return all
 }
 
-// leastDecisionFile is the shortest file of decisions that is worth its turn: a few
-// hundred records.
+// leastDecisionFile is the smallest decisions.max_size: a few hundred records.
 const leastDecisionFile = Size(1 << 20)
 
+// checkDecisions checks the decision log.
 func (d *decoder) checkDecisions(f *File) {
 	c := f.Decisions
 	if c.MaxSize > 0 && c.MaxSize < leastDecisionFile {
-		d.fault("decisions.max_size", fmt.Sprintf("%v is less than the minimum of %v", c.MaxSize, leastDecisionFile),
+		d.report("decisions.max_size", fmt.Sprintf("%v is less than the minimum of %v", c.MaxSize, leastDecisionFile),
 			fmt.Sprintf("set at least %v", leastDecisionFile))
 	}
 	if c.File != "" {
 		if other := d.sameFile(f); other != "" {
-			d.fault("decisions.file", d.shown("decisions.file", c.File)+" is "+other, "use a separate file, such as decisions.jsonl")
+			d.report("decisions.file", d.shown("decisions.file", c.File)+" is "+other, "use a separate file, such as decisions.jsonl")
 		}
 		return
 	}
 	for _, path := range [...]string{"decisions.max_size", "decisions.max_files"} {
 		if d.written(path) {
-			d.caution(path, "has no effect without decisions.file",
+			d.warn(path, "has no effect without decisions.file",
 				"set decisions.file, or remove the key; decisions.keep limits the records in memory")
 		}
 	}
 }
 
-// sameFile returns which other file of the configuration decisions.file names, as far
-// as the texts tell; "" if it is one of its own.
+// sameFile returns which other configured file decisions.file names, "" if none. It compares
+// paths only.
 func (d *decoder) sameFile(f *File) string {
 	whole := func(file string) string {
 		file = beside(d.file, file)
@@ -289,7 +288,7 @@ func (d *decoder) sameFile(f *File) string {
 		return "the configuration file"
 	}
 	if database, ok := strings.CutPrefix(f.Store.SQL, "sqlite://"); ok && database != "" {
-		for _, suffix := range [...]string{"", "-wal", "-shm", "-journal"} { // SQLite's own beside the file
+		for _, suffix := range [...]string{"", "-wal", "-shm", "-journal"} { // files that SQLite creates
 			if decisions == whole(database)+suffix {
 				return "the database file of store.sql"
 			}

@@ -14,22 +14,21 @@ import (
 	"tierway/tiers"
 )
 
-// makeDigest is the way to a key's digest.
+// makeDigest is the command that prints a key's digest.
 const makeDigest = `printf %s "$KEY" | sha256sum`
 
-// checkTLS checks that certificate and key are both there, load and belong
-// together.
+// checkTLS checks that certificate and key are both set, can be read and match.
 func (d *decoder) checkTLS(path string, t TLS) {
 	switch {
 	case !t.On():
 		return
 	case t.Cert == "":
-		d.fault(path+".cert", "missing, but key is set", "set the path of the certificate's PEM file")
+		d.report(path+".cert", "missing, but key is set", "set the path of the certificate's PEM file")
 		return
 	case t.Key == "":
-		d.fault(path+".key", "missing, but cert is set", "set the path of the private key's PEM file")
+		d.report(path+".key", "missing, but cert is set", "set the path of the private key's PEM file")
 		return
-	case d.draft: // it reads no file
+	case d.draft: // a draft may not read files
 		return
 	}
 	readable := true
@@ -37,7 +36,7 @@ func (d *decoder) checkTLS(path string, t TLS) {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			readable = false
-			d.fault(path, fmt.Sprintf("cannot read %s: %v", d.shown(path, file), errors.Unwrap(err)),
+			d.report(path, fmt.Sprintf("cannot read %s: %v", d.shown(path, file), errors.Unwrap(err)),
 				"relative paths start at the working directory of the process")
 		}
 		return text
@@ -47,16 +46,17 @@ func (d *decoder) checkTLS(path string, t TLS) {
 		return
 	}
 	if _, err := tls.X509KeyPair(cert, key); err != nil {
-		d.fault(path+".cert", fmt.Sprintf("the certificate %s does not load with its key: %v", d.shown(path+".cert", t.Cert), err), "check that both are PEM files of the same pair")
+		d.report(path+".cert", fmt.Sprintf("the certificate %s does not load with its key: %v", d.shown(path+".cert", t.Cert), err), "check that both are PEM files of the same pair")
 	}
 }
 
+// checkAuth checks the keys of tenants and admins.
 func (d *decoder) checkAuth(f *File) {
 	digests := map[string]string{}
 	checkDigest := func(path, digest string) {
 		digest = strings.ToLower(digest)
 		if first := digests[digest]; first != "" && digest != "" {
-			d.fault(path+".sha256", "duplicates the key of "+first, "create a separate key for each entry").hide = true
+			d.report(path+".sha256", "duplicates the key of "+first, "create a separate key for each entry").hide = true
 			return
 		}
 		digests[digest] = path
@@ -68,25 +68,25 @@ func (d *decoder) checkAuth(f *File) {
 	for i, k := range f.Admin.Keys {
 		path := fmt.Sprintf("admin.keys[%d]", i)
 		checkDigest(path, k.SHA256)
-		d.checkTwice(names, path+".name", k.Name)
+		d.checkUnique(names, path+".name", k.Name)
 		adminKeys = append(adminKeys, tenants.KeyConfig{Name: "admin", SHA256: k.SHA256})
 	}
 	if len(f.Admin.Keys) > 0 && !slices.ContainsFunc(f.Admin.Keys, func(k AdminKey) bool { return k.Role == "" || k.Role == roleAdmin }) {
-		d.caution("admin.keys", "all keys are viewers: unless the database has an admin key, the admin plane can change nothing",
+		d.warn("admin.keys", "all keys are viewers: unless the database has an admin key, the admin plane can change nothing",
 			"give one key role: admin, or create one with `tierway keys create --admin`")
 	}
 	_, _, err := tenants.FromConfig(f.Auth.Keys)
-	d.adopt(err, func(path string) string { return path })
+	d.reportErrors(err, func(path string) string { return path })
 	_, _, err = tenants.FromConfig(adminKeys)
-	d.adopt(err, func(path string) string { return strings.Replace(path, "auth.", "admin.", 1) })
+	d.reportErrors(err, func(path string) string { return strings.Replace(path, "auth.", "admin.", 1) })
 	if f.Auth.Required && len(f.Auth.Keys) == 0 && f.Store.SQL == "" {
-		d.fault("auth.keys", "keys are required, but the file has none and store.sql is empty: every request would be rejected",
+		d.report("auth.keys", "keys are required, but the file has none and store.sql is empty: every request would be rejected",
 			"add - {name: me, sha256: …} with the output of "+makeDigest+", set store.sql, or set auth.required: false on loopback")
 	}
 }
 
-// checkRights notes tiers and models of keys that nothing in the file answers
-// to: a right that was mistyped would otherwise lock its tenant out in silence.
+// checkRights reports tiers and models of keys that match nothing in the file. Otherwise a
+// mistyped right would lock its tenant out silently.
 func (d *decoder) checkRights(f *File) {
 	targets, names := f.Names()
 	equal := func(right, name string) bool { return right == name }
@@ -96,8 +96,8 @@ func (d *decoder) checkRights(f *File) {
 	}
 }
 
-// Names returns what the rights of a key may name: tiers and pools, and the models,
-// tiers and aliases that clients may ask for.
+// Names returns the names that the rights of a key may use: tiers and pools, and the models,
+// tiers and aliases that clients may request.
 func (f *File) Names() (targets, models []string) {
 	models = []string{tiers.Auto, tiers.Classify}
 	for _, s := range f.sections() {
@@ -111,7 +111,7 @@ func (f *File) Names() (targets, models []string) {
 	return distinct(targets), distinct(models)
 }
 
-// distinct returns the names that are not empty, each once, in their order.
+// distinct returns the names without duplicates and empty names, in their order.
 func distinct(names []string) []string {
 	seen, out := map[string]bool{"": true}, []string{}
 	for _, name := range names {
@@ -123,17 +123,17 @@ func distinct(names []string) []string {
 	return out
 }
 
-// checkMatches notes rights that match none of the names.
+// checkMatches reports rights that match none of the names.
 func (d *decoder) checkMatches(path string, rights, names []string, match func(right, name string) bool, nothing string) {
 	for i, right := range rights {
 		if !slices.ContainsFunc(names, func(name string) bool { return match(right, name) }) {
 			at := fmt.Sprintf("%s[%d]", path, i)
-			d.fault(at, d.shown(at, right)+" "+nothing+" of this file", DidYouMean(right, names))
+			d.report(at, d.shown(at, right)+" "+nothing+" of this file", DidYouMean(right, names))
 		}
 	}
 }
 
-// checkLimits notes limits and prices that can do nothing.
+// checkLimits reports limits and prices without effect.
 func (d *decoder) checkLimits(f *File) {
 	priced := false
 	for _, s := range f.sections() {
@@ -147,19 +147,19 @@ func (d *decoder) checkLimits(f *File) {
 		highest, ok := tenants.ParseClass(k.Priority)
 		usual, known := tenants.ParseClass(k.DefaultPriority)
 		if (ok || k.Priority == "") && known && usual < highest {
-			d.fault(path+".default_priority", d.shown(path+".default_priority", k.DefaultPriority)+" is above its priority "+highest.String(),
+			d.report(path+".default_priority", d.shown(path+".default_priority", k.DefaultPriority)+" is above its priority "+highest.String(),
 				"set at most "+highest.String()+", or raise priority")
 		}
 		if k.Degrade && !k.Limits.Budgeted() {
-			d.caution(path+".degrade", "has no effect without a budget", "set day_tokens, month_tokens, day_money or month_money in limits")
+			d.warn(path+".degrade", "has no effect without a budget", "set day_tokens, month_tokens, day_money or month_money in limits")
 		}
 		if k.FailClosed && f.Store.Redis == "" {
-			d.caution(path+".fail_closed", "has no effect without store.redis", "set store.redis, or remove the key")
+			d.warn(path+".fail_closed", "has no effect without store.redis", "set store.redis, or remove the key")
 		}
 	}
 }
 
-// checkPrice checks one price and reports whether anything costs.
+// checkPrice checks one price and reports whether any of its amounts is above 0.
 func (d *decoder) checkPrice(path string, p tenants.Price) bool {
 	cached := p.Input
 	if p.CachedInput != nil {
@@ -168,29 +168,30 @@ func (d *decoder) checkPrice(path string, p tenants.Price) bool {
 	for name, amount := range map[string]float64{"input": p.Input, "cached_input": cached, "output": p.Output} {
 		_, decimals, _ := strings.Cut(strconv.FormatFloat(amount, 'f', -1, 64), ".")
 		if at := path + "." + name; len(decimals) > 9 && d.written(at) {
-			d.fault(at, fmt.Sprintf("%v has %d decimals, but prices have at most 9", amount, len(decimals)), "round it to 9 decimals")
+			d.report(at, fmt.Sprintf("%v has %d decimals, but prices have at most 9", amount, len(decimals)), "round it to 9 decimals")
 		}
 	}
 	return p.Input > 0 || cached > 0 || p.Output > 0
 }
 
+// checkLimit checks the limits of one key; priced reports whether any tier or pool has a price.
 func (d *decoder) checkLimit(path string, l tenants.Limits, priced bool) {
 	if l.Burst > 0 && l.RPM == 0 && l.RPS == 0 {
-		d.fault(path+".burst", fmt.Sprintf("%d has no effect without rpm or rps", l.Burst), "set one of them, or remove burst; concurrent limits in-flight requests")
+		d.report(path+".burst", fmt.Sprintf("%d has no effect without rpm or rps", l.Burst), "set one of them, or remove burst; concurrent limits in-flight requests")
 	}
 	if l.TokenBurst > 0 && l.TPM == 0 {
-		d.fault(path+".token_burst", fmt.Sprintf("%d has no effect without tpm", l.TokenBurst), "set tpm, or remove token_burst")
+		d.report(path+".token_burst", fmt.Sprintf("%d has no effect without tpm", l.TokenBurst), "set tpm, or remove token_burst")
 	}
 	for name, amount := range map[string]tenants.Money{"day_money": l.DayMoney, "month_money": l.MonthMoney} {
 		if amount > 0 && !priced {
-			d.fault(path+"."+name, fmt.Sprintf("%v can never be spent: no tier or pool has a price", amount),
+			d.report(path+"."+name, fmt.Sprintf("%v can never be spent: no tier or pool has a price", amount),
 				"set price: { input: 0.5, output: 1.5 } on tiers, or limit tokens instead")
 		}
 	}
 	if l.DayTokens > l.MonthTokens && l.MonthTokens > 0 {
-		d.caution(path+".day_tokens", fmt.Sprintf("%d exceeds month_tokens (%d), so it is never reached", l.DayTokens, l.MonthTokens), "lower it, or remove it")
+		d.warn(path+".day_tokens", fmt.Sprintf("%d exceeds month_tokens (%d), so it is never reached", l.DayTokens, l.MonthTokens), "lower it, or remove it")
 	}
 	if l.DayMoney > l.MonthMoney && l.MonthMoney > 0 {
-		d.caution(path+".day_money", fmt.Sprintf("%v exceeds month_money (%v), so it is never reached", l.DayMoney, l.MonthMoney), "lower it, or remove it")
+		d.warn(path+".day_money", fmt.Sprintf("%v exceeds month_money (%v), so it is never reached", l.DayMoney, l.MonthMoney), "lower it, or remove it")
 	}
 }

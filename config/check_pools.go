@@ -31,15 +31,16 @@ func (f *File) sections() []section {
 	return all
 }
 
+// checkPools checks the tiers and pools.
 func (d *decoder) checkPools(f *File) {
 	if len(f.Tiers)+len(f.Pools) == 0 {
-		d.fault("tiers", "there are no tiers and no pools, so no request could be served",
+		d.report("tiers", "there are no tiers and no pools, so no request could be served",
 			"add a tier with a name, a model and workers")
 	}
 	paths := map[string]string{}
 	for _, s := range f.sections() {
 		if len(s.Serves) == 0 && d.written(s.path+".serves") {
-			d.fault(s.path+".serves", "the list is empty", "list kinds of request, or remove the key")
+			d.report(s.path+".serves", "the list is empty", "list kinds of request, or remove the key")
 		}
 		if !s.tier {
 			d.checkPurpose(s)
@@ -55,77 +56,78 @@ func (d *decoder) checkPools(f *File) {
 		}
 		for i, w := range s.Workers {
 			if path := fmt.Sprintf("%s.workers[%d].health", s.path, i); w.Health != nil {
-				d.checkHealth(path, over(*w.Health, health))
+				d.checkHealth(path, overlay(*w.Health, health))
 			}
 		}
 	}
 }
 
-// checkPurpose notes a pool that no request can reach.
+// checkPurpose reports a pool that no request can reach.
 func (d *decoder) checkPurpose(s section) {
 	named := s.Model != "" || len(s.Models) > 0
 	switch {
 	case !named && len(s.Paths) == 0:
-		d.fault(s.path+".models", "the pool has no model and no paths, so no request can reach it", "list the names that clients request")
+		d.report(s.path+".models", "the pool has no model and no paths, so no request can reach it", "list the names that clients request")
 	case named && len(s.Serves) == 0:
-		d.fault(s.path+".serves", "missing", "list the kinds of request that its models serve, such as [embeddings]")
+		d.report(s.path+".serves", "missing", "list the kinds of request that its models serve, such as [embeddings]")
 	case !named && len(s.Serves) > 0:
-		d.fault(s.path+".models", "missing, but serves is set", "list the models that clients request, or remove serves")
+		d.report(s.path+".models", "missing, but serves is set", "list the models that clients request, or remove serves")
 	}
 }
 
+// checkUpload reports a max_upload_bytes without effect.
 func (d *decoder) checkUpload(f *File, s section) {
 	path := s.path + ".max_upload_bytes"
 	switch {
 	case s.MaxUpload == 0:
 	case len(s.Paths) == 0:
-		d.fault(path, "has no effect: the pool has no paths", "add paths, or remove the key")
+		d.report(path, "has no effect: the pool has no paths", "add paths, or remove the key")
 	case s.MaxUpload <= f.MaxBodyBytes:
-		d.fault(path, fmt.Sprintf("%v does not exceed max_body_bytes (%v), so no body is streamed",
+		d.report(path, fmt.Sprintf("%v does not exceed max_body_bytes (%v), so no body is streamed",
 			s.MaxUpload, f.MaxBodyBytes), "raise it, or remove the key")
 	}
 }
 
-// checkTenant checks the one tenant of a pool. Tenants of the database are not
-// known here.
+// checkTenant checks the tenant of a pool. Tenants of the database are unknown here.
 func (d *decoder) checkTenant(f *File, s section) {
 	known := func(k tenants.KeyConfig) bool { return k.Name == s.Tenant }
 	if path := s.path + ".tenant"; s.Tenant != "" && f.Store.SQL == "" && !slices.ContainsFunc(f.Auth.Keys, known) {
-		d.fault(path, d.shown(path, s.Tenant)+" has no key, so no request can use the pool",
+		d.report(path, d.shown(path, s.Tenant)+" has no key, so no request can use the pool",
 			"set a tenant of auth.keys, or set store.sql")
 	}
 }
 
-// checkPaths checks the paths that go through to a pool beside those of the others.
-// seen holds where each path of a tenant, or of all, stands.
+// checkPaths checks the paths of a pool. seen maps each path, prefixed by its pool's tenant, to
+// its position in the file.
 func (d *decoder) checkPaths(f *File, s section, seen map[string]string) {
 	for i, p := range s.Paths {
 		path := fmt.Sprintf("%s.paths[%d]", s.path, i)
 		if first := seen[s.Tenant+p]; first != "" {
-			d.fault(path, d.shown(path, p)+" is already listed at "+first, "remove one of them: a path belongs to one pool")
+			d.report(path, d.shown(path, p)+" is already listed at "+first, "remove one of them: a path belongs to one pool")
 			continue
 		}
 		seen[s.Tenant+p] = path
 		if method := openai.OwnMethod(p); method != "" {
-			d.caution(path, d.shown(path, p)+" receives no "+method+" requests: the gateway serves them itself",
+			d.warn(path, d.shown(path, p)+" receives no "+method+" requests: the gateway serves them itself",
 				"remove it; the API's own endpoints reach a pool through models and serves")
 		}
-		// Of /v1/responses/* a part passes: what this gateway knows, and a POST.
+		// /v1/responses/* passes only POST requests and responses that this gateway knows.
 		kind := openai.KeptKind(http.MethodPost, strings.Replace(p, "*", "x", 1))
 		if kind != "" && s.Tenant == "" && f.Auth.Required {
-			d.caution(path, d.shown(path, p)+" never passes a request: engines store "+kind+" without separating tenants",
+			d.warn(path, d.shown(path, p)+" never passes a request: engines store "+kind+" without separating tenants",
 				"set "+s.path+".tenant to the only tenant that may use them")
 		}
 	}
 }
 
+// checkWorkers checks names, URLs, keys and weights of workers.
 func (d *decoder) checkWorkers(f *File) {
 	names, elsewhere := map[string]string{}, map[string]string{}
 	for _, s := range f.sections() {
 		usable, here := len(s.Workers) == 0, map[string]string{}
 		for i, w := range s.Workers {
 			path := fmt.Sprintf("%s.workers[%d]", s.path, i)
-			d.checkTwice(names, path+".name", w.Name)
+			d.checkUnique(names, path+".name", w.Name)
 			d.checkURL(here, elsewhere, path+".url", w.URL)
 			d.checkKey(path+".api_key_env", w.APIKeyEnv)
 			usable = usable || w.Weight == nil || *w.Weight > 0
@@ -136,42 +138,41 @@ func (d *decoder) checkWorkers(f *File) {
 			}
 		}
 		if !usable {
-			d.fault(s.path+".workers", "every worker has weight 0, so none receives requests", "set the weight of one worker to 1 or more")
+			d.report(s.path+".workers", "every worker has weight 0, so none receives requests", "set the weight of one worker to 1 or more")
 		}
 	}
 }
 
-// checkURL checks a worker's URL. A server may stand in several tiers or pools, with
-// a model in each, and once in each. here and elsewhere are the URLs of its own tier or
-// pool and of those before.
+// checkURL checks a worker's URL. A server may back a worker in several tiers or pools, once in
+// each. here has the URLs of the same tier or pool, elsewhere those of earlier ones.
 func (d *decoder) checkURL(here, elsewhere map[string]string, path, url string) {
 	if url == "" {
 		return
 	}
 	canonical, err := workers.Canonical(url)
 	if err != nil {
-		d.fault(path, strings.TrimPrefix(err.Error(), "url: "), "").hide = strings.ContainsAny(url, "@?")
+		d.report(path, strings.TrimPrefix(err.Error(), "url: "), "").hide = strings.ContainsAny(url, "@?")
 		return
 	}
 	if first, twice := here[canonical]; twice {
-		d.fault(path, d.shown(path, url)+" is already the URL of "+first, "remove one of them: a server appears once per tier or pool")
+		d.report(path, d.shown(path, url)+" is already the URL of "+first, "remove one of them: a server appears once per tier or pool")
 		return
 	}
 	here[canonical] = path
 	if first := elsewhere[canonical]; first != "" {
-		d.caution(path, d.shown(path, url)+" is also the server of "+first+": limits such as max_inflight apply to each entry separately",
+		d.warn(path, d.shown(path, url)+" is also the server of "+first+": limits such as max_inflight apply to each entry separately",
 			"divide the server's capacity among its entries")
 	}
 }
 
-// checkKey checks that the environment holds a worker's key and keeps it.
+// checkKey checks that the environment has a worker's key, and stores the key.
 func (d *decoder) checkKey(path, variable string) {
 	if variable == "" || d.draft {
 		return
 	}
 	key, _ := d.env(variable)
 	if strings.ContainsFunc(key, unicode.IsControl) {
-		d.fault(path, "the key in the environment variable "+strings.Trim(d.shown(path, variable), `"`)+" contains a line break or another control character, which HTTP headers do not allow",
+		d.report(path, "the key in the environment variable "+strings.Trim(d.shown(path, variable), `"`)+" contains a line break or another control character, which HTTP headers do not allow",
 			"remove the character: KEY=$(cat file) drops trailing line breaks")
 		return
 	}
@@ -180,10 +181,10 @@ func (d *decoder) checkKey(path, variable string) {
 		return
 	}
 	if strings.ToUpper(variable) == variable {
-		d.fault(path, "the environment variable "+strings.Trim(d.shown(path, variable), `"`)+" is not set", "set it to the worker's key")
+		d.report(path, "the environment variable "+strings.Trim(d.shown(path, variable), `"`)+" is not set", "set it to the worker's key")
 		return
 	}
-	// It may be the key itself: who mixed the two up shall not find it in a log.
-	d.fault(path, "the environment variable that it names is not set",
+	// The value may be the key itself, written here by mistake: it must not appear in a log.
+	d.report(path, "the environment variable that it names is not set",
 		"write the variable's name here, never the key itself, and set the variable to the key").hide = true
 }

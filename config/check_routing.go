@@ -11,25 +11,25 @@ import (
 	"tierway/tiers"
 )
 
-// checkPolicy checks a policy section. That of a tier or pool replaces the
-// file's whole, so that options alone would belong to no policy.
+// checkPolicy checks a policy section. The section of a tier or pool replaces the file's as a
+// whole, so options without a name would have no policy.
 func (d *decoder) checkPolicy(path string, c routing.Config) {
 	for k := range members(reflect.ValueOf(c)) {
 		at := join(path, k.name)
 		switch {
-		case k.policy == "" || !d.written(at) || c.Name == k.policy || d.told[path+".name"]:
+		case k.policy == "" || !d.written(at) || c.Name == k.policy || d.reported[path+".name"]:
 		case c.Name == "":
-			d.fault(path+".name", "missing, but "+k.name+" is set",
+			d.report(path+".name", "missing, but "+k.name+" is set",
 				"write name: "+k.policy+"; this section replaces the file's policy as a whole")
 		default:
-			d.fault(at, "applies only to the policy "+k.policy+", but the policy is "+c.Name,
+			d.report(at, "applies only to the policy "+k.policy+", but the policy is "+c.Name,
 				"remove the key, or write name: "+k.policy)
 		}
 	}
 }
 
-// checkContexts warns of tiers to which a prompt that is too long for a lower
-// one cannot move.
+// checkContexts warns of tiers with a smaller context than a lower tier: overlong prompts
+// cannot move up to them.
 func (d *decoder) checkContexts(tiers []Tier) {
 	longest := -1
 	for i, t := range tiers {
@@ -38,7 +38,7 @@ func (d *decoder) checkContexts(tiers []Tier) {
 		case longest < 0 || t.Context >= tiers[longest].Context:
 			longest = i
 		default:
-			d.caution(fmt.Sprintf("tiers[%d].context", i),
+			d.warn(fmt.Sprintf("tiers[%d].context", i),
 				fmt.Sprintf("%d is less than the %d of tiers[%d], so a prompt that is too long for %s cannot move up to this tier",
 					t.Context, tiers[longest].Context, longest, quote(tiers[longest].Name)),
 				fmt.Sprintf("raise it to at least %d, or move this tier before tiers[%d]", tiers[longest].Context, longest))
@@ -46,8 +46,8 @@ func (d *decoder) checkContexts(tiers []Tier) {
 	}
 }
 
-// checkModels checks which models the workers of a tier or pool say that they
-// serve, and that each of its models is served by one.
+// checkModels checks the models that the workers of a tier or pool name, and that a worker
+// serves each model of the section.
 func (d *decoder) checkModels(s section) {
 	names := distinct(append([]string{s.Model}, s.Models...))
 	served := map[string]bool{}
@@ -56,7 +56,7 @@ func (d *decoder) checkModels(s section) {
 		switch {
 		case len(w.Models) > 0:
 		case d.written(path):
-			d.fault(path, "the list is empty", "list models of its "+s.kind()+", or remove the key to serve all of them")
+			d.report(path, "the list is empty", "list models of its "+s.kind()+", or remove the key to serve all of them")
 			fallthrough
 		default:
 			for _, name := range names {
@@ -67,7 +67,7 @@ func (d *decoder) checkModels(s section) {
 			at := fmt.Sprintf("%s[%d]", path, j)
 			served[name] = true
 			if !slices.Contains(names, name) {
-				d.fault(at, d.shown(at, name)+" is not a model of its "+s.kind(), DidYouMean(name, names))
+				d.report(at, d.shown(at, name)+" is not a model of its "+s.kind(), DidYouMean(name, names))
 			}
 		}
 	}
@@ -76,12 +76,12 @@ func (d *decoder) checkModels(s section) {
 	}
 	for _, name := range names {
 		if at := s.modelPath(name); !served[name] {
-			d.fault(at, "no worker serves "+d.shown(at, name), "add it to the models of a worker, or remove it here")
+			d.report(at, "no worker serves "+d.shown(at, name), "add it to the models of a worker, or remove it here")
 		}
 	}
 }
 
-// kind names what the section is.
+// kind returns "tier" or "pool".
 func (s section) kind() string {
 	if s.tier {
 		return "tier"
@@ -96,9 +96,9 @@ func (s section) modelPath(name string) string {
 	return s.path + ".model"
 }
 
-// checkClassifier checks what of the classifier's rules only the file shows:
-// keys that are no tiers, and empty lists. It returns the rules without such
-// keys, and paths of the file by their spelling in package tiers.
+// checkClassifier checks what package tiers cannot see: threshold keys that are not tiers, and
+// empty lists. It returns the rules without such keys, and the file's paths by the spelling of
+// package tiers.
 func (d *decoder) checkClassifier(f *File) (rules tiers.Rules, paths map[string]string) {
 	var names []string
 	for _, t := range f.Tiers {
@@ -113,22 +113,21 @@ func (d *decoder) checkClassifier(f *File) (rules tiers.Rules, paths map[string]
 		path := fmt.Sprintf("classifier.keywords[%d]", i)
 		d.checkTier(path+".tier", k.Tier, names)
 		if len(k.In) == 0 && d.written(path+".in") {
-			d.fault(path+".in", "the list is empty", "list user, system or both, or remove the key for the default, user")
+			d.report(path+".in", "the list is empty", "list user, system or both, or remove the key for the default, user")
 		}
 	}
 	return rules, paths
 }
 
-// checkTier notes the name of a tier that was meant for another's. What is like
-// no tier's name is left to package tiers.
+// checkTier reports a mistyped tier name. Package tiers reports all other unknown names.
 func (d *decoder) checkTier(path, name string, names []string) {
 	if near := nearest(name, names); near != "" && !slices.Contains(names, name) {
-		d.fault(path, "unknown tier "+d.shown(path, name), "did you mean "+near+"?")
+		d.report(path, "unknown tier "+d.shown(path, name), "did you mean "+near+"?")
 	}
 }
 
-// ofTiers notes keys of a section that are no tier's name and returns the
-// others. paths is given our spelling of their paths by that of package tiers.
+// ofTiers reports the keys of a section that are not tier names and returns the others. It adds
+// their paths, by the spelling of package tiers, to paths.
 func ofTiers[N int64 | float64](d *decoder, path string, section map[string]N, names []string, paths map[string]string) map[string]N {
 	if section == nil {
 		return nil
@@ -140,16 +139,17 @@ func ofTiers[N int64 | float64](d *decoder, path string, section map[string]N, n
 			known[name], paths[path+"."+name] = section[name], sub
 			continue
 		}
-		d.faultAt(sub, d.places[sub].key, "no tier has this name", DidYouMean(name, distinct(names)))
+		d.reportAt(sub, d.places[sub].key, "no tier has this name", DidYouMean(name, distinct(names)))
 	}
 	return known
 }
 
-// Catalog returns the names that lead to tiers and pools, compiled with the rules that
-// choose among the tiers. It is nil unless Load, Parse, FromFlags or Draft made the File,
-// or the File that it is a copy of.
+// Catalog returns the names of tiers and pools, compiled with the classifier's rules. It is nil
+// unless the File, or the File that it is a copy of, comes from Load, Parse, FromFlags or
+// Draft.
 func (f *File) Catalog() *tiers.Catalog { return f.catalog }
 
+// catalogConfig returns the input of tiers.New.
 func (f *File) catalogConfig() tiers.Config {
 	c := tiers.Config{Aliases: f.Models, Default: f.Classifier.Default, Rules: f.Classifier}
 	for _, s := range f.sections() {
@@ -161,11 +161,11 @@ func (f *File) catalogConfig() tiers.Config {
 	return c
 }
 
-// checkCatalog compiles f's catalog and notes the errors and warnings of tiers.New at
-// their lines.
+// checkCatalog compiles the catalog and reports the errors and warnings of tiers.New at their
+// lines.
 func (d *decoder) checkCatalog(f *File) {
 	if f.Classifier.Default == "" {
-		d.told["classifier.default"] = true // the first tier is, and its name was looked at
+		d.reported["classifier.default"] = true // it defaults to the first tier, whose name is checked elsewhere
 	}
 	c := f.catalogConfig()
 	rules, paths := d.checkClassifier(f)
@@ -180,7 +180,7 @@ func (d *decoder) checkCatalog(f *File) {
 		}
 		return path
 	}
-	d.adopt(err, rename)
+	d.reportErrors(err, rename)
 	if err != nil {
 		return
 	}
@@ -188,12 +188,12 @@ func (d *decoder) checkCatalog(f *File) {
 	for _, warning := range catalog.Warnings() {
 		path, message := cutPath(warning)
 		message, hint := cutHint(message)
-		// Slow or many expressions decide all the same. A rule that never decides was
-		// meant to, and is as wrong as an alias that never matches.
+		// Slow or many expressions still work. A rule that can never match is a mistake, like an
+		// alias that can never match.
 		if strings.Contains(path, "].match[") || path == "classifier.keywords" {
-			d.caution(rename(path), message, hint)
+			d.warn(rename(path), message, hint)
 		} else {
-			d.fault(rename(path), message, hint)
+			d.report(rename(path), message, hint)
 		}
 	}
 }

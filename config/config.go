@@ -1,8 +1,3 @@
-// Package config is config.yaml: its shape, its defaults and its checks. Load
-// reads a file strictly and reports everything that is wrong with it at once,
-// each problem with its line, column, path and a way out. The package composes
-// the sections that other packages declare and owns those that only the server
-// reads.
 package config
 
 import (
@@ -16,10 +11,9 @@ import (
 	"tierway/workers"
 )
 
-// File is a whole configuration. The zero File is not usable: start from
-// Default, Load, Parse or FromFlags. A File that one of the latter three
-// returned is checked and must not be changed. The tags of its fields, which tags.go
-// explains, describe every key.
+// File is a whole configuration. The zero File is not usable: start from Default, Load, Parse
+// or FromFlags. Files of the latter three are checked and must not be changed. Struct tags,
+// which tags.go explains, describe every key.
 type File struct {
 	Listen           string            `yaml:"listen" reload:"restart" doc:"Address of the data plane, host:port. An address that is not loopback needs 'tls' or 'insecure'."`
 	TLS              TLS               `yaml:"tls" reload:"restart" doc:"Certificate of the data plane."`
@@ -54,15 +48,15 @@ type File struct {
 	Log              Log               `yaml:"log" reload:"restart" doc:"Logs in JSON lines: the program's log on standard error, the access log on standard output."`
 
 	hash     string // Hash
-	path     string // that relative files lie beside; empty where no file was loaded
+	path     string // of the loaded file; empty if there is none
 	warnings Problems
 	catalog  *tiers.Catalog
-	keys     func(variable string) string // workers' keys; a function, so that no printing reaches them
-	expanded *expansion                   // a pointer, so that no printing reaches them; nil where no text was parsed
+	keys     func(variable string) string // workers' keys; a function, so that printing cannot show them
+	expanded *expansion                   // a pointer, so that printing cannot show it; nil without parsed text
 }
 
-// TLS names a certificate and its private key, both PEM files. Both or neither
-// is set.
+// TLS names the PEM files of a certificate and its private key. Either both are set or neither
+// is.
 type TLS struct {
 	Cert string `yaml:"cert" doc:"PEM file with the certificate and its chain. Reloaded when it changes."`
 	Key  string `yaml:"key" doc:"PEM file with the private key."`
@@ -71,7 +65,7 @@ type TLS struct {
 // On reports whether a certificate is configured.
 func (t TLS) On() bool { return t.Cert != "" || t.Key != "" }
 
-// Admin is the admin plane. Without keys, here or in the database, it is closed.
+// Admin configures the admin plane. Without keys, here or in the database, it is closed.
 type Admin struct {
 	Listen   string     `yaml:"listen" reload:"restart" doc:"Address of the admin plane, host:port. It may equal 'listen'."`
 	TLS      TLS        `yaml:"tls" reload:"restart" doc:"Certificate of the admin plane. Must be empty if both planes share an address."`
@@ -79,44 +73,42 @@ type Admin struct {
 	Keys     []AdminKey `yaml:"keys" doc:"Keys of the admin plane. Without keys, here or in the database, the admin plane is closed."`
 }
 
-// AdminKey is one key of the admin plane, known by its digest only.
+// AdminKey is one key of the admin plane, stored as its digest.
 type AdminKey struct {
 	Name   string `yaml:"name" required:"true" form:"name" doc:"Name of the key's holder, for the audit log."`
 	SHA256 string `yaml:"sha256" required:"true" form:"digest" secret:"true" doc:"SHA-256 of the key in hex: \x60printf %s \"$KEY\" | sha256sum | cut -d ' ' -f 1\x60. The key must not begin with 'tw-' unless the gateway made it."`
 	Role   string `yaml:"role" enum:"admin,viewer" absent:"'admin'" doc:"Permissions: 'admin' may read and change everything, 'viewer' may read everything except secrets."`
 }
 
-// Metrics is where /metrics is served. An empty Listen is the admin plane's
-// address.
+// Metrics configures where /metrics is served. An empty Listen means the admin plane's address.
 type Metrics struct {
 	Listen   string `yaml:"listen" reload:"restart" doc:"Address of '/metrics', host:port. Empty: the address of the admin plane. An address that is not loopback needs 'metrics.insecure'."`
 	Insecure bool   `yaml:"insecure" reload:"restart" doc:"Serve '/metrics' in plain text and without a key on an address that is not loopback. Metrics contain names of tenants, models and workers."`
 }
 
-// Auth says who may use the data plane.
+// Auth configures access to the data plane.
 type Auth struct {
 	Required bool                `yaml:"required" doc:"Require a key. 'false' is allowed only if every address is loopback. Without keys, the gateway accepts only the host names 'localhost', IP addresses and 'hosts', and rejects requests from pages of other sites unless 'cors.origins' lists them. It then accepts JSON only with 'Content-Type: application/json'; 'paths' of pools accept any type."`
 	Keys     []tenants.KeyConfig `yaml:"keys" doc:"Tenants and their keys."`
 }
 
-// Drain says how the program stops: it goes on accepting for AcceptGrace while
-// /readyz already refuses, then waits up to Timeout for requests under way.
+// Drain configures shutdown. The gateway accepts requests for AcceptGrace while /readyz reports
+// not ready, then waits up to Timeout for in-flight requests.
 type Drain struct {
 	AcceptGrace time.Duration `yaml:"accept_grace" zero:"true" doc:"Time for which new requests are still accepted after /readyz reports not ready."`
 	Timeout     time.Duration `yaml:"timeout" doc:"Time that in-flight requests have to finish. Afterwards they are cut off."`
 }
 
-// Store says where what outlives the process is kept, and what several gateways
-// share. Its URLs may hold passwords: no printing shows more of one than scheme,
-// host and the file.
+// Store configures the database and Redis. Its URLs may contain passwords; printed forms show
+// only scheme, host and file.
 type Store struct {
 	SQL       string        `yaml:"sql" form:"sql" way:"write sqlite://FILE or postgres://user@host/database" zero:"true" secret:"url" doc:"Database of tenants, keys, the ledger, live overrides and the audit log: 'sqlite://FILE', 'sqlite://:memory:' or 'postgres://…'. A relative FILE is resolved against the directory of this file. Empty: no database, and keys exist only in this file. A password in the URL is never shown."`
 	Redis     string        `yaml:"redis" form:"redis" way:"write redis://host:6379, or rediss:// with TLS" secret:"url" doc:"Redis for limits that several gateways share and for change notifications: 'redis://…', 'rediss://…', 'redis+cluster://…' or 'redis+sentinel://…'. Empty: no Redis. A password in the URL is never shown."`
 	Retention time.Duration `yaml:"retention" zero:"true" doc:"Retention of the ledger's rows (one per request). Daily usage of tenants is kept forever. '0s' keeps all rows."`
 }
 
-// PoolConfig is one pool as the file writes it. What is left empty is inherited from
-// the file's section of the same name.
+// PoolConfig is one pool as the file writes it. Empty fields inherit from the file's section of
+// the same name.
 type PoolConfig struct {
 	Name       string           `yaml:"name" required:"true" form:"name" doc:"Name of the pool, unique in the file."`
 	Model      string           `yaml:"model" tier_required:"true" tier_doc:"Model that the tier's workers serve, by the name that they use." reload:"drain" doc:"Model that the pool's workers serve, by the name that they use. Requests for an alias of the pool are sent with this name."`
@@ -138,17 +130,16 @@ type PoolConfig struct {
 	ResponseHeaders []string `yaml:"response_headers" form:"header" absent:"none" doc:"More response headers of the pool's workers that are passed to clients, such as x-inference-pod. Headers for content, caching, rate limits, OpenAI and Anthropic are always passed; see docs/operations.md."`
 }
 
-// Tier is one model tier with the workers that serve it: a pool without the keys that
-// only pools have.
+// Tier is one model tier with its workers: a pool without the keys that apply only to pools.
 type Tier PoolConfig
 
-// Retry bounds how often a request is tried.
+// Retry limits the attempts of a request.
 type Retry struct {
 	Attempts int     `yaml:"attempts" min:"1" max:"5" doc:"Attempts per request, including the first. A request that creates or stores an object on its engine, such as a response without 'store: false', is not retried after its body was sent."`
 	Budget   float64 `yaml:"budget" max:"1" doc:"Retries allowed as a share of all requests, in addition to 10 per second. When the budget is spent, errors carry 'x-should-retry: false'. The exception is a backoff of the workers after 429 or 503: then Retry-After names its end."`
 }
 
-// Timeouts bound each stage of a request.
+// Timeouts limit the stages of a request.
 type Timeouts struct {
 	Connect     time.Duration `yaml:"connect" doc:"Limit for connecting to a worker."`
 	FirstByte   time.Duration `yaml:"first_byte" doc:"Limit from the end of the request to the first event of a stream. Responses that are not streams are limited only by 'total'."`
@@ -157,28 +148,27 @@ type Timeouts struct {
 	ClientStall time.Duration `yaml:"client_stall" doc:"Longest time that a write to the client may block or the client may pause within its request body. Afterwards the connection is closed. Time in which the worker sends nothing does not count."`
 }
 
-// Total bounds whole requests by class.
+// Total limits whole requests by class.
 type Total struct {
 	Interactive time.Duration `yaml:"interactive" doc:"For interactive requests."`
 	Background  time.Duration `yaml:"background" doc:"For background requests."`
 	Batch       time.Duration `yaml:"batch" doc:"For batch requests."`
 }
 
-// CORS says which browser pages may call the data plane. Without origins none
-// may.
+// CORS configures which browser pages may call the data plane. Without origins, none may.
 type CORS struct {
 	Origins []string      `yaml:"origins" form:"origin" doc:"Allowed origins, such as https://app.example.com. '*' as the only entry allows all origins. Empty: none."`
 	MaxAge  time.Duration `yaml:"max_age" zero:"true" doc:"Time for which a browser may cache the permission."`
 }
 
-// Log says what is logged. Lines are JSON; the access log is on standard output.
+// Log configures the logs. Lines are JSON; the access log goes to standard output.
 type Log struct {
 	Level  string `yaml:"level" enum:"debug,info,warn,error" doc:"Lowest level that is logged."`
 	Access bool   `yaml:"access" doc:"Write one line per request to the access log."`
 }
 
-// Default returns the configuration of an empty file. It serves nothing: tiers
-// or pools and tenants' keys have to come to it.
+// Default returns the configuration of an empty file. It serves no requests: tiers or pools and
+// keys of tenants must be added.
 func Default() File {
 	return File{
 		Listen:           "127.0.0.1:8080",
@@ -186,22 +176,22 @@ func Default() File {
 		Auth:             Auth{Required: true},
 		MaxBodyBytes:     32 << 20,  // 200 pages as images in base64 fit
 		MaxResponseBytes: 256 << 20, // 2,048 embeddings of 4,096 numbers in JSON come to about 170 MB
-		// A load balancer that asks /readyz every second or two has seen the
-		// refusal after 5 s; a long answer takes minutes.
+		// A load balancer that polls /readyz every one or two seconds notices the drain within
+		// 5 s; a long response takes minutes.
 		Drain:  Drain{AcceptGrace: 5 * time.Second, Timeout: 300 * time.Second},
-		Policy: routing.Config{Name: "chwbl"}, // a prompt's beginning finds the worker that knows it, and none is overrun
-		// The thresholds depend on the tiers: tiers.DefaultRules has them.
+		Policy: routing.Config{Name: "chwbl"}, // cache hits with bounded load
+		// The thresholds depend on the tiers; see tiers.DefaultRules.
 		Classifier: tiers.Rules{Mode: "max", Preset: "groups", Unavailable: "up",
 			Sticky: tiers.Sticky{Enabled: new(true), Idle: 30 * time.Minute}},
 		Breaker: breaker.Default(),
 		Health:  workers.DefaultHealth(),
 		Retry:   Retry{Attempts: 2, Budget: 0.2},
 		Timeouts: Timeouts{
-			Connect:   2 * time.Second,   // a SYN is sent again after 1 s
-			FirstByte: 300 * time.Second, // of a stream: a long prompt behind others on a busy engine
+			Connect:   2 * time.Second,   // long enough for one retransmitted SYN, sent after 1 s
+			FirstByte: 300 * time.Second, // of a stream: a long prompt in the queue of a busy engine
 			Idle:      120 * time.Second,
 			Total: Total{
-				Interactive: 600 * time.Second, // the clients' own default
+				Interactive: 600 * time.Second, // the default of the official SDKs
 				Background:  600 * time.Second,
 				Batch:       1200 * time.Second,
 			},
@@ -211,22 +201,23 @@ func Default() File {
 		Saturation:     defaultSaturation(),
 		RoutingHeaders: true,
 		CORS:           CORS{MaxAge: 10 * time.Minute},
-		// A gateway of models sees hundreds of requests a second, not hundreds of thousands, so that all
-		// are traced. One graph can show 50 lines; each tenant costs about ten series.
+		// LLM gateways serve hundreds of requests per second, few enough to trace all. A graph
+		// can show 50 lines; each tenant costs about ten series.
 		Telemetry: Telemetry{Sample: 1, Clients: "parent", Tenants: 50},
-		// Minutes of a busy gateway, in about 10 MB; files of 50,000 records, which an editor still opens.
+		// Some minutes of a busy gateway in about 10 MB of memory; files of about 50,000 records,
+		// which editors can open.
 		Decisions: Decisions{Keep: 2000, MaxSize: 100 << 20, MaxFiles: 5},
 		Log:       Log{Level: "info", Access: true},
-		Store:     Store{SQL: "sqlite://tierway.db", Retention: 90 * 24 * time.Hour}, // a quarter, as bills are checked
+		Store:     Store{SQL: "sqlite://tierway.db", Retention: 90 * 24 * time.Hour}, // a quarter, for billing
 		Gateways:  1,
 	}
 }
 
-// Warnings returns what deserves a look in a configuration that works.
+// Warnings returns the warnings about a valid configuration.
 func (f *File) Warnings() Problems { return f.warnings }
 
-// Telemetry says where traces go and how finely requests are told apart. Secrets
-// that a collector asks for stand in OTEL_EXPORTER_OTLP_HEADERS, never here.
+// Telemetry configures traces and the detail of metrics. Secrets of a collector belong in
+// OTEL_EXPORTER_OTLP_HEADERS, never in the file.
 type Telemetry struct {
 	OTLP    string  `yaml:"otlp" form:"web" way:"write the collector's URL, such as http://127.0.0.1:4318; set its key in OTEL_EXPORTER_OTLP_HEADERS" reload:"restart" doc:"URL of an OTLP/HTTP collector for traces, such as http://127.0.0.1:4318. '/v1/traces' is appended unless the URL has a path. Empty: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT; if both are unset, no traces are sent. The URL may not contain a user or password: set a collector's key in OTEL_EXPORTER_OTLP_HEADERS."`
 	Sample  float64 `yaml:"sample" max:"1" doc:"Share of requests that are traced. If a known client already traces its request, the client's sampling decision applies."`
@@ -235,8 +226,7 @@ type Telemetry struct {
 	Tenants int     `yaml:"tenants" max:"1000" zero:"true" doc:"Number of tenants that metrics name: those with the most requests. All others are counted as the tenant 'other'."`
 }
 
-// TraceURL returns the page of a trace, as Jaeger names it; empty without a
-// trace_ui or an id.
+// TraceURL returns the page of a trace in Jaeger's form; empty without a trace_ui or an ID.
 func (t Telemetry) TraceURL(id string) string {
 	if t.TraceUI == "" || id == "" {
 		return ""
@@ -244,7 +234,7 @@ func (t Telemetry) TraceURL(id string) string {
 	return strings.TrimRight(t.TraceUI, "/") + "/trace/" + id
 }
 
-// Decisions says which records of decisions are kept.
+// Decisions configures the decision log.
 type Decisions struct {
 	Keep     int    `yaml:"keep" max:"100000" zero:"true" doc:"Number of newest records that stay in memory for the admin plane. 0: none."`
 	File     string `yaml:"file" form:"file" way:"write a path, such as decisions.jsonl, relative to the directory of this file" reload:"restart" doc:"File to which every record is appended as a JSON line. A relative path is resolved against the directory of this file. Empty: none."`

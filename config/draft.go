@@ -8,17 +8,17 @@ import (
 // draftName is the file name in the problems of a draft.
 const draftName = "draft"
 
-// Draft parses and checks a complete configuration that is to be evaluated beside f and
-// is not applied. The error is a Problems whose lines are those of text. f does not change.
+// Draft parses and checks a complete configuration that is evaluated beside f and not applied.
+// The error is a Problems with the line numbers of text. f does not change.
 //
-// A draft may come from an operator who must not read this machine, so that it reads
-// nothing but its text: certificates and the variables of api_key_env are not looked up,
-// and a value with ${NAME} is allowed only where f has the same text under the same key.
+// The author of a draft may not be allowed to read files of this machine. A draft therefore
+// reads only its text: certificates and the variables of api_key_env are not looked up, and
+// ${NAME} is allowed only where f has the same text under the same key.
 func (f *File) Draft(text []byte) (*File, error) {
 	d := newDecoder(draftName, nil)
 	d.draft = true
 	if f.expanded != nil {
-		d.known = f.expanded.values
+		d.allowedExpansions = f.expanded.values
 		d.variables = maps.Clone(f.expanded.variables)
 	}
 	draft, err := d.load(text)
@@ -27,21 +27,21 @@ func (f *File) Draft(text []byte) (*File, error) {
 	}
 	draft.keys = f.keys
 	if f.path != "" {
-		draft.settle(f.path)
+		draft.resolvePaths(f.path)
 	}
 	return draft, nil
 }
 
-// expansion holds what the ${…} of a file were replaced by.
+// expansion has the replacements of ${…} in a file.
 type expansion struct {
 	values    map[string]string // by expansionKey
-	variables map[string]string // by name, unless too short for a secret
+	variables map[string]string // by name, without values too short to be secrets
 }
 
-// itemIndex matches the index of a list's item in a path.
+// itemIndex matches the index of a list item in a path.
 var itemIndex = regexp.MustCompile(`\[\d+\]`)
 
-// expansionKey identifies a text under a key, in whichever item of a list.
+// expansionKey identifies a text under a key, in any item of a list.
 func expansionKey(path, text string) string {
 	return itemIndex.ReplaceAllString(path, "[]") + "=" + text
 }

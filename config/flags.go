@@ -10,20 +10,19 @@ import (
 	"tierway/workers"
 )
 
-// FromFlags returns the configuration of a start without a file, without keys. One
-// model is a tier named default. Several are written MODEL=TIER, least capable
-// first, and every worker at urls serves all of them. hosts are the names by which
-// clients reach the gateway. An empty listen or adminListen is the default's; neither
-// may be anything but loopback. The error is a Problems without lines, whose paths are
-// flags.
+// FromFlags returns the configuration of a start without a file and without keys. One model
+// forms a tier named default. Several models are written MODEL=TIER, least capable first, and
+// every worker at urls serves all of them. hosts are the host names of the gateway. An empty
+// listen or adminListen means the default; both must be loopback. The error is a Problems
+// without lines, with flags as paths.
 func FromFlags(models, urls, hosts []string, listen, adminListen string) (*File, error) {
 	f := Default()
 	f.Auth.Required, f.Hosts = false, hosts
-	f.Store.SQL = "" // a trial leaves no file behind
+	f.Store.SQL = "" // a trial leaves no file
 	f.Listen, f.Admin.Listen = cmp.Or(listen, f.Listen), cmp.Or(adminListen, f.Admin.Listen)
 	d := newDecoder("command line", nil)
 	f.Tiers = d.flagTiers(models, urls)
-	d.told["auth.required"] = true // nobody asked for false: of an open address only the address is told
+	d.reported["auth.required"] = true // not set by the user; only an open address is reported
 	d.check(&f)
 	for i := range d.problems {
 		p := &d.problems[i]
@@ -35,11 +34,11 @@ func FromFlags(models, urls, hosts []string, listen, adminListen string) (*File,
 	return d.finish(&f)
 }
 
-// flagTiers returns the tiers that the flags name, each with a worker for each URL.
+// flagTiers returns the tiers of the flags, each with one worker per URL.
 func (d *decoder) flagTiers(models, urls []string) (tiers []Tier) {
 	if len(models) == 0 {
 		models = []string{""}
-		d.fault("tiers[0].model", "missing", "set the model that the workers serve")
+		d.report("tiers[0].model", "missing", "set the model that the workers serve")
 	}
 	seen := map[string]string{}
 	for i, model := range models {
@@ -49,42 +48,42 @@ func (d *decoder) flagTiers(models, urls []string) (tiers []Tier) {
 			prefix = tier.Name
 			switch first := seen[tier.Name]; {
 			case tier.Model == "" || tier.Name == "":
-				d.fault(path, quote(model)+" is not MODEL=TIER", "write the model and its tier, such as qwen2.5:7b=small")
+				d.report(path, quote(model)+" is not MODEL=TIER", "write the model and its tier, such as qwen2.5:7b=small")
 				continue
 			case !isForm("name", tier.Name):
-				d.fault(path, "the tier "+quote(tier.Name)+" is not a valid name", "write "+forms["name"].want)
+				d.report(path, "the tier "+quote(tier.Name)+" is not a valid name", "write "+forms["name"].want)
 				continue
 			case first != "":
-				d.fault(path, "the tier "+quote(tier.Name)+" already has the model of "+first, "choose a different tier for each model")
+				d.report(path, "the tier "+quote(tier.Name)+" already has the model of "+first, "choose a different tier for each model")
 				continue
 			}
 			seen[tier.Name] = path
 		} else if strings.TrimSpace(model) == "" {
-			d.fault(path, "is empty", "set the model that the workers serve")
+			d.report(path, "is empty", "set the model that the workers serve")
 		}
 		for j, url := range urls {
 			at := fmt.Sprintf("tiers[%d].workers[%d].url", len(tiers), j)
 			tier.Workers = append(tier.Workers, workers.Config{Name: fmt.Sprintf("%s-%d", prefix, j), URL: strings.TrimSpace(url)})
 			switch {
 			case len(tiers) > 0:
-				d.told[at] = true // the same URLs as the first tier's, which has no bound here
+				d.reported[at] = true // a URL in several tiers is intended here
 			case tier.Workers[j].URL == "":
-				d.fault(at, "is empty", "remove the extra comma")
+				d.report(at, "is empty", "remove the extra comma")
 			}
 		}
 		tiers = append(tiers, tier)
 	}
 	if len(urls) == 0 {
-		d.fault("tiers[0].workers", "missing", "set the workers' URLs, such as --worker-urls http://127.0.0.1:8000")
+		d.report("tiers[0].workers", "missing", "set the workers' URLs, such as --worker-urls http://127.0.0.1:8000")
 	}
 	return tiers
 }
 
-// flagPath matches what a problem calls a value of the tiers.
+// flagPath matches the path of a value that comes from a flag.
 var flagPath = regexp.MustCompile(`tiers\[(\d+)\]\.(model|name|workers(?:(\[\d+\])\.(?:url|name))?)`)
 
-// nameFlag replaces what a problem calls a value of the file by the flag that
-// it came from; several tells that --model was given more than once.
+// nameFlag replaces the file path in a problem by the flag of the value. several means that
+// --model was given more than once.
 func nameFlag(p *Problem, several bool) {
 	flag := func(path string) string {
 		part := flagPath.FindStringSubmatch(path)
@@ -105,10 +104,9 @@ func nameFlag(p *Problem, several bool) {
 	}
 }
 
-// WithListen returns the configuration with other addresses, each checked like
-// the file's own: a flag opens nothing that the file does not allow. An empty
-// address keeps the file's. Its Warnings are those of the addresses in force.
-// The error is a Problems without lines.
+// WithListen returns the configuration with other addresses, which are checked like the file's:
+// a flag cannot open what the file forbids. An empty address keeps the file's. Warnings refer
+// to the resulting addresses. The error is a Problems without lines.
 func (f *File) WithListen(listen, adminListen string) (*File, error) {
 	out := *f
 	out.Listen, out.Admin.Listen = cmp.Or(listen, f.Listen), cmp.Or(adminListen, f.Admin.Listen)
@@ -120,7 +118,7 @@ func (f *File) WithListen(listen, adminListen string) (*File, error) {
 		}
 		return nil, d.problems.sorted()
 	}
-	// An address that stayed keeps the file's warning, which has a line.
+	// An unchanged address keeps the file's warning, which has a line.
 	moved := map[string]bool{"insecure": out.Listen != f.Listen, "admin.insecure": out.Admin.Listen != f.Admin.Listen}
 	out.warnings = slices.DeleteFunc(slices.Clone(f.warnings), func(w Problem) bool {
 		elsewhere, isOpen := moved[w.Path]
@@ -134,7 +132,7 @@ func (f *File) WithListen(listen, adminListen string) (*File, error) {
 	return &out, nil
 }
 
-// at reports whether one of the problems is about path.
+// at reports whether one of the problems has the path.
 func (ps Problems) at(path string) bool {
 	return slices.ContainsFunc(ps, func(p Problem) bool { return p.Path == path })
 }

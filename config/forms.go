@@ -16,15 +16,15 @@ import (
 	"tierway/tenants"
 )
 
-// form is what the texts of a key look like.
+// form is the syntax of a string value.
 type form struct {
-	pattern *regexp.Regexp // what the decoder takes; nil: any text
-	want    string         // pattern in words
+	pattern *regexp.Regexp // accepted by the decoder; nil: any string
+	want    string         // the pattern in words
 	check   func(text string) (message, hint string)
-	hide    bool // a text may hold a password: no message repeats it, and its line is masked
+	hide    bool // a value may contain a password: no message repeats it, and its line is masked
 }
 
-// forms holds the forms of texts by their name in tags.
+// forms has the forms of strings by their name in tags.
 var forms = map[string]form{
 	"name": {pattern: regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`),
 		want: "a name of up to 63 lower-case letters, digits, dots, underscores and hyphens that starts with a letter or digit"},
@@ -49,14 +49,14 @@ var forms = map[string]form{
 	"redis": {check: store.CheckRedisURL, hide: true},
 }
 
-// isForm reports whether the decoder takes text as one of the form of that name.
+// isForm reports whether the decoder accepts text for the form of that name.
 func isForm(name, text string) bool {
 	pattern := forms[name].pattern
 	return pattern == nil || pattern.MatchString(text)
 }
 
-// checkTexts notes every text below a section that does not have the form of its key,
-// and every text that stands in a list twice.
+// checkTexts reports every string below a section that does not have the form of its key, and
+// every duplicate in a list.
 func (d *decoder) checkTexts(path string, section reflect.Value) {
 	for k, v := range members(section) {
 		at := join(path, k.name)
@@ -82,7 +82,7 @@ func (d *decoder) checkTexts(path string, section reflect.Value) {
 					text = http.CanonicalHeaderKey(text)
 				}
 				if seen[text] && text != "" {
-					d.fault(item, d.shown(item, text)+" is listed twice", "remove one of them")
+					d.report(item, d.shown(item, text)+" is listed twice", "remove one of them")
 				}
 				seen[text] = true
 			}
@@ -90,6 +90,7 @@ func (d *decoder) checkTexts(path string, section reflect.Value) {
 	}
 }
 
+// checkText checks one string against the form of its key.
 func (d *decoder) checkText(path string, k key, text string) {
 	f := forms[k.form]
 	if f.check == nil {
@@ -99,13 +100,13 @@ func (d *decoder) checkText(path string, k key, text string) {
 	switch {
 	case message == "":
 	case f.hide:
-		d.fault(path, message, cmp.Or(hint, k.way)).hide = true
+		d.report(path, message, cmp.Or(hint, k.way)).hide = true
 	default:
-		d.fault(path, d.shown(path, text)+" "+message, cmp.Or(hint, k.way))
+		d.report(path, d.shown(path, text)+" "+message, cmp.Or(hint, k.way))
 	}
 }
 
-// unless returns the check that refuses all texts but those that are good.
+// unless returns a check that rejects all strings for which good is false.
 func unless(good func(text string) bool, message, hint string) func(text string) (string, string) {
 	return func(text string) (string, string) {
 		if good(text) {
@@ -115,7 +116,7 @@ func unless(good func(text string) bool, message, hint string) func(text string)
 	}
 }
 
-// isHost reports whether text is a host's name, as a Host header has it without a port.
+// isHost reports whether text is a host name, without a port, as in a Host header.
 func isHost(text string) bool {
 	const longest = 253 // characters of a name (RFC 1035)
 	_, err := netip.ParseAddr(text)
@@ -130,6 +131,7 @@ func isOrigin(text string) bool {
 		text == u.Scheme+"://"+u.Host && text == strings.ToLower(text) && !strings.ContainsAny(text, "*@, ")
 }
 
+// checkProxy checks an address or network of trusted_proxies.
 func checkProxy(text string) (message, hint string) {
 	prefix, err := parseProxy(text)
 	switch {
@@ -141,8 +143,8 @@ func checkProxy(text string) (message, hint string) {
 	return "", ""
 }
 
-// parseProxy reads an address or a network. IPv4 within IPv6 becomes IPv4, as
-// which peers are known.
+// parseProxy parses an address or network. IPv4-mapped IPv6 becomes IPv4, the form of peer
+// addresses.
 func parseProxy(text string) (netip.Prefix, error) {
 	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
 		a = a.Unmap()
@@ -155,7 +157,7 @@ func parseProxy(text string) (netip.Prefix, error) {
 	return p, err
 }
 
-// checkPath refuses what cannot be a path that passes through a pool.
+// checkPath rejects invalid pass-through paths.
 func checkPath(text string) (message, hint string) {
 	body := strings.TrimSuffix(text, "*")
 	dots := func(segment string) bool { return segment == "." || segment == ".." }
@@ -172,7 +174,7 @@ func checkPath(text string) (message, hint string) {
 	return "", ""
 }
 
-// checkWebURL refuses an address that a configuration may not show or that is none.
+// checkWebURL rejects invalid URLs and URLs with parts that the configuration must not show.
 func checkWebURL(text string) (message, hint string) {
 	u, err := url.Parse(text)
 	outside := func(r rune) bool { return r <= ' ' || r > '~' }

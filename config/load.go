@@ -17,17 +17,16 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxFile bounds config.yaml in bytes: a thousand workers take about 200 KB.
+// maxFile is the size limit of config.yaml in bytes: a thousand workers take about 200 KB.
 const maxFile = 4 << 20
 
-// maxProblems bounds what is reported: nobody reads on after a thousand.
+// maxProblems limits the number of reported problems; more would not be read.
 const maxProblems = 1000
 
-// Load reads a configuration file and checks all of it. env finds environment
-// variables, as os.LookupEnv does. A SQLite file and a file of decisions of a relative
-// path lie beside the configuration, wherever the program was started. The error is a
-// Problems, unless the file could not be read at all. A file with nothing but warnings is returned;
-// they are in its Warnings.
+// Load reads and checks a configuration file. env returns environment variables, like
+// os.LookupEnv. Relative paths of SQLite and decision files are resolved against the directory
+// of the configuration. The error is a Problems, unless the file could not be read. A file that
+// causes only warnings is returned; see Warnings.
 func Load(path string, env func(string) (string, bool)) (*File, error) {
 	src, err := readFile(path)
 	if err != nil {
@@ -37,13 +36,13 @@ func Load(path string, env func(string) (string, bool)) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.settle(path)
+	f.resolvePaths(path)
 	return f, nil
 }
 
-// settle takes relative paths of files that the program writes from the folder of
-// the configuration at path.
-func (f *File) settle(path string) {
+// resolvePaths resolves the paths of files that the gateway writes against the directory of
+// path.
+func (f *File) resolvePaths(path string) {
 	f.path = path
 	if file, isFile := strings.CutPrefix(f.Store.SQL, "sqlite://"); isFile && file != ":memory:" {
 		f.Store.SQL = "sqlite://" + beside(path, file)
@@ -51,7 +50,7 @@ func (f *File) settle(path string) {
 	f.Decisions.File = beside(path, f.Decisions.File)
 }
 
-// beside returns a relative path as taken from the folder of the configuration at path.
+// beside resolves a relative path against the directory of the configuration at path.
 func beside(path, file string) string {
 	if file == "" || filepath.IsAbs(file) {
 		return file
@@ -59,8 +58,8 @@ func beside(path, file string) string {
 	return filepath.Join(filepath.Dir(path), file)
 }
 
-// readFile reads at most maxFile and one byte of a regular file. It waits for no
-// writer: what is no regular file could not be read again.
+// readFile reads at most maxFile+1 bytes of a regular file. It rejects pipes and devices, which
+// could block and could not be read again.
 func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -79,15 +78,16 @@ func readFile(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxFile+1))
 }
 
-// Parse is Load for a text that was read already; name stands for it in
-// problems. It returns a file or an error, which is a Problems, never both.
+// Parse checks a configuration text like Load; name stands for the file in problems. It returns
+// either a file or an error, which is a Problems.
 func Parse(name string, src []byte, env func(string) (string, bool)) (*File, error) {
 	return newDecoder(name, env).load(src)
 }
 
+// load decodes and checks a source.
 func (d *decoder) load(src []byte) (*File, error) {
 	f := d.decode(src)
-	// After a syntax error nothing was read, and all would be said to be missing.
+	// After a syntax error nothing was read, and every required key would be reported.
 	if len(d.places) > 0 || !d.problems.Failed() {
 		d.check(f)
 	}
@@ -95,7 +95,7 @@ func (d *decoder) load(src []byte) (*File, error) {
 	return d.finish(f)
 }
 
-// finish returns the file, or all that is wrong with it.
+// finish returns the file, or its problems.
 func (d *decoder) finish(f *File) (*File, error) {
 	f.warnings = d.problems.sorted()
 	if more := len(f.warnings) - maxProblems; more > 0 {
@@ -115,17 +115,16 @@ func (d *decoder) finish(f *File) (*File, error) {
 	return f, nil
 }
 
-// newDecoder makes a decoder for a source that problems call name.
+// newDecoder returns a decoder; name stands for the source in problems.
 func newDecoder(name string, env lookup) *decoder {
 	if env == nil {
 		env = func(string) (string, bool) { return "", false }
 	}
-	return &decoder{file: name, env: env, places: map[string]place{}, told: map[string]bool{},
+	return &decoder{file: name, env: env, places: map[string]place{}, reported: map[string]bool{},
 		expanded: map[string]string{}, variables: map[string]string{}, keys: map[string]string{}}
 }
 
-// decode reads src over the defaults without checking what its values mean
-// together.
+// decode reads src over the defaults. It does not check combinations of values.
 func (d *decoder) decode(src []byte) *File {
 	f := Default()
 	if root := d.parse(src); root != nil {
@@ -134,18 +133,18 @@ func (d *decoder) decode(src []byte) *File {
 	return &f
 }
 
-// parse turns src into the node of its only document; nil if there is none or
-// it is no YAML.
+// parse returns the root node of the only document in src; nil if there is none or src is
+// invalid.
 func (d *decoder) parse(src []byte) *yaml.Node {
 	if len(src) > maxFile {
-		d.problem(&yaml.Node{}, "", fmt.Sprintf("the file is longer than %v", Size(maxFile)), "shorten it")
+		d.reportNode(&yaml.Node{}, "", fmt.Sprintf("the file is longer than %v", Size(maxFile)), "shorten it")
 		return nil
 	}
 	for at, r := range string(src) {
 		if r == utf8.RuneError && !bytes.HasPrefix(src[at:], []byte(string(utf8.RuneError))) {
 			line := bytes.Count(src[:at], []byte("\n")) + 1
 			column := utf8.RuneCount(src[bytes.LastIndexByte(src[:at], '\n')+1:at]) + 1
-			d.problem(&yaml.Node{Line: line, Column: column}, "", "the file is not UTF-8", "save it as UTF-8")
+			d.reportNode(&yaml.Node{Line: line, Column: column}, "", "the file is not UTF-8", "save it as UTF-8")
 			return nil
 		}
 	}
@@ -159,7 +158,7 @@ func (d *decoder) parse(src []byte) *yaml.Node {
 	}
 	switch err := documents.Decode(&second); {
 	case err == nil:
-		d.problem(&second, "", "a second document starts here", "remove the ---: a configuration is one document")
+		d.reportNode(&second, "", "a second document starts here", "remove the ---: a configuration is one document")
 	case !errors.Is(err, io.EOF):
 		d.syntax(src, err)
 	}
@@ -169,11 +168,10 @@ func (d *decoder) parse(src []byte) *yaml.Node {
 	return document.Content[0]
 }
 
-// syntaxLine finds the line in a message of the YAML parser.
+// syntaxLine matches the line number in a message of the YAML parser.
 var syntaxLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
-// syntax notes what the YAML parser says, at the line that it says or, where a
-// tab is to blame, at the tab.
+// syntax reports an error of the YAML parser at its line or, if a tab is the cause, at the tab.
 func (d *decoder) syntax(src []byte, err error) {
 	text := err.Error()
 	match := syntaxLine.FindStringSubmatch(text)
@@ -185,16 +183,16 @@ func (d *decoder) syntax(src []byte, err error) {
 		}
 	}
 	lines := splitLines(string(src))
-	// The parser counts the line of some errors from 0.
+	// The parser counts lines from 0 in some errors.
 	for at := max(line-1, 1); at <= min(line+1, len(lines)); at++ {
 		text := lines[at-1]
 		indent := text[:len(text)-len(strings.TrimLeft(text, " \t"))]
 		if tab := strings.IndexByte(indent, '\t'); tab >= 0 {
-			d.problem(&yaml.Node{Line: at, Column: tab + 1}, "", "a tab in the indentation", "indent with spaces")
+			d.reportNode(&yaml.Node{Line: at, Column: tab + 1}, "", "a tab in the indentation", "indent with spaces")
 			return
 		}
 	}
 	line = min(max(line, 1), len(lines))
 	column := 1 + len(lines[line-1]) - len(strings.TrimLeft(lines[line-1], " "))
-	d.problem(&yaml.Node{Line: line, Column: column}, "", message, "")
+	d.reportNode(&yaml.Node{Line: line, Column: column}, "", message, "")
 }

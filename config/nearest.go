@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// DidYouMean returns the hint for a mistyped word: the known word within two
-// edits of it, else the list of known words, of many the first 24.
+// DidYouMean returns the hint for a mistyped word: the known word within two edits of it, else
+// the first 24 known words.
 func DidYouMean(word string, known []string) string {
 	if near := nearest(word, known); near != "" {
 		return "did you mean " + near + "?"
@@ -14,17 +14,16 @@ func DidYouMean(word string, known []string) string {
 	if len(known) == 0 {
 		return "none is defined"
 	}
-	if len(known) > 24 { // two or three lines of a terminal
+	if len(known) > 24 { // they fill two or three terminal lines
 		return fmt.Sprintf("known: %s and %d more", strings.Join(known[:24], ", "), len(known)-24)
 	}
 	return "known: " + strings.Join(known, ", ")
 }
 
-// nearest returns the known word with the fewest edits to word, at most two and
-// fewer than half of word's letters; "" if there is none. Of equally near words
-// the first wins.
+// nearest returns the known word with the fewest edits to word, at most two and fewer than half
+// of word's length, or "". Ties go to the first word.
 func nearest(word string, known []string) string {
-	best, distance := "", 3 // two edits: a swapped pair and a slip of the finger
+	best, distance := "", 3 // up to two edits
 	for _, k := range known {
 		d := edits(strings.ToLower(word), k)
 		if d < distance && 2*d < max(len(word), 2) {
@@ -34,9 +33,8 @@ func nearest(word string, known []string) string {
 	return best
 }
 
-// edits is the optimal string alignment distance: insertions, deletions,
-// substitutions and swaps of neighbours, each one edit. It gives up with 3 as
-// soon as the lengths alone are that far apart.
+// edits returns the optimal string alignment distance: insertions, deletions, substitutions and
+// swaps of neighbours count one edit each. It returns 3 if the lengths differ by more than two.
 func edits(a, b string) int {
 	x, y := []rune(a), []rune(b)
 	if len(x)-len(y) > 2 || len(y)-len(x) > 2 {

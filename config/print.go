@@ -14,9 +14,8 @@ import (
 	"tierway/tenants"
 )
 
-// redacted returns the whole configuration as YAML, with defaults written out
-// and digests cut to their first eight digits. It is safe to show to anyone who
-// may see the file.
+// redacted returns the whole configuration as YAML, including defaults, with digests cut to
+// eight digits and without other secrets.
 func (f *File) redacted() ([]byte, error) {
 	out, err := yaml.Marshal(nodeOf(reflect.ValueOf(f).Elem(), key{}, true))
 	if err != nil {
@@ -34,8 +33,8 @@ func (f *File) MarshalJSON() ([]byte, error) {
 	return json.Marshal(v)
 }
 
-// Format makes every verb of fmt print the redacted configuration, so that no
-// log line can hold more.
+// Format makes every verb of fmt print the redacted configuration, so that logs cannot contain
+// secrets.
 func (f *File) Format(s fmt.State, _ rune) {
 	out, err := f.redacted()
 	if err != nil {
@@ -49,8 +48,7 @@ var (
 	_ json.Marshaler = (*File)(nil)
 )
 
-// unset reports whether nobody set a value that has no default: the section then
-// inherits it.
+// unset reports whether a value without default is not set. The section then inherits it.
 func unset(v reflect.Value, k key) bool {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Map, reflect.Slice:
@@ -63,8 +61,8 @@ func unset(v reflect.Value, k key) bool {
 	return v.IsZero() && !k.zero
 }
 
-// nodeOf writes a value in the form that the decoder reads; secrets are cut
-// when redact is set. It is nil for a value that is unset.
+// nodeOf returns a value in the form that the decoder reads, or nil if it is unset. redact cuts
+// secrets.
 func nodeOf(v reflect.Value, k key, redact bool) *yaml.Node {
 	if unset(v, k) {
 		return nil
@@ -92,7 +90,7 @@ func nodeOf(v reflect.Value, k key, redact bool) *yaml.Node {
 	case reflect.Slice:
 		n := &yaml.Node{Kind: yaml.SequenceNode}
 		if v.Len() == 0 {
-			n.Style = yaml.FlowStyle // []: by its absence it would mean all
+			n.Style = yaml.FlowStyle // []: an absent list would mean all
 		}
 		for i := range v.Len() {
 			n.Content = append(n.Content, itemNode(v.Index(i), key{}, redact))
@@ -102,7 +100,7 @@ func nodeOf(v reflect.Value, k key, redact bool) *yaml.Node {
 	return scalarNode(v, k, redact)
 }
 
-// entries returns the entries of a map from text in the order of their names.
+// entries returns the entries of a map in the order of their names.
 func entries(m reflect.Value) iter.Seq2[string, reflect.Value] {
 	names := m.MapKeys()
 	slices.SortFunc(names, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
@@ -115,7 +113,7 @@ func entries(m reflect.Value) iter.Seq2[string, reflect.Value] {
 	}
 }
 
-// itemNode writes what is there even if nothing in it is set.
+// itemNode returns the node of a list item, which exists even if it is empty.
 func itemNode(v reflect.Value, k key, redact bool) *yaml.Node {
 	if v.Kind() != reflect.Struct {
 		return scalarNode(v, k, redact)
@@ -126,7 +124,7 @@ func itemNode(v reflect.Value, k key, redact bool) *yaml.Node {
 	return &yaml.Node{Kind: yaml.MappingNode}
 }
 
-// scalarNode writes a single value.
+// scalarNode returns the node of a single value.
 func scalarNode(v reflect.Value, k key, redact bool) *yaml.Node {
 	text := fmt.Sprint(v.Interface())
 	switch {
@@ -140,10 +138,10 @@ func scalarNode(v reflect.Value, k key, redact bool) *yaml.Node {
 	return stringNode(text)
 }
 
-// shortDigest is what of a digest is shown.
+// shortDigest returns the printable part of a digest.
 func shortDigest(digest string) string { return digest[:min(8, len(digest))] + "…" }
 
-// stringNode writes a text, so that ${ in it stays what it is.
+// stringNode returns the node of a string, with ${ escaped.
 func stringNode(text string) *yaml.Node {
 	n := &yaml.Node{}
 	n.SetString(strings.ReplaceAll(text, "${", "$${"))

@@ -11,22 +11,21 @@ import (
 	"strings"
 )
 
-// Problem is one thing that is wrong with a configuration, or, with Warning
-// set, one that deserves a look. Neither Message nor Hint ever holds a value
-// that came from the environment or that stands where a secret would.
+// Problem is an error in a configuration or, with Warning set, a valid but doubtful setting.
+// Neither Message nor Hint contains a value from the environment or from the place of a secret.
 type Problem struct {
 	File    string `json:"file,omitempty"` // as given to Load or Parse; "command line" for FromFlags
-	Line    int    `json:"line" doc:"From 1; 0: nowhere in the file."`
-	Column  int    `json:"column"`         // in characters, from 1; 0 where there is no source
+	Line    int    `json:"line" doc:"Line number from 1; 0: no position in the file."`
+	Column  int    `json:"column"`         // in characters, from 1; 0 without a source
 	Path    string `json:"path,omitempty"` // dotted, such as tiers[0].workers[1].weight; "" for the whole file
-	Message string `json:"message"`        // the field's value and what is wrong with it
-	Hint    string `json:"hint,omitempty"` // the way out; may be empty
-	Warning bool   `json:"-"`              // the configuration works all the same
+	Message string `json:"message"`        // the value and what is wrong with it
+	Hint    string `json:"hint,omitempty"` // how to correct it; may be empty
+	Warning bool   `json:"-"`              // the configuration is valid
 
-	hide bool // the source from this position on may hold a secret
+	hide bool // the source may contain a secret from this position on
 }
 
-// String returns the problem on one line: where, what and the way out.
+// String returns the problem on one line: position, path, message and hint.
 func (p Problem) String() string {
 	var b strings.Builder
 	b.WriteString(p.File)
@@ -47,11 +46,11 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// Problems is everything that is wrong with a configuration, in the order of
-// the source. As an error it holds at least one problem that is no warning.
+// Problems are the problems of a configuration in source order. As an error, at least one of
+// them is not a warning.
 type Problems []Problem
 
-// Error returns one line a problem.
+// Error returns one line per problem.
 func (ps Problems) Error() string {
 	lines := make([]string, len(ps))
 	for i, p := range ps {
@@ -60,14 +59,13 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Failed reports whether one of the problems is more than a warning.
+// Failed reports whether at least one problem is not a warning.
 func (ps Problems) Failed() bool {
 	return slices.ContainsFunc(ps, func(p Problem) bool { return !p.Warning })
 }
 
-// Format writes every problem to w with the line of src that it stands on and
-// a caret under its column. src is the text that was parsed; without it the
-// problems stand alone. What may be a secret is shown as ***.
+// Format writes every problem to w with its source line and a caret under its column. src is
+// the parsed text; without it, no lines are shown. Possible secrets are shown as ***.
 func (ps Problems) Format(w io.Writer, src []byte) error {
 	out := bufio.NewWriter(w)
 	lines := maskedLines(ps, src)
@@ -81,7 +79,7 @@ func (ps Problems) Format(w io.Writer, src []byte) error {
 	return out.Flush()
 }
 
-// writeSnippet writes the line before the problem, its own and the caret.
+// writeSnippet writes the line before the problem, the line of the problem and the caret.
 func writeSnippet(out *bufio.Writer, p Problem, lines []string) {
 	if p.Line < 1 || p.Line > len(lines) {
 		return
@@ -96,9 +94,8 @@ func writeSnippet(out *bufio.Writer, p Problem, lines []string) {
 	fmt.Fprintf(out, "  %*s   %s^\n", width, "", strings.Repeat(" ", max(0, column-1)))
 }
 
-// maskedLines splits src into printable lines. If any problem hides its value,
-// that value is masked, and so is every line after it up to the next that looks
-// like a key: a value may go on over several lines.
+// maskedLines splits src into printable lines. It masks the values of problems with hide set,
+// and the lines after them up to the next key, because a value may continue over several lines.
 func maskedLines(ps Problems, src []byte) []string {
 	if len(src) == 0 {
 		return nil
@@ -129,12 +126,11 @@ func maskedLines(ps Problems, src []byte) []string {
 	return lines
 }
 
-// storeURL finds the URL of a database or of Redis, which may hold a password,
-// and all behind it: what ends it, a quote or a brace, may stand in the password.
+// storeURL matches the URL of a database or Redis and everything after it on the line. The
+// password may contain any delimiter, such as a quote or brace.
 var storeURL = regexp.MustCompile(`((?:postgres(?:ql)?|rediss?(?:\+[a-z]+)?|mysql|mongodb)://).*`)
 
-// splitLines splits at all that YAML takes for the end of a line, so that lines
-// are counted as its parser counts them.
+// splitLines splits at all line ends of YAML, so that lines are counted as by its parser.
 func splitLines(src string) []string {
 	ends := strings.NewReplacer("\r\n", "\n", "\r", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n")
 	return strings.Split(ends.Replace(src), "\n")
@@ -146,8 +142,8 @@ func looksLikeKey(line string) bool {
 	return found && word != "" && strings.Trim(word, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
 }
 
-// printable replaces tabs by one space, so that the caret stays below its
-// column, and drops what a terminal would act upon.
+// printable replaces tabs by one space, to keep the caret under its column, and control
+// characters by question marks.
 func printable(line string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -160,8 +156,8 @@ func printable(line string) string {
 	}, line)
 }
 
-// sorted orders problems by line and column, keeping the order of those on the
-// same place, and drops repeats.
+// sorted returns the problems by line and column without duplicates. The order at one position
+// is kept.
 func (ps Problems) sorted() Problems {
 	slices.SortStableFunc(ps, func(a, b Problem) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
 	return slices.Compact(ps)

@@ -7,8 +7,8 @@ import (
 	"tierway/routing"
 )
 
-// Queue says how requests wait. In a tier or pool, what is nil or a zero heartbeat
-// is the file's value, key by key.
+// Queue configures queueing. In a tier or pool, nil fields and a zero heartbeat inherit the
+// file's value, key by key.
 type Queue struct {
 	MaxDepth       *int           `yaml:"max_depth" doc:"Maximum number of waiting requests per class. Over it, a request is rejected with 503 'overloaded' and Retry-After. 0: no queueing."`
 	MaxWait        ByClass        `yaml:"max_wait" doc:"Maximum wait by class. A request that exceeds it is rejected with 503 'overloaded'. '0s': requests of the class do not wait."`
@@ -20,49 +20,48 @@ type Queue struct {
 	HeartbeatAfter time.Duration  `yaml:"heartbeat_after" doc:"Queue time after which a waiting stream is opened and kept alive with comments."`
 }
 
-// ByClass is a duration for each class. What is nil is inherited.
+// ByClass is a duration per priority class. A nil field is inherited.
 type ByClass struct {
 	Interactive *time.Duration `yaml:"interactive" zero:"true" doc:"For interactive requests."`
 	Background  *time.Duration `yaml:"background" zero:"true" doc:"For background requests."`
 	Batch       *time.Duration `yaml:"batch" zero:"true" doc:"For batch requests."`
 }
 
-// Saturation says from which of its metrics on a worker gets no more requests. In a
-// tier or pool, what is nil or zero is the file's value, key by key.
+// Saturation configures the engine metrics at which a worker receives no more requests. In a
+// tier or pool, nil and zero fields inherit the file's value, key by key.
 type Saturation struct {
 	Waiting    *int          `yaml:"waiting" doc:"Requests waiting inside the engine. 0 turns the check off."`
 	KVUsage    *float64      `yaml:"kv_usage" max:"1" doc:"Used share of the engine's KV cache. It counts only while requests wait inside the engine. 0 turns the check off."`
 	StaleAfter time.Duration `yaml:"stale_after" doc:"Age after which metrics are ignored. A busy worker's metrics are read every third of this period, at least once per second and at most every 100 ms."`
 }
 
-// defaultQueue is how requests wait where nobody says otherwise.
+// defaultQueue returns the default of the queue section.
 func defaultQueue() Queue {
 	return Queue{
-		// What a pool of four busy engines answers in a minute or two.
+		// A pool of four busy engines completes as many requests in one or two minutes.
 		MaxDepth: new(1000),
-		// People give up after ten seconds; nobody watches the other two, and
-		// clients of the SDKs wait for ten minutes.
+		// Users of interactive requests give up after about ten seconds. The SDKs time out after
+		// ten minutes.
 		MaxWait: ByClass{Interactive: new(10 * time.Second), Background: new(60 * time.Second), Batch: new(10 * time.Minute)},
 		Age:     ByClass{Interactive: new(time.Duration(0)), Background: new(10 * time.Second), Batch: new(30 * time.Second)},
-		// A fifth is felt by nobody above, and the lower classes move on.
+		// A fifth does not delay higher classes noticeably, and lower classes make progress.
 		AgedShare: new(0.2),
-		MaxBytes:  new(Size(256 << 20)), // eight bodies of the greatest length, or all of max_depth at 87 KB
-		// Without it, one tenant's backlog refuses all other tenants of its class.
+		MaxBytes:  new(Size(256 << 20)), // eight bodies of the default max_body_bytes, or three times max_depth at 87 KB
+		// Otherwise one tenant's backlog would reject all other tenants of its class.
 		Displace: new(true),
-		// A client that tries again finds out sooner than one that waits for an
-		// engine that takes minutes to load.
+		// An engine takes minutes to load, so an immediate error serves clients better than a
+		// wait.
 		EngineWait:     new(time.Duration(0)),
-		HeartbeatAfter: 15 * time.Second, // proxies cut silent answers after 30 to 60 s
+		HeartbeatAfter: 15 * time.Second, // proxies cut silent responses after 30 to 60 s
 	}
 }
 
-// defaultSaturation is when a worker is full by its own metrics, where nobody says
-// otherwise.
+// defaultSaturation returns the default of the saturation section.
 func defaultSaturation() Saturation {
 	return Saturation{
-		Waiting: new(5),   // its own queue is where classes and tenants mean nothing any more
-		KVUsage: new(0.9), // above it engines begin to push running requests out
-		// A worker takes in and gives out more than that queue in five seconds.
+		Waiting: new(5),   // inside the engine's queue, classes and tenants no longer count
+		KVUsage: new(0.9), // above it, engines preempt running requests
+		// Within five seconds, a busy engine starts and finishes more requests than that.
 		StaleAfter: 5 * time.Second,
 	}
 }
@@ -80,7 +79,7 @@ func (s Saturation) config() routing.Saturation {
 	return routing.Saturation{Waiting: valueOf(s.Waiting), KVUsage: valueOf(s.KVUsage), StaleAfter: s.StaleAfter}
 }
 
-// valueOf returns what p points at, and zero where it points at nothing.
+// valueOf returns the value that p points to, or the zero value for nil.
 func valueOf[T any](p *T) (v T) {
 	if p != nil {
 		v = *p

@@ -75,7 +75,7 @@ func TestTagsListWhatTheirPackagesKnow(t *testing.T) {
 		t.Errorf("the weight is bounded by %v", got)
 	}
 	f := File{Tiers: []Tier{{}}}
-	if got, want := strings.Join(f.whole(f.sections()[0]).Serves, ", "), keyOf(reflect.TypeFor[Tier](), "serves").absent; got != want {
+	if got, want := strings.Join(f.resolveSection(f.sections()[0]).Serves, ", "), keyOf(reflect.TypeFor[Tier](), "serves").absent; got != want {
 		t.Errorf("a tier serves %s, and the reference says %s", got, want)
 	}
 }

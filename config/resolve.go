@@ -15,18 +15,18 @@ import (
 	"tierway/workers"
 )
 
-// Pool is a tier or pool with everything resolved that it inherits.
+// Pool is a tier or pool with all inherited values resolved.
 type Pool struct {
 	Name           string
-	Model          string // what its workers serve; "" sends the client's name on
-	Tier           bool   // one of the tiers, whose order is theirs
+	Model          string // model that its workers serve; "" passes the client's name
+	Tier           bool   // it is a tier
 	Engine         openai.Engine
 	Serves         []openai.Dialect
-	Models         []string // every name that pins the pool, Model included
+	Models         []string // model names that select the pool, including Model
 	Paths          []string // exact, or ending in * for everything below
-	Tenant         string   // the only one that it serves; "" is all
-	MaxUploadBytes int64    // of a body on Paths that streams; 0: none does
-	Context        int64    // tokens of prompt and answer that its model takes; 0 is not known
+	Tenant         string   // the only tenant that it serves; "" is all
+	MaxUploadBytes int64    // limit of streamed bodies on Paths; 0: none are streamed
+	Context        int64    // context length in tokens, prompt and output; 0: unknown
 	Price          tenants.Price
 	Policy         routing.Config
 	Workers        []workers.Spec
@@ -34,26 +34,26 @@ type Pool struct {
 	Saturation     routing.Saturation
 	HeartbeatAfter time.Duration
 
-	AllowFields     []string // of openai.EngineFields, which reach its workers
-	ResponseHeaders []string // of its workers, which reach clients; canonical
+	AllowFields     []string // those of openai.EngineFields that reach its workers
+	ResponseHeaders []string // more response headers that reach clients; canonical
 }
 
-// ResolvedPools returns the tiers in their order, then the pools in theirs.
-// The caller owns the result.
+// ResolvedPools returns the tiers, then the pools, both in the order of the file. The caller
+// owns the result.
 func (f *File) ResolvedPools() []Pool {
 	pools := make([]Pool, 0, len(f.Tiers)+len(f.Pools))
 	for _, s := range f.sections() {
-		pools = append(pools, f.poolOf(f.whole(s), s.tier))
+		pools = append(pools, f.poolOf(f.resolveSection(s), s.tier))
 	}
 	return pools
 }
 
-// whole returns a tier or pool with what it inherits written out.
-func (f *File) whole(s section) PoolConfig {
+// resolveSection returns a tier or pool with all inherited values.
+func (f *File) resolveSection(s section) PoolConfig {
 	c := s.PoolConfig
 	c.Engine = cmp.Or(c.Engine, string(openai.EngineAuto))
 	if s.tier && len(c.Serves) == 0 {
-		// What an engine of chat models speaks. Embeddings come from other models.
+		// The dialects of chat models. Embeddings need other models.
 		c.Serves = []string{"chat", "completions", "responses", "messages", "tokenize"}
 	}
 	if c.Price != nil {
@@ -64,17 +64,18 @@ func (f *File) whole(s section) PoolConfig {
 		c.Policy = f.Policy
 	}
 	c.Policy.Epsilon, c.Policy.Slack = copyOf(c.Policy.Epsilon), copyOf(c.Policy.Slack)
-	c.Queue, c.Saturation = over(c.Queue, f.Queue), over(c.Saturation, f.Saturation)
+	c.Queue, c.Saturation = overlay(c.Queue, f.Queue), overlay(c.Saturation, f.Saturation)
 	health := f.healthOf(c.Health)
 	c.Health, c.Workers = &health, slices.Clone(c.Workers)
 	for i := range c.Workers {
 		w := &c.Workers[i]
 		w.Weight = new(*cmp.Or(w.Weight, new(1)))
-		w.Health, w.Models = new(over(valueOf(w.Health), health)), slices.Clone(w.Models)
+		w.Health, w.Models = new(overlay(valueOf(w.Health), health)), slices.Clone(w.Models)
 	}
 	return c
 }
 
+// poolOf returns the Pool of a resolved section.
 func (f *File) poolOf(c PoolConfig, tier bool) Pool {
 	p := Pool{Name: c.Name, Model: c.Model, Tier: tier, Engine: openai.Engine(c.Engine), Models: slices.Clone(c.Models),
 		Paths: slices.Clone(c.Paths), MaxUploadBytes: int64(c.MaxUpload), Tenant: c.Tenant, Context: c.Context,
@@ -102,9 +103,10 @@ func (f *File) poolOf(c PoolConfig, tier bool) Pool {
 	return p
 }
 
-func (f *File) healthOf(own *workers.Health) workers.Health { return over(valueOf(own), f.Health) }
+// healthOf returns the health section of a tier or pool with the file's values for absent keys.
+func (f *File) healthOf(own *workers.Health) workers.Health { return overlay(valueOf(own), f.Health) }
 
-// copyOf returns a number of the same value, if there is one.
+// copyOf returns a pointer to a copy of the number; nil for nil.
 func copyOf(number *float64) *float64 {
 	if number == nil {
 		return nil
@@ -112,13 +114,13 @@ func copyOf(number *float64) *float64 {
 	return new(*number)
 }
 
-// over returns a section with what it leaves out taken from base, key by key.
-func over[T any](own, base T) T {
+// overlay returns own with base's values for its absent keys.
+func overlay[T any](own, base T) T {
 	inherit(reflect.ValueOf(&own).Elem(), reflect.ValueOf(base))
 	return own
 }
 
-// inherit gives every key of a section that has no value that of base.
+// inherit sets every zero field of a section to base's value.
 func inherit(section, base reflect.Value) {
 	for i := range section.NumField() {
 		switch v := section.Field(i); {
@@ -130,8 +132,8 @@ func inherit(section, base reflect.Value) {
 	}
 }
 
-// Specs returns every worker of the file, in order. They hold the workers'
-// keys and are not for printing. The caller owns the result.
+// Specs returns every worker of the file, in order, including the workers' keys: do not print
+// them. The caller owns the result.
 func (f *File) Specs() []workers.Spec {
 	var specs []workers.Spec
 	for _, p := range f.ResolvedPools() {
@@ -140,13 +142,12 @@ func (f *File) Specs() []workers.Spec {
 	return specs
 }
 
-// resolved returns a copy in which every tier, pool, worker and key has what it
-// inherits.
+// resolved returns a copy in which every tier, pool, worker and key has its inherited values.
 func (f *File) resolved() *File {
 	out := *f
 	out.Tiers, out.Pools = slices.Clone(f.Tiers), slices.Clone(f.Pools)
 	for i, s := range f.sections() {
-		c := f.whole(s)
+		c := f.resolveSection(s)
 		if c.Price != nil && c.Price.CachedInput == nil {
 			c.Price.CachedInput = &c.Price.Input
 		}

@@ -10,27 +10,27 @@ import (
 	"strings"
 )
 
-// key is one key of the file, as the tags of its field describe it. The decoder
-// checks by it; the printed form, the list of changes and the effects of a reload are
-// made from it, and a test writes docs/config.md and docs/config.schema.json. The tags,
-// of which only yaml and doc must be there:
+// key is one key of the file, as the tags of its field describe it. The decoder validates with
+// it. The printed form, the list of changes and the effects of a reload are derived from it,
+// and a test generates docs/config.md and docs/config.schema.json. The tags, of which yaml and
+// doc are required:
 //
 //	yaml      its name
 //	doc       its meaning, for the references and hints; 'x' stands for `x`
-//	absent    what holds without the key, where that is not the default of Default
-//	required  "true": its section is nothing without it
-//	enum      its only values, with commas between them
-//	form      the form of a text, one of forms
-//	min, max  the bounds of a number; 0 and none where they are not given
-//	above     in place of min, what a number must be more than
-//	below     in place of max, what a number must be less than
-//	zero      "true": a duration or size may be 0; it is printed though it is 0 or empty
+//	absent    the value without the key, if it differs from Default
+//	required  "true": the section is invalid without it
+//	enum      its only values, comma-separated
+//	form      the form of a string, one of forms
+//	min, max  the bounds of a number; default 0 and none
+//	above     exclusive lower bound, instead of min
+//	below     exclusive upper bound, instead of max
+//	zero      "true": a duration or size may be 0; it is printed even if it is 0 or empty
 //	secret    "true": the value is never shown; "url": it is shown without its password
-//	reload    "restart": a change of it, or of anything below it, waits for a restart;
-//	          "drain": on a change, or on the removal of an item, a worker drains
-//	ordered   "true": the order of a list of sections means something
-//	policy    the only routing policy that reads it
-//	way       the way out of a text that does not have its form
+//	reload    "restart": a change of it, or of anything below it, needs a restart;
+//	          "drain": a worker drains after a change, or after the removal of an item
+//	ordered   "true": the order of a list of sections is significant
+//	policy    the only routing policy that uses it
+//	way       the hint for a string that does not have its form
 //
 // A tag tier_x replaces x in a section of tiers, and tier_yaml:"-" removes the key.
 type key struct {
@@ -47,19 +47,19 @@ type key struct {
 	policy, way        string
 }
 
-// noBound marks a number without an upper bound.
+// noBound is the maximum of a number without an upper bound.
 const noBound = math.MaxInt32
 
 // fields are the keys of a section.
 type fields struct {
-	names []string // in their order
+	names []string // in the order of the struct
 	keys  map[string]key
 }
 
-// sections holds the keys of every section of the file by its type.
+// sections has the keys of every section of the file by its type.
 var sections = sectionsOf(reflect.TypeFor[File]()) //nolint:gochecknoglobals // a table
 
-// sectionsOf reads the tags of a section and of all below it.
+// sectionsOf reads the tags of a section and of all sections below it.
 func sectionsOf(t reflect.Type) map[reflect.Type]fields {
 	found, f := map[reflect.Type]fields{}, fields{keys: map[string]key{}}
 	for i := range t.NumField() {
@@ -77,7 +77,7 @@ func sectionsOf(t reflect.Type) map[reflect.Type]fields {
 	return found
 }
 
-// itemOf returns what a list holds and a pointer points at, and any other type itself.
+// itemOf returns the element type of a list or pointer, and any other type itself.
 func itemOf(t reflect.Type) reflect.Type {
 	if t.Kind() == reflect.Slice || t.Kind() == reflect.Pointer {
 		return t.Elem()
@@ -85,9 +85,11 @@ func itemOf(t reflect.Type) reflect.Type {
 	return t
 }
 
-// inCode finds the code in a tag's text. An apostrophe follows a letter.
+// inCode matches code in the text of a tag. An apostrophe follows a letter, so it does not
+// match.
 var inCode = regexp.MustCompile(`(^|[ (])'([^' ][^']*)'`)
 
+// keyOfTag parses the tags of one field; tier selects the tier_ variants.
 func keyOfTag(tag reflect.StructTag, tier bool) key {
 	get := func(name string) string {
 		if own, ok := tag.Lookup("tier_" + name); ok && tier {
@@ -122,7 +124,7 @@ func keyOfTag(tag reflect.StructTag, tier bool) key {
 	return k
 }
 
-// members returns the keys of a section in their order, with their values.
+// members returns the keys of a section with their values, in order.
 func members(section reflect.Value) iter.Seq2[key, reflect.Value] {
 	f := sections[section.Type()]
 	return func(yield func(key, reflect.Value) bool) {

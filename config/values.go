@@ -14,11 +14,11 @@ import (
 	"tierway/tenants"
 )
 
-// Size is a number of bytes. A file writes it as an integer or with a unit:
-// B, KB, MB, GB in steps of 1000, KiB, MiB, GiB in steps of 1024.
+// Size is a number of bytes. A file writes it as an integer or with a unit: B, KB, MB, GB in
+// steps of 1000, KiB, MiB, GiB in steps of 1024.
 type Size int64
 
-// String writes the size with the largest unit that divides it.
+// String returns the size with the largest binary unit that divides it.
 func (s Size) String() string {
 	for _, u := range sizeUnits {
 		if u.bytes%1024 == 0 && s != 0 && int64(s)%u.bytes == 0 {
@@ -28,7 +28,7 @@ func (s Size) String() string {
 	return strconv.FormatInt(int64(s), 10)
 }
 
-// sizeUnits are the units of Size, a longer name before its ending.
+// sizeUnits are the units of Size, longer names before their suffixes.
 var sizeUnits = [...]struct {
 	name  string
 	bytes int64
@@ -37,8 +37,7 @@ var sizeUnits = [...]struct {
 	{"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}, {"B", 1},
 }
 
-// parseSize reads a size; ok is false for anything that is none or does not
-// fit into 63 bits.
+// parseSize parses a size; ok is false if text is not a size or exceeds 63 bits.
 func parseSize(text string) (size Size, ok bool) {
 	number, unit := text, int64(1)
 	for _, u := range sizeUnits {
@@ -56,16 +55,16 @@ func parseSize(text string) (size Size, ok bool) {
 
 // scalar decodes a single value.
 func (d *decoder) scalar(n *yaml.Node, path string, k key, v reflect.Value) {
-	if d.absent(n) {
+	if d.isNull(n) {
 		hint := "remove the key to use the default"
 		if v.Kind() == reflect.String {
 			hint += `, or write "" for an empty value`
 		}
-		d.problem(n, path, "the key has no value", hint)
+		d.reportNode(n, path, "the key has no value", hint)
 		return
 	}
 	if n.Kind != yaml.ScalarNode {
-		d.problem(n, path, "want "+wanted(v.Type(), k)+", got "+kindOf(n), "")
+		d.reportNode(n, path, "want "+wanted(v.Type(), k)+", got "+kindOf(n), "")
 		return
 	}
 	text, expanded, ok := d.expand(n, path)
@@ -78,7 +77,7 @@ func (d *decoder) scalar(n *yaml.Node, path string, k key, v reflect.Value) {
 	at := d.places[path]
 	at.raw, at.expanded = n.Value, expanded
 	d.places[path] = at
-	// A quoted number is a text; one that came from ${…} was quoted for YAML's sake.
+	// A quoted number is a string, except for ${…}, which YAML requires to be quoted.
 	quoted := n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0 && !expanded
 	hint, ok := setScalar(v, k, text, quoted)
 	if !ok {
@@ -86,12 +85,12 @@ func (d *decoder) scalar(n *yaml.Node, path string, k key, v reflect.Value) {
 		if k.secret {
 			shown = fmt.Sprintf("%d characters", len(text))
 		}
-		d.problem(n, path, "want "+wanted(v.Type(), k)+", got "+shown, hint).hide = k.secret
+		d.reportNode(n, path, "want "+wanted(v.Type(), k)+", got "+shown, hint).hide = k.secret
 	}
 }
 
-// setScalar stores text in v. If it does not fit, ok is false and hint may say
-// how it would.
+// setScalar stores text in v. If it does not fit, ok is false and hint may say how to correct
+// it.
 func setScalar(v reflect.Value, k key, text string, quoted bool) (hint string, ok bool) {
 	switch {
 	case v.Type() == reflect.TypeFor[time.Duration]():
@@ -121,13 +120,13 @@ func setScalar(v reflect.Value, k key, text string, quoted bool) (hint string, o
 	case v.CanInt():
 		i, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || !k.within(float64(i)) {
-			return k.tooLarge(text), false
+			return k.maximumHint(text), false
 		}
 		v.SetInt(i)
 	case v.CanFloat():
 		f, err := strconv.ParseFloat(text, 64)
 		if err != nil || !k.within(f) {
-			return k.tooLarge(text), false
+			return k.maximumHint(text), false
 		}
 		v.SetFloat(f)
 	default:
@@ -136,20 +135,21 @@ func setScalar(v reflect.Value, k key, text string, quoted bool) (hint string, o
 	return "", true
 }
 
-// within reports whether a key takes the number.
+// within reports whether a number is within the bounds of the key.
 func (k key) within(number float64) bool {
 	return (number > k.min || number == k.min && !k.above) && (number < k.max || number == k.max && !k.below)
 }
 
-// tooLarge is the hint for a number over a bound that wanted does not name.
-func (k key) tooLarge(text string) string {
+// maximumHint returns the hint for a number over the general maximum, which expected ranges
+// omit.
+func (k key) maximumHint(text string) string {
 	if number, err := strconv.ParseFloat(text, 64); k.max == noBound && err == nil && number > k.max {
 		return "the maximum is 2147483647"
 	}
 	return ""
 }
 
-// setDuration stores a duration that is above zero.
+// setDuration stores a duration above zero, or zero if the key allows it.
 func setDuration(v reflect.Value, k key, text string) (hint string, ok bool) {
 	dur, err := time.ParseDuration(text)
 	if err != nil {
@@ -165,14 +165,14 @@ func setDuration(v reflect.Value, k key, text string) (hint string, ok bool) {
 	return "", true
 }
 
-// setString stores a text that is one of the key's words, if it has such.
+// setString stores a string, which must be one of the key's words if it has any.
 func setString(v reflect.Value, k key, text string) (hint string, ok bool) {
 	if k.required && text == "" {
 		return asHint(k.doc), false
 	}
 	if k.words != nil && !slices.Contains(k.words, text) {
 		if nearest(text, k.words) == "" {
-			return "", false // wanted lists the words
+			return "", false // the message lists the words
 		}
 		return DidYouMean(text, k.words), false
 	}
@@ -183,7 +183,7 @@ func setString(v reflect.Value, k key, text string) (hint string, ok bool) {
 	return "", true
 }
 
-// wanted names what a key takes.
+// wanted describes the values that a key accepts.
 func wanted(t reflect.Type, k key) string {
 	above := " above 0"
 	if k.zero {
@@ -210,6 +210,7 @@ func wanted(t reflect.Type, k key) string {
 	return "a string"
 }
 
+// bounds describes the bounds of a number.
 func (k key) bounds() string {
 	plain := func(bound float64) string { return strconv.FormatFloat(bound, 'f', -1, 64) }
 	low, high := plain(k.min), plain(k.max)
@@ -226,7 +227,7 @@ func (k key) bounds() string {
 	return " from " + low + " to " + high
 }
 
-// isNumber reports whether a key of that type takes a plain number.
+// isNumber reports whether keys of this type accept plain numbers.
 func isNumber(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Int, reflect.Float64:
@@ -237,11 +238,10 @@ func isNumber(t reflect.Type) bool {
 	return false
 }
 
-// expand replaces ${NAME} and ${NAME:-default} in a scalar; $${ stands for ${.
-// ok is false, and a problem is noted, when a variable without a default is
-// not set or an expression is broken.
+// expand replaces ${NAME} and ${NAME:-default} in a scalar; $${ is a literal ${. If a variable
+// without default is unset or an expression is malformed, it reports a problem and ok is false.
 func (d *decoder) expand(n *yaml.Node, path string) (text string, expanded, ok bool) {
-	if text, known := d.known[expansionKey(path, n.Value)]; known {
+	if text, known := d.allowedExpansions[expansionKey(path, n.Value)]; known {
 		return text, true, true
 	}
 	rest := n.Value
@@ -262,16 +262,16 @@ func (d *decoder) expand(n *yaml.Node, path string) (text string, expanded, ok b
 		inside, after, closed := strings.Cut(rest[i+2:], "}")
 		name, fallback, hasFallback := strings.Cut(inside, ":-")
 		if !closed || !isForm("variable", name) {
-			d.problem(n, path, "want ${NAME} or ${NAME:-default}, got "+quote(rest[i:]), "write $${ for a literal ${")
+			d.reportNode(n, path, "want ${NAME} or ${NAME:-default}, got "+quote(rest[i:]), "write $${ for a literal ${")
 			return "", expanded, false
 		}
 		if d.draft {
-			d.problem(n, path, "a draft may not read the environment variable "+shorten(name),
+			d.reportNode(n, path, "a draft may not read the environment variable "+shorten(name),
 				"write the value; ${…} is allowed only where the live file has the same text under the same key")
 			return "", true, false
 		}
 		value, set := d.env(name)
-		// Values of fewer than six letters are words such as "true", no secrets.
+		// Values of fewer than six bytes are words such as "true", not secrets.
 		if len(value) >= 6 {
 			d.variables[name] = value
 		}
@@ -282,7 +282,7 @@ func (d *decoder) expand(n *yaml.Node, path string) (text string, expanded, ok b
 			b.WriteString(fallback)
 		case set:
 		default:
-			d.problem(n, path, "the environment variable "+name+" is not set", "set it, or write ${"+shorten(name)+":-default}")
+			d.reportNode(n, path, "the environment variable "+name+" is not set", "set it, or write ${"+shorten(name)+":-default}")
 			ok = false
 		}
 		expanded, rest = true, after

@@ -5,30 +5,26 @@ import (
 	"time"
 )
 
-// WatchConfig says which file is watched, and what for. All fields are required
-// but Loaded.
+// WatchConfig configures Watch. All fields except Loaded are required.
 type WatchConfig struct {
 	Path   string
-	Every  time.Duration // between two looks
-	Loaded string        // Hash of the content that is no change; empty: none is known, and any is
-	Wanted func() bool   // whether to look at all, now
-	// Changed is told of a change. It runs on Watch's goroutine: while it runs,
-	// nothing is read.
+	Every  time.Duration // interval between two reads
+	Loaded string        // Hash of the loaded content; empty: any content is a change
+	Wanted func() bool   // whether to read the file now
+	// Changed is called after a change, on Watch's goroutine: no read happens while it runs.
 	Changed func()
 }
 
-// Watch tells whenever the file has other bytes than what was loaded or told of
-// last, until ctx ends. It reads the file every so often, and so sees what an
-// editor puts in its place and what Kubernetes links to anew. Content counts once
-// it is the same twice in a row; a file that is missing or cannot be read for a
-// while is no change. After a time in which it was not wanted, whatever is there
-// counts as a change once: what was loaded meanwhile is not known. A file system
-// that hangs holds Watch beyond the end of ctx.
+// Watch calls c.Changed whenever the file differs from the content that was loaded or reported
+// last, until ctx ends. It polls the file, and so notices files that editors replace and links
+// that Kubernetes updates. A change counts after two equal reads. A missing or unreadable file
+// is not a change. After a period in which Wanted was false, any content counts as one change.
+// If the file system blocks, Watch may outlive ctx.
 func Watch(ctx context.Context, c WatchConfig) {
 	watch(ctx, c, func() ([]byte, error) { return readFile(c.Path) })
 }
 
-// watch is Watch of whatever read returns.
+// watch is Watch with another read function.
 func watch(ctx context.Context, c WatchConfig, read func() ([]byte, error)) {
 	tick := time.NewTicker(c.Every)
 	defer tick.Stop()
