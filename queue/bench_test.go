@@ -8,7 +8,7 @@ import (
 	"tierway/routing"
 )
 
-// benchDepths are how many wait already.
+// benchDepths are the numbers of requests that already wait.
 func benchDepths() []int { return []int{1000, 100_000} }
 
 // crowd fills a queue with so many waiting requests of 40 tenants in all classes.
@@ -22,8 +22,8 @@ func crowd(b *testing.B, n int) *rig {
 	return r
 }
 
-// BenchmarkEnterAndLeave is what a request costs that comes to a full pool, waits
-// and leaves: without the pass that a place given back makes.
+// BenchmarkEnterAndLeave measures a request that enters a full pool's queue and leaves it,
+// without the pass of a freed slot.
 func BenchmarkEnterAndLeave(b *testing.B) {
 	for _, n := range benchDepths() {
 		b.Run(fmt.Sprint("waiting=", n), func(b *testing.B) {
@@ -41,8 +41,8 @@ func BenchmarkEnterAndLeave(b *testing.B) {
 	}
 }
 
-// BenchmarkGrant is one place given back, granted to the next and taken again,
-// and one more request that comes.
+// BenchmarkGrant measures one freed slot that is granted to the next request, and one request
+// that enters.
 func BenchmarkGrant(b *testing.B) {
 	for _, n := range benchDepths() {
 		b.Run(fmt.Sprint("waiting=", n), func(b *testing.B) {
@@ -72,7 +72,7 @@ func BenchmarkGrant(b *testing.B) {
 	}
 }
 
-// BenchmarkAllLeave is 20,000 waiting requests whose clients leave at once.
+// BenchmarkAllLeave measures 20,000 waiting requests that their clients cancel at once.
 func BenchmarkAllLeave(b *testing.B) {
 	const many = 20_000
 	for b.Loop() {

@@ -9,7 +9,7 @@ import (
 	"tierway/routing"
 )
 
-// shedFor returns why a ticket was shed, "" when it was not.
+// shedFor returns why a ticket was shed, "" if it was not.
 func shedFor(err error) string {
 	var e *ShedError
 	if errors.As(err, &e) {
@@ -18,9 +18,8 @@ func shedFor(err error) string {
 	return ""
 }
 
-// TestEachClassHasItsOwnDepth: QU-01. A class that is full keeps nobody of
-// another class out.
-func TestEachClassHasItsOwnDepth(t *testing.T) {
+// TestFullClassDoesNotRefuseOtherClasses: QU-01.
+func TestFullClassDoesNotRefuseOtherClasses(t *testing.T) {
 	c := usual()
 	c.MaxDepth = 3
 	r := newRig(t, c, 1, 1)
@@ -39,7 +38,7 @@ func TestEachClassHasItsOwnDepth(t *testing.T) {
 	r.check()
 }
 
-func TestTheBodiesOfThoseWhoWaitAreBounded(t *testing.T) {
+func TestBytesOfWaitingBodiesAreBounded(t *testing.T) {
 	c := usual()
 	c.MaxBytes = 250
 	r := newRig(t, c, 1, 1)
@@ -56,7 +55,7 @@ func TestTheBodiesOfThoseWhoWaitAreBounded(t *testing.T) {
 	r.check()
 }
 
-func TestNobodyWaitsWhereNobodyMay(t *testing.T) {
+func TestNoRequestWaitsWithoutDepthOrWait(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"max_depth 0": func(c *Config) { c.MaxDepth = 0 },
 		"max_wait 0":  func(c *Config) { c.MaxWait[0] = 0 },
@@ -71,7 +70,7 @@ func TestNobodyWaitsWhereNobodyMay(t *testing.T) {
 	}
 }
 
-func TestDisplacingMakesRoom(t *testing.T) {
+func TestDisplacementMakesRoom(t *testing.T) {
 	t.Run("for a more urgent one where bytes are short", func(t *testing.T) {
 		c := usual()
 		c.Displace, c.MaxBytes = true, 300
@@ -108,10 +107,10 @@ func TestDisplacingMakesRoom(t *testing.T) {
 		}
 		r.mustWait(r.ticket(0, "other", 1))
 		if len(r.woken) != 1 || r.woken[0] != flood[3] {
-			t.Fatalf("put out %v, want the newest of the one who floods", ids(r.woken))
+			t.Fatalf("evicted %v, want the newest of the flooding tenant", ids(r.woken))
 		}
 		if got := shedFor(r.enter(r.ticket(0, "flood", 1))); got != ShedDepth {
-			t.Errorf("who floods was shed for %q, want %q", got, ShedDepth)
+			t.Errorf("the flooding tenant's request was shed for %q, want %q", got, ShedDepth)
 		}
 		r.claim()
 		r.check()
@@ -128,7 +127,7 @@ func TestDisplacingMakesRoom(t *testing.T) {
 	})
 }
 
-// paced makes the pool know how long a request holds its place.
+// paced teaches the pool how long a request occupies its slot.
 func paced(r *rig, d time.Duration) {
 	for range 200 {
 		tk := r.fill(1)[0]
@@ -137,15 +136,14 @@ func paced(r *rig, d time.Duration) {
 	}
 }
 
-// TestWhoIsShedComesBackOneAfterTheOther: those who are shed together are told to
-// come back at the pace at which the pool makes room, no two at once, and never
-// later than the SDKs obey.
-func TestWhoIsShedComesBackOneAfterTheOther(t *testing.T) {
+// TestRetriesOfShedRequestsAreSpaced: the Retry-After values of requests that are shed together
+// follow the pool's dispatch rate. No two are equal, and none is longer than the SDKs obey.
+func TestRetriesOfShedRequestsAreSpaced(t *testing.T) {
 	c := usual()
 	c.MaxDepth = 4
 	r := newRig(t, c, 1, 4)
 	paced(r, 2*time.Second)
-	r.fill(4) // each holds its place for 2 s: 2 places a second are given back
+	r.fill(4) // each occupies its slot for 2 s: 2 slots are freed per second
 	for range 4 {
 		r.mustWait(r.ticket(0, "a", 1))
 	}
@@ -162,15 +160,15 @@ func TestWhoIsShedComesBackOneAfterTheOther(t *testing.T) {
 		case i > 0 && i < 60 && (step < 600*time.Millisecond || step > 900*time.Millisecond):
 			t.Fatalf("shed %d is told to come back %s after the one before, want about 0.75 s", i, step)
 		case i > 100 && shed.RetryAfter < longestRetryAfter*3/4:
-			t.Fatalf("shed %d is told to come back in %s, before those who were shed earlier", i, shed.RetryAfter)
+			t.Fatalf("request %d is to retry in %s, before requests that were shed earlier", i, shed.RetryAfter)
 		}
 		last = shed.RetryAfter
 	}
 }
 
-// TestAHopelessRequestIsRefusedAtOnce: whose turn comes long after nobody listens
-// any more, or after its class's longest wait, does not wait for that.
-func TestAHopelessRequestIsRefusedAtOnce(t *testing.T) {
+// TestRequestThatWouldBeLateIsShedAtOnce: a request does not wait if its dispatch is expected
+// long after its deadline or its class's wait limit.
+func TestRequestThatWouldBeLateIsShedAtOnce(t *testing.T) {
 	c := usual()
 	c.MaxWait[0] = 10 * time.Second
 	r := newRig(t, c, 1, 4)
@@ -181,25 +179,25 @@ func TestAHopelessRequestIsRefusedAtOnce(t *testing.T) {
 	for ; err == nil || errors.Is(err, ErrWaiting); waiting++ {
 		err = r.enter(r.ticket(0, "a", 1))
 	}
-	// 2 go in a second, 20 in as long as one may wait. The pool's
-	// belief in its samples is not whole.
+	// 2 requests are dispatched per second, 20 within the wait limit. The pool
+	// does not fully trust its samples.
 	if got := shedFor(err); got != ShedDeadline || waiting < 18 || waiting > 26 {
 		t.Errorf("after %d waiting one was shed for %q, want %q after about 20", waiting, got, ShedDeadline)
 	}
-	r.mustWait(r.ticket(0, "b", 1)) // has two before it
+	r.mustWait(r.ticket(0, "b", 1)) // two requests are ahead of it
 	tk := r.ticket(1, "a", 1)
 	tk.Deadline = r.now.Add(5 * time.Second)
 	if got := shedFor(r.enter(tk)); got != ShedDeadline {
-		t.Errorf("to whom nobody listens in 5 s was shed for %q, want %q", got, ShedDeadline)
+		t.Errorf("the request with a deadline in 5 s was shed for %q, want %q", got, ShedDeadline)
 	}
 	gone := r.ticket(0, "c", 1)
 	gone.Deadline = r.now
 	if got := shedFor(r.enter(gone)); got != ShedDeadline {
-		t.Errorf("to whom nobody listens was shed for %q, want %q", got, ShedDeadline)
+		t.Errorf("the request past its deadline was shed for %q, want %q", got, ShedDeadline)
 	}
 }
 
-func TestNobodyIsHopelessWhileThePaceIsUnknown(t *testing.T) {
+func TestUnknownThroughputShedsNoRequestAsLate(t *testing.T) {
 	c := usual()
 	c.MaxWait[0] = time.Second
 	r := newRig(t, c, 1, 1)
@@ -209,9 +207,10 @@ func TestNobodyIsHopelessWhileThePaceIsUnknown(t *testing.T) {
 	}
 }
 
-// TestNobodyUpIsSaidAtOnce: QU-07. Without engine_wait a request does not wait for
-// a worker that is down; who waits already is put out after a moment's grace.
-func TestNobodyUpIsSaidAtOnce(t *testing.T) {
+// TestRequestsDoNotWaitForWorkersWithoutEngineWait: QU-07. Without engine_wait, a request does
+// not wait for a worker that is down. Requests that already wait are evicted after
+// minWorkerWait.
+func TestRequestsDoNotWaitForWorkersWithoutEngineWait(t *testing.T) {
 	r := newRig(t, usual(), 1, 1)
 	r.fill(1)
 	waits := r.mustWait(r.ticket(0, "a", 1))
@@ -221,17 +220,17 @@ func TestNobodyUpIsSaidAtOnce(t *testing.T) {
 	}
 	r.pass(minWorkerWait - time.Millisecond)
 	if waits.state != stateWaiting {
-		t.Fatal("who waits was put out before the grace was over")
+		t.Fatal("the waiting request was evicted before the minimum wait was over")
 	}
 	r.pass(time.Millisecond)
 	_, err := r.queue.Claim(waits, r.now)
 	if got := shedFor(err); got != ShedEngine {
-		t.Errorf("who waited was shed for %q, want %q", got, ShedEngine)
+		t.Errorf("the waiting request was shed for %q, want %q", got, ShedEngine)
 	}
 	r.check()
 }
 
-func TestARequestWaitsForAnEngine(t *testing.T) {
+func TestRequestWaitsForAWorkerWithEngineWait(t *testing.T) {
 	c := usual()
 	c.EngineWait, c.MaxWait[0] = time.Minute, 10*time.Second
 	r := newRig(t, c, 1, 1)
@@ -257,9 +256,9 @@ func TestARequestWaitsForAnEngine(t *testing.T) {
 	r.check()
 }
 
-// TestAPoolThatCoolsIsWaitedFor: engines that ask for less are asked again when
-// they said, unless that is later than anybody may wait.
-func TestAPoolThatCoolsIsWaitedFor(t *testing.T) {
+// TestRequestWaitsForAWorkerInBackoff: a request waits for the end of a worker's backoff unless
+// its own wait limit is earlier.
+func TestRequestWaitsForAWorkerInBackoff(t *testing.T) {
 	c := usual()
 	c.MaxWait[0] = 10 * time.Second
 	r := newRig(t, c, 1, 1)

@@ -12,8 +12,8 @@ import (
 	"tierway/routing"
 )
 
-// strict is a breaker that refuses each fifth request, and knows how many it let
-// through that are still under way.
+// strict is a breaker that refuses each fifth request. It counts its admitted requests that
+// have not ended.
 type strict struct{ asked, under atomic.Int64 }
 
 func (g *strict) Allow(time.Duration) (uint64, error) {
@@ -27,8 +27,8 @@ func (g *strict) Allow(time.Duration) (uint64, error) {
 func (g *strict) Report(uint64, error) { g.under.Add(-1) }
 func (g *strict) Cut(time.Time, error) {}
 
-// bustle is a queue that many use at once, in a time that goes on by a hundred
-// microseconds with each look at it.
+// bustle is a queue with many concurrent owners. Its time advances by a hundred microseconds
+// with each reading.
 type bustle struct {
 	pool    *routing.Pool
 	queue   *Queue
@@ -41,7 +41,7 @@ func (b *bustle) now() time.Time {
 	return start().Add(time.Duration(b.looks.Add(1)) * 100 * time.Microsecond)
 }
 
-// bounds are such that many of the bustle are shed, displaced and too late.
+// bounds returns bounds under which many requests are shed, displaced and late.
 func bounds() Config {
 	c := usual()
 	c.MaxDepth, c.MaxBytes, c.Displace, c.EngineWait = 40, 4000, true, time.Second
@@ -75,7 +75,7 @@ func (b *bustle) configure(t *testing.T, workers int) {
 	}
 }
 
-// ticket makes a request of an owner's.
+// ticket returns a request of an owner.
 func (b *bustle) ticket(owner int, d *dice) *Ticket {
 	prefix := uint64(1 + d.below(7))
 	return &Ticket{Class: d.below(Classes), Tenant: fmt.Sprint(owner % 5), Weight: 1 + owner%3,
@@ -84,7 +84,7 @@ func (b *bustle) ticket(owner int, d *dice) *Ticket {
 			Prefix: prefix, Blocks: []routing.Block{{Hash: prefix, End: 2000}}}}
 }
 
-// wait waits for the end of a ticket's wait, and leaves early if the dice say so.
+// wait waits for the end of a ticket's wait, and sometimes cancels it early.
 func (b *bustle) wait(tk *Ticket, d *dice) (lease routing.Lease, err error) {
 	woken := tk.Ref.(chan struct{})
 	for err = ErrWaiting; errors.Is(err, ErrWaiting); {
@@ -101,7 +101,7 @@ func (b *bustle) wait(tk *Ticket, d *dice) (lease routing.Lease, err error) {
 		}
 		switch left := b.queue.Leave(tk, why, b.now()); {
 		case why == Cancelled:
-			return lease, errors.Join(left, errors.New("nobody listens any more"))
+			return lease, errors.Join(left, errors.New("the client is gone"))
 		case left == nil:
 			lease, err = b.queue.Claim(tk, b.now())
 		default:
@@ -111,7 +111,7 @@ func (b *bustle) wait(tk *Ticket, d *dice) (lease routing.Lease, err error) {
 	return lease, err
 }
 
-// own brings one request to its end, in up to three attempts.
+// own runs one request to its end, in up to three attempts.
 func (b *bustle) own(tk *Ticket, d *dice) {
 	for attempt := range 3 {
 		lease, err := b.queue.Enter(tk, b.now())
@@ -122,7 +122,7 @@ func (b *bustle) own(tk *Ticket, d *dice) {
 			break
 		}
 		b.granted.Add(1)
-		for range d.below(10) { // under way, while the others have their turns
+		for range d.below(10) { // in flight, while other owners run
 			runtime.Gosched()
 		}
 		if d.below(2) == 0 {
@@ -139,7 +139,7 @@ func (b *bustle) own(tk *Ticket, d *dice) {
 	b.queue.Settle(tk, int64(d.below(1000)))
 }
 
-// disturb changes, until it is stopped, all that may change under those who wait.
+// disturb changes everything that may change beside waiting requests, until it is stopped.
 func (b *bustle) disturb(t *testing.T, stop <-chan struct{}) {
 	d := dice(99)
 	for i := 0; ; i++ {
@@ -168,9 +168,9 @@ func (b *bustle) disturb(t *testing.T, stop <-chan struct{}) {
 	}
 }
 
-// TestManyOwnersAtOnce: 64 of them, while workers come and go, breakers refuse and
-// bounds change. All come to an end, and nothing is left behind.
-func TestManyOwnersAtOnce(t *testing.T) {
+// TestConcurrentOwnersLeaveNothingBehind runs 64 owners while workers come and go, breakers
+// refuse and bounds change. All requests end, and nothing is left behind.
+func TestConcurrentOwnersLeaveNothingBehind(t *testing.T) {
 	const owners, requests = 64, 40
 	b := newBustle(t)
 	stop := make(chan struct{})

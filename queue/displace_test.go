@@ -8,10 +8,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// backlog is what one tenant has waiting in a class, for each unit of its weight.
+// backlog is the waiting requests of one tenant in a class, per unit of its weight.
 type backlog struct{ requests, bytes float64 }
 
-// backlogs returns the backlog of every tenant in the class.
+// backlogs returns the backlog of each tenant in the class.
 func backlogs(q *Queue, class int) map[string]backlog {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -27,9 +27,9 @@ func backlogs(q *Queue, class int) map[string]backlog {
 	return all
 }
 
-// TestTenantBelowItsShareIsNotRefusedForAnotherBacklog enters random requests of
-// four tenants. Only the tenant with the largest backlog of the class, for its
-// weight, is refused for depth or bytes.
+// TestTenantBelowItsShareIsNotRefusedForAnotherBacklog enters random requests of four tenants.
+// Only the tenant with the largest backlog per weight of the class is refused for depth or
+// bytes.
 func TestTenantBelowItsShareIsNotRefusedForAnotherBacklog(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		c := usual()
@@ -70,8 +70,8 @@ func TestTenantBelowItsShareIsNotRefusedForAnotherBacklog(t *testing.T) {
 	})
 }
 
-// TestBytesOfOneTenantDoNotRefuseAnother fills a queue's bytes with one
-// tenant's requests. Another tenant's request takes the place of the newest.
+// TestBytesOfOneTenantDoNotRefuseAnother fills a queue's bytes with one tenant's requests.
+// Another tenant's request displaces the newest.
 func TestBytesOfOneTenantDoNotRefuseAnother(t *testing.T) {
 	c := usual()
 	c.Displace, c.MaxBytes = true, 1000
@@ -94,8 +94,8 @@ func TestBytesOfOneTenantDoNotRefuseAnother(t *testing.T) {
 	r.check()
 }
 
-// TestLessUrgentClassesGiveUpTheirBytesFirst evicts a batch request before one of
-// the newcomer's own class.
+// TestLessUrgentClassesGiveUpTheirBytesFirst: a batch request is evicted before one of the
+// newcomer's class.
 func TestLessUrgentClassesGiveUpTheirBytesFirst(t *testing.T) {
 	c := usual()
 	c.Displace, c.MaxBytes = true, 1000

@@ -7,9 +7,9 @@ import (
 	"tierway/routing"
 )
 
-// TestThoseOfAFullWorkerHoldUpNobody: whoever waits for a worker that is full, and
-// however many they are, one behind them whose worker is idle goes.
-func TestThoseOfAFullWorkerHoldUpNobody(t *testing.T) {
+// TestRequestsOfAFullWorkerDoNotBlockOthers: however many requests wait for a full worker, a
+// request behind them whose worker is idle is dispatched.
+func TestRequestsOfAFullWorkerDoNotBlockOthers(t *testing.T) {
 	size := map[string]func(i int) int64{
 		"of one size":              func(int) int64 { return 10 },
 		"each longer than before":  func(i int) int64 { return int64(i + 1) },
@@ -28,14 +28,14 @@ func TestThoseOfAFullWorkerHoldUpNobody(t *testing.T) {
 				t.Fatalf("behind %d requests, %s: %v were granted the place that came free, want %s", waiting, named, ids(got), behind.ID)
 			}
 			r.end(behind)
-			r.mustGo(r.of(2, 1, "c", 10)) // at the door, too
+			r.mustGo(r.of(2, 1, "c", 10)) // also on entering
 			r.check()
 		}
 	}
 }
 
-// TestThoseOfManyFullWorkersHoldUpNobody: as many models as a large pool has.
-func TestThoseOfManyFullWorkersHoldUpNobody(t *testing.T) {
+// TestRequestsOfManyFullWorkersDoNotBlockOthers has as many models as a large pool.
+func TestRequestsOfManyFullWorkersDoNotBlockOthers(t *testing.T) {
 	const models = 12
 	r := newModelRig(t, usual(), models)
 	for model := range uint64(models) {
@@ -51,9 +51,9 @@ func TestThoseOfManyFullWorkersHoldUpNobody(t *testing.T) {
 	r.check()
 }
 
-// TestFollowUpsOfAFullWorkerHoldUpNobody: those that may go to one worker only,
-// because it holds what they follow, or that have tried the others.
-func TestFollowUpsOfAFullWorkerHoldUpNobody(t *testing.T) {
+// TestFollowUpsOfAFullWorkerDoNotBlockOthers: requests that may go to one worker only, because
+// it stores what they refer to, or because they have tried the others.
+func TestFollowUpsOfAFullWorkerDoNotBlockOthers(t *testing.T) {
 	for _, named := range []string{"for one worker only", "others are tried"} {
 		r := newRig(t, usual(), 2, 1)
 		filled := r.fill(2)
@@ -80,10 +80,10 @@ func TestFollowUpsOfAFullWorkerHoldUpNobody(t *testing.T) {
 	}
 }
 
-// TestTheAgedWhoCannotGoTakeNoPlace: aged batch requests wait for a full worker;
-// the interactive ones of the other worker go as if they were not there, and no
-// share is saved up for them meanwhile.
-func TestTheAgedWhoCannotGoTakeNoPlace(t *testing.T) {
+// TestAgedRequestsOfAFullWorkerTakeNoSlotElsewhere: aged batch requests wait for a full worker.
+// The interactive requests of the other worker are dispatched as if they were alone, and no
+// credit accumulates.
+func TestAgedRequestsOfAFullWorkerTakeNoSlotElsewhere(t *testing.T) {
 	for _, stuck := range []int{1, 200, 300} {
 		c := usual()
 		c.Age = [Classes]time.Duration{1: 10 * time.Second, 2: 30 * time.Second}
@@ -123,8 +123,9 @@ func TestTheAgedWhoCannotGoTakeNoPlace(t *testing.T) {
 	}
 }
 
-// TestNobodyIsShedBesideAnIdleWorker: nor put out for who can go at once.
-func TestNobodyIsShedBesideAnIdleWorker(t *testing.T) {
+// TestNoRequestIsShedBesideAnIdleWorker: nor evicted for a request that can be dispatched at
+// once.
+func TestNoRequestIsShedBesideAnIdleWorker(t *testing.T) {
 	bounds := map[string]func(*Config){
 		ShedDepth:    func(c *Config) { c.MaxDepth = 3 },
 		ShedBytes:    func(c *Config) { c.MaxBytes = 300 },
@@ -158,13 +159,13 @@ func TestNobodyIsShedBesideAnIdleWorker(t *testing.T) {
 	}
 }
 
-// TestNobodyIsPutOutInVain: a newcomer for whom there would still be no room, or
-// only at the cost of many, is shed alone.
-func TestNobodyIsPutOutInVain(t *testing.T) {
+// TestNoRequestIsEvictedInVain: a newcomer that would still not fit, or only after many
+// evictions, is shed alone.
+func TestNoRequestIsEvictedInVain(t *testing.T) {
 	const kilo = 1000
 	for named, test := range map[string]struct {
-		class int   // of those who wait
-		bytes int64 // of the newcomer
+		class int   // of the waiting requests
+		bytes int64 // size of the newcomer
 	}{
 		"larger than the whole queue":              {class: 2, bytes: 20 * kilo},
 		"the more urgent hold too much":            {class: 0, bytes: 9 * kilo},
@@ -190,9 +191,9 @@ func TestNobodyIsPutOutInVain(t *testing.T) {
 	}
 }
 
-// TestWhoIsHeldForACacheGoesElsewhereInTime: at the latest when half of what it may
-// wait is over, and not to be shed beside an idle worker.
-func TestWhoIsHeldForACacheGoesElsewhereInTime(t *testing.T) {
+// TestRequestThatWaitsForACacheIsDispatchedInTime: it goes to another worker at half of its
+// wait limit at the latest, and is not shed beside an idle worker.
+func TestRequestThatWaitsForACacheIsDispatchedInTime(t *testing.T) {
 	for _, listens := range []time.Duration{0, 4 * time.Second, time.Minute} {
 		c := usual()
 		c.MaxWait[0] = 10 * time.Second
@@ -200,7 +201,7 @@ func TestWhoIsHeldForACacheGoesElsewhereInTime(t *testing.T) {
 		r.configure("chwbl", members(2, 1)...)
 		first := r.mustGo(r.chat(200))
 		r.held[first].Answered(r.now.Add(time.Second), nil)
-		second, may := r.chat(201), c.MaxWait[0] // 51,200 tokens of it are there: more than 6 s of reading
+		second, may := r.chat(201), c.MaxWait[0] // 51,200 tokens of it are cached: more than 6 s of prefill
 		if listens > 0 {
 			second.Deadline, may = r.now.Add(listens), min(may, listens)
 		}

@@ -9,9 +9,9 @@ import (
 	"tierway/routing"
 )
 
-// TestTenantsShareTokensByTheirWeights: each tenant always has something
-// waiting; one asks ten times as often for ten times as much.
-func TestTenantsShareTokensByTheirWeights(t *testing.T) {
+// TestTenantsShareTokensByWeight: each tenant always has waiting requests; one sends ten times
+// as many, each ten times as large.
+func TestTenantsShareTokensByWeight(t *testing.T) {
 	for _, weights := range [][2]int{{1, 1}, {1, 3}, {5, 2}} {
 		r := newRig(t, usual(), 2, 4)
 		r.fill(8)
@@ -39,9 +39,9 @@ func TestTenantsShareTokensByTheirWeights(t *testing.T) {
 	}
 }
 
-// TestASplitRequestGainsNothing: a tenant whose requests are a tenth as large and
-// ten times as many gets what the other one gets.
-func TestASplitRequestGainsNothing(t *testing.T) {
+// TestSplittingRequestsGainsNoTokens: a tenant with ten times as many requests, each a tenth as
+// large, gets the same tokens as the other one.
+func TestSplittingRequestsGainsNoTokens(t *testing.T) {
 	r := newRig(t, usual(), 1, 4)
 	r.fill(4)
 	sizes := map[string]int64{"whole": 10_000, "split": 1000}
@@ -61,8 +61,8 @@ func TestASplitRequestGainsNothing(t *testing.T) {
 	}
 }
 
-// TestRealTokensCorrectTheShares: a tenant whose answers are all four times as
-// long as expected, or as its estimates say, gets no more for it.
+// TestRealTokensCorrectTheShares: a tenant whose answers are four times as long as expected or
+// estimated gets no more tokens.
 func TestRealTokensCorrectTheShares(t *testing.T) {
 	r := newRig(t, usual(), 1, 4)
 	r.fill(4)
@@ -87,7 +87,7 @@ func TestRealTokensCorrectTheShares(t *testing.T) {
 	}
 }
 
-func TestAnIdleTenantSavesNothingUp(t *testing.T) {
+func TestIdleTenantAccumulatesNoCredit(t *testing.T) {
 	r := newRig(t, usual(), 1, 1)
 	r.fill(1)
 	r.mustWait(r.ticket(0, "late", 10))
@@ -105,13 +105,13 @@ func TestAnIdleTenantSavesNothingUp(t *testing.T) {
 		turns[r.next().Tenant]++
 	}
 	if turns["late"] > 11 || turns["late"] < 9 {
-		t.Errorf("who was idle had %d of 20 turns, want about half", turns["late"])
+		t.Errorf("the tenant that was idle had %d of 20 dispatches, want about half", turns["late"])
 	}
 }
 
-// TestTheAgedGetTheirShare: QU-04. Interactive requests that never end, and
-// lower ones that wait: together the lower classes get aged_share of the tokens.
-func TestTheAgedGetTheirShare(t *testing.T) {
+// TestAgedRequestsGetTheirShare: QU-04. Beside interactive requests without end, the waiting
+// requests of the lower classes together get aged_share of the tokens.
+func TestAgedRequestsGetTheirShare(t *testing.T) {
 	for _, share := range []float64{0, 0.05, 0.2, 0.4} {
 		for _, lower := range [][]int{{1, 2}, {2}, {1}} {
 			c := usual()
@@ -129,7 +129,7 @@ func TestTheAgedGetTheirShare(t *testing.T) {
 			r.pass(time.Minute)
 			got, all := 0.0, 0.0
 			for range 8000 {
-				r.now = r.now.Add(10 * time.Second) // so that the lower ones are always aged
+				r.now = r.now.Add(10 * time.Second) // so that the lower classes are always aged
 				tk := r.next()
 				all += float64(tk.Tokens)
 				if tk.Class > 0 {
@@ -145,7 +145,7 @@ func TestTheAgedGetTheirShare(t *testing.T) {
 	}
 }
 
-func TestWhoIsNotAgedWaitsForTheClassAbove(t *testing.T) {
+func TestRequestBelowItsAgeWaitsForTheClassAbove(t *testing.T) {
 	c := usual()
 	c.Age = [Classes]time.Duration{1: 10 * time.Second, 2: 30 * time.Second}
 	r := newRig(t, c, 1, 1)
@@ -169,9 +169,9 @@ func TestWhoIsNotAgedWaitsForTheClassAbove(t *testing.T) {
 	t.Error("an aged batch request did not go among ten")
 }
 
-// TestWhoComesBackIsNotBehindWhatWasNeverUsed: a busy tenant's requests are taken
-// for far more than they use. One that was idle goes among its next all the same.
-func TestWhoComesBackIsNotBehindWhatWasNeverUsed(t *testing.T) {
+// TestReturningTenantIsNotBehindUnusedReservations: a busy tenant's requests are charged for
+// far more than they use. A tenant that was idle is still dispatched among its next requests.
+func TestReturningTenantIsNotBehindUnusedReservations(t *testing.T) {
 	r := newRig(t, usual(), 1, 8)
 	r.fill(8)
 	for range 50 {
@@ -190,8 +190,8 @@ func TestWhoComesBackIsNotBehindWhatWasNeverUsed(t *testing.T) {
 	t.Error("three of the busy tenant's requests went before it")
 }
 
-// TestATicketCountsForWhatIsExpectedWhenItGoes: not for what was when it came.
-func TestATicketCountsForWhatIsExpectedWhenItGoes(t *testing.T) {
+// TestTicketIsChargedItsExpectedTokensAtDispatch: not those expected at its arrival.
+func TestTicketIsChargedItsExpectedTokensAtDispatch(t *testing.T) {
 	r := newRig(t, usual(), 1, 2)
 	filled := r.fill(2)
 	before := r.pool.Learned().OutputTokens(0)
@@ -218,9 +218,9 @@ func TestATicketCountsForWhatIsExpectedWhenItGoes(t *testing.T) {
 	}
 }
 
-// TestWhoComesInDoesNotPayForWhatIsUnderWay: the busy tenant's requests under way
-// are charged for more than they use, and settle after the quiet one has come.
-func TestWhoComesInDoesNotPayForWhatIsUnderWay(t *testing.T) {
+// TestNewTenantDoesNotPayForUnsettledCharges: the busy tenant's requests in flight are charged
+// for more than they use, and settle after the quiet tenant has entered.
+func TestNewTenantDoesNotPayForUnsettledCharges(t *testing.T) {
 	r := newRig(t, usual(), 1, 8)
 	r.fill(8)
 	for range 100 {

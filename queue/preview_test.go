@@ -11,8 +11,7 @@ import (
 	"tierway/routing"
 )
 
-// inside is what decides the turns of those who wait, and when who is shed comes
-// again.
+// inside is the state that decides the order of dispatch and the next Retry-After.
 type inside struct {
 	Tally   string
 	Order   []Waiter
@@ -37,9 +36,9 @@ func (r *rig) inside() inside {
 	return is
 }
 
-// TestAPreviewSaysWhatEnterWould: to a request that no worker takes; and asking changes nothing,
-// however often.
-func TestAPreviewSaysWhatEnterWould(t *testing.T) {
+// TestPreviewAgreesWithEnter for a request that no worker takes. A preview changes nothing,
+// however often it is called.
+func TestPreviewAgreesWithEnter(t *testing.T) {
 	seen := map[string]int{}
 	for seed := range 40 {
 		c := usual()
@@ -88,9 +87,9 @@ func TestAPreviewSaysWhatEnterWould(t *testing.T) {
 	}
 }
 
-// TestAPreviewUnderOtherBoundsSaysWhatEnterWouldAfterAReload asks a busy queue under
-// random bounds, puts these in force, and enters.
-func TestAPreviewUnderOtherBoundsSaysWhatEnterWouldAfterAReload(t *testing.T) {
+// TestPreviewUnderOtherBoundsAgreesWithEnterAfterAReload previews a busy queue under random
+// bounds, applies them, and enters.
+func TestPreviewUnderOtherBoundsAgreesWithEnterAfterAReload(t *testing.T) {
 	seen := map[string]int{}
 	for seed := range 300 {
 		c := usual()
@@ -129,9 +128,10 @@ func TestAPreviewUnderOtherBoundsSaysWhatEnterWouldAfterAReload(t *testing.T) {
 	}
 }
 
-// TestAPreviewKnowsWhatNoWorkerTakes: workers that are full, down or in backoff, under random
-// bounds. Enter and Preview agree whether the request waits, is shed or gets the pool's error.
-func TestAPreviewKnowsWhatNoWorkerTakes(t *testing.T) {
+// TestPreviewAgreesWithEnterWithoutAUsableWorker has workers that are full, down or in backoff,
+// under random bounds. Enter and Preview agree whether the request waits, is shed or gets the
+// pool's error.
+func TestPreviewAgreesWithEnterWithoutAUsableWorker(t *testing.T) {
 	seen := map[string]int{}
 	for seed := range 400 {
 		dice := dice(seed + 1)
@@ -177,7 +177,7 @@ func TestAPreviewKnowsWhatNoWorkerTakes(t *testing.T) {
 	}
 }
 
-// kindOf names what becomes of a ticket.
+// kindOf names the outcome of a ticket.
 func kindOf(err error) string {
 	switch {
 	case err == nil, errors.Is(err, ErrWaiting):
@@ -188,7 +188,7 @@ func kindOf(err error) string {
 	return "no worker"
 }
 
-// bursting is a policy that panics when it is told to, after so many choices.
+// bursting is a policy that panics after a set number of choices.
 type bursting struct{ after int }
 
 func (*bursting) Name() string { return "bursting" }
@@ -201,9 +201,9 @@ func (p *bursting) Pick(_ *routing.Request, _ []routing.View) (int, routing.Reas
 	return 0, routing.ReasonRandom
 }
 
-// TestAFaultOfAPolicyCostsNobodyElse: what was booked before it panics is granted,
-// nothing stays locked, and the next pass goes on.
-func TestAFaultOfAPolicyCostsNobodyElse(t *testing.T) {
+// TestPanicOfAPolicyAffectsNoOtherRequest: leases that were booked before the panic are
+// granted, no lock stays locked, and the next pass continues.
+func TestPanicOfAPolicyAffectsNoOtherRequest(t *testing.T) {
 	r := newRig(t, usual(), 1, 3)
 	policy := &bursting{}
 	r.pool.Configure(policy, members(1, 3))
@@ -232,7 +232,7 @@ func TestAFaultOfAPolicyCostsNobodyElse(t *testing.T) {
 		t.Errorf("%v were granted before the fault, and %d are booked, want %s", ids(got), r.inflight(), waiting[0].ID)
 	}
 	r.pool.Observe(name(0), 0, routing.Status{Up: true})
-	for class, tenant := range []string{"b", "a"} { // one goes first, the other last
+	for class, tenant := range []string{"b", "a"} { // one is dispatched first, the other last
 		newcomer, booked := r.ticket(2*class, tenant, 10), r.inflight()
 		panics(func() { _, _ = r.queue.Enter(newcomer, r.now) })
 		if got := len(r.claim()); newcomer.state != stateNew || r.inflight() != booked+got {

@@ -11,7 +11,7 @@ import (
 	"tierway/routing"
 )
 
-func TestWithoutAnybodyWaitingARequestGoesAtOnce(t *testing.T) {
+func TestRequestIsDispatchedAtOnceIfNoneWaits(t *testing.T) {
 	r := newRig(t, usual(), 2, 2)
 	r.fill(4)
 	if got := r.inflight(); got != 4 {
@@ -22,7 +22,7 @@ func TestWithoutAnybodyWaitingARequestGoesAtOnce(t *testing.T) {
 	}
 }
 
-func TestTheUrgentGoFirst(t *testing.T) {
+func TestUrgentClassesAreDispatchedFirst(t *testing.T) {
 	r := newRig(t, usual(), 1, 1)
 	r.fill(1)
 	batch := r.mustWait(r.ticket(2, "a", 10))
@@ -36,7 +36,7 @@ func TestTheUrgentGoFirst(t *testing.T) {
 	r.check()
 }
 
-func TestATenantsRequestsGoInTheOrderOfTheirComing(t *testing.T) {
+func TestRequestsOfATenantAreDispatchedInOrder(t *testing.T) {
 	r := newRig(t, usual(), 1, 1)
 	r.fill(1)
 	var want []*Ticket
@@ -50,9 +50,9 @@ func TestATenantsRequestsGoInTheOrderOfTheirComing(t *testing.T) {
 	}
 }
 
-// TestARetryKeepsItsPlace: an attempt that failed goes before what came after its
-// first.
-func TestARetryKeepsItsPlace(t *testing.T) {
+// TestRetryKeepsItsPlace: a request whose attempt failed is dispatched before requests that
+// arrived after its first attempt.
+func TestRetryKeepsItsPlace(t *testing.T) {
 	r := newRig(t, usual(), 1, 2)
 	first := r.fill(2)[0]
 	second := r.mustWait(r.ticket(0, "filler", 1))
@@ -71,7 +71,7 @@ func TestARetryKeepsItsPlace(t *testing.T) {
 	r.check()
 }
 
-func TestARetryIsNotKeptOutByTheBounds(t *testing.T) {
+func TestRetryIsExemptFromTheBounds(t *testing.T) {
 	c := usual()
 	c.MaxDepth = 1
 	r := newRig(t, c, 1, 1)
@@ -83,8 +83,8 @@ func TestARetryIsNotKeptOutByTheBounds(t *testing.T) {
 	r.check()
 }
 
-// TestWhoLeavesIsNeverGranted: QU-02.
-func TestWhoLeavesIsNeverGranted(t *testing.T) {
+// TestTicketThatLeftIsNeverGranted: QU-02.
+func TestTicketThatLeftIsNeverGranted(t *testing.T) {
 	r := newRig(t, usual(), 1, 1)
 	first := r.fill(1)[0]
 	gone := r.mustWait(r.ticket(0, "a", 1))
@@ -106,14 +106,14 @@ func TestWhoLeavesIsNeverGranted(t *testing.T) {
 	r.check()
 }
 
-func TestWhoLeavesWhenGrantedGivesItBack(t *testing.T) {
+func TestCancelledGrantReturnsItsLease(t *testing.T) {
 	r := newRig(t, usual(), 1, 1)
 	first := r.fill(1)[0]
 	gone := r.mustWait(r.ticket(0, "a", 1))
 	next := r.mustWait(r.ticket(0, "a", 1))
 	lease := r.held[first]
 	delete(r.held, first)
-	lease.Release(routing.Result{At: r.now}) // grants gone, which has not claimed yet
+	lease.Release(routing.Result{At: r.now}) // grants gone, which is not claimed yet
 	if err := r.queue.Leave(gone, Cancelled, r.now); err != nil {
 		t.Errorf("leaving: %v", err)
 	}
@@ -124,7 +124,7 @@ func TestWhoLeavesWhenGrantedGivesItBack(t *testing.T) {
 	r.check()
 }
 
-// closing refuses requests, as a breaker does that is half open.
+// closing refuses requests, like a half-open breaker.
 type closing struct{ refuse int }
 
 func (g *closing) Allow(time.Duration) (uint64, error) {
@@ -138,7 +138,7 @@ func (g *closing) Allow(time.Duration) (uint64, error) {
 func (g *closing) Report(uint64, error) {}
 func (g *closing) Cut(time.Time, error) {}
 
-func TestWhomABreakerRefusesWaitsOnAtItsPlace(t *testing.T) {
+func TestBreakerRefusalKeepsTheTicketsPlace(t *testing.T) {
 	r := newRig(t, usual(), 1, 1)
 	gate := &closing{}
 	ms := members(1, 1)
@@ -165,9 +165,9 @@ func TestWhomABreakerRefusesWaitsOnAtItsPlace(t *testing.T) {
 	r.check()
 }
 
-// TestAReloadKeepsWhoWaits: smaller bounds throw nobody out, and more places are
-// taken at once.
-func TestAReloadKeepsWhoWaits(t *testing.T) {
+// TestReloadKeepsWaitingRequests: smaller bounds evict no request, and additional slots are
+// used at once.
+func TestReloadKeepsWaitingRequests(t *testing.T) {
 	r := newRig(t, usual(), 1, 1)
 	r.fill(1)
 	for range 10 {
@@ -190,9 +190,8 @@ func TestAReloadKeepsWhoWaits(t *testing.T) {
 	r.check()
 }
 
-// TestTheListIsTheOrderOfTurns: what List says is what happens, as long as nobody
-// comes, ages or settles meanwhile.
-func TestTheListIsTheOrderOfTurns(t *testing.T) {
+// TestListIsTheOrderOfDispatch while no request enters, ages or settles.
+func TestListIsTheOrderOfDispatch(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		c := usual()
 		c.Age = [Classes]time.Duration{1: 10 * time.Second, 2: 30 * time.Second}
@@ -215,9 +214,9 @@ func TestTheListIsTheOrderOfTurns(t *testing.T) {
 	})
 }
 
-// TestWhatEntersIsGrantedOrLeaves: random schedules of everything that can
-// happen; the books agree at each step and are zero at the end.
-func TestWhatEntersIsGrantedOrLeaves(t *testing.T) {
+// TestEachTicketIsGrantedOrLeaves runs random schedules of everything that can happen. The
+// totals agree at each step and are zero at the end.
+func TestEachTicketIsGrantedOrLeaves(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		c := usual()
 		c.Age = [Classes]time.Duration{0: time.Second, 1: 2 * time.Second, 2: 3 * time.Second}
@@ -284,9 +283,9 @@ func TestWhatEntersIsGrantedOrLeaves(t *testing.T) {
 	})
 }
 
-// TestALongRequestIsNotStarvedByShortOnes: bounded by tokens, a worker's room comes
-// free in small pieces, which short requests would take for ever.
-func TestALongRequestIsNotStarvedByShortOnes(t *testing.T) {
+// TestLongRequestIsNotStarvedByShortOnes: the free tokens of a worker that is bounded by tokens
+// come in small pieces, which short requests would always take.
+func TestLongRequestIsNotStarvedByShortOnes(t *testing.T) {
 	c := usual()
 	c.MaxWait[0] = 20 * time.Second
 	r := newRig(t, c, 1, 0)
@@ -296,7 +295,7 @@ func TestALongRequestIsNotStarvedByShortOnes(t *testing.T) {
 	}
 	r.pool.Configure(policy, []routing.Member{{ID: name(0), Weight: 1, MaxTokensInflight: 1000, Ref: 0}})
 	for range 9 {
-		if err := r.enter(r.ticket(0, "short", 99)); err != nil { // and 1 of the answer
+		if err := r.enter(r.ticket(0, "short", 99)); err != nil { // plus 1 of the answer
 			t.Fatal(err)
 		}
 	}
@@ -304,7 +303,7 @@ func TestALongRequestIsNotStarvedByShortOnes(t *testing.T) {
 	for range 100 {
 		r.now = r.now.Add(time.Second)
 		r.mustWaitOrGo(r.ticket(0, "short", 99))
-		for tk := range r.held { // any of them
+		for tk := range r.held { // any request
 			for _, granted := range r.end(tk) {
 				if granted.Tenant == "long" {
 					return

@@ -20,8 +20,8 @@ func (r *rig) configure(policy string, ms ...routing.Member) {
 	}
 }
 
-// newModelRig makes a pool of so many workers with one place each, of which each
-// serves a model of its own: worker 0 serves model 1.
+// newModelRig returns a pool of so many workers with one slot and one model each: worker 0
+// serves model 1.
 func newModelRig(t testing.TB, c Config, workers int) *rig {
 	t.Helper()
 	r := newRig(t, c, workers, 1)
@@ -33,14 +33,14 @@ func newModelRig(t testing.TB, c Config, workers int) *rig {
 	return r
 }
 
-// of makes a tenant's request for a model.
+// of returns a tenant's request for a model.
 func (r *rig) of(model uint64, class int, tenant string, tokens int64) *Ticket {
 	tk := r.ticket(class, tenant, tokens)
 	tk.Request.Model = model
 	return tk
 }
 
-// mustGo enters a ticket that goes at once.
+// mustGo enters a ticket that must be dispatched at once.
 func (r *rig) mustGo(tk *Ticket) *Ticket {
 	r.t.Helper()
 	if err := r.enter(tk); err != nil {
@@ -49,8 +49,7 @@ func (r *rig) mustGo(tk *Ticket) *Ticket {
 	return tk
 }
 
-// underWay returns the request under way for a model that came first; model 0 is
-// any.
+// underWay returns the oldest request in flight for a model; model 0 is any.
 func (r *rig) underWay(model uint64) *Ticket {
 	var first *Ticket
 	for tk := range r.held {
@@ -61,8 +60,8 @@ func (r *rig) underWay(model uint64) *Ticket {
 	return first
 }
 
-// nextOf ends the first request under way for a model and returns the one request
-// that was granted its place.
+// nextOf ends the oldest request in flight for a model and returns the request that gets its
+// slot.
 func (r *rig) nextOf(model uint64) *Ticket {
 	r.t.Helper()
 	granted := r.end(r.underWay(model))
@@ -72,7 +71,7 @@ func (r *rig) nextOf(model uint64) *Ticket {
 	return granted[0]
 }
 
-// fail ends an attempt of a request that is to be tried again.
+// fail ends an attempt of a request that is to be retried.
 func (r *rig) fail(tk *Ticket) {
 	r.t.Helper()
 	lease := r.held[tk]
@@ -80,7 +79,7 @@ func (r *rig) fail(tk *Ticket) {
 	lease.Release(routing.Result{At: r.now, Err: errors.New("the worker broke off")})
 }
 
-// tally is all that a queue counts.
+// tally is the sum of all counters of a queue.
 type tally struct {
 	waiting int
 	bytes   int64
@@ -98,7 +97,7 @@ func (r *rig) tally() (all tally) {
 	return all
 }
 
-// chat makes a turn of a chat of so many blocks of 256 tokens.
+// chat returns a turn of a chat of so many blocks of 256 tokens.
 func (r *rig) chat(blocks int) *Ticket {
 	tk := r.ticket(0, "a", int64(blocks)*256)
 	for i := range blocks {

@@ -10,7 +10,7 @@ import (
 	"tierway/routing"
 )
 
-// start is when the tests' time begins.
+// start is the start of the tests' time.
 func start() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 // dice is xorshift64*.
@@ -27,12 +27,12 @@ func (d *dice) next() uint64 {
 
 func (d *dice) below(n int) int { return int(d.next() >> 11 % uint64(n)) }
 
-// usual is a queue's bounds where a test is about something else.
+// usual returns bounds for tests about something else.
 func usual() Config {
 	return Config{MaxDepth: 1_000_000, MaxWait: [Classes]time.Duration{time.Hour, time.Hour, time.Hour}, AgedShare: 0.2}
 }
 
-// rig is a queue before a pool of workers that are up, in a time of its own.
+// rig is a queue before a pool of workers that are up, with its own time.
 type rig struct {
 	t     testing.TB
 	pool  *routing.Pool
@@ -40,11 +40,11 @@ type rig struct {
 	now   time.Time
 	dice  dice
 	woken []*Ticket
-	held  map[*Ticket]*routing.Lease // granted and under way
+	held  map[*Ticket]*routing.Lease // granted and in flight
 	made  int
 }
 
-// newRig makes a pool of so many workers with so many places each.
+// newRig returns a pool of so many workers with so many slots each.
 func newRig(t testing.TB, c Config, workers, places int) *rig {
 	t.Helper()
 	r := &rig{t: t, now: start(), dice: 7, held: map[*Ticket]*routing.Lease{}}
@@ -77,14 +77,14 @@ func members(workers, places int) []routing.Member {
 	return ms
 }
 
-// ticket makes a request of a tenant's.
+// ticket returns a request of a tenant.
 func (r *rig) ticket(class int, tenant string, tokens int64) *Ticket {
 	r.made++
 	return &Ticket{Class: class, Tenant: tenant, Tokens: tokens, Bytes: 100, ID: fmt.Sprint("r", r.made),
 		Request: &routing.Request{Rand: r.dice.next(), PromptTokens: tokens, OutputTokens: 1, Stream: true}}
 }
 
-// enter puts a ticket before the pool and returns what became of it.
+// enter enters a ticket and returns the result.
 func (r *rig) enter(tk *Ticket) error {
 	lease, err := r.queue.Enter(tk, r.now)
 	if err == nil {
@@ -93,7 +93,7 @@ func (r *rig) enter(tk *Ticket) error {
 	return err
 }
 
-// mustWait enters a ticket that has to wait.
+// mustWait enters a ticket that must wait.
 func (r *rig) mustWait(tk *Ticket) *Ticket {
 	r.t.Helper()
 	if err := r.enter(tk); !errors.Is(err, ErrWaiting) {
@@ -102,7 +102,7 @@ func (r *rig) mustWait(tk *Ticket) *Ticket {
 	return tk
 }
 
-// mustWaitOrGo enters a ticket that is not refused.
+// mustWaitOrGo enters a ticket that must not be refused.
 func (r *rig) mustWaitOrGo(tk *Ticket) {
 	r.t.Helper()
 	if err := r.enter(tk); err != nil && !errors.Is(err, ErrWaiting) {
@@ -110,7 +110,7 @@ func (r *rig) mustWaitOrGo(tk *Ticket) {
 	}
 }
 
-// fill takes all places with requests that are not in the queue's books.
+// fill occupies all slots with requests that never waited.
 func (r *rig) fill(places int) []*Ticket {
 	r.t.Helper()
 	filled := make([]*Ticket, places)
@@ -123,17 +123,17 @@ func (r *rig) fill(places int) []*Ticket {
 	return filled
 }
 
-// end ends a request and claims what was granted thereby.
+// end ends a request and claims the tickets that are granted by it.
 func (r *rig) end(tk *Ticket) []*Ticket {
 	r.t.Helper()
 	lease := r.held[tk]
 	delete(r.held, tk)
 	lease.Release(routing.Result{At: r.now})
-	r.queue.Settle(tk, tk.Tokens) // nothing where the test has settled it
+	r.queue.Settle(tk, tk.Tokens) // no effect if the test has settled it
 	return r.claim()
 }
 
-// claim claims all that were woken, and returns those that were granted.
+// claim claims all tickets that were woken, and returns the granted ones.
 func (r *rig) claim() []*Ticket {
 	r.t.Helper()
 	var granted []*Ticket
@@ -149,8 +149,7 @@ func (r *rig) claim() []*Ticket {
 	return granted
 }
 
-// next ends one request under way, the one that came first, and returns the one
-// request that was granted its place.
+// next ends the oldest request in flight and returns the request that gets its slot.
 func (r *rig) next() *Ticket {
 	r.t.Helper()
 	var first *Ticket
@@ -166,14 +165,14 @@ func (r *rig) next() *Ticket {
 	return granted[0]
 }
 
-// pass lets time go by.
+// pass advances the time.
 func (r *rig) pass(d time.Duration) []*Ticket {
 	r.now = r.now.Add(d)
 	r.queue.Dispatch(r.now)
 	return r.claim()
 }
 
-// check compares all that the queue knows twice.
+// check compares everything that the queue stores twice.
 func (r *rig) check() {
 	r.t.Helper()
 	q := r.queue
@@ -225,7 +224,7 @@ func (r *rig) check() {
 	}
 }
 
-// inflight is how many requests are booked on the pool.
+// inflight returns how many requests are booked on the pool.
 func (r *rig) inflight() int {
 	n := 0
 	for _, v := range r.pool.Snapshot(r.now) {

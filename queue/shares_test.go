@@ -8,10 +8,10 @@ import (
 	"tierway/routing"
 )
 
-// TestWhoCannotGoHoldsNobodysTurns: one tenant's request waits for a full worker;
-// of the two others at the other worker, one that comes later gets no turns for
-// what was granted before.
-func TestWhoCannotGoHoldsNobodysTurns(t *testing.T) {
+// TestBlockedTenantDoesNotChangeTheSharesOfOthers: one tenant's request waits for a full
+// worker. Of two tenants at the other worker, the one that arrives later gets no compensation
+// for earlier grants.
+func TestBlockedTenantDoesNotChangeTheSharesOfOthers(t *testing.T) {
 	r := newModelRig(t, usual(), 2)
 	r.mustGo(r.of(1, 0, "x", 100))
 	r.mustWait(r.of(1, 0, "x", 100))
@@ -37,9 +37,9 @@ func TestWhoCannotGoHoldsNobodysTurns(t *testing.T) {
 	r.check()
 }
 
-// TestARetryIsChargedOnce: however often a request is tried, it counts in its
-// tenant's share, and for its class, with the tokens that it used.
-func TestARetryIsChargedOnce(t *testing.T) {
+// TestRetryIsChargedOnce: a request with several attempts counts in its tenant's share and in
+// its class with the tokens that it used.
+func TestRetryIsChargedOnce(t *testing.T) {
 	r := newRig(t, usual(), 1, 1)
 	filler := r.fill(1)[0]
 	retried := r.mustWait(r.ticket(0, "a", 1000))
@@ -57,7 +57,7 @@ func TestARetryIsChargedOnce(t *testing.T) {
 			t.Errorf("attempt %d: its tenant is charged %v, of which %v are not settled, want 1000", attempt, flow.tag, flow.unsettled)
 		}
 		r.fail(retried)
-		r.claim() // one of b goes
+		r.claim() // dispatches one request of b
 		r.mustWait(retried)
 		if flow.tag != 0 || flow.unsettled != 0 {
 			t.Errorf("while it waits to be tried again its tenant is charged %v, of which %v are not settled", flow.tag, flow.unsettled)
@@ -67,15 +67,15 @@ func TestARetryIsChargedOnce(t *testing.T) {
 		}
 	}
 	r.queue.Settle(retried, 700)
-	r.queue.Settle(retried, 700) // it is settled
+	r.queue.Settle(retried, 700) // no effect: settled already
 	if flow.tag != 700 || flow.unsettled != 0 {
 		t.Errorf("at the end its tenant is charged %v, of which %v are not settled, want 700 and 0", flow.tag, flow.unsettled)
 	}
 	r.check()
 }
 
-// TestABreakersRefusalCostsNothing: whom it refused has had nothing yet.
-func TestABreakersRefusalCostsNothing(t *testing.T) {
+// TestBreakerRefusalIsNotCharged: the refused request has used nothing yet.
+func TestBreakerRefusalIsNotCharged(t *testing.T) {
 	r := newRig(t, usual(), 1, 1)
 	gate := r.gated(1)
 	filler := r.fill(1)[0]
@@ -91,13 +91,13 @@ func TestABreakersRefusalCostsNothing(t *testing.T) {
 	r.check()
 }
 
-// TestAfterAStormOthersAreToldToComeSoon: thousands were told to come late, and
-// nobody of them is there any more.
-func TestAfterAStormOthersAreToldToComeSoon(t *testing.T) {
+// TestRetryAfterIsShortAfterABurstHasLeft: thousands of requests got late retries, and all of
+// them have left.
+func TestRetryAfterIsShortAfterABurstHasLeft(t *testing.T) {
 	c := usual()
 	c.MaxDepth = 4
 	r := newRig(t, c, 1, 4)
-	paced(r, 2*time.Second) // 2 places a second are given back
+	paced(r, 2*time.Second) // 2 slots are freed per second
 	crowd := func() {
 		r.fill(4)
 		for range 4 {
@@ -121,13 +121,13 @@ func TestAfterAStormOthersAreToldToComeSoon(t *testing.T) {
 	}
 }
 
-// TestALongRequestIsNotStarvedWhoeverElseWaits: beside others that are overdue and
-// wait for something else, and where another group stands ready for a failure.
-func TestALongRequestIsNotStarvedWhoeverElseWaits(t *testing.T) {
+// TestLongRequestIsNotStarvedBesideOtherOverdueRequests: others are overdue and wait for
+// another worker, and another group is on standby.
+func TestLongRequestIsNotStarvedBesideOtherOverdueRequests(t *testing.T) {
 	bounded := routing.Member{ID: name(0), Weight: 1, MaxTokensInflight: 1000, Models: []uint64{1}, Ref: 0}
 	for named, test := range map[string]struct {
 		beside routing.Member
-		others int // that wait for the one beside
+		others int // that wait for the worker beside it
 	}{
 		"one is overdue":         {routing.Member{ID: name(1), Weight: 1, MaxInflight: 1, Models: []uint64{2}, Ref: 1}, 1},
 		"many are overdue":       {routing.Member{ID: name(1), Weight: 1, MaxInflight: 1, Models: []uint64{2}, Ref: 1}, 100},
@@ -145,7 +145,7 @@ func TestALongRequestIsNotStarvedWhoeverElseWaits(t *testing.T) {
 			r.mustWait(r.of(2, 0, "x", 999))
 		}
 		for range 9 {
-			r.mustGo(r.of(1, 0, "short", 99)) // and 1 of the answer
+			r.mustGo(r.of(1, 0, "short", 99)) // plus 1 of the answer
 		}
 		long := r.mustWait(r.of(1, 0, "long", 799))
 		for range 30 { // a second each

@@ -8,7 +8,7 @@ import (
 	"tierway/routing"
 )
 
-// gated gives a rig's only worker a breaker.
+// gated gives the only worker of a rig a breaker.
 func (r *rig) gated(places int) *closing {
 	gate := &closing{}
 	ms := members(1, places)
@@ -17,9 +17,9 @@ func (r *rig) gated(places int) *closing {
 	return gate
 }
 
-// TestWhoseWorkerIsOnlyFullIsNotLost: a breaker that refused him once, or a moment
-// in which his worker was down, puts him out no more once it is up and full.
-func TestWhoseWorkerIsOnlyFullIsNotLost(t *testing.T) {
+// TestRequestOfAFullWorkerIsNotUnroutable: after a breaker's refusal, or a moment in which its
+// worker was down, a request is not evicted once the worker is up and full.
+func TestRequestOfAFullWorkerIsNotUnroutable(t *testing.T) {
 	t.Run("after a refusal", func(t *testing.T) {
 		r := newRig(t, usual(), 1, 1)
 		gate := r.gated(1)
@@ -43,7 +43,7 @@ func TestWhoseWorkerIsOnlyFullIsNotLost(t *testing.T) {
 			t.Fatalf("%d are lost while their worker is down, want 1", len(r.queue.unroutable))
 		}
 		r.pool.Observe(name(0), 0, routing.Status{Up: true})
-		r.mustGo(r.of(2, 0, "b", 1)) // nobody is open any more
+		r.mustGo(r.of(2, 0, "b", 1)) // no worker is open any more
 		r.pass(10 * minWorkerWait)
 		if got := r.nextOf(1); got != waits || len(r.queue.unroutable) != 0 {
 			t.Errorf("%s was granted and %d are lost, want %s and none", got.ID, len(r.queue.unroutable), waits.ID)
@@ -52,9 +52,9 @@ func TestWhoseWorkerIsOnlyFullIsNotLost(t *testing.T) {
 	})
 }
 
-// TestACoolingWorkerIsNotLost: who may wait for longer than his worker cools waits
-// for it, also beside another worker that is open and not for him.
-func TestACoolingWorkerIsNotLost(t *testing.T) {
+// TestRequestOfAWorkerInBackoffIsNotUnroutable: a request whose wait limit is after the end of
+// its worker's backoff waits for it, also beside an open worker that it may not use.
+func TestRequestOfAWorkerInBackoffIsNotUnroutable(t *testing.T) {
 	const cools = 5 * time.Second
 	for _, may := range []time.Duration{30 * time.Second, 3 * time.Second} {
 		c := usual()
@@ -68,7 +68,7 @@ func TestACoolingWorkerIsNotLost(t *testing.T) {
 		if may < cools {
 			var cooled *routing.BackoffError
 			if err := r.enter(tk); !errors.As(err, &cooled) {
-				t.Errorf("who may wait for %s is told %v, want that it cools for longer", may, err)
+				t.Errorf("the request that may wait for %s gets %v, want the error that the backoff is longer", may, err)
 			}
 			continue
 		}
@@ -86,9 +86,9 @@ func TestACoolingWorkerIsNotLost(t *testing.T) {
 	}
 }
 
-// TestNobodyOvertakesWhoWaitedForACooling: who comes at the moment at which the
-// worker may be asked again, before anybody has looked, is behind.
-func TestNobodyOvertakesWhoWaitedForACooling(t *testing.T) {
+// TestNewcomerDoesNotOvertakeAWaitForBackoff: a request that arrives at the end of the backoff,
+// before any pass, is behind the waiting one.
+func TestNewcomerDoesNotOvertakeAWaitForBackoff(t *testing.T) {
 	r := newModelRig(t, usual(), 2)
 	first := r.mustGo(r.of(1, 0, "a", 1))
 	worker := r.held[first].Worker()
@@ -104,8 +104,8 @@ func TestNobodyOvertakesWhoWaitedForACooling(t *testing.T) {
 	r.check()
 }
 
-// TestNobodyOvertakesWhoWasHeldForACache: nor whom a breaker refused a second ago.
-func TestNobodyOvertakesWhoWasHeldForACache(t *testing.T) {
+// TestNewcomerDoesNotOvertakeAWaitForACache: nor a request that a breaker refused a second ago.
+func TestNewcomerDoesNotOvertakeAWaitForACache(t *testing.T) {
 	t.Run("held", func(t *testing.T) {
 		c := usual()
 		c.MaxWait[0] = 10 * time.Second
@@ -137,8 +137,9 @@ func TestNobodyOvertakesWhoWasHeldForACache(t *testing.T) {
 	})
 }
 
-// TestWhoseModelIsGoneIsToldSo: other workers are up, and take their own.
-func TestWhoseModelIsGoneIsToldSo(t *testing.T) {
+// TestRequestOfARemovedModelGetsThePoolsError while other workers are up and serve other
+// models.
+func TestRequestOfARemovedModelGetsThePoolsError(t *testing.T) {
 	for _, engineWait := range []time.Duration{0, time.Minute} {
 		c := usual()
 		c.EngineWait = engineWait
@@ -157,15 +158,15 @@ func TestWhoseModelIsGoneIsToldSo(t *testing.T) {
 		}
 		late := r.of(1, 0, "a", 1)
 		if err := r.enter(late); engineWait == 0 && !errors.Is(err, routing.ErrNoWorker) || engineWait > 0 && !errors.Is(err, ErrWaiting) {
-			t.Errorf("engine_wait %s: who comes now is told %v", engineWait, err)
+			t.Errorf("engine_wait %s: a new request gets %v", engineWait, err)
 		}
 		r.check()
 	}
 }
 
-// TestALostTicketWaitsForItsWorker: with engine_wait, and is granted once when it is
-// up, as soon as it is and at the moment when its patience is over.
-func TestALostTicketWaitsForItsWorker(t *testing.T) {
+// TestUnroutableTicketWaitsForItsWorker: with engine_wait it is granted once its worker is up,
+// immediately or at the end of its worker wait.
+func TestUnroutableTicketWaitsForItsWorker(t *testing.T) {
 	for _, after := range []time.Duration{30 * time.Second, time.Minute} {
 		c := usual()
 		c.EngineWait, c.MaxWait[0] = time.Minute, 10*time.Second
@@ -190,9 +191,8 @@ func TestALostTicketWaitsForItsWorker(t *testing.T) {
 	}
 }
 
-// TestARetryWaitsForNoEngine: whoever was nowhere yet waits for an engine, not who
-// has tried those that there are.
-func TestARetryWaitsForNoEngine(t *testing.T) {
+// TestRetryDoesNotWaitForAWorkerToComeUp: only a first attempt does.
+func TestRetryDoesNotWaitForAWorkerToComeUp(t *testing.T) {
 	c := usual()
 	c.EngineWait = time.Minute
 	t.Run("all are tried", func(t *testing.T) {
@@ -201,7 +201,7 @@ func TestARetryWaitsForNoEngine(t *testing.T) {
 		tk.Tried = []*routing.Worker{r.held[tk].Worker()}
 		r.fail(tk)
 		if err := r.enter(tk); !errors.Is(err, routing.ErrNoWorker) {
-			t.Errorf("a retry whose only worker was tried is told %v, want that none is left", err)
+			t.Errorf("a retry whose only worker was tried gets %v, want the error that none is left", err)
 		}
 		r.check()
 	})
@@ -222,8 +222,8 @@ func TestARetryWaitsForNoEngine(t *testing.T) {
 	})
 }
 
-// TestARetryWaitsForWhatIsLeftOfItsTime: what an attempt took is no wait.
-func TestARetryWaitsForWhatIsLeftOfItsTime(t *testing.T) {
+// TestRetryWaitsForTheRestOfItsTime: the time of an attempt does not count as waiting.
+func TestRetryWaitsForTheRestOfItsTime(t *testing.T) {
 	c := usual()
 	c.MaxWait[0] = 10 * time.Second
 	r := newRig(t, c, 1, 1)
@@ -246,8 +246,8 @@ func TestARetryWaitsForWhatIsLeftOfItsTime(t *testing.T) {
 	r.check()
 }
 
-// TestWhoseTimeIsOverAtABreakersRefusalIsShed: the owner's timer is spent by then.
-func TestWhoseTimeIsOverAtABreakersRefusalIsShed(t *testing.T) {
+// TestBreakerRefusalAfterTheWaitLimitSheds: the owner's timer has fired by then.
+func TestBreakerRefusalAfterTheWaitLimitSheds(t *testing.T) {
 	c := usual()
 	c.MaxWait[0] = 10 * time.Second
 	r := newRig(t, c, 1, 1)

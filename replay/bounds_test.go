@@ -8,9 +8,9 @@ import (
 	"tierway/routing"
 )
 
-// TestADraftsBoundsAndSaturationDecideWhoIsEligible changes one bound at a time. The pick
+// TestDraftBoundsAndSaturationDecideEligibility changes one bound at a time. The pick
 // is among a1, which least_load chose, and a2, which has more booked on it.
-func TestADraftsBoundsAndSaturationDecideWhoIsEligible(t *testing.T) {
+func TestDraftBoundsAndSaturationDecideEligibility(t *testing.T) {
 	type change = func(p *Pool)
 	most := func(n int) change { return func(p *Pool) { p.Members[0].MaxInflight = n } }
 	tokens := func(n int64) change { return func(p *Pool) { p.Members[0].MaxTokensInflight = n } }
@@ -99,9 +99,9 @@ func TestTokensInFlightAreThoseOfTheRecords(t *testing.T) {
 	}
 }
 
-// TestWhatADraftPlacesCountsAgainstTheTokensOfAWorker moves the first of two requests off
+// TestDraftPlacementsCountAgainstTheTokensOfAWorker moves the first of two requests off
 // a1, so that the second fits there, or onto a2, which then has no room.
-func TestWhatADraftPlacesCountsAgainstTheTokensOfAWorker(t *testing.T) {
+func TestDraftPlacementsCountAgainstTheTokensOfAWorker(t *testing.T) {
 	bounded := func(s *Setup) { s.Pools[0].Members[1].MaxTokensInflight = 2000 }
 	now := setup(t, thresholds(5000, 9000), routing.Config{Name: "least_load"}, bounded)
 	draft := setup(t, thresholds(5000, 9000), routing.Config{Name: "least_load"}, bounded, func(s *Setup) {

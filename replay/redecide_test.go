@@ -10,9 +10,9 @@ import (
 	"tierway/routing"
 )
 
-// TestOnePickIsDecidedAsByAReplay: whatever pool, policy and draft, and whichever
+// TestRedecideAgreesWithAReplay: whatever pool, policy and draft, and whichever
 // policy made the record, Redecide and a replay of that record say the same.
-func TestOnePickIsDecidedAsByAReplay(t *testing.T) {
+func TestRedecideAgreesWithAReplay(t *testing.T) {
 	catalog := setup(t, thresholds(4000, 16000), routing.Config{}).Catalog
 	ids := []string{"a", "b", "c", "d", "e"}
 	rapid.Check(t, func(t *rapid.T) {
@@ -102,7 +102,7 @@ func drawnPick(t *rapid.T, pool *Pool) *decisions.Decision {
 	return d
 }
 
-func TestAPickThatIsNotWholeIsNotDecidedAgain(t *testing.T) {
+func TestIncompletePickIsNotDecidedAgain(t *testing.T) {
 	pool := Pool{Name: "small", Members: []routing.Member{{ID: "a1", Weight: 1}}}
 	for _, c := range []*routing.Choice{nil, {}, {Seen: 2, Candidates: []routing.Candidate{candidate("a1", 0)}}} {
 		d := written(0, "small", "a1", "least_load", 100)

@@ -30,9 +30,9 @@ func chained(n int, tenant, worker string, hash uint64, cs ...routing.Candidate)
 	return d
 }
 
-// TestWhatADraftRefusesIsPaidNowAndLeavesNothingUnderTheDraft: its cost and its hits
+// TestRefusedRequestCostsOnlyUnderNow: its cost and its hits
 // are those of the configuration, and no cache of the draft has its prompt.
-func TestWhatADraftRefusesIsPaidNowAndLeavesNothingUnderTheDraft(t *testing.T) {
+func TestRefusedRequestCostsOnlyUnderNow(t *testing.T) {
 	now := setup(t, thresholds(5000, 9000), routing.Config{Name: "least_load"}, priced)
 	draft := setup(t, thresholds(5000, 9000), routing.Config{Name: "least_load"}, priced, refusing)
 	got := replay(t, Config{Now: now, Draft: &draft}, chained(1, "out", "a1", 1, candidate("a1", 0)), chained(2, "", "a1", 1, candidate("a1", 0)))
@@ -47,9 +47,9 @@ func TestWhatADraftRefusesIsPaidNowAndLeavesNothingUnderTheDraft(t *testing.T) {
 	}
 }
 
-// TestALaterPickDoesNotMeetWhatTheDraftHasKeptAway: neither what it refuses nor what it
+// TestRequestsKeptAwayByTheDraftAreNoLoad: neither what it refuses nor what it
 // has no worker for is load on its workers.
-func TestALaterPickDoesNotMeetWhatTheDraftHasKeptAway(t *testing.T) {
+func TestRequestsKeptAwayByTheDraftAreNoLoad(t *testing.T) {
 	hash := routing.Hash(7)
 	special := func(s *Setup) { s.Pools[0].Members[0].Models = []uint64{uint64(hash)} }
 	noMore := func(s *Setup) { s.Pools[0].Members[0].Models = []uint64{8} }
@@ -75,10 +75,10 @@ func TestALaterPickDoesNotMeetWhatTheDraftHasKeptAway(t *testing.T) {
 	}
 }
 
-// TestAPickThatCannotBeDecidedStillHasItsTokensAndItsCost: of a pool with more members
+// TestUndecidedPickStillHasItsTokensAndCost: of a pool with more members
 // than a record holds nobody is decided again, unless the draft has the request in
 // another tier. What was used is known all the same.
-func TestAPickThatCannotBeDecidedStillHasItsTokensAndItsCost(t *testing.T) {
+func TestUndecidedPickStillHasItsTokensAndCost(t *testing.T) {
 	now := setup(t, thresholds(5000, 9000), routing.Config{Name: "least_load"}, priced)
 	lower := setup(t, thresholds(500, 9000), routing.Config{Name: "least_load"}, priced)
 	cut := func(n int) *decisions.Decision {
@@ -110,9 +110,9 @@ func TestAPickThatCannotBeDecidedStillHasItsTokensAndItsCost(t *testing.T) {
 	}
 }
 
-// TestEnginesThatSayNothingOfTheirCachesHaveNoHitRate: many report no cached tokens,
+// TestHitRateIsAbsentWithoutReportedCacheTokens: many report no cached tokens,
 // which is not that they had none.
-func TestEnginesThatSayNothingOfTheirCachesHaveNoHitRate(t *testing.T) {
+func TestHitRateIsAbsentWithoutReportedCacheTokens(t *testing.T) {
 	now := setup(t, thresholds(5000, 9000), routing.Config{Name: "least_load"})
 	for cached, want := range map[int64]bool{0: false, 1: true} {
 		d := chained(1, "", "a1", 1, candidate("a1", 0))

@@ -69,7 +69,7 @@ func replay(t testing.TB, c Config, ds ...*decisions.Decision) *Report {
 	return r.Report()
 }
 
-func TestALowerThresholdMovesExactlyThoseAboveIt(t *testing.T) {
+func TestLowerThresholdMovesExactlyThePromptsAboveIt(t *testing.T) {
 	now := setup(t, thresholds(4000, 16000), routing.Config{})
 	var ds []*decisions.Decision
 	for n := range 100 {
@@ -98,9 +98,9 @@ func TestALowerThresholdMovesExactlyThoseAboveIt(t *testing.T) {
 	}
 }
 
-// TestARecordedCeilingIsNoWish checks that a record says why max_tokens was not
+// TestRecordedCeilingIsNotCounted checks that a record says why max_tokens was not
 // counted, so that the tier is reproduced, and that a draft may count it.
-func TestARecordedCeilingIsNoWish(t *testing.T) {
+func TestRecordedCeilingIsNotCounted(t *testing.T) {
 	rules := thresholds(4000, 16000)
 	rules.MaxTokens = map[string]int64{"large": 2000}
 	now := setup(t, rules, routing.Config{})
@@ -119,7 +119,7 @@ func TestARecordedCeilingIsNoWish(t *testing.T) {
 	}
 }
 
-func TestWeightZeroMovesAllOfAWorker(t *testing.T) {
+func TestWeightZeroMovesAllRequestsOfAWorker(t *testing.T) {
 	now := setup(t, thresholds(4000, 16000), routing.Config{})
 	draft := setup(t, thresholds(4000, 16000), routing.Config{}, func(s *Setup) { s.Pools[0].Members[0].Weight = 0 })
 	var ds []*decisions.Decision
@@ -137,7 +137,7 @@ func TestWeightZeroMovesAllOfAWorker(t *testing.T) {
 	}
 }
 
-func TestANewWorkerComesInIdle(t *testing.T) {
+func TestNewWorkerStartsIdle(t *testing.T) {
 	busy := func(id string, index int) routing.Candidate {
 		c := candidate(id, index)
 		c.Inflight, c.PendingTokens, c.OutputTokens = 4, 4000, 400
@@ -160,7 +160,7 @@ func TestANewWorkerComesInIdle(t *testing.T) {
 	}
 }
 
-func TestRegretIsTheTimeToTheFirstTokenThatWasLost(t *testing.T) {
+func TestRegretIsTheLostTimeToTheFirstToken(t *testing.T) {
 	slow, free := candidate("a1", 0), candidate("a2", 1)
 	slow.PendingTokens, slow.Overlap = 3000, 900 // (3,000 + 100) ÷ 1,000 tokens/s are 3.1 s; free takes 1.0 s
 	now := setup(t, thresholds(4000, 16000), routing.Config{Name: "round_robin"})
@@ -182,7 +182,7 @@ func TestRegretIsTheTimeToTheFirstTokenThatWasLost(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeDecidedIsCounted(t *testing.T) {
+func TestUndecidableRecordsAreCounted(t *testing.T) {
 	now := setup(t, thresholds(4000, 16000), routing.Config{})
 	gone := setup(t, thresholds(4000, 16000), routing.Config{}, func(s *Setup) { s.Pools[0].Members = []routing.Member{{ID: "new", Weight: 0}} })
 	refused := &decisions.Decision{RequestID: "refused", Result: decisions.Refused}
@@ -227,7 +227,7 @@ func TestWhatCannotBeDecidedIsCounted(t *testing.T) {
 	}
 }
 
-func TestKeywordsThatNoRecordHoldsAreSaid(t *testing.T) {
+func TestKeywordGroupsWithoutRecordsAreReported(t *testing.T) {
 	group := tiers.Keyword{Tier: "large", Name: "law", Match: []string{"court"}}
 	rules := thresholds(4000, 16000)
 	now := setup(t, rules, routing.Config{})
@@ -256,7 +256,7 @@ func TestRecordsAreDecidedInTheOrderOfTheirPicks(t *testing.T) {
 	})
 }
 
-func TestAReplayHoldsABoundedNumberOfRecords(t *testing.T) {
+func TestReplayBuffersABoundedNumberOfRecords(t *testing.T) {
 	r, err := New(Config{Now: setup(t, thresholds(4000, 16000), routing.Config{})})
 	if err != nil {
 		t.Fatal(err)
@@ -273,7 +273,7 @@ func TestAReplayHoldsABoundedNumberOfRecords(t *testing.T) {
 	}
 }
 
-func TestAMovedRequestIsPlacedInItsNewTier(t *testing.T) {
+func TestMovedRequestIsPlacedInItsNewTier(t *testing.T) {
 	price := func(s *Setup) {
 		s.Pools[0].Cost = func(prompt, cached, output int64) float64 { return float64(prompt-cached) + float64(output) }
 		s.Pools[1].Cost = func(prompt, cached, output int64) float64 { return 2 * (float64(prompt-cached) + float64(output)) }

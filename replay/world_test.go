@@ -70,7 +70,7 @@ func chatting(policy string, engines ...sim.Engine) sim.Config {
 
 func four() []sim.Engine { return make([]sim.Engine, 4) }
 
-func TestAnEqualDraftChangesNothingAndReproducesEveryWorker(t *testing.T) {
+func TestEqualDraftChangesNothingAndReproducesEachWorker(t *testing.T) {
 	uneven := []sim.Engine{{Weight: 3}, {Weight: 1, MaxInflight: 6}, {MaxInflight: 3}, {MaxTokensInflight: 8000}}
 	for _, policy := range routing.Names() {
 		for _, engines := range [][]sim.Engine{four(), uneven} {
@@ -93,7 +93,7 @@ func TestAnEqualDraftChangesNothingAndReproducesEveryWorker(t *testing.T) {
 // may differ from the real one: what is between two recorded blocks is guessed.
 const hitTolerance = 0.02
 
-func TestTheEstimatedHitRateIsTheRealOne(t *testing.T) {
+func TestEstimatedHitRateAgreesWithTheRealOne(t *testing.T) {
 	for _, policy := range routing.Names() {
 		for name, e := range map[string]sim.Engine{"roomy": {}, "tight": {CacheTokens: 40_000}} {
 			c := chatting(policy, e, e, e, e)
@@ -118,7 +118,7 @@ func TestTheEstimatedHitRateIsTheRealOne(t *testing.T) {
 // of a faster world go on sooner.
 const draftTolerance, draftFactor = 0.05, 2.0
 
-func TestADraftsHitRateAndRegretAreThoseOfAWorldUnderIt(t *testing.T) {
+func TestDraftEstimatesAgreeWithASimulationUnderTheDraft(t *testing.T) {
 	for _, pair := range [][2]string{{"chwbl", "round_robin"}, {"least_load", "chwbl"}, {"round_robin", "chwbl"}, {"chwbl", "least_load"}, {"random", "chwbl"}} {
 		c := chatting(pair[0], four()...)
 		ds, _ := recorded(t, c)

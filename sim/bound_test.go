@@ -9,7 +9,7 @@ import (
 // hundred batch clients come to them, who would else have all their requests
 // inside, an interactive request is not behind those for long, and no less is
 // answered in all. With max_inflight that fits the engine printed beside.
-func TestEnginesWithoutABoundDoNotDrown(t *testing.T) {
+func TestLearnedLimitKeepsInteractiveWaitsShort(t *testing.T) {
 	const calm, settled, end = 30 * time.Second, 100 * time.Second, 300 * time.Second
 	var b table
 	b.row("engine runs", "max_inflight", "", "ttft p50", "ttft p99", "tokens/s")

@@ -26,7 +26,7 @@ func plain(kind string, class int) Request {
 // Two engines have all that they can hold and more of batch work; interactive
 // requests go past it within the time that one place takes to come free, and
 // take from the batch no more than they are.
-func TestInteractiveGoesPastABacklogOfBatch(t *testing.T) {
+func TestInteractiveIsNotDelayedByABatchBacklog(t *testing.T) {
 	const begin, span = 10 * time.Second, 60 * time.Second
 	batch := Burst{Count: 500, Make: always(plain("batch", 2))}
 	urgent := Poisson{Rate: capacity(2) / 10, From: begin, Until: begin + span, Make: always(plain("interactive", 0))}

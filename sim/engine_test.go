@@ -37,7 +37,7 @@ func momentsOf(r *Result) []moments {
 
 const ms = time.Millisecond
 
-func TestAnEngineTakesTheTimeOfItsModel(t *testing.T) {
+func TestEngineTimesFollowTheModel(t *testing.T) {
 	system := Extend(nil, 1, 640)
 	first, second := Extend(system, 2, 320), Extend(system, 3, 320)
 	ask := func(chain []routing.Block, prompt, output int64) Request {
@@ -93,7 +93,7 @@ func TestAnEngineTakesTheTimeOfItsModel(t *testing.T) {
 
 // The cache holds what a list of the blocks in the order of their last touch
 // would hold.
-func TestTheCacheForgetsWhatWasNotTouchedForLongest(t *testing.T) {
+func TestCacheEvictsTheLeastRecentlyUsedBlock(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		most := rapid.IntRange(0, 8).Draw(t, "blocks")
 		c := newCache(most)
@@ -119,7 +119,7 @@ func TestTheCacheForgetsWhatWasNotTouchedForLongest(t *testing.T) {
 	})
 }
 
-func TestEventsComeInTheirOrder(t *testing.T) {
+func TestEventsRunInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var h events
 		var want, got []int
@@ -139,7 +139,7 @@ func TestEventsComeInTheirOrder(t *testing.T) {
 }
 
 // One config has one result; another seed has another one.
-func TestASimulationIsItsConfig(t *testing.T) {
+func TestSimulationIsDeterministic(t *testing.T) {
 	run := func(seed uint64) []moments {
 		return momentsOf(play(t, chats{seed: seed, load: 0.4}.config()))
 	}
@@ -153,7 +153,7 @@ func TestASimulationIsItsConfig(t *testing.T) {
 }
 
 // All ways of admission see the same chats in the same order, however each goes.
-func TestAllAdmissionsSeeTheSameRequests(t *testing.T) {
+func TestAllAdmissionsGetTheSameRequests(t *testing.T) {
 	firsts := map[Admission][]time.Duration{}
 	for _, a := range []Admission{Queued, Direct, FIFO} {
 		for _, rec := range play(t, chats{seed: 1, load: 0.4, admission: a}.config()).Records {
@@ -169,7 +169,7 @@ func TestAllAdmissionsSeeTheSameRequests(t *testing.T) {
 
 // A client that leaves while it waits gives up its place, and is asked about no
 // more; a request that nobody listens to any more when its turn comes is not sent.
-func TestWhoLeavesOrIsLateGetsNoPlace(t *testing.T) {
+func TestCancelledOrLateRequestIsNotDispatched(t *testing.T) {
 	busy := Request{Kind: "busy", PromptTokens: 920, OutputTokens: 100}
 	for _, a := range []Admission{Queued, FIFO} {
 		q := patient()
@@ -194,7 +194,7 @@ func TestWhoLeavesOrIsLateGetsNoPlace(t *testing.T) {
 }
 
 // An engine whose own queue is seen to be long gets nothing more until it is not.
-func TestASaturatedEngineGetsNothing(t *testing.T) {
+func TestSaturatedEngineGetsNoRequests(t *testing.T) {
 	late := Request{Kind: "late", PromptTokens: 920, OutputTokens: 10}
 	r := play(t, Config{
 		Engines: []Engine{{MaxSeqs: 1, MaxInflight: 100}}, Queue: patient(),
@@ -209,7 +209,7 @@ func TestASaturatedEngineGetsNothing(t *testing.T) {
 }
 
 // Clients come again as the official SDKs do.
-func TestClientsComeBackAsTheSDKsDo(t *testing.T) {
+func TestClientsRetryLikeTheSDKs(t *testing.T) {
 	w, err := newWorld(Config{Engines: []Engine{{}}})
 	if err != nil {
 		t.Fatal(err)
@@ -234,14 +234,14 @@ func TestClientsComeBackAsTheSDKsDo(t *testing.T) {
 	}
 }
 
-func TestTheWorldEndsWhenItIsTold(t *testing.T) {
+func TestSimulationEndsAtUntil(t *testing.T) {
 	r := play(t, Config{Engines: []Engine{{}}, Queue: patient(), Until: 50 * ms, Loads: []Load{at{{0, Request{PromptTokens: 920, OutputTokens: 1}}}}})
 	if rec := r.Records[0]; rec.Ended || rec.Answered() || r.End != 50*ms || r.Engines[0].Left != 1 {
 		t.Errorf("at %s it has ended: %t; %d are left", r.End, rec.Ended, r.Engines[0].Left)
 	}
 }
 
-func TestAConfigThatCannotBeIsAnError(t *testing.T) {
+func TestInvalidConfigIsAnError(t *testing.T) {
 	for name, c := range map[string]Config{
 		"no engines":      {},
 		"an unknown name": {Engines: []Engine{{}}, Policy: routing.Config{Name: "best"}},

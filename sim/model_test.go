@@ -13,7 +13,7 @@ import (
 // that both have, the figures are the same within what two seeds leave open,
 // which is more the closer a policy is to what it can carry. (Over thirty seeds
 // all hits are within 0.022 of the reference's.)
-func TestTheModelIsThatOfTheReference(t *testing.T) {
+func TestFiguresAgreeWithTheReference(t *testing.T) {
 	const seeds = 2
 	var b table
 	b.row("policy", "chats/s", "ttft mean", "reference", "ttft p99", "reference", "hits", "reference")

@@ -49,7 +49,7 @@ func orderConfig(seed uint64) Config {
 // No place goes to a request while one that is more urgent waits and could have
 // taken it, unless somebody of the lower class is aged; and within a tenant and
 // class those who came first go first.
-func TestTheMoreUrgentGoesFirst(t *testing.T) {
+func TestUrgentRequestsAreDispatchedFirst(t *testing.T) {
 	const schedules = 300
 	waited, aged := 0, 0
 	for seed := range uint64(schedules) {

@@ -12,7 +12,7 @@ import (
 // that half of the first attempts are shed. The Retry-After that each is told
 // spreads them over the time in which the queue drains: all are answered within
 // the two retries of the official SDKs, and hardly any needs both.
-func TestShedClientsComeBackAndSucceed(t *testing.T) {
+func TestShedClientsRetryAndSucceed(t *testing.T) {
 	const depth, workers = 100, 2
 	var b table
 	b.row("engine", "before the burst", "asked", "shed at first", "failed", "attempts", "retry-after p50", "longest", "all over after")

@@ -34,7 +34,7 @@ func varied(kind string, class int) func(*RNG, int) Request {
 // them, for ten minutes. The lower classes, of which more waits than can go, get
 // their share of what is granted, not less and not more, whichever of them it is
 // that waits.
-func TestTheLowerClassesGetTheirShareUnderOverload(t *testing.T) {
+func TestLowerClassesGetTheirShareUnderOverload(t *testing.T) {
 	const warm, span = time.Minute, 10 * time.Minute
 	background, batch := varied("background", 1), varied("batch", 2)
 	var b table
@@ -93,7 +93,7 @@ func answered(r *Result, from, to time.Duration) (byKind map[string]float64, all
 
 // QU-04: as long as the lower classes bring less than their share, each of their
 // requests goes, under an overload that never ends.
-func TestNobodyWaitsForEver(t *testing.T) {
+func TestNoRequestStarvesUnderOverload(t *testing.T) {
 	const span = 10 * time.Minute
 	r := play(t, Config{
 		Seed: 3, Engines: identical(2, Engine{MaxInflight: places}), Policy: leastLoad(), Queue: defaults(),
@@ -119,7 +119,7 @@ func TestNobodyWaitsForEver(t *testing.T) {
 
 // Two tenants, of whom one asks ten times as often, with prompts ten times as
 // long: while both wait, their tokens are in proportion to their weights.
-func TestTokensFollowTheWeightsOfTenants(t *testing.T) {
+func TestTokensFollowTenantWeights(t *testing.T) {
 	const warm, span = 20 * time.Second, 5 * time.Minute
 	var b table
 	b.row("weights", "small tenant's tokens", "large tenant's", "ratio", "off by")
@@ -171,7 +171,7 @@ func TestTenantsOfAClassShareEvenly(t *testing.T) {
 }
 
 // QU-05: a tenant that floods the queue is alone with its wait.
-func TestAFloodDelaysOnlyItsSender(t *testing.T) {
+func TestFloodDelaysOnlyItsTenant(t *testing.T) {
 	flood, steady := plain("flood", 0), plain("steady", 0)
 	r := play(t, Config{
 		Seed: 5, Engines: identical(2, Engine{MaxInflight: places}), Policy: leastLoad(), Queue: patient(), Until: 10 * time.Minute,
@@ -196,7 +196,7 @@ func TestAFloodDelaysOnlyItsSender(t *testing.T) {
 // What a tenant cannot gain by: shorter requests, fewer at once, answers that are
 // longer than expected. Each rival of a tenant with usual requests, of the same
 // weight, gets no more tokens than that one.
-func TestNoWayOfAskingGainsTokens(t *testing.T) {
+func TestNoRequestPatternGainsTokens(t *testing.T) {
 	const warm, span = 20 * time.Second, 5 * time.Minute
 	usual := Request{Kind: "usual", Tenant: "usual", PromptTokens: 2560, OutputTokens: 256}
 	// A tenant's prompts are all alike, so that it is places that there are too few

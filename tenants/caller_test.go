@@ -12,10 +12,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// names are those that rights in these tests may hold.
+// names are the names in the rights of these tests.
 func names() []string { return []string{"small", "large", "raw", ""} }
 
-// drawRights draws what somebody may use.
+// drawRights draws random rights.
 func drawRights(rt *rapid.T, label string) Rights {
 	list := func(of []string, label string) []string {
 		if rapid.Bool().Draw(rt, label+" all") {
@@ -29,7 +29,7 @@ func drawRights(rt *rapid.T, label string) Rights {
 	return r
 }
 
-func TestAKeyNarrowsItsTenantAndNeverWidensIt(t *testing.T) {
+func TestKeyNarrowsItsTenantAndNeverWidensIt(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		tenant, key := drawRights(rt, "tenant"), drawRights(rt, "key")
 		c := NewCaller(Tenant{Name: "x", Rights: tenant}, Key{ID: "k", Rights: key})
@@ -57,14 +57,14 @@ func TestAKeyNarrowsItsTenantAndNeverWidensIt(t *testing.T) {
 }
 
 // AU-11: a missing model is never allowed by accident.
-func TestWhoIsKeptToModelsMustNameOne(t *testing.T) {
+func TestCallerRestrictedByModelMustNameOne(t *testing.T) {
 	c := NewCaller(Tenant{Name: "x"}, Key{ID: "k", Rights: Rights{Models: []string{"gpt-*"}}})
 	if c.MayUseModel("") || !c.MayUseModel("gpt-4") {
 		t.Error("leaving the model out is a way around the key's models")
 	}
 }
 
-func TestOnlyThoseWithLimitsAreSubjects(t *testing.T) {
+func TestOnlyTenantsAndKeysWithLimitsAreSubjects(t *testing.T) {
 	l := Limits{RPM: 1}
 	for name, c := range map[string]struct {
 		tenant, key Limits
@@ -85,9 +85,9 @@ func TestOnlyThoseWithLimitsAreSubjects(t *testing.T) {
 	}
 }
 
-// AU-08, AU-11: unknown, expired and revoked keys are one answer; a disabled
-// tenant is another, and still known.
-func TestAKeyWorksOnlyWhileItIsValid(t *testing.T) {
+// AU-08, AU-11: unknown, expired and revoked keys get the same error. A disabled tenant gets
+// another one, with its caller.
+func TestKeyWorksOnlyWhileItIsValid(t *testing.T) {
 	key := func(word string) Key { return Key{ID: "id-" + word, Tenant: "on", Digest: Digest(word)} }
 	expiring, revoked, off, stray := key("expiring"), key("revoked"), key("off"), key("stray")
 	expiring.ExpiresAt = noon()
@@ -112,7 +112,7 @@ func TestAKeyWorksOnlyWhileItIsValid(t *testing.T) {
 	}
 }
 
-func TestTheStateOfAKeyIsNamed(t *testing.T) {
+func TestKeyStateNamesItsPhase(t *testing.T) {
 	later, earlier := noon().Add(time.Second), noon()
 	for _, c := range []struct {
 		key   Key
@@ -129,7 +129,7 @@ func TestTheStateOfAKeyIsNamed(t *testing.T) {
 	}
 }
 
-func TestAMintedKeyGetsInAndShowsNothingOfItself(t *testing.T) {
+func TestMintedKeyAuthenticatesAndIsNeverPrinted(t *testing.T) {
 	random := rand.NewChaCha8([32]byte{1})
 	seen := map[string]bool{}
 	for range 50 {
@@ -161,7 +161,7 @@ func TestAMintedKeyGetsInAndShowsNothingOfItself(t *testing.T) {
 	}
 }
 
-func TestAClassIsWrittenAndReadAsItsName(t *testing.T) {
+func TestClassIsEncodedAsItsName(t *testing.T) {
 	type row struct {
 		C Class `json:"c"`
 	}
@@ -184,8 +184,8 @@ func TestAClassIsWrittenAndReadAsItsName(t *testing.T) {
 	}
 }
 
-// AU-08: a key that takes another's place lives as long as that one was made for.
-func TestASuccessorLivesAsLong(t *testing.T) {
+// AU-08: a key that replaces another has the same lifetime as that one had.
+func TestSuccessorHasTheSameLifetime(t *testing.T) {
 	made := time.Unix(1000, 0)
 	k := Key{CreatedAt: made, ExpiresAt: made.Add(time.Hour)}
 	if got := k.Successor(made.Add(50 * time.Minute)); !got.Equal(made.Add(110 * time.Minute)) {

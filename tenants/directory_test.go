@@ -19,7 +19,7 @@ func digestOf(key string) string {
 	return hex.EncodeToString(d[:])
 }
 
-// ownKey is a well-formed key, another for each n.
+// ownKey returns a well-formed key, a different one for each n.
 func ownKey(t *testing.T, n byte) string {
 	t.Helper()
 	key, err := NewKey(bytes.NewReader(bytes.Repeat([]byte{n}, secretBytes)), TenantPrefix)
@@ -38,12 +38,12 @@ func mustDirectory(t *testing.T, keys ...KeyConfig) *Directory {
 	return NewDirectory(ts, ks)
 }
 
-// noon is the time at which these tests are; keys of config.yaml never expire.
+// noon is the time of these tests. Keys of config.yaml never expire.
 func noon() time.Time { return time.Date(2026, 2, 28, 12, 0, 0, 0, time.UTC) }
 
-// AU-01, AU-02: what is no key, is malformed, or has a wrong checksum is one
-// answer, and nothing is looked up for it.
-func TestOnlyTheKeyItselfGetsIn(t *testing.T) {
+// AU-01, AU-02: unknown and malformed keys and wrong checksums get the same error, and
+// malformed ones are not looked up.
+func TestOnlyTheExactKeyAuthenticates(t *testing.T) {
 	own, foreign := ownKey(t, 1), "sk-from-another-house"
 	badSum := own[:len(own)-1] + "!"
 	d := mustDirectory(t,
@@ -74,7 +74,7 @@ func TestOnlyTheKeyItselfGetsIn(t *testing.T) {
 	}
 }
 
-func TestAnEmptyDirectoryLetsNobodyIn(t *testing.T) {
+func TestEmptyDirectoryRefusesEveryKey(t *testing.T) {
 	for _, d := range []*Directory{mustDirectory(t), {}} {
 		if c, err := d.Authenticate(ownKey(t, 1), noon()); c != nil || !errors.Is(err, ErrUnknownKey) {
 			t.Errorf("%v got in, %v", c, err)
@@ -82,7 +82,7 @@ func TestAnEmptyDirectoryLetsNobodyIn(t *testing.T) {
 	}
 }
 
-func TestEveryMistakeIsNamedByItsKey(t *testing.T) {
+func TestEachMistakeIsReportedUnderItsConfigKey(t *testing.T) {
 	a, b := digestOf("a"), digestOf("b")
 	for name, c := range map[string]struct {
 		keys []KeyConfig
@@ -129,7 +129,7 @@ func TestTenantNamesArePlainAndShort(t *testing.T) {
 	}
 }
 
-// What nobody weighed weighs 1, and no weight lets a tenant starve the others.
+// The default weight is 1, and no weight lets a tenant starve the others.
 func TestEveryCallerHasAWeight(t *testing.T) {
 	d := mustDirectory(t, KeyConfig{Name: "x", SHA256: digestOf("a"), Weight: 7}, KeyConfig{Name: "x", SHA256: digestOf("b"), Weight: 7},
 		KeyConfig{Name: "y", SHA256: digestOf("c")}, KeyConfig{Name: "z", SHA256: digestOf("d")}, KeyConfig{Name: "z", SHA256: digestOf("e"), Weight: 1})
@@ -161,7 +161,7 @@ func TestTwoKeysOfOneTenantAreOneTenant(t *testing.T) {
 	}
 }
 
-func TestAMisplacedKeyIsNotRepeatedInErrors(t *testing.T) {
+func TestMisplacedKeyIsNotRepeatedInErrors(t *testing.T) {
 	key := ownKey(t, 9)
 	for _, misplaced := range []string{key, key + strings.Repeat("!", 64-len(key))} {
 		if _, _, err := FromConfig([]KeyConfig{{Name: "x", SHA256: misplaced}}); err == nil || strings.Contains(err.Error(), key[3:20]) || strings.Contains(err.Error(), "'t'") {
@@ -191,7 +191,7 @@ func TestNothingSecretIsPrinted(t *testing.T) {
 	}
 }
 
-func TestWhatATenantMayUse(t *testing.T) {
+func TestCallerMayUseOnlyItsTiersAndModels(t *testing.T) {
 	for name, c := range map[string]struct {
 		key                 KeyConfig
 		tiers, notTiers     []string
@@ -229,19 +229,19 @@ func TestWhatATenantMayUse(t *testing.T) {
 	}
 }
 
-func TestATenantNeverGetsMoreThanItsHighestClass(t *testing.T) {
+func TestClassIsClampedToTheHighestAllowed(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		class := rapid.SampledFrom([]Class{Interactive, Background, Batch})
 		tenant := Caller{Highest: class.Draw(rt, "highest")}
 		asked := class.Draw(rt, "asked")
 		got := tenant.Clamp(asked)
 		if got < tenant.Highest || got < asked || got != asked && got != tenant.Highest {
-			rt.Errorf("who may have %v and asks for %v gets %v", tenant.Highest, asked, got)
+			rt.Errorf("a tenant with %v at most that requests %v gets %v", tenant.Highest, asked, got)
 		}
 	})
 }
 
-func TestClassNamesAreReadAsTheyAreWritten(t *testing.T) {
+func TestClassNamesRoundTrip(t *testing.T) {
 	for i, name := range Classes() {
 		c, ok := ParseClass(strings.ToUpper(name))
 		if !ok || c != Class(i) || c.String() != name {
@@ -262,7 +262,7 @@ func TestClassNamesAreReadAsTheyAreWritten(t *testing.T) {
 	}
 }
 
-func TestWhoIsKeptToModelsPassesOnlyWhereThePoolIsNamed(t *testing.T) {
+func TestPassThroughOfACallerRestrictedByModelNeedsThePool(t *testing.T) {
 	for _, c := range []struct {
 		tiers, models []string
 		want          bool
@@ -278,8 +278,8 @@ func TestWhoIsKeptToModelsPassesOnlyWhereThePoolIsNamed(t *testing.T) {
 	}
 }
 
-// AU-04: keys are found by digest and compared in constant time, whatever they
-// are, so that no answer's time says how much of a guess was right.
+// AU-04: keys are found by digest and compared in constant time, so that response times reveal
+// nothing about a partly correct guess.
 func TestDigestsAreComparedInConstantTime(t *testing.T) {
 	source, err := os.ReadFile("directory.go")
 	if err != nil {

@@ -25,7 +25,7 @@ func drawKey(rt *rapid.T) string {
 	return key
 }
 
-func TestTheFormOfAKeyIsFixed(t *testing.T) {
+func TestKeyFormatIsFixed(t *testing.T) {
 	for name, c := range map[string]struct {
 		secret, prefix, want string
 	}{
@@ -41,13 +41,13 @@ func TestTheFormOfAKeyIsFixed(t *testing.T) {
 }
 
 // 0xCBF43926 is the published check value of CRC-32.
-func TestTheChecksumIsACRC32OfAllBeforeIt(t *testing.T) {
+func TestChecksumIsTheCRC32OfTheRest(t *testing.T) {
 	if got := checksum("123456789"); got != base62Of(0xCBF43926) {
 		t.Errorf("the checksum of 123456789 is %s", got)
 	}
 }
 
-// base62Of writes n in six digits of the alphabet, by long division.
+// base62Of returns n in six digits of the alphabet, by long division.
 func base62Of(n uint64) string {
 	var digits [6]byte
 	for i := range digits {
@@ -57,7 +57,7 @@ func base62Of(n uint64) string {
 	return string(digits[:])
 }
 
-func TestEveryKeyIsWellFormedAndFoundByScanners(t *testing.T) {
+func TestEachKeyIsWellFormedAndFoundByScanners(t *testing.T) {
 	scanner := regexp.MustCompile(Pattern)
 	rapid.Check(t, func(rt *rapid.T) {
 		key := drawKey(rt)
@@ -72,7 +72,7 @@ func TestEveryKeyIsWellFormedAndFoundByScanners(t *testing.T) {
 	})
 }
 
-func TestASlipInAKeyIsNoticed(t *testing.T) {
+func TestTypingErrorInAKeyIsDetected(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		key := drawKey(rt)
 		at := rapid.IntRange(0, len(key)-1).Draw(rt, "at")
@@ -99,7 +99,7 @@ func swapped(s string) string {
 	return s[1:2] + s[:1] + s[2:]
 }
 
-func TestOneKindOfKeyIsNotAnother(t *testing.T) {
+func TestKeyOfOneKindIsNotValidAsAnother(t *testing.T) {
 	admin, err := NewKey(rand.Reader, AdminPrefix)
 	if err != nil {
 		t.Fatal(err)

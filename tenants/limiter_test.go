@@ -10,12 +10,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// caller is one whose tenant and key have those limits.
+// caller returns a caller whose tenant and key have those limits.
 func caller(tenant, key Limits) *Caller {
 	return NewCaller(Tenant{Name: "x", Limits: tenant}, Key{ID: "k", Limits: key})
 }
 
-// house is a limiter with a clock that the test moves, and what is under way.
+// house is a limiter with a manual clock and the requests in flight.
 type house struct {
 	*Limiter
 	now  time.Time
@@ -43,13 +43,13 @@ func (h *house) admitted(c *Caller, n int, tokens int64, share int) (admitted in
 	return admitted
 }
 
-// settle ends the oldest request under way.
+// settle ends the oldest request in flight.
 func (h *house) settle(u Used) {
 	h.Settle(h.open[0], u, h.now)
 	h.open = h.open[1:]
 }
 
-func TestEachLimitRefusesByItsName(t *testing.T) {
+func TestEachLimitRefusesUnderItsName(t *testing.T) {
 	for name, c := range map[string]struct {
 		limits Limits
 		tokens int64
@@ -119,7 +119,7 @@ func TestBudgetsRefuseUntilTheirWindowEnds(t *testing.T) {
 	}
 }
 
-func TestABudgetEndsWithItsMonth(t *testing.T) {
+func TestBudgetEndsWithItsMonth(t *testing.T) {
 	for at, want := range map[string][2]time.Duration{
 		"2026-12-31T23:59:59Z":      {time.Second, time.Second},
 		"2026-01-31T00:00:00Z":      {24 * time.Hour, 24 * time.Hour},
@@ -150,7 +150,7 @@ func TestNothingIsBookedUnlessAllLimitsPass(t *testing.T) {
 	}
 }
 
-func TestTheMeterIsOfWhoHasLeastLeft(t *testing.T) {
+func TestMeterIsThatOfTheSubjectWithLeastRemaining(t *testing.T) {
 	h := newHouse()
 	who := caller(Limits{RPM: 60, TPM: 1000}, Limits{RPS: 3, TPM: 600})
 	v := h.take(who, 100, 1)
@@ -160,9 +160,9 @@ func TestTheMeterIsOfWhoHasLeastLeft(t *testing.T) {
 	}
 }
 
-// RL-07: what was reserved and not used is given back, what was used beyond it
-// counts, and nothing that is left is negative.
-func TestSettlingMovesTheBucketBothWays(t *testing.T) {
+// RL-07: unused reservations are returned, usage beyond them counts, and no remaining amount is
+// negative.
+func TestSettlingCorrectsTheBucketBothWays(t *testing.T) {
 	h := newHouse()
 	who := caller(Limits{TPM: 6000}, Limits{})
 	remaining := func() int64 {
@@ -190,7 +190,7 @@ func TestSettlingMovesTheBucketBothWays(t *testing.T) {
 	}
 }
 
-func TestARefundCostsNothing(t *testing.T) {
+func TestRefundCostsNothing(t *testing.T) {
 	h := newHouse()
 	who := caller(Limits{RPM: 60, RPS: 5, TPM: 600, Concurrent: 1}, Limits{})
 	h.take(who, 500, 1)
@@ -200,14 +200,14 @@ func TestARefundCostsNothing(t *testing.T) {
 	}
 }
 
-// RL-13: a limit that changes finds what is used.
-func TestAChangedLimitIsCarriedOver(t *testing.T) {
+// RL-13: a changed limit keeps the usage.
+func TestUsageSurvivesAChangedLimit(t *testing.T) {
 	h := newHouse()
 	wide, narrow := caller(Limits{RPM: 600, TPM: 6000}, Limits{}), caller(Limits{RPM: 60, TPM: 600}, Limits{})
 	if n := h.admitted(wide, 200, 10, 1); n != 100 {
 		t.Fatalf("%d are admitted", n)
 	}
-	// 100 requests and 1000 tokens are used; there is room for 9 and 590.
+	// 100 requests and 1000 tokens are used; 9 and 590 remain.
 	if v := h.take(narrow, 10, 1); v.Refused != LimitRPM || v.Wait != 91*time.Second || v.Requests.Remaining != 0 || v.Tokens.Remaining != 0 {
 		t.Errorf("narrowed it is %+v", v)
 	}
@@ -223,9 +223,8 @@ func TestAChangedLimitIsCarriedOver(t *testing.T) {
 	}
 }
 
-// RL-02: a clock that steps back admits nothing more, and what it has admitted
-// before is unchanged by one.
-func TestAClockThatStepsBackAdmitsNothingMore(t *testing.T) {
+// RL-02: a clock that steps back admits nothing more, and does not change earlier usage.
+func TestClockStepBackAdmitsNothingMore(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		who := caller(Limits{RPM: 60, RPS: 3}, Limits{})
 		honest, stepping := newHouse(), newHouse()
@@ -251,7 +250,7 @@ func TestAClockThatStepsBackAdmitsNothingMore(t *testing.T) {
 	})
 }
 
-func TestAClockThatWasWrongStopsNobodyForLong(t *testing.T) {
+func TestWrongClockBlocksNoBucketForLong(t *testing.T) {
 	h := newHouse()
 	who := caller(Limits{RPM: 60}, Limits{})
 	h.now = h.now.Add(24 * time.Hour * 365)
@@ -262,7 +261,7 @@ func TestAClockThatWasWrongStopsNobodyForLong(t *testing.T) {
 	}
 }
 
-func TestAWaitThatIsToldIsEnoughAndNotTooLong(t *testing.T) {
+func TestReturnedWaitIsSufficientAndTight(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		limit := rapid.Int64Range(1, 1_000_000)
 		l := Limits{RPM: limit.Draw(rt, "rpm"), RPS: limit.Draw(rt, "rps"), Burst: rapid.Int64Range(0, 50).Draw(rt, "burst"), TPM: limit.Draw(rt, "tpm")}
@@ -292,7 +291,7 @@ func TestAWaitThatIsToldIsEnoughAndNotTooLong(t *testing.T) {
 	})
 }
 
-func TestAMinuteAdmitsItsRateAndABurst(t *testing.T) {
+func TestMinuteAdmitsItsRateAndABurst(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		l := Limits{RPM: rapid.Int64Range(1, 600).Draw(rt, "rpm"), Burst: rapid.Int64Range(0, 100).Draw(rt, "burst")}
 		h, who, start := newHouse(), caller(l, Limits{}), noon()
@@ -307,8 +306,8 @@ func TestAMinuteAdmitsItsRateAndABurst(t *testing.T) {
 	})
 }
 
-// RS-04: one gateway of several enforces its part, never nothing and never all.
-func TestAGatewayAloneEnforcesItsShare(t *testing.T) {
+// RS-04: one of several gateways enforces its part: more than nothing and less than all.
+func TestGatewayWithoutRedisEnforcesItsShare(t *testing.T) {
 	who := caller(Limits{RPM: 60, TPM: 6000, Concurrent: 10}, Limits{})
 	for share, want := range map[int]int{0: 10, 1: 10, 2: 5, 4: 3, 100: 1} {
 		if got := newHouse().admitted(who, 50, 0, share); got != want {
@@ -316,7 +315,7 @@ func TestAGatewayAloneEnforcesItsShare(t *testing.T) {
 		}
 	}
 	h := newHouse()
-	// A reservation above the share and within the limit is admitted, and pays.
+	// A reservation above the share and within the limit is admitted and booked.
 	if v := h.take(who, 6000, 4); v.Refused != "" {
 		t.Fatalf("a large reservation is %+v", v)
 	}
@@ -335,8 +334,8 @@ func TestAGatewayAloneEnforcesItsShare(t *testing.T) {
 	}
 }
 
-// RL-05: whatever ends how, afterwards every slot is free.
-func TestWhatIsTakenIsGivenBack(t *testing.T) {
+// RL-05: however requests end, all slots are free afterwards.
+func TestEachSlotIsFreedAtTheEnd(t *testing.T) {
 	l, who := NewLimiter(), caller(Limits{Concurrent: 2, RPM: 1_000_000, Burst: 1_000_000}, Limits{Concurrent: 2})
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -369,7 +368,7 @@ func TestWhatIsTakenIsGivenBack(t *testing.T) {
 	}
 }
 
-func TestWhoHasNoLimitsIsNotCounted(t *testing.T) {
+func TestCallerWithoutLimitsIsNotCounted(t *testing.T) {
 	h := newHouse()
 	if v := h.take(Anonymous(), 1<<40, 1); v != (Admission{}) || len(h.subjects) != 0 {
 		t.Errorf("%+v, %d subjects", v, len(h.subjects))
@@ -380,7 +379,7 @@ func TestWhoHasNoLimitsIsNotCounted(t *testing.T) {
 	}
 }
 
-func TestOnlyIdleStrangersAreForgotten(t *testing.T) {
+func TestOnlyIdleUnknownSubjectsAreForgotten(t *testing.T) {
 	h := newHouse()
 	for i := range 10 {
 		c := NewCaller(Tenant{Name: fmt.Sprint("t", i), Limits: Limits{Concurrent: 1, DayTokens: 100}}, Key{ID: "k", Limits: Limits{RPM: 1}})
@@ -403,7 +402,7 @@ func TestOnlyIdleStrangersAreForgotten(t *testing.T) {
 	}
 }
 
-func TestASeedRaisesAndNeverLowers(t *testing.T) {
+func TestSeedRaisesAndNeverLowers(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		l, who := NewLimiter(), caller(Limits{DayTokens: 1, DayMoney: 1}, Limits{})
 		amount := rapid.Int64Range(0, 100)
@@ -443,9 +442,9 @@ func TestWindowsLongOverAreNotBooked(t *testing.T) {
 	}
 }
 
-// What is told to shared counters and heard of them is counted once, in whatever
-// order answers come.
-func TestHearingCountsNothingTwice(t *testing.T) {
+// Usage that is sent to shared counters and returned by them is counted once, in any order of
+// replies.
+func TestSharedCountersCountNothingTwice(t *testing.T) {
 	l, who := NewLimiter(), caller(Limits{DayTokens: 1000}, Limits{})
 	settle := func(n int64) {
 		c := &Charge{Caller: who, At: noon()}
@@ -477,7 +476,7 @@ func TestHearingCountsNothingTwice(t *testing.T) {
 	}
 }
 
-func TestAskingTakesNothingUntilItIsBooked(t *testing.T) {
+func TestRemoteDecisionTakesNothingUntilCommit(t *testing.T) {
 	l, who := NewLimiter(), caller(Limits{Concurrent: 1, RPM: 60}, Limits{RPM: 6})
 	c := &Charge{Caller: who, At: noon()}
 	s := l.BeginRemote(c, nil)
@@ -498,7 +497,7 @@ func TestAskingTakesNothingUntilItIsBooked(t *testing.T) {
 	}
 }
 
-func TestVerdictsOfOthersAreReadLikeOwn(t *testing.T) {
+func TestRemoteAdmissionEqualsALocalOne(t *testing.T) {
 	c := &Charge{Caller: caller(Limits{RPM: 60, TPM: 600}, Limits{RPS: 2}), At: noon()}
 	used := [][3]float64{{3.5, 0, 100}, {0, 2, 0}}
 	got := RemoteAdmission(c, LimitRPS, 1, 500*time.Millisecond, used)
@@ -514,7 +513,7 @@ func TestVerdictsOfOthersAreReadLikeOwn(t *testing.T) {
 	}
 }
 
-func TestLimitsTooLargeForAnybodyOverflowNothing(t *testing.T) {
+func TestHugeLimitsDoNotOverflow(t *testing.T) {
 	huge := int64(1) << 62
 	h, who := newHouse(), caller(Limits{RPM: huge, RPS: huge, Burst: huge, TPM: huge, TokenBurst: huge, Concurrent: huge, DayTokens: huge}, Limits{RPM: 1, TPM: 1, TokenBurst: huge})
 	if v := h.take(who, huge, 1); v.Refused != "" || v.Tokens.Reset < 0 || v.Requests.Reset < 0 {
@@ -533,7 +532,7 @@ func TestLimitsTooLargeForAnybodyOverflowNothing(t *testing.T) {
 	}
 }
 
-// full is a caller with every limit.
+// full returns a caller with every limit.
 func full() *Caller {
 	l := Limits{RPM: 1 << 40, RPS: 1 << 40, TPM: 1 << 50, Concurrent: 1 << 40, DayTokens: 1 << 60, MonthTokens: 1 << 60, DayMoney: 1 << 60, MonthMoney: 1 << 60}
 	return caller(l, l)

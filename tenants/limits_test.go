@@ -35,7 +35,7 @@ func TestLimitsHaveTheirDefaults(t *testing.T) {
 	}
 }
 
-func TestMoneyIsReadAsItIsWritten(t *testing.T) {
+func TestMoneyRoundTrips(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := Money(rapid.Int64Range(0, int64(maxUnits*Unit)).Draw(rt, "money"))
 		if back, err := ParseMoney(m.String()); err != nil || back != m {
@@ -89,14 +89,14 @@ func FuzzParseMoney(f *testing.F) {
 	})
 }
 
-// exact is the price of n tokens, rounded up, without any bound.
+// exact returns the price of n tokens, rounded up, without a bound.
 func exact(n int64, perMillion float64) *big.Int {
 	nanos := new(big.Int).SetUint64(uint64(perMillion*float64(Unit) + 0.5))
 	nanos.Mul(nanos, big.NewInt(n)).Add(nanos, big.NewInt(999_999))
 	return nanos.Div(nanos, big.NewInt(1_000_000))
 }
 
-func TestAPriceIsExactAndRoundedUp(t *testing.T) {
+func TestPriceIsExactAndRoundedUp(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		price := rapid.Float64Range(0, 1e6)
 		p := Price{Input: price.Draw(rt, "input"), Output: price.Draw(rt, "output")}
@@ -124,7 +124,7 @@ func TestAPriceIsExactAndRoundedUp(t *testing.T) {
 	})
 }
 
-func TestNoPriceOverflowsAndNothingPricedIsFree(t *testing.T) {
+func TestPricesDoNotOverflowAndAreNeverFree(t *testing.T) {
 	cheap := 1e-3
 	for name, c := range map[string]struct {
 		price                  Price

@@ -46,18 +46,18 @@ func (l *Limiter) copyState(sub *Subject) *state {
 // uses appends the usage of each limit of the subject.
 func (s *state) uses(uses []Use, c *Charge, sub *Subject, now int64) []Use {
 	l, r, costs := &sub.Limits, s.limits.rates(s.share), c.costs()
-	whose := sub.scope()
+	scope := sub.scope()
 	for i, b := range s.buckets.decayed(now, r) {
 		if r[i].limit > 0 {
-			uses = append(uses, Use{whose, rateLimits[i], b.used, r[i].capacity, int64(r[i].limit), costs[i]})
+			uses = append(uses, Use{scope, rateLimits[i], b.used, r[i].capacity, int64(r[i].limit), costs[i]})
 		}
 	}
 	if l.Concurrent > 0 {
-		uses = append(uses, Use{whose, LimitConcurrent, float64(s.inflight), float64(portion(l.Concurrent, s.share)), 0, 1})
+		uses = append(uses, Use{scope, LimitConcurrent, float64(s.inflight), float64(portion(l.Concurrent, s.share)), 0, 1})
 	}
 	for _, b := range s.budgets(l, c.At) {
 		if b.most > 0 {
-			uses = append(uses, Use{Scope: whose, Limit: b.limit, Used: float64(b.spent), Capacity: float64(b.most)})
+			uses = append(uses, Use{Scope: scope, Limit: b.limit, Used: float64(b.spent), Capacity: float64(b.most)})
 		}
 	}
 	return uses

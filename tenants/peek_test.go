@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestPeekSaysWhatTakeWouldAndChangesNothing: whatever was taken and settled before.
-func TestPeekSaysWhatTakeWouldAndChangesNothing(t *testing.T) {
+// TestPeekAgreesWithTakeAndChangesNothing after any sequence of admissions and settlements.
+func TestPeekAgreesWithTakeAndChangesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		number := func(most int64) int64 { return rapid.Int64Range(0, most).Draw(t, "number") }
 		limits := func() Limits {
@@ -43,9 +43,9 @@ func TestPeekSaysWhatTakeWouldAndChangesNothing(t *testing.T) {
 	})
 }
 
-// TestPeekKnowsEveryLimit: each limit of tenant and key is there with what is used of
-// it, and nobody is remembered for having been asked about.
-func TestPeekKnowsEveryLimit(t *testing.T) {
+// TestPeekReturnsEachLimit: each limit of tenant and key with its usage. No state is created
+// for an unknown caller.
+func TestPeekReturnsEachLimit(t *testing.T) {
 	all := Limits{RPM: 60, RPS: 5, TPM: 1000, Concurrent: 4, DayTokens: 10, MonthTokens: 20, DayMoney: 30, MonthMoney: 40}
 	c := NewCaller(Tenant{Name: "a", Limits: all}, Key{ID: "k", Limits: Limits{Concurrent: 2}})
 	l := NewLimiter()

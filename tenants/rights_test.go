@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestOverlap(t *testing.T) {
+func TestOverlapAgreesWithItsDefinition(t *testing.T) {
 	cases := []struct {
 		a, b string
 		want bool
@@ -29,7 +29,7 @@ func TestOverlap(t *testing.T) {
 	})
 }
 
-// matches is the plain definition that Overlap is held against.
+// matches is the plain definition that Overlap is compared with.
 func matches(pattern, text string) bool {
 	switch {
 	case pattern == "":

@@ -17,7 +17,7 @@ func many(n int, expression func(i int) string) Rules {
 	return r
 }
 
-func TestTheExpressionsOfAConfigurationAreBounded(t *testing.T) {
+func TestExpressionsOfAConfigurationAreBounded(t *testing.T) {
 	word := func(i int) string { return fmt.Sprintf(`\bword%d\b`, i) }
 	long := func(i int) string { return fmt.Sprintf(`\bword%d.{1,900}end\b`, i) }
 	list := func(i int) string {
@@ -55,9 +55,9 @@ func TestTheExpressionsOfAConfigurationAreBounded(t *testing.T) {
 	}
 }
 
-// TestInstructionsAreEstimatedBeforeTheyAreMade compares with what the compiler
+// TestInstructionsAreEstimatedBeforeCompilation compares with what the compiler
 // makes: a repetition must not be compiled to learn that it is too large.
-func TestInstructionsAreEstimatedBeforeTheyAreMade(t *testing.T) {
+func TestInstructionsAreEstimatedBeforeCompilation(t *testing.T) {
 	patterns := append(bounded(), `(?:abcdefgh){1000}`, `a{2,900}?`, `x{700,}`, `(?:(?:ab|c.){10}){100}`)
 	for _, g := range presetGroups("medium", "large") {
 		patterns = append(patterns, g.Match...)

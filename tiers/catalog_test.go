@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestEveryMistakeIsNamedByItsKey(t *testing.T) {
+func TestEachMistakeIsReportedUnderItsConfigKey(t *testing.T) {
 	tier := func(name, model string) Target { return Target{Name: name, Tier: true, Model: model} }
 	for name, c := range map[string]struct {
 		config Config
@@ -76,7 +76,7 @@ func TestEveryMistakeIsNamedByItsKey(t *testing.T) {
 	}
 }
 
-func TestACatalogKeepsNothingOfItsConfig(t *testing.T) {
+func TestCatalogDoesNotAliasItsConfig(t *testing.T) {
 	models, aliases := []string{"x"}, map[string]string{"y": "t"}
 	k, err := New(Config{Targets: []Target{{Name: "t", Tier: true, Models: models}}, Aliases: aliases, Default: "t"})
 	if err != nil {

@@ -13,7 +13,7 @@ const idle = 30 * time.Minute
 
 func start() time.Time { return time.Unix(1_800_000_000, 0) }
 
-func TestAChatIsFoundByWhatItContinues(t *testing.T) {
+func TestChatIsFoundByTheTurnsThatItContinues(t *testing.T) {
 	long := func(n int) []uint64 {
 		all := []uint64{1, 2}
 		for i := range n {
@@ -49,7 +49,7 @@ func TestAChatIsFoundByWhatItContinues(t *testing.T) {
 	}
 }
 
-func TestAChatIsForgottenWhenItWasIdle(t *testing.T) {
+func TestIdleChatIsForgotten(t *testing.T) {
 	at := func(d time.Duration) *Features { return &Features{Now: start().Add(d), Session: 1} }
 	for name, c := range map[string]struct {
 		touched bool
@@ -108,7 +108,7 @@ func TestChatsForgetTheLeastRecentlyUsed(t *testing.T) {
 	})
 }
 
-func TestChatsMayBeUsedByMany(t *testing.T) {
+func TestChatsAreSafeForConcurrentUse(t *testing.T) {
 	k := classes(t, Config{})
 	chats := NewChats(50)
 	var wg sync.WaitGroup

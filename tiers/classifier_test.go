@@ -35,7 +35,7 @@ func words() Rules {
 
 func says(text string) func() []byte { return func() []byte { return []byte(text) } }
 
-func TestWhichSignalDecides(t *testing.T) {
+func TestExpectedSignalDecides(t *testing.T) {
 	for name, c := range map[string]struct {
 		f          Features
 		max, first string
@@ -72,14 +72,14 @@ func TestWhichSignalDecides(t *testing.T) {
 	}
 }
 
-func TestASignalForTheDefaultTierIsTheRule(t *testing.T) {
+func TestSignalForTheDefaultTierIsTheRule(t *testing.T) {
 	class := classifier(t, Rules{Default: "medium", PromptTokens: map[string]int64{"medium": 10}}).Classify(&Features{PromptTokens: 11})
 	if class.Tier != 1 || class.Rule != "prompt_tokens" {
 		t.Errorf("%+v", class)
 	}
 }
 
-func TestTheRuleNamesAGroupThatSpeaksForTheTier(t *testing.T) {
+func TestRuleNamesAGroupOfTheTier(t *testing.T) {
 	r := words()
 	r.Keywords = append(r.Keywords, Keyword{Tier: "medium", Name: "heavy", Weight: 9, Match: []string{"heavy"}},
 		Keyword{Tier: "large", Name: "loose", Match: []string{`\w\W\w`}, In: []string{"system"}})
@@ -105,7 +105,7 @@ func TestNoMaxTokensIsNoSignal(t *testing.T) {
 	}
 }
 
-func TestTheDefaultIsAFloorInModeMaxOnly(t *testing.T) {
+func TestDefaultIsAFloorInModeMaxOnly(t *testing.T) {
 	for mode, want := range map[string]string{"max": "2 default", "first_match": "1 prompt_tokens"} {
 		class := classifier(t, Rules{Mode: mode, Default: "large"}).Classify(&Features{PromptTokens: 6000})
 		if got := fmt.Sprint(class.Tier, " ", class.Rule); got != want {
@@ -114,7 +114,7 @@ func TestTheDefaultIsAFloorInModeMaxOnly(t *testing.T) {
 	}
 }
 
-func TestDefaultsGoByPosition(t *testing.T) {
+func TestDefaultsDependOnTheTiersPosition(t *testing.T) {
 	for want, names := range map[string][]string{
 		"map[] map[] map[]":                                  {"a"},
 		"map[b:16000] map[b:2000] map[b:1]":                  {"a", "b"},
@@ -145,7 +145,7 @@ func TestDefaultsGoByPosition(t *testing.T) {
 	}
 }
 
-func TestThePromptIsCountedOnlyWhereItMatters(t *testing.T) {
+func TestPromptIsCountedOnlyNearAThreshold(t *testing.T) {
 	for name, c := range map[string]struct {
 		estimate, exact int64
 		user            string
@@ -217,7 +217,7 @@ func explained(k *Classifier, f *Features) (Classification, []Signal) {
 	return k.decide(f, nil, &x), x.Signals
 }
 
-func TestExplainSaysWhatClassifyDecides(t *testing.T) {
+func TestExplanationAgreesWithClassify(t *testing.T) {
 	c := classifier(t, words())
 	f := Features{PromptTokens: 16100, MaxTokens: 100, User: says("compare emails"), Count: func() (int64, bool) { return 15999, true }}
 	class, signals := explained(c, &f)
@@ -248,7 +248,7 @@ func TestExplainSaysWhatClassifyDecides(t *testing.T) {
 	})
 }
 
-func TestEveryMistakeInRulesIsNamedByItsKey(t *testing.T) {
+func TestEachMistakeInRulesIsReportedUnderItsConfigKey(t *testing.T) {
 	for name, c := range map[string]struct {
 		rules Rules
 		want  []string
@@ -285,7 +285,7 @@ func TestEveryMistakeInRulesIsNamedByItsKey(t *testing.T) {
 	}
 }
 
-func TestWhatCannotDecideIsWarnedOf(t *testing.T) {
+func TestRulesWithoutEffectAreWarnedOf(t *testing.T) {
 	word := func(tier, match string) []Keyword { return []Keyword{{Tier: tier, Name: "w", Match: []string{match}}} }
 	for name, c := range map[string]struct {
 		rules Rules
@@ -309,9 +309,9 @@ func TestWhatCannotDecideIsWarnedOf(t *testing.T) {
 	}
 }
 
-// TestABackspaceIsNoWordBoundary: it is what YAML makes of \b in double quotes,
+// TestBackspaceInAnExpressionIsAnError: it is what YAML makes of \b in double quotes,
 // and such an expression never matches.
-func TestABackspaceIsNoWordBoundary(t *testing.T) {
+func TestBackspaceInAnExpressionIsAnError(t *testing.T) {
 	rules := Rules{Preset: "none", Keywords: []Keyword{{Tier: "large", Name: "w", Match: []string{"\bnewsletter\b"}}}}
 	_, err := NewClassifier(rules, []string{"small", "large"})
 	if err == nil || !strings.Contains(err.Error(), "classifier.keywords[0].match[0]: ") || !strings.Contains(err.Error(), "single quotes") {

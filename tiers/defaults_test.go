@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestThePresetGroupsUseEveryTierOfThree checks which tier a group of the preset asks
+// TestPresetGroupsUseEachOfThreeTiers checks which tier a group of the preset asks
 // for, depending on the tiers that have a keyword score.
-func TestThePresetGroupsUseEveryTierOfThree(t *testing.T) {
+func TestPresetGroupsUseEachOfThreeTiers(t *testing.T) {
 	const plain, maths, code, both = "Write a poem about spring.", "Solve for x: 3x - 7 = 11", "Write a function that sorts a list.", "Solve for x: 3x - 7 = 11 and return JSON"
 	score := func(medium, large float64) Rules {
 		r := Rules{KeywordScore: map[string]float64{}}
@@ -53,8 +53,8 @@ func TestThePresetGroupsUseEveryTierOfThree(t *testing.T) {
 	}
 }
 
-// TestTheLessonsWordsAskForTheLastTier whatever else has a score.
-func TestTheLessonsWordsAskForTheLastTier(t *testing.T) {
+// TestLessonWordsRequestTheLastTier whatever else has a score.
+func TestLessonWordsRequestTheLastTier(t *testing.T) {
 	for _, r := range []Rules{{Preset: "lesson"}, {Preset: "lesson", KeywordScore: map[string]float64{"medium": 1, "large": 1}}} {
 		if class := classifier(t, r).Classify(&Features{User: says("What is the dress code?")}); class.Tier != 2 || class.Rule != "keyword:code" {
 			t.Errorf("%+v", class)

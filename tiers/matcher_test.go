@@ -42,9 +42,9 @@ func bounded() []string {
 	}
 }
 
-// TestMatchingInWindowsIsMatching compares with the regular expressions run on
+// TestWindowsMatchLikeTheWholeText compares with the regular expressions run on
 // the whole text.
-func TestMatchingInWindowsIsMatching(t *testing.T) {
+func TestWindowsMatchLikeTheWholeText(t *testing.T) {
 	m := groupsOf(t, bounded()...)
 	var naive []*regexp.Regexp
 	for _, pattern := range bounded() {
@@ -87,7 +87,7 @@ func TestUnboundedExpressionsMatchWithinTheirWindow(t *testing.T) {
 	}
 }
 
-func TestOnlyBothEndsOfALongTextAreLookedAt(t *testing.T) {
+func TestOnlyBothEndsOfALongTextAreSearched(t *testing.T) {
 	m := groupsOf(t, `prove`, `\w+`, `first$`)
 	filler := strings.Repeat("é ", 4*TextLimit)
 	for name, c := range map[string]struct{ text, want string }{
@@ -101,8 +101,8 @@ func TestOnlyBothEndsOfALongTextAreLookedAt(t *testing.T) {
 	}
 }
 
-// TestWhatAWindowMustNotMiss has the texts that chance hardly finds.
-func TestWhatAWindowMustNotMiss(t *testing.T) {
+// TestWindowsMissNoMatchAtTheirEdges has the texts that chance hardly finds.
+func TestWindowsMissNoMatchAtTheirEdges(t *testing.T) {
 	for name, c := range map[string]struct {
 		pattern, text string
 		want          bool
@@ -127,7 +127,7 @@ func TestWhatAWindowMustNotMiss(t *testing.T) {
 	}
 }
 
-func TestASearchLeavesNothingBehind(t *testing.T) {
+func TestSearchLeavesNoStateBehind(t *testing.T) {
 	m := groupsOf(t, `prove`, `abc.{0,9}z`)
 	for range 3 {
 		if got := matched(m, "prove abcz abc"); len(got) != 2 {
@@ -139,9 +139,9 @@ func TestASearchLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// TestALiteralIsInEveryMatch draws expressions and texts that they match, and
+// TestEachMatchContainsARequiredLiteral draws expressions and texts that they match, and
 // looks whether what is said to be required is there, within reach.
-func TestALiteralIsInEveryMatch(t *testing.T) {
+func TestEachMatchContainsARequiredLiteral(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		pattern := drawPattern(rt, 3)
 		text := rapid.StringMatching(pattern).Draw(rt, "text")
@@ -204,7 +204,7 @@ func plain(n int) []byte {
 	return []byte(strings.Repeat("The quick brown fox jumps over the lazy dog, and then went home for tea with everyone. ", n/80+1)[:n])
 }
 
-func TestATextThatMatchesNothingCostsNoMemory(t *testing.T) {
+func TestTextWithoutMatchAllocatesNothing(t *testing.T) {
 	c := classifier(t, Rules{})
 	said := plain(TextLimit)
 	f := Features{PromptTokens: 2000, MaxTokens: 100, User: func() []byte { return said }}

@@ -7,9 +7,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestMaxTokensCountsOnlyWhereItShowsAWish has what clients send by default, and
+// TestDefaultMaxTokensIsNotCounted has what clients send by default, and
 // what only somebody who wants a long answer sends.
-func TestMaxTokensCountsOnlyWhereItShowsAWish(t *testing.T) {
+func TestDefaultMaxTokensIsNotCounted(t *testing.T) {
 	const required, tools = "max_tokens not counted: the endpoint requires it", "max_tokens not counted: the request offers tools"
 	const ceiling, usual = "max_tokens not counted: so high a value is a ceiling", "max_tokens not counted: a power of two is a client's default"
 	raised := Rules{MaxTokens: map[string]int64{"large": 8000}}
@@ -54,9 +54,9 @@ func TestMaxTokensCountsOnlyWhereItShowsAWish(t *testing.T) {
 	}
 }
 
-// TestTheNoteIsPartOfTheReason checks that a resolution says why max_tokens was not
+// TestUncountedMaxTokensIsInTheNote checks that a resolution says why max_tokens was not
 // counted, beside what else the rule passed over.
-func TestTheNoteIsPartOfTheReason(t *testing.T) {
+func TestUncountedMaxTokensIsInTheNote(t *testing.T) {
 	k := catalogOf(t, Rules{})
 	f := &Features{MaxTokens: 32000, Tools: true}
 	v, err := k.Resolve(Query{Model: Auto, Features: f})
@@ -73,9 +73,9 @@ func TestTheNoteIsPartOfTheReason(t *testing.T) {
 	}
 }
 
-// TestNoRequestWithToolsGoesUpForMaxTokens draws requests and compares them with
+// TestMaxTokensNeverMovesARequestWithTools draws requests and compares them with
 // the same requests without max_tokens.
-func TestNoRequestWithToolsGoesUpForMaxTokens(t *testing.T) {
+func TestMaxTokensNeverMovesARequestWithTools(t *testing.T) {
 	k := classifier(t, Rules{})
 	rapid.Check(t, func(rt *rapid.T) {
 		f := Features{PromptTokens: rapid.Int64Range(0, 30000).Draw(rt, "prompt"), MaxTokens: rapid.Int64Range(0, 1<<31-1).Draw(rt, "max"),

@@ -36,7 +36,7 @@ func outcome(v Resolution, err error) string {
 	return strings.TrimSpace(strings.Join([]string{v.Target, v.Model, v.Rule, v.Note}, " "))
 }
 
-func TestEveryRuleIsNamed(t *testing.T) {
+func TestEachRuleIsNamed(t *testing.T) {
 	prove := &Features{Now: start(), User: says("prove it"), Session: 1}
 	hello := &Features{Now: start(), User: says("hello"), Session: 1}
 	chat := func(tier string) *Chats {
@@ -94,7 +94,7 @@ func TestEveryRuleIsNamed(t *testing.T) {
 	}
 }
 
-func TestWhereARequestGoesWhoseTierIsDown(t *testing.T) {
+func TestRequestOfAnUnavailableTierMovesAsConfigured(t *testing.T) {
 	for way, want := range map[string]string{"": "large", "up": "large", "down": "small", "refuse": "medium"} {
 		k := classes(t, Config{Rules: Rules{Unavailable: way}})
 		if v, err := k.Resolve(Query{Model: "medium", Available: only("small", "large")}); err != nil || v.Target != want {
@@ -107,8 +107,8 @@ func TestWhereARequestGoesWhoseTierIsDown(t *testing.T) {
 	}
 }
 
-// TestAPromptTooLongForAllGoesWhereThereIsMostRoom, as far as it may go.
-func TestAPromptTooLongForAllGoesWhereThereIsMostRoom(t *testing.T) {
+// TestPromptTooLongForAllTiersMovesToTheLargest, as far as it may go.
+func TestPromptTooLongForAllTiersMovesToTheLargest(t *testing.T) {
 	for name, c := range map[string]struct {
 		q    Query
 		want string
@@ -125,9 +125,9 @@ func TestAPromptTooLongForAllGoesWhereThereIsMostRoom(t *testing.T) {
 	}
 }
 
-// TestAChatIsRememberedWhereItBelongs and not where it went while nobody was
+// TestChatIsRememberedAtItsTierBeforeAnUnavailableMove and not where it went while nobody was
 // there.
-func TestAChatIsRememberedWhereItBelongs(t *testing.T) {
+func TestChatIsRememberedAtItsTierBeforeAnUnavailableMove(t *testing.T) {
 	k, chats := classes(t, Config{}), NewChats(10)
 	f := func() *Features { return &Features{Now: time.Unix(1, 0), Session: 1} }
 	if v, err := k.Resolve(Query{Model: "auto", Features: f(), Chats: chats, Available: only("large")}); err != nil || v.Target != "large" {
@@ -138,7 +138,7 @@ func TestAChatIsRememberedWhereItBelongs(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatLeavesTheChoiceIsClassified(t *testing.T) {
+func TestOnlyRequestsThatLeaveTheChoiceAreClassified(t *testing.T) {
 	for name, c := range map[string]struct {
 		q    Query
 		want bool
@@ -166,7 +166,7 @@ func TestOnlyWhatLeavesTheChoiceIsClassified(t *testing.T) {
 	}
 }
 
-func TestAnExplanationNamesTheChatsTier(t *testing.T) {
+func TestExplanationNamesTheChatsTier(t *testing.T) {
 	k, chats := classes(t, Config{}), NewChats(1)
 	f := &Features{Now: start(), Session: 1, User: says("prove")}
 	if _, err := k.Resolve(Query{Features: f, Chats: chats}); err != nil {
@@ -183,7 +183,7 @@ func TestAnExplanationNamesTheChatsTier(t *testing.T) {
 	}
 }
 
-func TestAChatStaysWhereItWentAtLast(t *testing.T) {
+func TestChatStaysAtItsLastTier(t *testing.T) {
 	off := false
 	for name, c := range map[string]struct {
 		sticky Sticky
@@ -209,7 +209,7 @@ func TestAChatStaysWhereItWentAtLast(t *testing.T) {
 	}
 }
 
-func TestAReloadKeepsAChatAtItsTierByName(t *testing.T) {
+func TestReloadKeepsAChatAtItsTierByName(t *testing.T) {
 	chats, f := NewChats(10), &Features{Now: start(), Session: 1, User: says("prove")}
 	if _, err := classes(t, Config{}).Resolve(Query{Features: f, Chats: chats}); err != nil {
 		t.Fatal(err)
@@ -251,7 +251,7 @@ func drawUse(rt *rapid.T) Query {
 	return q
 }
 
-func TestNothingForbiddenIsTakenWhateverMoves(t *testing.T) {
+func TestMovesNeverReachAForbiddenTarget(t *testing.T) {
 	unavailable := rapid.SampledFrom([]string{"up", "down", "refuse"})
 	rapid.Check(t, func(rt *rapid.T) {
 		k := classes(t, Config{Rules: Rules{Unavailable: unavailable.Draw(rt, "unavailable")}})
@@ -287,8 +287,8 @@ func TestNothingForbiddenIsTakenWhateverMoves(t *testing.T) {
 	})
 }
 
-// TestAChatNeverFallsWhileItIsUsed follows one chat whose tiers are all there.
-func TestAChatNeverFallsWhileItIsUsed(t *testing.T) {
+// TestChatInUseNeverMovesToALowerTier follows one chat whose tiers are all there.
+func TestChatInUseNeverMovesToALowerTier(t *testing.T) {
 	k := classes(t, Config{})
 	rapid.Check(t, func(rt *rapid.T) {
 		chats, now, was := NewChats(100), start(), -1
@@ -315,7 +315,7 @@ func TestAChatNeverFallsWhileItIsUsed(t *testing.T) {
 	})
 }
 
-func TestAllMistakesInRulesComeWithThoseInNames(t *testing.T) {
+func TestMistakesInRulesAndNamesAreReportedTogether(t *testing.T) {
 	_, err := New(Config{
 		Targets: []Target{{Name: "small", Tier: true}, {Name: "small", Tier: true}},
 		Rules:   Rules{Default: "big", PromptTokens: map[string]int64{"big": 1}},
@@ -332,7 +332,7 @@ func TestAllMistakesInRulesComeWithThoseInNames(t *testing.T) {
 	}
 }
 
-func TestTheCatalogTellsWhatItWouldClassify(t *testing.T) {
+func TestClassifiesAgreesWithResolve(t *testing.T) {
 	k := house(t)
 	for _, c := range []struct {
 		q    Query
@@ -350,8 +350,8 @@ func TestTheCatalogTellsWhatItWouldClassify(t *testing.T) {
 	}
 }
 
-// TestEveryMoveIsTold: each tier that a rule asked for and did not get, in order.
-func TestEveryMoveIsTold(t *testing.T) {
+// TestEachMoveIsRecorded: each tier that a rule asked for and did not get, in order.
+func TestEachMoveIsRecorded(t *testing.T) {
 	k := classes(t, Config{})
 	prove := &Features{Now: start(), User: says("prove it")}
 	var moves []Move

@@ -82,9 +82,9 @@ func TestOrdinaryPromptsMatchNoGroup(t *testing.T) {
 	}
 }
 
-// TestLettersBeforeChoicesAreNoLogic is about lists that people write, and about
+// TestLettersBeforeChoicesMatchNoLogic is about lists that people write, and about
 // questions with choices, whose tier is that of the question.
-func TestLettersBeforeChoicesAreNoLogic(t *testing.T) {
+func TestLettersBeforeChoicesMatchNoLogic(t *testing.T) {
 	k := classifier(t, Rules{})
 	for _, list := range []string{"\nA. one\nB. two\nC. three\nD. four\nAnswer:", "\na) one\nb) two", "\n(a) one\n(b) two", "\n1. one\n2. two", "\nA: one\nB: two"} {
 		for question, want := range map[string]string{

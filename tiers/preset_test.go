@@ -152,7 +152,7 @@ func asked() map[string][]string {
 	}
 }
 
-func TestEveryGroupHearsItsPrompts(t *testing.T) {
+func TestEachGroupMatchesItsPrompts(t *testing.T) {
 	groups := presetGroups("medium", "large")
 	speaking := plainly(groups)
 	for name, prompts := range asked() {
@@ -167,7 +167,7 @@ func TestEveryGroupHearsItsPrompts(t *testing.T) {
 	}
 }
 
-func TestNoExpressionIsThereForNothing(t *testing.T) {
+func TestEachExpressionIsNeeded(t *testing.T) {
 	for _, g := range presetGroups("medium", "large") {
 		for _, m := range g.Match {
 			if !slices.ContainsFunc(asked()[g.Name], regexp.MustCompile("(?i)"+m).MatchString) {
@@ -228,7 +228,7 @@ func everyday() []string {
 	}
 }
 
-func TestNoGroupHearsEverydayPrompts(t *testing.T) {
+func TestNoGroupMatchesEverydayPrompts(t *testing.T) {
 	speaking := plainly(presetGroups("medium", "large"))
 	for _, prompt := range everyday() {
 		if got := speaking(prompt); len(got) > 0 {
@@ -245,7 +245,7 @@ func TestAnalysisAloneIsNotEnough(t *testing.T) {
 	}
 }
 
-func TestEveryExpressionOfAPresetIsCheap(t *testing.T) {
+func TestEachExpressionOfAPresetIsCheap(t *testing.T) {
 	for _, g := range slices.Concat(presetGroups("medium", "large"), presetLesson("large")) {
 		for _, m := range g.Match {
 			re, err := syntax.Parse("(?i)"+m, syntax.Perl)
@@ -266,7 +266,7 @@ func TestEveryExpressionOfAPresetIsCheap(t *testing.T) {
 	}
 }
 
-func TestTheLessonHearsWordsWhereverTheyStand(t *testing.T) {
+func TestLessonMatchesWordsAnywhere(t *testing.T) {
 	groups := presetLesson("large")
 	speaking := plainly(groups)
 	for prompt, want := range map[string]string{
@@ -306,7 +306,7 @@ func heard(t *testing.T, k *Classifier, text string) []string {
 	return nil
 }
 
-func TestTheClassifierHearsWhatItsExpressionsMatch(t *testing.T) {
+func TestClassifierMatchesLikeItsExpressions(t *testing.T) {
 	presets := map[string][]Keyword{"groups": presetGroups("medium", "large"), "lesson": presetLesson("large")}
 	// Far from both ends of a text that speaks for nothing, a prompt is looked at
 	// through windows.
@@ -335,7 +335,7 @@ func TestTheClassifierHearsWhatItsExpressionsMatch(t *testing.T) {
 	}
 }
 
-func TestOneGroupAsksForTheSecondTierAndCodeForTheLast(t *testing.T) {
+func TestOneGroupRequestsTheSecondTierAndCodeTheLast(t *testing.T) {
 	k, err := NewClassifier(Rules{Preset: "groups"}, []string{"small", "medium", "large"})
 	if err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ func catalogOf(t testing.TB, r Rules) *Catalog {
 	return k
 }
 
-func TestARecordResolvesAsItsTextDid(t *testing.T) {
+func TestRecordResolvesLikeItsText(t *testing.T) {
 	k := catalogOf(t, keywordRules(codeGroup("panic"), Keyword{Tier: "medium", Name: "sums", Match: []string{"integral"}, In: []string{"user", "system"}}))
 	rapid.Check(t, func(t *rapid.T) {
 		word := rapid.SampledFrom([]string{"hello", "panic", "integral", "panic integral", strings.Repeat("long ", 500)})
@@ -49,7 +49,7 @@ func TestARecordResolvesAsItsTextDid(t *testing.T) {
 	})
 }
 
-func TestWhatARecordDoesNotSayIsSaid(t *testing.T) {
+func TestUnknownGroupsOfARecordAreReported(t *testing.T) {
 	made := catalogOf(t, keywordRules(codeGroup("panic")))
 	for name, c := range map[string]struct {
 		rules  Rules
@@ -80,7 +80,7 @@ func TestWhatARecordDoesNotSayIsSaid(t *testing.T) {
 	}
 }
 
-func TestARecordedChatStaysAtItsTier(t *testing.T) {
+func TestRecordedChatStaysAtItsTier(t *testing.T) {
 	k, chats := catalogOf(t, keywordRules(codeGroup("panic"))), NewChats(MaxChats)
 	for i, c := range []struct {
 		was   Evidence
@@ -102,7 +102,7 @@ func TestARecordedChatStaysAtItsTier(t *testing.T) {
 	}
 }
 
-func TestARecordedCountStandsForTheEstimate(t *testing.T) {
+func TestRecordedCountReplacesTheEstimate(t *testing.T) {
 	k := catalogOf(t, keywordRules())
 	f := &Features{Now: time.Unix(9999, 0), PromptTokens: 4100}
 	asked := false

@@ -37,7 +37,7 @@ func only(names ...string) func(string) bool {
 	return func(name string) bool { return slices.Contains(names, name) }
 }
 
-func TestWhereANameLeads(t *testing.T) {
+func TestNamesLeadToTheirTargets(t *testing.T) {
 	k := house(t)
 	for model, want := range map[string]Resolution{
 		"":                     {Target: "medium", Tier: true, Model: "qwen-32b", Rule: "default"},
@@ -68,7 +68,7 @@ func TestWhereANameLeads(t *testing.T) {
 	}
 }
 
-func TestTheHeaderOverrulesTheModelAmongTiers(t *testing.T) {
+func TestHeaderOverridesTheModelAmongTiers(t *testing.T) {
 	k := house(t)
 	header := func(target, model string) Resolution {
 		return Resolution{Target: target, Tier: true, Model: model, Rule: "header"}
@@ -102,7 +102,7 @@ func TestTheHeaderOverrulesTheModelAmongTiers(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotAllowedIsClampedOrUnknown(t *testing.T) {
+func TestForbiddenTargetsAreClampedOrUnknown(t *testing.T) {
 	k := house(t)
 	for name, c := range map[string]struct {
 		q    Query
@@ -135,7 +135,7 @@ func TestWhatIsNotAllowedIsClampedOrUnknown(t *testing.T) {
 	}
 }
 
-func TestAClampedDefaultAsksForThatTiersModel(t *testing.T) {
+func TestClampedDefaultUsesTheModelOfItsTier(t *testing.T) {
 	if v, err := house(t).Resolve(Query{Model: "auto", Allowed: only("small")}); err != nil || v.Model != "qwen-7b" {
 		t.Errorf("got %+v, %v", v, err)
 	}
@@ -167,7 +167,7 @@ func TestAutoIsAnAliasLikeAnother(t *testing.T) {
 	}
 }
 
-func TestATierMayBeCalledLikeItsModel(t *testing.T) {
+func TestTierMayHaveTheNameOfItsModel(t *testing.T) {
 	k, err := New(Config{Targets: []Target{{Name: "llama", Tier: true, Model: "llama"}, {Name: "bge", Models: []string{"bge"}}}, Default: "llama"})
 	if err != nil {
 		t.Fatal(err)
@@ -177,7 +177,7 @@ func TestATierMayBeCalledLikeItsModel(t *testing.T) {
 	}
 }
 
-func TestModelsAreTheNamesThatTheTenantMayUse(t *testing.T) {
+func TestModelsListsTheNamesThatTheTenantMayUse(t *testing.T) {
 	k := house(t)
 	for name, c := range map[string]struct {
 		q    Query
@@ -239,7 +239,7 @@ func drawQuery(rt *rapid.T) Query {
 	return q
 }
 
-func TestNothingForbiddenIsEverReturned(t *testing.T) {
+func TestResolveNeverReturnsAForbiddenTarget(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		c := drawConfig(rt)
 		k, err := New(c)
@@ -267,7 +267,7 @@ func TestNothingForbiddenIsEverReturned(t *testing.T) {
 	})
 }
 
-func TestAHeaderIsNoWayAroundTheNamesOfATenant(t *testing.T) {
+func TestHeaderCannotBypassAModelRestriction(t *testing.T) {
 	k, err := New(Config{
 		Targets: []Target{{Name: "small", Tier: true, Model: "s"}, {Name: "medium", Tier: true, Model: "m"}, {Name: "large", Tier: true, Model: "l"}},
 		Aliases: map[string]string{"mini": "small", "gpt-4*": "medium"}, Default: "small",
@@ -297,7 +297,7 @@ func TestAHeaderIsNoWayAroundTheNamesOfATenant(t *testing.T) {
 	}
 }
 
-func TestModelsAreResolvableAndOnce(t *testing.T) {
+func TestListedModelsResolveAndAreUnique(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		c := drawConfig(rt)
 		k, err := New(c)
@@ -317,7 +317,7 @@ func TestModelsAreResolvableAndOnce(t *testing.T) {
 	})
 }
 
-func TestTheLongestGlobWinsWhateverTheMapsOrder(t *testing.T) {
+func TestLongestGlobWinsInAnyMapOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		c := drawConfig(rt)
 		model := rapid.StringMatching(`[ab]{1,7}`).Draw(rt, "model")
@@ -424,7 +424,7 @@ func FuzzGlob(f *testing.F) {
 	})
 }
 
-func TestLeadingNowhereIsTheSameForAll(t *testing.T) {
+func TestUnknownAndForbiddenNamesGetTheSameError(t *testing.T) {
 	k := house(t)
 	_, unknown := k.Resolve(Query{Model: "nothing"})
 	_, forbidden := k.Resolve(Query{Model: "large", Allowed: only("small")})
