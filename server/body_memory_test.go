@@ -25,7 +25,7 @@ func longChat(n int, more string) string {
 
 // heldBytes is the memory that bodies hold.
 func (r *rig) heldBytes() int64 {
-	return r.proxy.BodyMemory().Held
+	return r.proxy.BodyMemory().Used
 }
 
 // TestBodiesShareOneBudget: beyond max_buffered_bytes a request is 503 before it is

@@ -76,7 +76,7 @@ func TestAPanicWhileExplainingKeepsNoMemory(t *testing.T) {
 	if e := r.Explain(q); e.Outcome != decisions.WouldReject || e.Code != "internal_error" {
 		t.Errorf("%s %s", e.Outcome, e.Code)
 	}
-	if held := r.proxy.BodyMemory().Held; held != 0 {
+	if held := r.proxy.BodyMemory().Used; held != 0 {
 		t.Errorf("%d bytes are held", held)
 	}
 }

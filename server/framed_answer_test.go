@@ -148,7 +148,7 @@ func TestLongAnswersShareTheMemoryOfBodies(t *testing.T) {
 				t.Fatalf("%s: %d %.300s", c.name, a.status, a.body)
 			}
 		}
-		until(t, "the end", func() bool { return r.proxy.BodyMemory().Held == 0 && r.Inflight() == 0 })
+		until(t, "the end", func() bool { return r.proxy.BodyMemory().Used == 0 && r.Inflight() == 0 })
 	}
 }
 

@@ -99,7 +99,7 @@ func newRigWith(t *testing.T, yaml string, change func(*Options), handlers ...ht
 		if left := r.Inflight(); left != 0 {
 			t.Errorf("%d requests are still in flight", left)
 		}
-		if held := r.proxy.BodyMemory().Held; held != 0 {
+		if held := r.proxy.BodyMemory().Used; held != 0 {
 			t.Errorf("request bodies still hold %d bytes", held)
 		}
 		for _, g := range r.control.Pools.Gauges() {

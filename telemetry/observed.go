@@ -9,7 +9,7 @@ type OldestRequest struct {
 
 // BodyMemory is the memory of request bodies, in bytes.
 type BodyMemory struct {
-	Held  int64 `metric:"tierway_request_body_bytes" help:"Memory of request bodies that are being read, wait in a queue or may be sent again."`
+	Used  int64 `metric:"tierway_request_body_bytes" help:"Memory of request bodies that are being read, wait in a queue or may be sent again."`
 	Limit int64 `metric:"tierway_request_body_limit_bytes" help:"Limit of tierway_request_body_bytes: max_buffered_bytes or its default."`
 }
 

@@ -88,7 +88,7 @@ func (px *Proxy) Inflight() int64 { return px.inflight.Load() }
 // BodyMemory returns the memory of request bodies.
 func (px *Proxy) BodyMemory() telemetry.BodyMemory {
 	held, limit := px.intake.BodyMemory()
-	return telemetry.BodyMemory{Held: held, Limit: limit}
+	return telemetry.BodyMemory{Used: held, Limit: limit}
 }
 
 // Remembered returns how many chats and stored responses the data plane knows the way of.
