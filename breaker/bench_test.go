@@ -2,18 +2,18 @@ package breaker
 
 import "testing"
 
-// allocsMost is what one request may cost while closed: gobreaker's function for its
-// outcome.
+// allocsMost is the number of allocations of one request while closed: the closure that
+// gobreaker returns for the outcome.
 const allocsMost = 1
 
-func TestARequestAllocatesLittle(t *testing.T) {
+func TestARequestAllocatesOnce(t *testing.T) {
 	r := newRig(t, 8, Config{})
 	if got := testing.AllocsPerRun(1000, func() { r.try(0, nil) }); got > allocsMost {
 		t.Errorf("%g allocations", got)
 	}
 }
 
-func BenchmarkAllowDone(b *testing.B) {
+func BenchmarkAllowReport(b *testing.B) {
 	r := newRig(b, 8, Config{})
 	b.ReportAllocs()
 	for b.Loop() {
@@ -21,7 +21,7 @@ func BenchmarkAllowDone(b *testing.B) {
 	}
 }
 
-func BenchmarkAllowDoneParallel(b *testing.B) {
+func BenchmarkAllowReportParallel(b *testing.B) {
 	r := newRig(b, 8, Config{})
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {

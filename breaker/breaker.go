@@ -7,55 +7,54 @@ import (
 	"github.com/sony/gobreaker/v2"
 )
 
-// Outcome is the result of one request to the worker.
+// Outcome classifies the end of one request.
 type Outcome int
 
 // The outcomes of a request.
 const (
 	Success     Outcome = iota
-	Excluded            // counts neither way: a client's mistake or cancel, backpressure
-	Failure             //
-	Unreachable         // a failure: no server took the connection
-	TooSlow             // a good answer of a worker that is too slow: opens the breaker
+	Excluded            // not counted: a client error, a cancellation, backpressure
+	Failure             // counts as a failure
+	Unreachable         // a failure: the server accepted no connection
+	TooSlow             // a good answer of a worker that is too slow; opens the breaker
 )
 
-// Options are the functions that a breaker calls.
+// Options are the functions that a Breaker calls.
 type Options struct {
-	// Outcome classifies what Report and Cut are given.
+	// Outcome classifies the error given to Report or Cut.
 	Outcome func(error) Outcome
-	// Rand returns a number of [0, 1). It must not call the breaker.
+	// Rand returns a random number in [0, 1). It must not call the breaker.
 	Rand func() float64
-	// OnChange receives every transition, one at a time and in order, outside all
-	// locks, from the goroutine that caused it or from one that is delivering an
-	// earlier one. It may call the breaker. nil drops them.
+	// OnChange receives every transition, one at a time and in order. It runs outside all
+	// locks, in the goroutine that caused the transition or in one that is delivering an
+	// earlier transition. It may call the breaker. nil ignores transitions.
 	OnChange func(Change)
 }
 
-// Breaker keeps requests from one worker while it fails. It is safe for concurrent use.
-// Its owner calls Poll once a second: without it an open breaker would become half-open
-// with the next request only.
+// Breaker is the circuit breaker of one worker. It is safe for concurrent use. Its owner
+// calls Poll once a second; otherwise only the next request moves it from open to half-open.
 type Breaker struct {
 	options Options
 
-	mu         sync.Mutex // before the circuit's own lock
+	mu         sync.Mutex // taken before the circuit's own lock
 	config     Config
 	circuit    *circuit
-	openFor    time.Duration // the circuit's timeout, as configured and spread
-	outdated   bool          // the circuit has other settings than these; it is replaced when it leaves half-open
+	openFor    time.Duration // the circuit's timeout: configured, then spread
+	outdated   bool          // the circuit was made with other settings; it is replaced after half-open
 	state      State
-	generation uint64 // ticket of the requests admitted while closed
-	tickets    uint64 // issued so far
+	generation uint64 // ticket of all requests that were admitted while closed
+	tickets    uint64 // the last ticket that was issued
 	since      time.Time
-	until      time.Time // the end of an open state
+	until      time.Time // end of the open state
 	cause      string    // of the last transition
 
 	consecutiveFailures int       // since the last success
-	interrupted         int       // consecutive failures that the last success ended
-	failedProbes        int       // and hangs found, since it was closed
-	slow                bool      // it was opened for slowness and not closed since
-	unreachable         bool      // the last failure was one of no connection
-	tripReason          string    // why the failure being counted opens
-	probedSince         time.Time // when it was half-open last, or was made; requests since then count
+	interrupted         int       // length of the row of failures that the last success ended
+	failedProbes        int       // failed probes and hangs since it was last closed
+	slow                bool      // opened for slowness, and not closed since
+	unreachable         bool      // the last failure was a connection failure
+	tripReason          string    // why the failure that is being counted opens the breaker
+	probedSince         time.Time // when it last became half-open, or was made; earlier requests do not count
 	probes              map[uint64]*probe
 
 	pendingEvents []Change
@@ -64,11 +63,11 @@ type Breaker struct {
 
 // probe is a request that tries a half-open worker.
 type probe struct {
-	report func(error) // the circuit's
-	timer  *time.Timer // fails it
+	report func(error) // reports to the circuit
+	timer  *time.Timer // fails the probe
 }
 
-// New makes a closed breaker.
+// New returns a closed breaker.
 func New(c Config, o Options) *Breaker {
 	if o.OnChange == nil {
 		o.OnChange = func(Change) {}
@@ -79,9 +78,9 @@ func New(c Config, o Options) *Breaker {
 	return b
 }
 
-// Configure replaces the configuration and keeps state and consecutive failures. The
-// counts within the window start afresh if window, open_for or probes change. A new
-// open_for counts from the next opening on.
+// Configure replaces the configuration and keeps the state and the consecutive failures. If
+// window, open_for or probes change, the counts within the window start again at zero. A new
+// open_for applies from the next opening.
 func (b *Breaker) Configure(c Config) {
 	c = c.withDefaults()
 	b.mu.Lock()
@@ -99,15 +98,15 @@ func (b *Breaker) Configure(c Config) {
 	}
 }
 
-// Allow admits a request, or returns an error while the breaker is open (from the return of
-// OnChange on) or half-open with all probes in progress. Its caller owes one Report with the
-// ticket. A probe fails without one after ProbeTimeout, or three times the expected time if
-// that is longer.
+// Allow admits a request and returns its ticket. The caller owes one Report with that ticket.
+// Allow returns an error while the breaker is open (once OnChange has returned) or is
+// half-open with all probes in progress. Without a Report a probe fails after
+// Config.ProbeTimeout or three times expected, whichever is longer.
 func (b *Breaker) Allow(expected time.Duration) (ticket uint64, err error) {
 	b.mu.Lock()
 	defer b.unlock()
-	// Until OnChange has received an opening, the ejection cap may still keep the worker in
-	// rotation. Requests pass so long, and their outcomes do not count.
+	// The ejection cap may keep the worker in rotation until OnChange has received the opening.
+	// Until then requests pass, and their outcomes do not count.
 	opening := b.state == Open && (b.notifying || len(b.pendingEvents) > 0)
 	if b.state != Closed && !opening {
 		return b.probeLocked(expected)
@@ -115,7 +114,7 @@ func (b *Breaker) Allow(expected time.Duration) (ticket uint64, err error) {
 	return b.generation, nil
 }
 
-// probeLocked admits a request to a worker that is half-open or about to be.
+// probeLocked admits a request to a worker that is half-open or becomes half-open now.
 func (b *Breaker) probeLocked(expected time.Duration) (ticket uint64, err error) {
 	report, err := b.circuit.Allow()
 	if err != nil {
@@ -128,30 +127,30 @@ func (b *Breaker) probeLocked(expected time.Duration) (ticket uint64, err error)
 	return ticket, nil
 }
 
-// probePatience is how many times its expected time a probe may take: a whole answer gives
-// no sign before its end.
+// probePatience is the longest duration of a probe, in multiples of its expected time: an
+// answer that is not streamed shows nothing before its end.
 const probePatience = 3
 
 func (b *Breaker) patienceLocked(expected time.Duration) time.Duration {
 	return max(b.config.ProbeTimeout, probePatience*expected)
 }
 
-// Probing reports whether the request with that ticket tries a half-open worker, and after
-// how long it fails.
+// Probing reports whether the request with that ticket is a probe in progress, and returns
+// the time after which such a probe fails.
 func (b *Breaker) Probing(ticket uint64, expected time.Duration) (patience time.Duration, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.patienceLocked(expected), b.probes[ticket] != nil
 }
 
-// Report counts the outcome of an admitted request; nil is a success. Only the first
-// report of a probe counts, and none once the breaker has changed its state since. If a
-// stream breaks off after a good report, Cut reports that.
+// Report counts the outcome of an admitted request; a nil err is a success. Only the first
+// report of a probe counts, and a report is ignored if the breaker has changed its state
+// since Allow. Use Cut for a stream that breaks off after a good report.
 func (b *Breaker) Report(ticket uint64, err error) {
 	b.report(ticket, b.options.Outcome(err), CauseProbeFailed)
 }
 
-// report counts an outcome. cause is the cause of the opening if a failed probe opens.
+// report counts an outcome. If a failed probe opens the breaker, cause is the reason.
 func (b *Breaker) report(ticket uint64, o Outcome, cause string) {
 	b.mu.Lock()
 	defer b.unlock()
@@ -173,8 +172,8 @@ func (b *Breaker) report(ticket uint64, o Outcome, cause string) {
 	}
 }
 
-// countLocked counts an outcome while closed. It asks gobreaker for admission only now,
-// because gobreaker drops the result of a request that took longer than the window.
+// countLocked counts an outcome while closed. It calls the circuit's Allow only now, because
+// gobreaker ignores the result of a request that took longer than the window.
 func (b *Breaker) countLocked(o Outcome) {
 	switch o {
 	case Excluded:
@@ -193,8 +192,8 @@ func (b *Breaker) countLocked(o Outcome) {
 	b.tripReason = ""
 }
 
-// readyToTrip is gobreaker's question after each failure while closed. It does not use
-// gobreaker's consecutive failures, which forget those that are older than the window.
+// readyToTrip is gobreaker's callback after each failure while closed. It uses its own count
+// of consecutive failures, because gobreaker forgets failures that are older than the window.
 func (b *Breaker) readyToTrip(n gobreaker.Counts) bool {
 	outcomes := n.TotalFailures + n.TotalSuccesses
 	switch {
@@ -207,10 +206,9 @@ func (b *Breaker) readyToTrip(n gobreaker.Counts) bool {
 	return b.tripReason != ""
 }
 
-// Cut reports that a stream which began then and had a good report has broken off. The
-// consecutive failures that the good report ended continue. If the stream was the probe
-// that closed the breaker, the breaker opens again. A stream that began before does not
-// count.
+// Cut reports that a stream which began at began broke off after a good report. The row of
+// consecutive failures that the good report ended continues. If the stream was the probe
+// that closed the breaker, the breaker opens again. Earlier streams do not count.
 func (b *Breaker) Cut(began time.Time, err error) {
 	if o := b.options.Outcome(err); o == Success || o == Excluded {
 		return
@@ -226,15 +224,15 @@ func (b *Breaker) Cut(began time.Time, err error) {
 		b.consecutiveFailures, b.interrupted = max(b.consecutiveFailures, b.interrupted), 0
 		b.countLocked(Failure)
 		if b.state == Closed {
-			// gobreaker takes no outcome back: with one success and two failures per stream,
-			// half of the outcomes are failures if half of the streams are cut.
+			// gobreaker cannot take an outcome back. With one success and two failures for each cut
+			// stream, the share of failures is one half if half of the streams are cut.
 			b.consecutiveFailures--
 			b.countLocked(Failure)
 		}
 	}
 }
 
-// tripLocked opens a breaker that is closed or half-open, by a failure for that reason.
+// tripLocked counts a failure that opens a closed or half-open breaker for that reason.
 func (b *Breaker) tripLocked(reason string) {
 	b.tripReason, b.unreachable = reason, false
 	report, err := b.circuit.Allow()
@@ -247,9 +245,9 @@ func (b *Breaker) tripLocked(reason string) {
 	b.tripReason = ""
 }
 
-// SetHung reports once a second whether the worker hangs. The breaker of a worker that
-// hangs opens, and becomes half-open as soon as the worker hangs no more. A hang counts
-// as a failed probe for Healthy: a health check says little about it.
+// SetHung reports once a second whether the engine hangs. A hang opens the breaker; its end
+// makes the breaker half-open at once. A hang counts as a failed probe for Healthy, because
+// a health check of a hung engine may still succeed.
 func (b *Breaker) SetHung(hung bool) {
 	b.mu.Lock()
 	defer b.unlock()
@@ -262,14 +260,13 @@ func (b *Breaker) SetHung(hung bool) {
 	}
 }
 
-// healthWait is how long a breaker stays open at least after a probe or a hang has
-// contradicted a good health check, twice as long after each further one: one check more,
-// at the usual interval.
+// healthWait is the shortest open state before a health check can end it, after one failed
+// probe or hang: one more check at the usual interval. It doubles with each further failure.
 const healthWait = 5 * time.Second
 
-// Healthy reports that an active health check which began at started was good. It moves
-// a breaker to half-open that was open before then, unless it was opened for slowness,
-// about which a health check says nothing. Failed probes delay that.
+// Healthy reports that an active health check which began at started was good. An open
+// breaker that opened before then becomes half-open. It stays open if it was opened for
+// slowness, which a health check does not measure; failed probes delay the effect.
 func (b *Breaker) Healthy(started time.Time) {
 	b.mu.Lock()
 	defer b.unlock()
@@ -282,7 +279,7 @@ func (b *Breaker) Healthy(started time.Time) {
 	}
 }
 
-// Poll makes a breaker half-open that was open for long enough.
+// Poll makes an open breaker half-open if its open state is over.
 func (b *Breaker) Poll() {
 	b.mu.Lock()
 	defer b.unlock()

@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// TestAStormOfClientMistakesOpensNothing covers what is excluded: 400s, 429s,
-// clients that leave.
-func TestAStormOfClientMistakesOpensNothing(t *testing.T) {
+// TestClientErrorsDoNotOpenTheBreaker covers excluded outcomes: 400, 429 and clients that
+// disconnect.
+func TestClientErrorsDoNotOpenTheBreaker(t *testing.T) {
 	r := newRig(t, 2, Config{})
 	r.fails(0, 4, errFive)
-	r.fails(0, 1000, fmt.Errorf("the worker answered 429: %w", errClient))
+	r.fails(0, 1000, fmt.Errorf("the worker returned 429: %w", errClient))
 	r.is(Closed, Closed)
 	if v := r.bs[0].View(); v.Requests != 4 || v.Failures != 4 || v.ConsecutiveFailures != 4 {
-		t.Errorf("excluded verdicts were counted: %+v", v)
+		t.Errorf("excluded outcomes were counted: %+v", v)
 	}
 }
 
-// TestExcludedVerdictsDoNotHideFailures: counted as successes they would keep
-// two failures in a row from ever becoming three.
-func TestExcludedVerdictsDoNotHideFailures(t *testing.T) {
+// TestExcludedOutcomesKeepTheRowOfFailures: if they counted as successes, a row of failures
+// with one excluded outcome in between would never open the breaker.
+func TestExcludedOutcomesKeepTheRowOfFailures(t *testing.T) {
 	r := newRig(t, 2, Config{ConsecutiveFailures: 5})
 	for i := range 3 {
 		r.fails(0, 2, errFive)
@@ -36,11 +36,11 @@ func TestExcludedVerdictsDoNotHideFailures(t *testing.T) {
 	r.is(Open, Closed)
 }
 
-func TestTheRatioOpensWhereNoRowDoes(t *testing.T) {
+func TestFailureRatioOpensWithoutConsecutiveFailures(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		cycle  []error
-		opens  int // at which verdict; 0 is never
+		opens  int // index of the outcome that opens; 0 is never
 		failed int
 	}{
 		{"two of three fail", []error{errFive, errFive, nil}, 20, 14},
@@ -57,7 +57,7 @@ func TestTheRatioOpensWhereNoRowDoes(t *testing.T) {
 				}
 			}
 			if at != tt.opens {
-				t.Fatalf("opened at verdict %d, not %d", at, tt.opens)
+				t.Fatalf("opened at outcome %d, not %d", at, tt.opens)
 			}
 			if at > 0 && r.last().Cause != CauseFailureRatio {
 				t.Errorf("cause %q", r.last().Cause)
@@ -66,7 +66,7 @@ func TestTheRatioOpensWhereNoRowDoes(t *testing.T) {
 	}
 }
 
-func TestTheWindowForgets(t *testing.T) {
+func TestFailuresOutsideTheWindowDoNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, Config{Window: 30 * time.Second, ConsecutiveFailures: 1000})
 		r.fails(0, 19, errFive)
@@ -81,8 +81,8 @@ func TestTheWindowForgets(t *testing.T) {
 	})
 }
 
-// TestTimeoutsLongerThanTheWindowOpen: gobreaker alone drops a verdict whose
-// request began before the window.
+// TestTimeoutsLongerThanTheWindowOpen: gobreaker alone ignores the result of a request that
+// began before the window.
 func TestTimeoutsLongerThanTheWindowOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, Config{})
@@ -99,7 +99,7 @@ func TestTimeoutsLongerThanTheWindowOpen(t *testing.T) {
 	})
 }
 
-func TestAProbeIsReportedOnce(t *testing.T) {
+func TestOnlyTheFirstReportOfAProbeCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, Config{Probes: 3})
 		r.fails(0, 5, errFive)
@@ -113,19 +113,18 @@ func TestAProbeIsReportedOnce(t *testing.T) {
 	})
 }
 
-// TestOnChangeMayCallBack: under gobreaker's lock each of these would stop for
-// ever.
-func TestOnChangeMayCallBack(t *testing.T) {
+// TestOnChangeMayCallTheBreaker: under gobreaker's lock each of these calls would deadlock.
+func TestOnChangeMayCallTheBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r *rig
-		var told []string
+		var notified []string
 		inside := 0
 		r = newRig(t, 2, Config{}, func(o *Options) {
 			o.OnChange = func(c Change) {
 				if inside++; inside > 1 {
 					t.Error("two at a time")
 				}
-				told = append(told, c.To.String())
+				notified = append(notified, c.To.String())
 				b := r.bs[0]
 				b.View()
 				b.State()
@@ -139,15 +138,15 @@ func TestOnChangeMayCallBack(t *testing.T) {
 		r.fails(0, 5, errFive)
 		r.pass(60 * time.Second)
 		r.is(Closed)
-		if want := []string{"open", "half_open", "closed"}; !slices.Equal(told, want) {
-			t.Errorf("told %v, not %v", told, want)
+		if want := []string{"open", "half_open", "closed"}; !slices.Equal(notified, want) {
+			t.Errorf("notified of %v, not %v", notified, want)
 		}
 	})
 }
 
-// TestAnOpenBreakerRefusesOnceThatIsNotified: until then its pool cannot know that the
-// worker is to be kept in rotation, as the last one.
-func TestAnOpenBreakerRefusesOnceThatIsNotified(t *testing.T) {
+// TestOpenBreakerRefusesOnceOnChangeReturned: until then the pool has not decided whether
+// the ejection cap keeps the worker in rotation.
+func TestOpenBreakerRefusesOnceOnChangeReturned(t *testing.T) {
 	var b *Breaker
 	b = New(Config{}, Options{Outcome: outcomes, Rand: rand.Float64, OnChange: func(c Change) {
 		if ticket, err := b.Allow(0); err != nil {
@@ -164,13 +163,13 @@ func TestAnOpenBreakerRefusesOnceThatIsNotified(t *testing.T) {
 	}
 }
 
-// TestOnChangePanicsAndIsToldAgain: who recovers from it hears the next.
-func TestOnChangePanicsAndIsToldAgain(t *testing.T) {
+// TestPanicInOnChangeLosesNoTransition: the next transition is delivered after a panic.
+func TestPanicInOnChangeLosesNoTransition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		told := 0
+		notified := 0
 		r := newRig(t, 2, Config{}, func(o *Options) {
 			o.OnChange = func(Change) {
-				if told++; told == 1 {
+				if notified++; notified == 1 {
 					panic("at the first")
 				}
 			}
@@ -181,15 +180,15 @@ func TestOnChangePanicsAndIsToldAgain(t *testing.T) {
 		}()
 		r.pass(60 * time.Second)
 		r.is(HalfOpen)
-		if told != 2 {
-			t.Errorf("told %d times", told)
+		if notified != 2 {
+			t.Errorf("notified %d times", notified)
 		}
 	})
 }
 
-// TestAnIdleBreakerMoves without any traffic, and a health check that began
-// after the opening moves it early.
-func TestAnIdleBreakerMoves(t *testing.T) {
+// TestIdleBreakerChangesState without traffic; a health check that began after the opening
+// makes it half-open early.
+func TestIdleBreakerChangesState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, Config{})
 		r.fails(0, 5, errFive)
@@ -213,13 +212,14 @@ func TestAnIdleBreakerMoves(t *testing.T) {
 		want := []string{"a open consecutive_failures", "a half_open timeout", "a open probe_failed",
 			"a half_open healthy", "a closed probe_succeeded"}
 		if got := r.causes(); !slices.Equal(got, want) {
-			t.Errorf("told %q\nnot  %q", got, want)
+			t.Errorf("notified of %q\nnot  %q", got, want)
 		}
 	})
 }
 
 func TestOpenTimesAreSpread(t *testing.T) {
-	for unit, want := range map[float64]time.Duration{0: 54 * time.Second, 0.5: 60 * time.Second, 0.999999: 66 * time.Second} {
+	openFor := map[float64]time.Duration{0: 54 * time.Second, 0.5: 60 * time.Second, 0.999999: 66 * time.Second}
+	for unit, want := range openFor {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, 2, Config{}, func(o *Options) { o.Rand = func() float64 { return unit } })
 			r.fails(0, 5, errFive)
@@ -230,9 +230,9 @@ func TestOpenTimesAreSpread(t *testing.T) {
 	}
 }
 
-// TestVerdictsOfAnEarlierGenerationAreIgnored: a long stream says nothing of
-// the worker after an opening.
-func TestVerdictsOfAnEarlierGenerationAreIgnored(t *testing.T) {
+// TestOutcomesFromBeforeATransitionDoNotCount: a long stream shows nothing about the worker
+// after an opening.
+func TestOutcomesFromBeforeATransitionDoNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, Config{})
 		var old []func(error)
@@ -257,7 +257,7 @@ func TestVerdictsOfAnEarlierGenerationAreIgnored(t *testing.T) {
 	})
 }
 
-// cut is a stream that begins well and then breaks off.
+// cut sends a stream that begins well and then breaks off.
 func (r *rig) cut(i int) {
 	r.t.Helper()
 	began := time.Now()
@@ -267,9 +267,9 @@ func (r *rig) cut(i int) {
 	r.bs[i].Cut(began, errFive)
 }
 
-// TestCutStreamsOpenAsFailedRequestsDo: five in a row, or half of all within the
-// window, though each began with a success.
-func TestCutStreamsOpenAsFailedRequestsDo(t *testing.T) {
+// TestCutStreamsCountAsFailures: five in a row, or half of all within the window, open the
+// breaker although each stream began with a success.
+func TestCutStreamsCountAsFailures(t *testing.T) {
 	t.Run("in a row", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, 2, Config{})
@@ -328,8 +328,7 @@ func TestCutStreamsOpenAsFailedRequestsDo(t *testing.T) {
 	})
 }
 
-// TestACutCountsInTheStateThatItsStreamBeganIn and in no other.
-func TestACutCountsInTheStateThatItsStreamBeganIn(t *testing.T) {
+func TestCutCountsOnlyInTheStateOfItsStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, Config{})
 		began := time.Now()
@@ -343,20 +342,20 @@ func TestACutCountsInTheStateThatItsStreamBeganIn(t *testing.T) {
 		r.bs[0].Cut(began, errFive)
 		r.is(HalfOpen)
 		if v := r.bs[0].View(); v.Probes != 0 {
-			t.Error("a place is taken")
+			t.Error("a probe is in progress")
 		}
 		r.try(0, nil)
 		r.is(Closed)
 		r.bs[0].Cut(began, errFive)
-		r.bs[0].Cut(time.Now(), errClient) // nobody's fault
+		r.bs[0].Cut(time.Now(), errClient) // excluded
 		if v := r.bs[0].View(); v.ConsecutiveFailures != 0 || v.Failures != 0 {
 			t.Errorf("it was counted: %+v", v)
 		}
 	})
 }
 
-// TestAfterAnyStormSuccessesClose: 100,000 mixed outcomes of 64 goroutines.
-func TestAfterAnyStormSuccessesClose(t *testing.T) {
+// TestSuccessesCloseAfterAnyOutcomes sends 100,000 mixed outcomes from 64 goroutines.
+func TestSuccessesCloseAfterAnyOutcomes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := Config{Probes: 2, OpenFor: 10 * time.Millisecond, ProbeTimeout: time.Second}
 		r := newRig(t, 4, c, func(o *Options) {
@@ -386,18 +385,18 @@ func TestAfterAnyStormSuccessesClose(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		r.Poll()
 		last := map[string]State{}
-		for _, c := range r.news() {
+		for _, c := range r.transitions() {
 			if last[c.worker] != c.From {
 				t.Fatalf("%s was %s and is notified to have been %s", c.worker, last[c.worker], c.From)
 			}
 			last[c.worker] = c.To
 		}
 		if len(last) < 2 {
-			t.Fatal("hardly anybody opened")
+			t.Fatal("hardly any breaker opened")
 		}
 		for i, b := range r.bs {
 			if v := b.View(); v.Probes != 0 {
-				t.Errorf("%d probes are under way", v.Probes)
+				t.Errorf("%d probes are in progress", v.Probes)
 			}
 			time.Sleep(time.Second)
 			r.Poll()
@@ -409,9 +408,8 @@ func TestAfterAnyStormSuccessesClose(t *testing.T) {
 	})
 }
 
-// TestAProbeThatIsCutOpensAgain: a worker that cuts every stream costs one for
-// each time that it is tried.
-func TestAProbeThatIsCutOpensAgain(t *testing.T) {
+// TestCutProbeOpensAgain: a worker that cuts every stream costs one stream per probe.
+func TestCutProbeOpensAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, Config{})
 		r.fails(0, 5, errFive)
@@ -425,7 +423,7 @@ func TestAProbeThatIsCutOpensAgain(t *testing.T) {
 		r.bs[0].Cut(began, errFive)
 		r.is(Open)
 		if last := r.last(); last.Cause != CauseProbeFailed {
-			t.Errorf("told %+v", last)
+			t.Errorf("notified of %+v", last)
 		}
 	})
 }

@@ -7,23 +7,25 @@ import (
 	"github.com/sony/gobreaker/v2"
 )
 
-// circuit is gobreaker's state machine. It is used under the breaker's lock only, and
-// its callbacks run there.
+// circuit is gobreaker's state machine. It is used under the breaker's lock only, and its
+// callbacks run under that lock.
 type circuit = gobreaker.TwoStepCircuitBreaker[struct{}]
 
 var (
 	errFailure  = errors.New("failed")
 	errExcluded = errors.New("excluded")
-	// circuitErrors are the outcomes as a circuit takes them.
-	circuitErrors = [...]error{Success: nil, Excluded: errExcluded, Failure: errFailure, Unreachable: errFailure, TooSlow: errFailure}
+	// circuitErrors maps outcomes to the errors that a circuit counts.
+	circuitErrors = [...]error{
+		Success: nil, Excluded: errExcluded, Failure: errFailure, Unreachable: errFailure, TooSlow: errFailure,
+	}
 )
 
-// windowBuckets is how many steps the rolling window moves in: with ten of
-// them a failure is forgotten at most a tenth of the window late.
+// windowBuckets is the number of steps in which the rolling window moves: a failure is
+// forgotten at most a tenth of the window late.
 const windowBuckets = 10
 
-// newCircuitLocked makes a circuit. Its transitions are followed once it is the
-// breaker's.
+// newCircuitLocked returns a circuit. The breaker follows its transitions while the circuit
+// is b.circuit.
 func (b *Breaker) newCircuitLocked(timeout time.Duration, readyToTrip func(gobreaker.Counts) bool) *circuit {
 	var c *circuit
 	c = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
@@ -42,14 +44,14 @@ func (b *Breaker) newCircuitLocked(timeout time.Duration, readyToTrip func(gobre
 	return c
 }
 
-// renewLocked gives the breaker a closed circuit. How long it will be open is spread by a
-// tenth, so that workers that failed together are not all tried at the same moment.
+// renewLocked gives the breaker a closed circuit. The open timeout is spread by a tenth, so
+// that workers that fail together are not all probed at the same moment.
 func (b *Breaker) renewLocked() {
 	b.openFor = time.Duration(float64(b.config.OpenFor) * (0.9 + 0.2*b.options.Rand()))
 	b.circuit, b.outdated = b.newCircuitLocked(b.openFor, b.readyToTrip), false
 }
 
-// reopenLocked gives an open breaker a circuit that is open for that long.
+// reopenLocked gives an open breaker a circuit that stays open for timeout.
 func (b *Breaker) reopenLocked(timeout time.Duration) {
 	c := b.newCircuitLocked(timeout, func(gobreaker.Counts) bool { return true })
 	if report, err := c.Allow(); err == nil {
@@ -58,15 +60,15 @@ func (b *Breaker) reopenLocked(timeout time.Duration) {
 	b.circuit, b.outdated = c, true
 }
 
-// endOpenLocked moves an open breaker to half-open. gobreaker has no call for that, so
-// its circuit is replaced by one with a timeout of a nanosecond.
+// endOpenLocked makes an open breaker half-open. gobreaker has no call for that, so a circuit
+// with a timeout of one nanosecond replaces the current one.
 func (b *Breaker) endOpenLocked() {
 	b.reopenLocked(1)
 	b.circuit.State()
 }
 
-// followLocked takes over the state that the circuit has taken. Requests in progress
-// count no more.
+// followLocked applies a transition of the circuit to the breaker. Outcomes of requests in
+// progress count no more.
 func (b *Breaker) followLocked(to State) {
 	now := time.Now()
 	c := Change{From: b.state, To: to, Cause: b.tripReason, Unreachable: b.unreachable}

@@ -1,8 +1,3 @@
-// Package breaker is the circuit breaker of one worker. Counts, trip rule, open timeout
-// and half-open probes are gobreaker's. This package adds a deadline for each probe,
-// failures in a row that are older than the window, the second outcome of a stream that
-// is cut, and one transition: a good health check moves an open breaker to half-open
-// early. How many workers of a pool may be ejected at once is package routing's rule.
 package breaker
 
 import (
@@ -10,8 +5,8 @@ import (
 	"time"
 )
 
-// Config is the breaker section. Zero values mean the defaults of Default, but for the
-// values of Slow whose zero turns a rule off.
+// Config is the breaker section of a configuration. A zero field means the default, except
+// in Slow, where zero turns a rule off.
 type Config struct {
 	ConsecutiveFailures int           `yaml:"consecutive_failures" min:"1" max:"1000" doc:"Failures in a row that take the worker out."`
 	FailureRatio        float64       `yaml:"failure_ratio" above:"0" max:"1" doc:"Share of failures within 'window' that takes the worker out."`
@@ -23,7 +18,7 @@ type Config struct {
 	Slow                Slow          `yaml:"slow" doc:"When a worker counts as too slow to be used."`
 }
 
-// Slow is when a worker counts as too slow to be used. Package routing judges it.
+// Slow is the rule that makes a worker too slow. Package routing applies it.
 type Slow struct {
 	Factor     float64       `yaml:"factor" max:"1000" doc:"A worker is slow if it is more than this many times slower than its peers. Speed is the measured time to first token divided by the predicted one, over streams of the same time. 0 turns it off."`
 	MinSamples int           `yaml:"min_samples" min:"5" max:"64" doc:"Streams in five minutes that a worker needs before it can count as slow."`
@@ -40,7 +35,7 @@ func Default() Config {
 	}
 }
 
-// withDefaults returns the configuration with a value in every field that a breaker reads.
+// withDefaults returns c with the default in every zero field that a breaker reads.
 func (c Config) withDefaults() Config {
 	d := Default()
 	c.ConsecutiveFailures = cmp.Or(c.ConsecutiveFailures, d.ConsecutiveFailures)

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// TestHungWorkerIsEjectedUntilItWorks opens at the first sight of a hang, ignores the
-// first health checks, and tries the worker as soon as it hangs no more.
-func TestHungWorkerIsEjectedUntilItWorks(t *testing.T) {
+// TestHangOpensUntilItEnds: a hang opens the breaker, the first health checks after it have no
+// effect, and the end of the hang makes it half-open.
+func TestHangOpensUntilItEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, Config{})
 		for range 4 {
@@ -24,17 +24,17 @@ func TestHungWorkerIsEjectedUntilItWorks(t *testing.T) {
 		r.bs[1].SetHung(false)
 		time.Sleep(tick)
 		if !r.try(1, nil) {
-			t.Error("no probe passed to a worker that hangs no more")
+			t.Error("no probe passed to a worker after its hang")
 		}
 		want := []string{"b open hung", "b half_open healthy", "b closed probe_succeeded"}
 		if got := r.causes(); !slices.Equal(got, want) {
-			t.Errorf("told %q, want %q", got, want)
+			t.Errorf("notified of %q, want %q", got, want)
 		}
 	})
 }
 
-// TestHungWorkerIsProbedAfterOpenFor covers a hang of which nothing more is seen,
-// because the worker gets no requests.
+// TestHungWorkerIsProbedAfterOpenFor covers a hang whose end is not observed, because the
+// worker gets no requests.
 func TestHungWorkerIsProbedAfterOpenFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, Config{OpenFor: 10 * time.Second})
@@ -49,15 +49,15 @@ func TestHungWorkerIsProbedAfterOpenFor(t *testing.T) {
 	})
 }
 
-// TestHungWorkerIsProbedSoonWhileItsHealthIsGood: a worker without requests shows no
-// byte, so that a probe has to find out. Each hang found since doubles the wait.
-func TestHungWorkerIsProbedSoonWhileItsHealthIsGood(t *testing.T) {
+// TestHealthChecksEndAHangAfterADoublingWait: a worker without requests returns no byte, so
+// only a probe can show that the hang is over. Each further hang doubles the wait.
+func TestHealthChecksEndAHangAfterADoublingWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, Config{})
 		for _, want := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second} {
 			r.bs[1].SetHung(true)
 			if r.last().Cause != CauseHung {
-				t.Fatalf("told %+v", r.last())
+				t.Fatalf("notified of %+v", r.last())
 			}
 			opened := time.Now()
 			for r.bs[1].State() == Open {
@@ -80,9 +80,9 @@ func TestHungWorkerIsProbedSoonWhileItsHealthIsGood(t *testing.T) {
 	})
 }
 
-// TestHungProbesOpenAHalfOpenBreaker covers probes whose clients leave before
-// probe_timeout, which are no verdict.
-func TestHungProbesOpenAHalfOpenBreaker(t *testing.T) {
+// TestHangOpensAHalfOpenBreaker covers probes whose clients disconnect before probe_timeout:
+// their outcome is excluded.
+func TestHangOpensAHalfOpenBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, Config{OpenFor: 10 * time.Second})
 		r.bs[1].SetHung(true)
@@ -92,13 +92,13 @@ func TestHungProbesOpenAHalfOpenBreaker(t *testing.T) {
 		r.bs[1].SetHung(true)
 		r.is(Closed, Open)
 		if r.last().Cause != CauseHung {
-			t.Errorf("told %+v", r.last())
+			t.Errorf("notified of %+v", r.last())
 		}
 	})
 }
 
-// TestHangSaysNothingOfOtherOutages leaves a breaker alone that failures opened.
-func TestHangSaysNothingOfOtherOutages(t *testing.T) {
+// TestEndOfAHangKeepsOtherOpenStates: a breaker that failures opened stays open.
+func TestEndOfAHangKeepsOtherOpenStates(t *testing.T) {
 	r := newRig(t, 2, Config{})
 	r.fails(1, 5, errFive)
 	r.bs[1].SetHung(false)

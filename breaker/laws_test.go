@@ -10,10 +10,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestNothingLeaks whatever happens in whatever order.
-func TestNothingLeaks(t *testing.T) {
+// TestAnySequenceKeepsTheInvariants: after arbitrary calls no probe is left in progress, every
+// transition was notified once, and successes close the breaker.
+func TestAnySequenceKeepsTheInvariants(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		// rapid ends a case by a panic, which must not leave the bubble.
+		// rapid ends a case with a panic, which must stay within the bubble.
 		var ended any
 		synctest.Test(t, func(*testing.T) {
 			defer func() { ended = recover() }()

@@ -11,8 +11,8 @@ import (
 	"github.com/sony/gobreaker/v2"
 )
 
-// TestAProbeWithoutAVerdictFails is what gobreaker leaves half-open for ever.
-func TestAProbeWithoutAVerdictFails(t *testing.T) {
+// TestProbeWithoutAReportFails: gobreaker alone would stay half-open for good.
+func TestProbeWithoutAReportFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, Config{ProbeTimeout: 10 * time.Second})
 		r.fails(0, 5, errFive)
@@ -31,22 +31,22 @@ func TestAProbeWithoutAVerdictFails(t *testing.T) {
 		synctest.Wait()
 		r.is(Open)
 		if last := r.last(); last.Cause != CauseProbeTimeout || !last.Until.Equal(time.Now().Add(time.Minute)) {
-			t.Errorf("told %+v", last)
+			t.Errorf("notified of %+v", last)
 		}
 		r.pass(60 * time.Second)
 		r.is(HalfOpen)
 		done(nil) // of the probe before
 		r.is(HalfOpen)
 		if v := r.bs[0].View(); v.Probes != 0 {
-			t.Errorf("%d probes are under way", v.Probes)
+			t.Errorf("%d probes are in progress", v.Probes)
 		}
 		r.try(0, nil)
 		r.is(Closed)
 	})
 }
 
-// TestHalfOpenLetsExactlyTheProbesPass with all arriving at once.
-func TestHalfOpenLetsExactlyTheProbesPass(t *testing.T) {
+// TestHalfOpenAdmitsExactlyTheProbes if all requests arrive at once.
+func TestHalfOpenAdmitsExactlyTheProbes(t *testing.T) {
 	for _, probes := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, 2, Config{Probes: probes})
@@ -78,7 +78,7 @@ func TestHalfOpenLetsExactlyTheProbesPass(t *testing.T) {
 	}
 }
 
-func TestAnExcludedProbeDecidesNothing(t *testing.T) {
+func TestExcludedProbeFreesItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, Config{})
 		r.fails(0, 5, errFive)
@@ -134,9 +134,9 @@ func TestAllProbesMustSucceed(t *testing.T) {
 	})
 }
 
-// TestAProbeHasTheTimeThatItsAnswerTakes: an answer that comes whole has no
-// verdict before its end.
-func TestAProbeHasTheTimeThatItsAnswerTakes(t *testing.T) {
+// TestProbeDeadlineFollowsTheExpectedTime: an answer that is not streamed has no outcome
+// before its end.
+func TestProbeDeadlineFollowsTheExpectedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, Config{ProbeTimeout: 10 * time.Second})
 		r.fails(0, 5, errFive)
@@ -153,9 +153,9 @@ func TestAProbeHasTheTimeThatItsAnswerTakes(t *testing.T) {
 	})
 }
 
-// TestAHealthCheckThatAProbeRefutedIsBelievedLater and later: an engine whose
-// model is broken may answer its health checks for ever.
-func TestAHealthCheckThatAProbeRefutedIsBelievedLater(t *testing.T) {
+// TestFailedProbesDelayTheEffectOfHealthChecks, each for longer: an engine whose model is
+// broken may return good health checks all the time.
+func TestFailedProbesDelayTheEffectOfHealthChecks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, Config{OpenFor: 10 * time.Minute})
 		r.fails(0, 5, errFive)

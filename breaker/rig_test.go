@@ -14,7 +14,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
-	errFive    = errors.New("the worker answered 500")
+	errFive    = errors.New("the worker returned 500")
 	errRefused = errors.New("connection refused")
 	errClient  = errors.New("the client left")
 	errSlow    = errors.New("the worker is too slow")
@@ -35,7 +35,7 @@ func outcomes(err error) Outcome {
 	return Failure
 }
 
-// rig is the breakers of n workers called a, b, c and so on, with their transitions.
+// rig holds the breakers of n workers, named a, b, c and so on, and their transitions.
 type rig struct {
 	t  testing.TB
 	bs []*Breaker
@@ -72,7 +72,7 @@ func newRig(t testing.TB, n int, c Config, change ...func(*Options)) *rig {
 
 func name(i int) string { return string(rune('a' + i)) }
 
-// allow asks for a request that is expected to take no time, and returns what reports it.
+// allow requests admission with an expected time of 0, and returns the function that reports.
 func (r *rig) allow(i int) (report func(error), err error) { return r.allowFor(i, 0) }
 
 func (r *rig) allowFor(i int, expected time.Duration) (report func(error), err error) {
@@ -80,7 +80,7 @@ func (r *rig) allowFor(i int, expected time.Duration) (report func(error), err e
 	return func(err error) { r.bs[i].Report(ticket, err) }, err
 }
 
-// try sends one request with that end to a worker, if its breaker admits it.
+// try sends one request that ends with end, if the breaker admits it.
 func (r *rig) try(i int, end error) bool {
 	ticket, err := r.bs[i].Allow(0)
 	if err == nil {
@@ -89,14 +89,14 @@ func (r *rig) try(i int, end error) bool {
 	return err == nil
 }
 
-// fails sends n requests that fail.
+// fails sends n requests that end with end.
 func (r *rig) fails(i, n int, end error) {
 	for range n {
 		r.try(i, end)
 	}
 }
 
-// is checks the states of all workers.
+// is checks the states of all workers, in their order.
 func (r *rig) is(want ...State) {
 	r.t.Helper()
 	for i, s := range want {
@@ -106,8 +106,8 @@ func (r *rig) is(want ...State) {
 	}
 }
 
-// news returns the transitions.
-func (r *rig) news() []event {
+// transitions returns all transitions so far.
+func (r *rig) transitions() []event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.events)
@@ -115,14 +115,14 @@ func (r *rig) news() []event {
 
 // last returns the last transition.
 func (r *rig) last() Change {
-	news := r.news()
-	return news[len(news)-1].Change
+	all := r.transitions()
+	return all[len(all)-1].Change
 }
 
-// causes returns the transitions, as in "a open slow".
+// causes returns the transitions as texts such as "a open slow".
 func (r *rig) causes() []string {
 	var all []string
-	for _, c := range r.news() {
+	for _, c := range r.transitions() {
 		all = append(all, fmt.Sprintf("%s %s %s", c.worker, c.To, c.Cause))
 	}
 	return all
@@ -135,10 +135,10 @@ func (r *rig) Poll() {
 	}
 }
 
-// tick is the least time after which an open state that is over is seen to be.
+// tick is the shortest time after which an open state that ended is observed.
 const tick = 2 * time.Nanosecond
 
-// pass lets time pass as it does in the running gateway: with a poll a second.
+// pass advances the time as the running gateway does: with one poll per second.
 func (r *rig) pass(d time.Duration) {
 	for ; d > 0; d -= time.Second {
 		time.Sleep(min(d, time.Second))

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// State is what a breaker does with requests.
+// State is the state of a breaker.
 type State int
 
 // The states of a breaker. Their numbers are those of gobreaker and of the metric
 // tierway_worker_breaker.
 const (
-	Closed   State = iota // all pass
-	HalfOpen              // a few pass to try the worker
-	Open                  // none passes
+	Closed   State = iota // all requests pass
+	HalfOpen              // a few requests probe the worker
+	Open                  // no request passes
 )
 
 // String returns closed, half_open or open.
@@ -31,24 +31,24 @@ func (s State) String() string {
 
 // The causes of transitions.
 const (
-	CauseConsecutiveFailures = "consecutive_failures" // closed to open: that many failures in a row
-	CauseFailureRatio        = "failure_ratio"        // closed to open: that share within the window
+	CauseConsecutiveFailures = "consecutive_failures" // closed to open: ConsecutiveFailures in a row
+	CauseFailureRatio        = "failure_ratio"        // closed to open: FailureRatio within the window
 	CauseSlow                = "slow"                 // to open: slower than its peers or than p95_above allows
-	CauseHung                = "hung"                 // to open: its server runs, and its engine answers nothing
+	CauseHung                = "hung"                 // to open: the server runs, but its engine returns nothing
 	CauseProbeFailed         = "probe_failed"         // half-open to open
-	CauseProbeTimeout        = "probe_timeout"        // half-open to open: a probe had no outcome in time
+	CauseProbeTimeout        = "probe_timeout"        // half-open to open: a probe had no outcome within its deadline
 	CauseTimeout             = "timeout"              // open to half-open: open_for is over
-	CauseHealthy             = "healthy"              // open to half-open: a health check was good, or a hang is over
+	CauseHealthy             = "healthy"              // open to half-open: a health check was good, or a hang ended
 	CauseProbeSucceeded      = "probe_succeeded"      // half-open to closed
 )
 
-// Change is one transition.
+// Change is one transition of a breaker.
 type Change struct {
 	From, To    State
 	Cause       string    // one of the Cause constants
-	Until       time.Time // when an open breaker becomes half-open; zero otherwise
-	Unreachable bool      // it opened because no server took a connection
-	Slow        bool      // it was opened for slowness and not closed since
+	Until       time.Time // end of the open state; zero for other states
+	Unreachable bool      // it opened because the server accepted no connection
+	Slow        bool      // it was opened for slowness, and not closed since
 }
 
 // unlock releases the lock and delivers the transitions that happened under it.
@@ -57,9 +57,8 @@ func (b *Breaker) unlock() {
 	b.notify()
 }
 
-// notify delivers the pending transitions to OnChange, unless another call of notify
-// does. It holds no lock meanwhile, so that OnChange may call the breaker and cause the
-// next transition.
+// notify delivers the pending transitions to OnChange, unless another goroutine is delivering
+// them. It holds no lock during the call, so OnChange may call the breaker.
 func (b *Breaker) notify() {
 	for {
 		b.mu.Lock()
@@ -81,34 +80,34 @@ func (b *Breaker) notify() {
 	}
 }
 
-// View is a breaker as metrics and the admin API show it.
+// View is the state of a breaker for metrics and the admin API.
 type View struct {
 	State State
-	Since time.Time // of the last transition, or when it was made
-	Until time.Time // when an open breaker becomes half-open; zero otherwise
+	Since time.Time // time of the last transition, or of New
+	Until time.Time // end of the open state; zero for other states
 	Cause string    // of the last transition; "" before the first
 
 	Failures, Requests  int // outcomes within the window; 0 unless closed
 	ConsecutiveFailures int // since the last success
-	Probes              int // in progress, of a half-open breaker
+	Probes              int // in progress; 0 unless half-open
 }
 
-// View returns the breaker's state. It changes nothing: an open breaker stays open until
-// Poll or Allow.
+// View returns the breaker's state and counts. It causes no transition: an open breaker stays
+// open until Poll or Allow.
 func (b *Breaker) View() View {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	v := View{State: b.state, Since: b.since, Until: b.until, Cause: b.cause,
 		ConsecutiveFailures: b.consecutiveFailures, Probes: len(b.probes)}
 	if b.state == Closed {
-		b.circuit.State() // moves the window on
+		b.circuit.State() // advances the window
 		n := b.circuit.Counts()
 		v.Failures, v.Requests = int(n.TotalFailures), int(n.TotalFailures+n.TotalSuccesses)
 	}
 	return v
 }
 
-// State returns the state. Like View it changes nothing.
+// State returns the state. Like View it causes no transition.
 func (b *Breaker) State() State {
 	b.mu.Lock()
 	defer b.mu.Unlock()
