@@ -1,7 +1,3 @@
-// Package routing selects a worker for a request and books the request on it. Both are one
-// operation under one short mutex per pool, so that a bound is exact however many requests
-// come at once, and a policy is single-threaded code. Time and randomness come with the
-// request.
 package routing
 
 import (
