@@ -2,17 +2,19 @@ package routing
 
 import "time"
 
-// Acquire picks a worker that is not in tried and books the request on it in one step: the
-// prompt's uncached tokens until Answered (if the answer is not streamed: until they should
-// be prefilled), and the request, its blocks and the output's tokens until Release. The
-// worker's gate is asked afterwards, outside the lock; if it refuses, the booking is undone
-// and the next best worker is picked.
+// Acquire picks a worker that is not in tried and books the request on it in one step. It
+// calls the worker's gate afterwards, outside the lock. If the gate refuses, the booking is
+// undone and the next best worker is picked.
 //
-// Acquire does not wait and keeps nothing of r. It marks r if a Planner lets it wait, so
-// that the next offer teaches the policy nothing again. Its errors are ErrNoWorker, ErrFull,
-// ErrBestWorkerFull, a *BackoffError or an *OpenError.
+// The uncached prompt tokens stay booked until Answered, or for an answer that is not
+// streamed until their predicted end. The request, its blocks and its output tokens stay
+// booked until Release.
+//
+// Acquire does not block and keeps nothing of r. If a Planner lets r wait, Acquire marks r, so
+// that the policy does not learn from it again at the next offer. The errors are ErrNoWorker,
+// ErrFull, ErrBestWorkerFull, a *BackoffError or an *OpenError.
 func (p *Pool) Acquire(r *Request, tried ...*Worker) (l Lease, err error) {
-	var room [16]*Worker // refusals are rare, and those of a usual pool need no allocation
+	var room [16]*Worker // avoids an allocation in pools of usual size
 	tried = append(room[:0], tried...)
 	for {
 		if err = p.book(&l, r, tried); err != nil || l.Admit() == nil {
@@ -23,11 +25,11 @@ func (p *Pool) Acquire(r *Request, tried ...*Worker) (l Lease, err error) {
 	}
 }
 
-// Admit asks the gate of a lease that a round made, outside the round. Its owner owes that
-// before the request is sent, or a Release with ErrExcluded. On the gate's error the booking
-// is undone, and nothing is owed any more. A worker that the ejection cap keeps in rotation
-// takes the request all the same; its gate then gets no outcome. Acquire's leases are
-// admitted.
+// Admit calls the gate for a lease that a DispatchRound made. The owner of such a lease owes
+// it, outside the round and before the request is sent, or a Release with ErrExcluded. If the
+// gate returns an error, the booking is undone and nothing more is owed. A worker that the
+// ejection cap keeps in rotation takes the request in spite of its gate, which then gets no
+// outcome. Leases from Acquire are already admitted.
 func (l *Lease) Admit() error {
 	if l.admitted || l.gate == nil {
 		return nil
@@ -50,7 +52,7 @@ func (l *Lease) Admit() error {
 	return err
 }
 
-// expectedLocked is when the booked request's outcome is due.
+// expectedLocked predicts the time from the booking to the request's outcome.
 func (l *Lease) expectedLocked(output int64) time.Duration {
 	d := firstStep + seconds(float64(l.ahead)/l.worker.value[prefillRate])
 	if !l.stream {
@@ -59,7 +61,7 @@ func (l *Lease) expectedLocked(output int64) time.Duration {
 	return min(d, maxPrefill)
 }
 
-// book picks and books under the lock. On an error the zero lease l stays as it is.
+// book picks and books under the lock. On an error it leaves the zero lease l unchanged.
 func (p *Pool) book(l *Lease, r *Request, tried []*Worker) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,7 +90,7 @@ func (p *Pool) bookLocked(l *Lease, r *Request, tried []*Worker) error {
 	return nil
 }
 
-// waitError is the error of a request that waits for a full worker.
+// waitError returns the error of a request that waits for a full worker.
 func waitError(ws []View) error {
 	if anyOf(ws, false) {
 		return ErrBestWorkerFull
@@ -96,7 +98,7 @@ func waitError(ws []View) error {
 	return ErrFull
 }
 
-// showLocked returns the workers as the policy is shown them.
+// showLocked returns the workers that the policy is shown.
 func (p *Pool) showLocked(r *Request, tried []*Worker) ([]View, error) {
 	ws, err := p.eligibleLocked(r, tried)
 	if err != nil {
@@ -107,12 +109,12 @@ func (p *Pool) showLocked(r *Request, tried []*Worker) ([]View, error) {
 	return ws, nil
 }
 
-// pickLocked asks the policy, or takes the least loaded worker if it abstains, and fills
-// the request's record.
+// pickLocked calls the policy and fills the request's record. If the policy abstains, the
+// least loaded worker is chosen.
 func (p *Pool) pickLocked(r *Request, ws []View) (int, Reason) {
 	if r.Record != nil {
 		r.assessments, r.runnerUp = p.assessments[:len(ws)], -1
-		for i := range ws { // for policies that say nothing
+		for i := range ws { // for policies that assess nothing
 			r.assessments[i] = assessment{score: ws[i].score(), excluded: exclusionIfFull(&ws[i])}
 		}
 		r.Record.begin(p.policy.Name(), r)

@@ -5,36 +5,36 @@ import (
 	"time"
 )
 
-// booking is what one lease holds in its pool's books. The pool uses bookings
-// again, so that a request allocates none.
+// booking is the load of one lease in its pool's books. The pool reuses bookings, so a request
+// allocates none.
 type booking struct {
 	worker          *Worker
 	prefill, output int64
-	tokens          int64    // of the prompt, cached or not, and the expected answer
-	assumedCached   int64    // tokens that are not in prefill because the worker had them lately
-	rows            []int32  // of the prompt's landmarks in flight
-	hashes          []uint64 // by which the prompt is remembered
+	tokens          int64    // prompt tokens, cached or not, and expected output
+	assumedCached   int64    // tokens that are not in prefill because the history says that they are cached
+	rows            []int32  // inflightPrefixes rows of the prompt's landmarks
+	hashes          []uint64 // hashes under which prefixHistory records the prompt
 	stream          bool
-	answering       bool // a stream's answer has begun
+	answering       bool // the stream's first event has arrived
 
-	// due is when the prefill of a non-streamed answer should be over: its first event says
-	// nothing about that.
+	// due is the predicted end of the prefill of an answer that is not streamed, because its
+	// first event does not show that end.
 	due  time.Time
-	next *booking // in the pool's list of free ones
+	next *booking // in the pool's list of unused bookings
 }
 
-// maxBooked bounds the tokens that one request books on each account, so that a million
-// requests for any max_tokens sum up without overflow.
+// maxBooked bounds the tokens that one request books on each account: a million requests with
+// any max_tokens then sum up without overflow.
 const maxBooked = 1 << 40
 
 func booked(tokens int64) int64 { return min(max(tokens, 0), maxBooked) }
 
-// maxPrefill bounds the predicted time of one prefill: an estimate beyond it
-// is wrong, and the books should not believe it for longer.
+// maxPrefill bounds the predicted time of one prefill. A longer estimate is wrong, and the books
+// should not keep it for longer.
 const maxPrefill = 10 * time.Minute
 
-// bookRequestLocked books the request on the view's worker. Its prefill is the part of the
-// prompt that no request in flight there and none of the last minutes has.
+// bookRequestLocked books the request on the view's worker. The booked prefill is the part of
+// the prompt that is neither in flight there nor in the prefix history.
 func (p *Pool) bookRequestLocked(r *Request, w *Worker, v *View) *booking {
 	b := p.free
 	if b == nil {
@@ -71,8 +71,8 @@ func (p *Pool) bookRequestLocked(r *Request, w *Worker, v *View) *booking {
 	return b
 }
 
-// uncached is what a worker must compute of a prompt: at least one token, because a prompt
-// that is cached whole takes a step too.
+// uncached returns the prompt tokens that a worker must compute. It is at least 1, because a
+// prompt that is cached completely takes one step too.
 func uncached(prompt int64, v *View) int64 {
 	if prompt == 0 {
 		return 0
@@ -80,6 +80,7 @@ func uncached(prompt int64, v *View) int64 {
 	return max(1, prompt-v.Overlap)
 }
 
+// removeBookingLocked takes the booking out of the books.
 func (p *Pool) removeBookingLocked(b *booking) {
 	w := b.worker
 	w.endPrefillLocked(b)
@@ -101,7 +102,7 @@ func (p *Pool) removeBookingLocked(b *booking) {
 	p.free = b
 }
 
-// endPrefillLocked takes the booking's prefill off the worker's account.
+// endPrefillLocked takes the booking's prefill out of the books.
 func (w *Worker) endPrefillLocked(b *booking) {
 	w.pending -= b.prefill
 	w.assumedCached -= b.assumedCached
@@ -113,8 +114,8 @@ func (w *Worker) endPrefillLocked(b *booking) {
 	}
 }
 
-// schedulePrefillEndLocked notes when the booking's prefill should be over: after all that is pending, at
-// the worker's rate, and not before an earlier one.
+// schedulePrefillEndLocked sets the predicted end of the booking's prefill: after all pending
+// tokens at the worker's rate, and not before an earlier booking's end.
 func (w *Worker) schedulePrefillEndLocked(b *booking, now time.Time) {
 	b.due = now.Add(min(maxPrefill, seconds(float64(w.pending)/w.value[prefillRate])))
 	if n := len(w.prefillEnds); n > 0 && b.due.Before(w.prefillEnds[n-1].due) {
@@ -123,7 +124,7 @@ func (w *Worker) schedulePrefillEndLocked(b *booking, now time.Time) {
 	w.prefillEnds = append(w.prefillEnds, b)
 }
 
-// endDuePrefillsLocked takes off what should be prefilled by now.
+// endDuePrefillsLocked takes prefills whose predicted end has passed out of the books.
 func (w *Worker) endDuePrefillsLocked(now time.Time) {
 	for len(w.prefillEnds) > 0 && !now.Before(w.prefillEnds[0].due) {
 		w.endPrefillLocked(w.prefillEnds[0])

@@ -10,37 +10,36 @@ import (
 	"time"
 )
 
-// MaxCandidates is how many candidates a Choice keeps, some 23 KB. Of a larger pool they
-// are the first members, the chosen one and the runner-up, and the pick cannot be decided
-// again.
+// MaxCandidates is the number of candidates that a Choice keeps, which take about 23 KB. For a
+// larger pool it keeps the first members, the chosen worker and the runner-up; such a pick
+// cannot be decided again.
 const MaxCandidates = 128
 
-// Choice is one pick: all that the policy saw, and the result. The pick fills it, under
-// the pool's lock, if Request.Record is set.
+// Choice is the record of one pick: everything that the policy saw, and the result. A pick
+// fills it under the pool's lock if Request.Record is set.
 type Choice struct {
 	Policy       string      `json:"policy"`
-	Key          Hash        `json:"key,omitzero"`           // what a hashing policy placed the request by
-	KeyOf        string      `json:"key_of,omitempty"`       // what Key stands for: prefix or model; empty: there is none
-	Memory       float64     `json:"memory,omitempty"`       // what the policy remembered of earlier requests, before this one
-	Halved       int         `json:"halved,omitempty"`       // how often a hashing policy halved the points of each worker, for want of room on its ring
-	Rand         Hash        `json:"rand"`                   // the request's only chance
+	Key          Hash        `json:"key,omitzero"`           // key by which a hashing policy placed the request
+	KeyOf        string      `json:"key_of,omitempty"`       // what Key identifies: prefix or model; empty without a key
+	Memory       float64     `json:"memory,omitempty"`       // the policy's memory before this request
+	Halved       int         `json:"halved,omitempty"`       // how often a hashing policy halved the points of each worker to fit its ring
+	Rand         Hash        `json:"rand"`                   // Request.Rand
 	PromptTokens int64       `json:"prompt_tokens"`          // as booked
 	OutputTokens int64       `json:"expected_output_tokens"` // as booked
 	WaitedMs     float64     `json:"waited_ms,omitempty"`
-	Waits        bool        `json:"waits,omitempty"`     // the request could wait for a full worker
+	Waits        bool        `json:"waits,omitempty"`     // Request.Wait
 	WorkerFull   bool        `json:"held,omitempty"`      // the chosen worker was full: the request waits for it
-	RunnerUp     string      `json:"runner_up,omitempty"` // who is next to the chosen worker; empty when that was alone
-	Seen         int         `json:"seen"`                // candidates, of which MaxCandidates are kept
+	RunnerUp     string      `json:"runner_up,omitempty"` // the next best worker; empty with one candidate
+	Seen         int         `json:"seen"`                // candidates, of which at most MaxCandidates are kept
 	Candidates   []Candidate `json:"candidates"`
 }
 
-// Candidate is one worker that could have been chosen: the fields of its View, the score
-// that the policy compared, and the score's terms.
+// Candidate is one worker of a pick: the fields of its View, its score and the score's terms.
 type Candidate struct {
 	Worker        string  `json:"worker"`
-	Index         int     `json:"index"`            // among the members of the pool
+	Index         int     `json:"index"`            // position among the members of the pool
 	Score         float64 `json:"score"`            // lower is better
-	Excluded      string  `json:"passed,omitempty"` // why it was not fit to be chosen, in one word; empty when it was
+	Excluded      string  `json:"passed,omitempty"` // why it could not be chosen, in one word; empty if it could
 	Weight        int     `json:"weight"`
 	Inflight      int     `json:"inflight"`
 	MaxInflight   int     `json:"max_inflight,omitempty"`
@@ -54,27 +53,27 @@ type Candidate struct {
 	Terms         Terms   `json:"terms,omitzero"`
 }
 
-// The reasons why a candidate was not fit to be chosen.
+// The reasons why a policy excludes a candidate.
 const (
-	ExcludedRequests = "requests"  // over its bound of requests
-	ExcludedTokens   = "tokens"    // over its bound of tokens
-	ExcludedFull     = "full"      // it takes nothing before a release
-	ExcludedNotDrawn = "not_drawn" // chance left it out
+	ExcludedRequests = "requests"  // over its bound on requests
+	ExcludedTokens   = "tokens"    // over its bound on tokens
+	ExcludedFull     = "full"      // it takes no request before a release
+	ExcludedNotDrawn = "not_drawn" // not among the workers drawn at random
 )
 
-// maxTerms is how many terms a score may have.
+// maxTerms is the number of terms that a score can have.
 const maxTerms = 4
 
-// Terms are what a score is made of, by name, in the policy's order.
+// Terms are the named parts of a score, in the policy's order.
 type Terms struct {
 	names  *[maxTerms]string
 	values [maxTerms]float64
 }
 
-// IsZero reports whether there are none.
+// IsZero reports whether there are no terms.
 func (t Terms) IsZero() bool { return t.names == nil }
 
-// Get returns the term of that name, 0 without one.
+// Get returns the term of that name, or 0 if there is none.
 func (t Terms) Get(name string) float64 {
 	if t.names != nil && name != "" {
 		if i := slices.Index(t.names[:], name); i >= 0 {
@@ -84,7 +83,7 @@ func (t Terms) Get(name string) float64 {
 	return 0
 }
 
-// All calls f for each term.
+// All calls f for each term, in order.
 func (t Terms) All(f func(name string, value float64)) {
 	if t.names == nil {
 		return
@@ -96,27 +95,27 @@ func (t Terms) All(f func(name string, value float64)) {
 	}
 }
 
-// MarshalJSON writes an object.
+// MarshalJSON returns an object with one number for each term.
 func (t Terms) MarshalJSON() ([]byte, error) {
 	b := []byte{'{'}
 	t.All(func(name string, value float64) {
 		if len(b) > 1 {
 			b = append(b, ',')
 		}
-		quoted, _ := json.Marshal(name) // of a string it cannot fail
+		quoted, _ := json.Marshal(name) // a string cannot fail
 		b = append(append(b, quoted...), ':')
 		b = strconv.AppendFloat(b, finite(value), 'g', -1, 64)
 	})
 	return append(b, '}'), nil
 }
 
-// UnmarshalJSON reads an object of at most four numbers.
+// UnmarshalJSON reads an object; of its numbers it keeps the first four.
 func (t *Terms) UnmarshalJSON(text []byte) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	*t = Terms{}
 	names := new([maxTerms]string)
 	if first, err := d.Token(); err != nil || first == nil {
-		return err // null is none
+		return err // null has no terms
 	} else if first != json.Delim('{') {
 		return errors.New("the terms of a score must be an object")
 	}
@@ -136,7 +135,7 @@ func (t *Terms) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// finite replaces infinity by the largest number, because JSON has none, and NaN by 0.
+// finite replaces infinity by the largest number and NaN by 0, because JSON has neither.
 func finite(x float64) float64 {
 	if math.IsNaN(x) {
 		return 0
@@ -144,21 +143,21 @@ func finite(x float64) float64 {
 	return max(-math.MaxFloat64, min(x, math.MaxFloat64))
 }
 
-// mark is what a policy says of one candidate of a recorded pick.
+// assessment is what a policy found for one candidate of a recorded pick.
 type assessment struct {
 	score    float64
 	excluded string
 	terms    Terms
 }
 
-// mark records a candidate's score, if the pick is recorded.
+// assess records a candidate's score and exclusion if the pick is recorded.
 func (r *Request) assess(i int, score float64, passed string) {
 	if r.assessments != nil {
 		r.assessments[i].score, r.assessments[i].excluded = score, passed
 	}
 }
 
-// excludeUndrawn records that chance has left out all but these two, if the pick is recorded.
+// excludeUndrawn records that only these two candidates were drawn, if the pick is recorded.
 func (r *Request) excludeUndrawn(first, second int) {
 	for i := range r.assessments {
 		if i != first && i != second {
@@ -167,7 +166,7 @@ func (r *Request) excludeUndrawn(first, second int) {
 	}
 }
 
-// exclusionIfFull says why a candidate is passed over where it is full.
+// exclusionIfFull returns ExcludedFull for a full worker, otherwise "".
 func exclusionIfFull(v *View) string {
 	if v.Full {
 		return ExcludedFull
@@ -175,8 +174,8 @@ func exclusionIfFull(v *View) string {
 	return ""
 }
 
-// recalled is what the policy remembered at the pick that is decided again; nil for any
-// other pick.
+// recalled returns the record of the pick if the policy p decides its own pick again,
+// otherwise nil. Such a pick uses the memory in the record.
 func (r *Request) recalled(p Policy) *Choice {
 	if c := r.recorded; c != nil && c.Policy == p.Name() {
 		return c
@@ -184,7 +183,7 @@ func (r *Request) recalled(p Policy) *Choice {
 	return nil
 }
 
-// Of returns the candidate of that worker, nil without one.
+// Of returns the candidate of that worker, or nil if there is none.
 func (c *Choice) Of(worker string) *Candidate {
 	for i := range c.Candidates {
 		if c.Candidates[i].Worker == worker {
@@ -194,14 +193,14 @@ func (c *Choice) Of(worker string) *Candidate {
 	return nil
 }
 
-// begin records what is known before the pick.
+// begin records the facts that are known before the pick.
 func (c *Choice) begin(policy string, r *Request) {
 	*c = Choice{Policy: policy, Rand: Hash(r.Rand), PromptTokens: booked(r.PromptTokens), OutputTokens: booked(r.OutputTokens),
 		WaitedMs: float64(r.Waited) / float64(time.Millisecond), Waits: r.Wait, Candidates: c.Candidates[:0]}
 }
 
-// finish records the candidates, and the runner-up: second, or if that is -1 the one that
-// scored best beside the chosen one. Those two are kept of any pool.
+// finish records the candidates and the runner-up: second, or if that is -1 the candidate with
+// the best assessment after the chosen one. It always keeps these two.
 func (c *Choice) finish(ws []View, marks []assessment, chosen, second int) {
 	c.Seen, c.WorkerFull = len(ws), ws[chosen].Full
 	if second < 0 {
@@ -222,7 +221,7 @@ func (c *Choice) finish(ws []View, marks []assessment, chosen, second int) {
 	}
 }
 
-// best returns the candidate that scored best beside that one, -1 without any.
+// best returns the candidate with the best assessment other than beside, or -1.
 func best(marks []assessment, beside int) int {
 	best := -1
 	for i := range marks {
@@ -233,7 +232,7 @@ func best(marks []assessment, beside int) int {
 	return best
 }
 
-// before reports whether a candidate would have been chosen before another one.
+// before reports whether a candidate ranks before another one.
 func (m *assessment) before(other *assessment) bool {
 	if (m.excluded == "") != (other.excluded == "") {
 		return m.excluded == ""

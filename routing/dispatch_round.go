@@ -5,26 +5,26 @@ import (
 	"time"
 )
 
-// DispatchRound is one pass of a queue over its pool: waiting requests are offered in their order,
-// so that order and worker are one decision. It holds the pool's lock from Begin to End and
-// is used by one goroutine; nothing else of the pool may be called meanwhile, Admit and
-// Release of a lease included.
+// DispatchRound is one pass of a queue over its pool: waiting requests are offered in their
+// order, so that order and worker are one decision. It holds the pool's lock from BeginRound
+// to End. One goroutine uses it, and calls no other method of the pool or of its leases
+// meanwhile, Admit and Release included.
 type DispatchRound struct {
 	pool      *Pool
 	now       time.Time
-	active    bool // between Begin and End
-	openKnown bool // open is what Open has found
+	active    bool // between BeginRound and End
+	openKnown bool // open is up to date
 	open      bool
-	reserved  bool // a request waits for a worker, or has reserved one
+	reserved  bool // some worker has a backlog or is reserved
 }
 
-// backlog is the requests of a round that wait for a worker.
+// backlog is the load of a round's requests that wait for one worker.
 type backlog struct {
 	requests        int
 	prefill, output int64
 }
 
-// Begin locks the pool for a round at that time.
+// BeginRound locks the pool for a round at now.
 func (p *Pool) BeginRound(now time.Time) *DispatchRound {
 	p.mu.Lock()
 	p.round.active, p.round.now, p.round.openKnown = true, now, false
@@ -32,8 +32,8 @@ func (p *Pool) BeginRound(now time.Time) *DispatchRound {
 }
 
 // Open reports whether some worker can take a request now: it is up, has weight, and is
-// neither in backoff, open, saturated nor full; or metrics alone saturate all workers, and
-// one has no request in flight. If none can, no offer of the round returns a lease.
+// neither in backoff, open, saturated nor full. If metrics alone saturate all workers, one
+// without requests in flight counts. If Open is false, no offer of the round returns a lease.
 func (r *DispatchRound) Open() bool {
 	if !r.openKnown {
 		r.openKnown, r.open = true, r.openLocked()
@@ -56,19 +56,21 @@ func (r *DispatchRound) openLocked() bool {
 	return f.saturatedByMetricsAlone()
 }
 
-// Sized reports whether a worker may be full for some requests only, because of their tokens.
+// Sized reports whether some worker has a bound on tokens, so that it may be full for large
+// requests only.
 func (r *DispatchRound) Sized() bool {
 	return slices.ContainsFunc(r.pool.workers, func(w *Worker) bool { return w.maxTokens > 0 })
 }
 
-// Changes counts the calls of the pool's watcher. A request that was not dispatched at one
-// count cannot be at the same count later, unless sure is false: some worker rests.
+// Changes returns the number of calls of the pool's watcher. A request that was not dispatched
+// at one count cannot be dispatched at the same count later, unless sure is false: then some
+// worker is in backoff or open, and its pause ends without a change.
 func (r *DispatchRound) Changes() (count uint64, sure bool) {
 	return r.pool.changes, !r.now.Before(r.pool.pausedUntil)
 }
 
-// Offer picks a worker for the request and books it there, like Acquire, but asks no gate:
-// its lease owes Admit after the round. It sets the round's time in q, and keeps nothing of
+// Offer picks a worker for the request and books it, like Acquire, but calls no gate: the
+// lease owes Admit after the round. Offer sets q.Now to the round's time and keeps nothing of
 // q. A request that a Planner lets wait counts as load on its worker in later offers of the
 // round, but not against bounds such as MaxInflight.
 func (r *DispatchRound) Offer(q *Request, tried []*Worker) (l Lease, err error) {
@@ -79,10 +81,10 @@ func (r *DispatchRound) Offer(q *Request, tried []*Worker) (l Lease, err error) 
 	return l, err
 }
 
-// Reserve keeps one worker from later offers of the round for a request that is too long
-// for every worker that it could go to: the one with the fewest tokens in flight. Without
-// that short requests would take the room as it comes free. It reports whether it reserved
-// one: not if some worker has room, nor if none lacks room because of its tokens.
+// Reserve keeps one worker from later offers of the round, for a request that exceeds the
+// bound on tokens of every worker that could take it. It selects the worker with the fewest
+// tokens in flight. Without Reserve, short requests would take the room as it becomes free.
+// Reserve returns false if some worker has room, or if none lacks room because of its tokens.
 func (r *DispatchRound) Reserve(q *Request, tried []*Worker) (reserved bool) {
 	q.Now = r.now
 	tokens := booked(q.PromptTokens) + booked(q.OutputTokens)
@@ -108,7 +110,7 @@ func (r *DispatchRound) Reserve(q *Request, tried []*Worker) (reserved bool) {
 	return least != nil
 }
 
-// addBacklogLocked notes, to the end of a round, that the request waits for the view's worker.
+// addBacklogLocked counts a request that waits for the view's worker until the round ends.
 func (r *DispatchRound) addBacklogLocked(q *Request, w *Worker, v *View) {
 	if !r.active {
 		return

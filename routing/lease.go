@@ -5,58 +5,58 @@ import (
 	"time"
 )
 
-// ErrExcluded marks a result that is not the worker's fault, such as a client that left or
-// an invalid request. The gate gets it like any other outcome.
+// ErrExcluded marks a result for which the worker is not responsible, such as a client error or
+// a client that disconnected. The gate receives it like other outcomes.
 var ErrExcluded = errors.New("excluded from the verdict")
 
-// Lease is one request booked on one worker. Its owner owes exactly one Release. Its
-// methods are safe for concurrent use; a copy must not be used beside it.
+// Lease is one request booked on one worker. Its owner owes exactly one Release. Its methods
+// are safe for concurrent use. After a Lease is copied, only one of the copies may be used.
 type Lease struct {
 	pool          *Pool
 	worker        *Worker
 	gate          Gate
-	admitted      bool // by the gate, or by the ejection cap
-	ticketed      bool // the gate gave a ticket, and is owed its outcome
+	admitted      bool // by the gate, or in spite of it by the ejection cap
+	ticketed      bool // the gate issued a ticket and is owed its outcome
 	ticket        uint64
 	reason        Reason
 	stream        bool
 	bookedAt      time.Time
-	estimate      float64       // the prompt's tokens before the learned correction
-	prompt        int64         // its tokens
-	prefill       int64         // those of them that were booked
-	ahead         int64         // tokens to prefill up to its first one, its own among them
-	assumedCached int64         // tokens that are not in ahead because the worker had them lately
-	level         int           // requests in flight on the worker, this one among them
-	expected      time.Duration // from the booking to the outcome
-	queueTime     time.Duration // that it should wait inside the engine before its prefill
-	overlap       int64         // tokens of its prompt that the worker is believed to have
+	estimate      float64       // prompt tokens before the learned correction
+	prompt        int64         // prompt tokens
+	prefill       int64         // prompt tokens that were booked
+	ahead         int64         // tokens to prefill before its first token, its own included
+	assumedCached int64         // tokens that are not in ahead because the history says that they are cached
+	level         int           // requests in flight on the worker, this one included
+	expected      time.Duration // predicted time from the booking to the outcome
+	queueTime     time.Duration // predicted time that it waits inside the engine before its prefill
+	overlap       int64         // prompt tokens that the worker should have cached
 
 	// The rest is guarded by the pool's lock.
-	booking  *booking  // nil once all is given back
-	reported bool      // the gate got its outcome, at the answer's beginning or at the end
+	booking  *booking  // nil once everything is given back
+	reported bool      // the gate has its outcome, or none is due
 	released bool      // Release was called
-	outcome  error     // that it got
-	firstAt  time.Time // the first event of an answer that came, else zero
+	outcome  error     // the gate's outcome, once reported
+	firstAt  time.Time // first event of a good answer; zero without one
 }
 
-// Result is how a leased request ended.
+// Result describes how a leased request ended.
 type Result struct {
-	At           time.Time // when it ended; the zero time teaches nothing about speed
-	Err          error     // nil when the answer was whole; wraps ErrExcluded when the worker is not to blame
-	PromptTokens int64     // as the engine reported, like the two below; 0 when it did not
-	CachedTokens int64     // part of PromptTokens that came from the engine's cache
+	At           time.Time // when it ended; zero teaches nothing about speed
+	Err          error     // nil if the answer is complete; wraps ErrExcluded if the worker is not responsible
+	PromptTokens int64     // as the engine reported, like the next two; 0 if it did not
+	CachedTokens int64     // the part of PromptTokens that came from the engine's cache
 	OutputTokens int64
-	Text         bool // the prompt was text alone, so that its length says how many tokens it has
+	Text         bool // the prompt was text only, so its length is a measure of its tokens
 }
 
-// Expected returns how long a stream's first token, or a whole answer, should take from
-// the booking on.
+// Expected returns the predicted time from the booking to a stream's first token, or to the
+// end of any other answer.
 func (l *Lease) Expected() time.Duration { return l.expected }
 
-// Worker returns the chosen worker, nil of a zero Lease.
+// Worker returns the chosen worker, or nil for a zero Lease.
 func (l *Lease) Worker() *Worker { return l.worker }
 
-// Ref returns the chosen member's Ref, nil of a zero Lease.
+// Ref returns the chosen member's Ref, or nil for a zero Lease.
 func (l *Lease) Ref() any {
 	if l.worker == nil {
 		return nil
@@ -64,20 +64,20 @@ func (l *Lease) Ref() any {
 	return l.worker.ref
 }
 
-// Reason returns why this worker was chosen.
+// Reason returns why the worker was chosen.
 func (l *Lease) Reason() Reason { return l.reason }
 
-// Ticket returns the gate's ticket; 0 without a gate, and for a worker that the ejection
-// cap keeps in rotation past its gate.
+// Ticket returns the gate's ticket. It is 0 without a gate, and for a worker that the ejection
+// cap keeps in rotation in spite of its gate.
 func (l *Lease) Ticket() uint64 { return l.ticket }
 
-// Overlap returns how many tokens of the prompt the worker is believed to have cached.
+// Overlap returns the number of prompt tokens that the worker should have cached.
 func (l *Lease) Overlap() int64 { return l.overlap }
 
-// Answered reports the answer's first event, or that the worker failed to answer: the
-// prefill is off its account and its gate gets the outcome, which is ErrSlow for a stream
-// of a worker that is too slow. Only the first call counts. On a zero Lease it does
-// nothing.
+// Answered reports that the first event of the answer arrived at at, or that the worker failed
+// with err before that. The prefill is no longer booked, and the gate receives the outcome,
+// which is ErrSlow for a stream of a worker that is too slow. Only the first call has an
+// effect; on a zero Lease Answered does nothing.
 func (l *Lease) Answered(at time.Time, err error) {
 	if l.pool == nil {
 		return
@@ -87,15 +87,15 @@ func (l *Lease) Answered(at time.Time, err error) {
 	}
 }
 
-// report gives the gate the outcome that is owed for the ticket.
+// reportOutcome gives the gate the outcome of the ticket, if it issued one.
 func (l *Lease) reportOutcome(outcome error) {
 	if l.ticketed {
 		l.gate.Report(l.ticket, outcome)
 	}
 }
 
-// answer notes the answer's beginning, once, and returns the outcome. A stream may be too
-// slow unless the engine's metrics show that it may have waited inside the engine.
+// recordFirstEvent records the first event once and returns the outcome. A stream is not too
+// slow if the engine's metrics show that it may have waited inside the engine.
 func (l *Lease) recordFirstEvent(at time.Time, err error) (outcome error, first bool) {
 	p := l.pool
 	p.mu.Lock()
@@ -122,10 +122,10 @@ func (l *Lease) recordFirstEvent(at time.Time, err error) (outcome error, first 
 	return err, true
 }
 
-// sampleLocked is the stream's time to first token beside the predicted one. The
-// prediction is by the pool's rate: by its own rate a slow worker would be as fast as
-// predicted. Prompts ahead are prefilled while a stream waits for its slot. Times below
-// the first step are equal: of one and three milliseconds neither is slow.
+// sampleLocked returns the stream's time to first token and its ratio to the prediction. The
+// prediction uses the pool's rate: by its own rate a slow worker would never be late. Prompts
+// ahead are prefilled while a stream waits for its slot. Times below firstStep count as equal,
+// because neither one nor three milliseconds are slow.
 func (l *Lease) sampleLocked(at time.Time) sample {
 	rate := l.pool.usualLocked(prefillRate, rateLimits)
 	predicted := firstStep + max(seconds(float64(l.ahead)/rate), l.queueTime+seconds(float64(l.prefill)/rate))
@@ -133,7 +133,7 @@ func (l *Lease) sampleLocked(at time.Time) sample {
 	return sample{began: at.Add(-observed), at: at, ratio: float64(observed) / float64(predicted), observed: observed}
 }
 
-// timeOr returns at, or when the request was booked if that is no time.
+// timeOr returns at, or the time of the booking if at is zero.
 func (l *Lease) timeOr(at time.Time) time.Time {
 	if at.IsZero() {
 		return l.bookedAt
@@ -141,8 +141,8 @@ func (l *Lease) timeOr(at time.Time) time.Time {
 	return at
 }
 
-// Unbook gives all load back at once and leaves the outcome to Answered and Release, which
-// is still owed. Further calls, and calls on a zero Lease, do nothing.
+// Unbook gives back all booked load. The outcome is still owed, by Answered or Release.
+// Further calls, and calls on a zero Lease, do nothing.
 func (l *Lease) Unbook() {
 	if l.pool == nil {
 		return
@@ -164,9 +164,9 @@ func (l *Lease) unbookLocked() {
 	}
 }
 
-// Release gives everything back, and the pool learns from the result. Further calls, and
-// calls on a zero Lease, do nothing. Without an Answered before, its result is the gate's
-// outcome. A worker that answered well and then broke off gets a second one, by Cut.
+// Release gives back everything, and the pool learns from the result. Without an earlier
+// Answered, o.Err is the gate's outcome. If the answer began well and broke off, the gate gets
+// a second outcome by Cut. Further calls, and calls on a zero Lease, do nothing.
 func (l *Lease) Release(o Result) {
 	if l.pool == nil {
 		return
@@ -174,7 +174,7 @@ func (l *Lease) Release(o Result) {
 	l.pool.mu.Lock()
 	last, first, outcome := !l.released, !l.reported, l.outcome
 	l.released, l.reported = true, true
-	// A stream that began was remembered then.
+	// The prefix of a stream is recorded at its first event.
 	if l.booking != nil && o.Err == nil && (first || !l.stream && outcome == nil) {
 		l.pool.recordPrefixLocked(l.booking, l.timeOr(o.At))
 	}
@@ -182,7 +182,8 @@ func (l *Lease) Release(o Result) {
 		l.pool.learnLocked(l, o)
 	}
 	gave := l.booking != nil
-	if gave && !(first && errors.Is(o.Err, ErrExcluded)) { // else it may not have been sent
+	// an excluded request without an event may never have been sent
+	if gave && !(first && errors.Is(o.Err, ErrExcluded)) {
 		l.worker.concurrencyLimit.ended++
 	}
 	l.unbookLocked()

@@ -7,92 +7,98 @@ import (
 	"time"
 )
 
-// Member is one worker of a pool as the configuration has it.
+// Member is the configuration of one worker of a pool.
 type Member struct {
 	ID          string // unique in the pool
-	Weight      int    // its share; 0 or less takes no new requests
-	Group       int    // priority: a higher group is used only if no worker of a lower one is usable
-	MaxInflight int    // requests at once; 0 is no bound
-	// MaxTokensInflight bounds the tokens of prompts, cached or not, and expected answers
-	// at once; 0 is no bound. A worker with nothing in flight takes any one request.
+	Weight      int    // share of the load; 0 or less takes no new requests
+	Group       int    // priority: a higher group is used only if no worker of a lower group is usable
+	MaxInflight int    // bound on requests in flight; 0 is no bound
+	// MaxTokensInflight bounds the tokens in flight: prompts, cached or not, and expected
+	// output. 0 is no bound. A worker without requests in flight takes a request of any size.
 	MaxTokensInflight int64
-	Models            []uint64 // hashes of the names that it serves, as Request.Model has them; empty serves all
-	Gate              Gate     // asked before each request; nil lets all pass
-	Ref               any      // what the caller sends with; must be comparable. The pool never looks inside
+	Models            []uint64 // hashes of the models that it serves, as in Request.Model; empty serves all
+	Gate              Gate     // called before each request; nil admits all
+	Ref               any      // the caller's handle of the worker; comparable, and opaque to the pool
 }
 
-// Gate is a worker's circuit breaker. It is called outside the pool's lock and must be
-// safe for concurrent use.
+// Gate is a worker's circuit breaker. The pool calls it outside its lock. It must be safe
+// for concurrent use.
 type Gate interface {
-	// Allow returns an error if the worker may not be used now, else a ticket. The
-	// outcome is expected after that time: a stream's first token, or a whole answer.
+	// Allow returns a ticket, or an error if the worker must not be used now. expected is the
+	// predicted time to the outcome: a stream's first token, or the end of any other answer.
 	Allow(expected time.Duration) (ticket uint64, err error)
-	// Report is called exactly once for a ticket, with nil for a success, and with
-	// ErrExcluded and ErrSlow among others.
+	// Report receives the outcome of a ticket exactly once: nil is a success; ErrExcluded and
+	// ErrSlow are possible outcomes.
 	Report(ticket uint64, outcome error)
-	// Cut is called if an answer that was reported as a success has broken off. Its
-	// request was booked at began.
+	// Cut is called if an answer breaks off after a Report of success. began is the time of the
+	// booking.
 	Cut(began time.Time, err error)
 }
 
-// Status is what is observed of a worker from outside.
+// Status is the observed state of a worker.
 type Status struct {
 	Up        bool
-	Saturated bool      // it should get nothing more until it says otherwise
-	Waiting   int       // requests in its own queue
-	KVUsage   float64   // share of its KV cache in use, 0 to 1
-	LoadAt    time.Time // when it reported Waiting and KVUsage; zero if it never did
+	Saturated bool      // the worker must get no more requests until a Status without it
+	Waiting   int       // requests in the engine's own queue
+	KVUsage   float64   // share of the KV cache in use, 0 to 1
+	LoadAt    time.Time // when the engine reported Waiting and KVUsage; zero if it never did
 }
 
-// Worker is one member of a pool with the load booked on it. It stays the same object, for
-// comparison by pointer, as long as its ID and Ref do.
+// Worker is one member of a pool with the load that is booked on it. The same ID and Ref keep
+// the same *Worker across Configure, so workers compare by pointer.
 type Worker struct {
 	id  string
 	ref any
 
-	// The rest is guarded by the pool's lock. The fields that every pick reads come first, so
+	// The pool's lock guards the remaining fields. Fields that every pick reads come first, so
 	// that they share few cache lines.
 	index, weight, group, maxInflight int
 	models                            []uint64
 	status                            Status
 	slowStartFrom                     time.Time
 	inflight                          int
-	pending, output                   int64
-	tokens, maxTokens                 int64 // of all in flight
-	backlog                           backlog
-	value                             [quantities]float64 // of learned, as last refreshed
-	prefillEnds                       []*booking          // prefills that end at a predicted time, the earliest first
-	reserved                          bool                // until the round ends: freed capacity is kept for one request
-	ejectionDenied                    bool                // in rotation although it is ejected, by the ejection cap
-	concurrencyLimit                  concurrencyLimit
+	// booked tokens: prefill without a first event, and expected output
+	pending, output int64
+	// tokens in flight, prompts and expected output, and their bound
+	tokens, maxTokens int64
+	backlog           backlog             // requests of the current round that wait for the worker
+	value             [quantities]float64 // of learned, as last refreshed
+	// bookings whose prefill ends at a predicted time, earliest first
+	prefillEnds []*booking
+	reserved    bool // freed capacity is kept for one request until the round ends
+	// in rotation although its breaker is not closed, by the ejection cap
+	ejectionDenied   bool
+	concurrencyLimit concurrencyLimit
 
 	gate                    Gate
 	backoffUntil, openUntil time.Time
 	ejected                 bool // its breaker is not closed
 	ejection                Ejection
-	ejectedAt, restoredAt   time.Time // when the last ejection began and ended
+	ejectedAt, restoredAt   time.Time // start and end of the last ejection
 	pace                    pace
-	reportedInflight        int       // inflight at the time of the last load report
-	queuedFrom, queuedUntil time.Time // first and last of the consecutive load reports that show requests waiting in the engine
+	reportedInflight        int // inflight at the time of the last load report
+	// first and last of the consecutive load reports with requests waiting in the engine
+	queuedFrom, queuedUntil time.Time
 	streams                 int       // in flight
-	answering, slots        int       // streams that have begun to answer: now, and the most so far
-	staleAt                 time.Time // when old metrics of it were last counted
-	assumedCached           int64     // prompt tokens that are not in pending, because the worker is believed to have them cached
-	learned                 [quantities]estimator
-	prior                   [quantities]float64 // of learned, as last refreshed
-	column                  int                 // in the pool's chains
-	prefixBookings          int                 // bookings with a chain
-	inHistory               bool                // something of it is in the pool's memory
-	removed                 bool
+	answering, slots        int       // streams with a first event: now, and the most so far
+	staleAt                 time.Time // when its stale metrics were last counted
+	// prompt tokens that are not in pending, because the history says that they are cached
+	assumedCached  int64
+	learned        [quantities]estimator
+	prior          [quantities]float64 // of learned, as last refreshed
+	column         int                 // its column in inflightPrefixes and its bit in prefixHistory
+	prefixBookings int                 // bookings with a chain
+	inHistory      bool                // prefixHistory has entries of it
+	removed        bool                // no longer a member
 }
 
 // ID returns the member's ID.
 func (w *Worker) ID() string { return w.id }
 
-// Ref returns what the member was configured with.
+// Ref returns the member's Ref.
 func (w *Worker) Ref() any { return w.ref }
 
-// viewLocked makes v the worker as a policy sees it.
+// viewLocked sets v to the worker as a policy sees it.
 func (w *Worker) viewLocked(v *View, full bool) {
 	*v = View{
 		ID: w.id, Index: w.index, Weight: w.weight, Group: w.group,
@@ -104,44 +110,44 @@ func (w *Worker) viewLocked(v *View, full bool) {
 	}
 }
 
-// fullLocked reports whether the worker has no place for a request of so many tokens.
+// fullLocked reports whether the worker has no room for a request of that many tokens.
 func (w *Worker) fullLocked(tokens int64) bool {
 	bound := w.concurrencyLimitLocked()
 	return w.reserved || bound > 0 && w.inflight >= bound || w.overTokensLocked(tokens)
 }
 
-// overTokensLocked reports whether the bound on tokens leaves no place for so many.
+// overTokensLocked reports whether that many tokens exceed the bound on tokens.
 func (w *Worker) overTokensLocked(tokens int64) bool {
 	return w.maxTokens > 0 && w.inflight > 0 && w.tokens+tokens > w.maxTokens
 }
 
-// Pool is the workers that share one kind of request, the load booked on them and the
-// policy that selects among them. It is safe for concurrent use.
+// Pool is the workers of one tier with the load that is booked on them, and the policy that
+// selects among them. It is safe for concurrent use.
 type Pool struct {
 	mu         mutex
 	learnedNow atomic.Uint64             // a packed Learned
-	upFrom     atomic.Pointer[time.Time] // a member is in rotation from then on; nil: none will be
+	upFrom     atomic.Pointer[time.Time] // some member is in rotation from then on; nil: none will be
 
-	// The rest is guarded by mu.
+	// mu guards the remaining fields.
 	policy           Policy
-	plans            bool         // the policy is a Planner
+	plans            bool         // the policy is a Planner that plans
 	workers          []*Worker    // in the order of the members
-	views            []View       // room for one decision, reused by the next
-	assessments      []assessment // likewise, for the recorded ones
+	views            []View       // buffer of one decision
+	assessments      []assessment // buffer of one recorded decision
 	inflightPrefixes inflightPrefixes
 	history          prefixHistory
-	free             *booking // bookings to be used again
+	free             *booking // list of unused bookings
 	learned          learned
 	saturation       Saturation
 	slowness         Slowness
 	stale            int64         // see Stale
-	pausedUntil      time.Time     // no worker is in backoff or open from then on
-	round            DispatchRound // the one under way
-	onChange         func()        // the watcher, or nil
-	changes          uint64        // that the watcher was called for
+	pausedUntil      time.Time     // from then on no worker is in backoff or open
+	round            DispatchRound // the current one
+	onChange         func()        // set by Watch, or nil
+	changes          uint64        // calls of onChange
 }
 
-// NewPool makes a pool. Its workers are down until Observe says otherwise.
+// NewPool returns a pool. Its workers are down until Observe reports them up.
 func NewPool(policy Policy, members []Member) *Pool {
 	p := &Pool{}
 	p.round.pool = p
@@ -151,10 +157,10 @@ func NewPool(policy Policy, members []Member) *Pool {
 	return p
 }
 
-// Configure replaces policy and members. A member that keeps its ID and its Ref keeps its
-// load, its status, its backoff and what was learned of it, except the learned bound if
-// one is configured; one with another Ref is a new worker. A policy that shall keep its
-// memory is passed again. Leases stay valid and are released on their own worker.
+// Configure replaces the policy and the members. A member with the same ID and Ref keeps its
+// load, status, backoff and learned values. Its learned concurrency limit is dropped if a
+// bound is configured. A member with another Ref is a new worker. To keep a policy's memory,
+// pass the same policy again. Leases stay valid and are released on their own worker.
 func (p *Pool) Configure(policy Policy, members []Member) {
 	p.mu.Lock()
 	defer p.unlockChanged()
@@ -189,13 +195,13 @@ func (p *Pool) Configure(policy Policy, members []Member) {
 	p.publishLearnedLocked()
 }
 
-// mutex is a mutex that counts how often it was locked.
+// mutex is a mutex that counts its locks.
 type mutex struct {
 	sync.Mutex
-	locked int64 // guarded by it
+	locked int64 // guarded by the mutex
 }
 
-// Lock locks the mutex.
+// Lock locks the mutex and counts it.
 func (m *mutex) Lock() {
 	m.Mutex.Lock()
 	m.locked++
@@ -208,8 +214,8 @@ func (p *Pool) Locked() int64 {
 	return p.mu.locked
 }
 
-// releaseColumnLocked gives back the column of a worker that is gone, once the chains have nothing
-// of it.
+// releaseColumnLocked gives back the column of a removed worker once it has no more bookings
+// with a chain.
 func (p *Pool) releaseColumnLocked(w *Worker) {
 	if w.removed && w.prefixBookings == 0 {
 		p.forgetCacheLocked(w)
@@ -226,9 +232,9 @@ func (p *Pool) findLocked(id string, ref any) *Worker {
 	return nil
 }
 
-// Observe records what was seen of the worker with that ID and Ref, if the pool has it. A
-// worker that was down and is up may have been restarted: its cache is taken for empty,
-// and the bound learned of it is forgotten.
+// Observe sets the observed state of the worker with that ID and Ref, if the pool has it. A
+// worker that was down and is up may have restarted: the pool assumes an empty cache and
+// drops its learned concurrency limit.
 func (p *Pool) Observe(id string, ref any, s Status) {
 	p.mu.Lock()
 	defer p.unlockChanged()
@@ -245,41 +251,42 @@ func (p *Pool) Observe(id string, ref any, s Status) {
 	p.capEjectionsLocked()
 }
 
-// WorkerView is one worker as metrics, readiness and the admin API show it.
+// WorkerView is the state of one worker for metrics, readiness and the admin API.
 type WorkerView struct {
 	ID                string
 	Ref               any
 	Weight, Group     int
 	Up, Saturated     bool
 	Inflight          int
-	MaxInflight       int   // as configured; 0 is no bound
-	ConcurrencyLimit  int   // the bound in force on requests in flight, configured or learned; 0 is none
-	LimitLearned      bool  // Bound is learned
-	TokensInflight    int64 // of prompts, cached or not, and expected answers
-	MaxTokensInflight int64 // 0 is no bound
+	MaxInflight       int   // configured bound; 0 is no bound
+	ConcurrencyLimit  int   // limit in force on requests in flight, configured or learned; 0 is none
+	LimitLearned      bool  // ConcurrencyLimit is learned
+	TokensInflight    int64 // prompts, cached or not, and expected output
+	MaxTokensInflight int64 // configured bound; 0 is no bound
 	PendingTokens     int64
 	OutputTokens      int64
 	Waiting           int
 	KVUsage           float64
 	Stale             bool          // Waiting and KVUsage are too old to count
-	Backoff           time.Duration // how long it gets nothing yet; 0 when it is not cooling
-	Open              time.Duration // how long its breaker keeps everything from it; 0 when it is closed
+	Backoff           time.Duration // rest of its backoff; 0 without one
+	Open              time.Duration // rest of its open state or of the unreachable server's pause; 0 without one
 	EjectionDenied    bool          // its breaker is not closed, and the ejection cap keeps it in rotation
-	Share             float64       // of its usual load while it is kept or starts slowly, 0.1 to 1; else 1
-	SlowRatio         float64       // median of its last comparisons with its peers' streams; 0 if they are too few
-	Samples           int           // streams of the last five minutes, at most 64
-	Rate              float64       // prefill, tokens/s
-	RateCount         int64         // samples behind Rate; 0 means that it is what the others do
-	TokenTime         time.Duration // time per output token
-	TokenTimeCount    int64
+	// share of its usual load during slow start or with EjectionDenied, 0.1 to 1; otherwise 1
+	Share          float64
+	SlowRatio      float64       // median of its last comparisons with its peers' streams; 0 if there are too few
+	Samples        int           // streams of the last five minutes, at most 64
+	Rate           float64       // prefill rate, tokens/s
+	RateCount      int64         // samples behind Rate; 0: Rate is the median of its peers
+	TokenTime      time.Duration // time per output token
+	TokenTimeCount int64
 }
 
-// InRotation reports whether the pool sends the worker requests: it is up, has weight, and no
-// open breaker keeps them from it. A worker in backoff, saturated or full stays in rotation:
-// its requests wait or go to another worker meanwhile.
+// InRotation reports whether the pool sends requests to the worker: it is up, has weight, and
+// is not open. Backoff, saturation and a full worker do not end rotation: meanwhile its
+// requests wait or go to other workers.
 func (v *WorkerView) InRotation() bool { return v.Up && v.Weight > 0 && v.Open == 0 }
 
-// Snapshot returns all members in their order, as they are now.
+// Snapshot returns the state of all members at now, in their order.
 func (p *Pool) Snapshot(now time.Time) []WorkerView {
 	p.mu.Lock()
 	defer p.mu.Unlock()

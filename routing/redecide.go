@@ -7,16 +7,15 @@ import (
 	"time"
 )
 
-// ErrIncomplete means that a record has not all candidates, so that the pick cannot
-// be decided again.
+// ErrIncomplete means that a record lacks candidates, so that its pick cannot be decided again.
 var ErrIncomplete = errors.New("the record has not all candidates")
 
-// Redecide decides a recorded pick again among the candidates of c, which the caller may have
-// changed; chain and prefix are the recorded chain and first turn of the prompt. The same
-// policy with the same configuration chooses the same worker: what it remembered is taken
-// from the record. Any other policy goes by its own memory. p learns nothing, and must not
-// be used meanwhile. Redecide returns the new choice and the index into its candidates. The
-// error is ErrIncomplete, or says why c is not a record of a pick.
+// Redecide makes a recorded pick again among the candidates of c, which the caller may have
+// changed. model, prefix and chain are those of the recorded request. A policy of the same
+// name and configuration picks the same worker, because it takes its memory from the record.
+// Any other policy uses its own memory. p learns nothing and must not be used meanwhile.
+// Redecide returns the new choice and an index into its candidates. Its error is
+// ErrIncomplete, or names the field of c that no pick can have recorded.
 func Redecide(p Policy, c *Choice, model, prefix Hash, chain []Link, at time.Time) (i int, reason Reason, decided *Choice, err error) {
 	if err := c.check(); err != nil {
 		return -1, "", nil, err
@@ -29,8 +28,8 @@ func Redecide(p Policy, c *Choice, model, prefix Hash, chain []Link, at time.Tim
 	return i, reason, decided, nil
 }
 
-// Learn has a policy pick among the candidates of a record by its own memory, and learn
-// from the request. Check must accept the record.
+// Learn lets a policy pick among the candidates of a record by its own memory, and learn from
+// the request. c must be valid by Check.
 func Learn(p Policy, c *Choice, model, prefix Hash, chain []Link, at time.Time, stream bool) (i int, reason Reason) {
 	r, ws := c.recorded(model, prefix, chain, at)
 	r.Stream = stream
@@ -38,7 +37,7 @@ func Learn(p Policy, c *Choice, model, prefix Hash, chain []Link, at time.Time, 
 	return pool.pickLocked(&r, ws)
 }
 
-// recorded returns the request of a record and its candidates as a policy was shown them.
+// recorded returns the request of a record and the views that the policy was shown.
 func (c *Choice) recorded(model, prefix Hash, chain []Link, at time.Time) (Request, []View) {
 	r := Request{Now: at, Rand: uint64(c.Rand), Model: uint64(model), Prefix: uint64(prefix), PromptTokens: c.PromptTokens, OutputTokens: c.OutputTokens,
 		Waited: time.Duration(math.Round(c.WaitedMs * float64(time.Millisecond))), Wait: c.Waits}
@@ -52,31 +51,31 @@ func (c *Choice) recorded(model, prefix Hash, chain []Link, at time.Time) (Reque
 	return r, ws
 }
 
-// maxHalved halves every weight to 0.
+// maxHalved reduces every weight to 0.
 const maxHalved = 64
 
 // Check returns an error unless a pool can have shown a policy exactly these candidates, in
-// this order: ErrIncomplete if some are missing.
+// this order. The error is ErrIncomplete if candidates are missing.
 func (c *Choice) Check() error {
 	if err := c.check(); err != nil {
 		return err
 	}
 	for i := range c.Candidates {
 		if v := &c.Candidates[i]; i > 0 && v.Index <= c.Candidates[i-1].Index || c.Of(v.Worker) != v {
-			return fmt.Errorf("the candidate %q stands twice or out of its order", v.Worker)
+			return fmt.Errorf("the candidate %q is listed twice or out of order: candidates must be in the order of their index", v.Worker)
 		}
 	}
 	return nil
 }
 
-// check returns an error unless a policy may be shown the candidates: a record may come
-// from any file.
+// check returns an error if a policy must not be shown the candidates: a record may come from
+// any file.
 func (c *Choice) check() error {
 	if c == nil || len(c.Candidates) == 0 || len(c.Candidates) < c.Seen {
 		return ErrIncomplete
 	}
 	if c.Halved < 0 || c.Halved > maxHalved {
-		return fmt.Errorf("the points were halved %d times: it must be from 0 to %d", c.Halved, maxHalved)
+		return fmt.Errorf("halved is %d: it must be from 0 to %d", c.Halved, maxHalved)
 	}
 	for i := range c.Candidates {
 		v := &c.Candidates[i]
@@ -90,7 +89,7 @@ func (c *Choice) check() error {
 	return nil
 }
 
-// view is the worker as the policy saw it.
+// view returns the View that the policy saw.
 func (c *Candidate) view() View {
 	return View{ID: c.Worker, Index: c.Index, Weight: c.Weight, Up: true, Inflight: c.Inflight, MaxInflight: c.MaxInflight, Full: c.Full,
 		PendingTokens: c.PendingTokens, OutputTokens: c.OutputTokens, Overlap: c.Overlap, Waiting: c.Waiting, KVUsage: c.KVUsage, Rate: c.Rate}
