@@ -2,81 +2,82 @@ package routing
 
 import "time"
 
-// The learned concurrency limit: the in-flight level beyond which an engine only queues.
-// It is found by watching delay, like TCP Vegas, Netflix's gradient limits and Envoy's
-// adaptive concurrency, with additive raises. The delay without a queue is no constant
-// but a line over the prompt's tokens (calm), learned at the lowest levels alone.
+// The learned concurrency limit is the number of requests in flight beyond which an engine
+// only queues. It is found from delay, like TCP Vegas, Netflix's gradient limits and Envoy's
+// adaptive concurrency, with additive raises. The delay without a queue is not a constant: it
+// is a line over the prompt's tokens (unloadedLatencyModel), learned at the lowest levels only.
+// A level is the number of requests in flight on the worker.
 const (
-	// limitBand is how many times the predicted time to first token is in the band. A
-	// stream that is off by a log-normal factor with sigma 0.5 is beyond it once in 20.
+	// limitBand is the width of the band in multiples of the predicted time to first token. A
+	// log-normal error with sigma 0.5 leaves the band once in 20 streams.
 	limitBand = 2
-	// limitLate is how much later than predicted a late stream is at least.
+	// limitLate is the least delay over the prediction of a late stream.
 	limitLate = 500 * time.Millisecond
-	// limitAhead is the most that the prompts ahead add to a prediction: more than an
-	// engine needs to be busy. Without it the prediction would grow with the queue that
-	// it should show.
+	// limitAhead bounds the part of a prediction that is due to other prompts ahead. It is more
+	// than an engine needs to be busy. Without it the prediction would grow with the queue that
+	// it should reveal.
 	limitAhead = 2 * time.Second
-	// limitConvoyBand and limitConvoy excuse streams behind a very long prompt: what the prefill
-	// of all that is ahead explains, give or take a quarter, is not late before 15 seconds,
-	// which are 120,000 tokens at the prior rate.
+	// limitConvoyBand and limitConvoy excuse streams behind a very long prompt. Up to
+	// limitConvoy, a delay that the prefill of everything ahead explains within a quarter is not
+	// late. 15 s are 120,000 tokens at the prior rate.
 	limitConvoyBand = 1.25
 	limitConvoy     = 15 * time.Second
-	// limitWindowStreams is how many streams are judged together: more than half of them are
-	// late by chance with a probability of 2 in 10⁸.
+	// limitWindowStreams is the number of streams that one decision uses. More than half of
+	// them are late by chance with a probability of 2 in 10⁸.
 	limitWindowStreams = 16
-	// limitWindowMost is how many streams an undecided window has at most.
+	// limitWindowMost is the largest number of streams in an undecided window.
 	limitWindowMost = 4 * limitWindowStreams
-	// limitInBandRun is how many streams in the band in a row end a window that began late: an
-	// overloaded engine has them once in thousands.
+	// limitInBandRun is the number of consecutive streams in the band that end a window which
+	// began late: an overloaded engine has such a run once in thousands of streams.
 	limitInBandRun = 8
-	// limitLateSpan is how far apart the first events of a late window are at least: what an
-	// engine held back in one slow moment comes at once.
+	// limitLateSpan is the least time between the first and the last late stream of a cut: the
+	// streams that an engine delays in one slow moment arrive together.
 	limitLateSpan = 2 * time.Second
-	// limitCutLeast and limitCutMost are what a cut leaves at least and at most of the level at
-	// which streams were late: the rate of endings is measured in a moment, and may be off.
+	// limitCutLeast and limitCutMost bound what a cut leaves of the level at which streams were
+	// late, because the rate of endings is measured over a short time.
 	limitCutLeast, limitCutMost = 0.7, 0.95
-	// limitFloor is the least: engines for one user run one to four requests at once, and
-	// any other is not late with four.
+	// limitFloor is the least limit: engines for one user run one to four requests at once, and
+	// any other engine is not late with four.
 	limitFloor = 4
-	// limitNear is the part of the bound from which on a stream was at the bound.
+	// limitNear is the part of the limit from which a stream counts as being at the limit.
 	limitNear = 0.9
-	// limitStep is the largest raise, as a part of the bound.
+	// limitStep is the largest raise, as a part of the limit.
 	limitStep = 0.25
 )
 
-// startedStream is what a stream's first event tells.
+// startedStream holds what the first event of a stream shows.
 type startedStream struct {
 	bookedAt, at  time.Time
-	level         int   // requests in flight on the worker when it was booked, itself among them
+	level         int   // requests in flight on the worker at its booking, itself included
 	prompt        int64 // its tokens, cached or not
-	own           int64 // those of them that were booked
+	own           int64 // its booked tokens
 	others        int64 // tokens to prefill before its own
-	assumedCached int64 // tokens in neither because the worker had them lately
+	assumedCached int64 // tokens in neither, because the history says that they are cached
 }
 
-// concurrencyLimit learns how many requests one worker takes before it only queues them. The
-// zero value knows no bound. A cut needs a window of streams of which most are late; a
-// raise needs a window that is in the band and was at the bound. Raises double.
+// concurrencyLimit learns how many requests one worker runs before it only queues them. The
+// zero value has no limit. A cut needs a window in which most streams are late. A raise needs
+// a window within the band whose streams were at the limit. Each raise doubles the next one.
 type concurrencyLimit struct {
 	limit    int       // 0 is none
-	moved    time.Time // when it was last moved; zero never
+	moved    time.Time // when it last changed; zero never
 	step     int       // of the next raise
 	unloaded unloadedLatencyModel
-	ended    int64 // requests that left the worker, of those that were sent
+	ended    int64 // requests that left the worker after they were sent
 	window   limitWindow
 }
 
-// limitWindow is the streams of one window.
+// limitWindow counts the streams of one window.
 type limitWindow struct {
 	streams, near, late int
-	run                 int // in the band, one after the other, up to now
+	run                 int // streams in the band since the last late one
 	firstLate, lastLate time.Time
-	ended               int64         // concurrencyLimit.ended at the first late one
-	levels              int           // of the late ones, summed
-	excess              time.Duration // over what an engine needs to be busy, of the late ones, summed
+	ended               int64         // concurrencyLimit.ended at the first late stream
+	levels              int           // sum over the late streams
+	excess              time.Duration // time over what a busy engine needs, summed over the late streams
 }
 
-// answered takes one stream's first event.
+// learnStream learns from the first event of one stream.
 func (b *concurrencyLimit) learnStream(s startedStream) {
 	took := s.at.Sub(s.bookedAt)
 	if took <= 0 || s.level <= 0 {
@@ -84,21 +85,22 @@ func (b *concurrencyLimit) learnStream(s startedStream) {
 	}
 	usual, calmUpTo := b.unloaded.line()
 	b.unloaded.learn(s.level, float64(s.own+s.others), took.Seconds(), usual, calmUpTo > 0)
-	// Streams booked before the bound was moved show the bound before.
+	// Streams that were booked before the last change show the effect of the limit before it.
 	if calmUpTo == 0 || !b.moved.IsZero() && !s.bookedAt.After(b.moved) {
 		return
 	}
-	// Its own prompt counts whole: what is remembered may be forgotten.
+	// Its own prompt counts completely, because a cached prefix may be evicted.
 	own, others := seconds(usual.base+usual.token*float64(max(s.prompt, s.own))), seconds(usual.token*float64(s.others+s.assumedCached))
 	expected := own + min(others, limitAhead)
 	allowed := max(limitBand*expected, expected+limitLate, min(seconds((own+others).Seconds()*limitConvoyBand), limitConvoy))
 	if s.level <= calmUpTo {
-		allowed = took // others are measured by this level
+		allowed = took // this level is the reference for others
 	}
 	b.count(&s, took, expected, allowed)
 	b.decide(s.at)
 }
 
+// count adds a stream to the window.
 func (b *concurrencyLimit) count(s *startedStream, took, expected, allowed time.Duration) {
 	w := &b.window
 	w.streams++
@@ -118,7 +120,7 @@ func (b *concurrencyLimit) count(s *startedStream, took, expected, allowed time.
 	w.excess += took - (expected+allowed)/2 // half of the band keeps the engine busy
 }
 
-// decide moves the bound once the window shows something.
+// decide cuts or raises the limit once the window is conclusive.
 func (b *concurrencyLimit) decide(now time.Time) {
 	w := &b.window
 	late := 2*w.late > w.streams
@@ -135,8 +137,8 @@ func (b *concurrencyLimit) decide(now time.Time) {
 	*w = limitWindow{}
 }
 
-// cut lowers the bound from the level at which streams were late by those that only
-// waited: by Little's law as many as end in the time that they waited too long.
+// cut sets the limit to the level at which streams were late, less the requests that only
+// waited: by Little's law, as many as end during the excess time.
 func (b *concurrencyLimit) cut(now time.Time) {
 	w := &b.window
 	level := float64(w.levels) / float64(w.late)
@@ -149,14 +151,14 @@ func (b *concurrencyLimit) cut(now time.Time) {
 	b.limit, b.moved, b.step = max(limit, limitFloor), now, 1
 }
 
-// raise adds a few, twice as many as the last time.
+// raise adds twice as many as the last raise, at most limitStep of the limit.
 func (b *concurrencyLimit) raise(now time.Time) {
 	step := min(max(b.step, 1), max(1, int(limitStep*float64(b.limit))))
 	b.limit, b.moved, b.step = b.limit+step, now, 2*step
 }
 
-// boundLocked is how many requests the worker may have in flight, 0 for no bound: as
-// configured, else as learned. A worker with a bound on tokens learns none.
+// concurrencyLimitLocked returns how many requests the worker may have in flight, 0 for no limit:
+// the configured bound, or else the learned limit. With a bound on tokens none is learned.
 func (w *Worker) concurrencyLimitLocked() int {
 	if w.maxInflight > 0 || w.maxTokens > 0 {
 		return w.maxInflight
@@ -164,7 +166,8 @@ func (w *Worker) concurrencyLimitLocked() int {
 	return w.concurrencyLimit.limit
 }
 
-// boundLocked lets the worker's bound learn from a first event, unless it is configured.
+// learnConcurrencyLimitLocked lets the worker's limit learn from a first event, unless a bound is
+// configured.
 func (l *Lease) learnConcurrencyLimitLocked(at time.Time) {
 	w := l.worker
 	if at.IsZero() || w.maxInflight > 0 || w.maxTokens > 0 {

@@ -2,16 +2,16 @@ package routing
 
 import "time"
 
-// Ejection is a worker's circuit breaker that is not closed.
+// Ejection is the state of a worker's circuit breaker that is not closed.
 type Ejection struct {
-	At          time.Time // of the transition
-	Until       time.Time // while the breaker is open, when it becomes half-open; zero while it is half-open
-	Unreachable bool      // no server takes connections
+	At          time.Time // time of the transition
+	Until       time.Time // end of the open state; zero while half-open
+	Unreachable bool      // its server accepts no connection
 	Slow        bool      // it was opened because the worker is slow
 }
 
-// Eject keeps new requests from the worker with that ID and Ref while its breaker is open,
-// unless the ejection cap keeps it in rotation. Half-open, its gate limits the requests.
+// Eject keeps new requests from the worker with that ID and Ref while its breaker is open, unless
+// the ejection cap keeps it in rotation. While it is half-open, its gate limits the requests.
 func (p *Pool) Eject(id string, ref any, e Ejection) {
 	p.mu.Lock()
 	defer p.unlockChanged()
@@ -30,9 +30,9 @@ func (p *Pool) Eject(id string, ref any, e Ejection) {
 	p.capEjectionsLocked()
 }
 
-// Restore ends an ejection of the worker with that ID and Ref, and begins its slow start:
-// its share grows evenly from a tenth to the whole within ten seconds. A worker that is
-// alone in its group takes all requests at once.
+// Restore ends the ejection of the worker with that ID and Ref and begins its slow start: its
+// share grows linearly from a tenth to the whole within ten seconds. A worker that is the only
+// one in its group takes all requests at once.
 func (p *Pool) Restore(id string, ref any, at time.Time) {
 	p.mu.Lock()
 	defer p.unlockChanged()
@@ -45,20 +45,20 @@ func (p *Pool) Restore(id string, ref any, at time.Time) {
 	p.capEjectionsLocked()
 }
 
-// capEjectionsLocked applies the ejection cap after a change of a breaker, a status or
-// the members.
+// capEjectionsLocked applies the ejection cap after a change of a breaker, a status or the
+// members.
 func (p *Pool) capEjectionsLocked() {
 	capEjections(p.workers)
 	p.publishUpLocked()
 }
 
-// capEjections applies the ejection cap to the workers of a pool: at most half of them
-// are ejected, and never the last worker that is up and has weight. Workers beyond the
-// cap, the last ones ejected, are kept in rotation with a tenth of their share. A worker
-// that takes no connection is exempt.
+// capEjections applies the ejection cap to the workers of a pool: at most half of them are
+// ejected, and never the last worker that is up and has weight. The cap keeps the workers that
+// were ejected last in rotation, with a tenth of their share. It does not apply to a worker
+// whose server accepts no connection.
 func capEjections(workers []*Worker) {
 	inRotation := false
-	var last *Worker // the last one ejected that could be kept
+	var last *Worker // the last ejected worker that can stay in rotation
 	for _, w := range workers {
 		usable := w.status.Up && w.weight > 0
 		w.ejectionDenied = w.cappedLocked() && ejectedBefore(workers, w) >= len(workers)/2
@@ -82,7 +82,7 @@ func ejectedBefore(workers []*Worker, w *Worker) (n int) {
 	return n
 }
 
-// ejectedBefore orders two ejected workers.
+// ejectedBefore orders two ejected workers by time, then by index.
 func (w *Worker) ejectedBefore(o *Worker) bool {
 	if w.ejectedAt.Equal(o.ejectedAt) {
 		return w.index < o.index
@@ -90,10 +90,10 @@ func (w *Worker) ejectedBefore(o *Worker) bool {
 	return w.ejectedAt.Before(o.ejectedAt)
 }
 
-// cappedLocked reports whether the worker's ejection falls under the cap.
+// cappedLocked reports whether the worker is ejected and the cap applies to it.
 func (w *Worker) cappedLocked() bool { return w.ejected && !w.ejection.Unreachable }
 
-// openUntilLocked is until when the worker gets no requests because it failed.
+// openUntilLocked returns the end of the worker's open state, or of the pause set by SetOpen.
 func (w *Worker) openUntilLocked() time.Time {
 	if w.ejectionDenied || w.ejection.Until.Before(w.openUntil) {
 		return w.openUntil

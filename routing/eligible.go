@@ -9,41 +9,41 @@ import (
 
 // Errors of Acquire and Offer. See also BackoffError and OpenError.
 var (
-	// ErrNoWorker means that no worker could take the request: all are down, without
-	// weight, without its model, tried before, or refused by their gates.
+	// ErrNoWorker means that no worker can take the request: each one is down, without weight,
+	// without its model, already tried, or refused by its gate.
 	ErrNoWorker = errors.New("no worker is up")
-	// ErrFull means that all workers that could take the request are full or saturated;
-	// a release opens a place.
+	// ErrFull means that all workers that could take the request are full or saturated. A
+	// release makes room.
 	ErrFull = errors.New("all workers are full")
-	// ErrBestWorkerFull means that the best worker for the request is full, and worth the wait
-	// although another is open. It comes of a Planner only, if Request.Wait is set.
+	// ErrBestWorkerFull means that the best worker for the request is full and worth the wait,
+	// although another worker is open. Only a Planner causes it, if Request.Wait is set.
 	ErrBestWorkerFull = errors.New("the best worker is full")
 )
 
-// BackoffError means that every worker that is up rests, and that the first to be back is
-// one in backoff.
+// BackoffError means that every worker that is up is in backoff or open, and that the first
+// one to end its pause is in backoff.
 type BackoffError struct {
-	Until time.Time // when that one is back
+	Until time.Time // end of that backoff
 }
 
-// Error names the time.
+// Error returns a text with the end of the backoff.
 func (e *BackoffError) Error() string {
 	return fmt.Sprintf("all workers are in backoff until %s", e.Until.Format(time.RFC3339))
 }
 
-// OpenError means that every worker that is up rests, and that the first to be back is one
-// whose breaker is open.
+// OpenError means that every worker that is up is in backoff or open, and that the first one
+// to end its pause is open.
 type OpenError struct {
-	Until time.Time // when that one is back
+	Until time.Time // end of that open state
 }
 
-// Error names the time.
+// Error returns a text with the end of the open state.
 func (e *OpenError) Error() string {
-	return fmt.Sprintf("all workers failed too often and rest until %s", e.Until.Format(time.RFC3339))
+	return fmt.Sprintf("all workers are open or in backoff until %s", e.Until.Format(time.RFC3339))
 }
 
-// SetBackoff keeps new requests from a worker until then, because it asked for less. It never
-// shortens a backoff under way.
+// SetBackoff keeps new requests from a worker until then, after it returned 429, or 503 with
+// Retry-After. It never shortens a backoff.
 func (p *Pool) SetBackoff(w *Worker, until time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,14 +53,15 @@ func (p *Pool) SetBackoff(w *Worker, until time.Time) {
 	}
 }
 
+// extendPauseLocked records that some worker is in backoff or open until then.
 func (p *Pool) extendPauseLocked(until time.Time) {
 	if until.After(p.pausedUntil) {
 		p.pausedUntil = until
 	}
 }
 
-// SetOpen keeps new requests from the worker with that ID and Ref until then,
-// because it takes no connection. The last call holds; the zero time ends it.
+// SetOpen keeps new requests from the worker with that ID and Ref until then, because its
+// server accepts no connection. The last call applies; the zero time ends the pause.
 func (p *Pool) SetOpen(id string, ref any, until time.Time) {
 	p.mu.Lock()
 	defer p.unlockChanged()
@@ -71,7 +72,7 @@ func (p *Pool) SetOpen(id string, ref any, until time.Time) {
 	}
 }
 
-// restsUntilLocked is until when the worker rests.
+// pausedUntilLocked returns the end of the worker's backoff or open state, the later one.
 func (w *Worker) pausedUntilLocked() time.Time {
 	if open := w.openUntilLocked(); open.After(w.backoffUntil) {
 		return open
@@ -79,22 +80,22 @@ func (w *Worker) pausedUntilLocked() time.Time {
 	return w.backoffUntil
 }
 
-// restsLocked reports whether the worker is in backoff or its breaker is open.
+// pausedLocked reports whether the worker is in backoff or open.
 func (w *Worker) pausedLocked(now time.Time) bool {
 	return now.Before(w.backoffUntil) || now.Before(w.openUntilLocked())
 }
 
-// serves reports whether a worker of those models has that one. A request that names none
-// can go anywhere.
+// serves reports whether a worker with those models serves that one. A request without a model
+// can go to any worker.
 func serves(models []uint64, model uint64) bool {
 	return model == 0 || len(models) == 0 || slices.Contains(models, model)
 }
 
-// Takes reports whether the member gets requests for that model, as it is configured.
+// Takes reports whether the configured member takes requests for that model.
 func (m *Member) Takes(model uint64) bool { return m.Weight > 0 && serves(m.Models, model) }
 
-// exclusionLocked says why the worker may not take the request at all; the word is empty if
-// it may.
+// exclusionLocked returns why the worker can never take the request in its present state, or
+// "" if it can. Load, backoff and an open breaker are not considered.
 func (w *Worker) exclusionLocked(r *Request, tried []*Worker) (why string) {
 	switch {
 	case !w.status.Up:
@@ -111,12 +112,12 @@ func (w *Worker) exclusionLocked(r *Request, tried []*Worker) (why string) {
 	return ""
 }
 
-// usableLocked reports whether the worker can take the request, now or after a release.
+// usableLocked reports whether the worker can take the request now or after a release.
 func (p *Pool) usableLocked(w *Worker, r *Request, tried []*Worker) bool {
 	return w.exclusionLocked(r, tried) == "" && !(r.Now.Before(p.pausedUntil) && w.pausedLocked(r.Now))
 }
 
-// groupLocked returns the lowest group with a usable worker.
+// groupLocked returns the lowest group with a usable worker; any is false if there is none.
 func (p *Pool) groupLocked(r *Request, tried []*Worker) (group int, any bool) {
 	for _, w := range p.workers {
 		if (!any || w.group < group) && p.usableLocked(w, r, tried) {
@@ -126,19 +127,19 @@ func (p *Pool) groupLocked(r *Request, tried []*Worker) (group int, any bool) {
 	return group, any
 }
 
-// field is the usable workers of the lowest group that has any.
+// eligibleSet collects the usable workers of the lowest group that has any.
 type eligibleSet struct {
 	any              bool
 	group            int
-	views            []View // the open ones, and before a planner the full ones
-	full             bool   // one that is not in views is full
-	idle             int    // of those that are not in views, the saturated ones without requests in flight
-	slowStart        bool   // one in views starts slowly
-	inflight, weight int    // of those that do not start slowly, full and saturated ones too
+	views            []View // open workers, and for a Planner full ones too
+	full             bool   // some worker that is not in views is full
+	idle             int    // saturated workers, not in views, without requests in flight
+	slowStart        bool   // some worker in views is in slow start
+	inflight, weight int    // sums over workers that are not in slow start, full and saturated ones included
 }
 
-// enter reports whether the group of a usable worker is the lowest one so far; a lower one
-// begins a new field.
+// enterGroup reports whether group is the lowest group of a usable worker so far. A lower group
+// discards the workers collected before.
 func (f *eligibleSet) enterGroup(group int) bool {
 	if !f.any || group < f.group {
 		*f = eligibleSet{any: true, group: group, views: f.views[:0]}
@@ -146,15 +147,15 @@ func (f *eligibleSet) enterGroup(group int) bool {
 	return group == f.group
 }
 
-// eligibleLocked returns the workers that may take a request now: of the lowest group
-// with a usable worker those that are open, and the full ones too if the request can wait
-// and the policy plans. Full and saturated workers hold their group: load does not spill
-// into the next one. If metrics alone saturate all workers of the group, those without
-// requests in flight are eligible.
+// eligibleLocked returns the workers that can take a request now: of the lowest group with a
+// usable worker, the open ones. If the request can wait and the policy plans, it returns the
+// full ones too. Full and saturated workers keep their group: load does not move to the next
+// group. If metrics alone saturate all workers of the group, the ones without requests in
+// flight are eligible.
 func (p *Pool) eligibleLocked(r *Request, tried []*Worker) ([]View, error) {
 	f := eligibleSet{views: p.views[:0]}
 	plan, tokens := p.plans && r.Wait, booked(r.PromptTokens)+booked(r.OutputTokens)
-	resting := r.Now.Before(p.pausedUntil) // perhaps some worker does; mostly none
+	resting := r.Now.Before(p.pausedUntil) // usually no worker is paused
 	for _, w := range p.workers {
 		if w.exclusionLocked(r, tried) != "" || resting && w.pausedLocked(r.Now) || !f.enterGroup(w.group) {
 			continue
@@ -189,9 +190,9 @@ func (p *Pool) eligibleLocked(r *Request, tried []*Worker) ([]View, error) {
 	return nil, ErrFull
 }
 
-// noneLocked returns why no worker is usable.
+// noneLocked returns the error of a request without a usable worker.
 func (p *Pool) noneLocked(r *Request, tried []*Worker) error {
-	var next *Worker // the first to be back
+	var next *Worker // the first one to end its pause
 	for _, w := range p.workers {
 		if w.exclusionLocked(r, tried) == "" && (next == nil || w.pausedUntilLocked().Before(next.pausedUntilLocked())) {
 			next = w
@@ -206,7 +207,7 @@ func (p *Pool) noneLocked(r *Request, tried []*Worker) error {
 	return &BackoffError{Until: next.backoffUntil}
 }
 
-// pass notes a worker that is full or saturated and is not shown.
+// skip counts a worker that is not shown because it is full or saturated.
 func (f *eligibleSet) skip(w *Worker, saturated bool) {
 	switch {
 	case !saturated:
@@ -216,17 +217,18 @@ func (f *eligibleSet) skip(w *Worker, saturated bool) {
 	}
 }
 
-// saturatedByMetricsAlone reports whether metrics alone keep requests from the workers passed, and
-// one of them has no request in flight: it will take one.
+// saturatedByMetricsAlone reports whether only metrics keep requests from the skipped workers,
+// and one of them has no request in flight, so that it can take one.
 func (f *eligibleSet) saturatedByMetricsAlone() bool { return f.idle > 0 && !f.full }
 
+// show adds the worker to the views.
 func (f *eligibleSet) show(w *Worker, r *Request, full bool) {
 	w.endDuePrefillsLocked(r.Now)
 	f.views = f.views[:len(f.views)+1]
 	w.viewLocked(&f.views[len(f.views)-1], full)
 }
 
-// anyOf reports whether any worker is full, or any is not.
+// anyOf reports whether any view has that value of Full.
 func anyOf(ws []View, full bool) bool {
 	for i := range ws {
 		if ws[i].Full == full {

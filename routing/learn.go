@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The numbers that are learned of each worker.
+// The quantities that are learned of each worker.
 const (
 	prefillRate = iota // tokens/s
 	tokenTime          // seconds per output token
@@ -17,31 +17,31 @@ type learned struct {
 	output, scale estimator
 	residenceTime estimator // seconds from a booking to its release
 	outputP90     outputP90
-	median        [quantities]float64 // of the workers that have samples; 0 without any
+	median        [quantities]float64 // over the workers with samples; 0 without any
 	samples       [quantities]int64
-	sorted        []float64 // room for a median
+	sorted        []float64 // buffer of refreshLocked
 }
 
 const (
-	// firstStep is the part of a time to first token that no prefill explains: the network,
-	// the engine's scheduler, and one step of its model.
+	// firstStep is the part of a time to first token that no prefill explains: the network, the
+	// engine's scheduler, and one step of its model.
 	firstStep = 25 * time.Millisecond
-	// minPrefill is how many tokens must be ahead of a first token for its time to teach
-	// the rate: an eighth of a second at the prior rate, of which firstStep is a fifth.
+	// minPrefill is the number of tokens before a first token from which its time teaches the
+	// rate: they take an eighth of a second at the prior rate, of which firstStep is a fifth.
 	minPrefill = 1000
-	// maxAssumedCached bounds the tokens that the gateway's own memory left out of those ahead to an
-	// eighth of them, about as far as estimates of prompts are off.
+	// maxAssumedCached limits the tokens that are only assumed to be cached to an eighth of the
+	// tokens ahead, which is about the error of prompt estimates.
 	maxAssumedCached = 8
-	// minOutput is how many tokens an answer must have to teach their mean time: fewer may
-	// come in one flush.
+	// minOutput is the number of output tokens from which an answer teaches the time per token:
+	// fewer tokens may arrive in one flush.
 	minOutput = 16
-	// minEstimate is how many tokens a prompt must be estimated at to teach the scale: in
-	// fewer the chat template's own weigh.
+	// minEstimate is the estimate from which a prompt teaches the scale: in shorter prompts the
+	// tokens of the chat template weigh too much.
 	minEstimate = 64
 )
 
-// refreshLocked gives each worker its value, and its prior: the median of the others that
-// have samples, else the quantity's own.
+// refreshLocked computes each worker's value and prior of a quantity. The prior is the median of
+// the other workers with samples, or without any the quantity's own prior.
 func (p *Pool) refreshLocked(q int) {
 	l := &p.learned
 	l.sorted, l.samples[q] = l.sorted[:0], 0
@@ -66,8 +66,8 @@ func (p *Pool) refreshLocked(q int) {
 	}
 }
 
-// medianBut returns the median of sorted without the element at that index (-1: of all), 0
-// if nothing is left.
+// medianBut returns the median of sorted without the element at that index (-1: of all
+// elements), or 0 if nothing is left.
 func medianBut(sorted []float64, without int) float64 {
 	n := len(sorted)
 	at := func(i int) float64 {
@@ -88,7 +88,7 @@ func medianBut(sorted []float64, without int) float64 {
 	return (at(n/2-1) + at(n/2)) / 2
 }
 
-// usualLocked is a quantity of a usual worker of the pool.
+// usualLocked returns the quantity's value for a typical worker of the pool.
 func (p *Pool) usualLocked(q int, l limits) float64 {
 	e := estimator{limits: l, mean: p.learned.median[q], count: p.learned.samples[q]}
 	return e.value(l.prior)
@@ -117,9 +117,10 @@ func (p *Pool) learnLocked(l *Lease, o Result) {
 	}
 }
 
-// prefilledTokens returns how many tokens were prefilled up to the lease's first one, and whether
-// that is known well enough to learn from. It is if the engine reports cached tokens; 0 may
-// mean that it does not. Without that report the part booked as cached is believed.
+// prefilledTokens returns the tokens that were prefilled up to the lease's first one, and
+// whether they are known well enough to learn from. They are if the engine reports cached
+// tokens; a report of 0 may mean that it does not report them. Without a report the part that
+// was booked as cached is used.
 func (l *Lease) prefilledTokens(o Result) (tokens int64, sure bool) {
 	others, own, prompt := l.ahead-l.prefill, l.prefill, booked(o.PromptTokens)
 	switch {
@@ -133,6 +134,7 @@ func (l *Lease) prefilledTokens(o Result) (tokens int64, sure bool) {
 	return others + own, l.assumedCached <= (others+own)/maxAssumedCached
 }
 
+// learnOfLocked adds a sample of a worker's quantity.
 func (p *Pool) learnOfLocked(w *Worker, q int, sample float64) {
 	w.learned[q].learn(sample)
 	if !w.removed {
@@ -142,23 +144,23 @@ func (p *Pool) learnOfLocked(w *Worker, q int, sample float64) {
 
 func (p *Pool) scaleLocked() float64 { return p.learned.scale.value(scaleLimits.prior) }
 
-// Estimates is all that a pool has learned, to explain its choices with.
+// Estimates is everything that a pool has learned, as an explanation of its picks.
 type Estimates struct {
-	Rate          float64           `json:"rate"`          // prefill of a usual worker, tokens/s
-	OutputTokens  Estimate          `json:"output_tokens"` // of an answer
-	ResidenceTime Estimate          `json:"place_time"`    // seconds that a request holds its place; from eight samples on their mean alone
-	PromptScale   Estimate          `json:"prompt_scale"`  // the engines' count of prompt tokens for each estimated one
+	Rate          float64           `json:"rate"`          // prefill rate of a typical worker, tokens/s
+	OutputTokens  Estimate          `json:"output_tokens"` // tokens of an answer
+	ResidenceTime Estimate          `json:"place_time"`    // seconds from booking to release; from eight samples on their mean without the prior
+	PromptScale   Estimate          `json:"prompt_scale"`  // the engines' prompt tokens per estimated token
 	Workers       []WorkerEstimates `json:"workers"`       // in the order of the members
 }
 
 // WorkerEstimates is what a pool has learned of one worker.
 type WorkerEstimates struct {
 	ID        string   `json:"id"`
-	Rate      Estimate `json:"rate"`       // prefill, tokens/s
+	Rate      Estimate `json:"rate"`       // prefill rate, tokens/s
 	TokenTime Estimate `json:"token_time"` // seconds per output token, from streams
 }
 
-// Estimates returns what the pool has learned up to now.
+// Estimates returns what the pool has learned so far.
 func (p *Pool) Estimates() Estimates {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -5,21 +5,22 @@ import (
 	"time"
 )
 
-// Learned is what a pool has learned of all its workers together up to one moment.
+// Learned is what a pool has learned of all its workers together, at one moment.
 type Learned struct {
-	scale     float64 // the engines' count of prompt tokens for each estimated one
-	output    int64   // tokens to expect of an answer
-	outputP90 int64   // tokens that nine in ten answers do not exceed
+	scale     float64 // the engines' prompt tokens per estimated token
+	output    int64   // expected tokens of an answer
+	outputP90 int64   // 90th percentile of an answer's tokens
 }
 
-// Learned returns what the pool has learned up to now, without the pool's lock.
+// Learned returns what the pool has learned so far. It does not take the pool's lock.
 func (p *Pool) Learned() Learned { return unpack(p.learnedNow.Load()) }
 
-// A published Learned is one word, so that publishing it allocates nothing: scale as a
-// fixed-point number of 28 bits, and two lengths of 18 bits, which hold outputLimits' ceiling.
+// A Learned is published as one word, so that publishing allocates nothing: scale is a
+// fixed-point number of 28 bits, and each length has 18 bits, which hold the ceiling of
+// outputLimits.
 const (
 	scaleBits, lengthBits = 28, 18
-	scaleUnit             = 1 << scaleBits / 8 // of scaleLimits' ceiling
+	scaleUnit             = 1 << scaleBits / 8 // scaleLimits' ceiling is 8
 	lengthMask            = 1<<lengthBits - 1
 )
 
@@ -33,7 +34,7 @@ func unpack(word uint64) Learned {
 }
 
 // PromptTokens corrects an estimate of a prompt's tokens by the engines' counts of earlier
-// prompts. Request.PromptTokens must have passed through it.
+// prompts. The caller applies it to Request.PromptTokens.
 func (l Learned) PromptTokens(estimate int64) int64 {
 	if estimate <= 0 {
 		return 0
@@ -41,12 +42,12 @@ func (l Learned) PromptTokens(estimate int64) int64 {
 	return max(1, int64(math.Round(float64(booked(estimate))*l.scale)))
 }
 
-// OutputTokens returns the expected tokens of an answer with at most bound; 0 is no bound.
+// OutputTokens returns the expected tokens of an answer of at most bound tokens; 0 is no bound.
 func (l Learned) OutputTokens(bound int64) int64 { return atMost(bound, l.output) }
 
-// OutputP90 returns how many tokens to reserve for an answer with at most bound; 0 is no
-// bound: the ninth decile of the pool's latest whole answers if that is less. It is 512
-// before 20 answers ended with a count of their tokens.
+// OutputP90 returns the tokens to reserve for an answer of at most bound tokens; 0 is no
+// bound. It is the 90th percentile of the pool's latest complete answers, or bound if that is
+// less. It is 512 until 20 answers ended with a count of their tokens.
 func (l Learned) OutputP90(bound int64) int64 { return atMost(bound, l.outputP90) }
 
 func atMost(bound, tokens int64) int64 {
@@ -61,14 +62,14 @@ func (p *Pool) publishLearnedLocked() {
 	p.learnedNow.Store(Learned{scale: p.scaleLocked(), output: output, outputP90: p.learned.outputP90.tokens()}.pack())
 }
 
-// Up reports whether any member is in rotation, as WorkerView.InRotation has it. It does not
-// take the pool's lock.
+// Up reports whether any member is in rotation, as WorkerView.InRotation does. It does not take
+// the pool's lock.
 func (p *Pool) Up(now time.Time) bool {
 	from := p.upFrom.Load()
 	return from != nil && !now.Before(*from)
 }
 
-// publishUpLocked publishes from when on a member is in rotation.
+// publishUpLocked publishes the time from which a member is in rotation.
 func (p *Pool) publishUpLocked() {
 	var from *time.Time
 	for _, w := range p.workers {

@@ -3,37 +3,39 @@ package routing
 import "math"
 
 const (
-	// outputShare is the share of answers that fit what is reserved for them.
+	// outputShare is the share of answers that fit into their reservation.
 	outputShare = 0.9
-	// outputP90Prior is twice the usual answer (outputLimits), as for random lengths.
+	// outputP90Prior is twice the prior answer (outputLimits): about the 90th percentile of
+	// exponential lengths.
 	outputP90Prior = 512
-	// outputP90Samples is how many answers it takes: of fewer, less than two are above the share.
+	// outputP90Samples is the least number of answers: of fewer, less than two exceed the
+	// quantile.
 	outputP90Samples = 20
-	// outputP90Memory is how many answers the weights look back over. The standard error is 6 or
-	// 7 % for random lengths, and the past is forgotten after 460 answers.
+	// outputP90Memory is the number of answers over which weights fade. The standard error is 6
+	// to 7 % for random lengths, and older answers are forgotten after 460.
 	outputP90Memory = 200
-	// outputP90Floor is the least: below it the estimate of the prompt is off by more.
+	// outputP90Floor is the least value: below it the error of the prompt's estimate is larger.
 	outputP90Floor = 16
-	// octaveSteps is how many buckets there are to a doubling: each is 9 % wide.
+	// octaveSteps is the number of buckets per doubling: each is 9 % wide.
 	octaveSteps = 8
-	// outputBuckets reach up to outputLimits' ceiling, 2^17 tokens.
+	// outputBuckets reaches up to the ceiling of outputLimits, 2^17 tokens.
 	outputBuckets = 17*octaveSteps + 1
-	// maxSampleWeight is how much a new sample may weigh before all weights are scaled down, so
-	// that a float64 does not lose the smallest.
+	// maxSampleWeight is the weight of a new sample at which all weights are scaled down, so that
+	// a float64 keeps the smallest.
 	maxSampleWeight = 1e6
 )
 
-// outputP90 learns the quantile outputShare of the last lengths, in a histogram of
-// exponential buckets whose weights fade: a new sample weighs more than the one before it.
-// The zero value is ready.
+// outputP90 learns the 90th percentile of the latest lengths of answers. It is a histogram of
+// exponential buckets with fading weights: each sample weighs more than the one before it. The
+// zero value is ready for use.
 type outputP90 struct {
 	weights       [outputBuckets]float64
 	total, weight float64
 	count         int64
-	value         float64 // of the quantile; set once there are enough samples
+	value         float64 // of the quantile, once there are enough samples
 }
 
-// learn enters the tokens of one answer, at least one.
+// learn adds the tokens of one answer, at least one.
 func (a *outputP90) learn(tokens int64) {
 	at := math.Log2(float64(tokens)) * octaveSteps
 	a.weight = max(1, a.weight*outputP90Memory/(outputP90Memory-1))
@@ -52,7 +54,7 @@ func (a *outputP90) learn(tokens int64) {
 	}
 }
 
-// quantile returns the length above which the rest of the weight lies.
+// quantile returns the length above which 1-outputShare of the weight lies.
 func (a *outputP90) quantile() float64 {
 	above := a.total * (1 - outputShare)
 	for i := outputBuckets - 1; i >= 0; i-- {
@@ -65,7 +67,7 @@ func (a *outputP90) quantile() float64 {
 	return 1
 }
 
-// tokens is how many tokens a long answer has.
+// tokens returns the 90th percentile in tokens, or the prior while there are too few samples.
 func (a *outputP90) tokens() int64 {
 	if a.count < outputP90Samples {
 		return outputP90Prior

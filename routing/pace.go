@@ -6,50 +6,50 @@ import (
 )
 
 const (
-	// maxSamples is how many streams of one worker are kept: those of several seconds of a
-	// busy one.
+	// maxSamples is the number of streams that are kept for one worker: a few seconds of a busy
+	// worker.
 	maxSamples = 64
-	// paceWindow is how old a sample may be: long enough for twenty streams of a worker that
-	// gets one in fifteen seconds.
+	// paceWindow is the largest age of a sample: a worker with one stream in fifteen seconds has
+	// twenty samples.
 	paceWindow = 5 * time.Minute
-	// A moment lasts two seconds at least, so that what slows all streams of two seconds
-	// counts once, and until the worker and a peer have had three streams in it, of which
-	// the median leaves one odd out.
+	// momentSpan is the least duration of a moment, so that an event that slows all streams of two
+	// seconds counts once. momentStreams is the least number of streams of the worker and of a
+	// peer, so that the median ignores one outlier.
 	momentSpan    = 2 * time.Second
 	momentStreams = 3
-	// maxMoments and minMoments are how many moments count, at most and at least. A sound
-	// worker under overload may be beyond the factor in every second one, and is in five of
-	// six once in ten: the predicted wait for a slot keeps that rare.
+	// maxMoments and minMoments are the largest and the least number of moments that count. Under
+	// overload a good worker may exceed the factor in half of its moments, and then does so in
+	// five of six once in ten times. The predicted wait for a slot keeps that rare.
 	maxMoments = 8
 	minMoments = 6
 )
 
 // sample is the time to first token of one stream.
 type sample struct {
-	began, at time.Time     // when the request was booked, and when its first token came
-	ratio     float64       // observed by predicted; 0 without a prediction
+	began, at time.Time     // time of the booking and of the first token
+	ratio     float64       // observed divided by predicted; 0 without a prediction
 	observed  time.Duration // for p95_above
 }
 
 // moment is one comparison of a worker with its peers.
 type moment struct {
 	at    time.Time // its end
-	ratio float64   // of the worker's median by its peers'
+	ratio float64   // the worker's median divided by its peers' median
 }
 
-// pace is the last samples of one worker and how they compare with those of its
-// peers, guarded by the pool's lock. Its present moment begins with the first
-// stream that was booked after the end of the one before. Streams that wait for the
-// same thing, such as those of one burst, therefore count in one moment only.
+// pace holds the latest samples of one worker and their comparisons with its peers. The pool's
+// lock guards it. The current moment begins with the first stream that was booked after the end
+// of the moment before. Streams that wait for the same event, such as those of one burst, then
+// count in one moment only.
 type pace struct {
-	samples []sample  // the last ones, the oldest first
-	began   time.Time // when the first stream of the present moment was booked
-	streams int       // of the present moment
-	ended   time.Time // the end of the last moment
-	moments []moment  // the last ones, the oldest first
+	samples []sample  // oldest first
+	began   time.Time // booking of the first stream of the current moment
+	streams int       // of the current moment
+	ended   time.Time // end of the last moment
+	moments []moment  // oldest first
 }
 
-// push appends v, and drops the oldest element of a slice that holds as many as it may.
+// push appends v, and first drops the oldest element if s has most elements.
 func push[T any](s []T, v T, most int) []T {
 	if len(s) == most {
 		s = slices.Delete(s, 0, 1)
@@ -57,7 +57,7 @@ func push[T any](s []T, v T, most int) []T {
 	return append(s, v)
 }
 
-// add keeps a sample and forgets those that are too old.
+// add adds a sample and drops samples that are too old.
 func (p *pace) add(s sample) {
 	p.samples = push(p.samples, s, maxSamples)
 	p.prune(s.at)
@@ -70,7 +70,7 @@ func (p *pace) add(s sample) {
 	p.streams++
 }
 
-// endMoment keeps the present moment's comparison with the peers' median.
+// endMoment ends the current moment and records the comparison with the peers' median.
 func (p *pace) endMoment(now time.Time, peers float64) {
 	if own, ok := p.median(p.began, p.ended, 1); ok {
 		p.moments = push(p.moments, moment{now, own / peers}, maxMoments)
@@ -92,9 +92,8 @@ func (p *pace) prune(now time.Time) {
 	}
 }
 
-// median returns the median ratio of the streams that were booked at from or later
-// and had their first token after that time; ok is false if there are fewer than
-// enough.
+// median returns the median ratio of the streams that were booked at from or later and had
+// their first token after after; ok is false if there are fewer than enough.
 func (p *pace) median(from, after time.Time, enough int) (m float64, ok bool) {
 	var room [maxSamples]float64
 	ratios := room[:0]
@@ -109,8 +108,7 @@ func (p *pace) median(from, after time.Time, enough int) (m float64, ok bool) {
 	return median(ratios), true
 }
 
-// slow reports whether the worker was slower than factor times its peers in all but
-// one of its last moments.
+// slow reports whether the worker exceeded factor in all but one of its last moments.
 func (p *pace) slow(factor float64) bool {
 	slow := 0
 	for _, m := range p.moments {
@@ -121,7 +119,7 @@ func (p *pace) slow(factor float64) bool {
 	return len(p.moments) >= minMoments && slow >= len(p.moments)-1
 }
 
-// slowRatio returns the median of the last moments; 0 if they are too few.
+// slowRatio returns the median of the last moments, or 0 if there are too few.
 func (p *pace) slowRatio() float64 {
 	if len(p.moments) < minMoments {
 		return 0
@@ -134,7 +132,7 @@ func (p *pace) slowRatio() float64 {
 	return median(ratios)
 }
 
-// p95 returns the time within which 95 of 100 first tokens came.
+// p95 returns the 95th percentile of the observed times to first token.
 func (p *pace) p95() time.Duration {
 	var room [maxSamples]time.Duration
 	observed := room[:0]
@@ -145,7 +143,7 @@ func (p *pace) p95() time.Duration {
 	return observed[(95*len(observed)+99)/100-1]
 }
 
-// median sorts vs, of which there is at least one.
+// median sorts vs, which is not empty, and returns its median.
 func median(vs []float64) float64 {
 	slices.Sort(vs)
 	return medianBut(vs, -1)

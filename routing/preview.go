@@ -7,49 +7,49 @@ import (
 
 // Preview is where a request would go now.
 type Preview struct {
-	Worker     string // empty on an error but ErrFull and ErrBestWorkerFull
-	Ref        any    // its member's
+	Worker     string // empty after an error other than ErrFull and ErrBestWorkerFull
+	Ref        any    // the member's Ref
 	Reason     Reason
-	WorkerFull bool   // the worker is full, and the request would wait for it
-	Choice     Choice // what the policy saw and made of it
-	Excluded   []Excluded
+	WorkerFull bool       // the worker is full: the request would wait for it
+	Choice     Choice     // what the policy would see, and its result
+	Excluded   []Excluded // the members that the policy would not be shown
 }
 
-// Excluded is a member that the policy was not shown.
+// Excluded is a member that the policy is not shown.
 type Excluded struct {
 	Worker string    `json:"worker"`
-	Why    string    `json:"why"`            // in one word, see ExcludedDown
-	Until  time.Time `json:"until,omitzero"` // the end of a rest or a slow start
+	Why    string    `json:"why"`            // one word, see ExcludedDown
+	Until  time.Time `json:"until,omitzero"` // end of the backoff, the open state or the slow start
 }
 
-// The reasons why a member was not shown to the policy, beside ExcludedFull. The first one
-// that applies holds.
+// The reasons why a member is not shown to the policy, besides ExcludedFull. If several apply,
+// the first one in this order is given.
 const (
 	ExcludedDown        = "down"
 	ExcludedNoWeight    = "no_weight"
-	ExcludedModel       = "model"     // it does not serve it
-	ExcludedOtherWorker = "not_asked" // the request is for another worker alone
+	ExcludedModel       = "model"     // it does not serve the model
+	ExcludedOtherWorker = "not_asked" // the request is for another worker only
 	ExcludedTried       = "tried"
-	ExcludedOpen        = "open" // its breaker is
+	ExcludedOpen        = "open" // its breaker is open, or its server accepts no connection
 	ExcludedBackoff     = "cooling"
 	ExcludedGroup       = "group" // a lower group has a usable worker
 	ExcludedSaturated   = "saturated"
-	ExcludedSlowStart   = "starting" // it starts slowly, and has its share
+	ExcludedSlowStart   = "starting" // it is in slow start and has its share
 )
 
-// Draft is another configuration for a pool. A member with the ID and the Ref of one that the
-// pool has is that worker, with its load and what was learned of it; any other is a new worker
-// that is up and idle.
+// Draft is a configuration of a pool that is evaluated but not applied. A member with the ID and
+// Ref of an existing worker is that worker, with its load and learned values. Any other member
+// is a new worker that is up and idle.
 type Draft struct {
 	Policy  Policy // the pool's own, or one that is not used meanwhile
 	Members []Member
 	Limit   Saturation
 }
 
-// Preview returns where Acquire would book the request now, or with a draft if the pool
-// were configured so, and changes nothing. Its errors are those of Acquire; the gate is not
-// asked. The preview is complete with an error too. A clone of the policy is asked outside
-// the pool's lock, because new workers may take as long as a thousand requests do.
+// Preview returns where Acquire would book the request now, or under a draft if draft is not
+// nil. It changes nothing and calls no gate. Its errors are those of Acquire; the Preview is
+// complete with an error too. A clone of the policy picks outside the pool's lock, because
+// adding new workers to a ring may take as long as a thousand requests.
 func (p *Pool) Preview(r *Request, draft *Draft, tried ...*Worker) (o Preview, err error) {
 	q := *r
 	q.Record, q.preview = &o.Choice, true
@@ -68,22 +68,22 @@ func (p *Pool) Preview(r *Request, draft *Draft, tried ...*Worker) (o Preview, e
 	return o, nil
 }
 
-// poolView is what a preview saw of a pool: its own once the pool is unlocked.
+// poolView is what a preview reads from a pool. It is safe to use after the pool is unlocked.
 type poolView struct {
 	policy   Policy
-	workers  []*Worker // of them only what never changes may be read
+	workers  []*Worker // only their immutable fields may be read
 	views    []View
 	excluded []Excluded
 }
 
-// rememberer is a Policy that remembers.
+// rememberer is a Policy with memory.
 type rememberer interface {
-	// clone returns a copy of the policy, to be asked for that request and for nothing
-	// else. What it learns is lost with it.
+	// clone returns a copy of the policy for one pick of that request. What the copy learns is
+	// lost.
 	clone(r *Request) Policy
 }
 
-// forgetful returns a policy that decides like p and lets p learn nothing.
+// forgetful returns a policy that picks like p, and from whose picks p learns nothing.
 func forgetful(p Policy, r *Request) Policy {
 	if remembers, ok := p.(rememberer); ok {
 		return remembers.clone(r)
@@ -91,12 +91,13 @@ func forgetful(p Policy, r *Request) Policy {
 	return p
 }
 
-// look looks at the pool for that request, in time that grows with its members.
+// look returns a view of the pool for that request. It holds the lock for a time that grows
+// with the number of members.
 func (p *Pool) look(r *Request, draft *Draft, tried []*Worker) (v poolView, err error) {
 	var made *Pool
 	var at map[string]int
 	if draft != nil {
-		made, at = newDraft(draft) // what takes long is made before the lock
+		made, at = newDraft(draft) // the slow part runs before the lock
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,7 +114,7 @@ func (p *Pool) look(r *Request, draft *Draft, tried []*Worker) (v poolView, err 
 	return v, err
 }
 
-// UpUnder reports what Up would if the pool were configured as the draft says.
+// UpUnder returns what Up would return under the draft.
 func (p *Pool) UpUnder(draft *Draft, now time.Time) bool {
 	made, at := newDraft(draft)
 	p.mu.Lock()
@@ -123,8 +124,8 @@ func (p *Pool) UpUnder(draft *Draft, now time.Time) bool {
 	return made.Up(now)
 }
 
-// newDraft returns a throw-away pool with the members' workers, which have nothing else yet,
-// and their indexes by ID.
+// newDraft returns a temporary pool with one empty worker for each member, and their indexes
+// by ID.
 func newDraft(d *Draft) (p *Pool, at map[string]int) {
 	p = &Pool{policy: d.Policy, plans: plans(d.Policy), saturation: d.Limit, workers: make([]*Worker, len(d.Members)), views: make([]View, 0, len(d.Members))}
 	workers := make([]Worker, len(d.Members))
@@ -136,8 +137,8 @@ func newDraft(d *Draft) (p *Pool, at map[string]int) {
 	return p, at
 }
 
-// copyLocked copies the workers of a live pool into a throw-away pool, which may then be
-// used under the live one's lock only. It returns the copies of the workers tried.
+// copyLocked copies the workers of a live pool into a temporary pool, which may then be used
+// under the live pool's lock only. It returns the copies of the workers in tried.
 func (p *Pool) copyLocked(live *Pool, at map[string]int, now time.Time, tried []*Worker) (copied []*Worker) {
 	p.slowness, p.pausedUntil, p.inflightPrefixes, p.history, p.learned = live.slowness, live.pausedUntil, live.inflightPrefixes, live.history, live.learned
 	for _, w := range live.workers {
@@ -156,7 +157,7 @@ func (p *Pool) copyLocked(live *Pool, at map[string]int, now time.Time, tried []
 	return copied
 }
 
-// configureLocked gives the workers of a throw-away pool the draft's configuration.
+// configureLocked applies the draft's configuration to the workers of a temporary pool.
 func (p *Pool) configureLocked(d *Draft) {
 	for i, w := range p.workers {
 		m := &d.Members[i]
@@ -173,7 +174,7 @@ func (p *Pool) configureLocked(d *Draft) {
 	}
 }
 
-// allExcludedLocked returns the members that are not among those shown, and why.
+// allExcludedLocked returns the members that are not among those shown, each with its reason.
 func (p *Pool) allExcludedLocked(r *Request, shown []View, tried []*Worker) (others []Excluded) {
 	group, _ := p.groupLocked(r, tried)
 	for i, w := range p.workers {
@@ -186,8 +187,8 @@ func (p *Pool) allExcludedLocked(r *Request, shown []View, tried []*Worker) (oth
 	return others
 }
 
-// excludedLocked says why the worker is not shown. Full ones are shown to a policy that
-// plans, unless they start slowly.
+// excludedLocked returns why the worker is not shown. A policy that plans is shown full workers,
+// unless they are in slow start.
 func (p *Pool) excludedLocked(w *Worker, r *Request, tried []*Worker, group int) Excluded {
 	is := Excluded{Worker: w.id, Why: w.exclusionLocked(r, tried)}
 	saturated, _ := p.metricsLocked(w, r.Now)

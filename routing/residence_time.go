@@ -2,24 +2,24 @@ package routing
 
 import "time"
 
-// residenceTimeSamples is how many answers make Throughput sure: the mean of eight random
-// times is off by a third.
+// residenceTimeSamples is the number of answers from which Throughput is sure: the mean of eight
+// random times has an error of a third.
 const residenceTimeSamples = 8
 
-// residenceTimeLimits is seconds that a request holds its place, from a millisecond to an hour. The
-// prior depends on the requests: see residenceTimePriorLocked.
+// residenceTimeLimits is the residence time of a request in seconds, from a millisecond to an
+// hour. Its prior depends on the requests: see residenceTimePriorLocked.
 var residenceTimeLimits = limits{0, 0.001, 3600}
 
-// learnResidenceTimeLocked enters how long the lease's answer held its place, unless it never began
-// or gave its place back before it ended.
+// learnResidenceTimeLocked adds the time from booking to release, unless the answer never began
+// or its place was given back before its end.
 func (p *Pool) learnResidenceTimeLocked(l *Lease, o Result) {
 	if l.booking != nil && (o.Err == nil || !l.firstAt.IsZero()) && !o.At.IsZero() {
 		p.learned.residenceTime.learn(o.At.Sub(l.bookedAt).Seconds())
 	}
 }
 
-// residenceTimePriorLocked is how long a request of the mean size of those in flight should hold
-// its place on a usual worker.
+// residenceTimePriorLocked predicts the residence time of a request of the mean size of those in
+// flight, on a typical worker.
 func (p *Pool) residenceTimePriorLocked() float64 {
 	n, tokens, output := 0, int64(0), int64(0)
 	for _, w := range p.workers {
@@ -33,7 +33,7 @@ func (p *Pool) residenceTimePriorLocked() float64 {
 	return p.learned.residenceTime.clamp(firstStep.Seconds() + (prefill+float64(output)*token)/float64(n))
 }
 
-// residenceTimeLocked is how long a request holds its place.
+// residenceTimeLocked returns the mean residence time of a request.
 func (p *Pool) residenceTimeLocked() Estimate {
 	e := p.learned.residenceTime.estimate(p.residenceTimePriorLocked())
 	if e.Count >= residenceTimeSamples {
@@ -42,9 +42,9 @@ func (p *Pool) residenceTimeLocked() Estimate {
 	return e
 }
 
-// Throughput returns how many requests per second leave the pool: those in flight on usable
-// workers over the mean time that one holds its place. It is sure once eight answers have
-// taught that time, and uses no prior then: that may be off by a hundred times.
+// Throughput returns how many requests per second leave the pool: the requests in flight on
+// usable workers, divided by their mean residence time. It is sure from eight answers on, and
+// then ignores the prior, which may be wrong by a factor of a hundred.
 func (p *Pool) Throughput(now time.Time) (perSecond float64, sure bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

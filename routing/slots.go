@@ -2,9 +2,9 @@ package routing
 
 import "time"
 
-// beginStreamLocked notes that a stream's answer has begun. An engine answers as many streams at
-// once as it has slots, and lets others wait inside it. The most streams of this gateway
-// that it has answered at once are taken for the slots that this gateway gets.
+// beginStreamLocked counts a stream whose answer has begun. An engine answers as many streams at
+// once as it has slots; other streams wait inside it. The largest number of this gateway's
+// streams that it has answered at once is the estimate of this gateway's slots.
 func (w *Worker) beginStreamLocked(b *booking) {
 	if b.stream && !b.answering {
 		b.answering = true
@@ -13,8 +13,8 @@ func (w *Worker) beginStreamLocked(b *booking) {
 	}
 }
 
-// queueTimeLocked is how long a stream booked now should wait for a slot, if answers are
-// the usual ones at the peers' speed.
+// queueTimeLocked predicts how long a stream that is booked now waits for a slot, if answers have
+// the usual length and the peers' speed.
 func (p *Pool) queueTimeLocked(w *Worker) time.Duration {
 	waiting := w.streams - w.slots
 	if waiting <= 0 || w.slots == 0 {

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// The slow start of a worker that is restored after an ejection.
+// Slow start of a worker that returns after an ejection.
 const (
 	// slowStartTime is long enough for an engine to compile, fill its caches or fail again.
 	slowStartTime = 10 * time.Second
-	// slowStartShare is the share at the start: enough requests to be judged by.
+	// slowStartShare is the share at the start: enough requests to detect a failure.
 	slowStartShare = 0.1
 )
 
-// shareLocked is the part of its usual load that a worker should get.
+// shareLocked returns the share of its usual load that the worker should get.
 func (w *Worker) shareLocked(now time.Time) float64 {
 	switch {
 	case w.ejectionDenied:
@@ -25,11 +25,13 @@ func (w *Worker) shareLocked(now time.Time) float64 {
 	return min(max(slowStartShare, slowStartShare+(1-slowStartShare)*past), 1)
 }
 
-// applySlowStartLocked hides the workers that start slowly from all but their share of the requests,
-// and while they have more in flight than that share of what the others of their group
-// have. If no other worker is open, the second share decides alone; beyond it a request
-// that can wait does (ErrFull before a policy that does not plan), and any other takes one
-// of them. If no other worker could serve the request, none is hidden.
+// applySlowStartLocked hides workers in slow start from requests beyond their share. Two rules
+// apply: a worker is drawn with the probability of its share, and its requests in flight stay
+// within that share of what the group's other workers have.
+//
+// If no other worker is open, only the second rule applies. A request beyond it waits if it can
+// (ErrFull for a policy that does not plan), otherwise it takes one of these workers. If no
+// other worker can serve the request, none is hidden.
 func (p *Pool) applySlowStartLocked(r *Request, f *eligibleSet) ([]View, error) {
 	drawn := true
 	shown := func(v *View) bool {
@@ -80,5 +82,5 @@ func count(ws []View, shown func(*View) bool) (left, open int) {
 }
 
 // chance returns a number in [0, 1) from the request's random number for the worker at that
-// index, independent of the others' and of the policy's.
+// index. It is independent of the other workers' numbers and of the policy's.
 func chance(rand uint64, index int) float64 { return Unit(Mix(rand + uint64(index+1)*golden)) }

@@ -5,25 +5,24 @@ import (
 	"time"
 )
 
-// ErrSlow is the outcome, for a worker's gate, of a good answer of a worker that is too
-// slow.
+// ErrSlow is the outcome that a gate receives for a good answer of a worker that is too slow.
 var ErrSlow = errors.New("the worker is too slow")
 
-// Slowness says when a worker is too slow. The zero value: never.
+// Slowness defines when a worker is too slow. The zero value turns the rule off.
 //
-// Streams are compared with the peers' streams of the same moment. A moment lasts two
-// seconds at least, and until the worker and a peer have three streams that were booked
-// and began in it. Its result is the worker's median of observed by predicted time to
-// first token, divided by the median of its peers' medians. A worker with MinSamples
-// streams in five minutes is slow if the result is beyond Factor in all but one of its
-// last six to eight moments. A worker without peers is not slow.
+// A worker's streams are compared with its peers' streams of the same moment. A moment lasts at
+// least two seconds, and until the worker and one peer have three streams that were booked and
+// began within it. The ratio of a stream is its observed time to first token divided by the
+// predicted one. The result of a moment is the worker's median ratio divided by the median of
+// its peers' medians. A worker with MinSamples streams in five minutes is slow if the result
+// exceeds Factor in all but one of its last six to eight moments. Without peers it is not slow.
 type Slowness struct {
 	Factor     float64       // 0 turns it off
-	MinSamples int           // streams in five minutes that a worker needs; at most 64
+	MinSamples int           // streams within five minutes before the rule applies; at most 64
 	P95Above   time.Duration // also slow if more than 5 of 100 of its last 64 streams took longer; 0 turns it off
 }
 
-// SetSlowness sets when a worker is too slow, from the next stream on.
+// SetSlowness sets the rule of slowness, from the next stream on.
 func (p *Pool) SetSlowness(s Slowness) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -31,15 +30,14 @@ func (p *Pool) SetSlowness(s Slowness) {
 	p.slowness = s
 }
 
-// slowLocked records a stream's time to first token and reports whether its worker is
-// slow. Streams are recorded while the rule is off too, so that a reload that turns it on
-// starts with samples. A probe of a worker that was ejected for slowness is compared with
-// the streams that the peers had lately.
+// slowLocked records a stream's time to first token and reports whether its worker is slow. It
+// records streams while the rule is off too, so that a reload that turns it on has samples. A
+// probe of a worker that was ejected for slowness is compared with the peers' latest streams.
 func (p *Pool) slowLocked(w *Worker, s sample) bool {
 	limit := p.slowness
 	switch {
 	case w.ejected && !w.ejection.Until.IsZero():
-		return false
+		return false // it shows the time before the ejection
 	case w.ejected:
 		return w.ejection.Slow && (p.slowProbeLocked(w, s) || limit.P95Above > 0 && s.observed > limit.P95Above)
 	case s.began.Before(w.restoredAt):
@@ -55,8 +53,8 @@ func (p *Pool) slowLocked(w *Worker, s sample) bool {
 		(limit.Factor > 0 && w.pace.slow(limit.Factor) || limit.P95Above > 0 && w.pace.p95() > limit.P95Above)
 }
 
-// slowProbeLocked reports whether a probe is slower than the peers were lately. The probe
-// is alone on its worker, and so in no burst.
+// slowProbeLocked reports whether a probe is slower than the peers' latest streams. A probe is
+// alone on its worker, so it belongs to no burst.
 func (p *Pool) slowProbeLocked(w *Worker, s sample) bool {
 	if p.slowness.Factor <= 0 || s.ratio <= 0 {
 		return false
@@ -65,10 +63,10 @@ func (p *Pool) slowProbeLocked(w *Worker, s sample) bool {
 	return ok && s.ratio > p.slowness.Factor*peers
 }
 
-// peersLocked returns the median of the medians of all other workers that had enough
-// streams booked at from or later; ok is false without such workers.
+// peersLocked returns the median of the medians of all other workers with enough streams booked
+// at from or later; ok is false if there is no such worker.
 func (p *Pool) peersLocked(w *Worker, from time.Time) (m float64, ok bool) {
-	var room [32]float64 // a usual pool's fit without an allocation
+	var room [32]float64 // avoids an allocation in pools of usual size
 	medians := room[:0]
 	for _, o := range p.workers {
 		if o == w {

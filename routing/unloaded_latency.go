@@ -3,33 +3,33 @@ package routing
 import "math/bits"
 
 const (
-	// loadLevels are the levels that are told apart: 1, 2, up to 4, 8 and so on, and
-	// all above 1,024.
+	// loadLevels is the number of ranges of levels that are told apart: 1, 2, up to 4, 8 and so
+	// on, and everything above 1,024.
 	loadLevels = 12
-	// unloadedSamples is how many streams the line is drawn through at least: one that
-	// is off by a factor of two moves it by a twentieth.
+	// unloadedSamples is the least number of streams behind the line: one that is off by a
+	// factor of two then changes it by a twentieth.
 	unloadedSamples = 16
-	// unloadedMemory is how many streams one level looks back over.
+	// unloadedMemory is the number of streams that each range keeps, with fading weights.
 	unloadedMemory = 64
-	// unloadedPriorWeight is the prior's weight in samples. It decides only if all prompts have one
-	// length, so that no line could be drawn without it.
+	// unloadedPriorWeight is the prior's weight in samples. It matters only if all prompts have
+	// the same length, so that the samples alone determine no line.
 	unloadedPriorWeight = 0.1
 )
 
-// calm learns the time to first token of a worker with little load: a line over the
-// tokens to be prefilled, drawn through the streams at the lowest levels that have
-// enough of them. Those at high levels may have waited for others.
+// unloadedLatencyModel learns the time to first token of a worker with little load: a line over
+// the tokens to prefill. It uses the streams at the lowest levels that have enough of them,
+// because streams at high levels may have waited for others.
 type unloadedLatencyModel struct {
 	levels [loadLevels]fit
 }
 
-// line is a time in seconds: base, and token for each token.
+// line is a time in seconds: base, plus token for each token.
 type line struct{ base, token float64 }
 
-// fit is the sums of a weighted least-squares line, fading with each sample.
+// fit holds the sums of a weighted least-squares line, which fade with each sample.
 type fit struct{ n, w, t, tt, y, ty float64 }
 
-// add enters one sample. The weights make errors relative to the prior's time.
+// add adds one sample. The weights make errors relative to the prior's time.
 func (f *fit) add(tokens, took, weight float64) {
 	usual := firstStep.Seconds() + tokens/rateLimits.prior
 	w := weight / (usual * usual)
@@ -45,8 +45,8 @@ func (f *fit) join(o *fit) {
 	f.n, f.w, f.t, f.tt, f.y, f.ty = f.n+o.n, f.w+o.w, f.t+o.t, f.tt+o.tt, f.y+o.y, f.ty+o.ty
 }
 
-// learn enters the time of one stream's first token, at most outlier times the line up
-// to now if that is sure.
+// learn adds the time to first token of one stream. If usual is known well enough (sure), the
+// sample is clamped to outlier times that line.
 func (c *unloadedLatencyModel) learn(level int, tokens, took float64, usual line, sure bool) {
 	if sure {
 		took = min(took, outlier*(usual.base+usual.token*tokens))
@@ -56,9 +56,9 @@ func (c *unloadedLatencyModel) learn(level int, tokens, took float64, usual line
 	f.add(tokens, took, 1)
 }
 
-// line returns the line, and the highest level that it is drawn through, 0 while there
-// are too few streams. A token costs at least half of the prior's: prompts that are mostly
-// remembered have few tokens and show little.
+// line returns the line, and the highest level behind it, or 0 if there are too few streams. A
+// token costs at least half of the prior's time: prompts that are mostly cached have few tokens
+// to prefill and show little.
 func (c *unloadedLatencyModel) line() (l line, upTo int) {
 	var f fit
 	for i := range c.levels {
