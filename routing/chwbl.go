@@ -12,45 +12,45 @@ const (
 	noKeyModelHash = "model_hash"
 	depthFixed     = "fixed"
 
-	// defaultEpsilon is a quarter over the mean, where most keys stay at home.
+	// defaultEpsilon allows a quarter over the mean, with which most keys stay at home.
 	defaultEpsilon = 0.25
-	// defaultSlack is two standard deviations of a Poisson count. Without it a third of
-	// the requests left home at a mean of one request per worker.
+	// defaultSlack is two standard deviations of a Poisson count. Without it a third of the
+	// requests left their home at a mean of one request per worker.
 	defaultSlack = 2
-	// tokenSlack is the tokens that a worker may have over its share at least: one long
+	// tokenSlack is the least number of tokens that a worker may have over its share: one long
 	// prompt.
 	tokenSlack = 16_000
-	// usualOf is over how many requests the usual size of one is learned, and usualMost
-	// what one counts at most: the longest contexts in use.
+	// usualOf is the number of requests over which the typical size is learned. usualMost bounds
+	// the tokens of one request: the longest contexts in use.
 	usualOf, usualMost = 64, 1 << 17
 )
 
-// chwbl is consistent hashing with bounded loads: requests whose prompts begin alike go to
-// the worker that the beginning hashes to, its home, while that is within its bounds, else
-// to the next worker clockwise on the ring that is. Overflow therefore goes to the same few
-// workers each time, and finds its cache there.
+// chwbl is consistent hashing with bounded loads. Requests whose prompts share a prefix go to the
+// worker to which the prefix hashes, its home, while the home is within its bounds. Otherwise they
+// go to the next worker clockwise on the ring that is within its bounds. Overflow of one prefix
+// therefore goes to the same few workers each time and finds its cache there.
 //
-// A worker i of weight w_i is within its bounds if, with a the mean of requests in flight
-// and w̄ of weights over the eligible workers, this request included,
+// With a the mean of requests in flight and w̄ the mean weight of the eligible workers, this request
+// included, worker i of weight w_i is within its bounds if
 //
 //	L_i + 1 ≤ ceil((c·a + slack·√a) · w_i/w̄)
 //	T_i + t_i ≤ c · (ΣT + t_i)/n · w_i/w̄ + max(16,000, slack·√(a·E[t²]))
 //
-// where t_i is the request's uncached prefill and its answer. The first is the bound of
-// Mirrokni, Thorup and Zadimoghaddam with room for chance; the second is the same for
-// tokens, whose sum over a Poisson number of requests has the variance a·E[t²].
+// where t_i is the request's uncached prefill and expected output. The first line is the bound of
+// Mirrokni, Thorup and Zadimoghaddam with room for chance. The second one is the same for tokens,
+// whose sum over a Poisson number of requests has the variance a·E[t²].
 type chwbl struct {
 	c, slack  float64
-	tokens    float64 // least slack of the token bound; 0 switches that bound off
-	squares   float64 // the mean of the squares of what the last requests brought, in tokens
-	modelHash bool    // a request without a prompt goes by its model
+	tokens    float64 // least slack of the token bound; 0 turns that bound off
+	squares   float64 // mean square of the tokens that recent requests brought
+	modelHash bool    // a request without a prompt is placed by its model
 	ring      *ring
 	keys      *prefix.Keys // nil if the first turn is the key
-	maxPrefix int64        // characters that a key may stand for; 0 is no bound
+	maxPrefix int64        // characters that a key may cover; 0 is no bound
 	terms     *[maxTerms]string
 }
 
-// newCHWBL makes the policy of a checked config.
+// newCHWBL returns the policy of a valid configuration.
 func newCHWBL(c Config) *chwbl {
 	p := &chwbl{
 		c: 1 + defaultEpsilon, slack: defaultSlack, tokens: tokenSlack,
@@ -76,8 +76,9 @@ func newCHWBL(c Config) *chwbl {
 
 func (*chwbl) Name() string { return "chwbl" }
 
-// Pick returns the key's home, the next worker clockwise if that is over its bound, and
-// the home again if all are or if it is idle. If some are full, see besideFull.
+// Pick returns the key's home. If the home is over its bound, Pick returns the next worker
+// clockwise within its bound, or the home if there is none or if the home is idle. If some
+// workers are full, see besideFull.
 func (p *chwbl) Pick(r *Request, ws []View) (int, Reason) {
 	by, key := p.key(r, len(ws))
 	if by == byNothing {
@@ -106,7 +107,7 @@ func (p *chwbl) Pick(r *Request, ws []View) (int, Reason) {
 	}
 	chosen, where := home, saturated
 	switch {
-	// An idle home is not overloaded, however long the prompt.
+	// An idle home is not overloaded by a prompt of any length.
 	case ws[home].Inflight == 0 || b.admits(&ws[home]):
 		where = atHome
 	case p.markFit(ws, b.admits):
@@ -124,7 +125,7 @@ func (p *chwbl) Pick(r *Request, ws []View) (int, Reason) {
 	return chosen, reasons[by][where]
 }
 
-// mark marks the workers on the ring that are fit to be chosen, and reports whether any is.
+// markFit marks the workers on the ring for which fit is true, and reports whether there are any.
 func (p *chwbl) markFit(ws []View, fit func(*View) bool) (any bool) {
 	for i := range ws {
 		if at, known := p.ring.find(&ws[i]); known {
@@ -136,7 +137,7 @@ func (p *chwbl) markFit(ws []View, fit func(*View) bool) (any bool) {
 	return any
 }
 
-// clockwise returns the view of the first marked worker from s on, whose point is before at.
+// clockwise returns the view of the first marked worker from s on. at is the ring position after s.
 func (p *chwbl) clockwise(s *slot, at int) int {
 	for !s.fit {
 		s, at = p.ring.next(at)
@@ -144,18 +145,18 @@ func (p *chwbl) clockwise(s *slot, at int) int {
 	return int(s.view)
 }
 
-// The facts that a request can be placed by.
+// The facts by which a request can be placed.
 const (
 	byNothing = iota
 	byPrefix
 	byModel
 )
 
-// The places of a key's request.
+// The places of a request relative to its key's home.
 const (
 	atHome    = iota
 	overflow  // the home is over its bound
-	saturated // all are over their bounds: home, unless that is full
+	saturated // all are over their bounds: the home, unless it is full
 )
 
 var reasons = [...][3]Reason{
@@ -163,7 +164,7 @@ var reasons = [...][3]Reason{
 	byModel:  {atHome: ReasonModelHome, overflow: ReasonModelOverflow, saturated: ReasonModelSaturated},
 }
 
-// key returns what the request is placed by.
+// key returns the key by which the request is placed, and the fact behind it.
 func (p *chwbl) key(r *Request, workers int) (by int, key uint64) {
 	if c := r.recalled(p); c != nil {
 		return max(byNothing, slices.Index(keysOf[:], c.KeyOf)), uint64(c.Key)
@@ -183,8 +184,8 @@ func (p *chwbl) key(r *Request, workers int) (by int, key uint64) {
 	return byNothing, 0
 }
 
-// reach returns how many blocks a key may stand for: those that end within
-// max_prefix_length, and at least the first one.
+// reach returns how many blocks a key may cover: those that end within max_prefix_length, and at
+// least the first one.
 func (p *chwbl) reach(blocks []Block) int {
 	if p.maxPrefix == 0 {
 		return len(blocks)
@@ -192,9 +193,8 @@ func (p *chwbl) reach(blocks []Block) int {
 	return max(1, sort.Search(len(blocks), func(i int) bool { return blocks[i].End > p.maxPrefix }))
 }
 
-// firstTurn returns the hash of the prompt's first turn if that is within
-// max_prefix_length, else of as many blocks as are. A chat that grows over the length keeps
-// its key.
+// firstTurn returns the hash of the prompt's first turn if it ends within max_prefix_length,
+// otherwise the hash of the last block that does. A chat that grows over the length keeps its key.
 func (p *chwbl) firstTurn(r *Request) uint64 {
 	if p.maxPrefix == 0 || len(r.Blocks) == 0 {
 		return r.Prefix
@@ -206,7 +206,7 @@ func (p *chwbl) firstTurn(r *Request) uint64 {
 	return within[len(within)-1].Hash
 }
 
-// Depth returns how deep the keys are now; all zero if they do not adapt. It is safe for
+// Depth returns the current length of the keys, or zero if they are not adaptive. It is safe for
 // concurrent use.
 func (p *chwbl) Depth() prefix.Depth {
 	if p.keys == nil {
@@ -215,17 +215,17 @@ func (p *chwbl) Depth() prefix.Depth {
 	return p.keys.Depth()
 }
 
-// bound is the most that a worker may have at one pick.
+// loadBound is the bound on the workers' loads at one pick.
 type loadBound struct {
-	requests    float64 // for a worker of mean weight, before rounding up
-	mean        float64 // weight
+	requests    float64 // of a worker of mean weight, before rounding up
+	mean        float64 // mean weight
 	share       float64 // c/n: of the pool's tokens, for a worker of mean weight
-	tokens      float64 // booked on all
+	tokens      float64 // booked on all workers
 	slack       float64 // tokens over the share; 0 is no bound on tokens
-	prompt, out float64 // what the request brings
+	prompt, out float64 // tokens that the request brings
 }
 
-// bound returns the bound for the request among ws without the one at that index (-1: all).
+// bound returns the bound at a pick among ws without the one at that index (-1: among all).
 func (p *chwbl) bound(r *Request, ws []View, squares float64, without int) loadBound {
 	inflight, weight, tokens, n := 1.0, 0.0, 0.0, 0.0
 	for i := range ws {
@@ -236,7 +236,7 @@ func (p *chwbl) bound(r *Request, ws []View, squares float64, without int) loadB
 		n++
 		inflight += float64(v.Inflight)
 		weight += float64(v.Weight)
-		// As floats, because the sum over a pool may be more than an integer holds.
+		// Floats, because the sum over a pool may overflow an integer.
 		tokens += float64(v.PendingTokens) + float64(v.OutputTokens)
 	}
 	mean := inflight / n
@@ -249,7 +249,7 @@ func (p *chwbl) bound(r *Request, ws []View, squares float64, without int) loadB
 	}
 }
 
-// room is the tokens that a worker may have over its share.
+// room returns the tokens that a worker may have over its share.
 func (p *chwbl) room(mean, squares float64) float64 {
 	if p.tokens == 0 {
 		return 0
@@ -257,29 +257,29 @@ func (p *chwbl) room(mean, squares float64) float64 {
 	return max(p.tokens, p.slack*math.Sqrt(mean*squares))
 }
 
-// learn enters the tokens that a request brings to its home.
+// learn adds the tokens that a request brings to its home.
 func (p *chwbl) learn(tokens float64) {
 	tokens = min(tokens, usualMost)
 	p.squares += (tokens*tokens - p.squares) / usualOf
 }
 
-// adds is the tokens that the request would bring to that worker.
+// adds returns the tokens that the request would add to that worker.
 func (b *loadBound) adds(v *View) float64 {
 	return max(0, b.prompt-float64(max(0, v.Overlap))) + b.out
 }
 
-// admits reports whether the request may go to that worker.
+// admits reports whether the request keeps that worker within its bounds.
 func (b *loadBound) admits(v *View) bool {
 	return float64(v.Inflight)+1 <= b.most(v) && (b.slack == 0 || b.brings(v) <= b.mostTokens(v))
 }
 
-// most is how many requests that worker may have.
+// most returns the bound on that worker's requests.
 func (b *loadBound) most(v *View) float64 {
-	// A product that is a whole number must not be rounded up for the last bit of its float.
+	// The small term keeps a whole product from being rounded up by a floating-point error.
 	return math.Ceil(b.requests*float64(v.Weight)/b.mean - 1e-9)
 }
 
-// brings is the tokens that the worker would have with the request, mostTokens the bound.
+// brings returns the worker's tokens with the request; mostTokens returns their bound.
 func (b *loadBound) brings(v *View) float64 {
 	return float64(v.PendingTokens) + float64(v.OutputTokens) + b.adds(v)
 }

@@ -5,9 +5,8 @@ import (
 	"slices"
 )
 
-// clone leaves out what a recorded pick does not need: a policy that only decides such
-// ones shares its ring, which is of the workers' IDs and weights, and the key comes with
-// the record.
+// clone copies only what the pick needs. For a recorded pick it shares the ring, which depends on
+// the workers' IDs and weights only; the key comes with the record.
 func (p *chwbl) clone(r *Request) Policy {
 	q := *p
 	if r.recorded == nil {
@@ -19,8 +18,8 @@ func (p *chwbl) clone(r *Request) Policy {
 	return &q
 }
 
-// clone returns a ring that may be entered in place of g. The points are shared:
-// who comes in makes new ones.
+// clone returns a ring for calls of enter that leave g unchanged. The points are shared: a new
+// worker causes new ones.
 func (g *ring) clone() *ring {
 	c := *g
 	c.slots, c.places, c.byID = slices.Clone(g.slots), slices.Clone(g.places), maps.Clone(g.byID)

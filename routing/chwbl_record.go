@@ -3,17 +3,17 @@ package routing
 // keysOf are the values of Choice.KeyOf.
 var keysOf = [...]string{byNothing: "", byPrefix: "prefix", byModel: "model"}
 
-// chwblTerms are the terms of a candidate: its place clockwise from the home, and its share
-// of the requests and tokens that it may have.
+// chwblTerms are the terms of a candidate: its place clockwise from the home, and its requests and
+// tokens as shares of their bounds.
 func chwblTerms() *[maxTerms]string { return &[maxTerms]string{"step", "requests", "tokens"} }
 
-// recordedPoints bounds the walk around the ring, per worker: of sixteen equal ones all
-// but the last are met within three, but one of little weight may be thousands away.
+// recordedPoints bounds the walk around the ring, per worker. Of sixteen equal workers, all but the
+// last are met within three points per worker, but one of little weight may be thousands away.
 const recordedPoints = 8
 
-// note records what the request is placed by, and how far every candidate is from the home
-// and from its bounds. The score is the place clockwise from the home, which is at s and
-// at; those that are not met in time share the place behind all others.
+// recordAssessments records the request's key, and each candidate's distance from the home and from
+// its bounds. The score is the place clockwise from the home, which is at s and at. Candidates that
+// the bounded walk does not meet share the last place.
 func (p *chwbl) recordAssessments(r *Request, ws []View, b *loadBound, squares float64, by int, key uint64, s *slot, at int) {
 	c := r.Record
 	c.Key, c.KeyOf, c.Memory, c.Halved = Hash(key), keysOf[by], squares, p.ring.halved
@@ -34,8 +34,8 @@ func (p *chwbl) recordAssessments(r *Request, ws []View, b *loadBound, squares f
 	}
 }
 
-// measure fills the mark of one candidate. An idle home has no bound, and beside full
-// workers no idle worker has.
+// assess fills the assessment of one candidate. An idle home has no bound; if some worker is full,
+// no idle worker has one.
 func (p *chwbl) assess(m *assessment, v *View, b *loadBound, step int, idle bool) {
 	requests := float64(v.Inflight+1) / b.most(v)
 	tokens := 0.0
@@ -53,8 +53,8 @@ func (p *chwbl) assess(m *assessment, v *View, b *loadBound, step int, idle bool
 	m.terms = Terms{names: p.terms, values: [maxTerms]float64{float64(step), requests, tokens}}
 }
 
-// recordRunnerUp names the worker that would have the request without the chosen one, which
-// changes the bounds. If some are full, the marks say it.
+// recordRunnerUp records the worker that would take the request without the chosen one, whose
+// absence changes the bounds. If some worker is full, the assessments decide.
 func (p *chwbl) recordRunnerUp(r *Request, ws []View, squares float64, chosen int) {
 	if len(ws) < 2 || anyOf(ws, true) {
 		return

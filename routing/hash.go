@@ -8,18 +8,18 @@ import (
 	"strings"
 )
 
-// Hash is 64 bits that JSON holds as 16 hexadecimal digits, since many readers
-// round larger numbers.
+// Hash is a 64-bit hash. In JSON it is a string of 16 hexadecimal digits, because many parsers
+// round large numbers.
 type Hash uint64
 
-// MarshalText writes 16 digits.
+// MarshalText returns 16 hexadecimal digits.
 func (h Hash) MarshalText() ([]byte, error) { return h.append(make([]byte, 0, 16)), nil }
 
 func (h Hash) append(b []byte) []byte {
 	return hex.AppendEncode(b, binary.BigEndian.AppendUint64(nil, uint64(h)))
 }
 
-// UnmarshalText reads what MarshalText writes.
+// UnmarshalText reads 16 hexadecimal digits.
 func (h *Hash) UnmarshalText(text []byte) error {
 	n, err := strconv.ParseUint(string(text), 16, 64)
 	if err != nil || len(text) != 16 {
@@ -29,16 +29,16 @@ func (h *Hash) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Link is one Block of a recorded chain. JSON holds it as "hash:end".
+// Link is one Block of a recorded chain. In JSON it is a string "hash:end".
 type Link Block
 
-// MarshalText writes the hash's 16 digits, a colon and the end.
+// MarshalText returns the hash's 16 digits, a colon and the end.
 func (l Link) MarshalText() ([]byte, error) {
 	b := Hash(l.Hash).append(make([]byte, 0, 24))
 	return strconv.AppendInt(append(b, ':'), l.End, 10), nil
 }
 
-// UnmarshalText reads what MarshalText writes.
+// UnmarshalText reads the text that MarshalText returns.
 func (l *Link) UnmarshalText(text []byte) error {
 	hash, end, _ := strings.Cut(string(text), ":")
 	var h Hash
@@ -53,15 +53,15 @@ func (l *Link) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// AppendChain appends the blocks by which a chain is recorded: the first sixteen,
-// beyond that eight an octave, and the last one. Of 4,096 blocks that is 81.
+// AppendChain appends the landmarks by which a chain is recorded: the first sixteen blocks, then
+// eight per octave, and the last block. Of 4,096 blocks these are 81.
 func AppendChain(to []Link, blocks []Block) []Link {
 	last, links := len(blocks)-1, 0
 	for d := 0; d <= last; d = nextLandmark(d, last, historyLandmarkLog) {
 		links++
 	}
 	if to == nil {
-		to = make([]Link, 0, links) // a record keeps it for long, and no more than it is
+		to = make([]Link, 0, links) // exact size, because a record is kept for long
 	}
 	for d := 0; d <= last; d = nextLandmark(d, last, historyLandmarkLog) {
 		to = append(to, Link(blocks[d]))

@@ -2,44 +2,43 @@ package routing
 
 import "math/bits"
 
-// chains knows which blocks of prompts in flight are on which worker: an engine's
-// cache holds a prompt's blocks from its prefill on, long before any event says so.
-// Only landmarks are kept. A chain is prefix-closed: a worker that has a landmark has
-// all landmarks before it.
+// inflightPrefixes records which prompt prefixes are in flight on which worker: an engine caches a
+// prompt's blocks from their prefill on, long before the answer ends. It keeps landmarks only: a
+// subset of the blocks of a chain. A worker that has a landmark has all landmarks before it.
 //
-// It is a table with a row for each landmark and a column for each worker, all of it
-// reused. The map is Go's own, whose seed a client cannot know: a table that trusted
-// the blocks' hashes could be driven into one long probe under the pool's lock.
+// It is a table with a row for each landmark and a column for each worker, all of it reused. The
+// map is Go's own, whose seed is unknown to clients: with a table keyed directly by the blocks'
+// hashes, forged prompts could force long probes under the pool's lock.
 type inflightPrefixes struct {
-	rowsByHash map[uint64]int32 // a landmark's hash → its row
+	rowsByHash map[uint64]int32 // row by a landmark's hash
 	width      int              // columns
-	counts     []int32          // row by row: bookings of the landmark on each worker
+	counts     []int32          // by row, then column: bookings of the landmark on the worker
 	rows       []landmark
-	unused     []int32 // rows to be used again
-	columns    []bool  // which are taken
+	unused     []int32 // rows to be reused
+	columns    []bool  // which columns are taken
 
-	// Of one decision, between overlaps and book.
+	// State of one decision, from setOverlaps to addBooking.
 	found []int32  // rows of the request's landmarks that are in flight
-	next  int      // depth of the first landmark after them
-	alive []holder // of all of them up to now
+	next  int      // depth of the first landmark after found
+	alive []holder // workers that have all landmarks so far
 }
 
-// holder is a view and its worker's column.
+// holder is the index of a view and its worker's column.
 type holder struct{ view, column int32 }
 
-// landmark is a row's bookings on all workers.
+// landmark is one row: a hash and its bookings on all workers.
 type landmark struct {
 	hash     uint64
 	bookings int32
 }
 
-// inflightLandmarkLog makes 45 landmarks of a chain of 4,096 blocks. A prefix that two prompts
-// share is seen up to its last landmark: less than a fifth of it is missed.
+// inflightLandmarkLog makes 45 landmarks of a chain of 4,096 blocks. Less than a fifth of a prefix
+// that two prompts share lies after its last landmark and is missed.
 const inflightLandmarkLog = 3
 
-// nextLandmark returns the depth of the landmark after the one at depth d; it is beyond
-// last after the last one. The first 2^log blocks are landmarks, beyond that half as many
-// an octave, and the last block, so that equal prompts are seen whole.
+// nextLandmark returns the depth of the landmark after the one at depth d, or last+1 after the last
+// one. Landmarks are the first 2^log blocks, beyond that 2^(log-1) blocks per octave, and the
+// last block, so that equal prompts match completely.
 func nextLandmark(d, last, log int) int {
 	switch {
 	case d >= last:
@@ -50,7 +49,7 @@ func nextLandmark(d, last, log int) int {
 	return min(d+1<<(bits.Len(uint(d))-log), last)
 }
 
-// join returns a free column.
+// takeColumn returns a free column and marks it as taken.
 func (c *inflightPrefixes) takeColumn() int {
 	for i, taken := range c.columns {
 		if !taken {
@@ -65,7 +64,7 @@ func (c *inflightPrefixes) takeColumn() int {
 	return len(c.columns) - 1
 }
 
-// part releases a column. All its counts are zero.
+// releaseColumn frees a column, whose counts must all be zero.
 func (c *inflightPrefixes) releaseColumn(column int) { c.columns[column] = false }
 
 func (c *inflightPrefixes) widen(width int) {
@@ -76,11 +75,11 @@ func (c *inflightPrefixes) widen(width int) {
 	c.counts, c.width = counts, width
 }
 
-// room makes room for a decision among n workers.
+// reserveRoom makes buffers for a decision among n workers.
 func (c *inflightPrefixes) reserveRoom(n int) { c.alive = make([]holder, 0, n) }
 
-// overlaps fills the views' Overlap: how many of the prompt's tokens are at
-// the start of prompts in flight on the worker.
+// setOverlaps sets the views' Overlap to the leading prompt tokens that requests in flight on the
+// worker share.
 func (c *inflightPrefixes) setOverlaps(blocks []Block, prompt int64, ws []View, workers []*Worker) {
 	c.found, c.next = c.found[:0], 0
 	if len(blocks) == 0 || len(c.rowsByHash) == 0 {
@@ -88,7 +87,7 @@ func (c *inflightPrefixes) setOverlaps(blocks []Block, prompt int64, ws []View, 
 	}
 	c.alive = c.alive[:0]
 	for i := range ws {
-		if column := workers[ws[i].Index].column; column >= 0 { // else a draft's new one
+		if column := workers[ws[i].Index].column; column >= 0 { // -1: a draft's new worker
 			c.alive = append(c.alive, holder{int32(i), int32(column)})
 		}
 	}
@@ -121,7 +120,7 @@ func (c *inflightPrefixes) setOverlaps(blocks []Block, prompt int64, ws []View, 
 	}
 }
 
-// tokensUpTo is the share of the prompt's tokens that ends with a block.
+// tokensUpTo returns the prompt's tokens up to the character end, of a prompt that ends at last.
 func tokensUpTo(end, last, prompt int64) int64 {
 	if end >= last {
 		return prompt
@@ -129,8 +128,8 @@ func tokensUpTo(end, last, prompt int64) int64 {
 	return int64(float64(prompt) * float64(max(0, end)) / float64(last))
 }
 
-// book enters the request of the last overlaps on the worker of that column
-// and appends the rows of its landmarks to rows.
+// addBooking counts the request of the last setOverlaps on the worker of that column. It appends
+// the rows of the request's landmarks to rows.
 func (c *inflightPrefixes) addBooking(blocks []Block, column int, rows []int32) []int32 {
 	rows = append(rows, c.found...)
 	for d, last := c.next, len(blocks)-1; d <= last; d = nextLandmark(d, last, inflightLandmarkLog) {
@@ -143,7 +142,7 @@ func (c *inflightPrefixes) addBooking(blocks []Block, column int, rows []int32) 
 	return rows
 }
 
-// rowOf returns the landmark's row, a new one when it has none.
+// rowOf returns the landmark's row, and makes one if there is none.
 func (c *inflightPrefixes) rowOf(hash uint64) int32 {
 	if row, ok := c.rowsByHash[hash]; ok {
 		return row
@@ -161,7 +160,7 @@ func (c *inflightPrefixes) rowOf(hash uint64) int32 {
 	return row
 }
 
-// unbook takes back what book entered.
+// removeBooking reverses addBooking.
 func (c *inflightPrefixes) removeBooking(rows []int32, column int) {
 	for _, row := range rows {
 		c.counts[int(row)*c.width+column]--

@@ -1,13 +1,13 @@
 package routing
 
-// leastLoad takes the worker with the fewest booked tokens, then the fewest requests, both
-// per unit of weight. A full worker comes after all open ones. It has no memory.
+// leastLoad picks the worker with the fewest booked tokens, then the fewest requests, both per unit
+// of weight. Full workers rank after all open ones. It has no memory.
 type leastLoad struct{}
 
 func (leastLoad) Name() string { return "least_load" }
 
-// Pick breaks ties by the request's random number, each worker with a chance of its
-// weight, so that several gateways do not all choose the first member of an idle pool.
+// Pick breaks ties by the request's random number, with probabilities by weight, so that several
+// gateways do not all choose the first member of an idle pool.
 func (leastLoad) Pick(r *Request, ws []View) (int, Reason) {
 	best := least(r.Rand, ws, -1)
 	if r.assessments != nil {
@@ -16,8 +16,8 @@ func (leastLoad) Pick(r *Request, ws []View) (int, Reason) {
 	return best, ReasonLeastLoad
 }
 
-// least returns the least loaded of ws without the one at that index (-1: of all), -1 if
-// none is left.
+// least returns the least loaded of ws without the one at that index (-1: of all), or -1 if none is
+// left.
 func least(rand uint64, ws []View, without int) int {
 	best, tied := -1, uint64(0)
 	for i := range ws {
@@ -52,8 +52,8 @@ func least(rand uint64, ws []View, without int) int {
 	return best
 }
 
-// compareLoad returns -1 if a is less loaded than b, 0 if they are equal, else 1. A full
-// worker is more loaded than any open one.
+// compareLoad returns -1 if a is less loaded than b, 0 if they are equal, and 1 otherwise. A full
+// worker is more loaded than any open worker.
 func compareLoad(a, b *View) int {
 	switch {
 	case a.Full && !b.Full:

@@ -1,21 +1,20 @@
 package routing
 
-// Loaded is a worker that is up and does not rest: what decides whether a request may go
-// there, as plain values.
+// Loaded is the state of a worker that is up and neither in backoff nor open, as plain values: all
+// that decides whether it is eligible.
 type Loaded struct {
-	Member           // all but Gate and Ref
-	Full     bool    // it has no place, whatever its bounds say
+	Member           // without Gate and Ref
+	Full     bool    // it has no room, whatever its bounds are
 	Inflight int     // requests
-	Tokens   int64   // of their prompts, cached or not, and expected answers
-	Waiting  int     // requests in its own queue, as reported
-	KVUsage  float64 // likewise
-	Reported int     // Inflight when it reported them
+	Tokens   int64   // prompts, cached or not, and expected output in flight
+	Waiting  int     // requests in the engine's own queue, as reported
+	KVUsage  float64 // as reported
+	Reported int     // Inflight at the time of that report
 }
 
-// Eligible decides which workers may take a request, as Acquire does: those that a pool of
-// them would show its policy, in their order. Reported metrics count as fresh. Of a view,
-// Index is the place in workers, and Full says that the request would wait there. The
-// error is ErrNoWorker or ErrFull.
+// Eligible returns the workers that a pool of them would show its policy for the request, in their
+// order. Reported metrics count as fresh. In a View, Index is the position in workers, and Full
+// means that the request would wait there. The error is ErrNoWorker or ErrFull.
 func Eligible(p Policy, limit Saturation, r *Request, workers []Loaded) ([]View, error) {
 	all := make([]Worker, len(workers))
 	pool := Pool{policy: p, plans: plans(p), saturation: limit, workers: make([]*Worker, len(workers)), views: make([]View, 0, len(workers))}

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// movedKeys is how many keys MovedShare looks at, for an error of 1.5 %.
+// movedKeys is the number of keys in the estimate of MovedShare, for an error of 1.5 %.
 const movedKeys = 4096
 
-// MovedShare returns the share of prompts, from 0 to 1, whose home moves, so that their cache
-// is lost, if members and policy change from before and was to after and is. It is an
-// estimate from a fixed set of keys. Only members with weight in the lowest group have homes.
-// Between two policies without homes nothing moves; from or to one everything does. If the
-// policies make keys of prompts in different ways, every key is another one. Models are not
-// considered.
+// MovedShare returns the share of prompts, 0 to 1, whose home changes if members and policy change
+// from before and was to after and is. Those prompts lose their cache. It is an estimate from a
+// fixed set of keys and ignores models. Only members with weight in the lowest group are homes.
+//
+// Between two policies without homes nothing moves; from or to such a policy everything moves. If
+// the two configurations derive keys from prompts in different ways, all keys change.
 func MovedShare(before []Member, was Config, after []Member, is Config) float64 {
 	if homed := is.Name == homing; (was.Name == homing) != homed {
 		return 1
@@ -37,8 +37,8 @@ func MovedShare(before []Member, was Config, after []Member, is Config) float64 
 // homing is the only policy with homes.
 const homing = "chwbl"
 
-// homes returns the IDs of the homes of the keys from offset on, on a ring with so many
-// points per unit of weight (0: the default); empty without members.
+// homes returns the IDs of the homes of movedKeys keys from offset on. units is the number of ring
+// points per unit of weight (0: the default). The IDs are empty without members.
 func homes(members []Member, units int, offset uint64) [movedKeys]string {
 	var ws []View
 	for i := range members {

@@ -1,13 +1,13 @@
 package routing
 
-// powerOfTwo draws two workers and takes the less loaded one: nearly as even as comparing
-// all of them, and several gateways do not all choose the same one. It has no memory.
+// powerOfTwo draws two workers and picks the less loaded one. The result is nearly as even as a
+// comparison of all workers, and several gateways do not all choose the same one. It has no memory.
 type powerOfTwo struct{}
 
 func (powerOfTwo) Name() string { return "power_of_two" }
 
-// Pick draws two distinct workers, each with a chance of its weight, and takes the less
-// loaded one. Of equals it takes the one drawn first, so that weights count.
+// Pick draws two distinct workers with probabilities by weight and returns the less loaded one. Of
+// equals it returns the first one drawn, so that weights count.
 func (powerOfTwo) Pick(r *Request, ws []View) (int, Reason) {
 	total := uint64(0)
 	for i := range ws {
@@ -25,8 +25,8 @@ func (powerOfTwo) Pick(r *Request, ws []View) (int, Reason) {
 	return first, ReasonPowerOfTwo
 }
 
-// drawn returns the worker that has the ticket if each but the one left out has as many as
-// its weight.
+// drawn returns the worker that owns the ticket, if each worker but the one at index without has as
+// many tickets as its weight.
 func drawn(ws []View, ticket uint64, without int) int {
 	last := 0
 	for i := range ws {

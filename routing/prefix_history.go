@@ -5,64 +5,63 @@ import (
 	"time"
 )
 
-// recent remembers which workers prefilled the beginnings of prompts lately, and so may
-// have them cached when the next turn of a chat comes. It is the gateway's own guess.
+// prefixHistory records which workers prefilled the prefixes of prompts within the last minutes, and
+// so may have them cached when the next turn of a chat arrives. It is the gateway's own estimate.
 //
-// It is a table of fixed size with four places for each hash; a new one takes the place
-// that was longest not used. Colliding hashes only make the table forget.
+// It is a table of fixed size with four entries per set; a new block replaces the entry of its set
+// that was used longest ago. Colliding hashes only make the table forget.
 type prefixHistory struct {
-	sets [][historyWays]historyBlock // nil until there is something to remember
+	sets [][historyWays]historyBlock // nil until the first record
 
-	// Of one decision.
-	views [historyWorkers]int32 // by column
+	// State of one decision.
+	views [historyWorkers]int32 // index of the view, by column
 	found []hit
 }
 
-// historyBlock is who prefilled the prompt up to one block, as bits by column.
+// historyBlock records the workers that prefilled a prompt up to one block, as bits by column.
 type historyBlock struct {
 	hash  uint64
 	young uint64 // in the period of last
 	old   uint64 // in the period before it, and not since
-	last  int64  // seconds
+	last  int64  // seconds since 1970
 }
 
-// hit is a block that workers remember.
+// hit is a block in the history and the workers that have it.
 type hit struct {
 	depth   int
 	workers uint64
 }
 
 const (
-	// historyWays by historySets are 65,536 blocks in 2 MiB. They stand for 8 million tokens
-	// and more, the caches of sixteen engines with half a million each, so that under
-	// load the table forgets about when the caches do.
+	// historyWays times historySets are 65,536 blocks in 2 MiB. They cover at least 8 million
+	// tokens, the caches of sixteen engines with half a million tokens each. Under load the table
+	// then forgets about when the caches do.
 	historyWays = 4
 	historySets = 1 << historyBits
 	historyBits = 14
-	// historyWorkers is the columns that fit into a word. Workers beyond are taken for
-	// cold.
+	// historyWorkers is the number of columns in a word. Other workers count as cold.
 	historyWorkers = 64
-	// historyPeriod, in seconds, is half of what a memory lasts at most. Engines under load
-	// hold a cache for five minutes. A prompt that is wrongly taken for cold costs nothing
-	// but a booking that is too high.
+	// historyPeriod is half of the longest life of an entry, in seconds. Engines under load keep a
+	// cache for five minutes. If a cached prompt counts as cold, only its booking is too high.
 	historyPeriod = 150
-	// historyMisses in a row end the search: a prompt is remembered as a whole.
+	// historyMisses is the number of consecutive misses that end a search, because a prompt is
+	// recorded as a whole.
 	historyMisses = 4
-	// historyTail bounds the search between two landmarks, for the end of a prompt that has
-	// grown since. It finds every end among the first 1,024 blocks; beyond, less than a
-	// twelfth of the prompt is missed.
+	// historyTail bounds the search between two landmarks for the end of a prompt that has grown
+	// since. It finds every end among the first 1,024 blocks; beyond them less than a twelfth of
+	// the prompt is missed.
 	historyTail = 64
 )
 
-// historyLandmarkLog makes historyLandmarks of a chain of 4,096 blocks. A prefix that two
-// prompts share is seen but for a ninth at most.
+// historyLandmarkLog makes historyLandmarks landmarks of a chain of 4,096 blocks. At most a ninth of
+// a shared prefix is missed.
 const historyLandmarkLog, historyLandmarks = 4, 81
 
 func (c *prefixHistory) set(hash uint64) *[historyWays]historyBlock {
 	return &c.sets[hash*golden>>(64-historyBits)]
 }
 
-// mark notes that the worker of that column has these blocks.
+// record records that the worker of that column prefilled these blocks at at.
 func (c *prefixHistory) record(hashes []uint64, column int, at time.Time) {
 	if c.sets == nil {
 		c.sets = make([][historyWays]historyBlock, historySets)
@@ -88,7 +87,7 @@ func (c *prefixHistory) record(hashes []uint64, column int, at time.Time) {
 	}
 }
 
-// mark sets the workers' bits. Requests may reach the lock out of order.
+// record sets the workers' bits. Calls may arrive out of order of time.
 func (m *historyBlock) record(workers uint64, now int64) {
 	switch passed := now/historyPeriod - m.last/historyPeriod; {
 	case passed < -1:
@@ -105,7 +104,7 @@ func (m *historyBlock) record(workers uint64, now int64) {
 	m.last = max(m.last, now)
 }
 
-// workers returns which workers still have the block.
+// workersWith returns the workers that still have the block, as bits by column.
 func (c *prefixHistory) workersWith(hash uint64, now int64) uint64 {
 	set := c.set(hash)
 	for i := range set {
@@ -124,7 +123,7 @@ func (c *prefixHistory) workersWith(hash uint64, now int64) uint64 {
 	return 0
 }
 
-// forget clears a column. It reads the whole table, which takes a tenth of a millisecond.
+// forgetWorker clears a column. It reads the whole table, which takes a tenth of a millisecond.
 func (c *prefixHistory) forgetWorker(column int) {
 	for i := range c.sets {
 		for k := range c.sets[i] {
@@ -134,8 +133,8 @@ func (c *prefixHistory) forgetWorker(column int) {
 	}
 }
 
-// overlaps raises the views' Overlap to how many of the prompt's tokens the
-// worker prefilled lately.
+// setOverlaps raises the views' Overlap to the leading prompt tokens that the worker prefilled
+// within the last minutes.
 func (c *prefixHistory) setOverlaps(r *Request, prompt int64, ws []View, workers []*Worker) {
 	if c.sets == nil || len(r.Blocks) == 0 {
 		return
@@ -149,7 +148,7 @@ func (c *prefixHistory) setOverlaps(r *Request, prompt int64, ws []View, workers
 	}
 	c.search(r.Blocks, r.Now.Unix(), shown)
 	last := len(r.Blocks) - 1
-	// A worker that has a block has all before it.
+	// A worker that has a block has all blocks before it.
 	for i := len(c.found) - 1; i >= 0 && shown != 0; i-- {
 		have := c.found[i].workers & shown
 		if have == 0 {
@@ -164,8 +163,8 @@ func (c *prefixHistory) setOverlaps(r *Request, prompt int64, ws []View, workers
 	}
 }
 
-// search finds the chain's blocks that any of the workers shown has: of its landmarks, and
-// of all blocks between the deepest one found and the next.
+// search finds blocks of the chain that any of the shown workers has: among its landmarks, and
+// among all blocks between the deepest landmark found and the next one.
 func (c *prefixHistory) search(blocks []Block, now int64, shown uint64) {
 	c.found = c.found[:0]
 	last, missed := len(blocks)-1, 0
@@ -187,7 +186,7 @@ func (c *prefixHistory) search(blocks []Block, now int64, shown uint64) {
 	}
 }
 
-// recordPrefixLocked notes that the booking's prompt is in its worker's cache.
+// recordPrefixLocked records that the booking's prompt is in its worker's cache.
 func (p *Pool) recordPrefixLocked(b *booking, at time.Time) {
 	if w := b.worker; len(b.hashes) > 0 && !w.removed {
 		p.history.record(b.hashes, w.column, at)
@@ -195,7 +194,7 @@ func (p *Pool) recordPrefixLocked(b *booking, at time.Time) {
 	}
 }
 
-// forgetCacheLocked forgets what the worker had in its cache.
+// forgetCacheLocked removes the worker from the prefix history.
 func (p *Pool) forgetCacheLocked(w *Worker) {
 	if w.inHistory {
 		p.history.forgetWorker(w.column)

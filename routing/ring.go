@@ -8,64 +8,64 @@ import (
 )
 
 const (
-	// defaultVirtualNodes puts a worker's share of the keys within 8 % of its
-	// weight's (one part in the square root of the points).
+	// defaultVirtualNodes keeps a worker's share of the keys within 8 % of its weight's share (a
+	// relative error of 1/√points).
 	defaultVirtualNodes = 150
-	// maxPoints bounds a ring to 12 MiB, enough for weights that sum up to 6,990 at 150
-	// points each. Beyond that the points of a unit of weight are halved until all fit.
-	// Those of absent workers count, so that gateways may differ for a while.
+	// maxPoints bounds a ring to 12 MiB, enough for weights of up to 6,990 in total at 150 points
+	// each. Beyond that the points per unit of weight are halved until all fit. The points of
+	// absent workers count too, so gateways may differ for a while.
 	maxPoints = 1 << 20
 	// maxWeight keeps the sum of all points within an integer.
 	maxWeight = 1 << 30
-	// maxAbsent bounds the absent workers that a ring remembers, but never below the
-	// pool's size. Skipping one costs a step for each of its points.
+	// maxAbsent bounds the absent workers that a ring remembers, but not below the pool's size.
+	// Skipping an absent worker costs one step for each of its points.
 	maxAbsent = 64
-	// absentFor is how long an absent worker keeps its points: less work if it comes back.
+	// absentFor is how long an absent worker keeps its points, in case it returns.
 	absentFor = time.Hour
 
-	slotBits = 14            // of a point's owner; the rest is the ordinal
-	maxSlots = 1 << slotBits // workers that a ring can tell apart
+	slotBits = 14            // bits of a point's owner that are the slot; the rest is the ordinal
+	maxSlots = 1 << slotBits // workers that a ring can distinguish
 	slotMask = uint32(maxSlots - 1)
 	maxOwned = 1 << (32 - slotBits) // points that one worker can have
 )
 
-// ring is a consistent-hash ring over the workers that were seen, by ID: equal on every
-// gateway. Each unit of a worker's weight is `units` points. A point has its ordinal among
-// its owner's and counts only while the owner's weight reaches that far, so that a smaller
-// weight changes nothing on the ring.
+// ring is a consistent-hash ring over the IDs of the workers seen so far; it is equal on every
+// gateway. Each unit of a worker's weight has `units` points. A point has an ordinal among its
+// owner's points and counts only while the owner's weight reaches that ordinal. A smaller weight
+// therefore changes nothing on the ring.
 type ring struct {
-	units  int // points for each unit of weight, before maxPoints halves them
-	halved int // how often it did
-	least  int // how often at least
+	units  int // points per unit of weight, before halving for maxPoints
+	halved int // number of halvings
+	least  int // least number of halvings
 	slots  []slot
 	byID   map[string]uint32
-	places []uint32 // View.Index to slot: where to look first
+	places []uint32 // slot by View.Index: a cache of byID
 	hashes []uint64 // of the points, ascending
 	owners []uint32 // of the points: ordinal<<slotBits | slot
 	starts []uint32 // by the upper bits of a hash: the first point at or above them
-	shift  int      // how far a hash goes down to its upper bits
-	picks  uint64   // stamps who is eligible
+	shift  int      // right shift of a hash to its upper bits
+	picks  uint64   // number of picks, which marks the eligible workers
 	now    time.Time
 }
 
 // slot is one worker on the ring.
 type slot struct {
 	id   string
-	seed uint64    // hash of the id
+	seed uint64    // hash of the ID
 	seen time.Time // when it was last eligible
-	room int       // the weight that it has points for
-	live uint32    // its points that count at its present weight
+	room int       // the weight for which it has points
+	live uint32    // points that count at its present weight
 	view int32     // its index into the views of this pick
-	pick uint64    // the last pick that it was eligible in
-	fit  bool      // it is fit to be chosen in this pick
+	pick uint64    // the last pick in which it was eligible
+	fit  bool      // it may be chosen in this pick
 }
 
 func newRing(units int) *ring { return &ring{units: units, byID: map[string]uint32{}} }
 
-// enter makes the ring that of ws. It costs a comparison per worker unless there is a new
-// one, or one with more weight than ever. It reports whether the ring has any of them.
+// enter adapts the ring to ws. It costs one comparison per worker unless a worker is new or has a
+// higher weight than ever before. It reports whether the ring has any of the workers.
 func (g *ring) enter(now time.Time, ws []View) bool {
-	if now.After(g.now) { // requests reach the lock in another order than they were stamped
+	if now.After(g.now) { // requests reach the lock out of order of their time
 		g.now = now
 	}
 	g.picks++
@@ -104,10 +104,10 @@ func (g *ring) find(v *View) (at uint32, known bool) {
 	return at, known
 }
 
-// points returns how many points a weight is worth, at least one.
+// points returns the number of points of a weight, at least one.
 func (g *ring) points(weight int) int { return max(1, min(weight, maxWeight)*g.units>>g.halved) }
 
-// rebuild forgets long absent workers, adds new ones, and sorts all points.
+// rebuild drops workers that are absent for long, adds new ones, and sorts all points.
 func (g *ring) rebuild(ws []View) {
 	g.forget(len(ws))
 	clear(g.byID)
@@ -118,12 +118,12 @@ func (g *ring) rebuild(ws []View) {
 		at, known := g.byID[ws[i].ID]
 		if !known {
 			if at = uint32(len(g.slots)); at == maxSlots {
-				continue // the ring does without it
+				continue // the ring works without it
 			}
 			g.slots = append(g.slots, slot{id: ws[i].ID, seed: hashID(ws[i].ID)})
 			g.byID[ws[i].ID] = at
 		}
-		// The next power of two, so that a weight in motion seldom rebuilds.
+		// The next power of two, so that a changing weight rarely causes a rebuild.
 		s := &g.slots[at]
 		s.room = max(s.room, 1<<bits.Len(uint(min(ws[i].Weight, maxWeight)-1)))
 	}
@@ -131,12 +131,12 @@ func (g *ring) rebuild(ws []View) {
 	g.place()
 }
 
-// forget drops the slots that were not eligible for absentFor, and of the others that are
-// absent those longest gone beyond maxAbsent or the pool. All that are present have room.
+// forget drops the workers that were not eligible for absentFor. Of the other absent workers it
+// keeps the latest ones: maxAbsent, or as many as the pool has. All present workers have room.
 func (g *ring) forget(workers int) {
 	present := func(s slot) bool { return s.pick == g.picks }
 	g.slots = slices.DeleteFunc(g.slots, func(s slot) bool { return !present(s) && g.now.Sub(s.seen) > absentFor })
-	slices.SortStableFunc(g.slots, func(a, b slot) int { return cmp.Compare(b.pick, a.pick) }) // the present first
+	slices.SortStableFunc(g.slots, func(a, b slot) int { return cmp.Compare(b.pick, a.pick) }) // present ones first
 	first := slices.IndexFunc(g.slots, func(s slot) bool { return !present(s) })
 	absent := max(0, min(max(maxAbsent, len(g.places)), maxSlots-workers))
 	if most := first + absent; first >= 0 && len(g.slots) > most {
@@ -145,7 +145,7 @@ func (g *ring) forget(workers int) {
 	}
 }
 
-// fit halves the points of a unit of weight until all fit.
+// fit halves the points per unit of weight until all points fit.
 func (g *ring) fit() {
 	for g.halved = g.least; ; g.halved++ {
 		total, most := 0, 0
@@ -159,14 +159,14 @@ func (g *ring) fit() {
 	}
 }
 
-// place sorts the points of all slots into the ring: by the upper bits of their hashes,
-// which are even, then by moving each to its place.
+// place sorts the points of all slots into the ring: by the upper bits of their hashes, which are
+// evenly distributed, then by insertion.
 func (g *ring) place() {
 	n := 0
 	for i := range g.slots {
 		n += g.points(g.slots[i].room)
 	}
-	width := bits.Len(uint(n)) // about one point for each start
+	width := bits.Len(uint(n)) // about one point per start
 	g.shift = 64 - width
 	g.hashes, g.owners, g.starts = make([]uint64, n), make([]uint32, n), make([]uint32, 1<<width+1)
 	g.each(func(hash uint64, _ uint32) { g.starts[hash>>g.shift+1]++ })
@@ -184,7 +184,7 @@ func (g *ring) place() {
 	})
 }
 
-// each calls f with every point of every slot.
+// each calls f for every point of every slot.
 func (g *ring) each(f func(hash uint64, owner uint32)) {
 	for i := range g.slots {
 		for k := range g.points(g.slots[i].room) {
@@ -202,8 +202,8 @@ func (g *ring) first(hash uint64) int {
 	return at
 }
 
-// next returns the slot of the first point from at on, clockwise, that counts and whose
-// worker is eligible, and where to go on. Some worker must be eligible.
+// next returns the slot of the first point from at on, clockwise, that counts and whose worker is
+// eligible, and the position after it. At least one worker must be eligible.
 func (g *ring) next(at int) (*slot, int) {
 	for {
 		if at >= len(g.owners) {
@@ -217,12 +217,12 @@ func (g *ring) next(at int) (*slot, int) {
 	}
 }
 
-// point returns a worker's point of that ordinal.
+// point returns the hash of a worker's point of that ordinal.
 func point(seed uint64, ordinal int) uint64 { return Mix(seed + (uint64(ordinal)+1)*golden) }
 
 // hashID returns a hash of an ID that is the same in every process.
 func hashID(id string) uint64 {
-	h := uint64(len(id)) // tells a from a\x00
+	h := uint64(len(id)) // distinguishes a from a\x00
 	for i := range len(id) {
 		h = Mix(h + golden ^ uint64(id[i]))
 	}

@@ -1,14 +1,14 @@
 package routing
 
-// roundRobin gives each worker its turn. It remembers the member that it took last: a
-// worker that stays eligible is passed over at most once by each other member.
+// roundRobin picks the workers in turn. It remembers the last picked member: each other member is
+// picked at most once before a worker that stays eligible.
 type roundRobin struct {
-	last int // View.Index of the last pick, -1 before the first
+	last int // View.Index of the last pick; -1 before the first
 }
 
 func (*roundRobin) Name() string { return "round_robin" }
 
-// Pick returns the next worker after the last one picked, in the order of members.
+// Pick returns the worker after the last picked one, in the order of the members.
 func (p *roundRobin) Pick(r *Request, ws []View) (int, Reason) {
 	last := p.last
 	if c := r.recalled(p); c != nil {
@@ -24,7 +24,7 @@ func (p *roundRobin) Pick(r *Request, ws []View) (int, Reason) {
 	if r.Record != nil {
 		r.Record.Memory = float64(last)
 		for i := range ws {
-			r.assess(i, float64((i-next+len(ws))%len(ws)), "") // turns to come before its own
+			r.assess(i, float64((i-next+len(ws))%len(ws)), "") // turns before its own
 		}
 	}
 	p.last = ws[next].Index

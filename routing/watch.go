@@ -1,9 +1,9 @@
 package routing
 
-// Watch sets what is called, without the pool's lock, after a change that may let a waiting
-// request go: a lease was given back or refused by its gate, a worker was observed, its
-// breaker opened or closed, or the pool was configured. changed must be safe for concurrent
-// use and may call the pool. nil is none.
+// Watch sets the function that is called after each change that may let a waiting request proceed:
+// a lease was given back or refused by its gate, a worker was observed, its breaker changed, or
+// the pool was configured. The pool calls it without its lock, so it may call the pool. It must
+// be safe for concurrent use. nil removes it.
 func (p *Pool) Watch(changed func()) {
 	p.mu.Lock()
 	p.onChange = changed

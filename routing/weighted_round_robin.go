@@ -2,23 +2,23 @@ package routing
 
 import "slices"
 
-// weightedRoundRobin gives each worker turns in proportion to its weight, and spreads them:
-// weights 5, 1, 1 go a a b a c a a, not a a a a a b c. It is nginx's smooth algorithm: each
-// turn every worker earns its weight, and the richest pays the sum of all weights. An absent
-// worker keeps what it has.
+// weightedRoundRobin gives each worker turns in proportion to its weight and spreads them: weights
+// 5, 1, 1 give a a b a c a a, not a a a a a b c. It is nginx's smooth algorithm: at each turn every
+// worker earns its weight, and the worker with the most credit pays the sum of all weights. An
+// absent worker keeps its credit.
 type weightedRoundRobin struct {
-	pick     uint64  // counts picks; stamps the purses that took part in each
-	eligible int     // how many took part in the last one
+	pick     uint64  // number of picks, which marks the purses that took part
+	eligible int     // number of workers in the last pick
 	purses   []purse // by View.Index
 	terms    *[maxTerms]string
 }
 
-// purse is what one member has earned and not spent.
+// purse is the credit of one member.
 type purse struct {
 	id     string
 	weight int
-	has    int64
-	pick   uint64 // the last pick that it took part in
+	has    int64  // credit: earned and not spent
+	pick   uint64 // the last pick in which it took part
 }
 
 func newWeightedRoundRobin() *weightedRoundRobin {
@@ -27,7 +27,7 @@ func newWeightedRoundRobin() *weightedRoundRobin {
 
 func (*weightedRoundRobin) Name() string { return "weighted_round_robin" }
 
-// Pick gives the turn to the richest worker, of equals to the first member.
+// Pick returns the worker with the most credit, of equals the first member.
 func (p *weightedRoundRobin) Pick(r *Request, ws []View) (int, Reason) {
 	if p.enter(ws) {
 		p.level(ws)
@@ -52,11 +52,11 @@ func (p *weightedRoundRobin) clone(*Request) Policy {
 	return &q
 }
 
-// hasTerm is the only term of a candidate: what it has before its turn's wages.
+// hasTerm is the only term of a candidate: its credit before this turn's weight.
 const hasTerm = "has"
 
-// remember restores what the workers had at a pick that is decided again, and records it
-// of one that is recorded.
+// remember restores the credits of a pick that is decided again, and records the credits of a pick
+// that is recorded.
 func (p *weightedRoundRobin) remember(r *Request, ws []View) {
 	for i := range ws {
 		mine := &p.purses[ws[i].Index]
@@ -72,8 +72,8 @@ func (p *weightedRoundRobin) remember(r *Request, ws []View) {
 	}
 }
 
-// enter stamps the purses of ws for this pick, with new ones for new members, and reports
-// whether the workers or their weights have changed since the last pick.
+// enter marks the purses of ws for this pick and makes purses for new members. It reports whether
+// the workers or their weights have changed since the last pick.
 func (p *weightedRoundRobin) enter(ws []View) (changed bool) {
 	changed = len(ws) != p.eligible
 	p.pick, p.eligible = p.pick+1, len(ws)
@@ -92,8 +92,8 @@ func (p *weightedRoundRobin) enter(ws []View) (changed bool) {
 	return changed
 }
 
-// middle returns the mean of what the workers of the last pick have: a new one begins with
-// that, neither first nor last.
+// middle returns the mean credit of the workers of the last pick. A new worker begins with it,
+// neither first nor last.
 func (p *weightedRoundRobin) middle(ws []View) int64 {
 	sum, n := int64(0), int64(0)
 	for i := range ws {
@@ -107,8 +107,8 @@ func (p *weightedRoundRobin) middle(ws []View) int64 {
 	return sum / n
 }
 
-// level bounds every debt to twice the sum of the weights, which is as far apart as the
-// present workers can come: a debt from a time of higher weights would cost as many turns.
+// level bounds every debt to twice the sum of the weights, the largest difference between present
+// workers. A debt from a time of higher weights would otherwise cost as many turns.
 func (p *weightedRoundRobin) level(ws []View) {
 	total, top := int64(0), p.purses[ws[0].Index].has
 	for i := range ws {
