@@ -42,8 +42,8 @@ func TestATenantsLife(t *testing.T) {
 	if made.Tenant.Limits.MonthMoney != 12_345_678_901 || made.Tenant.Priority != tenants.Background || made.Tenant.Default != tenants.Background {
 		t.Errorf("the settings are %+v", made.Tenant)
 	}
-	want := []string{`tiers: "huge" is no tier or pool of the configuration in force`, `models: "claude-*" matches no model of the configuration in force`,
-		"limits: a budget of money is never spent: no tier or pool has a price"}
+	want := []string{`tiers: "huge" is not a tier or pool of the configuration in force`, `models: "claude-*" matches no model of the configuration in force`,
+		"limits: day_money and month_money have no effect: no tier or pool has a price"}
 	if diff := cmp.Diff(want, made.Warnings); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}

@@ -71,13 +71,13 @@ func TestADryRunChangesNothingAndSaysSo(t *testing.T) {
 // CF-02: what is wrong with the configuration is told whole, with its places, and
 // the status is 1.
 func TestAReloadThatIsRefusedTellsAllProblems(t *testing.T) {
-	address, _ := reloading(t, 422, `{"title":"Unprocessable Entity","status":422,"detail":"The configuration has errors. The one in force stays.","errors":[
+	address, _ := reloading(t, 422, `{"title":"Unprocessable Entity","status":422,"detail":"The configuration has errors and was not applied. The previous configuration stays in force.","errors":[
 {"location":"tiers[0].weight","message":"config.yaml:3:5: tiers[0].weight: is negative (write 0 to 100)"},
 {"location":"listn","message":"config.yaml:9:1: listn: unknown key (did you mean listen?)"}]}`)
 	s := tierway(t, "reload", "--api", address)
 	want := `config.yaml:3:5: tiers[0].weight: is negative (write 0 to 100)
 config.yaml:9:1: listn: unknown key (did you mean listen?)
-tierway: The configuration has errors. The one in force stays.
+tierway: The configuration has errors and was not applied. The previous configuration stays in force.
 `
 	if s.status != 1 || s.out != "" || s.messages != want {
 		t.Errorf("status %d, %q\n%s", s.status, s.out, s.messages)

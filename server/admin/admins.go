@@ -15,36 +15,36 @@ import (
 )
 
 type adminCreate struct {
-	Name      string    `json:"name" pattern:"^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$" patternDescription:"1 to 63 of letters, digits and . _ @ -" doc:"For the audit log; unique."`
-	Role      string    `json:"role" enum:"admin,viewer" doc:"admin: may all; viewer: sees all but admins, changes nothing."`
-	ExpiresAt time.Time `json:"expires_at,omitzero" doc:"Absent: never."`
+	Name      string    `json:"name" pattern:"^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$" patternDescription:"1 to 63 of letters, digits and . _ @ -" doc:"Name of the admin in the audit log; unique."`
+	Role      string    `json:"role" enum:"admin,viewer" doc:"admin: may use every operation. viewer: may read everything except admin keys, and change nothing."`
+	ExpiresAt time.Time `json:"expires_at,omitzero" doc:"Time at which the key expires. Absent: the key does not expire."`
 }
 
 type bootstrapRequest struct {
-	Secret string `json:"secret" maxLength:"200" doc:"As the gateway announced it at its start, tw-boot-…"`
-	Name   string `json:"name" pattern:"^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$" patternDescription:"1 to 63 of letters, digits and . _ @ -" doc:"For the audit log."`
+	Secret string `json:"secret" maxLength:"200" doc:"The one-time secret that the gateway prints at its start, tw-boot-…"`
+	Name   string `json:"name" pattern:"^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$" patternDescription:"1 to 63 of letters, digits and . _ @ -" doc:"Name of the admin in the audit log."`
 }
 
 type adminView struct {
 	store.Admin
 	Expired    bool `json:"expired"`
-	FromConfig bool `json:"from_config" doc:"It stands in config.yaml and is changed there."`
+	FromConfig bool `json:"from_config" doc:"Defined in config.yaml; edit that file to change it."`
 }
 
 type adminAnswer struct {
 	Admin  adminView `json:"admin"`
-	Secret string    `json:"secret" doc:"The key itself. It is shown here and nowhere again."`
+	Secret string    `json:"secret" doc:"The key itself. No other answer shows it again."`
 }
 
-// isConfigAdmin tells whether an admin stands in config.yaml: those of the
-// database are known with the time of their making.
+// isConfigAdmin reports whether an admin is defined in config.yaml. Only admins of the database
+// have a creation time.
 func isConfigAdmin(ad store.Admin) bool { return ad.CreatedAt.IsZero() }
 
 func showAdmin(ad store.Admin) adminView {
 	return adminView{Admin: ad, FromConfig: isConfigAdmin(ad), Expired: !ad.ExpiresAt.IsZero() && !time.Now().Before(ad.ExpiresAt)}
 }
 
-// adminAPI makes and ends the keys of the admin plane.
+// adminAPI creates and deletes admin keys.
 type adminAPI struct {
 	*gateway
 	guard *guard
@@ -70,19 +70,19 @@ func newAdminKey(name, role, by string, expires time.Time) (secret string, ad st
 
 func (a *adminAPI) createAdmin(ctx context.Context, in *struct{ Body adminCreate }) (*reply[adminAnswer], error) {
 	if !in.Body.ExpiresAt.IsZero() && !in.Body.ExpiresAt.After(time.Now()) {
-		return nil, invalid("body.expires_at", "it is over already: give a time to come", in.Body.ExpiresAt)
+		return nil, invalid("body.expires_at", "the time has passed: send a future time", in.Body.ExpiresAt)
 	}
 	all := a.control.Snapshot().Identity.Admins()
 	if slices.ContainsFunc(all, func(ad store.Admin) bool { return ad.Name == in.Body.Name && isConfigAdmin(ad) }) {
-		return nil, a.failed("making an admin", store.ErrExists) // the audit log must tell them apart
+		return nil, a.failed("creating an admin", store.ErrExists) // names must be unique in the audit log
 	}
 	secret, ad, err := newAdminKey(in.Body.Name, in.Body.Role, actorOf(ctx).Name, in.Body.ExpiresAt.UTC())
 	if err != nil {
-		return nil, a.failed("making an admin's key", err)
+		return nil, a.failed("creating an admin's key", err)
 	}
 	made, err := a.control.Stores.SQL.CreateAdmin(ctx, actorOf(ctx), ad)
 	if err != nil {
-		return nil, a.failed("making an admin", err)
+		return nil, a.failed("creating an admin", err)
 	}
 	a.control.Database.Changed(ctx)
 	return &reply[adminAnswer]{Body: adminAnswer{Admin: showAdmin(made), Secret: secret}}, nil
@@ -108,20 +108,20 @@ func (a *adminAPI) deleteAdmin(ctx context.Context, in *IDPath) (*struct{}, erro
 func (a *adminAPI) bootstrap(ctx context.Context, in *struct{ Body bootstrapRequest }) (*reply[adminAnswer], error) {
 	if !a.control.Bootstrap.Check(in.Body.Secret) {
 		a.guard.counts.AuthFailures.Inc()
-		a.guard.noteOnce(ctx, actorOf(ctx), "admin.refused", "POST /admin/bootstrap", "a wrong secret")
+		a.guard.noteOnce(ctx, actorOf(ctx), "admin.refused", "POST /admin/bootstrap", "an incorrect secret")
 		if tooMany, wait := a.control.AuthFailures.Add(actorOf(ctx).IP, time.Now()); tooMany {
-			return nil, huma.ErrorWithHeaders(huma.Error429TooManyRequests("Too many wrong secrets from this address. Try again later."),
+			return nil, huma.ErrorWithHeaders(huma.Error429TooManyRequests("Too many incorrect secrets came from this address. Try again after the time in Retry-After."),
 				http.Header{"Retry-After": {strconv.Itoa(int(wait/time.Second) + 1)}})
 		}
-		return nil, huma.Error401Unauthorized("The secret is wrong, used or over. A gateway whose database has no admin announces a new one at its start.")
+		return nil, huma.Error401Unauthorized("The secret is incorrect, already used or expired. A gateway whose database has no admin prints a new secret when it starts.")
 	}
 	secret, ad, err := newAdminKey(in.Body.Name, store.RoleAdmin, "bootstrap", time.Time{})
 	if err != nil {
-		return nil, a.failed("making the first admin's key", err)
+		return nil, a.failed("creating the first admin's key", err)
 	}
 	made, err := a.control.Stores.SQL.Bootstrap(ctx, actorOf(ctx), ad)
 	if err != nil {
-		return nil, a.failed("making the first admin", err) // the secret stays good: nothing was made
+		return nil, a.failed("creating the first admin", err) // the secret stays valid: nothing was created
 	}
 	a.control.Bootstrap.Void()
 	a.control.Database.Changed(ctx)

@@ -19,12 +19,11 @@ import (
 	"tierway/tiers"
 )
 
-// maxAdminBody bounds what the admin API reads: a configuration of five thousand
-// workers fits.
+// maxAdminBody is the largest request body in bytes: a configuration with 5,000 workers fits.
 const maxAdminBody = 1 << 20
 
-// schemaName names a type in the document: as in Go, with the word Replay before the
-// names of its package, which others have too, and View behind what has no view of its own.
+// schemaName returns the name of a type in the OpenAPI document: its Go name, with the prefix Replay
+// for types of package replay and the suffix View for types that would collide otherwise.
 func schemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
 	if t.Kind() == reflect.Pointer {
@@ -53,12 +52,12 @@ func (a *Plane) newAPI(version string) huma.API {
 			OpenAPI: "3.1.0",
 			Info:    &huma.Info{Title: "Tierway admin API", Version: version},
 			Components: &huma.Components{Schemas: registry, SecuritySchemes: map[string]*huma.SecurityScheme{
-				securityScheme: {Type: "http", Scheme: "bearer", Description: "An admin key: of config.yaml (admin.keys), or made by POST /admin/admins or /admin/bootstrap."},
+				securityScheme: {Type: "http", Scheme: "bearer", Description: "An admin key: from config.yaml (admin.keys), or created by POST /admin/admins or /admin/bootstrap."},
 			}},
 		},
 		Formats:                      map[string]huma.Format{"application/json": format, "json": format},
 		DefaultFormat:                "application/json",
-		Transformers:                 []huma.Transformer{mend},
+		Transformers:                 []huma.Transformer{improveError},
 		RejectUnknownQueryParameters: true, // a mistyped dry_run must not be a real run
 	})
 	api.UseMiddleware(a.queryOnce)
@@ -82,48 +81,48 @@ type reply[T any] struct {
 }
 
 type tagged[T any] struct {
-	ETag string `header:"ETag" doc:"The version, for If-Match."`
+	ETag string `header:"ETag" doc:"Version of the object; send it as If-Match to change exactly this version."`
 	Body T
 }
 
 type (
-	// TenantPath is the path's tenant, as several operations have it.
+	// TenantPath is the tenant in the path of an operation.
 	TenantPath struct {
 		Name string `path:"name" maxLength:"63"`
 	}
-	// IDPath is the path's id.
+	// IDPath is the id in the path of an operation.
 	IDPath struct {
 		ID string `path:"id" maxLength:"63"`
 	}
-	// WorkerPath is the path's worker.
+	// WorkerPath is the worker in the path of an operation.
 	WorkerPath struct {
 		Name string `path:"name" maxLength:"200"`
 	}
-	// Precondition is the header by which a change is refused if another one came before.
+	// Precondition is the header that makes a change fail if the object has changed since it was read.
 	Precondition struct {
-		IfMatch string `header:"If-Match" doc:"The ETag that the change is based on."`
+		IfMatch string `header:"If-Match" doc:"ETag of the version that the change is based on. If the version differs, the answer is 412. Absent: any version."`
 	}
 )
 
-// PageQuery chooses a part of a list.
+// PageQuery selects one page of a list.
 type PageQuery struct {
-	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"At most so many items."`
-	Cursor string `query:"cursor" maxLength:"200" doc:"next_cursor of the page before."`
-	Search string `query:"q" maxLength:"100" doc:"Only items whose name has this text."`
+	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"Maximum number of items."`
+	Cursor string `query:"cursor" maxLength:"200" doc:"next_cursor of the previous page."`
+	Search string `query:"q" maxLength:"100" doc:"Only items whose name contains this text."`
 }
 
 type page[T any] struct {
 	Items []T     `json:"items" nullable:"false"`
-	Next  *string `json:"next_cursor" doc:"Ask for the next page with ?cursor; null: this is the last."`
-	Total int     `json:"total" doc:"Items on all pages."`
+	Next  *string `json:"next_cursor" doc:"Cursor of the next page; null on the last page."`
+	Total int     `json:"total" doc:"Number of items on all pages."`
 }
 
-// whole returns a list that is one page.
+// whole returns all items as a single page.
 func whole[T any](all []T) *reply[page[T]] {
 	return &reply[page[T]]{Body: page[T]{Items: all, Total: len(all)}}
 }
 
-// mapped returns f of each item; never nil.
+// mapped returns the results of f for all items; never nil.
 func mapped[T, V any](all []T, f func(T) V) []V {
 	out := make([]V, len(all))
 	for i := range all {
@@ -132,9 +131,9 @@ func mapped[T, V any](all []T, f func(T) V) []V {
 	return out
 }
 
-// paged returns the part of all that q asks for, in the order of their ids. A
-// cursor is the id of the last item that was seen, so that items which come and
-// go between two pages neither repeat nor hide others.
+// paged returns the page of all that q selects, in the order of ids. The cursor is the id of the last
+// item of the previous page, so that items created or deleted between two pages neither repeat nor
+// hide other items.
 func paged[T any](all []T, q PageQuery, id, name func(*T) string) page[T] {
 	all = slices.DeleteFunc(all, func(item T) bool { return !strings.Contains(name(&item), q.Search) })
 	slices.SortFunc(all, func(a, b T) int { return cmp.Compare(id(&a), id(&b)) })

@@ -19,24 +19,24 @@ import (
 )
 
 type configView struct {
-	Effective       json.RawMessage  `json:"effective" doc:"With defaults and live overrides; digests are cut, secrets left out."`
-	Path            string           `json:"path,omitempty" doc:"The file; absent: started without one."`
-	Hash            string           `json:"hash" doc:"SHA-256 of the file as it was read last; restart_required tells what of it waits."`
+	Effective       json.RawMessage  `json:"effective" doc:"Configuration in force, with defaults and live overrides. Digests are shortened and secrets omitted."`
+	Path            string           `json:"path,omitempty" doc:"Path of the configuration file. Absent: the gateway was started without one."`
+	Hash            string           `json:"hash" doc:"SHA-256 of the file that was read last. restart_required lists the keys of it that are not yet in force."`
 	Generation      int64            `json:"generation"`
 	LoadedAt        time.Time        `json:"loaded_at"`
 	Overrides       []store.Override `json:"overrides" nullable:"false"`
-	RestartRequired []string         `json:"restart_required" nullable:"false" doc:"Keys whose values on disk wait for a restart."`
+	RestartRequired []string         `json:"restart_required" nullable:"false" doc:"Keys whose values on disk take effect after a restart."`
 	Warnings        []ProblemView    `json:"warnings" nullable:"false"`
 }
 
-// ProblemView is a problem of a configuration.
+// ProblemView is a problem of a configuration, with its severity.
 type ProblemView struct {
 	Severity string `json:"severity" enum:"error,warning"`
 	config.Problem
 }
 
 type configText struct {
-	Text string `json:"text,omitempty" doc:"YAML; absent: the file on disk."`
+	Text string `json:"text,omitempty" doc:"Configuration as YAML. Absent: the file on disk is checked."`
 }
 
 type validation struct {
@@ -44,11 +44,11 @@ type validation struct {
 	Problems []ProblemView `json:"problems" nullable:"false"`
 }
 
-// ReloadAnswer is the answer to a reload.
+// ReloadAnswer is the answer to POST /admin/reload.
 type ReloadAnswer struct {
 	DryRun bool `json:"dry_run"`
 	control.ReloadResult
-	Problems []ProblemView `json:"problems" nullable:"false" doc:"Warnings; a configuration with errors is refused."`
+	Problems []ProblemView `json:"problems" nullable:"false" doc:"Warnings. A configuration with errors is rejected with 422."`
 }
 
 func problemView(p config.Problem) ProblemView {
@@ -69,11 +69,11 @@ func (a *configAPI) getConfig(context.Context, *struct{}) (*reply[configView], e
 	snap := a.control.Snapshot()
 	effective, err := snap.File.MarshalJSON()
 	if err != nil {
-		return nil, a.failed("printing the configuration", err)
+		return nil, a.failed("writing the configuration", err)
 	}
 	v := configView{Effective: effective, Path: a.options.Path, Hash: snap.Hash, Generation: snap.Generation, LoadedAt: snap.LoadedAt.UTC(),
 		Overrides: append([]store.Override{}, a.control.OverridesNow()...), RestartRequired: []string{}, Warnings: mapped(snap.File.Warnings(), problemView)}
-	if onDisk, err := a.control.ReadSource(); err == nil { // what is wrong with the file is what validate tells
+	if onDisk, err := a.control.ReadSource(); err == nil { // problems of the file are what validate shows
 		for _, c := range config.Changes(snap.Base, onDisk) {
 			if c.Effect == "restart" {
 				v.RestartRequired = append(v.RestartRequired, c.Path)
@@ -87,8 +87,8 @@ func (a *configAPI) validateConfig(ctx context.Context, in *struct{ Body *config
 	var f *config.File
 	var err error
 	switch text := in.Body != nil && in.Body.Text != ""; {
-	case text && actorOf(ctx).Role != store.RoleAdmin: // a text names variables and files of this machine, and its problems tell of them
-		return nil, huma.Error403Forbidden("Your key has the role " + actorOf(ctx).Role + "; a text is checked for " + store.RoleAdmin + ". Without one, the file on disk is checked.")
+	case text && actorOf(ctx).Role != store.RoleAdmin: // a text can name variables and files of this machine, and its problems would reveal them
+		return nil, huma.Error403Forbidden("Your key has the role " + actorOf(ctx).Role + "; checking a text needs the role " + store.RoleAdmin + ". Omit text to check the file on disk.")
 	case text:
 		f, err = config.Parse("config.yaml", []byte(in.Body.Text), os.LookupEnv)
 	default:
@@ -107,13 +107,13 @@ func (a *configAPI) validateConfig(ctx context.Context, in *struct{ Body *config
 	return &reply[validation]{Body: validation{Problems: mapped(problems, problemView)}}, nil
 }
 
-// noBody is the body of what takes none: a configuration that was sent to be
-// reloaded would otherwise be left out without a word.
+// noBody is the type of a body that must be absent. Without it, a configuration sent with a reload
+// would be ignored silently.
 type noBody struct{}
 
 func (a *configAPI) reloadConfig(ctx context.Context, in *struct {
-	DryRun  bool   `query:"dry_run" doc:"Say what would change, and change nothing."`
-	IfMatch string `header:"If-Match" doc:"The to_hash of a preview: another file is refused."`
+	DryRun  bool   `query:"dry_run" doc:"Return what would change, and change nothing."`
+	IfMatch string `header:"If-Match" doc:"to_hash of a preview. If the file changed since, the answer is 412."`
 	Body    *noBody
 }) (*tagged[ReloadAnswer], error) {
 	expect := strings.Trim(strings.TrimSpace(in.IfMatch), `"`)
@@ -128,25 +128,25 @@ func (a *configAPI) reloadConfig(ctx context.Context, in *struct {
 		return nil, huma.Error412PreconditionFailed("The configuration file changed since it was previewed: its hash is now " + r.ToHash + ". Preview it again, then send that hash as If-Match.")
 	case errors.Is(err, control.ErrRejected):
 		return nil, rejected(r.Problems)
-	case err != nil: // a reload asks no store: it is the file, or what the file asks for
+	case err != nil: // a reload uses no store, so the cause is the file or its contents
 		return nil, a.unreadable(err)
 	}
 	return &tagged[ReloadAnswer]{ETag: `"` + r.ToHash + `"`, Body: ReloadAnswer{DryRun: in.DryRun, ReloadResult: r, Problems: mapped(r.Problems, problemView)}}, nil
 }
 
-// rejected is the answer to a configuration with errors: all of them, each with
-// its place.
+// rejected returns the answer to a configuration with errors: all of them, each with its path.
 func rejected(ps config.Problems) error {
 	details := mapped(ps, func(p config.Problem) error { return &huma.ErrorDetail{Location: p.Path, Message: p.String()} })
-	return huma.Error422UnprocessableEntity("The configuration has errors. The one in force stays.", details...)
+	return huma.Error422UnprocessableEntity("The configuration has errors and was not applied. The previous configuration stays in force.", details...)
 }
 
+// unreadable returns the answer to a configuration that could not be read or applied.
 func (a *configAPI) unreadable(err error) error {
-	detail := "The configuration could not be put in force: " + err.Error() + "."
+	detail := "The configuration could not be applied: " + err.Error() + "."
 	if file, ok := errors.AsType[*fs.PathError](err); ok {
 		detail = fmt.Sprintf("The file %s cannot be read: %s.", file.Path, file.Err)
 	}
-	return huma.Error422UnprocessableEntity(detail+" The one in force stays.", &huma.ErrorDetail{Location: a.options.Path, Message: err.Error()})
+	return huma.Error422UnprocessableEntity(detail+" The previous configuration stays in force.", &huma.ErrorDetail{Location: a.options.Path, Message: err.Error()})
 }
 
 type statusView struct {
@@ -164,20 +164,20 @@ type statusView struct {
 
 // SQLView is the state of the database.
 type SQLView struct {
-	State  string     `json:"state" enum:"ok,away,read_only,off" doc:"away: tenants are served from memory, usage rows are buffered. read_only: it takes no writes, as with a full disk; usage rows are buffered."`
+	State  string     `json:"state" enum:"ok,away,read_only,off" doc:"away: the database is unavailable; tenants are served from memory and usage rows are buffered. read_only: the database rejects writes, for example because its disk is full; usage rows are buffered. off: no database is configured."`
 	Kind   string     `json:"kind,omitempty" enum:"sqlite,postgres"`
-	ReadAt *time.Time `json:"read_at,omitempty" doc:"Of the directory in memory."`
+	ReadAt *time.Time `json:"read_at,omitempty" doc:"Time when tenants and keys were last read from the database."`
 }
 
 type redisView struct {
-	State    string `json:"state" enum:"ok,away,off" doc:"away: this gateway limits alone."`
-	Gateways int    `json:"gateways" doc:"That share the limits."`
+	State    string `json:"state" enum:"ok,away,off" doc:"away: Redis is unavailable, and this gateway enforces the limits alone. off: Redis is not configured."`
+	Gateways int    `json:"gateways" doc:"Number of gateways that share the limits."`
 }
 
 type ledgerView struct {
-	Spooled int   `json:"spooled" doc:"Rows that wait to be written."`
+	Spooled int   `json:"spooled" doc:"Usage rows that are buffered until they are written."`
 	Written int64 `json:"written"`
-	Dropped int64 `json:"dropped" doc:"Rows that were lost because too many waited."`
+	Dropped int64 `json:"dropped" doc:"Usage rows that were lost because the buffer was full."`
 	Away    bool  `json:"away"`
 }
 

@@ -17,53 +17,52 @@ import (
 	"tierway/routing"
 )
 
-// decisionView is a record as the API shows it: the Decision's own JSON with its
-// number, and its trace where telemetry.trace_ui says who shows traces.
+// decisionView is a record as the API shows it: the JSON of the decision with its number and, if
+// telemetry.trace_ui is set, the URL of its trace.
 type decisionView struct {
-	Seq      int64  `json:"seq" doc:"Grows by one from request to request; ids of events and cursors are such numbers."`
+	Seq      int64  `json:"seq" doc:"Number of the record; each request gets the next one. Event ids and cursors are record numbers."`
 	TraceURL string `json:"trace_url,omitempty"`
 	decisions.Decision
 }
 
 type decisionPage struct {
-	Items []decisionView `json:"items" nullable:"false" doc:"Without the candidates and the chain of blocks, which the answer for one has."`
-	Next  *string        `json:"next_cursor" doc:"Ask for older ones with ?cursor; null: these are the oldest that are kept."`
-	Kept  int            `json:"kept" doc:"Records in memory, whether they match or not."`
-	Keep  int            `json:"keep" doc:"decisions.keep: so many are kept at most, and fewer where they hold 256 MiB."`
+	Items []decisionView `json:"items" nullable:"false" doc:"Records without candidates and block chain; GET /admin/decisions/{id} returns these."`
+	Next  *string        `json:"next_cursor" doc:"Cursor of the page with older records; null if no older records are kept."`
+	Kept  int            `json:"kept" doc:"Number of records in memory, matching or not."`
+	Keep  int            `json:"keep" doc:"Maximum number of records in memory (decisions.keep); fewer if they exceed 256 MiB."`
 }
 
 const (
-	listMost  = 1000 // of a page
-	listUsual = 100  // of a page that is not bounded by its query: a screen or two
-	// maxExports bounds the exports at once: each may hold records that the log has
-	// forgotten meanwhile, 256 MiB of them at most.
+	listMost  = 1000 // largest page
+	listUsual = 100  // default page size: a screen or two
+	// maxExports is the largest number of concurrent exports. Each may keep records in memory that
+	// the log has already dropped, at most 256 MiB.
 	maxExports = 2
-	// exportPatience is how long an export may take: one of 100,000 records, some
-	// 500 MB, at a megabyte a second.
+	// exportPatience is the time limit of an export: 100,000 records, about 500 MB, at 1 MB/s.
 	exportPatience = 10 * time.Minute
-	maxStreams     = 32               // of operators who follow decisions: a team with a tab or two each
-	streamStall    = 10 * time.Second // a connection that takes nothing for so long is ended
+	maxStreams     = 32               // concurrent streams of decisions: a team with one or two tabs each
+	streamStall    = 10 * time.Second // a connection that accepts no data for this time is closed
 	eventStream    = "text/event-stream"
 )
 
 // decisionAPI lists decisions and streams them.
 type decisionAPI struct {
 	*gateway
-	streams atomic.Int32 // of operators who follow decisions
-	exports atomic.Int32 // of decisions that are being read
+	streams atomic.Int32 // open streams of decisions
+	exports atomic.Int32 // running exports
 }
 
 func (a *decisionAPI) listDecisions(_ context.Context, in *struct {
 	Accept string `header:"Accept"`
 	decisions.Filter
-	Cursor int64 `query:"cursor" minimum:"1" doc:"next_cursor of the page before, or a record's seq: only older ones."`
-	Limit  int   `query:"limit" minimum:"1" maximum:"100000" doc:"The newest so many, of a page at most 1,000; absent: 100, or all of an export."`
+	Cursor int64 `query:"cursor" minimum:"1" doc:"next_cursor of the previous page, or the seq of a record: only older records."`
+	Limit  int   `query:"limit" minimum:"1" maximum:"100000" doc:"Number of newest records, at most 1,000 for a page. Absent: 100 for a page, all for an export."`
 }) (*written, error) {
 	if err := checkFilter("query.until", &in.Filter); err != nil {
 		return nil, err
 	}
 	if wants(in.Accept, ndjson) {
-		if err := enter(&a.exports, maxExports, "exports", "Try again when one is done."); err != nil {
+		if err := reservePlace(&a.exports, maxExports, "exports", "Try again when one is complete."); err != nil {
 			return nil, err
 		}
 		return &written{Body: func(c huma.Context) {
@@ -72,13 +71,13 @@ func (a *decisionAPI) listDecisions(_ context.Context, in *struct {
 			exportLines(c, "decisions.jsonl", time.Now().Add(exportPatience), func(yield func(any, error) bool) {
 				for i := len(found) - 1; i >= 0; i-- { // the oldest first
 					yield(found[i].Decision, nil)
-					found[i].Decision = nil // the log may have forgotten it by now
+					found[i].Decision = nil // the log may have dropped it by now
 				}
 			})
 		}}, nil
 	}
 	if in.Limit > listMost {
-		return nil, invalid("query.limit", "expected number <= "+strconv.Itoa(listMost)+"; an export by Accept: "+ndjson+" may have more", in.Limit)
+		return nil, invalid("query.limit", "expected number <= "+strconv.Itoa(listMost)+"; for more, export with Accept: "+ndjson, in.Limit)
 	}
 	found, more := a.options.Decisions.Page(in.Cursor, cmp.Or(in.Limit, listUsual), in.Matches)
 	now := a.options.Decisions.Span()
@@ -94,7 +93,7 @@ func (a *decisionAPI) getDecision(_ context.Context, in *struct {
 }) (*reply[decisionView], error) {
 	n, known := a.options.Decisions.Get(in.ID)
 	if !known {
-		return nil, huma.Error404NotFound("No decision about a request of this id is kept. The gateway keeps the last ones in memory (decisions.keep), and older ones where decisions.file says.")
+		return nil, huma.Error404NotFound("There is no record of a request with this id. The gateway keeps the last records in memory (decisions.keep); older ones are in decisions.file, if that is set.")
 	}
 	return &reply[decisionView]{Body: a.decisionView(n)}, nil
 }
@@ -103,7 +102,7 @@ func (a *decisionAPI) decisionView(e decisions.Entry) decisionView {
 	return decisionView{Seq: e.Seq, TraceURL: a.control.Snapshot().File.Telemetry.TraceURL(e.Decision.TraceID), Decision: *e.Decision}
 }
 
-// decisionRow returns the record without what fills screens: candidates and blocks.
+// decisionRow returns the record without candidates and blocks, which are long.
 func (a *decisionAPI) decisionRow(e decisions.Entry) decisionView {
 	v := a.decisionView(e)
 	v.Features.Chain = nil
@@ -115,7 +114,7 @@ func (a *decisionAPI) decisionRow(e decisions.Entry) decisionView {
 	return v
 }
 
-// short is a choice without its candidates.
+// short returns a choice without its candidates.
 func short(c *routing.Choice) *routing.Choice {
 	if c == nil {
 		return nil
@@ -125,49 +124,49 @@ func short(c *routing.Choice) *routing.Choice {
 	return &s
 }
 
-// enter counts one more of what is bounded, or returns the answer to one too many.
-func enter(n *atomic.Int32, most int32, what, wayOut string) error {
+// reservePlace adds one to n. If n is already most, it returns the answer to the client instead.
+func reservePlace(n *atomic.Int32, most int32, what, wayOut string) error {
 	if n.Add(1) <= most {
 		return nil
 	}
 	n.Add(-1)
-	full := fmt.Sprintf("There are %d %s of decisions already, which is as many as there may be. %s", most, what, wayOut)
+	full := fmt.Sprintf("The maximum of %d %s of decisions is reached. %s", most, what, wayOut)
 	return huma.ErrorWithHeaders(huma.Error429TooManyRequests(full), http.Header{"Retry-After": {"15"}})
 }
 
-// checkFilter returns what is wrong with a filter beyond the form of its values.
+// checkFilter returns an error if until, the name of that parameter, is not after since.
 func checkFilter(until string, f *decisions.Filter) error {
 	if !f.Until.IsZero() && !f.Since.Before(f.Until) {
-		return invalid(until, "has to be after since", f.Until.Format(time.RFC3339Nano))
+		return invalid(until, "until must be after since", f.Until.Format(time.RFC3339Nano))
 	}
 	return nil
 }
 
 func streams(_ huma.Registry, op *huma.Operation) {
 	op.Responses = map[string]*huma.Response{"200": {
-		Description: "Events named decision (data: the record as in the list), gap ({\"missed\":n}: records that came and went unseen) and dropped ({\"dropped\":n}: matching ones that are left out, for at most 50 a second are told). Each event's id is a record's seq.",
+		Description: "Server-sent events. decision: data is the record as in the list. gap: {\"missed\":n}, the number of records that were dropped before they could be sent. dropped: {\"dropped\":n}, the number of matching records that were omitted because at most 50 per second are sent. The id of each event is the seq of a record.",
 		Content:     map[string]*huma.MediaType{eventStream: {Schema: &huma.Schema{Type: huma.TypeString}}},
 	}}
 }
 
 func (a *decisionAPI) streamDecisions(ctx context.Context, in *struct {
 	decisions.Filter
-	Header string `header:"Last-Event-ID" pattern:"^[0-9]{1,18}$" doc:"The last event that was seen, as browsers send it; before last_event_id."`
-	Query  string `query:"last_event_id" pattern:"^[0-9]{1,18}$" doc:"The last event that was seen; 0: all that are kept; absent: only what comes from now on."`
+	Header string `header:"Last-Event-ID" pattern:"^[0-9]{1,18}$" doc:"Id of the last event that the client received, as browsers send it. Takes precedence over last_event_id."`
+	Query  string `query:"last_event_id" pattern:"^[0-9]{1,18}$" doc:"Id of the last event that the client received. 0: start with the oldest record in memory. Absent: send only new records."`
 }) (*written, error) {
 	if err := checkFilter("query.until", &in.Filter); err != nil {
 		return nil, err
 	}
 	if a.options.Draining() {
-		return nil, huma.ErrorWithHeaders(huma.Error503ServiceUnavailable("The gateway is shutting down."), http.Header{"Retry-After": {"5"}}) // another one is up by then
+		return nil, huma.ErrorWithHeaders(huma.Error503ServiceUnavailable("The gateway is shutting down."), http.Header{"Retry-After": {"5"}}) // another gateway is up by then
 	}
 	after := int64(-1)
 	for _, text := range []string{in.Query, in.Header} {
 		if text != "" {
-			after, _ = strconv.ParseInt(text, 10, 64) // its form is checked
+			after, _ = strconv.ParseInt(text, 10, 64) // the pattern is already checked
 		}
 	}
-	if err := enter(&a.streams, maxStreams, "streams", "Close one, or ask GET /admin/decisions."); err != nil {
+	if err := reservePlace(&a.streams, maxStreams, "streams", "Close one, or use GET /admin/decisions."); err != nil {
 		return nil, err
 	}
 	caller, _ := ctx.Value(operatorKey{}).(operator)
@@ -175,15 +174,15 @@ func (a *decisionAPI) streamDecisions(ctx context.Context, in *struct {
 	return &written{Body: func(c huma.Context) {
 		defer a.streams.Add(-1)
 		c.SetHeader("Content-Type", eventStream)
-		c.SetHeader("X-Accel-Buffering", "no") // nginx would gather events
+		c.SetHeader("X-Accel-Buffering", "no") // otherwise nginx buffers events
 		c.SetStatus(http.StatusOK)
 		w := humagin.Unwrap(c).Writer
 		f.Follow(ctx, w, controller(w), streamStall, after, func() bool { return a.mayFollow(caller) })
 	}}, nil
 }
 
-// mayFollow tells whether an operator's stream may go on: their key is still good,
-// and the gateway is not shutting down.
+// mayFollow reports whether a stream may go on: the operator's key is still valid, and the gateway
+// is not shutting down.
 func (a *decisionAPI) mayFollow(o operator) bool {
 	admin, good := a.control.Snapshot().Identity.AdminWith(o.Digest, time.Now())
 	return good && slices.Contains(anybody, admin.Role) && !a.options.Draining()

@@ -19,7 +19,7 @@ import (
 	"tierway/tenants"
 )
 
-// stored is the state of a tenant or key that decides whether it may be changed.
+// stored is the state of a tenant or key that determines whether it may be changed.
 type stored struct {
 	what, name string
 	fromConfig bool
@@ -29,7 +29,7 @@ type stored struct {
 // tenantAPI changes tenants and their keys.
 type tenantAPI struct {
 	*gateway
-	changing sync.Mutex // changes of this gateway never lose to each other
+	changing sync.Mutex // serializes the changes of this gateway, so that they never conflict
 }
 
 func (a *tenantAPI) key(id string) (tenants.Key, error) {
@@ -37,7 +37,7 @@ func (a *tenantAPI) key(id string) (tenants.Key, error) {
 	return find(ks, "key", id, func(k tenants.Key) bool { return k.ID == id })
 }
 
-// changeTenant changes a tenant of the database by f, at the version that If-Match asks for.
+// changeTenant changes a tenant of the database by f, if it has the version that If-Match requires.
 func (a *tenantAPI) changeTenant(ctx context.Context, name, ifMatch string, f func(tenants.Tenant) (tenants.Tenant, error)) (tenants.Tenant, error) {
 	return changeStored(ctx, a, ifMatch, func() (tenants.Tenant, stored, error) {
 		t, err := a.tenant(name)
@@ -45,7 +45,7 @@ func (a *tenantAPI) changeTenant(ctx context.Context, name, ifMatch string, f fu
 	}, f)
 }
 
-// changeKey changes a key of the database by f, at the version that If-Match asks for.
+// changeKey changes a key of the database by f, if it has the version that If-Match requires.
 func (a *tenantAPI) changeKey(ctx context.Context, id, ifMatch string, f func(tenants.Key) (tenants.Key, error)) (tenants.Key, error) {
 	return changeStored(ctx, a, ifMatch, func() (tenants.Key, stored, error) {
 		k, err := a.key(id)
@@ -53,20 +53,20 @@ func (a *tenantAPI) changeKey(ctx context.Context, id, ifMatch string, f func(te
 	}, f)
 }
 
-// changeStored changes by f what find finds in memory, which another gateway may have
-// changed since. With If-Match the change fails then; without, the database is read again
-// and the change repeated.
+// changeStored changes the object that find finds in memory by f. Another gateway may have changed
+// it meanwhile: with If-Match the change then fails; without, the database is read again and the
+// change is repeated.
 func changeStored[T any](ctx context.Context, a *tenantAPI, ifMatch string, find func() (T, stored, error), f func(T) (T, error)) (made T, err error) {
 	match, err := tagOf(ifMatch)
 	if err != nil {
 		return made, err
 	}
-	if match == 0 { // what stands in config.yaml has version 0, and is not changed here
+	if match == 0 { // objects of config.yaml have version 0 and are read-only
 		return made, store.ErrConflict
 	}
 	a.changing.Lock()
 	defer a.changing.Unlock()
-	const tries = 3 // each loses only to another gateway's change in the same millisecond
+	const tries = 3 // a try fails only if another gateway changes the object in the same millisecond
 	for range tries {
 		v, is, err := find()
 		if err == nil && !is.fromConfig && match != anyVersion {
@@ -106,24 +106,23 @@ func (a *tenantAPI) mint(ctx context.Context, k tenants.Key) (tenants.Key, strin
 	return k, secret, err
 }
 
-// usedNow asks the limiter of this process, which knows at least what passed
-// through it.
+// usedNow returns the usage by the limiter of this process. It covers at least the requests of this
+// gateway.
 func (a *tenantAPI) usedNow(tenant, key string, now time.Time) *usedNow {
 	local := a.control.Stores.Limiter
 	day, month := local.Spent(tenant, key, now)
 	return &usedNow{Inflight: local.Inflight(tenant, key), Day: spentView(day), Month: spentView(month)}
 }
 
-// checkRights returns what is wrong with rights beyond their form, where patch is
-// what was sent: a default above priority, if it was sent so, and names that no
-// tier or model can have.
+// checkRights checks the values of rights; patch is the body that was sent. It returns an error for a
+// default_priority above priority, if patch sets it, and for names that no tier or model can have.
 func checkRights(r tenants.Rights, patch json.RawMessage) error {
 	sent, err := object(patch)
 	if err != nil {
 		return err
 	}
 	if sent["default_priority"] != nil && r.Default < r.Priority {
-		return invalid("body.default_priority", fmt.Sprintf("%s is above priority, which is %s: at most that", r.Default, r.Priority), sent["default_priority"])
+		return invalid("body.default_priority", fmt.Sprintf("%s is above priority, which is %s: lower default_priority, or raise priority", r.Default, r.Priority), sent["default_priority"])
 	}
 	for field, names := range map[string][]string{"tiers": r.Tiers, "models": r.Models} {
 		for i, name := range names {
@@ -135,8 +134,8 @@ func checkRights(r tenants.Rights, patch json.RawMessage) error {
 	return nil
 }
 
-// checkName returns an error for a key's name that a terminal or a log would act
-// upon.
+// checkName returns an error for a key's name with control characters, which terminals and logs
+// interpret.
 func checkName(location, name string) error {
 	if strings.ContainsFunc(name, unicode.IsControl) {
 		return invalid(location, "expected no control characters", name)
@@ -144,37 +143,37 @@ func checkName(location, name string) error {
 	return nil
 }
 
-// limitSettings describes tenants.Limits in the OpenAPI document: the fields are
-// the same, and so are the bounds of config.yaml.
+// limitSettings describes tenants.Limits in the OpenAPI document. It has the same fields, and the
+// bounds of config.yaml.
 type limitSettings struct {
 	_           struct{} `nullable:"true"`
-	RPM         int64    `json:"rpm,omitempty" nullable:"true" minimum:"0" maximum:"1000000000" doc:"Requests a minute."`
-	RPS         int64    `json:"rps,omitempty" nullable:"true" minimum:"0" maximum:"1000000000" doc:"Requests a second."`
-	Burst       int64    `json:"burst,omitempty" nullable:"true" minimum:"0" maximum:"1000000000" doc:"Requests at once; absent: a sixth of rpm, or one second of rps."`
-	TPM         int64    `json:"tpm,omitempty" nullable:"true" minimum:"0" maximum:"1000000000000000" doc:"Tokens a minute, of prompts and answers."`
-	TokenBurst  int64    `json:"token_burst,omitempty" nullable:"true" minimum:"0" maximum:"1000000000000000" doc:"Tokens at once; absent: a minute of tpm."`
-	Concurrent  int64    `json:"concurrent,omitempty" nullable:"true" minimum:"0" maximum:"1000000000" doc:"Requests under way."`
-	DayTokens   int64    `json:"day_tokens,omitempty" nullable:"true" minimum:"0" maximum:"1000000000000000" doc:"Tokens a UTC day."`
-	MonthTokens int64    `json:"month_tokens,omitempty" nullable:"true" minimum:"0" maximum:"1000000000000000" doc:"Tokens a UTC month."`
-	DayMoney    amount   `json:"day_money,omitempty" doc:"Money a UTC day, in units with at most 9 decimals."`
-	MonthMoney  amount   `json:"month_money,omitempty" doc:"Money a UTC month, in units with at most 9 decimals."`
+	RPM         int64    `json:"rpm,omitempty" nullable:"true" minimum:"0" maximum:"1000000000" doc:"Requests per minute."`
+	RPS         int64    `json:"rps,omitempty" nullable:"true" minimum:"0" maximum:"1000000000" doc:"Requests per second."`
+	Burst       int64    `json:"burst,omitempty" nullable:"true" minimum:"0" maximum:"1000000000" doc:"Requests that may arrive at once. Absent: a sixth of rpm, or one second of rps."`
+	TPM         int64    `json:"tpm,omitempty" nullable:"true" minimum:"0" maximum:"1000000000000000" doc:"Tokens per minute, of prompts and answers."`
+	TokenBurst  int64    `json:"token_burst,omitempty" nullable:"true" minimum:"0" maximum:"1000000000000000" doc:"Tokens that may be used at once. Absent: one minute of tpm."`
+	Concurrent  int64    `json:"concurrent,omitempty" nullable:"true" minimum:"0" maximum:"1000000000" doc:"In-flight requests."`
+	DayTokens   int64    `json:"day_tokens,omitempty" nullable:"true" minimum:"0" maximum:"1000000000000000" doc:"Tokens per UTC day."`
+	MonthTokens int64    `json:"month_tokens,omitempty" nullable:"true" minimum:"0" maximum:"1000000000000000" doc:"Tokens per UTC month."`
+	DayMoney    amount   `json:"day_money,omitempty" doc:"Money per UTC day, in currency units with at most 9 decimals."`
+	MonthMoney  amount   `json:"month_money,omitempty" doc:"Money per UTC month, in currency units with at most 9 decimals."`
 }
 
 // amount describes tenants.Money in the OpenAPI document.
 type amount int64
 
-// Schema returns what a client may send: a number of units that ParseMoney takes.
+// Schema returns the schema of an amount that ParseMoney accepts, in currency units.
 func (amount) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeNumber, Nullable: true, Minimum: new(0.0), Maximum: new(1e9)}
 }
 
-// merged returns current with a JSON merge patch (RFC 7396) applied: what is null
-// goes back to its default, what is left out stays.
+// merged returns current with a JSON merge patch (RFC 7396) applied: null resets a field to its
+// default, and absent fields stay.
 func merged[T any](current T, patch json.RawMessage) (T, error) {
 	var changed T
 	text, err := json.Marshal(current)
 	if err != nil {
-		return changed, fmt.Errorf("writing what is there: %w", err)
+		return changed, fmt.Errorf("encoding the current object: %w", err)
 	}
 	base, err := object(text)
 	if err != nil {
@@ -186,7 +185,7 @@ func merged[T any](current T, patch json.RawMessage) (T, error) {
 	}
 	mergePatch(base, change)
 	if text, err = json.Marshal(base); err != nil {
-		return changed, fmt.Errorf("writing what it becomes: %w", err)
+		return changed, fmt.Errorf("encoding the changed object: %w", err)
 	}
 	if err = json.Unmarshal(text, &changed); err != nil {
 		return changed, huma.Error422UnprocessableEntity("validation failed", &huma.ErrorDetail{Location: "body", Message: err.Error()})
@@ -194,7 +193,7 @@ func merged[T any](current T, patch json.RawMessage) (T, error) {
 	return changed, nil
 }
 
-// object reads a JSON object and keeps its numbers as they are written.
+// object parses a JSON object. Numbers stay as they are written.
 func object(text []byte) (m map[string]any, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -222,11 +221,11 @@ func mergePatch(base, change map[string]any) {
 	}
 }
 
-// advice says what of rights and limits does nothing with the configuration in
-// force. None of it is an error: the configuration may come later.
+// advice returns warnings about rights and limits that have no effect with the configuration f. They
+// are not errors: the configuration may follow later.
 func advice(f *config.File, r tenants.Rights, l tenants.Limits) []string {
 	var out []string
-	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	warn := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	known, names, priced := map[string]bool{}, []string{}, false
 	for _, p := range f.ResolvedPools() {
 		known[p.Name] = true
@@ -241,28 +240,28 @@ func advice(f *config.File, r tenants.Rights, l tenants.Limits) []string {
 	}
 	for _, tier := range r.Tiers {
 		if !known[tier] {
-			say("tiers: %q is no tier or pool of the configuration in force", tier)
+			warn("tiers: %q is not a tier or pool of the configuration in force", tier)
 		}
 	}
 	for _, glob := range r.Models {
 		if !matchesAny(glob, names) {
-			say("models: %q matches no model of the configuration in force", glob)
+			warn("models: %q matches no model of the configuration in force", glob)
 		}
 	}
 	if l.Burst > 0 && l.RPM == 0 && l.RPS == 0 {
-		say("limits.burst: does nothing without rpm or rps")
+		warn("limits.burst: has no effect without rpm or rps")
 	}
 	if l.TokenBurst > 0 && l.TPM == 0 {
-		say("limits.token_burst: does nothing without tpm")
+		warn("limits.token_burst: has no effect without tpm")
 	}
 	if (l.DayMoney > 0 || l.MonthMoney > 0) && !priced {
-		say("limits: a budget of money is never spent: no tier or pool has a price")
+		warn("limits: day_money and month_money have no effect: no tier or pool has a price")
 	}
 	return out
 }
 
-// matchesAny tells whether a glob takes one of the names. Names that are globs
-// themselves, as aliases may be, count where they are the same.
+// matchesAny reports whether a glob matches one of the names. A name that is itself a glob, as aliases
+// may be, matches only the same glob.
 func matchesAny(glob string, names []string) bool {
 	c := tenants.NewCaller(tenants.Tenant{Rights: tenants.Rights{Models: []string{glob}}}, tenants.Key{})
 	for _, name := range names {
@@ -273,7 +272,7 @@ func matchesAny(glob string, names []string) bool {
 	return false
 }
 
-// optional returns nil for the zero time, which JSON has no word for.
+// optional returns t in UTC, or nil for the zero time, which JSON cannot express.
 func optional(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil

@@ -18,36 +18,37 @@ import (
 	"tierway/tenants"
 )
 
-// failed is the answer to an error of a store: what is the client's to mend with
-// its reason, everything else without, which the log has.
+// failed returns the answer to an error of a store. The answer has the reason if the client can
+// act on it; otherwise only the log has it. doing describes the operation, such as "creating a key".
 func (a *gateway) failed(doing string, err error) error {
 	var answered huma.StatusError
 	switch {
 	case errors.As(err, &answered):
 		return err // huma finds it, and its headers, within
 	case errors.Is(err, store.ErrNotFound):
-		return huma.Error404NotFound("There is none of that name.")
+		return huma.Error404NotFound("The object does not exist.")
 	case errors.Is(err, store.ErrExists):
-		return huma.Error409Conflict("There is one of that name already.")
+		return huma.Error409Conflict("An object of this name already exists. Choose another name.")
 	case errors.Is(err, store.ErrConflict):
-		return huma.Error412PreconditionFailed("It was changed meanwhile. Read it again and repeat the change with its new ETag.")
+		return huma.Error412PreconditionFailed("The object changed since it was read. Read it again and repeat the change with its new ETag.")
 	case errors.Is(err, store.ErrLastAdmin):
-		return huma.Error409Conflict("It is the last admin key with the role admin. Make another first.")
+		return huma.Error409Conflict("This is the last admin key with the role admin. Create another one first.")
 	case errors.Is(err, store.ErrNewer):
-		return a.away(doing, err, "The database's schema is newer than this program, which changes nothing in it. Update this gateway.")
+		return a.unavailable(doing, err, "The schema of the database is newer than this gateway, which therefore does not write to it. Update the gateway.")
 	case errors.Is(err, context.Canceled):
-		return huma.Error503ServiceUnavailable("The request was given up before it was done.") // nobody reads this
+		return huma.Error503ServiceUnavailable("The request was canceled before it was complete.") // the client has left
 	case store.Unreachable(err) || errors.Is(err, context.DeadlineExceeded):
-		return a.away(doing, err, "The database cannot be reached right now. Nothing was changed.")
+		return a.unavailable(doing, err, "The database is unavailable. Nothing was changed. Try again later.")
 	case store.Unwritable(err):
-		return a.away(doing, err, "The database takes no writes right now, as with a full disk. Nothing was changed.")
+		return a.unavailable(doing, err, "The database rejects writes, for example because its disk is full. Nothing was changed.")
 	}
 	a.log.Error("an admin request failed", "doing", doing, "cause", err.Error())
-	return huma.Error500InternalServerError("Something went wrong while " + doing + "; the gateway's log has the cause.")
+	return huma.Error500InternalServerError("The gateway failed while " + doing + ". Its log has the cause.")
 }
 
-func (a *gateway) away(doing string, err error, detail string) error {
-	a.log.Warn("an admin request has to wait for the database", "doing", doing, "cause", err.Error())
+// unavailable returns the answer to a request that needs the database while that cannot be used.
+func (a *gateway) unavailable(doing string, err error, detail string) error {
+	a.log.Warn("an admin request failed: the database is unavailable", "doing", doing, "cause", err.Error())
 	return huma.ErrorWithHeaders(huma.Error503ServiceUnavailable(detail), http.Header{"Retry-After": {"5"}}) // a restart takes seconds
 }
 
@@ -56,7 +57,8 @@ func (a *gateway) tenant(name string) (tenants.Tenant, error) {
 	return find(ts, "tenant", name, func(t tenants.Tenant) bool { return t.Name == name })
 }
 
-// find returns the first of all that is what is looked for.
+// find returns the first element for which is returns true. Without one it returns the answer
+// of notFound.
 func find[T any](all []T, what, name string, is func(T) bool) (found T, err error) {
 	if i := slices.IndexFunc(all, is); i >= 0 {
 		return all[i], nil
@@ -64,31 +66,32 @@ func find[T any](all []T, what, name string, is func(T) bool) (found T, err erro
 	return found, notFound(what, name)
 }
 
-// notFound is the answer where there is no such thing. A name is data: it is
+// notFound returns the answer for an object that does not exist. name comes from the client and is
 // quoted.
 func notFound(what, name string) error {
 	return huma.Error404NotFound(fmt.Sprintf("There is no %s %q.", what, name))
 }
 
+// fromConfig returns the answer to a change of an object that config.yaml defines.
 func fromConfig(what, name string) error {
-	return huma.Error409Conflict(fmt.Sprintf("The %s %q stands in config.yaml and is changed there: edit auth.keys or admin.keys and reload.", what, name))
+	return huma.Error409Conflict(fmt.Sprintf("The %s %q is defined in config.yaml: edit auth.keys or admin.keys there and reload.", what, name))
 }
 
-// invalid is the answer to a body that is well formed and makes no sense.
+// invalid returns the answer to a well-formed request with an invalid value at location.
 func invalid(location, message string, value any) error {
 	return huma.Error422UnprocessableEntity("validation failed", &huma.ErrorDetail{Location: location, Message: message, Value: value})
 }
 
 func etag(version int64) string { return `"v` + strconv.FormatInt(version, 10) + `"` }
 
-// tag is the version that If-Match asks for, or anyVersion.
+// tag is the version that If-Match requires, or anyVersion.
 type tag int64
 
 const anyVersion tag = -1
 
 func (t tag) is(version int64) bool { return t == anyVersion || t == tag(version) }
 
-// tagOf reads If-Match, where none asks for nothing.
+// tagOf parses an If-Match header. An empty header and * mean anyVersion.
 func tagOf(ifMatch string) (tag, error) {
 	text := strings.TrimSpace(ifMatch)
 	if text == "" || text == "*" {
@@ -99,20 +102,20 @@ func tagOf(ifMatch string) (tag, error) {
 			return tag(v), nil
 		}
 	}
-	return 0, huma.Error412PreconditionFailed(fmt.Sprintf("If-Match %s is no ETag of this API, such as %s.", ifMatch, etag(3)))
+	return 0, huma.Error412PreconditionFailed(fmt.Sprintf("If-Match %s is not an ETag of this API. Send an ETag such as %s.", ifMatch, etag(3)))
 }
 
-// unknownQuery and badTime are how the framework words two mistakes; the second is
-// followed by a layout that means something in Go only.
+// unknownQuery and badTime are the framework's messages for two mistakes. A time layout in Go's own
+// notation follows badTime.
 const (
 	unknownQuery = "unknown query parameter"
 	badTime      = "invalid date/time for format "
 )
 
-// mend adds to what a request got wrong how it is right: of a query parameter that the
-// operation does not have the value and those that it has, of a time an example. It takes
-// out what is repeated of the request, where that is a whole object or may be a secret.
-func mend(ctx huma.Context, _ string, v any) (any, error) {
+// improveError adds the way out to the framework's error messages: for an unknown query parameter
+// its value and the valid names, for a time an example. It removes echoed values that are whole
+// objects or may be secrets.
+func improveError(ctx huma.Context, _ string, v any) (any, error) {
 	e, ok := v.(*huma.ErrorModel)
 	if !ok {
 		return v, nil
@@ -135,13 +138,13 @@ func mend(ctx huma.Context, _ string, v any) (any, error) {
 			d.Value = nil
 		}
 	}
-	if len(e.Errors) > 0 && strings.HasPrefix(e.Errors[0].Message, unknownQuery) { // they come alone, in the order of a map
+	if len(e.Errors) > 0 && strings.HasPrefix(e.Errors[0].Message, unknownQuery) { // such errors come alone, in the order of a map
 		slices.SortFunc(e.Errors, func(a, b *huma.ErrorDetail) int { return strings.Compare(a.Location, b.Location) })
 	}
 	return e, nil
 }
 
-// queryOf names the query parameters of an operation.
+// queryOf returns the names of the query parameters of an operation.
 func queryOf(op *huma.Operation) (names []string) {
 	for _, p := range op.Parameters {
 		if p.In == "query" {
@@ -151,8 +154,8 @@ func queryOf(op *huma.Operation) (names []string) {
 	return names
 }
 
-// queryValue repeats what a query has for its sender, unless it may be a key,
-// which has no place there.
+// queryValue returns the values of a query parameter for an error message. It returns nil if one may
+// be a key, because messages must not repeat secrets.
 func queryValue(values []string) any {
 	text := strings.Join(values, ", ")
 	if strings.Contains(text, tenants.TenantPrefix) {
@@ -161,15 +164,15 @@ func queryValue(values []string) any {
 	return text
 }
 
-// queryOnce refuses a query parameter that comes more than once: one of its values
-// would count and the others be lost.
+// queryOnce rejects a request with a repeated query parameter: one value would apply and the others
+// would be ignored.
 func (a *Plane) queryOnce(ctx huma.Context, next func(huma.Context)) {
 	at := ctx.URL()
 	query := at.Query()
 	var twice []error
 	for _, name := range queryOf(ctx.Operation()) {
 		if values := query[name]; len(values) > 1 {
-			twice = append(twice, &huma.ErrorDetail{Location: "query." + name, Message: "expected once; for other values ask again", Value: queryValue(values)})
+			twice = append(twice, &huma.ErrorDetail{Location: "query." + name, Message: "the parameter is repeated: send it once, and other values in further requests", Value: queryValue(values)})
 		}
 	}
 	if len(twice) == 0 {
@@ -177,17 +180,17 @@ func (a *Plane) queryOnce(ctx huma.Context, next func(huma.Context)) {
 		return
 	}
 	if err := huma.WriteErr(a.api, ctx, http.StatusUnprocessableEntity, "validation failed", twice...); err != nil {
-		a.log.Debug("an admin answer was not taken", "cause", err.Error())
+		a.log.Debug("writing an admin answer failed", "cause", err.Error())
 	}
 }
 
-// timeWanted says how a time is written.
+// timeWanted returns the message for a malformed time.
 func timeWanted(d *huma.ErrorDetail) string {
 	text := "expected an RFC 3339 time such as 2026-11-21T14:05:00Z"
 	value, _ := d.Value.(string)
 	if at := strings.LastIndexByte(value, ' '); at >= 0 && strings.HasPrefix(d.Location, "query.") {
 		if _, err := time.Parse(time.RFC3339, value[:at]+"+"+value[at+1:]); err == nil {
-			text += "; the + of a zone is %2B in a query"
+			text += "; write the + of a zone as %2B in a query"
 		}
 	}
 	return text

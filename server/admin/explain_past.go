@@ -12,10 +12,9 @@ import (
 	"tierway/server/control"
 )
 
-// explainPast explains a request that has ended from its record: the tier as it was
-// found, and each pick decided again by the policy in force, or a draft's, of the
-// workers as they were then. live is the configuration in force;
-// under is a draft, nil for none.
+// explainPast explains a past request from its record. The tier is the recorded one. Each worker
+// selection is repeated over the workers as they were recorded, by the policy of live, the
+// configuration in force, or of the draft under, if that is not nil.
 func (a *routeAPI) explainPast(live *control.Snapshot, d *decisions.Decision, under *control.Snapshot) *decisions.Explanation {
 	e := &decisions.Explanation{Outcome: decisions.WouldRoute, Tenant: d.Tenant, Key: d.Key, Class: d.Class, Dialect: d.Dialect, Stream: d.Stream,
 		RequestedModel: d.RequestedModel, PromptTokens: d.PromptTokens, MaxTokens: d.MaxTokens, UserTextBytes: d.Features.UserTextBytes,
@@ -29,10 +28,10 @@ func (a *routeAPI) explainPast(live *control.Snapshot, d *decisions.Decision, un
 	snap, to := live, was
 	if under != nil {
 		snap, to = under, a.setupPool(under, d.Tier)
-		e.Notes = append(e.Notes, "the tier is the one that the request had; a replay decides it again too")
+		e.Notes = append(e.Notes, "the tier is the recorded one; a replay repeats the tier decision too")
 	}
 	if snap.Generation != d.Generation {
-		e.Notes = append(e.Notes, fmt.Sprintf("generation %d of the configuration decided; %d is in force", d.Generation, snap.Generation))
+		e.Notes = append(e.Notes, fmt.Sprintf("the request was decided by generation %d of the configuration; the explanation uses generation %d", d.Generation, snap.Generation))
 	}
 	e.Steps = pastSteps(e, d, why)
 	decide := func(a *decisions.Attempt) (*decisions.Again, *routing.Choice, error) {
@@ -43,10 +42,10 @@ func (a *routeAPI) explainPast(live *control.Snapshot, d *decisions.Decision, un
 		}
 		as, unknown, err := replay.Redecide(was, to, d, a)
 		if err != nil && !errors.Is(err, replay.ErrNoWorker) {
-			err = fmt.Errorf("the pick cannot be decided again: %w", err)
+			err = fmt.Errorf("the selection cannot be repeated: %w", err)
 		}
 		if unknown.Bounds > 0 {
-			e.Notes = append(e.Notes, "a record does not hold all loads that the draft's bounds and saturation ask for: decided by those that it holds")
+			e.Notes = append(e.Notes, "the record lacks some of the loads that the draft's bounds and saturation need: decided by the recorded loads")
 		}
 		return &decisions.Again{Worker: as.Worker, Reason: string(as.Reason), Agrees: as.Worker == a.Worker}, as.Choice, err
 	}
@@ -61,8 +60,8 @@ func (a *routeAPI) explainPast(live *control.Snapshot, d *decisions.Decision, un
 	return e
 }
 
-// setupPool returns a tier or pool of a configuration as a replay uses it; nil if there is
-// none of that name.
+// setupPool returns the tier or pool of that name as a replay uses it, or nil if the configuration
+// does not have it.
 func (a *routeAPI) setupPool(snap *control.Snapshot, name string) *replay.Pool {
 	p := snap.ByName[name]
 	if p == nil {
@@ -72,7 +71,7 @@ func (a *routeAPI) setupPool(snap *control.Snapshot, name string) *replay.Pool {
 }
 
 func unsent(e *decisions.Explanation, d *decisions.Decision) (why string) {
-	if c := d.Refused; c != nil { // whom it would have waited for
+	if c := d.Refused; c != nil { // the workers that it would have waited for
 		e.Candidates, e.RunnerUp = c.Candidates, c.RunnerUp
 	}
 	switch d.Result {
@@ -90,8 +89,8 @@ func unsent(e *decisions.Explanation, d *decisions.Decision) (why string) {
 	return why
 }
 
-// pastSteps are the steps up to the workers, as they were recorded: of a request that
-// no worker was asked for, up to the one at which it ended.
+// pastSteps returns the recorded steps before the workers. If the request reached no worker, the
+// last one is the step at which it ended, with why as its detail.
 func pastSteps(e *decisions.Explanation, d *decisions.Decision, why string) []decisions.Step {
 	q := &decisions.QueueStep{Class: d.Class, Asked: d.AskedClass, Would: decisions.QueuePasses}
 	if d.QueueMs > 0 {
@@ -111,7 +110,7 @@ func pastSteps(e *decisions.Explanation, d *decisions.Decision, why string) []de
 	for i := range all {
 		st := &all[i]
 		if i+1 == len(all) && len(d.Attempts) == 0 {
-			st.OK = false // nobody was asked
+			st.OK = false // no worker was tried
 		}
 		if !st.OK {
 			st.OK, st.Detail = e.Outcome != decisions.WouldReject, why
@@ -125,7 +124,7 @@ func pastAttempt(e *decisions.Explanation, a *decisions.Attempt, decide func(*de
 	st := decisions.Step{Stage: decisions.StageWorker, OK: true, Worker: &decisions.WorkerStep{Used: a.Worker, Choice: a.Choice}}
 	e.Worker, e.Reason, e.RunnerUp, e.Candidates = a.Worker, a.Reason, "", nil
 	if a.Choice == nil {
-		st.Detail = a.Worker + ": the only one that could be asked, or no pick was recorded"
+		st.Detail = a.Worker + ": the only possible worker, or its selection was not recorded"
 		return st
 	}
 	again, decided, err := decide(a)
@@ -141,21 +140,21 @@ func pastAttempt(e *decisions.Explanation, a *decisions.Attempt, decide func(*de
 	st.Worker.Again, st.Worker.Choice = again, decided
 	st.Detail = fmt.Sprintf("%s: %s, of %d candidates", again.Worker, again.Reason, len(decided.Candidates))
 	if !again.Agrees {
-		st.Detail += "; used was " + a.Worker + ": " + a.Reason
+		st.Detail += "; the request used " + a.Worker + ": " + a.Reason
 	}
 	return st
 }
 
-// asRecorded returns p, the tier or pool as it is configured now, with the policy of the
-// record. p is nil if there is none of that name.
+// asRecorded returns p, the tier or pool as it is configured now, with the policy of the record. p is
+// nil if the configuration does not have it.
 func asRecorded(e *decisions.Explanation, d *decisions.Decision, a *decisions.Attempt, p *replay.Pool) *replay.Pool {
 	by := a.Choice.Policy
 	switch {
 	case p == nil:
-		e.Notes = append(e.Notes, fmt.Sprintf("there is no tier or pool %s any more: decided by %s as it is by default", d.Tier, by))
+		e.Notes = append(e.Notes, fmt.Sprintf("the tier or pool %s no longer exists: decided by the default settings of the policy %s", d.Tier, by))
 		return &replay.Pool{Name: d.Tier, Policy: routing.Config{Name: by}}
 	case p.Policy.Name != by:
-		e.Notes = append(e.Notes, fmt.Sprintf("%s has the policy %s now: decided by %s as it is by default", d.Tier, p.Policy.Name, by))
+		e.Notes = append(e.Notes, fmt.Sprintf("%s now has the policy %s: decided by the default settings of the recorded policy %s", d.Tier, p.Policy.Name, by))
 		p = new(*p)
 		p.Policy = routing.Config{Name: by}
 	}

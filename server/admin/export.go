@@ -25,7 +25,7 @@ const (
 	csvType = "text/csv"
 )
 
-// exports documents an answer that is JSON, or another type by Accept.
+// exports documents an answer in JSON or, if Accept requests it, in another media type.
 func exports[T any](other string) addition {
 	return func(registry huma.Registry, op *huma.Operation) {
 		op.Responses = map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{
@@ -61,19 +61,19 @@ func showAudit(e store.AuditEntry) auditView {
 	return auditView{AuditEntry: e, Before: storedJSON(e.Before), After: storedJSON(e.After)}
 }
 
-// storedJSON returns a stored JSON text as it is; nil for none.
+// storedJSON returns a stored JSON text unchanged, or nil if it is empty.
 func storedJSON(text string) json.RawMessage {
 	if strings.TrimSpace(text) == "" {
 		return nil
 	}
-	if !json.Valid([]byte(text)) { // nothing that was written down is left out
+	if !json.Valid([]byte(text)) { // an entry is shown even if it is malformed
 		quoted, _ := json.Marshal(text)
 		return quoted
 	}
 	return json.RawMessage(text)
 }
 
-// historyAPI shows what the database has recorded: the audit log and the usage.
+// historyAPI shows the audit log and the usage, which the database records.
 type historyAPI struct{ *gateway }
 
 func (a *historyAPI) listAudit(ctx context.Context, in *struct {
@@ -81,8 +81,8 @@ func (a *historyAPI) listAudit(ctx context.Context, in *struct {
 	Actor  string    `query:"actor" maxLength:"100"`
 	Action string    `query:"action" maxLength:"100"`
 	Target string    `query:"target" maxLength:"300"`
-	Since  time.Time `query:"since" doc:"RFC 3339; only later ones."`
-	Cursor int64     `query:"cursor" minimum:"0" doc:"next_cursor of the page before: only older ones."`
+	Since  time.Time `query:"since" doc:"Only entries after this RFC 3339 time."`
+	Cursor int64     `query:"cursor" minimum:"0" doc:"next_cursor of the previous page: only older entries."`
 	Limit  int       `query:"limit" minimum:"1" maximum:"200" default:"50"`
 }) (*written, error) {
 	q := store.AuditQuery{Actor: in.Actor, Action: in.Action, Target: in.Target, Since: in.Since, Before: in.Cursor, Limit: in.Limit}
@@ -100,16 +100,16 @@ func (a *historyAPI) listAudit(ctx context.Context, in *struct {
 	return inJSON(p), nil
 }
 
-// auditPage is a part of the audit log, whose length is not counted.
+// auditPage is one page of the audit log. It has no total, because entries are not counted.
 type auditPage struct {
 	Items []auditView `json:"items" nullable:"false"`
-	Next  *string     `json:"next_cursor" doc:"Ask for older ones with ?cursor; null: these are the oldest."`
+	Next  *string     `json:"next_cursor" doc:"Cursor of the page with older entries; null if there are none."`
 }
 
-// exportAudit writes all entries that a query selects, of which the first page was read.
+// exportAudit writes all entries that q selects. entries is their first page.
 func (a *historyAPI) exportAudit(ctx context.Context, c huma.Context, q store.AuditQuery, entries []store.AuditEntry) {
-	ctx = context.WithoutCancel(ctx) // a log may take minutes to read
-	q.Limit = 200                    // as many as one question may ask for
+	ctx = context.WithoutCancel(ctx) // reading the log may take minutes
+	q.Limit = 200                    // the most that one query returns
 	exportLines(c, "audit.ndjson", time.Time{}, func(yield func(any, error) bool) {
 		for len(entries) > 0 {
 			for _, e := range entries {
@@ -118,7 +118,7 @@ func (a *historyAPI) exportAudit(ctx context.Context, c huma.Context, q store.Au
 			q.Before = entries[len(entries)-1].ID
 			var err error
 			if entries, err = a.control.Stores.SQL.Audit(ctx, q); err != nil {
-				a.log.Warn("an export of the audit log broke off", "cause", err.Error())
+				a.log.Warn("an export of the audit log failed", "cause", err.Error())
 				yield(nil, err)
 			}
 		}
@@ -127,9 +127,9 @@ func (a *historyAPI) exportAudit(ctx context.Context, c huma.Context, q store.Au
 
 const exportBatch = 256 << 10
 
-// exportLines writes records as JSON lines, all of them before end unless it is zero. An
-// export that breaks off, or that its client does not read, ends the connection without its
-// last chunk, so that a part does not look whole.
+// exportLines writes records as JSON lines. It must be complete by end, unless end is zero. If the
+// export fails or its client does not read it, the connection is cut without the last chunk, so that
+// the client notices the missing part.
 func exportLines(c huma.Context, file string, end time.Time, records iter.Seq2[any, error]) {
 	c.SetHeader("Content-Type", ndjson)
 	c.SetHeader("Content-Disposition", `attachment; filename="`+file+`"`)
@@ -160,28 +160,27 @@ func exportLines(c huma.Context, file string, end time.Time, records iter.Seq2[a
 }
 
 type usageView struct {
-	From    string           `json:"from" doc:"The first UTC day."`
-	To      string           `json:"to" doc:"The UTC day after the last."`
+	From    string           `json:"from" doc:"First UTC day."`
+	To      string           `json:"to" doc:"UTC day after the last one."`
 	GroupBy string           `json:"group_by,omitempty"`
 	Items   []store.UsageRow `json:"items" nullable:"false"`
-	Next    *string          `json:"next_cursor" doc:"Always null: usage is one page."`
+	Next    *string          `json:"next_cursor" doc:"Always null: usage has one page."`
 	Total   int              `json:"total"`
 }
 
-// usageDays is what of usage is shown unless asked otherwise, and usageMost what
-// may be asked at once: a year and a day.
+// Bounds of a usage query, in days.
 const (
-	usageDays = 30
-	usageMost = 367
+	usageDays = 30  // default
+	usageMost = 367 // maximum: a leap year and a day
 )
 
 func (a *historyAPI) getUsage(ctx context.Context, in *struct {
 	TenantPath
 	Accept  string `header:"Accept"`
-	From    string `query:"from" format:"date" doc:"The first UTC day; absent: 30 days back."`
-	To      string `query:"to" format:"date" doc:"The UTC day after the last; absent: tomorrow."`
-	GroupBy string `query:"group_by" enum:"tier,model,key,outcome" doc:"Absent: whole days."`
-	Key     string `query:"key" maxLength:"63" doc:"Only this key's, by its id."`
+	From    string `query:"from" format:"date" doc:"First UTC day. Absent: 30 days before to."`
+	To      string `query:"to" format:"date" doc:"UTC day after the last one. Absent: tomorrow."`
+	GroupBy string `query:"group_by" enum:"tier,model,key,outcome" doc:"Split each day by this. Absent: one row per day."`
+	Key     string `query:"key" maxLength:"63" doc:"Only usage of the key with this id."`
 }) (*written, error) {
 	q := store.UsageQuery{Tenant: in.Name, Key: in.Key, GroupBy: in.GroupBy}
 	if err := window(&q, in.From, in.To, time.Now()); err != nil {
@@ -191,7 +190,7 @@ func (a *historyAPI) getUsage(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, a.failed("reading the usage", err)
 	}
-	if _, err := a.tenant(in.Name); err != nil && len(rows) == 0 { // of a deleted tenant the ledger stays
+	if _, err := a.tenant(in.Name); err != nil && len(rows) == 0 { // the usage of a deleted tenant stays
 		return nil, err
 	}
 	if wants(in.Accept, csvType) {
@@ -214,10 +213,10 @@ func window(q *store.UsageQuery, from, to string, now time.Time) (err error) {
 		return err
 	}
 	if !q.From.Before(q.To) {
-		return invalid("query.from", "has to be before to", from)
+		return invalid("query.from", "from must be before to", from)
 	}
 	if q.To.Sub(q.From) > usageMost*24*time.Hour {
-		return invalid("query.from", "at most a year at once", from)
+		return invalid("query.from", "the range exceeds 367 days: send from and to of at most a year", from)
 	}
 	return nil
 }
@@ -235,17 +234,16 @@ func day(location, text string, usual time.Time) (time.Time, error) {
 
 func writeUsage(w io.Writer, rows []store.UsageRow) {
 	out := csv.NewWriter(w)
-	out.Write([]string{"day", "group", "requests", "refused", "failed", "client_gone", "estimated", "prompt_tokens", "cached_tokens", "output_tokens", "money"}) //nolint:errcheck // Flush tells
+	out.Write([]string{"day", "group", "requests", "refused", "failed", "client_gone", "estimated", "prompt_tokens", "cached_tokens", "output_tokens", "money"}) //nolint:errcheck // the client is gone
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	for _, r := range rows {
-		out.Write([]string{r.Day, cell(r.Group), number(r.Requests), number(r.Refused), number(r.Failed), number(r.Gone), number(r.Estimated), //nolint:errcheck // likewise
+		out.Write([]string{r.Day, cell(r.Group), number(r.Requests), number(r.Refused), number(r.Failed), number(r.Gone), number(r.Estimated), //nolint:errcheck // the client is gone
 			number(r.Prompt), number(r.Cached), number(r.Output), r.Money.String()})
 	}
 	out.Flush()
 }
 
-// cell keeps a spreadsheet from taking a name for a formula: names of models come
-// from clients.
+// cell quotes a name that a spreadsheet would read as a formula. Model names come from clients.
 func cell(text string) string {
 	if strings.IndexAny(text, "=+-@\t\r") == 0 {
 		return "'" + text

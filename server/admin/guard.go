@@ -33,28 +33,28 @@ func actorOf(ctx context.Context) store.Actor {
 	return o.actor
 }
 
-// guard decides who may use an operation, and writes refusals down.
+// guard checks whether a request may use an operation, and logs rejected requests.
 type guard struct {
 	control *control.Control
 	log     *slog.Logger
 	counts  *telemetry.Metrics
 	rand    func() uint64
-	cross   http.CrossOriginProtection // refuses what a page of another site makes a browser send
-	routes  map[string]*operation      // by method and gin's path; written before serving
+	cross   http.CrossOriginProtection // rejects requests that a page of another site sent
+	routes  map[string]*operation      // by method and gin's path; read-only while serving
 
 	mu        sync.Mutex          // guards the rest
 	refused   map[string]refusals // by client address
-	elsewhere int                 // refusals that were not written down, of addresses that are not in refused
+	elsewhere int                 // unlogged refusals of addresses that are not in refused
 }
 
-// adminPatience bounds one request of the admin API: what it asks the database
-// takes milliseconds, and an operator is waiting.
+// adminPatience is the time limit of one request of the admin API. Its database queries take
+// milliseconds, and an operator waits for the answer.
 const adminPatience = 10 * time.Second
 
-// check stands before every route of the admin plane: it lets through whose key
-// may, and writes refusals down.
+// check is the middleware of every route of the admin plane. It passes requests whose key may use
+// the operation, and logs all others.
 func (g *guard) check(c *gin.Context) {
-	if !strings.HasPrefix(c.FullPath(), "/admin/") { // metrics, probes, and what is nowhere
+	if !strings.HasPrefix(c.FullPath(), "/admin/") { // metrics, probes and unknown paths
 		return
 	}
 	id := control.RequestID(c.Request.Header, g.rand)
@@ -78,12 +78,12 @@ func (g *guard) check(c *gin.Context) {
 	g.noteFailure(c, op, o.actor)
 }
 
-// admitted fills in who asks and reports whether they may; if not, it has
-// answered.
+// admitted sets the operator of a request and reports whether the operator may use op. If not, it
+// has written the answer.
 func (g *guard) admitted(c *gin.Context, op *operation, o *operator) bool {
 	if err := g.cross.Check(c.Request); err != nil {
 		g.noteRefusal(c.Request, o.actor, "a page of another site")
-		Problem(c.Writer, http.StatusForbidden, "A page of another site sent this request. Admin requests come from tools, or from this gateway's own pages.")
+		Problem(c.Writer, http.StatusForbidden, "A page of another site sent this request. Send admin requests from a tool, or from this gateway's own pages.")
 		return false
 	}
 	if len(op.roles) == 0 {
@@ -101,37 +101,37 @@ func (g *guard) admitted(c *gin.Context, op *operation, o *operator) bool {
 		return true
 	}
 	g.noteRefusal(c.Request, o.actor, "the role is "+admin.Role)
-	detail := fmt.Sprintf("Your key has the role %s; this needs %s.", admin.Role, strings.Join(op.roles, " or "))
+	detail := fmt.Sprintf("Your key has the role %s; this operation needs the role %s.", admin.Role, strings.Join(op.roles, " or "))
 	if op.preview {
-		detail += " With ?dry_run=true you may see what would happen."
+		detail += " Send ?dry_run=true to preview the result."
 	}
 	Problem(c.Writer, http.StatusForbidden, detail)
 	return false
 }
 
-// dryRun tells whether a request asks for a preview, as its handler reads it.
+// dryRun reports whether a request asks for a preview. It parses the parameter as its handler does.
 func dryRun(c *gin.Context) bool {
 	on, err := strconv.ParseBool(c.Query("dry_run"))
 	return on && err == nil
 }
 
-// refuse answers a request without an admin key, and writes down a key that is none.
-// A tenant's key is told apart: it is known, and somebody uses it for what it is not.
+// refuse answers a request without a valid admin key, and logs an invalid key. The answer to a
+// tenant's key says so: the key is valid but cannot be used here.
 func (g *guard) refuse(c *gin.Context, actor store.Actor, key string) {
-	now, detail := time.Now(), "Send an admin key as `Authorization: Bearer <key>`. If there is none yet: with a database, the gateway logs how to create the first one; without, add `admin.keys` to config.yaml."
+	now, detail := time.Now(), "Send an admin key as `Authorization: Bearer <key>`. If no admin key exists yet: with a database, the gateway logs at its start how to create the first one; without a database, add `admin.keys` to config.yaml."
 	caller, _ := g.control.Snapshot().Identity.Directory.Authenticate(key, now)
 	switch {
 	case key == "":
 	case caller != nil:
 		actor.Name = "tenant:" + caller.Tenant
 		g.noteRefusal(c.Request, actor, "a tenant's key")
-		detail = "This is a tenant's key. The admin plane takes admin keys only."
+		detail = "This is a tenant's key. The admin API accepts admin keys only."
 	default:
 		g.counts.AuthFailures.Inc()
-		g.noteRefusal(c.Request, actor, "a wrong key")
+		g.noteRefusal(c.Request, actor, "an unknown key")
 		if tooMany, wait := g.control.AuthFailures.Add(actor.IP, now); tooMany {
 			c.Writer.Header().Set("Retry-After", strconv.Itoa(int(wait/time.Second)+1))
-			Problem(c.Writer, http.StatusTooManyRequests, "Too many wrong keys from this address. Try again later; good keys still work.")
+			Problem(c.Writer, http.StatusTooManyRequests, "Too many invalid keys came from this address. Send a valid key, or try again after the time in Retry-After.")
 			return
 		}
 	}
@@ -139,13 +139,12 @@ func (g *guard) refuse(c *gin.Context, actor store.Actor, key string) {
 	Problem(c.Writer, http.StatusUnauthorized, detail)
 }
 
-// noteRefusal writes a refused request to log and audit log.
+// noteRefusal writes a rejected request to the log and the audit log.
 func (g *guard) noteRefusal(r *http.Request, actor store.Actor, why string) {
 	g.noteOnce(r.Context(), actor, "admin.refused", r.Method+" "+r.URL.Path, why)
 }
 
-// noteFailure writes down what an operator was refused to change. Reloads write
-// their own.
+// noteFailure logs a change that was refused. Reloads write their own entries.
 func (g *guard) noteFailure(c *gin.Context, op *operation, actor store.Actor) {
 	switch c.Writer.Status() {
 	case http.StatusForbidden, http.StatusConflict, http.StatusPreconditionFailed:
@@ -157,21 +156,21 @@ func (g *guard) noteFailure(c *gin.Context, op *operation, actor store.Actor) {
 	}
 }
 
-// refusedMax bounds how many addresses are remembered within a second: more than
-// that at once is an attack, and the log has enough of it.
+// refusedMax is the largest number of addresses that are tracked within a second. More addresses at
+// once are an attack, which the log then shows sufficiently.
 const refusedMax = 1000
 
-// targetMax is the longest target that the audit log can be searched for.
+// targetMax is the length in bytes of the longest target by which the audit log can be searched.
 const targetMax = 300
 
-// refusals are those of one address.
+// refusals counts the rejected requests of one address.
 type refusals struct {
-	second int64 // of the last that was written down
-	more   int   // that were not, since then
+	second int64 // of the last logged refusal, Unix time
+	more   int   // unlogged refusals since then
 }
 
-// noteOnce appends to the log and the audit log what changes nothing, at most once a second
-// for each address. What was left out before is told by its number.
+// noteOnce writes a rejected request to the log and the audit log, at most once per second and
+// address. The entry has the number of refusals that were left out before it.
 func (g *guard) noteOnce(ctx context.Context, actor store.Actor, action, target, outcome string) {
 	more, elsewhere, first := g.firstOfSecond(actor.IP, time.Now().Unix())
 	if !first {
@@ -182,10 +181,10 @@ func (g *guard) noteOnce(ctx context.Context, actor store.Actor, action, target,
 		target = strings.ToValidUTF8(target[:targetMax], "")
 	}
 	if more > 0 {
-		outcome += fmt.Sprintf("; %d more of this address since its last line", more)
+		outcome += fmt.Sprintf("; %d more from this address since its last line", more)
 	}
 	if elsewhere > 0 {
-		outcome += fmt.Sprintf("; %d more of other addresses", elsewhere)
+		outcome += fmt.Sprintf("; %d more from other addresses", elsewhere)
 	}
 	g.log.Warn("an admin request was refused", "actor", actor.Name, "ip", actor.IP, "request_id", actor.RequestID, "target", target, "why", outcome)
 	if g.control.Stores.SQL == nil {
@@ -194,13 +193,13 @@ func (g *guard) noteOnce(ctx context.Context, actor store.Actor, action, target,
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditPatience)
 	defer cancel()
 	if err := g.control.Stores.SQL.AppendAudit(ctx, actor, action, target, "", "", outcome); err != nil {
-		g.log.Warn("a refusal could not be written to the audit log", "cause", err.Error())
+		g.log.Warn("writing a refusal to the audit log failed", "cause", err.Error())
 	}
 }
 
-// firstOfSecond reports whether the address has not been written down in this
-// second. If so, it returns how many of its refusals were left out since its last,
-// and how many of addresses that are forgotten or were never remembered.
+// firstOfSecond reports whether a refusal is the first of its address in this second. If so, it also
+// returns the numbers of refusals that were left out: more of this address, elsewhere of addresses
+// that are no longer or were never tracked.
 func (g *guard) firstOfSecond(ip string, second int64) (more, elsewhere int, first bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -226,12 +225,11 @@ func (g *guard) firstOfSecond(ip string, second int64) (more, elsewhere int, fir
 	return was.more, elsewhere, true
 }
 
-// auditPatience bounds how long a refusal waits to be written down.
+// auditPatience is the time limit for writing a refusal to the audit log.
 const auditPatience = 2 * time.Second
 
-// unbound removes the deadlines of a request whose answer goes on for as long as its
-// client reads it. A body, which it should not have, is read first: behind an unread one
-// net/http does not see the client leave.
+// unbound removes the deadlines of a request with an endless answer. It first reads a body, which such
+// a request should not have: while a body is unread, net/http does not notice that the client left.
 func unbound(c *gin.Context) {
 	control := controller(c.Writer)
 	if _, err := io.CopyN(io.Discard, c.Request.Body, maxAdminBody); errors.Is(err, io.EOF) {
@@ -242,7 +240,7 @@ func unbound(c *gin.Context) {
 	control.SetWriteDeadline(time.Time{}) //nolint:errcheck // a dead connection shows at the first write
 }
 
-// controller controls the connection of an answer. gin's own writer has no errors.
+// controller returns the controller of an answer's connection. gin's own writer hides errors.
 func controller(w gin.ResponseWriter) *http.ResponseController {
 	return http.NewResponseController(w.(interface{ Unwrap() http.ResponseWriter }).Unwrap())
 }

@@ -25,11 +25,11 @@ func TestWhoIsNotLetInIsWrittenDown(t *testing.T) {
 		status                        int
 		target, why, who              string
 	}{
-		{"GET", "/admin/tenants/acme", "wrong", "", "", 401, "GET /admin/tenants/acme", "a wrong key", "unknown"},
-		{"GET", "/admin/keys/k1", wellFormed, "", "", 401, "GET /admin/keys/k1", "a wrong key", "unknown"},
+		{"GET", "/admin/tenants/acme", "wrong", "", "", 401, "GET /admin/tenants/acme", "an unknown key", "unknown"},
+		{"GET", "/admin/keys/k1", wellFormed, "", "", 401, "GET /admin/keys/k1", "an unknown key", "unknown"},
 		{"GET", "/admin/keys/k1", "filed", "", "", 401, "GET /admin/keys/k1", "a tenant's key", "tenant:filed"},
 		{"PATCH", "/admin/tenants/acme", "eyes", "{}", "", 403, "PATCH /admin/tenants/acme", "the role is viewer", "eyes"},
-		{"POST", "/admin/bootstrap", "", `{"secret":"guess","name":"eve"}`, "", 401, "POST /admin/bootstrap", "a wrong secret", "bootstrap"},
+		{"POST", "/admin/bootstrap", "", `{"secret":"guess","name":"eve"}`, "", 401, "POST /admin/bootstrap", "an incorrect secret", "bootstrap"},
 		{"POST", "/admin/tenants", "ops", "{}", "cross-site", 403, "POST /admin/tenants", "a page of another site", "unknown"},
 	} {
 		r.plane.guard.refused = map[string]refusals{"192.0.2.1": {second: 1, more: i}} // the second before
@@ -38,11 +38,11 @@ func TestWhoIsNotLetInIsWrittenDown(t *testing.T) {
 		}
 		want := tt.why
 		if i > 0 {
-			want += fmt.Sprintf("; %d more of this address since its last line", i)
+			want += fmt.Sprintf("; %d more from this address since its last line", i)
 		}
 		all := r.audited()
 		if e := all[0]; len(all) != i+1 || e.Action != "admin.refused" || e.Target != tt.target || e.Outcome != want || e.Actor != tt.who || e.IP != "192.0.2.1" || e.RequestID == "" {
-			t.Errorf("%s is written down as %+v", tt.target, e)
+			t.Errorf("%s is logged as %+v", tt.target, e)
 		}
 		log := r.log.String()
 		if lines := strings.Count(log, "\n"); lines != i+1 || !strings.Contains(log, tt.why) || strings.Contains(log, "guess") || tenants.WellFormed(tt.key) && strings.Contains(log, tt.key) {
@@ -56,7 +56,7 @@ func TestWhoIsNotLetInIsWrittenDown(t *testing.T) {
 		r.ask("wrong", http.MethodGet, "/admin/tenants/"+strings.Repeat("x", 400), "")
 	}
 	if all := r.audited(); len(all) < 7 || len(all) > 9 || len(all[0].Target) != 300 { // a second may have passed
-		t.Errorf("of five at once are written down: %+v", all)
+		t.Errorf("of five at once are logged: %+v", all)
 	}
 }
 

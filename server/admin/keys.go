@@ -14,30 +14,30 @@ import (
 	"tierway/tenants"
 )
 
-// KeySettings describes what may be changed of a key.
+// KeySettings describes the fields of a key that may be changed.
 type KeySettings keyView
 
-// TransformSchema is part of huma.SchemaTransformer.
+// TransformSchema implements huma.SchemaTransformer.
 func (KeySettings) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	return only(s, "name", "tiers", "models", "priority", "default_priority", "limits", "expires_at")
 }
 
 type keyView struct {
 	tenants.Key
-	Name      string     `json:"name" required:"false" nullable:"true" maxLength:"100" doc:"For people: what the key is used in."`
-	ExpiresAt *time.Time `json:"expires_at" required:"false" nullable:"true" doc:"Absent: never."`
-	State     string     `json:"state" enum:"active,grace,expired,revoked" doc:"grace: replaced by a rotation and still good."`
-	Now       *usedNow   `json:"now,omitempty" doc:"What this gateway knows to be used; in the answer for one key."`
+	Name      string     `json:"name" required:"false" nullable:"true" maxLength:"100" doc:"Label that says where the key is used."`
+	ExpiresAt *time.Time `json:"expires_at" required:"false" nullable:"true" doc:"Time at which the key expires. null, or absent in a new key: never."`
+	State     string     `json:"state" enum:"active,grace,expired,revoked" doc:"grace: replaced by a rotation, but still valid."`
+	Now       *usedNow   `json:"now,omitempty" doc:"Current usage as this gateway knows it. Only in the answer for one key."`
 }
 
 type keyAnswer struct {
 	Key      keyView  `json:"key"`
-	Secret   string   `json:"secret,omitempty" doc:"The key itself. It is shown here and nowhere again."`
-	Replaced *keyView `json:"replaced,omitempty" doc:"The key in whose place it is."`
-	Warnings []string `json:"warnings,omitempty" doc:"What of the settings does nothing with the configuration in force, and whose settings count."`
+	Secret   string   `json:"secret,omitempty" doc:"The key itself. No other answer shows it again."`
+	Replaced *keyView `json:"replaced,omitempty" doc:"The key that was replaced."`
+	Warnings []string `json:"warnings,omitempty" doc:"Settings that have no effect with the configuration in force, and settings that config.yaml overrides."`
 }
 
-// mergedKey returns the key with a patch of its settings, checked beyond their form.
+// mergedKey returns k with a merge patch of its settings. It also checks their values.
 func mergedKey(k tenants.Key, patch json.RawMessage, now time.Time) (tenants.Key, error) {
 	k, err := merged(k, patch)
 	if err == nil {
@@ -47,7 +47,7 @@ func mergedKey(k tenants.Key, patch json.RawMessage, now time.Time) (tenants.Key
 		err = checkName("body.name", k.Name)
 	}
 	if err == nil && !k.ExpiresAt.IsZero() && !k.ExpiresAt.After(now) {
-		err = invalid("body.expires_at", "it is over already: give a time to come, or revoke the key", k.ExpiresAt)
+		err = invalid("body.expires_at", "the time has passed: send a future time, or revoke the key", k.ExpiresAt)
 	}
 	return k, err
 }
@@ -99,15 +99,15 @@ func (a *tenantAPI) createKey(ctx context.Context, in *struct {
 	}
 	warnings := []string{}
 	if t.FromConfig {
-		// A key stands in the database beside a tenant, whose settings the file has.
+		// The database needs a tenant for the key. The settings of the file apply.
 		if _, err := a.control.Stores.SQL.CreateTenant(ctx, actorOf(ctx), tenants.Tenant{Name: in.Name}); err != nil && !errors.Is(err, store.ErrExists) {
-			return nil, a.failed("making a tenant", err)
+			return nil, a.failed("creating a tenant", err)
 		}
-		warnings = append(warnings, fmt.Sprintf("the tenant %q stands in config.yaml: what it may use and its limits are those of the file", in.Name))
+		warnings = append(warnings, fmt.Sprintf("the tenant %q is defined in config.yaml: the permissions and limits of the file apply", in.Name))
 	}
 	k, secret, err := a.mint(ctx, wanted)
 	if err != nil {
-		return nil, a.failed("making a key", err)
+		return nil, a.failed("creating a key", err)
 	}
 	a.control.Database.Changed(ctx)
 	return &tagged[keyAnswer]{ETag: etag(k.Version), Body: keyAnswer{Key: showKey(k, time.Now()), Secret: secret,
@@ -121,7 +121,7 @@ func (a *tenantAPI) updateKey(ctx context.Context, in *struct {
 }) (*tagged[keyAnswer], error) {
 	made, err := a.changeKey(ctx, in.ID, in.IfMatch, func(k tenants.Key) (tenants.Key, error) {
 		if !k.Valid(time.Now()) {
-			return k, over(k, time.Now())
+			return k, invalidKey(k, time.Now())
 		}
 		changed, err := mergedKey(k, in.Body, time.Now())
 		if err != nil {
@@ -137,11 +137,11 @@ func (a *tenantAPI) updateKey(ctx context.Context, in *struct {
 }
 
 type keyRotation struct {
-	Grace int64 `json:"grace_s,omitempty" minimum:"0" maximum:"604800" doc:"Seconds for which the old key goes on working, up to 7 days; absent: none."`
+	Grace int64 `json:"grace_s,omitempty" minimum:"0" maximum:"604800" doc:"Seconds for which the old key stays valid, at most 7 days. Absent: the old key is invalid at once."`
 }
 
 type keyRevocation struct {
-	Reason string `json:"reason,omitempty" maxLength:"200" doc:"For the audit log."`
+	Reason string `json:"reason,omitempty" maxLength:"200" doc:"Reason that the audit log shows."`
 }
 
 func (a *tenantAPI) rotateKey(ctx context.Context, in *struct {
@@ -149,9 +149,9 @@ func (a *tenantAPI) rotateKey(ctx context.Context, in *struct {
 	Precondition
 	Body *keyRotation
 }) (*tagged[keyAnswer], error) {
-	secret, next, err := tenants.Mint(rand.Reader, "") // the tenant is the old key's
+	secret, next, err := tenants.Mint(rand.Reader, "") // the tenant comes from the old key
 	if err != nil {
-		return nil, a.failed("making a key", err)
+		return nil, a.failed("creating a key", err)
 	}
 	next.CreatedBy = actorOf(ctx).Name
 	var grace time.Duration
@@ -163,12 +163,12 @@ func (a *tenantAPI) rotateKey(ctx context.Context, in *struct {
 	made, err := a.changeKey(ctx, in.ID, in.IfMatch, func(k tenants.Key) (made tenants.Key, err error) {
 		switch {
 		case !k.Valid(now):
-			return k, over(k, now)
+			return k, invalidKey(k, now)
 		case k.ReplacedBy != "":
-			return k, huma.Error409Conflict(fmt.Sprintf("The key was replaced already, by %s. Rotate that one.", k.ReplacedBy))
+			return k, huma.Error409Conflict(fmt.Sprintf("The key was already replaced by the key %s. Rotate that key instead.", k.ReplacedBy))
 		}
 		if old, made, err = a.control.Stores.SQL.RotateKey(ctx, actorOf(ctx), k.ID, next, grace, now); err != nil {
-			err = a.failed("rotating a key", err) // a conflict too: the key was replaced elsewhere
+			err = a.failed("rotating a key", err) // includes a conflict: another gateway replaced the key
 		}
 		return made, err
 	})
@@ -178,9 +178,9 @@ func (a *tenantAPI) rotateKey(ctx context.Context, in *struct {
 	return &tagged[keyAnswer]{ETag: etag(made.Version), Body: keyAnswer{Key: showKey(made, now), Secret: secret, Replaced: new(showKey(old, now))}}, nil
 }
 
-// over is the answer to a change of a key that is of no use any more.
-func over(k tenants.Key, now time.Time) error {
-	return huma.Error409Conflict(fmt.Sprintf("The key is %s and stays so. Make another.", k.State(now)))
+// invalidKey returns the answer to a change of a key that is expired or revoked.
+func invalidKey(k tenants.Key, now time.Time) error {
+	return huma.Error409Conflict(fmt.Sprintf("The key is %s and cannot be changed. Create a new key.", k.State(now)))
 }
 
 func (a *tenantAPI) revokeKey(ctx context.Context, in *struct {

@@ -13,25 +13,25 @@ import (
 	"tierway/store"
 )
 
-// operation is one operation of the admin API. Routes, roles, the OpenAPI document and
+// operation is one operation of the admin API. Routes, permissions, the OpenAPI document and
 // docs/admin-api.md are made from it.
 type operation struct {
 	id, route, summary string   // route is its method and path
-	roles              []string // who may; none: whoever has the bootstrap secret
-	preview            bool     // a viewer may with ?dry_run=true
-	endless            bool     // its answer goes on until its client leaves: it bounds its own time
+	roles              []string // roles that may use it; none: only the bootstrap secret is needed
+	preview            bool     // viewers may use it with ?dry_run=true
+	endless            bool     // the answer lasts until the client disconnects
 	status             int      // of success; 0: 200, or 204 of DELETE
-	errors             []int    // besides those that every operation has, and 404 where a path names something
+	errors             []int    // besides the errors of every operation, and 404 of a path with a parameter
 	register           func(huma.API, huma.Operation)
 }
 
-// Who may use an operation.
+// Roles that may use an operation.
 var (
 	anybody = []string{store.RoleAdmin, store.RoleViewer}
 	admins  = []string{store.RoleAdmin}
 )
 
-// The errors that operations of one kind have.
+// Errors of operations of one kind.
 var (
 	reading    = []int{http.StatusNotImplemented, http.StatusServiceUnavailable}
 	creating   = append([]int{http.StatusConflict}, reading...)            //nolint:gochecknoglobals // a table
@@ -113,7 +113,7 @@ func (a *Plane) table() []operation {
 	}
 }
 
-// action names the operation as the audit log does: tenant.update.
+// action returns the name of the operation in the audit log, such as tenant.update.
 func (op *operation) action() string {
 	verb, noun, ok := strings.Cut(op.id, "-")
 	if !ok {
@@ -126,7 +126,7 @@ func (op operation) describe() huma.Operation {
 	method, path, _ := strings.Cut(op.route, " ")
 	o := huma.Operation{OperationID: op.id, Method: method, Path: path, Summary: op.summary,
 		DefaultStatus: op.status, MaxBodyBytes: maxAdminBody,
-		BodyReadTimeout: 2 * adminPatience, // its deadline ends the whole request: beyond what that may take
+		BodyReadTimeout: 2 * adminPatience, // this deadline ends the whole request, so it exceeds the request's own limit
 		Extensions:      map[string]any{"x-roles": append([]string{}, op.roles...)}}
 	errors := append([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity,
 		http.StatusTooManyRequests}, op.errors...)
@@ -156,7 +156,7 @@ type handler[I, O any] func(context.Context, *I) (*O, error)
 
 type addition func(huma.Registry, *huma.Operation)
 
-// handle returns how the operation of a handler is registered.
+// handle returns a function that registers an operation with handler h.
 func handle[I, O any](h handler[I, O], describe ...addition) func(huma.API, huma.Operation) {
 	return func(api huma.API, op huma.Operation) {
 		for _, d := range describe {
@@ -166,26 +166,25 @@ func handle[I, O any](h handler[I, O], describe ...addition) func(huma.API, huma
 	}
 }
 
-// withDatabase returns a handler that is called only where there is a database.
+// withDatabase returns a handler that calls h if a database is configured, and answers 501 otherwise.
 func withDatabase[I, O any](a *gateway, h handler[I, O]) handler[I, O] {
 	return func(ctx context.Context, in *I) (*O, error) {
 		if a.control.Stores.SQL == nil {
-			return nil, huma.Error501NotImplemented("This gateway has no database. Set store.sql in its configuration, such as sqlite://tierway.db or postgres://…, and start it again; or write auth.keys and admin.keys into the configuration.")
+			return nil, huma.Error501NotImplemented("This gateway has no database. Set store.sql in its configuration, for example to sqlite://tierway.db or postgres://…, and restart it; or define auth.keys and admin.keys in the configuration.")
 		}
 		return h(ctx, in)
 	}
 }
 
-// only leaves the properties of those names.
+// only removes all properties of s except those named.
 func only(s *huma.Schema, names ...string) *huma.Schema {
 	maps.DeleteFunc(s.Properties, func(name string, _ *huma.Schema) bool { return !slices.Contains(names, name) })
 	s.Required = slices.DeleteFunc(s.Required, func(name string) bool { return !slices.Contains(names, name) })
 	return s
 }
 
-// bodyOf makes the body of an operation be checked as a T and given to its
-// handler as it was sent, so that what was left out and what is null are told
-// apart.
+// bodyOf makes the framework check the body of an operation against the schema of T and pass it to
+// the handler unparsed. The handler can thus distinguish absent fields from null.
 func bodyOf[T any](registry huma.Registry, op *huma.Operation) {
 	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 		"application/json": {Schema: registry.Schema(reflect.TypeFor[T](), true, "")},

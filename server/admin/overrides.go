@@ -12,7 +12,7 @@ import (
 	"tierway/store"
 )
 
-// drainBegun is what is remembered of a drain that was begun on this gateway.
+// drainBegun is the state of a drain that began on this gateway.
 type drainBegun struct {
 	deadline time.Time
 	inflight int
@@ -20,26 +20,26 @@ type drainBegun struct {
 
 type drainState struct {
 	Since           time.Time  `json:"since"`
-	Inflight        int        `json:"inflight" doc:"Requests under way by this gateway."`
-	InflightAtStart *int       `json:"inflight_at_start,omitempty" doc:"Known by the gateway where the drain was asked for."`
-	Deadline        *time.Time `json:"deadline,omitempty" doc:"When the operator wants it done. Requests under way are not cut then."`
-	Overdue         bool       `json:"overdue" doc:"The deadline has passed and requests are under way still."`
+	Inflight        int        `json:"inflight" doc:"In-flight requests of this gateway."`
+	InflightAtStart *int       `json:"inflight_at_start,omitempty" doc:"In-flight requests when the drain began. Only on the gateway that received the drain request."`
+	Deadline        *time.Time `json:"deadline,omitempty" doc:"Time by which the drain should be complete. In-flight requests are not cut at the deadline."`
+	Overdue         bool       `json:"overdue" doc:"The deadline has passed and requests are still in flight."`
 }
 
 type workerChange struct {
-	Weight *int  `json:"weight" nullable:"true" minimum:"0" maximum:"100" doc:"0: no new requests; null: the configuration's."`
-	TTL    int64 `json:"ttl_s,omitempty" minimum:"1" maximum:"2592000" doc:"Seconds after which it is over by itself; absent: until it is reset."`
+	Weight *int  `json:"weight" nullable:"true" minimum:"0" maximum:"100" doc:"Weight of the worker. 0: no new requests. null: the weight of the configuration."`
+	TTL    int64 `json:"ttl_s,omitempty" minimum:"1" maximum:"2592000" doc:"Seconds after which the weight expires. Absent: it stays until it is reset."`
 }
 
 type workerAnswer struct {
 	DryRun   bool               `json:"dry_run"`
 	Worker   workerState        `json:"worker"`
-	Expected map[string]float64 `json:"expected" nullable:"false" doc:"Share of the pool's requests by worker, by weight."`
+	Expected map[string]float64 `json:"expected" nullable:"false" doc:"Expected share of the pool's requests for each worker, from the weights."`
 	Warnings []string           `json:"warnings,omitempty"`
 }
 
 type drainRequest struct {
-	Timeout int64 `json:"timeout_s,omitempty" minimum:"1" maximum:"86400" default:"300" doc:"When it is to be done, for the progress that is shown."`
+	Timeout int64 `json:"timeout_s,omitempty" minimum:"1" maximum:"86400" default:"300" doc:"Seconds until the deadline that the progress shows. In-flight requests are not cut at the deadline."`
 }
 
 type drainAnswer struct {
@@ -50,7 +50,7 @@ type drainAnswer struct {
 	Warnings        []string  `json:"warnings,omitempty"`
 }
 
-// addDrain marks a worker that takes no new requests by an override.
+// addDrain sets the drain state of a worker that an override drains.
 func (a *workerAPI) addDrain(st *workerState, now time.Time) {
 	o := st.Weights.Override
 	if o == nil || !o.Drain {
@@ -68,8 +68,8 @@ func (a *workerAPI) addDrain(st *workerState, now time.Time) {
 	}
 }
 
-// expectedOf returns the shares of a pool by weight, and what there is to say of
-// them. Weights replace those in force.
+// expectedOf returns the expected shares of a pool's workers, and warnings about them. weights
+// replaces weights in force.
 func expectedOf(p *control.Pool, weights map[string]int, now time.Time) (map[string]float64, []string) {
 	shares := expectedShares(p.LiveWorkers(now), weights)
 	for _, share := range shares {
@@ -77,12 +77,12 @@ func expectedOf(p *control.Pool, weights map[string]int, now time.Time) (map[str
 			return shares, nil
 		}
 	}
-	return shares, []string{fmt.Sprintf("no worker of %s takes requests: those that may move go where classifier.unavailable says, all others fail", p.Name)}
+	return shares, []string{fmt.Sprintf("no worker of %s takes requests: requests that may change tier follow classifier.unavailable, all others fail", p.Name)}
 }
 
 func (a *workerAPI) weighWorker(ctx context.Context, in *struct {
 	WorkerPath
-	DryRun bool `query:"dry_run" doc:"Say what would happen, and change nothing."`
+	DryRun bool `query:"dry_run" doc:"Return what would happen, and change nothing."`
 	Precondition
 	Body workerChange
 }) (*tagged[workerAnswer], error) {
@@ -93,17 +93,17 @@ func (a *workerAPI) weighWorker(ctx context.Context, in *struct {
 	if in.DryRun {
 		return a.previewWeight(p, w, in.IfMatch, in.Body)
 	}
-	o, err := a.changeOverride(ctx, in.Name, in.IfMatch, in.Body.over)
+	o, err := a.changeOverride(ctx, in.Name, in.IfMatch, in.Body.applyTo)
 	if err != nil {
 		return nil, a.failed("changing a worker's weight", err)
 	}
 	return a.workerAnswer(o)
 }
 
-// over returns the override with the change. A drain stays until it is taken back.
-func (c workerChange) over(o store.Override) (store.Override, error) {
+// applyTo returns the override o with the change. A drain stays until it is ended by undrain.
+func (c workerChange) applyTo(o store.Override) (store.Override, error) {
 	if c.TTL > 0 && o.Drain {
-		return o, huma.Error409Conflict("The worker drains, and a drain does not end by itself: leave ttl_s out, or undrain it first.")
+		return o, huma.Error409Conflict("The worker is draining, and a drain has no expiry: omit ttl_s, or undrain the worker first.")
 	}
 	o.Weight, o.Until = c.Weight, time.Time{}
 	if c.TTL > 0 && c.Weight != nil {
@@ -117,7 +117,7 @@ func (a *workerAPI) previewWeight(p *control.Pool, w workerState, ifMatch string
 	if w.Weights.Override != nil {
 		was = *w.Weights.Override
 	}
-	o, err := matching(ifMatch, c.over)(was)
+	o, err := matching(ifMatch, c.applyTo)(was)
 	if err != nil {
 		return nil, a.failed("previewing a worker's weight", err)
 	}
@@ -134,8 +134,8 @@ func (a *workerAPI) previewWeight(p *control.Pool, w workerState, ifMatch string
 
 type edit func(store.Override) (store.Override, error)
 
-// matching returns f for an override at the version that If-Match asks for. For another one
-// it fails with store.ErrConflict.
+// matching returns an edit that applies f if the override has the version that If-Match requires.
+// Otherwise the edit fails with store.ErrConflict.
 func matching(ifMatch string, f edit) edit {
 	return func(o store.Override) (store.Override, error) {
 		match, err := tagOf(ifMatch)
@@ -149,7 +149,7 @@ func matching(ifMatch string, f edit) edit {
 	}
 }
 
-// changeOverride changes what is in force of a worker by f, at the version that If-Match asks for.
+// changeOverride changes the override of a worker by f, if it has the version that If-Match requires.
 func (a *workerAPI) changeOverride(ctx context.Context, worker, ifMatch string, f edit) (store.Override, error) {
 	actor, from := actorOf(ctx), int64(0)
 	o, err := a.control.EditOverride(ctx, actor, worker, matching(ifMatch, func(o store.Override) (store.Override, error) {
@@ -159,7 +159,7 @@ func (a *workerAPI) changeOverride(ctx context.Context, worker, ifMatch string, 
 		return o, err
 	}))
 	if err == nil && o.Number() != from {
-		a.log.Info("a worker was changed live", "worker", worker, "drain", o.Drain, "by", actor.Name, "ip", actor.IP, "request_id", actor.RequestID)
+		a.log.Info("a worker's override changed", "worker", worker, "drain", o.Drain, "by", actor.Name, "ip", actor.IP, "request_id", actor.RequestID)
 	}
 	return o, err
 }
@@ -183,7 +183,7 @@ func (a *workerAPI) drainWorker(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	timeout := int64(300) // as documented; a long answer takes minutes
+	timeout := int64(300) // the documented default; a long answer takes minutes
 	if in.Body != nil && in.Body.Timeout > 0 {
 		timeout = in.Body.Timeout
 	}
@@ -202,9 +202,8 @@ func (a *workerAPI) drainWorker(ctx context.Context, in *struct {
 	return &tagged[drainAnswer]{ETag: etag(o.Number()), Body: answer}, nil
 }
 
-// drained returns the override as one that drains. That lasts until it is taken
-// back: a drain that ended by itself would send requests to an engine that somebody
-// is working on. So a weight that was to end by itself ends now.
+// drained returns the override with a drain. A drain does not expire: otherwise requests would reach
+// an engine that is still under maintenance. A weight that would expire is therefore removed now.
 func drained(o store.Override) (store.Override, error) {
 	if !o.Until.IsZero() {
 		o.Weight, o.Until = nil, time.Time{}
@@ -225,7 +224,7 @@ func (a *workerAPI) undrainWorker(ctx context.Context, in *struct {
 		return o, nil
 	})
 	if err != nil {
-		return nil, a.failed("taking a drain back", err)
+		return nil, a.failed("ending a drain", err)
 	}
 	a.drains.Delete(in.Name)
 	return a.workerAnswer(o)
@@ -238,7 +237,7 @@ func (a *workerAPI) listOverrides(_ context.Context, in *struct{ PageQuery }) (*
 
 func (a *workerAPI) deleteOverride(ctx context.Context, in *struct {
 	Worker  string `path:"worker" maxLength:"200"`
-	IfMatch string `header:"If-Match" doc:"The worker's ETag that the change is based on."`
+	IfMatch string `header:"If-Match" doc:"ETag of the worker that the change is based on. If it differs, the answer is 412. Absent: any version."`
 }) (*struct{}, error) {
 	_, err := a.changeOverride(ctx, in.Worker, in.IfMatch, func(o store.Override) (store.Override, error) {
 		if !o.Says() {
@@ -253,7 +252,7 @@ func (a *workerAPI) deleteOverride(ctx context.Context, in *struct {
 	return nil, nil
 }
 
-// fileWeights are the workers' weights without overrides.
+// fileWeights returns the configured weights of the workers, without overrides.
 func (a *workerAPI) fileWeights() map[string]int {
 	weights := map[string]int{}
 	for _, spec := range a.control.Snapshot().Base.Specs() {
@@ -262,8 +261,8 @@ func (a *workerAPI) fileWeights() map[string]int {
 	return weights
 }
 
-// expectedShares returns the share of its pool's requests that each worker gets by weight.
-// Only the lowest group that has a worker in rotation gets any. Weights replace those in force.
+// expectedShares returns each worker's share of its pool's requests by weight. Only the lowest group
+// that has a worker in rotation receives requests. weights replaces weights in force.
 func expectedShares(ws []control.LiveWorker, weights map[string]int) map[string]float64 {
 	shares, sum, group := map[string]float64{}, 0, math.MaxInt
 	weight := func(w *control.LiveWorker) int {

@@ -1,5 +1,3 @@
-// Package admin is the admin API: operators read and change what Control holds, and have
-// requests explained and replayed.
 package admin
 
 import (
@@ -17,20 +15,20 @@ import (
 	"tierway/telemetry"
 )
 
-// Options are what the admin API shows and changes.
+// Options are the parts of the gateway that the admin API shows and changes.
 type Options struct {
 	Control   *control.Control
 	Decisions *decisions.Log
-	// Explain explains a request, and returns the random number by which a worker was picked;
-	// nil where none was.
+	// Explain explains a request. It returns the random number that the worker selection used, or
+	// nil if no worker was selected.
 	Explain  func(*http.Request, control.Question) (*decisions.Explanation, *uint64)
 	Draining func() bool  // the gateway is shutting down
 	Inflight func() int64 // requests of the data plane
-	// Probes are the handlers of GET and HEAD by their path, which need no key.
+	// Probes are handlers of GET and HEAD by path. They need no key.
 	Probes  map[string]http.Handler
-	Metrics http.Handler // of GET /metrics; nil: it is not served here
-	Path    string       // of the configuration's file, for operators; may be empty
-	Version string       // of the program, for operators; may be empty
+	Metrics http.Handler // handler of GET /metrics; nil: not served here
+	Path    string       // path of the configuration file; may be empty
+	Version string       // version of the program; may be empty
 	Log     *slog.Logger
 	Counts  *telemetry.Metrics
 	Rand    func() uint64 // uniform; safe for concurrent use
@@ -53,15 +51,15 @@ type Plane struct {
 	configs   *configAPI
 }
 
-// gateway is what the handlers of all resources share.
+// gateway is the state that the handlers of all resources share.
 type gateway struct {
 	options Options
 	control *control.Control
 	log     *slog.Logger
 }
 
-// New builds the admin plane: everything under /admin/ with an admin key. Without
-// admin keys it is closed, never open.
+// New builds the admin plane. Everything under /admin/ needs an admin key; if none is configured,
+// every request is rejected.
 func New(o Options) *Plane {
 	gw := &gateway{options: o, control: o.Control, log: o.Log}
 	g := &guard{control: o.Control, log: o.Log, counts: o.Counts, rand: o.Rand,
@@ -84,15 +82,17 @@ func New(o Options) *Plane {
 		a.guard.routes[ginPath(op.route)] = &op
 		op.register(a.api, described)
 	}
-	e.NoRoute(func(c *gin.Context) { Problem(c.Writer, http.StatusNotFound, "There is nothing at this address.") })
+	e.NoRoute(func(c *gin.Context) {
+		Problem(c.Writer, http.StatusNotFound, "There is no such path in the admin API. GET /admin/openapi.json lists the operations.")
+	})
 	e.NoMethod(func(c *gin.Context) {
-		Problem(c.Writer, http.StatusMethodNotAllowed, "This address takes other methods: "+c.Writer.Header().Get("Allow")+".")
+		Problem(c.Writer, http.StatusMethodNotAllowed, "This method is not allowed here; allowed: "+c.Writer.Header().Get("Allow")+".")
 	})
 	return a
 }
 
-// Operations returns the operations of the API in their order. The document has their
-// parameters and answers.
+// Operations returns the operations of the API in their order. Parameters and answers are in the
+// document of OpenAPI.
 func (a *Plane) Operations() []huma.Operation { return a.operations }
 
 // OpenAPI returns the description of the API.
@@ -104,7 +104,7 @@ func (a *Plane) Handler() http.Handler { return a.engine }
 // Streams returns the number of open streams of records.
 func (a *Plane) Streams() int { return int(a.records.streams.Load()) }
 
-// Problem answers with an error of RFC 9457.
+// Problem writes an error in the format of RFC 9457.
 func Problem(w http.ResponseWriter, status int, detail string) {
 	body, err := json.Marshal(huma.ErrorModel{Title: http.StatusText(status), Status: status, Detail: detail})
 	if err != nil {
@@ -115,8 +115,8 @@ func Problem(w http.ResponseWriter, status int, detail string) {
 	w.Write(append(body, '\n')) //nolint:errcheck // the client is gone
 }
 
-// recoverRequest turns a panic of the admin plane into a 500, or into a cut
-// connection if part of the answer was sent.
+// recoverRequest turns a panic of a handler into status 500. If part of the answer was sent, it cuts
+// the connection.
 func (a *Plane) recoverRequest(c *gin.Context) {
 	defer func() {
 		p := recover()

@@ -11,56 +11,56 @@ import (
 
 // QueueState is one queue as GET /admin/queues shows it.
 type QueueState struct {
-	Name       string                `json:"name" doc:"Of its tier or pool."`
-	Tier       bool                  `json:"tier" doc:"One of the tiers, which are listed in their order; else a pool."`
-	Depth      int                   `json:"depth" doc:"Requests that wait."`
-	MaxDepth   int                   `json:"max_depth" doc:"So many of each class may wait; 0: nobody waits."`
-	Bytes      int64                 `json:"bytes" doc:"Of their bodies."`
-	MaxBytes   int64                 `json:"max_bytes" doc:"0: no bound."`
+	Name       string                `json:"name" doc:"Name of the tier or pool."`
+	Tier       bool                  `json:"tier" doc:"true: a tier (tiers are listed in their order). false: an entry of pools."`
+	Depth      int                   `json:"depth" doc:"Number of waiting requests."`
+	MaxDepth   int                   `json:"max_depth" doc:"Maximum number of waiting requests in each class. 0: requests do not wait."`
+	Bytes      int64                 `json:"bytes" doc:"Size of the bodies of the waiting requests."`
+	MaxBytes   int64                 `json:"max_bytes" doc:"Maximum of bytes. 0: unlimited."`
 	Throughput throughputState       `json:"throughput"`
-	Drain      *float64              `json:"drain_ms" doc:"Until all that wait now have gone, by the throughput; null: nothing goes."`
-	Classes    map[string]classState `json:"classes" doc:"By name."`
+	Drain      *float64              `json:"drain_ms" doc:"Estimated time until every waiting request is dispatched, by the throughput. null: no throughput is known."`
+	Classes    map[string]classState `json:"classes" doc:"Waiting requests by class name."`
 }
 
 type throughputState struct {
-	PerSecond float64 `json:"per_second" doc:"Requests that end and so make room."`
-	Sure      bool    `json:"sure" doc:"Measured; else what prompts and answers of that length should take."`
+	PerSecond float64 `json:"per_second" doc:"Requests that end per second, and so free slots."`
+	Sure      bool    `json:"sure" doc:"true: measured. false: estimated from the lengths of prompts and answers."`
 }
 
 // classState is one class of a queue. Its totals count since the gateway started.
 type classState struct {
 	Depth    int              `json:"depth"`
-	Oldest   float64          `json:"oldest_ms" doc:"How long the one that came first has waited; 0: nobody waits."`
+	Oldest   float64          `json:"oldest_ms" doc:"Wait of the oldest waiting request. 0: no request waits."`
 	MaxWait  float64          `json:"max_wait_ms"`
-	Tokens   int64            `json:"tokens" doc:"Of the prompts that wait and their expected answers."`
-	Drain    *float64         `json:"drain_ms" doc:"As the queue's, for those that wait in this class and the more urgent ones."`
-	Entered  int64            `json:"entered" doc:"Requests that had to wait: granted, left, put out, or still waiting."`
-	Granted  int64            `json:"granted" doc:"Requests that had a worker after a wait."`
-	Promoted int64            `json:"promoted" doc:"Those granted that went as the class above, for they had waited past age."`
-	Left     int64            `json:"left" doc:"Requests whose client left while they waited."`
-	PutOut   int64            `json:"put_out" doc:"Requests shed after a wait."`
-	Shed     map[string]int64 `json:"shed" doc:"Requests answered 503, at once or after a wait, by reason."`
+	Tokens   int64            `json:"tokens" doc:"Tokens of the waiting prompts and their expected answers."`
+	Drain    *float64         `json:"drain_ms" doc:"Like the queue's drain_ms, for the requests of this class and of more urgent classes."`
+	Entered  int64            `json:"entered" doc:"Requests that entered the queue: the sum of granted, left, put_out and the waiting requests."`
+	Granted  int64            `json:"granted" doc:"Requests that were dispatched to a worker after a wait."`
+	Promoted int64            `json:"promoted" doc:"Dispatched requests that were promoted to the class above because they had waited longer than age."`
+	Left     int64            `json:"left" doc:"Requests whose client disconnected while they waited."`
+	PutOut   int64            `json:"put_out" doc:"Requests that were rejected after a wait."`
+	Shed     map[string]int64 `json:"shed" doc:"Requests that were rejected with 503, at once or after a wait, by reason."`
 }
 
 type waiterState struct {
-	Position  int      `json:"position" doc:"1 goes next, if the worker that is free suits it."`
+	Position  int      `json:"position" doc:"Position in dispatch order. 1 is dispatched next, if the free worker suits it."`
 	RequestID string   `json:"request_id"`
 	Tenant    string   `json:"tenant"`
 	Class     string   `json:"class" enum:"interactive,background,batch"`
 	Waited    float64  `json:"waited_ms"`
-	Tokens    int64    `json:"tokens" doc:"Of its prompt and its expected answer."`
-	Estimated *float64 `json:"estimated_ms" doc:"Until its turn, by position and throughput, if nobody more urgent comes; null: nothing goes."`
+	Tokens    int64    `json:"tokens" doc:"Tokens of the prompt and the expected answer."`
+	Estimated *float64 `json:"estimated_ms" doc:"Estimated time until dispatch, by position and throughput, if no more urgent request arrives. null: no throughput is known."`
 }
 
 type queueView struct {
 	QueueState
 	Waiting []waiterState `json:"waiting" nullable:"false"`
-	Matched int           `json:"matched" doc:"How many the filters let through, those beyond limit among them; of the first 10,000 that wait."`
+	Matched int           `json:"matched" doc:"Number of requests that match the filters, including requests beyond limit, among the first 10,000 waiting requests."`
 }
 
-// maxLooked is how many that wait are looked at for those whom filters let through:
-// nobody enters or leaves meanwhile, and so many take some 10 ms.
-const maxLooked = 10_000
+// maxScanned is the largest number of waiting requests that filters are applied to. The queue is
+// locked meanwhile, for about 10 ms.
+const maxScanned = 10_000
 
 func (a *workerAPI) listQueues(context.Context, *struct{}) (*reply[page[QueueState]], error) {
 	now := time.Now()
@@ -69,9 +69,9 @@ func (a *workerAPI) listQueues(context.Context, *struct{}) (*reply[page[QueueSta
 
 func (a *workerAPI) getQueue(_ context.Context, in *struct {
 	Tier   string `path:"tier" maxLength:"200"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"At most so many that wait."`
-	Tenant string `query:"tenant" maxLength:"63" doc:"Only this tenant's."`
-	Class  string `query:"class" enum:"interactive,background,batch" doc:"Only those of the class."`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Maximum number of waiting requests to return."`
+	Tenant string `query:"tenant" maxLength:"63" doc:"Only requests of this tenant."`
+	Class  string `query:"class" enum:"interactive,background,batch" doc:"Only requests of this class."`
 }) (*reply[queueView], error) {
 	p := a.control.Snapshot().ByName[in.Tier]
 	if p == nil {
@@ -79,11 +79,11 @@ func (a *workerAPI) getQueue(_ context.Context, in *struct {
 	}
 	now := time.Now()
 	view := queueView{QueueState: queueState(p, now), Waiting: []waiterState{}}
-	look, all := maxLooked, in.Tenant == "" && in.Class == ""
+	scan, all := maxScanned, in.Tenant == "" && in.Class == ""
 	if all {
-		look = in.Limit
+		scan = in.Limit
 	}
-	for _, w := range p.WaitQueue.List(now, look) {
+	for _, w := range p.WaitQueue.List(now, scan) {
 		class := tenants.Class(w.Class).String()
 		if in.Tenant != "" && w.Tenant != in.Tenant || in.Class != "" && class != in.Class {
 			continue
@@ -99,8 +99,8 @@ func (a *workerAPI) getQueue(_ context.Context, in *struct {
 	return &reply[queueView]{Body: view}, nil
 }
 
-// estimate returns a time in milliseconds as the answer shows it: a queue says 0
-// where somebody waits and nothing is known.
+// estimate returns d in milliseconds. It returns nil if requests wait and d is 0, which means that the
+// time is unknown.
 func estimate(d time.Duration, waits bool) *float64 {
 	if waits && d <= 0 {
 		return nil

@@ -24,33 +24,33 @@ import (
 
 // ExplainOrder is the body of POST /admin/route/explain.
 type ExplainOrder struct {
-	Tenant   string            `json:"tenant,omitempty" maxLength:"63" doc:"Who asks; absent: whoever key_id is of, else somebody who may use everything."`
-	KeyID    string            `json:"key_id,omitempty" maxLength:"64" doc:"By which of its keys; absent: by one that narrows nothing."`
-	Class    string            `json:"class,omitempty" enum:"interactive,background,batch" doc:"As X-Request-Priority."`
-	Path     string            `json:"path,omitempty" maxLength:"500" doc:"That it is sent to; absent: /v1/chat/completions."`
-	Headers  map[string]string `json:"headers,omitempty" doc:"Of the request, such as X-Model-Tier or X-Session-ID. Credentials are refused: name tenant or key_id."`
-	Request  json.RawMessage   `json:"request,omitempty" doc:"The body, in the dialect of its path."`
-	Decision string            `json:"decision,omitempty" maxLength:"128" doc:"The id of a past request, in place of request."`
-	Draft    *string           `json:"draft,omitempty" doc:"A complete configuration to try, as YAML. It is checked like a file and not applied. It reads no file and no variable of the environment; ${NAME} is replaced where the live file has the same text under the same key."`
+	Tenant   string            `json:"tenant,omitempty" maxLength:"63" doc:"Tenant to evaluate with. Absent: the tenant of key_id, or without key_id an unrestricted caller."`
+	KeyID    string            `json:"key_id,omitempty" maxLength:"64" doc:"Id of the key to evaluate with. Absent: a key without restrictions."`
+	Class    string            `json:"class,omitempty" enum:"interactive,background,batch" doc:"Priority class, as in X-Request-Priority."`
+	Path     string            `json:"path,omitempty" maxLength:"500" doc:"Path of the request. Absent: /v1/chat/completions."`
+	Headers  map[string]string `json:"headers,omitempty" doc:"Headers of the request, such as X-Model-Tier or X-Session-ID. Credentials are rejected: set tenant or key_id instead."`
+	Request  json.RawMessage   `json:"request,omitempty" doc:"Body of the request, in the dialect of its path."`
+	Decision string            `json:"decision,omitempty" maxLength:"128" doc:"Id of a past request to explain, instead of request."`
+	Draft    *string           `json:"draft,omitempty" doc:"Complete configuration as YAML, which is checked like a file and not applied. It reads no files and no environment variables. ${NAME} is replaced only where the live file has the same text under the same key."`
 }
 
-// RouteExplanation is an explanation under the configuration in force and, where a
-// draft was sent, the one under it beside that.
+// RouteExplanation is an explanation under the configuration in force and, if a draft was sent, a
+// second one under the draft.
 type RouteExplanation struct {
 	decisions.Explanation
-	Draft   *decisions.Explanation `json:"draft,omitempty" doc:"The same request under the draft, by the same chance."`
-	Changed []string               `json:"changed,omitempty" doc:"What is another under the draft: outcome, tier, worker."`
+	Draft   *decisions.Explanation `json:"draft,omitempty" doc:"Explanation of the same request under the draft, with the same random number."`
+	Changed []string               `json:"changed,omitempty" doc:"What differs under the draft: outcome, tier, worker."`
 	DraftReview
 }
 
-// DraftReview is what is to be said of a draft itself.
+// DraftReview has the changes and warnings of a draft.
 type DraftReview struct {
-	Changes  []config.Change `json:"changes,omitempty" doc:"What the draft changes of the configuration in force."`
-	Warnings []ProblemView   `json:"warnings,omitempty" doc:"Of the draft."`
+	Changes  []config.Change `json:"changes,omitempty" doc:"Differences between the draft and the configuration in force."`
+	Warnings []ProblemView   `json:"warnings,omitempty" doc:"Warnings about the draft."`
 }
 
-// routeAPI explains and replays requests, one at a time: the sender of a draft chooses how
-// much it takes of a core that requests need.
+// routeAPI explains and replays requests. It does so one at a time, because a draft or a replay can
+// occupy a core that requests need.
 type routeAPI struct {
 	*gateway
 	drafting  sync.Mutex // explanations under a draft
@@ -60,11 +60,11 @@ type routeAPI struct {
 func (a *routeAPI) explainRoute(ctx context.Context, in *struct{ Body ExplainOrder }) (*reply[RouteExplanation], error) {
 	o := &in.Body
 	if (o.Decision == "") == (len(o.Request) == 0) {
-		return nil, invalid("body", "name request or decision, one of them", nil)
+		return nil, invalid("body", "send either request or decision", nil)
 	}
-	if o.Draft != nil { // whoever sends one chooses how long it takes, of a core that others need
+	if o.Draft != nil { // the draft determines the time that it takes
 		if !a.drafting.TryLock() {
-			return nil, huma.Error409Conflict("Another request is being explained under a draft. Try again when that is done, which takes a fraction of a second.")
+			return nil, huma.Error409Conflict("Another explanation under a draft is running. Try again in a second.")
 		}
 		defer a.drafting.Unlock()
 	}
@@ -87,7 +87,7 @@ func (a *routeAPI) explainRoute(ctx context.Context, in *struct{ Body ExplainOrd
 	return &reply[RouteExplanation]{Body: answer}, nil
 }
 
-// draft builds a draft from its text; nil without one.
+// draft builds the snapshot of a draft from its text. It returns nil if text is nil.
 func (a *routeAPI) draft(text *string) (under *control.Snapshot, review DraftReview, err error) {
 	if text == nil {
 		return nil, review, nil
@@ -103,8 +103,7 @@ func (a *routeAPI) draft(text *string) (under *control.Snapshot, review DraftRev
 	return under, DraftReview{Changes: config.Changes(base, f), Warnings: mapped(f.Warnings(), problemView)}, nil
 }
 
-// draftRejected is the answer to a draft with errors: all of them, each with its
-// place.
+// draftRejected returns the answer to a draft with errors: all of them, each with its path.
 func draftRejected(err error) error {
 	var problems config.Problems
 	if !errors.As(err, &problems) {
@@ -116,16 +115,16 @@ func draftRejected(err error) error {
 			details = append(details, &huma.ErrorDetail{Location: "body.draft: " + p.Path, Message: p.String()})
 		}
 	}
-	return huma.Error422UnprocessableEntity("The draft has errors.", details...)
+	return huma.Error422UnprocessableEntity("The draft has errors. Correct them and send it again.", details...)
 }
 
 func (a *routeAPI) explainDecision(o *ExplainOrder, under *control.Snapshot, answer *RouteExplanation) error {
 	if o.Tenant != "" || o.KeyID != "" || o.Class != "" || o.Path != "" || len(o.Headers) > 0 {
-		return invalid("body.decision", "a past request has its own tenant, key, class, path and headers: name none beside it", nil)
+		return invalid("body.decision", "a past request has its own tenant, key, class, path and headers: send none of them with decision", nil)
 	}
 	n, known := a.options.Decisions.Get(o.Decision)
 	if !known {
-		return huma.Error404NotFound("No decision about a request of this id is kept. The gateway keeps the last ones in memory (decisions.keep).")
+		return huma.Error404NotFound("There is no record of a request with this id. The gateway keeps the last records in memory (decisions.keep).")
 	}
 	live := a.control.Snapshot()
 	answer.Explanation = *a.explainPast(live, n.Decision, nil)
@@ -158,7 +157,7 @@ func (a *routeAPI) explainRequest(ctx context.Context, o *ExplainOrder, under *c
 	}
 	answer.Draft, _ = a.options.Explain(r, q)
 	if missing != nil {
-		answer.Draft.Notes = append(answer.Draft.Notes, "the draft has no such tenant or key: explained as the one in force")
+		answer.Draft.Notes = append(answer.Draft.Notes, "the draft does not have this tenant or key: explained with those of the configuration in force")
 	}
 	return nil
 }
@@ -173,7 +172,7 @@ func (o *ExplainOrder) request(ctx context.Context) (*http.Request, error) {
 	for name, value := range o.Headers {
 		switch name = http.CanonicalHeaderKey(name); name {
 		case "Authorization", "X-Api-Key", "Cookie":
-			return nil, invalid("body.headers", name+" is a credential: name tenant or key_id in its place", nil)
+			return nil, invalid("body.headers", name+" is a credential: send tenant or key_id instead", nil)
 		}
 		r.Header.Set(name, value)
 	}
@@ -183,7 +182,7 @@ func (o *ExplainOrder) request(ctx context.Context) (*http.Request, error) {
 	return r, nil
 }
 
-// caller finds who is asked for; nil for nobody in particular.
+// caller returns the subject that the order names, or nil if it names none.
 func (o *ExplainOrder) caller(p *control.Identity, now time.Time) (*control.Subject, error) {
 	if o.Tenant == "" && o.KeyID == "" {
 		return nil, nil
@@ -193,14 +192,14 @@ func (o *ExplainOrder) caller(p *control.Identity, now time.Time) (*control.Subj
 	if o.KeyID != "" {
 		at := slices.IndexFunc(ks, func(k tenants.Key) bool { return k.ID == o.KeyID && (o.Tenant == "" || k.Tenant == o.Tenant) })
 		if at < 0 {
-			return nil, invalid("body.key_id", "there is no such key", o.KeyID)
+			return nil, invalid("body.key_id", "there is no such key; GET /admin/tenants/{name}/keys lists the ids", o.KeyID)
 		}
 		key = ks[at]
 	}
 	name := cmp.Or(o.Tenant, key.Tenant)
 	at := slices.IndexFunc(ts, func(t tenants.Tenant) bool { return t.Name == name })
 	if at < 0 {
-		return nil, invalid("body.tenant", "there is no such tenant", name)
+		return nil, invalid("body.tenant", "there is no such tenant; GET /admin/tenants lists the names", name)
 	}
 	is := &control.Subject{Caller: tenants.NewCaller(ts[at], key), Who: "tenant " + name}
 	if o.KeyID != "" {
@@ -227,18 +226,18 @@ func changedBetween(a, b *decisions.Explanation) []string {
 
 // ReplayOrder is the body of POST /admin/route/replay.
 type ReplayOrder struct {
-	Last   int           `json:"last,omitempty" minimum:"1" maximum:"100000" doc:"The newest so many records, of those that match; absent: 1,000."`
-	Filter *ReplayFilter `json:"filter,omitempty" doc:"As the query of /admin/decisions."`
-	Draft  *string       `json:"draft,omitempty" doc:"As of /admin/route/explain. Absent: the records are checked against the configuration in force."`
+	Last   int           `json:"last,omitempty" minimum:"1" maximum:"100000" doc:"Number of newest matching records to replay. Absent: 1,000."`
+	Filter *ReplayFilter `json:"filter,omitempty" doc:"Filter with the same fields as the query of GET /admin/decisions."`
+	Draft  *string       `json:"draft,omitempty" doc:"Draft, as in POST /admin/route/explain. Absent: the records are checked against the configuration in force."`
 }
 
 // ReplayFilter selects the records of a replay.
 type ReplayFilter decisions.Filter
 
-// TransformSchema describes what a body says otherwise than a query.
+// TransformSchema replaces the descriptions that hold for a query only.
 func (ReplayFilter) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
-	s.Properties["since"].Description = "Only requests that came then or later."
-	s.Properties["until"].Description = "Only requests that came before."
+	s.Properties["since"].Description = "Only requests that arrived at this time or later."
+	s.Properties["until"].Description = "Only requests that arrived before this time."
 	s.Properties["status"].Description = ""
 	return s
 }
@@ -249,12 +248,12 @@ type replayAnswer struct {
 }
 
 const (
-	// replayUsual is how many records are replayed where nobody says: enough that a
-	// share is within three points, in some tens of milliseconds.
+	// replayUsual is the default number of replayed records: shares are accurate to three percentage
+	// points, and the replay takes tens of milliseconds.
 	replayUsual = 1000
-	// replayPatience leaves the rest of adminPatience to the answer.
+	// replayPatience is the time limit of a replay. The rest of adminPatience is for the answer.
 	replayPatience = adminPatience * 4 / 5
-	// timeEvery is after how many records the time is looked at: some milliseconds.
+	// timeEvery is the number of records between two checks of the time limit: a few milliseconds.
 	timeEvery = 256
 )
 
@@ -267,8 +266,8 @@ func (a *routeAPI) replayRoute(ctx context.Context, in *struct{ Body ReplayOrder
 	if err := checkFilter("body.filter.until", &filter); err != nil {
 		return nil, err
 	}
-	if !a.replaying.TryLock() { // each takes a core from those who ask for answers
-		return nil, huma.Error409Conflict("Another replay is running. Try again when it is done, which takes seconds.")
+	if !a.replaying.TryLock() { // a replay occupies a core that requests need
+		return nil, huma.Error409Conflict("Another replay is running. Try again in a few seconds.")
 	}
 	defer a.replaying.Unlock()
 	under, review, err := a.draft(o.Draft)
@@ -289,7 +288,7 @@ func (a *routeAPI) replayRoute(ctx context.Context, in *struct{ Body ReplayOrder
 	return &reply[replayAnswer]{Body: replayAnswer{Report: *report, DraftReview: review}}, nil
 }
 
-// replay decides records again until it is done or ctx's end is near.
+// replay repeats the decisions of records, within replayPatience and the deadline of ctx.
 func (a *routeAPI) replay(ctx context.Context, c replay.Config, found []decisions.Entry) (*replay.Report, error) {
 	r, err := replay.New(c)
 	if err != nil {
@@ -299,7 +298,7 @@ func (a *routeAPI) replay(ctx context.Context, c replay.Config, found []decision
 	defer cancel()
 	for i := range found {
 		if i%timeEvery == 0 && ctx.Err() != nil {
-			return nil, invalid("body.last", "so many take longer than "+replayPatience.String()+": ask for fewer, or export the decisions and use tierway replay", len(found))
+			return nil, invalid("body.last", "replaying these records takes longer than "+replayPatience.String()+": send a smaller last, or export the decisions and run tierway replay", len(found))
 		}
 		r.Add(found[i].Decision)
 	}

@@ -12,24 +12,24 @@ import (
 	"tierway/tenants"
 )
 
-// tenantSettings names what may be changed of a tenant.
+// tenantSettings returns the names of the fields of a tenant that may be changed.
 func tenantSettings() []string {
 	return []string{"disabled", "tiers", "models", "priority", "default_priority", "weight", "limits", "isolate_cache", "degrade", "fail_closed"}
 }
 
-// TenantSettings describes what may be changed of a tenant.
+// TenantSettings describes the fields of a tenant that may be changed.
 type TenantSettings tenants.Tenant
 
-// TransformSchema is part of huma.SchemaTransformer.
+// TransformSchema implements huma.SchemaTransformer.
 func (TenantSettings) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	return only(s, tenantSettings()...)
 }
 
 type tenantCreate struct {
-	Name string `json:"name" pattern:"^[a-z0-9-]{1,63}$" patternDescription:"1 to 63 of a-z, 0-9 and -" doc:"Cannot be changed."`
+	Name string `json:"name" pattern:"^[a-z0-9-]{1,63}$" patternDescription:"1 to 63 of a-z, 0-9 and -" doc:"Name of the tenant. It cannot be changed later."`
 	tenants.Tenant
-	IssueKey bool   `json:"issue_key" required:"false" doc:"Make a key too; the answer holds it, once."`
-	KeyName  string `json:"key_name" required:"false" maxLength:"100" doc:"The key's name."`
+	IssueKey bool   `json:"issue_key" required:"false" doc:"Also create a key; the answer shows its secret once."`
+	KeyName  string `json:"key_name" required:"false" maxLength:"100" doc:"Name of the key that issue_key creates."`
 }
 
 func (tenantCreate) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
@@ -38,14 +38,14 @@ func (tenantCreate) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schem
 
 type tenantView struct {
 	tenants.Tenant
-	Keys int      `json:"keys" doc:"Those that may be used."`
-	Now  *usedNow `json:"now,omitempty" doc:"What this gateway knows to be used; in the answer for one tenant."`
+	Keys int      `json:"keys" doc:"Number of keys that are valid now."`
+	Now  *usedNow `json:"now,omitempty" doc:"Current usage as this gateway knows it. Only in the answer for one tenant."`
 }
 
 type usedNow struct {
-	Inflight int64     `json:"inflight" doc:"Requests under way on this gateway."`
-	Day      spentView `json:"day" doc:"This UTC day."`
-	Month    spentView `json:"month" doc:"This UTC month."`
+	Inflight int64     `json:"inflight" doc:"In-flight requests on this gateway."`
+	Day      spentView `json:"day" doc:"Usage of the current UTC day."`
+	Month    spentView `json:"month" doc:"Usage of the current UTC month."`
 }
 
 type spentView struct {
@@ -56,12 +56,11 @@ type spentView struct {
 type tenantAnswer struct {
 	Tenant   tenantView `json:"tenant"`
 	Key      *keyView   `json:"key,omitempty"`
-	Secret   string     `json:"secret,omitempty" doc:"The key itself. It is shown here and nowhere again."`
-	Warnings []string   `json:"warnings,omitempty" doc:"What of the settings does nothing with the configuration in force."`
+	Secret   string     `json:"secret,omitempty" doc:"The key itself. No other answer shows it again."`
+	Warnings []string   `json:"warnings,omitempty" doc:"Settings that have no effect with the configuration in force."`
 }
 
-// showTenant returns the tenant as requests meet it, with how many of the keys are its
-// own and in force.
+// showTenant returns the tenant with its effective settings. keys is the number of its valid keys.
 func showTenant(t tenants.Tenant, keys int) tenantView {
 	t.Weight, t.Default = max(1, t.Weight), max(t.Default, t.Priority)
 	return tenantView{Tenant: t, Keys: keys}
@@ -108,20 +107,20 @@ func (a *tenantAPI) createTenant(ctx context.Context, in *struct{ Body json.RawM
 	if err != nil {
 		return nil, err
 	}
-	if _, err := a.tenant(c.Name); err == nil { // config.yaml's are not in the database
-		return nil, a.failed("making a tenant", store.ErrExists)
+	if _, err := a.tenant(c.Name); err == nil { // tenants of config.yaml are not in the database
+		return nil, a.failed("creating a tenant", store.ErrExists)
 	}
 	c.Tenant.Name = c.Name
 	made, err := a.control.Stores.SQL.CreateTenant(ctx, actorOf(ctx), c.Tenant)
 	if err != nil {
-		return nil, a.failed("making a tenant", err)
+		return nil, a.failed("creating a tenant", err)
 	}
 	answer := tenantAnswer{Tenant: showTenant(made, 0), Warnings: advice(a.control.Snapshot().File, made.Rights, made.Limits)}
 	if c.IssueKey {
 		key, secret, err := a.mint(ctx, tenants.Key{Tenant: made.Name, Name: c.KeyName})
 		if err != nil {
 			a.control.Database.Changed(ctx)
-			return nil, a.failed("making the tenant's key", fmt.Errorf("the tenant %s was made, its key was not: %w", made.Name, err))
+			return nil, a.failed("creating the tenant's key", fmt.Errorf("the tenant %s was created, its key was not: %w", made.Name, err))
 		}
 		answer.Tenant.Keys, answer.Key, answer.Secret = 1, new(showKey(key, time.Now())), secret
 	}
@@ -154,12 +153,12 @@ func (a *tenantAPI) updateTenant(ctx context.Context, in *struct {
 
 func (a *tenantAPI) deleteTenant(ctx context.Context, in *struct {
 	TenantPath
-	Confirm string `query:"confirm" doc:"The tenant's name once more."`
+	Confirm string `query:"confirm" doc:"The tenant's name, repeated to confirm the deletion."`
 	Precondition
 }) (*struct{}, error) {
 	_, err := a.changeTenant(ctx, in.Name, in.IfMatch, func(t tenants.Tenant) (tenants.Tenant, error) {
 		if in.Confirm != t.Name {
-			return t, invalid("query.confirm", "repeat the tenant's name: ?confirm="+t.Name+" deletes it with all its keys", in.Confirm)
+			return t, invalid("query.confirm", "send ?confirm="+t.Name+" to delete the tenant and all its keys", in.Confirm)
 		}
 		return t, a.control.Stores.SQL.DeleteTenant(ctx, actorOf(ctx), t.Name, t.Version)
 	})

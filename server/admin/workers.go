@@ -17,12 +17,12 @@ import (
 type workerState struct {
 	Name   string   `json:"name"`
 	Pool   string   `json:"pool"`
-	Tier   bool     `json:"tier" doc:"Its pool is one of the tiers."`
-	Model  string   `json:"model" doc:"What its pool serves; empty: what clients ask for."`
-	Models []string `json:"models" nullable:"false" doc:"What it is told to have besides, then what its engine lists."`
+	Tier   bool     `json:"tier" doc:"true: the pool is a tier."`
+	Model  string   `json:"model" doc:"Model of the pool. Empty: the model that the client requests."`
+	Models []string `json:"models" nullable:"false" doc:"Further configured models, then the models that the engine lists."`
 
-	State     string `json:"state" enum:"up,down,asleep,paused,cooling,open,half_open,draining,drained" doc:"asleep and paused: the engine reports that it runs no requests. breaker.cause says why open is."`
-	Since     string `json:"since,omitempty" doc:"It is up or down since then."`
+	State     string `json:"state" enum:"up,down,asleep,paused,cooling,open,half_open,draining,drained" doc:"asleep and paused: the engine reports that it runs no requests. open: breaker.cause has the reason. cooling: the worker is in backoff."`
+	Since     string `json:"since,omitempty" doc:"Time when the worker came up or went down."`
 	LastError string `json:"last_error,omitempty"`
 
 	WorkerLoad
@@ -32,10 +32,10 @@ type workerState struct {
 	Drain   *drainState   `json:"drain,omitempty"`
 
 	Totals       workerTotals `json:"totals"`
-	Latency      timesState   `json:"latency" doc:"Of whole requests, of the last 5 to 10 minutes."`
-	TTFT         timesState   `json:"ttft" doc:"To the first event, of the last 5 to 10 minutes."`
+	Latency      timesState   `json:"latency" doc:"Durations of whole requests in the last 5 to 10 minutes."`
+	TTFT         timesState   `json:"ttft" doc:"Times to the first event in the last 5 to 10 minutes."`
 	LastSelected *time.Time   `json:"last_selected,omitempty"`
-	Distribution distribution `json:"distribution" doc:"Its share of its pool's requests."`
+	Distribution distribution `json:"distribution" doc:"The worker's share of its pool's requests."`
 
 	Breaker breakerState            `json:"breaker"`
 	Learned routing.WorkerEstimates `json:"learned"`
@@ -43,14 +43,14 @@ type workerState struct {
 
 // WorkerLoad is as this gateway counts it.
 type WorkerLoad struct {
-	Weight        int     `json:"weight" doc:"In force."`
-	Share         float64 `json:"share" doc:"Of its usual load, below 1 while it starts slowly."`
+	Weight        int     `json:"weight" doc:"Weight in force."`
+	Share         float64 `json:"share" doc:"Fraction of the worker's usual load; below 1 during slow start."`
 	Inflight      int     `json:"inflight"`
-	MaxInflight   int     `json:"max_inflight" doc:"As configured; 0: no bound."`
-	Bound         int     `json:"bound" doc:"On requests at once, in force; 0: none."`
-	BoundLearned  bool    `json:"bound_learned" doc:"The bound is learned from times to first token."`
-	Tokens        int64   `json:"tokens_inflight" doc:"Of prompts, cached or not, and expected answers."`
-	MaxTokens     int64   `json:"max_tokens_inflight" doc:"As configured; 0: no bound."`
+	MaxInflight   int     `json:"max_inflight" doc:"Configured maximum of in-flight requests. 0: unlimited."`
+	Bound         int     `json:"bound" doc:"Concurrency limit in force. 0: unlimited."`
+	BoundLearned  bool    `json:"bound_learned" doc:"true: the concurrency limit is learned from times to first token."`
+	Tokens        int64   `json:"tokens_inflight" doc:"Tokens of in-flight prompts, cached or not, and their expected answers."`
+	MaxTokens     int64   `json:"max_tokens_inflight" doc:"Configured maximum of tokens_inflight. 0: unlimited."`
 	PendingTokens int64   `json:"pending_tokens"`
 	OutputTokens  int64   `json:"output_tokens"`
 }
@@ -60,18 +60,18 @@ type EngineLoad struct {
 	Waiting   int     `json:"engine_waiting"`
 	Running   int     `json:"engine_running"`
 	KVUsage   float64 `json:"kv_usage"`
-	Saturated bool    `json:"saturated" doc:"By its engine's own metrics: it gets no more requests now."`
-	Stale     bool    `json:"metrics_stale" doc:"Its engine's own metrics are too old to count."`
+	Saturated bool    `json:"saturated" doc:"The engine's metrics show that it cannot take more work; it receives no requests."`
+	Stale     bool    `json:"metrics_stale" doc:"The engine's metrics are too old and are ignored."`
 }
 
 type breakerState struct {
 	State               string  `json:"state"`
-	Until               string  `json:"until,omitempty" doc:"When an open one lets a request try."`
-	Cause               string  `json:"cause,omitempty" doc:"Of the last change."`
-	Failures            int     `json:"failures" doc:"Within the window."`
-	Requests            int     `json:"requests" doc:"Within the window."`
+	Until               string  `json:"until,omitempty" doc:"Time when an open breaker admits a trial request."`
+	Cause               string  `json:"cause,omitempty" doc:"Cause of the last state change."`
+	Failures            int     `json:"failures" doc:"Failed requests within the window."`
+	Requests            int     `json:"requests" doc:"Requests within the window."`
 	ConsecutiveFailures int     `json:"consecutive_failures"`
-	SlowRatio           float64 `json:"slow_ratio" doc:"How slow beside its peers; 0 is not known."`
+	SlowRatio           float64 `json:"slow_ratio" doc:"How much slower the worker streams than its peers, as a ratio. 0: unknown."`
 	Samples             int     `json:"slow_samples"`
 }
 
@@ -79,7 +79,7 @@ type workerWeights struct {
 	Effective int             `json:"effective"`
 	File      int             `json:"file"`
 	Override  *store.Override `json:"override,omitempty"`
-	Version   int64           `json:"version" doc:"Of the override, for If-Match as \"v…\"; 0: there is none."`
+	Version   int64           `json:"version" doc:"Version of the override, for If-Match as \"v…\". 0: there is no override."`
 }
 
 type workerTotals struct {
@@ -89,13 +89,13 @@ type workerTotals struct {
 
 type requestTotals struct {
 	OK       int64 `json:"ok"`
-	Excluded int64 `json:"excluded" doc:"They say nothing of the worker: the client left, or its request was at fault."`
+	Excluded int64 `json:"excluded" doc:"Requests that say nothing about the worker: the client disconnected, or the request was at fault."`
 	Error    int64 `json:"error"`
 }
 
 type tokenTotals struct {
 	Prompt int64 `json:"prompt"`
-	Cached int64 `json:"cached" doc:"Part of prompt."`
+	Cached int64 `json:"cached" doc:"Cached prompt tokens; part of prompt."`
 	Output int64 `json:"output"`
 }
 
@@ -107,23 +107,23 @@ type timesState struct {
 }
 
 type distribution struct {
-	Now      float64 `json:"now" doc:"Of the attempts of the last 5 to 10 minutes."`
-	Expected float64 `json:"expected" doc:"By the weights of the workers that take requests."`
+	Now      float64 `json:"now" doc:"Share of the attempts in the last 5 to 10 minutes."`
+	Expected float64 `json:"expected" doc:"Expected share by the weights of the workers in rotation."`
 }
 
 type poolState struct {
 	Policy string           `json:"policy"`
-	Rate   float64          `json:"prefill_rate" doc:"Of a usual worker, tokens/s."`
-	Output routing.Estimate `json:"output_tokens" doc:"Of an answer."`
-	Scale  routing.Estimate `json:"prompt_scale" doc:"Prompt tokens as engines count them, for each estimated one."`
+	Rate   float64          `json:"prefill_rate" doc:"Prefill rate of a typical worker, in tokens per second."`
+	Output routing.Estimate `json:"output_tokens" doc:"Estimated output tokens of an answer."`
+	Scale  routing.Estimate `json:"prompt_scale" doc:"Prompt tokens by the engine's count for each estimated token."`
 	Depth  *depthState      `json:"depth,omitempty"`
 }
 
 // depthState is where in prompts chwbl's keys lie.
 type depthState struct {
-	Shared  int   `json:"shared_blocks" doc:"At the beginning, that most of the traffic has in common."`
-	Splits  int   `json:"splits" doc:"Beginnings that are too much for one worker."`
-	Changes int64 `json:"changes" doc:"How often any of this changed."`
+	Shared  int   `json:"shared_blocks" doc:"Number of leading blocks that most of the traffic shares."`
+	Splits  int   `json:"splits" doc:"Number of prefixes with too much load for one worker."`
+	Changes int64 `json:"changes" doc:"Number of changes of these values."`
 }
 
 type workersView struct {
@@ -240,14 +240,14 @@ func seconds(t time.Time) string {
 
 type tierState struct {
 	Name    string         `json:"name"`
-	Tier    bool           `json:"tier" doc:"One of the tiers, which are listed in their order; else a pool."`
-	Model   string         `json:"model" doc:"What its workers serve; empty: what clients ask for."`
-	Models  []string       `json:"models" nullable:"false" doc:"Every name that pins it."`
+	Tier    bool           `json:"tier" doc:"true: a tier (tiers are listed in their order). false: an entry of pools."`
+	Model   string         `json:"model" doc:"Model of the workers. Empty: the model that the client requests."`
+	Models  []string       `json:"models" nullable:"false" doc:"All model names that select this tier or pool."`
 	Serves  []string       `json:"serves" nullable:"false"`
-	Context int64          `json:"context" doc:"Tokens of prompt and answer that its model takes; 0: not known."`
-	Price   tenants.Price  `json:"price" doc:"Units of money for a million tokens."`
-	Workers map[string]int `json:"workers" doc:"By state."`
-	Queued  int            `json:"queued" doc:"Requests that wait; GET /admin/queues/{tier} lists them."`
+	Context int64          `json:"context" doc:"Context length of the model in tokens, prompt and answer together. 0: unknown."`
+	Price   tenants.Price  `json:"price" doc:"Price in currency units per million tokens."`
+	Workers map[string]int `json:"workers" doc:"Number of workers by state."`
+	Queued  int            `json:"queued" doc:"Number of waiting requests; GET /admin/queues/{tier} lists them."`
 	Learned poolState      `json:"learned"`
 }
 
