@@ -81,7 +81,7 @@ func TestDisplacementMakesRoom(t *testing.T) {
 		newest := r.mustWait(r.ticket(2, "b", 1))
 		r.mustWait(r.ticket(0, "a", 1))
 		if len(r.woken) != 1 || r.woken[0] != newest {
-			t.Fatalf("put out %v, want %s", ids(r.woken), newest.ID)
+			t.Fatalf("evicted %v, want %s", ids(r.woken), newest.ID)
 		}
 		_, err := r.queue.Claim(newest, r.now)
 		if got := shedFor(err); got != ShedDisplaced {
@@ -91,7 +91,7 @@ func TestDisplacementMakesRoom(t *testing.T) {
 			t.Errorf("the least urgent newcomer was shed for %q, want %q", got, ShedBytes)
 		}
 		if old.state != stateWaiting {
-			t.Error("the older batch request was put out")
+			t.Error("the older batch request was evicted")
 		}
 		r.claim()
 		r.check()
@@ -156,9 +156,9 @@ func TestRetriesOfShedRequestsAreSpaced(t *testing.T) {
 		step := shed.RetryAfter - last
 		switch {
 		case shed.RetryAfter > longestRetryAfter || shed.RetryAfter <= 0:
-			t.Fatalf("shed %d is told to come back in %s", i, shed.RetryAfter)
+			t.Fatalf("shed request %d is to retry in %s", i, shed.RetryAfter)
 		case i > 0 && i < 60 && (step < 600*time.Millisecond || step > 900*time.Millisecond):
-			t.Fatalf("shed %d is told to come back %s after the one before, want about 0.75 s", i, step)
+			t.Fatalf("shed request %d is to retry %s after the previous one, want about 0.75 s", i, step)
 		case i > 100 && shed.RetryAfter < longestRetryAfter*3/4:
 			t.Fatalf("request %d is to retry in %s, before requests that were shed earlier", i, shed.RetryAfter)
 		}
@@ -274,6 +274,6 @@ func TestRequestWaitsForAWorkerInBackoff(t *testing.T) {
 	r.pool.SetBackoff(w, r.now.Add(11*time.Second))
 	var cooled *routing.BackoffError
 	if err := r.enter(r.ticket(0, "a", 1)); !errors.As(err, &cooled) {
-		t.Errorf("%v, want to be told to come when the rest is over", err)
+		t.Errorf("%v, want a retry at the end of the backoff", err)
 	}
 }

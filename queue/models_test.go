@@ -25,7 +25,7 @@ func TestRequestsOfAFullWorkerDoNotBlockOthers(t *testing.T) {
 			}
 			behind := r.mustWait(r.of(2, 2, "b", 10))
 			if got := r.end(r.underWay(2)); len(got) != 1 || got[0] != behind {
-				t.Fatalf("behind %d requests, %s: %v were granted the place that came free, want %s", waiting, named, ids(got), behind.ID)
+				t.Fatalf("behind %d requests, %s: %v were granted the free slot, want %s", waiting, named, ids(got), behind.ID)
 			}
 			r.end(behind)
 			r.mustGo(r.of(2, 1, "c", 10)) // also on entering
@@ -46,7 +46,7 @@ func TestRequestsOfManyFullWorkersDoNotBlockOthers(t *testing.T) {
 	}
 	behind := r.mustWait(r.of(models, 2, "b", 10))
 	if got := r.end(r.underWay(models)); len(got) != 1 || got[0] != behind {
-		t.Errorf("%v were granted the place that came free, want %s", ids(got), behind.ID)
+		t.Errorf("%v were granted the free slot, want %s", ids(got), behind.ID)
 	}
 	r.check()
 }
@@ -74,7 +74,7 @@ func TestFollowUpsOfAFullWorkerDoNotBlockOthers(t *testing.T) {
 		}
 		behind := r.mustWait(r.ticket(2, "b", 10))
 		if got := r.end(filled[1]); len(got) != 1 || got[0] != behind {
-			t.Errorf("%s: %v were granted the place that came free, want %s", named, ids(got), behind.ID)
+			t.Errorf("%s: %v were granted the free slot, want %s", named, ids(got), behind.ID)
 		}
 		r.check()
 	}
@@ -182,7 +182,7 @@ func TestNoRequestIsEvictedInVain(t *testing.T) {
 		big := r.ticket(min(test.class, 1), "b", 1)
 		big.Bytes = test.bytes
 		if got := shedFor(r.enter(big)); got != ShedBytes || len(r.woken) != 0 {
-			t.Errorf("%s: shed for %q, and %d were put out, want %q and none", named, got, len(r.woken), ShedBytes)
+			t.Errorf("%s: shed for %q, and %d were evicted, want %q and none", named, got, len(r.woken), ShedBytes)
 		}
 		if got := r.queue.Waiting(); got != 50 {
 			t.Errorf("%s: %d wait, want 50", named, got)

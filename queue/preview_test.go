@@ -62,7 +62,7 @@ func TestPreviewAgreesWithEnter(t *testing.T) {
 			before := r.inside()
 			said := shedFor(r.queue.Preview(asks, nil, routing.ErrFull, r.now).Err)
 			if again := shedFor(r.queue.Preview(asks, nil, routing.ErrFull, r.now).Err); again != said {
-				t.Fatalf("asked once it says %q, and again %q", said, again)
+				t.Fatalf("the first preview says %q, the second %q", said, again)
 			}
 			if diff := cmp.Diff(before, r.inside()); diff != "" {
 				t.Fatalf("asking has changed the queue (-before +after):\n%s", diff)

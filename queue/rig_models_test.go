@@ -66,7 +66,7 @@ func (r *rig) nextOf(model uint64) *Ticket {
 	r.t.Helper()
 	granted := r.end(r.underWay(model))
 	if len(granted) != 1 {
-		r.t.Fatalf("%d requests for model %d were granted a place that one gave back, want 1", len(granted), model)
+		r.t.Fatalf("%d requests for model %d were granted one free slot, want 1", len(granted), model)
 	}
 	return granted[0]
 }

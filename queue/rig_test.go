@@ -117,7 +117,7 @@ func (r *rig) fill(places int) []*Ticket {
 	for i := range filled {
 		filled[i] = r.ticket(0, "filler", 1)
 		if err := r.enter(filled[i]); err != nil {
-			r.t.Fatalf("filling place %d: %v", i, err)
+			r.t.Fatalf("filling slot %d: %v", i, err)
 		}
 	}
 	return filled
@@ -160,7 +160,7 @@ func (r *rig) next() *Ticket {
 	}
 	granted := r.end(first)
 	if len(granted) != 1 {
-		r.t.Fatalf("%d requests were granted a place that one gave back, want 1", len(granted))
+		r.t.Fatalf("%d requests were granted one free slot, want 1", len(granted))
 	}
 	return granted[0]
 }
@@ -215,7 +215,7 @@ func (r *rig) check() {
 			r.t.Fatalf("class %d: %d tickets of %d tokens in flows, %d in the list, says %d of %d", i, depth, tokens, listed, c.depth, c.tokens)
 		}
 		if k := c.counts; k.Entered != k.Dispatched+k.Abandoned+k.Expired+int64(depth) {
-			r.t.Fatalf("class %d: entered %d, granted %d + left %d + put out %d + waiting %d", i, k.Entered, k.Dispatched, k.Abandoned, k.Expired, depth)
+			r.t.Fatalf("class %d: entered %d, dispatched %d + abandoned %d + expired %d + waiting %d", i, k.Entered, k.Dispatched, k.Abandoned, k.Expired, depth)
 		}
 		waiting += depth
 	}

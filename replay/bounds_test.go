@@ -8,8 +8,8 @@ import (
 	"tierway/routing"
 )
 
-// TestDraftBoundsAndSaturationDecideEligibility changes one bound at a time. The pick
-// is among a1, which least_load chose, and a2, which has more booked on it.
+// TestDraftBoundsAndSaturationDecideEligibility changes one bound at a time. The pick is among
+// a1, which least_load chose, and a2, which has more booked load.
 func TestDraftBoundsAndSaturationDecideEligibility(t *testing.T) {
 	type change = func(p *Pool)
 	most := func(n int) change { return func(p *Pool) { p.Members[0].MaxInflight = n } }
@@ -71,9 +71,8 @@ func TestDraftBoundsAndSaturationDecideEligibility(t *testing.T) {
 	}
 }
 
-// TestTokensInFlightAreThoseOfTheRecords counts prompts, cached or not, and expected
-// answers of the requests that are in flight at the pick, if the records hold as many as
-// the candidate had.
+// TestTokensInFlightAreThoseOfTheRecords counts prompts, cached or not, and expected answers of
+// the requests in flight at the pick, if the records have as many as the candidate had.
 func TestTokensInFlightAreThoseOfTheRecords(t *testing.T) {
 	now := setup(t, thresholds(5000, 9000), routing.Config{Name: "least_load"})
 	for name, c := range map[string]struct {
@@ -99,8 +98,8 @@ func TestTokensInFlightAreThoseOfTheRecords(t *testing.T) {
 	}
 }
 
-// TestDraftPlacementsCountAgainstTheTokensOfAWorker moves the first of two requests off
-// a1, so that the second fits there, or onto a2, which then has no room.
+// TestDraftPlacementsCountAgainstTheTokensOfAWorker moves the first of two requests off a1, so
+// that the second fits there, or onto a2, which is then full.
 func TestDraftPlacementsCountAgainstTheTokensOfAWorker(t *testing.T) {
 	bounded := func(s *Setup) { s.Pools[0].Members[1].MaxTokensInflight = 2000 }
 	now := setup(t, thresholds(5000, 9000), routing.Config{Name: "least_load"}, bounded)

@@ -10,8 +10,8 @@ import (
 	"tierway/routing"
 )
 
-// TestRedecideAgreesWithAReplay: whatever pool, policy and draft, and whichever
-// policy made the record, Redecide and a replay of that record say the same.
+// TestRedecideAgreesWithAReplay for any pool, policy and draft, and any policy that made the
+// record.
 func TestRedecideAgreesWithAReplay(t *testing.T) {
 	catalog := setup(t, thresholds(4000, 16000), routing.Config{}).Catalog
 	ids := []string{"a", "b", "c", "d", "e"}
@@ -61,7 +61,7 @@ func TestRedecideAgreesWithAReplay(t *testing.T) {
 			return
 		}
 		if err != nil || as.Worker != worker || as.Choice.Of(as.Worker) == nil || as.Reason == "" {
-			t.Fatalf("the replay says %q, %q is said alone by %q of %+v: %v", worker, as.Worker, as.Reason, as.Choice, err)
+			t.Fatalf("the replay decides %q, Redecide %q by %q of %+v: %v", worker, as.Worker, as.Reason, as.Choice, err)
 		}
 		if report.Unknown.Bounds > unknown.Bounds {
 			t.Fatalf("the replay knows less: %+v, and %+v alone", report.Unknown, unknown)
@@ -69,8 +69,8 @@ func TestRedecideAgreesWithAReplay(t *testing.T) {
 	})
 }
 
-// drawnPick is a request that a pool's members were shown to, as recorded by the
-// pool's policy or by another one; nil where nobody was open.
+// drawnPick returns a request that saw a pool's members, as recorded by the pool's policy or
+// another one; nil if no worker was open.
 func drawnPick(t *rapid.T, pool *Pool) *decisions.Decision {
 	by := pool.Policy
 	if rapid.Bool().Draw(t, "of an older configuration") {

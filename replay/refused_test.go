@@ -8,14 +8,14 @@ import (
 	"tierway/routing"
 )
 
-// priced has every pool cost one unit a token of the prompt that no cache has.
+// priced gives every pool a cost of one unit per uncached prompt token.
 func priced(s *Setup) {
 	for i := range s.Pools {
 		s.Pools[i].Cost = func(prompt, cached, _ int64) float64 { return float64(prompt - cached) }
 	}
 }
 
-// refusing has a setup refuse what the tenant "out" asks.
+// refusing makes a setup refuse the requests of tenant "out".
 func refusing(s *Setup) {
 	s.Rights = func(d *decisions.Decision) (tier, model func(string) bool, known bool) {
 		may := func(string) bool { return d.Tenant != "out" }
@@ -23,15 +23,15 @@ func refusing(s *Setup) {
 	}
 }
 
-// chained is a request with a prompt of one block.
+// chained returns a request with a prompt of one block.
 func chained(n int, tenant, worker string, hash uint64, cs ...routing.Candidate) *decisions.Decision {
 	d := written(n, "small", worker, "least_load", 1000, cs...)
 	d.Tenant, d.Features.Chain = tenant, []routing.Link{{Hash: hash, End: 1000}}
 	return d
 }
 
-// TestRefusedRequestCostsOnlyUnderNow: its cost and its hits
-// are those of the configuration, and no cache of the draft has its prompt.
+// TestRefusedRequestCostsOnlyUnderNow: a request that the draft refuses has its cost and hits
+// under Now, and no cache of the draft has its prompt.
 func TestRefusedRequestCostsOnlyUnderNow(t *testing.T) {
 	now := setup(t, thresholds(5000, 9000), routing.Config{Name: "least_load"}, priced)
 	draft := setup(t, thresholds(5000, 9000), routing.Config{Name: "least_load"}, priced, refusing)
@@ -47,8 +47,8 @@ func TestRefusedRequestCostsOnlyUnderNow(t *testing.T) {
 	}
 }
 
-// TestRequestsKeptAwayByTheDraftAreNoLoad: neither what it refuses nor what it
-// has no worker for is load on its workers.
+// TestRequestsKeptAwayByTheDraftAreNoLoad: neither requests that the draft refuses nor those
+// without a worker are load on its workers.
 func TestRequestsKeptAwayByTheDraftAreNoLoad(t *testing.T) {
 	hash := routing.Hash(7)
 	special := func(s *Setup) { s.Pools[0].Members[0].Models = []uint64{uint64(hash)} }
@@ -67,7 +67,7 @@ func TestRequestsKeptAwayByTheDraftAreNoLoad(t *testing.T) {
 		other.PendingTokens = 500 // of requests that are not among the records
 		got := replay(t, Config{Now: now, Draft: &draft}, kept, chained(2, "", "a2", 2, busy, other))
 		if len(got.WorkerMoves) != 1 || got.WorkerMoves[0].From != "a2" || got.WorkerMoves[0].To != "a1" {
-			t.Errorf("%s: the next one goes %+v, and a1 is idle under the draft", name, got.WorkerMoves)
+			t.Errorf("%s: the next request moves %+v, and a1 is idle under the draft", name, got.WorkerMoves)
 		}
 		if skipped := slices.Contains(got.Skipped, Count{SkippedWorkers, 1}); skipped != (name == "no worker") {
 			t.Errorf("%s: skipped %+v", name, got.Skipped)
@@ -75,9 +75,9 @@ func TestRequestsKeptAwayByTheDraftAreNoLoad(t *testing.T) {
 	}
 }
 
-// TestUndecidedPickStillHasItsTokensAndCost: of a pool with more members
-// than a record holds nobody is decided again, unless the draft has the request in
-// another tier. What was used is known all the same.
+// TestUndecidedPickStillHasItsTokensAndCost: in a pool with more members than a record holds,
+// no pick is decided again unless the draft moves the request to another tier. Its usage is
+// known all the same.
 func TestUndecidedPickStillHasItsTokensAndCost(t *testing.T) {
 	now := setup(t, thresholds(5000, 9000), routing.Config{Name: "least_load"}, priced)
 	lower := setup(t, thresholds(500, 9000), routing.Config{Name: "least_load"}, priced)
@@ -110,8 +110,8 @@ func TestUndecidedPickStillHasItsTokensAndCost(t *testing.T) {
 	}
 }
 
-// TestHitRateIsAbsentWithoutReportedCacheTokens: many report no cached tokens,
-// which is not that they had none.
+// TestHitRateIsAbsentWithoutReportedCacheTokens: many engines report no cached tokens, which
+// does not mean that they had none.
 func TestHitRateIsAbsentWithoutReportedCacheTokens(t *testing.T) {
 	now := setup(t, thresholds(5000, 9000), routing.Config{Name: "least_load"})
 	for cached, want := range map[int64]bool{0: false, 1: true} {

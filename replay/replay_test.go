@@ -14,15 +14,15 @@ import (
 	"tierway/tiers"
 )
 
-// thresholds are rules by which only the prompt's length decides.
+// thresholds is rules under which only the prompt's length decides.
 func thresholds(medium, large int64) tiers.Rules {
 	off := false
 	return tiers.Rules{Preset: "none", PromptTokens: map[string]int64{"medium": medium, "large": large}, MaxTokens: map[string]int64{},
 		KeywordScore: map[string]float64{}, Sticky: tiers.Sticky{Enabled: &off}}
 }
 
-// setup has three tiers of two workers each, a1 and a2 in small, b1 and b2 in medium,
-// c1 and c2 in large, under one policy.
+// setup returns three tiers of two workers each, a1 and a2 in small, b1 and b2 in medium, c1
+// and c2 in large, under one policy.
 func setup(t testing.TB, rules tiers.Rules, policy routing.Config, change ...func(*Setup)) Setup {
 	t.Helper()
 	c := tiers.Config{Rules: rules}
@@ -42,13 +42,13 @@ func setup(t testing.TB, rules tiers.Rules, policy routing.Config, change ...fun
 	return s
 }
 
-// candidate is a worker with nothing on it.
+// candidate returns an idle worker.
 func candidate(id string, index int) routing.Candidate {
 	return routing.Candidate{Worker: id, Index: index, Weight: 1, Rate: 1000}
 }
 
-// written is a request of so many tokens that asked for nothing and went to a
-// worker of a tier, which was shown with the candidates.
+// written returns a request of so many tokens without any preference that went to a worker of a
+// tier, with the recorded candidates.
 func written(n int, tier, worker, policy string, tokens int64, cs ...routing.Candidate) *decisions.Decision {
 	at := time.Unix(1_800_000_000, 0).Add(time.Duration(n) * time.Second).UTC()
 	return &decisions.Decision{SchemaVersion: decisions.SchemaVersion, Time: at, RequestID: fmt.Sprint("r", n), Generation: 1, Tier: tier, Rule: "default",
@@ -98,8 +98,8 @@ func TestLowerThresholdMovesExactlyThePromptsAboveIt(t *testing.T) {
 	}
 }
 
-// TestRecordedCeilingIsNotCounted checks that a record says why max_tokens was not
-// counted, so that the tier is reproduced, and that a draft may count it.
+// TestRecordedCeilingIsNotCounted checks that a record says why max_tokens was not counted, so
+// that the tier is reproduced, and that a draft may count it.
 func TestRecordedCeilingIsNotCounted(t *testing.T) {
 	rules := thresholds(4000, 16000)
 	rules.MaxTokens = map[string]int64{"large": 2000}
@@ -124,7 +124,7 @@ func TestWeightZeroMovesAllRequestsOfAWorker(t *testing.T) {
 	draft := setup(t, thresholds(4000, 16000), routing.Config{}, func(s *Setup) { s.Pools[0].Members[0].Weight = 0 })
 	var ds []*decisions.Decision
 	for n := range 40 {
-		// Of two idle workers the request's random number decides: odd ones go to a1.
+		// Between two idle workers the request's random number decides: odd ones select a1.
 		ds = append(ds, written(n, "small", []string{"a2", "a1"}[n%2], "least_load", 100, candidate("a1", 0), candidate("a2", 1)))
 	}
 	got := replay(t, Config{Now: now, Draft: &draft}, ds...)
@@ -151,7 +151,7 @@ func TestNewWorkerStartsIdle(t *testing.T) {
 	if len(got.WorkerMoves) != 1 || got.WorkerMoves[0].To != "a3" {
 		t.Errorf("%+v", got)
 	}
-	// Who was down then is no new worker, whatever the draft says of others.
+	// A worker that was down is not a new worker, whatever the draft changes.
 	got = replay(t, Config{Now: now, Draft: &draft}, written(0, "small", "a1", "least_load", 100, candidate("a1", 0)))
 	for _, m := range got.WorkerMoves {
 		if m.To == "a2" {
@@ -292,7 +292,7 @@ func TestMovedRequestIsPlacedInItsNewTier(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	// Least load spreads the prompt over both workers, each of which computes it once;
-	// chwbl keeps it at one. Of a prompt that is there whole its last token is computed.
+	// chwbl keeps it at one. Of a fully cached prompt, the last token is computed.
 	whole, rest := 3000.0, 2999.0
 	if want := (Estimates{Now: 6 * rest / (8 * whole), Draft: 7 * rest / (8 * whole)}); *got.Hit != want {
 		t.Errorf("hit rate %+v, want %+v", *got.Hit, want)

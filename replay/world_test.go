@@ -17,8 +17,8 @@ import (
 // beginning is the moment at which virtual time begins.
 var beginning = time.Unix(1_800_000_000, 0).UTC()
 
-// recorded plays a simulation and returns the decisions that a gateway would have
-// recorded of it, in the order of their ends, which is that of a log.
+// recorded runs a simulation and returns the decisions that a gateway would have recorded, in
+// the order of their ends, as in a log.
 func recorded(t testing.TB, c sim.Config) ([]*decisions.Decision, *sim.Result) {
 	t.Helper()
 	c.Choices = true
@@ -35,7 +35,7 @@ func recorded(t testing.TB, c sim.Config) ([]*decisions.Decision, *sim.Result) {
 	return ds, result
 }
 
-// decision is what a gateway records of a request.
+// decision returns a gateway's record of a request.
 func decision(rec *sim.Record, c *routing.Choice) *decisions.Decision {
 	r := &rec.Request
 	since := func(at time.Duration) float64 { return float64(at-rec.SubmittedAt) / float64(time.Millisecond) }
@@ -49,7 +49,7 @@ func decision(rec *sim.Record, c *routing.Choice) *decisions.Decision {
 			Status: 200, Predicted: c.Of(rec.Worker).Overlap, Usage: usage, Choice: c}}}
 }
 
-// house is the setup of a world of four engines.
+// house returns the setup of a world of four engines.
 func house(t testing.TB, c sim.Config) Setup {
 	t.Helper()
 	catalog, err := tiers.New(tiers.Config{Targets: []tiers.Target{{Name: "only", Tier: true, Model: "m"}}})
@@ -63,7 +63,7 @@ func house(t testing.TB, c sim.Config) Setup {
 	return Setup{Catalog: catalog, Pools: []Pool{p}}
 }
 
-// chatting is ten minutes of chats at four engines.
+// chatting returns ten minutes of chats at four engines.
 func chatting(policy string, engines ...sim.Engine) sim.Config {
 	return sim.Config{Seed: 7, Engines: engines, Policy: routing.Config{Name: policy}, Loads: []sim.Load{sim.Sessions{Rate: 1.2, Until: 10 * time.Minute}}}
 }
@@ -89,8 +89,8 @@ func TestEqualDraftChangesNothingAndReproducesEachWorker(t *testing.T) {
 	}
 }
 
-// hitTolerance is by how much the estimated hit rate of requests as they were placed
-// may differ from the real one: what is between two recorded blocks is guessed.
+// hitTolerance bounds the difference between the estimated hit rate of the real placement and
+// the real one: tokens between two recorded blocks are inferred.
 const hitTolerance = 0.02
 
 func TestEstimatedHitRateAgreesWithTheRealOne(t *testing.T) {
@@ -112,10 +112,9 @@ func TestEstimatedHitRateAgreesWithTheRealOne(t *testing.T) {
 	}
 }
 
-// draftTolerance is by how much the estimated hit rate of a draft may differ from that
-// of a world that runs under it, and draftFactor how many times its regret may be that
-// of the world: requests are taken to last as long as they really did, and the chats
-// of a faster world go on sooner.
+// draftTolerance bounds the difference between the estimated hit rate of a draft and that of a
+// simulation under it; draftFactor bounds the ratio of their regrets. They differ because
+// requests keep their real durations, and chats of a faster world continue sooner.
 const draftTolerance, draftFactor = 0.05, 2.0
 
 func TestDraftEstimatesAgreeWithASimulationUnderTheDraft(t *testing.T) {
@@ -139,7 +138,8 @@ func TestDraftEstimatesAgreeWithASimulationUnderTheDraft(t *testing.T) {
 	}
 }
 
-// BenchmarkReplay is one record of a pool of four, decided again under another policy.
+// BenchmarkReplay measures one record of a pool of four that is decided again under another
+// policy.
 func BenchmarkReplay(b *testing.B) {
 	c, other := chatting("chwbl", four()...), chatting("least_load", four()...)
 	ds, _ := recorded(b, c)

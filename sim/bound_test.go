@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Engines for which no bound is configured get one that is learned: when five
-// hundred batch clients come to them, who would else have all their requests
-// inside, an interactive request is not behind those for long, and no less is
-// answered in all. With max_inflight that fits the engine printed beside.
+// TestLearnedLimitKeepsInteractiveWaitsShort: engines without a configured limit get a learned
+// one. Beside five hundred batch clients, whose requests would otherwise all be inside, an
+// interactive request does not wait long, and the total throughput is no lower. The figures of
+// a suitable max_inflight are printed beside.
 func TestLearnedLimitKeepsInteractiveWaitsShort(t *testing.T) {
 	const calm, settled, end = 30 * time.Second, 100 * time.Second, 300 * time.Second
 	var b table

@@ -6,26 +6,26 @@ import (
 )
 
 const (
-	// batchPrompt and batchOutput are tokens of one request of the scenarios that
-	// are about order alone: an engine with sixteen of them is never short of
-	// prefill, so that its places are what there is too little of.
+	// batchPrompt and batchOutput are the tokens of one request in the scenarios
+	// about order alone. An engine with sixteen of them has enough prefill
+	// capacity, so that its slots are the bottleneck.
 	batchPrompt, batchOutput = 1024, 192
 	places                   = 16
 )
 
-// batchService is how long one of them takes on an engine whose places are all taken.
+// batchService is the time of one such request on an engine without a free slot.
 func batchService() time.Duration { return Engine{}.Service(batchPrompt, batchOutput, places) }
 
-// capacity is how many of them n engines answer in a second.
+// capacity returns how many such requests n engines answer per second.
 func capacity(n int) float64 { return float64(n) * places / batchService().Seconds() }
 
 func plain(kind string, class int) Request {
 	return Request{Kind: kind, Tenant: kind, Class: class, PromptTokens: batchPrompt, OutputTokens: batchOutput}
 }
 
-// Two engines have all that they can hold and more of batch work; interactive
-// requests go past it within the time that one place takes to come free, and
-// take from the batch no more than they are.
+// TestInteractiveIsNotDelayedByABatchBacklog: two engines are full of batch requests, and more
+// are waiting. Interactive requests are dispatched within the time until one slot is freed, and
+// take no more from the batch class than they need.
 func TestInteractiveIsNotDelayedByABatchBacklog(t *testing.T) {
 	const begin, span = 10 * time.Second, 60 * time.Second
 	batch := Burst{Count: 500, Make: always(plain("batch", 2))}
@@ -73,8 +73,7 @@ func TestInteractiveIsNotDelayedByABatchBacklog(t *testing.T) {
 	b.log(t, "500 batch requests on two engines of 16 places, a tenth of the capacity interactive (the second line of each)")
 }
 
-// part is how much of the time in which a request holds its place lies between
-// two moments.
+// part returns the share of a request's service time that lies between two moments.
 func part(r *Record, from, to time.Duration) float64 {
 	if !r.Answered() {
 		return 0

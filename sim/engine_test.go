@@ -24,7 +24,7 @@ func (a at) Start(w *World, _ *RNG) {
 	}
 }
 
-// moments is when a request got its place, its first token and its end.
+// moments is the times of a request's dispatch, first token and end.
 type moments struct{ granted, first, done time.Duration }
 
 func momentsOf(r *Result) []moments {
@@ -91,8 +91,8 @@ func TestEngineTimesFollowTheModel(t *testing.T) {
 	}
 }
 
-// The cache holds what a list of the blocks in the order of their last touch
-// would hold.
+// TestCacheEvictsTheLeastRecentlyUsedBlock compares with a list of the blocks in the order of
+// their last use.
 func TestCacheEvictsTheLeastRecentlyUsedBlock(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		most := rapid.IntRange(0, 8).Draw(t, "blocks")
@@ -138,7 +138,7 @@ func TestEventsRunInOrder(t *testing.T) {
 	})
 }
 
-// One config has one result; another seed has another one.
+// TestSimulationIsDeterministic: one config has one result; another seed has another one.
 func TestSimulationIsDeterministic(t *testing.T) {
 	run := func(seed uint64) []moments {
 		return momentsOf(play(t, chats{seed: seed, load: 0.4}.config()))
@@ -152,7 +152,8 @@ func TestSimulationIsDeterministic(t *testing.T) {
 	}
 }
 
-// All ways of admission see the same chats in the same order, however each goes.
+// TestAllAdmissionsGetTheSameRequests: the same chats in the same order, whatever happens to
+// each.
 func TestAllAdmissionsGetTheSameRequests(t *testing.T) {
 	firsts := map[Admission][]time.Duration{}
 	for _, a := range []Admission{Queued, Direct, FIFO} {
@@ -167,8 +168,8 @@ func TestAllAdmissionsGetTheSameRequests(t *testing.T) {
 	}
 }
 
-// A client that leaves while it waits gives up its place, and is asked about no
-// more; a request that nobody listens to any more when its turn comes is not sent.
+// TestCancelledOrLateRequestIsNotDispatched: a client that leaves frees its place in the queue.
+// A request past its deadline is not sent.
 func TestCancelledOrLateRequestIsNotDispatched(t *testing.T) {
 	busy := Request{Kind: "busy", PromptTokens: 920, OutputTokens: 100}
 	for _, a := range []Admission{Queued, FIFO} {
@@ -182,18 +183,18 @@ func TestCancelledOrLateRequestIsNotDispatched(t *testing.T) {
 		}}})
 		var shed *queue.ShedError
 		if rec := r.Records[1]; rec.Dispatched() || !errors.Is(rec.Err, errLeft) || rec.Done != 1010*ms {
-			t.Errorf("%s: who left has %v at %s", a, rec.Err, rec.Done)
+			t.Errorf("%s: the cancelled request has %v at %s", a, rec.Err, rec.Done)
 		}
 		if rec := r.Records[2]; rec.Dispatched() || !errors.As(rec.Err, &shed) || shed.Reason != queue.ShedWait || rec.Done != 520*ms {
-			t.Errorf("%s: who is late has %v at %s", a, rec.Err, rec.Done)
+			t.Errorf("%s: the late request has %v at %s", a, rec.Err, rec.Done)
 		}
 		if rec := r.Records[3]; !rec.Answered() || rec.DispatchedAt != r.Records[0].Done {
-			t.Errorf("%s: who stays got its place at %s, when one was free at %s", a, rec.DispatchedAt, r.Records[0].Done)
+			t.Errorf("%s: the remaining request was dispatched at %s, but a slot was free at %s", a, rec.DispatchedAt, r.Records[0].Done)
 		}
 	}
 }
 
-// An engine whose own queue is seen to be long gets nothing more until it is not.
+// TestSaturatedEngineGetsNoRequests while its own queue is observed to be long.
 func TestSaturatedEngineGetsNoRequests(t *testing.T) {
 	late := Request{Kind: "late", PromptTokens: 920, OutputTokens: 10}
 	r := play(t, Config{
@@ -201,14 +202,14 @@ func TestSaturatedEngineGetsNoRequests(t *testing.T) {
 		Scrape: 100 * ms, Saturation: routing.Saturation{Waiting: 2, StaleAfter: time.Second},
 		Loads: []Load{Burst{Count: 4, Make: always(late)}, at{{150 * ms, late}}},
 	})
-	// Each of the four takes 304 ms: two wait in the engine until the second has
+	// Each of the four requests takes 304 ms: two wait in the engine until the second has
 	// ended, and one after it.
 	if got := r.Records[4].DispatchedAt; got != 608*ms {
-		t.Errorf("it got its place at %s, want 608ms, when one is left waiting", got)
+		t.Errorf("dispatched at %s, want 608ms, when one request waits in the engine", got)
 	}
 }
 
-// Clients come again as the official SDKs do.
+// TestClientsRetryLikeTheSDKs: the delays are those of the official SDKs.
 func TestClientsRetryLikeTheSDKs(t *testing.T) {
 	w, err := newWorld(Config{Engines: []Engine{{}}})
 	if err != nil {
@@ -228,7 +229,7 @@ func TestClientsRetryLikeTheSDKs(t *testing.T) {
 	} {
 		for range 100 {
 			if got := w.retryDelay(c.attempt, c.told); got < c.least || got > c.most {
-				t.Fatalf("told %s it comes back %s after attempt %d, want %s to %s", c.told, got, c.attempt, c.least, c.most)
+				t.Fatalf("with Retry-After %s the client retries %s after attempt %d, want %s to %s", c.told, got, c.attempt, c.least, c.most)
 			}
 		}
 	}

@@ -8,10 +8,9 @@ import (
 	"tierway/routing"
 )
 
-// chats is the scenario of the locality tests: eight engines of four places
-// each under chats of one tenant, of which so much of the places' time is asked
-// for. Under several tenants the queue's shares would be mixed into what is said
-// of its places.
+// chats is the scenario of the locality tests: eight engines of four slots each and chats of
+// one tenant that need a given share of the slots' time. With several tenants, the queue's fair
+// shares would distort the figures.
 type chats struct {
 	seed      uint64
 	load      float64
@@ -23,8 +22,8 @@ type chats struct {
 const (
 	chatEngines, chatPlaces = 8, 4
 	chatWarm, chatSpan      = time.Minute, 5 * time.Minute
-	// chatService is how long a chat's turn holds its place where all places are
-	// taken: 235 tokens of answer in the mean, at 21.6 ms, and 0.25 s of prefill.
+	// chatService is how long a chat's turn occupies its slot while all slots are
+	// occupied: 235 output tokens on average, at 21.6 ms each, and 0.25 s of prefill.
 	chatService = 235*0.0216 + 0.25
 	chatTurns   = 3.87
 )
@@ -39,7 +38,7 @@ func (c chats) config() Config {
 	}
 }
 
-// chatFigures are the sums over some seeds of the scenario.
+// chatFigures is the sums over some seeds of the scenario.
 type chatFigures struct {
 	all  Stats
 	busy float64 // part of the places' time that was held
@@ -62,10 +61,10 @@ func playChats(t testing.TB, c chats, seeds int) chatFigures {
 	return f
 }
 
-// Chats keep the prefixes that they would find without a cap when four requests
-// at once are all that a worker takes; and what they wait for their caches is
-// hardly more than what it spares them where reading is cheap, and much less where
-// it is dear: beside a line that sends each to whichever worker frees a place.
+// TestLocalitySurvivesTheQueue: with four concurrent requests per worker at most, chats find
+// the same cached prefixes as without a limit. Their wait for their caches costs hardly more
+// than it saves if prefill is cheap, and much less if prefill is expensive, compared with one
+// queue that sends each request to any free worker.
 func TestLocalitySurvivesTheQueue(t *testing.T) {
 	const seeds = 3
 	var b table
@@ -90,10 +89,9 @@ func TestLocalitySurvivesTheQueue(t *testing.T) {
 	b.log(t, "chats at 80 % of the capacity, under chwbl, four requests at once a worker")
 }
 
-// BenchmarkWaitingForHome is what it costs and brings that a request waits for
-// its full home while other workers are open: not at all, for a time (Age of its
-// class), or for as long as the policy thinks it worth. Prefill is cheap on the
-// first kind of engine and dear on the second.
+// BenchmarkWaitingForHome measures cost and benefit of waiting for the full home worker while
+// other workers are open: not at all, for a limited time (Age of the class), or as long as the
+// policy prefers. Prefill is cheap on the first kind of engine and expensive on the second.
 func BenchmarkWaitingForHome(b *testing.B) {
 	never, soonest := time.Duration(0), time.Nanosecond
 	for _, rate := range []float64{10_000, 2500} {

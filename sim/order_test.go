@@ -9,15 +9,15 @@ import (
 	"tierway/queue"
 )
 
-// couldTake tells whether the engine of that name serves what the request asks for.
+// couldTake reports whether the engine of that name serves the request's model.
 func couldTake(r *Record, engines []Engine, name string) bool {
 	i := slices.IndexFunc(engines, func(e Engine) bool { return e.Name == name })
 	return r.Request.Model == 0 || len(engines[i].Models) == 0 || slices.Contains(engines[i].Models, r.Request.Model)
 }
 
-// orderConfig is a random schedule: a few small engines, some of which do not
-// serve everything, and three tenants whose requests of all classes and sizes
-// come faster than they can be answered, at first.
+// orderConfig returns a random schedule: a few small engines, some of which do not serve all
+// models, and three tenants whose requests of all classes and sizes first arrive faster than
+// they can be answered.
 func orderConfig(seed uint64) Config {
 	d := Split(seed, 0)
 	c := Config{Seed: seed, Policy: leastLoad(), Queue: patient()}
@@ -46,9 +46,9 @@ func orderConfig(seed uint64) Config {
 	return c
 }
 
-// No place goes to a request while one that is more urgent waits and could have
-// taken it, unless somebody of the lower class is aged; and within a tenant and
-// class those who came first go first.
+// TestUrgentRequestsAreDispatchedFirst: no slot goes to a request while a more urgent one that
+// could use it waits, unless a request of the lower class is aged. Within a tenant and class,
+// requests are dispatched in order of arrival.
 func TestUrgentRequestsAreDispatchedFirst(t *testing.T) {
 	const schedules = 300
 	waited, aged := 0, 0
@@ -60,7 +60,7 @@ func TestUrgentRequestsAreDispatchedFirst(t *testing.T) {
 			}
 			old := c.Queue.AgedShare > 0 && anyAged(w, c.Queue, granted)
 			for _, other := range w.requests {
-				// Who came at this very moment may have come after the pass.
+				// A request of this very moment may have arrived after the pass.
 				if other.Ended || other.Dispatched() || !other.Waited || other.WaitedSince == w.now || !couldTake(other, c.Engines, granted.Worker) {
 					continue
 				}
@@ -68,7 +68,7 @@ func TestUrgentRequestsAreDispatchedFirst(t *testing.T) {
 				case theirs.Class < mine.Class && old:
 					aged++
 				case theirs.Class < mine.Class:
-					t.Fatalf("schedule %d: at %s a request of class %d got a place on %s that one of class %d could have had since %s",
+					t.Fatalf("schedule %d: at %s a request of class %d got a slot of %s that one of class %d could have had since %s",
 						seed, w.now, mine.Class, granted.Worker, theirs.Class, other.WaitedSince)
 				case theirs.Class == mine.Class && theirs.Tenant == mine.Tenant && other.Number < granted.Number:
 					t.Fatalf("schedule %d: at %s request %d of %s went before request %d", seed, w.now, granted.Number, mine.Tenant, other.Number)
@@ -82,8 +82,8 @@ func TestUrgentRequestsAreDispatchedFirst(t *testing.T) {
 	}
 }
 
-// anyAged tells whether the request that is granted now, or one of its class
-// that waits or was granted with it, has waited past the class's age.
+// anyAged reports whether the dispatched request, or one of its class that waits or was
+// dispatched with it, is aged.
 func anyAged(w *World, q queue.Config, granted *Record) bool {
 	age := q.Age[granted.Request.Class]
 	return age > 0 && slices.ContainsFunc(w.requests, func(r *Record) bool {

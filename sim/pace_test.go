@@ -110,7 +110,7 @@ func ejections(t testing.TB, c Config) []ejected {
 // oneOf returns one of the values.
 func oneOf[T any](d *RNG, values ...T) T { return values[d.Below(len(values))] }
 
-// reports makes the engines of some worlds report their load.
+// reports lets the engines of some worlds report their load.
 func (c *Config) reports(d *RNG) {
 	if d.Below(2) == 0 {
 		c.Scrape, c.Saturation = time.Second, routing.Saturation{Waiting: 5, KVUsage: 0.9, StaleAfter: 5 * time.Second}
@@ -145,7 +145,7 @@ func burstWorld(seed uint64) Config {
 	return c
 }
 
-// worlds returns how many worlds a test plays: all of them in `make soak`.
+// worlds returns how many worlds a test simulates: all of them in `make soak`.
 func worlds(few, all uint64) uint64 {
 	if os.Getenv("TIERWAY_WORLDS") == "all" {
 		return all
@@ -153,8 +153,8 @@ func worlds(few, all uint64) uint64 {
 	return few
 }
 
-// TestBurstEjectsNoWorker: streams that wait inside a sound engine for its slots do
-// not make it slow.
+// TestBurstEjectsNoWorker: streams that wait for slots inside a sound engine do not make it
+// slow.
 func TestBurstEjectsNoWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for seed := range worlds(40, 400) {
@@ -165,8 +165,8 @@ func TestBurstEjectsNoWorker(t *testing.T) {
 	})
 }
 
-// soundWorld is two to six engines, alike but for a tenth, under any load up to more
-// than they can serve.
+// soundWorld returns two to six engines that differ by a tenth at most, under any load up to
+// more than they can serve.
 func soundWorld(seed uint64) Config {
 	d := Split(seed, 78)
 	n, step, answer := 2+d.Below(5), time.Duration(5+d.Below(25))*ms, d.Lognormal(120, 0.7)
@@ -200,9 +200,9 @@ func soundWorld(seed uint64) Config {
 	return c
 }
 
-// TestSoundPoolKeepsItsWorkers: whatever the load is, engines that are alike stay, but in
-// at most one of a hundred worlds of five minutes. An overloaded engine is now and
-// then beyond the factor by chance.
+// TestSoundPoolKeepsItsWorkers: under any load, similar engines stay in rotation, except in at
+// most one of a hundred worlds of five minutes. An overloaded engine sometimes exceeds the
+// factor by chance.
 func TestSoundPoolKeepsItsWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, ejecting := worlds(30, 3000), uint64(0)
@@ -218,8 +218,8 @@ func TestSoundPoolKeepsItsWorkers(t *testing.T) {
 	})
 }
 
-// TestSlowWorkerIsEjected: a worker that is four times slower than its peer is found
-// under load and with few requests, and its peer stays.
+// TestSlowWorkerIsEjected: a worker that is four times slower than its peer is found under load
+// and with few requests, and its peer stays.
 func TestSlowWorkerIsEjected(t *testing.T) {
 	for _, c := range []struct {
 		name, policy string

@@ -8,9 +8,9 @@ import (
 	"tierway/queue"
 )
 
-// Twice as many clients come at once as there are places and room to wait, so
-// that half of the first attempts are shed. The Retry-After that each is told
-// spreads them over the time in which the queue drains: all are answered within
+// TestShedClientsRetryAndSucceed: twice as many clients arrive at once as there are slots and
+// places in the queue, so that half of the first attempts are shed. The Retry-After values
+// spread the retries over the time in which the queue drains: all requests are answered within
 // the two retries of the official SDKs, and hardly any needs both.
 func TestShedClientsRetryAndSucceed(t *testing.T) {
 	const depth, workers = 100, 2

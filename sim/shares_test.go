@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// granted sums the tokens of what got its place from one time to another, by kind.
+// granted sums the tokens of the requests that were dispatched in an interval, by kind.
 func granted(r *Result, from, to time.Duration) (byKind map[string]float64, all float64) {
 	byKind = map[string]float64{}
 	for _, rec := range r.Records {
@@ -19,8 +19,7 @@ func granted(r *Result, from, to time.Duration) (byKind map[string]float64, all 
 	return byKind, all
 }
 
-// varied makes requests of one kind whose sizes differ: half to twice the plain
-// ones' in the usual case.
+// varied returns requests of one kind whose sizes differ: usually half to twice the plain size.
 func varied(kind string, class int) func(*RNG, int) Request {
 	return func(d *RNG, n int) Request {
 		r := plain(kind, class)
@@ -30,10 +29,9 @@ func varied(kind string, class int) func(*RNG, int) Request {
 	}
 }
 
-// QU-04: interactive requests come half as fast again as the pool can answer
-// them, for ten minutes. The lower classes, of which more waits than can go, get
-// their share of what is granted, not less and not more, whichever of them it is
-// that waits.
+// QU-04: for ten minutes, interactive requests arrive at one and a half times the pool's
+// capacity. The lower classes, with more waiting than their share, get exactly that share of
+// the dispatched tokens, whichever class waits.
 func TestLowerClassesGetTheirShareUnderOverload(t *testing.T) {
 	const warm, span = time.Minute, 10 * time.Minute
 	background, batch := varied("background", 1), varied("batch", 2)
@@ -79,7 +77,7 @@ func TestLowerClassesGetTheirShareUnderOverload(t *testing.T) {
 	b.log(t, "interactive at 1.5 times the capacity, lower classes waiting all the time: shares of the granted tokens; without the queue, of the answered ones, and times to first token in place of waits")
 }
 
-// answered sums the tokens of what was answered from one time to another, by kind.
+// answered sums the tokens of the requests that were answered in an interval, by kind.
 func answered(r *Result, from, to time.Duration) (byKind map[string]float64, all float64) {
 	byKind = map[string]float64{}
 	for _, rec := range r.Records {
@@ -91,8 +89,8 @@ func answered(r *Result, from, to time.Duration) (byKind map[string]float64, all
 	return byKind, all
 }
 
-// QU-04: as long as the lower classes bring less than their share, each of their
-// requests goes, under an overload that never ends.
+// QU-04: while the lower classes need less than their share, each of their requests is
+// dispatched, under an overload that never ends.
 func TestNoRequestStarvesUnderOverload(t *testing.T) {
 	const span = 10 * time.Minute
 	r := play(t, Config{
@@ -108,8 +106,8 @@ func TestNoRequestStarvesUnderOverload(t *testing.T) {
 	for i, kind := range []string{"interactive", "background", "batch"} {
 		s := r.Of(ofKind(kind, 0, r.End))
 		b.row(kind, s.Submitted, s.Shed, s.Wait.Quantile(0.5), s.Wait.Quantile(0.99), s.Wait.Max())
-		// What is aged goes next but for what was aged before it: half a minute more is
-		// far beyond what waits then at this load.
+		// An aged request is dispatched after those aged before it. Half a minute is
+		// far more than their wait at this load.
 		if age := defaults().Age[i]; i > 0 && (s.Shed > 0 || s.Wait.Max() > age+30*time.Second+defaults().Age[1]) {
 			t.Errorf("of %d %s requests %d were shed, and one waited %s", s.Submitted, kind, s.Shed, s.Wait.Max())
 		}
@@ -117,8 +115,8 @@ func TestNoRequestStarvesUnderOverload(t *testing.T) {
 	b.log(t, "interactive at 1.5 times the capacity, 7 % of it background and 7 % batch")
 }
 
-// Two tenants, of whom one asks ten times as often, with prompts ten times as
-// long: while both wait, their tokens are in proportion to their weights.
+// TestTokensFollowTenantWeights: of two tenants, one sends ten times as many requests with
+// prompts ten times as long. While both wait, their tokens are in proportion to their weights.
 func TestTokensFollowTenantWeights(t *testing.T) {
 	const warm, span = 20 * time.Second, 5 * time.Minute
 	var b table
@@ -144,9 +142,9 @@ func TestTokensFollowTenantWeights(t *testing.T) {
 	b.log(t, "the large tenant asks ten times as often, with prompts ten times as long")
 }
 
-// QU-04: ten tenants that all have something waiting, of twenty to two hundred
-// clients, with prompts from a quarter to three times the usual, get even shares
-// by Jain's index (1 is even, 0.1 is one tenant alone).
+// QU-04: ten tenants that always have waiting requests, with twenty to two hundred clients and
+// prompts of a quarter to three times the usual size, get equal shares by Jain's index (1 is
+// equal, 0.1 is one tenant alone).
 func TestTenantsOfAClassShareEvenly(t *testing.T) {
 	const warm, span, tenants = 20 * time.Second, 10 * time.Minute, 10
 	var loads []Load
@@ -170,7 +168,7 @@ func TestTenantsOfAClassShareEvenly(t *testing.T) {
 	}
 }
 
-// QU-05: a tenant that floods the queue is alone with its wait.
+// QU-05: a tenant that floods the queue delays only its own requests.
 func TestFloodDelaysOnlyItsTenant(t *testing.T) {
 	flood, steady := plain("flood", 0), plain("steady", 0)
 	r := play(t, Config{
@@ -193,14 +191,14 @@ func TestFloodDelaysOnlyItsTenant(t *testing.T) {
 	b.log(t, "one tenant asks 10,000 at once, the other one once a second")
 }
 
-// What a tenant cannot gain by: shorter requests, fewer at once, answers that are
-// longer than expected. Each rival of a tenant with usual requests, of the same
-// weight, gets no more tokens than that one.
+// TestNoRequestPatternGainsTokens: a tenant does not gain tokens by shorter requests, less
+// concurrency, or answers that are longer than expected. Each such rival gets no more tokens
+// than a tenant of the same weight with usual requests.
 func TestNoRequestPatternGainsTokens(t *testing.T) {
 	const warm, span = 20 * time.Second, 5 * time.Minute
 	usual := Request{Kind: "usual", Tenant: "usual", PromptTokens: 2560, OutputTokens: 256}
-	// A tenant's prompts are all alike, so that it is places that there are too few
-	// of, and answers differ, so that they do not end together.
+	// A tenant's prompts are all alike, so that slots are the bottleneck,
+	// and answers differ, so that they do not end together.
 	alike := func(r Request) func(*RNG, int) Request {
 		chain, output := Extend(nil, uint64(r.PromptTokens), r.PromptTokens), r.OutputTokens
 		return func(d *RNG, n int) Request {
@@ -223,7 +221,7 @@ func TestNoRequestPatternGainsTokens(t *testing.T) {
 		r := play(t, Config{
 			Seed: 6, Engines: identical(2, Engine{MaxInflight: places}), Policy: leastLoad(), Queue: patient(), Until: span,
 			Loads: []Load{
-				// First, so that all of a few are on their way before anybody waits.
+				// Planned first, so that a few are all in flight before any request waits.
 				Closed{Clients: rival.clients, Until: span, Make: alike(Request{
 					Kind: "rival", Tenant: "rival", PromptTokens: rival.prompt, OutputTokens: rival.output})},
 				Closed{Clients: 100, Until: span, Make: alike(usual)},

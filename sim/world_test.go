@@ -11,9 +11,9 @@ import (
 	"tierway/routing"
 )
 
-// play runs a simulation and checks what holds in every one: no engine got more
-// than it may, and where nothing cut the world off, all that was asked has ended
-// and everything is given back.
+// play runs a simulation and checks the invariants: no engine gets more than its bounds allow,
+// and unless the simulation is cut off, all submitted requests have ended and all leases are
+// released.
 func play(t testing.TB, c Config) *Result {
 	t.Helper()
 	w, err := newWorld(c)
@@ -48,7 +48,7 @@ func allIsGivenBack(t testing.TB, w *World, r *Result) {
 	}
 	for class, v := range r.Queue.Classes {
 		if v.Depth != 0 || v.Entered != v.Dispatched+v.Abandoned+v.Expired {
-			t.Errorf("class %d: %d wait; %d entered, %d were granted, %d left, %d were put out", class, v.Depth, v.Entered, v.Dispatched, v.Abandoned, v.Expired)
+			t.Errorf("class %d: %d wait; %d entered, %d were dispatched, %d abandoned, %d expired", class, v.Depth, v.Entered, v.Dispatched, v.Abandoned, v.Expired)
 		}
 	}
 }
@@ -72,7 +72,7 @@ func always(r Request) func(*RNG, int) Request {
 	}
 }
 
-// defaults is the queue as it is configured without a word about it.
+// defaults returns the default configuration of a queue.
 func defaults() queue.Config {
 	return queue.Config{
 		MaxDepth: 1000, MaxBytes: 256 << 20,
@@ -82,7 +82,7 @@ func defaults() queue.Config {
 	}
 }
 
-// patient is a queue that nobody is shed from.
+// patient returns a queue configuration that sheds no request.
 func patient() queue.Config {
 	c := defaults()
 	c.MaxDepth, c.MaxBytes = 1<<20, 0
@@ -92,7 +92,7 @@ func patient() queue.Config {
 
 func leastLoad() routing.Config { return routing.Config{Name: "least_load"} }
 
-// ofKind keeps the requests of a kind that were asked from one time to another.
+// ofKind selects the requests of a kind that were submitted in an interval.
 func ofKind(kind string, from, to time.Duration) func(*Record) bool {
 	return func(r *Record) bool { return r.Request.Kind == kind && r.SubmittedAt >= from && r.SubmittedAt < to }
 }

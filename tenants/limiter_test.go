@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// caller returns a caller whose tenant and key have those limits.
+// caller returns a caller scope tenant and key have those limits.
 func caller(tenant, key Limits) *Caller {
 	return NewCaller(Tenant{Name: "x", Limits: tenant}, Key{ID: "k", Limits: key})
 }
@@ -66,14 +66,14 @@ func TestEachLimitRefusesUnderItsName(t *testing.T) {
 		"only the first": {Limits{TPM: 1, RPM: 6}, 2, 0, Admission{Refused: LimitTokenBurst, Requests: Meter{true, 6, 1, 0}, Tokens: Meter{true, 1, 1, 0}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for whose, who := range map[string]*Caller{"tenant": caller(c.limits, Limits{}), "key": caller(Limits{}, c.limits)} {
+			for scope, client := range map[string]*Caller{"tenant": caller(c.limits, Limits{}), "key": caller(Limits{}, c.limits)} {
 				h := newHouse()
-				if got := h.admitted(who, c.allows, c.tokens, 1); got != c.allows {
-					t.Errorf("the %s's limit admits %d of %d", whose, got, c.allows)
+				if got := h.admitted(client, c.allows, c.tokens, 1); got != c.allows {
+					t.Errorf("the %s's limit admits %d of %d", scope, got, c.allows)
 				}
-				c.want.Scope = whose
-				if d := cmp.Diff(c.want, h.take(who, c.tokens, 1)); d != "" {
-					t.Errorf("the %s's limit:\n%s", whose, d)
+				c.want.Scope = scope
+				if d := cmp.Diff(c.want, h.take(client, c.tokens, 1)); d != "" {
+					t.Errorf("the %s's limit:\n%s", scope, d)
 				}
 			}
 		})
@@ -92,21 +92,21 @@ func TestBudgetsRefuseUntilTheirWindowEnds(t *testing.T) {
 		"a month's money":  {Limits{MonthMoney: 5}, LimitMonthMoney, 12 * time.Hour},
 	} {
 		h := newHouse() // noon of the last of February: both windows end at midnight
-		who := caller(c.limits, Limits{})
-		if n := h.admitted(who, 3, 0, 1); n != 3 {
+		client := caller(c.limits, Limits{})
+		if n := h.admitted(client, 3, 0, 1); n != 3 {
 			t.Errorf("%s: of three at once %d are admitted", name, n)
 		}
 		h.settle(Used{Tokens: 10, Money: 5})
-		v := h.take(who, 0, 1)
+		v := h.take(client, 0, 1)
 		if v.Refused != c.want || v.Wait != c.wait || v.Scope != "tenant" {
 			t.Errorf("%s: %+v", name, v)
 		}
-		degraded := &Charge{Caller: who, At: h.now, IgnoreBudget: true}
+		degraded := &Charge{Caller: client, At: h.now, IgnoreBudget: true}
 		if v := h.Take(degraded, 1); v.Refused != "" || h.Inflight("x", "") != 3 {
 			t.Errorf("%s: degraded it is %+v, %d under way", name, v, h.Inflight("x", ""))
 		}
 		h.now = h.now.Add(c.wait)
-		if v := h.take(who, 0, 1); v.Refused != "" {
+		if v := h.take(client, 0, 1); v.Refused != "" {
 			t.Errorf("%s: in the next window it is %+v", name, v)
 		}
 		h.settle(Used{Tokens: 10, Money: 5}) // admitted yesterday
@@ -138,10 +138,10 @@ func TestBudgetEndsWithItsMonth(t *testing.T) {
 
 func TestNothingIsBookedUnlessAllLimitsPass(t *testing.T) {
 	h := newHouse()
-	who := caller(Limits{RPM: 60, TPM: 1000, Concurrent: 5}, Limits{Concurrent: 1})
-	h.admitted(who, 1, 100, 1)
+	client := caller(Limits{RPM: 60, TPM: 1000, Concurrent: 5}, Limits{Concurrent: 1})
+	h.admitted(client, 1, 100, 1)
 	for range 20 {
-		if v := h.take(who, 100, 1); v.Refused != LimitConcurrent || v.Scope != "key" || v.Requests.Remaining != 9 || v.Tokens.Remaining != 900 {
+		if v := h.take(client, 100, 1); v.Refused != LimitConcurrent || v.Scope != "key" || v.Requests.Remaining != 9 || v.Tokens.Remaining != 900 {
 			t.Fatalf("%+v", v)
 		}
 	}
@@ -152,8 +152,8 @@ func TestNothingIsBookedUnlessAllLimitsPass(t *testing.T) {
 
 func TestMeterIsThatOfTheSubjectWithLeastRemaining(t *testing.T) {
 	h := newHouse()
-	who := caller(Limits{RPM: 60, TPM: 1000}, Limits{RPS: 3, TPM: 600})
-	v := h.take(who, 100, 1)
+	client := caller(Limits{RPM: 60, TPM: 1000}, Limits{RPS: 3, TPM: 600})
+	v := h.take(client, 100, 1)
 	want := Admission{Requests: Meter{true, 3, 2, 333334 * time.Microsecond}, Tokens: Meter{true, 600, 500, 10 * time.Second}}
 	if d := cmp.Diff(want, v); d != "" {
 		t.Error(d)
@@ -164,25 +164,25 @@ func TestMeterIsThatOfTheSubjectWithLeastRemaining(t *testing.T) {
 // negative.
 func TestSettlingCorrectsTheBucketBothWays(t *testing.T) {
 	h := newHouse()
-	who := caller(Limits{TPM: 6000}, Limits{})
+	client := caller(Limits{TPM: 6000}, Limits{})
 	remaining := func() int64 {
-		return h.Take(&Charge{Caller: who, At: h.now, Tokens: 9999}, 1).Tokens.Remaining
+		return h.Take(&Charge{Caller: client, At: h.now, Tokens: 9999}, 1).Tokens.Remaining
 	}
-	h.take(who, 1000, 1)
+	h.take(client, 1000, 1)
 	h.settle(Used{Tokens: 10})
 	if got := remaining(); got != 5990 {
 		t.Errorf("after 10 of 1000 %d are left", got)
 	}
-	h.take(who, 1000, 1)
+	h.take(client, 1000, 1)
 	h.settle(Used{Tokens: 8000})
 	if got := remaining(); got != 0 {
 		t.Errorf("after 8000 more %d are left", got)
 	}
-	if v := h.take(who, 0, 1); v.Refused != LimitTPM || v.Wait != 20100*time.Millisecond {
+	if v := h.take(client, 0, 1); v.Refused != LimitTPM || v.Wait != 20100*time.Millisecond {
 		t.Errorf("it is %+v", v)
 	}
 	h.now = h.now.Add(time.Hour)
-	h.take(who, 3000, 1)
+	h.take(client, 3000, 1)
 	h.now = h.now.Add(time.Minute)
 	h.settle(Used{}) // what it reserved has leaked away: more is not given back
 	if got := remaining(); got != 6000 {
@@ -192,10 +192,10 @@ func TestSettlingCorrectsTheBucketBothWays(t *testing.T) {
 
 func TestRefundCostsNothing(t *testing.T) {
 	h := newHouse()
-	who := caller(Limits{RPM: 60, RPS: 5, TPM: 600, Concurrent: 1}, Limits{})
-	h.take(who, 500, 1)
+	client := caller(Limits{RPM: 60, RPS: 5, TPM: 600, Concurrent: 1}, Limits{})
+	h.take(client, 500, 1)
 	h.settle(Used{Refund: true})
-	if v := h.take(who, 600, 1); v.Refused != "" || v.Requests.Remaining != 9 || v.Tokens.Remaining != 0 {
+	if v := h.take(client, 600, 1); v.Refused != "" || v.Requests.Remaining != 9 || v.Tokens.Remaining != 0 {
 		t.Errorf("after a refund it is %+v", v)
 	}
 }
@@ -226,11 +226,11 @@ func TestUsageSurvivesAChangedLimit(t *testing.T) {
 // RL-02: a clock that steps back admits nothing more, and does not change earlier usage.
 func TestClockStepBackAdmitsNothingMore(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		who := caller(Limits{RPM: 60, RPS: 3}, Limits{})
+		client := caller(Limits{RPM: 60, RPS: 3}, Limits{})
 		honest, stepping := newHouse(), newHouse()
 		latest := stepping.now
-		honest.admitted(who, 1, 0, 1)
-		stepping.admitted(who, 1, 0, 1)
+		honest.admitted(client, 1, 0, 1)
+		stepping.admitted(client, 1, 0, 1)
 		for range rapid.IntRange(1, 60).Draw(rt, "requests") {
 			step := time.Duration(rapid.IntRange(-30_000, 5_000).Draw(rt, "ms")) * time.Millisecond
 			stepping.now = stepping.now.Add(step)
@@ -241,8 +241,8 @@ func TestClockStepBackAdmitsNothingMore(t *testing.T) {
 				latest = stepping.now
 			}
 			honest.now = latest
-			honest.admitted(who, 1, 0, 1)
-			stepping.admitted(who, 1, 0, 1)
+			honest.admitted(client, 1, 0, 1)
+			stepping.admitted(client, 1, 0, 1)
 		}
 		if a, b := len(honest.open), len(stepping.open); b > a+1 || b < a-1 {
 			rt.Errorf("a clock that goes forward admits %d, one that steps back %d", a, b)
@@ -252,11 +252,11 @@ func TestClockStepBackAdmitsNothingMore(t *testing.T) {
 
 func TestWrongClockBlocksNoBucketForLong(t *testing.T) {
 	h := newHouse()
-	who := caller(Limits{RPM: 60}, Limits{})
+	client := caller(Limits{RPM: 60}, Limits{})
 	h.now = h.now.Add(24 * time.Hour * 365)
-	h.admitted(who, 10, 0, 1)
+	h.admitted(client, 10, 0, 1)
 	h.now = noon()
-	if n := h.admitted(who, 20, 0, 1); n != 10 {
+	if n := h.admitted(client, 20, 0, 1); n != 10 {
 		t.Errorf("set right, it admits %d", n)
 	}
 }
@@ -265,12 +265,12 @@ func TestReturnedWaitIsSufficientAndTight(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		limit := rapid.Int64Range(1, 1_000_000)
 		l := Limits{RPM: limit.Draw(rt, "rpm"), RPS: limit.Draw(rt, "rps"), Burst: rapid.Int64Range(0, 50).Draw(rt, "burst"), TPM: limit.Draw(rt, "tpm")}
-		who, h, share := caller(l, Limits{}), newHouse(), rapid.IntRange(1, 5).Draw(rt, "share")
+		client, h, share := caller(l, Limits{}), newHouse(), rapid.IntRange(1, 5).Draw(rt, "share")
 		tokens := rapid.Int64Range(0, l.TPM)
 		for range 300 {
 			h.now = h.now.Add(time.Duration(rapid.IntRange(0, 1000).Draw(rt, "µs")) * time.Microsecond)
 			cost := tokens.Draw(rt, "tokens")
-			v := h.take(who, cost, share)
+			v := h.take(client, cost, share)
 			if v.Refused == "" {
 				continue
 			}
@@ -279,11 +279,11 @@ func TestReturnedWaitIsSufficientAndTight(t *testing.T) {
 			}
 			const early = 100 * time.Microsecond // slack lets pass a millionth of a unit early: 60 µs of one a minute
 			h.now = h.now.Add(v.Wait - early)
-			if v.Wait > early && h.take(who, cost, share).Refused == "" {
+			if v.Wait > early && h.take(client, cost, share).Refused == "" {
 				rt.Fatalf("admitted before the wait of %v was over", v.Wait)
 			}
 			h.now = h.now.Add(early)
-			if late := h.take(who, cost, share); late.Refused != "" {
+			if late := h.take(client, cost, share); late.Refused != "" {
 				rt.Fatalf("refused after the wait of %v: %+v", v.Wait, late)
 			}
 			return
@@ -294,10 +294,10 @@ func TestReturnedWaitIsSufficientAndTight(t *testing.T) {
 func TestMinuteAdmitsItsRateAndABurst(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		l := Limits{RPM: rapid.Int64Range(1, 600).Draw(rt, "rpm"), Burst: rapid.Int64Range(0, 100).Draw(rt, "burst")}
-		h, who, start := newHouse(), caller(l, Limits{}), noon()
+		h, client, start := newHouse(), caller(l, Limits{}), noon()
 		admitted := int64(0)
 		for h.now.Sub(start) < 3*time.Minute {
-			admitted += int64(h.admitted(who, rapid.IntRange(1, 100).Draw(rt, "n"), 0, 1))
+			admitted += int64(h.admitted(client, rapid.IntRange(1, 100).Draw(rt, "n"), 0, 1))
 			h.now = h.now.Add(time.Duration(rapid.IntRange(1, 20_000).Draw(rt, "ms")) * time.Millisecond)
 			if most := l.RequestBurst() + int64(h.now.Sub(start).Minutes()*float64(l.RPM)) + 1; admitted > most {
 				rt.Fatalf("after %v %d are admitted, at most %d may be", h.now.Sub(start), admitted, most)
@@ -308,21 +308,21 @@ func TestMinuteAdmitsItsRateAndABurst(t *testing.T) {
 
 // RS-04: one of several gateways enforces its part: more than nothing and less than all.
 func TestGatewayWithoutRedisEnforcesItsShare(t *testing.T) {
-	who := caller(Limits{RPM: 60, TPM: 6000, Concurrent: 10}, Limits{})
+	client := caller(Limits{RPM: 60, TPM: 6000, Concurrent: 10}, Limits{})
 	for share, want := range map[int]int{0: 10, 1: 10, 2: 5, 4: 3, 100: 1} {
-		if got := newHouse().admitted(who, 50, 0, share); got != want {
+		if got := newHouse().admitted(client, 50, 0, share); got != want {
 			t.Errorf("one of %d admits %d, want %d", share, got, want)
 		}
 	}
 	h := newHouse()
 	// A reservation above the share and within the limit is admitted and booked.
-	if v := h.take(who, 6000, 4); v.Refused != "" {
+	if v := h.take(client, 6000, 4); v.Refused != "" {
 		t.Fatalf("a large reservation is %+v", v)
 	}
-	if v := h.take(who, 1, 4); v.Refused != LimitTPM || v.Wait != time.Duration(4501)*40*time.Millisecond {
+	if v := h.take(client, 1, 4); v.Refused != LimitTPM || v.Wait != time.Duration(4501)*40*time.Millisecond {
 		t.Errorf("after it: %+v", v)
 	}
-	if v := h.take(who, 6001, 4); v.Refused != LimitTokenBurst {
+	if v := h.take(client, 6001, 4); v.Refused != LimitTokenBurst {
 		t.Errorf("above the limit: %+v", v)
 	}
 	budget := caller(Limits{DayTokens: 100}, Limits{})
@@ -336,14 +336,14 @@ func TestGatewayWithoutRedisEnforcesItsShare(t *testing.T) {
 
 // RL-05: however requests end, all slots are free afterwards.
 func TestEachSlotIsFreedAtTheEnd(t *testing.T) {
-	l, who := NewLimiter(), caller(Limits{Concurrent: 2, RPM: 1_000_000, Burst: 1_000_000}, Limits{Concurrent: 2})
+	l, client := NewLimiter(), caller(Limits{Concurrent: 2, RPM: 1_000_000, Burst: 1_000_000}, Limits{Concurrent: 2})
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	most := int64(0)
 	for g := range 8 {
 		wg.Go(func() {
 			for i := range 500 {
-				c := &Charge{Caller: who, At: noon()}
+				c := &Charge{Caller: client, At: noon()}
 				if l.Take(c, 1).Refused != "" {
 					continue
 				}
@@ -362,7 +362,7 @@ func TestEachSlotIsFreedAtTheEnd(t *testing.T) {
 		t.Errorf("%d were under way at once, at the end %d", most, l.Inflight("x", ""))
 	}
 	for range 2 {
-		if v := l.Take(&Charge{Caller: who, At: noon()}, 1); v.Refused != "" {
+		if v := l.Take(&Charge{Caller: client, At: noon()}, 1); v.Refused != "" {
 			t.Errorf("afterwards: %+v", v)
 		}
 	}
@@ -393,7 +393,7 @@ func TestOnlyIdleUnknownSubjectsAreForgotten(t *testing.T) {
 		t.Errorf("%d subjects are known", len(h.subjects))
 	}
 	if day, _ := h.Spent("t0", "", h.now); day.Tokens != 1 {
-		t.Errorf("who is kept has spent %v", day)
+		t.Errorf("the kept subject has spent %v", day)
 	}
 	h.settle(Used{})
 	h.settle(Used{})
@@ -404,14 +404,14 @@ func TestOnlyIdleUnknownSubjectsAreForgotten(t *testing.T) {
 
 func TestSeedRaisesAndNeverLowers(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		l, who := NewLimiter(), caller(Limits{DayTokens: 1, DayMoney: 1}, Limits{})
+		l, client := NewLimiter(), caller(Limits{DayTokens: 1, DayMoney: 1}, Limits{})
 		amount := rapid.Int64Range(0, 100)
 		for range rapid.IntRange(1, 20).Draw(rt, "steps") {
 			before, _ := l.Spent("x", "", noon())
 			s := Spent{Tokens: amount.Draw(rt, "tokens"), Money: Money(amount.Draw(rt, "money"))}
 			want := before.raised(s)
 			if rapid.Bool().Draw(rt, "settle") {
-				c := &Charge{Caller: who, At: noon(), IgnoreBudget: true}
+				c := &Charge{Caller: client, At: noon(), IgnoreBudget: true}
 				l.CommitRemote(c)
 				l.Settle(c, Used{Tokens: s.Tokens, Money: s.Money}, noon())
 				want = Spent{Tokens: before.Tokens + s.Tokens, Money: before.Money + s.Money}
@@ -427,9 +427,9 @@ func TestSeedRaisesAndNeverLowers(t *testing.T) {
 
 func TestWindowsLongOverAreNotBooked(t *testing.T) {
 	h := newHouse()
-	who := caller(Limits{DayTokens: 100}, Limits{})
+	client := caller(Limits{DayTokens: 100}, Limits{})
 	for range 3 {
-		h.take(who, 0, 1)
+		h.take(client, 0, 1)
 		h.now = h.now.Add(24 * time.Hour)
 	}
 	for range 3 {
@@ -445,9 +445,9 @@ func TestWindowsLongOverAreNotBooked(t *testing.T) {
 // Usage that is sent to shared counters and returned by them is counted once, in any order of
 // replies.
 func TestSharedCountersCountNothingTwice(t *testing.T) {
-	l, who := NewLimiter(), caller(Limits{DayTokens: 1000}, Limits{})
+	l, client := NewLimiter(), caller(Limits{DayTokens: 1000}, Limits{})
 	settle := func(n int64) {
-		c := &Charge{Caller: who, At: noon()}
+		c := &Charge{Caller: client, At: noon()}
 		l.CommitRemote(c)
 		l.Settle(c, Used{Tokens: n}, noon())
 	}
@@ -477,8 +477,8 @@ func TestSharedCountersCountNothingTwice(t *testing.T) {
 }
 
 func TestRemoteDecisionTakesNothingUntilCommit(t *testing.T) {
-	l, who := NewLimiter(), caller(Limits{Concurrent: 1, RPM: 60}, Limits{RPM: 6})
-	c := &Charge{Caller: who, At: noon()}
+	l, client := NewLimiter(), caller(Limits{Concurrent: 1, RPM: 60}, Limits{RPM: 6})
+	c := &Charge{Caller: client, At: noon()}
 	s := l.BeginRemote(c, nil)
 	if len(s) != 2 || s[0].Key != "" || s[1].Key != "k" || s[0].Pending != 0 || l.Zero() || l.Inflight("x", "") != 0 {
 		t.Fatalf("asking is %+v", s)
@@ -515,11 +515,11 @@ func TestRemoteAdmissionEqualsALocalOne(t *testing.T) {
 
 func TestHugeLimitsDoNotOverflow(t *testing.T) {
 	huge := int64(1) << 62
-	h, who := newHouse(), caller(Limits{RPM: huge, RPS: huge, Burst: huge, TPM: huge, TokenBurst: huge, Concurrent: huge, DayTokens: huge}, Limits{RPM: 1, TPM: 1, TokenBurst: huge})
-	if v := h.take(who, huge, 1); v.Refused != "" || v.Tokens.Reset < 0 || v.Requests.Reset < 0 {
+	h, client := newHouse(), caller(Limits{RPM: huge, RPS: huge, Burst: huge, TPM: huge, TokenBurst: huge, Concurrent: huge, DayTokens: huge}, Limits{RPM: 1, TPM: 1, TokenBurst: huge})
+	if v := h.take(client, huge, 1); v.Refused != "" || v.Tokens.Reset < 0 || v.Requests.Reset < 0 {
 		t.Errorf("%+v", v)
 	}
-	if v := h.take(who, huge, 1); v.Refused != LimitTPM || v.Wait <= 0 {
+	if v := h.take(client, huge, 1); v.Refused != LimitTPM || v.Wait <= 0 {
 		t.Errorf("%+v", v)
 	}
 	h.settle(Used{Tokens: huge, Money: Money(huge)})
@@ -550,10 +550,10 @@ func BenchmarkTakeAndSettle(b *testing.B) {
 }
 
 func BenchmarkTakeAndSettleOfManyAtOnce(b *testing.B) {
-	l, who := NewLimiter(), full()
+	l, client := NewLimiter(), full()
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
-		c := &Charge{Caller: who, At: noon(), Tokens: 100}
+		c := &Charge{Caller: client, At: noon(), Tokens: 100}
 		for pb.Next() {
 			l.Take(c, 1)
 			l.Settle(c, Used{Tokens: 10, Money: 1}, noon())

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// many are n groups of one expression each.
+// many returns n groups of one expression each.
 func many(n int, expression func(i int) string) Rules {
 	r := Rules{Preset: "none"}
 	for i := range n {
@@ -55,8 +55,8 @@ func TestExpressionsOfAConfigurationAreBounded(t *testing.T) {
 	}
 }
 
-// TestInstructionsAreEstimatedBeforeCompilation compares with what the compiler
-// makes: a repetition must not be compiled to learn that it is too large.
+// TestInstructionsAreEstimatedBeforeCompilation compares the estimate with the compiler's
+// result: a repetition must not be compiled to find out that it is too large.
 func TestInstructionsAreEstimatedBeforeCompilation(t *testing.T) {
 	patterns := append(bounded(), `(?:abcdefgh){1000}`, `a{2,900}?`, `x{700,}`, `(?:(?:ab|c.){10}){100}`)
 	for _, g := range presetGroups("medium", "large") {

@@ -22,7 +22,7 @@ func classifier(t testing.TB, r Rules, names ...string) *Classifier {
 	return c
 }
 
-// words are two groups of plain keywords.
+// words is two groups of plain keywords.
 func words() Rules {
 	return Rules{Preset: "none", KeywordScore: map[string]float64{"medium": 0.5, "large": 1}, Keywords: []Keyword{
 		{Tier: "large", Name: "reasoning", Match: []string{`\bprove\b`, `step.by.step`}},
@@ -174,8 +174,8 @@ func TestPromptIsCountedOnlyNearAThreshold(t *testing.T) {
 	if class := classifier(t, words()).Classify(&f); class.Tier != 1 {
 		t.Errorf("a count that cannot be had: %+v", class)
 	}
-	// The words ask for large below medium's threshold; between the thresholds
-	// the prompt's length asks for less.
+	// The words request large below medium's threshold; between the thresholds
+	// the prompt's length requests less.
 	r := words()
 	r.Mode, r.PromptTokens = "first_match", map[string]int64{"medium": 4000, "large": 4400}
 	f = Features{PromptTokens: 4500, User: says("prove"), Count: func() (int64, bool) { return 4200, true }}
@@ -211,7 +211,7 @@ func TestLengthBreaksTiesOnly(t *testing.T) {
 	}
 }
 
-// explained returns a request's class and what each signal says.
+// explained returns a request's classification and its signals.
 func explained(k *Classifier, f *Features) (Classification, []Signal) {
 	var x Explanation
 	return k.decide(f, nil, &x), x.Signals
@@ -309,8 +309,8 @@ func TestRulesWithoutEffectAreWarnedOf(t *testing.T) {
 	}
 }
 
-// TestBackspaceInAnExpressionIsAnError: it is what YAML makes of \b in double quotes,
-// and such an expression never matches.
+// TestBackspaceInAnExpressionIsAnError: YAML turns \b in double quotes into a backspace, and
+// such an expression never matches.
 func TestBackspaceInAnExpressionIsAnError(t *testing.T) {
 	rules := Rules{Preset: "none", Keywords: []Keyword{{Tier: "large", Name: "w", Match: []string{"\bnewsletter\b"}}}}
 	_, err := NewClassifier(rules, []string{"small", "large"})

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestPresetGroupsUseEachOfThreeTiers checks which tier a group of the preset asks
-// for, depending on the tiers that have a keyword score.
+// TestPresetGroupsUseEachOfThreeTiers checks the tier of each preset group, depending on the
+// tiers with a keyword score.
 func TestPresetGroupsUseEachOfThreeTiers(t *testing.T) {
 	const plain, maths, code, both = "Write a poem about spring.", "Solve for x: 3x - 7 = 11", "Write a function that sorts a list.", "Solve for x: 3x - 7 = 11 and return JSON"
 	score := func(medium, large float64) Rules {
@@ -53,7 +53,7 @@ func TestPresetGroupsUseEachOfThreeTiers(t *testing.T) {
 	}
 }
 
-// TestLessonWordsRequestTheLastTier whatever else has a score.
+// TestLessonWordsRequestTheLastTier whatever other tiers have a score.
 func TestLessonWordsRequestTheLastTier(t *testing.T) {
 	for _, r := range []Rules{{Preset: "lesson"}, {Preset: "lesson", KeywordScore: map[string]float64{"medium": 1, "large": 1}}} {
 		if class := classifier(t, r).Classify(&Features{User: says("What is the dress code?")}); class.Tier != 2 || class.Rule != "keyword:code" {

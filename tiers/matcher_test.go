@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// groupsOf makes a matcher of one group for each expression.
+// groupsOf returns a matcher with one group for each expression.
 func groupsOf(t testing.TB, patterns ...string) *matcher {
 	t.Helper()
 	c := &checker{tiers: []string{"t"}, names: map[string]string{}}
@@ -42,8 +42,7 @@ func bounded() []string {
 	}
 }
 
-// TestWindowsMatchLikeTheWholeText compares with the regular expressions run on
-// the whole text.
+// TestWindowsMatchLikeTheWholeText compares with the regular expressions on the whole text.
 func TestWindowsMatchLikeTheWholeText(t *testing.T) {
 	m := groupsOf(t, bounded()...)
 	var naive []*regexp.Regexp
@@ -101,7 +100,7 @@ func TestOnlyBothEndsOfALongTextAreSearched(t *testing.T) {
 	}
 }
 
-// TestWindowsMissNoMatchAtTheirEdges has the texts that chance hardly finds.
+// TestWindowsMissNoMatchAtTheirEdges has texts that random tests hardly find.
 func TestWindowsMissNoMatchAtTheirEdges(t *testing.T) {
 	for name, c := range map[string]struct {
 		pattern, text string
@@ -139,8 +138,8 @@ func TestSearchLeavesNoStateBehind(t *testing.T) {
 	}
 }
 
-// TestEachMatchContainsARequiredLiteral draws expressions and texts that they match, and
-// looks whether what is said to be required is there, within reach.
+// TestEachMatchContainsARequiredLiteral draws expressions and texts that they match, and checks
+// that a required literal is there, within reach.
 func TestEachMatchContainsARequiredLiteral(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		pattern := drawPattern(rt, 3)
@@ -199,7 +198,7 @@ func FuzzClassify(f *testing.F) {
 	})
 }
 
-// plain is text of n bytes that no preset speaks to.
+// plain returns a text of n bytes that no preset matches.
 func plain(n int) []byte {
 	return []byte(strings.Repeat("The quick brown fox jumps over the lazy dog, and then went home for tea with everyone. ", n/80+1)[:n])
 }
@@ -227,7 +226,7 @@ func BenchmarkClassify(b *testing.B) {
 	for i, word := range strings.Fields("prove debug refactor theorem algorithm implement analyse evaluate probability derivative integral recursion concurrency benchmark optimise compiler kubernetes architecture classify extract") {
 		twenty.Keywords = append(twenty.Keywords, Keyword{Tier: "large", Name: fmt.Sprint(i), Match: []string{`\b` + word + `\b`, `step.by.step ` + word}})
 	}
-	// Literals side by side in one long word, none of which is a match.
+	// Adjacent literals in one long word, none of which is a match.
 	dense := Rules{Preset: "none", Keywords: []Keyword{{Tier: "large", Name: "dense", Match: []string{`\bprove\b`}}}}
 	for name, c := range map[string]struct {
 		rules Rules
@@ -247,7 +246,7 @@ func BenchmarkClassify(b *testing.B) {
 	}
 }
 
-// unbounded reports whether an expression has a repetition without a bound.
+// unbounded reports whether an expression has an unbounded repetition.
 func unbounded(re *syntax.Regexp) bool {
 	repeats := re.Op == syntax.OpStar || re.Op == syntax.OpPlus || re.Op == syntax.OpRepeat && re.Max < 0
 	return repeats && longest(re.Sub[0]) > 0 || slices.ContainsFunc(re.Sub, unbounded)

@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestDefaultMaxTokensIsNotCounted has what clients send by default, and
-// what only somebody who wants a long answer sends.
+// TestDefaultMaxTokensIsNotCounted has values that clients send by default, and values that
+// only a client that needs a long answer sends.
 func TestDefaultMaxTokensIsNotCounted(t *testing.T) {
 	const required, tools = "max_tokens not counted: the endpoint requires it", "max_tokens not counted: the request offers tools"
 	const ceiling, usual = "max_tokens not counted: so high a value is a ceiling", "max_tokens not counted: a power of two is a client's default"
@@ -55,7 +55,7 @@ func TestDefaultMaxTokensIsNotCounted(t *testing.T) {
 }
 
 // TestUncountedMaxTokensIsInTheNote checks that a resolution says why max_tokens was not
-// counted, beside what else the rule passed over.
+// counted, beside the other overridden rules.
 func TestUncountedMaxTokensIsInTheNote(t *testing.T) {
 	k := catalogOf(t, Rules{})
 	f := &Features{MaxTokens: 32000, Tools: true}
@@ -73,8 +73,8 @@ func TestUncountedMaxTokensIsInTheNote(t *testing.T) {
 	}
 }
 
-// TestMaxTokensNeverMovesARequestWithTools draws requests and compares them with
-// the same requests without max_tokens.
+// TestMaxTokensNeverMovesARequestWithTools compares requests with the same requests without
+// max_tokens.
 func TestMaxTokensNeverMovesARequestWithTools(t *testing.T) {
 	k := classifier(t, Rules{})
 	rapid.Check(t, func(rt *rapid.T) {

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// classes is a catalog of three tiers with words to classify by.
+// classes returns a catalog of three tiers with keywords.
 func classes(t testing.TB, c Config) *Catalog {
 	t.Helper()
 	c.Targets = []Target{
@@ -28,7 +28,7 @@ func classes(t testing.TB, c Config) *Catalog {
 	return k
 }
 
-// outcome writes what Resolve returns as target, model, rule and note, or as the error.
+// outcome formats the result of Resolve as target, model, rule and note, or as the error.
 func outcome(v Resolution, err error) string {
 	if err != nil {
 		return err.Error()
@@ -103,11 +103,11 @@ func TestRequestOfAnUnavailableTierMovesAsConfigured(t *testing.T) {
 	}
 	k := classes(t, Config{Rules: Rules{Unavailable: "down"}})
 	if v, err := k.Resolve(Query{Model: "small", Available: only("large")}); err != nil || v.Target != "large" {
-		t.Errorf("nobody below: %+v, %v", v, err)
+		t.Errorf("no tier below: %+v, %v", v, err)
 	}
 }
 
-// TestPromptTooLongForAllTiersMovesToTheLargest, as far as it may go.
+// TestPromptTooLongForAllTiersMovesToTheLargest of those that it may use.
 func TestPromptTooLongForAllTiersMovesToTheLargest(t *testing.T) {
 	for name, c := range map[string]struct {
 		q    Query
@@ -125,8 +125,8 @@ func TestPromptTooLongForAllTiersMovesToTheLargest(t *testing.T) {
 	}
 }
 
-// TestChatIsRememberedAtItsTierBeforeAnUnavailableMove and not where it went while nobody was
-// there.
+// TestChatIsRememberedAtItsTierBeforeAnUnavailableMove: not at the tier where it went while its
+// own had no worker up.
 func TestChatIsRememberedAtItsTierBeforeAnUnavailableMove(t *testing.T) {
 	k, chats := classes(t, Config{}), NewChats(10)
 	f := func() *Features { return &Features{Now: time.Unix(1, 0), Session: 1} }
@@ -271,13 +271,13 @@ func TestMovesNeverReachAForbiddenTarget(t *testing.T) {
 		}
 		at := k.byName[v.Target]
 		if !permits(q.Fits, v.Target) || v.Model != k.targets[at].asked() {
-			rt.Errorf("does not fit, or asks for another's model: %+v", v)
+			rt.Errorf("does not fit, or uses another tier's model: %+v", v)
 		}
 		if v.Pinned && (v.Model != q.Model || v.Rule != "model") {
 			rt.Errorf("a pinned request moved: %+v", v)
 		}
 		if moved := v.Rule == "clamped" || v.Rule == "context" || v.Rule == "unavailable"; moved && !strings.Contains(v.Note, " asked for ") {
-			rt.Errorf("nothing says what was passed over: %+v", v)
+			rt.Errorf("the note lacks the overridden tier: %+v", v)
 		}
 		free := q.Model == "" || q.Model == "auto" || q.Model == "best"
 		named := q.AllowedModel == nil || slices.ContainsFunc(k.targets[at].leads, q.AllowedModel)
@@ -287,7 +287,7 @@ func TestMovesNeverReachAForbiddenTarget(t *testing.T) {
 	})
 }
 
-// TestChatInUseNeverMovesToALowerTier follows one chat whose tiers are all there.
+// TestChatInUseNeverMovesToALowerTier follows one chat while all tiers are available.
 func TestChatInUseNeverMovesToALowerTier(t *testing.T) {
 	k := classes(t, Config{})
 	rapid.Check(t, func(rt *rapid.T) {
@@ -350,7 +350,7 @@ func TestClassifiesAgreesWithResolve(t *testing.T) {
 	}
 }
 
-// TestEachMoveIsRecorded: each tier that a rule asked for and did not get, in order.
+// TestEachMoveIsRecorded: each tier that a rule requested and another rule overrode, in order.
 func TestEachMoveIsRecorded(t *testing.T) {
 	k := classes(t, Config{})
 	prove := &Features{Now: start(), User: says("prove it")}

@@ -7,10 +7,9 @@ import (
 	"testing"
 )
 
-// ordinaryPrompts are prompts that a small model answers well. They lie beside the
-// benchmark that measures the tiers that they get. Those of the kind "unseen" were
-// written after the word lists had been mended on the others, and no expression was
-// changed because of them.
+// ordinaryPrompts returns prompts that a small model answers well, from the benchmark that
+// measures their tiers. Those of the kind "unseen" were written after the word lists were tuned
+// on the others, and no expression was changed for them.
 func ordinaryPrompts(t *testing.T) (prompts []string) {
 	t.Helper()
 	text, err := os.ReadFile("../bench/classify/ordinary.txt")
@@ -24,18 +23,18 @@ func ordinaryPrompts(t *testing.T) (prompts []string) {
 	return prompts
 }
 
-// accepted are all ordinary prompts that a group matches, each with the groups and
-// the reason why that is accepted.
+// accepted returns all ordinary prompts that a group matches, with the groups and the reason to
+// accept that.
 func accepted() map[string][2]string {
 	const aside = "analysis decides nothing alone"
 	return map[string][2]string{
-		// They do ask for a quantity.
+		// These prompts do ask for a quantity.
 		"The recipe says 1 cup of sugar. How much is that in grams?":           {"maths", "a conversion of units"},
 		"If today is 3 December, how many days are left until Christmas?":      {"maths", "a count of days"},
 		"The train leaves at 9:12 and arrives at 11:47. How long is the ride?": {"maths", "a difference of times"},
 		"How do I calculate the square metres of my living room?":              {"maths", "a question about a calculation"},
 		"The probability of rain is 60 %. Should we move the barbecue?":        {"maths", "probability asks for maths in most prompts"},
-		// They ask for a structure that small models often miss.
+		// These prompts need a structure that small models often miss.
 		"List the ingredients of pesto as a table with amounts for 2 and 4 people.": {"extraction", "a table is asked for"},
 		"Write a scavenger hunt with 6 clues around the house, each on its own line.": {"extraction",
 			"a format is asked for"},
@@ -61,8 +60,8 @@ func accepted() map[string][2]string {
 	}
 }
 
-// TestOrdinaryPromptsMatchNoGroup but for those whose match is accepted, and the
-// accepted ones match what is written beside them.
+// TestOrdinaryPromptsMatchNoGroup except for the accepted ones, which match exactly the listed
+// groups.
 func TestOrdinaryPromptsMatchNoGroup(t *testing.T) {
 	prompts := ordinaryPrompts(t)
 	if len(prompts) < 400 {
@@ -82,8 +81,8 @@ func TestOrdinaryPromptsMatchNoGroup(t *testing.T) {
 	}
 }
 
-// TestLettersBeforeChoicesMatchNoLogic is about lists that people write, and about
-// questions with choices, whose tier is that of the question.
+// TestLettersBeforeChoicesMatchNoLogic has lists, and questions with choices, whose tier is
+// that of the question.
 func TestLettersBeforeChoicesMatchNoLogic(t *testing.T) {
 	k := classifier(t, Rules{})
 	for _, list := range []string{"\nA. one\nB. two\nC. three\nD. four\nAnswer:", "\na) one\nb) two", "\n(a) one\n(b) two", "\n1. one\n2. two", "\nA: one\nB: two"} {
@@ -100,7 +99,7 @@ func TestLettersBeforeChoicesMatchNoLogic(t *testing.T) {
 	}
 }
 
-// TestOrdinaryPromptsStayAtTheFirstTier bounds the share that a rule sends up.
+// TestOrdinaryPromptsStayAtTheFirstTier bounds the share of prompts that a rule moves up.
 func TestOrdinaryPromptsStayAtTheFirstTier(t *testing.T) {
 	k := classifier(t, Rules{})
 	shares := make([]int, 3)

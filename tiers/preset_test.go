@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// plainly returns a function that finds the names of the groups that a text
-// speaks for, as simply as possible.
+// plainly returns a function that finds the groups that match a text in the simplest way.
 func plainly(groups []Keyword) func(text string) []string {
 	all := make([][]*regexp.Regexp, len(groups))
 	for i, g := range groups {
@@ -29,7 +28,7 @@ func plainly(groups []Keyword) func(text string) []string {
 	}
 }
 
-// asked are prompts by the group that they must speak for, whatever others do.
+// asked returns prompts by the group that must match them; other groups may match too.
 func asked() map[string][]string {
 	return map[string][]string{
 		"code": {
@@ -158,7 +157,7 @@ func TestEachGroupMatchesItsPrompts(t *testing.T) {
 	for name, prompts := range asked() {
 		for _, prompt := range prompts {
 			if got := speaking(prompt); !slices.Contains(got, name) {
-				t.Errorf("%q speaks for %q, not for %s", prompt, got, name)
+				t.Errorf("%q matches %q, not %s", prompt, got, name)
 			}
 		}
 	}
@@ -177,7 +176,7 @@ func TestEachExpressionIsNeeded(t *testing.T) {
 	}
 }
 
-// everyday are prompts that a small model answers well: no group may hear them.
+// everyday returns prompts that a small model answers well. No group may match them.
 func everyday() []string {
 	return []string{
 		"Hello!",
@@ -232,7 +231,7 @@ func TestNoGroupMatchesEverydayPrompts(t *testing.T) {
 	speaking := plainly(presetGroups("medium", "large"))
 	for _, prompt := range everyday() {
 		if got := speaking(prompt); len(got) > 0 {
-			t.Errorf("%q speaks for %q", prompt, got)
+			t.Errorf("%q matches %q", prompt, got)
 		}
 	}
 }
@@ -283,7 +282,7 @@ func TestLessonMatchesWordsAnywhere(t *testing.T) {
 		"EVALUATE THE PROGRAM. CALCULATE. Step by step.": "code analysis reasoning maths",
 	} {
 		if got := strings.Join(speaking(prompt), " "); got != want {
-			t.Errorf("%q speaks for %q, want %q", prompt, got, want)
+			t.Errorf("%q matches %q, want %q", prompt, got, want)
 		}
 	}
 	for _, g := range groups {
@@ -293,7 +292,7 @@ func TestLessonMatchesWordsAnywhere(t *testing.T) {
 	}
 }
 
-// heard returns what a classifier with one preset makes of a text.
+// heard returns the result of a classifier with one preset for a text.
 func heard(t *testing.T, k *Classifier, text string) []string {
 	t.Helper()
 	_, signals := explained(k, &Features{User: func() []byte { return []byte(text) }})
@@ -308,7 +307,7 @@ func heard(t *testing.T, k *Classifier, text string) []string {
 
 func TestClassifierMatchesLikeItsExpressions(t *testing.T) {
 	presets := map[string][]Keyword{"groups": presetGroups("medium", "large"), "lesson": presetLesson("large")}
-	// Far from both ends of a text that speaks for nothing, a prompt is looked at
+	// In the middle of a text that matches nothing, a prompt is searched
 	// through windows.
 	filler := strings.Repeat("We walked along the shore, and nobody said a word. ", 40)
 	prompts := everyday()
@@ -328,7 +327,7 @@ func TestClassifierMatchesLikeItsExpressions(t *testing.T) {
 			want := speaking(prompt)
 			for _, text := range []string{prompt, filler + prompt + " " + filler, strings.ToUpper(prompt)} {
 				if got := heard(t, k, text); !slices.Equal(got, want) {
-					t.Errorf("%s: %q speaks for %q, want %q", name, text, got, want)
+					t.Errorf("%s: %q matches %q, want %q", name, text, got, want)
 				}
 			}
 		}

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// house is a catalog with a bit of everything.
+// house returns a catalog with all kinds of names.
 func house(t *testing.T) *Catalog {
 	t.Helper()
 	k, err := New(Config{
@@ -386,7 +386,7 @@ func TestEquallyLongGlobsHaveOneOrder(t *testing.T) {
 	}
 }
 
-// matchSlowly is what globs mean, written as plainly as possible.
+// matchSlowly is the definition of globs in its plainest form.
 func matchSlowly(pattern, name string) bool {
 	p, n := []rune(pattern), []rune(name)
 	if len(p) == 0 {
@@ -429,6 +429,6 @@ func TestUnknownAndForbiddenNamesGetTheSameError(t *testing.T) {
 	_, unknown := k.Resolve(Query{Model: "nothing"})
 	_, forbidden := k.Resolve(Query{Model: "large", Allowed: only("small")})
 	if unknown.Error() != forbidden.Error() {
-		t.Errorf("%q and %q can be told apart", unknown, forbidden)
+		t.Errorf("%q and %q have different errors", unknown, forbidden)
 	}
 }
