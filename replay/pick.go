@@ -9,7 +9,7 @@ import (
 )
 
 // ErrNoWorker means that the draft leaves no worker that could take the request.
-var ErrNoWorker = errors.New("the draft leaves no worker for it")
+var ErrNoWorker = errors.New("no worker of the draft can take the request")
 
 // pick is one request whose worker is decided again.
 type pick struct {

@@ -90,10 +90,10 @@ func New(c Config) (*Replay, error) {
 	}
 	r := &Replay{sums: newSums(), last: math.MinInt64}
 	if err := r.now.open(&c.Now, &c.Now, tokens); err != nil {
-		return nil, fmt.Errorf("replaying: the configuration: %w", err)
+		return nil, fmt.Errorf("replaying under the configuration in force: %w", err)
 	}
 	if err := r.draft.open(draft, &c.Now, tokens); err != nil {
-		return nil, fmt.Errorf("replaying: the draft: %w", err)
+		return nil, fmt.Errorf("replaying under the draft: %w", err)
 	}
 	r.sums.Groups = append([]string{}, draft.Catalog.Classifier().NewGroups(c.Now.Catalog.Classifier())...)
 	return r, nil
@@ -125,7 +125,7 @@ type sidePool struct {
 
 func (s *replaySide) open(setup, now *Setup, tokens int64) error {
 	if setup.Catalog == nil {
-		return errors.New("there is no catalogue of tiers")
+		return errors.New("the setup has no catalogue of tiers")
 	}
 	*s = replaySide{setup: setup, chats: tiers.NewChats(tiers.MaxChats), pools: map[string]*sidePool{},
 		requests: map[string]int64{}, prompts: map[string]int64{}, cost: map[string]float64{}}
