@@ -31,9 +31,9 @@ func names(text []byte, heading string) (all []string) {
 
 // TestTheDocumentHasEveryKeyOfALogLine: in the order in which they are written.
 func TestTheDocumentHasEveryKeyOfALogLine(t *testing.T) {
-	table := regexp.MustCompile(`(?s)accessKeys = \[\.\.\.\]string\{(.*?)\n\}`).FindSubmatch(read(t, "decisions/access_test.go"))
+	table := regexp.MustCompile(`(?s)accessKeys = \[\.\.\.\]string\{(.*?)\n\}`).FindSubmatch(read(t, "decisions/access_log_test.go"))
 	if table == nil {
-		t.Fatal("decisions/access_test.go has no table of keys")
+		t.Fatal("decisions/access_log_test.go has no table of keys")
 	}
 	var want []string
 	for _, m := range regexp.MustCompile(`"(\w+)"`).FindAllSubmatch(table[1], -1) {
@@ -62,7 +62,7 @@ func conventions() map[string]attribute.Key {
 func TestTheDocumentHasEveryAttributeOfASpan(t *testing.T) {
 	got := names(read(t, "docs/observability.md"), "| attribute | on | meaning |")
 	var want []string
-	for _, file := range []string{"decisions/spans.go", "decisions/spans_attrs.go", "e2e/traces/rig_test.go"} {
+	for _, file := range []string{"decisions/spans.go", "decisions/span_attributes.go", "e2e/traces/rig_test.go"} {
 		for _, m := range regexp.MustCompile(`"(tierway\.[^"]+)"|semconv\.(\w+)`).FindAllSubmatch(read(t, file), -1) {
 			name := string(m[1])
 			if len(m[2]) > 0 {

@@ -71,8 +71,8 @@ const fullJSON = `{"schema_version":1,"time":"2026-01-02T03:04:05.000006Z","requ
 // shortJSON is what is always there.
 const shortJSON = `{"schema_version":0,"time":"0001-01-01T00:00:00Z","request_id":"","config_generation":0,"method":"","route":"","queue_ms":0,"duration_ms":0,"overhead_ms":0,"outcome":"","status":0}`
 
-// TestTheFormOfARecordStands: any change of it is seen here.
-func TestTheFormOfARecordStands(t *testing.T) {
+// TestDecisionJSONMatchesTheGoldenFile: any change of it is seen here.
+func TestDecisionJSONMatchesTheGoldenFile(t *testing.T) {
 	if SchemaVersion != 1 {
 		t.Errorf("the forms below are of version 1, not %d", SchemaVersion)
 	}
@@ -94,8 +94,8 @@ func TestTheFormOfARecordStands(t *testing.T) {
 	}
 }
 
-// TestTheFullRecordIsFull: the form above has every field there is.
-func TestTheFullRecordIsFull(t *testing.T) {
+// TestGoldenDecisionSetsEveryField: the form above has every field there is.
+func TestGoldenDecisionSetsEveryField(t *testing.T) {
 	var walk func(path string, v reflect.Value)
 	walk = func(path string, v reflect.Value) {
 		switch {
@@ -119,8 +119,8 @@ func TestTheFullRecordIsFull(t *testing.T) {
 	walk("Decision", reflect.ValueOf(fullDecision()))
 }
 
-// TestARecordIsReadAsItWasWritten: with any numbers and texts.
-func TestARecordIsReadAsItWasWritten(t *testing.T) {
+// TestDecisionJSONRoundTrips: with any numbers and texts.
+func TestDecisionJSONRoundTrips(t *testing.T) {
 	number := rapid.Float64Range(-math.MaxFloat64, math.MaxFloat64)
 	rapid.Check(t, func(t *rapid.T) {
 		d := fullDecision()

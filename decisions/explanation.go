@@ -9,7 +9,7 @@ import (
 	"tierway/tiers"
 )
 
-// The outcomes of an explanation.
+// Outcomes of an explanation.
 const (
 	WouldRoute  = "route"
 	WouldQueue  = "queue"
@@ -18,49 +18,49 @@ const (
 	WasLeft     = "left"
 )
 
-// Explanation is what is decided about one request, and why. It holds features
-// and names, never text of a prompt.
+// Explanation is the decision about one request with its reasons. It holds features and names,
+// never text of a prompt.
 type Explanation struct {
-	Outcome string   `json:"outcome" enum:"route,queue,reject,answer,left" doc:"It would be sent at once, wait for a worker, or be refused; of a past one that no worker was asked for also: the gateway answered it itself, or its client left before."`
+	Outcome string   `json:"outcome" enum:"route,queue,reject,answer,left" doc:"route: it would be sent at once; queue: it would wait for a worker; reject: it would be refused. Past requests without a worker also have answer (the gateway answered it) and left (its client left first)."`
 	Summary string   `json:"summary" doc:"One sentence."`
 	Tenant  string   `json:"tenant"`
 	Key     string   `json:"key,omitempty" doc:"The key's id."`
 	Class   string   `json:"class,omitempty"`
 	Dialect string   `json:"dialect,omitempty"`
 	Stream  bool     `json:"stream,omitempty"`
-	Notes   []string `json:"notes,omitempty" doc:"What differs from a request that a client sends."`
+	Notes   []string `json:"notes,omitempty" doc:"Differences to a request from a client."`
 
 	RequestedModel string             `json:"requested_model,omitempty"`
 	PromptTokens   int64              `json:"prompt_tokens_estimate"`
 	MaxTokens      int64              `json:"max_tokens,omitempty"`
-	UserTextBytes  int                `json:"user_text_bytes" doc:"Of the last user turn, as far as it is looked at."`
-	Classified     *tiers.Explanation `json:"classified,omitempty" doc:"Absent where no content was looked at."`
-	Estimate       *TokenEstimate     `json:"estimate,omitempty" doc:"Absent where the request could not be read."`
+	UserTextBytes  int                `json:"user_text_bytes" doc:"Inspected bytes of the last user turn."`
+	Classified     *tiers.Explanation `json:"classified,omitempty" doc:"Absent if the content was not classified."`
+	Estimate       *TokenEstimate     `json:"estimate,omitempty" doc:"Absent if the request could not be parsed."`
 
 	Tier  string `json:"tier,omitempty"`
 	Rule  string `json:"rule,omitempty"`
 	Note  string `json:"note,omitempty"`
-	Model string `json:"model,omitempty" doc:"The name that the worker is asked for."`
+	Model string `json:"model,omitempty" doc:"The model name sent to the worker."`
 
 	Policy     string              `json:"policy,omitempty"`
-	Blocks     int                 `json:"blocks" doc:"Of the prompt's chain."`
-	Worker     string              `json:"worker,omitempty" doc:"With the outcome queue: the one that it would wait for, if there is one."`
+	Blocks     int                 `json:"blocks" doc:"Number of blocks of the prompt's chain."`
+	Worker     string              `json:"worker,omitempty" doc:"With outcome queue: the worker that it would wait for, if known."`
 	Reason     string              `json:"reason,omitempty"`
 	RunnerUp   string              `json:"runner_up,omitempty"`
 	Candidates []routing.Candidate `json:"candidates,omitempty"`
 
-	Status int    `json:"status,omitempty" doc:"Of the refusal; absent when the request would be sent."`
-	Code   string `json:"code,omitempty" doc:"Of the refusal."`
-	Limit  string `json:"limit,omitempty" doc:"Which limit refuses."`
-	Shed   string `json:"shed,omitempty" doc:"Why the queue refuses."`
+	Status int    `json:"status,omitempty" doc:"HTTP status of the refusal; absent if the request would be sent."`
+	Code   string `json:"code,omitempty" doc:"Error code of the refusal."`
+	Limit  string `json:"limit,omitempty" doc:"The limit that refuses the request."`
+	Shed   string `json:"shed,omitempty" doc:"Why the queue rejects the request."`
 	Error  string `json:"error,omitempty" doc:"The refusal's body."`
 
-	Steps      []Step    `json:"steps,omitempty" doc:"What each stage says, in the order in which a request passes them, up to the one that refuses."`
+	Steps      []Step    `json:"steps,omitempty" doc:"Result of each stage in order, up to the one that refuses the request."`
 	Generation int64     `json:"config_generation"`
-	SnapshotAt time.Time `json:"snapshot_at" doc:"When loads and limits were as they are told."`
+	SnapshotAt time.Time `json:"snapshot_at" doc:"Time of the loads and limits shown."`
 }
 
-// The stages that a request passes, in their order.
+// The stages of a request, in their order.
 const (
 	StageAuth    = "auth"
 	StageRequest = "request"
@@ -70,7 +70,7 @@ const (
 	StageWorker  = "worker"
 )
 
-// Step is what one stage says of a request.
+// Step is the result of one stage for a request.
 type Step struct {
 	Stage  string      `json:"stage" enum:"auth,request,tier,limits,queue,worker"`
 	OK     bool        `json:"ok"`
@@ -81,37 +81,37 @@ type Step struct {
 	Worker *WorkerStep `json:"worker,omitempty"`
 }
 
-// TokenEstimate is how long a request is taken to be.
+// TokenEstimate is the estimated and counted length of a request.
 type TokenEstimate struct {
-	Raw     int64            `json:"raw_tokens" doc:"By its characters alone."`
-	Prompt  int64            `json:"prompt_tokens" doc:"As it is booked: by characters and the learned scale."`
-	Method  string           `json:"method" enum:"estimated,counted" doc:"By which the tier was decided."`
-	Counted int64            `json:"counted_tokens,omitempty" doc:"By the vocabulary, where the estimate was too near a threshold."`
-	Scale   routing.Estimate `json:"scale" doc:"The engines' count of prompt tokens for each estimated one, learned of the pool."`
+	Raw     int64            `json:"raw_tokens" doc:"Estimate from characters alone."`
+	Prompt  int64            `json:"prompt_tokens" doc:"Booked tokens: the estimate times the learned scale."`
+	Method  string           `json:"method" enum:"estimated,counted" doc:"What decided the tier."`
+	Counted int64            `json:"counted_tokens,omitempty" doc:"Counted with the vocabulary if the estimate was near a threshold."`
+	Scale   routing.Estimate `json:"scale" doc:"Learned ratio of the engines' prompt tokens to estimated ones."`
 	Output  int64            `json:"expected_output_tokens" doc:"At most max_tokens."`
 }
 
-// TierStep is how the tier was found.
+// TierStep is the outcome of the tier stage.
 type TierStep struct {
-	Asked   string         `json:"asked" doc:"The model's name as the client wrote it; \"other\" for one that no pool serves."`
-	Header  string         `json:"header,omitempty" doc:"X-Model-Tier: the tier that it names; \"other\" when it names none."`
-	Signals []tiers.Signal `json:"signals,omitempty" doc:"What each kind of evidence asks for; none where no content was looked at."`
-	Moves   []tiers.Move   `json:"moves,omitempty" doc:"Tiers that a rule asked for and did not get, in order."`
-	Targets []TierTarget   `json:"targets,omitempty" doc:"The tiers, and the pool where it goes to one."`
+	Asked   string         `json:"asked" doc:"The requested model; \"other\" if no pool serves it."`
+	Header  string         `json:"header,omitempty" doc:"The tier named by X-Model-Tier; \"other\" if it is unknown."`
+	Signals []tiers.Signal `json:"signals,omitempty" doc:"The tier that each kind of evidence selects; absent if the content was not classified."`
+	Moves   []tiers.Move   `json:"moves,omitempty" doc:"Tiers that a rule selected and could not use, in order."`
+	Targets []TierTarget   `json:"targets,omitempty" doc:"The tiers, and the selected pool if it is not a tier."`
 	Note    string         `json:"note,omitempty"`
 }
 
-// TierTarget is what is known of one tier or pool for one request.
+// TierTarget is the state of one tier or pool for one request.
 type TierTarget struct {
 	Name    string `json:"name"`
-	Allowed bool   `json:"allowed" doc:"Its tenant may use it."`
-	Served  bool   `json:"served" doc:"It takes requests of this dialect."`
+	Allowed bool   `json:"allowed" doc:"The tenant may use it."`
+	Served  bool   `json:"served" doc:"It accepts requests of this dialect."`
 	Context int64  `json:"context,omitempty"`
-	Fits    bool   `json:"fits" doc:"Its context holds the prompt and the answer, by the estimate."`
+	Fits    bool   `json:"fits" doc:"Prompt and answer fit its context, by the estimate."`
 	Up      bool   `json:"up"`
 }
 
-// queueOf is what the queue's step has found; nothing where it was not reached.
+// queueOf returns the result of the queue stage, or a zero value if the request did not reach it.
 func queueOf(steps []Step) QueueStep {
 	for _, st := range steps {
 		if st.Queue != nil {
@@ -130,7 +130,7 @@ func (e *Explanation) TierDetail() string {
 	return text
 }
 
-// Sentence says in one sentence what would become of the request, and why.
+// Sentence returns the outcome and its reason in one sentence.
 func (e *Explanation) Sentence(steps []Step) string {
 	last := steps[len(steps)-1]
 	if e.Outcome == WouldReject {

@@ -87,9 +87,9 @@ func numberedIDs(from, to int) (out []string) {
 	return out
 }
 
-// TestRecordsComeToTheFileInOrderAndWhole: soon after they are written, the last of
+// TestFileHasRecordsInOrderAndComplete: soon after they are written, the last of
 // them when the gateway ends.
-func TestRecordsComeToTheFileInOrderAndWhole(t *testing.T) {
+func TestFileHasRecordsInOrderAndComplete(t *testing.T) {
 	var f *File
 	path := filepath.Join(t.TempDir(), "d")
 	synctest.Test(t, func(t *testing.T) {
@@ -120,9 +120,9 @@ func TestRecordsComeToTheFileInOrderAndWhole(t *testing.T) {
 	}
 }
 
-// TestAFullFileMakesRoom: no file is longer than it may be, there are no more than
+// TestFullFileIsRotated: no file is longer than it may be, there are no more than
 // there may be, and together they are the last records, whole.
-func TestAFullFileMakesRoom(t *testing.T) {
+func TestFullFileIsRotated(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		dir, err := os.MkdirTemp(t.TempDir(), "rotation")
 		if err != nil {
@@ -167,9 +167,9 @@ func TestAFullFileMakesRoom(t *testing.T) {
 	})
 }
 
-// TestAMovedFileIsBegunAnew: as logrotate moves it, removes it, or cuts it short. The
+// TestMovedFileIsReplacedByANewOne: as logrotate moves it, removes it, or cuts it short. The
 // very next record is in the new one.
-func TestAMovedFileIsBegunAnew(t *testing.T) {
+func TestMovedFileIsReplacedByANewOne(t *testing.T) {
 	f, _ := fileOf(t, 100<<20, 5)
 	later := func(id string) {
 		f.Add(record(id))
@@ -191,9 +191,9 @@ func TestAMovedFileIsBegunAnew(t *testing.T) {
 	}
 }
 
-// TestALinkedFileRotatesWhereItsLinkLeads: all files stay on the volume that an
+// TestLinkedFileRotatesBesideItsTarget: all files stay on the volume that an
 // operator has chosen, also where nothing is there yet.
-func TestALinkedFileRotatesWhereItsLinkLeads(t *testing.T) {
+func TestLinkedFileRotatesBesideItsTarget(t *testing.T) {
 	dir, volume := t.TempDir(), t.TempDir()
 	path := filepath.Join(dir, "d")
 	must(t, os.Symlink("next", path))
@@ -203,7 +203,7 @@ func TestALinkedFileRotatesWhereItsLinkLeads(t *testing.T) {
 		if _, err := r.write(append(bytes.Repeat([]byte("x"), 60), '\n')); err != nil {
 			t.Fatal(err)
 		}
-		if r.look() {
+		if r.checkMoved() {
 			t.Fatal("it is found to be another file")
 		}
 	}
@@ -232,9 +232,9 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestATornLineIsNotContinued: after a crash in the middle of a write, the next
+// TestPartialLineIsNotContinued: after a crash in the middle of a write, the next
 // record stands on a line of its own.
-func TestATornLineIsNotContinued(t *testing.T) {
+func TestPartialLineIsNotContinued(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "d")
 	whole, err := json.Marshal(record("a"))
 	must(t, err)
@@ -251,9 +251,9 @@ func TestATornLineIsNotContinued(t *testing.T) {
 	}
 }
 
-// EX-05: a file that cannot be written costs nobody anything: what is lost is
-// counted, the log has one line a minute, and it goes on when it can.
-func TestAFileThatCannotBeWrittenIsToldOnceAMinute(t *testing.T) {
+// EX-05: a file that cannot be written delays no request. Lost records are counted, the log has one
+// line a minute, and writing resumes when the file is writable.
+func TestUnwritableFileIsLoggedOnceAMinute(t *testing.T) {
 	var f *File
 	var log *logged
 	path := filepath.Join(t.TempDir(), "logs", "d")
@@ -278,7 +278,7 @@ func TestAFileThatCannotBeWrittenIsToldOnceAMinute(t *testing.T) {
 		stop()
 		running.Wait()
 	})
-	if got, _ := recordsIn(t, f.to.path); strings.Join(got, "") != "found" || !strings.Contains(log.String(), "written to their file again") {
+	if got, _ := recordsIn(t, f.to.path); strings.Join(got, "") != "found" || !strings.Contains(log.String(), "accepts records again") {
 		t.Errorf("afterwards it has %v: %s", got, log)
 	}
 	if f.Stats().Written+f.Stats().Dropped != 151 {
@@ -287,7 +287,7 @@ func TestAFileThatCannotBeWrittenIsToldOnceAMinute(t *testing.T) {
 }
 
 // EX-05: a full disk, here a limit of the process, takes a part of a line back.
-func TestAPartOfALineIsTakenBack(t *testing.T) {
+func TestPartialLineIsRemoved(t *testing.T) {
 	f, _ := fileOf(t, 100<<20, 5)
 	f.Add(record("a"))
 	flush(f)
@@ -306,8 +306,8 @@ func TestAPartOfALineIsTakenBack(t *testing.T) {
 	}
 }
 
-// TestAQueueThatIsFullLosesAndNeverWaits: nobody empties it here.
-func TestAQueueThatIsFullLosesAndNeverWaits(t *testing.T) {
+// TestFullSpoolDropsAndNeverWaits: Run is not started, so nothing empties the spool.
+func TestFullSpoolDropsAndNeverWaits(t *testing.T) {
 	f, _ := fileOf(t, 100<<20, 5)
 	var writers sync.WaitGroup
 	for range 4 {
@@ -331,8 +331,8 @@ func TestAQueueThatIsFullLosesAndNeverWaits(t *testing.T) {
 	}
 }
 
-// TestAPathThatCannotBeWrittenStopsTheStart: with its name and the cause.
-func TestAPathThatCannotBeWrittenStopsTheStart(t *testing.T) {
+// TestOpenFileFailsOnAnUnwritablePath: with its name and the cause.
+func TestOpenFileFailsOnAnUnwritablePath(t *testing.T) {
 	dir := t.TempDir()
 	for _, path := range []string{dir, filepath.Join(dir, "none", "d"), os.DevNull} {
 		f, err := OpenFile(FileConfig{Path: path, MaxSize: 1 << 20, Files: 2, Log: slog.New(slog.DiscardHandler), Recover: letPanic})
@@ -342,8 +342,8 @@ func TestAPathThatCannotBeWrittenStopsTheStart(t *testing.T) {
 	}
 }
 
-// TestARecordThatJSONCannotHoldIsLostAlone: the records beside it are written.
-func TestARecordThatJSONCannotHoldIsLostAlone(t *testing.T) {
+// TestUnencodableRecordIsLostAlone: the records beside it are written.
+func TestUnencodableRecordIsLostAlone(t *testing.T) {
 	f, log := fileOf(t, 1<<20, 2)
 	f.Add(&Decision{DurationMs: math.NaN()})
 	f.Add(record("a"))
@@ -353,9 +353,9 @@ func TestARecordThatJSONCannotHoldIsLostAlone(t *testing.T) {
 	}
 }
 
-// TestARecordThatPanicsIsLostAlone: a panic while one record is encoded takes nothing
+// TestPanickingRecordIsLostAlone: a panic while one record is encoded takes nothing
 // else with it.
-func TestARecordThatPanicsIsLostAlone(t *testing.T) {
+func TestPanickingRecordIsLostAlone(t *testing.T) {
 	f, _ := fileOf(t, 1<<20, 2)
 	encoded := 0
 	f.config.Recover = func(_ string, step func() error) (err error) {

@@ -6,25 +6,24 @@ import (
 	"time"
 )
 
-// Filter selects records. Absent conditions do not matter; a record has to match all
-// the others. The tags describe it as a query and a body of the
-// admin API.
+// Filter selects records. A record matches if it meets every condition that is set. The tags
+// describe the filter as query and body of the admin API.
 type Filter struct {
-	Since     time.Time `query:"since" json:"since,omitzero" doc:"RFC 3339; only requests that came then or later."`
-	Until     time.Time `query:"until" json:"until,omitzero" doc:"RFC 3339; only requests that came before."`
+	Since     time.Time `query:"since" json:"since,omitzero" doc:"RFC 3339; requests that arrived at this time or later."`
+	Until     time.Time `query:"until" json:"until,omitzero" doc:"RFC 3339; requests that arrived before this time."`
 	Tenant    string    `query:"tenant" json:"tenant,omitempty" maxLength:"63"`
 	Tier      string    `query:"tier" json:"tier,omitempty" maxLength:"200" doc:"The tier or pool."`
-	Worker    string    `query:"worker" json:"worker,omitempty" maxLength:"200" doc:"One that was asked, the last or before it."`
+	Worker    string    `query:"worker" json:"worker,omitempty" maxLength:"200" doc:"Worker of any attempt."`
 	Outcome   string    `query:"outcome" json:"outcome,omitempty" enum:"ok,refused,failed,truncated,client_gone"`
-	Reason    string    `query:"reason" json:"reason,omitempty" pattern:"^[a-z0-9_]{1,100}$" doc:"Why a worker was chosen, the last or one before it."`
-	Rule      string    `query:"rule" json:"rule,omitempty" maxLength:"100" doc:"Why the tier was chosen."`
-	Model     string    `query:"model" json:"model,omitempty" maxLength:"300" doc:"As it was asked for, or as the worker was asked for it."`
+	Reason    string    `query:"reason" json:"reason,omitempty" pattern:"^[a-z0-9_]{1,100}$" doc:"Reason for the worker of any attempt."`
+	Rule      string    `query:"rule" json:"rule,omitempty" maxLength:"100" doc:"Rule that selected the tier."`
+	Model     string    `query:"model" json:"model,omitempty" maxLength:"300" doc:"Model name as requested, or as sent to the worker."`
 	Class     string    `query:"class" json:"class,omitempty" enum:"interactive,background,batch"`
-	Code      string    `query:"code" json:"code,omitempty" pattern:"^[a-z0-9_]{1,100}$" doc:"Of the error that was answered."`
-	Status    int       `query:"status" json:"status,omitempty" minimum:"100" maximum:"599" doc:"As sent; 499: the client left before any."`
-	MinMs     float64   `query:"min_ms" json:"min_ms,omitempty" minimum:"0" doc:"Only requests that took as long or longer, in milliseconds."`
+	Code      string    `query:"code" json:"code,omitempty" pattern:"^[a-z0-9_]{1,100}$" doc:"Code of the returned error."`
+	Status    int       `query:"status" json:"status,omitempty" minimum:"100" maximum:"599" doc:"Status as sent; 499 if the client left before any."`
+	MinMs     float64   `query:"min_ms" json:"min_ms,omitempty" minimum:"0" doc:"Minimum duration in milliseconds."`
 	RequestID string    `query:"request_id" json:"request_id,omitempty" maxLength:"128"`
-	Search    string    `query:"q" json:"q,omitempty" maxLength:"100" doc:"A part of the request id, tenant, key, model, tier, worker or code, in any case."`
+	Search    string    `query:"q" json:"q,omitempty" maxLength:"100" doc:"Part of the request id, tenant, key, model, tier, worker or code; case is ignored."`
 }
 
 // Matches reports whether the filter selects a record.
@@ -38,8 +37,7 @@ func (f *Filter) Matches(d *Decision) bool {
 		f.asked(d) && f.finds(d)
 }
 
-// asked tells whether a worker was asked that is looked for, for the reason that
-// is looked for.
+// asked reports whether an attempt has the worker and the reason of the filter.
 func (f *Filter) asked(d *Decision) bool {
 	if f.Worker == "" && f.Reason == "" {
 		return true
@@ -52,7 +50,7 @@ func (f *Filter) asked(d *Decision) bool {
 	})
 }
 
-// finds tells whether the text that is searched for stands in the record.
+// finds reports whether a searched field contains the search text.
 func (f *Filter) finds(d *Decision) bool {
 	if f.Search == "" {
 		return true
@@ -62,8 +60,8 @@ func (f *Filter) finds(d *Decision) bool {
 		slices.ContainsFunc(d.Attempts, func(a Attempt) bool { return has(a.Worker) })
 }
 
-// containsFold tells whether text has part in it, in any case. It allocates
-// nothing: a search looks at a hundred thousand records.
+// containsFold reports whether text contains part, ignoring case. It does not allocate, because a
+// search reads up to a hundred thousand records.
 func containsFold(text, part string) bool {
 	for i := 0; i+len(part) <= len(text); i++ {
 		if strings.EqualFold(text[i:i+len(part)], part) {

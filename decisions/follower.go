@@ -11,39 +11,38 @@ import (
 )
 
 const (
-	// followEvery is how often a stream is written: four times a second is as often
-	// as a person sees a table change.
+	// followEvery is how often a stream is written. A person does not see more than four changes of
+	// a table per second.
 	followEvery = 250 * time.Millisecond
-	// followMost bounds the decisions that an operator is told in any second; of more
-	// they see a part, spread evenly. So a busy gateway spends as much on an operator
-	// as a quiet one.
+	// followMost bounds the decisions that a reader gets in any second. If there are more, an
+	// evenly spread part is sent. A busy gateway therefore spends no more on a reader than a quiet
+	// one.
 	followMost = 50
-	// resumeMost bounds what an operator is told at once of what came while they were
-	// away: half a minute at followMost, and what a table shows.
+	// resumeMost bounds the missed decisions that a returning reader gets at once: half a minute at
+	// followMost, with room for the rows of a table.
 	resumeMost = 1000
-	// beatEvery is how often a stream says that it lives: below the 30 s after which
-	// common proxies let go.
+	// beatEvery is the time between two heartbeats. Common proxies close a connection after 30 s of
+	// silence.
 	beatEvery = 15 * time.Second
-	// reconnectAfter is what browsers are told to wait before they come again, in
-	// milliseconds.
+	// reconnectAfter is how long a browser waits before it reconnects, in milliseconds.
 	reconnectAfter = 2000
 )
 
-// Follower writes new records as server-sent events for one reader. It polls the log
-// four times a second, so it costs requests nothing.
+// Follower sends new records to one reader as server-sent events. It polls the log four times a
+// second, so it costs requests nothing.
 type Follower struct {
 	Log     *Log
 	Matches func(*Decision) bool
-	Event   func(Entry) any // what an event shows of a record
+	Event   func(Entry) any // the event's content for a record
 
-	next   int64                            // the number of the first record that was not looked at
-	told   [time.Second/followEvery - 1]int // decisions, in the times before
-	wrote  time.Time                        // when there was last something to tell
-	resume bool                             // the first time tells what came meanwhile
+	next   int64                            // number of the first unread record
+	sent   [time.Second/followEvery - 1]int // decisions sent in the previous intervals of this second
+	wrote  time.Time                        // last time that something was sent
+	resume bool                             // the first interval sends missed records
 }
 
-// begin returns the events with which a stream begins. The stream's place is among
-// them, so that a reader which is cut off at once resumes there.
+// begin returns the first events of a stream. They include the stream's position, so that a reader
+// that disconnects at once resumes there.
 func (f *Follower) begin(after int64, now time.Time) []byte {
 	b := append(strconv.AppendInt([]byte("retry: "), reconnectAfter, 10), "\n\n"...)
 	has := f.Log.Span()
@@ -61,9 +60,9 @@ func (f *Follower) begin(after int64, now time.Time) []byte {
 	return f.flush(b, now)
 }
 
-// Follow writes events four times a second until ctx ends, the reader takes nothing
-// for as long as stall, or may returns false. after is the number of the last record
-// that the reader has; 0: all that are kept follow; -1: only new ones.
+// Follow writes events four times a second until ctx ends, a write blocks for longer than stall, or
+// may returns false. after is the number of the last record that the reader has. 0 sends all kept
+// records first; -1 sends only new ones.
 func (f *Follower) Follow(ctx context.Context, w io.Writer, control *http.ResponseController, stall time.Duration,
 	after int64, may func() bool) {
 	send := func(events []byte) bool {
@@ -71,8 +70,8 @@ func (f *Follower) Follow(ctx context.Context, w io.Writer, control *http.Respon
 			return true
 		}
 		control.SetWriteDeadline(time.Now().Add(stall)) //nolint:errcheck // the write tells
-		// The connection may serve another request, and over HTTP/2 a deadline ends a
-		// stream even if no write is pending.
+		// The connection may serve another request. Over HTTP/2 a deadline ends a stream even if no
+		// write is pending.
 		defer control.SetWriteDeadline(time.Time{}) //nolint:errcheck // the write tells
 		if _, err := w.Write(events); err != nil {
 			return false
@@ -95,36 +94,36 @@ func (f *Follower) Follow(ctx context.Context, w io.Writer, control *http.Respon
 	}
 }
 
-// gap tells how many records came and went unseen, whether they match or not.
+// gap is the number of records that were evicted before they were read, matching or not.
 type gap struct {
 	Missed    int64 `json:"missed"`
-	Restarted bool  `json:"restarted,omitempty"` // the operator's last one is of another process; what that one had since is not counted
+	Restarted bool  `json:"restarted,omitempty"` // the reader's last record is of another process, whose later records are not counted
 }
 
-// dropped tells how many matching records are left out.
+// dropped is the number of matching records that are left out.
 type dropped struct {
 	Dropped int `json:"dropped"`
 }
 
-// flush appends the events of what came since the last time; none most of the time.
+// flush appends the events since the last call; mostly none.
 func (f *Follower) flush(b []byte, now time.Time) []byte {
 	before := len(b)
-	found, from, to := f.look()
+	found, from, to := f.readNew()
 	if from > f.next {
 		b = appendEvent(b, "gap", from-1, gap{Missed: from - f.next})
 	}
 	f.next = to
-	most := followMost - f.told[0] - f.told[1] - f.told[2]
-	copy(f.told[:], f.told[1:])
+	most := followMost - f.sent[0] - f.sent[1] - f.sent[2]
+	copy(f.sent[:], f.sent[1:])
 	if f.resume {
 		most, f.resume = resumeMost, false
-		if len(found) > most { // the newest, not some of all
-			f.told[2] = 0
+		if len(found) > most { // the newest, not an even part
+			f.sent[2] = 0
 			b = appendEvent(b, "dropped", found[most].Seq, dropped{len(found) - most})
 			found = found[:most]
 		}
 	} else {
-		f.told[2] = min(most, len(found))
+		f.sent[2] = min(most, len(found))
 	}
 	all := len(found)
 	found = thinned(found, most)
@@ -136,7 +135,7 @@ func (f *Follower) flush(b []byte, now time.Time) []byte {
 		b = appendEvent(b, "dropped", to-1, dropped{left})
 	}
 	if len(b) == before && now.Sub(f.wrote) >= beatEvery {
-		b = append(b, ": still here\nid: "...) // an id alone is no event: it keeps the place of who waits for what is rare
+		b = append(b, ": still here\nid: "...) // an id without data is no event, but keeps the position while no record matches
 		b = append(strconv.AppendInt(b, to-1, 10), "\n\n"...)
 	}
 	if len(b) > before {
@@ -145,9 +144,9 @@ func (f *Follower) flush(b []byte, now time.Time) []byte {
 	return b
 }
 
-// look returns the records that match, the newest first, of those from and up to
-// two numbers. from is above next where records went unseen.
-func (f *Follower) look() (found []Entry, from, to int64) {
+// readNew returns the matching records, newest first, and the range of numbers that it read. from
+// is above next if records were evicted unread.
+func (f *Follower) readNew() (found []Entry, from, to int64) {
 	to = f.Log.Span().Next
 	from = to
 	for e := range f.Log.newest(to) {
@@ -162,7 +161,7 @@ func (f *Follower) look() (found []Entry, from, to int64) {
 	return found, from, to
 }
 
-// thinned returns at most so many of them, evenly spread, the first among them.
+// thinned returns at most most records, evenly spread, including the first.
 func thinned(all []Entry, most int) []Entry {
 	if len(all) <= most {
 		return all
@@ -176,7 +175,7 @@ func thinned(all []Entry, most int) []Entry {
 // appendEvent appends one event with its number.
 func appendEvent(b []byte, name string, seq int64, v any) []byte {
 	data, err := json.Marshal(v)
-	if err != nil { // a number that JSON has not
+	if err != nil { // a number that JSON cannot represent
 		name, data = "dropped", []byte(`{"dropped":1}`)
 	}
 	b = append(strconv.AppendInt(append(b, "id: "...), seq, 10), "\nevent: "...)

@@ -25,7 +25,7 @@ type sse struct {
 	data  string
 }
 
-// eventsOf reads events. One without data is told too, with its id.
+// eventsOf parses events. An event without data is returned too, with its id.
 func eventsOf(t interface {
 	Helper()
 	Fatalf(string, ...any)
@@ -58,7 +58,7 @@ func eventsOf(t interface {
 	return out
 }
 
-// newFollower follows a log and tells the request ids.
+// newFollower returns a follower whose events are request ids.
 func newFollower(l *Log, matches func(*Decision) bool) *Follower {
 	return &Follower{Log: l, Matches: matches, Event: func(n Entry) any { return n.Decision.RequestID }}
 }
@@ -79,7 +79,7 @@ func inWords(events []sse) (out []string) {
 	return out
 }
 
-func TestAStreamBeginsWhereItsReaderLeftOff(t *testing.T) {
+func TestStreamResumesAtTheReadersPosition(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	for _, tt := range []struct {
 		name  string
@@ -115,10 +115,10 @@ func TestAStreamBeginsWhereItsReaderLeftOff(t *testing.T) {
 	}
 }
 
-// TestAStreamTellsEachRecordOnceOrSaysHowManyNot: told + left out + gone are all
-// that matched or went unseen, the numbers grow, any second tells at most fifty, and
-// a reader who comes again with the last id is told the rest.
-func TestAStreamTellsEachRecordOnceOrSaysHowManyNot(t *testing.T) {
+// TestStreamSendsOrCountsEachRecordOnce: the records sent, left out and missed add up to all
+// records, and the numbers grow. No second has more than fifty records, and a reader that resumes
+// with its last id gets the rest.
+func TestStreamSendsOrCountsEachRecordOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := NewLog(rapid.IntRange(1, 400).Draw(t, "keep"))
 		f := newFollower(l, everything)
@@ -172,8 +172,8 @@ func sum(all []int) (n int) {
 	return n
 }
 
-// TestALongAbsenceIsToldByItsEnd: the newest thousand, and how many before.
-func TestALongAbsenceIsToldByItsEnd(t *testing.T) {
+// TestResumedStreamSendsTheNewestMissedRecords: the newest thousand, and how many before.
+func TestResumedStreamSendsTheNewestMissedRecords(t *testing.T) {
 	l := NewLog(3000)
 	addMany(l, 2500)
 	now := time.Unix(1_700_000_000, 0)
@@ -208,14 +208,13 @@ func (w *operatorWire) Write(p []byte) (int, error) {
 	return w.to.Write(p)
 }
 
-// heard is what came, and when since the beginning.
+// heard is one write with its time since the beginning.
 type heard struct {
 	at   time.Duration
 	text []string
 }
 
-// listen follows a log in its bubble until the test ends it, and returns what was
-// heard, a write each.
+// listen follows a log in its bubble until the test ends it, and returns one value per write.
 func listen(t *testing.T, ctx context.Context, l *Log, may func() bool) (out chan heard, ended chan time.Duration) {
 	from, to := io.Pipe()
 	start := time.Now()
@@ -240,9 +239,9 @@ func listen(t *testing.T, ctx context.Context, l *Log, may func() bool) (out cha
 	return out, ended
 }
 
-// TestAStreamIsToldFourTimesASecondAndBeatsWhenQuiet: what comes between is told
-// together, and after 15 s without anything it says that it lives.
-func TestAStreamIsToldFourTimesASecondAndBeatsWhenQuiet(t *testing.T) {
+// TestStreamSendsFourTimesASecondAndBeatsWhenQuiet: records of one interval are sent together, and
+// a heartbeat is sent after 15 s of silence.
+func TestStreamSendsFourTimesASecondAndBeatsWhenQuiet(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLog(100)
@@ -270,8 +269,8 @@ func TestAStreamIsToldFourTimesASecondAndBeatsWhenQuiet(t *testing.T) {
 	})
 }
 
-// TestAStreamEndsWhenItsReaderMayNoMore: a revoked key, a gateway that shuts down.
-func TestAStreamEndsWhenItsReaderMayNoMore(t *testing.T) {
+// TestStreamEndsWhenItsReaderLosesPermission: a revoked key, a gateway that shuts down.
+func TestStreamEndsWhenItsReaderLosesPermission(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -282,9 +281,9 @@ func TestAStreamEndsWhenItsReaderMayNoMore(t *testing.T) {
 	})
 }
 
-// TestASlowReaderCostsNobodyAnything: a connection that takes nothing is ended, and
+// TestSlowReaderDelaysNoRequest: a connection that takes nothing is ended, and
 // records come in meanwhile as if it were not there.
-func TestASlowReaderCostsNobodyAnything(t *testing.T) {
+func TestSlowReaderDelaysNoRequest(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLog(100)
@@ -301,7 +300,7 @@ func TestASlowReaderCostsNobodyAnything(t *testing.T) {
 		}
 		before := time.Now()
 		addMany(l, 10_000)
-		if took := time.Since(before); took != 0 { // a bubble's clock stands still where nobody waits
+		if took := time.Since(before); took != 0 { // the clock of a bubble stands still unless a goroutine waits
 			t.Errorf("adding waited %v", took)
 		}
 		if at := <-ended; at != followEvery+stall {
@@ -334,7 +333,7 @@ func TestAQuietStreamHasNoWriteDeadline(t *testing.T) {
 	})
 }
 
-func TestThinningKeepsAnEvenPart(t *testing.T) {
+func TestThinnedRecordsAreEvenlySpread(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n, most := rapid.IntRange(0, 300).Draw(t, "n"), rapid.IntRange(0, 60).Draw(t, "most")
 		all := make([]Entry, n)
@@ -356,8 +355,7 @@ func TestThinningKeepsAnEvenPart(t *testing.T) {
 	})
 }
 
-// BenchmarkFollow is what one operator costs a gateway of 2,000 requests a second
-// each time they are told.
+// BenchmarkFollow is the cost of one reader per interval at 2,000 requests/s.
 func BenchmarkFollow(b *testing.B) {
 	l := NewLog(2000)
 	f := newFollower(l, (&Filter{Search: "acm"}).Matches)

@@ -10,16 +10,16 @@ import (
 	"tierway/routing"
 )
 
-// Log keeps the records of the requests that ended last, each with a number that
-// grows by one from request to request. Readers poll; adding a record wakes no
-// reader. It is safe for concurrent use; the records in it are never changed.
+// Log keeps the records of the requests that ended last. Each has a number that grows by one.
+// Readers poll; adding a record wakes no reader. It is safe for concurrent use. The kept records
+// are never changed.
 type Log struct {
 	mu    sync.Mutex
-	slots []slot // record seq is at seq modulo their number
+	slots []slot // record seq is at index seq modulo the length
 	span  Span
 }
 
-// slot is one record with about how many bytes it holds.
+// slot is one record with its approximate size in bytes.
 type slot struct {
 	d     *Decision
 	bytes int64
@@ -31,24 +31,23 @@ type Entry struct {
 	Decision *Decision
 }
 
-// maxDecisionBytes bounds the memory of all records: as many as may be kept, of
-// requests with a pool of sixteen workers and a short prompt, and a tenth of them
-// where each has 128 candidates and a long one.
+// maxDecisionBytes bounds the memory of all records. It holds the maximum number of records with a
+// pool of 16 workers and a short prompt, or a tenth of them with 128 candidates and a long prompt.
 const maxDecisionBytes = 256 << 20
 
-// numbersOfSecond are reserved for each second of a gateway's life, more than it can
-// serve. So the numbers of a process are above those of the process before it, and a
-// follower's place in an earlier process is recognised. All of them fit the 53 bits
-// that JSON's readers keep.
-const numbersOfSecond = 1_000_000
+// numbersPerSecond is how many numbers are reserved for each second of wall-clock time, more than a
+// gateway can use. The numbers of a process are therefore above those of the previous process, and
+// a position in an earlier process is recognised. All numbers fit in the 53 bits that JSON readers
+// keep.
+const numbersPerSecond = 1_000_000
 
-// NewLog returns a log that keeps so many records; 0 keeps none.
+// NewLog returns a log that keeps the given number of records; 0 keeps none.
 func NewLog(keep int) *Log {
-	first := time.Now().Unix() * numbersOfSecond
+	first := time.Now().Unix() * numbersPerSecond
 	return &Log{slots: make([]slot, keep), span: Span{First: first, Oldest: first, Next: first, Keep: keep}}
 }
 
-// Add takes a record over: the caller must not change it afterwards.
+// Add adds a record. The caller must not change it afterwards.
 func (l *Log) Add(d *Decision) {
 	n := bytesOf(d)
 	l.mu.Lock()
@@ -66,7 +65,7 @@ func (l *Log) Add(d *Decision) {
 
 func (l *Log) slotLocked(seq int64) *slot { return &l.slots[seq%int64(len(l.slots))] }
 
-// dropLocked forgets the oldest record.
+// dropLocked removes the oldest record. The caller must hold mu.
 func (l *Log) dropLocked() {
 	s := l.slotLocked(l.span.Oldest)
 	l.span.Bytes -= s.bytes
@@ -74,7 +73,7 @@ func (l *Log) dropLocked() {
 	l.span.Oldest++
 }
 
-// Resize keeps so many records from now on, of those that are there the newest.
+// Resize changes the number of kept records. The newest ones stay.
 func (l *Log) Resize(keep int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,36 +90,35 @@ func (l *Log) Resize(keep int) {
 	l.slots, l.span.Keep = slots, keep
 }
 
-// Span is what a log holds at one moment: the records from Oldest up to and without
-// Next.
+// Span is the range of records in a log: from Oldest up to, but not including, Next.
 type Span struct {
-	First  int64 // the number of the first record of this process
+	First  int64 // number of the first record of this process
 	Oldest int64
 	Next   int64
-	Keep   int   // the bound of the records
-	Bytes  int64 // of all that are kept, about
+	Keep   int   // maximum number of records
+	Bytes  int64 // approximate size of all records
 }
 
-// Span returns what is kept now.
+// Span returns the current range.
 func (l *Log) Span() Span {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.span
 }
 
-// lookAtOnce bounds how many records are copied under the lock: some 200 ns, in
-// which a request that ends may wait.
-const lookAtOnce = 128
+// copyAtOnce bounds how many records are copied under the lock: some 200 ns, for which a request
+// that ends may wait.
+const copyAtOnce = 128
 
-// newest yields the records with numbers below before, the newest first. The log is
-// not locked meanwhile.
+// newest yields the records with numbers below before, newest first. The log is not locked while
+// yield runs.
 func (l *Log) newest(before int64) iter.Seq[Entry] {
 	return func(yield func(Entry) bool) {
-		batch := make([]Entry, 0, lookAtOnce)
+		batch := make([]Entry, 0, copyAtOnce)
 		for {
 			batch = batch[:0]
 			l.mu.Lock()
-			for seq := min(before, l.span.Next) - 1; seq >= l.span.Oldest && len(batch) < lookAtOnce; seq-- {
+			for seq := min(before, l.span.Next) - 1; seq >= l.span.Oldest && len(batch) < copyAtOnce; seq-- {
 				batch = append(batch, Entry{seq, l.slotLocked(seq).d})
 			}
 			l.mu.Unlock()
@@ -136,8 +134,8 @@ func (l *Log) newest(before int64) iter.Seq[Entry] {
 	}
 }
 
-// Page returns the newest records with numbers below before that match, at most limit
-// of them, the newest first; and whether there are more. 0 bounds neither.
+// Page returns the newest matching records with numbers below before, newest first, at most limit
+// of them. more reports whether there are further ones. 0 means no bound, for before and for limit.
 func (l *Log) Page(before int64, limit int, match func(*Decision) bool) (found []Entry, more bool) {
 	if before == 0 {
 		before = math.MaxInt64
@@ -154,7 +152,7 @@ func (l *Log) Page(before int64, limit int, match func(*Decision) bool) (found [
 	return found, false
 }
 
-// Get returns the newest record of a request id.
+// Get returns the newest record with the given request id.
 func (l *Log) Get(id string) (Entry, bool) {
 	found, _ := l.Page(0, 1, func(d *Decision) bool { return d.RequestID == id })
 	if len(found) == 0 {
@@ -163,7 +161,7 @@ func (l *Log) Get(id string) (Entry, bool) {
 	return found[0], true
 }
 
-// Last returns the newest n records, the oldest first; 0 for all.
+// Last returns the newest n records, oldest first; 0 returns all.
 func (l *Log) Last(n int) []*Decision {
 	found, _ := l.Page(0, n, func(*Decision) bool { return true })
 	out := make([]*Decision, len(found))
@@ -173,8 +171,8 @@ func (l *Log) Last(n int) []*Decision {
 	return out
 }
 
-// bytesOf returns about how many bytes a record holds. Names of tiers, workers and
-// the like are the configuration's; what a client or a failure brings is counted.
+// bytesOf returns the approximate size of a record. Names of tiers, workers and the like belong to
+// the configuration and do not count; texts from clients and failures do.
 func bytesOf(d *Decision) int64 {
 	n := int(unsafe.Sizeof(*d)) + cap(d.Attempts)*int(unsafe.Sizeof(Attempt{})) + cap(d.Features.Chain)*int(unsafe.Sizeof(routing.Link{})) +
 		len(d.RequestID) + len(d.TraceID) + len(d.RequestedModel) + len(d.RuleNote) + len(d.Cause)

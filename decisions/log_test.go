@@ -30,9 +30,9 @@ func ids(found []Entry) (out []string) {
 // everything matches every record.
 func everything(*Decision) bool { return true }
 
-// TestTheRingKeepsTheLastRecords: whatever comes and however its size changes, it
+// TestLogKeepsTheLastRecords: whatever comes and however its size changes, it
 // has the last ones, numbered one after the other.
-func TestTheRingKeepsTheLastRecords(t *testing.T) {
+func TestLogKeepsTheLastRecords(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		keep := rapid.IntRange(0, 20).Draw(t, "keep")
 		l := NewLog(keep)
@@ -110,8 +110,8 @@ func checkPages(t *rapid.T, l *Log, model []Entry) {
 	}
 }
 
-// TestTheRingsMemoryIsBounded: large records push out more than one old one.
-func TestTheRingsMemoryIsBounded(t *testing.T) {
+// TestLogMemoryIsBounded: large records push out more than one old one.
+func TestLogMemoryIsBounded(t *testing.T) {
 	l := NewLog(1000)
 	most := strings.Repeat("x", maxDecisionBytes)
 	large := func() *Decision { return &Decision{Cause: most[:10<<20]} }
@@ -131,9 +131,9 @@ func TestTheRingsMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestARecordsSizeIsAboutWhatItTakes: one with 32 candidates and a long prompt's
+// TestBytesOfApproximatesARecordsMemory: one with 32 candidates and a long prompt's
 // blocks is some 8 KB.
-func TestARecordsSizeIsAboutWhatItTakes(t *testing.T) {
+func TestBytesOfApproximatesARecordsMemory(t *testing.T) {
 	d := &Decision{Attempts: []Attempt{{Choice: &routing.Choice{Candidates: make([]routing.Candidate, 32)}}}}
 	d.Features.Chain = make([]routing.Link, 81)
 	n := bytesOf(d)
@@ -149,9 +149,9 @@ func TestARecordsSizeIsAboutWhatItTakes(t *testing.T) {
 	}
 }
 
-// TestTheRingIsReadWhileItIsWritten: readers see each record once, in order, and
-// those who write never wait for one who looks.
-func TestTheRingIsReadWhileItIsWritten(t *testing.T) {
+// TestLogIsReadWhileItIsWritten: readers see each record once, in order, and writers never wait for
+// readers.
+func TestLogIsReadWhileItIsWritten(t *testing.T) {
 	l := NewLog(500)
 	first := l.Span().First
 	var writers, readers sync.WaitGroup
@@ -203,9 +203,9 @@ func drawnDecision(t *rapid.T) *Decision {
 	return d
 }
 
-// TestAFilterLetsThroughWhatMatchesAllOfIt: each condition alone decides as a plain
+// TestFilterMatchesAllConditions: each condition alone decides as a plain
 // comparison does, and a filter is all its conditions.
-func TestAFilterLetsThroughWhatMatchesAllOfIt(t *testing.T) {
+func TestFilterMatchesAllConditions(t *testing.T) {
 	in := func(s string, all ...string) bool { return slices.Contains(all, s) }
 	conditions := []struct {
 		set  func(f *Filter)
@@ -256,8 +256,8 @@ func TestAFilterLetsThroughWhatMatchesAllOfIt(t *testing.T) {
 	})
 }
 
-// TestEveryConditionMatters: no field of a filter is forgotten.
-func TestEveryConditionMatters(t *testing.T) {
+// TestEachConditionOfAFilterExcludes: no field of a filter is forgotten.
+func TestEachConditionOfAFilterExcludes(t *testing.T) {
 	for i := range reflect.TypeFor[Filter]().NumField() {
 		var f Filter
 		field := reflect.ValueOf(&f).Elem().Field(i)
@@ -294,8 +294,8 @@ func TestASearchIgnoresCase(t *testing.T) {
 	})
 }
 
-// TestAProcessNumbersAboveTheOneBefore: by the second in which it starts.
-func TestAProcessNumbersAboveTheOneBefore(t *testing.T) {
+// TestNumbersGrowAcrossProcesses: by the second in which it starts.
+func TestNumbersGrowAcrossProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		before := NewLog(1)
 		for range 1000 {
@@ -303,7 +303,7 @@ func TestAProcessNumbersAboveTheOneBefore(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		after := NewLog(1)
-		if after.Span().First <= before.Span().Next || after.Span().First+numbersOfSecond >= 1<<53 {
+		if after.Span().First <= before.Span().Next || after.Span().First+numbersPerSecond >= 1<<53 {
 			t.Errorf("%+v comes after %+v", after.Span(), before.Span())
 		}
 	})

@@ -7,20 +7,20 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
-	semconv "go.opentelemetry.io/otel/semconv/v1.41.0" // the last version of the core conventions with the GenAI names
+	semconv "go.opentelemetry.io/otel/semconv/v1.41.0" // the last version of the core conventions that contains the GenAI names
 	"go.opentelemetry.io/otel/trace"
 
 	"tierway/routing"
 	"tierway/telemetry"
 )
 
-// RouteOther is what a record has of a request that no route takes.
+// RouteOther is the recorded route of a request that matches none.
 const RouteOther = "other"
 
-// Trace is a Decision of which spans are made.
+// Trace converts a Decision into spans.
 type Trace struct {
 	*Decision
-	Calls []trace.Span // of the attempts
+	Calls []trace.Span // spans of the attempts, already begun
 }
 
 // Len returns the number of spans.
@@ -40,9 +40,9 @@ func (t Trace) Len() int {
 	return n
 }
 
-// Spans returns the request's span and its children: for each attempt its wait in
-// the queue, the choice of the worker and the call, then a wait that ended without
-// a worker. It appends their attributes to list and returns the extended list.
+// Spans returns the request's span and its children. Each attempt has its wait in the queue, the
+// choice of the worker and the call. A wait that ended without a worker follows. Spans appends the
+// attributes to list and returns the extended list.
 func (t Trace) Spans(list []attribute.KeyValue) ([]telemetry.Span, []attribute.KeyValue) {
 	a := &attrs{list: list, start: len(list)}
 	spans := append(make([]telemetry.Span, 0, t.Len()), t.root(a))
@@ -62,46 +62,46 @@ func (t Trace) Spans(list []attribute.KeyValue) ([]telemetry.Span, []attribute.K
 	return spans, a.list
 }
 
-// routed tells whether the attempt's worker was chosen: one that holds a stored
-// response is not.
+// routed reports whether a policy or a queue chose the attempt's worker. A worker that holds a
+// stored response is not chosen.
 func routed(a *Attempt) bool { return a.Choice != nil || a.Reason != "" }
 
-// lostWait is how long the request waited for a worker that it did not get, in
-// milliseconds: the part of the whole wait that is no attempt's.
+// lostWait returns how long the request waited for a worker that it did not get, in milliseconds:
+// the total wait minus the waits of the attempts.
 func (t Trace) lostWait() float64 {
 	lost := t.QueueMs
 	for i := range t.Attempts {
 		lost -= t.Attempts[i].QueueMs
 	}
-	if lost < 0.002 { // what rounding leaves
+	if lost < 0.002 { // rounding error
 		return 0
 	}
 	return min(lost, t.DurationMs)
 }
 
-// at is a moment of the request.
+// at returns the time at an offset from the request's beginning.
 func (t Trace) at(ms float64) time.Time {
 	return t.Time.Add(time.Duration(ms * float64(time.Millisecond)))
 }
 
-// root is the request as its client has it.
+// root returns the span of the whole request, as its client sees it.
 func (t Trace) root(a *attrs) telemetry.Span {
 	s := telemetry.Span{Start: t.Time, End: t.at(t.DurationMs)}
 	verb, method := t.Method, t.Method
-	if method == "OTHER" { // as the conventions have it
+	if method == "OTHER" { // as the conventions require
 		verb, method = "HTTP", "_OTHER"
 	}
 	route := t.Route
-	if route == RouteOther { // which is none
+	if route == RouteOther { // no route matched
 		route = ""
 	}
 	s.Name = strings.TrimSpace(verb + " " + route)
 	a.text(semconv.HTTPRequestMethodKey, method)
 	a.text(semconv.HTTPRouteKey, route)
-	if t.Status != StatusClientGone { // which is no status of an answer
+	if t.Status != StatusClientGone { // 499 is no status of an answer
 		a.number(semconv.HTTPResponseStatusCodeKey, int64(t.Status))
 	}
-	// A stream that was opened for heartbeats fails with the status 200.
+	// A stream that was opened for heartbeats can fail with the status 200.
 	if s.Error = t.Status >= http.StatusInternalServerError || t.Result == Failed || t.Result == Truncated; s.Error {
 		a.text(semconv.ErrorTypeKey, t.errorType())
 	}
@@ -112,7 +112,7 @@ func (t Trace) root(a *attrs) telemetry.Span {
 	return s
 }
 
-// errorType names a failure of the whole request.
+// errorType returns the error type of the whole request.
 func (t Trace) errorType() string {
 	switch {
 	case t.Code != "":
@@ -123,7 +123,7 @@ func (t Trace) errorType() string {
 	return strconv.Itoa(t.Status)
 }
 
-// asked says what the request asked for, and who asked.
+// asked adds the request's parameters and its caller.
 func (t Trace) asked(a *attrs) {
 	if t.RequestedModel != "" {
 		a.text(semconv.GenAIRequestModelKey, t.RequestedModel)
@@ -139,7 +139,7 @@ func (t Trace) asked(a *attrs) {
 	a.count("tierway.prompt_tokens_estimate", t.PromptTokens)
 }
 
-// decided says what was decided.
+// decided adds the decision and the result.
 func (t Trace) decided(a *attrs) {
 	a.text("tierway.tier", t.Tier)
 	a.text("tierway.rule", t.Rule)
@@ -156,20 +156,20 @@ func (t Trace) decided(a *attrs) {
 	a.count("tierway.config_generation", t.Generation)
 }
 
-// measured says how long things took and what they cost.
+// measured adds durations and usage.
 func (t Trace) measured(a *attrs) {
 	a.ms("tierway.overhead_ms", t.OverheadMs)
 	a.ms("tierway.queue_ms", t.QueueMs)
 	a.ms("tierway.ttft_ms", t.TTFTMs)
-	// Not by the conventions' names, and no operation: the attempts have both, and who
-	// sums up the tokens of generating spans would count them twice.
+	// The attempts have the conventions' names and the operation. With them on this span too, a sum
+	// over generating spans would count tokens twice.
 	a.count("tierway.prompt_tokens", t.Usage.Prompt)
 	a.count("tierway.cached_tokens", t.Usage.Cached)
 	a.count("tierway.output_tokens", t.Usage.Output)
 	a.yes("tierway.usage_estimated", t.Estimated)
 }
 
-// queued is a wait for the n-th worker, from 0.
+// queued returns the span of the wait before attempt n, counted from 0.
 func (t Trace) queued(a *attrs, from, to float64, n int, shed string) telemetry.Span {
 	a.text("tierway.tier", t.Tier)
 	a.text("tierway.class", t.Class)
@@ -178,8 +178,8 @@ func (t Trace) queued(a *attrs, from, to float64, n int, shed string) telemetry.
 	return telemetry.Span{Name: "queue", Start: t.at(from), End: t.at(to), Attributes: a.next()}
 }
 
-// routed is the choice of the n-th worker, from 0. After a wait it has no length:
-// the queue chose.
+// routed returns the span of the choice of the worker of attempt n, counted from 0. After a wait
+// its length is 0, because the queue chose.
 func (t Trace) routed(a *attrs, try *Attempt, n int) telemetry.Span {
 	from := try.AtMs
 	if try.QueueMs == 0 {
@@ -205,12 +205,11 @@ func (t Trace) routed(a *attrs, try *Attempt, n int) telemetry.Span {
 	return s
 }
 
-// shownCandidates is how many candidates a span tells of: a page of Jaeger's. The
-// record of the decision has more.
+// shownCandidates is how many candidates a span shows: a page in Jaeger. The decision holds more.
 const shownCandidates = 8
 
-// candidates are the workers that could have been chosen: the chosen one, the one
-// that came next, then the others.
+// candidates returns the events of the workers that could have been chosen: the chosen one, the
+// runner-up, then the others.
 func candidates(a *attrs, c *routing.Choice, chosen string, at time.Time) []telemetry.SpanEvent {
 	n := min(len(c.Candidates), shownCandidates)
 	events := make([]telemetry.SpanEvent, 0, n)
@@ -244,8 +243,8 @@ func candidateAttrs(a *attrs, v *routing.Candidate) []attribute.KeyValue {
 	return a.next()
 }
 
-// called is the n-th call of a worker, from 0: as the conventions for generative AI
-// describe one where a model is asked, else as they do any call over HTTP.
+// called returns the span of attempt n, counted from 0. It follows the conventions for generative
+// AI if a model is called, and those for HTTP otherwise.
 func (t Trace) called(a *attrs, try *Attempt, n int) telemetry.Span {
 	end := try.EndAtMs
 	if end == 0 {
@@ -284,5 +283,5 @@ func (t Trace) called(a *attrs, try *Attempt, n int) telemetry.Span {
 // RuleStored is the rule of requests about a stored response.
 const RuleStored = "stored"
 
-// StatusClientGone is what nginx logs for a client that left; it is never sent.
+// StatusClientGone is recorded for a client that left, as nginx does; it is never sent.
 const StatusClientGone = 499

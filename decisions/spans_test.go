@@ -16,8 +16,8 @@ import (
 	"tierway/telemetry"
 )
 
-// told is a request that waited, failed on one worker and was answered by another.
-func told() *Decision {
+// retriedDecision is a request that waited, failed on one worker and was answered by another.
+func retriedDecision() *Decision {
 	return &Decision{
 		Time: time.Unix(1000, 0), RequestID: "req-1", Generation: 3, Tenant: "acme", Key: "k1", Class: "interactive",
 		Method: "POST", Route: "/v1/chat/completions", Dialect: "chat", Stream: true, RequestedModel: "auto", Model: "qwen",
@@ -48,8 +48,8 @@ func inShort(s telemetry.Span, begin time.Time) string {
 	return text
 }
 
-func TestARequestIsToldInSpans(t *testing.T) {
-	d := told()
+func TestRequestHasItsSpans(t *testing.T) {
+	d := retriedDecision()
 	spans := spansOf(d)
 	var got []string
 	for _, s := range spans {
@@ -93,9 +93,9 @@ func TestARequestIsToldInSpans(t *testing.T) {
 	}
 }
 
-// Who sums up the tokens of spans counts each once.
-func TestTheTokensOfARequestStandInItsTraceOnce(t *testing.T) {
-	d := told()
+// A sum over the tokens of all spans counts each token once.
+func TestTraceHasTheTokensOnce(t *testing.T) {
+	d := retriedDecision()
 	sums := map[string]string{}
 	for _, s := range spansOf(d) {
 		got := attributes(s.Attributes)
@@ -112,12 +112,12 @@ func TestTheTokensOfARequestStandInItsTraceOnce(t *testing.T) {
 	}
 }
 
-func TestWhatAsksNoModelIsNoGeneration(t *testing.T) {
+func TestRequestWithoutModelIsNoGenerationSpan(t *testing.T) {
 	for name, change := range map[string]func(*Decision){
 		"a passed path":   func(d *Decision) { d.Dialect, d.Rule = "other", "path" },
 		"a stored answer": func(d *Decision) { d.Dialect, d.Rule = "responses", RuleStored },
 	} {
-		d := told()
+		d := retriedDecision()
 		change(d)
 		s := Trace{Decision: d}.called(new(attrs), &d.Attempts[0], 0)
 		for key := range attributes(s.Attributes) {
@@ -132,7 +132,7 @@ func TestWhatAsksNoModelIsNoGeneration(t *testing.T) {
 }
 
 // A stream that was opened for heartbeats has the status 200 whatever becomes of it.
-func TestARequestThatFailedIsAnErrorWhateverItsStatus(t *testing.T) {
+func TestFailedRequestIsAnErrorSpanAtAnyStatus(t *testing.T) {
 	for _, c := range []struct {
 		outcome Result
 		status  int
@@ -146,7 +146,7 @@ func TestARequestThatFailedIsAnErrorWhateverItsStatus(t *testing.T) {
 		{Failed, 502, "worker_error", "worker_error"},
 		{Truncated, 200, "", "truncated"},
 	} {
-		d := told()
+		d := retriedDecision()
 		d.Result, d.Status, d.Code = c.outcome, c.status, c.code
 		root := spansOf(d)[0]
 		if got := attributes(root.Attributes)["error.type"]; got != c.want || root.Error != (c.want != "") {
@@ -163,8 +163,8 @@ func attributes(list []attribute.KeyValue) map[string]string {
 	return m
 }
 
-func TestTheChoiceIsToldWithItsCandidates(t *testing.T) {
-	route := spansOf(told())[4]
+func TestRouteSpanHasItsCandidates(t *testing.T) {
+	route := spansOf(retriedDecision())[4]
 	if got := attributes(route.Attributes); got["tierway.policy"] != "kv_aware" || got["tierway.route.key_of"] != "prefix" ||
 		got["tierway.route.runner_up"] != "w3" || got["tierway.route.candidates"] != "2" || got["tierway.route.selection_us"] != "100" {
 		t.Errorf("the choice: %v", got)
@@ -178,7 +178,7 @@ func TestTheChoiceIsToldWithItsCandidates(t *testing.T) {
 	}
 }
 
-func TestOfManyCandidatesTheChosenAndTheNextAreTold(t *testing.T) {
+func TestRouteSpanKeepsTheChosenAndTheRunnerUp(t *testing.T) {
 	c := &routing.Choice{RunnerUp: "w28", Seen: 40}
 	for i := range 32 {
 		c.Candidates = append(c.Candidates, routing.Candidate{Worker: fmt.Sprintf("w%d", i)})
@@ -192,7 +192,7 @@ func TestOfManyCandidatesTheChosenAndTheNextAreTold(t *testing.T) {
 	}
 }
 
-func TestHowAFailureIsTold(t *testing.T) {
+func TestFailedAttemptSetsItsErrorType(t *testing.T) {
 	for name, c := range map[string]struct {
 		change          func(*Decision)
 		error           bool
@@ -207,7 +207,7 @@ func TestHowAFailureIsTold(t *testing.T) {
 		"left":       {change: func(d *Decision) { d.Status, d.Result = 499, ClientGone }},
 		"left later": {change: func(d *Decision) { d.Result = ClientGone }, code: "200"},
 	} {
-		d := told()
+		d := retriedDecision()
 		c.change(d)
 		s := Trace{Decision: d}.root(new(attrs))
 		got := attributes(s.Attributes)
@@ -215,14 +215,14 @@ func TestHowAFailureIsTold(t *testing.T) {
 			t.Errorf("%s: error %v, type %q, status %q", name, s.Error, got["error.type"], got["http.response.status_code"])
 		}
 	}
-	d := told()
+	d := retriedDecision()
 	d.Attempts[1].ErrorType = ErrorClientGone
 	if s := (Trace{Decision: d}).called(new(attrs), &d.Attempts[1], 1); s.Error {
 		t.Error("a client that left is the worker's failure")
 	}
 }
 
-func TestAWaitInVainIsTold(t *testing.T) {
+func TestWaitWithoutWorkerHasASpan(t *testing.T) {
 	d := &Decision{Time: time.Unix(0, 0), Method: "POST", Route: "/v1/completions", Class: "batch", QueueMs: 30, DurationMs: 31, Shed: "wait", Status: 503, Result: Failed}
 	spans := spansOf(d)
 	if len(spans) != 2 || inShort(spans[1], d.Time) != "queue 1-31ms" || attributes(spans[1].Attributes)["tierway.shed"] != "wait" {
@@ -232,7 +232,7 @@ func TestAWaitInVainIsTold(t *testing.T) {
 
 // OB-04: text from a client is in spans with a bounded length, as valid UTF-8 and without
 // control characters.
-func TestTextsInSpansAreClean(t *testing.T) {
+func TestSpanTextsAreClean(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		raw := string(rapid.SliceOf(rapid.OneOf(rapid.Byte(), rapid.SampledFrom([]byte("a\n\x1b\x00é\xff")))).Draw(t, "text"))
 		got := clean(raw)
@@ -274,7 +274,7 @@ func TestEverySpanHasANameAndEndsAfterItsStart(t *testing.T) {
 }
 
 func BenchmarkSpans(b *testing.B) {
-	d := told()
+	d := retriedDecision()
 	var list []attribute.KeyValue
 	b.ReportAllocs()
 	for b.Loop() {

@@ -23,7 +23,7 @@ var accessKeys = [...]string{
 	"cached_tokens", "output_tokens", "estimated",
 }
 
-// wholeDecision has something in each of its fields that a line tells of.
+// wholeDecision sets every field that an access line contains.
 func wholeDecision() *Decision {
 	return &Decision{SchemaVersion: SchemaVersion, Time: time.Unix(1_700_000_000, 5_000_000).UTC(), RequestID: "r-1", Generation: 7,
 		Tenant: "acme", Key: "k1", Class: "batch", AskedClass: "interactive", Method: "POST", Route: "/chat/completions",
@@ -63,7 +63,7 @@ func keysOf(t interface {
 	return keys
 }
 
-func TestALineHasTheKeysOfTheTableInTheirOrder(t *testing.T) {
+func TestAccessLineHasTheDocumentedKeysInOrder(t *testing.T) {
 	line := appendDecision(nil, wholeDecision())
 	if diff := cmp.Diff(accessKeys[:], keysOf(t, line)); diff != "" {
 		t.Errorf("a full line's keys (-table +line):\n%s", diff)
@@ -81,7 +81,7 @@ func TestALineHasTheKeysOfTheTableInTheirOrder(t *testing.T) {
 
 // OB-04: whatever a client names itself, a line is one line of one JSON object with
 // known keys, and nothing in it steers a terminal.
-func TestNoTextBreaksALine(t *testing.T) {
+func TestAccessLineEscapesEveryText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := wholeDecision()
 		text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "a\nlevel=error", "\x1b[31mred", "\u009b31m", `","level":"ERROR`, "\xff\xfe", "\u2028"}))
@@ -112,7 +112,7 @@ func TestNoTextBreaksALine(t *testing.T) {
 	})
 }
 
-func TestALinesLevelTellsWhoseMatterItIs(t *testing.T) {
+func TestAccessLevelFollowsTheFault(t *testing.T) {
 	for _, tt := range []struct {
 		outcome Result
 		status  int
@@ -141,7 +141,7 @@ func TestALinesLevelTellsWhoseMatterItIs(t *testing.T) {
 	}
 }
 
-func TestALineOfNothingIsShort(t *testing.T) {
+func TestAccessLineOmitsEmptyFields(t *testing.T) {
 	want := []string{"time", "level", "msg", "status", "duration_ms", "config_generation"}
 	if diff := cmp.Diff(want, keysOf(t, appendDecision(nil, &Decision{}))); diff != "" {
 		t.Error(diff)

@@ -9,28 +9,28 @@ import (
 	"strconv"
 )
 
-// rotated is a file of lines that makes room for another one when it is full:
-// file, file.1 … , of which the last is the oldest. It is found again where another
-// program has moved it or cut it short. Where a link leads to it, all of them stand
-// where that leads, as its volume has the room. One goroutine uses it, and one process.
+// rotated is a log file with rotation: file, file.1 … , the last being the oldest. It opens the
+// file again if another program moves or truncates it. If the path is a link, the older files lie
+// next to the link's target, because that volume has the space. It is used by one goroutine of one
+// process.
 type rotated struct {
 	path    string
-	maxSize int64 // of one file; a single longer line is written all the same
-	files   int   // the one that is written included; 1: a full one is begun anew
+	maxSize int64 // of one file; a longer single line is written anyway
+	files   int   // including the current one; 1: a full file is truncated
 
 	file *os.File // nil while it cannot be opened
-	real string   // its path without links
+	real string   // path of the file without links
 	size int64
-	torn bool // its last line is not whole
+	torn bool // the last line is incomplete
 }
 
-// errNoFile is the cause where the file is no file.
-var errNoFile = errors.New("it is no regular file")
+// errNoFile means that the path is not a regular file.
+var errNoFile = errors.New("the path is not a regular file; name a regular file or a new one")
 
-// open opens the file, and makes it where there is none, for its user alone.
+// open opens the file, or creates it with access for its owner only.
 func (r *rotated) open() (err error) {
 	if was, statErr := os.Stat(r.path); statErr == nil && !was.Mode().IsRegular() {
-		err = errNoFile // opening a pipe without a reader would wait for ever
+		err = errNoFile // opening a pipe without a reader would block
 	} else if r.file, err = os.OpenFile(r.path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600); err == nil {
 		r.real, err = filepath.EvalSymlinks(r.path)
 	}
@@ -46,8 +46,8 @@ func (r *rotated) open() (err error) {
 	return nil
 }
 
-// endsWhole tells whether the file ends with a newline, or is empty. A crash may
-// have left a part of a line, which the next line must not continue.
+// endsWhole reports whether the file is empty or ends with a newline. A crash may have left a
+// partial line, which the next line must not continue.
 func endsWhole(file *os.File, size int64) bool {
 	last := []byte{'\n'}
 	if size > 0 {
@@ -63,33 +63,33 @@ func (r *rotated) close() {
 	r.file = nil
 }
 
-// look finds out whether the file is still the one of its name, and how long it is.
-// It is asked before each write: what a removed file is given is lost. It tells
-// whether the file was moved or removed, so that the next write begins another.
-func (r *rotated) look() (moved bool) {
+// checkMoved updates the size and reports whether the file was moved or removed, so that the next
+// write creates a new one. It is called before each write, because writes to a removed file are
+// lost.
+func (r *rotated) checkMoved() (moved bool) {
 	if r.file == nil {
 		return false
 	}
 	mine, err := r.file.Stat()
 	if err != nil {
-		return false // the next write says what is wrong
+		return false // the next write returns the cause
 	}
 	named, err := os.Stat(r.path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(named, mine) {
 		r.close()
 		return true
 	}
-	if mine.Size() < r.size { // cut short: what it ends with now is not ours to know
+	if mine.Size() < r.size { // another program truncated the file, perhaps in the middle of a line
 		r.torn = !endsWhole(r.file, mine.Size())
 	}
 	r.size = mine.Size()
 	return false
 }
 
-// fits tells whether so many bytes more are not too many for the file.
+// fits reports whether n more bytes fit in the file.
 func (r *rotated) fits(n int) bool { return r.size == 0 || r.size+int64(n) <= r.maxSize }
 
-// write appends whole lines, and returns how many bytes of whole lines are there.
+// write appends whole lines and returns the number of bytes in lines that were written completely.
 func (r *rotated) write(lines []byte) (int, error) {
 	if r.file == nil {
 		if err := r.open(); err != nil {
@@ -117,8 +117,8 @@ func (r *rotated) write(lines []byte) (int, error) {
 	return r.untear(lines, n), fmt.Errorf("writing decisions.file %s: %w", r.path, err)
 }
 
-// untear takes back the part of a line that was written before the disk was full,
-// and returns the length of the whole lines.
+// untear removes a partial line that a failed write has left, and returns the length of the whole
+// lines.
 func (r *rotated) untear(lines []byte, n int) int {
 	whole := n
 	for whole > 0 && lines[whole-1] != '\n' {
@@ -137,23 +137,23 @@ func (r *rotated) untear(lines []byte, n int) int {
 	return whole
 }
 
-// rotate moves the files one place on and begins a new one. Where a file cannot be
-// moved, the full one is written on: a record is worth more than its bound.
+// rotate renames the files to the next number and opens a new one. If a rename fails, the full file
+// is kept in use: a record is worth more than the size limit.
 func (r *rotated) rotate() error {
 	if r.files <= 1 {
 		if err := r.file.Truncate(0); err != nil {
-			return fmt.Errorf("beginning decisions.file %s anew: %w", r.path, err)
+			return fmt.Errorf("truncating decisions.file %s: %w", r.path, err)
 		}
 		r.size, r.torn = 0, false
 		return nil
 	}
 	for i := r.files - 1; i > 1; i-- {
 		if err := os.Rename(r.older(i-1), r.older(i)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("rotating decisions.file: %w", err)
+			return fmt.Errorf("rotating decisions.file %s: %w", r.path, err)
 		}
 	}
 	if err := os.Rename(r.real, r.older(1)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("rotating decisions.file: %w", err)
+		return fmt.Errorf("rotating decisions.file %s: %w", r.path, err)
 	}
 	r.close()
 	return r.open()

@@ -14,7 +14,7 @@ import (
 // attrs collects the attributes of spans and span events in one list.
 type attrs struct {
 	list  []attribute.KeyValue
-	start int // of those of the current span or event
+	start int // start of the current span's or event's attributes
 }
 
 // next returns the attributes that were added since the last call.
@@ -24,14 +24,14 @@ func (a *attrs) next() []attribute.KeyValue {
 	return a.list[from:a.start:a.start]
 }
 
-// text adds what is not empty.
+// text adds a text that is not empty.
 func (a *attrs) text(key attribute.Key, value string) {
 	if value != "" {
 		a.list = append(a.list, key.String(clean(value)))
 	}
 }
 
-// number adds a number, count one that is not 0.
+// number adds a number; count adds a number that is not 0.
 func (a *attrs) number(key attribute.Key, value int64) { a.list = append(a.list, key.Int64(value)) }
 
 func (a *attrs) count(key attribute.Key, value int64) {
@@ -40,14 +40,14 @@ func (a *attrs) count(key attribute.Key, value int64) {
 	}
 }
 
-// ms adds a time that is not 0.
+// ms adds a duration that is not 0.
 func (a *attrs) ms(key attribute.Key, value float64) {
 	if value != 0 {
 		a.list = append(a.list, key.Float64(value))
 	}
 }
 
-// yes adds what is true.
+// yes adds a condition that is true.
 func (a *attrs) yes(key attribute.Key, value bool) {
 	if value {
 		a.list = append(a.list, key.Bool(true))
@@ -62,11 +62,11 @@ func (a *attrs) usage(u Usage) {
 	}
 }
 
-// maxAttribute bounds a text: longer than any name that a person gives.
+// maxAttribute bounds an attribute's text: longer than any configured name.
 const maxAttribute = 256
 
-// clean is a text fit for a span: some of it came from a client, and one text that
-// is no UTF-8 would cost its whole batch.
+// clean returns a text that is safe in a span. Some texts come from clients, and a backend may
+// reject a whole batch for one invalid UTF-8 text.
 func clean(s string) string {
 	plain := len(s) <= maxAttribute
 	for i := 0; plain && i < len(s); i++ {
@@ -86,14 +86,14 @@ func clean(s string) string {
 	}, s)
 }
 
-// asksModel tells whether the request asks a model: one that is passed untouched, or
-// is about a stored answer, does not.
+// asksModel reports whether the request generates or embeds with a model. Requests that pass
+// unchanged, or that read a stored answer, do not.
 func (t Trace) asksModel() bool {
 	return t.Dialect != openai.Other.String() && t.Route != RouteOther && t.Rule != RuleStored
 }
 
-// operation is the request's dialect in the words of the conventions, where they
-// have one.
+// operation returns the conventions' name for the request's dialect, or the dialect if they have
+// none.
 func (t Trace) operation() string {
 	switch t.Dialect {
 	case openai.Chat.String(), openai.Responses.String(), openai.Messages.String():
@@ -104,8 +104,8 @@ func (t Trace) operation() string {
 	return t.Dialect
 }
 
-// provider is whose API the worker speaks, which is what the conventions ask for
-// where the provider itself is not known.
+// provider returns the API that the worker speaks, as the conventions require if the provider is
+// unknown.
 func (t Trace) provider() string {
 	if t.Dialect == openai.Messages.String() {
 		return "anthropic"
