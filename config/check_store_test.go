@@ -52,16 +52,16 @@ watch: 2
 			`3:14: store.sql: is no URL: signs in its password are written as % and two digits (write sqlite://FILE or postgres://user@host/database)`,
 		}},
 		"a Redis without a database": {keys + small + `store: {sql: "", redis: "redis://:hunter2@127.0.0.1:6379/abc"}`, []string{
-			`3:25: store.redis: names no database that is a number from 0 (write it behind the host, such as redis://HOST:6379/0)`,
+			`3:25: store.redis: has a database that is not a number from 0 (write it after the host, as in redis://HOST:6379/0)`,
 		}},
 		"sentinels without a master": {keys + small + `store: {sql: "", redis: "redis+sentinel://127.0.0.1:26379"}`, []string{
-			`3:25: store.redis: names no master (write it behind the sentinels, such as redis+sentinel://HOST:26379,HOST:26379/MASTER)`,
+			`3:25: store.redis: names no master (write it after the sentinels, as in redis+sentinel://HOST:26379,HOST:26379/MASTER)`,
 		}},
 		"several hosts without a kind": {keys + small + `store: {sql: "", redis: "redis://a,hunter2"}`, []string{
-			`3:25: store.redis: is no URL such as redis://HOST:6379/0, rediss://USER:PASSWORD@HOST:6380, redis+cluster://HOST:6379,HOST:6379 or redis+sentinel://HOST:26379,HOST:26379/MASTER (write redis://host:6379, or rediss:// with TLS)`,
+			`3:25: store.redis: is not a Redis URL; valid forms are redis://HOST:6379/0, rediss://USER:PASSWORD@HOST:6380, redis+cluster://HOST:6379,HOST:6379 or redis+sentinel://HOST:26379,HOST:26379/MASTER (write redis://host:6379, or rediss:// with TLS)`,
 		}},
 		"a mode of PostgreSQL that is none": {keys + small + `store: {sql: "postgres://u:hunter2@h/db?sslmode=hunter2"}`, []string{
-			`3:14: store.sql: the URL is not understood (write postgres://USER:PASSWORD@HOST:PORT/DATABASE, with what is special in the password percent-encoded, and check that the files that its parameters name are there)`,
+			`3:14: store.sql: the URL is malformed (write postgres://USER:PASSWORD@HOST:PORT/DATABASE, percent-encode special characters of the password, and check that the files in its parameters exist)`,
 		}},
 		"proxies": {keys + small + `trusted_proxies: [10.0.0.0/8, 10.0.0.7, "fd00::/8", "::1", 10.1.0.0/8, proxy.local, 10.0.0.7/32, "fe80::1%eth0", 0.0.0.0/0, "10.0.0.0/33"]
 `, []string{

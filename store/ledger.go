@@ -11,29 +11,28 @@ import (
 )
 
 const (
-	ledgerMax   = 100_000 // rows that wait: two minutes of a thousand requests a second, in some 40 MB
+	ledgerMax   = 100_000 // rows in memory: two minutes at 1,000 requests/s, some 40 MB
 	ledgerEvery = time.Second
-	// Rows in one transaction: few enough that none takes long, many enough that
-	// the cost of a commit is shared.
+	// Rows per transaction: few enough to keep it short, many enough to share the cost of a commit.
 	ledgerBatch = 500
-	// A database that hangs does not answer: a ping that takes longer than this is
-	// none, so that the spool's pause and a ping together stay below two seconds.
+	// A ping that takes longer counts as failed. The spool's pause and a ping together stay below
+	// two seconds.
 	pingTimeout = 700 * time.Millisecond
 	pruneEvery  = time.Hour
 )
 
-// LedgerConfig says where rows go.
+// LedgerConfig configures a Ledger.
 type LedgerConfig struct {
 	SQL       *SQL
-	Log       *slog.Logger  // nil: silent
+	Log       *slog.Logger  // nil: no log
 	Max       int           // rows that wait in memory; 0: 100,000
-	Retention time.Duration // rows that are older are deleted; 0: none is
+	Retention time.Duration // age at which rows are deleted; 0: never
 	Recover   Recover       // nil: a panic ends the process
 }
 
-// Ledger takes the rows of requests and writes them to SQL in the background. During
-// an outage of SQL rows wait in memory; when there are too many the oldest is dropped
-// and counted. It is safe for concurrent use.
+// Ledger writes the rows of requests to SQL in the background. During an outage of SQL the rows
+// wait in memory. If there are too many, the oldest is dropped and counted. It is safe for
+// concurrent use.
 type Ledger struct {
 	*spool.Spool[Row]
 	sql       target
@@ -42,14 +41,14 @@ type Ledger struct {
 	recover   Recover
 }
 
-// target is where rows go: SQL.
+// target is the database that rows are written to: SQL.
 type target interface {
 	Ping(ctx context.Context) error
 	WriteRows(ctx context.Context, rows []Row) (int, error)
 	Prune(ctx context.Context, rowsBefore time.Time) (int64, error)
 }
 
-// NewLedger returns a ledger that holds no row. Rows are written by Run and Flush.
+// NewLedger returns an empty ledger. Run and Flush write its rows.
 func NewLedger(c LedgerConfig) *Ledger {
 	return newLedger(c, c.SQL)
 }
@@ -64,19 +63,19 @@ func newLedger(c LedgerConfig, to target) *Ledger {
 	return l
 }
 
-// Run writes rows as they come, deletes old ones once an hour, and returns when
-// ctx has ended and what was left is written, or five seconds have passed.
+// Run writes rows and deletes old ones once an hour. When ctx ends, it writes the remaining rows
+// for at most five seconds and returns.
 func (l *Ledger) Run(ctx context.Context) {
 	var pruning sync.WaitGroup
 	pruning.Go(func() { l.prune(ctx) })
 	defer pruning.Wait()
 	l.Spool.Run(ctx)
 	if left := l.Stats().Waiting; left > 0 {
-		l.log.Error("rows of the ledger are lost: the database was away to the end", "rows", left)
+		l.log.Error("ledger rows lost; the database was unavailable until shutdown", "rows", left)
 	}
 }
 
-// prune deletes old rows, at once and then every hour.
+// prune deletes old rows at once and then every hour.
 func (l *Ledger) prune(ctx context.Context) {
 	for l.retention > 0 {
 		var n int64
@@ -86,9 +85,9 @@ func (l *Ledger) prune(ctx context.Context) {
 		})
 		switch {
 		case err != nil && ctx.Err() == nil:
-			l.log.Warn("old rows of the ledger stay until the next hour", "error", err)
+			l.log.Warn("old ledger rows not deleted; trying again in an hour", "error", err)
 		case n > 0:
-			l.log.Info("old rows of the ledger are deleted", "rows", n)
+			l.log.Info("old ledger rows deleted", "rows", n)
 		}
 		if !wait(ctx, pruneEvery) {
 			return
@@ -96,7 +95,7 @@ func (l *Ledger) prune(ctx context.Context) {
 	}
 }
 
-// write writes a batch. After a failure it first waits for a ping's answer.
+// write writes a batch. After a failure it first waits for a successful ping.
 func (l *Ledger) write(ctx context.Context, rows []Row) (lost int, err error) {
 	before := l.Stats()
 	if before.Err != nil {
@@ -107,9 +106,9 @@ func (l *Ledger) write(ctx context.Context, rows []Row) (lost int, err error) {
 	}
 	switch {
 	case before.Err == nil && err != nil:
-		l.log.Debug("rows of the ledger wait in memory: the database does not take them", "rows", before.Waiting, "error", err)
+		l.log.Debug("ledger rows wait in memory; the database does not accept them", "rows", before.Waiting, "error", err)
 	case before.Err != nil && err == nil:
-		l.log.Debug("the database takes rows of the ledger again", "rows", before.Waiting, "dropped", before.Dropped)
+		l.log.Debug("the database accepts ledger rows again", "rows", before.Waiting, "dropped", before.Dropped)
 	}
 	return lost, err
 }
@@ -120,9 +119,8 @@ func (l *Ledger) ping(ctx context.Context) error {
 	return l.recover("asking for the ledger's database", func() error { return l.sql.Ping(ctx) })
 }
 
-// writeBatch writes rows in one transaction. If the content of a row makes the write
-// fail, rows are written one by one, and those that fail are lost: otherwise one row
-// would block all that follow.
+// writeBatch writes rows in one transaction. If the contents of a row make it fail, it writes the
+// rows one by one and drops those that fail. Otherwise one row would block all that follow.
 func (l *Ledger) writeBatch(ctx context.Context, rows []Row) (lost int, err error) {
 	bad, err := l.writeRows(ctx, rows)
 	if !bad {
@@ -134,16 +132,16 @@ func (l *Ledger) writeBatch(ctx context.Context, rows []Row) (lost int, err erro
 		case err == nil:
 		case bad:
 			lost++
-			l.log.Error("a row of the ledger is lost: its content cannot be written", "id", r.ID, "error", err)
+			l.log.Error("ledger row lost; its contents cannot be written", "id", r.ID, "error", err)
 		default:
-			return 0, err // all of them again: what is there already counts for nothing
+			return 0, err // all are retried; rows that are already stored do not count twice
 		}
 	}
 	return lost, nil
 }
 
-// writeRows writes rows in one transaction. bad tells that what they hold made it
-// fail: the database refused it, or writing it panicked.
+// writeRows writes rows in one transaction. bad reports that their contents made it fail: the
+// database rejected them, or writing them panicked.
 func (l *Ledger) writeRows(ctx context.Context, rows []Row) (bad bool, err error) {
 	ended := false
 	err = l.recover("writing rows of the ledger", func() error {

@@ -16,23 +16,23 @@ import (
 	"tierway/tenants"
 )
 
-// ErrLimitsAway is why a request of a fail-closed tenant is not admitted: Redis
-// cannot say what other gateways admit.
-var ErrLimitsAway = errors.New("the shared limits are away")
+// ErrLimitsAway means that a request of a fail-closed tenant is not admitted, because Redis cannot
+// count the requests of the other gateways.
+var ErrLimitsAway = errors.New("the shared limits are unavailable")
 
-// LimitsConfig says what Limits decide with.
+// LimitsConfig configures Limits.
 type LimitsConfig struct {
 	Local    *tenants.Limiter
 	Redis    *Redis           // nil: this gateway decides alone
-	Gateways int              // how many there are at most, where Redis does not say; 0: one
-	Log      *slog.Logger     // nil: none
+	Gateways int              // maximum number of gateways if Redis does not count them; 0: one
+	Log      *slog.Logger     // nil: no log
 	Now      func() time.Time // nil: time.Now
 	Recover  Recover          // nil: a panic ends the process
 }
 
-// Limits admit requests against the limits of tenants and keys: in Redis, for all
-// gateways together, or in this process where there is none or it is away. They
-// are safe for concurrent use.
+// Limits admits requests against the limits of tenants and keys. It decides in Redis for all
+// gateways together, or in this process if Redis is absent or unavailable. It is safe for
+// concurrent use.
 type Limits struct {
 	local    *tenants.Limiter
 	redis    *Redis
@@ -40,31 +40,31 @@ type Limits struct {
 	log      *slog.Logger
 	now      func() time.Time
 	recover  Recover
-	queue    *spool.Spool[*Grant] // settled, as Redis is still to hear
+	queue    *spool.Spool[*Grant] // settlements to send to Redis
 	renew    chan struct{}
 
 	takeScript, settleScript *redis.Script
 }
 
-// Grant is one admitted request. It must be settled.
+// Grant is one admitted request. The caller must settle it.
 type Grant struct {
 	limits *Limits
 	charge *tenants.Charge
 	shared bool // admitted by Redis, not by this gateway alone
 	done   atomic.Bool
-	used   tenants.Used // once it is done
+	used   tenants.Used // set by Settle
 }
 
 const (
-	// queueSize is how many settlements wait for Redis: a second of a busy gateway.
-	// Its memory is theirs alone, about 100 bytes each.
+	// queueSize is the maximum number of settlements that wait for Redis: one second of a busy
+	// gateway. Each takes about 100 bytes.
 	queueSize = 10_000
-	// batch is how many scripts go to Redis at once. It runs them in 5 ms, within
-	// the patience that each reply has.
+	// batch is the number of scripts in one pipeline. Redis runs them in 5 ms, within the timeout
+	// of each reply.
 	batch = 100
 )
 
-// NewLimits returns limits. Nothing is told to Redis until Run.
+// NewLimits returns limits. Run must be called to send settlements to Redis.
 func NewLimits(c LimitsConfig) *Limits {
 	l := &Limits{local: c.Local, redis: c.Redis, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
 		now: c.Now, recover: c.Recover.orNone(), renew: make(chan struct{}, 1),
@@ -85,8 +85,8 @@ func NewLimits(c LimitsConfig) *Limits {
 	return l
 }
 
-// newQueue returns what sends settlements, of which so many wait. Those that Redis
-// does not take are not sent again: renewal repairs what is lost with them.
+// newQueue returns the spool that sends settlements; size bounds how many wait. A failed settlement
+// is not retried: the renewal corrects the sums.
 func (l *Limits) newQueue(size int) *spool.Spool[*Grant] {
 	return spool.New(spool.Config[*Grant]{Max: size, Batch: batch, Write: func(ctx context.Context, all []*Grant) (int, error) {
 		l.guarded("sending settlements to Redis", func() { l.send(ctx, all) })
@@ -94,12 +94,12 @@ func (l *Limits) newQueue(size int) *spool.Spool[*Grant] {
 	}})
 }
 
-// SetGateways says how many gateways there are at most, where Redis does not say.
+// SetGateways sets the maximum number of gateways for times when Redis does not count them.
 func (l *Limits) SetGateways(n int) { l.gateways.Store(int64(max(1, n))) }
 
-// Take admits or refuses a request at c.At. A refused one has no grant and is
-// booked nowhere. It loses no more than 50 ms to a Redis that hangs, and nothing
-// to one that is known to be away. The only error is ErrLimitsAway.
+// Take admits or refuses a request at c.At. A refused request has no grant and no reservation. Take
+// waits at most 50 ms for a Redis that hangs, and not at all for one that is known to be down. The
+// only error is ErrLimitsAway.
 func (l *Limits) Take(ctx context.Context, c *tenants.Charge) (*Grant, tenants.Admission, error) {
 	g := &Grant{limits: l, charge: c}
 	if len(c.Caller.Subjects) == 0 {
@@ -112,7 +112,7 @@ func (l *Limits) Take(ctx context.Context, c *tenants.Charge) (*Grant, tenants.A
 	return g, v, nil
 }
 
-// decide has Redis decide, else this gateway alone.
+// decide lets Redis decide, or this gateway alone if Redis does not answer.
 func (l *Limits) decide(ctx context.Context, g *Grant) (tenants.Admission, error) {
 	if l.redis != nil {
 		v, err := tenants.Admission{}, errAway
@@ -130,7 +130,7 @@ func (l *Limits) decide(ctx context.Context, g *Grant) (tenants.Admission, error
 	return l.local.Take(g.charge, l.share()), nil
 }
 
-// share returns of how many gateways this is one that decides alone.
+// share returns the number of gateways that share the limits while this one decides alone.
 func (l *Limits) share() int {
 	if l.redis == nil {
 		return int(l.gateways.Load())
@@ -138,8 +138,8 @@ func (l *Limits) share() int {
 	return max(int(l.gateways.Load()), l.redis.Gateways())
 }
 
-// ask has Redis decide, and books here what it admits: an outage starts from
-// there.
+// ask lets Redis decide and also books the admitted request in this process, from where an outage
+// continues.
 func (l *Limits) ask(ctx context.Context, c *tenants.Charge) (tenants.Admission, error) {
 	var buf [2]tenants.SubjectState
 	states := l.local.BeginRemote(c, buf[:0])
@@ -173,15 +173,14 @@ func (g *Grant) Settle(u tenants.Used) {
 	}
 }
 
-// Degraded reports whether this gateway decides alone although there is a Redis.
+// Degraded reports whether this gateway decides alone although Redis is configured.
 func (l *Limits) Degraded() bool { return l.redis != nil && !l.redis.Up() }
 
-// Dropped returns how many settlements Redis was not told of because too many
-// waited.
+// Dropped returns the number of settlements that were not sent because too many waited.
 func (l *Limits) Dropped() int64 { return l.queue.Stats().Dropped }
 
-// Run tells Redis what was settled, and every 5 s what this gateway holds, until
-// ctx ends; what waits then is still told.
+// Run sends settlements to Redis, and every 5 s the state of this gateway, until ctx ends. It then
+// sends the remaining settlements.
 func (l *Limits) Run(ctx context.Context) {
 	if l.redis == nil {
 		<-ctx.Done()
@@ -203,8 +202,8 @@ func (l *Limits) Run(ctx context.Context) {
 	}
 }
 
-// guarded runs a step that has no error. After a panic, which recover has logged,
-// the next step follows as usual.
+// guarded runs a step without an error. After a panic, which recover has logged, the next step runs
+// as usual.
 func (l *Limits) guarded(work string, step func()) {
 	_ = l.recover(work, func() error {
 		step()
@@ -212,11 +211,10 @@ func (l *Limits) guarded(work string, step func()) {
 	})
 }
 
-// Peek says what Take would say of a charge, as far as this gateway knows, and how
-// far each limit is used. It asks nobody and books nothing. While Redis decides, the
-// rates and the requests under way are those that this gateway admitted, and the
-// budgets those of all gateways as last heard; partial tells so. The only error is
-// ErrLimitsAway.
+// Peek returns the decision that Take would make, as far as this gateway knows, and the use of each
+// limit. It sends no request to Redis and reserves nothing. While Redis decides, rates and requests
+// in flight are those of this gateway; budgets are those of all gateways, as last received. partial
+// reports this case. The only error is ErrLimitsAway.
 func (l *Limits) Peek(c *tenants.Charge) (v tenants.Admission, uses []tenants.Use, partial bool, err error) {
 	partial = l.redis != nil && l.redis.Up()
 	if l.redis != nil && !partial && c.Caller.FailClosed {

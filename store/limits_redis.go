@@ -22,15 +22,15 @@ var takeLua string
 //go:embed settle.lua
 var settleLua string
 
-// counterUpdate is one run of a script for some subjects.
+// counterUpdate is one run of a script for a list of subjects.
 type counterUpdate struct {
 	keys   []string
 	argv   []any
 	states []tenants.SubjectState
 }
 
-// newWord returns a run about states with two arguments of the script's own. All keys
-// of a tenant have one hash tag, so that a cluster keeps them in one place.
+// newUpdate returns a run for the given states with two arguments of the script's own. All keys of
+// a tenant share a hash tag, so a cluster keeps them on one node.
 func (l *Limits) newUpdate(own int64, flag bool, states []tenants.SubjectState) counterUpdate {
 	w := counterUpdate{keys: make([]string, 0, 4*len(states)), argv: make([]any, 0, 4+30*len(states)), states: states}
 	w.argv = append(w.argv, l.redis.gateway, lease.Microseconds(), own, number(flag))
@@ -56,7 +56,7 @@ func (l *Limits) newUpdate(own int64, flag bool, states []tenants.SubjectState) 
 	return w
 }
 
-// take asks Redis about one request.
+// take lets Redis decide about one request.
 func (l *Limits) take(ctx context.Context, c *tenants.Charge, states []tenants.SubjectState) (tenants.Admission, error) {
 	w := l.newUpdate(max(0, c.Tokens), c.IgnoreBudget, states)
 	reply, err := l.takeScript.Run(ctx, l.redis.client, w.keys, w.argv...).Slice()
@@ -76,10 +76,10 @@ func (l *Limits) take(ctx context.Context, c *tenants.Charge, states []tenants.S
 	return tenants.RemoteAdmission(c, refused, int(place), time.Duration(wait)*time.Microsecond, used), nil
 }
 
-// errAnswer is why an answer of a script is of no use.
-var errAnswer = errors.New("Redis answers what the script does not")
+// errAnswer means that a script's reply has an unexpected form.
+var errAnswer = errors.New("Redis returned an unexpected reply to a script")
 
-// limitOf returns the limit that scripts number so; "" for 0.
+// limitOf returns the limit with the given number in the scripts, or "" for 0.
 func limitOf(n int64) tenants.Limit {
 	if names := tenants.LimitNames(); 0 < n && n <= int64(len(names)) {
 		return names[n-1]
@@ -87,7 +87,7 @@ func limitOf(n int64) tenants.Limit {
 	return ""
 }
 
-// reader reads the answer of a script from left to right.
+// reader reads a script's reply from left to right.
 type reader struct {
 	values []any
 	wrong  bool
@@ -130,7 +130,7 @@ func (r *reader) sharedCounters() (h tenants.SharedCounters) {
 	return h
 }
 
-// send tells Redis what was settled.
+// send sends settlements to Redis.
 func (l *Limits) send(ctx context.Context, all []*Grant) {
 	updates := make([]counterUpdate, 0, len(all))
 	for _, g := range all {
@@ -141,14 +141,14 @@ func (l *Limits) send(ctx context.Context, all []*Grant) {
 	l.sendUpdates(ctx, updates)
 }
 
-// settlementUpdate returns the update of one settled request. Rates are corrected only where Redis
+// settlementUpdate returns the update for one settled request. Rates are corrected only if Redis
 // booked them.
 func (l *Limits) settlementUpdate(g *Grant) counterUpdate {
 	states := l.local.SubjectStates(g.charge, nil)
 	for i := range states {
 		now := &states[i].Limits
 		for _, sub := range g.charge.Caller.Subjects {
-			if then := sub.Limits; sub.Key == states[i].Key { // a limit that is new since then was not booked
+			if then := sub.Limits; sub.Key == states[i].Key { // a limit that was added since then has no booking
 				now.RPM, now.RPS, now.TPM = ifLimited(then.RPM, now.RPM), ifLimited(then.RPS, now.RPS), ifLimited(then.TPM, now.TPM)
 			}
 		}
@@ -160,7 +160,7 @@ func (l *Limits) settlementUpdate(g *Grant) counterUpdate {
 	return l.newUpdate(by, g.used.Refund && g.shared, states)
 }
 
-// matters reports whether Redis keeps anything that the settlement changes.
+// matters reports whether Redis stores anything that the settlement changes.
 func (g *Grant) matters() bool {
 	for i := range g.charge.Caller.Subjects {
 		l := &g.charge.Caller.Subjects[i].Limits
@@ -172,7 +172,7 @@ func (g *Grant) matters() bool {
 	return false
 }
 
-// ifLimited returns a limit of now, where there was one then.
+// ifLimited returns the current limit if there was a limit at admission, and 0 otherwise.
 func ifLimited(then, now int64) int64 {
 	if then == 0 {
 		return 0
@@ -180,8 +180,8 @@ func ifLimited(then, now int64) int64 {
 	return now
 }
 
-// renewAll tells Redis again of all that it must not forget, and of what it was
-// not told while it was away.
+// renewAll sends the state that Redis must not lose, and the changes that it missed during an
+// outage.
 func (l *Limits) renewAll(ctx context.Context) {
 	for states := range slices.Chunk(l.local.DirtySubjects(l.now(), nil), batch) {
 		updates := make([]counterUpdate, 0, batch)
@@ -192,8 +192,7 @@ func (l *Limits) renewAll(ctx context.Context) {
 	}
 }
 
-// sendUpdates runs the settling script for each update in one pipeline and applies the
-// replies.
+// sendUpdates runs the settling script for each update in one pipeline and applies the replies.
 func (l *Limits) sendUpdates(ctx context.Context, updates []counterUpdate) {
 	if len(updates) == 0 {
 		return

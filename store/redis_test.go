@@ -50,7 +50,7 @@ type watched struct {
 // states are those that the log tells of: whether Redis came or went.
 func (w *watched) states() (up []bool) {
 	for line := range strings.Lines(w.log.String()) {
-		if back := strings.Contains(line, "Redis is back"); back || strings.Contains(line, "Redis is away") {
+		if back := strings.Contains(line, "Redis available again"); back || strings.Contains(line, "Redis unavailable") {
 			up = append(up, back)
 		}
 	}
@@ -211,7 +211,7 @@ func TestASlowRedisIsAway(t *testing.T) {
 	if w.Up() || slow > 2*tripAfter { // the machine may be slow by itself once or twice
 		t.Errorf("it is up: %v; %d requests waited for it", w.Up(), slow)
 	}
-	eventually(t, w.told.Load)
+	eventually(t, w.logged.Load)
 	hook.slow.Store(0)
 	eventually(t, w.Up)
 	if got := w.log.lines(); got != 2 || !strings.Contains(w.log.String(), "slow") {
@@ -267,7 +267,7 @@ func TestAnOutageOfRedisIsShortForEveryRequest(t *testing.T) {
 					t.Errorf("a request lost %v", took)
 				}
 			}
-			eventually(t, w.told.Load) // a probe has found it away too
+			eventually(t, w.logged.Load) // a probe has found it away too
 			c.end(server)
 			back := time.Now()
 			eventually(t, func() bool { return !l.Degraded() })

@@ -11,17 +11,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// errRedisURL says what a URL looks like; what was read instead may be a secret.
-var errRedisURL = errors.New("is no URL such as redis://HOST:6379/0, rediss://USER:PASSWORD@HOST:6380, redis+cluster://HOST:6379,HOST:6379 or redis+sentinel://HOST:26379,HOST:26379/MASTER")
+// errRedisURL shows the forms of a valid URL. It does not repeat the given URL, which may hold a
+// secret.
+var errRedisURL = errors.New("is not a Redis URL; valid forms are redis://HOST:6379/0, rediss://USER:PASSWORD@HOST:6380, redis+cluster://HOST:6379,HOST:6379 or redis+sentinel://HOST:26379,HOST:26379/MASTER")
 
-// What else a URL can lack. Neither names what was read, which may be a secret.
+// Parts that a URL can lack. The errors do not repeat the URL, which may hold a secret.
 var (
-	errRedisDatabase = errors.New("names no database that is a number from 0: write it behind the host, such as redis://HOST:6379/0")
-	errRedisMaster   = errors.New("names no master: write it behind the sentinels, such as redis+sentinel://HOST:26379,HOST:26379/MASTER")
+	errRedisDatabase = errors.New("has a database that is not a number from 0: write it after the host, as in redis://HOST:6379/0")
+	errRedisMaster   = errors.New("names no master: write it after the sentinels, as in redis+sentinel://HOST:26379,HOST:26379/MASTER")
 )
 
-// redisOptions reads a URL. Lists of hosts are no part of a URL's syntax, so that
-// all but the first are taken out before the rest is parsed.
+// redisOptions parses a URL. A list of hosts is not valid in a URL, so all hosts but the first are
+// removed before parsing.
 func redisOptions(text string) (*redis.UniversalOptions, error) {
 	scheme, rest, ok := strings.Cut(text, "://")
 	base, kind, _ := strings.Cut(scheme, "+")
@@ -70,7 +71,7 @@ func redisOptions(text string) (*redis.UniversalOptions, error) {
 		o.Addrs = append(o.Addrs, net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "6379")))
 	}
 	if base == "rediss" && len(o.Addrs) > 1 {
-		o.TLSConfig.ServerName = "" // each server is known by its own name
+		o.TLSConfig.ServerName = "" // each server is verified by its own name
 	}
 	return o, nil
 }

@@ -13,39 +13,39 @@ import (
 )
 
 const (
-	// A call whose caller set no deadline: a database that hangs is told within
-	// the time that a person waits for a page.
+	// For calls without a deadline: a hanging database is reported within the time that a person
+	// waits for a page.
 	usualTimeout = 5 * time.Second
-	// A search of the audit log or of usage that takes longer is asked too widely.
+	// A search of the audit log or of usage that takes longer covers too much.
 	searchTimeout = 2 * time.Second
-	// Building an index over a large ledger, or reading the whole audit log, takes longer
-	// than any other call.
+	// Building an index over a large ledger, or reading the whole audit log, takes longer than any
+	// other call.
 	longTimeout = 5 * time.Minute
 )
 
-// SQLConfig says which database to open.
+// SQLConfig configures a SQL.
 type SQLConfig struct {
 	URL string       // sqlite://FILE, sqlite://:memory: or postgres://USER:PASSWORD@HOST:PORT/DATABASE
-	Log *slog.Logger // nil: silent
+	Log *slog.Logger // nil: no log
 }
 
-// SQL is a database, SQLite or PostgreSQL: what must not be lost. It is safe for
-// concurrent use. Every method honours its context and gives up after five
-// seconds where that has no deadline; Migrate, Prune and VerifyAudit take longer. No error of
-// it holds the URL's password or the digest of a key.
+// SQL is a SQLite or PostgreSQL database for the data that must not be lost. It is safe for
+// concurrent use. Every method honours its context. Without a deadline it gives up after five
+// seconds, except Migrate, Prune and VerifyAudit. No error holds the URL's password or the digest
+// of a key.
 type SQL struct {
 	kind  string
 	write *sql.DB
-	read  *sql.DB // the same as write, but for a SQLite file
-	chunk int     // rows that one INSERT brings
+	read  *sql.DB // same as write, except for a SQLite file
+	chunk int     // rows per INSERT
 	hide  func(string) string
 	log   *slog.Logger
 	file  *openFile // nil: not a SQLite file
 }
 
-// OpenSQL checks the URL and returns its database. It connects to a server when it
-// is first used, so that one that is away is no error here; a file that cannot be
-// written is. The caller owes Close.
+// OpenSQL checks the URL and returns its database. It does not connect to a server until the first
+// use, so an unreachable server is no error. A file that cannot be written is an error. The caller
+// must call Close.
 func OpenSQL(c SQLConfig) (*SQL, error) {
 	s := &SQL{log: cmp.Or(c.Log, slog.New(slog.DiscardHandler))}
 	if err := s.open(c.URL); err != nil {
@@ -54,7 +54,7 @@ func OpenSQL(c SQLConfig) (*SQL, error) {
 	return s, nil
 }
 
-// Close ends all connections. What is under way ends first.
+// Close closes all connections after their calls have ended.
 func (s *SQL) Close() error {
 	var err error
 	if s.read != s.write {
@@ -66,7 +66,7 @@ func (s *SQL) Close() error {
 // Kind returns sqlite or postgres.
 func (s *SQL) Kind() string { return s.kind }
 
-// Ping asks the database whether it is there.
+// Ping checks that the database answers.
 func (s *SQL) Ping(ctx context.Context) error {
 	var one int64
 	return s.readOne(ctx, "asking the database for a sign of life", "SELECT 1", &one)
@@ -83,14 +83,13 @@ func (s *SQL) readOne(ctx context.Context, doing, query string, to ...any) error
 	return s.fail(ctx, doing, err)
 }
 
-// Revision returns a number that grows with every change of what Contents
-// returns. It reads one row.
+// Revision returns a number that grows with every change of Contents. It reads one row.
 func (s *SQL) Revision(ctx context.Context) (revision int64, err error) {
 	err = s.readOne(ctx, "reading the revision", "SELECT number FROM revision", &revision)
 	return revision, err
 }
 
-// Contents returns all that gateways hold in memory, as it was at one moment.
+// Contents returns the data that gateways hold in memory, as of one moment.
 func (s *SQL) Contents(ctx context.Context) (c Contents, err error) {
 	err = s.snapshot(ctx, "reading tenants and keys", usualTimeout, func(ctx context.Context, tx *sql.Tx) error {
 		return cmp.Or(
@@ -106,7 +105,7 @@ func (s *SQL) Contents(ctx context.Context) (c Contents, err error) {
 	return c, nil
 }
 
-// snapshot runs f on the database as it is at one moment. f only reads.
+// snapshot runs f on a consistent snapshot of the database. f must only read.
 func (s *SQL) snapshot(ctx context.Context, doing string, limit time.Duration, f func(context.Context, *sql.Tx) error) error {
 	ctx, done := bounded(ctx, limit)
 	defer done()
@@ -118,23 +117,23 @@ func (s *SQL) snapshot(ctx context.Context, doing string, limit time.Duration, f
 	return s.fail(ctx, doing, err)
 }
 
-// transact runs f in a transaction that is undone when f fails.
+// transact runs f in a transaction and rolls it back if f fails.
 func (s *SQL) transact(ctx context.Context, f func(tx *sql.Tx) error) error {
 	tx, err := s.begin(ctx, s.write, nil)
 	if err != nil {
 		return err
 	}
 	if err := f(tx); err != nil {
-		// What f failed with is the cause; a rollback fails when that ended the
-		// connection, which undoes the transaction too.
+		// The error of f is the cause. A rollback fails if the connection broke, which undoes the
+		// transaction too.
 		_ = tx.Rollback()
 		return err
 	}
 	return tx.Commit()
 }
 
-// begin begins a transaction. A SQLite file that another process writes to is waited
-// for as long as ctx lasts.
+// begin begins a transaction. If another process writes to the SQLite file, begin waits until ctx
+// ends.
 func (s *SQL) begin(ctx context.Context, db *sql.DB, o *sql.TxOptions) (*sql.Tx, error) {
 	if err := s.file.inPlace(); err != nil {
 		return nil, err
@@ -147,15 +146,14 @@ func (s *SQL) begin(ctx context.Context, db *sql.DB, o *sql.TxOptions) (*sql.Tx,
 	}
 }
 
-// edit is one change, as the audit log tells it. The zero edit changed nothing.
+// edit is one change for the audit log. The zero edit means that nothing changed.
 type edit struct {
 	action, target string
-	before, after  any // in their public shape; nil: there is none
+	before, after  any // public form; nil if there is none
 }
 
-// change runs f in a transaction with the audit row and the next revision: all of
-// it happens or none. Changes wait for each other, so that f may read and then
-// write what it has read.
+// change runs f in a transaction together with the audit entry and the next revision. Changes are
+// serialised, so f may read and then write what it has read.
 func (s *SQL) change(ctx context.Context, a Actor, doing string, f func(ctx context.Context, tx *sql.Tx, now time.Time) (edit, error)) error {
 	ctx, done := bounded(ctx, usualTimeout)
 	defer done()
@@ -183,11 +181,10 @@ func (s *SQL) change(ctx context.Context, a Actor, doing string, f func(ctx cont
 	return s.fail(ctx, doing, err)
 }
 
-// errUnchanged undoes a transaction that turned out to change nothing.
+// errUnchanged rolls back a transaction that would change nothing.
 var errUnchanged = errors.New("nothing is changed")
 
-// bounded returns a context that ends: after limit, where the caller's has no
-// deadline of its own.
+// bounded returns a context with a timeout of limit, unless ctx has a deadline.
 func bounded(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	if _, has := ctx.Deadline(); has {
 		return context.WithCancel(ctx)
@@ -195,10 +192,10 @@ func bounded(ctx context.Context, limit time.Duration) (context.Context, context
 	return context.WithTimeout(ctx, limit)
 }
 
-// stamp cuts a time to what is stored of it.
+// stamp rounds a time to its stored precision.
 func stamp(t time.Time) time.Time { return instant(micros(t)) }
 
-// micros returns a time as it is stored: microseconds since 1970, 0 for none.
+// micros returns the stored form of a time: microseconds since 1970, or 0 for the zero time.
 func micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -206,7 +203,7 @@ func micros(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
-// instant returns the time that is stored as us.
+// instant returns the time of a stored form.
 func instant(us int64) time.Time {
 	if us == 0 {
 		return time.Time{}
@@ -214,7 +211,7 @@ func instant(us int64) time.Time {
 	return time.UnixMicro(us).UTC()
 }
 
-// number returns how a yes or no is stored.
+// number returns the stored form of a boolean.
 func number(yes bool) int64 {
 	if yes {
 		return 1

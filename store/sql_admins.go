@@ -16,9 +16,8 @@ func adminColumns(ad *Admin) []column {
 	}
 }
 
-// CreateAdmin adds an admin and returns it as it is stored. ErrExists: one of that
-// name is in force, or its id or digest is taken. An expired one of that name
-// makes room.
+// CreateAdmin adds an admin and returns it as stored. An expired admin of the same name is
+// replaced. It returns ErrExists if a valid admin has the name, or if the id or digest is in use.
 func (s *SQL) CreateAdmin(ctx context.Context, a Actor, ad Admin) (Admin, error) {
 	err := s.change(ctx, a, fmt.Sprintf("creating admin %q", ad.Name), func(ctx context.Context, tx *sql.Tx, now time.Time) (edit, error) {
 		return addAdmin(ctx, tx, "admin.create", a, &ad, now)
@@ -26,8 +25,8 @@ func (s *SQL) CreateAdmin(ctx context.Context, a Actor, ad Admin) (Admin, error)
 	return ad, err
 }
 
-// Bootstrap adds the first admin. ErrExists: one of the role admin is in force, so
-// that of several who try at once one succeeds.
+// Bootstrap adds the first admin. It returns ErrExists if a valid admin with the role admin exists;
+// of several concurrent calls one succeeds.
 func (s *SQL) Bootstrap(ctx context.Context, a Actor, ad Admin) (Admin, error) {
 	err := s.change(ctx, a, fmt.Sprintf("creating the first admin %q", ad.Name), func(ctx context.Context, tx *sql.Tx, now time.Time) (edit, error) {
 		n, err := adminsBeside(ctx, tx, "", now)
@@ -53,16 +52,16 @@ func addAdmin(ctx context.Context, tx *sql.Tx, action string, a Actor, ad *Admin
 	return edit{action: action, target: ad.Name, after: *ad}, insert(ctx, tx, "admins", adminColumns(ad))
 }
 
-// adminsBeside counts those of the role admin that are in force, but for one.
+// adminsBeside counts the valid admins with the role admin, except the given one.
 func adminsBeside(ctx context.Context, tx *sql.Tx, id string, now time.Time) (n int64, err error) {
 	err = tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM admins WHERE role = $1 AND id <> $2 AND (expires_at = 0 OR expires_at > $3)",
 		RoleAdmin, clean(id), micros(now)).Scan(&n)
 	return n, err
 }
 
-// DeleteAdmin removes an admin. elsewhere says that there are others of the role admin
-// outside the database. ErrLastAdmin: none of that role would be left. ErrNotFound:
-// there is none of that id.
+// DeleteAdmin removes an admin. elsewhere states that there are admins with the role admin outside
+// the database. It returns ErrLastAdmin if no admin of that role would remain, and ErrNotFound if
+// the id is unknown.
 func (s *SQL) DeleteAdmin(ctx context.Context, a Actor, id string, elsewhere bool) error {
 	return s.change(ctx, a, fmt.Sprintf("deleting admin %q", id), func(ctx context.Context, tx *sql.Tx, now time.Time) (edit, error) {
 		ad, err := single(collect(ctx, tx, adminColumns, "FROM admins WHERE id = $1", clean(id)))

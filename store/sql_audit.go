@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	auditUsual = 50  // entries of a query that names no limit: a page
-	auditMost  = 200 // entries of any query, however many it asks for
+	auditUsual = 50  // entries of a query without a limit: one page
+	auditMost  = 200 // maximum entries of any query
 	verifyPage = 1000
 )
 
@@ -26,12 +26,12 @@ func auditColumns(e *AuditEntry) []column {
 	}
 }
 
-// entry begins an entry of the audit log.
+// entry returns a new entry of the audit log.
 func (a Actor) entry(now time.Time, action, target string) AuditEntry {
 	return AuditEntry{At: now, Actor: a.Name, Role: a.Role, Via: a.Via, IP: a.IP, RequestID: a.RequestID, Action: action, Target: target}
 }
 
-// entry returns the change as the audit log tells it.
+// entry returns the change as an entry of the audit log.
 func (e edit) entry(a Actor, now time.Time) (AuditEntry, error) {
 	entry := a.entry(now, e.action, e.target)
 	entry.Outcome = "ok"
@@ -51,8 +51,8 @@ func (e edit) entry(a Actor, now time.Time) (AuditEntry, error) {
 	return entry, nil
 }
 
-// appendAudit adds an entry to the chain. The row of revision is the lock that
-// keeps entries in one line.
+// appendAudit appends an entry to the chain. Locking the row of revision keeps the entries in one
+// order.
 func appendAudit(ctx context.Context, tx *sql.Tx, e AuditEntry) error {
 	var before string
 	if err := tx.QueryRowContext(ctx, "UPDATE revision SET audit_id = audit_id + 1 RETURNING audit_id, audit_hash").Scan(&e.ID, &before); err != nil {
@@ -69,18 +69,18 @@ func appendAudit(ctx context.Context, tx *sql.Tx, e AuditEntry) error {
 	return err
 }
 
-// chain returns the hash of an entry: SHA-256 of a JSON array of the hash before
-// it and its fields. A field that entries get later is added to the array only
-// where it is not empty, so that the hashes of older entries stay.
+// chain returns the hash of an entry: SHA-256 of a JSON array of the previous hash and the entry's
+// fields. A field that is added later is part of the array only if it is not empty, so that the
+// hashes of older entries stay valid.
 func chain(before string, e *AuditEntry) string {
 	text, _ := json.Marshal([]string{before, strconv.FormatInt(e.ID, 10), strconv.FormatInt(micros(e.At), 10), e.Actor, e.Role, e.Via,
-		e.IP, e.RequestID, e.Action, e.Target, e.Before, e.After, e.Outcome}) // strings are always written
+		e.IP, e.RequestID, e.Action, e.Target, e.Before, e.After, e.Outcome}) // marshalling strings cannot fail
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }
 
-// AppendAudit notes what changes nothing in the database: a reload, a refusal.
-// before and after are JSON or empty, and hold no secret.
+// AppendAudit records an action that changes nothing in the database, such as a reload or a
+// refusal. before and after are JSON or empty and must not hold secrets.
 func (s *SQL) AppendAudit(ctx context.Context, a Actor, action, target, before, after, outcome string) error {
 	ctx, done := bounded(ctx, usualTimeout)
 	defer done()
@@ -92,8 +92,8 @@ func (s *SQL) AppendAudit(ctx context.Context, a Actor, action, target, before, 
 	return s.fail(ctx, fmt.Sprintf("noting %q in the audit log", action), err)
 }
 
-// Audit returns the entries that match all of the query, the newest first. What it
-// asks for is compared as it is: no character has a meaning of its own.
+// Audit returns the entries that match all conditions of the query, newest first. Conditions are
+// compared literally, without wildcards.
 func (s *SQL) Audit(ctx context.Context, q AuditQuery) ([]AuditEntry, error) {
 	ctx, done := context.WithTimeout(ctx, searchTimeout)
 	defer done()
@@ -109,9 +109,9 @@ func (s *SQL) Audit(ctx context.Context, q AuditQuery) ([]AuditEntry, error) {
 	return all, s.fail(ctx, "reading the audit log", err)
 }
 
-// VerifyAudit reads the whole audit log and checks that nothing in it was changed,
-// put in or taken out since it was written. brokenAt is the first entry that is
-// not what it was, or is missing; 0: all is whole. entries counts those before it.
+// VerifyAudit reads the whole audit log and checks that no entry was changed, inserted or removed.
+// brokenAt is the id of the first wrong or missing entry, or 0 if the log is intact. entries counts
+// the entries before it.
 func (s *SQL) VerifyAudit(ctx context.Context) (entries, brokenAt int64, err error) {
 	err = s.snapshot(ctx, "reading the audit log", longTimeout, func(ctx context.Context, tx *sql.Tx) error {
 		var end int64

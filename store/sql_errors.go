@@ -16,31 +16,31 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// sqlError is what a method of SQL fails with. Its text holds no secret.
+// sqlError is the error of SQL's methods. Its text holds no secret.
 type sqlError struct {
 	text  string
 	cause error
 }
 
-// Error says what was being done, and why it failed.
+// Error returns the operation and the cause.
 func (e *sqlError) Error() string { return e.text }
 
-// Unwrap returns the cause, to be asked what it is and not to be printed.
+// Unwrap returns the cause for errors.Is and errors.As. The caller must not print it.
 func (e *sqlError) Unwrap() error { return e.cause }
 
-// fail returns err with what was being done, without secrets.
+// fail wraps err with the operation and removes secrets.
 func (s *SQL) fail(ctx context.Context, doing string, err error) error {
 	if err == nil {
 		return nil
 	}
-	// Drivers tell the end of a context in words of their own.
+	// Drivers report the end of a context with errors of their own.
 	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) && !ours(err) {
 		err = fmt.Errorf("%w: %w", ended, err)
 	}
 	return &sqlError{text: s.hide(doing + ": " + err.Error()), cause: err}
 }
 
-// ours reports whether the database has answered and it is our rules that refuse.
+// ours reports whether the error is one of this package's, which means that the database works.
 func ours(err error) bool {
 	for _, refusal := range []error{ErrNotFound, ErrExists, ErrConflict, ErrNewer, ErrLastAdmin} {
 		if errors.Is(err, refusal) {
@@ -50,8 +50,8 @@ func ours(err error) bool {
 	return false
 }
 
-// sqliteCode returns an error's result code (sqlite.org/rescode.html) without its
-// extension; 0 for an error that is not SQLite's.
+// sqliteCode returns an error's primary result code (sqlite.org/rescode.html), or 0 if it is not an
+// error of SQLite.
 func sqliteCode(err error) int {
 	lite, ok := errors.AsType[*sqlite.Error](err)
 	if !ok {
@@ -60,9 +60,8 @@ func sqliteCode(err error) int {
 	return lite.Code() & 0xff
 }
 
-// Unwritable reports whether an error says that a SQLite file takes no writes for
-// now: its disk is full, fails or became read-only. PostgreSQL's errors of that kind
-// are Unreachable.
+// Unwritable reports whether a SQLite file rejects writes for now: its disk is full, fails or
+// became read-only. The same errors of PostgreSQL are Unreachable.
 func Unwritable(err error) bool {
 	switch sqliteCode(err) {
 	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN:
@@ -71,9 +70,8 @@ func Unwritable(err error) bool {
 	return false
 }
 
-// Unreachable reports whether an error says that the database is away, hangs or
-// is too busy, so that the same call may work later, as against a refusal of what
-// was asked.
+// Unreachable reports whether the database is down, hangs or is overloaded, so that the same call
+// may succeed later.
 func Unreachable(err error) bool {
 	if err == nil || errors.Is(err, context.Canceled) || ours(err) {
 		return false
@@ -94,28 +92,26 @@ func Unreachable(err error) bool {
 	}
 	network, ok := errors.AsType[net.Error](err)
 	if _, bare := network.(syscall.Errno); bare {
-		return false // of a file: every errno passes for an error of the network
+		return false // errors of a file: every errno also counts as a network error
 	}
 	return ok || pgconn.Timeout(err) || pgconn.SafeToRetry(err)
 }
 
-// postgresAway reports whether an SQLSTATE (PostgreSQL, appendix A) passes by
-// itself.
+// postgresAway reports whether an SQLSTATE (PostgreSQL, appendix A) is temporary.
 func postgresAway(code string) bool {
 	switch code {
-	case "57P01", "57P02", "57P03", "57P05", // shuts down, crashed, starts up, idle session ended
-		"57014",          // the statement was cancelled: it took too long
+	case "57P01", "57P02", "57P03", "57P05", // shutdown, crash, startup, idle session ended
+		"57014",          // the statement was cancelled because it took too long
 		"25006",          // read only: a standby, until the name points to the primary
-		"40001", "40P01", // another transaction was first
-		"55P03": // a lock was not free
+		"40001", "40P01", // a concurrent transaction succeeded first
+		"55P03": // a lock was not available
 		return true
 	}
 	class := code[:min(2, len(code))]
-	return class == "08" || class == "53" // connections; connections, memory or disk used up
+	return class == "08" || class == "53" // connection errors; connections, memory or disk exhausted
 }
 
-// poisoned reports whether rows are refused for what they hold: writing them
-// again never helps.
+// poisoned reports whether the contents of rows caused the error, so that a retry never helps.
 func poisoned(err error) bool {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return strings.HasPrefix(pg.Code, "22") || strings.HasPrefix(pg.Code, "23") // data, constraints

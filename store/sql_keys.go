@@ -23,8 +23,8 @@ func keyWithID(ctx context.Context, tx *sql.Tx, id string) (tenants.Key, error) 
 	return single(collect(ctx, tx, keyColumns, "FROM keys WHERE id = $1", clean(id)))
 }
 
-// CreateKey adds a key, made by tenants.Mint, and returns it as it is stored.
-// ErrNotFound: there is no such tenant. ErrExists: its id or digest is taken.
+// CreateKey adds a key made by tenants.Mint and returns it as stored. It returns ErrNotFound if the
+// tenant is unknown and ErrExists if the id or digest is in use.
 func (s *SQL) CreateKey(ctx context.Context, a Actor, k tenants.Key) (tenants.Key, error) {
 	err := s.change(ctx, a, fmt.Sprintf("creating a key of tenant %q", k.Tenant), func(ctx context.Context, tx *sql.Tx, now time.Time) (edit, error) {
 		if _, err := tenantNamed(ctx, tx, k.Tenant, 0); err != nil {
@@ -36,7 +36,7 @@ func (s *SQL) CreateKey(ctx context.Context, a Actor, k tenants.Key) (tenants.Ke
 	return k, err
 }
 
-// fresh returns a key as one that is new.
+// fresh returns a copy of the key with the fields of a new one.
 func fresh(k tenants.Key, a Actor, now time.Time) tenants.Key {
 	k.CreatedBy, k.CreatedAt, k.ExpiresAt = clean(a.Name), stamp(now), stamp(k.ExpiresAt)
 	k.RevokedAt, k.LastUsedAt, k.ReplacedBy = time.Time{}, time.Time{}, ""
@@ -44,16 +44,16 @@ func fresh(k tenants.Key, a Actor, now time.Time) tenants.Key {
 	return k
 }
 
-// UpdateKey changes name, rights, limits and expiry of a tenant's key and returns
-// it as it is stored. ErrNotFound: the tenant has no key of that id. ErrConflict:
-// it is not at ifVersion any more; 0 is any version.
+// UpdateKey changes name, permissions, limits and expiry of a tenant's key and returns the key as
+// stored. It returns ErrNotFound if the tenant has no key of that id, and ErrConflict if the
+// version is not ifVersion; 0 accepts any version.
 func (s *SQL) UpdateKey(ctx context.Context, a Actor, k tenants.Key, ifVersion int64) (after tenants.Key, err error) {
 	err = s.change(ctx, a, fmt.Sprintf("changing key %q of tenant %q", k.ID, k.Tenant), func(ctx context.Context, tx *sql.Tx, _ time.Time) (edit, error) {
 		before, err := keyWithID(ctx, tx, k.ID)
 		switch {
 		case err != nil:
 			return edit{}, err
-		case before.Tenant != k.Tenant: // nobody learns of another tenant's keys
+		case before.Tenant != k.Tenant: // a caller must not learn of another tenant's keys
 			return edit{}, ErrNotFound
 		case ifVersion != 0 && ifVersion != before.Version:
 			return edit{}, ErrConflict
@@ -68,16 +68,16 @@ func (s *SQL) UpdateKey(ctx context.Context, a Actor, k tenants.Key, ifVersion i
 // replaceKey writes the next version of a key.
 func (s *SQL) replaceKey(ctx context.Context, tx *sql.Tx, action string, before tenants.Key, after *tenants.Key) (edit, error) {
 	after.Version = before.Version + 1
-	// TouchKeys does not wait for changes, and what it has noted meanwhile stays.
+	// TouchKeys does not wait for changes, so the time that it has stored meanwhile must stay.
 	columns := slices.DeleteFunc(keyColumns(after), func(c column) bool { return c.name == "last_used_at" })
 	return edit{action: action, target: after.ID, before: before, after: *after}, update(ctx, tx, "keys", columns, "id", after.ID)
 }
 
-// RotateKey puts a new key in the place of an old one, which works on until
-// now+overlap, and no longer than it would have. next brings what tenants.Mint has
-// made; without an expiry it lives as long as the old one was made for. Name, rights
-// and limits are the old one's. Both are returned as they are stored. ErrNotFound: there is no such key, or it is not of
-// next's tenant. ErrConflict: the old key is revoked, expired or replaced already.
+// RotateKey adds the key next as the successor of a key. The old key stays valid until now+overlap,
+// at most until its own expiry. next comes from tenants.Mint; without an expiry it gets the
+// lifetime of the old key. It takes the old key's name, permissions and limits. Both keys are
+// returned as stored. RotateKey returns ErrNotFound if the key is unknown or not of next's tenant.
+// It returns ErrConflict if the key is revoked, expired or replaced.
 func (s *SQL) RotateKey(ctx context.Context, a Actor, id string, next tenants.Key, overlap time.Duration, now time.Time) (old, made tenants.Key, err error) {
 	err = s.change(ctx, a, fmt.Sprintf("rotating key %q", id), func(ctx context.Context, tx *sql.Tx, _ time.Time) (edit, error) {
 		before, err := keyWithID(ctx, tx, id)
@@ -87,7 +87,7 @@ func (s *SQL) RotateKey(ctx context.Context, a Actor, id string, next tenants.Ke
 		case next.Tenant != "" && next.Tenant != before.Tenant:
 			return edit{}, ErrNotFound
 		case !before.Valid(now) || before.ReplacedBy != "":
-			return edit{}, fmt.Errorf("it is %s already: %w", before.State(now), ErrConflict)
+			return edit{}, fmt.Errorf("the key is already %s: %w", before.State(now), ErrConflict)
 		}
 		made = fresh(next, a, now)
 		made.Tenant, made.Name, made.Rights, made.Limits = before.Tenant, before.Name, before.Rights, before.Limits
@@ -109,8 +109,8 @@ func (s *SQL) RotateKey(ctx context.Context, a Actor, id string, next tenants.Ke
 	return old, made, err
 }
 
-// RevokeKey ends a key for good and returns it as it is stored. One that is
-// revoked already stays as it is. ErrNotFound: there is no such key.
+// RevokeKey revokes a key permanently and returns it as stored. A revoked key stays unchanged. It
+// returns ErrNotFound if the key is unknown.
 func (s *SQL) RevokeKey(ctx context.Context, a Actor, id, reason string, now time.Time) (after tenants.Key, err error) {
 	err = s.change(ctx, a, fmt.Sprintf("revoking key %q", id), func(ctx context.Context, tx *sql.Tx, _ time.Time) (edit, error) {
 		before, err := keyWithID(ctx, tx, id)
@@ -132,13 +132,13 @@ func (s *SQL) RevokeKey(ctx context.Context, a Actor, id, reason string, now tim
 	return after, err
 }
 
-// TouchKeys notes when keys were last used, to the minute, by their ids. It never
-// goes back, and ids that are unknown are left out. The revision stays.
+// TouchKeys stores when keys were last used, by id, to the minute. A stored time never goes back.
+// Unknown ids are ignored. The revision stays unchanged.
 func (s *SQL) TouchKeys(ctx context.Context, used map[string]time.Time) error {
 	ctx, done := bounded(ctx, usualTimeout)
 	defer done()
 	err := s.transact(ctx, func(tx *sql.Tx) error {
-		// Always in one order, so that two gateways never wait for each other's rows.
+		// A fixed order, so that two gateways cannot deadlock on each other's rows.
 		for _, id := range slices.Sorted(maps.Keys(used)) {
 			at := micros(used[id].UTC().Truncate(time.Minute))
 			if _, err := tx.ExecContext(ctx, "UPDATE keys SET last_used_at = $1 WHERE id = $2 AND last_used_at < $1", at, clean(id)); err != nil {

@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// A field that a client or an engine may have written is no longer than this.
+	// Maximum length of a field that a client or an engine may have written.
 	fieldMost = 256
-	// What one request may have used: far above any context, and low enough that
-	// sums of them never overflow, whatever an engine reports.
+	// Maximum tokens of one request: far above any context, and low enough that sums never
+	// overflow, whatever an engine reports.
 	tokensMost = 1_000_000_000_000
 	moneyMost  = 1_000_000 * tenants.Unit
-	// Ledger rows that one transaction deletes: few milliseconds of writing, in
-	// which no batch waits for long.
+	// Ledger rows that one transaction deletes: a few milliseconds of writing, so that no batch
+	// waits for long.
 	pruneChunk = 5000
 )
 
@@ -46,7 +46,7 @@ func field(text string) string {
 	return clean(text)
 }
 
-// group is one group of the roll-up.
+// group is the key of one group of the roll-up.
 type group struct {
 	day                               int64
 	tenant, key, tier, model, outcome string
@@ -62,9 +62,9 @@ type sums struct {
 	requests, estimated, prompt, cached, output, money int64
 }
 
-// WriteRows writes rows to the ledger and adds them to the roll-up, all of them or
-// none, and returns how many are new: a row whose ID is there already counts for
-// nothing, so that a batch may be written again when nobody knows whether it was.
+// WriteRows writes rows to the ledger and adds them to the roll-up, all or none, and returns how
+// many are new. A row whose ID exists does not count again, so a batch may be written again if its
+// first result is unknown.
 func (s *SQL) WriteRows(ctx context.Context, rows []Row) (written int, err error) {
 	if len(rows) == 0 {
 		return 0, nil
@@ -88,11 +88,11 @@ func (s *SQL) WriteRows(ctx context.Context, rows []Row) (written int, err error
 	return written, nil
 }
 
-// errReplayed is why a batch is not written as it is: some of it is there already.
-var errReplayed = errors.New("some of the rows are there already")
+// errReplayed means that some rows of a batch exist, so that the batch must be reduced.
+var errReplayed = errors.New("some of the rows exist already")
 
-// addRows adds a batch that is all new, as nearly every one is: asking which rows
-// are would cost a third more.
+// addRows adds a batch of new rows, as nearly every batch is. Checking for existing rows first
+// would cost a third more.
 func (s *SQL) addRows(ctx context.Context, tx *sql.Tx, rows []Row) error {
 	statements := map[int]*sql.Stmt{} // by the number of rows; the transaction closes them
 	total := map[group]sums{}
@@ -123,7 +123,7 @@ func (s *SQL) addRows(ctx context.Context, tx *sql.Tx, rows []Row) error {
 	return s.addUsage(ctx, tx, total)
 }
 
-// freshRows returns those of a batch that are not there yet, each once.
+// freshRows returns the rows of a batch that do not exist yet, each once.
 func freshRows(ctx context.Context, tx *sql.Tx, rows []Row) (fresh []Row, err error) {
 	seen := map[string]bool{}
 	for part := range slices.Chunk(rows, postgresChunk) {
@@ -149,7 +149,7 @@ func freshRows(ctx context.Context, tx *sql.Tx, rows []Row) (fresh []Row, err er
 	return fresh, nil
 }
 
-// within brings what an engine has reported into bounds.
+// within limits a reported number to the range from 0 to most.
 func within[T ~int64](n, most T) T { return min(max(n, 0), most) }
 
 // add adds a row to its group.
@@ -165,8 +165,8 @@ func add(total map[group]sums, r *Row) {
 	total[at] = n
 }
 
-// addUsage adds sums to the roll-up. Groups are written in one order, so that two
-// gateways never wait for each other's.
+// addUsage adds sums to the roll-up. Groups are written in a fixed order, so that two gateways
+// cannot deadlock.
 func (s *SQL) addUsage(ctx context.Context, tx *sql.Tx, total map[group]sums) error {
 	const columns = 12
 	groups := slices.SortedFunc(maps.Keys(total), compareGroups)
@@ -187,8 +187,8 @@ func (s *SQL) addUsage(ctx context.Context, tx *sql.Tx, total map[group]sums) er
 	return nil
 }
 
-// Prune deletes ledger rows of before a time and returns how many; the roll-up
-// keeps their sums. It goes on until there is none left or ctx ends.
+// Prune deletes ledger rows from before a time and returns how many; the roll-up keeps their sums.
+// It ends when no such row is left or ctx ends.
 func (s *SQL) Prune(ctx context.Context, rowsBefore time.Time) (deleted int64, err error) {
 	for {
 		n, err := s.pruneSome(ctx, rowsBefore)
@@ -213,15 +213,15 @@ func (s *SQL) pruneSome(ctx context.Context, before time.Time) (n int64, err err
 	return n, s.fail(ctx, "deleting old rows of the ledger", err)
 }
 
-// idFrom returns the lowest id that a row of a time can have: its milliseconds, as
-// a UUID of version 7 begins.
+// idFrom returns the lowest id of a row at the given time: a UUID of version 7 begins with
+// milliseconds.
 func idFrom(at time.Time) string {
 	ms := fmt.Sprintf("%012x", max(0, at.UnixMilli()))
 	return ms[:8] + "-" + ms[8:]
 }
 
-// Spent returns what tenants and keys have used of the UTC day and month that a
-// time is in, sorted by tenant and key.
+// Spent returns the usage of tenants and keys in the UTC day and month of the given time, sorted by
+// tenant and key.
 func (s *SQL) Spent(ctx context.Context, at time.Time) ([]SpentRow, error) {
 	ctx, done := bounded(ctx, usualTimeout)
 	defer done()

@@ -12,19 +12,19 @@ import (
 	"tierway/migrations"
 )
 
-// Migrated says from which version of the schema Migrate came, and to which.
+// Migrated holds the versions of the schema before and after Migrate.
 type Migrated struct {
 	From, To int64
 }
 
-// advisoryLock is the number of the PostgreSQL lock that migrations hold: "tierway"
-// in ASCII. Others who lock numbers in the same database are unlikely to use it.
+// advisoryLock is the number of the PostgreSQL lock that migrations hold: "tierway" in ASCII. Other
+// programs in the same database are unlikely to use it.
 const advisoryLock = 0x74696572776179
 
-// Migrate brings the schema to this program's version. Of several that migrate at
-// the same time one does, and the others wait for it. With ErrNewer the schema is
-// of a newer release, and nothing was changed; as migrations only add, a program
-// one release older works with it.
+// Migrate brings the schema to this program's version. If several programs migrate at the same
+// time, one does and the others wait. ErrNewer means that a newer release has made the schema;
+// nothing is changed then. Migrations only add, so a program one release older works with the newer
+// schema.
 func (s *SQL) Migrate(ctx context.Context) (m Migrated, err error) {
 	ctx, done := bounded(ctx, longTimeout)
 	defer done()
@@ -39,13 +39,13 @@ func (s *SQL) Migrate(ctx context.Context) (m Migrated, err error) {
 		}
 		applied, err := s.up(ctx)
 		if err == nil {
-			if m.To = latest; applied == 0 { // somebody else did it since
+			if m.To = latest; applied == 0 { // another program has migrated since
 				m.From = latest
 			}
 			s.log.Info("the database's schema is up to date", "from", m.From, "to", m.To)
 			return m, nil
 		}
-		// Somebody else's transaction was first, or SQLite was busy with it.
+		// Another program's transaction was first, or SQLite was busy with it.
 		now, _, again := s.Schema(ctx)
 		if raced := again == nil && now > from; !raced && !Unreachable(err) || !wait(ctx, 50*time.Millisecond) {
 			return m, s.fail(ctx, "migrating the database", err)
@@ -53,12 +53,12 @@ func (s *SQL) Migrate(ctx context.Context) (m Migrated, err error) {
 	}
 }
 
-// newer tells both versions, and the way out.
+// newer returns ErrNewer with both versions and the way out.
 func newer(applied, latest int64) error {
-	return fmt.Errorf("%w: the schema is version %d and this program knows up to %d: run the release that made the schema, or a later one, or give this one a database of its own", ErrNewer, applied, latest)
+	return fmt.Errorf("%w: the schema has version %d, this program knows up to %d; run the release that made the schema or a later one, or use another database", ErrNewer, applied, latest)
 }
 
-// wait waits, and reports whether ctx still lasts.
+// wait waits for d and reports whether ctx has not ended.
 func wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -70,8 +70,8 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Schema returns the version of the database's schema, 0 for an empty database,
-// and the version that this program brings. It changes nothing.
+// Schema returns the version of the database's schema (0 for an empty database) and the version of
+// this program. It changes nothing.
 func (s *SQL) Schema(ctx context.Context) (applied, latest int64, err error) {
 	ctx, done := bounded(ctx, usualTimeout)
 	defer done()
@@ -93,9 +93,9 @@ func (s *SQL) Schema(ctx context.Context) (applied, latest int64, err error) {
 	return applied, latest, s.fail(ctx, "reading the schema's version", err)
 }
 
-// goose returns what migrates. In PostgreSQL those who migrate wait for a lock, which
-// they ask for once a second. In SQLite the transaction of each migration is the lock:
-// whoever comes second fails, as the version stands there once, and looks again.
+// goose returns the migrator. In PostgreSQL, concurrent migrators wait for a lock, which they try
+// once a second. In SQLite, the transaction of each migration is the lock. The second migrator
+// fails because a version is inserted once, and checks the schema again.
 func (s *SQL) goose() (*goose.Provider, error) {
 	if s.kind == kindSQLite {
 		return goose.NewProvider(goose.DialectSQLite3, s.write, migrations.Files, goose.WithDisableGlobalRegistry(true))
@@ -109,8 +109,8 @@ func (s *SQL) goose() (*goose.Provider, error) {
 		goose.WithSessionLocker(locker))
 }
 
-// up runs the migrations that are missing, each in a transaction of its own, and
-// sees to the guard of the audit log. It returns how many it ran.
+// up runs the missing migrations, each in its own transaction, and installs the guard of the audit
+// log. It returns how many it ran.
 func (s *SQL) up(ctx context.Context) (applied int, err error) {
 	p, err := s.goose()
 	if err != nil {
@@ -123,16 +123,15 @@ func (s *SQL) up(ctx context.Context) (applied int, err error) {
 	return len(results), s.transact(ctx, func(tx *sql.Tx) error { return s.guardAudit(ctx, tx) })
 }
 
-// guardAudit makes the database itself refuse to change or drop entries of the
-// audit log. The statements stand here and not in migrations/, as no trigger is
-// written the same way in both databases.
+// guardAudit installs triggers that make the database reject changes and deletions of audit
+// entries. They are not in migrations/, because the two databases have different trigger syntax.
 func (s *SQL) guardAudit(ctx context.Context, tx *sql.Tx) error {
 	statements := []string{
 		`CREATE TRIGGER IF NOT EXISTS audit_keeps_entries BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END`,
 		`CREATE TRIGGER IF NOT EXISTS audit_keeps_words BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END`,
 	}
 	if s.kind == kindPostgres {
-		// One that migrates at the same time does the same.
+		// A concurrent migrator does the same.
 		if _, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock($1)", int64(advisoryLock)); err != nil {
 			return err
 		}

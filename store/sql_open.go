@@ -25,28 +25,28 @@ const (
 )
 
 const (
-	// A gateway sends one ledger batch at a time, reads its directory now and
-	// then, and serves a few admins: eight are never all in use, and twelve
-	// gateways stay below PostgreSQL's usual hundred.
+	// A gateway sends one ledger batch at a time, reads its directory now and then, and serves a
+	// few admins: it never uses eight at once. Twelve gateways stay below PostgreSQL's default of
+	// 100.
 	postgresConns = 8
-	// Connections are made anew after a while, so that gateways move to the new
-	// primary after a failover behind one name.
+	// Connections are renewed after this time, so that gateways move to the new primary after a
+	// failover behind one name.
 	postgresLife = 30 * time.Minute
 	postgresIdle = 5 * time.Minute
-	// A server that does not take a connection in this time is away: shorter than
-	// usualTimeout, so that the error says so instead of "deadline exceeded".
+	// Timeout of a connection to a server: shorter than usualTimeout, so that the error names the
+	// connection instead of "deadline exceeded".
 	postgresConnect = 3 * time.Second
-	// One INSERT brings this many ledger rows: five round trips for a batch, and
-	// far below the 65,535 parameters that PostgreSQL takes.
+	// Ledger rows per INSERT: five round trips for a batch, and far below PostgreSQL's 65,535
+	// parameters.
 	postgresChunk = 100
-	// SQLite's driver looks each parameter up in a list, which makes long
-	// statements slow (it is quadratic); a round trip costs nothing there.
+	// SQLite's driver searches a list for each parameter, so long statements are slow (quadratic).
+	// A round trip costs nothing there.
 	sqliteChunk = 1
 	// Readers of a SQLite file: the directory, the admin API and the UI.
 	sqliteReaders = 4
 )
 
-// open opens the pools that the URL asks for.
+// open opens the connection pools of the URL.
 func (s *SQL) open(rawURL string) error {
 	scheme, rest, found := strings.Cut(rawURL, "://")
 	switch {
@@ -56,30 +56,28 @@ func (s *SQL) open(rawURL string) error {
 	case found && (scheme == "postgres" || scheme == "postgresql"):
 		return s.openPostgres(rawURL)
 	}
-	// The URL itself may hold a password and is not repeated.
-	return errors.New("unknown kind of URL: use sqlite://FILE or postgres://USER:PASSWORD@HOST:PORT/DATABASE")
+	// The error does not repeat the URL, which may hold a password.
+	return errors.New("unknown URL scheme; use sqlite://FILE or postgres://USER:PASSWORD@HOST:PORT/DATABASE")
 }
 
-// openSQLite opens a file, or :memory:. One connection writes: SQLite has one
-// writer at a time, and waiting in the pool is fair and honours the context,
-// which SQLite's own waiting does not. Commits reach the disk before they return
-// (synchronous=FULL is SQLite's default): keys and the audit log outlive a loss
-// of power. A file that cannot be opened is told at once: it is not away for a
-// while, as a server may be.
+// openSQLite opens a file, or :memory:. One connection writes, because SQLite has one writer at a
+// time. Waiting in the pool is fair and honours the context; SQLite's own waiting does neither.
+// Commits reach the disk before they return (synchronous=FULL is SQLite's default), so keys and the
+// audit log survive a loss of power. A file that cannot be opened is an immediate error: unlike a
+// server, it does not come back by itself.
 func (s *SQL) openSQLite(file string) (err error) {
 	s.kind, s.chunk = kindSQLite, sqliteChunk
-	// SQLite's own waiting does not hear of the end of a context: it is kept short,
-	// and begin waits on.
+	// SQLite's own waiting ignores the context, so it is kept short and begin waits again.
 	const settings = "?_pragma=busy_timeout(200)&_pragma=foreign_keys(1)"
 	if file == ":memory:" {
-		// The connection is the database: there is one, and it is never closed.
+		// The database lives in its connection: there is exactly one, and it is never closed.
 		if s.write, err = sqlitePool("file::memory:"+settings+"&_txlock=immediate", 1); err == nil {
 			s.read = s.write
 		}
 		return err
 	}
 	if file == "" || strings.ContainsAny(file, "?#\x00") {
-		return fmt.Errorf("bad file name %q: write sqlite:// and a path without ? and #, such as sqlite:///var/lib/tierway/tierway.db", file)
+		return fmt.Errorf("bad file name %q; write sqlite:// and a path without ? and #, such as sqlite:///var/lib/tierway/tierway.db", file)
 	}
 	file = filepath.Clean(file)
 	made := private(file)
@@ -102,16 +100,16 @@ func (s *SQL) openSQLite(file string) (err error) {
 	return nil
 }
 
-// openFile is a SQLite file by its whole path and its identity when it was opened.
+// openFile is the absolute path of a SQLite file and its identity when it was opened.
 type openFile struct {
 	path string
 	info fs.FileInfo
 }
 
-// errMoved says that a SQLite file is not the one that was opened.
-var errMoved = errors.New("the database file was removed or replaced while it was open: put it back, or restart the gateway to use the one that is there")
+// errMoved means that the path leads to another file than the one that was opened.
+var errMoved = errors.New("the database file was removed or replaced while it was open; restore it, or restart the gateway to use the new one")
 
-// identify returns the identity of a file that was opened.
+// identify returns the identity of an opened file.
 func identify(file string) (*openFile, error) {
 	path, err := filepath.Abs(file)
 	if err != nil {
@@ -121,9 +119,9 @@ func identify(file string) (*openFile, error) {
 	return &openFile{path, info}, err
 }
 
-// inPlace returns an error while the path leads to another file or to none. SQLite
-// would go on writing to the removed file, and all of it would be lost with the
-// process. A stat takes about a microsecond.
+// inPlace returns an error if the path leads to another file or to none. SQLite would continue to
+// write to the removed file, and the data would be lost with the process. A stat takes about a
+// microsecond.
 func (f *openFile) inPlace() error {
 	if f == nil {
 		return nil
@@ -134,8 +132,8 @@ func (f *openFile) inPlace() error {
 	return fmt.Errorf("%s: %w", f.path, errMoved)
 }
 
-// private makes the file, if there is none, for its owner alone: it holds digests
-// of keys and who used what.
+// private creates a missing file with access for its owner only: it holds digests of keys and the
+// usage of tenants.
 func private(file string) error {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err == nil {
@@ -147,14 +145,13 @@ func private(file string) error {
 	return err
 }
 
-// openable returns why a file, which made says could not be made, cannot be opened
-// either, is no database, or cannot be written to with its journal beside it, with
-// the way out.
-// Anything else is told by what it happens to.
+// openable returns an error with the way out if the file cannot be opened, is no database, or
+// cannot be written together with its journal. made is the error of creating the file. Other faults
+// appear at the first call.
 func openable(db *sql.DB, file string, made error) error {
 	ctx, done := bounded(context.Background(), usualTimeout)
 	defer done()
-	// What can be read may still not be written to.
+	// A readable file may still be read-only.
 	tx, err := db.BeginTx(ctx, nil)
 	if err == nil {
 		return tx.Rollback()
@@ -165,7 +162,7 @@ func openable(db *sql.DB, file string, made error) error {
 	switch sqliteCode(err) {
 	case sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN:
 	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
-		return fmt.Errorf("%s is no SQLite database, or a damaged one: %w (name another file in store.sql, or restore this one from a backup)", file, err)
+		return fmt.Errorf("%s is not a SQLite database, or is damaged: %w (set store.sql to another file, or restore this one from a backup)", file, err)
 	default:
 		return nil
 	}
@@ -176,7 +173,7 @@ func openable(db *sql.DB, file string, made error) error {
 	case made != nil:
 		err = made
 	}
-	return fmt.Errorf("%s cannot be opened, or nothing can be written beside it: %w (name a file in a folder that this user may write to in store.sql, mount a volume there, or go without a database: store.sql: \"\")", file, err)
+	return fmt.Errorf("cannot open %s or write beside it: %w (set store.sql to a file in a writable folder, mount a volume there, or run without a database: store.sql: \"\")", file, err)
 }
 
 func sqlitePool(name string, conns int) (*sql.DB, error) {
@@ -194,7 +191,7 @@ func parsePostgres(rawURL string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(rawURL)
 	if err != nil {
 		// The parser's own text quotes parts of the URL.
-		return nil, errors.New("the URL is not understood: write postgres://USER:PASSWORD@HOST:PORT/DATABASE, with what is special in the password percent-encoded, and check that the files that its parameters name are there")
+		return nil, errors.New("the URL is malformed: write postgres://USER:PASSWORD@HOST:PORT/DATABASE, percent-encode special characters of the password, and check that the files in its parameters exist")
 	}
 	return config, nil
 }
@@ -206,17 +203,17 @@ func (s *SQL) openPostgres(rawURL string) error {
 		return err
 	}
 	s.kind, s.chunk, s.hide = kindPostgres, postgresChunk, hider(rawURL, config.Password)
-	// Statements are sent whole, in one round trip, and leave nothing prepared on
-	// the server, so that PgBouncer may stand between; `tierway migrate up` and the
-	// first start, which hold a lock of their session, go to the server itself.
+	// Statements are sent in one round trip and leave nothing prepared on the server, so PgBouncer
+	// may be used. The exceptions are `tierway migrate up` and the first start: they hold a lock of
+	// their session and need a direct connection.
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	config.ConnectTimeout = postgresConnect
-	config.DialFunc = (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext // a dead peer is noticed within minutes, by the kernel
+	config.DialFunc = (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext // the kernel detects a dead peer within minutes
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "tierway"
 	}
-	// A connection that the server has ended since it was last used is found by a ping
-	// before anything is asked of it, and another one is taken.
+	// A ping before each use detects a connection that the server has closed, and the pool takes
+	// another one.
 	ping := func(context.Context, stdlib.ShouldPingParams) bool { return true }
 	db := stdlib.OpenDB(*config, stdlib.OptionShouldPing(ping))
 	db.SetMaxOpenConns(postgresConns)
@@ -227,8 +224,7 @@ func (s *SQL) openPostgres(rawURL string) error {
 	return nil
 }
 
-// hider returns what replaces the secrets of a URL in a text, in all the ways in
-// which they may be written.
+// hider returns a function that replaces the secrets of a URL in a text, in all their encodings.
 func hider(rawURL, password string) func(string) string {
 	var pairs []string
 	add := func(secret string) {

@@ -16,7 +16,7 @@ func overrideColumns(o *Override) []column {
 	}
 }
 
-// weightColumn is a column where NULL is nil; database/sql allocates the rest.
+// weightColumn is a nullable column; NULL is nil. database/sql allocates other values.
 func weightColumn(name string, v **int) column {
 	if *v == nil {
 		return column{name, nil, v}
@@ -24,16 +24,16 @@ func weightColumn(name string, v **int) column {
 	return column{name, int64(**v), v}
 }
 
-// InForce reports whether the override lies over the configuration at a time.
+// InForce reports whether the override applies at the given time.
 func (o Override) InForce(now time.Time) bool {
 	return o.Says() && (o.Until.IsZero() || now.Before(o.Until))
 }
 
-// Says reports whether there is anything that the override changes of its worker.
+// Says reports whether the override changes anything of its worker.
 func (o Override) Says() bool { return o.Weight != nil || o.Drain }
 
-// Number is the version of the override: it grows with every change of its
-// worker's, and none has that of one before. What changes nothing has 0.
+// Number returns the version of the override. It grows with every change of the worker, and no
+// version is used twice. An override without changes has the version 0.
 func (o Override) Number() int64 {
 	if !o.Says() {
 		return 0
@@ -41,10 +41,9 @@ func (o Override) Number() int64 {
 	return micros(o.At)
 }
 
-// Edited returns what f makes of the override, which f is given as it is in force:
-// one that is over as one that changes nothing. It reports whether that is another
-// than before; then At is the time of the change, later than that of any before. An
-// error of f is returned as it is.
+// Edited returns the override that f makes of the one in force at now. f receives an expired
+// override as one without changes. changed reports whether the result differs; then At is later
+// than the time of any earlier change. An error of f is returned unchanged.
 func (o Override) Edited(now time.Time, f func(Override) (Override, error)) (after Override, changed bool, err error) {
 	was := o
 	if !o.InForce(now) {
@@ -63,17 +62,16 @@ func (o Override) Edited(now time.Time, f func(Override) (Override, error)) (aft
 		return Override{Worker: o.Worker}, true, nil
 	}
 	after.At = stamp(now)
-	if !after.At.After(o.At) { // clocks of gateways differ, and go back
+	if !after.At.After(o.At) { // clocks of gateways differ and can go back
 		after.At = o.At.Add(time.Microsecond)
 	}
 	return after, true, nil
 }
 
-// EditOverride changes what is in force of a worker by f, as Override.Edited says,
-// and returns it as it is stored. Whoever else changes the worker at the same time
-// waits, so that f always sees the last change and none is lost; f must not ask this
-// database. An override that changes nothing any more is cleared. By is the actor,
-// where f leaves it empty.
+// EditOverride applies f to the override in force of a worker, as Edited does, and returns the
+// result as stored. Concurrent changes of the worker wait, so f sees the last change and none is
+// lost. f must not use this database. An override without changes is deleted. If f leaves By empty,
+// it becomes the actor.
 func (s *SQL) EditOverride(ctx context.Context, a Actor, worker string, f func(Override) (Override, error)) (after Override, err error) {
 	err = s.change(ctx, a, fmt.Sprintf("overriding worker %q", worker), func(ctx context.Context, tx *sql.Tx, now time.Time) (edit, error) {
 		before, err := single(collect(ctx, tx, overrideColumns, "FROM overrides WHERE worker = $1", clean(worker)))

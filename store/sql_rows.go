@@ -16,12 +16,12 @@ import (
 	"tierway/tenants"
 )
 
-// column is a column of a table with where its value comes from and goes to: what
-// is written is read back in the same order, whatever the order.
+// column is a table column with the source and the destination of its value. Statements and scans
+// use the same list, so their order always agrees.
 type column struct {
 	name  string
-	value any // of a statement
-	scan  any // of a row
+	value any // for a statement
+	scan  any // from a row
 }
 
 // scanner reads a value of a row.
@@ -30,7 +30,7 @@ type scanner func(v any) error
 // Scan calls the function.
 func (s scanner) Scan(v any) error { return s(v) }
 
-// read returns a scanner of a kind of value that databases hold as an S.
+// read returns a scanner for values that the database stores as an S.
 func read[S any](f func(S) error) scanner {
 	return func(v any) error {
 		s, ok := v.(S)
@@ -41,7 +41,7 @@ func read[S any](f func(S) error) scanner {
 	}
 }
 
-// Columns of the kinds of value that a table holds otherwise than Go does.
+// Columns whose stored form differs from the Go type.
 func textColumn(name string, v *string) column { return column{name, clean(*v), v} }
 func boolColumn(name string, v *bool) column   { return column{name, number(*v), v} }
 func intColumn[T ~int | ~int64](name string, v *T) column {
@@ -52,11 +52,11 @@ func timeColumn(name string, v *time.Time) column {
 	return column{name, micros(*v), read(func(us int64) error { *v = instant(us); return nil })}
 }
 
-// listColumn is a list of names, where NULL is nil: all.
+// listColumn is a list of names; NULL is nil, which means all.
 func listColumn(name string, v *[]string) column {
 	text := read(func(text string) error { return json.Unmarshal([]byte(text), v) })
 	return column{name, written(*v), scanner(func(in any) error {
-		*v = nil // no list shares the memory of the row before
+		*v = nil // lists of different rows must not share memory
 		if in == nil {
 			return nil
 		}
@@ -64,8 +64,7 @@ func listColumn(name string, v *[]string) column {
 	})}
 }
 
-// classColumn is a class. A word that a newer release has written is batch, the least
-// that there is.
+// classColumn is a class. A class that only a newer release knows is read as batch, the lowest.
 func classColumn(name string, v *tenants.Class) column {
 	return column{name, v.String(), read(func(text string) error {
 		known := false
@@ -80,46 +79,45 @@ func classColumn(name string, v *tenants.Class) column {
 func digestColumn(name string, v *[sha256.Size]byte) column {
 	return column{name, hex.EncodeToString(v[:]), read(func(text string) error {
 		if hex.DecodedLen(len(text)) != len(v) {
-			return fmt.Errorf("a digest has %d characters", len(text))
+			return fmt.Errorf("a stored digest has %d characters instead of %d", len(text), 2*len(v))
 		}
 		if _, err := hex.Decode(v[:], []byte(text)); err != nil {
-			return errors.New("a digest is not hexadecimal")
+			return errors.New("a stored digest is not hexadecimal")
 		}
 		return nil
 	})}
 }
 
-// written returns a list as it is stored: nil as NULL.
+// written returns the stored form of a list; nil is NULL.
 func written(names []string) any {
 	if names == nil {
 		return nil
 	}
-	text, _ := json.Marshal(names) // strings are always written
+	text, _ := json.Marshal(names) // marshalling strings cannot fail
 	return string(text)
 }
 
-// clean returns text that both databases take: PostgreSQL knows no zero bytes and
-// UTF-8 only.
+// clean returns text that both databases accept: PostgreSQL rejects zero bytes and invalid UTF-8.
 func clean(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// apart returns the parts of columns as statements take them.
-func apart(cs []column) (names []string, values, scans []any) {
+// splitColumns returns the names, values and scan destinations of columns.
+func splitColumns(cs []column) (names []string, values, scans []any) {
 	for _, c := range cs {
 		names, values, scans = append(names, c.name), append(values, c.value), append(scans, c.scan)
 	}
 	return names, values, scans
 }
 
-// condition is one of a search, unless it is not given.
+// condition is one condition of a search; it is omitted if its argument is empty.
 type condition struct {
 	given bool
-	text  string // what stands before the argument
+	text  string // SQL before the argument
 	arg   any
 }
 
-// where returns the clause of all conditions that are given, with its arguments.
+// where returns the WHERE clause of all conditions that are set, with its arguments.
 func where(all ...condition) (text string, args []any) {
 	text = " WHERE 1 = 1"
 	for _, c := range all {
@@ -131,23 +129,23 @@ func where(all ...condition) (text string, args []any) {
 	return text, args
 }
 
-// insert writes a row unless one of its unique columns is taken: ErrExists.
+// insert inserts a row. It returns ErrExists if a unique column's value is in use.
 func insert(ctx context.Context, tx *sql.Tx, table string, cs []column) error {
-	names, values, _ := apart(cs)
+	names, values, _ := splitColumns(cs)
 	return affected(ErrExists)(tx.ExecContext(ctx,
 		"INSERT INTO "+table+" ("+strings.Join(names, ", ")+") VALUES "+tuples(1, len(cs))+" ON CONFLICT DO NOTHING", values...))
 }
 
-// update writes columns of the one row whose key column has that value: else
-// ErrNotFound.
+// update updates the row whose key column has the given value. It returns ErrNotFound if there is
+// none.
 func update(ctx context.Context, tx *sql.Tx, table string, cs []column, key, value string) error {
-	names, values, _ := apart(cs)
+	names, values, _ := splitColumns(cs)
 	return affected(ErrNotFound)(tx.ExecContext(ctx,
 		"UPDATE "+table+" SET ("+strings.Join(names, ", ")+") = "+tuples(1, len(cs))+" WHERE "+key+" = $"+strconv.Itoa(len(cs)+1),
 		append(values, value)...))
 }
 
-// affected returns a function that fails with none when a statement touched no row.
+// affected returns a function that returns none if a statement changed no row.
 func affected(none error) func(sql.Result, error) error {
 	return func(r sql.Result, err error) error {
 		if err != nil {
@@ -185,8 +183,8 @@ type querier interface {
 
 // collect reads rows into values, in the order of columns.
 func collect[T any](ctx context.Context, q querier, columns func(*T) []column, tail string, args ...any) ([]T, error) {
-	var one T // each row is read into it and copied; no scanner keeps what it gave before
-	names, _, scans := apart(columns(&one))
+	var one T // reused for every row and copied; no scanner keeps an earlier value
+	names, _, scans := splitColumns(columns(&one))
 	rows, err := q.QueryContext(ctx, "SELECT "+strings.Join(names, ", ")+" "+tail, args...)
 	if err != nil {
 		return nil, err
@@ -202,7 +200,7 @@ func collect[T any](ctx context.Context, q querier, columns func(*T) []column, t
 	return all, rows.Err()
 }
 
-// single returns the one row, or ErrNotFound.
+// single returns the only row, or ErrNotFound.
 func single[T any](all []T, err error) (T, error) {
 	var none T
 	switch {
@@ -221,8 +219,7 @@ func readTable[T any](ctx context.Context, q querier, name string, to *[]T, colu
 	return err
 }
 
-// sorted sorts by a key in the order of bytes: databases sort text each in its own
-// way.
+// sorted sorts by the bytes of a key, because databases collate text differently.
 func sorted[T any](all []T, key func(T) string) []T {
 	slices.SortFunc(all, func(a, b T) int { return strings.Compare(key(a), key(b)) })
 	return all

@@ -9,7 +9,7 @@ import (
 	"tierway/tenants"
 )
 
-// rightsColumns are the columns that tenants and keys have in common.
+// rightsColumns are the columns that tenants and keys share.
 func rightsColumns(r *tenants.Rights, l *tenants.Limits) []column {
 	return []column{
 		listColumn("tiers", &r.Tiers), listColumn("models", &r.Models),
@@ -28,7 +28,8 @@ func tenantColumns(t *tenants.Tenant) []column {
 		timeColumn("created_at", &t.CreatedAt), timeColumn("updated_at", &t.UpdatedAt))
 }
 
-// tenantNamed returns a tenant, with ErrConflict if it is not at a version; 0 is any.
+// tenantNamed returns a tenant, or ErrConflict if its version is not the given one; 0 accepts any
+// version.
 func tenantNamed(ctx context.Context, tx *sql.Tx, name string, version int64) (tenants.Tenant, error) {
 	t, err := single(collect(ctx, tx, tenantColumns, "FROM tenants WHERE name = $1", clean(name)))
 	if err == nil && version != 0 && version != t.Version {
@@ -37,8 +38,7 @@ func tenantNamed(ctx context.Context, tx *sql.Tx, name string, version int64) (t
 	return t, err
 }
 
-// CreateTenant adds a tenant and returns it as it is stored. ErrExists: there is
-// one of that name.
+// CreateTenant adds a tenant and returns it as stored. It returns ErrExists if the name is in use.
 func (s *SQL) CreateTenant(ctx context.Context, a Actor, t tenants.Tenant) (tenants.Tenant, error) {
 	doing := fmt.Sprintf("creating tenant %q", t.Name)
 	if !tenants.Slug(t.Name) {
@@ -51,9 +51,9 @@ func (s *SQL) CreateTenant(ctx context.Context, a Actor, t tenants.Tenant) (tena
 	return t, err
 }
 
-// UpdateTenant replaces a tenant's settings and returns it as it is stored.
-// ErrConflict: it is not at ifVersion any more; 0 is any version. ErrNotFound:
-// there is none of that name.
+// UpdateTenant replaces a tenant's settings and returns the tenant as stored. It returns
+// ErrConflict if the version is not ifVersion (0 accepts any) and ErrNotFound if the name is
+// unknown.
 func (s *SQL) UpdateTenant(ctx context.Context, a Actor, t tenants.Tenant, ifVersion int64) (tenants.Tenant, error) {
 	err := s.change(ctx, a, fmt.Sprintf("changing tenant %q", t.Name), func(ctx context.Context, tx *sql.Tx, now time.Time) (edit, error) {
 		before, err := tenantNamed(ctx, tx, t.Name, ifVersion)
@@ -66,14 +66,14 @@ func (s *SQL) UpdateTenant(ctx context.Context, a Actor, t tenants.Tenant, ifVer
 	return t, err
 }
 
-// gone is what the audit log keeps of a deleted tenant.
+// gone is the audit log's record of a deleted tenant.
 type gone struct {
 	tenants.Tenant
-	Keys []string `json:"keys"` // the ids of the keys that went with it
+	Keys []string `json:"keys"` // ids of the keys that were deleted with it
 }
 
-// DeleteTenant removes a tenant and its keys; what it has used stays in the
-// ledger. ErrConflict and ErrNotFound are as in UpdateTenant.
+// DeleteTenant removes a tenant and its keys; its usage stays in the ledger. It returns ErrConflict
+// and ErrNotFound as UpdateTenant does.
 func (s *SQL) DeleteTenant(ctx context.Context, a Actor, name string, ifVersion int64) error {
 	return s.change(ctx, a, fmt.Sprintf("deleting tenant %q", name), func(ctx context.Context, tx *sql.Tx, _ time.Time) (edit, error) {
 		t, err := tenantNamed(ctx, tx, name, ifVersion)

@@ -13,14 +13,14 @@ import (
 	"tierway/tenants"
 )
 
-// usageMost is how many rows a usage query returns: a year of days for 27 groups.
+// usageMost is the maximum number of rows of a usage query: one year of days for 27 groups.
 const usageMost = 10_000
 
-// Usage returns what one tenant has used, sorted by day and group. A query without
-// a tenant, of an unknown grouping, or for more than 10,000 rows is refused.
+// Usage returns the usage of one tenant, sorted by day and group. A query without a tenant, with an
+// unknown grouping, or with more than 10,000 rows is an error.
 func (s *SQL) Usage(ctx context.Context, q UsageQuery) ([]UsageRow, error) {
 	if q.Tenant == "" {
-		return nil, errors.New("reading usage: no tenant is named")
+		return nil, errors.New("reading usage: the query names no tenant; set Tenant")
 	}
 	grouping, ok := map[string]string{"": "''", "tier": "tier", "model": "model", "key": "key_id", "outcome": "outcome"}[q.GroupBy]
 	if !ok {
@@ -52,7 +52,7 @@ func (s *SQL) Usage(ctx context.Context, q UsageQuery) ([]UsageRow, error) {
 	return all, s.fail(ctx, fmt.Sprintf("reading the usage of tenant %q", q.Tenant), err)
 }
 
-// sumColumn is the sum of an expression over a group.
+// sumColumn is a column with the sum of an expression over a group.
 func sumColumn[T ~int64](what string, v *T) column {
 	return column{name: "CAST(SUM(" + what + ") AS BIGINT)", scan: v}
 }

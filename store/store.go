@@ -1,7 +1,7 @@
-// Package store keeps what outlives one gateway or is shared between several:
-// SQL holds what must not be lost (tenants, keys, the ledger, live overrides, the
-// audit log), Redis what is fast and may be lost (limits, and word of changes).
-// No request waits for SQL, and none is lost with either.
+// Package store keeps the data that outlives a gateway or that gateways share. SQL holds what must
+// not be lost: tenants, keys, the ledger, live overrides and the audit log. Redis holds what is
+// fast and may be lost: limits and notices of changes. No request waits for SQL, and no request
+// fails because either is down.
 package store
 
 import (
@@ -12,16 +12,16 @@ import (
 	"tierway/tenants"
 )
 
-// What a store's methods fail with, besides what is wrong with the connection.
+// Errors of the store's methods, besides those of the connection.
 var (
-	ErrNotFound  = errors.New("there is none of that name")
-	ErrExists    = errors.New("there is one of that name already")
-	ErrConflict  = errors.New("it was changed meanwhile")
+	ErrNotFound  = errors.New("not found")
+	ErrExists    = errors.New("already exists")
+	ErrConflict  = errors.New("changed since it was read; read it again and repeat the change")
 	ErrNewer     = errors.New("the database's schema is newer than this program")
-	ErrLastAdmin = errors.New("it is the last admin")
+	ErrLastAdmin = errors.New("it is the last admin; create another one first")
 )
 
-// Actor is who changes something, for the audit log.
+// Actor is the author of a change, for the audit log.
 type Actor struct {
 	Name      string // of the admin key, or the command's user
 	Role      string // admin or viewer; empty for commands and signals
@@ -30,11 +30,11 @@ type Actor struct {
 	RequestID string
 }
 
-// Recover runs a step that reads what a store sent. It returns the step's error,
-// and an error instead of a panic.
+// Recover runs a step that reads data from a store. It returns the step's error, or an error if the
+// step panics.
 type Recover func(work string, step func() error) error
 
-// orNone returns r, or for nil what lets a panic end the process.
+// orNone returns r. If r is nil, it returns a Recover that lets a panic end the process.
 func (r Recover) orNone() Recover {
 	if r == nil {
 		return func(_ string, step func() error) error { return step() }
@@ -45,13 +45,13 @@ func (r Recover) orNone() Recover {
 // Roles of admins.
 const (
 	RoleAdmin  = "admin"
-	RoleViewer = "viewer" // sees everything but secrets, changes nothing
+	RoleViewer = "viewer" // reads everything but secrets, changes nothing
 )
 
-// Admin is one who may use the admin plane, known by a key's digest.
+// Admin is a user of the admin plane, identified by the digest of a key.
 type Admin struct {
 	ID        string            `json:"id"`
-	Name      string            `json:"name"` // unique among those in force
+	Name      string            `json:"name"` // unique among valid admins
 	Role      string            `json:"role" enum:"admin,viewer"`
 	Hint      string            `json:"hint"`
 	Digest    [sha256.Size]byte `json:"-"`
@@ -60,59 +60,58 @@ type Admin struct {
 	ExpiresAt time.Time         `json:"expires_at,omitzero"` // zero: never
 }
 
-// Override is a live change of one worker over what config.yaml says of it.
+// Override is a live change of one worker that replaces its values in config.yaml.
 type Override struct {
 	Worker string    `json:"worker"`
-	Weight *int      `json:"weight,omitempty"` // nil: the file's
+	Weight *int      `json:"weight,omitempty"` // nil: the configured weight
 	Drain  bool      `json:"drain,omitempty"`  // takes no new requests
 	By     string    `json:"by"`
 	At     time.Time `json:"at"`
-	Until  time.Time `json:"until,omitzero"` // over by itself from then on; zero: until it is cleared
+	Until  time.Time `json:"until,omitzero"` // the end of the override; zero: until it is cleared
 }
 
-// Contents is what gateways hold in memory of the database, read at one moment.
+// Contents is the part of the database that gateways hold in memory, read at one moment.
 type Contents struct {
-	Revision  int64 // grows with every change of the rest
+	Revision  int64 // grows with every change of the other fields
 	Tenants   []tenants.Tenant
-	Keys      []tenants.Key // revoked and expired ones too
+	Keys      []tenants.Key // including revoked and expired ones
 	Admins    []Admin
 	Overrides []Override
 }
 
-// Row is one request in the ledger. A request whose caller is known has exactly
-// one.
+// Row is one request in the ledger. A request of a known caller has exactly one.
 type Row struct {
-	ID         string // of the gateway's own making: a UUID of version 7, which begins with At
-	RequestID  string // as the client knows it
+	ID         string // made by the gateway: a UUID of version 7, which begins with At
+	RequestID  string // as returned to the client
 	At         time.Time
 	Tenant     string
 	Key        string // the key's id; empty for anonymous
 	Class      string
 	Route      string
-	Tier       string // empty when none was chosen
+	Tier       string // empty if none was chosen
 	Model      string
 	Worker     string
 	Outcome    string // ok, refused, failed, truncated or client_gone
 	Status     int
 	Code       string
 	Attempts   int
-	Prompt     int64 // tokens, cached ones included
+	Prompt     int64 // tokens, including cached ones
 	Cached     int64
 	Output     int64
 	Money      tenants.Money
-	Estimated  bool // the engine reported no usage: the tokens are the gateway's own count
+	Estimated  bool // the engine reported no usage; the tokens are the gateway's own count
 	DurationMs int64
 }
 
-// SpentRow is what one tenant, or one of its keys, has used of its budgets.
+// SpentRow is the usage of the budgets of one tenant or key.
 type SpentRow struct {
 	Tenant, Key string // Key is empty for the whole tenant
 	Day, Month  tenants.Spent
 }
 
-// UsageQuery asks for a tenant's usage.
+// UsageQuery selects a tenant's usage.
 type UsageQuery struct {
-	Tenant   string    // required: nobody's rows but its own are read
+	Tenant   string    // required: only rows of this tenant are read
 	Key      string    // empty: all
 	From, To time.Time // UTC days, To excluded
 	GroupBy  string    // "", tier, model, key or outcome
@@ -146,11 +145,11 @@ type AuditEntry struct {
 	Target    string    `json:"target"`
 	Before    string    `json:"before,omitempty"` // JSON
 	After     string    `json:"after,omitempty"`  // JSON
-	Outcome   string    `json:"outcome"`          // ok, or why it was refused
+	Outcome   string    `json:"outcome"`          // ok, or the reason for the refusal
 	Hash      string    `json:"hash" doc:"SHA-256 over this line and the hash of the one before."`
 }
 
-// AuditQuery selects audit entries, the newest first.
+// AuditQuery selects audit entries, newest first.
 type AuditQuery struct {
 	Actor, Action, Target string    // empty: any
 	Since                 time.Time // zero: from the beginning

@@ -6,25 +6,25 @@ import (
 	"strings"
 )
 
-// The schemes of databases and of Redis.
+// URL schemes of databases and of Redis.
 var (
 	sqlSchemes   = [...]string{"sqlite", "postgres", "postgresql"}
 	redisSchemes = [...]string{"redis", "rediss", "redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel"}
 )
 
-// CheckSQLURL returns why OpenSQL would refuse a URL, and the way out where it depends on
-// the URL; both are empty for a good one. Neither repeats more of the URL than its scheme:
-// it may hold a password. The files that a URL's parameters name are read.
+// CheckSQLURL returns why OpenSQL would reject a URL, and a hint if one depends on the URL. Both
+// are empty for a valid URL. Neither repeats more of the URL than its scheme, because it may hold a
+// password. CheckSQLURL reads the files that the URL's parameters name.
 func CheckSQLURL(text string) (message, hint string) {
 	return checkURL(text, sqlSchemes[:], func() error { _, err := parsePostgres(text); return err })
 }
 
-// CheckRedisURL is CheckSQLURL for OpenRedis.
+// CheckRedisURL does for OpenRedis what CheckSQLURL does for OpenSQL.
 func CheckRedisURL(text string) (message, hint string) {
 	return checkURL(text, redisSchemes[:], func() error { _, err := redisOptions(text); return err })
 }
 
-// checkURL checks what all URLs have in common. parse is asked last, but for files.
+// checkURL checks what all URLs have in common, then calls parse. Only parse may read files.
 func checkURL(text string, schemes []string, parse func() error) (message, hint string) {
 	scheme, rest, found := strings.Cut(text, "://")
 	_, err := url.Parse(text)
@@ -39,7 +39,7 @@ func checkURL(text string, schemes []string, parse func() error) (message, hint 
 		return "is no file name: it has a ? or a #", ""
 	case scheme == "sqlite":
 		return "", ""
-	case err != nil && !strings.Contains(text, ","): // of several hosts, the parser takes the ports for a wrong one
+	case err != nil && !strings.Contains(text, ","): // with several hosts the URL parser reports a wrong port
 		return "is no URL: signs in its password are written as % and two digits", ""
 	}
 	if err := parse(); err != nil {
@@ -48,8 +48,8 @@ func checkURL(text string, schemes []string, parse func() error) (message, hint 
 	return message, hint
 }
 
-// RedactURL returns what of a store's URL may be shown: scheme and hosts, or
-// SQLite's file.
+// RedactURL returns the parts of a store's URL that may be shown: scheme and hosts, or SQLite's
+// file.
 func RedactURL(text string) string {
 	scheme, rest, found := strings.Cut(text, "://")
 	switch {
@@ -64,11 +64,11 @@ func RedactURL(text string) string {
 		file, _, _ := strings.Cut(rest, "?")
 		return scheme + "://" + file
 	case query >= 0 && at > query:
-		return scheme + "://***" // the query may be the end of a password that nobody escaped
+		return scheme + "://***" // the query may be the end of a password that was not escaped
 	case query >= 0:
 		rest = rest[:query]
 	}
-	// So may a /; the last @ ends a password all the same.
+	// The same holds for a slash; the last @ still ends the password.
 	user := ""
 	if at >= 0 {
 		user, rest = "***@", rest[at+1:]

@@ -165,7 +165,7 @@ func TestAPasswordOfADatabaseThatIsAwayIsToldNowhere(t *testing.T) {
 		_, told := c.Admin(http.MethodGet, path, "", rig.AdminKey)
 		c.search(t, "GET "+path, told, false)
 	}
-	for _, about := range []string{"database unavailable", "Redis is away", "spans lost"} {
+	for _, about := range []string{"database unavailable", "Redis unavailable", "spans lost"} {
 		c.Until("the log to say that "+about, func() bool { return strings.Contains(c.Log(), about) })
 	}
 	c.Stop()
