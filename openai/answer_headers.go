@@ -2,20 +2,19 @@ package openai
 
 import "strings"
 
-// withheldAnswers are the answer headers of a worker that never reach a client: they
-// concern the connection, the worker's address or account, or the gateway sets them.
+// withheldAnswers are response headers of workers that never reach clients: they concern the
+// connection, the worker's address or account, or the gateway sets them itself.
 var withheldAnswers = map[string]bool{
 	"Connection": true, "Keep-Alive": true, "Proxy-Connection": true, "Proxy-Authenticate": true, "Te": true, "Trailer": true,
 	"Transfer-Encoding": true, "Upgrade": true, "Content-Length": true,
-	"Content-Encoding": true, "Location": true, "Content-Location": true, // which pass on passed paths, as far as they may
+	"Content-Encoding": true, "Location": true, "Content-Location": true, // passed on pass-through paths, if allowed there
 	"Set-Cookie": true, "Server": true, "Date": true, "Via": true, "Alt-Svc": true, "Strict-Transport-Security": true, "Www-Authenticate": true,
 	"X-Request-Id": true, "Request-Id": true, "X-Should-Retry": true,
 	"Openai-Organization": true, "Openai-Project": true, "Openai-Processing-Ms": true, "Anthropic-Organization-Id": true,
 	"X-Model-Tier": true, "X-Tier-Reason": true, "X-Routed-To": true, "X-Route-Reason": true, "X-Queue-Ms": true, "X-Request-Duration": true,
 }
 
-// MayRelay reports whether response_headers may name an answer header, by its canonical
-// name.
+// MayRelay reports whether response_headers may name a header, given in canonical form.
 func MayRelay(name string) bool {
 	return !withheldAnswers[name] && !strings.HasPrefix(name, "Access-Control-")
 }

@@ -1,14 +1,9 @@
-// Package openai is the wire: the requests of every dialect that clients of
-// inference engines speak, the streams that answer them, the usage they carry
-// and the errors they expect. It knows bytes and nothing of sockets, workers or
-// tenants.
 package openai
 
-// Dialect is one family of endpoints with its own request, stream and usage
-// format.
+// Dialect is one family of endpoints with its own request, stream and usage formats.
 type Dialect uint8
 
-// The dialects. Other is any endpoint that passes through untouched.
+// The dialects. Other is any endpoint whose requests pass through unchanged.
 const (
 	Other Dialect = iota
 	Chat
@@ -24,13 +19,13 @@ const (
 	Audio
 )
 
-// dialects are the facts of each dialect.
+// dialects are the properties of each dialect.
 var dialects = [...]struct {
-	name        string // the word of `serves:` in config.yaml, in metrics and in records
+	name        string // name in `serves` of config.yaml, in metrics and in records
 	generates   bool   // see Generates
-	unnamed     bool   // a body need not name its model
-	salted      bool   // engines that take a cache_salt take it here
-	prioritized bool   // vLLM's requests have a priority; Anthropic's have none there
+	unnamed     bool   // the body may omit the model
+	salted      bool   // engines with cache_salt support accept it here
+	prioritized bool   // vLLM accepts a priority here; its Messages API does not
 }{
 	Other:       {name: "other", unnamed: true},
 	Chat:        {name: "chat", generates: true, salted: true, prioritized: true},
@@ -46,7 +41,7 @@ var dialects = [...]struct {
 	Audio:       {name: "audio"},
 }
 
-// String returns the dialect's name as config.yaml writes it.
+// String returns the dialect's name in config.yaml.
 func (d Dialect) String() string {
 	if int(d) < len(dialects) {
 		return dialects[d].name
@@ -54,8 +49,7 @@ func (d Dialect) String() string {
 	return "other"
 }
 
-// ParseDialect returns the dialect of a name in config.yaml; ok is false for a
-// name that is none.
+// ParseDialect returns the dialect of a name in config.yaml; ok is false for an unknown name.
 func ParseDialect(name string) (d Dialect, ok bool) {
 	for d := range dialects {
 		if dialects[d].name == name {
@@ -65,18 +59,18 @@ func ParseDialect(name string) (d Dialect, ok bool) {
 	return Other, false
 }
 
-// Generates reports whether the answers of the dialect are generated text: they are made
-// of output tokens, and their streams are read event by event and prove that they are whole.
+// Generates reports whether the dialect's responses are generated text: they consist of output
+// tokens, and their streams are read event by event and have a proof of completeness.
 func (d Dialect) Generates() bool { return dialects[d].generates }
 
-// RequiresMaxTokens reports whether a request of the dialect must limit its output, so
-// that the limit is there whatever the client wants.
+// RequiresMaxTokens reports whether a request of the dialect must limit its output. The limit
+// then does not express a preference of the client.
 func (d Dialect) RequiresMaxTokens() bool { return d == Messages }
 
-// Engine is what a worker runs, as far as the wire differs between engines.
+// Engine is the software of a worker, where it affects requests and responses.
 type Engine string
 
-// The engines that a pool can name. EngineAuto is told from the answers.
+// The engines that a pool can name. EngineAuto is detected from responses.
 const (
 	EngineAuto     Engine = "auto"
 	EngineVLLM     Engine = "vllm"
@@ -86,16 +80,15 @@ const (
 	EngineOpenAI   Engine = "openai"
 )
 
-// TakesCacheSalt says that the engine keeps prefixes apart by the request's
-// cache_salt: vLLM for chat, completions and responses, and where its version
-// has it for messages, embeddings, rerankings and scores; SGLang for chat and
-// completions. Both pass over the field where they do not take it. llama.cpp and
-// Ollama have no such field, and OpenAI's own API refuses what it does not know.
+// TakesCacheSalt reports whether the engine separates prefix caches by the request's
+// cache_salt. vLLM does for chat, completions and responses, and in newer versions for
+// messages, embeddings, rerank and score; SGLang does for chat and completions. Both ignore the
+// field elsewhere. llama.cpp and Ollama have no such field, and OpenAI's own API rejects
+// unknown fields.
 func (e Engine) TakesCacheSalt() bool { return e == EngineVLLM || e == EngineSGLang }
 
-// TakesPriority says that the engine may order its queue by the request's
-// priority, lower first: vLLM for chat, completions, responses, embeddings,
-// rerankings and scores. Without --scheduling-policy priority it refuses every
-// value but 0, or passes over it, by its version. SGLang's field of that name
-// counts the other way round unless the engine is told otherwise.
+// TakesPriority reports whether the engine may order its queue by the request's priority, lower
+// first. vLLM does for chat, completions, responses, embeddings, rerank and score. Without
+// --scheduling-policy priority it rejects or ignores every value except 0, depending on its
+// version. SGLang's field of this name has the opposite order by default.
 func (e Engine) TakesPriority() bool { return e == EngineVLLM }

@@ -10,45 +10,40 @@ import (
 )
 
 const (
-	// maxMembers bounds the gzip members of one body: those of a 32 MiB body
-	// that a block compressor cut every 64 KiB, twice over. Without it a body
-	// of empty members would cost seconds and yield nothing.
+	// maxMembers limits the gzip members of one body. A block compressor with blocks of 64 KiB
+	// makes half as many of a 32 MiB body. A body of empty members would otherwise take seconds.
 	maxMembers = 1024
 
-	// maxRatio bounds what gzip yields for each byte sent, beyond the first ratioFree.
-	// Chats compress 3 to 10 times, repeated text about 30 times; gzip reaches 1,030.
+	// maxRatio limits the decompressed bytes per compressed byte, beyond the first ratioFree
+	// bytes. Chats compress by 3 to 10, repeated text by about 30; gzip reaches 1,030.
 	maxRatio  = 100
 	ratioFree = 1 << 20
 
-	firstRead = 64 << 10 // most chats fit, agents' long ones too
+	firstRead = 64 << 10 // fits most chats, including long ones of agents
 
-	// unzipBytes is what reading gzip takes beside the body: its window, its tables
-	// and the bytes read ahead.
+	// unzipBytes is the memory of the gzip reader: its window, tables and read-ahead buffer.
 	unzipBytes = 48 << 10
 )
 
-// Memory accounts for the bytes that a body takes.
+// Memory accounts for the memory of bodies.
 type Memory interface {
-	// Reserve takes n bytes. Its error ends the reading of the body and is what Decode
-	// returns.
+	// Reserve reserves n bytes. Decode stops at its error and returns it.
 	Reserve(n int64) error
-	// Return gives back n bytes that Reserve took.
+	// Return releases n reserved bytes.
 	Return(n int64)
 }
 
-// Decode reads a request's body and undoes its Content-Encoding: none, identity
-// or gzip. hint is the body's Content-Length, or less than 0 when it is not
-// known. Neither what is read nor what comes out of it is longer than most bytes.
-// gzip may yield no more than 100 times its own length, or 1 MiB.
+// Decode reads a request body and decodes its Content-Encoding: none, identity or gzip. hint is
+// the Content-Length, or negative if unknown. Neither the encoded nor the decoded body may
+// exceed most bytes. gzip may decompress to 100 times its size, or to 1 MiB.
 //
-// Decode reserves bytes of memory before it allocates them, so the body's buffer
-// grows as the body arrives: its capacity is at most four times what has arrived. A
-// buffer and the one that replaces it are reserved together for as long as both
-// exist. The bytes of the result's capacity stay reserved, and after an error those
-// of the last buffer: the caller returns them.
+// Decode reserves memory before it allocates, so the buffer grows as the body arrives: its
+// capacity is at most four times the received bytes. A buffer and its replacement are reserved
+// together while both exist. The capacity of the result stays reserved, and after an error that
+// of the last buffer: the caller returns it.
 //
-// What the sender must change is a *RequestError; any other error is that of memory,
-// or the reader's own, wrapped.
+// An error that the client can correct is a *RequestError. Any other error is the one of
+// memory, or the reader's own, wrapped.
 func Decode(encoding string, body io.Reader, hint, most int64, memory Memory) ([]byte, error) {
 	zipped := false
 	switch e := strings.ToLower(strings.Trim(encoding, " \t")); e {
@@ -87,11 +82,11 @@ func badGzip(format string, args ...any) error {
 		Message: "the request body " + fmt.Sprintf(format, args...)}
 }
 
-// finalError is an error that Decode returns as it is.
+// finalError is an error that Decode returns unchanged.
 type finalError struct{ error }
 
-// source reads at most so many bytes and remembers what went wrong below it, so
-// that a broken connection is told from a broken body.
+// source reads at most a number of bytes and stores the reader's error, which separates broken
+// connections from broken bodies.
 type source struct {
 	from       io.Reader
 	read, most int64
@@ -99,7 +94,7 @@ type source struct {
 }
 
 func (s *source) Read(p []byte) (int, error) {
-	// One byte more than allowed tells a body that fits from one that does not.
+	// One byte over the limit shows that the body is too long.
 	p = p[:min(int64(len(p)), s.most-s.read+1)]
 	n, err := s.from.Read(p)
 	if s.read += int64(n); s.read > s.most {
@@ -111,7 +106,7 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// blame turns an error of reading through s into the caller's.
+// blame converts an error of reading through s into the caller's error.
 func (s *source) blame(err error) error {
 	if final, ok := errors.AsType[finalError](err); ok {
 		return final.error
@@ -134,7 +129,7 @@ func unzip(into *buffer, from io.Reader) error {
 		return err
 	}
 	for range maxMembers {
-		// One member at a time, so that they can be counted.
+		// Read one member at a time to count them.
 		z.Multistream(false)
 		if err := into.ReadAll(z); err != nil {
 			return err
@@ -148,15 +143,15 @@ func unzip(into *buffer, from io.Reader) error {
 	return finalError{badGzip("has more than %d gzip members: compress it into one member", maxMembers)}
 }
 
-// buffer is a byte slice that grows to at most one byte more than most.
+// buffer is a byte slice that grows to at most most+1 bytes.
 type buffer struct {
 	b          []byte
 	hint, most int64
 	memory     Memory
-	packed     *source // what the bytes are unpacked from; nil for a plain body
+	packed     *source // source of the compressed bytes; nil for a plain body
 }
 
-// ReadAll appends everything that from yields.
+// ReadAll appends everything that from returns.
 func (f *buffer) ReadAll(from io.Reader) error {
 	for {
 		if len(f.b) == cap(f.b) {
@@ -180,9 +175,9 @@ func (f *buffer) ReadAll(from io.Reader) error {
 	}
 }
 
-// grow makes room. A length costs nothing to claim, so a buffer grows fourfold up to
-// the length that was announced and the byte in which its end is seen: the copies
-// come to a third of the body. Without a length it doubles.
+// grow enlarges the buffer. A Content-Length costs a client nothing, so the buffer grows
+// fourfold up to the announced length plus one byte, in which its end is detected; the copies
+// add up to a third of the body. Without a length, it doubles.
 func (f *buffer) grow() error {
 	have := int64(cap(f.b))
 	want := 2 * have
@@ -197,7 +192,7 @@ func (f *buffer) grow() error {
 		want = f.hint + 1
 	}
 	if want >= f.most {
-		want = f.most + 1 // a byte more must not cost a copy more
+		want = f.most + 1 // avoid another copy for one more byte
 	}
 	if err := f.memory.Reserve(want); err != nil {
 		return finalError{err}

@@ -5,25 +5,22 @@ import (
 	"strings"
 )
 
-// EngineFields are the fields of a request's body that let its sender name other hosts
-// or place the request inside an engine: vLLM's and SGLang's transfers of caches and
-// data-parallel ranks, and vLLM's arguments to its plugins.
+// EngineFields are request fields that name other hosts or place a request inside an engine:
+// cache transfers and data-parallel ranks of vLLM and SGLang, and arguments of vLLM's plugins.
 var EngineFields = [...]string{
 	"kv_transfer_params", "ec_transfer_params", "vllm_xargs",
 	"bootstrap_host", "bootstrap_port", "bootstrap_room", "bootstrap_pair_key",
 	"data_parallel_rank", "routed_dp_rank", "disagg_prefill_dp_rank",
 }
 
-// engineMember is a member of a body, or a part of a form, that names one of
-// EngineFields: from the quote before its name to behind its value, or from its delimiter
-// to the next one.
+// engineMember is a member of a body, or a part of a form, with a name of EngineFields: from
+// the quote before its name to the end of its value, or from its delimiter to the next one.
 type engineMember struct {
 	span
 	name string
 }
 
-// engineField returns the one of EngineFields that a reader may take a name for, in
-// whatever case; "" for none.
+// engineField returns the one of EngineFields that equals name; "" if none does.
 func engineField(name []byte) string {
 	for _, f := range EngineFields {
 		if string(name) == f {
@@ -33,7 +30,7 @@ func engineField(name []byte) string {
 	return ""
 }
 
-// noteEngine notes the member of that name if it is one of EngineFields.
+// noteEngine stores the position of a member whose name is one of EngineFields in any case.
 func (p *parser) noteEngine(name []byte, at span) {
 	f := engineField(name)
 	if f == "" {
@@ -44,11 +41,11 @@ func (p *parser) noteEngine(name []byte, at span) {
 	}
 }
 
-// removals returns the cuts that remove what the edit does not allow of EngineFields,
-// each with one comma. empty says that no member of the body is left.
+// removals returns the changes that remove the EngineFields that the edit does not allow, each
+// with one comma. empty reports that no member of the body remains.
 func (r *Request) removals(e Edit) (cuts []change, empty bool) {
-	stays := false // a member in front of the next one
-	last := 0      // behind the value that was removed before
+	stays := false // a member before the current one remains
+	last := 0      // end of the previously removed value
 	for _, m := range r.place.engine {
 		if slices.Contains(e.AllowFields, m.name) {
 			continue
@@ -76,8 +73,8 @@ func (r *Request) removals(e Edit) (cuts []change, empty bool) {
 	return cuts, empty
 }
 
-// engineForm returns the one of EngineFields that a form's part is for: its name, or with
-// a key in brackets, as forms write objects.
+// engineForm returns the one of EngineFields that a form part sets, by its name or by its name
+// with a key in brackets, as forms encode objects.
 func engineForm(name string) string {
 	name, _, _ = strings.Cut(strings.ReplaceAll(name, `\`, ""), "[")
 	return engineField([]byte(strings.ToLower(strings.TrimSpace(name))))

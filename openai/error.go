@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Code names one kind of failure; clients read it in `error.code`.
+// Code identifies an error; clients read it in `error.code`.
 type Code string
 
 // The codes. docs/errors.md explains them.
@@ -49,14 +49,14 @@ const (
 	CodeConversationNotFound     Code = "conversation_not_found"
 )
 
-// Retry is what the official SDKs are told about sending a request again.
+// Retry is the instruction to the official SDKs about retries.
 type Retry uint8
 
-// The ways to answer.
+// The retry instructions.
 const (
-	// RetryDefault says nothing: SDKs retry 408, 409, 429 and 5xx.
+	// RetryDefault sends no instruction: SDKs retry 408, 409, 429 and 5xx.
 	RetryDefault Retry = iota
-	// RetryNever sends x-should-retry: false, which SDKs obey before all else.
+	// RetryNever sends x-should-retry: false, which overrides the SDKs' own rules.
 	RetryNever
 	// RetryAfter sends Retry-After and retry-after-ms.
 	RetryAfter
@@ -69,12 +69,12 @@ type Row struct {
 	Type      string // `error.type` in the OpenAI shape
 	Anthropic string // `error.type` in the Anthropic shape
 	Retry     Retry
-	Meaning   string // one sentence; the public message where a caller gives none
-	Remedy    string // what the reader can do about it
+	Meaning   string // one sentence; the default public message
+	Remedy    string // what the client or the operator can do
 }
 
-// rowOf returns the row of a code. A code that is not in the table, as an
-// engine's own, has the types that its status commonly has.
+// rowOf returns the row of a code. A code outside the table, such as an engine's own, gets the
+// usual types of its status.
 func rowOf(code Code, status int) Row {
 	for i := range table {
 		if table[i].Code == code {
@@ -105,23 +105,22 @@ func rowOf(code Code, status int) Row {
 	return r
 }
 
-// longestRetryAfter is the longest wait that an SDK honours: openai-node and
-// openai-python ignore a Retry-After over a minute and retry within a second.
+// longestRetryAfter is the longest wait that SDKs honour: openai-node and openai-python ignore
+// a Retry-After over one minute and retry within a second.
 const longestRetryAfter = time.Minute
 
-// Error is a failure on its way to a client. What the client may read and what
-// caused it are two fields: Cause is for the log and is in no body.
+// Error is an error for a client. Cause is private: it is logged and never sent.
 type Error struct {
 	Code       Code
-	Message    string // public; empty: the table's meaning
-	Type       string // `error.type` in the OpenAI shape; empty: the table's
-	Param      string // the request's field at fault, as `messages[0].role`
-	Status     int    // 0: the table's
+	Message    string // public; default: the meaning in the table
+	Type       string // `error.type` in the OpenAI shape; default: from the table
+	Param      string // the invalid field, such as `messages[0].role`
+	Status     int    // default: from the table
 	Cause      error  // private
 	RetryAfter time.Duration
-	Allow      string // the methods that a 405 allows, for its Allow header
-	// NoRetry says that sending the request again cannot help: the gateway has
-	// done so itself, or the request is larger than its limit will ever allow.
+	Allow      string // allowed methods of a 405, for its Allow header
+	// NoRetry reports that a retry cannot help: the gateway has retried itself, or the request
+	// alone exceeds its limit.
 	NoRetry bool
 }
 
@@ -137,7 +136,7 @@ func (e *Error) Error() string {
 // Unwrap returns the private cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// HTTPStatus is the status to answer with, from 400 to 599.
+// HTTPStatus returns the status of the response, from 400 to 599.
 func (e *Error) HTTPStatus() int {
 	if e.Status >= 400 && e.Status <= 599 {
 		return e.Status
@@ -145,13 +144,13 @@ func (e *Error) HTTPStatus() int {
 	return rowOf(e.Code, e.Status).Status
 }
 
-// NeverRetry reports whether SDKs are told by x-should-retry: false not to send the request
-// again: that cannot help, or the wait is longer than they take.
+// NeverRetry reports whether SDKs receive x-should-retry: false, because a retry cannot help or
+// the wait exceeds their limit.
 func (e *Error) NeverRetry() bool {
 	return e.NoRetry || e.RetryAfter > longestRetryAfter || rowOf(e.Code, e.Status).Retry == RetryNever
 }
 
-// message is what the client reads.
+// message returns the public message.
 func (e *Error) message() string {
 	if e.Message != "" {
 		return e.Message

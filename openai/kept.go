@@ -6,21 +6,21 @@ import (
 	"strings"
 )
 
-// keptKinds are the collections of OpenAI's and Anthropic's APIs whose objects an
-// engine keeps and returns by their ids. The engine has one account, the gateway's,
-// and knows no tenants.
+// keptKinds are the collections of OpenAI's and Anthropic's APIs whose objects an engine stores
+// and returns by ID. The engine has one account, the gateway's, and does not know tenants.
 var keptKinds = [...]string{
 	"assistants", "batches", "containers", "conversations", "evals", "files", "fine_tuning", "skills", "threads",
 	"uploads", "vector_stores", "videos",
 }
 
-// KeptKind returns the kind of kept objects that a request for a decoded path reads
-// or changes, as "files" for GET /v1/files/file-1; "" for none. Creating a response
-// or a chat completion is none, and so is a single response: ResponsePath has its id.
+// KeptKind returns the kind of stored objects that a request for a decoded path reads or
+// changes, such as "files" for GET /v1/files/file-1, or "". Creating a response or chat
+// completion is not such a request, nor is a request for a single response; ResponsePath
+// returns its ID.
 func KeptKind(method, path string) string {
 	segments := strings.Split(path, "/")
 	for i, s := range segments {
-		s = strings.ToLower(s) // some front ends match paths without case
+		s = strings.ToLower(s) // some servers match paths case-insensitively
 		if slices.Contains(keptKinds[:], s) {
 			return s
 		}
@@ -35,9 +35,9 @@ func KeptKind(method, path string) string {
 	return ""
 }
 
-// ResponsePath reports whether a decoded path belongs to the Responses API, at any
-// base path. id is the segment after `responses`: a stored response, an action such
-// as compact, or "" for the collection itself. below is the path after the id.
+// ResponsePath reports whether a decoded path belongs to the Responses API, under any base
+// path. id is the segment after `responses`: a stored response, an action such as compact, or
+// "" for the collection. below is the path after the ID.
 func ResponsePath(path string) (id, below string, ok bool) {
 	for rest := path; ; {
 		var segment string

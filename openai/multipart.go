@@ -8,21 +8,20 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds on forms. Clients of audio and image endpoints send about a dozen
-// parts with two or three short headers each.
+// Limits on forms. Clients of audio and image endpoints send about a dozen parts with two or
+// three short headers each.
 const (
-	maxParts       = 1000 // where the form readers of common servers stop as well
+	maxParts       = 1000 // the limit of common form parsers
 	maxPartHeaders = 8 << 10
 	maxFlagBytes   = 5 // "false"
 
 	boundaryCharacters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789'()+_,-./:=? "
 )
 
-// ParseMultipart reads the form of an audio or images request: its parts model
-// and stream, and nothing else of it. A form without a model has an empty
-// Model. The caller sets Dialect, which a form does not tell, and must not
-// change body afterwards. The error is always a *RequestError: a form is
-// refused wherever readers of forms differ about what its parts are.
+// ParseMultipart reads the parts model and stream of an audio or images form. Without a model
+// part, Model is empty. The caller sets Dialect, which the form does not contain, and must not
+// change body afterwards. The error is always a *RequestError: forms that parsers could read in
+// different ways are rejected.
 func ParseMultipart(contentType string, body []byte) (*Request, error) {
 	boundary, err := formBoundary(contentType)
 	if err != nil {
@@ -36,10 +35,10 @@ func ParseMultipart(contentType string, body []byte) (*Request, error) {
 	return r, nil
 }
 
-// formBoundary returns the boundary that a Content-Type names.
+// formBoundary returns the boundary of a Content-Type.
 func formBoundary(contentType string) (string, error) {
-	// Escapes and RFC 2231's extended parameters are read differently by
-	// different servers, and no client needs them.
+	// Servers differ in how they read escapes and RFC 2231's extended parameters, and no client
+	// needs them.
 	if strings.ContainsAny(contentType, `\*`) {
 		return "", badForm("the Content-Type has an escaped or extended parameter", "send a plain boundary parameter")
 	}
@@ -67,11 +66,11 @@ type form struct {
 	body      []byte
 	delimiter []byte
 	req       *Request
-	model     bool // the part was there
+	model     bool // the part was read
 	stream    bool
 }
 
-// read walks over all parts.
+// read parses all parts.
 func (f *form) read() error {
 	if !bytes.HasPrefix(f.body, f.delimiter) {
 		return badForm("it does not begin with its boundary", "send no text before the first part")
@@ -107,8 +106,7 @@ func (f *form) read() error {
 	}
 }
 
-// headers returns the header block of the part at from, and where its content
-// begins.
+// headers returns the header block of the part at from, and the start of its content.
 func (f *form) headers(from int) (content int, headers []byte, err error) {
 	window := f.body[from:min(len(f.body), from+maxPartHeaders)]
 	n := bytes.Index(window, []byte("\r\n\r\n"))
@@ -121,11 +119,11 @@ func (f *form) headers(from int) (content int, headers []byte, err error) {
 	return from + n + 4, window[:n], nil
 }
 
-// end returns where the content that begins at from ends: before the line break
-// of the next delimiter. A delimiter behind a lone CR or LF ends the part for
-// some readers only, so it is refused.
+// end returns the end of the content that begins at from: before the line break of the next
+// delimiter. A delimiter after a lone CR or LF ends the part for some parsers only and is
+// rejected.
 func (f *form) end(from int) (int, error) {
-	// The line break that ends the headers also begins a delimiter for some.
+	// For some parsers, the line break after the headers also begins a delimiter.
 	for at := from; ; {
 		n := bytes.Index(f.body[at:], f.delimiter)
 		if n < 0 {
@@ -142,7 +140,7 @@ func (f *form) end(from int) (int, error) {
 	}
 }
 
-// part takes what is wanted of one part, which stands at whole.
+// part reads one part, whose bytes including delimiters are whole.
 func (f *form) part(headers []byte, content, whole span) error {
 	name, file, encoded, err := partHeaders(headers)
 	if err != nil {
@@ -198,8 +196,8 @@ func (f *form) streamPart(value []byte) error {
 	return &RequestError{Reason: CodeInvalidValue, Param: "stream", Message: "stream must be true or false"}
 }
 
-// partHeaders reads a part's headers: its name, whether it is a file, and
-// whether its content is encoded.
+// partHeaders reads the headers of a part: its name, whether it is a file, and whether its
+// content is encoded.
 func partHeaders(block []byte) (name string, file, encoded bool, err error) {
 	described := false
 	for line := range strings.SplitSeq(string(block), "\r\n") {
@@ -231,8 +229,8 @@ func partHeaders(block []byte) (name string, file, encoded bool, err error) {
 	return name, file, encoded, nil
 }
 
-// disposition reads a Content-Disposition. A name that only some readers would
-// take for model or stream is refused.
+// disposition parses a Content-Disposition. A name that only some parsers take for model or
+// stream is rejected.
 func disposition(value string) (name string, file bool, err error) {
 	kind, rest, _ := strings.Cut(value, ";")
 	if !strings.EqualFold(strings.TrimSpace(kind), "form-data") {
@@ -271,8 +269,8 @@ func disposition(value string) (name string, file bool, err error) {
 	return name, file, nil
 }
 
-// parameter cuts one key=value off the front of a header's parameters. The
-// value is as written, without its quotes.
+// parameter cuts one key=value off the front of a header's parameters. The value is raw,
+// without its quotes.
 func parameter(s string) (key, value, rest string, ok bool) {
 	key, s, ok = strings.Cut(s, "=")
 	key = strings.ToLower(strings.Trim(key, " \t"))

@@ -12,9 +12,8 @@ import (
 // LangChain recognizes the code context_length_exceeded; litellm and the agents that
 // shorten their prompt by themselves recognize the texts and read the numbers.
 
-// ContextExceeded returns the refusal of a request whose prompt, with the output that
-// it asks for, is longer than a context, all in tokens. field is where the dialect's
-// prompt stands.
+// ContextExceeded returns the error for a request whose prompt and requested output exceed a
+// context, all in tokens. field is the dialect's prompt field.
 func ContextExceeded(d Dialect, field string, context, prompt, output int64) *Error {
 	e := &Error{Code: CodeContextLengthExceeded, Param: field}
 	switch anthropic := d == Messages; {
@@ -33,8 +32,8 @@ func ContextExceeded(d Dialect, field string, context, prompt, output int64) *Er
 	return e
 }
 
-// overflows are the words by which engines refuse a prompt that is longer than their
-// context, in lower case. Where they give the context, it is the first number behind.
+// overflows are the phrases, in lower case, with which engines reject a prompt that exceeds
+// their context. If they name the context, it is the first number after the phrase.
 var overflows = []string{
 	openAIOverflow,                               // OpenAI, vLLM
 	"maximum context length of",                  // SGLang, of prompt and output together
@@ -54,15 +53,14 @@ const (
 	openAIOverflow    = "this model's maximum context length is"
 	anthropicOverflow = "prompt is too long"
 
-	// overflowWithin is how far an engine's message is searched. Engines begin with
-	// their own words and may repeat a part of the request behind them.
+	// overflowWithin is the length of an engine's message that is searched, in bytes. Parts of
+	// the request may follow the engine's own words.
 	overflowWithin = 256
 )
 
-// Overflow translates an engine's refusal of a prompt that is longer than its context
-// into the dialect's own refusal, with OpenAI's code. If the engine gives the numbers,
-// the message has the words and numbers that clients recognize. ok is false for every
-// other error.
+// Overflow translates an engine's error for a prompt that exceeds its context into the
+// dialect's error with OpenAI's code. If the engine gives the numbers, the message has the
+// words and numbers that clients recognize. ok is false for every other error.
 func (e EngineError) Overflow(d Dialect) (refusal *Error, ok bool) {
 	said := strings.ToLower(e.Message[:min(len(e.Message), overflowWithin)])
 	var behind string
@@ -71,7 +69,7 @@ func (e EngineError) Overflow(d Dialect) (refusal *Error, ok bool) {
 			break
 		}
 	}
-	vendors := strings.Contains(said, anthropicOverflow) // as a hosted endpoint writes it
+	vendors := strings.Contains(said, anthropicOverflow) // the wording of hosted endpoints
 	if !ok && !vendors && e.Code != string(CodeContextLengthExceeded) && e.Type != "exceed_context_size_error" {
 		return nil, false
 	}
@@ -82,7 +80,7 @@ func (e EngineError) Overflow(d Dialect) (refusal *Error, ok bool) {
 	}
 	switch {
 	case d == Messages:
-		// A text about max_tokens is about the answer's length, not the prompt's.
+		// A message about max_tokens concerns the length of the output, not of the prompt.
 		if vendors || strings.Contains(said, "max_tokens") {
 			break
 		}
@@ -96,18 +94,18 @@ func (e EngineError) Overflow(d Dialect) (refusal *Error, ok bool) {
 	return refusal, true
 }
 
-// numbers returns the whole numbers in a text.
+// numbers returns the integers in a text.
 func numbers(s string) (all []int64) {
 	for digits := range strings.FieldsFuncSeq(s, func(c rune) bool { return c < '0' || c > '9' }) {
-		n, _ := strconv.ParseInt(digits, 10, 64) // the largest there is for more
+		n, _ := strconv.ParseInt(digits, 10, 64) // larger numbers become the maximum
 		all = append(all, n)
 	}
 	return all
 }
 
-// Into returns a whole error body of the dialect's form with the error's message and,
-// where the form has one, its code. All other members stay: clients read llama.cpp's
-// n_ctx there. A body that is no such object is returned as it is.
+// Into returns an error body of the dialect's form with the error's message and, if the form
+// has one, its code. All other members are kept: clients read llama.cpp's n_ctx there. A body
+// of another form is returned unchanged.
 func (e *Error) Into(body []byte, d Dialect) []byte {
 	var outer, inner map[string]json.RawMessage
 	if json.Unmarshal(body, &outer) != nil || json.Unmarshal(outer["error"], &inner) != nil || inner == nil {

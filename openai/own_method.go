@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// ownPosts are the endpoints below ownPrefixes that the data plane answers itself
-// when they are sent a POST.
+// ownPosts are the endpoints below ownPrefixes whose POST requests the data plane serves
+// itself.
 var ownPosts = [...]string{
 	"/chat/completions", "/completions", "/responses", "/messages", "/messages/count_tokens", "/embeddings", "/rerank", "/score",
 	"/tokenize", "/moderations", "/audio/transcriptions", "/audio/translations", "/audio/speech",
@@ -17,8 +17,8 @@ var ownPosts = [...]string{
 // ownPrefixes are the prefixes of the data plane's endpoints.
 var ownPrefixes = [...]string{"/background/v1", "/batch/v1", "/v1", ""}
 
-// OwnMethod returns the method with which the data plane answers an exact path
-// itself, so that no pool gets such a request; "" for none.
+// OwnMethod returns the method with which the data plane serves an exact path itself, so that
+// no pool receives such requests; "" if there is none.
 func OwnMethod(path string) string {
 	if path == "/livez" || path == "/readyz" {
 		return http.MethodGet

@@ -7,19 +7,18 @@ import (
 	"unicode/utf8"
 )
 
-// priorityStep is how far apart the classes lie in an engine's priority. Ten
-// leaves room for a client's own order inside its class: a background request
-// that says 15 yields to others of its class and still goes before every batch.
+// priorityStep is the distance between two classes in an engine's priority. It leaves room for
+// a client's own order inside its class: a background request with priority 15 comes after
+// others of its class and before every batch request.
 const priorityStep = 10
 
-// EnginePriority tells what priority an engine reads of a request of a class,
-// 0 for interactive, 1 for background, 2 for batch, and whether an Edit must
-// write it: Edit.Priority and Edit.SetPriority take the two. Lower is earlier,
-// and an engine takes 0 for a request without one: interactive requests get
-// none, background ones 10, batch ones 20. own and given are the client's
-// (Request.Priority and PriorityGiven): a value that is not more urgent than its
-// class's stays as the client wrote it, any other gives way to the class's, so
-// that nobody goes before what its tenant may.
+// EnginePriority returns the priority that an engine reads for a request of a class (0
+// interactive, 1 background, 2 batch), and whether an Edit must write it, for Edit.Priority and
+// Edit.SetPriority. Lower is earlier, and an engine assumes 0 without the field: interactive
+// requests get none, background requests 10, batch requests 20. own and given are
+// Request.Priority and PriorityGiven. A client's value that is not more urgent than its class
+// is kept; any other value is replaced by that of the class, so that no request exceeds its
+// tenant's rights.
 func EnginePriority(class int, own int64, given bool) (value int64, set bool) {
 	value = priorityStep * int64(max(class, 0))
 	if given && own >= value {
@@ -28,8 +27,8 @@ func EnginePriority(class int, own int64, given bool) (value int64, set bool) {
 	return value, given || value != 0
 }
 
-// priority reads priority and notes where it stands, null included. Whatever it
-// is, the request is taken: saying what is wrong with it is for the engine.
+// priority reads priority and stores its position, also for null. Invalid values are accepted:
+// the engine rejects them.
 func (p *parser) priority() {
 	p.Next()
 	p.req.place.note(FieldPriority, p.i)
@@ -38,24 +37,22 @@ func (p *parser) priority() {
 	}
 }
 
-// priorityOf reads the value of priority. vLLM's reader takes "5", 5.0 and true
-// for integers too, and another one may take them for other integers: where a
-// value is not one plain integer and might be read as a number, the most urgent
-// there is stands for it.
+// priorityOf parses the value of priority. vLLM accepts "5", 5.0 and true as integers too, and
+// other parsers may read them differently. A value that is not a plain integer but may be read
+// as a number therefore becomes the most urgent priority.
 func priorityOf(raw []byte) (value int64, given bool) {
 	switch raw[0] {
 	case 'n', '{', '[':
 		return 0, false
 	case '"':
-		// Some reader may take a string for a number that has a digit, of ASCII or of another
-		// script.
+		// A parser may convert a string with digits, in ASCII or another script, to a number.
 		digit := func(c rune) bool { return '0' <= c && c <= '9' || c >= utf8.RuneSelf }
 		if !bytes.ContainsFunc(raw, digit) {
 			return 0, false
 		}
 	case 't', 'f':
 	default:
-		const digits = 20 // of the least that 64 bits hold, sign included
+		const digits = 20 // length of the smallest 64-bit integer, with its sign
 		if len(raw) <= digits {
 			if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
 				return n, true
@@ -65,16 +62,15 @@ func priorityOf(raw []byte) (value int64, given bool) {
 	return math.MinInt64, true
 }
 
-// addsPriority tells whether the edit gives a priority to a request whose client
-// gave none: by a new member, or in place of null or 0, which is what an engine
-// takes where there is none.
+// addsPriority reports whether the edit sets a priority that the client did not: as a new
+// member, or in place of null or 0, the engine's default.
 func (r *Request) addsPriority(e Edit) bool {
 	_, ok := r.priorityChange(e)
 	return ok && (!r.PriorityGiven || r.Priority == 0 && e.Priority != 0)
 }
 
-// priorityChange returns the cut that makes the edit's priority the body's. What
-// nobody takes for a number stays: the engine refuses it.
+// priorityChange returns the change that sets the edit's priority. A value that no parser takes
+// for a number is kept: the engine rejects it.
 func (r *Request) priorityChange(e Edit) (c change, ok bool) {
 	if !e.SetPriority || r.place.form {
 		return c, false

@@ -1,8 +1,7 @@
 package openai
 
-// Prompts returns how many prompts the request brings, each of which is answered
-// by itself: more than one only in the Completions dialect, whose prompt may be
-// a list of texts or of lists of token ids.
+// Prompts returns the number of prompts in the request, each of which gets its own output. Only
+// the Completions dialect accepts several, as a list of strings or of lists of token IDs.
 func (r *Request) Prompts() int64 {
 	at := r.place.of(FieldPrompt)
 	if r.Dialect != Completions || at == 0 {
@@ -15,7 +14,7 @@ func (r *Request) Prompts() int64 {
 	n := int64(0)
 	for c.Enter('['); c.More(']'); {
 		if first := c.Next(); first != '"' && first != '[' {
-			return 1 // the ids of one prompt
+			return 1 // the token IDs of one prompt
 		}
 		c.Skip()
 		n++

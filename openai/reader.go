@@ -7,47 +7,46 @@ import (
 	"math/bits"
 )
 
-// readerDepth bounds the nesting of a text that is not checked: a Responses object
-// repeats the tools' JSON schemas, which are some tens of levels deep.
+// readerDepth limits the nesting of unchecked JSON: a Responses object repeats the JSON schemas
+// of tools, which have some tens of levels.
 const readerDepth = 512
 
-// flatArray is from how many bytes on an array of numbers is worth four passes at
-// memory speed instead of one byte at a time.
+// flatArray is the length in bytes from which an array of numbers is skipped with four passes
+// at memory speed instead of byte by byte.
 const flatArray = 64
 
-// Reader reads one JSON text forward, without copying it and without allocating. Most
-// methods expect the value or name that they read as the next byte but for white space.
+// Reader reads one JSON text forward, without copying and without allocating. Most methods
+// expect the value or name that they read next, after optional white space.
 //
-// The reader of Parse is strict: it checks everything that RFC 8259 asks for, also in
-// values that are skipped, and counts the characters of strings. Every other reader
-// checks the structure (brackets, commas, colons, literals, numbers) but not what is
-// inside strings, and takes NaN and Infinity, which Python engines write. It is safe
-// on any bytes.
+// The reader of Parse is strict: it checks everything that RFC 8259 requires, also in skipped
+// values, and counts the characters of strings. Other readers check the structure (brackets,
+// commas, colons, literals, numbers) but not the content of strings, and accept NaN and
+// Infinity, which Python engines write. Any input is safe.
 //
-// After a fault every method is harmless: Next returns 0 and More false. Only the first
-// fault is kept.
+// After an error, all methods return at once: Next returns 0 and More false. Only the first
+// error is kept.
 type Reader struct {
 	b      []byte
 	i      int // the next byte
-	at     int // where the last member's or element's value begins, or entered, or elsewhere
+	at     int // start of the last member's or element's value, or entered, or elsewhere
 	bad    bool
 	strict bool
-	short  bool // what ShortStr read last is short and has no escapes
+	short  bool // the last result of ShortStr is short and has no escapes
 
-	depth, limit int           // containers that are open, and that may be
-	fail         *RequestError // of a strict reader, the fault
-	chars        extent        // of a strict reader's last string
+	depth, limit int           // open containers, and their maximum
+	fail         *RequestError // error of a strict reader
+	chars        extent        // size of a strict reader's last string
 }
 
-// What Reader.at is beside an index.
+// Values of Reader.at that are not an index.
 const (
-	elsewhere = -1 // behind a container, or anywhere after Seek
-	entered   = -2 // a container was entered, and More not called
+	elsewhere = -1 // after a container, or anywhere after Seek
+	entered   = -2 // in a new container, before the first call of More
 )
 
-// extent is the size of a string's value.
+// extent is the size of a decoded string.
 type extent struct {
-	ascii int // characters below 0x80, a byte each
+	ascii int // characters below 0x80
 	wide  int // all other characters
 	bytes int // in UTF-8
 }
@@ -55,13 +54,13 @@ type extent struct {
 // newReader returns a reader that is not strict.
 func newReader(b []byte) Reader { return Reader{b: b, limit: readerDepth} }
 
-// fault ends the reading.
+// fault stops the reader.
 func (r *Reader) fault() {
 	r.bad = true
 	r.i, r.at = len(r.b), elsewhere
 }
 
-// refuse ends the reading of a strict reader with an error for the sender.
+// refuse stops the reader; a strict reader keeps the error for the client.
 func (r *Reader) refuse(reason Code, param, format string, args ...any) {
 	if !r.bad && r.strict {
 		r.fail = &RequestError{Reason: reason, Param: param, Message: fmt.Sprintf(format, args...)}
@@ -69,13 +68,13 @@ func (r *Reader) refuse(reason Code, param, format string, args ...any) {
 	r.fault()
 }
 
-// syntax refuses the JSON at byte i. The problem must not quote the body.
+// syntax reports invalid JSON at byte i. The problem must not quote the body.
 func (r *Reader) syntax(i int, problem string) {
 	r.refuse(CodeInvalidJSON, "",
 		"the request body is not valid JSON: %s at byte %d; send one JSON object in UTF-8", problem, i)
 }
 
-// unexpected refuses the next byte where wanted should stand.
+// unexpected reports that the next byte does not begin what is wanted.
 func (r *Reader) unexpected(wanted string) {
 	switch {
 	case !r.strict:
@@ -90,11 +89,11 @@ func (r *Reader) unexpected(wanted string) {
 // Pos returns the index of the next byte.
 func (r *Reader) Pos() int { return r.i }
 
-// Seek makes i, where a value begins, the next byte.
+// Seek makes i, the start of a value, the next byte.
 func (r *Reader) Seek(i int) { r.i, r.at = i, elsewhere }
 
-// Next skips white space and returns the byte that follows, 0 at the end. No JSON
-// token begins with a zero byte.
+// Next skips white space and returns the next byte, or 0 at the end. No JSON token begins with
+// 0.
 func (r *Reader) Next() byte {
 	if r.i < len(r.b) && r.b[r.i] > ' ' {
 		return r.b[r.i]
@@ -102,7 +101,7 @@ func (r *Reader) Next() byte {
 	return r.space()
 }
 
-// space is Next where white space or the end may be next.
+// space is Next if white space or the end may follow.
 func (r *Reader) space() byte {
 	b, i := r.b, r.i
 	for i < len(b) {
@@ -118,7 +117,7 @@ func (r *Reader) space() byte {
 	return 0
 }
 
-// Inside returns the first byte inside the object or array that is next.
+// Inside returns the first byte inside the next object or array.
 func (r *Reader) Inside() byte {
 	r.Next()
 	inside := Reader{b: r.b, i: r.i + 1}
@@ -138,10 +137,10 @@ func (r *Reader) Empty() bool {
 	return false
 }
 
-// done reports whether only white space is left and there was no fault.
+// done reports whether only white space is left and no error occurred.
 func (r *Reader) done() bool { return r.Next() == 0 && r.i >= len(r.b) && !r.bad }
 
-// Enter enters the object or array that opening begins. More comes next.
+// Enter enters the object or array that begins with opening. Call More next.
 func (r *Reader) Enter(opening byte) {
 	switch c := r.Next(); {
 	case c != opening && opening == '{':
@@ -158,8 +157,8 @@ func (r *Reader) Enter(opening byte) {
 	}
 }
 
-// More goes to the next member or element of the container that closing ends. It
-// returns false behind the container's end. A value that was not read is skipped.
+// More advances to the next member or element of the container that ends with closing. It
+// returns false after the end of the container. A value that was not read is skipped.
 func (r *Reader) More(closing byte) bool {
 	if r.i == r.at {
 		r.Skip()
@@ -183,8 +182,7 @@ func (r *Reader) More(closing byte) bool {
 	return !r.bad
 }
 
-// Key reads a member's name and goes to its value. The name is as written, without its
-// quotes.
+// Key reads a member's name and advances to its value. The name is raw, without its quotes.
 func (r *Reader) Key() []byte {
 	if r.Next() != '"' {
 		r.unexpected("a name in quotes")
@@ -201,11 +199,11 @@ func (r *Reader) Key() []byte {
 	return name
 }
 
-// Name is Key with the escapes of the name resolved. A long name is cut.
+// Name is Key with decoded escapes. A long name is cut.
 func (r *Reader) Name() []byte { return r.Resolve(r.Key()) }
 
-// Word is Text with the escapes resolved, for values that are compared with short words.
-// A longer value is cut.
+// Word is Text with decoded escapes, for values that are compared with short words. A longer
+// value is cut.
 func (r *Reader) Word() []byte {
 	if r.Next() != '"' {
 		r.Skip()
@@ -214,8 +212,8 @@ func (r *Reader) Word() []byte {
 	return r.Resolve(r.ShortStr())
 }
 
-// Resolve returns the string that Key or ShortStr has just returned with its escapes
-// resolved, as Word does. The result is as long as raw only if raw has no escapes.
+// Resolve decodes the last result of Key or ShortStr, like Word. The result is as long as raw
+// only if raw has no escapes.
 func (r *Reader) Resolve(raw []byte) []byte {
 	if r.short {
 		return raw
@@ -223,13 +221,13 @@ func (r *Reader) Resolve(raw []byte) []byte {
 	return Word(raw)
 }
 
-// ShortStr is Str for a string that is probably short: one of up to seven bytes is found
-// at once, in less time than two calls of bytes.IndexByte take.
+// ShortStr is Str, optimized for short strings: up to seven bytes are found at once, in less
+// time than two calls of bytes.IndexByte.
 func (r *Reader) ShortStr() []byte {
 	if start := r.i + 1; !r.strict && start+8 <= len(r.b) {
 		x := binary.LittleEndian.Uint64(r.b[start:])
 		quote, slash := x^'"'*eachByte, x^'\\'*eachByte
-		// The lowest bit that is set is that of the first quote or backslash, as in plain.
+		// The lowest set bit belongs to the first quote or backslash, as in plain.
 		found := ((quote-eachByte)&^quote | (slash-eachByte)&^slash) & highBits
 		if end := start + bits.TrailingZeros64(found)>>3; found != 0 && r.b[end] == '"' {
 			r.i, r.short = end+1, true
@@ -240,8 +238,7 @@ func (r *Reader) ShortStr() []byte {
 	return r.Str()
 }
 
-// Str reads the string whose quote is the next byte and returns it as written, without
-// its quotes.
+// Str reads the string whose quote is the next byte and returns it raw, without its quotes.
 func (r *Reader) Str() []byte {
 	if r.strict {
 		return r.checked()
@@ -267,7 +264,7 @@ func (r *Reader) Str() []byte {
 	return nil
 }
 
-// Text reads a string as Str does. It skips any other value and returns nil.
+// Text reads a string like Str. It skips any other value and returns nil.
 func (r *Reader) Text() []byte {
 	if r.Next() == '"' {
 		return r.Str()
@@ -304,8 +301,8 @@ func (r *Reader) Skip() []byte {
 	return r.b[from:r.i]
 }
 
-// numbers skips a long array of numbers, as embeddings are, or does nothing and returns
-// false.
+// numbers skips a long array of numbers, such as an embedding, and returns true. It returns
+// false without effect for other arrays.
 func (r *Reader) numbers() bool {
 	rest := r.b[r.i+1:]
 	if r.strict || len(rest) < flatArray || rest[0] != '-' && (rest[0] < '0' || rest[0] > '9') {
@@ -323,8 +320,8 @@ func (r *Reader) numbers() bool {
 	return true
 }
 
-// nonEmpty skips a value and reports whether it has content: null, false, "", [] and {}
-// have none.
+// nonEmpty skips a value and reports whether it has content. null, false, "", [] and {} have
+// none.
 func (r *Reader) nonEmpty() bool { return nonEmpty(r.Skip()) }
 
 // nonEmpty reports whether a value, as Skip returns it, has content.

@@ -83,7 +83,7 @@ func (r *Reader) number() {
 	r.i = i
 }
 
-// integer skips a value and returns it when it is a whole number that is not negative.
+// integer skips a value and returns it if it is a non-negative integer.
 func (r *Reader) integer() (n int64, ok bool) {
 	v := r.Skip()
 	// Eighteen digits always fit into 63 bits.

@@ -10,15 +10,14 @@ import (
 )
 
 const (
-	eachByte = 0x0101010101010101 // times a byte: that byte in all eight places
+	eachByte = 0x0101010101010101 // times a byte: the byte repeated eight times
 	highBits = 0x80 * eachByte
 )
 
-// plain returns the first index from i on of a byte that is not plain text: a
-// quote, a backslash, a control character or a part of a wide character; len(b)
-// when there is none. It looks at eight bytes at a time: in each sum the lowest
-// byte that is not plain is the lowest whose high bit is set, because nothing
-// borrows below it.
+// plain returns the first index from i of a byte that is not plain text: a quote, a backslash,
+// a control character or a part of a wide character; len(b) if there is none. It checks eight
+// bytes at a time: in each sum, the lowest byte that is not plain is the lowest with its high
+// bit set, because no lower byte borrows.
 func plain(b []byte, i int) int {
 	for i+8 <= len(b) {
 		x := binary.LittleEndian.Uint64(b[i:])
@@ -36,13 +35,13 @@ func plain(b []byte, i int) int {
 	return i
 }
 
-// checked is Str of a strict reader: it checks what is inside the string and counts it.
+// checked is Str of a strict reader: it validates the string and counts its characters.
 func (r *Reader) checked() []byte {
 	b := r.b
 	from := r.i + 1
 	i := from
 	n := extent{}
-	raw := 0 // bytes that are not plain text
+	raw := 0 // bytes of escapes and wide characters
 	for {
 		i = plain(b, i)
 		if i >= len(b) {
@@ -66,7 +65,7 @@ func (r *Reader) checked() []byte {
 				n.ascii++
 			} else {
 				if half, _ := hex4(b[i:]); char == utf8.RuneError && utf16.IsSurrogate(half) {
-					// Grammars of JSON allow it, but engines fail where they encode it.
+					// JSON allows it, but engines fail when they encode it.
 					r.refuse(CodeInvalidValue, "",
 						"unpaired surrogate escape at byte %d: send both halves of the pair, or the character in UTF-8", i)
 					return nil
@@ -95,9 +94,9 @@ func (r *Reader) checked() []byte {
 	}
 }
 
-// escape decodes the escape that b begins with and returns its character and
-// its length in b, two escapes for a surrogate pair. A surrogate without its
-// other half is U+FFFD. A length of 0: b begins with no escape of JSON.
+// escape decodes the escape at the start of b and returns its character and its length in b; a
+// surrogate pair has two escapes. An unpaired surrogate becomes U+FFFD. A length of 0 means an
+// invalid escape.
 func escape(b []byte) (r rune, n int) {
 	if len(b) < 2 {
 		return 0, 0
@@ -133,7 +132,7 @@ func escape(b []byte) (r rune, n int) {
 	return 0, 0
 }
 
-// hex4 decodes the \uXXXX that b begins with.
+// hex4 decodes the \uXXXX at the start of b.
 func hex4(b []byte) (r rune, ok bool) {
 	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
 		return 0, false
@@ -154,18 +153,18 @@ func hex4(b []byte) (r rune, ok bool) {
 	return r, true
 }
 
-// Escaped reports whether the value of a string is not what is written.
+// Escaped reports whether a raw string contains escapes.
 func Escaped(raw []byte) bool { return bytes.IndexByte(raw, '\\') >= 0 }
 
-// Unescape writes to dst[n:] what raw decodes to, a string as a Reader returns it, and
-// returns how much of dst is written and what of raw is left. It stops only at most
-// bytes, which must leave room for one character in dst: a character whose escape
-// begins before most is written whole.
+// Unescape decodes raw, a string as a Reader returns it, into dst[n:]. It returns the length of
+// dst that is written and the rest of raw. It stops once most bytes are written; dst must have
+// room for one more character, because a character whose escape begins before most is written
+// completely.
 func Unescape(dst, raw []byte, n, most int) (written int, rest []byte) {
 	for n < most && len(raw) > 0 {
 		if raw[0] == '\\' {
 			r, size := escape(raw)
-			if size == 0 { // only in a text that nobody has checked
+			if size == 0 { // only in unchecked text
 				r, size = '\\', 1
 			}
 			n += utf8.EncodeRune(dst[n:], r)
@@ -182,8 +181,7 @@ func Unescape(dst, raw []byte, n, most int) (written int, rest []byte) {
 	return n, raw
 }
 
-// decoded returns the value of a string, cut before the character that would make it
-// longer than most.
+// decoded returns the decoded string, cut to at most most bytes at a character boundary.
 func decoded(raw []byte, most int) []byte {
 	if len(raw) <= most && !Escaped(raw) {
 		return raw
@@ -199,11 +197,11 @@ func decoded(raw []byte, most int) []byte {
 	return b[:n]
 }
 
-// wordBytes bounds what Word returns, beyond all words that a value is compared with.
+// wordBytes is the maximum length of Word's result, longer than all words that values are
+// compared with.
 const wordBytes = 64
 
-// Word returns the value of a string that is compared with short words, its escapes
-// resolved. A longer value may be cut.
+// Word decodes a string that is compared with short words. A longer value may be cut.
 func Word(raw []byte) []byte {
 	if !Escaped(raw) {
 		return raw
@@ -211,7 +209,7 @@ func Word(raw []byte) []byte {
 	return decoded(raw, wordBytes)
 }
 
-// textOf returns the value of a string that nobody has checked, as valid UTF-8.
+// textOf decodes an unchecked string to valid UTF-8.
 func textOf(raw []byte) string {
 	return strings.ToValidUTF8(string(decoded(raw, len(raw))), "\uFFFD")
 }

@@ -5,87 +5,83 @@ import (
 	"unicode/utf8"
 )
 
-// RequestError is a request that its sender must change before anybody can
-// serve it. Message is for that sender: it names the field, what is wrong with
-// it and what would be right, and never quotes a prompt. Param is the field,
-// with a dot before a nested one, or empty when the whole body is at fault.
-// Reason is a row of the error table.
+// RequestError is a request error that the client must correct. Message is public: it names the
+// field, the problem and the correction, and never quotes a prompt. Param is the field, dotted
+// if nested, or empty if the whole body is invalid. Reason is a code of the error table.
 type RequestError struct {
 	Reason  Code
 	Param   string
 	Message string
 }
 
-// Error returns the message for the client, after its code.
+// Error returns the code and the public message.
 func (e *RequestError) Error() string { return string(e.Reason) + ": " + e.Message }
 
-// maxDepth is how deep objects and arrays of a body may nest: no known client comes near,
-// and every engine's own parser survives it.
+// maxDepth is the maximum nesting of a body: no known client comes near it, and the parser of
+// every engine supports it.
 const maxDepth = 64
 
-// Sizes of what Parse hands out as strings. A request keeps its whole body, so
-// these bound only the copies.
+// Limits of the strings in a Request, in bytes. The body itself is kept as a whole, so these limit
+// only copies.
 const (
-	maxModelBytes = 256 // beyond the longest Hugging Face path with a revision
-	maxTierBytes  = 64  // the values in use have at most eight
-	maxIDBytes    = 512 // OpenAI's ids have about 60
+	maxModelBytes = 256 // longer than any Hugging Face path with a revision
+	maxTierBytes  = 64  // values in use have at most eight
+	maxIDBytes    = 512 // OpenAI's IDs have about 60
 	maxSaltBytes  = 512 // vLLM advises 43 characters, 256 random bits
 )
 
-// Request is what the gateway knows of one request. Parse and ParseMultipart
-// make it; it is not changed afterwards, except for Dialect in a form. What few
-// requests need is read from the body again when it is asked for, by as many at
-// once as like: AppendUserText and AppendSystemText, AppendChain.
+// Request holds the gateway's knowledge of one request. Parse and ParseMultipart return it; it
+// does not change afterwards, except for Dialect in a form. Rarely needed data is read from the
+// body on demand, by any number of goroutines: EachText, and AppendUserText, AppendSystemText
+// and AppendChain of package prompt.
 type Request struct {
 	Dialect Dialect
-	Body    []byte // as given; shared with what Splice returns
-	Model   string // decoded; empty where the dialect allows that it is absent
+	Body    []byte // as received; shared with the result of Splice
+	Model   string // decoded; may be empty in some dialects
 	Stream  bool
 
-	MaxTokens int64 // the larger of the limits on output given, 0 without any
-	N         int64 // choices asked for, 1 when absent
+	MaxTokens int64 // largest output limit in the body; 0 if there is none
+	N         int64 // number of choices; 1 if absent
 
-	Store       bool // store: true was given, whatever the worker's default is
-	StoreSet    bool // store was given as true or false
+	Store       bool // the body has store: true
+	StoreSet    bool // the body has store: true or false
 	Background  bool
 	ServiceTier string
 
-	User      string // cut to 512 bytes; empty when absent or not a string
-	UserID    string // the body's user_id, likewise
-	SessionID string // session_params.session_id, else session_id, likewise
+	User      string // cut to 512 bytes; empty if absent or not a string
+	UserID    string // user_id, in the same form
+	SessionID string // session_params.session_id, else session_id, in the same form
 
-	CacheSalt string // the client's own, as given; empty when absent, null or empty
+	CacheSalt string // the client's own cache_salt; empty if absent or null
 
 	PreviousResponseID string // Responses only
 	ConversationID     string // Responses only
 
-	// Priority is the client's own order inside the engine, lower is earlier; the
-	// least there is stands for a value that readers may take for different
-	// numbers, as "5", 5.0 or true.
+	// Priority is the client's own priority in the engine, lower is earlier. It is the minimum for
+	// a value that parsers may read differently, such as "5", 5.0 or true.
 	Priority      int64
-	PriorityGiven bool // false when it is absent, null, or no reader takes it for a number
+	PriorityGiven bool // false if it is absent, null or certainly not a number
 
-	IncludeUsage bool  // the client asked for stream_options.include_usage
-	PromptBytes  int64 // decoded text that the model reads; media is not counted
-	Media        bool  // carries or refers to images, audio, video or files
-	Tools        bool  // offers tools or functions
+	IncludeUsage bool  // the client set stream_options.include_usage
+	PromptBytes  int64 // bytes of decoded text that the model reads, without media
+	Media        bool  // the prompt contains or refers to images, audio, video or files
+	Tools        bool  // the request offers tools or functions
 
-	ascii, wide, ids int64 // characters of the prompt, and token ids in it
+	ascii, wide, ids int64 // characters and token IDs of the prompt
 	place            places
 }
 
-// PromptTokens estimates how many tokens the model reads: four ASCII characters
-// a token, one and a half of all others, and token ids as they are, rounded up.
-// Templates, images and audio are not in it.
+// PromptTokens estimates the tokens that the model reads, rounded up: four ASCII characters per
+// token, one and a half of all others, and token IDs as they are. Templates, images and audio
+// are not included.
 func (r *Request) PromptTokens() int64 {
-	const parts = 12 // of a token: an ASCII character is 3, another 8, an id all
+	const parts = 12 // per token: an ASCII character has 3, another one 8, a token ID 12
 	return r.ids + (3*r.ascii+8*r.wide+parts-1)/parts
 }
 
-// Parse reads the JSON body of a request in one pass. It accepts exactly what
-// a strict reader accepts, so that no worker can read another request than the
-// gateway decided on, and keeps fields that it does not know. Whoever calls it
-// must not change body afterwards: the request shares it. The error is always a
+// Parse reads a JSON request body in one pass. It accepts only bodies that all parsers read
+// alike, so that no worker can see another request than the gateway. Unknown fields are kept.
+// The request shares body, which the caller must not change afterwards. The error is always a
 // *RequestError.
 func Parse(d Dialect, body []byte) (*Request, error) { return parse(d, body, maxDepth) }
 
@@ -105,14 +101,14 @@ func parse(d Dialect, body []byte, depth int) (*Request, error) {
 type parser struct {
 	Reader
 	req     *Request
-	seen    uint64           // a bit a field
-	given   uint64           // of these, those whose value is not null
+	seen    uint64           // one bit per field
+	given   uint64           // bits of fields whose value is not null
 	nested  string           // session_params.session_id
 	session string           // session_id
-	each    func(raw []byte) // called with every text of the prompt, as written; nil: with none
+	each    func(raw []byte) // called with every raw text of the prompt; may be nil
 }
 
-// body reads the one object that the body is.
+// body reads the JSON object of the body.
 func (p *parser) body() {
 	if p.Next(); p.i == len(p.b) {
 		p.syntax(p.i, "it is empty")
@@ -138,16 +134,15 @@ func (p *parser) body() {
 	}
 }
 
-// attribute names the field in a refusal of a string inside it.
+// attribute adds the field to the error of a string inside it.
 func (p *parser) attribute(f Field) {
 	if f != FieldNone && p.fail.Param == "" && p.fail.Reason == CodeInvalidValue {
 		p.fail.Param, p.fail.Message = f.String(), f.String()+": "+p.fail.Message
 	}
 }
 
-// field returns the field of a name, FieldNone for one that goes through unread, and
-// refuses a field's second coming under whatever spelling: of two, workers differ in
-// which they take.
+// field returns the field of a name, FieldNone for a field that passes unread. It rejects
+// duplicates in any spelling, because workers differ in which value wins.
 func (p *parser) field(name []byte) Field {
 	f := fieldOf(name)
 	if f == FieldNone || !f.guarded(p.req.Dialect) {
@@ -167,10 +162,10 @@ func (p *parser) field(name []byte) Field {
 	return f
 }
 
-// folded returns name in lower case when that differs from it, else nothing. By way of
-// upper case it also turns the characters beyond ASCII that some case-insensitive
-// comparison takes for an ASCII letter into that: ſ, ı, İ and the Kelvin sign. A name that
-// is longer than any that is looked for is not folded.
+// folded returns name in lower case if that differs from name, else nil. Converting through
+// upper case also maps the characters beyond ASCII that some case-insensitive comparisons treat
+// as ASCII letters: ſ, ı, İ and the Kelvin sign. Names longer than all known fields are not
+// folded.
 func folded(name []byte) []byte {
 	changes := func(c rune) bool { return 'A' <= c && c <= 'Z' || c >= utf8.RuneSelf }
 	if len(name) > wordBytes || !bytes.ContainsFunc(name, changes) {
@@ -192,7 +187,7 @@ func (p *parser) duplicate(param, where string) {
 		param, where)
 }
 
-// complete checks that everything is there that the dialect needs.
+// complete checks that the required fields of the dialect are present.
 func (p *parser) complete() {
 	r := p.req
 	if r.SessionID = p.nested; r.SessionID == "" {
@@ -214,7 +209,7 @@ func (p *parser) complete() {
 	}
 }
 
-// need refuses a body in which none of the fields was given and not null.
+// need rejects a body in which all of the fields are absent or null.
 func (p *parser) need(remedy string, fields ...Field) {
 	for _, f := range fields {
 		if p.given&(1<<f) != 0 {

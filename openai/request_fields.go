@@ -1,6 +1,6 @@
 package openai
 
-// Field is a member of the body's own object that the gateway reads.
+// Field is a top-level member of the body that the gateway reads.
 type Field uint8
 
 // The fields. FieldModel to FieldPriority are guarded in every dialect: requests are routed and
@@ -63,10 +63,10 @@ var fieldNames = [fieldCount]string{
 	FieldText1: "text_1", FieldText2: "text_2",
 }
 
-// String returns the field as it stands in a body.
+// String returns the field's name in a body.
 func (f Field) String() string { return fieldNames[f] }
 
-// fieldOf returns the field of a decoded name, FieldNone for all others.
+// fieldOf returns the field of a decoded name, FieldNone for all other names.
 func fieldOf(name []byte) Field {
 	for f := FieldModel; f < fieldCount; f++ {
 		if string(name) == fieldNames[f] {
@@ -76,14 +76,13 @@ func fieldOf(name []byte) Field {
 	return FieldNone
 }
 
-// guarded tells whether a second spelling of the field would be ambiguous in
-// the dialect.
+// guarded reports whether a second spelling of the field would be ambiguous in the dialect.
 func (f Field) guarded(d Dialect) bool {
 	return f < FieldSystem || promptReadings[d][f] != ReadNothing || f.dialectOnly(d)
 }
 
-// dialectOnly reports whether the field is one that just this dialect knows and that
-// holds no text of the prompt. What passes through may be of the Responses API.
+// dialectOnly reports whether the field is specific to the dialect and contains no prompt text.
+// A pass-through request may belong to the Responses API.
 func (f Field) dialectOnly(d Dialect) bool {
 	switch f {
 	case FieldPromptEmbeds:
@@ -94,13 +93,13 @@ func (f Field) dialectOnly(d Dialect) bool {
 	return false
 }
 
-// queryReadings are the fields of rerankings and scores that count towards the prompt.
+// queryReadings are the prompt fields of rerank and score requests.
 var queryReadings = [fieldCount]Reading{
 	FieldQuery: ReadIDs, FieldQueries: ReadIDs, FieldDocuments: ReadIDs, FieldItems: ReadIDs,
 	FieldText1: ReadIDs, FieldText2: ReadIDs,
 }
 
-// promptReadings are the fields of each dialect that count towards the prompt.
+// promptReadings are the prompt fields of each dialect.
 var promptReadings = [...][fieldCount]Reading{
 	Chat:        {FieldMessages: ReadTurns, FieldTools: ReadAll, FieldFunctions: ReadAll},
 	Completions: {FieldPrompt: ReadIDs, FieldSuffix: ReadTurns},
@@ -115,7 +114,7 @@ var promptReadings = [...][fieldCount]Reading{
 	Audio:       {FieldInput: ReadTurns, FieldInstructions: ReadTurns},
 }
 
-// member reads the value of the field f, of which the first byte is next.
+// member reads the value of field f, whose first byte is next.
 func (p *parser) member(f Field) {
 	r := p.req
 	if r.Dialect == Other && !p.plainOf(f) {
@@ -136,13 +135,13 @@ func (p *parser) member(f Field) {
 	case FieldStreamOptions:
 		p.streamOptions()
 	case FieldMaxTokens, FieldMaxCompletionTokens, FieldMaxOutputTokens:
-		r.MaxTokens = max(r.MaxTokens, p.count32(f, 0, maxInt32)) // what 0 means is for the engine to say
+		r.MaxTokens = max(r.MaxTokens, p.count32(f, 0, maxInt32)) // the engine defines the meaning of 0
 	case FieldN:
 		r.N = max(r.N, p.count32(f, 1, maxN))
 	case FieldStore:
 		r.StoreSet = p.flag(f.String(), &r.Store)
 	case FieldBackground:
-		if r.Dialect != Responses { // a picture's background, or nothing that is known
+		if r.Dialect != Responses { // an image's background, or unknown
 			p.Skip()
 			return
 		}
@@ -168,9 +167,8 @@ func (p *parser) member(f Field) {
 	}
 }
 
-// plainOf tells, for endpoints that pass through, whether f is one of the
-// fields that are read there and holds what it holds elsewhere. A salt and a
-// priority are read whatever they hold: none may reach an engine unseen.
+// plainOf reports, for pass-through endpoints, whether f is read there and has its usual type.
+// A salt and a priority are always read, because none may reach an engine unseen.
 func (p *parser) plainOf(f Field) bool {
 	switch c := p.Next(); f {
 	case FieldModel:
@@ -187,7 +185,7 @@ func (p *parser) plainOf(f Field) bool {
 	return false
 }
 
-// extraKey refuses extra_key, which engines take for another part of the salt.
+// extraKey rejects extra_key, which engines add to the salt.
 func (p *parser) extraKey() {
 	if p.Next() == 'n' {
 		p.Skip()
@@ -198,7 +196,7 @@ func (p *parser) extraKey() {
 			"send cache_salt, which is confined to your tenant")
 }
 
-// salt reads cache_salt and notes where it stands.
+// salt reads cache_salt and stores its position.
 func (p *parser) salt() {
 	r := p.req
 	if p.Next() != 'n' {
@@ -209,8 +207,8 @@ func (p *parser) salt() {
 	r.place.salt = span{from, p.i}
 }
 
-// prompt reads a field that shapes the prompt and notes where its value stands unless
-// that is null. It skips every other field.
+// prompt reads a field that shapes the prompt and stores the position of its value unless it is
+// null. It skips every other field.
 func (p *parser) prompt(f Field) {
 	how, c := promptReadings[p.req.Dialect][f], p.Next()
 	if c != 'n' && (how != ReadNothing || f.dialectOnly(p.req.Dialect)) {
@@ -237,8 +235,8 @@ func (p *parser) prompt(f Field) {
 	p.walk(how)
 }
 
-// promptShape checks the value of prompt or input where a dialect needs one;
-// c is its first byte.
+// promptShape checks the type of prompt or input if the dialect requires one; c is its first
+// byte.
 func (p *parser) promptShape(f Field, c byte) {
 	switch p.req.Dialect {
 	case Completions, Embeddings:
@@ -258,14 +256,13 @@ func (p *parser) promptShape(f Field, c byte) {
 	}
 }
 
-// continued reads the id of a response or conversation that this one goes on
-// from.
+// continued reads the ID of the response or conversation that the request continues.
 func (p *parser) continued(f Field) {
 	r := p.req
 	read := func(name string, to *string) { p.exact(name, maxIDBytes, to) }
 	switch r.Dialect {
 	case Responses:
-	case Other: // of an API that may be another one
+	case Other: // the API may be a different one
 		read = func(_ string, to *string) { p.loose(to) }
 	default:
 		p.Skip()
@@ -281,7 +278,7 @@ func (p *parser) continued(f Field) {
 	}
 }
 
-// streamOptions reads stream_options and notes where Splice can write.
+// streamOptions reads stream_options and stores positions for Splice.
 func (p *parser) streamOptions() {
 	r := p.req
 	if r.Dialect != Chat && r.Dialect != Completions {
@@ -314,7 +311,7 @@ func (p *parser) streamOptions() {
 	}, include, continuous)
 }
 
-// skipped skips the value that is next and returns where it stands.
+// skipped skips the next value and returns its position.
 func (p *parser) skipped() span {
 	p.Next()
 	from := p.i

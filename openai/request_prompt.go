@@ -1,19 +1,19 @@
 package openai
 
-// Reading is how a value counts towards the prompt.
+// Reading is the way in which a value counts towards the prompt.
 type Reading uint8
 
 // The readings.
 const (
 	ReadNothing Reading = iota
-	ReadTurns           // chat turns and their parts: text, but neither media nor the names of parts
-	ReadIDs             // as ReadTurns, and a number is a token
-	ReadAll             // every string and every name: schemas and arguments are shown to the model whole
-	ReadMedia           // not text, but worth knowing of
-	ReadSource          // Anthropic's source of a block: media or text, as its type says
+	ReadTurns           // chat turns and their parts: text, without media and member names
+	ReadIDs             // like ReadTurns, and a number is a token ID
+	ReadAll             // every string and member name: the model sees schemas and arguments completely
+	ReadMedia           // media: no text, but Request.Media is set
+	ReadSource          // Anthropic's source of a block: media or text, depending on its type
 )
 
-// count adds the string that was read last to the prompt.
+// count adds the last string to the prompt.
 func (p *parser) count(raw []byte) {
 	p.req.PromptBytes += int64(p.chars.bytes)
 	p.req.ascii += int64(p.chars.ascii)
@@ -23,7 +23,7 @@ func (p *parser) count(raw []byte) {
 	}
 }
 
-// walk reads one value and counts what the model reads of it.
+// walk reads one value and counts its prompt text.
 func (p *parser) walk(how Reading) {
 	c := p.Next()
 	switch how {
@@ -31,7 +31,7 @@ func (p *parser) walk(how Reading) {
 		p.Skip()
 		return
 	case ReadMedia:
-		// Clients that write every field they know write null for most.
+		// Clients that write all fields set most of them to null.
 		if c != 'n' {
 			p.req.Media = true
 		}
@@ -61,6 +61,7 @@ func (p *parser) walk(how Reading) {
 	}
 }
 
+// walkObject reads an object and counts its prompt text.
 func (p *parser) walkObject(how Reading) {
 	var seen uint8 // of turnBit
 	for p.Enter('{'); p.More('}'); {
@@ -81,8 +82,8 @@ func (p *parser) walkObject(how Reading) {
 	}
 }
 
-// turnBit returns a bit for each member of a message or a part that the gateway
-// decides by: of two, its readers and the worker's may take different ones.
+// turnBit returns one bit for each member of a message or part that affects decisions. Of two
+// such members, the gateway and the worker may use different ones.
 func turnBit(name []byte) uint8 {
 	switch string(name) {
 	case "role":
@@ -95,9 +96,8 @@ func turnBit(name []byte) uint8 {
 	return 0
 }
 
-// Of returns how the member name of a value that is read as how is read: of a message,
-// an item or a part, by its name. A name that is not known counts as text: a wrong
-// estimate is better than a prompt that weighs nothing.
+// Of returns how to read the member name of a message, an item or a part that is read as how.
+// Unknown names count as text: an overestimate is better than a prompt without tokens.
 func (how Reading) Of(name []byte) Reading {
 	if how != ReadTurns && how != ReadIDs {
 		return how
@@ -118,8 +118,8 @@ func (how Reading) Of(name []byte) Reading {
 	return ReadTurns
 }
 
-// source reads the source of an image or document block. Its type may stand
-// after its data, so both are kept until the end.
+// source reads the source of an image or document block. Its type may follow its data, so both
+// are kept until the end.
 func (p *parser) source() {
 	var kind, data []byte
 	var size extent

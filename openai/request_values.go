@@ -6,14 +6,14 @@ import (
 )
 
 const (
-	maxInt32 = 1<<31 - 1 // what engines hold a token count in
-	maxN     = 128       // OpenAI's own bound on n
+	maxInt32 = 1<<31 - 1 // engines store token counts in 32 bits
+	maxN     = 128       // OpenAI's limit of n
 
-	// shownBytes is how much of a wrong number a message repeats.
+	// shownBytes limits the part of an invalid number that a message repeats.
 	shownBytes = 32
 )
 
-// model reads the model's name and notes where it stands.
+// model reads the model's name and stores its position.
 func (p *parser) model() {
 	const name = "model"
 	at := &p.req.place.model
@@ -54,9 +54,8 @@ func (p *parser) flag(name string, dst *bool) (set bool) {
 	return true
 }
 
-// count32 reads an integer from least to most, or null, which is 0. A number with
-// a point or an exponent is refused: some workers would refuse it as well and
-// the others would not agree on its value.
+// count32 reads an integer from least to most, or null as 0. It rejects a number with a point
+// or an exponent, because some workers reject it and the others disagree on its value.
 func (p *parser) count32(f Field, least, most int64) int64 {
 	c := p.Next()
 	if c == 'n' {
@@ -79,7 +78,7 @@ func (p *parser) count32(f Field, least, most int64) int64 {
 	return 0
 }
 
-// exact reads a string of at most the given bytes, or null, into dst.
+// exact reads a string of at most most bytes, or null, into dst.
 func (p *parser) exact(name string, most int, dst *string) {
 	switch p.Next() {
 	case 'n':
@@ -97,18 +96,17 @@ func (p *parser) exact(name string, most int, dst *string) {
 	*dst = string(decoded(raw, most))
 }
 
-// loose reads a string that only serves as a key for affinity, where its first
-// bytes do as well, and passes over every other value.
+// loose reads a string that serves only as an affinity key, cut if it is long, and ignores
+// other values.
 func (p *parser) loose(dst *string) {
 	if raw := p.Text(); raw != nil {
 		*dst = string(decoded(raw, maxIDBytes))
 	}
 }
 
-// within reads the object that is next, of which some members matter, and calls read
-// at the value of each.
+// within reads the next object and calls read at the value of each of the children.
 func (p *parser) within(parent string, read func(child string), children ...string) {
-	seen := 0 // a bit a child
+	seen := 0 // one bit per child
 	for p.Enter('{'); p.More('}'); {
 		name := p.Name()
 		i := slices.Index(children, string(name))
@@ -126,8 +124,8 @@ func (p *parser) within(parent string, read func(child string), children ...stri
 	}
 }
 
-// wrong refuses the next value, which is not the one wanted. The message names the kind
-// of the value and repeats numbers only: a string may be part of a prompt.
+// wrong rejects the next value because of its type. The message names the type and repeats only
+// numbers: a string may be part of a prompt.
 func (p *parser) wrong(name, wanted string) {
 	c := p.Next()
 	got := string(p.Skip())

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// Body returns the error as a JSON body: in Anthropic's shape for clients of Messages, else
-// in OpenAI's, of which requestID is no part.
+// Body returns the error as a JSON body: in Anthropic's shape for Messages, else in OpenAI's,
+// which has no requestID.
 func (e *Error) Body(d Dialect, requestID string) []byte {
 	if d == Messages {
 		b := append(e.anthropic([]byte(`{"type":"error","error":`)), `,"request_id":`...)
@@ -15,9 +15,9 @@ func (e *Error) Body(d Dialect, requestID string) []byte {
 	return append(e.openAI([]byte(`{"error":`)), '}')
 }
 
-// Frame returns the error as the end of a stream of the dialect, blank line
-// included, at which the official SDKs raise. In the Responses dialect it is
-// FailedResponse of a response without an id.
+// Frame returns the error as the end of a stream of the dialect, including the blank line. The
+// official SDKs raise an exception at it. In the Responses dialect, it is FailedResponse of a
+// response without an ID.
 func (e *Error) Frame(d Dialect) []byte {
 	switch d {
 	case Messages:
@@ -30,12 +30,12 @@ func (e *Error) Frame(d Dialect) []byte {
 	return append(b, "}\n\n"...)
 }
 
-// FailedResponse returns the error as the two last events of a Responses stream,
-// whose sequence numbers begin at next. The first is an `error` event with both the
-// members that the API documents and an `error` member, because openai-python,
-// openai-node and openai-go raise at that member alone, and read no further. The
-// second is response.failed about the response of that id, which Codex reads alone.
-// A Tracker that has seen the first takes the second for no proof of an end.
+// FailedResponse returns the error as the last two events of a Responses stream, with sequence
+// numbers from next. The first is an `error` event with the documented members and an `error`
+// member: openai-python, openai-node and openai-go raise at that member and stop reading. The
+// second is response.failed for the response of that ID, the only one that Codex reads. A
+// Tracker that has seen the first event does not take the second one for a proof of
+// completeness.
 func (e *Error) FailedResponse(id string, next int64) []byte {
 	b := appendText([]byte("event: error\ndata: {\"type\":\"error\",\"code\":"), string(e.Code))
 	b = appendJSONText(append(b, `,"message":`...), e.message())
@@ -78,8 +78,8 @@ func appendText(b []byte, s string) []byte {
 	return appendJSONText(b, s)
 }
 
-// appendJSONText appends s as a JSON string: valid UTF-8 whatever s is, one
-// line, and nothing escaped that need not be, so that `<` stays readable.
+// appendJSONText appends s as a JSON string on one line, as valid UTF-8 for any s, and without
+// unnecessary escapes, so that `<` stays readable.
 func appendJSONText(b []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	b = append(b, '"')

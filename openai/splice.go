@@ -6,69 +6,66 @@ import (
 	"slices"
 )
 
-// Edit is what the gateway changes in a body before a worker gets it.
+// Edit is the gateway's changes of a body for a worker.
 type Edit struct {
-	Model        string // the model's name at the worker; empty keeps what is there
-	IncludeUsage bool   // ask a chat or completions stream for its usage, once
-	CacheSalt    string // which prefix cache the engine uses; empty keeps what is there
-	Priority     int64  // the request's place in the engine's own queue, with SetPriority
-	SetPriority  bool   // false keeps what is there
+	Model        string // the worker's name of the model; empty: no change
+	IncludeUsage bool   // request usage from a chat or completions stream
+	CacheSalt    string // selects the engine's prefix cache; empty: no change
+	Priority     int64  // priority in the engine's queue, with SetPriority
+	SetPriority  bool   // false: no change of the priority
 
-	AllowFields []string // of EngineFields; the others are removed
+	AllowFields []string // EngineFields to keep; the others are removed
 }
 
-// span is a place in a body, from its first byte to behind its last. A place
-// that a body does not have is the zero span: every value stands behind a
-// bracket, so none begins at 0.
+// span is a range of bytes in a body. The zero span means absence: no value begins at byte 0,
+// because all are inside brackets.
 type span struct{ from, to int }
 
-// places is what Splice and those who read the prompt again must know of a body.
+// places are the positions in a body for Splice and for later readers of the prompt.
 type places struct {
-	top      int  // behind the brace that opens the body
-	topEmpty bool // nothing stands in it
-	model    span // the value of model, quotes included; of a form its content
-	salt     span // the value of cache_salt, whatever it is
+	top      int  // after the opening brace of the body
+	topEmpty bool // the body has no members
+	model    span // the value of model, including quotes; the content of a form's part
+	salt     span // the value of cache_salt
 
 	options     span // stream_options: null
-	inside      int  // behind the brace that opens stream_options, 0 without one
+	inside      int  // after the opening brace of stream_options; 0 if absent
 	insideEmpty bool
-	include     span // the value of include_usage, whatever it is
-	// continuous is the value of continuous_usage_stats where it is neither false nor
-	// null. vLLM reads it beside include_usage only: a client that has not asked for usage
-	// would get it with every chunk, because the gateway has.
+	include     span // the value of include_usage
+	// continuous is the value of continuous_usage_stats unless it is false or null. vLLM uses it
+	// only with include_usage. If the gateway sets include_usage, a client that did not would
+	// receive usage with every chunk.
 	continuous span
 
-	engine []engineMember // what names one of EngineFields, in the order of the body
+	engine []engineMember // members of EngineFields, in the order of the body
 
-	prompt [fieldCount]uint32 // where the values of the fields begin that make up the prompt, or are edited
+	prompt [fieldCount]uint32 // start of the values of prompt fields and edited fields
 
 	form      bool   // the body is multipart/form-data
 	delimiter string // of a form: two dashes and the boundary
 }
 
-// note keeps where the value of f begins. Behind 4 GiB, which no caller reads,
-// a field is as good as absent.
+// note stores the start of f's value. Beyond 4 GiB, which no caller reads, the field counts as
+// absent.
 func (p *places) note(f Field, at int) {
 	if uint64(at) <= math.MaxUint32 {
 		p.prompt[f] = uint32(at)
 	}
 }
 
-// of returns where the value of f begins, 0 when it is absent, and of all but
-// priority when it is null.
+// of returns the start of f's value; 0 if it is absent or, for all fields except priority,
+// null.
 func (p *places) of(f Field) int { return int(p.prompt[f]) }
 
-// change is one cut: bytes that stand in the body, and those that take their
-// place.
+// change replaces a range of the body.
 type change struct {
 	span
 	with []byte
 }
 
-// Splice returns the body with the edit done, in pieces to be sent one after
-// the other. Bytes that the edit does not touch are the request's own and must
-// not be changed; nothing large is copied. A form has no include_usage, and the
-// new name of its model must hold no line break.
+// Splice returns the edited body in pieces, to be sent in order. Unchanged bytes are shared
+// with the request and must not be changed; nothing large is copied. IncludeUsage does not
+// apply to a form, and the model name for a form must not contain line breaks.
 func (r *Request) Splice(e Edit) [][]byte {
 	var room [5]change
 	changes := r.changes(room[:0], e)
@@ -92,11 +89,10 @@ func (r *Request) Splice(e Edit) [][]byte {
 	return pieces
 }
 
-// AddedFields names what the edit puts into the body that its sender did not
-// write: "model" and "cache_salt" when there was none, "priority" when there was
-// none, null or 0, "stream_options" when there was none or null, and
-// "stream_options.include_usage" when the object was there. A worker whose error
-// names one of them, or the part behind the dot, can be asked again without it.
+// AddedFields returns the fields that the edit adds to the client's body: "model" and
+// "cache_salt" if they were absent, "priority" if it was absent, null or 0, "stream_options" if
+// it was absent or null, and "stream_options.include_usage" if the object was present. If a
+// worker's error names one of them, or its last part, the request can be sent again without it.
 func (r *Request) AddedFields(e Edit) []string {
 	var added []string
 	if e.Model != "" && r.place.model == (span{}) {
@@ -118,18 +114,18 @@ func (r *Request) AddedFields(e Edit) []string {
 	return added
 }
 
-// addsUsage tells whether the edit must ask for usage itself.
+// addsUsage reports whether the edit must request usage itself.
 func (r *Request) addsUsage(e Edit) bool {
 	return e.IncludeUsage && !r.IncludeUsage && r.Stream && !r.place.form &&
 		(r.Dialect == Chat || r.Dialect == Completions)
 }
 
-// addsSalt tells whether the edit puts a salt where there was no such member.
+// addsSalt reports whether the edit adds a salt to a body without one.
 func (r *Request) addsSalt(e Edit) bool {
 	return e.CacheSalt != "" && !r.place.form && r.place.salt == (span{}) && dialects[r.Dialect].salted
 }
 
-// changes appends the edit's cuts in the order of the body.
+// changes appends the changes of the edit, in the order of the body.
 func (r *Request) changes(cuts []change, e Edit) []change {
 	if c, ok := r.modelChange(e.Model); ok {
 		cuts = append(cuts, c)
@@ -149,8 +145,7 @@ func (r *Request) changes(cuts []change, e Edit) []change {
 	removed, empty := r.removals(e)
 	slices.SortStableFunc(cuts, func(a, b change) int { return a.from - b.from })
 	if (r.place.topEmpty || empty) && len(cuts) > 0 {
-		// All of them are members that are put into nothing, each with a comma unless
-		// the body was empty.
+		// All changes insert members into an empty body; only the last one has no comma.
 		for i := range cuts {
 			if with := bytes.TrimSuffix(cuts[i].with, []byte(",")); i < len(cuts)-1 {
 				cuts[i].with = append(with, ',')
@@ -166,7 +161,7 @@ func (r *Request) changes(cuts []change, e Edit) []change {
 	return cuts
 }
 
-// modelChange returns the cut that makes name the body's model.
+// modelChange returns the change that sets the body's model to name.
 func (r *Request) modelChange(name string) (c change, ok bool) {
 	at := r.place.model
 	switch {
@@ -181,7 +176,7 @@ func (r *Request) modelChange(name string) (c change, ok bool) {
 	return r.set(at, "model", appendJSONText(nil, name)), true
 }
 
-// usageChange returns the cut that sets stream_options.include_usage.
+// usageChange returns the change that sets stream_options.include_usage.
 func (r *Request) usageChange() change {
 	at := &r.place
 	switch {
@@ -193,8 +188,8 @@ func (r *Request) usageChange() change {
 	return r.set(at.options, "stream_options", []byte(`{"include_usage":true}`))
 }
 
-// set returns the cut that gives a member of the body the value; at is where its own
-// value stands, the zero span without one.
+// set returns the change that sets a member of the body; at is the position of its value, or
+// the zero span.
 func (r *Request) set(at span, name string, value []byte) change {
 	if at != (span{}) {
 		return change{span: at, with: value}
@@ -202,7 +197,7 @@ func (r *Request) set(at span, name string, value []byte) change {
 	return insertion(r.place.top, r.place.topEmpty, name, value)
 }
 
-// insertion puts a member behind the brace that stands before at.
+// insertion returns the change that inserts a member after the brace before at.
 func insertion(at int, empty bool, name string, value []byte) change {
 	member := make([]byte, 0, len(`"":,`)+len(name)+len(value))
 	member = append(append(append(append(member, '"'), name...), `":`...), value...)

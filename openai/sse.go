@@ -7,87 +7,84 @@ import (
 )
 
 const (
-	// MaxEvent is the largest event that a reader takes unless it is given another
-	// bound: 4 MiB holds a chunk of base64 audio or a partial image.
+	// MaxEvent is the default limit of an event: 4 MiB holds a chunk of base64 audio or a
+	// partial image.
 	MaxEvent = 4 << 20
 
-	// firstBuffer is a reader's buffer at first: it holds several token chunks
-	// of some 300 bytes, and ten thousand idle streams cost 40 MB.
+	// firstBuffer is the initial buffer: it holds several token chunks of about 300 bytes, and
+	// ten thousand idle streams use 40 MB.
 	firstBuffer = 4 << 10
-	// keptBuffer is the largest buffer that outlives the event that needed it.
+	// keptBuffer is the largest buffer that is kept after a large event.
 	keptBuffer = 64 << 10
 	// freeBuffer is the largest buffer that reserves no memory.
 	freeBuffer = 1 << 20
-	// smallEvents is after how many events that would have fit in keptBuffer a
-	// larger one is given up: a stream of large events keeps its buffer, one
-	// large event among small ones does not.
+	// smallEvents is the number of events that would fit in keptBuffer before a larger buffer is
+	// released. A stream of large events keeps its buffer; a single large event does not.
 	smallEvents = 32
-	// emptyReads is how many reads without bytes or error in a row are taken
-	// before io.ErrNoProgress, as bufio does.
+	// emptyReads is the number of consecutive reads without bytes or error before
+	// io.ErrNoProgress, as in bufio.
 	emptyReads = 100
 )
 
-// ErrEventTooLarge says that an event did not fit into the reader's bound. The
-// stream cannot be read further.
+// ErrEventTooLarge means that an event exceeds the reader's limit. The stream cannot be read
+// further.
 var ErrEventTooLarge = errors.New("reading an event: its size exceeds the limit")
 
-// Event is one event of a text/event-stream body. Its slices are valid until
-// the reader's next call of Next or Reset.
+// Event is one event of a text/event-stream body. Its slices are valid until the reader's next
+// call of Next or Reset.
 type Event struct {
-	// Raw is all bytes of the event, its blank line included.
+	// Raw is all bytes of the event, including its blank line.
 	Raw []byte
-	// Name is the value of its `event:` line, empty when there is none.
+	// Name is the value of its `event:` line; empty without one.
 	Name []byte
 	// Data is the value of its `data:` line; several are joined with '\n'. It
 	// points into Raw when there is one line.
 	Data []byte
-	// Comment says that a client sees nothing of the event: it consists of
-	// comments, blank lines, or fields that steer the connection.
+	// Comment reports that clients ignore the event: it consists of comments, blank lines, or
+	// fields that control the connection.
 	Comment bool
 
-	at int // where Data begins in Raw; 0: it does not point into Raw
+	at int // start of Data in Raw; 0: Data does not point into Raw
 }
 
-// EventReader splits a text/event-stream body into events. It takes LF, CRLF
-// and CR line ends however the body is split into reads, and a leading byte
-// order mark. It is not safe for use by several goroutines.
+// EventReader splits a text/event-stream body into events. It accepts LF, CRLF and CR line
+// ends, in any split into reads, and a leading byte order mark. It is not safe for concurrent
+// use.
 //
-// Two things that engines write and that are no events by the standard are
-// read as an event named "error", so that a failure is not lost: a field
-// `error: {…}` and a line of bare JSON.
+// Engines write two failures that are not events by the standard: a field `error: {…}` and a
+// line of bare JSON. Both are returned as an event named "error".
 type EventReader struct {
 	r    io.Reader
 	max  int
-	err  error // what ended the reading; sticky
+	err  error // sticky error of reading
 	buf  []byte
 	join []byte // data of events with several data lines
 
 	start, end int // the unread bytes are buf[start:end]
-	next       int // where the event after the present one begins
-	pos        int // up to here lines have been looked for
-	line       int // where the line at pos begins
+	next       int // start of the next event
+	pos        int // end of the searched bytes
+	line       int // start of the line at pos
 	lf         int // no line feed is in buf[pos:lf]
-	small      int // events in a row that keptBuffer would have held
+	small      int // consecutive events that would fit in keptBuffer
 	ready      bool
 	memory     Memory
 	reserved   int64 // of memory, for a buffer longer than freeBuffer
-	any        bool  // an event was returned, so a byte order mark is no longer one
+	any        bool  // an event was returned; a byte order mark is no longer possible
 	bareCR     bool  // the last line ended in CR without LF
 }
 
-// NewEventReader returns a reader of r's events. An event of more than max
-// bytes is ErrEventTooLarge; max ≤ 0 is MaxEvent.
+// NewEventReader returns a reader of r's events. An event of more than max bytes is
+// ErrEventTooLarge; max ≤ 0 means MaxEvent.
 func NewEventReader(r io.Reader, max int) *EventReader {
 	e := &EventReader{}
 	e.Reset(r, max, nil)
 	return e
 }
 
-// Reset makes the reader as new for another body with another bound, as
-// NewEventReader takes them. An event that needs a buffer of more than 1 MiB reserves
-// it from memory, whose error then ends the reading; nil is no bound. Reset keeps the
-// buffer unless that has grown large, so readers can be pooled; Reset(nil, 0, nil)
-// releases the body and the memory before the reader is put back.
+// Reset prepares the reader for another body with another limit, as in NewEventReader. An event
+// that needs a buffer of more than 1 MiB reserves it from memory, whose error ends the reading;
+// nil means no limit. Reset keeps the buffer unless it is large, so readers can be pooled.
+// Reset(nil, 0, nil) releases the body and the memory.
 func (r *EventReader) Reset(body io.Reader, max int, memory Memory) {
 	r.returnMemory()
 	buf, join := r.buf, r.join
@@ -105,13 +102,12 @@ func (r *EventReader) Reset(body io.Reader, max int, memory Memory) {
 
 // Next returns the next event.
 //
-// io.EOF says that the body ended after an event's blank line.
-// io.ErrUnexpectedEOF says that it ended elsewhere: with an event when only the
-// blank line is missing (llama.cpp leaves it out after [DONE]; who forwards
-// Raw owes the blank line, since SDKs drop an event without one), without an
-// event when the last line is incomplete, whose bytes are lost. Every other
-// error is the body's own or ErrEventTooLarge, and comes without an event.
-// After an error each call returns an error.
+// io.EOF means that the body ended after an event's blank line. io.ErrUnexpectedEOF means that
+// it ended elsewhere: with an event if only its blank line is missing, or without an event if
+// the last line is incomplete and lost. llama.cpp omits the blank line after [DONE]; a caller
+// that forwards Raw must add it, because SDKs drop an event without one. Every other error is
+// the body's own or ErrEventTooLarge, and comes without an event. After an error, each call
+// returns an error.
 func (r *EventReader) Next() (Event, error) {
 	r.start = r.next
 	empty := 0
@@ -130,7 +126,7 @@ func (r *EventReader) Next() (Event, error) {
 	return r.parse(r.buf[r.start:r.next]), nil
 }
 
-// Buffered says that Next can return a whole event without reading. Who
+// Buffered reports whether Next can return a whole event without reading. A caller that
 // forwards events delays the flush until it is false.
 func (r *EventReader) Buffered() bool {
 	if !r.ready {
@@ -139,8 +135,8 @@ func (r *EventReader) Buffered() bool {
 	return r.ready
 }
 
-// find looks for the blank line that ends the event at start, among the bytes
-// that have been read, and leaves pos after it. It looks at each byte once.
+// find searches the buffered bytes for the blank line that ends the event at start, and leaves
+// pos after it. It examines each byte once.
 func (r *EventReader) find() bool {
 	for r.pos < r.end {
 		at, n := r.lineEnd()
@@ -159,14 +155,12 @@ func (r *EventReader) find() bool {
 	return false
 }
 
-// lineEnd returns where the line at pos ends and how many bytes its end takes.
-// 0 bytes: the end has not been read; everything before the place returned is
-// known to be the line's.
+// lineEnd returns the end of the line at pos and the length of its line break. A length of 0
+// means that the line break was not read yet; all bytes before at then belong to the line.
 //
-// A CR as the last byte that was read may be half of CRLF, so it waits for
-// another byte. In a stream that ends its lines with a bare CR the blank line
-// does not wait, or every event would be held until the one after it; an LF
-// after it is then a blank line of its own, which means the same.
+// A CR as the last buffered byte may be half of a CRLF, so it waits for the next byte. A stream
+// with bare CR line breaks does not wait at a blank line, or every event would be delayed until
+// the next one. A following LF is then another blank line, which has the same meaning.
 func (r *EventReader) lineEnd() (at, n int) {
 	if r.lf < r.pos {
 		r.lf = r.pos
@@ -200,8 +194,8 @@ func (r *EventReader) lineEnd() (at, n int) {
 	return cr, 0
 }
 
-// fill reads once, after making room. It moves and replaces the buffer, so
-// nothing may point into it.
+// fill reads once after making room. It moves and replaces the buffer, so no slice may point
+// into it.
 func (r *EventReader) fill() int {
 	r.room()
 	if r.err != nil {
@@ -216,7 +210,7 @@ func (r *EventReader) fill() int {
 	return n
 }
 
-// room makes at least one byte of room behind end.
+// room makes room for at least one byte after end.
 func (r *EventReader) room() {
 	held := r.end - r.start
 	switch {
@@ -230,7 +224,7 @@ func (r *EventReader) room() {
 	case held == 0 && r.end > 0:
 		r.move(r.buf)
 	case r.end <= len(r.buf)-len(r.buf)/4 && r.end < len(r.buf):
-		// Room enough for a read that is worth its call.
+		// There is enough room for an efficient read.
 	case held < len(r.buf) && (held <= len(r.buf)/2 || len(r.buf) >= r.max):
 		r.move(r.buf)
 	default:
@@ -238,7 +232,7 @@ func (r *EventReader) room() {
 	}
 }
 
-// grow moves the unread bytes to a buffer of that length.
+// grow moves the unread bytes to a buffer of the given size.
 func (r *EventReader) grow(size int) {
 	before := r.reserved
 	if r.memory != nil && size > freeBuffer {
@@ -253,7 +247,7 @@ func (r *EventReader) grow(size int) {
 	}
 }
 
-// returnMemory gives back what the buffer has reserved.
+// returnMemory releases the reserved memory of the buffer.
 func (r *EventReader) returnMemory() {
 	if r.reserved > 0 {
 		r.memory.Return(r.reserved)
@@ -261,7 +255,7 @@ func (r *EventReader) returnMemory() {
 	}
 }
 
-// move puts the unread bytes at the front of buf, which becomes the buffer.
+// move copies the unread bytes to the front of buf, which becomes the buffer.
 func (r *EventReader) move(buf []byte) {
 	copy(buf, r.buf[r.start:r.end])
 	by := r.start
@@ -273,7 +267,7 @@ func (r *EventReader) move(buf []byte) {
 	r.lf = max(r.lf-by, 0)
 }
 
-// last returns what is left when the body has ended within an event.
+// last returns the rest of a body that ended within an event.
 func (r *EventReader) last() (Event, error) {
 	whole, rest := r.buf[r.start:r.line], r.end-r.line
 	r.start, r.next, r.pos, r.line = r.end, r.end, r.end, r.end
@@ -288,7 +282,7 @@ func (r *EventReader) last() (Event, error) {
 	return Event{}, io.EOF
 }
 
-// parse reads the fields of one event.
+// parse parses the fields of one event.
 func (r *EventReader) parse(raw []byte) Event {
 	ev := Event{Raw: raw}
 	if len(raw) <= keptBuffer/2 {
@@ -332,8 +326,8 @@ func (r *EventReader) parse(raw []byte) Event {
 	return ev
 }
 
-// cutLine splits b after its first line end. carriage says that b has a CR,
-// for which each byte must be looked at.
+// cutLine splits b after its first line break. carriage means that b contains a CR, so that
+// each byte must be examined.
 func cutLine(b []byte, carriage bool) (line, rest []byte) {
 	i := bytes.IndexByte(b, '\n')
 	if carriage {
@@ -345,9 +339,9 @@ func cutLine(b []byte, carriage bool) (line, rest []byte) {
 	return b[:i], b[i+1:]
 }
 
-// cutField splits a line into its field's name and value; skipped is where the
-// value begins. A comment has no name. A line of bare JSON, which frameworks
-// write when they fail after the headers have left, is the field "error".
+// cutField splits a line into the name and value of its field; skipped is the start of the
+// value. A comment has no name. A line of bare JSON, which frameworks write after a failure in
+// mid-stream, is the field "error".
 func cutField(line []byte) (field, value []byte, skipped int) {
 	if len(line) > 0 && line[0] == '{' {
 		return []byte("error"), line, 0

@@ -5,47 +5,46 @@ import (
 	"slices"
 )
 
-// Mark says what one event of a stream means. Several can hold.
+// Mark is the meaning of one event of a stream: a set of flags.
 type Mark uint16
 
 // The marks.
 const (
-	// MarkContent: the event carries something that a client shows or acts on:
-	// text, reasoning, a tool call, audio, log probabilities. After it no other
-	// worker can answer. A chunk that only names the role is not content.
+	// MarkContent: the event contains text, reasoning, a tool call, audio or log probabilities.
+	// After it, the request cannot move to another worker. A chunk with only the role is not
+	// content.
 	MarkContent Mark = 1 << iota
-	// MarkUsageOnly: a chunk with `choices: []` and usage, which may be removed
-	// when the client did not ask for it.
+	// MarkUsageOnly: a chunk with `choices: []` and usage, which may be removed if the client did
+	// not request it.
 	MarkUsageOnly
-	// MarkFinish: the event says why generation ended.
+	// MarkFinish: the event contains the reason why generation ended.
 	MarkFinish
-	// MarkDone: the event is `data: [DONE]`, whether or not it proves anything.
+	// MarkDone: the event is `data: [DONE]`, even if it proves nothing.
 	MarkDone
-	// MarkEnd: the event proves that the answer is whole.
+	// MarkEnd: the event proves that the response is complete.
 	MarkEnd
 	// MarkError: the event is an error; ErrorOf reads it.
 	MarkError
-	// MarkFailed: the engine reports that the answer failed (response.failed).
-	// The stream itself is whole; ErrorOf reads the reason.
+	// MarkFailed: the engine reports that the response failed (response.failed). The stream itself
+	// is complete; ErrorOf reads the reason.
 	MarkFailed
-	// MarkNullError: the payload has an `error` member that says nothing, at
-	// which openai-go gives up; StripNullError removes it.
+	// MarkNullError: the payload has an empty `error` member, at which openai-go fails;
+	// StripNullError removes it.
 	MarkNullError
-	// MarkMalformed: the data is no JSON object, so the stream is broken.
+	// MarkMalformed: the data is not a JSON object, so the stream is broken.
 	MarkMalformed
-	// MarkAborted: the engine ended the answer before it was whole, as vLLM does on
-	// SIGTERM: a finish_reason of "abort" or "error", a message without a stop_reason,
-	// a cancelled response. A client may have cancelled a background response itself.
+	// MarkAborted: the engine ended the response before it was complete, as vLLM does on SIGTERM: a
+	// finish_reason of "abort" or "error", a message without a stop_reason, a cancelled response.
+	// Clients can cancel background responses too.
 	MarkAborted
 )
 
-// Has says that all marks of want hold.
+// Has reports whether m contains all flags of want.
 func (m Mark) Has(want Mark) bool { return m&want == want }
 
-// Tracker follows the events of one stream and knows whether the answer is
-// whole, what it cost and what has been shown. Everything is decided on the
-// parsed payloads. The zero Tracker follows the dialect Other. It is not safe
-// for use by several goroutines.
+// Tracker follows the events of one stream: whether the response is complete, its usage, and
+// what the client has received. All decisions use parsed payloads. The zero Tracker follows the
+// dialect Other. It is not safe for concurrent use.
 type Tracker struct {
 	dialect Dialect
 	choices eventChoices
@@ -54,7 +53,7 @@ type Tracker struct {
 	next    int64 // after the last sequence_number
 
 	events, output int
-	deltas, text   int64 // events that can each be a token, and the parts of tokens in their text
+	deltas, text   int64 // content events, and the token parts in their text
 	stopped        bool  // a stop_reason was seen
 	unstopped      bool  // a stop_reason of null was seen
 	proven, failed bool
@@ -63,10 +62,9 @@ type Tracker struct {
 // NewTracker returns a tracker for a stream of the dialect.
 func NewTracker(d Dialect) Tracker { return Tracker{dialect: d} }
 
-// Proven says that the answer is whole: `[DONE]` after a finish_reason for each
-// choice, a Responses terminal event, or message_stop, and no error or broken
-// event. A dialect without a terminator of its own has nothing to prove: it is
-// true after the first event.
+// Proven reports whether the response is complete: `[DONE]` after a finish_reason for each
+// choice, a terminal event of Responses, or message_stop, without an error or malformed event.
+// Dialects without a terminator are complete after the first event.
 func (t *Tracker) Proven() bool {
 	if t.failed {
 		return false
@@ -77,31 +75,29 @@ func (t *Tracker) Proven() bool {
 	return t.events > 0
 }
 
-// Finished says that generation ended by the engine's own word, though the
-// terminator is missing: the answer is whole and who forwards it owes the
-// terminator.
+// Finished reports whether the engine ended generation, but the terminator is missing. The
+// response is complete, and a caller that forwards it must add the terminator.
 func (t *Tracker) Finished() bool {
 	return !t.failed && !t.Proven() && (t.stopped || t.choices.finished())
 }
 
-// Usage returns the tokens that the stream has reported up to now; ok is false
-// when it has reported none. In the Messages dialect Output is first that of
-// message_start and final with message_delta.
+// Usage returns the usage that the stream has reported so far; ok is false if there is none. In
+// the Messages dialect, Output comes from message_start first and is final with message_delta.
 func (t *Tracker) Usage() (u Usage, ok bool) { return t.tokens.usage(t.dialect) }
 
-// Events is how many events there were, comments not counted.
+// Events returns the number of events, without comments.
 func (t *Tracker) Events() int { return t.events }
 
-// ResponseID is the id of the Responses object that the stream makes, empty
-// before response.created and in the other dialects.
+// ResponseID returns the ID of the stream's Responses object; empty before response.created and
+// in other dialects.
 func (t *Tracker) ResponseID() string { return t.id }
 
-// NextSequence is the sequence_number that an event after the last one of a
-// Responses stream has; 0 where the stream has not numbered its events.
+// NextSequence returns the sequence_number after the last one of a Responses stream; 0 if the
+// stream has no numbers.
 func (t *Tracker) NextSequence() int64 { return t.next }
 
-// Observe takes the stream's next event and says what it means. It keeps
-// nothing of the event's bytes.
+// Observe processes the next event of the stream and returns its meaning. It keeps no bytes of
+// the event.
 func (t *Tracker) Observe(ev Event) Mark {
 	if ev.Comment {
 		return 0
@@ -123,7 +119,7 @@ func (t *Tracker) Observe(ev Event) Mark {
 	return m
 }
 
-// data takes an event that has data.
+// data processes an event with data.
 func (t *Tracker) data(ev Event) Mark {
 	if string(bytes.TrimSpace(ev.Data)) == "[DONE]" {
 		return t.done()
@@ -140,7 +136,7 @@ func (t *Tracker) data(ev Event) Mark {
 	}
 	m := p.errorMark()
 	if m.Has(MarkError) {
-		return m // an event that the gateway's own error takes the place and number of
+		return m // the gateway's own error replaces this event and uses its number
 	}
 	t.next = max(t.next, p.next)
 	switch t.dialect {
@@ -154,8 +150,8 @@ func (t *Tracker) data(ev Event) Mark {
 	return m | MarkContent
 }
 
-// done takes `data: [DONE]`. Engines send it after the Responses dialect's own
-// terminator too, where it proves nothing.
+// done processes `data: [DONE]`. Engines also send it after the terminator of the Responses
+// dialect, where it proves nothing.
 func (t *Tracker) done() Mark {
 	if t.dialect != Chat && t.dialect != Completions {
 		return MarkDone
@@ -167,7 +163,7 @@ func (t *Tracker) done() Mark {
 	return MarkDone | MarkEnd
 }
 
-// chunk takes a chunk of chat or completions.
+// chunk processes a chunk of chat or completions.
 func (t *Tracker) chunk(p *eventPayload) Mark {
 	t.deltas += int64(p.deltas)
 	t.text += int64(p.text)
@@ -177,7 +173,7 @@ func (t *Tracker) chunk(p *eventPayload) Mark {
 	return p.mark
 }
 
-// response takes an event of the Responses dialect.
+// response processes an event of the Responses dialect.
 func (t *Tracker) response(p *eventPayload) Mark {
 	var in eventPayload
 	if len(p.response) > 0 {
@@ -201,8 +197,8 @@ func (t *Tracker) response(p *eventPayload) Mark {
 		"response.reasoning_part.added", "response.reasoning_summary_part.added":
 		return 0
 	case "response.output_item.added":
-		// A message or a reasoning item opens empty; every other kind is a call
-		// of a tool, which clients show and act on.
+		// Message and reasoning items open empty. All other items are tool calls, which clients
+		// display and execute.
 		var item eventPayload
 		item.read(p.item)
 		if k := string(item.kind); k == "message" || k == "reasoning" {
@@ -218,7 +214,7 @@ func (t *Tracker) response(p *eventPayload) Mark {
 	return 0
 }
 
-// message takes an event of the Messages dialect.
+// message processes an event of the Messages dialect.
 func (t *Tracker) message(p *eventPayload) Mark {
 	switch string(p.kind) {
 	case "message_start":
@@ -253,8 +249,8 @@ func (t *Tracker) message(p *eventPayload) Mark {
 	return 0
 }
 
-// fieldsFilled is MarkContent when the object has a member beside those named
-// that says something.
+// fieldsFilled returns MarkContent if the object has a non-empty member other than those in
+// but.
 func fieldsFilled(object []byte, but ...string) (m Mark) {
 	c := newReader(object)
 	for c.Enter('{'); c.More('}'); {
@@ -265,17 +261,17 @@ func fieldsFilled(object []byte, but ...string) (m Mark) {
 	return m
 }
 
-// choiceBound bounds the choices that are told apart: a completions request has
-// n answers for each of its prompts.
+// choiceBound limits the choices that are tracked separately: a completions request has n
+// choices for each of its prompts.
 const choiceBound = 1 << 16
 
-// eventChoices knows which choices of a stream began and which have finished.
+// eventChoices tracks which choices of a stream have begun and finished.
 type eventChoices struct {
 	began, ended uint64         // the choices 0 to 63, one bit each
-	more         map[int64]bool // those from 64 on, and whether each has finished
+	more         map[int64]bool // choices from 64 on, and whether each has finished
 }
 
-// note records that a choice was seen and whether it has finished.
+// note records a choice and whether it has finished.
 func (s *eventChoices) note(index int64, finished bool) {
 	switch {
 	case index < 0 || index >= choiceBound:
@@ -292,7 +288,7 @@ func (s *eventChoices) note(index int64, finished bool) {
 	}
 }
 
-// finished says that there was a choice and each has finished.
+// finished reports whether there was at least one choice and all have finished.
 func (s *eventChoices) finished() bool {
 	for _, ended := range s.more {
 		if !ended {

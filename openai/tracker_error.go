@@ -5,24 +5,22 @@ import (
 	"strings"
 )
 
-// EngineError is an error as an engine wrote it.
+// EngineError is an error in an engine's own words.
 type EngineError struct {
-	// Status is the HTTP status that the error amounts to, 400 to 599: the one
-	// in the error itself, else that of its type, else 500.
+	// Status is the HTTP status of the error, from 400 to 599: the one in the error itself, else
+	// that of its type, else 500.
 	Status  int
 	Type    string
-	Code    string // empty when the engine gives a number
-	Message string // the engine's own words; empty when it has none
+	Code    string // empty if the engine gives a number
+	Message string // the engine's own words; may be empty
 	Param   string
 }
 
-// ErrorOf reads an error in any of the forms that engines give it, inside a
-// stream or as a whole body; ok is false when the data is none. The forms:
-// {"error":{…}}, {"error":"…"}, vLLM's {"object":"error",…,"code":400},
-// Anthropic's {"type":"error","error":{…}}, the Responses dialect's
-// {"type":"error",…} and failed response, {"detail":…} of the frameworks that
-// engines are built with, and llama.cpp's bare object, a message beside a code
-// from 400 to 599.
+// ErrorOf reads an error in any form that engines use, in a stream or as a body; ok is false if
+// data is not an error. The forms are {"error":{…}}, {"error":"…"}, vLLM's
+// {"object":"error",…,"code":400}, Anthropic's {"type":"error","error":{…}}, {"type":"error",…}
+// and the failed response of Responses, {"detail":…} of web frameworks, and llama.cpp's bare
+// object with a message and a code from 400 to 599.
 func ErrorOf(data []byte) (e EngineError, ok bool) {
 	var w errorWalk
 	c := newReader(data)
@@ -37,9 +35,9 @@ func ErrorOf(data []byte) (e EngineError, ok bool) {
 	return e, true
 }
 
-// Busy reports whether the engine refused the request because its own queue is full.
-// vLLM and SGLang answer that with 503, which also stands for engines that fail, and
-// without Retry-After, so that only their words tell.
+// Busy reports whether the engine rejected the request because its own queue is full. vLLM and
+// SGLang then return 503 without Retry-After, like a failing engine, so only the message
+// identifies it.
 func (e EngineError) Busy() bool {
 	if e.Status != 503 {
 		return false
@@ -53,7 +51,7 @@ func (e EngineError) Busy() bool {
 	return false
 }
 
-// errorWalk gathers an error from its members and those around it.
+// errorWalk collects an error from its members and the members around it.
 type errorWalk struct {
 	e      EngineError
 	status int
@@ -61,7 +59,7 @@ type errorWalk struct {
 	inner  *errorWalk // the value of the error member
 }
 
-// merge prefers what the error member says to what is said around it.
+// merge prefers the members of the error object to those around it.
 func (w *errorWalk) merge() {
 	if w.inner == nil {
 		return
@@ -72,8 +70,8 @@ func (w *errorWalk) merge() {
 	w.status = cmp.Or(w.inner.status, w.status)
 }
 
-// object walks the object that is the error or holds it. level is 0 for the
-// payload, 1 for a response within it and 2 for an error.
+// object reads the object that is the error or contains it. level is 0 for the payload, 1 for a
+// response in it, and 2 for an error.
 func (w *errorWalk) object(c *Reader, level int) {
 	var kind string
 	for c.Enter('{'); c.More('}'); {
@@ -83,7 +81,7 @@ func (w *errorWalk) object(c *Reader, level int) {
 				w.nested(c)
 			}
 		case "response":
-			// response.failed holds the response, which holds the error.
+			// response.failed contains the response, which contains the error.
 			if level == 0 && c.Next() == '{' {
 				w.object(c, 1)
 			}
@@ -105,13 +103,13 @@ func (w *errorWalk) object(c *Reader, level int) {
 			w.code(c, key == "code")
 		}
 	}
-	// The payload's type may name the event instead of the error.
+	// The type of the payload may be that of the event instead of the error.
 	if kind != "error" && !strings.HasPrefix(kind, "response.") {
 		w.e.Type = cmp.Or(w.e.Type, kind)
 	}
 }
 
-// nested walks the value of an error member.
+// nested reads the value of an error member.
 func (w *errorWalk) nested(c *Reader) {
 	inner := &errorWalk{}
 	switch c.Next() {
@@ -133,8 +131,7 @@ func (w *errorWalk) nested(c *Reader) {
 	w.found, w.inner = true, inner
 }
 
-// detail takes a framework's own error: a text, or a list of what is wrong with
-// the request, which is kept as it is.
+// detail reads a framework's own error: a string, or a list of problems, which is kept as JSON.
 func (w *errorWalk) detail(c *Reader) {
 	if c.Next() == '"' {
 		setText(&w.e.Message, c)
@@ -148,8 +145,8 @@ func (w *errorWalk) detail(c *Reader) {
 	}
 }
 
-// code takes a code or a status: a number from 400 to 599, as a number or as a
-// text, is an HTTP status; other text is the error's code.
+// code reads a code or status. A number from 400 to 599, also as a string, is an HTTP status;
+// another string is the error's code.
 func (w *errorWalk) code(c *Reader, named bool) {
 	var text []byte
 	var n int64
@@ -167,12 +164,12 @@ func (w *errorWalk) code(c *Reader, named bool) {
 	}
 }
 
-// statusAt is the number with which a text begins, as in "429 Too Many Requests"; 0 for
-// a word that begins with digits.
+// statusAt returns the number at the start of a text, as in "429 Too Many Requests"; 0 for a
+// word that begins with digits.
 func statusAt(text []byte) (n int64) {
 	end := 0
 	for ; end < len(text) && '0' <= text[end] && text[end] <= '9'; end++ {
-		n = min(10*n+int64(text[end]-'0'), 1000) // more is no status
+		n = min(10*n+int64(text[end]-'0'), 1000) // larger numbers are not statuses
 	}
 	if end < len(text) && (strings.ContainsRune(".+-", rune(text[end])) || 'a' <= text[end]|0x20 && text[end]|0x20 <= 'z') {
 		return 0
@@ -180,16 +177,15 @@ func statusAt(text []byte) (n int64) {
 	return n
 }
 
-// setText reads a text into dst; what is no text changes nothing.
+// setText reads a non-empty string into dst and ignores other values.
 func setText(dst *string, c *Reader) {
 	if s := c.Text(); len(s) > 0 {
 		*dst = textOf(s)
 	}
 }
 
-// statusOf returns the HTTP status that an error's type or code stands for. The
-// words are compared without case, underscores and the ending "error", so that
-// BadRequestError, bad_request and bad_request_error are one.
+// statusOf returns the HTTP status of an error's type or code. Case, underscores and the suffix
+// "error" are ignored: BadRequestError, bad_request and bad_request_error are the same.
 func statusOf(words ...string) int {
 	for _, word := range words {
 		w := strings.ToLower(word)

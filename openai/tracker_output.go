@@ -5,26 +5,22 @@ import (
 	"unicode/utf8"
 )
 
-// A token is taken for at least six bytes of ASCII or eight of anything else,
-// counted in parts. Under o200k_base and cl100k_base English prose, German, code
-// and JSON have 3.4 to 5.0 bytes a token, Chinese and Japanese 2.3 to 4.5,
-// Russian and Hindi 2.5 to 7.4: so a stream with one token an event counts its
-// events, and one that packs several into an event counts no more than it has.
+// The estimate assumes that a token has six bytes of ASCII or eight other bytes, counted in parts.
+// With o200k_base and cl100k_base, English, German, code and JSON have 3.4 to 5.0 bytes per token,
+// Chinese and Japanese 2.3 to 4.5, Russian and Hindi 2.5 to 7.4. A stream with one token per event is
+// thus counted by its events, and one with several tokens per event is not overestimated.
 const (
 	tokenParts = 24
 	asciiParts = tokenParts / 6
 	wideParts  = tokenParts / 8
 )
 
-// EstimatedOutput returns how many tokens the engine has made up to now, counted
-// from what came: as many as there were deltas of content, because engines send
-// each token when it is made, or as their text has at the least, a sixth of its
-// bytes or an eighth of those beyond ASCII, because some send several together.
-// Reasoning and the arguments of tool
-// calls count, and so does the opening of a call; an event that repeats what was
-// said does not, nor does a signature. It is for a stream that ends without the
-// engine's own count, and rather too low than too high. In a dialect without
-// deltas that are known every event with data counts.
+// EstimatedOutput estimates the generated tokens so far, for a stream that ends without the
+// engine's own count. It is the number of content deltas, because engines send each token when
+// it is generated, or the minimum tokens of their text if that is larger, because some engines
+// send several tokens per event. Reasoning, tool arguments and the start of a call count;
+// repeated text and signatures do not. The estimate tends to be low. In dialects without known
+// deltas, every event with data counts.
 func (t *Tracker) EstimatedOutput() int64 {
 	if t.dialect.Generates() {
 		return max(t.deltas, t.text/tokenParts)
@@ -32,13 +28,13 @@ func (t *Tracker) EstimatedOutput() int64 {
 	return int64(t.output)
 }
 
-// responseDelta counts an event of the Responses dialect that adds to a text.
+// responseDelta counts an event of the Responses dialect that adds text.
 func (t *Tracker) responseDelta(p *eventPayload) {
 	if !bytes.HasSuffix(p.kind, []byte(".delta")) || !nonEmpty(p.delta) {
 		return
 	}
 	t.deltas++
-	if !bytes.HasSuffix(p.kind, []byte("audio.delta")) { // whose text is not the model's
+	if !bytes.HasSuffix(p.kind, []byte("audio.delta")) { // audio data is not text
 		t.text += int64(textParts(p.delta))
 	}
 }
@@ -57,8 +53,8 @@ func (t *Tracker) messageDelta(p *eventPayload) {
 	}
 }
 
-// callParts counts what a model wrote for calls of tools: names and
-// arguments of an array of calls, or of one function_call.
+// callParts counts the text of tool calls: names and arguments of an array of calls, or of one
+// function_call.
 func callParts(v []byte) (n int) {
 	c := newReader(v)
 	if c.Next() != '[' {
@@ -90,8 +86,8 @@ func writtenParts(v []byte) (n int) {
 	return n
 }
 
-// textParts returns how many parts of a token a string has, of a value as skip
-// returns it, its escapes decoded, and 0 for every other value.
+// textParts returns the token parts of a raw string value, with decoded escapes; 0 for every
+// other value.
 func textParts(v []byte) (n int) {
 	if len(v) < 2 || v[0] != '"' {
 		return 0

@@ -5,24 +5,24 @@ import (
 	"math"
 )
 
-// eventPayload is what one walk over a payload's top level tells, whatever the
-// dialect. Its slices point into the payload.
+// eventPayload is the top level of a payload, read in one pass for all dialects. Its slices
+// point into the payload.
 type eventPayload struct {
-	choices *eventChoices // where choices are noted; nil: nowhere
-	tokens  *eventTokens  // where tokens are noted; nil: nowhere
+	choices *eventChoices // records choices; may be nil
+	tokens  *eventTokens  // records token counts; may be nil
 
 	kind, object, id, status              []byte
 	response, item, delta, message, block []byte // nested values, unread
-	incomplete                            []byte // why a response is incomplete, unread
-	count                                 int    // how many choices; -1: no such array
-	next                                  int64  // after the sequence_number; 0 without one
-	mark                                  Mark   // what the choices say
-	deltas, text                          int    // how many choices say something, and the parts of tokens in their text
+	incomplete                            []byte // incomplete_details, unread
+	count                                 int    // number of choices; -1: no such array
+	next                                  int64  // sequence_number + 1; 0 without one
+	mark                                  Mark   // marks of the choices
+	deltas, text                          int    // choices with content, and the token parts in their text
 	usage, stop, errorNull, errorSet      bool
-	unstopped                             bool // its stop_reason is null
+	unstopped                             bool // stop_reason is null
 }
 
-// read walks the payload, which must be one JSON object and nothing else.
+// read parses the payload, which must be exactly one JSON object.
 func (p *eventPayload) read(data []byte) bool {
 	p.count = -1
 	c := newReader(data)
@@ -32,8 +32,7 @@ func (p *eventPayload) read(data []byte) bool {
 	return c.done()
 }
 
-// member takes one member of the top level. What it does not know, and nested
-// values that nobody asked for, the walk skips.
+// member reads one top-level member. Unknown members and unused nested values are skipped.
 func (p *eventPayload) member(c *Reader, key []byte) {
 	switch string(key) {
 	case "choices":
@@ -77,9 +76,9 @@ func (p *eventPayload) member(c *Reader, key []byte) {
 	}
 }
 
-// errorMark says whether the payload is an error: it has an error member that
-// says something, or it is the error itself, as `"object": "error"` of vLLM or
-// `"type": "error"` of the Responses and Messages dialects.
+// errorMark reports whether the payload is an error: it has a non-empty error member, or it is
+// the error itself, as `"object": "error"` of vLLM or `"type": "error"` of Responses and
+// Messages.
 func (p *eventPayload) errorMark() Mark {
 	switch {
 	case p.errorSet, string(p.object) == "error", string(p.kind) == "error":
@@ -90,16 +89,16 @@ func (p *eventPayload) errorMark() Mark {
 	return 0
 }
 
-// aborts reports whether a finish_reason says that the engine gave up.
+// aborts reports whether a finish_reason means that the engine aborted generation.
 func aborts(reason []byte) bool { return string(reason) == "abort" || string(reason) == "error" }
 
-// cancelled reports whether a Responses object with that status and incomplete_details,
-// which hold a reason alone, was given up by its engine.
+// cancelled reports whether the engine aborted a Responses object with this status and
+// incomplete_details, which contains only a reason.
 func cancelled(status, details []byte) bool {
 	return string(status) == "cancelled" || bytes.Contains(details, []byte(`"abort"`))
 }
 
-// readChoices walks the array of choices.
+// readChoices reads the array of choices.
 func (p *eventPayload) readChoices(c *Reader) {
 	if c.Next() != '[' {
 		return
@@ -113,10 +112,9 @@ func (p *eventPayload) readChoices(c *Reader) {
 	}
 }
 
-// readChoice walks one choice of a chunk or of a whole answer. Token ids and
-// log probabilities count as content although their text may be empty (a token
-// can end within a character): a client that has them cannot take another
-// worker's.
+// readChoice reads one choice of a chunk or of a whole response. Token IDs and log
+// probabilities count as content even if their text is empty, because a token can end within a
+// character: a client that received them cannot continue with another worker.
 func (p *eventPayload) readChoice(c *Reader) {
 	var index int64
 	finished, content := false, false
@@ -152,10 +150,9 @@ func (p *eventPayload) readChoice(c *Reader) {
 	}
 }
 
-// readDelta tells whether there is content in a chat delta, which is every
-// member but the role that says something, since engines add members of their
-// own for reasoning, audio and images. It counts the text; of reasoning
-// under both of its names, as vLLM has sent it, once.
+// readDelta reports whether a chat delta has content: any non-empty member except role, because
+// engines add their own members for reasoning, audio and images. It counts the text. Reasoning
+// under both of vLLM's names counts once.
 func (p *eventPayload) readDelta(c *Reader) (content bool) {
 	if c.Next() != '{' {
 		return false
@@ -181,9 +178,8 @@ func (p *eventPayload) readDelta(c *Reader) (content bool) {
 	return content
 }
 
-// StripNullError appends the event without an `error` member that says nothing
-// and returns the result; every other byte stays when the event has one data
-// line, else the event is framed anew.
+// StripNullError appends the event without its empty `error` member and returns the result. If
+// the event has one data line, all other bytes are kept; otherwise the event is written anew.
 func StripNullError(dst []byte, ev Event) []byte {
 	if end := ev.at + len(ev.Data); ev.at > 0 && end <= len(ev.Raw) {
 		dst = append(dst, ev.Raw[:ev.at]...)
@@ -199,8 +195,8 @@ func StripNullError(dst []byte, ev Event) []byte {
 	return append(dst, '\n')
 }
 
-// fieldsWithout appends the object without the members of that name that say
-// nothing. What is no object is appended as it is.
+// fieldsWithout appends the object without empty members of that name. A value that is not an
+// object is appended unchanged.
 func fieldsWithout(dst, object []byte, name string) []byte {
 	start := len(dst)
 	c := newReader(object)

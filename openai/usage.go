@@ -1,41 +1,38 @@
 package openai
 
-// Usage is what an answer cost in tokens, as its engine counted them.
+// Usage is the tokens of a response, as counted by its engine.
 type Usage struct {
-	Prompt int64 // tokens of the prompt, cached ones included
-	Cached int64 // how many of Prompt were read from a cache
-	Output int64 // generated tokens, reasoning included
-	// CachedKnown says that the engine reported Cached; without, 0 stands for nothing
-	// said, as many engines do unless they are told to.
+	Prompt int64 // tokens of the prompt, including cached ones
+	Cached int64 // tokens of Prompt that came from a cache
+	Output int64 // generated tokens, including reasoning
+	// CachedKnown reports whether the engine reported Cached. Many engines do so only with a
+	// special option.
 	CachedKnown bool
 }
 
-// Answer is what a whole JSON answer tells about itself.
+// Answer is the content of a whole JSON response.
 type Answer struct {
 	Usage    Usage
-	HasUsage bool   // the answer reports usage, or llama.cpp's timings
-	ID       string // the answer's id, empty when it has none
-	// Err is set when the answer is an error object although its status said
-	// success. A Responses object whose status is "failed" is none: the engine
-	// answered, and the client reads why.
+	HasUsage bool   // the response contains usage, or llama.cpp's timings
+	ID       string // ID of the response; may be empty
+	// Err is set if the body is an error object despite a success status. A Responses object with
+	// the status "failed" is not an error: the client reads its reason.
 	Err *EngineError
-	// Valid says that the body is one JSON object and nothing else.
+	// Valid reports whether the body is exactly one JSON object.
 	Valid bool
-	// Hollow says that the object has none of what the dialect's answers consist of:
-	// no choices, no type "message", or no object of a response. Err is then set if the
-	// object reads as an error in any form.
+	// Hollow reports that the object lacks the dialect's content: no choices, no type "message", or
+	// no object member. Err is then set if the object is an error in any form.
 	Hollow bool
-	// Finished says that generation has ended by the engine's own word: each
-	// choice has a finish_reason, a stop_reason is there, or the Responses
-	// object is neither queued nor in progress. In the dialects that generate
-	// nothing it is Valid without Err.
+	// Finished reports whether generation ended: each choice has a finish_reason, there is a
+	// stop_reason, or the Responses object is neither queued nor in progress. In dialects without
+	// generation, it means Valid without Err.
 	Finished bool
-	// Aborted says that the engine ended the answer before it was whole, like MarkAborted.
+	// Aborted reports that the engine ended the response before it was complete, like MarkAborted.
 	Aborted bool
 }
 
-// ReadAnswer reads a whole answer of the dialect in one pass, without copying
-// it: long strings and arrays of numbers are stepped over at memory speed.
+// ReadAnswer reads a whole response of the dialect in one pass without copying it. Long strings
+// and arrays of numbers are skipped at memory speed.
 func ReadAnswer(d Dialect, body []byte) Answer {
 	var choices eventChoices
 	var tokens eventTokens
@@ -74,7 +71,7 @@ func ReadAnswer(d Dialect, body []byte) Answer {
 	return a
 }
 
-// hollow reports whether a whole answer has nothing of what the dialect's consist of.
+// hollow reports whether a whole response lacks the content of its dialect.
 func (p *eventPayload) hollow(d Dialect) bool {
 	switch d {
 	case Chat, Completions:
@@ -87,11 +84,11 @@ func (p *eventPayload) hollow(d Dialect) bool {
 	return false
 }
 
-// eventTokens gathers the token counts of one answer under the names of every
-// dialect. A later report replaces an earlier one, member by member.
+// eventTokens collects the token counts of one response under the names of all dialects. A
+// later count replaces an earlier one of the same name.
 type eventTokens struct {
 	prompt, output, total, cached, cacheRead, cacheMade eventCount
-	// llama.cpp's timings, for answers without usage.
+	// llama.cpp's timings, for responses without usage.
 	promptN, cacheN, predictedN eventCount
 }
 
@@ -101,7 +98,7 @@ type eventCount struct {
 	set bool
 }
 
-// take reads the count at the cursor; what is no count changes nothing.
+// take reads the next value if it is a count.
 func (n *eventCount) take(c *Reader) bool {
 	v, ok := c.integer()
 	if ok {
@@ -110,7 +107,7 @@ func (n *eventCount) take(c *Reader) bool {
 	return ok
 }
 
-// read walks a usage object and says whether it had a count in it.
+// read reads a usage object and reports whether it contained a count.
 func (t *eventTokens) read(c *Reader) bool {
 	any := false
 	for c.Enter('{'); c.More('}'); {
@@ -141,7 +138,7 @@ func (t *eventTokens) read(c *Reader) bool {
 	return any
 }
 
-// readDetails walks the details of the prompt's tokens.
+// readDetails reads the details of the prompt tokens.
 func (t *eventTokens) readDetails(c *Reader) {
 	if c.Next() != '{' {
 		return
@@ -153,8 +150,8 @@ func (t *eventTokens) readDetails(c *Reader) {
 	}
 }
 
-// readTimings walks llama.cpp's timings: prompt_n tokens were computed, cache_n
-// came from the slot's cache, predicted_n were generated.
+// readTimings reads llama.cpp's timings: prompt_n tokens were computed, cache_n came from the
+// slot's cache, predicted_n were generated.
 func (t *eventTokens) readTimings(c *Reader) {
 	for c.Enter('{'); c.More('}'); {
 		switch string(c.Name()) {
@@ -168,12 +165,11 @@ func (t *eventTokens) readTimings(c *Reader) {
 	}
 }
 
-// usage sums what was gathered. In the Messages dialect input_tokens are those
-// that no cache had a part in, so the prompt is the sum of three; elsewhere the
-// prompt's count includes the cached tokens. Of a total without a prompt
-// (rerankers) the prompt is what is no output. A report of a generated answer that
-// lacks the prompt or the output, or has no number there, is none: the missing count
-// is not zero. No more of the prompt than all of it is cached, whatever the report.
+// usage combines the collected counts. In the Messages dialect, input_tokens excludes cached
+// tokens, so the prompt is the sum of three counts; elsewhere the prompt count includes cached
+// tokens. A total without a prompt count, as from rerankers, gives the prompt as total minus
+// output. Usage of a generated response without a prompt or output count is not reported: a
+// missing count is not zero. Cached never exceeds Prompt.
 func (t *eventTokens) usage(d Dialect) (u Usage, ok bool) {
 	either, both := t.prompt.set || t.output.set, t.prompt.set && t.output.set
 	switch {

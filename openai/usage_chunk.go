@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// JoinUsageChunk moves what a usage chunk says beside usage into the chunk before it:
-// out[from:] is that chunk's event, usage the data of the usage chunk, which is then
-// left out. Engines write some members into their last chunk only, such as vLLM's
-// system_fingerprint and llama.cpp's timings; without include_usage that is the chunk
-// with the finish_reason. out is returned as it is when the event has more than one line,
-// when it has no choices, or when nothing is to be moved.
+// JoinUsageChunk moves the other members of a usage chunk, which is then dropped, into the
+// previous chunk. out[from:] is the previous chunk's event, and usage is the data of the usage
+// chunk. Engines write some members only into their last chunk, such as vLLM's
+// system_fingerprint and llama.cpp's timings; without include_usage, that is the chunk with the
+// finish_reason. out is returned unchanged if the event has several lines or no choices, or if
+// there is nothing to move.
 func JoinUsageChunk(out []byte, from int, usage []byte) []byte {
 	event := bytes.TrimRight(out[from:], "\r\n")
 	data, ok := bytes.CutPrefix(event, []byte("data:"))
@@ -32,7 +32,7 @@ func JoinUsageChunk(out []byte, from int, usage []byte) []byte {
 	return slices.Insert(out, from+len(event)-1, moved...)
 }
 
-// hasField tells whether an object has a member of that name.
+// hasField reports whether an object has a member of that name.
 func hasField(object, name []byte) bool {
 	c := newReader(object)
 	for c.Enter('{'); c.More('}'); {

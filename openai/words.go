@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Quoted bounds and quotes a client's word for a message.
+// Quoted returns a client's word for a message: quoted, cut and without control characters.
 func Quoted(s string) string {
 	const most = 128 // the longest model names have some 90 bytes
 	if len(s) > most {
@@ -14,7 +14,7 @@ func Quoted(s string) string {
 	return "`" + strings.ToValidUTF8(strings.Map(printable, s), "?") + "`"
 }
 
-// printable maps what could forge a line or a colour to a question mark.
+// printable maps characters that could forge a line or a colour to a question mark.
 func printable(r rune) rune {
 	if r < ' ' || r == 0x7f || r == '`' {
 		return '?'
@@ -22,16 +22,14 @@ func printable(r rune) rune {
 	return r
 }
 
-// MediaType returns the type of a Content-Type in lower case, without its
-// parameters.
+// MediaType returns the media type of a Content-Type in lower case, without parameters.
 func MediaType(v string) string {
 	v, _, _ = strings.Cut(v, ";")
 	return strings.ToLower(strings.TrimSpace(v))
 }
 
-// ShortDuration is a duration as OpenAI's headers write it: 12ms, 1.5s, 6m0s.
-// A part of a millisecond counts as a whole one, and longer times are told to
-// the second, or to the tenth of one below a minute.
+// ShortDuration formats a duration like OpenAI's headers: 12ms, 1.5s, 6m0s. It rounds up to
+// milliseconds below a second, to tenths of a second below a minute, and to seconds above.
 func ShortDuration(d time.Duration) string {
 	switch {
 	case d <= 0:
