@@ -16,7 +16,7 @@ type flow struct {
 	ticketList
 	depth     int
 	bytes     int64   // bodies of its waiting requests
-	unsettled float64 // tokens in its tag of requests whose usage is unknown so far
+	unsettled float64 // tokens in its tag of requests that are not settled
 	at        int     // index in its class's heap; -1 while nothing waits
 }
 

@@ -61,8 +61,8 @@ func TestSplittingRequestsGainsNoTokens(t *testing.T) {
 	}
 }
 
-// TestRealTokensCorrectTheShares: a tenant whose answers are four times as long as expected or
-// estimated gets no more tokens.
+// TestRealTokensCorrectTheShares: a tenant gets no more tokens if its answers are four times as
+// long as expected or estimated.
 func TestRealTokensCorrectTheShares(t *testing.T) {
 	r := newRig(t, usual(), 1, 4)
 	r.fill(4)

@@ -236,7 +236,7 @@ func TestPanicOfAPolicyAffectsNoOtherRequest(t *testing.T) {
 		newcomer, booked := r.ticket(2*class, tenant, 10), r.inflight()
 		panics(func() { _, _ = r.queue.Enter(newcomer, r.now) })
 		if got := len(r.claim()); newcomer.state != stateNew || r.inflight() != booked+got {
-			t.Errorf("of a newcomer whose owner is gone the state is %d, and %d are booked for %d that were granted", newcomer.state, r.inflight(), booked+got)
+			t.Errorf("a newcomer without its owner has state %d, and %d are booked for %d granted requests", newcomer.state, r.inflight(), booked+got)
 		}
 		r.check()
 	}

@@ -58,7 +58,7 @@ func (q *Queue) Configure(c Config, now time.Time) {
 // Waiting returns the number of waiting requests. It takes no lock.
 func (q *Queue) Waiting() int { return int(q.waiting.Load()) }
 
-// locked runs f under the lock and then wakes the tickets whose wait is over, even after a
+// locked runs f under the lock and then calls onWake for the tickets in wakeups, even after a
 // panic.
 func (q *Queue) locked(f func()) {
 	q.mu.Lock()

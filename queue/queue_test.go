@@ -50,7 +50,7 @@ func TestRequestsOfATenantAreDispatchedInOrder(t *testing.T) {
 	}
 }
 
-// TestRetryKeepsItsPlace: a request whose attempt failed is dispatched before requests that
+// TestRetryKeepsItsPlace: after a failed attempt, a request is dispatched before requests that
 // arrived after its first attempt.
 func TestRetryKeepsItsPlace(t *testing.T) {
 	r := newRig(t, usual(), 1, 2)

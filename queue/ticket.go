@@ -83,7 +83,7 @@ type Ticket struct {
 	charged         int64     // tokens on its flow's tag; 0: none
 	unroutableSince time.Time // since when no worker that is up could take it; otherwise zero
 	unroutableIndex int
-	refusedBy       []*routing.Worker // workers whose breakers refused it within breakerRefusalTTL
+	refusedBy       []*routing.Worker // workers with a breaker that refused it within breakerRefusalTTL
 	refusedAt       time.Time
 }
 

@@ -52,8 +52,9 @@ func TestRequestOfAFullWorkerIsNotUnroutable(t *testing.T) {
 	})
 }
 
-// TestRequestOfAWorkerInBackoffIsNotUnroutable: a request whose wait limit is after the end of
-// its worker's backoff waits for it, also beside an open worker that it may not use.
+// TestRequestOfAWorkerInBackoffIsNotUnroutable: if its wait limit is after the end of its
+// worker's backoff, a request waits for the worker, also beside an open worker that it may not
+// use.
 func TestRequestOfAWorkerInBackoffIsNotUnroutable(t *testing.T) {
 	const cools = 5 * time.Second
 	for _, may := range []time.Duration{30 * time.Second, 3 * time.Second} {

@@ -212,7 +212,7 @@ func (r *Replay) unrecordedCandidate(p *pick, to *sidePool, m *routing.Member, a
 // rate returns the mean prefill rate of the pool's workers, as far as it is recorded.
 func (to *sidePool) rate() float64 {
 	sum, n := 0.0, 0
-	for i := range to.Members { // not the map, whose order is random
+	for i := range to.Members { // not the map, which has a random order
 		if w := to.workers[to.Members[i].ID]; w != nil && w.rate > 0 {
 			sum, n = sum+w.rate, n+1
 		}

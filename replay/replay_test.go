@@ -210,7 +210,7 @@ func TestUndecidableRecordsAreCounted(t *testing.T) {
 		"limited":            {limited, &now, SkippedLimited},
 		"many candidates":    {cut, &now, SkippedIncomplete},
 		"no worker":          {unplaced, &now, SkippedUnplaced},
-		"nobody is left":     {written(5, "small", "a1", "least_load", 100, candidate("a1", 0)), &gone, SkippedWorkers},
+		"no worker is left":  {written(5, "small", "a1", "least_load", 100, candidate("a1", 0)), &gone, SkippedWorkers},
 		"tier unexplained":   {other, &lower, SkippedTier},
 		"pool gone":          {func() *decisions.Decision { d := written(6, "old", "x", "", 1); d.Rule = "path"; return d }(), &now, SkippedTier},
 		"equal all the way":  {mystery, &now, ""},

@@ -37,7 +37,7 @@ const (
 // judge them by the measured values beside them.
 type Report struct {
 	Records     int       `json:"records"` // records read
-	Decided     int       `json:"n"`       // records whose tier was decided again
+	Decided     int       `json:"n"`       // records with a tier that was decided again
 	Skipped     []Count   `json:"skipped" nullable:"false"`
 	From        time.Time `json:"from,omitzero"`
 	To          time.Time `json:"to,omitzero"`
@@ -61,8 +61,8 @@ type Report struct {
 	RealHit   *float64 `json:"real_prefix_hit,omitempty"`
 	Predicted *float64 `json:"predicted_hit,omitempty"` // as the gateway predicted at the pick
 	Regret    Regrets  `json:"regret"`                  // against the best candidate
-	// Realised is the share of streams whose measured time to the first token exceeds the best
-	// other candidate's estimate by 20 %.
+	// Realised is the share of streams with a measured time to the first token that exceeds the
+	// best other candidate's estimate by 20 %.
 	Realised   *float64   `json:"realised_wrong,omitempty"`
 	RealisedOf int        `json:"realised_n,omitempty"` // streams counted in Realised
 	Cost       *Estimates `json:"cost,omitempty"`       // in units of the price list; absent without prices

@@ -67,7 +67,8 @@ func addExample[K comparable](all map[K]*moves, k K, id string) {
 	}
 }
 
-// countTier counts a request whose tier was decided again; to is empty if the draft refuses it.
+// countTier counts a request after its tier was decided again; to is empty if the draft refuses
+// it.
 func (r *Replay) countTier(d *decisions.Decision, to string) {
 	r.sums.Decided++
 	prompt := d.Usage.Prompt // counted by the engine, or else estimated
@@ -90,7 +91,7 @@ func (p *Part) add(counts bool) {
 	}
 }
 
-// countWorker counts a request whose worker was decided again in its recorded tier.
+// countWorker counts a request after its worker was decided again in its recorded tier.
 func (s *sums) countWorker(p *pick, to string, reason routing.Reason) {
 	s.Redecided++
 	if to == p.worker {
@@ -101,7 +102,7 @@ func (s *sums) countWorker(p *pick, to string, reason routing.Reason) {
 	addExample(s.workers, [3]string{p.d.Tier, p.worker, to}, p.d.RequestID)
 }
 
-// hits is the cached tokens of the prompts whose blocks are recorded.
+// hits is the cached tokens of the prompts with recorded blocks.
 type hits struct{ hit, prompt int64 }
 
 func (h *hits) add(hit, prompt int64) {

@@ -6,7 +6,7 @@ import (
 )
 
 // TestLearnedLimitKeepsInteractiveWaitsShort: engines without a configured limit get a learned
-// one. Beside five hundred batch clients, whose requests would otherwise all be inside, an
+// one. Without it, all requests of five hundred batch clients would be inside. With it, an
 // interactive request does not wait long, and the total throughput is no lower. The figures of
 // a suitable max_inflight are printed beside.
 func TestLearnedLimitKeepsInteractiveWaitsShort(t *testing.T) {

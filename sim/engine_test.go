@@ -71,12 +71,12 @@ func TestEngineTimesFollowTheModel(t *testing.T) {
 			asks:   at{{0, ask(first, 960, 1)}, {time.Second, ask(first, 960, 1)}},
 			want:   []moments{{0, 104 * ms, 124400 * time.Microsecond}, {time.Second, 1104 * ms, 1124400 * time.Microsecond}},
 		},
-		"who is beyond max_num_seqs waits inside the engine": {
+		"a request beyond max_num_seqs waits inside the engine": {
 			engine: Engine{MaxSeqs: 1},
 			asks:   at{{0, ask(nil, 920, 10)}, {0, ask(nil, 920, 10)}},
 			want:   []moments{{0, 100 * ms, 304 * ms}, {0, 404 * ms, 608 * ms}},
 		},
-		"who is beyond max_inflight waits before it": {
+		"a request beyond max_inflight waits before it": {
 			engine: Engine{MaxInflight: 1},
 			asks:   at{{0, ask(nil, 920, 10)}, {50 * ms, ask(nil, 920, 10)}},
 			want:   []moments{{0, 100 * ms, 304 * ms}, {304 * ms, 404 * ms, 608 * ms}},

@@ -16,7 +16,7 @@ func couldTake(r *Record, engines []Engine, name string) bool {
 }
 
 // orderConfig returns a random schedule: a few small engines, some of which do not serve all
-// models, and three tenants whose requests of all classes and sizes first arrive faster than
+// models, and three tenants. Their requests of all classes and sizes first arrive faster than
 // they can be answered.
 func orderConfig(seed uint64) Config {
 	d := Split(seed, 0)

@@ -41,8 +41,8 @@ func (d *RNG) Exp(mean time.Duration) time.Duration {
 	return time.Duration(-math.Log(1-d.Unit()) * float64(mean))
 }
 
-// Lognormal returns a number whose logarithm is normal, with that median and that standard
-// deviation of the logarithm.
+// Lognormal returns a number with a normally distributed logarithm, with that median and that
+// standard deviation of the logarithm.
 func (d *RNG) Lognormal(median, sigma float64) float64 {
 	// The Box-Muller transform. Its second number is dropped, so that every call
 	// draws twice.

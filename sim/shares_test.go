@@ -19,7 +19,8 @@ func granted(r *Result, from, to time.Duration) (byKind map[string]float64, all 
 	return byKind, all
 }
 
-// varied returns requests of one kind whose sizes differ: usually half to twice the plain size.
+// varied returns requests of one kind with different sizes: usually half to twice the plain
+// size.
 func varied(kind string, class int) func(*RNG, int) Request {
 	return func(d *RNG, n int) Request {
 		r := plain(kind, class)

@@ -1,7 +1,7 @@
 package tenants
 
 // budgetWindows is what a subject has used of its budgets in two windows: the present one, and
-// the one before it, whose last requests may still be in flight.
+// the one before it, which may still have requests in flight.
 type budgetWindows [2]window
 
 // window is one UTC day or month of a subject.

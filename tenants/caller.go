@@ -20,7 +20,7 @@ type Caller struct {
 	key      permit
 }
 
-// Subject is a tenant or a key whose limits apply to a request.
+// Subject is a tenant or a key with limits that apply to a request.
 type Subject struct {
 	Tenant string
 	Key    string // empty: the tenant itself

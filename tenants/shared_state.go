@@ -29,9 +29,8 @@ type SharedCounters struct{ Day, Month SharedCounter }
 // SharedCounter is one shared counter: its sum, and the part of it that this process settled.
 type SharedCounter struct{ Sum, Own Spent }
 
-// BeginRemote marks a request whose admission is decided by the shared counters. It appends
-// the states of the caller's subjects to all. The caller must end it with CommitRemote or
-// AbortRemote.
+// BeginRemote starts the admission of a request by the shared counters. It appends the states
+// of the caller's subjects to all. The caller must end it with CommitRemote or AbortRemote.
 func (l *Limiter) BeginRemote(c *Charge, all []SubjectState) []SubjectState {
 	var buf [2]*state
 	states := l.lockStates(c.Caller.Subjects, 1, buf[:0])

@@ -36,7 +36,7 @@ type chatTable struct {
 type chat struct {
 	key  uint64
 	used int64  // Unix nanoseconds
-	tier uint32 // hash of the tier's name, whose meaning survives a reload
+	tier uint32 // hash of the tier's name, which survives a reload
 }
 
 // NewChats returns an empty Chats that holds at most limit entries.

@@ -249,7 +249,7 @@ func (k *Classifier) combineSignals(prompt, output int64, words, group int) (tie
 	return tier, rule
 }
 
-// passed returns the highest tier whose threshold is exceeded, or -1.
+// passed returns the highest tier with a threshold below tokens, or -1.
 func passed(tokens int64, all []threshold[int64]) int {
 	for _, t := range all {
 		if tokens > t.over {

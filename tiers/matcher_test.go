@@ -33,7 +33,7 @@ func matched(m *matcher, text string) []string {
 	return s.names()
 }
 
-// bounded are expressions of every kind whose matches are of bounded length.
+// bounded has expressions of every kind with matches of bounded length.
 func bounded() []string {
 	return []string{
 		`prove`, `\bprove\b`, `step.by.step`, `\Bab`, `ab\B`, `^start`, `(?m)^line$`, `end\z`, `k[aeiou]{1,3}s`, `colou?r`, `(?-i:Go)lang`,

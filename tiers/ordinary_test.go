@@ -81,8 +81,8 @@ func TestOrdinaryPromptsMatchNoGroup(t *testing.T) {
 	}
 }
 
-// TestLettersBeforeChoicesMatchNoLogic has lists, and questions with choices, whose tier is
-// that of the question.
+// TestLettersBeforeChoicesMatchNoLogic has lists, and questions with choices, which get the
+// tier of the question.
 func TestLettersBeforeChoicesMatchNoLogic(t *testing.T) {
 	k := classifier(t, Rules{})
 	for _, list := range []string{"\nA. one\nB. two\nC. three\nD. four\nAnswer:", "\na) one\nb) two", "\n(a) one\n(b) two", "\n1. one\n2. two", "\nA: one\nB: two"} {

@@ -92,8 +92,8 @@ func (v *Resolution) addNote(text string) {
 // an allowed name leads to. Any other name that leads to a forbidden target fails with
 // ErrUnknownModel, with or without a header.
 //
-// A prompt that does not fit moves to the next higher tier where it fits. A request whose tier
-// has no worker up moves as the rules say. Neither moves a request out of a pool, nor one that
+// A prompt that does not fit moves to the next higher tier where it fits. If the tier has no
+// worker up, the request moves as the rules say. Neither moves a request out of a pool, nor one that
 // the engine's own model name pins. A prompt that fits nowhere fails with ErrTooLong, and the
 // resolution has the highest tier that it may use.
 func (k *Catalog) Resolve(q Query) (Resolution, error) {
@@ -284,9 +284,9 @@ func (k *Catalog) mayMoveTo(i int, free bool, q *Query) bool {
 // movable reports whether a request may leave its target.
 func (k *Catalog) movable(v *Resolution, at int) bool { return k.targets[at].Tier && !v.Pinned }
 
-// fitContext moves a request whose prompt does not fit its tier to the next higher one where it
-// fits. A prompt that fits nowhere moves to the highest tier that it may use, which has the
-// best chance, with an error.
+// fitContext moves a request to the next higher tier with room if its prompt does not fit. A
+// prompt that fits nowhere moves to the highest tier that it may use, which has the best
+// chance, with an error.
 func (k *Catalog) fitContext(v *Resolution, at int, free bool, q *Query) (int, error) {
 	if permits(q.Fits, k.targets[at].Name) {
 		return at, nil
@@ -307,7 +307,7 @@ func (k *Catalog) fitContext(v *Resolution, at int, free bool, q *Query) (int, e
 	return at, err
 }
 
-// avoidUnavailable moves a request whose tier has no worker up, as the rules say.
+// avoidUnavailable moves a request as the rules say if its tier has no worker up.
 func (k *Catalog) avoidUnavailable(v *Resolution, at int, free bool, q *Query) int {
 	if !k.movable(v, at) || k.unavailableStep == 0 || permits(q.Available, k.targets[at].Name) {
 		return at
