@@ -30,12 +30,12 @@ type Explanation struct {
 	Stream  bool     `json:"stream,omitempty"`
 	Notes   []string `json:"notes,omitempty" doc:"Differences to a request from a client."`
 
-	RequestedModel string             `json:"requested_model,omitempty"`
-	PromptTokens   int64              `json:"prompt_tokens_estimate"`
-	MaxTokens      int64              `json:"max_tokens,omitempty"`
-	UserTextBytes  int                `json:"user_text_bytes" doc:"Inspected bytes of the last user turn."`
-	Classified     *tiers.Explanation `json:"classified,omitempty" doc:"Absent if the content was not classified."`
-	Estimate       *TokenEstimate     `json:"estimate,omitempty" doc:"Absent if the request could not be parsed."`
+	RequestedModel string                  `json:"requested_model,omitempty"`
+	PromptTokens   int64                   `json:"prompt_tokens_estimate"`
+	MaxTokens      int64                   `json:"max_tokens,omitempty"`
+	UserTextBytes  int                     `json:"user_text_bytes" doc:"Inspected bytes of the last user turn."`
+	Classified     *tiers.ClassifierReport `json:"classified,omitempty" doc:"Absent if the content was not classified."`
+	Estimate       *TokenEstimate          `json:"estimate,omitempty" doc:"Absent if the request could not be parsed."`
 
 	Tier  string `json:"tier,omitempty"`
 	Rule  string `json:"rule,omitempty"`

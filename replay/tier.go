@@ -87,7 +87,7 @@ func (r *Replay) resolve(s *replaySide, d *decisions.Decision, groups []string) 
 	if estimate == 0 {
 		estimate = d.PromptTokens
 	}
-	q.Features = &tiers.Features{Now: d.Time, PromptTokens: estimate, Session: uint64(f.Session), Turns: turnsOf(d),
+	q.Input = &tiers.ClassifierInput{Now: d.Time, PromptTokens: estimate, Session: uint64(f.Session), Turns: turnsOf(d),
 		MaxTokens: d.MaxTokens, LimitRequired: f.LimitRequired, Tools: f.Tools,
 		Count: func() (int64, bool) { is.uncounted = true; return 0, false }}
 	was := tiers.Evidence{Classified: f.Classified, Counted: f.Counted, UserBytes: f.UserTextBytes, Groups: f.Groups}

@@ -63,7 +63,7 @@ func (c *chatTable) Len() int {
 // by its session, or else by the deepest earlier message end. The request's own end does not
 // count: a repeated request continues nothing. With touch, the lookup counts as a use, unless
 // the chats are read only.
-func (c *Chats) recall(f *Features, idle time.Duration, touch bool) (tier uint32, ok bool) {
+func (c *Chats) recall(f *ClassifierInput, idle time.Duration, touch bool) (tier uint32, ok bool) {
 	touch = touch && !c.readOnly
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,7 +79,7 @@ func (c *Chats) recall(f *Features, idle time.Duration, touch bool) (tier uint32
 }
 
 // remember stores the tier for the request's session, or else for its last message end.
-func (c *Chats) remember(f *Features, tier uint32) {
+func (c *Chats) remember(f *ClassifierInput, tier uint32) {
 	if c.readOnly {
 		return
 	}

@@ -22,26 +22,26 @@ func TestChatIsFoundByTheTurnsThatItContinues(t *testing.T) {
 		return all
 	}
 	for name, c := range map[string]struct {
-		f    Features
+		f    ClassifierInput
 		want uint32 // 0: none
 	}{
-		"the next turn":           {Features{Turns: []uint64{1, 2, 3}}, 7},
-		"the deepest":             {Features{Turns: []uint64{1, 2, 5, 6, 9}}, 8},
-		"the same request":        {Features{Turns: []uint64{1, 2}}, 0},
-		"a retry of a later turn": {Features{Turns: []uint64{1, 2, 5, 6}}, 7},
-		"another branch":          {Features{Turns: []uint64{1, 3, 4}}, 0},
-		"no turns":                {Features{}, 0},
-		"32 back":                 {Features{Turns: long(32)}, 7},
-		"33 back":                 {Features{Turns: long(33)}, 0},
-		"its session":             {Features{Session: 42}, 9},
-		"its session, not chain":  {Features{Session: 43, Turns: []uint64{1, 2, 3}}, 0},
-		"a chain like a session":  {Features{Turns: []uint64{42, 1}}, 0},
+		"the next turn":           {ClassifierInput{Turns: []uint64{1, 2, 3}}, 7},
+		"the deepest":             {ClassifierInput{Turns: []uint64{1, 2, 5, 6, 9}}, 8},
+		"the same request":        {ClassifierInput{Turns: []uint64{1, 2}}, 0},
+		"a retry of a later turn": {ClassifierInput{Turns: []uint64{1, 2, 5, 6}}, 7},
+		"another branch":          {ClassifierInput{Turns: []uint64{1, 3, 4}}, 0},
+		"no turns":                {ClassifierInput{}, 0},
+		"32 back":                 {ClassifierInput{Turns: long(32)}, 7},
+		"33 back":                 {ClassifierInput{Turns: long(33)}, 0},
+		"its session":             {ClassifierInput{Session: 42}, 9},
+		"its session, not chain":  {ClassifierInput{Session: 43, Turns: []uint64{1, 2, 3}}, 0},
+		"a chain like a session":  {ClassifierInput{Turns: []uint64{42, 1}}, 0},
 	} {
 		chats := NewChats(MaxChats)
-		chats.remember(&Features{Now: start(), Turns: []uint64{1, 2}}, 7)
-		chats.remember(&Features{Now: start(), Turns: []uint64{1, 2, 5, 6}}, 8)
-		chats.remember(&Features{Now: start(), Session: 42, Turns: []uint64{1, 2, 3}}, 9)
-		chats.remember(&Features{Now: start()}, 6)
+		chats.remember(&ClassifierInput{Now: start(), Turns: []uint64{1, 2}}, 7)
+		chats.remember(&ClassifierInput{Now: start(), Turns: []uint64{1, 2, 5, 6}}, 8)
+		chats.remember(&ClassifierInput{Now: start(), Session: 42, Turns: []uint64{1, 2, 3}}, 9)
+		chats.remember(&ClassifierInput{Now: start()}, 6)
 		c.f.Now = start()
 		if tier, ok := chats.recall(&c.f, idle, false); tier != c.want || ok != (c.want != 0) {
 			t.Errorf("%s: %d, %v, want %d", name, tier, ok, c.want)
@@ -50,7 +50,7 @@ func TestChatIsFoundByTheTurnsThatItContinues(t *testing.T) {
 }
 
 func TestIdleChatIsForgotten(t *testing.T) {
-	at := func(d time.Duration) *Features { return &Features{Now: start().Add(d), Session: 1} }
+	at := func(d time.Duration) *ClassifierInput { return &ClassifierInput{Now: start().Add(d), Session: 1} }
 	for name, c := range map[string]struct {
 		touched bool
 		after   time.Duration
@@ -80,7 +80,7 @@ func TestChatsForgetTheLeastRecentlyUsed(t *testing.T) {
 		tiers := map[uint64]uint32{}
 		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
 			key := rapid.Uint64Range(1, 12).Draw(rt, "key")
-			f := Features{Now: start(), Session: key}
+			f := ClassifierInput{Now: start(), Session: key}
 			i := slices.Index(model, key)
 			if rapid.Bool().Draw(rt, "recall") {
 				touch := rapid.Bool().Draw(rt, "touch")
@@ -115,8 +115,8 @@ func TestChatsAreSafeForConcurrentUse(t *testing.T) {
 	for worker := range 8 {
 		wg.Go(func() {
 			for i := range 500 {
-				f := Features{Now: start(), Session: uint64(i%70 + 1), MaxTokens: int64(worker * 400), User: says("prove")}
-				if _, err := k.Resolve(Query{Features: &f, Chats: chats}); err != nil {
+				f := ClassifierInput{Now: start(), Session: uint64(i%70 + 1), MaxTokens: int64(worker * 400), User: says("prove")}
+				if _, err := k.Resolve(Query{Input: &f, Chats: chats}); err != nil {
 					t.Error(err)
 				}
 				if n := chats.Len(); n > 50 {

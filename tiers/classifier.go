@@ -113,13 +113,13 @@ func estimateHigh(estimate int64) int64 { return estimate + min(estimate/3, coun
 // requests, at least the default. In mode first_match it is the tier of the first signal among
 // prompt tokens, max_tokens and keywords. The prompt is counted if its estimate is too near a
 // threshold to decide.
-func (k *Classifier) Classify(f *Features) Classification {
+func (k *Classifier) Classify(f *ClassifierInput) Classification {
 	return k.decide(f, nil, nil)
 }
 
 // decide is Classify. It also fills e with the evidence and x with each signal, unless they are
 // nil.
-func (k *Classifier) decide(f *Features, e *Evidence, x *Explanation) Classification {
+func (k *Classifier) decide(f *ClassifierInput, e *Evidence, x *ClassifierReport) Classification {
 	s := k.matcher.begin()
 	defer k.matcher.end(s)
 	class, tokens, exact := k.classify(f, s)
@@ -130,13 +130,13 @@ func (k *Classifier) decide(f *Features, e *Evidence, x *Explanation) Classifica
 		}
 	}
 	if x != nil {
-		*x = Explanation{Tier: k.name(class.Tier), Rule: class.Rule, Score: class.Score, Signals: k.signals(f, s, tokens, exact)}
+		*x = ClassifierReport{Tier: k.name(class.Tier), Rule: class.Rule, Score: class.Score, Signals: k.signals(f, s, tokens, exact)}
 	}
 	return class
 }
 
 // signals returns each signal of a request that was just classified.
-func (k *Classifier) signals(f *Features, s *search, tokens int64, exact bool) []Signal {
+func (k *Classifier) signals(f *ClassifierInput, s *search, tokens int64, exact bool) []Signal {
 	prompt := signal(k, "prompt_tokens", tokens, k.prompt)
 	prompt.Exact = exact
 	tier, _ := k.keywords(s)
@@ -173,7 +173,7 @@ func (k *Classifier) name(tier int) string {
 }
 
 // classify also returns the prompt's tokens, and whether they were counted.
-func (k *Classifier) classify(f *Features, s *search) (class Classification, tokens int64, exact bool) {
+func (k *Classifier) classify(f *ClassifierInput, s *search) (class Classification, tokens int64, exact bool) {
 	if k.normal < 0 {
 		return Classification{Tier: -1, Rule: "default"}, f.PromptTokens, false
 	}
@@ -198,7 +198,7 @@ func (k *Classifier) classify(f *Features, s *search) (class Classification, tok
 }
 
 // matchTexts searches the texts for the groups, or restores the recorded groups.
-func (k *Classifier) matchTexts(f *Features, s *search) {
+func (k *Classifier) matchTexts(f *ClassifierInput, s *search) {
 	if f.recorded != nil {
 		s.restoreGroups(f.recorded)
 		return

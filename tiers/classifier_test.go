@@ -37,29 +37,29 @@ func says(text string) func() []byte { return func() []byte { return []byte(text
 
 func TestExpectedSignalDecides(t *testing.T) {
 	for name, c := range map[string]struct {
-		f          Features
+		f          ClassifierInput
 		max, first string
 	}{
-		"nothing":                 {Features{}, "small default", "small default"},
-		"a threshold":             {Features{PromptTokens: 4000, MaxTokens: 500}, "small default", "small default"},
-		"one over it":             {Features{PromptTokens: 4001}, "medium prompt_tokens", "medium prompt_tokens"},
-		"over the next":           {Features{PromptTokens: 16001}, "large prompt_tokens", "large prompt_tokens"},
-		"output":                  {Features{MaxTokens: 501}, "medium max_tokens", "medium max_tokens"},
-		"much output":             {Features{MaxTokens: 2001}, "large max_tokens", "large max_tokens"},
-		"prompt and output":       {Features{PromptTokens: 6000, MaxTokens: 600}, "medium prompt_tokens", "medium prompt_tokens"},
-		"prompt and much output":  {Features{PromptTokens: 6000, MaxTokens: 3000}, "large max_tokens", "medium prompt_tokens"},
-		"a keyword":               {Features{User: says("Prove it")}, "large keyword:reasoning", "large keyword:reasoning"},
-		"part of a word":          {Features{User: says("improved")}, "small default", "small default"},
-		"a long keyword":          {Features{User: says("prove that"), PromptTokens: 5000}, "large keyword:reasoning", "medium prompt_tokens"},
-		"output before keyword":   {Features{User: says("prove that"), MaxTokens: 600}, "large keyword:reasoning", "medium max_tokens"},
-		"half a score":            {Features{User: says("compare, compare")}, "medium keyword:half", "medium keyword:half"},
-		"two halves":              {Features{User: says("compare and contrast")}, "large keyword:half", "large keyword:half"},
-		"not for the higher tier": {Features{User: says("compare emails")}, "medium keyword:half", "medium keyword:half"},
-		"the weightiest":          {Features{User: says("prove, compare")}, "large keyword:reasoning", "large keyword:reasoning"},
-		"system text":             {Features{System: says("prove; Be Rigorous")}, "large keyword:rules", "large keyword:rules"},
-		"not the user's":          {Features{User: says("be rigorous")}, "small default", "small default"},
-		"either":                  {Features{User: says("E-Mail")}, "medium keyword:mail", "medium keyword:mail"},
-		"keyword and prompt":      {Features{User: says("prove"), PromptTokens: 20000}, "large prompt_tokens", "large prompt_tokens"},
+		"nothing":                 {ClassifierInput{}, "small default", "small default"},
+		"a threshold":             {ClassifierInput{PromptTokens: 4000, MaxTokens: 500}, "small default", "small default"},
+		"one over it":             {ClassifierInput{PromptTokens: 4001}, "medium prompt_tokens", "medium prompt_tokens"},
+		"over the next":           {ClassifierInput{PromptTokens: 16001}, "large prompt_tokens", "large prompt_tokens"},
+		"output":                  {ClassifierInput{MaxTokens: 501}, "medium max_tokens", "medium max_tokens"},
+		"much output":             {ClassifierInput{MaxTokens: 2001}, "large max_tokens", "large max_tokens"},
+		"prompt and output":       {ClassifierInput{PromptTokens: 6000, MaxTokens: 600}, "medium prompt_tokens", "medium prompt_tokens"},
+		"prompt and much output":  {ClassifierInput{PromptTokens: 6000, MaxTokens: 3000}, "large max_tokens", "medium prompt_tokens"},
+		"a keyword":               {ClassifierInput{User: says("Prove it")}, "large keyword:reasoning", "large keyword:reasoning"},
+		"part of a word":          {ClassifierInput{User: says("improved")}, "small default", "small default"},
+		"a long keyword":          {ClassifierInput{User: says("prove that"), PromptTokens: 5000}, "large keyword:reasoning", "medium prompt_tokens"},
+		"output before keyword":   {ClassifierInput{User: says("prove that"), MaxTokens: 600}, "large keyword:reasoning", "medium max_tokens"},
+		"half a score":            {ClassifierInput{User: says("compare, compare")}, "medium keyword:half", "medium keyword:half"},
+		"two halves":              {ClassifierInput{User: says("compare and contrast")}, "large keyword:half", "large keyword:half"},
+		"not for the higher tier": {ClassifierInput{User: says("compare emails")}, "medium keyword:half", "medium keyword:half"},
+		"the weightiest":          {ClassifierInput{User: says("prove, compare")}, "large keyword:reasoning", "large keyword:reasoning"},
+		"system text":             {ClassifierInput{System: says("prove; Be Rigorous")}, "large keyword:rules", "large keyword:rules"},
+		"not the user's":          {ClassifierInput{User: says("be rigorous")}, "small default", "small default"},
+		"either":                  {ClassifierInput{User: says("E-Mail")}, "medium keyword:mail", "medium keyword:mail"},
+		"keyword and prompt":      {ClassifierInput{User: says("prove"), PromptTokens: 20000}, "large prompt_tokens", "large prompt_tokens"},
 	} {
 		for mode, want := range map[string]string{"max": c.max, "first_match": c.first} {
 			r := words()
@@ -73,7 +73,7 @@ func TestExpectedSignalDecides(t *testing.T) {
 }
 
 func TestSignalForTheDefaultTierIsTheRule(t *testing.T) {
-	class := classifier(t, Rules{Default: "medium", PromptTokens: map[string]int64{"medium": 10}}).Classify(&Features{PromptTokens: 11})
+	class := classifier(t, Rules{Default: "medium", PromptTokens: map[string]int64{"medium": 10}}).Classify(&ClassifierInput{PromptTokens: 11})
 	if class.Tier != 1 || class.Rule != "prompt_tokens" {
 		t.Errorf("%+v", class)
 	}
@@ -84,7 +84,7 @@ func TestRuleNamesAGroupOfTheTier(t *testing.T) {
 	r.Keywords = append(r.Keywords, Keyword{Tier: "medium", Name: "heavy", Weight: 9, Match: []string{"heavy"}},
 		Keyword{Tier: "large", Name: "loose", Match: []string{`\w\W\w`}, In: []string{"system"}})
 	c := classifier(t, r)
-	for want, f := range map[string]Features{
+	for want, f := range map[string]ClassifierInput{
 		"2 keyword:reasoning": {User: says("heavy, prove")},
 		"0 default":           {User: says("a-1")},
 		"2 keyword:loose":     {System: says("a-1")},
@@ -97,17 +97,17 @@ func TestRuleNamesAGroupOfTheTier(t *testing.T) {
 }
 
 func TestNoMaxTokensIsNoSignal(t *testing.T) {
-	if class := classifier(t, Rules{Mode: "first_match", Default: "large", MaxTokens: map[string]int64{"small": 0}}).Classify(&Features{}); class.Rule != "default" {
+	if class := classifier(t, Rules{Mode: "first_match", Default: "large", MaxTokens: map[string]int64{"small": 0}}).Classify(&ClassifierInput{}); class.Rule != "default" {
 		t.Errorf("%+v", class)
 	}
-	if class := classifier(t, Rules{MaxTokens: map[string]int64{"medium": 0}}).Classify(&Features{MaxTokens: -1}); class.Rule != "default" {
+	if class := classifier(t, Rules{MaxTokens: map[string]int64{"medium": 0}}).Classify(&ClassifierInput{MaxTokens: -1}); class.Rule != "default" {
 		t.Errorf("%+v", class)
 	}
 }
 
 func TestDefaultIsAFloorInModeMaxOnly(t *testing.T) {
 	for mode, want := range map[string]string{"max": "2 default", "first_match": "1 prompt_tokens"} {
-		class := classifier(t, Rules{Mode: mode, Default: "large"}).Classify(&Features{PromptTokens: 6000})
+		class := classifier(t, Rules{Mode: mode, Default: "large"}).Classify(&ClassifierInput{PromptTokens: 6000})
 		if got := fmt.Sprint(class.Tier, " ", class.Rule); got != want {
 			t.Errorf("mode %s: %s, want %s", mode, got, want)
 		}
@@ -130,17 +130,17 @@ func TestDefaultsDependOnTheTiersPosition(t *testing.T) {
 		}
 	}
 	empty := classifier(t, Rules{PromptTokens: map[string]int64{}, MaxTokens: map[string]int64{}, KeywordScore: map[string]float64{}})
-	if class := empty.Classify(&Features{PromptTokens: 1e6, MaxTokens: 1e6, User: says("prove that this equation")}); class.Tier != 0 {
+	if class := empty.Classify(&ClassifierInput{PromptTokens: 1e6, MaxTokens: 1e6, User: says("prove that this equation")}); class.Tier != 0 {
 		t.Errorf("empty sections decide: %+v", class)
 	}
-	if class := classifier(t, Rules{Preset: "none", Keywords: []Keyword{{Tier: "medium", Name: "x", Match: []string{"xyz"}}}}).Classify(&Features{User: says("xyz")}); class.Tier != 1 {
+	if class := classifier(t, Rules{Preset: "none", Keywords: []Keyword{{Tier: "medium", Name: "x", Match: []string{"xyz"}}}}).Classify(&ClassifierInput{User: says("xyz")}); class.Tier != 1 {
 		t.Errorf("a group without a score decides nothing: %+v", class)
 	}
 	none, err := NewClassifier(Rules{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if class := none.Classify(&Features{}); class.Tier != -1 {
+	if class := none.Classify(&ClassifierInput{}); class.Tier != -1 {
 		t.Errorf("without tiers: %+v", class)
 	}
 }
@@ -164,13 +164,13 @@ func TestPromptIsCountedOnlyNearAThreshold(t *testing.T) {
 		"too far above the last":   {17400, 15900, "", false, 2},
 	} {
 		n := 0
-		f := Features{PromptTokens: c.estimate, User: says(c.user), Count: func() (int64, bool) { n++; return c.exact, true }}
+		f := ClassifierInput{PromptTokens: c.estimate, User: says(c.user), Count: func() (int64, bool) { n++; return c.exact, true }}
 		class := classifier(t, words()).Classify(&f)
 		if class.Tier != c.tier || n > 1 || (n == 1) != c.counted {
 			t.Errorf("%s: tier %d, counted %d times", name, class.Tier, n)
 		}
 	}
-	f := Features{PromptTokens: 4100, Count: func() (int64, bool) { return 0, false }}
+	f := ClassifierInput{PromptTokens: 4100, Count: func() (int64, bool) { return 0, false }}
 	if class := classifier(t, words()).Classify(&f); class.Tier != 1 {
 		t.Errorf("a count that cannot be had: %+v", class)
 	}
@@ -178,7 +178,7 @@ func TestPromptIsCountedOnlyNearAThreshold(t *testing.T) {
 	// the prompt's length requests less.
 	r := words()
 	r.Mode, r.PromptTokens = "first_match", map[string]int64{"medium": 4000, "large": 4400}
-	f = Features{PromptTokens: 4500, User: says("prove"), Count: func() (int64, bool) { return 4200, true }}
+	f = ClassifierInput{PromptTokens: 4500, User: says("prove"), Count: func() (int64, bool) { return 4200, true }}
 	if class := classifier(t, r).Classify(&f); class.Tier != 1 {
 		t.Errorf("what lies between two thresholds was not counted: %+v", class)
 	}
@@ -189,8 +189,8 @@ func TestMoreNeverLowersTheTierInModeMax(t *testing.T) {
 	piece := rapid.SampledFrom([]string{"prove ", "step by step", "compare ", "contrast\n", "email", "x ", "ſtep.by.step", "é"})
 	rapid.Check(t, func(rt *rapid.T) {
 		before := strings.Join(rapid.SliceOfN(piece, 0, 5).Draw(rt, "text"), " ")
-		f := Features{PromptTokens: rapid.Int64Range(0, 30000).Draw(rt, "prompt"), MaxTokens: rapid.Int64Range(0, 4000).Draw(rt, "max"), User: says(before)}
-		more := Features{PromptTokens: f.PromptTokens + rapid.Int64Range(0, 9000).Draw(rt, "more prompt"), MaxTokens: f.MaxTokens,
+		f := ClassifierInput{PromptTokens: rapid.Int64Range(0, 30000).Draw(rt, "prompt"), MaxTokens: rapid.Int64Range(0, 4000).Draw(rt, "max"), User: says(before)}
+		more := ClassifierInput{PromptTokens: f.PromptTokens + rapid.Int64Range(0, 9000).Draw(rt, "more prompt"), MaxTokens: f.MaxTokens,
 			User: says(before + " " + strings.Join(rapid.SliceOfN(piece, 0, 5).Draw(rt, "more text"), " "))}
 		a, b := c.Classify(&f), c.Classify(&more)
 		if b.Tier < a.Tier || b.Score < a.Score {
@@ -201,7 +201,7 @@ func TestMoreNeverLowersTheTierInModeMax(t *testing.T) {
 
 func TestLengthBreaksTiesOnly(t *testing.T) {
 	c := classifier(t, words())
-	score := func(text string) float64 { return c.Classify(&Features{User: says(text)}).Score }
+	score := func(text string) float64 { return c.Classify(&ClassifierInput{User: says(text)}).Score }
 	long := strings.Repeat("x ", TextLimit)
 	if !(score("") == 0 && score("x") > 0 && score("xx") > score("x") && score(long) > score("xx")) {
 		t.Error("a longer text does not score higher")
@@ -212,14 +212,14 @@ func TestLengthBreaksTiesOnly(t *testing.T) {
 }
 
 // explained returns a request's classification and its signals.
-func explained(k *Classifier, f *Features) (Classification, []Signal) {
-	var x Explanation
+func explained(k *Classifier, f *ClassifierInput) (Classification, []Signal) {
+	var x ClassifierReport
 	return k.decide(f, nil, &x), x.Signals
 }
 
 func TestExplanationAgreesWithClassify(t *testing.T) {
 	c := classifier(t, words())
-	f := Features{PromptTokens: 16100, MaxTokens: 100, User: says("compare emails"), Count: func() (int64, bool) { return 15999, true }}
+	f := ClassifierInput{PromptTokens: 16100, MaxTokens: 100, User: says("compare emails"), Count: func() (int64, bool) { return 15999, true }}
 	class, signals := explained(c, &f)
 	if class != c.Classify(&f) {
 		t.Errorf("%+v is not %+v", class, c.Classify(&f))
@@ -229,7 +229,7 @@ func TestExplanationAgreesWithClassify(t *testing.T) {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
 	rapid.Check(t, func(rt *rapid.T) {
-		f := Features{PromptTokens: rapid.Int64Range(0, 30000).Draw(rt, "prompt"), MaxTokens: rapid.Int64Range(0, 4000).Draw(rt, "max"),
+		f := ClassifierInput{PromptTokens: rapid.Int64Range(0, 30000).Draw(rt, "prompt"), MaxTokens: rapid.Int64Range(0, 4000).Draw(rt, "max"),
 			User: says(rapid.SampledFrom([]string{"", "prove", "compare", "compare, contrast"}).Draw(rt, "text"))}
 		class, signals := explained(c, &f)
 		highest := ""

@@ -42,7 +42,7 @@ func TestPresetGroupsUseEachOfThreeTiers(t *testing.T) {
 		k := classifier(t, c.rules, c.tiers...)
 		got := ""
 		for _, text := range []string{plain, maths, code, both} {
-			got += fmt.Sprint(k.Classify(&Features{User: says(text)}).Tier, " ")
+			got += fmt.Sprint(k.Classify(&ClassifierInput{User: says(text)}).Tier, " ")
 		}
 		if got != c.want+" " {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
@@ -56,7 +56,7 @@ func TestPresetGroupsUseEachOfThreeTiers(t *testing.T) {
 // TestLessonWordsRequestTheLastTier whatever other tiers have a score.
 func TestLessonWordsRequestTheLastTier(t *testing.T) {
 	for _, r := range []Rules{{Preset: "lesson"}, {Preset: "lesson", KeywordScore: map[string]float64{"medium": 1, "large": 1}}} {
-		if class := classifier(t, r).Classify(&Features{User: says("What is the dress code?")}); class.Tier != 2 || class.Rule != "keyword:code" {
+		if class := classifier(t, r).Classify(&ClassifierInput{User: says("What is the dress code?")}); class.Tier != 2 || class.Rule != "keyword:code" {
 			t.Errorf("%+v", class)
 		}
 	}

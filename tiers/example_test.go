@@ -19,7 +19,7 @@ func Example() {
 		panic(err)
 	}
 	resolve := func(model, header, user string) {
-		r, err := catalog.Resolve(tiers.Query{Model: model, Header: header, Features: &tiers.Features{
+		r, err := catalog.Resolve(tiers.Query{Model: model, Header: header, Input: &tiers.ClassifierInput{
 			PromptTokens: int64(len(user) / 4),
 			User:         func() []byte { return []byte(user) },
 		}})

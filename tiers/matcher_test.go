@@ -183,7 +183,7 @@ func FuzzClassify(f *testing.F) {
 		if err != nil || len(said) > 4096 || len(pattern) > 256 || strings.ContainsAny(said, "\u212a\u017f") {
 			return
 		}
-		class := k.Classify(&Features{User: says(said), System: says(said)})
+		class := k.Classify(&ClassifierInput{User: says(said), System: says(said)})
 		parsed, err := syntax.Parse("(?i)"+pattern, syntax.Perl)
 		if err != nil {
 			t.Fatalf("NewClassifier took what does not parse: %v", err)
@@ -206,7 +206,7 @@ func plain(n int) []byte {
 func TestTextWithoutMatchAllocatesNothing(t *testing.T) {
 	c := classifier(t, Rules{})
 	said := plain(TextLimit)
-	f := Features{PromptTokens: 2000, MaxTokens: 100, User: func() []byte { return said }}
+	f := ClassifierInput{PromptTokens: 2000, MaxTokens: 100, User: func() []byte { return said }}
 	if class := c.Classify(&f); class.Rule != "default" {
 		t.Fatalf("the text matches: %+v", class)
 	}
@@ -238,7 +238,7 @@ func BenchmarkClassify(b *testing.B) {
 		said, c := c.said, classifier(b, c.rules)
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
-			f := Features{PromptTokens: 2000, MaxTokens: 100, User: func() []byte { return said }}
+			f := ClassifierInput{PromptTokens: 2000, MaxTokens: 100, User: func() []byte { return said }}
 			for b.Loop() {
 				c.Classify(&f)
 			}

@@ -23,7 +23,7 @@ const (
 // the endpoint requires a limit, the request offers tools, or clients send the value by
 // default. The rule uses one request only, so that equal requests get equal tiers on every
 // gateway and after a restart.
-func (k *Classifier) countedMaxTokens(f *Features) (tokens int64, note string) {
+func (k *Classifier) countedMaxTokens(f *ClassifierInput) (tokens int64, note string) {
 	n := f.MaxTokens
 	switch {
 	case k.countsAll || n <= 0:
@@ -52,7 +52,7 @@ func ceilingOf(output []threshold[int64]) int64 {
 }
 
 // outputSignal explains the signal of max_tokens.
-func (k *Classifier) outputSignal(f *Features) Signal {
+func (k *Classifier) outputSignal(f *ClassifierInput) Signal {
 	tokens, note := k.countedMaxTokens(f)
 	s := signal(k, "max_tokens", tokens, k.output)
 	s.Value, s.NotCounted = float64(f.MaxTokens), strings.TrimPrefix(note, notCounted)

@@ -37,8 +37,8 @@ func outcome(v Resolution, err error) string {
 }
 
 func TestEachRuleIsNamed(t *testing.T) {
-	prove := &Features{Now: start(), User: says("prove it"), Session: 1}
-	hello := &Features{Now: start(), User: says("hello"), Session: 1}
+	prove := &ClassifierInput{Now: start(), User: says("prove it"), Session: 1}
+	hello := &ClassifierInput{Now: start(), User: says("hello"), Session: 1}
 	chat := func(tier string) *Chats {
 		chats, k := NewChats(10), classes(t, Config{})
 		chats.remember(hello, k.targets[k.byName[tier]].hash)
@@ -48,37 +48,37 @@ func TestEachRuleIsNamed(t *testing.T) {
 		q    Query
 		want string
 	}{
-		"default":               {Query{Features: hello}, "small s default"},
+		"default":               {Query{Input: hello}, "small s default"},
 		"without features":      {Query{Model: "auto"}, "small s default"},
-		"prompt_tokens":         {Query{Features: &Features{PromptTokens: 9000}}, "medium m prompt_tokens"},
-		"max_tokens":            {Query{Model: "best", Features: &Features{MaxTokens: 3000}}, "large l max_tokens"},
-		"max_tokens, a bound":   {Query{Model: "best", Features: &Features{MaxTokens: 9000}}, "small s default max_tokens not counted: so high a value is a ceiling"},
-		"keyword":               {Query{Model: "auto", Features: prove}, "large l keyword:reasoning"},
-		"model":                 {Query{Model: "small", Features: prove}, "small s model"},
-		"alias":                 {Query{Model: "mini", Features: prove}, "small s alias"},
-		"header":                {Query{Header: "Medium", Features: prove}, "medium m header"},
-		"unknown header":        {Query{Header: "huge", Features: prove}, "large l keyword:reasoning " + NoteUnknownHeader},
-		"sticky":                {Query{Features: hello, Chats: chat("medium")}, "medium m sticky default asked for small"},
-		"sticky, rises":         {Query{Features: prove, Chats: chat("medium")}, "large l keyword:reasoning"},
-		"sticky, the same":      {Query{Features: hello, Chats: chat("small")}, "small s default"},
-		"sticky, not by name":   {Query{Model: "small", Features: hello, Chats: chat("large")}, "small s model"},
-		"sticky, not header":    {Query{Header: "small", Features: hello, Chats: chat("large")}, "small s header"},
-		"sticky, clamped":       {Query{Features: hello, Chats: chat("large"), Allowed: only("small", "medium")}, "medium m clamped default asked for small; sticky asked for large"},
-		"clamped":               {Query{Features: prove, Allowed: only("small")}, "small s clamped keyword:reasoning asked for large"},
-		"clamped up":            {Query{Features: hello, Allowed: only("large")}, "large l clamped default asked for small"},
+		"prompt_tokens":         {Query{Input: &ClassifierInput{PromptTokens: 9000}}, "medium m prompt_tokens"},
+		"max_tokens":            {Query{Model: "best", Input: &ClassifierInput{MaxTokens: 3000}}, "large l max_tokens"},
+		"max_tokens, a bound":   {Query{Model: "best", Input: &ClassifierInput{MaxTokens: 9000}}, "small s default max_tokens not counted: so high a value is a ceiling"},
+		"keyword":               {Query{Model: "auto", Input: prove}, "large l keyword:reasoning"},
+		"model":                 {Query{Model: "small", Input: prove}, "small s model"},
+		"alias":                 {Query{Model: "mini", Input: prove}, "small s alias"},
+		"header":                {Query{Header: "Medium", Input: prove}, "medium m header"},
+		"unknown header":        {Query{Header: "huge", Input: prove}, "large l keyword:reasoning " + NoteUnknownHeader},
+		"sticky":                {Query{Input: hello, Chats: chat("medium")}, "medium m sticky default asked for small"},
+		"sticky, rises":         {Query{Input: prove, Chats: chat("medium")}, "large l keyword:reasoning"},
+		"sticky, the same":      {Query{Input: hello, Chats: chat("small")}, "small s default"},
+		"sticky, not by name":   {Query{Model: "small", Input: hello, Chats: chat("large")}, "small s model"},
+		"sticky, not header":    {Query{Header: "small", Input: hello, Chats: chat("large")}, "small s header"},
+		"sticky, clamped":       {Query{Input: hello, Chats: chat("large"), Allowed: only("small", "medium")}, "medium m clamped default asked for small; sticky asked for large"},
+		"clamped":               {Query{Input: prove, Allowed: only("small")}, "small s clamped keyword:reasoning asked for large"},
+		"clamped up":            {Query{Input: hello, Allowed: only("large")}, "large l clamped default asked for small"},
 		"clamped header":        {Query{Header: "large", Allowed: only("medium")}, "medium m clamped header asked for large"},
-		"context":               {Query{Features: hello, Fits: only("medium", "large")}, "medium m context default asked for small"},
+		"context":               {Query{Input: hello, Fits: only("medium", "large")}, "medium m context default asked for small"},
 		"context, next fits":    {Query{Model: "mini", Fits: only("large")}, "large l context alias asked for small"},
 		"context, next may":     {Query{Model: "small", Fits: only("medium", "large"), Allowed: only("small", "large")}, "large l context model asked for small"},
 		"context, by header":    {Query{Model: "s", Header: "small", Fits: only("medium")}, "medium m context header asked for small"},
 		"context, never down":   {Query{Model: "large", Fits: only("medium", "small")}, `prompt too long: "large" does not take it`},
-		"context, none allowed": {Query{Features: hello, Fits: only("large"), Allowed: only("small", "medium")}, `prompt too long: "small" does not take it`},
+		"context, none allowed": {Query{Input: hello, Fits: only("large"), Allowed: only("small", "medium")}, `prompt too long: "small" does not take it`},
 		"context, no name":      {Query{Model: "small", Fits: only("large"), AllowedModel: only("small")}, `prompt too long: "small" does not take it`},
 		"context, auto":         {Query{Model: "auto", Fits: only("large"), AllowedModel: only("auto")}, "large l context default asked for small"},
 		"context, pinned":       {Query{Model: "s", Fits: only("large")}, `prompt too long: "small" does not take it`},
 		"context, a pool":       {Query{Model: "vectors", Fits: only("large")}, `prompt too long: "embed" does not take it`},
-		"clamped, context":      {Query{Features: prove, Allowed: only("small", "medium"), Fits: only("large")}, `prompt too long: "medium" does not take it`},
-		"unavailable":           {Query{Features: hello, Available: only("large")}, "large l unavailable default asked for small"},
+		"clamped, context":      {Query{Input: prove, Allowed: only("small", "medium"), Fits: only("large")}, `prompt too long: "medium" does not take it`},
+		"unavailable":           {Query{Input: hello, Available: only("large")}, "large l unavailable default asked for small"},
 		"unavailable, down":     {Query{Model: "large", Available: only("small", "medium")}, "medium m unavailable model asked for large"},
 		"unavailable, fits":     {Query{Model: "small", Available: only("medium", "large"), Fits: only("small", "large")}, "large l unavailable model asked for small"},
 		"unavailable, none up":  {Query{Model: "mini", Available: only()}, "small s alias"},
@@ -86,7 +86,7 @@ func TestEachRuleIsNamed(t *testing.T) {
 		"unavailable, pinned":   {Query{Model: "s", Available: only("large")}, "small s model"},
 		"unavailable, a pool":   {Query{Model: "vectors", Available: only("large")}, "embed bge alias"},
 		"context, unavailable":  {Query{Model: "small", Fits: only("medium", "large"), Available: only("small", "large")}, "large l unavailable model asked for small; context to medium"},
-		"clamped, unavailable":  {Query{Features: prove, Allowed: only("small", "medium"), Available: only("small")}, "small s unavailable keyword:reasoning asked for large; clamped to medium"},
+		"clamped, unavailable":  {Query{Input: prove, Allowed: only("small", "medium"), Available: only("small")}, "small s unavailable keyword:reasoning asked for large; clamped to medium"},
 	} {
 		if got := outcome(classes(t, Config{}).Resolve(c.q)); got != c.want {
 			t.Errorf("%s: %s\nwant %s", name, got, c.want)
@@ -129,11 +129,11 @@ func TestPromptTooLongForAllTiersMovesToTheLargest(t *testing.T) {
 // own had no worker up.
 func TestChatIsRememberedAtItsTierBeforeAnUnavailableMove(t *testing.T) {
 	k, chats := classes(t, Config{}), NewChats(10)
-	f := func() *Features { return &Features{Now: time.Unix(1, 0), Session: 1} }
-	if v, err := k.Resolve(Query{Model: "auto", Features: f(), Chats: chats, Available: only("large")}); err != nil || v.Target != "large" {
+	f := func() *ClassifierInput { return &ClassifierInput{Now: time.Unix(1, 0), Session: 1} }
+	if v, err := k.Resolve(Query{Model: "auto", Input: f(), Chats: chats, Available: only("large")}); err != nil || v.Target != "large" {
 		t.Fatalf("%+v, %v", v, err)
 	}
-	if v, err := k.Resolve(Query{Model: "auto", Features: f(), Chats: chats}); err != nil || v.Target == "large" {
+	if v, err := k.Resolve(Query{Model: "auto", Input: f(), Chats: chats}); err != nil || v.Target == "large" {
 		t.Errorf("it stays where it was moved: %+v, %v", v, err)
 	}
 }
@@ -148,10 +148,10 @@ func TestOnlyRequestsThatLeaveTheChoiceAreClassified(t *testing.T) {
 		"an alias": {Query{Model: "mini"}, false}, "a pool": {Query{Model: "bge"}, false}, "no way": {Query{Model: "auto", AllowedModel: only("mini")}, false},
 	} {
 		read := false
-		c.q.Features = &Features{Now: start(), Session: 5, User: func() []byte { read = true; return nil }}
+		c.q.Input = &ClassifierInput{Now: start(), Session: 5, User: func() []byte { read = true; return nil }}
 		chats := NewChats(1)
-		var explained Explanation
-		c.q.Chats, c.q.Explained = chats.ReadOnly(), &explained
+		var explained ClassifierReport
+		c.q.Chats, c.q.Report = chats.ReadOnly(), &explained
 		_, _ = classes(t, Config{}).Resolve(c.q)
 		if read != c.want || (explained.Rule != "") != c.want {
 			t.Errorf("%s: read %v, explained %v, want %v", name, read, explained, c.want)
@@ -159,7 +159,7 @@ func TestOnlyRequestsThatLeaveTheChoiceAreClassified(t *testing.T) {
 		if c.q.Chats.Len() != 0 {
 			t.Errorf("%s: explaining changed the chats", name)
 		}
-		c.q.Chats, c.q.Explained = chats, nil
+		c.q.Chats, c.q.Report = chats, nil
 		if _, _ = classes(t, Config{}).Resolve(c.q); (c.q.Chats.Len() == 1) != c.want {
 			t.Errorf("%s: %d chats", name, c.q.Chats.Len())
 		}
@@ -168,13 +168,13 @@ func TestOnlyRequestsThatLeaveTheChoiceAreClassified(t *testing.T) {
 
 func TestExplanationNamesTheChatsTier(t *testing.T) {
 	k, chats := classes(t, Config{}), NewChats(1)
-	f := &Features{Now: start(), Session: 1, User: says("prove")}
-	if _, err := k.Resolve(Query{Features: f, Chats: chats}); err != nil {
+	f := &ClassifierInput{Now: start(), Session: 1, User: says("prove")}
+	if _, err := k.Resolve(Query{Input: f, Chats: chats}); err != nil {
 		t.Fatal(err)
 	}
 	f.User = says("hello")
-	var explained Explanation
-	v, err := k.Resolve(Query{Features: f, Chats: chats.ReadOnly(), Explained: &explained})
+	var explained ClassifierReport
+	v, err := k.Resolve(Query{Input: f, Chats: chats.ReadOnly(), Report: &explained})
 	if err != nil || v.Rule != "sticky" || explained.Tier != "small" || explained.Rule != "default" {
 		t.Fatalf("%+v, %v, %+v", v, err, explained)
 	}
@@ -200,9 +200,9 @@ func TestChatStaysAtItsLastTier(t *testing.T) {
 		"not taken": {Sticky{}, Query{Fits: only()}, 0, "small default"},
 	} {
 		k, chats := classes(t, Config{Rules: Rules{Sticky: c.sticky}}), NewChats(10)
-		c.first.Chats, c.first.Features = chats, &Features{Now: start(), Turns: []uint64{1}, User: says("prove")}
+		c.first.Chats, c.first.Input = chats, &ClassifierInput{Now: start(), Turns: []uint64{1}, User: says("prove")}
 		_, _ = k.Resolve(c.first)
-		v, err := k.Resolve(Query{Chats: chats, Features: &Features{Now: start().Add(c.after), Turns: []uint64{1, 2, 3}, User: says("thanks")}})
+		v, err := k.Resolve(Query{Chats: chats, Input: &ClassifierInput{Now: start().Add(c.after), Turns: []uint64{1, 2, 3}, User: says("thanks")}})
 		if got := v.Target + " " + v.Rule; err != nil || got != c.want {
 			t.Errorf("%s: %s, %v, want %s", name, got, err, c.want)
 		}
@@ -210,8 +210,8 @@ func TestChatStaysAtItsLastTier(t *testing.T) {
 }
 
 func TestReloadKeepsAChatAtItsTierByName(t *testing.T) {
-	chats, f := NewChats(10), &Features{Now: start(), Session: 1, User: says("prove")}
-	if _, err := classes(t, Config{}).Resolve(Query{Features: f, Chats: chats}); err != nil {
+	chats, f := NewChats(10), &ClassifierInput{Now: start(), Session: 1, User: says("prove")}
+	if _, err := classes(t, Config{}).Resolve(Query{Input: f, Chats: chats}); err != nil {
 		t.Fatal(err)
 	}
 	f.User = says("thanks")
@@ -224,7 +224,7 @@ func TestReloadKeepsAChatAtItsTierByName(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if v, err := k.Resolve(Query{Features: f, Chats: chats.ReadOnly()}); err != nil || v.Target+" "+v.Rule != want {
+		if v, err := k.Resolve(Query{Input: f, Chats: chats.ReadOnly()}); err != nil || v.Target+" "+v.Rule != want {
 			t.Errorf("%v: %+v, %v, want %s", names, v, err, want)
 		}
 	}
@@ -241,7 +241,7 @@ func drawUse(rt *rapid.T) Query {
 	q := Query{
 		Model:  rapid.SampledFrom([]string{"", "auto", "best", "small", "large", "s", "m", "mini", "bge", "vectors"}).Draw(rt, "model"),
 		Header: rapid.SampledFrom([]string{"", "", "small", "large", "x"}).Draw(rt, "header"),
-		Features: &Features{Now: start(), Session: 1, PromptTokens: rapid.Int64Range(0, 30000).Draw(rt, "prompt"), MaxTokens: rapid.Int64Range(0, 3000).Draw(rt, "max"),
+		Input: &ClassifierInput{Now: start(), Session: 1, PromptTokens: rapid.Int64Range(0, 30000).Draw(rt, "prompt"), MaxTokens: rapid.Int64Range(0, 3000).Draw(rt, "max"),
 			User: says(rapid.SampledFrom([]string{"", "prove", "compare", "email"}).Draw(rt, "text"))},
 		Allowed: some("allowed"), Fits: some("fits"), Available: some("available"),
 	}
@@ -297,8 +297,8 @@ func TestChatInUseNeverMovesToALowerTier(t *testing.T) {
 			pause := time.Duration(rapid.Int64Range(0, int64(40*time.Minute)).Draw(rt, "pause"))
 			now = now.Add(pause)
 			turns = append(turns, uint64(2*turn+1), uint64(2*turn+2))
-			f := Features{Now: now, Turns: turns, PromptTokens: rapid.Int64Range(0, 20000).Draw(rt, "prompt")}
-			v, err := k.Resolve(Query{Features: &f, Chats: chats})
+			f := ClassifierInput{Now: now, Turns: turns, PromptTokens: rapid.Int64Range(0, 20000).Draw(rt, "prompt")}
+			v, err := k.Resolve(Query{Input: &f, Chats: chats})
 			if err != nil {
 				rt.Fatal(err)
 			}
@@ -353,9 +353,9 @@ func TestClassifiesAgreesWithResolve(t *testing.T) {
 // TestEachMoveIsRecorded: each tier that a rule requested and another rule overrode, in order.
 func TestEachMoveIsRecorded(t *testing.T) {
 	k := classes(t, Config{})
-	prove := &Features{Now: start(), User: says("prove it")}
+	prove := &ClassifierInput{Now: start(), User: says("prove it")}
 	var moves []Move
-	v, err := k.Resolve(Query{Model: "best", Features: prove, Moves: &moves,
+	v, err := k.Resolve(Query{Model: "best", Input: prove, Moves: &moves,
 		Allowed:   func(target string) bool { return target != "large" },
 		Available: func(target string) bool { return target != "medium" }})
 	if err != nil {

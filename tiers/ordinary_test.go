@@ -105,7 +105,7 @@ func TestOrdinaryPromptsStayAtTheFirstTier(t *testing.T) {
 	shares := make([]int, 3)
 	prompts := ordinaryPrompts(t)
 	for _, prompt := range prompts {
-		shares[k.Classify(&Features{PromptTokens: int64(len(prompt) / 4), User: says(prompt)}).Tier]++
+		shares[k.Classify(&ClassifierInput{PromptTokens: int64(len(prompt) / 4), User: says(prompt)}).Tier]++
 	}
 	if up := len(prompts) - shares[0]; up*100 > 3*len(prompts) || slices.Max(shares) != shares[0] {
 		t.Errorf("of %d ordinary prompts the tiers get %v", len(prompts), shares)

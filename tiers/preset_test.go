@@ -295,7 +295,7 @@ func TestLessonMatchesWordsAnywhere(t *testing.T) {
 // heard returns the result of a classifier with one preset for a text.
 func heard(t *testing.T, k *Classifier, text string) []string {
 	t.Helper()
-	_, signals := explained(k, &Features{User: func() []byte { return []byte(text) }})
+	_, signals := explained(k, &ClassifierInput{User: func() []byte { return []byte(text) }})
 	for _, s := range signals {
 		if s.Rule == "keyword" {
 			return s.Matched
@@ -350,7 +350,7 @@ func TestOneGroupRequestsTheSecondTierAndCodeTheLast(t *testing.T) {
 		"What's the dress code, and is my program any good?":  "0 default",
 		"Compare bubble sort with quicksort: time complexity": "2 keyword:code",
 	} {
-		c := k.Classify(&Features{User: func() []byte { return []byte(prompt) }})
+		c := k.Classify(&ClassifierInput{User: func() []byte { return []byte(prompt) }})
 		if got := fmt.Sprint(c.Tier, " ", c.Rule); got != want {
 			t.Errorf("%q: %s, want %s", prompt, got, want)
 		}

@@ -3,7 +3,7 @@ package tiers
 import "slices"
 
 // ResolveRecorded resolves a recorded request from its evidence. No text is available; the
-// recorded keyword groups count as matched. q.Features has its tokens, chat and time. Count is
+// recorded keyword groups count as matched. q.Input has its tokens, chat and time. Count is
 // called if the tokens were not counted then, perhaps more than once; User and System are not
 // called.
 //
@@ -12,16 +12,16 @@ import "slices"
 // target depends on unknown groups, known is false, and the resolution is that of a text that
 // matches none of them.
 func (k *Catalog) ResolveRecorded(q Query, was *Evidence, unknown []string) (v Resolution, known bool, err error) {
-	var f Features
-	if q.Features != nil {
-		f = *q.Features
+	var f ClassifierInput
+	if q.Input != nil {
+		f = *q.Input
 	}
 	least, most := k.classifier.groupsOf(was, unknown)
 	f.recorded = &recorded{groups: least, userBytes: was.UserBytes}
 	if was.Counted > 0 {
 		f.Count = func() (int64, bool) { return was.Counted, true }
 	}
-	q.Features = &f
+	q.Input = &f
 	// sameTargetWith comes first, because Resolve changes the memory of chats
 	// that it reads.
 	known = true
@@ -35,11 +35,11 @@ func (k *Catalog) ResolveRecorded(q Query, was *Evidence, unknown []string) (v R
 // sameTargetWith reports whether the target is the same whether the unknown groups match or
 // not.
 func (k *Catalog) sameTargetWith(q Query, most []string) bool {
-	more := *q.Features
-	more.recorded = &recorded{groups: most, userBytes: q.Features.recorded.userBytes}
+	more := *q.Input
+	more.recorded = &recorded{groups: most, userBytes: q.Input.recorded.userBytes}
 	q.Chats = q.Chats.ReadOnly()
 	low, lowErr := k.Resolve(q)
-	q.Features = &more
+	q.Input = &more
 	high, highErr := k.Resolve(q)
 	return low.Target == high.Target && (lowErr == nil) == (highErr == nil)
 }

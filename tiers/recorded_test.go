@@ -33,15 +33,15 @@ func TestRecordResolvesLikeItsText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		word := rapid.SampledFrom([]string{"hello", "panic", "integral", "panic integral", strings.Repeat("long ", 500)})
 		user, system := word.Draw(t, "user"), word.Draw(t, "system")
-		f := Features{Now: time.Unix(1000, 0), PromptTokens: rapid.Int64Range(0, 40_000).Draw(t, "prompt"), MaxTokens: rapid.Int64Range(0, 5000).Draw(t, "max"),
+		f := ClassifierInput{Now: time.Unix(1000, 0), PromptTokens: rapid.Int64Range(0, 40_000).Draw(t, "prompt"), MaxTokens: rapid.Int64Range(0, 5000).Draw(t, "max"),
 			Tools: rapid.Bool().Draw(t, "tools"), LimitRequired: rapid.Bool().Draw(t, "required"),
 			User: says(user), System: says(system), Count: func() (int64, bool) { return 4001, true }}
 		var e Evidence
 		q := Query{Model: rapid.SampledFrom([]string{"auto", "", "medium", "large-model"}).Draw(t, "model"),
-			Header: rapid.SampledFrom([]string{"", "large", "other"}).Draw(t, "header"), Features: &f, Evidence: &e}
+			Header: rapid.SampledFrom([]string{"", "large", "other"}).Draw(t, "header"), Input: &f, Evidence: &e}
 		want, wantErr := k.Resolve(q)
-		left := Features{Now: f.Now, PromptTokens: f.PromptTokens, MaxTokens: f.MaxTokens, Tools: f.Tools, LimitRequired: f.LimitRequired}
-		q.Features, q.Evidence = &left, nil
+		left := ClassifierInput{Now: f.Now, PromptTokens: f.PromptTokens, MaxTokens: f.MaxTokens, Tools: f.Tools, LimitRequired: f.LimitRequired}
+		q.Input, q.Evidence = &left, nil
 		got, known, err := k.ResolveRecorded(q, &e, nil)
 		if got != want || !known || (err == nil) != (wantErr == nil) {
 			t.Fatalf("of the record %+v: %+v, known %v, %v; the text went to %+v, %v", e, got, known, err, want, wantErr)
@@ -73,7 +73,7 @@ func TestUnknownGroupsOfARecordAreReported(t *testing.T) {
 	} {
 		k := catalogOf(t, c.rules)
 		groups := k.Classifier().NewGroups(made.Classifier())
-		v, known, err := k.ResolveRecorded(Query{Features: &Features{PromptTokens: c.tokens}}, &c.was, groups)
+		v, known, err := k.ResolveRecorded(Query{Input: &ClassifierInput{PromptTokens: c.tokens}}, &c.was, groups)
 		if err != nil || v.Target != c.target || known != c.known || !slices.Equal(groups, c.groups) {
 			t.Errorf("%s: to %q, known %v, groups %q, error %v; want %q, %v, %q", name, v.Target, known, groups, err, c.target, c.known, c.groups)
 		}
@@ -94,8 +94,8 @@ func TestRecordedChatStaysAtItsTier(t *testing.T) {
 		{Evidence{Classified: true}, "large", true},
 		{Evidence{}, "large", true}, // whatever it matched
 	} {
-		f := &Features{Now: time.Unix(int64(1000+i), 0), Session: 7}
-		v, known, err := k.ResolveRecorded(Query{Features: f, Chats: chats}, &c.was, nil)
+		f := &ClassifierInput{Now: time.Unix(int64(1000+i), 0), Session: 7}
+		v, known, err := k.ResolveRecorded(Query{Input: f, Chats: chats}, &c.was, nil)
 		if err != nil || v.Target != c.want || known != c.known {
 			t.Errorf("turn %d: to %q, known %v, %v; want %s, %v", i, v.Target, known, err, c.want, c.known)
 		}
@@ -104,13 +104,13 @@ func TestRecordedChatStaysAtItsTier(t *testing.T) {
 
 func TestRecordedCountReplacesTheEstimate(t *testing.T) {
 	k := catalogOf(t, keywordRules())
-	f := &Features{Now: time.Unix(9999, 0), PromptTokens: 4100}
+	f := &ClassifierInput{Now: time.Unix(9999, 0), PromptTokens: 4100}
 	asked := false
 	f.Count = func() (int64, bool) { asked = true; return 1, true }
-	if v, _, err := k.ResolveRecorded(Query{Features: f}, &Evidence{Classified: true, Counted: 3900}, nil); err != nil || v.Target != "small" || asked {
+	if v, _, err := k.ResolveRecorded(Query{Input: f}, &Evidence{Classified: true, Counted: 3900}, nil); err != nil || v.Target != "small" || asked {
 		t.Errorf("a recorded count: to %q, asked again %v, %v", v.Target, asked, err)
 	}
-	if _, _, err := k.ResolveRecorded(Query{Features: f}, &Evidence{Classified: true}, nil); err != nil || !asked {
+	if _, _, err := k.ResolveRecorded(Query{Input: f}, &Evidence{Classified: true}, nil); err != nil || !asked {
 		t.Errorf("without a recorded count: asked %v, %v", asked, err)
 	}
 }

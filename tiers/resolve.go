@@ -28,15 +28,15 @@ type Query struct {
 	Allowed func(target string) bool // whether the tenant may use that tier or pool; nil: all
 	// whether the tenant may use that model name, including the empty one; nil: all
 	AllowedModel func(model string) bool
-	Features     *Features // input of the classifier; nil: the default tier
-	Chats        *Chats    // chats that stay at their tier; nil: none
+	Input        *ClassifierInput // input of the classifier; nil: the default tier
+	Chats        *Chats           // chats that stay at their tier; nil: none
 	// Fits reports whether the prompt fits the target's context. False refuses, and must be
 	// certain: an uncertain estimate is true. nil: it fits.
 	Fits      func(target string) bool
 	Available func(target string) bool // whether a worker of the target is up; nil: yes
 	Moves     *[]Move                  // receives each tier that was passed over, unless nil
 	Evidence  *Evidence                // filled when the request is classified, unless nil
-	Explained *Explanation             // filled when the request is classified, unless nil
+	Report    *ClassifierReport        // filled when the request is classified, unless nil
 }
 
 // permits calls a function of a Query for a target; nil permits everything.
@@ -64,8 +64,8 @@ type Evidence struct {
 	Groups     []string // names of all matched keyword groups
 }
 
-// Explanation is the result of the classifier with its signals.
-type Explanation struct {
+// ClassifierReport is the result of the classifier with its signals.
+type ClassifierReport struct {
 	Tier    string   `json:"tier"` // the classifier's tier
 	Rule    string   `json:"rule"`
 	Score   float64  `json:"score"` // as Classification has it
@@ -106,7 +106,7 @@ func (k *Catalog) Resolve(q Query) (Resolution, error) {
 	}
 	v := Resolution{Model: r.model, Rule: r.rule, Pinned: r.pinned}
 	at, classified := r.target, r.fallback && k.headerTier(&q) < 0
-	if classified && q.Features != nil {
+	if classified && q.Input != nil {
 		at = k.classify(&v, &q)
 	}
 	if r.fallback {
@@ -129,7 +129,7 @@ func (k *Catalog) Resolve(q Query) (Resolution, error) {
 		if classified && k.usesChats(&q) {
 			// The tier before a move for unavailable workers: the move is short, and
 			// the chat has no cache there.
-			q.Chats.remember(q.Features, k.targets[at].hash)
+			q.Chats.remember(q.Input, k.targets[at].hash)
 		}
 		at = k.avoidUnavailable(&v, at, r.fallback, &q)
 	}
@@ -183,12 +183,12 @@ func (k *Catalog) lookup(model string) (route, bool) {
 
 // usesChats reports whether the request's chat stays at its tier.
 func (k *Catalog) usesChats(q *Query) bool {
-	return q.Chats != nil && q.Features != nil && k.idle > 0
+	return q.Chats != nil && q.Input != nil && k.idle > 0
 }
 
 // classify returns the tier of a request by its content and its chat.
 func (k *Catalog) classify(v *Resolution, q *Query) int {
-	class := k.classifier.decide(q.Features, q.Evidence, q.Explained)
+	class := k.classifier.decide(q.Input, q.Evidence, q.Report)
 	v.Rule = class.Rule
 	if class.Note != "" {
 		v.addNote(class.Note)
@@ -197,13 +197,13 @@ func (k *Catalog) classify(v *Resolution, q *Query) int {
 	if !k.usesChats(q) {
 		return at
 	}
-	hash, ok := q.Chats.recall(q.Features, k.idle, true)
+	hash, ok := q.Chats.recall(q.Input, k.idle, true)
 	kept := slices.IndexFunc(k.tiers, func(i int) bool { return k.targets[i].hash == hash })
 	if !ok || kept < 0 {
 		return at
 	}
-	if q.Explained != nil {
-		q.Explained.Signals = append(q.Explained.Signals, Signal{Rule: "sticky", Tier: k.targets[k.tiers[kept]].Name})
+	if q.Report != nil {
+		q.Report.Signals = append(q.Report.Signals, Signal{Rule: "sticky", Tier: k.targets[k.tiers[kept]].Name})
 	}
 	if kept <= class.Tier {
 		return at

@@ -63,7 +63,7 @@ func (g gateway) send(turns []message, chats *tiers.Chats) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("reading a request: %w", err)
 	}
-	v, err := g.catalog.Resolve(tiers.Query{Model: req.Model, Chats: chats, Features: &tiers.Features{
+	v, err := g.catalog.Resolve(tiers.Query{Model: req.Model, Chats: chats, Input: &tiers.ClassifierInput{
 		Now: time.Unix(1, 0), PromptTokens: req.PromptTokens(), Session: 1,
 		User:   func() []byte { return prompt.AppendUserText(nil, req, tiers.TextLimit) },
 		System: func() []byte { return prompt.AppendSystemText(nil, req, tiers.TextLimit) },

@@ -34,7 +34,7 @@ func newJudge(preset string) (judge, error) {
 // score is what the classifier adds up for a prompt: the weights of the matched groups,
 // and less than the least weight for its length.
 func (j judge) score(text string) float64 {
-	return j.classifier.Classify(&tiers.Features{User: func() []byte { return []byte(text) }}).Score
+	return j.classifier.Classify(&tiers.ClassifierInput{User: func() []byte { return []byte(text) }}).Score
 }
 
 // ordersOf measures every scorer.

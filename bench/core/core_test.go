@@ -128,11 +128,11 @@ func (d *decider) classify(tb testing.TB) {
 			d.turns = append(d.turns, b.Hash)
 		}
 	}
-	f := tiers.Features{Now: d.now, PromptTokens: d.req.PromptTokens(), MaxTokens: d.req.MaxTokens, Turns: d.turns, User: func() []byte {
+	f := tiers.ClassifierInput{Now: d.now, PromptTokens: d.req.PromptTokens(), MaxTokens: d.req.MaxTokens, Turns: d.turns, User: func() []byte {
 		d.user = prompt.AppendUserText(d.user[:0], d.req, tiers.TextLimit)
 		return d.user
 	}}
-	if _, err := d.catalog.Resolve(tiers.Query{Model: d.req.Model, Features: &f, Chats: d.chats}); err != nil {
+	if _, err := d.catalog.Resolve(tiers.Query{Model: d.req.Model, Input: &f, Chats: d.chats}); err != nil {
 		tb.Fatal(err)
 	}
 }

@@ -32,7 +32,7 @@ func BenchmarkAuto(b *testing.B) {
 				b.ReportAllocs()
 				counts := 0
 				var text []byte
-				f := tiers.Features{PromptTokens: r.PromptTokens()}
+				f := tiers.ClassifierInput{PromptTokens: r.PromptTokens()}
 				f.Count = func() (int64, bool) { counts++; return CountTokens(r, v) }
 				f.User = func() []byte { text = AppendUserText(text[:0], r, tiers.TextLimit); return text }
 				for b.Loop() {

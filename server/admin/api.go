@@ -32,7 +32,7 @@ func schemaName(t reflect.Type, hint string) string {
 	switch {
 	case t.PkgPath() == reflect.TypeFor[replay.Report]().PkgPath():
 		return "Replay" + name
-	case t == reflect.TypeFor[tiers.Explanation](): // decisions has an Explanation too
+	case t == reflect.TypeFor[tiers.ClassifierReport]():
 		return "Classification"
 	case t == reflect.TypeFor[config.Change](), t == reflect.TypeFor[control.Impact]():
 		return name + "View"

@@ -13,7 +13,7 @@ type Prompt struct {
 	blocks       []routing.Block
 	turns        []uint64
 	user, system []byte
-	features     tiers.Features
+	features     tiers.ClassifierInput
 }
 
 // Session is the session that the request was classified by; 0 without one.

@@ -18,9 +18,9 @@ import (
 
 // View is what Resolve reads and returns besides where the request goes.
 type View struct {
-	Chats     *tiers.Chats       // that stay at their tier; nil: none do
-	Evidence  bool               // return by what the request was classified
-	Explained *tiers.Explanation // filled with what the classifier saw, if it is asked; nil: not asked for
+	Chats     *tiers.Chats            // that stay at their tier; nil: none do
+	Evidence  bool                    // return by what the request was classified
+	Explained *tiers.ClassifierReport // filled with what the classifier saw, if it is asked; nil: not asked for
 }
 
 // Resolve resolves the request's names, or its content, to a tier or pool that its caller may
@@ -113,14 +113,14 @@ func (r *resolver) resolve(view View) (Resolution, error) {
 func (r *resolver) ask(view View) (tiers.Resolution, error) {
 	q := query(r.in.Snap, r.caller, r.parsed.Req.Model)
 	q.Header, q.Fits, q.Available = r.in.HTTP.Header.Get("X-Model-Tier"), r.fits, r.available
-	q.Explained, q.Moves = view.Explained, &r.res.Moves
+	q.Report, q.Moves = view.Explained, &r.res.Moves
 	if view.Evidence {
 		q.Evidence = &r.res.Evidence
 	}
 	if !r.in.Snap.Catalog.Classifies(q) {
 		return r.in.Snap.Catalog.Resolve(q)
 	}
-	q.Features, q.Chats = r.features(), view.Chats
+	q.Input, q.Chats = r.features(), view.Chats
 	v, err := r.in.Snap.Catalog.Resolve(q)
 	if err != nil || r.parsed.Req.PreviousResponseID == "" {
 		return v, err
@@ -130,7 +130,7 @@ func (r *resolver) ask(view View) (tiers.Resolution, error) {
 		return v, nil
 	}
 	// The response is the tenant's own, whatever names it may ask by.
-	q.Model, q.Header, q.Features, q.AllowedModel, q.Evidence = at.Pool, "", nil, nil, nil
+	q.Model, q.Header, q.Input, q.AllowedModel, q.Evidence = at.Pool, "", nil, nil, nil
 	if home, err := r.in.Snap.Catalog.Resolve(q); err == nil && home.Target == at.Pool {
 		home.Rule, home.Note = "sticky", v.Rule+" asked for "+v.Target
 		return home, nil
@@ -199,11 +199,11 @@ func promptField(d openai.Dialect) string {
 
 // features are what the classifier may ask about the request. The text is read
 // only when it does.
-func (r *resolver) features() *tiers.Features {
+func (r *resolver) features() *tiers.ClassifierInput {
 	p, req := r.parsed.Prompt, r.parsed.Req
 	tenant := routing.Mix(maphash.String(r.it.seed, r.caller.Tenant)) // spread, or a session named like its tenant would cancel it out
 	f := &p.features
-	*f = tiers.Features{Now: r.in.Start, PromptTokens: r.parsed.Estimate,
+	*f = tiers.ClassifierInput{Now: r.in.Start, PromptTokens: r.parsed.Estimate,
 		MaxTokens: req.MaxTokens, LimitRequired: r.in.Dialect.RequiresMaxTokens(), Tools: req.Tools,
 		Count: r.countTokens, User: r.userText, System: r.systemText}
 	// Not prompt_cache_key: one application may send one key with all its chats.

@@ -68,8 +68,8 @@ type explainer struct {
 	who     string // who asks
 	notes   []string
 	limits  []tenants.Use
-	partial bool              // of several gateways the limits are known in part only
-	class   tiers.Explanation // of a request that was classified
+	partial bool                   // of several gateways the limits are known in part only
+	class   tiers.ClassifierReport // of a request that was classified
 	preview *routing.Preview
 	queue   *decisions.QueueStep
 	waits   bool    // it would wait for a worker

@@ -6,9 +6,9 @@ import "time"
 // The question stands at one of the two ends, and a pasted document between them costs nothing.
 const TextLimit = 8 << 10
 
-// Features is what the classifier uses of a request. The caller reads the request; nothing here
+// ClassifierInput is what the classifier uses of a request. The caller reads the request; nothing here
 // depends on its API dialect.
-type Features struct {
+type ClassifierInput struct {
 	Now           time.Time // time of the request, for the idle time of chats
 	PromptTokens  int64     // estimated from the prompt's bytes
 	MaxTokens     int64     // the output limit of the request; 0: none
@@ -30,7 +30,7 @@ type Features struct {
 }
 
 // count returns the exact tokens of the prompt.
-func (f *Features) count() (int64, bool) {
+func (f *ClassifierInput) count() (int64, bool) {
 	if f.Count == nil {
 		return 0, false
 	}
