@@ -95,7 +95,7 @@ func (w *town) turn(c *townChat) {
 // A chat of twenty turns costs its home two thousand tokens a turn, not forty
 // thousand: so it stays there under a load that keeps all workers busy, with
 // the bounds on requests and on tokens as they are.
-func TestAGrownChatStaysWithItsCache(t *testing.T) {
+func TestGrowingChatStaysWithItsCache(t *testing.T) {
 	const workers, chats = 8, 40
 	for _, depth := range []string{"adaptive", depthFixed} {
 		t.Run(depth, func(t *testing.T) {

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// TestALargePoolsRecordSaysSo: it has the chosen worker and the runner-up, wherever
+// TestRecordOfALargePoolIsIncomplete: it has the chosen worker and the runner-up, wherever
 // they stand, and is not decided again.
-func TestALargePoolsRecordSaysSo(t *testing.T) {
+func TestRecordOfALargePoolIsIncomplete(t *testing.T) {
 	for _, n := range []int{MaxCandidates, MaxCandidates + 1, 2 * MaxCandidates} {
 		var members []Member
 		for i := range n {
@@ -53,8 +53,8 @@ func TestALargePoolsRecordSaysSo(t *testing.T) {
 	}
 }
 
-// TestARecordThatCannotBeIsRefused: whoever wrote it, no policy is shown it.
-func TestARecordThatCannotBeIsRefused(t *testing.T) {
+// TestInvalidRecordIsRefused: whoever wrote it, no policy is shown it.
+func TestInvalidRecordIsRefused(t *testing.T) {
 	good := func() *Choice {
 		return &Choice{Policy: "chwbl", Key: 7, KeyOf: "prefix", Seen: 2, Candidates: []Candidate{{Worker: "a", Weight: 1, Rate: 1}, {Worker: "b", Index: 1, Weight: 1, Rate: 1}}}
 	}
@@ -114,9 +114,9 @@ func TestARecordThatCannotBeIsRefused(t *testing.T) {
 	}
 }
 
-// TestAHalvedRingIsRecorded: workers that are away count for the room on the ring,
+// TestRecordHasTheHalvingsOfTheRing: workers that are away count for the room on the ring,
 // and are in no record.
-func TestAHalvedRingIsRecorded(t *testing.T) {
+func TestRecordHasTheHalvingsOfTheRing(t *testing.T) {
 	config := Config{Name: "chwbl", VirtualNodes: 1000}
 	var members []Member
 	for i := range 9 {
@@ -158,9 +158,9 @@ func TestAHalvedRingIsRecorded(t *testing.T) {
 	}
 }
 
-// TestADraftLeavesTheRingAlone: a weight beyond all measure, which nobody has, moves
+// TestDraftDoesNotChangeTheRing: a weight beyond all measure, which nobody has, moves
 // no key.
-func TestADraftLeavesTheRingAlone(t *testing.T) {
+func TestDraftDoesNotChangeTheRing(t *testing.T) {
 	members := []Member{{ID: "a", Weight: 1}, {ID: "b", Weight: 1}, {ID: "c", Weight: 1}}
 	p, policy := poolOf(members...), mustCHWBL(t, Config{})
 	p.Configure(policy, members)
@@ -178,7 +178,7 @@ func TestADraftLeavesTheRingAlone(t *testing.T) {
 	}
 }
 
-func TestTermsAreReadAsTheyAreWritten(t *testing.T) {
+func TestTermsSurviveJSON(t *testing.T) {
 	names := [maxTerms]string{"a", "b", "c", "d"}
 	for text, want := range map[string]Terms{
 		`null`:                        {},
@@ -215,9 +215,9 @@ func TestTermsAreReadAsTheyAreWritten(t *testing.T) {
 	}
 }
 
-// TestACandidateIsAllThatAPolicySaw: a recorded worker, seen again, is the same in
+// TestCandidateHoldsEveryFieldOfItsView: a recorded worker, seen again, is the same in
 // every field but those that are the same of all candidates.
-func TestACandidateIsAllThatAPolicySaw(t *testing.T) {
+func TestCandidateHoldsEveryFieldOfItsView(t *testing.T) {
 	same := map[string]any{"Group": 0, "Up": true, "Saturated": false} // who is of another group, down or saturated is none
 	var v View
 	is := reflect.ValueOf(&v).Elem()

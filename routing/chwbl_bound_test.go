@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestTheBoundHoldsUnderConcurrency(t *testing.T) {
+func TestLoadBoundHoldsUnderConcurrency(t *testing.T) {
 	const goroutines, rounds = 64, 60
 	a := &auditor{Policy: mustCHWBL(t, Config{}), t: t, reasons: map[Reason]int{}}
 	members := make([]Member, 8)
@@ -61,7 +61,7 @@ func with(ws []View, i int, change func(v *View)) []View {
 	return ws
 }
 
-func TestTheBoundIsWhatTheFormulaSays(t *testing.T) {
+func TestLoadBoundIsTheFormula(t *testing.T) {
 	zero := 0.0
 	classic, tenth := Config{Epsilon: &zero, Slack: &zero}, 0.1
 	for name, c := range map[string]struct {
@@ -120,9 +120,9 @@ func TestTheBoundIsWhatTheFormulaSays(t *testing.T) {
 	}
 }
 
-// TestTheTokenBoundHasRoomForUsualSizes: two standard deviations of what comes,
+// TestTokenBoundHasRoomForTypicalSizes: two standard deviations of what comes,
 // 16,000 tokens at least, and no giant among them counts for more than a context.
-func TestTheTokenBoundHasRoomForUsualSizes(t *testing.T) {
+func TestTokenBoundHasRoomForTypicalSizes(t *testing.T) {
 	p := mustCHWBL(t, Config{Depth: "fixed"})
 	for range 1000 {
 		p.Pick(&Request{Prefix: 1, PromptTokens: 11_000, OutputTokens: 1_000}, equals(0, 0, 0, 0))

@@ -43,9 +43,9 @@ func (b *besides) Pick(r *Request, ws []View) (int, Reason) {
 	return j, why
 }
 
-// TestADryAnswerIsTheLearnedOne: also at the very request at which a key moves,
+// TestCloneOfTheKeysFindsTheLearnedKey: also at the very request at which a key moves,
 // while tenants are split and joined and their system prompts change.
-func TestADryAnswerIsTheLearnedOne(t *testing.T) {
+func TestCloneOfTheKeysFindsTheLearnedKey(t *testing.T) {
 	b := &besides{t: t, p: mustCHWBL(t, Config{}), twin: mustCHWBL(t, Config{})}
 	w := newWorld(b, 8)
 	w.converse([]int{4, 40, 12}, []float64{0.36, 0.68, 1})

@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-func TestNoPromptGoesByLoadOrByModel(t *testing.T) {
+func TestRequestWithoutPromptIsPlacedByLoadOrModel(t *testing.T) {
 	busy := equals(9, 9, 9, 9)
 	busy[2].Inflight = 0
 	for name, c := range map[string]struct {

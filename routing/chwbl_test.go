@@ -174,7 +174,7 @@ func homeOf(t *testing.T, c Config, r Request, n int) int {
 	return i
 }
 
-func TestARefusedRequestGoesToTheNextWithRoom(t *testing.T) {
+func TestOverflowGoesToTheNextWorkerWithRoom(t *testing.T) {
 	r := Request{Prefix: 42}
 	fixed := Config{Depth: "fixed"}
 	home := homeOf(t, fixed, r, 4)
@@ -215,7 +215,7 @@ func TestARefusedRequestGoesToTheNextWithRoom(t *testing.T) {
 
 // A full home is not eligible: saturated by its bound, the prompt goes to who
 // stands in for it.
-func TestAllRefusedAndTheHomeFullGoesToItsNext(t *testing.T) {
+func TestSaturatedWithAFullHomeGoesToTheNextWorker(t *testing.T) {
 	r := Request{Prefix: 42, PromptTokens: 1 << 30}
 	p, ws := mustCHWBL(t, Config{Depth: "fixed"}), equals(1, 1, 1, 1)
 	home, _ := p.Pick(&r, ws)

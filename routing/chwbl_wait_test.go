@@ -19,12 +19,12 @@ func clockwiseOf(t *testing.T, c Config, r Request) (order [4]int) {
 	return order
 }
 
-// TestARequestWaitsWhereItsCacheIs has workers in the order in which the
+// TestRequestWaitsForTheWorkerWithItsCache has workers in the order in which the
 // request comes by them on the ring: what is in flight or waits on each, f when
 // it is full, the tokens of the prompt that it has, and where the request should
 // go. The bound is ceil(1.25·a + 2·√a): 4 where 5 are in flight with this request,
 // 20 of 42. All read 1,000 tokens in a second.
-func TestARequestWaitsWhereItsCacheIs(t *testing.T) {
+func TestRequestWaitsForTheWorkerWithItsCache(t *testing.T) {
 	fixed := Config{Depth: "fixed"}
 	for name, c := range map[string]struct {
 		inflight [4]int
@@ -67,9 +67,9 @@ func TestARequestWaitsWhereItsCacheIs(t *testing.T) {
 	}
 }
 
-// TestNobodyFullCostsNothing: where none is full the ring's choice stands, and no
+// TestWithoutFullWorkersTheRingDecides: where none is full the ring's choice stands, and no
 // bound is looked at again.
-func TestNobodyFullCostsNothing(t *testing.T) {
+func TestWithoutFullWorkersTheRingDecides(t *testing.T) {
 	p, ws := mustCHWBL(t, Config{}), equals(1, 2, 3)
 	ws[2].Overlap = 9000
 	if got := p.besideFull(&Request{Wait: true}, ws, nil, 1, nil, 0); got != 1 { // without a bound and a ring
@@ -77,9 +77,9 @@ func TestNobodyFullCostsNothing(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsForAWorkerWithoutAReason: a request without a key has no cache
+// TestRequestWithoutKeyWaitsForNoWorker: a request without a key has no cache
 // to wait for.
-func TestNobodyWaitsForAWorkerWithoutAReason(t *testing.T) {
+func TestRequestWithoutKeyWaitsForNoWorker(t *testing.T) {
 	for name, c := range map[string]struct {
 		ws   []View
 		want int
@@ -94,9 +94,9 @@ func TestNobodyWaitsForAWorkerWithoutAReason(t *testing.T) {
 	}
 }
 
-// TestAFullWorkerKeepsItsKeys: a prompt's home, which has it in its cache, does not
+// TestFullWorkerKeepsItsKeys: a prompt's home, which has it in its cache, does not
 // depend on who is full.
-func TestAFullWorkerKeepsItsKeys(t *testing.T) {
+func TestFullWorkerKeepsItsKeys(t *testing.T) {
 	p, ws := mustCHWBL(t, Config{Depth: "fixed"}), equals(1, 1, 1, 1, 1, 1)
 	for key := range uint64(500) {
 		r := Request{Prefix: Mix(key + 1), PromptTokens: 5000, Wait: true}

@@ -51,7 +51,7 @@ func (s boundSeer) Pick(_ *Request, ws []View) (int, Reason) {
 	return 0, "bound"
 }
 
-func TestALearnedBoundFillsAWorker(t *testing.T) {
+func TestWorkerAtItsLearnedLimitIsFull(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1})
 	now := drown(t, p, 40)
 	v := p.Snapshot(now)[0]
@@ -74,7 +74,7 @@ func TestALearnedBoundFillsAWorker(t *testing.T) {
 	}
 }
 
-func TestABoundThatIsConfiguredIsNotLearned(t *testing.T) {
+func TestNoLimitIsLearnedBesideAConfiguredBound(t *testing.T) {
 	for _, m := range []Member{{ID: "a", Weight: 1, MaxInflight: 50}, {ID: "a", Weight: 1, MaxTokensInflight: 1 << 30}} {
 		p := poolOf(m)
 		now := drown(t, p, 40)
@@ -93,9 +93,9 @@ func TestABoundThatIsConfiguredIsNotLearned(t *testing.T) {
 	}
 }
 
-// TestWhatWasNeverSentHasNotEnded: a request that came back before it was sent
+// TestUnsentRequestsDoNotCountAsEnded: a request that came back before it was sent
 // says nothing of how many an engine ends in a second.
-func TestWhatWasNeverSentHasNotEnded(t *testing.T) {
+func TestUnsentRequestsDoNotCountAsEnded(t *testing.T) {
 	gone := fmt.Errorf("the client left: %w", ErrExcluded)
 	for name, c := range map[string]struct {
 		end  func(l *Lease)
@@ -121,7 +121,7 @@ func TestWhatWasNeverSentHasNotEnded(t *testing.T) {
 	}
 }
 
-func TestOnlyStreamsTeachABound(t *testing.T) {
+func TestOnlyStreamsTeachTheConcurrencyLimit(t *testing.T) {
 	for name, end := range map[string]func(l *Lease, at time.Time){
 		"failed":   func(l *Lease, at time.Time) { l.Answered(at, errors.New("broke")) },
 		"whole":    func(l *Lease, at time.Time) { l.stream = false; l.Answered(at, nil) },
@@ -144,8 +144,8 @@ func TestOnlyStreamsTeachABound(t *testing.T) {
 	}
 }
 
-// BenchmarkAnswered is a stream's whole way through the pool's books.
-func BenchmarkAnswered(b *testing.B) {
+// BenchmarkStreamBooks is a stream's whole way through the pool's books.
+func BenchmarkStreamBooks(b *testing.B) {
 	var members []Member
 	for i := range 16 {
 		members = append(members, Member{ID: fmt.Sprint("w", i), Weight: 1})

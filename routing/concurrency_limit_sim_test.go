@@ -25,7 +25,7 @@ func settled(w *harbour) *harbour {
 	return w
 }
 
-func TestAnEngineWithRoomIsNotBound(t *testing.T) {
+func TestEngineWithRoomIsNotLimited(t *testing.T) {
 	for _, prompt := range []float64{100, 400, 700} {
 		for _, noise := range []float64{0, 0.5} {
 			for _, load := range []float64{0.7, 0.8} {
@@ -46,7 +46,7 @@ func TestAnEngineWithRoomIsNotBound(t *testing.T) {
 	}
 }
 
-func TestADrowningEngineIsBoundWhereItsSeatsEnd(t *testing.T) {
+func TestOverloadedEngineIsLimitedToItsSlots(t *testing.T) {
 	for _, c := range []struct {
 		prompt, most, ttft float64 // tokens; the level; seconds at the median
 	}{
@@ -68,21 +68,21 @@ func TestADrowningEngineIsBoundWhereItsSeatsEnd(t *testing.T) {
 	}
 }
 
-func TestWithoutABoundAnEngineDrowns(t *testing.T) {
+func TestEngineWithoutALimitOverloads(t *testing.T) {
 	with, without := both(t, "200 tokens, load 2", settled, usual(), 20, 200)
 	if with.throughput < 0.98*without.throughput || without.ttft < 100*with.ttft {
 		t.Errorf("%v; without a bound %v", with, without)
 	}
 }
 
-func TestAnEngineThatPrefillsAllTheTimeIsBoundToo(t *testing.T) {
+func TestPrefillBoundEngineIsLimited(t *testing.T) {
 	with, without := both(t, "4000 tokens, load 1.5", settled, usual(), 3, 4000)
 	if with.throughput < 0.97*without.throughput || with.ttft > 15 || without.ttft < 100 {
 		t.Errorf("%v; without a bound %v", with, without)
 	}
 }
 
-func TestTheBoundFollowsTheEngine(t *testing.T) {
+func TestLimitFollowsTheEnginesCapacity(t *testing.T) {
 	w := settled(newHarbour(usual(), 30, 200, 256))
 	t.Logf("64 seats: %v", w.look())
 	for _, seats := range []int{128, 32} {
@@ -108,7 +108,7 @@ func TestTheBoundFollowsTheEngine(t *testing.T) {
 	}
 }
 
-func TestSlowMomentsBindNobody(t *testing.T) {
+func TestSlowMomentsDoNotLimit(t *testing.T) {
 	stalls := func(w *harbour) *harbour {
 		for range 60 {
 			w.run(25 * time.Second)
@@ -127,7 +127,7 @@ func TestSlowMomentsBindNobody(t *testing.T) {
 }
 
 // One prompt in a hundred takes 7.5 seconds to prefill, and all behind it wait.
-func TestLongPromptsAmongShortOnesCostNothing(t *testing.T) {
+func TestLongPromptsAmongShortOnesDoNotLimit(t *testing.T) {
 	convoys := func(w *harbour) *harbour {
 		w.draw = func() (prompt, computed float64) {
 			prompt = 300
@@ -147,7 +147,7 @@ func TestLongPromptsAmongShortOnesCostNothing(t *testing.T) {
 
 // An engine that computes a twentieth of each prompt, having the rest cached,
 // teaches a line by which cold prompts are late.
-func TestACacheThatIsLostBindsNobody(t *testing.T) {
+func TestLostCacheDoesNotLimit(t *testing.T) {
 	lost := func(w *harbour) *harbour {
 		cached := 0.95
 		w.draw = func() (prompt, computed float64) { return 2000, 2000 * (1 - cached) }
@@ -163,7 +163,7 @@ func TestACacheThatIsLostBindsNobody(t *testing.T) {
 	}
 }
 
-func TestASlowEngineWithFewSeatsIsBound(t *testing.T) {
+func TestSlowEngineWithFewSlotsIsLimited(t *testing.T) {
 	with, without := both(t, "4 seats, load 2", settled, crane{seats: 4, rate: 2000, tokenTime: 0.03}, 1, 300)
 	if with.throughput < 0.97*without.throughput || with.mean > 16 {
 		t.Errorf("%v; without a bound %v", with, without)

@@ -96,7 +96,7 @@ var boundMoves = map[string]struct {
 	}, "raised to 13"}, // 1, 2 and 11/4
 }
 
-func TestWhatMovesABound(t *testing.T) {
+func TestLimitIsCutByLateAndRaisedByInBandStreams(t *testing.T) {
 	for name, c := range boundMoves {
 		b, now := taught()
 		b.limit = c.limit
@@ -114,7 +114,7 @@ func TestWhatMovesABound(t *testing.T) {
 	}
 }
 
-func TestARaiseAfterACutBeginsSmall(t *testing.T) {
+func TestRaisesBeginSmallAfterACut(t *testing.T) {
 	b, now := taught()
 	b.limit = 50
 	for range 4 {
@@ -128,7 +128,7 @@ func TestARaiseAfterACutBeginsSmall(t *testing.T) {
 	}
 }
 
-func TestNobodyIsLateBeforeThereIsALine(t *testing.T) {
+func TestNoStreamIsLateBeforeTheModelHasSamples(t *testing.T) {
 	b := &concurrencyLimit{}
 	if feed(b, start, 15, 40, time.Hour, time.Minute); b.limit != 0 {
 		t.Errorf("the bound is %d", b.limit)
@@ -152,7 +152,7 @@ func TestNobodyIsLateBeforeThereIsALine(t *testing.T) {
 
 // Streams of prompts that wait for others' prefill, or may have been cached, are
 // excused by just that.
-func TestWhatAStreamIsExcusedBy(t *testing.T) {
+func TestPrefillAheadAndCachedPromptsExcuseLateStreams(t *testing.T) {
 	for name, c := range map[string]struct {
 		s    startedStream
 		took time.Duration
@@ -184,7 +184,7 @@ func TestWhatAStreamIsExcusedBy(t *testing.T) {
 
 // Whatever streams tell, the bound is none or at least its floor, moves by no
 // more than its steps, and the line stays a line.
-func TestABoundKeepsItsLimits(t *testing.T) {
+func TestLimitStaysWithinFloorAndSteps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b, now := taught()
 		for range rapid.IntRange(1, 40).Draw(t, "runs") {

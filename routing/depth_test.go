@@ -33,7 +33,7 @@ func (w *world) ask(chain []Block, fresh int, whole time.Duration) (int, Reason)
 // is before it: its key is a part of it that stays. What moves a turn is the
 // bound alone. It moves more of them where a tenant has more than one worker
 // may have and less than splits, because then its chats are one key.
-func TestAGrowingChatStaysHome(t *testing.T) {
+func TestGrowingChatStaysHome(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		systems []int     // blocks of each tenant's system prompt
@@ -119,7 +119,7 @@ func (w *world) converse(systems []int, shares []float64) (stayed, home float64)
 
 // A thousand chats under one system prompt of 4,096 tokens: what they share is
 // no key.
-func TestOneSystemPromptUsesAllWorkers(t *testing.T) {
+func TestSharedSystemPromptUsesAllWorkers(t *testing.T) {
 	p := mustCHWBL(t, Config{})
 	w := newWorld(p, 8)
 	system := chainOf(nil, 1, 32)
@@ -149,7 +149,7 @@ func TestOneSystemPromptUsesAllWorkers(t *testing.T) {
 }
 
 // All traffic begins with the same block, and has nothing more in common.
-func TestOneSharedFirstBlockOverloadsNobody(t *testing.T) {
+func TestSharedFirstBlockOverloadsNoWorker(t *testing.T) {
 	p := mustCHWBL(t, Config{})
 	w := newWorld(p, 8)
 	first := chainOf(nil, 1, 1)
@@ -204,7 +204,7 @@ func TestSteadyTrafficKeepsItsDepth(t *testing.T) {
 // Of eight workers' traffic one tenant has 40 % under one system prompt: twice
 // the fair share of two workers is too much for one. Its requests part after a
 // minute, and are one key again when the tenant has faded.
-func TestABigTenantIsSplitAndJoined(t *testing.T) {
+func TestLargeTenantIsSplitAndJoined(t *testing.T) {
 	p := mustCHWBL(t, Config{})
 	w := newWorld(p, 8)
 	system, said := chainOf(nil, 1, 20), uint64(100)
@@ -250,7 +250,7 @@ func TestABigTenantIsSplitAndJoined(t *testing.T) {
 }
 
 // A new version of an application has another system prompt: the depth follows.
-func TestTheDepthFollowsANewSystemPrompt(t *testing.T) {
+func TestDepthFollowsANewSystemPrompt(t *testing.T) {
 	p := mustCHWBL(t, Config{})
 	w := newWorld(p, 8)
 	said, followed := uint64(100), time.Duration(0)

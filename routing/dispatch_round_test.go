@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestARoundWithoutAnOpenWorkerSaysSo(t *testing.T) {
+func TestRoundReportsWhetherAWorkerIsOpen(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(p *Pool)
 		open  bool
@@ -50,9 +50,9 @@ func TestARoundWithoutAnOpenWorkerSaysSo(t *testing.T) {
 	round.End()
 }
 
-// TestARoundIsOpenForTheSmallestRequest: one without tokens fits where no token
+// TestRoundIsOpenForTheSmallestRequest: one without tokens fits where no token
 // more does.
-func TestARoundIsOpenForTheSmallestRequest(t *testing.T) {
+func TestRoundIsOpenForTheSmallestRequest(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1, MaxTokensInflight: 110})
 	mustAcquire(t, p)
 	round := p.BeginRound(start)
@@ -68,9 +68,9 @@ func TestARoundIsOpenForTheSmallestRequest(t *testing.T) {
 	round.End()
 }
 
-// TestARoundIsSizedWhereAnybodyBoundsTokens: where none does, requests that differ
+// TestRoundIsSizedIfAWorkerBoundsTokens: where none does, requests that differ
 // in their tokens alone end alike.
-func TestARoundIsSizedWhereAnybodyBoundsTokens(t *testing.T) {
+func TestRoundIsSizedIfAWorkerBoundsTokens(t *testing.T) {
 	for bound, want := range map[int64]bool{0: false, 1000: true} {
 		p := poolOf(Member{ID: "a", Weight: 1, MaxInflight: 2}, Member{ID: "b", Weight: 1, MaxTokensInflight: bound})
 		round := p.BeginRound(start)
@@ -81,7 +81,7 @@ func TestARoundIsSizedWhereAnybodyBoundsTokens(t *testing.T) {
 	}
 }
 
-func TestAnOfferIsAtTheRoundsTime(t *testing.T) {
+func TestOfferUsesTheRoundsTime(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1})
 	p.SetBackoff(p.workers[0], start.Add(time.Minute))
 	r := &Request{Now: start, Wait: true}
@@ -98,9 +98,9 @@ func TestAnOfferIsAtTheRoundsTime(t *testing.T) {
 	}
 }
 
-// TestAGateIsAskedAfterTheRound: a round calls nothing out, and a refusal
+// TestGateIsCalledAfterTheRound: a round calls nothing out, and a refusal
 // undoes the booking and owes nothing.
-func TestAGateIsAskedAfterTheRound(t *testing.T) {
+func TestGateIsCalledAfterTheRound(t *testing.T) {
 	for name, refuse := range map[string]bool{"admitted": false, "refused": true} {
 		g, changes := &ledger{refuse: refuse}, 0
 		p := poolOf(Member{ID: "a", Weight: 1, Gate: g})

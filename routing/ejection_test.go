@@ -139,7 +139,7 @@ func (g *gatedPool) out() (n int) {
 	return n
 }
 
-func TestFailuresEjectHalfAndNeverTheLast(t *testing.T) {
+func TestFailuresEjectAtMostHalfAndNeverTheLast(t *testing.T) {
 	for n, most := range []int{0, 0, 1, 1, 2, 2, 3} {
 		g := newGatedPool(t, n, Slowness{})
 		for range 10 {
@@ -178,8 +178,8 @@ func TestHangsKeepTheEjectionCap(t *testing.T) {
 	g.is("in", "kept")
 }
 
-// TestAKeptWorkerIsEjectedWhenAnotherComesBack and is restored by its own probe.
-func TestAKeptWorkerIsEjectedWhenAnotherComesBack(t *testing.T) {
+// TestDeniedEjectionHappensWhenAnotherWorkerReturns and is restored by its own probe.
+func TestDeniedEjectionHappensWhenAnotherWorkerReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGatedPool(t, 2, Slowness{})
 		g.fail(0, 5, errFive)
@@ -197,8 +197,8 @@ func TestAKeptWorkerIsEjectedWhenAnotherComesBack(t *testing.T) {
 	})
 }
 
-// TestAKeptWorkerGetsATenth of its share, past its open breaker, until a probe succeeds.
-func TestAKeptWorkerGetsATenth(t *testing.T) {
+// TestWorkerWithDeniedEjectionGetsATenth of its share, past its open breaker, until a probe succeeds.
+func TestWorkerWithDeniedEjectionGetsATenth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGatedPool(t, 3, Slowness{})
 		g.fail(0, 5, errFive)
@@ -220,8 +220,8 @@ func TestAKeptWorkerGetsATenth(t *testing.T) {
 	})
 }
 
-// TestProbesDoNotLimitAKeptWorker: it is the one that is left.
-func TestProbesDoNotLimitAKeptWorker(t *testing.T) {
+// TestProbesDoNotLimitAWorkerWithDeniedEjection: it is the one that is left.
+func TestProbesDoNotLimitAWorkerWithDeniedEjection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGatedPool(t, 1, Slowness{})
 		g.fail(0, 5, errFive)
@@ -237,7 +237,7 @@ func TestProbesDoNotLimitAKeptWorker(t *testing.T) {
 	})
 }
 
-func TestTheLastUsableWorkerStays(t *testing.T) {
+func TestLastUsableWorkerStaysInRotation(t *testing.T) {
 	g := newGatedPool(t, 4, Slowness{})
 	g.down(1, true)
 	g.down(2, true)
@@ -246,8 +246,8 @@ func TestTheLastUsableWorkerStays(t *testing.T) {
 	g.is("out", "in", "in", "kept")
 }
 
-// TestTheLastUsableWorkerComesBack when the others die after it was ejected.
-func TestTheLastUsableWorkerComesBack(t *testing.T) {
+// TestLastUsableWorkerReturnsToRotation when the others die after it was ejected.
+func TestLastUsableWorkerReturnsToRotation(t *testing.T) {
 	g := newGatedPool(t, 2, Slowness{})
 	g.fail(0, 5, errFive)
 	g.fail(1, 5, errRefused)
@@ -264,8 +264,8 @@ func TestTheLastUsableWorkerComesBack(t *testing.T) {
 	g.is("out", "in", "in")
 }
 
-// TestAPoolWithoutConnectionsIsTriedByProbesAlone, also once it answers badly.
-func TestAPoolWithoutConnectionsIsTriedByProbesAlone(t *testing.T) {
+// TestUnreachablePoolGetsProbesOnly, also once it answers badly.
+func TestUnreachablePoolGetsProbesOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGatedPool(t, 1, Slowness{})
 		g.fail(0, 5, errRefused)
@@ -284,8 +284,8 @@ func TestAPoolWithoutConnectionsIsTriedByProbesAlone(t *testing.T) {
 	})
 }
 
-// TestASmallerPoolTakesBack the worker that a larger one could do without.
-func TestASmallerPoolTakesBack(t *testing.T) {
+// TestSmallerPoolRestoresWorkersOverTheCap the worker that a larger one could do without.
+func TestSmallerPoolRestoresWorkersOverTheCap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGatedPool(t, 4, Slowness{})
 		g.fail(0, 5, errFive)
@@ -329,8 +329,8 @@ func TestConcurrentEjectionsKeepTheCap(t *testing.T) {
 	}
 }
 
-// TestTheLastWorkerIsNotRefusedWhileItsBreakerOpens and its pool does not know it yet.
-func TestTheLastWorkerIsNotRefusedWhileItsBreakerOpens(t *testing.T) {
+// TestLastWorkerTakesRequestsWhileItsBreakerOpens and its pool does not know it yet.
+func TestLastWorkerTakesRequestsWhileItsBreakerOpens(t *testing.T) {
 	g, opened := newGatedPool(t, 1, Slowness{}), 0
 	g.opening = func() {
 		if opened++; !g.request(0, nil) {
@@ -343,8 +343,8 @@ func TestTheLastWorkerIsNotRefusedWhileItsBreakerOpens(t *testing.T) {
 	}
 }
 
-// TestTheCapHolds whatever happens in whatever order.
-func TestTheCapHolds(t *testing.T) {
+// TestEjectionCapHoldsInAnyOrder whatever happens in whatever order.
+func TestEjectionCapHoldsInAnyOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 6).Draw(t, "workers")
 		var members []Member

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestAnOpenWorkerGetsNothingUntilItsTime(t *testing.T) {
+func TestOpenWorkerGetsNoRequestsUntilItsEnd(t *testing.T) {
 	ref := new(int)
 	p := poolOf(Member{ID: "a", Weight: 1, Ref: ref}, Member{ID: "b", Weight: 1})
 	p.SetOpen("a", ref, start.Add(time.Minute))
@@ -32,7 +32,7 @@ func TestAnOpenWorkerGetsNothingUntilItsTime(t *testing.T) {
 	}
 }
 
-func TestWhoIsBackFirstDecidesTheError(t *testing.T) {
+func TestErrorNamesTheFirstPauseToEnd(t *testing.T) {
 	at := func(s int) time.Time {
 		if s == 0 {
 			return time.Time{}
@@ -68,7 +68,7 @@ func TestWhoIsBackFirstDecidesTheError(t *testing.T) {
 	}
 }
 
-func TestUpCountsWhoeverWaitingWouldOpen(t *testing.T) {
+func TestUpCountsWorkersThatAreOnlyBusy(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1, MaxInflight: 1}, Member{ID: "b"})
 	mustAcquire(t, p)
 	if _, err := p.Acquire(ask()); !errors.Is(err, ErrFull) || !p.Up(start) {
@@ -84,7 +84,7 @@ func TestUpCountsWhoeverWaitingWouldOpen(t *testing.T) {
 	}
 }
 
-func TestAModelGoesWhereItIsServed(t *testing.T) {
+func TestRequestGoesToAWorkerOfItsModel(t *testing.T) {
 	models := []uint64{1, 2}
 	members := []Member{{ID: "base", Weight: 1, Models: []uint64{1}}, {ID: "both", Weight: 1, Models: models}, {ID: "down", Weight: 1}}
 	p := poolOf(members...)
@@ -115,7 +115,7 @@ type first struct{}
 func (first) Name() string                        { return "first" }
 func (first) Pick(*Request, []View) (int, Reason) { return 0, "first" }
 
-func TestUnbookGivesBackTheLoadAndLeavesTheVerdict(t *testing.T) {
+func TestUnbookGivesBackTheLoadAndStillOwesTheOutcome(t *testing.T) {
 	broke := errors.New("broke")
 	for name, c := range map[string]struct {
 		end  func(l *Lease)
@@ -150,7 +150,7 @@ func TestUnbookGivesBackTheLoadAndLeavesTheVerdict(t *testing.T) {
 	zero.Unbook()
 }
 
-func TestWhoIsEligible(t *testing.T) {
+func TestEligibleWorkers(t *testing.T) {
 	up := Status{Up: true}
 	for name, c := range map[string]struct {
 		members  []Member
@@ -185,7 +185,7 @@ func TestWhoIsEligible(t *testing.T) {
 	}
 }
 
-func TestAFullGroupHoldsAndATriedOneDoesNot(t *testing.T) {
+func TestFullGroupKeepsRequestsAndTriedGroupDoesNot(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1, MaxInflight: 1}, Member{ID: "b", Weight: 1, Group: 1})
 	first := mustAcquire(t, p)
 	if _, err := p.Acquire(ask()); !errors.Is(err, ErrFull) {

@@ -106,7 +106,7 @@ func TestAWorkersSpeedIsLearned(t *testing.T) {
 	}
 }
 
-func TestWhatTheEngineHadCachedSaysNothingAboutItsRate(t *testing.T) {
+func TestCachedTokensDoNotTeachTheRate(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1})
 	for range 200 {
 		l, err := p.Acquire(&Request{Now: start, PromptTokens: 20000, Stream: true})
@@ -122,7 +122,7 @@ func TestWhatTheEngineHadCachedSaysNothingAboutItsRate(t *testing.T) {
 	}
 }
 
-func TestWhoTeachesNothing(t *testing.T) {
+func TestUnusableAnswersTeachNothing(t *testing.T) {
 	ok := Result{At: start.Add(time.Minute), OutputTokens: 100}
 	for name, c := range map[string]struct {
 		r        Request
@@ -150,7 +150,7 @@ func TestWhoTeachesNothing(t *testing.T) {
 	}
 }
 
-func TestTheScaleOfPromptsConverges(t *testing.T) {
+func TestPromptScaleConverges(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1})
 	for range 3000 {
 		l, err := p.Acquire(&Request{Now: start, PromptTokens: p.Learned().PromptTokens(1000), Stream: true})
@@ -175,7 +175,7 @@ func TestTheScaleOfPromptsConverges(t *testing.T) {
 	}
 }
 
-func TestANewWorkerIsTakenForAUsualOne(t *testing.T) {
+func TestNewWorkerStartsWithTheMedianOfItsPeers(t *testing.T) {
 	members := []Member{{ID: "a", Weight: 1}, {ID: "b", Weight: 1}, {ID: "c", Weight: 1}}
 	p := poolOf(members...)
 	p.Configure(&roundRobin{last: -1}, members)
@@ -193,7 +193,7 @@ func TestANewWorkerIsTakenForAUsualOne(t *testing.T) {
 // its share in its first minute, under every policy. Short answers and steady
 // arrivals leave a random policy within a tenth; a hash gives a worker what its
 // part of the ring is.
-func TestANewWorkerGetsItsShare(t *testing.T) {
+func TestNewWorkerGetsItsShare(t *testing.T) {
 	for _, name := range Names() {
 		t.Run(name, func(t *testing.T) {
 			policy, err := New(Config{Name: name})

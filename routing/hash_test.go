@@ -19,8 +19,8 @@ func termsSaid(t Terms) (out []saidTerm) {
 	return out
 }
 
-// TestATermThatIsNoNumberIsWrittenAsOne: JSON has no infinity.
-func TestATermThatIsNoNumberIsWrittenAsOne(t *testing.T) {
+// TestInfiniteTermsAreWrittenAsNumbers: JSON has no infinity.
+func TestInfiniteTermsAreWrittenAsNumbers(t *testing.T) {
 	text, err := json.Marshal(Terms{names: &[maxTerms]string{"a", "b", "c"}, values: [maxTerms]float64{math.Inf(1), math.Inf(-1), math.NaN()}})
 	if want := `{"a":1.7976931348623157e+308,"b":-1.7976931348623157e+308,"c":0}`; string(text) != want || err != nil {
 		t.Errorf("%s (%v), want %s", text, err, want)

@@ -36,7 +36,7 @@ func noChains(t *testing.T, p *Pool) {
 	}
 }
 
-func TestTheSamePromptIsPrefilledOnce(t *testing.T) {
+func TestSamePromptIsPrefilledOnce(t *testing.T) {
 	for _, c := range []struct {
 		policy Config
 		most   int // workers that prefill the prompt
@@ -84,7 +84,7 @@ func TestTheSamePromptIsPrefilledOnce(t *testing.T) {
 	}
 }
 
-func TestOverlapIsWhatBothPromptsBeginWith(t *testing.T) {
+func TestOverlapIsTheSharedPrefix(t *testing.T) {
 	for name, c := range map[string]struct {
 		flying, asking []Block
 		want           int64 // of 1,000 tokens
@@ -135,7 +135,7 @@ func TestLandmarksMissLessThanAFifth(t *testing.T) {
 
 // Chains that repeat a hash or end before they begin are no chains, and the
 // books must survive them.
-func TestNonsenseChainsLeaveNothing(t *testing.T) {
+func TestInvalidChainsLeaveNoBookings(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		p := poolOf(Member{ID: "a", Weight: 1}, Member{ID: "b", Weight: 1})
 		var leases []*Lease
@@ -214,7 +214,7 @@ func TestReloadsKeepAndGiveBackChains(t *testing.T) {
 	})
 }
 
-func TestAWholeAnswersPrefillEndsWhenItShould(t *testing.T) {
+func TestPrefillOfUnstreamedAnswersEndsOnTime(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1})
 	ask := func(at time.Duration, tokens int64, stream bool) *Lease {
 		l, err := p.Acquire(&Request{Now: start.Add(at), PromptTokens: tokens, Stream: stream})

@@ -70,7 +70,7 @@ func pacedPool(workers int) *Pool {
 	return poolOf(members...)
 }
 
-func TestAWorkerWithWarmChatsIsAsFastAsOneWithColdPrompts(t *testing.T) {
+func TestCachedChatsDoNotRaiseTheRate(t *testing.T) {
 	for _, reports := range []bool{false, true} {
 		p := pacedPool(2)
 		ws := []*mixedWorker{{rate: 8000}, {rate: 8000}}
@@ -91,7 +91,7 @@ func TestAWorkerWithWarmChatsIsAsFastAsOneWithColdPrompts(t *testing.T) {
 	}
 }
 
-func TestASlowWorkerStandsOutOnWarmAndColdPrompts(t *testing.T) {
+func TestSlowWorkerShowsOnCachedAndColdPrompts(t *testing.T) {
 	p := pacedPool(2)
 	ws := []*mixedWorker{{rate: 8000}, {rate: 1600}}
 	for i := range 900 { // so many that the prior hardly weighs
@@ -110,7 +110,7 @@ func TestASlowWorkerStandsOutOnWarmAndColdPrompts(t *testing.T) {
 	}
 }
 
-func TestWhatIsOnlyRememberedTeachesNoRate(t *testing.T) {
+func TestAssumedCacheTeachesNoRate(t *testing.T) {
 	for name, c := range map[string]struct {
 		known   int // blocks of 80 that are remembered
 		o       Result
@@ -154,7 +154,7 @@ func TestWhatIsOnlyRememberedTeachesNoRate(t *testing.T) {
 	}
 }
 
-func TestAVerdictIsExpectedWhenTheAnswerShouldCome(t *testing.T) {
+func TestOutcomeIsExpectedAtTheAnswersPredictedTime(t *testing.T) {
 	for name, c := range map[string]struct {
 		ahead int64 // pending before it
 		r     Request
@@ -187,7 +187,7 @@ func TestAVerdictIsExpectedWhenTheAnswerShouldCome(t *testing.T) {
 	}
 }
 
-func TestWhatIsInFlightIsNoDoubt(t *testing.T) {
+func TestPrefixesInFlightAreNotAssumedCached(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1})
 	blocks := prompt(1, 100, 80)
 	first, err := p.Acquire(&Request{Now: start, Blocks: blocks[:57], Stream: true}) // ends with a landmark

@@ -7,9 +7,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestWhatIsPublishedIsWhatWasLearned: a packed value is read as it was, its scale to
+// TestPublishedValuesAreTheLearnedOnes: a packed value is read as it was, its scale to
 // within a tenth of a millionth.
-func TestWhatIsPublishedIsWhatWasLearned(t *testing.T) {
+func TestPublishedValuesAreTheLearnedOnes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := Learned{
 			scale:     rapid.Float64Range(scaleLimits.floor, scaleLimits.ceiling).Draw(t, "scale"),

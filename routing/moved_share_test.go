@@ -18,7 +18,7 @@ func membersOf(weights ...int) []Member {
 	return ms
 }
 
-func TestAsManyPromptsMoveAsWeightDoes(t *testing.T) {
+func TestMovedShareIsTheMovedWeight(t *testing.T) {
 	home := Config{Name: "chwbl"}
 	inGroup := func(ms []Member, group int) []Member {
 		for i := range ms {
@@ -65,7 +65,7 @@ func TestAsManyPromptsMoveAsWeightDoes(t *testing.T) {
 	}
 }
 
-func TestAnotherPolicyMovesPromptsToo(t *testing.T) {
+func TestMovedShareOfAPolicyChange(t *testing.T) {
 	home, few, even := Config{Name: "chwbl"}, Config{Name: "chwbl", VirtualNodes: 20}, membersOf(1, 1, 1, 1)
 	cases := map[string]struct {
 		was, is  Config
@@ -95,7 +95,7 @@ func TestAnotherPolicyMovesPromptsToo(t *testing.T) {
 	}
 }
 
-func TestAMoveAndItsReturnAreEqual(t *testing.T) {
+func TestMovedShareIsSymmetric(t *testing.T) {
 	weights := rapid.SliceOfN(rapid.IntRange(0, 5), 0, 8)
 	policies := rapid.SampledFrom([]Config{{Name: "chwbl", VirtualNodes: 20}, {Name: "chwbl", VirtualNodes: 30}, {Name: "least_load"}})
 	rapid.Check(t, func(t *rapid.T) {

@@ -25,7 +25,7 @@ func (w *Worker) predicted() time.Duration {
 	return time.Duration(float64(s.observed)/s.ratio + 0.5)
 }
 
-func TestAStreamsPaceIsJudgedByThePoolsRate(t *testing.T) {
+func TestPaceIsMeasuredByThePoolsRate(t *testing.T) {
 	cut := errors.New("cut")
 	for name, c := range map[string]struct {
 		stream   bool
@@ -61,9 +61,9 @@ func TestAStreamsPaceIsJudgedByThePoolsRate(t *testing.T) {
 	}
 }
 
-// TestNobodyIsSlowWithinTheFirstStep: of one and of twenty milliseconds neither
+// TestNoWorkerIsSlowWithinTheFirstStep: of one and of twenty milliseconds neither
 // keeps anybody waiting.
-func TestNobodyIsSlowWithinTheFirstStep(t *testing.T) {
+func TestNoWorkerIsSlowWithinTheFirstStep(t *testing.T) {
 	for _, took := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond, firstStep} {
 		p, w, _ := paced(time.Hour)
 		l, err := p.Acquire(&Request{Now: start, PromptTokens: 1, Stream: true})
@@ -78,9 +78,9 @@ func TestNobodyIsSlowWithinTheFirstStep(t *testing.T) {
 	}
 }
 
-// TestStreamsThatWaitInsideTheirEngineHaveNoPace for the first 30 s: what they wait for
+// TestStreamsThatWaitInsideTheEngineAreNoSamples for the first 30 s: what they wait for
 // is the load. An engine in which requests always wait may be slow itself.
-func TestStreamsThatWaitInsideTheirEngineHaveNoPace(t *testing.T) {
+func TestStreamsThatWaitInsideTheEngineAreNoSamples(t *testing.T) {
 	p, w, _ := paced(time.Hour)
 	reports := func(after time.Duration, waiting int) {
 		p.Observe("a", nil, Status{Up: true, Waiting: waiting, LoadAt: start.Add(after)})
@@ -115,9 +115,9 @@ func TestStreamsThatWaitInsideTheirEngineHaveNoPace(t *testing.T) {
 	recorded(63*s, 64*s, false)
 }
 
-// TestPaceIsPredictedWithTheSlots that streams have shown their engine to have: a stream
+// TestPredictionIncludesTheWaitForASlot that streams have shown their engine to have: a stream
 // more waits until one has ended.
-func TestPaceIsPredictedWithTheSlots(t *testing.T) {
+func TestPredictionIncludesTheWaitForASlot(t *testing.T) {
 	p, w, _ := paced(time.Hour)
 	book := func() Lease {
 		l, err := p.Acquire(&Request{Now: start, PromptTokens: 8, Stream: true})

@@ -62,7 +62,7 @@ func TestWeightedTurnsAreExact(t *testing.T) {
 	})
 }
 
-func TestWeightedTurnsWhoComesAndGoes(t *testing.T) {
+func TestWeightedTurnsSurviveChangingMembers(t *testing.T) {
 	p := &weightedRoundRobin{}
 	all := weighted(4, 1, 1)
 	turns(p, 6, all)
@@ -91,7 +91,7 @@ func TestWeightedTurnsWhoComesAndGoes(t *testing.T) {
 }
 
 // A newcomer is one of those it finds, whatever they have left over from others.
-func TestANewcomersTurnComesAtOnce(t *testing.T) {
+func TestNewMembersTurnIsNeitherFirstNorLast(t *testing.T) {
 	p, all := &weightedRoundRobin{}, weighted(slices.Repeat([]int{100}, 11)...)
 	if got := turns(p, 9, all[:10]); got != "abcdefghi" {
 		t.Fatalf("ten equal ones go %s", got)
@@ -103,7 +103,7 @@ func TestANewcomersTurnComesAtOnce(t *testing.T) {
 
 // Whoever comes and goes, one who stays gets nearly its share of the turns that
 // it was there for.
-func TestWeightedTurnsStarveNobodyWhoStays(t *testing.T) {
+func TestWeightedTurnsStarveNoStayingWorker(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		weights := rapid.SliceOfN(rapid.IntRange(1, 5), 2, 6).Draw(rt, "weights")
 		all, p, waited, sum := weighted(weights...), &weightedRoundRobin{}, 0, 0
@@ -126,7 +126,7 @@ func TestWeightedTurnsStarveNobodyWhoStays(t *testing.T) {
 	})
 }
 
-func TestAForgottenPlaceIsANewWorker(t *testing.T) {
+func TestReusedIndexIsANewWorker(t *testing.T) {
 	p := &weightedRoundRobin{}
 	turns(p, 3, weighted(5, 1, 1))
 	other := weighted(1, 1, 1)

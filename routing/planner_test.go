@@ -42,7 +42,7 @@ func plannedPool(members ...Member) (*Pool, *wanting) {
 	return p, policy
 }
 
-func TestAPlannerIsShownWhatWaits(t *testing.T) {
+func TestPlannerSeesTheBacklog(t *testing.T) {
 	p, policy := plannedPool(
 		Member{ID: "a", Weight: 1, MaxInflight: 1}, Member{ID: "b", Weight: 1, MaxInflight: 1}, Member{ID: "c", Weight: 1},
 	)
@@ -120,7 +120,7 @@ func TestErrBestWorkerFullMeansThatAnotherIsOpen(t *testing.T) {
 	}
 }
 
-func TestOnlyAPlannersRequestsWaitForAWorker(t *testing.T) {
+func TestOnlyPlannersLetRequestsWaitForAWorker(t *testing.T) {
 	members := []Member{
 		{ID: "full", Weight: 1, MaxInflight: 1}, {ID: "saturated", Weight: 1}, {ID: "down", Weight: 1}, {ID: "backoff", Weight: 1},
 		{ID: "open", Weight: 1}, {ID: "tried", Weight: 1}, {ID: "weightless"}, {ID: "other", Weight: 1, Models: []uint64{9}}, {ID: "later", Weight: 1, Group: 1},
@@ -164,9 +164,9 @@ func TestOnlyAPlannersRequestsWaitForAWorker(t *testing.T) {
 	}
 }
 
-// TestWhoWaitsIsLearnedFromOnce: offering a waiting request again and again does
+// TestWaitingRequestIsLearnedOnce: offering a waiting request again and again does
 // not count it as so much traffic.
-func TestWhoWaitsIsLearnedFromOnce(t *testing.T) {
+func TestWaitingRequestIsLearnedOnce(t *testing.T) {
 	policy := mustCHWBL(t, Config{})
 	members := []Member{{ID: "a", Weight: 1, MaxInflight: 1}, {ID: "b", Weight: 1, MaxInflight: 1}}
 	p := poolOf(members...)

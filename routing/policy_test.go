@@ -23,7 +23,7 @@ func TestNewKnowsEveryName(t *testing.T) {
 	}
 }
 
-func TestAnUnknownPolicyIsAnsweredWithAllNames(t *testing.T) {
+func TestErrorOfAnUnknownPolicyNamesAllPolicies(t *testing.T) {
 	known := "(known: " + strings.Join(Names(), ", ") + ")"
 	for _, name := range []string{"round-robin", "x", "least_load\x00"} {
 		if _, err := New(Config{Name: name}); err == nil || !strings.Contains(err.Error(), known) {
@@ -77,7 +77,7 @@ func TestRoundRobinGivesEachItsTurnWhateverItsWeight(t *testing.T) {
 
 // A worker that stays eligible is passed over at most once by each other one,
 // however often the others come and go.
-func TestRoundRobinStarvesNobodyWhoStays(t *testing.T) {
+func TestRoundRobinStarvesNoStayingWorker(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n := rapid.IntRange(1, 8).Draw(rt, "members")
 		stays := rapid.IntRange(0, n-1).Draw(rt, "stays")

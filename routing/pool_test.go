@@ -73,7 +73,7 @@ func (g *ledger) Allow(expected time.Duration) (uint64, error) {
 
 func (g *ledger) Report(_ uint64, err error) { g.verdicts = append(g.verdicts, err) }
 
-func TestAWorkerIsDownUntilItIsSeenUp(t *testing.T) {
+func TestWorkerIsDownUntilObservedUp(t *testing.T) {
 	p := NewPool(leastLoad{}, []Member{{ID: "a", Weight: 1}})
 	if _, err := p.Acquire(ask()); !errors.Is(err, ErrNoWorker) {
 		t.Errorf("an unseen worker was used: %v", err)
@@ -104,7 +104,7 @@ func TestReleaseImpliesAnswered(t *testing.T) {
 	wantBooks(t, p, "a 0 0 0")
 }
 
-func TestAZeroLeaseOwesNothing(t *testing.T) {
+func TestZeroLeaseOwesNothing(t *testing.T) {
 	var l Lease
 	l.Answered(start, nil)
 	l.Release(Result{})
@@ -127,7 +127,7 @@ func TestAbsurdTokenCountsCannotOverflowTheBooks(t *testing.T) {
 	wantBooks(t, p, fmt.Sprint("a 200 ", int64(100*maxBooked), " ", int64(100*maxBooked)))
 }
 
-func TestEachPermitGetsOneVerdict(t *testing.T) {
+func TestEachTicketGetsOneOutcome(t *testing.T) {
 	broke, gone := errors.New("broke off"), fmt.Errorf("client left: %w", ErrExcluded)
 	for name, c := range map[string]struct {
 		end  func(l *Lease)
@@ -160,7 +160,7 @@ func TestEachPermitGetsOneVerdict(t *testing.T) {
 	}
 }
 
-func TestARefusedWorkerIsUnbookedAndTheNextIsTried(t *testing.T) {
+func TestRefusalUndoesTheBookingAndTriesTheNextWorker(t *testing.T) {
 	shut := &ledger{refuse: true}
 	p := poolOf(Member{ID: "a", Weight: 1, Gate: shut}, Member{ID: "b", Weight: 1})
 	busy := mustAcquire(t, p) // whichever comes first, b has more on it now
@@ -188,7 +188,7 @@ func (g *reentrant) Allow(time.Duration) (uint64, error) {
 func (g *reentrant) Report(uint64, error) { g.pool.Snapshot(start) }
 func (g *reentrant) Cut(time.Time, error) { g.pool.Snapshot(start) }
 
-func TestNothingIsCalledUnderTheLock(t *testing.T) {
+func TestGatesAreCalledOutsideTheLock(t *testing.T) {
 	g := &reentrant{}
 	g.pool = poolOf(Member{ID: "a", Weight: 1, Gate: g})
 	l := mustAcquire(t, g.pool)
@@ -196,7 +196,7 @@ func TestNothingIsCalledUnderTheLock(t *testing.T) {
 	l.Release(Result{Err: errors.New("cut")})
 }
 
-func TestAReloadKeepsWhatStays(t *testing.T) {
+func TestReloadKeepsUnchangedMembers(t *testing.T) {
 	one, two := new(int), new(int)
 	p := poolOf(Member{ID: "a", Weight: 1, Ref: one}, Member{ID: "b", Weight: 1, Ref: one})
 	a := mustAcquire(t, p)

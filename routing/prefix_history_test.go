@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestTheMemoryIsExactWhileItHasRoom(t *testing.T) {
+func TestHistoryIsExactWhileItHasRoom(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		type key struct {
 			hash   uint64
@@ -57,7 +57,7 @@ func TestTheMemoryIsExactWhileItHasRoom(t *testing.T) {
 	})
 }
 
-func TestAMemoryLastsBetweenHalfOfFiveMinutesAndFive(t *testing.T) {
+func TestHistoryLastsTwoAndAHalfToFiveMinutes(t *testing.T) {
 	for from := range time.Duration(historyPeriod) {
 		var c prefixHistory
 		at := start.Add(from * time.Second)
@@ -71,7 +71,7 @@ func TestAMemoryLastsBetweenHalfOfFiveMinutesAndFive(t *testing.T) {
 	}
 }
 
-func TestTheMemoryIsBoundedAndForgetsTheOldest(t *testing.T) {
+func TestHistoryIsBoundedAndForgetsTheOldest(t *testing.T) {
 	var c prefixHistory
 	hashes := make([]uint64, 1000)
 	for i := range 400 { // six times what it holds
@@ -140,7 +140,7 @@ func answer(t *testing.T, p *Pool, r Request) *Lease {
 	return &l
 }
 
-func TestAChatsNextTurnFindsItsEarlierPrompt(t *testing.T) {
+func TestNextTurnOverlapsWithTheEarlierPrompt(t *testing.T) {
 	for _, characters := range []int64{40, 400, 2000, 8000, 30000, 70000} { // up to 17,000 tokens a turn
 		p := poolOf(Member{ID: "a", Weight: 1})
 		worst := 1.0
@@ -164,7 +164,7 @@ func TestAChatsNextTurnFindsItsEarlierPrompt(t *testing.T) {
 	}
 }
 
-func TestWhenAPromptIsRemembered(t *testing.T) {
+func TestWhenAPromptEntersTheHistory(t *testing.T) {
 	broke := errors.New("broke")
 	for name, c := range map[string]struct {
 		stream bool
@@ -204,7 +204,7 @@ func TestWhenAPromptIsRemembered(t *testing.T) {
 	}
 }
 
-func TestAnEmptiedCacheIsForgotten(t *testing.T) {
+func TestRestartClearsTheHistory(t *testing.T) {
 	ref, other := new(int), new(int)
 	r := Request{Now: start, Blocks: prompt(1, 100, 30), PromptTokens: 1000, Stream: true}
 	for name, c := range map[string]struct {
@@ -254,7 +254,7 @@ func (s *seen) Pick(_ *Request, ws []View) (int, Reason) {
 	return 0, "seen"
 }
 
-func TestEachWorkerHasItsOwnMemory(t *testing.T) {
+func TestEachWorkerHasItsOwnHistory(t *testing.T) {
 	const workers = historyWorkers + 2
 	var members []Member
 	for i := range workers {
@@ -288,7 +288,7 @@ func TestEachWorkerHasItsOwnMemory(t *testing.T) {
 	l.Release(Result{})
 }
 
-func TestHolesInTheMemoryHideNothing(t *testing.T) {
+func TestGapsInTheHistoryHideNothing(t *testing.T) {
 	for lost := range historyMisses + 1 {
 		p := poolOf(Member{ID: "a", Weight: 1})
 		r := Request{Now: start, Blocks: prompt(1, 100, 30), PromptTokens: 1000, Stream: true}

@@ -30,10 +30,10 @@ func (f free) clone(r *Request) Policy {
 	return f
 }
 
-// TestAPreviewAsksWithoutTheLock: whatever a policy makes of workers that it does not
+// TestPreviewPicksOutsideTheLock: whatever a policy makes of workers that it does not
 // know, such as a ring of a million points, no request waits for it; and those that
 // remember are asked in a copy.
-func TestAPreviewAsksWithoutTheLock(t *testing.T) {
+func TestPreviewPicksOutsideTheLock(t *testing.T) {
 	members := []Member{{ID: "a", Weight: 1}, {ID: "b", Weight: 2}}
 	for _, name := range Names() {
 		policy, err := New(Config{Name: name})
@@ -58,9 +58,9 @@ func TestAPreviewAsksWithoutTheLock(t *testing.T) {
 	}
 }
 
-// TestPreviewsMeanwhileChangeNothing: requests go where they would, whatever is asked
+// TestConcurrentPreviewsChangeNothing: requests go where they would, whatever is asked
 // beside them, of whichever draft.
-func TestPreviewsMeanwhileChangeNothing(t *testing.T) {
+func TestConcurrentPreviewsChangeNothing(t *testing.T) {
 	const requests = 600
 	for _, name := range []string{"chwbl", "round_robin", "weighted_round_robin"} {
 		members := make([]Member, 6)

@@ -128,8 +128,8 @@ func TestPreviewAccountsForEveryMember(t *testing.T) {
 
 func sameError(a, b error) bool { return fmt.Sprintf("%T %v", a, a) == fmt.Sprintf("%T %v", b, b) }
 
-// TestADraftsNewMemberIsUpAndIdle: and what the others have and had is theirs still.
-func TestADraftsNewMemberIsUpAndIdle(t *testing.T) {
+// TestNewMemberOfADraftIsUpAndIdle: and what the others have and had is theirs still.
+func TestNewMemberOfADraftIsUpAndIdle(t *testing.T) {
 	members := []Member{{ID: "a", Weight: 1, Ref: "one"}, {ID: "b", Weight: 1, Ref: "two"}}
 	p := poolOf(members...)
 	r := ask()
@@ -163,9 +163,9 @@ func TestADraftsNewMemberIsUpAndIdle(t *testing.T) {
 	}
 }
 
-// TestADraftPassesOverWhoWasTried: the worker, under whatever weight; not one of the
+// TestDraftExcludesTriedWorkers: the worker, under whatever weight; not one of the
 // same name that came after it.
-func TestADraftPassesOverWhoWasTried(t *testing.T) {
+func TestDraftExcludesTriedWorkers(t *testing.T) {
 	members := []Member{{ID: "a", Weight: 1, Ref: 1}, {ID: "b", Weight: 1, Ref: 2}}
 	p := poolOf(members...)
 	a := p.workers[0]
@@ -184,9 +184,9 @@ func TestADraftPassesOverWhoWasTried(t *testing.T) {
 	}
 }
 
-// TestAPreviewCountsNothing: not old metrics, and not the next of those that it would
+// TestPreviewChangesNoCounter: not old metrics, and not the next of those that it would
 // have marked as learned.
-func TestAPreviewCountsNothing(t *testing.T) {
+func TestPreviewChangesNoCounter(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1, MaxInflight: 1}, Member{ID: "b", Weight: 1, MaxInflight: 1})
 	p.SetSaturation(Saturation{Waiting: 1, StaleAfter: time.Second})
 	p.Observe("a", nil, Status{Up: true, Waiting: 5, LoadAt: start.Add(-time.Minute)})
@@ -205,8 +205,8 @@ func TestAPreviewCountsNothing(t *testing.T) {
 	}
 }
 
-// TestADraftHasItsOwnSaturation: not the pool's, which stays.
-func TestADraftHasItsOwnSaturation(t *testing.T) {
+// TestDraftHasItsOwnSaturation: not the pool's, which stays.
+func TestDraftHasItsOwnSaturation(t *testing.T) {
 	members := []Member{{ID: "a", Weight: 1}, {ID: "b", Weight: 1}}
 	p := poolOf(members...)
 	p.SetSaturation(Saturation{Waiting: 5})
@@ -222,8 +222,8 @@ func TestADraftHasItsOwnSaturation(t *testing.T) {
 	}
 }
 
-// TestADraftFindsItsWorkersAnywhere: in another order, among new ones, and all of many.
-func TestADraftFindsItsWorkersAnywhere(t *testing.T) {
+// TestDraftMatchesWorkersInAnyOrder: in another order, among new ones, and all of many.
+func TestDraftMatchesWorkersInAnyOrder(t *testing.T) {
 	const workers = 1000
 	members := make([]Member, workers)
 	for i := range members {

@@ -119,8 +119,8 @@ func used() map[string][]string {
 	}
 }
 
-// TestARecordHasAllThatThePolicyWentBy: and each part of it counts.
-func TestARecordHasAllThatThePolicyWentBy(t *testing.T) {
+// TestRecordHoldsEveryFactThatThePolicyUsed: and each part of it counts.
+func TestRecordHoldsEveryFactThatThePolicyUsed(t *testing.T) {
 	for _, name := range Names() {
 		fresh := func() Policy {
 			p, err := New(Config{Name: name})
@@ -152,9 +152,9 @@ func TestARecordHasAllThatThePolicyWentBy(t *testing.T) {
 	}
 }
 
-// TestTheRunnerUpIsNext: without the chosen worker the same policy takes it, at the
+// TestRunnerUpIsPickedWithoutTheChosenWorker: without the chosen worker the same policy takes it, at the
 // same record. Among full workers, and where chance draws, it is but the best.
-func TestTheRunnerUpIsNext(t *testing.T) {
+func TestRunnerUpIsPickedWithoutTheChosenWorker(t *testing.T) {
 	for _, name := range []string{"chwbl", "least_load", "round_robin", "weighted_round_robin"} {
 		policy, err := New(Config{Name: name})
 		if err != nil {

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// TestARequestForOneWorkerWaitsForThatOne: whoever else is there, comes or is
+// TestRequestForOneWorkerWaitsForThatWorker: whoever else is there, comes or is
 // idle, only that member takes it.
-func TestARequestForOneWorkerWaitsForThatOne(t *testing.T) {
+func TestRequestForOneWorkerWaitsForThatWorker(t *testing.T) {
 	one, two, three := new(int), new(int), new(int)
 	members := []Member{
 		{ID: "a", Weight: 1, Ref: one, MaxInflight: 9}, {ID: "b", Weight: 1, Ref: two, MaxInflight: 3}, {ID: "c", Weight: 1, Group: 1, Ref: three, MaxTokensInflight: 150},

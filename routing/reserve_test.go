@@ -20,11 +20,11 @@ func kept(p *Pool, now time.Time, r *Request, tried ...*Worker) (id string, said
 	return id, said
 }
 
-// TestAWorkerIsReservedAmongThoseThatAnOfferNames: of the one group that the
+// TestReserveSelectsAmongTheOfferedWorkers: of the one group that the
 // request is served by, never one that gets nothing now, and none at all where
 // the request has room. All have 900 of 1,000 tokens in flight but b, which has
 // 800, and the request brings 500.
-func TestAWorkerIsReservedAmongThoseThatAnOfferNames(t *testing.T) {
+func TestReserveSelectsAmongTheOfferedWorkers(t *testing.T) {
 	type members = map[string]Member
 	for name, c := range map[string]struct {
 		change members // of the usual ones
@@ -85,9 +85,9 @@ func TestAWorkerIsReservedAmongThoseThatAnOfferNames(t *testing.T) {
 	}
 }
 
-// TestWhatIsReservedIsForOneRound: nobody else of the round gets it, the next
+// TestReservationLastsOneRound: nobody else of the round gets it, the next
 // reservation is another worker, and the round after knows nothing of it.
-func TestWhatIsReservedIsForOneRound(t *testing.T) {
+func TestReservationLastsOneRound(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1, MaxTokensInflight: 1000}, Member{ID: "b", Weight: 1, MaxTokensInflight: 1000})
 	for range 2 {
 		if _, err := p.Acquire(&Request{Now: start, OutputTokens: 600}); err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestThroughputIsWhatWasLearned(t *testing.T) {
+func TestThroughputFollowsTheLearnedResidenceTime(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1}, Member{ID: "b", Weight: 1})
 	if rate, sure := p.Throughput(start); rate != 0 || sure {
 		t.Errorf("an idle pool answers %v a second (sure: %v)", rate, sure)
@@ -60,8 +60,8 @@ func TestThroughputIsWhatWasLearned(t *testing.T) {
 	}
 }
 
-// TestOnlyAnswersTeachHowLongAPlaceIsHeld has the ways in which a lease ends.
-func TestOnlyAnswersTeachHowLongAPlaceIsHeld(t *testing.T) {
+// TestOnlyAnswersTeachTheResidenceTime has the ways in which a lease ends.
+func TestOnlyAnswersTeachTheResidenceTime(t *testing.T) {
 	later, broke := start.Add(time.Second), errors.New("broke")
 	for name, c := range map[string]struct {
 		end  func(l *Lease)

@@ -32,7 +32,7 @@ func weighted(weights ...int) []View {
 	return ws
 }
 
-func TestOnlyTheKeysOfWhoComesOrGoesMove(t *testing.T) {
+func TestOnlyKeysOfAddedAndRemovedWorkersMove(t *testing.T) {
 	const keys = 20_000
 	for _, n := range []int{1, 2, 3, 8, 16, 50} {
 		all := weighted(slices.Repeat([]int{1}, n+1)...)
@@ -61,7 +61,7 @@ func TestOnlyTheKeysOfWhoComesOrGoesMove(t *testing.T) {
 	}
 }
 
-func TestAWeightMovesKeysToOrFromItsWorkerAlone(t *testing.T) {
+func TestWeightMovesOnlyKeysOfItsWorker(t *testing.T) {
 	const keys = 20_000
 	g := newRing(defaultVirtualNodes)
 	weights := []int{1, 2, 3, 4, 1, 1, 2, 2}
@@ -91,7 +91,7 @@ func TestAWeightMovesKeysToOrFromItsWorkerAlone(t *testing.T) {
 
 // Where a key goes depends on who is eligible with which weight, and on nothing
 // that was before: gateways agree whatever each of them has seen.
-func TestTheRingHasNoMemory(t *testing.T) {
+func TestHomesDependOnEligibleWorkersOnly(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		g := newRing(15)
 		now := start
@@ -184,7 +184,7 @@ func TestFullWorkersStayOnTheRing(t *testing.T) {
 	}
 }
 
-func TestMoreWorkersThanTheRingKnows(t *testing.T) {
+func TestRingIgnoresWorkersOverItsCapacity(t *testing.T) {
 	p := mustCHWBL(t, Config{Depth: "fixed", VirtualNodes: 1})
 	ws := weighted(slices.Repeat([]int{1}, maxSlots+5)...)
 	for i := range ws[:maxSlots] {
@@ -199,7 +199,7 @@ func TestMoreWorkersThanTheRingKnows(t *testing.T) {
 }
 
 // Who is absent never keeps a worker that is there from the ring.
-func TestAWholePoolRenamedIsOnTheRing(t *testing.T) {
+func TestRenamedPoolIsOnTheRing(t *testing.T) {
 	g, ws := newRing(1), weighted(slices.Repeat([]int{1}, maxSlots*2/3)...)
 	g.enter(start, ws)
 	for i := range ws {
@@ -237,7 +237,7 @@ func TestGatewaysAgreeOnHomes(t *testing.T) {
 
 // Placements are a promise between gateways of different versions: during an
 // update, a changed hash costs every chat its cache.
-func TestPlacementsStayWhatTheyAre(t *testing.T) {
+func TestPlacementsAreStableAcrossVersions(t *testing.T) {
 	ws := weighted(1, 1, 2, 1)
 	ws[3].ID = "http://10.0.0.7:8000"
 	got := owners(newRing(defaultVirtualNodes), ws, 16)

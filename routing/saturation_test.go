@@ -9,7 +9,7 @@ import (
 
 // A worker that its own metrics mark as saturated gets nothing while another
 // worker can take the request.
-func TestWhatSaturatesAWorker(t *testing.T) {
+func TestSaturationRules(t *testing.T) {
 	usual := Saturation{Waiting: 5, KVUsage: 0.9, StaleAfter: 5 * time.Second}
 	for name, c := range map[string]struct {
 		limit            Saturation
@@ -57,7 +57,7 @@ func TestWhatSaturatesAWorker(t *testing.T) {
 	}
 }
 
-func TestASaturatedWorkerIsPassedOverAndHoldsItsGroup(t *testing.T) {
+func TestSaturatedWorkerIsSkippedAndKeepsItsGroup(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1}, Member{ID: "b", Weight: 1}, Member{ID: "c", Weight: 1, Group: 1})
 	p.SetSaturation(Saturation{Waiting: 5, StaleAfter: time.Minute})
 	for mustAcquire(t, p).Worker().ID() != "a" { // no worker is idle
@@ -78,7 +78,7 @@ func TestASaturatedWorkerIsPassedOverAndHoldsItsGroup(t *testing.T) {
 
 // Between two looks at its metrics the queue of a saturated engine is what it
 // was, less what ended there and more what was sent there since.
-func TestAQueueIsCountedOnBetweenTwoLooks(t *testing.T) {
+func TestEngineQueueIsExtrapolatedBetweenReports(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1})
 	p.SetSaturation(Saturation{Waiting: 5, StaleAfter: time.Minute})
 	var leases []*Lease
@@ -122,7 +122,7 @@ func TestAQueueIsCountedOnBetweenTwoLooks(t *testing.T) {
 	}
 }
 
-func TestOldMetricsAreCountedOnceASecondAndWorker(t *testing.T) {
+func TestStaleMetricsCountOncePerSecondAndWorker(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1}, Member{ID: "b", Weight: 1}, Member{ID: "c", Weight: 1})
 	p.SetSaturation(Saturation{Waiting: 5, StaleAfter: time.Second})
 	for _, id := range []string{"a", "b"} {
@@ -140,7 +140,7 @@ func TestOldMetricsAreCountedOnceASecondAndWorker(t *testing.T) {
 	}
 }
 
-func TestARoundSeesSaturation(t *testing.T) {
+func TestRoundRespectsSaturation(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1})
 	p.SetSaturation(Saturation{Waiting: 5, StaleAfter: time.Second})
 	mustAcquire(t, p)

@@ -223,9 +223,9 @@ func (s *schedule) finish() {
 	}
 }
 
-// TestNoScheduleBreaksABound: in a million steps of random schedules nobody has
+// TestBoundsHoldUnderAnySchedule: in a million steps of random schedules nobody has
 // more than its bound booked when it gets a request, and all is given back.
-func TestNoScheduleBreaksABound(t *testing.T) {
+func TestBoundsHoldUnderAnySchedule(t *testing.T) {
 	schedules, length := 500, 2000
 	if testing.Short() {
 		schedules = 50

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// TestAWarmingWorkerIsNotFloodedFromTheQueue: while the others are full, one
+// TestSlowStartLimitsRequestsFromTheQueue: while the others are full, one
 // that starts slowly gets its share of what they have in flight, and is not left
 // idle by the draw.
-func TestAWarmingWorkerIsNotFloodedFromTheQueue(t *testing.T) {
+func TestSlowStartLimitsRequestsFromTheQueue(t *testing.T) {
 	var members []Member
 	for i := range 4 {
 		members = append(members, Member{ID: fmt.Sprint("w", i), Weight: 1, MaxInflight: 20})
@@ -41,9 +41,9 @@ func TestAWarmingWorkerIsNotFloodedFromTheQueue(t *testing.T) {
 	}
 }
 
-// TestAnIdleWorkerThatIsWarmingServesTheQueue: where only full workers are left
+// TestIdleWorkerInSlowStartServesTheQueue: where only full workers are left
 // beside it, the draw does not keep requests from it, and its share still does.
-func TestAnIdleWorkerThatIsWarmingServesTheQueue(t *testing.T) {
+func TestIdleWorkerInSlowStartServesTheQueue(t *testing.T) {
 	members := []Member{{ID: "warm", Weight: 1}, {ID: "full", Weight: 1, MaxInflight: 11}}
 	p := poolOf(members...)
 	p.Configure(mustCHWBL(t, Config{}), members)
@@ -67,9 +67,9 @@ func TestAnIdleWorkerThatIsWarmingServesTheQueue(t *testing.T) {
 	round.End()
 }
 
-// TestTheDrawKeepsAWarmingWorkerFromRequestsThatOthersTake: with one open beside
+// TestSlowStartDrawsIfAnotherWorkerIsOpen: with one open beside
 // it and the full ones, a slow start is as ever.
-func TestTheDrawKeepsAWarmingWorkerFromRequestsThatOthersTake(t *testing.T) {
+func TestSlowStartDrawsIfAnotherWorkerIsOpen(t *testing.T) {
 	members := []Member{{ID: "warm", Weight: 1}, {ID: "full", Weight: 1, MaxInflight: 1}, {ID: "open", Weight: 1}}
 	p := poolOf(members...)
 	p.Configure(mustCHWBL(t, Config{}), members)
@@ -126,10 +126,10 @@ func floods(t *testing.T, policy Policy, ask Request, change func(members []Memb
 	return p.Snapshot(start)[0].Inflight
 }
 
-// TestABacklogDoesNotFloodAWarmingWorker: whatever policy and whoever else is
+// TestBacklogDoesNotFloodAWorkerInSlowStart: whatever policy and whoever else is
 // full, one that is back gets a tenth of what the others have in flight; it gets
 // all where nobody else could serve the requests, and from those who cannot wait.
-func TestABacklogDoesNotFloodAWarmingWorker(t *testing.T) {
+func TestBacklogDoesNotFloodAWorkerInSlowStart(t *testing.T) {
 	for _, name := range Names() {
 		for what, c := range map[string]struct {
 			ask    Request
@@ -168,9 +168,9 @@ func others(do func(p *Pool, w *Worker)) func(p *Pool) {
 	}
 }
 
-// TestAWarmingWorkersShareIsOfWhatAllHave: who cannot wait has an open worker
+// TestSlowStartShareCountsFullWorkers: who cannot wait has an open worker
 // beside the one that is back, and its share is of what the full one has too.
-func TestAWarmingWorkersShareIsOfWhatAllHave(t *testing.T) {
+func TestSlowStartShareCountsFullWorkers(t *testing.T) {
 	for what, c := range map[string]struct {
 		full, open int // places of the others, of which one is left open
 		want       int
@@ -203,7 +203,7 @@ func TestAWarmingWorkersShareIsOfWhatAllHave(t *testing.T) {
 	}
 }
 
-func TestAWarmingWorkerIsShownByItsShare(t *testing.T) {
+func TestSlowStartShowsTheWorkerByItsShare(t *testing.T) {
 	members := []Member{{ID: "a", Weight: 1}, {ID: "b", Weight: 1}}
 	p := poolOf(members...)
 	p.Configure(first{}, members)
@@ -229,7 +229,7 @@ func TestAWarmingWorkerIsShownByItsShare(t *testing.T) {
 	}
 }
 
-func TestAWarmingWorkerIsNotFlooded(t *testing.T) {
+func TestSlowStartRampsUp(t *testing.T) {
 	var members []Member
 	for i := range 8 {
 		members = append(members, Member{ID: fmt.Sprint("w", i), Weight: 1})
@@ -261,7 +261,7 @@ func TestAWarmingWorkerIsNotFlooded(t *testing.T) {
 	}
 }
 
-func TestAWarmingWorkerThatIsAloneTakesAll(t *testing.T) {
+func TestOnlyWorkerInSlowStartTakesAll(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1}, Member{ID: "b", Weight: 1, MaxInflight: 1}, Member{ID: "c", Weight: 1, Group: 1})
 	p.Restore("a", nil, start)
 	p.Observe("b", nil, Status{})

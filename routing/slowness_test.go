@@ -54,7 +54,7 @@ func (g *gatedPool) rounds(n int, ratios ...float64) {
 // jitter is a noise of a third, as times to first token have it, that repeats.
 func jitter(i int) float64 { return 0.8 + 0.05*float64((i*7)%9) }
 
-func TestTheSlowOneIsFound(t *testing.T) {
+func TestSlowWorkerIsFound(t *testing.T) {
 	for _, n := range []int{2, 3, 8} {
 		for _, before := range []int{0, 100} {
 			t.Run(fmt.Sprintf("of %d after %d good streams", n, before), func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestTheSlowOneIsFound(t *testing.T) {
 	}
 }
 
-func TestASlowPoolEjectsNobody(t *testing.T) {
+func TestSlowPoolEjectsNoWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGatedPool(t, 4, usualSlowness)
 		for s := range 200 {
@@ -109,9 +109,9 @@ func TestASlowPoolEjectsNobody(t *testing.T) {
 	})
 }
 
-// TestAWorkerWithoutSamplesHasNoSay: it is not slow, and it neither makes its
+// TestWorkerWithoutSamplesDoesNotCount: it is not slow, and it neither makes its
 // peers look slow nor hides that they are.
-func TestAWorkerWithoutSamplesHasNoSay(t *testing.T) {
+func TestWorkerWithoutSamplesDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGatedPool(t, 4, usualSlowness)
 		g.rounds(2, 0, 0, 0, 50)
@@ -122,9 +122,9 @@ func TestAWorkerWithoutSamplesHasNoSay(t *testing.T) {
 	})
 }
 
-// TestOldSamplesSayNothing: what a worker was five minutes ago is forgotten,
+// TestOldSamplesDoNotCount: what a worker was five minutes ago is forgotten,
 // by itself and by its peers.
-func TestOldSamplesSayNothing(t *testing.T) {
+func TestOldSamplesDoNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGatedPool(t, 2, usualSlowness)
 		g.rounds(19, 1, 5)
@@ -183,8 +183,8 @@ func TestEjectedWorkerIsNotAPeer(t *testing.T) {
 	})
 }
 
-// TestSlownessIsForgottenOnceProvenWrong: the next opening may end early.
-func TestSlownessIsForgottenOnceProvenWrong(t *testing.T) {
+// TestSlownessEndsWithAGoodProbe: the next opening may end early.
+func TestSlownessEndsWithAGoodProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGatedPool(t, 2, usualSlowness)
 		g.rounds(30, 5, 1)
@@ -201,9 +201,9 @@ func TestSlownessIsForgottenOnceProvenWrong(t *testing.T) {
 	})
 }
 
-// TestASlowProbeOfAWorkerThatFailed decides by its answer: one sample says
+// TestSlowProbeAfterFailuresCloses decides by its answer: one sample says
 // little, and slowness was not what took the worker out.
-func TestASlowProbeOfAWorkerThatFailed(t *testing.T) {
+func TestSlowProbeAfterFailuresCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGatedPool(t, 2, usualSlowness)
 		g.rounds(20, 0, 1)
@@ -214,8 +214,8 @@ func TestASlowProbeOfAWorkerThatFailed(t *testing.T) {
 	})
 }
 
-// TestStreamsOfBeforeAreNoSamples: they tell of the time before the opening.
-func TestStreamsOfBeforeAreNoSamples(t *testing.T) {
+// TestStreamsFromBeforeAnEjectionAreNoSamples: they tell of the time before the opening.
+func TestStreamsFromBeforeAnEjectionAreNoSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGatedPool(t, 2, usualSlowness)
 		start := time.Now()
@@ -235,8 +235,8 @@ func TestStreamsOfBeforeAreNoSamples(t *testing.T) {
 	})
 }
 
-// TestACappedSlowWorkerIsKept until another one is back.
-func TestACappedSlowWorkerIsKept(t *testing.T) {
+// TestEjectionCapKeepsASlowWorker until another one is back.
+func TestEjectionCapKeepsASlowWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGatedPool(t, 3, usualSlowness)
 		g.fail(2, 5, errFive)
@@ -252,9 +252,9 @@ func TestACappedSlowWorkerIsKept(t *testing.T) {
 	})
 }
 
-// TestStreamsOfOtherTimesAreNoComparison: what all workers' streams waited for in one
+// TestOnlyStreamsOfTheSameMomentAreCompared: what all workers' streams waited for in one
 // time is not what one worker is slow by.
-func TestStreamsOfOtherTimesAreNoComparison(t *testing.T) {
+func TestOnlyStreamsOfTheSameMomentAreCompared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGatedPool(t, 2, usualSlowness)
 		g.rounds(20, 0, 1)
@@ -265,9 +265,9 @@ func TestStreamsOfOtherTimesAreNoComparison(t *testing.T) {
 	})
 }
 
-// TestStreamsThatWaitTogetherCountOnce: all streams of a burst are booked before the
+// TestStreamsOfOneBurstCountOnce: all streams of a burst are booked before the
 // first of them ends, and are one comparison however many they are.
-func TestStreamsThatWaitTogetherCountOnce(t *testing.T) {
+func TestStreamsOfOneBurstCountOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGatedPool(t, 2, usualSlowness)
 		for range 5 {

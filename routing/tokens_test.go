@@ -45,9 +45,9 @@ func TestTokensInFlightAreBounded(t *testing.T) {
 	}
 }
 
-// TestTokensAreHeldUntilTheRelease: a KV cache holds the prompt until the answer
+// TestTokensStayBookedUntilTheRelease: a KV cache holds the prompt until the answer
 // is whole.
-func TestTokensAreHeldUntilTheRelease(t *testing.T) {
+func TestTokensStayBookedUntilTheRelease(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1, MaxTokensInflight: 200})
 	l := mustAcquire(t, p)
 	l.Answered(start, nil)
@@ -63,8 +63,8 @@ func TestTokensAreHeldUntilTheRelease(t *testing.T) {
 	}
 }
 
-// TestALongRequestGoesWhereItFits: full is what a worker is for one request.
-func TestALongRequestGoesWhereItFits(t *testing.T) {
+// TestLongRequestGoesToAWorkerWithRoom: full is what a worker is for one request.
+func TestLongRequestGoesToAWorkerWithRoom(t *testing.T) {
 	members := []Member{{ID: "a", Weight: 1, MaxTokensInflight: 1000}, {ID: "b", Weight: 1, MaxTokensInflight: 5000}}
 	p := poolOf(members...)
 	for range 2 { // on one each

@@ -147,7 +147,7 @@ func (s *steps) Pop() any {
 
 // A real trace in which every request begins with the same block, on 8 workers
 // of 10,000 blocks. Over all of it a single endless cache has 37.4 %.
-func TestTraceFindsItsCacheAndLoadsAllAlike(t *testing.T) {
+func TestTraceHitsCachesAndBalancesLoad(t *testing.T) {
 	trace := readTrace(t, 20_000)
 	one, hits := 1.0, map[string]float64{}
 	for _, c := range []struct {

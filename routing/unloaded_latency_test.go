@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestTheCalmLineIsThatOfTheEngine(t *testing.T) {
+func TestUnloadedLatencyModelFindsTheEnginesLine(t *testing.T) {
 	for _, c := range []struct{ base, rate, sigma, off float64 }{
 		{0.025, 8000, 0, 0.02}, {0.2, 8000, 0, 0.1}, {0.05, 500, 0, 0.1}, {0.025, 4000, 0.5, 0.5},
 	} {

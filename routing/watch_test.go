@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestAWatcherHearsWhatLetsARequestGo(t *testing.T) {
+func TestWatcherIsCalledAfterChangesThatFreeRequests(t *testing.T) {
 	ref := new(int)
 	p := poolOf(Member{ID: "a", Weight: 1, Ref: ref, MaxInflight: 1})
 	changes := 0
@@ -44,9 +44,9 @@ func TestAWatcherHearsWhatLetsARequestGo(t *testing.T) {
 	}
 }
 
-// TestARoundIsSureOfTheChangesUnlessSomebodyRests: who rests is back without a
+// TestChangesAreSureUnlessAWorkerIsPaused: who rests is back without a
 // change.
-func TestARoundIsSureOfTheChangesUnlessSomebodyRests(t *testing.T) {
+func TestChangesAreSureUnlessAWorkerIsPaused(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1})
 	p.SetBackoff(p.workers[0], start.Add(time.Second))
 	for after, want := range map[time.Duration]bool{time.Millisecond: false, time.Second: true} {

@@ -107,9 +107,9 @@ func TestForgedChainsHaveAKey(t *testing.T) {
 	})
 }
 
-// TestFindingAKeyIsWhatPlacingFinds: who asks for a key without teaching gets
+// TestFindReturnsTheKeyOfKey: who asks for a key without teaching gets
 // the one that the last request of that chain was placed by, and changes nothing.
-func TestFindingAKeyIsWhatPlacingFinds(t *testing.T) {
+func TestFindReturnsTheKeyOfKey(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d, now := New(), start
 		tenants := rapid.IntRange(1, 3).Draw(rt, "tenants")

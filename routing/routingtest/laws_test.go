@@ -46,7 +46,7 @@ func broken() map[string]struct {
 			slices.Reverse(ws)
 			return 0, "x"
 		})},
-		"remembering": {"FAIL: TestTheLawsCatchABrokenPolicy/RecordsAreThePickItself", func() routing.Policy {
+		"remembering": {"FAIL: TestLawsCatchBrokenPolicies/RecordsAreThePickItself", func() routing.Policy {
 			calls := 0
 			return pick(func(_ *routing.Request, ws []routing.View) (int, routing.Reason) {
 				calls++
@@ -60,9 +60,9 @@ func broken() map[string]struct {
 	}
 }
 
-// TestTheLawsCatchABrokenPolicy runs the laws on broken policies, each in a
+// TestLawsCatchBrokenPolicies runs the laws on broken policies, each in a
 // process of its own, because there they must fail.
-func TestTheLawsCatchABrokenPolicy(t *testing.T) {
+func TestLawsCatchBrokenPolicies(t *testing.T) {
 	if name := os.Getenv(brokenEnv); name != "" {
 		routingtest.Laws(t, broken()[name].make)
 		return
@@ -73,7 +73,7 @@ func TestTheLawsCatchABrokenPolicy(t *testing.T) {
 	}
 	for name, b := range broken() {
 		t.Run(name, func(t *testing.T) {
-			child := exec.Command(self, "-test.run=^TestTheLawsCatchABrokenPolicy$", "-rapid.nofailfile", "-rapid.shrinktime=0s", "-rapid.checks=20")
+			child := exec.Command(self, "-test.run=^TestLawsCatchBrokenPolicies$", "-rapid.nofailfile", "-rapid.shrinktime=0s", "-rapid.checks=20")
 			child.Env = append(os.Environ(), brokenEnv+"="+name)
 			out, err := child.CombinedOutput()
 			if err == nil || !strings.Contains(string(out), b.complaint) {
@@ -83,7 +83,7 @@ func TestTheLawsCatchABrokenPolicy(t *testing.T) {
 	}
 }
 
-func TestAPolicyThatAbstainsKeepsTheLaws(t *testing.T) {
+func TestAbstainingPolicyKeepsTheLaws(t *testing.T) {
 	routingtest.Laws(t, func() routing.Policy {
 		return pick(func(*routing.Request, []routing.View) (int, routing.Reason) { return -1, "" })
 	})
