@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// BenchmarkAcquire books and releases one request at a time while twice as
-// many as there are workers are in flight.
+// BenchmarkAcquire books and releases one request at a time, while twice as many requests as
+// workers are in flight.
 func BenchmarkAcquire(b *testing.B) {
 	for _, name := range []string{"least_load", "chwbl"} {
 		for _, workers := range []int{4, 16, 64} {
@@ -20,7 +20,7 @@ func BenchmarkAcquire(b *testing.B) {
 	}
 }
 
-// BenchmarkRecordedAcquire is what a record of each policy's picks costs beside.
+// BenchmarkRecordedAcquire measures Acquire with a record of each pick.
 func BenchmarkRecordedAcquire(b *testing.B) {
 	for _, name := range Names() {
 		for _, blocks := range []int{0, 20} {
@@ -76,11 +76,10 @@ func benchmarkAcquire(b *testing.B, name string, workers, blocks int, record *Ch
 	}
 }
 
-// BenchmarkRound256 offers 256 waiting requests to 16 workers with four places
-// each in one round, and reports the time of one offer. In the worst case one
-// place is open, and no request's cache is there, so that all are offered and a
-// planner holds nearly all of them. Usually a third of the workers have one or
-// two places open, for any of 256 chats.
+// BenchmarkRound256 offers 256 waiting requests to 16 workers of four places in one round, and
+// reports the time of one offer. In the worst case one place is open and no request has a cache
+// there, so a planner lets nearly all of them wait. Usually a third of the workers have one or two
+// open places, for any of 256 chats.
 func BenchmarkRound256(b *testing.B) {
 	for _, name := range []string{"least_load", "chwbl"} {
 		for _, blocks := range []int{0, 20, 4096} {
@@ -143,8 +142,8 @@ func benchmarkRound(b *testing.B, name string, blocks int, usual bool) {
 	b.ReportMetric(float64(granted)/float64(b.N), "granted/round")
 }
 
-// waiting returns requests of as many chats, which have half of their blocks in
-// common; on demand none whose home is the first worker.
+// waiting returns requests of as many chats, which share half of their blocks. On demand none of
+// them has the first worker as its home.
 func waiting(p *Pool, policy Policy, n, blocks int, elsewhere bool) []Request {
 	var requests []Request
 	views := make([]View, 0, len(p.workers))

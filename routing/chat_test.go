@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// town is a pool in virtual time: workers that prefill one prompt after the
-// other, and requests that are answered when they should be.
+// town is a pool in virtual time: each worker prefills one prompt after the other, and answers end
+// at their predicted time.
 type town struct {
 	t      *testing.T
 	pool   *Pool
@@ -23,7 +23,7 @@ type townRequest struct {
 	chat        *townChat
 }
 
-// townChat is a chat that grows by a turn a time after each answer.
+// townChat is a chat that grows by one turn after each answer.
 type townChat struct {
 	seed, turns  int
 	next         time.Time
@@ -56,7 +56,7 @@ func (w *town) ask(blocks []Block, tokens int64, c *townChat) *Lease {
 	return &l
 }
 
-// pass lets the time pass to now, and what is due happen.
+// pass advances the time to now and handles the events that are due.
 func (w *town) pass(now time.Time) {
 	w.now = now
 	rest := w.flying[:0]
@@ -76,7 +76,7 @@ func (w *town) pass(now time.Time) {
 	w.flying = rest
 }
 
-// turn asks for the chat's next turn.
+// turn sends the chat's next turn.
 func (w *town) turn(c *townChat) {
 	c.turns++
 	blocks := chat(c.seed, c.turns, turnText)
@@ -92,9 +92,8 @@ func (w *town) turn(c *townChat) {
 	c.home, c.next = l.worker, w.now.Add(time.Hour)
 }
 
-// A chat of twenty turns costs its home two thousand tokens a turn, not forty
-// thousand: so it stays there under a load that keeps all workers busy, with
-// the bounds on requests and on tokens as they are.
+// A chat of twenty turns costs its home two thousand tokens per turn, not forty thousand. It stays
+// there under a load that keeps all workers busy, with the default bounds on requests and tokens.
 func TestGrowingChatStaysWithItsCache(t *testing.T) {
 	const workers, chats = 8, 40
 	for _, depth := range []string{"adaptive", depthFixed} {

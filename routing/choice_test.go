@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestRecordOfALargePoolIsIncomplete: it has the chosen worker and the runner-up, wherever
-// they stand, and is not decided again.
+// TestRecordOfALargePoolIsIncomplete: it has the chosen worker and the runner-up at any position,
+// and cannot be decided again.
 func TestRecordOfALargePoolIsIncomplete(t *testing.T) {
 	for _, n := range []int{MaxCandidates, MaxCandidates + 1, 2 * MaxCandidates} {
 		var members []Member
@@ -53,7 +53,7 @@ func TestRecordOfALargePoolIsIncomplete(t *testing.T) {
 	}
 }
 
-// TestInvalidRecordIsRefused: whoever wrote it, no policy is shown it.
+// TestInvalidRecordIsRefused: no policy is shown a record that no pool can have made.
 func TestInvalidRecordIsRefused(t *testing.T) {
 	good := func() *Choice {
 		return &Choice{Policy: "chwbl", Key: 7, KeyOf: "prefix", Seen: 2, Candidates: []Candidate{{Worker: "a", Weight: 1, Rate: 1}, {Worker: "b", Index: 1, Weight: 1, Rate: 1}}}
@@ -114,8 +114,7 @@ func TestInvalidRecordIsRefused(t *testing.T) {
 	}
 }
 
-// TestRecordHasTheHalvingsOfTheRing: workers that are away count for the room on the ring,
-// and are in no record.
+// TestRecordHasTheHalvingsOfTheRing: absent workers take room on the ring and are in no record.
 func TestRecordHasTheHalvingsOfTheRing(t *testing.T) {
 	config := Config{Name: "chwbl", VirtualNodes: 1000}
 	var members []Member
@@ -158,8 +157,7 @@ func TestRecordHasTheHalvingsOfTheRing(t *testing.T) {
 	}
 }
 
-// TestDraftDoesNotChangeTheRing: a weight beyond all measure, which nobody has, moves
-// no key.
+// TestDraftDoesNotChangeTheRing: a draft with a huge weight moves no key.
 func TestDraftDoesNotChangeTheRing(t *testing.T) {
 	members := []Member{{ID: "a", Weight: 1}, {ID: "b", Weight: 1}, {ID: "c", Weight: 1}}
 	p, policy := poolOf(members...), mustCHWBL(t, Config{})
@@ -215,8 +213,7 @@ func TestTermsSurviveJSON(t *testing.T) {
 	}
 }
 
-// TestCandidateHoldsEveryFieldOfItsView: a recorded worker, seen again, is the same in
-// every field but those that are the same of all candidates.
+// TestCandidateHoldsEveryFieldOfItsView, except the fields that are equal for all candidates.
 func TestCandidateHoldsEveryFieldOfItsView(t *testing.T) {
 	same := map[string]any{"Group": 0, "Up": true, "Saturated": false} // who is of another group, down or saturated is none
 	var v View

@@ -55,7 +55,7 @@ func TestLoadBoundHoldsUnderConcurrency(t *testing.T) {
 	}
 }
 
-// with changes one of ws.
+// with returns ws with one changed view.
 func with(ws []View, i int, change func(v *View)) []View {
 	change(&ws[i])
 	return ws
@@ -120,8 +120,8 @@ func TestLoadBoundIsTheFormula(t *testing.T) {
 	}
 }
 
-// TestTokenBoundHasRoomForTypicalSizes: two standard deviations of what comes,
-// 16,000 tokens at least, and no giant among them counts for more than a context.
+// TestTokenBoundHasRoomForTypicalSizes: two standard deviations of the traffic, at least 16,000
+// tokens, and no request counts for more than the longest context.
 func TestTokenBoundHasRoomForTypicalSizes(t *testing.T) {
 	p := mustCHWBL(t, Config{Depth: "fixed"})
 	for range 1000 {

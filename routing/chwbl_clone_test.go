@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// besides asks a policy without letting it remember, before each request that it
-// is asked of, and compares it with a twin that is never asked so.
+// besides picks with a clone of a policy before each pick of the policy itself, and compares both
+// with a twin that is never cloned.
 type besides struct {
 	t              *testing.T
 	p, twin        *chwbl
@@ -43,8 +43,8 @@ func (b *besides) Pick(r *Request, ws []View) (int, Reason) {
 	return j, why
 }
 
-// TestCloneOfTheKeysFindsTheLearnedKey: also at the very request at which a key moves,
-// while tenants are split and joined and their system prompts change.
+// TestCloneOfTheKeysFindsTheLearnedKey, also at the very request at which a key moves, while tenants
+// are split and joined and their system prompts change.
 func TestCloneOfTheKeysFindsTheLearnedKey(t *testing.T) {
 	b := &besides{t: t, p: mustCHWBL(t, Config{}), twin: mustCHWBL(t, Config{})}
 	w := newWorld(b, 8)

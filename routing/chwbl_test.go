@@ -88,8 +88,8 @@ func homeRate(p Policy, inflight float64, set uint64) (home, p99, copies float64
 	return float64(reached) / requests, spread[len(spread)*99/100], copies
 }
 
-// auditor checks each choice of a chwbl of default settings with arithmetic of
-// its own, under the pool's lock.
+// auditor checks each pick of a chwbl of default settings with its own arithmetic, under the pool's
+// lock.
 type auditor struct {
 	Policy
 	t       *testing.T
@@ -128,8 +128,8 @@ func (a *auditor) Pick(r *Request, ws []View) (int, Reason) {
 	return i, reason
 }
 
-// Of identical prompts that come at once the first is prefilled and the others
-// wait for it: spread over the pool, each worker would compute it.
+// Of identical prompts that arrive at once the first is prefilled and the others wait for it. Spread
+// over the pool, each worker would compute the prompt.
 func TestIdenticalPromptsStayTogether(t *testing.T) {
 	members := make([]Member, 4)
 	for i := range members {
@@ -164,7 +164,7 @@ func equals(inflight ...int) []View {
 	return ws
 }
 
-// homeOf returns the worker that a request goes to when nothing is booked.
+// homeOf returns the worker of a request while nothing is booked.
 func homeOf(t *testing.T, c Config, r Request, n int) int {
 	t.Helper()
 	i, reason := mustCHWBL(t, c).Pick(&r, equals(make([]int, n)...))
@@ -213,8 +213,8 @@ func TestOverflowGoesToTheNextWorkerWithRoom(t *testing.T) {
 	}
 }
 
-// A full home is not eligible: saturated by its bound, the prompt goes to who
-// stands in for it.
+// A full home is not eligible. If all workers are over their bounds, the prompt goes to the next
+// worker on the ring.
 func TestSaturatedWithAFullHomeGoesToTheNextWorker(t *testing.T) {
 	r := Request{Prefix: 42, PromptTokens: 1 << 30}
 	p, ws := mustCHWBL(t, Config{Depth: "fixed"}), equals(1, 1, 1, 1)

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// clockwiseOf returns the four workers w0 to w3 in the order in which a request
-// comes by them on the ring: its home first.
+// clockwiseOf returns the workers w0 to w3 in the order of the ring from a request's home on.
 func clockwiseOf(t *testing.T, c Config, r Request) (order [4]int) {
 	t.Helper()
 	ws := equals(0, 0, 0, 0)
@@ -19,11 +18,10 @@ func clockwiseOf(t *testing.T, c Config, r Request) (order [4]int) {
 	return order
 }
 
-// TestRequestWaitsForTheWorkerWithItsCache has workers in the order in which the
-// request comes by them on the ring: what is in flight or waits on each, f when
-// it is full, the tokens of the prompt that it has, and where the request should
-// go. The bound is ceil(1.25·a + 2·√a): 4 where 5 are in flight with this request,
-// 20 of 42. All read 1,000 tokens in a second.
+// TestRequestWaitsForTheWorkerWithItsCache lists the workers in the order of the ring from the home
+// on: requests in flight and waiting, f if it is full, the cached tokens of the prompt, and the
+// expected worker. The bound is ceil(1.25·a + 2·√a): 4 with 5 in flight, this request included, and
+// 20 with 42. Every worker prefills 1,000 tokens per second.
 func TestRequestWaitsForTheWorkerWithItsCache(t *testing.T) {
 	fixed := Config{Depth: "fixed"}
 	for name, c := range map[string]struct {
@@ -67,8 +65,7 @@ func TestRequestWaitsForTheWorkerWithItsCache(t *testing.T) {
 	}
 }
 
-// TestWithoutFullWorkersTheRingDecides: where none is full the ring's choice stands, and no
-// bound is looked at again.
+// TestWithoutFullWorkersTheRingDecides, and no bound is computed again.
 func TestWithoutFullWorkersTheRingDecides(t *testing.T) {
 	p, ws := mustCHWBL(t, Config{}), equals(1, 2, 3)
 	ws[2].Overlap = 9000
@@ -77,8 +74,7 @@ func TestWithoutFullWorkersTheRingDecides(t *testing.T) {
 	}
 }
 
-// TestRequestWithoutKeyWaitsForNoWorker: a request without a key has no cache
-// to wait for.
+// TestRequestWithoutKeyWaitsForNoWorker: it has no cache to wait for.
 func TestRequestWithoutKeyWaitsForNoWorker(t *testing.T) {
 	for name, c := range map[string]struct {
 		ws   []View
@@ -94,8 +90,7 @@ func TestRequestWithoutKeyWaitsForNoWorker(t *testing.T) {
 	}
 }
 
-// TestFullWorkerKeepsItsKeys: a prompt's home, which has it in its cache, does not
-// depend on who is full.
+// TestFullWorkerKeepsItsKeys: a prompt's home does not depend on which workers are full.
 func TestFullWorkerKeepsItsKeys(t *testing.T) {
 	p, ws := mustCHWBL(t, Config{Depth: "fixed"}), equals(1, 1, 1, 1, 1, 1)
 	for key := range uint64(500) {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// drown teaches worker a of the pool by streams at low levels, and then lets as
-// many be late at that level.
+// drown teaches worker a of the pool by streams at low levels, and then makes streams at that level
+// late.
 func drown(t *testing.T, p *Pool, level int) time.Time {
 	t.Helper()
 	now := start
@@ -37,7 +37,7 @@ func drown(t *testing.T, p *Pool, level int) time.Time {
 	return now
 }
 
-// boundSeer is a policy that wants to see that bound.
+// boundSeer is a policy that expects to be shown that limit.
 type boundSeer struct {
 	t    *testing.T
 	want int
@@ -93,8 +93,7 @@ func TestNoLimitIsLearnedBesideAConfiguredBound(t *testing.T) {
 	}
 }
 
-// TestUnsentRequestsDoNotCountAsEnded: a request that came back before it was sent
-// says nothing of how many an engine ends in a second.
+// TestUnsentRequestsDoNotCountAsEnded: they do not show how many requests an engine ends per second.
 func TestUnsentRequestsDoNotCountAsEnded(t *testing.T) {
 	gone := fmt.Errorf("the client left: %w", ErrExcluded)
 	for name, c := range map[string]struct {
@@ -144,7 +143,7 @@ func TestOnlyStreamsTeachTheConcurrencyLimit(t *testing.T) {
 	}
 }
 
-// BenchmarkStreamBooks is a stream's whole way through the pool's books.
+// BenchmarkStreamBooks measures all bookings of one stream.
 func BenchmarkStreamBooks(b *testing.B) {
 	var members []Member
 	for i := range 16 {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// both runs the same twice, the second time without any bound, and prints it.
+// both runs the same simulation with and without a learned limit and logs the results.
 func both(t *testing.T, name string, run func(w *harbour) *harbour, e crane, arrivals, prompt float64) (with, without look) {
 	t.Helper()
 	w, twin := newHarbour(e, arrivals, prompt, 256), newHarbour(e, arrivals, prompt, 256)
@@ -17,7 +17,7 @@ func both(t *testing.T, name string, run func(w *harbour) *harbour, e crane, arr
 	return with, without
 }
 
-// settled lets a minute go by that does not count, and then a quarter of an hour.
+// settled runs one minute that does not count, and then fifteen minutes.
 func settled(w *harbour) *harbour {
 	w.run(time.Minute)
 	w.look()
@@ -126,7 +126,7 @@ func TestSlowMomentsDoNotLimit(t *testing.T) {
 	}
 }
 
-// One prompt in a hundred takes 7.5 seconds to prefill, and all behind it wait.
+// One prompt in a hundred takes 7.5 seconds to prefill, and all prompts behind it wait.
 func TestLongPromptsAmongShortOnesDoNotLimit(t *testing.T) {
 	convoys := func(w *harbour) *harbour {
 		w.draw = func() (prompt, computed float64) {
@@ -145,8 +145,8 @@ func TestLongPromptsAmongShortOnesDoNotLimit(t *testing.T) {
 	}
 }
 
-// An engine that computes a twentieth of each prompt, having the rest cached,
-// teaches a line by which cold prompts are late.
+// An engine that has most of each prompt cached computes a twentieth of it. Its line makes prompts
+// without a cache late.
 func TestLostCacheDoesNotLimit(t *testing.T) {
 	lost := func(w *harbour) *harbour {
 		cached := 0.95

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// taught is a bound that knows an engine of 8,000 tokens/s from streams of
-// 1,000 tokens at low levels, and the time after them.
+// taught returns a limit that has learned an engine of 8,000 tokens/s from streams of 1,000 tokens
+// at low levels, and the time after them.
 func taught() (*concurrencyLimit, time.Time) {
 	b, now := &concurrencyLimit{}, start
 	for i := range 24 {
@@ -21,13 +21,13 @@ func taught() (*concurrencyLimit, time.Time) {
 	return b, now
 }
 
-// started is a stream of 1,000 tokens whose first event comes now, after so long.
+// started is a stream of 1,000 tokens whose first event arrives now, after took.
 func started(now time.Time, level int, took time.Duration) startedStream {
 	return startedStream{bookedAt: now.Add(-took), at: now, level: level, prompt: 1000, own: 1000}
 }
 
-// feed gives the bound n streams at that level, so far apart, one request ending
-// with each, and returns the time of the last.
+// feed gives the limit n streams at that level and at that interval. One request ends with each. It
+// returns the time of the last one.
 func feed(b *concurrencyLimit, now time.Time, n, level int, took, apart time.Duration) time.Time {
 	for range n {
 		now = now.Add(apart)
@@ -150,8 +150,8 @@ func TestNoStreamIsLateBeforeTheModelHasSamples(t *testing.T) {
 	}
 }
 
-// Streams of prompts that wait for others' prefill, or may have been cached, are
-// excused by just that.
+// Streams that wait for the prefill of other prompts, or whose prompts may have been evicted from the
+// cache, are excused by that time only.
 func TestPrefillAheadAndCachedPromptsExcuseLateStreams(t *testing.T) {
 	for name, c := range map[string]struct {
 		s    startedStream
@@ -182,8 +182,8 @@ func TestPrefillAheadAndCachedPromptsExcuseLateStreams(t *testing.T) {
 	}
 }
 
-// Whatever streams tell, the bound is none or at least its floor, moves by no
-// more than its steps, and the line stays a line.
+// After any streams the limit is 0 or at least its floor, changes by at most its steps, and the line
+// stays finite.
 func TestLimitStaysWithinFloorAndSteps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b, now := taught()

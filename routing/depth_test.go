@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// chainOf appends n blocks that say what says, after a chain.
+// chainOf appends n blocks of the content says to a chain.
 func chainOf(chain []Block, what uint64, n int) []Block {
 	hash, end := uint64(1), int64(0)
 	if len(chain) > 0 {
@@ -20,8 +20,7 @@ func chainOf(chain []Block, what uint64, n int) []Block {
 	return chain
 }
 
-// ask places a prompt of that chain, of which the worker computes the last
-// blocks.
+// ask places a prompt of that chain, of which the worker computes the last blocks.
 func (w *world) ask(chain []Block, fresh int, whole time.Duration) (int, Reason) {
 	const blockTokens, rate = 128, 8000
 	return w.send(&Request{
@@ -29,10 +28,9 @@ func (w *world) ask(chain []Block, fresh int, whole time.Duration) (int, Reason)
 	}, 10*time.Millisecond+time.Duration(fresh)*blockTokens*time.Second/rate, whole)
 }
 
-// A chat that grows by two blocks a turn finds its cache, whatever system prompt
-// is before it: its key is a part of it that stays. What moves a turn is the
-// bound alone. It moves more of them where a tenant has more than one worker
-// may have and less than splits, because then its chats are one key.
+// A chat that grows by two blocks per turn finds its cache after any system prompt, because its key
+// is an unchanging part of it. Only the bound moves a turn. It moves more turns if a tenant has more
+// traffic than fits one worker but too little to be split, because its chats then share one key.
 func TestGrowingChatStaysHome(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -56,9 +54,9 @@ func TestGrowingChatStaysHome(t *testing.T) {
 	}
 }
 
-// converse lets forty chats of twenty turns go on at once, with prompts of
-// their own between them, and returns which part of all turns but the first
-// went where the one before was, and which part went home.
+// converse runs forty chats of twenty turns at once, with other prompts between them. It returns the
+// share of all turns but the first that went to the worker of the turn before, and the share that
+// went home.
 func (w *world) converse(systems []int, shares []float64) (stayed, home float64) {
 	const turns, chats, requests = 20, 40, 8000
 	type chat struct {
@@ -117,8 +115,7 @@ func (w *world) converse(systems []int, shares []float64) (stayed, home float64)
 	return stayed / followed, home / followed
 }
 
-// A thousand chats under one system prompt of 4,096 tokens: what they share is
-// no key.
+// A thousand chats share a system prompt of 4,096 tokens: the shared part is no key.
 func TestSharedSystemPromptUsesAllWorkers(t *testing.T) {
 	p := mustCHWBL(t, Config{})
 	w := newWorld(p, 8)
@@ -148,7 +145,7 @@ func TestSharedSystemPromptUsesAllWorkers(t *testing.T) {
 	}
 }
 
-// All traffic begins with the same block, and has nothing more in common.
+// All traffic shares its first block and nothing else.
 func TestSharedFirstBlockOverloadsNoWorker(t *testing.T) {
 	p := mustCHWBL(t, Config{})
 	w := newWorld(p, 8)
@@ -164,10 +161,9 @@ func TestSharedFirstBlockOverloadsNoWorker(t *testing.T) {
 	}
 }
 
-// A mix of traffic that stays the same moves nothing once it is known, whatever
-// share of it has a beginning in common. A beginning that about half of it has
-// may be split first, then be taken for shared, and so be joined; nothing else
-// changes twice.
+// A steady mix of traffic moves nothing once it is known, whatever share of it has a common prefix.
+// A prefix of about half of the traffic may be split first, then count as shared and be joined.
+// Nothing else changes twice.
 func TestSteadyTrafficKeepsItsDepth(t *testing.T) {
 	most := int64(0)
 	for _, workers := range []int{2, 3, 8, 16} {
@@ -201,9 +197,8 @@ func TestSteadyTrafficKeepsItsDepth(t *testing.T) {
 	t.Logf("at most %d changes in an hour beside the first split of a beginning", most)
 }
 
-// Of eight workers' traffic one tenant has 40 % under one system prompt: twice
-// the fair share of two workers is too much for one. Its requests part after a
-// minute, and are one key again when the tenant has faded.
+// One tenant of eight workers has 40 % of the traffic under one system prompt, which is too much for
+// one worker. Its requests are split after a minute, and are one key again when the tenant has faded.
 func TestLargeTenantIsSplitAndJoined(t *testing.T) {
 	p := mustCHWBL(t, Config{})
 	w := newWorld(p, 8)
@@ -249,7 +244,7 @@ func TestLargeTenantIsSplitAndJoined(t *testing.T) {
 	}
 }
 
-// A new version of an application has another system prompt: the depth follows.
+// A new version of an application has another system prompt, and the depth follows.
 func TestDepthFollowsANewSystemPrompt(t *testing.T) {
 	p := mustCHWBL(t, Config{})
 	w := newWorld(p, 8)

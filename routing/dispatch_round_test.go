@@ -50,8 +50,7 @@ func TestRoundReportsWhetherAWorkerIsOpen(t *testing.T) {
 	round.End()
 }
 
-// TestRoundIsOpenForTheSmallestRequest: one without tokens fits where no token
-// more does.
+// TestRoundIsOpenForTheSmallestRequest: a request without tokens fits where no more tokens fit.
 func TestRoundIsOpenForTheSmallestRequest(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1, MaxTokensInflight: 110})
 	mustAcquire(t, p)
@@ -68,8 +67,8 @@ func TestRoundIsOpenForTheSmallestRequest(t *testing.T) {
 	round.End()
 }
 
-// TestRoundIsSizedIfAWorkerBoundsTokens: where none does, requests that differ
-// in their tokens alone end alike.
+// TestRoundIsSizedIfAWorkerBoundsTokens: without such a worker, requests that differ only in their
+// tokens have the same result.
 func TestRoundIsSizedIfAWorkerBoundsTokens(t *testing.T) {
 	for bound, want := range map[int64]bool{0: false, 1000: true} {
 		p := poolOf(Member{ID: "a", Weight: 1, MaxInflight: 2}, Member{ID: "b", Weight: 1, MaxTokensInflight: bound})
@@ -98,8 +97,8 @@ func TestOfferUsesTheRoundsTime(t *testing.T) {
 	}
 }
 
-// TestGateIsCalledAfterTheRound: a round calls nothing out, and a refusal
-// undoes the booking and owes nothing.
+// TestGateIsCalledAfterTheRound: a round calls no gate, and a refusal undoes the booking and owes
+// nothing.
 func TestGateIsCalledAfterTheRound(t *testing.T) {
 	for name, refuse := range map[string]bool{"admitted": false, "refused": true} {
 		g, changes := &ledger{refuse: refuse}, 0

@@ -19,8 +19,8 @@ var (
 	errRefused = errors.New("connection refused")
 )
 
-// gatedPool is a pool of workers called a, b, c and so on, with breakers that are
-// connected as in the server.
+// gatedPool is a pool of workers a, b, c and so on, with breakers that are connected as in the
+// server.
 type gatedPool struct {
 	*Pool
 	t  testing.TB
@@ -76,7 +76,8 @@ func newGatedPool(t testing.TB, n int, s Slowness) *gatedPool {
 	return g
 }
 
-// request sends one request to a worker alone; sent is false if the pool has none for it.
+// request sends one request that only that worker may take; sent is false if the pool returns an
+// error.
 func (g *gatedPool) request(i int, end error) (sent bool) {
 	l, err := g.Acquire(&Request{Now: time.Now(), Only: i})
 	if err == nil {
@@ -94,7 +95,7 @@ func (g *gatedPool) fail(i, n int, end error) {
 // down sets whether a worker is down.
 func (g *gatedPool) down(i int, down bool) { g.Observe(g.workers[i].id, i, Status{Up: !down}) }
 
-// pass lets time pass as it does in the running gateway: with a poll a second.
+// pass advances the time as the running gateway does: with one poll per second.
 func (g *gatedPool) pass(d time.Duration) {
 	for ; d > 0; d -= time.Second {
 		time.Sleep(min(d, time.Second) + 2)
@@ -104,8 +105,7 @@ func (g *gatedPool) pass(d time.Duration) {
 	}
 }
 
-// state is a worker's place in the pool: in rotation, kept there by the cap, tried, or
-// out.
+// state returns a worker's state in the pool: in rotation, kept by the cap, probed, or out.
 func (g *gatedPool) state(i int) string {
 	v := g.Snapshot(time.Now())[i]
 	switch {
@@ -129,7 +129,7 @@ func (g *gatedPool) is(want ...string) {
 	}
 }
 
-// out counts the workers that the cap could have kept.
+// out counts the ejected workers to which the cap applies.
 func (g *gatedPool) out() (n int) {
 	for _, w := range g.workers {
 		if w.cappedLocked() && !w.ejectionDenied {
@@ -165,7 +165,7 @@ func TestWorkersWithoutConnectionsAreAllEjected(t *testing.T) {
 	}
 }
 
-// TestHangsKeepTheEjectionCap as failures do.
+// TestHangsKeepTheEjectionCap: the cap applies to hangs as to failures.
 func TestHangsKeepTheEjectionCap(t *testing.T) {
 	g := newGatedPool(t, 4, Slowness{})
 	for _, b := range g.bs {
@@ -178,7 +178,7 @@ func TestHangsKeepTheEjectionCap(t *testing.T) {
 	g.is("in", "kept")
 }
 
-// TestDeniedEjectionHappensWhenAnotherWorkerReturns and is restored by its own probe.
+// TestDeniedEjectionHappensWhenAnotherWorkerReturns; a probe of its own then restores the worker.
 func TestDeniedEjectionHappensWhenAnotherWorkerReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGatedPool(t, 2, Slowness{})
@@ -197,7 +197,8 @@ func TestDeniedEjectionHappensWhenAnotherWorkerReturns(t *testing.T) {
 	})
 }
 
-// TestWorkerWithDeniedEjectionGetsATenth of its share, past its open breaker, until a probe succeeds.
+// TestWorkerWithDeniedEjectionGetsATenth of its share in spite of its open breaker, until a probe
+// succeeds.
 func TestWorkerWithDeniedEjectionGetsATenth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGatedPool(t, 3, Slowness{})
@@ -220,7 +221,7 @@ func TestWorkerWithDeniedEjectionGetsATenth(t *testing.T) {
 	})
 }
 
-// TestProbesDoNotLimitAWorkerWithDeniedEjection: it is the one that is left.
+// TestProbesDoNotLimitAWorkerWithDeniedEjection: it is the last one in rotation.
 func TestProbesDoNotLimitAWorkerWithDeniedEjection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGatedPool(t, 1, Slowness{})
@@ -246,7 +247,7 @@ func TestLastUsableWorkerStaysInRotation(t *testing.T) {
 	g.is("out", "in", "in", "kept")
 }
 
-// TestLastUsableWorkerReturnsToRotation when the others die after it was ejected.
+// TestLastUsableWorkerReturnsToRotation if the other workers go down after its ejection.
 func TestLastUsableWorkerReturnsToRotation(t *testing.T) {
 	g := newGatedPool(t, 2, Slowness{})
 	g.fail(0, 5, errFive)
@@ -264,7 +265,7 @@ func TestLastUsableWorkerReturnsToRotation(t *testing.T) {
 	g.is("out", "in", "in")
 }
 
-// TestUnreachablePoolGetsProbesOnly, also once it answers badly.
+// TestUnreachablePoolGetsProbesOnly, also once it returns failures.
 func TestUnreachablePoolGetsProbesOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGatedPool(t, 1, Slowness{})
@@ -284,7 +285,7 @@ func TestUnreachablePoolGetsProbesOnly(t *testing.T) {
 	})
 }
 
-// TestSmallerPoolRestoresWorkersOverTheCap the worker that a larger one could do without.
+// TestSmallerPoolRestoresWorkersOverTheCap: fewer members mean a smaller cap.
 func TestSmallerPoolRestoresWorkersOverTheCap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGatedPool(t, 4, Slowness{})
@@ -301,8 +302,7 @@ func TestSmallerPoolRestoresWorkersOverTheCap(t *testing.T) {
 	})
 }
 
-// TestConcurrentEjectionsKeepTheCap is what a check before the ejection would
-// let pass.
+// TestConcurrentEjectionsKeepTheCap: a check before the ejection would let too many pass.
 func TestConcurrentEjectionsKeepTheCap(t *testing.T) {
 	for _, n := range []int{2, 3, 5} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -329,7 +329,7 @@ func TestConcurrentEjectionsKeepTheCap(t *testing.T) {
 	}
 }
 
-// TestLastWorkerTakesRequestsWhileItsBreakerOpens and its pool does not know it yet.
+// TestLastWorkerTakesRequestsWhileItsBreakerOpens, before the pool has received the transition.
 func TestLastWorkerTakesRequestsWhileItsBreakerOpens(t *testing.T) {
 	g, opened := newGatedPool(t, 1, Slowness{}), 0
 	g.opening = func() {
@@ -343,7 +343,6 @@ func TestLastWorkerTakesRequestsWhileItsBreakerOpens(t *testing.T) {
 	}
 }
 
-// TestEjectionCapHoldsInAnyOrder whatever happens in whatever order.
 func TestEjectionCapHoldsInAnyOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 6).Draw(t, "workers")

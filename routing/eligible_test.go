@@ -109,7 +109,7 @@ func TestRequestGoesToAWorkerOfItsModel(t *testing.T) {
 	}
 }
 
-// first is a policy that takes the first worker that it is shown.
+// first is a policy that picks the first worker that it is shown.
 type first struct{}
 
 func (first) Name() string                        { return "first" }

@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// crane is one simulated engine: so many sequences at once, the others wait
-// inside it in their order; one prefill at a time, and each token of an answer
-// after the one before.
+// crane is one simulated engine. It runs a number of sequences at once; other requests wait inside it
+// in order. It prefills one prompt at a time and decodes the tokens of an answer one by one.
 type crane struct {
 	seats     int
 	rate      float64 // prefill, tokens/s
@@ -24,7 +23,7 @@ type crane struct {
 	pausedTo time.Time
 }
 
-// visit is one request of the world.
+// visit is one request of the simulation.
 type visit struct {
 	r        Request
 	output   float64
@@ -52,9 +51,8 @@ func (h *happenings) Pop() any {
 	return last
 }
 
-// harbour is a gateway with one worker that has no bound of its own, in virtual
-// time: arrivals that ask nobody whether there is room, and one line before the
-// worker.
+// harbour is a gateway with one worker without a configured bound, in virtual time: arrivals that do
+// not depend on the load, and one queue before the worker.
 type harbour struct {
 	pool           *Pool
 	engine         crane
@@ -84,7 +82,7 @@ func newHarbour(e crane, arrivals, prompt, output float64) *harbour {
 	return w
 }
 
-// capacity is how many requests a second the engine ends at most.
+// capacity returns the largest number of requests per second that the engine ends.
 func (w *harbour) capacity() float64 {
 	e := &w.engine
 	seat := w.prompt/e.rate + w.output*e.tokenTime
@@ -95,7 +93,7 @@ func (d *dice) normal() float64 {
 	return math.Sqrt(-2*math.Log(1-d.unit())) * math.Cos(2*math.Pi*d.unit())
 }
 
-// run lets so much time go by.
+// run advances the time by d.
 func (w *harbour) run(d time.Duration) {
 	until := w.now.Add(d)
 	for w.next[0].at.Before(until) {
@@ -134,7 +132,7 @@ func (w *harbour) arrive() {
 	heap.Push(&w.next, happening{at: w.now.Add(w.dice.exp(time.Duration(1e9 / w.arrivals)))})
 }
 
-// offer sends whoever is first in the line, as long as there is room.
+// offer sends requests from the head of the queue while the pool has room.
 func (w *harbour) offer() {
 	for len(w.line) > 0 {
 		v := w.line[0]
@@ -153,7 +151,7 @@ func (w *harbour) offer() {
 	}
 }
 
-// seat lets those who wait inside the engine begin.
+// seat starts requests that wait inside the engine.
 func (w *harbour) seat() {
 	e := &w.engine
 	for e.taken < e.seats && len(e.waiting) > 0 {
@@ -185,7 +183,7 @@ func (w *harbour) began(v *visit) {
 	w.total = append(w.total, w.now.Sub(v.came).Seconds())
 }
 
-// look is what was seen since the last one.
+// look holds the measurements since the last look.
 type look struct {
 	bound                  int
 	mean, p10, p90         float64 // level in flight that requests were booked at
@@ -219,5 +217,5 @@ func (l look) String() string {
 		l.bound, l.mean, l.p10, l.p90, 100*l.throughput, l.ttft, l.ttf9, l.total, l.total9, 100*l.held)
 }
 
-// usual has 64 seats, which requests of 256 tokens hold for 6.4 seconds.
+// usual returns an engine with 64 slots, which requests of 256 tokens occupy for 6.4 seconds.
 func usual() crane { return crane{seats: 64, rate: 8000, tokenTime: 0.025} }

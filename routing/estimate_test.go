@@ -75,7 +75,7 @@ func TestMedianBut(t *testing.T) {
 	}
 }
 
-// engine answers a stream as one with that rate and time per token does.
+// engine answers a stream with that prefill rate and time per token.
 func engine(t *testing.T, p *Pool, now time.Time, prompt int64, rate float64, token time.Duration) {
 	t.Helper()
 	l, err := p.Acquire(&Request{Now: now, PromptTokens: p.Learned().PromptTokens(prompt), OutputTokens: 10, Stream: true})
@@ -189,10 +189,9 @@ func TestNewWorkerStartsWithTheMedianOfItsPeers(t *testing.T) {
 	}
 }
 
-// A worker that joins seven warm ones gets between half and one and a half of
-// its share in its first minute, under every policy. Short answers and steady
-// arrivals leave a random policy within a tenth; a hash gives a worker what its
-// part of the ring is.
+// A worker that joins seven known ones gets 50 to 150 % of its share in its first minute, under every
+// policy. Short answers and steady arrivals keep a random policy within a tenth; a hash gives a
+// worker the share of its part of the ring.
 func TestNewWorkerGetsItsShare(t *testing.T) {
 	for _, name := range Names() {
 		t.Run(name, func(t *testing.T) {
@@ -205,7 +204,7 @@ func TestNewWorkerGetsItsShare(t *testing.T) {
 	}
 }
 
-// joins lets a worker join seven under that policy.
+// joins adds a worker to seven under that policy.
 func joins(t *testing.T, policy Policy) {
 	var members []Member
 	for i := range 8 {

@@ -8,8 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// prompt is a chain of n blocks of 64 characters that begins like all others
-// of its seed up to the branch.
+// prompt returns a chain of n blocks of 64 characters. Chains of one seed are equal up to the branch.
 func prompt(seed, branch, n int) []Block {
 	blocks, hash := make([]Block, n), uint64(seed+1)
 	for i := range blocks {
@@ -22,7 +21,7 @@ func prompt(seed, branch, n int) []Block {
 	return blocks
 }
 
-// noChains fails unless nothing is in flight in the pool's chains.
+// noChains fails unless no chain is in flight in the pool.
 func noChains(t *testing.T, p *Pool) {
 	t.Helper()
 	c := &p.inflightPrefixes
@@ -133,8 +132,7 @@ func TestLandmarksMissLessThanAFifth(t *testing.T) {
 	}
 }
 
-// Chains that repeat a hash or end before they begin are no chains, and the
-// books must survive them.
+// Chains that repeat a hash or end before they begin are invalid, and the books must survive them.
 func TestInvalidChainsLeaveNoBookings(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		p := poolOf(Member{ID: "a", Weight: 1}, Member{ID: "b", Weight: 1})

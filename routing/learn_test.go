@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// mixedWorker is a worker under test: its true rate, and what each of its streams
-// showed.
+// mixedWorker is a worker under test: its true rate, and the samples of its streams.
 type mixedWorker struct {
 	rate   float64
 	ratios []float64
@@ -17,10 +16,9 @@ type mixedWorker struct {
 	cold   int // prompts
 }
 
-// serve sends one stream of 8,000 tokens to the worker and answers as its
-// engine does: what is in its cache costs nothing, all else its rate, and the
-// first step in proportion. A warm prompt is the same each time but for the 120
-// tokens that a chat template changes; a cold one is new.
+// serve sends one stream of 8,000 tokens to the worker and answers as its engine does: cached tokens
+// cost nothing, other tokens cost its rate, and the first step is in proportion. A warm prompt is the
+// same each time but for 120 tokens that a chat template changes; a cold one is new.
 func (m *mixedWorker) serve(t *testing.T, p *Pool, w *Worker, now time.Time, warm bool, reports bool) {
 	t.Helper()
 	seed := 1
@@ -61,7 +59,7 @@ func (p *Pool) workersBut(w *Worker) []*Worker {
 	return slices.DeleteFunc(slices.Clone(p.workers), func(o *Worker) bool { return o == w })
 }
 
-// pacedPool is a pool of workers without bounds.
+// pacedPool returns a pool of workers without bounds.
 func pacedPool(workers int) *Pool {
 	var members []Member
 	for i := range workers {

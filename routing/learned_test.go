@@ -7,8 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestPublishedValuesAreTheLearnedOnes: a packed value is read as it was, its scale to
-// within a tenth of a millionth.
+// TestPublishedValuesAreTheLearnedOnes: unpacking reverses packing; the scale is exact to 1e-7.
 func TestPublishedValuesAreTheLearnedOnes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := Learned{

@@ -5,13 +5,13 @@ import (
 	"testing"
 )
 
-// planning is a policy that weighs a wait.
+// planning is a policy that plans.
 type planning struct{ first }
 
 func (planning) Plans() bool { return true }
 
-// TestEligibleIsWhatAPoolShowsItsPolicy has one row for each rule. A shown worker is
-// written by its name, and with a * if it is full.
+// TestEligibleIsWhatAPoolShowsItsPolicy has one row per rule. A shown worker is written by its name,
+// with a * if it is full.
 func TestEligibleIsWhatAPoolShowsItsPolicy(t *testing.T) {
 	limit := Saturation{Waiting: 5, KVUsage: 0.9}
 	worker := func(id string, change func(*Loaded)) Loaded {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// paced is a pool of one worker that is too slow if more than 5 of 100 first tokens take
-// longer than that.
+// paced returns a pool of one worker that is too slow if more than 5 of 100 first tokens take longer
+// than that.
 func paced(p95 time.Duration) (p *Pool, w *Worker, gate *ledger) {
 	gate = &ledger{}
 	p = poolOf(Member{ID: "a", Weight: 1, Gate: gate})
@@ -61,8 +61,7 @@ func TestPaceIsMeasuredByThePoolsRate(t *testing.T) {
 	}
 }
 
-// TestNoWorkerIsSlowWithinTheFirstStep: of one and of twenty milliseconds neither
-// keeps anybody waiting.
+// TestNoWorkerIsSlowWithinTheFirstStep: neither one nor twenty milliseconds matter to a client.
 func TestNoWorkerIsSlowWithinTheFirstStep(t *testing.T) {
 	for _, took := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond, firstStep} {
 		p, w, _ := paced(time.Hour)
@@ -78,8 +77,8 @@ func TestNoWorkerIsSlowWithinTheFirstStep(t *testing.T) {
 	}
 }
 
-// TestStreamsThatWaitInsideTheEngineAreNoSamples for the first 30 s: what they wait for
-// is the load. An engine in which requests always wait may be slow itself.
+// TestStreamsThatWaitInsideTheEngineAreNoSamples for the first 30 s, because they wait for load. An
+// engine in which requests always wait may itself be slow.
 func TestStreamsThatWaitInsideTheEngineAreNoSamples(t *testing.T) {
 	p, w, _ := paced(time.Hour)
 	reports := func(after time.Duration, waiting int) {
@@ -115,8 +114,8 @@ func TestStreamsThatWaitInsideTheEngineAreNoSamples(t *testing.T) {
 	recorded(63*s, 64*s, false)
 }
 
-// TestPredictionIncludesTheWaitForASlot that streams have shown their engine to have: a stream
-// more waits until one has ended.
+// TestPredictionIncludesTheWaitForASlot: one stream more than the slots seen so far waits until one
+// has ended.
 func TestPredictionIncludesTheWaitForASlot(t *testing.T) {
 	p, w, _ := paced(time.Hour)
 	book := func() Lease {

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// turns returns who gets the next n turns, by the letters a, b, c for w0, w1, w2.
+// turns returns the workers of the next n turns as letters: a, b, c for w0, w1, w2.
 func turns(p *weightedRoundRobin, n int, ws []View) string {
 	var s strings.Builder
 	for range n {
@@ -39,8 +39,8 @@ func TestWeightedTurnsAreSpread(t *testing.T) {
 	}
 }
 
-// Over a period each has exactly its weight, and at no time within it has
-// anybody a turn more than its share, rounded up.
+// Over a period each worker has exactly its weight in turns, and within it never more than its share,
+// rounded up.
 func TestWeightedTurnsAreExact(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		weights := rapid.SliceOfN(rapid.IntRange(1, 20), 1, 8).Draw(rt, "weights")
@@ -90,8 +90,8 @@ func TestWeightedTurnsSurviveChangingMembers(t *testing.T) {
 	}
 }
 
-// A newcomer is one of those it finds, whatever they have left over from others.
-func TestNewMembersTurnIsNeitherFirstNorLast(t *testing.T) {
+// A new member begins with the mean credit of the present ones.
+func TestNewMembersTurnIsThatOfAPresentMember(t *testing.T) {
 	p, all := &weightedRoundRobin{}, weighted(slices.Repeat([]int{100}, 11)...)
 	if got := turns(p, 9, all[:10]); got != "abcdefghi" {
 		t.Fatalf("ten equal ones go %s", got)
@@ -101,8 +101,7 @@ func TestNewMembersTurnIsNeitherFirstNorLast(t *testing.T) {
 	}
 }
 
-// Whoever comes and goes, one who stays gets nearly its share of the turns that
-// it was there for.
+// While other members come and go, a worker that stays gets nearly its share of the turns.
 func TestWeightedTurnsStarveNoStayingWorker(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		weights := rapid.SliceOfN(rapid.IntRange(1, 5), 2, 6).Draw(rt, "weights")
@@ -146,7 +145,7 @@ func TestReusedIndexIsANewWorker(t *testing.T) {
 	}
 }
 
-// Random goes by the request's number alone, evenly, whatever weight or load.
+// The random policy depends on the request's number only and is even for any weights and loads.
 func TestRandomIsEven(t *testing.T) {
 	ws := weighted(1, 100, 7, 1, 1)
 	ws[0].OutputTokens, ws[3].Inflight = 1<<40, 99

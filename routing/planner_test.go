@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// wanting is a planner whose every request wants the worker that its Prefix
-// numbers, and which writes down what it was shown.
+// wanting is a planner that picks the worker whose number is the request's Prefix, and records the
+// views.
 type wanting struct{ shown []View }
 
 func (*wanting) Name() string { return "wanting" }
@@ -25,8 +25,7 @@ func (p *wanting) Pick(r *Request, ws []View) (int, Reason) {
 	return -1, ""
 }
 
-// loads writes what a policy was shown as "id inflight pending output", with a
-// star behind full ones.
+// loads writes the views as "id inflight pending output", with a * after full ones.
 func loads(ws []View) string {
 	var s []string
 	for i := range ws {
@@ -90,8 +89,8 @@ func TestPlannerSeesTheBacklog(t *testing.T) {
 	wantBooks(t, p, "a 0 0 0, b 0 0 0, c 0 0 0")
 }
 
-// TestErrBestWorkerFullMeansThatAnotherIsOpen: where all are full a planner's request waits for
-// a place anywhere, and so do all that are like it.
+// TestErrBestWorkerFullMeansThatAnotherIsOpen: if all are full, the error is ErrFull, and the request
+// waits for room on any worker.
 func TestErrBestWorkerFullMeansThatAnotherIsOpen(t *testing.T) {
 	p, policy := plannedPool(Member{ID: "a", Weight: 1, MaxInflight: 1}, Member{ID: "b", Weight: 1, MaxInflight: 1})
 	wants := func(worker int) *Request {
@@ -164,8 +163,7 @@ func TestOnlyPlannersLetRequestsWaitForAWorker(t *testing.T) {
 	}
 }
 
-// TestWaitingRequestIsLearnedOnce: offering a waiting request again and again does
-// not count it as so much traffic.
+// TestWaitingRequestIsLearnedOnce: repeated offers of one request do not count as traffic.
 func TestWaitingRequestIsLearnedOnce(t *testing.T) {
 	policy := mustCHWBL(t, Config{})
 	members := []Member{{ID: "a", Weight: 1, MaxInflight: 1}, {ID: "b", Weight: 1, MaxInflight: 1}}

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// dice is xorshift64*, which has nothing in common with what the ring hashes by.
+// dice is xorshift64*, which is unrelated to the hash of the ring.
 type dice uint64
 
 func (d *dice) next() uint64 {
@@ -26,12 +26,12 @@ func (d *dice) below(n int) int {
 	return int(d.unit() * float64(n))
 }
 
-// exp returns a time of exponential distribution.
+// exp returns an exponentially distributed time.
 func (d *dice) exp(mean time.Duration) time.Duration {
 	return time.Duration(-math.Log(1-d.unit()) * float64(mean))
 }
 
-// zipf returns the cumulative chances of n things by their rank.
+// zipf returns the cumulative probabilities of n ranks.
 func zipf(n int, s float64) []float64 {
 	sums, sum := make([]float64, n), 0.0
 	for i := range sums {
@@ -49,8 +49,7 @@ func (d *dice) draw(sums []float64) int {
 	return min(i, len(sums)-1)
 }
 
-// world is equal workers under one policy, in virtual time: what is booked
-// leaves when its time is over.
+// world is equal workers under one policy, in virtual time: bookings end at their time.
 type world struct {
 	policy Policy
 	ws     []View
@@ -89,8 +88,7 @@ func newWorld(p Policy, n int) *world {
 	return w
 }
 
-// send places a request now. Its prompt is booked for the prefill, its answer
-// and itself for the whole time.
+// send places a request now. Its prompt stays booked for prefill, its answer and itself for whole.
 func (w *world) send(r *Request, prefill, whole time.Duration) (int, Reason) {
 	for len(w.ends) > 0 && !w.now.Before(w.ends[0].at) {
 		e := heap.Pop(&w.ends).(ending)
@@ -112,7 +110,7 @@ func (w *world) send(r *Request, prefill, whole time.Duration) (int, Reason) {
 	return i, reason
 }
 
-// imbalance returns the most requests in flight on a worker, over their mean.
+// imbalance returns the largest number of requests in flight on a worker, divided by their mean.
 func (w *world) imbalance() float64 {
 	most, sum := 0, 0
 	for i := range w.ws {
@@ -121,7 +119,7 @@ func (w *world) imbalance() float64 {
 	return float64(most) * float64(len(w.ws)) / float64(sum)
 }
 
-// unfair returns the most over the mean.
+// unfair returns the largest count divided by the mean.
 func unfair[T int | int64](counts []T) float64 {
 	sum := 0.0
 	for _, c := range counts {

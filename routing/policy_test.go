@@ -75,8 +75,8 @@ func TestRoundRobinGivesEachItsTurnWhateverItsWeight(t *testing.T) {
 	}
 }
 
-// A worker that stays eligible is passed over at most once by each other one,
-// however often the others come and go.
+// Each other member is picked at most once before a worker that stays eligible, however often they
+// come and go.
 func TestRoundRobinStarvesNoStayingWorker(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n := rapid.IntRange(1, 8).Draw(rt, "members")

@@ -14,7 +14,7 @@ var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // ask is a request of 100 prompt and 10 output tokens.
 func ask() *Request { return &Request{Now: start, PromptTokens: 100, OutputTokens: 10} }
 
-// poolOf makes a least_load pool whose members are all up.
+// poolOf returns a least_load pool whose members are all up.
 func poolOf(members ...Member) *Pool {
 	p := NewPool(leastLoad{}, members)
 	for _, m := range members {
@@ -48,7 +48,7 @@ func wantBooks(t *testing.T, p *Pool, want string) {
 	}
 }
 
-// ledger is a gate that writes down what it was asked and told.
+// ledger is a gate that records its calls.
 type ledger struct {
 	refuse   bool
 	asked    int
@@ -177,7 +177,7 @@ func TestRefusalUndoesTheBookingAndTriesTheNextWorker(t *testing.T) {
 	}
 }
 
-// reentrant is a gate that uses the pool, as one that reports its state does.
+// reentrant is a gate that calls the pool.
 type reentrant struct{ pool *Pool }
 
 func (g *reentrant) Allow(time.Duration) (uint64, error) {
@@ -240,7 +240,7 @@ func TestReloadKeepsUnchangedMembers(t *testing.T) {
 	}
 }
 
-// last is a policy that takes the last worker, which the pool must obey.
+// last is a policy that picks the last worker, which the pool must accept.
 type last struct{}
 
 func (last) Name() string                             { return "last" }

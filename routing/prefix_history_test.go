@@ -110,9 +110,8 @@ func TestRememberedLandmarksMissLessThanANinth(t *testing.T) {
 	}
 }
 
-// chat is the chain of a chat's first turns, each of that many characters in
-// one message, in blocks as the gateway makes them: 512 characters, and one
-// that ends with the message.
+// chat returns the chain of a chat's first turns, each with one message of that many characters.
+// Blocks are as the gateway makes them: 512 characters, and one that ends with the message.
 func chat(seed, turns int, characters int64) []Block {
 	var blocks []Block
 	hash, end := uint64(seed+1), int64(0)
@@ -128,7 +127,7 @@ func chat(seed, turns int, characters int64) []Block {
 	return blocks
 }
 
-// answer asks for a stream that begins and ends well.
+// answer sends a stream that begins and ends well.
 func answer(t *testing.T, p *Pool, r Request) *Lease {
 	t.Helper()
 	l, err := p.Acquire(&r)
@@ -241,8 +240,7 @@ func TestRestartClearsTheHistory(t *testing.T) {
 	}
 }
 
-// seen is a policy that takes the first worker and notes what all are said to
-// have of the prompt.
+// seen is a policy that picks the first worker and records the overlaps of all.
 type seen struct{ overlaps []int64 }
 
 func (*seen) Name() string { return "seen" }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// free is a policy that is asked while its pool is not locked.
+// free is a policy that must be called while its pool is not locked.
 type free struct {
 	Policy
 	t     *testing.T
@@ -30,9 +30,8 @@ func (f free) clone(r *Request) Policy {
 	return f
 }
 
-// TestPreviewPicksOutsideTheLock: whatever a policy makes of workers that it does not
-// know, such as a ring of a million points, no request waits for it; and those that
-// remember are asked in a copy.
+// TestPreviewPicksOutsideTheLock: a slow pick, such as one that makes a ring of a million points, delays
+// no request. A policy with memory picks by a clone.
 func TestPreviewPicksOutsideTheLock(t *testing.T) {
 	members := []Member{{ID: "a", Weight: 1}, {ID: "b", Weight: 2}}
 	for _, name := range Names() {
@@ -58,8 +57,7 @@ func TestPreviewPicksOutsideTheLock(t *testing.T) {
 	}
 }
 
-// TestConcurrentPreviewsChangeNothing: requests go where they would, whatever is asked
-// beside them, of whichever draft.
+// TestConcurrentPreviewsChangeNothing: requests go to the same workers with and without them.
 func TestConcurrentPreviewsChangeNothing(t *testing.T) {
 	const requests = 600
 	for _, name := range []string{"chwbl", "round_robin", "weighted_round_robin"} {

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// excludedText writes what a preview says of the others, as "id why, …", with how
-// long it lasts.
+// excludedText writes the excluded members of a preview as "id why rest, …".
 func excludedText(o *Preview) string {
 	var s []string
 	for _, p := range o.Excluded {
@@ -24,8 +23,8 @@ func excludedText(o *Preview) string {
 	return strings.Join(s, ", ")
 }
 
-// TestPreviewAccountsForEveryMember: who is not shown to the policy is passed over for
-// the first reason that holds, and the preview is complete where nobody is shown.
+// TestPreviewAccountsForEveryMember: a member that the policy is not shown has the first reason that
+// applies, also if no member is shown.
 func TestPreviewAccountsForEveryMember(t *testing.T) {
 	abc := []Member{{ID: "a", Weight: 1, MaxInflight: 1, Ref: 1}, {ID: "b", Weight: 1, Ref: 2}, {ID: "c", Weight: 1, Group: 1, Ref: 3}}
 	for name, c := range map[string]struct {
@@ -128,7 +127,7 @@ func TestPreviewAccountsForEveryMember(t *testing.T) {
 
 func sameError(a, b error) bool { return fmt.Sprintf("%T %v", a, a) == fmt.Sprintf("%T %v", b, b) }
 
-// TestNewMemberOfADraftIsUpAndIdle: and what the others have and had is theirs still.
+// TestNewMemberOfADraftIsUpAndIdle, and the other members keep their load and learned values.
 func TestNewMemberOfADraftIsUpAndIdle(t *testing.T) {
 	members := []Member{{ID: "a", Weight: 1, Ref: "one"}, {ID: "b", Weight: 1, Ref: "two"}}
 	p := poolOf(members...)
@@ -163,8 +162,8 @@ func TestNewMemberOfADraftIsUpAndIdle(t *testing.T) {
 	}
 }
 
-// TestDraftExcludesTriedWorkers: the worker, under whatever weight; not one of the
-// same name that came after it.
+// TestDraftExcludesTriedWorkers: the same worker with another weight, but not a later worker of the
+// same name.
 func TestDraftExcludesTriedWorkers(t *testing.T) {
 	members := []Member{{ID: "a", Weight: 1, Ref: 1}, {ID: "b", Weight: 1, Ref: 2}}
 	p := poolOf(members...)
@@ -184,8 +183,7 @@ func TestDraftExcludesTriedWorkers(t *testing.T) {
 	}
 }
 
-// TestPreviewChangesNoCounter: not old metrics, and not the next of those that it would
-// have marked as learned.
+// TestPreviewChangesNoCounter: neither stale metrics nor the mark that a request was learned.
 func TestPreviewChangesNoCounter(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1, MaxInflight: 1}, Member{ID: "b", Weight: 1, MaxInflight: 1})
 	p.SetSaturation(Saturation{Waiting: 1, StaleAfter: time.Second})
@@ -205,7 +203,7 @@ func TestPreviewChangesNoCounter(t *testing.T) {
 	}
 }
 
-// TestDraftHasItsOwnSaturation: not the pool's, which stays.
+// TestDraftHasItsOwnSaturation, and the pool keeps its own.
 func TestDraftHasItsOwnSaturation(t *testing.T) {
 	members := []Member{{ID: "a", Weight: 1}, {ID: "b", Weight: 1}}
 	p := poolOf(members...)
@@ -222,7 +220,7 @@ func TestDraftHasItsOwnSaturation(t *testing.T) {
 	}
 }
 
-// TestDraftMatchesWorkersInAnyOrder: in another order, among new ones, and all of many.
+// TestDraftMatchesWorkersInAnyOrder, among new workers, and in large pools.
 func TestDraftMatchesWorkersInAnyOrder(t *testing.T) {
 	const workers = 1000
 	members := make([]Member, workers)

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// facts are the parts of a record that a policy may go by, each with what takes it
-// out of a record.
+// facts lists the parts of a record that a policy may use, each with a function that removes it.
 func facts() map[string]func(*Choice) {
 	each := func(blank func(*Candidate)) func(*Choice) {
 		return func(c *Choice) {
@@ -46,7 +45,7 @@ func facts() map[string]func(*Choice) {
 	}
 }
 
-// pastPick is one recorded pick of a corpus.
+// pastPick is one recorded pick.
 type pastPick struct {
 	record Choice
 	asked  Request
@@ -54,7 +53,7 @@ type pastPick struct {
 	reason Reason
 }
 
-// redecide decides the pick again, of another record of it.
+// redecide decides the pick again from another record of it.
 func (k *pastPick) redecide(t *testing.T, p Policy, record *Choice) (worker string, reason Reason) {
 	t.Helper()
 	i, reason, _, err := Redecide(p, record, Hash(k.asked.Model), Hash(k.asked.Prefix), AppendChain(nil, k.asked.Blocks), k.asked.Now)
@@ -64,8 +63,8 @@ func (k *pastPick) redecide(t *testing.T, p Policy, record *Choice) (worker stri
 	return record.Candidates[i].Worker, reason
 }
 
-// pastPicks lets a policy choose among workers as chance has loaded them, a
-// planner among full ones too, and records it.
+// pastPicks lets a policy pick among randomly loaded workers, a planner among full ones too, and
+// records the picks.
 func pastPicks(t *testing.T, policy Policy, n int) (picks []pastPick) {
 	t.Helper()
 	d, now := dice(99), start
@@ -87,7 +86,7 @@ func pastPicks(t *testing.T, policy Policy, n int) (picks []pastPick) {
 	return picks
 }
 
-// loaded returns some of eight workers, half of them idle at times.
+// loaded returns some of eight workers; half of them are idle at times.
 func loaded(d *dice, someFull bool) (ws []View) {
 	light := d.below(3) == 0
 	for i := range 8 {
@@ -119,7 +118,7 @@ func used() map[string][]string {
 	}
 }
 
-// TestRecordHoldsEveryFactThatThePolicyUsed: and each part of it counts.
+// TestRecordHoldsEveryFactThatThePolicyUsed, and each listed fact changes some pick.
 func TestRecordHoldsEveryFactThatThePolicyUsed(t *testing.T) {
 	for _, name := range Names() {
 		fresh := func() Policy {
@@ -152,8 +151,8 @@ func TestRecordHoldsEveryFactThatThePolicyUsed(t *testing.T) {
 	}
 }
 
-// TestRunnerUpIsPickedWithoutTheChosenWorker: without the chosen worker the same policy takes it, at the
-// same record. Among full workers, and where chance draws, it is but the best.
+// TestRunnerUpIsPickedWithoutTheChosenWorker from the same record. Among full workers, and for policies
+// that draw, the runner-up is only the next best one.
 func TestRunnerUpIsPickedWithoutTheChosenWorker(t *testing.T) {
 	for _, name := range []string{"chwbl", "least_load", "round_robin", "weighted_round_robin"} {
 		policy, err := New(Config{Name: name})

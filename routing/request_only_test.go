@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// TestRequestForOneWorkerWaitsForThatWorker: whoever else is there, comes or is
-// idle, only that member takes it.
+// TestRequestForOneWorkerWaitsForThatWorker: no other member takes it, idle or new.
 func TestRequestForOneWorkerWaitsForThatWorker(t *testing.T) {
 	one, two, three := new(int), new(int), new(int)
 	members := []Member{

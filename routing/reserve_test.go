@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// kept returns which worker a round kept for the request, "" for none, and
-// whether Reserve said so.
+// kept returns the worker that a round reserved for the request, or "", and the result of Reserve.
 func kept(p *Pool, now time.Time, r *Request, tried ...*Worker) (id string, said bool) {
 	round := p.BeginRound(now)
 	defer round.End()
@@ -20,10 +19,9 @@ func kept(p *Pool, now time.Time, r *Request, tried ...*Worker) (id string, said
 	return id, said
 }
 
-// TestReserveSelectsAmongTheOfferedWorkers: of the one group that the
-// request is served by, never one that gets nothing now, and none at all where
-// the request has room. All have 900 of 1,000 tokens in flight but b, which has
-// 800, and the request brings 500.
+// TestReserveSelectsAmongTheOfferedWorkers: only in the group that serves the request, no worker that is
+// paused or saturated, and none if the request has room. All have 900 of 1,000 tokens in flight but
+// b, which has 800; the request brings 500.
 func TestReserveSelectsAmongTheOfferedWorkers(t *testing.T) {
 	type members = map[string]Member
 	for name, c := range map[string]struct {
@@ -85,8 +83,8 @@ func TestReserveSelectsAmongTheOfferedWorkers(t *testing.T) {
 	}
 }
 
-// TestReservationLastsOneRound: nobody else of the round gets it, the next
-// reservation is another worker, and the round after knows nothing of it.
+// TestReservationLastsOneRound: no other request of the round gets the worker, the next reservation is
+// another worker, and the next round has no reservation.
 func TestReservationLastsOneRound(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1, MaxTokensInflight: 1000}, Member{ID: "b", Weight: 1, MaxTokensInflight: 1000})
 	for range 2 {

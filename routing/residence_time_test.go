@@ -60,7 +60,7 @@ func TestThroughputFollowsTheLearnedResidenceTime(t *testing.T) {
 	}
 }
 
-// TestOnlyAnswersTeachTheResidenceTime has the ways in which a lease ends.
+// TestOnlyAnswersTeachTheResidenceTime lists the ways in which a lease ends.
 func TestOnlyAnswersTeachTheResidenceTime(t *testing.T) {
 	later, broke := start.Add(time.Second), errors.New("broke")
 	for name, c := range map[string]struct {

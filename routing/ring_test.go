@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// owners returns the worker that each of the keys 1 to n goes to.
+// owners returns the worker of each of the keys 1 to n.
 func owners(g *ring, ws []View, n int) []string {
 	if !g.enter(start, ws) {
 		return make([]string, n)
@@ -89,8 +89,8 @@ func TestWeightMovesOnlyKeysOfItsWorker(t *testing.T) {
 	}
 }
 
-// Where a key goes depends on who is eligible with which weight, and on nothing
-// that was before: gateways agree whatever each of them has seen.
+// A key's home depends on the eligible workers and their weights only, not on earlier picks, so that
+// gateways agree.
 func TestHomesDependOnEligibleWorkersOnly(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		g := newRing(15)
@@ -168,8 +168,8 @@ func TestChurnKeepsTheRingBounded(t *testing.T) {
 	}
 }
 
-// A pool in which most are full is seen differently by every request. That
-// must not sort the ring each time.
+// In a pool with many full workers each request sees other eligible workers. That must not sort the
+// ring each time.
 func TestFullWorkersStayOnTheRing(t *testing.T) {
 	g, all, d := newRing(20), weighted(slices.Repeat([]int{1}, 300)...), dice(3)
 	g.enter(start, all[:299])
@@ -198,7 +198,7 @@ func TestRingIgnoresWorkersOverItsCapacity(t *testing.T) {
 	}
 }
 
-// Who is absent never keeps a worker that is there from the ring.
+// Absent workers never keep a present worker from the ring.
 func TestRenamedPoolIsOnTheRing(t *testing.T) {
 	g, ws := newRing(1), weighted(slices.Repeat([]int{1}, maxSlots*2/3)...)
 	g.enter(start, ws)
@@ -213,8 +213,7 @@ func TestRenamedPoolIsOnTheRing(t *testing.T) {
 	}
 }
 
-// Gateways that agree on the workers agree on every home, in whatever order
-// they list them.
+// Gateways with the same workers agree on every home, in any order of the workers.
 func TestGatewaysAgreeOnHomes(t *testing.T) {
 	one, two := mustCHWBL(t, Config{}), mustCHWBL(t, Config{})
 	ws := equals(make([]int, 12)...)
@@ -235,8 +234,8 @@ func TestGatewaysAgreeOnHomes(t *testing.T) {
 	}
 }
 
-// Placements are a promise between gateways of different versions: during an
-// update, a changed hash costs every chat its cache.
+// Gateways of different versions must agree on placements: a changed hash would cost every chat its
+// cache during an update.
 func TestPlacementsAreStableAcrossVersions(t *testing.T) {
 	ws := weighted(1, 1, 2, 1)
 	ws[3].ID = "http://10.0.0.7:8000"

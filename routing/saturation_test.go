@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// A worker that its own metrics mark as saturated gets nothing while another
-// worker can take the request.
+// A worker that its own metrics saturate gets no requests while another worker can take them.
 func TestSaturationRules(t *testing.T) {
 	usual := Saturation{Waiting: 5, KVUsage: 0.9, StaleAfter: 5 * time.Second}
 	for name, c := range map[string]struct {
@@ -76,8 +75,8 @@ func TestSaturatedWorkerIsSkippedAndKeepsItsGroup(t *testing.T) {
 	mustAcquire(t, p)
 }
 
-// Between two looks at its metrics the queue of a saturated engine is what it
-// was, less what ended there and more what was sent there since.
+// Between two reports the queue of a saturated engine is the reported one, less the requests that
+// ended and plus the requests that were sent since.
 func TestEngineQueueIsExtrapolatedBetweenReports(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1})
 	p.SetSaturation(Saturation{Waiting: 5, StaleAfter: time.Minute})
@@ -154,9 +153,8 @@ func TestRoundRespectsSaturation(t *testing.T) {
 	}
 }
 
-// TestIdleWorkersStayEligibleWhenMetricsAloneSaturateThePool takes one request for
-// each worker without any in flight, then none: metrics that stay high for a reason
-// of their own do not refuse requests beside idle workers.
+// TestIdleWorkersStayEligibleWhenMetricsAloneSaturateThePool: each idle worker takes one request.
+// Metrics that stay high for another reason do not block idle workers.
 func TestIdleWorkersStayEligibleWhenMetricsAloneSaturateThePool(t *testing.T) {
 	full := Status{Up: true, Waiting: 9, KVUsage: 1, LoadAt: start}
 	for name, c := range map[string]struct {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// schedule is a pool under arbitrary use, with books of its own: what each
-// worker was granted and has not given back.
+// schedule is a pool under random use, with its own books: the load that each worker was granted and
+// that was not given back.
 type schedule struct {
 	t        *testing.T
 	dice     dice
@@ -26,13 +26,13 @@ type schedule struct {
 	held     int
 }
 
-// sum is what one worker has in flight.
+// sum is the load in flight on one worker.
 type sum struct {
 	requests int
 	tokens   int64
 }
 
-// moody is a gate that refuses one in eight.
+// moody is a gate that refuses one request in eight.
 type moody struct {
 	dice    *dice
 	permits int // without a verdict
@@ -93,7 +93,7 @@ func (s *schedule) request() *Request {
 	return r
 }
 
-// granted enters a lease in the books, which must not break a bound by it.
+// granted adds a lease to the books and fails if that breaks a bound.
 func (s *schedule) granted(r *Request, l *Lease, err error) bool {
 	if err != nil {
 		if r.learned {
@@ -116,7 +116,7 @@ func (s *schedule) granted(r *Request, l *Lease, err error) bool {
 	return true
 }
 
-// gave takes the lease off the books.
+// gave removes a lease from the books.
 func (s *schedule) gave(l *Lease) {
 	b := s.booked[l.Worker()]
 	b.requests--
@@ -145,7 +145,7 @@ func (s *schedule) pass() {
 	}
 }
 
-// worker returns one at random, or nil.
+// worker returns a random worker, or nil.
 func (s *schedule) worker() *Worker {
 	if len(s.pool.workers) == 0 {
 		return nil
@@ -185,7 +185,7 @@ func (s *schedule) step() {
 	}
 }
 
-// end lets one lease go on: its answer begins, or it is given back.
+// end advances one lease: its answer begins, or it is given back.
 func (s *schedule) end() {
 	if len(s.leases) == 0 {
 		return
@@ -207,7 +207,7 @@ func (s *schedule) end() {
 	s.leases = slices.Delete(s.leases, at, at+1)
 }
 
-// finish gives all back, and nothing must be left.
+// finish gives back everything and checks that nothing stays booked.
 func (s *schedule) finish() {
 	for _, l := range s.leases {
 		l.Release(Result{At: s.now})
@@ -223,8 +223,8 @@ func (s *schedule) finish() {
 	}
 }
 
-// TestBoundsHoldUnderAnySchedule: in a million steps of random schedules nobody has
-// more than its bound booked when it gets a request, and all is given back.
+// TestBoundsHoldUnderAnySchedule: in a million random steps no worker exceeds its bound after a request
+// was booked, and everything is given back.
 func TestBoundsHoldUnderAnySchedule(t *testing.T) {
 	schedules, length := 500, 2000
 	if testing.Short() {

@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// TestSlowStartLimitsRequestsFromTheQueue: while the others are full, one
-// that starts slowly gets its share of what they have in flight, and is not left
-// idle by the draw.
+// TestSlowStartLimitsRequestsFromTheQueue: while the other workers are full, a worker in slow start gets
+// its share of their requests in flight, and the draw does not leave it idle.
 func TestSlowStartLimitsRequestsFromTheQueue(t *testing.T) {
 	var members []Member
 	for i := range 4 {
@@ -41,8 +40,8 @@ func TestSlowStartLimitsRequestsFromTheQueue(t *testing.T) {
 	}
 }
 
-// TestIdleWorkerInSlowStartServesTheQueue: where only full workers are left
-// beside it, the draw does not keep requests from it, and its share still does.
+// TestIdleWorkerInSlowStartServesTheQueue: if only full workers are left beside it, only its share limits
+// it, not the draw.
 func TestIdleWorkerInSlowStartServesTheQueue(t *testing.T) {
 	members := []Member{{ID: "warm", Weight: 1}, {ID: "full", Weight: 1, MaxInflight: 11}}
 	p := poolOf(members...)
@@ -67,8 +66,7 @@ func TestIdleWorkerInSlowStartServesTheQueue(t *testing.T) {
 	round.End()
 }
 
-// TestSlowStartDrawsIfAnotherWorkerIsOpen: with one open beside
-// it and the full ones, a slow start is as ever.
+// TestSlowStartDrawsIfAnotherWorkerIsOpen: full workers change nothing.
 func TestSlowStartDrawsIfAnotherWorkerIsOpen(t *testing.T) {
 	members := []Member{{ID: "warm", Weight: 1}, {ID: "full", Weight: 1, MaxInflight: 1}, {ID: "open", Weight: 1}}
 	p := poolOf(members...)
@@ -89,9 +87,8 @@ func TestSlowStartDrawsIfAnotherWorkerIsOpen(t *testing.T) {
 	round.End()
 }
 
-// floods is a backlog of 200 requests before a pool of four workers with 20
-// places each, of which the first is just back and the others are spoilt. It
-// returns how many the first one got at once.
+// floods sends 200 requests at once to a pool of four workers with 20 places each, of which the first is
+// in slow start. It returns how many requests the first one got.
 func floods(t *testing.T, policy Policy, ask Request, change func(members []Member), spoil func(p *Pool)) int {
 	t.Helper()
 	var members []Member
@@ -126,9 +123,8 @@ func floods(t *testing.T, policy Policy, ask Request, change func(members []Memb
 	return p.Snapshot(start)[0].Inflight
 }
 
-// TestBacklogDoesNotFloodAWorkerInSlowStart: whatever policy and whoever else is
-// full, one that is back gets a tenth of what the others have in flight; it gets
-// all where nobody else could serve the requests, and from those who cannot wait.
+// TestBacklogDoesNotFloodAWorkerInSlowStart: under every policy it gets a tenth of the others' requests
+// in flight. It gets all requests that no other worker could serve, and those that cannot wait.
 func TestBacklogDoesNotFloodAWorkerInSlowStart(t *testing.T) {
 	for _, name := range Names() {
 		for what, c := range map[string]struct {
@@ -159,7 +155,7 @@ func TestBacklogDoesNotFloodAWorkerInSlowStart(t *testing.T) {
 	}
 }
 
-// others does something to all workers but the first.
+// others applies a function to all workers but the first.
 func others(do func(p *Pool, w *Worker)) func(p *Pool) {
 	return func(p *Pool) {
 		for _, w := range p.workers[1:] {
@@ -168,8 +164,8 @@ func others(do func(p *Pool, w *Worker)) func(p *Pool) {
 	}
 }
 
-// TestSlowStartShareCountsFullWorkers: who cannot wait has an open worker
-// beside the one that is back, and its share is of what the full one has too.
+// TestSlowStartShareCountsFullWorkers: the share is one of all workers' requests, also for a request that
+// cannot wait and has an open worker beside the one in slow start.
 func TestSlowStartShareCountsFullWorkers(t *testing.T) {
 	for what, c := range map[string]struct {
 		full, open int // places of the others, of which one is left open

@@ -11,8 +11,8 @@ import (
 // usualSlowness is the default configuration.
 var usualSlowness = Slowness{Factor: 3, MinSamples: 20}
 
-// stream sends one good request whose first token came after ratio times the
-// predicted second, and returns whether it was admitted.
+// stream sends one good request whose first token takes ratio times the predicted second. It reports
+// whether the request was admitted.
 func (g *gatedPool) stream(i int, ratio float64) bool {
 	l, err := g.Acquire(&Request{Now: time.Now(), Only: i})
 	if err != nil {
@@ -39,8 +39,7 @@ func (g *gatedPool) paced(i int, observed, predicted time.Duration) error {
 	return nil
 }
 
-// rounds sends n streams to each of the first workers in turn, with these ratios; 0
-// sends none.
+// rounds sends n streams to each of the first workers in turn, with these ratios; 0 sends none.
 func (g *gatedPool) rounds(n int, ratios ...float64) {
 	for s := range n {
 		for i, ratio := range ratios {
@@ -51,7 +50,7 @@ func (g *gatedPool) rounds(n int, ratios ...float64) {
 	}
 }
 
-// jitter is a noise of a third, as times to first token have it, that repeats.
+// jitter is a repeating noise of a third, typical for times to first token.
 func jitter(i int) float64 { return 0.8 + 0.05*float64((i*7)%9) }
 
 func TestSlowWorkerIsFound(t *testing.T) {
@@ -109,8 +108,8 @@ func TestSlowPoolEjectsNoWorker(t *testing.T) {
 	})
 }
 
-// TestWorkerWithoutSamplesDoesNotCount: it is not slow, and it neither makes its
-// peers look slow nor hides that they are.
+// TestWorkerWithoutSamplesDoesNotCount: it is not slow, and it does not affect the comparison of its
+// peers.
 func TestWorkerWithoutSamplesDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGatedPool(t, 4, usualSlowness)
@@ -122,8 +121,7 @@ func TestWorkerWithoutSamplesDoesNotCount(t *testing.T) {
 	})
 }
 
-// TestOldSamplesDoNotCount: what a worker was five minutes ago is forgotten,
-// by itself and by its peers.
+// TestOldSamplesDoNotCount: samples older than five minutes are dropped, for the worker and its peers.
 func TestOldSamplesDoNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGatedPool(t, 2, usualSlowness)
@@ -137,8 +135,7 @@ func TestOldSamplesDoNotCount(t *testing.T) {
 	})
 }
 
-// TestASlowWorkerRecoversByProbe, not by a health check, and not by a probe
-// that is as slow.
+// TestASlowWorkerRecoversByProbe, not by a health check, and not by a probe that is slow too.
 func TestASlowWorkerRecoversByProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGatedPool(t, 3, usualSlowness)
@@ -171,8 +168,7 @@ func TestASlowWorkerRecoversByProbe(t *testing.T) {
 	})
 }
 
-// TestEjectedWorkerIsNotAPeer: the second slow worker is measured against the
-// well one alone.
+// TestEjectedWorkerIsNotAPeer: the second slow worker is compared with the good one only.
 func TestEjectedWorkerIsNotAPeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGatedPool(t, 4, usualSlowness)
@@ -183,7 +179,7 @@ func TestEjectedWorkerIsNotAPeer(t *testing.T) {
 	})
 }
 
-// TestSlownessEndsWithAGoodProbe: the next opening may end early.
+// TestSlownessEndsWithAGoodProbe: after that, a health check can end the next opening early.
 func TestSlownessEndsWithAGoodProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGatedPool(t, 2, usualSlowness)
@@ -201,8 +197,8 @@ func TestSlownessEndsWithAGoodProbe(t *testing.T) {
 	})
 }
 
-// TestSlowProbeAfterFailuresCloses decides by its answer: one sample says
-// little, and slowness was not what took the worker out.
+// TestSlowProbeAfterFailuresCloses: one sample shows little, and slowness was not the reason of the
+// ejection.
 func TestSlowProbeAfterFailuresCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGatedPool(t, 2, usualSlowness)
@@ -214,7 +210,7 @@ func TestSlowProbeAfterFailuresCloses(t *testing.T) {
 	})
 }
 
-// TestStreamsFromBeforeAnEjectionAreNoSamples: they tell of the time before the opening.
+// TestStreamsFromBeforeAnEjectionAreNoSamples: they show the time before it.
 func TestStreamsFromBeforeAnEjectionAreNoSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGatedPool(t, 2, usualSlowness)
@@ -235,7 +231,7 @@ func TestStreamsFromBeforeAnEjectionAreNoSamples(t *testing.T) {
 	})
 }
 
-// TestEjectionCapKeepsASlowWorker until another one is back.
+// TestEjectionCapKeepsASlowWorker until another worker returns.
 func TestEjectionCapKeepsASlowWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGatedPool(t, 3, usualSlowness)
@@ -252,8 +248,8 @@ func TestEjectionCapKeepsASlowWorker(t *testing.T) {
 	})
 }
 
-// TestOnlyStreamsOfTheSameMomentAreCompared: what all workers' streams waited for in one
-// time is not what one worker is slow by.
+// TestOnlyStreamsOfTheSameMomentAreCompared: a delay of all workers at one time does not make one worker
+// slow.
 func TestOnlyStreamsOfTheSameMomentAreCompared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGatedPool(t, 2, usualSlowness)
@@ -265,8 +261,8 @@ func TestOnlyStreamsOfTheSameMomentAreCompared(t *testing.T) {
 	})
 }
 
-// TestStreamsOfOneBurstCountOnce: all streams of a burst are booked before the
-// first of them ends, and are one comparison however many they are.
+// TestStreamsOfOneBurstCountOnce: they are all booked before the first of them ends, and are one
+// comparison.
 func TestStreamsOfOneBurstCountOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGatedPool(t, 2, usualSlowness)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestTokensInFlightAreBounded has workers that may have 1,000 tokens, and the
-// requests that they are offered in turn as prompt and answer.
+// TestTokensInFlightAreBounded has workers with a bound of 1,000 tokens, and the requests that they are
+// offered in turn, as prompt and output tokens.
 func TestTokensInFlightAreBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		members []Member
@@ -45,8 +45,7 @@ func TestTokensInFlightAreBounded(t *testing.T) {
 	}
 }
 
-// TestTokensStayBookedUntilTheRelease: a KV cache holds the prompt until the answer
-// is whole.
+// TestTokensStayBookedUntilTheRelease: a KV cache holds the prompt until the answer ends.
 func TestTokensStayBookedUntilTheRelease(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1, MaxTokensInflight: 200})
 	l := mustAcquire(t, p)
@@ -63,7 +62,7 @@ func TestTokensStayBookedUntilTheRelease(t *testing.T) {
 	}
 }
 
-// TestLongRequestGoesToAWorkerWithRoom: full is what a worker is for one request.
+// TestLongRequestGoesToAWorkerWithRoom: a worker may be full for one request and not for another.
 func TestLongRequestGoesToAWorkerWithRoom(t *testing.T) {
 	members := []Member{{ID: "a", Weight: 1, MaxTokensInflight: 1000}, {ID: "b", Weight: 1, MaxTokensInflight: 5000}}
 	p := poolOf(members...)

@@ -25,8 +25,7 @@ type traced struct {
 	HashIDs   []uint64 `json:"hash_ids"` // one for each 512 tokens
 }
 
-// readTrace returns the first requests of the trace, and skips the test where
-// it is not.
+// readTrace returns the first requests of the trace. It skips the test if the file is missing.
 func readTrace(t *testing.T, most int) (trace []traced) {
 	name := filepath.Join("..", "..", "shared", "data", "mooncake", "conversation_trace.jsonl")
 	f, err := os.Open(name)
@@ -52,8 +51,7 @@ func readTrace(t *testing.T, most int) (trace []traced) {
 	return trace
 }
 
-// cache is a worker's KV cache: the blocks used last, a chain's tail given up
-// before its head.
+// cache is a worker's KV cache of recently used blocks. It evicts the tail of a chain before its head.
 type cache struct {
 	size   int
 	order  list.List
@@ -78,11 +76,9 @@ func (c *cache) serve(chain []Block) (hits int) {
 	return hits
 }
 
-// replay gives each request to a worker of the pool at its time, and returns
-// the part of all tokens that was cached there, how uneven the tokens are, and
-// the part of the requests that did not go home. A worker takes 0.2 ms for a
-// token that it has not cached and 20 ms for one that it writes, whatever else
-// it has.
+// replay sends each request to a worker of the pool at its time. It returns the share of tokens that were
+// cached there, the imbalance of the tokens, and the share of requests that did not go home. A worker
+// takes 0.2 ms per token that is not cached and 20 ms per output token, at any load.
 func replay(t *testing.T, policy Policy, trace []traced, workers int) (hit, uneven, away float64) {
 	const blockTokens, blocks = 512, 10_000
 	members, caches, tokens := make([]Member, workers), make([]cache, workers), make([]int64, workers)
@@ -127,7 +123,7 @@ func replay(t *testing.T, policy Policy, trace []traced, workers int) (hit, unev
 	return float64(cached) / float64(all), unfair(tokens), away
 }
 
-// step is what happens to a request at its time.
+// step is an event of a request.
 type step struct {
 	at time.Time
 	do func(at time.Time)
@@ -145,8 +141,8 @@ func (s *steps) Pop() any {
 	return last
 }
 
-// A real trace in which every request begins with the same block, on 8 workers
-// of 10,000 blocks. Over all of it a single endless cache has 37.4 %.
+// In this recorded trace every request begins with the same block. It runs on 8 workers of 10,000
+// blocks. A single unbounded cache has 37.4 % hits over the whole trace.
 func TestTraceHitsCachesAndBalancesLoad(t *testing.T) {
 	trace := readTrace(t, 20_000)
 	one, hits := 1.0, map[string]float64{}

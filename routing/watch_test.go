@@ -44,8 +44,7 @@ func TestWatcherIsCalledAfterChangesThatFreeRequests(t *testing.T) {
 	}
 }
 
-// TestChangesAreSureUnlessAWorkerIsPaused: who rests is back without a
-// change.
+// TestChangesAreSureUnlessAWorkerIsPaused: a pause ends without a change.
 func TestChangesAreSureUnlessAWorkerIsPaused(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1})
 	p.SetBackoff(p.workers[0], start.Add(time.Second))
