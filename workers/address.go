@@ -13,20 +13,20 @@ import (
 	"syscall"
 )
 
-// maxSocketPath is what sun_path holds on Linux, less its closing zero byte.
+// maxSocketPath is the size of sun_path on Linux, less the closing zero byte.
 const maxSocketPath = 107
 
 type address struct {
 	scheme string // http, https or unix
-	host   string // host:port, an IPv6 host in brackets; empty for unix
+	host   string // host:port, with an IPv6 host in brackets; empty for unix
 	socket string // the socket's file; empty for http and https
-	base   string // "" or "/…" without a slash at its end, as the URL spells it
+	base   string // "" or "/…" without a final slash, as the URL spells it
 }
 
-// Canonical returns the normal form of a worker's URL, which is http://host:port[/base],
-// https://host[:port][/base] or unix:///file[:/base]. Letter case of scheme and host, a
-// default port, slashes at the end and a final /v1 make no difference. Its error names the
-// field, the value without a password, and what to write.
+// Canonical returns the normal form of a worker's URL: http://host:port[/base],
+// https://host[:port][/base] or unix:///file[:/base]. It ignores the case of scheme and host, a
+// default port, final slashes and a final /v1. Its error names the field, the value without a
+// password, and the way out.
 func Canonical(raw string) (string, error) {
 	a, err := parseAddress(raw)
 	if err != nil {
@@ -150,7 +150,7 @@ func cleanBase(raw string, u *url.URL) (string, error) {
 	return base, nil
 }
 
-// redact cuts what may be a user and a password out of a URL that is refused.
+// redact removes a possible user and password from a rejected URL.
 func redact(raw string) string {
 	at := strings.LastIndex(raw, "@")
 	if at < 0 {
@@ -163,18 +163,18 @@ func redact(raw string) string {
 	return raw[:start] + "…" + raw[at:]
 }
 
-// join returns where a request for target, a path with query, goes. A base
-// that ends in /v1, as people write it for SDKs, gives no second /v1.
+// join returns the path of a request for target, a path with query. If the base ends in /v1, as
+// URLs for SDKs do, /v1 is not repeated.
 func (a address) join(target string) string {
 	return a.root() + target
 }
 
-// relative returns a reference that an answer of the server at a holds, such as a
-// Location, as one that leads through the gateway: without the server's address and
-// base path. ok is false when it leads to another server, or nowhere.
+// relative converts a reference in an answer of the server, such as a Location, into one that leads
+// through the gateway, without the server's address and base path. ok is false if the reference
+// leads to another server or nowhere.
 func (a address) relative(reference string) (ref string, ok bool) {
 	u, err := url.Parse(reference)
-	if err != nil || strings.Contains(reference, `\`) { // browsers take a backslash for a slash
+	if err != nil || strings.Contains(reference, `\`) { // browsers treat a backslash as a slash
 		return "", false
 	}
 	if u.Scheme != "" || u.Host != "" {
@@ -191,11 +191,11 @@ func (a address) relative(reference string) (ref string, ok bool) {
 	if below, found := strings.CutPrefix(ref, a.root()); found && (below == "" || strings.ContainsAny(below[:1], "/?#")) {
 		ref = "/" + strings.TrimPrefix(below, "/")
 	}
-	return ref, !strings.HasPrefix(ref, "//") // which would name another host
+	return ref, !strings.HasPrefix(ref, "//") // "//" would name another host
 }
 
-// serves reports whether a URL is one of the server at a. Servers behind a proxy that
-// ends TLS write http for https.
+// serves reports whether a URL is on the server at a. Servers behind a TLS-terminating proxy write
+// http for https.
 func (a address) serves(u *url.URL) bool {
 	if a.scheme == "unix" {
 		return u.Host == socketHost
@@ -205,8 +205,7 @@ func (a address) serves(u *url.URL) bool {
 		strings.EqualFold(u.Hostname(), host) && (u.Port() == port || u.Port() == "")
 }
 
-// root returns the base without a final /v1. Engines answer /health and
-// /metrics there.
+// root returns the base without a final /v1. Engines serve /health and /metrics there.
 func (a address) root() string {
 	if rest, ok := strings.CutSuffix(a.base, "/v1"); ok {
 		return rest
@@ -214,8 +213,8 @@ func (a address) root() string {
 	return a.base
 }
 
-// metadataAddresses are where clouds hand credentials to whoever can connect
-// (AWS, Google and Azure, ECS tasks, EKS pods, Alibaba). No engine listens there.
+// metadataAddresses are the addresses at which clouds hand credentials to any client (AWS, Google
+// and Azure, ECS tasks, EKS pods, Alibaba). No engine listens there.
 var metadataAddresses = []string{"169.254.169.254", "169.254.170.2", "169.254.170.23", "100.100.100.200",
 	"fd00:ec2::254", "fd00:ec2::23"}
 
@@ -223,8 +222,8 @@ func isMetadata(ip netip.Addr) bool {
 	return slices.Contains(metadataAddresses, ip.Unmap().WithZone("").String())
 }
 
-// refuseMetadata is a net.Dialer's Control: it looks at the resolved address,
-// so that no name can lead to a metadata service either.
+// refuseMetadata is a net.Dialer's Control. It checks the resolved address, so no name can lead to
+// a metadata service.
 func refuseMetadata(_, resolved string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(resolved)
 	if err == nil && isMetadata(to.Addr()) {

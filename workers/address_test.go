@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestURLsThatAWorkerCanHave(t *testing.T) {
+func TestCanonicalURLsOfWorkers(t *testing.T) {
 	for raw, want := range map[string]address{
 		"http://127.0.0.1:8000":             {scheme: "http", host: "127.0.0.1:8000"},
 		"http://engine":                     {scheme: "http", host: "engine:80"},
@@ -30,7 +30,7 @@ func TestURLsThatAWorkerCanHave(t *testing.T) {
 	}
 }
 
-func TestRefusedURLsNameFieldAndWayOut(t *testing.T) {
+func TestRejectedURLsNameFieldAndWayOut(t *testing.T) {
 	for raw, says := range map[string]string{
 		"":                   "is empty",
 		"engine:8000":        "has no scheme",

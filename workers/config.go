@@ -1,5 +1,5 @@
-// Package workers keeps the live engines: whether each is up, how loaded it is and
-// how a request is sent to it.
+// Package workers manages the live workers: their health, their load and the connections to them. A
+// Fleet keeps them over reloads and checks them; a Worker carries requests to its server.
 package workers
 
 import (
@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Config is one worker as config.yaml writes it. A nil Weight is 1, nil Models are all
-// of its pool's, and a nil Health is the pool's.
+// Config is one worker in config.yaml. A nil Weight is 1, nil Models are those of the pool, and a
+// nil Health is the pool's.
 type Config struct {
 	Name              string   `yaml:"name" required:"true" form:"name" doc:"The worker's name, unique in the file, as X-Routed-To shows it."`
 	URL               string   `yaml:"url" required:"true" reload:"drain" doc:"Where it listens: http://host:port, https://host/base or unix:///path. Without user and password. A server with several models stands in several tiers or pools, once in each; it is checked once, and bounds count for each entry alone."`
@@ -24,7 +24,7 @@ type Config struct {
 	Health            *Health  `yaml:"health" absent:"the tier's or pool's 'health', then the file's" doc:"How this worker is checked, key by key."`
 }
 
-// Health says how a worker is asked whether it is up.
+// Health is the configuration of health checks.
 type Health struct {
 	Path      string        `yaml:"path" form:"health" doc:"What is asked: a path, 'auto' (/health, else /v1/models) or 'off' (always up)."`
 	Interval  time.Duration `yaml:"interval" doc:"Time between two checks."`
@@ -33,44 +33,41 @@ type Health struct {
 	UpAfter   int           `yaml:"up_after" min:"1" max:"1000" doc:"Good checks in a row before it counts as up again."`
 }
 
-// Spec is one worker with everything resolved that its Config leaves to
-// others. Two Specs of one name, pool, URL, engine and model are the same worker:
-// the fleet keeps it over a reload, with its load and health. Only a changed
-// ConnectTimeout drops its idle connections.
+// Spec is one worker with all inherited values resolved. Two Specs with the same name, pool, URL,
+// engine and model describe the same worker: the fleet keeps it over a reload, with its load and
+// health. Of all changes to such a worker only a new ConnectTimeout closes idle connections.
 type Spec struct {
 	Config
-	Pool           string // the tier or pool that it belongs to
+	Pool           string // the tier or pool of the worker
 	Engine         string // an openai.Engine
-	Model          string // what its pool asks it for; "" is the client's own name
-	Key            string `json:"-"` // the value of APIKeyEnv; never printed
+	Model          string // model name sent to the worker; "" forwards the client's name
+	Key            string `json:"-"` // value of APIKeyEnv; never printed
 	ConnectTimeout time.Duration
-	// StaleAfter is how old the worker's load may be to count: it is asked for often
-	// enough to be younger. 0: it is only asked for after each health check.
+	// StaleAfter is the age at which the worker's load is stale; it is read often enough to stay
+	// younger. With 0 it is read only after each health check.
 	StaleAfter time.Duration
 }
 
-// DefaultHealth returns how a worker is checked where neither it nor the file says
-// otherwise: an engine that died is found in 10 to 15 seconds without a single slow check
-// taking a busy one out.
+// DefaultHealth returns the default health checks. They detect a dead engine in 10 to 15 seconds,
+// and a single slow check does not take a busy engine out.
 func DefaultHealth() Health {
 	return Health{Path: pathAuto, Interval: 5 * time.Second, Timeout: 5 * time.Second, DownAfter: 3, UpAfter: 2}
 }
 
-// health returns how the worker is checked, every value filled in.
+// health returns the worker's health checks with defaults filled in.
 func (s Spec) health() Health {
 	usual, h := DefaultHealth(), cmp.Or(s.Health, new(Health))
 	return Health{Path: cmp.Or(h.Path, usual.Path), Interval: cmp.Or(h.Interval, usual.Interval), Timeout: cmp.Or(h.Timeout, usual.Timeout),
 		DownAfter: cmp.Or(h.DownAfter, usual.DownAfter), UpAfter: cmp.Or(h.UpAfter, usual.UpAfter)}
 }
 
-// SameWorker reports whether s and o are the same engine in the same place. The
-// way in which the gateway connects to it, checks it and pays it may differ: an
-// engine has the same load and speed under another key.
+// SameWorker reports whether s and o are the same engine at the same address. Connection, health
+// and price settings may differ: an engine has the same load and speed under another key.
 func (s Spec) SameWorker(o Spec) bool {
 	return s.Name == o.Name && s.URL == o.URL && s.Pool == o.Pool && s.Engine == o.Engine && s.Model == o.Model
 }
 
-// clone returns a copy that shares nothing with s.
+// clone returns a deep copy of s.
 func (s Spec) clone() Spec {
 	if s.Weight != nil {
 		s.Weight = new(*s.Weight)
@@ -87,8 +84,7 @@ func (s Spec) String() string {
 	return fmt.Sprintf("worker %s of pool %s at %s (engine %s, key %s)", s.Name, s.Pool, s.URL, s.Engine, s.keyState())
 }
 
-// Format prints what String says under every verb, so that no way of printing
-// a Spec shows its key.
+// Format prints the result of String under every verb, so that no format shows the key.
 func (s Spec) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(s.String())) }
 
 // LogValue keeps the key out of structured logs.

@@ -13,22 +13,21 @@ import (
 )
 
 const (
-	// freshFor is how long the addresses of a name are used without another lookup: a
-	// worker that moves is found by its next health check.
+	// freshFor is how long looked-up addresses are used without another lookup. A worker that moves
+	// is found by its next health check.
 	freshFor = 5 * time.Second
-	// lookupPatience is how long a lookup may take while older addresses are known. A
-	// name server answers in milliseconds; one that is down costs one connection in
-	// freshFor this much.
+	// lookupPatience is the timeout of a lookup while older addresses are known. A name server
+	// answers in milliseconds. One that is down delays one connection per freshFor by this time.
 	lookupPatience = 500 * time.Millisecond
-	// missingFor is how long lookups must deny that the name exists before its addresses
-	// are dropped. A resolver with search domains also answers so while one of its name
-	// servers is down. Caches of name servers keep addresses about as long.
+	// missingFor is how long lookups must report that the name does not exist before its addresses
+	// are dropped. A resolver with search domains also reports this while one of its name servers
+	// is down. Name servers cache addresses for about as long.
 	missingFor = 30 * time.Second
 )
 
-// dialer opens connections to one worker's host and port. It keeps the addresses of
-// the host's name for a short time, and while lookups fail for as long as they do: a
-// name server that is down takes no worker away. It is safe for concurrent use.
+// dialer opens connections to one worker's host and port. It keeps the addresses of the host for
+// freshFor, and longer while lookups fail, so a failed name server takes no worker down. It is safe
+// for concurrent use.
 type dialer struct {
 	host, port string
 	lookup     func(ctx context.Context, network, host string) ([]netip.Addr, error)
@@ -36,26 +35,26 @@ type dialer struct {
 	log        *slog.Logger
 
 	mu      sync.Mutex   // guards the rest
-	known   []netip.Addr // of the last lookup that succeeded; the slice is never written
-	due     time.Time    // of the next lookup
-	looking bool         // a lookup is under way
+	known   []netip.Addr // from the last successful lookup; the slice is immutable
+	due     time.Time    // time of the next lookup
+	looking bool         // a lookup is in progress
 	failing bool         // the last lookup failed
-	missing time.Time    // since when all lookups deny the name; zero: they do not
+	missing time.Time    // since when all lookups report that the name does not exist; zero: the name exists
 }
 
-// newDialer returns a dialer for an address of the form host:port. It refuses every
-// address of a cloud's metadata service, whatever name leads there.
+// newDialer returns a dialer for an address host:port. It rejects every address of a cloud's
+// metadata service, whatever name resolves to it.
 func newDialer(address string, log *slog.Logger) *dialer {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		host, port = address, "" // which the dial then refuses
+		host, port = address, "" // the dial then fails
 	}
 	return &dialer{host: host, port: port, log: log, lookup: net.DefaultResolver.LookupNetIP,
 		dial: (&net.Dialer{Control: refuseMetadata}).DialContext}
 }
 
-// DialContext opens a connection before ctx ends. It ignores the address that its
-// caller gives, which is the dialer's own.
+// DialContext opens a connection before ctx ends. It ignores its address argument and uses the
+// dialer's own.
 func (d *dialer) DialContext(ctx context.Context, network, _ string) (net.Conn, error) {
 	if ip, err := netip.ParseAddr(d.host); err == nil {
 		return d.try(ctx, network, []netip.Addr{ip})
@@ -68,7 +67,7 @@ func (d *dialer) DialContext(ctx context.Context, network, _ string) (net.Conn, 
 	if err == nil || fresh || ctx.Err() != nil || OutOfResources(err) {
 		return conn, err
 	}
-	// None of the kept addresses works: the worker may have moved.
+	// No kept address works: the worker may have moved.
 	now, fresh, lookupErr := d.addresses(ctx, true)
 	moved := slices.DeleteFunc(slices.Clone(now), func(a netip.Addr) bool { return slices.Contains(addresses, a) })
 	if lookupErr != nil || !fresh || len(moved) == 0 {
@@ -77,8 +76,8 @@ func (d *dialer) DialContext(ctx context.Context, network, _ string) (net.Conn, 
 	return d.try(ctx, network, moved)
 }
 
-// addresses returns the addresses of the host, and whether they come from a lookup of
-// this call: if older ones are not good enough, or there are none.
+// addresses returns the addresses of the host, and whether this call has looked them up: with again
+// set, if they are no longer fresh, or if there are none.
 func (d *dialer) addresses(ctx context.Context, again bool) (all []netip.Addr, fresh bool, err error) {
 	d.mu.Lock()
 	known := d.known
@@ -100,12 +99,12 @@ func (d *dialer) addresses(ctx context.Context, again bool) (all []netip.Addr, f
 	for i := range found {
 		found[i] = found[i].Unmap()
 	}
-	return d.take(found, err)
+	return d.storeLookup(found, err)
 }
 
-// take keeps the result of a lookup. A name that has not existed for missingFor has no
-// addresses; after any other failure the last addresses count.
-func (d *dialer) take(found []netip.Addr, err error) (all []netip.Addr, fresh bool, _ error) {
+// storeLookup stores the result of a lookup. A name that has not existed for missingFor has no
+// addresses; after any other failure the last addresses stay in use.
+func (d *dialer) storeLookup(found []netip.Addr, err error) (all []netip.Addr, fresh bool, _ error) {
 	var dns *net.DNSError
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -122,17 +121,18 @@ func (d *dialer) take(found []netip.Addr, err error) (all []netip.Addr, fresh bo
 	switch {
 	case err == nil:
 		d.known = found
-		d.noteLocked(nil)
+		d.logLookupLocked(nil)
 		return found, true, nil
 	case len(d.known) > 0:
-		d.noteLocked(err)
+		d.logLookupLocked(err)
 		return d.known, false, nil
 	}
 	return nil, false, fmt.Errorf("looking up the worker's host: %w", err)
 }
 
-// noteLocked logs when lookups begin to fail, and when they succeed again.
-func (d *dialer) noteLocked(err error) {
+// logLookupLocked logs when lookups begin to fail and when they succeed again. The caller must hold
+// mu.
+func (d *dialer) logLookupLocked(err error) {
 	switch {
 	case err != nil && !d.failing:
 		d.log.Warn("a worker's host does not resolve; using its last addresses", "host", d.host, "cause", err.Error())
@@ -142,8 +142,8 @@ func (d *dialer) noteLocked(err error) {
 	d.failing = err != nil
 }
 
-// try opens a connection to the first address that takes one. Each has an equal share
-// of the time that is left.
+// try opens a connection to the first address that accepts one. Each address gets an equal share of
+// the remaining time.
 func (d *dialer) try(ctx context.Context, network string, addresses []netip.Addr) (net.Conn, error) {
 	var first error
 	for i, to := range addresses {
@@ -162,7 +162,7 @@ func (d *dialer) try(ctx context.Context, network string, addresses []netip.Addr
 	return nil, first
 }
 
-// one opens a connection within one of n parts of the time until ctx ends.
+// one opens a connection within 1/n of the time until ctx ends.
 func (d *dialer) one(ctx context.Context, n int, network, address string) (net.Conn, error) {
 	if end, bounded := ctx.Deadline(); bounded && n > 1 {
 		var cancel context.CancelFunc
@@ -172,7 +172,7 @@ func (d *dialer) one(ctx context.Context, n int, network, address string) (net.C
 	return d.dial(ctx, network, address)
 }
 
-// prefer puts the address that took a connection in front of those that did not.
+// prefer moves the address that accepted a connection to the front.
 func (d *dialer) prefer(to netip.Addr) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

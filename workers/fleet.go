@@ -8,42 +8,38 @@ import (
 	"sync"
 )
 
-// Options is what a Fleet needs of its maker.
+// Options configures a Fleet.
 type Options struct {
-	// Log gets one line when a worker goes up or down. Nil: nothing is logged.
+	// Log receives one line when a worker goes up or down. Nil: no log.
 	Log *slog.Logger
-	// OnStatus is called after a worker's first check, and when Up, the load
-	// or what is known of the engine has changed; never twice at once for one
-	// worker, and never for a worker after the Sync that removed it. It must
-	// return soon and must not call Sync or Close. A worker's first check can
-	// end before Sync's caller knows of the worker: such a caller reads Status
-	// once itself.
+	// OnStatus is called after a worker's first check, and when Up, the load or the knowledge of
+	// the engine has changed. Calls for one worker never overlap, and none follows the Sync that
+	// removes the worker. OnStatus must return soon and must not call Sync or Close. A first check
+	// can end before Sync returns, so the caller of Sync must read Status once itself.
 	OnStatus func(w *Worker, s Status)
-	// Rand spreads the checks; it must be safe for concurrent use. Nil:
-	// math/rand/v2.
+	// Rand spreads the checks. It must be safe for concurrent use. Nil: math/rand/v2.
 	Rand func() uint64
-	// Via is added to the Via header of every request to a worker, so that a gateway
-	// recognises its own; empty: nothing is.
+	// Via is added to the Via header of every request to a worker, so that a gateway recognises its
+	// own requests. Empty: no header.
 	Via string
-	// Recover runs a step that reads what an engine sent. It returns the step's
-	// error, and an error instead of a panic. Nil: a panic ends the process.
+	// Recover runs a step that reads an engine's answer. It returns the step's error, or an error
+	// if the step panics. Nil: a panic ends the process.
 	Recover func(work string, step func() error) error
 
-	send func(Spec) Sender // newSender, or a test's
+	send func(Spec) Sender // newSender, or a replacement in tests
 }
 
-// Fleet keeps the workers of one gateway over every reload. It is safe for
-// concurrent use.
+// Fleet manages the workers of one gateway over all reloads. It is safe for concurrent use.
 type Fleet struct {
 	options Options
-	via     []string      // of Options.Via; never written
-	changed chan struct{} // holds one when Run should look at the workers again
+	via     []string      // from Options.Via; immutable
+	changed chan struct{} // holds one if Run must read the workers again
 
 	mu      sync.Mutex
-	workers []*Worker // in the order of the last Sync; the slice is never written, only replaced
+	workers []*Worker // in the order of the last Sync; the slice is replaced, never changed
 }
 
-// NewFleet makes a Fleet without workers. Run checks those that Sync adds.
+// NewFleet returns a Fleet without workers. Run checks the workers that Sync adds.
 func NewFleet(o Options) *Fleet {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -64,13 +60,13 @@ func NewFleet(o Options) *Fleet {
 	return f
 }
 
-// Sync makes specs, whose names must be unique, the fleet's workers. A worker of
-// the same name, pool, URL, engine and model stays the same *Worker, with its
-// status; every other one is new, and what is not in specs is removed. A new
-// worker counts as up until its first check. A worker whose key or health settings
-// changed is checked at once: one that is up stays up until DownAfter checks have
-// failed, one that is down is up again after one good check. Exchanges of a removed
-// worker go on to their end.
+// Sync replaces the fleet's workers by specs, whose names must be unique. A worker with the same
+// name, pool, URL, engine and model stays the same *Worker, with its status. Every other spec
+// becomes a new worker, and workers without a spec are removed.
+//
+// A new worker counts as up until its first check. If a worker's key or health settings change, it
+// is checked at once. If it is up, it stays up until DownAfter checks have failed. If it is down,
+// one good check brings it up. Exchanges of a removed worker continue to their end.
 func (f *Fleet) Sync(specs []Spec) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -100,15 +96,14 @@ func (f *Fleet) Sync(specs []Spec) {
 	}
 }
 
-// Workers returns the workers in the order of the last Sync. The slice is the
-// caller's.
+// Workers returns the workers in the order of the last Sync. The caller owns the slice.
 func (f *Fleet) Workers() []*Worker {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.workers)
 }
 
-// Get returns the worker of that name, or nil.
+// Get returns the worker with the given name, or nil.
 func (f *Fleet) Get(name string) *Worker {
 	for _, w := range f.Workers() {
 		if w.Name() == name {
@@ -118,13 +113,13 @@ func (f *Fleet) Get(name string) *Worker {
 	return nil
 }
 
-// Run checks every worker, those of a later Sync too, until ctx ends. A server that
-// backs several workers is checked once for all of them. It returns when the last
-// check has ended. It may run once at a time.
+// Run checks every worker, including those of a later Sync, until ctx ends. A server that backs
+// several workers is checked once for all of them. Run returns when the last check has ended. Calls
+// must not overlap.
 func (f *Fleet) Run(ctx context.Context) {
 	var loops sync.WaitGroup
 	defer loops.Wait()
-	running := map[*Worker]*checking{} // what checks each worker
+	running := map[*Worker]*checking{} // the checks of each worker
 	for {
 		checked := map[*Worker]*checking{}
 		for _, c := range byServer(f.Workers()) {
@@ -152,14 +147,14 @@ func (f *Fleet) Run(ctx context.Context) {
 	}
 }
 
-// server is what one check covers: a URL, by the same key and health settings.
+// server identifies the target of a check: a URL with its key and health settings.
 type server struct {
 	url, key string
 	health   Health
 }
 
-// checking is the goroutine that checks one server. The first of its workers is the
-// one that is asked.
+// checking is the goroutine that checks one server. It sends its requests through the first of the
+// server's workers.
 type checking struct {
 	server  server
 	workers []*Worker
@@ -167,14 +162,14 @@ type checking struct {
 	ended   chan struct{}
 }
 
-// byServer returns a checking of each server, none of which has begun.
+// byServer returns one checking per server, not yet started.
 func byServer(workers []*Worker) (all []*checking) {
 	at := map[server]*checking{}
 	for _, w := range workers {
 		spec := w.Spec()
 		url, err := Canonical(spec.URL)
 		if err != nil {
-			url = spec.Name // alone: its Sender says what is wrong
+			url = spec.Name // checked alone; its Sender returns the cause
 		}
 		s := server{url, spec.Key, spec.health()}
 		if at[s] == nil {
@@ -190,7 +185,7 @@ func (c *checking) same(o *checking) bool {
 	return c.server == o.server && slices.Equal(c.workers, o.workers)
 }
 
-// covering returns the checkings that cover a worker of c.
+// covering returns the running checkings that cover a worker of c.
 func covering(running map[*Worker]*checking, c *checking) (before []*checking) {
 	for _, w := range c.workers {
 		if b := running[w]; b != nil && !slices.Contains(before, b) {
@@ -210,11 +205,11 @@ func (f *Fleet) start(ctx context.Context, loops *sync.WaitGroup, c *checking, b
 		defer close(c.ended)
 		defer stop()
 		for _, b := range before {
-			<-b.ended // of two checkers at once the first could report last
+			<-b.ended // otherwise the older of two checkers could report last
 		}
 		newChecker(c.workers, f.options).run(one)
 	})
 }
 
-// Close removes every worker. Exchanges under way go on to their end.
+// Close removes every worker. Exchanges in flight continue to their end.
 func (f *Fleet) Close() { f.Sync(nil) }

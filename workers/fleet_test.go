@@ -112,7 +112,7 @@ func TestChangedSpecsGetNewWorkers(t *testing.T) {
 
 // After any run of Syncs the fleet is what the last one said, and only removed workers
 // are closed.
-func TestSyncMakesTheFleetWhatItSays(t *testing.T) {
+func TestSyncReplacesTheFleetsWorkers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		fleet := fakeFleet(Options{})
 		present := map[*Worker]bool{}

@@ -21,39 +21,38 @@ const (
 	pathHealth = "/health"
 	pathModels = "/v1/models"
 
-	// suspectGap keeps a storm of failed connects from becoming a storm of
-	// checks, and still finds a dead worker in down_after seconds.
+	// suspectGap limits the checks that failed connects cause, and still detects a dead worker in
+	// down_after seconds.
 	suspectGap = time.Second
-	// maxHealthBody is read so that the connection can be kept; engines answer
-	// /health with nothing or a line of JSON.
+	// maxHealthBody is how much is read so that the connection can be kept; engines answer /health
+	// with nothing or a line of JSON.
 	maxHealthBody = 64 << 10
-	// maxModelsBody holds a hosted endpoint's whole list ten times over.
+	// maxModelsBody is ten times a hosted endpoint's whole list.
 	maxModelsBody = 1 << 20
 )
 
-// checker runs one server's checks for the workers that it backs. One goroutine
-// owns it.
+// checker runs one server's checks for the workers that it backs. It is used by one goroutine.
 type checker struct {
-	w       *Worker   // the first of all, by which the server is asked
-	all     []*Worker // they share the status
-	options Options
-	health  Health
-	tally   tally
-	path    string // the path that auto has settled on; empty before
-	started time.Time
-	due     time.Time // when the next check is
-	look    time.Time // when the load is next looked at
-	scraped time.Time // when it was last asked for
-	silent  time.Time // until when /metrics is not asked for
-	news    []bool    // of each worker: OnStatus does not know its status yet
+	w        *Worker   // the first of all, which sends the checks
+	all      []*Worker // workers with the same status
+	options  Options
+	health   Health
+	tally    tally
+	path     string // the path that auto has found; empty before
+	started  time.Time
+	due      time.Time // time of the next health check
+	nextLoad time.Time // time of the next load check
+	scraped  time.Time // time of the last load check
+	silent   time.Time // end of the time without requests for /metrics
+	news     []bool    // per worker: OnStatus has not received its status yet
 
 	progress       progress
-	asleep, paused bool // as the engine said last
-	neverPaused    bool // the engine does not tell whether it is paused
+	asleep, paused bool // as the engine last reported
+	neverPaused    bool // the engine does not report whether it is paused
 }
 
-// newChecker returns the checker of workers that one server backs. It continues from
-// what an earlier checker has found of any of them.
+// newChecker returns the checker of the workers that one server backs. It continues from the
+// results of an earlier checker of any of them.
 func newChecker(all []*Worker, o Options) *checker {
 	w := all[0]
 	health, found := w.Spec().health(), w.Status()
@@ -66,7 +65,7 @@ func newChecker(all []*Worker, o Options) *checker {
 	if found.Up {
 		t.failures = found.ConsecutiveFailures
 	} else {
-		t.goods = t.upAfter - 1 // the new settings may be what it needed
+		t.goods = t.upAfter - 1 // the new settings may have repaired the worker
 	}
 	c := &checker{w: w, all: all, options: o, health: health, tally: t, news: make([]bool, len(all))}
 	for _, other := range all {
@@ -82,8 +81,8 @@ func newChecker(all []*Worker, o Options) *checker {
 	return c
 }
 
-// run checks the worker at once, then at every interval and whenever it is
-// suspected, until ctx ends.
+// run checks the worker at once, then at every interval and whenever it is suspected, until ctx
+// ends.
 func (c *checker) run(ctx context.Context) {
 	if c.health.Path == pathOff {
 		c.update(func(s *Status) {
@@ -107,7 +106,7 @@ func (c *checker) run(ctx context.Context) {
 			}
 		case <-timer.C:
 		}
-		// An error is a panic that Recover has logged; the next step follows in its time.
+		// An error is a panic that Recover has logged; the next step follows on time.
 		_ = c.options.Recover("checking the worker "+c.w.Name(), func() error {
 			c.step(ctx)
 			return nil
@@ -116,14 +115,14 @@ func (c *checker) run(ctx context.Context) {
 	}
 }
 
-// step runs the check or the look at the load that is due.
+// step runs the due health check or load check.
 func (c *checker) step(ctx context.Context) {
-	if time.Until(c.due) > 0 && time.Until(c.look) > 0 {
-		return // a suspicion that came too early
+	if time.Until(c.due) > 0 && time.Until(c.nextLoad) > 0 {
+		return // the last check is too recent for a suspicion
 	}
-	defer c.lookAgain() // after a panic too: without a new time the next step would follow at once
+	defer c.scheduleLoadCheck() // also after a panic: without a new time the next step would follow at once
 	if time.Until(c.due) > 0 {
-		c.lookAtLoad(ctx)
+		c.checkLoad(ctx)
 		return
 	}
 	c.started = time.Now()
@@ -131,19 +130,19 @@ func (c *checker) step(ctx context.Context) {
 	c.round(ctx)
 }
 
-// jittered spreads d by a tenth both ways, so that gateways started together
-// do not ask together.
+// jittered spreads d by a tenth in both directions, so that gateways that start together do not
+// check together.
 func jittered(d time.Duration, random uint64) time.Duration {
 	unit := routing.Unit(random)
 	return time.Duration(float64(d) * (0.9 + 0.2*unit))
 }
 
-// round is one check and, if it passed, one look at the load. A check that
-// panics has failed: its answer could not be read.
+// round runs one health check and, if it passed, one load check. A check that panics has failed:
+// its answer could not be read.
 func (c *checker) round(ctx context.Context) {
 	err := c.options.Recover("reading the health of the worker "+c.w.Name(), func() error { return c.check(ctx) })
 	if ctx.Err() != nil || OutOfResources(err) {
-		return // the gateway ended it, or could not ask: that says nothing about the worker
+		return // the gateway ended the check or could not send it, which is no fault of the worker
 	}
 	cameUp := c.record(err)
 	if cameUp {
@@ -161,7 +160,7 @@ func (c *checker) round(ctx context.Context) {
 	c.publish()
 }
 
-// record counts one check's result, and logs and reports what it changes.
+// record counts one check's result, and logs and reports a change.
 func (c *checker) record(err error) (cameUp bool) {
 	changed := c.tally.add(err == nil)
 	now := time.Now()
@@ -188,7 +187,7 @@ func (c *checker) record(err error) (cameUp bool) {
 	case changed:
 		c.log(slog.LevelWarn, "worker is down", slog.Int("failed_checks", c.tally.failures), slog.String("cause", err.Error()))
 	}
-	c.publish() // before the load is asked for, which may take long
+	c.publish() // before the load is read, which may take long
 	return changed && c.tally.up
 }
 
@@ -198,7 +197,7 @@ func (c *checker) log(level slog.Level, message string, what ...slog.Attr) {
 	}
 }
 
-// update changes the status of each worker and remembers for which that is news.
+// update changes the status of each worker and marks the workers to report.
 func (c *checker) update(change func(*Status)) {
 	for i, w := range c.all {
 		if w.update(change) {
@@ -216,17 +215,16 @@ func (c *checker) publish() {
 	}
 }
 
-// tally turns results into up and down: down at once when the first check
-// fails, after downAfter failures in a row from then on, and up again after
-// upAfter good ones in a row.
+// tally turns results into up and down: down at once if the first check fails, later after
+// downAfter failures in a row; up again after upAfter good checks in a row.
 type tally struct {
 	downAfter, upAfter int
 	known, up          bool
 	failures, goods    int // in a row
 }
 
-// add counts one check and reports whether the worker's state is new. The
-// first result always is.
+// add counts one check and reports whether the worker's state has changed. The first result always
+// counts as a change.
 func (t *tally) add(ok bool) (changed bool) {
 	was, known := t.up, t.known
 	t.known = true
@@ -246,7 +244,7 @@ func (t *tally) add(ok bool) (changed bool) {
 	return !known || t.up != was
 }
 
-// checkedPath is the path in use, empty while auto has found none.
+// checkedPath returns the path in use, or "" while auto has found none.
 func (c *checker) checkedPath() string {
 	if c.health.Path == pathAuto {
 		return c.path
@@ -254,7 +252,7 @@ func (c *checker) checkedPath() string {
 	return c.health.Path
 }
 
-// check asks the worker once whether it is well; nil means yes.
+// check performs one health check; nil means healthy.
 func (c *checker) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.health.Timeout)
 	defer cancel()
@@ -277,14 +275,13 @@ func (c *checker) check(ctx context.Context) error {
 	case err == nil:
 		c.path = pathModels
 	case c.noSuchPath(code):
-		c.path = "" // another engine may have taken the address: ask both again
+		c.path = "" // another engine may have taken the address: try both paths again
 	}
 	return err
 }
 
-// noSuchPath tells by the status of an answer that the engine has no such
-// path. Some hosted endpoints guard what they do not have with 401 or 403;
-// that counts until /health has answered once.
+// noSuchPath reports whether a status means that the engine lacks the path. Some hosted endpoints
+// return 401 or 403 for unknown paths; these count until /health has answered once.
 func (c *checker) noSuchPath(code int) bool {
 	switch code {
 	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented:
@@ -295,8 +292,8 @@ func (c *checker) noSuchPath(code int) bool {
 	return false
 }
 
-// ask GETs path and reports everything but a 2xx as an error that says what
-// to look at. The status is 0 when there was no answer.
+// ask sends GET path and returns an error with the way out for every status but 2xx. The status is
+// 0 if there was no answer.
 func (c *checker) ask(ctx context.Context, path string) (code int, err error) {
 	limit := int64(maxHealthBody)
 	if path == pathModels {
@@ -325,8 +322,8 @@ func (c *checker) ask(ctx context.Context, path string) (code int, err error) {
 	return code, nil
 }
 
-// read asks for path and reads so much of the answer at most. The status is 0 when
-// there was no answer.
+// read sends GET path and reads at most limit bytes of the answer. The status is 0 if there was no
+// answer.
 func (c *checker) read(ctx context.Context, path string, limit int64) (code int, body []byte, err error) {
 	answer, err := c.get(ctx, path)
 	if err != nil {
@@ -337,7 +334,7 @@ func (c *checker) read(ctx context.Context, path string, limit int64) (code int,
 	return answer.Status, body, err
 }
 
-// get asks at the root of the worker, where engines have /health and /metrics.
+// get sends a request relative to the worker's root, where engines have /health and /metrics.
 func (c *checker) get(ctx context.Context, path string) (*http1.Response, error) {
 	return c.w.sendTo(ctx, c.w.address.root()+path, &http1.Request{Method: http.MethodGet, Path: path,
 		Header: http.Header{"Accept": {"application/json, text/plain;q=0.9, */*;q=0.1"}}})
@@ -350,14 +347,14 @@ func (c *checker) explain(ctx context.Context, path string, err error) error {
 	return fmt.Errorf("GET %s: %w", path, err)
 }
 
-// learnModels asks once what the engine serves; a worker need not say.
+// learnModels reads once what the engine serves; a worker need not report it.
 func (c *checker) learnModels(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.health.Timeout)
 	defer cancel()
 	_, _ = c.ask(ctx, pathModels)
 }
 
-// learn reads what GET /v1/models says of the models and their owner.
+// learn parses the models and their owner from GET /v1/models.
 func (c *checker) learn(body []byte) {
 	var list struct {
 		Data []struct {
@@ -383,8 +380,8 @@ func (c *checker) learn(body []byte) {
 	})
 }
 
-// engineByOwner tells the engine by a model's owned_by. Ollama writes the
-// namespace of its own library there.
+// engineByOwner maps a model's owned_by to its engine. Ollama writes the namespace of its own
+// library there.
 var engineByOwner = map[string]string{
 	"vllm": "vllm", "sglang": "sglang", "llamacpp": "llamacpp", "ollama": "ollama", "library": "ollama",
 }

@@ -181,7 +181,7 @@ func TestFirstFailedCheckMarksDownAtOnce(t *testing.T) {
 }
 
 // The tally agrees with the words of config.yaml for every run of results.
-func TestTallyIsWhatItsWordsSay(t *testing.T) {
+func TestTallyAgreesWithItsDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tally := tally{downAfter: rapid.IntRange(1, 5).Draw(t, "down_after"), upAfter: rapid.IntRange(1, 5).Draw(t, "up_after"), up: true}
 		results := rapid.SliceOfN(rapid.Bool(), 1, 60).Draw(t, "results")
@@ -280,7 +280,7 @@ func TestExplicitPathIsTheOnlyOneChecked(t *testing.T) {
 	})
 }
 
-func TestOffAsksNothingAndIsUp(t *testing.T) {
+func TestHealthOffSendsNoChecksAndReportsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, fake, told, _ := checked(t, Health{Path: "off"}, new(scriptedHealth))
 		w.Suspect()

@@ -81,9 +81,9 @@ func TestAPanicInACheckFailsTheCheckAndNothingElse(t *testing.T) {
 	})
 }
 
-// TestAPanicInAReportOrALookDoesNotSpeedUpTheLoop has OnStatus and the look at
+// TestPanicInAReportOrLoadCheckDoesNotSpeedUpTheLoop has OnStatus and the look at
 // the load panic each time: checks and looks keep their intervals.
-func TestAPanicInAReportOrALookDoesNotSpeedUpTheLoop(t *testing.T) {
+func TestPanicInAReportOrLoadCheckDoesNotSpeedUpTheLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked []string
 		var mu sync.Mutex

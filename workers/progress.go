@@ -8,35 +8,35 @@ import (
 	"time"
 )
 
-// Suspension is why an engine runs no requests although its server is healthy. It
-// is empty for an engine that runs.
+// Suspension is the reason why an engine with a healthy server runs no requests. It is empty for an
+// engine that runs.
 type Suspension string
 
 // The suspensions that vLLM reports.
 const (
-	Asleep Suspension = "asleep" // POST /sleep: its weights are offloaded or discarded
-	Paused Suspension = "paused" // POST /pause: its scheduler stands still
+	Asleep Suspension = "asleep" // POST /sleep: the weights are offloaded or discarded
+	Paused Suspension = "paused" // POST /pause: the scheduler is stopped
 )
 
-// pathPaused answers in vLLM's development mode only.
+// pathPaused exists in vLLM's development mode only.
 const pathPaused = "/is_paused"
 
 // stepCounters are the counters that vLLM increments with each step that
 // generates tokens. Other engines increment theirs when a request ends.
 type stepCounters struct {
 	prompt, generated, iterations float64
-	found                         bool // generated was there
+	found                         bool // the metrics contain generated
 }
 
-// progress is what successive readings of metrics show of an engine's work.
+// progress detects stalls from successive readings of an engine's metrics.
 type progress struct {
 	last  load
-	since time.Time // when last was first read; zero before the first reading
+	since time.Time // time of the first reading equal to last; zero before the first reading
 }
 
-// read takes one reading. It returns since when the engine stands still although
-// requests run; the zero time if something moves, or if nothing runs. The cache
-// usage counts too, because it grows during a prefill of many steps.
+// read evaluates one reading. It returns the time since when no value has changed although requests
+// run, or the zero time if there is no stall. Cache usage counts as progress, because it grows
+// during a prefill of many steps.
 func (p *progress) read(l load, at time.Time) (stalled time.Time) {
 	if p.since.IsZero() || l != p.last {
 		p.last, p.since = l, at
@@ -48,8 +48,8 @@ func (p *progress) read(l load, at time.Time) (stalled time.Time) {
 	return p.since
 }
 
-// askPaused asks a vLLM engine whether it is paused. An engine without the path is
-// not asked again until it has been down.
+// askPaused asks a vLLM engine whether it is paused. An engine without the path is not asked again
+// until it has been down.
 func (c *checker) askPaused(ctx context.Context) {
 	if c.neverPaused || c.w.Status().Engine != "vllm" {
 		return
@@ -67,7 +67,7 @@ func (c *checker) askPaused(ctx context.Context) {
 	c.paused = !c.neverPaused && *body.Paused
 }
 
-// suspend notes whether the engine runs requests, and logs a change.
+// suspend stores whether the engine runs requests, and logs a change.
 func (c *checker) suspend() {
 	var now Suspension
 	switch {

@@ -16,28 +16,27 @@ import (
 
 const (
 	pathMetrics = "/metrics"
-	// maxMetrics bounds one answer. vLLM with many LoRA adapters stays under
-	// 1 MiB.
+	// maxMetrics bounds one answer. vLLM with many LoRA adapters stays under 1 MiB.
 	maxMetrics = 4 << 20
 	// silentFor is how long an engine without metrics is not asked again.
 	silentFor = time.Minute
-	// maxMetricsLine holds a name with any labels that engines write; a longer
-	// line is skipped.
+	// maxMetricsLine is the length of a line with any labels that engines write; longer lines are
+	// skipped.
 	maxMetricsLine = 16 << 10
 )
 
-// load is what an engine's metrics say of it.
+// load is an engine's load from its metrics.
 type load struct {
-	engine           string // by the prefix of the names; empty: no known engine
+	engine           string // by the prefix of the names; empty: unknown
 	waiting, running int
 	kvUsage          float64
-	found            bool // at least one of the three was there
+	found            bool // at least one of the three was present
 	asleep           bool
 	steps            stepCounters
 }
 
-// scrape asks a healthy worker for its load, for so long at most. A worker that
-// does not say keeps the load it had, with its time.
+// scrape reads the load of a healthy worker within timeout. If the worker does not report one, its
+// last load stays, with its time.
 func (c *checker) scrape(ctx context.Context, timeout time.Duration) {
 	c.scraped = time.Now()
 	for _, w := range c.all {
@@ -50,12 +49,12 @@ func (c *checker) scrape(ctx context.Context, timeout time.Duration) {
 	defer cancel()
 	answer, err := c.get(ctx, pathMetrics)
 	if err != nil {
-		return // the next health check tells what is wrong
+		return // the next health check reports the fault
 	}
 	defer answer.Body.Close()
 	if answer.Status != http.StatusOK {
 		if answer.Status < 500 || answer.Status == http.StatusNotImplemented {
-			// 501 is llama.cpp without its --metrics.
+			// llama.cpp without --metrics returns 501.
 			c.silent = time.Now().Add(silentFor)
 		}
 		return
@@ -80,7 +79,7 @@ func (c *checker) scrape(ctx context.Context, timeout time.Duration) {
 	})
 }
 
-// gauge is what one metric's samples add to.
+// gauge is the value that a metric's samples contribute to.
 type gauge uint8
 
 const (
@@ -93,8 +92,8 @@ const (
 	gaugeSleep
 )
 
-// gauges are the load metrics of the engines, under old names too, and what shows
-// vLLM's progress. Other engines update their counters when a request ends.
+// gauges are the engines' load metrics, including their old names, and vLLM's progress counters.
+// Other engines update their counters when a request ends.
 var gauges = map[string]gauge{
 	"vllm:num_requests_waiting":         gaugeWaiting,
 	"vllm:num_requests_running":         gaugeRunning,
@@ -112,13 +111,12 @@ var gauges = map[string]gauge{
 	"llamacpp:kv_cache_usage_ratio":     gaugeUsage,
 }
 
-// knownEngines are the prefixes by which metrics' names tell their engine.
+// knownEngines are the engines that the prefix of a metric's name identifies.
 var knownEngines = []string{"vllm", "sglang", "llamacpp"}
 
-// parseLoad reads the Prometheus text format for the metrics of gauges. Counts
-// are summed over their label sets, for a data-parallel engine writes one for
-// each rank; usage is the highest. Lines that it does not understand are
-// skipped. The error is the reader's, or that there is more than maxMetrics.
+// parseLoad reads the metrics in gauges from the Prometheus text format. Counts are summed over
+// label sets, because a data-parallel engine writes one per rank; usage is the maximum. Invalid
+// lines are skipped. An error comes from the reader, or means that there is more than maxMetrics.
 func parseLoad(r io.Reader) (load, error) {
 	bounded := &io.LimitedReader{R: r, N: maxMetrics + 1}
 	lines := bufio.NewReaderSize(bounded, maxMetricsLine)
@@ -169,7 +167,7 @@ func (l *load) add(line []byte) {
 	case counterIterations:
 		l.steps.iterations += number
 	case gaugeSleep:
-		// vLLM writes one sample for each state, of which awake is 0 while it sleeps.
+		// vLLM writes one sample per state; awake is 0 while it sleeps.
 		l.asleep = l.asleep || number == 0 && bytes.Contains(line, []byte(`sleep_state="awake"`))
 	case gaugeWaiting:
 		l.waiting = wholeCount(float64(l.waiting) + number)
@@ -180,11 +178,10 @@ func (l *load) add(line []byte) {
 	}
 }
 
-// wholeCount keeps a nonsensical metric within an int of any size.
+// wholeCount limits a metric to the range of a 32-bit int.
 func wholeCount(f float64) int { return int(min(math.Round(f), math.MaxInt32)) }
 
-// sample takes one line, name{labels} value timestamp, apart. The slices are
-// parts of line.
+// sample splits a line "name{labels} value timestamp". The results are slices of line.
 func sample(line []byte) (name, value []byte, ok bool) {
 	line = bytes.TrimLeft(line, " \t")
 	end := bytes.IndexAny(line, "{ \t\r\n")
@@ -206,8 +203,8 @@ func sample(line []byte) (name, value []byte, ok bool) {
 	return name, fields[0], true
 }
 
-// labelsLength returns where the labels that b begins with end, -1 when they
-// do not. A brace within quotes is part of a value.
+// labelsLength returns the length of the labels at the start of b, or -1 if they are not closed. A
+// brace within quotes is part of a value.
 func labelsLength(b []byte) int {
 	quoted := false
 	for i := 0; i < len(b); i++ {

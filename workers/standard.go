@@ -23,30 +23,28 @@ import (
 )
 
 const (
-	// keptConnections is the most idle connections to one worker. More than a
-	// worker's usual max_inflight, so that a burst does not dial again what it
-	// has just closed.
+	// keptConnections is the maximum of idle connections to one worker. It exceeds a worker's usual
+	// max_inflight, so that a burst does not dial again what was just closed.
 	keptConnections = 512
-	// keptFor is shorter than the idle time of common TLS front ends (60 s and
-	// more), so that the gateway and not they closes a connection.
+	// keptFor is shorter than the idle time of common TLS front ends (60 s and more), so that the
+	// gateway closes a connection first.
 	keptFor = 55 * time.Second
-	// maxHeaderBytes bounds an answer's header. Eight times what proxies send.
+	// maxHeaderBytes bounds an answer's header: eight times what proxies send.
 	maxHeaderBytes = 64 << 10
-	// defaultConnectTimeout is the file's default; a worker is on a near network.
+	// defaultConnectTimeout is the configuration's default; a worker is on a near network.
 	defaultConnectTimeout = 2 * time.Second
-	// socketHost is the Host header where there is no host.
+	// socketHost is the Host header for a Unix socket.
 	socketHost = "localhost"
-	// pingAfter and pingTimeout find an HTTP/2 connection whose peer vanished
-	// while a stream was silent.
+	// pingAfter and pingTimeout detect an HTTP/2 connection whose peer vanished while a stream was
+	// silent.
 	pingAfter   = 15 * time.Second
 	pingTimeout = 10 * time.Second
 )
 
-// newSender returns what carries exchanges to spec's URL: the HTTP/1.1
-// client, or net/http where TLS is asked for.
+// newSender returns the Sender for spec's URL: the HTTP/1.1 client, or net/http for TLS.
 func newSender(spec Spec, log *slog.Logger) Sender {
 	to, err := parseAddress(spec.URL)
-	if err != nil { // every exchange fails with the reason, having sent nothing
+	if err != nil { // every exchange fails with the cause and sends nothing
 		return http1.New(http1.Config{Host: "none", Dial: func(context.Context, string, string) (net.Conn, error) { return nil, err }})
 	}
 	switch to.scheme {
@@ -62,7 +60,7 @@ func newSender(spec Spec, log *slog.Logger) Sender {
 
 type standardConfig struct {
 	address        address
-	connectTimeout time.Duration  // of the connection, and again of the TLS handshake; 0: 2 s
+	connectTimeout time.Duration  // for the connection, and again for the TLS handshake; 0: 2 s
 	rootCAs        *x509.CertPool // nil: the system's
 	dial           func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -70,7 +68,7 @@ type standardConfig struct {
 type standard struct {
 	scheme, host string
 	kept         *http.Transport // keeps connections
-	fresh        *http.Transport // one connection an exchange, HTTP/1.1 only
+	fresh        *http.Transport // one connection per exchange, HTTP/1.1 only
 	closed       atomic.Bool
 }
 
@@ -78,16 +76,16 @@ func newStandard(c standardConfig) *standard {
 	s := &standard{scheme: c.address.scheme, host: c.address.host}
 	s.kept, s.fresh = newTransport(c), newTransport(c)
 	s.kept.ForceAttemptHTTP2 = s.scheme == "https"
-	// A connection of HTTP/2 carries many exchanges and repeats some by
-	// itself; an exchange that must not be sent twice has one of its own.
+	// An HTTP/2 connection carries many exchanges and repeats some by itself; an exchange that must
+	// not be sent twice has its own connection.
 	s.fresh.DisableKeepAlives = true
 	s.fresh.Protocols = new(http.Protocols)
 	s.fresh.Protocols.SetHTTP1(true)
 	return s
 }
 
-// newTransport follows no redirect, for it is no http.Client, and asks no
-// proxy, whatever the environment says.
+// newTransport returns a transport without proxy, whatever the environment says. A transport,
+// unlike an http.Client, follows no redirect.
 func newTransport(c standardConfig) *http.Transport {
 	timeout := c.connectTimeout
 	if timeout <= 0 {
@@ -109,11 +107,11 @@ func newTransport(c standardConfig) *http.Transport {
 	}
 }
 
-// Send carries r. When a kept connection breaks before the first byte of the
-// answer, as one does that the worker has just closed, the request goes out
-// once more on a connection of its own, unless r.Fresh forbids it.
+// Send sends r. A kept connection may break before the first byte of the answer because the worker
+// has just closed it. The request is then sent once more on a new connection, unless r.Fresh
+// forbids it.
 func (s *standard) Send(ctx context.Context, r *http1.Request) (*http1.Response, error) {
-	err := r.Check() // net/http lets more pass
+	err := r.Check() // net/http is more permissive
 	var target *url.URL
 	if err == nil {
 		target, err = s.target(r.Path)
@@ -138,8 +136,8 @@ func (s *standard) Send(ctx context.Context, r *http1.Request) (*http1.Response,
 	return nil, second.failure(fmt.Errorf("%w (on a new connection, after a kept one broke)", again))
 }
 
-// Close drops the idle connections. Exchanges under way go on to their end;
-// their connections are not kept, nor is one of a later Send.
+// Close closes the idle connections. Exchanges in flight continue to their end; their connections
+// are not kept, nor is one of a later Send.
 func (s *standard) Close() {
 	s.closed.Store(true)
 	s.kept.CloseIdleConnections()
@@ -154,7 +152,7 @@ func (s *standard) try(ctx context.Context, over *http.Transport, r *http1.Reque
 		Method: r.Method, URL: target, Host: s.host, Header: forwardable(r.Header),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}
-	body := &pieces{rest: slices.Clone(r.Body)} // whose parts it drops as they are read
+	body := &pieces{rest: slices.Clone(r.Body)} // pieces removes its parts as they are read
 	for _, piece := range r.Body {
 		request.ContentLength += int64(len(piece))
 	}
@@ -167,13 +165,13 @@ func (s *standard) try(ctx context.Context, over *http.Transport, r *http1.Reque
 	}
 	answer, err := over.RoundTrip(request.WithContext(httptrace.WithClientTrace(ctx, a.trace())))
 	if err == nil && up != nil && answer.StatusCode < http.StatusBadRequest {
-		select { // a worker may answer well while it still reads
+		select { // a worker may answer while it still reads
 		case <-up.sent:
 		case <-ctx.Done():
 		}
 	}
 	if err == nil && ctx.Err() != nil {
-		// A worker that hears of the cancel may still answer in good order.
+		// A worker that sees the cancellation may still answer properly.
 		_ = answer.Body.Close()
 		err = context.Cause(ctx)
 	}
@@ -187,7 +185,7 @@ func (s *standard) try(ctx context.Context, over *http.Transport, r *http1.Reque
 	}, a, nil
 }
 
-// target makes a URL of a path with query that goes out as the caller wrote it.
+// target returns the URL of a path with query; both are sent as the caller wrote them.
 func (s *standard) target(raw string) (*url.URL, error) {
 	escaped, query, hasQuery := strings.Cut(raw, "?")
 	if !strings.HasPrefix(escaped, "/") {
@@ -201,7 +199,7 @@ func (s *standard) target(raw string) (*url.URL, error) {
 		RawQuery: query, ForceQuery: hasQuery && query == ""}, nil
 }
 
-// forwardable returns a header without what belongs to the client's connection.
+// forwardable returns a copy of the header without the fields of the client's connection.
 func forwardable(h http.Header) http.Header {
 	out := maps.Clone(h)
 	if out == nil {
@@ -218,9 +216,9 @@ func forwardable(h http.Header) http.Header {
 
 // attempt follows one try. net/http calls its trace from several goroutines.
 type attempt struct {
-	at       atomic.Uint32 // the Phase that it is in
+	at       atomic.Uint32 // the current http1.Phase
 	reused   atomic.Bool
-	answered atomic.Bool // a byte of the answer has come
+	answered atomic.Bool // a byte of the answer has arrived
 }
 
 func (a *attempt) trace() *httptrace.ClientTrace {
@@ -256,9 +254,8 @@ func (a *attempt) failure(err error) error {
 	return &http1.SendError{Phase: a.phase(), Err: err}
 }
 
-// stale reports whether err is the end of a kept connection and nothing else:
-// neither the caller's cancel, nor a worker that is too slow, nor an answer
-// that made no sense.
+// stale reports whether err is only the end of a kept connection: not the caller's cancellation, a
+// slow worker or an invalid answer.
 func (a *attempt) stale(ctx context.Context, err error) bool {
 	if !a.reused.Load() || a.answered.Load() || ctx.Err() != nil {
 		return false
@@ -270,8 +267,8 @@ func (a *attempt) stale(ctx context.Context, err error) bool {
 	return !ok || !timed.Timeout()
 }
 
-// streamReset has the fields of HTTP/2's stream error, by which net/http lets
-// errors.As find it: the worker gave up one exchange, the connection lives.
+// streamReset has the fields of HTTP/2's stream error, so that net/http lets errors.As find it. The
+// worker has ended one exchange; the connection continues.
 type streamReset struct {
 	StreamID uint32
 	Code     uint32
@@ -280,15 +277,14 @@ type streamReset struct {
 
 func (e streamReset) Error() string { return fmt.Sprintf("stream reset with code %d", e.Code) }
 
-// RFC 9113, section 7: the codes by which a worker says that it did nothing
-// with the request.
+// RFC 9113, section 7: codes that mean that the worker has not processed the request.
 const (
 	refusedStream  = 0x7
 	http11Required = 0xd
 )
 
-// pieces reads a request's body. After stop nothing reads the caller's slices
-// any more, even where net/http still means to send them.
+// pieces reads a request's body. After stop it no longer reads the caller's slices, even if
+// net/http still wants to send them.
 type pieces struct {
 	mu   sync.Mutex
 	rest net.Buffers
@@ -304,7 +300,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return p.rest.Read(b)
 }
 
-// Close is net/http's way to say that it needs the body no more.
+// Close is called by net/http when it no longer needs the body.
 func (p *pieces) Close() error {
 	p.stop()
 	return nil
@@ -316,7 +312,7 @@ func (p *pieces) stop() {
 	p.off, p.rest = true, nil
 }
 
-// arrival is an answer's body; what breaks it is a SendError.
+// arrival is an answer's body; its failures are SendErrors.
 type arrival struct {
 	io.ReadCloser
 	request   *pieces
@@ -329,11 +325,11 @@ func (a *arrival) Read(b []byte) (int, error) {
 	if err == nil {
 		return n, nil
 	}
-	// As in try, a clean end after the cancel is none.
+	// As in try, a clean end after a cancellation is not a complete answer.
 	if cause := a.cancelled(); cause != nil {
 		err = cause
 	}
-	// Only a bare EOF is the end that the worker meant.
+	// Only a bare EOF is the worker's proper end.
 	if err != io.EOF { //nolint:errorlint // a wrapped one is a failure
 		err = &http1.SendError{Phase: http1.PhaseBody, Err: err}
 	}

@@ -248,7 +248,7 @@ func TestRefusedConnectionSawNothing(t *testing.T) {
 	failedIn(t, err, http1.PhaseConnect)
 }
 
-func TestPathsThatAreNoneSendNothing(t *testing.T) {
+func TestInvalidPathsSendNothing(t *testing.T) {
 	send := plainEngine(t, func(http.ResponseWriter, *http.Request) { t.Error("a request came") })
 	for _, path := range []string{"", "v1/models", "/%zz", "*", "http://evil/"} {
 		_, err := send.Send(t.Context(), postOf(path))
@@ -394,7 +394,7 @@ func TestClosedSenderLeavesNothingBehind(t *testing.T) {
 	engine.Close()
 }
 
-func TestURLThatIsNoneFailsEveryExchange(t *testing.T) {
+func TestInvalidURLFailsEveryExchange(t *testing.T) {
 	send := newSender(Spec{Config: Config{URL: "ftp://engine"}}, slog.New(slog.DiscardHandler))
 	_, err := send.Send(t.Context(), postOf("/", "x"))
 	failedIn(t, err, http1.PhaseConnect)

@@ -5,11 +5,11 @@ import (
 	"sync"
 )
 
-// streamed is a body that streams, as net/http reads it.
+// streamed is a streamed body that net/http reads.
 type streamed struct {
 	io.Reader
-	sent chan struct{} // closed when net/http has sent it, or has given up
-	end  func()        // closes it, once
+	sent chan struct{} // closed when net/http has sent the body or has given up
+	end  func()        // closes sent, once
 }
 
 func newStreamed(r io.Reader) *streamed {
@@ -20,7 +20,7 @@ func newStreamed(r io.Reader) *streamed {
 	return &streamed{Reader: r, sent: sent, end: sync.OnceFunc(func() { close(sent) })}
 }
 
-// Close is called by net/http when it does not need the body any more.
+// Close is called by net/http when it no longer needs the body.
 func (s *streamed) Close() error {
 	s.end()
 	return nil

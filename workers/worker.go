@@ -14,37 +14,36 @@ import (
 	"tierway/http1"
 )
 
-// Worker is one live engine. It is safe for concurrent use; the Fleet that
-// made it keeps its status.
+// Worker is one live worker. It is safe for concurrent use. The Fleet that created it maintains its
+// status.
 type Worker struct {
 	address address
-	link    atomic.Pointer[link]   // replaced when a reload changes the key or the connect timeout
-	suspect chan struct{}          // holds one when a check is wanted at once
-	sent    atomic.Bool            // something was sent since its load was last asked for
-	asked   atomic.Pointer[Worker] // that is checked for this one; nil: itself
-	via     []string               // added to the Via header of requests; never written
+	link    atomic.Pointer[link]   // replaced if a reload changes the key or the connect timeout
+	suspect chan struct{}          // holds one if a check is due at once
+	sent    atomic.Bool            // requests were sent since the last load check
+	asked   atomic.Pointer[Worker] // the worker that is checked for this one; nil: itself
+	via     []string               // added to the Via header of requests; immutable
 
 	mu     sync.Mutex
 	spec   Spec // without its Key
 	status Status
 
-	// reporting is held while the status is handed out and when the worker is
-	// retired, so that no report of a retired worker is ever given.
+	// reporting is held while a status is reported and while the worker is retired, so that a
+	// retired worker is never reported.
 	reporting sync.Mutex
 	retired   bool
 }
 
-// link is how requests reach a worker. It is immutable. The key lives in its
-// functions alone: fmt can print a field of any type, under any verb, but not what
-// a function holds.
+// link is the connection to a worker. It is immutable. Only its functions hold the key: fmt can
+// print a field of any type, but not what a function holds.
 type link struct {
 	sender    Sender
 	key       func() string
-	former    func() string     // the key before this one, which answers under way may repeat
-	authorize func(http.Header) // sets the key; nil without one
+	former    func() string     // the previous key, which answers in flight may repeat
+	authorize func(http.Header) // sets the key; nil if there is none
 }
 
-// newLink returns a link over a Sender by that key, after another one.
+// newLink returns a link over a Sender with a key and the previous key.
 func newLink(sender Sender, key string, former func() string) *link {
 	l := &link{sender: sender, key: func() string { return key }, former: former}
 	if key != "" {
@@ -54,30 +53,29 @@ func newLink(sender Sender, key string, former func() string) *link {
 	return l
 }
 
-// Status is what the checks of a worker have found.
+// Status is the result of a worker's checks.
 type Status struct {
-	Up                  bool      // may be sent to; true too before the first check has ended
-	Since               time.Time // when Up last changed, or the first check's end; zero before that
-	Asked               time.Time // when the last check began; zero before the first has ended
-	LastError           string    // why the last failed check failed; empty once the worker is well
+	Up                  bool      // accepts requests; also true before the first check has ended
+	Since               time.Time // last change of Up, or end of the first check; zero before that
+	Asked               time.Time // start of the last check; zero before the first has ended
+	LastError           string    // cause of the last failed check; empty once the worker is healthy
 	ConsecutiveFailures int
 	Passed, Failed      int64 // checks since the gateway knows the worker
 
 	Waiting int       // requests in the engine's own queue
 	Running int       // requests that the engine works on
-	KVUsage float64   // share of the KV cache in use, 0 to 1; the highest of several ranks
-	LoadAt  time.Time // when the engine said so; zero when it never did
+	KVUsage float64   // share of the KV cache in use, 0 to 1; the maximum of all ranks
+	LoadAt  time.Time // time of the load; zero if the engine never reported one
 
-	// Suspended says why the engine runs no requests although its server is
-	// healthy.
+	// Suspended is the reason why an engine with a healthy server runs no requests.
 	Suspended Suspension
-	// StalledSince is when the engine's step counters stopped although requests
+	// StalledSince is the time since when the engine's step counters stand still although requests
 	// run; zero while they move. It was last confirmed at LoadAt.
 	StalledSince time.Time
 
-	Health string   // the path that is checked; empty until one has answered
-	Engine string   // the engine that the answers show, an openai.Engine; empty while they show none
-	Models []string // what GET /v1/models lists; nil when it was not learned
+	Health string   // the checked path; empty until one has answered
+	Engine string   // the detected engine, an openai.Engine; empty if unknown
+	Models []string // the list of GET /v1/models; nil if unknown
 }
 
 func newWorker(spec Spec, send func(Spec) Sender) *Worker {
@@ -86,7 +84,7 @@ func newWorker(spec Spec, send func(Spec) Sender) *Worker {
 		suspect: make(chan struct{}, 1),
 		status:  Status{Up: true},
 	}
-	// A URL that cannot be parsed has a Sender that says so.
+	// If the URL cannot be parsed, every exchange of the Sender fails with the cause.
 	w.address, _ = parseAddress(spec.URL)
 	w.spec.Key = ""
 	w.link.Store(newLink(send(spec), spec.Key, func() string { return "" }))
@@ -96,11 +94,11 @@ func newWorker(spec Spec, send func(Spec) Sender) *Worker {
 // Name returns the worker's name, unique in its Fleet.
 func (w *Worker) Name() string { return w.Spec().Name }
 
-// Pool returns the name of the pool that the worker belongs to.
+// Pool returns the name of the worker's pool.
 func (w *Worker) Pool() string { return w.Spec().Pool }
 
-// Spec returns a copy of what the worker was last synced with. Its Key is set:
-// printing a Spec hides it, reading the field does not.
+// Spec returns a copy of the last synced spec. Its Key is set: printing a Spec hides it, reading
+// the field does not.
 func (w *Worker) Spec() Spec {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,7 +107,7 @@ func (w *Worker) Spec() Spec {
 	return spec
 }
 
-// Status returns what the checks have found so far. The caller may keep it.
+// Status returns the result of the checks so far. The caller may keep it.
 func (w *Worker) Status() Status {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,9 +116,8 @@ func (w *Worker) Status() Status {
 	return status
 }
 
-// Suspect asks for a check at once, after a request could not connect. It
-// returns immediately and may be called for every failed request: the checks
-// of a worker begin at least a second apart.
+// Suspect requests a check at once, after a request could not connect. It returns immediately and
+// may be called for every failed request: checks of a worker begin at least a second apart.
 func (w *Worker) Suspect() {
 	if first := w.asked.Load(); first != nil {
 		w = first
@@ -131,8 +128,8 @@ func (w *Worker) Suspect() {
 	}
 }
 
-// RepeatsKey reports whether a text repeats the worker's own key, or the key before it.
-// No client may read such a text.
+// RepeatsKey reports whether a text contains the worker's current or previous key. Such a text must
+// not reach a client.
 func (w *Worker) RepeatsKey(text []byte) bool {
 	l := w.link.Load()
 	for _, key := range [...]string{l.key(), l.former()} {
@@ -143,18 +140,16 @@ func (w *Worker) RepeatsKey(text []byte) bool {
 	return false
 }
 
-// Reference returns a reference of one of the worker's answers, such as a Location, as
-// a path that leads through the gateway and tells nothing of the worker's address. ok
-// is false when there is none: it leads to another server.
+// Reference converts a reference in one of the worker's answers, such as a Location, into a path
+// through the gateway that hides the worker's address. ok is false if it leads to another server.
 func (w *Worker) Reference(of string) (ref string, ok bool) { return w.address.relative(of) }
 
-// credentials are a client's own; they never reach a worker.
+// credentials are headers with a client's own credentials. They never reach a worker.
 var credentials = []string{"Authorization", "Cookie", "Proxy-Authorization", "X-Api-Key"}
 
-// Send carries r to the worker as a Sender does. r.Path begins at the
-// gateway's root, as /v1/chat/completions; the worker's base path goes before
-// it. The worker's own key replaces any credential in r.Header, which Send
-// writes to, and the answer is asked for uncompressed.
+// Send sends r to the worker as a Sender does. r.Path is relative to the gateway's root, such as
+// /v1/chat/completions; the worker's base path is prepended. Send changes r.Header: the worker's
+// key replaces any credential, and the answer is requested uncompressed.
 func (w *Worker) Send(ctx context.Context, r *http1.Request) (*http1.Response, error) {
 	if !w.sent.Load() {
 		w.sent.Store(true)
@@ -170,16 +165,16 @@ func (w *Worker) sendTo(ctx context.Context, path string, r *http1.Request) (*ht
 	return l.sender.Send(ctx, &out)
 }
 
-// Written once, read only: Senders do not change a header's values.
+// Shared and read only: Senders do not change header values.
 var (
 	identityEncoding = []string{"identity"}
 	ownAgent         = []string{"tierway"}
 )
 
-// header puts the worker's own into the header of a request.
+// header sets the worker's own headers.
 func (l *link) header(h http.Header, via []string) http.Header {
 	if h == nil {
-		h = make(http.Header, 4) // the four below
+		h = make(http.Header, 4) // the four headers below
 	}
 	for _, name := range credentials {
 		delete(h, name)
@@ -199,14 +194,13 @@ func (l *link) header(h http.Header, via []string) http.Header {
 	return h
 }
 
-// String names the worker, as in small-0 (small).
+// String returns the worker's name and pool, as in small-0 (small).
 func (w *Worker) String() string {
 	spec := w.Spec()
 	return fmt.Sprintf("%s (%s)", spec.Name, spec.Pool)
 }
 
-// Format prints what String says under every verb, so that no way of printing
-// a Worker shows its key.
+// Format prints the result of String under every verb, so that no format shows the key.
 func (w *Worker) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(w.String())) }
 
 // LogValue logs the worker's name and pool.
@@ -215,8 +209,8 @@ func (w *Worker) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("name", spec.Name), slog.String("pool", spec.Pool))
 }
 
-// adopt takes over a spec for which SameWorker holds. Exchanges under way go on as
-// they began. The caller holds the fleet's lock.
+// adopt applies a spec for which SameWorker holds. Exchanges in flight continue unchanged. The
+// caller must hold the fleet's lock.
 func (w *Worker) adopt(spec Spec, send func(Spec) Sender) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -237,8 +231,8 @@ func (w *Worker) adopt(spec Spec, send func(Spec) Sender) {
 	}
 }
 
-// retire ends the worker's reports and drops its idle connections. Exchanges
-// under way go on to their end.
+// retire ends the worker's reports and closes its idle connections. Exchanges in flight continue to
+// their end.
 func (w *Worker) retire() {
 	w.reporting.Lock()
 	w.retired = true
@@ -246,7 +240,7 @@ func (w *Worker) retire() {
 	w.link.Load().sender.Close()
 }
 
-// report hands the status to give, unless the worker is retired.
+// report passes the status to give unless the worker is retired.
 func (w *Worker) report(give func(*Worker, Status)) {
 	w.reporting.Lock()
 	defer w.reporting.Unlock()
@@ -255,7 +249,7 @@ func (w *Worker) report(give func(*Worker, Status)) {
 	}
 }
 
-// update changes the status and tells whether a reader of reports should know.
+// update changes the status and returns whether the change must be reported.
 func (w *Worker) update(change func(*Status)) (news bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

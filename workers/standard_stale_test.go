@@ -43,7 +43,7 @@ func TestStaleConnectionIsReplacedExactlyOnce(t *testing.T) {
 	}
 }
 
-func TestSecondBrokenConnectionIsTheCallersToKnow(t *testing.T) {
+func TestSecondBrokenConnectionIsReturned(t *testing.T) {
 	var requests atomic.Int32
 	url := scriptedEngine(t, func(number int, conn net.Conn, r *bufio.Reader) {
 		for {

@@ -96,7 +96,7 @@ func use(t *testing.T, w *Worker, apart, d time.Duration) {
 	}
 }
 
-func TestABusyWorkersLoadIsYoungEnough(t *testing.T) {
+func TestBusyWorkersLoadIsNeverStale(t *testing.T) {
 	for staleAfter, want := range map[time.Duration]int{ // looks in a minute
 		5 * time.Second: 60, time.Minute: 60, 1500 * time.Millisecond: 120, time.Millisecond: 600,
 	} {
@@ -112,7 +112,7 @@ func TestABusyWorkersLoadIsYoungEnough(t *testing.T) {
 					pass(time.Minute)
 				}
 				n, longest := engine.asked()
-				if n < want-10 || n > want+10 || longest > max(lookSoonest, staleAfter/2) {
+				if n < want-10 || n > want+10 || longest > max(minLoadCheckInterval, staleAfter/2) {
 					t.Errorf("stale after %v, %s: asked %d times, up to %v apart; want %d", staleAfter, name, n, longest, want)
 				}
 			})
@@ -120,7 +120,7 @@ func TestABusyWorkersLoadIsYoungEnough(t *testing.T) {
 	}
 }
 
-func TestAnIdleWorkerIsAskedJustInTime(t *testing.T) {
+func TestIdleWorkersLoadIsReadBeforeItIsStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := &loaded{}
 		w, _, _ := looked(t, 5*time.Second, Health{Interval: 10 * time.Second}, engine)
@@ -132,13 +132,13 @@ func TestAnIdleWorkerIsAskedJustInTime(t *testing.T) {
 		use(t, w, 10*time.Millisecond, 10*time.Millisecond)
 		sent := time.Now()
 		pass(2 * time.Second)
-		if at := w.Status().LoadAt; at.Sub(sent) <= 0 || at.Sub(sent) > lookEvery {
+		if at := w.Status().LoadAt; at.Sub(sent) <= 0 || at.Sub(sent) > loadCheckInterval {
 			t.Errorf("the load was told %v after a request", at.Sub(sent))
 		}
 	})
 }
 
-func TestALoadIsAskedForByOneAtATime(t *testing.T) {
+func TestLoadChecksOfAWorkerDoNotOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := &loaded{takes: 1700 * time.Millisecond}
 		w, _, _ := looked(t, 5*time.Second, Health{Interval: 5 * time.Second}, engine)
@@ -156,7 +156,7 @@ func TestALoadIsAskedForByOneAtATime(t *testing.T) {
 
 // Metrics that never come take nothing from the checks, and a suspicion waits
 // for no more than the next check.
-func TestALookDelaysNoCheck(t *testing.T) {
+func TestLoadCheckDelaysNoHealthCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := &loaded{takes: time.Hour}
 		w, _, _ := looked(t, 3*time.Second, Health{Interval: 10 * time.Second, Timeout: 4 * time.Second}, engine)
@@ -173,7 +173,7 @@ func TestALookDelaysNoCheck(t *testing.T) {
 	})
 }
 
-func TestNobodyLooksWhereThereIsNothingToSee(t *testing.T) {
+func TestEnginesWithoutMetricsHaveNoLoadChecks(t *testing.T) {
 	for name, c := range map[string]struct {
 		set  func(*loaded)
 		most int // in a minute
@@ -199,7 +199,7 @@ func TestNobodyLooksWhereThereIsNothingToSee(t *testing.T) {
 	}
 }
 
-func TestHowLongALoadCountsMayChange(t *testing.T) {
+func TestStaleAfterMayChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := &loaded{}
 		w, fleet, spec := looked(t, 0, Health{Interval: 10 * time.Second}, engine)
@@ -217,10 +217,10 @@ func TestHowLongALoadCountsMayChange(t *testing.T) {
 }
 
 // The checks come at their times however often the worker is looked at.
-func TestLooksAndChecksKeepTheirTimes(t *testing.T) {
+func TestLoadAndHealthChecksKeepTheirTimes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		staleAfter := time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "stale_after"))
-		if got := lookInterval(staleAfter); got > lookEvery || got < lookSoonest || staleAfter >= looksInTime*lookSoonest && got > staleAfter/looksInTime {
+		if got := loadInterval(staleAfter); got > loadCheckInterval || got < minLoadCheckInterval || staleAfter >= loadChecksPerAge*minLoadCheckInterval && got > staleAfter/loadChecksPerAge {
 			t.Fatalf("looked at every %v", got)
 		}
 	})
