@@ -201,7 +201,7 @@ func TestImproperChunksAreRefused(t *testing.T) {
 	}
 }
 
-func TestWhatConcernsTheConnectionStaysWithIt(t *testing.T) {
+func TestConnectionFieldsAreNotForwarded(t *testing.T) {
 	got := receive("POST", ok200+"content-type: text/event-stream\r\nConnection: keep-alive, X-Private\r\nKeep-Alive: timeout=5\r\n"+
 		"x-private: 1\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\nset-cookie: a\r\nSet-Cookie:\tb \r\nx-odd-NAME: c\r\n\r\n0\r\n\r\n", nil)
 	want := http.Header{"Content-Type": {"text/event-stream"}, "Set-Cookie": {"a", "b"}, "X-Odd-Name": {"c"}}

@@ -42,32 +42,32 @@ const (
 	chunkTrailer
 )
 
-// The states of an exchange's body. The goroutine that moves it to bodyReading owns the
-// connection until it moves it on; the one that moves it to bodyEnded releases it.
+// The states of an exchange's body. The goroutine that sets bodyReading owns the connection until
+// it sets another state; the one that sets bodyEnded releases it.
 const (
 	bodyResting uint32 = iota
 	bodyReading
-	bodyLeaving // Close came while a Read was under way, which then cleans up
+	bodyLeaving // Close was called during a Read, which then cleans up
 	bodyEnded
 )
 
-// exchange is one answer as its caller holds it: the Response and, as its
-// Body, itself. One goroutine reads; any may close or cancel.
+// exchange is one answer for its caller: the Response and its Body. One goroutine reads; any
+// goroutine may close or cancel.
 type exchange struct {
 	Response
 	c     *conn
 	idle  *idleConns
-	stop  func() bool           // ends the watch on the context; nil when it cannot be cancelled
+	stop  func() bool           // stops watching the context; nil if it cannot be cancelled
 	cause atomic.Pointer[error] // why the context ended, set before the connection is closed
 	state atomic.Uint32
 
 	framing framing
 	part    chunkPart
 	keep    bool  // the connection may carry another exchange
-	left    int64 // of the body or of the chunk
-	extra   int   // extension bytes seen
-	trailer int   // trailer bytes seen
-	err     error // what Read returns once ended
+	left    int64 // unread bytes of the body or the chunk
+	extra   int   // extension bytes read
+	trailer int   // trailer bytes read
+	err     error // result of Read after the end
 }
 
 // setUp fills the Response and chooses the framing (RFC 9112 §6.3).
@@ -81,8 +81,7 @@ func (x *exchange) setUp(method string, h answerHead) {
 	case method == http.MethodHead:
 	case h.status == http.StatusNoContent, h.status == http.StatusNotModified:
 		x.ContentLength = 0
-		// A 204 that announces a body may send one: it must not be taken for
-		// the next answer.
+		// A 204 that announces a body may send one, which must not be taken for the next answer.
 		if h.status == http.StatusNoContent && (h.chunked || h.length > 0) {
 			x.keep = false
 		}
@@ -95,7 +94,7 @@ func (x *exchange) setUp(method string, h answerHead) {
 	}
 }
 
-// begin ends an exchange without a body, whose connection is free already.
+// begin ends an exchange without a body and releases its connection.
 func (x *exchange) begin() {
 	if x.framing == framedNone {
 		x.err = io.EOF
@@ -104,16 +103,16 @@ func (x *exchange) begin() {
 	}
 }
 
-// cancel ends the exchange because its context has.
+// cancel ends the exchange because its context has ended.
 func (x *exchange) cancel(cause error) {
 	x.cause.Store(&cause)
 	_ = x.c.socket.Close()
 }
 
-// release gives up the connection. It becomes idle if the answer reached its
-// proper end and no byte follows; otherwise it is closed. Called once.
+// release releases the connection. It becomes idle if the answer reached its proper end and no byte
+// follows; otherwise it is closed. It is called once.
 func (x *exchange) release(proper bool) {
-	// When the watch has fired already, it is closing the connection.
+	// If the watch has fired, it is closing the connection.
 	watched := x.stop == nil || x.stop()
 	if !proper || !watched || !x.keep || x.c.r != x.c.w {
 		_ = x.c.socket.Close()
@@ -123,8 +122,8 @@ func (x *exchange) release(proper bool) {
 	x.idle.put(x.c)
 }
 
-// Read returns what has arrived as soon as something has. An answer that breaks
-// off or is malformed ends in a *SendError, never in io.EOF.
+// Read returns available content at once. An answer that breaks off or is malformed ends in a
+// *SendError, never in io.EOF.
 func (x *exchange) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -144,7 +143,7 @@ func (x *exchange) Read(p []byte) (int, error) {
 		x.err = x.failure(err)
 	}
 	if !x.state.CompareAndSwap(bodyReading, bodyEnded) {
-		// Close came meanwhile and has closed the connection.
+		// Close was called meanwhile and has closed the connection.
 		proper, x.err = false, http.ErrBodyReadAfterClose
 		x.state.Store(bodyEnded)
 	}
@@ -162,9 +161,8 @@ func (x *exchange) failure(err error) error {
 	return &SendError{Phase: PhaseBody, Err: err}
 }
 
-// Close ends the exchange. When the body was not read to its end, the
-// connection is closed, so that the engine detects the disconnect; unless the end
-// has arrived already and is in the buffer.
+// Close ends the exchange. If the body was not read to its end, Close closes the connection, so
+// that the engine detects the disconnect. If the end is already buffered, the connection is kept.
 func (x *exchange) Close() error {
 	for {
 		switch x.state.Load() {
@@ -188,7 +186,7 @@ func (x *exchange) Close() error {
 	}
 }
 
-// discard decodes what is buffered; io.EOF when that was the rest of the body.
+// discard decodes the buffered input and returns io.EOF if that was the rest of the body.
 func (x *exchange) discard() error {
 	var sink [512]byte
 	for {
@@ -198,8 +196,8 @@ func (x *exchange) discard() error {
 	}
 }
 
-// decode moves content to p, io.EOF with the last of it. Without wait, it reads
-// nothing from the connection: errUnread when it would have to.
+// decode moves content to p, with io.EOF after the last of it. Without wait it does not read from
+// the connection and returns errUnread instead.
 func (x *exchange) decode(p []byte, wait bool) (int, error) {
 	if x.framing == framedChunks {
 		return x.decodeChunks(p, wait)
@@ -270,8 +268,7 @@ func (x *exchange) chunkContent(p []byte, wait bool) (n int, err error) {
 	return n, nil
 }
 
-// chunkFrame takes one line of what surrounds the chunks: io.EOF when it is the
-// last.
+// chunkFrame takes one line between the chunks and returns io.EOF for the last one.
 func (x *exchange) chunkFrame() error {
 	switch x.part {
 	case chunkSize:
@@ -310,7 +307,7 @@ func (x *exchange) chunkFrame() error {
 func (x *exchange) startChunk(line []byte) error {
 	digits, extensions, extended := bytes.Cut(line, []byte{';'})
 	size, err := strconv.ParseUint(string(digits), 16, 60)
-	if err != nil || len(digits) > 15 { // 15 cannot overflow and are more than any chunk has
+	if err != nil || len(digits) > 15 { // 15 digits cannot overflow and are more than any chunk has
 		return protocolError("a chunk's size is not a number")
 	}
 	if extended {

@@ -1,10 +1,3 @@
-// Package http1 is an HTTP/1.1 client for servers on trusted connections without TLS.
-// A Client keeps connections to one server. Each connection carries one exchange at a
-// time. An answer that is not exactly HTTP/1.1 is an error.
-//
-// It replaces net/http's client on the request path because an exchange costs 8
-// allocations instead of 48, and with a body of 48 KB half of the time (BenchmarkClient
-// and BenchmarkTransport).
 package http1
 
 import (
@@ -17,23 +10,21 @@ import (
 )
 
 const (
-	// connectTimeout is timeouts.connect's default. Inside a cluster a connection takes
-	// a millisecond; 2 s leave room for one lost SYN.
+	// connectTimeout is the default of timeouts.connect. Inside a cluster a connection takes a
+	// millisecond; 2 s allow for one lost SYN.
 	connectTimeout = 2 * time.Second
-	// maxIdle is as many requests as a busy engine batches, so that a burst finds its
-	// connections again.
+	// maxIdle is the batch size of a busy engine, so that a burst finds its connections again.
 	maxIdle = 256
-	// idleTimeout is below the minute after which proxies and most servers close
-	// silently, and frees descriptors after a burst. Some servers close earlier
-	// (uvicorn after 5 s); get detects that before a connection is used again.
+	// idleTimeout is below the minute after which proxies and most servers close silently, and
+	// frees descriptors after a burst. Some servers close earlier (uvicorn after 5 s); get detects
+	// that before it returns a connection.
 	idleTimeout = 30 * time.Second
-	// refusalWait is how long a server that stopped reading the request may take to
-	// answer. A 413 is on the wire before the reset that broke the write, so that a
-	// second is ample.
+	// refusalWait is how long a server that stopped reading the request may take to answer. Its 413
+	// precedes the reset that broke the write, so a second is ample.
 	refusalWait = time.Second
 )
 
-// Config describes one server and how connections to it are made and kept.
+// Config configures a Client: the server and its connections.
 type Config struct {
 	Network        string                                                               // "tcp" or "unix"
 	Address        string                                                               // host:port, or the socket's path
@@ -42,14 +33,14 @@ type Config struct {
 	Dial           func(ctx context.Context, network, address string) (net.Conn, error) // nil is net.Dialer's
 }
 
-// Client carries exchanges to one server. It is safe for concurrent use.
+// Client performs exchanges with one server. It is safe for concurrent use.
 type Client struct {
 	config Config
 	idle   idleConns
 	heads  sync.Pool // *[]byte: buffers for request heads
 }
 
-// New makes a client. It connects when it is first used.
+// New returns a client. It connects at the first use.
 func New(c Config) *Client {
 	if c.ConnectTimeout == 0 {
 		c.ConnectTimeout = connectTimeout
@@ -62,20 +53,20 @@ func New(c Config) *Client {
 	return p
 }
 
-// Close closes the idle connections. Exchanges in progress continue to their end; their
-// connections are then closed.
+// Close closes the idle connections. Exchanges in flight continue to their end; their connections
+// are then closed.
 func (p *Client) Close() { p.idle.close() }
 
-// Send writes the request and returns when the answer's head has arrived. Cancelling ctx
-// at any time before Response.Body is closed ends the exchange and closes its connection
-// at once. An error is a *SendError.
+// Send writes the request and returns when the answer's head has arrived. Cancelling ctx before
+// Response.Body is closed ends the exchange and closes its connection at once. An error is a
+// *SendError.
 //
-// The request is written before the answer is read. An early answer is therefore read
-// when the server has taken the request or has stopped reading by closing.
+// The request is written before the answer is read. An early answer is therefore read when the
+// server has taken the request or has stopped reading by closing.
 //
-// The server may close a kept connection just as the request is sent. If one breaks
-// before the first byte of an answer, the request is sent once more on a new connection.
-// A request with Fresh or Upload never uses a kept connection.
+// The server may close a kept connection just as the request is sent. If one breaks before the
+// first byte of an answer, the request is sent once more on a new connection. A request with Fresh
+// or Upload never uses a kept connection.
 func (p *Client) Send(ctx context.Context, r *Request) (*Response, error) {
 	head := p.heads.Get().(*[]byte)
 	defer p.heads.Put(head)
@@ -130,8 +121,8 @@ func (p *Client) connect(ctx context.Context) (*conn, error) {
 	return nil, err
 }
 
-// exchange writes the request on c and reads the answer's head. It owns c: if it fails,
-// c is closed, else the exchange's body returns c to the idle ones.
+// exchange writes the request on c and reads the answer's head. It owns c: if it fails, it closes
+// c; otherwise the exchange's body releases c.
 func (p *Client) exchange(ctx context.Context, c *conn, r *Request, head []byte) (*exchange, *SendError) {
 	x := &exchange{c: c, idle: &p.idle}
 	if ctx.Done() != nil {
@@ -152,7 +143,7 @@ func (p *Client) exchange(ctx context.Context, c *conn, r *Request, head []byte)
 	}
 	if writeErr != nil {
 		phase = PhaseWrite
-		// Fails only on a connection that is closed, which the read then finds.
+		// This fails only on a closed connection, which the next read detects.
 		_ = c.socket.SetReadDeadline(time.Now().Add(refusalWait))
 	}
 	err := x.readAnswer(r.Method)
@@ -174,8 +165,8 @@ func (p *Client) exchange(ctx context.Context, c *conn, r *Request, head []byte)
 	return nil, &SendError{Phase: phase, Err: err}
 }
 
-// cancelled is the reason why ctx ended: errors.Is finds both ctx.Err and the
-// cause that was given to the cancel function.
+// cancelled returns the reason why ctx ended: errors.Is finds both ctx.Err and the cause given to
+// the cancel function.
 func cancelled(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if errors.Is(cause, err) {

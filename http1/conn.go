@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// bufferSize holds a usual answer's head and its first events; larger
-	// reads go around it. Each idle stream holds one, so no more than a page.
+	// bufferSize holds a usual answer's head and its first events; larger reads bypass the buffer.
+	// Each idle stream has a buffer, so it is no larger than a page.
 	bufferSize = 4 << 10
-	// maxPieces is how many body pieces' headers a connection keeps room
-	// for between exchanges; a request is spliced from a handful.
+	// maxPieces is the number of body pieces that a connection keeps room for between exchanges; a
+	// request has a handful.
 	maxPieces = 32
 )
 
@@ -28,17 +28,17 @@ func (e protocolError) Error() string { return "the answer is not proper HTTP/1.
 // package.
 const errUnread = protocolError("more must be read")
 
-// conn is one connection with what has been read from it and not been
-// used. It belongs to one exchange at a time, or to the idle ones.
+// conn is one connection with its buffered input. It belongs to one exchange at a time, or to the
+// idle connections.
 type conn struct {
 	socket   net.Conn
 	buf      []byte // buf[r:w] is unused input
 	r, w     int
-	received bool // some input came in this exchange
+	received bool // input has arrived in this exchange
 
 	since  time.Time   // idle since
 	pieces net.Buffers // backing array for write
-	vec    net.Buffers // what write has left to do
+	vec    net.Buffers // the part that write has not written yet
 
 	raw      syscall.RawConn       // nil when conn has none
 	peekOnce func(fd uintptr) bool // peek, made once
@@ -60,7 +60,7 @@ func (c *conn) write(head []byte, body [][]byte) error {
 		return err
 	}
 	c.pieces = append(append(c.pieces[:0], head), body...)
-	c.vec = c.pieces // WriteTo eats it and clears the array, which stays for the next exchange
+	c.vec = c.pieces // WriteTo consumes vec and clears the array, which is kept
 	_, err := c.vec.WriteTo(c.socket)
 	if cap(c.pieces) > maxPieces {
 		c.pieces = nil
@@ -68,8 +68,8 @@ func (c *conn) write(head []byte, body [][]byte) error {
 	return err
 }
 
-// fill reads once from the connection into the buffer, which it first empties
-// of used input and, when full, lets grow up to limit.
+// fill reads once from the connection into the buffer. It first removes used input, and grows a
+// full buffer up to limit.
 func (c *conn) fill(limit int) error {
 	if c.r > 0 {
 		c.w = copy(c.buf, c.buf[c.r:c.w])
@@ -88,8 +88,8 @@ func (c *conn) fill(limit int) error {
 	return err
 }
 
-// reset prepares the connection for another exchange: the buffer, which holds no
-// unused input, is empty again and returns the memory that a large head took.
+// reset prepares the connection for another exchange. The buffer holds no unused input; it is
+// emptied and releases the memory of a large head.
 func (c *conn) reset() {
 	c.r, c.w = 0, 0
 	if len(c.buf) > bufferSize {
@@ -113,14 +113,14 @@ func (c *conn) input(p []byte) (int, error) {
 	return 0, err
 }
 
-// take moves buffered input to p, as much as there is.
+// take moves as much buffered input to p as fits.
 func (c *conn) take(p []byte) int {
 	n := copy(p, c.buf[c.r:c.w])
 	c.r += n
 	return n
 }
 
-// read waits for input and moves it to p. Nothing may be buffered.
+// read waits for input and moves it to p. The buffer must be empty.
 func (c *conn) read(p []byte) (int, error) {
 	if len(p) >= len(c.buf) {
 		return c.input(p)
@@ -131,8 +131,8 @@ func (c *conn) read(p []byte) (int, error) {
 	return c.take(p), nil
 }
 
-// line takes one line of at most limit bytes, without its CRLF; errUnread when
-// it is not buffered to its end.
+// line returns one line of at most limit bytes without its CRLF, or errUnread if it is not
+// completely buffered.
 func (c *conn) line(limit int) ([]byte, error) {
 	in := c.buf[c.r:c.w]
 	end := bytes.IndexByte(in, '\n')

@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	// maxHead and maxFields bound an answer's head as the gateway
-	// bounds a request's: hosted services send 2 KiB in 30 lines.
+	// maxHead and maxFields bound an answer's head, as the gateway bounds a request's: hosted
+	// services send 2 KiB in 30 lines.
 	maxHead   = 64 << 10
 	maxFields = 100
-	// maxInterim bounds the 1xx answers before the real one: servers send
-	// one, and an endless sequence must end.
+	// maxInterim bounds the 1xx answers before the final one: servers send one, and an endless
+	// sequence must end.
 	maxInterim = 8
 )
 
@@ -27,7 +27,7 @@ type answerHead struct {
 	options string // Connection, joined by commas, in lower case
 }
 
-// readAnswer reads heads until one is not interim and sets x up from it.
+// readAnswer reads heads until one is not interim and sets up x from it.
 func (x *exchange) readAnswer(method string) error {
 	for range maxInterim + 1 {
 		block, err := x.c.readHead()
@@ -49,10 +49,9 @@ func (x *exchange) readAnswer(method string) error {
 	return protocolError("too many interim answers")
 }
 
-// readHead takes the status line and header lines, each with its CRLF, without
-// the empty line. The result is valid until the next read. The status line is
-// checked as soon as it has arrived, so that a peer of another protocol is detected
-// even if it sends nothing more.
+// readHead returns the status line and header lines, each with its CRLF, without the empty line.
+// The result is valid until the next read. The status line is checked as soon as it has arrived, so
+// that a peer of another protocol is detected even if it sends nothing more.
 func (c *conn) readHead() ([]byte, error) {
 	scan, line, lines := 0, 0, 0 // offsets from c.r
 	for {
@@ -89,7 +88,7 @@ func (c *conn) readHead() ([]byte, error) {
 	}
 }
 
-// parseStatus reads a status line without its CRLF.
+// parseStatus parses a status line without its CRLF.
 func parseStatus(line []byte) (status int, oldHTTP bool, err error) {
 	const version = len("HTTP/1.1 ")
 	if len(line) < version+3 {
@@ -113,9 +112,8 @@ func parseStatus(line []byte) (status int, oldHTTP bool, err error) {
 	return int(code), oldHTTP, nil
 }
 
-// parseHead reads a block that readHead has returned. All values are parts of
-// one string, and single values share one array: a head costs four allocations
-// however many fields it has.
+// parseHead parses a block from readHead. All values are parts of one string, and single values
+// share one array: a head costs four allocations, however many fields it has.
 func parseHead(block []byte) (h answerHead, err error) {
 	end := bytes.IndexByte(block, '\n') + 1
 	if h.status, h.oldHTTP, err = parseStatus(block[:end-2]); err != nil {
@@ -155,8 +153,8 @@ func parseHead(block []byte) (h answerHead, err error) {
 	return h, nil
 }
 
-// parseField splits a header line. A line that begins with a blank is the
-// folding of old and is refused, as is a blank before the colon.
+// parseField splits a header line. It rejects a line that begins with a blank, the obsolete
+// folding, and a blank before the colon.
 func parseField(line string) (name, value string, err error) {
 	colon := strings.IndexByte(line, ':')
 	if colon < 0 || !isToken(line[:colon]) {
@@ -169,12 +167,12 @@ func parseField(line string) (name, value string, err error) {
 	return line[:colon], value, nil
 }
 
-// frame stores the fields that frame the answer and reports whether the caller gets the
-// field: fields of this connection alone are dropped.
+// frame stores the fields that frame the answer and reports whether the caller gets the field.
+// Fields of this connection are dropped.
 func (h *answerHead) frame(key, value string) (keep bool, err error) {
 	switch key {
 	case "Content-Length":
-		// Digits only; 18 of them are more than any body has.
+		// Digits only; no body has more than 18.
 		n, err := strconv.ParseUint(value, 10, 63)
 		again := h.length >= 0
 		if err != nil || len(value) > 18 || again && h.length != int64(n) {
@@ -207,8 +205,8 @@ func (h *answerHead) option(name string) bool {
 	return false
 }
 
-// dropNamed removes the fields that the worker declared, in its Connection
-// header, to be for this connection alone (RFC 9110 §7.6.1).
+// dropNamed removes the fields that the worker's Connection header names: they are for this
+// connection only (RFC 9110 §7.6.1).
 func (h *answerHead) dropNamed() {
 	if h.options == "" || h.options == ",close" || h.options == ",keep-alive" {
 		return
@@ -218,8 +216,7 @@ func (h *answerHead) dropNamed() {
 	}
 }
 
-// usualNames holds the header names that engines and hosted services send, as
-// sent, with their canonical form.
+// usualNames maps the header names that engines and hosted services send to their canonical form.
 var usualNames = func() map[string]string {
 	names := []string{
 		"Access-Control-Allow-Origin", "Alt-Svc", "Cache-Control", "Cf-Cache-Status", "Cf-Ray", "Connection",

@@ -39,7 +39,7 @@ func (i *idleConns) pop() *conn {
 	i.conns[last] = nil
 	i.conns = i.conns[:last]
 	if time.Since(c.since) >= i.timeout {
-		// The timer is late; what lies below is older still, and its to drop.
+		// Connections below are older still; the late timer closes them.
 		_ = c.socket.Close()
 		return nil
 	}
@@ -63,9 +63,8 @@ func (i *idleConns) put(c *conn) {
 	}
 }
 
-// expire closes what has been idle for too long and comes back for the rest.
-// Without it, a worker without traffic would keep sockets that its engine has
-// closed already.
+// expire closes connections that have been idle for too long and sets the timer for the rest.
+// Without it, a worker without traffic would keep sockets that its engine has closed.
 func (i *idleConns) expire() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -87,7 +86,7 @@ func (i *idleConns) expire() {
 	i.timer = time.AfterFunc(i.timeout-time.Since(i.conns[0].since), i.expire)
 }
 
-// close drops all connections, and from then on every one that is put.
+// close closes all idle connections, and from then on every connection that is put.
 func (i *idleConns) close() {
 	i.mu.Lock()
 	defer i.mu.Unlock()

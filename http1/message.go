@@ -8,15 +8,15 @@ import (
 // Request is what a client writes to a server.
 type Request struct {
 	Method string
-	Path   string      // absolute path with query, as the server shall see it
-	Header http.Header // canonical keys; the client sets Host, Content-Length and the headers of a connection itself
+	Path   string      // absolute path with query, sent unchanged
+	Header http.Header // canonical keys; the client itself sets Host, Content-Length and the headers of the connection
 	Body   [][]byte    // the body in pieces, written one after the other; nil for none
-	Fresh  bool        // never on a kept connection: for requests that must not be sent twice
+	Fresh  bool        // do not use a kept connection: for requests that must not be sent twice
 
-	// Upload is a body that streams, in place of Body; nil for none. It is sent once
-	// and on a connection of its own. An error of its Read ends the exchange. A server
-	// that answers with an error early may leave its rest unread; Read may be called
-	// until it fails, or until the answer's Body is closed.
+	// Upload is a streamed body instead of Body; nil for none. It is sent once, on a connection of
+	// its own. An error of its Read ends the exchange. If the server rejects the request early, the
+	// rest of Upload may stay unread. Read may be called until it fails or until Response.Body is
+	// closed.
 	Upload       io.Reader
 	UploadLength int64 // of Upload; -1 if it is not known
 }
@@ -26,15 +26,15 @@ type Request struct {
 type Response struct {
 	Status        int
 	Header        http.Header
-	ContentLength int64 // -1 if the server did not send one
+	ContentLength int64 // -1 if unknown
 	Body          io.ReadCloser
 }
 
-// Phase is how far an exchange had come when it failed.
+// Phase states how far an exchange had come when it failed.
 type Phase uint8
 
-// The phases of an exchange. In the first two the server has seen nothing, so that
-// any request may be sent to another one; the first says nothing about the server.
+// The phases of an exchange. In PhasePrepare and PhaseConnect the server has seen nothing, so any
+// request may be sent to another server. PhasePrepare says nothing about the server.
 const (
 	PhasePrepare Phase = iota // the request cannot be written as HTTP; no connection was tried
 	PhaseConnect              // no connection
@@ -43,7 +43,7 @@ const (
 	PhaseBody                 // the answer broke off
 )
 
-// SendError is why an exchange failed and how far it had come.
+// SendError is the failure of an exchange.
 type SendError struct {
 	Phase Phase
 	Err   error

@@ -2,9 +2,9 @@
 
 package http1
 
-// preparePeek has nothing to do where a socket cannot be read without waiting.
+// preparePeek does nothing on systems without non-blocking reads of a socket.
 func (c *conn) preparePeek() {}
 
-// quiet trusts the connection: one that the worker has closed shows when the
-// request is written, and is sent again.
+// quiet reports true: if the worker has closed the connection, the write of the request fails and
+// the request is sent again.
 func (c *conn) quiet() bool { return true }

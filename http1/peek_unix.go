@@ -13,10 +13,10 @@ func (c *conn) preparePeek() {
 	}
 }
 
-// quiet reports whether an idle connection is still open and has no input. One read that
-// does not wait finds out: an end or a reset means that the server has closed it, and
-// unrequested bytes could be taken for the answer to the next request. In both cases the
-// connection is discarded, so that the byte read is no loss.
+// quiet reports whether an idle connection is open and has no input. A non-blocking read detects an
+// end or a reset, which means that the server has closed it. It also detects unrequested bytes,
+// which could be taken for the next answer. In all these cases the connection is discarded, so the
+// byte that was read is no loss.
 func (c *conn) quiet() bool {
 	if c.raw == nil {
 		return true

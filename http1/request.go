@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// appendHead writes the request line and header of r behind b. It refuses
-// whatever could end a line early or be read as framing: a request built from a
-// client's input must not become two.
+// appendHead appends the request line and the header of r to b. It rejects anything that could end
+// a line early or be read as framing: a request made from a client's input must not become two.
 func appendHead(b []byte, host string, r *Request) ([]byte, error) {
 	if err := r.Check(); err != nil {
 		return b, err
@@ -52,8 +51,8 @@ func appendHead(b []byte, host string, r *Request) ([]byte, error) {
 	return append(b, "\r\n"...), nil
 }
 
-// Check returns an error if the request's line or header cannot be written. The error
-// does not show the path or a value, which may hold a secret.
+// Check returns an error if the request line or the header is not valid. The error shows neither
+// the path nor a value, which may hold a secret.
 func (r *Request) Check() error {
 	if !isToken(r.Method) {
 		return fmt.Errorf("request method %q is not a token", r.Method)
@@ -77,9 +76,8 @@ func (r *Request) Check() error {
 	return nil
 }
 
-// connectionFields belong to a connection or to framing. Fields that a client names in
-// its own Connection header are not among them: such a client could remove the worker's
-// key.
+// connectionFields belong to a connection or to framing. The names in a client's own Connection
+// header are not among them: such a client could remove the worker's key.
 var connectionFields = []string{"Connection", "Content-Length", "Expect", "Host", "Keep-Alive", "Proxy-Authorization",
 	"Proxy-Connection", "TE", "Trailer", "Transfer-Encoding", "Upgrade"}
 
@@ -113,7 +111,7 @@ func isToken(s string) bool {
 	return s != ""
 }
 
-// isTarget accepts what may stand between two blanks of a request line.
+// isTarget reports whether s may stand between the two blanks of a request line.
 func isTarget(s string) bool {
 	for i := range len(s) {
 		if s[i] <= ' ' || s[i] >= 0x7f {
@@ -123,7 +121,7 @@ func isTarget(s string) bool {
 	return s != "" && s[0] == '/'
 }
 
-// isFieldValue refuses control characters other than the tab (RFC 9110 §5.5).
+// isFieldValue reports whether s has no control characters other than the tab (RFC 9110 §5.5).
 func isFieldValue[T string | []byte](s T) bool {
 	for i := range len(s) {
 		if c := s[i]; (c < ' ' && c != '\t') || c == 0x7f {

@@ -46,7 +46,7 @@ func TestRequestsAreWrittenExactly(t *testing.T) {
 	}
 }
 
-func TestRequestsThatCouldBeTwoAreRefused(t *testing.T) {
+func TestAmbiguousRequestsAreRejected(t *testing.T) {
 	for name, r := range map[string]*Request{
 		"no method":        {Path: "/"},
 		"method":           {Method: "GET /x HTTP/1.1\r\n", Path: "/"},

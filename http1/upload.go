@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// uploadPiece is how much of a streamed body is held at a time.
+	// uploadPiece is how much of a streamed body is buffered at a time.
 	uploadPiece = 32 << 10
 	// uploadHead is room for a chunk's size line: eight hexadecimal digits, CRLF.
 	uploadHead = 10
@@ -26,9 +26,8 @@ type uploadError struct{ error }
 
 func (e uploadError) Unwrap() error { return e.error }
 
-// upload writes a streamed body, in chunks if its length is less than 0. It holds one
-// piece of it at a time, so that the worker's pace is the body's. An uploadError means
-// that the body broke off.
+// upload writes a streamed body, in chunks if length is negative. It buffers one piece at a time,
+// so the body is read at the worker's pace. An uploadError means that the body broke off.
 func (c *conn) upload(body io.Reader, length int64) error {
 	chunked := length < 0
 	buf := make([]byte, uploadHead+uploadPiece+len("\r\n"))
@@ -46,7 +45,7 @@ func (c *conn) upload(body io.Reader, length int64) error {
 			if err := c.push(piece); err != nil {
 				return err
 			}
-			left -= int64(n) // which of an unknown length stays below 0
+			left -= int64(n) // a negative length stays negative
 		}
 		switch {
 		case err == io.EOF && chunked:
@@ -60,7 +59,7 @@ func (c *conn) upload(body io.Reader, length int64) error {
 	return nil
 }
 
-// frame makes one chunk of the n bytes behind the room for its size.
+// frame frames n bytes as a chunk; buf has room for the size line before them.
 func frame(buf []byte, n int) []byte {
 	var digits [uploadHead]byte
 	size := append(strconv.AppendInt(digits[:0], int64(n), 16), "\r\n"...)
@@ -69,7 +68,7 @@ func frame(buf []byte, n int) []byte {
 	return append(buf[from:uploadHead+n], "\r\n"...)
 }
 
-// push writes p whole, or returns errEarlyAnswer.
+// push writes all of p, or returns errEarlyAnswer.
 func (c *conn) push(p []byte) error {
 	for len(p) > 0 {
 		if err := c.socket.SetWriteDeadline(time.Now().Add(uploadPoll)); err != nil {
@@ -88,8 +87,8 @@ func (c *conn) push(p []byte) error {
 	return c.socket.SetWriteDeadline(time.Time{})
 }
 
-// answered reports whether the worker has sent anything, which stays in the buffer, or
-// has closed.
+// answered reports whether the worker has sent input, which stays in the buffer, or has closed the
+// connection.
 func (c *conn) answered() bool {
 	if err := c.socket.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
 		return true
