@@ -1,7 +1,6 @@
-// Package spool writes in the background, so that no producer ever waits for a disk,
-// a database, a terminal or the reader of a pipe. What waits is bounded; what does
-// not fit is dropped and counted. A Spool passes values in batches, a Writer passes
-// lines of text.
+// Package spool writes in the background, so that no producer waits for a disk, a database, a
+// terminal or the reader of a pipe. The number of waiting values is bounded; values that do not fit
+// are dropped and counted. A Spool passes values in batches, a Writer passes lines of text.
 package spool
 
 import (
@@ -13,23 +12,22 @@ import (
 
 // Config describes a Spool.
 type Config[T any] struct {
-	// Write writes a batch and returns how many of its values can never be written.
-	// After an error the whole batch waits and is written again, so Write has to
-	// recognise values that it has written before. It must not keep the slice.
-	// Calls do not overlap.
+	// Write writes a batch and returns how many of its values can never be written. After an error
+	// the whole batch is written again later, so Write must recognise values that it has already
+	// written. It must not keep the slice. Calls do not overlap.
 	Write func(ctx context.Context, batch []T) (lost int, err error)
-	Max   int           // values that wait; when there are more, the oldest is dropped
+	Max   int           // maximum of waiting values; beyond it the oldest is dropped
 	Batch int           // values in one batch
 	Delay time.Duration // how long a value waits for others, unless a batch is full
 }
 
 const (
-	// After an error the batch is written again after firstPause, then after twice as
-	// long each time, up to lastPause: values go out within two seconds of the end of an
+	// After an error the batch is written again after firstPause, then after twice as long each
+	// time, up to lastPause. Values are therefore written within two seconds of the end of an
 	// outage.
 	firstPause = 100 * time.Millisecond
 	lastPause  = 800 * time.Millisecond
-	// lastFlush bounds how long values are written after the end of Run's context.
+	// lastFlush is how long values are still written after Run's context has ended.
 	lastFlush = 5 * time.Second
 )
 
@@ -37,42 +35,42 @@ const (
 // for concurrent use.
 type Spool[T any] struct {
 	config Config[T]
-	some   chan struct{} // holds one when a value waits
-	full   chan struct{} // holds one when a batch waits
+	some   chan struct{} // holds one if a value waits
+	full   chan struct{} // holds one if a batch waits
 	turn   chan struct{} // holds one; the goroutine that has taken it may write
-	batch  []T           // of the goroutine that may write
+	batch  []T           // used by the goroutine that may write
 
 	mu      sync.Mutex // guards the rest
 	waiting []T        // the oldest first
-	writing int        // how many of the first are being written
-	doomed  int        // values that were dropped while they were being written
+	writing int        // number of the first values that are being written
+	doomed  int        // values that were dropped while being written
 	written int64
 	dropped int64
 	err     error
 }
 
-// Stats is what a Spool has done so far.
+// Stats is the state of a Spool.
 type Stats struct {
 	Waiting int
 	Written int64
-	Dropped int64 // values that are lost: because too many waited, or because Write said so
+	Dropped int64 // values that are lost, because too many waited or because Write reported it
 	Err     error // of the last batch; nil if it was written
 }
 
-// New returns an empty Spool. Values are written by Run and Flush.
+// New returns an empty Spool. Run and Flush write its values.
 func New[T any](c Config[T]) *Spool[T] {
 	s := &Spool[T]{config: c, some: make(chan struct{}, 1), full: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
 	signal(s.turn)
 	return s
 }
 
-// Add takes a value. It never waits.
+// Add adds a value. It never waits.
 func (s *Spool[T]) Add(v T) {
 	s.mu.Lock()
 	if len(s.waiting) == s.config.Max {
 		if s.writing > 0 {
 			s.writing--
-			s.doomed++ // whether it is lost is known when the write has ended
+			s.doomed++ // the end of the write decides whether it is lost
 		} else {
 			s.dropped++
 		}
@@ -91,19 +89,19 @@ func (s *Spool[T]) Add(v T) {
 func (s *Spool[T]) removeLocked(n int) {
 	clear(s.waiting[:n])
 	if s.waiting = s.waiting[n:]; len(s.waiting) == 0 {
-		s.waiting = nil // the memory of a burst is not kept
+		s.waiting = nil // releases the memory of a burst
 	}
 }
 
-// Stats returns what the Spool has done so far.
+// Stats returns the current state.
 func (s *Spool[T]) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return Stats{Waiting: len(s.waiting), Written: s.written, Dropped: s.dropped, Err: s.err}
 }
 
-// Run writes values as they come. When ctx has ended it writes what is left, for at
-// most five seconds, and returns.
+// Run writes values as they arrive. When ctx has ended, it writes the remaining values for at most
+// five seconds and returns.
 func (s *Spool[T]) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		select {
@@ -118,7 +116,7 @@ func (s *Spool[T]) Run(ctx context.Context) {
 	s.insist(last, firstPause)
 }
 
-// gather waits for more to write: until full or end, and no longer than the delay.
+// gather waits until full or end, but no longer than the delay.
 func gather(delay time.Duration, full, end <-chan struct{}) {
 	if delay <= 0 {
 		return
@@ -130,7 +128,7 @@ func gather(delay time.Duration, full, end <-chan struct{}) {
 	}
 }
 
-// insist writes what waits, again and again until it is written or ctx ends.
+// insist writes the waiting values, repeatedly until they are written or ctx ends.
 func (s *Spool[T]) insist(ctx context.Context, longest time.Duration) {
 	for pause := firstPause; s.Flush(ctx) != nil; pause = min(2*pause, longest) {
 		select {
@@ -141,8 +139,8 @@ func (s *Spool[T]) insist(ctx context.Context, longest time.Duration) {
 	}
 }
 
-// Flush writes the values that wait when it is called. It returns the error of Write
-// or of ctx; what is not written waits.
+// Flush writes the values that are waiting when it is called. It returns the error of Write or of
+// ctx; values that are not written stay waiting.
 func (s *Spool[T]) Flush(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -150,7 +148,7 @@ func (s *Spool[T]) Flush(ctx context.Context) error {
 	case <-s.turn:
 	}
 	defer signal(s.turn)
-	// Values that come meanwhile wait for the next flush, so that they share a batch.
+	// Values that arrive meanwhile wait for the next flush, so that they share a batch.
 	for left := s.Stats().Waiting; s.take(left) > 0; {
 		left -= len(s.batch)
 		lost, err := s.config.Write(ctx, s.batch)
@@ -161,7 +159,8 @@ func (s *Spool[T]) Flush(ctx context.Context) error {
 	return nil
 }
 
-// take copies the oldest values, at most so many, into the batch and returns their number.
+// take copies at most the given number of the oldest values into the batch and returns their
+// number.
 func (s *Spool[T]) take(most int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,7 +173,7 @@ func (s *Spool[T]) take(most int) int {
 func (s *Spool[T]) settleBatch(lost int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err == nil { // values that made room while they were being written are written too
+	if err == nil { // values that were dropped while being written are written too
 		s.removeLocked(s.writing)
 		s.written += int64(len(s.batch) - lost)
 		s.dropped += int64(lost)

@@ -8,42 +8,41 @@ import (
 	"time"
 )
 
-// WriterConfig describes a Writer. Only To is required.
+// WriterConfig configures a Writer. Only To is required.
 type WriterConfig struct {
 	To io.Writer // only the Writer's own goroutine calls it
-	// Max bounds the bytes that wait, and again those that are being written; 0 is
-	// 4 MiB, some 8,000 lines of an access log.
+	// Max bounds the waiting bytes, and separately those being written; 0 is 4 MiB, some 8,000
+	// lines of an access log.
 	Max int
-	// Delay is how long a line may wait for others, so that they share a system
-	// call; 0: it is written at once.
+	// Delay is how long a line may wait for others, so that they share a system call; 0 writes it
+	// at once.
 	Delay time.Duration
-	// OnLoss is called when lines begin to be dropped (over is false), and again
-	// when a second has passed without a dropped line and To takes lines (over is
-	// true; lost is their number since the beginning). It may write to the Writer.
-	// Nil: losses are only counted.
+	// OnLoss is called with over false when lines begin to be dropped. It is called again with over
+	// true when To accepts lines and none was dropped for a second; lost is then their total
+	// number. It may write to the Writer. Nil: losses are only counted.
 	OnLoss func(lost int64, over bool)
 }
 
 const (
 	maxWaiting = 4 << 20
-	// flushAt is how many gathered bytes end the delay: some 100 lines, for which a
-	// system call each would cost more than anything else about them.
+	// flushAt is the number of waiting bytes that ends the delay: some 100 lines. A system call per
+	// line would cost more than the rest of the work on it.
 	flushAt = 64 << 10
-	// quietFor is how long no line may be dropped until a loss is over.
+	// quietFor is how long no line may be dropped before a loss is over.
 	quietFor = time.Second
 )
 
 // Writer is an io.Writer that never blocks. It is safe for concurrent use.
 type Writer struct {
 	config  WriterConfig
-	written chan struct{} // holds one when something waits
-	full    chan struct{} // holds one when flushAt bytes wait
-	lossy   chan struct{} // holds one when a line was dropped
+	written chan struct{} // holds one if something waits
+	full    chan struct{} // holds one if flushAt bytes wait
+	lossy   chan struct{} // holds one if a line was dropped
 	closing chan struct{}
 	ended   chan struct{} // closed when the writing goroutine has returned
 	dropped atomic.Int64
 	failing atomic.Bool // To's last write failed
-	torn    bool        // a line was written in part; of the writing goroutine
+	torn    bool        // the last line was written in part; used by the writing goroutine
 	owned   sync.WaitGroup
 
 	mu      sync.Mutex // guards the rest
@@ -52,7 +51,7 @@ type Writer struct {
 	closed  bool
 }
 
-// NewWriter returns a Writer, which must be closed.
+// NewWriter returns a Writer. The caller must close it.
 func NewWriter(c WriterConfig) *Writer {
 	if c.Max <= 0 {
 		c.Max = maxWaiting
@@ -66,8 +65,8 @@ func NewWriter(c WriterConfig) *Writer {
 	return w
 }
 
-// Write takes whole lines, all of p or nothing, and never waits. It always reports
-// success: a line that is dropped is counted and of no concern to the caller.
+// Write adds whole lines, all of p or nothing, and never waits. It always reports success: dropped
+// lines are counted, and the caller need not care.
 func (w *Writer) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	if w.closed || len(w.waiting)+len(p) > w.config.Max {
@@ -91,9 +90,8 @@ func (w *Writer) Write(p []byte) (int, error) {
 // failed, or because the Writer was closed.
 func (w *Writer) Dropped() int64 { return w.dropped.Load() }
 
-// Close writes what waits, for no longer than limit, and reports whether all of it
-// was written. A write that hangs is left behind with its goroutine. Later lines are
-// dropped.
+// Close writes the waiting lines for at most limit, and reports whether all were written. A write
+// that hangs is abandoned with its goroutine. Later lines are dropped.
 func (w *Writer) Close(limit time.Duration) bool {
 	w.mu.Lock()
 	if !w.closed {
@@ -116,7 +114,7 @@ func (w *Writer) drop(p []byte) {
 	signal(w.lossy)
 }
 
-// run writes what waits until the Writer is closed.
+// run writes waiting lines until the Writer is closed.
 func (w *Writer) run() {
 	defer close(w.ended)
 	for {
@@ -131,8 +129,7 @@ func (w *Writer) run() {
 	}
 }
 
-// flush writes what waits. A newline after a line that was written in part keeps the
-// next one whole.
+// flush writes the waiting lines. A newline after a partial line keeps the next one whole.
 func (w *Writer) flush() {
 	w.mu.Lock()
 	batch := w.waiting
@@ -152,7 +149,7 @@ func (w *Writer) flush() {
 		}
 		w.failing.Store(failed)
 	}
-	if cap(batch) <= 2*flushAt { // a burst's buffer is not kept
+	if cap(batch) <= 2*flushAt { // releases the buffer of a burst
 		w.mu.Lock()
 		w.spare = batch[:0]
 		w.mu.Unlock()
@@ -185,7 +182,7 @@ func (w *Writer) report() {
 	}
 }
 
-// roomy reports whether at most half of Max waits.
+// roomy reports whether at most half of Max is waiting.
 func (w *Writer) roomy() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

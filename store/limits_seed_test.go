@@ -79,7 +79,7 @@ func TestABudgetThatIsSetLaterBeginsWithTheLedger(t *testing.T) {
 	}
 }
 
-func TestAWordThatIsLostIsCountedOnce(t *testing.T) {
+func TestLostSettlementIsCountedOnce(t *testing.T) {
 	all := fleetOf(t)
 	c := who(tenants.Limits{DayTokens: 1000}, tenants.Limits{})
 	for _, g := range all {

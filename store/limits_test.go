@@ -373,7 +373,7 @@ func TestAGrantIsSettledOnce(t *testing.T) {
 }
 
 // AU-02: who has no limits touches nothing.
-func TestWhoHasNoLimitsAsksNobody(t *testing.T) {
+func TestTakeWithoutLimitsUsesNoRedis(t *testing.T) {
 	mini, url := newMini(t)
 	g := newGateway(t, url, "a", mini)
 	before := mini.CommandCount()
@@ -386,7 +386,7 @@ func TestWhoHasNoLimitsAsksNobody(t *testing.T) {
 	}
 }
 
-func TestSettlementsThatNobodyHearsAreBounded(t *testing.T) {
+func TestUnsentSettlementsAreBounded(t *testing.T) {
 	mini, url := newMini(t)
 	g := newGateway(t, url, "a", mini)
 	c := who(tenants.Limits{Concurrent: 2, DayTokens: 1 << 40}, tenants.Limits{})
@@ -410,7 +410,7 @@ func TestSettlementsThatNobodyHearsAreBounded(t *testing.T) {
 	}
 }
 
-func TestWhatWaitsIsToldAtTheEnd(t *testing.T) {
+func TestRemainingSettlementsAreSentAtTheEnd(t *testing.T) {
 	mini, url := newMini(t)
 	g := newGateway(t, url, "a", mini)
 	c := who(tenants.Limits{DayTokens: 1 << 40}, tenants.Limits{})

@@ -328,7 +328,7 @@ func TestAnOutageLeavesEachGatewayItsShare(t *testing.T) {
 
 // RS-05: every answer that is none sends requests to the local limits; Redis is
 // away after five, and back by itself.
-func TestWhateverRedisSaysNobodyFails(t *testing.T) {
+func TestInvalidRedisRepliesFailNoRequest(t *testing.T) {
 	for _, answer := range []string{
 		"READONLY You can't write against a read only replica.", "OOM command not allowed when used memory > 'maxmemory'.",
 		"LOADING Redis is loading the dataset in memory", "CLUSTERDOWN The cluster is down", "MASTERDOWN Link with MASTER is down",
@@ -489,7 +489,7 @@ func TestGatewaysSeeEachOther(t *testing.T) {
 
 // AU-07: word of a change reaches every gateway at once, and what may have been
 // missed in an outage is taken as changed.
-func TestAChangeIsHeardEverywhere(t *testing.T) {
+func TestPublishedChangeReachesEveryGateway(t *testing.T) {
 	server := backends.Redis(t)
 	a, b := openRedis(t, server.URL), openRedis(t, server.URL)
 	var heard atomic.Int64

@@ -164,7 +164,7 @@ func TestTamperingWithTheAuditLogShows(t *testing.T) {
 
 // AD-14: what is searched for has no meaning but itself, and no answer is longer
 // than 200 entries.
-func TestASearchFindsWhatItSaysAndNoMore(t *testing.T) {
+func TestAuditSearchMatchesLiterally(t *testing.T) {
 	onEach(t, func(t *testing.T, s *store.SQL) {
 		ctx := t.Context()
 		odd := []string{"%_%_%_%", "'; DROP TABLE audit; --", `\`, "acme", "\x00 zero", "snow\u2603\xff"}
@@ -207,7 +207,7 @@ func TestASearchFindsWhatItSaysAndNoMore(t *testing.T) {
 	})
 }
 
-func TestManyWhoWriteAtOnceMakeOneChain(t *testing.T) {
+func TestConcurrentWritesMakeOneChain(t *testing.T) {
 	for _, d := range databases() {
 		t.Run(d.name, func(t *testing.T) {
 			address := d.url(t)

@@ -22,7 +22,7 @@ import (
 // in several ways.
 const planted = "pl4nt3d-s/e c%r?t"
 
-func TestAnOutageIsToldFromARefusal(t *testing.T) {
+func TestUnreachableSeparatesOutagesFromRefusals(t *testing.T) {
 	pg := func(code string) error { return fmt.Errorf("x: %w", &pgconn.PgError{Code: code}) }
 	for _, c := range []struct {
 		err  error
@@ -102,7 +102,7 @@ func TestADatabaseThatIsAwayAtFirstIsUsedOnceItIsBack(t *testing.T) {
 	}
 }
 
-func TestADatabaseThatHangsHoldsNobody(t *testing.T) {
+func TestHangingDatabaseDelaysNoCallForLong(t *testing.T) {
 	server := backends.Postgres(t)
 	s := open(t, server.URL)
 	migrate(t, s)

@@ -324,7 +324,7 @@ func TestAnOverrideReplacesTheOneBefore(t *testing.T) {
 	})
 }
 
-func TestWhatGatewaysHoldIsReadAtOneMoment(t *testing.T) {
+func TestContentsAreReadAtOneMoment(t *testing.T) {
 	for _, d := range databases() {
 		t.Run(d.name, func(t *testing.T) {
 			s := open(t, d.url(t))

@@ -157,7 +157,7 @@ func TestPruneTakesOldRowsAndNoOthers(t *testing.T) {
 	})
 }
 
-func TestNonsenseFromAnEngineIsWrittenWithinBounds(t *testing.T) {
+func TestUsageOfEnginesIsBounded(t *testing.T) {
 	onEach(t, func(t *testing.T, s *store.SQL) {
 		r := store.Row{At: noon, Tenant: "acme", Outcome: "ok", Model: "m\x00\xff", RequestID: string(make([]byte, 10_000)), Prompt: math.MaxInt64, Output: -5, Money: math.MaxInt64}
 		for i := range 20 {

@@ -14,7 +14,7 @@ import (
 	"tierway/store"
 )
 
-func TestManyWhoMigrateAtOnceMigrateOnce(t *testing.T) {
+func TestConcurrentMigrationsRunOnce(t *testing.T) {
 	for _, d := range databases()[1:] {
 		t.Run(d.name, func(t *testing.T) {
 			address := d.url(t)
