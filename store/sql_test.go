@@ -158,7 +158,7 @@ func TestATenantIsReadAsItWasWritten(t *testing.T) {
 	})
 }
 
-func TestConcurrentUpdatesConflict(t *testing.T) {
+func TestUpdateOfAnOldVersionConflicts(t *testing.T) {
 	onEach(t, func(t *testing.T, s *store.SQL) {
 		made := createTenant(t, s, "acme")
 		changed := everything("acme")
