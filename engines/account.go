@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// Account is what one request was told, as it went to the socket.
+// Account is the usage that one request's answer reported on the wire.
 type Account struct {
-	Engine string // its name
+	Engine string // the engine's name
 	Began  time.Time
-	Asked  int64 // tokens of its prompt, whether or not it was answered
-	Tokens       // that it was told; of a stream that was cut: until then
-	Whole  bool  // all of the answer was written, with its usage where that was asked for
+	Asked  int64 // prompt tokens, answered or not
+	Tokens       // reported tokens; of a cut stream those up to the cut
+	Whole  bool  // the whole answer was written, including requested usage
 
-	Priority    int64 // that the request carried, also where the engine ignored or refused it
-	Prioritized bool  // it carried one; without, Priority is 0
+	Priority    int64 // the request's priority, also if the engine ignored or rejected it
+	Prioritized bool  // the request has a priority; otherwise Priority is 0
 
-	stream bool // tokens are told one by one
+	stream bool // tokens are reported one by one
 	begun  bool // the prompt was read
 }
 
-// closeAccount ends an account.
+// closeAccount completes an account.
 func (e *Engine) closeAccount(r *http.Request, a *Account, err error) {
 	if a.Whole = err == nil; !a.Whole && !(a.stream && a.begun) {
 		a.Tokens = Tokens{}

@@ -8,14 +8,14 @@ import (
 	"tierway/routing"
 )
 
-// wishes are the settings that the dialects share.
+// wishes are the parameters that the dialects share.
 type wishes struct {
 	stream     bool
 	priority   priority
 	n          int
-	maxTokens  int    // 0: as long as the answer is
-	maxField   string // that maxTokens came in
-	ignoreEOS  bool   // vLLM: the answer goes on to maxTokens
+	maxTokens  int    // 0: the answer's natural length
+	maxField   string // the field that set maxTokens
+	ignoreEOS  bool   // vLLM: the answer continues up to maxTokens
 	stop       []string
 	jsonObject bool
 	schema     json.RawMessage
@@ -23,40 +23,40 @@ type wishes struct {
 	choice     toolChoice
 	seed       uint64
 	salt       string
-	logprobs   bool // of every token, and of the top most likely ones in its place
+	logprobs   bool // of every token, and of the most likely alternatives
 	top        int
 }
 
-// The reasons for which an answer ends, in the words of the chat dialect.
+// The finish reasons, in the words of the chat dialect.
 const (
 	finishStop   = "stop"
 	finishLength = "length"
 	finishTools  = "tool_calls"
 )
 
-// answer is what one choice says, cut into tokens. With a tool the tokens are those
-// of its arguments.
+// answer is the text of one choice, split into tokens. With a tool the tokens are those of its
+// arguments.
 type answer struct {
 	pieces  []string
 	finish  string
-	stopped string // the stop sequence that ended it
+	stopped string // the stop sequence that ended the answer
 	tool    string
 
-	logprobs bool // they are returned; never those of a call
+	logprobs bool // log probabilities are returned; never for a tool call
 	top      int
 	seed     uint64
 }
 
 func (a *answer) text() string { return strings.Join(a.pieces, "") }
 
-// plan is everything that is decided before an engine starts to work on a request.
+// plan is everything that is decided before an engine works on a request.
 type plan struct {
 	prompts [][]uint32
-	answers []*answer // for each prompt n of them
+	answers []*answer // n answers per prompt
 	stream  bool      // tokens count as written one by one
 	script  Script
 
-	priority int64 // its place among those who wait: lower first
+	priority int64 // place in the queue: lower first
 	account  *Account
 }
 
@@ -68,7 +68,7 @@ func (p *plan) promptTokens() int {
 	return n
 }
 
-// planTurns begins the plan of a request and decides what its conversation is answered.
+// planTurns returns the plan of a request with the answer to its conversation.
 func (e *Engine) planTurns(r *request, turns []turn, w *wishes) (*plan, error) {
 	p, err := e.newPlan(r, w.stream, w.priority)
 	if err == nil {
@@ -77,7 +77,7 @@ func (e *Engine) planTurns(r *request, turns []turn, w *wishes) (*plan, error) {
 	return p, err
 }
 
-// add decides what one prompt is answered.
+// add adds the answer to one prompt.
 func (e *Engine) add(p *plan, prompt []uint32, turns []turn, w *wishes) error {
 	if len(prompt) == 0 {
 		return badRequest("prompt", "the prompt is empty")
@@ -105,7 +105,7 @@ func (e *Engine) add(p *plan, prompt []uint32, turns []turn, w *wishes) error {
 	return nil
 }
 
-// compose makes up one answer.
+// compose generates one answer.
 func compose(seed uint64, script Script, called *tool, w *wishes) (a *answer, err error) {
 	a = &answer{finish: finishStop, seed: seed, top: w.top, logprobs: w.logprobs}
 	var text string
@@ -124,7 +124,7 @@ func compose(seed uint64, script Script, called *tool, w *wishes) (a *answer, er
 	case w.ignoreEOS:
 		text = prose(seed, w.maxTokens)
 	default:
-		text = prose(seed, cmp.Or(script.Tokens, 16+int(seed%48))) // short answers: a demo shows many of them
+		text = prose(seed, cmp.Or(script.Tokens, 16+int(seed%48))) // short answers, because a demo shows many of them
 	}
 	if err != nil {
 		return nil, err

@@ -7,16 +7,15 @@ import (
 	"tierway/routing"
 )
 
-// blockTokens is the size of a cache's block: vLLM's on most platforms.
+// blockTokens is the size of a cache block: vLLM's default on most platforms.
 const blockTokens = 16
 
-// prefixCache remembers which prefixes were computed, in blocks: a block's hash is
-// chained over all blocks before it, so that a block is only found behind its own
-// prefix. The block that was unused longest goes first.
+// prefixCache stores computed prefixes in blocks. A block's hash covers all blocks before it, so a
+// block is found only behind its own prefix. The least recently used block is evicted first.
 type prefixCache struct {
 	mu       sync.Mutex
-	capacity int // blocks
-	size     int // tokens of a block
+	capacity int // in blocks
+	size     int // tokens per block
 	blocks   map[uint64]*list.Element
 	recent   list.List // of uint64, most recently used first
 }
@@ -39,8 +38,8 @@ func (c *prefixCache) chain(ids []uint32) []uint64 {
 	return hashes
 }
 
-// match returns how many leading tokens of ids need no computing. The last token
-// always does: its output is what the answer starts from.
+// match returns the number of leading tokens of ids that are cached. The last token is always
+// computed: its output begins the answer.
 func (c *prefixCache) match(ids []uint32) int {
 	if c.capacity == 0 || len(ids) == 0 {
 		return 0
@@ -56,7 +55,7 @@ func (c *prefixCache) match(ids []uint32) int {
 	return n * c.size
 }
 
-// add enters the full blocks of ids.
+// add adds the full blocks of ids.
 func (c *prefixCache) add(ids []uint32) {
 	if c.capacity == 0 {
 		return
@@ -76,8 +75,8 @@ func (c *prefixCache) add(ids []uint32) {
 	}
 }
 
-// touchLocked goes from the end to the start: a block without its prefix is worth
-// nothing, so the end of a chain must go first.
+// touchLocked marks blocks as used from the last to the first: a block without its prefix is
+// useless, so the end of a chain must be evicted first.
 func (c *prefixCache) touchLocked(chain []uint64) {
 	for i := len(chain) - 1; i >= 0; i-- {
 		c.recent.MoveToFront(c.blocks[chain[i]])

@@ -45,7 +45,7 @@ func (s *sampling) wishes() (*wishes, error) {
 	return w, w.take("response_format", &s.Format)
 }
 
-// format is the form that an answer must have.
+// format is the required form of an answer.
 type format struct {
 	Type   string          `json:"type"`
 	Schema json.RawMessage `json:"schema"`
@@ -54,7 +54,7 @@ type format struct {
 	} `json:"json_schema"` // chat has the schema one level deeper
 }
 
-// take takes the form of an answer from a field.
+// take reads the form of an answer from a field.
 func (w *wishes) take(field string, f *format) error {
 	switch f.Type {
 	case "", "text":
@@ -70,7 +70,7 @@ func (w *wishes) take(field string, f *format) error {
 	return nil
 }
 
-// limit takes a bound on the answer's length from a field that may be absent.
+// limit reads a bound of the answer's length from an optional field.
 func (w *wishes) limit(field string, n *int) error {
 	if n == nil {
 		return nil
@@ -90,7 +90,7 @@ type chatMessage struct {
 
 // toolCalls are the calls of an assistant's message.
 type toolCalls struct {
-	raw   string // as they came: they are part of the prompt
+	raw   string // unparsed: they are part of the prompt
 	names []string
 }
 
@@ -105,7 +105,7 @@ func (c *toolCalls) UnmarshalJSON(b []byte) error {
 		} `json:"function"`
 	}
 	if json.Unmarshal(b, &calls) != nil {
-		return nil // only the names are read, and only where there are some
+		return nil // only the names are parsed, and only if there are some
 	}
 	for _, call := range calls {
 		c.names = append(c.names, call.Function.Name)

@@ -15,7 +15,7 @@ type chunk struct {
 	Usage   any      `json:"usage,omitempty"`
 }
 
-// choice is what a chunk adds to a choice: a Delta in chat, a Text in completions.
+// choice is a chunk's part of a choice: a Delta in chat, a Text in completions.
 type choice struct {
 	Index    int     `json:"index"`
 	Delta    any     `json:"delta,omitempty"`
@@ -49,7 +49,7 @@ type choices struct {
 	*sse
 	head      chunk
 	chat      bool
-	withUsage bool // the stream ends with it
+	withUsage bool // the stream ends with usage
 	answers   []*answer
 	calls     []string // ids of tool calls
 }
@@ -79,7 +79,7 @@ func (c *choices) whole(u Tokens) any {
 		"model": c.head.Model, "choices": list, "usage": u.chat()}
 }
 
-// wholeChoice is one choice of an answer in one body.
+// wholeChoice returns one choice of a complete answer.
 func (c *choices) wholeChoice(i int) map[string]any {
 	a := c.answers[i]
 	body := map[string]any{"index": i, "logprobs": nil, "finish_reason": a.finish}
@@ -128,7 +128,7 @@ func (c *choices) add(one choice) error {
 	return c.event("", c.head)
 }
 
-// begin opens the choices of a chat: the role, and the call's name where it is one.
+// begin opens the choices of a chat: the role, and the call's name for a tool call.
 func (c *choices) begin(Tokens) error {
 	if !c.chat {
 		return nil

@@ -21,7 +21,7 @@ func (e *Engine) completions(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	if wish.maxTokens == 0 {
-		wish.maxTokens = 16 // the default of OpenAI's legacy endpoint
+		wish.maxTokens = 16 // default of OpenAI's legacy endpoint
 	}
 	if req.Logprobs != nil {
 		if err := wish.wantLogprobs("logprobs", *req.Logprobs); err != nil {

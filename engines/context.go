@@ -2,12 +2,12 @@ package engines
 
 import "fmt"
 
-// The texts of this file are those of vLLM 0.32.0 (renderers/params.py): clients
-// recognize an overflow by them. Its tokenizer stops one token after the limit, so
-// that a prompt that is too long always counts one token too many.
+// The texts of this file are those of vLLM 0.32.0 (renderers/params.py), by which clients recognise
+// an overflow. Its tokenizer stops one token after the limit, so a prompt that is too long is
+// always reported as one token too long.
 
-// checkContext refuses a request that cannot fit the model's context. max_tokens is
-// a ceiling: where prompt and ceiling together are too long, the answer is shorter.
+// checkContext rejects a request that cannot fit the model's context. max_tokens is a maximum: if
+// prompt and maximum together are too long, the answer is shorter.
 func (e *Engine) checkContext(prompt []uint32, w *wishes) error {
 	if w.maxTokens > e.c.Context {
 		return invalid(w.maxField, w.maxTokens, "%s=%d cannot be greater than max_model_len=%d. "+
@@ -22,7 +22,7 @@ func (e *Engine) checkContext(prompt []uint32, w *wishes) error {
 	return nil
 }
 
-// checkPrompt refuses a prompt that is longer than the model's context.
+// checkPrompt rejects a prompt that is longer than the model's context.
 func (e *Engine) checkPrompt(prompt []uint32) error {
 	if len(prompt) <= e.c.Context {
 		return nil
@@ -32,8 +32,8 @@ func (e *Engine) checkPrompt(prompt []uint32) error {
 		"which exceeds this limit even without any output tokens. Please reduce the length of the input prompt.", e.c.Context, e.c.Context+1)
 }
 
-// invalid is a refusal in the form of vLLM's validation errors, which end with the
-// parameter and its value.
+// invalid returns an error in the form of vLLM's validation errors, which end with the parameter
+// and its value.
 func invalid(param string, value int, format string, args ...any) *apiError {
 	return badRequest(param, "%s (parameter=%s, value=%d)", fmt.Sprintf(format, args...), param, value)
 }

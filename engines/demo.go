@@ -7,17 +7,16 @@ import (
 	"tierway/routing"
 )
 
-// demoContext is the context of the demo's engines, in tokens. Coding agents ask for
-// up to 64,000 output tokens beside a prompt of 10,000 and more.
+// demoContext is the context of the demo's engines, in tokens. Coding agents request up to 64,000
+// output tokens for prompts of over 10,000.
 const demoContext = 262144
 
-// Demo returns the engines of a demonstration: three tiers, small to large, of three,
-// two and two engines. Engines of one tier differ by up to 15 % in speed, as machines
-// of one order do; the seed says which is faster. Prompts of a thousand tokens start
-// to be answered within 0.3 seconds.
+// Demo returns the engines of a demonstration: three tiers, small to large, of three, two and two
+// engines. Engines of one tier differ by up to 15 % in speed, as machines of one order do; the seed
+// decides which is faster. Answers to prompts of a thousand tokens begin within 0.3 s.
 func Demo(seed uint64) []Config {
-	// Speeds are those that one mid-range accelerator has with models of the size:
-	// prompts get slower as the model grows, tokens too.
+	// Speeds of models of these sizes on one mid-range accelerator: larger models are slower for
+	// prompts and tokens.
 	tiers := []struct {
 		name, model string
 		engines     int

@@ -7,8 +7,7 @@ import (
 	"net/http"
 )
 
-// The size of a vector that asks for no other, as of small sentence encoders, and
-// the largest that is made.
+// The default size of a vector, as of small sentence encoders, and the maximum.
 const (
 	usualDimensions = 384
 	mostDimensions  = 8192
@@ -40,7 +39,7 @@ func (e *Engine) embeddings(w http.ResponseWriter, r *request) error {
 	}
 	data := make([]map[string]any, len(req.Input))
 	for i, ids := range req.Input {
-		v := unit(hashIDs(hashIDs(0, []byte(e.modelName(req.Model))), ids), size) // engines of one model agree
+		v := unit(hashIDs(hashIDs(0, []byte(e.modelName(req.Model))), ids), size) // engines of one model return equal vectors
 		data[i] = map[string]any{"object": "embedding", "index": i, "embedding": v}
 		if req.Encoding == "base64" {
 			packed, _ := binary.Append(nil, binary.LittleEndian, v) // numbers of a fixed size
@@ -51,7 +50,7 @@ func (e *Engine) embeddings(w http.ResponseWriter, r *request) error {
 		map[string]any{"object": "list", "data": data, "model": e.modelName(req.Model)})
 }
 
-// writeRead reads the prompts and writes an answer that reports their tokens.
+// writeRead reads the prompts and writes an answer with their tokens.
 func (e *Engine) writeRead(w http.ResponseWriter, r *request, prompts [][]uint32, asked priority, body map[string]any) error {
 	u, err := e.read(r, prompts, asked)
 	if err != nil {
@@ -61,7 +60,7 @@ func (e *Engine) writeRead(w http.ResponseWriter, r *request, prompts [][]uint32
 	return writeJSON(w, http.StatusOK, body)
 }
 
-// read takes the time that reading the prompts takes and makes no tokens.
+// read takes the time of reading the prompts and generates no tokens.
 func (e *Engine) read(r *request, prompts [][]uint32, asked priority) (Tokens, error) {
 	for _, ids := range prompts {
 		if len(ids) == 0 {
@@ -79,13 +78,13 @@ func (e *Engine) read(r *request, prompts [][]uint32, asked priority) (Tokens, e
 	return e.generate(r.Context(), p, nowhere{})
 }
 
-// unit makes a vector of length 1 that the seed determines.
+// unit returns a vector of length 1 that the seed determines.
 func unit(seed uint64, size int) []float32 {
 	d := dice{seed}
 	v := make([]float32, size)
 	sum := 0.0
 	for i := range v {
-		x := float64(d.roll(2001)-1000) + 0.5 // never 0: the length divides
+		x := float64(d.roll(2001)-1000) + 0.5 // never 0, because the length is a divisor
 		v[i] = float32(x)
 		sum += x * x
 	}

@@ -1,11 +1,8 @@
-// Package engines simulates inference engines over HTTP, for the demo, the tests
-// and the benchmarks.
-//
-// An [Engine] speaks the dialects that real engines speak and has what matters to
-// a router: a bounded number of slots, a prompt speed, a time per token that grows
-// with load, and a prefix cache. Its words are nonsense, its counts are exact: the
-// usage that it reports is what it wrote. An engine reads requests with encoding/json
-// alone, independently of how the gateway reads them.
+// Package engines simulates inference engines over HTTP, for the demo, the tests and the
+// benchmarks. An [Engine] speaks the dialects of real engines. It models what matters to a router:
+// a bounded number of slots, a prompt speed, a time per token that grows with load, and a prefix
+// cache. Its texts are meaningless, but its counts are exact: the reported usage is what it wrote.
+// An engine parses requests with encoding/json alone, independently of the gateway's parser.
 package engines
 
 import (
@@ -22,61 +19,59 @@ import (
 	"tierway/routing"
 )
 
-// Config says what an engine serves and how fast it is. The zero value of every
-// field is usable: an engine without a model needs AnyModel.
+// Config configures an engine. The zero value of every field is usable; an engine without a model
+// needs AnyModel.
 type Config struct {
-	Name     string // shown as Server header and in the demo
+	Name     string // in the Server header and in the demo
 	Model    string // the one model it serves
-	AnyModel bool   // answers to every model's name, as llama.cpp does
+	AnyModel bool   // accepts every model name, as llama.cpp does
 
-	Prefill  float64       // prompt tokens a second; 0 takes no time
+	Prefill  float64       // prompt tokens per second; 0: no time
 	PerToken time.Duration // time per output token of a request that runs alone
-	Slots    int           // requests that run at once, others wait in order; 0 means 64
-	Priority Priority      // what it makes of a request's priority; the zero value passes over it
+	Slots    int           // concurrent requests, others wait; 0: 64
+	Priority Priority      // handling of a request's priority; the zero value ignores it
 
-	CacheTokens int // tokens that the prefix cache holds; 0 means no cache
-	Context     int // prompt and answer together, in tokens; 0 means 32768
+	CacheTokens int // capacity of the prefix cache; 0: no cache
+	Context     int // maximum of prompt and answer together, in tokens; 0: 32768
 
 	Seed uint64
 
-	Clock  func() time.Time                      // nil means time.Now
-	Script func(path string, body []byte) Script // nil means that the engine makes up its answers
-	Ended  func(r *http.Request, a Account)      // called when a request has ended, by its goroutine; nil: not
+	Clock  func() time.Time                      // nil: time.Now
+	Script func(path string, body []byte) Script // nil: the engine generates all answers
+	Ended  func(r *http.Request, a Account)      // called by the request's goroutine when it has ended; nil: not called
 }
 
-// Script overrules what an engine would say to one request. The zero value
-// overrules nothing.
+// Script overrides the answer to one request. The zero value overrides nothing.
 type Script struct {
-	Text      string          // answered word for word
-	Tokens    int             // length of the made-up answer
-	HoldAfter int             // falls silent after so many tokens; 0 never
-	Release   <-chan struct{} // closing it ends the silence; nil: only the client's leaving does
+	Text      string          // the literal answer
+	Tokens    int             // length of the generated answer
+	HoldAfter int             // the engine stops sending after this many tokens; 0: never
+	Release   <-chan struct{} // closing it resumes the answer; nil: it never resumes
 }
 
-// MaxBody bounds a request's body in bytes: twice what the gateway accepts, so that
-// a test of large bodies meets the gateway's bound first.
+// MaxBody bounds a request's body in bytes: twice what the gateway accepts, so that a test of large
+// bodies meets the gateway's bound first.
 const MaxBody = 64 << 20
 
-// Engine is one simulated inference engine: an http.Handler. All its methods may
-// be called at once. The caller owes it a Close when background responses were
-// asked for.
+// Engine is one simulated inference engine, an http.Handler. It is safe for concurrent use. After
+// background responses the caller must call Close.
 type Engine struct {
 	c       Config
 	slots   *turnstile
-	prefill *turnstile // the compute is one: prompts are read one after the other
+	prefill *turnstile // there is one compute unit: prompts are read one after the other
 	cache   *prefixCache
 	stored  *responseStore
 
 	decoding  atomic.Int64
-	inUse     atomic.Int64 // tokens that running requests hold
-	computed  atomic.Int64 // prompt tokens, whether answered or not
-	generated atomic.Int64 // output tokens, whether delivered or not
+	inUse     atomic.Int64 // tokens of running requests
+	computed  atomic.Int64 // prompt tokens, answered or not
+	generated atomic.Int64 // output tokens, delivered or not
 	ids       atomic.Uint64
 	counts    counters
 	work      sync.WaitGroup // background responses
 }
 
-// New makes an engine. Values below zero count as zero.
+// New returns an engine. Negative values count as zero.
 func New(c Config) *Engine {
 	if c.Slots <= 0 {
 		c.Slots = 64
@@ -100,15 +95,15 @@ func New(c Config) *Engine {
 // Config returns the engine's configuration with its defaults filled in.
 func (e *Engine) Config() Config { return e.c }
 
-// Close cancels background responses and waits for them. Requests that are being
-// served end with their connections, not with Close.
+// Close cancels background responses and waits for them. It does not end requests in progress;
+// these end with their connections.
 func (e *Engine) Close() {
 	e.stored.cancelAll()
 	e.work.Wait()
 }
 
-// request is one call as handlers see it: the whole body has been read, which is
-// what lets net/http notice a client that leaves.
+// request is one call for the handlers. Its body is completely read, so that net/http detects a
+// client that leaves.
 type request struct {
 	*http.Request
 	body    []byte
@@ -123,7 +118,7 @@ type route struct {
 	serve  handler
 }
 
-// routes is never written. Paths are those of vLLM's server.
+// routes is immutable. The paths are those of vLLM's server.
 var routes = map[string]route{
 	"/v1/chat/completions":      {http.MethodPost, (*Engine).chat},
 	"/v1/completions":           {http.MethodPost, (*Engine).completions},
@@ -147,7 +142,7 @@ var routes = map[string]route{
 	"/metrics":                  {http.MethodGet, (*Engine).metrics},
 }
 
-// find returns the route of a path and the name under which it is counted.
+// find returns the route of a path and the name for its count.
 func find(path string) (route, string, bool) {
 	if rt, ok := routes[path]; ok {
 		return rt, path, true
@@ -163,8 +158,8 @@ func find(path string) (route, string, bool) {
 	return route{}, "other", false
 }
 
-// ServeHTTP answers one request. A client that leaves is noticed within one token,
-// counted, and gives its slot back.
+// ServeHTTP answers one request. If the client leaves, the engine detects it within one token,
+// counts it and frees its slot.
 func (e *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rt, name, known := find(r.URL.Path)
 	e.counts.change(func(c *counters) { c.Requests[name]++; c.Open++ })
@@ -194,16 +189,16 @@ func (e *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.conclude(w, r, err)
 }
 
-// conclude turns a handler's error into an answer or a count. Only *apiError is
-// answered: handlers return it before they have written anything. A ResponseWriter
-// that cuts the answer on purpose returns http.ErrAbortHandler, which is no cancel.
+// conclude turns a handler's error into an answer or a count. Only *apiError is answered: handlers
+// return it before they have written anything. A ResponseWriter that cuts the answer on purpose
+// returns http.ErrAbortHandler, which is no cancellation.
 func (e *Engine) conclude(w http.ResponseWriter, r *http.Request, err error) {
 	var refused *apiError
 	switch {
 	case err == nil, errors.Is(err, http.ErrAbortHandler):
 	case errors.As(err, &refused):
 		refused.write(w, r.URL.Path)
-	default: // the context ended or a write failed: nobody reads this answer
+	default: // the context ended or a write failed: the client does not read an answer
 		e.counts.change(func(c *counters) { c.Cancelled++; c.CancelledAt = e.c.Clock() })
 	}
 }
@@ -216,7 +211,7 @@ func bodyError(err error) error {
 	return fmt.Errorf("reading the body: %w", err)
 }
 
-// parse reads a JSON body, of which model is a field, and checks the model.
+// parse parses a JSON body, of which model is a field, and checks the model.
 func (e *Engine) parse(r *request, into any, model *string) error {
 	if err := decode(r.body, into); err != nil {
 		return err
@@ -224,7 +219,7 @@ func (e *Engine) parse(r *request, into any, model *string) error {
 	return e.checkModel(*model)
 }
 
-// checkModel refuses a model that the engine does not serve.
+// checkModel rejects a model that the engine does not serve.
 func (e *Engine) checkModel(model string) error {
 	switch {
 	case e.c.AnyModel || model == e.c.Model && model != "":
@@ -236,12 +231,12 @@ func (e *Engine) checkModel(model string) error {
 		message: fmt.Sprintf("the model %q does not exist; this engine serves %q", model, e.c.Model)}
 }
 
-// modelName is what answers call the model: an engine that takes every name
-// repeats the client's.
+// modelName returns the model's name in answers: an engine that accepts every name repeats the
+// client's.
 func (e *Engine) modelName(asked string) string { return cmp.Or(asked, e.c.Model) }
 
-// newID returns a fresh id that depends only on the seed and on how many came before.
-// Seed and count go in differently, so that no two engines swap them and meet.
+// newID returns a new id that depends only on the seed and on the number of ids before. Seed and
+// count enter differently, so that no two engines produce the same id.
 func (e *Engine) newID(prefix string) string {
 	return fmt.Sprintf("%s%016x", prefix, routing.Draw(routing.Draw(e.c.Seed)+e.ids.Add(1)))
 }

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// apiError is a refusal that the client is told. Handlers return it only before
-// their first byte.
+// apiError is an error that is returned to the client. Handlers return it only before their first
+// byte.
 type apiError struct {
 	status  int
 	message string
@@ -22,7 +22,7 @@ func badRequest(param, format string, args ...any) *apiError {
 	return &apiError{status: http.StatusBadRequest, param: param, message: fmt.Sprintf(format, args...)}
 }
 
-// kinds names the statuses in each dialect; never written.
+// kinds names the statuses in each dialect; immutable.
 var kinds = map[int]struct{ openai, anthropic string }{
 	http.StatusBadRequest:            {"BadRequestError", "invalid_request_error"},
 	http.StatusNotFound:              {"NotFoundError", "not_found_error"},
@@ -30,8 +30,7 @@ var kinds = map[int]struct{ openai, anthropic string }{
 	http.StatusRequestEntityTooLarge: {"BadRequestError", "request_too_large"},
 }
 
-// write answers in vLLM's form, whose code is the status as a number, or in
-// Anthropic's for its paths.
+// write writes vLLM's form, whose code is the status as a number, or Anthropic's for its paths.
 func (e *apiError) write(w http.ResponseWriter, path string) {
 	kind := kinds[e.status]
 	var body any
@@ -44,7 +43,7 @@ func (e *apiError) write(w http.ResponseWriter, path string) {
 		}
 		body = map[string]any{"error": map[string]any{"message": e.message, "type": kind.openai, "param": param, "code": e.status}}
 	}
-	// Whether the client still reads a refusal changes nothing here.
+	// The result of the write does not matter here.
 	_ = writeJSON(w, e.status, body)
 }
 
@@ -63,7 +62,7 @@ func writeBytes(w http.ResponseWriter, status int, kind string, body []byte) err
 	return err
 }
 
-// decode reads a JSON body and names the field that has the wrong type.
+// decode parses a JSON body. Its error names a field of the wrong type.
 func decode(body []byte, into any) error {
 	err := json.Unmarshal(body, into)
 	var wrong *json.UnmarshalTypeError

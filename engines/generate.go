@@ -7,29 +7,29 @@ import (
 	"time"
 )
 
-// sink takes an answer as it is made. Its errors end the request.
+// sink receives an answer while it is generated. Its errors end the request.
 type sink interface {
-	begin(u Tokens) error                   // the prompts are read; output is still 0
-	token(choice, step int, p string) error // the next token of a choice, the step-th of its answer
+	begin(u Tokens) error                   // the prompts are read; Output is still 0
+	token(choice, step int, p string) error // the next token of a choice, at index step of its answer
 	end(choice int, finish string) error    // that choice is complete
 }
 
-// nowhere is the sink of answers that are written whole.
+// nowhere is the sink of answers that are written at the end.
 type nowhere struct{}
 
 func (nowhere) begin(Tokens) error           { return nil }
 func (nowhere) token(int, int, string) error { return nil }
 func (nowhere) end(int, string) error        { return nil }
 
-// reply is an answer in the words of its dialect.
+// reply is an answer in its dialect.
 type reply interface {
 	open() error // begins a stream, before the engine has a slot
 	sink
 	last(u Tokens) error // ends a stream
-	whole(u Tokens) any  // the answer in one body: JSON, or a text
+	whole(u Tokens) any  // the complete answer: JSON, or a text
 }
 
-// write works on a plan and answers with a stream, or with one body.
+// write executes a plan and writes a stream or a single body.
 func (e *Engine) write(ctx context.Context, w http.ResponseWriter, p *plan, to reply) error {
 	if p.stream {
 		if err := to.open(); err != nil {
@@ -52,9 +52,8 @@ func (e *Engine) write(ctx context.Context, w http.ResponseWriter, p *plan, to r
 	return writeJSON(w, http.StatusOK, body)
 }
 
-// generate works on a plan: waits for a slot, reads the prompts, makes the tokens,
-// and gives everything back however it ends. The account counts what was made until
-// then.
+// generate executes a plan: it waits for a slot, reads the prompts, generates the tokens, and
+// releases everything in any case. The account counts the tokens up to the end.
 func (e *Engine) generate(ctx context.Context, p *plan, to sink) (Tokens, error) {
 	told := p.account
 	told.Asked, told.stream = int64(p.promptTokens()), p.stream
@@ -80,10 +79,9 @@ func (e *Engine) generate(ctx context.Context, p *plan, to sink) (Tokens, error)
 	return told.Tokens, nil
 }
 
-// readPrompts takes the engine's one prefill turn. The cache is looked at inside
-// the turn: of two equal prompts the second finds what the first computed. A request
-// counts as decoding before it gives the turn on, so that the next one's time does
-// not depend on who runs first.
+// readPrompts takes the engine's only prefill turn. It checks the cache within the turn, so that
+// the second of two equal prompts finds the blocks of the first. A request counts as decoding
+// before it releases the turn, so that the next prefill time does not depend on scheduling.
 func (e *Engine) readPrompts(ctx context.Context, p *plan) error {
 	if err := e.prefill.enter(ctx, p.priority); err != nil {
 		return err
@@ -103,8 +101,8 @@ func (e *Engine) readPrompts(ctx context.Context, p *plan) error {
 	return nil
 }
 
-// decode makes one token of every choice a step. The first comes out of the
-// prefill, each later one takes a token's time.
+// decode generates one token of every choice per step. The prefill produces the first token; each
+// later one takes a token's time.
 func (e *Engine) decode(ctx context.Context, p *plan, to sink) error {
 	for step, left := 0, len(p.answers); left > 0; step++ {
 		var wait time.Duration
@@ -141,8 +139,8 @@ func (e *Engine) decode(ctx context.Context, p *plan, to sink) error {
 	return nil
 }
 
-// keepOutputs enters answers into the cache behind their prompts: the next turn of
-// a chat begins with both.
+// keepOutputs adds answers to the cache behind their prompts: the next turn of a chat begins with
+// both.
 func (e *Engine) keepOutputs(p *plan) {
 	if e.cache.capacity == 0 || len(p.prompts) == 0 {
 		return

@@ -8,11 +8,11 @@ import (
 	"tierway/routing"
 )
 
-// maxLogprobs bounds how many of the most likely tokens are returned, as vLLM does.
+// maxLogprobs bounds the most likely tokens that are returned, as in vLLM.
 const maxLogprobs = 20
 
-// wantLogprobs asks for the log probabilities of tokens and, at each place, of the top
-// most likely ones.
+// wantLogprobs requests the log probabilities of tokens and of the top most likely ones at each
+// place.
 func (w *wishes) wantLogprobs(field string, top int) error {
 	if top < 0 || top > maxLogprobs {
 		return badRequest(field, "%s must be 0 to %d, not %d", field, maxLogprobs, top)
@@ -28,10 +28,10 @@ type likelyToken struct {
 	Logprob float64 `json:"logprob"`
 }
 
-// tokenLogprob is one token of an answer in the form of chat and Responses.
+// tokenLogprob is one token of an answer, in the form of chat and Responses.
 type tokenLogprob struct {
 	likelyToken
-	Top []likelyToken `json:"top_logprobs"` // the token itself first: it is the most likely one
+	Top []likelyToken `json:"top_logprobs"` // the token itself first, because it is the most likely one
 }
 
 func newLikelyToken(token string, p float64) likelyToken {
@@ -42,9 +42,9 @@ func newLikelyToken(token string, p float64) likelyToken {
 	return t
 }
 
-// logprob returns the log probability of the answer's token at step. Seed and step
-// determine it. The token has a probability of 0.3 to 0.99; each of the others has
-// four tenths of what is left, so that none is more likely and all add up to less than 1.
+// logprob returns the log probability of the answer's token at step, which seed and step determine.
+// The token has a probability of 0.3 to 0.99. Each of the others has four tenths of the rest, so
+// that none is more likely and the sum is below 1.
 func (a *answer) logprob(step int) tokenLogprob {
 	d := dice{routing.Draw(a.seed + uint64(step))}
 	p := 0.3 + 0.69*float64(d.roll(1000))/1000
@@ -64,7 +64,7 @@ func (a *answer) logprob(step int) tokenLogprob {
 	return t
 }
 
-// allLogprobs returns those of the whole answer; empty where they were not asked for.
+// allLogprobs returns the log probabilities of the whole answer; empty if they were not requested.
 func (a *answer) allLogprobs() []tokenLogprob {
 	all := []tokenLogprob{}
 	if !a.logprobs {
@@ -76,8 +76,8 @@ func (a *answer) allLogprobs() []tokenLogprob {
 	return all
 }
 
-// textLogprobs is the logprobs member of a choice of the completions dialect, for the
-// tokens from step on.
+// textLogprobs returns the logprobs member of a choice of the completions dialect, for the tokens
+// from step to end.
 func (a *answer) textLogprobs(step, end int) map[string]any {
 	offset := utf8.RuneCountInString(strings.Join(a.pieces[:step], ""))
 	tokens, offsets, own, top := []string{}, []int{}, []float64{}, []map[string]float64{}

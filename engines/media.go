@@ -12,7 +12,7 @@ import (
 	"net/http"
 )
 
-// form reads a multipart body that must have the named file and checks its model.
+// form parses a multipart body with the named file and checks its model.
 func (e *Engine) form(r *request, file string) (*multipart.FileHeader, error) {
 	r.Body = io.NopCloser(bytes.NewReader(r.body))
 	if err := r.ParseMultipartForm(MaxBody); err != nil {
@@ -29,12 +29,11 @@ func (e *Engine) form(r *request, file string) (*multipart.FileHeader, error) {
 	return nil, badRequest(file, "the form has no file %q", file)
 }
 
-// audioTypes are the media types of speech; never written.
+// audioTypes are the media types of speech; immutable.
 var audioTypes = map[string]string{"": "audio/mpeg", "mp3": "audio/mpeg", "opus": "audio/ogg", "aac": "audio/aac",
 	"flac": "audio/flac", "wav": "audio/wav", "pcm": "audio/pcm"}
 
-// speechBytes is what one token of text sounds like: enough that a long text takes
-// several reads.
+// speechBytes is the size of one spoken token: large enough that a long text takes several reads.
 const speechBytes = 512
 
 // speak serves POST /v1/audio/speech with bytes that the text determines.
@@ -84,7 +83,7 @@ func (e *Engine) editImage(w http.ResponseWriter, r *request) error {
 	return e.images(w, r, r.FormValue("prompt"), 1)
 }
 
-// images answers with pictures of one pixel whose colour the prompt determines.
+// images writes one-pixel pictures whose colour the prompt determines.
 func (e *Engine) images(w http.ResponseWriter, r *request, prompt string, n int) error {
 	if prompt == "" {
 		return badRequest("prompt", "the field prompt is missing or empty")

@@ -18,7 +18,7 @@ type messagesRequest struct {
 	OutputConfig  struct {
 		Format *format `json:"format"`
 	} `json:"output_config"`
-	OutputFormat *format `json:"output_format"` // where beta clients put the format before output_config
+	OutputFormat *format `json:"output_format"` // beta clients send the format here instead of in output_config
 }
 
 func (req *messagesRequest) turns() []turn {
@@ -29,7 +29,7 @@ func (req *messagesRequest) turns() []turn {
 	return append(turns, chatTurns(req.Messages)...)
 }
 
-// parseMessages reads what messages and count_tokens share.
+// parseMessages parses the fields that messages and count_tokens share.
 func (e *Engine) parseMessages(r *request) (*messagesRequest, error) {
 	req := new(messagesRequest)
 	if err := e.parse(r, req, &req.Model); err != nil {
@@ -63,7 +63,7 @@ func (e *Engine) messages(w http.ResponseWriter, r *request) error {
 	if err := wish.limit("max_tokens", req.MaxTokens); err != nil {
 		return err
 	}
-	wish.maxField = "max_completion_tokens" // vLLM makes a chat request of it and names that request's field
+	wish.maxField = "max_completion_tokens" // vLLM converts it to a chat request and names that request's field
 	p, err := e.planTurns(r, req.turns(), wish)
 	if err != nil {
 		return err
@@ -84,7 +84,7 @@ func (e *Engine) countTokens(w http.ResponseWriter, r *request) error {
 	return writeJSON(w, http.StatusOK, map[string]any{"input_tokens": len(render(req.Tools, req.turns()))})
 }
 
-// message is one answer in Anthropic's words.
+// message is one answer in Anthropic's dialect.
 type message struct {
 	*sse
 	id, model, toolID string
@@ -98,8 +98,8 @@ func (m *message) whole(u Tokens) any {
 	return body
 }
 
-// envelope is the message without content. Anthropic's input_tokens leave out what
-// was read from the cache.
+// envelope returns the message without content. Anthropic's input_tokens exclude tokens read from
+// the cache.
 func (m *message) envelope(u Tokens) map[string]any {
 	return map[string]any{
 		"id": m.id, "type": "message", "role": "assistant", "model": m.model, "content": []any{},
@@ -112,8 +112,8 @@ func messageUsage(u Tokens) map[string]any {
 		"cache_creation_input_tokens": 0, "output_tokens": u.Output}
 }
 
-// block is the answer's one content block. Arguments that max_tokens cut are no
-// JSON: Anthropic then sends what it has as an empty input.
+// block returns the answer's only content block. Arguments cut by max_tokens are invalid JSON:
+// Anthropic then sends an empty input.
 func (m *message) block() map[string]any {
 	if m.answer.tool == "" {
 		return map[string]any{"type": "text", "text": m.answer.text()}
@@ -150,8 +150,7 @@ func (m *message) event(name string, fields map[string]any) error {
 	return m.sse.event(name, fields)
 }
 
-// begin sends what comes before the first token: the message, its block, and the
-// ping that Anthropic sends there.
+// begin sends the events before the first token: the message, its block, and Anthropic's ping.
 func (m *message) begin(u Tokens) error {
 	block := map[string]any{"type": "text", "text": ""}
 	if m.answer.tool != "" {

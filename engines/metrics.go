@@ -19,7 +19,7 @@ func (e *Engine) health(w http.ResponseWriter, _ *request) error {
 	return nil
 }
 
-// metrics serves GET /metrics: what the gateway reads of it, under vLLM's names.
+// metrics serves GET /metrics: the metrics that the gateway reads, under vLLM's names.
 func (e *Engine) metrics(w http.ResponseWriter, _ *request) error {
 	running, waiting, _ := e.slots.state()
 	usage := 0.0

@@ -7,10 +7,9 @@ import (
 	"unicode"
 )
 
-// pickTool decides whether the answer calls a tool, and which; at most one. The choice
-// depends on the conversation alone and lets an agent's loop end: left to itself the
-// engine calls what the question names and answers a result with text; a required call
-// moves on to another tool.
+// pickTool decides which tool the answer calls; at most one. The choice depends on the conversation
+// alone and lets an agent's loop end. With free choice the engine calls the tool that the question
+// names, and answers a result with text. A required call moves on to another tool.
 func pickTool(tools []tool, choice toolChoice, turns []turn) (*tool, error) {
 	offered, err := choice.offered(tools)
 	switch {
@@ -30,7 +29,7 @@ func pickTool(tools []tool, choice toolChoice, turns []turn) (*tool, error) {
 	return namedTool(offered, question(turns)), nil
 }
 
-// offered returns the functions that may be called: of a named choice that one alone.
+// offered returns the functions that may be called; only the named one if the choice names one.
 func (c *toolChoice) offered(tools []tool) ([]*tool, error) {
 	names := c.allowed
 	if c.name != "" {
@@ -50,7 +49,7 @@ func (c *toolChoice) offered(tools []tool) ([]*tool, error) {
 	return offered, nil
 }
 
-// question is the last message in lower case, where it holds a person's words.
+// question returns the last message in lower case if it holds a person's words.
 func question(turns []turn) string {
 	if last := len(turns) - 1; last >= 0 && turns[last].role == "user" && turns[last].human {
 		return strings.ToLower(turns[last].text)
@@ -58,8 +57,8 @@ func question(turns []turn) string {
 	return ""
 }
 
-// answering tells whether the result of a tool has come since the last answer in text:
-// agents add reminders of their own behind results.
+// answering reports whether a tool's result has arrived since the last text answer: agents add
+// reminders after results.
 func answering(turns []turn) bool {
 	for _, t := range slices.Backward(turns) {
 		switch {
@@ -72,9 +71,9 @@ func answering(turns []turn) bool {
 	return false
 }
 
-// requiredTool returns the tool of a call that has to be: after a call the one that
-// finishes the task, else what the question names and was not called, else the one
-// whose last call is the longest ago.
+// requiredTool returns the tool of a required call. After a call it is the tool that finishes the
+// task. Otherwise it is a tool that the question names and that was not called, or else the one
+// whose last call is the oldest.
 func requiredTool(offered []*tool, turns []turn) *tool {
 	var working []*tool
 	var finisher *tool
@@ -102,8 +101,8 @@ func requiredTool(offered []*tool, turns []turn) *tool {
 	return slices.MaxFunc(working, func(a, b *tool) int { return cmp.Compare(ago(a), ago(b)) })
 }
 
-// calledTools returns the names of the tools that the conversation has called, in
-// order. Some agents write calls into the text of the assistant's turns.
+// calledTools returns the names of the tools that the conversation has called, in order. Some
+// agents write calls into the text of the assistant's turns.
 func calledTools(offered []*tool, turns []turn) []string {
 	var called []string
 	for _, t := range turns {
@@ -124,7 +123,7 @@ func calledTools(offered []*tool, turns []turn) []string {
 	return called
 }
 
-// finishing are the words in the names of tools that end a task; never written.
+// finishing are words in the names of tools that end a task; immutable.
 var finishing = [...]string{"final", "finish", "finished", "done", "complete", "completed", "completion",
 	"submit", "terminate", "respond", "answer"}
 
@@ -132,8 +131,8 @@ func finishes(name string) bool {
 	return slices.ContainsFunc(wordsOf(name, ""), func(word string) bool { return slices.Contains(finishing[:], word) })
 }
 
-// namedTool returns the first tool with a word of its name in the text. The word has
-// to say something: four letters and more, "get" and "the" say nothing.
+// namedTool returns the first tool with a word of its name in the text. Only words of four letters
+// and more count: "get" and "the" carry no meaning.
 func namedTool(offered []*tool, text string) *tool {
 	said := wordsOf(text, joiners)
 	for _, t := range offered {
@@ -149,7 +148,7 @@ func namedTool(offered []*tool, text string) *tool {
 // joiners are the characters that join the words of a name.
 const joiners = "_-"
 
-// wordsOf cuts a text into words of letters, digits and joined characters, in lower case.
+// wordsOf splits a text into words of letters, digits and joined characters, in lower case.
 func wordsOf(text, joined string) []string {
 	return strings.FieldsFunc(strings.ToLower(text), func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune(joined, r)

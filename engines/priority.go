@@ -7,26 +7,26 @@ import (
 	"strings"
 )
 
-// Priority is what an engine makes of the priority that a request carries.
+// Priority is how an engine handles the priority of a request.
 type Priority uint8
 
-// What engines make of a request's priority.
+// Ways to handle a request's priority.
 const (
-	PriorityIgnored Priority = iota // passed over: engines without such a field, and some versions of vLLM
-	PriorityRefused                 // vLLM without --scheduling-policy priority: 400 to every value but 0
-	PriorityFirst                   // vLLM with it: of those who wait the lowest is next, of equals who came first
+	PriorityIgnored Priority = iota // ignored: engines without such a field, and some versions of vLLM
+	PriorityRefused                 // vLLM without --scheduling-policy priority: 400 for every value but 0
+	PriorityFirst                   // vLLM with that option: the lowest value is next, then the earliest arrival
 )
 
-// priority is the value of a request's priority as vLLM reads it: integers, and
-// what can be taken for one without loss, as "5", 5.0 and true.
+// priority is the value of a request's priority as vLLM parses it: integers, and values that
+// convert without loss, such as "5", 5.0 and true.
 type priority struct {
 	value int64
 	given bool
-	wrong bool // it is no integer
+	wrong bool // not an integer
 }
 
-// UnmarshalJSON takes every value: what is wrong matters only to an engine that
-// reads priorities.
+// UnmarshalJSON accepts every value: an invalid one matters only to an engine that reads
+// priorities.
 func (p *priority) UnmarshalJSON(b []byte) error {
 	*p = priority{given: true}
 	var text string
@@ -52,8 +52,8 @@ func (p *priority) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// newPlan begins the plan of a request that asked for a place in the engine's own
-// line, and notes in its account what it asked for.
+// newPlan returns the plan of a request with a place in the engine's queue, and stores the
+// requested priority in its account.
 func (e *Engine) newPlan(r *request, stream bool, asked priority) (*plan, error) {
 	r.account.Priority, r.account.Prioritized = asked.value, asked.given && !asked.wrong
 	p := &plan{stream: stream, script: r.script, account: r.account}

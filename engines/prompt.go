@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// turn is one message as the engine renders it, whatever dialect it came in.
+// turn is one message as the engine renders it, in any dialect.
 type turn struct {
 	role string // system, user, assistant, tool
 	content
@@ -15,9 +15,9 @@ type turn struct {
 // content is a message's content: a string or a list of parts.
 type content struct {
 	text   string
-	human  bool     // some text in it is not a tool's result
-	calls  []string // names of the tools that it calls
-	result bool     // it has the result of a tool
+	human  bool     // contains text that is not a tool's result
+	calls  []string // names of the called tools
+	result bool     // contains a tool's result
 }
 
 func (c *content) UnmarshalJSON(b []byte) error {
@@ -53,8 +53,8 @@ func (c *content) UnmarshalJSON(b []byte) error {
 type part struct {
 	Type    string          `json:"type"`
 	Text    string          `json:"text"`
-	Content *content        `json:"content"` // of a tool_result
-	Name    string          `json:"name"`    // of a tool_use
+	Content *content        `json:"content"` // for a tool_result
+	Name    string          `json:"name"`    // for a tool_use
 	Input   json.RawMessage `json:"input"`
 }
 
@@ -70,21 +70,20 @@ func (p *part) render(raw []byte) (text string, human bool) {
 	case "tool_use":
 		return p.Name + string(p.Input), false
 	}
-	// Images, audio and files cost a fixed number of tokens that depend on what they are.
+	// Images, audio and files have a fixed number of tokens that depends on their content.
 	return fmt.Sprintf("<%s %016x>", p.Type, hashIDs(0, appendIDs(nil, string(raw)))), false
 }
 
-// The markers that a chat template puts around messages, as token ids: tokens of
-// text are all above them.
+// The markers that a chat template puts around messages, as token ids; tokens of text have higher
+// ids.
 const (
 	markStart uint32 = iota + 1
 	markEnd
 	markText
 )
 
-// render lays turns out as a chat template does and returns the prompt's tokens.
-// Each message is cut into tokens by itself, so that an answer that comes back as
-// history has the tokens it was written with.
+// render formats turns like a chat template and returns the prompt's tokens. Each message is
+// tokenised separately, so that an answer in the history has the tokens that it was written with.
 func render(tools []tool, turns []turn) []uint32 {
 	size := 2
 	for _, t := range turns {
@@ -111,7 +110,7 @@ func appendRole(ids []uint32, role string) []uint32 {
 	return append(ids, markText)
 }
 
-// salted makes prompts of different cache salts share nothing.
+// salted separates the cache entries of prompts with different cache salts.
 func salted(ids []uint32, salt string) []uint32 {
 	if salt == "" {
 		return ids
@@ -124,8 +123,8 @@ func salted(ids []uint32, salt string) []uint32 {
 	return out
 }
 
-// input is what completions and embeddings take: a string, strings, token ids, or
-// lists of token ids.
+// input is the input of completions and embeddings: a string, strings, token ids, or lists of token
+// ids.
 type input [][]uint32
 
 func (in *input) UnmarshalJSON(b []byte) error {

@@ -19,8 +19,8 @@ func (t *texts) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*[]string)(t))
 }
 
-// likeness is 0 to 1: the share of a's words that b has, moved a little by a hash so
-// that equal shares are still in a fixed order.
+// likeness returns 0 to 1: the share of a's words that b contains, changed a little by a hash so
+// that equal shares have a fixed order.
 func likeness(a, b string) float64 {
 	b = strings.ToLower(b)
 	wanted := strings.Fields(strings.ToLower(a))
@@ -35,8 +35,8 @@ func likeness(a, b string) float64 {
 	return 0.98*share + 0.02*jitter
 }
 
-// rerank serves POST /v1/rerank: the documents by how many of the query's words they
-// have.
+// rerank serves POST /v1/rerank: the documents ordered by how many of the query's words they
+// contain.
 func (e *Engine) rerank(w http.ResponseWriter, r *request) error {
 	var req struct {
 		Model     string   `json:"model"`
@@ -98,10 +98,10 @@ func (e *Engine) score(w http.ResponseWriter, r *request) error {
 		"created": e.c.Clock().Unix(), "model": e.modelName(req.Model), "data": data})
 }
 
-// moderationWords flag a category where a text has them; never written.
+// moderationWords flag a category if the text contains them; immutable.
 var moderationWords = map[string]string{"violence": "kill", "harassment": "idiot", "self-harm": "hurt myself", "hate": "i hate", "sexual": "nude"}
 
-// moderations serves POST /v1/moderations with one word a category.
+// moderations serves POST /v1/moderations with one word per category.
 func (e *Engine) moderations(w http.ResponseWriter, r *request) error {
 	var req struct {
 		Model string `json:"model"`

@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// maxStored bounds how many responses are kept; the oldest goes first.
+// maxStored bounds the number of stored responses; the oldest is removed first.
 const maxStored = 1024
 
-// responseStore keeps responses by id. Its lock guards their objects.
+// responseStore stores responses by id. Its lock guards their objects.
 type responseStore struct {
 	mu    sync.Mutex
 	byID  map[string]*response
@@ -38,7 +38,7 @@ func (rs *responseStore) dropLocked(id string) {
 	delete(rs.byID, id)
 }
 
-// with calls do with a kept response, under the store's lock.
+// with calls do with a stored response, under the store's lock.
 func (rs *responseStore) with(id string, do func(resp *response) error) error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -54,8 +54,7 @@ func (rs *responseStore) get(id string) (found *response, object map[string]any,
 	return found, object, err
 }
 
-// update replaces the object of a response that is not cancelled. It returns the object
-// that counts.
+// update replaces the object of a response that is not cancelled. It returns the current object.
 func (rs *responseStore) update(resp *response, object map[string]any) map[string]any {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -65,8 +64,7 @@ func (rs *responseStore) update(resp *response, object map[string]any) map[strin
 	return resp.object
 }
 
-// cancelled ends a background response and returns its object. Cancelling it again
-// changes nothing.
+// cancelled ends a background response and returns its object. A second call changes nothing.
 func (rs *responseStore) cancelled(id string) (object map[string]any, err error) {
 	err = rs.with(id, func(resp *response) error {
 		switch status := resp.object["status"]; {

@@ -93,8 +93,8 @@ func (e *Engine) responses(w http.ResponseWriter, r *request) error {
 	return e.write(r.Context(), w, p, resp)
 }
 
-// responseTurns is the whole conversation: what is stored under the previous id,
-// then the instructions and the input.
+// responseTurns returns the whole conversation: the stored turns of the previous id, then the
+// instructions and the input.
 func (e *Engine) responseTurns(req *responseRequest) ([]turn, error) {
 	if len(req.Input) == 0 {
 		return nil, badRequest("input", "the field input is missing or empty")
@@ -128,26 +128,26 @@ func (req *responseRequest) wishes() (*wishes, error) {
 	return w, w.take("text.format", &req.Text.Format)
 }
 
-// response is one response, while it is made and as long as it is kept.
+// response is one response, while it is generated and while it is stored.
 type response struct {
 	e      *Engine
 	id     string
 	answer *answer
-	turns  []turn         // the conversation up to the answer
-	start  map[string]any // the object before anything was generated; never changed
-	object map[string]any // never changed, only replaced; of a kept response under the store's lock
+	turns  []turn         // the conversation before the answer
+	start  map[string]any // the object before anything is generated; immutable
+	object map[string]any // immutable, only replaced; of a stored response under the store's lock
 	keep   bool
 
 	begun  func() error                   // begins the stream
 	emit   func(name string, v any) error // sends an event
 	number int64                          // of the next event
 
-	cancel context.CancelFunc // of a background response; else nil
-	log    *eventLog          // of a background response that was created as a stream; else nil
+	cancel context.CancelFunc // for a background response; otherwise nil
+	log    *eventLog          // for a background response that was created as a stream; otherwise nil
 }
 
-// newObject is the object as it is before anything was generated. Fields that the
-// client set are repeated as they came.
+// newObject returns the object before anything is generated. Fields that the client set are
+// repeated unchanged.
 func (resp *response) newObject(req *responseRequest, body []byte) map[string]any {
 	var raw map[string]json.RawMessage
 	_ = json.Unmarshal(body, &raw) // the same bytes were just decoded
@@ -168,14 +168,14 @@ func (resp *response) newObject(req *responseRequest, body []byte) map[string]an
 	return object
 }
 
-// with returns the object with a status, before the answer is in it.
+// with returns the object with a status, without an answer.
 func (resp *response) with(status string) map[string]any {
 	object := maps.Clone(resp.start)
 	object["status"] = status
 	return object
 }
 
-// finished returns the object as it is at the end.
+// finished returns the final object.
 func (resp *response) finished(u Tokens) map[string]any {
 	object := resp.with("completed")
 	if resp.answer.finish == finishLength {
@@ -200,7 +200,7 @@ func (resp *response) whole(u Tokens) any {
 	return resp.object
 }
 
-// outputItem is the answer as an output item; half-made items have empty text.
+// outputItem returns the answer as an output item; incomplete items have empty text.
 func (resp *response) outputItem(done bool) map[string]any {
 	a, id := resp.answer, resp.itemID()
 	status, text := "in_progress", ""
@@ -224,7 +224,7 @@ func outputText(text string, logprobs []tokenLogprob) map[string]any {
 	return map[string]any{"type": "output_text", "text": text, "annotations": []any{}, "logprobs": logprobs}
 }
 
-// itemID is the id of the one output item.
+// itemID returns the id of the only output item.
 func (resp *response) itemID() string {
 	if resp.answer.tool != "" {
 		return "fc_" + resp.id
@@ -232,8 +232,8 @@ func (resp *response) itemID() string {
 	return "msg_" + resp.id
 }
 
-// history is the conversation up to and with the answer, for the response that goes on
-// from it. OpenAI does not carry the instructions over.
+// history returns the conversation including the answer, for a response that continues it. OpenAI
+// does not carry the instructions over.
 func (resp *response) history() []turn {
 	turns, a := slices.Clone(resp.turns), resp.answer
 	if len(turns) > 0 && turns[0].role == "system" {

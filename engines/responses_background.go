@@ -8,10 +8,10 @@ import (
 	"sync"
 )
 
-// eventLog keeps the events of a background response for the streams of it, which come
-// and leave. All its methods may be called at once.
+// eventLog stores the events of a background response for its streams, which start and end
+// independently. It is safe for concurrent use.
 type eventLog struct {
-	mu      sync.Mutex // guards the three below
+	mu      sync.Mutex // guards the three fields below
 	events  []loggedEvent
 	over    bool
 	changed chan struct{} // closed at the next change
@@ -39,15 +39,15 @@ func (l *eventLog) change(to func()) {
 	l.changed = make(chan struct{})
 }
 
-// from returns the events from the n-th on, and whether there will be no more.
+// from returns the events from index n on, and whether the log is complete.
 func (l *eventLog) from(n int64) (events []loggedEvent, over bool, changed <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.events[min(n, int64(len(l.events))):], l.over, l.changed
 }
 
-// follow streams the events from the n-th on, those that were made already and those
-// that are being made, until the response ends or the client leaves.
+// follow streams the stored and new events from index n on, until the response ends or the client
+// leaves.
 func (l *eventLog) follow(ctx context.Context, w http.ResponseWriter, n int64) error {
 	out := &sse{w: w}
 	if err := out.open(); err != nil {
@@ -71,8 +71,8 @@ func (l *eventLog) follow(ctx context.Context, w http.ResponseWriter, n int64) e
 	}
 }
 
-// background stores the response as queued, starts to work on it and answers at once.
-// The store can end the work and Close waits for it.
+// background stores the response as queued, starts its generation and answers at once. The store
+// can cancel the work, and Close waits for it.
 func (resp *response) background(ctx context.Context, w http.ResponseWriter, p *plan) error {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	log := &eventLog{changed: make(chan struct{})}
@@ -80,7 +80,7 @@ func (resp *response) background(ctx context.Context, w http.ResponseWriter, p *
 	if p.stream {
 		resp.log = log
 	}
-	p.stream, p.account = false, new(Account) // its tokens go to streams that come and leave
+	p.stream, p.account = false, new(Account) // independent streams deliver the tokens
 	queued := resp.with("queued")
 	resp.object = queued
 	if err := resp.announce("queued", "response.created", "response.queued"); err != nil {
@@ -94,7 +94,7 @@ func (resp *response) background(ctx context.Context, w http.ResponseWriter, p *
 		if u, err := resp.e.generate(work, p, resp); err == nil {
 			last = resp.e.stored.update(resp, resp.finished(u))
 		}
-		_ = resp.finish(last) // the log takes what JSON can hold
+		_ = resp.finish(last) // the log accepts all JSON
 		log.change(func() { log.over = true })
 	})
 	if resp.log != nil {

@@ -12,7 +12,7 @@ func (resp *response) open() error {
 	return resp.announce("in_progress", "response.created", "response.in_progress")
 }
 
-// announce sends events that hold the response before its first token.
+// announce sends events with the response before its first token.
 func (resp *response) announce(status string, names ...string) error {
 	for _, name := range names {
 		if err := resp.event(name, map[string]any{"response": resp.with(status)}); err != nil {
@@ -27,8 +27,8 @@ func (resp *response) last(u Tokens) error {
 	return resp.finish(resp.object)
 }
 
-// finish sends the last event, whose name tells how the response ended. OpenAI's stream
-// has no event of its own for a cancelled response: response.failed carries its status.
+// finish sends the last event, whose name states how the response ended. OpenAI has no event for a
+// cancelled response: response.failed carries its status.
 func (resp *response) finish(object map[string]any) error {
 	status, _ := object["status"].(string)
 	if status == "cancelled" {
@@ -37,7 +37,7 @@ func (resp *response) finish(object map[string]any) error {
 	return resp.event("response."+status, map[string]any{"response": object})
 }
 
-// event sends an event, which carries its name and a number that counts up.
+// event sends an event with its name and an increasing number.
 func (resp *response) event(name string, fields map[string]any) error {
 	fields["type"], fields["sequence_number"] = name, resp.number
 	resp.number++
@@ -58,8 +58,8 @@ func (resp *response) begin(Tokens) error {
 	return resp.event("response.content_part.added", resp.part("part", outputText("", []tokenLogprob{})))
 }
 
-// responseDelta is the event of one token; the fields of a place in a text are nil in
-// the arguments of a call.
+// responseDelta is the event of one token; the fields of a place in a text are nil for the
+// arguments of a call.
 type responseDelta struct {
 	Type     string `json:"type"`
 	Number   int64  `json:"sequence_number"`
@@ -100,7 +100,7 @@ func (resp *response) end(int, string) error {
 		resp.event("response.output_item.done", map[string]any{"output_index": 0, "item": resp.outputItem(true)}))
 }
 
-// part is a field with its place, which is the answer's one text.
+// part returns a field with its place: the answer's only text.
 func (resp *response) part(name string, v any) map[string]any {
 	return map[string]any{"item_id": resp.itemID(), "output_index": 0, "content_index": 0, name: v}
 }

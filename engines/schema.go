@@ -10,20 +10,18 @@ import (
 	"strings"
 )
 
-// The bounds of a search: how many values it makes, and how many may be inside each
-// other. Schemas that hold themselves have no end.
+// The bounds of a search: the number of values and their nesting. Recursive schemas have no end.
 const (
 	mostValues = 20_000
 	mostDepth  = 32
 )
 
-// shallow is the depth from which on answers are only as full as the schema demands.
+// shallow is the depth from which on answers contain only what the schema requires.
 const shallow = 3
 
-// conform makes up a JSON text that a JSON schema accepts, null if it finds none. It
-// knows what structured output uses: types, properties, items, enum, const, $ref, anyOf,
-// oneOf, allOf of objects, bounds, formats and patterns. Properties are written in the
-// order of their names.
+// conform generates a JSON text that a JSON schema accepts, or null if it finds none. It knows what
+// structured output uses: types, properties, items, enum, const, $ref, anyOf, oneOf, allOf of
+// objects, bounds, formats and patterns. Properties are written in the order of their names.
 func conform(schema json.RawMessage, seed uint64) (string, error) {
 	var root any
 	if err := json.Unmarshal(schema, &root); err != nil {
@@ -43,12 +41,12 @@ func conform(schema json.RawMessage, seed uint64) (string, error) {
 	return string(b), nil
 }
 
-// generator walks a schema and makes values of it. Where a value cannot be made, it
-// tries the next alternative.
+// generator walks a schema and generates values. If a value cannot be generated, it tries the next
+// alternative.
 type generator struct {
 	root any
 	dice dice
-	left int // values
+	left int // remaining values
 }
 
 func (g *generator) value(schema any, depth int) (v any, ok bool) {
@@ -88,8 +86,8 @@ func (g *generator) value(schema any, depth int) (v any, ok bool) {
 	return nil, false
 }
 
-// merge returns the keywords of s without one that is resolved, and those of another
-// schema. Of a keyword that both have the other's counts; properties and required add up.
+// merge returns the keywords of s without the resolved one, plus those of another schema. If both
+// have a keyword, the other's counts; properties and required are combined.
 func merge(s map[string]any, resolved string, other any) map[string]any {
 	out := maps.Clone(s)
 	delete(out, resolved)
@@ -111,9 +109,8 @@ func merge(s map[string]any, resolved string, other any) map[string]any {
 	return out
 }
 
-// alternative makes a value of the first alternative of which one can be made. Deep down
-// it begins with the last one: a schema that holds itself mostly ends there, with null or
-// a leaf.
+// alternative generates a value of the first possible alternative. At depth it begins with the last
+// one: a recursive schema mostly ends there, with null or a leaf.
 func (g *generator) alternative(s map[string]any, key string, alternatives []any, depth int) (v any, ok bool) {
 	if depth >= shallow {
 		alternatives = slices.Clone(alternatives)
@@ -127,7 +124,7 @@ func (g *generator) alternative(s map[string]any, key string, alternatives []any
 	return nil, false
 }
 
-// lookup finds what a local JSON pointer points at.
+// lookup returns the target of a local JSON pointer.
 func (g *generator) lookup(ref string) any {
 	at := g.root
 	for part := range strings.SplitSeq(strings.TrimPrefix(ref, "#"), "/") {
@@ -139,8 +136,8 @@ func (g *generator) lookup(ref string) any {
 	return at
 }
 
-// kindsOf returns the types to try in their order, null as the last. Without a type the
-// other keywords tell it.
+// kindsOf returns the types to try in order, null last. Without a type keyword, other keywords
+// imply it.
 func kindsOf(s map[string]any) (kinds []string) {
 	switch t := s["type"].(type) {
 	case string:
@@ -180,7 +177,7 @@ func (g *generator) typed(kind string, s map[string]any, depth int) (v any, ok b
 	return g.text(s), true
 }
 
-// object makes the required properties, and near the surface the others that can be made.
+// object generates the required properties, and at low depth the optional ones that are possible.
 func (g *generator) object(s map[string]any, depth int) (any, bool) {
 	out := make(map[string]any)
 	properties, _ := s["properties"].(map[string]any)
@@ -209,8 +206,7 @@ func (g *generator) object(s map[string]any, depth int) (any, bool) {
 	return out, true
 }
 
-// array makes as many items as the schema demands, near the surface two where it takes
-// them.
+// array generates as many items as the schema requires, and at low depth two if it allows them.
 func (g *generator) array(s map[string]any, depth int) (any, bool) {
 	least := count(s, "minItems", 0)
 	n := least
@@ -220,7 +216,7 @@ func (g *generator) array(s map[string]any, depth int) (any, bool) {
 	n = min(n, count(s, "maxItems", n))
 	prefix, _ := s["prefixItems"].([]any)
 	out := make([]any, 0, n)
-	for tries := 0; len(out) < n && tries < 8*n; tries++ { // a set of two booleans takes a few throws
+	for tries := 0; len(out) < n && tries < 8*n; tries++ { // a set of two booleans takes several tries
 		schema, listed := s["items"]
 		if len(out) < len(prefix) {
 			schema = prefix[len(out)]
@@ -239,7 +235,7 @@ func (g *generator) array(s map[string]any, depth int) (any, bool) {
 	return out, len(out) >= least
 }
 
-// bound reads a keyword that is a number.
+// bound reads a numeric keyword.
 func bound(s map[string]any, key string, otherwise float64) float64 {
 	if x, ok := s[key].(float64); ok {
 		return x
@@ -247,13 +243,13 @@ func bound(s map[string]any, key string, otherwise float64) float64 {
 	return otherwise
 }
 
-// count reads a keyword that counts something.
+// count reads a keyword that is a count.
 func count(s map[string]any, key string, otherwise int) int {
 	return int(max(0, min(bound(s, key, float64(otherwise)), 1<<16)))
 }
 
-// number makes a number within its bounds that is a multiple of what it has to be; where
-// that is open, one with as few digits as it takes.
+// number generates a number within its bounds and of the required multiple, with as few digits as
+// possible.
 func (g *generator) number(s map[string]any, whole bool) (any, bool) {
 	above, below := bound(s, "exclusiveMinimum", math.Inf(-1)), bound(s, "exclusiveMaximum", math.Inf(1))
 	low, high := max(above, bound(s, "minimum", above)), min(below, bound(s, "maximum", below))
@@ -275,7 +271,7 @@ func (g *generator) number(s map[string]any, whole bool) (any, bool) {
 	return nil, false
 }
 
-// multiple makes a multiple of step that fits. An open end is a hundred steps away.
+// multiple generates a multiple of step that fits. An open bound is a hundred steps away.
 func (g *generator) multiple(step, low, high float64, fits func(float64) bool) (any, bool) {
 	switch below, above := math.IsInf(low, -1), math.IsInf(high, 1); {
 	case below && above:

@@ -8,16 +8,15 @@ import (
 	"unicode/utf8"
 )
 
-// formats are examples of each; never written.
+// formats are examples of each format; immutable.
 var formats = map[string]string{
 	"date": "2024-05-17", "time": "09:30:00Z", "date-time": "2024-05-17T09:30:00Z", "duration": "PT15M",
 	"email": "someone@example.com", "hostname": "host.example.com", "uri": "https://example.com/a",
 	"uuid": "3f8a1c5e-9b47-4d02-8e6f-0a1b2c3d4e5f", "ipv4": "192.0.2.17", "ipv6": "2001:db8::17",
 }
 
-// text makes a text: the example of its format where that fits, else one of its
-// pattern, else some words. A pattern that Go does not know, such as one that looks
-// ahead, counts as none.
+// text generates a text: the example of its format if that fits, else a match of its pattern, else
+// some words. A pattern that Go does not support, such as lookahead, is ignored.
 func (g *generator) text(s map[string]any) any {
 	least, most := count(s, "minLength", 0), count(s, "maxLength", 1<<16)
 	pattern, _ := s["pattern"].(string)
@@ -44,19 +43,19 @@ func (g *generator) text(s map[string]any) any {
 	return prose(uint64(g.dice.roll(1<<30)), n/tokenBytes+1)[:n]
 }
 
-// The bounds of a search for a text of a pattern.
+// The bounds of a search for a match of a pattern.
 const (
 	mostTries = 64
 	mostSteps = 1 << 14
 )
 
-// patterned writes a text by the tree of a pattern, in which all that may repeat without
-// end repeats to the same length.
+// patterned writes a text from the tree of a pattern. All unbounded repetitions have the same
+// length.
 type patterned struct {
 	strings.Builder
 	dice *dice
-	more int // repetitions beyond the least
-	left int // steps
+	more int // repetitions beyond the minimum
+	left int // remaining steps
 }
 
 func (p *patterned) write(re *syntax.Regexp) {
@@ -85,10 +84,10 @@ func (p *patterned) write(re *syntax.Regexp) {
 	case syntax.OpRepeat:
 		p.repeat(re.Sub[0], re.Min, re.Max)
 	}
-	// The rest are anchors and empty matches: they write nothing.
+	// The rest are anchors and empty matches, which write nothing.
 }
 
-// repeat writes what stands least to most times; most is -1 without a bound.
+// repeat writes an expression least to most times; most is -1 without a bound.
 func (p *patterned) repeat(re *syntax.Regexp, least, most int) {
 	n := least + p.more
 	if most >= 0 {
@@ -99,8 +98,8 @@ func (p *patterned) repeat(re *syntax.Regexp, least, most int) {
 	}
 }
 
-// pickRune takes a character of a class, a printable ASCII one if there is one: a
-// negated class begins with control characters.
+// pickRune chooses a character of a class, a printable ASCII one if possible: a negated class
+// begins with control characters.
 func pickRune(ranges []rune, d *dice) rune {
 	for i := 0; i+1 < len(ranges); i += 2 {
 		low, high := max(ranges[i], '!'), min(ranges[i+1], '~')
@@ -114,13 +113,13 @@ func pickRune(ranges []rune, d *dice) rune {
 	return ranges[0]
 }
 
-// described are the keywords that Anthropic's SDKs move to the end of a description, as
-// in "{minimum: 1, maximum: 5}", because the API does not know them. They check the answer
+// described are the keywords that Anthropic's SDKs move to the end of a description, as in
+// "{minimum: 1, maximum: 5}", because the API does not support them. The SDKs check the answer
 // against the whole schema: a model is expected to read them there.
 const described = `(?:^|, )(minimum|maximum|exclusiveMinimum|exclusiveMaximum|multipleOf|minLength|maxLength|pattern|minItems|maxItems|uniqueItems): `
 
-// withDescribed returns a schema whose keywords stand where they belong. A schema that is
-// not valid JSON is returned as it is.
+// withDescribed returns a schema with its keywords moved back. A schema that is not valid JSON is
+// returned unchanged.
 func withDescribed(schema json.RawMessage) json.RawMessage {
 	var root any
 	if json.Unmarshal(schema, &root) != nil {
@@ -157,7 +156,7 @@ func liftDescribed(v any, keyword *regexp.Regexp) {
 	}
 }
 
-// describedValue reads a value as JSON or as Python writes it.
+// describedValue parses a value in JSON or Python notation.
 func describedValue(text string) (v any) {
 	switch {
 	case json.Unmarshal([]byte(text), &v) == nil:

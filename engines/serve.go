@@ -15,14 +15,14 @@ type Server struct {
 	URL string // http://127.0.0.1:port
 
 	http    *http.Server
-	running sync.WaitGroup // what accepts connections, those that are open, and handlers
+	running sync.WaitGroup // the accept loop, open connections and handlers
 
 	mu    sync.Mutex            // guards conns
-	conns map[net.Conn]struct{} // that are open, or were hijacked
+	conns map[net.Conn]struct{} // open or hijacked connections
 }
 
-// Start serves h on addr, which must name a loopback address; port 0 takes a free
-// one. The caller owes a Close or a Kill.
+// Start serves h on addr, which must be a loopback address; port 0 takes a free one. The caller
+// must call Close or Kill.
 func Start(h http.Handler, addr string) (*Server, error) {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -38,7 +38,7 @@ func Start(h http.Handler, addr string) (*Server, error) {
 	s := &Server{URL: "http://" + ln.Addr().String(), conns: make(map[net.Conn]struct{})}
 	s.http = &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			s.running.Add(1) // it may take the connection over
+			s.running.Add(1) // h may hijack the connection
 			defer s.running.Done()
 			r.Context().Value(requestsKey{}).(*atomic.Int64).Add(1)
 			h.ServeHTTP(w, r)
@@ -50,13 +50,13 @@ func Start(h http.Handler, addr string) (*Server, error) {
 		},
 	}
 	s.running.Go(func() {
-		// It ends with ErrServerClosed; what else could end it shows as refused connections.
+		// It ends with ErrServerClosed; other failures appear as refused connections.
 		_ = s.http.Serve(ln)
 	})
 	return s, nil
 }
 
-// connState keeps the open connections.
+// connState tracks the open connections.
 func (s *Server) connState(c net.Conn, state http.ConnState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,16 +72,16 @@ func (s *Server) connState(c net.Conn, state http.ConnState) {
 	}
 }
 
-// Close stops listening, closes all connections and waits until the handlers ended.
+// Close stops listening, closes all connections and waits until the handlers have ended.
 func (s *Server) Close() error {
 	err := s.http.Close()
-	s.each(func(c net.Conn) { _ = c.Close() }) // those that were hijacked; the others are closed
+	s.each(func(c net.Conn) { _ = c.Close() }) // hijacked ones; the others are closed
 	s.running.Wait()
 	return err
 }
 
-// Kill ends like a killed process on a machine that crashed: every connection is
-// reset, unsent data is lost, and nothing listens.
+// Kill ends like a process on a machine that crashed: every connection is reset, unsent data is
+// lost, and nothing listens.
 func (s *Server) Kill() {
 	s.each(func(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0) }) // RST instead of FIN; fails only on a connection that is closed
 	_ = s.Close()                                                  // there is nothing left to fail

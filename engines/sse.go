@@ -5,14 +5,13 @@ import (
 	"net/http"
 )
 
-// sse writes server-sent events, each flushed by itself as engines do.
+// sse writes server-sent events and flushes each, as engines do.
 type sse struct {
 	w   http.ResponseWriter
 	buf []byte
 }
 
-// open sends the header at once, as engines do before they know whether they can
-// answer.
+// open sends the header at once, as engines do before they know whether they can answer.
 func (s *sse) open() error {
 	h := s.w.Header()
 	h.Set("Content-Type", "text/event-stream; charset=utf-8")
@@ -21,7 +20,7 @@ func (s *sse) open() error {
 	return http.NewResponseController(s.w).Flush()
 }
 
-// event sends v as JSON in an event of that name, which may be empty.
+// event sends v as JSON in an event of the given name, which may be empty.
 func (s *sse) event(name string, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -6,24 +6,23 @@ import (
 	"time"
 )
 
-// Stats is what an engine has done up to one moment.
+// Stats is the state of an engine at one moment.
 type Stats struct {
 	Requests      map[string]int64 // by path; ids are written {id}, unknown paths "other"
-	Open          int              // requests being served now, of every path
-	Running       int              // requests that hold a slot now
-	Waiting       int              // requests that wait for a slot now
-	MaxConcurrent int              // the most slots ever held at once
+	Open          int              // requests in progress, of every path
+	Running       int              // requests that hold a slot
+	Waiting       int              // requests that wait for a slot
+	MaxConcurrent int              // maximum of slots ever held at once
 	Cancelled     int64            // requests whose client left before the end
-	CancelledAt   time.Time        // when the engine last noticed one
-	Written       Tokens           // tokens that requests were told that have ended
+	CancelledAt   time.Time        // last time that the engine detected one
+	Written       Tokens           // tokens reported to requests that have ended
 }
 
-// Tokens counts what a client was told: prompt tokens, those of them that came from
-// the prefix cache, and output tokens. Of a stream that was cut the output tokens
-// are those written until then.
+// Tokens counts reported tokens: prompt tokens, the part from the prefix cache, and output tokens.
+// Of a cut stream only the written output tokens count.
 type Tokens struct{ Prompt, Cached, Output int64 }
 
-// counters is what an engine counts.
+// counters are an engine's counters.
 type counters struct {
 	mu sync.Mutex // guards the rest
 	Stats
@@ -36,7 +35,7 @@ func (c *counters) change(to func(c *counters)) {
 	to(c)
 }
 
-// Stats returns the counts of this moment.
+// Stats returns the current state.
 func (e *Engine) Stats() Stats {
 	e.counts.mu.Lock()
 	defer e.counts.mu.Unlock()

@@ -7,16 +7,16 @@ import (
 	"tierway/routing"
 )
 
-// dice is a small generator of random numbers that a seed determines.
+// dice is a small random number generator with a seed.
 type dice struct{ state uint64 }
 
-// roll returns a number of 0 to n-1.
+// roll returns a number from 0 to n-1.
 func (d *dice) roll(n int) int {
 	d.state++
 	return int(routing.Draw(d.state) % uint64(n))
 }
 
-// tokenBytes is what a token covers: English text has about four bytes a token.
+// tokenBytes is the length of a token: English text has about four bytes per token.
 const tokenBytes = 4
 
 // pieceEnd returns where the first token of s ends, never inside a character.
@@ -28,7 +28,7 @@ func pieceEnd(s string) int {
 	return min(end, len(s))
 }
 
-// pieces cuts a text into its tokens.
+// pieces splits a text into its tokens.
 func pieces(s string) []string {
 	ps := make([]string, 0, len(s)/tokenBytes+1)
 	for s != "" {
@@ -56,7 +56,7 @@ func appendIDs(ids []uint32, s string) []uint32 {
 	return ids
 }
 
-// hashIDs is one number for a whole prompt, or for the bytes of a name.
+// hashIDs returns a hash of a whole prompt, or of the bytes of a name.
 func hashIDs[ID byte | uint32](seed uint64, ids []ID) uint64 {
 	for _, id := range ids {
 		seed = routing.Draw(seed ^ uint64(id))
@@ -64,7 +64,7 @@ func hashIDs[ID byte | uint32](seed uint64, ids []ID) uint64 {
 	return seed
 }
 
-// words are what answers are made of; never written.
+// words are the vocabulary of answers; immutable.
 var words = [...]string{
 	"amber", "answer", "autumn", "bridge", "bright", "candle", "carries", "circle", "clear", "copper",
 	"distant", "evening", "every", "falls", "finds", "garden", "gentle", "glass", "harbour", "holds",
@@ -75,7 +75,7 @@ var words = [...]string{
 	"warm", "water", "window", "winter",
 }
 
-// prose makes up sentences of exactly n tokens.
+// prose generates sentences of exactly n tokens.
 func prose(seed uint64, n int) string {
 	var b strings.Builder
 	b.Grow(n*tokenBytes + 16)

@@ -7,25 +7,25 @@ import (
 	"time"
 )
 
-// turnstile lets a fixed number through at once and keeps the others in order: the
-// lowest priority first, of equals who came first.
+// turnstile admits a fixed number at once and queues the others: lowest priority first, then
+// earliest arrival.
 type turnstile struct {
 	mu      sync.Mutex
 	size    int
 	inside  int
 	most    int
-	waiting []*waiter // in the order in which they go
+	waiting []*waiter // in the order of admission
 }
 
-// waiter is one who waits.
+// waiter is one queued caller.
 type waiter struct {
-	turn     chan struct{} // closed when its owner is inside
+	turn     chan struct{} // closed when the caller is admitted
 	priority int64
 }
 
 func newTurnstile(size int) *turnstile { return &turnstile{size: size} }
 
-// enter waits for its turn or for ctx. Who got nil owes one leave.
+// enter waits for admission or for ctx. After nil the caller must call leave.
 func (t *turnstile) enter(ctx context.Context, priority int64) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -55,7 +55,7 @@ func (t *turnstile) enter(ctx context.Context, priority int64) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	select {
-	case <-w.turn: // let in at the moment of leaving: the turn goes to the next
+	case <-w.turn: // admitted while leaving: the place goes to the next
 		t.leaveLocked()
 	default:
 		t.waiting = slices.DeleteFunc(t.waiting, func(other *waiter) bool { return other == w })
@@ -69,7 +69,7 @@ func (t *turnstile) leave() {
 	t.leaveLocked()
 }
 
-// leaveLocked hands the place to the next in line, so that nobody slips in between.
+// leaveLocked passes the place to the next waiter, so that no newcomer takes it.
 func (t *turnstile) leaveLocked() {
 	if len(t.waiting) == 0 {
 		t.inside--
@@ -79,15 +79,14 @@ func (t *turnstile) leaveLocked() {
 	t.waiting = slices.Delete(t.waiting, 0, 1)
 }
 
-// state returns how many are inside and wait, and how many were inside at most.
+// state returns how many are inside and waiting, and the maximum inside.
 func (t *turnstile) state() (inside, waiting, most int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.inside, len(t.waiting), t.most
 }
 
-// pause waits d or until ctx ends. It also is where an engine without delays notices that
-// its client left.
+// pause waits d or until ctx ends. An engine without delays detects here that its client has left.
 func pause(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
@@ -100,9 +99,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// prefillTime is how long a prompt takes to be read: uncached tokens ÷ Prefill,
-// stretched by the share of slots that decode meanwhile. Tokens that take no time slow
-// nothing down.
+// prefillTime returns the time to read a prompt: uncached tokens ÷ Prefill, times a factor for the
+// share of slots that decode meanwhile. Tokens that take no time slow nothing down.
 func (e *Engine) prefillTime(uncached int) time.Duration {
 	if e.c.Prefill <= 0 {
 		return 0
@@ -114,9 +112,9 @@ func (e *Engine) prefillTime(uncached int) time.Duration {
 	return time.Duration(float64(uncached) / e.c.Prefill * (1 + share) * float64(time.Second))
 }
 
-// tokenTime is how long the next token takes: PerToken × (1 + load), where load is
-// the share of slots that decode besides this one, plus 1 while a prompt is being
-// read, since prompts and tokens share the compute.
+// tokenTime returns the time of the next token: PerToken × (1 + load). load is the share of slots
+// that decode besides this one, plus 1 while a prompt is being read, because prompts and tokens
+// share the compute.
 func (e *Engine) tokenTime() time.Duration {
 	load := float64(e.decoding.Load()-1) / float64(e.c.Slots)
 	if reading, _, _ := e.prefill.state(); reading > 0 {

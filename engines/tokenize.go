@@ -5,8 +5,7 @@ import (
 	"net/http"
 )
 
-// tokenize serves POST /tokenize in vLLM's form: a prompt, or messages as a chat
-// would render them.
+// tokenize serves POST /tokenize in vLLM's form: a prompt, or messages rendered as a chat.
 func (e *Engine) tokenize(w http.ResponseWriter, r *request) error {
 	var req struct {
 		Model    string        `json:"model"`

@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// tool is what the client offers, in any dialect.
+// tool is a tool that the client offers, in any dialect.
 type tool struct {
 	name     string
 	params   json.RawMessage
-	function bool // the client runs it, with arguments in JSON; hosted and free-text tools are never called
+	function bool // run by the client, with arguments in JSON; hosted and free-text tools are never called
 }
 
 func (t *tool) UnmarshalJSON(b []byte) error {
@@ -42,11 +42,11 @@ func (t *tool) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// toolChoice is whether a tool must, may or must not be called.
+// toolChoice states whether a tool must, may or must not be called.
 type toolChoice struct {
 	mode    string   // auto, none, required
-	name    string   // the one tool that must be called
-	allowed []string // the only tools that may be called; nil: all
+	name    string   // the only tool, which must be called
+	allowed []string // the only allowed tools; nil: all
 }
 
 func (c *toolChoice) UnmarshalJSON(b []byte) error {
@@ -76,7 +76,7 @@ func (c *toolChoice) UnmarshalJSON(b []byte) error {
 		c.mode, c.name = "required", raw.Name+raw.Function.Name
 	case "any":
 		c.mode = "required"
-	case "allowed_tools": // Responses has mode and tools beside the type, chat within allowed_tools
+	case "allowed_tools": // Responses has mode and tools beside the type, chat has them within allowed_tools
 		c.mode = raw.Mode + raw.Allowed.Mode
 		c.allowed = make([]string, 0, len(raw.Tools)+len(raw.Allowed.Tools))
 		for _, t := range slices.Concat(raw.Tools, raw.Allowed.Tools) {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// The sound of a transcription is taken for 16 kHz mono with 16 bits, whatever the
-// file is, and costs ten tokens a second, as OpenAI's models count.
+// The sound of a transcription counts as 16 kHz mono with 16 bits, whatever the file is, and costs
+// ten tokens per second, as with OpenAI's models.
 const (
 	soundBytesPerSecond  = 32_000
 	soundTokensPerSecond = 10
@@ -21,14 +21,14 @@ type transcription struct {
 	nowhere
 	*sse
 	answer       *answer
-	audio, typed int           // tokens of the prompt: of the sound, of the text beside it
+	audio, typed int           // prompt tokens: of the sound, and of the text
 	duration     time.Duration // of the sound
-	words        bool          // their times were asked for
+	words        bool          // word times were requested
 	format       string
 }
 
-// transcribe serves POST /v1/audio/transcriptions and translations. The text is the
-// file's name and size.
+// transcribe serves POST /v1/audio/transcriptions and translations. The text is the file's name and
+// size.
 func (e *Engine) transcribe(w http.ResponseWriter, r *request) error {
 	file, err := e.form(r, "file")
 	if err != nil {
@@ -57,8 +57,8 @@ func (e *Engine) transcribe(w http.ResponseWriter, r *request) error {
 	return e.write(r.Context(), w, p, t)
 }
 
-// prompt makes the tokens of a sound, which its seed determines, and of the text that
-// the client sent beside it.
+// prompt returns the tokens of a sound, which its seed determines, and of the text that the client
+// sent with it.
 func (t *transcription) prompt(seed uint64, text string) []uint32 {
 	t.audio = max(int(math.Ceil(t.duration.Seconds()*soundTokensPerSecond)), 1)
 	ids := make([]uint32, t.audio)
@@ -71,7 +71,7 @@ func (t *transcription) prompt(seed uint64, text string) []uint32 {
 	return ids
 }
 
-// usage is the form of models that are billed by tokens.
+// usage returns the form of models that are billed by tokens.
 func (t *transcription) usage(u Tokens) map[string]any {
 	return map[string]any{"type": "tokens",
 		"input_tokens": u.Prompt, "output_tokens": u.Output, "total_tokens": u.Prompt + u.Output,
@@ -97,13 +97,13 @@ func (t *transcription) whole(u Tokens) any {
 	return body
 }
 
-// stamp writes a time as subtitles do; they differ in what precedes the milliseconds.
+// stamp formats a time for subtitles; formats differ in the character before the milliseconds.
 func stamp(d time.Duration, point string) string {
 	return time.Time{}.Add(d).Format("15:04:05" + point + "000")
 }
 
-// verbose is the whole object with times; its usage is that of models that are billed
-// by the minute.
+// verbose returns the whole object with times; its usage is that of models that are billed by the
+// minute.
 func (t *transcription) verbose() map[string]any {
 	text, seconds := t.answer.text(), t.duration.Seconds()
 	body := map[string]any{"task": "transcribe", "language": "english", "duration": seconds, "text": text,
@@ -123,7 +123,7 @@ func (t *transcription) verbose() map[string]any {
 	return body
 }
 
-// logprobs are those of some of the tokens, without the others in their places.
+// logprobs returns the log probabilities of the tokens from step to end, without alternatives.
 func (t *transcription) logprobs(step, end int) []likelyToken {
 	list := make([]likelyToken, 0, end-step)
 	for ; step < end; step++ {
@@ -137,7 +137,7 @@ func (t *transcription) last(u Tokens) error {
 		map[string]any{"text": t.answer.text(), "usage": t.usage(u)})
 }
 
-// event sends an event that is about the tokens from step to end.
+// event sends an event about the tokens from step to end.
 func (t *transcription) event(name string, step, end int, fields map[string]any) error {
 	fields["type"] = name
 	if t.answer.logprobs {

@@ -6,22 +6,21 @@ import (
 	"time"
 )
 
-// Kind names a way to misbehave.
+// Kind is a kind of fault.
 type Kind string
 
-// The kinds of faults. "After" means after Fault.After events of a stream; of an
-// answer that is no stream the half is sent first, unless After is 0, where nothing
-// is sent. A stream that ends before has no fault.
+// The kinds of faults. "After" means after Fault.After events of a stream. Of other answers half is
+// sent first, unless After is 0; then nothing is sent. A stream that ends earlier has no fault.
 const (
-	Reset     Kind = "reset"      // the connection is reset, before the header or after
+	Reset     Kind = "reset"      // the connection is reset, before or after the header
 	Close     Kind = "close"      // the connection is closed without a proper end
 	Hang      Kind = "hang"       // silence until the client leaves
 	Slow      Kind = "slow"       // the first byte waits Fault.Delay
-	Stale     Kind = "stale"      // a kept connection takes the request and closes without an answer; fresh ones answer
-	Garbage   Kind = "garbage"    // bytes that are no HTTP
+	Stale     Kind = "stale"      // a kept connection takes the request and closes without an answer; new ones answer
+	Garbage   Kind = "garbage"    // bytes that are not HTTP
 	Truncate  Kind = "truncate"   // a clean end of the body, too early
-	NoDone    Kind = "no_done"    // finish_reason comes, [DONE] does not
-	CloseEach Kind = "close_each" // the connection closes after each stream that promised to be kept (llama.cpp)
+	NoDone    Kind = "no_done"    // finish_reason is sent, [DONE] is not
+	CloseEach Kind = "close_each" // the connection closes after each stream despite keep-alive (llama.cpp)
 
 	ErrorFirst Kind = "error_first" // status 200, then an error as first event, in Fault.Form
 	ErrorEvent Kind = "error_event" // an error after events, in Fault.Form
@@ -30,9 +29,9 @@ const (
 	Status    Kind = "status"     // Fault.Status with Fault.RetryAfter, Fault.Body and Fault.ContentType
 	Redirect  Kind = "redirect"   // 302
 	HTML      Kind = "html"       // 200 with text/html
-	JSONError Kind = "json_error" // 200 whose body is an error object
+	JSONError Kind = "json_error" // 200 with an error object as body
 	Empty     Kind = "empty"      // 200 without a body
-	Reject    Kind = "reject"     // 400, or Fault.Status, for bodies that have Fault.Field; it names the field
+	Reject    Kind = "reject"     // 400, or Fault.Status, for bodies with Fault.Field; the error names the field
 	Endless   Kind = "endless"    // an answer that never ends
 
 	Merge     Kind = "merge"      // Fault.Every tokens in one event
@@ -41,20 +40,20 @@ const (
 	CRLF      Kind = "crlf"       // lines end in CRLF
 	Comments  Kind = "comments"   // a comment before every event
 	Ping      Kind = "ping"       // an event named ping, with data, before every event
-	Huge      Kind = "huge"       // one event of Fault.Size bytes more, after
+	Huge      Kind = "huge"       // one event with Fault.Size extra bytes, after
 	NoUsage   Kind = "no_usage"   // usage is left out
 	NullError Kind = "null_error" // "error": null in every object
 	Length    Kind = "length"     // Content-Length is wrong by Fault.Size
-	Gzip      Kind = "gzip"       // the body is compressed although nobody asked
+	Gzip      Kind = "gzip"       // the body is compressed without being requested
 )
 
-// kindInfo says where a kind acts.
+// kindInfo states where a kind acts.
 type kindInfo struct {
 	replaces bool // instead of the inner handler's answer
-	at       bool // at the start with After 0, in the answer's course otherwise
+	at       bool // at the start with After 0, otherwise within the answer
 }
 
-// faultKinds is never written.
+// faultKinds is immutable.
 var faultKinds = map[Kind]kindInfo{
 	Reset: {at: true}, Close: {at: true}, Hang: {at: true},
 	Slow: {replaces: true}, Stale: {replaces: true}, Garbage: {replaces: true},
@@ -66,10 +65,10 @@ var faultKinds = map[Kind]kindInfo{
 	NoUsage: {}, NullError: {}, Length: {}, Gzip: {},
 }
 
-// Form is whose error an error inside a 200 looks like.
+// Form is the engine whose error format an error within a 200 has.
 type Form string
 
-// The forms of errors inside a stream.
+// Formats of errors inside a stream.
 const (
 	FormVLLM     Form = "vllm"     // data: {"error":{…,"code":400}} and [DONE]
 	FormSGLang   Form = "sglang"   // the same with "object":"error" and a status of its own, no [DONE]
@@ -77,18 +76,18 @@ const (
 	FormMessages Form = "messages" // an event named error, Anthropic's
 )
 
-// Fault is one way to misbehave and when.
+// Fault is a kind of fault with its parameters.
 type Fault struct {
 	Kind  Kind
-	Paths []string // exact paths it applies to; none: every POST
-	Times int      // for so many requests; 0: until faults are set anew
+	Paths []string // exact paths; none: every POST
+	Times int      // number of requests; 0: until Set is called again
 
-	After int // events that pass first
-	Every int // how many are put together; 0 means 4
+	After int // events before the fault
+	Every int // number of merged or batched events; 0: 4
 	Delay time.Duration
 
 	Status      int
-	RetryAfter  string // the header's value; empty: no header
+	RetryAfter  string // value of the header; empty: no header
 	Body        string // empty: an error object
 	ContentType string // empty: application/json
 	Form        Form   // empty: vllm
@@ -112,7 +111,7 @@ func (f *Fault) check() error {
 	return nil
 }
 
-// early says whether the fault acts before the inner handler is asked.
+// early reports whether the fault acts before the inner handler.
 func (f *Fault) early() bool {
 	info := faultKinds[f.Kind]
 	return info.replaces || info.at && f.After == 0

@@ -1,5 +1,5 @@
-// Package chaos injects faults into the answers of an HTTP handler: resets, silence,
-// garbage, cut streams and the error forms of real engines. Only tests import it.
+// Package chaos injects faults into the answers of an HTTP handler: resets, silence, invalid bytes,
+// cut streams and the error formats of real engines. Only tests import it.
 package chaos
 
 import (
@@ -13,12 +13,12 @@ import (
 	"tierway/engines"
 )
 
-// Handler serves requests by an inner handler and applies the faults of [Handler.Set].
-// Faults of connections need HTTP/1; [Stale] needs a server of [engines.Start].
+// Handler serves requests with an inner handler and applies the faults of [Handler.Set]. Connection
+// faults need HTTP/1; [Stale] needs a server of [engines.Start].
 type Handler struct {
 	inner http.Handler
 
-	mu     sync.Mutex // guards all below
+	mu     sync.Mutex // guards the fields below
 	faults []Fault
 	stats  Stats
 }
@@ -28,8 +28,8 @@ type Stats struct {
 	Requests  int64
 	Open      int64
 	Cancelled int64          // clients that left before the handler ended
-	Hits      map[Kind]int64 // requests that met a fault
-	Faults    []Fault        // those in force
+	Hits      map[Kind]int64 // requests with a fault
+	Faults    []Fault        // current faults
 }
 
 // New returns a Handler without faults.
@@ -37,8 +37,8 @@ func New(inner http.Handler) *Handler {
 	return &Handler{inner: inner, stats: Stats{Hits: make(map[Kind]int64)}}
 }
 
-// Set replaces all faults; none ends them. Several apply together to each request.
-// An unknown kind is an error and changes nothing.
+// Set replaces all faults; without arguments it removes them. Several faults apply together to each
+// request. An unknown kind is an error and changes nothing.
 func (c *Handler) Set(faults ...Fault) error {
 	for i := range faults {
 		if err := faults[i].check(); err != nil {
@@ -51,7 +51,7 @@ func (c *Handler) Set(faults ...Fault) error {
 	return nil
 }
 
-// Stats returns the counts of this moment.
+// Stats returns the current counts.
 func (c *Handler) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,7 +61,7 @@ func (c *Handler) Stats() Stats {
 	return s
 }
 
-// take returns the faults of one request and counts them down.
+// take returns the faults for one request and counts them down.
 func (c *Handler) take(r *http.Request, body []byte) []Fault {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,7 +96,7 @@ func (f *Fault) applies(r *http.Request, body []byte) bool {
 	return true
 }
 
-// ServeHTTP passes a request on, with what faults are in force for it.
+// ServeHTTP forwards a request with the current faults.
 func (c *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.enter()
 	defer func() { c.leave(r.Context().Err() != nil) }()
@@ -124,8 +124,8 @@ func (c *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fw.finish()
 }
 
-// readBody returns a request whose whole body has been read, and can be read again:
-// net/http only notices that a client left once there is nothing more to read from it.
+// readBody returns a request with its whole body buffered. net/http detects that a client has left
+// only when the body has been read.
 func readBody(w http.ResponseWriter, r *http.Request) (*http.Request, []byte, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, engines.MaxBody))
 	r = r.WithContext(r.Context())

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Recorder keeps the requests that its handler gets.
+// Recorder records the requests to a handler.
 type Recorder struct {
 	inner http.Handler
 
@@ -23,13 +23,13 @@ type Recorded struct {
 	Body   []byte
 }
 
-// maxRecorded bounds the recorder: no test looks at more, and bodies are kept whole.
+// maxRecorded bounds the recorder: tests need no more, and bodies are kept whole.
 const maxRecorded = 4096
 
-// Record returns a Recorder of what inner gets.
+// Record returns a Recorder of the requests to inner.
 func Record(inner http.Handler) *Recorder { return &Recorder{inner: inner} }
 
-// ServeHTTP reads the whole request, records it and passes it on.
+// ServeHTTP reads the whole request, records it and forwards it.
 func (rec *Recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r, body, err := readBody(w, r)
 	rec.mu.Lock()

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// answer is what a fault does before or instead of the inner handler; true when
-// there is nothing left to answer.
+// answer applies a fault before or instead of the inner handler. It returns true if the answer is
+// complete.
 func (f *Fault) answer(w http.ResponseWriter, r *http.Request, body []byte) bool {
 	switch f.Kind {
 	case Slow:
@@ -40,8 +40,7 @@ func (f *Fault) answer(w http.ResponseWriter, r *http.Request, body []byte) bool
 	return true
 }
 
-// seize takes the connection out of net/http's hands, with what was written so far
-// already sent.
+// seize hijacks the connection after flushing the bytes written so far.
 func seize(w http.ResponseWriter) (net.Conn, error) {
 	rc := http.NewResponseController(w)
 	conn, buffered, err := rc.Hijack()
@@ -49,32 +48,32 @@ func seize(w http.ResponseWriter) (net.Conn, error) {
 		return nil, err
 	}
 	if err := buffered.Flush(); err != nil {
-		_ = conn.Close() // the peer has gone
+		_ = conn.Close() // the client has left
 		return nil, err
 	}
 	return conn, nil
 }
 
-// drop ends the connection at once; with reset the peer gets RST and may lose what
-// it has not read.
+// drop closes the connection at once. With reset the peer gets RST and may lose bytes that it has
+// not read.
 func drop(w http.ResponseWriter, reset bool) {
 	conn, err := seize(w)
 	if err != nil {
-		panic(http.ErrAbortHandler) // no connection to take: net/http then ends it
+		panic(http.ErrAbortHandler) // without a connection to hijack, net/http closes it
 	}
 	if c, ok := conn.(interface{ SetLinger(seconds int) error }); ok && reset {
-		_ = c.SetLinger(0) // fails only on a connection that is closed
+		_ = c.SetLinger(0) // fails only on a closed connection
 	}
-	_ = conn.Close() // a peer that closed first is as gone
+	_ = conn.Close() // an error means that the peer closed first
 }
 
-// write sends raw bytes and closes.
+// write sends raw bytes and closes the connection.
 func write(w http.ResponseWriter, raw []byte) {
 	conn, err := seize(w)
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	_, _ = conn.Write(raw) // the peer may have gone
+	_, _ = conn.Write(raw) // the client may have left
 	_ = conn.Close()
 }
 
@@ -113,7 +112,7 @@ func (f *Fault) status(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	_, _ = io.WriteString(w, body) // nobody counts whether it arrived
+	_, _ = io.WriteString(w, body) // the result does not matter
 }
 
 func faultBody(message, kind string, code int) string {
@@ -121,8 +120,7 @@ func faultBody(message, kind string, code int) string {
 	return string(b)
 }
 
-// errorFrame is an error event in the form of an engine, with what that engine sends
-// after it.
+// errorFrame returns an error event in an engine's format, with what that engine sends after it.
 func (f *Fault) errorFrame() string {
 	const message = "the simulated engine failed"
 	switch f.Form {
@@ -139,18 +137,18 @@ func (f *Fault) errorFrame() string {
 func (f *Fault) errorFirst(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	w.WriteHeader(http.StatusOK)
-	_, _ = io.WriteString(w, f.errorFrame()) // nobody counts whether it arrived
+	_, _ = io.WriteString(w, f.errorFrame()) // the result does not matter
 }
 
-// endlessBlock is how much is written at once: a few of them fill a socket.
+// endlessBlock is the size of one write: a few of them fill a socket.
 const endlessBlock = 32 << 10
 
-// endless writes until the client has had enough.
+// endless writes until the client leaves.
 func (f *Fault) endless(w http.ResponseWriter, body []byte) {
 	var asked struct {
 		Stream bool `json:"stream"`
 	}
-	_ = json.Unmarshal(body, &asked) // a body that is no JSON asks for no stream
+	_ = json.Unmarshal(body, &asked) // a body that is not JSON requests no stream
 	block := bytes.Repeat([]byte("and so on "), endlessBlock/10)
 	if asked.Stream {
 		w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")

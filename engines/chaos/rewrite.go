@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// rewriteObject takes usage out of an object or puts a null error into it; nil when
-// nothing but the usage was in it.
+// rewriteObject removes usage from an object or adds a null error to it. It returns nil if the
+// object contained only usage.
 func (f *faultWriter) rewriteObject(object []byte, event bool) []byte {
 	var o map[string]any
 	if json.Unmarshal(object, &o) != nil {
@@ -33,19 +33,19 @@ func (f *faultWriter) rewriteObject(object []byte, event bool) []byte {
 	return out
 }
 
-// mergedEvent puts the texts of several events into one.
+// mergedEvent merges the texts of several events into one.
 type mergedEvent struct {
-	object map[string]any // nil: nothing is held
-	prefix []byte         // what stands before the object
+	object map[string]any // nil: no event is buffered
+	prefix []byte         // bytes before the object
 	count  int
 }
 
-// add takes an event and returns those that are ready.
+// add adds an event and returns the events that are ready.
 func (m *mergedEvent) add(ev []byte, every int) [][]byte {
 	prefix, data, ok := bytes.Cut(ev, []byte("data: {"))
 	var o map[string]any
 	if ok {
-		_ = json.Unmarshal(append([]byte("{"), data...), &o) // what is no object has no text
+		_ = json.Unmarshal(append([]byte("{"), data...), &o) // what is not an object has no text
 	}
 	text := textOf(o)
 	if text == nil {
@@ -72,7 +72,7 @@ func (m *mergedEvent) ready() [][]byte {
 	return nil
 }
 
-// take returns the held event, nil if there is none.
+// take returns the buffered event, or nil.
 func (m *mergedEvent) take() []byte {
 	if m.object == nil {
 		return nil
@@ -82,7 +82,7 @@ func (m *mergedEvent) take() []byte {
 	return append(append(m.prefix[:len(m.prefix):len(m.prefix)], "data: "...), b...)
 }
 
-// textSlot is where an object keeps its piece of text.
+// textSlot is the place of an object's text.
 type textSlot struct {
 	in  map[string]any
 	key string
@@ -95,8 +95,8 @@ func (s *textSlot) get() string {
 
 func (s *textSlot) set(text string) { s.in[s.key] = text }
 
-// textOf finds an event's piece of text in any dialect; nil if it has none, or is
-// one of several choices, which are not merged.
+// textOf returns the place of an event's text in any dialect, or nil if there is none. Events with
+// one of several choices have none: they are not merged.
 func textOf(o map[string]any) *textSlot {
 	if choices, ok := o["choices"].([]any); ok && len(choices) == 1 {
 		choice, _ := choices[0].(map[string]any)
@@ -123,7 +123,7 @@ func textOf(o map[string]any) *textSlot {
 	return nil
 }
 
-// finishWhole sends an answer that is no stream.
+// finishWhole sends an answer that is not a stream.
 func (f *faultWriter) finishWhole() {
 	body := f.buf
 	if f.has(NullError) != nil || f.has(NoUsage) != nil {
@@ -144,11 +144,11 @@ func (f *faultWriter) finishWhole() {
 	}
 	f.w.WriteHeader(f.status)
 	if f.raw(body) == nil && f.gz != nil {
-		_ = f.gz.Close() // the client may have gone
+		_ = f.gz.Close() // the client may have left
 	}
 }
 
-// half sends the first half of a body and then does what the kind says.
+// half sends the first half of a body and applies the kind.
 func (f *faultWriter) half(body []byte, kind Kind) {
 	f.w.WriteHeader(f.status)
 	if f.raw(body[:len(body)/2]) != nil {
@@ -162,7 +162,7 @@ func (f *faultWriter) half(body []byte, kind Kind) {
 	}
 }
 
-// wrongLength writes an answer by hand whose Content-Length is off, and closes.
+// wrongLength writes an answer with a wrong Content-Length and closes the connection.
 func (f *faultWriter) wrongLength(body []byte, by int) {
 	var raw bytes.Buffer
 	fmt.Fprintf(&raw, "HTTP/1.1 %d %s\r\n", f.status, http.StatusText(f.status))

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// faultWriter is the ResponseWriter that the inner handler gets. Streams are taken
-// apart into events as they come; other answers are kept until they are whole.
+// faultWriter is the ResponseWriter of the inner handler. It splits streams into events; other
+// answers are buffered until they are complete.
 type faultWriter struct {
 	w      http.ResponseWriter
 	rc     *http.ResponseController
@@ -20,13 +20,13 @@ type faultWriter struct {
 
 	status int
 	stream bool
-	buf    []byte // an event that is not complete, or the body so far
-	passed int    // events so far
+	buf    []byte // an incomplete event, or the body so far
+	passed int    // number of events so far
 	batch  []byte // events that wait for others
-	inside int    // how many
+	inside int    // number of events in batch
 	merged mergedEvent
 	gz     *gzip.Writer
-	err    error // set once the answer is over; the inner handler gets it
+	err    error // set when the answer is over; returned to the inner handler
 }
 
 func newFaultWriter(w http.ResponseWriter, r *http.Request, faults []Fault) *faultWriter {
@@ -45,7 +45,7 @@ func (f *faultWriter) has(k Kind) *Fault {
 // Header returns the header of the answer.
 func (f *faultWriter) Header() http.Header { return f.w.Header() }
 
-// WriteHeader sends a stream's header and keeps that of other answers.
+// WriteHeader sends a stream's header and buffers that of other answers.
 func (f *faultWriter) WriteHeader(status int) {
 	if f.status != 0 {
 		return
@@ -53,7 +53,7 @@ func (f *faultWriter) WriteHeader(status int) {
 	f.status = status
 	h := f.Header()
 	f.stream = strings.HasPrefix(h.Get("Content-Type"), "text/event-stream")
-	h.Del("Content-Length") // what is written differs from what the inner handler counted
+	h.Del("Content-Length") // the length differs from what the inner handler counted
 	if f.has(Gzip) != nil {
 		h.Set("Content-Encoding", "gzip")
 		f.gz = gzip.NewWriter(f.w)
@@ -67,7 +67,7 @@ func (f *faultWriter) WriteHeader(status int) {
 	f.w.WriteHeader(status)
 }
 
-// Write takes a piece of the answer.
+// Write adds a part of the answer.
 func (f *faultWriter) Write(b []byte) (int, error) {
 	if f.status == 0 {
 		f.WriteHeader(http.StatusOK)
@@ -90,8 +90,7 @@ func (f *faultWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// FlushError sends what may be sent: of a stream, since faults hold back on purpose,
-// only the header.
+// FlushError sends only the header of a stream, because faults delay the rest on purpose.
 func (f *faultWriter) FlushError() error {
 	if f.err != nil || !f.stream {
 		return f.err
@@ -102,7 +101,7 @@ func (f *faultWriter) FlushError() error {
 	return nil
 }
 
-// event lets the faults have one event, and passes on what they leave of it.
+// event applies the faults to one event and sends the result.
 func (f *faultWriter) event(ev []byte) error {
 	for i := range f.faults {
 		if f.faults[i].After == f.passed {
@@ -130,7 +129,7 @@ func (f *faultWriter) event(ev []byte) error {
 	return f.emit(ev)
 }
 
-// stop does what a fault does at its event. An error ends the answer.
+// stop applies a fault at its event. An error ends the answer.
 func (f *faultWriter) stop(fault *Fault, ev *[]byte) error {
 	switch fault.Kind {
 	case Reset, Close:
@@ -167,7 +166,7 @@ func (f *faultWriter) stop(fault *Fault, ev *[]byte) error {
 	return nil
 }
 
-// rewrite changes an event's object; nil leaves the event out.
+// rewrite changes an event's object; nil drops the event.
 func (f *faultWriter) rewrite(ev []byte) []byte {
 	if f.has(NullError) == nil && f.has(NoUsage) == nil {
 		return ev
@@ -183,7 +182,7 @@ func (f *faultWriter) rewrite(ev []byte) []byte {
 	return append(append(head[:len(head):len(head)], "data: "...), body...)
 }
 
-// emit frames an event and sends it, or keeps it for its batch.
+// emit frames an event and sends it, or adds it to its batch.
 func (f *faultWriter) emit(ev []byte) error {
 	out := append(ev[:len(ev):len(ev)], "\n\n"...)
 	if f.has(Ping) != nil {
@@ -212,7 +211,7 @@ func (f *faultWriter) sendBatch() error {
 	return f.raw(out)
 }
 
-// drain sends what merging and batching hold back.
+// drain sends merged and batched events.
 func (f *faultWriter) drain() error {
 	if held := f.merged.take(); held != nil {
 		if err := f.emit(held); err != nil {
@@ -222,7 +221,7 @@ func (f *faultWriter) drain() error {
 	return f.sendBatch()
 }
 
-// raw writes bytes to the connection in the writes that the faults ask for.
+// raw writes bytes to the connection in the writes that the faults require.
 func (f *faultWriter) raw(b []byte) error {
 	if f.stream && f.has(CRLF) != nil {
 		b = bytes.ReplaceAll(b, []byte("\n"), []byte("\r\n"))
@@ -256,8 +255,7 @@ func (f *faultWriter) flush() error {
 	return f.rc.Flush()
 }
 
-// finish sends what is left once the inner handler has returned. Errors mean that the
-// client has gone.
+// finish sends the rest after the inner handler has returned. Errors mean that the client has left.
 func (f *faultWriter) finish() {
 	if f.status == 0 {
 		f.WriteHeader(http.StatusOK)
@@ -280,7 +278,7 @@ func (f *faultWriter) finish() {
 	f.closeStream()
 }
 
-// closeStream ends a stream's body and, where a fault wants that, its connection.
+// closeStream ends a stream's body and, if a fault requires it, its connection.
 func (f *faultWriter) closeStream() {
 	if f.gz != nil && f.gz.Close() != nil {
 		return
@@ -288,6 +286,6 @@ func (f *faultWriter) closeStream() {
 	if f.has(CloseEach) == nil || f.rc.Flush() != nil {
 		return
 	}
-	// net/http writes no end to a body whose connection it no longer has.
+	// net/http does not end the body of a hijacked connection.
 	write(f.w, []byte("0\r\n\r\n"))
 }
