@@ -6,72 +6,65 @@ import (
 	"tierway/openai"
 )
 
-// Sizes of a chain. They are part of what gateways agree on: changing one
-// changes every hash.
+// Sizes of a chain. All gateways must use the same ones: changing one changes every hash.
 const (
-	// blockBytes is the text of a block, about 128 tokens. Where two prompts
-	// part inside a text, half a block on average counts as not shared: 64
-	// tokens, 8 ms of prefill at 8,000 tokens a second, which is less than a
-	// queue is off. A chat of 8 KB has some thirty blocks.
+	// blockBytes is the text of a block, about 128 tokens. If two prompts differ inside a text, half a
+	// block on average counts as not shared: 64 tokens, or 8 ms of prefill at 8,000 tokens per second,
+	// less than the error of a queue estimate. A chat of 8 KB has about thirty blocks.
 	blockBytes = 512
 
-	// messageBytes is what a message adds beside its text: the role and the
-	// marks that a chat template puts around it are about four tokens.
+	// messageBytes is added for each message: the role and the marks of the chat template are about
+	// four tokens.
 	messageBytes = 16
 
-	// idBytes is what a token id counts as, four characters as in the estimate
-	// of the prompt's tokens.
+	// idBytes is the size of a token ID: four characters, as in Request.PromptTokens.
 	idBytes = 4
 
-	// maxBlocks ends a chain: 2 MiB of plain text, which is half a million
-	// tokens. What follows is in no block, so that neither a huge body nor a
-	// table of blocks costs without bound; prompts that differ only there have
-	// one chain.
+	// maxBlocks is the maximum length of a chain: 2 MiB of plain text, or half a million tokens. It
+	// limits the cost of huge bodies and of block tables. Prompts that differ only after it have the
+	// same chain.
 	maxBlocks = 4096
 
-	// maxNesting is how many contents inside contents are cut into blocks; a
-	// tool result in a message has two. What lies deeper is hashed as one value,
-	// because each level is read once more.
+	// maxNesting is the maximum depth of nested contents that are cut into blocks; a tool result in a
+	// message has two. Deeper content is hashed as one value, because each level is read once more.
 	maxNesting = 4
 )
 
-// Block is one node of a prompt's chain.
+// Block is one element of a prompt's chain.
 type Block struct {
-	// Hash stands for all of the prompt from its beginning to the block's end.
+	// Hash covers the prompt from its beginning to the block's end.
 	Hash uint64
-	// End is how many characters of the prompt there are up to the block's end:
-	// bytes of decoded text without media, 4 for a token id, and 16 for each
-	// message that has ended. It grows from block to block.
+	// End is the size of the prompt up to the block's end: bytes of decoded text without media, plus 4
+	// per token ID and 16 per completed message. It increases from block to block.
 	End int64
-	// Message says that the block ends a message.
+	// Message reports whether the block ends a message.
 	Message bool
 }
 
-// AppendChain appends the chain of the request's prompt to dst and returns it with the
-// number of blocks up to and including the first message of a user, which are all that
-// were appended when there is none. The chain of a request without a prompt, of a form
-// and of the dialect Other is empty.
+// AppendChain appends the chain of the request's prompt to dst. It returns the chain and the
+// number of blocks up to and including the first user message, or of all blocks if there is
+// none. The chain of a request without a prompt, of a form and of the dialect Other is empty.
 //
-// Two prompts have blocks in common up to where they first differ. Tools come
-// first, then the system text, then each message. A block ends with every
-// message and after each 512 bytes of one message's text, counted from its own
-// beginning, so that a chat that has grown by a turn has the earlier chain as
-// its exact beginning. White space, the order of an object's members, the
-// spelling of escapes, members that are null, Anthropic's cache_control and its
-// clients' billing header make no difference, nor does a text that is given as one part
-// of type text. All else does: a character, a role, the order of messages and of tools,
-// the id of a call, a number's spelling, an image's address or data. Sampling parameters
-// are not part of the prompt. A chain has at most 4,096 blocks.
+// Two prompts share the blocks up to their first difference. Tools come first, then the system
+// text, then the messages. A block ends with each message and after each 512 bytes of a
+// message's text, counted from the start of the message. A chat that grows by one turn
+// therefore keeps its chain as the exact beginning.
 //
-// It begins with seed, into which the caller mixes what else distinguishes prompts, such
-// as a tenant's cache_salt; then comes the response or conversation that the request
-// continues, and its own cache_salt. Of several prompts in one array the first
-// stands for all, as they go to one worker and mostly begin alike; a rerank's
-// or score's prompt is its query.
+// These differences do not change a chain: white space, the order of members, the spelling of
+// escapes, null members, Anthropic's cache_control and its clients' billing header, and a text
+// as one part of type text. Everything else does: a character, a role, the order of messages
+// and tools, the ID of a call, the spelling of a number, the address or data of an image.
+// Sampling parameters are not part of the prompt. A chain has at most 4,096 blocks.
 //
-// The hashes are the same in every process and on every machine. They are not
-// keyed: a client can make two prompts of one hash. Workers may be chosen and blocks be
-// counted by them, but no answer and no permission may depend on an equal hash.
+// The chain begins with seed, into which the caller mixes everything else that separates
+// prompts, such as a tenant's cache_salt. The response or conversation that the request
+// continues and its own cache_salt follow. Of several prompts in an array, the first represents
+// all: one worker serves them, and most begin alike. The prompt of a rerank or score request is
+// its query.
+//
+// The hashes are equal in all processes and on all machines. They are not keyed: a client can
+// construct two prompts with the same hash. Workers may be selected and blocks counted by them,
+// but no response and no permission may depend on equal hashes.
 func AppendChain(dst []Block, r *openai.Request, seed uint64) (chain []Block, first int) {
 	c := chainer{digester: digester{Reader: r.Reader()}, req: r, hash: mix(tagSeed, seed)}
 	c.chain, c.base, c.first = dst, len(dst), -1
@@ -88,23 +81,23 @@ func AppendChain(dst []Block, r *openai.Request, seed uint64) (chain []Block, fi
 	return c.chain, c.first
 }
 
-// chainer makes one chain.
+// chainer builds one chain.
 type chainer struct {
 	digester
 	req   *openai.Request
 	hash  uint64
 	end   int64
-	open  int // characters since the last block's end, fewer than blockBytes inside a message
+	open  int // characters since the last block's end; less than blockBytes inside a message
 	chain []Block
-	base  int // blocks that were there before
-	first int // blocks up to the first user's message, -1 before it
+	base  int // length of dst at the start
+	first int // blocks up to the first user message, -1 before it
 	full  bool
 
-	billing bool // parts that begin with billingMark are none
+	billing bool // parts that begin with billingMark are skipped
 }
 
-// prompt reads the fields that shape the prompt, in the order in which engines render
-// them. A dialect has a few of them.
+// prompt reads the prompt fields in the order in which engines render them. Each dialect has
+// some of them.
 func (c *chainer) prompt(d openai.Dialect) {
 	if c.begin(openai.FieldCacheSalt) {
 		c.hash = mix(mix(c.hash, tagCache), c.value(openai.ReadNothing))
@@ -133,8 +126,8 @@ func (c *chainer) prompt(d openai.Dialect) {
 	}
 }
 
-// begin goes to the value of a field. It returns false without one, and after the last
-// block of the chain.
+// begin advances to the value of a field. It returns false without the field, and after the
+// last block of the chain.
 func (c *chainer) begin(f openai.Field) bool {
 	at := c.req.At(f)
 	if at == 0 || c.full {
@@ -154,11 +147,10 @@ func (c *chainer) emit(message bool) {
 	c.full = len(c.chain)-c.base == maxBlocks
 }
 
-// grow counts n characters that the hash has taken in, and ends the block that
-// is full.
+// grow counts n hashed characters, and ends the block if it is full.
 func (c *chainer) grow(n int64) {
 	c.end += n
-	// What is longer than a block is one value, and fills its block at once.
+	// A single value longer than a block fills its block at once.
 	c.open += int(min(n, blockBytes))
 	if c.open >= blockBytes {
 		c.emit(false)
@@ -180,8 +172,8 @@ func (c *chainer) finish(user bool) {
 	}
 }
 
-// tools reads an array of tools or functions. They are shown to the
-// model before all messages, so they close blocks of their own.
+// tools reads an array of tools or functions. The model sees them before all messages, so they
+// end their own blocks.
 func (c *chainer) tools(f openai.Field, kind uint64) {
 	if !c.begin(f) {
 		return
@@ -210,7 +202,7 @@ func (c *chainer) tool(kind uint64) {
 	c.grow(max(c.size, 1))
 }
 
-// system reads a system text, which is a string or an array of parts.
+// system reads a system text: a string or an array of parts.
 func (c *chainer) system(f openai.Field) {
 	if !c.begin(f) {
 		return
@@ -220,8 +212,8 @@ func (c *chainer) system(f openai.Field) {
 	c.finish(false)
 }
 
-// messages reads an array of messages or items. The input of Responses may be a string
-// instead, which stands for one message of the user.
+// messages reads an array of messages or items. The input of Responses may be a string, which
+// equals one user message.
 func (c *chainer) messages(f openai.Field) {
 	if !c.begin(f) {
 		return
@@ -243,8 +235,8 @@ func (c *chainer) messages(f openai.Field) {
 	}
 }
 
-// raw reads a prompt without messages: a string, token ids, parts, or an array
-// of such, of which it takes the first.
+// raw reads a prompt without messages: a string, token IDs, parts, or the first element of an
+// array of these.
 func (c *chainer) raw(f openai.Field) {
 	if !c.begin(f) {
 		return

@@ -8,10 +8,10 @@ import (
 	"tierway/openai"
 )
 
-// node reads a message, an item or a part of one. Its text is cut into blocks;
-// all its other members close after that. user says that it is the user's.
+// node reads a message, an item or a part. Its text is cut into blocks, then all other members
+// follow. user reports whether it is a user message.
 func (c *chainer) node(depth int) (user bool) {
-	var texts [3]int // content, text and output, of which a node has one
+	var texts [3]int // positions of content, text and output; a node has one of them
 	var role, rest uint64
 	c.size = 0
 	for c.Enter('{'); c.More('}'); {
@@ -65,8 +65,8 @@ func (c *chainer) node(depth int) (user bool) {
 	return user
 }
 
-// plainKind reads the type of a node if it says no more than that the node is a
-// message or text: then a node without it is the same.
+// plainKind reads the type of a node if it is a plain message or text. Such a type equals an
+// absent one.
 func (c *chainer) plainKind() bool {
 	from := c.Pos()
 	switch string(c.Word()) {
@@ -77,7 +77,7 @@ func (c *chainer) plainKind() bool {
 	return false
 }
 
-// content reads what a message, an item or a part says.
+// content reads the content of a message, item or part.
 func (c *chainer) content(depth int) {
 	switch c.Next() {
 	case '"':
@@ -95,7 +95,7 @@ func (c *chainer) content(depth int) {
 	c.grow(c.size)
 }
 
-// parts reads an array of parts. The first begins like a text without parts.
+// parts reads an array of parts. The first one begins like a text without parts.
 func (c *chainer) parts(depth int) {
 	c.Enter('[')
 	for n := 0; !c.full && c.More(']'); {
@@ -113,12 +113,11 @@ func (c *chainer) parts(depth int) {
 	}
 }
 
-// billingMark begins a block of system text that some of Anthropic's clients send first
-// and change with every request. Engines drop it; else nothing after it would be found in
-// their caches.
+// billingMark begins a block of system text that some of Anthropic's clients send first and
+// change with every request. Engines drop it. In a chain it would prevent all cache hits.
 const billingMark = "x-anthropic-billing-header:"
 
-// billed passes over a part that begins with billingMark.
+// billed skips a part that begins with billingMark.
 func (c *chainer) billed() bool {
 	from := c.Pos()
 	if bytes.HasPrefix(openai.Word(textOf(&c.Reader)), []byte(billingMark)) {
@@ -128,7 +127,7 @@ func (c *chainer) billed() bool {
 	return false
 }
 
-// text cuts a string's value into blocks.
+// text cuts a string into blocks.
 func (c *chainer) text(raw []byte) {
 	if !openai.Escaped(raw) {
 		for len(raw) > 0 && !c.full {
@@ -143,18 +142,18 @@ func (c *chainer) text(raw []byte) {
 		n, raw = openai.Unescape(c.buf[:], raw, n, want)
 		whole := min(n, want)
 		c.piece(c.buf[:whole])
-		// A character can reach over the block's end.
+		// A character can extend beyond the block's end.
 		n = copy(c.buf[:], c.buf[whole:n])
 	}
 }
 
-// piece takes in text that lies in one block.
+// piece adds text that lies in one block.
 func (c *chainer) piece(p []byte) {
 	c.hash = mix(c.hash, xxhash.Sum64(p))
 	c.grow(int64(len(p)))
 }
 
-// ids reads an array of token ids.
+// ids reads an array of token IDs.
 func (c *chainer) ids() {
 	for c.Enter('['); !c.full && c.More(']'); {
 		c.size = 0

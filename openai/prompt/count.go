@@ -1,5 +1,5 @@
-// Package prompt reads the prompt of a request again: the chain of blocks by which
-// caches are found, excerpts for classification, and exact token counts.
+// Package prompt reads the prompt of a parsed request for routing: the chain of blocks that
+// identifies cached prefixes, the excerpts that the classifier reads, and exact token counts.
 package prompt
 
 import (
@@ -7,10 +7,9 @@ import (
 	"tierway/openai/tokens"
 )
 
-// CountTokens counts the tokens of what the model reads of the request: every text
-// by itself, and token ids as they are. ok is false for a prompt that is more than
-// text, that is longer than tokens.MaxBytes, or of which a text is not counted
-// (Vocabulary.Count). It takes up to a microsecond a byte.
+// CountTokens counts the tokens that the model reads: each text separately, and token IDs as
+// they are. ok is false for a prompt with media, a prompt longer than tokens.MaxBytes, or a
+// text that Vocabulary.Count does not count. It takes up to a microsecond per byte.
 func CountTokens(r *openai.Request, v *tokens.Vocabulary) (n int64, ok bool) {
 	if r.Media || r.PromptBytes > tokens.MaxBytes {
 		return 0, false

@@ -7,14 +7,13 @@ import (
 	"tierway/openai"
 )
 
-// excerpt collects texts of a body, each on a line of its own, and keeps their
-// beginning and their end.
+// excerpt collects texts of a body, one per line, and keeps their beginning and end.
 type excerpt struct {
 	openai.Reader
 	dst   []byte
 	most  int  // bytes that are kept at either end
-	end   int  // where the beginning ends in dst
-	cut   bool // something between the two was left out
+	end   int  // end of the beginning in dst
+	cut   bool // text between beginning and end was dropped
 	parts int
 }
 
@@ -26,7 +25,7 @@ func newExcerpt(r *openai.Request, dst []byte, most int) excerpt {
 
 func (t *excerpt) empty() bool { return t.parts == 0 }
 
-// add takes one more text.
+// add adds one text.
 func (t *excerpt) add(raw []byte) {
 	if len(raw) == 0 || t.most == 0 {
 		return
@@ -38,7 +37,7 @@ func (t *excerpt) add(raw []byte) {
 		t.plain(raw)
 		return
 	}
-	// A text has about one escape a line, so that a few lines at once will do.
+	// A text has about one escape per line, so a few lines are decoded at once.
 	const most = 512
 	var buf [most + utf8.UTFMax]byte
 	for len(raw) > 0 {
@@ -48,7 +47,7 @@ func (t *excerpt) add(raw []byte) {
 	}
 }
 
-// plain takes decoded text. What it is given need not end with a character.
+// plain adds decoded text, which need not end at a character boundary.
 func (t *excerpt) plain(p []byte) {
 	n := min(len(p), max(t.end-len(t.dst), 0))
 	t.dst, p = append(t.dst, p[:n]...), p[n:]
@@ -56,12 +55,12 @@ func (t *excerpt) plain(p []byte) {
 		t.dst, p, t.cut = t.dst[:t.end], p[len(p)-t.most:], true
 	}
 	t.dst = append(t.dst, p...)
-	if from := len(t.dst) - t.most; from > t.end+t.most { // the end is twice as long as may be
+	if from := len(t.dst) - t.most; from > t.end+t.most { // the end is twice its maximum length
 		t.dst, t.cut = append(t.dst[:t.end], t.dst[from:]...), true
 	}
 }
 
-// text returns what was collected.
+// text returns the collected text.
 func (t *excerpt) text() []byte {
 	from := len(t.dst) - t.most
 	if !t.cut && from <= t.end {

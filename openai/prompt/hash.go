@@ -9,8 +9,8 @@ import (
 	"tierway/openai"
 )
 
-// A tag distinguishes kinds of values that would otherwise have one hash. A change of
-// any of them changes every hash.
+// Tags separate kinds of values that would otherwise have equal hashes. Changing one changes every
+// hash.
 const (
 	tagSeed uint64 = iota + 1
 	tagString
@@ -29,16 +29,16 @@ const (
 	tagEmbeds
 )
 
-// mix returns a hash of two hashes or tags in this order: both halves of a product, as
-// wyhash mixes (the factors are two of its constants). xxhash of the 16 bytes takes 8 %
-// more instructions for the chain of a chat of 8 KB.
+// mix returns an ordered hash of two hashes or tags: both halves of a product, as in wyhash,
+// with two of its constants. xxhash of the 16 bytes takes 8 % more instructions for the chain
+// of a chat of 8 KB.
 func mix(h, v uint64) uint64 {
 	high, low := bits.Mul64(h^0xa0761d6478bd642f, v^0xe7037ed1a0b428db)
 	return high ^ low
 }
 
-// cacheMark is the member by which Anthropic's clients mark what is to be cached. No
-// model reads it.
+// cacheMark is the member with which Anthropic's clients mark content to cache. Models do not
+// read it.
 const cacheMark = "cache_control"
 
 // digester hashes values of a body by their meaning and counts their text.
@@ -48,7 +48,7 @@ type digester struct {
 	buf  [blockBytes + utf8.UTFMax]byte
 }
 
-// digest returns a hash of a string's value and its length in bytes.
+// digest returns the hash and the length in bytes of a decoded string.
 func (d *digester) digest(raw []byte) (uint64, int) {
 	if !openai.Escaped(raw) {
 		return xxhash.Sum64(raw), len(raw)
@@ -64,7 +64,7 @@ func (d *digester) digest(raw []byte) (uint64, int) {
 	return decoded.Sum64(), size
 }
 
-// digestWord is digest of a string whose value may be at hand as word (Reader.Resolve).
+// digestWord is digest of a string that may already be decoded as word; see Reader.Resolve.
 func (d *digester) digestWord(raw, word []byte) (uint64, int) {
 	if len(word) == len(raw) {
 		return xxhash.Sum64(raw), len(raw)
@@ -72,9 +72,8 @@ func (d *digester) digestWord(raw, word []byte) (uint64, int) {
 	return d.digest(raw)
 }
 
-// value reads a value of any kind and returns its hash. Members of an object
-// have no order, and one that is null is as good as none. how tells which of
-// its strings are text, as it does in Parse.
+// value reads a value of any kind and returns its hash. The order of members and null members
+// make no difference. how selects the strings that count as text, as in Parse.
 func (d *digester) value(how openai.Reading) uint64 {
 	switch d.Next() {
 	case '"':
@@ -101,8 +100,8 @@ func (d *digester) value(how openai.Reading) uint64 {
 	return mix(tagScalar, xxhash.Sum64(d.Scalar()))
 }
 
-// object reads an object; marked says that a cache_control in it is a mark for
-// Anthropic's cache.
+// object reads an object. marked means that a cache_control in it is a mark for Anthropic's
+// cache.
 func (d *digester) object(how openai.Reading, marked bool) uint64 {
 	sum := uint64(0)
 	for d.Enter('{'); d.More('}'); {
@@ -120,15 +119,15 @@ func (d *digester) object(how openai.Reading, marked bool) uint64 {
 	return mix(tagObject, sum)
 }
 
-// member reads the value of the member key and returns the hash of both. Such
-// hashes are added up, so that the members' order does not matter.
+// member reads the value of a member and returns the hash of name and value. Such hashes are
+// added, so the order of members does not matter.
 func (d *digester) member(key, word []byte, how openai.Reading) uint64 {
 	name, _ := d.digestWord(key, word)
 	return mix(name, d.value(how))
 }
 
-// source reads Anthropic's source of a block. Its data is text only if its type says
-// so, which may stand after it.
+// source reads Anthropic's source of a block. Its data is text only if its type, which may
+// follow, is "text".
 func (d *digester) source() uint64 {
 	sum, data, text := uint64(0), int64(0), false
 	for d.Enter('{'); d.More('}'); {

@@ -2,15 +2,12 @@ package prompt
 
 import "tierway/openai"
 
-// AppendUserText appends to dst what the user said last: the text of the last
-// message of a user that has any, with its escapes resolved and its parts on
-// lines of their own. Results of tools, images, audio and files are no text of
-// a user, so an agent's loop has the text that it began with. Where there are no
-// messages, the prompt, the input or the query is what the user said: of several
-// the last, and nothing when they are token ids. A text of more than 2·most bytes
-// is cut to the first most and the last most bytes with a line break between
-// them, less what would be a part of a character. Without text, of a form and of
-// the dialect Other dst is returned as it is.
+// AppendUserText appends the text of the last user message that has any to dst, decoded, with
+// each part on its own line. Tool results, images, audio and files are not user text, so an
+// agent's loop keeps its original text. Without messages, the text is the prompt, input or
+// query: the last of several, and nothing for token IDs. A text of more than 2·most bytes is
+// cut to its first and last most bytes at character boundaries, with a line break between them.
+// Without text, for a form and for the dialect Other, dst is returned unchanged.
 func AppendUserText(dst []byte, r *openai.Request, most int) []byte {
 	t := newExcerpt(r, dst, most)
 	if r.Dialect == openai.Responses {
@@ -28,10 +25,9 @@ func AppendUserText(dst []byte, r *openai.Request, most int) []byte {
 	return t.text()
 }
 
-// AppendSystemText appends to dst what the application tells the model before
-// and between what users say: Anthropic's system, the instructions of Responses,
-// and all messages of the roles system and developer, in this order, each part
-// on a line of its own, cut as AppendUserText cuts.
+// AppendSystemText appends the application's instructions to dst: Anthropic's system, the
+// instructions of Responses, and all messages of the roles system and developer, in this order.
+// Each part is on its own line, and long texts are cut as by AppendUserText.
 func AppendSystemText(dst []byte, r *openai.Request, most int) []byte {
 	t := newExcerpt(r, dst, most)
 	t.content(r.At(openai.FieldSystem))
@@ -44,8 +40,8 @@ func AppendSystemText(dst []byte, r *openai.Request, most int) []byte {
 	return t.text()
 }
 
-// readTurn reads a message or an item: its role, nil if it is no message, and where its
-// content begins, 0 without one.
+// readTurn reads a message or item. It returns its role, nil if it is not a message, and the
+// position of its content, 0 if it has none.
 func readTurn(c *openai.Reader) (role []byte, content int) {
 	if c.Next() != '{' {
 		c.Skip()
@@ -69,8 +65,8 @@ func readTurn(c *openai.Reader) (role []byte, content int) {
 	return role, content
 }
 
-// textOf reads an element of a content and returns its text as written, nil when it has
-// none that a person wrote.
+// textOf reads an element of a content and returns its raw text; nil if it has no text of a
+// user.
 func textOf(c *openai.Reader) (text []byte) {
 	if c.Next() != '{' {
 		return c.Text()
@@ -91,8 +87,8 @@ func textOf(c *openai.Reader) (text []byte) {
 	return text
 }
 
-// user takes the last message of a user that has text. The input of Responses may be a
-// string instead.
+// user adds the last user message that has text. The input of Responses may be a string
+// instead.
 func (t *excerpt) user(from int) {
 	if t.Seek(from); from > 0 && t.Next() == '"' {
 		t.content(from)
@@ -137,7 +133,7 @@ func (t *excerpt) hasText(from int) bool {
 	return false
 }
 
-// system takes all messages of the system.
+// system adds all messages of the roles system and developer.
 func (t *excerpt) system(from int) {
 	if !t.enter(from) {
 		return
@@ -152,7 +148,7 @@ func (t *excerpt) system(from int) {
 	}
 }
 
-// content takes a content: a string, or all texts of an array of parts.
+// content adds a content: a string, or all texts of an array of parts.
 func (t *excerpt) content(from int) {
 	if from == 0 {
 		return
@@ -166,8 +162,7 @@ func (t *excerpt) content(from int) {
 	}
 }
 
-// prompt takes a prompt without messages: a string, the last of several, or
-// parts.
+// prompt adds a prompt without messages: a string, the last of several, or parts.
 func (t *excerpt) prompt(from int) {
 	if t.Seek(from); from == 0 || t.Next() != '[' || t.Inside() != '"' {
 		t.content(from)

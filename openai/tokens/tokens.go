@@ -1,6 +1,5 @@
-// Package tokens counts the tokens of text exactly. The vocabularies are those of
-// github.com/pkoukk/tiktoken-go-loader, which are part of the binary: nothing is
-// downloaded.
+// Package tokens counts the tokens of text exactly, with the vocabularies of
+// github.com/pkoukk/tiktoken-go-loader. These are part of the binary: nothing is downloaded.
 package tokens
 
 import (
@@ -20,23 +19,20 @@ const (
 )
 
 const (
-	// MaxBytes is the longest text that is counted: 12 to 29 ms of ordinary text, 33 ms
-	// of the worst (BenchmarkCount). 64 KB of prose are 16,000 tokens, the highest of the
-	// default thresholds, so that a prompt near it can be counted. Callers decide how
-	// near is near enough: tiers counts no prompt of 48 KB there.
+	// MaxBytes is the longest text that is counted. It takes 12 to 29 ms for ordinary text and 33 ms
+	// for the worst (BenchmarkCount). 64 KB of prose are 16,000 tokens, the highest default
+	// threshold, so prompts near it can be counted. Callers define "near"; see package tiers.
 	MaxBytes = 64 << 10
 
-	// maxRun is the longest run of letters, of white space or of symbols in a text
-	// that is counted, in bytes. The library merges the bytes of a run in the square
-	// of its length: 64 KB of one letter take 5 s. With this bound the worst text
-	// takes about as long as ordinary text. Prose, code and base64 have shorter runs;
-	// a line of Chinese without punctuation has some 200 bytes.
+	// maxRun is the longest run of letters, white space or symbols in a counted text, in bytes. The
+	// library takes quadratic time for a run: 5 s for 64 KB of one letter. With this limit, the worst
+	// text takes about as long as ordinary text. Prose, code and base64 have shorter runs; a line of
+	// Chinese without punctuation has about 200 bytes.
 	maxRun = 512
 )
 
-// The patterns by which the encodings split text, as the library has them. The library's
-// own constructor, tiktoken.GetEncoding, reads vocabularies by a process-wide loader that
-// downloads them.
+// The patterns with which the encodings split text, equal to the library's. Its own constructor,
+// tiktoken.GetEncoding, uses a process-wide loader that downloads vocabularies.
 const (
 	contraction   = `(?i:'s|'t|'re|'ve|'m|'ll|'d)`
 	cl100kPattern = contraction + `|[^\r\n\p{L}\p{N}]?\p{L}+|` +
@@ -46,14 +42,13 @@ const (
 		`\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 )
 
-// Vocabulary counts the tokens of text under one encoding. It never changes after
-// loading; any number of goroutines may use it at once.
+// Vocabulary counts the tokens of text under one encoding. It is immutable and safe for
+// concurrent use.
 type Vocabulary struct{ encoding *tiktoken.Tiktoken }
 
-// Load returns the encoding called name, Cl100kBase or O200kBase. It opens no file
-// and no connection. Each call parses again, for some hundred milliseconds, and the
-// result holds 11 to 23 MB: the caller loads an encoding once, and not while a
-// request waits.
+// Load returns the encoding called name, Cl100kBase or O200kBase. It opens no files and no
+// connections. Each call takes some hundred milliseconds, and the result uses 11 to 23 MB: load
+// an encoding once, and not while a request waits.
 func Load(name string) (*Vocabulary, error) {
 	pattern := map[string]string{Cl100kBase: cl100kPattern, O200kBase: o200kPattern}[name]
 	if pattern == "" {
@@ -70,11 +65,10 @@ func Load(name string) (*Vocabulary, error) {
 	return &Vocabulary{tiktoken.NewTiktoken(core, nil, nil)}, nil
 }
 
-// NameFor returns the name of the encoding that fits a model best, by the model's
-// name in any case, with or without its owner before a slash. It is exact for the
-// models of OpenAI and for gpt-oss. Every other engine has a vocabulary of its own,
-// of which the encoding is a near estimate: cl100k_base splits text as Llama 3 and
-// Qwen do.
+// NameFor returns the name of the encoding that fits a model best. The name's case does not
+// matter, and it may have an owner before a slash. The encoding is exact for OpenAI's models
+// and gpt-oss. Other models have their own vocabularies, for which it is a close estimate:
+// cl100k_base splits text like Llama 3 and Qwen.
 func NameFor(model string) string {
 	name := strings.ToLower(model[strings.LastIndexByte(model, '/')+1:])
 	name = strings.TrimPrefix(name, "ft:") // a fine-tuned model: ft:gpt-4o:owner::id
@@ -91,10 +85,9 @@ func NameFor(model string) string {
 	return Cl100kBase
 }
 
-// Count returns how many tokens a text has; ok is false for a text that would cost
-// too much: more than MaxBytes, or a run of more than 512 bytes without a split.
-// All of the text is ordinary: a special token in it (<|endoftext|>) counts as its
-// characters. A byte that is not UTF-8 counts as U+FFFD.
+// Count returns the tokens of a text. ok is false if counting would take too long: more than
+// MaxBytes, or a run of more than 512 bytes. All text is ordinary: a special token such as
+// <|endoftext|> counts as its characters. A byte that is not UTF-8 counts as U+FFFD.
 func (v *Vocabulary) Count(text []byte) (n int, ok bool) {
 	if len(text) > MaxBytes || !splits(text) {
 		return 0, false
@@ -102,9 +95,9 @@ func (v *Vocabulary) Count(text []byte) (n int, ok bool) {
 	return len(v.encoding.EncodeOrdinary(string(text))), true
 }
 
-// splits reports whether no run of the text is longer than maxRun. A run is at least
-// as long as what either pattern takes as one piece, but for one character before it
-// and line breaks behind it.
+// splits reports whether no run of the text is longer than maxRun. A run is at least as long as
+// what either pattern treats as one piece, except for one character before it and line breaks
+// after it.
 func splits(text []byte) bool {
 	run, last := 0, number
 	for i := 0; i < len(text); {
@@ -124,7 +117,7 @@ func splits(text []byte) bool {
 	return true
 }
 
-// kind is what the patterns distinguish of characters. Numbers are split after three.
+// kind is a class of characters in the patterns. Numbers are split after three digits.
 type kind uint8
 
 const (
