@@ -17,8 +17,8 @@ import (
 	"tierway/tenants"
 )
 
-// createAdmin makes a key of the admin plane: the way in for whoever missed the
-// gateway's bootstrap secret.
+// createAdmin creates a key of the admin plane in the database, for operators without the
+// bootstrap secret.
 func (f *createFlags) createAdmin(c *cobra.Command) error {
 	secret, a, err := f.adminKey(time.Now())
 	if err != nil {
@@ -40,7 +40,7 @@ func (f *createFlags) createAdmin(c *cobra.Command) error {
 		if err != nil {
 			return d.explain(err)
 		}
-		d.tell(ctx)
+		d.notifyGateways(ctx)
 		data := struct {
 			Admin  store.Admin `json:"admin"`
 			Secret string      `json:"secret"`
@@ -51,8 +51,7 @@ func (f *createFlags) createAdmin(c *cobra.Command) error {
 	})
 }
 
-// adminKey returns what the flags ask for, with the key. Names follow the rule of the
-// admin API.
+// adminKey returns the requested admin and its key. Names follow the rule of the admin API.
 func (f *createFlags) adminKey(now time.Time) (secret string, a store.Admin, err error) {
 	if f.name == "" {
 		return "", a, errors.New("--name is missing: write the name of the key's holder, such as --name jane")

@@ -28,7 +28,7 @@ func auditCommand() *cobra.Command {
 	return group(c, verify)
 }
 
-// verifyAudit is not bounded in time, because an audit log may be long.
+// verifyAudit has no time limit, because an audit log may be long.
 func verifyAudit(c *cobra.Command, d *database) error {
 	empty, err := d.ready(c.Context(), false)
 	if err != nil {

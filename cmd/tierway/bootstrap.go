@@ -10,24 +10,24 @@ import (
 	"time"
 )
 
-// announcer hands the bootstrap secret to whoever started the program: on the
-// terminal, else in a file that only its user may read, for as long as the secret
-// is good. It is never logged. Its methods are safe for concurrent use.
+// announcer shows the bootstrap secret to the operator: on the terminal, else in a file that
+// only its user may read, while the secret is valid. It never logs the secret. Its methods are
+// safe for concurrent use.
 type announcer struct {
 	out     io.Writer
 	log     *slog.Logger
 	address func() string // base URL of the admin plane
 
 	mu     sync.Mutex // guards the rest
-	path   string     // of the file, while there is one
+	path   string     // of the file; empty if there is none
 	expiry *time.Timer
 }
 
-// bootstrapFiles names the file: * is another text each time, so that gateways in
-// one folder have each their own, and nobody can have one there before.
+// bootstrapFiles is the pattern of the file name. Its random part separates the gateways of one
+// directory, and prevents other users from creating the file first.
 const bootstrapFiles = "tierway-bootstrap-*.txt"
 
-// announce shows the secret once. One that was shown before is void.
+// announce shows a new secret, which invalidates the previous one.
 func (a *announcer) announce(secret string, until time.Time) {
 	a.clear()
 	text := fmt.Sprintf("There is no admin key yet. Until %s, this command creates the first one:\n  curl -X POST %s/admin/bootstrap -H 'Content-Type: application/json' -d '{\"secret\":\"%s\",\"name\":\"me\"}'\n",
@@ -47,10 +47,10 @@ func (a *announcer) announce(secret string, until time.Time) {
 	a.log.Info("no admin key exists; the file contains the command that creates the first one", "file", path, "until", until.UTC().Format(time.RFC3339))
 }
 
-// writeOwn writes text into a new file of the working directory, which only its
-// user may read. What is there already, a link too, is left alone.
+// writeOwn writes text into a new file of the working directory that only its user may read. It
+// does not follow or overwrite existing files.
 func writeOwn(text string) (path string, err error) {
-	folder, err := os.Getwd() // the working directory may become another
+	folder, err := os.Getwd() // the working directory may change
 	if err != nil {
 		return "", err
 	}
@@ -60,16 +60,16 @@ func writeOwn(text string) (path string, err error) {
 	}
 	_, err = f.WriteString(text)
 	if err = errors.Join(err, f.Close()); err != nil {
-		_ = os.Remove(f.Name()) // what there is of it is not shown
+		_ = os.Remove(f.Name()) // remove the incomplete file
 		return "", err
 	}
 	return f.Name(), nil
 }
 
-// clear removes the file, whose secret is void.
+// clear removes the file, whose secret is no longer valid.
 func (a *announcer) clear() { a.remove("") }
 
-// remove removes the file, if there is one and path is empty or the file's.
+// remove removes the file if path is empty or the path of the file.
 func (a *announcer) remove(path string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

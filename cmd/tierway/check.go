@@ -36,8 +36,8 @@ func checkCommand() *cobra.Command {
 	return c
 }
 
-// loadConfig reads a configuration and shows its problems and warnings where
-// messages go. With problems it returns an exit status of 1.
+// loadConfig loads a configuration and prints its problems and warnings to the message output.
+// If it is invalid, the error is an exit status of 1.
 func loadConfig(c *cobra.Command, path string) (*config.File, error) {
 	f, err := config.Load(path, os.LookupEnv)
 	var problems config.Problems
@@ -52,7 +52,7 @@ func loadConfig(c *cobra.Command, path string) (*config.File, error) {
 	if len(problems) > 0 {
 		src, readErr := os.ReadFile(path)
 		if readErr != nil {
-			src = nil // the problems stand alone
+			src = nil // print the problems without source lines
 		}
 		if err := problems.Format(c.ErrOrStderr(), src); err != nil {
 			return nil, err

@@ -19,7 +19,7 @@ import (
 	"tierway/tenants"
 )
 
-// demoSeed makes every demo's engines say the same.
+// demoSeed makes the responses of all demos equal.
 const demoSeed = 7
 
 func demoCommand() *cobra.Command {
@@ -40,7 +40,7 @@ func demoCommand() *cobra.Command {
 	return c
 }
 
-// demo starts the engines and the gateway and serves until a signal ends both.
+// demo starts the engines and the gateway and serves until a signal.
 func demo(c *cobra.Command, listen, adminListen string, asJSON bool) error {
 	ctx, stop := signals(c.Context(), func() {})
 	defer stop()
@@ -149,7 +149,7 @@ func (d demoSettings) config() (*config.File, error) {
 	return config.Parse("demo", []byte(text.String()), os.LookupEnv)
 }
 
-// ready is what a demo tells whoever started it.
+// ready is the data that a demo prints when it is ready.
 type ready struct {
 	BaseURL  string `json:"base_url"`
 	AdminURL string `json:"admin_url"`
@@ -157,7 +157,7 @@ type ready struct {
 	AdminKey string `json:"admin_key"`
 }
 
-// greeting shows first requests that can be copied as they are.
+// greeting shows first requests that can be copied unchanged.
 const greeting = `Tierway demo: three tiers of simulated engines behind one gateway.
 
   base URL   {{.BaseURL}}
@@ -194,7 +194,7 @@ func (r ready) print(w io.Writer, asJSON bool) error {
 	return fill(w, greeting, r)
 }
 
-// fill writes a text of this file with its values.
+// fill executes a template of this file.
 func fill(w io.Writer, text string, values any) error {
 	t, err := template.New("").Parse(text)
 	if err != nil {

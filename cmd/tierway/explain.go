@@ -91,7 +91,7 @@ func (f explainFlags) run(c *cobra.Command) error {
 	}
 	e := s.Explain(r)
 	if e.Status == http.StatusNotFound && f.path == "" && r.URL.Path == embeddingsPath {
-		// A body with an input alone may be either; this one is no embedding.
+		// A body with only an input may belong to either path; it is not an embedding.
 		f.path = responsesPath
 		if r, err = f.request(body); err != nil {
 			return err
@@ -101,8 +101,8 @@ func (f explainFlags) run(c *cobra.Command) error {
 	return f.show(c, e, &admin.RouteExplanation{Explanation: *e})
 }
 
-// unexplained is the error of who got no explanation: of a configuration or draft
-// whose problems have been shown, a status that is not a refused request's.
+// unexplained converts the exit status of an invalid configuration or draft, whose problems
+// were printed, to 2, because 1 means a rejected request.
 func unexplained(err error) error {
 	var said exit
 	if errors.As(err, &said) {
@@ -111,8 +111,7 @@ func unexplained(err error) error {
 	return err
 }
 
-// show writes an explanation, or as JSON what was answered, and ends with the status
-// of the outcome.
+// show prints an explanation, or answer as JSON, and returns the exit status of the outcome.
 func (f explainFlags) show(c *cobra.Command, answer any, e *admin.RouteExplanation) error {
 	var err error
 	if f.json {
@@ -121,7 +120,7 @@ func (f explainFlags) show(c *cobra.Command, answer any, e *admin.RouteExplanati
 		err = printExplanation(c.OutOrStdout(), e)
 	}
 	last := &e.Explanation
-	if e.Draft != nil { // it is the draft that was asked about
+	if e.Draft != nil { // the exit status is that of the draft
 		last = e.Draft
 	}
 	if err == nil && last.Outcome == "reject" {
@@ -158,17 +157,17 @@ func readFile(path string, in io.Reader) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// The paths of bodies that look alike.
+// Paths with similar bodies.
 const (
 	responsesPath  = "/v1/responses"
 	embeddingsPath = "/v1/embeddings"
 )
 
-// pathOf tells by a body's fields where such a body is sent.
+// pathOf detects the URL path of a body from its fields.
 func pathOf(body []byte) string {
 	var b map[string]json.RawMessage
 	if json.Unmarshal(body, &b) != nil {
-		return "/v1/chat/completions" // the parser says what is wrong with it
+		return "/v1/chat/completions" // the parser reports the error
 	}
 	has := func(name string) bool { _, ok := b[name]; return ok }
 	switch {

@@ -25,7 +25,7 @@ func (f explainFlags) runLive(c *cobra.Command) error {
 	e := &admin.RouteExplanation{}
 	answer, err := a.call(c.Context(), http.MethodPost, explainPath, order, e)
 	if err == nil && e.Status == http.StatusNotFound && f.path == "" && order.Path == embeddingsPath {
-		order.Path, e = responsesPath, &admin.RouteExplanation{} // as without a gateway
+		order.Path, e = responsesPath, &admin.RouteExplanation{} // as in the offline case
 		answer, err = a.call(c.Context(), http.MethodPost, explainPath, order, e)
 	}
 	if refusedWith(err, http.StatusRequestEntityTooLarge) {
@@ -37,14 +37,14 @@ func (f explainFlags) runLive(c *cobra.Command) error {
 	return f.show(c, answer, e)
 }
 
-// flagOf names the flag that a part of an order comes from.
+// flagOf maps parts of an order to their flags.
 var flagOf = map[string]string{
 	"body.tenant": "--tenant", "body.key_id": "--key-id", "body.class": "--priority", "body.decision": "--decision",
 	"body.request": "--file", "body.path": "--path", "body.headers": "--header", "body.draft": "--draft",
 }
 
-// byFlag words what a gateway has against an order by the flags that it was made
-// from. Any other error stays what it is.
+// byFlag rewrites a gateway's objections to an order in terms of flags. It returns other errors
+// unchanged.
 func byFlag(err error) error {
 	var r *refusal
 	if !errors.As(err, &r) || r.Status != http.StatusUnprocessableEntity || len(r.Errors) == 0 {

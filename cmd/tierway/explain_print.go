@@ -12,8 +12,8 @@ import (
 	"tierway/tiers"
 )
 
-// printExplanation writes an explanation for a reader at a terminal: what would
-// happen in one line, then a rung for each stage. Under a draft it is written twice.
+// printExplanation prints an explanation for a terminal: the outcome on one line, then one line
+// per stage. With a draft, it prints both results.
 func printExplanation(w io.Writer, e *admin.RouteExplanation) error {
 	if err := printLadder(w, &e.Explanation); err != nil || e.Draft == nil {
 		return err
@@ -61,8 +61,8 @@ func printLadder(w io.Writer, e *decisions.Explanation) error {
 	return t.Flush()
 }
 
-// refusalText is the answer to a refused request: its status, by which limit or
-// bound of the queue it is so, and the body, of which a past one has the code only.
+// refusalText returns the response to a rejected request: its status, the limit or queue bound
+// that applied, and the body; a past request has only the error code.
 func refusalText(e *decisions.Explanation) string {
 	text := fmt.Sprint(e.Status)
 	for _, by := range []string{e.Limit, e.Shed} {
@@ -76,10 +76,10 @@ func refusalText(e *decisions.Explanation) string {
 	return strings.TrimSpace(text + " " + e.Code)
 }
 
-// limitText says whose limit it is, how far it is used and what the request takes.
+// limitText returns the owner of a limit, its use, and the amount that the request takes.
 func limitText(l decisions.LimitUse) string {
 	text := fmt.Sprintf("the %s's %s", l.Whose, l)
-	if l.Asks > 0 { // a budget is booked by what was used
+	if l.Asks > 0 { // budgets are charged after use
 		text += fmt.Sprintf(", the request takes %.0f", l.Asks)
 	}
 	return text
@@ -137,7 +137,7 @@ func printWorker(line func(name, format string, args ...any), e *decisions.Expla
 	}
 }
 
-// candidateText is one worker with its score.
+// candidateText returns one worker with its score.
 func candidateText(c *routing.Candidate, chosen string) string {
 	text := fmt.Sprintf("%s, score %.4g", c.Worker, c.Score)
 	c.Terms.All(func(name string, value float64) { text += fmt.Sprintf(", %s %.3g", name, value) })
@@ -154,7 +154,7 @@ func candidateText(c *routing.Candidate, chosen string) string {
 	return text
 }
 
-// signalText returns the tier that one signal asks for, and the number behind it.
+// signalText returns the tier that one signal selects, and its value.
 func signalText(s tiers.Signal) string {
 	if s.NotCounted != "" {
 		return fmt.Sprintf("%s selects no tier: %.0f does not count, %s", s.Rule, s.Value, s.NotCounted)

@@ -16,35 +16,33 @@ import (
 )
 
 const (
-	// A watched configuration is looked at this often. Two looks in a row must find
-	// the same, so that a change takes twice as long.
+	// watchEvery is the poll interval of a watched configuration. A change applies after two equal
+	// reads, so it takes twice as long.
 	watchEvery = time.Second
-	// Reading takes milliseconds. A file system that hangs must not hold what waits
-	// for a reload: overrides, changes of tenants, and the program's end.
+	// readPatience limits a read, which normally takes milliseconds. A blocked file system must not
+	// delay overrides, changes of tenants and shutdown, which wait for the reload.
 	readPatience = 5 * time.Second
-	// A gateway that has ended waits no longer than this for a reload that has not.
+	// followPatience limits the wait of a stopped gateway for a running reload.
 	followPatience = time.Second
 )
 
-// reloadable is a gateway that is served.
+// reloadable is a gateway that can be served and reloaded.
 type reloadable interface {
 	Run(ctx context.Context) error
 	Reload(ctx context.Context, r control.ReloadRequest) (control.ReloadResult, error)
 	Watches() bool
 }
 
-// follower reloads the configuration at SIGHUP, and when its file has changed
-// while `watch` is set.
+// follower reloads the configuration at SIGHUP and, with `watch`, when its file has changed.
 type follower struct {
 	reloadable
 	log    *slog.Logger
 	hup    <-chan os.Signal
 	path   string // of the configuration; empty for none
-	loaded string // hash of what the gateway began with
+	loaded string // hash of the initial configuration
 }
 
-// run serves until ctx ends or serving fails, and follows the
-// configuration meanwhile.
+// run serves until ctx ends or serving fails, and reloads the configuration meanwhile.
 func (f follower) run(ctx context.Context) error {
 	following, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -61,7 +59,7 @@ func (f follower) run(ctx context.Context) error {
 	return err
 }
 
-// follow returns when ctx has ended and nothing is under way.
+// follow returns when ctx has ended and no reload is running.
 func (f follower) follow(ctx context.Context) {
 	var owned sync.WaitGroup
 	owned.Go(func() {
@@ -83,7 +81,7 @@ func (f follower) follow(ctx context.Context) {
 	owned.Wait()
 }
 
-// reload has the gateway read its configuration, which logs how it went.
+// reload lets the gateway reload its configuration; the gateway logs the result.
 func (f follower) reload(ctx context.Context, via string) {
 	_, err := f.Reload(ctx, control.ReloadRequest{Actor: store.Actor{Name: "tierway", Via: via}})
 	if errors.Is(err, control.ErrNoSource) {
@@ -91,14 +89,14 @@ func (f follower) reload(ctx context.Context, via string) {
 	}
 }
 
-// patient bounds how long a reading of the configuration is waited for. One follows the
-// other; while one hangs, no other is begun.
-func patient(read func() (*config.File, error)) func() (*config.File, error) {
+// limitReadTime limits the time of a read of the configuration. Reads do not overlap: while one is
+// blocked, no other one starts.
+func limitReadTime(read func() (*config.File, error)) func() (*config.File, error) {
 	type answer struct {
 		file *config.File
 		err  error
 	}
-	reading := make(chan struct{}, 1) // holds the one that reads
+	reading := make(chan struct{}, 1) // holds the running read
 	var hangs atomic.Bool
 	return func() (*config.File, error) {
 		late := time.After(readPatience)

@@ -151,7 +151,7 @@ func TestAReadingThatHangsIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var begun atomic.Int32
 		hang := make(chan struct{})
-		read := patient(func() (*config.File, error) {
+		read := limitReadTime(func() (*config.File, error) {
 			begun.Add(1)
 			<-hang
 			return nil, errors.New("read")
@@ -175,7 +175,7 @@ func TestAReadingThatHangsIsGivenUp(t *testing.T) {
 // TestReadingsFollowEachOther: a reload during GET /admin/config reads the file after it.
 func TestReadingsFollowEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		read := patient(func() (*config.File, error) {
+		read := limitReadTime(func() (*config.File, error) {
 			time.Sleep(time.Second)
 			return &config.File{}, nil
 		})

@@ -29,12 +29,12 @@ func keysCommand() *cobra.Command {
 	return group(c, createKeyCommand(), listKeysCommand(), rotateKeyCommand(), revokeKeyCommand())
 }
 
-// group makes c the name that verbs stand under. Alone it shows its help; a verb
-// that it does not have is an error.
+// group makes c a command with subcommands. Without arguments it prints its help; an unknown
+// subcommand is an error.
 func group(c *cobra.Command, verbs ...*cobra.Command) *cobra.Command {
 	c.AddCommand(verbs...)
 	c.DisableFlagsInUseLine = true
-	c.SuggestionsMinimumDistance = 2 // a swapped pair and a slip of the finger
+	c.SuggestionsMinimumDistance = 2 // up to two typing errors
 	c.Args = cobra.ArbitraryArgs
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -49,31 +49,30 @@ func group(c *cobra.Command, verbs ...*cobra.Command) *cobra.Command {
 	return c
 }
 
-// keyStore is where keys are kept: a database, or a gateway that stands before
-// it. Errors name what was asked for and the way out.
+// keyStore is the place of keys: a database, or a gateway in front of it. Errors name the value
+// and the way out.
 type keyStore interface {
-	// create makes a key of k's tenant with k's name, rights, limits and expiry,
-	// and the tenant where it is not there.
+	// create creates a key of k's tenant with k's name, rights, limits and expiry, and the tenant if
+	// it does not exist.
 	create(ctx context.Context, k tenants.Key) (madeKey, error)
-	// list returns the keys of a tenant, or of all for an empty name.
+	// list returns the keys of a tenant, or all keys for an empty name.
 	list(ctx context.Context, tenant string) ([]tenants.Key, error)
-	// rotate makes a key in the place of the one with that id, which goes on
-	// working for overlap.
+	// rotate creates a key that replaces the one with this ID, which stays valid for overlap.
 	rotate(ctx context.Context, id string, overlap time.Duration) (madeKey, error)
-	// revoke ends a key at once. A key that is revoked already is no error.
+	// revoke invalidates a key immediately. Revoking it again is not an error.
 	revoke(ctx context.Context, id, reason string) (tenants.Key, error)
 }
 
-// madeKey is a new key. Nothing but Secret holds the key itself.
+// madeKey is a new key. Only Secret contains the key itself.
 type madeKey struct {
 	tenants.Key
 	Secret    string
-	NewTenant bool         // the tenant was made with it
-	Old       *tenants.Key // that it replaces; nil for none
-	Warnings  []string     // what of its rights and limits does nothing
+	NewTenant bool         // the tenant was created with it
+	Old       *tenants.Key // the replaced key; may be nil
+	Warnings  []string     // rights and limits without effect
 }
 
-// keyPlace are the flags that say where keys are kept.
+// keyPlace holds the flags that select the place of keys.
 type keyPlace struct {
 	config, api string
 }
@@ -84,15 +83,14 @@ func (p *keyPlace) flags(c *cobra.Command) {
 	c.MarkFlagsMutuallyExclusive("config", "api")
 }
 
-// patience bounds one command: a database or a gateway that has not answered
-// by then is not going to.
+// patience is the time limit of one command.
 const patience = 30 * time.Second
 
-// with calls work with the place that the flags name. file is nil with --api.
+// with calls work with the keyStore of the flags. file is nil with --api.
 func (p *keyPlace) with(c *cobra.Command, work func(ctx context.Context, s keyStore, file *config.File) error) error {
 	ctx, cancel := context.WithTimeout(c.Context(), patience)
 	defer cancel()
-	if c.Flags().Changed("api") { // an empty one is a mistake, and does not mean the database
+	if c.Flags().Changed("api") { // an empty --api is an error and does not select the database
 		a, err := newAdminAPI(p.api, os.LookupEnv)
 		if err != nil {
 			return err
@@ -102,7 +100,7 @@ func (p *keyPlace) with(c *cobra.Command, work func(ctx context.Context, s keySt
 	return withDatabase(c, p.config, func(d *database) error { return work(ctx, d, d.file) })
 }
 
-// operator is who runs the command, for the audit log.
+// operator returns the user of the command, for the audit log.
 func operator() store.Actor {
 	a := store.Actor{Name: "cli", Via: "cli"}
 	if u, err := user.Current(); err == nil && u.Username != "" {
@@ -111,12 +109,12 @@ func operator() store.Actor {
 	return a
 }
 
-// say writes a message for the reader, beside the data.
-func say(c *cobra.Command, format string, args ...any) {
+// printMessage prints a message to the message output.
+func printMessage(c *cobra.Command, format string, args ...any) {
 	fmt.Fprintln(c.ErrOrStderr(), "tierway: "+fmt.Sprintf(format, args...))
 }
 
-// printJSON writes data for programs.
+// printJSON prints data as JSON.
 func printJSON(w io.Writer, data any) error {
 	out := json.NewEncoder(w)
 	out.SetIndent("", "  ")
@@ -124,7 +122,7 @@ func printJSON(w io.Writer, data any) error {
 	return out.Encode(data)
 }
 
-// plain drops from a text what a terminal would act upon.
+// plain replaces control characters, which could control a terminal.
 func plain(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || 0x7f <= r && r < 0xa0 {

@@ -15,8 +15,8 @@ import (
 	"tierway/tenants"
 )
 
-// adminKeyVariable names the environment variable that holds the admin key: a
-// flag would show it to everybody on the machine.
+// adminKeyVariable is the environment variable of the admin key. A flag would show the key to
+// all users of the machine.
 const adminKeyVariable = "TIERWAY_ADMIN_KEY"
 
 type adminAPI struct {
@@ -25,12 +25,12 @@ type adminAPI struct {
 	client *http.Client
 }
 
-// newAdminAPI returns the admin plane at an address. env finds the admin key.
+// newAdminAPI returns a client of the admin plane at an address. env returns the admin key.
 func newAdminAPI(address string, env func(string) (string, bool)) (*adminAPI, error) {
 	base, err := url.Parse(address)
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" || base.User != nil || base.RawQuery != "" {
 		shown := fmt.Sprintf(" %q", address)
-		if strings.Contains(address, "@") { // a password may stand before it
+		if strings.Contains(address, "@") { // it may contain a password
 			shown = ""
 		}
 		return nil, fmt.Errorf("--api%s: write the URL of the admin plane, such as http://127.0.0.1:8081, and set the key in $%s", shown, adminKeyVariable)
@@ -46,18 +46,17 @@ func newAdminAPI(address string, env func(string) (string, bool)) (*adminAPI, er
 		return nil, fmt.Errorf("%s: this is not an admin key: set it to a key that begins with %s", adminKeyVariable, tenants.AdminPrefix)
 	}
 	return &adminAPI{base: base, key: key, client: &http.Client{
-		// The key goes to the address that was named and to no other: not to
-		// where a proxy or a redirect leads.
+		// The key is sent only to the given address, never to a proxy or the target of a redirect.
 		Transport:     &http.Transport{Proxy: nil, DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
 
-// maxAnswer bounds an answer in bytes: a page of 200 keys takes about 100 KB.
+// maxAnswer limits a response in bytes: a page of 200 keys takes about 100 KB.
 const maxAnswer = 16 << 20
 
-// call sends a request with a JSON body, unless body is nil, and reads the answer
-// into out. It returns the answer as it came. One that is no success is a *refusal.
+// call sends a request with a JSON body, unless body is nil, and decodes the response into out.
+// It also returns the raw response. A response without success status is a *refusal.
 func (a *adminAPI) call(ctx context.Context, method, path string, body, out any) (answer json.RawMessage, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -89,7 +88,7 @@ func (a *adminAPI) call(ctx context.Context, method, path string, body, out any)
 	if res.StatusCode < 200 || res.StatusCode > 299 {
 		r := &refusal{}
 		if json.Unmarshal(answer, r) != nil {
-			*r = refusal{} // no problem of ours: the status says all that is known
+			*r = refusal{} // not an RFC 9457 problem: only the status is known
 		}
 		r.Status, r.request = res.StatusCode, method+" "+target
 		return nil, r
@@ -100,7 +99,7 @@ func (a *adminAPI) call(ctx context.Context, method, path string, body, out any)
 	return answer, nil
 }
 
-// refusal is an answer that is no success, as RFC 9457 says why.
+// refusal is a response without success status, with its RFC 9457 problem.
 type refusal struct {
 	Status int     `json:"status"`
 	Title  string  `json:"title"`
@@ -172,7 +171,7 @@ func (a keyAnswer) made(newTenant bool) madeKey {
 	return madeKey{Key: a.Key, Secret: a.Secret, NewTenant: newTenant, Old: a.Replaced, Warnings: a.Warnings}
 }
 
-// create makes a key, and the tenant where there is none of that name.
+// create creates a key, and the tenant if it does not exist.
 func (g gatewayKeys) create(ctx context.Context, k tenants.Key) (madeKey, error) {
 	path := "/admin/tenants/" + url.PathEscape(k.Tenant) + "/keys"
 	order := keyOrder{Name: k.Name, Tiers: k.Tiers, Models: k.Models, Priority: k.Priority, Default: k.Default, Limits: k.Limits, ExpiresAt: k.ExpiresAt}
@@ -182,7 +181,7 @@ func (g gatewayKeys) create(ctx context.Context, k tenants.Key) (madeKey, error)
 		return answer.made(false), err
 	}
 	_, err = g.api.call(ctx, http.MethodPost, "/admin/tenants", map[string]string{"name": k.Tenant}, new(json.RawMessage))
-	if err != nil && !refusedWith(err, http.StatusConflict) { // somebody else was quicker
+	if err != nil && !refusedWith(err, http.StatusConflict) { // created concurrently
 		return madeKey{}, err
 	}
 	isNew := err == nil
@@ -213,7 +212,7 @@ func (g gatewayKeys) list(ctx context.Context, tenant string) ([]tenants.Key, er
 	return keys, nil
 }
 
-// pages reads a list to its end.
+// pages reads all pages of a list.
 func pages[T any](ctx context.Context, a *adminAPI, path string) ([]T, error) {
 	var all []T
 	for cursor := ""; ; {
@@ -221,7 +220,7 @@ func pages[T any](ctx context.Context, a *adminAPI, path string) ([]T, error) {
 			Items []T     `json:"items"`
 			Next  *string `json:"next_cursor"`
 		}
-		query := url.Values{"limit": {"200"}} // the most that a page has
+		query := url.Values{"limit": {"200"}} // the maximum page size
 		if cursor != "" {
 			query.Set("cursor", cursor)
 		}
@@ -242,7 +241,7 @@ func (g gatewayKeys) rotate(ctx context.Context, id string, overlap time.Duratio
 	return answer.made(false), err
 }
 
-// seconds rounds up: a key that is to work on for half a second works on for one.
+// seconds rounds up, so that an overlap below one second is one second.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
 func (g gatewayKeys) revoke(ctx context.Context, id, reason string) (tenants.Key, error) {

@@ -15,15 +15,14 @@ import (
 	"tierway/config"
 )
 
-// How long a replaced key goes on working. A day is enough to roll a secret out,
-// and short enough not to be forgotten; after a week it is. The admin API has the
-// same bound.
+// Validity of a replaced key. A day suffices to roll out a secret. The maximum of a week, which the
+// admin API shares, keeps old keys from being forgotten.
 const (
 	usualOverlap = 24 * time.Hour
 	maxOverlap   = 7 * 24 * time.Hour
 )
 
-// maxReason bounds why a key is revoked, in bytes, as the admin API does.
+// maxReason limits the reason of a revocation, in bytes, as in the admin API.
 const maxReason = 200
 
 func rotateKeyCommand() *cobra.Command {
@@ -93,8 +92,8 @@ func revokeKeyCommand() *cobra.Command {
 	return c
 }
 
-// oneID wants a key's id as the only argument, and notices a key in its place
-// without repeating it.
+// oneID requires one argument, the ID of a key. It rejects a key in its place without repeating
+// it.
 func oneID(_ *cobra.Command, args []string) error {
 	switch {
 	case len(args) != 1:
@@ -107,8 +106,7 @@ func oneID(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// confirm asks before what cannot be taken back. Where nobody can be asked, yes
-// must have been said.
+// confirm asks for confirmation of an irreversible change. Without a terminal, yes must be set.
 func confirm(c *cobra.Command, yes bool, question string) error {
 	if yes {
 		return nil
@@ -119,10 +117,10 @@ func confirm(c *cobra.Command, yes bool, question string) error {
 	return ask(c.InOrStdin(), c.ErrOrStderr(), question)
 }
 
-// ask puts a question; any answer but yes ends the command with status 1.
+// ask prints a question. Any answer except yes ends the command with status 1.
 func ask(in io.Reader, out io.Writer, question string) error {
 	fmt.Fprint(out, question+" [y/N] ")
-	answer, _ := bufio.NewReader(in).ReadString('\n') // no answer is no
+	answer, _ := bufio.NewReader(in).ReadString('\n') // no answer means no
 	switch strings.ToLower(strings.TrimSpace(answer)) {
 	case "y", "yes":
 		return nil
@@ -131,8 +129,8 @@ func ask(in io.Reader, out io.Writer, question string) error {
 	return exit(1)
 }
 
-// terminal reports whether a reader or writer is a character device, such as a
-// terminal, that is not the null device.
+// terminal reports whether a reader or writer is a character device other than the null device,
+// such as a terminal.
 func terminal(device any) bool {
 	f, ok := device.(*os.File)
 	if !ok {

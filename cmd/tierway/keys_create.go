@@ -62,7 +62,7 @@ func createKeyCommand() *cobra.Command {
 	return c
 }
 
-// onlyForTenants refuses flags that mean nothing for an admin key.
+// onlyForTenants rejects flags that do not apply to an admin key.
 func onlyForTenants(c *cobra.Command) error {
 	if c.Flags().Changed("api") {
 		return errors.New("--admin works only on the database: remove --api")
@@ -91,17 +91,17 @@ func (f *createFlags) create(c *cobra.Command) error {
 			return err
 		}
 		if made.NewTenant {
-			say(c, "created the tenant %s without limits; the flags apply to this key only", made.Tenant)
+			printMessage(c, "created the tenant %s without limits; the flags apply to this key only", made.Tenant)
 		}
 		for _, w := range made.Warnings {
-			say(c, "warning: %s", plain(w))
+			printMessage(c, "warning: %s", plain(w))
 		}
 		return f.output.printMade(c.OutOrStdout(), made, " To send a first request, set TIERWAY_KEY to it and run:\n\n"+firstRequest(file, made.Key))
 	})
 }
 
-// firstRequest is a curl that works with the key k. It asks for an answer where
-// the configuration lets it, else for the models that the key may use.
+// firstRequest returns a curl command that works with the key k: a chat request if the
+// configuration allows one, else a list of the key's models.
 func firstRequest(file *config.File, k tenants.Key) string {
 	const credential = ` -H "Authorization: Bearer $TIERWAY_KEY"`
 	if file == nil {

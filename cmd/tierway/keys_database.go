@@ -19,18 +19,18 @@ import (
 	"tierway/tenants"
 )
 
-// database is the keys of a configuration's database, with its gateways told of
-// changes over Redis where there is one.
+// database is the keys of a configuration's database. Changes are published over Redis, if
+// configured.
 type database struct {
 	sql    *store.SQL // nil until open
 	file   *config.File
 	path   string // of the configuration, for messages
 	actor  store.Actor
-	notify func(format string, args ...any) // a message beside the data
+	notify func(format string, args ...any) // prints a message
 }
 
-// withDatabase calls work with the database of the configuration at path, not yet
-// opened, and closes it.
+// withDatabase calls work with the database of the configuration at path, which work opens, and
+// closes it.
 func withDatabase(c *cobra.Command, path string, work func(d *database) error) error {
 	file, err := loadConfig(c, path)
 	if err != nil {
@@ -42,18 +42,18 @@ func withDatabase(c *cobra.Command, path string, work func(d *database) error) e
 	case sqliteScheme + inMemory:
 		return fmt.Errorf("the database of %s is in the gateway's memory: use --api, or set store.sql to a file, such as sqlite://tierway.db", path)
 	}
-	d := &database{file: file, path: path, actor: operator(), notify: func(format string, args ...any) { say(c, format, args...) }}
+	d := &database{file: file, path: path, actor: operator(), notify: func(format string, args ...any) { printMessage(c, format, args...) }}
 	return errors.Join(work(d), d.close())
 }
 
-// How store.sql names SQLite databases.
+// Parts of store.sql for SQLite databases.
 const (
 	sqliteScheme = "sqlite://"
 	inMemory     = ":memory:"
 )
 
-// open opens the database. A SQLite file that is not there is made only where
-// fill is set; else an empty database stands for it.
+// open opens the database. It creates a missing SQLite file only if fill is set; otherwise it
+// uses an empty database in memory.
 func (d *database) open(fill bool) (err error) {
 	address := d.file.Store.SQL
 	name, isFile := strings.CutPrefix(address, sqliteScheme)
@@ -78,7 +78,7 @@ func (d *database) close() error {
 	return d.sql.Close()
 }
 
-// name says which database it is, without what its URL may hold of secrets.
+// name returns a name of the database without the secrets of its URL.
 func (d *database) name() string {
 	file, isFile := strings.CutPrefix(d.file.Store.SQL, sqliteScheme)
 	if !isFile {
@@ -90,8 +90,8 @@ func (d *database) name() string {
 	return "the database " + file
 }
 
-// ready opens the database and checks that the schema is this program's. An empty
-// database gets it where fill is set; else empty says that there is none.
+// ready opens the database and checks that its schema is the one of this release. If fill is
+// set, it creates the schema of an empty database; otherwise empty reports an empty database.
 func (d *database) ready(ctx context.Context, fill bool) (empty bool, err error) {
 	if err := d.open(fill); err != nil {
 		return false, err
@@ -123,7 +123,7 @@ func (d *database) newer(applied, latest int64) error {
 	return fmt.Errorf("%s: %w: its schema is %d and this release supports up to %d: use the release that created the schema, or a later one", d.name(), store.ErrNewer, applied, latest)
 }
 
-// explain adds what a reader needs to what the store says.
+// explain adds the name of the database to an error of the store.
 func (d *database) explain(err error) error {
 	switch {
 	case err == nil:
@@ -134,13 +134,13 @@ func (d *database) explain(err error) error {
 	return fmt.Errorf("%s: %w", d.name(), err)
 }
 
-// tell lets gateways see a change at once. Without Redis, or with Redis away,
-// they see it when they look at the database.
-func (d *database) tell(ctx context.Context) {
+// notifyGateways notifies the gateways of a change. Without Redis, they detect it when they poll the
+// database.
+func (d *database) notifyGateways(ctx context.Context) {
 	if d.file.Store.Redis == "" {
 		return
 	}
-	// Redis that is away costs a command no more than this.
+	// The time limit for an unavailable Redis.
 	const redisPatience = 2 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, redisPatience)
 	defer cancel()
@@ -178,11 +178,11 @@ func (d *database) create(ctx context.Context, k tenants.Key) (madeKey, error) {
 		d.notify("the tenant %s is also in %s: its settings there apply to this key", k.Tenant, d.path)
 		made.NewTenant = false
 	}
-	d.tell(ctx)
+	d.notifyGateways(ctx)
 	return made, nil
 }
 
-// list returns the database's keys and the configuration's.
+// list returns the keys of the database and of the configuration.
 func (d *database) list(ctx context.Context, tenant string) ([]tenants.Key, error) {
 	empty, err := d.ready(ctx, false)
 	if err != nil {
@@ -203,10 +203,10 @@ func (d *database) list(ctx context.Context, tenant string) ([]tenants.Key, erro
 }
 
 func (d *database) rotate(ctx context.Context, id string, overlap time.Duration) (madeKey, error) {
-	if err := d.has(ctx, id); err != nil {
+	if err := d.checkID(ctx, id); err != nil {
 		return madeKey{}, err
 	}
-	secret, next, err := tenants.Mint(rand.Reader, "") // the tenant is the old key's
+	secret, next, err := tenants.Mint(rand.Reader, "") // the tenant comes from the old key
 	if err != nil {
 		return madeKey{}, err
 	}
@@ -215,24 +215,24 @@ func (d *database) rotate(ctx context.Context, id string, overlap time.Duration)
 	if err != nil {
 		return madeKey{}, d.explainKey(id, err)
 	}
-	d.tell(ctx)
+	d.notifyGateways(ctx)
 	return madeKey{Key: made, Secret: secret, Old: &old}, nil
 }
 
 func (d *database) revoke(ctx context.Context, id, reason string) (tenants.Key, error) {
-	if err := d.has(ctx, id); err != nil {
+	if err := d.checkID(ctx, id); err != nil {
 		return tenants.Key{}, err
 	}
 	k, err := d.sql.RevokeKey(ctx, d.actor, id, reason, time.Now())
 	if err != nil {
 		return tenants.Key{}, d.explainKey(id, err)
 	}
-	d.tell(ctx)
+	d.notifyGateways(ctx)
 	return k, nil
 }
 
-// has checks that the database may have a key of that id.
-func (d *database) has(ctx context.Context, id string) error {
+// checkID checks that the database may contain a key of this ID.
+func (d *database) checkID(ctx context.Context, id string) error {
 	if strings.HasPrefix(id, "config-") {
 		return fmt.Errorf("the key %s is in %s: change it under auth.keys there", id, d.path)
 	}

@@ -176,7 +176,7 @@ func TestTheDatabaseIsTheSameFromEverywhere(t *testing.T) {
 	must(t, "keys", "create", "-c", "../config.yaml", "--tenant", "acme")
 	t.Chdir(h.dir)
 	must(t, "keys", "create", "--tenant", "acme")
-	f, err := serveFlags{config: "config.yaml"}.again()
+	f, err := serveFlags{config: "config.yaml"}.reloadConfig()
 	if err != nil || f.Store.SQL != "sqlite://tierway.db" {
 		t.Fatalf("a gateway that is started here uses %v, %v", f, err)
 	}

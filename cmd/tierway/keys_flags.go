@@ -14,15 +14,13 @@ import (
 	"tierway/tenants"
 )
 
-// The most that a limit may be, as in config.yaml: beyond it nobody tells it
-// from none.
+// Maximum values of limits, as in config.yaml.
 const (
 	maxRequests = 1_000_000_000
 	maxTokens   = 1_000_000_000_000_000
 )
 
-// count is the value of a flag that limits something, from 1 to max. No limit is
-// said by leaving the flag out.
+// count is the value of a flag with a limit, from 1 to max. Omitting the flag means no limit.
 type count struct {
 	n   *int64
 	max int64
@@ -98,7 +96,7 @@ func namesOf(flag string, list []string) ([]string, error) {
 	return out, nil
 }
 
-// slugOf makes a name out of what was meant for one.
+// slugOf derives a valid tenant name from text.
 func slugOf(text string) string {
 	slug := strings.Map(func(r rune) rune {
 		switch {
@@ -115,8 +113,8 @@ func slugOf(text string) string {
 	return slug
 }
 
-// expiry reads when a key ends: a duration from now, a date or a time. Empty is
-// never, the zero time.
+// expiry parses the expiry of a key: a duration from now, a date or a time. Empty means never,
+// the zero time.
 func expiry(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -138,8 +136,8 @@ func expiry(text string, now time.Time) (time.Time, error) {
 	return at.UTC().Truncate(time.Second), nil
 }
 
-// checkRights checks that rights name tiers and models of the configuration: a
-// right that was mistyped would lock its holder out in silence.
+// checkRights checks that rights name tiers and models of the configuration. Otherwise a
+// mistyped right would lock the key out silently.
 func checkRights(file *config.File, r tenants.Rights) error {
 	targets, models := file.Names()
 	for _, tier := range r.Tiers {
@@ -155,14 +153,12 @@ func checkRights(file *config.File, r tenants.Rights) error {
 	return nil
 }
 
-// matchesAny reports whether a glob matches one of the names, which may be globs
-// themselves.
+// matchesAny reports whether a glob overlaps one of the names, which may be globs too.
 func matchesAny(glob string, names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return tenants.Overlap(glob, name) })
 }
 
-// reachable is where a program on this machine finds what listens at an address
-// of the configuration.
+// reachable returns the URL at which programs on this machine reach a listen address.
 func reachable(listen string, files config.TLS) string {
 	scheme := "http"
 	if files.On() {

@@ -44,8 +44,8 @@ func listKeysCommand() *cobra.Command {
 	return c
 }
 
-// printKeys writes keys by tenant, the oldest first; tenant is the one that was
-// asked for, empty for all.
+// printKeys prints keys by tenant, the oldest first. tenant is the filter; empty for all
+// tenants.
 func printKeys(c *cobra.Command, keys []tenants.Key, tenant string, asJSON bool) error {
 	slices.SortStableFunc(keys, func(a, b tenants.Key) int {
 		return cmp.Or(strings.Compare(a.Tenant, b.Tenant), a.CreatedAt.Compare(b.CreatedAt))
@@ -62,7 +62,7 @@ func printKeys(c *cobra.Command, keys []tenants.Key, tenant string, asJSON bool)
 		if tenant != "" {
 			of = " of the tenant " + tenant
 		}
-		say(c, "there are no keys%s; `tierway keys create` creates one", of)
+		printMessage(c, "there are no keys%s; `tierway keys create` creates one", of)
 		return nil
 	}
 	t := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)

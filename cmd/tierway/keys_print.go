@@ -21,8 +21,8 @@ func (o *keyOutput) flags(c *cobra.Command) {
 	c.MarkFlagsMutuallyExclusive("quiet", "json")
 }
 
-// print writes a new key, once: alone, as JSON with data, or with rows of a name and a
-// value, of which empty values are left out, and what to do next.
+// print prints a new key once: alone, as JSON with data, or with rows of name and value (empty
+// values are omitted) and the next step.
 func (o *keyOutput) print(w io.Writer, secret string, data any, rows [][2]string, next string) error {
 	switch {
 	case o.quiet:
@@ -60,7 +60,7 @@ func (o *keyOutput) printMade(w io.Writer, made madeKey, next string) error {
 		{"expires", instant(made.ExpiresAt, "never")}, {"replaces", replaces}}, next)
 }
 
-// shownKey is a key as --json shows it.
+// shownKey is a key in the form of --json.
 type shownKey struct {
 	tenants.Key
 	State string `json:"state"` // active, grace, expired or revoked, now
@@ -68,7 +68,7 @@ type shownKey struct {
 
 func shown(k tenants.Key) shownKey { return shownKey{Key: k, State: k.State(time.Now())} }
 
-// instant shows a time to a reader at a terminal, in UTC.
+// instant formats a time for a terminal, in UTC.
 func instant(t time.Time, none string) string {
 	if t.IsZero() {
 		return none
@@ -76,7 +76,7 @@ func instant(t time.Time, none string) string {
 	return t.UTC().Format("2006-01-02 15:04Z")
 }
 
-// limitsText writes the limits that there are, as config.yaml names them.
+// limitsText returns the set limits by their names in config.yaml.
 func limitsText(l tenants.Limits) string {
 	var parts []string
 	for field, limit := range reflect.ValueOf(l).Fields() {

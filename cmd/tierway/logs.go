@@ -14,35 +14,34 @@ import (
 )
 
 const (
-	// accessDelay is how late a line of the access log may come: a person who
-	// watches does not notice, and lines share system calls.
+	// accessDelay is the maximum delay of an access log line. Lines share system calls, and readers
+	// do not notice the delay.
 	accessDelay = 200 * time.Millisecond
-	// lastLines bounds how long the end of the program waits for a reader of its
-	// logs that has stalled.
+	// lastLines limits how long shutdown waits for a stalled reader of the logs.
 	lastLines = time.Second
-	// repeatsASecond bounds the lines of one message: enough to see a pattern, and an
-	// outage of everything writes a few megabytes an hour.
+	// repeatsASecond limits the lines of one message per second: enough to show a pattern, and a
+	// complete outage writes only a few megabytes per hour.
 	repeatsASecond = 10
 )
 
-// logs are the two logs of a gateway. Writing to them never waits for their
-// readers: lines that do not fit are dropped and counted.
+// logs are the two logs of a gateway. Writing never waits for their readers: lines that do not
+// fit are dropped and counted.
 type logs struct {
 	log     *slog.Logger  // the program's own
-	program *spool.Writer // what log writes to
-	access  *spool.Writer // one line for each request; nil: they go to program
+	program *spool.Writer // output of log
+	access  *spool.Writer // one line per request; nil: written to program
 	stop    func()        // ends the counting of repeated messages
 }
 
-// openLogs returns logs that go to the two writers; access may be nil. They must be
-// closed. From now on a reader that has left is an error of a write, which by default
-// ends the process by SIGPIPE.
+// openLogs returns logs that write to the two writers; access may be nil. The caller must close
+// them. From now on, a closed reader is a write error, which by default ends the process by
+// SIGPIPE.
 func openLogs(program, access io.Writer, level string) *logs {
 	signal.Ignore(syscall.SIGPIPE)
 	l := &logs{}
 	l.program = spool.NewWriter(spool.WriterConfig{To: program, OnLoss: func(lost int64, over bool) { l.lost("program", lost, over) }})
 	h := logHandler(l.program, level)
-	l.log, l.stop = slog.New(h), counting(h)
+	l.log, l.stop = slog.New(h), countRepeats(h)
 	logOTel(l.log)
 	if access != nil {
 		l.access = spool.NewWriter(spool.WriterConfig{To: access, Delay: accessDelay,
@@ -51,7 +50,7 @@ func openLogs(program, access io.Writer, level string) *logs {
 	return l
 }
 
-// lost logs that a log loses lines, or that it takes them again.
+// lost logs that a log drops lines, or that it resumed.
 func (l *logs) lost(name string, lines int64, over bool) {
 	if over {
 		l.log.Warn("log output resumed", "log", name, "dropped", lines)
@@ -61,7 +60,7 @@ func (l *logs) lost(name string, lines int64, over bool) {
 		"cause", "the reader is too slow or gone, or the disk is full")
 }
 
-// dropped counts the lines that were lost, for a scrape.
+// dropped returns the number of dropped lines, for metrics.
 func (l *logs) dropped() telemetry.Logs {
 	d := telemetry.Logs{Program: l.program.Dropped()}
 	if l.access != nil {
@@ -78,19 +77,19 @@ func (l *logs) close() {
 	l.program.Close(lastLines)
 }
 
-// logHandler writes the program's own log as JSON lines. Of a message that repeats
-// only some are written, and lines that count the others.
+// logHandler returns the handler of the program's log, which writes JSON lines. It writes only
+// some lines of a repeated message, and lines with the number of the others.
 func logHandler(w io.Writer, level string) *telemetry.LogHandler {
 	var l slog.Level
 	if l.UnmarshalText([]byte(level)) != nil {
-		l = slog.LevelInfo // check has refused every other word
+		l = slog.LevelInfo // the configuration check rejects other words
 	}
 	return telemetry.NewLogHandler(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l}), repeatsASecond)
 }
 
-// counting makes the handler write in time how many lines it left out, until stop,
-// which writes the last counts.
-func counting(h *telemetry.LogHandler) (stop func()) {
+// countRepeats runs the handler's counter of dropped lines until stop, which writes the last
+// counts.
+func countRepeats(h *telemetry.LogHandler) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var owned sync.WaitGroup
 	owned.Go(func() { h.Run(ctx) })

@@ -16,7 +16,7 @@ import (
 func TestTheLogCountsWhatRepeats(t *testing.T) {
 	var out bytes.Buffer
 	h := logHandler(&out, "warn")
-	stop := counting(h)
+	stop := countRepeats(h)
 	log := slog.New(h)
 	for range 300 {
 		log.Error("a worker is away")

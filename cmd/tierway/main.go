@@ -1,6 +1,5 @@
-// Command tierway is an OpenAI-compatible gateway in front of inference
-// engines. Its verbs wire flags, signals and packages together; each stands in
-// a file of its own.
+// Command tierway is an OpenAI-compatible gateway in front of inference engines. Each
+// subcommand is in its own file and connects flags, signals and packages.
 package main
 
 import (
@@ -29,20 +28,20 @@ func main() {
 	}
 }
 
-// silenceLibraries ends the lines that libraries write to standard output and error by
-// settings of the whole process: gin lists its routes, and the Redis client reports each
-// failed dial, which the gateway logs itself.
+// silenceLibraries turns off the output of libraries to standard output and error, which only
+// process-wide settings control: gin lists its routes, and the Redis client reports each failed
+// dial, which the gateway logs itself.
 func silenceLibraries() {
 	gin.SetMode(gin.ReleaseMode)
 	logging.Disable()
 }
 
-// exit ends the program with a status when everything has been said.
+// exit ends the process with a status after all messages were printed.
 type exit int
 
 func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
-// root is the command tree. Data goes to out, messages go to messages.
+// root returns the command tree. Data goes to out, messages go to messages.
 func root(out, messages io.Writer) *cobra.Command {
 	c := &cobra.Command{
 		Use:           "tierway",
@@ -62,7 +61,7 @@ func root(out, messages io.Writer) *cobra.Command {
 	return c
 }
 
-// helpTemplate puts the examples first: they answer most questions.
+// helpTemplate prints the examples first, because they answer most questions.
 const helpTemplate = `{{.Short}}
 
 {{if .Example}}Examples:

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// limitMemory sets the collector's memory limit where GOMEMLIMIT does not: to nine
-// tenths of the memory that there is, so that a heap which may grow to five times what
-// lives does not outgrow the machine. The rest is for stacks and other processes.
+// limitMemory sets the memory limit of the garbage collector, unless GOMEMLIMIT does, to nine
+// tenths of the available memory: the heap may grow to five times its live data and must not
+// exceed the machine. The rest is for stacks and other processes.
 func limitMemory() {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return
@@ -22,8 +22,8 @@ func limitMemory() {
 	}
 }
 
-// memoryOf returns the memory that Linux lets this process use: the machine's, or the
-// bound of a control group that the process is in. root is the file system's.
+// memoryOf returns the memory that Linux grants this process: that of the machine, or the limit
+// of one of its control groups. root is the root of the file system.
 func memoryOf(root fs.FS) (memory int64, known bool) {
 	memory = math.MaxInt64
 	least := func(n int64) {
@@ -32,9 +32,9 @@ func memoryOf(root fs.FS) (memory int64, known bool) {
 		}
 	}
 	least(numberIn(root, "proc/meminfo", "MemTotal: %d kB") << 10)
-	groups, _ := fs.ReadFile(root, "proc/self/cgroup") //nolint:errcheck // a kernel without control groups has none
+	groups, _ := fs.ReadFile(root, "proc/self/cgroup") //nolint:errcheck // kernels without control groups lack the file
 	for line := range strings.Lines(string(groups)) {
-		// hierarchy:controllers:path, where version 2 names no controllers.
+		// hierarchy:controllers:path; version 2 has no controllers.
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(parts) < 3 {
 			continue
@@ -46,8 +46,8 @@ func memoryOf(root fs.FS) (memory int64, known bool) {
 		case parts[1] != "":
 			continue
 		}
-		// A group's own bound, then those of the groups around it. In a container the
-		// path may be the host's, and only the mount exists.
+		// The limit of the group, then of its parents. In a container, the path may be the host's,
+		// and only the mount exists.
 		for group := path.Clean("/" + parts[2]); ; group = path.Dir(group) {
 			least(numberIn(root, path.Join(mount, group, file), "%d"))
 			if group == "/" {
@@ -58,9 +58,9 @@ func memoryOf(root fs.FS) (memory int64, known bool) {
 	return memory, known
 }
 
-// numberIn returns the positive number that a file has in a place; 0 if there is none.
+// numberIn returns the positive number in a file of the given format; 0 if there is none.
 func numberIn(root fs.FS, name, format string) (n int64) {
-	text, _ := fs.ReadFile(root, name) //nolint:errcheck // a file that is not there holds no number
+	text, _ := fs.ReadFile(root, name) //nolint:errcheck // a missing file has no number
 	if _, err := fmt.Sscanf(string(text), format, &n); err != nil {
 		return 0
 	}

@@ -19,8 +19,8 @@ func migrateCommand() *cobra.Command {
 		migration("status", "Show the schema version of the database and the latest one", "Exit status: 0 up to date, 1 different, 2 error.", false, migrateStatus))
 }
 
-// migration makes a command that works on the database of a configuration, which
-// it makes where fill is set and there is none.
+// migration returns a command for the database of a configuration. If fill is set, it creates a
+// missing database.
 func migration(name, short, long string, fill bool, work func(ctx context.Context, c *cobra.Command, d *database) error) *cobra.Command {
 	var path string
 	c := &cobra.Command{
@@ -42,7 +42,7 @@ func migration(name, short, long string, fill bool, work func(ctx context.Contex
 	return c
 }
 
-// migrateUp is not bounded in time: a large ledger may take long to change.
+// migrateUp has no time limit, because migrating a large ledger may take long.
 func migrateUp(ctx context.Context, c *cobra.Command, d *database) error {
 	m, err := d.sql.Migrate(ctx)
 	if err != nil {
@@ -68,13 +68,13 @@ func migrateStatus(ctx context.Context, c *cobra.Command, d *database) error {
 	}
 	switch {
 	case applied < latest:
-		say(c, "run `tierway migrate up -c %s`, or start a gateway, which updates the schema", d.path)
+		printMessage(c, "run `tierway migrate up -c %s`, or start a gateway, which updates the schema", d.path)
 		return exit(1)
 	case applied == latest+1:
-		say(c, "the schema is of the next release: a gateway of this release can serve with it and does not change it; commands that write need the next release")
+		printMessage(c, "the schema is of the next release: a gateway of this release can serve with it and does not change it; commands that write need the next release")
 		return exit(1)
 	case applied > latest:
-		say(c, "%v", d.newer(applied, latest))
+		printMessage(c, "%v", d.newer(applied, latest))
 		return exit(1)
 	}
 	return nil

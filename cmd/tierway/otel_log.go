@@ -8,16 +8,16 @@ import (
 	"go.opentelemetry.io/otel"
 )
 
-// logOTel sends the reports of the OpenTelemetry SDK to the program's log, instead of
-// the lines that the SDK writes to standard error.
+// logOTel sends the reports of the OpenTelemetry SDK to the program's log instead of standard
+// error.
 func logOTel(log *slog.Logger) {
 	reports := otelLog{log}
 	otel.SetLogger(logr.FromSlogHandler(reports))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { reports.warn(err.Error()) }))
 }
 
-// otelLog is a slog.Handler for the SDK's reports. It leaves out their values and errors:
-// they repeat the variables of the environment, which hold a collector's key.
+// otelLog is a slog.Handler for reports of the SDK. It omits their values and errors, because
+// these may repeat environment variables with a collector's key.
 type otelLog struct{ log *slog.Logger }
 
 // Enabled is part of slog.Handler. The SDK's warnings have the level -1.

@@ -65,11 +65,12 @@ func (f reloadFlags) run(c *cobra.Command) error {
 	return printReload(c.OutOrStdout(), result)
 }
 
-// invalidOrder is the detail of a refusal of what surrounds a configuration.
+// invalidOrder is the detail of a refusal whose errors concern the request, not the
+// configuration.
 const invalidOrder = "validation failed"
 
-// showProblems shows all that is wrong with a configuration that the gateway
-// refused, and ends with status 1. Any other error stays what it is.
+// showProblems prints the problems of a configuration that the gateway rejected, and returns
+// exit status 1. It returns other errors unchanged.
 func showProblems(c *cobra.Command, err error) error {
 	var r *refusal
 	if !errors.As(err, &r) || r.Status != http.StatusUnprocessableEntity || len(r.Errors) == 0 || r.Detail == invalidOrder {
@@ -78,11 +79,11 @@ func showProblems(c *cobra.Command, err error) error {
 	for _, e := range r.Errors {
 		fmt.Fprintln(c.ErrOrStderr(), plain(e.Message))
 	}
-	say(c, "%s", plain(r.Detail))
+	printMessage(c, "%s", plain(r.Detail))
 	return exit(1)
 }
 
-// problemOf returns a problem as check prints it.
+// problemOf returns a problem in the form that check prints.
 func problemOf(p admin.ProblemView) config.Problem {
 	p.Warning = p.Severity == "warning"
 	return p.Problem
@@ -112,7 +113,7 @@ func printReload(w io.Writer, r admin.ReloadAnswer) error {
 	return err
 }
 
-// counted writes a number of things, of which one is named.
+// counted returns a number with its noun, in the plural if needed.
 func counted(n int, one string) string {
 	if n == 1 {
 		return "1 " + one
@@ -120,7 +121,7 @@ func counted(n int, one string) string {
 	return fmt.Sprintf("%d %ss", n, one)
 }
 
-// change writes the values of a change.
+// change returns the values of a change.
 func change(c config.Change) string {
 	switch c.Op {
 	case "add":

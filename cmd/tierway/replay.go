@@ -50,7 +50,7 @@ func replayCommand() *cobra.Command {
 	return c
 }
 
-// maxLast bounds --last: those decisions are held in memory, some kilobytes each.
+// maxLast limits --last: the records are kept in memory, some kilobytes each.
 const maxLast = 100_000
 
 func (f replayFlags) run(c *cobra.Command) error {
@@ -71,7 +71,7 @@ func (f replayFlags) run(c *cobra.Command) error {
 	return printReplay(c.OutOrStdout(), report, f.draft != "", f.changes)
 }
 
-// offline replays files. The answer is the report itself.
+// offline replays files. answer is the report itself.
 func (f replayFlags) offline(c *cobra.Command) (report *replay.Report, answer any, err error) {
 	var r replay.Config
 	now, err := setup(c, f.config)
@@ -88,7 +88,7 @@ func (f replayFlags) offline(c *cobra.Command) (report *replay.Report, answer an
 	if err != nil {
 		return nil, nil, err
 	}
-	var kept []*decisions.Decision // the newest, with --last
+	var kept []*decisions.Decision // the newest records, with --last
 	read, err := f.read(c, func(d *decisions.Decision) {
 		if f.last == 0 {
 			again.Add(d)
@@ -104,12 +104,12 @@ func (f replayFlags) offline(c *cobra.Command) (report *replay.Report, answer an
 	for _, d := range kept[max(0, len(kept)-f.last):] {
 		again.Add(d)
 	}
-	read.tell(c)
+	read.report(c)
 	report = again.Report()
 	return report, report, nil
 }
 
-// setup reads a configuration as replay takes it.
+// setup loads a configuration for a replay.
 func setup(c *cobra.Command, path string) (*replay.Setup, error) {
 	file, err := loadConfig(c, path)
 	if err != nil {
@@ -119,7 +119,7 @@ func setup(c *cobra.Command, path string) (*replay.Setup, error) {
 	return &s, err
 }
 
-// ask has a gateway replay what it keeps.
+// ask lets a gateway replay its own records.
 func (f replayFlags) ask(c *cobra.Command) (report *replay.Report, answer any, err error) {
 	a, err := newAdminAPI(f.api, os.LookupEnv)
 	if err != nil {

@@ -26,7 +26,7 @@ func skippedTexts() map[string]string {
 	}
 }
 
-// printReplay writes a report for a reader at a terminal; with changes also all moves.
+// printReplay prints a report for a terminal; changes adds all moves.
 func printReplay(w io.Writer, r *replay.Report, drafted, changes bool) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
@@ -125,7 +125,7 @@ func printReplayTiers(w io.Writer, r *replay.Report, drafted bool) error {
 	return t.Flush()
 }
 
-// shownMoves is how many moves are shown where not all are asked for.
+// shownMoves is the number of moves that are printed without --changes.
 const shownMoves = 5
 
 func first[T any](list []T, all bool) []T {
@@ -135,7 +135,7 @@ func first[T any](list []T, all bool) []T {
 	return list[:min(len(list), shownMoves)]
 }
 
-// leftOut says how many requests the moves have that are not shown.
+// leftOut prints the number of requests in moves that are not shown.
 func leftOut(line func(name, format string, args ...any), n int, all bool) {
 	switch {
 	case n <= 0:
@@ -146,7 +146,7 @@ func leftOut(line func(name, format string, args ...any), n int, all bool) {
 	}
 }
 
-// examples are the ids that a report keeps of n requests.
+// examples returns the request IDs that a report keeps of n requests.
 func examples(ids []string, n int, show bool) string {
 	if !show {
 		return ""
@@ -178,7 +178,7 @@ func part(p replay.Part) string {
 
 func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
 
-// number writes three digits, or all before the point.
+// number formats three significant digits, or all digits before the point.
 func number(n float64) string {
 	switch {
 	case n >= 100:
@@ -189,7 +189,7 @@ func number(n float64) string {
 	return fmt.Sprintf("%.3g", n)
 }
 
-// grown is by how much a number grows or shrinks.
+// grown returns the relative change of a number.
 func grown(was, is int64) string {
 	switch {
 	case was == is:

@@ -13,33 +13,33 @@ import (
 	"tierway/decisions"
 )
 
-// maxDecision bounds a line in bytes. A record with 128 candidates and ten attempts
-// has some 400 KB.
+// maxDecision limits a line in bytes. A record with 128 candidates and ten attempts has about
+// 400 KB.
 const maxDecision = 4 << 20
 
-// readCount is what was read of decisions.
+// readCount counts the lines of decision files.
 type readCount struct {
 	decisions int
-	malformed int  // lines that are no decision: torn by a crash or a full disk, or something else
-	torn      bool // the last line has no end: it was being written
+	malformed int  // lines that are not decision records, for example after a crash
+	torn      bool // the last line is incomplete
 }
 
-func (n readCount) tell(c *cobra.Command) {
+func (n readCount) report(c *cobra.Command) {
 	switch {
 	case n.malformed == 1:
-		say(c, "skipped 1 line that is not a decision record")
+		printMessage(c, "skipped 1 line that is not a decision record")
 	case n.malformed > 1:
-		say(c, "skipped %d lines that are not decision records", n.malformed)
+		printMessage(c, "skipped %d lines that are not decision records", n.malformed)
 	}
 	if n.torn {
-		say(c, "skipped the last line because it is incomplete")
+		printMessage(c, "skipped the last line because it is incomplete")
 	}
 }
 
 func (f replayFlags) read(c *cobra.Command, add func(*decisions.Decision)) (readCount, error) {
 	var all readCount
 	for _, path := range f.decisions {
-		if all.torn { // a file that others follow is not being written
+		if all.torn { // a file before another one is no longer written
 			all.malformed, all.torn = all.malformed+1, false
 		}
 		n, err := f.readOne(c, path, add)
@@ -73,12 +73,11 @@ func (f replayFlags) readOne(c *cobra.Command, path string, add func(*decisions.
 	return n, nil
 }
 
-// errNewer means that the decisions were written by a newer gateway, whose fields
-// may mean something else.
+// errNewer means that a newer gateway wrote the records, whose fields may have another meaning.
 var errNewer = errors.New("the decision records have a newer version than this release supports")
 
-// readDecisions calls add for each decision of a text with one a line. Lines that are
-// none are counted and left out; one of a newer version ends the reading.
+// readDecisions calls add for each decision record of a text with one per line. It counts and
+// skips other lines, and stops at a record of a newer version.
 func readDecisions(r io.Reader, add func(*decisions.Decision)) (n readCount, err error) {
 	in := bufio.NewReaderSize(r, 64<<10)
 	for at := 1; ; at++ {
@@ -107,8 +106,8 @@ func readDecisions(r io.Reader, add func(*decisions.Decision)) (n readCount, err
 	}
 }
 
-// readLine reads up to the next line's end, which it leaves out. Of a line that is too
-// long it returns a part, and whole is false.
+// readLine reads a line without its line break. Of an overlong line it returns a part, and
+// whole is false.
 func readLine(in *bufio.Reader) (line []byte, whole bool, err error) {
 	whole = true
 	for {
@@ -128,8 +127,8 @@ func readLine(in *bufio.Reader) (line []byte, whole bool, err error) {
 	}
 }
 
-// decisionOf reads one line; nil when it is no decision. The version is told of what
-// cannot be read otherwise too.
+// decisionOf decodes one line; nil if it is not a decision record. It returns the version even
+// of records that it cannot decode otherwise.
 func decisionOf(line []byte) (d *decisions.Decision, version int) {
 	d = &decisions.Decision{}
 	if err := json.Unmarshal(line, d); err == nil {

@@ -34,8 +34,7 @@ func serveCommand() *cobra.Command {
 			"  tierway serve --model qwen2.5:7b=small --model qwen2.5:72b=large --worker-urls http://127.0.0.1:11434",
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			// One that comes before the listeners are open is remembered, and kills
-			// nobody.
+			// A SIGHUP before the listeners are open is kept and does not end the process.
 			hup := make(chan os.Signal, 1)
 			signal.Notify(hup, syscall.SIGHUP)
 			defer signal.Stop(hup)
@@ -70,8 +69,8 @@ func (f serveFlags) load(c *cobra.Command) (*config.File, error) {
 	return override(c, file, f.listen, f.adminListen)
 }
 
-// showFlagProblems shows all that is wrong with values of flags, and ends with status 1.
-// Any other error stays what it is.
+// showFlagProblems prints the problems of flag values and returns exit status 1. It returns
+// other errors unchanged.
 func showFlagProblems(c *cobra.Command, err error) error {
 	var problems config.Problems
 	if !errors.As(err, &problems) {
@@ -81,7 +80,7 @@ func showFlagProblems(c *cobra.Command, err error) error {
 	return exit(1)
 }
 
-// path is the configuration's file; empty where flags alone are.
+// path returns the configuration file; empty if only flags are used.
 func (f serveFlags) path() string {
 	switch {
 	case len(f.models) > 0:
@@ -92,8 +91,8 @@ func (f serveFlags) path() string {
 	return f.config
 }
 
-// again reads the configuration for a reload.
-func (f serveFlags) again() (*config.File, error) {
+// reloadConfig loads the configuration for a reload.
+func (f serveFlags) reloadConfig() (*config.File, error) {
 	file, err := config.Load(f.path(), os.LookupEnv)
 	if err != nil || f.listen == "" && f.adminListen == "" {
 		return file, err
@@ -101,8 +100,8 @@ func (f serveFlags) again() (*config.File, error) {
 	return file.WithListen(f.listen, f.adminListen)
 }
 
-// override replaces the addresses of a configuration and checks that they are
-// no more open than it allows.
+// override replaces the addresses of a configuration and checks that they are not more open
+// than it allows.
 func override(c *cobra.Command, file *config.File, listen, adminListen string) (*config.File, error) {
 	if listen == "" && adminListen == "" {
 		return file, nil
@@ -112,14 +111,14 @@ func override(c *cobra.Command, file *config.File, listen, adminListen string) (
 		return nil, showFlagProblems(c, err)
 	}
 	for _, w := range file.Warnings() {
-		if w.Line == 0 { // those of the file have been shown
+		if w.Line == 0 { // warnings of the file were printed before
 			fmt.Fprintln(c.ErrOrStderr(), w.String())
 		}
 	}
 	return file, nil
 }
 
-// serve runs a checked configuration until a signal ends it. hup gets SIGHUP.
+// serve runs a checked configuration until a signal. hup receives SIGHUP.
 func (f serveFlags) serve(c *cobra.Command, file *config.File, hup <-chan os.Signal) error {
 	tuneCollector()
 	limitMemory()
@@ -135,7 +134,7 @@ func (f serveFlags) serve(c *cobra.Command, file *config.File, hup <-chan os.Sig
 	defer stop()
 	o.Announce, o.Withdraw = announced.announce, announced.clear
 	if f.path() != "" {
-		o.Source, o.Path = patient(f.again), f.path()
+		o.Source, o.Path = limitReadTime(f.reloadConfig), f.path()
 	}
 	s, err := server.New(o)
 	if err != nil {
@@ -149,8 +148,8 @@ func (f serveFlags) serve(c *cobra.Command, file *config.File, hup <-chan os.Sig
 	return follower{reloadable: s, log: log, hup: hup, path: f.path(), loaded: file.Hash()}.run(ctx)
 }
 
-// adminAddress is where a program on this machine finds the admin plane of a
-// server: one of the configuration's addresses until s listens.
+// adminAddress returns the URL of the admin plane for programs on this machine: from the
+// configuration until s listens.
 func adminAddress(file *config.File, s *server.Server) string {
 	listen, files := file.Admin.Listen, file.Admin.TLS
 	if file.SharedPlanes() {
@@ -162,19 +161,19 @@ func adminAddress(file *config.File, s *server.Server) string {
 	return reachable(listen, files)
 }
 
-// collectorPercent lets the heap grow to five times what lives before it is
-// collected: the gateway's heap is small and its garbage many short requests,
-// so that Go's default of 100 would collect a hundred times a second.
+// collectorPercent lets the heap grow to five times its live data before a collection. The
+// gateway's heap is small and its garbage consists of many short requests: Go's default of 100
+// would collect a hundred times per second.
 const collectorPercent = 400
 
-// tuneCollector leaves the garbage collector to GOGC where that is set.
+// tuneCollector sets the GC percentage unless GOGC is set.
 func tuneCollector() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(collectorPercent)
 	}
 }
 
-// options are those of a server whose access log goes to access.
+// options returns the options of a server whose access log goes to access.
 func options(file *config.File, log *slog.Logger, access io.Writer) server.Options {
 	o := server.Options{Config: file, Log: log, Metrics: telemetry.New(version), Rand: rand.Uint64, Version: version}
 	if file.Log.Access {
@@ -183,8 +182,8 @@ func options(file *config.File, log *slog.Logger, access io.Writer) server.Optio
 	return o
 }
 
-// signals returns a context that the first SIGTERM or SIGINT ends, which
-// starts the drain. The second one calls last and ends the program at once.
+// signals returns a context that ends at the first SIGTERM or SIGINT, which starts the drain.
+// The second signal calls last and ends the process at once.
 func signals(parent context.Context, last func()) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(parent)
 	ch := make(chan os.Signal, 2)

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// flagGroups checks which flags of a command go together, in words that say what
-// to write. What cobra words in a way that is not known here stays as it is.
+// flagGroups checks which flags belong together and rewrites cobra's errors as instructions.
+// Unknown errors are returned unchanged.
 func flagGroups(c *cobra.Command, _ []string) error {
 	err := c.ValidateFlagGroups()
 	if err == nil {
@@ -36,7 +36,7 @@ func flagGroups(c *cobra.Command, _ []string) error {
 	return err
 }
 
-// noArguments is for verbs that are told everything by flags.
+// noArguments rejects arguments of commands that take only flags.
 func noArguments(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
