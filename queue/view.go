@@ -79,7 +79,8 @@ func (q *Queue) List(now time.Time, limit int) []Waiter {
 			break
 		}
 		q.walk.granted(t, path)
-		w := Waiter{Position: len(list) + 1, ID: t.ID, Tenant: t.Tenant, Class: t.Class, Tokens: t.Tokens, Waited: now.Sub(t.entered)}
+		w := Waiter{Position: len(list) + 1, ID: t.ID, Tenant: t.Tenant, Class: t.Class, Tokens: t.Tokens,
+			Waited: now.Sub(t.entered)}
 		if rate > 0 {
 			w.Expected = seconds(float64(w.Position) / rate)
 		}

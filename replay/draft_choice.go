@@ -129,7 +129,8 @@ func (to *sidePool) mayAdmitUnrecorded(m *routing.Member) bool {
 	was, _ := to.was.member(m.ID)
 	before, after := &to.was.Saturation, &to.Saturation
 	return raised(was.MaxInflight, m.MaxInflight) || raised(was.MaxTokensInflight, m.MaxTokensInflight) ||
-		raised(before.Waiting, after.Waiting) || raised(before.KVUsage, after.KVUsage) || raised(after.StaleAfter, before.StaleAfter)
+		raised(before.Waiting, after.Waiting) || raised(before.KVUsage, after.KVUsage) ||
+		raised(after.StaleAfter, before.StaleAfter)
 }
 
 // raised reports whether a bound is raised; 0 is no bound.
@@ -140,7 +141,8 @@ func raised[N int | int64 | float64 | time.Duration](was, is N) bool {
 // filterEligible keeps the candidates that the pool would show its policy. workers has their
 // states. If all are full or saturated, the request would wait for any of them.
 func (to *sidePool) filterEligible(p *pick, c *routing.Choice, model uint64, workers []routing.Loaded) {
-	q := routing.Request{Now: p.moment(), Model: model, PromptTokens: c.PromptTokens, OutputTokens: c.OutputTokens, Wait: c.Waits}
+	q := routing.Request{Now: p.moment(), Model: model, PromptTokens: c.PromptTokens,
+		OutputTokens: c.OutputTokens, Wait: c.Waits}
 	shown, err := routing.Eligible(to.policy, to.Saturation, &q, workers)
 	if errors.Is(err, routing.ErrFull) {
 		for i := range workers {
@@ -157,7 +159,8 @@ func (to *sidePool) filterEligible(p *pick, c *routing.Choice, model uint64, wor
 
 // sameMembers reports whether the draft keeps all members and their groups.
 func (to *sidePool) sameMembers() bool {
-	return to.was != nil && slices.EqualFunc(to.was.Members, to.Members, func(a, b routing.Member) bool { return a.ID == b.ID && a.Group == b.Group })
+	same := func(a, b routing.Member) bool { return a.ID == b.ID && a.Group == b.Group }
+	return to.was != nil && slices.EqualFunc(to.was.Members, to.Members, same)
 }
 
 // order numbers the candidates by their places among the draft's members, if these have
@@ -190,14 +193,17 @@ func (r *Replay) applyDivergence(p *pick, to *sidePool, v *routing.Candidate) (m
 	v.Inflight = max(0, v.Inflight+is.inflight-was.inflight)
 	v.PendingTokens = max(0, v.PendingTokens+is.pending-was.pending)
 	v.OutputTokens = max(0, v.OutputTokens+is.output-was.output)
-	more := is.cache.hit(p.residency.chain, p.a.Choice.PromptTokens) - was.cache.hit(p.residency.chain, p.a.Choice.PromptTokens)
+	chain, prompt := p.residency.chain, p.a.Choice.PromptTokens
+	more := is.cache.hit(chain, prompt) - was.cache.hit(chain, prompt)
 	v.Overlap = min(max(0, v.Overlap+more), max(0, p.a.Choice.PromptTokens))
 	return is.inflight != was.inflight || is.tokens != was.tokens
 }
 
 // unrecordedCandidate returns a member that the record lacks, with the load that the draft
 // placed on it.
-func (r *Replay) unrecordedCandidate(p *pick, to *sidePool, m *routing.Member, at int) (routing.Candidate, routing.Loaded) {
+func (r *Replay) unrecordedCandidate(
+	p *pick, to *sidePool, m *routing.Member, at int,
+) (routing.Candidate, routing.Loaded) {
 	w := to.of(m.ID)
 	rate := w.rate
 	if rate == 0 {
@@ -226,7 +232,8 @@ func (to *sidePool) rate() float64 {
 // otherPoolChoice returns a pick in a pool that the real request did not reach: all members
 // that could take it, with the load that the draft placed on them.
 func (r *Replay) otherPoolChoice(p *pick, to *sidePool) *routing.Choice {
-	c := &routing.Choice{Rand: p.a.Choice.Rand, PromptTokens: p.a.Choice.PromptTokens, OutputTokens: p.a.Choice.OutputTokens, Waits: p.a.Choice.Waits}
+	was := p.a.Choice
+	c := &routing.Choice{Rand: was.Rand, PromptTokens: was.PromptTokens, OutputTokens: was.OutputTokens, Waits: was.Waits}
 	workers := make([]routing.Loaded, len(to.Members))
 	c.Candidates = make([]routing.Candidate, len(to.Members))
 	for i := range to.Members {

@@ -165,11 +165,13 @@ func (r *Replay) report() *Report {
 		out.Cost = &Estimates{Now: total(now.cost), Draft: total(draft.cost)}
 	}
 	for _, k := range byCount(s.tiers, func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
-		out.ChangedTier = append(out.ChangedTier, TierMove{From: k[0], To: k[1], N: s.tiers[k].n, Examples: s.tiers[k].examples})
+		out.ChangedTier = append(out.ChangedTier, TierMove{From: k[0], To: k[1], N: s.tiers[k].n,
+			Examples: s.tiers[k].examples})
 	}
 	for _, k := range byCount(s.workers, func(a, b [3]string) int { return slices.Compare(a[:], b[:]) }) {
 		if len(out.WorkerMoves) < moveCount {
-			out.WorkerMoves = append(out.WorkerMoves, WorkerMove{Tier: k[0], From: k[1], To: k[2], N: s.workers[k].n, Examples: s.workers[k].examples})
+			out.WorkerMoves = append(out.WorkerMoves, WorkerMove{Tier: k[0], From: k[1], To: k[2], N: s.workers[k].n,
+				Examples: s.workers[k].examples})
 		}
 	}
 	return &out
@@ -180,7 +182,8 @@ func (r *Replay) tierTotals() []Tier {
 	maps.Copy(names, r.draft.requests)
 	totals := []Tier{}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		t := Tier{Tier: name, Requests: Totals{r.now.requests[name], r.draft.requests[name]}, Prompt: Totals{r.now.prompts[name], r.draft.prompts[name]}}
+		t := Tier{Tier: name, Requests: Totals{r.now.requests[name], r.draft.requests[name]},
+			Prompt: Totals{r.now.prompts[name], r.draft.prompts[name]}}
 		now, priced := r.now.cost[name]
 		draft, too := r.draft.cost[name]
 		if priced || too {

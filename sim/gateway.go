@@ -36,7 +36,8 @@ func (w *World) startAttempt(rec *Record) {
 	rec.Arrived, rec.Waited = w.now, false
 	f := &inflight{record: rec, route: routing.Request{
 		Now: w.time(w.now), Rand: w.rng.Uint64(), Model: r.Model, Prefix: r.Prefix, Blocks: r.Prompt(),
-		PromptTokens: w.pool.Learned().PromptTokens(r.PromptTokens), OutputTokens: w.pool.Learned().OutputTokens(r.MaxTokens), Stream: true,
+		PromptTokens: w.pool.Learned().PromptTokens(r.PromptTokens),
+		OutputTokens: w.pool.Learned().OutputTokens(r.MaxTokens), Stream: true,
 	}}
 	f.expectedTokens = f.route.PromptTokens + f.route.OutputTokens
 	if w.config.Choices {

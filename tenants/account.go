@@ -86,7 +86,8 @@ func (a *budgetWindows) updateShared(index int, h SharedCounter) {
 const maxSum = 1 << 61
 
 func (s Spent) plus(o Spent) Spent {
-	return Spent{Tokens: min(s.Tokens+min(max(0, o.Tokens), maxSum), maxSum), Money: min(s.Money+min(max(0, o.Money), maxSum), maxSum)}
+	return Spent{Tokens: min(s.Tokens+min(max(0, o.Tokens), maxSum), maxSum),
+		Money: min(s.Money+min(max(0, o.Money), maxSum), maxSum)}
 }
 
 func (s Spent) minus(o Spent) Spent {

@@ -40,7 +40,8 @@ func FromConfig(configs []KeyConfig) ([]Tenant, []Key, error) {
 	for i, c := range configs {
 		at := fmt.Sprintf("auth.keys[%d]", i)
 		if !Slug(c.Name) {
-			errs = append(errs, fmt.Errorf("%s.name: bad name %q: use 1 to 63 of a-z, 0-9 and -, but not %q", at, c.Name, anonymous))
+			errs = append(errs, fmt.Errorf("%s.name: bad name %q: use 1 to 63 of a-z, 0-9 and -, but not %q",
+				at, c.Name, anonymous))
 		}
 		digest, err := c.digest(at)
 		first, taken := owners[digest]
@@ -58,9 +59,11 @@ func FromConfig(configs []KeyConfig) ([]Tenant, []Key, error) {
 			known[t.Name] = len(ts)
 			ts = append(ts, t)
 		} else if !reflect.DeepEqual(t, ts[other]) {
-			errs = append(errs, fmt.Errorf("%s.name: duplicate name %q with other settings: repeat the tenant's tiers, models, priorities and limits, or name it otherwise", at, t.Name))
+			errs = append(errs, fmt.Errorf("%s.name: duplicate name %q with other settings: "+
+				"repeat the tenant's tiers, models, priorities and limits, or name it otherwise", at, t.Name))
 		}
-		ks = append(ks, Key{ID: fmt.Sprintf("config-%x", digest[:4]), Tenant: t.Name, Hint: "config.yaml", Digest: digest, FromConfig: true})
+		ks = append(ks, Key{ID: fmt.Sprintf("config-%x", digest[:4]), Tenant: t.Name,
+			Hint: "config.yaml", Digest: digest, FromConfig: true})
 	}
 	if len(errs) > 0 {
 		return nil, nil, errors.Join(errs...)
@@ -87,13 +90,15 @@ const anonymous = "anonymous"
 // lines, and are therefore plain and short.
 func Slug(name string) bool {
 	plain := func(r rune) bool { return 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || r == '-' }
-	return 0 < len(name) && len(name) <= 63 && name != anonymous && strings.IndexFunc(name, func(r rune) bool { return !plain(r) }) < 0
+	return 0 < len(name) && len(name) <= 63 && name != anonymous &&
+		strings.IndexFunc(name, func(r rune) bool { return !plain(r) }) < 0
 }
 
 // digest decodes the key's digest.
 func (k *KeyConfig) digest(at string) (digest [sha256.Size]byte, err error) {
 	if len(k.SHA256) != hex.EncodedLen(len(digest)) {
-		return digest, fmt.Errorf("%s.sha256: has %d characters: use the 64 hexadecimal digits of the key's SHA-256, not the key", at, len(k.SHA256))
+		return digest, fmt.Errorf("%s.sha256: has %d characters: "+
+			"use the 64 hexadecimal digits of the key's SHA-256, not the key", at, len(k.SHA256))
 	}
 	// The decoder's own error would repeat a character of a possible key.
 	if _, err := hex.Decode(digest[:], []byte(k.SHA256)); err != nil {
@@ -103,7 +108,8 @@ func (k *KeyConfig) digest(at string) (digest [sha256.Size]byte, err error) {
 		return digest, fmt.Errorf("%s.sha256: is the digest of no key at all: use that of the key", at)
 	}
 	if weakDigests[digest] {
-		return digest, fmt.Errorf("%s.sha256: is the digest of a well-known key: make a key with `openssl rand -hex 20` and write its digest", at)
+		return digest, fmt.Errorf("%s.sha256: is the digest of a well-known key: "+
+			"make a key with `openssl rand -hex 20` and write its digest", at)
 	}
 	return digest, nil
 }
@@ -123,7 +129,8 @@ type entry struct {
 // NewDirectory returns a directory of tenants and their keys. It leaves out revoked keys and
 // keys of unknown tenants.
 func NewDirectory(ts []Tenant, ks []Key) *Directory {
-	d := &Directory{entries: make(map[[sha256.Size]byte]entry, len(ks)), names: make(map[string]bool, len(ts)), keys: make(map[string]bool, len(ks))}
+	d := &Directory{entries: make(map[[sha256.Size]byte]entry, len(ks)),
+		names: make(map[string]bool, len(ts)), keys: make(map[string]bool, len(ks))}
 	byName := make(map[string]*Tenant, len(ts))
 	for i := range ts {
 		byName[ts[i].Name] = &ts[i]

@@ -31,7 +31,8 @@ const (
 // cryptographically strong; prefix must be one of the three above.
 func NewKey(random io.Reader, prefix string) (string, error) {
 	if prefix != TenantPrefix && prefix != AdminPrefix && prefix != BootstrapPrefix {
-		return "", fmt.Errorf("making a key: unknown prefix %q: use %q, %q or %q", prefix, TenantPrefix, AdminPrefix, BootstrapPrefix)
+		return "", fmt.Errorf("making a key: unknown prefix %q: use %q, %q or %q",
+			prefix, TenantPrefix, AdminPrefix, BootstrapPrefix)
 	}
 	var secret [secretBytes]byte
 	if _, err := io.ReadFull(random, secret[:]); err != nil {

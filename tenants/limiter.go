@@ -79,7 +79,9 @@ func (l *Limiter) Inflight(tenant, key string) (n int64) {
 
 // Spent returns the known usage in the UTC day and month of a time.
 func (l *Limiter) Spent(tenant, key string, at time.Time) (day, month Spent) {
-	l.withState(tenant, key, func(s *state) { day, month = s.days.window(Day(at)).spent, s.months.window(Month(at)).spent })
+	l.withState(tenant, key, func(s *state) {
+		day, month = s.days.window(Day(at)).spent, s.months.window(Month(at)).spent
+	})
 	return day, month
 }
 

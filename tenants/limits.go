@@ -110,7 +110,8 @@ func (p Price) Cost(prompt, cached, output int64) Money {
 	if p.CachedInput != nil {
 		cachedPrice = *p.CachedInput
 	}
-	return tokenPrice(max(prompt, 0)-cached, p.Input) + tokenPrice(cached, cachedPrice) + tokenPrice(max(output, 0), p.Output)
+	return tokenPrice(max(prompt, 0)-cached, p.Input) + tokenPrice(cached, cachedPrice) +
+		tokenPrice(max(output, 0), p.Output)
 }
 
 // tokenPrice returns the price of n tokens at perMillion units per million.

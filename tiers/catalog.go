@@ -215,7 +215,8 @@ func (k *Catalog) addDefault(name string) []error {
 	case name == "":
 		i = k.tiers[0]
 	case !known || !k.targets[i].Tier:
-		return []error{fmt.Errorf("classifier.default: unknown tier %q: name one of the tiers (%s)", name, strings.Join(k.tierNames(), ", "))}
+		return []error{fmt.Errorf("classifier.default: unknown tier %q: name one of the tiers (%s)",
+			name, strings.Join(k.tierNames(), ", "))}
 	}
 	k.normal.target, k.normal.model = i, k.targets[i].asked()
 	return nil
@@ -249,7 +250,8 @@ func (k *Catalog) addAliases(aliases map[string]string) (errs []error) {
 			continue
 		}
 		if r, taken := served[alias]; taken {
-			errs = append(errs, fmt.Errorf("%s: never matches: %q is a name of %q already: remove the alias", key, alias, k.targets[r.target].Name))
+			errs = append(errs, fmt.Errorf("%s: never matches: %q is a name of %q already: remove the alias",
+				key, alias, k.targets[r.target].Name))
 		} else if alias == "" {
 			errs = append(errs, fmt.Errorf("%s: empty model name: a request without a model goes to the default tier", key))
 		}
@@ -277,5 +279,6 @@ func (k *Catalog) aliasTarget(served map[string]route, to string) (route, error)
 		return route{target: r.target, model: r.model, rule: "alias"}, nil
 	}
 	known := slices.Sorted(maps.Keys(k.byName))
-	return route{}, fmt.Errorf("unknown target %q: name a tier or pool (%s), a model that one serves, or %q", to, strings.Join(known, ", "), Classify)
+	return route{}, fmt.Errorf("unknown target %q: name a tier or pool (%s), a model that one serves, or %q",
+		to, strings.Join(known, ", "), Classify)
 }

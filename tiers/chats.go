@@ -105,8 +105,9 @@ func (c *Chats) remember(f *ClassifierInput, tier uint32) {
 	c.uses.MoveToFront(at)
 }
 
-// sessionKey keeps the keys of sessions apart from those of chains.
-func sessionKey(session uint64) uint64 { return session ^ 0x9e3779b97f4a7c15 } // bits of the golden ratio, which no hash favours
+// sessionKey keeps the keys of sessions apart from those of chains, by the bits of the golden
+// ratio, which no hash favours.
+func sessionKey(session uint64) uint64 { return session ^ 0x9e3779b97f4a7c15 }
 
 func (c *chatTable) lookLocked(key uint64, now time.Time, idle time.Duration, touch bool) (tier uint32, ok bool) {
 	at := c.places[key]

@@ -130,7 +130,8 @@ func (k *Classifier) decide(f *ClassifierInput, e *Evidence, x *ClassifierReport
 		}
 	}
 	if x != nil {
-		*x = ClassifierReport{Tier: k.name(class.Tier), Rule: class.Rule, Score: class.Score, Signals: k.signals(f, s, tokens, exact)}
+		*x = ClassifierReport{Tier: k.name(class.Tier), Rule: class.Rule, Score: class.Score,
+			Signals: k.signals(f, s, tokens, exact)}
 	}
 	return class
 }

@@ -296,7 +296,8 @@ func (k *Catalog) fitContext(v *Resolution, at int, free bool, q *Query) (int, e
 		return at, err
 	}
 	here := slices.Index(k.tiers, at)
-	if to, ok := k.nearest(here, 1, func(i int) bool { return k.mayMoveTo(i, free, q) && permits(q.Fits, k.targets[i].Name) }); ok {
+	holds := func(i int) bool { return k.mayMoveTo(i, free, q) && permits(q.Fits, k.targets[i].Name) }
+	if to, ok := k.nearest(here, 1, holds); ok {
 		return k.move(q, v, at, to, "context"), nil
 	}
 	for _, i := range slices.Backward(k.tiers[here+1:]) {

@@ -97,7 +97,8 @@ func (c *checker) tokenThresholds(key string, section, normal map[string]int64, 
 		at := key + "." + c.tiers[t.tier]
 		switch {
 		case t.tier <= floor:
-			c.addWarning(at, "never decides: the default tier %q is no lower: remove it, or lower classifier.default", c.tiers[floor])
+			c.addWarning(at, "never decides: the default tier %q is no lower: remove it, or lower classifier.default",
+				c.tiers[floor])
 		case t.over >= lowest:
 			c.addWarning(at, "never decides: a higher tier needs only %v: set it below that, or remove it", lowest)
 		}
@@ -130,7 +131,8 @@ func (c *checker) scoreThresholds(section, normal map[string]float64, floor int)
 			}
 		}
 		if sum < t.over {
-			c.addWarning(key+"."+c.tiers[t.tier], "never reached: the groups for that tier and higher ones weigh %v together: lower it, or add keywords", sum)
+			c.addWarning(key+"."+c.tiers[t.tier], "never reached: the groups for that tier "+
+				"and higher ones weigh %v together: lower it, or add keywords", sum)
 		}
 	}
 	return all
@@ -138,7 +140,8 @@ func (c *checker) scoreThresholds(section, normal map[string]float64, floor int)
 
 // addGroup compiles one Keyword.
 func (c *checker) addGroup(key string, k Keyword) {
-	g := group{name: k.Name, rule: "keyword:" + k.Name, weight: cmp.Or(k.Weight, 1), tier: c.tierIndex(key+".tier", k.Tier)}
+	g := group{name: k.Name, rule: "keyword:" + k.Name, weight: cmp.Or(k.Weight, 1),
+		tier: c.tierIndex(key+".tier", k.Tier)}
 	if other, taken := c.names[k.Name]; taken {
 		c.addError(key+".name", "duplicate name %q, which %s has already: name it otherwise", k.Name, other)
 	}
@@ -159,7 +162,8 @@ func (c *checker) addGroup(key string, k Keyword) {
 func (c *checker) addExpression(key, pattern string, in source) {
 	var broken *syntax.Error
 	if strings.ContainsRune(pattern, '\b') {
-		c.addError(key, "%q holds a backspace: in double quotes YAML reads \\b as one: write the expression in single quotes", pattern)
+		c.addError(key, "%q holds a backspace: in double quotes YAML reads \\b as one: "+
+			"write the expression in single quotes", pattern)
 		return
 	}
 	if _, err := syntax.Parse(pattern, syntax.Perl); errors.As(err, &broken) {
@@ -185,9 +189,11 @@ func (c *checker) addExpression(key, pattern string, in source) {
 		c.addError(key, "matches every text: leave out what may be absent")
 	}
 	if shortest(needs) < 3 {
-		c.addWarning(key, "requires no text of at least three bytes, which makes it slow on long prompts: add a literal that each of its alternatives must hold")
+		c.addWarning(key, "requires no text of at least three bytes, which makes it slow on long prompts: "+
+			"add a literal that each of its alternatives must hold")
 	}
-	c.expressions = append(c.expressions, expression{group: len(c.groups) - 1, in: in, match: compiled, needs: needs, reach: reach(parsed)})
+	c.expressions = append(c.expressions, expression{group: len(c.groups) - 1, in: in, match: compiled,
+		needs: needs, reach: reach(parsed)})
 }
 
 // addPreset compiles the built-in groups. The strong ones are for the last tier, the others for
@@ -206,7 +212,8 @@ func (c *checker) addPreset(name string, lowest int) {
 	}
 	for i, k := range all {
 		if mine, taken := c.names[k.Name]; taken {
-			c.addError(mine+".name", "duplicate name %q, which the preset %q has already: name it otherwise, or set preset to none", k.Name, name)
+			c.addError(mine+".name", "duplicate name %q, which the preset %q has already: "+
+				"name it otherwise, or set preset to none", k.Name, name)
 			continue
 		}
 		c.addGroup(fmt.Sprintf("classifier.preset[%d]", i), k)
@@ -230,7 +237,8 @@ func (c *checker) warnUnscored(rules Rules, scores []threshold[float64], floor i
 		tier := slices.Index(c.tiers, k.Tier)
 		heard := slices.ContainsFunc(scores, func(t threshold[float64]) bool { return t.tier <= tier && t.tier > floor })
 		if tier >= 0 && !heard {
-			c.addWarning(keyAt("classifier.keywords", i)+".tier", "decides nothing: no keyword_score asks for %q or a lower tier above the default: name a tier above classifier.default here and in keyword_score", k.Tier)
+			c.addWarning(keyAt("classifier.keywords", i)+".tier", "decides nothing: no keyword_score asks for %q or a lower tier above the default: "+
+				"name a tier above classifier.default here and in keyword_score", k.Tier)
 		}
 	}
 }
