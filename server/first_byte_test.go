@@ -81,7 +81,7 @@ func TestTheTotalTimeoutOfAWholeAnswerIsNoFailureOfTheWorker(t *testing.T) {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
 		if d := r.Server.decisions.Last(1)[0]; len(d.Attempts) != 1 ||
-			!strings.Contains(d.Attempts[0].Error, "the request's total time is over") {
+			!strings.Contains(d.Attempts[0].Error, "the request reached its total time") {
 			t.Errorf("%s took %+v", path, d.Attempts)
 		}
 	}

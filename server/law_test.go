@@ -193,7 +193,7 @@ func TestASDKsTimeoutBoundsAStreamThatIsHeld(t *testing.T) {
 		<-q.Context().Done()
 	}))
 	a := r.post("/v1/chat/completions", streamedHello, "X-Stainless-Timeout", "0.2")
-	if d := r.Server.decisions.Last(1)[0]; a.status != http.StatusGatewayTimeout || len(d.Attempts) != 1 || !strings.Contains(d.Attempts[0].Error, "the request's total time is over") {
+	if d := r.Server.decisions.Last(1)[0]; a.status != http.StatusGatewayTimeout || len(d.Attempts) != 1 || !strings.Contains(d.Attempts[0].Error, "the request reached its total time") {
 		t.Errorf("%d %s; the attempts were %+v", a.status, a.body, d.Attempts)
 	}
 }

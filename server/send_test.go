@@ -93,7 +93,7 @@ func TestAFailingAcceptIsCountedAndLoggedOnceAMinute(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		text := log.String()
-		if strings.Count(text, "\n") != 2 || strings.Count(text, `"level":"WARN","msg":"a connection was not made: no file descriptor is free"`) != 2 ||
+		if strings.Count(text, "\n") != 2 || strings.Count(text, `"level":"WARN","msg":"a connection failed: no file descriptor is free"`) != 2 ||
 			!strings.Contains(text, `"operation":"accept"`) || !strings.Contains(text, `"more":59`) {
 			t.Errorf("the log is %s", text)
 		}

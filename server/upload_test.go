@@ -371,7 +371,7 @@ func TestAStalledUploadIsCut(t *testing.T) {
 		}
 		until(t, "the end", func() bool { return r.Inflight() == 0 })
 		if d := r.Server.decisions.Last(1)[0]; len(d.Attempts) != 1 ||
-			!strings.Contains(d.Attempts[0].Error, "the request's total time is over") {
+			!strings.Contains(d.Attempts[0].Error, "the request reached its total time") {
 			t.Errorf("%+v", d.Attempts)
 		}
 	})

@@ -162,9 +162,9 @@ func TestAnExplanationSaysWhatTheQueueWouldDo(t *testing.T) {
 		queue, note string
 		status      int
 	}{
-		{", max_depth: 0", "the queue would refuse it (depth); 0 requests wait now", http.StatusServiceUnavailable},
-		{", max_bytes: 10", "the queue would refuse it (bytes)", http.StatusServiceUnavailable},
-		{"", "it would wait in the queue, where 0 requests wait now", 0},
+		{", max_depth: 0", "the queue would reject the request (depth); 0 requests wait now", http.StatusServiceUnavailable},
+		{", max_bytes: 10", "the queue would reject the request (bytes)", http.StatusServiceUnavailable},
+		{"", "the request would wait in the queue; 0 requests wait now", 0},
 	} {
 		r := narrowRig(t, newHolding(engines.Config{}), c.queue, "auto")
 		free := r.fill()
@@ -188,7 +188,7 @@ func TestAnExplanationKnowsWhatIsWaitedFor(t *testing.T) {
 		rest        time.Duration
 		status      int
 	}{
-		{"", "every worker rests: it would wait", 2 * time.Second, 0},
+		{"", "every worker is in backoff: the request would wait", 2 * time.Second, 0},
 		{"", "", 20 * time.Second, http.StatusServiceUnavailable}, // longer than max_wait
 		{", engine_wait: 5s", "no worker is up: it would wait", 0, 0},
 		{"", "", 0, http.StatusServiceUnavailable},

@@ -83,7 +83,7 @@ func TestExhaustedDescriptorsAreTheGatewaysFault(t *testing.T) {
 			t.Errorf("no %s is counted", operation)
 		}
 	}
-	if log := r.Log(); !strings.Contains(log, `"level":"WARN","msg":"a connection was not made: no file descriptor is free"`) || strings.Contains(log, "worker is down") {
+	if log := r.Log(); !strings.Contains(log, `"level":"WARN","msg":"a connection failed: no file descriptor is free"`) || strings.Contains(log, "worker is down") {
 		t.Errorf("the log is %s", log)
 	}
 }

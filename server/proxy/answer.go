@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// answerState is how much of an answer the client has.
+// answerState is the part of an answer that the client has received.
 type answerState uint8
 
 const (
@@ -18,31 +18,30 @@ const (
 	stateContent                    // content: no other worker, ever
 )
 
-// answer is the client's side of an exchange: what was sent, and the heartbeat
-// that opens a stream early. Its mutex keeps the heartbeat's timer and the
-// handler apart.
+// answer is the client's side of an exchange: the sent part, and the heartbeats that can open a
+// stream early. Its mutex synchronizes the timer of the heartbeats with the handler.
 type answer struct {
 	w       responseWriter
 	control *http.ResponseController
-	stall   time.Duration // a write that the client does not take for this long fails
-	stream  bool          // the write deadline belongs to a stream of HTTP/2, not to a connection
+	stall   time.Duration // a write fails if the client accepts no data for this time
+	stream  bool          // HTTP/2: the write deadline belongs to a stream, not to a connection
 
-	abort  bool // the connection must end without a clean end; the handler's alone
+	abort  bool // the connection must be cut; owned by the handler
 	status int  // as sent; 0 while held
 
-	stopped atomic.Bool // no heartbeat any more
+	stopped atomic.Bool // no further heartbeats
 
 	mu       sync.Mutex // guards the rest; the last three are set once
 	state    answerState
 	err      error // the first failed write
 	written  time.Time
-	deadline time.Time // when the last write deadline was set; zero while none is
+	deadline time.Time // when the last write deadline was set; zero without one
 	beat     *time.Timer
 	every    time.Duration
-	opened   func() // sets the headers that are known when a heartbeat opens the answer
+	opened   func() // sets the headers of an answer that a heartbeat opens
 }
 
-// responseWriter is gin's.
+// responseWriter is the writer of gin.
 type responseWriter interface {
 	http.ResponseWriter
 	WriteHeaderNow()
@@ -64,8 +63,8 @@ func unwrapped(w http.ResponseWriter) http.ResponseWriter {
 	return w
 }
 
-// startBeats sends a comment after each `every` without anything else, the
-// first of which opens the answer.
+// startBeats starts heartbeats: a comment after each period `every` without other data. The first one
+// opens the answer.
 func (a *answer) startBeats(every time.Duration, opened func()) {
 	if every <= 0 {
 		return
@@ -80,7 +79,7 @@ func (a *answer) startBeats(every time.Duration, opened func()) {
 // onBeat runs on the timer's goroutine.
 func (a *answer) onBeat() {
 	if !a.mu.TryLock() {
-		// Somebody is writing. If that write hangs, its deadline ends it.
+		// A write is in progress. If it hangs, its deadline ends it.
 		if !a.stopped.Load() {
 			a.beat.Reset(a.every)
 		}
@@ -102,11 +101,10 @@ func (a *answer) onBeat() {
 	a.beat.Reset(a.every)
 }
 
-// heartbeat is a comment: an event, even an empty one, is a chunk to the SDKs.
+// heartbeat is a comment: SDKs read an event, even an empty one, as a chunk.
 var heartbeat = []byte(": keep-alive\n\n")
 
-// stopBeats ends the heartbeats: after it only the handler touches the
-// answer.
+// stopBeats ends the heartbeats. Afterwards only the handler uses the answer.
 func (a *answer) stopBeats() {
 	a.stopped.Store(true)
 	a.mu.Lock()
@@ -116,15 +114,15 @@ func (a *answer) stopBeats() {
 	}
 }
 
-// held reports whether a real status can still be sent.
+// held reports whether nothing is sent yet, so that any status is possible.
 func (a *answer) held() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.state == stateHeld
 }
 
-// hold ends the heartbeats of an answer that is held, and reports whether it was:
-// from then on it stays held. An open answer keeps its heartbeats.
+// hold ends the heartbeats of a held answer, which then stays held, and reports whether the answer was
+// held. An open answer keeps its heartbeats.
 func (a *answer) hold() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -135,16 +133,15 @@ func (a *answer) hold() bool {
 	return true
 }
 
-// committed reports whether content was sent, so that no other worker may be
-// tried.
+// committed reports whether content was sent, so that no other worker may be tried.
 func (a *answer) committed() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.state == stateContent
 }
 
-// head sends the status and moves to content. On an answer that a heartbeat
-// has opened it only moves.
+// head sends the status and moves to stateContent. If a heartbeat has opened the answer, it only
+// moves.
 func (a *answer) head(status int, set func(h http.Header)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -162,8 +159,8 @@ func (a *answer) headLocked(status int, next answerState) {
 	a.w.WriteHeaderNow()
 }
 
-// write sends bytes of content, and flushes them to the socket if asked.
-// Its error is the first that any write has had.
+// write sends bytes of content, and flushes them to the socket if flush is set. It returns the first
+// error of all writes.
 func (a *answer) write(p []byte, flush bool) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -190,12 +187,12 @@ func (a *answer) writeLocked(p []byte, flush bool) error {
 	return a.err
 }
 
-// pieceBytes is how much a client must take within the stall time: in the default
-// 30 s, 2.2 KiB a second.
+// pieceBytes is the number of bytes that a client must accept within the stall time: 2.2 KiB/s with
+// the default of 30 s.
 const pieceBytes = 64 << 10
 
-// rollLocked renews the write deadline, which rolls with what the client takes.
-// Setting it costs a timer, so it is kept for a quarter of the stall time.
+// rollLocked renews the write deadline after the client has accepted data. Setting it costs a timer, so
+// it is renewed only after a quarter of the stall time.
 func (a *answer) rollLocked() error {
 	if now := time.Now(); now.Sub(a.deadline) > a.stall/4 {
 		a.deadline = now

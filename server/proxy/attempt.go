@@ -16,16 +16,15 @@ import (
 	"tierway/telemetry"
 )
 
-// attempt sends the request to one worker and relays its answer. Without a
-// failure the client has its answer, whole or cut, and the outcome is reported;
-// with one it is not yet.
+// attempt sends the request to one worker and relays its answer. Without a failure, the client has its
+// answer, complete or cut, and the outcome is reported. A failure is not yet reported.
 func (x *exchange) attempt(m *control.Member, lease *routing.Lease) *attempt {
 	started := time.Now()
 	ctx, cancel := context.WithCancelCause(x.in.HTTP.Context())
 	if lease.Worker() != nil {
 		m.Series.Selected(string(lease.Reason()))
 	}
-	a := &attempt{x: x, m: m, lease: lease, moments: moments{started: started}, outcome: outcome{ending: ending{result: decisions.Refused}}, most: x.parsed.MostUsage(), placed: x.wait.placed,
+	a := &attempt{x: x, m: m, lease: lease, moments: moments{started: started}, outcome: outcome{ending: ending{result: decisions.Refused}}, most: x.parsed.MostUsage(), placement: x.wait.placement,
 		span: x.trace.Attempt(started)}
 	defer a.releaseUnsettled() // for a panic
 	a.cause = func() error { return context.Cause(ctx) }
@@ -40,17 +39,17 @@ func (x *exchange) attempt(m *control.Member, lease *routing.Lease) *attempt {
 		defer func() { m.Live.EndStream(a, time.Now(), ctx.Err() != nil) }()
 	}
 	f := a.sendAndRelay(ctx)
-	a.settle(f)
+	a.releaseLoad(f)
 	return a
 }
 
-// unbounded is a wait that only the request's total time ends.
+// unbounded is a wait that only the total time of the request ends.
 const unbounded = time.Duration(math.MaxInt64)
 
-// firstByteWithin returns how long the worker may take for the first event of a
-// stream. A whole answer comes when its last token is there, so that only the total
-// time bounds it. A half-open worker has its breaker's patience, after which its trial
-// has failed: a whole answer is then given up only for another worker's.
+// firstByteWithin returns the time limit for the first event of a stream. A whole answer arrives only
+// after its last token, so only the total time bounds it. A half-open worker has the patience of its
+// breaker, after which its trial has failed; a whole answer is then abandoned only if another worker
+// can answer.
 func (a *attempt) firstByteWithin() time.Duration {
 	within := unbounded
 	if a.x.parsed.Req.Stream {
@@ -67,8 +66,7 @@ func (a *attempt) firstByteWithin() time.Duration {
 	return within
 }
 
-// movable reports whether another worker may answer the request although it has
-// reached the worker of that name.
+// movable reports whether another worker may answer a request that has reached the worker id.
 func movable(x *exchange, id string) bool {
 	return !x.parsed.Once() && len(x.dispatch.attempts) < x.in.Snap.File.Retry.Attempts && othersThan(x.resolution.Pool, id)
 }
@@ -78,35 +76,35 @@ type attempt struct {
 	x            *exchange
 	m            *control.Member
 	lease        *routing.Lease
-	placed       placed       // how the request came to its worker
+	placement    placement    // how the worker was selected
 	cause        func() error // why the attempt was cancelled; nil while it is not
 	span         trace.Span   // nil without tracing
 	watch        watchdog
 	firstByte    time.Duration // how long the worker may take until its first event
-	addsUsage    []string      // the fields that were added to ask for usage
-	addsPriority []string      // that were added for the engine's own queue
+	addsUsage    []string      // added fields that request the usage
+	addsPriority []string      // added fields for the engine's own queue
 	status       int
 	usage        openai.Usage // as the engine reported it
-	most         openai.Usage // that a report is taken for
-	usesEngine   bool         // its answer shows whether the worker's engine works
+	most         openai.Usage // largest accepted report
+	usesEngine   bool         // the answer shows whether the engine works
 	moments
 	outcome
 }
 
-// moments are those of an attempt. One that did not come is zero.
+// moments are the times of an attempt. A moment that did not occur is zero.
 type moments struct {
 	started time.Time
 	headAt  time.Time
 	firstAt time.Time     // of the first content of a generated stream
-	lastAt  time.Time     // of its last one
-	ttft    time.Duration // to the first
-	ended   time.Time     // when its load was given back
+	lastAt  time.Time     // of the last content
+	ttft    time.Duration // time to the first content
+	ended   time.Time     // when its load was released
 }
 
-// outcome is how an attempt ended: for its worker, and in ending for the request.
+// outcome is the result of an attempt for its worker and, in ending, for the request.
 type outcome struct {
 	failure       *failure
-	fault         error  // of an answer that was relayed: nil, ErrExcluded or the worker's fault
+	fault         error  // of a relayed answer: nil, ErrExcluded or the worker's fault
 	ending        ending // of the request; set if failure is nil
 	begun         bool   // the worker has answered
 	settled       bool   // the attempt ended without a panic
@@ -119,7 +117,7 @@ type outcome struct {
 func (a *attempt) sendAndRelay(ctx context.Context) *failure {
 	usage, rank := !a.m.RejectsAccounting.Load() && !a.m.HasTimings(), enginePriority(a)
 	resp, err := sendRequest(ctx, a, usage, rank)
-	var refused addition // the last that was left out
+	var refused addition // the last field that was removed
 	for err == nil {
 		named := refusedAddition(a, resp)
 		if named == nothingAdded {
@@ -140,11 +138,11 @@ func (a *attempt) sendAndRelay(ctx context.Context) *failure {
 	return relayAnswer(a, resp)
 }
 
-// answered says that the worker answered, well when err is nil: the outcomes
-// of the attempts before it are reported. at is when the first event came;
-// zero for a whole answer to a request for a stream, which shows no first token.
+// answered records that the worker answered, successfully if err is nil, and reports the outcomes of
+// earlier attempts. at is the time of the first event; it is zero for a whole answer to a request for
+// a stream, which shows no first token.
 func (a *attempt) answered(at time.Time, err error) {
-	if a.begun { // a stream ends after its first content
+	if a.begun { // the end of a stream calls answered again
 		return
 	}
 	a.begun = true
@@ -152,16 +150,16 @@ func (a *attempt) answered(at time.Time, err error) {
 	a.lease.Answered(at, err)
 }
 
-// received notes that the worker has sent a part of the answer's content.
+// received records that the worker sent a part of the answer.
 func (a *attempt) received() {
 	if a.usesEngine {
 		a.m.Live.Received(time.Now())
 	}
 }
 
-// settle releases the load. The outcome of a relayed answer is reported now; that of a failure
-// stays pending until its cause is known.
-func (a *attempt) settle(f *failure) {
+// releaseLoad releases the load. The outcome of a relayed answer is reported now; the outcome of a
+// failure stays pending until its cause is known.
+func (a *attempt) releaseLoad(f *failure) {
 	a.settled, a.failure, a.ended = true, f, time.Now()
 	countPrefix(a)
 	if f == nil {
@@ -169,7 +167,7 @@ func (a *attempt) settle(f *failure) {
 	}
 	a.used.sent = a.used.sent || f == nil || f.sent
 	if f != nil && f.sent && (errors.Is(f.fault, errTotalTimeout) || errors.Is(f.fault, errIdleTimeout)) {
-		a.estimate(0) // the engine has worked on it; another worker's answer replaces this
+		a.estimate(0) // the engine has done work; the answer of another worker replaces this
 	}
 	if f == nil {
 		a.report()
@@ -186,7 +184,7 @@ func (a *attempt) settle(f *failure) {
 	a.lease.Unbook()
 }
 
-// report gives the lease back with the outcome, once.
+// report releases the lease with the outcome, exactly once.
 func (a *attempt) report() {
 	if a.reported {
 		return
@@ -217,10 +215,10 @@ func (a *attempt) report() {
 	a.reportedFault = fault
 }
 
-// errPanic is why an attempt ended during which the gateway panicked.
-var errPanic = errors.New("the gateway failed while the worker was asked")
+// errPanic is the fault of an attempt during which the gateway panicked.
+var errPanic = errors.New("the gateway failed during the attempt")
 
-// releaseUnsettled gives the lease back after a panic.
+// releaseUnsettled releases the lease after a panic.
 func (a *attempt) releaseUnsettled() {
 	if a.settled {
 		return
@@ -240,9 +238,9 @@ func othersThan(p *control.Pool, id string) bool {
 	return false
 }
 
-// firstContent marks the moment of the first content of a generated stream. A whole
-// answer comes when its last token is there, and images and audio have no tokens: among
-// times to the first token, either would make its worker look slow.
+// firstContent records the time of the first content of a generated stream. Other answers have no
+// time to first token: a whole answer arrives after its last token, and images and audio have no
+// tokens. They would make their workers look slow.
 func (a *attempt) firstContent(at time.Time) {
 	a.firstAt = at
 	a.ttft = a.firstAt.Sub(a.started)
@@ -255,9 +253,8 @@ func (a *attempt) firstContent(at time.Time) {
 	}
 }
 
-// account books the usage that the engine reported, unless the request is free or no
-// answer has such a usage. seen, the output as the gateway estimates it, then replaces
-// the report.
+// account records the usage that the engine reported, unless the request is free. If the report exceeds
+// every possible usage, it is replaced by an estimate with seen, the gateway's count of the output.
 func (a *attempt) account(u openai.Usage, seen int64) {
 	if a.x.resolution.Free(&a.x.in) {
 		return
@@ -273,14 +270,14 @@ func (a *attempt) account(u openai.Usage, seen int64) {
 	a.m.Series.Output.Add(float64(u.Output))
 }
 
-// streamEnded counts the end of a stream and notes how the request ended.
+// streamEnded counts the end of a stream and sets the result of the request.
 func (a *attempt) streamEnded(e telemetry.StreamEnd, o decisions.Result, fault error) {
 	a.fault = fault
 	a.ending.result = o
 	a.x.s.metrics.StreamEnded(e)
 }
 
-// sentStream is what liveness compares of the attempt.
+// sentStream returns the description of the attempt that liveness compares.
 func (a *attempt) sentStream() control.SentStream {
 	q := control.SentStream{Tenant: a.x.caller.Tenant, Began: a.started}
 	if n := len(a.x.facts.Blocks); n > 0 {

@@ -8,7 +8,7 @@ import (
 	"tierway/server/intake"
 )
 
-// complete serves a request that is routed by its model, one stage a line.
+// complete serves a request that is routed by its model. It calls one stage after the other.
 func (x *exchange) complete() (err error) {
 	it := x.s.intake
 	if x.parsed, err = it.Read(&x.in, &x.caller); err != nil {
@@ -24,8 +24,8 @@ func (x *exchange) complete() (err error) {
 	return x.forward()
 }
 
-// completeBeside serves what belongs to POST /v1/responses and few engines have.
-// Where no pool serves that dialect, a pool's paths may take it.
+// completeBeside serves an endpoint that belongs to POST /v1/responses and that few engines have. If
+// no pool serves the dialect, the paths of a pool may cover it.
 func completeBeside(x *exchange) error {
 	if x.routed() {
 		return x.complete()
@@ -33,7 +33,7 @@ func completeBeside(x *exchange) error {
 	return passUnrouted(x)
 }
 
-// routed reports whether the request goes where its model says.
+// routed reports whether the request is routed by its model.
 func (x *exchange) routed() bool {
 	switch x.in.Kind {
 	case intake.Infer:
@@ -65,10 +65,9 @@ func (x *exchange) gather() {
 	x.s.metrics.Overhead.Observe(ms(x.overhead) / 1000)
 }
 
-// passThrough serves a request that matches no route: untouched through a pool
-// whose paths cover it, else with an error. Its answer is relayed as raw bytes,
-// whatever dialect the path or the headers resemble. status is 405 when the path has
-// a route for other methods.
+// passThrough serves a request that matches no route. A pool whose paths cover it receives it
+// unchanged, and its answer is relayed as raw bytes; without such a pool the answer is an error. status
+// is 405 if the path has a route for other methods.
 func passThrough(x *exchange, status int) (err error) {
 	if x.resolution.Pool, err = intake.FindPool(&x.in, &x.caller, status); err != nil {
 		return err
@@ -86,7 +85,7 @@ func passThrough(x *exchange, status int) (err error) {
 	return x.forward()
 }
 
-// passUnrouted serves a request of a route as one without a route.
+// passUnrouted serves a request that matches a route like one that matches none.
 func passUnrouted(x *exchange) error {
 	x.in.Dialect = openai.Other
 	return passThrough(x, 0)
@@ -100,7 +99,7 @@ func readPassed(x *exchange) (err error) {
 	return err
 }
 
-// notServed is the answer where the engines of the request's pool lack its endpoint.
+// notServed returns the answer to a request whose pool has engines without its endpoint.
 func notServed(x *exchange) *openai.Error {
 	return &openai.Error{Code: openai.CodeEndpointNotSupported,
 		Message: "The engines of " + openai.Quoted(x.resolution.Pool.Name) + " do not serve " + x.in.WorkerPath + "."}

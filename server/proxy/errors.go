@@ -10,15 +10,15 @@ import (
 	"tierway/openai"
 )
 
-// The causes for which the gateway itself ends an exchange.
+// Causes for which the gateway ends an exchange.
 var (
 	errClientGone       = errors.New("the client left")
 	errFirstByteTimeout = errors.New("no first event within timeouts.first_byte")
 	errIdleTimeout      = errors.New("no bytes within timeouts.idle")
-	errTotalTimeout     = errors.New("the request's total time is over")
+	errTotalTimeout     = errors.New("the request reached its total time")
 	errTrailer          = errors.New("the body did not end after its last event")
 	ErrDrainCut         = errors.New("cut by the drain timeout")
-	errTruncated        = errors.New("the stream ended without its proven end")
+	errTruncated        = errors.New("the stream ended without a terminating event")
 )
 
 func responseNotFound(id string) error {
@@ -36,11 +36,10 @@ func conversationNotFound(id string) error {
 }
 
 func shuttingDown() *openai.Error {
-	return &openai.Error{Code: openai.CodeServerShuttingDown, RetryAfter: time.Second, Message: "The gateway is shutting down. Try again.", Cause: ErrDrainCut}
+	return &openai.Error{Code: openai.CodeServerShuttingDown, RetryAfter: time.Second, Message: "The gateway is shutting down. Try again, on another connection.", Cause: ErrDrainCut}
 }
 
-// translate is the only place where the errors of other packages become
-// errors of the wire.
+// translate returns the client's error for err. No other function converts errors of other packages.
 func translate(err error) *openai.Error {
 	var e *openai.Error
 	if errors.As(err, &e) {
@@ -54,8 +53,8 @@ func translate(err error) *openai.Error {
 		Message: "The gateway failed to handle the request. Quote the request id to its operator."}
 }
 
-// writeError answers with an error in the dialect's shape, as a frame when a
-// heartbeat has opened the answer.
+// writeError answers with an error in the dialect's shape. If a heartbeat has opened the answer, the
+// error is an event.
 func (x *exchange) writeError(e *openai.Error) {
 	x.answer.stopBeats()
 	if !x.answer.held() {
@@ -67,7 +66,7 @@ func (x *exchange) writeError(e *openai.Error) {
 	body := e.Body(x.in.Shape, x.in.RequestID)
 	x.answer.head(e.HTTPStatus(), func(h http.Header) {
 		if refunded(x) {
-			dropRateHeaders(h) // they say what is left without what is given back
+			dropRateHeaders(h) // they were computed before the refund
 		}
 		errorHeaders(h, e, len(body))
 		if x.wait.total > 0 && x.in.Snap.File.RoutingHeaders {
@@ -83,12 +82,12 @@ func (x *exchange) writeError(e *openai.Error) {
 	}
 }
 
-// errorHeaders sets what an error's client acts on.
+// errorHeaders sets the headers of an error by which clients act.
 func errorHeaders(h http.Header, e *openai.Error, length int) {
 	h.Set("Content-Type", "application/json; charset=utf-8")
 	h.Set("Content-Length", strconv.Itoa(length))
 	if e.RetryAfter > 0 {
-		// Whole seconds, at least 1: the SDKs take 0 for "at once".
+		// Whole seconds, at least 1: the SDKs retry at once after 0.
 		h.Set("Retry-After", strconv.FormatInt(int64((e.RetryAfter+time.Second-1)/time.Second), 10))
 		h.Set("Retry-After-Ms", strconv.FormatInt(max(1, e.RetryAfter.Milliseconds()), 10))
 	}
@@ -103,8 +102,7 @@ func errorHeaders(h http.Header, e *openai.Error, length int) {
 	}
 }
 
-// nativeError reports whether a worker's error body has the form that clients of
-// the dialect parse.
+// nativeError reports whether a worker's error body has the form that clients of the dialect parse.
 func nativeError(d openai.Dialect, body []byte) bool {
 	var b struct {
 		Type  string `json:"type"`

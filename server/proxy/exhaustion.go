@@ -5,26 +5,25 @@ import (
 	"time"
 )
 
-// Exhausted counts and logs a connection that was not made, from a client (accept) or
-// to a worker (connect), because the gateway has no file descriptor free.
+// Exhausted counts and logs a connection that failed because the gateway has no free file
+// descriptor. operation is accept (from a client) or connect (to a worker).
 func (px *Proxy) Exhausted(operation string, err error) {
 	px.metrics.Exhausted(operation)
 	if more, due := px.exhaustions.due(time.Now()); due {
-		px.log.Warn("a connection was not made: no file descriptor is free", "operation", operation,
+		px.log.Warn("a connection failed: no file descriptor is free", "operation", operation,
 			"cause", err.Error(), "more", more,
 			"way_out", "raise the limit of open files (ulimit -n, LimitNOFILE), or add a gateway")
 	}
 }
 
-// seldom lets one line of a kind through each minute. Its zero value is ready.
+// seldom limits a log line to one per minute. Its zero value is ready for use.
 type seldom struct {
 	mu   sync.Mutex
 	last time.Time
-	more int // that were not logged since
+	more int // lines omitted since then
 }
 
-// due reports whether the next line may be logged, and how many were left out
-// before it.
+// due reports whether a line may be logged now, and how many lines were omitted before it.
 func (s *seldom) due(now time.Time) (more int, due bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,11 +18,10 @@ import (
 	"tierway/tiers"
 )
 
-// Explain walks a request through the data plane up to the worker that it would be sent
-// to, by the code that serves requests, and sends nothing. A request without a key is
-// explained for a tenant who may use everything. Nothing is booked, counted, learned, logged or written
-// down. It returns the random number by which a worker was picked, too; nil where none
-// was.
+// Explain runs the stages of the data plane for a request up to the selection of a worker, with the
+// code that serves requests, and sends nothing. A request without a key is explained for an
+// unrestricted tenant. Explain reserves, counts, learns, logs and records nothing. It also returns the
+// random number that the selection used, or nil if no worker was selected.
 func (px *Proxy) Explain(r *http.Request, q control.Question) (*decisions.Explanation, *uint64) {
 	snap := px.control.Snapshot()
 	if q.Under != nil {
@@ -41,56 +40,56 @@ func (px *Proxy) Explain(r *http.Request, q control.Question) (*decisions.Explan
 	return n.explanation(), n.drawn
 }
 
-// discarded is the header of an answer that no client is sent.
+// discarded is the writer of an answer that is not sent.
 type discarded struct{ header http.Header }
 
-// Header is part of http.ResponseWriter.
+// Header implements http.ResponseWriter.
 func (w discarded) Header() http.Header { return w.header }
 
-// WriteHeader is part of http.ResponseWriter.
+// WriteHeader implements http.ResponseWriter.
 func (discarded) WriteHeader(int) {}
 
-// WriteHeaderNow is part of gin.ResponseWriter.
+// WriteHeaderNow implements gin.ResponseWriter.
 func (discarded) WriteHeaderNow() {}
 
-// SetReadDeadline does nothing: the request is all there.
+// SetReadDeadline does nothing: the whole request is in memory.
 func (discarded) SetReadDeadline(time.Time) error { return nil }
 
-// Write is part of http.ResponseWriter.
+// Write implements http.ResponseWriter.
 func (discarded) Write(p []byte) (int, error) { return len(p), nil }
 
-// explainer walks one request through the stages that serve requests.
+// explainer runs the stages for one request that is not sent.
 type explainer struct {
 	control.Question
 	x       *exchange
 	allowed []string // the methods for which the path has a route
 
-	who     string // who asks
+	who     string // description of the caller
 	notes   []string
 	limits  []tenants.Use
-	partial bool                   // of several gateways the limits are known in part only
-	class   tiers.ClassifierReport // of a request that was classified
+	partial bool                   // the limits of other gateways are unknown
+	class   tiers.ClassifierReport // result of the classifier, if it ran
 	preview *routing.Preview
 	queue   *decisions.QueueStep
-	waits   bool    // it would wait for a worker
-	drawn   *uint64 // by which a worker was picked; nil: none was
-	stage   string  // that refused it; empty: none
+	waits   bool    // the request would wait for a worker
+	drawn   *uint64 // random number of the selection; nil: no selection
+	stage   string  // the stage that refused the request; empty: none
 	refusal *openai.Error
 }
 
-// note adds to what a reader should know.
+// note adds a note to the explanation.
 func (n *explainer) note(format string, args ...any) {
 	n.notes = append(n.notes, fmt.Sprintf(format, args...))
 }
 
-// run runs the stages, and keeps the one that refuses the request.
+// run runs the stages, and stores the stage that refuses the request.
 func (n *explainer) run() (err error) {
-	n.stage = decisions.StageRequest // of a panic
+	n.stage = decisions.StageRequest // after a panic
 	n.stage, err = n.walk()
 	return err
 }
 
-// walk runs the stages, and returns the one that refuses the request and its error.
+// walk runs the stages. It returns the stage that refuses the request, and its error.
 func (n *explainer) walk() (stage string, err error) {
 	x := n.x
 	it := x.s.intake
@@ -114,22 +113,21 @@ func (n *explainer) walk() (stage string, err error) {
 		return decisions.StageRequest, err
 	}
 	if x.resolution.Overlong {
-		n.note("longer than the context of %d tokens by the estimate; the engine decides", x.resolution.Pool.Context)
+		n.note("the estimate exceeds the context of %d tokens; the engine decides", x.resolution.Pool.Context)
 	}
 	if err := x.charge(n); err != nil {
 		return decisions.StageLimits, err
 	}
-	return n.place()
+	return n.previewWorker()
 }
 
-// notExplained is said of a request that names a stored answer, or asks for no
-// inference.
+// notExplained returns the answer to a request about a stored response or without inference.
 func notExplained() error {
-	return &openai.Error{Code: openai.CodeEndpointNotSupported, Message: "Only requests that are routed by their model are explained; this one is not."}
+	return &openai.Error{Code: openai.CodeEndpointNotSupported, Message: "Only requests that are routed by their model can be explained; this request is not."}
 }
 
-// authenticate finds the caller for whom a request is explained: the one that the question
-// names, else the key's, else a tenant who may use everything.
+// authenticate finds the caller for the explanation: the caller that the question names, else the
+// caller of the key, else an unrestricted tenant.
 func (n *explainer) authenticate() (err error) {
 	x := n.x
 	if is := n.As; is != nil {
@@ -141,14 +139,14 @@ func (n *explainer) authenticate() (err error) {
 	c, unknown, err := x.s.intake.Identify(&x.in)
 	x.caller = c
 	if keyless := !given && h.Get("Authorization") == "" && h.Get("X-Api-Key") == ""; keyless && (err == nil || unknown) {
-		n.who, x.caller.Caller = "no key: explained for a tenant who may use everything", tenants.Anonymous()
+		n.who, x.caller.Caller = "no key: explained for an unrestricted tenant", tenants.Anonymous()
 		n.note("%s", n.who)
 		return nil
 	}
 	switch {
 	case c.Caller == nil:
 	case c.Key == tenants.Anonymous().Key:
-		n.who = "an unknown key, where none is required"
+		n.who = "an unknown key; no key is required"
 	case err != nil:
 		n.who = "tenant " + c.Tenant
 	default:
@@ -175,16 +173,16 @@ func (n *explainer) readPassed() (err error) {
 	return readPassed(x)
 }
 
-// Take looks at the limits as charge takes from them.
+// Take implements intake.Limits: it reads the limits and reserves nothing.
 func (n *explainer) Take(_ context.Context, c *tenants.Charge) (_ *store.Grant, v tenants.Admission, err error) {
 	v, n.limits, n.partial, err = n.x.s.control.Stores.Limits.Peek(c)
 	return nil, v, err
 }
 
-// refuse keeps the refusal of the request: it is an outcome.
+// refuse stores the refusal of the request, which is a regular result of an explanation.
 func (n *explainer) refuse(stage string, err *openai.Error) { n.stage, n.refusal = stage, err }
 
-// explanation is what the walk has found.
+// explanation returns the result of the stages.
 func (n *explainer) explanation() *decisions.Explanation {
 	x, res := n.x, &n.x.resolution
 	e := &decisions.Explanation{Outcome: decisions.WouldRoute, Dialect: x.in.Dialect.String(), Generation: x.in.Snap.Generation, SnapshotAt: x.in.Start.UTC(),
@@ -202,7 +200,7 @@ func (n *explainer) explanation() *decisions.Explanation {
 	if req := x.parsed.Req; req != nil {
 		e.Class, e.MaxTokens, e.Stream, e.Estimate = x.parsed.Class.String(), req.MaxTokens, req.Stream, n.tokenEstimate()
 		if x.in.Dialect != openai.Other && req.Media {
-			n.note("images, audio and files are not in the estimate")
+			n.note("the estimate excludes images, audio and files")
 		}
 	}
 	if n.class.Rule != "" {

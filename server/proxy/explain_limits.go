@@ -7,13 +7,13 @@ import (
 	"tierway/tenants"
 )
 
-// limitsDetail is what the stage of the limits says.
+// limitsDetail returns the detail of the limits stage.
 func (n *explainer) limitsDetail() string {
 	switch {
 	case len(n.limits) == 0:
 		return "no limits"
 	case n.partial:
-		return "as far as this gateway knows: Redis decides for all of them"
+		return "as known to this gateway; Redis decides for all gateways"
 	}
 	var texts []string
 	for _, whose := range [...]string{"tenant", "key"} {
@@ -30,7 +30,7 @@ func (n *explainer) limitsDetail() string {
 	return strings.Join(texts, "; ")
 }
 
-// limitUses is what is used of the limits as the API shows it.
+// limitUses returns the use of the limits in the form of the API.
 func limitUses(uses []tenants.Use) (all []decisions.LimitUse) {
 	for _, u := range uses {
 		shown := decisions.LimitUse{Whose: u.Scope, Limit: u.Limit, Used: u.Used, Room: u.Capacity, Rate: u.Rate,

@@ -9,7 +9,7 @@ import (
 	"tierway/openai"
 )
 
-// steps returns what each stage said, up to the one that refused.
+// steps returns the steps of all stages, up to the stage that refused the request.
 func (n *explainer) steps(e *decisions.Explanation) []decisions.Step {
 	all := []decisions.Step{
 		{Stage: decisions.StageAuth, Detail: n.who},
@@ -41,7 +41,7 @@ func (n *explainer) steps(e *decisions.Explanation) []decisions.Step {
 	return all
 }
 
-// causeOf is an error's cause in words, if it has one.
+// causeOf returns the text of an error's cause, or "" without a cause.
 func causeOf(e *openai.Error) string {
 	if e.Cause == nil {
 		return ""
@@ -53,14 +53,14 @@ func (n *explainer) requestDetail(e *decisions.Explanation) string {
 	if n.x.parsed.Req == nil {
 		return ""
 	}
-	most := "no bound on the answer"
+	most := "no limit on the answer"
 	if e.MaxTokens > 0 {
-		most = fmt.Sprintf("at most %d of answer", e.MaxTokens)
+		most = fmt.Sprintf("at most %d output tokens", e.MaxTokens)
 	}
 	return fmt.Sprintf("%s, about %d prompt tokens, %s", e.Dialect, e.PromptTokens, most)
 }
 
-// tierStep is how the tier was found.
+// tierStep returns the details of the tier stage.
 func (n *explainer) tierStep(e *decisions.Explanation) *decisions.TierStep {
 	x := n.x
 	st := &decisions.TierStep{Asked: e.RequestedModel, Header: headerTier(x), Moves: x.resolution.Moves, Note: e.Note}
@@ -71,7 +71,7 @@ func (n *explainer) tierStep(e *decisions.Explanation) *decisions.TierStep {
 	return st
 }
 
-// tokenEstimate is how long the request is taken to be.
+// tokenEstimate returns the estimated length of the request.
 func (n *explainer) tokenEstimate() *decisions.TokenEstimate {
 	x := n.x
 	t := &decisions.TokenEstimate{Raw: x.parsed.RawTokens, Prompt: cmp.Or(x.facts.PromptTokens, x.parsed.Estimate), Method: "estimated",
@@ -85,7 +85,7 @@ func (n *explainer) tokenEstimate() *decisions.TokenEstimate {
 	return t
 }
 
-// milliseconds is a time as steps show it.
+// milliseconds returns d in milliseconds, or nil if it is unknown.
 func milliseconds(d time.Duration) *float64 {
 	if d <= 0 {
 		return nil

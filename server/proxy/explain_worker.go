@@ -9,9 +9,9 @@ import (
 	"tierway/routing"
 )
 
-// place finds the worker that the request would be sent to, by the code that books it,
-// and books nothing. It returns the stage that refuses the request and its error.
-func (n *explainer) place() (stage string, err error) {
+// previewWorker finds the worker that the request would be sent to, with the code that books workers,
+// and books nothing. It returns the stage that refuses the request, and its error.
+func (n *explainer) previewWorker() (stage string, err error) {
 	x := n.x
 	x.facts = x.s.intake.Gather(&x.parsed, &x.resolution)
 	setDeadline(x)
@@ -20,22 +20,22 @@ func (n *explainer) place() (stage string, err error) {
 	}
 	p := x.resolution.Pool
 	x.facts.Now, x.facts.Wait = time.Now(), p.Queue.Waits(int(x.parsed.Class))
-	if n.Rand != nil { // so that a draft is compared and not a chance
+	if n.Rand != nil { // so that only the draft differs, not the random number
 		x.facts.Rand = *n.Rand
 	}
 	n.drawn = &x.facts.Rand
 	o, err := p.Routing.Preview(&x.facts, p.Draft, x.dispatch.tried...)
 	n.preview, n.queue = &o, n.queueStep()
 	if err != nil {
-		return n.enter(err)
+		return n.previewQueue(err)
 	}
 	if n.queue.Waiting > 0 {
-		n.note("%d requests wait in the queue, and are offered a worker in their order", n.queue.Waiting)
+		n.note("%d requests wait in the queue and are dispatched first", n.queue.Waiting)
 	}
 	return "", nil
 }
 
-// queueStep is the queue as the request would find it.
+// queueStep returns the state of the queue that the request would enter.
 func (n *explainer) queueStep() *decisions.QueueStep {
 	p, class := n.x.resolution.Pool, n.x.parsed.Class
 	v := p.WaitQueue.View(n.x.facts.Now)
@@ -49,39 +49,39 @@ func (n *explainer) queueStep() *decisions.QueueStep {
 	return q
 }
 
-// enter previews what the queue makes of a request to which the pool says so: it waits, or it
-// is refused.
-func (n *explainer) enter(said error) (stage string, err error) {
+// previewQueue previews the queue's decision after the pool returned said: the request waits or is
+// refused.
+func (n *explainer) previewQueue(said error) (stage string, err error) {
 	x, q, p := n.x, n.queue, n.x.resolution.Pool
 	bounds := &p.Queue
 	if p.Draft == nil {
-		bounds = nil // those in force
+		bounds = nil // the bounds in force
 	}
 	o := p.WaitQueue.Preview(fillTicket(x), bounds, said, x.facts.Now)
 	var shed *queue.ShedError
 	switch {
 	case errors.As(o.Err, &shed):
 		q.Would, q.Why, q.Shed = decisions.QueueShed, waitReason(said), shed.Reason
-		n.note("%s, and the queue would refuse it (%s); %d requests wait now", q.Why, shed.Reason, q.Waiting)
+		n.note("%s, and the queue would reject the request (%s); %d requests wait now", q.Why, shed.Reason, q.Waiting)
 		return decisions.StageQueue, shedAnswer(p, &queue.ShedError{Reason: shed.Reason, RetryAfter: time.Second}, x.parsed.Class, x.in.Snap.File.Health.Interval)
 	case o.Err != nil:
 		return decisions.StageWorker, noWorker(p, o.Err, x.parsed.Class, x.in.Snap.File.Health.Interval)
 	}
 	q.Would, q.Why, q.Estimated, n.waits = decisions.QueueHolds, waitReason(said), milliseconds(o.Wait), true
-	n.note("%s: it would wait in the queue, where %d requests wait now", q.Why, q.Waiting)
+	n.note("%s: the request would wait in the queue; %d requests wait now", q.Why, q.Waiting)
 	return "", nil
 }
 
-// waitReason says why no worker takes the request now.
+// waitReason returns the reason why no worker takes the request now.
 func waitReason(said error) string {
 	var cooled *routing.BackoffError
 	switch {
 	case errors.Is(said, routing.ErrFull):
 		return "every worker is full"
 	case errors.Is(said, routing.ErrBestWorkerFull):
-		return "the worker to wait for is full"
+		return "the best worker is full"
 	case errors.As(said, &cooled):
-		return "every worker rests"
+		return "every worker is in backoff"
 	}
 	return "no worker is up"
 }

@@ -14,71 +14,69 @@ import (
 	"tierway/workers"
 )
 
-// failure is an attempt that gave the client nothing.
+// failure describes a failed attempt of which the client received nothing.
 type failure struct {
 	err             *openai.Error // the client's answer if no other worker succeeds
-	fault           error         // as the breaker counts it: wraps routing.ErrExcluded if the worker is not at fault
+	fault           error         // for the breaker: wraps routing.ErrExcluded if the worker is not at fault
 	retry           bool          // another worker may succeed
 	sent            bool          // the worker may have received part of the request
-	backoff         time.Duration // how long the worker receives no requests
-	backoffIfOthers bool          // only if another worker takes requests
-	unreachable     bool          // no connection was made
-	recheck         bool          // its health is checked at once
+	backoff         time.Duration // how long the worker receives no further requests
+	backoffIfOthers bool          // backoff applies only if another worker takes requests
+	unreachable     bool          // no connection was established
+	recheck         bool          // the worker's health is checked at once
 	status          int           // of the worker's answer; 0 without one
 }
 
-// mayBeCaused reports whether the request itself may have caused the failure: it has
-// reached the worker. A timeout always counts: a worker that sends nothing hangs more
-// often than its request is at fault.
+// mayBeCaused reports whether the request itself may have caused the failure, because it reached the
+// worker. Timeouts never count as caused: a hanging worker is more likely than a faulty request.
 func (f *failure) mayBeCaused() bool {
 	return f.sent && !errors.Is(f.fault, routing.ErrExcluded) &&
 		!errors.Is(f.fault, errFirstByteTimeout) && !errors.Is(f.fault, errIdleTimeout)
 }
 
-// errAborted is the fault of a worker whose engine gave up an answer, as vLLM does on
-// SIGTERM.
-var errAborted = errors.New("the worker aborted the answer before it was whole")
+// errAborted is the fault of a worker whose engine aborted an answer, as vLLM does on SIGTERM.
+var errAborted = errors.New("the worker aborted the answer before it was complete")
 
-// abortFailure is the failure of an answer that its engine gave up.
+// abortFailure returns the failure of an answer that its engine aborted.
 func abortFailure() *failure {
 	return &failure{sent: true, retry: true, recheck: true, fault: errAborted,
-		err: &openai.Error{Code: openai.CodeWorkerError, Message: "The worker aborted its answer before it was whole.", Cause: errAborted}}
+		err: &openai.Error{Code: openai.CodeWorkerError, Message: "The worker aborted its answer before it was complete. Try again.", Cause: errAborted}}
 }
 
 const (
 	// backoffMax bounds the backoff that a Retry-After causes.
 	backoffMax = 30 * time.Second
-	// backoffMin is the backoff of a worker that sent 429 without a Retry-After, and the
-	// least: a worker that refuses answers fastest and would get the most requests.
+	// backoffMin is the minimum backoff, and the backoff after a 429 without a Retry-After.
+	// Without one, a rejecting worker would answer fastest and receive the most requests.
 	backoffMin = time.Second
-	// retryAfterMax bounds what is read of a Retry-After. A later date is no plan.
+	// retryAfterMax is the largest Retry-After that is used. A later date is not a plan.
 	retryAfterMax = 7 * 24 * time.Hour
-	// unreachableFor is how long a worker that took no connection gets no requests before
-	// its breaker opens: one health check finds out within it.
+	// unreachableFor is how long a worker that accepted no connection receives no requests. A
+	// health check within this time decides whether it is down.
 	unreachableFor = time.Second
 )
 
-// excluded makes an error that no breaker counts.
+// excluded returns an error that breakers do not count.
 func excluded(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{routing.ErrExcluded}, args...)...)
 }
 
-// statusFailure classifies a worker's status other than 2xx. passes means that the client gets
-// the answer unchanged.
+// statusFailure classifies a worker's status other than 2xx. asked reports whether the answer has a
+// Retry-After. passes means that the client receives the answer unchanged.
 func statusFailure(status int, retryAfter time.Duration, asked bool) (f failure, passes bool) {
 	f.sent, f.status = true, status
 	switch {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		f.fault, f.retry = excluded("the worker refused the gateway's key with %d", status), true
-		// A worker that refuses answers fastest: without a backoff it would get the most requests.
+		// A rejecting worker answers fastest: without a backoff it would receive the most requests.
 		// On a path that passes through, the client may be the cause.
 		f.backoff, f.backoffIfOthers = backoffMin, true
-		f.err = &openai.Error{Code: openai.CodeWorkerAuthFailed, Message: "The worker refused the gateway's credentials. Its operator must check the worker's api_key_env."}
+		f.err = &openai.Error{Code: openai.CodeWorkerAuthFailed, Message: "The worker rejected the gateway's credentials. The operator must check the worker's api_key_env."}
 	case status == http.StatusRequestTimeout:
 		f.fault, f.retry = excluded("the worker answered 408"), true
-		f.err = &openai.Error{Code: openai.CodeWorkerTimeout, Message: "The worker gave up waiting for the request."}
+		f.err = &openai.Error{Code: openai.CodeWorkerTimeout, Message: "The worker timed out while it received the request. Try again."}
 	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable && asked:
-		f.fault, f.retry = excluded("the worker asked for less with %d", status), true
+		f.fault, f.retry = excluded("the worker asked for fewer requests with %d", status), true
 		f.backoff = backoffMin
 		if asked {
 			f.backoff = min(max(retryAfter, backoffMin), backoffMax)
@@ -89,21 +87,21 @@ func statusFailure(status int, retryAfter time.Duration, asked bool) (f failure,
 		}
 	case status == http.StatusLoopDetected:
 		// The client may have written the Via header that the worker refuses.
-		f.fault, f.retry = excluded("the worker answered 508: it is a gateway that the request has passed, or the last of too many"), true
+		f.fault, f.retry = excluded("the worker answered 508: the request has passed it before, or has passed too many gateways"), true
 		f.err = &openai.Error{Code: openai.CodeLoopDetected,
-			Message: "The URL of the worker leads to a gateway that the request has passed before. Its operator must correct it."}
+			Message: "The URL of the worker leads to a gateway that the request has already passed. The operator must correct the URL."}
 	case status == http.StatusNotImplemented:
-		f.fault, f.retry = excluded("the worker answered 501: it lacks what the request needs"), true
-		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "The worker does not support what the request asks for."}
+		f.fault, f.retry = excluded("the worker answered 501: it does not support the request"), true
+		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "The worker does not support a feature of the request."}
 	case status >= 500:
 		f.fault, f.retry, f.recheck = fmt.Errorf("the worker answered %d", status), true, true
-		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "The worker failed to answer.", Cause: f.fault}
+		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "The worker failed to answer. Try again later.", Cause: f.fault}
 	case status >= 400:
 		f.fault = excluded("the worker refused the request with %d", status)
 		return f, true
 	default:
 		f.fault, f.retry = fmt.Errorf("the worker answered with status %d", status), true
-		f.err = &openai.Error{Code: openai.CodeWorkerProtocol, Message: "The worker's answer was not understood.", Cause: f.fault}
+		f.err = &openai.Error{Code: openai.CodeWorkerProtocol, Message: "The worker's answer has an unknown format.", Cause: f.fault}
 	}
 	if f.err.Cause == nil {
 		f.err.Cause = f.fault
@@ -111,8 +109,8 @@ func statusFailure(status int, retryAfter time.Duration, asked bool) (f failure,
 	return f, false
 }
 
-// engineFailure is statusFailure of an error without a Retry-After. An engine whose queue
-// is full rests as after a 429 without one.
+// engineFailure classifies an error without a Retry-After by statusFailure. A full engine queue
+// counts as a 429 without a Retry-After.
 func engineFailure(e openai.EngineError) (f failure, passes bool) {
 	if e.Busy() {
 		return statusFailure(e.Status, backoffMin, true)
@@ -129,7 +127,7 @@ func (a *attempt) sendFailure(err error) *failure {
 		f.sent, prepared = se.Phase > http1.PhaseConnect, se.Phase != http1.PhasePrepare
 	}
 	cause := a.cause()
-	if cause == nil || errors.Is(cause, context.Canceled) { // net/http cancels by itself when a body fails
+	if cause == nil || errors.Is(cause, context.Canceled) { // net/http itself cancels when a body fails
 		if broken := a.uploadFailure(); broken != nil {
 			return broken
 		}
@@ -149,13 +147,13 @@ func (a *attempt) sendFailure(err error) *failure {
 		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "No worker could be reached.", Cause: err}
 	case cause == nil:
 		f.recheck = true
-		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "The worker broke off before its answer was whole.", Cause: err}
+		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "The worker closed the connection before its answer was complete.", Cause: err}
 	case errors.Is(cause, errFirstByteTimeout), errors.Is(cause, errIdleTimeout):
 		f.fault, f.recheck = cause, true
 		f.err = &openai.Error{Code: openai.CodeWorkerTimeout, Message: "The worker did not answer in time.", Cause: cause}
 	case errors.Is(cause, errTotalTimeout):
 		f.fault, f.retry = excluded("%w", cause), false
-		f.err = &openai.Error{Code: openai.CodeWorkerTimeout, Message: "The request's time is over before its answer was whole.", Cause: cause}
+		f.err = &openai.Error{Code: openai.CodeWorkerTimeout, Message: "The request reached its time limit before its answer was complete.", Cause: cause}
 	case errors.Is(cause, ErrDrainCut):
 		f.fault, f.retry = excluded("%w", cause), false
 		f.err = shuttingDown()
@@ -166,22 +164,22 @@ func (a *attempt) sendFailure(err error) *failure {
 	return f
 }
 
-// protocolFailure is the failure of an answer in an unexpected format.
+// protocolFailure returns the failure of an answer in an unexpected format.
 func protocolFailure(format string, args ...any) *failure {
 	cause := fmt.Errorf(format, args...)
 	return &failure{sent: true, retry: true, fault: cause,
-		err: &openai.Error{Code: openai.CodeWorkerProtocol, Message: "The worker's answer was not understood.", Cause: cause}}
+		err: &openai.Error{Code: openai.CodeWorkerProtocol, Message: "The worker's answer has an unknown format.", Cause: cause}}
 }
 
-// formFailure is a whole answer where a stream was asked for, or a stream where a whole
-// answer was. The engine may have no other form, so that its worker is not at fault.
+// formFailure returns the failure of an answer that is a stream although none was requested, or the
+// reverse. The engine may support one form only, so the worker is not at fault.
 func formFailure(what string) *failure {
 	f := protocolFailure("%s", what)
 	f.fault = excluded("%w", f.fault)
 	return f
 }
 
-// retryAfter reads a worker's Retry-After, in seconds or as a date.
+// retryAfter parses a worker's Retry-After, in seconds or as a date.
 func retryAfter(h http.Header, now time.Time) (d time.Duration, ok bool) {
 	v := h.Get("Retry-After")
 	if v == "" {

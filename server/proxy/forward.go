@@ -38,7 +38,7 @@ func (x *exchange) forward() error {
 			last.setNoRetry()
 			return last.err
 		}
-		if took := x.wait.placed.selection; took > 0 {
+		if took := x.wait.placement.selection; took > 0 {
 			x.resolution.Pool.Series.Selection.Observe(took.Seconds())
 		}
 		a := x.attempt(lease.Ref().(*control.Member), &lease)
@@ -113,7 +113,7 @@ func (d *dispatch) reportFailed(answer error) {
 // nothing is booked, once.
 func forwardTo(x *exchange, m *control.Member) error {
 	setDeadline(x)
-	x.wait.placed = placed{}
+	x.wait.placement = placement{}
 	var none routing.Lease
 	a := x.attempt(m, &none)
 	if a.failure == nil {

@@ -1,5 +1,3 @@
-// Package proxy is the data plane: gin's router, and the way of a request from the stages of
-// package intake through the queue to a worker and back.
 package proxy
 
 import (
@@ -27,35 +25,35 @@ type Proxy struct {
 
 	intake  *intake.Intake
 	budget  *retryBudget
-	scratch *scratch
+	buffers *bufferPools
 
 	inflight    atomic.Int64
 	flying      flying
-	exhaustions seldom // connections that were not made
+	exhaustions seldom // failed connections without a free file descriptor
 
 	draining atomic.Bool
 	isCut    atomic.Bool // the drain timeout has passed
 }
 
-// Options is what a Proxy is made from.
+// Options are the parts of a Proxy.
 type Options struct {
 	Control *control.Control
-	// Access gets one JSON line for each request, in one Write that must not block. Nil: no
-	// line is written.
+	// Access receives one JSON line per request, in one Write that must not block. Nil: no access
+	// log.
 	Access       io.Writer
 	Decisions    *decisions.Log
 	DecisionFile *decisions.File   // nil without
 	Traces       *telemetry.Traces // nil without
-	Name         string            // of this process among gateways
+	Name         string            // name of this process among gateways
 	Log          *slog.Logger
 	Metrics      *telemetry.Metrics
 	Rand         func() uint64 // uniform; safe for concurrent use
 }
 
-// New makes a data plane before a Control that has nothing in force yet.
+// New builds a data plane on a Control, which may have no configuration in force yet.
 func New(o Options) *Proxy {
 	px := &Proxy{control: o.Control, log: o.Log, metrics: o.Metrics, traces: o.Traces, rand: o.Rand,
-		records: records{log: o.Decisions, file: o.DecisionFile}, seed: maphash.MakeSeed(), budget: newRetryBudget(), scratch: newScratch()}
+		records: records{log: o.Decisions, file: o.DecisionFile}, seed: maphash.MakeSeed(), budget: newRetryBudget(), buffers: newBufferPools()}
 	px.intake = intake.New(intake.Options{Control: o.Control, Metrics: o.Metrics, Name: o.Name, Rand: o.Rand})
 	if o.Access != nil {
 		px.records.access = decisions.NewAccessLog(o.Access)
@@ -65,7 +63,7 @@ func New(o Options) *Proxy {
 	return px
 }
 
-// Configure puts the bounds of a configuration in force.
+// Configure applies the bounds of a configuration.
 func (px *Proxy) Configure(f *config.File) {
 	px.records.configure(f)
 	px.traces.SetSample(f.Telemetry.Sample)
@@ -73,16 +71,16 @@ func (px *Proxy) Configure(f *config.File) {
 	px.intake.Configure(f)
 }
 
-// Drain makes the answers of requests close their connections.
+// Drain makes every further answer close its connection.
 func (px *Proxy) Drain() { px.draining.Store(true) }
 
 // Draining reports whether Drain was called.
 func (px *Proxy) Draining() bool { return px.draining.Load() }
 
-// Cut says that the requests that are cut from now on are cut by the drain's timeout.
+// Cut marks the drain timeout as passed: requests that are cut from now on are cut by it.
 func (px *Proxy) Cut() { px.isCut.Store(true) }
 
-// Inflight returns the requests between their first byte and their last.
+// Inflight returns the number of requests in flight, from their first byte to their last.
 func (px *Proxy) Inflight() int64 { return px.inflight.Load() }
 
 // BodyMemory returns the memory of request bodies.
@@ -91,7 +89,7 @@ func (px *Proxy) BodyMemory() telemetry.BodyMemory {
 	return telemetry.BodyMemory{Used: held, Limit: limit}
 }
 
-// Remembered returns how many chats and stored responses the data plane knows the way of.
+// Remembered returns the numbers of chats and stored responses whose worker or tier is known.
 func (px *Proxy) Remembered() (chats, responses int) {
 	return px.intake.Chats().Len(), px.intake.StoredCount()
 }

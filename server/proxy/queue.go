@@ -51,13 +51,13 @@ func (t *wakeup) reset() {
 
 // wait is a request's way through the queue of its pool.
 type wait struct {
-	ticket   queue.Ticket
-	wakeup   wakeup
-	placed   placed          // the last worker that it was given
-	total    time.Duration   // of all its waits
-	promoted bool            // it was offered a worker before its class
-	shed     string          // the bound that kept it out
-	refused  *routing.Choice // what the policy saw when it got no worker
+	ticket    queue.Ticket
+	wakeup    wakeup
+	placement placement       // the last worker that it was given
+	total     time.Duration   // of all its waits
+	promoted  bool            // it was offered a worker before its class
+	shed      string          // the bound that kept it out
+	refused   *routing.Choice // what the policy saw when it got no worker
 }
 
 var _ control.Waiter = (*wait)(nil)
@@ -86,18 +86,18 @@ func (x *exchange) enterQueue() (routing.Lease, error) {
 	resetPlacement(x)
 	t, began := fillTicket(x), time.Now()
 	lease, err := x.resolution.Pool.WaitQueue.Enter(t, began)
-	w.placed.selection = time.Since(began)
+	w.placement.selection = time.Since(began)
 	if errors.Is(err, queue.ErrWaiting) {
 		lease, err = waitForWakeup(x, t, began)
-		w.placed.waited, w.placed.selection = time.Since(began).Truncate(time.Microsecond), 0 // as records have it
-		w.total += w.placed.waited
+		w.placement.waited, w.placement.selection = time.Since(began).Truncate(time.Microsecond), 0 // as records have it
+		w.total += w.placement.waited
 	}
 	w.promoted = w.promoted || t.Promoted()
 	var shed *queue.ShedError
 	if errors.As(err, &shed) {
 		w.shed = shed.Reason
 	}
-	if c := w.placed.choice; err != nil && c != nil && len(c.Candidates) > 0 {
+	if c := w.placement.choice; err != nil && c != nil && len(c.Candidates) > 0 {
 		w.refused = c
 	}
 	return lease, err

@@ -152,8 +152,8 @@ func outcomeIndex(o decisions.Result) int {
 	return 0
 }
 
-// placed is how a request came to the worker that it was given last.
-type placed struct {
+// placement is how a request came to the worker that it was given last.
+type placement struct {
 	waited    time.Duration // in the queue, for this worker
 	selection time.Duration // that choosing and booking took; 0 after a wait
 	choice    *routing.Choice
@@ -166,10 +166,10 @@ func keepsRecords(x *exchange) bool {
 
 // resetPlacement has the next pick recorded.
 func resetPlacement(x *exchange) {
-	x.wait.placed = placed{}
+	x.wait.placement = placement{}
 	if x.facts.Record = nil; keepsRecords(x) {
-		x.wait.placed.choice = &routing.Choice{Candidates: make([]routing.Candidate, 0, min(len(x.resolution.Pool.Workers), routing.MaxCandidates))}
-		x.facts.Record = x.wait.placed.choice
+		x.wait.placement.choice = &routing.Choice{Candidates: make([]routing.Candidate, 0, min(len(x.resolution.Pool.Workers), routing.MaxCandidates))}
+		x.facts.Record = x.wait.placement.choice
 	}
 }
 
@@ -177,9 +177,9 @@ func resetPlacement(x *exchange) {
 func buildAttempt(a *attempt) decisions.Attempt {
 	x := a.x
 	try := decisions.Attempt{Worker: a.m.Name, Reason: string(a.lease.Reason()), Status: a.status,
-		AtMs: x.since(a.started), QueueMs: ms(a.placed.waited), SelectionUs: float64(a.placed.selection.Nanoseconds()) / 1000,
+		AtMs: x.since(a.started), QueueMs: ms(a.placement.waited), SelectionUs: float64(a.placement.selection.Nanoseconds()) / 1000,
 		FirstAtMs: x.since(a.firstAt), EndAtMs: x.since(a.ended), ErrorType: errorType(a), Predicted: a.lease.Overlap(),
-		Usage: decisions.Usage{Prompt: a.usage.Prompt, Cached: a.usage.Cached, Output: a.usage.Output}, Choice: a.placed.choice}
+		Usage: decisions.Usage{Prompt: a.usage.Prompt, Cached: a.usage.Cached, Output: a.usage.Output}, Choice: a.placement.choice}
 	if x.trace.Sampled {
 		id := a.span.SpanContext().SpanID()
 		try.Span = routing.Hash(binary.BigEndian.Uint64(id[:]))

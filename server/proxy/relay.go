@@ -16,11 +16,11 @@ import (
 	"tierway/server/intake"
 )
 
-// relayAnswer brings a worker's answer to the client. A failure means that the
-// client has nothing of it yet.
+// relayAnswer relays a worker's answer to the client. If it returns a failure, the client has
+// received nothing of the answer.
 func relayAnswer(a *attempt, resp *http1.Response) *failure {
 	raw := a.x.in.Dialect == openai.Other
-	if resp.Status < 200 || resp.Status > 299 && !(raw && resp.Status < 400) { // redirects and 304 are for its client
+	if resp.Status < 200 || resp.Status > 299 && !(raw && resp.Status < 400) { // raw answers include redirects and 304
 		return relayRefusal(a, resp)
 	}
 	kind := openai.MediaType(resp.Header.Get("Content-Type"))
@@ -42,7 +42,7 @@ func relayAnswer(a *attempt, resp *http1.Response) *failure {
 }
 
 const (
-	// refusalMax bounds what is read of an error's body: some engines repeat the
+	// refusalMax is the largest part of an error's body that is read: some engines repeat the
 	// request in it.
 	refusalMax = 1 << 20
 	// refusalWait bounds how long an error's body may take after its head.
@@ -59,7 +59,7 @@ func relayRefusal(a *attempt, resp *http1.Response) *failure {
 		f, _ = engineFailure(e)
 	}
 	if f.backoffIfOthers && a.x.in.Dialect == openai.Other {
-		f.backoff = 0 // what a path says of one client is nothing against the worker
+		f.backoff = 0 // on a passed path the client may be the cause
 	}
 	if passes && a.x.in.Dialect == openai.Other {
 		return passRaw(a, resp, f.fault)
@@ -75,7 +75,7 @@ func relayRefusal(a *attempt, resp *http1.Response) *failure {
 	return nil
 }
 
-// passRaw gives the client a 4xx of a path that is passed untouched, as it is.
+// passRaw relays a 4xx of a passed path unchanged.
 func passRaw(a *attempt, resp *http1.Response, fault error) *failure {
 	f := relayRaw(a, resp, fault)
 	if f == nil && a.fault == nil {
@@ -84,19 +84,18 @@ func passRaw(a *attempt, resp *http1.Response, fault error) *failure {
 	return f
 }
 
-// codeWorkerRefused stands where an engine refuses a request without a code.
+// codeWorkerRefused is the code of a refusal for which the engine sent none.
 const codeWorkerRefused openai.Code = "worker_refused"
 
-// passRefusal gives the client a worker's own 4xx, as it is when its form is
-// the dialect's, else in that form.
+// passRefusal relays a worker's 4xx: unchanged if it has the dialect's form, else converted to it.
 func passRefusal(a *attempt, resp *http1.Response, body []byte) {
 	x := a.x
-	a.used.sent = true // so that it counts, and its x-ratelimit headers hold
+	a.used.sent = true // a refused request counts against the limits
 	if a.m.Worker.RepeatsKey(body) {
-		body = nil // an engine that repeats what it was sent must not tell the gateway's own key
+		body = nil // it would reveal the gateway's own key
 	}
 	e := &openai.Error{Code: codeWorkerRefused, Status: resp.Status, Message: "The worker refused the request."}
-	if resp.Status == http.StatusMethodNotAllowed && x.in.Kind == intake.Beside { // it takes the action for a response's id
+	if resp.Status == http.StatusMethodNotAllowed && x.in.Kind == intake.Beside { // the engine read the action as the id of a response
 		e, body = notServed(x), nil
 	}
 	seen, ok := openai.ErrorOf(body)
@@ -106,7 +105,7 @@ func passRefusal(a *attempt, resp *http1.Response, body []byte) {
 	if seen.Code != "" {
 		e.Code = openai.Code(seen.Code)
 	}
-	code := codeWorkerRefused // an engine's own words are not for the log
+	code := codeWorkerRefused // the engine's own code may have any content, so it is not logged
 	if overflow, is := seen.Overflow(x.in.Dialect); ok && is {
 		overflow.Status = resp.Status
 		e, code, body = overflow, overflow.Code, overflow.Into(body, x.in.Dialect)
@@ -121,11 +120,10 @@ func passRefusal(a *attempt, resp *http1.Response, body []byte) {
 	a.ending.result, a.ending.code = decisions.Refused, string(code)
 }
 
-// refusedAddition tells which field that was added the engine may have refused:
-// one that its error names. An engine that repeats the request in its errors names
-// all of them, so only an answer to the request without the field proves it, and of
-// two that were left out one after the other it proves the last. The body is put
-// back if the error was something else.
+// refusedAddition returns the added field that the engine may have refused: one that its error
+// names. An engine that repeats the request in its errors names all fields, so only a successful
+// answer without the field proves the refusal. If two fields were removed one after the other, it
+// proves the last one. For any other error the body is restored.
 func refusedAddition(a *attempt, resp *http1.Response) addition {
 	if len(a.addsUsage)+len(a.addsPriority) == 0 || resp.Status != http.StatusBadRequest && resp.Status != http.StatusUnprocessableEntity {
 		return nothingAdded
@@ -146,25 +144,24 @@ func refusedAddition(a *attempt, resp *http1.Response) addition {
 	return refused
 }
 
-// readRefusal reads an error's body, as far as it comes soon: no client waits for
-// the rest of an error.
+// readRefusal reads the part of an error's body that arrives within refusalWait.
 func readRefusal(a *attempt, resp *http1.Response) []byte {
 	a.watch.await(refusalWait, errIdleTimeout)
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, refusalMax)) //nolint:errcheck // what came is what there is
 	return body
 }
 
-// readCloser reads from one and closes another.
+// readCloser reads from its Reader and closes its Closer.
 type readCloser struct {
 	io.Reader
 	io.Closer
 }
 
-// relayWhole relays an answer that is one JSON object. It is read to its end
-// first, so that a worker that breaks off costs the client nothing.
+// relayWhole relays an answer that is one JSON object. It reads the whole answer before it sends
+// anything, so that another worker can answer if this one fails.
 func relayWhole(a *attempt, resp *http1.Response) *failure {
-	buf := a.x.s.scratch.body()
-	defer a.x.s.scratch.putBody(buf)
+	buf := a.x.s.buffers.body()
+	defer a.x.s.buffers.putBody(buf)
 	memory := a.x.s.intake.Memory(a.x.caller.Tenant)
 	defer memory.Release()
 	if f := readWhole(a, resp, buf, &memory); f != nil {
@@ -173,11 +170,11 @@ func relayWhole(a *attempt, resp *http1.Response) *failure {
 	answer := openai.ReadAnswer(a.x.in.Dialect, buf.Bytes())
 	switch {
 	case !answer.Valid:
-		return protocolFailure("a 2xx answer of %d bytes that is no JSON object", buf.Len())
+		return protocolFailure("a 2xx answer of %d bytes that is not a JSON object", buf.Len())
 	case answer.Err != nil:
 		return engineError(a, *answer.Err, buf.Bytes())
 	case answer.Hollow && a.usesEngine:
-		return protocolFailure("a 2xx answer of %d bytes that is none of its dialect", buf.Len())
+		return protocolFailure("a 2xx answer of %d bytes that does not belong to its dialect", buf.Len())
 	case answer.Aborted && a.usesEngine:
 		return abortFailure()
 	}
@@ -203,12 +200,12 @@ func relayWhole(a *attempt, resp *http1.Response) *failure {
 	return nil
 }
 
-// claimed bounds the memory that an answer gets for its Content-Length alone, since a
-// length costs nothing to claim, and without a reservation.
+// claimed is the largest buffer that an answer gets by its Content-Length alone, and without a
+// reservation: a false Content-Length costs a worker nothing.
 const claimed = 1 << 20
 
-// readWhole reads an answer's body within max_response_bytes. What is longer than
-// claimed is reserved from memory.
+// readWhole reads an answer's body, of at most max_response_bytes. A buffer longer than claimed is
+// reserved from memory.
 func readWhole(a *attempt, resp *http1.Response, buf *bytes.Buffer, memory *intake.BodyMemory) *failure {
 	most := int64(a.x.in.Snap.File.MaxResponseBytes)
 	if resp.ContentLength > most {
@@ -246,20 +243,19 @@ func readWhole(a *attempt, resp *http1.Response, buf *bytes.Buffer, memory *inta
 	}
 }
 
-// tooLarge is the failure of an answer, or of an event, that is longer than
-// max_response_bytes and of which so many bytes have come. Another worker's would be as
-// large, and it may be what the request asked for: no worker is at fault, and the work
-// is paid for.
+// tooLarge returns the failure of an answer or an event that exceeds max_response_bytes; bytes is the
+// length that was received. The request may have caused it, and another worker's answer would be as
+// large. Therefore no worker is at fault, and the work is charged.
 func tooLarge(a *attempt, what string, bytes int) *failure {
 	a.estimate(a.x.resolution.Unreported(&a.x.parsed, bytes))
 	most := a.x.in.Snap.File.MaxResponseBytes
 	cause := excluded("%s of more than %v, which is max_response_bytes", what, most)
 	return &failure{sent: true, fault: cause, err: &openai.Error{Code: openai.CodeResponseTooLarge, Cause: cause,
-		Message: fmt.Sprintf("The worker sent %s of more than %v. Ask for less at once, or have the operator raise max_response_bytes.", what, most)}}
+		Message: fmt.Sprintf("The worker sent %s of more than %v. Request a shorter answer, or ask the operator to raise max_response_bytes.", what, most)}}
 }
 
-// engineError handles an error object inside a 2xx answer: the status that it
-// should have had decides.
+// engineError handles an error object inside a 2xx answer like an answer with the status of the
+// error.
 func engineError(a *attempt, e openai.EngineError, body []byte) *failure {
 	f, passes := engineFailure(e)
 	if !passes {
@@ -271,8 +267,7 @@ func engineError(a *attempt, e openai.EngineError, body []byte) *failure {
 	return nil
 }
 
-// answerWhole sends a status and a body of known length, on an answer that is
-// held.
+// answerWhole sends a status and a body of known length. The answer must be held.
 func (x *exchange) answerWhole(status int, from http.Header, body []byte) error {
 	x.answer.stopBeats()
 	x.answer.head(status, func(h http.Header) {
@@ -286,13 +281,13 @@ func (x *exchange) answerWhole(status int, from http.Header, body []byte) error 
 	return x.answer.write(body, false)
 }
 
-// relayRaw copies an answer that is not looked into, and flushes what has come
-// whenever the worker pauses. fault is what its status says of the worker.
+// relayRaw copies an answer without parsing it, and flushes after each read if its length is unknown.
+// fault is the worker's fault by the status of the answer.
 func relayRaw(a *attempt, resp *http1.Response, fault error) *failure {
 	x := a.x
-	x.answer.stopBeats() // there is no place for a comment in bytes that are not looked into
-	kept := x.s.scratch.copies.Get().(*[]byte)
-	defer x.s.scratch.copies.Put(kept)
+	x.answer.stopBeats() // a comment must not interrupt unparsed bytes
+	kept := x.s.buffers.copies.Get().(*[]byte)
+	defer x.s.buffers.copies.Put(kept)
 	idle := x.in.Snap.File.Timeouts.Idle
 	a.watch.extend(x.deadline) // the SDKs stop their clocks at the head
 	a.watch.await(idle, errIdleTimeout)
@@ -337,8 +332,8 @@ func relayRaw(a *attempt, resp *http1.Response, fault error) *failure {
 	}
 }
 
-// cutRaw ends a raw answer whose rest is missing: by a broken connection, since
-// its bytes have no place for an error.
+// cutRaw ends an incomplete raw answer by cutting the connection: unparsed bytes have no place for an
+// error.
 func cutRaw(a *attempt, f *failure) {
 	a.fault, a.x.answer.abort = f.fault, true
 	a.ending = endingOf(f.err)

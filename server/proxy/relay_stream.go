@@ -18,41 +18,40 @@ import (
 // stream is the relay of one event stream.
 type stream struct {
 	*attempt
-	resp     *http1.Response
-	events   *openai.EventReader
-	tracker  openai.Tracker
-	out      []byte        // events that wait for the flush
-	scratch  []byte        // buffer for events that are rewritten
-	strip    bool          // the usage chunk was asked for by the gateway alone
-	pause    time.Duration // how long the worker may be silent; 0 before its first event
-	opened   bool          // the status is sent: events go to the client as they come
-	content  bool
-	known    bool              // the response's id is stored
-	memory   intake.BodyMemory // of a long event
-	finishAt int               // offset in out of the chunk with the finish reason, into which the usage chunk is merged; -1 if out does not end with it
+	resp      *http1.Response
+	events    *openai.EventReader
+	tracker   openai.Tracker
+	out       []byte        // events to flush
+	rewritten []byte        // buffer for the rewritten event
+	strip     bool          // the usage chunk was asked for by the gateway alone
+	pause     time.Duration // how long the worker may be silent; 0 before its first event
+	opened    bool          // the status is sent: events go to the client as they come
+	content   bool
+	known     bool              // the response's id is stored
+	memory    intake.BodyMemory // of a long event
+	finishAt  int               // offset in out of the chunk with the finish reason, into which the usage chunk is merged; -1 if out does not end with it
 }
 
-// trailerWait is how long a worker may take to end a body whose last event has
-// come: the connection can be kept only when it has.
+// trailerWait is how long a worker may take to end the body after the last event. The connection is
+// reused only if the body has ended.
 const trailerWait = 250 * time.Millisecond
 
-// relayStream relays an event stream. Its first event is looked at before the
-// status is sent.
+// relayStream relays an event stream. It parses the first event before it sends the status.
 func relayStream(a *attempt, resp *http1.Response) *failure {
-	b := a.x.s.scratch.streams.Get().(*streamBuffers)
+	b := a.x.s.buffers.streams.Get().(*streamBuffers)
 	s := &stream{attempt: a, resp: resp, events: b.events, out: b.out[:0],
 		tracker: openai.NewTracker(a.x.in.Dialect), strip: len(a.addsUsage) > 0, finishAt: -1}
 	s.memory = a.x.s.intake.Memory(a.x.caller.Tenant)
 	s.events.Reset(s, int(a.x.in.Snap.File.MaxResponseBytes), &s.memory)
 	defer func() {
 		b.out = s.out
-		a.x.s.scratch.putStream(b)
+		a.x.s.buffers.putStream(b)
 	}()
 	return s.run()
 }
 
-// Read reads from the worker. Once there was an event, each read may take the pause of
-// timeouts.idle: a long event is no silence, and neither is a client that is slow.
+// Read reads from the worker. After the first event, each read may take timeouts.idle. Neither a long
+// event nor a slow client counts as silence of the worker.
 func (s *stream) Read(p []byte) (int, error) {
 	if s.pause == 0 {
 		return s.resp.Body.Read(p)
@@ -68,7 +67,7 @@ func (s *stream) run() *failure {
 	for {
 		ev, err := s.events.Next()
 		if len(ev.Raw) > 0 && !s.silent(ev) {
-			if s.pause == 0 { // the first; comments are none
+			if s.pause == 0 { // the first event; comments do not count
 				s.pause = s.x.in.Snap.File.Timeouts.Idle
 				s.watch.rest()
 				if !s.x.answer.held() {
@@ -91,28 +90,28 @@ func (s *stream) run() *failure {
 	}
 }
 
-// silent reports whether an event is nothing to a client: a comment, or a ping in
-// the dialects that have none, which SDKs take for a chunk.
+// silent reports whether an event is not relayed: a comment, or a ping in a dialect without pings,
+// which SDKs would read as a chunk.
 func (s *stream) silent(ev openai.Event) bool {
 	return ev.Comment || s.terminated() && string(ev.Name) == "ping"
 }
 
-// event handles one event; done says that the stream is over for the client.
+// event handles one event. done reports that the client has the end of the stream.
 func (s *stream) event(ev openai.Event) (f *failure, done bool) {
 	mark := s.tracker.Observe(ev)
 	switch {
 	case mark.Has(openai.MarkError):
 		return s.engineFailed(ev)
 	case mark.Has(openai.MarkMalformed):
-		return s.fail(protocolFailure("an event that is no JSON object"))
+		return s.fail(protocolFailure("an event that is not a JSON object"))
 	case mark.Has(openai.MarkAborted) && s.usesEngine:
 		return s.fail(abortFailure())
 	}
 	if id := s.tracker.ResponseID(); id != "" && !s.known {
 		s.known = true
-		s.remember(id) // from its first event on: its client may ask for it while it is made, or leave
+		s.remember(id) // at once: the client may request the response while it is generated
 	}
-	if mark != 0 || s.x.in.Dialect != openai.Responses { // whose server opens its streams without the engine
+	if mark != 0 || s.x.in.Dialect != openai.Responses { // a server of the Responses API opens streams without its engine
 		s.received()
 	}
 	if mark&(openai.MarkContent|openai.MarkFinish|openai.MarkEnd) != 0 || !s.preamble() {
@@ -127,7 +126,7 @@ func (s *stream) event(ev openai.Event) (f *failure, done bool) {
 			}
 			s.answered(now, nil)
 		}
-		s.lastAt = now // what comes after it, the usage and the end, is no token
+		s.lastAt = now // later events, with the usage and the end, have no tokens
 	}
 	finishAt := s.finishAt
 	s.finishAt = -1
@@ -137,12 +136,12 @@ func (s *stream) event(ev openai.Event) (f *failure, done bool) {
 			s.out = openai.JoinUsageChunk(s.out, finishAt, ev.Data)
 		}
 	case mark.Has(openai.MarkDone) && !mark.Has(openai.MarkEnd) && s.terminated():
-		// A terminator that proves nothing would make a cut answer look whole.
+		// A terminator without a proven end would make a cut answer look complete.
 	default:
 		raw := ev.Raw
 		if mark.Has(openai.MarkNullError) {
-			s.scratch = openai.StripNullError(s.scratch[:0], ev)
-			raw = s.scratch
+			s.rewritten = openai.StripNullError(s.rewritten[:0], ev)
+			raw = s.rewritten
 		}
 		if s.strip && mark.Has(openai.MarkFinish) {
 			s.finishAt = len(s.out)
@@ -160,18 +159,18 @@ func (s *stream) terminated() bool {
 	return s.x.in.Dialect == openai.Chat || s.x.in.Dialect == openai.Completions
 }
 
-// preambleMax bounds the events that wait for the first content: engines send some
-// hundred bytes before it.
+// preambleMax is the largest size of the events before the first content that are held. Engines send
+// some hundred bytes before it.
 const preambleMax = 64 << 10
 
-// preamble reports whether events without content wait for the first content. Until
-// then another worker can take a stream over that fails, unless the request must not
-// reach an engine twice. Its client may use the id of its response at once.
+// preamble reports whether events without content are held until the first content. Until then
+// another worker can take over a failing stream. A request that must not reach an engine twice is not
+// held, and its client receives the id of the response at once.
 func (s *stream) preamble() bool {
 	return s.usesEngine && !s.opened && len(s.out) < preambleMax && !s.x.parsed.Once()
 }
 
-// open sends the status. After it no other worker can answer.
+// open sends the status. Afterwards no other worker can answer.
 func (s *stream) open() {
 	if s.opened {
 		return
@@ -187,8 +186,8 @@ func (s *stream) open() {
 	s.x.parsed.DropBody(&s.x.in)
 }
 
-// proven finishes a stream whose end is proven. The rest of the body is waited
-// for after the client has everything. It returns true.
+// proven finishes a stream with a proven end. It reads the rest of the body after the client has
+// everything. It returns true.
 func (s *stream) proven() bool {
 	if s.flush() != nil {
 		s.clientLeft()
@@ -201,8 +200,8 @@ func (s *stream) proven() bool {
 		if err != nil {
 			break
 		}
-		// Usage may come late. Nothing else is owed to the client but the [DONE]
-		// that some engines send after the Responses and Messages dialects' own end.
+		// The usage may arrive late. The client receives only the [DONE] that some engines send
+		// after the end of a stream of the Responses and Messages dialects.
 		if s.tracker.Observe(ev).Has(openai.MarkDone) && !s.terminated() {
 			s.out = append(s.out, ev.Raw...)
 			if s.flush() != nil {
@@ -214,9 +213,9 @@ func (s *stream) proven() bool {
 	return true
 }
 
-// finish books a stream that the client has whole.
+// finish accounts for a stream that the client received completely.
 func (s *stream) finish(end telemetry.StreamEnd) {
-	s.answered(time.Now(), nil) // a stream may end well without any content
+	s.answered(time.Now(), nil) // a stream may succeed without content
 	s.book()
 	s.streamEnded(end, decisions.OK, nil)
 }
@@ -249,7 +248,7 @@ func (s *stream) broken(err error) *failure {
 	return f
 }
 
-// complete adds the terminator that an engine left out after its last chunk.
+// complete adds the terminator that an engine omitted after its last chunk.
 func (s *stream) complete() {
 	switch s.x.in.Dialect {
 	case openai.Messages:
@@ -264,9 +263,9 @@ func (s *stream) complete() {
 	s.finish(telemetry.EndRepaired)
 }
 
-// fail handles a worker that failed: as a failure while nothing is sent, else with one
-// error frame. The request may have caused what the engine reports, and any failure
-// before the first content; a connection that ends after it is the worker's fault.
+// fail handles a failed worker. It returns f while no content is sent; afterwards it sends one error
+// event. The request may have caused an error that the engine reports, and any failure before the
+// first content. A connection that breaks later is the worker's fault.
 func (s *stream) fail(f *failure) (*failure, bool) {
 	if !s.x.answer.committed() {
 		return f, false
@@ -283,8 +282,8 @@ func (s *stream) fail(f *failure) (*failure, bool) {
 	return nil, true
 }
 
-// book accounts for what the engine reported, or else for what has come of the
-// answer. What it reported before the end does not know the rest.
+// book accounts for the usage that the engine reported, or else for an estimate of the received part
+// of the answer. A report before the end may miss later output; then the larger output counts.
 func (s *stream) book() {
 	u, ok := s.tracker.Usage()
 	whole := s.tracker.Proven() || s.tracker.Finished()
@@ -300,8 +299,7 @@ func (s *stream) book() {
 	}
 }
 
-// cut ends an answer that has content with an error frame and no clean end of
-// its dialect.
+// cut ends an answer with content by an error event, without the dialect's regular end.
 func (s *stream) cut(e *openai.Error, fault error) {
 	s.out = append(s.out, s.frame(e)...)
 	err := s.flush()
@@ -313,7 +311,7 @@ func (s *stream) cut(e *openai.Error, fault error) {
 	}
 }
 
-// frame is an error as the end of the stream.
+// frame returns the event that ends the stream with an error.
 func (s *stream) frame(e *openai.Error) []byte {
 	if s.x.in.Dialect != openai.Responses {
 		return e.Frame(s.x.in.Dialect)
@@ -333,13 +331,13 @@ func (s *stream) engineFailed(ev openai.Event) (*failure, bool) {
 	f, _ := engineFailure(e)
 	message := e.Message
 	if message == "" || e.Status >= 500 || s.m.Worker.RepeatsKey(ev.Data) {
-		message = "The worker failed before its answer was whole."
+		message = "The worker failed before its answer was complete."
 	}
 	f.err = &openai.Error{Code: openai.CodeWorkerError, Message: message, Cause: f.fault}
 	return s.fail(&f)
 }
 
-// clientLeft ends a stream whose client takes nothing any more.
+// clientLeft ends a stream after its client has disconnected.
 func (s *stream) clientLeft() *failure {
 	s.book()
 	s.x.answer.abort = true
@@ -347,7 +345,7 @@ func (s *stream) clientLeft() *failure {
 	return nil
 }
 
-// flush sends what waits, once the answer is open.
+// flush sends the pending events if the answer is open.
 func (s *stream) flush() error {
 	if len(s.out) == 0 || !s.opened {
 		return nil

@@ -210,7 +210,7 @@ func TestASlowUploadDoesNotRefillABucket(t *testing.T) {
 
 func TestAPanicWhileRelayingGivesEverythingBackAndIsToldOf(t *testing.T) {
 	r := newProxyRig(t, openTier, fakeAnswers())
-	r.scratch.bodies = sync.Pool{New: func() any { return 1 }} // a fault of the program, once the worker has answered
+	r.buffers.bodies = sync.Pool{New: func() any { return 1 }} // a fault of the program, once the worker has answered
 	if resp, text := r.chat(); resp.StatusCode != 500 || !strings.Contains(text, "internal_error") {
 		t.Errorf("%d %s", resp.StatusCode, text)
 	}

@@ -7,9 +7,9 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// Handler is the data plane: gin's router over the table, with everything that is not
-// in it in the error shape of the dialect that it looks like. own are handlers of GET and
-// HEAD by their path.
+// Handler returns the router of the data plane. A request that matches no route gets an error in the
+// shape of the dialect that its path and headers suggest. own are further handlers of GET and HEAD by
+// path.
 func (px *Proxy) Handler(own map[string]http.Handler) http.Handler {
 	e := newEngine()
 	for _, p := range intake.Prefixes() {
@@ -25,15 +25,15 @@ func (px *Proxy) Handler(own map[string]http.Handler) http.Handler {
 	return e
 }
 
-// newEngine is gin without redirects of near-miss paths, by which a POST would lose its
-// body, and without recovery, which prints headers.
+// newEngine returns gin without redirects of similar paths, which would lose the body of a POST, and
+// without its recovery, which prints headers.
 func newEngine() *gin.Engine {
 	e := gin.New()
 	e.RedirectTrailingSlash, e.HandleMethodNotAllowed = false, true
 	return e
 }
 
-// serve is the one place where gin's context ends.
+// serve returns the handler of a route. No other function uses gin's context.
 func (px *Proxy) serve(rt intake.Route, p intake.Prefix) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		x := px.begin(c.Writer, rt.Inbound(c.Request, p, c.Param("id")))
@@ -50,8 +50,7 @@ func (px *Proxy) serve(rt intake.Route, p intake.Prefix) gin.HandlerFunc {
 	}
 }
 
-// pass serves a request that matches no route: through a pool whose paths cover it,
-// else with an error.
+// pass serves a request that matches no route, through a pool whose paths cover it or with an error.
 func (px *Proxy) pass(w gin.ResponseWriter, r *http.Request, status int) {
 	x := px.begin(w, intake.Outside(r))
 	x.run(func() error { return passThrough(x, status) })

@@ -1,0 +1,57 @@
+package proxy
+
+import (
+	"bytes"
+	"sync"
+
+	"tierway/openai"
+)
+
+// bufferPools pools the buffers through which answers are relayed. The user of a buffer returns it when
+// nothing refers to its bytes any more.
+type bufferPools struct {
+	bodies  sync.Pool // of *bytes.Buffer, for whole answers
+	copies  sync.Pool // of *[]byte, for answers that are not parsed
+	streams sync.Pool // of *streamBuffers
+}
+
+const (
+	// bodyKept is the largest buffer that is pooled: embeddings of a large batch are rare, and
+	// their buffers must be freed.
+	bodyKept = 256 << 10
+	// copyBuffer is the buffer size of io.Copy.
+	copyBuffer = 32 << 10
+	// outKept is the largest write buffer of a stream that is pooled.
+	outKept = 16 << 10
+)
+
+func newBufferPools() *bufferPools {
+	return &bufferPools{
+		bodies:  sync.Pool{New: func() any { return new(bytes.Buffer) }},
+		copies:  sync.Pool{New: func() any { b := make([]byte, copyBuffer); return &b }},
+		streams: sync.Pool{New: func() any { return &streamBuffers{events: openai.NewEventReader(nil, 0)} }},
+	}
+}
+
+func (s *bufferPools) body() *bytes.Buffer { return s.bodies.Get().(*bytes.Buffer) }
+
+func (s *bufferPools) putBody(b *bytes.Buffer) {
+	if b.Cap() <= bodyKept {
+		b.Reset()
+		s.bodies.Put(b)
+	}
+}
+
+// streamBuffers are the pooled buffers of a stream.
+type streamBuffers struct {
+	events *openai.EventReader
+	out    []byte
+}
+
+func (s *bufferPools) putStream(b *streamBuffers) {
+	b.events.Reset(nil, 0, nil)
+	if b.out = b.out[:0]; cap(b.out) > outKept {
+		b.out = nil
+	}
+	s.streams.Put(b)
+}
