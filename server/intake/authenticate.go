@@ -44,7 +44,7 @@ func (it *Intake) Identify(in *Inbound) (c Caller, unknown bool, err error) {
 	case errors.Is(err, tenants.ErrDisabled):
 		return Caller{Caller: c.Caller, Disabled: true}, false, RefusedKey(err)
 	case it.unread(in.Snap.Identity, key):
-		return Caller{}, false, &openai.Error{Code: openai.CodeAuthBackendUnavailable, RetryAfter: control.AskEvery, Message: "Keys cannot be checked right now. Try again."}
+		return Caller{}, false, &openai.Error{Code: openai.CodeAuthBackendUnavailable, RetryAfter: control.AskEvery, Message: "API keys cannot be checked because the database is unavailable. Try again later."}
 	case in.Snap.File.Auth.Required:
 		return Caller{}, true, BadKey()
 	}
@@ -54,26 +54,25 @@ func (it *Intake) Identify(in *Inbound) (c Caller, unknown bool, err error) {
 	return Caller{Caller: tenants.Anonymous(), keyless: true}, false, nil
 }
 
-// RefusedKey is the answer to a key that a tenant has and that may not be used; nil for one
-// that may.
+// RefusedKey returns the answer to a key that authentication rejected with err, or nil if err is nil.
 func RefusedKey(err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, tenants.ErrDisabled):
-		return &openai.Error{Code: openai.CodeTenantDisabled, Message: "This tenant is disabled. Ask your operator."}
+		return &openai.Error{Code: openai.CodeTenantDisabled, Message: "This tenant is disabled. Ask the operator to enable it."}
 	}
 	return BadKey()
 }
 
-// BadKey is the one answer to every missing, malformed or unknown key.
+// BadKey returns the answer to every missing, malformed or unknown key.
 func BadKey() error {
 	return &openai.Error{Code: openai.CodeInvalidAPIKey,
 		Message: "Incorrect API key provided. Send a valid key as `Authorization: Bearer <key>`."}
 }
 
-// unread reports whether a key may be a good one that only the database knows, which
-// was never read.
+// unread reports whether a key may be valid although it is unknown, because the database was never
+// read.
 func (it *Intake) unread(who *control.Identity, key string) bool {
 	return it.control.Stores.SQL != nil && who.ReadAt.IsZero() && strings.HasPrefix(key, tenants.TenantPrefix) && tenants.WellFormed(key)
 }
@@ -87,11 +86,11 @@ func (it *Intake) countUnknownKey(in *Inbound, err error) error {
 		it.control.Database.RequestRefresh() // it may be new
 	}
 	if key == "" {
-		return err // a request without a key guesses none
+		return err // a missing key is not a guess
 	}
 	if tooMany, wait := it.control.AuthFailures.Add(in.Snap.ClientIP(in.HTTP), in.Start); tooMany {
 		return &openai.Error{Code: openai.CodeRateLimitExceeded, RetryAfter: wait, NoRetry: true,
-			Message: "Too many requests with incorrect API keys came from this address. Send a valid key."}
+			Message: "Too many incorrect API keys came from this address. Send a valid key, or try again after the time in Retry-After."}
 	}
 	return err
 }

@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// bodyGrace is how long a body may take before its rate counts.
+	// bodyGrace is how long a body may take before its rate is checked.
 	bodyGrace = 5 * time.Second
-	// bodyRate is the slowest rate in bytes a second at which a body is waited
-	// for: a phone on a bad link is faster, a slowloris is not.
+	// bodyRate is the slowest accepted rate of a body in bytes per second: a phone on a bad link
+	// is faster, a slowloris attack is not.
 	bodyRate = 1 << 10
 )
 
@@ -29,7 +29,7 @@ func (it *Intake) readBody(in *Inbound, c *Caller) ([]byte, error) {
 	}
 	most := int64(in.Snap.File.MaxBodyBytes)
 	if in.HTTP.ContentLength > most {
-		in.closeConnection() // the rest is not worth reading
+		in.closeConnection() // the rest is not read
 	}
 	encoding := strings.ToLower(strings.TrimSpace(strings.Join(in.HTTP.Header.Values("Content-Encoding"), ", ")))
 	in.body = paced{r: in.HTTP.Body, control: in.conn, start: in.Start, stall: in.Snap.File.Timeouts.ClientStall}
@@ -55,23 +55,22 @@ func (it *Intake) readBody(in *Inbound, c *Caller) ([]byte, error) {
 	return nil, in.brokenBody(err)
 }
 
-// brokenBody is the answer to a body that could not be read to its end.
+// brokenBody returns the answer to a body that could not be read to its end.
 func (in *Inbound) brokenBody(err error) error {
 	in.closeConnection()
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
 		in.TooSlow = true
-		return &openai.Error{Code: openai.CodeRequestTimeout, Message: "The request's body arrived too slowly: send at least 1 KiB per second.", Cause: err}
+		return &openai.Error{Code: openai.CodeRequestTimeout, Message: "The request body arrived too slowly: send at least 1 KiB per second, without long pauses.", Cause: err}
 	}
-	return &openai.Error{Code: openai.CodeInvalidJSON, Message: "The request's body broke off.", Cause: err}
+	return &openai.Error{Code: openai.CodeInvalidJSON, Message: "The request body ended early. Send it again.", Cause: err}
 }
 
-// UnreadGrace is how long the rest of an unwanted body may take:
-// net/http reads it after the answer, to keep the connection.
+// UnreadGrace is the time limit for the rest of a body that is not needed. net/http reads it after the
+// answer, to reuse the connection.
 const UnreadGrace = time.Second
 
-// CloseBody gives back the memory of the request's body, and bounds what an unread one may
-// still cost.
+// CloseBody releases the memory of the request's body, and limits the time for reading an unread body.
 func (p *Parsed) CloseBody(in *Inbound) {
 	in.Memory.Release()
 	if p.Upload != nil {
@@ -85,18 +84,18 @@ func (p *Parsed) CloseBody(in *Inbound) {
 	if in.header.Get("Connection") != "close" {
 		limit = limit.Add(UnreadGrace)
 	}
-	in.conn.SetReadDeadline(limit) //nolint:errcheck // a dead connection has no rest
+	in.conn.SetReadDeadline(limit) //nolint:errcheck // on a dead connection there is nothing to read
 }
 
-// DropBody forgets the body of a request that is not sent again, so that a long answer
-// does not hold it.
+// DropBody releases the body of a request that is not sent again, so that it is not kept during a long
+// answer.
 func (p *Parsed) DropBody(in *Inbound) {
 	p.Req.Body = nil
 	in.Memory.Release()
 }
 
-// paced reads a body and gives up when it comes slower than bodyRate, or when nothing
-// comes for the stall time: what was sent fast before is no credit for silence.
+// paced reads a body. It fails if the body arrives more slowly than bodyRate, or if nothing arrives for
+// the stall time, even if earlier parts arrived faster.
 type paced struct {
 	r       io.Reader
 	control *http.ResponseController
@@ -111,7 +110,7 @@ func (p *paced) Read(b []byte) (int, error) {
 	if silence := time.Now().Add(p.stall); silence.Before(limit) {
 		limit = silence
 	}
-	if limit.Sub(p.limit) > min(time.Second, p.stall/4) { // less is not worth a timer
+	if limit.Sub(p.limit) > min(time.Second, p.stall/4) { // a smaller change is not worth a timer
 		p.limit = limit
 		if err := p.control.SetReadDeadline(limit); err != nil {
 			return 0, err
@@ -122,8 +121,8 @@ func (p *paced) Read(b []byte) (int, error) {
 	return n, stalled(err, p.limit)
 }
 
-// stalled returns the error of a read as a timeout if its deadline has passed: net/http
-// hides the deadline of a read within a trailer.
+// stalled returns err, the error of a read, as a timeout if the deadline limit has passed. net/http
+// hides such timeouts in trailers.
 func stalled(err error, limit time.Time) error {
 	if err == nil || errors.Is(err, io.EOF) || time.Now().Before(limit) {
 		return err
@@ -131,11 +130,11 @@ func stalled(err error, limit time.Time) error {
 	return os.ErrDeadlineExceeded
 }
 
-// noBodyMemory is the answer to a request whose body finds no memory.
+// noBodyMemory returns the answer to a request for whose body no memory is left.
 func (it *Intake) noBodyMemory() error {
 	it.metrics.BodiesRefused.Inc()
-	// Clients that were refused together must not return together.
+	// Clients that are rejected together must not retry together.
 	wait := time.Second + time.Duration(it.rand()%uint64(2*time.Second))
 	return &openai.Error{Code: openai.CodeOverloaded, RetryAfter: wait, Cause: ErrBodyMemory,
-		Message: "The request bodies that the gateway holds leave no memory for this one (max_buffered_bytes). Send fewer or shorter requests at a time, and try again in " + openai.ShortDuration(wait) + "."}
+		Message: "The gateway has no memory left for this request body (max_buffered_bytes). Send fewer or shorter requests at once, and try again in " + openai.ShortDuration(wait) + "."}
 }

@@ -8,17 +8,17 @@ import (
 )
 
 const (
-	// bodyMemoryDivisor: request bodies may hold a quarter of the memory limit. The rest is for
+	// bodyMemoryDivisor gives request bodies a quarter of the memory limit. The rest is for
 	// answers, connections, garbage and learned state.
 	bodyMemoryDivisor = 4
-	// bodyMemoryUnlimited is the budget where no memory limit is known.
+	// bodyMemoryUnlimited is the budget without a memory limit.
 	bodyMemoryUnlimited = 1 << 30
 )
 
-// bodyBudget bounds the memory of all request bodies that are read, wait or may still
-// be sent, and of long answers and events that are read. A tenant may reserve only if it
-// then holds at most as much as stays free: one tenant alone half of the budget, the next
-// at least a quarter. A tenant that holds nothing may reserve half of what is free.
+// bodyBudget bounds the memory of all request bodies that are read, queued or may be sent again, and
+// of long answers and events. A reservation succeeds if the tenant's total is then at most the free
+// memory. One tenant alone can thus use half of the budget, and a second one at least a quarter. A
+// tenant without reservations can reserve half of the free memory.
 type bodyBudget struct {
 	mu    sync.Mutex
 	limit int64
@@ -27,23 +27,23 @@ type bodyBudget struct {
 }
 
 // ErrBodyMemory means that the tenant's share of max_buffered_bytes is used up.
-var ErrBodyMemory = errors.New("other bodies hold the memory of max_buffered_bytes")
+var ErrBodyMemory = errors.New("other bodies use the memory of max_buffered_bytes")
 
-// configure sets the bound; 0 is the default's. Bodies that are held stay.
+// configure sets the limit; 0 selects the default. Reservations stay.
 func (b *bodyBudget) configure(limit, longest int64) {
 	if limit == 0 {
 		limit = bodyMemoryUnlimited
 		if memory := debug.SetMemoryLimit(-1); memory < math.MaxInt64 {
 			limit = memory / bodyMemoryDivisor
 		}
-		limit = max(limit, 4*longest) // the least that config accepts
+		limit = max(limit, 4*longest) // the smallest value that config accepts
 	}
 	b.mu.Lock()
 	b.limit = limit
 	b.mu.Unlock()
 }
 
-// reserve takes n bytes for a tenant, or nothing.
+// reserve reserves n bytes for a tenant, and reports whether it succeeded.
 func (b *bodyBudget) reserve(tenant string, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -58,7 +58,7 @@ func (b *bodyBudget) reserve(tenant string, n int64) bool {
 	return true
 }
 
-// release gives back n bytes of a tenant.
+// release releases n bytes of a tenant.
 func (b *bodyBudget) release(tenant string, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -68,21 +68,22 @@ func (b *bodyBudget) release(tenant string, n int64) {
 	}
 }
 
-// sizes returns the bytes that are held, and the bound.
+// sizes returns the reserved bytes and the limit.
 func (b *bodyBudget) sizes() (held, limit int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.held, b.limit
 }
 
-// BodyMemory is what one request holds of the budget. The request's goroutine owns it.
+// BodyMemory is the part of the budget that one request has reserved. The goroutine of the request owns
+// it.
 type BodyMemory struct {
 	budget *bodyBudget
 	tenant string
 	Held   int64
 }
 
-// Reserve is part of openai.Memory.
+// Reserve implements openai.Memory.
 func (m *BodyMemory) Reserve(n int64) error {
 	if !m.budget.reserve(m.tenant, n) {
 		return ErrBodyMemory
@@ -91,13 +92,13 @@ func (m *BodyMemory) Reserve(n int64) error {
 	return nil
 }
 
-// Return is part of openai.Memory.
+// Return implements openai.Memory.
 func (m *BodyMemory) Return(n int64) {
 	m.Held -= n
 	m.budget.release(m.tenant, n)
 }
 
-// Release gives back what is held. It may be called again.
+// Release releases the whole reservation. It may be called again.
 func (m *BodyMemory) Release() {
 	if m.Held > 0 {
 		m.Return(m.Held)

@@ -18,7 +18,7 @@ type Admission struct {
 	At        time.Time         // of the admission; its UTC day and month are charged
 }
 
-// Limits admit or refuse charges: store.Limits reserve them, Explain only reads.
+// Limits admits or refuses charges. store.Limits reserves an admitted charge; Explain only reads.
 type Limits interface {
 	Take(ctx context.Context, c *tenants.Charge) (*store.Grant, tenants.Admission, error)
 }
@@ -27,7 +27,7 @@ type Limits interface {
 // costs nothing. If a budget is spent and the tenant has chosen to degrade, the resolution moves
 // to the cheapest tier that the tenant may use.
 func (it *Intake) Charge(in *Inbound, c *Caller, p *Parsed, res Resolution, limits Limits) (Admission, Resolution, error) {
-	now := time.Now() // not when the header came: a body may take minutes
+	now := time.Now() // not the time of the header: a body may take minutes
 	if len(c.Subjects) == 0 {
 		return Admission{At: now}, res, nil
 	}
@@ -46,28 +46,28 @@ func (it *Intake) Charge(in *Inbound, c *Caller, p *Parsed, res Resolution, limi
 	return ad, res, err
 }
 
-// admit asks limits for a charge.
+// admit submits a charge to limits.
 func admit(ctx context.Context, limits Limits, c *tenants.Charge) (Admission, error) {
 	grant, allowance, err := limits.Take(ctx, c)
 	ad := Admission{Grant: grant, Allowance: allowance, At: c.At}
 	switch {
 	case errors.Is(err, store.ErrLimitsAway):
 		return ad, &openai.Error{Code: openai.CodeRatelimitUnavailable, RetryAfter: time.Second, Cause: err,
-			Message: "The limits of this tenant cannot be checked right now. Try again."}
+			Message: "The limits of this tenant cannot be checked because Redis is unavailable. Try again later."}
 	case err != nil:
-		return ad, fmt.Errorf("asking the limits: %w", err)
+		return ad, fmt.Errorf("checking the limits: %w", err)
 	}
 	return ad, nil
 }
 
-// limitRefusal is the answer to a request that a limit refuses.
+// limitRefusal returns the answer to a request that a limit refuses.
 func limitRefusal(c *tenants.Charge, v tenants.Admission) error {
 	e := &openai.Error{Code: openai.CodeRateLimitExceeded, Type: "requests", RetryAfter: max(v.Wait, time.Millisecond)}
 	limits := limitsOf(c.Caller, v.Scope)
 	switch v.Refused {
 	case tenants.LimitTokenBurst:
 		e.Type, e.NoRetry, e.RetryAfter = "tokens", true, 0
-		e.Message = fmt.Sprintf("Request too large for this %s: it may use %d tokens, and at most %d are allowed at once. Shorten the prompt, or set a lower max_tokens.",
+		e.Message = fmt.Sprintf("Request too large for this %s: it may use %d tokens, and at most %d are allowed at once. Shorten the prompt, or lower max_tokens.",
 			v.Scope, c.Tokens, limits.TokensAtOnce())
 	case tenants.LimitTPM:
 		e.Type = "tokens"
@@ -77,24 +77,25 @@ func limitRefusal(c *tenants.Charge, v tenants.Admission) error {
 	case tenants.LimitRPS:
 		e.Message = fmt.Sprintf("Rate limit reached for this %s: %d requests per second. Please try again in %s.", v.Scope, limits.RPS, openai.ShortDuration(v.Wait))
 	case tenants.LimitConcurrent:
-		e.Message = fmt.Sprintf("Rate limit reached for this %s: %d requests at a time. Wait for one to end.", v.Scope, limits.Concurrent)
+		e.Message = fmt.Sprintf("Rate limit reached for this %s: %d requests at a time. Try again when one has ended.", v.Scope, limits.Concurrent)
 	default:
 		e.Code, e.Type = openai.CodeInsufficientQuota, ""
-		e.Message = fmt.Sprintf("The %s budget of this %s is spent. It is renewed in %s; your operator can raise it.", budgetWords(v.Refused), v.Scope, openai.ShortDuration(v.Wait))
+		e.Message = fmt.Sprintf("The %s budget of this %s is spent. It is renewed in %s; the operator can raise it.", budgetWords(v.Refused), v.Scope, openai.ShortDuration(v.Wait))
 	}
 	return e
 }
 
-// limitsOf are the limits of the tenant or of the key.
-func limitsOf(c *tenants.Caller, whose string) tenants.Limits {
+// limitsOf returns the limits of scope, which is "tenant" or "key".
+func limitsOf(c *tenants.Caller, scope string) tenants.Limits {
 	for _, s := range c.Subjects {
-		if (s.Key == "") == (whose == "tenant") {
+		if (s.Key == "") == (scope == "tenant") {
 			return s.Limits
 		}
 	}
 	return tenants.Limits{}
 }
 
+// budgetWords returns the name of a budget for messages.
 func budgetWords(l tenants.Limit) string {
 	switch l {
 	case tenants.LimitDayTokens:

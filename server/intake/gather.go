@@ -5,7 +5,7 @@ import (
 	"tierway/server/control"
 )
 
-// Gather collects the facts that the policy decides by.
+// Gather returns the facts about the request that the routing policy uses.
 func (it *Intake) Gather(p *Parsed, res *Resolution) routing.Request {
 	learned := res.Pool.Routing.Learned()
 	facts := routing.Request{Rand: it.rand(), Stream: p.GeneratesStream(), Model: control.NameHash(res.ModelName),
@@ -16,7 +16,8 @@ func (it *Intake) Gather(p *Parsed, res *Resolution) routing.Request {
 	return facts
 }
 
-// setBlocks mixes the model into every hash, because each model and adapter has its own cache.
+// setBlocks sets the blocks of the prompt. It mixes the model into every hash, because each model and
+// adapter has its own cache.
 func (p *Prompt) setBlocks(facts *routing.Request) {
 	if len(p.chain) == 0 {
 		return

@@ -10,7 +10,7 @@ import (
 	"tierway/tenants"
 )
 
-// Inbound is a client's request as its route reads it, with the connection that it came by.
+// Inbound is a client's request with its route and its connection.
 type Inbound struct {
 	HTTP *http.Request
 	Snap *control.Snapshot // the configuration that the request keeps to its end
@@ -18,8 +18,8 @@ type Inbound struct {
 	Pattern     string         // of the route; decisions.RouteOther without one
 	Kind        Kind           // of the route
 	counts      bool           // the route answers with the length of a prompt
-	Dialect     openai.Dialect // of the route; Other of what is passed through
-	Shape       openai.Dialect // of the errors that the client reads
+	Dialect     openai.Dialect // of the route; Other for passed paths
+	Shape       openai.Dialect // of the errors for the client
 	WorkerPath  string
 	PathID      string // the :id of the path
 	prefixed    bool
@@ -27,7 +27,7 @@ type Inbound struct {
 
 	RequestID string
 	Start     time.Time
-	ReadAt    time.Time // when the body was read, of an upload its head; zero until then
+	ReadAt    time.Time // when the body, or the head of an upload, was read; zero before
 	TooSlow   bool      // the body's deadline has passed, which net/http reports as a client that left
 	Memory    BodyMemory
 
@@ -36,8 +36,8 @@ type Inbound struct {
 	body   paced // reads HTTP.Body; here because an Inbound is allocated anyway
 }
 
-// Begin starts the clock of a request under a configuration. header is that of its answer,
-// and conn controls its connection.
+// Begin starts the clock of a request under the configuration snap. header belongs to its answer, and
+// conn controls its connection.
 func (in *Inbound) Begin(snap *control.Snapshot, rand func() uint64, header http.Header, conn *http.ResponseController) {
 	in.Snap, in.header, in.conn, in.Start = snap, header, conn, time.Now()
 	in.RequestID = control.RequestID(in.HTTP.Header, rand)
@@ -52,15 +52,14 @@ func (in *Inbound) Method() string {
 	return "OTHER"
 }
 
-// closeConnection has the answer say that the connection closes after it.
+// closeConnection makes the answer announce that the connection closes after it.
 func (in *Inbound) closeConnection() { in.header.Set("Connection", "close") }
 
 // hasBody reports whether the request has a body.
 func (in *Inbound) hasBody() bool { return in.HTTP.Body != nil && in.HTTP.Body != http.NoBody }
 
-// class is the class that a request asks for: by header, path or the body's
-// service_tier, in this order, and never above what its tenant may have: then asked is
-// the one that it has asked for.
+// class returns the class of a request: by header, path or the body's service_tier, in this order. If
+// the caller may not use that class, class is the highest allowed one and asked is the requested one.
 func (in *Inbound) class(c *tenants.Caller, serviceTier string) (class tenants.Class, asked string) {
 	class = c.Usual
 	if named, ok := tenants.ParseClass(strings.ToLower(in.HTTP.Header.Get("X-Request-Priority"))); ok {
@@ -82,18 +81,18 @@ func (in *Inbound) class(c *tenants.Caller, serviceTier string) (class tenants.C
 	return had, asked
 }
 
-// singleHeaders are the headers that the gateway decides by and of which a request
-// may have one: a proxy, the gateway and an engine could each take another of two.
+// singleHeaders are the headers that the gateway evaluates and that may occur only once. A proxy, the
+// gateway and an engine could otherwise use different values.
 var singleHeaders = []string{
 	"Content-Type", "X-Model-Tier", "X-Request-Priority", "X-Session-Id", "Session-Id", "X-Stainless-Timeout",
 }
 
-// CheckHeaders refuses a request that has one of singleHeaders twice.
+// CheckHeaders returns an error if a header of singleHeaders is repeated.
 func (in *Inbound) CheckHeaders() error {
 	for _, name := range singleHeaders {
 		if len(in.HTTP.Header[name]) > 1 {
 			return &openai.Error{Code: openai.CodeInvalidValue, Param: name,
-				Message: "The header " + name + " is there more than once; send it once."}
+				Message: "The header " + name + " is repeated; send it once."}
 		}
 	}
 	return nil

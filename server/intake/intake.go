@@ -1,9 +1,3 @@
-// Package intake is the first half of the data plane: the table of routes, and the stages that
-// a request passes before it waits for a worker. Authenticate finds its caller, Read reads its
-// body and prompt, Resolve finds its tier or pool, Charge asks the limits of its caller, and
-// Gather collects the facts by which a worker is picked. A request that matches no route passes
-// FindPool and ReadPassed in place of Read and Resolve. Locate finds the worker that holds a
-// stored response.
 package intake
 
 import (
@@ -16,45 +10,45 @@ import (
 	"tierway/tiers"
 )
 
-// Intake holds what the stages of all requests share. It is safe for concurrent use.
+// Intake is the state that the stages of all requests share. It is safe for concurrent use.
 type Intake struct {
 	control *control.Control
 	metrics *telemetry.Metrics
 	rand    func() uint64
-	name    string       // of this process among gateways, as Via headers have it
-	seed    maphash.Seed // of the hashes by which chats are known
+	name    string       // name of this process among gateways, in Via headers
+	seed    maphash.Seed // seed of the hashes that identify chats
 	bodies  bodyBudget
 	prompts sync.Pool // of *Prompt
 	chats   *tiers.Chats
 	stored  *storedResponses
 }
 
-// Options is what an Intake is made from.
+// Options are the parts of an Intake.
 type Options struct {
 	Control *control.Control
 	Metrics *telemetry.Metrics
-	Name    string        // of this process among gateways
+	Name    string        // name of this process among gateways
 	Rand    func() uint64 // uniform; safe for concurrent use
 }
 
-// New makes an Intake. Configure sets its bounds.
+// New returns an Intake without bounds. Call Configure before use.
 func New(o Options) *Intake {
 	return &Intake{control: o.Control, metrics: o.Metrics, name: o.Name, rand: o.Rand, seed: maphash.MakeSeed(), stored: newStoredResponses(maxStoredResponses),
 		prompts: sync.Pool{New: func() any { return new(Prompt) }}, chats: tiers.NewChats(tiers.MaxChats)}
 }
 
-// Configure puts the bounds of a configuration in force.
+// Configure applies the bounds of a configuration.
 func (it *Intake) Configure(f *config.File) {
 	it.bodies.configure(int64(f.MaxBufferedBytes), int64(f.MaxBodyBytes))
 }
 
-// BodyMemory returns the bytes that bodies hold, and their bound.
+// BodyMemory returns the bytes that bodies have reserved, and their limit.
 func (it *Intake) BodyMemory() (held, limit int64) { return it.bodies.sizes() }
 
-// Memory is memory for bodies of a tenant, of which nothing is held yet. Its owner releases it.
+// Memory returns an empty reservation for bodies of a tenant. The caller must release it.
 func (it *Intake) Memory(tenant string) BodyMemory {
 	return BodyMemory{budget: &it.bodies, tenant: tenant}
 }
 
-// Chats are the chats that stay at their tier.
+// Chats returns the chats that stay at their tier.
 func (it *Intake) Chats() *tiers.Chats { return it.chats }

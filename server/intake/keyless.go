@@ -11,16 +11,15 @@ import (
 	"tierway/openai"
 )
 
-// checkKeyless refuses what only a web page makes a browser send to a gateway that asks
-// for no keys: a request to a name that was made to lead here (DNS rebinding), and one
-// of another site.
+// checkKeyless rejects requests that web pages make browsers send to a gateway without keys: requests
+// to a host name that an attacker points at the gateway (DNS rebinding), and requests of another site.
 func checkKeyless(r *http.Request, f *config.File) error {
 	if IsForeign(r.Host, f.Hosts) {
 		return &openai.Error{Code: openai.CodeHostNotAllowed, Message: ForeignHost(r.Host)}
 	}
 	if from := crossSite(r, f.CORS.Origins); from != "" {
 		return &openai.Error{Code: openai.CodeCrossSiteRequest, Message: "A web page of another site (" + openai.Quoted(from) +
-			") sent this request, and this gateway asks for no keys. Add the page's origin to `cors.origins` of a configuration file (serve -c), or require keys."}
+			") sent this request, and this gateway requires no keys. Add the origin of the page to `cors.origins` of a configuration file (serve -c), or require keys."}
 	}
 	return nil
 }
@@ -45,8 +44,8 @@ func IsForeign(host string, hosts []string) bool {
 	return err != nil
 }
 
-// crossSite returns the site whose page sent a request to this one, if its origin is not
-// among origins; else nothing. Browsers set Sec-Fetch-Site; older ones have Origin.
+// crossSite returns the origin of a request that a page of another site sent, or "" if there is none
+// or if it is one of origins. Browsers set Sec-Fetch-Site; older ones only Origin.
 func crossSite(r *http.Request, origins []string) string {
 	origin, site := r.Header.Get("Origin"), r.Header.Get("Sec-Fetch-Site")
 	switch {

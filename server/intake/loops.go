@@ -18,17 +18,17 @@ const (
 	maxGateways = 5
 )
 
-// CheckLoop refuses a request that has passed this gateway before, or too many other
-// ones: the URL of a worker leads back to a gateway.
+// CheckLoop returns an error if a request has already passed this gateway, or too many other gateways.
+// In both cases the URL of a worker leads to a gateway.
 func (it *Intake) CheckLoop(in *Inbound) error {
 	passed := gateways(in.HTTP.Header)
 	switch {
 	case slices.Contains(passed, it.name):
 		return &openai.Error{Code: openai.CodeLoopDetected,
-			Message: "The request has passed this gateway before: the URL of a worker leads back to it."}
+			Message: "The request has already passed this gateway: the URL of a worker leads back to it. Correct that URL."}
 	case len(passed) >= maxGateways:
 		return &openai.Error{Code: openai.CodeLoopDetected, Message: "The request has passed " +
-			strconv.Itoa(len(passed)) + " gateways; it may pass " + strconv.Itoa(maxGateways) + "."}
+			strconv.Itoa(len(passed)) + " gateways; the maximum is " + strconv.Itoa(maxGateways) + ". Check the URLs of the workers."}
 	}
 	return nil
 }
@@ -47,8 +47,8 @@ func gateways(h http.Header) (names []string) {
 	return names
 }
 
-// Via is the Via header with which a request goes on: the gateways that it has
-// passed, to which a worker adds this one. Other proxies speak of the client.
+// Via returns the Via header for the worker: the gateways that the request has passed. The client of
+// the worker adds this gateway. Entries of other proxies describe the client and are omitted.
 func Via(h http.Header) []string {
 	passed := gateways(h)
 	for i, name := range passed {
@@ -57,5 +57,5 @@ func Via(h http.Header) []string {
 	return passed
 }
 
-// ViaEntry is a gateway's entry in a Via header.
+// ViaEntry returns the entry of a gateway in a Via header.
 func ViaEntry(name string) string { return "1.1 " + name }

@@ -10,21 +10,21 @@ import (
 	"tierway/tenants"
 )
 
-// Parsed is a request as its body reads.
+// Parsed is the content of a request.
 type Parsed struct {
 	in         *Inbound        // set by the stage that returns it
 	Req        *openai.Request // nil before it was read
 	Upload     *Upload         // the body, if that streams; else nil
 	Class      tenants.Class
-	AskedClass string  // that its caller may not have; else empty
+	AskedClass string  // the requested class, if the caller may not use it; else empty
 	Prompt     *Prompt // nil where no prompt is read
-	Salt       string  // of the engine's prefix cache; "" for the one that all share
+	Salt       string  // of the engine's prefix cache; "" for the shared cache
 	RawTokens  int64   // of the prompt, estimated by its characters alone
 	Estimate   int64   // of the prompt, by the default tier's learned scale
 }
 
-// WholeText reports whether the engine reads what the gateway has read and nothing
-// else, so that its count of the prompt says what the estimate is worth.
+// WholeText reports whether the engine reads exactly the text that the gateway has read. Its prompt
+// tokens then show the error of the estimate.
 func (p *Parsed) WholeText() bool {
 	r := p.Req
 	if r == nil || r.Media || r.PreviousResponseID != "" || r.ConversationID != "" || r.N > 1 {
@@ -33,7 +33,7 @@ func (p *Parsed) WholeText() bool {
 	return p.in.Dialect.Generates()
 }
 
-// GeneratesStream reports whether the answer comes token by token.
+// GeneratesStream reports whether the answer is a stream of generated tokens.
 func (p *Parsed) GeneratesStream() bool {
 	if p.Req == nil || !p.Req.Stream {
 		return false
@@ -55,21 +55,21 @@ func (p *Parsed) MostUsage() openai.Usage {
 	return openai.Usage{Prompt: tokensMax + int64(len(p.Req.Body)), Output: output * max(1, p.Req.N) * p.Req.Prompts()}
 }
 
-// Once reports whether the request must not reach an engine twice, because it makes
-// or keeps something there.
+// Once reports whether the request must not reach an engine twice, because it creates or stores an
+// object there.
 func (p *Parsed) Once() bool {
 	return p.Upload != nil || p.Stores() || p.Req.Store || p.Req.Background || p.in.Dialect == openai.Audio || p.in.Dialect == openai.Images ||
 		p.in.Dialect == openai.Other && p.in.HTTP.Method != http.MethodGet && p.in.HTTP.Method != http.MethodHead
 }
 
-// Stores reports whether the request makes a response that its engine keeps, which
-// is the default of the endpoint.
+// Stores reports whether the engine stores the response to the request, which is the default of the
+// endpoint.
 func (p *Parsed) Stores() bool {
 	return p.in.Pattern == routeResponses && (p.Req.Store || !p.Req.StoreSet || p.Req.Background)
 }
 
-// UsesEngine reports whether the answer needs the engine. Of a hung engine, the
-// server may still count tokens or return stored responses.
+// UsesEngine reports whether the answer needs the engine. While an engine hangs, its server may still
+// count tokens or return stored responses.
 func (p *Parsed) UsesEngine() bool {
 	switch p.in.Dialect {
 	case openai.Chat, openai.Completions, openai.Responses, openai.Messages:

@@ -25,10 +25,9 @@ func FindPool(in *Inbound, c *Caller, status int) (*control.Pool, error) {
 	return nil, in.unknownURL(status)
 }
 
-// PassingPool returns the pool whose paths cover a request that matches no route, the
-// longest pattern first; nil when none does. Engines clean dot segments and doubled
-// slashes and often ignore a slash at the end, so a path that they could read as
-// another one is covered by no pattern.
+// PassingPool returns the pool whose paths cover a request that matches no route, or nil. The longest
+// pattern wins. Engines normalize dot segments and double slashes and often ignore a trailing slash,
+// so no pattern covers a path that an engine could read as another one.
 func PassingPool(in *Inbound, c *Caller) *control.Pool {
 	urlPath := in.HTTP.URL.Path
 	bare := strings.TrimSuffix(urlPath, "/")
@@ -47,8 +46,7 @@ func PassingPool(in *Inbound, c *Caller) *control.Pool {
 	return best
 }
 
-// matchPath reports whether a pattern, exact or with a star at its end, takes a
-// path.
+// matchPath reports whether a pattern, exact or with a star at its end, matches a path.
 func matchPath(pattern, urlPath string) bool {
 	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
 		return strings.HasPrefix(urlPath, prefix)
@@ -56,8 +54,7 @@ func matchPath(pattern, urlPath string) bool {
 	return pattern == urlPath
 }
 
-// ReadPassed reads the request of a path that passes through a pool: its body, or
-// leaves it to stream.
+// ReadPassed reads the request of a passed path. It reads the body, or opens it as an upload.
 func (it *Intake) ReadPassed(in *Inbound, c *Caller, pool *control.Pool) (Parsed, error) {
 	p := Parsed{in: in}
 	p.Class, p.AskedClass = in.class(c.Caller, "")
@@ -75,8 +72,7 @@ func (it *Intake) ReadPassed(in *Inbound, c *Caller, pool *control.Pool) (Parsed
 	return p, nil
 }
 
-// ReadUntouched reads a body that passes through a pool unchanged, as far as
-// passedRequest allows.
+// ReadUntouched reads a body that a pool receives unchanged, except for the fields of passedRequest.
 func (it *Intake) ReadUntouched(in *Inbound, c *Caller, pool *control.Pool) (Parsed, error) {
 	p := Parsed{in: in}
 	body, err := it.readBody(in, c)
@@ -93,10 +89,9 @@ func (it *Intake) ReadUntouched(in *Inbound, c *Caller, pool *control.Pool) (Par
 	return p, nil
 }
 
-// speaksOfRights reports whether a body may have a member that no tenant may choose
-// freely, its name plain or escaped. "priority" is a word of many texts: it is
-// looked for as a name only.
-func speaksOfRights(body []byte, e openai.Engine) bool {
+// mayHaveRestrictedField reports whether a body may have a field that tenants may not choose freely,
+// with its name plain or escaped. "priority" is common in texts, so it counts only as a field name.
+func mayHaveRestrictedField(body []byte, e openai.Engine) bool {
 	for _, name := range []string{"cache_salt", "extra_key", `\u`} {
 		if bytes.Contains(body, []byte(name)) {
 			return true
@@ -110,7 +105,7 @@ func speaksOfRights(body []byte, e openai.Engine) bool {
 	return (e == openai.EngineAuto || e.TakesPriority()) && hasMember(body, `"priority"`)
 }
 
-// hasMember reports whether a quoted name stands somewhere in front of a colon.
+// hasMember reports whether a colon follows the quoted name somewhere in the body.
 func hasMember(body []byte, name string) bool {
 	for {
 		_, rest, found := bytes.Cut(body, []byte(name))
@@ -129,18 +124,16 @@ const (
 	byteOrderMark = "\xef\xbb\xbf"
 )
 
-// trimBlank removes what JSON readers skip before a value: a byte order mark and blanks.
+// trimBlank removes the byte order mark and blanks that JSON parsers skip before a value.
 func trimBlank(body []byte) []byte {
 	return bytes.TrimLeft(bytes.TrimPrefix(body, []byte(byteOrderMark)), jsonSpace)
 }
 
-// isObject reports whether a body may be one JSON object: nothing else has members
-// that an engine takes for a request's.
+// isObject reports whether a body may be a JSON object. No other value has fields that an engine reads.
 func isObject(body []byte) bool { return bytes.HasPrefix(trimBlank(body), []byte("{")) }
 
-// otherwiseEncoded reports whether a body that is said to be JSON is in UTF-16 or
-// UTF-32, which RFC 8259 does not allow and Python's reader takes: the first two
-// characters are of ASCII, or a mark of the byte order stands before them.
+// otherwiseEncoded reports whether a JSON body is in UTF-16 or UTF-32, which RFC 8259 forbids and
+// Python's parser accepts. Such a body has a zero byte in its first two bytes, or a byte order mark.
 func (in *Inbound) otherwiseEncoded(body []byte) bool {
 	kind := openai.MediaType(in.HTTP.Header.Get("Content-Type"))
 	if kind != "" && kind != "application/json" && !strings.HasSuffix(kind, "+json") || len(body) < 2 {
@@ -156,7 +149,7 @@ func (in *Inbound) otherwiseEncoded(body []byte) bool {
 // too, because it may continue a stored response.
 func passedRequest(in *Inbound, pool *control.Pool, body []byte) (*openai.Request, error) {
 	_, _, continues := openai.ResponsePath(in.HTTP.URL.Path)
-	if !in.otherwiseEncoded(body) && !(isObject(body) && (continues || speaksOfRights(body, pool.Engine))) {
+	if !in.otherwiseEncoded(body) && !(isObject(body) && (continues || mayHaveRestrictedField(body, pool.Engine))) {
 		return &openai.Request{Dialect: openai.Other, Body: body}, nil
 	}
 	r, err := openai.Parse(openai.Other, body)
@@ -169,8 +162,8 @@ func passedRequest(in *Inbound, pool *control.Pool, body []byte) (*openai.Reques
 	return r, nil
 }
 
-// unknownURL is the answer to a request that no route and no pool takes. A POST
-// below /responses names an action that is not there, not a response.
+// unknownURL returns the answer to a request that no route and no pool covers. A POST below /responses
+// names an unknown action, not a response.
 func (in *Inbound) unknownURL(status int) error {
 	if id, below, ok := openai.ResponsePath(in.HTTP.URL.Path); ok && id != "" && below == "" && in.HTTP.Method == http.MethodPost {
 		in.header.Del("Allow")

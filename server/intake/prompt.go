@@ -6,7 +6,7 @@ import (
 	"tierway/tiers"
 )
 
-// Prompt is what was read of a request's prompt, in pooled buffers.
+// Prompt is the parsed prompt of a request, in pooled buffers.
 type Prompt struct {
 	chain        []prompt.Block
 	first        int // blocks up to the end of the first turn
@@ -16,10 +16,10 @@ type Prompt struct {
 	features     tiers.ClassifierInput
 }
 
-// Session is the session that the request was classified by; 0 without one.
+// Session returns the session that the classifier used; 0 without one.
 func (p *Prompt) Session() uint64 { return p.features.Session }
 
-// UserTextBytes is how much of the user's text was classified.
+// UserTextBytes returns the length of the classified part of the user's text.
 func (p *Prompt) UserTextBytes() int { return len(p.user) }
 
 // Bounds of the buffers that are pooled: the chain of a prompt of 1 MB, and the two ends of a
@@ -29,7 +29,7 @@ const (
 	textKept   = 4 * tiers.TextLimit
 )
 
-// DropPrompt gives the buffers of a request's prompt back. Nothing may point into them.
+// DropPrompt returns the buffers of a request's prompt to the pool. Nothing may refer to them.
 func (it *Intake) DropPrompt(of *Parsed) {
 	p := of.Prompt
 	of.Prompt = nil

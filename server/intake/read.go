@@ -8,7 +8,7 @@ import (
 	"tierway/server/control"
 )
 
-// Read takes the body in, decodes it and parses what routing needs.
+// Read reads and decodes the body, and parses the fields that routing needs.
 func (it *Intake) Read(in *Inbound, c *Caller) (Parsed, error) {
 	p := Parsed{in: in}
 	if err := in.CheckHeaders(); err != nil {
@@ -46,13 +46,13 @@ func parse(in *Inbound, c *Caller, body []byte) (*openai.Request, error) {
 	switch kind := openai.MediaType(contentType); {
 	case kind == "multipart/form-data" && (in.Dialect == openai.Audio || in.Dialect == openai.Images):
 		return openai.ParseMultipart(contentType, body)
-	case kind == "application/json" || kind == "" && (!c.keyless || len(body) == 0): // a web page can send a body without a type
+	case kind == "application/json" || kind == "" && (!c.keyless || len(body) == 0): // a web page can send a body without a Content-Type
 		return openai.Parse(in.Dialect, body)
 	case contentType == "":
 		return nil, &openai.Error{Code: openai.CodeUnsupportedMediaType, Message: "The request has no Content-Type; send application/json."}
 	}
 	return nil, &openai.Error{Code: openai.CodeUnsupportedMediaType,
-		Message: "Content-Type " + openai.Quoted(contentType) + " is not taken here; send application/json."}
+		Message: "Content-Type " + openai.Quoted(contentType) + " is not supported here; send application/json."}
 }
 
 // isUpgrade reports whether the request asks for a WebSocket.

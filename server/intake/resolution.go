@@ -10,7 +10,7 @@ import (
 // Resolution is where a request goes and why.
 type Resolution struct {
 	tiers.Resolution
-	Pool      *control.Pool  // nil where none was found; without a rule the one that refuses the request
+	Pool      *control.Pool  // nil if none was found; without a rule, the pool that refuses the request
 	Requested string         // the model's name as the client wrote it; "other" for one that no pool serves
 	ModelName string         // the name that the worker is asked for
 	Stored    bool           // it is about a stored response, at the worker that holds it
@@ -19,10 +19,9 @@ type Resolution struct {
 	Moves     []tiers.Move   // tiers that a rule asked for and did not get
 }
 
-// reserve is how many tokens the request may take: its prompt, and of the answer
-// what it asks for, or what nine of ten of the pool's answers stay below. Without
-// max_tokens the answer's part is a guess, which alone never exceeds what the caller
-// may use at once.
+// reserve returns the tokens to reserve for the request: its prompt, and max_tokens or else the 90th
+// percentile of the pool's answers. Without max_tokens the part of the answer is a guess, which alone
+// never exceeds the tokens that the caller may use at once.
 func (res *Resolution) reserve(p *Parsed, c *tenants.Caller) int64 {
 	if p.in.Dialect == openai.Other || res.Free(p.in) {
 		return 0
@@ -43,14 +42,14 @@ func (res *Resolution) reserve(p *Parsed, c *tenants.Caller) int64 {
 	return prompt + answer
 }
 
-// Free reports whether no model reads anything for the request: it counts tokens, or
-// asks for what was paid for when it was made.
+// Free reports whether the request costs no tokens: it counts tokens, or reads a stored response, which
+// was charged when it was generated.
 func (res *Resolution) Free(in *Inbound) bool {
 	return in.counts || res.Stored
 }
 
-// KnownModel is the model that the request went to, as the configuration names
-// it: a client's own words would make rows without end in the roll-up.
+// KnownModel returns the configured name of the request's model. Names that clients choose would create
+// an unlimited number of rows in the roll-up.
 func (res *Resolution) KnownModel() string {
 	switch {
 	case res.Pool == nil:
@@ -61,9 +60,8 @@ func (res *Resolution) KnownModel() string {
 	return res.Pool.Model
 }
 
-// Unreported is how many tokens of output a whole answer of so many bytes stands
-// for that reports no usage. One that is made in the background has not begun: it
-// is taken for as long as nine of ten answers of its pool.
+// Unreported returns the estimated output tokens of a whole answer of that many bytes without reported
+// usage. A background response has not begun; it counts with the 90th percentile of the pool's answers.
 func (res *Resolution) Unreported(p *Parsed, bytes int) int64 {
 	if p.Req.Background {
 		return res.Pool.Routing.Learned().OutputP90(p.Req.MaxTokens)
@@ -71,9 +69,8 @@ func (res *Resolution) Unreported(p *Parsed, bytes int) int64 {
 	return wholeEstimate(p.in.Dialect, bytes)
 }
 
-// wholeEstimate is how many tokens a whole answer of generated text may hold that
-// reports no usage: its bytes without those around the text, at six bytes for
-// each token, quotes and names of fields included.
+// wholeEstimate returns the estimated tokens of a whole answer of generated text: its bytes without the
+// envelope, at six bytes per token, including quotes and field names.
 func wholeEstimate(d openai.Dialect, bytes int) int64 {
 	const envelope, perToken = 300, 6
 	if !d.Generates() {

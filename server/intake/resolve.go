@@ -16,20 +16,20 @@ import (
 	"tierway/tiers"
 )
 
-// View is what Resolve reads and returns besides where the request goes.
+// View selects the further state that Resolve reads and returns.
 type View struct {
-	Chats     *tiers.Chats            // that stay at their tier; nil: none do
-	Evidence  bool                    // return by what the request was classified
-	Explained *tiers.ClassifierReport // filled with what the classifier saw, if it is asked; nil: not asked for
+	Chats     *tiers.Chats            // chats that stay at their tier; nil: none
+	Evidence  bool                    // return the evidence of the classification
+	Explained *tiers.ClassifierReport // receives the classifier's explanation if it runs; nil: not requested
 }
 
-// Resolve resolves the request's names, or its content, to a tier or pool that its caller may
-// use and that speaks the dialect. The resolution of a refused request is as far as it got.
+// Resolve resolves the names or the content of a request to a tier or pool that the caller may use and
+// that serves the dialect. The resolution of a refused request is incomplete.
 func (it *Intake) Resolve(in *Inbound, c *Caller, p *Parsed, view View) (Resolution, error) {
 	return it.resolver(in, c, p).resolve(view)
 }
 
-// Targets is what each tier, and the pool of a resolution, would be to the request.
+// Targets returns whether each tier, and the pool of res, could serve the request.
 func (it *Intake) Targets(in *Inbound, c *Caller, p *Parsed, res *Resolution) (targets []decisions.TierTarget) {
 	r := it.resolver(in, c, p)
 	for _, pool := range in.Snap.Pools {
@@ -41,12 +41,12 @@ func (it *Intake) Targets(in *Inbound, c *Caller, p *Parsed, res *Resolution) (t
 	return targets
 }
 
-// ModelNames returns the names that a caller may ask by.
+// ModelNames returns the model names that a caller may use.
 func ModelNames(in *Inbound, c *Caller) []string {
 	return in.Snap.Catalog.Models(query(in.Snap, c.Caller, ""))
 }
 
-// CheckModel refuses a name that a caller may not ask by.
+// CheckModel returns an error if a caller may not use a model name.
 func CheckModel(in *Inbound, c *Caller, name string) error {
 	if _, err := in.Snap.Catalog.Resolve(query(in.Snap, c.Caller, name)); err != nil {
 		return modelNotFound(name)
@@ -56,10 +56,10 @@ func CheckModel(in *Inbound, c *Caller, name string) error {
 
 func modelNotFound(name string) error {
 	return &openai.Error{Code: openai.CodeModelNotFound, Param: "model",
-		Message: "The model " + openai.Quoted(name) + " does not exist or you do not have access to it. GET /v1/models lists those you may use."}
+		Message: "The model " + openai.Quoted(name) + " does not exist or you do not have access to it. GET /v1/models lists the available models."}
 }
 
-// query is what the catalogue is asked for a caller's rights.
+// query returns the query of the catalog for a caller's permissions.
 func query(snap *control.Snapshot, c *tenants.Caller, model string) tiers.Query {
 	return tiers.Query{Model: model, Allowed: func(name string) bool { return snap.MayUse(c, name) }, AllowedModel: c.MayUseModel}
 }
@@ -70,7 +70,7 @@ type resolver struct {
 	in     *Inbound
 	caller *tenants.Caller
 	parsed *Parsed
-	res    Resolution // as far as it got
+	res    Resolution // so far
 }
 
 func (it *Intake) resolver(in *Inbound, c *Caller, p *Parsed) *resolver {
@@ -81,7 +81,7 @@ func (it *Intake) resolver(in *Inbound, c *Caller, p *Parsed) *resolver {
 func (r *resolver) resolve(view View) (Resolution, error) {
 	req, res := r.parsed.Req, &r.res
 	res.Requested = "other"
-	v, err := r.ask(view)
+	v, err := r.queryCatalog(view)
 	if req.Model == "" && (errors.Is(err, tiers.ErrUnknownModel) || err == nil && !r.in.Snap.ByName[v.Target].Served[r.in.Dialect]) {
 		v, err = r.resolveUnnamed(v)
 	}
@@ -90,8 +90,8 @@ func (r *resolver) resolve(view View) (Resolution, error) {
 	case errors.Is(err, tiers.ErrUnknownModel):
 		return *res, modelNotFound(req.Model)
 	case errors.Is(err, tiers.ErrTooLong):
-		// The estimate may be wrong, and the engine knows: only what is surely too
-		// long is refused here.
+		// The estimate may be wrong, and the engine counts exactly: reject only a request that
+		// is certainly too long.
 		if r.surelyTooLong(res.Pool) {
 			res.Resolution = tiers.Resolution{Model: v.Model}
 			return *res, r.tooLong(res.Pool)
@@ -108,9 +108,9 @@ func (r *resolver) resolve(view View) (Resolution, error) {
 	return *res, nil
 }
 
-// ask asks the catalogue where the request goes. One that continues a stored response
-// and leaves its tier to the gateway goes where that lies.
-func (r *resolver) ask(view View) (tiers.Resolution, error) {
+// queryCatalog resolves the request by the catalog. A request that continues a stored response and does
+// not name its tier goes to the pool of that response.
+func (r *resolver) queryCatalog(view View) (tiers.Resolution, error) {
 	q := query(r.in.Snap, r.caller, r.parsed.Req.Model)
 	q.Header, q.Fits, q.Available = r.in.HTTP.Header.Get("X-Model-Tier"), r.fits, r.available
 	q.Report, q.Moves = view.Explained, &r.res.Moves
@@ -129,7 +129,7 @@ func (r *resolver) ask(view View) (tiers.Resolution, error) {
 	if !known || at.Tenant != r.caller.Tenant || at.Pool == v.Target {
 		return v, nil
 	}
-	// The response is the tenant's own, whatever names it may ask by.
+	// The tenant owns the response, whatever model names it may use now.
 	q.Model, q.Header, q.Input, q.AllowedModel, q.Evidence = at.Pool, "", nil, nil, nil
 	if home, err := r.in.Snap.Catalog.Resolve(q); err == nil && home.Target == at.Pool {
 		home.Rule, home.Note = "sticky", v.Rule+" asked for "+v.Target
@@ -146,17 +146,16 @@ func (r *resolver) available(target string) bool {
 	return r.in.Snap.ByName[target].HasWorkers(r.in.Start)
 }
 
-// fits reports whether a tier's or pool's context holds the prompt and the output
-// that it allows, as far as the estimate goes.
+// fits reports whether the prompt, by its estimate, and max_tokens fit into the context of a tier or
+// pool.
 func (r *resolver) fits(target string) bool {
 	p := r.in.Snap.ByName[target]
 	return p.Context == 0 || p.Routing.Learned().PromptTokens(r.parsed.RawTokens)+r.parsed.Req.MaxTokens <= p.Context
 }
 
-// surelyTooLong reports whether the prompt is too long for the pool whatever the
-// estimate is worth. A count by another vocabulary than the engine's is off by a
-// tenth or two; characters alone may be off by half, since runs of spaces and long
-// words take few tokens.
+// surelyTooLong reports whether the prompt is too long for the pool even if the estimate is too high. A
+// count by a vocabulary other than the engine's is off by 10 to 20 %. An estimate by characters may be
+// off by half, because runs of spaces and long words need few tokens.
 func (r *resolver) surelyTooLong(p *control.Pool) bool {
 	if p.Context == 0 {
 		return false
@@ -168,7 +167,7 @@ func (r *resolver) surelyTooLong(p *control.Pool) bool {
 	return least+r.parsed.Req.MaxTokens > p.Context
 }
 
-// tooLong is the refusal of a prompt that the pool's context surely does not hold.
+// tooLong returns the answer to a prompt that certainly exceeds the pool's context.
 func (r *resolver) tooLong(p *control.Pool) error {
 	tokens, answer, d := p.Routing.Learned().PromptTokens(r.parsed.RawTokens), r.parsed.Req.MaxTokens, r.in.Dialect
 	e := openai.ContextExceeded(d, promptField(d), p.Context, tokens, answer)
@@ -178,7 +177,7 @@ func (r *resolver) tooLong(p *control.Pool) error {
 	return e
 }
 
-// maxTokensField is where a dialect's limit of the output stands.
+// maxTokensField returns the field of a dialect that limits the output.
 func maxTokensField(d openai.Dialect) string {
 	if d == openai.Responses {
 		return "max_output_tokens"
@@ -186,7 +185,7 @@ func maxTokensField(d openai.Dialect) string {
 	return "max_tokens"
 }
 
-// promptField is where a dialect's prompt stands.
+// promptField returns the field of a dialect with the prompt.
 func promptField(d openai.Dialect) string {
 	switch d {
 	case openai.Chat, openai.Messages:
@@ -197,16 +196,16 @@ func promptField(d openai.Dialect) string {
 	return "input"
 }
 
-// features are what the classifier may ask about the request. The text is read
-// only when it does.
+// features returns the features of the request for the classifier. The text is extracted only on
+// demand.
 func (r *resolver) features() *tiers.ClassifierInput {
 	p, req := r.parsed.Prompt, r.parsed.Req
-	tenant := routing.Mix(maphash.String(r.it.seed, r.caller.Tenant)) // spread, or a session named like its tenant would cancel it out
+	tenant := routing.Mix(maphash.String(r.it.seed, r.caller.Tenant)) // mixed, or a session with the name of its tenant would cancel it
 	f := &p.features
 	*f = tiers.ClassifierInput{Now: r.in.Start, PromptTokens: r.parsed.Estimate,
 		MaxTokens: req.MaxTokens, LimitRequired: r.in.Dialect.RequiresMaxTokens(), Tools: req.Tools,
 		Count: r.countTokens, User: r.userText, System: r.systemText}
-	// Not prompt_cache_key: one application may send one key with all its chats.
+	// Not prompt_cache_key: an application may use one key for all its chats.
 	session := cmp.Or(r.in.HTTP.Header.Get("X-Session-Id"), r.in.HTTP.Header.Get("Session-Id"), req.SessionID, req.ConversationID)
 	if session != "" {
 		f.Session = routing.Mix(tenant + maphash.String(r.it.seed, session))
@@ -233,9 +232,8 @@ func (r *resolver) systemText() []byte {
 	return p.system
 }
 
-// countTokens counts the prompt's tokens exactly, by the vocabulary that comes
-// nearest to the default tier's model; false while that is not loaded and for
-// prompts that prompt.CountTokens does not count.
+// countTokens counts the prompt's tokens by the vocabulary closest to the default tier's model. It
+// returns false while that is not loaded, and for prompts that prompt.CountTokens cannot count.
 func (r *resolver) countTokens() (int64, bool) {
 	v := r.it.control.Vocabularies.Get(r.in.Snap.Vocabulary)
 	if v == nil {
@@ -244,15 +242,15 @@ func (r *resolver) countTokens() (int64, bool) {
 	return prompt.CountTokens(r.parsed.Req, v)
 }
 
-// degrade moves a request whose budget is spent to the cheapest tier that its tenant may
-// use and that can take it; false when it has to stay refused: it names an engine's
-// model or a pool, which are never moved.
+// degrade moves a request with a spent budget to the cheapest tier that its tenant may use and that
+// fits. It returns false if there is none, or if the request names an engine's model or a pool: such
+// requests never move and stay refused.
 func (r *resolver) degrade(res Resolution, spent tenants.Limit) (Resolution, bool) {
 	if res.Pinned || !res.Tier {
 		return res, false
 	}
 	var best *control.Pool
-	for _, p := range r.in.Snap.Pools { // the least capable first, so that it wins where prices are the same
+	for _, p := range r.in.Snap.Pools { // in ascending order, so that the lowest tier wins at equal prices
 		if p.Tier && r.caller.MayUseTier(p.Name) && p.Served[r.in.Dialect] && r.fits(p.Name) && (best == nil || cheaper(p.Price, best.Price)) {
 			best = p
 		}
@@ -270,13 +268,12 @@ func (r *resolver) degrade(res Resolution, spent tenants.Limit) (Resolution, boo
 	return res, true
 }
 
-// cheaper compares two prices by what a prompt and an answer of one length cost.
+// cheaper reports whether a is cheaper than b for a prompt and an answer of equal length.
 func cheaper(a, b tenants.Price) bool { return a.Input+a.Output < b.Input+b.Output }
 
-// resolveUnnamed resolves a request without a model that the default tier cannot
-// answer: to the lowest tier that serves its endpoint, else to the only pool that does.
-// Several pools have no order, so that the client must choose. v is what the catalogue
-// said.
+// resolveUnnamed resolves a request without a model if the default tier does not serve its endpoint: to
+// the lowest tier that does, else to the only pool that does. Several pools have no order, so the client
+// must choose. v is the resolution of the catalog.
 func (r *resolver) resolveUnnamed(v tiers.Resolution) (tiers.Resolution, error) {
 	p := r.in.Snap.Serving(r.in.Dialect, r.caller)
 	if p != nil && r.caller.MayUseModel("") && (p.Tier || !r.servedTwice(p)) {
@@ -298,11 +295,11 @@ func (r *resolver) servedTwice(p *control.Pool) bool {
 	})
 }
 
-// namesShown bounds the names of an error's message.
+// namesShown is the largest number of names in an error message.
 const namesShown = 10
 
-// servedNames returns the first model names that the caller may ask by and whose tier
-// or pool serves the request's endpoint, quoted for a message.
+// servedNames returns the first model names that the caller may use and whose tier or pool serves the
+// endpoint of the request, quoted for a message.
 func (r *resolver) servedNames() (names []string) {
 	for _, name := range r.in.Snap.Catalog.Models(query(r.in.Snap, r.caller, "")) {
 		v, err := r.in.Snap.Catalog.Resolve(query(r.in.Snap, r.caller, name))

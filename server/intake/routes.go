@@ -12,15 +12,15 @@ import (
 	"tierway/tenants"
 )
 
-// Route is one endpoint of the data plane. The table below is the whole of it:
-// the router, the golden transcripts and the permission tests are made from it.
+// Route is one endpoint of the data plane. Routes returns all of them; the router, the golden
+// transcripts and the permission tests are made from that table.
 type Route struct {
 	Method  string
 	Path    string // below the optional /v1 and class prefixes
 	Dialect openai.Dialect
-	Worker  string // the path that a worker is asked for; "" of a route about a stored response
+	Worker  string // path at the worker; "" for a route about a stored response
 	Kind    Kind
-	counts  bool // it answers with the length of a prompt
+	counts  bool // the route answers with the length of a prompt
 }
 
 // Kind is how a route's requests are served.
@@ -171,8 +171,8 @@ func cutSegment(urlPath string) (segment, rest string) {
 	return urlPath, ""
 }
 
-// errorShape guesses from a request that matches no route in which dialect's form its
-// client reads errors. It says nothing about the answer.
+// errorShape guesses the dialect in which the client of a request without a route expects errors. It
+// does not affect the answer.
 func errorShape(r *http.Request) openai.Dialect {
 	if strings.Contains(r.URL.Path, "/messages") || fromAnthropicSDK(r) {
 		return openai.Messages

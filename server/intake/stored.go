@@ -8,19 +8,19 @@ import (
 	"tierway/tenants"
 )
 
-// Remember keeps which worker holds a response.
+// Remember stores which worker has a response.
 func (it *Intake) Remember(r StoredResponse) { it.stored.Put(r) }
 
-// Forget drops a response that its owner deleted.
+// Forget removes a response that its owner deleted.
 func (it *Intake) Forget(id string) { it.stored.Forget(id) }
 
-// StoredCount returns of how many responses the worker is known.
+// StoredCount returns the number of responses with a known worker.
 func (it *Intake) StoredCount() int { return it.stored.Count() }
 
-// Locate finds the worker that holds a stored response, and its pool. foreign
-// reports a response that the caller may not reach. Otherwise a nil member means
-// that the worker is not known: the response was made before the gateway started,
-// through another gateway, or by a worker that has left the configuration.
+// Locate finds the worker that has a stored response, and its pool. foreign reports that the caller may
+// not access the response. Otherwise a nil member means that the worker is unknown: the response was
+// created before the gateway started, through another gateway, or by a worker that is no longer
+// configured.
 func (it *Intake) Locate(in *Inbound, c *Caller, id string) (p *control.Pool, m *control.Member, foreign bool) {
 	at, known := it.stored.Get(id)
 	if !known {
@@ -35,14 +35,14 @@ func (it *Intake) Locate(in *Inbound, c *Caller, id string) (p *control.Pool, m 
 	return p, m, false
 }
 
-// owns reports whether a stored answer is the caller's: its tenant's alone, and
-// within the rights of its key.
+// owns reports whether the caller may access a stored response: it belongs to the caller's tenant
+// alone, and the permissions of the key cover it.
 func owns(snap *control.Snapshot, c *tenants.Caller, at StoredResponse) bool {
 	return !at.contested && at.Tenant == c.Tenant && snap.MayUse(c, at.Pool) && c.MayUseModel(at.Model)
 }
 
-// refuseKept refuses a path under which the pool's engines keep objects of several
-// tenants.
+// refuseKept returns an error for a path under which the pool's engines store objects without
+// separating tenants.
 func refuseKept(in *Inbound, p *control.Pool) error {
 	kind := openai.KeptKind(in.HTTP.Method, in.HTTP.URL.Path)
 	if kind == "" || in.Snap.Private(p) {

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// maxStoredResponses bounds the directory of stored responses; at some 300 bytes
-// an entry it stays under 32 MiB.
+// maxStoredResponses is the largest number of stored responses that are remembered: at about 300 bytes
+// each, less than 32 MiB.
 const maxStoredResponses = 100_000
 
 // StoredResponse is a stored response: its tenant, and the worker that holds it. The
@@ -16,14 +16,13 @@ type StoredResponse struct {
 	Tenant string
 	Pool   string
 	Worker string
-	Model  string // by which it was asked for
+	Model  string // as the client requested it
 	// contested is set once a worker has given two tenants the same id. Which of the
 	// two responses the worker keeps is not known, so neither tenant reaches it.
 	contested bool
 }
 
-// storedResponses remembers which worker made which response of
-// POST /v1/responses, at most max of them.
+// storedResponses maps responses of POST /v1/responses to their workers, for at most max responses.
 type storedResponses struct {
 	max int
 
@@ -37,9 +36,8 @@ func newStoredResponses(limit int) *storedResponses {
 	return &storedResponses{max: limit, byTenant: map[string]*list.List{}, byID: map[string]*list.Element{}}
 }
 
-// Put remembers an answer and forgets another one when there are too many. For
-// the same tenant the newest answer of an id counts. The id of another tenant's
-// answer becomes contested.
+// Put adds a response, and removes another one if there are too many. A response of the same tenant with
+// the same id is replaced. If another tenant has the id, the entry becomes contested.
 func (a *storedResponses) Put(s StoredResponse) {
 	if s.ID == "" || len(s.ID) > 256 {
 		return
@@ -65,9 +63,9 @@ func (a *storedResponses) Put(s StoredResponse) {
 	}
 }
 
-// evictLocked forgets the oldest answer of the tenant that has just got one, or
-// where that has no more than an equal share, of the tenant with the most: no tenant
-// makes another one's answers unknown by making many.
+// evictLocked removes the oldest response of the tenant that has just added one. If that tenant has at
+// most an equal share, it removes the oldest response of the tenant with the most. Thus no tenant can
+// displace another tenant's responses by creating many.
 func (a *storedResponses) evictLocked(from *list.List) {
 	if from.Len()*len(a.byTenant) <= a.max {
 		for _, l := range a.byTenant {
@@ -89,14 +87,14 @@ func (a *storedResponses) removeLocked(e *list.Element) {
 	}
 }
 
-// Count returns how many answers are remembered.
+// Count returns the number of responses.
 func (a *storedResponses) Count() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.byID)
 }
 
-// Get returns the answer of that id.
+// Get returns the response with that id.
 func (a *storedResponses) Get(id string) (StoredResponse, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -106,7 +104,7 @@ func (a *storedResponses) Get(id string) (StoredResponse, bool) {
 	return StoredResponse{}, false
 }
 
-// Forget drops an answer that its owner deleted.
+// Forget removes a response that its owner deleted.
 func (a *storedResponses) Forget(id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

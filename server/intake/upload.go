@@ -12,13 +12,13 @@ import (
 	"tierway/openai"
 )
 
-// uploadHead is how much of a body is read before it streams: a file's first bytes tell
-// it from JSON.
+// uploadHead is the number of bytes of a body that are read before it streams: the first bytes
+// distinguish a file from JSON.
 const uploadHead = 512
 
 var (
 	errUploadOver    = errors.New("the upload is over")
-	errUploadTooLong = errors.New("it is longer than max_upload_bytes")
+	errUploadTooLong = errors.New("the upload exceeds max_upload_bytes")
 )
 
 // Upload is a request body that streams to one worker. One piece of it is in memory at
@@ -33,18 +33,18 @@ type Upload struct {
 
 	reading sync.Mutex // held by a read; guards the next three
 	n       int64
-	waited  time.Duration // for the client, whose pace counts
+	waited  time.Duration // time waited for the client
 	err     error         // why the client's side failed
 
 	mu    sync.Mutex // guards the rest
 	begun bool       // a worker may have part of it
 	whole bool       // the client has sent all of it
-	over  bool       // nothing is read any more
+	over  bool       // nothing further is read
 }
 
-// openUpload returns the request's body as an upload if its pool takes uploads, of at most so
-// many bytes, and the body is, or may be, longer than max_body_bytes; else nil. What may be a
-// JSON object is buffered, because its fields must be read, and so is what is compressed.
+// openUpload returns the request's body as an upload of at most `most` bytes. It returns nil if the pool
+// takes no uploads, if the body is at most max_body_bytes long, if it is compressed, or if it may be a
+// JSON object, whose fields must be read. Such bodies are buffered.
 func openUpload(in *Inbound, most int64) (*Upload, error) {
 	length := in.HTTP.ContentLength
 	if most == 0 || !in.hasBody() || length >= 0 && length <= int64(in.Snap.File.MaxBodyBytes) || len(in.HTTP.Header["Content-Encoding"]) > 0 {
@@ -88,7 +88,7 @@ func (u *Upload) head() ([]byte, error) {
 			return nil, err
 		}
 	}
-	u.n = 0 // it is read once more
+	u.n = 0 // the head is read again
 	return head, nil
 }
 
@@ -98,7 +98,7 @@ func (in *Inbound) mayBeObject(head []byte) bool {
 	return len(trimBlank(head)) == 0 || isObject(head) || in.otherwiseEncoded(head)
 }
 
-// Read reads a piece for the worker.
+// Read reads the next bytes for the worker.
 func (u *Upload) Read(p []byte) (int, error) {
 	n, err := u.read(p)
 	u.mu.Lock()
@@ -107,7 +107,7 @@ func (u *Upload) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// read reads from the client, at no less than the pace of every body.
+// read reads from the client, with the minimum rate of all bodies.
 func (u *Upload) read(p []byte) (int, error) {
 	u.reading.Lock()
 	defer u.reading.Unlock()
@@ -130,7 +130,7 @@ func (u *Upload) read(p []byte) (int, error) {
 	return n, err
 }
 
-// arm sets when the client's next bytes are due.
+// arm sets the deadline of the client's next bytes.
 func (u *Upload) arm(limit time.Time) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -143,8 +143,8 @@ func (u *Upload) arm(limit time.Time) error {
 	return u.in.conn.SetReadDeadline(limit)
 }
 
-// disarm removes the deadline again: over HTTP/2 it would end the stream while nothing
-// is read. It reports whether the upload was ended meanwhile.
+// disarm removes the deadline: over HTTP/2 it would end the stream even between reads. It reports
+// whether the upload was ended meanwhile.
 func (u *Upload) disarm(whole bool) (over bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -163,7 +163,7 @@ func (u *Upload) Stop() {
 	}
 }
 
-// End ends the upload and returns when nothing reads from the client any more.
+// End ends the upload, and returns when no read from the client is in progress.
 func (u *Upload) End() {
 	u.Stop()
 	u.reading.Lock()
@@ -180,7 +180,7 @@ func (u *Upload) IsWhole() bool {
 	return u.whole
 }
 
-// Untouched reports whether no worker can have any of it.
+// Untouched reports whether no worker can have received any part of it.
 func (u *Upload) Untouched() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -194,8 +194,8 @@ func (u *Upload) Left() bool {
 	return brokenOff(u.err)
 }
 
-// brokenOff reports whether an error of a body is the end of its connection or stream,
-// and not a body that is too long, too slow or malformed.
+// brokenOff reports whether err means that the connection or stream of a body ended early. A body that is
+// too long, too slow or malformed is not broken off.
 func brokenOff(err error) bool {
 	timeout, isNet := errors.AsType[net.Error](err)
 	return errors.Is(err, io.ErrUnexpectedEOF) || isNet && !timeout.Timeout()
@@ -211,7 +211,7 @@ func (u *Upload) Failed() (cause, answer error) {
 	return u.err, u.failure(u.err)
 }
 
-// failure is the answer to a body that failed on the client's side.
+// failure returns the answer to a body that failed on the client's side.
 func (u *Upload) failure(err error) error {
 	if errors.Is(err, errUploadTooLong) {
 		return &openai.Error{Code: openai.CodeRequestTooLarge, Cause: err,
