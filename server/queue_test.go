@@ -375,7 +375,7 @@ func TestAHopelessDeadlineIsRefused(t *testing.T) {
 	}
 	r.waiting(10)
 	a := <-r.chat(context.Background(), "hi", "", "X-Stainless-Timeout", "1")
-	if a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, "come later than") {
+	if a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, "longer than its client does") {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	leave()

@@ -190,7 +190,7 @@ func TestAnExplanationKnowsWhatIsWaitedFor(t *testing.T) {
 	}{
 		{"", "every worker is in backoff: the request would wait", 2 * time.Second, 0},
 		{"", "", 20 * time.Second, http.StatusServiceUnavailable}, // longer than max_wait
-		{", engine_wait: 5s", "no worker is up: it would wait", 0, 0},
+		{", engine_wait: 5s", "no worker is up: the request would wait", 0, 0},
 		{"", "", 0, http.StatusServiceUnavailable},
 	} {
 		r := narrowRig(t, newHolding(engines.Config{}), c.queue, "auto")
