@@ -237,7 +237,7 @@ func (d *decoder) checkStore(f *File) {
 		"use postgres:// to share tenants, keys and the ledger").Warning = true
 }
 
-// TrustedProxies returns the networks whose X-Forwarded-For header is trusted. A single address
+// TrustedProxies returns the networks of trusted X-Forwarded-For headers. A single address
 // is a network of one address. The caller owns the result.
 func (f *File) TrustedProxies() []netip.Prefix {
 	var all []netip.Prefix

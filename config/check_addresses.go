@@ -138,7 +138,7 @@ func samePort(a, b string) bool {
 	return strings.EqualFold(hostA, hostB) || ipA.IsValid() && ipA == ipB || every(hostA, ipA) || every(hostB, ipB)
 }
 
-// checkOwnAddress warns of workers whose URL is an address of this gateway: requests would loop
+// checkOwnAddress warns of workers with an address of this gateway as URL: requests would loop
 // until they are rejected with 508.
 func (d *decoder) checkOwnAddress(f *File) {
 	own := [...]listener{{path: "listen", address: f.Listen}, {path: "admin.listen", address: f.Admin.Listen},

@@ -165,7 +165,7 @@ func (f *File) catalogConfig() tiers.Config {
 // lines.
 func (d *decoder) checkCatalog(f *File) {
 	if f.Classifier.Default == "" {
-		d.reported["classifier.default"] = true // it defaults to the first tier, whose name is checked elsewhere
+		d.reported["classifier.default"] = true // it defaults to the first tier; tier names are checked elsewhere
 	}
 	c := f.catalogConfig()
 	rules, paths := d.checkClassifier(f)

@@ -232,7 +232,7 @@ func TestWhatATierOrPoolSaysOfItsRoutingIsChecked(t *testing.T) {
 		"a model that is not the tier's": {`tiers: [{name: a, model: m, workers: [` + worker(1, ", models: [a, m]") + `]}]`, []string{
 			`2:78: tiers[0].workers[0].models[0]: "a" is not a model of its tier (known: m)`,
 		}},
-		"models that nobody serves": {`pools:
+		"models that no worker serves": {`pools:
   - {name: a, model: base, models: [sql, de], serves: [chat], workers: [` + worker(1, ", models: [sql]") + `, ` + worker(2, ", models: [sql]") + `]}
 `, []string{
 			`3:22: pools[0].model: no worker serves "base" (add it to the models of a worker, or remove it here)`,

@@ -21,7 +21,7 @@ Reference of the configuration file for operators: every key with its type, defa
 - **duration**: ` + "`250ms`, `5s`, `2m`, `1h30m`" + `. **size**: bytes, or a number with a unit: ` + "`64KB`, `32MiB`" + `. **money**: a decimal number in the unit of the prices, such as ` + "`12.50`" + `, with at most nine decimals.
 - ` + "`${NAME}`" + ` in a value is replaced by the environment variable NAME, ` + "`${NAME:-default}`" + ` adds a default, and ` + "`$${`" + ` is a literal ` + "`${`" + `. An unset variable without a default is an error.
 - The file contains no secrets. ` + "`api_key_env`" + ` names the variable of a worker's key, tenants' keys are stored as SHA-256, and the URLs of stores take passwords from ` + "`${NAME}`" + `.
-- A reload (SIGHUP, the admin plane or ` + "`watch`" + `) applies the whole file, or nothing if the file has an error. Changes of ` + restartText() + ` take effect after a restart. A worker that is removed, or whose URL or health check changes, finishes its in-flight requests.
+- A reload (SIGHUP, the admin plane or ` + "`watch`" + `) applies the whole file, or nothing if the file has an error. Changes of ` + restartText() + ` take effect after a restart. A worker finishes its in-flight requests if it is removed or its URL or health check changes.
 - Names of tiers, pools and workers match ` + "`" + forms["name"].pattern.String() + "`" + ` and are unique.
 
 | key | type | default | meaning |
@@ -184,8 +184,7 @@ func textSchema(k key) map[string]any {
 	return map[string]any{"type": "string"}
 }
 
-// sectionSchema describes a struct. A section whose content is commented out
-// is null.
+// sectionSchema describes a struct. A section is null if its content is commented out.
 func sectionSchema(t reflect.Type) map[string]any {
 	properties, required := map[string]any{}, []string{}
 	for k, v := range members(reflect.Zero(t)) {

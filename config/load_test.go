@@ -66,7 +66,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// A pipe that nobody writes into must not hold the reader.
+// A pipe without a writer must not block the reader.
 func TestOnlyRegularFilesAreConfigurations(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }

@@ -11,7 +11,7 @@ import (
 	"tierway/routing"
 )
 
-// waits is what requests do where nobody says otherwise.
+// waits is the default queue.
 func waits() queue.Config {
 	return queue.Config{MaxDepth: 1000, MaxBytes: 256 << 20, AgedShare: 0.2, Displace: true,
 		MaxWait: [queue.Classes]time.Duration{10 * time.Second, time.Minute, 10 * time.Minute},
@@ -22,7 +22,7 @@ func saturates() routing.Saturation {
 	return routing.Saturation{Waiting: 5, KVUsage: 0.9, StaleAfter: 5 * time.Second}
 }
 
-// withTier is a file whose only tier has the keys.
+// withTier is a file with one tier that has the keys.
 func withTier(keysOfTier string) string {
 	return keys + "tiers: [{name: small, model: m, " + keysOfTier + ` workers: [{name: w, url: "http://h:1"}]}]` + "\n"
 }
@@ -125,16 +125,16 @@ tiers: [{name: small, model: m, workers: [{name: w, url: "http://h:1", max_token
 			`2:93: tiers[0].workers[0].max_tokens_inflight: want an integer of 0 or more, got "-1"`,
 			`2:148: tiers[0].workers[1].max_tokens_inflight: want an integer of 0 or more, got "3000000000" (the maximum is 2147483647)`,
 		}},
-		"who never ages": {withTier("queue: {age: {background: 60s, batch: 9m}},") + "queue: {max_wait: {interactive: 10s, batch: 20s}, age: {interactive: 11s}}\n", []string{
+		"a class that is never promoted": {withTier("queue: {age: {background: 60s, batch: 9m}},") + "queue: {max_wait: {interactive: 10s, batch: 20s}, age: {interactive: 11s}}\n", []string{
 			`2:59: warning: tiers[0].queue.age.background: 1m0s is not below max_wait.background (1m0s), so background requests are never promoted (lower it, raise max_wait.background, or set age: {background: 0s} to turn promotion off)`,
 			`2:71: warning: tiers[0].queue.age.batch: 9m0s is not below max_wait.batch (20s), so batch requests are never promoted (lower it, raise max_wait.batch, or set age: {batch: 0s} to turn promotion off)`,
 			`3:45: warning: queue.max_wait.batch: 20s is not above age.batch (30s), so batch requests are never promoted (raise it, lower age.batch, or set age: {batch: 0s} to turn promotion off)`,
 			`3:70: warning: queue.age.interactive: 11s is not below max_wait.interactive (10s), so interactive requests are never promoted (lower it, raise max_wait.interactive, or set age: {interactive: 0s} to turn promotion off)`,
 		}},
-		"who never waits": {withTier("queue: {max_wait: {batch: 0s}},") + "queue: {max_wait: {background: 0s}, age: {background: 5s}}\n", []string{
+		"a class that never waits": {withTier("queue: {max_wait: {batch: 0s}},") + "queue: {max_wait: {background: 0s}, age: {background: 5s}}\n", []string{
 			`3:55: warning: queue.age.background: 5s has no effect: max_wait.background is 0s, so background requests do not wait (set max_wait.background above 0s, or remove the key)`,
 		}},
-		"who ends before": {withTier("queue: {max_wait: {interactive: 11m, background: 600s}, engine_wait: 31s},") + "timeouts: {total: {batch: 30s}}\n", []string{
+		"a wait that total ends": {withTier("queue: {max_wait: {interactive: 11m, background: 600s}, engine_wait: 31s},") + "timeouts: {total: {batch: 30s}}\n", []string{
 			`2:65: warning: tiers[0].queue.max_wait.interactive: 11m0s exceeds timeouts.total.interactive (10m0s), which ends the wait earlier (set at most 10m0s, or raise timeouts.total.interactive)`,
 			`2:102: warning: tiers[0].queue.engine_wait: 31s exceeds the shortest timeouts.total (30s) (set at most 30s, or raise timeouts.total)`,
 			`3:27: warning: timeouts.total.batch: 30s is below queue.max_wait.batch (10m0s), so it ends waits earlier (raise it, or set at most 30s for queue.max_wait.batch)`,
@@ -162,10 +162,10 @@ tiers: [{name: small, model: m, workers: [{name: w, url: "http://h:1", max_token
 			`2:59: warning: tiers[0].saturation.stale_after: 250ms is below 300ms, the shortest period in which metrics are read three times: they expire between readings (set at least 300ms)`,
 		}},
 		"checks that are seldom": {withTier("") + "health: {interval: 20s}\n", nil},
-		"metrics that nobody reads": {withTier(`saturation: {stale_after: 100ms}, health: {path: "off"},`), []string{
+		"metrics that are not read": {withTier(`saturation: {stale_after: 100ms}, health: {path: "off"},`), []string{
 			`2:45: warning: tiers[0].saturation: has no effect: health.path is off, so metrics are never read (remove it, or change health.path)`,
 		}},
-		"metrics that nobody reads anywhere": {withTier("") + `saturation: {waiting: 3}` + "\n" + `health: {path: "off"}` + "\n", []string{
+		"metrics that are not read anywhere": {withTier("") + `saturation: {waiting: 3}` + "\n" + `health: {path: "off"}` + "\n", []string{
 			`3:13: warning: saturation: has no effect: health.path is off, so metrics are never read (remove it, or change health.path)`,
 		}},
 		"metrics that one tier reads": {withTier(`health: {path: auto},`) + `saturation: {waiting: 3}` + "\n" + `health: {path: "off"}` + "\n", nil},

@@ -75,7 +75,7 @@ func TestAFileIsReadOnlyWhileItIsWatched(t *testing.T) {
 			if second() < 5 || second() >= 8 {
 				return "a"
 			}
-			return "b" // which somebody loads by hand
+			return "b" // loaded manually
 		}
 		var read, told []int
 		done := make(chan struct{})

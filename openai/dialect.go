@@ -3,7 +3,7 @@ package openai
 // Dialect is one family of endpoints with its own request, stream and usage formats.
 type Dialect uint8
 
-// The dialects. Other is any endpoint whose requests pass through unchanged.
+// The dialects. Other is any endpoint with pass-through requests.
 const (
 	Other Dialect = iota
 	Chat

@@ -30,7 +30,7 @@ func engineField(name []byte) string {
 	return ""
 }
 
-// noteEngine stores the position of a member whose name is one of EngineFields in any case.
+// noteEngine stores the position of a member with a name of EngineFields in any case.
 func (p *parser) noteEngine(name []byte, at span) {
 	f := engineField(name)
 	if f == "" {

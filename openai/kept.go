@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// keptKinds are the collections of OpenAI's and Anthropic's APIs whose objects an engine stores
-// and returns by ID. The engine has one account, the gateway's, and does not know tenants.
+// keptKinds are the collections of OpenAI's and Anthropic's APIs with objects that an engine
+// stores and returns by ID. The engine has one account, the gateway's, and does not know
+// tenants.
 var keptKinds = [...]string{
 	"assistants", "batches", "containers", "conversations", "evals", "files", "fine_tuning", "skills", "threads",
 	"uploads", "vector_stores", "videos",

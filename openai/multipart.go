@@ -140,7 +140,7 @@ func (f *form) end(from int) (int, error) {
 	}
 }
 
-// part reads one part, whose bytes including delimiters are whole.
+// part reads one part; whole is its bytes including delimiters.
 func (f *form) part(headers []byte, content, whole span) error {
 	name, file, encoded, err := partHeaders(headers)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 // LangChain recognizes the code context_length_exceeded; litellm and the agents that
 // shorten their prompt by themselves recognize the texts and read the numbers.
 
-// ContextExceeded returns the error for a request whose prompt and requested output exceed a
-// context, all in tokens. field is the dialect's prompt field.
+// ContextExceeded returns the error for a request with more tokens, prompt and requested output
+// together, than the context. field is the dialect's prompt field.
 func ContextExceeded(d Dialect, field string, context, prompt, output int64) *Error {
 	e := &Error{Code: CodeContextLengthExceeded, Param: field}
 	switch anthropic := d == Messages; {

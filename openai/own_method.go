@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// ownPosts are the endpoints below ownPrefixes whose POST requests the data plane serves
+// ownPosts are the endpoints below ownPrefixes at which the data plane serves POST requests
 // itself.
 var ownPosts = [...]string{
 	"/chat/completions", "/completions", "/responses", "/messages", "/messages/count_tokens", "/embeddings", "/rerank", "/score",

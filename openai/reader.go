@@ -238,7 +238,7 @@ func (r *Reader) ShortStr() []byte {
 	return r.Str()
 }
 
-// Str reads the string whose quote is the next byte and returns it raw, without its quotes.
+// Str reads the string at the next byte, a quote, and returns it raw, without its quotes.
 func (r *Reader) Str() []byte {
 	if r.strict {
 		return r.checked()

@@ -102,7 +102,7 @@ type parser struct {
 	Reader
 	req     *Request
 	seen    uint64           // one bit per field
-	given   uint64           // bits of fields whose value is not null
+	given   uint64           // bits of fields that are not null
 	nested  string           // session_params.session_id
 	session string           // session_id
 	each    func(raw []byte) // called with every raw text of the prompt; may be nil

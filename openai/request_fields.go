@@ -114,7 +114,7 @@ var promptReadings = [...][fieldCount]Reading{
 	Audio:       {FieldInput: ReadTurns, FieldInstructions: ReadTurns},
 }
 
-// member reads the value of field f, whose first byte is next.
+// member reads the value of field f at the next byte.
 func (p *parser) member(f Field) {
 	r := p.req
 	if r.Dialect == Other && !p.plainOf(f) {

@@ -66,7 +66,7 @@ func writeOwn(text string) (path string, err error) {
 	return f.Name(), nil
 }
 
-// clear removes the file, whose secret is no longer valid.
+// clear removes the file with the expired secret.
 func (a *announcer) clear() { a.remove("") }
 
 // remove removes the file if path is empty or the path of the file.

@@ -17,7 +17,7 @@ import (
 	"tierway/tenants"
 )
 
-// announcing returns an announcer without a terminal whose log is read by said.
+// announcing returns an announcer without a terminal; said reads its log.
 func announcing() (a *announcer, said *bytes.Buffer) {
 	said = &bytes.Buffer{}
 	return &announcer{out: io.Discard, log: slog.New(logHandler(said, "info")), address: func() string { return "https://127.0.0.1:8443" }}, said
@@ -179,7 +179,7 @@ func TestAGatewayWithoutAnAdminSaysHowToMakeOne(t *testing.T) {
 	_, address, _ := strings.Cut(string(told), "POST http://")
 	address, _, _ = strings.Cut(address, "/")
 	if conn, err := net.Dial("tcp", address); err != nil {
-		t.Errorf("nobody listens at %q: %v", address, err)
+		t.Errorf("no listener at %q: %v", address, err)
 	} else {
 		conn.Close()
 	}

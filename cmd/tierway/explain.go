@@ -101,8 +101,8 @@ func (f explainFlags) run(c *cobra.Command) error {
 	return f.show(c, e, &admin.RouteExplanation{Explanation: *e})
 }
 
-// unexplained converts the exit status of an invalid configuration or draft, whose problems
-// were printed, to 2, because 1 means a rejected request.
+// unexplained converts the exit status of an invalid configuration or draft to 2, because 1
+// means a rejected request. The problems were printed before.
 func unexplained(err error) error {
 	var said exit
 	if errors.As(err, &said) {

@@ -167,7 +167,7 @@ func (d *database) create(ctx context.Context, k tenants.Key) (madeKey, error) {
 	if errors.Is(err, store.ErrNotFound) {
 		_, err = d.sql.CreateTenant(ctx, d.actor, tenants.Tenant{Name: k.Tenant})
 		made.NewTenant = err == nil
-		if err == nil || errors.Is(err, store.ErrExists) { // somebody else was quicker
+		if err == nil || errors.Is(err, store.ErrExists) { // created concurrently
 			made.Key, err = d.sql.CreateKey(ctx, d.actor, k)
 		}
 	}

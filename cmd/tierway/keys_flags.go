@@ -78,8 +78,7 @@ func (f *createFlags) key(now time.Time) (tenants.Key, error) {
 // maxName bounds a key's name in bytes: it is a label in a table.
 const maxName = 100
 
-// namesOf returns a list of names from a flag; nil, which stands for all, where it
-// was not given.
+// namesOf returns the names in a flag's value; nil, which means all, if the flag is not given.
 func namesOf(flag string, list []string) ([]string, error) {
 	if list == nil {
 		return nil, nil

@@ -179,7 +179,7 @@ func TestARevokedKeyIsRefused(t *testing.T) {
 		t.Errorf("without a terminal and --yes: status %d, %s", s.status, s.messages)
 	}
 	if !h.accepted(t, key, time.Now()) {
-		t.Fatal("the key is revoked although nobody said yes")
+		t.Fatal("the key is revoked without a confirmation")
 	}
 	s := must(t, "keys", "revoke", "-c", h.config, id, "--reason", "left in a log", "--yes")
 	if !strings.Contains(s.out, id) || h.accepted(t, key, time.Now()) {

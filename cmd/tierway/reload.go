@@ -65,7 +65,7 @@ func (f reloadFlags) run(c *cobra.Command) error {
 	return printReload(c.OutOrStdout(), result)
 }
 
-// invalidOrder is the detail of a refusal whose errors concern the request, not the
+// invalidOrder is the detail of a refusal with errors in the request, not in the
 // configuration.
 const invalidOrder = "validation failed"
 

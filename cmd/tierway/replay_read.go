@@ -73,7 +73,7 @@ func (f replayFlags) readOne(c *cobra.Command, path string, add func(*decisions.
 	return n, nil
 }
 
-// errNewer means that a newer gateway wrote the records, whose fields may have another meaning.
+// errNewer means that a newer gateway wrote the records: their fields may have another meaning.
 var errNewer = errors.New("the decision records have a newer version than this release supports")
 
 // readDecisions calls add for each decision record of a text with one per line. It counts and

@@ -159,7 +159,7 @@ func TestATornFileBeforeAnotherIsCounted(t *testing.T) {
 	}
 }
 
-// TestRecordsOfAnotherPolicyAreSaid: or no worker would be explained, and nobody knew why.
+// TestRecordsOfAnotherPolicyAreSaid: the report names the policy as the reason for unreproduced workers.
 func TestRecordsOfAnotherPolicyAreSaid(t *testing.T) {
 	config, log, _ := logFile(t, 2)
 	other := filepath.Join(t.TempDir(), "config.yaml")

@@ -173,7 +173,7 @@ func tuneCollector() {
 	}
 }
 
-// options returns the options of a server whose access log goes to access.
+// options returns the options of a server; access receives its access log.
 func options(file *config.File, log *slog.Logger, access io.Writer) server.Options {
 	o := server.Options{Config: file, Log: log, Metrics: telemetry.New(version), Rand: rand.Uint64, Version: version}
 	if file.Log.Access {
