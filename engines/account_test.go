@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// accounts keeps what an engine tells its requests, with their ids.
+// accounts keeps the accounts of an engine's requests, with their ids.
 type accounts struct {
 	mu   sync.Mutex // guards the two below
 	ids  []string
@@ -24,9 +24,9 @@ func (as *accounts) add(r *http.Request, a Account) {
 	as.ids, as.list = append(as.ids, r.Header.Get("X-Request-Id")), append(as.list, a)
 }
 
-// TestAnEngineKnowsWhatItToldEachRequest: whole answers, streams, and what a
-// client that leaves was told until then.
-func TestAnEngineKnowsWhatItToldEachRequest(t *testing.T) {
+// TestAccountHasTheReportedUsageOfEachRequest covers whole answers, streams, and clients that leave
+// early.
+func TestAccountHasTheReportedUsageOfEachRequest(t *testing.T) {
 	const text = "one two three four"
 	var told accounts
 	e := New(Config{Model: "m", Ended: told.add, Script: func(_ string, body []byte) Script {

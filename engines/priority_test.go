@@ -142,9 +142,8 @@ func TestTheLowestPriorityGoesFirst(t *testing.T) {
 	}
 }
 
-// TestASaturatedEngineServesAtItsCapacity: what an engine can do in a second
-// follows from its configuration, however many wait, and its metrics tell how
-// many run and wait and how full its cache is.
+// TestASaturatedEngineServesAtItsCapacity: throughput follows from the engine's configuration,
+// however many requests wait. Its metrics report running and waiting requests and the cache usage.
 func TestASaturatedEngineServesAtItsCapacity(t *testing.T) {
 	const slots, requests, tokens = 4, 40, 20
 	for _, tt := range []struct {

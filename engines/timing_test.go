@@ -104,8 +104,8 @@ func TestDecodingNeighboursSlowTokens(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 3 {
 			all.Go(func() {
-				// Three on four slots: each token takes 10 ms × (1 + 2/4). The first wait of
-				// those who came earlier was set before the others were there.
+				// Three requests on four slots: each token takes 10 ms × (1 + 2/4). The earlier
+				// requests set their first wait before the others arrived.
 				got := tokenTimes(t.Context(), e, time.Now(), prompt(5+i, 1, 6))
 				gaps := got[3] - got[2]
 				if gaps != 15*time.Millisecond {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// uploadOf is a request whose body streams.
+// uploadOf is a request with a streamed body.
 func uploadOf(body io.Reader, length int64) *Request {
 	return &Request{Method: "PUT", Path: "/raw/file", Upload: body, UploadLength: length}
 }

@@ -1,21 +1,21 @@
 -- Rules of this folder.
 --
--- Gateways of two releases share one database while they are replaced, so that a
--- migration only adds: tables, indexes, and columns with a default. A column that
--- nobody reads any more is dropped a release after the last reader.
+-- Gateways of two releases share one database during an upgrade. A migration therefore only
+-- adds: tables, indexes, and columns with a default. An unused column is dropped one release
+-- after the last release that reads it.
 --
--- Every file runs on SQLite and on PostgreSQL. Therefore: BIGINT for all numbers;
--- instants are microseconds since 1970 in UTC, 0 for none; days are counted from
--- 1970-01-01 in UTC; money is in nano-units; yes and no are 1 and 0; digests are
--- TEXT in hexadecimal; lists are JSON in TEXT, where NULL is "all" and [] is
--- "none". No SERIAL, JSONB, now(), ALTER COLUMN or triggers: the two differ in
--- them. What differs and must be (the triggers that keep the audit log) stands in
--- store/sql_migrate.go.
+-- Every file runs on SQLite and on PostgreSQL:
+-- - All numbers are BIGINT.
+-- - Times are microseconds since 1970 in UTC, 0 for none; days count from 1970-01-01 in UTC.
+-- - Money is in nano-units. Booleans are 1 and 0. Digests are TEXT in hexadecimal.
+-- - Lists are JSON in TEXT, where NULL means all and [] none.
+-- - SERIAL, JSONB, now(), ALTER COLUMN and triggers differ between the databases and are not
+--   used. The triggers that protect the audit log are in store/sql_migrate.go.
 
 -- +goose Up
 
--- A version is written once, whoever migrates at the same time: the second
--- transaction fails here at the latest and is undone in whole.
+-- A version is inserted once, even by concurrent migrations: the second transaction fails here
+-- and is rolled back.
 CREATE UNIQUE INDEX goose_db_version_once ON goose_db_version (version_id);
 
 CREATE TABLE tenants (
@@ -43,7 +43,7 @@ CREATE TABLE tenants (
     updated_at       BIGINT NOT NULL
 );
 
--- Of a key itself the digest and the hint are all that is kept.
+-- Only the digest and the hint of a key are stored.
 CREATE TABLE keys (
     id               TEXT PRIMARY KEY,
     tenant           TEXT NOT NULL REFERENCES tenants (name),
@@ -95,8 +95,8 @@ CREATE TABLE overrides (
     until_at BIGINT NOT NULL DEFAULT 0
 );
 
--- Ids begin with their time, so that the primary key is the order of time and the
--- only index: each further one would cost every request.
+-- Ids begin with the time, so the primary key is in the order of time. It is the only index,
+-- because each further one would cost every request.
 CREATE TABLE ledger (
     id          TEXT PRIMARY KEY,
     request_id  TEXT NOT NULL,
@@ -120,8 +120,8 @@ CREATE TABLE ledger (
     duration_ms BIGINT NOT NULL
 );
 
--- The roll-up of the ledger by UTC day, which outlives its rows. Its groups are
--- few: every name in it is one of the gateway's own configuration.
+-- The roll-up of the ledger by UTC day outlives the rows. It has few groups, because every name
+-- in it comes from the gateway's own configuration.
 CREATE TABLE usage (
     day       BIGINT NOT NULL,
     tenant    TEXT NOT NULL,
@@ -139,7 +139,7 @@ CREATE TABLE usage (
 );
 CREATE INDEX usage_of_tenant ON usage (tenant, day);
 
--- Append-only. Each entry's hash is over the entry and the hash before it.
+-- Append-only. Each hash covers the entry and the previous hash.
 CREATE TABLE audit (
     id          BIGINT PRIMARY KEY,
     at          BIGINT NOT NULL,
@@ -159,8 +159,8 @@ CREATE INDEX audit_of_actor ON audit (actor, id);
 CREATE INDEX audit_of_target ON audit (target, id);
 CREATE INDEX audit_at ON audit (at);
 
--- One row. Every change locks it first, so that changes stand in one line; it
--- remembers where the audit log ends, so that a cut end shows too.
+-- One row. Every change locks it first, so changes are serialised. It holds the end of the
+-- audit log, so that missing last entries are detected.
 CREATE TABLE revision (
     one        BIGINT PRIMARY KEY CHECK (one = 1),
     number     BIGINT NOT NULL,

@@ -1,6 +1,6 @@
 -- +goose Up
 
--- A tenant's share of the tokens while it waits beside others of its class.
+-- A tenant's share of the tokens while requests of several tenants of its class wait.
 ALTER TABLE tenants ADD COLUMN weight BIGINT NOT NULL DEFAULT 1;
 
 -- +goose Down

@@ -66,8 +66,8 @@ func TestTheLedgerReachesTheDatabase(t *testing.T) {
 	})
 }
 
-// RL-11: PostgreSQL is killed in the middle; every row arrives once, within two
-// seconds of its return, and one line each way tells of it.
+// RL-11: PostgreSQL is killed during writes. Every row arrives once, within two seconds of its
+// return, and the log has one line for the outage and one for its end.
 func TestRowsOutliveTheDatabasesCrash(t *testing.T) {
 	server := backends.Postgres(t)
 	s := open(t, server.URL)

@@ -18,18 +18,17 @@ import (
 	"tierway/spool"
 )
 
-// shelf is a target that keeps rows in memory, fails when it is told to, and
-// takes its time.
+// shelf is a target that keeps rows in memory, can be set to fail, and takes time.
 type shelf struct {
 	mu     sync.Mutex
-	rows   map[string]int // how often each row came through
+	rows   map[string]int // how often each row was written
 	order  []string
 	batch  int // the largest
 	down   error
 	takes  time.Duration
 	poison string
 	pruned []time.Time
-	lose   bool // the next write is done, and its answer lost
+	lose   bool // the next write succeeds, but its result is lost
 }
 
 func (s *shelf) fail(err error) {
@@ -156,7 +155,7 @@ func TestRowsWaitWhileTheDatabaseIsAwayAndGoOutWithinTwoSeconds(t *testing.T) {
 	})
 }
 
-func TestTheOldestRowsGoWhenTooManyWait(t *testing.T) {
+func TestOldestRowsAreDroppedWhenTooManyWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &shelf{down: io.EOF}
 		l := newLedger(LedgerConfig{Max: 1000}, to)
@@ -198,8 +197,7 @@ func TestARowThatMadeRoomWhileItWasWrittenIsNotCountedAsLost(t *testing.T) {
 	}
 }
 
-// RL-11: a batch whose answer is lost is written again as it was, so that the
-// database can tell.
+// RL-11: a batch whose result is lost is written again unchanged, so that the database detects it.
 func TestABatchWithoutAnAnswerIsWrittenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &shelf{lose: true}
@@ -215,7 +213,7 @@ func TestABatchWithoutAnAnswerIsWrittenAgain(t *testing.T) {
 	})
 }
 
-func TestARowThatIsRefusedHoldsUpNoOther(t *testing.T) {
+func TestRejectedRowDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &shelf{poison: "000003"}
 		l := newLedger(LedgerConfig{}, to)

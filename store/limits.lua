@@ -1,23 +1,25 @@
--- What both scripts share. The arithmetic is that of tenants/bucket.go and
+-- Shared by both scripts. The arithmetic equals that of tenants/bucket.go and
 -- tenants/account.go, line by line.
 --
--- KEYS, for each subject: its rates, its requests under way, its UTC day, its
--- UTC month; all of one tenant, under one hash tag.
--- ARGV: 1 this gateway, 2 the lease in µs, 3 and 4 the script's own; then for each
--- subject: 1 rpm and 2 its room, 3 rps and 4 its room, 5 tpm and 6 its room,
--- 7 concurrent; 8 held, 9 pending, 10 left and 11 sequence of the gateway's
--- standing; 12 to 15 the budgets: day's tokens, month's tokens, day's money,
--- month's money; 16 to 21 of the day, and 22 to 27 of the month: shared, own and
--- told, each in tokens and money; 28 to 30 what this gateway has admitted of the
--- three rates, from which a subject starts whose state is lost.
+-- KEYS, per subject: its rates, its requests in flight, its UTC day, its UTC month. All keys of
+-- one tenant have one hash tag.
+-- ARGV: 1 this gateway, 2 the lease in µs, 3 and 4 the script's own. Then per subject:
+-- 1 rpm and 2 its capacity, 3 rps and 4 its capacity, 5 tpm and 6 its capacity, 7 concurrent;
+-- 8 in flight, 9 pending, 10 ended and 11 sequence of this gateway;
+-- 12 to 15 the budgets: tokens of the day, tokens of the month, money of the day, money of the
+-- month;
+-- 16 to 21 of the day, and 22 to 27 of the month: shared, own and sent, each in tokens and
+-- money;
+-- 28 to 30 what this gateway has admitted of the three rates. A subject whose state is lost
+-- starts from it.
 local slack, horizon, minute, second = 1e-6, 60e6, 60e6, 1e6
 local width = 30
 local gateway, lease = ARGV[1], tonumber(ARGV[2])
 local clock = redis.call('TIME')
 local now = tonumber(clock[1]) * 1e6 + tonumber(clock[2])
 
--- read returns what a command reads of a hash. A key of another type is nobody's
--- state: it is dropped, and the subject starts again from what gateways know.
+-- read returns the reply of a command on a hash. A key of another type is deleted, and the
+-- subject starts again from the state of the gateways.
 local function read(command, key, ...)
   local found = redis.pcall(command, key, ...)
   if found.err then
@@ -60,8 +62,8 @@ local function buckets(key, at)
   return found, true
 end
 
--- keep writes back the buckets that were corrected. They outlive their emptying by an hour, so that a
--- limit that is lowered meanwhile finds what is used.
+-- keep writes back corrected buckets. They expire an hour after they are empty, so that a limit
+-- that is lowered meanwhile finds the used amount.
 local function keep(key, found)
   local fields, life = {}, 3600
   for i, name in ipairs({ 'r', 's', 't' }) do
@@ -86,12 +88,11 @@ end
 
 local function shown(b) return string.format('%.17g', b.used or 0) end
 
--- under returns how many requests this gateway and others have under way, and a
--- function that writes this gateway's number. A gateway tells how many it holds,
--- how many are over since it began, and a sequence number: its newest word
--- bounds the number, older ones only lower it by what is over, so that messages
--- may be lost, doubled or out of order. What was not renewed for a lease counts
--- for nothing.
+-- under returns the requests in flight on this gateway and on others, and a function that
+-- stores this gateway's number. A gateway sends its requests in flight, the requests ended
+-- since its start, and a sequence number. The newest message sets the number; older ones only
+-- subtract ended requests. Messages may therefore be lost, repeated or reordered. A number that
+-- is not renewed for a lease counts as 0.
 local function under(key, at)
   local held, pending, left, seq = tonumber(ARGV[at + 8]), tonumber(ARGV[at + 9]), tonumber(ARGV[at + 10]), tonumber(ARGV[at + 11])
   local others, own = 0, held
@@ -115,9 +116,9 @@ local function under(key, at)
   end
 end
 
--- Amounts are decimal strings: money goes beyond the integers of a double. Redis
--- adds them (HINCRBY, in 64 bits); here they are compared only. What is no amount,
--- or above 2^62, is 0.
+-- Amounts are decimal strings, because money exceeds the integers of a double. Redis adds them
+-- (HINCRBY, in 64 bits); this script only compares them. An invalid amount, or one above 2^62,
+-- is 0.
 local function amount(v)
   if type(v) ~= 'string' or #v > 19 or not string.find(v, '^[1-9]%d*$') then return '0' end
   if #v == 19 and v > '4611686018427387904' then return '0' end
@@ -126,9 +127,8 @@ end
 
 local function less(a, b) return #a < #b or #a == #b and a < b end
 
--- merged brings one sum up to what this gateway knows: at least what it has heard
--- before, and all that it has settled and that is not in it yet. It returns the
--- sum, and how much of it this gateway has settled.
+-- merged raises one sum to what this gateway knows: at least the last received sum, plus all
+-- settled amounts that it lacks. It returns the sum and this gateway's part of it.
 local function merged(key, kind, was, counted, shared, own, told, life)
   local sum, base, mine = amount(was), amount(counted), kind .. ':' .. gateway
   local changed = was and was ~= sum
@@ -145,8 +145,7 @@ local function merged(key, kind, was, counted, shared, own, told, life)
   return sum, base
 end
 
--- spent returns the sums of one window in tokens and money, and this gateway's
--- part of both.
+-- spent returns the sums of one window in tokens and money, and this gateway's part of both.
 local function spent(key, at, life)
   local v = read('HMGET', key, 'tokens', 'tokens:' .. gateway, 'money', 'money:' .. gateway)
   local tokens, ours = merged(key, 'tokens', v[1], v[2], ARGV[at], ARGV[at + 2], ARGV[at + 4], life)
@@ -154,8 +153,8 @@ local function spent(key, at, life)
   return { tokens, money, ours, own }
 end
 
--- sums returns a subject's two windows; zeros without budgets. They outlive their
--- window by two days, for what was admitted in it and is still under way.
+-- sums returns a subject's two windows, with zeros if it has no budgets. A window is kept two
+-- days after its end, for requests that were admitted in it and are still in flight.
 local function sums(place, at)
   if ARGV[at + 12] .. ARGV[at + 13] .. ARGV[at + 14] .. ARGV[at + 15] == '0000' then
     return { '0', '0', '0', '0' }, { '0', '0', '0', '0' }

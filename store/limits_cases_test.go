@@ -10,10 +10,10 @@ import (
 
 // step is one step of a case: a request, the end of the oldest one, or time.
 type step struct {
-	limits  *tenants.Limits // of the tenant, from here on
-	key     *tenants.Limits // of the key, likewise
+	limits  *tenants.Limits // of the tenant, from this step on
+	key     *tenants.Limits // of the key, from this step on
 	tokens  int64
-	times   int // requests of which all but the last are admitted; 0: none
+	times   int // number of requests, all admitted but the last; 0: none
 	ignore  bool
 	settle  *tenants.Used
 	advance time.Duration
@@ -24,8 +24,8 @@ func used(tokens int64, money tenants.Money) *tenants.Used {
 	return &tenants.Used{Tokens: tokens, Money: money}
 }
 
-// cases are what limits mean, wherever they are kept. Rates of those that do not
-// advance time are so low that milliseconds do not show.
+// cases define the meaning of limits in every store. Cases without advancing time have rates so low
+// that milliseconds do not matter.
 func cases() map[string][]step {
 	meter := func(limit, remaining int64, reset time.Duration) tenants.Meter {
 		return tenants.Meter{Set: true, Limit: limit, Remaining: remaining, Reset: reset}
@@ -43,7 +43,7 @@ func cases() map[string][]step {
 		"requests of tenant and key": {
 			{limits: &L{RPM: 6, Burst: 5}, key: &L{RPM: 1, Burst: 2}, times: 2, want: V{Requests: meter(1, 0, 2*time.Minute)}},
 			{times: 1, want: V{Refused: tenants.LimitRPM, Scope: "key", Wait: time.Minute, Requests: meter(1, 0, 2*time.Minute)}},
-			{key: &L{}, times: 1, want: V{Requests: meter(6, 2, 30*time.Second)}}, // the refused one cost the tenant nothing
+			{key: &L{}, times: 1, want: V{Requests: meter(6, 2, 30*time.Second)}}, // the refused request cost the tenant nothing
 		},
 		"tokens a minute": { // RL-07
 			{limits: &L{TPM: 60, TokenBurst: 1000}, tokens: 600, times: 1, want: V{Tokens: meter(60, 400, 600*time.Second)}},

@@ -12,14 +12,14 @@ import (
 	"tierway/tenants"
 )
 
-// fleet is four gateways on one Redis, with their background work.
-// What of them decides alone is in its journal.
+// fleet is four gateways on one Redis with their background work. The journals log what a gateway
+// decides alone.
 func fleet(t testing.TB, url string) (limits []*Limits, journals []*journal, stop func()) {
 	t.Helper()
 	var runs []func(context.Context)
 	for _, id := range []string{"a", "b", "c", "d"} {
-		// What a fleet admits does not depend on how busy the machine is: nobody decides
-		// alone because 50 ms went by.
+		// The result must not depend on the load of the machine: with this patience no gateway
+		// decides alone.
 		r, err := open(RedisConfig{URL: url, Gateway: id}, 10*time.Second)
 		if err != nil {
 			t.Fatal(err)
@@ -38,7 +38,7 @@ type count struct {
 	asked, byRate, held, most, granted, spent atomic.Int64
 }
 
-// Four gateways that hammer one tenant admit what one would.
+// Four gateways under load from one tenant admit as many requests as one gateway would.
 func TestFourGatewaysAdmitNoMoreThanOne(t *testing.T) {
 	server := backends.Redis(t)
 	limits, journals, stop := fleet(t, server.URL)
@@ -72,7 +72,7 @@ func TestFourGatewaysAdmitNoMoreThanOne(t *testing.T) {
 		t.Errorf("%d tokens are spent", spent)
 	}
 	waitForAll(t, limits)
-	for i := range 9 { // all slots are free, whoever asks
+	for i := range 9 { // all slots are free
 		_, v, err := limits[i%4].Take(t.Context(), &tenants.Charge{Caller: slots(), At: time.Now()})
 		if err != nil || (v.Refused == "") != (i < 8) {
 			t.Errorf("afterwards request %d is %+v, %v", i, v, err)
@@ -80,7 +80,7 @@ func TestFourGatewaysAdmitNoMoreThanOne(t *testing.T) {
 	}
 }
 
-// slots is a caller that may have eight requests under way.
+// slots is a caller that may have eight requests in flight.
 func slots() *tenants.Caller {
 	return tenants.NewCaller(tenants.Tenant{Name: "slots", Limits: tenants.Limits{Concurrent: 8}}, tenants.Key{})
 }
@@ -128,7 +128,7 @@ func (n *count) ask(t *testing.T, l *Limits, until time.Time) {
 	end()
 }
 
-// waitForAll waits until Redis has heard all that was settled.
+// waitForAll waits until Redis has all settlements.
 func waitForAll(t testing.TB, limits []*Limits) {
 	t.Helper()
 	eventually(t, func() bool {
@@ -141,7 +141,7 @@ func waitForAll(t testing.TB, limits []*Limits) {
 	})
 }
 
-// RL-05: clients that leave in the middle of being admitted leave no slot behind.
+// RL-05: clients that leave during admission leave no slot behind.
 func TestClientsThatLeaveLeaveNoSlotBehind(t *testing.T) {
 	server := backends.Redis(t)
 	limits, _, stop := fleet(t, server.URL)
@@ -218,7 +218,7 @@ func BenchmarkTakeAndSettle(b *testing.B) {
 	})
 }
 
-// FuzzAnswers has a script answer anything: it is refused or read, never a panic.
+// FuzzAnswers lets a script return anything: it is rejected or parsed, and never panics.
 func FuzzAnswers(f *testing.F) {
 	f.Add("0", "0", "0", int64(1), 2)
 	f.Add("nan", "1e400", "-", int64(-1), 22)

@@ -18,14 +18,14 @@ func fleetOf(t *testing.T) []*gateway {
 	return all
 }
 
-// alone spends where only this gateway and the ledger know of it.
+// alone spends tokens that only this gateway and the ledger know of.
 func (g *gateway) alone(c *tenants.Caller, tokens int64) {
 	charge := &tenants.Charge{Caller: c, At: g.now}
 	g.local.CommitRemote(charge)
 	g.local.Settle(charge, tenants.Used{Tokens: tokens}, g.now)
 }
 
-// knows is what a gateway counts as spent today, after it has asked.
+// knows returns the tokens of today that a gateway counts after one request.
 func (g *gateway) knows(c *tenants.Caller) int64 {
 	g.take(c, 0, true)
 	g.settle(tenants.Used{})
@@ -33,14 +33,14 @@ func (g *gateway) knows(c *tenants.Caller) int64 {
 	return day.Tokens
 }
 
-// seeded tells every gateway what the ledger says.
+// seeded seeds every gateway from the ledger.
 func seeded(all []*gateway, tokens int64) {
 	for _, g := range all {
 		g.local.Seed("x", "", g.now, tenants.Spent{Tokens: tokens}, tenants.Spent{Tokens: tokens})
 	}
 }
 
-func TestWhatGatewaysSpendInAnOutageIsCountedOnce(t *testing.T) {
+func TestSpendingDuringAnOutageCountsOnce(t *testing.T) {
 	all := fleetOf(t)
 	c := who(tenants.Limits{DayTokens: 60_000}, tenants.Limits{})
 	for _, g := range all {
@@ -50,7 +50,7 @@ func TestWhatGatewaysSpendInAnOutageIsCountedOnce(t *testing.T) {
 	for _, g := range all {
 		g.alone(c, 10_000)
 	}
-	seeded(all, 40_400) // the ledger has all of it before Redis is told of any
+	seeded(all, 40_400) // the ledger has all of it before Redis has any
 	for range 2 {
 		for _, g := range all {
 			if got := g.knows(c); got > 40_400 {
@@ -86,7 +86,7 @@ func TestLostSettlementIsCountedOnce(t *testing.T) {
 		g.take(c, 0, false)
 		g.settle(tenants.Used{Tokens: 1})
 	}
-	all[0].alone(c, 500) // Redis was not told
+	all[0].alone(c, 500) // not sent to Redis
 	seeded(all, 504)
 	for range 2 {
 		for _, g := range all {
@@ -97,9 +97,9 @@ func TestLostSettlementIsCountedOnce(t *testing.T) {
 	}
 }
 
-// RS-05: what Redis has lost of the rates begins with what a gateway itself has
-// admitted, not with a full burst.
-func TestRatesThatAreLostBeginWithTheShadow(t *testing.T) {
+// RS-05: if Redis has lost the rates, they continue from what the gateway itself has admitted, not
+// with a full burst.
+func TestLostRatesContinueFromTheGatewaysOwnCount(t *testing.T) {
 	mini, url := newMini(t)
 	g := newGateway(t, url, "a", mini)
 	c := who(tenants.Limits{RPM: 60, Burst: 10, TPM: 1000}, tenants.Limits{RPS: 50})

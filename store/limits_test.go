@@ -19,7 +19,7 @@ import (
 // noon is the last of a month, so that its day and month end together.
 func noon() time.Time { return time.Date(2026, 2, 28, 12, 0, 0, 0, time.UTC) }
 
-// who is a caller whose tenant and key have those limits.
+// who returns a caller whose tenant and key have the given limits.
 func who(tenant, key tenants.Limits) *tenants.Caller {
 	return tenants.NewCaller(tenants.Tenant{Name: "x", Limits: tenant}, tenants.Key{ID: "k", Limits: key})
 }
@@ -34,7 +34,7 @@ type gateway struct {
 	open []*Grant
 }
 
-// newGateway returns a gateway that shares the Redis of that URL; "": none.
+// newGateway returns a gateway that shares the Redis at url; "" means none.
 func newGateway(t testing.TB, url, id string, mini *miniredis.Miniredis) *gateway {
 	t.Helper()
 	g := &gateway{t: t, now: noon(), mini: mini}
@@ -56,7 +56,7 @@ func newGateway(t testing.TB, url, id string, mini *miniredis.Miniredis) *gatewa
 	return g
 }
 
-// newMini returns a miniredis whose clock stands until the test moves it.
+// newMini returns a miniredis whose clock only the test moves.
 func newMini(t testing.TB) (*miniredis.Miniredis, string) {
 	t.Helper()
 	m := miniredis.NewMiniRedis()
@@ -87,14 +87,14 @@ func (g *gateway) take(c *tenants.Caller, tokens int64, ignore bool) tenants.Adm
 	return v
 }
 
-// settle ends the oldest request under way, and tells Redis.
+// settle ends the oldest request in flight and updates Redis.
 func (g *gateway) settle(u tenants.Used) {
 	g.open[0].Settle(u)
 	g.open = g.open[1:]
 	g.drain()
 }
 
-// drain tells Redis what waits, as Run does.
+// drain sends the waiting settlements, as Run does.
 func (g *gateway) drain() {
 	g.t.Helper()
 	if err := g.queue.Flush(g.t.Context()); err != nil {
@@ -205,8 +205,8 @@ func TestMemoryAndRedisAgreeOnEverySchedule(t *testing.T) {
 	})
 }
 
-// RL-02: gateways' own clocks do not count, Redis's does; and when that steps
-// back nothing more is admitted.
+// RL-02: Redis's clock counts, not the gateways' clocks. If it steps back, nothing more is
+// admitted.
 func TestClocksThatDifferAdmitNothingMore(t *testing.T) {
 	limits := who(tenants.Limits{RPM: 60}, tenants.Limits{})
 	admitted := func(skew time.Duration, back time.Duration) (n int) {
@@ -241,8 +241,7 @@ func TestClocksThatDifferAdmitNothingMore(t *testing.T) {
 	}
 }
 
-// SD-07: what a gateway holds that was killed is free after its lease, and what
-// one that lives holds is not.
+// SD-07: the slots of a killed gateway are free after its lease; those of a live one stay.
 func TestAKilledGatewayFreesItsSlots(t *testing.T) {
 	mini, url := newMini(t)
 	dead, alive, third := newGateway(t, url, "dead", mini), newGateway(t, url, "alive", mini), newGateway(t, url, "third", mini)
@@ -263,7 +262,7 @@ func TestAKilledGatewayFreesItsSlots(t *testing.T) {
 	}
 }
 
-// A message that comes late, twice or never costs nobody a slot for good.
+// A message that is late, repeated or lost occupies no slot permanently.
 func TestSlotsSurviveMessagesOutOfOrder(t *testing.T) {
 	mini, url := newMini(t)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -280,12 +279,12 @@ func TestSlotsSurviveMessagesOutOfOrder(t *testing.T) {
 					g.open[0].Settle(tenants.Used{})
 					late = append(late, g.settlementUpdate(&Grant{charge: g.open[0].charge, shared: g.open[0].shared}))
 					g.open = g.open[1:]
-					g.queue = g.newQueue(queueSize) // its own word is never sent
+					g.queue = g.newQueue(queueSize) // its own update is never sent
 				}
 			default:
 				if len(late) > 0 {
 					i := rapid.IntRange(0, len(late)-1).Draw(rt, "which")
-					a.sendUpdates(t.Context(), late[i:i+1]) // the script speaks for whom the word names
+					a.sendUpdates(t.Context(), late[i:i+1]) // the script updates the gateway that the message names
 					if rapid.Bool().Draw(rt, "once") {
 						late = append(late[:i:i], late[i+1:]...)
 					}
@@ -304,7 +303,7 @@ func TestSlotsSurviveMessagesOutOfOrder(t *testing.T) {
 			if v := a.take(c, 0, false); (v.Refused == "") != (i < 4) {
 				rt.Fatalf("afterwards request %d is %+v", i, v)
 			}
-			if i == 0 { // b's last words may have been late: its next ones, or its lease, set them right
+			if i == 0 { // b's last messages may have been late: its next ones, or its lease, correct the number
 				if v := b.take(c, 0, false); v.Refused != "" {
 					rt.Fatalf("afterwards it is %+v", v)
 				}
@@ -314,8 +313,7 @@ func TestSlotsSurviveMessagesOutOfOrder(t *testing.T) {
 	})
 }
 
-// A budget stays spent when Redis loses it, and nothing is counted twice when
-// answers are lost.
+// A budget stays spent when Redis loses it, and nothing counts twice when replies are lost.
 func TestSpentBudgetsSurviveFlushAll(t *testing.T) {
 	server := backends.Redis(t)
 	a, b := newGateway(t, server.URL, "a", nil), newGateway(t, server.URL, "b", nil)
@@ -328,11 +326,11 @@ func TestSpentBudgetsSurviveFlushAll(t *testing.T) {
 	spend(b, 30)
 	spend(a, 39)
 	server.Do("FLUSHALL")
-	if v := b.take(c, 0, false); v.Refused != "" { // b has heard of 60
+	if v := b.take(c, 0, false); v.Refused != "" { // b has received 60
 		t.Fatalf("%+v", v)
 	}
 	b.settle(tenants.Used{})
-	if v := a.take(c, 0, false); v.Refused != "" { // 99: a says so, and counts nothing twice
+	if v := a.take(c, 0, false); v.Refused != "" { // 99: a reports it, and nothing counts twice
 		t.Fatalf("%+v", v)
 	}
 	a.settle(tenants.Used{Tokens: 1})
@@ -346,7 +344,7 @@ func TestSpentBudgetsSurviveFlushAll(t *testing.T) {
 		}
 	}
 	server.Do("FLUSHALL")
-	fresh := newGateway(t, server.URL, "c", nil) // and after a restart the ledger says it
+	fresh := newGateway(t, server.URL, "c", nil) // after a restart the ledger has it
 	fresh.local.Seed("x", "", noon(), tenants.Spent{Tokens: 100}, tenants.Spent{})
 	if v := fresh.take(c, 0, false); v.Refused != tenants.LimitDayTokens {
 		t.Errorf("%+v", v)
@@ -372,7 +370,7 @@ func TestAGrantIsSettledOnce(t *testing.T) {
 	}
 }
 
-// AU-02: who has no limits touches nothing.
+// AU-02: a caller without limits uses no limiter.
 func TestTakeWithoutLimitsUsesNoRedis(t *testing.T) {
 	mini, url := newMini(t)
 	g := newGateway(t, url, "a", mini)
@@ -400,7 +398,7 @@ func TestUnsentSettlementsAreBounded(t *testing.T) {
 	if g.Dropped() != more || g.queue.Stats().Waiting != size {
 		t.Errorf("%d are dropped, %d wait", g.Dropped(), g.queue.Stats().Waiting)
 	}
-	g.renewAll(t.Context()) // one word tells of all of them
+	g.renewAll(t.Context()) // one update covers all of them
 	if got := mini.HGet(fmt.Sprintf("tierway:{x}:d%d", tenants.Day(noon())), "tokens"); got != fmt.Sprint(size+more) {
 		t.Errorf("Redis has heard of %s tokens", got)
 	}

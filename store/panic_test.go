@@ -41,7 +41,7 @@ func miniURL(t *testing.T) string {
 	return url
 }
 
-// mined is a shelf on which one row makes writing panic.
+// mined is a shelf on which one row makes the write panic.
 type mined struct {
 	shelf
 	mine string
@@ -74,23 +74,23 @@ func TestARowThatPanicsIsLostAloneAndTheLedgerGoesOn(t *testing.T) {
 	})
 }
 
-// TestAPanicInASettlementTakesNoOtherWithIt has a settlement that makes its sender
-// panic: the sender and the renewal go on.
-func TestAPanicInASettlementTakesNoOtherWithIt(t *testing.T) {
+// TestPanicInASettlementLosesNoOther: after a settlement that panics, the sender and the
+// renewal continue.
+func TestPanicInASettlementLosesNoOther(t *testing.T) {
 	r := openRedis(t, miniURL(t))
 	seen := &panics{}
 	l := NewLimits(LimitsConfig{Local: tenants.NewLimiter(), Redis: r.Redis, Recover: seen.recover})
 	stop := start(l.Run)
 	defer stop()
 	for range 4 {
-		l.queue.Add(&Grant{}) // without a charge: a fault of the program
+		l.queue.Add(&Grant{}) // without a charge: a programming error
 	}
 	eventually(t, func() bool { return seen.count() > 0 && l.queue.Stats().Waiting == 0 })
 }
 
-// TestAPanicOnAChangeDoesNotEndTheFollowerOfRedis has what waits for changes panic
-// the first time.
-func TestAPanicOnAChangeDoesNotEndTheFollowerOfRedis(t *testing.T) {
+// TestPanicOnAChangeDoesNotEndRedisRun: the function for changes panics at the first
+// call.
+func TestPanicOnAChangeDoesNotEndRedisRun(t *testing.T) {
 	seen := &panics{}
 	r, err := OpenRedis(RedisConfig{URL: miniURL(t), Gateway: "gw", Recover: seen.recover})
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Redis that is away for another reason than at first needs another mend: each reason
-// of an outage is one line, however often it comes and whatever port it names.
+// A later cause of an outage may need another repair: each cause is logged once per outage, however
+// often it occurs and whatever port it names.
 func TestEachCauseOfAnOutageIsLoggedOnce(t *testing.T) {
 	_, url := newMini(t)
 	w, hook := openRedis(t, url), &failing{}

@@ -41,13 +41,14 @@ func (j *journal) String() string {
 
 func (j *journal) lines() int { return strings.Count(j.String(), "\n") }
 
-// watched is a Redis whose log is kept.
+// watched is a Redis with a recorded log.
 type watched struct {
 	*Redis
 	log journal
 }
 
-// states are those that the log tells of: whether Redis came or went.
+// states returns the logged changes: true when Redis became available, false when it became
+// unavailable.
 func (w *watched) states() (up []bool) {
 	for line := range strings.Lines(w.log.String()) {
 		if back := strings.Contains(line, "Redis available again"); back || strings.Contains(line, "Redis unavailable") {
@@ -73,7 +74,7 @@ func openRedis(t testing.TB, url string) *watched {
 	return w
 }
 
-// limits returns limits on it whose log is Redis's.
+// limits returns Limits on this Redis with the same log.
 func (w *watched) limits(gateways int) *Limits {
 	return NewLimits(LimitsConfig{Local: tenants.NewLimiter(), Redis: w.Redis, Gateways: gateways, Log: w.Redis.log})
 }
@@ -91,10 +92,10 @@ func start(runs ...func(context.Context)) (stop func()) {
 	}
 }
 
-// failing is a hook that has every command fail so, while there is an error.
+// failing is a hook that makes every command fail with err, if set.
 type failing struct {
 	err   atomic.Pointer[error]
-	slow  atomic.Int64 // ns that each answer takes more
+	slow  atomic.Int64 // additional ns per reply
 	calls atomic.Int64
 }
 
@@ -123,8 +124,8 @@ func (f *failing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// RS-07: the breaker sees the errors themselves, and then nothing is asked.
-func TestRedisIsAwayAfterFiveFailuresInARow(t *testing.T) {
+// RS-07: the breaker sees the errors themselves. Once it has tripped, no command is sent.
+func TestRedisIsDownAfterFiveFailuresInARow(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
 		away bool
@@ -148,7 +149,7 @@ func TestRedisIsAwayAfterFiveFailuresInARow(t *testing.T) {
 				}
 			}
 			hook.err.Store(nil)
-			if err := ask(); !errors.Is(err, redis.Nil) { // an answer: the count begins again
+			if err := ask(); !errors.Is(err, redis.Nil) { // an answer resets the count
 				t.Fatal(err)
 			}
 			hook.err.Store(&c.err)
@@ -180,9 +181,9 @@ func TestRedisIsAwayAfterFiveFailuresInARow(t *testing.T) {
 	}
 }
 
-// RS-02: a Redis that answers, and takes long for it, costs few requests of a kind
-// either, and is back when it is swift again for a while.
-func TestASlowRedisIsAway(t *testing.T) {
+// RS-02: a Redis that answers slowly also costs few requests time, and counts as up after several
+// fast answers.
+func TestSlowRedisIsDown(t *testing.T) {
 	_, url := newMini(t)
 	w, hook := openRedis(t, url), &failing{}
 	w.client.AddHook(hook)
@@ -208,7 +209,7 @@ func TestASlowRedisIsAway(t *testing.T) {
 			slow++
 		}
 	}
-	if w.Up() || slow > 2*tripAfter { // the machine may be slow by itself once or twice
+	if w.Up() || slow > 2*tripAfter { // the machine itself may be slow once or twice
 		t.Errorf("it is up: %v; %d requests waited for it", w.Up(), slow)
 	}
 	eventually(t, w.logged.Load)
@@ -219,8 +220,8 @@ func TestASlowRedisIsAway(t *testing.T) {
 	}
 }
 
-// RS-01, RS-02, RS-08: killed, hung, or never there: at most 50 ms are lost by a few
-// requests, then nothing; one line says so each way; it is used again by itself.
+// RS-01, RS-02, RS-08: whether Redis is killed, hangs or never starts, a few requests lose at most
+// 50 ms each. The log has one line for each change, and Redis is used again without help.
 func TestAnOutageOfRedisIsShortForEveryRequest(t *testing.T) {
 	for name, c := range map[string]struct{ begin, end func(*backends.RedisServer) }{
 		"killed": {(*backends.RedisServer).Kill, (*backends.RedisServer).Restart},
@@ -228,7 +229,7 @@ func TestAnOutageOfRedisIsShortForEveryRequest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			current := goleak.IgnoreCurrent()
-			t.Cleanup(func() { goleak.VerifyNone(t, current) }) // after all else is closed
+			t.Cleanup(func() { goleak.VerifyNone(t, current) }) // after everything else is closed
 			server := backends.Redis(t)
 			w := openRedis(t, server.URL)
 			l := w.limits(2)
@@ -263,11 +264,11 @@ func TestAnOutageOfRedisIsShortForEveryRequest(t *testing.T) {
 				t.Errorf("degraded: %v; %d requests were slow: %v", l.Degraded(), len(slow), slow)
 			}
 			for _, took := range slow {
-				if took > 2*patience { // the machine is busy; the client alone would take 5 s
+				if took > 2*patience { // allowance for a busy machine; the client alone would take 5 s
 					t.Errorf("a request lost %v", took)
 				}
 			}
-			eventually(t, w.logged.Load) // a probe has found it away too
+			eventually(t, w.logged.Load) // a probe has also failed
 			c.end(server)
 			back := time.Now()
 			eventually(t, func() bool { return !l.Degraded() })
@@ -279,7 +280,7 @@ func TestAnOutageOfRedisIsShortForEveryRequest(t *testing.T) {
 			if got := w.log.lines(); got != 2 || strings.Contains(w.log.String(), "level=ERROR") {
 				t.Errorf("the log has %d lines:\n%s", got, w.log.String())
 			}
-			// What was spent while it was away is told by itself.
+			// The spending of the outage is sent without help.
 			spent, _ := l.local.Spent("x", "", time.Now())
 			eventually(t, func() bool {
 				got, err := w.client.HGet(t.Context(), fmt.Sprintf("tierway:{x}:d%d", tenants.Day(time.Now())), "tokens").Int64()
@@ -289,8 +290,7 @@ func TestAnOutageOfRedisIsShortForEveryRequest(t *testing.T) {
 	}
 }
 
-// RS-04: while Redis is away a gateway enforces its share, and who wants none of
-// that is told so.
+// RS-04: while Redis is unavailable a gateway enforces its share; fail-closed tenants are refused.
 func TestAnOutageLeavesEachGatewayItsShare(t *testing.T) {
 	mini, url := newMini(t)
 	w := openRedis(t, url)
@@ -314,20 +314,20 @@ func TestAnOutageLeavesEachGatewayItsShare(t *testing.T) {
 			admitted++
 		}
 	}
-	if admitted != 9 { // 40 at once are 10 for one of 4, and Redis has admitted one
+	if admitted != 9 { // 40 in flight are 10 for one of 4, and Redis has admitted one
 		t.Errorf("%d are admitted", admitted)
 	}
 	if v, err := take(true); !errors.Is(err, ErrLimitsAway) || v.Refused != "" {
 		t.Errorf("a tenant that fails closed: %+v, %v", v, err)
 	}
-	w.gateways.Store(7) // so many lived when Redis was last heard
+	w.gateways.Store(7) // the last number that Redis reported
 	if l.share() != 7 || !l.Degraded() {
 		t.Errorf("it is one of %d", l.share())
 	}
 }
 
-// RS-05: every answer that is none sends requests to the local limits; Redis is
-// away after five, and back by itself.
+// RS-05: invalid replies send requests to the local limits. Redis counts as down after five, and
+// recovers by itself.
 func TestInvalidRedisRepliesFailNoRequest(t *testing.T) {
 	for _, answer := range []string{
 		"READONLY You can't write against a read only replica.", "OOM command not allowed when used memory > 'maxmemory'.",
@@ -390,7 +390,7 @@ func TestLostScriptsAreLoadedAgain(t *testing.T) {
 	}
 }
 
-// RS-05: whatever stands in our keys, nobody fails, and limits hold again.
+// RS-05: whatever our keys contain, no request fails, and limits are enforced again.
 func TestGarbageInRedisHeals(t *testing.T) {
 	server := backends.Redis(t)
 	day, month := fmt.Sprintf("tierway:{x}:d%d", tenants.Day(noon())), fmt.Sprintf("tierway:{x}:m%d", tenants.Month(noon()))
@@ -435,7 +435,7 @@ func TestGarbageInRedisHeals(t *testing.T) {
 	}
 }
 
-// All keys of a script are in one place of a cluster.
+// All keys of a script are on one node of a cluster.
 func TestScriptsRunInACluster(t *testing.T) {
 	server := backends.RedisCluster(t)
 	if got := server.Do("CLUSTER ADDSLOTSRANGE 0 16383"); got != "+OK" {
@@ -446,7 +446,7 @@ func TestScriptsRunInACluster(t *testing.T) {
 	})
 	g := newGateway(t, "redis+cluster://"+server.Addr, "a", nil)
 	c := who(tenants.Limits{RPM: 6, Burst: 3, TPM: 600, Concurrent: 5, DayTokens: 100}, tenants.Limits{RPM: 600, Concurrent: 5, MonthMoney: 100})
-	eventually(t, func() bool { // the client's first word finds out where everything is
+	eventually(t, func() bool { // the client's first command learns the nodes
 		_, v, err := g.Take(t.Context(), &tenants.Charge{Caller: c, At: noon(), Tokens: 1})
 		return err != nil || v.Refused != ""
 	})
@@ -478,7 +478,7 @@ func TestGatewaysSeeEachOther(t *testing.T) {
 	defer stopA()
 	eventually(t, func() bool { return a.Gateways() == 2 })
 	stopB()
-	if got := server.Do("ZCARD " + gatewaysKey); got != ":1" { // it has left in good order
+	if got := server.Do("ZCARD " + gatewaysKey); got != ":1" { // it has left properly
 		t.Errorf("the list has %s", got)
 	}
 	server.Do(fmt.Sprintf("ZADD %s 1 dead %d wrong", gatewaysKey, time.Now().Add(time.Hour).UnixMilli()))
@@ -487,8 +487,7 @@ func TestGatewaysSeeEachOther(t *testing.T) {
 	}
 }
 
-// AU-07: word of a change reaches every gateway at once, and what may have been
-// missed in an outage is taken as changed.
+// AU-07: a published change reaches every gateway at once, and an outage counts as a change.
 func TestPublishedChangeReachesEveryGateway(t *testing.T) {
 	server := backends.Redis(t)
 	a, b := openRedis(t, server.URL), openRedis(t, server.URL)
@@ -548,7 +547,7 @@ func TestURLsOfRedis(t *testing.T) {
 // No secret of the URL is logged.
 func TestNothingOfTheURLIsLogged(t *testing.T) {
 	w := openRedis(t, "redis://someuser:s3cret@127.0.0.1:1")
-	for range tripAfter { // nobody asks: its own probes find it out
+	for range tripAfter { // no request is sent: the probes detect it
 		if err := w.beat(t.Context()); err == nil || !w.Up() && w.log.lines() != 1 {
 			t.Error(err)
 		}
@@ -558,14 +557,14 @@ func TestNothingOfTheURLIsLogged(t *testing.T) {
 	}
 }
 
-// RS-08: a gateway that starts without Redis serves, degraded, and asks nobody.
+// RS-08: a gateway that starts without Redis serves, degraded, and sends no commands.
 func TestAStartWithoutRedisServes(t *testing.T) {
 	w := openRedis(t, "redis://127.0.0.1:1")
 	l := w.limits(2)
 	defer start(w.Run, l.Run)()
 	eventually(t, l.Degraded)
 	g, v, err := l.Take(t.Context(), &tenants.Charge{Caller: who(tenants.Limits{RPM: 6, Burst: 2}, tenants.Limits{}), At: noon()})
-	if err != nil || v.Refused != "" || v.Requests.Remaining != 0 { // one of the two at once is another gateway's
+	if err != nil || v.Refused != "" || v.Requests.Remaining != 0 { // one of the two concurrent ones belongs to another gateway
 		t.Fatalf("%+v, %v", v, err)
 	}
 	g.Settle(tenants.Used{})

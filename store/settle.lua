@@ -1,6 +1,6 @@
--- Settles one request, or only renews what a gateway tells of its subjects.
--- ARGV 3: by how many tokens more was used than reserved, 4: 1 to give the request
--- itself back. Returns for each subject its two windows.
+-- Settles one request, or only renews this gateway's numbers of the subjects.
+-- ARGV 3: tokens used minus tokens reserved, 4: 1 to return the request itself. Returns the two
+-- windows of each subject.
 local by, reply = tonumber(ARGV[3]), {}
 for place = 1, #KEYS / 4 do
   local at = 4 + (place - 1) * width

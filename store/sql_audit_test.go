@@ -46,8 +46,8 @@ func mutations(t *testing.T, s *store.SQL) map[string]func() error {
 	}
 }
 
-// AD-13: each change has its line in the audit log, with who, from where, before
-// and after; where the line cannot be written, the change does not happen.
+// AD-13: each change has an entry in the audit log with actor, address, before and after. If the
+// entry cannot be written, the change does not happen.
 func TestNoChangeWithoutItsLineInTheAuditLog(t *testing.T) {
 	for _, d := range databases()[1:] {
 		t.Run(d.name, func(t *testing.T) {
@@ -86,8 +86,7 @@ func TestNoChangeWithoutItsLineInTheAuditLog(t *testing.T) {
 	}
 }
 
-// sided checks that an entry has the JSON of before and after that its action
-// asks for.
+// sided checks that an entry has the JSON of before and after that its action requires.
 func sided(t *testing.T, e *store.AuditEntry) {
 	t.Helper()
 	verb := e.Action[strings.LastIndex(e.Action, ".")+1:]
@@ -99,7 +98,7 @@ func sided(t *testing.T, e *store.AuditEntry) {
 	}
 }
 
-// AD-13: the database itself refuses to change what the audit log says.
+// AD-13: the database itself rejects changes of audit entries.
 func TestTheAuditLogIsAppendOnly(t *testing.T) {
 	for _, d := range databases()[1:] {
 		t.Run(d.name, func(t *testing.T) {
@@ -162,8 +161,7 @@ func TestTamperingWithTheAuditLogShows(t *testing.T) {
 	}
 }
 
-// AD-14: what is searched for has no meaning but itself, and no answer is longer
-// than 200 entries.
+// AD-14: search terms are literal, and no result is longer than 200 entries.
 func TestAuditSearchMatchesLiterally(t *testing.T) {
 	onEach(t, func(t *testing.T, s *store.SQL) {
 		ctx := t.Context()

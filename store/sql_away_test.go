@@ -18,8 +18,7 @@ import (
 	"tierway/store"
 )
 
-// planted is a password that no error may hold, with characters that are written
-// in several ways.
+// planted is a password that no error may contain, with characters that have several encodings.
 const planted = "pl4nt3d-s/e c%r?t"
 
 func TestUnreachableSeparatesOutagesFromRefusals(t *testing.T) {
@@ -72,8 +71,8 @@ func TestABusySQLiteFileIsAnOutageAndARefusalIsNone(t *testing.T) {
 	}
 }
 
-// RS-10: a gateway opens its database while that is away; each call says that it
-// is unreachable, and works once it is back.
+// RS-10: a gateway opens an unreachable database. Each call returns Unreachable, and works once the
+// database is back.
 func TestADatabaseThatIsAwayAtFirstIsUsedOnceItIsBack(t *testing.T) {
 	server := backends.Postgres(t)
 	server.Kill()

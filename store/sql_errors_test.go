@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A full disk and a file system that became read-only end without a change of the
-// request, so that the same request may be sent again.
+// A full disk and a read-only file system can recover without a change of the request, so the same
+// request may be sent again.
 func TestUnwritableSeparatesReadOnlyFilesFromRefusals(t *testing.T) {
 	for pragma, want := range map[string]string{"max_page_count = 1": "full", "query_only = 1": "read-only"} {
 		s, err := OpenSQL(SQLConfig{URL: "sqlite://" + filepath.Join(t.TempDir(), "a.db")})

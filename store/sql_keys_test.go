@@ -40,8 +40,8 @@ func TestAKeyIsReadAsItWasWritten(t *testing.T) {
 	})
 }
 
-// AU-10: a key is not found under another tenant's name, and a tenant's usage
-// holds nobody else's rows, whatever else is asked for.
+// AU-10: a key is not found under another tenant's name, and a tenant's usage has no rows of other
+// tenants, whatever else is queried.
 func TestOneTenantSeesNothingOfAnother(t *testing.T) {
 	onEach(t, func(t *testing.T, s *store.SQL) {
 		createTenant(t, s, "a")
@@ -142,7 +142,7 @@ func TestLastUseIsKeptToTheMinuteAndNeverGoesBack(t *testing.T) {
 	})
 }
 
-// raw opens a database beside store.SQL, to see what is really in it.
+// raw opens a database without store.SQL, to read its actual contents.
 func raw(t *testing.T, address string) *sql.DB {
 	t.Helper()
 	driver, name := "pgx", address
@@ -188,9 +188,8 @@ func dump(t *testing.T, db *sql.DB) string {
 	return all.String()
 }
 
-// AD-11: the database holds a key's digest and hint, and nothing else of it; the
-// audit log and errors do not even hold the digest. A SQLite file is its owner's
-// alone.
+// AD-11: the database holds only a key's digest and hint; the audit log and errors do not hold the
+// digest either. A SQLite file is accessible to its owner only.
 func TestTheDatabaseHoldsOnlyDigestAndHint(t *testing.T) {
 	for _, d := range databases()[1:] {
 		t.Run(d.name, func(t *testing.T) {

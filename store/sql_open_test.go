@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A file that is not to be had is told with its whole path, the reason and the way
-// out, instead of SQLite's number.
+// The error for a file that cannot be opened has the whole path, the reason and the way out,
+// instead of SQLite's number.
 func TestAFileThatCannotBeOpenedIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)

@@ -1,8 +1,7 @@
--- Admits or refuses one request; nothing is booked unless all limits of all
--- subjects pass. ARGV 3: the tokens to reserve, 4: 1 to ignore budgets.
--- Returns the limit that refuses by its number, 0: none; whose, counted from 0;
--- the wait in µs; and for each subject what is used of its three rates, and its
--- two windows.
+-- Admits or refuses one request. Nothing is booked unless all limits of all subjects pass. ARGV
+-- 3: the tokens to reserve, 4: 1 to ignore budgets.
+-- Returns the number of the refusing limit (0: none), its subject counted from 0, the wait in
+-- µs, and for each subject the used part of its three rates and its two windows.
 local cost = tonumber(ARGV[3])
 local refused, whose, longest, rank = 0, 0, 0, 7
 local reply, book = {}, {}

@@ -19,7 +19,7 @@ import (
 	"tierway/http1"
 )
 
-// reports records what OnStatus was told.
+// reports records the calls of OnStatus.
 type reports struct {
 	mu  sync.Mutex
 	all []Status

@@ -81,8 +81,8 @@ func TestAPanicInACheckFailsTheCheckAndNothingElse(t *testing.T) {
 	})
 }
 
-// TestPanicInAReportOrLoadCheckDoesNotSpeedUpTheLoop has OnStatus and the look at
-// the load panic each time: checks and looks keep their intervals.
+// TestPanicInAReportOrLoadCheckDoesNotSpeedUpTheLoop: OnStatus and the load check panic each time,
+// and all checks keep their intervals.
 func TestPanicInAReportOrLoadCheckDoesNotSpeedUpTheLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked []string

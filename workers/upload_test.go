@@ -16,7 +16,7 @@ import (
 	"tierway/http1"
 )
 
-// uploadOf is a request whose body streams.
+// uploadOf is a request with a streamed body.
 func uploadOf(body io.Reader, length int64) *http1.Request {
 	return &http1.Request{Method: "PUT", Path: "/raw/file", Header: http.Header{"Content-Type": {"application/octet-stream"}}, Upload: body, UploadLength: length}
 }
