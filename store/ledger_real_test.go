@@ -87,7 +87,7 @@ func TestRowsOutliveTheDatabasesCrash(t *testing.T) {
 		add(1200)
 		outage.begin()
 		add(1200)
-		eventually(t, 15*time.Second, "nobody has noticed the outage", func() bool { return l.Stats().Err != nil })
+		eventually(t, 15*time.Second, "the outage is not detected", func() bool { return l.Stats().Err != nil })
 		outage.end()
 		eventually(t, 2*time.Second, "the rows still wait", func() bool { return l.Stats().Waiting == 0 })
 	}

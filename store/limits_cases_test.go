@@ -124,7 +124,7 @@ func (g *gateway) run(steps []step, near time.Duration) {
 			g.settle(*s.settle)
 		}
 		for n := range s.times {
-			got := g.take(who(tenant, key), s.tokens, s.ignore)
+			got := g.take(callerWith(tenant, key), s.tokens, s.ignore)
 			if n < s.times-1 {
 				if got.Refused != "" {
 					g.t.Fatalf("step %d: request %d is refused: %+v", i, n, got)

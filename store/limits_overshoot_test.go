@@ -146,7 +146,7 @@ func TestClientsThatLeaveLeaveNoSlotBehind(t *testing.T) {
 	server := backends.Redis(t)
 	limits, _, stop := fleet(t, server.URL)
 	defer stop()
-	c := who(tenants.Limits{Concurrent: 2}, tenants.Limits{Concurrent: 2})
+	c := callerWith(tenants.Limits{Concurrent: 2}, tenants.Limits{Concurrent: 2})
 	var wg sync.WaitGroup
 	for i := range 1000 {
 		wg.Go(func() {
@@ -178,7 +178,7 @@ func TestClientsThatLeaveLeaveNoSlotBehind(t *testing.T) {
 // heavy is a caller with every limit, none of which it meets.
 func heavy() *tenants.Caller {
 	l := tenants.Limits{RPM: 1 << 40, RPS: 1 << 40, TPM: 1 << 50, Concurrent: 1 << 40, DayTokens: 1 << 60, MonthTokens: 1 << 60, DayMoney: 1 << 60, MonthMoney: 1 << 60}
-	return who(l, l)
+	return callerWith(l, l)
 }
 
 func benchmark(b *testing.B, l *Limits, c *tenants.Caller) {
@@ -198,7 +198,7 @@ func BenchmarkTakeAndSettle(b *testing.B) {
 		benchmark(b, NewLimits(LimitsConfig{Local: tenants.NewLimiter()}), tenants.Anonymous())
 	})
 	b.Run("in memory", func(b *testing.B) { benchmark(b, NewLimits(LimitsConfig{Local: tenants.NewLimiter()}), heavy()) })
-	for name, c := range map[string]*tenants.Caller{"every limit": heavy(), "rpm": who(tenants.Limits{RPM: 1 << 40}, tenants.Limits{})} {
+	for name, c := range map[string]*tenants.Caller{"every limit": heavy(), "rpm": callerWith(tenants.Limits{RPM: 1 << 40}, tenants.Limits{})} {
 		b.Run("in Redis, "+name, func(b *testing.B) {
 			limits, _, stop := fleet(b, backends.Redis(b).URL)
 			defer stop()

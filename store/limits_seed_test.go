@@ -42,7 +42,7 @@ func seeded(all []*gateway, tokens int64) {
 
 func TestSpendingDuringAnOutageCountsOnce(t *testing.T) {
 	all := fleetOf(t)
-	c := who(tenants.Limits{DayTokens: 60_000}, tenants.Limits{})
+	c := callerWith(tenants.Limits{DayTokens: 60_000}, tenants.Limits{})
 	for _, g := range all {
 		g.take(c, 0, false)
 		g.settle(tenants.Used{Tokens: 100})
@@ -65,13 +65,13 @@ func TestSpendingDuringAnOutageCountsOnce(t *testing.T) {
 
 func TestABudgetThatIsSetLaterBeginsWithTheLedger(t *testing.T) {
 	all := fleetOf(t)
-	before := who(tenants.Limits{RPM: 1000}, tenants.Limits{})
+	before := callerWith(tenants.Limits{RPM: 1000}, tenants.Limits{})
 	for _, g := range all {
 		g.take(before, 0, false)
 		g.settle(tenants.Used{Tokens: 10_000})
 	}
 	seeded(all, 40_000)
-	after := who(tenants.Limits{RPM: 1000, DayTokens: 60_000}, tenants.Limits{})
+	after := callerWith(tenants.Limits{RPM: 1000, DayTokens: 60_000}, tenants.Limits{})
 	for _, g := range all {
 		if got := g.knows(after); got != 40_000 {
 			t.Errorf("a gateway counts %d of 40,000", got)
@@ -81,7 +81,7 @@ func TestABudgetThatIsSetLaterBeginsWithTheLedger(t *testing.T) {
 
 func TestLostSettlementIsCountedOnce(t *testing.T) {
 	all := fleetOf(t)
-	c := who(tenants.Limits{DayTokens: 1000}, tenants.Limits{})
+	c := callerWith(tenants.Limits{DayTokens: 1000}, tenants.Limits{})
 	for _, g := range all {
 		g.take(c, 0, false)
 		g.settle(tenants.Used{Tokens: 1})
@@ -102,7 +102,7 @@ func TestLostSettlementIsCountedOnce(t *testing.T) {
 func TestLostRatesContinueFromTheGatewaysOwnCount(t *testing.T) {
 	mini, url := newMini(t)
 	g := newGateway(t, url, "a", mini)
-	c := who(tenants.Limits{RPM: 60, Burst: 10, TPM: 1000}, tenants.Limits{RPS: 50})
+	c := callerWith(tenants.Limits{RPM: 60, Burst: 10, TPM: 1000}, tenants.Limits{RPS: 50})
 	for range 9 {
 		if v := g.take(c, 100, false); v.Refused != "" {
 			t.Fatalf("%+v", v)

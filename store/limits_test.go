@@ -19,8 +19,8 @@ import (
 // noon is the last of a month, so that its day and month end together.
 func noon() time.Time { return time.Date(2026, 2, 28, 12, 0, 0, 0, time.UTC) }
 
-// who returns a caller whose tenant and key have the given limits.
-func who(tenant, key tenants.Limits) *tenants.Caller {
+// callerWith returns a caller whose tenant and key have the given limits.
+func callerWith(tenant, key tenants.Limits) *tenants.Caller {
 	return tenants.NewCaller(tenants.Tenant{Name: "x", Limits: tenant}, tenants.Key{ID: "k", Limits: key})
 }
 
@@ -137,16 +137,16 @@ func TestRatesRunOnRedisOwnClock(t *testing.T) {
 	g := newGateway(t, server.URL, "a", nil)
 	limits := tenants.Limits{RPS: 5, Burst: 2}
 	for range 2 {
-		if v := g.take(who(limits, tenants.Limits{}), 0, false); v.Refused != "" {
+		if v := g.take(callerWith(limits, tenants.Limits{}), 0, false); v.Refused != "" {
 			t.Fatalf("%+v", v)
 		}
 	}
 	began := time.Now()
-	v := g.take(who(limits, tenants.Limits{}), 0, false)
+	v := g.take(callerWith(limits, tenants.Limits{}), 0, false)
 	if v.Refused != tenants.LimitRPS || v.Wait > 200*time.Millisecond {
 		t.Fatalf("%+v", v)
 	}
-	eventually(t, func() bool { return g.take(who(limits, tenants.Limits{}), 0, false).Refused == "" })
+	eventually(t, func() bool { return g.take(callerWith(limits, tenants.Limits{}), 0, false).Refused == "" })
 	if waited := time.Since(began); waited < v.Wait-20*time.Millisecond || waited > v.Wait+time.Second {
 		t.Errorf("it was to wait %v and waited %v", v.Wait, waited)
 	}
@@ -193,7 +193,7 @@ func TestMemoryAndRedisAgreeOnEverySchedule(t *testing.T) {
 				}
 			default:
 				tokens, ignore := 5*small.Draw(rt, "tokens"), rapid.Bool().Draw(rt, "ignore")
-				a, b := memory.take(who(tenant, key), tokens, ignore), shared.take(who(tenant, key), tokens, ignore)
+				a, b := memory.take(callerWith(tenant, key), tokens, ignore), shared.take(callerWith(tenant, key), tokens, ignore)
 				if d := cmp.Diff(a, b); d != "" {
 					rt.Fatalf("memory and Redis differ:\n%s", d)
 				}
@@ -208,7 +208,7 @@ func TestMemoryAndRedisAgreeOnEverySchedule(t *testing.T) {
 // RL-02: Redis's clock counts, not the gateways' clocks. If it steps back, nothing more is
 // admitted.
 func TestClocksThatDifferAdmitNothingMore(t *testing.T) {
-	limits := who(tenants.Limits{RPM: 60}, tenants.Limits{})
+	limits := callerWith(tenants.Limits{RPM: 60}, tenants.Limits{})
 	admitted := func(skew time.Duration, back time.Duration) (n int) {
 		mini, url := newMini(t)
 		a, b := newGateway(t, url, "a", mini), newGateway(t, url, "b", mini)
@@ -245,7 +245,7 @@ func TestClocksThatDifferAdmitNothingMore(t *testing.T) {
 func TestAKilledGatewayFreesItsSlots(t *testing.T) {
 	mini, url := newMini(t)
 	dead, alive, third := newGateway(t, url, "dead", mini), newGateway(t, url, "alive", mini), newGateway(t, url, "third", mini)
-	c := who(tenants.Limits{Concurrent: 3}, tenants.Limits{})
+	c := callerWith(tenants.Limits{Concurrent: 3}, tenants.Limits{})
 	dead.take(c, 0, false)
 	dead.take(c, 0, false)
 	alive.take(c, 0, false)
@@ -268,7 +268,7 @@ func TestSlotsSurviveMessagesOutOfOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		mini.FlushAll()
 		a, b := newGateway(t, url, "a", mini), newGateway(t, url, "b", mini)
-		c := who(tenants.Limits{Concurrent: 4}, tenants.Limits{})
+		c := callerWith(tenants.Limits{Concurrent: 4}, tenants.Limits{})
 		var late []counterUpdate
 		for range rapid.IntRange(1, 30).Draw(rt, "steps") {
 			switch g := rapid.SampledFrom([]*gateway{a, b}).Draw(rt, "gateway"); rapid.IntRange(0, 3).Draw(rt, "what") {
@@ -317,7 +317,7 @@ func TestSlotsSurviveMessagesOutOfOrder(t *testing.T) {
 func TestSpentBudgetsSurviveFlushAll(t *testing.T) {
 	server := backends.Redis(t)
 	a, b := newGateway(t, server.URL, "a", nil), newGateway(t, server.URL, "b", nil)
-	c := who(tenants.Limits{DayTokens: 100, MonthMoney: 1 << 59}, tenants.Limits{})
+	c := callerWith(tenants.Limits{DayTokens: 100, MonthMoney: 1 << 59}, tenants.Limits{})
 	spend := func(g *gateway, tokens int64) {
 		g.take(c, 0, true)
 		g.settle(tenants.Used{Tokens: tokens, Money: 1 << 55})
@@ -354,7 +354,7 @@ func TestSpentBudgetsSurviveFlushAll(t *testing.T) {
 func TestAGrantIsSettledOnce(t *testing.T) {
 	mini, url := newMini(t)
 	for _, g := range []*gateway{newGateway(t, "", "a", nil), newGateway(t, url, "a", mini)} {
-		c := who(tenants.Limits{Concurrent: 3, DayTokens: 1000}, tenants.Limits{})
+		c := callerWith(tenants.Limits{Concurrent: 3, DayTokens: 1000}, tenants.Limits{})
 		for range 3 {
 			g.take(c, 0, false)
 		}
@@ -387,7 +387,7 @@ func TestTakeWithoutLimitsUsesNoRedis(t *testing.T) {
 func TestUnsentSettlementsAreBounded(t *testing.T) {
 	mini, url := newMini(t)
 	g := newGateway(t, url, "a", mini)
-	c := who(tenants.Limits{Concurrent: 2, DayTokens: 1 << 40}, tenants.Limits{})
+	c := callerWith(tenants.Limits{Concurrent: 2, DayTokens: 1 << 40}, tenants.Limits{})
 	const size, more = 50, 5
 	g.queue = g.newQueue(size)
 	for range size + more {
@@ -411,7 +411,7 @@ func TestUnsentSettlementsAreBounded(t *testing.T) {
 func TestRemainingSettlementsAreSentAtTheEnd(t *testing.T) {
 	mini, url := newMini(t)
 	g := newGateway(t, url, "a", mini)
-	c := who(tenants.Limits{DayTokens: 1 << 40}, tenants.Limits{})
+	c := callerWith(tenants.Limits{DayTokens: 1 << 40}, tenants.Limits{})
 	for range 250 {
 		g.take(c, 0, false)
 		g.open[0].Settle(tenants.Used{Tokens: 1})

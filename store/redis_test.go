@@ -189,7 +189,7 @@ func TestSlowRedisIsDown(t *testing.T) {
 	w.client.AddHook(hook)
 	l := w.limits(1)
 	defer start(w.Run, l.Run)()
-	c := who(tenants.Limits{RPM: 60_000, Burst: 60_000, Concurrent: 1000}, tenants.Limits{})
+	c := callerWith(tenants.Limits{RPM: 60_000, Burst: 60_000, Concurrent: 1000}, tenants.Limits{})
 	ask := func() time.Duration {
 		began := time.Now()
 		g, v, err := l.Take(t.Context(), &tenants.Charge{Caller: c, At: began})
@@ -234,7 +234,7 @@ func TestAnOutageOfRedisIsShortForEveryRequest(t *testing.T) {
 			w := openRedis(t, server.URL)
 			l := w.limits(2)
 			defer start(w.Run, l.Run)()
-			caller := who(tenants.Limits{RPM: 60_000, Burst: 60_000, Concurrent: 1000, DayTokens: 1 << 40}, tenants.Limits{})
+			caller := callerWith(tenants.Limits{RPM: 60_000, Burst: 60_000, Concurrent: 1000, DayTokens: 1 << 40}, tenants.Limits{})
 			var slow []time.Duration
 			ask := func() {
 				began := time.Now()
@@ -339,7 +339,7 @@ func TestInvalidRedisRepliesFailNoRequest(t *testing.T) {
 			w := openRedis(t, url)
 			l := w.limits(1)
 			defer start(l.Run)()
-			c := who(tenants.Limits{RPM: 600, DayTokens: 1000}, tenants.Limits{Concurrent: 50})
+			c := callerWith(tenants.Limits{RPM: 600, DayTokens: 1000}, tenants.Limits{Concurrent: 50})
 			ask := func() {
 				g, v, err := l.Take(t.Context(), &tenants.Charge{Caller: c, At: noon(), Tokens: 1})
 				if err != nil || v.Refused != "" {
@@ -373,7 +373,7 @@ func TestInvalidRedisRepliesFailNoRequest(t *testing.T) {
 func TestLostScriptsAreLoadedAgain(t *testing.T) {
 	server := backends.Redis(t)
 	g := newGateway(t, server.URL, "a", nil)
-	c := who(tenants.Limits{RPM: 600, DayTokens: 1000}, tenants.Limits{})
+	c := callerWith(tenants.Limits{RPM: 600, DayTokens: 1000}, tenants.Limits{})
 	for i := range 3 {
 		if got := server.Do("SCRIPT FLUSH"); got != "+OK" {
 			t.Fatal(got)
@@ -415,7 +415,7 @@ func TestGarbageInRedisHeals(t *testing.T) {
 					server.Do(commands[i])
 				}
 				g := newGateway(t, server.URL, "a", nil)
-				c := who(tenants.Limits{RPM: 6, RPS: 1000, Burst: 3, TPM: 6000, Concurrent: 100, DayTokens: 100, MonthMoney: 100}, tenants.Limits{})
+				c := callerWith(tenants.Limits{RPM: 6, RPS: 1000, Burst: 3, TPM: 6000, Concurrent: 100, DayTokens: 100, MonthMoney: 100}, tenants.Limits{})
 				admitted := 0
 				for range 6 {
 					if g.take(c, 1, false).Refused == "" {
@@ -445,7 +445,7 @@ func TestScriptsRunInACluster(t *testing.T) {
 		return server.Do("CLUSTER COUNTKEYSINSLOT 0") == ":0" && server.Do("SET probe x") == "+OK"
 	})
 	g := newGateway(t, "redis+cluster://"+server.Addr, "a", nil)
-	c := who(tenants.Limits{RPM: 6, Burst: 3, TPM: 600, Concurrent: 5, DayTokens: 100}, tenants.Limits{RPM: 600, Concurrent: 5, MonthMoney: 100})
+	c := callerWith(tenants.Limits{RPM: 6, Burst: 3, TPM: 600, Concurrent: 5, DayTokens: 100}, tenants.Limits{RPM: 600, Concurrent: 5, MonthMoney: 100})
 	eventually(t, func() bool { // the client's first command learns the nodes
 		_, v, err := g.Take(t.Context(), &tenants.Charge{Caller: c, At: noon(), Tokens: 1})
 		return err != nil || v.Refused != ""
@@ -563,7 +563,7 @@ func TestAStartWithoutRedisServes(t *testing.T) {
 	l := w.limits(2)
 	defer start(w.Run, l.Run)()
 	eventually(t, l.Degraded)
-	g, v, err := l.Take(t.Context(), &tenants.Charge{Caller: who(tenants.Limits{RPM: 6, Burst: 2}, tenants.Limits{}), At: noon()})
+	g, v, err := l.Take(t.Context(), &tenants.Charge{Caller: callerWith(tenants.Limits{RPM: 6, Burst: 2}, tenants.Limits{}), At: noon()})
 	if err != nil || v.Refused != "" || v.Requests.Remaining != 0 { // one of the two concurrent ones belongs to another gateway
 		t.Fatalf("%+v, %v", v, err)
 	}

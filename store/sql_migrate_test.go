@@ -146,7 +146,7 @@ func TestMigratingIsSilent(t *testing.T) {
 	s := open(t, "sqlite://:memory:")
 	migrate(t, s)
 	if spoken.Len() > 0 {
-		t.Errorf("somebody says %q", spoken.String())
+		t.Errorf("the migration prints %q", spoken.String())
 	}
 }
 
