@@ -26,7 +26,7 @@ func (l acceptor) Accept() (net.Conn, error) {
 	case workers.OutOfResources(err):
 		l.exhausted("accept", err)
 	default:
-		l.log.Warn("a connection was not accepted", "plane", l.plane, "cause", err.Error())
+		l.log.Warn("accepting a connection failed", "plane", l.plane, "cause", err.Error())
 	}
 	return c, err
 }

@@ -106,7 +106,7 @@ func TestAFailingAcceptIsCountedAndLoggedOnceAMinute(t *testing.T) {
 			t.Errorf("a closed listener gives %v and logs %s", err, log.String())
 		}
 		odd := acceptor{refusing{err: &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.EPERM)}}, "data", logger, s.Exhausted}
-		if odd.Accept(); !strings.Contains(log.String(), `"msg":"a connection was not accepted","plane":"data"`) {
+		if odd.Accept(); !strings.Contains(log.String(), `"msg":"accepting a connection failed","plane":"data"`) {
 			t.Errorf("another failure logs %s", log.String())
 		}
 	})

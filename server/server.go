@@ -1,5 +1,3 @@
-// Package server connects the parts of a gateway and serves them: listeners, TLS, what
-// stands before every plane, and the drain.
 package server
 
 import (
@@ -20,21 +18,19 @@ import (
 	"tierway/tenants"
 )
 
-// Options is what a Server is made from. Config, Log, Metrics and Rand are
-// required.
+// Options are the parts of a Server. Config, Log, Metrics and Rand are required.
 type Options struct {
 	Config *config.File
-	// Source reads the configuration again, for a reload; nil where there is none
-	// to read.
+	// Source reads the configuration again for a reload; nil without a file.
 	Source func() (*config.File, error)
-	// Announce is given the one-time secret that makes the first admin, where
-	// there is none yet; nil: no secret is made.
+	// Announce receives the one-time secret that creates the first admin if none exists; nil: no
+	// secret is created.
 	Announce func(secret string, until time.Time)
-	Path     string // of the configuration's file, for operators; may be empty
-	Version  string // of the program, for operators; may be empty
-	// Withdraw is called when that secret is void: it was used, or is over.
+	Path     string // path of the configuration file; may be empty
+	Version  string // version of the program; may be empty
+	// Withdraw is called when the secret is used or has expired.
 	Withdraw func()
-	// Offline opens neither database nor Redis: for decisions without serving.
+	// Offline opens neither database nor Redis, for decisions without serving.
 	Offline bool
 	Log     *slog.Logger
 	// Access gets one JSON line for each request, in one Write that must not block, as

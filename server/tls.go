@@ -55,7 +55,7 @@ func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			if pair, err := tls.LoadX509KeyPair(c.cert, c.key); err == nil {
 				c.current = &pair
 			} else {
-				c.log.Warn("a renewed certificate does not load; the one before stays in force", "cert", c.cert, "error", err.Error())
+				c.log.Warn("loading a renewed certificate failed; the previous one stays in use", "cert", c.cert, "error", err.Error())
 			}
 		}
 	}

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// Bounds of guesses at keys.
+// Bounds of attempts with unknown keys.
 const (
 	// guessesAMinute is how many wrong keys an address may send a minute: a
 	// mistyped key in forty applications behind one address is found before.
 	guessesAMinute = 20
-	// guessersMax bounds how many addresses are counted: 1 MB.
+	// guessersMax is the largest number of counted addresses: 1 MB of memory.
 	guessersMax = 10_000
 )
 
-// AuthFailureLimiter counts the wrong keys of each address, to slow down guesses. Valid keys
+// AuthFailureLimiter counts the unknown keys of each address, to slow down guesses. Valid keys
 // of the same address are unaffected. It is safe for concurrent use.
 type AuthFailureLimiter struct {
 	mu    sync.Mutex
@@ -25,7 +25,8 @@ type AuthFailureLimiter struct {
 	byIP  map[string]int
 }
 
-// guesserOf returns what an address is counted by: of IPv6 the 64 bits that one customer has.
+// guesserOf returns the key by which an address is counted: for IPv6 its /64 prefix, which one customer
+// has.
 func guesserOf(ip string) string {
 	addr, err := netip.ParseAddr(ip)
 	if err != nil || addr.Unmap().Is4() {
@@ -38,8 +39,8 @@ func guesserOf(ip string) string {
 	return p.String()
 }
 
-// Add counts one wrong key and reports whether the address has sent too many in this
-// minute, and how long that lasts.
+// Add counts one unknown key. It reports whether the address has sent too many in this minute, and the
+// time until the next minute.
 func (g *AuthFailureLimiter) Add(ip string, now time.Time) (tooMany bool, wait time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

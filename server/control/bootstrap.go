@@ -12,12 +12,10 @@ import (
 	"tierway/tenants"
 )
 
-// bootstrapFor is how long a bootstrap secret is good: long enough to copy it
-// once.
+// bootstrapFor is the lifetime of a bootstrap secret: long enough to copy it once.
 const bootstrapFor = 15 * time.Minute
 
-// bootstrapSecret is the secret with which the first admin is made. It lives in this
-// process alone.
+// bootstrapSecret is the secret that creates the first admin. Only this process has it.
 type bootstrapSecret struct {
 	digest [sha256.Size]byte
 	until  time.Time
@@ -47,7 +45,7 @@ func (b *Bootstrap) announceIfAlone(p *Identity) {
 	}
 	secret, err := tenants.NewKey(rand.Reader, tenants.BootstrapPrefix)
 	if err != nil {
-		b.log.Error("no bootstrap secret could be made; `tierway keys create --admin` makes an admin key", "cause", err.Error())
+		b.log.Error("creating a bootstrap secret failed; create an admin key with `tierway keys create --admin`", "cause", err.Error())
 		return
 	}
 	until := now.Add(bootstrapFor)

@@ -1,6 +1,3 @@
-// Package control is the state that a gateway runs by, made from its configuration: the
-// snapshot in force with its pools, workers, breakers and queues, the directory of tenants
-// and the live overrides. It knows no HTTP routes.
 package control
 
 import (
@@ -30,7 +27,7 @@ type Control struct {
 	AuthFailures *AuthFailureLimiter
 
 	snapshot atomic.Pointer[Snapshot]     // never nil; apply and amend alone store it
-	applied  func(*config.File)           // is given each configuration that is put in force
+	applied  func(*config.File)           // receives each applied configuration
 	source   func() (*config.File, error) // reads the configuration again; nil without one to read
 	rejected atomic.Bool                  // the last file to be reloaded was rejected
 
@@ -39,21 +36,21 @@ type Control struct {
 	ownOverrides atomic.Pointer[[]store.Override] // where there is no database
 }
 
-// Options is what a Control is made from. Config, Applied, Log, Metrics, Recover and Rand are
+// Options are the parts of a Control. Config, Applied, Log, Metrics, Recover and Rand are
 // required.
 type Options struct {
 	Config *config.File
-	// Source reads the configuration again, for a reload; nil where there is none to read.
+	// Source reads the configuration again for a reload; nil without a file.
 	Source func() (*config.File, error)
-	// Announce is given the one-time secret that makes the first admin; nil: none is made.
+	// Announce receives the one-time secret that creates the first admin; nil: no secret.
 	// Withdraw, which may be nil, is called when that secret is void.
 	Announce func(secret string, until time.Time)
 	Withdraw func()
 	// Offline opens neither database nor Redis.
 	Offline bool
-	// Applied is given each configuration that is put in force.
+	// Applied receives each applied configuration.
 	Applied func(*config.File)
-	// Via is the entry of this gateway in the Via header of what workers are sent.
+	// Via is the entry of this gateway in the Via header of requests to workers.
 	Via     string
 	Log     *slog.Logger
 	Metrics *telemetry.Metrics
@@ -61,8 +58,8 @@ type Options struct {
 	Rand    func() uint64 // uniform; safe for concurrent use
 }
 
-// New makes the state of a gateway. No configuration is in force before Begin, and nothing is
-// connected. The caller owes a Close unless New has returned an error.
+// New builds the state of a gateway. Before Begin no configuration is in force and nothing is
+// connected. The caller must call Close unless New returns an error.
 func New(o Options) (*Control, error) {
 	stores, err := openStores(o)
 	if err != nil {
@@ -87,8 +84,8 @@ func New(o Options) (*Control, error) {
 // Snapshot returns the configuration in force; one without pools before Begin.
 func (ctl *Control) Snapshot() *Snapshot { return ctl.snapshot.Load() }
 
-// apply builds everything of a configuration that can fail, then puts it in force. On an
-// error nothing has changed. The caller holds applying.
+// apply builds every part of a configuration that can fail, then applies it. After an error nothing has
+// changed. The caller holds applying.
 func (ctl *Control) apply(c Configuration, identity *Identity) error {
 	was := ctl.Snapshot()
 	next, err := newSnapshot(c, identity, was)

@@ -11,12 +11,12 @@ import (
 	"tierway/store"
 )
 
-// How the database is followed.
+// Intervals and time limits of the database.
 const (
 	// AskEvery is how often the database's revision is read: one row. Without Redis it is
 	// how long a revoked key still works.
 	AskEvery = time.Second
-	// askPause is how often unknown keys may cause that beyond AskEvery.
+	// askPause is the shortest interval of additional reads because of unknown keys.
 	askPause = 100 * time.Millisecond
 	// readEvery is how often all is read anyway, for what is no change of the
 	// directory: when keys were last used.
@@ -27,7 +27,7 @@ const (
 	// sqlPatience bounds one step of work on the database. Requests of the data plane never wait
 	// for it; changes by the admin API do.
 	sqlPatience = 5 * time.Second
-	// startPatience bounds how long a start waits for a database that is away.
+	// startPatience is how long a start waits for an unavailable database.
 	startPatience = 3 * time.Second
 )
 
@@ -109,7 +109,7 @@ func (db *Database) migrate(ctx context.Context) error {
 	if errors.Is(err, store.ErrNewer) {
 		applied, latest, schemaErr := db.stores.SQL.Schema(ctx)
 		if schemaErr == nil && applied == latest+1 {
-			db.log.Warn("the database's schema is of the next release; this one serves on beside it", "schema", applied, "known", latest)
+			db.log.Warn("the database schema belongs to the next release; this release continues to serve", "schema", applied, "known", latest)
 			err = nil
 		}
 	}
@@ -234,12 +234,12 @@ func (db *Database) Changed(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqlPatience)
 	defer cancel()
 	if err := db.Read(ctx); err != nil {
-		db.log.Warn("the directory could not be read after a change; it is read again shortly", "cause", err.Error())
+		db.log.Warn("reading the directory after a change failed; it is read again shortly", "cause", err.Error())
 		db.requestRead()
 	}
 	if db.stores.Redis != nil {
 		if err := db.stores.Redis.PublishChange(ctx); err != nil {
-			db.log.Debug("other gateways will see the change when they ask the database", "cause", err.Error())
+			db.log.Debug("notifying other gateways failed; they read the change from the database", "cause", err.Error())
 		}
 	}
 }

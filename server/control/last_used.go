@@ -36,7 +36,7 @@ func (db *Database) lastTouches(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second) // a minute's precision is worth no more
 	defer cancel()
 	if err := db.writeTouches(ctx); err != nil {
-		db.log.Debug("when keys were last used could not be written", "cause", err.Error())
+		db.log.Debug("writing the last use of keys failed", "cause", err.Error())
 	}
 }
 

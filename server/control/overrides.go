@@ -95,7 +95,7 @@ func (ctl *Control) followOverrides(done <-chan struct{}) {
 		ctl.applying.Lock()
 		defer ctl.applying.Unlock()
 		if err := ctl.applyOverrides(); err != nil {
-			ctl.log.Error("overrides that are over could not be taken back", "cause", err.Error())
+			ctl.log.Error("removing expired overrides failed", "cause", err.Error())
 		}
 	})
 }

@@ -186,7 +186,7 @@ func (ps *Pools) shareAgain() {
 	if now == ps.shared {
 		return
 	}
-	ps.log.Info("another number of gateways shares the workers' bounds", "gateways", now, "before", ps.shared)
+	ps.log.Info("the number of gateways that share the workers changed", "gateways", now, "before", ps.shared)
 	ps.shared = now
 	for _, p := range snap.Pools {
 		p.configure(now)

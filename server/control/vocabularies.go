@@ -40,7 +40,7 @@ func (v *Vocabularies) run(done <-chan struct{}) {
 		case <-v.due:
 			err := v.recover.Try("loading a vocabulary", func() error { return v.Load(v.snapshot().Vocabulary) })
 			if err != nil {
-				v.log.Error("prompts near a threshold are estimated only", "cause", err.Error())
+				v.log.Error("loading a vocabulary failed; prompt lengths near a threshold are estimated", "cause", err.Error())
 			}
 		}
 	}

@@ -41,15 +41,15 @@ func enginePriority(a *attempt) enginePlace {
 	return enginePlace{value, true}
 }
 
-// leaveOut leaves out what the engine has refused until the worker was down.
+// leaveOut omits the field that the engine has refused, until the worker was down.
 func leaveOut(a *attempt, refused addition) {
 	switch refused {
 	case priorityAdded:
 		a.m.RejectsPriority.Store(true)
-		a.x.s.log.Info("the engine takes no priorities; they are left out from now on", "worker", a.m.Name)
+		a.x.s.log.Info("the engine rejects priorities; requests omit them until it restarts", "worker", a.m.Name)
 	case usageAdded:
 		a.m.RejectsAccounting.Store(true)
-		a.x.s.log.Info("the engine refuses a field that accounting adds; it is left out from now on", "worker", a.m.Name)
+		a.x.s.log.Info("the engine rejects a field for accounting; requests omit it until it restarts", "worker", a.m.Name)
 	}
 }
 
