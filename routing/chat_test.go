@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// town is a pool in virtual time: each worker prefills one prompt after the other, and answers end
+// chatSim is a pool in virtual time: each worker prefills one prompt after the other, and answers end
 // at their predicted time.
-type town struct {
+type chatSim struct {
 	t      *testing.T
 	pool   *Pool
 	now    time.Time
 	rand   uint64
 	busy   map[*Worker]time.Time // until when it prefills
-	flying []townRequest
+	flying []chatSimRequest
 }
 
-type townRequest struct {
+type chatSimRequest struct {
 	lease       *Lease
 	first, last time.Time
-	chat        *townChat
+	chat        *simulatedChat
 }
 
-// townChat is a chat that grows by one turn after each answer.
-type townChat struct {
+// simulatedChat is a chat that grows by one turn after each answer.
+type simulatedChat struct {
 	seed, turns  int
 	next         time.Time
 	home         *Worker
@@ -37,7 +37,7 @@ const (
 	turnText = 8000 // characters, so 2,000 tokens a turn
 )
 
-func (w *town) ask(blocks []Block, tokens int64, c *townChat) *Lease {
+func (w *chatSim) ask(blocks []Block, tokens int64, c *simulatedChat) *Lease {
 	w.rand = w.rand*6364136223846793005 + 1442695040888963407
 	l, err := w.pool.Acquire(&Request{
 		Now: w.now, Rand: Mix(w.rand), Prefix: blocks[0].Hash, Blocks: blocks, Model: 1,
@@ -52,12 +52,12 @@ func (w *town) ask(blocks []Block, tokens int64, c *townChat) *Lease {
 	}
 	first = first.Add(firstStep + seconds(float64(l.prefill)/townRate))
 	w.busy[l.worker] = first
-	w.flying = append(w.flying, townRequest{&l, first, first.Add(4 * time.Second), c})
+	w.flying = append(w.flying, chatSimRequest{&l, first, first.Add(4 * time.Second), c})
 	return &l
 }
 
 // pass advances the time to now and handles the events that are due.
-func (w *town) pass(now time.Time) {
+func (w *chatSim) pass(now time.Time) {
 	w.now = now
 	rest := w.flying[:0]
 	for _, f := range w.flying {
@@ -77,7 +77,7 @@ func (w *town) pass(now time.Time) {
 }
 
 // turn sends the chat's next turn.
-func (w *town) turn(c *townChat) {
+func (w *chatSim) turn(c *simulatedChat) {
 	c.turns++
 	blocks := chat(c.seed, c.turns, turnText)
 	tokens := int64(2000 * c.turns)
@@ -106,11 +106,11 @@ func TestGrowingChatStaysWithItsCache(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w := &town{t: t, pool: poolOf(members...), rand: 1, busy: map[*Worker]time.Time{}}
+			w := &chatSim{t: t, pool: poolOf(members...), rand: 1, busy: map[*Worker]time.Time{}}
 			w.pool.Configure(policy, members)
-			var all []*townChat
+			var all []*simulatedChat
 			for i := range chats {
-				all = append(all, &townChat{seed: i + 1, next: start.Add(time.Minute + time.Duration(i)*500*time.Millisecond)})
+				all = append(all, &simulatedChat{seed: i + 1, next: start.Add(time.Minute + time.Duration(i)*500*time.Millisecond)})
 			}
 			for i := range 400 * 10 { // ten prompts of others a second, for 400 seconds
 				w.pass(start.Add(time.Duration(i) * 100 * time.Millisecond))

@@ -21,7 +21,7 @@ func TestLoadBoundHoldsUnderConcurrency(t *testing.T) {
 	var group sync.WaitGroup
 	for g := range goroutines {
 		group.Go(func() {
-			d := dice(g + 1)
+			d := rng(g + 1)
 			var held []Lease
 			for i := range rounds {
 				if d := a.Policy.(Adaptive).Depth(); d.Splits > 128 {

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// besides picks with a clone of a policy before each pick of the policy itself, and compares both
+// cloneChecker picks with a clone of a policy before each pick of the policy itself, and compares both
 // with a twin that is never cloned.
-type besides struct {
+type cloneChecker struct {
 	t              *testing.T
 	p, twin        *chwbl
 	asked, changed int // requests, and those at which the depth changed
 	moved          int // keys that were others before the request
 }
 
-func (b *besides) Name() string { return b.p.Name() }
+func (b *cloneChecker) Name() string { return b.p.Name() }
 
-func (b *besides) Pick(r *Request, ws []View) (int, Reason) {
+func (b *cloneChecker) Pick(r *Request, ws []View) (int, Reason) {
 	b.asked++
 	dry := *r
 	i, reason := b.p.clone(&dry).Pick(&dry, ws)
@@ -46,8 +46,8 @@ func (b *besides) Pick(r *Request, ws []View) (int, Reason) {
 // TestCloneOfTheKeysFindsTheLearnedKey, also at the very request at which a key moves, while tenants
 // are split and joined and their system prompts change.
 func TestCloneOfTheKeysFindsTheLearnedKey(t *testing.T) {
-	b := &besides{t: t, p: mustCHWBL(t, Config{}), twin: mustCHWBL(t, Config{})}
-	w := newWorld(b, 8)
+	b := &cloneChecker{t: t, p: mustCHWBL(t, Config{}), twin: mustCHWBL(t, Config{})}
+	w := newPolicySim(b, 8)
 	w.converse([]int{4, 40, 12}, []float64{0.36, 0.68, 1})
 	splits := b.p.Depth().Splits
 	for phase := range 3 {

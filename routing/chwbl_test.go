@@ -56,7 +56,7 @@ func TestNearlyAllRequestsReachHome(t *testing.T) {
 
 func homeRate(p Policy, inflight float64, set uint64) (home, p99, copies float64) {
 	const requests, prefixes, hot = 5_000, 200, 20
-	w, sums := newWorld(p, 8), zipf(prefixes, 0.9)
+	w, sums := newPolicySim(p, 8), zipf(prefixes, 0.9)
 	var spread []float64
 	var holders [hot]map[int]bool
 	for i := range holders {

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// drown teaches worker a of the pool by streams at low levels, and then makes streams at that level
+// overload teaches worker a of the pool by streams at low levels, and then makes streams at that level
 // late.
-func drown(t *testing.T, p *Pool, level int) time.Time {
+func overload(t *testing.T, p *Pool, level int) time.Time {
 	t.Helper()
 	now := start
 	ask := func(took time.Duration) {
@@ -37,14 +37,14 @@ func drown(t *testing.T, p *Pool, level int) time.Time {
 	return now
 }
 
-// boundSeer is a policy that expects to be shown that limit.
-type boundSeer struct {
+// limitObserver is a policy that expects to be shown that limit.
+type limitObserver struct {
 	t    *testing.T
 	want int
 }
 
-func (boundSeer) Name() string { return "bound" }
-func (s boundSeer) Pick(_ *Request, ws []View) (int, Reason) {
+func (limitObserver) Name() string { return "bound" }
+func (s limitObserver) Pick(_ *Request, ws []View) (int, Reason) {
 	if ws[0].MaxInflight != s.want {
 		s.t.Errorf("a policy sees a bound of %d, not %d", ws[0].MaxInflight, s.want)
 	}
@@ -53,7 +53,7 @@ func (s boundSeer) Pick(_ *Request, ws []View) (int, Reason) {
 
 func TestWorkerAtItsLearnedLimitIsFull(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1})
-	now := drown(t, p, 40)
+	now := overload(t, p, 40)
 	v := p.Snapshot(now)[0]
 	if v.ConcurrencyLimit < 28 || v.ConcurrencyLimit > 38 || !v.LimitLearned || v.MaxInflight != 0 {
 		t.Fatalf("the worker shows %+v", v)
@@ -63,7 +63,7 @@ func TestWorkerAtItsLearnedLimitIsFull(t *testing.T) {
 	}
 	w := p.workers[0]
 	w.concurrencyLimit.limit = w.inflight + 1
-	p.Configure(boundSeer{t, w.concurrencyLimit.limit}, []Member{{ID: "a", Weight: 1}})
+	p.Configure(limitObserver{t, w.concurrencyLimit.limit}, []Member{{ID: "a", Weight: 1}})
 	if _, err := p.Acquire(&Request{Now: now}); err != nil {
 		t.Errorf("one place is left: %v", err)
 	}
@@ -77,12 +77,12 @@ func TestWorkerAtItsLearnedLimitIsFull(t *testing.T) {
 func TestNoLimitIsLearnedBesideAConfiguredBound(t *testing.T) {
 	for _, m := range []Member{{ID: "a", Weight: 1, MaxInflight: 50}, {ID: "a", Weight: 1, MaxTokensInflight: 1 << 30}} {
 		p := poolOf(m)
-		now := drown(t, p, 40)
+		now := overload(t, p, 40)
 		if v := p.Snapshot(now)[0]; v.ConcurrencyLimit != m.MaxInflight || v.LimitLearned {
 			t.Errorf("%+v: the worker shows %+v", m, v)
 		}
 		p = poolOf(Member{ID: "a", Weight: 1})
-		if now = drown(t, p, 40); p.Snapshot(now)[0].ConcurrencyLimit == 0 {
+		if now = overload(t, p, 40); p.Snapshot(now)[0].ConcurrencyLimit == 0 {
 			t.Fatal("no bound was learned")
 		}
 		p.Configure(leastLoad{}, []Member{m})
@@ -100,14 +100,14 @@ func TestUnsentRequestsDoNotCountAsEnded(t *testing.T) {
 		end  func(l *Lease)
 		want int64
 	}{
-		"refused by its gate":           {func(l *Lease) { l.gate.(*ledger).refuse = true; _ = l.Admit(); l.Release(Result{At: start}) }, 0},
+		"refused by its gate":           {func(l *Lease) { l.gate.(*recordingGate).refuse = true; _ = l.Admit(); l.Release(Result{At: start}) }, 0},
 		"given back":                    {func(l *Lease) { l.Release(Result{At: start, Err: gone}) }, 0},
 		"answered":                      {func(l *Lease) { l.Answered(start, nil); l.Release(Result{At: start}) }, 1},
 		"answered, and the client left": {func(l *Lease) { l.Answered(start, nil); l.Release(Result{At: start, Err: gone}) }, 1},
 		"failed":                        {func(l *Lease) { l.Release(Result{At: start, Err: errors.New("broke")}) }, 1},
 		"unbooked, then released":       {func(l *Lease) { l.Unbook(); l.Release(Result{At: start, Err: gone}) }, 1},
 	} {
-		p := poolOf(Member{ID: "a", Weight: 1, Gate: &ledger{}})
+		p := poolOf(Member{ID: "a", Weight: 1, Gate: &recordingGate{}})
 		round := p.BeginRound(start)
 		l, err := round.Offer(ask(), nil)
 		round.End()

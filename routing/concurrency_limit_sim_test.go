@@ -7,20 +7,20 @@ import (
 )
 
 // both runs the same simulation with and without a learned limit and logs the results.
-func both(t *testing.T, name string, run func(w *harbour) *harbour, e crane, arrivals, prompt float64) (with, without look) {
+func both(t *testing.T, name string, run func(w *engineSim) *engineSim, e simEngine, arrivals, prompt float64) (with, without measurement) {
 	t.Helper()
-	w, twin := newHarbour(e, arrivals, prompt, 256), newHarbour(e, arrivals, prompt, 256)
+	w, twin := newEngineSim(e, arrivals, prompt, 256), newEngineSim(e, arrivals, prompt, 256)
 	twin.unbound = true
-	with, without = run(w).look(), run(twin).look()
+	with, without = run(w).measure(), run(twin).measure()
 	t.Logf("%-34s %v", name, with)
 	t.Logf("%-34s %v", name+", no bound", without)
 	return with, without
 }
 
 // settled runs one minute that does not count, and then fifteen minutes.
-func settled(w *harbour) *harbour {
+func settled(w *engineSim) *engineSim {
 	w.run(time.Minute)
-	w.look()
+	w.measure()
 	w.run(15 * time.Minute)
 	return w
 }
@@ -31,7 +31,7 @@ func TestEngineWithRoomIsNotLimited(t *testing.T) {
 			for _, load := range []float64{0.7, 0.8} {
 				e := usual()
 				e.noise = noise
-				arrivals := load * newHarbour(e, 1, prompt, 256).capacity()
+				arrivals := load * newEngineSim(e, 1, prompt, 256).capacity()
 				name := fmt.Sprintf("%.0f tokens, noise %.1f, load %.1f", prompt, noise, load)
 				with, without := both(t, name, settled, e, arrivals, prompt)
 				if with.throughput < 0.99*without.throughput {
@@ -56,9 +56,9 @@ func TestOverloadedEngineIsLimitedToItsSlots(t *testing.T) {
 			for _, load := range []float64{1.1, 2, 5} {
 				e := usual()
 				e.noise = noise
-				arrivals := load * newHarbour(e, 1, c.prompt, 256).capacity()
+				arrivals := load * newEngineSim(e, 1, c.prompt, 256).capacity()
 				name := fmt.Sprintf("%.0f tokens, noise %.1f, load %.1f", c.prompt, noise, load)
-				with := settled(newHarbour(e, arrivals, c.prompt, 256)).look()
+				with := settled(newEngineSim(e, arrivals, c.prompt, 256)).measure()
 				t.Logf("%-34s %v", name, with)
 				if with.throughput < 0.97 || with.p10 < 60 || with.mean > c.most || with.ttft > c.ttft {
 					t.Errorf("%s: it settled at %v", name, with)
@@ -83,24 +83,24 @@ func TestPrefillBoundEngineIsLimited(t *testing.T) {
 }
 
 func TestLimitFollowsTheEnginesCapacity(t *testing.T) {
-	w := settled(newHarbour(usual(), 30, 200, 256))
-	t.Logf("64 seats: %v", w.look())
+	w := settled(newEngineSim(usual(), 30, 200, 256))
+	t.Logf("64 seats: %v", w.measure())
 	for _, seats := range []int{128, 32} {
-		w.engine.seats = seats
+		w.engine.slots = seats
 		answers := 0
 		for s := w.pool.Snapshot(w.now)[0].ConcurrencyLimit; s < seats*9/10 || s > seats*5/4; s = w.pool.Snapshot(w.now)[0].ConcurrencyLimit {
 			w.run(time.Second)
 			answers += w.done
-			w.look()
+			w.measure()
 			if answers > 1000 {
 				t.Fatalf("%d seats: after %d answers the bound is %d", seats, answers, s)
 			}
 		}
 		t.Logf("%d seats: known after %d answers", seats, answers)
 		w.run(time.Minute)
-		w.look()
+		w.measure()
 		w.run(5 * time.Minute)
-		l := w.look()
+		l := w.measure()
 		t.Logf("%d seats: %v", seats, l)
 		if l.mean < 0.95*float64(seats) || l.mean > 1.25*float64(seats) || l.throughput < 0.96 {
 			t.Errorf("%d seats: %v", seats, l)
@@ -109,7 +109,7 @@ func TestLimitFollowsTheEnginesCapacity(t *testing.T) {
 }
 
 func TestSlowMomentsDoNotLimit(t *testing.T) {
-	stalls := func(w *harbour) *harbour {
+	stalls := func(w *engineSim) *engineSim {
 		for range 60 {
 			w.run(25 * time.Second)
 			w.engine.pausedTo = w.now.Add(3 * time.Second)
@@ -128,7 +128,7 @@ func TestSlowMomentsDoNotLimit(t *testing.T) {
 
 // One prompt in a hundred takes 7.5 seconds to prefill, and all prompts behind it wait.
 func TestLongPromptsAmongShortOnesDoNotLimit(t *testing.T) {
-	convoys := func(w *harbour) *harbour {
+	convoys := func(w *engineSim) *engineSim {
 		w.draw = func() (prompt, computed float64) {
 			prompt = 300
 			if w.dice.unit() < 0.01 {
@@ -148,12 +148,12 @@ func TestLongPromptsAmongShortOnesDoNotLimit(t *testing.T) {
 // An engine that has most of each prompt cached computes a twentieth of it. Its line makes prompts
 // without a cache late.
 func TestLostCacheDoesNotLimit(t *testing.T) {
-	lost := func(w *harbour) *harbour {
+	lost := func(w *engineSim) *engineSim {
 		cached := 0.95
 		w.draw = func() (prompt, computed float64) { return 2000, 2000 * (1 - cached) }
 		w.run(5 * time.Minute)
 		cached, w.arrivals = 0, 2.8
-		w.look()
+		w.measure()
 		w.run(10 * time.Minute)
 		return w
 	}
@@ -164,7 +164,7 @@ func TestLostCacheDoesNotLimit(t *testing.T) {
 }
 
 func TestSlowEngineWithFewSlotsIsLimited(t *testing.T) {
-	with, without := both(t, "4 seats, load 2", settled, crane{seats: 4, rate: 2000, tokenTime: 0.03}, 1, 300)
+	with, without := both(t, "4 seats, load 2", settled, simEngine{slots: 4, rate: 2000, tokenTime: 0.03}, 1, 300)
 	if with.throughput < 0.97*without.throughput || with.mean > 16 {
 		t.Errorf("%v; without a bound %v", with, without)
 	}

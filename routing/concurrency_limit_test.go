@@ -39,8 +39,8 @@ func feed(b *concurrencyLimit, now time.Time, n, level int, took, apart time.Dur
 
 const tick = 200 * time.Millisecond // between streams: 16 of them are three seconds
 
-// boundMoves is a bound, what it is told, and what becomes of it.
-var boundMoves = map[string]struct {
+// limitMoves lists limits, the streams that they learn from, and the expected results.
+var limitMoves = map[string]struct {
 	limit int // before
 	feed  func(b *concurrencyLimit, now time.Time)
 	want  string
@@ -97,7 +97,7 @@ var boundMoves = map[string]struct {
 }
 
 func TestLimitIsCutByLateAndRaisedByInBandStreams(t *testing.T) {
-	for name, c := range boundMoves {
+	for name, c := range limitMoves {
 		b, now := taught()
 		b.limit = c.limit
 		c.feed(b, now)

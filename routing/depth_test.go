@@ -21,7 +21,7 @@ func chainOf(chain []Block, what uint64, n int) []Block {
 }
 
 // ask places a prompt of that chain, of which the worker computes the last blocks.
-func (w *world) ask(chain []Block, fresh int, whole time.Duration) (int, Reason) {
+func (w *policySim) ask(chain []Block, fresh int, whole time.Duration) (int, Reason) {
 	const blockTokens, rate = 128, 8000
 	return w.send(&Request{
 		Blocks: chain, Prefix: chain[0].Hash, PromptTokens: int64(len(chain)) * blockTokens, OutputTokens: 200, Stream: true,
@@ -44,7 +44,7 @@ func TestGrowingChatStaysHome(t *testing.T) {
 		{"six tenants, most of them in between", []int{4, 12, 40, 7, 20, 9}, []float64{0.22, 0.4, 0.55, 0.7, 0.85, 1}, 0.7},
 	} {
 		p := mustCHWBL(t, Config{})
-		w := newWorld(p, 8)
+		w := newPolicySim(p, 8)
 		stayed, home := w.converse(c.systems, c.shares)
 		t.Logf("%s: %.1f %% of the turns went where the one before was, %.1f %% home; max/mean requests %.2f; %+v in %s",
 			c.name, 100*stayed, 100*home, unfair(w.took), p.Depth(), w.now.Sub(start).Round(time.Minute))
@@ -57,7 +57,7 @@ func TestGrowingChatStaysHome(t *testing.T) {
 // converse runs forty chats of twenty turns at once, with other prompts between them. It returns the
 // share of all turns but the first that went to the worker of the turn before, and the share that
 // went home.
-func (w *world) converse(systems []int, shares []float64) (stayed, home float64) {
+func (w *policySim) converse(systems []int, shares []float64) (stayed, home float64) {
 	const turns, chats, requests = 20, 40, 8000
 	type chat struct {
 		chain  []Block
@@ -118,7 +118,7 @@ func (w *world) converse(systems []int, shares []float64) (stayed, home float64)
 // A thousand chats share a system prompt of 4,096 tokens: the shared part is no key.
 func TestSharedSystemPromptUsesAllWorkers(t *testing.T) {
 	p := mustCHWBL(t, Config{})
-	w := newWorld(p, 8)
+	w := newPolicySim(p, 8)
 	system := chainOf(nil, 1, 32)
 	chats := make([][]Block, 1000)
 	for i := range chats {
@@ -148,7 +148,7 @@ func TestSharedSystemPromptUsesAllWorkers(t *testing.T) {
 // All traffic shares its first block and nothing else.
 func TestSharedFirstBlockOverloadsNoWorker(t *testing.T) {
 	p := mustCHWBL(t, Config{})
-	w := newWorld(p, 8)
+	w := newPolicySim(p, 8)
 	first := chainOf(nil, 1, 1)
 	for i := range 10_000 {
 		w.now = w.now.Add(w.dice.exp(100 * time.Millisecond))
@@ -169,8 +169,8 @@ func TestSteadyTrafficKeepsItsDepth(t *testing.T) {
 	for _, workers := range []int{2, 3, 8, 16} {
 		for _, shared := range []float64{0, 0.3, 0.45, 0.5, 0.55, 0.7, 1, 1 / float64(workers)} {
 			p := mustCHWBL(t, Config{})
-			w := newWorld(p, workers)
-			w.dice += dice(workers*1000) + dice(shared*100)
+			w := newPolicySim(p, workers)
+			w.dice += rng(workers*1000) + rng(shared*100)
 			system, other := chainOf(nil, 1, 12), uint64(100)
 			for w.now.Sub(start) < time.Hour {
 				w.now = w.now.Add(w.dice.exp(500 * time.Millisecond))
@@ -201,7 +201,7 @@ func TestSteadyTrafficKeepsItsDepth(t *testing.T) {
 // one worker. Its requests are split after a minute, and are one key again when the tenant has faded.
 func TestLargeTenantIsSplitAndJoined(t *testing.T) {
 	p := mustCHWBL(t, Config{})
-	w := newWorld(p, 8)
+	w := newPolicySim(p, 8)
 	system, said := chainOf(nil, 1, 20), uint64(100)
 	var split, joined time.Duration
 	until := func(end time.Duration, share float64, each func()) (homes map[int]bool) {
@@ -247,7 +247,7 @@ func TestLargeTenantIsSplitAndJoined(t *testing.T) {
 // A new version of an application has another system prompt, and the depth follows.
 func TestDepthFollowsANewSystemPrompt(t *testing.T) {
 	p := mustCHWBL(t, Config{})
-	w := newWorld(p, 8)
+	w := newPolicySim(p, 8)
 	said, followed := uint64(100), time.Duration(0)
 	for i, system := range [][]Block{chainOf(nil, 1, 32), chainOf(nil, 2, 20), chainOf(chainOf(nil, 2, 20), 3, 20)} {
 		begin := w.now

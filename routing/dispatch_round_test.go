@@ -101,7 +101,7 @@ func TestOfferUsesTheRoundsTime(t *testing.T) {
 // nothing.
 func TestGateIsCalledAfterTheRound(t *testing.T) {
 	for name, refuse := range map[string]bool{"admitted": false, "refused": true} {
-		g, changes := &ledger{refuse: refuse}, 0
+		g, changes := &recordingGate{refuse: refuse}, 0
 		p := poolOf(Member{ID: "a", Weight: 1, Gate: g})
 		p.Watch(func() { changes++ })
 		round := p.BeginRound(start)

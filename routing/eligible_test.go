@@ -125,7 +125,7 @@ func TestUnbookGivesBackTheLoadAndStillOwesTheOutcome(t *testing.T) {
 		"answered and released": {func(l *Lease) { l.Answered(start, broke); l.Release(Result{}) }, "[broke]"},
 		"unbooked twice":        {func(l *Lease) { l.Unbook(); l.Release(Result{}); l.Unbook(); l.Release(Result{Err: broke}) }, "[<nil>]"},
 	} {
-		g := &ledger{}
+		g := &recordingGate{}
 		p := poolOf(Member{ID: "a", Weight: 1, Gate: g})
 		l, err := p.Acquire(&Request{Now: start, PromptTokens: 100, OutputTokens: 10, Blocks: prompt(1, 0, 9)})
 		if err != nil {

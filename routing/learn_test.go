@@ -166,7 +166,7 @@ func TestOutcomeIsExpectedAtTheAnswersPredictedTime(t *testing.T) {
 		"an endless answer":      {0, Request{PromptTokens: 8000, OutputTokens: 1 << 40}, maxPrefill},
 		"an endless prompt":      {0, Request{PromptTokens: 1 << 40, Stream: true}, maxPrefill},
 	} {
-		g := &ledger{}
+		g := &recordingGate{}
 		p := poolOf(Member{ID: "a", Weight: 1, Gate: g})
 		c.r.Now = start
 		if c.ahead > 0 {

@@ -9,8 +9,8 @@ import (
 
 // paced returns a pool of one worker that is too slow if more than 5 of 100 first tokens take longer
 // than that.
-func paced(p95 time.Duration) (p *Pool, w *Worker, gate *ledger) {
-	gate = &ledger{}
+func paced(p95 time.Duration) (p *Pool, w *Worker, gate *recordingGate) {
+	gate = &recordingGate{}
 	p = poolOf(Member{ID: "a", Weight: 1, Gate: gate})
 	p.SetSlowness(Slowness{P95Above: p95, MinSamples: 1})
 	return p, p.workers[0], gate

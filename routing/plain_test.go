@@ -171,7 +171,7 @@ func TestPowerOfTwoTakesTheLessLoadedOfTwo(t *testing.T) {
 	// two are drawn and they are not the same one.
 	ws := weighted(1, 1, 1)
 	ws[1].OutputTokens, ws[2].PendingTokens = 100, 200
-	d, got := dice(9), make([]int, 3)
+	d, got := rng(9), make([]int, 3)
 	for range 9000 {
 		i, reason := powerOfTwo{}.Pick(&Request{Rand: d.next()}, ws)
 		if reason != ReasonPowerOfTwo {
@@ -197,7 +197,7 @@ func TestPowerOfTwoTakesTheLessLoadedOfTwo(t *testing.T) {
 }
 
 func TestPowerOfTwoDrawsByWeight(t *testing.T) {
-	d, got := dice(11), make([]int, 3)
+	d, got := rng(11), make([]int, 3)
 	const n = 12_000
 	for range n {
 		i, _ := powerOfTwo{}.Pick(&Request{Rand: d.next()}, weighted(1, 2, 3))

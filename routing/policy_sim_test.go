@@ -9,25 +9,25 @@ import (
 	"time"
 )
 
-// dice is xorshift64*, which is unrelated to the hash of the ring.
-type dice uint64
+// rng is xorshift64*, which is unrelated to the hash of the ring.
+type rng uint64
 
-func (d *dice) next() uint64 {
+func (d *rng) next() uint64 {
 	x := uint64(*d)
 	x ^= x >> 12
 	x ^= x << 25
 	x ^= x >> 27
-	*d = dice(x)
+	*d = rng(x)
 	return x * 2685821657736338717
 }
 
-func (d *dice) unit() float64 { return float64(d.next()>>11) / (1 << 53) }
-func (d *dice) below(n int) int {
+func (d *rng) unit() float64 { return float64(d.next()>>11) / (1 << 53) }
+func (d *rng) below(n int) int {
 	return int(d.unit() * float64(n))
 }
 
 // exp returns an exponentially distributed time.
-func (d *dice) exp(mean time.Duration) time.Duration {
+func (d *rng) exp(mean time.Duration) time.Duration {
 	return time.Duration(-math.Log(1-d.unit()) * float64(mean))
 }
 
@@ -44,17 +44,17 @@ func zipf(n int, s float64) []float64 {
 	return sums
 }
 
-func (d *dice) draw(sums []float64) int {
+func (d *rng) draw(sums []float64) int {
 	i, _ := slices.BinarySearch(sums, d.unit())
 	return min(i, len(sums)-1)
 }
 
-// world is equal workers under one policy, in virtual time: bookings end at their time.
-type world struct {
+// policySim is equal workers under one policy, in virtual time: bookings end at their time.
+type policySim struct {
 	policy Policy
 	ws     []View
 	now    time.Time
-	dice   dice
+	dice   rng
 	ends   ends
 	took   []int   // requests by worker
 	tokens []int64 // prompt tokens by worker
@@ -80,8 +80,8 @@ func (e *ends) Pop() any {
 	return last
 }
 
-func newWorld(p Policy, n int) *world {
-	w := &world{policy: p, now: start, dice: 7, took: make([]int, n), tokens: make([]int64, n)}
+func newPolicySim(p Policy, n int) *policySim {
+	w := &policySim{policy: p, now: start, dice: 7, took: make([]int, n), tokens: make([]int64, n)}
 	for i := range n {
 		w.ws = append(w.ws, View{ID: fmt.Sprint("w", i), Index: i, Weight: 1, Up: true, Rate: 8000})
 	}
@@ -89,7 +89,7 @@ func newWorld(p Policy, n int) *world {
 }
 
 // send places a request now. Its prompt stays booked for prefill, its answer and itself for whole.
-func (w *world) send(r *Request, prefill, whole time.Duration) (int, Reason) {
+func (w *policySim) send(r *Request, prefill, whole time.Duration) (int, Reason) {
 	for len(w.ends) > 0 && !w.now.Before(w.ends[0].at) {
 		e := heap.Pop(&w.ends).(ending)
 		v := &w.ws[e.worker]
@@ -111,7 +111,7 @@ func (w *world) send(r *Request, prefill, whole time.Duration) (int, Reason) {
 }
 
 // imbalance returns the largest number of requests in flight on a worker, divided by their mean.
-func (w *world) imbalance() float64 {
+func (w *policySim) imbalance() float64 {
 	most, sum := 0, 0
 	for i := range w.ws {
 		most, sum = max(most, w.ws[i].Inflight), sum+w.ws[i].Inflight

@@ -48,8 +48,8 @@ func wantBooks(t *testing.T, p *Pool, want string) {
 	}
 }
 
-// ledger is a gate that records its calls.
-type ledger struct {
+// recordingGate is a gate that records its calls.
+type recordingGate struct {
 	refuse   bool
 	asked    int
 	expected time.Duration // as Allow had it last
@@ -58,11 +58,11 @@ type ledger struct {
 	began    time.Time // as the last cut had it
 }
 
-func (g *ledger) Cut(began time.Time, err error) {
+func (g *recordingGate) Cut(began time.Time, err error) {
 	g.began, g.cuts = began, append(g.cuts, err)
 }
 
-func (g *ledger) Allow(expected time.Duration) (uint64, error) {
+func (g *recordingGate) Allow(expected time.Duration) (uint64, error) {
 	g.asked++
 	g.expected = expected
 	if g.refuse {
@@ -71,7 +71,7 @@ func (g *ledger) Allow(expected time.Duration) (uint64, error) {
 	return uint64(g.asked), nil
 }
 
-func (g *ledger) Report(_ uint64, err error) { g.verdicts = append(g.verdicts, err) }
+func (g *recordingGate) Report(_ uint64, err error) { g.verdicts = append(g.verdicts, err) }
 
 func TestWorkerIsDownUntilObservedUp(t *testing.T) {
 	p := NewPool(leastLoad{}, []Member{{ID: "a", Weight: 1}})
@@ -146,7 +146,7 @@ func TestEachTicketGetsOneOutcome(t *testing.T) {
 		"late answer":                  {func(l *Lease) { l.Release(Result{Err: broke}); l.Answered(start, nil) }, []error{broke}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := &ledger{}
+			g := &recordingGate{}
 			p := poolOf(Member{ID: "a", Weight: 1, Gate: g})
 			c.end(mustAcquire(t, p))
 			if g.asked != 1 || !slices.Equal(g.verdicts, c.want) || !slices.Equal(g.cuts, c.cuts) {
@@ -161,7 +161,7 @@ func TestEachTicketGetsOneOutcome(t *testing.T) {
 }
 
 func TestRefusalUndoesTheBookingAndTriesTheNextWorker(t *testing.T) {
-	shut := &ledger{refuse: true}
+	shut := &recordingGate{refuse: true}
 	p := poolOf(Member{ID: "a", Weight: 1, Gate: shut}, Member{ID: "b", Weight: 1})
 	busy := mustAcquire(t, p) // whichever comes first, b has more on it now
 	if busy.Worker().ID() != "b" {

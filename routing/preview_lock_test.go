@@ -75,14 +75,14 @@ func TestConcurrentPreviewsChangeNothing(t *testing.T) {
 			pools[i] = poolOf(members...)
 			pools[i].Configure(policies[i], members)
 		}
-		request := func(d *dice, i int) *Request {
+		request := func(d *rng, i int) *Request {
 			blocks := prompt(d.below(5), 4+d.below(3), 12)
 			return &Request{Now: start.Add(time.Duration(i) * time.Second), Rand: d.next(), Blocks: blocks, Prefix: blocks[0].Hash, PromptTokens: int64(1 + d.below(9000)), Stream: true}
 		}
 		var beside sync.WaitGroup
 		done := make(chan struct{})
 		beside.Go(func() {
-			d := dice(9)
+			d := rng(9)
 			for i := 0; ; i++ {
 				select {
 				case <-done:
@@ -98,7 +98,7 @@ func TestConcurrentPreviewsChangeNothing(t *testing.T) {
 				}
 			}
 		})
-		dices := [2]dice{4, 4}
+		dices := [2]rng{4, 4}
 		for i := range requests {
 			var at [2]string
 			for k, p := range pools {

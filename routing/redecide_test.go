@@ -67,7 +67,7 @@ func (k *pastPick) redecide(t *testing.T, p Policy, record *Choice) (worker stri
 // records the picks.
 func pastPicks(t *testing.T, policy Policy, n int) (picks []pastPick) {
 	t.Helper()
-	d, now := dice(99), start
+	d, now := rng(99), start
 	planner, plans := policy.(Planner)
 	plans = plans && planner.Plans()
 	for range n {
@@ -87,7 +87,7 @@ func pastPicks(t *testing.T, policy Policy, n int) (picks []pastPick) {
 }
 
 // loaded returns some of eight workers; half of them are idle at times.
-func loaded(d *dice, someFull bool) (ws []View) {
+func loaded(d *rng, someFull bool) (ws []View) {
 	light := d.below(3) == 0
 	for i := range 8 {
 		if d.below(4) == 0 && (i < 7 || len(ws) > 0) {
@@ -104,8 +104,8 @@ func loaded(d *dice, someFull bool) (ws []View) {
 	return ws
 }
 
-// used is what each policy goes by. It needs no more: what is not listed may be
-// taken out of any record, and the pick stays the same. What is listed may not.
+// used lists the facts that each policy uses. Without any other fact of the record the pick is the
+// same; without a listed one it is not.
 func used() map[string][]string {
 	return map[string][]string{
 		"round_robin":          {"policy", "memory", "index"},

@@ -171,7 +171,7 @@ func TestChurnKeepsTheRingBounded(t *testing.T) {
 // In a pool with many full workers each request sees other eligible workers. That must not sort the
 // ring each time.
 func TestFullWorkersStayOnTheRing(t *testing.T) {
-	g, all, d := newRing(20), weighted(slices.Repeat([]int{1}, 300)...), dice(3)
+	g, all, d := newRing(20), weighted(slices.Repeat([]int{1}, 300)...), rng(3)
 	g.enter(start, all[:299])
 	g.enter(start, all[260:]) // one who is new, while most are full
 	points := &g.hashes[0]
@@ -222,7 +222,7 @@ func TestGatewaysAgreeOnHomes(t *testing.T) {
 	for i := range turned {
 		turned[i].Index = i
 	}
-	d := dice(5)
+	d := rng(5)
 	for i := range 3000 {
 		blocks := prompt(d.below(400), d.below(9), 9)
 		r := &Request{Now: start.Add(time.Duration(i) * time.Second), Blocks: blocks, Prefix: blocks[0].Hash}

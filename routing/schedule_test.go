@@ -11,12 +11,12 @@ import (
 // that was not given back.
 type schedule struct {
 	t        *testing.T
-	dice     dice
+	dice     rng
 	pool     *Pool
 	now      time.Time
 	policies []Policy
 	chats    [][]Block
-	gate     moody
+	gate     refusingGate
 	bounds   map[*Worker]Member // as last configured
 	booked   map[*Worker]*sum
 	waiting  []*Request
@@ -32,13 +32,13 @@ type sum struct {
 	tokens   int64
 }
 
-// moody is a gate that refuses one request in eight.
-type moody struct {
-	dice    *dice
+// refusingGate is a gate that refuses one request in eight.
+type refusingGate struct {
+	dice    *rng
 	permits int // without a verdict
 }
 
-func (g *moody) Allow(time.Duration) (uint64, error) {
+func (g *refusingGate) Allow(time.Duration) (uint64, error) {
 	if g.dice.below(8) == 0 {
 		return 0, errors.New("not now")
 	}
@@ -46,11 +46,11 @@ func (g *moody) Allow(time.Duration) (uint64, error) {
 	return 0, nil
 }
 
-func (g *moody) Report(uint64, error) { g.permits-- }
-func (g *moody) Cut(time.Time, error) {}
+func (g *refusingGate) Report(uint64, error) { g.permits-- }
+func (g *refusingGate) Cut(time.Time, error) {}
 
 func newSchedule(t *testing.T, seed uint64, chats [][]Block) *schedule {
-	s := &schedule{t: t, dice: dice(Mix(seed + 1)), now: start, chats: chats, bounds: map[*Worker]Member{}, booked: map[*Worker]*sum{}}
+	s := &schedule{t: t, dice: rng(Mix(seed + 1)), now: start, chats: chats, bounds: map[*Worker]Member{}, booked: map[*Worker]*sum{}}
 	s.gate.dice = &s.dice
 	s.policies = []Policy{mustCHWBL(t, Config{}), leastLoad{}, &wanting{}}
 	s.pool = NewPool(s.policies[0], nil)

@@ -87,9 +87,9 @@ func TestSlowStartDrawsIfAnotherWorkerIsOpen(t *testing.T) {
 	round.End()
 }
 
-// floods sends 200 requests at once to a pool of four workers with 20 places each, of which the first is
-// in slow start. It returns how many requests the first one got.
-func floods(t *testing.T, policy Policy, ask Request, change func(members []Member), spoil func(p *Pool)) int {
+// floodSize sends 200 requests at once to a pool of four workers with 20 places each, of which the
+// first is in slow start. It returns how many requests the first one got.
+func floodSize(t *testing.T, policy Policy, ask Request, change func(members []Member), spoil func(p *Pool)) int {
 	t.Helper()
 	var members []Member
 	for i := range 4 {
@@ -148,7 +148,7 @@ func TestBacklogDoesNotFloodAWorkerInSlowStart(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := floods(t, policy, c.ask, c.change, c.spoil); got != c.want {
+			if got := floodSize(t, policy, c.ask, c.change, c.spoil); got != c.want {
 				t.Errorf("%s, %s: it got %d at once, want %d", name, what, got, c.want)
 			}
 		}

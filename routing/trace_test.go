@@ -90,7 +90,7 @@ func replay(t *testing.T, policy Policy, trace []traced, workers int) (hit, unev
 	for _, m := range members {
 		pool.Observe(m.ID, m.Ref, Status{Up: true})
 	}
-	cached, all, d, due := int64(0), int64(0), dice(7), steps{}
+	cached, all, d, due := int64(0), int64(0), rng(7), steps{}
 	for _, r := range trace {
 		chain, hash := make([]Block, len(r.HashIDs)), uint64(1)
 		for i, id := range r.HashIDs {

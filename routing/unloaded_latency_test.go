@@ -10,7 +10,7 @@ func TestUnloadedLatencyModelFindsTheEnginesLine(t *testing.T) {
 		{0.025, 8000, 0, 0.02}, {0.2, 8000, 0, 0.1}, {0.05, 500, 0, 0.1}, {0.025, 4000, 0.5, 0.5},
 	} {
 		var m unloadedLatencyModel
-		d := dice(5)
+		d := rng(5)
 		for i := range 400 {
 			tokens := 100 * math.Exp(4*d.unit())
 			took := (c.base + tokens/c.rate) * math.Exp(c.sigma*d.normal())

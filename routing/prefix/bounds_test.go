@@ -27,7 +27,7 @@ func chainOf(chain []Block, text uint64, n int) []Block {
 	return chain
 }
 
-// However the traffic is made, what is remembered of it has a bound.
+// Under any traffic the memory of keys is bounded.
 func TestSplitsAreBounded(t *testing.T) {
 	const workers, heavy = 600, 150 // each of them has twice what splits
 	d, most := New(), 0
@@ -51,7 +51,7 @@ func TestSplitsAreBounded(t *testing.T) {
 	}
 }
 
-// A chain of any length costs the memory of what is known as shared.
+// A chain of any length costs only the memory of the longest shared prefix.
 func TestLongChainsAreBounded(t *testing.T) {
 	d, long := New(), chainOf(nil, 1, 4096)
 	for i := range 2000 {
@@ -65,8 +65,8 @@ func TestLongChainsAreBounded(t *testing.T) {
 	}
 }
 
-// A chain's hashes are not secret: whoever makes one stand at several depths
-// gets a key all the same, and no more than that.
+// The hashes of a chain are not secret: a client can make one hash occur at several depths. It gets a
+// key, and nothing else changes.
 func TestForgedChainsHaveAKey(t *testing.T) {
 	d, now := New(), start
 	honest := chainOf(nil, 1, 6)
@@ -107,8 +107,8 @@ func TestForgedChainsHaveAKey(t *testing.T) {
 	})
 }
 
-// TestFindReturnsTheKeyOfKey: who asks for a key without teaching gets
-// the one that the last request of that chain was placed by, and changes nothing.
+// TestFindReturnsTheKeyOfKey: Find returns the key by which the last request of that chain was placed,
+// and changes nothing.
 func TestFindReturnsTheKeyOfKey(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d, now := New(), start

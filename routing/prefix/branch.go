@@ -6,41 +6,41 @@ import (
 )
 
 const (
-	// maxShared is the longest shared beginning, in blocks of 16 bytes each.
+	// maxShared is the longest shared prefix in blocks, which take 16 bytes of memory each.
 	maxShared = 1024
-	// A depth is left if fewer than keepShare of the traffic reach it, or more than
-	// moveShare reach the next one, and the new one has more than half. A steady mix
+	// A depth is left if less than keepShare of the traffic reaches it, or more than moveShare
+	// reaches the next one. More than half of the traffic reaches the new depth. A steady mix
 	// changes nothing: with the window below, 0.1 is six standard deviations.
 	keepShare, moveShare = 0.4, 0.6
-	// depthWindow and depthRequests are the least that a share is taken over.
+	// depthWindow and depthRequests are the least time and number of requests behind a share.
 	depthWindow   = 5 * time.Minute
 	depthRequests = 512
-	// minRequests is how many requests a branch sees before it moves at all: at 32 a share
-	// of more than 0.6 is over a half with a chance of nine in ten.
+	// minRequests is the number of requests before the first change of a branch: at 32, a share
+	// over 0.6 is really over a half with a probability of nine in ten.
 	minRequests = 32
-	// A rival is tried for trialRequests and at least settle, a branch's first ones for
-	// fewer and without delay: no cache can be lost yet.
+	// A rival is tried for trialRequests and at least settleTime. The first rivals of a branch are
+	// tried for firstTrial requests without delay, because no cache can be lost yet.
 	trialRequests, firstTrial = 256, 64
 )
 
-// branch places one part of the traffic: all of it at the root, else what begins with the
-// block that it splits.
+// branch places one part of the traffic: all of it at the root, otherwise the requests whose chains
+// contain the block that the branch splits.
 type branch struct {
 	at      int  // index of that block in its chain; -1 at the root
 	depth   int  // blocks after it that most of the branch's traffic shares
-	trained bool // requests are placed by it
+	trained bool // the branch places requests
 	seen    int  // requests, up to depthRequests
 
-	main, rival guess
-	since       time.Time // when the rival came up
+	main, rival knownChain
+	since       time.Time // when the rival appeared
 
 	traffic float64   // in units of the pool's traffic
-	low     time.Time // since when it is too little to be a branch; zero while it is not
+	low     time.Time // since when it is too little for a branch; zero while it is not
 }
 
-// place returns the index of the block that the request is placed by, or the branch's own
-// if it is not trained or nothing follows, and whether the depth has moved.
-func (b *branch) place(now time.Time, blocks []Block) (at int, moved bool) {
+// locate returns the index of the block by which the request is placed, and whether the depth has
+// changed. If the branch is not trained or no block follows, the index is the branch's own.
+func (b *branch) locate(now time.Time, blocks []Block) (at int, moved bool) {
 	rest := blocks[b.at+1:]
 	if len(rest) == 0 {
 		return b.at, false
@@ -50,9 +50,9 @@ func (b *branch) place(now time.Time, blocks []Block) (at int, moved bool) {
 	}
 	shared := b.main.add(now, rest, b.depth)
 	b.seen = min(b.seen+1, depthRequests)
-	moved = b.compare(now, rest, shared)
+	moved = b.compareRival(now, rest, shared)
 	if !moved {
-		moved = b.move()
+		moved = b.followMajority()
 	}
 	if moved {
 		shared = b.main.common(rest)
@@ -63,7 +63,7 @@ func (b *branch) place(now time.Time, blocks []Block) (at int, moved bool) {
 	return b.at + 1 + min(shared, b.depth, len(rest)-1), moved
 }
 
-// find returns the index that place would, and counts nothing.
+// find returns the index that locate would return, and counts nothing.
 func (b *branch) find(blocks []Block) int {
 	rest := blocks[b.at+1:]
 	if len(rest) == 0 || !b.trained {
@@ -72,8 +72,8 @@ func (b *branch) find(blocks []Block) int {
 	return b.at + 1 + min(b.main.common(rest), b.depth, len(rest)-1)
 }
 
-// move follows the majority along the known chain.
-func (b *branch) move() bool {
+// followMajority adapts the depth to the majority of the traffic along the known chain.
+func (b *branch) followMajority() bool {
 	g := &b.main
 	if b.seen < minRequests {
 		return false
@@ -87,20 +87,20 @@ func (b *branch) move() bool {
 	if !first && g.deep >= keepShare*g.traffic.total && next <= moveShare*g.traffic.total {
 		return false
 	}
-	return b.set(g.reached(0.5)) || first
+	return b.setDepth(g.depthOfShare(0.5)) || first
 }
 
-// set sets the depth and reports whether it is another one.
-func (b *branch) set(depth int) bool {
+// setDepth sets the depth and reports whether it has changed.
+func (b *branch) setDepth(depth int) bool {
 	changed := depth != b.depth
 	b.depth = depth
-	b.main.deep = b.main.from(depth)
+	b.main.deep = b.main.trafficFrom(depth)
 	return changed
 }
 
-// compare tries a rival chain, which parts from the known one at the branch's depth or
-// before. If most of the traffic shares more with the rival, that replaces the known one.
-func (b *branch) compare(now time.Time, rest []Block, shared int) (moved bool) {
+// compareRival counts a request on the rival chain, which leaves the known chain at the branch's depth
+// or before. If most of the traffic shares more with the rival, the rival becomes the known chain.
+func (b *branch) compareRival(now time.Time, rest []Block, shared int) (moved bool) {
 	g := &b.rival
 	if len(g.chain) == 0 {
 		if (!b.trained || shared <= b.depth) && b.seen > 1 {
@@ -111,34 +111,34 @@ func (b *branch) compare(now time.Time, rest []Block, shared int) (moved bool) {
 	}
 	g.add(now, rest, 0)
 	if b.trained && b.seen < depthRequests {
-		if g.heard < firstTrial {
+		if g.requests < firstTrial {
 			return false
 		}
-	} else if b.trained && (g.heard < trialRequests || now.Sub(b.since) < settle) {
+	} else if b.trained && (g.requests < trialRequests || now.Sub(b.since) < settleTime) {
 		return false
 	} else if b.seen < minRequests {
 		return false
 	}
-	if g.reached(moveShare) > max(b.depth, b.main.reached(0.5)) {
+	if g.depthOfShare(moveShare) > max(b.depth, b.main.depthOfShare(0.5)) {
 		b.main, b.rival = b.rival, b.main
-		moved = b.set(b.main.reached(0.5)) || !b.trained
+		moved = b.setDepth(b.main.depthOfShare(0.5)) || !b.trained
 		b.trained = true
 	}
 	b.rival.chain = b.rival.chain[:0]
 	return moved
 }
 
-// guess is one chain of blocks, and how much of it the requests since have.
-type guess struct {
-	chain   []uint64
-	ends    []float64 // by number of blocks: the traffic that has that many of the chain and no more
-	deep    float64   // the traffic that has as many as the branch is deep
-	heard   int       // requests, up to trialRequests
-	traffic fading
+// knownChain is one chain of blocks, and how much of it later requests share.
+type knownChain struct {
+	chain    []uint64
+	ends     []float64 // by number of blocks: the traffic that shares exactly that many
+	deep     float64   // the traffic that shares at least the branch's depth
+	requests int       // up to trialRequests
+	traffic  fading
 }
 
-// begin makes the beginning of a request the chain.
-func (g *guess) begin(rest []Block) {
+// begin makes the first blocks of a request the chain.
+func (g *knownChain) begin(rest []Block) {
 	rest = rest[:min(len(rest), maxShared)]
 	g.chain, g.ends = g.chain[:0], g.ends[:0]
 	for i := range rest {
@@ -146,20 +146,20 @@ func (g *guess) begin(rest []Block) {
 		g.ends = append(g.ends, 0)
 	}
 	g.ends = append(g.ends, 0)
-	g.deep, g.heard, g.traffic = 0, 0, fading{}
+	g.deep, g.requests, g.traffic = 0, 0, fading{}
 }
 
-// common returns how many blocks a request has in common with the chain: a block stands
-// for all before it.
-func (g *guess) common(rest []Block) int {
+// common returns how many blocks a request shares with the chain. Because each hash covers everything
+// before it, a binary search suffices.
+func (g *knownChain) common(rest []Block) int {
 	n := min(len(g.chain), len(rest))
 	return sort.Search(n, func(i int) bool { return g.chain[i] != rest[i].Hash })
 }
 
-// add counts a request and returns what it has in common with the chain.
-func (g *guess) add(now time.Time, rest []Block, depth int) int {
+// add counts a request and returns how many blocks it shares with the chain.
+func (g *knownChain) add(now time.Time, rest []Block, depth int) int {
 	shared := g.common(rest)
-	g.heard = min(g.heard+1, trialRequests)
+	g.requests = min(g.requests+1, trialRequests)
 	g.traffic.add(now, depthWindow, depthRequests)
 	if g.traffic.unit > rescaleAt {
 		by := g.traffic.rescale()
@@ -175,8 +175,8 @@ func (g *guess) add(now time.Time, rest []Block, depth int) int {
 	return shared
 }
 
-// from returns the traffic that has at least that many blocks of the chain.
-func (g *guess) from(depth int) float64 {
+// trafficFrom returns the traffic that shares at least depth blocks of the chain.
+func (g *knownChain) trafficFrom(depth int) float64 {
 	sum := 0.0
 	for _, t := range g.ends[min(depth, len(g.ends)):] {
 		sum += t
@@ -184,8 +184,8 @@ func (g *guess) from(depth int) float64 {
 	return sum
 }
 
-// reached returns the most blocks that more than that share of the traffic has.
-func (g *guess) reached(share float64) int {
+// depthOfShare returns the largest number of blocks that more than that share of the traffic has.
+func (g *knownChain) depthOfShare(share float64) int {
 	sum := 0.0
 	for depth := len(g.ends) - 1; depth > 0; depth-- {
 		if sum += g.ends[depth]; sum > share*g.traffic.total {

@@ -11,16 +11,16 @@ import (
 
 // pass is a gate that lets all through, shut one that lets nobody; neither allocates.
 type (
-	pass struct{}
-	shut struct{}
+	openGate     struct{}
+	refusingGate struct{}
 )
 
-func (pass) Allow(time.Duration) (uint64, error) { return 0, nil }
-func (pass) Report(uint64, error)                {}
-func (pass) Cut(time.Time, error)                {}
-func (shut) Allow(time.Duration) (uint64, error) { return 0, errShut }
-func (shut) Report(uint64, error)                {}
-func (shut) Cut(time.Time, error)                {}
+func (openGate) Allow(time.Duration) (uint64, error)     { return 0, nil }
+func (openGate) Report(uint64, error)                    {}
+func (openGate) Cut(time.Time, error)                    {}
+func (refusingGate) Allow(time.Duration) (uint64, error) { return 0, errShut }
+func (refusingGate) Report(uint64, error)                {}
+func (refusingGate) Cut(time.Time, error)                {}
 
 var errShut = errors.New("shut")
 
@@ -30,9 +30,9 @@ func allocations(t *testing.T, policy routing.Policy, record func() *routing.Cho
 	pool := routing.NewPool(policy, nil)
 	var members []routing.Member
 	for i := range 16 {
-		m := routing.Member{ID: fmt.Sprint("w", i), Weight: 1, MaxInflight: 100, Gate: pass{}}
+		m := routing.Member{ID: fmt.Sprint("w", i), Weight: 1, MaxInflight: 100, Gate: openGate{}}
 		if i%4 == 0 {
-			m.Gate = shut{}
+			m.Gate = refusingGate{}
 		}
 		members = append(members, m)
 	}
@@ -69,7 +69,7 @@ func allocations(t *testing.T, policy routing.Policy, record func() *routing.Cho
 func roundAllocations(t *testing.T, policy routing.Policy, record func() *routing.Choice) {
 	var members []routing.Member
 	for i := range 16 {
-		members = append(members, routing.Member{ID: fmt.Sprint("w", i), Weight: 1, MaxInflight: 2, Gate: pass{}})
+		members = append(members, routing.Member{ID: fmt.Sprint("w", i), Weight: 1, MaxInflight: 2, Gate: openGate{}})
 	}
 	pool := routing.NewPool(policy, members)
 	for _, m := range members {

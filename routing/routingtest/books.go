@@ -47,7 +47,7 @@ func (m *machine) checkLoads(r *routing.Request, ws []routing.View) {
 	prompt, output := tokensOf(r)
 	for _, v := range ws {
 		w := m.members[v.Index]
-		want := backlog{w.inflight + w.waits.requests, m.pending(w) + w.waits.prefill, w.output + w.waits.output}
+		want := backlog{w.inflight + w.backlog.requests, m.pending(w) + w.backlog.prefill, w.output + w.backlog.output}
 		if got := (backlog{v.Inflight, v.PendingTokens, v.OutputTokens}); got != want || v.Full != w.full(prompt+output) {
 			m.policy.t.Fatalf("the policy was told %+v of %s (full: %v), not %+v", got, v.ID, v.Full, want)
 		}
@@ -75,7 +75,7 @@ func (m *machine) snapshot() []routing.WorkerView {
 }
 
 // check compares the pool's books with the model's.
-func (m *machine) check(rt *rapid.T) {
+func (m *machine) checkBooks(rt *rapid.T) {
 	got := m.snapshot()
 	if len(got) != len(m.members) {
 		rt.Fatalf("the pool has %d members, not %d", len(got), len(m.members))

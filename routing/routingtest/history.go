@@ -19,7 +19,7 @@ type machine struct {
 	members []*member
 	refs    [4][2]*int // what members of one ID are told apart by
 	gates   [4]*gate
-	leases  []*held // including those released, which may be released again
+	leases  []*bookedLease // including those released, which may be released again
 }
 
 // history is one arbitrary history of a pool, checked after each step.
@@ -33,7 +33,7 @@ func history(rt *rapid.T, newPolicy func() routing.Policy) {
 	m.pool = routing.NewPool(m.policy, nil)
 	m.configure(rt)
 	rt.Repeat(map[string]func(*rapid.T){
-		"":          m.check,
+		"":          m.checkBooks,
 		"acquire":   m.acquire,
 		"acquire ":  m.acquire, // twice as often, so that bounds are reached
 		"round":     m.round,
@@ -70,7 +70,7 @@ func history(rt *rapid.T, newPolicy func() routing.Policy) {
 
 func (m *machine) drawName(rt *rapid.T) int { return rapid.IntRange(0, len(m.refs)-1).Draw(rt, "name") }
 
-func (m *machine) drawLease(rt *rapid.T) *held {
+func (m *machine) drawLease(rt *rapid.T) *bookedLease {
 	if len(m.leases) == 0 {
 		rt.Skip("no lease")
 	}
@@ -211,11 +211,11 @@ func (m *machine) drawTime(rt *rapid.T) time.Time {
 func (m *machine) answered(rt *rapid.T) {
 	h := m.drawLease(rt)
 	at, err := m.drawTime(rt), drawResult(rt)
-	if h.lease.Answered(at, err); !h.judged && err == nil && h.stream {
+	if h.lease.Answered(at, err); !h.reported && err == nil && h.stream {
 		h.remember(at)
 	}
-	if h.prefill = 0; !h.judged {
-		h.judged, h.verdict = true, err
+	if h.prefill = 0; !h.reported {
+		h.reported, h.outcome = true, err
 	}
 }
 
@@ -233,9 +233,9 @@ func (m *machine) release(rt *rapid.T) {
 		PromptTokens: rapid.Int64().Draw(rt, "prompt"), CachedTokens: rapid.Int64().Draw(rt, "cached"),
 		OutputTokens: rapid.Int64().Draw(rt, "output"),
 	})
-	if err == nil && (!h.judged || !h.stream && h.verdict == nil) {
+	if err == nil && (!h.reported || !h.stream && h.outcome == nil) {
 		h.remember(at)
 	}
-	h.judged = true
+	h.reported = true
 	h.unbook()
 }

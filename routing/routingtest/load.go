@@ -17,7 +17,7 @@ type crowd struct {
 	policy  routing.Policy
 	members []routing.Member
 	bound   int64          // of each member
-	held    []atomic.Int64 // how many hold each member now
+	counts  []atomic.Int64 // how many hold each member now
 	wg      sync.WaitGroup
 	served  atomic.Int64
 	broken  atomic.Int64
@@ -27,8 +27,8 @@ type crowd struct {
 // others observe and reload, and counts from outside how many hold each worker.
 func concurrency(t *testing.T, policy routing.Policy) {
 	const goroutines, rounds = 64, 100
-	c := &crowd{policy: policy, bound: 3, held: make([]atomic.Int64, 8)}
-	for i := range c.held {
+	c := &crowd{policy: policy, bound: 3, counts: make([]atomic.Int64, 8)}
+	for i := range c.counts {
 		c.members = append(c.members, routing.Member{ID: fmt.Sprint("w", i), Weight: 1 + i%3, MaxInflight: int(c.bound), Ref: i})
 	}
 	c.pool = routing.NewPool(policy, c.members)
@@ -36,7 +36,7 @@ func concurrency(t *testing.T, policy routing.Policy) {
 	for g := range goroutines {
 		c.wg.Go(func() {
 			for round := range rounds {
-				c.one(g, round, uint64(g*rounds+round))
+				c.sendRequest(g, round, uint64(g*rounds+round))
 			}
 		})
 	}
@@ -58,7 +58,7 @@ func (c *crowd) up() {
 }
 
 // one is one request of goroutine g.
-func (c *crowd) one(g, round int, rand uint64) {
+func (c *crowd) sendRequest(g, round int, rand uint64) {
 	now := epoch().Add(time.Duration(round) * time.Millisecond)
 	lease, err := take(c.pool, g%3 == 0, &routing.Request{
 		Now: now, Rand: rand, Stream: g%2 == 0, Wait: g%4 < 2,
@@ -71,7 +71,7 @@ func (c *crowd) one(g, round int, rand uint64) {
 		}
 		return
 	}
-	h := &c.held[lease.Ref().(int)]
+	h := &c.counts[lease.Ref().(int)]
 	if h.Add(1) > c.bound {
 		c.broken.Add(1)
 	}

@@ -21,7 +21,7 @@ type member struct {
 	output                  int64
 	tokens                  int64
 	concurrencyLimit        int         // requests at once; the pool may learn one where none is configured
-	waits                   backlog     // for it, in the round under way
+	backlog                 backlog     // for it, in the round under way
 	reserved                bool        // in the round under way
 	prefilled               []prefilled // since it was seen up
 }
@@ -137,7 +137,7 @@ func (g *gate) Cut(began time.Time, err error) {
 }
 
 // held is a lease under way with the model's account of it.
-type held struct {
+type bookedLease struct {
 	lease           *routing.Lease
 	on              *member
 	blocks          []routing.Block
@@ -147,12 +147,12 @@ type held struct {
 	unbooked        bool
 	bookedAt        time.Time
 	stream          bool
-	judged          bool
-	verdict         error
+	reported        bool
+	outcome         error
 }
 
 // remember notes that the lease's prompt was prefilled then.
-func (h *held) remember(at time.Time) {
+func (h *bookedLease) remember(at time.Time) {
 	if at.IsZero() {
 		at = h.bookedAt
 	}
@@ -161,7 +161,7 @@ func (h *held) remember(at time.Time) {
 	}
 }
 
-func (h *held) unbook() {
+func (h *bookedLease) unbook() {
 	if !h.unbooked {
 		h.unbooked, h.prefill = true, 0
 		h.on.inflight--

@@ -15,7 +15,7 @@ import (
 // expect says who may get a request, or be waited for, and with which error it
 // fails when nobody may, from the rules as they are written and not as the pool
 // computes them. Gates that are shut count when they will be asked.
-func (m *machine) expect(r *routing.Request, tried []*member, gates bool) (may []*member, err error) {
+func (m *machine) expected(r *routing.Request, tried []*member, gates bool) (may []*member, err error) {
 	prompt, output := tokensOf(r)
 	full := func(w *member) bool { return w.full(prompt + output) }
 	group, err := m.usable(r, tried, gates)
@@ -94,14 +94,14 @@ func (m *machine) acquire(rt *rapid.T) {
 	tried, members := m.drawTried(rt)
 	r := drawRequest(rt, m.now)
 	m.drawOnly(rt, &r)
-	may, want := m.expect(&r, members, true)
+	may, want := m.expected(&r, members, true)
 	before := m.snapshot()
 	lease, err := m.pool.Acquire(&r, tried...)
 	starts := func(w *member) bool { return w.share(m.now) < 1 }
 	if want == nil && r.Wait && errors.Is(err, routing.ErrFull) && slices.ContainsFunc(may, starts) {
 		return // its share was one of what others have whose gates were asked in vain afterwards
 	}
-	m.placed(rt, &r, &lease, err, may, want, before)
+	m.checkPlaced(rt, &r, &lease, err, may, want, before)
 }
 
 // drawOnly lets some requests be for one worker alone, who may be gone.
@@ -112,9 +112,9 @@ func (m *machine) drawOnly(rt *rapid.T, r *routing.Request) {
 }
 
 // placed checks what came of a request that was placed, and books it.
-func (m *machine) placed(rt *rapid.T, r *routing.Request, lease *routing.Lease, err error, may []*member, want error, before []routing.WorkerView) (booked *held) {
-	if waits(err, want) {
-		m.mustWait(rt, err)
+func (m *machine) checkPlaced(rt *rapid.T, r *routing.Request, lease *routing.Lease, err error, may []*member, want error, before []routing.WorkerView) (booked *bookedLease) {
+	if policyWaits(err, want) {
+		m.checkWait(rt, err)
 		return nil
 	}
 	if fmt.Sprintf("%T %v", err, err) != fmt.Sprintf("%T %v", want, want) {
@@ -128,7 +128,7 @@ func (m *machine) placed(rt *rapid.T, r *routing.Request, lease *routing.Lease, 
 	if at < 0 || may[at].full(prompt+output) {
 		rt.Fatalf("%s was chosen and may not take the request", lease.Worker().ID())
 	}
-	h := &held{lease: lease, on: may[at], bookedAt: m.now, stream: r.Stream, blocks: r.Blocks, output: output, tokens: prompt + output}
+	h := &bookedLease{lease: lease, on: may[at], bookedAt: m.now, stream: r.Stream, blocks: r.Blocks, output: output, tokens: prompt + output}
 	if prompt > 0 {
 		h.prefill = max(1, prompt-m.policy.overlap(h.on.ID))
 	}
@@ -149,13 +149,13 @@ func (m *machine) placed(rt *rapid.T, r *routing.Request, lease *routing.Lease, 
 }
 
 // waits is whether a policy let the request wait, where some worker could be named.
-func waits(err, want error) bool {
+func policyWaits(err, want error) bool {
 	return want == nil && (errors.Is(err, routing.ErrBestWorkerFull) || errors.Is(err, routing.ErrFull))
 }
 
 // mustWait fails unless the policy's last choice was a full worker, or it
 // abstained and all were full, and unless the error says whether any was open.
-func (m *machine) mustWait(rt *rapid.T, err error) {
+func (m *machine) checkWait(rt *rapid.T, err error) {
 	open := slices.ContainsFunc(m.policy.last, func(v routing.View) bool { return !v.Full })
 	if i := m.policy.chose; i >= 0 && !m.policy.last[i].Full || i < 0 && open || open != errors.Is(err, routing.ErrBestWorkerFull) {
 		rt.Fatalf("a request waits (%v) although the policy chose %d of %+v", err, i, m.policy.last)
@@ -167,15 +167,15 @@ func (m *machine) round(rt *rapid.T) {
 	before := m.snapshot()
 	tried, members := m.drawTried(rt)
 	round := m.pool.BeginRound(m.now)
-	var made []*held
+	var made []*bookedLease
 	for range rapid.IntRange(0, 6).Draw(rt, "offers") {
 		r := drawRequest(rt, m.now.Add(-time.Minute)) // the round's time counts
 		r.Wait = rapid.IntRange(0, 3).Draw(rt, "waits") > 0
 		m.drawOnly(rt, &r)
-		may, want := m.expect(&r, members, false)
+		may, want := m.expected(&r, members, false)
 		open := round.Open()
 		lease, err := round.Offer(&r, tried)
-		if h := m.placed(rt, &r, &lease, err, may, want, before); h != nil {
+		if h := m.checkPlaced(rt, &r, &lease, err, may, want, before); h != nil {
 			made = append(made, h)
 		}
 		if err == nil && !open {
@@ -184,17 +184,17 @@ func (m *machine) round(rt *rapid.T) {
 		if rapid.IntRange(0, 3).Draw(rt, "reserves") == 0 {
 			m.reserve(rt, round, &r, tried, members)
 		}
-		if waits(err, want) {
+		if policyWaits(err, want) {
 			if m.policy.chose < 0 {
 				break // which of those equally loaded it waits for only the pool knows
 			}
-			m.wait(&r)
+			m.recordWait(&r)
 		}
 	}
 	m.checkOpen(rt, round)
 	round.End()
 	for _, w := range m.members {
-		w.waits, w.reserved = backlog{}, false
+		w.backlog, w.reserved = backlog{}, false
 	}
 	for _, h := range made {
 		m.admit(rt, h)
@@ -224,9 +224,9 @@ func (m *machine) reserve(rt *rapid.T, round *routing.DispatchRound, r *routing.
 }
 
 // wait notes that the request waits for the policy's last choice.
-func (m *machine) wait(r *routing.Request) {
+func (m *machine) recordWait(r *routing.Request) {
 	v := m.policy.last[m.policy.chose]
-	waits := &m.members[v.Index].waits
+	waits := &m.members[v.Index].backlog
 	prompt, output := tokensOf(r)
 	waits.requests++
 	waits.output += output
@@ -245,10 +245,10 @@ func (m *machine) checkOpen(rt *rapid.T, round *routing.DispatchRound) {
 }
 
 // admit asks the gate of a round's lease, or gives the lease back unasked.
-func (m *machine) admit(rt *rapid.T, h *held) {
+func (m *machine) admit(rt *rapid.T, h *bookedLease) {
 	if rapid.IntRange(0, 4).Draw(rt, "given back") == 0 {
 		h.lease.Release(routing.Result{At: m.now, Err: routing.ErrExcluded})
-		h.judged = true
+		h.reported = true
 		h.unbook()
 		return
 	}
@@ -262,6 +262,6 @@ func (m *machine) admit(rt *rapid.T, h *held) {
 		}
 		return
 	}
-	h.judged = true
+	h.reported = true
 	h.unbook()
 }

@@ -58,11 +58,11 @@ func (m *twins) preview(rt *rapid.T, r *routing.Request, tried []*routing.Worker
 
 func (m *twins) acquire(rt *rapid.T) {
 	pair, tried := m.drawPair(rt), m.drawTried(rt)
-	m.take(rt, pair, tried)
+	m.sendRequest(rt, pair, tried)
 }
 
 // take previews a request and sends it.
-func (m *twins) take(rt *rapid.T, pair [2]*routing.Request, tried [2][]*routing.Worker) {
+func (m *twins) sendRequest(rt *rapid.T, pair [2]*routing.Request, tried [2][]*routing.Worker) {
 	preview, want := m.preview(rt, pair[0], tried[0])
 	pair[0].Record = &routing.Choice{}
 	var leases [2]*routing.Lease
@@ -71,12 +71,12 @@ func (m *twins) take(rt *rapid.T, pair [2]*routing.Request, tried [2][]*routing.
 		lease, err := p.Acquire(pair[side], tried[side]...)
 		leases[side], errs[side] = &lease, err
 	})
-	m.foreseen(rt, pair[0], &preview, want, leases[0], errs[0])
-	m.placed(rt, pair, leases, errs)
+	m.checkPreview(rt, pair[0], &preview, want, leases[0], errs[0])
+	m.checkPlaced(rt, pair, leases, errs)
 }
 
 // foreseen compares what came of a request with its preview.
-func (m *twins) foreseen(rt *rapid.T, r *routing.Request, preview *routing.Preview, want error, lease *routing.Lease, err error) {
+func (m *twins) checkPreview(rt *rapid.T, r *routing.Request, preview *routing.Preview, want error, lease *routing.Lease, err error) {
 	held := errors.Is(err, routing.ErrBestWorkerFull) || errors.Is(err, routing.ErrFull)
 	switch {
 	case !sameError(want, err):
@@ -93,7 +93,7 @@ func (m *twins) foreseen(rt *rapid.T, r *routing.Request, preview *routing.Previ
 }
 
 // placed compares what came of a request in both pools, and decides it again.
-func (m *twins) placed(rt *rapid.T, pair [2]*routing.Request, leases [2]*routing.Lease, errs [2]error) {
+func (m *twins) checkPlaced(rt *rapid.T, pair [2]*routing.Request, leases [2]*routing.Lease, errs [2]error) {
 	if !sameError(errs[0], errs[1]) {
 		rt.Fatalf("recorded, a request ended with %v, and else with %v", errs[0], errs[1])
 	}
@@ -144,9 +144,9 @@ func (m *twins) round(rt *rapid.T) {
 			}
 		})
 		if i == 0 {
-			m.foreseen(rt, pair[0], &preview, want, leases[0], errs[0])
+			m.checkPreview(rt, pair[0], &preview, want, leases[0], errs[0])
 		}
-		m.placed(rt, pair, leases, errs)
+		m.checkPlaced(rt, pair, leases, errs)
 	}
 	m.both(func(_ *routing.Pool, side int) { rounds[side].End() })
 	m.both(func(_ *routing.Pool, side int) {
@@ -180,5 +180,5 @@ func (m *twins) draft(rt *rapid.T) {
 	if now, failed := m.pools[0].Preview(pair[0], nil); !sameError(want, failed) || !reflect.DeepEqual(preview, now) {
 		rt.Fatalf("a draft says %+v (%v), and the pool so configured %+v (%v)", preview, want, now, failed)
 	}
-	m.take(rt, pair, [2][]*routing.Worker{})
+	m.sendRequest(rt, pair, [2][]*routing.Worker{})
 }
