@@ -215,7 +215,7 @@ func TestTermsSurviveJSON(t *testing.T) {
 
 // TestCandidateHoldsEveryFieldOfItsView, except the fields that are equal for all candidates.
 func TestCandidateHoldsEveryFieldOfItsView(t *testing.T) {
-	same := map[string]any{"Group": 0, "Up": true, "Saturated": false} // who is of another group, down or saturated is none
+	same := map[string]any{"Group": 0, "Up": true, "Saturated": false} // a worker of another group, down or saturated is no candidate
 	var v View
 	is := reflect.ValueOf(&v).Elem()
 	for i := range is.NumField() {

@@ -29,10 +29,10 @@ func (b *cloneChecker) Pick(r *Request, ws []View) (int, Reason) {
 		b.t.Fatalf("request %d: its key is %x, and was %x, and nothing changed", b.asked, next, known)
 	}
 	if k, alone := b.twin.Pick(r, ws); i != j || reason != why || i != k || reason != alone {
-		b.t.Fatalf("request %d went to %d (%s), asked dry before to %d (%s), and never asked so to %d (%s)", b.asked, j, why, i, reason, k, alone)
+		b.t.Fatalf("request %d went to %d (%s), by its clone to %d (%s), and by its twin to %d (%s)", b.asked, j, why, i, reason, k, alone)
 	}
 	if b.asked%100 == 0 && !reflect.DeepEqual(b.p.keys, b.twin.keys) {
-		b.t.Fatalf("after request %d who is asked dry has learned something else", b.asked)
+		b.t.Fatalf("after request %d the cloned policy has learned something else", b.asked)
 	}
 	if known != next {
 		b.moved++

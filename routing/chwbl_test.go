@@ -120,7 +120,7 @@ func (a *auditor) Pick(r *Request, ws []View) (int, Reason) {
 		}
 	case ReasonPrefixSaturated:
 		if slices.ContainsFunc(ws, admits) {
-			a.t.Errorf("%s although somebody has room", reason)
+			a.t.Errorf("%s although a worker has room", reason)
 		}
 	default:
 		a.t.Errorf("reason %q", reason)
@@ -191,7 +191,7 @@ func TestOverflowGoesToTheNextWorkerWithRoom(t *testing.T) {
 	if again, reason := p.Pick(&r, ws); again != next || reason != ReasonPrefixOverflow {
 		t.Errorf("the second home was %d and is %d (%s)", next, again, reason)
 	}
-	// Who is not eligible has its place taken by the one to whom it overflows.
+	// The next worker on the ring takes the requests of a worker that is not eligible.
 	left := slices.Delete(slices.Clone(ws), home, home+1)
 	for i := range left {
 		left[i].Inflight = 0
@@ -199,7 +199,7 @@ func TestOverflowGoesToTheNextWorkerWithRoom(t *testing.T) {
 	if i, reason := p.Pick(&r, left); left[i].ID != ws[next].ID || reason != ReasonPrefixHome {
 		t.Errorf("without its home it went to %s (%s), want %s", left[i].ID, reason, ws[next].ID)
 	}
-	// When all refuse, the home has it: nobody would find its cache elsewhere.
+	// If all are over their bounds, the home takes it, because only the home has its cache.
 	r.PromptTokens = 100_000
 	if i, reason := p.Pick(&r, equals(1, 1, 1, 1)); i != home || reason != ReasonPrefixSaturated {
 		t.Errorf("too much for all it went to %d (%s), want home %d", i, reason, home)

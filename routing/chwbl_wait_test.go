@@ -33,8 +33,8 @@ func TestRequestWaitsForTheWorkerWithItsCache(t *testing.T) {
 		want     int
 		reason   Reason
 	}{
-		"nobody is full": {[4]int{1, 1, 1, 1}, "----", [4]int64{0, 0, 9000, 0}, 0, 9000, 0, ReasonPrefixHome},
-		"an open home":   {[4]int{1, 1, 1, 1}, "-fff", [4]int64{}, 0, 9000, 0, ReasonPrefixHome},
+		"none is full": {[4]int{1, 1, 1, 1}, "----", [4]int64{0, 0, 9000, 0}, 0, 9000, 0, ReasonPrefixHome},
+		"an open home": {[4]int{1, 1, 1, 1}, "-fff", [4]int64{}, 0, 9000, 0, ReasonPrefixHome},
 		"an open home with less, a full one with more":   {[4]int{1, 1, 1, 1}, "-f--", [4]int64{0, 9000, 0, 0}, 0, 9000, 0, ReasonPrefixHome},
 		"an open home with less, an open one with more":  {[4]int{1, 1, 1, 1}, "-f--", [4]int64{0, 0, 9000, 0}, 0, 9000, 2, ReasonPrefixOverflow},
 		"an open home with as good as all":               {[4]int{1, 1, 1, 1}, "-f--", [4]int64{8500, 0, 9000, 0}, 0, 9000, 0, ReasonPrefixHome},

@@ -20,7 +20,7 @@ func TestRoundReportsWhetherAWorkerIsOpen(t *testing.T) {
 		"full":         {func(p *Pool) { mustAcquire(t, p); mustAcquire(t, p) }, false},
 		"half full":    {func(p *Pool) { mustAcquire(t, p) }, true},
 		"no weight":    {func(p *Pool) { p.Configure(leastLoad{}, []Member{{ID: "a"}}) }, false},
-		"nobody":       {func(p *Pool) { p.Configure(leastLoad{}, nil) }, false},
+		"no worker":    {func(p *Pool) { p.Configure(leastLoad{}, nil) }, false},
 		"all tokens in flight": {func(p *Pool) {
 			p.Configure(leastLoad{}, []Member{{ID: "a", Weight: 1, MaxTokensInflight: 109}})
 			mustAcquire(t, p)
@@ -56,7 +56,7 @@ func TestRoundIsOpenForTheSmallestRequest(t *testing.T) {
 	mustAcquire(t, p)
 	round := p.BeginRound(start)
 	if !round.Open() {
-		t.Error("the round says that nobody is open")
+		t.Error("the round reports no open worker")
 	}
 	if _, err := round.Offer(ask(), nil); !errors.Is(err, ErrFull) {
 		t.Errorf("a request with tokens: %v", err)

@@ -105,7 +105,7 @@ func TestRequestGoesToAWorkerOfItsModel(t *testing.T) {
 		}
 	}
 	if _, err := p.Acquire(&Request{Now: start, Model: 3}); !errors.Is(err, ErrNoWorker) {
-		t.Errorf("a model that nobody serves: %v", err)
+		t.Errorf("a model that no worker serves: %v", err)
 	}
 }
 
@@ -157,7 +157,7 @@ func TestEligibleWorkers(t *testing.T) {
 		statuses []Status
 		want     string // the worker or the error
 	}{
-		"nobody":                         {nil, nil, "no worker is up"},
+		"no worker":                      {nil, nil, "no worker is up"},
 		"all down":                       {[]Member{{ID: "a", Weight: 1}}, []Status{{}}, "no worker is up"},
 		"no weight":                      {[]Member{{ID: "a"}}, []Status{up}, "no worker is up"},
 		"saturated":                      {[]Member{{ID: "a", Weight: 1}}, []Status{{Up: true, Saturated: true}}, "all workers are full"},

@@ -206,7 +206,7 @@ func TestReloadsKeepAndGiveBackChains(t *testing.T) {
 		}
 		for column, taken := range p.inflightPrefixes.columns {
 			if taken {
-				t.Errorf("column %d is taken by nobody", column)
+				t.Errorf("column %d is taken by no worker", column)
 			}
 		}
 	})

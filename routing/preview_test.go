@@ -37,7 +37,7 @@ func TestPreviewAccountsForEveryMember(t *testing.T) {
 		err     error
 	}{
 		"idle":      {worker: "b", others: "c group"},
-		"nobody":    {members: []Member{}, err: ErrNoWorker},
+		"no worker": {members: []Member{}, err: ErrNoWorker},
 		"one down":  {do: func(p *Pool, _ *Request) { p.Observe("a", 1, Status{}) }, worker: "b", others: "a down, c group"},
 		"no weight": {members: []Member{{ID: "a"}, {ID: "b", Weight: 1}}, worker: "b", others: "a no_weight"},
 		"the model": {members: []Member{{ID: "a", Weight: 1, Models: []uint64{1}}, {ID: "b", Weight: 1, Models: []uint64{2}}}, do: func(_ *Pool, r *Request) { r.Model = 1 }, worker: "a", others: "b model"},
@@ -89,7 +89,7 @@ func TestPreviewAccountsForEveryMember(t *testing.T) {
 		"a planner holds":              {policy: &wanting{}, do: func(p *Pool, r *Request) { p.workers[0].inflight, r.Wait = 1, true }, worker: "a", others: "c group", err: ErrBestWorkerFull},
 		"a planner's are all full": {policy: &wanting{}, members: abc[:1], do: func(p *Pool, r *Request) { p.workers[0].inflight, r.Wait = 1, true },
 			worker: "a", err: ErrFull},
-		"a planner is not shown who starts": {policy: &wanting{}, do: func(p *Pool, r *Request) {
+		"a planner is not shown slow start": {policy: &wanting{}, do: func(p *Pool, r *Request) {
 			p.Restore("a", 1, start.Add(-time.Second))
 			p.workers[0].inflight, r.Wait, r.Prefix = 1, true, 1
 		}, worker: "b", others: "a starting 9s, c group"},
@@ -152,7 +152,7 @@ func TestNewMemberOfADraftIsUpAndIdle(t *testing.T) {
 		t.Errorf("the draft's workers are %+v and %+v", c, b)
 	}
 	if _, err := p.Preview(r, &Draft{Policy: leastLoad{}}); !errors.Is(err, ErrNoWorker) {
-		t.Errorf("a draft of nobody: %v", err)
+		t.Errorf("a draft without members: %v", err)
 	}
 	if after := p.Estimates(); !reflect.DeepEqual(before, after) || p.learned.median[prefillRate] != 100 {
 		t.Errorf("after the drafts the pool has learned %+v, and had %+v", after, before)

@@ -43,7 +43,7 @@ func TestRequestForOneWorkerWaitsForThatWorker(t *testing.T) {
 	p.Configure(leastLoad{}, append(members, Member{ID: "d", Weight: 1, Ref: new(int)}))
 	p.Observe("d", p.workers[3].ref, Status{Up: true})
 	if err := waits(two); !errors.Is(err, ErrFull) {
-		t.Errorf("somebody came: %v", err)
+		t.Errorf("a worker was added: %v", err)
 	}
 	var backoff *BackoffError
 	p.SetBackoff(p.workers[1], start.Add(time.Second))

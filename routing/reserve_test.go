@@ -32,7 +32,7 @@ func TestReserveSelectsAmongTheOfferedWorkers(t *testing.T) {
 		"the one with the fewest tokens":          {nil, nil, "b"},
 		"room on another one":                     {members{"c": {MaxTokensInflight: 2000}}, nil, ""},
 		"room in the group for fallback":          {members{"c": {Group: 1, MaxTokensInflight: 2000}}, nil, "b"},
-		"nobody in the first group can be used":   {members{"b": {Group: 1}}, func(p *Pool) { p.Observe("a", nil, Status{}); p.Observe("c", nil, Status{}) }, "b"},
+		"no worker of the first group is usable":  {members{"b": {Group: 1}}, func(p *Pool) { p.Observe("a", nil, Status{}); p.Observe("c", nil, Status{}) }, "b"},
 		"the fewest tokens in a group of its own": {members{"b": {Group: 1}}, nil, "a"},
 		"a later member of a lower group":         {members{"a": {Group: 1}, "b": {Group: 1}}, nil, "c"},
 		"saturated":                               {nil, func(p *Pool) { p.Observe("b", nil, Status{Up: true, Saturated: true}) }, "a"},

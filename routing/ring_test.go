@@ -173,14 +173,14 @@ func TestChurnKeepsTheRingBounded(t *testing.T) {
 func TestFullWorkersStayOnTheRing(t *testing.T) {
 	g, all, d := newRing(20), weighted(slices.Repeat([]int{1}, 300)...), rng(3)
 	g.enter(start, all[:299])
-	g.enter(start, all[260:]) // one who is new, while most are full
+	g.enter(start, all[260:]) // a new worker, while most are full
 	points := &g.hashes[0]
 	for range 200 {
 		from := d.below(250)
 		g.enter(start, all[from:from+50])
 	}
 	if &g.hashes[0] != points {
-		t.Error("the ring was sorted again although nobody is new")
+		t.Error("the ring was sorted again although no worker is new")
 	}
 }
 
@@ -191,7 +191,7 @@ func TestRingIgnoresWorkersOverItsCapacity(t *testing.T) {
 		ws[i].Inflight, ws[i].PendingTokens = 1, 1<<30
 	}
 	for key := range uint64(5) {
-		// Those who are not on the ring have room; who asks is not to wait for them.
+		// Workers that are not on the ring have room, but no request may wait for them.
 		if i, reason := p.Pick(&Request{Now: start, Prefix: key + 1, PromptTokens: 1 << 29}, ws); i < 0 || i >= maxSlots || reason != ReasonPrefixSaturated {
 			t.Errorf("it went to %d (%s)", i, reason)
 		}

@@ -60,7 +60,7 @@ func newSchedule(t *testing.T, seed uint64, chats [][]Block) *schedule {
 
 func (s *schedule) configure() {
 	members := make([]Member, 1+s.dice.below(5))
-	first := s.dice.below(3) // who comes and goes changes
+	first := s.dice.below(3) // the set of members changes
 	for i := range members {
 		members[i] = Member{
 			ID: string(rune('a' + first + i)), Weight: s.dice.below(4), Group: s.dice.below(8) / 7,

@@ -136,7 +136,7 @@ func TestBacklogDoesNotFloodAWorkerInSlowStart(t *testing.T) {
 			"the others are full":      {Request{Wait: true}, nil, nil, 2},
 			"it has twice the weight":  {Request{Wait: true}, func(ms []Member) { ms[0].Weight = 2 }, nil, 4},
 			"they are saturated":       {Request{Wait: true}, nil, others(func(p *Pool, w *Worker) { p.Observe(w.id, nil, Status{Up: true, Saturated: true}) }), 2},
-			"nobody can wait":          {Request{}, nil, nil, 20},
+			"no request can wait":      {Request{}, nil, nil, 20},
 			"it is for that one only":  {Request{Wait: true, Only: 7}, func(ms []Member) { ms[0].Ref = 7 }, nil, 20},
 			"the others are down":      {Request{Wait: true}, nil, others(func(p *Pool, w *Worker) { p.Observe(w.id, nil, Status{}) }), 20},
 			"they are in backoff":      {Request{Wait: true}, nil, others(func(p *Pool, w *Worker) { p.SetBackoff(w, start.Add(time.Minute)) }), 20},

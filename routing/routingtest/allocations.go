@@ -9,7 +9,7 @@ import (
 	"tierway/routing"
 )
 
-// pass is a gate that lets all through, shut one that lets nobody; neither allocates.
+// openGate admits every request, refusingGate none; neither allocates.
 type (
 	openGate     struct{}
 	refusingGate struct{}
@@ -24,8 +24,8 @@ func (refusingGate) Cut(time.Time, error)                {}
 
 var errShut = errors.New("shut")
 
-// allocations acquires and releases among 16 workers, past a gate that refuses
-// and a worker that was tried.
+// allocations acquires and releases among 16 workers, with gates that refuse and a worker that was
+// tried, and fails if that allocates.
 func allocations(t *testing.T, policy routing.Policy, record func() *routing.Choice) {
 	pool := routing.NewPool(policy, nil)
 	var members []routing.Member
@@ -64,8 +64,8 @@ func allocations(t *testing.T, policy routing.Policy, record func() *routing.Cho
 	}
 }
 
-// roundAllocations offers 64 requests a round to 16 workers with places for 32,
-// and gives back what was granted.
+// roundAllocations offers 64 requests per round to 16 workers with places for 32, releases the leases,
+// and fails if that allocates.
 func roundAllocations(t *testing.T, policy routing.Policy, record func() *routing.Choice) {
 	var members []routing.Member
 	for i := range 16 {
@@ -106,7 +106,7 @@ func roundAllocations(t *testing.T, policy routing.Policy, record func() *routin
 		}
 		leases = leases[:0]
 	}
-	for range 300 { // until a policy knows the traffic
+	for range 300 { // until a policy has learned the traffic
 		round()
 	}
 	allocs := testing.AllocsPerRun(200, round)

@@ -8,14 +8,13 @@ import (
 	"tierway/routing"
 )
 
-// lasts is how far back a pool remembers prompts: the running period of 150
-// seconds, counted since 1970, and the one before it.
+// lasts reports whether the pool's prefix history still has the prompt: it lasts to the end of the next
+// period of 150 seconds, counted from 1970.
 func (m *machine) lasts(p prefilled) bool { return m.now.Unix()/150-p.at.Unix()/150 <= 1 }
 
-// checkOverlaps compares what a policy is told of a prompt's blocks with the
-// prompts in flight and those prefilled lately: never more than they share, and
-// nothing less than four fifths of it of what is in flight, and eight ninths of
-// what was prefilled.
+// checkOverlaps compares the views' Overlap with the prompts in flight and those prefilled within the
+// last minutes. It is never more than they share, and at least four fifths of what is in flight and
+// eight ninths of what was prefilled.
 func (m *machine) checkOverlaps(r *routing.Request, ws []routing.View) {
 	prompt := float64(min(max(0, r.PromptTokens), maxBooked))
 	for _, v := range ws {
@@ -41,8 +40,7 @@ func (m *machine) checkOverlaps(r *routing.Request, ws []routing.View) {
 	}
 }
 
-// checkLoads compares the load that a policy is told with what is booked and
-// what waits.
+// checkLoads compares the views' loads with the booked load and the backlog.
 func (m *machine) checkLoads(r *routing.Request, ws []routing.View) {
 	prompt, output := tokensOf(r)
 	for _, v := range ws {
@@ -54,7 +52,7 @@ func (m *machine) checkLoads(r *routing.Request, ws []routing.View) {
 	}
 }
 
-// common is how many blocks two prompts begin with in common.
+// common returns how many leading blocks two prompts share.
 func common(a, b []routing.Block) int {
 	n := 0
 	for n < min(len(a), len(b)) && a[n].Hash == b[n].Hash {
@@ -63,7 +61,7 @@ func common(a, b []routing.Block) int {
 	return n
 }
 
-// snapshot returns the pool's, and takes over the bounds that the pool learned.
+// snapshot returns the pool's snapshot, and copies the learned limits into the model.
 func (m *machine) snapshot() []routing.WorkerView {
 	views := m.pool.Snapshot(m.now)
 	for i := range views {
@@ -74,7 +72,7 @@ func (m *machine) snapshot() []routing.WorkerView {
 	return views
 }
 
-// check compares the pool's books with the model's.
+// checkBooks compares the pool's books with the model's.
 func (m *machine) checkBooks(rt *rapid.T) {
 	got := m.snapshot()
 	if len(got) != len(m.members) {
@@ -104,7 +102,7 @@ func (m *machine) checkBooks(rt *rapid.T) {
 	}
 }
 
-// checkEstimates looks whether all that was learned is a number in its bounds.
+// checkEstimates checks that every learned number is within its bounds.
 func (m *machine) checkEstimates(rt *rapid.T) {
 	e := m.pool.Estimates()
 	all := []routing.Estimate{e.OutputTokens, e.PromptScale, e.ResidenceTime}

@@ -8,10 +8,10 @@ import (
 	"tierway/routing"
 )
 
-// epoch is when every history begins; any fixed time would do.
+// epoch is the start of every history; any fixed time would do.
 func epoch() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 
-// machine drives a pool and its model through the same history.
+// machine applies the same history to a pool and to its model.
 type machine struct {
 	policy  *witness
 	pool    *routing.Pool
@@ -19,10 +19,10 @@ type machine struct {
 	members []*member
 	refs    [4][2]*int // what members of one ID are told apart by
 	gates   [4]*gate
-	leases  []*bookedLease // including those released, which may be released again
+	leases  []*bookedLease // released ones too, which may be released again
 }
 
-// history is one arbitrary history of a pool, checked after each step.
+// history runs one arbitrary history of a pool, checked after each step.
 func history(rt *rapid.T, newPolicy func() routing.Policy) {
 	m := &machine{policy: newWitness(rt, newPolicy), now: epoch()}
 	m.policy.shown = func(r *routing.Request, ws []routing.View) { m.checkOverlaps(r, ws); m.checkLoads(r, ws) }
@@ -129,13 +129,12 @@ func (m *machine) allUp(*rapid.T) {
 	}
 }
 
-// restart lets the worker of a lease be seen down and up, as one that was
-// started again is.
+// restart observes the worker of a lease down and then up, as after a restart.
 func (m *machine) restart(rt *rapid.T) {
 	w := m.drawLease(rt).on
 	for _, s := range []routing.Status{{}, {Up: true}} {
 		m.pool.Observe(w.ID, w.Ref, s)
-		if now := m.find(w.ID, w.Ref); now != nil { // w itself, or who has its place
+		if now := m.find(w.ID, w.Ref); now != nil { // w, or the worker that replaced it
 			now.observe(s)
 		}
 	}
@@ -182,7 +181,7 @@ func (m *machine) find(id string, ref any) *member {
 	return nil
 }
 
-// pending is the prefill that is booked on the worker now.
+// pending returns the prefill that is booked on the worker now.
 func (m *machine) pending(w *member) (tokens int64) {
 	for _, h := range m.leases {
 		if !h.due.IsZero() && !m.now.Before(h.due) {
@@ -195,12 +194,12 @@ func (m *machine) pending(w *member) (tokens int64) {
 	return tokens
 }
 
-// drawResult returns one of the ways in which an answer goes.
+// drawResult returns one of the possible results of an answer.
 func drawResult(rt *rapid.T) error {
 	return rapid.SampledFrom([]error{nil, errShut, routing.ErrExcluded}).Draw(rt, "result")
 }
 
-// drawTime returns now, or no time at all.
+// drawTime returns now, or sometimes the zero time.
 func (m *machine) drawTime(rt *rapid.T) time.Time {
 	if rapid.IntRange(0, 9).Draw(rt, "timeless") == 0 {
 		return time.Time{}

@@ -1,5 +1,5 @@
-// Package routingtest holds the laws that every routing policy must keep, as
-// one call for a policy's test, and proves the pool's own promises with it.
+// Package routingtest has the laws that every routing policy must keep, as one call for a policy's
+// test. The same tests check the pool against a model of its rules.
 package routingtest
 
 import (
@@ -15,16 +15,17 @@ import (
 )
 
 // Laws fails t unless policies made by newPolicy keep the laws of routing:
-// nobody but an eligible worker is chosen, and somebody whenever there is one;
-// the choice depends on the facts and the given random number alone; bookings
-// return to zero over any history; no bound is broken by any number of
-// goroutines; neither acquiring nor a round allocates anything, recorded or not. A
-// pick that is recorded is the one that it would have been, a preview of it says the
-// same and changes nothing, with a draft too, and a policy that knows nothing but
-// the record makes it again. A policy may
-// plan (routing.Planner): then it is shown full workers, and may choose one, for
-// requests that can wait. newPolicy must return a fresh policy
-// at each call.
+//
+//   - only an eligible worker is chosen, and some worker whenever there is one;
+//   - the choice depends on the facts and the given random number only;
+//   - bookings return to zero after any history;
+//   - no bound is exceeded by any number of goroutines;
+//   - neither Acquire nor a round allocates, recorded or not;
+//   - a record does not change the pick, and the policy makes the same pick from the record alone;
+//   - a preview, also with a draft, shows the same pick and changes nothing.
+//
+// If the policy plans (routing.Planner), it is shown full workers for requests that can wait, and may
+// choose one. newPolicy must return a new policy at each call.
 func Laws(t *testing.T, newPolicy func() routing.Policy) {
 	t.Helper()
 	t.Run("AnyHistoryKeepsTheBooks", rapid.MakeCheck(func(rt *rapid.T) { history(rt, newPolicy) }))
@@ -42,28 +43,27 @@ func Laws(t *testing.T, newPolicy func() routing.Policy) {
 	}
 }
 
-// failer is what the laws need of *testing.T and *rapid.T.
+// failer is the part of *testing.T and *rapid.T that the laws use.
 type failer interface {
 	Fatalf(format string, args ...any)
 }
 
-// witness passes each call to two policies of the same making, which must
-// agree, and checks what they are given and what they answer.
+// witness passes each call to two equal policies, which must agree, and checks views and results.
 type witness struct {
 	t         failer
 	one, twin routing.Policy
-	shown     func(*routing.Request, []routing.View) // looks at the facts too, unless nil
-	last      []routing.View                         // shown at the last call
-	chose     int                                    // at the last call
+	shown     func(*routing.Request, []routing.View) // also called with the facts, unless nil
+	last      []routing.View                         // views of the last call
+	chose     int                                    // index of the last call
 }
 
-// Plans tells whether the policy plans.
+// Plans reports whether the policy plans.
 func (w *witness) Plans() bool {
 	p, ok := w.one.(routing.Planner)
 	return ok && p.Plans()
 }
 
-// overlap is what the last call was told of the worker of that ID.
+// overlap returns the Overlap of the worker of that ID in the last call.
 func (w *witness) overlap(id string) int64 {
 	return w.last[slices.IndexFunc(w.last, func(v routing.View) bool { return v.ID == id })].Overlap
 }
@@ -72,10 +72,10 @@ func newWitness(t failer, newPolicy func() routing.Policy) *witness {
 	return &witness{t: t, one: newPolicy(), twin: newPolicy()}
 }
 
-// Name returns the policy's own name.
+// Name returns the policy's name.
 func (w *witness) Name() string { return w.one.Name() }
 
-// Pick returns what the policy chose, once it has kept its laws.
+// Pick returns the policy's choice after it has checked the laws.
 func (w *witness) Pick(r *routing.Request, ws []routing.View) (int, routing.Reason) {
 	plan := w.Plans() && r.Wait
 	for _, v := range ws {
@@ -156,8 +156,7 @@ func drawRequest(rt *rapid.T, now time.Time) routing.Request {
 	return r
 }
 
-// chain is a prompt of n blocks of 64 characters that says the same as all
-// others of its chat up to the branch.
+// chain returns a prompt of n blocks of 64 characters. Prompts of one chat are equal up to the branch.
 func chain(chat, branch, n int) []routing.Block {
 	blocks := make([]routing.Block, n)
 	hash := uint64(chat + 1)

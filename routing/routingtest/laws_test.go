@@ -22,8 +22,8 @@ func (pick) Name() string { return "broken" }
 
 func (p pick) Pick(r *routing.Request, ws []routing.View) (int, routing.Reason) { return p(r, ws) }
 
-// broken returns, for each law that a policy can break, a maker of one that
-// breaks it, and a word of the complaint.
+// broken returns, for each law that a policy can break, a constructor of a policy that breaks it, and a
+// word of the failure message.
 func broken() map[string]struct {
 	complaint string
 	make      func() routing.Policy
@@ -60,8 +60,8 @@ func broken() map[string]struct {
 	}
 }
 
-// TestLawsCatchBrokenPolicies runs the laws on broken policies, each in a
-// process of its own, because there they must fail.
+// TestLawsCatchBrokenPolicies runs the laws on broken policies, each in its own process, because there
+// they must fail.
 func TestLawsCatchBrokenPolicies(t *testing.T) {
 	if name := os.Getenv(brokenEnv); name != "" {
 		routingtest.Laws(t, broken()[name].make)
@@ -94,8 +94,8 @@ type planner struct{ pick }
 
 func (planner) Plans() bool { return true }
 
-// TestPlannersKeepTheLaws runs them on planners that leave it to the pool, and
-// on ones that wait whenever they can.
+// TestPlannersKeepTheLaws runs the laws on planners that abstain, and on planners that wait whenever they
+// can.
 func TestPlannersKeepTheLaws(t *testing.T) {
 	for name, p := range map[string]pick{
 		"abstains": func(*routing.Request, []routing.View) (int, routing.Reason) { return -1, "" },

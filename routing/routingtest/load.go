@@ -11,20 +11,20 @@ import (
 	"tierway/routing"
 )
 
-// crowd is many goroutines at one pool, with books of its own.
+// crowd is many goroutines that use one pool, with its own books.
 type crowd struct {
 	pool    *routing.Pool
 	policy  routing.Policy
 	members []routing.Member
 	bound   int64          // of each member
-	counts  []atomic.Int64 // how many hold each member now
+	counts  []atomic.Int64 // leases on each member now
 	wg      sync.WaitGroup
 	served  atomic.Int64
 	broken  atomic.Int64
 }
 
-// concurrency lets 64 goroutines take and give back as fast as they can, while
-// others observe and reload, and counts from outside how many hold each worker.
+// concurrency lets 64 goroutines acquire and release as fast as they can, while others observe and
+// reload. It counts the leases on each worker from outside.
 func concurrency(t *testing.T, policy routing.Policy) {
 	const goroutines, rounds = 64, 100
 	c := &crowd{policy: policy, bound: 3, counts: make([]atomic.Int64, 8)}
@@ -57,7 +57,7 @@ func (c *crowd) up() {
 	}
 }
 
-// one is one request of goroutine g.
+// sendRequest sends one request of goroutine g.
 func (c *crowd) sendRequest(g, round int, rand uint64) {
 	now := epoch().Add(time.Duration(round) * time.Millisecond)
 	lease, err := take(c.pool, g%3 == 0, &routing.Request{
@@ -90,13 +90,13 @@ func (c *crowd) sendRequest(g, round int, rand uint64) {
 	if round%3 == 0 {
 		c.wg.Go(lease.Unbook)
 	}
-	// Several owners may believe that it is theirs to release.
+	// Several goroutines may release the same lease.
 	whole := routing.Result{At: now.Add(time.Second), PromptTokens: 2000, OutputTokens: 100, Text: true}
 	c.wg.Go(func() { lease.Release(whole) })
 	lease.Release(whole)
 }
 
-// take acquires, alone or in a round.
+// take acquires a lease, directly or in a round.
 func take(pool *routing.Pool, inRound bool, r *routing.Request) (routing.Lease, error) {
 	if !inRound {
 		return pool.Acquire(r)

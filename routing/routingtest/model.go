@@ -8,10 +8,10 @@ import (
 	"tierway/routing"
 )
 
-// maxBooked is the most that one request books on an account.
+// maxBooked is the largest number of tokens that one request books on an account.
 const maxBooked = 1 << 40
 
-// member is the model of one worker: what the pool should know of it.
+// member is the model of one worker: what the pool should have recorded of it.
 type member struct {
 	routing.Member
 	status                  routing.Status
@@ -20,13 +20,13 @@ type member struct {
 	inflight                int
 	output                  int64
 	tokens                  int64
-	concurrencyLimit        int         // requests at once; the pool may learn one where none is configured
-	backlog                 backlog     // for it, in the round under way
-	reserved                bool        // in the round under way
-	prefilled               []prefilled // since it was seen up
+	concurrencyLimit        int         // on requests; the pool may learn one if no bound is configured
+	backlog                 backlog     // of the current round
+	reserved                bool        // in the current round
+	prefilled               []prefilled // since it was last observed up
 }
 
-// backlog is the requests of a round that wait for a worker.
+// backlog is the load of a round's requests that wait for a worker.
 type backlog struct {
 	requests        int
 	prefill, output int64
@@ -38,7 +38,7 @@ type prefilled struct {
 	at     time.Time
 }
 
-// pausedUntil is when the worker is neither in backoff nor open.
+// pausedUntil returns when the worker is neither in backoff nor open.
 func (w *member) pausedUntil() time.Time {
 	if w.openUntil.After(w.backoffUntil) {
 		return w.openUntil
@@ -46,7 +46,7 @@ func (w *member) pausedUntil() time.Time {
 	return w.backoffUntil
 }
 
-// share is how much of its usual load it should get.
+// share returns the share of its usual load that the worker should get.
 func (w *member) share(now time.Time) float64 {
 	if w.slowStartFrom.IsZero() {
 		return 1
@@ -58,7 +58,7 @@ func (w *member) serves(model uint64) bool {
 	return model == 0 || len(w.Models) == 0 || slices.Contains(w.Models, model)
 }
 
-// observe forgets the cache of a worker that was down.
+// observe clears the cache of a worker that was down.
 func (w *member) observe(s routing.Status) {
 	if s.Up && !w.status.Up {
 		w.prefilled = nil
@@ -66,29 +66,28 @@ func (w *member) observe(s routing.Status) {
 	w.status = s
 }
 
-// gate returns the gate that the model has of the member's, nil without one.
+// gate returns the model of the member's gate, or nil without one.
 func (w *member) gate() *gate {
 	g, _ := w.Gate.(*gate)
 	return g
 }
 
-// full is whether it has no place for a request of so many tokens.
+// full reports whether the worker has no room for a request of that many tokens.
 func (w *member) full(tokens int64) bool {
 	return w.reserved || w.concurrencyLimit > 0 && w.inflight >= w.concurrencyLimit || w.crowded(tokens)
 }
 
-// crowded is whether so many tokens more are too many.
+// crowded reports whether that many more tokens exceed the bound.
 func (w *member) crowded(tokens int64) bool {
 	return w.MaxTokensInflight > 0 && w.inflight > 0 && w.tokens+tokens > w.MaxTokensInflight
 }
 
-// tokensOf is the prompt's and the answer's tokens as a pool books them.
+// tokensOf returns the prompt and output tokens as a pool books them.
 func tokensOf(r *routing.Request) (prompt, output int64) {
 	return min(max(0, r.PromptTokens), maxBooked), min(max(0, r.OutputTokens), maxBooked)
 }
 
-// gate is a gate under the model's control, which checks that each outcome is
-// reported once.
+// gate is a gate under the model's control. It checks that each outcome is reported once.
 type gate struct {
 	t        failer
 	shut     bool
@@ -99,7 +98,7 @@ type gate struct {
 	excluded int
 }
 
-// Allow gives a ticket unless the gate is shut.
+// Allow returns a ticket unless the gate is shut.
 func (g *gate) Allow(expected time.Duration) (uint64, error) {
 	if expected <= 0 || expected > 10*time.Minute {
 		g.t.Fatalf("an outcome is expected after %s", expected)
@@ -112,7 +111,7 @@ func (g *gate) Allow(expected time.Duration) (uint64, error) {
 	return g.tickets, nil
 }
 
-// Report takes the outcome of a ticket.
+// Report counts the outcome of a ticket.
 func (g *gate) Report(ticket uint64, err error) {
 	if !g.open[ticket] {
 		g.t.Fatalf("a gate got two outcomes for one ticket")
@@ -128,7 +127,7 @@ func (g *gate) Report(ticket uint64, err error) {
 	}
 }
 
-// Cut takes a verdict on an answer that broke off, after a good one.
+// Cut counts the second outcome of an answer that broke off after a good one.
 func (g *gate) Cut(began time.Time, err error) {
 	if g.good == 0 || err == nil || errors.Is(err, routing.ErrExcluded) || began.Before(epoch()) {
 		g.t.Fatalf("after %d good verdicts an answer that began at %s was cut: %v", g.good, began, err)
@@ -136,14 +135,14 @@ func (g *gate) Cut(began time.Time, err error) {
 	g.bad++
 }
 
-// held is a lease under way with the model's account of it.
+// bookedLease is a lease with the model's account of it.
 type bookedLease struct {
 	lease           *routing.Lease
 	on              *member
 	blocks          []routing.Block
 	prefill, output int64
 	tokens          int64     // of the whole prompt and the answer
-	due             time.Time // when an answer that comes whole is taken for prefilled; zero of a stream
+	due             time.Time // predicted end of the prefill of an answer that is not streamed; zero for a stream
 	unbooked        bool
 	bookedAt        time.Time
 	stream          bool
@@ -151,7 +150,7 @@ type bookedLease struct {
 	outcome         error
 }
 
-// remember notes that the lease's prompt was prefilled then.
+// remember records that the lease's prompt was prefilled at at.
 func (h *bookedLease) remember(at time.Time) {
 	if at.IsZero() {
 		at = h.bookedAt

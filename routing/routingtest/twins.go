@@ -12,16 +12,16 @@ import (
 	"tierway/routing"
 )
 
-// twins are two pools with one history. What the first one is asked is previewed
-// and recorded, what the second one is asked is not: they must stay the same. Each
-// record is decided again, by a policy that knows nothing else.
+// twins are two pools with the same history. Requests to the first one are previewed and recorded,
+// requests to the second one are not: both must stay equal. Each record is decided again by a policy
+// that has no other memory.
 type twins struct {
 	newPolicy func() routing.Policy
 	judge     routing.Policy // decides all records again
-	other     routing.Policy // of another kind, which plans where this one does not
+	other     routing.Policy // another policy; it plans if this one does not
 	pools     [2]*routing.Pool
 	policies  [2]routing.Policy
-	asked     [2]int // permits that gates were asked for
+	asked     [2]int // calls of gates
 	now       time.Time
 	members   []routing.Member
 	limit     routing.Saturation
@@ -29,14 +29,14 @@ type twins struct {
 	waiting   [2][]*routing.Request
 }
 
-// counting is a gate that lets all pass and counts them.
+// counting is a gate that admits every request and counts its calls.
 type counting struct{ asked *int }
 
 func (g counting) Allow(time.Duration) (uint64, error) { *g.asked++; return 0, nil }
 func (g counting) Report(uint64, error)                {}
 func (g counting) Cut(time.Time, error)                {}
 
-// recorded is one arbitrary history of twins.
+// recorded runs one arbitrary history of twins.
 func recorded(rt *rapid.T, newPolicy func() routing.Policy) {
 	m := &twins{newPolicy: newPolicy, judge: newPolicy(), now: epoch(), limit: routing.Saturation{Waiting: 8, StaleAfter: 10 * time.Second}}
 	other := routing.Config{Name: "chwbl"}
@@ -71,7 +71,7 @@ func recorded(rt *rapid.T, newPolicy func() routing.Policy) {
 	})
 }
 
-// both does the same to each of the pools.
+// both calls f for each of the pools.
 func (m *twins) both(f func(p *routing.Pool, side int)) {
 	for side, p := range m.pools {
 		f(p, side)
@@ -128,8 +128,7 @@ func (m *twins) observe(rt *rapid.T) {
 	m.both(func(p *routing.Pool, _ int) { p.Observe(id, ref, s) })
 }
 
-// rest lets a worker cool, ejects it, lets it start slowly, or finds it without a
-// connection.
+// pause sets a backoff, ejects a worker, restores it, or marks its server as unreachable.
 func (m *twins) pause(rt *rapid.T) {
 	id, ref := m.drawRef(rt)
 	at := m.now.Add(time.Duration(rapid.IntRange(-8, 20).Draw(rt, "s")) * time.Second)
@@ -166,19 +165,19 @@ func (m *twins) release(rt *rapid.T) {
 	})
 }
 
-// check compares all that can be seen of the pools.
+// check compares the visible state of both pools.
 func (m *twins) check(rt *rapid.T) {
 	one, two := m.pools[0], m.pools[1]
 	if a, b := one.Snapshot(m.now), two.Snapshot(m.now); !reflect.DeepEqual(a, b) {
-		rt.Fatalf("who is previewed and recorded shows\n%+v, and who is not\n%+v", a, b)
+		rt.Fatalf("the previewed and recorded pool shows\n%+v, and the other\n%+v", a, b)
 	}
 	if a, b := one.Estimates(), two.Estimates(); !reflect.DeepEqual(a, b) || one.Stale() != two.Stale() || m.asked[0] != m.asked[1] {
-		rt.Fatalf("who is previewed and recorded has learned %+v, counted %d and asked %d gates, and who is not %+v, %d and %d",
+		rt.Fatalf("the previewed and recorded pool has learned %+v, %d stale, %d calls of gates; the other %+v, %d, %d",
 			a, one.Stale(), m.asked[0], b, two.Stale(), m.asked[1])
 	}
 }
 
-// redecide decides a record again, as it is and as JSON has it.
+// redecide decides a record again, as it is and after a round trip through JSON.
 func (m *twins) redecide(rt *rapid.T, r *routing.Request, record *routing.Choice, worker string, reason routing.Reason) {
 	text, err := json.Marshal(record)
 	if err != nil {
@@ -206,5 +205,5 @@ func (m *twins) redecide(rt *rapid.T, r *routing.Request, record *routing.Choice
 	}
 }
 
-// sameError tells whether two errors say the same.
+// sameError reports whether two errors have the same type and text.
 func sameError(a, b error) bool { return fmt.Sprintf("%T %v", a, a) == fmt.Sprintf("%T %v", b, b) }

@@ -9,7 +9,7 @@ import (
 	"tierway/routing"
 )
 
-// drawTried draws workers to be passed over, the same ones of each pool.
+// drawTried draws tried workers, the same ones of each pool.
 func (m *twins) drawTried(rt *rapid.T) (tried [2][]*routing.Worker) {
 	if n := len(m.leases[0]); n > 0 && rapid.IntRange(0, 3).Draw(rt, "tries again") == 0 {
 		i := rapid.IntRange(0, n-1).Draw(rt, "tried")
@@ -18,7 +18,7 @@ func (m *twins) drawTried(rt *rapid.T) (tried [2][]*routing.Worker) {
 	return tried
 }
 
-// drawPair draws a request, once for each pool.
+// drawPair draws a request, with one copy for each pool.
 func (m *twins) drawPair(rt *rapid.T) (pair [2]*routing.Request) {
 	r := drawRequest(rt, m.now)
 	if rapid.Bool().Draw(rt, "usual") { // of sizes among which bounds are reached
@@ -32,8 +32,8 @@ func (m *twins) drawPair(rt *rapid.T) (pair [2]*routing.Request) {
 	return pair
 }
 
-// preview asks the first pool twice, and with a draft of what it is itself, and
-// with others; all of it changes nothing.
+// preview previews a request on the first pool: twice, with a draft of the present configuration, and with
+// other drafts. Nothing may change.
 func (m *twins) preview(rt *rapid.T, r *routing.Request, tried []*routing.Worker) (routing.Preview, error) {
 	p := m.pools[0]
 	preview, err := p.Preview(r, nil, tried...)
@@ -61,7 +61,7 @@ func (m *twins) acquire(rt *rapid.T) {
 	m.sendRequest(rt, pair, tried)
 }
 
-// take previews a request and sends it.
+// sendRequest previews a request and sends it.
 func (m *twins) sendRequest(rt *rapid.T, pair [2]*routing.Request, tried [2][]*routing.Worker) {
 	preview, want := m.preview(rt, pair[0], tried[0])
 	pair[0].Record = &routing.Choice{}
@@ -75,7 +75,7 @@ func (m *twins) sendRequest(rt *rapid.T, pair [2]*routing.Request, tried [2][]*r
 	m.checkPlaced(rt, pair, leases, errs)
 }
 
-// foreseen compares what came of a request with its preview.
+// checkPreview compares the result of a request with its preview.
 func (m *twins) checkPreview(rt *rapid.T, r *routing.Request, preview *routing.Preview, want error, lease *routing.Lease, err error) {
 	held := errors.Is(err, routing.ErrBestWorkerFull) || errors.Is(err, routing.ErrFull)
 	switch {
@@ -92,7 +92,7 @@ func (m *twins) checkPreview(rt *rapid.T, r *routing.Request, preview *routing.P
 	}
 }
 
-// placed compares what came of a request in both pools, and decides it again.
+// checkPlaced compares the results of a request in both pools and decides it again.
 func (m *twins) checkPlaced(rt *rapid.T, pair [2]*routing.Request, leases [2]*routing.Lease, errs [2]error) {
 	if !sameError(errs[0], errs[1]) {
 		rt.Fatalf("recorded, a request ended with %v, and else with %v", errs[0], errs[1])
@@ -108,7 +108,7 @@ func (m *twins) checkPlaced(rt *rapid.T, pair [2]*routing.Request, leases [2]*ro
 	m.redecide(rt, pair[0], pair[0].Record, one.Worker().ID(), one.Reason())
 }
 
-// round offers those that wait and some others, the first of them previewed.
+// round offers the waiting requests and some others; the first of them is previewed.
 func (m *twins) round(rt *rapid.T) {
 	offers := [2][]*routing.Request{m.waiting[0], m.waiting[1]}
 	for range rapid.IntRange(0, 6).Draw(rt, "offers") {
@@ -158,8 +158,8 @@ func (m *twins) round(rt *rapid.T) {
 	})
 }
 
-// draft previews a request under other members and another saturation, and configures
-// them: then it goes as foreseen. A member that is new is up.
+// draft previews a request under other members and another saturation and then applies them: the preview
+// must be the same. A new member is up.
 func (m *twins) draft(rt *rapid.T) {
 	members, pair := m.drawMembers(rt), m.drawPair(rt)
 	m.limit.Waiting = rapid.IntRange(0, 9).Draw(rt, "saturated at")

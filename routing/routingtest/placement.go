@@ -12,9 +12,8 @@ import (
 	"tierway/routing"
 )
 
-// expect says who may get a request, or be waited for, and with which error it
-// fails when nobody may, from the rules as they are written and not as the pool
-// computes them. Gates that are shut count when they will be asked.
+// expected returns the workers that may get the request or be waited for, or the error if there are none.
+// It follows the documented rules, not the pool's code. If gates is true, shut gates refuse.
 func (m *machine) expected(r *routing.Request, tried []*member, gates bool) (may []*member, err error) {
 	prompt, output := tokensOf(r)
 	full := func(w *member) bool { return w.full(prompt + output) }
@@ -36,8 +35,8 @@ func (m *machine) expected(r *routing.Request, tried []*member, gates bool) (may
 	return may, nil
 }
 
-// overShare is whether a worker that starts slowly has more than its share of
-// what the others of its group have, with one request more.
+// overShare reports whether one more request would exceed the share of a worker in slow start, compared
+// with the other workers of its group.
 func (m *machine) overShare(w *member, group []*member) bool {
 	share := w.share(m.now)
 	inflight, weight := 0, 0
@@ -50,8 +49,7 @@ func (m *machine) overShare(w *member, group []*member) bool {
 		float64(w.inflight+1) > math.Ceil(share*(float64(w.Weight)*float64(inflight)/float64(weight)))
 }
 
-// usable returns the workers of the lowest group in which somebody can be used for
-// the request, full and saturated ones too.
+// usable returns the workers of the lowest group with a usable worker, full and saturated ones too.
 func (m *machine) usable(r *routing.Request, tried []*member, gates bool) (group []*member, err error) {
 	var usable, resting []*member
 	prompt, output := tokensOf(r)
@@ -80,7 +78,7 @@ func (m *machine) usable(r *routing.Request, tried []*member, gates bool) (group
 	return slices.DeleteFunc(usable, func(w *member) bool { return w.Group != lowest }), nil
 }
 
-// drawTried draws workers to be passed over.
+// drawTried draws workers that were tried before.
 func (m *machine) drawTried(rt *rapid.T) (tried []*routing.Worker, members []*member) {
 	for _, h := range m.leases {
 		if len(tried) < 2 && rapid.IntRange(0, 7).Draw(rt, "tried") == 0 {
@@ -99,19 +97,19 @@ func (m *machine) acquire(rt *rapid.T) {
 	lease, err := m.pool.Acquire(&r, tried...)
 	starts := func(w *member) bool { return w.share(m.now) < 1 }
 	if want == nil && r.Wait && errors.Is(err, routing.ErrFull) && slices.ContainsFunc(may, starts) {
-		return // its share was one of what others have whose gates were asked in vain afterwards
+		return // its share was compared with workers whose gates refused afterwards
 	}
 	m.checkPlaced(rt, &r, &lease, err, may, want, before)
 }
 
-// drawOnly lets some requests be for one worker alone, who may be gone.
+// drawOnly sets Only for some requests; that worker may have been removed.
 func (m *machine) drawOnly(rt *rapid.T, r *routing.Request) {
 	if rapid.IntRange(0, 7).Draw(rt, "for one only") == 0 {
 		r.Only = m.refs[m.drawName(rt)][rapid.IntRange(0, 1).Draw(rt, "ref")]
 	}
 }
 
-// placed checks what came of a request that was placed, and books it.
+// checkPlaced checks the result of a request against the model and books it there.
 func (m *machine) checkPlaced(rt *rapid.T, r *routing.Request, lease *routing.Lease, err error, may []*member, want error, before []routing.WorkerView) (booked *bookedLease) {
 	if policyWaits(err, want) {
 		m.checkWait(rt, err)
@@ -148,13 +146,13 @@ func (m *machine) checkPlaced(rt *rapid.T, r *routing.Request, lease *routing.Le
 	return h
 }
 
-// waits is whether a policy let the request wait, where some worker could be named.
+// policyWaits reports whether a policy let the request wait although some worker could take it.
 func policyWaits(err, want error) bool {
 	return want == nil && (errors.Is(err, routing.ErrBestWorkerFull) || errors.Is(err, routing.ErrFull))
 }
 
-// mustWait fails unless the policy's last choice was a full worker, or it
-// abstained and all were full, and unless the error says whether any was open.
+// checkWait fails unless the policy's last choice was a full worker, or it abstained and all were full.
+// It also fails unless the error shows whether any worker was open.
 func (m *machine) checkWait(rt *rapid.T, err error) {
 	open := slices.ContainsFunc(m.policy.last, func(v routing.View) bool { return !v.Full })
 	if i := m.policy.chose; i >= 0 && !m.policy.last[i].Full || i < 0 && open || open != errors.Is(err, routing.ErrBestWorkerFull) {
@@ -179,14 +177,14 @@ func (m *machine) round(rt *rapid.T) {
 			made = append(made, h)
 		}
 		if err == nil && !open {
-			rt.Fatalf("a lease came of a round that said that nobody is open")
+			rt.Fatalf("a round returned a lease although Open was false")
 		}
 		if rapid.IntRange(0, 3).Draw(rt, "reserves") == 0 {
 			m.reserve(rt, round, &r, tried, members)
 		}
 		if policyWaits(err, want) {
 			if m.policy.chose < 0 {
-				break // which of those equally loaded it waits for only the pool knows
+				break // only the pool knows for which of equally loaded workers it waits
 			}
 			m.recordWait(&r)
 		}
@@ -201,8 +199,8 @@ func (m *machine) round(rt *rapid.T) {
 	}
 }
 
-// reserve lets the round keep a worker for the request: that which has the fewest
-// tokens of those in its group that have too many, unless it has room on another.
+// reserve reserves a worker for the request: the one with the fewest tokens among the workers of its group
+// that have too many, unless another one has room.
 func (m *machine) reserve(rt *rapid.T, round *routing.DispatchRound, r *routing.Request, tried []*routing.Worker, members []*member) {
 	prompt, output := tokensOf(r)
 	group, _ := m.usable(r, members, false)
@@ -223,7 +221,7 @@ func (m *machine) reserve(rt *rapid.T, round *routing.DispatchRound, r *routing.
 	}
 }
 
-// wait notes that the request waits for the policy's last choice.
+// recordWait records that the request waits for the policy's last choice.
 func (m *machine) recordWait(r *routing.Request) {
 	v := m.policy.last[m.policy.chose]
 	waits := &m.members[v.Index].backlog
@@ -240,11 +238,11 @@ func (m *machine) checkOpen(rt *rapid.T, round *routing.DispatchRound) {
 		return w.status.Up && w.Weight > 0 && !w.status.Saturated && !w.full(0) && !m.now.Before(w.pausedUntil())
 	})
 	if round.Open() != open {
-		rt.Fatalf("the round says %v when asked whether somebody is open", !open)
+		rt.Fatalf("Open returned %v", !open)
 	}
 }
 
-// admit asks the gate of a round's lease, or gives the lease back unasked.
+// admit admits a round's lease, or releases it without that.
 func (m *machine) admit(rt *rapid.T, h *bookedLease) {
 	if rapid.IntRange(0, 4).Draw(rt, "given back") == 0 {
 		h.lease.Release(routing.Result{At: m.now, Err: routing.ErrExcluded})
