@@ -22,7 +22,7 @@ type Tenant struct {
 	Degrade      bool   `json:"degrade" required:"false" nullable:"true" doc:"A spent budget moves it to the cheapest tier it may use."`
 	FailClosed   bool   `json:"fail_closed" required:"false" nullable:"true" doc:"Refused while Redis is away."`
 
-	FromConfig bool      `json:"from_config" doc:"It stands in config.yaml and is changed there."`
+	FromConfig bool      `json:"from_config" doc:"Defined in config.yaml; edit that file to change it."`
 	Version    int64     `json:"version"` // increases with every change
 	CreatedAt  time.Time `json:"created_at,omitzero"`
 	UpdatedAt  time.Time `json:"updated_at,omitzero"`
@@ -51,7 +51,7 @@ type Key struct {
 	RevokedAt  time.Time `json:"revoked_at,omitzero"` // zero: not revoked
 	LastUsedAt time.Time `json:"last_used_at,omitzero" doc:"To the minute."`
 	ReplacedBy string    `json:"replaced_by,omitempty" doc:"The id of the key that a rotation put in its place."`
-	FromConfig bool      `json:"from_config" doc:"It stands in config.yaml and is changed there."`
+	FromConfig bool      `json:"from_config" doc:"Defined in config.yaml; edit that file to change it."`
 	Version    int64     `json:"version"`
 }
 
