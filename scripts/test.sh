@@ -51,7 +51,8 @@ else
 	step race-some go test -tags nomsgpack -race -v -timeout 10m -run "$raced" "${unraced[@]}"
 	step no-race go test -tags nomsgpack -v -timeout 10m "${unraced[@]}"
 	# Three at a time: some of them wait for clocks and servers for as long as they run.
-	# One request at a time, for 40 s under the race detector: these run without it.
+	# The drift tests send one request at a time, for 50 s under the race detector: they run
+	# without it.
 	drift='DraftIsWhatAReloadPutsInForce$'
 	step race go test -tags nomsgpack -race -p 3 -v -timeout 10m -skip "$drift" "${units[@]}"
 	step drift go test -tags nomsgpack -v -timeout 10m -run "$drift" ./server

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Class is the classifier's result for a request.
+// Classification is the classifier's result for a request.
 type Classification struct {
 	Tier int    // index among the tiers' names; -1 without tiers
 	Rule string // prompt_tokens, max_tokens, keyword:NAME or default

@@ -52,7 +52,7 @@ func TestOneServerServesSeveralTiers(t *testing.T) {
 		"tiers": fmt.Sprintf(`[ { name: small, model: "a:7b", workers: [ { name: s, url: %q } ] }, { name: large, model: "b:70b", workers: [ { name: l, url: %q } ] } ]`, server.URL, server.URL+"/v1/"),
 	}.Write(t)
 	check := gateway.Begin(t, nil, "check", "-c", file)
-	if status := check.Status(); status != 0 || !strings.Contains(check.Log()+check.Printed(), "max_inflight count for each entry") {
+	if status := check.Status(); status != 0 || !strings.Contains(check.Log()+check.Printed(), "max_inflight apply to each entry separately") {
 		t.Errorf("check: status %d: %s%s", status, check.Printed(), check.Log())
 	}
 	listen := []string{"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}
