@@ -94,7 +94,7 @@ var table = []Row{
 		"The worker's response, or one event of it, exceeds max_response_bytes.",
 		"Request less at once, for example fewer inputs. Operator: raise `max_response_bytes`."},
 	{CodeOverloaded, 503, "server_error", "overloaded_error", RetryAfter,
-		"All workers are busy, and the queue is full (depth), the wait limit was or would be exceeded (wait), or the request was evicted for another one (shed). Or all workers failed or returned 429 recently. Or no memory is left to buffer the request or response.",
+		"All workers are busy, and the queue is full (depth), the wait limit was or would be exceeded (wait), or the request was evicted for another one (displaced). Or all workers failed or returned 429 recently. Or no memory is left to buffer the request or response.",
 		"Wait for Retry-After. Operator: add workers; if the message names `max_buffered_bytes`, raise that key."},
 	{CodeNoHealthyWorker, 503, "server_error", "overloaded_error", RetryAfter,
 		"No worker that could serve the request is up.",
