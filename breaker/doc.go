@@ -17,7 +17,7 @@
 //     after more than one window;
 //   - Cut, a second outcome for a stream that breaks off after a good start;
 //   - Healthy, which ends an open state early after a good health check;
-//   - SetHung, which opens the breaker of a worker whose engine returns nothing.
+//   - SetHung, which opens the breaker of a worker when its engine returns nothing.
 //
 // The usual sequence of one request is
 //

@@ -33,8 +33,8 @@ func TestHangOpensUntilItEnds(t *testing.T) {
 	})
 }
 
-// TestHungWorkerIsProbedAfterOpenFor covers a hang whose end is not observed, because the
-// worker gets no requests.
+// TestHungWorkerIsProbedAfterOpenFor covers a hang without an observed end: the worker gets
+// no requests.
 func TestHungWorkerIsProbedAfterOpenFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, Config{OpenFor: 10 * time.Second})
@@ -80,8 +80,8 @@ func TestHealthChecksEndAHangAfterADoublingWait(t *testing.T) {
 	})
 }
 
-// TestHangOpensAHalfOpenBreaker covers probes whose clients disconnect before probe_timeout:
-// their outcome is excluded.
+// TestHangOpensAHalfOpenBreaker covers probes that end because the client disconnects before
+// probe_timeout: their outcome is excluded.
 func TestHangOpensAHalfOpenBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, Config{OpenFor: 10 * time.Second})

@@ -153,8 +153,8 @@ func TestProbeDeadlineFollowsTheExpectedTime(t *testing.T) {
 	})
 }
 
-// TestFailedProbesDelayTheEffectOfHealthChecks, each for longer: an engine whose model is
-// broken may return good health checks all the time.
+// TestFailedProbesDelayTheEffectOfHealthChecks, each for longer: an engine with a broken
+// model may return good health checks all the time.
 func TestFailedProbesDelayTheEffectOfHealthChecks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, Config{OpenFor: 10 * time.Minute})

@@ -97,7 +97,7 @@ func (f *Follower) Follow(ctx context.Context, w io.Writer, control *http.Respon
 // gap is the number of records that were evicted before they were read, matching or not.
 type gap struct {
 	Missed    int64 `json:"missed"`
-	Restarted bool  `json:"restarted,omitempty"` // the reader's last record is of another process, whose later records are not counted
+	Restarted bool  `json:"restarted,omitempty"` // the reader's last record is of an earlier process; later records of that process are not counted
 }
 
 // dropped is the number of matching records that are left out.

@@ -58,7 +58,7 @@ func eventsOf(t interface {
 	return out
 }
 
-// newFollower returns a follower whose events are request ids.
+// newFollower returns a follower that writes request ids as its events.
 func newFollower(l *Log, matches func(*Decision) bool) *Follower {
 	return &Follower{Log: l, Matches: matches, Event: func(n Entry) any { return n.Decision.RequestID }}
 }

@@ -103,20 +103,12 @@ func checked(t *testing.T, health Health, engine *scriptedHealth) (*Worker, *fak
 		send: func(Spec) Sender { return fake },
 	})
 	fleet.Sync([]Spec{{Config: Config{Name: "w", URL: "http://h:1/v1", Health: &health, APIKeyEnv: "W_KEY"}, Pool: "p", Key: canary}})
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		fleet.Run(ctx)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-ended
+	t.Cleanup(func() { // after the fleet has ended
 		if strings.Contains(log.String(), canary) {
 			t.Errorf("the log holds the key: %s", log)
 		}
 	})
-	synctest.Wait()
+	runFleet(t, fleet)
 	return fleet.Get("w"), fake, told, log
 }
 

@@ -70,17 +70,7 @@ func looked(t *testing.T, staleAfter time.Duration, health Health, engine *loade
 	fleet := NewFleet(Options{Rand: middle, send: func(Spec) Sender { return &fakeSender{answer: engine.answer} }})
 	spec := Spec{Config: Config{Name: "w", URL: "http://h:1", Health: &health}, Pool: "p", StaleAfter: staleAfter}
 	fleet.Sync([]Spec{spec})
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		fleet.Run(ctx)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-ended
-	})
-	synctest.Wait()
+	runFleet(t, fleet)
 	return fleet.Get("w"), fleet, spec
 }
 

@@ -27,12 +27,9 @@ func (r *lastReports) last(name string) Status {
 	return r.of[name]
 }
 
-// sharedFleet runs a fleet of workers at one server, one in each pool.
-func sharedFleet(t *testing.T, engine *scriptedHealth, specs ...Spec) (*Fleet, *fakeSender, *lastReports) {
+// runFleet runs a fleet until the test ends, and returns once its first checks are done.
+func runFleet(t *testing.T, fleet *Fleet) {
 	t.Helper()
-	fake, told := &fakeSender{answer: engine.answer}, &lastReports{of: map[string]Status{}}
-	fleet := NewFleet(Options{OnStatus: told.add, Rand: middle, send: func(Spec) Sender { return fake }})
-	fleet.Sync(specs)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -44,6 +41,15 @@ func sharedFleet(t *testing.T, engine *scriptedHealth, specs ...Spec) (*Fleet, *
 		<-ended
 	})
 	synctest.Wait()
+}
+
+// sharedFleet runs a fleet of workers at one server, one in each pool.
+func sharedFleet(t *testing.T, engine *scriptedHealth, specs ...Spec) (*Fleet, *fakeSender, *lastReports) {
+	t.Helper()
+	fake, told := &fakeSender{answer: engine.answer}, &lastReports{of: map[string]Status{}}
+	fleet := NewFleet(Options{OnStatus: told.add, Rand: middle, send: func(Spec) Sender { return fake }})
+	fleet.Sync(specs)
+	runFleet(t, fleet)
 	return fleet, fake, told
 }
 
