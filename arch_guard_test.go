@@ -20,29 +20,48 @@ func TestTheGuardSees(t *testing.T) {
 		files map[string]string
 		want  string
 	}{
-		"a sideways import":        {map[string]string{"tiers/a.go": file("tiers", `import _ "tierway/routing"`)}, "tiers imports routing sideways"},
-		"an upward import":         {map[string]string{"routing/a.go": file("routing", `import _ "tierway/routing/routingtest"`)}, "routing on floor 0 imports routing/routingtest upward, on floor 1"},
-		"a server asked for more":  {map[string]string{"config/a.go": file("config", `import _ "tierway/server"`)}, "config on floor 3 imports server upward"},
-		"planes of each other":     {map[string]string{"server/admin/a.go": file("admin", `import _ "tierway/server/proxy"`)}, "server/admin imports server/proxy sideways"},
-		"an import of no floor":    {map[string]string{"server/a.go": file("server", `import _ "tierway/attic"`)}, "imports attic, which stands on no floor"},
-		"an import of the root":    {map[string]string{"server/a.go": file("server", `import _ "tierway"`)}, "imports ., which stands on no floor"},
-		"benches of each other":    {map[string]string{"bench/a/a.go": file("main", `import _ "tierway/bench/b"`)}, "bench/a imports bench/b sideways"},
-		"a simulator with sockets": {map[string]string{"sim/a.go": file("sim", `import _ "tierway/workers"`)}, "sim imports workers, which is not pure"},
+		"a sideways import": {map[string]string{"tiers/a.go": file("tiers", `import _ "tierway/routing"`)},
+			"tiers imports routing sideways"},
+		"an upward import": {map[string]string{"routing/a.go": file("routing",
+			`import _ "tierway/routing/routingtest"`)}, "routing on floor 0 imports routing/routingtest upward, on floor 1"},
+		"a server asked for more": {map[string]string{"config/a.go": file("config", `import _ "tierway/server"`)},
+			"config on floor 3 imports server upward"},
+		"planes of each other": {map[string]string{"server/admin/a.go": file("admin", `import _ "tierway/server/proxy"`)},
+			"server/admin imports server/proxy sideways"},
+		"an import of no floor": {map[string]string{"server/a.go": file("server", `import _ "tierway/attic"`)},
+			"imports attic, which stands on no floor"},
+		"an import of the root": {map[string]string{"server/a.go": file("server", `import _ "tierway"`)},
+			"imports ., which stands on no floor"},
+		"benches of each other": {map[string]string{"bench/a/a.go": file("main", `import _ "tierway/bench/b"`)},
+			"bench/a imports bench/b sideways"},
+		"a simulator with sockets": {map[string]string{"sim/a.go": file("sim", `import _ "tierway/workers"`)},
+			"sim imports workers, which is not pure"},
 
-		"a test library of the house": {map[string]string{"cmd/tierway/a.go": file("main", `import _ "tierway/engines/chaos"`)}, "cmd/tierway imports engines/chaos, which is for tests"},
-		"a gateway with a simulator":  {map[string]string{"server/a.go": file("server", `import _ "tierway/sim"`)}, "server imports sim, which is for tests"},
+		"a test library of the house": {map[string]string{"cmd/tierway/a.go": file("main",
+			`import _ "tierway/engines/chaos"`)}, "cmd/tierway imports engines/chaos, which is for tests"},
+		"a gateway with a simulator": {map[string]string{"server/a.go": file("server", `import _ "tierway/sim"`)},
+			"server imports sim, which is for tests"},
 
-		"a folder without a floor": {map[string]string{"attic/a.go": file("attic", "")}, "attic: the folder has Go files and stands on no floor"},
-		"code at the root":         {map[string]string{"a.go": file("tierway", "")}, ".: the folder has Go files"},
-		"a folder below another":   {map[string]string{"server/gin/a.go": file("gin", "")}, "server/gin: the folder has Go files"},
+		"a folder without a floor": {map[string]string{"attic/a.go": file("attic", "")},
+			"attic: the folder has Go files and stands on no floor"},
+		"code at the root": {map[string]string{"a.go": file("tierway", "")}, ".: the folder has Go files"},
+		"a folder below another": {map[string]string{"server/gin/a.go": file("gin", "")},
+			"server/gin: the folder has Go files"},
 
-		"a clock":                {map[string]string{"tiers/a.go": file("tiers", "import \"time\"\n\nfunc f() time.Time { return time.Now() }")}, "tiers/a.go:6: tiers is pure and uses time.Now"},
-		"a clock handed on":      {map[string]string{"tiers/a.go": file("tiers", "import \"time\"\n\nfunc f() any { return time.Since }")}, "uses time.Since"},
-		"a clock by a new name":  {map[string]string{"tiers/a.go": file("tiers", "import c \"time\"\n\nfunc f() { c.Sleep(1) }")}, "uses time.Sleep"},
-		"a clock without a name": {map[string]string{"tiers/a.go": file("tiers", "import . \"time\"\n\nfunc f() { Sleep(1) }")}, "by a dot import"},
-		"a timer":                {map[string]string{"queue/a.go": file("queue", "import \"time\"\n\nfunc f() { time.AfterFunc(1, f) }")}, "uses time.AfterFunc"},
-		"a goroutine":            {map[string]string{"sim/a.go": file("sim", "func f() { go f() }")}, "sim/a.go:4: sim is pure and starts a goroutine"},
-		"a group's goroutine":    {map[string]string{"sim/a.go": file("sim", "import \"sync\"\n\nfunc f(wg *sync.WaitGroup) { wg.Go(func() {}) }")}, "sim is pure and starts a goroutine"},
+		"a clock": {map[string]string{"tiers/a.go": file("tiers", "import \"time\"\n\nfunc f() time.Time { "+
+			"return time.Now() }")}, "tiers/a.go:6: tiers is pure and uses time.Now"},
+		"a clock handed on": {map[string]string{"tiers/a.go": file("tiers", "import \"time\"\n\nfunc f() any { return "+
+			"time.Since }")}, "uses time.Since"},
+		"a clock by a new name": {map[string]string{"tiers/a.go": file("tiers", "import c \"time\"\n\nfunc f() { "+
+			"c.Sleep(1) }")}, "uses time.Sleep"},
+		"a clock without a name": {map[string]string{"tiers/a.go": file("tiers",
+			"import . \"time\"\n\nfunc f() { Sleep(1) }")}, "by a dot import"},
+		"a timer": {map[string]string{"queue/a.go": file("queue", "import \"time\"\n\nfunc f() { "+
+			"time.AfterFunc(1, f) }")}, "uses time.AfterFunc"},
+		"a goroutine": {map[string]string{"sim/a.go": file("sim", "func f() { go f() }")},
+			"sim/a.go:4: sim is pure and starts a goroutine"},
+		"a group's goroutine": {map[string]string{"sim/a.go": file("sim", "import \"sync\"\n\nfunc f(wg "+
+			"*sync.WaitGroup) { wg.Go(func() {}) }")}, "sim is pure and starts a goroutine"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			complaints := judge(t, c.files)
@@ -66,18 +85,23 @@ func TestTheGuardSeesForbiddenNames(t *testing.T) {
 func TestTheGuardLetsPass(t *testing.T) {
 	for name, files := range map[string]map[string]string{
 		"imports that go down": {
-			"server/proxy/a.go":        file("proxy", "import (\n\t_ \"tierway/config\"\n\t_ \"tierway/workers\"\n\t_ \"github.com/gin-gonic/gin/binding\"\n)"),
+			"server/proxy/a.go": file("proxy",
+				"import (\n\t_ \"tierway/config\"\n\t_ \"tierway/workers\"\n\t_ \"github.com/gin-gonic/gin/binding\"\n)"),
 			"sim/a.go":                 file("sim", "import _ \"tierway/queue\""),
 			"routing/routingtest/a.go": file("routingtest", "import (\n\t_ \"pgregory.net/rapid\"\n\t_ \"tierway/routing\"\n)"),
 			"e2e/rig/a.go":             file("rig", "import (\n\t_ \"tierway/engines/chaos\"\n\t_ \"tierway/e2e/gateway\"\n)"),
-			"bench/proxy/a.go":         file("main", "import (\n\t_ \"tierway/server\"\n\t_ \"github.com/openai/openai-go/v3\"\n)"),
-			"workers/a.go":             file("workers", "import (\n\t_ \"go.opentelemetry.io/otel/trace\"\n\t_ \"golang.org/x/net/http2\"\n\t_ \"math/rand/v2\"\n)"),
+			"bench/proxy/a.go": file("main",
+				"import (\n\t_ \"tierway/server\"\n\t_ \"github.com/openai/openai-go/v3\"\n)"),
+			"workers/a.go": file("workers",
+				"import (\n\t_ \"go.opentelemetry.io/otel/trace\"\n\t_ \"golang.org/x/net/http2\"\n\t_ \"math/rand/v2\"\n)"),
 		},
 		"pure code": {
-			"tiers/a.go": file("tiers", "import (\n\t\"net/netip\"\n\t\"sync\"\n\t\"time\"\n)\n\nvar _ netip.Addr\n\ntype T struct{ sync.Mutex }\n\nfunc f(now time.Time) time.Duration { return now.Sub(now.Add(time.Second)) }"),
+			"tiers/a.go": file("tiers", "import (\n\t\"net/netip\"\n\t\"sync\"\n\t\"time\"\n)\n\nvar _ netip.Addr\n\ntype T "+
+				"struct{ sync.Mutex }\n\nfunc f(now time.Time) time.Duration { return now.Sub(now.Add(time.Second)) }"),
 		},
 		"a method and a variable called like the clock": {
-			"tiers/a.go": file("tiers", "type clock struct{}\n\nfunc (clock) Now() int { return 0 }\n\nfunc f(time clock) int { return time.Now() }"),
+			"tiers/a.go": file("tiers",
+				"type clock struct{}\n\nfunc (clock) Now() int { return 0 }\n\nfunc f(time clock) int { return time.Now() }"),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -26,7 +26,8 @@ func pureCalls(t *tree) (complaints []string) {
 		for _, file := range f.files {
 			for _, spec := range file.Imports {
 				if spec.Name != nil && spec.Name.Name == "." {
-					complaints = append(complaints, fmt.Sprintf("%s: %s is pure and hides what it uses by a dot import", t.at(spec), name))
+					complaints = append(complaints, fmt.Sprintf("%s: %s is pure and hides what it uses by a dot import", t.at(spec),
+						name))
 				}
 			}
 		}

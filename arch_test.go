@@ -35,7 +35,8 @@ func floors() map[string]string {
 		"config":         "3", "engines": "3", "replay": "3",
 		"sim":     "2",
 		"workers": "1", "store": "1", "openai/prompt": "1", "queue": "1", "decisions": "1", "routing/routingtest": "1",
-		"routing": "0", "tiers": "0", "tenants": "0", "openai": "0", "openai/tokens": "0", "http1": "0", "breaker": "0", "telemetry": "0", "migrations": "0",
+		"routing": "0", "tiers": "0", "tenants": "0", "openai": "0", "openai/tokens": "0", "http1": "0", "breaker": "0",
+		"telemetry": "0", "migrations": "0",
 		"routing/prefix": "-1", "spool": "-1",
 	}
 }
@@ -114,7 +115,8 @@ func sources(root string) (map[string]string, error) {
 				return nil
 			}
 			_, noModule := os.Stat(filepath.Join(at, "go.mod"))
-			if noModule == nil || strings.HasPrefix(e.Name(), ".") || slices.Contains([]string{"testdata", "vendor", "node_modules"}, e.Name()) {
+			if noModule == nil || strings.HasPrefix(e.Name(), ".") ||
+				slices.Contains([]string{"testdata", "vendor", "node_modules"}, e.Name()) {
 				return filepath.SkipDir
 			}
 			return nil
@@ -252,7 +254,8 @@ func importsGoDown(t *tree) (complaints []string) {
 		case below == above:
 			complaints = append(complaints, fmt.Sprintf("%s: %s imports %s sideways, both on floor %s", at, from, to, below))
 		case below > above:
-			complaints = append(complaints, fmt.Sprintf("%s: %s on floor %s imports %s upward, on floor %s", at, from, above, to, below))
+			complaints = append(complaints, fmt.Sprintf("%s: %s on floor %s imports %s upward, on floor %s", at, from, above, to,
+				below))
 		case slices.Contains(testCode(), to) && !under(from, "e2e") && !under(from, "bench"):
 			complaints = append(complaints, fmt.Sprintf("%s: %s imports %s, which is for tests", at, from, to))
 		case from == "sim" && !slices.Contains(pure(), to):

@@ -72,7 +72,8 @@ func TestEveryAlertIsToldAndAnswered(t *testing.T) {
 		if err := sound(metrics, a); err != nil {
 			t.Errorf("the alert %s: %v", a.Alert, err)
 		}
-		if file, anchor, _ := strings.Cut(a.Annotations["runbook"], "#"); file != runbook || !slices.Contains(places, anchor) {
+		if file, anchor, _ := strings.Cut(a.Annotations["runbook"], "#"); file != runbook ||
+			!slices.Contains(places, anchor) {
 			t.Errorf("the alert %s: there is no place %q", a.Alert, a.Annotations["runbook"])
 		}
 		if seen[a.Alert] {
@@ -126,7 +127,8 @@ func sound(metrics map[string]family, a alert) error {
 func TestABrokenAlertIsFound(t *testing.T) {
 	metrics := map[string]family{"up": {labels: scraped()}, "asked_total": {counts: true, labels: scraped()}}
 	good := alert{Alert: "TierwayDown", Expr: "up == 0", Labels: map[string]string{"severity": "critical"},
-		Annotations: map[string]string{"summary": "{{ $labels.instance }} is away", "description": "{{ $value | humanize }}", "runbook": "r"}}
+		Annotations: map[string]string{"summary": "{{ $labels.instance }} is away", "description": "{{ $value | humanize }}",
+			"runbook": "r"}}
 	if err := sound(metrics, good); err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,8 @@ func names(text []byte, heading string) (all []string) {
 
 // TestTheDocumentHasEveryKeyOfALogLine: in the order in which they are written.
 func TestTheDocumentHasEveryKeyOfALogLine(t *testing.T) {
-	table := regexp.MustCompile(`(?s)accessKeys = \[\.\.\.\]string\{(.*?)\n\}`).FindSubmatch(read(t, "decisions/access_log_test.go"))
+	table := regexp.MustCompile(`(?s)accessKeys = \[\.\.\.\]string\{(.*?)\n\}`).FindSubmatch(read(t,
+		"decisions/access_log_test.go"))
 	if table == nil {
 		t.Fatal("decisions/access_log_test.go has no table of keys")
 	}
@@ -52,7 +53,8 @@ func conventions() map[string]attribute.Key {
 		"GenAIOperationNameKey": semconv.GenAIOperationNameKey, "GenAIProviderNameKey": semconv.GenAIProviderNameKey,
 		"GenAIRequestModelKey": semconv.GenAIRequestModelKey, "GenAIRequestStreamKey": semconv.GenAIRequestStreamKey,
 		"GenAIRequestMaxTokensKey": semconv.GenAIRequestMaxTokensKey, "GenAIResponseModelKey": semconv.GenAIResponseModelKey,
-		"GenAIUsageInputTokensKey": semconv.GenAIUsageInputTokensKey, "GenAIUsageOutputTokensKey": semconv.GenAIUsageOutputTokensKey,
+		"GenAIUsageInputTokensKey":          semconv.GenAIUsageInputTokensKey,
+		"GenAIUsageOutputTokensKey":         semconv.GenAIUsageOutputTokensKey,
 		"GenAIUsageCacheReadInputTokensKey": semconv.GenAIUsageCacheReadInputTokensKey,
 		"GenAIResponseTimeToFirstChunkKey":  semconv.GenAIResponseTimeToFirstChunkKey,
 	}
@@ -187,7 +189,8 @@ func TestDocumentsNameMetricsThatThereAre(t *testing.T) {
 func TestDocumentsNameTestsThatExist(t *testing.T) {
 	has := map[string]bool{}
 	err := filepath.WalkDir(".", func(at string, _ fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(at, "_test.go") && !strings.Contains(at, "routingtest") || !strings.HasSuffix(at, ".go") {
+		if err != nil || !strings.HasSuffix(at, "_test.go") && !strings.Contains(at, "routingtest") ||
+			!strings.HasSuffix(at, ".go") {
 			return err
 		}
 		for _, m := range regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz)\w+)\(`).FindAllSubmatch(read(t, at), -1) {
@@ -238,7 +241,8 @@ func TestPathsForContributorsExist(t *testing.T) {
 		t.Fatal("docs/architecture.md does not say where a new thing goes")
 	}
 	seen := 0
-	for file, text := range map[string]string{"CONTRIBUTING.md": string(read(t, "CONTRIBUTING.md")), "docs/architecture.md": where} {
+	for file, text := range map[string]string{"CONTRIBUTING.md": string(read(t, "CONTRIBUTING.md")),
+		"docs/architecture.md": where} {
 		for _, m := range regexp.MustCompile("`((?:\\.ci|[a-z0-9]+)/[a-zA-Z0-9_./-]*)`").FindAllStringSubmatch(text, -1) {
 			seen++
 			if matches, err := filepath.Glob(m[1]); err != nil || len(matches) != 1 {
@@ -257,7 +261,8 @@ func TestTheChangelogHasTheVersion(t *testing.T) {
 	if version == nil {
 		t.Fatal("cmd/tierway/main.go has no version")
 	}
-	if text := string(read(t, "CHANGELOG.md")); !strings.Contains(text, string(version[1])) || !strings.Contains(text, "## [Unreleased]") {
+	if text := string(read(t, "CHANGELOG.md")); !strings.Contains(text, string(version[1])) ||
+		!strings.Contains(text, "## [Unreleased]") {
 		t.Errorf("CHANGELOG.md does not name %s, or has no section Unreleased", version[1])
 	}
 }

@@ -235,7 +235,9 @@ func (p *promQL) aggregate(name string) value {
 	if by == "" {
 		return value{shape: 'i', counts: inner.counts}
 	}
-	kept := slices.DeleteFunc(slices.Clone(inner.labels), func(l string) bool { return slices.Contains(names, l) != (by == "by") })
+	kept := slices.DeleteFunc(slices.Clone(inner.labels), func(l string) bool {
+		return slices.Contains(names, l) != (by == "by")
+	})
 	return value{shape: 'i', counts: inner.counts, labels: kept}
 }
 

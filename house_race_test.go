@@ -24,7 +24,8 @@ func TestGoroutinesRunUnderTheRaceDetector(t *testing.T) {
 		return regexp.MustCompile(found[1])
 	}
 	norace, raced := pattern("norace"), pattern("raced")
-	for _, want := range []string{`-race .*-run "\$raced" "\$\{unraced\[@\]\}"`, `-race .*"\$\{units\[@\]\}"`, `raced='.*Keeps\?TheLaws//Concurren`} {
+	for _, want := range []string{`-race .*-run "\$raced" "\$\{unraced\[@\]\}"`, `-race .*"\$\{units\[@\]\}"`,
+		`raced='.*Keeps\?TheLaws//Concurren`} {
 		if !regexp.MustCompile(want).MatchString(script) {
 			t.Errorf("scripts/test.sh has nothing that matches %s", want)
 		}
@@ -51,7 +52,8 @@ func TestGoroutinesRunUnderTheRaceDetector(t *testing.T) {
 				if tests++; !strings.HasPrefix(name, "Test") || !raced.MatchString(name) {
 					t.Errorf("%s: %s starts a goroutine: start it in a test whose name matches raced= in scripts/test.sh", path, name)
 				}
-			case path == "routing/routingtest/load.go" && (name == "concurrency" || name == "sendRequest"): // the law BoundsHoldUnderConcurrency
+			// the law BoundsHoldUnderConcurrency
+			case path == "routing/routingtest/load.go" && (name == "concurrency" || name == "sendRequest"):
 			default:
 				t.Errorf("%s: %s starts a goroutine: take its package out of norace= in scripts/test.sh", path, name)
 			}

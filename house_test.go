@@ -127,7 +127,9 @@ func TestImageIsStaticAndUnprivileged(t *testing.T) {
 	if last < 0 {
 		t.Fatal("the image is not made from scratch")
 	}
-	if !slices.ContainsFunc(lines[:last], func(l string) bool { return strings.HasPrefix(l, "RUN CGO_ENABLED=0 go build ") }) {
+	if !slices.ContainsFunc(lines[:last], func(l string) bool {
+		return strings.HasPrefix(l, "RUN CGO_ENABLED=0 go build ")
+	}) {
 		t.Error("the binary is not built with CGO_ENABLED=0")
 	}
 	user := regexp.MustCompile(`^USER [1-9]\d*:[1-9]\d*$`)
@@ -135,7 +137,8 @@ func TestImageIsStaticAndUnprivileged(t *testing.T) {
 		t.Error("the image does not name a user by a number above 0, which an orchestrator could check")
 	}
 	for _, l := range lines {
-		if image, ok := strings.CutPrefix(l, "FROM "); ok && image != "scratch" && !regexp.MustCompile(`:\d+\.\d+\.\d+`).MatchString(image) {
+		if image, ok := strings.CutPrefix(l, "FROM "); ok && image != "scratch" &&
+			!regexp.MustCompile(`:\d+\.\d+\.\d+`).MatchString(image) {
 			t.Errorf("the image %q is not pinned", image)
 		}
 	}
@@ -190,8 +193,9 @@ func textFiles(t *testing.T, f func(path string, text []byte)) {
 
 func TestNoFileNamesAMachineOrARegistry(t *testing.T) {
 	laws := map[string]*regexp.Regexp{
-		"a path of one machine":   regexp.MustCompile(`(^|[\s"'=:(])/(home|root|Users)/[A-Za-z0-9._-]+`),
-		"a package registry host": regexp.MustCompile(`https?://([a-z0-9-]+\.)*(proxy|registry|index|files|deb|crates|npmjs|pypi|pythonhosted)[a-z0-9.-]*\.(com|org|io)`),
+		"a path of one machine": regexp.MustCompile(`(^|[\s"'=:(])/(home|root|Users)/[A-Za-z0-9._-]+`),
+		"a package registry host": regexp.MustCompile(
+			`https?://([a-z0-9-]+\.)*(proxy|registry|index|files|deb|crates|npmjs|pypi|pythonhosted)[a-z0-9.-]*\.(com|org|io)`),
 	}
 	n := 0
 	textFiles(t, func(path string, text []byte) {

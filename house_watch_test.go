@@ -256,9 +256,11 @@ func TestEveryPanelSaysWhatItShows(t *testing.T) {
 // TestABrokenPanelIsFound: an expression, a variable, a label of its legend, and a
 // field that Grafana has not.
 func TestABrokenPanelIsFound(t *testing.T) {
-	metrics := map[string]family{"depth": {labels: []string{"tier"}}, "asked_total": {counts: true, labels: []string{"tier"}}}
+	metrics := map[string]family{"depth": {labels: []string{"tier"}},
+		"asked_total": {counts: true, labels: []string{"tier"}}}
 	variables := []string{"tier"}
-	if err := shown(metrics, `sum by (tier) (rate(asked_total{tier=~"$tier"}[$__rate_interval]))`, "{{tier}}", variables); err != nil {
+	if err := shown(metrics, `sum by (tier) (rate(asked_total{tier=~"$tier"}[$__rate_interval]))`, "{{tier}}",
+		variables); err != nil {
 		t.Error(err)
 	}
 	for _, broken := range [][2]string{

@@ -37,19 +37,23 @@ func TestWhatAReloadWouldChange(t *testing.T) {
 	}{
 		"nothing": {grown, nil},
 		"what means the same": {"# a comment\nlisten: 127.0.0.1:8080\ngateways: 1\n" + with(
-			`rpm: 60}`, `rpm: 60, tpm: 0}, priority: interactive, weight: 1`, `{name: w0, url: "http://h:1", api_key_env: K}, {name: w1, url: "http://h:2"}`,
+			`rpm: 60}`, `rpm: 60, tpm: 0}, priority: interactive, weight: 1`,
+			`{name: w0, url: "http://h:1", api_key_env: K}, {name: w1, url: "http://h:2"}`,
 			`{name: w1, url: "http://h:2", weight: 1, priority: 0}, {name: w0, url: "http://h:1", api_key_env: K, health: {path: auto}}`,
-			`output: 2}`, `output: 2, cached_input: 1}, engine: auto, health: {}, queue: {aged_share: 0.2, max_bytes: 262144KiB, age: {interactive: 0s}}, saturation: {}`), nil},
+			`output: 2}`,
+			`output: 2, cached_input: 1}, engine: auto, health: {}, queue: {aged_share: 0.2, max_bytes: 262144KiB, age: {interactive: 0s}}, saturation: {}`), nil},
 		"a limit": {with("rpm: 60", "rpm: 30, month_money: 12.50"), []string{
 			"replace auth.keys[a].limits.rpm: 60 → 30 (live)",
 			"add auth.keys[a].limits.month_money:  → 12.5 (live)"}},
 		"a tenant": {with("auth: {keys: [", "auth: {keys: [{name: b, sha256: "+digestB+", tiers: []}, "), []string{
 			"add auth.keys[b]:  → {name: b, sha256: bbbbbbbb…, tiers: [], isolate_cache: false, de… (live)"}},
-		"a second key of a tenant": {with("auth: {keys: [", "auth: {keys: [{name: a, sha256: "+digestB+", limits: {rpm: 60}}, "), []string{
+		"a second key of a tenant": {with("auth: {keys: [", "auth: {keys: [{name: a, sha256: "+digestB+
+			", limits: {rpm: 60}}, "), []string{
 			"add auth.keys[a bbbbbbbb…]:  → {name: a, sha256: bbbbbbbb…, limits: {rpm: 60}, isolate_cache: f… (live)"}},
 		"another key of a tenant": {with(digestA, digestB), []string{
 			"replace auth.keys[a].sha256: aaaaaaaa… → bbbbbbbb… (live)"}},
-		"a worker comes": {with("tiers:\n  - {name: small, model: m, workers: [", "tiers:\n  - {name: small, model: m, workers: [{name: x, url: \"http://h:9\"}, "), []string{
+		"a worker comes": {with("tiers:\n  - {name: small, model: m, workers: [",
+			"tiers:\n  - {name: small, model: m, workers: [{name: x, url: \"http://h:9\"}, "), []string{
 			"add tiers[small].workers[x]:  → {name: x, url: 'http://h:9'} (live)"}},
 		"a worker goes": {with(`, {name: w1, url: "http://h:2"}`, ""), []string{
 			"remove tiers[small].workers[w1]: {name: w1, url: 'http://h:2'} →  (drain)"}},
@@ -59,21 +63,27 @@ func TestWhatAReloadWouldChange(t *testing.T) {
 			"replace tiers[small].workers[w1].url: http://h:2 → http://h:9 (drain)"}},
 		"a tier has another model": {with("name: large, model: n", "name: large, model: o"), []string{
 			"replace tiers[large].model: n → o (drain)"}},
-		"a worker changes tiers": {with(`, {name: w1, url: "http://h:2"}`, "", `[{name: w2,`, `[{name: w1, url: "http://h:2"}, {name: w2,`), []string{
+		"a worker changes tiers": {with(`, {name: w1, url: "http://h:2"}`, "", `[{name: w2,`,
+			`[{name: w1, url: "http://h:2"}, {name: w2,`), []string{
 			"remove tiers[small].workers[w1]: {name: w1, url: 'http://h:2'} →  (drain)",
 			"add tiers[large].workers[w1]:  → {name: w1, url: 'http://h:2'} (live)"}},
-		"tiers change places": {with("tiers:\n", "tiers:\n  - {name: large, model: n, price: {input: 1, output: 2}, policy: {name: random}, workers: [{name: w2, url: \"http://h:3\"}]}\n",
-			"  - {name: large, model: n, price: {input: 1, output: 2}, policy: {name: random}, workers: [{name: w2, url: \"http://h:3\"}]}\n", ""), []string{
+		"tiers change places": {with("tiers:\n", "tiers:\n  - {name: large, model: n, price: {input: 1, output: 2}, "+
+			"policy: {name: random}, workers: [{name: w2, url: \"http://h:3\"}]}\n",
+			"  - {name: large, model: n, price: {input: 1, output: 2}, policy: {name: random}, workers: [{name: w2, url: "+
+				"\"http://h:3\"}]}\n", ""), []string{
 			"replace tiers: small, large → large, small (live)"}},
-		"a tier goes": {with("  - {name: large, model: n, price: {input: 1, output: 2}, policy: {name: random}, workers: [{name: w2, url: \"http://h:3\"}]}\n", ""), []string{
+		"a tier goes": {with("  - {name: large, model: n, price: {input: 1, output: 2}, policy: {name: random}, workers: "+
+			"[{name: w2, url: \"http://h:3\"}]}\n", ""), []string{
 			"remove tiers[large]: {name: large, model: n, price: {input: 1, output: 2}, policy: {n… →  (drain)",
 			"replace tiers: small, large → small (live)"}},
-		"what tiers inherit, once": {grown + "health: {interval: 9s}\npolicy: {name: chwbl, epsilon: 0.5}\nqueue: {heartbeat_after: 1s}\ntimeouts: {connect: 1s}\n", []string{
+		"what tiers inherit, once": {grown + "health: {interval: 9s}\npolicy: {name: chwbl, epsilon: 0.5}\nqueue: " +
+			"{heartbeat_after: 1s}\ntimeouts: {connect: 1s}\n", []string{
 			"add policy.epsilon:  → 0.5 (live)",
 			"replace health.interval: 5s → 9s (live)",
 			"replace timeouts.connect: 2s → 1s (live)",
 			"replace queue.heartbeat_after: 15s → 1s (live)"}},
-		"how requests wait": {with("model: m,", "model: m, queue: {max_wait: {batch: 0s}, displace: false, max_depth: 1000}, saturation: {kv_usage: 0},") +
+		"how requests wait": {with("model: m,", "model: m, queue: {max_wait: {batch: 0s}, displace: false, max_depth: "+
+			"1000}, saturation: {kv_usage: 0},") +
 			"queue: {max_depth: 9, age: {batch: 40s}, max_bytes: 32MiB}\nsaturation: {waiting: 5, stale_after: 6s}\n", []string{
 			"replace tiers[small].queue.max_wait.batch: 10m0s → 0s (live)",
 			"replace tiers[small].queue.displace: true → false (live)",
@@ -99,8 +109,10 @@ func TestWhatAReloadWouldChange(t *testing.T) {
 			`replace models.auto: classify → small (live)`,
 			`remove models["gpt-4*"]: small →  (live)`,
 			`add models["gpt-5*"]:  → small (live)`}},
-		"a map is switched off": {grown + "classifier: {prompt_tokens: {}}\n", []string{"add classifier.prompt_tokens:  → {} (live)"}},
-		"what waits for a restart": {grown + "listen: 127.0.0.1:1\nadmin: {listen: 127.0.0.1:2}\nlog: {level: debug}\nstore: {sql: \"postgres://u:hunter2@h/db\", retention: 24h}\nwatch: true\n", []string{
+		"a map is switched off": {grown + "classifier: {prompt_tokens: {}}\n",
+			[]string{"add classifier.prompt_tokens:  → {} (live)"}},
+		"what waits for a restart": {grown + "listen: 127.0.0.1:1\nadmin: {listen: 127.0.0.1:2}\nlog: {level: " +
+			"debug}\nstore: {sql: \"postgres://u:hunter2@h/db\", retention: 24h}\nwatch: true\n", []string{
 			"replace listen: 127.0.0.1:8080 → 127.0.0.1:1 (restart)",
 			"replace watch: false → true (live)",
 			"replace admin.listen: 127.0.0.1:8081 → 127.0.0.1:2 (restart)",
@@ -125,9 +137,11 @@ func TestWhatAReloadWouldChange(t *testing.T) {
 
 func TestAChangedSecretIsToldAndNotShown(t *testing.T) {
 	src := func(password string) string {
-		return grown + "store: {sql: \"postgres://u:" + password + "@h/db?sslpassword=" + password + "\", redis: \"rediss://:" + password + "@h:1/2\"}\n"
+		return grown + "store: {sql: \"postgres://u:" + password + "@h/db?sslpassword=" + password +
+			"\", redis: \"rediss://:" + password + "@h:1/2\"}\n"
 	}
-	old, f := parsed(t, src("hunter2"), map[string]string{"K": "worker-key"}), parsed(t, src("hunter3"), map[string]string{"K": "worker-kex"})
+	old, f := parsed(t, src("hunter2"), map[string]string{"K": "worker-key"}),
+		parsed(t, src("hunter3"), map[string]string{"K": "worker-kex"})
 	want := []Change{
 		{"store.sql", "replace", "postgres://***@h", "postgres://***@h (another value)", "restart"},
 		{"store.redis", "replace", "rediss://***@h:1", "rediss://***@h:1 (another value)", "restart"},
@@ -204,7 +218,8 @@ func TestNoKeyChangesUnseen(t *testing.T) {
 	var old, f File
 	filled(reflect.ValueOf(&old).Elem(), new(int64))
 	filled(reflect.ValueOf(&f).Elem(), new(int64))
-	old.Queue.Displace, f.Queue.Displace = new(false), new(false) // another than that of tiers and pools, as numbers and texts are
+	// another than that of tiers and pools, as numbers and texts are
+	old.Queue.Displace, f.Queue.Displace = new(false), new(false)
 	if diff := Changes(&old, &f); len(diff) > 0 {
 		t.Fatalf("without any change: %v", diff)
 	}
@@ -216,7 +231,8 @@ func TestNoKeyChangesUnseen(t *testing.T) {
 			t.Errorf("%s was changed, and no change is told", path)
 		}
 		for _, c := range got {
-			if c.Path == "" || c.Old == c.New || !slices.Contains([]string{"add", "remove", "replace"}, c.Op) || !slices.Contains([]string{"live", "drain", "restart"}, c.Effect) {
+			if c.Path == "" || c.Old == c.New || !slices.Contains([]string{"add", "remove", "replace"}, c.Op) ||
+				!slices.Contains([]string{"live", "drain", "restart"}, c.Effect) {
 				t.Errorf("%s: a bad change: %+v", path, c)
 			}
 			kept := Changes(&old, f.KeepRestartOnly(&old))
@@ -259,7 +275,8 @@ func TestChangesAreMirrored(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := drawFile(t), drawFile(t)
 		there, back := Changes(&a, &b), Changes(&b, &a)
-		if len(there) != len(back) || count(there, "add") != count(back, "remove") || count(there, "replace") != count(back, "replace") {
+		if len(there) != len(back) || count(there, "add") != count(back, "remove") ||
+			count(there, "replace") != count(back, "replace") {
 			t.Fatalf("%v there, %v back", there, back)
 		}
 		if fmt.Sprint(there) != fmt.Sprint(Changes(&a, &b)) {

@@ -208,8 +208,9 @@ func (d *decoder) checkBreaker(f *File) {
 // of four.
 func (d *decoder) checkBuffered(f *File) {
 	if least := 4 * f.MaxBodyBytes; f.MaxBufferedBytes != 0 && f.MaxBufferedBytes < least {
-		d.report("max_buffered_bytes", fmt.Sprintf("%v is less than four times max_body_bytes (%v), so the longest body could not be read",
-			f.MaxBufferedBytes, f.MaxBodyBytes), fmt.Sprintf("set at least %v, or lower max_body_bytes", least))
+		d.report("max_buffered_bytes",
+			fmt.Sprintf("%v is less than four times max_body_bytes (%v), so the longest body could not be read",
+				f.MaxBufferedBytes, f.MaxBodyBytes), fmt.Sprintf("set at least %v, or lower max_body_bytes", least))
 	}
 }
 
@@ -233,7 +234,8 @@ func (d *decoder) checkStore(f *File) {
 	if d.written("store.sql") {
 		where = d.position("store.sql")
 	}
-	d.reportAt("store.sql", where, "a SQLite file serves one gateway, "+why+": each would have its own tenants, keys and ledger",
+	d.reportAt("store.sql", where, "a SQLite file serves one gateway, "+why+
+		": each would have its own tenants, keys and ledger",
 		"use postgres:// to share tenants, keys and the ledger").Warning = true
 }
 
@@ -261,7 +263,8 @@ func (d *decoder) checkDecisions(f *File) {
 	}
 	if c.File != "" {
 		if other := d.sameFile(f); other != "" {
-			d.report("decisions.file", d.shown("decisions.file", c.File)+" is "+other, "use a separate file, such as decisions.jsonl")
+			d.report("decisions.file", d.shown("decisions.file", c.File)+" is "+other,
+				"use a separate file, such as decisions.jsonl")
 		}
 		return
 	}

@@ -31,7 +31,8 @@ type listener struct {
 // checkAddresses checks the addresses of both planes and of /metrics, and that plain text
 // outside loopback is confirmed by insecure.
 func (d *decoder) checkAddresses(f *File) {
-	const keysAndPrompts, plane = "keys and prompts", "choose another port, or use exactly the same address to serve both planes on it"
+	const keysAndPrompts, plane = "keys and prompts",
+		"choose another port, or use exactly the same address to serve both planes on it"
 	shared := f.SharedPlanes() && f.Listen != ""
 	data := listener{path: "listen", address: f.Listen, tls: f.TLS.On(), insecure: f.Insecure, crossing: keysAndPrompts}
 	admin := listener{path: "admin.listen", section: "admin.", address: f.Admin.Listen, insecure: f.Admin.Insecure,
@@ -45,8 +46,14 @@ func (d *decoder) checkAddresses(f *File) {
 	if data.ok && admin.ok && !shared {
 		d.checkPortConflict(admin, data)
 	}
-	metrics := listener{path: "metrics.listen", section: "metrics.", address: f.Metrics.Listen, insecure: f.Metrics.Insecure,
-		crossing: "names of tenants, models and workers", way: "choose another port, or " + onAdmin}
+	metrics := listener{
+		path:     "metrics.listen",
+		section:  "metrics.",
+		address:  f.Metrics.Listen,
+		insecure: f.Metrics.Insecure,
+		crossing: "names of tenants, models and workers",
+		way:      "choose another port, or " + onAdmin,
+	}
 	if metrics.address != "" {
 		d.checkListener(&metrics)
 		d.checkPortConflict(metrics, admin)
@@ -76,7 +83,8 @@ func (d *decoder) checkListener(l *listener) {
 	case l.insecure:
 		d.warn(l.section+"insecure", l.crossing+" cross the network to "+shown+" in plain text", "")
 	default:
-		way := fmt.Sprintf("set %[1]stls.cert and %[1]stls.key, or %[1]sinsecure: true if a proxy or the network protects it", l.section)
+		way := fmt.Sprintf("set %[1]stls.cert and %[1]stls.key, or %[1]sinsecure: true if a proxy or the network protects it",
+			l.section)
 		if l.path == "metrics.listen" {
 			way = "set metrics.insecure: true if the network protects them, or " + onAdmin
 		}
@@ -87,7 +95,8 @@ func (d *decoder) checkListener(l *listener) {
 // checkPortConflict reports an address that cannot be opened together with another one.
 func (d *decoder) checkPortConflict(l, other listener) {
 	if samePort(l.address, other.address) {
-		d.report(l.path, d.shown(l.path, l.address)+" uses the same port as "+other.path+", "+d.shown(other.path, other.address)+
+		d.report(l.path, d.shown(l.path, l.address)+" uses the same port as "+other.path+", "+
+			d.shown(other.path, other.address)+
 			": only one of them can be opened", l.way)
 	}
 }
@@ -170,8 +179,9 @@ func leadsTo(address, listen string) bool {
 	host, _, err := net.SplitHostPort(address)
 	on, _, listenErr := net.SplitHostPort(listen)
 	to, at := ipOf(host), ipOf(on)
-	return err == nil && listenErr == nil && samePort(address, listen) && (strings.EqualFold(host, on) || to.IsLoopback() ||
-		to.IsUnspecified() && (on == "" || at.IsUnspecified() || at.IsLoopback()))
+	return err == nil && listenErr == nil && samePort(address, listen) &&
+		(strings.EqualFold(host, on) || to.IsLoopback() ||
+			to.IsUnspecified() && (on == "" || at.IsUnspecified() || at.IsLoopback()))
 }
 
 // ipOf returns the IP address of a host in a URL or listener; the zero Addr for other names.

@@ -46,7 +46,8 @@ func (d *decoder) checkTLS(path string, t TLS) {
 		return
 	}
 	if _, err := tls.X509KeyPair(cert, key); err != nil {
-		d.report(path+".cert", fmt.Sprintf("the certificate %s does not load with its key: %v", d.shown(path+".cert", t.Cert), err), "check that both are PEM files of the same pair")
+		d.report(path+".cert", fmt.Sprintf("the certificate %s does not load with its key: %v", d.shown(path+".cert", t.Cert),
+			err), "check that both are PEM files of the same pair")
 	}
 }
 
@@ -71,7 +72,9 @@ func (d *decoder) checkAuth(f *File) {
 		d.checkUnique(names, path+".name", k.Name)
 		adminKeys = append(adminKeys, tenants.KeyConfig{Name: "admin", SHA256: k.SHA256})
 	}
-	if len(f.Admin.Keys) > 0 && !slices.ContainsFunc(f.Admin.Keys, func(k AdminKey) bool { return k.Role == "" || k.Role == roleAdmin }) {
+	if len(f.Admin.Keys) > 0 && !slices.ContainsFunc(f.Admin.Keys, func(k AdminKey) bool {
+		return k.Role == "" || k.Role == roleAdmin
+	}) {
 		d.warn("admin.keys", "all keys are viewers: unless the database has an admin key, the admin plane can change nothing",
 			"give one key role: admin, or create one with `tierway keys create --admin`")
 	}
@@ -80,8 +83,10 @@ func (d *decoder) checkAuth(f *File) {
 	_, _, err = tenants.FromConfig(adminKeys)
 	d.reportErrors(err, func(path string) string { return strings.Replace(path, "auth.", "admin.", 1) })
 	if f.Auth.Required && len(f.Auth.Keys) == 0 && f.Store.SQL == "" {
-		d.report("auth.keys", "keys are required, but the file has none and store.sql is empty: every request would be rejected",
-			"add - {name: me, sha256: …} with the output of "+makeDigest+", set store.sql, or set auth.required: false on loopback")
+		d.report("auth.keys",
+			"keys are required, but the file has none and store.sql is empty: every request would be rejected",
+			"add - {name: me, sha256: …} with the output of "+makeDigest+
+				", set store.sql, or set auth.required: false on loopback")
 	}
 }
 
@@ -92,7 +97,8 @@ func (d *decoder) checkRights(f *File) {
 	equal := func(right, name string) bool { return right == name }
 	for i, k := range f.Auth.Keys {
 		d.checkMatches(fmt.Sprintf("auth.keys[%d].tiers", i), k.Tiers, targets, equal, "is not a tier or pool")
-		d.checkMatches(fmt.Sprintf("auth.keys[%d].models", i), k.Models, names, tenants.Overlap, "matches no model, tier or alias")
+		d.checkMatches(fmt.Sprintf("auth.keys[%d].models", i), k.Models, names, tenants.Overlap,
+			"matches no model, tier or alias")
 	}
 }
 
@@ -124,7 +130,8 @@ func distinct(names []string) []string {
 }
 
 // checkMatches reports rights that match none of the names.
-func (d *decoder) checkMatches(path string, rights, names []string, match func(right, name string) bool, nothing string) {
+func (d *decoder) checkMatches(path string, rights, names []string, match func(right, name string) bool,
+	nothing string) {
 	for i, right := range rights {
 		if !slices.ContainsFunc(names, func(name string) bool { return match(right, name) }) {
 			at := fmt.Sprintf("%s[%d]", path, i)
@@ -147,11 +154,13 @@ func (d *decoder) checkLimits(f *File) {
 		highest, ok := tenants.ParseClass(k.Priority)
 		usual, known := tenants.ParseClass(k.DefaultPriority)
 		if (ok || k.Priority == "") && known && usual < highest {
-			d.report(path+".default_priority", d.shown(path+".default_priority", k.DefaultPriority)+" is above its priority "+highest.String(),
+			d.report(path+".default_priority", d.shown(path+".default_priority", k.DefaultPriority)+" is above its priority "+
+				highest.String(),
 				"set at most "+highest.String()+", or raise priority")
 		}
 		if k.Degrade && !k.Limits.Budgeted() {
-			d.warn(path+".degrade", "has no effect without a budget", "set day_tokens, month_tokens, day_money or month_money in limits")
+			d.warn(path+".degrade", "has no effect without a budget",
+				"set day_tokens, month_tokens, day_money or month_money in limits")
 		}
 		if k.FailClosed && f.Store.Redis == "" {
 			d.warn(path+".fail_closed", "has no effect without store.redis", "set store.redis, or remove the key")
@@ -168,7 +177,8 @@ func (d *decoder) checkPrice(path string, p tenants.Price) bool {
 	for name, amount := range map[string]float64{"input": p.Input, "cached_input": cached, "output": p.Output} {
 		_, decimals, _ := strings.Cut(strconv.FormatFloat(amount, 'f', -1, 64), ".")
 		if at := path + "." + name; len(decimals) > 9 && d.written(at) {
-			d.report(at, fmt.Sprintf("%v has %d decimals, but prices have at most 9", amount, len(decimals)), "round it to 9 decimals")
+			d.report(at, fmt.Sprintf("%v has %d decimals, but prices have at most 9", amount, len(decimals)),
+				"round it to 9 decimals")
 		}
 	}
 	return p.Input > 0 || cached > 0 || p.Output > 0
@@ -177,10 +187,12 @@ func (d *decoder) checkPrice(path string, p tenants.Price) bool {
 // checkLimit checks the limits of one key; priced reports whether any tier or pool has a price.
 func (d *decoder) checkLimit(path string, l tenants.Limits, priced bool) {
 	if l.Burst > 0 && l.RPM == 0 && l.RPS == 0 {
-		d.report(path+".burst", fmt.Sprintf("%d has no effect without rpm or rps", l.Burst), "set one of them, or remove burst; concurrent limits in-flight requests")
+		d.report(path+".burst", fmt.Sprintf("%d has no effect without rpm or rps", l.Burst),
+			"set one of them, or remove burst; concurrent limits in-flight requests")
 	}
 	if l.TokenBurst > 0 && l.TPM == 0 {
-		d.report(path+".token_burst", fmt.Sprintf("%d has no effect without tpm", l.TokenBurst), "set tpm, or remove token_burst")
+		d.report(path+".token_burst", fmt.Sprintf("%d has no effect without tpm", l.TokenBurst),
+			"set tpm, or remove token_burst")
 	}
 	for name, amount := range map[string]tenants.Money{"day_money": l.DayMoney, "month_money": l.MonthMoney} {
 		if amount > 0 && !priced {
@@ -189,9 +201,11 @@ func (d *decoder) checkLimit(path string, l tenants.Limits, priced bool) {
 		}
 	}
 	if l.DayTokens > l.MonthTokens && l.MonthTokens > 0 {
-		d.warn(path+".day_tokens", fmt.Sprintf("%d exceeds month_tokens (%d), so it is never reached", l.DayTokens, l.MonthTokens), "lower it, or remove it")
+		d.warn(path+".day_tokens", fmt.Sprintf("%d exceeds month_tokens (%d), so it is never reached", l.DayTokens,
+			l.MonthTokens), "lower it, or remove it")
 	}
 	if l.DayMoney > l.MonthMoney && l.MonthMoney > 0 {
-		d.warn(path+".day_money", fmt.Sprintf("%v exceeds month_money (%v), so it is never reached", l.DayMoney, l.MonthMoney), "lower it, or remove it")
+		d.warn(path+".day_money", fmt.Sprintf("%v exceeds month_money (%v), so it is never reached", l.DayMoney,
+			l.MonthMoney), "lower it, or remove it")
 	}
 }

@@ -32,8 +32,12 @@ func TestAnAddressLeadsToAListenerOfThisMachine(t *testing.T) {
 }
 
 func TestAWorkerAtTheGatewaysOwnAddressIsAWarning(t *testing.T) {
-	f, err := Parse("f", []byte("listen: 127.0.0.1:9999\nadmin: {listen: \"127.0.0.1:9998\"}\nauth: {required: false}\ntiers:\n- name: small\n  model: m\n  workers:\n"+
-		"  - {name: a, url: \"http://localhost:9999/v1\"}\n  - {name: b, url: \"http://127.0.0.1:9998\"}\n  - {name: c, url: \"http://127.0.0.1:9997\"}\n"), func(string) (string, bool) { return "", false })
+	f, err := Parse("f", []byte("listen: 127.0.0.1:9999\nadmin: {listen: \"127.0.0.1:9998\"}\nauth: {required: "+
+		"false}\ntiers:\n- name: small\n  model: m\n  workers:\n"+
+		"  - {name: a, url: \"http://localhost:9999/v1\"}\n  - {name: b, url: \"http://127.0.0.1:9998\"}\n  - {name: c, "+
+		"url: \"http://127.0.0.1:9997\"}\n"), func(string) (string, bool) {
+		return "", false
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,7 +67,8 @@ func (d *decoder) checkPurpose(s section) {
 	named := s.Model != "" || len(s.Models) > 0
 	switch {
 	case !named && len(s.Paths) == 0:
-		d.report(s.path+".models", "the pool has no model and no paths, so no request can reach it", "list the names that clients request")
+		d.report(s.path+".models", "the pool has no model and no paths, so no request can reach it",
+			"list the names that clients request")
 	case named && len(s.Serves) == 0:
 		d.report(s.path+".serves", "missing", "list the kinds of request that its models serve, such as [embeddings]")
 	case !named && len(s.Serves) > 0:
@@ -138,7 +139,8 @@ func (d *decoder) checkWorkers(f *File) {
 			}
 		}
 		if !usable {
-			d.report(s.path+".workers", "every worker has weight 0, so none receives requests", "set the weight of one worker to 1 or more")
+			d.report(s.path+".workers", "every worker has weight 0, so none receives requests",
+				"set the weight of one worker to 1 or more")
 		}
 	}
 }
@@ -155,12 +157,14 @@ func (d *decoder) checkURL(here, elsewhere map[string]string, path, url string) 
 		return
 	}
 	if first, twice := here[canonical]; twice {
-		d.report(path, d.shown(path, url)+" is already the URL of "+first, "remove one of them: a server appears once per tier or pool")
+		d.report(path, d.shown(path, url)+" is already the URL of "+first,
+			"remove one of them: a server appears once per tier or pool")
 		return
 	}
 	here[canonical] = path
 	if first := elsewhere[canonical]; first != "" {
-		d.warn(path, d.shown(path, url)+" is also the server of "+first+": limits such as max_inflight apply to each entry separately",
+		d.warn(path, d.shown(path, url)+" is also the server of "+first+
+			": limits such as max_inflight apply to each entry separately",
 			"divide the server's capacity among its entries")
 	}
 }
@@ -172,7 +176,8 @@ func (d *decoder) checkKey(path, variable string) {
 	}
 	key, _ := d.env(variable)
 	if strings.ContainsFunc(key, unicode.IsControl) {
-		d.report(path, "the key in the environment variable "+strings.Trim(d.shown(path, variable), `"`)+" contains a line break or another control character, which HTTP headers do not allow",
+		d.report(path, "the key in the environment variable "+strings.Trim(d.shown(path, variable), `"`)+
+			" contains a line break or another control character, which HTTP headers do not allow",
 			"remove the character: KEY=$(cat file) drops trailing line breaks")
 		return
 	}
@@ -181,7 +186,8 @@ func (d *decoder) checkKey(path, variable string) {
 		return
 	}
 	if strings.ToUpper(variable) == variable {
-		d.report(path, "the environment variable "+strings.Trim(d.shown(path, variable), `"`)+" is not set", "set it to the worker's key")
+		d.report(path, "the environment variable "+strings.Trim(d.shown(path, variable), `"`)+" is not set",
+			"set it to the worker's key")
 		return
 	}
 	// The value may be the key itself, written here by mistake: it must not appear in a log.

@@ -23,7 +23,8 @@ func (d *decoder) checkQueues(f *File) {
 		d.checkAges(s.path+".queue", waits)
 		d.checkWaits(s.path+".queue", waits, f.Timeouts.Total)
 		d.checkBodies(s.path+".queue", waits, f)
-		if e := openai.Engine(s.Engine); e != openai.EngineOpenAI && e != openai.EngineOllama { // these engines have no metrics
+		// these engines have no metrics
+		if e := openai.Engine(s.Engine); e != openai.EngineOpenAI && e != openai.EngineOllama {
 			d.checkStale(s.path+".", overlay(s.Saturation, f.Saturation), f.healthOf(s.Health))
 		}
 		off := f.healthOf(s.Health).Path == "off"
@@ -46,10 +47,12 @@ func (d *decoder) checkAges(path string, q Queue) {
 				fmt.Sprintf("set max_wait.%s above 0s, or remove the key", class))
 		case wait == 0 || age < wait:
 		case d.written(at):
-			d.warn(at, fmt.Sprintf("%v is not below max_wait.%s (%v), so %s requests are never promoted", age, class, wait, class),
+			d.warn(at, fmt.Sprintf("%v is not below max_wait.%s (%v), so %s requests are never promoted", age, class, wait,
+				class),
 				fmt.Sprintf("lower it, raise max_wait.%s, or set age: {%s: 0s} to turn promotion off", class, class))
 		case d.written(path + ".max_wait." + class):
-			d.warn(path+".max_wait."+class, fmt.Sprintf("%v is not above age.%s (%v), so %s requests are never promoted", wait, class, age, class),
+			d.warn(path+".max_wait."+class, fmt.Sprintf("%v is not above age.%s (%v), so %s requests are never promoted", wait,
+				class, age, class),
 				fmt.Sprintf("raise it, lower age.%s, or set age: {%s: 0s} to turn promotion off", class, class))
 		}
 	}
@@ -84,10 +87,12 @@ func (d *decoder) checkBodies(path string, q Queue, f *File) {
 		return
 	}
 	if at := path + ".max_bytes"; d.written(at) {
-		d.warn(at, fmt.Sprintf("%v is less than max_body_bytes (%v), so a request with a longer body cannot wait", most, f.MaxBodyBytes),
+		d.warn(at, fmt.Sprintf("%v is less than max_body_bytes (%v), so a request with a longer body cannot wait", most,
+			f.MaxBodyBytes),
 			fmt.Sprintf("set at least %v, or 0 for no limit", f.MaxBodyBytes))
 	} else if path == "queue" {
-		d.warn("max_body_bytes", fmt.Sprintf("%v exceeds queue.max_bytes (%v), so a request with a longer body cannot wait", f.MaxBodyBytes, most),
+		d.warn("max_body_bytes", fmt.Sprintf("%v exceeds queue.max_bytes (%v), so a request with a longer body cannot wait",
+			f.MaxBodyBytes, most),
 			"raise queue.max_bytes, or set queue: {max_bytes: 0} for no limit")
 	}
 }
@@ -106,9 +111,11 @@ const shortestStale = 300 * time.Millisecond
 // checkStale warns of metrics that expire between two readings.
 func (d *decoder) checkStale(section string, s Saturation, h workers.Health) {
 	at := section + "saturation.stale_after"
-	if s.StaleAfter >= shortestStale || h.Path == "off" || valueOf(s.Waiting) == 0 && valueOf(s.KVUsage) == 0 || !d.written(at) {
+	if s.StaleAfter >= shortestStale || h.Path == "off" || valueOf(s.Waiting) == 0 && valueOf(s.KVUsage) == 0 ||
+		!d.written(at) {
 		return
 	}
-	d.warn(at, fmt.Sprintf("%v is below %v, the shortest period in which metrics are read three times: they expire between readings",
-		s.StaleAfter, shortestStale), fmt.Sprintf("set at least %v", shortestStale))
+	d.warn(at,
+		fmt.Sprintf("%v is below %v, the shortest period in which metrics are read three times: they expire between readings",
+			s.StaleAfter, shortestStale), fmt.Sprintf("set at least %v", shortestStale))
 }

@@ -128,7 +128,8 @@ func (d *decoder) checkTier(path, name string, names []string) {
 
 // ofTiers reports the keys of a section that are not tier names and returns the others. It adds
 // their paths, by the spelling of package tiers, to paths.
-func ofTiers[N int64 | float64](d *decoder, path string, section map[string]N, names []string, paths map[string]string) map[string]N {
+func ofTiers[N int64 | float64](d *decoder, path string, section map[string]N, names []string,
+	paths map[string]string) map[string]N {
 	if section == nil {
 		return nil
 	}

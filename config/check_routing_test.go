@@ -21,7 +21,8 @@ const three = `tiers:
 `
 
 func TestEveryKeyThatDecidesWhereARequestGoesIsAccepted(t *testing.T) {
-	src := keys + `policy: { name: chwbl, epsilon: 0.25, slack: 2, virtual_nodes: 150, max_prefix_length: 0, no_key: least_load, depth: adaptive }
+	src := keys +
+		`policy: { name: chwbl, epsilon: 0.25, slack: 2, virtual_nodes: 150, max_prefix_length: 0, no_key: least_load, depth: adaptive }
 tiers:
   - name: small
     model: qwen2.5-7b-instruct
@@ -59,7 +60,8 @@ breaker: { consecutive_failures: 5, failure_ratio: 0.5, min_requests: 20, window
 		t.Errorf("the schema refuses it: %v", faults)
 	}
 	pools := f.ResolvedPools()
-	if p := pools[0]; p.Context != 32768 || *p.Policy.Epsilon != 0 || p.Policy.VirtualNodes != 1 || p.Workers[1].Priority != 7 {
+	if p := pools[0]; p.Context != 32768 || *p.Policy.Epsilon != 0 || p.Policy.VirtualNodes != 1 ||
+		p.Workers[1].Priority != 7 {
 		t.Errorf("small is %+v", p)
 	}
 	if p := pools[3]; p.Context != 8192 || p.Policy.Name != "random" || len(p.Workers[1].Models) != 2 {
@@ -69,7 +71,8 @@ breaker: { consecutive_failures: 5, failure_ratio: 0.5, min_requests: 20, window
 	if f.Pools[0].Workers[1].Models[0] != "bge-m3" {
 		t.Error("the resolved models are not the caller's own")
 	}
-	if c := f.Classifier; c.PromptTokens["large"] != 16000 || c.MaxTokens["medium"] != 500 || c.KeywordScore["large"] != 1 ||
+	if c := f.Classifier; c.PromptTokens["large"] != 16000 || c.MaxTokens["medium"] != 500 ||
+		c.KeywordScore["large"] != 1 ||
 		c.Keywords[1].Weight != 0.5 || c.Keywords[0].Match[1] != `\bprove\b` || !*c.Sticky.Enabled {
 		t.Errorf("the classifier is %+v", c)
 	}
@@ -77,9 +80,12 @@ breaker: { consecutive_failures: 5, failure_ratio: 0.5, min_requests: 20, window
 
 func TestWordsOfTheSectionsThatDecideAreAccepted(t *testing.T) {
 	for _, section := range []string{
-		"classifier: {mode: first_match, preset: lesson, unavailable: down}", "classifier: {preset: none, unavailable: refuse, sticky: {enabled: false}}",
-		"classifier: {prompt_tokens: {}, max_tokens: {}, keyword_score: {}}", "classifier: {prompt_tokens: {large: 0}, max_tokens: ~}",
-		"breaker: {slow: {factor: 0}}", "breaker: {failure_ratio: 1, probes: 10, slow: {factor: 1.5, min_samples: 5, p95_above: 2s}}",
+		"classifier: {mode: first_match, preset: lesson, unavailable: down}",
+		"classifier: {preset: none, unavailable: refuse, sticky: {enabled: false}}",
+		"classifier: {prompt_tokens: {}, max_tokens: {}, keyword_score: {}}",
+		"classifier: {prompt_tokens: {large: 0}, max_tokens: ~}",
+		"breaker: {slow: {factor: 0}}",
+		"breaker: {failure_ratio: 1, probes: 10, slow: {factor: 1.5, min_samples: 5, p95_above: 2s}}",
 		"policy: {epsilon: 1, depth: fixed}", "policy: {name: random}", "policy: {}",
 	} {
 		if got := problemsOf(t, keys+three+section+"\n", nil); len(got) > 0 {
@@ -93,12 +99,14 @@ func TestWhatIsLeftOutOfTheSectionsThatDecide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantBreaker := breaker.Config{ConsecutiveFailures: 5, FailureRatio: 0.5, MinRequests: 20, Window: 30 * time.Second, OpenFor: time.Minute,
-		Probes: 1, ProbeTimeout: 10 * time.Second, Slow: breaker.Slow{Factor: 3, MinSamples: 20}}
+	wantBreaker := breaker.Config{ConsecutiveFailures: 5, FailureRatio: 0.5, MinRequests: 20, Window: 30 * time.Second,
+		OpenFor: time.Minute,
+		Probes:  1, ProbeTimeout: 10 * time.Second, Slow: breaker.Slow{Factor: 3, MinSamples: 20}}
 	if diff := cmp.Diff(wantBreaker, f.Breaker); diff != "" {
 		t.Errorf("breaker: -want +got:\n%s", diff)
 	}
-	wantRules := tiers.Rules{Mode: "max", Preset: "groups", Unavailable: "up", Sticky: tiers.Sticky{Enabled: new(true), Idle: 30 * time.Minute}}
+	wantRules := tiers.Rules{Mode: "max", Preset: "groups", Unavailable: "up",
+		Sticky: tiers.Sticky{Enabled: new(true), Idle: 30 * time.Minute}}
 	if diff := cmp.Diff(wantRules, f.Classifier); diff != "" {
 		t.Errorf("classifier: -want +got:\n%s", diff)
 	}
@@ -121,7 +129,8 @@ tiers:
 	}
 	p := f.ResolvedPools()
 	file := routing.Config{Name: "chwbl", Epsilon: new(0.5)}
-	if diff := cmp.Diff([]routing.Config{file, {Name: "chwbl", Slack: new(3.0)}, file}, []routing.Config{p[0].Policy, p[1].Policy, p[2].Policy}); diff != "" {
+	if diff := cmp.Diff([]routing.Config{file, {Name: "chwbl", Slack: new(3.0)}, file},
+		[]routing.Config{p[0].Policy, p[1].Policy, p[2].Policy}); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	*p[0].Policy.Epsilon = 9
@@ -132,55 +141,100 @@ tiers:
 
 func TestWhatDecidesWhereARequestGoesIsChecked(t *testing.T) {
 	cases := map[string]struct{ section, want string }{
-		"a policy's option beside another policy": {"policy: {name: round_robin, epsilon: 0.5}", `6:38: policy.epsilon: applies only to the policy chwbl, but the policy is round_robin (remove the key, or write name: chwbl)`},
-		"an option of a mistyped policy":          {"policy: {name: chwlb, epsilon: 0.5}", `6:16: policy.name: want one of ` + policies + `, got "chwlb" (did you mean chwbl?)`},
-		"a mistyped option":                       {"policy: {epsilom: 0.5}", `6:10: policy.epsilom: unknown key (did you mean epsilon?)`},
-		"an option below 0":                       {"policy: {epsilon: -0.1}", `6:19: policy.epsilon: want a number of 0 or more, got "-0.1"`},
-		"an option that is no number":             {"policy: {slack: NaN}", `6:17: policy.slack: want a number of 0 or more, got "NaN"`},
-		"an option without a value":               {"policy: {slack: }", `6:17: policy.slack: the key has no value (remove the key to use the default)`},
-		"no points on the ring":                   {"policy: {virtual_nodes: 0}", `6:25: policy.virtual_nodes: want an integer from 1 to 1000, got "0"`},
-		"a prefix below 0":                        {"policy: {max_prefix_length: -1}", `6:29: policy.max_prefix_length: want an integer of 0 or more, got "-1"`},
-		"a prefix beyond all bounds":              {"policy: {max_prefix_length: 3000000000}", `6:29: policy.max_prefix_length: want an integer of 0 or more, got "3000000000" (the maximum is 2147483647)`},
-		"another policy as no_key":                {"policy: {no_key: random}", `6:18: policy.no_key: want one of least_load, model_hash, got "random"`},
-		"a mistyped depth":                        {"policy: {depth: fixd}", `6:17: policy.depth: want one of adaptive, fixed, got "fixd" (did you mean fixed?)`},
+		"a policy's option beside another policy": {"policy: {name: round_robin, epsilon: 0.5}",
+			`6:38: policy.epsilon: applies only to the policy chwbl, but the policy is round_robin (remove the key, or write name: chwbl)`},
+		"an option of a mistyped policy": {"policy: {name: chwlb, epsilon: 0.5}", `6:16: policy.name: want one of ` +
+			policies + `, got "chwlb" (did you mean chwbl?)`},
+		"a mistyped option": {"policy: {epsilom: 0.5}",
+			`6:10: policy.epsilom: unknown key (did you mean epsilon?)`},
+		"an option below 0": {"policy: {epsilon: -0.1}",
+			`6:19: policy.epsilon: want a number of 0 or more, got "-0.1"`},
+		"an option that is no number": {"policy: {slack: NaN}",
+			`6:17: policy.slack: want a number of 0 or more, got "NaN"`},
+		"an option without a value": {"policy: {slack: }",
+			`6:17: policy.slack: the key has no value (remove the key to use the default)`},
+		"no points on the ring": {"policy: {virtual_nodes: 0}",
+			`6:25: policy.virtual_nodes: want an integer from 1 to 1000, got "0"`},
+		"a prefix below 0": {"policy: {max_prefix_length: -1}",
+			`6:29: policy.max_prefix_length: want an integer of 0 or more, got "-1"`},
+		"a prefix beyond all bounds": {"policy: {max_prefix_length: 3000000000}",
+			`6:29: policy.max_prefix_length: want an integer of 0 or more, got "3000000000" (the maximum is 2147483647)`},
+		"another policy as no_key": {"policy: {no_key: random}",
+			`6:18: policy.no_key: want one of least_load, model_hash, got "random"`},
+		"a mistyped depth": {"policy: {depth: fixd}",
+			`6:17: policy.depth: want one of adaptive, fixed, got "fixd" (did you mean fixed?)`},
 
-		"no failures":           {"breaker: {consecutive_failures: 0}", `6:33: breaker.consecutive_failures: want an integer from 1 to 1000, got "0"`},
-		"a ratio of 0":          {"breaker: {failure_ratio: 0}", `6:26: breaker.failure_ratio: want a number above 0, up to 1, got "0"`},
-		"a ratio above 1":       {"breaker: {failure_ratio: 50}", `6:26: breaker.failure_ratio: want a number above 0, up to 1, got "50"`},
-		"no requests":           {"breaker: {min_requests: 0}", `6:25: breaker.min_requests: want an integer of 1 or more, got "0"`},
-		"no window":             {"breaker: {window: 0s}", `6:19: breaker.window: want a duration above 0, got "0s"`},
-		"open for no time":      {"breaker: {open_for: 60}", `6:21: breaker.open_for: want a duration above 0, got "60" (add a unit, such as 5s)`},
-		"too many probes":       {"breaker: {probes: 11}", `6:19: breaker.probes: want an integer from 1 to 10, got "11"`},
-		"no time for a probe":   {"breaker: {probe_timeout: -1s}", `6:26: breaker.probe_timeout: want a duration above 0, got "-1s"`},
-		"slow as the peers":     {"breaker: {slow: {factor: 1}}", `6:26: breaker.slow.factor: 1 would eject workers that are as fast as their peers (set 0 to turn the check off, or a factor above 1, such as 3)`},
-		"faster than the peers": {"breaker: {slow: {factor: -2}}", `6:26: breaker.slow.factor: want a number from 0 to 1000, got "-2"`},
-		"too few samples":       {"breaker: {slow: {min_samples: 4}}", `6:31: breaker.slow.min_samples: want an integer from 5 to 64, got "4"`},
-		"a mistyped key":        {"breaker: {prob_timeout: 1s}", `6:11: breaker.prob_timeout: unknown key (did you mean probe_timeout?)`},
+		"no failures": {"breaker: {consecutive_failures: 0}",
+			`6:33: breaker.consecutive_failures: want an integer from 1 to 1000, got "0"`},
+		"a ratio of 0": {"breaker: {failure_ratio: 0}",
+			`6:26: breaker.failure_ratio: want a number above 0, up to 1, got "0"`},
+		"a ratio above 1": {"breaker: {failure_ratio: 50}",
+			`6:26: breaker.failure_ratio: want a number above 0, up to 1, got "50"`},
+		"no requests": {"breaker: {min_requests: 0}",
+			`6:25: breaker.min_requests: want an integer of 1 or more, got "0"`},
+		"no window": {"breaker: {window: 0s}", `6:19: breaker.window: want a duration above 0, got "0s"`},
+		"open for no time": {"breaker: {open_for: 60}",
+			`6:21: breaker.open_for: want a duration above 0, got "60" (add a unit, such as 5s)`},
+		"too many probes": {"breaker: {probes: 11}", `6:19: breaker.probes: want an integer from 1 to 10, got "11"`},
+		"no time for a probe": {"breaker: {probe_timeout: -1s}",
+			`6:26: breaker.probe_timeout: want a duration above 0, got "-1s"`},
+		"slow as the peers": {"breaker: {slow: {factor: 1}}",
+			`6:26: breaker.slow.factor: 1 would eject workers that are as fast as their peers (set 0 to turn the check off, or a factor above 1, such as 3)`},
+		"faster than the peers": {"breaker: {slow: {factor: -2}}",
+			`6:26: breaker.slow.factor: want a number from 0 to 1000, got "-2"`},
+		"too few samples": {"breaker: {slow: {min_samples: 4}}",
+			`6:31: breaker.slow.min_samples: want an integer from 5 to 64, got "4"`},
+		"a mistyped key": {"breaker: {prob_timeout: 1s}",
+			`6:11: breaker.prob_timeout: unknown key (did you mean probe_timeout?)`},
 
-		"another mode":               {"classifier: {mode: first}", `6:20: classifier.mode: want one of max, first_match, got "first"`},
-		"a mistyped preset":          {"classifier: {preset: group}", `6:22: classifier.preset: want one of groups, lesson, none, got "group" (did you mean groups?)`},
-		"another way out":            {"classifier: {unavailable: sideways}", `6:27: classifier.unavailable: want one of up, down, refuse, got "sideways"`},
-		"no memory of chats":         {"classifier: {sticky: {idle: 0s}}", `6:29: classifier.sticky.idle: want a duration above 0, got "0s"`},
-		"no truth":                   {"classifier: {sticky: {enabled: 1}}", `6:32: classifier.sticky.enabled: want true or false, got "1" (write true or false)`},
-		"a threshold below 0":        {"classifier: {prompt_tokens: {large: -1}}", `6:37: classifier.prompt_tokens.large: want an integer of 0 or more, got "-1"`},
-		"a threshold with a unit":    {"classifier: {max_tokens: {large: 2k}}", `6:34: classifier.max_tokens.large: want an integer of 0 or more, got "2k"`},
-		"a threshold in quotes":      {"classifier: {max_tokens: {large: '2'}}", `6:34: classifier.max_tokens.large: want an integer of 0 or more, got "2" (remove the quotes)`},
-		"a threshold without number": {"classifier: {max_tokens: {large: }}", `6:34: classifier.max_tokens.large: the key has no value (remove the key to use the default)`},
-		"one threshold for all":      {"classifier: {max_tokens: 500}", `6:26: classifier.max_tokens: want a section of keys, got a single value`},
-		"a tier twice":               {"classifier: {max_tokens: {large: 1, large: 2}}", `6:37: classifier.max_tokens.large: the key appears twice, first in line 6 (remove one of them)`},
-		"a score of 0":               {"classifier: {keyword_score: {large: 0}}", `6:37: classifier.keyword_score.large: want a number above 0, got "0"`},
-		"keywords that are no list":  {"classifier: {keywords: {tier: large}}", `6:24: classifier.keywords: want a list, got a section of keys (write [ … ], or one item per line after a hyphen)`},
-		"a keyword without tier":     {"classifier: {keywords: [{name: a, match: [abc]}]}", `6:25: classifier.keywords[0].tier: missing (add tier: the tier that the group speaks for)`},
-		"a keyword without name":     {"classifier: {keywords: [{tier: large, match: [abc]}]}", `6:25: classifier.keywords[0].name: missing (add name: the group's name, as X-Tier-Reason shows it: keyword:name)`},
-		"a name for no header":       {"classifier: {keywords: [{tier: large, name: Ä, match: [abc]}]}", `6:45: classifier.keywords[0].name: want a name of up to 63 lower-case letters, digits, dots, underscores and hyphens that starts with a letter or digit, got "Ä"`},
-		"a weight of 0":              {"classifier: {keywords: [{tier: large, name: a, weight: 0, match: [abc]}]}", `6:56: classifier.keywords[0].weight: want a number above 0, got "0"`},
-		"another place":              {"classifier: {keywords: [{tier: large, name: a, in: [users], match: [abc]}]}", `6:53: classifier.keywords[0].in[0]: want one of user, system, got "users" (did you mean user?)`},
-		"no place":                   {"classifier: {keywords: [{tier: large, name: a, in: [], match: [abc]}]}", `6:52: classifier.keywords[0].in: the list is empty (list user, system or both, or remove the key for the default, user)`},
-		"a place twice":              {"classifier: {keywords: [{tier: large, name: a, in: [user, user], match: [abc]}]}", `6:59: classifier.keywords[0].in[1]: "user" is listed twice (remove one of them)`},
-		"nothing to match":           {"classifier: {keywords: [{tier: large, name: a, match: []}]}", `6:55: classifier.keywords[0].match: the list is empty (regular expressions of RE2, matched without regard to case)`},
-		"an empty expression":        {"classifier: {keywords: [{tier: large, name: a, match: ['']}]}", `6:56: classifier.keywords[0].match[0]: want a string, got "" (regular expressions of RE2, matched without regard to case)`},
-		"a text instead of a list":   {"classifier: {keywords: [{tier: large, name: a, match: abc}]}", `6:55: classifier.keywords[0].match: want a list, got a single value (write [ … ], or one item per line after a hyphen)`},
-		"a variable that is not set": {"classifier: {prompt_tokens: {large: '${N}'}}", `6:37: classifier.prompt_tokens.large: the environment variable N is not set (set it, or write ${N:-default})`},
+		"another mode": {"classifier: {mode: first}",
+			`6:20: classifier.mode: want one of max, first_match, got "first"`},
+		"a mistyped preset": {"classifier: {preset: group}",
+			`6:22: classifier.preset: want one of groups, lesson, none, got "group" (did you mean groups?)`},
+		"another way out": {"classifier: {unavailable: sideways}",
+			`6:27: classifier.unavailable: want one of up, down, refuse, got "sideways"`},
+		"no memory of chats": {"classifier: {sticky: {idle: 0s}}",
+			`6:29: classifier.sticky.idle: want a duration above 0, got "0s"`},
+		"no truth": {"classifier: {sticky: {enabled: 1}}",
+			`6:32: classifier.sticky.enabled: want true or false, got "1" (write true or false)`},
+		"a threshold below 0": {"classifier: {prompt_tokens: {large: -1}}",
+			`6:37: classifier.prompt_tokens.large: want an integer of 0 or more, got "-1"`},
+		"a threshold with a unit": {"classifier: {max_tokens: {large: 2k}}",
+			`6:34: classifier.max_tokens.large: want an integer of 0 or more, got "2k"`},
+		"a threshold in quotes": {"classifier: {max_tokens: {large: '2'}}",
+			`6:34: classifier.max_tokens.large: want an integer of 0 or more, got "2" (remove the quotes)`},
+		"a threshold without number": {"classifier: {max_tokens: {large: }}",
+			`6:34: classifier.max_tokens.large: the key has no value (remove the key to use the default)`},
+		"one threshold for all": {"classifier: {max_tokens: 500}",
+			`6:26: classifier.max_tokens: want a section of keys, got a single value`},
+		"a tier twice": {"classifier: {max_tokens: {large: 1, large: 2}}",
+			`6:37: classifier.max_tokens.large: the key appears twice, first in line 6 (remove one of them)`},
+		"a score of 0": {"classifier: {keyword_score: {large: 0}}",
+			`6:37: classifier.keyword_score.large: want a number above 0, got "0"`},
+		"keywords that are no list": {"classifier: {keywords: {tier: large}}",
+			`6:24: classifier.keywords: want a list, got a section of keys (write [ … ], or one item per line after a hyphen)`},
+		"a keyword without tier": {"classifier: {keywords: [{name: a, match: [abc]}]}",
+			`6:25: classifier.keywords[0].tier: missing (add tier: the tier that the group speaks for)`},
+		"a keyword without name": {"classifier: {keywords: [{tier: large, match: [abc]}]}",
+			`6:25: classifier.keywords[0].name: missing (add name: the group's name, as X-Tier-Reason shows it: keyword:name)`},
+		"a name for no header": {"classifier: {keywords: [{tier: large, name: Ä, match: [abc]}]}",
+			`6:45: classifier.keywords[0].name: want a name of up to 63 lower-case letters, digits, dots, underscores and hyphens that starts with a letter or digit, got "Ä"`},
+		"a weight of 0": {"classifier: {keywords: [{tier: large, name: a, weight: 0, match: [abc]}]}",
+			`6:56: classifier.keywords[0].weight: want a number above 0, got "0"`},
+		"another place": {"classifier: {keywords: [{tier: large, name: a, in: [users], match: [abc]}]}",
+			`6:53: classifier.keywords[0].in[0]: want one of user, system, got "users" (did you mean user?)`},
+		"no place": {"classifier: {keywords: [{tier: large, name: a, in: [], match: [abc]}]}",
+			`6:52: classifier.keywords[0].in: the list is empty (list user, system or both, or remove the key for the default, user)`},
+		"a place twice": {"classifier: {keywords: [{tier: large, name: a, in: [user, user], match: [abc]}]}",
+			`6:59: classifier.keywords[0].in[1]: "user" is listed twice (remove one of them)`},
+		"nothing to match": {"classifier: {keywords: [{tier: large, name: a, match: []}]}",
+			`6:55: classifier.keywords[0].match: the list is empty (regular expressions of RE2, matched without regard to case)`},
+		"an empty expression": {"classifier: {keywords: [{tier: large, name: a, match: ['']}]}",
+			`6:56: classifier.keywords[0].match[0]: want a string, got "" (regular expressions of RE2, matched without regard to case)`},
+		"a text instead of a list": {"classifier: {keywords: [{tier: large, name: a, match: abc}]}",
+			`6:55: classifier.keywords[0].match: want a list, got a single value (write [ … ], or one item per line after a hyphen)`},
+		"a variable that is not set": {"classifier: {prompt_tokens: {large: '${N}'}}",
+			`6:37: classifier.prompt_tokens.large: the environment variable N is not set (set it, or write ${N:-default})`},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -197,7 +251,8 @@ func TestWhatATierOrPoolSaysOfItsRoutingIsChecked(t *testing.T) {
 		src  string
 		want []string
 	}{
-		"options without a policy": {`tiers: [{name: a, model: m, policy: {epsilon: 1, depth: fixed}, workers: [` + worker(1, "") + `]}]`, []string{
+		"options without a policy": {`tiers: [{name: a, model: m, policy: {epsilon: 1, depth: fixed}, workers: [` +
+			worker(1, "") + `]}]`, []string{
 			`2:29: tiers[0].policy.name: missing, but epsilon is set (write name: chwbl; this section replaces the file's policy as a whole)`,
 		}},
 		"options beside another policy": {`pools: [{name: a, models: [m], serves: [chat], policy: {name: random, slack: 1}, workers: [` + worker(1, "") + `]}]`, []string{
@@ -218,7 +273,8 @@ func TestWhatATierOrPoolSaysOfItsRoutingIsChecked(t *testing.T) {
 `, []string{
 			`5:34: warning: tiers[2].context: 16384 is less than the 32768 of tiers[0], so a prompt that is too long for "a" cannot move up to this tier (raise it to at least 32768, or move this tier before tiers[0])`,
 		}},
-		"priorities": {`tiers: [{name: a, model: m, workers: [` + worker(1, ", priority: -1") + `, ` + worker(2, ", priority: high") + `]}]`, []string{
+		"priorities": {`tiers: [{name: a, model: m, workers: [` + worker(1, ", priority: -1") + `, ` +
+			worker(2, ", priority: high") + `]}]`, []string{
 			`2:79: tiers[0].workers[0].priority: want an integer of 0 or more, got "-1"`,
 			`2:124: tiers[0].workers[1].priority: want an integer of 0 or more, got "high"`,
 		}},
@@ -229,9 +285,10 @@ func TestWhatATierOrPoolSaysOfItsRoutingIsChecked(t *testing.T) {
 			`3:134: pools[0].workers[0].models[3]: "sql" is listed twice (remove one of them)`,
 			`3:179: pools[0].workers[1].models: the list is empty (list models of its pool, or remove the key to serve all of them)`,
 		}},
-		"a model that is not the tier's": {`tiers: [{name: a, model: m, workers: [` + worker(1, ", models: [a, m]") + `]}]`, []string{
-			`2:78: tiers[0].workers[0].models[0]: "a" is not a model of its tier (known: m)`,
-		}},
+		"a model that is not the tier's": {`tiers: [{name: a, model: m, workers: [` + worker(1, ", models: [a, m]") + `]}]`,
+			[]string{
+				`2:78: tiers[0].workers[0].models[0]: "a" is not a model of its tier (known: m)`,
+			}},
 		"models that no worker serves": {`pools:
   - {name: a, model: base, models: [sql, de], serves: [chat], workers: [` + worker(1, ", models: [sql]") + `, ` + worker(2, ", models: [sql]") + `]}
 `, []string{
@@ -258,7 +315,8 @@ func TestNoMapAndAnEmptyOneArePrintedAsWhatTheyAre(t *testing.T) {
 		if len(d.problems)+len(e.problems) > 0 {
 			t.Errorf("%s: %v %v", section, d.problems, e.problems)
 		}
-		if diff := cmp.Diff([]map[string]int64{want, want}, []map[string]int64{f.Classifier.MaxTokens, again.Classifier.MaxTokens}); diff != "" {
+		if diff := cmp.Diff([]map[string]int64{want, want},
+			[]map[string]int64{f.Classifier.MaxTokens, again.Classifier.MaxTokens}); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", section, diff)
 		}
 	}

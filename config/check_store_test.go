@@ -30,7 +30,8 @@ store: {sql: "postgres://u:p@h/db", redis: "redis+cluster://:p@a:1,b:2,c:3", ret
 			"3:14: " + fmt.Sprintf(shared, "store.redis is for several")}},
 		"only Redis is written": {keys + small + "store: {redis: \"redis://h:1\"}\n", []string{
 			"3:9: " + fmt.Sprintf(shared, "store.redis is for several")}},
-		"bad stores": {keys + small + `store: {sql: "u:hunter2@tcp(h)/db", redis: "postgres://u:hunter2@h", retention: -1h, password: hunter2}
+		"bad stores": {keys + small +
+			`store: {sql: "u:hunter2@tcp(h)/db", redis: "postgres://u:hunter2@h", retention: -1h, password: hunter2}
 gateways: 0
 watch: 2
 `, []string{
@@ -51,19 +52,22 @@ watch: 2
 		"a password that is not escaped": {keys + small + `store: {sql: "postgres://u:hunter2%zz@h/db"}`, []string{
 			`3:14: store.sql: is no URL: signs in its password are written as % and two digits (write sqlite://FILE or postgres://user@host/database)`,
 		}},
-		"a Redis without a database": {keys + small + `store: {sql: "", redis: "redis://:hunter2@127.0.0.1:6379/abc"}`, []string{
-			`3:25: store.redis: has a database that is not a number from 0 (write it after the host, as in redis://HOST:6379/0)`,
-		}},
+		"a Redis without a database": {keys + small + `store: {sql: "", redis: "redis://:hunter2@127.0.0.1:6379/abc"}`,
+			[]string{
+				`3:25: store.redis: has a database that is not a number from 0 (write it after the host, as in redis://HOST:6379/0)`,
+			}},
 		"sentinels without a master": {keys + small + `store: {sql: "", redis: "redis+sentinel://127.0.0.1:26379"}`, []string{
 			`3:25: store.redis: names no master (write it after the sentinels, as in redis+sentinel://HOST:26379,HOST:26379/MASTER)`,
 		}},
 		"several hosts without a kind": {keys + small + `store: {sql: "", redis: "redis://a,hunter2"}`, []string{
 			`3:25: store.redis: is not a Redis URL; valid forms are redis://HOST:6379/0, rediss://USER:PASSWORD@HOST:6380, redis+cluster://HOST:6379,HOST:6379 or redis+sentinel://HOST:26379,HOST:26379/MASTER (write redis://host:6379, or rediss:// with TLS)`,
 		}},
-		"a mode of PostgreSQL that is none": {keys + small + `store: {sql: "postgres://u:hunter2@h/db?sslmode=hunter2"}`, []string{
-			`3:14: store.sql: the URL is malformed (write postgres://USER:PASSWORD@HOST:PORT/DATABASE, percent-encode special characters of the password, and check that the files in its parameters exist)`,
-		}},
-		"proxies": {keys + small + `trusted_proxies: [10.0.0.0/8, 10.0.0.7, "fd00::/8", "::1", 10.1.0.0/8, proxy.local, 10.0.0.7/32, "fe80::1%eth0", 0.0.0.0/0, "10.0.0.0/33"]
+		"a mode of PostgreSQL that is none": {keys + small + `store: {sql: "postgres://u:hunter2@h/db?sslmode=hunter2"}`,
+			[]string{
+				`3:14: store.sql: the URL is malformed (write postgres://USER:PASSWORD@HOST:PORT/DATABASE, percent-encode special characters of the password, and check that the files in its parameters exist)`,
+			}},
+		"proxies": {keys + small +
+			`trusted_proxies: [10.0.0.0/8, 10.0.0.7, "fd00::/8", "::1", 10.1.0.0/8, proxy.local, 10.0.0.7/32, "fe80::1%eth0", 0.0.0.0/0, "10.0.0.0/33"]
 `, []string{
 			`3:60: trusted_proxies[4]: "10.1.0.0/8" has bits set below its prefix length (write 10.0.0.0/8)`,
 			`3:72: trusted_proxies[5]: "proxy.local" is not an address or network (write one such as 10.0.0.7, 10.0.0.0/8 or fd00::/8)`,
@@ -72,7 +76,8 @@ watch: 2
 			`3:114: warning: trusted_proxies[8]: "0.0.0.0/0" covers every address: any client could forge its address with X-Forwarded-For (list the proxies' own addresses)`,
 			`3:125: trusted_proxies[9]: "10.0.0.0/33" is not an address or network (write one such as 10.0.0.7, 10.0.0.0/8 or fd00::/8)`,
 		}},
-		"prices": {keys + `tiers: [{name: a, model: m, price: {input: 0.0000000001, output: 1e7}, workers: [{name: w, url: "http://h:1"}]}]
+		"prices": {keys +
+			`tiers: [{name: a, model: m, price: {input: 0.0000000001, output: 1e7}, workers: [{name: w, url: "http://h:1"}]}]
 pools: [{name: p, models: [n], serves: [chat], price: {cached_input: 1.5, inptu: 2}, workers: [{name: x, url: "http://h:2"}]}]
 `, []string{
 			`2:44: tiers[0].price.input: 1e-10 has 10 decimals, but prices have at most 9 (round it to 9 decimals)`,
@@ -149,7 +154,8 @@ trusted_proxies: [10.0.0.0/8, 192.0.2.7, "::ffff:198.51.100.0/120", "::1"]
 		t.Errorf("%+v", l)
 	}
 	p := f.ResolvedPools()
-	if p[0].Price.Input != 0.5 || p[0].Price.Output != 1.5 || p[0].Price.CachedInput != nil || p[1].Price.Cost(1e6, 0, 1e6) != 0 {
+	if p[0].Price.Input != 0.5 || p[0].Price.Output != 1.5 || p[0].Price.CachedInput != nil ||
+		p[1].Price.Cost(1e6, 0, 1e6) != 0 {
 		t.Errorf("%+v, %+v", p[0].Price, p[1].Price)
 	}
 	if f.Admin.Keys[0].Role != "admin" || f.Admin.Keys[1].Role != "viewer" {
@@ -167,7 +173,8 @@ trusted_proxies: [10.0.0.0/8, 192.0.2.7, "::ffff:198.51.100.0/120", "::1"]
 func TestAStoresURLIsShownWithoutItsPassword(t *testing.T) {
 	src := keys + small + "store: {sql: \"postgres://u:hunter2@h/db\", redis: \"redis://:${SECRET}@h:1\"}\n"
 	f := parsed(t, src, map[string]string{"SECRET": "hunter3"})
-	if out := fmt.Sprint(f); strings.Contains(out, "hunter") || !strings.Contains(out, "sql: postgres://***@h\n") || !strings.Contains(out, "redis: redis://***@h:1\n") {
+	if out := fmt.Sprint(f); strings.Contains(out, "hunter") || !strings.Contains(out, "sql: postgres://***@h\n") ||
+		!strings.Contains(out, "redis: redis://***@h:1\n") {
 		t.Errorf("it was printed as\n%s", out)
 	}
 	if f.Store.Redis != "redis://:hunter3@h:1" {

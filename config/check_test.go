@@ -124,7 +124,8 @@ pools:
 			`13:64: tiers[1].workers[4].events: unknown key (known: name, url, weight, max_inflight, max_tokens_inflight, priority, models, api_key_env, health)`,
 			`14:25: tiers[1].workers[5].url: "unix:///run//a.sock" is already the URL of tiers[1].workers[4].url (remove one of them: a server appears once per tier or pool)`,
 		}},
-		"aliases and the classifier": {keys + small + `models: {small: m, m: small, "a: b": small, x: nobody, "gpt-*": small, "gpt-**": m, "": m}
+		"aliases and the classifier": {keys + small +
+			`models: {small: m, m: small, "a: b": small, x: nobody, "gpt-*": small, "gpt-**": m, "": m}
 classifier: {default: big, sticky: {}, price: 1}
 `, []string{
 			`3:17: models.small: never matches: "small" is a name of "small" already (remove the alias)`,
@@ -151,7 +152,8 @@ tiers:
 			`6:5: tiers[0].health.timeout: the timeout 5s is longer than the interval 1s: checks would overlap (set timeout to at most 1s, or raise interval)`,
 			`10:57: tiers[0].workers[2].health.timeout: the timeout 20s is longer than the interval 1s: checks would overlap (set timeout to at most 1s, or raise interval)`,
 		}},
-		"origins": {keys + small + `cors: {origins: ["https://a.example", "https://a.example/", "https://A.example", "*", a.example, "https://a.example", "ftp://a"]}
+		"origins": {keys + small +
+			`cors: {origins: ["https://a.example", "https://a.example/", "https://A.example", "*", a.example, "https://a.example", "ftp://a"]}
 `, []string{
 			`3:39: cors.origins[1]: "https://a.example/" is not an origin (write scheme://host or scheme://host:port in lower case, such as https://app.example.com)`,
 			`3:61: cors.origins[2]: "https://A.example" is not an origin (write scheme://host or scheme://host:port in lower case, such as https://app.example.com)`,
@@ -182,33 +184,58 @@ func TestNothingButLoopbackIsServedInPlainTextWithoutAWord(t *testing.T) {
 		src  string
 		want []string // without line and column
 	}{
-		"loopback":                       {`{listen: "[::1]:1", admin: {listen: "localhost:2"}}`, nil},
-		"every interface":                {`{listen: ":8080"}`, []string{fmt.Sprintf(data, ":8080")}},
-		"a name":                         {`{listen: "gateway:8080"}`, []string{fmt.Sprintf(data, "gateway:8080")}},
-		"with the word":                  {`{listen: "0.0.0.0:80", insecure: true}`, []string{fmt.Sprintf(open, "", "0.0.0.0:80")}},
-		"the word is for one plane":      {`{listen: "127.0.0.1:80", insecure: true, admin: {listen: "10.0.0.1:1"}}`, []string{fmt.Sprintf(admin, "10.0.0.1:1")}},
-		"admin with the word":            {`{admin: {listen: "10.0.0.1:1", insecure: true}}`, []string{fmt.Sprintf(open, "admin.", "10.0.0.1:1")}},
-		"one address":                    {`{listen: "127.0.0.1:80", admin: {listen: "127.0.0.1:80"}}`, nil},
-		"one open address needs both":    {`{listen: ":80", insecure: true, admin: {listen: ":80"}}`, []string{fmt.Sprintf(open, "", ":80"), fmt.Sprintf(admin, ":80")}},
-		"no port":                        {`{listen: "127.0.0.1"}`, []string{`listen: "127.0.0.1" is not an address (write host:port, such as 127.0.0.1:8080 or :8080 for every interface)`}},
-		"a port too high":                {`{listen: "127.0.0.1:65536"}`, []string{`listen: "127.0.0.1:65536" has no port from 0 to 65535 (write host:port, such as 127.0.0.1:8080)`}},
-		"a named port":                   {`{listen: "127.0.0.1:http"}`, []string{`listen: "127.0.0.1:http" has no port from 0 to 65535 (write host:port, such as 127.0.0.1:8080)`}},
-		"no host":                        {`{listen: "a b:80"}`, []string{`listen: "a b:80" has no valid host (write a name, an IPv4 address or an IPv6 address in brackets)`}},
-		"metrics on the data plane":      {`{listen: "127.0.0.1:80", metrics: {listen: "127.0.0.1:80"}}`, []string{fmt.Sprintf(port, "127.0.0.1:80", "listen", "127.0.0.1:80")}},
-		"metrics on the admin plane":     {`{metrics: {listen: "localhost:8081"}}`, []string{fmt.Sprintf(port, "localhost:8081", "admin.listen", "127.0.0.1:8081")}},
-		"metrics on the port of another": {`{listen: "127.0.0.1:80", metrics: {listen: ":80", insecure: true}}`, []string{fmt.Sprintf(port, ":80", "listen", "127.0.0.1:80"), fmt.Sprintf(read, ":80")}},
-		"planes on one port":             {`{listen: "0.0.0.0:80", insecure: true, admin: {listen: "127.0.0.1:80"}}`, []string{fmt.Sprintf(open, "", "0.0.0.0:80"), `admin.listen: "127.0.0.1:80" uses the same port as listen, "0.0.0.0:80": only one of them can be opened (choose another port, or use exactly the same address to serve both planes on it)`}},
-		"planes on two addresses":        {`{listen: "127.0.0.1:80", admin: {listen: "127.0.0.2:80"}, metrics: {listen: "[::1]:80"}}`, nil},
-		"metrics on every interface":     {`{metrics: {listen: ":9090"}}`, []string{`metrics.listen: ":9090" is not loopback and has no TLS: names of tenants, models and workers would cross the network in plain text (set metrics.insecure: true if the network protects them, or remove the key to serve /metrics on the admin plane)`}},
-		"metrics with the word":          {`{metrics: {listen: ":9090", insecure: true}}`, []string{fmt.Sprintf(read, ":9090")}},
-		"no keys and metrics elsewhere":  {`{metrics: {listen: ":9090", insecure: true}, auth: {required: false}}`, []string{fmt.Sprintf(read, ":9090"), `auth.required: false requires loopback addresses, but metrics.listen is ":9090" (set auth.required: true and add keys, or listen only on 127.0.0.1)`}},
-		"no keys on loopback":            {`{auth: {required: false}}`, nil},
-		"no keys beyond loopback":        {`{listen: ":80", insecure: true, auth: {required: false}}`, []string{fmt.Sprintf(open, "", ":80"), `auth.required: false requires loopback addresses, but listen is ":80" (set auth.required: true and add keys, or listen only on 127.0.0.1)`}},
-		"no keys and admin elsewhere":    {`{admin: {listen: ":80", insecure: true}, auth: {required: false}}`, []string{fmt.Sprintf(open, "admin.", ":80"), `auth.required: false requires loopback addresses, but admin.listen is ":80" (set auth.required: true and add keys, or listen only on 127.0.0.1)`}},
-		"a certificate without its key":  {`{tls: {cert: x}}`, []string{`tls.key: missing, but cert is set (set the path of the private key's PEM file)`}},
-		"a key without its certificate":  {`{admin: {tls: {key: x}}}`, []string{`admin.tls.cert: missing, but key is set (set the path of the certificate's PEM file)`}},
-		"files that are not there":       {`{tls: {cert: /nowhere/a, key: /nowhere/b}}`, []string{`tls.cert: cannot read "/nowhere/a": no such file or directory (relative paths start at the working directory of the process)`, `tls.key: cannot read "/nowhere/b": no such file or directory (relative paths start at the working directory of the process)`}},
-		"files that are no certificates": {`{tls: {cert: check.go, key: check.go}}`, []string{`tls.cert: the certificate "check.go" does not load with its key: tls: failed to find any PEM data in certificate input (check that both are PEM files of the same pair)`}},
+		"loopback":        {`{listen: "[::1]:1", admin: {listen: "localhost:2"}}`, nil},
+		"every interface": {`{listen: ":8080"}`, []string{fmt.Sprintf(data, ":8080")}},
+		"a name":          {`{listen: "gateway:8080"}`, []string{fmt.Sprintf(data, "gateway:8080")}},
+		"with the word": {`{listen: "0.0.0.0:80", insecure: true}`,
+			[]string{fmt.Sprintf(open, "", "0.0.0.0:80")}},
+		"the word is for one plane": {`{listen: "127.0.0.1:80", insecure: true, admin: {listen: "10.0.0.1:1"}}`,
+			[]string{fmt.Sprintf(admin, "10.0.0.1:1")}},
+		"admin with the word": {`{admin: {listen: "10.0.0.1:1", insecure: true}}`,
+			[]string{fmt.Sprintf(open, "admin.", "10.0.0.1:1")}},
+		"one address": {`{listen: "127.0.0.1:80", admin: {listen: "127.0.0.1:80"}}`, nil},
+		"one open address needs both": {`{listen: ":80", insecure: true, admin: {listen: ":80"}}`,
+			[]string{fmt.Sprintf(open, "", ":80"), fmt.Sprintf(admin, ":80")}},
+		"no port": {`{listen: "127.0.0.1"}`,
+			[]string{`listen: "127.0.0.1" is not an address (write host:port, such as 127.0.0.1:8080 or :8080 for every interface)`}},
+		"a port too high": {`{listen: "127.0.0.1:65536"}`,
+			[]string{`listen: "127.0.0.1:65536" has no port from 0 to 65535 (write host:port, such as 127.0.0.1:8080)`}},
+		"a named port": {`{listen: "127.0.0.1:http"}`,
+			[]string{`listen: "127.0.0.1:http" has no port from 0 to 65535 (write host:port, such as 127.0.0.1:8080)`}},
+		"no host": {`{listen: "a b:80"}`,
+			[]string{`listen: "a b:80" has no valid host (write a name, an IPv4 address or an IPv6 address in brackets)`}},
+		"metrics on the data plane": {`{listen: "127.0.0.1:80", metrics: {listen: "127.0.0.1:80"}}`,
+			[]string{fmt.Sprintf(port, "127.0.0.1:80", "listen", "127.0.0.1:80")}},
+		"metrics on the admin plane": {`{metrics: {listen: "localhost:8081"}}`,
+			[]string{fmt.Sprintf(port, "localhost:8081", "admin.listen", "127.0.0.1:8081")}},
+		"metrics on the port of another": {`{listen: "127.0.0.1:80", metrics: {listen: ":80", insecure: true}}`,
+			[]string{fmt.Sprintf(port, ":80", "listen", "127.0.0.1:80"), fmt.Sprintf(read, ":80")}},
+		"planes on one port": {`{listen: "0.0.0.0:80", insecure: true, admin: {listen: "127.0.0.1:80"}}`,
+			[]string{fmt.Sprintf(open, "", "0.0.0.0:80"),
+				`admin.listen: "127.0.0.1:80" uses the same port as listen, "0.0.0.0:80": only one of them can be opened (choose another port, or use exactly the same address to serve both planes on it)`}},
+		"planes on two addresses": {`{listen: "127.0.0.1:80", admin: {listen: "127.0.0.2:80"}, metrics: {listen: "[::1]:80"}}`, nil},
+		"metrics on every interface": {`{metrics: {listen: ":9090"}}`,
+			[]string{`metrics.listen: ":9090" is not loopback and has no TLS: names of tenants, models and workers would cross the network in plain text (set metrics.insecure: true if the network protects them, or remove the key to serve /metrics on the admin plane)`}},
+		"metrics with the word": {`{metrics: {listen: ":9090", insecure: true}}`,
+			[]string{fmt.Sprintf(read, ":9090")}},
+		"no keys and metrics elsewhere": {`{metrics: {listen: ":9090", insecure: true}, auth: {required: false}}`,
+			[]string{fmt.Sprintf(read, ":9090"),
+				`auth.required: false requires loopback addresses, but metrics.listen is ":9090" (set auth.required: true and add keys, or listen only on 127.0.0.1)`}},
+		"no keys on loopback": {`{auth: {required: false}}`, nil},
+		"no keys beyond loopback": {`{listen: ":80", insecure: true, auth: {required: false}}`,
+			[]string{fmt.Sprintf(open, "", ":80"),
+				`auth.required: false requires loopback addresses, but listen is ":80" (set auth.required: true and add keys, or listen only on 127.0.0.1)`}},
+		"no keys and admin elsewhere": {`{admin: {listen: ":80", insecure: true}, auth: {required: false}}`,
+			[]string{fmt.Sprintf(open, "admin.", ":80"),
+				`auth.required: false requires loopback addresses, but admin.listen is ":80" (set auth.required: true and add keys, or listen only on 127.0.0.1)`}},
+		"a certificate without its key": {`{tls: {cert: x}}`,
+			[]string{`tls.key: missing, but cert is set (set the path of the private key's PEM file)`}},
+		"a key without its certificate": {`{admin: {tls: {key: x}}}`,
+			[]string{`admin.tls.cert: missing, but key is set (set the path of the certificate's PEM file)`}},
+		"files that are not there": {`{tls: {cert: /nowhere/a, key: /nowhere/b}}`,
+			[]string{`tls.cert: cannot read "/nowhere/a": no such file or directory (relative paths start at the working directory of the process)`, `tls.key: cannot read "/nowhere/b": no such file or directory (relative paths start at the working directory of the process)`}},
+		"files that are no certificates": {`{tls: {cert: check.go, key: check.go}}`,
+			[]string{`tls.cert: the certificate "check.go" does not load with its key: tls: failed to find any PEM data in certificate input (check that both are PEM files of the same pair)`}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -235,20 +262,25 @@ func TestWhatIsNoConfigurationIsRefused(t *testing.T) {
 		bomb += fmt.Sprintf("%c: &%c [%s*%c]\n", c, c, strings.Repeat(fmt.Sprintf("*%c,", c-1), 9), c-1)
 	}
 	cases := map[string]struct{ src, want string }{
-		"a tab":                  {"listen: a\nadmin:\n\tlisten: b\n", `3:1: a tab in the indentation (indent with spaces)`},
-		"an open bracket":        {"tiers: [\n", `1:1: invalid YAML: did not find expected node content`},
-		"a control character":    {"listen: \x01\n", `1:1: invalid YAML: control characters are not allowed`},
-		"two documents":          {keys + small + "---\nlisten: x\n", `3:1: a second document starts here (remove the ---: a configuration is one document)`},
-		"not UTF-8":              {keys + "listen: ä\xff\n" + small, `2:10: the file is not UTF-8 (save it as UTF-8)`},
-		"a list":                 {"- a\n", `1:1: want a section of keys, got a list`},
-		"a key twice":            {keys + small + "insecure: false\nlog: {level: info, level: info}\n", `4:20: log.level: the key appears twice, first in line 4 (remove one of them)`},
-		"a merge key":            {keys + small + "log: {<<: {level: info}}\n", `3:7: log: merge keys (<<) are not supported (write the keys out; an alias may replace only a whole value)`},
-		"an alias within itself": {keys + small + "cors: &c {origins: [*c]}\n", `3:7: cors.origins[0]: want a string, got a section of keys`},
-		"a list within itself":   {keys + small + "cors: {origins: &c [*c]}\n", `3:17: cors.origins[0]: want a string, got a list`},
-		"an alias bomb":          {bomb, `1:1: a: unknown key`},
-		"a key that is a list":   {keys + small + "? [a]\n: b\n", `3:3: want a plain name as the key, got a list`},
-		"a key of escapes":       {keys + small + `"\e[31mred": 1`, `3:1: ["\x1b[31mred"]: unknown key`},
-		"too long":               {strings.Repeat("# comment\n", 500_000), ` the file is longer than 4MiB`},
+		"a tab":               {"listen: a\nadmin:\n\tlisten: b\n", `3:1: a tab in the indentation (indent with spaces)`},
+		"an open bracket":     {"tiers: [\n", `1:1: invalid YAML: did not find expected node content`},
+		"a control character": {"listen: \x01\n", `1:1: invalid YAML: control characters are not allowed`},
+		"two documents": {keys + small + "---\nlisten: x\n",
+			`3:1: a second document starts here (remove the ---: a configuration is one document)`},
+		"not UTF-8": {keys + "listen: ä\xff\n" + small, `2:10: the file is not UTF-8 (save it as UTF-8)`},
+		"a list":    {"- a\n", `1:1: want a section of keys, got a list`},
+		"a key twice": {keys + small + "insecure: false\nlog: {level: info, level: info}\n",
+			`4:20: log.level: the key appears twice, first in line 4 (remove one of them)`},
+		"a merge key": {keys + small + "log: {<<: {level: info}}\n",
+			`3:7: log: merge keys (<<) are not supported (write the keys out; an alias may replace only a whole value)`},
+		"an alias within itself": {keys + small + "cors: &c {origins: [*c]}\n",
+			`3:7: cors.origins[0]: want a string, got a section of keys`},
+		"a list within itself": {keys + small + "cors: {origins: &c [*c]}\n",
+			`3:17: cors.origins[0]: want a string, got a list`},
+		"an alias bomb":        {bomb, `1:1: a: unknown key`},
+		"a key that is a list": {keys + small + "? [a]\n: b\n", `3:3: want a plain name as the key, got a list`},
+		"a key of escapes":     {keys + small + `"\e[31mred": 1`, `3:1: ["\x1b[31mred"]: unknown key`},
+		"too long":             {strings.Repeat("# comment\n", 500_000), ` the file is longer than 4MiB`},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -307,7 +339,8 @@ auth: {required: false}
 	if err := problems.Format(&out, []byte(src)); err != nil {
 		t.Fatal(err)
 	}
-	want := `config.yaml:1:23: admin.keys[0].name: want a name of up to 63 lower-case letters, digits, dots, underscores and hyphens that starts with a letter or digit, got "é"
+	want :=
+		`config.yaml:1:23: admin.keys[0].name: want a name of up to 63 lower-case letters, digits, dots, underscores and hyphens that starts with a letter or digit, got "é"
 >   1 | admin: {keys: [{name: é, sha256: ` + digestA + `}]}
                               ^
 

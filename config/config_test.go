@@ -36,7 +36,8 @@ func TestTheExampleLoads(t *testing.T) {
 	if _, _, err := tenants.FromConfig(f.Auth.Keys); err != nil {
 		t.Error(err)
 	}
-	if _, err := Load("../config.yaml", nil); err == nil || !strings.Contains(err.Error(), "TIERWAY_KEY_SHA256 is not set") {
+	if _, err := Load("../config.yaml", nil); err == nil ||
+		!strings.Contains(err.Error(), "TIERWAY_KEY_SHA256 is not set") {
 		t.Errorf("without a key the example must not load: %v", err)
 	}
 }
@@ -80,7 +81,8 @@ func TestWhatIsLeftOutIsInherited(t *testing.T) {
 	models := map[string]string{"a": "m", "b": "n", "c": "o"}
 	spec := func(name, url, pool string, weight int, engine openai.Engine, h workers.Health) workers.Spec {
 		return workers.Spec{Config: workers.Config{Name: name, URL: url, Weight: &weight, Health: &h},
-			Pool: pool, Model: models[pool], Engine: string(engine), ConnectTimeout: 3 * time.Second, StaleAfter: 8 * time.Second}
+			Pool: pool, Model: models[pool], Engine: string(engine), ConnectTimeout: 3 * time.Second,
+			StaleAfter: 8 * time.Second}
 	}
 	file := workers.Health{Path: "/up", Interval: 8 * time.Second, Timeout: 4 * time.Second, DownAfter: 5, UpAfter: 2}
 	b := workers.Health{Path: "off", Interval: 6 * time.Second, Timeout: time.Second, DownAfter: 5, UpAfter: 1}
@@ -91,23 +93,30 @@ func TestWhatIsLeftOutIsInherited(t *testing.T) {
 	waitingB, fullB := waiting, full
 	waitingB.MaxWait[2], fullB.KVUsage = 0, 0
 	want := []Pool{
-		{Name: "a", Model: "m", Tier: true, Engine: openai.EngineAuto, Serves: []openai.Dialect{openai.Chat, openai.Completions, openai.Responses, openai.Messages, openai.Tokenize},
-			Models: []string{"m"}, Policy: routing.Config{Name: "round_robin"}, Queue: waiting, Saturation: full, HeartbeatAfter: 20 * time.Second,
-			Workers: []workers.Spec{spec("a0", "http://h:1", "a", 1, "auto", file), a1}},
+		{Name: "a", Model: "m", Tier: true, Engine: openai.EngineAuto,
+			Serves: []openai.Dialect{openai.Chat, openai.Completions, openai.Responses, openai.Messages, openai.Tokenize},
+			Models: []string{"m"}, Policy: routing.Config{Name: "round_robin"}, Queue: waiting, Saturation: full,
+			HeartbeatAfter: 20 * time.Second,
+			Workers:        []workers.Spec{spec("a0", "http://h:1", "a", 1, "auto", file), a1}},
 		{Name: "b", Model: "n", Tier: true, Engine: openai.EngineVLLM, Serves: []openai.Dialect{openai.Chat},
-			Models: []string{"n"}, Policy: routing.Config{Name: "least_load"}, Queue: waitingB, Saturation: fullB, HeartbeatAfter: time.Second,
-			Workers: []workers.Spec{spec("b0", "http://h:3", "b", 1, "vllm", b)}},
+			Models: []string{"n"}, Policy: routing.Config{Name: "least_load"}, Queue: waitingB, Saturation: fullB,
+			HeartbeatAfter: time.Second,
+			Workers:        []workers.Spec{spec("b0", "http://h:3", "b", 1, "vllm", b)}},
 		{Name: "c", Model: "o", Engine: openai.EngineAuto, Serves: []openai.Dialect{openai.Rerank, openai.Score},
-			Models: []string{"o", "p"}, Policy: routing.Config{Name: "round_robin"}, Queue: waiting, Saturation: full, HeartbeatAfter: 20 * time.Second,
-			Workers: []workers.Spec{spec("c0", "http://h:4", "c", 1, "auto", file), spec("c1", "http://h:5", "c", 1, "auto", file)}},
-		{Name: "d", Engine: openai.EngineAuto, Paths: []string{"/v9/*"}, Policy: routing.Config{Name: "round_robin"}, Queue: waiting, Saturation: full, HeartbeatAfter: 20 * time.Second,
+			Models: []string{"o", "p"}, Policy: routing.Config{Name: "round_robin"}, Queue: waiting, Saturation: full,
+			HeartbeatAfter: 20 * time.Second,
+			Workers: []workers.Spec{spec("c0", "http://h:4", "c", 1, "auto", file),
+				spec("c1", "http://h:5", "c", 1, "auto", file)}},
+		{Name: "d", Engine: openai.EngineAuto, Paths: []string{"/v9/*"}, Policy: routing.Config{Name: "round_robin"},
+			Queue: waiting, Saturation: full, HeartbeatAfter: 20 * time.Second,
 			Workers: []workers.Spec{spec("d0", "unix:///d.sock", "d", 1, "auto", file)}},
 	}
 	same := cmp.Exporter(func(reflect.Type) bool { return true })
 	if diff := cmp.Diff(want, f.ResolvedPools(), cmpopts.EquateEmpty(), same); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if got := f.catalogConfig(); got.Default != "a" || len(got.Targets) != 4 || !got.Targets[1].Tier || got.Targets[2].Tier {
+	if got := f.catalogConfig(); got.Default != "a" || len(got.Targets) != 4 || !got.Targets[1].Tier ||
+		got.Targets[2].Tier {
 		t.Errorf("the catalog is %+v", got)
 	}
 }
@@ -141,7 +150,8 @@ func TestAStartWithoutAFile(t *testing.T) {
 		f.Auth.Required || f.Listen != "127.0.0.1:0" || f.Admin.Listen != "127.0.0.1:8081" {
 		t.Errorf("%v", f)
 	}
-	f, err = FromFlags([]string{"a:7b=small", "b:70b=large"}, []string{"http://127.0.0.1:8000", "http://127.0.0.1:8001"}, nil, "", "")
+	f, err = FromFlags([]string{"a:7b=small", "b:70b=large"}, []string{"http://127.0.0.1:8000", "http://127.0.0.1:8001"},
+		nil, "", "")
 	if err != nil || len(f.Warnings()) > 0 {
 		t.Fatal(err, f.Warnings())
 	}
@@ -163,17 +173,25 @@ func TestAStartWithoutAFile(t *testing.T) {
 	}{
 		"nothing": {nil, "", "", nil, `command line: --model: missing (set the model that the workers serve)
 command line: --worker-urls: missing (set the workers' URLs, such as --worker-urls http://127.0.0.1:8000)`},
-		"bad workers": {[]string{"m"}, "", "", []string{"h:1", "", "http://h:2", "http://h:2/"}, `command line: --worker-urls[1]: is empty (remove the extra comma)
+		"bad workers": {[]string{"m"}, "", "", []string{"h:1", "", "http://h:2", "http://h:2/"},
+			`command line: --worker-urls[1]: is empty (remove the extra comma)
 command line: --worker-urls[0]: "h:1" has no scheme; write http://host:port, https://host or unix:///path
 command line: --worker-urls[3]: "http://h:2/" is already the URL of --worker-urls[2] (remove one of them: a server appears once per tier or pool)`},
-		"a model without its tier": {[]string{"a=small", "b"}, "", "", []string{"http://h:1"}, `command line: --model[1]: "b" is not MODEL=TIER (write the model and its tier, such as qwen2.5:7b=small)`},
-		"an empty model":           {[]string{""}, "", "", []string{"http://h:1"}, `command line: --model: is empty (set the model that the workers serve)`},
-		"a tier twice":             {[]string{"a=small", "b=small"}, "", "", []string{"http://h:1"}, `command line: --model[1]: the tier "small" already has the model of --model[0] (choose a different tier for each model)`},
-		"a tier that is no name":   {[]string{"a=Small", "b=large"}, "", "", []string{"http://h:1"}, `command line: --model[0]: the tier "Small" is not a valid name (write ` + forms["name"].want + `)`},
-		"no tier":                  {[]string{"a=", "b=large"}, "", "", []string{"http://h:1"}, `command line: --model[0]: "a=" is not MODEL=TIER (write the model and its tier, such as qwen2.5:7b=small)`},
-		"not loopback": {[]string{"m"}, ":8080", "0.0.0.0:1", []string{"http://h:1"}, `command line: --listen: ":8080" is not loopback and has no TLS: keys and prompts would cross the network in plain text (without a configuration file, addresses must be loopback: write a file with keys and pass it with --config)
+		"a model without its tier": {[]string{"a=small", "b"}, "", "", []string{"http://h:1"},
+			`command line: --model[1]: "b" is not MODEL=TIER (write the model and its tier, such as qwen2.5:7b=small)`},
+		"an empty model": {[]string{""}, "", "", []string{"http://h:1"},
+			`command line: --model: is empty (set the model that the workers serve)`},
+		"a tier twice": {[]string{"a=small", "b=small"}, "", "", []string{"http://h:1"},
+			`command line: --model[1]: the tier "small" already has the model of --model[0] (choose a different tier for each model)`},
+		"a tier that is no name": {[]string{"a=Small", "b=large"}, "", "", []string{"http://h:1"},
+			`command line: --model[0]: the tier "Small" is not a valid name (write ` + forms["name"].want + `)`},
+		"no tier": {[]string{"a=", "b=large"}, "", "", []string{"http://h:1"},
+			`command line: --model[0]: "a=" is not MODEL=TIER (write the model and its tier, such as qwen2.5:7b=small)`},
+		"not loopback": {[]string{"m"}, ":8080", "0.0.0.0:1", []string{"http://h:1"},
+			`command line: --listen: ":8080" is not loopback and has no TLS: keys and prompts would cross the network in plain text (without a configuration file, addresses must be loopback: write a file with keys and pass it with --config)
 command line: --admin-listen: "0.0.0.0:1" is not loopback and has no TLS: keys and prompts would cross the network in plain text (without a configuration file, addresses must be loopback: write a file with keys and pass it with --config)`},
-		"no address": {[]string{"m"}, "x", "", []string{"http://h:1"}, `command line: --listen: "x" is not an address (write host:port, such as 127.0.0.1:8080 or :8080 for every interface)`},
+		"no address": {[]string{"m"}, "x", "", []string{"http://h:1"},
+			`command line: --listen: "x" is not an address (write host:port, such as 127.0.0.1:8080 or :8080 for every interface)`},
 	}
 	for name, c := range cases {
 		f, err := FromFlags(c.models, c.urls, nil, c.listen, c.admin)
@@ -198,7 +216,8 @@ tiers: [{name: a, model: m, workers: [{name: w, url: "http://h:1", api_key_env: 
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, out := range []string{fmt.Sprintf("%v", f), fmt.Sprintf("%+v", f), fmt.Sprintf("%#v", f), fmt.Sprintf("%s", f), fmt.Sprintf("%d", f), string(asJSON)} {
+	for _, out := range []string{fmt.Sprintf("%v", f), fmt.Sprintf("%+v", f), fmt.Sprintf("%#v", f), fmt.Sprintf("%s", f),
+		fmt.Sprintf("%d", f), string(asJSON)} {
 		if strings.Contains(out, "worker-key") || strings.Contains(out, digestA) || strings.Contains(out, digestB) {
 			t.Errorf("a secret was printed: %s", out)
 		}
@@ -250,12 +269,15 @@ func draw(t *rapid.T, v reflect.Value, k key) {
 		}
 		v.Set(reflect.MakeSlice(v.Type(), n, n))
 		for i := range n {
-			draw(t, v.Index(i), key{words: k.words, form: k.form, required: k.words != nil || forms[k.form].pattern != nil || k.required})
+			draw(t, v.Index(i), key{words: k.words, form: k.form, required: k.words != nil || forms[k.form].pattern != nil ||
+				k.required})
 		}
 	case v.Kind() == reflect.String && k.words != nil:
 		v.SetString(rapid.SampledFrom(k.words).Draw(t, "word"))
 	case v.Kind() == reflect.String && forms[k.form].pattern != nil:
-		v.SetString(rapid.StringMatching(strings.Trim(forms[k.form].pattern.String(), "^$")).Filter(func(s string) bool { return isForm(k.form, s) }).Draw(t, "form"))
+		v.SetString(rapid.StringMatching(strings.Trim(forms[k.form].pattern.String(), "^$")).Filter(func(s string) bool {
+			return isForm(k.form, s)
+		}).Draw(t, "form"))
 	case v.Kind() == reflect.String:
 		v.SetString(text.Filter(func(s string) bool { return s != "" || !k.required }).Draw(t, "text"))
 	case v.Kind() == reflect.Bool:
@@ -316,8 +338,9 @@ func TestSizes(t *testing.T) {
 func TestDidYouMean(t *testing.T) {
 	known := []string{"listen", "tls", "admin", "auth", "models", "pools", "least_load"}
 	cases := map[string]string{
-		"lissten": "listen", "listne": "listen", "Listen": "listen", "modles": "models", "adm": "", "authn": "auth", "tsl": "tls",
-		"x": "", "": "", "leastload": "least_load", "workers": "", "polos": "pools", "lstn": "",
+		"lissten": "listen", "listne": "listen", "Listen": "listen", "modles": "models", "adm": "", "authn": "auth",
+		"tsl": "tls",
+		"x":   "", "": "", "leastload": "least_load", "workers": "", "polos": "pools", "lstn": "",
 	}
 	for word, want := range cases {
 		if got := nearest(word, known); got != want {

@@ -55,7 +55,8 @@ func (d *decoder) value(n *yaml.Node, path string, k key, v reflect.Value) {
 		return
 	}
 	if d.nodes++; d.nodes > maxNodes {
-		d.reportNode(n, path, fmt.Sprintf("the file has more than %d values after alias expansion", maxNodes), "reduce the use of aliases")
+		d.reportNode(n, path, fmt.Sprintf("the file has more than %d values after alias expansion", maxNodes),
+			"reduce the use of aliases")
 		return
 	}
 	if n.Kind == yaml.AliasNode {
@@ -170,7 +171,8 @@ func (d *decoder) eachPair(n *yaml.Node, path string, f func(kn, vn *yaml.Node, 
 		sub := join(path, kn.Value)
 		switch first, twice := lines[kn.Value]; {
 		case kn.Tag == "!!merge":
-			d.reportNode(kn, path, "merge keys (<<) are not supported", "write the keys out; an alias may replace only a whole value")
+			d.reportNode(kn, path, "merge keys (<<) are not supported",
+				"write the keys out; an alias may replace only a whole value")
 			continue
 		case kn.Kind != yaml.ScalarNode || d.isNull(kn):
 			d.reportNode(kn, path, "want a plain name as the key, got "+kindOf(kn), "")

@@ -28,7 +28,8 @@ Reference of the configuration file for operators: every key with its type, defa
 |---|---|---|---|
 `)
 	walk("", reflect.ValueOf(Default()), func(path string, k key, v reflect.Value) {
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", path, typeName(v.Type(), k), defaultText(v, k), strings.ReplaceAll(k.doc, "|", `\|`))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", path, typeName(v.Type(), k), defaultText(v, k),
+			strings.ReplaceAll(k.doc, "|", `\|`))
 	})
 	return []byte(b.String())
 }
@@ -95,7 +96,8 @@ func defaultText(v reflect.Value, k key) string {
 		return ""
 	case v.Kind() == reflect.Slice || v.Kind() == reflect.Map:
 		return "none"
-	case isNumber(v.Type()) || v.Type() == reflect.TypeFor[tenants.Money]() || v.Kind() == reflect.Bool || k.zero || !v.IsZero():
+	case isNumber(v.Type()) || v.Type() == reflect.TypeFor[tenants.Money]() || v.Kind() == reflect.Bool || k.zero ||
+		!v.IsZero():
 		return fmt.Sprintf("`%v`", v.Interface())
 	}
 	return ""
@@ -139,13 +141,15 @@ func schemaOf(t reflect.Type, k key) map[string]any {
 	s := map[string]any{}
 	switch {
 	case t == reflect.TypeFor[time.Duration]():
-		return map[string]any{"type": []string{"string", "integer"}, "pattern": `^([0-9.]+(ns|us|µs|ms|s|m|h))+$|^0$|` + variable, "maximum": 0}
+		return map[string]any{"type": []string{"string", "integer"}, "pattern": `^([0-9.]+(ns|us|µs|ms|s|m|h))+$|^0$|` +
+			variable, "maximum": 0}
 	case t == reflect.TypeFor[Size]():
 		least := 1
 		if k.zero {
 			least = 0
 		}
-		return map[string]any{"type": []string{"string", "integer"}, "pattern": `^[0-9]+ *(B|KB|MB|GB|KiB|MiB|GiB)?$|` + variable, "minimum": least}
+		return map[string]any{"type": []string{"string", "integer"}, "pattern": `^[0-9]+ *(B|KB|MB|GB|KiB|MiB|GiB)?$|` +
+			variable, "minimum": least}
 	case t.Kind() == reflect.Bool:
 		s["type"] = "boolean"
 	case t.Kind() == reflect.Float64 || t == reflect.TypeFor[tenants.Money]():
@@ -173,7 +177,8 @@ func schemaOf(t reflect.Type, k key) map[string]any {
 func textSchema(k key) map[string]any {
 	switch {
 	case k.words != nil:
-		return map[string]any{"anyOf": []any{map[string]any{"enum": k.words}, map[string]any{"type": "string", "pattern": variable}}}
+		return map[string]any{"anyOf": []any{map[string]any{"enum": k.words},
+			map[string]any{"type": "string", "pattern": variable}}}
 	case forms[k.form].pattern != nil && k.required:
 		return map[string]any{"type": "string", "pattern": forms[k.form].pattern.String() + "|" + variable}
 	case forms[k.form].pattern != nil:

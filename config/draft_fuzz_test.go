@@ -9,11 +9,17 @@ import (
 // A live file's own text is a draft that changes nothing; and whatever a draft says, it
 // changes nothing of the live configuration and shows nothing of the environment.
 func FuzzDraft(f *testing.F) {
-	for _, draft := range []string{"", live, "tiers: [{name: small, workers: [{name: w0, weight: 0}, {name: w9}]}]", "tiers: &a [{name: small, pools: *a}, *a]",
-		"models: {auto: , x: ${OTHER}, ? [a] : b}", "policy: !!x {name: random}", "auth: {keys: [{name: a}, {name: a}, {}, null, x, {name: [a], sha256: {}}]}",
-		"store: {sql: \"postgres://u:${PW}@h/db\", redis: null}\ntls: {cert: x, key: }", "<<: {a: b}", "tiers: null\npools: {}\nretry: 5\ncors: {origins: ['$${x}', null, [a]]}",
-		"classifier: {keywords: [{name: k, in: [system], match: ['(']}], prompt_tokens: {}}", "a: &a b\n*a : c\nqueue: {age: {batch: ~}, <<: *a}"} {
-		for _, src := range []string{live, inherited + "classifier: {preset: none}", keys + small + "classifier: {preset: none}"} { // of presets every parse compiles all
+	for _, draft := range []string{"", live, "tiers: [{name: small, workers: [{name: w0, weight: 0}, {name: w9}]}]",
+		"tiers: &a [{name: small, pools: *a}, *a]",
+		"models: {auto: , x: ${OTHER}, ? [a] : b}", "policy: !!x {name: random}",
+		"auth: {keys: [{name: a}, {name: a}, {}, null, x, {name: [a], sha256: {}}]}",
+		"store: {sql: \"postgres://u:${PW}@h/db\", redis: null}\ntls: {cert: x, key: }", "<<: {a: b}",
+		"tiers: null\npools: {}\nretry: 5\ncors: {origins: ['$${x}', null, [a]]}",
+		"classifier: {keywords: [{name: k, in: [system], match: ['(']}], prompt_tokens: {}}",
+		"a: &a b\n*a : c\nqueue: {age: {batch: ~}, <<: *a}"} {
+		// of presets every parse compiles all
+		for _, src := range []string{live, inherited + "classifier: {preset: none}",
+			keys + small + "classifier: {preset: none}"} {
 			f.Add(src, draft)
 		}
 	}
@@ -43,7 +49,8 @@ func FuzzDraft(f *testing.F) {
 			if p.Message == "" || p.File != draftName || p.Line < 0 || p.Line > len(splitLines(text))+1 {
 				t.Fatalf("a bad problem: %+v", p)
 			}
-			if strings.Contains(p.String(), liveEnv["OTHER"]) || strings.Contains(p.String(), liveEnv["PW"]) && !strings.Contains(text+src, liveEnv["PW"]) {
+			if strings.Contains(p.String(), liveEnv["OTHER"]) || strings.Contains(p.String(), liveEnv["PW"]) &&
+				!strings.Contains(text+src, liveEnv["PW"]) {
 				t.Fatalf("a problem shows the environment: %v", p)
 			}
 		}

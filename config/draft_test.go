@@ -55,14 +55,21 @@ func TestADraftIsACompleteConfiguration(t *testing.T) {
 		old, new string
 		want     []string
 	}{
-		"the live file":     {"", "", []string{}},
-		"a weight":          {`name: w1, `, `name: w1, weight: 3, `, []string{"replace tiers[small].workers[w1].weight: 1 → 3"}},
-		"another policy":    {`chwbl, epsilon: 0.5`, `least_load`, []string{"replace policy.name: chwbl → least_load", "remove policy.epsilon: 0.5 → "}},
-		"a default again":   {`price: {input: 1, output: 2}, `, "", []string{"remove tiers[large].price.input: 1 → ", "remove tiers[large].price.output: 2 → "}},
-		"a limit of a key":  {`sha256: ` + digestC, `limits: {rpm: 30}, sha256: ` + digestC, []string{"add auth.keys[b].limits.rpm:  → 30"}},
-		"another store":     {`store: {sql: "postgres://u:${PW}@h/db", redis`, `store: {redis`, []string{"replace store.sql: postgres://***@h → sqlite://tierway.db"}},
-		"a worker's secret": {`api_key_env: K`, `api_key_env: NEW_KEY`, []string{"replace tiers[small].workers[w0].api_key_env: K → NEW_KEY"}},
-		"a moved variable":  {`{name: a, sha256: ` + digestB + `, limits: {rpm: 60}}`, `{name: c, sha256: "` + digestB + `"}`, nil},
+		"the live file": {"", "", []string{}},
+		"a weight": {`name: w1, `, `name: w1, weight: 3, `,
+			[]string{"replace tiers[small].workers[w1].weight: 1 → 3"}},
+		"another policy": {`chwbl, epsilon: 0.5`, `least_load`,
+			[]string{"replace policy.name: chwbl → least_load", "remove policy.epsilon: 0.5 → "}},
+		"a default again": {`price: {input: 1, output: 2}, `, "",
+			[]string{"remove tiers[large].price.input: 1 → ", "remove tiers[large].price.output: 2 → "}},
+		"a limit of a key": {`sha256: ` + digestC, `limits: {rpm: 30}, sha256: ` + digestC,
+			[]string{"add auth.keys[b].limits.rpm:  → 30"}},
+		"another store": {`store: {sql: "postgres://u:${PW}@h/db", redis`, `store: {redis`,
+			[]string{"replace store.sql: postgres://***@h → sqlite://tierway.db"}},
+		"a worker's secret": {`api_key_env: K`, `api_key_env: NEW_KEY`,
+			[]string{"replace tiers[small].workers[w0].api_key_env: K → NEW_KEY"}},
+		"a moved variable": {`{name: a, sha256: ` + digestB + `, limits: {rpm: 60}}`, `{name: c, sha256: "` + digestB + `"}`,
+			nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			draft, err := f.Draft([]byte(strings.Replace(live, c.old, c.new, 1)))
@@ -82,9 +89,12 @@ func TestADraftIsACompleteConfiguration(t *testing.T) {
 // TestADraftHasTheErrorsOfAFile: the same problems at the same lines.
 func TestADraftHasTheErrorsOfAFile(t *testing.T) {
 	f := parsed(t, live, liveEnv)
-	for _, text := range []string{"", "tiers: [", "teirs: []\ntiers:\n  - {name: small, wieght: 3}\n", keys + small + "listen: \":80\"\n", "retry: {attempts: }\n" + keys + small,
-		"retry: !!map {attempts: 1}\nqueue: {<<: {max_depth: 1}}\n", "tiers: [{name: small, workers: [{name: w0, api_key: sk-1}]}]\n",
-		"x: [" + strings.Repeat("1, ", maxNodes) + "]", keys + small + "store: {redis: x}\ndecisions:\n  max_size: 2MiB\ngateways: 2\n"} {
+	for _, text := range []string{"", "tiers: [", "teirs: []\ntiers:\n  - {name: small, wieght: 3}\n",
+		keys + small + "listen: \":80\"\n", "retry: {attempts: }\n" + keys + small,
+		"retry: !!map {attempts: 1}\nqueue: {<<: {max_depth: 1}}\n",
+		"tiers: [{name: small, workers: [{name: w0, api_key: sk-1}]}]\n",
+		"x: [" + strings.Repeat("1, ", maxNodes) + "]",
+		keys + small + "store: {redis: x}\ndecisions:\n  max_size: 2MiB\ngateways: 2\n"} {
 		_, want := Parse(draftName, []byte(text), nil)
 		draft, err := f.Draft([]byte(text))
 		if want == nil || draft != nil || err == nil || err.Error() != want.Error() {
@@ -96,7 +106,8 @@ func TestADraftHasTheErrorsOfAFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if file := parsed(t, text, nil); len(file.Warnings()) != 1 || draft.Warnings()[0].Message != file.Warnings()[0].Message || draft.Hash() != file.Hash() {
+	if file := parsed(t, text, nil); len(file.Warnings()) != 1 ||
+		draft.Warnings()[0].Message != file.Warnings()[0].Message || draft.Hash() != file.Hash() {
 		t.Errorf("%v, and of a file %v", draft.Warnings(), file.Warnings())
 	}
 }
@@ -106,8 +117,10 @@ func TestADraftHasTheErrorsOfAFile(t *testing.T) {
 func TestADraftReadsNothingButItsText(t *testing.T) {
 	const way = " (write the value; ${…} is allowed only where the live file has the same text under the same key)"
 	f := parsed(t, live, liveEnv)
-	draft := "models: {x: \"${OTHER}\", y: \"${NOBODY:-small}\"}\nauth: {keys: [{name: b, sha256: \"${KEY_A}\"}, {name: \"${KEY_A}\", sha256: x}]}\ncors: {origins: [\"${OTHER}\"]}\n" +
-		"tls: {cert: /etc/hosts, key: /etc/shadow}\ntiers: [{name: small, model: m, workers: [{name: w0, url: \"http://${PW}\", api_key_env: OTHER}]}]\n"
+	draft := "models: {x: \"${OTHER}\", y: \"${NOBODY:-small}\"}\nauth: {keys: [{name: b, sha256: \"${KEY_A}\"}, {name: " +
+		"\"${KEY_A}\", sha256: x}]}\ncors: {origins: [\"${OTHER}\"]}\n" +
+		"tls: {cert: /etc/hosts, key: /etc/shadow}\ntiers: [{name: small, model: m, workers: [{name: w0, url: " +
+		"\"http://${PW}\", api_key_env: OTHER}]}]\n"
 	_, err := f.Draft([]byte(draft))
 	want := strings.Join([]string{
 		`draft:1:13: models.x: a draft may not read the environment variable OTHER` + way,
@@ -134,9 +147,11 @@ func TestADraftReadsNothingButItsText(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A copy has no printing of its own.
-	for _, out := range []string{out.String(), string(shown), fmt.Sprintf("%v %+v %#v", same, same, same), fmt.Sprintf("%+v %#v", *f, *same)} {
+	for _, out := range []string{out.String(), string(shown), fmt.Sprintf("%v %+v %#v", same, same, same),
+		fmt.Sprintf("%+v %#v", *f, *same)} {
 		for name, secret := range liveEnv {
-			if strings.Contains(out, secret) && (name != "KEY_A" && name != "PW" || !strings.Contains(out, "config.File{") && !strings.Contains(out, "{Listen")) {
+			if strings.Contains(out, secret) && (name != "KEY_A" && name != "PW" || !strings.Contains(out, "config.File{") &&
+				!strings.Contains(out, "{Listen")) {
 				t.Errorf("a secret was printed: %s", out)
 			}
 		}

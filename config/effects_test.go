@@ -31,7 +31,9 @@ func TestAReloadKeepsWhatOnlyARestartChanges(t *testing.T) {
 }
 
 func TestOverridesAreOfWeightsAndLeaveTheFileAlone(t *testing.T) {
-	f := parsed(t, grown+`pools: [{name: p, models: [x], serves: [chat], workers: [{name: w3, url: "http://h:4", weight: 5}]}]`, map[string]string{"K": "worker-key"})
+	f := parsed(t,
+		grown+`pools: [{name: p, models: [x], serves: [chat], workers: [{name: w3, url: "http://h:4", weight: 5}]}]`,
+		map[string]string{"K": "worker-key"})
 	before := fmt.Sprint(f)
 	weights := map[string]int{"w0": 0, "w3": 9, "nobody": 4}
 	over := f.WithOverrides(weights)
@@ -69,7 +71,8 @@ func TestAReloadNeverOpensAnAddressThatIsNotLoopback(t *testing.T) {
 	for _, c := range Changes(old, f) {
 		effects[c.Path] = c.Effect
 	}
-	want := map[string]string{"listen": "restart", "insecure": "restart", "auth.required": "restart", "auth.keys[a]": "live"}
+	want := map[string]string{"listen": "restart", "insecure": "restart", "auth.required": "restart",
+		"auth.keys[a]": "live"}
 	if diff := cmp.Diff(want, effects); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

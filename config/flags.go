@@ -54,7 +54,8 @@ func (d *decoder) flagTiers(models, urls []string) (tiers []Tier) {
 				d.report(path, "the tier "+quote(tier.Name)+" is not a valid name", "write "+forms["name"].want)
 				continue
 			case first != "":
-				d.report(path, "the tier "+quote(tier.Name)+" already has the model of "+first, "choose a different tier for each model")
+				d.report(path, "the tier "+quote(tier.Name)+" already has the model of "+first,
+					"choose a different tier for each model")
 				continue
 			}
 			seen[tier.Name] = path
@@ -63,7 +64,8 @@ func (d *decoder) flagTiers(models, urls []string) (tiers []Tier) {
 		}
 		for j, url := range urls {
 			at := fmt.Sprintf("tiers[%d].workers[%d].url", len(tiers), j)
-			tier.Workers = append(tier.Workers, workers.Config{Name: fmt.Sprintf("%s-%d", prefix, j), URL: strings.TrimSpace(url)})
+			tier.Workers = append(tier.Workers,
+				workers.Config{Name: fmt.Sprintf("%s-%d", prefix, j), URL: strings.TrimSpace(url)})
 			switch {
 			case len(tiers) > 0:
 				d.reported[at] = true // a URL in several tiers is intended here

@@ -28,7 +28,8 @@ type form struct {
 var forms = map[string]form{
 	"name": {pattern: regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`),
 		want: "a name of up to 63 lower-case letters, digits, dots, underscores and hyphens that starts with a letter or digit"},
-	"tenant": {pattern: regexp.MustCompile(`^[a-z0-9-]{1,63}$`), want: "a name of up to 63 lower-case letters, digits and hyphens"},
+	"tenant": {pattern: regexp.MustCompile(`^[a-z0-9-]{1,63}$`),
+		want: "a name of up to 63 lower-case letters, digits and hyphens"},
 	"digest": {pattern: regexp.MustCompile(`^[0-9a-fA-F]{64}$`), want: "64 hex digits"},
 	"header": {pattern: regexp.MustCompile(`^[0-9A-Za-z-]+$`), want: "a header's name of letters, digits and hyphens",
 		check: unless(func(text string) bool { return openai.MayRelay(http.CanonicalHeaderKey(text)) },
@@ -41,7 +42,9 @@ var forms = map[string]form{
 	"origin": {check: unless(isOrigin, "is not an origin",
 		"write scheme://host or scheme://host:port in lower case, such as https://app.example.com")},
 	"owner": {check: unless(tenants.Slug, "is not a tenant name", "use 1 to 63 of a-z, 0-9 and -")},
-	"file":  {check: unless(func(text string) bool { return !strings.HasSuffix(text, "/") && !strings.ContainsRune(text, 0) }, "is not a file name", "")},
+	"file": {check: unless(func(text string) bool {
+		return !strings.HasSuffix(text, "/") && !strings.ContainsRune(text, 0)
+	}, "is not a file name", "")},
 	"proxy": {check: checkProxy},
 	"path":  {check: checkPath},
 	"web":   {check: checkWebURL, hide: true},
@@ -168,7 +171,8 @@ func checkPath(text string) (message, hint string) {
 		return "has a * before its end", "use * only at the end"
 	case body != text && !strings.HasSuffix(body, "/"):
 		return "has a * within a segment", "write " + quote(body+"/*") + " for everything below"
-	case strings.ContainsAny(body, "?#% \t\r\n\\") || strings.Contains(body, "//") || slices.ContainsFunc(strings.Split(body, "/"), dots):
+	case strings.ContainsAny(body, "?#% \t\r\n\\") || strings.Contains(body, "//") ||
+		slices.ContainsFunc(strings.Split(body, "/"), dots):
 		return "is not a plain path", "remove the query, escapes, // and dot segments"
 	}
 	return "", ""

@@ -28,15 +28,22 @@ func FuzzParse(f *testing.F) {
 	defaults := Default()
 	for _, seed := range [][]byte{example, printed(&defaults), []byte(keys + small), []byte(inherited), nil,
 		[]byte("a: &a [*a]"), []byte("? {a: [b, *c]}\n: - x"), []byte("tiers: [{name: ${A:-b}${, workers: [{}]}]"),
-		[]byte("\t"), []byte("a: b\n---\nc: d\n"), []byte("<<: {a: b}"), []byte("models: {\"a\\\"]: b\": x, ? !!binary x : y}"),
-		[]byte("auth: {keys: [{sha256: 'x\ny'}]}"), []byte("%YAML 1.2\n---\n- !<x> y"), []byte("\r\r0"), []byte("\xef\xbb\xbflisten: x"),
-		[]byte(keys + three + "policy: {epsilon: 0, slack: 1e-9}\nbreaker: {slow: {factor: 0}}"), []byte("policy: {name: random, epsilon: .inf}"),
-		[]byte(keys + three + `classifier: {prompt_tokens: {large: 7}, max_tokens: {}, keyword_score: {large: 2}, sticky: {enabled: false},
+		[]byte("\t"), []byte("a: b\n---\nc: d\n"), []byte("<<: {a: b}"),
+		[]byte("models: {\"a\\\"]: b\": x, ? !!binary x : y}"),
+		[]byte("auth: {keys: [{sha256: 'x\ny'}]}"), []byte("%YAML 1.2\n---\n- !<x> y"), []byte("\r\r0"),
+		[]byte("\xef\xbb\xbflisten: x"),
+		[]byte(keys + three + "policy: {epsilon: 0, slack: 1e-9}\nbreaker: {slow: {factor: 0}}"),
+		[]byte("policy: {name: random, epsilon: .inf}"),
+		[]byte(keys + three +
+			`classifier: {prompt_tokens: {large: 7}, max_tokens: {}, keyword_score: {large: 2}, sticky: {enabled: false},
   keywords: [{tier: large, name: a, weight: 2, in: [system], match: ['(?i)a{2,3}b|c*', "\\bx"]}, {tier: huge, name: a, match: ['(']}]}`),
-		[]byte("store: {sql: 'postgres://u:p@h', redis: '', retention: 0}\ngateways: 3\ntrusted_proxies: ['::1', 10.0.0.0/8]\nadmin: {keys: [{name: a, role: viewer, sha256: " + digestB + "}]}\n" + small),
-		[]byte("auth: {keys: [{name: a, sha256: " + digestA + ", limits: {rpm: 5, burst: 1, day_money: 0.5}, default_priority: batch}]}\n" +
+		[]byte("store: {sql: 'postgres://u:p@h', redis: '', retention: 0}\ngateways: 3\ntrusted_proxies: ['::1', " +
+			"10.0.0.0/8]\nadmin: {keys: [{name: a, role: viewer, sha256: " + digestB + "}]}\n" + small),
+		[]byte("auth: {keys: [{name: a, sha256: " + digestA +
+			", limits: {rpm: 5, burst: 1, day_money: 0.5}, default_priority: batch}]}\n" +
 			"tiers: [{name: small, model: m, price: {input: 1e-9, cached_input: 0}, workers: [{name: w, url: \"http://h:1\"}]}]"),
-		[]byte(withTier("queue: {max_depth: 0, max_wait: {batch: 0s}, age: {interactive: 1s, batch: }, aged_share: 0.5, max_bytes: 0, displace: true}, saturation: {waiting: 0, kv_usage: 1e-3},") +
+		[]byte(withTier("queue: {max_depth: 0, max_wait: {batch: 0s}, age: {interactive: 1s, batch: }, aged_share: 0.5, "+
+			"max_bytes: 0, displace: true}, saturation: {waiting: 0, kv_usage: 1e-3},") +
 			"queue: {max_bytes: 1 KB, engine_wait: 1h, age: }\nsaturation: {stale_after: 1ms}\n"),
 		[]byte("store: {sql: ''}\nclassifier: {prompt_tokens: {small: 9, large: 3, \"a.b\": -1}, keyword_score: {x: 0}}")} {
 		f.Add(seed)

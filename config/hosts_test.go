@@ -24,7 +24,9 @@ func TestHostsAreNames(t *testing.T) {
 	}
 	want = append(want, `hosts[12]: "a" is listed twice (remove one of them)`)
 	got := []string{}
-	for _, p := range problemsOf(t, keys+small+`hosts: ["http://a", "a:80", A, "*.a", "", 10.0.0.1, "::1", .a, a, tier-way.example.com, vllm_1, host.docker.internal, a]`+"\n", nil) {
+	for _, p := range problemsOf(t,
+		keys+small+
+			`hosts: ["http://a", "a:80", A, "*.a", "", 10.0.0.1, "::1", .a, a, tier-way.example.com, vllm_1, host.docker.internal, a]`+"\n", nil) {
 		_, rest, _ := strings.Cut(p, ": ")
 		got = append(got, rest)
 	}
@@ -35,7 +37,8 @@ func TestHostsAreNames(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `--hosts[0]: "a:80" is not a host name`) {
 		t.Errorf("of the flag: %v", err)
 	}
-	if f, err := FromFlags([]string{"m"}, []string{"http://h:1"}, []string{"host.docker.internal"}, "", ""); err != nil || len(f.Hosts) != 1 {
+	if f, err := FromFlags([]string{"m"}, []string{"http://h:1"}, []string{"host.docker.internal"}, "", ""); err != nil ||
+		len(f.Hosts) != 1 {
 		t.Errorf("of the flag: %v", err)
 	}
 }
@@ -74,7 +77,8 @@ func TestAWorkersKeyHasNoControlCharacters(t *testing.T) {
 	src := keys + `tiers: [{name: a, model: m, workers: [{name: w, url: "http://h:1", api_key_env: KEY}]}]` + "\n"
 	for _, key := range []string{"hunter2\n", "hunter2\r\nX-Admin: 1", "hun\x00ter2", "hunter2\x7f", "\thunter2"} {
 		got := problemsOf(t, src, map[string]string{"KEY": key})
-		if len(got) != 1 || !strings.Contains(got[0], "workers[0].api_key_env: the key in the environment variable KEY contains a line break or another control character") ||
+		if len(got) != 1 || !strings.Contains(got[0], "workers[0].api_key_env: the key in the environment variable KEY "+
+			"contains a line break or another control character") ||
 			strings.Contains(got[0], "ter2") {
 			t.Errorf("%q: %q", key, got)
 		}

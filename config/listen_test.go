@@ -36,14 +36,19 @@ func TestAnOpenAddressIsWarnedOfWhoeverGaveIt(t *testing.T) {
 		newListen, newAdmin string
 		want                []string
 	}{
-		"nothing given":            {":80", ":81", "", "", []string{warning("f:4:11", "insecure", ":80"), warning("f:5:34", "admin.insecure", ":81")}},
-		"opened by a flag":         {"127.0.0.1:80", "127.0.0.1:81", ":82", "", []string{warning("command line", "insecure", ":82")}},
-		"both opened by flags":     {"127.0.0.1:80", "127.0.0.1:81", ":82", ":83", []string{warning("command line", "insecure", ":82"), warning("command line", "admin.insecure", ":83")}},
-		"one moved, one as it was": {":80", ":81", "", ":83", []string{warning("f:4:11", "insecure", ":80"), warning("command line", "admin.insecure", ":83")}},
-		"closed by a flag":         {":80", ":81", "127.0.0.1:0", "[::1]:0", nil},
-		"one closed":               {":80", ":81", "127.0.0.1:0", "", []string{warning("f:5:34", "admin.insecure", ":81")}},
-		"given as it was":          {":80", "127.0.0.1:81", ":80", "", []string{warning("f:4:11", "insecure", ":80")}},
-		"from the environment":     {"${ADDRESS}", "127.0.0.1:81", "", ":83", []string{warning("f:4:11", "insecure", "${ADDRESS}"), warning("command line", "admin.insecure", ":83")}},
+		"nothing given": {":80", ":81", "", "",
+			[]string{warning("f:4:11", "insecure", ":80"), warning("f:5:34", "admin.insecure", ":81")}},
+		"opened by a flag": {"127.0.0.1:80", "127.0.0.1:81", ":82", "",
+			[]string{warning("command line", "insecure", ":82")}},
+		"both opened by flags": {"127.0.0.1:80", "127.0.0.1:81", ":82", ":83",
+			[]string{warning("command line", "insecure", ":82"), warning("command line", "admin.insecure", ":83")}},
+		"one moved, one as it was": {":80", ":81", "", ":83",
+			[]string{warning("f:4:11", "insecure", ":80"), warning("command line", "admin.insecure", ":83")}},
+		"closed by a flag": {":80", ":81", "127.0.0.1:0", "[::1]:0", nil},
+		"one closed":       {":80", ":81", "127.0.0.1:0", "", []string{warning("f:5:34", "admin.insecure", ":81")}},
+		"given as it was":  {":80", "127.0.0.1:81", ":80", "", []string{warning("f:4:11", "insecure", ":80")}},
+		"from the environment": {"${ADDRESS}", "127.0.0.1:81", "", ":83",
+			[]string{warning("f:4:11", "insecure", "${ADDRESS}"), warning("command line", "admin.insecure", ":83")}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +78,8 @@ func TestAnOpenAddressIsWarnedOfWhoeverGaveIt(t *testing.T) {
 
 func TestTheDataPlanesCertificateCoversTheAdminPlaneOnItsAddressOnly(t *testing.T) {
 	cert, key := writePair(t, t.TempDir(), "a")
-	src := keys + small + fmt.Sprintf("listen: \":443\"\ntls: {cert: %q, key: %q}\nadmin: {listen: \":443\", insecure: true}\n", cert, key)
+	src := keys + small +
+		fmt.Sprintf("listen: \":443\"\ntls: {cert: %q, key: %q}\nadmin: {listen: \":443\", insecure: true}\n", cert, key)
 	f, err := Parse("f", []byte(src), nil)
 	if err != nil || len(f.Warnings()) > 0 {
 		t.Fatalf("%v: %v", f.Warnings(), err)
@@ -90,14 +96,17 @@ func TestTheDataPlanesCertificateCoversTheAdminPlaneOnItsAddressOnly(t *testing.
 
 func TestBothPlanesMayAskForAnyFreePort(t *testing.T) {
 	for _, address := range []string{"127.0.0.1:0", "[::1]:0", "localhost:0"} {
-		f, err := Parse("f", []byte(keys+small+fmt.Sprintf("listen: %q\nadmin: {listen: %q}\nmetrics: {listen: %q}\n", address, address, address)), nil)
+		f, err := Parse("f",
+			[]byte(keys+small+fmt.Sprintf("listen: %q\nadmin: {listen: %q}\nmetrics: {listen: %q}\n", address, address,
+				address)), nil)
 		if err != nil {
 			t.Errorf("%s: %v", address, err)
 		} else if f.SharedPlanes() || len(f.Warnings()) > 0 {
 			t.Errorf("%s: shared %t, %v", address, f.SharedPlanes(), f.Warnings())
 		}
 	}
-	if f, err := FromFlags([]string{"m"}, []string{"http://127.0.0.1:1"}, nil, "127.0.0.1:0", "127.0.0.1:0"); err != nil || f.SharedPlanes() {
+	if f, err := FromFlags([]string{"m"}, []string{"http://127.0.0.1:1"}, nil, "127.0.0.1:0", "127.0.0.1:0"); err != nil ||
+		f.SharedPlanes() {
 		t.Errorf("by flags: %v", err)
 	}
 }

@@ -90,7 +90,8 @@ func TestOnlyRegularFilesAreConfigurations(t *testing.T) {
 		}()
 		select {
 		case err := <-ended:
-			if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), at(name))) {
+			if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want) ||
+				!strings.Contains(err.Error(), at(name))) {
 				t.Errorf("%s: %v, want %q", name, err, want)
 			}
 		case <-time.After(10 * time.Second):
@@ -122,7 +123,8 @@ func TestViewersAloneDeserveALook(t *testing.T) {
 			src += "},\n"
 		}
 		got := problemsOf(t, src+"  ]\n", nil)
-		if warned := len(got) == 1 && strings.Contains(got[0], "warning: admin.keys: "+viewers); warned != c.warns || !warned && len(got) > 0 {
+		if warned := len(got) == 1 && strings.Contains(got[0], "warning: admin.keys: "+viewers); warned != c.warns ||
+			!warned && len(got) > 0 {
 			t.Errorf("%s: %q", name, got)
 		}
 	}

@@ -149,7 +149,8 @@ admin: !!map {}
 			`12:17: cors.origins: the list has no value (remove the key, or write [] for an empty list)`,
 			`14:8: admin: YAML tags are not supported (remove the !!map)`,
 		}},
-		"what is no kind of request": {keys + `tiers: [{name: small, model: m, serves: [other], workers: [{name: w, url: "http://h:1"}]}]
+		"what is no kind of request": {keys +
+			`tiers: [{name: small, model: m, serves: [other], workers: [{name: w, url: "http://h:1"}]}]
 pools: [{name: p, models: [n], serves: [chat, other], workers: [{name: x, url: "http://h:2"}]}]
 `, []string{
 			`2:42: tiers[0].serves[0]: want one of chat, completions, responses, messages, embeddings, rerank, score, tokenize, moderations, images, audio, got "other"`,

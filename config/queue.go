@@ -67,8 +67,15 @@ func defaultSaturation() Saturation {
 }
 
 func (q Queue) config() queue.Config {
-	return queue.Config{MaxDepth: valueOf(q.MaxDepth), MaxBytes: int64(valueOf(q.MaxBytes)), MaxWait: q.MaxWait.config(), Age: q.Age.config(),
-		AgedShare: valueOf(q.AgedShare), Displace: valueOf(q.Displace), EngineWait: valueOf(q.EngineWait)}
+	return queue.Config{
+		MaxDepth:   valueOf(q.MaxDepth),
+		MaxBytes:   int64(valueOf(q.MaxBytes)),
+		MaxWait:    q.MaxWait.config(),
+		Age:        q.Age.config(),
+		AgedShare:  valueOf(q.AgedShare),
+		Displace:   valueOf(q.Displace),
+		EngineWait: valueOf(q.EngineWait),
+	}
 }
 
 func (c ByClass) config() [queue.Classes]time.Duration {

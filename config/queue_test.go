@@ -28,32 +28,61 @@ func withTier(keysOfTier string) string {
 }
 
 func TestEveryKeyOfAQueueIsInheritedAlone(t *testing.T) {
-	file := "queue: {max_depth: 7, max_wait: {batch: 2m}, age: {interactive: 1s}, max_bytes: 64MiB, displace: true, engine_wait: 3s}\nsaturation: {waiting: 9, stale_after: 6s}\n"
+	file := "queue: {max_depth: 7, max_wait: {batch: 2m}, age: {interactive: 1s}, max_bytes: 64MiB, displace: true, " +
+		"engine_wait: 3s}\nsaturation: {waiting: 9, stale_after: 6s}\n"
 	ofFile, fileSaturates := waits(), saturates()
 	ofFile.MaxDepth, ofFile.MaxBytes, ofFile.Displace, ofFile.EngineWait = 7, 64<<20, true, 3*time.Second
 	ofFile.MaxWait[2], ofFile.Age[0] = 2*time.Minute, time.Second
 	fileSaturates.Waiting, fileSaturates.StaleAfter = 9, 6*time.Second
 	for tier, change := range map[string]func(q *queue.Config, s *routing.Saturation){
-		"":                                                     func(*queue.Config, *routing.Saturation) {},
-		"queue: {}, saturation: {},":                           func(*queue.Config, *routing.Saturation) {},
-		"queue: , saturation: ,":                               func(*queue.Config, *routing.Saturation) {},
-		"queue: {heartbeat_after: 1s},":                        func(*queue.Config, *routing.Saturation) {},
-		"queue: {max_depth: 1},":                               func(q *queue.Config, _ *routing.Saturation) { q.MaxDepth = 1 },
-		"queue: {max_depth: 0},":                               func(q *queue.Config, _ *routing.Saturation) { q.MaxDepth = 0 },
-		"queue: {max_bytes: 33554432},":                        func(q *queue.Config, _ *routing.Saturation) { q.MaxBytes = 32 << 20 },
-		"queue: {max_bytes: 0},":                               func(q *queue.Config, _ *routing.Saturation) { q.MaxBytes = 0 },
-		"queue: {displace: false},":                            func(q *queue.Config, _ *routing.Saturation) { q.Displace = false },
-		"queue: {aged_share: 0},":                              func(q *queue.Config, _ *routing.Saturation) { q.AgedShare = 0 },
-		"queue: {aged_share: 0.999},":                          func(q *queue.Config, _ *routing.Saturation) { q.AgedShare = 0.999 },
-		"queue: {engine_wait: 0s},":                            func(q *queue.Config, _ *routing.Saturation) { q.EngineWait = 0 },
-		"queue: {max_wait: {}, age: },":                        func(*queue.Config, *routing.Saturation) {},
-		"queue: {max_wait: {interactive: 0s}},":                func(q *queue.Config, _ *routing.Saturation) { q.MaxWait[0] = 0 },
-		"queue: {max_wait: {background: 20s}},":                func(q *queue.Config, _ *routing.Saturation) { q.MaxWait[1] = 20 * time.Second },
-		"queue: {age: {interactive: 0s, background: 1500ms}},": func(q *queue.Config, _ *routing.Saturation) { q.Age[0], q.Age[1] = 0, 1500*time.Millisecond },
-		"queue: {age: {batch: 0}},":                            func(q *queue.Config, _ *routing.Saturation) { q.Age[2] = 0 },
-		"saturation: {waiting: 0},":                            func(_ *queue.Config, s *routing.Saturation) { s.Waiting = 0 },
-		"saturation: {kv_usage: 0},":                           func(_ *queue.Config, s *routing.Saturation) { s.KVUsage = 0 },
-		"saturation: {kv_usage: 1, stale_after: 20s},":         func(_ *queue.Config, s *routing.Saturation) { s.KVUsage, s.StaleAfter = 1, 20*time.Second },
+		"":                              func(*queue.Config, *routing.Saturation) {},
+		"queue: {}, saturation: {},":    func(*queue.Config, *routing.Saturation) {},
+		"queue: , saturation: ,":        func(*queue.Config, *routing.Saturation) {},
+		"queue: {heartbeat_after: 1s},": func(*queue.Config, *routing.Saturation) {},
+		"queue: {max_depth: 1},": func(q *queue.Config, _ *routing.Saturation) {
+			q.MaxDepth = 1
+		},
+		"queue: {max_depth: 0},": func(q *queue.Config, _ *routing.Saturation) {
+			q.MaxDepth = 0
+		},
+		"queue: {max_bytes: 33554432},": func(q *queue.Config, _ *routing.Saturation) {
+			q.MaxBytes = 32 << 20
+		},
+		"queue: {max_bytes: 0},": func(q *queue.Config, _ *routing.Saturation) {
+			q.MaxBytes = 0
+		},
+		"queue: {displace: false},": func(q *queue.Config, _ *routing.Saturation) {
+			q.Displace = false
+		},
+		"queue: {aged_share: 0},": func(q *queue.Config, _ *routing.Saturation) {
+			q.AgedShare = 0
+		},
+		"queue: {aged_share: 0.999},": func(q *queue.Config, _ *routing.Saturation) {
+			q.AgedShare = 0.999
+		},
+		"queue: {engine_wait: 0s},": func(q *queue.Config, _ *routing.Saturation) {
+			q.EngineWait = 0
+		},
+		"queue: {max_wait: {}, age: },": func(*queue.Config, *routing.Saturation) {},
+		"queue: {max_wait: {interactive: 0s}},": func(q *queue.Config, _ *routing.Saturation) {
+			q.MaxWait[0] = 0
+		},
+		"queue: {max_wait: {background: 20s}},": func(q *queue.Config, _ *routing.Saturation) {
+			q.MaxWait[1] = 20 * time.Second
+		},
+		"queue: {age: {interactive: 0s, background: 1500ms}},": func(q *queue.Config, _ *routing.Saturation) {
+			q.Age[0], q.Age[1] = 0, 1500*time.Millisecond
+		},
+		"queue: {age: {batch: 0}},": func(q *queue.Config, _ *routing.Saturation) { q.Age[2] = 0 },
+		"saturation: {waiting: 0},": func(_ *queue.Config, s *routing.Saturation) {
+			s.Waiting = 0
+		},
+		"saturation: {kv_usage: 0},": func(_ *queue.Config, s *routing.Saturation) {
+			s.KVUsage = 0
+		},
+		"saturation: {kv_usage: 1, stale_after: 20s},": func(_ *queue.Config, s *routing.Saturation) {
+			s.KVUsage, s.StaleAfter = 1, 20*time.Second
+		},
 	} {
 		src := withTier(tier) + file
 		got := parsed(t, src, nil).ResolvedPools()[0]
@@ -67,13 +96,16 @@ func TestEveryKeyOfAQueueIsInheritedAlone(t *testing.T) {
 		}
 	}
 	p := parsed(t, withTier(""), nil).ResolvedPools()[0]
-	if diff := cmp.Diff(waits(), p.Queue); diff != "" || p.Saturation != saturates() || p.HeartbeatAfter != 15*time.Second {
+	if diff := cmp.Diff(waits(), p.Queue); diff != "" || p.Saturation != saturates() ||
+		p.HeartbeatAfter != 15*time.Second {
 		t.Errorf("by default: %+v, %v (-want +got):\n%s", p.Saturation, p.HeartbeatAfter, diff)
 	}
 }
 
 func TestPoolsOutsideTheTiersWaitAsTiersDo(t *testing.T) {
-	f := parsed(t, keys+`pools: [{name: p, models: [n], serves: [chat], queue: {max_depth: 3}, saturation: {waiting: 1}, workers: [{name: x, url: "http://h:2", max_inflight: 4, max_tokens_inflight: 65536}]}]`, nil)
+	f := parsed(t,
+		keys+
+			`pools: [{name: p, models: [n], serves: [chat], queue: {max_depth: 3}, saturation: {waiting: 1}, workers: [{name: x, url: "http://h:2", max_inflight: 4, max_tokens_inflight: 65536}]}]`, nil)
 	want, full := waits(), saturates()
 	want.MaxDepth, full.Waiting = 3, 1
 	p := f.ResolvedPools()[0]
@@ -84,7 +116,8 @@ func TestPoolsOutsideTheTiersWaitAsTiersDo(t *testing.T) {
 		t.Errorf("the worker is %v, bounded by %d tokens and %d requests", w, w.MaxTokensInflight, w.MaxInflight)
 	}
 	q, err := FromFlags([]string{"m"}, []string{"http://h:1"}, nil, "", "")
-	if err != nil || cmp.Diff(waits(), q.ResolvedPools()[0].Queue) != "" || q.ResolvedPools()[0].Saturation != saturates() {
+	if err != nil || cmp.Diff(waits(), q.ResolvedPools()[0].Queue) != "" ||
+		q.ResolvedPools()[0].Saturation != saturates() {
 		t.Errorf("without a file requests wait as in %v (%v)", q, err)
 	}
 }
@@ -96,7 +129,8 @@ func TestWaitsAndBoundsAreChecked(t *testing.T) {
 	}{
 		"what the design has": {withTier(`queue: { max_depth: 1000, max_wait: { interactive: 10s, background: 60s, batch: 10m }, age: { background: 10s, batch: 30s },
              aged_share: 0.2, max_bytes: 256MiB, displace: false, engine_wait: 0s, heartbeat_after: 15s }, saturation: { waiting: 5, kv_usage: 0.9, stale_after: 5s },`), nil},
-		"impossible": {withTier("") + `queue: {max_depth: -1, max_wait: {interactive: -1s, batch: 5, urgent: 1s}, age: {batch: "soon"}, aged_share: 1, max_bytes: -4, displace: 1, engine_wait: never, heartbeat_after: 0s}
+		"impossible": {withTier("") +
+			`queue: {max_depth: -1, max_wait: {interactive: -1s, batch: 5, urgent: 1s}, age: {batch: "soon"}, aged_share: 1, max_bytes: -4, displace: 1, engine_wait: never, heartbeat_after: 0s}
 saturation: {waiting: 1.5, kv_usage: 90, stale_after: 0s, running: 3}
 `, []string{
 			`3:20: queue.max_depth: want an integer of 0 or more, got "-1"`,
@@ -117,7 +151,8 @@ saturation: {waiting: 1.5, kv_usage: 90, stale_after: 0s, running: 3}
 		"one wait for all classes": {withTier("queue: {max_wait: 10s},"), []string{
 			`2:51: tiers[0].queue.max_wait: want a section of keys, got a single value`,
 		}},
-		"bounds of workers and weights of tenants": {`auth: {keys: [{name: a, sha256: ` + digestA + `, weight: 0}, {name: b, sha256: ` + digestB + `, weight: 1001}]}
+		"bounds of workers and weights of tenants": {`auth: {keys: [{name: a, sha256: ` + digestA +
+			`, weight: 0}, {name: b, sha256: ` + digestB + `, weight: 1001}]}
 tiers: [{name: small, model: m, workers: [{name: w, url: "http://h:1", max_tokens_inflight: -1}, {name: x, url: "http://h:2", max_tokens_inflight: 3000000000}]}]
 `, []string{
 			`1:107: auth.keys[0].weight: want an integer from 1 to 1000, got "0"`,
@@ -125,16 +160,19 @@ tiers: [{name: small, model: m, workers: [{name: w, url: "http://h:1", max_token
 			`2:93: tiers[0].workers[0].max_tokens_inflight: want an integer of 0 or more, got "-1"`,
 			`2:148: tiers[0].workers[1].max_tokens_inflight: want an integer of 0 or more, got "3000000000" (the maximum is 2147483647)`,
 		}},
-		"a class that is never promoted": {withTier("queue: {age: {background: 60s, batch: 9m}},") + "queue: {max_wait: {interactive: 10s, batch: 20s}, age: {interactive: 11s}}\n", []string{
+		"a class that is never promoted": {withTier("queue: {age: {background: 60s, batch: 9m}},") +
+			"queue: {max_wait: {interactive: 10s, batch: 20s}, age: {interactive: 11s}}\n", []string{
 			`2:59: warning: tiers[0].queue.age.background: 1m0s is not below max_wait.background (1m0s), so background requests are never promoted (lower it, raise max_wait.background, or set age: {background: 0s} to turn promotion off)`,
 			`2:71: warning: tiers[0].queue.age.batch: 9m0s is not below max_wait.batch (20s), so batch requests are never promoted (lower it, raise max_wait.batch, or set age: {batch: 0s} to turn promotion off)`,
 			`3:45: warning: queue.max_wait.batch: 20s is not above age.batch (30s), so batch requests are never promoted (raise it, lower age.batch, or set age: {batch: 0s} to turn promotion off)`,
 			`3:70: warning: queue.age.interactive: 11s is not below max_wait.interactive (10s), so interactive requests are never promoted (lower it, raise max_wait.interactive, or set age: {interactive: 0s} to turn promotion off)`,
 		}},
-		"a class that never waits": {withTier("queue: {max_wait: {batch: 0s}},") + "queue: {max_wait: {background: 0s}, age: {background: 5s}}\n", []string{
+		"a class that never waits": {withTier("queue: {max_wait: {batch: 0s}},") +
+			"queue: {max_wait: {background: 0s}, age: {background: 5s}}\n", []string{
 			`3:55: warning: queue.age.background: 5s has no effect: max_wait.background is 0s, so background requests do not wait (set max_wait.background above 0s, or remove the key)`,
 		}},
-		"a wait that total ends": {withTier("queue: {max_wait: {interactive: 11m, background: 600s}, engine_wait: 31s},") + "timeouts: {total: {batch: 30s}}\n", []string{
+		"a wait that total ends": {withTier("queue: {max_wait: {interactive: 11m, background: 600s}, engine_wait: 31s},") +
+			"timeouts: {total: {batch: 30s}}\n", []string{
 			`2:65: warning: tiers[0].queue.max_wait.interactive: 11m0s exceeds timeouts.total.interactive (10m0s), which ends the wait earlier (set at most 10m0s, or raise timeouts.total.interactive)`,
 			`2:102: warning: tiers[0].queue.engine_wait: 31s exceeds the shortest timeouts.total (30s) (set at most 30s, or raise timeouts.total)`,
 			`3:27: warning: timeouts.total.batch: 30s is below queue.max_wait.batch (10m0s), so it ends waits earlier (raise it, or set at most 30s for queue.max_wait.batch)`,
@@ -145,8 +183,10 @@ tiers: [{name: small, model: m, workers: [{name: w, url: "http://h:1", max_token
 		"long bodies that never wait": {withTier("queue: {max_bytes: 0},") + "max_body_bytes: 512MiB\n", []string{
 			`3:17: warning: max_body_bytes: 512MiB exceeds queue.max_bytes (256MiB), so a request with a longer body cannot wait (raise queue.max_bytes, or set queue: {max_bytes: 0} for no limit)`,
 		}},
-		"what is as long as it may be": {withTier("queue: {max_wait: {interactive: 600s}, engine_wait: 600s, max_bytes: 32MiB},"), nil},
-		"once for all tiers": {withTier("queue: {max_depth: 5},") + "queue: {max_wait: {interactive: 5m}, engine_wait: 5m, max_bytes: 1MiB}\ntimeouts: {total: {interactive: 1m}}\nmax_body_bytes: 2MiB\n", []string{
+		"what is as long as it may be": {withTier(
+			"queue: {max_wait: {interactive: 600s}, engine_wait: 600s, max_bytes: 32MiB},"), nil},
+		"once for all tiers": {withTier("queue: {max_depth: 5},") + "queue: {max_wait: {interactive: 5m}, engine_wait: 5m, " +
+			"max_bytes: 1MiB}\ntimeouts: {total: {interactive: 1m}}\nmax_body_bytes: 2MiB\n", []string{
 			`3:33: warning: queue.max_wait.interactive: 5m0s exceeds timeouts.total.interactive (1m0s), which ends the wait earlier (set at most 1m0s, or raise timeouts.total.interactive)`,
 			`3:51: warning: queue.engine_wait: 5m0s exceeds the shortest timeouts.total (1m0s) (set at most 1m0s, or raise timeouts.total)`,
 			`3:66: warning: queue.max_bytes: 1MiB is less than max_body_bytes (2MiB), so a request with a longer body cannot wait (set at least 2MiB, or 0 for no limit)`,
@@ -165,12 +205,14 @@ tiers: [{name: small, model: m, workers: [{name: w, url: "http://h:1", max_token
 		"metrics that are not read": {withTier(`saturation: {stale_after: 100ms}, health: {path: "off"},`), []string{
 			`2:45: warning: tiers[0].saturation: has no effect: health.path is off, so metrics are never read (remove it, or change health.path)`,
 		}},
-		"metrics that are not read anywhere": {withTier("") + `saturation: {waiting: 3}` + "\n" + `health: {path: "off"}` + "\n", []string{
+		"metrics that are not read anywhere": {withTier("") + `saturation: {waiting: 3}` + "\n" + `health: {path: "off"}` +
+			"\n", []string{
 			`3:13: warning: saturation: has no effect: health.path is off, so metrics are never read (remove it, or change health.path)`,
 		}},
-		"metrics that one tier reads": {withTier(`health: {path: auto},`) + `saturation: {waiting: 3}` + "\n" + `health: {path: "off"}` + "\n", nil},
-		"engines without metrics":     {withTier(`saturation: {stale_after: 100ms}, engine: ollama,`), nil},
-		"no saturation":               {withTier(`saturation: {waiting: 0, kv_usage: 0, stale_after: 100ms},`), nil},
+		"metrics that one tier reads": {withTier(`health: {path: auto},`) + `saturation: {waiting: 3}` + "\n" +
+			`health: {path: "off"}` + "\n", nil},
+		"engines without metrics": {withTier(`saturation: {stale_after: 100ms}, engine: ollama,`), nil},
+		"no saturation":           {withTier(`saturation: {waiting: 0, kv_usage: 0, stale_after: 100ms},`), nil},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

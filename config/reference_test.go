@@ -20,7 +20,8 @@ import (
 )
 
 func TestEveryTagIsUnderstood(t *testing.T) {
-	names := []string{"yaml", "json", "doc", "absent", "required", "enum", "form", "min", "max", "above", "below", "zero", "secret",
+	names := []string{"yaml", "json", "doc", "absent", "required", "enum", "form", "min", "max", "above", "below", "zero",
+		"secret",
 		"reload", "ordered", "policy", "way"}
 	for section, f := range sections {
 		for _, name := range f.names {
@@ -34,7 +35,8 @@ func TestEveryTagIsUnderstood(t *testing.T) {
 			if !slices.Contains([]string{"", effectDrain, effectRestart}, k.reload) {
 				t.Errorf("%s has the unknown effect %q", id, k.reload)
 			}
-			for _, pair := range regexp.MustCompile(`([a-z_]+):("(?:[^"\\]|\\.)*")`).FindAllStringSubmatch(string(field.Tag), -1) {
+			for _, pair := range regexp.MustCompile(`([a-z_]+):("(?:[^"\\]|\\.)*")`).FindAllStringSubmatch(string(field.Tag),
+				-1) {
 				tag := strings.TrimPrefix(pair[1], "tier_")
 				value, err := strconv.Unquote(pair[2])
 				if err != nil || !slices.Contains(names, tag) {
@@ -55,7 +57,8 @@ func TestTagsListWhatTheirPackagesKnow(t *testing.T) {
 		dialects = append(dialects, d.String())
 	}
 	engines := []string{}
-	for _, e := range []openai.Engine{openai.EngineAuto, openai.EngineVLLM, openai.EngineSGLang, openai.EngineLlamaCpp, openai.EngineOllama, openai.EngineOpenAI} {
+	for _, e := range []openai.Engine{openai.EngineAuto, openai.EngineVLLM, openai.EngineSGLang, openai.EngineLlamaCpp,
+		openai.EngineOllama, openai.EngineOpenAI} {
 		engines = append(engines, string(e))
 	}
 	pool, held := reflect.TypeFor[PoolConfig](), reflect.TypeFor[tenants.KeyConfig]()
@@ -63,7 +66,8 @@ func TestTagsListWhatTheirPackagesKnow(t *testing.T) {
 		key  key
 		want []string
 	}{
-		{keyOf(pool, "serves"), dialects}, {keyOf(pool, "engine"), engines}, {keyOf(pool, "allow_fields"), openai.EngineFields[:]},
+		{keyOf(pool, "serves"), dialects}, {keyOf(pool, "engine"), engines},
+		{keyOf(pool, "allow_fields"), openai.EngineFields[:]},
 		{keyOf(held, "priority"), tenants.Classes()}, {keyOf(held, "default_priority"), tenants.Classes()},
 		{keyOf(reflect.TypeFor[routing.Config](), "name"), routing.Names()},
 	} {
@@ -75,7 +79,8 @@ func TestTagsListWhatTheirPackagesKnow(t *testing.T) {
 		t.Errorf("the weight is bounded by %v", got)
 	}
 	f := File{Tiers: []Tier{{}}}
-	if got, want := strings.Join(f.resolveSection(f.sections()[0]).Serves, ", "), keyOf(reflect.TypeFor[Tier](), "serves").absent; got != want {
+	if got, want := strings.Join(f.resolveSection(f.sections()[0]).Serves, ", "),
+		keyOf(reflect.TypeFor[Tier](), "serves").absent; got != want {
 		t.Errorf("a tier serves %s, and the reference says %s", got, want)
 	}
 }
@@ -218,7 +223,8 @@ func TestTheSchemaTakesWhatTheDecoderTakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defaults := Default()
-	for _, src := range []string{string(example), inherited, string(printed(&defaults)), "retry: {attempts: '${N}'}", "log:\nadmin:\n", "drain: {accept_grace: 0}"} {
+	for _, src := range []string{string(example), inherited, string(printed(&defaults)), "retry: {attempts: '${N}'}",
+		"log:\nadmin:\n", "drain: {accept_grace: 0}"} {
 		if faults := schemaFaults(t, []byte(src)); len(faults) > 0 {
 			t.Errorf("%v\n%s", faults, src)
 		}
@@ -226,9 +232,12 @@ func TestTheSchemaTakesWhatTheDecoderTakes(t *testing.T) {
 }
 
 func TestTheSchemaRefusesWhatTheDecoderRefuses(t *testing.T) {
-	for _, src := range []string{"lissten: x", "retry: {attempts: 6}", "log: {level: loud}", "drain: {timeout: 5}", "max_body_bytes: 3 apples",
-		"tiers: [{name: a, model: m}]", "tiers: [{name: A, model: m, workers: [{name: w, url: x}]}]", "tiers: [{name: a, model: m, workers: []}]",
-		"policy: {name: chwlb}", "insecure: 'yes'", "pools: x", "tiers: [{name: a, model: m, serves: [chta], workers: [{name: w, url: x}]}]"} {
+	for _, src := range []string{"lissten: x", "retry: {attempts: 6}", "log: {level: loud}", "drain: {timeout: 5}",
+		"max_body_bytes: 3 apples",
+		"tiers: [{name: a, model: m}]", "tiers: [{name: A, model: m, workers: [{name: w, url: x}]}]",
+		"tiers: [{name: a, model: m, workers: []}]",
+		"policy: {name: chwlb}", "insecure: 'yes'", "pools: x",
+		"tiers: [{name: a, model: m, serves: [chta], workers: [{name: w, url: x}]}]"} {
 		if len(schemaFaults(t, []byte(src))) == 0 {
 			t.Errorf("the schema takes %s", src)
 		}

@@ -112,9 +112,19 @@ func keyOfTag(tag reflect.StructTag, tier bool) key {
 		}
 		return otherwise, false
 	}
-	k := key{doc: text("doc"), absent: text("absent"), form: get("form"), required: get("required") == "true", zero: get("zero") == "true",
-		secret: get("secret") == "true", url: get("secret") == "url", reload: get("reload"),
-		ordered: get("ordered") == "true", policy: get("policy"), way: get("way")}
+	k := key{
+		doc:      text("doc"),
+		absent:   text("absent"),
+		form:     get("form"),
+		required: get("required") == "true",
+		zero:     get("zero") == "true",
+		secret:   get("secret") == "true",
+		url:      get("secret") == "url",
+		reload:   get("reload"),
+		ordered:  get("ordered") == "true",
+		policy:   get("policy"),
+		way:      get("way"),
+	}
 	k.name, _, _ = strings.Cut(get("yaml"), ",")
 	k.min, k.above = bound("min", "above", 0)
 	k.max, k.below = bound("max", "below", noBound)

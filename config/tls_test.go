@@ -32,7 +32,8 @@ func writePair(t *testing.T, dir, name string) (cert, key string) {
 		t.Fatal(err)
 	}
 	cert, key = filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
-	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: pkcs8}} {
+	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der},
+		key: {Type: "PRIVATE KEY", Bytes: pkcs8}} {
 		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -49,15 +50,18 @@ admin: {listen: "%s"%s}
 tls: {cert: "${CERT}", key: "${KEY}"}
 `
 	cases := map[string]struct{ admin, more, key, want string }{
-		"one address":             {":443", "", key, ""},
-		"its own plane only":      {":444", "", key, `admin.listen: ":444" is not loopback and has no TLS`},
-		"a certificate each":      {":444", `, tls: {cert: "${CERT}", key: "${KEY}"}`, key, ""},
-		"two for one address":     {":443", `, tls: {cert: "${CERT}", key: "${KEY}"}`, key, `admin.tls: both planes share ":443" and its certificate`},
-		"the key of another one":  {":443", "", other, `tls.cert: the certificate "${CERT}" does not load with its key`},
-		"a key that is not there": {":443", "", filepath.Join(dir, "gone"), `tls.key: cannot read "${KEY}": no such file or directory`},
+		"one address":        {":443", "", key, ""},
+		"its own plane only": {":444", "", key, `admin.listen: ":444" is not loopback and has no TLS`},
+		"a certificate each": {":444", `, tls: {cert: "${CERT}", key: "${KEY}"}`, key, ""},
+		"two for one address": {":443", `, tls: {cert: "${CERT}", key: "${KEY}"}`, key,
+			`admin.tls: both planes share ":443" and its certificate`},
+		"the key of another one": {":443", "", other, `tls.cert: the certificate "${CERT}" does not load with its key`},
+		"a key that is not there": {":443", "", filepath.Join(dir, "gone"),
+			`tls.key: cannot read "${KEY}": no such file or directory`},
 	}
 	for name, c := range cases {
-		got := strings.Join(problemsOf(t, fmt.Sprintf(src, c.admin, c.more), map[string]string{"CERT": cert, "KEY": c.key}), "\n")
+		got := strings.Join(problemsOf(t, fmt.Sprintf(src, c.admin, c.more), map[string]string{"CERT": cert, "KEY": c.key}),
+			"\n")
 		if !strings.Contains(got, c.want) || (c.want == "") != (got == "") || strings.Contains(got, dir) {
 			t.Errorf("%s: want %q, got %q", name, c.want, got)
 		}

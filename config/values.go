@@ -282,7 +282,8 @@ func (d *decoder) expand(n *yaml.Node, path string) (text string, expanded, ok b
 			b.WriteString(fallback)
 		case set:
 		default:
-			d.reportNode(n, path, "the environment variable "+name+" is not set", "set it, or write ${"+shorten(name)+":-default}")
+			d.reportNode(n, path, "the environment variable "+name+" is not set", "set it, or write ${"+shorten(name)+
+				":-default}")
 			ok = false
 		}
 		expanded, rest = true, after

@@ -123,13 +123,14 @@ func TestAFileIsFollowedThroughRenamesAndLinks(t *testing.T) {
 	told, done := make(chan string, 100), make(chan struct{})
 	go func() {
 		defer close(done)
-		Watch(ctx, WatchConfig{Path: path, Every: time.Millisecond, Loaded: loaded, Wanted: func() bool { return true }, Changed: func() {
-			text, err := os.ReadFile(path)
-			if err != nil {
-				text = []byte(err.Error())
-			}
-			told <- string(text)
-		}})
+		Watch(ctx, WatchConfig{Path: path, Every: time.Millisecond, Loaded: loaded, Wanted: func() bool { return true },
+			Changed: func() {
+				text, err := os.ReadFile(path)
+				if err != nil {
+					text = []byte(err.Error())
+				}
+				told <- string(text)
+			}})
 	}()
 	next := func(want string) {
 		t.Helper()

@@ -25,12 +25,17 @@ var accessKeys = [...]string{
 
 // wholeDecision sets every field that an access line contains.
 func wholeDecision() *Decision {
-	return &Decision{SchemaVersion: SchemaVersion, Time: time.Unix(1_700_000_000, 5_000_000).UTC(), RequestID: "r-1", Generation: 7,
-		Tenant: "acme", Key: "k1", Class: "batch", AskedClass: "interactive", Method: "POST", Route: "/chat/completions",
-		TraceID: "0af7651916cd43dd8448eb211c80319c", Dialect: "chat", Stream: true, RequestedModel: "gpt-4o-mini", Model: "fake-7b",
-		Tier: "small", Rule: "alias", RuleNote: "X-Model-Tier: unknown", Policy: "chwbl", Worker: "w1", Reason: "prefix_home",
-		Attempts: []Attempt{{Worker: "w0", ErrorType: "connect"}, {Worker: "w1", Status: 500, ErrorType: "500", Predicted: 32}},
-		Promoted: true, Usage: Usage{Prompt: 40, Cached: 30, Output: 9}, Estimated: true, QueueMs: 2.5, TTFTMs: 12, DurationMs: 90.25, OverheadMs: 0.5,
+	return &Decision{SchemaVersion: SchemaVersion, Time: time.Unix(1_700_000_000, 5_000_000).UTC(), RequestID: "r-1",
+		Generation: 7,
+		Tenant:     "acme", Key: "k1", Class: "batch", AskedClass: "interactive", Method: "POST", Route: "/chat/completions",
+		TraceID: "0af7651916cd43dd8448eb211c80319c", Dialect: "chat", Stream: true, RequestedModel: "gpt-4o-mini",
+		Model: "fake-7b",
+		Tier:  "small", Rule: "alias", RuleNote: "X-Model-Tier: unknown", Policy: "chwbl", Worker: "w1",
+		Reason: "prefix_home",
+		Attempts: []Attempt{{Worker: "w0", ErrorType: "connect"},
+			{Worker: "w1", Status: 500, ErrorType: "500", Predicted: 32}},
+		Promoted: true, Usage: Usage{Prompt: 40, Cached: 30, Output: 9}, Estimated: true, QueueMs: 2.5, TTFTMs: 12,
+		DurationMs: 90.25, OverheadMs: 0.5,
 		Result: Failed, Status: 502, Code: "worker_error", Limit: "rpm", Shed: "depth", Cause: "the worker answered 500"}
 }
 
@@ -84,8 +89,11 @@ func TestAccessLineHasTheDocumentedKeysInOrder(t *testing.T) {
 func TestAccessLineEscapesEveryText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := wholeDecision()
-		text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "a\nlevel=error", "\x1b[31mred", "\u009b31m", `","level":"ERROR`, "\xff\xfe", "\u2028"}))
-		for _, field := range []*string{&d.RequestID, &d.TraceID, &d.Cause, &d.RequestedModel, &d.RuleNote, &d.Key, &d.Worker, &d.Code} {
+		text := rapid.OneOf(rapid.String(),
+			rapid.SampledFrom([]string{"", "a\nlevel=error", "\x1b[31mred", "\u009b31m", `","level":"ERROR`, "\xff\xfe",
+				"\u2028"}))
+		for _, field := range []*string{&d.RequestID, &d.TraceID, &d.Cause, &d.RequestedModel, &d.RuleNote, &d.Key, &d.Worker,
+			&d.Code} {
 			*field = text.Draw(t, "text")
 		}
 		if rapid.Bool().Draw(t, "bare") {
@@ -100,13 +108,18 @@ func TestAccessLineEscapesEveryText(t *testing.T) {
 			}
 			at += next + 1
 		}
-		if bytes.Count(line, []byte{'\n'}) != 1 || strings.ContainsFunc(strings.TrimSuffix(string(line), "\n"), func(r rune) bool { return r < ' ' || 0x7f <= r && r <= 0x9f }) {
+		if bytes.Count(line, []byte{'\n'}) != 1 ||
+			strings.ContainsFunc(strings.TrimSuffix(string(line), "\n"), func(r rune) bool {
+				return r < ' ' || 0x7f <= r && r <= 0x9f
+			}) {
 			t.Fatalf("it steers: %q", line)
 		}
 		var back struct {
 			RequestedModel string `json:"requested_model"`
 		}
-		if err := json.Unmarshal(line, &back); err != nil || back.RequestedModel != strings.ToValidUTF8(d.RequestedModel, "\ufffd") && !strings.Contains(back.RequestedModel, "\ufffd") {
+		if err := json.Unmarshal(line, &back); err != nil ||
+			back.RequestedModel != strings.ToValidUTF8(d.RequestedModel, "\ufffd") &&
+				!strings.Contains(back.RequestedModel, "\ufffd") {
 			t.Fatalf("%q is told as %q (%v)", d.RequestedModel, back.RequestedModel, err)
 		}
 	})

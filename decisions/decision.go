@@ -26,31 +26,34 @@ const (
 // line and the ledger row are written from it. It holds features and names, never text of a prompt
 // or an answer.
 type Decision struct {
-	SchemaVersion  int             `json:"schema_version"`
-	Time           time.Time       `json:"time"`
-	RequestID      string          `json:"request_id"`
-	Generation     int64           `json:"config_generation"` // the configuration that decided
-	Tenant         string          `json:"tenant,omitempty"`
-	Key            string          `json:"key,omitempty"`         // the key's id
-	Class          string          `json:"class,omitempty"`       // interactive, background or batch
-	AskedClass     string          `json:"asked_class,omitempty"` // the requested class, if the caller may not use it
-	Method         string          `json:"method"`
-	Route          string          `json:"route"`              // the route's pattern, never the requested path
-	TraceID        string          `json:"trace_id,omitempty"` // 32 hex digits; empty if no trace was exported
-	Dialect        string          `json:"dialect,omitempty"`
-	Stream         bool            `json:"stream,omitempty"`
-	RequestedModel string          `json:"requested_model,omitempty"` // "other" if no pool serves it
-	Model          string          `json:"model,omitempty"`           // the model name that the worker received
-	Tier           string          `json:"tier,omitempty"`            // the tier or pool
-	Rule           string          `json:"rule,omitempty"`            // reason for the tier: header, model, alias, default
-	RuleNote       string          `json:"rule_note,omitempty"`       // what the rule skipped, such as an unknown X-Model-Tier
-	Features       Features        `json:"features,omitzero"`         // further input of the classifier
-	Policy         string          `json:"policy,omitempty"`
-	Worker         string          `json:"worker,omitempty"` // of the last attempt
-	Reason         string          `json:"reason,omitempty"` // reason for the worker
-	Attempts       []Attempt       `json:"attempts,omitempty"`
-	Refused        *routing.Choice `json:"refused_choice,omitempty"` // last pick of a request that got no worker, or no other one; nil if no policy was used
-	Promoted       bool            `json:"promoted,omitempty"`       // it exceeded its class's wait limit and was dispatched as the class above
+	SchemaVersion  int       `json:"schema_version"`
+	Time           time.Time `json:"time"`
+	RequestID      string    `json:"request_id"`
+	Generation     int64     `json:"config_generation"` // the configuration that decided
+	Tenant         string    `json:"tenant,omitempty"`
+	Key            string    `json:"key,omitempty"`         // the key's id
+	Class          string    `json:"class,omitempty"`       // interactive, background or batch
+	AskedClass     string    `json:"asked_class,omitempty"` // the requested class, if the caller may not use it
+	Method         string    `json:"method"`
+	Route          string    `json:"route"`              // the route's pattern, never the requested path
+	TraceID        string    `json:"trace_id,omitempty"` // 32 hex digits; empty if no trace was exported
+	Dialect        string    `json:"dialect,omitempty"`
+	Stream         bool      `json:"stream,omitempty"`
+	RequestedModel string    `json:"requested_model,omitempty"` // "other" if no pool serves it
+	Model          string    `json:"model,omitempty"`           // the model name that the worker received
+	Tier           string    `json:"tier,omitempty"`            // the tier or pool
+	Rule           string    `json:"rule,omitempty"`            // reason for the tier: header, model, alias, default
+	// what the rule skipped, such as an unknown X-Model-Tier
+	RuleNote string    `json:"rule_note,omitempty"`
+	Features Features  `json:"features,omitzero"` // further input of the classifier
+	Policy   string    `json:"policy,omitempty"`
+	Worker   string    `json:"worker,omitempty"` // of the last attempt
+	Reason   string    `json:"reason,omitempty"` // reason for the worker
+	Attempts []Attempt `json:"attempts,omitempty"`
+	// last pick of a request that got no worker, or no other one; nil if no policy was used
+	Refused *routing.Choice `json:"refused_choice,omitempty"`
+	// it exceeded its class's wait limit and was dispatched as the class above
+	Promoted bool `json:"promoted,omitempty"`
 
 	PromptTokens int64 `json:"prompt_tokens_estimate,omitempty"`
 	MaxTokens    int64 `json:"max_tokens,omitempty"` // as requested; 0 if the client sent none
@@ -66,8 +69,9 @@ type Decision struct {
 	Status int    `json:"status"` // as sent to the client; 499 if it left before any
 	Code   string `json:"code,omitempty"`
 	Limit  string `json:"limit,omitempty"` // the limit that refused, such as rpm
-	Shed   string `json:"shed,omitempty"`  // why the queue rejected it, at once or after a wait, such as depth; of the last attempt
-	Cause  string `json:"cause,omitempty"` // internal cause of an error; never sent to the client
+	// why the queue rejected it, at once or after a wait, such as depth; of the last attempt
+	Shed  string `json:"shed,omitempty"`
+	Cause string `json:"cause,omitempty"` // internal cause of an error; never sent to the client
 }
 
 // Usage is the number of tokens that the engine reported.
@@ -80,40 +84,50 @@ type Usage struct {
 // Features is the input of the classifier besides the model, the tokens and the caller. It suffices
 // to classify the request again if the keyword groups are unchanged. Hashes stand for all text.
 type Features struct {
-	Header        string         `json:"header,omitempty"`           // the tier named by X-Model-Tier; "other" if it is unknown
-	Classified    bool           `json:"classified,omitempty"`       // the content was classified; otherwise the name or the header decided
-	Estimate      int64          `json:"estimated_tokens,omitempty"` // estimated prompt tokens that decided the tier
-	Counted       int64          `json:"counted_tokens,omitempty"`   // counted prompt tokens; 0 if the estimate sufficed
-	UserTextBytes int            `json:"user_text_bytes,omitempty"`  // inspected part of the last user turn
-	Groups        []string       `json:"groups,omitempty"`           // the keyword groups that matched
-	LimitRequired bool           `json:"limit_required,omitempty"`   // the endpoint requires an output limit, so MaxTokens is not a choice of the client
-	Tools         bool           `json:"tools,omitempty"`            // the request offers tools or functions
-	Media         bool           `json:"media,omitempty"`            // contains images, audio or files, which the estimate does not cover
-	Session       routing.Hash   `json:"session,omitzero"`           // of tenant and session key; differs between processes
-	Model         routing.Hash   `json:"model,omitzero"`             // of the model name that the worker received, as in routing.Request
-	Prefix        routing.Hash   `json:"prefix,omitzero"`            // as in routing.Request
-	Chain         []routing.Link `json:"chain,omitempty"`            // the prompt's blocks; of a long one the first, then eight for each doubling
-	Blocks        int            `json:"blocks,omitempty"`           // number of blocks in the whole chain
+	// the tier named by X-Model-Tier; "other" if it is unknown
+	Header string `json:"header,omitempty"`
+	// the content was classified; otherwise the name or the header decided
+	Classified    bool     `json:"classified,omitempty"`
+	Estimate      int64    `json:"estimated_tokens,omitempty"` // estimated prompt tokens that decided the tier
+	Counted       int64    `json:"counted_tokens,omitempty"`   // counted prompt tokens; 0 if the estimate sufficed
+	UserTextBytes int      `json:"user_text_bytes,omitempty"`  // inspected part of the last user turn
+	Groups        []string `json:"groups,omitempty"`           // the keyword groups that matched
+	// the endpoint requires an output limit, so MaxTokens is not a choice of the client
+	LimitRequired bool `json:"limit_required,omitempty"`
+	Tools         bool `json:"tools,omitempty"` // the request offers tools or functions
+	// contains images, audio or files, which the estimate does not cover
+	Media bool `json:"media,omitempty"`
+	// of tenant and session key; differs between processes
+	Session routing.Hash `json:"session,omitzero"`
+	// of the model name that the worker received, as in routing.Request
+	Model  routing.Hash `json:"model,omitzero"`
+	Prefix routing.Hash `json:"prefix,omitzero"` // as in routing.Request
+	// the prompt's blocks; of a long one the first, then eight for each doubling
+	Chain  []routing.Link `json:"chain,omitempty"`
+	Blocks int            `json:"blocks,omitempty"` // number of blocks in the whole chain
 }
 
 // Attempt is one try of a request on one worker. Times are in milliseconds. Fields named …AtMs
 // count from the request's beginning.
 type Attempt struct {
-	Worker      string          `json:"worker"`
-	Reason      string          `json:"reason"`
-	AtMs        float64         `json:"at_ms"`                   // when the worker was booked
-	QueueMs     float64         `json:"queue_ms,omitempty"`      // wait for this worker, up to AtMs
-	SelectionUs float64         `json:"selection_us,omitempty"`  // time to choose and book, in microseconds; 0 after a wait
-	Status      int             `json:"status,omitempty"`        // the worker's; 0 if it sent none
-	Error       string          `json:"error,omitempty"`         // why the attempt failed
-	ErrorType   string          `json:"error_type,omitempty"`    // an error type, or the worker's status in digits
-	DurationMs  float64         `json:"duration_ms"`             // to the answer's header or the failure
-	FirstAtMs   float64         `json:"first_at_ms,omitempty"`   // the first content; 0 if there was none
-	EndAtMs     float64         `json:"end_at_ms,omitempty"`     // when the attempt released its worker, complete or not
-	Predicted   int64           `json:"predicted_cached_tokens"` // prompt tokens that the worker's cache was expected to hold
-	Usage       Usage           `json:"usage,omitzero"`          // as reported by this worker
-	Span        routing.Hash    `json:"span,omitzero"`           // the attempt's span in the trace; zero if no trace was exported
-	Choice      *routing.Choice `json:"choice,omitempty"`        // nil if no policy chose the worker
+	Worker  string  `json:"worker"`
+	Reason  string  `json:"reason"`
+	AtMs    float64 `json:"at_ms"`              // when the worker was booked
+	QueueMs float64 `json:"queue_ms,omitempty"` // wait for this worker, up to AtMs
+	// time to choose and book, in microseconds; 0 after a wait
+	SelectionUs float64 `json:"selection_us,omitempty"`
+	Status      int     `json:"status,omitempty"`      // the worker's; 0 if it sent none
+	Error       string  `json:"error,omitempty"`       // why the attempt failed
+	ErrorType   string  `json:"error_type,omitempty"`  // an error type, or the worker's status in digits
+	DurationMs  float64 `json:"duration_ms"`           // to the answer's header or the failure
+	FirstAtMs   float64 `json:"first_at_ms,omitempty"` // the first content; 0 if there was none
+	EndAtMs     float64 `json:"end_at_ms,omitempty"`   // when the attempt released its worker, complete or not
+	// prompt tokens that the worker's cache was expected to hold
+	Predicted int64 `json:"predicted_cached_tokens"`
+	Usage     Usage `json:"usage,omitzero"` // as reported by this worker
+	// the attempt's span in the trace; zero if no trace was exported
+	Span   routing.Hash    `json:"span,omitzero"`
+	Choice *routing.Choice `json:"choice,omitempty"` // nil if no policy chose the worker
 }
 
 // Error types of attempts that failed without a status from the worker.

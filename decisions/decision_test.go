@@ -30,19 +30,28 @@ func terms(text string) (out routing.Terms) {
 
 // fullDecision has something in each field of each part.
 func fullDecision() *Decision {
-	d := &Decision{SchemaVersion: 1, Time: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC), RequestID: "r", Generation: 2, Tenant: "acme", Key: "k", Class: "batch",
-		AskedClass: "interactive", Method: "POST", Route: "/chat/completions", TraceID: "0af7651916cd43dd8448eb211c80319c", Dialect: "chat", Stream: true,
+	d := &Decision{SchemaVersion: 1, Time: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC), RequestID: "r", Generation: 2,
+		Tenant: "acme", Key: "k", Class: "batch",
+		AskedClass: "interactive", Method: "POST", Route: "/chat/completions", TraceID: "0af7651916cd43dd8448eb211c80319c",
+		Dialect: "chat", Stream: true,
 		RequestedModel: "auto", Model: "m", Tier: "small", Rule: "keyword", RuleNote: "n",
-		Features: Features{Header: "large", Classified: true, Estimate: 7, Counted: 9, UserTextBytes: 8, Groups: []string{"code"}, LimitRequired: true, Tools: true, Media: true,
-			Session: 1, Model: 2, Prefix: 3, Chain: []routing.Link{{Hash: 0xff, End: 64}, {Hash: math.MaxUint64, End: 128}}, Blocks: 2},
+		Features: Features{Header: "large", Classified: true, Estimate: 7, Counted: 9, UserTextBytes: 8,
+			Groups: []string{"code"}, LimitRequired: true, Tools: true, Media: true,
+			Session: 1, Model: 2, Prefix: 3, Chain: []routing.Link{{Hash: 0xff, End: 64}, {Hash: math.MaxUint64, End: 128}},
+			Blocks: 2},
 		Policy: "chwbl", Worker: "w1", Reason: "prefix_home",
-		Attempts: []Attempt{{Worker: "w1", Reason: "prefix_home", AtMs: 1, QueueMs: 0.5, SelectionUs: 2.25, Status: 200, Error: "e", ErrorType: "cut", DurationMs: 3, FirstAtMs: 4, EndAtMs: 5,
+		Attempts: []Attempt{{Worker: "w1", Reason: "prefix_home", AtMs: 1, QueueMs: 0.5, SelectionUs: 2.25, Status: 200,
+			Error: "e", ErrorType: "cut", DurationMs: 3, FirstAtMs: 4, EndAtMs: 5,
 			Predicted: 6, Usage: Usage{Prompt: 7, Cached: 8, Output: 9}, Span: 10,
-			Choice: &routing.Choice{Policy: "chwbl", Key: 11, KeyOf: "prefix", Memory: 1.5, Halved: 1, Rand: math.MaxUint64, PromptTokens: 12, OutputTokens: 13, WaitedMs: 14, Waits: true, WorkerFull: true,
-				RunnerUp: "w0", Seen: 1, Candidates: []routing.Candidate{{Worker: "w1", Index: 1, Score: 2, Excluded: "tokens", Weight: 1, Inflight: 3, MaxInflight: 4, Full: true,
+			Choice: &routing.Choice{Policy: "chwbl", Key: 11, KeyOf: "prefix", Memory: 1.5, Halved: 1, Rand: math.MaxUint64,
+				PromptTokens: 12, OutputTokens: 13, WaitedMs: 14, Waits: true, WorkerFull: true,
+				RunnerUp: "w0", Seen: 1,
+				Candidates: []routing.Candidate{{Worker: "w1", Index: 1, Score: 2, Excluded: "tokens", Weight: 1, Inflight: 3,
+					MaxInflight: 4, Full: true,
 					PendingTokens: 5, OutputTokens: 6, Overlap: 7, Waiting: 8, KVUsage: 0.5, Rate: 8000,
 					Terms: terms(`{"load":1.25,"ring":-2}`)}}}}},
-		Promoted: true, PromptTokens: 15, MaxTokens: 16, Usage: Usage{Prompt: 17, Cached: 18, Output: 19}, Estimated: true, QueueMs: 20, TTFTMs: 21, DurationMs: 22, OverheadMs: 23,
+		Promoted: true, PromptTokens: 15, MaxTokens: 16, Usage: Usage{Prompt: 17, Cached: 18, Output: 19}, Estimated: true,
+		QueueMs: 20, TTFTMs: 21, DurationMs: 22, OverheadMs: 23,
 		Result: OK, Status: 200, Code: "c", Limit: "rpm", Shed: "depth", Cause: "x"}
 	d.Refused = d.Attempts[0].Choice
 	return d
@@ -99,7 +108,8 @@ func TestGoldenDecisionSetsEveryField(t *testing.T) {
 	var walk func(path string, v reflect.Value)
 	walk = func(path string, v reflect.Value) {
 		switch {
-		case v.Type() == reflect.TypeFor[time.Time]() || v.Type() == reflect.TypeFor[routing.Terms]() || v.Type() == reflect.TypeFor[routing.Link]():
+		case v.Type() == reflect.TypeFor[time.Time]() || v.Type() == reflect.TypeFor[routing.Terms]() ||
+			v.Type() == reflect.TypeFor[routing.Link]():
 		case v.Kind() == reflect.Pointer && !v.IsNil():
 			walk(path, v.Elem())
 			return

@@ -61,7 +61,12 @@ func OpenFile(c FileConfig) (*File, error) {
 		return nil, err
 	}
 	f.encoder = json.NewEncoder(&f.line)
-	f.Spool = spool.New(spool.Config[*Decision]{Write: f.write, Max: maxWaitingRecords, Batch: recordsAtOnce, Delay: recordDelay})
+	f.Spool = spool.New(spool.Config[*Decision]{
+		Write: f.write,
+		Max:   maxWaitingRecords,
+		Batch: recordsAtOnce,
+		Delay: recordDelay,
+	})
 	return f, nil
 }
 

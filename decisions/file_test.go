@@ -56,7 +56,8 @@ func fileOf(t *testing.T, maxSize int64, files int) (*File, *logged) {
 func fileAt(t *testing.T, path string, maxSize int64, files int) (*File, *logged) {
 	t.Helper()
 	log := &logged{}
-	f, err := OpenFile(FileConfig{Path: path, MaxSize: maxSize, Files: files, Log: slog.New(slog.NewJSONHandler(log, nil)), Recover: letPanic})
+	f, err := OpenFile(FileConfig{Path: path, MaxSize: maxSize, Files: files, Log: slog.New(slog.NewJSONHandler(log, nil)),
+		Recover: letPanic})
 	must(t, err)
 	t.Cleanup(f.Close)
 	return f, log
@@ -112,7 +113,8 @@ func TestFileHasRecordsInOrderAndComplete(t *testing.T) {
 		running.Wait()
 	})
 	got, bad := recordsIn(t, f.to.path)
-	if diff := cmp.Diff(numberedIDs(0, 120), got); diff != "" || bad != 0 || f.Stats().Written != 120 || f.Stats().Dropped != 0 {
+	if diff := cmp.Diff(numberedIDs(0, 120), got); diff != "" || bad != 0 || f.Stats().Written != 120 ||
+		f.Stats().Dropped != 0 {
 		t.Errorf("%d written, %d dropped, %d bad lines (-want +got):\n%s", f.Stats().Written, f.Stats().Dropped, bad, diff)
 	}
 	if info, err := os.Stat(f.to.path); err != nil || info.Mode() != 0o600 {
@@ -129,7 +131,8 @@ func TestFullFileIsRotated(t *testing.T) {
 			rt.Fatal(err)
 		}
 		files := rapid.IntRange(1, 4).Draw(rt, "files")
-		f, err := OpenFile(FileConfig{Path: filepath.Join(dir, "d"), MaxSize: 4000, Files: files, Log: slog.New(slog.DiscardHandler), Recover: letPanic})
+		f, err := OpenFile(FileConfig{Path: filepath.Join(dir, "d"), MaxSize: 4000, Files: files,
+			Log: slog.New(slog.DiscardHandler), Recover: letPanic})
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -186,7 +189,8 @@ func TestMovedFileIsReplacedByANewOne(t *testing.T) {
 	later("e")
 	moved, _ := recordsIn(t, f.to.path+".moved")
 	here, bad := recordsIn(t, f.to.path)
-	if diff := cmp.Diff([][]string{{"a"}, {"e"}}, [][]string{moved, here}); diff != "" || bad != 1 || f.Stats().Dropped != 0 {
+	if diff := cmp.Diff([][]string{{"a"}, {"e"}}, [][]string{moved, here}); diff != "" || bad != 1 ||
+		f.Stats().Dropped != 0 {
 		t.Errorf("%d bad lines, %d dropped (-want +got):\n%s", bad, f.Stats().Dropped, diff)
 	}
 }
@@ -240,7 +244,8 @@ func TestPartialLineIsNotContinued(t *testing.T) {
 	must(t, err)
 	for torn := range len(whole) {
 		must(t, os.WriteFile(path, append(append(whole, '\n'), whole[:torn]...), 0o600))
-		f, err := OpenFile(FileConfig{Path: path, MaxSize: 1 << 20, Files: 2, Log: slog.New(slog.DiscardHandler), Recover: letPanic})
+		f, err := OpenFile(FileConfig{Path: path, MaxSize: 1 << 20, Files: 2, Log: slog.New(slog.DiscardHandler),
+			Recover: letPanic})
 		must(t, err)
 		f.Add(record("b"))
 		flush(f)
@@ -278,7 +283,8 @@ func TestUnwritableFileIsLoggedOnceAMinute(t *testing.T) {
 		stop()
 		running.Wait()
 	})
-	if got, _ := recordsIn(t, f.to.path); strings.Join(got, "") != "found" || !strings.Contains(log.String(), "accepts records again") {
+	if got, _ := recordsIn(t, f.to.path); strings.Join(got, "") != "found" ||
+		!strings.Contains(log.String(), "accepts records again") {
 		t.Errorf("afterwards it has %v: %s", got, log)
 	}
 	if f.Stats().Written+f.Stats().Dropped != 151 {
@@ -335,7 +341,8 @@ func TestFullSpoolDropsAndNeverWaits(t *testing.T) {
 func TestOpenFileFailsOnAnUnwritablePath(t *testing.T) {
 	dir := t.TempDir()
 	for _, path := range []string{dir, filepath.Join(dir, "none", "d"), os.DevNull} {
-		f, err := OpenFile(FileConfig{Path: path, MaxSize: 1 << 20, Files: 2, Log: slog.New(slog.DiscardHandler), Recover: letPanic})
+		f, err := OpenFile(FileConfig{Path: path, MaxSize: 1 << 20, Files: 2, Log: slog.New(slog.DiscardHandler),
+			Recover: letPanic})
 		if err == nil || f != nil || !strings.Contains(err.Error(), "opening decisions.file "+path) {
 			t.Errorf("%s: %v", path, err)
 		}
@@ -373,7 +380,8 @@ func TestPanickingRecordIsLostAlone(t *testing.T) {
 		f.Add(record(id))
 	}
 	flush(f)
-	if ids, bad := recordsIn(t, f.to.path); strings.Join(ids, " ") != "a b" || bad != 0 || f.Stats().Written != 2 || f.Stats().Dropped != 2 {
+	if ids, bad := recordsIn(t, f.to.path); strings.Join(ids, " ") != "a b" || bad != 0 || f.Stats().Written != 2 ||
+		f.Stats().Dropped != 2 {
 		t.Errorf("the file has %q and %d bad lines: %+v", ids, bad, f.Stats())
 	}
 }
@@ -384,7 +392,8 @@ func BenchmarkFile(b *testing.B) {
 	d := wholeDecision()
 	d.Attempts[1].Choice = &routing.Choice{Policy: "chwbl", Candidates: make([]routing.Candidate, 16)}
 	d.Features.Chain = make([]routing.Link, 81)
-	f, err := OpenFile(FileConfig{Path: filepath.Join(b.TempDir(), "d"), MaxSize: 100 << 20, Files: 2, Log: slog.New(slog.DiscardHandler), Recover: letPanic})
+	f, err := OpenFile(FileConfig{Path: filepath.Join(b.TempDir(), "d"), MaxSize: 100 << 20, Files: 2,
+		Log: slog.New(slog.DiscardHandler), Recover: letPanic})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -56,7 +56,8 @@ func (f *Filter) finds(d *Decision) bool {
 		return true
 	}
 	has := func(text string) bool { return containsFold(text, f.Search) }
-	return has(d.RequestID) || has(d.Tenant) || has(d.Key) || has(d.Model) || has(d.RequestedModel) || has(d.Tier) || has(d.Worker) || has(d.Code) ||
+	return has(d.RequestID) || has(d.Tenant) || has(d.Key) || has(d.Model) || has(d.RequestedModel) || has(d.Tier) ||
+		has(d.Worker) || has(d.Code) ||
 		slices.ContainsFunc(d.Attempts, func(a Attempt) bool { return has(a.Worker) })
 }
 

@@ -96,8 +96,9 @@ func (f *Follower) Follow(ctx context.Context, w io.Writer, control *http.Respon
 
 // gap is the number of records that were evicted before they were read, matching or not.
 type gap struct {
-	Missed    int64 `json:"missed"`
-	Restarted bool  `json:"restarted,omitempty"` // the reader's last record is of an earlier process; later records of that process are not counted
+	Missed int64 `json:"missed"`
+	// the reader's last record is of an earlier process; later records of that process are not counted
+	Restarted bool `json:"restarted,omitempty"`
 }
 
 // dropped is the number of matching records that are left out.
@@ -135,7 +136,8 @@ func (f *Follower) flush(b []byte, now time.Time) []byte {
 		b = appendEvent(b, "dropped", to-1, dropped{left})
 	}
 	if len(b) == before && now.Sub(f.wrote) >= beatEvery {
-		b = append(b, ": still here\nid: "...) // an id without data is no event, but keeps the position while no record matches
+		// an id without data is no event, but keeps the position while no record matches
+		b = append(b, ": still here\nid: "...)
 		b = append(strconv.AppendInt(b, to-1, 10), "\n\n"...)
 	}
 	if len(b) > before {

@@ -91,11 +91,19 @@ func TestStreamResumesAtTheReadersPosition(t *testing.T) {
 		{"all that are kept", 3, func(int64) int64 { return 0 }, []string{`decision "2"`, `decision "3"`, `decision "4"`}},
 		{"nothing missed", 10, func(first int64) int64 { return first + 4 }, []string{"still here"}},
 		{"two missed", 10, func(first int64) int64 { return first + 2 }, []string{`decision "3"`, `decision "4"`}},
-		{"one of them gone", 3, func(first int64) int64 { return first }, []string{`gap {"missed":1}`, `decision "2"`, `decision "3"`, `decision "4"`}},
+		{"one of them gone", 3, func(first int64) int64 {
+			return first
+		}, []string{`gap {"missed":1}`, `decision "2"`, `decision "3"`, `decision "4"`}},
 		{"all of them gone", 1, func(first int64) int64 { return first }, []string{`gap {"missed":3}`, `decision "4"`}},
-		{"from before the first", 10, func(first int64) int64 { return first - 1 }, []string{`decision "0"`, `decision "1"`, `decision "2"`, `decision "3"`, `decision "4"`}},
-		{"of an earlier process", 3, func(first int64) int64 { return first - 5 }, []string{`gap {"missed":2,"restarted":true}`, `decision "2"`, `decision "3"`, `decision "4"`}},
-		{"of another gateway", 3, func(first int64) int64 { return first + 5 }, []string{`gap {"missed":2,"restarted":true}`, `decision "2"`, `decision "3"`, `decision "4"`}},
+		{"from before the first", 10, func(first int64) int64 {
+			return first - 1
+		}, []string{`decision "0"`, `decision "1"`, `decision "2"`, `decision "3"`, `decision "4"`}},
+		{"of an earlier process", 3, func(first int64) int64 {
+			return first - 5
+		}, []string{`gap {"missed":2,"restarted":true}`, `decision "2"`, `decision "3"`, `decision "4"`}},
+		{"of another gateway", 3, func(first int64) int64 {
+			return first + 5
+		}, []string{`gap {"missed":2,"restarted":true}`, `decision "2"`, `decision "3"`, `decision "4"`}},
 		{"nothing is kept", 0, func(int64) int64 { return 0 }, []string{"still here"}},
 	} {
 		l := NewLog(tt.keep)
@@ -179,11 +187,13 @@ func TestResumedStreamSendsTheNewestMissedRecords(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	f := newFollower(l, func(d *Decision) bool { return d.RequestID != "2499" })
 	events := eventsOf(t, string(f.begin(0, now)))
-	if len(events) != 1002 || events[1].event != "dropped" || events[1].data != `{"dropped":1499}` || events[2].data != `"1499"` || events[1001].data != `"2498"` {
+	if len(events) != 1002 || events[1].event != "dropped" || events[1].data != `{"dropped":1499}` ||
+		events[2].data != `"1499"` || events[1001].data != `"2498"` {
 		t.Errorf("it is told %d events: %v … %v", len(events), events[:3], events[len(events)-1])
 	}
 	addMany(l, 60)
-	if events := inWords(eventsOf(t, string(f.flush(nil, now)))); len(events) != 51 || events[50] != `dropped {"dropped":10}` {
+	if events := inWords(eventsOf(t, string(f.flush(nil, now)))); len(events) != 51 ||
+		events[50] != `dropped {"dropped":10}` {
 		t.Errorf("afterwards %v", events)
 	}
 }
@@ -203,7 +213,8 @@ func (w *operatorWire) WriteHeader(int)                     {}
 func (w *operatorWire) Flush()                              {}
 func (w *operatorWire) SetWriteDeadline(at time.Time) error { w.deadline = at; return nil }
 func (w *operatorWire) Write(p []byte) (int, error) {
-	stalled := time.AfterFunc(time.Until(w.deadline), func() { w.to.CloseWithError(os.ErrDeadlineExceeded) }) //nolint:errcheck // it has none
+	//nolint:errcheck // it has none
+	stalled := time.AfterFunc(time.Until(w.deadline), func() { w.to.CloseWithError(os.ErrDeadlineExceeded) })
 	defer stalled.Stop()
 	return w.to.Write(p)
 }
@@ -258,7 +269,8 @@ func TestStreamSendsFourTimesASecondAndBeatsWhenQuiet(t *testing.T) {
 		for h := range out {
 			got = append(got, h)
 		}
-		want := []heard{{0, []string{"retry: 2000", "still here"}}, {250 * time.Millisecond, []string{`decision "0"`, `decision "1"`, `decision "2"`}},
+		want := []heard{{0, []string{"retry: 2000", "still here"}},
+			{250 * time.Millisecond, []string{`decision "0"`, `decision "1"`, `decision "2"`}},
 			{15250 * time.Millisecond, []string{"still here"}}, {30250 * time.Millisecond, []string{"still here"}}}
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(heard{})); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -292,7 +304,8 @@ func TestSlowReaderDelaysNoRequest(t *testing.T) {
 		start := time.Now()
 		ended := make(chan time.Duration, 1)
 		go func() {
-			newFollower(l, everything).Follow(t.Context(), w, http.NewResponseController(w), stall, -1, func() bool { return true })
+			newFollower(l, everything).Follow(t.Context(), w, http.NewResponseController(w), stall, -1,
+				func() bool { return true })
 			ended <- time.Since(start)
 		}()
 		if _, err := from.Read(make([]byte, 100)); err != nil { // the beginning, and then nothing more
@@ -320,7 +333,8 @@ func TestAQuietStreamHasNoWriteDeadline(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		from, to := io.Pipe()
 		w := &operatorWire{header: http.Header{}, to: to}
-		go newFollower(NewLog(10), everything).Follow(ctx, w, http.NewResponseController(w), stall, -1, func() bool { return true })
+		go newFollower(NewLog(10), everything).Follow(ctx, w, http.NewResponseController(w), stall, -1,
+			func() bool { return true })
 		if _, err := from.Read(make([]byte, 100)); err != nil {
 			t.Fatal(err)
 		}
@@ -345,7 +359,8 @@ func TestThinnedRecordsAreEvenlySpread(t *testing.T) {
 			t.Fatalf("%d of %d", len(got), n)
 		}
 		for i := 1; i < len(got); i++ {
-			if step := got[i-1].Seq - got[i].Seq; step < int64(n/max(most, 1)) && n > most || step < 1 || n > most && step > int64(n/most)+1 {
+			if step := got[i-1].Seq - got[i].Seq; step < int64(n/max(most, 1)) && n > most || step < 1 ||
+				n > most && step > int64(n/most)+1 {
 				t.Fatalf("a step of %d with %d of %d", step, most, n)
 			}
 		}

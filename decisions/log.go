@@ -55,7 +55,8 @@ func (l *Log) Add(d *Decision) {
 	if len(l.slots) == 0 {
 		return
 	}
-	for l.span.Next > l.span.Oldest && (l.span.Next-l.span.Oldest == int64(len(l.slots)) || l.span.Bytes+n > maxDecisionBytes) {
+	for l.span.Next > l.span.Oldest && (l.span.Next-l.span.Oldest == int64(len(l.slots)) ||
+		l.span.Bytes+n > maxDecisionBytes) {
 		l.dropLocked()
 	}
 	*l.slotLocked(l.span.Next) = slot{d, n}
@@ -174,7 +175,8 @@ func (l *Log) Last(n int) []*Decision {
 // bytesOf returns the approximate size of a record. Names of tiers, workers and the like belong to
 // the configuration and do not count; texts from clients and failures do.
 func bytesOf(d *Decision) int64 {
-	n := int(unsafe.Sizeof(*d)) + cap(d.Attempts)*int(unsafe.Sizeof(Attempt{})) + cap(d.Features.Chain)*int(unsafe.Sizeof(routing.Link{})) +
+	n := int(unsafe.Sizeof(*d)) + cap(d.Attempts)*int(unsafe.Sizeof(Attempt{})) +
+		cap(d.Features.Chain)*int(unsafe.Sizeof(routing.Link{})) +
 		len(d.RequestID) + len(d.TraceID) + len(d.RequestedModel) + len(d.RuleNote) + len(d.Cause)
 	for i := range d.Attempts {
 		a := &d.Attempts[i]

@@ -93,15 +93,20 @@ func checkPages(t *rapid.T, l *Log, model []Entry) {
 		}
 	}
 	slices.Reverse(seen)
-	if !slices.EqualFunc(seen, model, func(a, b Entry) bool { return a.Seq == b.Seq && a.Decision.RequestID == b.Decision.RequestID }) {
+	if !slices.EqualFunc(seen, model, func(a, b Entry) bool {
+		return a.Seq == b.Seq && a.Decision.RequestID == b.Decision.RequestID
+	}) {
 		t.Fatalf("the pages have %v, want %v", ids(seen), ids(model))
 	}
 	last := l.Last(limit)
-	if want := model[max(0, len(model)-limit):]; !slices.EqualFunc(last, want, func(d *Decision, n Entry) bool { return d.RequestID == n.Decision.RequestID }) {
+	if want := model[max(0, len(model)-limit):]; !slices.EqualFunc(last, want, func(d *Decision, n Entry) bool {
+		return d.RequestID == n.Decision.RequestID
+	}) {
 		t.Fatalf("the last %d are not %v", limit, ids(want))
 	}
 	for _, n := range model {
-		if got, known := l.Get(n.Decision.RequestID); !known || got.Seq < n.Seq || got.Decision.RequestID != n.Decision.RequestID {
+		if got, known := l.Get(n.Decision.RequestID); !known || got.Seq < n.Seq ||
+			got.Decision.RequestID != n.Decision.RequestID {
 			t.Fatalf("%s is found as %+v", n.Decision.RequestID, got)
 		}
 	}
@@ -192,8 +197,10 @@ func TestLogIsReadWhileItIsWritten(t *testing.T) {
 // drawnDecision is a record of few names, so that filters often let it through.
 func drawnDecision(t *rapid.T) *Decision {
 	name := func(of ...string) string { return rapid.SampledFrom(append(of, "")).Draw(t, "name") }
-	d := &Decision{RequestID: name("r1", "r2"), Tenant: name("acme", "Other"), Key: name("k1"), Tier: name("small", "large"), Model: name("m1", "m2"),
-		RequestedModel: name("m1", "m3"), Rule: name("alias", "header"), Class: name("batch", "interactive"), Code: name("overloaded", "invalid_json"),
+	d := &Decision{RequestID: name("r1", "r2"), Tenant: name("acme", "Other"), Key: name("k1"),
+		Tier: name("small", "large"), Model: name("m1", "m2"),
+		RequestedModel: name("m1", "m3"), Rule: name("alias", "header"), Class: name("batch", "interactive"),
+		Code:   name("overloaded", "invalid_json"),
 		Result: Result(name("ok", "failed")), Worker: name("w1", "w2"), Reason: name("random", "prefix_home"),
 		Status: rapid.SampledFrom([]int{200, 503}).Draw(t, "status"), DurationMs: float64(rapid.IntRange(0, 3).Draw(t, "ms")),
 		Time: time.Unix(int64(rapid.IntRange(0, 3).Draw(t, "time")), 0)}
@@ -288,7 +295,8 @@ func TestEachConditionOfAFilterExcludes(t *testing.T) {
 func TestASearchIgnoresCase(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text, part := rapid.StringMatching(`[abAB]{0,6}`).Draw(t, "text"), rapid.StringMatching(`[abAB]{1,3}`).Draw(t, "part")
-		if got, want := containsFold(text, part), strings.Contains(strings.ToLower(text), strings.ToLower(part)); got != want {
+		if got, want := containsFold(text, part), strings.Contains(strings.ToLower(text), strings.ToLower(part)); got !=
+			want {
 			t.Fatalf("%q in %q: %v", part, text, got)
 		}
 	})

@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
-	semconv "go.opentelemetry.io/otel/semconv/v1.41.0" // the last version of the core conventions that contains the GenAI names
+	// the last version of the core conventions that contains the GenAI names
+	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 	"go.opentelemetry.io/otel/trace"
 
 	"tierway/routing"

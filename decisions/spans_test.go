@@ -25,11 +25,14 @@ func retriedDecision() *Decision {
 		QueueMs: 20, TTFTMs: 60, DurationMs: 100, OverheadMs: 0.5, Result: OK, Status: 200,
 		Usage: Usage{Prompt: 100, Cached: 64, Output: 10},
 		Attempts: []Attempt{
-			{Worker: "w1", Reason: "cost", AtMs: 25, QueueMs: 20, Status: 503, ErrorType: "503", DurationMs: 5, EndAtMs: 30, Span: 0xa1},
-			{Worker: "w2", Reason: "cost", AtMs: 31, SelectionUs: 100, Status: 200, DurationMs: 20, FirstAtMs: 60, EndAtMs: 99, Span: 0xa2,
+			{Worker: "w1", Reason: "cost", AtMs: 25, QueueMs: 20, Status: 503, ErrorType: "503", DurationMs: 5, EndAtMs: 30,
+				Span: 0xa1},
+			{Worker: "w2", Reason: "cost", AtMs: 31, SelectionUs: 100, Status: 200, DurationMs: 20, FirstAtMs: 60, EndAtMs: 99,
+				Span:      0xa2,
 				Predicted: 64, Usage: Usage{Prompt: 100, Cached: 64, Output: 10},
-				Choice: &routing.Choice{Policy: "kv_aware", KeyOf: "prefix", RunnerUp: "w3", Seen: 2, Candidates: []routing.Candidate{
-					{Worker: "w3", Score: 2}, {Worker: "w2", Score: 1, Overlap: 64, Inflight: 5}}}},
+				Choice: &routing.Choice{Policy: "kv_aware", KeyOf: "prefix", RunnerUp: "w3", Seen: 2,
+					Candidates: []routing.Candidate{
+						{Worker: "w3", Score: 2}, {Worker: "w2", Score: 1, Overlap: 64, Inflight: 5}}}},
 		},
 	}
 }
@@ -67,10 +70,13 @@ func TestRequestHasItsSpans(t *testing.T) {
 		t.Errorf("spans (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(map[string]string{
-		"gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.request.model": "qwen", "gen_ai.request.stream": "true",
+		"gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.request.model": "qwen",
+		"gen_ai.request.stream":     "true",
 		"gen_ai.request.max_tokens": "50", "gen_ai.usage.input_tokens": "100", "gen_ai.usage.output_tokens": "10",
-		"gen_ai.usage.cache_read.input_tokens": "64", "gen_ai.response.time_to_first_chunk": "0.029", "http.response.status_code": "200",
-		"tierway.worker": "w2", "tierway.attempt": "2", "tierway.predicted_cached_tokens": "64", "tierway.requested_model": "auto",
+		"gen_ai.usage.cache_read.input_tokens": "64", "gen_ai.response.time_to_first_chunk": "0.029",
+		"http.response.status_code": "200",
+		"tierway.worker":            "w2", "tierway.attempt": "2", "tierway.predicted_cached_tokens": "64",
+		"tierway.requested_model": "auto",
 	}, attributes(spans[5].Attributes)); diff != "" {
 		t.Errorf("the attempt's attributes (-want +got):\n%s", diff)
 	}
@@ -78,9 +84,12 @@ func TestRequestHasItsSpans(t *testing.T) {
 		t.Errorf("the attempt's events are %v", e)
 	}
 	root := attributes(spans[0].Attributes)
-	for key, value := range map[string]string{"http.request.method": "POST", "http.route": "/v1/chat/completions", "http.response.status_code": "200",
-		"gen_ai.request.model": "auto", "tierway.tier": "small", "tierway.rule": "default", "tierway.tenant": "acme", "tierway.request_id": "req-1",
-		"tierway.outcome": "ok", "tierway.config_generation": "3", "tierway.queue_ms": "20", "tierway.overhead_ms": "0.5", "tierway.attempts": "2"} {
+	for key, value := range map[string]string{"http.request.method": "POST", "http.route": "/v1/chat/completions",
+		"http.response.status_code": "200",
+		"gen_ai.request.model":      "auto", "tierway.tier": "small", "tierway.rule": "default", "tierway.tenant": "acme",
+		"tierway.request_id": "req-1",
+		"tierway.outcome":    "ok", "tierway.config_generation": "3", "tierway.queue_ms": "20", "tierway.overhead_ms": "0.5",
+		"tierway.attempts": "2"} {
 		if root[key] != value {
 			t.Errorf("%s is %q, want %q", key, root[key], value)
 		}
@@ -99,7 +108,8 @@ func TestTraceHasTheTokensOnce(t *testing.T) {
 	sums := map[string]string{}
 	for _, s := range spansOf(d) {
 		got := attributes(s.Attributes)
-		for _, name := range []string{"gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens", "tierway.prompt_tokens", "tierway.cached_tokens", "tierway.output_tokens"} {
+		for _, name := range []string{"gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens", "tierway.prompt_tokens",
+			"tierway.cached_tokens", "tierway.output_tokens"} {
 			sums[name] += got[name]
 		}
 		if (got["gen_ai.operation.name"] != "") != strings.HasPrefix(s.Name, "chat ") {
@@ -165,15 +175,18 @@ func attributes(list []attribute.KeyValue) map[string]string {
 
 func TestRouteSpanHasItsCandidates(t *testing.T) {
 	route := spansOf(retriedDecision())[4]
-	if got := attributes(route.Attributes); got["tierway.policy"] != "kv_aware" || got["tierway.route.key_of"] != "prefix" ||
-		got["tierway.route.runner_up"] != "w3" || got["tierway.route.candidates"] != "2" || got["tierway.route.selection_us"] != "100" {
+	if got := attributes(route.Attributes); got["tierway.policy"] != "kv_aware" ||
+		got["tierway.route.key_of"] != "prefix" ||
+		got["tierway.route.runner_up"] != "w3" || got["tierway.route.candidates"] != "2" ||
+		got["tierway.route.selection_us"] != "100" {
 		t.Errorf("the choice: %v", got)
 	}
 	if len(route.Events) != 2 {
 		t.Fatalf("%d candidates", len(route.Events))
 	}
 	first := attributes(route.Events[0].Attributes)
-	if first["tierway.worker"] != "w2" || first["tierway.candidate.score"] != "1" || first["tierway.candidate.overlap_tokens"] != "64" || first["tierway.candidate.inflight"] != "5" {
+	if first["tierway.worker"] != "w2" || first["tierway.candidate.score"] != "1" ||
+		first["tierway.candidate.overlap_tokens"] != "64" || first["tierway.candidate.inflight"] != "5" {
 		t.Errorf("the chosen one: %v", first)
 	}
 }
@@ -201,8 +214,10 @@ func TestFailedAttemptSetsItsErrorType(t *testing.T) {
 		"refused": {change: func(d *Decision) {
 			d.Status, d.Result, d.Code = 429, Refused, "rate_limit_exceeded"
 		}, code: "429"},
-		"failed":     {change: func(d *Decision) { d.Status, d.Result, d.Code = 503, Failed, "overloaded" }, error: true, errorType: "overloaded", code: "503"},
-		"relayed":    {change: func(d *Decision) { d.Status, d.Result = 500, Failed }, error: true, errorType: "500", code: "500"},
+		"failed": {change: func(d *Decision) { d.Status, d.Result, d.Code = 503, Failed, "overloaded" }, error: true,
+			errorType: "overloaded", code: "503"},
+		"relayed": {change: func(d *Decision) { d.Status, d.Result = 500, Failed }, error: true, errorType: "500",
+			code: "500"},
 		"truncated":  {change: func(d *Decision) { d.Result = Truncated }, error: true, errorType: "truncated", code: "200"},
 		"left":       {change: func(d *Decision) { d.Status, d.Result = 499, ClientGone }},
 		"left later": {change: func(d *Decision) { d.Result = ClientGone }, code: "200"},
@@ -223,9 +238,11 @@ func TestFailedAttemptSetsItsErrorType(t *testing.T) {
 }
 
 func TestWaitWithoutWorkerHasASpan(t *testing.T) {
-	d := &Decision{Time: time.Unix(0, 0), Method: "POST", Route: "/v1/completions", Class: "batch", QueueMs: 30, DurationMs: 31, Shed: "wait", Status: 503, Result: Failed}
+	d := &Decision{Time: time.Unix(0, 0), Method: "POST", Route: "/v1/completions", Class: "batch", QueueMs: 30,
+		DurationMs: 31, Shed: "wait", Status: 503, Result: Failed}
 	spans := spansOf(d)
-	if len(spans) != 2 || inShort(spans[1], d.Time) != "queue 1-31ms" || attributes(spans[1].Attributes)["tierway.shed"] != "wait" {
+	if len(spans) != 2 || inShort(spans[1], d.Time) != "queue 1-31ms" ||
+		attributes(spans[1].Attributes)["tierway.shed"] != "wait" {
 		t.Errorf("spans are %v", spans)
 	}
 }
@@ -243,7 +260,8 @@ func TestSpanTextsAreClean(t *testing.T) {
 			t.Fatalf("%q is not clean yet", got)
 		}
 	})
-	for raw, want := range map[string]string{"qwen-7b": "qwen-7b", "größer": "größer", "a\nlevel=error": "a�level=error", "\xff": "�", strings.Repeat("é", 200): strings.Repeat("é", 128) + "…"} {
+	for raw, want := range map[string]string{"qwen-7b": "qwen-7b", "größer": "größer", "a\nlevel=error": "a�level=error",
+		"\xff": "�", strings.Repeat("é", 200): strings.Repeat("é", 128) + "…"} {
 		if got := clean(raw); got != want {
 			t.Errorf("%q became %q, want %q", raw, got, want)
 		}
@@ -255,7 +273,8 @@ func TestEverySpanHasANameAndEndsAfterItsStart(t *testing.T) {
 		ms := rapid.Float64Range(0, 1000)
 		d := &Decision{QueueMs: ms.Draw(t, "queue"), DurationMs: ms.Draw(t, "duration"), Method: "OTHER", Dialect: "chat"}
 		for i := range rapid.IntRange(0, 4).Draw(t, "attempts") {
-			a := Attempt{Worker: fmt.Sprint(i), QueueMs: max(0, ms.Draw(t, "wait")-500), AtMs: ms.Draw(t, "at"), EndAtMs: ms.Draw(t, "end")}
+			a := Attempt{Worker: fmt.Sprint(i), QueueMs: max(0, ms.Draw(t, "wait")-500), AtMs: ms.Draw(t, "at"),
+				EndAtMs: ms.Draw(t, "end")}
 			if rapid.Bool().Draw(t, "chosen") {
 				a.Choice = &routing.Choice{}
 			}

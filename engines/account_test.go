@@ -40,7 +40,8 @@ func TestAccountHasTheReportedUsageOfEachRequest(t *testing.T) {
 	server := httptest.NewServer(e)
 	t.Cleanup(server.Close)
 	ask := func(id, body string) {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/v1/chat/completions", strings.NewReader(body))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/v1/chat/completions",
+			strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +77,8 @@ func TestAccountHasTheReportedUsageOfEachRequest(t *testing.T) {
 	for i, a := range told.list {
 		got[told.ids[i]] = a
 	}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Account{}), cmpopts.IgnoreFields(Account{}, "Began")); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Account{}), cmpopts.IgnoreFields(Account{}, "Began")); diff !=
+		"" {
 		t.Error(diff)
 	}
 }

@@ -71,11 +71,13 @@ func TestUsageIsWhatWasWritten(t *testing.T) {
 		{"cut by max_completion_tokens", `,"max_completion_tokens":5`, 1, "length"},
 		{"going on to the end", `,"ignore_eos":true,"max_tokens":200`, 1, "stop"},
 		{"object", `,"response_format":{"type":"json_object"}`, 1, "stop"},
-		{"required tool", `,"tool_choice":"required","tools":[{"type":"function","function":{"name":"look","parameters":{"type":"object","properties":{"a":{"type":"string"}}}}}]`, 1, "tool_calls"},
+		{"required tool",
+			`,"tool_choice":"required","tools":[{"type":"function","function":{"name":"look","parameters":{"type":"object","properties":{"a":{"type":"string"}}}}}]`, 1, "tool_calls"},
 	}
 	for _, row := range table {
 		e := New(Config{Model: "m", Seed: 3})
-		_, body := call(t, e, "POST", "/v1/chat/completions", `{"model":"m","stream":true,"stream_options":{"include_usage":true},`+hello+row.fields+`}`)
+		_, body := call(t, e, "POST", "/v1/chat/completions",
+			`{"model":"m","stream":true,"stream_options":{"include_usage":true},`+hello+row.fields+`}`)
 		s := readChat(t, body)
 		if s.usage == nil || s.tokens != number(t, s.usage, "completion_tokens") || s.tokens == 0 {
 			t.Errorf("%s: %d tokens were written, the usage is %v", row.name, s.tokens, s.usage)
@@ -96,7 +98,8 @@ func TestUsageIsWhatWasWritten(t *testing.T) {
 		if s.names == 0 && text(t, whole, "choices", 0, "message", "content") != s.texts[0] {
 			t.Errorf("%s: stream and whole answer differ", row.name)
 		}
-		if s.names > 0 && text(t, whole, "choices", 0, "message", "tool_calls", 0, "function", "arguments") != s.arguments[0] {
+		if s.names > 0 && text(t, whole, "choices", 0, "message", "tool_calls", 0, "function",
+			"arguments") != s.arguments[0] {
 			t.Errorf("%s: the calls of stream and whole answer differ", row.name)
 		}
 	}
@@ -107,7 +110,8 @@ func TestUsageComesOnlyWhenAsked(t *testing.T) {
 	if strings.Contains(body, "usage") {
 		t.Errorf("nobody asked for usage: %s", body)
 	}
-	_, body = call(t, New(Config{Model: "m"}), "POST", "/v1/chat/completions", `{"model":"m","stream":true,"stream_options":{"include_usage":true},`+hello+`}`)
+	_, body = call(t, New(Config{Model: "m"}), "POST", "/v1/chat/completions",
+		`{"model":"m","stream":true,"stream_options":{"include_usage":true},`+hello+`}`)
 	events := readEvents(t, body)
 	for _, ev := range events[:len(events)-2] {
 		if usage, there := object(t, ev.data)["usage"]; !there || usage != nil {
@@ -118,7 +122,8 @@ func TestUsageComesOnlyWhenAsked(t *testing.T) {
 
 func TestAnswersDependOnSeedAndPromptOnly(t *testing.T) {
 	say := func(seed uint64, fields string) string {
-		return text(t, ask(t, New(Config{Model: "m", Seed: seed}), "/v1/chat/completions", `{"model":"m",`+hello+fields+`}`), "choices", 0, "message", "content")
+		return text(t, ask(t, New(Config{Model: "m", Seed: seed}), "/v1/chat/completions", `{"model":"m",`+hello+fields+`}`),
+			"choices", 0, "message", "content")
 	}
 	first, again := say(1, ""), say(1, "")
 	if first != again {
@@ -133,12 +138,14 @@ func TestStopSequencesEndTheAnswer(t *testing.T) {
 	e := New(Config{Model: "m", Script: func(string, []byte) Script { return Script{Text: "one two three four five"} }})
 	for _, stop := range []string{`"three"`, `["five","three"]`} {
 		whole := ask(t, e, "/v1/chat/completions", `{"model":"m",`+hello+`,"stop":`+stop+`}`)
-		if text(t, whole, "choices", 0, "message", "content") != "one two " || text(t, whole, "choices", 0, "finish_reason") != "stop" {
+		if text(t, whole, "choices", 0, "message", "content") != "one two " ||
+			text(t, whole, "choices", 0, "finish_reason") != "stop" {
 			t.Errorf("stop %s: %v", stop, whole["choices"])
 		}
 	}
 	m := ask(t, e, "/v1/messages", `{"model":"m","max_tokens":99,`+hello+`,"stop_sequences":["three"]}`)
-	if text(t, m, "stop_reason") != "stop_sequence" || text(t, m, "stop_sequence") != "three" || text(t, m, "content", 0, "text") != "one two " {
+	if text(t, m, "stop_reason") != "stop_sequence" || text(t, m, "stop_sequence") != "three" ||
+		text(t, m, "content", 0, "text") != "one two " {
 		t.Errorf("messages: %v", m)
 	}
 }
@@ -153,12 +160,15 @@ func TestToolsAreCalledWhenAskedFor(t *testing.T) {
 		{user("Hello"), `"required"`, "get_time"},
 		{user("What time is it?"), `"none"`, ""},
 		{user("Hello"), `{"type":"function","function":{"name":"send_letter"}}`, "send_letter"},
-		{user("Letter!") + `,{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"send_letter","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c","content":"letter sent"}`, `"auto"`, ""},
+		{user("Letter!") +
+			`,{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"send_letter","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c","content":"letter sent"}`, `"auto"`, ""},
 	}
 	for _, row := range table {
 		for _, stream := range []bool{false, true} {
 			e := New(Config{Model: "m"})
-			_, body := call(t, e, "POST", "/v1/chat/completions", fmt.Sprintf(`{"model":"m","stream":%v,"messages":[%s],"tool_choice":%s,%s}`, stream, row.messages, row.choice, tools))
+			_, body := call(t, e, "POST", "/v1/chat/completions",
+				fmt.Sprintf(`{"model":"m","stream":%v,"messages":[%s],"tool_choice":%s,%s}`, stream, row.messages, row.choice,
+					tools))
 			name, arguments := "", ""
 			if stream {
 				s := readChat(t, body)
@@ -171,7 +181,8 @@ func TestToolsAreCalledWhenAskedFor(t *testing.T) {
 				name, arguments = text(t, calls, 0, "function", "name"), text(t, calls, 0, "function", "arguments")
 			}
 			if name != row.called || name != "" && !json.Valid([]byte(arguments)) {
-				t.Errorf("%s with %s, stream %v: called %q with %q, want %q", row.messages, row.choice, stream, name, arguments, row.called)
+				t.Errorf("%s with %s, stream %v: called %q with %q, want %q", row.messages, row.choice, stream, name, arguments,
+					row.called)
 			}
 			if name == "send_letter" && !strings.Contains(arguments, `"to"`) {
 				t.Errorf("the call lacks its required argument: %s", arguments)
@@ -182,7 +193,8 @@ func TestToolsAreCalledWhenAskedFor(t *testing.T) {
 
 func TestCachedTokensGrowWithTheConversation(t *testing.T) {
 	e := New(Config{Model: "m", CacheTokens: 1 << 14})
-	messages := `{"role":"system","content":"` + strings.Repeat("Be brief and kind. ", 20) + `"},{"role":"user","content":"Tell me a story."}`
+	messages := `{"role":"system","content":"` + strings.Repeat("Be brief and kind. ", 20) +
+		`"},{"role":"user","content":"Tell me a story."}`
 	before, whole := 0, 0
 	for round := range 4 {
 		got := ask(t, e, "/v1/chat/completions", `{"model":"m","messages":[`+messages+`]}`)
@@ -202,21 +214,26 @@ func TestCachedTokensGrowWithTheConversation(t *testing.T) {
 	if got := number(t, salted, "usage", "prompt_tokens_details", "cached_tokens"); got != 0 {
 		t.Errorf("another salt found %d tokens", got)
 	}
-	if without := ask(t, New(Config{Model: "m"}), "/v1/chat/completions", `{"model":"m",`+hello+`}`); number(t, without, "usage", "prompt_tokens_details", "cached_tokens") != 0 {
+	if without := ask(t, New(Config{Model: "m"}), "/v1/chat/completions", `{"model":"m",`+hello+`}`); number(t, without,
+		"usage", "prompt_tokens_details", "cached_tokens") != 0 {
 		t.Error("an engine without a cache found something")
 	}
 }
 
 func TestCompletionsTakeEveryKindOfPrompt(t *testing.T) {
-	for prompt, want := range map[string][2]int{`"abcdefgh"`: {2, 1}, `["abcd","efgh"]`: {2, 2}, `[1,2,3]`: {3, 1}, `[[1,2],[3,4,5]]`: {5, 2}} {
+	for prompt, want := range map[string][2]int{`"abcdefgh"`: {2, 1}, `["abcd","efgh"]`: {2, 2}, `[1,2,3]`: {3, 1},
+		`[[1,2],[3,4,5]]`: {5, 2}} {
 		got := ask(t, New(Config{Model: "m"}), "/v1/completions", `{"model":"m","max_tokens":3,"prompt":`+prompt+`}`)
-		if number(t, got, "usage", "prompt_tokens") != want[0] || len(got["choices"].([]any)) != want[1] || number(t, got, "usage", "completion_tokens") != 3*want[1] {
+		if number(t, got, "usage", "prompt_tokens") != want[0] || len(got["choices"].([]any)) != want[1] ||
+			number(t, got, "usage", "completion_tokens") != 3*want[1] {
 			t.Errorf("%s: %v", prompt, got)
 		}
 	}
-	_, body := call(t, New(Config{Model: "m"}), "POST", "/v1/completions", `{"model":"m","stream":true,"stream_options":{"include_usage":true},"max_tokens":6,"prompt":"a"}`)
+	_, body := call(t, New(Config{Model: "m"}), "POST", "/v1/completions",
+		`{"model":"m","stream":true,"stream_options":{"include_usage":true},"max_tokens":6,"prompt":"a"}`)
 	events := readEvents(t, body)
-	if len(events) != 6+1+1+1 || text(t, object(t, events[6].data), "choices", 0, "finish_reason") != "length" || number(t, object(t, events[7].data), "usage", "completion_tokens") != 6 {
+	if len(events) != 6+1+1+1 || text(t, object(t, events[6].data), "choices", 0, "finish_reason") != "length" ||
+		number(t, object(t, events[7].data), "usage", "completion_tokens") != 6 {
 		t.Errorf("stream: %s", body)
 	}
 }

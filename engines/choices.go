@@ -56,9 +56,19 @@ type choices struct {
 
 // writeChoices answers a request of the chat or completions dialect.
 func (e *Engine) writeChoices(w http.ResponseWriter, r *request, p *plan, s *sampling, chat bool) error {
-	c := &choices{sse: &sse{w: w}, chat: chat, withUsage: s.StreamOptions.IncludeUsage,
-		answers: p.answers, calls: make([]string, len(p.answers)),
-		head: chunk{ID: e.newID("cmpl-"), Object: "text_completion", Created: e.c.Clock().Unix(), Model: e.modelName(s.Model)}}
+	c := &choices{
+		sse:       &sse{w: w},
+		chat:      chat,
+		withUsage: s.StreamOptions.IncludeUsage,
+		answers:   p.answers,
+		calls:     make([]string, len(p.answers)),
+		head: chunk{
+			ID:      e.newID("cmpl-"),
+			Object:  "text_completion",
+			Created: e.c.Clock().Unix(),
+			Model:   e.modelName(s.Model),
+		},
+	}
 	if chat {
 		c.head.ID, c.head.Object = "chat"+c.head.ID, "chat.completion"
 	}
@@ -155,7 +165,8 @@ func (c *choices) token(i, step int, piece string) error {
 			one.Logprobs = a.textLogprobs(step, step+1)
 		}
 	case a.tool != "":
-		one.Delta = map[string]any{"tool_calls": []any{map[string]any{"index": 0, "function": map[string]any{"arguments": piece}}}}
+		one.Delta = map[string]any{"tool_calls": []any{map[string]any{"index": 0,
+			"function": map[string]any{"arguments": piece}}}}
 	default:
 		one.Delta = chatDelta{Content: &piece}
 		if a.logprobs {

@@ -29,7 +29,8 @@ func (e *Engine) checkPrompt(prompt []uint32) error {
 	}
 	return invalid("input_tokens", e.c.Context+1, "This model's maximum context length is %d tokens. "+
 		"However, your prompt contains at least %d input tokens, "+
-		"which exceeds this limit even without any output tokens. Please reduce the length of the input prompt.", e.c.Context, e.c.Context+1)
+		"which exceeds this limit even without any output tokens. Please reduce the length of the input prompt.", e.c.Context,
+		e.c.Context+1)
 }
 
 // invalid returns an error in the form of vLLM's validation errors, which end with the parameter

@@ -11,21 +11,27 @@ func TestOverflowIsRefusedInTheWordsOfVLLM(t *testing.T) {
 	const (
 		tooMany = "%[1]s=65 cannot be greater than max_model_len=64. Please request fewer output tokens. (parameter=%[1]s, value=65)"
 		tooLong = "This model's maximum context length is 64 tokens. However, your prompt contains at least 65 input tokens, " +
-			"which exceeds this limit even without any output tokens. Please reduce the length of the input prompt. (parameter=input_tokens, value=65)"
+			"which exceeds this limit even without any output tokens. Please reduce the length of the input prompt. " +
+			"(parameter=input_tokens, value=65)"
 	)
 	long := strings.Repeat("word ", 100)
 	table := []struct{ path, body, param, message string }{
-		{"/v1/chat/completions", `{"model":"m",` + hello + `,"max_tokens":65}`, "max_tokens", fmt.Sprintf(tooMany, "max_tokens")},
-		{"/v1/chat/completions", `{"model":"m",` + hello + `,"max_completion_tokens":65}`, "max_completion_tokens", fmt.Sprintf(tooMany, "max_completion_tokens")},
+		{"/v1/chat/completions", `{"model":"m",` + hello + `,"max_tokens":65}`, "max_tokens",
+			fmt.Sprintf(tooMany, "max_tokens")},
+		{"/v1/chat/completions", `{"model":"m",` + hello + `,"max_completion_tokens":65}`, "max_completion_tokens",
+			fmt.Sprintf(tooMany, "max_completion_tokens")},
 		{"/v1/completions", `{"model":"m","prompt":"a","max_tokens":65}`, "max_tokens", fmt.Sprintf(tooMany, "max_tokens")},
-		{"/v1/responses", `{"model":"m","input":"a","max_output_tokens":65}`, "max_output_tokens", fmt.Sprintf(tooMany, "max_output_tokens")},
+		{"/v1/responses", `{"model":"m","input":"a","max_output_tokens":65}`, "max_output_tokens",
+			fmt.Sprintf(tooMany, "max_output_tokens")},
 		{"/v1/messages", `{"model":"m",` + hello + `,"max_tokens":65}`, "", fmt.Sprintf(tooMany, "max_completion_tokens")},
-		{"/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"` + long + `"}]}`, "input_tokens", tooLong},
+		{"/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"` + long + `"}]}`, "input_tokens",
+			tooLong},
 		{"/v1/completions", `{"model":"m","prompt":"` + long + `"}`, "input_tokens", tooLong},
 		{"/v1/responses", `{"model":"m","input":"` + long + `"}`, "input_tokens", tooLong},
 		{"/v1/messages", `{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"` + long + `"}]}`, "", tooLong},
 		{"/v1/embeddings", `{"model":"m","input":"` + long + `"}`, "input_tokens", tooLong},
-		{"/v1/completions", `{"model":"m","prompt":"` + long[:4*64] + `","max_tokens":9}`, "max_tokens", "max_tokens must be at least 1, got 0. (parameter=max_tokens, value=0)"},
+		{"/v1/completions", `{"model":"m","prompt":"` + long[:4*64] + `","max_tokens":9}`, "max_tokens",
+			"max_tokens must be at least 1, got 0. (parameter=max_tokens, value=0)"},
 	}
 	for _, row := range table {
 		status, body := call(t, New(Config{Model: "m", Context: 64}), "POST", row.path, row.body)
@@ -33,7 +39,8 @@ func TestOverflowIsRefusedInTheWordsOfVLLM(t *testing.T) {
 		if status != 400 || refused["message"] != row.message {
 			t.Errorf("%s %.90s:\n%d %s\nwant\n400 %s", row.path, row.body, status, refused["message"], row.message)
 		}
-		if row.path != "/v1/messages" && (refused["type"] != "BadRequestError" || refused["param"] != row.param || refused["code"] != 400.0) {
+		if row.path != "/v1/messages" && (refused["type"] != "BadRequestError" || refused["param"] != row.param ||
+			refused["code"] != 400.0) {
 			t.Errorf("%s: type %v, param %v, code %v", row.path, refused["type"], refused["param"], refused["code"])
 		}
 	}

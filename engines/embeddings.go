@@ -51,7 +51,8 @@ func (e *Engine) embeddings(w http.ResponseWriter, r *request) error {
 }
 
 // writeRead reads the prompts and writes an answer with their tokens.
-func (e *Engine) writeRead(w http.ResponseWriter, r *request, prompts [][]uint32, asked priority, body map[string]any) error {
+func (e *Engine) writeRead(w http.ResponseWriter, r *request, prompts [][]uint32, asked priority,
+	body map[string]any) error {
 	u, err := e.read(r, prompts, asked)
 	if err != nil {
 		return err

@@ -177,7 +177,8 @@ func (e *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = &apiError{status: http.StatusNotFound, message: fmt.Sprintf("the path %s does not exist", r.URL.Path)}
 	case rt.method != "" && rt.method != r.Method:
 		w.Header().Set("Allow", rt.method)
-		err = &apiError{status: http.StatusMethodNotAllowed, message: fmt.Sprintf("%s takes %s, not %s", r.URL.Path, rt.method, r.Method)}
+		err = &apiError{status: http.StatusMethodNotAllowed,
+			message: fmt.Sprintf("%s takes %s, not %s", r.URL.Path, rt.method, r.Method)}
 	default:
 		req := &request{Request: r, body: body, account: account}
 		if e.c.Script != nil {
@@ -206,7 +207,8 @@ func (e *Engine) conclude(w http.ResponseWriter, r *http.Request, err error) {
 func bodyError(err error) error {
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
-		return &apiError{status: http.StatusRequestEntityTooLarge, message: fmt.Sprintf("the body is longer than %d bytes", tooLarge.Limit)}
+		return &apiError{status: http.StatusRequestEntityTooLarge,
+			message: fmt.Sprintf("the body is longer than %d bytes", tooLarge.Limit)}
 	}
 	return fmt.Errorf("reading the body: %w", err)
 }

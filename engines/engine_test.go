@@ -131,19 +131,26 @@ func TestRefusalsAreInTheDialect(t *testing.T) {
 		{"POST", "/v1/chat/completions", `{"model":"x","messages":[{"role":"user","content":"a"}]}`, 404, `"x"`},
 		{"POST", "/v1/chat/completions", `{"model":"m","messages":[]}`, 400, "messages"},
 		{"POST", "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":7}]}`, 400, "content"},
-		{"POST", "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"a"}],"max_tokens":0}`, 400, "max_tokens"},
+		{"POST", "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"a"}],"max_tokens":0}`, 400,
+			"max_tokens"},
 		{"POST", "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"a"}],"n":129}`, 400, "128"},
-		{"POST", "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"a"}],"tool_choice":"must"}`, 400, "tool_choice"},
-		{"POST", "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"a"}],"tools":[],"tool_choice":{"type":"function","function":{"name":"f"}}}`, 400, `"f"`},
-		{"POST", "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"a"}],"response_format":{"type":"xml"}}`, 400, "xml"},
-		{"POST", "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"` + long + `"}]}`, 400, "maximum context length"},
-		{"POST", "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"a"}],"max_tokens":65}`, 400, "max_model_len"},
+		{"POST", "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"a"}],"tool_choice":"must"}`, 400,
+			"tool_choice"},
+		{"POST", "/v1/chat/completions",
+			`{"model":"m","messages":[{"role":"user","content":"a"}],"tools":[],"tool_choice":{"type":"function","function":{"name":"f"}}}`, 400, `"f"`},
+		{"POST", "/v1/chat/completions",
+			`{"model":"m","messages":[{"role":"user","content":"a"}],"response_format":{"type":"xml"}}`, 400, "xml"},
+		{"POST", "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"` + long + `"}]}`, 400,
+			"maximum context length"},
+		{"POST", "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"a"}],"max_tokens":65}`, 400,
+			"max_model_len"},
 		{"POST", "/v1/completions", `{"model":"m"}`, 400, "prompt"},
 		{"POST", "/v1/completions", `{"model":"m","prompt":{}}`, 400, "input"},
 		{"POST", "/v1/responses", `{"model":"m"}`, 400, "input"},
 		{"POST", "/v1/responses", `{"model":"m","input":"a","previous_response_id":"resp_x"}`, 404, "resp_x"},
 		{"POST", "/v1/messages", `{"model":"m","messages":[{"role":"user","content":"a"}]}`, 400, "max_tokens"},
-		{"POST", "/v1/messages", `{"model":"x","max_tokens":3,"messages":[{"role":"user","content":"a"}]}`, 404, "does not exist"},
+		{"POST", "/v1/messages", `{"model":"x","max_tokens":3,"messages":[{"role":"user","content":"a"}]}`, 404,
+			"does not exist"},
 		{"POST", "/v1/embeddings", `{"model":"m","input":""}`, 400, "empty"},
 		{"POST", "/v1/embeddings", `{"model":"m","input":"a","dimensions":0}`, 400, "dimensions"},
 		{"POST", "/v1/embeddings", `{"model":"m","input":"a","encoding_format":"hex"}`, 400, "hex"},
@@ -160,7 +167,8 @@ func TestRefusalsAreInTheDialect(t *testing.T) {
 	}
 	for _, row := range table {
 		status, body := call(t, e, row.method, row.path, row.body)
-		if status != row.status || !strings.Contains(object(t, body)["error"].(map[string]any)["message"].(string), row.says) {
+		if status != row.status || !strings.Contains(object(t, body)["error"].(map[string]any)["message"].(string),
+			row.says) {
 			t.Errorf("%s %s %.80s: %d %s, want %d and %q", row.method, row.path, row.body, status, body, row.status, row.says)
 		}
 		if anthropic := strings.HasPrefix(row.path, "/v1/messages"); anthropic != (object(t, body)["type"] == "error") {
@@ -259,7 +267,8 @@ func TestLeavingClientsGiveTheirSlotsBack(t *testing.T) {
 	for i := range clients {
 		go func() {
 			r, _ := http.NewRequestWithContext(ctx, "POST", s.URL+"/v1/chat/completions",
-				strings.NewReader(`{"model":"m","stream":`+[]string{"true", "false"}[i%2]+`,"messages":[{"role":"user","content":"hi"}]}`))
+				strings.NewReader(`{"model":"m","stream":`+[]string{"true", "false"}[i%2]+
+					`,"messages":[{"role":"user","content":"hi"}]}`))
 			resp, err := client.Do(r)
 			if err == nil {
 				_, err = io.Copy(io.Discard, resp.Body)
@@ -277,7 +286,8 @@ func TestLeavingClientsGiveTheirSlotsBack(t *testing.T) {
 		}
 	}
 	got := e.Stats()
-	if got.Open != 0 || got.Running != 0 || got.Waiting != 0 || got.Cancelled != clients || got.MaxConcurrent != slots || got.CancelledAt.IsZero() {
+	if got.Open != 0 || got.Running != 0 || got.Waiting != 0 || got.Cancelled != clients || got.MaxConcurrent != slots ||
+		got.CancelledAt.IsZero() {
 		t.Errorf("after all left: %+v", got)
 	}
 	if e.decoding.Load() != 0 || e.inUse.Load() != 0 {
@@ -325,7 +335,8 @@ func TestDemoStartsQuickly(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	if len(models) != 3 || len(slices.Compact(names)) != len(fleet) || models["demo-small-7b"] != 3 || models["demo-large-70b"] != 2 {
+	if len(models) != 3 || len(slices.Compact(names)) != len(fleet) || models["demo-small-7b"] != 3 ||
+		models["demo-large-70b"] != 2 {
 		t.Errorf("the fleet is %v", names)
 	}
 	if again := Demo(7); again[3].Prefill != fleet[3].Prefill {
@@ -334,10 +345,14 @@ func TestDemoStartsQuickly(t *testing.T) {
 }
 
 func FuzzRequests(f *testing.F) {
-	for _, path := range []string{"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens",
-		"/v1/embeddings", "/v1/rerank", "/v1/score", "/v1/moderations", "/tokenize", "/v1/audio/speech", "/v1/images/generations"} {
-		f.Add(path, `{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"weather"},{"type":"image_url","image_url":{"url":"data:,"}}]}],"prompt":[[1,2],[3]],"input":"x","max_tokens":3,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}],"stop":["a"],"stream":true}`)
-		f.Add(path, `{"model":"m","messages":null,"input":null,"prompt":null,"query":"","text_1":null,"stop":null,"tool_choice":null,"n":null}`)
+	for _, path := range []string{"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages",
+		"/v1/messages/count_tokens",
+		"/v1/embeddings", "/v1/rerank", "/v1/score", "/v1/moderations", "/tokenize", "/v1/audio/speech",
+		"/v1/images/generations"} {
+		f.Add(path,
+			`{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"weather"},{"type":"image_url","image_url":{"url":"data:,"}}]}],"prompt":[[1,2],[3]],"input":"x","max_tokens":3,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}],"stop":["a"],"stream":true}`)
+		f.Add(path,
+			`{"model":"m","messages":null,"input":null,"prompt":null,"query":"","text_1":null,"stop":null,"tool_choice":null,"n":null}`)
 	}
 	f.Fuzz(func(t *testing.T, path, body string) {
 		if !strings.HasPrefix(path, "/") || strings.ContainsAny(path, " \r\n?#%") {

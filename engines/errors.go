@@ -41,7 +41,8 @@ func (e *apiError) write(w http.ResponseWriter, path string) {
 		if e.param != "" {
 			param = e.param
 		}
-		body = map[string]any{"error": map[string]any{"message": e.message, "type": kind.openai, "param": param, "code": e.status}}
+		body = map[string]any{"error": map[string]any{"message": e.message, "type": kind.openai, "param": param,
+			"code": e.status}}
 	}
 	// The result of the write does not matter here.
 	_ = writeJSON(w, e.status, body)

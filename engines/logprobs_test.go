@@ -74,7 +74,8 @@ func TestChatReturnsLogprobs(t *testing.T) {
 		readLogprobs(t, said, row.top, all)
 	}
 	for _, fields := range []string{``, `,"logprobs":false`} {
-		if whole := ask(t, New(Config{Model: "m"}), "/v1/chat/completions", `{"model":"m",`+hello+fields+`}`); at(t, whole, "choices", 0, "logprobs") != nil {
+		if whole := ask(t, New(Config{Model: "m"}), "/v1/chat/completions", `{"model":"m",`+hello+fields+`}`); at(t, whole,
+			"choices", 0, "logprobs") != nil {
 			t.Errorf("not requested with %q: %v", fields, whole)
 		}
 	}

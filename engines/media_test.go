@@ -32,7 +32,8 @@ func TestEmbeddingsAreUnitVectors(t *testing.T) {
 	if err != nil || len(b) != 4*64 {
 		t.Fatalf("base64 of %d bytes, %v", len(b), err)
 	}
-	if first := math.Float32frombits(binary.LittleEndian.Uint32(b)); math.Abs(float64(first)-vector(0)[0].(float64)) > 1e-6 {
+	if first := math.Float32frombits(binary.LittleEndian.Uint32(b)); math.Abs(float64(first)-
+		vector(0)[0].(float64)) > 1e-6 {
 		t.Errorf("base64 begins with %v, floats with %v", first, vector(0)[0])
 	}
 	ids := ask(t, e, "/v1/embeddings", `{"model":"m","input":[[1,2,3],[4]]}`)
@@ -43,8 +44,10 @@ func TestEmbeddingsAreUnitVectors(t *testing.T) {
 
 func TestRerankAndScorePreferWhatMatches(t *testing.T) {
 	e := New(Config{Model: "m"})
-	got := ask(t, e, "/v1/rerank", `{"model":"m","query":"red apple","documents":["blue sky","a red apple","red car"],"top_n":2}`)
-	if len(got["results"].([]any)) != 2 || number(t, got, "results", 0, "index") != 1 || number(t, got, "results", 1, "index") != 2 || text(t, got, "results", 0, "document", "text") != "a red apple" {
+	got := ask(t, e, "/v1/rerank",
+		`{"model":"m","query":"red apple","documents":["blue sky","a red apple","red car"],"top_n":2}`)
+	if len(got["results"].([]any)) != 2 || number(t, got, "results", 0, "index") != 1 ||
+		number(t, got, "results", 1, "index") != 2 || text(t, got, "results", 0, "document", "text") != "a red apple" {
 		t.Errorf("reranked to %v", got["results"])
 	}
 	scores := ask(t, e, "/v1/score", `{"model":"m","text_1":"red apple","text_2":["blue sky","a red apple"]}`)
@@ -61,7 +64,8 @@ func TestTokenizeCountsWhatUsageCounts(t *testing.T) {
 	e := New(Config{Model: "m", Context: 4096})
 	tokens := ask(t, e, "/tokenize", `{"model":"m",`+hello+`}`)
 	chat := ask(t, e, "/v1/chat/completions", `{"model":"m",`+hello+`}`)
-	if number(t, tokens, "count") != number(t, chat, "usage", "prompt_tokens") || len(tokens["tokens"].([]any)) != number(t, tokens, "count") || number(t, tokens, "max_model_len") != 4096 {
+	if number(t, tokens, "count") != number(t, chat, "usage", "prompt_tokens") ||
+		len(tokens["tokens"].([]any)) != number(t, tokens, "count") || number(t, tokens, "max_model_len") != 4096 {
 		t.Errorf("tokenize says %v, usage %v", tokens["count"], chat["usage"])
 	}
 	if got := ask(t, e, "/tokenize", `{"prompt":"abcdé"}`); number(t, got, "count") != 2 {
@@ -72,7 +76,8 @@ func TestTokenizeCountsWhatUsageCounts(t *testing.T) {
 func TestMediaAnswers(t *testing.T) {
 	e := New(Config{Model: "m"})
 	form := func(path, fields string) (int, string) {
-		r := httptest.NewRequestWithContext(t.Context(), "POST", path, strings.NewReader(strings.ReplaceAll(fields, "\n", "\r\n")))
+		r := httptest.NewRequestWithContext(t.Context(), "POST", path,
+			strings.NewReader(strings.ReplaceAll(fields, "\n", "\r\n")))
 		r.Header.Set("Content-Type", "multipart/form-data; boundary=B")
 		w := httptest.NewRecorder()
 		e.ServeHTTP(w, r)
@@ -82,12 +87,15 @@ func TestMediaAnswers(t *testing.T) {
 		return "--B\nContent-Disposition: form-data; name=\"" + name + "\"\n\n" + value + "\n"
 	}
 	file := func(name string) string {
-		return "--B\nContent-Disposition: form-data; name=\"" + name + "\"; filename=\"a.wav\"\nContent-Type: audio/wav\n\n0123456789\n--B--\n"
+		return "--B\nContent-Disposition: form-data; name=\"" + name +
+			"\"; filename=\"a.wav\"\nContent-Type: audio/wav\n\n0123456789\n--B--\n"
 	}
-	if status, body := form("/v1/audio/transcriptions", field("model", "m")+file("file")); status != 200 || text(t, object(t, body), "text") != "The file a.wav holds 10 bytes." {
+	if status, body := form("/v1/audio/transcriptions", field("model", "m")+file("file")); status != 200 ||
+		text(t, object(t, body), "text") != "The file a.wav holds 10 bytes." {
 		t.Errorf("transcription: %d %s", status, body)
 	}
-	if status, body := form("/v1/audio/transcriptions", field("model", "m")+field("response_format", "text")+file("file")); status != 200 || body != "The file a.wav holds 10 bytes.\n" {
+	if status, body := form("/v1/audio/transcriptions", field("model", "m")+field("response_format", "text")+
+		file("file")); status != 200 || body != "The file a.wav holds 10 bytes.\n" {
 		t.Errorf("transcription as text: %d %q", status, body)
 	}
 	if status, body := form("/v1/audio/translations", field("model", "other")+file("file")); status != 404 {
@@ -103,13 +111,17 @@ func TestMediaAnswers(t *testing.T) {
 		}
 		return string(b)
 	}
-	if status, body := form("/v1/images/edits", field("model", "m")+field("prompt", "red")+file("image[]")); status != 200 || !strings.HasPrefix(picture(body), "\x89PNG") {
+	if status, body := form("/v1/images/edits", field("model", "m")+field("prompt", "red")+file("image[]")); status !=
+		200 || !strings.HasPrefix(picture(body), "\x89PNG") {
 		t.Errorf("edit: %d %s", status, body)
 	}
-	if _, body := call(t, e, "POST", "/v1/images/generations", `{"model":"m","prompt":"red"}`); !strings.HasPrefix(picture(body), "\x89PNG") {
+	if _, body := call(t, e, "POST", "/v1/images/generations",
+		`{"model":"m","prompt":"red"}`); !strings.HasPrefix(picture(body), "\x89PNG") {
 		t.Errorf("generation: %s", body)
 	}
-	if status, sound := call(t, e, "POST", "/v1/audio/speech", `{"model":"m","input":"abcdefgh","voice":"v","response_format":"wav"}`); status != 200 || len(sound) != 2*speechBytes {
+	if status, sound := call(t, e, "POST", "/v1/audio/speech",
+		`{"model":"m","input":"abcdefgh","voice":"v","response_format":"wav"}`); status != 200 ||
+		len(sound) != 2*speechBytes {
 		t.Errorf("speech: %d, %d bytes", status, len(sound))
 	}
 }

@@ -64,7 +64,8 @@ func (e *Engine) newPlan(r *request, stream bool, asked priority) (*plan, error)
 		return nil, badRequest("priority", "priority must be an integer")
 	case e.c.Priority == PriorityRefused && asked.value != 0:
 		// vLLM names no param here either.
-		return nil, badRequest("", "Got priority %d, but priority scheduling is off: start the engine with it, or send none", asked.value)
+		return nil, badRequest("", "Got priority %d, but priority scheduling is off: start the engine with it, or send none",
+			asked.value)
 	}
 	p.priority = asked.value
 	return p, nil

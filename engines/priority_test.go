@@ -56,7 +56,8 @@ func TestEnginesTakePrioritiesAsTheyAreSetUp(t *testing.T) {
 		{"null", fine, wrong, wrong, Account{}},
 		{"[1]", fine, wrong, wrong, Account{}},
 	} {
-		for set, want := range map[Priority]int{PriorityIgnored: tt.ignored, PriorityRefused: tt.refused, PriorityFirst: tt.used} {
+		for set, want := range map[Priority]int{PriorityIgnored: tt.ignored, PriorityRefused: tt.refused,
+			PriorityFirst: tt.used} {
 			var told accounts
 			e := New(Config{Model: "m", Ended: told.add, Priority: set})
 			for path, body := range prioritizedBodies {
@@ -83,7 +84,8 @@ func TestEnginesTakePrioritiesAsTheyAreSetUp(t *testing.T) {
 // vLLM's Messages endpoint knows no priority and passes over the field.
 func TestMessagesHaveNoPriority(t *testing.T) {
 	e := New(Config{Model: "m", Priority: PriorityRefused})
-	if w := askNamed(t.Context(), e, "", "/v1/messages", `{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"x"}],"priority":5}`); w.Code != 200 {
+	if w := askNamed(t.Context(), e, "", "/v1/messages",
+		`{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"x"}],"priority":5}`); w.Code != 200 {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
@@ -92,7 +94,8 @@ func TestMessagesHaveNoPriority(t *testing.T) {
 var arrivals = []struct {
 	id       string
 	priority int
-}{{"batch", 20}, {"background", 10}, {"interactive", 0}, {"background 2", 10}, {"interactive 2", 0}, {"first", -5}, {"batch 2", 20}}
+}{{"batch", 20}, {"background", 10}, {"interactive", 0}, {"background 2", 10}, {"interactive 2", 0}, {"first", -5},
+	{"batch 2", 20}}
 
 // served returns the ids of the arrivals in the order in which a busy engine gave
 // their answers.
@@ -107,7 +110,8 @@ func served(t *testing.T, set Priority, slots int) []string {
 		var all sync.WaitGroup
 		ask := func(id string, tokens, priority int) {
 			all.Go(func() {
-				body := fmt.Sprintf(`{"model":"m","ignore_eos":true,"max_tokens":%d,"prompt":%q,"priority":%d}`, tokens, strings.Repeat(id+" ", 40), priority)
+				body := fmt.Sprintf(`{"model":"m","ignore_eos":true,"max_tokens":%d,"prompt":%q,"priority":%d}`, tokens,
+					strings.Repeat(id+" ", 40), priority)
 				if w := askNamed(t.Context(), e, id, "/v1/completions", body); w.Code != 200 {
 					t.Errorf("%s: %d %s", id, w.Code, w.Body)
 				}
@@ -168,7 +172,8 @@ func TestASaturatedEngineServesAtItsCapacity(t *testing.T) {
 				time.Sleep(50 * time.Millisecond)
 				w := httptest.NewRecorder()
 				e.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
-				for _, row := range []string{`vllm:num_requests_running{model_name="m"} 4`, `vllm:num_requests_waiting{model_name="m"} 36`,
+				for _, row := range []string{`vllm:num_requests_running{model_name="m"} 4`,
+					`vllm:num_requests_waiting{model_name="m"} 36`,
 					`vllm:kv_cache_usage_perc{model_name="m"} 0.1`} {
 					if !strings.Contains(w.Body.String(), row) {
 						t.Errorf("no %s in\n%s", row, w.Body)

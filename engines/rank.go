@@ -85,7 +85,8 @@ func (e *Engine) score(w http.ResponseWriter, r *request) error {
 		return badRequest("text_1", "text_1 and text_2 must not be empty")
 	}
 	if len(req.Text1) != 1 && len(req.Text1) != len(req.Text2) {
-		return badRequest("text_1", "text_1 must be one text or as many as text_2 has: %d against %d", len(req.Text1), len(req.Text2))
+		return badRequest("text_1", "text_1 must be one text or as many as text_2 has: %d against %d", len(req.Text1),
+			len(req.Text2))
 	}
 	prompts := make([][]uint32, len(req.Text2))
 	data := make([]map[string]any, len(req.Text2))
@@ -99,7 +100,8 @@ func (e *Engine) score(w http.ResponseWriter, r *request) error {
 }
 
 // moderationWords flag a category if the text contains them; immutable.
-var moderationWords = map[string]string{"violence": "kill", "harassment": "idiot", "self-harm": "hurt myself", "hate": "i hate", "sexual": "nude"}
+var moderationWords = map[string]string{"violence": "kill", "harassment": "idiot", "self-harm": "hurt myself",
+	"hate": "i hate", "sexual": "nude"}
 
 // moderations serves POST /v1/moderations with one word per category.
 func (e *Engine) moderations(w http.ResponseWriter, r *request) error {
@@ -125,7 +127,8 @@ func (e *Engine) moderations(w http.ResponseWriter, r *request) error {
 	if _, err := e.read(r, prompts, priority{}); err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, map[string]any{"id": e.newID("modr-"), "model": e.modelName(req.Model), "results": results})
+	return writeJSON(w, http.StatusOK, map[string]any{"id": e.newID("modr-"), "model": e.modelName(req.Model),
+		"results": results})
 }
 
 func moderate(text string) map[string]any {

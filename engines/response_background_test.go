@@ -50,7 +50,8 @@ func TestBackgroundStreamsBeginQueued(t *testing.T) {
 	e := New(Config{Model: "m"})
 	_, body := call(t, e, "POST", "/v1/responses", backgroundStream)
 	events := readEvents(t, body)
-	const want = "created queued in_progress output_item.added content_part.added output_text.delta output_text.done content_part.done output_item.done incomplete"
+	const want = "created queued in_progress output_item.added content_part.added output_text.delta output_text.done " +
+		"content_part.done output_item.done incomplete"
 	if got := shortNames(events); got != want {
 		t.Fatalf("events\n%s\nwant\n%s", got, want)
 	}
@@ -132,7 +133,8 @@ func TestBackgroundStreamsGoOnWithoutTheirClient(t *testing.T) {
 				said += text(t, o, "delta")
 			}
 		}
-		if whole := text(t, stored(), "output", 0, "content", 0, "text"); whole != said || !strings.Contains(rest, "response.incomplete") {
+		if whole := text(t, stored(), "output", 0, "content", 0, "text"); whole != said ||
+			!strings.Contains(rest, "response.incomplete") {
 			t.Errorf("two readers got %q, the answer is %q", said, whole)
 		}
 		if s := e.Stats(); s.Running != 0 || s.Open != 0 {
@@ -149,7 +151,8 @@ func TestCancelledBackgroundStreamsEnd(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			e.ServeHTTP(reader, httptest.NewRequestWithContext(t.Context(), "POST", "/v1/responses", strings.NewReader(backgroundStream)))
+			e.ServeHTTP(reader, httptest.NewRequestWithContext(t.Context(), "POST", "/v1/responses",
+				strings.NewReader(backgroundStream)))
 		}()
 		synctest.Wait()
 		id := text(t, object(t, readEvents(t, reader.written())[0].data), "response", "id")

@@ -45,7 +45,8 @@ func (rs *responseStore) with(id string, do func(resp *response) error) error {
 	if resp := rs.byID[id]; resp != nil {
 		return do(resp)
 	}
-	return &apiError{status: http.StatusNotFound, param: "response_id", message: fmt.Sprintf("no response with the id %q is stored here", id)}
+	return &apiError{status: http.StatusNotFound, param: "response_id",
+		message: fmt.Sprintf("no response with the id %q is stored here", id)}
 }
 
 // get returns a response and its object.
@@ -110,7 +111,8 @@ func (e *Engine) storedResponse(w http.ResponseWriter, r *request) error {
 		return writeJSON(w, http.StatusOK, map[string]any{"id": id, "object": "response", "deleted": true})
 	}
 	w.Header().Set("Allow", "GET, DELETE")
-	return &apiError{status: http.StatusMethodNotAllowed, message: fmt.Sprintf("%s takes GET and DELETE, not %s", r.URL.Path, r.Method)}
+	return &apiError{status: http.StatusMethodNotAllowed,
+		message: fmt.Sprintf("%s takes GET and DELETE, not %s", r.URL.Path, r.Method)}
 }
 
 // cancelResponse serves POST /v1/responses/{id}/cancel.

@@ -211,7 +211,8 @@ func (resp *response) outputItem(done bool) map[string]any {
 		}
 	}
 	if a.tool != "" {
-		return map[string]any{"type": "function_call", "id": id, "call_id": "call_" + id, "name": a.tool, "arguments": text, "status": status}
+		return map[string]any{"type": "function_call", "id": id, "call_id": "call_" + id, "name": a.tool, "arguments": text,
+			"status": status}
 	}
 	parts := []any{}
 	if done {

@@ -71,7 +71,12 @@ type responseDelta struct {
 }
 
 func (resp *response) token(_, step int, piece string) error {
-	d := responseDelta{Type: "response.function_call_arguments.delta", Number: resp.number, Item: resp.itemID(), Delta: piece}
+	d := responseDelta{
+		Type:   "response.function_call_arguments.delta",
+		Number: resp.number,
+		Item:   resp.itemID(),
+		Delta:  piece,
+	}
 	resp.number++
 	if a := resp.answer; a.tool == "" {
 		d.Type, d.Content = "response.output_text.delta", new(0)

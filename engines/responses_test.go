@@ -9,7 +9,8 @@ import (
 
 func TestResponsesStreamTellsTheWholeStory(t *testing.T) {
 	const tools = `,"tool_choice":"required","tools":[{"type":"function","name":"look","parameters":{"type":"object","properties":{"a":{"type":"integer"}}}}]`
-	for fields, status := range map[string]string{``: "completed", `,"max_output_tokens":4`: "incomplete", tools: "completed"} {
+	for fields, status := range map[string]string{``: "completed", `,"max_output_tokens":4`: "incomplete",
+		tools: "completed"} {
 		e := New(Config{Model: "m"})
 		_, body := call(t, e, "POST", "/v1/responses", `{"model":"m","stream":true,"input":"Tell me a story."`+fields+`}`)
 		events := readEvents(t, body)
@@ -28,9 +29,11 @@ func TestResponsesStreamTellsTheWholeStory(t *testing.T) {
 			}
 			names = append(names, strings.TrimPrefix(ev.name, "response."))
 		}
-		want := "created in_progress output_item.added content_part.added output_text.delta output_text.done content_part.done output_item.done " + status
+		want := "created in_progress output_item.added content_part.added output_text.delta output_text.done " +
+			"content_part.done output_item.done " + status
 		if fields == tools {
-			want = "created in_progress output_item.added function_call_arguments.delta function_call_arguments.done output_item.done completed"
+			want = "created in_progress output_item.added function_call_arguments.delta function_call_arguments.done " +
+				"output_item.done completed"
 		}
 		if got := strings.Join(names, " "); got != want {
 			t.Errorf("events\n%s\nwant\n%s", got, want)
@@ -57,13 +60,17 @@ func TestResponsesStreamTellsTheWholeStory(t *testing.T) {
 
 func TestResponsesAreKeptContinuedAndDeleted(t *testing.T) {
 	e := New(Config{Model: "m", CacheTokens: 1 << 14})
-	first := ask(t, e, "/v1/responses", `{"model":"m","instructions":"Be kind.","input":[{"role":"user","content":[{"type":"input_text","text":"`+strings.Repeat("A long tale. ", 30)+`"}]}],"metadata":{"a":"b"}}`)
+	first := ask(t, e, "/v1/responses",
+		`{"model":"m","instructions":"Be kind.","input":[{"role":"user","content":[{"type":"input_text","text":"`+
+			strings.Repeat("A long tale. ", 30)+`"}]}],"metadata":{"a":"b"}}`)
 	id := text(t, first, "id")
 	if text(t, first, "metadata", "a") != "b" || text(t, first, "instructions") != "Be kind." {
 		t.Errorf("the response does not repeat the request: %v", first)
 	}
-	next := ask(t, e, "/v1/responses", `{"model":"m","instructions":"Be kind.","previous_response_id":"`+id+`","input":"Go on."}`)
-	if cached := number(t, next, "usage", "input_tokens_details", "cached_tokens"); cached < number(t, first, "usage", "total_tokens")-16 {
+	next := ask(t, e, "/v1/responses", `{"model":"m","instructions":"Be kind.","previous_response_id":"`+id+
+		`","input":"Go on."}`)
+	if cached := number(t, next, "usage", "input_tokens_details", "cached_tokens"); cached < number(t, first, "usage",
+		"total_tokens")-16 {
 		t.Errorf("the continued response found %d tokens of %v", cached, first["usage"])
 	}
 	if status, _ := call(t, e, "POST", "/v1/responses/"+id+"/cancel", ""); status != 400 {
@@ -100,7 +107,8 @@ func TestBackgroundResponsesEndOrAreCancelled(t *testing.T) {
 		if status(done) != "queued" || status(dropped) != "queued" {
 			t.Error("background responses do not start as queued")
 		}
-		if code, got := call(t, e, "POST", "/v1/responses/"+dropped+"/cancel", ""); code != 200 || text(t, object(t, got), "status") != "cancelled" {
+		if code, got := call(t, e, "POST", "/v1/responses/"+dropped+"/cancel", ""); code != 200 ||
+			text(t, object(t, got), "status") != "cancelled" {
 			t.Errorf("cancel: %d %s", code, got)
 		}
 		e.work.Wait()
@@ -117,7 +125,8 @@ func TestBackgroundResponsesEndOrAreCancelled(t *testing.T) {
 
 func TestMessagesStreamAsAnthropicDoes(t *testing.T) {
 	const tools = `,"tool_choice":{"type":"any"},"tools":[{"name":"look","input_schema":{"type":"object","properties":{"a":{"type":"integer"}}}}]`
-	for fields, reason := range map[string]string{`,"max_tokens":99`: "end_turn", `,"max_tokens":4`: "max_tokens", `,"max_tokens":99` + tools: "tool_use"} {
+	for fields, reason := range map[string]string{`,"max_tokens":99`: "end_turn", `,"max_tokens":4`: "max_tokens",
+		`,"max_tokens":99` + tools: "tool_use"} {
 		e := New(Config{Model: "m", CacheTokens: 4096})
 		body := `{"model":"m","system":[{"type":"text","text":"` + strings.Repeat("Be kind. ", 12) + `"}],` + hello + fields
 		whole := ask(t, e, "/v1/messages", body+`}`)
@@ -141,7 +150,8 @@ func TestMessagesStreamAsAnthropicDoes(t *testing.T) {
 			}
 			names = append(names, ev.name)
 		}
-		if got := strings.Join(names, " "); got != "message_start content_block_start ping content_block_delta content_block_stop message_delta message_stop" {
+		if got := strings.Join(names, " "); got != "message_start content_block_start ping content_block_delta "+
+			"content_block_stop message_delta message_stop" {
 			t.Errorf("events %s", got)
 		}
 		start, end := object(t, events[0].data), object(t, events[len(events)-2].data)
@@ -154,7 +164,8 @@ func TestMessagesStreamAsAnthropicDoes(t *testing.T) {
 		_, count := call(t, e, "POST", "/v1/messages/count_tokens", body+`}`)
 		prompt := number(t, object(t, count), "input_tokens")
 		cached := number(t, start, "message", "usage", "cache_read_input_tokens")
-		if cached == 0 || number(t, start, "message", "usage", "input_tokens")+cached != prompt || number(t, whole, "usage", "input_tokens") != prompt {
+		if cached == 0 || number(t, start, "message", "usage", "input_tokens")+cached != prompt ||
+			number(t, whole, "usage", "input_tokens") != prompt {
 			t.Errorf("a prompt of %d tokens, %d cached, is counted as %v", prompt, cached, start)
 		}
 		if reason == "tool_use" {

@@ -42,7 +42,8 @@ func drawSchema(t *rapid.T, depth int) map[string]any {
 	case "const":
 		return map[string]any{"const": rapid.SampledFrom([]any{"x", 1.0, -2.5, nil, false}).Draw(t, "value")}
 	case "$ref":
-		return map[string]any{"$ref": rapid.SampledFrom([]string{"#/$defs/plain", "#/$defs/list", "#/$defs/tree", "#/$defs/pair"}).Draw(t, "ref")}
+		return map[string]any{"$ref": rapid.SampledFrom([]string{"#/$defs/plain", "#/$defs/list", "#/$defs/tree",
+			"#/$defs/pair"}).Draw(t, "ref")}
 	case "array":
 		return drawArray(t, depth)
 	case "object":
@@ -104,7 +105,8 @@ func drawBounds(t *rapid.T, whole bool) map[string]any {
 
 func drawPattern(t *rapid.T) map[string]any {
 	s := map[string]any{"type": "string"}
-	s["pattern"] = rapid.SampledFrom([]string{`^[A-Z]{2}-\d{3,5}$`, `^(red|green)[^x]+\.txt$`, `\d+`, `^[^@]+@[a-z]+\.(com|org)$`, `^[a-z]+$`}).Draw(t, "pattern")
+	s["pattern"] = rapid.SampledFrom([]string{`^[A-Z]{2}-\d{3,5}$`, `^(red|green)[^x]+\.txt$`, `\d+`,
+		`^[^@]+@[a-z]+\.(com|org)$`, `^[a-z]+$`}).Draw(t, "pattern")
 	if s["pattern"] == `^[a-z]+$` {
 		length := rapid.IntRange(1, 60).Draw(t, "length")
 		s["minLength"], s["maxLength"] = float64(length), float64(length+rapid.IntRange(0, 3).Draw(t, "above"))
@@ -155,9 +157,10 @@ func drawRoot(t *rapid.T) map[string]any {
 	}
 	root["$defs"] = map[string]any{
 		"plain": drawBounds(t, true),
-		"list": map[string]any{"type": "object", "required": []any{"value", "next"}, "additionalProperties": false, "properties": map[string]any{
-			"value": map[string]any{"type": "integer"},
-			"next":  map[string]any{"anyOf": []any{map[string]any{"$ref": "#/$defs/list"}, map[string]any{"type": "null"}}}}},
+		"list": map[string]any{"type": "object", "required": []any{"value", "next"}, "additionalProperties": false,
+			"properties": map[string]any{
+				"value": map[string]any{"type": "integer"},
+				"next":  map[string]any{"anyOf": []any{map[string]any{"$ref": "#/$defs/list"}, map[string]any{"type": "null"}}}}},
 		"tree": map[string]any{"type": "object", "required": []any{"children"}, "properties": map[string]any{
 			"children": map[string]any{"type": "array", "items": map[string]any{"$ref": "#/$defs/tree"}}}},
 		// The first branch holds another pair, the second one ends.
@@ -165,7 +168,8 @@ func drawRoot(t *rapid.T) map[string]any {
 			map[string]any{"type": "object", "required": []any{"left", "right"}, "properties": map[string]any{
 				"left": map[string]any{"$ref": "#/$defs/pair"}, "right": map[string]any{"$ref": "#/$defs/pair"}}},
 			map[string]any{"$ref": "#/$defs/leaf"}}},
-		"leaf": map[string]any{"type": "object", "required": []any{"name"}, "properties": map[string]any{"name": map[string]any{"type": "string", "minLength": 1.0}}},
+		"leaf": map[string]any{"type": "object", "required": []any{"name"},
+			"properties": map[string]any{"name": map[string]any{"type": "string", "minLength": 1.0}}},
 	}
 	return root
 }

@@ -234,12 +234,15 @@ func TestStructuredAnswersReachEveryDialect(t *testing.T) {
 	raw := schemas[1]
 	_ = json.Unmarshal([]byte(raw), &schema)
 	e := New(Config{Model: "m"})
-	chat := ask(t, e, "/v1/chat/completions", `{"model":"m",`+hello+`,"response_format":{"type":"json_schema","json_schema":{"name":"x","strict":true,"schema":`+raw+`}}}`)
-	resp := ask(t, e, "/v1/responses", `{"model":"m","input":"a","text":{"format":{"type":"json_schema","name":"x","schema":`+raw+`}}}`)
+	chat := ask(t, e, "/v1/chat/completions", `{"model":"m",`+hello+
+		`,"response_format":{"type":"json_schema","json_schema":{"name":"x","strict":true,"schema":`+raw+`}}}`)
+	resp := ask(t, e, "/v1/responses",
+		`{"model":"m","input":"a","text":{"format":{"type":"json_schema","name":"x","schema":`+raw+`}}}`)
 	const messages = `{"model":"m","max_tokens":999,` + hello
 	current := ask(t, e, "/v1/messages", messages+`,"output_config":{"format":{"type":"json_schema","schema":`+raw+`}}}`)
 	former := ask(t, e, "/v1/messages", messages+`,"output_format":{"type":"json_schema","schema":`+raw+`}}`)
-	for _, said := range []string{text(t, chat, "choices", 0, "message", "content"), text(t, resp, "output", 0, "content", 0, "text"),
+	for _, said := range []string{text(t, chat, "choices", 0, "message", "content"),
+		text(t, resp, "output", 0, "content", 0, "text"),
 		text(t, current, "content", 0, "text"), text(t, former, "content", 0, "text")} {
 		var v any
 		if err := json.Unmarshal([]byte(said), &v); err != nil {
@@ -250,7 +253,8 @@ func TestStructuredAnswersReachEveryDialect(t *testing.T) {
 		}
 	}
 	for _, format := range []string{`{"type":"text","schema":{}}`, `{"type":"json_schema"}`} {
-		if status, body := call(t, e, "POST", "/v1/messages", messages+`,"output_config":{"format":`+format+`}}`); status != 400 {
+		if status, body := call(t, e, "POST", "/v1/messages", messages+`,"output_config":{"format":`+format+`}}`); status !=
+			400 {
 			t.Errorf("a format that is none, %s: %d %s", format, status, body)
 		}
 	}
@@ -275,7 +279,9 @@ func TestMessagesFollowDescribedBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 20 {
-		body := fmt.Sprintf(`{"model":"m","max_tokens":999,"messages":[{"role":"user","content":"%d"}],"output_config":{"format":{"type":"json_schema","schema":%s}}}`, i, schema)
+		body :=
+			fmt.Sprintf(
+				`{"model":"m","max_tokens":999,"messages":[{"role":"user","content":"%d"}],"output_config":{"format":{"type":"json_schema","schema":%s}}}`, i, schema)
 		said := text(t, ask(t, New(Config{Model: "m"}), "/v1/messages", body), "content", 0, "text")
 		if err := json.Unmarshal([]byte(said), &got); err != nil {
 			t.Fatal(err)
@@ -288,7 +294,8 @@ func TestMessagesFollowDescribedBounds(t *testing.T) {
 
 // zod writes patterns that look ahead, which Go's regular expressions do not.
 func TestFormatsStandInForUnknownPatterns(t *testing.T) {
-	out, err := conform(json.RawMessage(`{"type":"string","format":"email","pattern":"^(?!\\.)(?!.*\\.\\.)[a-z.]+@[a-z.]+$"}`), 1)
+	out, err :=
+		conform(json.RawMessage(`{"type":"string","format":"email","pattern":"^(?!\\.)(?!.*\\.\\.)[a-z.]+@[a-z.]+$"}`), 1)
 	if err != nil || out != `"someone@example.com"` {
 		t.Errorf("%s, %v", out, err)
 	}

@@ -29,7 +29,9 @@ func Start(h http.Handler, addr string) (*Server, error) {
 		return nil, fmt.Errorf("starting an engine on %q: %w", addr, err)
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return nil, fmt.Errorf("starting an engine on %q: simulated engines have no keys and listen on loopback only, as 127.0.0.1:0", addr)
+		return nil,
+			fmt.Errorf("starting an engine on %q: simulated engines have no keys and listen on loopback only, as 127.0.0.1:0",
+				addr)
 	}
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -83,8 +85,9 @@ func (s *Server) Close() error {
 // Kill ends like a process on a machine that crashed: every connection is reset, unsent data is
 // lost, and nothing listens.
 func (s *Server) Kill() {
-	s.each(func(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0) }) // RST instead of FIN; fails only on a connection that is closed
-	_ = s.Close()                                                  // there is nothing left to fail
+	// RST instead of FIN; fails only on a connection that is closed
+	s.each(func(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0) })
+	_ = s.Close() // there is nothing left to fail
 }
 
 func (s *Server) each(do func(net.Conn)) {

@@ -27,7 +27,8 @@ func TestKilledServerResetsEverything(t *testing.T) {
 	}
 	conn, idle := dial(), dial()
 	body := `{"model":"m","stream":true,` + hello + `}`
-	if _, err := fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: e\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
+	if _, err := fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: e\r\nContent-Length: %d\r\n\r\n%s",
+		len(body), body); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := conn.Read(make([]byte, 1)); err != nil {

@@ -55,7 +55,8 @@ func timed(slots int) Config {
 func TestFirstTokenWaitsForUncachedPromptOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := New(timed(2))
-		if got, want := tokenTimes(t.Context(), e, time.Now(), prompt(5, 100, 5)), ms(100, 110, 120, 130, 140); !slices.Equal(got, want) {
+		if got, want := tokenTimes(t.Context(), e, time.Now(), prompt(5, 100, 5)),
+			ms(100, 110, 120, 130, 140); !slices.Equal(got, want) {
 			t.Errorf("new prompt: tokens at %v, want %v", got, want)
 		}
 		// Six blocks of 16 are known, four tokens are not.
@@ -143,7 +144,8 @@ func TestLeavingIsNoticedWithinOneToken(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), leave)
 			defer cancel()
 			tokenTimes(ctx, e, start, prompt(5, 100, 50))
-			if s := e.Stats(); s.Cancelled != 1 || s.Running != 0 || s.Open != 0 || s.CancelledAt.Sub(start) > leave+10*time.Millisecond {
+			if s := e.Stats(); s.Cancelled != 1 || s.Running != 0 || s.Open != 0 || s.CancelledAt.Sub(start) > leave+
+				10*time.Millisecond {
 				t.Errorf("left after %v: %+v, noticed after %v", leave, s, s.CancelledAt.Sub(start))
 			}
 			if e.decoding.Load() != 0 || e.inUse.Load() != 0 {

@@ -28,5 +28,6 @@ func (e *Engine) tokenize(w http.ResponseWriter, r *request) error {
 	default:
 		return badRequest("prompt", "prompt or messages is needed")
 	}
-	return writeJSON(w, http.StatusOK, map[string]any{"count": len(ids), "max_model_len": e.c.Context, "tokens": ids, "token_strs": nil})
+	return writeJSON(w, http.StatusOK, map[string]any{"count": len(ids), "max_model_len": e.c.Context, "tokens": ids,
+		"token_strs": nil})
 }

@@ -29,7 +29,8 @@ var agents = map[string]agent{
 			}
 			b, _ := json.Marshal(message)
 			id := text(t, message, "tool_calls", 0, "id")
-			return text(t, message, "tool_calls", 0, "function", "name"), string(b) + `,{"role":"tool","tool_call_id":"` + id + `","content":"done: 42"}`
+			return text(t, message, "tool_calls", 0, "function", "name"), string(b) + `,{"role":"tool","tool_call_id":"` + id +
+				`","content":"done: 42"}`
 		},
 	},
 	"responses": {
@@ -41,7 +42,8 @@ var agents = map[string]agent{
 				return "", ""
 			}
 			b, _ := json.Marshal(item)
-			return text(t, item, "name"), string(b) + `,{"type":"function_call_output","call_id":"` + text(t, item, "call_id") + `","output":"done: 42"}`
+			return text(t, item, "name"), string(b) + `,{"type":"function_call_output","call_id":"` + text(t, item, "call_id") +
+				`","output":"done: 42"}`
 		},
 	},
 	"messages": {
@@ -53,7 +55,8 @@ var agents = map[string]agent{
 				return "", ""
 			}
 			b, _ := json.Marshal(block)
-			return text(t, block, "name"), `{"role":"assistant","content":[` + string(b) + `]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"` +
+			return text(t, block, "name"), `{"role":"assistant","content":[` + string(b) +
+				`]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"` +
 				text(t, block, "id") + `","content":"done: 42"},{"type":"text","text":"Remember to search when needed."}]}`
 		},
 	},
@@ -82,20 +85,28 @@ func (a agent) run(t *testing.T, history, choice string, names ...string) []stri
 
 func TestAgentsComeToAnEnd(t *testing.T) {
 	user := func(s string) string { return `{"role":"user","content":"` + s + `"}` }
-	required := map[string]string{"chat": `,"tool_choice":"required"`, "responses": `,"tool_choice":"required"`, "messages": `,"tool_choice":{"type":"any"}`}
-	auto := map[string]string{"chat": `,"tool_choice":"auto","parallel_tool_calls":false`, "responses": ``, "messages": `,"tool_choice":{"type":"auto","disable_parallel_tool_use":true}`}
+	required := map[string]string{"chat": `,"tool_choice":"required"`, "responses": `,"tool_choice":"required"`,
+		"messages": `,"tool_choice":{"type":"any"}`}
+	auto := map[string]string{"chat": `,"tool_choice":"auto","parallel_tool_calls":false`, "responses": ``,
+		"messages": `,"tool_choice":{"type":"auto","disable_parallel_tool_use":true}`}
 	table := []struct {
 		name, history string
 		choice        map[string]string
 		tools, called []string
 	}{
-		{"a call, its result, an answer", user("search the web"), auto, []string{"web_search", "calculate"}, []string{"web_search", ""}},
+		{"a call, its result, an answer", user("search the web"), auto, []string{"web_search", "calculate"},
+			[]string{"web_search", ""}},
 		{"no call", user("hi"), auto, []string{"web_search", "calculate"}, []string{""}},
-		{"required with a tool that finishes", user("hi"), required, []string{"web_search", "calculate", "final_answer"}, []string{"web_search", "final_answer"}},
-		{"required with one that finishes, listed first", user("calculate it"), required, []string{"final_answer", "web_search", "calculate"}, []string{"calculate", "final_answer"}},
-		{"required with nothing but one that finishes", user("hi"), required, []string{"final_answer"}, []string{"final_answer"}},
-		{"required without one: each in turn", user("hi"), required, []string{"a_tool", "b_tool", "c_tool"}, []string{"a_tool", "b_tool", "c_tool", "a_tool", "b_tool", "c_tool"}},
-		{"required without one: first what the question names", user("use b_tool please"), required, []string{"first", "b_tool"}, []string{"b_tool", "first", "b_tool", "first", "b_tool", "first"}},
+		{"required with a tool that finishes", user("hi"), required, []string{"web_search", "calculate", "final_answer"},
+			[]string{"web_search", "final_answer"}},
+		{"required with one that finishes, listed first", user("calculate it"), required,
+			[]string{"final_answer", "web_search", "calculate"}, []string{"calculate", "final_answer"}},
+		{"required with nothing but one that finishes", user("hi"), required, []string{"final_answer"},
+			[]string{"final_answer"}},
+		{"required without one: each in turn", user("hi"), required, []string{"a_tool", "b_tool", "c_tool"},
+			[]string{"a_tool", "b_tool", "c_tool", "a_tool", "b_tool", "c_tool"}},
+		{"required without one: first what the question names", user("use b_tool please"), required,
+			[]string{"first", "b_tool"}, []string{"b_tool", "first", "b_tool", "first", "b_tool", "first"}},
 	}
 	for dialect, a := range agents {
 		for _, row := range table {
@@ -108,21 +119,27 @@ func TestAgentsComeToAnEnd(t *testing.T) {
 
 // Some agents write calls and results into the conversation as text.
 func TestCallsThatWereWrittenAsTextCount(t *testing.T) {
-	history := `{"role":"user","content":"hi"},{"role":"assistant","content":"Calling tools: [{'name': 'web_search', 'arguments': {}}]"},{"role":"user","content":"Observation: web_search found 42"}`
-	if got := agents["chat"].run(t, history, `,"tool_choice":"required"`, "web_search", "final_answer"); !slices.Equal(got, []string{"final_answer"}) {
+	history :=
+		`{"role":"user","content":"hi"},{"role":"assistant","content":"Calling tools: [{'name': 'web_search', 'arguments': {}}]"},{"role":"user","content":"Observation: web_search found 42"}`
+	if got := agents["chat"].run(t, history, `,"tool_choice":"required"`, "web_search", "final_answer"); !slices.Equal(got,
+		[]string{"final_answer"}) {
 		t.Errorf("called %q", got)
 	}
 }
 
 func TestASecondQuestionIsWorkedOnAgain(t *testing.T) {
 	call := func(name string) string {
-		return `{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"` + name + `","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c","content":"42"}`
+		return `{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"` + name +
+			`","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c","content":"42"}`
 	}
-	history := `{"role":"user","content":"hi"},` + call("web_search") + `,` + call("final_answer") + `,{"role":"user","content":"and again"}`
-	if got := agents["chat"].run(t, history, `,"tool_choice":"required"`, "web_search", "final_answer"); !slices.Equal(got, []string{"web_search", "final_answer"}) {
+	history := `{"role":"user","content":"hi"},` + call("web_search") + `,` + call("final_answer") +
+		`,{"role":"user","content":"and again"}`
+	if got := agents["chat"].run(t, history, `,"tool_choice":"required"`, "web_search", "final_answer"); !slices.Equal(got,
+		[]string{"web_search", "final_answer"}) {
 		t.Errorf("required: called %q", got)
 	}
-	history = `{"role":"user","content":"hi"},` + call("web_search") + `,{"role":"assistant","content":"It is 42."},{"role":"user","content":"search again"}`
+	history = `{"role":"user","content":"hi"},` + call("web_search") +
+		`,{"role":"assistant","content":"It is 42."},{"role":"user","content":"search again"}`
 	if got := agents["chat"].run(t, history, ``, "web_search"); !slices.Equal(got, []string{"web_search", ""}) {
 		t.Errorf("auto: called %q", got)
 	}
@@ -150,17 +167,26 @@ func TestToolChoiceBindsTheEngine(t *testing.T) {
 		status                 int
 		called                 string
 	}{
-		{"allowed and required", "hi", fmt.Sprintf(chatAllowed, "required"), chat, []string{of(chat, "web_search"), of(chat, "calculate")}, 200, "calculate"},
-		{"allowed, by itself", "search the web", fmt.Sprintf(chatAllowed, "auto"), chat, []string{of(chat, "web_search"), of(chat, "calculate")}, 200, ""},
-		{"allowed in Responses", "search the web", fmt.Sprintf(responsesAllowed, "required"), responses, []string{of(responses, "web_search"), of(responses, "calculate")}, 200, "calculate"},
-		{"allowed and unknown", "hi", fmt.Sprintf(chatAllowed, "auto"), chat, []string{of(chat, "web_search")}, 400, `tool_choice names "calculate", which is not among the tools`},
+		{"allowed and required", "hi", fmt.Sprintf(chatAllowed, "required"), chat,
+			[]string{of(chat, "web_search"), of(chat, "calculate")}, 200, "calculate"},
+		{"allowed, by itself", "search the web", fmt.Sprintf(chatAllowed, "auto"), chat,
+			[]string{of(chat, "web_search"), of(chat, "calculate")}, 200, ""},
+		{"allowed in Responses", "search the web", fmt.Sprintf(responsesAllowed, "required"), responses,
+			[]string{of(responses, "web_search"), of(responses, "calculate")}, 200, "calculate"},
+		{"allowed and unknown", "hi", fmt.Sprintf(chatAllowed, "auto"), chat, []string{of(chat, "web_search")}, 400,
+			`tool_choice names "calculate", which is not among the tools`},
 		{"none", "search the web", `,"tool_choice":"none"`, chat, []string{of(chat, "web_search")}, 200, ""},
-		{"none in Messages", "search the web", `,"tool_choice":{"type":"none"}`, messages, []string{of(messages, "web_search")}, 200, ""},
-		{"named in Messages", "hi", `,"tool_choice":{"type":"tool","name":"calculate"}`, messages, []string{of(messages, "web_search"), of(messages, "calculate")}, 200, "calculate"},
-		{"named in Responses", "hi", `,"tool_choice":{"type":"function","name":"calculate"}`, responses, []string{of(responses, "web_search"), of(responses, "calculate")}, 200, "calculate"},
-		{"hosted tools are not called as functions", "search the web", `,"tool_choice":"required"`, responses, []string{hosted, of(responses, "calculate")}, 200, "calculate"},
+		{"none in Messages", "search the web", `,"tool_choice":{"type":"none"}`, messages,
+			[]string{of(messages, "web_search")}, 200, ""},
+		{"named in Messages", "hi", `,"tool_choice":{"type":"tool","name":"calculate"}`, messages,
+			[]string{of(messages, "web_search"), of(messages, "calculate")}, 200, "calculate"},
+		{"named in Responses", "hi", `,"tool_choice":{"type":"function","name":"calculate"}`, responses,
+			[]string{of(responses, "web_search"), of(responses, "calculate")}, 200, "calculate"},
+		{"hosted tools are not called as functions", "search the web", `,"tool_choice":"required"`, responses,
+			[]string{hosted, of(responses, "calculate")}, 200, "calculate"},
 		{"nothing but hosted tools", "search the web", ``, responses, []string{hosted}, 200, ""},
-		{"nothing to call", "hi", `,"tool_choice":"required"`, responses, []string{hosted}, 400, "tool_choice requires a call and there are no functions among the tools"},
+		{"nothing to call", "hi", `,"tool_choice":"required"`, responses, []string{hosted}, 400,
+			"tool_choice requires a call and there are no functions among the tools"},
 	}
 	for _, row := range table {
 		if status, got := one(row.a, row.question, row.choice, row.tools...); status != row.status || got != row.called {

@@ -47,7 +47,8 @@ func TestTranscriptionsReportTheirUsage(t *testing.T) {
 	usage := at(t, object(t, body), "usage")
 	details := at(t, usage, "input_token_details")
 	if text(t, object(t, body), "text") != heard || text(t, usage, "type") != "tokens" ||
-		number(t, details, "audio_tokens") != 20 || number(t, details, "text_tokens") != 3 || number(t, usage, "input_tokens") != 23 ||
+		number(t, details, "audio_tokens") != 20 || number(t, details, "text_tokens") != 3 ||
+		number(t, usage, "input_tokens") != 23 ||
 		number(t, usage, "output_tokens") != 10 || number(t, usage, "total_tokens") != 33 {
 		t.Errorf("transcription: %s", body)
 	}
@@ -75,16 +76,20 @@ func TestTranscriptionsComeInEveryFormat(t *testing.T) {
 			t.Errorf("%s: %d %q", format, status, body)
 		}
 	}
-	_, body := transcribe(t, e, transcriptions, "response_format=verbose_json", "timestamp_granularities[]=word", "timestamp_granularities[]=segment")
+	_, body := transcribe(t, e, transcriptions, "response_format=verbose_json", "timestamp_granularities[]=word",
+		"timestamp_granularities[]=segment")
 	o := object(t, body)
-	if text(t, o, "task") != "transcribe" || text(t, o, "language") != "english" || o["duration"] != 2.0 || text(t, o, "text") != heard ||
+	if text(t, o, "task") != "transcribe" || text(t, o, "language") != "english" || o["duration"] != 2.0 ||
+		text(t, o, "text") != heard ||
 		text(t, o, "usage", "type") != "duration" || number(t, o, "usage", "seconds") != 2 {
 		t.Errorf("verbose: %s", body)
 	}
-	if s := at(t, o, "segments", 0).(map[string]any); s["text"] != heard || s["start"] != 0.0 || s["end"] != 2.0 || len(s["tokens"].([]any)) != 10 {
+	if s := at(t, o, "segments", 0).(map[string]any); s["text"] != heard || s["start"] != 0.0 || s["end"] != 2.0 ||
+		len(s["tokens"].([]any)) != 10 {
 		t.Errorf("segments: %v", o["segments"])
 	}
-	if words := at(t, o, "words").([]any); len(words) != 6 || text(t, words, 2, "word") != "speech.wav" || words[5].(map[string]any)["end"] != 2.0 {
+	if words := at(t, o, "words").([]any); len(words) != 6 || text(t, words, 2, "word") != "speech.wav" ||
+		words[5].(map[string]any)["end"] != 2.0 {
 		t.Errorf("words: %v", o["words"])
 	}
 	_, body = transcribe(t, e, "/v1/audio/translations", "response_format=verbose_json")
@@ -107,13 +112,16 @@ func TestTranscriptionsStream(t *testing.T) {
 			t.Errorf("the event %q says %s", ev.name, ev.data)
 		}
 		if i < len(events)-1 {
-			if said, deltas = said+text(t, o, "delta"), deltas+1; text(t, o, "type") != "transcript.text.delta" || text(t, o, "logprobs", 0, "token") != text(t, o, "delta") {
+			if said, deltas = said+text(t, o, "delta"), deltas+1; text(t, o, "type") != "transcript.text.delta" ||
+				text(t, o, "logprobs", 0, "token") != text(t, o, "delta") {
 				t.Errorf("event %d: %s", i, ev.data)
 			}
 			continue
 		}
-		if text(t, o, "type") != "transcript.text.done" || text(t, o, "text") != heard || len(at(t, o, "logprobs").([]any)) != deltas ||
-			number(t, o, "usage", "output_tokens") != deltas || number(t, o, "usage", "input_token_details", "audio_tokens") != 20 {
+		if text(t, o, "type") != "transcript.text.done" || text(t, o, "text") != heard ||
+			len(at(t, o, "logprobs").([]any)) != deltas ||
+			number(t, o, "usage", "output_tokens") != deltas ||
+			number(t, o, "usage", "input_token_details", "audio_tokens") != 20 {
 			t.Errorf("the end: %s", ev.data)
 		}
 	}

@@ -33,26 +33,33 @@ func TestProperAnswersAreUnderstood(t *testing.T) {
 		{"the same length twice", "POST", ok200 + "Content-Length: 2\r\ncontent-length: 2\r\n\r\nok", 200, "ok", 2, true},
 		{"length with zeros", "POST", ok200 + "Content-Length: 0002\r\n\r\nok", 200, "ok", 2, true},
 		{"chunks", "POST", chunked + "5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n", 200, "hello world", -1, true},
-		{"CHUNKED, hex in both cases", "POST", ok200 + "transfer-encoding: CHUNKED\r\n\r\naA\r\n" + strings.Repeat("x", 0xaa) + "\r\n00\r\n\r\n", 200, strings.Repeat("x", 0xaa), -1, true},
-		{"extensions and trailer", "POST", chunked + "2;a=b;c=\"d\"\r\nok\r\n0;last\r\nX-Sum: 1\r\nX-More: 2\r\n\r\n", 200, "ok", -1, true},
+		{"CHUNKED, hex in both cases", "POST", ok200 + "transfer-encoding: CHUNKED\r\n\r\naA\r\n" +
+			strings.Repeat("x", 0xaa) + "\r\n00\r\n\r\n", 200, strings.Repeat("x", 0xaa), -1, true},
+		{"extensions and trailer", "POST", chunked + "2;a=b;c=\"d\"\r\nok\r\n0;last\r\nX-Sum: 1\r\nX-More: 2\r\n\r\n", 200,
+			"ok", -1, true},
 		{"until close", "POST", ok200 + "\r\nto the end", 200, "to the end", -1, false},
 		{"connection: close", "POST", ok200 + "Connection: close\r\nContent-Length: 2\r\n\r\nok", 200, "ok", 2, false},
-		{"connection: among others", "POST", ok200 + "Connection: x, Close\r\nContent-Length: 2\r\n\r\nok", 200, "ok", 2, false},
+		{"connection: among others", "POST", ok200 + "Connection: x, Close\r\nContent-Length: 2\r\n\r\nok", 200, "ok", 2,
+			false},
 		{"1.0", "POST", "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", 200, "ok", 2, false},
-		{"1.0 keeps when it says so", "POST", "HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 2\r\n\r\nok", 200, "ok", 2, true},
+		{"1.0 keeps when it says so", "POST", "HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 2\r\n\r\nok", 200,
+			"ok", 2, true},
 		{"1.0 until close never keeps", "POST", "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n\r\nok", 200, "ok", -1, false},
 		{"HEAD", "HEAD", ok200 + "Content-Length: 500\r\n\r\n", 200, "", 500, true},
 		{"HEAD, chunked", "HEAD", chunked, 200, "", -1, true},
 		{"204", "POST", "HTTP/1.1 204 No Content\r\n\r\n", 204, "", 0, true},
 		{"204 with a length has no body", "POST", "HTTP/1.1 204 No Content\r\nContent-Length: 2\r\n\r\n", 204, "", 0, false},
-		{"204 with chunks has no body", "POST", "HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n", 204, "", 0, false},
+		{"204 with chunks has no body", "POST", "HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n", 204, "", 0,
+			false},
 		{"304", "GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n", 304, "", 0, true},
-		{"interim", "POST", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + ok200 + "Content-Length: 1\r\n\r\nx", 200, "x", 1, true},
+		{"interim", "POST", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + ok200 +
+			"Content-Length: 1\r\n\r\nx", 200, "x", 1, true},
 		{"bytes after the body", "POST", ok200 + "Content-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\n", 200, "ok", 2, false},
 		{"bytes after the chunks", "POST", chunked + "2\r\nok\r\n0\r\n\r\n!", 200, "ok", -1, false},
 		{"bytes after no body", "POST", ok200 + "Content-Length: 0\r\n\r\n!", 200, "", 0, false},
 		{"bytes after HEAD", "HEAD", ok200 + "Content-Length: 2\r\n\r\nok", 200, "", 2, false},
-		{"a head of 60 KiB", "POST", ok200 + "X-Big: " + strings.Repeat("y", 60<<10) + "\r\nContent-Length: 2\r\n\r\nok", 200, "ok", 2, true},
+		{"a head of 60 KiB", "POST", ok200 + "X-Big: " + strings.Repeat("y", 60<<10) + "\r\nContent-Length: 2\r\n\r\nok", 200,
+			"ok", 2, true},
 		{"100 fields", "POST", ok200 + strings.Repeat("X-A: b\r\n", 99) + "Content-Length: 2\r\n\r\nok", 200, "ok", 2, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -202,8 +209,10 @@ func TestImproperChunksAreRefused(t *testing.T) {
 }
 
 func TestConnectionFieldsAreNotForwarded(t *testing.T) {
-	got := receive("POST", ok200+"content-type: text/event-stream\r\nConnection: keep-alive, X-Private\r\nKeep-Alive: timeout=5\r\n"+
-		"x-private: 1\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\nset-cookie: a\r\nSet-Cookie:\tb \r\nx-odd-NAME: c\r\n\r\n0\r\n\r\n", nil)
+	got := receive("POST",
+		ok200+"content-type: text/event-stream\r\nConnection: keep-alive, X-Private\r\nKeep-Alive: timeout=5\r\n"+
+			"x-private: 1\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\nset-cookie: a\r\nSet-Cookie:\tb \r\nx-odd-NAME: "+
+			"c\r\n\r\n0\r\n\r\n", nil)
 	want := http.Header{"Content-Type": {"text/event-stream"}, "Set-Cookie": {"a", "b"}, "X-Odd-Name": {"c"}}
 	if got.err != nil || !reflect.DeepEqual(got.header, want) {
 		t.Errorf("got %v, %v; want %v", got.header, got.err, want)
@@ -292,7 +301,8 @@ func reference(method, answer string) received {
 		}
 		body, err := io.ReadAll(res.Body)
 		h := res.Header
-		for _, k := range []string{"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Upgrade", "Transfer-Encoding"} {
+		for _, k := range []string{"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Upgrade",
+			"Transfer-Encoding"} {
 			delete(h, k)
 		}
 		return received{status: res.StatusCode, header: h, body: string(body), err: err}

@@ -75,10 +75,11 @@ func TestCancellingEndsTheExchangeAndItsConnection(t *testing.T) {
 			gone(in)
 		})
 		dials := 0
-		s := New(Config{Network: "tcp", Address: w.address, Host: "engine", Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-			dials++
-			return new(net.Dialer).DialContext(ctx, network, address)
-		}})
+		s := New(Config{Network: "tcp", Address: w.address, Host: "engine",
+			Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+				dials++
+				return new(net.Dialer).DialContext(ctx, network, address)
+			}})
 		defer s.Close()
 		mustAsk(t, s, post("x"), "ok")
 		_, err := s.Send(ctx, post("x"))

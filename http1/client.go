@@ -94,7 +94,8 @@ func (p *Client) Send(ctx context.Context, r *Request) (*Response, error) {
 	if err != nil {
 		if first != nil {
 			// The server may have seen the first attempt, so the phase stays.
-			return nil, &SendError{Phase: first.Phase, Err: fmt.Errorf("the kept connection broke: %w; a new one: %w", first.Err, err)}
+			return nil,
+				&SendError{Phase: first.Phase, Err: fmt.Errorf("the kept connection broke: %w; a new one: %w", first.Err, err)}
 		}
 		return nil, &SendError{Phase: PhaseConnect, Err: err}
 	}

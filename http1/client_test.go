@@ -110,7 +110,8 @@ const answer2 = ok200 + "Content-Length: 2\r\n\r\nok"
 
 // breaking serves one proper answer on the first connection, breaks it at the
 // second request after the bytes last, and goes on with then on the others.
-func breaking(t *testing.T, last string, then func(c net.Conn, in *bufio.Reader)) (w *rawWorker, requests *atomic.Int64) {
+func breaking(t *testing.T, last string,
+	then func(c net.Conn, in *bufio.Reader)) (w *rawWorker, requests *atomic.Int64) {
 	requests = new(atomic.Int64)
 	return newRawWorker(t, func(i int, c net.Conn, in *bufio.Reader) {
 		if i > 0 {
@@ -178,12 +179,13 @@ func TestAWorkerThatDiedKeepsThePhaseOfTheFirstAttempt(t *testing.T) {
 	verifyNoLeaks(t)
 	dials := 0
 	w, _ := breaking(t, "", func(net.Conn, *bufio.Reader) {})
-	s := New(Config{Network: "tcp", Address: w.address, Host: "engine", Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-		if dials++; dials > 1 {
-			return nil, errors.New("refused")
-		}
-		return new(net.Dialer).DialContext(ctx, network, address)
-	}})
+	s := New(Config{Network: "tcp", Address: w.address, Host: "engine",
+		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			if dials++; dials > 1 {
+				return nil, errors.New("refused")
+			}
+			return new(net.Dialer).DialContext(ctx, network, address)
+		}})
 	defer s.Close()
 	mustAsk(t, s, post("a"), "ok")
 	_, _, err := ask(t, s, post("b"))
@@ -267,7 +269,9 @@ func TestABrokenWriteWaitsASecondForTheReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
 		defer there.Close()
-		s := New(Config{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) { return brokenPipe{here}, nil }})
+		s := New(Config{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) {
+			return brokenPipe{here}, nil
+		}})
 		start := time.Now()
 		_, err := s.Send(t.Context(), post("x"))
 		wantPhase(t, err, PhaseWrite)
@@ -279,10 +283,11 @@ func TestABrokenWriteWaitsASecondForTheReason(t *testing.T) {
 
 func TestConnectingEndsAtItsTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(Config{Host: "engine", ConnectTimeout: 3 * time.Second, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}})
+		s := New(Config{Host: "engine", ConnectTimeout: 3 * time.Second,
+			Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}})
 		start := time.Now()
 		_, err := s.Send(t.Context(), post("x"))
 		wantPhase(t, err, PhaseConnect)
@@ -437,7 +442,8 @@ func TestAnExchangeAllocatesLittle(t *testing.T) {
 	r := post("x")
 	buf := make([]byte, 100)
 	n := testing.AllocsPerRun(100, func() {
-		conn.in, conn.sent = ok200+"Date: now\r\nServer: uvicorn\r\nContent-Type: text/event-stream\r\nX-Request-Id: 1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", conn.sent[:0]
+		conn.in, conn.sent = ok200+"Date: now\r\nServer: uvicorn\r\nContent-Type: text/event-stream\r\nX-Request-Id: "+
+			"1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", conn.sent[:0]
 		res, err := s.Send(ctx, r)
 		if err != nil {
 			t.Fatal(err)

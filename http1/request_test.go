@@ -16,20 +16,28 @@ func TestRequestsAreWrittenExactly(t *testing.T) {
 		request Request
 		want    string
 	}{
-		"GET":                    {Request{Method: "GET", Path: "/health?x=1"}, "GET /health?x=1 HTTP/1.1\r\nHost: engine:8000\r\n\r\n"},
-		"POST without a body":    {Request{Method: "POST", Path: "/"}, "POST / HTTP/1.1\r\nHost: engine:8000\r\nContent-Length: 0\r\n\r\n"},
-		"POST with empty pieces": {Request{Method: "POST", Path: "/", Body: [][]byte{nil, {}}}, "POST / HTTP/1.1\r\nHost: engine:8000\r\nContent-Length: 0\r\n\r\n"},
-		"a body in pieces":       {Request{Method: "POST", Path: "/", Body: [][]byte{[]byte("ab"), nil, []byte("c")}}, "POST / HTTP/1.1\r\nHost: engine:8000\r\nContent-Length: 3\r\n\r\nabc"},
-		"values, one line each":  {Request{Method: "GET", Path: "/", Header: http.Header{"X-A": {"1", "zwölf\t!"}}}, "GET / HTTP/1.1\r\nHost: engine:8000\r\nX-A: 1\r\nX-A: zwölf\t!\r\n\r\n"},
+		"GET": {Request{Method: "GET", Path: "/health?x=1"},
+			"GET /health?x=1 HTTP/1.1\r\nHost: engine:8000\r\n\r\n"},
+		"POST without a body": {Request{Method: "POST", Path: "/"},
+			"POST / HTTP/1.1\r\nHost: engine:8000\r\nContent-Length: 0\r\n\r\n"},
+		"POST with empty pieces": {Request{Method: "POST", Path: "/", Body: [][]byte{nil, {}}},
+			"POST / HTTP/1.1\r\nHost: engine:8000\r\nContent-Length: 0\r\n\r\n"},
+		"a body in pieces": {Request{Method: "POST", Path: "/", Body: [][]byte{[]byte("ab"), nil, []byte("c")}},
+			"POST / HTTP/1.1\r\nHost: engine:8000\r\nContent-Length: 3\r\n\r\nabc"},
+		"values, one line each": {Request{Method: "GET", Path: "/", Header: http.Header{"X-A": {"1", "zwölf\t!"}}},
+			"GET / HTTP/1.1\r\nHost: engine:8000\r\nX-A: 1\r\nX-A: zwölf\t!\r\n\r\n"},
 		"the connection is ours": {Request{Method: "GET", Path: "/", Header: http.Header{
-			"Host": {"evil"}, "Content-Length": {"7"}, "content-length": {"8"}, "Transfer-Encoding": {"chunked"}, "TRANSFER-ENCODING": {"chunked"},
-			"Connection": {"X-Key"}, "Keep-Alive": {"1"}, "Proxy-Connection": {"x"}, "Te": {"trailers"}, "Trailer": {"x"},
+			"Host": {"evil"}, "Content-Length": {"7"}, "content-length": {"8"}, "Transfer-Encoding": {"chunked"},
+			"TRANSFER-ENCODING": {"chunked"},
+			"Connection":        {"X-Key"}, "Keep-Alive": {"1"}, "Proxy-Connection": {"x"}, "Te": {"trailers"}, "Trailer": {"x"},
 			"Upgrade": {"websocket"}, "Expect": {"100-continue"}, "Proxy-Authorization": {"x"}, "X-Key": {"kept"},
 		}}, "GET / HTTP/1.1\r\nHost: engine:8000\r\nX-Key: kept\r\n\r\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn := &tape{in: answer2}
-			s := New(Config{Host: "engine:8000", Dial: func(context.Context, string, string) (net.Conn, error) { return conn, nil }})
+			s := New(Config{Host: "engine:8000", Dial: func(context.Context, string, string) (net.Conn, error) {
+				return conn, nil
+			}})
 			s.idle.max = 0
 			res, err := s.Send(t.Context(), &c.request)
 			if err != nil {
@@ -95,7 +103,8 @@ func FuzzRequest(f *testing.F) {
 		in := bufio.NewReader(bytes.NewReader(append(wire, body...)))
 		req, err := http.ReadRequest(in)
 		if err != nil {
-			if strings.Contains(err.Error(), "invalid URL escape") || strings.Contains(err.Error(), "parse ") || method == "PRI" {
+			if strings.Contains(err.Error(), "invalid URL escape") || strings.Contains(err.Error(), "parse ") ||
+				method == "PRI" {
 				return // net/http also reads what the path means
 			}
 			t.Fatalf("%v: %q", err, wire)
@@ -104,7 +113,8 @@ func FuzzRequest(f *testing.F) {
 		if _, err := got.ReadFrom(req.Body); err != nil || !bytes.Equal(got.Bytes(), body) {
 			t.Fatalf("body %q, %v", got, err)
 		}
-		if in.Buffered() > 0 || req.Method != method || req.RequestURI != path || req.Host != "engine" || len(req.TransferEncoding) > 0 {
+		if in.Buffered() > 0 || req.Method != method || req.RequestURI != path || req.Host != "engine" ||
+			len(req.TransferEncoding) > 0 {
 			t.Fatalf("read as %s %s of %s, %d bytes behind", req.Method, req.RequestURI, req.Host, in.Buffered())
 		}
 		if want := strings.Trim(value, " \t"); !IsConnectionField(key) && !slices.Contains(req.Header.Values(key), want) {

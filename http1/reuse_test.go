@@ -64,21 +64,25 @@ func converse(t interface{ Fatalf(string, ...any) }, p *Client, method string) r
 	_ = res.Body.Close()
 	for _, c := range p.idle.conns {
 		if c.r != 0 || c.w != 0 || len(c.buf) != bufferSize {
-			t.Fatalf("an idle connection holds bytes %d to %d of a buffer of %d; want none of %d", c.r, c.w, len(c.buf), bufferSize)
+			t.Fatalf("an idle connection holds bytes %d to %d of a buffer of %d; want none of %d", c.r, c.w, len(c.buf),
+				bufferSize)
 		}
 	}
-	return received{status: res.Status, header: res.Header, length: res.ContentLength, body: string(body), err: err, kept: len(p.idle.conns) > 0}
+	return received{status: res.Status, header: res.Header, length: res.ContentLength, body: string(body), err: err,
+		kept: len(p.idle.conns) > 0}
 }
 
 func TestAConnectionIsUsedAgainAfterALargeHead(t *testing.T) {
 	const usual = ok200 + "Content-Length: 2\r\n\r\nok"
 	for name, first := range map[string]string{
-		"5 KB of header":           ok200 + "X-Big: " + strings.Repeat("y", 5000) + "\r\nContent-Length: 2\r\n\r\nok",
-		"60 KB of header":          ok200 + "X-Big: " + strings.Repeat("y", 60000) + "\r\nContent-Length: 2\r\n\r\nok",
-		"a large head, no body":    "HTTP/1.1 204 No Content\r\nX-Big: " + strings.Repeat("y", 5000) + "\r\n\r\n",
-		"a large head and chunks":  ok200 + "X-Big: " + strings.Repeat("y", 5000) + "\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
-		"a large interim answer":   "HTTP/1.1 103 Early Hints\r\nX-Big: " + strings.Repeat("y", 5000) + "\r\n\r\n" + usual,
-		"two large heads, then it": ok200 + "X-Big: " + strings.Repeat("y", 9000) + "\r\nContent-Length: 9\r\n\r\n" + strings.Repeat("z", 9),
+		"5 KB of header":        ok200 + "X-Big: " + strings.Repeat("y", 5000) + "\r\nContent-Length: 2\r\n\r\nok",
+		"60 KB of header":       ok200 + "X-Big: " + strings.Repeat("y", 60000) + "\r\nContent-Length: 2\r\n\r\nok",
+		"a large head, no body": "HTTP/1.1 204 No Content\r\nX-Big: " + strings.Repeat("y", 5000) + "\r\n\r\n",
+		"a large head and chunks": ok200 + "X-Big: " + strings.Repeat("y", 5000) +
+			"\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+		"a large interim answer": "HTTP/1.1 103 Early Hints\r\nX-Big: " + strings.Repeat("y", 5000) + "\r\n\r\n" + usual,
+		"two large heads, then it": ok200 + "X-Big: " + strings.Repeat("y", 9000) + "\r\nContent-Length: 9\r\n\r\n" +
+			strings.Repeat("z", 9),
 	} {
 		t.Run(name, func(t *testing.T) {
 			for how, step := range steps() {
@@ -109,7 +113,8 @@ func TestAnySequenceOfAnswersIsReadOverOneConnection(t *testing.T) {
 			body := strings.Repeat("b", sizes.Draw(t, "body"))
 			answer := ok200
 			if rapid.Bool().Draw(t, "interim") {
-				answer = "HTTP/1.1 100 Continue\r\nX-Big: " + strings.Repeat("y", sizes.Draw(t, "interim head")) + "\r\n\r\n" + ok200
+				answer = "HTTP/1.1 100 Continue\r\nX-Big: " + strings.Repeat("y", sizes.Draw(t, "interim head")) + "\r\n\r\n" +
+					ok200
 			}
 			answer += "X-Big: " + strings.Repeat("y", sizes.Draw(t, "head")) + "\r\n"
 			if rapid.Bool().Draw(t, "chunked") {
@@ -154,7 +159,8 @@ func FuzzReusedConnections(f *testing.F) {
 		usual + "HTTP/1.1 200 OK\r\n" + part + usual,
 		"HTTP/1.1 100 Continue\r\n\r\n" + big + part + "HTTP/1.1 204 No Content\r\n\r\n" + part + usual,
 		ok200 + "Connection: close\r\nContent-Length: 1\r\n\r\nx" + part + chunked,
-		ok200 + "\r\nto the end" + part + "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\nx" + part + usual,
+		ok200 + "\r\nto the end" + part + "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\nx" + part +
+			usual,
 		strings.Replace(chunked, "0\r\nX: y", "0\r\n"+strings.Repeat("X: y\r\n", 300), 1) + part + big + part + usual,
 	} {
 		f.Add([]byte(seed), false, uint64(1))
@@ -182,7 +188,8 @@ func FuzzReusedConnections(f *testing.F) {
 		clean := true
 		for _, answer := range answers {
 			got, alone := converse(t, p, method), receive(method, answer, nil)
-			if same := got.status == alone.status && got.body == alone.body && reflect.DeepEqual(got.header, alone.header); clean && alone.err == nil && !same {
+			if same := got.status == alone.status && got.body == alone.body &&
+				reflect.DeepEqual(got.header, alone.header); clean && alone.err == nil && !same {
 				t.Fatalf("after a clean end %q is read as\n%+v, and alone as\n%+v", answer, got, alone)
 			}
 			clean = clean && alone.err == nil && got.kept && w.last.in == ""

@@ -40,7 +40,8 @@ func piped(t *testing.T) (s *Client, worker net.Conn) {
 	t.Helper()
 	ours, worker := net.Pipe()
 	t.Cleanup(func() { _ = worker.Close() })
-	return New(Config{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) { return ours, nil }}), worker
+	return New(Config{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) { return ours, nil }}),
+		worker
 }
 
 // TestAWorkerThatRefusesAnUploadEarlyIsRead: it may neither read on nor close.

@@ -114,7 +114,8 @@ func (s *source) blame(err error) error {
 	if s.err != nil {
 		return fmt.Errorf("reading the request body: %w", s.err)
 	}
-	return badGzip("is not a complete and valid gzip stream, or has bytes after its end: compress it again, or send it uncompressed")
+	return badGzip("is not a complete and valid gzip stream, or has bytes after its end: compress it again, or send it " +
+		"uncompressed")
 }
 
 // unzip decodes all members of a gzip body.

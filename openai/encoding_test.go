@@ -56,17 +56,20 @@ func TestDecodeGivesTheBodyBack(t *testing.T) {
 		for _, hint := range []int64{-1, 0, 1, int64(size), int64(size) * 2} {
 			const most = 8 << 20
 			for _, encoding := range []string{"", "identity", " Identity "} {
-				if got, err := Decode(encoding, bytes.NewReader(plain), hint, most, new(account)); err != nil || !bytes.Equal(got, plain) {
+				if got, err := Decode(encoding, bytes.NewReader(plain), hint, most, new(account)); err != nil ||
+					!bytes.Equal(got, plain) {
 					t.Errorf("%d bytes as %q, hint %d: %d bytes, %v", size, encoding, hint, len(got), err)
 				}
 			}
 			for _, encoding := range []string{"gzip", "GZIP", "x-gzip"} {
-				if got, err := Decode(encoding, bytes.NewReader(zipped), hint, most, new(account)); err != nil || !bytes.Equal(got, plain) {
+				if got, err := Decode(encoding, bytes.NewReader(zipped), hint, most, new(account)); err != nil ||
+					!bytes.Equal(got, plain) {
 					t.Errorf("%d bytes as %q, hint %d: %d bytes, %v", size, encoding, hint, len(got), err)
 				}
 			}
 		}
-		if got, err := Decode("", iotest.DataErrReader(iotest.HalfReader(bytes.NewReader(plain))), int64(size), 8<<20, new(account)); err != nil || !bytes.Equal(got, plain) {
+		if got, err := Decode("", iotest.DataErrReader(iotest.HalfReader(bytes.NewReader(plain))), int64(size), 8<<20,
+			new(account)); err != nil || !bytes.Equal(got, plain) {
 			t.Errorf("%d bytes from a slow reader: %d bytes, %v", size, len(got), err)
 		}
 	}
@@ -80,7 +83,8 @@ func TestAHonestLengthCostsNoCopyOfASmallBody(t *testing.T) {
 }
 
 func TestOtherEncodingsAreRefused(t *testing.T) {
-	for _, encoding := range []string{"br", "zstd", "deflate", "gzip, gzip", "gzip,gzip", "identity, gzip", "gzip;q=1", "gz", ","} {
+	for _, encoding := range []string{"br", "zstd", "deflate", "gzip, gzip", "gzip,gzip", "identity, gzip", "gzip;q=1",
+		"gz", ","} {
 		_, err := Decode(encoding, strings.NewReader("{}"), 2, 100, new(account))
 		var refused *RequestError
 		if !errors.As(err, &refused) || refused.Reason != CodeUnsupportedEncoding {
@@ -93,13 +97,16 @@ func TestNothingLargerThanTheBoundIsTaken(t *testing.T) {
 	const most = 200_000
 	fits, over := bytes.Repeat([]byte("x"), most), bytes.Repeat([]byte("x"), most+1)
 	for _, hint := range []int64{-1, 0, most} {
-		for encoding, wrap := range map[string]func([]byte) []byte{"": func(b []byte) []byte { return b }, "gzip": func(b []byte) []byte { return zip(t, b) }} {
-			if got, err := Decode(encoding, bytes.NewReader(wrap(fits)), hint, most, new(account)); err != nil || len(got) != most {
+		for encoding, wrap := range map[string]func([]byte) []byte{"": func(b []byte) []byte { return b },
+			"gzip": func(b []byte) []byte { return zip(t, b) }} {
+			if got, err := Decode(encoding, bytes.NewReader(wrap(fits)), hint, most, new(account)); err != nil ||
+				len(got) != most {
 				t.Errorf("%q of %d bytes, hint %d: %d, %v", encoding, most, hint, len(got), err)
 			}
 			_, err := Decode(encoding, bytes.NewReader(wrap(over)), hint, most, new(account))
 			var refused *RequestError
-			if !errors.As(err, &refused) || refused.Reason != CodeRequestTooLarge || !strings.Contains(refused.Message, "200000") {
+			if !errors.As(err, &refused) || refused.Reason != CodeRequestTooLarge ||
+				!strings.Contains(refused.Message, "200000") {
 				t.Errorf("%q of %d bytes, hint %d: %v", encoding, most+1, hint, err)
 			}
 		}
@@ -149,7 +156,8 @@ func TestReadingStopsAtTheBound(t *testing.T) {
 	}{
 		"endless":      {"", zeros{}, -1, CodeRequestTooLarge, 3*most/2 + 1},
 		"short length": {"", zeros{}, 10, CodeRequestTooLarge, 2 * most},
-		"bomb":         {"gzip", bytes.NewReader(bomb), -1, CodeInvalidValue, 3<<20 + unzipBytes}, // its first megabyte and what doubles it
+		// its first megabyte and what doubles it
+		"bomb": {"gzip", bytes.NewReader(bomb), -1, CodeInvalidValue, 3<<20 + unzipBytes},
 	} {
 		c, memory := &counter{Reader: tt.body}, new(account)
 		var before, after runtime.MemStats
@@ -224,7 +232,8 @@ func TestABombIsNoBody(t *testing.T) {
 	}
 	_, err := Decode("gzip", bytes.NewReader(zip(t, large)), -1, 32<<20, new(account))
 	var refused *RequestError
-	if !errors.As(err, &refused) || refused.Reason != CodeInvalidValue || refused.Param != "Content-Encoding" || !strings.Contains(refused.Message, "uncompressed") {
+	if !errors.As(err, &refused) || refused.Reason != CodeInvalidValue || refused.Param != "Content-Encoding" ||
+		!strings.Contains(refused.Message, "uncompressed") {
 		t.Errorf("2 MiB of zeros: %v", err)
 	}
 }
@@ -232,13 +241,16 @@ func TestABombIsNoBody(t *testing.T) {
 func TestMembersFollowEachOther(t *testing.T) {
 	one := zip(t, []byte("one"))
 	two := append(bytes.Clone(one), zip(t, []byte("two"))...)
-	if got, err := Decode("gzip", bytes.NewReader(two), int64(len(two)), 100, new(account)); err != nil || string(got) != "onetwo" {
+	if got, err := Decode("gzip", bytes.NewReader(two), int64(len(two)), 100, new(account)); err != nil ||
+		string(got) != "onetwo" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if got, err := Decode("gzip", bytes.NewReader(bytes.Repeat(zip(t, nil), maxMembers)), -1, 1<<20, new(account)); err != nil || len(got) != 0 {
+	if got, err := Decode("gzip", bytes.NewReader(bytes.Repeat(zip(t, nil), maxMembers)), -1, 1<<20, new(account)); err !=
+		nil || len(got) != 0 {
 		t.Errorf("%q, %v", got, err)
 	}
-	if _, err := Decode("gzip", bytes.NewReader(bytes.Repeat(zip(t, nil), maxMembers+1)), -1, 1<<20, new(account)); err == nil {
+	if _, err := Decode("gzip", bytes.NewReader(bytes.Repeat(zip(t, nil), maxMembers+1)), -1, 1<<20, new(account)); err ==
+		nil {
 		t.Error("a body of any number of empty members is taken")
 	}
 }
@@ -271,7 +283,8 @@ func TestABrokenConnectionIsNotTheBodysFault(t *testing.T) {
 	zipped := zip(t, noise(5000))
 	for encoding, body := range map[string][]byte{"": []byte("half"), "gzip": zipped[:2000]} {
 		for _, cause := range []error{broken, io.ErrUnexpectedEOF} {
-			_, err := Decode(encoding, io.MultiReader(bytes.NewReader(body), iotest.ErrReader(cause)), int64(len(zipped)), 1<<20, new(account))
+			_, err := Decode(encoding, io.MultiReader(bytes.NewReader(body), iotest.ErrReader(cause)), int64(len(zipped)), 1<<20,
+				new(account))
 			var refused *RequestError
 			if !errors.Is(err, cause) || errors.As(err, &refused) {
 				t.Errorf("%q: %v", encoding, err)
@@ -293,7 +306,8 @@ func FuzzDecodeGzip(f *testing.F) {
 		if wantErr == nil {
 			want, wantErr = io.ReadAll(io.LimitReader(z, most+1))
 		}
-		if len(want) > most || err != nil && (strings.Contains(err.Error(), "members") || strings.Contains(err.Error(), "unpacks")) {
+		if len(want) > most ||
+			err != nil && (strings.Contains(err.Error(), "members") || strings.Contains(err.Error(), "unpacks")) {
 			return
 		}
 		if (err == nil) != (wantErr == nil) || err == nil && !bytes.Equal(got, want) {

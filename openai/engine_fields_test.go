@@ -17,25 +17,40 @@ func TestEngineFieldsAreRemovedWithOneComma(t *testing.T) {
 		edit       Edit
 		body, want string
 	}{
-		"none":                   {Chat, Edit{}, `{"model":"m","messages":[{}]}`, `{"model":"m","messages":[{}]}`},
-		"first":                  {Chat, Edit{}, `{ "kv_transfer_params" : {"remote_host":"h"} , "model":"m","messages":[{}]}`, `{  "model":"m","messages":[{}]}`},
-		"in between":             {Chat, Edit{}, `{"model":"m", "vllm_xargs":{"a":1}, "messages":[{}]}`, `{"model":"m", "messages":[{}]}`},
-		"last":                   {Messages, Edit{}, `{"model":"m","messages":[{}] , "kv_transfer_params":null }`, `{"model":"m","messages":[{}]  }`},
-		"several":                {Chat, Edit{}, `{"vllm_xargs":1,"bootstrap_host":"h","model":"m","bootstrap_room":5,"messages":[{}],"bootstrap_port":1}`, `{"model":"m","messages":[{}]}`},
-		"twice":                  {Chat, Edit{}, `{"vllm_xargs":1,"vllm_xargs":2,"model":"m","vllm_xargs":3,"messages":[{}]}`, `{"model":"m","messages":[{}]}`},
-		"escaped":                {Chat, Edit{}, `{"model":"m","kv_transfer_par\u0061ms":{},"messages":[{}]}`, `{"model":"m","messages":[{}]}`},
-		"in another case":        {Chat, Edit{}, `{"model":"m","KV_Transfer_Params":{},"vllm_xarg\u017f":1,"messages":[{}]}`, `{"model":"m","messages":[{}]}`},
-		"nested":                 {Chat, Edit{}, `{"model":"m","metadata":{"vllm_xargs":1},"messages":[{"kv_transfer_params":1}]}`, `{"model":"m","metadata":{"vllm_xargs":1},"messages":[{"kv_transfer_params":1}]}`},
-		"a longer name":          {Chat, Edit{}, `{"model":"m","vllm_xargs2":1,"messages":[{}]}`, `{"model":"m","vllm_xargs2":1,"messages":[{}]}`},
-		"nothing else":           {Other, Edit{}, `{ "vllm_xargs":1 , "routed_dp_rank":2 }`, `{   }`},
-		"nothing else, and more": {Tokenize, Edit{Model: "n", CacheSalt: "s"}, `{"vllm_xargs":1,"data_parallel_rank":2}`, `{"model":"n"}`},
+		"none": {Chat, Edit{}, `{"model":"m","messages":[{}]}`, `{"model":"m","messages":[{}]}`},
+		"first": {Chat, Edit{},
+			`{ "kv_transfer_params" : {"remote_host":"h"} , "model":"m","messages":[{}]}`, `{  "model":"m","messages":[{}]}`},
+		"in between": {Chat, Edit{}, `{"model":"m", "vllm_xargs":{"a":1}, "messages":[{}]}`,
+			`{"model":"m", "messages":[{}]}`},
+		"last": {Messages, Edit{}, `{"model":"m","messages":[{}] , "kv_transfer_params":null }`,
+			`{"model":"m","messages":[{}]  }`},
+		"several": {Chat, Edit{},
+			`{"vllm_xargs":1,"bootstrap_host":"h","model":"m","bootstrap_room":5,"messages":[{}],"bootstrap_port":1}`,
+			`{"model":"m","messages":[{}]}`},
+		"twice": {Chat, Edit{}, `{"vllm_xargs":1,"vllm_xargs":2,"model":"m","vllm_xargs":3,"messages":[{}]}`,
+			`{"model":"m","messages":[{}]}`},
+		"escaped": {Chat, Edit{}, `{"model":"m","kv_transfer_par\u0061ms":{},"messages":[{}]}`,
+			`{"model":"m","messages":[{}]}`},
+		"in another case": {Chat, Edit{}, `{"model":"m","KV_Transfer_Params":{},"vllm_xarg\u017f":1,"messages":[{}]}`,
+			`{"model":"m","messages":[{}]}`},
+		"nested": {Chat, Edit{},
+			`{"model":"m","metadata":{"vllm_xargs":1},"messages":[{"kv_transfer_params":1}]}`,
+			`{"model":"m","metadata":{"vllm_xargs":1},"messages":[{"kv_transfer_params":1}]}`},
+		"a longer name": {Chat, Edit{}, `{"model":"m","vllm_xargs2":1,"messages":[{}]}`,
+			`{"model":"m","vllm_xargs2":1,"messages":[{}]}`},
+		"nothing else": {Other, Edit{}, `{ "vllm_xargs":1 , "routed_dp_rank":2 }`, `{   }`},
+		"nothing else, and more": {Tokenize, Edit{Model: "n", CacheSalt: "s"}, `{"vllm_xargs":1,"data_parallel_rank":2}`,
+			`{"model":"n"}`},
 		"with other edits": {Chat, Edit{Model: "n", IncludeUsage: true, CacheSalt: "s", Priority: 20, SetPriority: true},
 			`{"vllm_xargs":1,"model":"m","stream":true,"messages":[{}],"priority":1,"ec_transfer_params":{}}`,
 			`{"stream_options":{"include_usage":true},"cache_salt":"s","model":"n","stream":true,"messages":[{}],"priority":20}`},
-		"nothing else in a score": {Score, Edit{Model: "n", CacheSalt: "s", Priority: 10, SetPriority: true}, `{"vllm_xargs":1}`, `{"model":"n","cache_salt":"s","priority":10}`},
-		"an empty body":           {Score, Edit{Model: "n", CacheSalt: "s"}, `{}`, `{"model":"n","cache_salt":"s"}`},
-		"allowed":                 {Chat, Edit{AllowFields: []string{"vllm_xargs"}}, `{"vllm_xargs":1,"bootstrap_host":"h","model":"m","messages":[{}]}`, `{"vllm_xargs":1,"model":"m","messages":[{}]}`},
-		"allowed behind others":   {Other, Edit{AllowFields: []string{"vllm_xargs"}}, `{"bootstrap_host":"h","vllm_xargs":1,"bootstrap_port":1}`, `{"vllm_xargs":1}`},
+		"nothing else in a score": {Score, Edit{Model: "n", CacheSalt: "s", Priority: 10, SetPriority: true},
+			`{"vllm_xargs":1}`, `{"model":"n","cache_salt":"s","priority":10}`},
+		"an empty body": {Score, Edit{Model: "n", CacheSalt: "s"}, `{}`, `{"model":"n","cache_salt":"s"}`},
+		"allowed": {Chat, Edit{AllowFields: []string{"vllm_xargs"}},
+			`{"vllm_xargs":1,"bootstrap_host":"h","model":"m","messages":[{}]}`, `{"vllm_xargs":1,"model":"m","messages":[{}]}`},
+		"allowed behind others": {Other, Edit{AllowFields: []string{"vllm_xargs"}},
+			`{"bootstrap_host":"h","vllm_xargs":1,"bootstrap_port":1}`, `{"vllm_xargs":1}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := Parse(tt.d, []byte(tt.body))
@@ -64,7 +79,8 @@ func TestEngineFieldsNeverStay(t *testing.T) {
 			t.Fatalf("%s: %v", body, err)
 		}
 		e := Edit{Model: rapid.SampledFrom([]string{"", "new"}).Draw(t, "model"), IncludeUsage: rapid.Bool().Draw(t, "usage"),
-			CacheSalt: rapid.SampledFrom([]string{"", "salt"}).Draw(t, "salt"), Priority: 5, SetPriority: rapid.Bool().Draw(t, "priority")}
+			CacheSalt: rapid.SampledFrom([]string{"", "salt"}).Draw(t, "salt"), Priority: 5,
+			SetPriority: rapid.Bool().Draw(t, "priority")}
 		after := bytes.Join(r.Splice(e), nil)
 		again, err := Parse(Chat, after)
 		if err != nil || len(again.place.engine) > 0 {
@@ -86,7 +102,8 @@ func TestPartsOfAFormWithEngineFieldsAreRemoved(t *testing.T) {
 	part := func(name, value string) string {
 		return "--b\r\nContent-Disposition: form-data; name=\"" + name + "\"\r\n\r\n" + value + "\r\n"
 	}
-	body := part("vllm_xargs", `{"a":1}`) + part("model", "m") + part("vllm_xargs[a]", "1") + part("prompt", "vllm_xargs") + part("Kv_transfer_params", "{}") + "--b--\r\n"
+	body := part("vllm_xargs", `{"a":1}`) + part("model", "m") + part("vllm_xargs[a]", "1") +
+		part("prompt", "vllm_xargs") + part("Kv_transfer_params", "{}") + "--b--\r\n"
 	want := part("model", "n") + part("prompt", "vllm_xargs") + "--b--\r\n"
 	r, err := ParseMultipart("multipart/form-data; boundary=b", []byte(body))
 	if err != nil {

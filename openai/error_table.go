@@ -46,7 +46,8 @@ var table = []Row{
 		"The response does not exist, has expired, or belongs to another tenant.",
 		"Use the ID of a response that was stored with a key of the same tenant."},
 	{CodePreviousResponseNotFound, 404, "invalid_request_error", "not_found_error", RetryDefault,
-		"The previous response does not exist, has expired or belongs to another tenant, or it was created before the gateway started or by another gateway.",
+		"The previous response does not exist, has expired or belongs to another tenant, or it was created before the " +
+			"gateway started or by another gateway.",
 		"Send the whole conversation as `input`, without `previous_response_id`."},
 	{CodeConversationNotFound, 404, "invalid_request_error", "not_found_error", RetryDefault,
 		"The conversation does not exist, or its engine serves several tenants.",
@@ -68,13 +69,16 @@ var table = []Row{
 		"Send the body uncompressed or with gzip."},
 	{CodeHostNotAllowed, 421, "invalid_request_error", "invalid_request_error", RetryNever,
 		"The gateway runs without keys and rejects requests for host names other than its own.",
-		"Send the request to localhost or an IP address. Operator: add the host name to `hosts` (with `serve --model`: to `--hosts`), or set `auth.required: true`."},
+		"Send the request to localhost or an IP address. Operator: add the host name to `hosts` (with `serve --model`: to " +
+			"`--hosts`), or set `auth.required: true`."},
 	{CodeWebSocketNotSupported, 426, "invalid_request_error", "invalid_request_error", RetryDefault,
 		"The gateway does not support WebSocket.",
 		"Send an HTTP POST with `\"stream\": true`. Codex does so automatically."},
 	{CodeRateLimitExceeded, 429, "requests", "rate_limit_error", RetryAfter,
-		"A rate limit of the key or tenant is reached, the workers returned 429, or the client's address sent too many unknown keys.",
-		"Wait for Retry-After. Without Retry-After, the request alone exceeds its limit: shorten the prompt or lower `max_tokens`. The type is `tokens` if the limit counts tokens."},
+		"A rate limit of the key or tenant is reached, the workers returned 429, or the client's address sent too many " +
+			"unknown keys.",
+		"Wait for Retry-After. Without Retry-After, the request alone exceeds its limit: shorten the prompt or lower " +
+			"`max_tokens`. The type is `tokens` if the limit counts tokens."},
 	{CodeInsufficientQuota, 429, "insufficient_quota", "rate_limit_error", RetryNever,
 		"The budget of the key or its tenant is spent.",
 		"Wait for the next UTC day or month, depending on the budget. Operator: raise the budget."},
@@ -94,7 +98,9 @@ var table = []Row{
 		"The worker's response, or one event of it, exceeds max_response_bytes.",
 		"Request less at once, for example fewer inputs. Operator: raise `max_response_bytes`."},
 	{CodeOverloaded, 503, "server_error", "overloaded_error", RetryAfter,
-		"All workers are busy, and the queue is full (depth), the wait limit was or would be exceeded (wait), or the request was evicted for another one (displaced). Or all workers failed or returned 429 recently. Or no memory is left to buffer the request or response.",
+		"All workers are busy, and the queue is full (depth), the wait limit was or would be exceeded (wait), or the " +
+			"request was evicted for another one (displaced). Or all workers failed or returned 429 recently. Or no memory is " +
+			"left to buffer the request or response.",
 		"Wait for Retry-After. Operator: add workers; if the message names `max_buffered_bytes`, raise that key."},
 	{CodeNoHealthyWorker, 503, "server_error", "overloaded_error", RetryAfter,
 		"No worker that could serve the request is up.",
@@ -107,7 +113,8 @@ var table = []Row{
 		"Wait for Retry-After. Operator: check the database. Keys of the configuration file still work."},
 	{CodeRatelimitUnavailable, 503, "server_error", "overloaded_error", RetryAfter,
 		"The tenant's limits cannot be checked because Redis is unavailable, and the tenant has `fail_closed` set.",
-		"Wait for Retry-After. Operator: check Redis, or turn off `fail_closed` so that each gateway enforces the limits on its own."},
+		"Wait for Retry-After. Operator: check Redis, or turn off `fail_closed` so that each gateway enforces the limits " +
+			"on its own."},
 	{CodeWorkerTimeout, 504, "server_error", "timeout_error", RetryDefault,
 		"The worker did not respond in time.",
 		"Retry, or request less output. Operator: raise `timeouts`."},

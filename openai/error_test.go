@@ -85,7 +85,8 @@ func TestBodies(t *testing.T) {
 		err               Error
 		openAI, anthropic string
 	}{
-		{"all fields", Error{Code: CodeInvalidValue, Message: `"<b>" & \ é` + "\n", Param: "messages[0].role", Cause: errors.New("secret")},
+		{"all fields", Error{Code: CodeInvalidValue, Message: `"<b>" & \ é` + "\n", Param: "messages[0].role",
+			Cause: errors.New("secret")},
 			`{"error":{"message":"\"<b>\" & \\ é\n","type":"invalid_request_error","param":"messages[0].role","code":"invalid_value"}}`,
 			`{"type":"error","error":{"type":"invalid_request_error","message":"\"<b>\" & \\ é\n"},"request_id":"req_1"}`},
 		{"table's words", Error{Code: CodeInvalidAPIKey},
@@ -118,7 +119,8 @@ func TestBodies(t *testing.T) {
 			}
 		})
 	}
-	if got := string((&Error{Code: CodeOverloaded, Message: "m"}).Body(Messages, "")); !strings.HasSuffix(got, `"request_id":null}`) {
+	if got := string((&Error{Code: CodeOverloaded, Message: "m"}).Body(Messages, "")); !strings.HasSuffix(got,
+		`"request_id":null}`) {
 		t.Errorf("without a request id: %s", got)
 	}
 }
@@ -134,7 +136,8 @@ func TestEveryBodyAndFrameIsStrictlyDecodable(t *testing.T) {
 		var o strictOpenAI
 		body := e.Body(Chat, "id")
 		strictly(t, body, &o)
-		if o.Error == nil || o.Error.Type == nil || o.Error.Message == nil || *o.Error.Message != want || o.Error.Code == nil || *o.Error.Code != string(e.Code) {
+		if o.Error == nil || o.Error.Type == nil || o.Error.Message == nil || *o.Error.Message != want ||
+			o.Error.Code == nil || *o.Error.Code != string(e.Code) {
 			t.Fatalf("%s", body)
 		}
 		if (o.Error.Param == nil) != (e.Param == "") {
@@ -164,7 +167,8 @@ func TestEveryBodyAndFrameIsStrictlyDecodable(t *testing.T) {
 			}
 			if d == Responses {
 				failed, err := r.Next()
-				if got, ok := ErrorOf(failed.Data); err != nil || string(failed.Name) != "response.failed" || !ok || got.Message != want || got.Code != string(e.Code) {
+				if got, ok := ErrorOf(failed.Data); err != nil || string(failed.Name) != "response.failed" || !ok ||
+					got.Message != want || got.Code != string(e.Code) {
 					t.Fatalf("the last event of %q is read as %+v: %v", frame, got, err)
 				}
 				length += len(failed.Raw)
@@ -186,7 +190,8 @@ func TestFramesOfTheDialects(t *testing.T) {
 		Completions: "data: {\"error\":" + object + "}\n\n",
 		Responses: "event: error\ndata: {\"type\":\"error\",\"code\":\"worker_error\",\"message\":\"cut\",\"param\":null," +
 			"\"sequence_number\":0,\"error\":" + object + "}\n\n" +
-			"event: response.failed\ndata: {\"type\":\"response.failed\",\"sequence_number\":1,\"response\":{\"id\":\"\",\"object\":\"response\"," +
+			"event: response.failed\ndata: " +
+			"{\"type\":\"response.failed\",\"sequence_number\":1,\"response\":{\"id\":\"\",\"object\":\"response\"," +
 			"\"status\":\"failed\",\"error\":{\"code\":\"worker_error\",\"message\":\"cut\"},\"incomplete_details\":null,\"output\":[],\"usage\":null}}\n\n",
 		Messages: "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"api_error\",\"message\":\"cut\"}}\n\n",
 	} {
@@ -198,7 +203,8 @@ func TestFramesOfTheDialects(t *testing.T) {
 
 func TestFramesRaiseInOpenAIGo(t *testing.T) {
 	for _, d := range []Dialect{Chat, Completions, Responses} {
-		res := &http.Response{Header: http.Header{}, Body: io.NopCloser(bytes.NewReader((&Error{Code: CodeWorkerError}).Frame(d)))}
+		res := &http.Response{Header: http.Header{},
+			Body: io.NopCloser(bytes.NewReader((&Error{Code: CodeWorkerError}).Frame(d)))}
 		s := ssestream.NewStream[map[string]any](ssestream.NewDecoder(res), nil)
 		if s.Next() {
 			t.Errorf("%v: the SDK takes the frame for a chunk: %v", d, s.Current())
@@ -286,20 +292,24 @@ func TestErrorsOfEveryEngine(t *testing.T) {
 		{"vLLM's key check", `{"error":"Unauthorized"}`, EngineError{500, "", "", "Unauthorized", ""}},
 		{"SGLang", `{"error":{"object":"error","message":"m","type":"BadRequestError","param":null,"code":400}}`,
 			EngineError{400, "BadRequestError", "", "m", ""}},
-		{"SGLang overloaded", `{"object":"error","message":"The request queue is full.","type":"SERVICE_UNAVAILABLE","param":null,"code":503}`,
+		{"SGLang overloaded",
+			`{"object":"error","message":"The request queue is full.","type":"SERVICE_UNAVAILABLE","param":null,"code":503}`,
 			EngineError{503, "SERVICE_UNAVAILABLE", "", "The request queue is full.", ""}},
-		{"llama.cpp", `{"error":{"code":400,"message":"m","type":"exceed_context_size_error","n_prompt_tokens":1407,"n_ctx":256}}`,
+		{"llama.cpp",
+			`{"error":{"code":400,"message":"m","type":"exceed_context_size_error","n_prompt_tokens":1407,"n_ctx":256}}`,
 			EngineError{400, "exceed_context_size_error", "", "m", ""}},
 		{"llama.cpp's error field", `{"code":500,"message":"m","type":"server_error"}`,
 			EngineError{500, "server_error", "", "m", ""}},
 		{"a message beside a success code", `{"code":200,"message":"m"}`, EngineError{}},
-		{"Ollama", `{"error":{"message":"m","type":"api_error","param":null,"code":null}}`, EngineError{500, "api_error", "", "m", ""}},
+		{"Ollama", `{"error":{"message":"m","type":"api_error","param":null,"code":null}}`,
+			EngineError{500, "api_error", "", "m", ""}},
 		{"Ollama's own API", `{"error":"model 'x' not found"}`, EngineError{500, "", "", "model 'x' not found", ""}},
 		{"Anthropic", `{"type":"error","error":{"type":"overloaded_error","message":"m"},"request_id":"r"}`,
 			EngineError{503, "overloaded_error", "", "m", ""}},
 		{"Responses", `{"type":"error","code":"rate_limit_exceeded","message":"m","param":null,"sequence_number":1}`,
 			EngineError{429, "", "rate_limit_exceeded", "m", ""}},
-		{"Responses failed", `{"type":"response.failed","response":{"id":"r","status":"failed","error":{"code":"server_error","message":"m"}}}`,
+		{"Responses failed",
+			`{"type":"response.failed","response":{"id":"r","status":"failed","error":{"code":"server_error","message":"m"}}}`,
 			EngineError{500, "", "server_error", "m", ""}},
 		{"status as text", `{"error":{"code":"503","message":"m"}}`, EngineError{503, "", "", "m", ""}},
 		{"status with words", `{"error":{"code":"429 Too Many Requests","message":"m"}}`, EngineError{429, "", "", "m", ""}},
@@ -307,9 +317,11 @@ func TestErrorsOfEveryEngine(t *testing.T) {
 		{"code around the error", `{"code":429,"error":{"message":"m","type":"x"}}`, EngineError{429, "x", "", "m", ""}},
 		{"code within wins", `{"error":{"code":404},"status":500,"message":"outer"}`, EngineError{404, "", "", "outer", ""}},
 		{"a success code is none", `{"error":{"code":200,"message":"m"}}`, EngineError{500, "", "", "m", ""}},
-		{"escapes", `{"error":{"message":"a\u00e9\n\"b\"","type":"rate_limit_error"}}`, EngineError{429, "rate_limit_error", "", "aé\n\"b\"", ""}},
+		{"escapes", `{"error":{"message":"a\u00e9\n\"b\"","type":"rate_limit_error"}}`,
+			EngineError{429, "rate_limit_error", "", "aé\n\"b\"", ""}},
 		{"FastAPI", `{"detail":"Not Found"}`, EngineError{500, "", "", "Not Found", ""}},
-		{"FastAPI's checks", `{"detail":[{"loc":["body"],"msg":"m"}]}`, EngineError{422, "unprocessable_entity", "", `[{"loc":["body"],"msg":"m"}]`, ""}},
+		{"FastAPI's checks", `{"detail":[{"loc":["body"],"msg":"m"}]}`,
+			EngineError{422, "unprocessable_entity", "", `[{"loc":["body"],"msg":"m"}]`, ""}},
 		{"a flag", `{"error":true,"message":"m"}`, EngineError{500, "", "", "m", ""}},
 		{"null", `{"error":null,"message":"m"}`, EngineError{}},
 		{"a chunk", `{"object":"chat.completion.chunk","choices":[{"delta":{"content":"error"}}]}`, EngineError{}},

@@ -29,7 +29,8 @@ func errorDoc() string {
 		"<!-- Generated from openai/error_table.go: `UPDATE_DOCS=1 go test ./openai -run TestErrorDoc` writes it. -->\n\n" +
 		"Reference of all errors that the gateway itself returns, for developers of clients and for operators. " +
 		"\"Operator:\" marks remedies that need access to the gateway. " +
-		"If a worker rejects a request with 400, 404, 409, 413 or 422, the client receives the worker's status, code and message instead.\n\n" +
+		"If a worker rejects a request with 400, 404, 409, 413 or 422, the client receives the worker's status, code and " +
+		"message instead.\n\n" +
 		"Bodies have OpenAI's format. `param` names the invalid field, or is null:\n\n" +
 		"```json\n" + string((&Error{Code: CodeModelNotFound, Param: "model"}).Body(Chat, "")) + "\n```\n\n" +
 		"On `/v1/messages`, bodies have Anthropic's format, which has no code:\n\n" +
@@ -45,7 +46,8 @@ func errorDoc() string {
 		"- the gateway has used up its own attempts on other workers;\n" +
 		"- the request alone exceeds its rate limit;\n" +
 		"- Retry-After exceeds one minute, the longest wait that SDKs accept.\n\n" +
-		"| status | code | type | type on /v1/messages | SDKs retry | what it means | what to do |\n|---|---|---|---|---|---|---|\n")
+		"| status | code | type | type on /v1/messages | SDKs retry | what it means | what to do " +
+		"|\n|---|---|---|---|---|---|---|\n")
 	for _, r := range sortedTable() {
 		retry := "no"
 		switch {
@@ -56,7 +58,8 @@ func errorDoc() string {
 		case sdksRetry(r):
 			retry = "yes"
 		}
-		fmt.Fprintf(&b, "| %d | `%s` | `%s` | `%s` | %s | %s | %s |\n", r.Status, r.Code, r.Type, r.Anthropic, retry, r.Meaning, r.Remedy)
+		fmt.Fprintf(&b, "| %d | `%s` | `%s` | `%s` | %s | %s | %s |\n", r.Status, r.Code, r.Type, r.Anthropic, retry,
+			r.Meaning, r.Remedy)
 	}
 	return b.String()
 }

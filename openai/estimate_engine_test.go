@@ -39,9 +39,12 @@ func TestEstimatedOutputIsWhatTheEngineWrote(t *testing.T) {
 		openings         int64
 	}{
 		{"chat", "/v1/chat/completions", messages + `,"stream_options":{"include_usage":true}`, openai.Chat, 0},
-		{"three choices", "/v1/chat/completions", messages + `,"n":3,"stream_options":{"include_usage":true}`, openai.Chat, 0},
-		{"chat with a tool", "/v1/chat/completions", messages + `,"stream_options":{"include_usage":true}` + tools, openai.Chat, 1},
-		{"completions", "/v1/completions", `"prompt":"Tell me a story.","max_tokens":50,"stream_options":{"include_usage":true}`, openai.Completions, 0},
+		{"three choices", "/v1/chat/completions", messages + `,"n":3,"stream_options":{"include_usage":true}`, openai.Chat,
+			0},
+		{"chat with a tool", "/v1/chat/completions", messages + `,"stream_options":{"include_usage":true}` + tools,
+			openai.Chat, 1},
+		{"completions", "/v1/completions",
+			`"prompt":"Tell me a story.","max_tokens":50,"stream_options":{"include_usage":true}`, openai.Completions, 0},
 		{"responses", "/v1/responses", `"input":"Tell me a story."`, openai.Responses, 0},
 		{"responses with a tool", "/v1/responses", `"input":"Tell me a story."` + flat, openai.Responses, 1},
 		{"messages", "/v1/messages", messages + `,"max_tokens":200`, openai.Messages, 0},

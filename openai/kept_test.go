@@ -4,16 +4,21 @@ import "testing"
 
 func TestPathsOfKeptObjectsAreKnown(t *testing.T) {
 	for _, c := range []struct{ method, path, kind string }{
-		{"GET", "/v1/files", "files"}, {"POST", "/v1/files", "files"}, {"GET", "/v1/files/", "files"}, {"GET", "/files/file-1/content", "files"},
-		{"GET", "/openai/v1/Files", "files"}, {"DELETE", "/v1/batches/b", "batches"}, {"GET", "/v1/messages/batches", "batches"},
+		{"GET", "/v1/files", "files"}, {"POST", "/v1/files", "files"}, {"GET", "/v1/files/", "files"},
+		{"GET", "/files/file-1/content", "files"},
+		{"GET", "/openai/v1/Files", "files"}, {"DELETE", "/v1/batches/b", "batches"},
+		{"GET", "/v1/messages/batches", "batches"},
 		{"POST", "/v1/conversations/c/items", "conversations"}, {"GET", "/v1/vector_stores/v/files", "vector_stores"},
 		{"GET", "/v1/fine_tuning/jobs", "fine_tuning"}, {"GET", "/v1/videos/v/content", "videos"},
 		{"GET", "/v1/responses", "responses"}, {"HEAD", "/v1/responses/", "responses"}, {"POST", "/v1/responses", ""},
 		{"GET", "/v1/responses/r", ""}, {"POST", "/v1/responses/compact", ""},
-		{"GET", "/v1/chat/completions", "chat completions"}, {"POST", "/v1/chat/completions", ""}, {"POST", "/v1/chat/completions/", ""},
-		{"POST", "/v1/chat/completions/c", "chat completions"}, {"GET", "/v1/chat/completions/c/messages", "chat completions"},
+		{"GET", "/v1/chat/completions", "chat completions"}, {"POST", "/v1/chat/completions", ""},
+		{"POST", "/v1/chat/completions/", ""},
+		{"POST", "/v1/chat/completions/c", "chat completions"},
+		{"GET", "/v1/chat/completions/c/messages", "chat completions"},
 		{"GET", "/v1/completions", ""}, {"POST", "/v1/completions", ""},
-		{"GET", "/v1/models", ""}, {"GET", "/version", ""}, {"POST", "/pooling", ""}, {"GET", "/profiles", ""}, {"GET", "", ""}, {"GET", "/", ""},
+		{"GET", "/v1/models", ""}, {"GET", "/version", ""}, {"POST", "/pooling", ""}, {"GET", "/profiles", ""},
+		{"GET", "", ""}, {"GET", "/", ""},
 	} {
 		if got := KeptKind(c.method, c.path); got != c.kind {
 			t.Errorf("%s %s: %q, want %q", c.method, c.path, got, c.kind)
@@ -56,7 +61,8 @@ func TestAPassedBodyMayContinueAResponse(t *testing.T) {
 		}
 	}
 	for _, body := range []string{
-		`{"previous_response_id":"a","previous_response_id":"b"}`, `{"Previous_Response_ID":"a"}`, `{"conversation":"a","CONVERSATION":"b"}`,
+		`{"previous_response_id":"a","previous_response_id":"b"}`, `{"Previous_Response_ID":"a"}`,
+		`{"conversation":"a","CONVERSATION":"b"}`,
 		`{"conversation":{"id":"a","ID":"b"}}`,
 	} {
 		if _, err := Parse(Other, []byte(body)); err == nil {

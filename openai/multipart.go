@@ -44,15 +44,18 @@ func formBoundary(contentType string) (string, error) {
 	}
 	kind, params, err := mime.ParseMediaType(contentType)
 	if err != nil || kind != "multipart/form-data" {
-		return "", badForm("the Content-Type is not multipart/form-data with well-formed parameters", "send multipart/form-data; boundary=…")
+		return "", badForm("the Content-Type is not multipart/form-data with well-formed parameters",
+			"send multipart/form-data; boundary=…")
 	}
 	boundary := params["boundary"]
 	const longest = 70 // RFC 2046, 5.1.1
 	if boundary == "" || len(boundary) > longest || strings.HasSuffix(boundary, " ") {
-		return "", badForm("the Content-Type's boundary is missing, too long or ends with a space", "send a boundary of 1 to 70 characters")
+		return "", badForm("the Content-Type's boundary is missing, too long or ends with a space",
+			"send a boundary of 1 to 70 characters")
 	}
 	if strings.Trim(boundary, boundaryCharacters) != "" {
-		return "", badForm("the Content-Type's boundary has a character that RFC 2046 does not allow", "use letters, digits and dashes")
+		return "", badForm("the Content-Type's boundary has a character that RFC 2046 does not allow",
+			"use letters, digits and dashes")
 	}
 	return boundary, nil
 }
@@ -80,12 +83,14 @@ func (f *form) read() error {
 		rest := f.body[at:]
 		if bytes.HasPrefix(rest, []byte("--")) {
 			if after := rest[2:]; n == 0 || len(after) > 0 && string(after) != "\r\n" {
-				return badForm(fmt.Sprintf("it has no parts, or text after its closing boundary at byte %d", at), "end it with the closing boundary")
+				return badForm(fmt.Sprintf("it has no parts, or text after its closing boundary at byte %d", at),
+					"end it with the closing boundary")
 			}
 			return nil
 		}
 		if !bytes.HasPrefix(rest, []byte("\r\n")) {
-			return badForm(fmt.Sprintf("the boundary before byte %d is not followed by a line break or two dashes", at), "choose a boundary that no part contains")
+			return badForm(fmt.Sprintf("the boundary before byte %d is not followed by a line break or two dashes", at),
+				"choose a boundary that no part contains")
 		}
 		if n == maxParts {
 			return badForm(fmt.Sprintf("it has more than %d parts", maxParts), "send fewer parts")
@@ -111,10 +116,13 @@ func (f *form) headers(from int) (content int, headers []byte, err error) {
 	window := f.body[from:min(len(f.body), from+maxPartHeaders)]
 	n := bytes.Index(window, []byte("\r\n\r\n"))
 	if n < 0 {
-		return 0, nil, badForm(fmt.Sprintf("the headers of the part at byte %d do not end within %d bytes", from, maxPartHeaders), "send an empty line after them")
+		return 0, nil,
+			badForm(fmt.Sprintf("the headers of the part at byte %d do not end within %d bytes", from, maxPartHeaders),
+				"send an empty line after them")
 	}
 	if bytes.Contains(window[:n], f.delimiter) {
-		return 0, nil, badForm(fmt.Sprintf("the headers of the part at byte %d contain the boundary", from), "choose another boundary")
+		return 0, nil, badForm(fmt.Sprintf("the headers of the part at byte %d contain the boundary", from),
+			"choose another boundary")
 	}
 	return from + n + 4, window[:n], nil
 }
@@ -134,7 +142,8 @@ func (f *form) end(from int) (int, error) {
 		case hit >= from+2 && f.body[hit-2] == '\r' && f.body[hit-1] == '\n':
 			return hit - 2, nil
 		case f.body[hit-1] == '\n' || f.body[hit-1] == '\r':
-			return 0, badForm(fmt.Sprintf("the boundary at byte %d does not follow a CRLF line break", hit), "choose a boundary that no part contains")
+			return 0, badForm(fmt.Sprintf("the boundary at byte %d does not follow a CRLF line break", hit),
+				"choose a boundary that no part contains")
 		}
 		at = hit + 1
 	}
@@ -163,7 +172,8 @@ func (f *form) part(headers []byte, content, whole span) error {
 	}
 	*seen = true
 	if file || encoded {
-		return &RequestError{Reason: CodeInvalidValue, Param: name, Message: name + " must be a plain part without a filename or transfer encoding"}
+		return &RequestError{Reason: CodeInvalidValue, Param: name,
+			Message: name + " must be a plain part without a filename or transfer encoding"}
 	}
 	if name == "stream" {
 		return f.streamPart(f.body[content.from:content.to])
@@ -176,7 +186,8 @@ func (f *form) modelPart(at span) error {
 	plainText := utf8.Valid(value) && bytes.IndexFunc(value, func(r rune) bool { return r < 0x20 || r == 0x7f }) < 0
 	if len(value) == 0 || len(value) > maxModelBytes || !plainText {
 		return &RequestError{Reason: CodeInvalidValue, Param: "model",
-			Message: fmt.Sprintf("model must be a name of 1 to %d bytes in UTF-8 without control characters, not %d bytes", maxModelBytes, len(value))}
+			Message: fmt.Sprintf("model must be a name of 1 to %d bytes in UTF-8 without control characters, not %d bytes",
+				maxModelBytes, len(value))}
 	}
 	f.req.Model, f.req.place.model = string(value), at
 	return nil
@@ -224,7 +235,8 @@ func partHeaders(block []byte) (name string, file, encoded bool, err error) {
 		}
 	}
 	if !described {
-		return "", false, false, badForm("a part has no Content-Disposition header", `send Content-Disposition: form-data; name="…"`)
+		return "", false, false,
+			badForm("a part has no Content-Disposition header", `send Content-Disposition: form-data; name="…"`)
 	}
 	return name, file, encoded, nil
 }
@@ -234,7 +246,8 @@ func partHeaders(block []byte) (name string, file, encoded bool, err error) {
 func disposition(value string) (name string, file bool, err error) {
 	kind, rest, _ := strings.Cut(value, ";")
 	if !strings.EqualFold(strings.TrimSpace(kind), "form-data") {
-		return "", false, badForm("a part's Content-Disposition is not form-data", `send Content-Disposition: form-data; name="…"`)
+		return "", false,
+			badForm("a part's Content-Disposition is not form-data", `send Content-Disposition: form-data; name="…"`)
 	}
 	named := false
 	for rest != "" {
@@ -260,7 +273,8 @@ func disposition(value string) (name string, file bool, err error) {
 	}
 	plainName := strings.ReplaceAll(name, `\`, "")
 	for _, guarded := range [...]string{"model", "stream"} {
-		if name != guarded && (strings.EqualFold(plainName, guarded) || strings.EqualFold(strings.TrimSpace(plainName), guarded)) {
+		if name != guarded && (strings.EqualFold(plainName, guarded) ||
+			strings.EqualFold(strings.TrimSpace(plainName), guarded)) {
 			return "", false, &RequestError{Reason: CodeAmbiguousJSON, Param: guarded,
 				Message: fmt.Sprintf("a part's name differs from %q only in case, spaces or escapes: "+
 					"form parsers disagree about whether it counts; write it exactly like this", guarded)}

@@ -60,13 +60,19 @@ func TestFormsAreRead(t *testing.T) {
 		{"model only", formType, part("model", "m") + formEnd, "m", false, false},
 		{"no line break after the end", formType, part("model", "m") + "--XX--", "m", false, false},
 		{"no model", formType, part("prompt", "x") + formEnd, "", false, false},
-		{"quoted boundary", `multipart/form-data; boundary="X X"`, strings.ReplaceAll(part("model", "m")+formEnd, "--XX", "--X X"), "m", false, false},
-		{"boundary in capitals and a charset", `Multipart/Form-Data; charset=utf-8; Boundary=XX`, part("model", "m") + formEnd, "m", false, false},
-		{"unquoted name", formType, "--XX\r\nContent-Disposition: form-data; name=model\r\n\r\nm\r\n" + formEnd, "m", false, false},
-		{"headers in other cases", formType, "--XX\r\ncontent-TYPE: text/plain\r\nCONTENT-disposition:FORM-DATA;NAME=\"model\"\r\nContent-Transfer-Encoding: 8bit\r\n\r\nm\r\n" + formEnd, "m", false, false},
+		{"quoted boundary", `multipart/form-data; boundary="X X"`,
+			strings.ReplaceAll(part("model", "m")+formEnd, "--XX", "--X X"), "m", false, false},
+		{"boundary in capitals and a charset", `Multipart/Form-Data; charset=utf-8; Boundary=XX`,
+			part("model", "m") + formEnd, "m", false, false},
+		{"unquoted name", formType, "--XX\r\nContent-Disposition: form-data; name=model\r\n\r\nm\r\n" + formEnd, "m", false,
+			false},
+		{"headers in other cases", formType, "--XX\r\ncontent-TYPE: " +
+			"text/plain\r\nCONTENT-disposition:FORM-DATA;NAME=\"model\"\r\nContent-Transfer-Encoding: 8bit\r\n\r\nm\r\n" +
+			formEnd, "m", false, false},
 		{"stream False", formType, part("stream", "False") + formEnd, "", false, false},
 		{"stream True", formType, part("stream", "True") + formEnd, "", true, false},
-		{"file with an odd name", formType, "--XX\r\nContent-Disposition: form-data; filename*=UTF-8''a%20b; name=\"file\"; filename=\"a;\\\" name=model.wav\"\r\n\r\n\r\n" + formEnd, "", false, true},
+		{"file with an odd name", formType, "--XX\r\nContent-Disposition: form-data; filename*=UTF-8''a%20b; " +
+			"name=\"file\"; filename=\"a;\\\" name=model.wav\"\r\n\r\n\r\n" + formEnd, "", false, true},
 		{"the boundary inside a line", formType, part("file", "a --XX b") + part("model", "m") + formEnd, "m", false, false},
 		{"empty part", formType, part("prompt", "") + formEnd, "", false, false},
 		{"two other parts of one name", formType, part("image[]", "1") + part("image[]", "2") + formEnd, "", false, false},
@@ -133,18 +139,25 @@ func TestFormsThatReadersDifferAboutAreRefused(t *testing.T) {
 		{"endless headers", formType, header("X: " + strings.Repeat("x", 9<<10)), CodeInvalidValue},
 		{"longer boundary", formType, "--XXY\r\n\r\nm\r\n" + formEnd, CodeInvalidValue},
 		{"longer boundary in between", formType, part("file", "a\r\n--XXY\r\nb") + formEnd, CodeInvalidValue},
-		{"padding after the boundary", formType, "--XX \r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nm\r\n" + formEnd, CodeInvalidValue},
+		{"padding after the boundary", formType, "--XX \r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nm\r\n" +
+			formEnd, CodeInvalidValue},
 		{"boundary behind a lone LF", formType, part("file", "a\n--XX\r\nb") + formEnd, CodeInvalidValue},
 		{"boundary behind a lone CR", formType, part("file", "a\r--XX\r\nb") + formEnd, CodeInvalidValue},
 		{"lone LF in all lines", formType, strings.ReplaceAll(model+formEnd, "\r\n", "\n"), CodeInvalidValue},
-		{"lone LF between headers", formType, header("Content-Disposition: form-data; name=\"file\"\nContent-Disposition: form-data; name=\"model\""), CodeInvalidValue},
-		{"boundary within the headers", "multipart/form-data; boundary=\"X:X\"", "--X:X\r\nContent-Disposition: form-data; name=\"a\"\r\n--X:X\r\n\r\nm\r\n--X:X--\r\n", CodeInvalidValue},
-		{"content missing its line break", formType, "--XX\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n" + formEnd, CodeInvalidValue},
+		{"lone LF between headers", formType,
+			header("Content-Disposition: form-data; name=\"file\"\nContent-Disposition: form-data; name=\"model\""),
+			CodeInvalidValue},
+		{"boundary within the headers", "multipart/form-data; boundary=\"X:X\"",
+			"--X:X\r\nContent-Disposition: form-data; name=\"a\"\r\n--X:X\r\n\r\nm\r\n--X:X--\r\n", CodeInvalidValue},
+		{"content missing its line break", formType, "--XX\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n" + formEnd,
+			CodeInvalidValue},
 		{"no headers", formType, "--XX\r\n\r\nm\r\n" + formEnd, CodeInvalidValue},
 		{"folded header", formType, header("Content-Disposition: form-data;\r\n name=\"model\""), CodeInvalidValue},
 		{"space before the colon", formType, header("Content-Disposition : form-data; name=\"model\""), CodeInvalidValue},
 		{"zero byte in a header", formType, header("Content-Disposition: form-data; name=\"mod\x00el\""), CodeInvalidValue},
-		{"two dispositions", formType, header("Content-Disposition: form-data; name=\"a\"\r\nContent-Disposition: form-data; name=\"model\""), CodeInvalidValue},
+		{"two dispositions", formType,
+			header("Content-Disposition: form-data; name=\"a\"\r\nContent-Disposition: form-data; name=\"model\""),
+			CodeInvalidValue},
 		{"no disposition", formType, header("Content-Type: text/plain"), CodeInvalidValue},
 		{"attachment", formType, header("Content-Disposition: attachment; name=\"model\""), CodeInvalidValue},
 		{"no name", formType, header("Content-Disposition: form-data"), CodeInvalidValue},
@@ -161,8 +174,10 @@ func TestFormsThatReadersDifferAboutAreRefused(t *testing.T) {
 		{"model with a space", formType, part(" model", "m") + formEnd, CodeAmbiguousJSON},
 		{"escaped model", formType, part(`mod\el`, "m") + formEnd, CodeAmbiguousJSON},
 		{"ſtream", formType, part("ſtream", "true") + formEnd, CodeAmbiguousJSON},
-		{"model as a file", formType, header("Content-Disposition: form-data; name=\"model\"; filename=\"m\""), CodeInvalidValue},
-		{"model in base64", formType, header("Content-Disposition: form-data; name=\"model\"\r\nContent-Transfer-Encoding: base64"), CodeInvalidValue},
+		{"model as a file", formType, header("Content-Disposition: form-data; name=\"model\"; filename=\"m\""),
+			CodeInvalidValue},
+		{"model in base64", formType,
+			header("Content-Disposition: form-data; name=\"model\"\r\nContent-Transfer-Encoding: base64"), CodeInvalidValue},
 		{"empty model", formType, part("model", "") + formEnd, CodeInvalidValue},
 		{"long model", formType, part("model", strings.Repeat("m", 257)) + formEnd, CodeInvalidValue},
 		{"model with a line break", formType, part("model", "a\r\nb") + formEnd, CodeInvalidValue},
@@ -184,7 +199,8 @@ func TestFormsThatReadersDifferAboutAreRefused(t *testing.T) {
 func FuzzParseMultipart(f *testing.F) {
 	f.Add(formType, []byte(part("model", "m")+part("stream", "true")+formEnd))
 	f.Add(`multipart/form-data; boundary="X X"`, []byte(strings.ReplaceAll(part("model", "m")+formEnd, "--XX", "--X X")))
-	f.Add(formType, []byte("--XX\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\nContent-Type: audio/wav\r\n\r\n\x00\r\n--X\r\n"+formEnd))
+	f.Add(formType, []byte("--XX\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\nContent-Type: "+
+		"audio/wav\r\n\r\n\x00\r\n--X\r\n"+formEnd))
 	f.Fuzz(func(t *testing.T, contentType string, body []byte) {
 		r, err := ParseMultipart(contentType, body)
 		if err != nil {

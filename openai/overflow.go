@@ -20,10 +20,12 @@ func ContextExceeded(d Dialect, field string, context, prompt, output int64) *Er
 	case anthropic && prompt > context:
 		e.Message = fmt.Sprintf("prompt is too long: %d tokens > %d maximum", prompt, context)
 	case anthropic:
-		e.Message = fmt.Sprintf("input length and `max_tokens` exceed context limit: %d + %d > %d, decrease input length or `max_tokens` and try again",
+		e.Message = fmt.Sprintf("input length and `max_tokens` exceed context limit: %d + %d > %d, decrease input length "+
+			"or `max_tokens` and try again",
 			prompt, output, context)
 	case output > 0:
-		e.Message = fmt.Sprintf("This model's maximum context length is %d tokens. However, you requested %d tokens (%d in the %s, %d in the completion). "+
+		e.Message = fmt.Sprintf("This model's maximum context length is %d tokens. However, you requested %d tokens (%d in "+
+			"the %s, %d in the completion). "+
 			"Please reduce the length of the %s or completion.", context, prompt+output, prompt, field, output, field)
 	default:
 		e.Message = fmt.Sprintf("This model's maximum context length is %d tokens. However, your %s resulted in %d tokens. "+
@@ -89,7 +91,8 @@ func (e EngineError) Overflow(d Dialect) (refusal *Error, ok bool) {
 			refusal.Message = fmt.Sprintf("%s: %d tokens > %d maximum", anthropicOverflow, most, limit)
 		}
 	case limit > 0 && !strings.Contains(said, openAIOverflow):
-		refusal.Message = fmt.Sprintf("This model's maximum context length is %d tokens. The engine answered: %s", limit, e.Message)
+		refusal.Message = fmt.Sprintf("This model's maximum context length is %d tokens. The engine answered: %s", limit,
+			e.Message)
 	}
 	return refusal, true
 }

@@ -9,7 +9,8 @@ import (
 // ownPosts are the endpoints below ownPrefixes at which the data plane serves POST requests
 // itself.
 var ownPosts = [...]string{
-	"/chat/completions", "/completions", "/responses", "/messages", "/messages/count_tokens", "/embeddings", "/rerank", "/score",
+	"/chat/completions", "/completions", "/responses", "/messages", "/messages/count_tokens", "/embeddings", "/rerank",
+	"/score",
 	"/tokenize", "/moderations", "/audio/transcriptions", "/audio/translations", "/audio/speech",
 	"/images/generations", "/images/edits", "/images/variations",
 }

@@ -15,14 +15,16 @@ import (
 // before its class's, however the client wrote it; and one that does not
 // schedule by priority takes the request again without what was added.
 func TestNoEngineReadsAPriorityBeforeTheClass(t *testing.T) {
-	values := []string{"", "0", "-5", "15", "100", "-0.5e1", "5.0", "15.0", `"-5"`, `" -5 "`, `"\u002d5"`, `"-5.0"`, "true", "false", "-9223372036854775808", "1e1"}
+	values := []string{"", "0", "-5", "15", "100", "-0.5e1", "5.0", "15.0", `"-5"`, `" -5 "`, `"\u002d5"`, `"-5.0"`,
+		"true", "false", "-9223372036854775808", "1e1"}
 	var read engines.Account
 	sorted := engines.New(engines.Config{Model: "m", Priority: engines.PriorityFirst,
 		Ended: func(_ *http.Request, a engines.Account) { read = a }})
 	plain := engines.New(engines.Config{Model: "m", Priority: engines.PriorityRefused})
 	ask := func(e *engines.Engine, pieces [][]byte) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
-		e.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "POST", "/v1/chat/completions", bytes.NewReader(bytes.Join(pieces, nil))))
+		e.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "POST", "/v1/chat/completions",
+			bytes.NewReader(bytes.Join(pieces, nil))))
 		return w
 	}
 	for class := range 3 {

@@ -32,8 +32,9 @@ func TestPrioritiesAreReadInEveryDialect(t *testing.T) {
 			"5": {5, true}, "0": {0, true}, "-0": {0, true}, "-7": {-7, true},
 			"9223372036854775807": {math.MaxInt64, true}, "-9223372036854775808": {math.MinInt64, true},
 			"-1000000000000000000": {-1e18, true},
-			"9223372036854775808":  odd, "-92233720368547758080": odd, "5.0": odd, "-1e2": odd, `"-5"`: odd, `"\u002d\u0035"`: odd,
-			`"٥"`: odd, "true": odd, "false": odd,
+			"9223372036854775808":  odd, "-92233720368547758080": odd, "5.0": odd, "-1e2": odd, `"-5"`: odd,
+			`"\u002d\u0035"`: odd,
+			`"٥"`:            odd, "true": odd, "false": odd,
 			"null": {}, `"high"`: {}, `""`: {}, "[-5]": {}, `{"a":-5}`: {},
 		} {
 			r, err := Parse(d, []byte(withMember(d, `"priority":`+value)))
@@ -55,10 +56,12 @@ func TestPrioritiesAreReadInEveryDialect(t *testing.T) {
 // Of two, engines would take the one or the other.
 func TestASecondPriorityIsRefusedUnderAnySpelling(t *testing.T) {
 	for d := range minimal {
-		for _, members := range []string{`"priority":20,"priority":-5`, `"priority":null,"priority":-5`, `"priority":20,"pri\u006frity":-5`,
+		for _, members := range []string{`"priority":20,"priority":-5`, `"priority":null,"priority":-5`,
+			`"priority":20,"pri\u006frity":-5`,
 			`"priority":20,"Priority":-5`, `"PRIORITY":-5`, `"prıority":-5`} {
 			got := refusal(t, d, withMember(d, members))
-			if diff := cmp.Diff([]string{string(CodeAmbiguousJSON), "priority"}, []string{string(got.Reason), got.Param}); diff != "" {
+			if diff := cmp.Diff([]string{string(CodeAmbiguousJSON), "priority"},
+				[]string{string(got.Reason), got.Param}); diff != "" {
 				t.Errorf("%s %s: %s", d, members, diff)
 			}
 		}
@@ -75,23 +78,36 @@ func TestSpliceSetsThePriority(t *testing.T) {
 		want  string
 		added string
 	}{
-		{"not set", Chat, `{"model":"m","messages":[{}],"priority":5}`, Edit{Priority: 10}, `{"model":"m","messages":[{}],"priority":5}`, ""},
+		{"not set", Chat, `{"model":"m","messages":[{}],"priority":5}`, Edit{Priority: 10},
+			`{"model":"m","messages":[{}],"priority":5}`, ""},
 		{"added", Chat, `{"model":"m","messages":[{}]}`, ten, `{"priority":10,"model":"m","messages":[{}]}`, "priority"},
-		{"added to completions", Completions, `{"model":"m","prompt":""}`, ten, `{"priority":10,"model":"m","prompt":""}`, "priority"},
-		{"added to responses", Responses, `{"model":"m","input":""}`, ten, `{"priority":10,"model":"m","input":""}`, "priority"},
-		{"added to embeddings", Embeddings, `{"model":"m","input":""}`, ten, `{"priority":10,"model":"m","input":""}`, "priority"},
+		{"added to completions", Completions, `{"model":"m","prompt":""}`, ten, `{"priority":10,"model":"m","prompt":""}`,
+			"priority"},
+		{"added to responses", Responses, `{"model":"m","input":""}`, ten, `{"priority":10,"model":"m","input":""}`,
+			"priority"},
+		{"added to embeddings", Embeddings, `{"model":"m","input":""}`, ten, `{"priority":10,"model":"m","input":""}`,
+			"priority"},
 		{"added to nothing", Rerank, ` { } `, ten, ` {"priority":10 } `, "priority"},
 		{"all added to nothing", Score, `{}`, Edit{Model: "m", CacheSalt: "s", Priority: -3, SetPriority: true},
 			`{"model":"m","cache_salt":"s","priority":-3}`, "model,cache_salt,priority"},
-		{"replaced", Chat, `{"model":"m", "priority" : -5 ,"messages":[{}]}`, ten, `{"model":"m", "priority" : 10 ,"messages":[{}]}`, ""},
-		{"escaped name", Chat, `{"pri\u006frity":-5,"model":"m","messages":[{}]}`, ten, `{"pri\u006frity":10,"model":"m","messages":[{}]}`, ""},
-		{"replaced by 0", Chat, `{"priority":-5,"model":"m","messages":[{}]}`, zero, `{"priority":0,"model":"m","messages":[{}]}`, ""},
-		{"a number in quotes", Chat, `{"priority":"-5","model":"m","messages":[{}]}`, zero, `{"priority":0,"model":"m","messages":[{}]}`, ""},
-		{"0, as good as none", Chat, `{"priority":0,"model":"m","messages":[{}]}`, ten, `{"priority":10,"model":"m","messages":[{}]}`, "priority"},
-		{"0 by 0", Chat, `{"priority":0,"model":"m","messages":[{}]}`, zero, `{"priority":0,"model":"m","messages":[{}]}`, ""},
-		{"null", Chat, `{"priority":null,"model":"m","messages":[{}]}`, ten, `{"priority":10,"model":"m","messages":[{}]}`, "priority"},
-		{"a word", Chat, `{"priority":"high","model":"m","messages":[{}]}`, ten, `{"priority":"high","model":"m","messages":[{}]}`, ""},
-		{"an object", Chat, `{"priority":{"a":[1]},"model":"m","messages":[{}]}`, ten, `{"priority":{"a":[1]},"model":"m","messages":[{}]}`, ""},
+		{"replaced", Chat, `{"model":"m", "priority" : -5 ,"messages":[{}]}`, ten,
+			`{"model":"m", "priority" : 10 ,"messages":[{}]}`, ""},
+		{"escaped name", Chat, `{"pri\u006frity":-5,"model":"m","messages":[{}]}`, ten,
+			`{"pri\u006frity":10,"model":"m","messages":[{}]}`, ""},
+		{"replaced by 0", Chat, `{"priority":-5,"model":"m","messages":[{}]}`, zero,
+			`{"priority":0,"model":"m","messages":[{}]}`, ""},
+		{"a number in quotes", Chat, `{"priority":"-5","model":"m","messages":[{}]}`, zero,
+			`{"priority":0,"model":"m","messages":[{}]}`, ""},
+		{"0, as good as none", Chat, `{"priority":0,"model":"m","messages":[{}]}`, ten,
+			`{"priority":10,"model":"m","messages":[{}]}`, "priority"},
+		{"0 by 0", Chat, `{"priority":0,"model":"m","messages":[{}]}`, zero, `{"priority":0,"model":"m","messages":[{}]}`,
+			""},
+		{"null", Chat, `{"priority":null,"model":"m","messages":[{}]}`, ten, `{"priority":10,"model":"m","messages":[{}]}`,
+			"priority"},
+		{"a word", Chat, `{"priority":"high","model":"m","messages":[{}]}`, ten,
+			`{"priority":"high","model":"m","messages":[{}]}`, ""},
+		{"an object", Chat, `{"priority":{"a":[1]},"model":"m","messages":[{}]}`, ten,
+			`{"priority":{"a":[1]},"model":"m","messages":[{}]}`, ""},
 		{"last", Chat, `{"model":"m","messages":[{}],"priority":7}`, ten, `{"model":"m","messages":[{}],"priority":10}`, ""},
 		{"none where vLLM knows none", Messages, `{"model":"m","messages":[{}]}`, ten, `{"model":"m","messages":[{}]}`, ""},
 		{"none for an unknown endpoint", Other, `{"prompt":"x"}`, ten, `{"prompt":"x"}`, ""},
@@ -142,7 +158,8 @@ func TestEnginePriorities(t *testing.T) {
 		set   bool
 	}{
 		{0, none, 0, false}, {1, none, 10, true}, {2, none, 20, true}, {-1, none, 0, false},
-		{0, 0, 0, false}, {0, 5, 5, false}, {0, -1, 0, true}, {0, math.MinInt64, 0, true}, {0, math.MaxInt64, math.MaxInt64, false},
+		{0, 0, 0, false}, {0, 5, 5, false}, {0, -1, 0, true}, {0, math.MinInt64, 0, true},
+		{0, math.MaxInt64, math.MaxInt64, false},
 		{1, 0, 10, true}, {1, 9, 10, true}, {1, 10, 10, false}, {1, 15, 15, false}, {1, -100, 10, true},
 		{2, 0, 20, true}, {2, 10, 20, true}, {2, 20, 20, false}, {2, 21, 21, false}, {2, math.MinInt64, 20, true},
 	} {

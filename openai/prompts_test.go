@@ -18,7 +18,9 @@ func TestEveryPromptOfAListCounts(t *testing.T) {
 			t.Errorf("%s has %d prompts, want %d", body, got, want)
 		}
 	}
-	if r, err := Parse(Chat, []byte(`{"model":"m","messages":[{"role":"user","content":"hi"}],"prompt":["a","b"]}`)); err != nil || r.Prompts() != 1 {
+	if r, err := Parse(Chat,
+		[]byte(`{"model":"m","messages":[{"role":"user","content":"hi"}],"prompt":["a","b"]}`)); err != nil ||
+		r.Prompts() != 1 {
 		t.Errorf("a chat has %d prompts, %v", r.Prompts(), err)
 	}
 }
@@ -26,14 +28,19 @@ func TestEveryPromptOfAListCounts(t *testing.T) {
 // AU-13: the other name under which engines take a salt is refused on every
 // endpoint, whatever it holds.
 func TestAnExtraKeyIsRefused(t *testing.T) {
-	for _, d := range []Dialect{Chat, Completions, Responses, Messages, Embeddings, Rerank, Score, Tokenize, Moderations, Other} {
+	for _, d := range []Dialect{Chat, Completions, Responses, Messages, Embeddings, Rerank, Score, Tokenize, Moderations,
+		Other} {
 		for _, value := range []string{`"x"`, `["x"]`, `""`, `{}`} {
-			body := `{"model":"m","messages":[{"role":"user","content":"hi"}],"prompt":"p","input":"i","extra_key":` + value + `}`
+			body := `{"model":"m","messages":[{"role":"user","content":"hi"}],"prompt":"p","input":"i","extra_key":` + value +
+				`}`
 			if _, err := Parse(d, []byte(body)); err == nil || err.Error() == "" {
 				t.Errorf("%v takes extra_key %s", d, value)
 			}
 		}
-		if _, err := Parse(d, []byte(`{"model":"m","messages":[{"role":"user","content":"hi"}],"prompt":"p","input":"i","extra_key":null}`)); err != nil {
+		if _, err := Parse(d,
+			[]byte(
+				`{"model":"m","messages":[{"role":"user","content":"hi"}],"prompt":"p","input":"i","extra_key":null}`)); err !=
+			nil {
 			t.Errorf("%v: null is nothing: %v", d, err)
 		}
 	}

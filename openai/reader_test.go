@@ -110,7 +110,8 @@ func TestMalformedJSONIsRefused(t *testing.T) {
 }
 
 func TestEveryPrefixOfABodyIsRefused(t *testing.T) {
-	body := `{"model":"m\u0031","messages":[{"role":"user","content":"é\ud83d\ude00 x"}],"n":2,"stream":true,"x":[-1.5e+3,null,false,{}]}`
+	body :=
+		`{"model":"m\u0031","messages":[{"role":"user","content":"é\ud83d\ude00 x"}],"n":2,"stream":true,"x":[-1.5e+3,null,false,{}]}`
 	if _, err := Parse(Chat, []byte(body)); err != nil {
 		t.Fatal(err)
 	}
@@ -131,16 +132,22 @@ func TestHalfOfASurrogatePairIsRefused(t *testing.T) {
 		body, param string
 		at          int
 	}{
-		"high half":                   {Chat, `{"model":"m","messages":[{"role":"user","content":"\ud800"}]}`, "messages", 51},
-		"low half":                    {Chat, `{"model":"m","messages":[{"role":"user","content":"x\uDFFFx"}]}`, "messages", 52},
-		"halves the wrong way round":  {Chat, `{"model":"m","messages":[{"role":"user","content":"\ude00\ud83d"}]}`, "messages", 51},
-		"a half before a pair":        {Chat, `{"model":"m","messages":[{"role":"user","content":"\ud83d\ud83d\ude00"}]}`, "messages", 51},
-		"a half after a pair":         {Chat, `{"model":"m","messages":[{"role":"user","content":"\ud83d\ude00\ude00"}]}`, "messages", 63},
-		"before another escape":       {Completions, `{"model":"m","prompt":"\ud800\u0041"}`, "prompt", 23},
-		"before a broken escape":      {Completions, `{"model":"m","prompt":"\ud800\x"}`, "prompt", 23},
-		"in a name":                   {Chat, `{"model":"m","messages":[{"\udc00":1}]}`, "messages", 27},
-		"in the model's name":         {Embeddings, `{"model":"\udc00","input":"x"}`, "model", 10},
-		"in a tool's schema":          {Messages, `{"model":"m","tools":[{"input_schema":{"enum":["\ud800"]}}]}`, "tools", 48},
+		"high half": {Chat, `{"model":"m","messages":[{"role":"user","content":"\ud800"}]}`, "messages",
+			51},
+		"low half": {Chat, `{"model":"m","messages":[{"role":"user","content":"x\uDFFFx"}]}`, "messages",
+			52},
+		"halves the wrong way round": {Chat, `{"model":"m","messages":[{"role":"user","content":"\ude00\ud83d"}]}`,
+			"messages", 51},
+		"a half before a pair": {Chat, `{"model":"m","messages":[{"role":"user","content":"\ud83d\ud83d\ude00"}]}`,
+			"messages", 51},
+		"a half after a pair": {Chat, `{"model":"m","messages":[{"role":"user","content":"\ud83d\ude00\ude00"}]}`,
+			"messages", 63},
+		"before another escape":  {Completions, `{"model":"m","prompt":"\ud800\u0041"}`, "prompt", 23},
+		"before a broken escape": {Completions, `{"model":"m","prompt":"\ud800\x"}`, "prompt", 23},
+		"in a name":              {Chat, `{"model":"m","messages":[{"\udc00":1}]}`, "messages", 27},
+		"in the model's name":    {Embeddings, `{"model":"\udc00","input":"x"}`, "model", 10},
+		"in a tool's schema": {Messages, `{"model":"m","tools":[{"input_schema":{"enum":["\ud800"]}}]}`, "tools",
+			48},
 		"in a salt":                   {Chat, `{"model":"m","cache_salt":"\ud800"}`, "cache_salt", 27},
 		"in a field that is not read": {Chat, `{"model":"m","metadata":{"a":"\ud800"}}`, "", 30},
 		"in a field's own name":       {Responses, `{"a\ud800":1}`, "", 3},
@@ -148,7 +155,8 @@ func TestHalfOfASurrogatePairIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := refusal(t, tt.d, tt.body)
-			if got.Reason != CodeInvalidValue || got.Param != tt.param || !strings.Contains(got.Message, fmt.Sprintf(" at byte %d", tt.at)) ||
+			if got.Reason != CodeInvalidValue || got.Param != tt.param ||
+				!strings.Contains(got.Message, fmt.Sprintf(" at byte %d", tt.at)) ||
 				!strings.HasPrefix(got.Message, tt.param) || !strings.Contains(got.Message, "send both halves") {
 				t.Errorf("%s: %+v", tt.body, got)
 			}
@@ -262,7 +270,8 @@ func TestStringsAreCountedAsTheyDecode(t *testing.T) {
 			}
 		}
 		if got.bytes != len(want) || got.ascii != ascii || got.wide != utf8.RuneCountInString(want)-ascii {
-			t.Errorf("%s: %+v, want %d bytes, %d ASCII of %d characters", raw, got, len(want), ascii, utf8.RuneCountInString(want))
+			t.Errorf("%s: %+v, want %d bytes, %d ASCII of %d characters", raw, got, len(want), ascii,
+				utf8.RuneCountInString(want))
 		}
 		if whole := string(decoded([]byte(raw[1:len(raw)-1]), 1<<20)); whole != want {
 			t.Errorf("%s: %q, want %q", raw, whole, want)

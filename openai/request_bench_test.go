@@ -10,10 +10,12 @@ import (
 // characters beyond ASCII, as agents send them.
 func chatOf(size int) []byte {
 	var b strings.Builder
-	b.WriteString(`{"model":"small","stream":true,"max_tokens":512,"temperature":0.2,"messages":[{"role":"system","content":"You answer in one paragraph and cite the section."}`)
+	b.WriteString(
+		`{"model":"small","stream":true,"max_tokens":512,"temperature":0.2,"messages":[{"role":"system","content":"You answer in one paragraph and cite the section."}`)
 	for i := 0; b.Len() < size-20; i++ {
 		role := [2]string{"user", "assistant"}[i%2]
-		fmt.Fprintf(&b, `,{"role":%q,"content":"Turn %d: the scheduler keeps one queue a pool,\nand \"fair\" means by tokens, not by requests. Gr\u00fc\u00dfe aus Köln, 東京から。 What happens when every worker of the pool is full and the head of the queue waits for a cache it has already lost?"}`, role, i)
+		fmt.Fprintf(&b,
+			`,{"role":%q,"content":"Turn %d: the scheduler keeps one queue a pool,\nand \"fair\" means by tokens, not by requests. Gr\u00fc\u00dfe aus Köln, 東京から。 What happens when every worker of the pool is full and the head of the queue waits for a cache it has already lost?"}`, role, i)
 	}
 	b.WriteString(`],"user":"u-1"}`)
 	return []byte(b.String())

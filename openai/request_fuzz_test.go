@@ -21,7 +21,8 @@ func seeds(f *testing.F) {
 		`{"model":"a","Model":"b"}`, `{"model":"a","model":"b"}`, "{\"model\":\"\xff\"}", `{"ſtream":true}`,
 		`{"a":[1,-0.5e+7,true,false,null,{"b":""}]}`, `{"a":01}`, `{"a":"\x"}`, `{} x`, `[`, ``,
 		`{"cache_salt":"a\u00e9","model":"m","messages":[{}],"query":"q","input":"","stream":true}`, `{"cache_salt":[1]}`,
-		`{"priority":-5,"model":"m","messages":[{}]}`, `{"model":"m","messages":[{}],"priority":"\u002d5"}`, `{"priority":[{"x":1}],"Priority":1}`,
+		`{"priority":-5,"model":"m","messages":[{}]}`, `{"model":"m","messages":[{}],"priority":"\u002d5"}`,
+		`{"priority":[{"x":1}],"Priority":1}`,
 		`{"priority":1,"pri\u006frity":2}`, `{"priority" : 1e3 ,"input":"x","model":"m"}`, `{"priority":null}`,
 		`{"model":"m","cache_salt":null,"messages":[{}]}`, `{"Cache_salt":"a"}`, `{"model":0}`,
 		`{"model":"m","input":[[1,2],"x"],"prompt":[1,2],"session_params":{"session_id":"s"},"store":true}`,
@@ -92,7 +93,8 @@ func checkFields(t *testing.T, r *Request, body []byte) {
 	if r.Dialect == Other {
 		return
 	}
-	if want := max(number("max_tokens"), number("max_completion_tokens"), number("max_output_tokens")); r.MaxTokens != want {
+	if want := max(number("max_tokens"), number("max_completion_tokens"), number("max_output_tokens")); r.MaxTokens !=
+		want {
 		t.Fatalf("MaxTokens %d, want %d", r.MaxTokens, want)
 	}
 	if want := max(number("n"), 1); r.N != want {
@@ -170,7 +172,8 @@ func checkSalted(t *testing.T, r *Request) {
 
 // checkPrioritized edits a request's priority with and without its other edits.
 func checkPrioritized(t *testing.T, r *Request) {
-	for _, e := range []Edit{{Priority: 7, SetPriority: true}, {Priority: 7, SetPriority: true, CacheSalt: "new", IncludeUsage: true}} {
+	for _, e := range []Edit{{Priority: 7, SetPriority: true},
+		{Priority: 7, SetPriority: true, CacheSalt: "new", IncludeUsage: true}} {
 		after := bytes.Join(r.Splice(e), nil)
 		again, err := Parse(r.Dialect, after)
 		if err != nil {

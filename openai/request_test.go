@@ -139,7 +139,8 @@ func TestRequestsOfEveryDialect(t *testing.T) {
 				{"type":"document","source":{"data":"the text","media_type":"text/plain","type":"te\u0078t"},"title":"T"},
 				{"type":"document","source":{"type":"content","content":[{"type":"text","text":"more"}]}},
 				{"type":"search_result","source":"a book","content":[{"type":"text","text":"page"}]}]}]}`,
-			want: Request{Dialect: Messages, Model: "m", N: 1, PromptBytes: size("s", "the text", "T", "more", "a book", "page")},
+			want: Request{Dialect: Messages, Model: "m", N: 1,
+				PromptBytes: size("s", "the text", "T", "more", "a book", "page")},
 		},
 		{
 			name: "embeddings with strings",
@@ -212,7 +213,8 @@ func TestRequestsOfEveryDialect(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(&tt.want, got, cmpopts.IgnoreUnexported(Request{}), cmpopts.IgnoreFields(Request{}, "Body")); diff != "" {
+			if diff := cmp.Diff(&tt.want, got, cmpopts.IgnoreUnexported(Request{}),
+				cmpopts.IgnoreFields(Request{}, "Body")); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 			if string(got.Body) != tt.body {
@@ -258,7 +260,8 @@ func TestMissingFieldsAreNamed(t *testing.T) {
 		{Responses, `{"model":"m","previous_response_id":null}`, "input"},
 		{Audio, `{"input":"x"}`, "model"},
 	} {
-		if got := refusal(t, tt.d, tt.body); got.Reason != CodeMissingField || got.Param != tt.param || !strings.Contains(got.Message, tt.param) {
+		if got := refusal(t, tt.d, tt.body); got.Reason != CodeMissingField || got.Param != tt.param ||
+			!strings.Contains(got.Message, tt.param) {
 			t.Errorf("%s %s: %+v, want %s missing", tt.d, tt.body, got, tt.param)
 		}
 	}
@@ -304,7 +307,8 @@ func TestWrongValuesAreNamed(t *testing.T) {
 		{Responses, `{"model":"m","previous_response_id":"` + strings.Repeat("x", 513) + `"}`, "previous_response_id", "513"},
 	}
 	for _, name := range []string{"max_tokens", "max_completion_tokens", "max_output_tokens", "n"} {
-		for _, value := range []string{"-1", "-0", "1e3", "1E0", "10.0", "2147483648", "9223372036854775808", "1e400", "true"} {
+		for _, value := range []string{"-1", "-0", "1e3", "1E0", "10.0", "2147483648", "9223372036854775808", "1e400",
+			"true"} {
 			rows = append(rows, row{Chat, chat(name, value), name, value})
 		}
 		rows = append(rows,
@@ -316,7 +320,8 @@ func TestWrongValuesAreNamed(t *testing.T) {
 	rows = append(rows, row{Chat, chat("n", "129"), "n", "129"}, row{Chat, chat("n", "0"), "n", "0"})
 	for _, tt := range rows {
 		got := refusal(t, tt.d, tt.body)
-		if got.Reason != CodeInvalidValue || got.Param != tt.param || !strings.Contains(got.Message, tt.param) || !strings.Contains(got.Message, tt.says) {
+		if got.Reason != CodeInvalidValue || got.Param != tt.param || !strings.Contains(got.Message, tt.param) ||
+			!strings.Contains(got.Message, tt.says) {
 			t.Errorf("%s %.80s: %+v, want %s refused and %q said", tt.d, tt.body, got, tt.param, tt.says)
 		}
 		if strings.Contains(got.Message, "secret") || len(got.Message) > 200 {
@@ -326,14 +331,16 @@ func TestWrongValuesAreNamed(t *testing.T) {
 }
 
 func TestExtremesOfIntegersAreTaken(t *testing.T) {
-	r, err := Parse(Chat, []byte(`{"model":"m","messages":[{}],"max_tokens":2147483647,"max_completion_tokens":1,"n":128}`))
+	r, err := Parse(Chat,
+		[]byte(`{"model":"m","messages":[{}],"max_tokens":2147483647,"max_completion_tokens":1,"n":128}`))
 	if err != nil || r.MaxTokens != 1<<31-1 || r.N != 128 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if r, err = Parse(Chat, []byte(`{"model":"m","messages":[{}],"max_tokens":0}`)); err != nil || r.MaxTokens != 0 {
 		t.Errorf("no tokens at all: %+v, %v", r, err)
 	}
-	if r, err = Parse(Images, []byte(`{"model":"m","prompt":"x","background":"transparent"}`)); err != nil || r.Background {
+	if r, err = Parse(Images, []byte(`{"model":"m","prompt":"x","background":"transparent"}`)); err != nil ||
+		r.Background {
 		t.Errorf("the background of a picture: %+v, %v", r, err)
 	}
 }
@@ -341,7 +348,8 @@ func TestExtremesOfIntegersAreTaken(t *testing.T) {
 func TestNothingGuardedMayComeTwice(t *testing.T) {
 	for _, name := range []string{
 		"model", "messages", "prompt", "input", "stream", "stream_options", "max_tokens", "max_completion_tokens",
-		"max_output_tokens", "n", "store", "background", "service_tier", "tools", "user", "user_id", "session_id", "session_params", "cache_salt",
+		"max_output_tokens", "n", "store", "background", "service_tier", "tools", "user", "user_id", "session_id",
+		"session_params", "cache_salt",
 	} {
 		for d := range minimal {
 			for what, second := range map[string]string{
@@ -388,7 +396,9 @@ func TestNothingGuardedMayComeTwice(t *testing.T) {
 }
 
 func TestEscapedNamesAreRead(t *testing.T) {
-	r, err := Parse(Chat, []byte(`{"mod\u0065l":"q\u0077en","m\u0065ssages":[{"cont\u0065nt":"hi","image\u005furl":{"url":"AAAA"}}],"stre\u0061m":true}`))
+	r, err := Parse(Chat,
+		[]byte(
+			`{"mod\u0065l":"q\u0077en","m\u0065ssages":[{"cont\u0065nt":"hi","image\u005furl":{"url":"AAAA"}}],"stre\u0061m":true}`))
 	if err != nil || r.Model != "qwen" || !r.Stream || r.PromptBytes != 2 || !r.Media {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -408,7 +418,8 @@ func TestFieldsOfOtherDialectsGoThrough(t *testing.T) {
 
 func TestLongKeysForAffinityAreCut(t *testing.T) {
 	for _, id := range []string{strings.Repeat("é", 400), strings.Repeat(`\u00e9`, 400)} {
-		r, err := Parse(Chat, []byte(`{"model":"m","messages":[{}],"user":"`+id+`","session_params":{"session_id":"`+id+`x"}}`))
+		r, err := Parse(Chat, []byte(`{"model":"m","messages":[{}],"user":"`+id+`","session_params":{"session_id":"`+id+
+			`x"}}`))
 		if want := strings.Repeat("é", 256); err != nil || r.User != want || r.SessionID != want {
 			t.Errorf("user has %d bytes, session %d: %v", len(r.User), len(r.SessionID), err)
 		}

@@ -36,7 +36,8 @@ func TestNoTwoTenantsShareASalt(t *testing.T) {
 
 func TestSaltsStayWhatTheyAre(t *testing.T) {
 	// A change makes every engine's cache useless to tenants for a while.
-	if got, want := CacheSalt("acme", "mine"), "57cbb6c6a10996eb1f2f086bf9caf3fef71bcb449345225a9edd2e94264e1e6c"; got != want {
+	if got, want := CacheSalt("acme", "mine"), "57cbb6c6a10996eb1f2f086bf9caf3fef71bcb449345225a9edd2e94264e1e6c"; got !=
+		want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
@@ -45,9 +46,11 @@ func TestSaltsStayWhatTheyAre(t *testing.T) {
 func TestSaltsAreReadInEveryDialect(t *testing.T) {
 	for d, body := range minimal {
 		with := func(value string) string {
-			return strings.TrimSuffix(strings.TrimSuffix(body, "}")+",", "{,") + map[bool]string{true: "{"}[body == "{}"] + `"cache_salt":` + value + "}"
+			return strings.TrimSuffix(strings.TrimSuffix(body, "}")+",", "{,") + map[bool]string{true: "{"}[body == "{}"] +
+				`"cache_salt":` + value + "}"
 		}
-		for value, want := range map[string]string{`"s"`: "s", `"\u0073\u00e9"`: "sé", `""`: "", "null": "", `"` + strings.Repeat("x", 512) + `"`: strings.Repeat("x", 512)} {
+		for value, want := range map[string]string{`"s"`: "s", `"\u0073\u00e9"`: "sé", `""`: "", "null": "",
+			`"` + strings.Repeat("x", 512) + `"`: strings.Repeat("x", 512)} {
 			r, err := Parse(d, []byte(with(value)))
 			if err != nil || r.CacheSalt != want {
 				t.Errorf("%s %s: %+v, %v", d, with(value), r, err)
@@ -55,11 +58,13 @@ func TestSaltsAreReadInEveryDialect(t *testing.T) {
 		}
 		for _, value := range []string{"5", "true", "{}", `["s"]`, `"` + strings.Repeat("x", 513) + `"`} {
 			got := refusal(t, d, with(value))
-			if diff := cmp.Diff([]string{string(CodeInvalidValue), "cache_salt"}, []string{string(got.Reason), got.Param}); diff != "" {
+			if diff := cmp.Diff([]string{string(CodeInvalidValue), "cache_salt"},
+				[]string{string(got.Reason), got.Param}); diff != "" {
 				t.Errorf("%s %s: %s", d, value, diff)
 			}
 		}
-		if got := refusal(t, d, with(`"private"`)[:len(with(`"private"`))-1]+`,"cache_salt":"other"}`); got.Reason != CodeAmbiguousJSON || strings.Contains(got.Message, "private") {
+		if got := refusal(t, d, with(`"private"`)[:len(with(`"private"`))-1]+`,"cache_salt":"other"}`); got.Reason !=
+			CodeAmbiguousJSON || strings.Contains(got.Message, "private") {
 			t.Errorf("%s twice: %+v", d, got)
 		}
 	}

@@ -23,9 +23,12 @@ func TestSpliceChangesOnlyWhatTheEditNames(t *testing.T) {
 		added string
 	}{
 		{"nothing asked", Chat, `{"model":"m","messages":[{}]}`, Edit{}, `{"model":"m","messages":[{}]}`, ""},
-		{"model", Chat, ` { "model" : "m" , "messages":[{}] } `, Edit{Model: "new"}, ` { "model" : "new" , "messages":[{}] } `, ""},
-		{"same model", Chat, `{"model":"\u006d","messages":[{}]}`, Edit{Model: "m"}, `{"model":"\u006d","messages":[{}]}`, ""},
-		{"escaped name", Chat, `{"mod\u0065l":"m","messages":[{}]}`, Edit{Model: "new"}, `{"mod\u0065l":"new","messages":[{}]}`, ""},
+		{"model", Chat, ` { "model" : "m" , "messages":[{}] } `, Edit{Model: "new"},
+			` { "model" : "new" , "messages":[{}] } `, ""},
+		{"same model", Chat, `{"model":"\u006d","messages":[{}]}`, Edit{Model: "m"}, `{"model":"\u006d","messages":[{}]}`,
+			""},
+		{"escaped name", Chat, `{"mod\u0065l":"m","messages":[{}]}`, Edit{Model: "new"},
+			`{"mod\u0065l":"new","messages":[{}]}`, ""},
 		{"name that needs escapes", Chat, `{"model":"m","messages":[{}]}`, Edit{Model: "a\"b\\c\nd\x00é" + "\xff"},
 			`{"model":"a\"b\\c\nd\u0000é` + "\ufffd" + `","messages":[{}]}`, ""},
 		{"model absent", Rerank, `{"query":"q"}`, Edit{Model: "new"}, `{"model":"new","query":"q"}`, "model"},
@@ -37,45 +40,73 @@ func TestSpliceChangesOnlyWhatTheEditNames(t *testing.T) {
 			`{"stream_options":{"include_usage":true},"model":"new","messages":[{}],"stream":true}`, "stream_options"},
 		{"usage added to completions", Completions, `{"stream":true,"model":"m","prompt":""}`, Edit{IncludeUsage: true},
 			`{"stream_options":{"include_usage":true},"stream":true,"model":"m","prompt":""}`, "stream_options"},
-		{"usage asked by the client", Chat, `{"stream_options":{"include_usage":true},"model":"m","messages":[{}],"stream":true}`, both,
+		{"usage asked by the client", Chat,
+			`{"stream_options":{"include_usage":true},"model":"m","messages":[{}],"stream":true}`, both,
 			`{"stream_options":{"include_usage":true},"model":"new","messages":[{}],"stream":true}`, ""},
-		{"usage refused by the client", Chat, `{"stream_options":{"include_usage" : false },"model":"m","messages":[{}],"stream":true}`, both,
-			`{"stream_options":{"include_usage" : true },"model":"new","messages":[{}],"stream":true}`, "stream_options.include_usage"},
-		{"usage null", Chat, `{"model":"m","messages":[{}],"stream":true,"stream_options":{"a":1,"include_usage":null}}`, both,
-			`{"model":"new","messages":[{}],"stream":true,"stream_options":{"a":1,"include_usage":true}}`, "stream_options.include_usage"},
+		{"usage refused by the client", Chat,
+			`{"stream_options":{"include_usage" : false },"model":"m","messages":[{}],"stream":true}`, both,
+			`{"stream_options":{"include_usage" : true },"model":"new","messages":[{}],"stream":true}`,
+			"stream_options.include_usage"},
+		{"usage null", Chat, `{"model":"m","messages":[{}],"stream":true,"stream_options":{"a":1,"include_usage":null}}`,
+			both,
+			`{"model":"new","messages":[{}],"stream":true,"stream_options":{"a":1,"include_usage":true}}`,
+			"stream_options.include_usage"},
 		{"other options", Chat, `{"model":"m","messages":[{}],"stream":true,"stream_options":{ "a":1}}`, both,
-			`{"model":"new","messages":[{}],"stream":true,"stream_options":{"include_usage":true, "a":1}}`, "stream_options.include_usage"},
-		{"usage with every chunk", Chat, `{"model":"m","messages":[{}],"stream":true,"stream_options":{"continuous_usage_stats" : true}}`, both,
+			`{"model":"new","messages":[{}],"stream":true,"stream_options":{"include_usage":true, "a":1}}`,
+			"stream_options.include_usage"},
+		{"usage with every chunk", Chat,
+			`{"model":"m","messages":[{}],"stream":true,"stream_options":{"continuous_usage_stats" : true}}`, both,
 			`{"model":"new","messages":[{}],"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats" : false}}`, "stream_options.include_usage"},
-		{"usage with every chunk but none", Chat, `{"model":"m","messages":[{}],"stream":true,"stream_options":{"include_usage":false,"continuous_usage_stats":1}}`, both,
+		{"usage with every chunk but none", Chat,
+			`{"model":"m","messages":[{}],"stream":true,"stream_options":{"include_usage":false,"continuous_usage_stats":1}}`,
+			both,
 			`{"model":"new","messages":[{}],"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":false}}`, "stream_options.include_usage"},
-		{"usage with every chunk, asked for", Chat, `{"stream_options":{"include_usage":true,"continuous_usage_stats":true},"model":"m","messages":[{}],"stream":true}`, both,
+		{"usage with every chunk, asked for", Chat,
+			`{"stream_options":{"include_usage":true,"continuous_usage_stats":true},"model":"m","messages":[{}],"stream":true}`,
+			both,
 			`{"stream_options":{"include_usage":true,"continuous_usage_stats":true},"model":"new","messages":[{}],"stream":true}`, ""},
 		{"empty options", Chat, `{"model":"m","messages":[{}],"stream":true,"stream_options":{ }}`, both,
-			`{"model":"new","messages":[{}],"stream":true,"stream_options":{"include_usage":true }}`, "stream_options.include_usage"},
+			`{"model":"new","messages":[{}],"stream":true,"stream_options":{"include_usage":true }}`,
+			"stream_options.include_usage"},
 		{"options null", Chat, `{"stream_options":null,"stream":true,"messages":[{}],"model":"m"}`, both,
 			`{"stream_options":{"include_usage":true},"stream":true,"messages":[{}],"model":"new"}`, "stream_options"},
-		{"not in responses", Responses, `{"model":"m","input":"","stream":true,"stream_options":{"include_obfuscation":false}}`, both,
+		{"not in responses", Responses,
+			`{"model":"m","input":"","stream":true,"stream_options":{"include_obfuscation":false}}`, both,
 			`{"model":"new","input":"","stream":true,"stream_options":{"include_obfuscation":false}}`, ""},
-		{"not in messages", Messages, `{"model":"m","messages":[{}],"stream":true}`, both, `{"model":"new","messages":[{}],"stream":true}`, ""},
-		{"salt replaced", Chat, `{"model":"m", "cache_salt" : "his" ,"messages":[{}]}`, salt, `{"model":"m", "cache_salt" : "ours" ,"messages":[{}]}`, ""},
-		{"salt null", Chat, `{"cache_salt":null,"model":"m","messages":[{}]}`, salt, `{"cache_salt":"ours","model":"m","messages":[{}]}`, ""},
-		{"salt empty", Chat, `{"cache_salt":"","model":"m","messages":[{}]}`, salt, `{"cache_salt":"ours","model":"m","messages":[{}]}`, ""},
-		{"escaped salt", Chat, `{"cache_s\u0061lt":"a\"b","model":"m","messages":[{}]}`, salt, `{"cache_s\u0061lt":"ours","model":"m","messages":[{}]}`, ""},
-		{"salt added", Chat, `{"model":"m","messages":[{}]}`, salt, `{"cache_salt":"ours","model":"m","messages":[{}]}`, "cache_salt"},
-		{"salt added to completions", Completions, `{"model":"m","prompt":""}`, salt, `{"cache_salt":"ours","model":"m","prompt":""}`, "cache_salt"},
-		{"salt added to responses", Responses, `{"model":"m","input":""}`, salt, `{"cache_salt":"ours","model":"m","input":""}`, "cache_salt"},
-		{"salt added to messages", Messages, `{"model":"m","messages":[{}]}`, salt, `{"cache_salt":"ours","model":"m","messages":[{}]}`, "cache_salt"},
+		{"not in messages", Messages, `{"model":"m","messages":[{}],"stream":true}`, both,
+			`{"model":"new","messages":[{}],"stream":true}`, ""},
+		{"salt replaced", Chat, `{"model":"m", "cache_salt" : "his" ,"messages":[{}]}`, salt,
+			`{"model":"m", "cache_salt" : "ours" ,"messages":[{}]}`, ""},
+		{"salt null", Chat, `{"cache_salt":null,"model":"m","messages":[{}]}`, salt,
+			`{"cache_salt":"ours","model":"m","messages":[{}]}`, ""},
+		{"salt empty", Chat, `{"cache_salt":"","model":"m","messages":[{}]}`, salt,
+			`{"cache_salt":"ours","model":"m","messages":[{}]}`, ""},
+		{"escaped salt", Chat, `{"cache_s\u0061lt":"a\"b","model":"m","messages":[{}]}`, salt,
+			`{"cache_s\u0061lt":"ours","model":"m","messages":[{}]}`, ""},
+		{"salt added", Chat, `{"model":"m","messages":[{}]}`, salt, `{"cache_salt":"ours","model":"m","messages":[{}]}`,
+			"cache_salt"},
+		{"salt added to completions", Completions, `{"model":"m","prompt":""}`, salt,
+			`{"cache_salt":"ours","model":"m","prompt":""}`, "cache_salt"},
+		{"salt added to responses", Responses, `{"model":"m","input":""}`, salt,
+			`{"cache_salt":"ours","model":"m","input":""}`, "cache_salt"},
+		{"salt added to messages", Messages, `{"model":"m","messages":[{}]}`, salt,
+			`{"cache_salt":"ours","model":"m","messages":[{}]}`, "cache_salt"},
 		{"salt added to nothing", Rerank, ` { } `, salt, ` {"cache_salt":"ours" } `, "cache_salt"},
-		{"salt and model added to nothing", Rerank, `{}`, Edit{Model: "new", CacheSalt: "ours"}, `{"model":"new","cache_salt":"ours"}`, "model,cache_salt"},
-		{"all added", Chat, `{"stream":true,"model":"m","messages":[{}]}`, Edit{Model: "new", IncludeUsage: true, CacheSalt: "ours"},
-			`{"stream_options":{"include_usage":true},"cache_salt":"ours","stream":true,"model":"new","messages":[{}]}`, "cache_salt,stream_options"},
-		{"all replaced, in the body's order", Chat, `{"cache_salt":"his","stream_options":{"include_usage":false},"model":"m","messages":[{}],"stream":true}`,
+		{"salt and model added to nothing", Rerank, `{}`, Edit{Model: "new", CacheSalt: "ours"},
+			`{"model":"new","cache_salt":"ours"}`, "model,cache_salt"},
+		{"all added", Chat, `{"stream":true,"model":"m","messages":[{}]}`,
 			Edit{Model: "new", IncludeUsage: true, CacheSalt: "ours"},
-			`{"cache_salt":"ours","stream_options":{"include_usage":true},"model":"new","messages":[{}],"stream":true}`, "stream_options.include_usage"},
+			`{"stream_options":{"include_usage":true},"cache_salt":"ours","stream":true,"model":"new","messages":[{}]}`,
+			"cache_salt,stream_options"},
+		{"all replaced, in the body's order", Chat,
+			`{"cache_salt":"his","stream_options":{"include_usage":false},"model":"m","messages":[{}],"stream":true}`,
+			Edit{Model: "new", IncludeUsage: true, CacheSalt: "ours"},
+			`{"cache_salt":"ours","stream_options":{"include_usage":true},"model":"new","messages":[{}],"stream":true}`,
+			"stream_options.include_usage"},
 		{"no salt where nothing is cached", Tokenize, `{"prompt":"x"}`, salt, `{"prompt":"x"}`, ""},
 		{"no salt for an unknown endpoint", Other, `{"prompt":"x"}`, salt, `{"prompt":"x"}`, ""},
-		{"an unknown endpoint's salt replaced", Other, `{"prompt":"x","cache_salt":"his"}`, salt, `{"prompt":"x","cache_salt":"ours"}`, ""},
+		{"an unknown endpoint's salt replaced", Other, `{"prompt":"x","cache_salt":"his"}`, salt,
+			`{"prompt":"x","cache_salt":"ours"}`, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r, err := Parse(tt.d, []byte(tt.body))
@@ -142,7 +173,8 @@ func drawBody(t *rapid.T) []member {
 	}
 	for _, optional := range []func() member{
 		func() member {
-			return one("stream_options", `null`, `{}`, `{"include_usage":true}`, `{"include_usage":false}`, `{"x":[{}],"include_usage":null}`, `{"x":{"include_usage":1}}`)
+			return one("stream_options", `null`, `{}`, `{"include_usage":true}`, `{"include_usage":false}`,
+				`{"x":[{}],"include_usage":null}`, `{"x":{"include_usage":1}}`)
 		},
 		func() member { return one("max_tokens", "1", "100", "null") },
 		func() member { return one("n", "1", "3", "null") },
@@ -194,9 +226,10 @@ func TestSpliceKeepsAllOtherBytes(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", body, err)
 		}
-		e := Edit{Model: rapid.OneOf(rapid.Just(""), rapid.Just(r.Model), rapid.StringN(1, 20, 60)).Draw(t, "new model"), IncludeUsage: rapid.Bool().Draw(t, "usage"),
-			CacheSalt: rapid.SampledFrom([]string{"", "new", `"`}).Draw(t, "new salt"),
-			Priority:  rapid.Int64().Draw(t, "new priority"), SetPriority: rapid.Bool().Draw(t, "sets priority")}
+		e := Edit{Model: rapid.OneOf(rapid.Just(""), rapid.Just(r.Model), rapid.StringN(1, 20, 60)).Draw(t, "new model"),
+			IncludeUsage: rapid.Bool().Draw(t, "usage"),
+			CacheSalt:    rapid.SampledFrom([]string{"", "new", `"`}).Draw(t, "new salt"),
+			Priority:     rapid.Int64().Draw(t, "new priority"), SetPriority: rapid.Bool().Draw(t, "sets priority")}
 		if strings.ContainsRune(e.Model, '\ufffd') {
 			t.Skip("not a name")
 		}
@@ -219,7 +252,8 @@ func TestSpliceKeepsAllOtherBytes(t *testing.T) {
 		if e.SetPriority {
 			want.Priority, want.PriorityGiven = e.Priority, true
 		}
-		if diff := cmp.Diff(&want, again, cmpopts.IgnoreUnexported(Request{}), cmpopts.IgnoreFields(Request{}, "Body")); diff != "" {
+		if diff := cmp.Diff(&want, again, cmpopts.IgnoreUnexported(Request{}),
+			cmpopts.IgnoreFields(Request{}, "Body")); diff != "" {
 			t.Fatalf("%s became %s:\n%s", body, after, diff)
 		}
 		if !e.IncludeUsage && e.CacheSalt == "" && !e.SetPriority {
@@ -266,7 +300,8 @@ func TestOrderAndWhiteSpaceDoNotMatter(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", body, err)
 		}
-		if diff := cmp.Diff(first, second, cmpopts.IgnoreUnexported(Request{}), cmpopts.IgnoreFields(Request{}, "Body")); diff != "" {
+		if diff := cmp.Diff(first, second, cmpopts.IgnoreUnexported(Request{}),
+			cmpopts.IgnoreFields(Request{}, "Body")); diff != "" {
 			t.Fatalf("%s: %s", body, diff)
 		}
 		if first.PromptTokens() != second.PromptTokens() {

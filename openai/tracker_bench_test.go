@@ -20,7 +20,9 @@ func (e *endless) Read(p []byte) (int, error) {
 }
 
 func BenchmarkNextAndObserve(b *testing.B) {
-	chunk := data(`{"id":"chatcmpl-8a1c0f2e5d3b4f6a9c7e","object":"chat.completion.chunk","created":1763690000,"model":"Qwen/Qwen3-32B","choices":[{"index":0,"delta":{"content":" token"},"logprobs":null,"finish_reason":null,"token_ids":null}],"usage":null}`)
+	chunk :=
+		data(
+			`{"id":"chatcmpl-8a1c0f2e5d3b4f6a9c7e","object":"chat.completion.chunk","created":1763690000,"model":"Qwen/Qwen3-32B","choices":[{"index":0,"delta":{"content":" token"},"logprobs":null,"finish_reason":null,"token_ids":null}],"usage":null}`)
 	r := NewEventReader(&endless{text: chunk}, 0)
 	t := NewTracker(Chat)
 	b.SetBytes(int64(len(chunk)))
@@ -35,8 +37,10 @@ func BenchmarkNextAndObserve(b *testing.B) {
 
 func BenchmarkReadAnswer(b *testing.B) {
 	text := strings.Repeat(`words and \"quotes\" and\nlines `, 20)
-	chat := []byte(`{"id":"chatcmpl-1","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"` +
-		text + `","tool_calls":[]},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":2,"total_tokens":11}}`)
+	chat :=
+		[]byte(`{"id":"chatcmpl-1","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"` +
+			text +
+			`","tool_calls":[]},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":2,"total_tokens":11}}`)
 	for name, bb := range map[string]struct {
 		d    Dialect
 		body []byte

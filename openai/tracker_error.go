@@ -171,7 +171,8 @@ func statusAt(text []byte) (n int64) {
 	for ; end < len(text) && '0' <= text[end] && text[end] <= '9'; end++ {
 		n = min(10*n+int64(text[end]-'0'), 1000) // larger numbers are not statuses
 	}
-	if end < len(text) && (strings.ContainsRune(".+-", rune(text[end])) || 'a' <= text[end]|0x20 && text[end]|0x20 <= 'z') {
+	if end < len(text) && (strings.ContainsRune(".+-", rune(text[end])) || 'a' <= text[end]|0x20 &&
+		text[end]|0x20 <= 'z') {
 		return 0
 	}
 	return n
@@ -191,7 +192,8 @@ func statusOf(words ...string) int {
 		w := strings.ToLower(word)
 		w = strings.NewReplacer("_", "", "-", "", " ", "").Replace(w)
 		switch strings.TrimSuffix(w, "error") {
-		case "invalidrequest", "badrequest", "value", "validation", "contextlengthexceeded", "exceedcontextsize", "invalidvalue", "invalidprompt":
+		case "invalidrequest", "badrequest", "value", "validation", "contextlengthexceeded", "exceedcontextsize",
+			"invalidvalue", "invalidprompt":
 			return 400
 		case "authentication", "unauthorized", "invalidapikey":
 			return 401

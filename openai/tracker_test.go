@@ -9,7 +9,8 @@ import (
 )
 
 // markWords names the marks in the order of their bits.
-var markWords = []string{"content", "usage-only", "finish", "done", "end", "error", "failed", "null-error", "malformed", "aborted"}
+var markWords = []string{"content", "usage-only", "finish", "done", "end", "error", "failed", "null-error", "malformed",
+	"aborted"}
 
 // words returns a mark as words.
 func (m Mark) words() string {
@@ -127,7 +128,8 @@ func TestChatStreamsOfEveryEngine(t *testing.T) {
 			`{"id":"chatcmpl-1","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":"stop"}]}`,
 			`[DONE]`),
 			outcome{Marks: []string{"content", "content", "finish", "done end"}, Proven: true, Events: 4, Output: 2}},
-		{"heartbeats are no events", ": OPENROUTER PROCESSING\n\n" + data(`{"choices":[{"delta":{"content":"x"}}]}`) + ": hb\n\n",
+		{"heartbeats are no events", ": OPENROUTER PROCESSING\n\n" + data(`{"choices":[{"delta":{"content":"x"}}]}`) +
+			": hb\n\n",
 			outcome{Marks: []string{"", "content", ""}, Events: 1, Output: 1}},
 		{"error is null", data(`{"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":null}],"error":null}`),
 			outcome{Marks: []string{"content null-error"}, Events: 1, Output: 1}},
@@ -137,7 +139,8 @@ func TestChatStreamsOfEveryEngine(t *testing.T) {
 			outcome{Marks: []string{"", "finish", "done"}, Events: 3}},
 		{"two choices", data(
 			`{"choices":[{"index":1,"delta":{"content":"b"}}]}`, `{"choices":[{"index":0,"delta":{"content":"a"}}]}`,
-			`{"choices":[{"index":1,"delta":{},"finish_reason":"stop"}]}`, `{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`,
+			`{"choices":[{"index":1,"delta":{},"finish_reason":"stop"}]}`,
+			`{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`,
 			`[DONE]`),
 			outcome{Marks: []string{"content", "content", "finish", "finish", "done end"}, Proven: true, Events: 5, Output: 2}},
 		{"choice 200 is cut", data(
@@ -155,7 +158,9 @@ func TestChatStreamsOfEveryEngine(t *testing.T) {
 			outcome{Marks: []string{"malformed", "done"}, Events: 2}},
 		{"several data lines", "data: {\"choices\":[{\"index\":0,\ndata: \"delta\":{\"content\":\"a\"}}]}\n\n",
 			outcome{Marks: []string{"content"}, Events: 1, Output: 1}},
-		{"white space and escaped names", data(` { "choices" : [ { "\u0069ndex" : 0 , "delta" : { "content" : "a" } , "finish_reason" : "stop" } ] , "usage" : null } `),
+		{"white space and escaped names",
+			data(
+				` { "choices" : [ { "\u0069ndex" : 0 , "delta" : { "content" : "a" } , "finish_reason" : "stop" } ] , "usage" : null } `),
 			outcome{Marks: []string{"content finish"}, Finished: true, Events: 1, Output: 1}},
 	}
 	for _, tt := range tests {
@@ -181,7 +186,8 @@ func TestCompletionsStream(t *testing.T) {
 }
 
 func TestResponsesStreams(t *testing.T) {
-	created := `{"type":"response.created","sequence_number":0,"response":{"id":"resp_1","object":"response","status":"in_progress","error":null,"usage":null,"output":[]}}`
+	created :=
+		`{"type":"response.created","sequence_number":0,"response":{"id":"resp_1","object":"response","status":"in_progress","error":null,"usage":null,"output":[]}}`
 	tests := []struct {
 		name, stream string
 		want         outcome
@@ -226,7 +232,8 @@ func TestResponsesStreams(t *testing.T) {
 }
 
 func TestMessagesStreams(t *testing.T) {
-	start := `{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","content":[],"model":"m","stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":10,"cache_creation_input_tokens":20,"cache_read_input_tokens":30,"output_tokens":1}}}`
+	start :=
+		`{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","content":[],"model":"m","stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":10,"cache_creation_input_tokens":20,"cache_read_input_tokens":30,"output_tokens":1}}}`
 	tests := []struct {
 		name, stream string
 		want         outcome
@@ -279,27 +286,37 @@ func TestAnAbortedAnswerIsNotWhole(t *testing.T) {
 			`{"type":"message_delta","delta":`+delta+`,"usage":{"output_tokens":4}}`, `{"type":"message_stop"}`)
 	}
 	response := func(last string) string {
-		return named(`{"type":"response.created","response":{"id":"r","status":"in_progress","incomplete_details":null}}`, last)
+		return named(`{"type":"response.created","response":{"id":"r","status":"in_progress","incomplete_details":null}}`,
+			last)
 	}
 	for _, c := range []struct {
 		d       Dialect
 		stream  string
 		aborted bool
 	}{
-		{Chat, data(`{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}`, `{"choices":[{"index":0,"delta":{},"finish_reason":"abort"}]}`, `[DONE]`), true},
-		{Chat, data(`{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`, `{"choices":[{"index":1,"delta":{},"finish_reason":"error"}]}`, `[DONE]`), true},
+		{Chat, data(`{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}`,
+			`{"choices":[{"index":0,"delta":{},"finish_reason":"abort"}]}`, `[DONE]`), true},
+		{Chat, data(`{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`,
+			`{"choices":[{"index":1,"delta":{},"finish_reason":"error"}]}`, `[DONE]`), true},
 		{Completions, data(`{"choices":[{"index":0,"text":"a","finish_reason":"abort"}]}`, `[DONE]`), true},
 		{Chat, data(`{"choices":[{"index":0,"delta":{"content":"abort"},"finish_reason":"stop"}]}`, `[DONE]`), false},
 		{Messages, message(`{"stop_reason":null,"stop_sequence":null}`), true},
 		{Messages, message(`{"stop_reason":"end_turn","stop_sequence":null}`), false},
 		{Messages, message(`{}`), false},
 		{Responses, response(`{"type":"response.completed","response":{"id":"r","status":"cancelled"}}`), true},
-		{Responses, response(`{"type":"response.incomplete","response":{"id":"r","status":"incomplete","incomplete_details":{"reason":"abort"}}}`), true},
-		{Responses, response(`{"type":"response.incomplete","response":{"id":"r","status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}}}`), false},
-		{Responses, response(`{"type":"response.completed","response":{"id":"r","status":"completed","incomplete_details":null}}`), false},
+		{Responses,
+			response(
+				`{"type":"response.incomplete","response":{"id":"r","status":"incomplete","incomplete_details":{"reason":"abort"}}}`), true},
+		{Responses,
+			response(
+				`{"type":"response.incomplete","response":{"id":"r","status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}}}`), false},
+		{Responses,
+			response(`{"type":"response.completed","response":{"id":"r","status":"completed","incomplete_details":null}}`),
+			false},
 	} {
 		got := track(c.d, c.stream)
-		if aborted := strings.Contains(strings.Join(got.Marks, " "), "aborted"); aborted != c.aborted || aborted == got.Proven || got.Finished {
+		if aborted := strings.Contains(strings.Join(got.Marks, " "), "aborted"); aborted != c.aborted ||
+			aborted == got.Proven || got.Finished {
 			t.Errorf("%v: marks %q, proven %v, finished %v: %s", c.d, got.Marks, got.Proven, got.Finished, c.stream)
 		}
 	}
@@ -320,8 +337,11 @@ func TestAnAbortedAnswerIsNotWhole(t *testing.T) {
 }
 
 func TestADialectWithoutTerminatorIsProvenByItsEvents(t *testing.T) {
-	want := outcome{Marks: []string{"content", "content"}, Proven: true, Usage: Usage{5, 0, 7, false}, HasUsage: true, Events: 2, Output: 2}
-	got := track(Audio, data("plain words", `{"type":"transcript.text.done","text":"x","usage":{"type":"tokens","input_tokens":5,"output_tokens":7}}`))
+	want := outcome{Marks: []string{"content", "content"}, Proven: true, Usage: Usage{5, 0, 7, false}, HasUsage: true,
+		Events: 2, Output: 2}
+	got := track(Audio,
+		data("plain words",
+			`{"type":"transcript.text.done","text":"x","usage":{"type":"tokens","input_tokens":5,"output_tokens":7}}`))
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -352,11 +372,15 @@ func TestAStreamThatFailedIsNeverProven(t *testing.T) {
 func TestNullErrorIsStripped(t *testing.T) {
 	tests := []struct{ name, in, want string }{
 		{"last", "data: {\"id\":1,\"error\":null}\n\n", "data: {\"id\":1}\n\n"},
-		{"first", "id: 7\r\ndata:{ \"error\" : null , \"choices\": [1, 2] }\r\n\r\n", "id: 7\r\ndata:{\"choices\": [1, 2]}\r\n\r\n"},
-		{"between, and again", "event: x\ndata: {\"a\":{\"error\":null},\"error\":\"\",\"b\":2,\"error\":false}\n: c\n\n", "event: x\ndata: {\"a\":{\"error\":null},\"b\":2}\n: c\n\n"},
+		{"first", "id: 7\r\ndata:{ \"error\" : null , \"choices\": [1, 2] }\r\n\r\n",
+			"id: 7\r\ndata:{\"choices\": [1, 2]}\r\n\r\n"},
+		{"between, and again", "event: x\ndata: {\"a\":{\"error\":null},\"error\":\"\",\"b\":2,\"error\":false}\n: c\n\n",
+			"event: x\ndata: {\"a\":{\"error\":null},\"b\":2}\n: c\n\n"},
 		{"alone", "data: {\"error\":null}\n\n", "data: {}\n\n"},
-		{"several data lines", "event: x\ndata: {\"a\":\ndata: 1,\"error\":\ndata: null,\ndata: \"b\":2}\n\n", "event: x\ndata: {\"a\":\ndata: 1,\"b\":2}\n\n"},
-		{"one that says something stays", "data: {\"error\":{\"message\":\"x\"}}\n\n", "data: {\"error\":{\"message\":\"x\"}}\n\n"},
+		{"several data lines", "event: x\ndata: {\"a\":\ndata: 1,\"error\":\ndata: null,\ndata: \"b\":2}\n\n",
+			"event: x\ndata: {\"a\":\ndata: 1,\"b\":2}\n\n"},
+		{"one that says something stays", "data: {\"error\":{\"message\":\"x\"}}\n\n",
+			"data: {\"error\":{\"message\":\"x\"}}\n\n"},
 		{"no object", "data: [DONE]\n\n", "data: [DONE]\n\n"},
 		{"cut", "data: {\"a\":1,\"error\":nul\n\n", "data: {\"a\":1,\"error\":nul\n\n"},
 	}
@@ -371,7 +395,8 @@ func TestNullErrorIsStripped(t *testing.T) {
 			}
 		})
 	}
-	if got := string(StripNullError(nil, Event{Name: []byte("n"), Data: []byte(`{"error":null}`)})); got != "event: n\ndata: {}\n\n" {
+	if got := string(StripNullError(nil, Event{Name: []byte("n"), Data: []byte(`{"error":null}`)})); got !=
+		"event: n\ndata: {}\n\n" {
 		t.Errorf("an event made by hand: %q", got)
 	}
 }
@@ -388,10 +413,14 @@ func TestAFailedResponseNumbersItsEventsOn(t *testing.T) {
 	}{
 		{name: "nothing"},
 		{name: "created", events: []string{created}, id: "resp_1", next: 1},
-		{name: "deltas", events: []string{created, `{"type":"response.output_text.delta","sequence_number":7,"delta":"x"}`}, id: "resp_1", next: 8},
-		{name: "a number that falls back", events: []string{`{"type":"a","sequence_number":7}`, `{"type":"a","sequence_number":3}`}, next: 8},
-		{name: "no numbers", events: []string{`{"type":"response.created","response":{"id":"resp_1","sequence_number":5}}`, `{"type":"a","sequence_number":"9"}`, `{"type":"a","sequence_number":-4}`}, id: "resp_1"},
-		{name: "too large a number", events: []string{`{"type":"a","sequence_number":9223372036854775807}`, `{"type":"a","sequence_number":9223372036854775805}`}},
+		{name: "deltas", events: []string{created, `{"type":"response.output_text.delta","sequence_number":7,"delta":"x"}`},
+			id: "resp_1", next: 8},
+		{name: "a number that falls back",
+			events: []string{`{"type":"a","sequence_number":7}`, `{"type":"a","sequence_number":3}`}, next: 8},
+		{name: "no numbers", events: []string{`{"type":"response.created","response":{"id":"resp_1","sequence_number":5}}`,
+			`{"type":"a","sequence_number":"9"}`, `{"type":"a","sequence_number":-4}`}, id: "resp_1"},
+		{name: "too large a number", events: []string{`{"type":"a","sequence_number":9223372036854775807}`,
+			`{"type":"a","sequence_number":9223372036854775805}`}},
 	} {
 		tr := NewTracker(Responses)
 		for _, data := range c.events {

@@ -14,7 +14,8 @@ import (
 func JoinUsageChunk(out []byte, from int, usage []byte) []byte {
 	event := bytes.TrimRight(out[from:], "\r\n")
 	data, ok := bytes.CutPrefix(event, []byte("data:"))
-	if !ok || !bytes.HasSuffix(data, []byte("}")) || bytes.ContainsAny(data, "\r\n") || !hasField(data, []byte("choices")) {
+	if !ok || !bytes.HasSuffix(data, []byte("}")) || bytes.ContainsAny(data, "\r\n") ||
+		!hasField(data, []byte("choices")) {
 		return out
 	}
 	var moved []byte

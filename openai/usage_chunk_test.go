@@ -22,7 +22,8 @@ func TestAUsageChunkLeavesWhatItSaysBesideUsage(t *testing.T) {
 		{"broken", finish, `{"choices":[],"a":1`, finish},
 		{"no object", "data: [DONE]\n\n", `{"choices":[],"a":1}`, "data: [DONE]\n\n"},
 	} {
-		if got := string(JoinUsageChunk([]byte("before "+tt.last), len("before "), []byte(tt.usage))); got != "before "+tt.want {
+		if got := string(JoinUsageChunk([]byte("before "+tt.last), len("before "), []byte(tt.usage))); got != "before "+
+			tt.want {
 			t.Errorf("%s:\n got %q\nwant %q", tt.name, got, "before "+tt.want)
 		}
 	}

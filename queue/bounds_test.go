@@ -32,7 +32,8 @@ func TestFullClassDoesNotRefuseOtherClasses(t *testing.T) {
 	}
 	r.mustWait(r.ticket(0, "a", 1))
 	v := r.queue.View(r.now)
-	if v.Classes[2].Shed[slices.Index(shedReasons[:], ShedDepth)] != 1 || v.Classes[2].Depth != 3 || v.Classes[0].Depth != 1 {
+	if v.Classes[2].Shed[slices.Index(shedReasons[:], ShedDepth)] != 1 || v.Classes[2].Depth != 3 ||
+		v.Classes[0].Depth != 1 {
 		t.Errorf("the view is %+v", v)
 	}
 	r.check()

@@ -196,11 +196,13 @@ func TestConcurrentOwnersLeaveNothingBehind(t *testing.T) {
 		}
 	}
 	if b.queue.Waiting() != 0 || len(b.queue.unroutable) != 0 || b.gate.under.Load() != 0 {
-		t.Errorf("at the end %d wait, %d are lost and %d permits are held", b.queue.Waiting(), len(b.queue.unroutable), b.gate.under.Load())
+		t.Errorf("at the end %d wait, %d are lost and %d permits are held", b.queue.Waiting(), len(b.queue.unroutable),
+			b.gate.under.Load())
 	}
 	for i, c := range b.queue.View(r.now).Classes {
 		if c.Dispatched == 0 || c.Abandoned+c.Expired == 0 {
-			t.Errorf("class %d: %d were granted and %d went otherwise: nothing is learned", i, c.Dispatched, c.Abandoned+c.Expired)
+			t.Errorf("class %d: %d were granted and %d went otherwise: nothing is learned", i, c.Dispatched,
+				c.Abandoned+c.Expired)
 		}
 	}
 	if got := b.granted.Load(); got < owners*requests/10 {

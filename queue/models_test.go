@@ -117,7 +117,8 @@ func TestAgedRequestsOfAFullWorkerTakeNoSlotElsewhere(t *testing.T) {
 			}
 		}
 		if batch < 18 || batch > 22 {
-			t.Errorf("%d stuck: of the first 100 grants %d went to aged requests that can go, want their share of 20", stuck, batch)
+			t.Errorf("%d stuck: of the first 100 grants %d went to aged requests that can go, want their share of 20", stuck,
+				batch)
 		}
 		r.check()
 	}
@@ -152,7 +153,8 @@ func TestNoRequestIsShedBesideAnIdleWorker(t *testing.T) {
 			before := r.tally()
 			r.mustGo(r.of(2, 0, "b", 10))
 			if after := r.tally(); after != before {
-				t.Errorf("%s, displace %v: after one has gone at once the queue counts %+v, before %+v", reason, displace, after, before)
+				t.Errorf("%s, displace %v: after one has gone at once the queue counts %+v, before %+v", reason, displace, after,
+					before)
 			}
 			r.check()
 		}

@@ -211,8 +211,10 @@ func TestTicketIsChargedItsExpectedTokensAtDispatch(t *testing.T) {
 		if granted == bounded {
 			want = 5
 		}
-		if after >= before || granted.Request.OutputTokens != want || granted.Tokens != 100+want || granted.charged != 100+want {
-			t.Errorf("%d were expected before and %d now; it went with %d, and counts %d", before, after, granted.Request.OutputTokens, granted.charged)
+		if after >= before || granted.Request.OutputTokens != want || granted.Tokens != 100+want ||
+			granted.charged != 100+want {
+			t.Errorf("%d were expected before and %d now; it went with %d, and counts %d", before, after,
+				granted.Request.OutputTokens, granted.charged)
 		}
 		r.check()
 	}

@@ -43,7 +43,8 @@ func TestPreviewAgreesWithEnter(t *testing.T) {
 	for seed := range 40 {
 		c := usual()
 		c.Age = [Classes]time.Duration{2: time.Second}
-		c.MaxDepth, c.MaxBytes, c.MaxWait, c.Displace = 12, 2000, [Classes]time.Duration{8 * time.Second, 16 * time.Second, 0}, seed%2 == 0
+		c.MaxDepth, c.MaxBytes, c.MaxWait, c.Displace = 12, 2000,
+			[Classes]time.Duration{8 * time.Second, 16 * time.Second, 0}, seed%2 == 0
 		if seed%4 < 2 {
 			c.MaxWait[2] = 20 * time.Second
 		}
@@ -236,7 +237,8 @@ func TestPanicOfAPolicyAffectsNoOtherRequest(t *testing.T) {
 		newcomer, booked := r.ticket(2*class, tenant, 10), r.inflight()
 		panics(func() { _, _ = r.queue.Enter(newcomer, r.now) })
 		if got := len(r.claim()); newcomer.state != stateNew || r.inflight() != booked+got {
-			t.Errorf("a newcomer without its owner has state %d, and %d are booked for %d granted requests", newcomer.state, r.inflight(), booked+got)
+			t.Errorf("a newcomer without its owner has state %d, and %d are booked for %d granted requests", newcomer.state,
+				r.inflight(), booked+got)
 		}
 		r.check()
 	}

@@ -212,10 +212,12 @@ func (r *rig) check() {
 			listed++
 		}
 		if depth != c.depth || listed != depth || tokens != c.tokens {
-			r.t.Fatalf("class %d: %d tickets of %d tokens in flows, %d in the list, says %d of %d", i, depth, tokens, listed, c.depth, c.tokens)
+			r.t.Fatalf("class %d: %d tickets of %d tokens in flows, %d in the list, says %d of %d", i, depth, tokens, listed,
+				c.depth, c.tokens)
 		}
 		if k := c.counts; k.Entered != k.Dispatched+k.Abandoned+k.Expired+int64(depth) {
-			r.t.Fatalf("class %d: entered %d, dispatched %d + abandoned %d + expired %d + waiting %d", i, k.Entered, k.Dispatched, k.Abandoned, k.Expired, depth)
+			r.t.Fatalf("class %d: entered %d, dispatched %d + abandoned %d + expired %d + waiting %d", i, k.Entered,
+				k.Dispatched, k.Abandoned, k.Expired, depth)
 		}
 		waiting += depth
 	}

@@ -54,13 +54,15 @@ func TestRetryIsChargedOnce(t *testing.T) {
 			t.Fatalf("attempt %d was not granted", attempt)
 		}
 		if flow.tag != 1000 || flow.unsettled != 1000 {
-			t.Errorf("attempt %d: its tenant is charged %v, of which %v are not settled, want 1000", attempt, flow.tag, flow.unsettled)
+			t.Errorf("attempt %d: its tenant is charged %v, of which %v are not settled, want 1000", attempt, flow.tag,
+				flow.unsettled)
 		}
 		r.fail(retried)
 		r.claim() // dispatches one request of b
 		r.mustWait(retried)
 		if flow.tag != 0 || flow.unsettled != 0 {
-			t.Errorf("while it waits to be tried again its tenant is charged %v, of which %v are not settled", flow.tag, flow.unsettled)
+			t.Errorf("while it waits to be tried again its tenant is charged %v, of which %v are not settled", flow.tag,
+				flow.unsettled)
 		}
 		for r.held[retried] == nil {
 			r.nextOf(0)
@@ -129,10 +131,11 @@ func TestLongRequestIsNotStarvedBesideOtherOverdueRequests(t *testing.T) {
 		beside routing.Member
 		others int // that wait for the worker beside it
 	}{
-		"one is overdue":         {routing.Member{ID: name(1), Weight: 1, MaxInflight: 1, Models: []uint64{2}, Ref: 1}, 1},
-		"many are overdue":       {routing.Member{ID: name(1), Weight: 1, MaxInflight: 1, Models: []uint64{2}, Ref: 1}, 100},
-		"a group for fallback":   {routing.Member{ID: name(1), Weight: 1, Group: 1, Ref: 1}, 0},
-		"another worker is full": {routing.Member{ID: name(1), Weight: 1, MaxTokensInflight: 1000, Models: []uint64{2}, Ref: 1}, 0},
+		"one is overdue":       {routing.Member{ID: name(1), Weight: 1, MaxInflight: 1, Models: []uint64{2}, Ref: 1}, 1},
+		"many are overdue":     {routing.Member{ID: name(1), Weight: 1, MaxInflight: 1, Models: []uint64{2}, Ref: 1}, 100},
+		"a group for fallback": {routing.Member{ID: name(1), Weight: 1, Group: 1, Ref: 1}, 0},
+		"another worker is full": {routing.Member{ID: name(1), Weight: 1, MaxTokensInflight: 1000, Models: []uint64{2},
+			Ref: 1}, 0},
 	} {
 		c := usual()
 		c.MaxWait[0] = 20 * time.Second

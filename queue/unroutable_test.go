@@ -158,7 +158,8 @@ func TestRequestOfARemovedModelGetsThePoolsError(t *testing.T) {
 			t.Errorf("engine_wait %s: after %s it is shed for %q, want %q", engineWait, after, got, ShedEngine)
 		}
 		late := r.of(1, 0, "a", 1)
-		if err := r.enter(late); engineWait == 0 && !errors.Is(err, routing.ErrNoWorker) || engineWait > 0 && !errors.Is(err, ErrWaiting) {
+		if err := r.enter(late); engineWait == 0 && !errors.Is(err, routing.ErrNoWorker) ||
+			engineWait > 0 && !errors.Is(err, ErrWaiting) {
 			t.Errorf("engine_wait %s: a new request gets %v", engineWait, err)
 		}
 		r.check()
@@ -237,7 +238,8 @@ func TestRetryWaitsForTheRestOfItsTime(t *testing.T) {
 	r.fail(tk)
 	r.claim() // other goes
 	r.mustWait(tk)
-	if got, waited := r.queue.WaitUntil(tk).Sub(r.now), r.queue.List(r.now, 1)[0].Waited; got != 6*time.Second || waited != 4*time.Second {
+	if got, waited := r.queue.WaitUntil(tk).Sub(r.now), r.queue.List(r.now, 1)[0].Waited; got != 6*time.Second ||
+		waited != 4*time.Second {
 		t.Errorf("it has waited for %s and may wait for %s more, want 4 s and 6 s", waited, got)
 	}
 	if err := r.queue.Leave(tk, Late, r.now.Add(6*time.Second)); shedFor(err) != ShedWait {

@@ -32,31 +32,50 @@ func TestDraftBoundsAndSaturationDecideEligibility(t *testing.T) {
 		to         string // a1 where nothing changes
 		unknown    int
 	}{
-		"max_inflight over the load":            {most(0), most(4), both(loaded(3, 0, 0)), "a1", 0},
-		"max_inflight at the load":              {most(0), most(3), both(loaded(3, 0, 0)), "a2", 0},
-		"max_inflight unchanged":                {most(3), most(3), both(loaded(3, 0, 0)), "a1", 0},
-		"max_inflight raised, one is missing":   {func(p *Pool) { p.Members[1].MaxInflight = 2 }, func(p *Pool) { p.Members[1].MaxInflight = 3 }, alone(loaded(3, 0, 0)), "a1", 1},
-		"max_inflight lowered, one is missing":  {func(p *Pool) { p.Members[1].MaxInflight = 2 }, func(p *Pool) { p.Members[1].MaxInflight = 1 }, alone(loaded(3, 0, 0)), "a1", 0},
-		"max_inflight removed, one is missing":  {func(p *Pool) { p.Members[1].MaxInflight = 2 }, most(0), alone(loaded(3, 0, 0)), "a1", 1},
-		"tokens: idle":                          {tokens(0), tokens(1), both(loaded(0, 0, 0)), "a1", 0},
-		"tokens: those booked are too many":     {tokens(0), tokens(1499), both(loaded(3, 0, 0)), "a2", 1}, // 400 booked, 1,100 asked for
+		"max_inflight over the load": {most(0), most(4), both(loaded(3, 0, 0)), "a1", 0},
+		"max_inflight at the load":   {most(0), most(3), both(loaded(3, 0, 0)), "a2", 0},
+		"max_inflight unchanged":     {most(3), most(3), both(loaded(3, 0, 0)), "a1", 0},
+		"max_inflight raised, one is missing": {func(p *Pool) { p.Members[1].MaxInflight = 2 },
+			func(p *Pool) { p.Members[1].MaxInflight = 3 }, alone(loaded(3, 0, 0)), "a1", 1},
+		"max_inflight lowered, one is missing": {func(p *Pool) { p.Members[1].MaxInflight = 2 },
+			func(p *Pool) { p.Members[1].MaxInflight = 1 }, alone(loaded(3, 0, 0)), "a1", 0},
+		"max_inflight removed, one is missing": {func(p *Pool) { p.Members[1].MaxInflight = 2 }, most(0),
+			alone(loaded(3, 0, 0)), "a1", 1},
+		"tokens: idle": {tokens(0), tokens(1), both(loaded(0, 0, 0)), "a1", 0},
+		// 400 booked, 1,100 asked for
+		"tokens: those booked are too many":     {tokens(0), tokens(1499), both(loaded(3, 0, 0)), "a2", 1},
 		"tokens: those booked are not too many": {tokens(0), tokens(1500), both(loaded(3, 0, 0)), "a1", 1},
-		"tokens: all are full":                  {tokens(0), tokens(1), alone(loaded(3, 0, 0)), "a1", 1}, // it waits for the only one
-		"tokens unchanged":                      {tokens(1), tokens(1), both(loaded(3, 0, 0)), "a1", 0},
-		"tokens raised, one is missing":         {func(p *Pool) { p.Members[1].MaxTokensInflight = 1 }, tokens(0), alone(loaded(3, 0, 0)), "a1", 1},
-		"waiting: fewer":                        {limit(routing.Saturation{}), limit(routing.Saturation{Waiting: 3}), both(loaded(3, 2, 0)), "a1", 0},
-		"waiting: as many":                      {limit(routing.Saturation{}), limit(routing.Saturation{Waiting: 2}), both(loaded(3, 2, 0)), "a2", 0},
-		"waiting unchanged":                     {limit(routing.Saturation{Waiting: 2}), limit(routing.Saturation{Waiting: 2}), both(loaded(3, 2, 0)), "a1", 0},
-		"waiting: it did not count":             {limit(routing.Saturation{Waiting: 2}), limit(routing.Saturation{Waiting: 1}), both(loaded(3, 2, 0)), "a1", 1},
-		"waiting raised, one is missing":        {limit(routing.Saturation{Waiting: 2}), limit(routing.Saturation{Waiting: 3}), alone(loaded(3, 0, 0)), "a1", 1},
-		"waiting lowered, one is missing":       {limit(routing.Saturation{Waiting: 2}), limit(routing.Saturation{Waiting: 1}), alone(loaded(3, 0, 0)), "a1", 0},
-		"waiting: all are saturated":            {limit(routing.Saturation{}), limit(routing.Saturation{Waiting: 2}), alone(loaded(3, 2, 0)), "a1", 0},
-		"cache: less":                           {limit(routing.Saturation{}), limit(routing.Saturation{KVUsage: 0.9}), both(loaded(3, 1, 0.8)), "a1", 0},
-		"cache: as much":                        {limit(routing.Saturation{}), limit(routing.Saturation{KVUsage: 0.8}), both(loaded(3, 1, 0.8)), "a2", 0},
-		"cache: none waits":                     {limit(routing.Saturation{}), limit(routing.Saturation{KVUsage: 0.8}), both(loaded(3, 0, 0.8)), "a1", 0},
-		"cache raised, one is missing":          {limit(routing.Saturation{KVUsage: 0.8}), limit(routing.Saturation{KVUsage: 0.9}), alone(loaded(3, 0, 0)), "a1", 1},
-		"fresher metrics, one is missing":       {limit(routing.Saturation{Waiting: 2, StaleAfter: 9}), limit(routing.Saturation{Waiting: 2, StaleAfter: 5}), alone(loaded(3, 0, 0)), "a1", 1},
-		"older metrics, one is missing":         {limit(routing.Saturation{Waiting: 2, StaleAfter: 5}), limit(routing.Saturation{Waiting: 2, StaleAfter: 9}), alone(loaded(3, 0, 0)), "a1", 0},
+		// it waits for the only one
+		"tokens: all are full": {tokens(0), tokens(1), alone(loaded(3, 0, 0)), "a1", 1},
+		"tokens unchanged":     {tokens(1), tokens(1), both(loaded(3, 0, 0)), "a1", 0},
+		"tokens raised, one is missing": {func(p *Pool) { p.Members[1].MaxTokensInflight = 1 }, tokens(0),
+			alone(loaded(3, 0, 0)), "a1", 1},
+		"waiting: fewer": {limit(routing.Saturation{}), limit(routing.Saturation{Waiting: 3}),
+			both(loaded(3, 2, 0)), "a1", 0},
+		"waiting: as many": {limit(routing.Saturation{}), limit(routing.Saturation{Waiting: 2}),
+			both(loaded(3, 2, 0)), "a2", 0},
+		"waiting unchanged": {limit(routing.Saturation{Waiting: 2}),
+			limit(routing.Saturation{Waiting: 2}), both(loaded(3, 2, 0)), "a1", 0},
+		"waiting: it did not count": {limit(routing.Saturation{Waiting: 2}),
+			limit(routing.Saturation{Waiting: 1}), both(loaded(3, 2, 0)), "a1", 1},
+		"waiting raised, one is missing": {limit(routing.Saturation{Waiting: 2}),
+			limit(routing.Saturation{Waiting: 3}), alone(loaded(3, 0, 0)), "a1", 1},
+		"waiting lowered, one is missing": {limit(routing.Saturation{Waiting: 2}),
+			limit(routing.Saturation{Waiting: 1}), alone(loaded(3, 0, 0)), "a1", 0},
+		"waiting: all are saturated": {limit(routing.Saturation{}), limit(routing.Saturation{Waiting: 2}),
+			alone(loaded(3, 2, 0)), "a1", 0},
+		"cache: less": {limit(routing.Saturation{}), limit(routing.Saturation{KVUsage: 0.9}),
+			both(loaded(3, 1, 0.8)), "a1", 0},
+		"cache: as much": {limit(routing.Saturation{}), limit(routing.Saturation{KVUsage: 0.8}),
+			both(loaded(3, 1, 0.8)), "a2", 0},
+		"cache: none waits": {limit(routing.Saturation{}), limit(routing.Saturation{KVUsage: 0.8}),
+			both(loaded(3, 0, 0.8)), "a1", 0},
+		"cache raised, one is missing": {limit(routing.Saturation{KVUsage: 0.8}),
+			limit(routing.Saturation{KVUsage: 0.9}), alone(loaded(3, 0, 0)), "a1", 1},
+		"fresher metrics, one is missing": {limit(routing.Saturation{Waiting: 2, StaleAfter: 9}),
+			limit(routing.Saturation{Waiting: 2, StaleAfter: 5}), alone(loaded(3, 0, 0)), "a1", 1},
+		"older metrics, one is missing": {limit(routing.Saturation{Waiting: 2, StaleAfter: 5}),
+			limit(routing.Saturation{Waiting: 2, StaleAfter: 9}), alone(loaded(3, 0, 0)), "a1", 0},
 	} {
 		now := setup(t, thresholds(5000, 9000), routing.Config{Name: "least_load"}, func(s *Setup) { c.now(&s.Pools[0]) })
 		draft := setup(t, thresholds(5000, 9000), routing.Config{Name: "least_load"}, func(s *Setup) { c.draft(&s.Pools[0]) })
@@ -85,7 +104,8 @@ func TestTokensInFlightAreThoseOfTheRecords(t *testing.T) {
 		"room for one":     {1, 1100 + 1099, 1, 0},
 		"more than it had": {2, 1100 + 1099, 0, 1}, // 0 are booked at least
 	} {
-		draft := setup(t, thresholds(5000, 9000), routing.Config{Name: "least_load"}, func(s *Setup) { s.Pools[0].Members[0].MaxTokensInflight = c.bound })
+		draft := setup(t, thresholds(5000, 9000), routing.Config{Name: "least_load"},
+			func(s *Setup) { s.Pools[0].Members[0].MaxTokensInflight = c.bound })
 		began := written(1, "small", "a1", "least_load", 1000, candidate("a1", 0))
 		began.Attempts[0].EndAtMs = 60_000
 		busy, other := candidate("a1", 0), candidate("a2", 1)

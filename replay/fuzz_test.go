@@ -31,9 +31,11 @@ func FuzzReplay(f *testing.F) {
 		}
 		names := routing.Names()
 		now := setup(t, thresholds(4000, 16000), routing.Config{Name: names[int(policy)%len(names)]})
-		draft := setup(t, tiers.Rules{}, routing.Config{Name: names[int(policy/8)%len(names)]}, func(s *Setup) { s.Pools[0].Members[0].Weight = 0 })
+		draft := setup(t, tiers.Rules{}, routing.Config{Name: names[int(policy/8)%len(names)]},
+			func(s *Setup) { s.Pools[0].Members[0].Weight = 0 })
 		got := replay(t, Config{Now: now, Draft: &draft}, &d, &d, &d)
-		if _, err := json.Marshal(got); err != nil || got.Records != 3 || got.Decided > 3 || got.ChangedWorker > got.Redecided {
+		if _, err := json.Marshal(got); err != nil || got.Records != 3 || got.Decided > 3 ||
+			got.ChangedWorker > got.Redecided {
 			t.Errorf("%+v, %v", got, err)
 		}
 	})

@@ -18,7 +18,8 @@ func TestRedecideAgreesWithAReplay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		members := func(side string) (ms []routing.Member) {
 			for _, i := range rapid.SliceOfNDistinct(rapid.IntRange(0, len(ids)-1), 1, len(ids), rapid.ID).Draw(t, side) {
-				m := routing.Member{ID: ids[i], Weight: rapid.IntRange(0, 3).Draw(t, "weight"), Group: rapid.IntRange(0, 1).Draw(t, "group"), MaxInflight: rapid.IntRange(0, 3).Draw(t, "most"),
+				m := routing.Member{ID: ids[i], Weight: rapid.IntRange(0, 3).Draw(t, "weight"),
+					Group: rapid.IntRange(0, 1).Draw(t, "group"), MaxInflight: rapid.IntRange(0, 3).Draw(t, "most"),
 					MaxTokensInflight: 1000 * rapid.Int64Range(0, 6).Draw(t, "tokens at most")}
 				if rapid.Bool().Draw(t, "one model") {
 					m.Models = []uint64{uint64(rapid.IntRange(1, 2).Draw(t, "model"))}
@@ -31,7 +32,8 @@ func TestRedecideAgreesWithAReplay(t *testing.T) {
 			return routing.Config{Name: rapid.SampledFrom(routing.Names()).Draw(t, side)}
 		}
 		limit := func() routing.Saturation {
-			return routing.Saturation{Waiting: rapid.IntRange(0, 3).Draw(t, "waiting"), KVUsage: rapid.SampledFrom([]float64{0, 0.5, 0.9}).Draw(t, "cache")}
+			return routing.Saturation{Waiting: rapid.IntRange(0, 3).Draw(t, "waiting"),
+				KVUsage: rapid.SampledFrom([]float64{0, 0.5, 0.9}).Draw(t, "cache")}
 		}
 		was := Pool{Name: "small", Policy: policy("policy"), Members: members("members"), Saturation: limit()}
 		to := Pool{Name: "small", Policy: was.Policy, Members: members("draft"), Saturation: limit()}
@@ -43,7 +45,8 @@ func TestRedecideAgreesWithAReplay(t *testing.T) {
 			return
 		}
 		a := &d.Attempts[0]
-		r, err := New(Config{Now: Setup{Catalog: catalog, Pools: []Pool{was}}, Draft: &Setup{Catalog: catalog, Pools: []Pool{to}}})
+		r, err := New(Config{Now: Setup{Catalog: catalog, Pools: []Pool{was}},
+			Draft: &Setup{Catalog: catalog, Pools: []Pool{to}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,9 +87,11 @@ func drawnPick(t *rapid.T, pool *Pool) *decisions.Decision {
 	p.SetSaturation(pool.Saturation)
 	for _, m := range pool.Members {
 		p.Observe(m.ID, m.Ref, routing.Status{Up: true, LoadAt: beginning,
-			Waiting: rapid.IntRange(0, 3).Draw(t, "waits inside"), KVUsage: rapid.SampledFrom([]float64{0, 0.6, 1}).Draw(t, "cache in use")})
+			Waiting: rapid.IntRange(0, 3).Draw(t, "waits inside"),
+			KVUsage: rapid.SampledFrom([]float64{0, 0.6, 1}).Draw(t, "cache in use")})
 	}
-	q := routing.Request{Now: beginning, Model: uint64(rapid.IntRange(0, 2).Draw(t, "asked model")), Prefix: 5, Stream: true}
+	q := routing.Request{Now: beginning, Model: uint64(rapid.IntRange(0, 2).Draw(t, "asked model")), Prefix: 5,
+		Stream: true}
 	for range rapid.IntRange(0, 6).Draw(t, "in flight") {
 		q.Rand, q.PromptTokens = rapid.Uint64().Draw(t, "chance"), rapid.Int64Range(0, 4000).Draw(t, "tokens")
 		_, _ = p.Acquire(&q)

@@ -17,7 +17,8 @@ import (
 // thresholds is rules under which only the prompt's length decides.
 func thresholds(medium, large int64) tiers.Rules {
 	off := false
-	return tiers.Rules{Preset: "none", PromptTokens: map[string]int64{"medium": medium, "large": large}, MaxTokens: map[string]int64{},
+	return tiers.Rules{Preset: "none", PromptTokens: map[string]int64{"medium": medium, "large": large},
+		MaxTokens:    map[string]int64{},
 		KeywordScore: map[string]float64{}, Sticky: tiers.Sticky{Enabled: &off}}
 }
 
@@ -30,7 +31,9 @@ func setup(t testing.TB, rules tiers.Rules, policy routing.Config, change ...fun
 	for i, name := range []string{"small", "medium", "large"} {
 		c.Targets = append(c.Targets, tiers.Target{Name: name, Tier: true, Model: name + "-model"})
 		letter := string(rune('a' + i))
-		s.Pools = append(s.Pools, Pool{Name: name, Policy: policy, Members: []routing.Member{{ID: letter + "1", Weight: 1}, {ID: letter + "2", Weight: 1}}})
+		s.Pools = append(s.Pools,
+			Pool{Name: name, Policy: policy, Members: []routing.Member{{ID: letter + "1", Weight: 1},
+				{ID: letter + "2", Weight: 1}}})
 	}
 	var err error
 	if s.Catalog, err = tiers.New(c); err != nil {
@@ -51,10 +54,13 @@ func candidate(id string, index int) routing.Candidate {
 // tier, with the recorded candidates.
 func written(n int, tier, worker, policy string, tokens int64, cs ...routing.Candidate) *decisions.Decision {
 	at := time.Unix(1_800_000_000, 0).Add(time.Duration(n) * time.Second).UTC()
-	return &decisions.Decision{SchemaVersion: decisions.SchemaVersion, Time: at, RequestID: fmt.Sprint("r", n), Generation: 1, Tier: tier, Rule: "default",
-		Policy: policy, Worker: worker, PromptTokens: tokens, Features: decisions.Features{Classified: true}, Result: decisions.OK, Status: 200,
+	return &decisions.Decision{SchemaVersion: decisions.SchemaVersion, Time: at, RequestID: fmt.Sprint("r", n),
+		Generation: 1, Tier: tier, Rule: "default",
+		Policy: policy, Worker: worker, PromptTokens: tokens, Features: decisions.Features{Classified: true},
+		Result: decisions.OK, Status: 200,
 		Attempts: []decisions.Attempt{{Worker: worker, AtMs: 1, Status: 200, FirstAtMs: 101, EndAtMs: 201, DurationMs: 100,
-			Choice: &routing.Choice{Policy: policy, Rand: routing.Hash(n), PromptTokens: tokens, OutputTokens: 100, Seen: len(cs), Candidates: cs}}}}
+			Choice: &routing.Choice{Policy: policy, Rand: routing.Hash(n), PromptTokens: tokens, OutputTokens: 100,
+				Seen: len(cs), Candidates: cs}}}}
 }
 
 func replay(t testing.TB, c Config, ds ...*decisions.Decision) *Report {
@@ -93,7 +99,8 @@ func TestLowerThresholdMovesExactlyThePromptsAboveIt(t *testing.T) {
 	if diff := cmp.Diff(wantTiers, got.ByTier); diff != "" {
 		t.Error(diff)
 	}
-	if got.Decided != 101 || len(got.Skipped) > 0 || got.TiersReproduced != (Part{101, 101}) || got.Redecided != 68 || got.ChangedWorker != 0 || got.Unknown.Counts != 0 {
+	if got.Decided != 101 || len(got.Skipped) > 0 || got.TiersReproduced != (Part{101, 101}) || got.Redecided != 68 ||
+		got.ChangedWorker != 0 || got.Unknown.Counts != 0 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -108,7 +115,8 @@ func TestRecordedCeilingIsNotCounted(t *testing.T) {
 	draft := setup(t, rules, routing.Config{})
 	var ds []*decisions.Decision
 	for n, f := range []decisions.Features{{Tools: true}, {LimitRequired: true}, {}} {
-		d := written(n, []string{"small", "small", "large"}[n], []string{"a1", "a1", "c1"}[n], "least_load", 10, candidate([]string{"a1", "a1", "c1"}[n], 0))
+		d := written(n, []string{"small", "small", "large"}[n], []string{"a1", "a1", "c1"}[n], "least_load", 10,
+			candidate([]string{"a1", "a1", "c1"}[n], 0))
 		d.MaxTokens, d.Features.Tools, d.Features.LimitRequired = 3000, f.Tools, f.LimitRequired
 		ds = append(ds, d)
 	}
@@ -125,14 +133,16 @@ func TestWeightZeroMovesAllRequestsOfAWorker(t *testing.T) {
 	var ds []*decisions.Decision
 	for n := range 40 {
 		// Between two idle workers the request's random number decides: odd ones select a1.
-		ds = append(ds, written(n, "small", []string{"a2", "a1"}[n%2], "least_load", 100, candidate("a1", 0), candidate("a2", 1)))
+		ds = append(ds, written(n, "small", []string{"a2", "a1"}[n%2], "least_load", 100, candidate("a1", 0),
+			candidate("a2", 1)))
 	}
 	got := replay(t, Config{Now: now, Draft: &draft}, ds...)
 	want := []WorkerMove{{Tier: "small", From: "a1", To: "a2", N: 20, Examples: []string{"r1", "r3", "r5", "r7", "r9"}}}
 	if diff := cmp.Diff(want, got.WorkerMoves); diff != "" {
 		t.Error(diff)
 	}
-	if got.ChangedWorker != 20 || got.Redecided != 40 || got.WorkersReproduced != (Part{40, 40}) || !slices.Equal(got.ChangedBy, []Count{{"least_load", 20}}) {
+	if got.ChangedWorker != 20 || got.Redecided != 40 || got.WorkersReproduced != (Part{40, 40}) ||
+		!slices.Equal(got.ChangedBy, []Count{{"least_load", 20}}) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -145,9 +155,11 @@ func TestNewWorkerStartsIdle(t *testing.T) {
 	}
 	now := setup(t, thresholds(4000, 16000), routing.Config{})
 	draft := setup(t, thresholds(4000, 16000), routing.Config{}, func(s *Setup) {
-		s.Pools[0].Members = append(s.Pools[0].Members, routing.Member{ID: "a3", Weight: 1}, routing.Member{ID: "spare", Weight: 1, Group: 1})
+		s.Pools[0].Members = append(s.Pools[0].Members, routing.Member{ID: "a3", Weight: 1},
+			routing.Member{ID: "spare", Weight: 1, Group: 1})
 	})
-	got := replay(t, Config{Now: now, Draft: &draft}, written(0, "small", "a2", "least_load", 100, busy("a1", 0), busy("a2", 1)))
+	got := replay(t, Config{Now: now, Draft: &draft},
+		written(0, "small", "a2", "least_load", 100, busy("a1", 0), busy("a2", 1)))
 	if len(got.WorkerMoves) != 1 || got.WorkerMoves[0].To != "a3" {
 		t.Errorf("%+v", got)
 	}
@@ -184,7 +196,9 @@ func TestRegretIsTheLostTimeToTheFirstToken(t *testing.T) {
 
 func TestUndecidableRecordsAreCounted(t *testing.T) {
 	now := setup(t, thresholds(4000, 16000), routing.Config{})
-	gone := setup(t, thresholds(4000, 16000), routing.Config{}, func(s *Setup) { s.Pools[0].Members = []routing.Member{{ID: "new", Weight: 0}} })
+	gone := setup(t, thresholds(4000, 16000), routing.Config{}, func(s *Setup) {
+		s.Pools[0].Members = []routing.Member{{ID: "new", Weight: 0}}
+	})
 	refused := &decisions.Decision{RequestID: "refused", Result: decisions.Refused}
 	cut := written(1, "small", "a1", "least_load", 100, candidate("a1", 0))
 	cut.Attempts[0].Choice.Seen = 50
@@ -195,7 +209,8 @@ func TestUndecidableRecordsAreCounted(t *testing.T) {
 	other := written(3, "small", "a1", "least_load", 5000, candidate("a1", 0)) // the configuration would have it in medium
 	other.Features.Counted = 5000
 	lower := setup(t, thresholds(4000, 4500), routing.Config{})
-	mystery := written(4, "small", "a2", "least_load", 100, candidate("a1", 0), candidate("a2", 1)) // a2 was not a1's equal
+	// a2 was not a1's equal
+	mystery := written(4, "small", "a2", "least_load", 100, candidate("a1", 0), candidate("a2", 1))
 	mystery.Attempts[0].Choice.Candidates[1].PendingTokens = 9000
 	lighter := setup(t, thresholds(4000, 16000), routing.Config{}, func(s *Setup) { s.Pools[0].Members[0].Weight = 0 })
 	for name, c := range map[string]struct {
@@ -203,16 +218,18 @@ func TestUndecidableRecordsAreCounted(t *testing.T) {
 		draft *Setup
 		want  string
 	}{
-		"refused":            {refused, &now, SkippedRefused},
-		"failed early":       {&decisions.Decision{Result: decisions.Failed, Status: 503}, &now, SkippedRefused},
-		"list of models":     {&decisions.Decision{Route: "/v1/models", Result: decisions.OK, Status: 200}, &now, SkippedUnrouted},
-		"client left early":  {&decisions.Decision{Result: decisions.ClientGone, Status: 499}, &now, SkippedUnrouted},
-		"limited":            {limited, &now, SkippedLimited},
-		"many candidates":    {cut, &now, SkippedIncomplete},
-		"no worker":          {unplaced, &now, SkippedUnplaced},
-		"no worker is left":  {written(5, "small", "a1", "least_load", 100, candidate("a1", 0)), &gone, SkippedWorkers},
-		"tier unexplained":   {other, &lower, SkippedTier},
-		"pool gone":          {func() *decisions.Decision { d := written(6, "old", "x", "", 1); d.Rule = "path"; return d }(), &now, SkippedTier},
+		"refused":      {refused, &now, SkippedRefused},
+		"failed early": {&decisions.Decision{Result: decisions.Failed, Status: 503}, &now, SkippedRefused},
+		"list of models": {&decisions.Decision{Route: "/v1/models", Result: decisions.OK, Status: 200}, &now,
+			SkippedUnrouted},
+		"client left early": {&decisions.Decision{Result: decisions.ClientGone, Status: 499}, &now, SkippedUnrouted},
+		"limited":           {limited, &now, SkippedLimited},
+		"many candidates":   {cut, &now, SkippedIncomplete},
+		"no worker":         {unplaced, &now, SkippedUnplaced},
+		"no worker is left": {written(5, "small", "a1", "least_load", 100, candidate("a1", 0)), &gone, SkippedWorkers},
+		"tier unexplained":  {other, &lower, SkippedTier},
+		"pool gone": {func() *decisions.Decision { d := written(6, "old", "x", "", 1); d.Rule = "path"; return d }(),
+			&now, SkippedTier},
 		"equal all the way":  {mystery, &now, ""},
 		"worker unexplained": {mystery, &lighter, SkippedWorker},
 	} {
@@ -234,8 +251,10 @@ func TestKeywordGroupsWithoutRecordsAreReported(t *testing.T) {
 	rules.Keywords, rules.KeywordScore = []tiers.Keyword{group}, map[string]float64{"large": 1}
 	draft := setup(t, rules, routing.Config{})
 	sure := written(1, "large", "c1", "least_load", 50_000, candidate("c1", 0)) // large already
-	got := replay(t, Config{Now: now, Draft: &draft}, written(0, "small", "a1", "least_load", 100, candidate("a1", 0)), sure)
-	if diff := cmp.Diff([]Count{{SkippedKeywords, 1}}, got.Skipped); diff != "" || !slices.Equal(got.Groups, []string{"law"}) || got.Decided != 1 {
+	got := replay(t, Config{Now: now, Draft: &draft}, written(0, "small", "a1", "least_load", 100, candidate("a1", 0)),
+		sure)
+	if diff := cmp.Diff([]Count{{SkippedKeywords, 1}}, got.Skipped); diff != "" ||
+		!slices.Equal(got.Groups, []string{"law"}) || got.Decided != 1 {
 		t.Errorf("%s%+v", diff, got)
 	}
 }

@@ -41,11 +41,15 @@ func decision(rec *sim.Record, c *routing.Choice) *decisions.Decision {
 	since := func(at time.Duration) float64 { return float64(at-rec.SubmittedAt) / float64(time.Millisecond) }
 	chain := r.Prompt()
 	usage := decisions.Usage{Prompt: r.PromptTokens, Cached: rec.Cached, Output: r.OutputTokens}
-	return &decisions.Decision{SchemaVersion: decisions.SchemaVersion, Time: beginning.Add(rec.SubmittedAt), RequestID: fmt.Sprint(rec.Number), Tenant: r.Tenant,
-		Tier: "only", Rule: "model", RequestedModel: "only", Policy: c.Policy, Worker: rec.Worker, Stream: true, PromptTokens: c.PromptTokens, MaxTokens: r.MaxTokens,
+	return &decisions.Decision{SchemaVersion: decisions.SchemaVersion, Time: beginning.Add(rec.SubmittedAt),
+		RequestID: fmt.Sprint(rec.Number), Tenant: r.Tenant,
+		Tier: "only", Rule: "model", RequestedModel: "only", Policy: c.Policy, Worker: rec.Worker, Stream: true,
+		PromptTokens: c.PromptTokens, MaxTokens: r.MaxTokens,
 		Usage: usage, Result: decisions.OK, Status: 200,
-		Features: decisions.Features{Prefix: routing.Hash(r.Prefix), Chain: routing.AppendChain(nil, chain), Blocks: len(chain)},
-		Attempts: []decisions.Attempt{{Worker: rec.Worker, Reason: string(rec.Reason), AtMs: since(rec.DispatchedAt), FirstAtMs: since(rec.First), EndAtMs: since(rec.Done),
+		Features: decisions.Features{Prefix: routing.Hash(r.Prefix), Chain: routing.AppendChain(nil, chain),
+			Blocks: len(chain)},
+		Attempts: []decisions.Attempt{{Worker: rec.Worker, Reason: string(rec.Reason), AtMs: since(rec.DispatchedAt),
+			FirstAtMs: since(rec.First), EndAtMs: since(rec.Done),
 			Status: 200, Predicted: c.Of(rec.Worker).Overlap, Usage: usage, Choice: c}}}
 }
 
@@ -58,14 +62,16 @@ func house(t testing.TB, c sim.Config) Setup {
 	}
 	p := Pool{Name: "only", Policy: c.Policy}
 	for i, e := range c.Engines {
-		p.Members = append(p.Members, routing.Member{ID: fmt.Sprint("e", i), Weight: max(1, e.Weight), MaxInflight: e.MaxInflight, MaxTokensInflight: e.MaxTokensInflight})
+		p.Members = append(p.Members, routing.Member{ID: fmt.Sprint("e", i), Weight: max(1, e.Weight),
+			MaxInflight: e.MaxInflight, MaxTokensInflight: e.MaxTokensInflight})
 	}
 	return Setup{Catalog: catalog, Pools: []Pool{p}}
 }
 
 // chatting returns ten minutes of chats at four engines.
 func chatting(policy string, engines ...sim.Engine) sim.Config {
-	return sim.Config{Seed: 7, Engines: engines, Policy: routing.Config{Name: policy}, Loads: []sim.Load{sim.Sessions{Rate: 1.2, Until: 10 * time.Minute}}}
+	return sim.Config{Seed: 7, Engines: engines, Policy: routing.Config{Name: policy},
+		Loads: []sim.Load{sim.Sessions{Rate: 1.2, Until: 10 * time.Minute}}}
 }
 
 func four() []sim.Engine { return make([]sim.Engine, 4) }
@@ -78,7 +84,8 @@ func TestEqualDraftChangesNothingAndReproducesEachWorker(t *testing.T) {
 			ds, _ := recorded(t, c)
 			now := house(t, c)
 			got := replay(t, Config{Now: now, Draft: new(house(t, c))}, ds...)
-			if got.Records != len(ds) || got.WorkersReproduced != (Part{len(ds), len(ds)}) || got.TiersReproduced != (Part{len(ds), len(ds)}) ||
+			if got.Records != len(ds) || got.WorkersReproduced != (Part{len(ds), len(ds)}) ||
+				got.TiersReproduced != (Part{len(ds), len(ds)}) ||
 				got.ChangedWorker != 0 || len(got.ChangedTier) != 0 || len(got.Skipped) != 0 || got.Redecided != len(ds) {
 				t.Errorf("%s: %+v", policy, got)
 			}
@@ -101,7 +108,8 @@ func TestEstimatedHitRateAgreesWithTheRealOne(t *testing.T) {
 			got := replay(t, Config{Now: house(t, c), CacheTokens: e.CacheTokens}, ds...)
 			stats := result.Of((*sim.Record).Answered)
 			real := stats.Hits()
-			t.Logf("%s, %s: %d requests, real %.3f, estimated %.3f, predicted %.3f", policy, name, len(ds), real, got.Hit.Now, *got.Predicted)
+			t.Logf("%s, %s: %d requests, real %.3f, estimated %.3f, predicted %.3f", policy, name, len(ds), real, got.Hit.Now,
+				*got.Predicted)
 			if math.Abs(*got.RealHit-real) > 1e-9 {
 				t.Errorf("%s, %s: the real hit rate is %v, not %v", policy, name, real, *got.RealHit)
 			}
@@ -118,7 +126,8 @@ func TestEstimatedHitRateAgreesWithTheRealOne(t *testing.T) {
 const draftTolerance, draftFactor = 0.05, 2.0
 
 func TestDraftEstimatesAgreeWithASimulationUnderTheDraft(t *testing.T) {
-	for _, pair := range [][2]string{{"chwbl", "round_robin"}, {"least_load", "chwbl"}, {"round_robin", "chwbl"}, {"chwbl", "least_load"}, {"random", "chwbl"}} {
+	for _, pair := range [][2]string{{"chwbl", "round_robin"}, {"least_load", "chwbl"}, {"round_robin", "chwbl"},
+		{"chwbl", "least_load"}, {"random", "chwbl"}} {
 		c := chatting(pair[0], four()...)
 		ds, _ := recorded(t, c)
 		other := chatting(pair[1], four()...)
@@ -127,13 +136,16 @@ func TestDraftEstimatesAgreeWithASimulationUnderTheDraft(t *testing.T) {
 		stats := result.Of((*sim.Record).Answered)
 		real := stats.Hits()
 		got := replay(t, Config{Now: house(t, c), Draft: new(house(t, other))}, ds...)
-		t.Logf("%s under %s: real %.3f, estimated %.3f (now %.3f), changed %d of %d, regret real %.0f ms, estimated %.0f ms (now %.0f ms)",
-			pair[0], pair[1], real, got.Hit.Draft, got.Hit.Now, got.ChangedWorker, got.Redecided, world.Mean, got.Regret.Draft.Mean, got.Regret.Now.Mean)
+		t.Logf("%s under %s: real %.3f, estimated %.3f (now %.3f), changed %d of %d, regret real %.0f ms, estimated %.0f "+
+			"ms (now %.0f ms)",
+			pair[0], pair[1], real, got.Hit.Draft, got.Hit.Now, got.ChangedWorker, got.Redecided, world.Mean,
+			got.Regret.Draft.Mean, got.Regret.Now.Mean)
 		if math.Abs(got.Hit.Draft-real) > draftTolerance {
 			t.Errorf("%s under %s: %v is estimated, and %v is what a world does", pair[0], pair[1], got.Hit.Draft, real)
 		}
 		if off := got.Regret.Draft.Mean / world.Mean; off < 1/draftFactor || off > draftFactor {
-			t.Errorf("%s under %s: a regret of %v ms is estimated, and a world has %v ms", pair[0], pair[1], got.Regret.Draft.Mean, world.Mean)
+			t.Errorf("%s under %s: a regret of %v ms is estimated, and a world has %v ms", pair[0], pair[1],
+				got.Regret.Draft.Mean, world.Mean)
 		}
 	}
 }

@@ -35,14 +35,17 @@ func chained(n int, tenant, worker string, hash uint64, cs ...routing.Candidate)
 func TestRefusedRequestCostsOnlyUnderNow(t *testing.T) {
 	now := setup(t, thresholds(5000, 9000), routing.Config{Name: "least_load"}, priced)
 	draft := setup(t, thresholds(5000, 9000), routing.Config{Name: "least_load"}, priced, refusing)
-	got := replay(t, Config{Now: now, Draft: &draft}, chained(1, "out", "a1", 1, candidate("a1", 0)), chained(2, "", "a1", 1, candidate("a1", 0)))
-	if want := (Estimates{Now: 1001, Draft: 1000}); *got.Cost != want { // the second prompt's last token is computed in any case
+	got := replay(t, Config{Now: now, Draft: &draft}, chained(1, "out", "a1", 1, candidate("a1", 0)),
+		chained(2, "", "a1", 1, candidate("a1", 0)))
+	// the second prompt's last token is computed in any case
+	if want := (Estimates{Now: 1001, Draft: 1000}); *got.Cost != want {
 		t.Errorf("cost %+v, want %+v", *got.Cost, want)
 	}
 	if want := (Estimates{Now: 999.0 / 2000, Draft: 0}); *got.Hit != want {
 		t.Errorf("hit rate %+v, want %+v", *got.Hit, want)
 	}
-	if len(got.ChangedTier) != 1 || got.ChangedTier[0].To != "" || got.Regret.Now.N != 2 || got.Regret.Draft.N != 1 || len(got.Skipped) != 0 {
+	if len(got.ChangedTier) != 1 || got.ChangedTier[0].To != "" || got.Regret.Now.N != 2 || got.Regret.Draft.N != 1 ||
+		len(got.Skipped) != 0 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -101,10 +104,12 @@ func TestUndecidedPickStillHasItsTokensAndCost(t *testing.T) {
 		if want := (Estimates{Now: 1001, Draft: c.cost}); *got.Cost != want {
 			t.Errorf("%s: cost %+v, want %+v", name, *got.Cost, want)
 		}
-		if want := (Estimates{Now: 999.0 / 2000, Draft: c.hit}); *got.Hit != want || *got.RealHit != 0.5 || *got.Predicted != 0.1 {
+		if want := (Estimates{Now: 999.0 / 2000, Draft: c.hit}); *got.Hit != want || *got.RealHit != 0.5 ||
+			*got.Predicted != 0.1 {
 			t.Errorf("%s: hit rate %+v, want %+v; %v real, %v predicted", name, *got.Hit, want, *got.RealHit, *got.Predicted)
 		}
-		if !slices.Equal(got.Skipped, c.skipped) || got.Redecided != 0 || got.Regret.Now.N != 0 || got.Regret.Draft.N != c.regrets {
+		if !slices.Equal(got.Skipped, c.skipped) || got.Redecided != 0 || got.Regret.Now.N != 0 ||
+			got.Regret.Draft.N != c.regrets {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}

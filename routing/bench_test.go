@@ -46,7 +46,8 @@ func benchmarkAcquire(b *testing.B, name string, workers, blocks int, record *Ch
 	p.Configure(policy, members)
 	requests := make([]Request, 64) // half of the blocks are all requests' own
 	for i := range requests {
-		requests[i] = Request{Now: start, Rand: uint64(i) * 0x9E3779B97F4A7C15, PromptTokens: 2000, OutputTokens: 256, Stream: true, Record: record}
+		requests[i] = Request{Now: start, Rand: uint64(i) * 0x9E3779B97F4A7C15, PromptTokens: 2000, OutputTokens: 256,
+			Stream: true, Record: record}
 		if blocks > 0 {
 			requests[i].Blocks = prompt(1, blocks/2, blocks)
 			for j := blocks / 2; j < blocks; j++ {
@@ -106,7 +107,8 @@ func benchmarkRound(b *testing.B, name string, blocks int, usual bool) {
 	p.Configure(policy, members)
 	requests := waiting(p, policy, offers, blocks, !usual && blocks > 0)
 	for i := range offers { // all chats had a turn, and a quarter of them have one in flight
-		l, err := p.Acquire(&Request{Now: start, PromptTokens: 2000, OutputTokens: 256, Stream: true, Blocks: requests[i].Blocks})
+		l, err := p.Acquire(&Request{Now: start, PromptTokens: 2000, OutputTokens: 256, Stream: true,
+			Blocks: requests[i].Blocks})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -18,11 +18,12 @@ const MaxCandidates = 128
 // Choice is the record of one pick: everything that the policy saw, and the result. A pick
 // fills it under the pool's lock if Request.Record is set.
 type Choice struct {
-	Policy       string      `json:"policy"`
-	Key          Hash        `json:"key,omitzero"`           // key by which a hashing policy placed the request
-	KeyOf        string      `json:"key_of,omitempty"`       // what Key identifies: prefix or model; empty without a key
-	Memory       float64     `json:"memory,omitempty"`       // the policy's memory before this request
-	Halved       int         `json:"halved,omitempty"`       // how often a hashing policy halved the points of each worker to fit its ring
+	Policy string  `json:"policy"`
+	Key    Hash    `json:"key,omitzero"`     // key by which a hashing policy placed the request
+	KeyOf  string  `json:"key_of,omitempty"` // what Key identifies: prefix or model; empty without a key
+	Memory float64 `json:"memory,omitempty"` // the policy's memory before this request
+	// how often a hashing policy halved the points of each worker to fit its ring
+	Halved       int         `json:"halved,omitempty"`
 	Rand         Hash        `json:"rand"`                   // Request.Rand
 	PromptTokens int64       `json:"prompt_tokens"`          // as booked
 	OutputTokens int64       `json:"expected_output_tokens"` // as booked
@@ -195,8 +196,15 @@ func (c *Choice) Of(worker string) *Candidate {
 
 // begin records the facts that are known before the pick.
 func (c *Choice) begin(policy string, r *Request) {
-	*c = Choice{Policy: policy, Rand: Hash(r.Rand), PromptTokens: booked(r.PromptTokens), OutputTokens: booked(r.OutputTokens),
-		WaitedMs: float64(r.Waited) / float64(time.Millisecond), Waits: r.Wait, Candidates: c.Candidates[:0]}
+	*c = Choice{
+		Policy:       policy,
+		Rand:         Hash(r.Rand),
+		PromptTokens: booked(r.PromptTokens),
+		OutputTokens: booked(r.OutputTokens),
+		WaitedMs:     float64(r.Waited) / float64(time.Millisecond),
+		Waits:        r.Wait,
+		Candidates:   c.Candidates[:0],
+	}
 }
 
 // finish records the candidates and the runner-up: second, or if that is -1 the candidate with
@@ -241,7 +249,21 @@ func (m *assessment) before(other *assessment) bool {
 }
 
 func candidate(v *View, m *assessment) Candidate {
-	return Candidate{Worker: v.ID, Index: v.Index, Score: finite(m.score), Excluded: m.excluded, Weight: v.Weight,
-		Inflight: v.Inflight, MaxInflight: v.MaxInflight, Full: v.Full, PendingTokens: v.PendingTokens, OutputTokens: v.OutputTokens,
-		Overlap: v.Overlap, Waiting: v.Waiting, KVUsage: finite(v.KVUsage), Rate: v.Rate, Terms: m.terms}
+	return Candidate{
+		Worker:        v.ID,
+		Index:         v.Index,
+		Score:         finite(m.score),
+		Excluded:      m.excluded,
+		Weight:        v.Weight,
+		Inflight:      v.Inflight,
+		MaxInflight:   v.MaxInflight,
+		Full:          v.Full,
+		PendingTokens: v.PendingTokens,
+		OutputTokens:  v.OutputTokens,
+		Overlap:       v.Overlap,
+		Waiting:       v.Waiting,
+		KVUsage:       finite(v.KVUsage),
+		Rate:          v.Rate,
+		Terms:         m.terms,
+	}
 }

@@ -39,10 +39,13 @@ func TestRecordOfALargePoolIsIncomplete(t *testing.T) {
 					beyond++
 				}
 				ordered := slices.IsSortedFunc(c.Candidates, func(a, b Candidate) int { return a.Index - b.Index })
-				if c.Seen != n || len(c.Candidates) != min(n, MaxCandidates) || !ordered || c.Of(l.worker.id) == nil || c.Of(c.RunnerUp) == nil || c.RunnerUp == l.worker.id {
-					t.Fatalf("%s of %d: %s was chosen, and the record has %d of %d: %+v", name, n, l.worker.id, len(c.Candidates), c.Seen, c)
+				if c.Seen != n || len(c.Candidates) != min(n, MaxCandidates) || !ordered || c.Of(l.worker.id) == nil ||
+					c.Of(c.RunnerUp) == nil || c.RunnerUp == l.worker.id {
+					t.Fatalf("%s of %d: %s was chosen, and the record has %d of %d: %+v", name, n, l.worker.id, len(c.Candidates),
+						c.Seen, c)
 				}
-				if at, _, decided, err := Redecide(judge, c, 0, 0, nil, r.Now); (n > MaxCandidates) != errors.Is(err, ErrIncomplete) || (err == nil) != (at >= 0 && decided != nil) {
+				if at, _, decided, err := Redecide(judge, c, 0, 0, nil, r.Now); (n > MaxCandidates) != errors.Is(err,
+					ErrIncomplete) || (err == nil) != (at >= 0 && decided != nil) {
 					t.Fatalf("%s of %d: deciding again ends with %v", name, n, err)
 				}
 			}
@@ -56,7 +59,8 @@ func TestRecordOfALargePoolIsIncomplete(t *testing.T) {
 // TestInvalidRecordIsRefused: no policy is shown a record that no pool can have made.
 func TestInvalidRecordIsRefused(t *testing.T) {
 	good := func() *Choice {
-		return &Choice{Policy: "chwbl", Key: 7, KeyOf: "prefix", Seen: 2, Candidates: []Candidate{{Worker: "a", Weight: 1, Rate: 1}, {Worker: "b", Index: 1, Weight: 1, Rate: 1}}}
+		return &Choice{Policy: "chwbl", Key: 7, KeyOf: "prefix", Seen: 2,
+			Candidates: []Candidate{{Worker: "a", Weight: 1, Rate: 1}, {Worker: "b", Index: 1, Weight: 1, Rate: 1}}}
 	}
 	for name, c := range map[string]struct {
 		spoil func(*Choice)
@@ -75,16 +79,23 @@ func TestInvalidRecordIsRefused(t *testing.T) {
 		"two of one name":       {func(c *Choice) { c.Candidates[1].Worker = "a" }, ""},
 		"two of one index":      {func(c *Choice) { c.Candidates[1].Index = 0 }, ""},
 		"out of order":          {func(c *Choice) { slices.Reverse(c.Candidates) }, ""},
-		"negative load":         {func(c *Choice) { c.Candidates[0].Inflight, c.Candidates[0].PendingTokens = math.MinInt, math.MinInt64 }, ""},
-		"huge load":             {func(c *Choice) { c.Candidates[0].Inflight, c.Candidates[0].OutputTokens = math.MaxInt, math.MaxInt64 }, ""},
-		"all full":              {func(c *Choice) { c.Candidates[0].Full, c.Candidates[1].Full = true, true }, ""},
-		"nothing but full ones": {func(c *Choice) { c.Candidates[1].Full, c.Candidates[1].Overlap = true, math.MaxInt64 }, ""},
-		"a huge wait":           {func(c *Choice) { c.WaitedMs = math.MaxFloat64 }, ""},
-		"a huge memory":         {func(c *Choice) { c.Memory = math.MaxFloat64 }, ""},
-		"no rate":               {func(c *Choice) { c.Candidates[0].Rate = 0 }, ""},
-		"halved too often":      {func(c *Choice) { c.Halved = math.MaxInt }, "halved is 9223372036854775807: it must be from 0 to 64"},
-		"doubled":               {func(c *Choice) { c.Halved = -1 }, "halved is -1: it must be from 0 to 64"},
-		"halved to nothing":     {func(c *Choice) { c.Halved = maxHalved }, ""},
+		"negative load": {func(c *Choice) {
+			c.Candidates[0].Inflight, c.Candidates[0].PendingTokens = math.MinInt, math.MinInt64
+		}, ""},
+		"huge load": {func(c *Choice) {
+			c.Candidates[0].Inflight, c.Candidates[0].OutputTokens = math.MaxInt, math.MaxInt64
+		}, ""},
+		"all full": {func(c *Choice) { c.Candidates[0].Full, c.Candidates[1].Full = true, true }, ""},
+		"nothing but full ones": {func(c *Choice) { c.Candidates[1].Full, c.Candidates[1].Overlap = true, math.MaxInt64 },
+			""},
+		"a huge wait":   {func(c *Choice) { c.WaitedMs = math.MaxFloat64 }, ""},
+		"a huge memory": {func(c *Choice) { c.Memory = math.MaxFloat64 }, ""},
+		"no rate":       {func(c *Choice) { c.Candidates[0].Rate = 0 }, ""},
+		"halved too often": {func(c *Choice) {
+			c.Halved = math.MaxInt
+		}, "halved is 9223372036854775807: it must be from 0 to 64"},
+		"doubled":           {func(c *Choice) { c.Halved = -1 }, "halved is -1: it must be from 0 to 64"},
+		"halved to nothing": {func(c *Choice) { c.Halved = maxHalved }, ""},
 	} {
 		for _, of := range append(Names(), "") {
 			for _, policy := range Names() {
@@ -103,7 +114,8 @@ func TestInvalidRecordIsRefused(t *testing.T) {
 					if err == nil || !strings.Contains(err.Error(), c.error) || i != -1 || decided != nil {
 						t.Errorf("%s, by %s: %d, %v", name, policy, i, err)
 					}
-				case err != nil || i < 0 || i >= len(record.Candidates) || reason == "" || len(decided.Candidates) != len(record.Candidates):
+				case err != nil || i < 0 || i >= len(record.Candidates) || reason == "" ||
+					len(decided.Candidates) != len(record.Candidates):
 					t.Errorf("%s, by %s: %d (%s) of %+v: %v", name, policy, i, reason, decided, err)
 				}
 			}
@@ -184,14 +196,16 @@ func TestTermsSurviveJSON(t *testing.T) {
 		`{"a":0.1,"b":-1e+300,"c":3}`: {names: &[maxTerms]string{"a", "b", "c"}, values: [maxTerms]float64{0.1, -1e300, 3}},
 		`{"a":1,"b":2,"c":3,"d":4}`:   {names: &names, values: [maxTerms]float64{1, 2, 3, 4}},
 		`{"has":-9007199254740991}`:   {names: &[maxTerms]string{hasTerm}, values: [maxTerms]float64{-9007199254740991}},
-		`{"step":0,"requests":0.7,"tokens":0.30000000000000004}`: {names: chwblTerms(), values: [maxTerms]float64{0, 0.7, 0.30000000000000004}},
+		`{"step":0,"requests":0.7,"tokens":0.30000000000000004}`: {names: chwblTerms(),
+			values: [maxTerms]float64{0, 0.7, 0.30000000000000004}},
 	} {
 		var got Terms
 		if err := json.Unmarshal([]byte(text), &got); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s is read as %v (%v)", text, got, err)
 		}
 		var again Terms
-		if wrote, err := json.Marshal(want); err != nil || json.Unmarshal(wrote, &again) != nil || !reflect.DeepEqual(again, want) {
+		if wrote, err := json.Marshal(want); err != nil || json.Unmarshal(wrote, &again) != nil ||
+			!reflect.DeepEqual(again, want) {
 			t.Errorf("%s is written as %s (%v)", text, wrote, err)
 		}
 	}
@@ -201,11 +215,13 @@ func TestTermsSurviveJSON(t *testing.T) {
 		}
 	}
 	var many Terms
-	if err := json.Unmarshal([]byte(`{"a":1,"b":2,"c":3,"d":4,"e":5}`), &many); err != nil || many.Get("d") != 4 || many.Get("e") != 0 || many.Get("") != 0 {
+	if err := json.Unmarshal([]byte(`{"a":1,"b":2,"c":3,"d":4,"e":5}`), &many); err != nil || many.Get("d") != 4 ||
+		many.Get("e") != 0 || many.Get("") != 0 {
 		t.Errorf("of five terms four are kept: %v (%v)", many, err)
 	}
 	endless := Terms{names: &names, values: [maxTerms]float64{math.Inf(1), math.NaN(), math.Inf(-1)}}
-	if text, err := json.Marshal(endless); err != nil || string(text) != `{"a":1.7976931348623157e+308,"b":0,"c":-1.7976931348623157e+308,"d":0}` {
+	if text, err := json.Marshal(endless); err != nil ||
+		string(text) != `{"a":1.7976931348623157e+308,"b":0,"c":-1.7976931348623157e+308,"d":0}` {
 		t.Errorf("what is no number is written as %s (%v)", text, err)
 	}
 	if (Terms{}).Get("a") != 0 || !(Terms{}).IsZero() || endless.IsZero() {
@@ -215,7 +231,8 @@ func TestTermsSurviveJSON(t *testing.T) {
 
 // TestCandidateHoldsEveryFieldOfItsView, except the fields that are equal for all candidates.
 func TestCandidateHoldsEveryFieldOfItsView(t *testing.T) {
-	same := map[string]any{"Group": 0, "Up": true, "Saturated": false} // a worker of another group, down or saturated is no candidate
+	// a worker of another group, down or saturated is no candidate
+	same := map[string]any{"Group": 0, "Up": true, "Saturated": false}
 	var v View
 	is := reflect.ValueOf(&v).Elem()
 	for i := range is.NumField() {

@@ -70,21 +70,25 @@ func TestLoadBoundIsTheFormula(t *testing.T) {
 		r      Request
 		want   string // by worker, + admits
 	}{
-		"an idle pool admits all":                      {ws: equals(0, 0, 0, 0), want: "++++"},
-		"1.25·1 + 2·1 = 3.25":                          {ws: equals(3, 0, 0, 0), want: "++++"},
-		"1.25·1.25 + 2·√1.25 = 3.80 rounds up to 4":    {ws: equals(4, 0, 0, 0), want: "-+++"},
-		"1.25·4 + 2·2 = 9":                             {ws: equals(8, 9, 7, 7, 7, 0, 0, 0, 1, 0), want: "+-++++++++"},
-		"ε 0, slack 0: one each":                       {config: classic, ws: equals(0, 1, 1, 0), want: "+--+"},
-		"ε 0, slack 0: the mean of 2 is the bound":     {config: classic, ws: equals(2, 1, 2, 2), want: "-+--"},
-		"ε 0, slack 0: a mean of 1.25 rounds up to 2":  {config: classic, ws: equals(1, 1, 1, 1), want: "++++"},
-		"ε 0, slack 0: whole products are not rounded": {config: classic, ws: with(weighted(1, 1, 1), 0, func(v *View) { v.Inflight = 2 }), want: "-++"},
-		"1.1·50 is 55, whatever its last bit":          {config: Config{Epsilon: &tenth, Slack: &zero}, ws: equals(55, 44), want: "-+"},
+		"an idle pool admits all":                     {ws: equals(0, 0, 0, 0), want: "++++"},
+		"1.25·1 + 2·1 = 3.25":                         {ws: equals(3, 0, 0, 0), want: "++++"},
+		"1.25·1.25 + 2·√1.25 = 3.80 rounds up to 4":   {ws: equals(4, 0, 0, 0), want: "-+++"},
+		"1.25·4 + 2·2 = 9":                            {ws: equals(8, 9, 7, 7, 7, 0, 0, 0, 1, 0), want: "+-++++++++"},
+		"ε 0, slack 0: one each":                      {config: classic, ws: equals(0, 1, 1, 0), want: "+--+"},
+		"ε 0, slack 0: the mean of 2 is the bound":    {config: classic, ws: equals(2, 1, 2, 2), want: "-+--"},
+		"ε 0, slack 0: a mean of 1.25 rounds up to 2": {config: classic, ws: equals(1, 1, 1, 1), want: "++++"},
+		"ε 0, slack 0: whole products are not rounded": {config: classic,
+			ws: with(weighted(1, 1, 1), 0, func(v *View) { v.Inflight = 2 }), want: "-++"},
+		"1.1·50 is 55, whatever its last bit": {config: Config{Epsilon: &tenth, Slack: &zero}, ws: equals(55, 44),
+			want: "-+"},
 		"twice the mean weight, twice the bound": {
-			config: classic, ws: with(with(weighted(4, 1, 1, 2), 0, func(v *View) { v.Inflight = 1 }), 3, func(v *View) { v.Inflight = 2 }), want: "+++-"},
+			config: classic, ws: with(with(weighted(4, 1, 1, 2), 0, func(v *View) { v.Inflight = 1 }), 3,
+				func(v *View) { v.Inflight = 2 }), want: "+++-"},
 		"and no more than twice": {
 			config: classic, ws: with(weighted(4, 1, 1, 2), 0, func(v *View) { v.Inflight = 3 }), want: "-+++"},
 		"weights 3 and 1, mean 2: 3 and 1": {
-			config: classic, ws: with(with(weighted(3, 1), 0, func(v *View) { v.Inflight = 2 }), 1, func(v *View) { v.Inflight = 1 }), want: "+-"},
+			config: classic, ws: with(with(weighted(3, 1), 0, func(v *View) { v.Inflight = 2 }), 1,
+				func(v *View) { v.Inflight = 1 }), want: "+-"},
 		"tokens: 16,000 are free": {
 			ws: equals(0, 0), r: Request{PromptTokens: 40_000}, want: "++"}, // 40,000 ≤ 1.25·40,000/2 + 16,000 = 41,000
 		"tokens: a prompt over it is too much for all": {
@@ -104,7 +108,8 @@ func TestLoadBoundIsTheFormula(t *testing.T) {
 		"tokens: by weight": {
 			ws: with(weighted(3, 1), 1, func(v *View) { v.PendingTokens = 30_000 }),
 			r:  Request{PromptTokens: 10_000}, want: "+-"}, // share of weight 1: 1.25·40,000/2·0.5 = 12,500; 40,000 > 28,500
-		"tokens: negative ones are none": {ws: equals(0, 0), r: Request{PromptTokens: -1 << 62, OutputTokens: -1 << 62}, want: "++"},
+		"tokens: negative ones are none": {ws: equals(0, 0), r: Request{PromptTokens: -1 << 62, OutputTokens: -1 << 62},
+			want: "++"},
 	} {
 		b, got := mustCHWBL(t, c.config).bound(&c.r, c.ws, 0, -1), ""
 		for i := range c.ws {

@@ -29,7 +29,8 @@ func (b *cloneChecker) Pick(r *Request, ws []View) (int, Reason) {
 		b.t.Fatalf("request %d: its key is %x, and was %x, and nothing changed", b.asked, next, known)
 	}
 	if k, alone := b.twin.Pick(r, ws); i != j || reason != why || i != k || reason != alone {
-		b.t.Fatalf("request %d went to %d (%s), by its clone to %d (%s), and by its twin to %d (%s)", b.asked, j, why, i, reason, k, alone)
+		b.t.Fatalf("request %d went to %d (%s), by its clone to %d (%s), and by its twin to %d (%s)", b.asked, j, why, i,
+			reason, k, alone)
 	}
 	if b.asked%100 == 0 && !reflect.DeepEqual(b.p.keys, b.twin.keys) {
 		b.t.Fatalf("after request %d the cloned policy has learned something else", b.asked)
@@ -57,7 +58,8 @@ func TestCloneOfTheKeysFindsTheLearnedKey(t *testing.T) {
 			w.ask(chainOf(system, uint64(1000+w.dice.below(300)), 1+i%5), 3, w.dice.exp(4*time.Second))
 		}
 	}
-	t.Logf("of %d requests %d changed the depth, of which %d had another key than the one before: %d splits, then %+v", b.asked, b.changed, b.moved, splits, b.p.Depth())
+	t.Logf("of %d requests %d changed the depth, of which %d had another key than the one before: %d splits, then %+v",
+		b.asked, b.changed, b.moved, splits, b.p.Depth())
 	if splits == 0 || b.changed < 10 || b.moved == 0 || b.p.Depth().Splits >= splits {
 		t.Errorf("the traffic moves no keys")
 	}

@@ -12,12 +12,13 @@ func TestRequestWithoutPromptIsPlacedByLoadOrModel(t *testing.T) {
 		r      Request
 		want   Reason
 	}{
-		"least load is the default":    {Config{}, Request{Model: 7}, ReasonLeastLoad},
-		"and may be named":             {Config{NoKey: "least_load"}, Request{Model: 7}, ReasonLeastLoad},
-		"by model":                     {Config{NoKey: "model_hash"}, Request{Model: 7}, ReasonModelHome},
-		"no model either":              {Config{NoKey: "model_hash"}, Request{}, ReasonLeastLoad},
-		"a prompt comes before":        {Config{NoKey: "model_hash"}, Request{Model: 7, Prefix: 3}, ReasonPrefixHome},
-		"a chain alone is a prompt":    {Config{NoKey: "model_hash"}, Request{Model: 7, Blocks: prompt(1, 0, 3)}, ReasonPrefixHome},
+		"least load is the default": {Config{}, Request{Model: 7}, ReasonLeastLoad},
+		"and may be named":          {Config{NoKey: "least_load"}, Request{Model: 7}, ReasonLeastLoad},
+		"by model":                  {Config{NoKey: "model_hash"}, Request{Model: 7}, ReasonModelHome},
+		"no model either":           {Config{NoKey: "model_hash"}, Request{}, ReasonLeastLoad},
+		"a prompt comes before":     {Config{NoKey: "model_hash"}, Request{Model: 7, Prefix: 3}, ReasonPrefixHome},
+		"a chain alone is a prompt": {Config{NoKey: "model_hash"}, Request{Model: 7, Blocks: prompt(1, 0, 3)},
+			ReasonPrefixHome},
 		"but for fixed the first turn": {Config{Depth: "fixed"}, Request{Blocks: prompt(1, 0, 3)}, ReasonLeastLoad},
 	} {
 		i, reason := mustCHWBL(t, c.config).Pick(&c.r, equals(0, 0, 0, 0))
@@ -35,7 +36,8 @@ func TestRequestWithoutPromptIsPlacedByLoadOrModel(t *testing.T) {
 	if i, reason := mustCHWBL(t, byModel).Pick(&Request{Model: 7}, ws); i == home || reason != ReasonModelOverflow {
 		t.Errorf("over its bound the model's home has %d (%s)", i, reason)
 	}
-	if i, reason := mustCHWBL(t, byModel).Pick(&Request{Model: 7, OutputTokens: 1 << 40}, ws); i != home || reason != ReasonModelSaturated {
+	if i, reason := mustCHWBL(t, byModel).Pick(&Request{Model: 7, OutputTokens: 1 << 40}, ws); i != home ||
+		reason != ReasonModelSaturated {
 		t.Errorf("too much for all it went to %d (%s), want %d", i, reason, home)
 	}
 }

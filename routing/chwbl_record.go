@@ -14,7 +14,8 @@ const recordedPoints = 8
 // recordAssessments records the request's key, and each candidate's distance from the home and from
 // its bounds. The score is the place clockwise from the home, which is at s and at. Candidates that
 // the bounded walk does not meet share the last place.
-func (p *chwbl) recordAssessments(r *Request, ws []View, b *loadBound, squares float64, by int, key uint64, s *slot, at int) {
+func (p *chwbl) recordAssessments(r *Request, ws []View, b *loadBound, squares float64, by int, key uint64, s *slot,
+	at int) {
 	c := r.Record
 	c.Key, c.KeyOf, c.Memory, c.Halved = Hash(key), keysOf[by], squares, p.ring.halved
 	met, waits := 0, anyOf(ws, true)

@@ -35,14 +35,16 @@ func TestNearlyAllRequestsReachHome(t *testing.T) {
 			slices.Sort(home)
 			slices.Sort(spread)
 			slices.Sort(copies)
-			t.Logf("%3.0f in flight, token bound %5v: %.1f %% home (%.1f to %.1f), p99 of max/mean in flight %.2f, %.2f workers a hot prefix",
+			t.Logf("%3.0f in flight, token bound %5v: %.1f %% home (%.1f to %.1f), p99 of max/mean in flight %.2f, %.2f "+
+				"workers a hot prefix",
 				c.inflight, tokens, 100*home[sets/2], 100*home[0], 100*home[sets-1], spread[sets/2], copies[sets/2])
 			want := c.requests
 			if tokens {
 				want = c.whole
 			}
 			if home[sets/2] < want {
-				t.Errorf("%.0f in flight, token bound %v: %.1f %% at home, want %.1f", c.inflight, tokens, 100*home[sets/2], 100*want)
+				t.Errorf("%.0f in flight, token bound %v: %.1f %% at home, want %.1f", c.inflight, tokens, 100*home[sets/2],
+					100*want)
 			}
 			if lucky := home[sets-1]; c.inflight <= 32 && (lucky < 0.95 || !tokens && lucky < 0.97) {
 				t.Errorf("%.0f in flight, token bound %v: %.1f %% at home for the luckiest set", c.inflight, tokens, 100*lucky)

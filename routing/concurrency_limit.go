@@ -90,9 +90,11 @@ func (b *concurrencyLimit) learnStream(s startedStream) {
 		return
 	}
 	// Its own prompt counts completely, because a cached prefix may be evicted.
-	own, others := seconds(usual.base+usual.token*float64(max(s.prompt, s.own))), seconds(usual.token*float64(s.others+s.assumedCached))
+	own, others := seconds(usual.base+usual.token*float64(max(s.prompt, s.own))),
+		seconds(usual.token*float64(s.others+s.assumedCached))
 	expected := own + min(others, limitAhead)
-	allowed := max(limitBand*expected, expected+limitLate, min(seconds((own+others).Seconds()*limitConvoyBand), limitConvoy))
+	allowed := max(limitBand*expected, expected+limitLate,
+		min(seconds((own+others).Seconds()*limitConvoyBand), limitConvoy))
 	if s.level <= calmUpTo {
 		allowed = took // this level is the reference for others
 	}

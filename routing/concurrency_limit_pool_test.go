@@ -100,12 +100,17 @@ func TestUnsentRequestsDoNotCountAsEnded(t *testing.T) {
 		end  func(l *Lease)
 		want int64
 	}{
-		"refused by its gate":           {func(l *Lease) { l.gate.(*recordingGate).refuse = true; _ = l.Admit(); l.Release(Result{At: start}) }, 0},
-		"given back":                    {func(l *Lease) { l.Release(Result{At: start, Err: gone}) }, 0},
-		"answered":                      {func(l *Lease) { l.Answered(start, nil); l.Release(Result{At: start}) }, 1},
-		"answered, and the client left": {func(l *Lease) { l.Answered(start, nil); l.Release(Result{At: start, Err: gone}) }, 1},
-		"failed":                        {func(l *Lease) { l.Release(Result{At: start, Err: errors.New("broke")}) }, 1},
-		"unbooked, then released":       {func(l *Lease) { l.Unbook(); l.Release(Result{At: start, Err: gone}) }, 1},
+		"refused by its gate": {func(l *Lease) {
+			l.gate.(*recordingGate).refuse = true
+			_ = l.Admit()
+			l.Release(Result{At: start})
+		}, 0},
+		"given back": {func(l *Lease) { l.Release(Result{At: start, Err: gone}) }, 0},
+		"answered":   {func(l *Lease) { l.Answered(start, nil); l.Release(Result{At: start}) }, 1},
+		"answered, and the client left": {func(l *Lease) { l.Answered(start, nil); l.Release(Result{At: start, Err: gone}) },
+			1},
+		"failed":                  {func(l *Lease) { l.Release(Result{At: start, Err: errors.New("broke")}) }, 1},
+		"unbooked, then released": {func(l *Lease) { l.Unbook(); l.Release(Result{At: start, Err: gone}) }, 1},
 	} {
 		p := poolOf(Member{ID: "a", Weight: 1, Gate: &recordingGate{}})
 		round := p.BeginRound(start)

@@ -7,7 +7,8 @@ import (
 )
 
 // both runs the same simulation with and without a learned limit and logs the results.
-func both(t *testing.T, name string, run func(w *engineSim) *engineSim, e simEngine, arrivals, prompt float64) (with, without measurement) {
+func both(t *testing.T, name string, run func(w *engineSim) *engineSim, e simEngine, arrivals,
+	prompt float64) (with, without measurement) {
 	t.Helper()
 	w, twin := newEngineSim(e, arrivals, prompt, 256), newEngineSim(e, arrivals, prompt, 256)
 	twin.unbound = true
@@ -88,7 +89,8 @@ func TestLimitFollowsTheEnginesCapacity(t *testing.T) {
 	for _, seats := range []int{128, 32} {
 		w.engine.slots = seats
 		answers := 0
-		for s := w.pool.Snapshot(w.now)[0].ConcurrencyLimit; s < seats*9/10 || s > seats*5/4; s = w.pool.Snapshot(w.now)[0].ConcurrencyLimit {
+		for s := w.pool.Snapshot(w.now)[0].ConcurrencyLimit; s < seats*9/10 ||
+			s > seats*5/4; s = w.pool.Snapshot(w.now)[0].ConcurrencyLimit {
 			w.run(time.Second)
 			answers += w.done
 			w.measure()

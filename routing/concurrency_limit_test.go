@@ -45,14 +45,20 @@ var limitMoves = map[string]struct {
 	feed  func(b *concurrencyLimit, now time.Time)
 	want  string
 }{
-	"late for long": {0, func(b *concurrencyLimit, now time.Time) { feed(b, now, 16, 40, 2*time.Second, tick) }, "cut to 32"},
-	"very late":     {0, func(b *concurrencyLimit, now time.Time) { feed(b, now, 16, 40, time.Minute, tick) }, "cut to 28"}, // at most by three tenths
-	"hardly late":   {0, func(b *concurrencyLimit, now time.Time) { feed(b, now, 16, 40, 700*time.Millisecond, tick) }, "cut to 38"},
+	"late for long": {0, func(b *concurrencyLimit, now time.Time) { feed(b, now, 16, 40, 2*time.Second, tick) },
+		"cut to 32"},
+	// at most by three tenths
+	"very late": {0, func(b *concurrencyLimit, now time.Time) { feed(b, now, 16, 40, time.Minute, tick) }, "cut to 28"},
+	"hardly late": {0, func(b *concurrencyLimit, now time.Time) { feed(b, now, 16, 40, 700*time.Millisecond, tick) },
+		"cut to 38"},
 	"not late enough to matter": {0, func(b *concurrencyLimit, now time.Time) { // four times as long as it should
 		feed(b, now, 99, 40, 600*time.Millisecond, tick)
 	}, "stays 0"},
-	"fifteen":       {0, func(b *concurrencyLimit, now time.Time) { feed(b, now, 15, 40, 2*time.Second, tick) }, "stays 0"},
-	"in one moment": {0, func(b *concurrencyLimit, now time.Time) { feed(b, now, 60, 40, 2*time.Second, 30*time.Millisecond) }, "stays 0"},
+	"fifteen": {0, func(b *concurrencyLimit, now time.Time) { feed(b, now, 15, 40, 2*time.Second, tick) },
+		"stays 0"},
+	"in one moment": {0, func(b *concurrencyLimit, now time.Time) {
+		feed(b, now, 60, 40, 2*time.Second, 30*time.Millisecond)
+	}, "stays 0"},
 	"a moment, and well again": {0, func(b *concurrencyLimit, now time.Time) {
 		now = feed(b, now, 30, 40, 2*time.Second, 30*time.Millisecond)
 		now = feed(b, now, 8, 40, 150*time.Millisecond, tick)
@@ -74,12 +80,22 @@ var limitMoves = map[string]struct {
 		b.moved = now.Add(time.Minute)
 		feed(b, now, 99, 50, 2*time.Second, tick)
 	}, "stays 50"},
-	"late below the bound":      {50, func(b *concurrencyLimit, now time.Time) { feed(b, now, 16, 20, 2*time.Second, tick) }, "cut to 14"},
-	"late above it, from flood": {50, func(b *concurrencyLimit, now time.Time) { feed(b, now, 16, 90, 700*time.Millisecond, tick) }, "cut to 50"},
-	"late where all is calm":    {0, func(b *concurrencyLimit, now time.Time) { feed(b, now, 99, 4, time.Minute, tick) }, "stays 0"},
-	"never below the floor":     {5, func(b *concurrencyLimit, now time.Time) { feed(b, now, 16, 5, 9*time.Second, tick) }, "cut to 4"},
-	"in the band, at it":        {50, func(b *concurrencyLimit, now time.Time) { feed(b, now, 16, 48, 150*time.Millisecond, tick) }, "raised to 51"},
-	"in the band, far from it":  {50, func(b *concurrencyLimit, now time.Time) { feed(b, now, 999, 20, 150*time.Millisecond, tick) }, "stays 50"},
+	"late below the bound": {50, func(b *concurrencyLimit, now time.Time) {
+		feed(b, now, 16, 20, 2*time.Second, tick)
+	}, "cut to 14"},
+	"late above it, from flood": {50, func(b *concurrencyLimit, now time.Time) {
+		feed(b, now, 16, 90, 700*time.Millisecond, tick)
+	}, "cut to 50"},
+	"late where all is calm": {0, func(b *concurrencyLimit, now time.Time) { feed(b, now, 99, 4, time.Minute, tick) },
+		"stays 0"},
+	"never below the floor": {5, func(b *concurrencyLimit, now time.Time) { feed(b, now, 16, 5, 9*time.Second, tick) },
+		"cut to 4"},
+	"in the band, at it": {50, func(b *concurrencyLimit, now time.Time) {
+		feed(b, now, 16, 48, 150*time.Millisecond, tick)
+	}, "raised to 51"},
+	"in the band, far from it": {50, func(b *concurrencyLimit, now time.Time) {
+		feed(b, now, 999, 20, 150*time.Millisecond, tick)
+	}, "stays 50"},
 	"in the band, a few late": {50, func(b *concurrencyLimit, now time.Time) {
 		now = feed(b, now, 4, 50, 2*time.Second, tick)
 		feed(b, now, 12, 50, 150*time.Millisecond, tick)
@@ -134,10 +150,11 @@ func TestNoStreamIsLateBeforeTheModelHasSamples(t *testing.T) {
 		t.Errorf("the bound is %d", b.limit)
 	}
 	for name, s := range map[string]startedStream{
-		"no time":          {bookedAt: start, at: start, level: 3},
-		"before its time":  {bookedAt: start, at: start.Add(-time.Hour), level: 3},
-		"not in flight":    {bookedAt: start, at: start.Add(time.Hour)},
-		"a thousand years": {bookedAt: start, at: start.Add(math.MaxInt64), level: math.MaxInt, prompt: maxBooked, own: maxBooked, others: maxBooked, assumedCached: maxBooked},
+		"no time":         {bookedAt: start, at: start, level: 3},
+		"before its time": {bookedAt: start, at: start.Add(-time.Hour), level: 3},
+		"not in flight":   {bookedAt: start, at: start.Add(time.Hour)},
+		"a thousand years": {bookedAt: start, at: start.Add(math.MaxInt64), level: math.MaxInt, prompt: maxBooked,
+			own: maxBooked, others: maxBooked, assumedCached: maxBooked},
 	} {
 		b, now := taught()
 		s.at, s.bookedAt = s.at.Add(now.Sub(start)), s.bookedAt.Add(now.Sub(start))
@@ -158,17 +175,22 @@ func TestPrefillAheadAndCachedPromptsExcuseLateStreams(t *testing.T) {
 		took time.Duration
 		late bool
 	}{
-		"its own long prompt":              {startedStream{prompt: 32000, own: 32000}, 7 * time.Second, false},
-		"twice as long as that":            {startedStream{prompt: 32000, own: 32000}, 9 * time.Second, true},
-		"its own, remembered":              {startedStream{prompt: 32000, own: 10}, 7 * time.Second, false},
-		"others'":                          {startedStream{prompt: 100, own: 100, others: 12000}, 2900 * time.Millisecond, false},
-		"others', remembered":              {startedStream{prompt: 100, own: 100, assumedCached: 12000}, 2900 * time.Millisecond, false},
-		"others', a long one":              {startedStream{prompt: 100, own: 100, others: 60000}, 9 * time.Second, false},
-		"longer than for that":             {startedStream{prompt: 100, own: 100, others: 60000}, 9900 * time.Millisecond, true},
-		"others', as far as they excuse":   {startedStream{prompt: 100, own: 100, others: 1 << 30}, 14900 * time.Millisecond, false},
-		"others', beyond what they excuse": {startedStream{prompt: 100, own: 100, others: 1 << 30}, 15100 * time.Millisecond, true},
-		"nothing":                          {startedStream{}, 500 * time.Millisecond, false},
-		"nothing, and late":                {startedStream{}, 600 * time.Millisecond, true},
+		"its own long prompt":   {startedStream{prompt: 32000, own: 32000}, 7 * time.Second, false},
+		"twice as long as that": {startedStream{prompt: 32000, own: 32000}, 9 * time.Second, true},
+		"its own, remembered":   {startedStream{prompt: 32000, own: 10}, 7 * time.Second, false},
+		"others'": {startedStream{prompt: 100, own: 100, others: 12000}, 2900 * time.Millisecond,
+			false},
+		"others', remembered": {startedStream{prompt: 100, own: 100, assumedCached: 12000},
+			2900 * time.Millisecond, false},
+		"others', a long one": {startedStream{prompt: 100, own: 100, others: 60000}, 9 * time.Second, false},
+		"longer than for that": {startedStream{prompt: 100, own: 100, others: 60000}, 9900 * time.Millisecond,
+			true},
+		"others', as far as they excuse": {startedStream{prompt: 100, own: 100, others: 1 << 30}, 14900 * time.Millisecond,
+			false},
+		"others', beyond what they excuse": {startedStream{prompt: 100, own: 100, others: 1 << 30}, 15100 * time.Millisecond,
+			true},
+		"nothing":           {startedStream{}, 500 * time.Millisecond, false},
+		"nothing, and late": {startedStream{}, 600 * time.Millisecond, true},
 	} {
 		b, now := taught()
 		for range 16 {
@@ -191,7 +213,8 @@ func TestLimitStaysWithinFloorAndSteps(t *testing.T) {
 			level := rapid.IntRange(1, 2000).Draw(t, "level")
 			took := time.Duration(rapid.Int64Range(1, int64(time.Minute)).Draw(t, "took"))
 			apart := time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "apart"))
-			s := startedStream{level: level, prompt: rapid.Int64Range(0, maxBooked).Draw(t, "prompt"), others: rapid.Int64Range(0, maxBooked).Draw(t, "others")}
+			s := startedStream{level: level, prompt: rapid.Int64Range(0, maxBooked).Draw(t, "prompt"),
+				others: rapid.Int64Range(0, maxBooked).Draw(t, "others")}
 			s.own = rapid.Int64Range(0, s.prompt).Draw(t, "own")
 			for range rapid.IntRange(1, 50).Draw(t, "streams") {
 				was := b.limit

@@ -232,7 +232,8 @@ func TestLargeTenantIsSplitAndJoined(t *testing.T) {
 		t.Errorf("after ten minutes the tenant has homes %v, %+v", homes, p.Depth())
 	}
 	until(20*time.Minute, 0.01, splits)
-	t.Logf("split after %s, joined %s after it faded", split.Round(time.Second), (joined - 10*time.Minute).Round(time.Second))
+	t.Logf("split after %s, joined %s after it faded", split.Round(time.Second),
+		(joined - 10*time.Minute).Round(time.Second))
 	if split < time.Minute || split > 2*time.Minute || joined < 11*time.Minute || joined > 15*time.Minute {
 		t.Errorf("split after %s, joined after %s", split, joined)
 	}

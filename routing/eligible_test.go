@@ -86,11 +86,13 @@ func TestUpCountsWorkersThatAreOnlyBusy(t *testing.T) {
 
 func TestRequestGoesToAWorkerOfItsModel(t *testing.T) {
 	models := []uint64{1, 2}
-	members := []Member{{ID: "base", Weight: 1, Models: []uint64{1}}, {ID: "both", Weight: 1, Models: models}, {ID: "down", Weight: 1}}
+	members := []Member{{ID: "base", Weight: 1, Models: []uint64{1}}, {ID: "both", Weight: 1, Models: models},
+		{ID: "down", Weight: 1}}
 	p := poolOf(members...)
 	p.Observe("down", nil, Status{})
 	models[1] = 9 // the caller's slice is its own
-	for model, want := range map[uint64]string{1: "map[base:true both:true]", 2: "map[both:true]", 0: "map[base:true both:true]"} {
+	for model, want := range map[uint64]string{1: "map[base:true both:true]", 2: "map[both:true]",
+		0: "map[base:true both:true]"} {
 		got := map[string]bool{}
 		for i := range 8 {
 			l, err := p.Acquire(&Request{Now: start, Model: model, Rand: uint64(i)})
@@ -123,7 +125,12 @@ func TestUnbookGivesBackTheLoadAndStillOwesTheOutcome(t *testing.T) {
 	}{
 		"released":              {func(l *Lease) { l.Release(Result{Err: broke}) }, "[broke]"},
 		"answered and released": {func(l *Lease) { l.Answered(start, broke); l.Release(Result{}) }, "[broke]"},
-		"unbooked twice":        {func(l *Lease) { l.Unbook(); l.Release(Result{}); l.Unbook(); l.Release(Result{Err: broke}) }, "[<nil>]"},
+		"unbooked twice": {func(l *Lease) {
+			l.Unbook()
+			l.Release(Result{})
+			l.Unbook()
+			l.Release(Result{Err: broke})
+		}, "[<nil>]"},
 	} {
 		g := &recordingGate{}
 		p := poolOf(Member{ID: "a", Weight: 1, Gate: g})
@@ -157,16 +164,22 @@ func TestEligibleWorkers(t *testing.T) {
 		statuses []Status
 		want     string // the worker or the error
 	}{
-		"no worker":                      {nil, nil, "no worker is up"},
-		"all down":                       {[]Member{{ID: "a", Weight: 1}}, []Status{{}}, "no worker is up"},
-		"no weight":                      {[]Member{{ID: "a"}}, []Status{up}, "no worker is up"},
-		"saturated":                      {[]Member{{ID: "a", Weight: 1}}, []Status{{Up: true, Saturated: true}}, "all workers are full"},
-		"the lower group":                {[]Member{{ID: "b", Weight: 1, Group: 1}, {ID: "a", Weight: 1}}, []Status{up, up}, "a"},
-		"the lower group is down":        {[]Member{{ID: "a", Weight: 1}, {ID: "b", Weight: 1, Group: 1}}, []Status{{}, up}, "b"},
-		"the lower group has no weight":  {[]Member{{ID: "a"}, {ID: "b", Weight: 1, Group: 1}}, []Status{up, up}, "b"},
-		"the lower group is saturated":   {[]Member{{ID: "a", Weight: 1}, {ID: "b", Weight: 1, Group: 1}}, []Status{{Up: true, Saturated: true}, up}, "all workers are full"},
-		"groups in any order, negative":  {[]Member{{ID: "c", Weight: 1, Group: 2}, {ID: "a", Weight: 1, Group: -1}, {ID: "b", Weight: 1}}, []Status{up, up, up}, "a"},
-		"half of the group is saturated": {[]Member{{ID: "a", Weight: 1}, {ID: "b", Weight: 1}}, []Status{{Up: true, Saturated: true}, up}, "b"},
+		"no worker": {nil, nil, "no worker is up"},
+		"all down":  {[]Member{{ID: "a", Weight: 1}}, []Status{{}}, "no worker is up"},
+		"no weight": {[]Member{{ID: "a"}}, []Status{up}, "no worker is up"},
+		"saturated": {[]Member{{ID: "a", Weight: 1}}, []Status{{Up: true, Saturated: true}},
+			"all workers are full"},
+		"the lower group": {[]Member{{ID: "b", Weight: 1, Group: 1}, {ID: "a", Weight: 1}}, []Status{up, up},
+			"a"},
+		"the lower group is down": {[]Member{{ID: "a", Weight: 1}, {ID: "b", Weight: 1, Group: 1}}, []Status{{}, up},
+			"b"},
+		"the lower group has no weight": {[]Member{{ID: "a"}, {ID: "b", Weight: 1, Group: 1}}, []Status{up, up}, "b"},
+		"the lower group is saturated": {[]Member{{ID: "a", Weight: 1}, {ID: "b", Weight: 1, Group: 1}},
+			[]Status{{Up: true, Saturated: true}, up}, "all workers are full"},
+		"groups in any order, negative": {[]Member{{ID: "c", Weight: 1, Group: 2}, {ID: "a", Weight: 1, Group: -1},
+			{ID: "b", Weight: 1}}, []Status{up, up, up}, "a"},
+		"half of the group is saturated": {[]Member{{ID: "a", Weight: 1}, {ID: "b", Weight: 1}},
+			[]Status{{Up: true, Saturated: true}, up}, "b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := NewPool(leastLoad{}, c.members)

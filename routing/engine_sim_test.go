@@ -105,7 +105,8 @@ func (w *engineSim) run(d time.Duration) {
 		case h.first:
 			w.beginAnswer(h.visit)
 		default:
-			h.visit.lease.Release(Result{At: w.now, OutputTokens: int64(h.visit.output), PromptTokens: h.visit.r.PromptTokens, Text: true})
+			h.visit.lease.Release(Result{At: w.now, OutputTokens: int64(h.visit.output), PromptTokens: h.visit.r.PromptTokens,
+				Text: true})
 			w.engine.taken--
 			w.done++
 			w.startWaiting()
@@ -213,7 +214,8 @@ func (w *engineSim) measure() measurement {
 }
 
 func (l measurement) String() string {
-	return fmt.Sprintf("bound %3d, level %5.1f (%3.0f to %3.0f), throughput %5.1f %%, ttft %6.2fs (p90 %6.2fs), from arrival %6.2fs (%6.2fs), held %4.1f %%",
+	return fmt.Sprintf("bound %3d, level %5.1f (%3.0f to %3.0f), throughput %5.1f %%, ttft %6.2fs (p90 %6.2fs), from "+
+		"arrival %6.2fs (%6.2fs), held %4.1f %%",
 		l.bound, l.mean, l.p10, l.p90, 100*l.throughput, l.ttft, l.ttf9, l.total, l.total9, 100*l.held)
 }
 

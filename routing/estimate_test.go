@@ -52,7 +52,8 @@ func TestEstimatesStayInTheirBounds(t *testing.T) {
 		e := estimator{limits: rateLimits}
 		for range 50 {
 			e.learn(rapid.Float64().Draw(rt, "sample"))
-			if v := e.value(rapid.Float64Range(rateLimits.floor, rateLimits.ceiling).Draw(rt, "prior")); !(v >= e.floor && v <= e.ceiling) {
+			if v := e.value(rapid.Float64Range(rateLimits.floor, rateLimits.ceiling).Draw(rt, "prior")); !(v >= e.floor &&
+				v <= e.ceiling) {
 				rt.Fatalf("the value is %v", v)
 			}
 		}
@@ -93,11 +94,13 @@ func TestAWorkersSpeedIsLearned(t *testing.T) {
 		engine(t, p, start, 4000, 2000, 50*time.Millisecond)
 	}
 	v := p.Snapshot(start)[0]
-	if math.Abs(v.Rate-2000) > 100 || v.RateCount != 2000 || (v.TokenTime-50*time.Millisecond).Abs() > time.Millisecond || v.TokenTimeCount != 2000 {
+	if math.Abs(v.Rate-2000) > 100 || v.RateCount != 2000 || (v.TokenTime-50*time.Millisecond).Abs() > time.Millisecond ||
+		v.TokenTimeCount != 2000 {
 		t.Errorf("learned %+v", v)
 	}
 	e := p.Estimates()
-	if math.Abs(e.OutputTokens.Value-100) > 5 || p.Learned().OutputTokens(0) != int64(math.Round(e.OutputTokens.Value)) || p.Learned().OutputTokens(7) != 7 || math.Abs(e.Rate-2000) > 100 {
+	if math.Abs(e.OutputTokens.Value-100) > 5 || p.Learned().OutputTokens(0) != int64(math.Round(e.OutputTokens.Value)) ||
+		p.Learned().OutputTokens(7) != 7 || math.Abs(e.Rate-2000) > 100 {
 		t.Errorf("learned %+v", e)
 	}
 	p.Configure(leastLoad{}, []Member{{ID: "a", Weight: 3}})
@@ -129,12 +132,15 @@ func TestUnusableAnswersTeachNothing(t *testing.T) {
 		answered time.Time
 		o        Result
 	}{
-		"a short prompt":           {Request{PromptTokens: 999, Stream: true}, start.Add(time.Second), Result{}},
-		"a whole answer":           {Request{PromptTokens: 9999}, start.Add(time.Second), ok},
-		"no time":                  {Request{PromptTokens: 9999, Stream: true}, time.Time{}, ok},
-		"a clock that went back":   {Request{PromptTokens: 9999, Stream: true}, start.Add(-time.Second), Result{At: start.Add(-time.Minute), OutputTokens: 100}},
-		"a short answer":           {Request{PromptTokens: 9, Stream: true}, start.Add(time.Second), Result{At: start.Add(time.Minute), OutputTokens: 15}},
-		"an answer that broke off": {Request{PromptTokens: 9, Stream: true}, start.Add(time.Second), Result{At: start.Add(time.Minute), OutputTokens: 100, Err: ErrExcluded}},
+		"a short prompt": {Request{PromptTokens: 999, Stream: true}, start.Add(time.Second), Result{}},
+		"a whole answer": {Request{PromptTokens: 9999}, start.Add(time.Second), ok},
+		"no time":        {Request{PromptTokens: 9999, Stream: true}, time.Time{}, ok},
+		"a clock that went back": {Request{PromptTokens: 9999, Stream: true}, start.Add(-time.Second),
+			Result{At: start.Add(-time.Minute), OutputTokens: 100}},
+		"a short answer": {Request{PromptTokens: 9, Stream: true}, start.Add(time.Second),
+			Result{At: start.Add(time.Minute), OutputTokens: 15}},
+		"an answer that broke off": {Request{PromptTokens: 9, Stream: true}, start.Add(time.Second),
+			Result{At: start.Add(time.Minute), OutputTokens: 100, Err: ErrExcluded}},
 	} {
 		p := poolOf(Member{ID: "a", Weight: 1})
 		c.r.Now = start

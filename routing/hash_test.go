@@ -21,7 +21,8 @@ func termsSaid(t Terms) (out []saidTerm) {
 
 // TestInfiniteTermsAreWrittenAsNumbers: JSON has no infinity.
 func TestInfiniteTermsAreWrittenAsNumbers(t *testing.T) {
-	text, err := json.Marshal(Terms{names: &[maxTerms]string{"a", "b", "c"}, values: [maxTerms]float64{math.Inf(1), math.Inf(-1), math.NaN()}})
+	text, err := json.Marshal(Terms{names: &[maxTerms]string{"a", "b", "c"},
+		values: [maxTerms]float64{math.Inf(1), math.Inf(-1), math.NaN()}})
 	if want := `{"a":1.7976931348623157e+308,"b":-1.7976931348623157e+308,"c":0}`; string(text) != want || err != nil {
 		t.Errorf("%s (%v), want %s", text, err, want)
 	}
@@ -66,7 +67,8 @@ func TestAChainIsRecordedByItsLandmarks(t *testing.T) {
 
 // FuzzHash: a text that is accepted is written again as the same 16 digits.
 func FuzzHash(f *testing.F) {
-	for _, seed := range []string{"", "0", "0123456789abcdef", "0123456789ABCDEF", "ffffffffffffffff", "+123456789abcdef", "0x00000000000001", "00000000000000_1", "0123456789abcdefg"} {
+	for _, seed := range []string{"", "0", "0123456789abcdef", "0123456789ABCDEF", "ffffffffffffffff", "+123456789abcdef",
+		"0x00000000000001", "00000000000000_1", "0123456789abcdefg"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -85,7 +87,8 @@ func FuzzHash(f *testing.F) {
 
 // FuzzLink: a text that is accepted is a hash and the end of its block, and survives a round trip.
 func FuzzLink(f *testing.F) {
-	for _, seed := range []string{"", ":", "0123456789abcdef:0", "0123456789abcdef:64", "0123456789abcdef:-1", "0123456789abcdef", "0123456789abcdef:64:1", "0123456789abcdef:9223372036854775808", "1:1"} {
+	for _, seed := range []string{"", ":", "0123456789abcdef:0", "0123456789abcdef:64", "0123456789abcdef:-1",
+		"0123456789abcdef", "0123456789abcdef:64:1", "0123456789abcdef:9223372036854775808", "1:1"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -94,7 +97,8 @@ func FuzzLink(f *testing.F) {
 			return
 		}
 		back, err := l.MarshalText()
-		if err != nil || again.UnmarshalText(back) != nil || again != l || l.End < 0 || !strings.HasPrefix(strings.ToLower(text), Hash(l.Hash).digits()+":") {
+		if err != nil || again.UnmarshalText(back) != nil || again != l || l.End < 0 ||
+			!strings.HasPrefix(strings.ToLower(text), Hash(l.Hash).digits()+":") {
 			t.Fatalf("%q is written as %q (%v)", text, back, err)
 		}
 	})
@@ -104,7 +108,8 @@ func (h Hash) digits() string { return string(h.append(nil)) }
 
 // FuzzTerms: a text is refused, or read as at most four numbers that survive a round trip.
 func FuzzTerms(f *testing.F) {
-	for _, seed := range []string{"", "{}", "null", "[1]", `"x"`, `{"load":1.5}`, `{"a":1,"b":-2,"c":3e9,"d":0,"e":5}`, `{"a":"1"}`, `{"a":1e999}`, `{"":1}`, `{"a":1,"a":2}`, `{"a":1`, `{"a":{}}`, `{"a":null}`, `{"\u001b":1}`} {
+	for _, seed := range []string{"", "{}", "null", "[1]", `"x"`, `{"load":1.5}`, `{"a":1,"b":-2,"c":3e9,"d":0,"e":5}`,
+		`{"a":"1"}`, `{"a":1e999}`, `{"":1}`, `{"a":1,"a":2}`, `{"a":1`, `{"a":{}}`, `{"a":null}`, `{"\u001b":1}`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

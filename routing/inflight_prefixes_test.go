@@ -71,7 +71,8 @@ func TestSamePromptIsPrefilledOnce(t *testing.T) {
 		}
 		// Each worker has it once, and one token for each of the others.
 		if want := int64(prefilling*8000 + 16 - prefilling); prefilling > c.most || booked != want {
-			t.Errorf("%s: %d workers prefill, with %d tokens booked; want at most %d, with %d", c.policy.Name, prefilling, booked, c.most, want)
+			t.Errorf("%s: %d workers prefill, with %d tokens booked; want at most %d, with %d", c.policy.Name, prefilling,
+				booked, c.most, want)
 		}
 		for i, l := range leases {
 			if i%2 == 0 {

@@ -146,11 +146,12 @@ func (p *Pool) scaleLocked() float64 { return p.learned.scale.value(scaleLimits.
 
 // Estimates is everything that a pool has learned, as an explanation of its picks.
 type Estimates struct {
-	Rate          float64           `json:"rate"`          // prefill rate of a typical worker, tokens/s
-	OutputTokens  Estimate          `json:"output_tokens"` // tokens of an answer
-	ResidenceTime Estimate          `json:"place_time"`    // seconds from booking to release; from eight samples on their mean without the prior
-	PromptScale   Estimate          `json:"prompt_scale"`  // the engines' prompt tokens per estimated token
-	Workers       []WorkerEstimates `json:"workers"`       // in the order of the members
+	Rate         float64  `json:"rate"`          // prefill rate of a typical worker, tokens/s
+	OutputTokens Estimate `json:"output_tokens"` // tokens of an answer
+	// seconds from booking to release; from eight samples on their mean without the prior
+	ResidenceTime Estimate          `json:"place_time"`
+	PromptScale   Estimate          `json:"prompt_scale"` // the engines' prompt tokens per estimated token
+	Workers       []WorkerEstimates `json:"workers"`      // in the order of the members
 }
 
 // WorkerEstimates is what a pool has learned of one worker.

@@ -158,13 +158,16 @@ func TestOutcomeIsExpectedAtTheAnswersPredictedTime(t *testing.T) {
 		r     Request
 		want  time.Duration
 	}{
-		"a stream":               {0, Request{PromptTokens: 8000, OutputTokens: 100, Stream: true}, firstStep + time.Second},
-		"a stream behind others": {16000, Request{PromptTokens: 8000, OutputTokens: 100, Stream: true}, firstStep + 3*time.Second},
-		"a whole answer":         {0, Request{PromptTokens: 8000, OutputTokens: 100}, firstStep + time.Second + 2500*time.Millisecond},
-		"one behind others":      {16000, Request{PromptTokens: 8000, OutputTokens: 100}, firstStep + 3*time.Second + 2500*time.Millisecond},
-		"nothing to do":          {0, Request{Stream: true}, firstStep},
-		"an endless answer":      {0, Request{PromptTokens: 8000, OutputTokens: 1 << 40}, maxPrefill},
-		"an endless prompt":      {0, Request{PromptTokens: 1 << 40, Stream: true}, maxPrefill},
+		"a stream": {0, Request{PromptTokens: 8000, OutputTokens: 100, Stream: true}, firstStep + time.Second},
+		"a stream behind others": {16000, Request{PromptTokens: 8000, OutputTokens: 100, Stream: true},
+			firstStep + 3*time.Second},
+		"a whole answer": {0, Request{PromptTokens: 8000, OutputTokens: 100}, firstStep + time.Second +
+			2500*time.Millisecond},
+		"one behind others": {16000, Request{PromptTokens: 8000, OutputTokens: 100}, firstStep + 3*time.Second +
+			2500*time.Millisecond},
+		"nothing to do":     {0, Request{Stream: true}, firstStep},
+		"an endless answer": {0, Request{PromptTokens: 8000, OutputTokens: 1 << 40}, maxPrefill},
+		"an endless prompt": {0, Request{PromptTokens: 1 << 40, Stream: true}, maxPrefill},
 	} {
 		g := &recordingGate{}
 		p := poolOf(Member{ID: "a", Weight: 1, Gate: g})

@@ -30,7 +30,8 @@ func (l Learned) pack() uint64 {
 }
 
 func unpack(word uint64) Learned {
-	return Learned{scale: float64(word>>(2*lengthBits)) / scaleUnit, output: int64(word >> lengthBits & lengthMask), outputP90: int64(word & lengthMask)}
+	return Learned{scale: float64(word>>(2*lengthBits)) / scaleUnit, output: int64(word >> lengthBits & lengthMask),
+		outputP90: int64(word & lengthMask)}
 }
 
 // PromptTokens corrects an estimate of a prompt's tokens by the engines' counts of earlier

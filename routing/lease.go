@@ -114,7 +114,8 @@ func (l *Lease) recordFirstEvent(at time.Time, err error) (outcome error, first 
 	}
 	if err == nil {
 		l.firstAt = at
-		if l.stream && !at.IsZero() && !l.worker.mayHaveQueuedLocked(l.bookedAt, at) && p.slowLocked(l.worker, l.sampleLocked(at)) {
+		if l.stream && !at.IsZero() && !l.worker.mayHaveQueuedLocked(l.bookedAt, at) &&
+			p.slowLocked(l.worker, l.sampleLocked(at)) {
 			err = ErrSlow
 		}
 	}

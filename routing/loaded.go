@@ -17,7 +17,13 @@ type Loaded struct {
 // means that the request would wait there. The error is ErrNoWorker or ErrFull.
 func Eligible(p Policy, limit Saturation, r *Request, workers []Loaded) ([]View, error) {
 	all := make([]Worker, len(workers))
-	pool := Pool{policy: p, plans: plans(p), saturation: limit, workers: make([]*Worker, len(workers)), views: make([]View, 0, len(workers))}
+	pool := Pool{
+		policy:     p,
+		plans:      plans(p),
+		saturation: limit,
+		workers:    make([]*Worker, len(workers)),
+		views:      make([]View, 0, len(workers)),
+	}
 	for i := range workers {
 		l := &workers[i]
 		all[i] = Worker{id: l.ID, index: i, weight: l.Weight, group: l.Group, models: l.Models,

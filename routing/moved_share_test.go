@@ -33,8 +33,9 @@ func TestMovedShareIsTheMovedWeight(t *testing.T) {
 		want          float64
 		exact         bool
 	}{
-		"nothing":                     {membersOf(1, 2, 3), membersOf(1, 2, 3), home, 0, true},
-		"another order":               {membersOf(1, 2, 3), append(membersOf(1, 2, 3)[2:], membersOf(1, 2)...), home, 0, true},
+		"nothing": {membersOf(1, 2, 3), membersOf(1, 2, 3), home, 0, true},
+		"another order": {membersOf(1, 2, 3), append(membersOf(1, 2, 3)[2:], membersOf(1, 2)...), home, 0,
+			true},
 		"no member, before and after": {nil, membersOf(0, 0), home, 0, true},
 		"the first":                   {nil, membersOf(1), home, 1, true},
 		"all gone":                    {membersOf(1, 1), nil, home, 1, true},
@@ -48,10 +49,13 @@ func TestMovedShareIsTheMovedWeight(t *testing.T) {
 		"twice the weight":            {membersOf(1, 1), membersOf(1, 2), home, 2./3 - 1./2, false},
 		"half the weight":             {membersOf(4, 4), membersOf(4, 2), home, 1./2 - 1./3, false},
 		// Half of the keys meet a new point first, and 1 - Σ share² of these are another's.
-		"all weights doubled":          {membersOf(1, 2, 3), membersOf(2, 4, 6), home, (1 - 14./36) / 2, false},
-		"a spare comes":                {membersOf(1, 1), append(membersOf(1, 1), Member{ID: "s", Weight: 5, Group: 1}), home, 0, true},
-		"the spare group takes over":   {membersOf(1), append(inGroup(membersOf(1), 1), Member{ID: "s", Weight: 1}), home, 1, true},
-		"another number of points":     {membersOf(ones(4)...), membersOf(ones(5)...), Config{Name: "chwbl", VirtualNodes: 1000}, 1. / 5, false},
+		"all weights doubled": {membersOf(1, 2, 3), membersOf(2, 4, 6), home, (1 - 14./36) / 2, false},
+		"a spare comes": {membersOf(1, 1), append(membersOf(1, 1), Member{ID: "s", Weight: 5, Group: 1}), home,
+			0, true},
+		"the spare group takes over": {membersOf(1), append(inGroup(membersOf(1), 1), Member{ID: "s", Weight: 1}), home, 1,
+			true},
+		"another number of points": {membersOf(ones(4)...), membersOf(ones(5)...),
+			Config{Name: "chwbl", VirtualNodes: 1000}, 1. / 5, false},
 		"a policy that knows no homes": {membersOf(1), membersOf(1, 1, 1), Config{Name: "least_load"}, 0, true},
 		"the default policy":           {membersOf(1), membersOf(1, 1, 1), Config{}, 0, true},
 	}
@@ -97,7 +101,8 @@ func TestMovedShareOfAPolicyChange(t *testing.T) {
 
 func TestMovedShareIsSymmetric(t *testing.T) {
 	weights := rapid.SliceOfN(rapid.IntRange(0, 5), 0, 8)
-	policies := rapid.SampledFrom([]Config{{Name: "chwbl", VirtualNodes: 20}, {Name: "chwbl", VirtualNodes: 30}, {Name: "least_load"}})
+	policies := rapid.SampledFrom([]Config{{Name: "chwbl", VirtualNodes: 20}, {Name: "chwbl", VirtualNodes: 30},
+		{Name: "least_load"}})
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := membersOf(weights.Draw(t, "a")...), membersOf(weights.Draw(t, "b")...)
 		was, is := policies.Draw(t, "was"), policies.Draw(t, "is")

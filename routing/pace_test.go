@@ -52,10 +52,13 @@ func TestPaceIsMeasuredByThePoolsRate(t *testing.T) {
 		}
 		l.Answered(start.Add(3*time.Second), c.answer)
 		l.Release(Result{Err: c.end})
-		if got, cuts := fmt.Sprint(g.verdicts), fmt.Sprint(g.cuts); len(w.pace.samples) != c.paced || got != c.outcomes || cuts != c.cuts {
-			t.Errorf("%s: %d samples, reported %s, then %s; want %d, %s and %s", name, len(w.pace.samples), got, cuts, c.paced, c.outcomes, c.cuts)
+		if got, cuts := fmt.Sprint(g.verdicts), fmt.Sprint(g.cuts); len(w.pace.samples) != c.paced || got != c.outcomes ||
+			cuts != c.cuts {
+			t.Errorf("%s: %d samples, reported %s, then %s; want %d, %s and %s", name, len(w.pace.samples), got, cuts, c.paced,
+				c.outcomes, c.cuts)
 		}
-		if want := time.Second + firstStep; c.paced > 0 && (w.pace.last().observed != 3*time.Second || w.predicted() != want) {
+		if want := time.Second + firstStep; c.paced > 0 && (w.pace.last().observed != 3*time.Second ||
+			w.predicted() != want) {
 			t.Errorf("%s: compares %s with %s, want 3s with %s", name, w.pace.last().observed, w.predicted(), want)
 		}
 	}

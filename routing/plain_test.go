@@ -79,7 +79,8 @@ func TestWeightedTurnsSurviveChangingMembers(t *testing.T) {
 	// Who is away for a while neither gains by it nor loses.
 	alone := []View{all[0]}
 	turns(p, 1000, alone)
-	if got := turns(p, 60, all); strings.Count(got, "a") != 40 || strings.Contains(got, "bb") || strings.Contains(got, "cc") {
+	if got := turns(p, 60, all); strings.Count(got, "a") != 40 || strings.Contains(got, "bb") ||
+		strings.Contains(got, "cc") {
 		t.Errorf("after a long time apart they go %s", got)
 	}
 	// A debt of a time of high weights does not outlive it.

@@ -30,7 +30,8 @@ func loads(ws []View) string {
 	var s []string
 	for i := range ws {
 		v := &ws[i]
-		s = append(s, fmt.Sprint(v.ID, " ", v.Inflight, " ", v.PendingTokens, " ", v.OutputTokens)+map[bool]string{true: "*"}[v.Full])
+		s = append(s, fmt.Sprint(v.ID, " ", v.Inflight, " ", v.PendingTokens, " ", v.OutputTokens)+
+			map[bool]string{true: "*"}[v.Full])
 	}
 	return strings.Join(s, ", ")
 }
@@ -76,7 +77,8 @@ func TestPlannerSeesTheBacklog(t *testing.T) {
 	round.End()
 	wantBooks(t, p, "a 1 100 10, b 1 100 10, c 2 101 20")
 	round = p.BeginRound(start)
-	if _, err := round.Offer(wants(0, true), nil); !errors.Is(err, ErrBestWorkerFull) || loads(policy.shown) != "a 1 100 10*, b 1 100 10*, c 2 101 20" {
+	if _, err := round.Offer(wants(0, true), nil); !errors.Is(err, ErrBestWorkerFull) ||
+		loads(policy.shown) != "a 1 100 10*, b 1 100 10*, c 2 101 20" {
 		t.Errorf("the next round: %v with %q shown", err, loads(policy.shown))
 	}
 	round.End()
@@ -121,8 +123,10 @@ func TestErrBestWorkerFullMeansThatAnotherIsOpen(t *testing.T) {
 
 func TestOnlyPlannersLetRequestsWaitForAWorker(t *testing.T) {
 	members := []Member{
-		{ID: "full", Weight: 1, MaxInflight: 1}, {ID: "saturated", Weight: 1}, {ID: "down", Weight: 1}, {ID: "backoff", Weight: 1},
-		{ID: "open", Weight: 1}, {ID: "tried", Weight: 1}, {ID: "weightless"}, {ID: "other", Weight: 1, Models: []uint64{9}}, {ID: "later", Weight: 1, Group: 1},
+		{ID: "full", Weight: 1, MaxInflight: 1}, {ID: "saturated", Weight: 1}, {ID: "down", Weight: 1},
+		{ID: "backoff", Weight: 1},
+		{ID: "open", Weight: 1}, {ID: "tried", Weight: 1}, {ID: "weightless"}, {ID: "other", Weight: 1, Models: []uint64{9}},
+		{ID: "later", Weight: 1, Group: 1},
 	}
 	for name, c := range map[string]struct {
 		policy Policy

@@ -42,8 +42,10 @@ func TestLeastLoadTakesTheFewestTokensForEachUnitOfWeight(t *testing.T) {
 		"weight divides":      {[]View{{Weight: 1, OutputTokens: 10}, {Weight: 3, OutputTokens: 29}}, 1},
 		"then requests":       {[]View{{Weight: 1, Inflight: 3}, {Weight: 1, Inflight: 2}}, 1},
 		"by weight as well":   {[]View{{Weight: 1, Inflight: 3}, {Weight: 4, Inflight: 8}}, 1},
-		"tokens before":       {[]View{{Weight: 1, Inflight: 9, OutputTokens: 1}, {Weight: 1, Inflight: 1, OutputTokens: 2}}, 0},
-		"the middle one":      {[]View{{Weight: 1, OutputTokens: 3}, {Weight: 1, OutputTokens: 1}, {Weight: 1, OutputTokens: 2}}, 1},
+		"tokens before": {[]View{{Weight: 1, Inflight: 9, OutputTokens: 1}, {Weight: 1, Inflight: 1, OutputTokens: 2}},
+			0},
+		"the middle one": {[]View{{Weight: 1, OutputTokens: 3}, {Weight: 1, OutputTokens: 1},
+			{Weight: 1, OutputTokens: 2}}, 1},
 	} {
 		for rand := range uint64(7) {
 			if got, reason := (leastLoad{}).Pick(&Request{Rand: rand}, c.ws); got != c.want || reason != ReasonLeastLoad {
@@ -67,7 +69,8 @@ func TestTiesAreSharedByWeight(t *testing.T) {
 }
 
 func TestRoundRobinGivesEachItsTurnWhateverItsWeight(t *testing.T) {
-	p, ws := &roundRobin{last: -1}, []View{{Index: 0, Weight: 100}, {Index: 1, Weight: 1}, {Index: 2, Weight: 7, OutputTokens: 1e6}}
+	p, ws := &roundRobin{last: -1}, []View{{Index: 0, Weight: 100}, {Index: 1, Weight: 1},
+		{Index: 2, Weight: 7, OutputTokens: 1e6}}
 	for turn := range 9 {
 		if i, reason := p.Pick(&Request{}, ws); i != turn%3 || reason != ReasonRoundRobin {
 			t.Errorf("turn %d went to %d (%s)", turn, i, reason)

@@ -152,7 +152,8 @@ func NewPool(policy Policy, members []Member) *Pool {
 	p := &Pool{}
 	p.round.pool = p
 	p.inflightPrefixes.rowsByHash = map[uint64]int32{}
-	p.learned.output.limits, p.learned.scale.limits, p.learned.residenceTime.limits = outputLimits, scaleLimits, residenceTimeLimits
+	p.learned.output.limits, p.learned.scale.limits, p.learned.residenceTime.limits = outputLimits, scaleLimits,
+		residenceTimeLimits
 	p.Configure(policy, members)
 	return p
 }
@@ -296,16 +297,33 @@ func (p *Pool) Snapshot(now time.Time) []WorkerView {
 		w.pace.prune(now)
 		saturated, stale := p.metricsLocked(w, now)
 		views[i] = WorkerView{
-			ID: w.id, Ref: w.ref, Weight: w.weight, Group: w.group,
-			Up: w.status.Up, Saturated: saturated, Stale: stale,
-			Inflight: w.inflight, MaxInflight: w.maxInflight, ConcurrencyLimit: w.concurrencyLimitLocked(), LimitLearned: w.concurrencyLimitLocked() > w.maxInflight,
-			TokensInflight: w.tokens, MaxTokensInflight: w.maxTokens,
-			PendingTokens: w.pending, OutputTokens: w.output,
-			Waiting: w.status.Waiting, KVUsage: w.status.KVUsage,
-			Backoff: max(0, w.backoffUntil.Sub(now)), Open: max(0, w.openUntilLocked().Sub(now)), EjectionDenied: w.ejectionDenied, Share: w.shareLocked(now),
-			SlowRatio: w.pace.slowRatio(), Samples: len(w.pace.samples),
-			Rate: w.value[prefillRate], RateCount: w.learned[prefillRate].count,
-			TokenTime: seconds(w.value[tokenTime]), TokenTimeCount: w.learned[tokenTime].count,
+			ID:                w.id,
+			Ref:               w.ref,
+			Weight:            w.weight,
+			Group:             w.group,
+			Up:                w.status.Up,
+			Saturated:         saturated,
+			Stale:             stale,
+			Inflight:          w.inflight,
+			MaxInflight:       w.maxInflight,
+			ConcurrencyLimit:  w.concurrencyLimitLocked(),
+			LimitLearned:      w.concurrencyLimitLocked() > w.maxInflight,
+			TokensInflight:    w.tokens,
+			MaxTokensInflight: w.maxTokens,
+			PendingTokens:     w.pending,
+			OutputTokens:      w.output,
+			Waiting:           w.status.Waiting,
+			KVUsage:           w.status.KVUsage,
+			Backoff:           max(0, w.backoffUntil.Sub(now)),
+			Open:              max(0, w.openUntilLocked().Sub(now)),
+			EjectionDenied:    w.ejectionDenied,
+			Share:             w.shareLocked(now),
+			SlowRatio:         w.pace.slowRatio(),
+			Samples:           len(w.pace.samples),
+			Rate:              w.value[prefillRate],
+			RateCount:         w.learned[prefillRate].count,
+			TokenTime:         seconds(w.value[tokenTime]),
+			TokenTimeCount:    w.learned[tokenTime].count,
 		}
 	}
 	return views

@@ -134,16 +134,25 @@ func TestEachTicketGetsOneOutcome(t *testing.T) {
 		want []error
 		cuts []error
 	}{
-		"answered, released":           {func(l *Lease) { l.Answered(start, nil); l.Release(Result{}) }, []error{nil}, nil},
-		"released at once":             {func(l *Lease) { l.Release(Result{}) }, []error{nil}, nil},
-		"released twice":               {func(l *Lease) { l.Release(Result{}); l.Release(Result{Err: broke}) }, []error{nil}, nil},
-		"failed before an answer":      {func(l *Lease) { l.Release(Result{Err: broke}) }, []error{broke}, nil},
-		"failed answer":                {func(l *Lease) { l.Answered(start, broke); l.Release(Result{Err: broke}) }, []error{broke}, nil},
-		"the first answer counts":      {func(l *Lease) { l.Answered(start, broke); l.Answered(start, nil); l.Release(Result{}) }, []error{broke}, nil},
-		"client left before":           {func(l *Lease) { l.Release(Result{Err: gone}) }, []error{gone}, nil},
-		"client left after the answer": {func(l *Lease) { l.Answered(start, nil); l.Release(Result{Err: gone}) }, []error{nil}, nil},
-		"cut after a good answer":      {func(l *Lease) { l.Answered(start, nil); l.Release(Result{Err: broke}) }, []error{nil}, []error{broke}},
-		"late answer":                  {func(l *Lease) { l.Release(Result{Err: broke}); l.Answered(start, nil) }, []error{broke}, nil},
+		"answered, released": {func(l *Lease) { l.Answered(start, nil); l.Release(Result{}) }, []error{nil}, nil},
+		"released at once":   {func(l *Lease) { l.Release(Result{}) }, []error{nil}, nil},
+		"released twice": {func(l *Lease) { l.Release(Result{}); l.Release(Result{Err: broke}) }, []error{nil},
+			nil},
+		"failed before an answer": {func(l *Lease) { l.Release(Result{Err: broke}) }, []error{broke}, nil},
+		"failed answer": {func(l *Lease) { l.Answered(start, broke); l.Release(Result{Err: broke}) },
+			[]error{broke}, nil},
+		"the first answer counts": {func(l *Lease) {
+			l.Answered(start, broke)
+			l.Answered(start, nil)
+			l.Release(Result{})
+		}, []error{broke}, nil},
+		"client left before": {func(l *Lease) { l.Release(Result{Err: gone}) }, []error{gone}, nil},
+		"client left after the answer": {func(l *Lease) { l.Answered(start, nil); l.Release(Result{Err: gone}) },
+			[]error{nil}, nil},
+		"cut after a good answer": {func(l *Lease) { l.Answered(start, nil); l.Release(Result{Err: broke}) },
+			[]error{nil}, []error{broke}},
+		"late answer": {func(l *Lease) { l.Release(Result{Err: broke}); l.Answered(start, nil) },
+			[]error{broke}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := &recordingGate{}

@@ -146,7 +146,8 @@ func TestNextTurnOverlapsWithTheEarlierPrompt(t *testing.T) {
 		for turn := range 20 {
 			blocks := chat(1, turn+1, characters)
 			tokens := blocks[len(blocks)-1].End / 4
-			l := answer(t, p, Request{Now: start.Add(time.Duration(turn) * time.Minute), Blocks: blocks, PromptTokens: tokens, Stream: true})
+			l := answer(t, p, Request{Now: start.Add(time.Duration(turn) * time.Minute), Blocks: blocks, PromptTokens: tokens,
+				Stream: true})
 			if turn == 0 {
 				continue
 			}
@@ -170,9 +171,10 @@ func TestWhenAPromptEntersTheHistory(t *testing.T) {
 		end    func(l *Lease)
 		want   bool
 	}{
-		"a stream that began":             {true, func(l *Lease) { l.Answered(start, nil) }, true},
-		"at no known time":                {true, func(l *Lease) { l.Answered(time.Time{}, nil) }, true},
-		"a stream that broke off":         {true, func(l *Lease) { l.Answered(start, nil); l.Release(Result{Err: broke}) }, true},
+		"a stream that began": {true, func(l *Lease) { l.Answered(start, nil) }, true},
+		"at no known time":    {true, func(l *Lease) { l.Answered(time.Time{}, nil) }, true},
+		"a stream that broke off": {true, func(l *Lease) { l.Answered(start, nil); l.Release(Result{Err: broke}) },
+			true},
 		"a stream that failed":            {true, func(l *Lease) { l.Answered(start, broke); l.Release(Result{}) }, false},
 		"a stream that was whole at once": {true, func(l *Lease) { l.Release(Result{}) }, true},
 		"in flight and not answered":      {true, func(l *Lease) { l.Unbook(); l.Release(Result{}) }, false},
@@ -180,8 +182,9 @@ func TestWhenAPromptEntersTheHistory(t *testing.T) {
 		"a whole answer's beginning":      {false, func(l *Lease) { l.Answered(start, nil); l.Unbook() }, false},
 		"a whole answer":                  {false, func(l *Lease) { l.Answered(start, nil); l.Release(Result{}) }, true},
 		"a whole answer released at once": {false, func(l *Lease) { l.Release(Result{}) }, true},
-		"a whole answer that broke off":   {false, func(l *Lease) { l.Answered(start, nil); l.Release(Result{Err: broke}) }, false},
-		"a whole answer that failed":      {false, func(l *Lease) { l.Answered(start, broke); l.Release(Result{}) }, false},
+		"a whole answer that broke off": {false, func(l *Lease) { l.Answered(start, nil); l.Release(Result{Err: broke}) },
+			false},
+		"a whole answer that failed": {false, func(l *Lease) { l.Answered(start, broke); l.Release(Result{}) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := poolOf(Member{ID: "a", Weight: 1})
@@ -217,8 +220,11 @@ func TestRestartClearsTheHistory(t *testing.T) {
 		"a reload": {func(p *Pool) {
 			p.Configure(last{}, []Member{{ID: "b", Weight: 9, Ref: ref}, {ID: "a", Weight: 1, Ref: ref}})
 		}, 1},
-		"another engine":   {func(p *Pool) { p.Configure(last{}, []Member{{ID: "a", Weight: 1, Ref: other}}) }, 1000},
-		"removed and back": {func(p *Pool) { p.Configure(last{}, nil); p.Configure(last{}, []Member{{ID: "a", Weight: 1, Ref: ref}}) }, 1000},
+		"another engine": {func(p *Pool) { p.Configure(last{}, []Member{{ID: "a", Weight: 1, Ref: other}}) }, 1000},
+		"removed and back": {func(p *Pool) {
+			p.Configure(last{}, nil)
+			p.Configure(last{}, []Member{{ID: "a", Weight: 1, Ref: ref}})
+		}, 1000},
 		"five minutes have passed": {func(p *Pool) {
 			answer(t, p, Request{Now: start.Add(2 * historyPeriod * time.Second), Blocks: prompt(2, 0, 30), Stream: true})
 		}, 1},

@@ -127,7 +127,13 @@ func (p *Pool) UpUnder(draft *Draft, now time.Time) bool {
 // newDraft returns a temporary pool with one empty worker for each member, and their indexes
 // by ID.
 func newDraft(d *Draft) (p *Pool, at map[string]int) {
-	p = &Pool{policy: d.Policy, plans: plans(d.Policy), saturation: d.Limit, workers: make([]*Worker, len(d.Members)), views: make([]View, 0, len(d.Members))}
+	p = &Pool{
+		policy:     d.Policy,
+		plans:      plans(d.Policy),
+		saturation: d.Limit,
+		workers:    make([]*Worker, len(d.Members)),
+		views:      make([]View, 0, len(d.Members)),
+	}
 	workers := make([]Worker, len(d.Members))
 	at = make(map[string]int, len(d.Members))
 	for i := range d.Members {
@@ -140,7 +146,8 @@ func newDraft(d *Draft) (p *Pool, at map[string]int) {
 // copyLocked copies the workers of a live pool into a temporary pool, which may then be used
 // under the live pool's lock only. It returns the copies of the workers in tried.
 func (p *Pool) copyLocked(live *Pool, at map[string]int, now time.Time, tried []*Worker) (copied []*Worker) {
-	p.slowness, p.pausedUntil, p.inflightPrefixes, p.history, p.learned = live.slowness, live.pausedUntil, live.inflightPrefixes, live.history, live.learned
+	p.slowness, p.pausedUntil, p.inflightPrefixes, p.history, p.learned = live.slowness, live.pausedUntil,
+		live.inflightPrefixes, live.history, live.learned
 	for _, w := range live.workers {
 		i, ok := at[w.id]
 		if !ok || p.workers[i].ref != w.ref {

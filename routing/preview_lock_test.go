@@ -43,7 +43,8 @@ func TestPreviewPicksOutsideTheLock(t *testing.T) {
 		is := free{policy, t, p, &asked}
 		p.Configure(is, members)
 		other := append([]Member{{ID: "new", Weight: 100}}, members...)
-		for _, draft := range []*Draft{nil, {Policy: is, Members: other}, {Policy: free{leastLoad{}, t, p, &asked}, Members: other}} {
+		for _, draft := range []*Draft{nil, {Policy: is, Members: other},
+			{Policy: free{leastLoad{}, t, p, &asked}, Members: other}} {
 			r := ask()
 			r.Blocks, r.Prefix = prompt(1, 0, 8), 1
 			first, err := p.Preview(r, draft)
@@ -77,7 +78,8 @@ func TestConcurrentPreviewsChangeNothing(t *testing.T) {
 		}
 		request := func(d *rng, i int) *Request {
 			blocks := prompt(d.below(5), 4+d.below(3), 12)
-			return &Request{Now: start.Add(time.Duration(i) * time.Second), Rand: d.next(), Blocks: blocks, Prefix: blocks[0].Hash, PromptTokens: int64(1 + d.below(9000)), Stream: true}
+			return &Request{Now: start.Add(time.Duration(i) * time.Second), Rand: d.next(), Blocks: blocks,
+				Prefix: blocks[0].Hash, PromptTokens: int64(1 + d.below(9000)), Stream: true}
 		}
 		var beside sync.WaitGroup
 		done := make(chan struct{})
@@ -91,7 +93,8 @@ func TestConcurrentPreviewsChangeNothing(t *testing.T) {
 				}
 				var draft *Draft
 				if i%2 == 0 {
-					draft = &Draft{Policy: policies[0], Members: append([]Member{{ID: fmt.Sprint("new", i), Weight: 5}}, members[i%3:]...)}
+					draft = &Draft{Policy: policies[0], Members: append([]Member{{ID: fmt.Sprint("new", i), Weight: 5}},
+						members[i%3:]...)}
 				}
 				if o, err := pools[0].Preview(request(&d, i%requests), draft); err != nil || o.Worker == "" {
 					t.Errorf("%s: the preview is %+v (%v)", name, o, err)

@@ -26,7 +26,8 @@ func excludedText(o *Preview) string {
 // TestPreviewAccountsForEveryMember: a member that the policy is not shown has the first reason that
 // applies, also if no member is shown.
 func TestPreviewAccountsForEveryMember(t *testing.T) {
-	abc := []Member{{ID: "a", Weight: 1, MaxInflight: 1, Ref: 1}, {ID: "b", Weight: 1, Ref: 2}, {ID: "c", Weight: 1, Group: 1, Ref: 3}}
+	abc := []Member{{ID: "a", Weight: 1, MaxInflight: 1, Ref: 1}, {ID: "b", Weight: 1, Ref: 2},
+		{ID: "c", Weight: 1, Group: 1, Ref: 3}}
 	for name, c := range map[string]struct {
 		members []Member // nil: abc
 		policy  Policy   // nil: least_load
@@ -40,12 +41,14 @@ func TestPreviewAccountsForEveryMember(t *testing.T) {
 		"no worker": {members: []Member{}, err: ErrNoWorker},
 		"one down":  {do: func(p *Pool, _ *Request) { p.Observe("a", 1, Status{}) }, worker: "b", others: "a down, c group"},
 		"no weight": {members: []Member{{ID: "a"}, {ID: "b", Weight: 1}}, worker: "b", others: "a no_weight"},
-		"the model": {members: []Member{{ID: "a", Weight: 1, Models: []uint64{1}}, {ID: "b", Weight: 1, Models: []uint64{2}}}, do: func(_ *Pool, r *Request) { r.Model = 1 }, worker: "a", others: "b model"},
+		"the model": {members: []Member{{ID: "a", Weight: 1, Models: []uint64{1}}, {ID: "b", Weight: 1, Models: []uint64{2}}},
+			do: func(_ *Pool, r *Request) { r.Model = 1 }, worker: "a", others: "b model"},
 		"not asked": {do: func(_ *Pool, r *Request) { r.Only = 3 }, worker: "c", others: "a not_asked, b not_asked"},
 		"tried":     {tried: []int{0}, worker: "b", others: "a tried, c group"},
 		"all tried": {tried: []int{0, 1, 2}, others: "a tried, b tried, c tried", err: ErrNoWorker},
 		"full":      {do: func(p *Pool, _ *Request) { p.workers[0].inflight = 1 }, worker: "b", others: "a full, c group"},
-		"saturated": {do: func(p *Pool, _ *Request) { p.Observe("b", 2, Status{Up: true, Saturated: true}) }, worker: "a", others: "b saturated, c group"},
+		"saturated": {do: func(p *Pool, _ *Request) { p.Observe("b", 2, Status{Up: true, Saturated: true}) }, worker: "a",
+			others: "b saturated, c group"},
 		"by metrics": {do: func(p *Pool, _ *Request) {
 			p.SetSaturation(Saturation{KVUsage: 0.9})
 			p.Observe("b", 2, Status{Up: true, Waiting: 1, KVUsage: 0.95, LoadAt: start})
@@ -85,9 +88,15 @@ func TestPreviewAccountsForEveryMember(t *testing.T) {
 			p.SetBackoff(p.workers[0], start.Add(time.Second))
 			p.workers[0].inflight = 1
 		}, tried: []int{0}, worker: "b", others: "a down, c group"},
-		"a planner is shown full ones": {policy: &wanting{}, do: func(p *Pool, r *Request) { p.workers[0].inflight, r.Wait, r.Prefix = 1, true, 1 }, worker: "b", others: "c group"},
-		"a planner holds":              {policy: &wanting{}, do: func(p *Pool, r *Request) { p.workers[0].inflight, r.Wait = 1, true }, worker: "a", others: "c group", err: ErrBestWorkerFull},
-		"a planner's are all full": {policy: &wanting{}, members: abc[:1], do: func(p *Pool, r *Request) { p.workers[0].inflight, r.Wait = 1, true },
+		"a planner is shown full ones": {policy: &wanting{}, do: func(p *Pool, r *Request) {
+			p.workers[0].inflight, r.Wait, r.Prefix = 1, true, 1
+		}, worker: "b", others: "c group"},
+		"a planner holds": {policy: &wanting{}, do: func(p *Pool, r *Request) {
+			p.workers[0].inflight, r.Wait = 1, true
+		}, worker: "a", others: "c group", err: ErrBestWorkerFull},
+		"a planner's are all full": {policy: &wanting{}, members: abc[:1], do: func(p *Pool, r *Request) {
+			p.workers[0].inflight, r.Wait = 1, true
+		},
 			worker: "a", err: ErrFull},
 		"a planner is not shown slow start": {policy: &wanting{}, do: func(p *Pool, r *Request) {
 			p.Restore("a", 1, start.Add(-time.Second))
@@ -110,12 +119,16 @@ func TestPreviewAccountsForEveryMember(t *testing.T) {
 		for _, i := range c.tried {
 			tried = append(tried, p.workers[i])
 		}
-		for what, draft := range map[string]*Draft{"live": nil, "as a draft": {Policy: policy, Members: members, Limit: p.saturation}} {
+		for what, draft := range map[string]*Draft{"live": nil,
+			"as a draft": {Policy: policy, Members: members, Limit: p.saturation}} {
 			o, err := p.Preview(r, draft, tried...)
-			if o.Worker != c.worker || excludedText(&o) != c.others || !sameError(err, c.err) || o.WorkerFull != (c.worker != "" && err != nil) {
-				t.Errorf("%s, %s: %q (held: %v), others %q, %v, not %q, others %q, %v", name, what, o.Worker, o.WorkerFull, excludedText(&o), err, c.worker, c.others, c.err)
+			if o.Worker != c.worker || excludedText(&o) != c.others || !sameError(err, c.err) ||
+				o.WorkerFull != (c.worker != "" && err != nil) {
+				t.Errorf("%s, %s: %q (held: %v), others %q, %v, not %q, others %q, %v", name, what, o.Worker, o.WorkerFull,
+					excludedText(&o), err, c.worker, c.others, c.err)
 			}
-			if picked := o.Worker != ""; picked != (o.Reason != "") || picked != (o.Choice.Of(o.Worker) != nil) || len(o.Excluded)+o.Choice.Seen != len(members) {
+			if picked := o.Worker != ""; picked != (o.Reason != "") || picked != (o.Choice.Of(o.Worker) != nil) ||
+				len(o.Excluded)+o.Choice.Seen != len(members) {
 				t.Errorf("%s, %s: the preview is %+v", name, what, o)
 			}
 		}
@@ -148,7 +161,8 @@ func TestNewMemberOfADraftIsUpAndIdle(t *testing.T) {
 		t.Fatalf("the draft says %+v (%v)", o, err)
 	}
 	c, b := o.Choice.Candidates[0], o.Choice.Candidates[1]
-	if c.Inflight != 0 || c.Overlap != 0 || c.Rate != rateLimits.prior || b.Inflight != 1 || b.Overlap != r.PromptTokens || b.Index != 1 {
+	if c.Inflight != 0 || c.Overlap != 0 || c.Rate != rateLimits.prior || b.Inflight != 1 || b.Overlap != r.PromptTokens ||
+		b.Index != 1 {
 		t.Errorf("the draft's workers are %+v and %+v", c, b)
 	}
 	if _, err := p.Preview(r, &Draft{Policy: leastLoad{}}); !errors.Is(err, ErrNoWorker) {
@@ -190,7 +204,8 @@ func TestPreviewChangesNoCounter(t *testing.T) {
 	p.Observe("a", nil, Status{Up: true, Waiting: 5, LoadAt: start.Add(-time.Minute)})
 	r := ask()
 	before := *r
-	for _, draft := range []*Draft{nil, {Policy: leastLoad{}, Members: []Member{{ID: "a", Weight: 2}}, Limit: p.saturation}} {
+	for _, draft := range []*Draft{nil,
+		{Policy: leastLoad{}, Members: []Member{{ID: "a", Weight: 2}}, Limit: p.saturation}} {
 		if o, err := p.Preview(r, draft); err != nil || o.Worker == "" {
 			t.Fatal(err)
 		}

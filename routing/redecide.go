@@ -16,7 +16,8 @@ var ErrIncomplete = errors.New("the record has not all candidates")
 // Any other policy uses its own memory. p learns nothing and must not be used meanwhile.
 // Redecide returns the new choice and an index into its candidates. Its error is
 // ErrIncomplete, or names the field of c that no pick can have recorded.
-func Redecide(p Policy, c *Choice, model, prefix Hash, chain []Link, at time.Time) (i int, reason Reason, decided *Choice, err error) {
+func Redecide(p Policy, c *Choice, model, prefix Hash, chain []Link,
+	at time.Time) (i int, reason Reason, decided *Choice, err error) {
 	if err := c.check(); err != nil {
 		return -1, "", nil, err
 	}
@@ -39,8 +40,16 @@ func Learn(p Policy, c *Choice, model, prefix Hash, chain []Link, at time.Time, 
 
 // recorded returns the request of a record and the views that the policy was shown.
 func (c *Choice) recorded(model, prefix Hash, chain []Link, at time.Time) (Request, []View) {
-	r := Request{Now: at, Rand: uint64(c.Rand), Model: uint64(model), Prefix: uint64(prefix), PromptTokens: c.PromptTokens, OutputTokens: c.OutputTokens,
-		Waited: time.Duration(math.Round(c.WaitedMs * float64(time.Millisecond))), Wait: c.Waits}
+	r := Request{
+		Now:          at,
+		Rand:         uint64(c.Rand),
+		Model:        uint64(model),
+		Prefix:       uint64(prefix),
+		PromptTokens: c.PromptTokens,
+		OutputTokens: c.OutputTokens,
+		Waited:       time.Duration(math.Round(c.WaitedMs * float64(time.Millisecond))),
+		Wait:         c.Waits,
+	}
 	for _, l := range chain {
 		r.Blocks = append(r.Blocks, Block(l))
 	}
@@ -62,7 +71,8 @@ func (c *Choice) Check() error {
 	}
 	for i := range c.Candidates {
 		if v := &c.Candidates[i]; i > 0 && v.Index <= c.Candidates[i-1].Index || c.Of(v.Worker) != v {
-			return fmt.Errorf("the candidate %q is listed twice or out of order: candidates must be in the order of their index", v.Worker)
+			return fmt.Errorf("the candidate %q is listed twice or out of order: candidates must be in the order of their index",
+				v.Worker)
 		}
 	}
 	return nil
@@ -91,6 +101,19 @@ func (c *Choice) check() error {
 
 // view returns the View that the policy saw.
 func (c *Candidate) view() View {
-	return View{ID: c.Worker, Index: c.Index, Weight: c.Weight, Up: true, Inflight: c.Inflight, MaxInflight: c.MaxInflight, Full: c.Full,
-		PendingTokens: c.PendingTokens, OutputTokens: c.OutputTokens, Overlap: c.Overlap, Waiting: c.Waiting, KVUsage: c.KVUsage, Rate: c.Rate}
+	return View{
+		ID:            c.Worker,
+		Index:         c.Index,
+		Weight:        c.Weight,
+		Up:            true,
+		Inflight:      c.Inflight,
+		MaxInflight:   c.MaxInflight,
+		Full:          c.Full,
+		PendingTokens: c.PendingTokens,
+		OutputTokens:  c.OutputTokens,
+		Overlap:       c.Overlap,
+		Waiting:       c.Waiting,
+		KVUsage:       c.KVUsage,
+		Rate:          c.Rate,
+	}
 }

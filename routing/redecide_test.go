@@ -56,7 +56,8 @@ type pastPick struct {
 // redecide decides the pick again from another record of it.
 func (k *pastPick) redecide(t *testing.T, p Policy, record *Choice) (worker string, reason Reason) {
 	t.Helper()
-	i, reason, _, err := Redecide(p, record, Hash(k.asked.Model), Hash(k.asked.Prefix), AppendChain(nil, k.asked.Blocks), k.asked.Now)
+	i, reason, _, err := Redecide(p, record, Hash(k.asked.Model), Hash(k.asked.Prefix), AppendChain(nil, k.asked.Blocks),
+		k.asked.Now)
 	if err != nil {
 		t.Fatalf("deciding again: %v", err)
 	}
@@ -72,8 +73,9 @@ func pastPicks(t *testing.T, policy Policy, n int) (picks []pastPick) {
 	plans = plans && planner.Plans()
 	for range n {
 		now = now.Add(d.exp(time.Second))
-		r := Request{Now: now, Rand: d.next(), Model: uint64(d.below(3)), PromptTokens: int64(d.below(60_000)), OutputTokens: int64(d.below(8000)),
-			Wait: d.below(2) == 0, Waited: d.exp(20 * time.Second), Record: &Choice{}}
+		r := Request{Now: now, Rand: d.next(), Model: uint64(d.below(3)), PromptTokens: int64(d.below(60_000)),
+			OutputTokens: int64(d.below(8000)),
+			Wait:         d.below(2) == 0, Waited: d.exp(20 * time.Second), Record: &Choice{}}
 		if d.below(5) > 0 {
 			r.Blocks = chainOf(chainOf(nil, 1, 3), uint64(d.below(40)), 1+d.below(20))
 			r.Prefix = r.Blocks[0].Hash
@@ -93,7 +95,8 @@ func loaded(d *rng, someFull bool) (ws []View) {
 		if d.below(4) == 0 && (i < 7 || len(ws) > 0) {
 			continue
 		}
-		v := View{ID: fmt.Sprint("w", i), Index: i, Weight: 1 + i%4, Up: true, Rate: 500 + float64(d.below(8000)), MaxInflight: 9, Waiting: d.below(9), KVUsage: d.unit()}
+		v := View{ID: fmt.Sprint("w", i), Index: i, Weight: 1 + i%4, Up: true, Rate: 500 + float64(d.below(8000)),
+			MaxInflight: 9, Waiting: d.below(9), KVUsage: d.unit()}
 		if !light || d.below(2) == 0 {
 			v.Inflight, v.PendingTokens, v.OutputTokens = d.below(6), int64(d.below(40))*1000, int64(d.below(8))*1000
 		}
@@ -130,8 +133,10 @@ func TestRecordHoldsEveryFactThatThePolicyUsed(t *testing.T) {
 		}
 		picks, judge := pastPicks(t, fresh(), 1000), fresh()
 		for i := range picks {
-			if worker, reason := picks[i].redecide(t, judge, &picks[i].record); worker != picks[i].chosen || reason != picks[i].reason {
-				t.Fatalf("%s: %s was chosen (%s), and again %s (%s): %+v", name, picks[i].chosen, picks[i].reason, worker, reason, picks[i].record)
+			if worker, reason := picks[i].redecide(t, judge, &picks[i].record); worker != picks[i].chosen ||
+				reason != picks[i].reason {
+				t.Fatalf("%s: %s was chosen (%s), and again %s (%s): %+v", name, picks[i].chosen, picks[i].reason, worker, reason,
+					picks[i].record)
 			}
 		}
 		for fact, blank := range facts() {
@@ -145,7 +150,8 @@ func TestRecordHoldsEveryFactThatThePolicyUsed(t *testing.T) {
 				}
 			}
 			if uses := slices.Contains(used()[name], fact); uses != (others > 0) {
-				t.Errorf("%s: without %q %d of %d picks are others, and that it is used is %v", name, fact, others, len(picks), uses)
+				t.Errorf("%s: without %q %d of %d picks are others, and that it is used is %v", name, fact, others, len(picks),
+					uses)
 			}
 		}
 	}
@@ -166,11 +172,14 @@ func TestRunnerUpIsPickedWithoutTheChosenWorker(t *testing.T) {
 				continue
 			}
 			rest := c
-			rest.Candidates = slices.DeleteFunc(slices.Clone(c.Candidates), func(v Candidate) bool { return v.Worker == k.chosen })
+			rest.Candidates = slices.DeleteFunc(slices.Clone(c.Candidates), func(v Candidate) bool {
+				return v.Worker == k.chosen
+			})
 			rest.Seen--
 			judge, _ := New(Config{Name: name})
 			if worker, reason := k.redecide(t, judge, &rest); worker != c.RunnerUp {
-				t.Fatalf("%s: %s is the runner-up of %s (%s), and without that %s has it (%s): %+v", name, c.RunnerUp, k.chosen, k.reason, worker, reason, c)
+				t.Fatalf("%s: %s is the runner-up of %s (%s), and without that %s has it (%s): %+v", name, c.RunnerUp, k.chosen,
+					k.reason, worker, reason, c)
 			}
 			checked++
 		}

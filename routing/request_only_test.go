@@ -10,7 +10,8 @@ import (
 func TestRequestForOneWorkerWaitsForThatWorker(t *testing.T) {
 	one, two, three := new(int), new(int), new(int)
 	members := []Member{
-		{ID: "a", Weight: 1, Ref: one, MaxInflight: 9}, {ID: "b", Weight: 1, Ref: two, MaxInflight: 3}, {ID: "c", Weight: 1, Group: 1, Ref: three, MaxTokensInflight: 150},
+		{ID: "a", Weight: 1, Ref: one, MaxInflight: 9}, {ID: "b", Weight: 1, Ref: two, MaxInflight: 3},
+		{ID: "c", Weight: 1, Group: 1, Ref: three, MaxTokensInflight: 150},
 	}
 	p := poolOf(members...)
 	only := func(ref any) *Request { r := ask(); r.Only = ref; return r }
@@ -23,7 +24,8 @@ func TestRequestForOneWorkerWaitsForThatWorker(t *testing.T) {
 		t.Helper()
 		_, err := p.Acquire(only(ref), tried...)
 		round := p.BeginRound(start)
-		if _, again := round.Offer(only(ref), tried); (again == nil) != (err == nil) || err != nil && again.Error() != err.Error() {
+		if _, again := round.Offer(only(ref), tried); (again == nil) != (err == nil) ||
+			err != nil && again.Error() != err.Error() {
 			t.Errorf("an offer ends with %v, not with %v", again, err)
 		}
 		round.End()

@@ -29,18 +29,25 @@ func TestReserveSelectsAmongTheOfferedWorkers(t *testing.T) {
 		spoil  func(p *Pool)
 		want   string
 	}{
-		"the one with the fewest tokens":          {nil, nil, "b"},
-		"room on another one":                     {members{"c": {MaxTokensInflight: 2000}}, nil, ""},
-		"room in the group for fallback":          {members{"c": {Group: 1, MaxTokensInflight: 2000}}, nil, "b"},
-		"no worker of the first group is usable":  {members{"b": {Group: 1}}, func(p *Pool) { p.Observe("a", nil, Status{}); p.Observe("c", nil, Status{}) }, "b"},
+		"the one with the fewest tokens": {nil, nil, "b"},
+		"room on another one":            {members{"c": {MaxTokensInflight: 2000}}, nil, ""},
+		"room in the group for fallback": {members{"c": {Group: 1, MaxTokensInflight: 2000}}, nil, "b"},
+		"no worker of the first group is usable": {members{"b": {Group: 1}}, func(p *Pool) {
+			p.Observe("a", nil, Status{})
+			p.Observe("c", nil, Status{})
+		}, "b"},
 		"the fewest tokens in a group of its own": {members{"b": {Group: 1}}, nil, "a"},
 		"a later member of a lower group":         {members{"a": {Group: 1}, "b": {Group: 1}}, nil, "c"},
-		"saturated":                               {nil, func(p *Pool) { p.Observe("b", nil, Status{Up: true, Saturated: true}) }, "a"},
+		"saturated": {nil, func(p *Pool) {
+			p.Observe("b", nil, Status{Up: true, Saturated: true})
+		}, "a"},
 		"saturated by its metrics": {nil, func(p *Pool) {
 			p.SetSaturation(Saturation{KVUsage: 0.9})
 			p.Observe("b", nil, Status{Up: true, Waiting: 1, KVUsage: 0.95, LoadAt: start})
 		}, "a"},
-		"room on a saturated one": {members{"c": {MaxTokensInflight: 2000}}, func(p *Pool) { p.Observe("c", nil, Status{Up: true, Saturated: true}) }, "b"},
+		"room on a saturated one": {members{"c": {MaxTokensInflight: 2000}}, func(p *Pool) {
+			p.Observe("c", nil, Status{Up: true, Saturated: true})
+		}, "b"},
 		"saturated ones hold their group": {members{"a": {Group: 1}, "c": {Group: 1}}, func(p *Pool) {
 			p.Observe("b", nil, Status{Up: true, Saturated: true})
 		}, ""},
@@ -49,7 +56,8 @@ func TestReserveSelectsAmongTheOfferedWorkers(t *testing.T) {
 		"no bound in tokens":            {members{"b": {MaxInflight: 1, MaxTokensInflight: -1}}, nil, "a"},
 		"full, and with room in tokens": {members{"b": {MaxInflight: 1, MaxTokensInflight: 2000}}, nil, "a"},
 		"all are full by requests": {members{
-			"a": {MaxInflight: 1, MaxTokensInflight: -1}, "b": {MaxInflight: 1, MaxTokensInflight: -1}, "c": {MaxInflight: 1, MaxTokensInflight: -1},
+			"a": {MaxInflight: 1, MaxTokensInflight: -1}, "b": {MaxInflight: 1, MaxTokensInflight: -1},
+			"c": {MaxInflight: 1, MaxTokensInflight: -1},
 		}, nil, ""},
 	} {
 		var all []Member

@@ -29,7 +29,8 @@ func TestThroughputFollowsTheLearnedResidenceTime(t *testing.T) {
 	if rate, sure := p.Throughput(start); math.Abs(rate-5) > 1e-9 || !sure {
 		t.Errorf("after eight answers of two seconds it is %v a second (sure: %v), want 5", rate, sure)
 	}
-	if e := p.Estimates().ResidenceTime; e.Count != 8 || math.Abs(e.Prior-0.2875) > 1e-9 || math.Abs(e.Value-2) > 1e-9 || e.Ceiling != 3600 {
+	if e := p.Estimates().ResidenceTime; e.Count != 8 || math.Abs(e.Prior-0.2875) > 1e-9 || math.Abs(e.Value-2) > 1e-9 ||
+		e.Ceiling != 3600 {
 		t.Errorf("the estimate is %+v", e)
 	}
 	for range 200 { // it forgets: 32 answers are what it looks back over
@@ -67,12 +68,22 @@ func TestOnlyAnswersTeachTheResidenceTime(t *testing.T) {
 		end  func(l *Lease)
 		want int64
 	}{
-		"a whole answer":                    {func(l *Lease) { l.Release(Result{At: later}) }, 1},
-		"released twice":                    {func(l *Lease) { l.Release(Result{At: later}); l.Release(Result{At: later}) }, 1},
-		"one that broke off after it began": {func(l *Lease) { l.Answered(later, nil); l.Release(Result{At: later, Err: broke}) }, 1},
-		"the client left after it began":    {func(l *Lease) { l.Answered(later, nil); l.Release(Result{At: later, Err: ErrExcluded}) }, 1},
-		"one that never began":              {func(l *Lease) { l.Release(Result{At: later, Err: broke}) }, 0},
-		"refused":                           {func(l *Lease) { l.Answered(later, ErrExcluded); l.Release(Result{At: later, Err: ErrExcluded}) }, 0},
+		"a whole answer": {func(l *Lease) { l.Release(Result{At: later}) }, 1},
+		"released twice": {func(l *Lease) { l.Release(Result{At: later}); l.Release(Result{At: later}) },
+			1},
+		"one that broke off after it began": {func(l *Lease) {
+			l.Answered(later, nil)
+			l.Release(Result{At: later, Err: broke})
+		}, 1},
+		"the client left after it began": {func(l *Lease) {
+			l.Answered(later, nil)
+			l.Release(Result{At: later, Err: ErrExcluded})
+		}, 1},
+		"one that never began": {func(l *Lease) { l.Release(Result{At: later, Err: broke}) }, 0},
+		"refused": {func(l *Lease) {
+			l.Answered(later, ErrExcluded)
+			l.Release(Result{At: later, Err: ErrExcluded})
+		}, 0},
 		"without a time":                    {func(l *Lease) { l.Release(Result{}) }, 0},
 		"ended before it began":             {func(l *Lease) { l.Release(Result{At: start.Add(-time.Hour)}) }, 0},
 		"its place was given back long ago": {func(l *Lease) { l.Unbook(); l.Release(Result{At: later}) }, 0},

@@ -159,7 +159,8 @@ func TestChurnKeepsTheRingBounded(t *testing.T) {
 		now := start.Add(time.Duration(round) * time.Second)
 		g.enter(now, ws)
 		if most := 8 + maxAbsent; len(g.slots) > most || len(g.byID) > most || len(g.places) > 8 || len(g.hashes) > 20*most {
-			t.Fatalf("after %d reloads: %d slots, %d IDs, %d places, %d points", round+1, len(g.slots), len(g.byID), len(g.places), len(g.hashes))
+			t.Fatalf("after %d reloads: %d slots, %d IDs, %d places, %d points", round+1, len(g.slots), len(g.byID),
+				len(g.places), len(g.hashes))
 		}
 	}
 	g.enter(start.Add(time.Hour*3), weighted(1, 1))
@@ -192,7 +193,8 @@ func TestRingIgnoresWorkersOverItsCapacity(t *testing.T) {
 	}
 	for key := range uint64(5) {
 		// Workers that are not on the ring have room, but no request may wait for them.
-		if i, reason := p.Pick(&Request{Now: start, Prefix: key + 1, PromptTokens: 1 << 29}, ws); i < 0 || i >= maxSlots || reason != ReasonPrefixSaturated {
+		if i, reason := p.Pick(&Request{Now: start, Prefix: key + 1, PromptTokens: 1 << 29}, ws); i < 0 || i >= maxSlots ||
+			reason != ReasonPrefixSaturated {
 			t.Errorf("it went to %d (%s)", i, reason)
 		}
 	}

@@ -50,7 +50,8 @@ func (g *refusingGate) Report(uint64, error) { g.permits-- }
 func (g *refusingGate) Cut(time.Time, error) {}
 
 func newSchedule(t *testing.T, seed uint64, chats [][]Block) *schedule {
-	s := &schedule{t: t, dice: rng(Mix(seed + 1)), now: start, chats: chats, bounds: map[*Worker]Member{}, booked: map[*Worker]*sum{}}
+	s := &schedule{t: t, dice: rng(Mix(seed + 1)), now: start, chats: chats, bounds: map[*Worker]Member{},
+		booked: map[*Worker]*sum{}}
 	s.gate.dice = &s.dice
 	s.policies = []Policy{mustCHWBL(t, Config{}), leastLoad{}, &wanting{}}
 	s.pool = NewPool(s.policies[0], nil)
@@ -105,8 +106,10 @@ func (s *schedule) granted(r *Request, l *Lease, err error) bool {
 	b, m, tokens := s.booked[w], s.bounds[w], r.PromptTokens+r.OutputTokens
 	b.requests++
 	b.tokens += tokens
-	if m.MaxInflight > 0 && b.requests > m.MaxInflight || m.MaxTokensInflight > 0 && b.requests > 1 && b.tokens > m.MaxTokensInflight {
-		s.t.Fatalf("step %d: %s has %d requests and %d tokens in flight, and may have %d and %d", s.steps, w.id, b.requests, b.tokens, m.MaxInflight, m.MaxTokensInflight)
+	if m.MaxInflight > 0 && b.requests > m.MaxInflight || m.MaxTokensInflight > 0 && b.requests > 1 &&
+		b.tokens > m.MaxTokensInflight {
+		s.t.Fatalf("step %d: %s has %d requests and %d tokens in flight, and may have %d and %d", s.steps, w.id, b.requests,
+			b.tokens, m.MaxInflight, m.MaxTokensInflight)
 	}
 	if w.removed || m.Weight <= 0 || !w.status.Up || w.status.Saturated || s.now.Before(w.pausedUntilLocked()) {
 		s.t.Fatalf("step %d: %s may not take anything", s.steps, w.id)
@@ -213,7 +216,8 @@ func (s *schedule) finish() {
 		l.Release(Result{At: s.now})
 	}
 	for w := range s.booked {
-		if w.inflight != 0 || w.pending != 0 || w.output != 0 || w.tokens != 0 || w.assumedCached != 0 || w.prefixBookings != 0 || w.backlog != (backlog{}) || len(w.prefillEnds) > 0 {
+		if w.inflight != 0 || w.pending != 0 || w.output != 0 || w.tokens != 0 || w.assumedCached != 0 ||
+			w.prefixBookings != 0 || w.backlog != (backlog{}) || len(w.prefillEnds) > 0 {
 			s.t.Fatalf("after the last release the books of %s show %+v", w.id, *w)
 		}
 	}

@@ -102,7 +102,8 @@ func floodSize(t *testing.T, policy Policy, ask Request, change func(members []M
 	p.Configure(policy, members)
 	p.Observe("w0", nil, Status{})
 	for i := range 60 {
-		if _, err := p.Acquire(&Request{Now: start, Prefix: uint64(i + 1), PromptTokens: 10, Rand: uint64(i) * golden}); err != nil {
+		if _, err := p.Acquire(&Request{Now: start, Prefix: uint64(i + 1), PromptTokens: 10,
+			Rand: uint64(i) * golden}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -133,16 +134,24 @@ func TestBacklogDoesNotFloodAWorkerInSlowStart(t *testing.T) {
 			spoil  func(p *Pool)
 			want   int
 		}{
-			"the others are full":      {Request{Wait: true}, nil, nil, 2},
-			"it has twice the weight":  {Request{Wait: true}, func(ms []Member) { ms[0].Weight = 2 }, nil, 4},
-			"they are saturated":       {Request{Wait: true}, nil, others(func(p *Pool, w *Worker) { p.Observe(w.id, nil, Status{Up: true, Saturated: true}) }), 2},
-			"no request can wait":      {Request{}, nil, nil, 20},
-			"it is for that one only":  {Request{Wait: true, Only: 7}, func(ms []Member) { ms[0].Ref = 7 }, nil, 20},
-			"the others are down":      {Request{Wait: true}, nil, others(func(p *Pool, w *Worker) { p.Observe(w.id, nil, Status{}) }), 20},
-			"they are in backoff":      {Request{Wait: true}, nil, others(func(p *Pool, w *Worker) { p.SetBackoff(w, start.Add(time.Minute)) }), 20},
-			"they are of other models": {Request{Wait: true, Model: 1}, func(ms []Member) { ms[1].Models, ms[2].Models, ms[3].Models = []uint64{2}, []uint64{2}, []uint64{2} }, nil, 20},
-			"they are a fallback":      {Request{Wait: true}, func(ms []Member) { ms[1].Group, ms[2].Group, ms[3].Group = 1, 1, 1 }, nil, 20},
-			"they are back as well":    {Request{Wait: true}, nil, others(func(p *Pool, w *Worker) { p.Restore(w.id, nil, start) }), 20},
+			"the others are full":     {Request{Wait: true}, nil, nil, 2},
+			"it has twice the weight": {Request{Wait: true}, func(ms []Member) { ms[0].Weight = 2 }, nil, 4},
+			"they are saturated": {Request{Wait: true}, nil,
+				others(func(p *Pool, w *Worker) { p.Observe(w.id, nil, Status{Up: true, Saturated: true}) }), 2},
+			"no request can wait":     {Request{}, nil, nil, 20},
+			"it is for that one only": {Request{Wait: true, Only: 7}, func(ms []Member) { ms[0].Ref = 7 }, nil, 20},
+			"the others are down": {Request{Wait: true}, nil,
+				others(func(p *Pool, w *Worker) { p.Observe(w.id, nil, Status{}) }), 20},
+			"they are in backoff": {Request{Wait: true}, nil,
+				others(func(p *Pool, w *Worker) { p.SetBackoff(w, start.Add(time.Minute)) }), 20},
+			"they are of other models": {Request{Wait: true, Model: 1}, func(ms []Member) {
+				ms[1].Models, ms[2].Models, ms[3].Models = []uint64{2}, []uint64{2}, []uint64{2}
+			}, nil, 20},
+			"they are a fallback": {Request{Wait: true}, func(ms []Member) {
+				ms[1].Group, ms[2].Group, ms[3].Group = 1, 1, 1
+			}, nil, 20},
+			"they are back as well": {Request{Wait: true}, nil,
+				others(func(p *Pool, w *Worker) { p.Restore(w.id, nil, start) }), 20},
 		} {
 			policy, err := New(Config{Name: name})
 			if err != nil {
@@ -174,7 +183,8 @@ func TestSlowStartShareCountsFullWorkers(t *testing.T) {
 		"mostly on the full one": {60, 10, 4}, // ceil(0.1 × (60 + 9)/2)
 		"mostly on the open one": {10, 60, 4},
 	} {
-		members := []Member{{ID: "full", Weight: 1, MaxInflight: c.full}, {ID: "open", Weight: 1, MaxInflight: c.open}, {ID: "warm", Weight: 1}}
+		members := []Member{{ID: "full", Weight: 1, MaxInflight: c.full}, {ID: "open", Weight: 1, MaxInflight: c.open},
+			{ID: "warm", Weight: 1}}
 		p := poolOf(members...)
 		p.Observe("warm", nil, Status{})
 		for range c.full {
@@ -249,7 +259,8 @@ func TestSlowStartRampsUp(t *testing.T) {
 			others += v.Inflight
 		}
 		if most := vs[0].Share*float64(others)/7 + 1; float64(vs[0].Inflight) > most {
-			t.Fatalf("after %d requests it has %d in flight, at a share of %v and a mean of %d", i, vs[0].Inflight, vs[0].Share, others/7)
+			t.Fatalf("after %d requests it has %d in flight, at a share of %v and a mean of %d", i, vs[0].Inflight, vs[0].Share,
+				others/7)
 		}
 	}
 	if v := p.Snapshot(start)[0]; v.Inflight < 20 {
@@ -258,7 +269,8 @@ func TestSlowStartRampsUp(t *testing.T) {
 }
 
 func TestOnlyWorkerInSlowStartTakesAll(t *testing.T) {
-	p := poolOf(Member{ID: "a", Weight: 1}, Member{ID: "b", Weight: 1, MaxInflight: 1}, Member{ID: "c", Weight: 1, Group: 1})
+	p := poolOf(Member{ID: "a", Weight: 1}, Member{ID: "b", Weight: 1, MaxInflight: 1},
+		Member{ID: "c", Weight: 1, Group: 1})
 	p.Restore("a", nil, start)
 	p.Observe("b", nil, Status{})
 	for i := range 100 {

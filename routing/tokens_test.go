@@ -14,13 +14,20 @@ func TestTokensInFlightAreBounded(t *testing.T) {
 		want    string // + booked, - full
 		tokens  int64
 	}{
-		"up to the bound":              {[]Member{{MaxTokensInflight: 1000}}, [][2]int64{{300, 200}, {499, 1}, {0, 1}, {0, 0}}, "++-+", 1000},
-		"not beyond":                   {[]Member{{MaxTokensInflight: 1000}}, [][2]int64{{300, 200}, {500, 1}, {500, 0}}, "+-+", 1000},
-		"the first one is free":        {[]Member{{MaxTokensInflight: 1000}}, [][2]int64{{5000, 100}, {0, 0}, {1, 0}}, "+--", 5100},
-		"answers count":                {[]Member{{MaxTokensInflight: 1000}}, [][2]int64{{0, 900}, {0, 101}, {0, 100}}, "+-+", 1000},
-		"no bound":                     {[]Member{{}}, [][2]int64{{1 << 50, 1 << 50}, {1 << 62, 1 << 62}}, "++", 4 * maxBooked},
-		"requests are bounded as well": {[]Member{{MaxTokensInflight: 1000, MaxInflight: 1}}, [][2]int64{{1, 1}, {1, 1}}, "+-", 2},
-		"absurd ones cannot overflow":  {[]Member{{MaxTokensInflight: 1<<63 - 1}}, [][2]int64{{1 << 62, 1 << 62}, {-1 << 62, -1 << 62}}, "++", 2 * maxBooked},
+		"up to the bound": {[]Member{{MaxTokensInflight: 1000}},
+			[][2]int64{{300, 200}, {499, 1}, {0, 1}, {0, 0}}, "++-+", 1000},
+		"not beyond": {[]Member{{MaxTokensInflight: 1000}}, [][2]int64{{300, 200}, {500, 1}, {500, 0}},
+			"+-+", 1000},
+		"the first one is free": {[]Member{{MaxTokensInflight: 1000}}, [][2]int64{{5000, 100}, {0, 0}, {1, 0}}, "+--",
+			5100},
+		"answers count": {[]Member{{MaxTokensInflight: 1000}}, [][2]int64{{0, 900}, {0, 101}, {0, 100}}, "+-+",
+			1000},
+		"no bound": {[]Member{{}}, [][2]int64{{1 << 50, 1 << 50}, {1 << 62, 1 << 62}}, "++",
+			4 * maxBooked},
+		"requests are bounded as well": {[]Member{{MaxTokensInflight: 1000, MaxInflight: 1}}, [][2]int64{{1, 1}, {1, 1}},
+			"+-", 2},
+		"absurd ones cannot overflow": {[]Member{{MaxTokensInflight: 1<<63 - 1}},
+			[][2]int64{{1 << 62, 1 << 62}, {-1 << 62, -1 << 62}}, "++", 2 * maxBooked},
 	} {
 		for i := range c.members {
 			c.members[i].ID, c.members[i].Weight = "a", 1
@@ -40,7 +47,8 @@ func TestTokensInFlightAreBounded(t *testing.T) {
 		}
 		v := p.Snapshot(start)[0]
 		if got != c.want || v.TokensInflight != c.tokens || v.MaxTokensInflight != c.members[0].MaxTokensInflight {
-			t.Errorf("%s: %s, want %s; the snapshot shows %d of %d tokens, want %d", name, got, c.want, v.TokensInflight, v.MaxTokensInflight, c.tokens)
+			t.Errorf("%s: %s, want %s; the snapshot shows %d of %d tokens, want %d", name, got, c.want, v.TokensInflight,
+				v.MaxTokensInflight, c.tokens)
 		}
 	}
 }

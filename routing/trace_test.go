@@ -103,7 +103,8 @@ func replay(t *testing.T, policy Policy, trace []traced, workers int) (hit, unev
 			s.do(s.at)
 		}
 		lease, err := pool.Acquire(&Request{
-			Now: now, Rand: d.next(), Blocks: chain, Prefix: chain[0].Hash, PromptTokens: r.Input, OutputTokens: r.Output, Stream: true,
+			Now: now, Rand: d.next(), Blocks: chain, Prefix: chain[0].Hash, PromptTokens: r.Input, OutputTokens: r.Output,
+			Stream: true,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -166,7 +167,8 @@ func TestTraceHitsCachesAndBalancesLoad(t *testing.T) {
 			depth = a.Depth()
 		}
 		hits[c.name] = hit
-		t.Logf("%-16s %.1f %% of the tokens cached, max/mean tokens %.2f, %.1f %% away from home, %+v", c.name, 100*hit, uneven, 100*moved, depth)
+		t.Logf("%-16s %.1f %% of the tokens cached, max/mean tokens %.2f, %.1f %% away from home, %+v", c.name, 100*hit,
+			uneven, 100*moved, depth)
 		if uneven > c.uneven {
 			t.Errorf("%s: a worker has %.2f times the mean", c.name, uneven)
 		}

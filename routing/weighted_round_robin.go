@@ -97,7 +97,8 @@ func (p *weightedRoundRobin) enter(ws []View) (changed bool) {
 func (p *weightedRoundRobin) middle(ws []View) int64 {
 	sum, n := int64(0), int64(0)
 	for i := range ws {
-		if at := ws[i].Index; at < len(p.purses) && p.purses[at].id == ws[i].ID && p.purses[at].pick+1 >= p.pick && p.purses[at].pick > 0 {
+		if at := ws[i].Index; at < len(p.purses) && p.purses[at].id == ws[i].ID && p.purses[at].pick+1 >= p.pick &&
+			p.purses[at].pick > 0 {
 			sum, n = sum+p.purses[at].has, n+1
 		}
 	}

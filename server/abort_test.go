@@ -30,29 +30,46 @@ const (
 
 // Events of the other dialects that abort an answer.
 const (
-	startEvent    = "event: message_start\n" + `data: {"type":"message_start","message":{"id":"msg_1","stop_reason":null,"usage":{"input_tokens":3,"output_tokens":0}}}` + "\n\n"
-	textEvent     = "event: content_block_delta\n" + `data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"x"}}` + "\n\n"
-	unstopped     = "event: message_delta\n" + `data: {"type":"message_delta","delta":{"stop_reason":null},"usage":{"output_tokens":1}}` + "\n\nevent: message_stop\n" + `data: {"type":"message_stop"}` + "\n\n"
-	cancelledText = "event: response.completed\n" + `data: {"type":"response.completed","sequence_number":2,"response":{"id":"resp_s1","object":"response","status":"cancelled"}}` + "\n\n"
+	startEvent = "event: message_start\n" +
+		`data: {"type":"message_start","message":{"id":"msg_1","stop_reason":null,"usage":{"input_tokens":3,"output_tokens":0}}}` + "\n\n"
+	textEvent = "event: content_block_delta\n" +
+		`data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"x"}}` + "\n\n"
+	unstopped = "event: message_delta\n" +
+		`data: {"type":"message_delta","delta":{"stop_reason":null},"usage":{"output_tokens":1}}` +
+		"\n\nevent: message_stop\n" + `data: {"type":"message_stop"}` + "\n\n"
+	cancelledText = "event: response.completed\n" +
+		`data: {"type":"response.completed","sequence_number":2,"response":{"id":"resp_s1","object":"response","status":"cancelled"}}` + "\n\n"
 )
 
 // TestAnAbortBeforeContentIsRetried: the client has nothing of the answer, so that
 // another worker gives it.
 func TestAnAbortBeforeContentIsRetried(t *testing.T) {
 	for name, c := range map[string]struct{ kind, answer, path, body string }{
-		"a chat":                     {"application/json", `{"choices":[{"index":0,"message":{"role":"assistant","content":""},"finish_reason":"abort"}]}`, "/v1/chat/completions", ask("fake-7b", "Hi", "")},
-		"a completion with an error": {"application/json", `{"choices":[{"index":0,"text":"x","finish_reason":"error"}]}`, "/v1/completions", `{"model":"fake-7b","prompt":"Hi"}`},
-		"a message":                  {"application/json", `{"id":"m","type":"message","role":"assistant","content":[],"stop_reason":null}`, "/v1/messages", ask("fake-7b", "Hi", `,"max_tokens":5`)},
-		"a response":                 {"application/json", `{"id":"r","object":"response","status":"cancelled","output":[]}`, "/v1/responses", `{"model":"fake-7b","input":"Hi","store":false}`},
-		"a stream":                   {"text/event-stream", roleChunk + abortChunk + usageChunk + doneChunk, "/v1/chat/completions", ask("fake-7b", "Hi", `,"stream":true`)},
-		"a stream without a reason":  {"text/event-stream", roleChunk + usageChunk + doneChunk, "/v1/chat/completions", ask("fake-7b", "Hi", `,"stream":true`)},
-		"a stream of a message":      {"text/event-stream", startEvent + unstopped, "/v1/messages", ask("fake-7b", "Hi", `,"max_tokens":5,"stream":true`)},
-		"a stream of a response":     {"text/event-stream", createdEvent + cancelledText, "/v1/responses", `{"model":"fake-7b","input":"Hi","store":false,"stream":true}`},
+		"a chat": {"application/json",
+			`{"choices":[{"index":0,"message":{"role":"assistant","content":""},"finish_reason":"abort"}]}`,
+			"/v1/chat/completions", ask("fake-7b", "Hi", "")},
+		"a completion with an error": {"application/json", `{"choices":[{"index":0,"text":"x","finish_reason":"error"}]}`,
+			"/v1/completions", `{"model":"fake-7b","prompt":"Hi"}`},
+		"a message": {"application/json",
+			`{"id":"m","type":"message","role":"assistant","content":[],"stop_reason":null}`, "/v1/messages",
+			ask("fake-7b", "Hi", `,"max_tokens":5`)},
+		"a response": {"application/json", `{"id":"r","object":"response","status":"cancelled","output":[]}`,
+			"/v1/responses", `{"model":"fake-7b","input":"Hi","store":false}`},
+		"a stream": {"text/event-stream", roleChunk + abortChunk + usageChunk + doneChunk,
+			"/v1/chat/completions", ask("fake-7b", "Hi", `,"stream":true`)},
+		"a stream without a reason": {"text/event-stream", roleChunk + usageChunk + doneChunk, "/v1/chat/completions",
+			ask("fake-7b", "Hi", `,"stream":true`)},
+		"a stream of a message": {"text/event-stream", startEvent + unstopped, "/v1/messages",
+			ask("fake-7b", "Hi", `,"max_tokens":5,"stream":true`)},
+		"a stream of a response": {"text/event-stream", createdEvent + cancelledText, "/v1/responses",
+			`{"model":"fake-7b","input":"Hi","store":false,"stream":true}`},
 	} {
-		r := newRig(t, strings.Replace(plain, "tiers:", "policy: { name: round_robin }\ntiers:", 1), fixed(c.kind, c.answer), fakeEngine())
+		r := newRig(t, strings.Replace(plain, "tiers:", "policy: { name: round_robin }\ntiers:", 1), fixed(c.kind, c.answer),
+			fakeEngine())
 		for range 2 {
 			a := r.post(c.path, c.body)
-			if a.status != http.StatusOK || strings.Contains(a.body, "abort") || strings.Contains(a.body, `"status":"cancelled"`) || strings.Contains(a.body, `"error":{`) || len(a.body) < 200 {
+			if a.status != http.StatusOK || strings.Contains(a.body, "abort") ||
+				strings.Contains(a.body, `"status":"cancelled"`) || strings.Contains(a.body, `"error":{`) || len(a.body) < 200 {
 				t.Errorf("%s is answered %d: %s", name, a.status, a.body)
 			}
 		}
@@ -64,12 +81,14 @@ func TestAnAbortBeforeContentIsRetried(t *testing.T) {
 
 // TestAnAbortByAllWorkersIsAnError with a status, and not an empty answer.
 func TestAnAbortByAllWorkersIsAnError(t *testing.T) {
-	whole := fixed("application/json", `{"choices":[{"index":0,"message":{"role":"assistant","content":"half"},"finish_reason":"abort"}],"usage":{"prompt_tokens":3,"completion_tokens":1}}`)
+	whole := fixed("application/json",
+		`{"choices":[{"index":0,"message":{"role":"assistant","content":"half"},"finish_reason":"abort"}],"usage":{"prompt_tokens":3,"completion_tokens":1}}`)
 	streamed := fixed("text/event-stream", roleChunk+abortChunk+doneChunk)
 	for more, h := range map[string]http.Handler{"": whole, `,"stream":true`: streamed} {
 		r := newRig(t, held, h, h)
 		for range 20 {
-			if a := r.post("/v1/chat/completions", ask("fake-7b", "Hi", more)); a.status != http.StatusBadGateway || !strings.Contains(a.body, `"worker_error"`) {
+			if a := r.post("/v1/chat/completions", ask("fake-7b", "Hi", more)); a.status != http.StatusBadGateway ||
+				!strings.Contains(a.body, `"worker_error"`) {
 				t.Errorf("%q: %d: %s", more, a.status, a.body)
 			}
 		}
@@ -85,15 +104,19 @@ func TestAnAbortByAllWorkersIsAnError(t *testing.T) {
 // truncated and says nothing of its worker without other evidence.
 func TestAnAbortAfterContentEndsWithAnError(t *testing.T) {
 	for name, c := range map[string]struct{ stream, path, body, sent string }{
-		"chat":     {roleChunk + textChunk + abortChunk + usageChunk + doneChunk, "/v1/chat/completions", ask("fake-7b", "Hi", `,"stream":true`), roleChunk + textChunk},
-		"messages": {startEvent + textEvent + unstopped, "/v1/messages", ask("fake-7b", "Hi", `,"max_tokens":5,"stream":true`), startEvent + textEvent},
-		"responses": {createdEvent + fmt.Sprintf(deltaEvent, 1) + cancelledText, "/v1/responses", `{"model":"fake-7b","input":"Hi","stream":true}`,
+		"chat": {roleChunk + textChunk + abortChunk + usageChunk + doneChunk, "/v1/chat/completions",
+			ask("fake-7b", "Hi", `,"stream":true`), roleChunk + textChunk},
+		"messages": {startEvent + textEvent + unstopped, "/v1/messages",
+			ask("fake-7b", "Hi", `,"max_tokens":5,"stream":true`), startEvent + textEvent},
+		"responses": {createdEvent + fmt.Sprintf(deltaEvent, 1) + cancelledText, "/v1/responses",
+			`{"model":"fake-7b","input":"Hi","stream":true}`,
 			createdEvent + fmt.Sprintf(deltaEvent, 1)},
 	} {
 		r := newRig(t, plain, fixed("text/event-stream", c.stream))
 		a := r.post(c.path, c.body)
 		rest, ok := strings.CutPrefix(a.body, c.sent)
-		if a.status != http.StatusOK || !ok || !strings.Contains(rest, "aborted") || !strings.Contains(rest, "error") || strings.Contains(rest, "[DONE]") || strings.Contains(rest, "message_stop") ||
+		if a.status != http.StatusOK || !ok || !strings.Contains(rest, "aborted") || !strings.Contains(rest, "error") ||
+			strings.Contains(rest, "[DONE]") || strings.Contains(rest, "message_stop") ||
 			strings.Contains(rest, "response.completed") {
 			t.Errorf("%s: %d %s", name, a.status, a.body)
 		}
@@ -101,7 +124,8 @@ func TestAnAbortAfterContentEndsWithAnError(t *testing.T) {
 			t.Errorf("%s: there is no response.failed: %s", name, rest)
 		}
 		m := r.scrape()
-		if !strings.Contains(m, `tierway_stream_end_total{reason="truncated"} 1`) || !strings.Contains(m, `outcome="truncated",tier="small"} 1`) ||
+		if !strings.Contains(m, `tierway_stream_end_total{reason="truncated"} 1`) ||
+			!strings.Contains(m, `outcome="truncated",tier="small"} 1`) ||
 			!strings.Contains(m, `tierway_attempts_total{result="excluded",tier="small",worker="w0"} 1`) {
 			t.Errorf("%s does not count as truncated, or is blamed at once:\n%s", name, m)
 		}
@@ -111,7 +135,8 @@ func TestAnAbortAfterContentEndsWithAnError(t *testing.T) {
 // TestAClientMayCancelAResponse: an answer that says so is whole.
 func TestAClientMayCancelAResponse(t *testing.T) {
 	r := newRig(t, plain, fixed("text/event-stream", createdEvent+fmt.Sprintf(deltaEvent, 1)+cancelledText))
-	if a := r.post("/v1/responses", `{"model":"fake-7b","input":"Hi","stream":true,"background":true}`); !strings.HasSuffix(a.body, cancelledText) {
+	if a := r.post("/v1/responses",
+		`{"model":"fake-7b","input":"Hi","stream":true,"background":true}`); !strings.HasSuffix(a.body, cancelledText) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 }
@@ -125,13 +150,15 @@ func TestAFullEngineQueueIsBackpressure(t *testing.T) {
 		kind, body string
 		busy       bool
 	}{
-		"vLLM":             {503, "application/json", vllm, true},
-		"vLLM's tokens":    {503, "application/json", strings.Replace(vllm, "is currently busy", "has reached its prefill token backlog limit", 1), true},
+		"vLLM": {503, "application/json", vllm, true},
+		"vLLM's tokens": {503, "application/json",
+			strings.Replace(vllm, "is currently busy", "has reached its prefill token backlog limit", 1), true},
 		"vLLM in a stream": {200, "text/event-stream", "data: " + vllm + "\n\ndata: [DONE]\n\n", true},
-		"SGLang":           {503, "application/json", `{"object":"error","message":"The request queue is full.","type":"ServiceUnavailable","code":503}`, true},
-		"another 503":      {503, "application/json", `{"error":{"message":"The engine is dead.","code":503}}`, false},
-		"a 500":            {500, "application/json", `{"error":{"message":"The request queue is full.","code":500}}`, false},
-		"no JSON":          {503, "text/html", "<h1>queue is full</h1>", false},
+		"SGLang": {503, "application/json",
+			`{"object":"error","message":"The request queue is full.","type":"ServiceUnavailable","code":503}`, true},
+		"another 503": {503, "application/json", `{"error":{"message":"The engine is dead.","code":503}}`, false},
+		"a 500":       {500, "application/json", `{"error":{"message":"The request queue is full.","code":500}}`, false},
+		"no JSON":     {503, "text/html", "<h1>queue is full</h1>", false},
 	} {
 		full := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", c.kind)
@@ -147,12 +174,14 @@ func TestAFullEngineQueueIsBackpressure(t *testing.T) {
 			result = "excluded"
 		}
 		m := r.scrape()
-		if !strings.Contains(m, `tierway_attempts_total{result="`+result+`",tier="small",worker="w0"} 1`) || strings.Contains(m, `tierway_worker_backoff{tier="small",worker="w0"} 1`) != c.busy {
+		if !strings.Contains(m, `tierway_attempts_total{result="`+result+`",tier="small",worker="w0"} 1`) ||
+			strings.Contains(m, `tierway_worker_backoff{tier="small",worker="w0"} 1`) != c.busy {
 			t.Errorf("%s counts otherwise than %s:\n%s", name, result, m)
 		}
 	}
 	r := newRig(t, held, fixed("application/json", vllm))
-	if a := r.post("/v1/chat/completions", ask("fake-7b", "Hi", "")); a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") != "1" {
+	if a := r.post("/v1/chat/completions", ask("fake-7b", "Hi", "")); a.status != http.StatusServiceUnavailable ||
+		a.header.Get("Retry-After") != "1" {
 		t.Errorf("without another worker: %d, Retry-After %q: %s", a.status, a.header.Get("Retry-After"), a.body)
 	}
 }

@@ -25,20 +25,23 @@ func (p *picky) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	for _, field := range p.refuses {
 		if strings.Contains(string(body), `"`+field+`"`) {
 			w.WriteHeader(http.StatusBadRequest)
-			fmt.Fprintf(w, `{"error":{"message":"%s is not supported, in %s"}}`, field, strings.ReplaceAll(string(body), `"`, `'`))
+			fmt.Fprintf(w, `{"error":{"message":"%s is not supported, in %s"}}`, field,
+				strings.ReplaceAll(string(body), `"`, `'`))
 			return
 		}
 	}
 	p.taken = append(p.taken, string(body))
 	w.Header().Set("Content-Type", "text/event-stream")
-	fmt.Fprint(w, "data: {\"id\":\"x\",\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"ok\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n")
+	fmt.Fprint(w,
+		"data: {\"id\":\"x\",\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"ok\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n")
 }
 
 // askPicky sends a stream of the class batch, to which both a priority and the wish
 // for usage are added.
 func (r *rig) askPicky(p *picky) (sent string) {
 	r.t.Helper()
-	a := r.post("/v1/chat/completions", `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`, "X-Request-Priority", "batch")
+	a := r.post("/v1/chat/completions", `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`,
+		"X-Request-Priority", "batch")
 	if a.status != http.StatusOK {
 		r.t.Errorf("%d %s", a.status, a.body)
 	}
@@ -92,7 +95,9 @@ func TestAWorkerThatComesUpIsAskedAnew(t *testing.T) {
 		}
 	})
 	text := strings.Replace(plain, "model: fake-7b", "model: fake-7b\n    engine: vllm", 1)
-	r := newRig(t, strings.Replace(text, `path: "off"`, "path: /health, interval: 100ms, timeout: 100ms, down_after: 4, up_after: 1", 1), engine)
+	r := newRig(t,
+		strings.Replace(text, `path: "off"`, "path: /health, interval: 100ms, timeout: 100ms, down_after: 4, up_after: 1", 1),
+		engine)
 	r.running()
 	for range 3 {
 		r.askPicky(p)

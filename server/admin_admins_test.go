@@ -17,9 +17,10 @@ import (
 func TestTheBootstrapMakesOneAdmin(t *testing.T) {
 	var secret string
 	withdrawn := 0
-	r := adminRigOf(newRigWith(t, strings.Replace(plain, "auth:", "store: { sql: \"sqlite://:memory:\" }\nauth:", 1), func(o *Options) {
-		o.Announce, o.Withdraw = func(s string, _ time.Time) { secret = s }, func() { withdrawn++ }
-	}, fakeEngine()))
+	r := adminRigOf(newRigWith(t, strings.Replace(plain, "auth:", "store: { sql: \"sqlite://:memory:\" }\nauth:", 1),
+		func(o *Options) {
+			o.Announce, o.Withdraw = func(s string, _ time.Time) { secret = s }, func() { withdrawn++ }
+		}, fakeEngine()))
 	if secret != "" {
 		t.Fatal("the secret was announced before the address")
 	}
@@ -32,7 +33,8 @@ func TestTheBootstrapMakesOneAdmin(t *testing.T) {
 		body   string
 		status int
 	}{
-		{body(wellFormed(t, tenants.BootstrapPrefix), "eve"), 401}, {body("", "eve"), 401}, {body(secret, "<b>"), 422}, {body(secret, ""), 422},
+		{body(wellFormed(t, tenants.BootstrapPrefix), "eve"), 401}, {body("", "eve"), 401}, {body(secret, "<b>"), 422},
+		{body(secret, ""), 422},
 		{body(secret, "ada"), 201}, {body(secret, "eve"), 401},
 	} {
 		got := r.ask("", http.MethodPost, "/admin/bootstrap", tt.body)
@@ -46,7 +48,8 @@ func TestTheBootstrapMakesOneAdmin(t *testing.T) {
 		if !tenants.WellFormed(made.Secret) || made.Admin.Name != "ada" || made.Admin.Role != store.RoleAdmin {
 			t.Errorf("made %+v", made)
 		}
-		if got := r.ask(made.Secret, http.MethodGet, "/admin/admins", ""); got.status != http.StatusOK || strings.Contains(got.body, made.Secret) {
+		if got := r.ask(made.Secret, http.MethodGet, "/admin/admins", ""); got.status != http.StatusOK ||
+			strings.Contains(got.body, made.Secret) {
 			t.Errorf("the first admin sees %d: %s", got.status, got.body)
 		}
 	}
@@ -63,10 +66,12 @@ func TestTheBootstrapMakesOneAdmin(t *testing.T) {
 // read it yet.
 func TestABootstrapBesideAnAdminMakesNone(t *testing.T) {
 	r, secret := bootstrapRig(t)
-	if _, err := r.control.Stores.SQL.CreateAdmin(t.Context(), store.Actor{}, store.Admin{ID: "a1", Name: "ada", Role: store.RoleAdmin, Digest: tenants.Digest("ada")}); err != nil {
+	if _, err := r.control.Stores.SQL.CreateAdmin(t.Context(), store.Actor{},
+		store.Admin{ID: "a1", Name: "ada", Role: store.RoleAdmin, Digest: tenants.Digest("ada")}); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.ask("", http.MethodPost, "/admin/bootstrap", fmt.Sprintf(`{"secret":%q,"name":"eve"}`, secret)); got.status != http.StatusConflict {
+	if got := r.ask("", http.MethodPost, "/admin/bootstrap",
+		fmt.Sprintf(`{"secret":%q,"name":"eve"}`, secret)); got.status != http.StatusConflict {
 		t.Errorf("where there is an admin, a good secret is %d: %s", got.status, got.body)
 	}
 }
@@ -84,7 +89,8 @@ func bootstrapRig(t *testing.T) (r *adminRig, secret string) {
 func TestTheLastAdminStays(t *testing.T) {
 	const config = "{ name: ops, sha256: %s }, "
 	for _, others := range []string{"", fmt.Sprintf(config, digestHex("ops"))} {
-		r := adminRigOf(newRig(t, strings.Replace(adminYAML(memoryDB), fmt.Sprintf(config, digestHex("ops")), others, 1), fakeEngine()))
+		r := adminRigOf(newRig(t, strings.Replace(adminYAML(memoryDB), fmt.Sprintf(config, digestHex("ops")), others, 1),
+			fakeEngine()))
 		secret := wellFormed(t, tenants.AdminPrefix)
 		ad := store.Admin{ID: "a1", Name: "ada", Role: store.RoleAdmin, Digest: tenants.Digest(secret)}
 		if _, err := r.control.Stores.SQL.CreateAdmin(t.Context(), store.Actor{Name: "test"}, ad); err != nil {
@@ -104,13 +110,16 @@ func TestTheLastAdminStays(t *testing.T) {
 // open nothing.
 func TestAdminsAreMadeAndEnded(t *testing.T) {
 	r := newAdminRig(t)
-	made := decoded[adminMade](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/admins", `{"name":"ada","role":"admin"}`))
+	made := decoded[adminMade](t,
+		r.ops(http.StatusCreated, http.MethodPost, "/admin/admins", `{"name":"ada","role":"admin"}`))
 	r.ops(http.StatusConflict, http.MethodPost, "/admin/admins", `{"name":"ada","role":"viewer"}`)
 	r.ops(http.StatusConflict, http.MethodPost, "/admin/admins", `{"name":"ops","role":"viewer"}`)
 	r.ops(http.StatusUnprocessableEntity, http.MethodPost, "/admin/admins", `{"name":"bob","role":"root"}`)
-	r.ops(http.StatusUnprocessableEntity, http.MethodPost, "/admin/admins", `{"name":"bob","role":"viewer","expires_at":"2020-01-01T00:00:00Z"}`)
+	r.ops(http.StatusUnprocessableEntity, http.MethodPost, "/admin/admins",
+		`{"name":"bob","role":"viewer","expires_at":"2020-01-01T00:00:00Z"}`)
 	r.ops(http.StatusConflict, http.MethodDelete, "/admin/admins/"+digestID("ops"), "")
-	second := decoded[adminMade](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/admins", `{"name":"bob","role":"admin"}`))
+	second := decoded[adminMade](t,
+		r.ops(http.StatusCreated, http.MethodPost, "/admin/admins", `{"name":"bob","role":"admin"}`))
 	r.ops(http.StatusNoContent, http.MethodDelete, "/admin/admins/"+made.Admin.ID, "")
 	if got := r.ask(made.Secret, http.MethodGet, "/admin/status", ""); got.status != http.StatusUnauthorized {
 		t.Errorf("a deleted admin gets %d", got.status)

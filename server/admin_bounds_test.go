@@ -15,10 +15,12 @@ func TestGuessingAdminKeysIsSlow(t *testing.T) {
 			t.Fatalf("%d: %s", got.status, got.body)
 		}
 	}
-	if got := r.ask("wrong", http.MethodGet, "/admin/status", ""); got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") == "" {
+	if got := r.ask("wrong", http.MethodGet, "/admin/status", ""); got.status != http.StatusTooManyRequests ||
+		got.header.Get("Retry-After") == "" {
 		t.Errorf("one more is %d: %s", got.status, got.body)
 	}
-	if got := r.ask("", http.MethodPost, "/admin/bootstrap", `{"secret":"x","name":"eve"}`); got.status != http.StatusTooManyRequests {
+	if got := r.ask("", http.MethodPost, "/admin/bootstrap", `{"secret":"x","name":"eve"}`); got.status !=
+		http.StatusTooManyRequests {
 		t.Errorf("a guess at the bootstrap is %d: %s", got.status, got.body)
 	}
 	r.ops(http.StatusOK, http.MethodGet, "/admin/status", "")
@@ -29,14 +31,16 @@ func TestOddQueriesFindNothing(t *testing.T) {
 	r := newAdminRig(t)
 	for query, status := range map[string]int{
 		"q=%25_%25_%25": 200, "q=%27%3BDROP+TABLE+tenants": 200, "cursor=%00": 200, "cursor=zzz": 200,
-		"limit=0": 422, "limit=201": 422, "limit=1e9": 422, "limit=-1": 422, "sort=%3Bdrop": 422, "page=1000000000": 422, "q=" + strings.Repeat("x", 101): 422,
+		"limit=0": 422, "limit=201": 422, "limit=1e9": 422, "limit=-1": 422, "sort=%3Bdrop": 422, "page=1000000000": 422,
+		"q=" + strings.Repeat("x", 101): 422,
 	} {
 		if got := r.ask("ops", http.MethodGet, "/admin/tenants?"+query, ""); got.status != status {
 			t.Errorf("%s is %d: %s", query, got.status, got.body)
 		}
 	}
 	for query, status := range map[string]int{
-		"actor=%25": 200, "action=';--": 200, "since=2020-01-01T00:00:00Z": 200, "since=yesterday": 422, "cursor=-1": 422, "cursor=9223372036854775807": 200, "limit=500": 422,
+		"actor=%25": 200, "action=';--": 200, "since=2020-01-01T00:00:00Z": 200, "since=yesterday": 422, "cursor=-1": 422,
+		"cursor=9223372036854775807": 200, "limit=500": 422,
 	} {
 		if got := r.ask("ops", http.MethodGet, "/admin/audit?"+query, ""); got.status != status {
 			t.Errorf("audit: %s is %d: %s", query, got.status, got.body)
@@ -47,7 +51,8 @@ func TestOddQueriesFindNothing(t *testing.T) {
 // TestBodiesAreBounded: more than a mebibyte is not read.
 func TestBodiesAreBounded(t *testing.T) {
 	r := newAdminRig(t)
-	r.ops(http.StatusRequestEntityTooLarge, http.MethodPost, "/admin/config/validate", `{"text":"`+strings.Repeat("#", 1<<20)+`"}`)
+	r.ops(http.StatusRequestEntityTooLarge, http.MethodPost, "/admin/config/validate",
+		`{"text":"`+strings.Repeat("#", 1<<20)+`"}`)
 	r.ops(http.StatusBadRequest, http.MethodPost, "/admin/tenants", "{")
 	r.ops(http.StatusBadRequest, http.MethodPost, "/admin/tenants", "")
 	rec := httptest.NewRecorder()

@@ -23,7 +23,8 @@ func fileRig(t *testing.T) (r *adminRig, write func(model string)) {
 	t.Helper()
 	r = newAdminRig(t)
 	url := func(name string) string { return r.member(name).Worker.Spec().URL }
-	text := fmt.Sprintf(adminYAML(memoryDB), fmt.Sprintf("{ name: w0, url: %q }, { name: w1, url: %q }", url("w0"), url("w1")))
+	text := fmt.Sprintf(adminYAML(memoryDB), fmt.Sprintf("{ name: w0, url: %q }, { name: w1, url: %q }", url("w0"),
+		url("w1")))
 	var mu sync.Mutex
 	var now string
 	write = func(model string) {
@@ -54,14 +55,16 @@ func TestAReloadIsPreviewedAndIsWhatWasPreviewed(t *testing.T) {
 	}
 	r.ops(http.StatusPreconditionFailed, http.MethodPost, "/admin/reload", "", "If-Match", `"`+strings.Repeat("0", 64)+`"`)
 	got := r.ops(http.StatusOK, http.MethodPost, "/admin/reload", "", "If-Match", `"`+preview.ToHash+`"`)
-	if a := decoded[admin.ReloadAnswer](t, got); a.Generation != 2 || a.FromHash == a.ToHash || got.header.Get("ETag") != `"`+preview.ToHash+`"` {
+	if a := decoded[admin.ReloadAnswer](t, got); a.Generation != 2 || a.FromHash == a.ToHash ||
+		got.header.Get("ETag") != `"`+preview.ToHash+`"` {
 		t.Errorf("the reload is %s", got.body)
 	}
 	if got := r.control.Snapshot().Pools[0].Model; got != "other-7b" {
 		t.Errorf("after the reload the model is %s", got)
 	}
 	shown := decoded[configShown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/config", ""))
-	if shown.Generation != 2 || shown.Hash != preview.ToHash || len(shown.RestartRequired) != 0 || !strings.Contains(string(shown.Effective), "other-7b") {
+	if shown.Generation != 2 || shown.Hash != preview.ToHash || len(shown.RestartRequired) != 0 ||
+		!strings.Contains(string(shown.Effective), "other-7b") {
 		t.Errorf("the configuration is %+v", shown)
 	}
 	ok, refused := 0, 0
@@ -82,14 +85,16 @@ func TestAReloadIsPreviewedAndIsWhatWasPreviewed(t *testing.T) {
 func TestAWrongFileIsRefusedWithAllItsLines(t *testing.T) {
 	r, write := fileRig(t)
 	for name, model := range map[string]string{
-		"unknown fields": "fake-7b\n    modle: x\n    polcy: {}", "a bad value": "fake-7b\n    context: -1", "no YAML": "fake-7b\n\t x: [",
+		"unknown fields": "fake-7b\n    modle: x\n    polcy: {}", "a bad value": "fake-7b\n    context: -1",
+		"no YAML": "fake-7b\n\t x: [",
 	} {
 		t.Run(name, func(t *testing.T) {
 			write(model)
 			for _, query := range []string{"", "?dry_run=true"} {
 				got := r.ops(http.StatusUnprocessableEntity, http.MethodPost, "/admin/reload"+query, "")
 				p := decoded[problemOf](t, got)
-				if len(p.Errors) == 0 || name == "unknown fields" && len(p.Errors) != 2 || !strings.HasPrefix(p.Errors[0].Message, "config.yaml:9:") {
+				if len(p.Errors) == 0 || name == "unknown fields" && len(p.Errors) != 2 ||
+					!strings.HasPrefix(p.Errors[0].Message, "config.yaml:9:") {
 					t.Errorf("%s", got.body)
 				}
 			}
@@ -121,13 +126,15 @@ func TestAFileThatCannotBeReadIsNamed(t *testing.T) {
 		r.source = source
 		for _, query := range []string{"", "?dry_run=true"} {
 			got := r.ops(http.StatusUnprocessableEntity, http.MethodPost, "/admin/reload"+query, "")
-			if p := decoded[problemOf](t, got); !strings.Contains(p.Detail, name) || strings.Contains(p.Detail, "database") || got.header.Get("Retry-After") != "" {
+			if p := decoded[problemOf](t, got); !strings.Contains(p.Detail, name) || strings.Contains(p.Detail, "database") ||
+				got.header.Get("Retry-After") != "" {
 				t.Errorf("%s: %v %s", name, got.header, got.body)
 			}
 		}
 	}
 	r.source = good
-	if got := decoded[admin.ReloadAnswer](t, r.ops(http.StatusOK, http.MethodPost, "/admin/reload", "{}")); got.Generation != 2 {
+	if got := decoded[admin.ReloadAnswer](t,
+		r.ops(http.StatusOK, http.MethodPost, "/admin/reload", "{}")); got.Generation != 2 {
 		t.Errorf("afterwards: %+v", got)
 	}
 }
@@ -161,11 +168,13 @@ func TestReloadsAtOnceAreDoneInTurn(t *testing.T) {
 func TestATextIsCheckedWithoutBeingUsed(t *testing.T) {
 	r := newAdminRig(t)
 	for text, valid := range map[string]bool{
-		"auth: { required: false }\npools:\n  - { name: p, paths: [/x], workers: [ { name: w, url: \\\"http://127.0.0.1:1\\\" } ] }": true,
+		"auth: { required: false }\npools:\n  - { name: p, paths: [/x], workers: [ { name: w, url: " +
+			"\\\"http://127.0.0.1:1\\\" } ] }": true,
 		"tires: []": false, "[": false, "auth: { keys: [ { name: x, sha256: secret } ] }": false,
 	} {
 		got := r.ask("ops", http.MethodPost, "/admin/config/validate", `{"text":"`+strings.ReplaceAll(text, "\n", `\n`)+`"}`)
-		if v := decoded[validationShown](t, got); got.status != http.StatusOK || v.Valid != valid || !valid && (len(v.Problems) == 0 || v.Problems[0].Line == 0) || strings.Contains(got.body, "secret\"") {
+		if v := decoded[validationShown](t, got); got.status != http.StatusOK || v.Valid != valid ||
+			!valid && (len(v.Problems) == 0 || v.Problems[0].Line == 0) || strings.Contains(got.body, "secret\"") {
 			t.Errorf("%s is %s", text, got.body)
 		}
 	}
@@ -174,7 +183,8 @@ func TestATextIsCheckedWithoutBeingUsed(t *testing.T) {
 		t.Errorf("a viewer's check of the file is %d: %s", got.status, got.body)
 	}
 	for _, text := range []string{`{"text":"gateways: ${HOME}"}`, `{"text":"["}`} { // it tells of this machine
-		if got := r.ask("eyes", http.MethodPost, "/admin/config/validate", text); got.status != http.StatusForbidden || !strings.Contains(got.body, "viewer") {
+		if got := r.ask("eyes", http.MethodPost, "/admin/config/validate", text); got.status != http.StatusForbidden ||
+			!strings.Contains(got.body, "viewer") {
 			t.Errorf("a viewer's %s is %d: %s", text, got.status, got.body)
 		}
 	}
@@ -184,7 +194,8 @@ func TestATextIsCheckedWithoutBeingUsed(t *testing.T) {
 // RS-08, RS-11: while the database is away, what is known is shown, changes are
 // refused for now, and overrides with them: they are everybody's.
 func TestWithoutItsDatabaseThePlaneReads(t *testing.T) {
-	r := adminRigOf(newRig(t, adminYAML("postgres://tierway:hunter2@127.0.0.1:1/none?sslmode=disable&connect_timeout=1"), fakeEngine()))
+	r := adminRigOf(newRig(t, adminYAML("postgres://tierway:hunter2@127.0.0.1:1/none?sslmode=disable&connect_timeout=1"),
+		fakeEngine()))
 	for _, op := range r.plane.Operations() {
 		path := strings.NewReplacer("{name}", "filed", "{id}", digestID("filed")).Replace(op.Path)
 		if op.Method != http.MethodGet || strings.Contains(path, "{") || op.OperationID == "stream-decisions" {
@@ -204,15 +215,18 @@ func TestWithoutItsDatabaseThePlaneReads(t *testing.T) {
 		}
 	}
 	for _, tt := range [][3]string{
-		{http.MethodPost, "/admin/tenants", `{"name":"acme"}`}, {http.MethodPost, "/admin/admins", `{"name":"ada","role":"viewer"}`},
+		{http.MethodPost, "/admin/tenants", `{"name":"acme"}`},
+		{http.MethodPost, "/admin/admins", `{"name":"ada","role":"viewer"}`},
 		{http.MethodPatch, "/admin/workers/w0", `{"weight":3}`}, {http.MethodPost, "/admin/workers/w0/drain", ""},
 	} {
 		got := r.ops(http.StatusServiceUnavailable, tt[0], tt[1], tt[2])
-		if got.header.Get("Retry-After") == "" || strings.Contains(got.body, "127.0.0.1") || strings.Contains(got.body, "hunter2") {
+		if got.header.Get("Retry-After") == "" || strings.Contains(got.body, "127.0.0.1") ||
+			strings.Contains(got.body, "hunter2") {
 			t.Errorf("%s %s: %v %s", tt[0], tt[1], got.header, got.body)
 		}
 	}
-	if st := decoded[statusShown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/status", "")); st.SQL.State != "away" || st.SQL.Kind != "postgres" || st.SQL.ReadAt != nil || st.Redis.State != "off" {
+	if st := decoded[statusShown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/status", "")); st.SQL.State != "away" ||
+		st.SQL.Kind != "postgres" || st.SQL.ReadAt != nil || st.Redis.State != "off" {
 		t.Errorf("the status is %+v", st)
 	}
 	if r.chat("filed") != http.StatusOK || r.worker("w0").Weight != 1 {
@@ -225,7 +239,8 @@ func TestWithoutADatabaseTheWayOutIsTold(t *testing.T) {
 	r := adminRigOf(newRig(t, adminYAML(""), fakeEngine()))
 	for _, tt := range [][3]string{
 		{http.MethodPost, "/admin/tenants", `{"name":"acme"}`}, {http.MethodPost, "/admin/tenants/filed/keys", `{}`},
-		{http.MethodPost, "/admin/admins", `{"name":"ada","role":"viewer"}`}, {http.MethodPost, "/admin/bootstrap", `{"secret":"x","name":"ada"}`},
+		{http.MethodPost, "/admin/admins", `{"name":"ada","role":"viewer"}`},
+		{http.MethodPost, "/admin/bootstrap", `{"secret":"x","name":"ada"}`},
 		{http.MethodGet, "/admin/audit", ""}, {http.MethodGet, "/admin/tenants/filed/usage", ""},
 	} {
 		if got := r.ops(http.StatusNotImplemented, tt[0], tt[1], tt[2]); !strings.Contains(got.body, "store.sql") {
@@ -242,19 +257,25 @@ func TestWithoutADatabaseTheWayOutIsTold(t *testing.T) {
 func TestWhatCannotBeWrittenDownDoesNotHappen(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "t.db")
 	r := adminRigOf(newRig(t, adminYAML("sqlite://"+file), fakeEngine()))
-	key := decoded[tenantChanged](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"acme","issue_key":true}`)).Key
+	key := decoded[tenantChanged](t,
+		r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"acme","issue_key":true}`)).Key
 	db, err := sql.Open("sqlite", file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if _, err := db.ExecContext(context.Background(), `CREATE TRIGGER full BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is full'); END`); err != nil {
+	if _, err := db.ExecContext(context.Background(),
+		`CREATE TRIGGER full BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is full'); END`); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range [][3]string{
-		{http.MethodPost, "/admin/tenants", `{"name":"other"}`}, {http.MethodPatch, "/admin/tenants/acme", `{"disabled":true}`}, {http.MethodDelete, "/admin/tenants/acme?confirm=acme", ""},
-		{http.MethodPost, "/admin/tenants/acme/keys", `{}`}, {http.MethodPatch, "/admin/keys/" + key.ID, `{"name":"x"}`}, {http.MethodPost, "/admin/keys/" + key.ID + "/rotate", ""},
-		{http.MethodPost, "/admin/keys/" + key.ID + "/revoke", ""}, {http.MethodPost, "/admin/admins", `{"name":"ada","role":"admin"}`},
+		{http.MethodPost, "/admin/tenants", `{"name":"other"}`},
+		{http.MethodPatch, "/admin/tenants/acme", `{"disabled":true}`},
+		{http.MethodDelete, "/admin/tenants/acme?confirm=acme", ""},
+		{http.MethodPost, "/admin/tenants/acme/keys", `{}`}, {http.MethodPatch, "/admin/keys/" + key.ID, `{"name":"x"}`},
+		{http.MethodPost, "/admin/keys/" + key.ID + "/rotate", ""},
+		{http.MethodPost, "/admin/keys/" + key.ID + "/revoke", ""},
+		{http.MethodPost, "/admin/admins", `{"name":"ada","role":"admin"}`},
 		{http.MethodPatch, "/admin/workers/w0", `{"weight":9}`}, {http.MethodPost, "/admin/workers/w0/drain", ""},
 	} {
 		got := r.ops(http.StatusInternalServerError, tt[0], tt[1], tt[2])
@@ -266,7 +287,8 @@ func TestWhatCannotBeWrittenDownDoesNotHappen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(c.Tenants) != 1 || c.Tenants[0].Disabled || len(c.Keys) != 1 || c.Keys[0].State(c.Keys[0].CreatedAt) != "active" || len(c.Admins) != 0 || len(c.Overrides) != 0 {
+	if len(c.Tenants) != 1 || c.Tenants[0].Disabled || len(c.Keys) != 1 ||
+		c.Keys[0].State(c.Keys[0].CreatedAt) != "active" || len(c.Admins) != 0 || len(c.Overrides) != 0 {
 		t.Errorf("the database has %+v", c)
 	}
 	if log, err := r.control.Stores.SQL.Audit(t.Context(), store.AuditQuery{}); err != nil || len(log) != 2 {

@@ -23,7 +23,8 @@ import (
 func (r *adminRig) documentedOperations() map[string]*huma.Operation {
 	all := map[string]*huma.Operation{}
 	for path, item := range r.plane.OpenAPI().Paths {
-		for method, op := range map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PUT": item.Put, "PATCH": item.Patch, "DELETE": item.Delete} {
+		for method, op := range map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PUT": item.Put,
+			"PATCH": item.Patch, "DELETE": item.Delete} {
 			if op != nil {
 				all[method+" "+path] = op
 			}

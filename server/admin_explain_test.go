@@ -85,7 +85,8 @@ func (r *adminRig) fill(tier string) (give func()) {
 func TestARefusalIsAnOutcome(t *testing.T) {
 	r := newExplainRig(t)
 	defer r.fill("medium")()
-	r.post("/v1/chat/completions", `{"model":"small","messages":[{"role":"user","content":"Hi"}]}`, "Authorization", "Bearer spent")
+	r.post("/v1/chat/completions", `{"model":"small","messages":[{"role":"user","content":"Hi"}]}`, "Authorization",
+		"Bearer spent")
 	long := strings.Repeat("many words of a text ", 20_000)
 	for _, c := range []struct {
 		name   string
@@ -95,14 +96,23 @@ func TestARefusalIsAnOutcome(t *testing.T) {
 		code   string
 	}{
 		{"an unknown model", order{"request": hi("nobody's")}, decisions.StageTier, 404, "model_not_found"},
-		{"a tier that is not allowed", order{"tenant": "acme", "request": hi("large")}, decisions.StageTier, 404, "model_not_found"},
+		{"a tier that is not allowed", order{"tenant": "acme", "request": hi("large")}, decisions.StageTier, 404,
+			"model_not_found"},
 		{"a body that is none", order{"request": []int{1}}, decisions.StageRequest, 400, ""},
-		{"a prompt that is too long", order{"request": order{"model": "s", "messages": []order{{"role": "user", "content": long}}}}, decisions.StageTier, 400, "context_length_exceeded"},
-		{"another dialect", order{"path": "/v1/embeddings", "request": order{"model": "small", "input": "x"}}, decisions.StageTier, 404, "endpoint_not_supported"},
+		{"a prompt that is too long",
+			order{"request": order{"model": "s", "messages": []order{{"role": "user", "content": long}}}}, decisions.StageTier,
+			400, "context_length_exceeded"},
+		{"another dialect", order{"path": "/v1/embeddings", "request": order{"model": "small", "input": "x"}},
+			decisions.StageTier, 404, "endpoint_not_supported"},
 		{"no such path", order{"path": "/v1/nothing", "request": hi("small")}, decisions.StageRequest, 404, "unknown_url"},
-		{"a stored answer", order{"path": "/v1/responses/r1/cancel", "request": order{}}, decisions.StageRequest, 404, "endpoint_not_supported"},
-		{"a spent limit", order{"tenant": "spent", "key_id": "", "request": hi("small")}, decisions.StageLimits, 429, "rate_limit_exceeded"},
-		{"a reservation over the burst", order{"tenant": "acme", "request": order{"model": "small", "messages": []order{{"role": "user", "content": long[:8000]}}}}, decisions.StageLimits, 429, "rate_limit_exceeded"},
+		{"a stored answer", order{"path": "/v1/responses/r1/cancel", "request": order{}}, decisions.StageRequest, 404,
+			"endpoint_not_supported"},
+		{"a spent limit", order{"tenant": "spent", "key_id": "", "request": hi("small")}, decisions.StageLimits, 429,
+			"rate_limit_exceeded"},
+		{"a reservation over the burst",
+			order{"tenant": "acme",
+				"request": order{"model": "small", "messages": []order{{"role": "user", "content": long[:8000]}}}},
+			decisions.StageLimits, 429, "rate_limit_exceeded"},
 		{"full workers and no queue", order{"request": hi("medium")}, decisions.StageQueue, 503, "overloaded"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -136,14 +146,17 @@ func TestEveryStageSaysWhatItSaw(t *testing.T) {
 	for _, st := range e.Steps {
 		stages = append(stages, st.Stage)
 	}
-	if want := []string{decisions.StageAuth, decisions.StageRequest, decisions.StageTier, decisions.StageLimits, decisions.StageQueue, decisions.StageWorker}; !slices.Equal(stages, want) {
+	if want := []string{decisions.StageAuth, decisions.StageRequest, decisions.StageTier, decisions.StageLimits,
+		decisions.StageQueue, decisions.StageWorker}; !slices.Equal(stages, want) {
 		t.Fatalf("the stages are %v", stages)
 	}
-	if e.Outcome != decisions.WouldRoute || e.Tenant != "acme" || e.Class != "batch" || e.Generation != 1 || e.SnapshotAt.IsZero() || e.Estimate == nil || e.Estimate.Prompt == 0 {
+	if e.Outcome != decisions.WouldRoute || e.Tenant != "acme" || e.Class != "batch" || e.Generation != 1 ||
+		e.SnapshotAt.IsZero() || e.Estimate == nil || e.Estimate.Prompt == 0 {
 		t.Errorf("explained as %+v", e.Explanation)
 	}
 	tier := stepOf(&e.Explanation, decisions.StageTier).Tier
-	if e.Tier != "medium" || e.Rule != "clamped" || len(tier.Signals) < 4 || len(tier.Moves) != 1 || tier.Moves[0].Tier != "large" || tier.Moves[0].By != "clamped" {
+	if e.Tier != "medium" || e.Rule != "clamped" || len(tier.Signals) < 4 || len(tier.Moves) != 1 ||
+		tier.Moves[0].Tier != "large" || tier.Moves[0].By != "clamped" {
 		t.Errorf("the tier is %s by %s, found so: %+v", e.Tier, e.Rule, tier)
 	}
 	if n := len(tier.Targets); n != 3 || tier.Targets[2].Allowed || !tier.Targets[1].Allowed || !tier.Targets[0].Fits {
@@ -156,7 +169,8 @@ func TestEveryStageSaysWhatItSaw(t *testing.T) {
 	if q := stepOf(&e.Explanation, decisions.StageQueue).Queue; q.Would != decisions.QueuePasses || q.Class != "batch" {
 		t.Errorf("the queue is %+v", q)
 	}
-	if w := stepOf(&e.Explanation, decisions.StageWorker).Worker; w.Choice == nil || w.Choice.Seen != 1 || w.Learned == nil || e.Worker != "m0" {
+	if w := stepOf(&e.Explanation, decisions.StageWorker).Worker; w.Choice == nil || w.Choice.Seen != 1 ||
+		w.Learned == nil || e.Worker != "m0" {
 		t.Errorf("the worker is %+v", w)
 	}
 }
@@ -167,7 +181,8 @@ func TestARequestThatWouldWaitIsToldSo(t *testing.T) {
 	defer r.fill("large")()
 	e := r.explains(http.StatusOK, order{"request": hi("large")})
 	q, w := stepOf(&e.Explanation, decisions.StageQueue).Queue, stepOf(&e.Explanation, decisions.StageWorker).Worker
-	if e.Outcome != decisions.WouldQueue || q.Would != decisions.QueueHolds || q.Why == "" || !strings.Contains(e.Summary, "wait") {
+	if e.Outcome != decisions.WouldQueue || q.Would != decisions.QueueHolds || q.Why == "" ||
+		!strings.Contains(e.Summary, "wait") {
 		t.Errorf("explained as %+v", e.Explanation)
 	}
 	if w.Choice == nil && (len(w.Others) != 1 || w.Others[0].Why != "full") {
@@ -187,17 +202,21 @@ func TestADraftIsTriedBesideWhatIsInForce(t *testing.T) {
 		changed     []string
 		check       func(e *admin.RouteExplanation) bool
 	}{
-		{"a worker without weight", `tiers: [ { name: small, workers: [ { name: w0, weight: 0 } ] } ]`, hi("small"), []string{"worker"},
+		{"a worker without weight", `tiers: [ { name: small, workers: [ { name: w0, weight: 0 } ] } ]`, hi("small"),
+			[]string{"worker"},
 			func(e *admin.RouteExplanation) bool { return e.Worker == "w0" && e.Draft.Worker == "w1" }},
 		{"another policy", `tiers: [ { name: small, policy: { name: least_load } } ]`, hi("small"), nil,
 			func(e *admin.RouteExplanation) bool {
 				return e.Policy == "round_robin" && e.Draft.Policy == "least_load"
 			}},
-		{"another threshold", `classifier: { prompt_tokens: { medium: 1, large: 9000 } }`, order{"model": "auto", "messages": []order{{"role": "user", "content": "a few words here, some"}}}, []string{"tier", "worker"},
+		{"another threshold", `classifier: { prompt_tokens: { medium: 1, large: 9000 } }`,
+			order{"model": "auto", "messages": []order{{"role": "user", "content": "a few words here, some"}}},
+			[]string{"tier", "worker"},
 			func(e *admin.RouteExplanation) bool {
 				return e.Tier == "small" && e.Draft.Tier == "medium" && e.Draft.Worker == "m0"
 			}},
-		{"a new worker", `tiers: [ { name: large, workers: [ { name: l1, url: "http://127.0.0.1:12" } ] } ]`, hi("large"), []string{"outcome", "worker"},
+		{"a new worker", `tiers: [ { name: large, workers: [ { name: l1, url: "http://127.0.0.1:12" } ] } ]`, hi("large"),
+			[]string{"outcome", "worker"},
 			func(e *admin.RouteExplanation) bool {
 				return e.Outcome == decisions.WouldQueue && e.Draft.Worker == "l1"
 			}},
@@ -205,7 +224,9 @@ func TestADraftIsTriedBesideWhatIsInForce(t *testing.T) {
 			func(e *admin.RouteExplanation) bool {
 				return e.Outcome == decisions.WouldQueue && e.Draft.Outcome == decisions.WouldReject && e.Draft.Code == "overloaded"
 			}},
-		{"a new pool", `pools: [ { name: extra, model: x, serves: [chat], workers: [ { name: x0, url: "http://127.0.0.1:13" } ] } ]`, hi("x"), []string{"outcome", "tier", "worker"},
+		{"a new pool",
+			`pools: [ { name: extra, model: x, serves: [chat], workers: [ { name: x0, url: "http://127.0.0.1:13" } ] } ]`,
+			hi("x"), []string{"outcome", "tier", "worker"},
 			func(e *admin.RouteExplanation) bool { return e.Status == 404 && e.Draft.Worker == "x0" }},
 		{"a tenant's rights", `auth: { keys: [ { name: spent, tiers: [medium] } ] }`, hi("small"), nil,
 			func(e *admin.RouteExplanation) bool {
@@ -218,7 +239,8 @@ func TestADraftIsTriedBesideWhatIsInForce(t *testing.T) {
 				t.Fatalf("nothing is said of the draft: %+v", e)
 			}
 			if c.changed != nil && !slices.Equal(e.Changed, c.changed) || !c.check(&e) {
-				t.Errorf("changed is %v; in force %s %s %s, under the draft %s %s %s: %+v", e.Changed, e.Outcome, e.Tier, e.Worker, e.Draft.Outcome, e.Draft.Tier, e.Draft.Worker, e.Draft.Steps)
+				t.Errorf("changed is %v; in force %s %s %s, under the draft %s %s %s: %+v", e.Changed, e.Outcome, e.Tier, e.Worker,
+					e.Draft.Outcome, e.Draft.Tier, e.Draft.Worker, e.Draft.Steps)
 			}
 		})
 	}
@@ -248,17 +270,22 @@ func TestAnExplanationIsAskedForProperly(t *testing.T) {
 		{"another credential", order{"request": hi("small"), "headers": order{"X-API-Key": "tw-x"}}, 422, "credential"},
 		{"no path", order{"request": hi("small"), "path": "v1"}, 422, "path"},
 		{"an unknown class", order{"request": hi("small"), "class": "urgent"}, 422, "class"},
-		{"a draft with errors", order{"request": hi("small"), "draft": "tiers: [ { name: small, polcy: x } ]\nlisten: 5x"}, 422, "polcy"},
+		{"a draft with errors", order{"request": hi("small"), "draft": "tiers: [ { name: small, polcy: x } ]\nlisten: 5x"},
+			422, "polcy"},
 		{"a draft of the environment", order{"request": hi("small"), "draft": "listen: ${HOME}"}, 422, "draft"},
-		{"too much", order{"request": order{"model": "small", "messages": []order{{"role": "user", "content": strings.Repeat("x", 1<<20)}}}}, 413, "1048576"},
+		{"too much",
+			order{"request": order{"model": "small",
+				"messages": []order{{"role": "user", "content": strings.Repeat("x", 1<<20)}}}}, 413, "1048576"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := r.explains(c.status, c.order); !strings.Contains(got.Error, c.says) || strings.Contains(got.Error, "tw-x") {
+			if got := r.explains(c.status, c.order); !strings.Contains(got.Error, c.says) ||
+				strings.Contains(got.Error, "tw-x") {
 				t.Errorf("it is answered %s", got.Error)
 			}
 		})
 	}
-	if got := r.ask("eyes", http.MethodPost, "/admin/route/explain", `{"request":{"model":"small","messages":[{"role":"user","content":"Hi"}]}}`); got.status != http.StatusOK {
+	if got := r.ask("eyes", http.MethodPost, "/admin/route/explain",
+		`{"request":{"model":"small","messages":[{"role":"user","content":"Hi"}]}}`); got.status != http.StatusOK {
 		t.Errorf("a viewer is answered %d: %s", got.status, got.body)
 	}
 }

@@ -16,14 +16,17 @@ func TestUsageIsToldByDayAndNobodyElses(t *testing.T) {
 	}
 	day := time.Now().UTC().Truncate(24 * time.Hour)
 	row := func(id, tenant, model string) store.Row {
-		return store.Row{ID: id, At: day.Add(time.Hour), Tenant: tenant, Key: "k1", Class: "interactive", Route: "/chat/completions", Tier: "small", Model: model,
+		return store.Row{ID: id, At: day.Add(time.Hour), Tenant: tenant, Key: "k1", Class: "interactive",
+			Route: "/chat/completions", Tier: "small", Model: model,
 			Outcome: "ok", Status: 200, Prompt: 10, Cached: 4, Output: 6, Money: 5}
 	}
-	if _, err := r.control.Stores.SQL.WriteRows(t.Context(), []store.Row{row("1", "acme", "m"), row("2", "acme", "=HYPERLINK(1)"), row("3", "other", "m")}); err != nil {
+	if _, err := r.control.Stores.SQL.WriteRows(t.Context(),
+		[]store.Row{row("1", "acme", "m"), row("2", "acme", "=HYPERLINK(1)"), row("3", "other", "m")}); err != nil {
 		t.Fatal(err)
 	}
 	got := decoded[usageShown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants/acme/usage", ""))
-	if len(got.Items) != 1 || got.Items[0].Requests != 2 || got.Items[0].Prompt != 20 || got.Items[0].Money != 10 || got.Items[0].Day != day.Format(time.DateOnly) {
+	if len(got.Items) != 1 || got.Items[0].Requests != 2 || got.Items[0].Prompt != 20 || got.Items[0].Money != 10 ||
+		got.Items[0].Day != day.Format(time.DateOnly) {
 		t.Errorf("the usage is %+v", got)
 	}
 	csv := r.ops(http.StatusOK, http.MethodGet, "/admin/tenants/acme/usage?group_by=model", "", "Accept", "text/csv")
@@ -40,7 +43,8 @@ func TestUsageIsToldByDayAndNobodyElses(t *testing.T) {
 	}
 	r.ops(http.StatusNotFound, http.MethodGet, "/admin/tenants/nobody/usage", "")
 	r.ops(http.StatusNoContent, http.MethodDelete, "/admin/tenants/acme?confirm=acme", "")
-	if got := decoded[usageShown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants/acme/usage", "")); len(got.Items) != 1 {
+	if got := decoded[usageShown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants/acme/usage", "")); len(
+		got.Items) != 1 {
 		t.Errorf("of a deleted tenant the usage is %+v", got)
 	}
 }

@@ -32,14 +32,16 @@ func concrete(path string) string {
 // AD-01: without any admin key the plane is closed to everybody, whatever they
 // send, but for the bootstrap, which takes one secret that nobody was given.
 func TestWithoutAdminKeysThePlaneIsClosed(t *testing.T) {
-	r := adminRigOf(newRig(t, strings.Replace(plain, "auth:", "store: { sql: \"sqlite://:memory:\" }\nauth:", 1), fakeEngine()))
+	r := adminRigOf(newRig(t, strings.Replace(plain, "auth:", "store: { sql: \"sqlite://:memory:\" }\nauth:", 1),
+		fakeEngine()))
 	body := fmt.Sprintf(`{"secret":%q,"name":"eve"}`, wellFormed(t, tenants.BootstrapPrefix))
 	if got := r.ask("", http.MethodPost, "/admin/bootstrap", body); got.status != http.StatusUnauthorized {
 		t.Errorf("a made-up secret gets %d: %s", got.status, got.body)
 	}
 	for name := range r.documentedOperations() {
 		method, path, _ := strings.Cut(name, " ")
-		for _, key := range []string{"", "ops", "key", wellFormed(t, tenants.AdminPrefix), wellFormed(t, tenants.BootstrapPrefix)} {
+		for _, key := range []string{"", "ops", "key", wellFormed(t, tenants.AdminPrefix),
+			wellFormed(t, tenants.BootstrapPrefix)} {
 			got := r.send(call{method: method, path: concrete(path), key: key, body: "{}"})
 			open := path == "/admin/bootstrap" && got.status == http.StatusUnprocessableEntity
 			if got.status != http.StatusUnauthorized && got.status != http.StatusTooManyRequests && !open {
@@ -58,7 +60,8 @@ func TestATenantsKeyOpensNoAdminRoute(t *testing.T) {
 		if len(op.Security) == 0 {
 			continue
 		}
-		if got := r.send(call{method: method, path: concrete(path), key: "filed", body: "{}"}); got.status != http.StatusUnauthorized {
+		if got := r.send(call{method: method, path: concrete(path), key: "filed", body: "{}"}); got.status !=
+			http.StatusUnauthorized {
 			t.Errorf("%s is %d: %s", name, got.status, got.body)
 		}
 	}
@@ -66,10 +69,12 @@ func TestATenantsKeyOpensNoAdminRoute(t *testing.T) {
 	if most := 2 + int(time.Since(begin)/time.Second); len(log) == 0 || len(log) > most {
 		t.Fatalf("%d refusals are written down", len(log))
 	}
-	if e := log[0]; e.Action != "admin.refused" || e.Actor != "tenant:filed" || e.Via != "api" || e.IP != "192.0.2.1" || e.RequestID == "" || e.Outcome != "a tenant's key" {
+	if e := log[0]; e.Action != "admin.refused" || e.Actor != "tenant:filed" || e.Via != "api" || e.IP != "192.0.2.1" ||
+		e.RequestID == "" || e.Outcome != "a tenant's key" {
 		t.Errorf("a refusal is written down as %+v", e)
 	}
-	if got := r.do(http.MethodPost, "/admin/reload", "{}", "Authorization", "Bearer filed"); got.status != http.StatusNotFound {
+	if got := r.do(http.MethodPost, "/admin/reload", "{}", "Authorization", "Bearer filed"); got.status !=
+		http.StatusNotFound {
 		t.Errorf("the data plane answers /admin/reload with %d", got.status)
 	}
 }
@@ -155,25 +160,29 @@ func TestRolesMayWhatTheMatrixSays(t *testing.T) {
 // AD-04: asking for a preview where there is none is no way in.
 func TestADryRunIsOnlyAPreview(t *testing.T) {
 	r := newAdminRig(t)
-	for _, query := range []string{"?dry_run=true", "?dry_run=1", "?dry_run=false&dry_run=true", "?dry_run=true&dry_run=false", "?dry_run=yes", "?Dry_run=true", "?dry_run=TRUE"} {
+	for _, query := range []string{"?dry_run=true", "?dry_run=1", "?dry_run=false&dry_run=true",
+		"?dry_run=true&dry_run=false", "?dry_run=yes", "?Dry_run=true", "?dry_run=TRUE"} {
 		for name, op := range r.documentedOperations() {
 			method, path, _ := strings.Cut(name, " ")
 			if roles, _ := op.Extensions["x-roles"].([]string); method == http.MethodGet || len(roles) != 1 {
 				continue
 			}
-			if a := r.send(call{method: method, path: concrete(path) + query, key: "eyes", body: "{}"}); a.status < 400 && path != "/admin/reload" {
+			if a := r.send(call{method: method, path: concrete(path) + query, key: "eyes", body: "{}"}); a.status < 400 &&
+				path != "/admin/reload" {
 				t.Errorf("a viewer's %s%s is %d", name, query, a.status)
 			}
 		}
 	}
 	change := `{"weight":3}`
-	for _, query := range []string{"", "?dry_run=true", "?dry_run=false&dry_run=true", "?dry_run=true&dry_run=false", "?dry_run=1", "?dry_run=t"} {
+	for _, query := range []string{"", "?dry_run=true", "?dry_run=false&dry_run=true", "?dry_run=true&dry_run=false",
+		"?dry_run=1", "?dry_run=t"} {
 		r.ask("eyes", http.MethodPatch, "/admin/workers/w0"+query, change)
 		if left := r.control.OverridesNow(); len(left) != 0 {
 			t.Fatalf("a viewer's PATCH%s changed %+v", query, left)
 		}
 	}
-	if got := r.ask("ops", http.MethodPatch, "/admin/workers/w0?dryrun=true", change); got.status != http.StatusUnprocessableEntity || len(r.control.OverridesNow()) != 0 {
+	if got := r.ask("ops", http.MethodPatch, "/admin/workers/w0?dryrun=true", change); got.status !=
+		http.StatusUnprocessableEntity || len(r.control.OverridesNow()) != 0 {
 		t.Errorf("a mistyped dry_run is %d: %s", got.status, got.body)
 	}
 }
@@ -209,7 +218,8 @@ func TestPagesOfOtherSitesChangeNothing(t *testing.T) {
 		}
 	}
 	for _, e := range r.audited() {
-		if e.Action != "tenant.create" && (e.Action != "admin.refused" || !strings.HasPrefix(e.Outcome, "a page of another site")) {
+		if e.Action != "tenant.create" &&
+			(e.Action != "admin.refused" || !strings.HasPrefix(e.Outcome, "a page of another site")) {
 			t.Errorf("written down: %+v", e)
 		}
 	}
@@ -223,7 +233,8 @@ func TestMalformedAdminKeysAskNoDatabase(t *testing.T) {
 	}
 	good := wellFormed(t, tenants.AdminPrefix)
 	for _, key := range []string{good[:len(good)-1] + "!", "tw-adm-", "tw-x", "x", strings.Repeat("a", 4000)} {
-		if got := r.ask(key, http.MethodGet, "/admin/status", ""); got.status != http.StatusUnauthorized || got.header.Get("WWW-Authenticate") != "Bearer" {
+		if got := r.ask(key, http.MethodGet, "/admin/status", ""); got.status != http.StatusUnauthorized ||
+			got.header.Get("WWW-Authenticate") != "Bearer" {
 			t.Errorf("%q is %d: %s", key, got.status, got.body)
 		}
 	}
@@ -233,7 +244,8 @@ func TestMalformedAdminKeysAskNoDatabase(t *testing.T) {
 // AD-16: there is nothing to look into the process with.
 func TestNoProfilesOnAnyPlane(t *testing.T) {
 	r := newAdminRig(t)
-	for _, path := range []string{"/debug/pprof/", "/debug/vars", "/docs", "/schemas", "/openapi.json", "/admin/docs", "/admin/schemas", "/admin/debug/pprof/"} {
+	for _, path := range []string{"/debug/pprof/", "/debug/vars", "/docs", "/schemas", "/openapi.json", "/admin/docs",
+		"/admin/schemas", "/admin/debug/pprof/"} {
 		if got := r.ask("ops", http.MethodGet, path, ""); got.status != http.StatusNotFound {
 			t.Errorf("%s on the admin plane is %d", path, got.status)
 		}
@@ -252,7 +264,8 @@ func TestEveryAdminAnswerIsNobodyElses(t *testing.T) {
 	r := newAdminRig(t)
 	for _, key := range []string{"ops", ""} {
 		got := r.ask(key, http.MethodGet, "/admin/tenants", "", "X-Request-ID", "mine-1")
-		if got.header.Get("Cache-Control") != "no-store" || got.header.Get("X-Content-Type-Options") != "nosniff" || got.header.Get("X-Request-Id") != "mine-1" {
+		if got.header.Get("Cache-Control") != "no-store" || got.header.Get("X-Content-Type-Options") != "nosniff" ||
+			got.header.Get("X-Request-Id") != "mine-1" {
 			t.Errorf("the headers are %v", got.header)
 		}
 	}

@@ -11,7 +11,8 @@ func TestAnErrorRepeatsNoSecret(t *testing.T) {
 	admin := served(t, r.planes.adminHandler())
 	r.url = admin
 	const secret = "tw-boot-000000000000000000000000000_000000"
-	for _, body := range []string{`{"secret":"` + secret + `"}`, `{"secret":"` + secret + `","name":5}`, `{"secret":["` + secret + `"],"name":"me"}`, `{"name":"me","sekret":"` + secret + `"}`} {
+	for _, body := range []string{`{"secret":"` + secret + `"}`, `{"secret":"` + secret + `","name":5}`,
+		`{"secret":["` + secret + `"],"name":"me"}`, `{"name":"me","sekret":"` + secret + `"}`} {
 		for _, kind := range []string{"application/json", "text/plain"} {
 			a := r.post("/admin/bootstrap", body, "Content-Type", kind)
 			if a.status < 400 || strings.Contains(a.body, secret) {

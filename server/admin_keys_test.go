@@ -13,14 +13,17 @@ import (
 func TestAKeysLife(t *testing.T) {
 	r := newAdminRig(t)
 	r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"acme"}`)
-	got := r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants/acme/keys", `{"name":"ci","limits":{"rps":100},"expires_at":"2099-01-01T00:00:00Z"}`)
+	got := r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants/acme/keys",
+		`{"name":"ci","limits":{"rps":100},"expires_at":"2099-01-01T00:00:00Z"}`)
 	first := decoded[keyChanged](t, got)
 	if got.header.Get("Cache-Control") != "no-store" || first.Key.CreatedBy != "ops" || first.Key.Tenant != "acme" {
 		t.Errorf("made %s with %v", got.body, got.header)
 	}
 	path := "/admin/keys/" + first.Key.ID
-	renamed := r.ops(http.StatusOK, http.MethodPatch, path, `{"name":"build","expires_at":null}`, "If-Match", got.header.Get("ETag"))
-	if k := decoded[keyChanged](t, renamed).Key; k.Name != "build" || k.ExpiresAt != nil || k.Limits.RPS != 100 || k.Version != 2 {
+	renamed := r.ops(http.StatusOK, http.MethodPatch, path, `{"name":"build","expires_at":null}`, "If-Match",
+		got.header.Get("ETag"))
+	if k := decoded[keyChanged](t, renamed).Key; k.Name != "build" || k.ExpiresAt != nil || k.Limits.RPS != 100 ||
+		k.Version != 2 {
 		t.Errorf("renamed %s", renamed.body)
 	}
 	r.ops(http.StatusPreconditionFailed, http.MethodPatch, path, `{"name":"x"}`, "If-Match", `"v1"`)
@@ -28,7 +31,8 @@ func TestAKeysLife(t *testing.T) {
 	r.ops(http.StatusUnprocessableEntity, http.MethodPatch, path, `{"expires_at":"2020-01-01T00:00:00Z"}`)
 	r.ops(http.StatusUnprocessableEntity, http.MethodPost, path+"/rotate", `{"grace_s":604801}`)
 	second := decoded[keyChanged](t, r.ops(http.StatusCreated, http.MethodPost, path+"/rotate", `{"grace_s":3600}`))
-	if second.Replaced.State != "grace" || second.Replaced.ReplacedBy != second.Key.ID || second.Key.Name != "build" || second.Key.Limits.RPS != 100 {
+	if second.Replaced.State != "grace" || second.Replaced.ReplacedBy != second.Key.ID || second.Key.Name != "build" ||
+		second.Key.Limits.RPS != 100 {
 		t.Errorf("rotated to %+v", second)
 	}
 	if old, new := r.chat(first.Secret), r.chat(second.Secret); old != http.StatusOK || new != http.StatusOK {
@@ -49,7 +53,8 @@ func TestAKeysLife(t *testing.T) {
 	if keys := decoded[pageOf[keyShown]](t, list); keys.Total != 3 || strings.Contains(list.body, "secret") {
 		t.Errorf("the list is %s", list.body)
 	}
-	if one := r.ask("eyes", http.MethodGet, "/admin/keys/"+third.Key.ID, ""); one.status != http.StatusOK || strings.Contains(one.body, "secret") {
+	if one := r.ask("eyes", http.MethodGet, "/admin/keys/"+third.Key.ID, ""); one.status != http.StatusOK ||
+		strings.Contains(one.body, "secret") {
 		t.Errorf("the key is shown as %s", one.body)
 	}
 	r.ops(http.StatusNotFound, http.MethodGet, "/admin/tenants/filed2/keys", "")
@@ -62,8 +67,10 @@ func TestAKeysLife(t *testing.T) {
 func TestAFilesTenantMayHaveKeysOfTheDatabase(t *testing.T) {
 	r := newAdminRig(t)
 	for _, name := range []string{"first", "second"} {
-		made := decoded[keyChanged](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants/filed/keys", `{"name":"`+name+`"}`))
-		if len(made.Warnings) != 1 || !strings.Contains(made.Warnings[0], "config.yaml") || made.Key.FromConfig || made.Key.Tenant != "filed" {
+		made := decoded[keyChanged](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants/filed/keys",
+			`{"name":"`+name+`"}`))
+		if len(made.Warnings) != 1 || !strings.Contains(made.Warnings[0], "config.yaml") || made.Key.FromConfig ||
+			made.Key.Tenant != "filed" {
 			t.Errorf("%s is %+v", name, made)
 		}
 		if status := r.chat(made.Secret); status != http.StatusOK {
@@ -94,12 +101,14 @@ func TestAKeyEndsAtTheVersionThatWasSeen(t *testing.T) {
 	now := a.ops(http.StatusOK, http.MethodPatch, path, `{"name":"ci"}`).header.Get("ETag")
 	for _, verb := range []string{"/rotate", "/revoke"} {
 		for _, tag := range []string{seen, `"v0"`, `"v99"`, `W/` + now, "x"} {
-			if got := b.ops(http.StatusPreconditionFailed, http.MethodPost, path+verb, "", "If-Match", tag); strings.Contains(got.body, "tw-") {
+			if got := b.ops(http.StatusPreconditionFailed, http.MethodPost, path+verb, "", "If-Match",
+				tag); strings.Contains(got.body, "tw-") {
 				t.Errorf("%s at %s: %s", verb, tag, got.body)
 			}
 		}
 	}
-	second := decoded[keyChanged](t, b.ops(http.StatusCreated, http.MethodPost, path+"/rotate", `{"grace_s":60}`, "If-Match", now))
+	second := decoded[keyChanged](t, b.ops(http.StatusCreated, http.MethodPost, path+"/rotate", `{"grace_s":60}`,
+		"If-Match", now))
 	if second.Replaced.Name != "ci" || second.Replaced.State != "grace" {
 		t.Errorf("rotated %+v", second)
 	}
@@ -136,7 +145,8 @@ func TestADefaultPriorityIsKept(t *testing.T) {
 			if tt.status == 422 && !strings.Contains(got.body, "body.default_priority") {
 				t.Errorf("%s %s: %s", path, tt.patch, got.body)
 			}
-			if v := decoded[rightsShown](t, r.ops(http.StatusOK, http.MethodGet, path, "")); v.Priority != tt.priority || v.Default != tt.deft {
+			if v := decoded[rightsShown](t, r.ops(http.StatusOK, http.MethodGet, path, "")); v.Priority != tt.priority ||
+				v.Default != tt.deft {
 				t.Errorf("%s after %s: %s, by default %s", path, tt.patch, v.Priority, v.Default)
 			}
 		}

@@ -18,19 +18,34 @@ func TestAQueryThatIsWrongIsToldHowItIsRight(t *testing.T) {
 		method, path, body string
 		want               []huma.ErrorDetail
 	}{
-		{"GET", "/admin/decisions?teir=large", "", []huma.ErrorDetail{{Location: "query.teir", Message: "unknown query parameter (did you mean tier?)", Value: "large"}}},
+		{"GET", "/admin/decisions?teir=large", "",
+			[]huma.ErrorDetail{{Location: "query.teir", Message: "unknown query parameter (did you mean tier?)",
+				Value: "large"}}},
 		{"GET", "/admin/decisions/stream?wrker=w0&outcom=ok", "", []huma.ErrorDetail{
 			{Location: "query.outcom", Message: "unknown query parameter (did you mean outcome?)", Value: "ok"},
 			{Location: "query.wrker", Message: "unknown query parameter (did you mean worker?)", Value: "w0"}}},
-		{"GET", "/admin/tenants?everything=1", "", []huma.ErrorDetail{{Location: "query.everything", Message: "unknown query parameter (known: limit, cursor, q)", Value: "1"}}},
-		{"GET", "/admin/status?verbose=1", "", []huma.ErrorDetail{{Location: "query.verbose", Message: "unknown query parameter (none is defined)", Value: "1"}}},
-		{"GET", "/admin/status?key=tw-adm-0", "", []huma.ErrorDetail{{Location: "query.key", Message: "unknown query parameter (none is defined)"}}},
-		{"GET", "/admin/decisions?outcome=refused&outcome=ok&status=503", "", []huma.ErrorDetail{{Location: "query.outcome", Message: "the parameter is repeated: send it once, and other values in further requests", Value: "refused, ok"}}},
-		{"GET", "/admin/decisions/stream?status=503&status=200", "", []huma.ErrorDetail{{Location: "query.status", Message: "the parameter is repeated: send it once, and other values in further requests", Value: "503, 200"}}},
-		{"POST", "/admin/reload?dry_run=true&dry_run=false", "", []huma.ErrorDetail{{Location: "query.dry_run", Message: "the parameter is repeated: send it once, and other values in further requests", Value: "true, false"}}},
+		{"GET", "/admin/tenants?everything=1", "",
+			[]huma.ErrorDetail{{Location: "query.everything", Message: "unknown query parameter (known: limit, cursor, q)",
+				Value: "1"}}},
+		{"GET", "/admin/status?verbose=1", "",
+			[]huma.ErrorDetail{{Location: "query.verbose", Message: "unknown query parameter (none is defined)", Value: "1"}}},
+		{"GET", "/admin/status?key=tw-adm-0", "",
+			[]huma.ErrorDetail{{Location: "query.key", Message: "unknown query parameter (none is defined)"}}},
+		{"GET", "/admin/decisions?outcome=refused&outcome=ok&status=503", "",
+			[]huma.ErrorDetail{{Location: "query.outcome", Message: "the parameter is repeated: send it once, and other " +
+				"values in further requests", Value: "refused, ok"}}},
+		{"GET", "/admin/decisions/stream?status=503&status=200", "",
+			[]huma.ErrorDetail{{Location: "query.status", Message: "the parameter is repeated: send it once, and other values " +
+				"in further requests", Value: "503, 200"}}},
+		{"POST", "/admin/reload?dry_run=true&dry_run=false", "",
+			[]huma.ErrorDetail{{Location: "query.dry_run", Message: "the parameter is repeated: send it once, and other " +
+				"values in further requests", Value: "true, false"}}},
 		{"GET", "/admin/decisions?since=1h", "", []huma.ErrorDetail{{Location: "query.since", Message: aTime, Value: "1h"}}},
-		{"GET", "/admin/decisions?until=2026-11-21T15:00:00+02:00", "", []huma.ErrorDetail{{Location: "query.until", Message: aTime + "; write the + of a zone as %2B in a query", Value: "2026-11-21T15:00:00 02:00"}}},
-		{"POST", "/admin/route/replay", `{"filter":{"since":"yesterday"}}`, []huma.ErrorDetail{{Location: "body.filter.since", Message: aTime, Value: "yesterday"}}},
+		{"GET", "/admin/decisions?until=2026-11-21T15:00:00+02:00", "",
+			[]huma.ErrorDetail{{Location: "query.until", Message: aTime + "; write the + of a zone as %2B in a query",
+				Value: "2026-11-21T15:00:00 02:00"}}},
+		{"POST", "/admin/route/replay", `{"filter":{"since":"yesterday"}}`,
+			[]huma.ErrorDetail{{Location: "body.filter.since", Message: aTime, Value: "yesterday"}}},
 	} {
 		got := r.ask("ops", c.method, c.path, c.body)
 		told := decoded[huma.ErrorModel](t, got)

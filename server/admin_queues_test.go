@@ -28,7 +28,8 @@ func oneAtATime(t *testing.T, engine http.Handler) *adminRig {
 func (r *adminRig) enter(tenant, id string, class int, tokens int64, secondsAgo int) {
 	r.t.Helper()
 	q, now := r.control.Snapshot().ByName["small"].WaitQueue, time.Now()
-	ticket := &queue.Ticket{Request: &routing.Request{PromptTokens: tokens, OutputTokens: 1}, Class: class, Tenant: tenant, Tokens: tokens, Bytes: 1000, ID: id, Ref: unheard{}}
+	ticket := &queue.Ticket{Request: &routing.Request{PromptTokens: tokens, OutputTokens: 1}, Class: class, Tenant: tenant,
+		Tokens: tokens, Bytes: 1000, ID: id, Ref: unheard{}}
 	lease, err := q.Enter(ticket, now.Add(time.Duration(-secondsAgo)*time.Second))
 	switch {
 	case err == nil:
@@ -123,12 +124,15 @@ func TestQueuesShowWhatBecameOfRequests(t *testing.T) {
 	}
 	q := list.Items[0]
 	batch := q.Classes["batch"]
-	if q.Name != "small" || !q.Tier || q.Depth != 3 || q.MaxDepth != 3 || q.Bytes != 3000 || q.MaxBytes != 256<<20 || len(q.Classes) != 3 ||
+	if q.Name != "small" || !q.Tier || q.Depth != 3 || q.MaxDepth != 3 || q.Bytes != 3000 || q.MaxBytes != 256<<20 ||
+		len(q.Classes) != 3 ||
 		q.Throughput.PerSecond <= 0 || q.Throughput.Sure || q.Drain == nil || *q.Drain <= 0 {
 		t.Errorf("the queue is %+v", q)
 	}
-	if batch.Depth != 3 || batch.Oldest < 5000 || batch.Oldest > 60_000 || batch.MaxWait != 600_000 || batch.Tokens != 900 || batch.Drain == nil || *batch.Drain != *q.Drain ||
-		batch.Entered != 3 || batch.Granted != 0 || batch.Left != 0 || batch.PutOut != 0 || batch.Shed["depth"] != 1 || len(batch.Shed) != len(queue.ShedReasons()) {
+	if batch.Depth != 3 || batch.Oldest < 5000 || batch.Oldest > 60_000 || batch.MaxWait != 600_000 ||
+		batch.Tokens != 900 || batch.Drain == nil || *batch.Drain != *q.Drain ||
+		batch.Entered != 3 || batch.Granted != 0 || batch.Left != 0 || batch.PutOut != 0 || batch.Shed["depth"] != 1 ||
+		len(batch.Shed) != len(queue.ShedReasons()) {
 		t.Errorf("its batch class is %+v", batch)
 	}
 	if k := q.Classes["interactive"]; k.Depth != 0 || k.Oldest != 0 || k.Drain == nil || *k.Drain != 0 || k.Entered != 0 {
@@ -159,11 +163,13 @@ func TestNoEstimateWhereNothingGoes(t *testing.T) {
 	p := r.control.Snapshot().ByName["small"]
 	p.Routing.Observe("w0", p.Routing.Snapshot(time.Now())[0].Ref, routing.Status{Up: true, Saturated: true})
 	r.enter("acme", "r0", 0, 100, 1)
-	if w := r.worker("w0"); !w.Saturated || w.Stale || !strings.Contains(r.scrape(), `tierway_worker_saturated{tier="small",worker="w0"} 1`) {
+	if w := r.worker("w0"); !w.Saturated || w.Stale ||
+		!strings.Contains(r.scrape(), `tierway_worker_saturated{tier="small",worker="w0"} 1`) {
 		t.Errorf("the worker is %+v", w)
 	}
 	v := decoded[queueShown](t, r.ask("eyes", http.MethodGet, "/admin/queues/small", ""))
-	if v.Depth != 1 || v.Drain != nil || v.Classes["interactive"].Drain != nil || *v.Classes["batch"].Drain != 0 || v.Waiting[0].Estimated != nil {
+	if v.Depth != 1 || v.Drain != nil || v.Classes["interactive"].Drain != nil || *v.Classes["batch"].Drain != 0 ||
+		v.Waiting[0].Estimated != nil {
 		t.Errorf("the queue is %+v", v)
 	}
 }
@@ -179,7 +185,8 @@ func TestARequestIsShownWhileItWaits(t *testing.T) {
 	}))
 	done := make(chan answered, 2)
 	send := func(id, class string) {
-		done <- r.post("/v1/chat/completions", ask("small", "a secret", ""), "Authorization", "Bearer filed", "X-Request-ID", id, "X-Request-Priority", class)
+		done <- r.post("/v1/chat/completions", ask("small", "a secret", ""), "Authorization", "Bearer filed", "X-Request-ID",
+			id, "X-Request-Priority", class)
 	}
 	go send("first", "interactive")
 	<-reached
@@ -187,10 +194,12 @@ func TestARequestIsShownWhileItWaits(t *testing.T) {
 	until(t, "the second to wait", func() bool { return r.control.Snapshot().ByName["small"].WaitQueue.Waiting() == 1 })
 	text := r.ask("eyes", http.MethodGet, "/admin/queues/small", "").body
 	v, lines := r.waiting("")
-	if len(lines) != 1 || lines[0].ID != "second" || lines[0].Tenant != "filed" || lines[0].Class != "background" || lines[0].Tokens == 0 || v.Bytes == 0 || v.Drain == nil || *v.Drain <= 0 || strings.Contains(text, "secret") {
+	if len(lines) != 1 || lines[0].ID != "second" || lines[0].Tenant != "filed" || lines[0].Class != "background" ||
+		lines[0].Tokens == 0 || v.Bytes == 0 || v.Drain == nil || *v.Drain <= 0 || strings.Contains(text, "secret") {
 		t.Errorf("the queue is %s", text)
 	}
-	if tiers := decoded[pageOf[tierShown]](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tiers", "")); tiers.Items[0].Queued != 1 {
+	if tiers := decoded[pageOf[tierShown]](t,
+		r.ops(http.StatusOK, http.MethodGet, "/admin/tiers", "")); tiers.Items[0].Queued != 1 {
 		t.Errorf("the tier has %d in its queue", tiers.Items[0].Queued)
 	}
 	if w := r.worker("w0"); w.Bound != 1 || w.BoundLearned || w.Tokens == 0 || w.Saturated || w.Stale {

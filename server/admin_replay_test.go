@@ -39,12 +39,14 @@ classifier: { preset: none, prompt_tokens: { large: 700 }, max_tokens: {}, stick
 		for turn := range n % 4 {
 			messages = append(messages, fmt.Sprintf(`{"role":"user","content":"turn %d"}`, turn))
 		}
-		body := fmt.Sprintf(`{"model":"auto","max_tokens":3,"stream":%v,"messages":[%s]}`, n%2 == 0, strings.Join(messages, `,{"role":"assistant","content":"yes"},`))
+		body := fmt.Sprintf(`{"model":"auto","max_tokens":3,"stream":%v,"messages":[%s]}`, n%2 == 0,
+			strings.Join(messages, `,{"role":"assistant","content":"yes"},`))
 		if got := r.post("/v1/chat/completions", body, "Authorization", "Bearer acme"); got.status != http.StatusOK {
 			t.Fatalf("request %d: %d %s", n, got.status, got.body)
 		}
 	}
-	if got := r.post("/v1/chat/completions", `{"model":"nobody has it","messages":[{"role":"user","content":"hi"}]}`, "Authorization", "Bearer acme"); got.status != http.StatusNotFound {
+	if got := r.post("/v1/chat/completions", `{"model":"nobody has it","messages":[{"role":"user","content":"hi"}]}`,
+		"Authorization", "Bearer acme"); got.status != http.StatusNotFound {
 		t.Fatalf("an unknown model: %d %s", got.status, got.body)
 	}
 	r.until("all requests are recorded", func() bool { return len(r.decisions.Last(0)) == 201 })
@@ -59,7 +61,8 @@ func serving(model string) http.Handler {
 // replay asks for a replay.
 func (r *adminRig) replay(order string) (answer replayShown) {
 	r.t.Helper()
-	if err := json.Unmarshal([]byte(r.ops(http.StatusOK, http.MethodPost, "/admin/route/replay", order).body), &answer); err != nil {
+	if err := json.Unmarshal([]byte(r.ops(http.StatusOK, http.MethodPost, "/admin/route/replay", order).body),
+		&answer); err != nil {
 		r.t.Fatal(err)
 	}
 	return answer
@@ -68,9 +71,12 @@ func (r *adminRig) replay(order string) (answer replayShown) {
 func TestAReplayExplainsWhatWasDecided(t *testing.T) {
 	for _, policy := range routing.Names() {
 		got := replayRig(t, policy).replay(`{}`)
-		if got.Records != 201 || got.Decided != 200 || !slices.Equal(got.Skipped, []replay.Count{{Name: replay.SkippedRefused, N: 1}}) ||
-			got.TiersReproduced != (replay.Part{N: 200, Of: 200}) || got.WorkersReproduced != (replay.Part{N: 200, Of: 200}) || got.Redecided != 200 ||
-			got.ChangedWorker != 0 || len(got.ChangedTier) != 0 || got.Unknown != (replay.Unknown{}) || got.Hit == nil || got.RealHit == nil {
+		if got.Records != 201 || got.Decided != 200 ||
+			!slices.Equal(got.Skipped, []replay.Count{{Name: replay.SkippedRefused, N: 1}}) ||
+			got.TiersReproduced != (replay.Part{N: 200, Of: 200}) || got.WorkersReproduced != (replay.Part{N: 200, Of: 200}) ||
+			got.Redecided != 200 ||
+			got.ChangedWorker != 0 || len(got.ChangedTier) != 0 || got.Unknown != (replay.Unknown{}) || got.Hit == nil ||
+			got.RealHit == nil {
 			t.Errorf("%s: %+v", policy, got.Report)
 		}
 	}
@@ -92,11 +98,14 @@ func TestAReplayedDraftMovesExactlyWhomItConcerns(t *testing.T) {
 			left = append(left, d.RequestID)
 		}
 	}
-	got := r.replay(fmt.Sprintf(`{"draft":%q}`, r.edited("classifier: { prompt_tokens: { large: 200 } }\ntiers: [ { name: small, workers: [ { name: w0, weight: 0 } ] } ]")))
-	if len(above) == 0 || len(got.ChangedTier) != 1 || got.ChangedTier[0].N != len(above) || !slices.Equal(got.ChangedTier[0].Examples, above[:5]) {
+	got := r.replay(fmt.Sprintf(`{"draft":%q}`, r.edited("classifier: { prompt_tokens: { large: 200 } }\ntiers: [ { "+
+		"name: small, workers: [ { name: w0, weight: 0 } ] } ]")))
+	if len(above) == 0 || len(got.ChangedTier) != 1 || got.ChangedTier[0].N != len(above) ||
+		!slices.Equal(got.ChangedTier[0].Examples, above[:5]) {
 		t.Errorf("%d prompts are over %d tokens; the replay moves %+v", len(above), lower, got.ChangedTier)
 	}
-	if len(left) == 0 || got.ChangedWorker != len(left) || len(got.WorkerMoves) != 1 || got.WorkerMoves[0].From != "w0" || got.WorkerMoves[0].To != "w1" {
+	if len(left) == 0 || got.ChangedWorker != len(left) || len(got.WorkerMoves) != 1 || got.WorkerMoves[0].From != "w0" ||
+		got.WorkerMoves[0].To != "w1" {
 		t.Errorf("%d requests have to leave w0; the replay moves %+v", len(left), got.WorkerMoves)
 	}
 	if len(got.Changes) != 2 || got.Cost == nil || got.Cost.Draft <= got.Cost.Now {
@@ -114,7 +123,8 @@ func TestExportedDecisionsReplayAsTheyWere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		lines := json.NewDecoder(strings.NewReader(r.ops(http.StatusOK, http.MethodGet, "/admin/decisions", "", "Accept", "application/x-ndjson").body))
+		lines := json.NewDecoder(strings.NewReader(r.ops(http.StatusOK, http.MethodGet, "/admin/decisions", "", "Accept",
+			"application/x-ndjson").body))
 		for lines.More() {
 			d := &decisions.Decision{}
 			if err := lines.Decode(d); err != nil {
@@ -134,7 +144,8 @@ func TestAReplayTakesTheNewestThatMatch(t *testing.T) {
 	if got := r.replay(`{"last":7}`); got.Records != 7 || !got.From.Equal(all[194].Time) {
 		t.Errorf("the last seven: %d from %s", got.Records, got.From)
 	}
-	if got := r.replay(`{"filter":{"tier":"large"}}`); got.Records == 0 || len(got.ByTier) != 1 || got.ByTier[0].Tier != "large" {
+	if got := r.replay(`{"filter":{"tier":"large"}}`); got.Records == 0 || len(got.ByTier) != 1 ||
+		got.ByTier[0].Tier != "large" {
 		t.Errorf("of one tier: %+v", got.ByTier)
 	}
 }
@@ -151,7 +162,8 @@ func TestAWrongReplayNamesItsField(t *testing.T) {
 		`{"draft":"tiers: [ { name: small, polisy: x } ]"}`:                          "polisy",
 		`{"draft":"admin: { keys: [ { name: x, sha256: \"${HOME}\" } ] }"}`:          "admin",
 	} {
-		if got := r.ask("ops", http.MethodPost, "/admin/route/replay", order); got.status != http.StatusUnprocessableEntity || !strings.Contains(got.body, want) {
+		if got := r.ask("ops", http.MethodPost, "/admin/route/replay", order); got.status != http.StatusUnprocessableEntity ||
+			!strings.Contains(got.body, want) {
 			t.Errorf("%s: %d %s", order, got.status, got.body)
 		}
 	}

@@ -131,7 +131,8 @@ func (r *adminRig) operationOf(method, path string) *huma.Operation {
 	var best *huma.Operation
 	for template, item := range r.plane.OpenAPI().Paths {
 		parts := strings.Split(template, "/")
-		op := map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PATCH": item.Patch, "DELETE": item.Delete}[method]
+		op := map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PATCH": item.Patch,
+			"DELETE": item.Delete}[method]
 		if len(parts) != len(asked) || op == nil {
 			continue
 		}
@@ -178,7 +179,8 @@ func (r *adminRig) documented(op *huma.Operation, got answered) {
 		return
 	}
 	res := &huma.ValidateResult{}
-	huma.Validate(r.plane.OpenAPI().Components.Schemas, media.Schema, huma.NewPathBuffer([]byte{}, 0), huma.ModeReadFromServer, body, res)
+	huma.Validate(r.plane.OpenAPI().Components.Schemas, media.Schema, huma.NewPathBuffer([]byte{}, 0),
+		huma.ModeReadFromServer, body, res)
 	for _, err := range res.Errors {
 		r.t.Errorf("%s %s answers %d with %v", op.Method, op.Path, got.status, err)
 	}

@@ -20,16 +20,21 @@ func TestATenantsWeight(t *testing.T) {
 			t.Errorf("%s: the weight is %d, want %d", where, got, want)
 		}
 	}
-	made := decoded[tenantChanged](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"plain","issue_key":true}`))
+	made := decoded[tenantChanged](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants",
+		`{"name":"plain","issue_key":true}`))
 	weight(1, made.Tenant.Weight, "made without one")
-	made = decoded[tenantChanged](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"heavy","weight":1000,"issue_key":true}`))
+	made = decoded[tenantChanged](t,
+		r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"heavy","weight":1000,"issue_key":true}`))
 	weight(1000, made.Tenant.Weight, "made with one")
 	for _, step := range []struct {
 		patch string
 		want  int
 	}{{`{"weight":3}`, 3}, {`{"degrade":true}`, 3}, {`{"weight":null}`, 1}, {`{"weight":7}`, 7}} {
-		weight(step.want, decoded[tenantChanged](t, r.ops(http.StatusOK, http.MethodPatch, "/admin/tenants/heavy", step.patch)).Tenant.Weight, step.patch)
-		weight(step.want, decoded[tenantShown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants/heavy", "")).Weight, "read after "+step.patch)
+		weight(step.want,
+			decoded[tenantChanged](t, r.ops(http.StatusOK, http.MethodPatch, "/admin/tenants/heavy", step.patch)).Tenant.Weight,
+			step.patch)
+		weight(step.want, decoded[tenantShown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants/heavy", "")).Weight,
+			"read after "+step.patch)
 	}
 	for _, v := range decoded[pageOf[tenantShown]](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants", "")).Items {
 		weight(map[string]int{"filed": 1, "plain": 1, "heavy": 7}[v.Name], v.Weight, "the list has "+v.Name)
@@ -40,7 +45,8 @@ func TestATenantsWeight(t *testing.T) {
 	}
 	weight(7, caller.Weight, "of its requests")
 	if log := r.audited(); !slices.ContainsFunc(log, func(e store.AuditEntry) bool {
-		return e.Action == "tenant.update" && strings.Contains(e.Before, `"weight":1,`) && strings.Contains(e.After, `"weight":7,`)
+		return e.Action == "tenant.update" && strings.Contains(e.Before, `"weight":1,`) &&
+			strings.Contains(e.After, `"weight":7,`)
 	}) {
 		t.Errorf("the change is not written down: %+v", log)
 	}

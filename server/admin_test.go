@@ -9,11 +9,15 @@ import (
 // TestOperatorsSeeWhyAWorkerIsLeft: its breaker's state and cause, and what was
 // learned of its peer.
 func TestOperatorsSeeWhyAWorkerIsLeft(t *testing.T) {
-	sick := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
-	yaml := strings.NewReplacer("health:", "policy: { name: round_robin }\nretry: { attempts: 2, budget: 1 }\nhealth:").Replace(adminYAML(""))
+	sick := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError)
+	})
+	yaml := strings.NewReplacer("health:",
+		"policy: { name: round_robin }\nretry: { attempts: 2, budget: 1 }\nhealth:").Replace(adminYAML(""))
 	r := adminRigOf(newRig(t, yaml, sick, fakeEngine()))
 	for range 12 {
-		got := r.post("/v1/chat/completions", ask("fake-7b", strings.Repeat("some words that an engine counts ", 20), ""), "Authorization", "Bearer filed")
+		got := r.post("/v1/chat/completions", ask("fake-7b", strings.Repeat("some words that an engine counts ", 20), ""),
+			"Authorization", "Bearer filed")
 		if got.status != http.StatusOK {
 			t.Fatalf("the status is %d: %s", got.status, got.body)
 		}
@@ -22,10 +26,12 @@ func TestOperatorsSeeWhyAWorkerIsLeft(t *testing.T) {
 	if len(got.Workers) != 2 {
 		t.Fatalf("%+v", got)
 	}
-	if w := got.Workers[0]; w.State != "open" || w.Breaker.Cause != "consecutive_failures" || w.Breaker.Until == "" || w.Totals.Requests.Error == 0 {
+	if w := got.Workers[0]; w.State != "open" || w.Breaker.Cause != "consecutive_failures" || w.Breaker.Until == "" ||
+		w.Totals.Requests.Error == 0 {
 		t.Errorf("the sick worker is shown as %+v", w)
 	}
-	if w := got.Workers[1]; w.State != "up" || w.Breaker.State != "closed" || w.Breaker.Requests == 0 || w.Learned.ID != "w1" {
+	if w := got.Workers[1]; w.State != "up" || w.Breaker.State != "closed" || w.Breaker.Requests == 0 ||
+		w.Learned.ID != "w1" {
 		t.Errorf("its peer is shown as %+v", w)
 	}
 	if p := got.Pools["small"]; p.Policy != "round_robin" || p.Scale.Count == 0 || p.Output.Count == 0 {

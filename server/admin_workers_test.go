@@ -38,9 +38,12 @@ func TestWorkersShowWhatTheyDid(t *testing.T) {
 		t.Fatalf("%+v", all)
 	}
 	for _, w := range all.Workers {
-		if w.State != "up" || w.Pool != "small" || !w.Tier || w.Model != "fake-7b" || w.Totals.Requests.OK != 2 || w.Totals.Tokens.Output == 0 ||
-			w.Latency.Count != 2 || w.Latency.P99 < w.Latency.P95 || w.LastSelected == nil || time.Since(*w.LastSelected) > time.Minute ||
-			math.Abs(w.Distribution.Now-1.0/3) > 1e-9 || math.Abs(w.Distribution.Expected-1.0/3) > 1e-9 || w.Weights.Effective != 1 || w.Weights.File != 1 {
+		if w.State != "up" || w.Pool != "small" || !w.Tier || w.Model != "fake-7b" || w.Totals.Requests.OK != 2 ||
+			w.Totals.Tokens.Output == 0 ||
+			w.Latency.Count != 2 || w.Latency.P99 < w.Latency.P95 || w.LastSelected == nil ||
+			time.Since(*w.LastSelected) > time.Minute ||
+			math.Abs(w.Distribution.Now-1.0/3) > 1e-9 || math.Abs(w.Distribution.Expected-1.0/3) > 1e-9 ||
+			w.Weights.Effective != 1 || w.Weights.File != 1 {
 			t.Errorf("%+v", w)
 		}
 	}
@@ -48,7 +51,8 @@ func TestWorkersShowWhatTheyDid(t *testing.T) {
 		t.Error("there is a worker none")
 	}
 	tiers := decoded[pageOf[tierShown]](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tiers", ""))
-	if len(tiers.Items) != 1 || tiers.Items[0].Workers["up"] != 3 || tiers.Items[0].Model != "fake-7b" || len(tiers.Items[0].Serves) != 2 {
+	if len(tiers.Items) != 1 || tiers.Items[0].Workers["up"] != 3 || tiers.Items[0].Model != "fake-7b" ||
+		len(tiers.Items[0].Serves) != 2 {
 		t.Errorf("the tiers are %+v", tiers)
 	}
 }
@@ -62,16 +66,19 @@ func TestAWeightIsAnOverlay(t *testing.T) {
 			for range 3 {
 				r.chat("filed")
 			}
-			preview := decoded[workerChanged](t, r.ops(http.StatusOK, http.MethodPatch, "/admin/workers/w0?dry_run=true", `{"weight":2}`))
+			preview := decoded[workerChanged](t, r.ops(http.StatusOK, http.MethodPatch, "/admin/workers/w0?dry_run=true",
+				`{"weight":2}`))
 			if !preview.DryRun || preview.Expected["w0"] != 0.5 || preview.Expected["w1"] != 0.25 || preview.Worker.Weight != 1 {
 				t.Errorf("the preview is %+v", preview)
 			}
 			if len(r.control.OverridesNow()) != 0 {
 				t.Fatal("a preview changed something")
 			}
-			done := decoded[workerChanged](t, r.ops(http.StatusOK, http.MethodPatch, "/admin/workers/w0", `{"weight":2,"ttl_s":60}`))
+			done := decoded[workerChanged](t,
+				r.ops(http.StatusOK, http.MethodPatch, "/admin/workers/w0", `{"weight":2,"ttl_s":60}`))
 			o := done.Worker.Weights.Override
-			if done.Worker.Weight != 2 || done.Worker.Weights.File != 1 || o == nil || *o.Weight != 2 || o.By != "ops" || time.Until(o.Until) > time.Minute || done.Expected["w0"] != 0.5 {
+			if done.Worker.Weight != 2 || done.Worker.Weights.File != 1 || o == nil || *o.Weight != 2 || o.By != "ops" ||
+				time.Until(o.Until) > time.Minute || done.Expected["w0"] != 0.5 {
 				t.Errorf("the worker is %+v", done.Worker)
 			}
 			if done.Worker.Totals.Requests.OK != 1 || done.Worker.Latency.Count != 1 {
@@ -86,7 +93,8 @@ func TestAWeightIsAnOverlay(t *testing.T) {
 			if len(shown.Overrides) != 1 || shown.Effective.Tiers[0].Workers[0].Weight != 2 {
 				t.Errorf("the configuration shows %+v", shown)
 			}
-			if list := decoded[pageOf[store.Override]](t, r.ops(http.StatusOK, http.MethodGet, "/admin/overrides", "")); list.Total != 1 || list.Items[0].Worker != "w0" {
+			if list := decoded[pageOf[store.Override]](t,
+				r.ops(http.StatusOK, http.MethodGet, "/admin/overrides", "")); list.Total != 1 || list.Items[0].Worker != "w0" {
 				t.Errorf("the overrides are %+v", list)
 			}
 			r.ops(http.StatusOK, http.MethodPatch, "/admin/workers/w0", `{"weight":null}`)
@@ -97,7 +105,8 @@ func TestAWeightIsAnOverlay(t *testing.T) {
 			r.ops(http.StatusNoContent, http.MethodDelete, "/admin/overrides/w1", "")
 			r.ops(http.StatusNotFound, http.MethodDelete, "/admin/overrides/w1", "")
 			r.ops(http.StatusNotFound, http.MethodPatch, "/admin/workers/none", `{"weight":1}`)
-			for _, body := range []string{`{}`, `{"weight":-1}`, `{"weight":101}`, `{"weight":1.5}`, `{"weight":1,"ttl_s":0}`, `{"weight":1,"wieght":1}`} {
+			for _, body := range []string{`{}`, `{"weight":-1}`, `{"weight":101}`, `{"weight":1.5}`, `{"weight":1,"ttl_s":0}`,
+				`{"weight":1,"wieght":1}`} {
 				r.ops(http.StatusUnprocessableEntity, http.MethodPatch, "/admin/workers/w0", body)
 			}
 			if sql != "" {
@@ -122,18 +131,22 @@ func TestADrainTakesNoNewRequestsAndLosesNone(t *testing.T) {
 	under := make(chan int)
 	go func() { under <- r.chat("filed") }()
 	<-reached
-	got := decoded[drainBegun](t, r.ops(http.StatusAccepted, http.MethodPost, "/admin/workers/w0/drain", `{"timeout_s":60}`))
-	if got.State != "draining" || got.Inflight != 1 || got.InflightAtStart != 1 || time.Until(got.Deadline) > time.Minute || len(got.Warnings) != 1 {
+	got := decoded[drainBegun](t, r.ops(http.StatusAccepted, http.MethodPost, "/admin/workers/w0/drain",
+		`{"timeout_s":60}`))
+	if got.State != "draining" || got.Inflight != 1 || got.InflightAtStart != 1 ||
+		time.Until(got.Deadline) > time.Minute || len(got.Warnings) != 1 {
 		t.Errorf("the drain begins as %+v", got)
 	}
 	w := r.worker("w0")
-	if w.State != "draining" || w.Drain == nil || w.Drain.Inflight != 1 || *w.Drain.InflightAtStart != 1 || w.Drain.Overdue || w.Weight != 0 {
+	if w.State != "draining" || w.Drain == nil || w.Drain.Inflight != 1 || *w.Drain.InflightAtStart != 1 ||
+		w.Drain.Overdue || w.Weight != 0 {
 		t.Errorf("it goes on as %+v", w.Drain)
 	}
 	if status := r.chat("filed"); status != http.StatusServiceUnavailable {
 		t.Errorf("a draining worker's only pool answers %d", status)
 	}
-	r.ops(http.StatusConflict, http.MethodPatch, "/admin/workers/w0", `{"weight":3,"ttl_s":60}`) // a drain does not end by itself
+	// a drain does not end by itself
+	r.ops(http.StatusConflict, http.MethodPatch, "/admin/workers/w0", `{"weight":3,"ttl_s":60}`)
 	close(hold)
 	if status := <-under; status != http.StatusOK {
 		t.Errorf("the request under way ends with %d", status)
@@ -155,7 +168,8 @@ func TestADrainOutlivesAWeightFromElsewhere(t *testing.T) {
 	a, b := twoGateways(t)
 	a.ops(http.StatusAccepted, http.MethodPost, "/admin/workers/w0/drain", "")
 	got := decoded[workerChanged](t, b.ops(http.StatusOK, http.MethodPatch, "/admin/workers/w0", `{"weight":5}`))
-	if w := got.Worker; w.State != "drained" || w.Weight != 0 || w.Weights.Override == nil || !w.Weights.Override.Drain || *w.Weights.Override.Weight != 5 {
+	if w := got.Worker; w.State != "drained" || w.Weight != 0 || w.Weights.Override == nil || !w.Weights.Override.Drain ||
+		*w.Weights.Override.Weight != 5 {
 		t.Errorf("after a weight from elsewhere: %+v", w.Weights)
 	}
 	a.ops(http.StatusOK, http.MethodPatch, "/admin/workers/w1", `{"weight":7}`)
@@ -205,7 +219,8 @@ func TestAWorkerChangesAtTheVersionThatWasSeen(t *testing.T) {
 				t.Errorf("%s: %+v", tag(got), w.Weights)
 			}
 			drained := tag(second.ops(http.StatusAccepted, http.MethodPost, path+"/drain", "", "If-Match", weighed))
-			if again := tag(second.ops(http.StatusAccepted, http.MethodPost, path+"/drain", "")); again != drained || drained == weighed {
+			if again := tag(second.ops(http.StatusAccepted, http.MethodPost, path+"/drain", "")); again != drained ||
+				drained == weighed {
 				t.Errorf("drained is %s, and again %s", drained, again)
 			}
 			back := tag(first.ops(http.StatusOK, http.MethodPost, path+"/undrain", "", "If-Match", drained))
@@ -218,7 +233,8 @@ func TestAWorkerChangesAtTheVersionThatWasSeen(t *testing.T) {
 			anew := tag(first.ops(http.StatusOK, http.MethodPatch, path, `{"weight":5}`))
 			stale(weighed)
 			stale(back)
-			if reset := tag(first.ops(http.StatusOK, http.MethodPatch, path, `{"weight":null}`, "If-Match", anew)); reset != `"v0"` {
+			if reset := tag(first.ops(http.StatusOK, http.MethodPatch, path, `{"weight":null}`, "If-Match", anew)); reset !=
+				`"v0"` {
 				t.Errorf("after the reset the ETag is %s", reset)
 			}
 		})

@@ -32,7 +32,8 @@ pools:
 	}
 	seen := map[string]bool{}
 	for n := range 20 {
-		seen[both.post("/v1/chat/completions", ask("base-7b", strings.Repeat("another prompt ", n+1), "")).header.Get("X-Routed-To")] = true
+		seen[both.post("/v1/chat/completions",
+			ask("base-7b", strings.Repeat("another prompt ", n+1), "")).header.Get("X-Routed-To")] = true
 		seen[both.post("/custom/path", "{}").header.Get("X-Routed-To")] = true
 	}
 	if !seen["w0"] || !seen["w1"] {

@@ -25,7 +25,9 @@ func BenchmarkChat(b *testing.B) {
 
 // BenchmarkChatTraced is BenchmarkChat with a collector that reads and forgets.
 func BenchmarkChatTraced(b *testing.B) {
-	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+	}))
 	defer collector.Close()
 	for name, sample := range map[string]int{"unsampled": 0, "sampled": 1} {
 		b.Run(name, func(b *testing.B) {
@@ -36,13 +38,15 @@ func BenchmarkChatTraced(b *testing.B) {
 
 func benchChat(b *testing.B, size int, more string) {
 	const answer = `{"id":"x","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"ok"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":4}}`
-	body := `{"model":"gpt-4o-mini","messages":[{"role":"user","content":"` + strings.Repeat("hi there ", size/9) + `"}],"max_tokens":20}`
+	body := `{"model":"gpt-4o-mini","messages":[{"role":"user","content":"` + strings.Repeat("hi there ", size/9) +
+		`"}],"max_tokens":20}`
 	conn, err := net.Dial("tcp", benchFront(b, answer, more))
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer conn.Close()
-	request := fmt.Appendf(nil, "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: Bearer k\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	request := fmt.Appendf(nil, "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: "+
+		"application/json\r\nAuthorization: Bearer k\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	r := bufio.NewReader(conn)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -93,7 +97,8 @@ func benchFront(b *testing.B, answer, more string) string {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { l.Close() })
-	whole := []byte(fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(answer), answer))
+	whole := []byte(fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		len(answer), answer))
 	go func() {
 		for {
 			conn, err := l.Accept()

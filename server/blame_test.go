@@ -72,7 +72,8 @@ func TestOnePoisonPromptOpensNoBreaker(t *testing.T) {
 					t.Errorf("%s from all of %d workers: w%d is %v", name, workers, i, st)
 				}
 			}
-			if a := r.post("/v1/chat/completions", ask("fake-7b", "Hi", ""), "Authorization", fewKey); a.status != http.StatusOK {
+			if a := r.post("/v1/chat/completions", ask("fake-7b", "Hi", ""), "Authorization", fewKey); a.status !=
+				http.StatusOK {
 				t.Errorf("%s: another tenant's request is %d: %s", name, a.status, a.body)
 			}
 		}
@@ -119,7 +120,8 @@ func TestAWorkerThatFailsAloneIsBlamed(t *testing.T) {
 	for name, fail := range map[string]func(http.ResponseWriter){"500": status(500), "a cut": cutOff} {
 		r := newRig(t, tenanted, &faulty{fail, []string{"Hi"}, fakeEngine()}, fakeEngine())
 		for range 20 {
-			if a := r.post("/v1/chat/completions", ask("fake-7b", "Hi", ""), "Authorization", allKey); a.status != http.StatusOK {
+			if a := r.post("/v1/chat/completions", ask("fake-7b", "Hi", ""), "Authorization", allKey); a.status !=
+				http.StatusOK {
 				t.Errorf("%s: a request that one worker can answer is %d: %s", name, a.status, a.body)
 			}
 		}
@@ -143,12 +145,16 @@ func TestARequestThatIsNotRetriedNeedsEvidenceToo(t *testing.T) {
 		yaml, path, body string
 		fail             func(http.ResponseWriter)
 	}{
-		"a stored response":             {tenanted, "/v1/responses", `{"model":"fake-7b","input":"poison %d"}`, cutOff},
-		"a stored response's bad JSON":  {tenanted, "/v1/responses", `{"model":"fake-7b","input":"poison %d"}`, func(w http.ResponseWriter) { _, _ = io.WriteString(w, "<html>") }},
-		"a stored response's stream":    {tenanted, "/v1/responses", `{"model":"fake-7b","input":"poison %d","stream":true}`, cutStream},
-		"a request without an attempt":  {noBudget, "/v1/chat/completions", ask("fake-7b", "poison %d", ""), cutOff},
-		"a stream without an attempt":   {noBudget, "/v1/chat/completions", ask("fake-7b", "poison %d", `,"stream":true`), cutOff},
-		"a response that is not stored": {noBudget, "/v1/responses", `{"model":"fake-7b","input":"poison %d","store":false}`, cutOff},
+		"a stored response": {tenanted, "/v1/responses", `{"model":"fake-7b","input":"poison %d"}`, cutOff},
+		"a stored response's bad JSON": {tenanted, "/v1/responses", `{"model":"fake-7b","input":"poison %d"}`,
+			func(w http.ResponseWriter) { _, _ = io.WriteString(w, "<html>") }},
+		"a stored response's stream": {tenanted, "/v1/responses", `{"model":"fake-7b","input":"poison %d","stream":true}`,
+			cutStream},
+		"a request without an attempt": {noBudget, "/v1/chat/completions", ask("fake-7b", "poison %d", ""), cutOff},
+		"a stream without an attempt": {noBudget, "/v1/chat/completions", ask("fake-7b", "poison %d", `,"stream":true`),
+			cutOff},
+		"a response that is not stored": {noBudget, "/v1/responses", `{"model":"fake-7b","input":"poison %d","store":false}`,
+			cutOff},
 	} {
 		r := newRig(t, strings.Replace(c.yaml, "least_load", "round_robin", 1), poisoned(2, c.fail, "poison")...)
 		for range 20 {
@@ -170,7 +176,9 @@ func TestARequestThatIsNotRetriedNeedsEvidenceToo(t *testing.T) {
 func TestOnePromptWithOtherFieldsIsOneRequest(t *testing.T) {
 	r := newRig(t, tenanted, poisoned(2, status(500), "poison")...)
 	for i := range 20 {
-		r.post("/v1/chat/completions", ask("fake-7b", "poison", fmt.Sprintf(`,"seed":%d,"user":"u%d","metadata":{"n":"%d"}`, i, i, i)), "Authorization", allKey)
+		r.post("/v1/chat/completions",
+			ask("fake-7b", "poison", fmt.Sprintf(`,"seed":%d,"user":"u%d","metadata":{"n":"%d"}`, i, i, i)), "Authorization",
+			allKey)
 	}
 	for _, name := range []string{"w0", "w1"} {
 		if st := r.stateOf(name); st != breaker.Closed {

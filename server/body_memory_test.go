@@ -50,7 +50,8 @@ func TestBodiesShareOneBudget(t *testing.T) {
 		t.Errorf("two bodies of %d bytes hold %d", len(chat), held)
 	}
 	a := r.do(http.MethodPost, "/v1/chat/completions", chat)
-	if a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, `"code":"overloaded"`) || !strings.Contains(a.body, "max_buffered_bytes") || a.header.Get("Retry-After") == "" {
+	if a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, `"code":"overloaded"`) ||
+		!strings.Contains(a.body, "max_buffered_bytes") || a.header.Get("Retry-After") == "" {
 		t.Errorf("a third: %d %s %v", a.status, a.body, a.header)
 	}
 	if n := r.counter("tierway_request_bodies_refused_total"); n != 1 {
@@ -98,7 +99,8 @@ func TestMemoryOfBodiesReturnsOnEveryPath(t *testing.T) {
 			t.Errorf("%s: %d %s; %d bytes are held", name, a.status, a.body, held)
 		}
 	}
-	for name, headers := range map[string]string{"cut": "Content-Length: 5000\r\n", "cut in a chunk": "Transfer-Encoding: chunked\r\n"} {
+	for name, headers := range map[string]string{"cut": "Content-Length: 5000\r\n",
+		"cut in a chunk": "Transfer-Encoding: chunked\r\n"} {
 		logged := strings.Count(r.access.String(), "\n")
 		c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
 		if err != nil {

@@ -40,7 +40,9 @@ func TestABodyThatStallsIsAnswered(t *testing.T) {
 			client, conn := net.Pipe()
 			l <- conn
 			close(l)
-			go fmt.Fprintf(client, "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n%s", part) //nolint:errcheck // and then nothing
+			//nolint:errcheck // and then nothing
+			go fmt.Fprintf(client, "POST /v1/chat/completions HTTP/1.1\r\n"+
+				"Host: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n%s", part)
 			resp, err := http.ReadResponse(bufio.NewReader(client), nil)
 			if err != nil {
 				t.Errorf("%s: no answer: %v", name, err)

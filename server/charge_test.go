@@ -68,7 +68,8 @@ func (r *rig) rows() []store.UsageRow {
 		r.t.Fatal(err)
 	}
 	now := time.Now()
-	rows, err := r.control.Stores.SQL.Usage(r.t.Context(), store.UsageQuery{Tenant: "acme", From: now.AddDate(0, 0, -1), To: now.AddDate(0, 0, 2), GroupBy: "outcome"})
+	rows, err := r.control.Stores.SQL.Usage(r.t.Context(), store.UsageQuery{Tenant: "acme", From: now.AddDate(0, 0, -1),
+		To: now.AddDate(0, 0, 2), GroupBy: "outcome"})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -102,8 +103,10 @@ func TestLimitsAreToldAsOpenAITellsThem(t *testing.T) {
 	a := r.ask("cheap")
 	duration := regexp.MustCompile(`^([0-9]+h)?([0-9]+m)?([0-9.]+s|[0-9]+ms)$`)
 	for name, form := range map[string]*regexp.Regexp{
-		"X-Ratelimit-Limit-Requests": regexp.MustCompile(`^60$`), "X-Ratelimit-Remaining-Requests": regexp.MustCompile(`^1$`), "X-Ratelimit-Reset-Requests": duration,
-		"X-Ratelimit-Limit-Tokens": regexp.MustCompile(`^40000$`), "X-Ratelimit-Remaining-Tokens": regexp.MustCompile(`^3[0-9]{4}$`), "X-Ratelimit-Reset-Tokens": duration,
+		"X-Ratelimit-Limit-Requests": regexp.MustCompile(`^60$`), "X-Ratelimit-Remaining-Requests": regexp.MustCompile(`^1$`),
+		"X-Ratelimit-Reset-Requests":   duration,
+		"X-Ratelimit-Limit-Tokens":     regexp.MustCompile(`^40000$`),
+		"X-Ratelimit-Remaining-Tokens": regexp.MustCompile(`^3[0-9]{4}$`), "X-Ratelimit-Reset-Tokens": duration,
 	} {
 		if got := a.header.Get(name); !form.MatchString(got) {
 			t.Errorf("%s: %q is not of the form %v", name, got, form)
@@ -116,7 +119,8 @@ func TestLimitsAreToldAsOpenAITellsThem(t *testing.T) {
 	if a.status != 429 || after < 1 || ms < 1 || ms > 1000 || a.header.Get("X-Should-Retry") != "" {
 		t.Errorf("%d %s %v", a.status, a.body, a.header)
 	}
-	if !strings.Contains(a.body, `"type":"requests"`) || !strings.Contains(a.body, `"code":"rate_limit_exceeded"`) || !strings.Contains(a.body, "60 requests per min") {
+	if !strings.Contains(a.body, `"type":"requests"`) || !strings.Contains(a.body, `"code":"rate_limit_exceeded"`) ||
+		!strings.Contains(a.body, "60 requests per min") {
 		t.Error(a.body)
 	}
 	if remaining(t, a) != 0 {
@@ -163,8 +167,10 @@ func TestARequestThatReachedNoWorkerIsGivenBack(t *testing.T) {
 
 func TestARequestLargerThanTheLimitIsNotRetried(t *testing.T) {
 	r := limitedRig(t, "limits: { tpm: 100 }", fakeEngine(), bigEngine())
-	a := r.post("/v1/chat/completions", `{"model":"cheap","max_tokens":90000,"messages":[{"role":"user","content":"`+strings.Repeat("many words ", 100)+`"}]}`, "Authorization", "Bearer key")
-	if a.status != 429 || a.header.Get("X-Should-Retry") != "false" || a.header.Get("Retry-After") != "" || !strings.Contains(a.body, "Request too large") || !strings.Contains(a.body, `"type":"tokens"`) {
+	a := r.post("/v1/chat/completions", `{"model":"cheap","max_tokens":90000,"messages":[{"role":"user","content":"`+
+		strings.Repeat("many words ", 100)+`"}]}`, "Authorization", "Bearer key")
+	if a.status != 429 || a.header.Get("X-Should-Retry") != "false" || a.header.Get("Retry-After") != "" ||
+		!strings.Contains(a.body, "Request too large") || !strings.Contains(a.body, `"type":"tokens"`) {
 		t.Errorf("%d %s %v", a.status, a.body, a.header)
 	}
 }
@@ -173,7 +179,8 @@ func TestARequestLargerThanTheLimitIsNotRetried(t *testing.T) {
 func TestMoreThanWasReservedIsBooked(t *testing.T) {
 	r := limitedRig(t, "limits: { tpm: 100000 }", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprint(w, `{"id":"c","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"x"},"finish_reason":"stop"}],"usage":{"prompt_tokens":89990,"completion_tokens":10,"total_tokens":90000}}`)
+		fmt.Fprint(w,
+			`{"id":"c","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"x"},"finish_reason":"stop"}],"usage":{"prompt_tokens":89990,"completion_tokens":10,"total_tokens":90000}}`)
 	}), bigEngine())
 	if a := r.ask("cheap"); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)
@@ -196,7 +203,9 @@ func TestAReservationBecomesWhatWasUsed(t *testing.T) {
 		return n
 	}
 	first := left()
-	r.post("/v1/chat/completions", `{"model":"cheap","max_tokens":50000,"messages":[{"role":"user","content":"Say hello"}]}`, "Authorization", "Bearer key")
+	r.post("/v1/chat/completions",
+		`{"model":"cheap","max_tokens":50000,"messages":[{"role":"user","content":"Say hello"}]}`, "Authorization",
+		"Bearer key")
 	if second := left(); second < first-4000 {
 		t.Errorf("%d tokens are left after a short answer, %d before it", second, first)
 	}
@@ -208,7 +217,8 @@ func TestASpentBudgetIsRefusedForGood(t *testing.T) {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	a := r.ask("cheap")
-	if a.status != 429 || a.header.Get("X-Should-Retry") != "false" || !strings.Contains(a.body, `"code":"insufficient_quota"`) || !strings.Contains(a.body, "daily token budget") {
+	if a.status != 429 || a.header.Get("X-Should-Retry") != "false" ||
+		!strings.Contains(a.body, `"code":"insufficient_quota"`) || !strings.Contains(a.body, "daily token budget") {
 		t.Errorf("%d %s %v", a.status, a.body, a.header)
 	}
 	if got := r.row("refused"); got.Requests != 1 || got.Prompt+got.Output != 0 {
@@ -222,7 +232,8 @@ func TestASpentBudgetMovesToTheCheapestTier(t *testing.T) {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	a := r.ask("dear")
-	if a.status != 200 || a.header.Get("X-Model-Tier") != "small" || !strings.HasPrefix(a.header.Get("X-Tier-Reason"), "budget") {
+	if a.status != 200 || a.header.Get("X-Model-Tier") != "small" ||
+		!strings.HasPrefix(a.header.Get("X-Tier-Reason"), "budget") {
 		t.Errorf("%d %s %v", a.status, a.body, a.header)
 	}
 	if a := r.ask("big-70b"); a.status != 429 || !strings.Contains(a.body, "insufficient_quota") {
@@ -244,7 +255,8 @@ func TestOnlyTheAnswerThatCameIsInTheLedger(t *testing.T) {
 		}
 		engine.ServeHTTP(w, q)
 	})
-	r := newRig(t, strings.Replace(fmt.Sprintf(limited, digestOfKey, "limits: { rpm: 60 }", "http://127.0.0.1:1"), "workers: [ %s ]", "workers: [ %s ]", 1), flaky, flaky)
+	r := newRig(t, strings.Replace(fmt.Sprintf(limited, digestOfKey, "limits: { rpm: 60 }", "http://127.0.0.1:1"),
+		"workers: [ %s ]", "workers: [ %s ]", 1), flaky, flaky)
 	a := r.ask("cheap")
 	if a.status != 200 || calls != 2 {
 		t.Fatalf("%d after %d calls", a.status, calls)
@@ -266,13 +278,15 @@ func TestAClientThatLeavesPaysForWhatItGot(t *testing.T) {
 		defer close(left)
 		w.Header().Set("Content-Type", "text/event-stream")
 		for range 7 {
-			say(t, w, `data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}`+"\n\n")
+			say(t, w,
+				`data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}`+"\n\n")
 		}
 		<-q.Context().Done()
 	}), bigEngine())
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	req, _ := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/v1/chat/completions", strings.NewReader(`{"model":"cheap","stream":true,"messages":[{"role":"user","content":"hi"}]}`))
+	req, _ := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/v1/chat/completions",
+		strings.NewReader(`{"model":"cheap","stream":true,"messages":[{"role":"user","content":"hi"}]}`))
 	req.Header.Set("Authorization", "Bearer key")
 	resp, err := http.DefaultTransport.RoundTrip(req)
 	if err != nil {
@@ -306,7 +320,8 @@ func TestAClientThatLeavesEarlyPaysForItsPrompt(t *testing.T) {
 	}), bigEngine())
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	req, _ := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/v1/chat/completions", strings.NewReader(`{"model":"cheap","messages":[{"role":"user","content":"hi"}]}`))
+	req, _ := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/v1/chat/completions",
+		strings.NewReader(`{"model":"cheap","messages":[{"role":"user","content":"hi"}]}`))
 	req.Header.Set("Authorization", "Bearer key")
 	go func() { <-reading; cancel() }()
 	if resp, err := http.DefaultTransport.RoundTrip(req); err == nil {
@@ -325,9 +340,11 @@ func TestCountingTokensCostsNone(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w, `{"input_tokens":5000,"count":5000,"max_model_len":1,"tokens":[1,2]}`)
 	})
-	yaml := strings.Replace(fmt.Sprintf(limited, digestOfKey, "limits: { tpm: 100, day_tokens: 1000 }", "http://127.0.0.1:1"), "messages, embeddings]", "messages, embeddings, tokenize]", 1)
+	yaml := strings.Replace(fmt.Sprintf(limited, digestOfKey, "limits: { tpm: 100, day_tokens: 1000 }",
+		"http://127.0.0.1:1"), "messages, embeddings]", "messages, embeddings, tokenize]", 1)
 	r := newRig(t, yaml, counting)
-	body := `{"model":"cheap","max_tokens":900,"prompt":"` + strings.Repeat("word ", 500) + `","messages":[{"role":"user","content":"` + strings.Repeat("word ", 500) + `"}]}`
+	body := `{"model":"cheap","max_tokens":900,"prompt":"` + strings.Repeat("word ", 500) +
+		`","messages":[{"role":"user","content":"` + strings.Repeat("word ", 500) + `"}]}`
 	for range 3 {
 		for _, path := range []string{"/v1/messages/count_tokens", "/tokenize"} {
 			if a := r.post(path, body, "Authorization", "Bearer key"); a.status != 200 {
@@ -353,7 +370,8 @@ func TestSlotsComeBackFromClientsThatLeave(t *testing.T) {
 	for i := range 40 {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Duration(i%5)*time.Millisecond, cancel)
-		req, _ := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/v1/chat/completions", strings.NewReader(`{"model":"cheap","messages":[{"role":"user","content":"hi"}]}`))
+		req, _ := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/v1/chat/completions",
+			strings.NewReader(`{"model":"cheap","messages":[{"role":"user","content":"hi"}]}`))
 		req.Header.Set("Authorization", "Bearer key")
 		if resp, err := http.DefaultTransport.RoundTrip(req); err == nil {
 			resp.Body.Close()
@@ -371,10 +389,15 @@ func TestSlotsComeBackFromClientsThatLeave(t *testing.T) {
 // AU-13: what an engine gets as cache_salt is the tenant's own, whatever it sends.
 func TestACacheSaltIsTheTenantsOwn(t *testing.T) {
 	for name, c := range map[string]struct{ settings, body, want string }{
-		"nobody asks":        {"priority: batch", `{"model":"cheap","messages":[{"role":"user","content":"hi"}]}`, ""},
-		"the tenant is kept": {"isolate_cache: true", `{"model":"cheap","messages":[{"role":"user","content":"hi"}]}`, openai.CacheSalt("acme", "")},
-		"a client asks":      {"priority: batch", `{"model":"cheap","cache_salt":"theirs","messages":[{"role":"user","content":"hi"}]}`, openai.CacheSalt("acme", "theirs")},
-		"both":               {"isolate_cache: true", `{"cache_salt":"theirs","model":"cheap","messages":[{"role":"user","content":"hi"}]}`, openai.CacheSalt("acme", "theirs")},
+		"nobody asks": {"priority: batch", `{"model":"cheap","messages":[{"role":"user","content":"hi"}]}`, ""},
+		"the tenant is kept": {"isolate_cache: true", `{"model":"cheap","messages":[{"role":"user","content":"hi"}]}`,
+			openai.CacheSalt("acme", "")},
+		"a client asks": {"priority: batch",
+			`{"model":"cheap","cache_salt":"theirs","messages":[{"role":"user","content":"hi"}]}`,
+			openai.CacheSalt("acme", "theirs")},
+		"both": {"isolate_cache: true",
+			`{"cache_salt":"theirs","model":"cheap","messages":[{"role":"user","content":"hi"}]}`,
+			openai.CacheSalt("acme", "theirs")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got string
@@ -387,7 +410,8 @@ func TestACacheSaltIsTheTenantsOwn(t *testing.T) {
 				q.Body = io.NopCloser(strings.NewReader(string(body)))
 				engine.ServeHTTP(w, q)
 			})
-			yaml := strings.Replace(fmt.Sprintf(limited, digestOfKey, c.settings, "http://127.0.0.1:1"), "model: fake-7b", "model: fake-7b\n    engine: vllm", 1)
+			yaml := strings.Replace(fmt.Sprintf(limited, digestOfKey, c.settings, "http://127.0.0.1:1"), "model: fake-7b",
+				"model: fake-7b\n    engine: vllm", 1)
 			r := newRig(t, yaml, salted)
 			if a := r.post("/v1/chat/completions", c.body, "Authorization", "Bearer key"); a.status != 200 {
 				t.Fatalf("%d %s", a.status, a.body)
@@ -443,7 +467,8 @@ func TestABackgroundResponseIsPaidForAtOnce(t *testing.T) {
 func TestManyPromptsReserveForEach(t *testing.T) {
 	r := limitedRig(t, "limits: { tpm: 1000 }", fakeEngine(), bigEngine())
 	body := `{"model":"cheap","max_tokens":200,"prompt":["a","b","c","d","e","f"]}`
-	if a := r.post("/v1/completions", body, "Authorization", "Bearer key"); a.status != 429 || !strings.Contains(a.body, "Request too large") {
+	if a := r.post("/v1/completions", body, "Authorization", "Bearer key"); a.status != 429 ||
+		!strings.Contains(a.body, "Request too large") {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 }
@@ -457,12 +482,15 @@ func TestPassedBodiesCarryNoForeignSalt(t *testing.T) {
 			body, _ := io.ReadAll(q.Body)
 			got = string(body)
 		})
-		yaml := strings.Replace(plain, "auth: { required: false }", fmt.Sprintf("auth: { keys: [ { name: acme, sha256: %s, %s } ] }\npools: [ { name: raw, paths: [\"/raw/*\"], workers: [ { name: raw-0, url: %q } ] } ]", digestOfKey, settings, served(t, engine)), 1)
+		yaml := strings.Replace(plain, "auth: { required: false }", fmt.Sprintf("auth: { keys: [ { name: acme, sha256: %s, "+
+			"%s } ] }\npools: [ { name: raw, paths: [\"/raw/*\"], workers: [ { name: raw-0, url: %q } ] } ]", digestOfKey,
+			settings, served(t, engine)), 1)
 		r := newRig(t, yaml, fakeEngine())
 		for _, body := range []string{`{"cache_salt":"VICTIM","x":1}`, `{"cache_\u0073alt":"VICTIM"}`} {
 			got = ""
 			a := r.post("/raw/any", body, "Authorization", "Bearer key")
-			if a.status != want || strings.Contains(got, "VICTIM") || want == 200 && !strings.Contains(got, openai.CacheSalt("acme", "VICTIM")) {
+			if a.status != want || strings.Contains(got, "VICTIM") ||
+				want == 200 && !strings.Contains(got, openai.CacheSalt("acme", "VICTIM")) {
 				t.Errorf("%s, %s: %d, the engine got %q", settings, body, a.status, got)
 			}
 		}
@@ -478,7 +506,8 @@ func TestPassedBodiesCarryNoForeignSalt(t *testing.T) {
 // AU-10: a stored answer is its tenant's, and no key's that may not use its tier.
 func TestAKeyReachesNoStoredAnswerBeyondItsRights(t *testing.T) {
 	few := sha256.Sum256([]byte("few"))
-	keys := fmt.Sprintf("auth: { keys: [ { name: acme, sha256: %s }, { name: other, sha256: %s, tiers: [] } ] }", digestOfKey, hex.EncodeToString(few[:]))
+	keys := fmt.Sprintf("auth: { keys: [ { name: acme, sha256: %s }, { name: other, sha256: %s, tiers: [] } ] }",
+		digestOfKey, hex.EncodeToString(few[:]))
 	r := newRig(t, strings.Replace(plain, "auth: { required: false }", keys, 1), fakeEngine())
 	made := r.post("/v1/responses", `{"model":"small","input":"hi","max_output_tokens":1}`, "Authorization", "Bearer key")
 	id := openai.ReadAnswer(openai.Responses, []byte(made.body)).ID

@@ -30,14 +30,21 @@ func TestAnAttemptThatATimeoutCutsIsPaidFor(t *testing.T) {
 		want                       store.UsageRow // Prompt: at least so many
 	}{
 		{"a whole answer's total time", chat, hello, sdk, "", "", 1, "failed", store.UsageRow{Prompt: 1, Estimated: 1}},
-		{"the total time of embeddings", "/v1/embeddings", `{"model":"small","input":"hello to all of you"}`, sdk, "", "", 1, "failed", store.UsageRow{Prompt: 1, Estimated: 1}},
-		{"a stream's total time without an event", chat, stream, sdk, "", "", 1, "failed", store.UsageRow{Prompt: 1, Estimated: 1}},
-		{"a stream's total time after a comment", chat, stream, sdk, "text/event-stream", ": wait\n\n", 1, "failed", store.UsageRow{Prompt: 1, Estimated: 1}},
-		{"silence within a whole answer", chat, hello, "", "application/json", whole[:20], 1, "failed", store.UsageRow{Prompt: 1, Estimated: 1}},
-		{"silence within a stream", chat, stream, "", "text/event-stream", token + token + token, 1, "truncated", store.UsageRow{Prompt: 1, Output: 3, Estimated: 1}},
-		{"the total time of an image, which has no tokens", "/v1/images/generations", `{"model":"small","prompt":"hello to all of you"}`, sdk, "", "", 1, "failed", store.UsageRow{}},
+		{"the total time of embeddings", "/v1/embeddings", `{"model":"small","input":"hello to all of you"}`, sdk, "", "", 1,
+			"failed", store.UsageRow{Prompt: 1, Estimated: 1}},
+		{"a stream's total time without an event", chat, stream, sdk, "", "", 1, "failed",
+			store.UsageRow{Prompt: 1, Estimated: 1}},
+		{"a stream's total time after a comment", chat, stream, sdk, "text/event-stream", ": wait\n\n", 1, "failed",
+			store.UsageRow{Prompt: 1, Estimated: 1}},
+		{"silence within a whole answer", chat, hello, "", "application/json", whole[:20], 1, "failed",
+			store.UsageRow{Prompt: 1, Estimated: 1}},
+		{"silence within a stream", chat, stream, "", "text/event-stream", token + token + token, 1, "truncated",
+			store.UsageRow{Prompt: 1, Output: 3, Estimated: 1}},
+		{"the total time of an image, which has no tokens", "/v1/images/generations",
+			`{"model":"small","prompt":"hello to all of you"}`, sdk, "", "", 1, "failed", store.UsageRow{}},
 		{"no first event", chat, stream, "", "", "", 1, "failed", store.UsageRow{}},
-		{"silence, then another worker's answer", chat, hello, "", "application/json", whole[:20], 2, "ok", store.UsageRow{Prompt: 40, Output: 2}},
+		{"silence, then another worker's answer", chat, hello, "", "application/json", whole[:20], 2, "ok",
+			store.UsageRow{Prompt: 40, Output: 2}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -56,7 +63,8 @@ func TestAnAttemptThatATimeoutCutsIsPaidFor(t *testing.T) {
 				<-q.Context().Done()
 			})
 			r := newRig(t, fmt.Sprintf("timeouts: { first_byte: 300ms, idle: 200ms }\n"+strings.Replace(limited,
-				"messages, embeddings]", "messages, embeddings, images]", 1), digestOfKey, "limits: { rpm: 60 }", "http://127.0.0.1:1"),
+				"messages, embeddings]", "messages, embeddings, images]", 1), digestOfKey, "limits: { rpm: 60 }",
+				"http://127.0.0.1:1"),
 				[]http.Handler{engine, engine}[:c.workers]...)
 			headers := []string{"Authorization", "Bearer key"}
 			if c.patience != "" {

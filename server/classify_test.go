@@ -19,12 +19,14 @@ func newTieredRig(t *testing.T, more string) *rig {
 	for i, tier := range []string{"small", "medium", "large"} {
 		w := httptest.NewServer(engines.New(engines.Config{Name: tier, AnyModel: true, Seed: 1}))
 		t.Cleanup(w.Close)
-		fmt.Fprintf(&list, "  - { name: %s, model: %s-model, context: %d, workers: [ { name: %s-0, url: %q } ] }\n", tier, tier, 8000<<(2*i), tier, w.URL)
+		fmt.Fprintf(&list, "  - { name: %s, model: %s-model, context: %d, workers: [ { name: %s-0, url: %q } ] }\n", tier,
+			tier, 8000<<(2*i), tier, w.URL)
 	}
 	if !strings.Contains(more, "classifier:") {
 		more += "classifier: {}\n" // with its preset, which rigs go without
 	}
-	return newRig(t, "auth: { required: false }\nhealth: { path: \"off\" }\ntiers:\n"+list.String()+"models: { \"gpt-*\": small }\n"+more+"# %s\n")
+	return newRig(t, "auth: { required: false }\nhealth: { path: \"off\" }\ntiers:\n"+list.String()+
+		"models: { \"gpt-*\": small }\n"+more+"# %s\n")
 }
 
 // ask is a chat of one turn.
@@ -66,15 +68,20 @@ func TestARequestIsExplainedAsItIsSent(t *testing.T) {
 	}{
 		{name: "nothing to go by", body: ask("auto", "Hi", ""), tier: "small", rule: "default"},
 		{name: "a long prompt", body: ask("auto", strings.Repeat(words, 350), ""), tier: "medium", rule: "prompt_tokens"},
-		{name: "a very long prompt", body: ask("auto", strings.Repeat(words, 1200), ""), tier: "large", rule: "prompt_tokens"},
+		{name: "a very long prompt", body: ask("auto", strings.Repeat(words, 1200), ""), tier: "large",
+			rule: "prompt_tokens"},
 		{name: "a long answer", body: ask("auto", "Hi", `,"max_tokens":2001`), tier: "large", rule: "max_tokens"},
-		{name: "a longish answer", body: ask("auto", "Hi", `,"max_completion_tokens":501`), tier: "medium", rule: "max_tokens"},
-		{name: "a keyword", body: ask("auto", "Implement a function in Python that sorts a list of numbers", ""), tier: "large", rule: "keyword:code"},
+		{name: "a longish answer", body: ask("auto", "Hi", `,"max_completion_tokens":501`), tier: "medium",
+			rule: "max_tokens"},
+		{name: "a keyword", body: ask("auto", "Implement a function in Python that sorts a list of numbers", ""),
+			tier: "large", rule: "keyword:code"},
 		{name: "a header", body: ask("auto", "Hi", ""), header: "LARGE", tier: "large", rule: "header"},
 		{name: "a tier's name", body: ask("medium", "Hi", ""), tier: "medium", rule: "model"},
 		{name: "an alias", body: ask("gpt-4o", "Hi", ""), tier: "small", rule: "alias"},
-		{name: "an alias whose context is too short", body: ask("gpt-4o", strings.Repeat(words, 600), ""), tier: "medium", rule: "context"},
-		{name: "an answer that the context does not hold", body: ask("small", "Hi", `,"max_tokens":8000`), tier: "medium", rule: "context"},
+		{name: "an alias whose context is too short", body: ask("gpt-4o", strings.Repeat(words, 600), ""), tier: "medium",
+			rule: "context"},
+		{name: "an answer that the context does not hold", body: ask("small", "Hi", `,"max_tokens":8000`), tier: "medium",
+			rule: "context"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newTieredRig(t, "")
@@ -102,7 +109,8 @@ func TestARequestIsExplainedAsItIsSent(t *testing.T) {
 // its session's id or by its own beginning.
 func TestAChatStaysAtItsTier(t *testing.T) {
 	first := `{"role":"user","content":"Implement a function in Python that sorts a list"}`
-	grown := first + `,{"role":"assistant","content":"def f(x): return sorted(x)"},{"role":"user","content":"Thanks, nice."}`
+	grown := first +
+		`,{"role":"assistant","content":"def f(x): return sorted(x)"},{"role":"user","content":"Thanks, nice."}`
 	chat := func(messages string) string { return `{"model":"auto","messages":[` + messages + `]}` }
 	t.Run("by its beginning", func(t *testing.T) {
 		r := newTieredRig(t, "")
@@ -110,7 +118,8 @@ func TestAChatStaysAtItsTier(t *testing.T) {
 		if tier, rule := tierOf(r.post("/v1/chat/completions", chat(grown))); tier != "large" || rule != "sticky" {
 			t.Errorf("the second turn is at %s by %s", tier, rule)
 		}
-		if got := r.post("/v1/chat/completions", chat(`{"role":"user","content":"Thanks, nice."}`)); got.header.Get("X-Model-Tier") != "small" {
+		if got := r.post("/v1/chat/completions", chat(`{"role":"user","content":"Thanks, nice."}`)); got.header.Get(
+			"X-Model-Tier") != "small" {
 			t.Errorf("another chat is at %s", got.header.Get("X-Model-Tier"))
 		}
 	})
@@ -118,10 +127,12 @@ func TestAChatStaysAtItsTier(t *testing.T) {
 		t.Run("by its session in "+header, func(t *testing.T) {
 			r := newTieredRig(t, "")
 			r.post("/v1/chat/completions", chat(first), header, "s1")
-			if tier, rule := tierOf(r.post("/v1/chat/completions", chat(`{"role":"user","content":"Thanks."}`), header, "s1")); rule != "sticky" {
+			if tier, rule := tierOf(r.post("/v1/chat/completions", chat(`{"role":"user","content":"Thanks."}`), header,
+				"s1")); rule != "sticky" {
 				t.Errorf("the same session is at %s by %s", tier, rule)
 			}
-			if got := r.post("/v1/chat/completions", chat(`{"role":"user","content":"Thanks."}`), header, "s2"); got.header.Get("X-Model-Tier") != "small" {
+			if got := r.post("/v1/chat/completions", chat(`{"role":"user","content":"Thanks."}`), header,
+				"s2"); got.header.Get("X-Model-Tier") != "small" {
 				t.Errorf("another session is at %s", got.header.Get("X-Model-Tier"))
 			}
 		})
@@ -132,7 +143,8 @@ func TestAChatStaysAtItsTier(t *testing.T) {
 			return strings.Replace(chat(messages), "{", `{"prompt_cache_key":"app",`, 1)
 		}
 		r.post("/v1/chat/completions", keyed(first))
-		if got := r.post("/v1/chat/completions", keyed(`{"role":"user","content":"Thanks."}`)); got.header.Get("X-Model-Tier") != "small" {
+		if got := r.post("/v1/chat/completions", keyed(`{"role":"user","content":"Thanks."}`)); got.header.Get(
+			"X-Model-Tier") != "small" {
 			t.Errorf("another chat is at %s", got.header.Get("X-Model-Tier"))
 		}
 	})
@@ -190,7 +202,8 @@ func TestAPromptThatNothingHoldsIsRefused(t *testing.T) {
 // refusal, and nothing of its prompt is in the explanation.
 func TestExplainSaysWhyNot(t *testing.T) {
 	r := newTieredRig(t, "")
-	if e := r.explained("/v1/chat/completions", ask("nobody's", "Hi", "")); e.Status != http.StatusNotFound || !strings.Contains(e.Error, "model_not_found") {
+	if e := r.explained("/v1/chat/completions", ask("nobody's", "Hi", "")); e.Status != http.StatusNotFound ||
+		!strings.Contains(e.Error, "model_not_found") {
 		t.Errorf("explained as %+v", e)
 	}
 	e := r.explained("/v1/chat/completions", ask("auto", "the secret canary implements a function", ""))
@@ -219,7 +232,8 @@ func TestAPromptNearAThresholdIsCounted(t *testing.T) {
 			t.Errorf("the signal is %+v", s)
 		}
 	}
-	if e := r.explained("/v1/chat/completions", ask("auto", strings.Repeat(" a", 3000), "")); e.Tier != "small" || e.Classified.Signals[0].Exact {
+	if e := r.explained("/v1/chat/completions", ask("auto", strings.Repeat(" a", 3000), "")); e.Tier != "small" ||
+		e.Classified.Signals[0].Exact {
 		t.Errorf("far from a threshold it is %+v", e.Classified)
 	}
 }
@@ -245,7 +259,8 @@ tiers:
 		t.Fatalf("the request that found out is %d: %s", got.status, got.body)
 	}
 	for _, model := range []string{"auto", "small"} {
-		if tier, rule := tierOf(r.post("/v1/chat/completions", ask(model, "Hi", ""))); tier != "large" || rule != "unavailable" {
+		if tier, rule := tierOf(r.post("/v1/chat/completions", ask(model, "Hi", ""))); tier != "large" ||
+			rule != "unavailable" {
 			t.Errorf("%s is at %s by %s", model, tier, rule)
 		}
 	}

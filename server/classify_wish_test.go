@@ -23,7 +23,8 @@ func newWideRig(t *testing.T, more string) *rig {
 	for _, tier := range []string{"small", "medium", "large"} {
 		w := httptest.NewServer(engines.New(engines.Config{Name: tier, AnyModel: true, Context: 1 << 18, Seed: 1}))
 		t.Cleanup(w.Close)
-		fmt.Fprintf(&list, "  - { name: %s, model: %s-model, workers: [ { name: %s-0, url: %q } ] }\n", tier, tier, tier, w.URL)
+		fmt.Fprintf(&list, "  - { name: %s, model: %s-model, workers: [ { name: %s-0, url: %q } ] }\n", tier, tier, tier,
+			w.URL)
 	}
 	return newRig(t, "auth: { required: false }\nhealth: { path: \"off\" }\ntiers:\n"+list.String()+more+"# %s\n")
 }
@@ -38,15 +39,22 @@ func TestACeilingIsNoWish(t *testing.T) {
 		tier, why          string // by default; why max_tokens is not counted
 		lesson             string // the tier under preset lesson
 	}{
-		{"a coding agent", "/v1/chat/completions", hi + `,"max_tokens":32000` + chatTool, "small", "the request offers tools", "large"},
-		{"its request for a title", "/v1/chat/completions", hi + `,"max_tokens":32000`, "small", "so high a value is a ceiling", "large"},
-		{"an agent near its context", "/v1/chat/completions", hi + `,"max_completion_tokens":4000`, "small", "so high a value is a ceiling", "large"},
-		{"old functions", "/v1/chat/completions", hi + `,"max_tokens":3000,"functions":[{"name":"read"}]`, "small", "the request offers tools", "large"},
-		{"a chat program", "/v1/chat/completions", hi + `,"max_tokens":1024`, "small", "a power of two is a client's default", "medium"},
+		{"a coding agent", "/v1/chat/completions", hi + `,"max_tokens":32000` + chatTool, "small", "the request offers tools",
+			"large"},
+		{"its request for a title", "/v1/chat/completions", hi + `,"max_tokens":32000`, "small",
+			"so high a value is a ceiling", "large"},
+		{"an agent near its context", "/v1/chat/completions", hi + `,"max_completion_tokens":4000`, "small",
+			"so high a value is a ceiling", "large"},
+		{"old functions", "/v1/chat/completions", hi + `,"max_tokens":3000,"functions":[{"name":"read"}]`, "small",
+			"the request offers tools", "large"},
+		{"a chat program", "/v1/chat/completions", hi + `,"max_tokens":1024`, "small", "a power of two is a client's default",
+			"medium"},
 		{"Anthropic's SDK", "/v1/messages", hi + `,"max_tokens":1024`, "small", "the endpoint requires it", "medium"},
 		{"Anthropic's SDK, long", "/v1/messages", hi + `,"max_tokens":3000`, "small", "the endpoint requires it", "large"},
-		{"an agent on messages", "/v1/messages", hi + `,"max_tokens":64000` + messageTool, "small", "the endpoint requires it", "large"},
-		{"an agent on responses", "/v1/responses", `"input":"hi","max_output_tokens":16000` + responseTool, "small", "the request offers tools", "large"},
+		{"an agent on messages", "/v1/messages", hi + `,"max_tokens":64000` + messageTool, "small",
+			"the endpoint requires it", "large"},
+		{"an agent on responses", "/v1/responses", `"input":"hi","max_output_tokens":16000` + responseTool, "small",
+			"the request offers tools", "large"},
 		{"the lesson's client", "/v1/chat/completions", hi + `,"max_tokens":3000`, "large", "", "large"},
 		{"the lesson's client, medium", "/v1/chat/completions", hi + `,"max_tokens":600`, "medium", "", "medium"},
 		{"a prompt to complete", "/v1/completions", `"prompt":"hi","max_tokens":3000`, "large", "", "large"},
@@ -70,7 +78,8 @@ func TestACeilingIsNoWish(t *testing.T) {
 		} else if s := e.Classified.Signals[1]; s.Rule != "max_tokens" || s.NotCounted != c.why || s.Value == 0 {
 			t.Errorf("%s: explained as %+v, want it to say %q", c.client, s, c.why)
 		}
-		if e := lesson.explained(c.path, body); e.Classified == nil || e.Classified.Tier != c.lesson || e.Classified.Rule != "max_tokens" {
+		if e := lesson.explained(c.path, body); e.Classified == nil || e.Classified.Tier != c.lesson ||
+			e.Classified.Rule != "max_tokens" {
 			t.Errorf("%s: under the lesson's preset classified as %+v, want %s", c.client, e.Classified, c.lesson)
 		}
 	}

@@ -76,7 +76,8 @@ func TestAWorkersSilenceIsNoStallOfTheClient(t *testing.T) {
 		say(t, w, end)
 	})
 	for _, http2 := range []bool{false, true} {
-		for path, want := range map[string]string{"/raw/x": "beginend", "/v1/audio/speech": "beginend", "/v1/chat/completions": first + chunkAndEnd} {
+		for path, want := range map[string]string{"/raw/x": "beginend", "/v1/audio/speech": "beginend",
+			"/v1/chat/completions": first + chunkAndEnd} {
 			t.Run(fmt.Sprintf("HTTP/2 %v %s", http2, path), func(t *testing.T) {
 				t.Parallel()
 				r := newRig(t, fmt.Sprintf(stalling, stall, served(t, engine), served(t, engine)))

@@ -8,7 +8,8 @@ import (
 
 // IN-16: only proxies of the list are believed, and only what stands last.
 func TestAnAddressIsWhatTrustedProxiesSay(t *testing.T) {
-	r := newRig(t, strings.Replace(plain, "health:", `trusted_proxies: ["10.0.0.0/8", "fd00::/8", "127.0.0.1"]`+"\nhealth:", 1), fakeEngine())
+	r := newRig(t, strings.Replace(plain, "health:", `trusted_proxies: ["10.0.0.0/8", "fd00::/8", "127.0.0.1"]`+
+		"\nhealth:", 1), fakeEngine())
 	for _, c := range []struct{ peer, forwarded, want string }{
 		{"192.0.2.7:1", "", "192.0.2.7"},
 		{"192.0.2.7:1", "203.0.113.9", "192.0.2.7"},

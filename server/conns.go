@@ -71,7 +71,13 @@ type acceptance struct {
 // Server: handshakes read what strangers send.
 func newTLSListener(l net.Listener, config *tls.Config, keep func(string, func())) *tlsListener {
 	ctx, cancel := context.WithCancel(context.Background())
-	t := &tlsListener{Listener: l, config: config.Clone(), keep: keep, ready: make(chan acceptance), done: make(chan struct{})}
+	t := &tlsListener{
+		Listener: l,
+		config:   config.Clone(),
+		keep:     keep,
+		ready:    make(chan acceptance),
+		done:     make(chan struct{}),
+	}
 	t.end = sync.OnceFunc(func() {
 		cancel()
 		close(t.done)

@@ -35,7 +35,8 @@ func (p *planes) cors(next http.Handler) http.Handler {
 			if allowed {
 				preflight(h, r, c.MaxAge)
 			}
-			http.NewResponseController(w).SetWriteDeadline(time.Now().Add(f.Timeouts.ClientStall)) //nolint:errcheck // a dead connection takes nothing
+			//nolint:errcheck // a dead connection takes nothing
+			http.NewResponseController(w).SetWriteDeadline(time.Now().Add(f.Timeouts.ClientStall))
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}

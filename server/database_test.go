@@ -44,7 +44,8 @@ func TestDatabaseThatTakesNoWritesIsReported(t *testing.T) {
 		t.Fatal("the ledger was written")
 	}
 	until(t, "another state", func() bool { _, up, _ := state(); return up == "0" })
-	if ready, up, status := state(); !strings.Contains(ready, `"ready":true`) || !strings.Contains(ready, "database: takes no writes") || up != "0" || status != "read_only" {
+	if ready, up, status := state(); !strings.Contains(ready, `"ready":true`) ||
+		!strings.Contains(ready, "database: takes no writes") || up != "0" || status != "read_only" {
 		t.Errorf("/readyz %s, tierway_database_up %s, status %s", ready, up, status)
 	}
 	rename("away", "ledger")
@@ -65,7 +66,8 @@ func TestAnErrorSaysOnceWhatWasBeingDone(t *testing.T) {
 	r := newAdminRig(t)
 	gone := filepath.Join(t.TempDir(), "config.yaml")
 	r.source = func() (*config.File, error) { return config.Load(gone, nil) }
-	if _, err := r.Reload(t.Context(), control.ReloadRequest{DryRun: true}); err == nil || strings.Count(err.Error(), "reading the configuration") != 1 {
+	if _, err := r.Reload(t.Context(), control.ReloadRequest{DryRun: true}); err == nil ||
+		strings.Count(err.Error(), "reading the configuration") != 1 {
 		t.Error(err)
 	}
 }

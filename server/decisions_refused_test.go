@@ -26,7 +26,8 @@ tiers: # of a policy that is shown full workers
 	r.until("the request is recorded", func() bool { return len(r.decisions.Last(1)) == 1 })
 	d := r.decisions.Last(1)[0]
 	c := d.Refused
-	if c == nil || !c.WorkerFull || len(c.Candidates) != len(r.control.Snapshot().Pools[0].Workers) || !c.Candidates[0].Full || len(d.Attempts) != 0 || d.Shed != "wait" {
+	if c == nil || !c.WorkerFull || len(c.Candidates) != len(r.control.Snapshot().Pools[0].Workers) ||
+		!c.Candidates[0].Full || len(d.Attempts) != 0 || d.Shed != "wait" {
 		t.Fatalf("the record has %+v of %+v", c, d)
 	}
 	admin := adminRigOf(r)
@@ -35,7 +36,8 @@ tiers: # of a policy that is shown full workers
 	if row.Refused == nil || len(row.Refused.Candidates) != 0 || len(d.Refused.Candidates) == 0 {
 		t.Errorf("the list has %+v of %+v", row.Refused, d.Refused)
 	}
-	if past := admin.explains(http.StatusOK, order{"decision": d.RequestID}); past.Outcome != decisions.WouldReject || len(past.Candidates) != len(c.Candidates) {
+	if past := admin.explains(http.StatusOK, order{"decision": d.RequestID}); past.Outcome != decisions.WouldReject ||
+		len(past.Candidates) != len(c.Candidates) {
 		t.Errorf("explained as %+v", past)
 	}
 }

@@ -76,7 +76,8 @@ func named(items []any, as any) int {
 func TestAnEditedConfigurationIsComplete(t *testing.T) {
 	r := newExplainRig(t)
 	f := r.draft(`tiers: [ { name: large, workers: [ { name: l0, weight: 3 } ] } ]`)
-	if got := config.Changes(r.control.Snapshot().Base, f); len(got) != 1 || got[0].Path != "tiers[large].workers[l0].weight" {
+	if got := config.Changes(r.control.Snapshot().Base, f); len(got) != 1 ||
+		got[0].Path != "tiers[large].workers[l0].weight" {
 		t.Errorf("it changes %+v", got)
 	}
 }

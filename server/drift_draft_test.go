@@ -32,7 +32,8 @@ type draftRig struct {
 // newDraftRig makes a rig that has served some requests and has some slots taken.
 func newDraftRig(t *testing.T, seed uint64, saw map[string]int) *draftRig {
 	t.Helper()
-	r := &draftRig{driftRig: newDriftRig(t, "", quick), driftWorld: newDriftWorld(seed), held: map[string]*loads{}, saw: saw}
+	r := &draftRig{driftRig: newDriftRig(t, "", quick), driftWorld: newDriftWorld(seed), held: map[string]*loads{},
+		saw: saw}
 	t.Cleanup(r.give)
 	for range 30 { // later turns of chats too
 		r.sent(r.wish())
@@ -91,7 +92,8 @@ func (r *draftRig) drains(t *testing.T, tier string) {
 			if of == "" || r.drained == tier {
 				continue
 			}
-			if err := r.override(t.Context(), store.Actor{}, store.Override{Worker: fmt.Sprint(of, "-", i), Drain: drain}); err != nil {
+			if err := r.override(t.Context(), store.Actor{},
+				store.Override{Worker: fmt.Sprint(of, "-", i), Drain: drain}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -106,7 +108,8 @@ func (r *draftRig) servesAsExplained(t *testing.T, draft string) {
 	settled(t, r.driftRig)
 	r.chance.Store(r.Uint64())
 	w := r.wish()
-	e := decoded[admin.RouteExplanation](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain", w.order(map[string]any{"draft": draft}))).Draft
+	e := decoded[admin.RouteExplanation](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain",
+		w.order(map[string]any{"draft": draft}))).Draft
 	r.reloads(t, draft)
 	r.saw[e.Outcome]++
 	if e.Outcome == decisions.WouldQueue {
@@ -128,7 +131,8 @@ func (r *draftRig) servesAsExplained(t *testing.T, draft string) {
 		}
 	}
 	if got.status != status || !maps.Equal(is, want) {
-		t.Fatalf("answered %d with %v, explained as %d with %v: %s\n%.300s\nunder\n%s", got.status, is, status, want, e.Summary, w.body, draft)
+		t.Fatalf("answered %d with %v, explained as %d with %v: %s\n%.300s\nunder\n%s", got.status, is, status, want,
+			e.Summary, w.body, draft)
 	}
 }
 
@@ -178,7 +182,8 @@ func TestARandomDraftIsWhatAReloadPutsInForce(t *testing.T) {
 		})
 	}
 	t.Log(saw)
-	for _, name := range []string{decisions.WouldRoute, decisions.WouldQueue, decisions.WouldReject, "overloaded", "no_healthy_worker", "model_not_found", "context_length_exceeded"} {
+	for _, name := range []string{decisions.WouldRoute, decisions.WouldQueue, decisions.WouldReject, "overloaded",
+		"no_healthy_worker", "model_not_found", "context_length_exceeded"} {
 		if saw[name] == 0 {
 			t.Errorf("no request was an example of %s: %v", name, saw)
 		}
@@ -207,7 +212,8 @@ func (r *draftRig) draft() string {
 		fmt.Fprintf(&b, "  - { name: %s, model: %s-model%s, %spolicy: %s, queue: %s, workers: [ %s ] }\n",
 			name, name, version, context, r.policy(), r.queue(), strings.Join(r.workers(name, i, i == roamer), ", "))
 	}
-	fmt.Fprintf(&b, "pools:\n  - { name: vectors, model: bge, serves: [embeddings], policy: %s, queue: %s, workers: [ %s ] }\n",
+	fmt.Fprintf(&b,
+		"pools:\n  - { name: vectors, model: bge, serves: [embeddings], policy: %s, queue: %s, workers: [ %s ] }\n",
 		r.policy(), r.queue(), strings.Join(r.workers("vectors", len(driftTiers), false), ", "))
 	usual := r.IntN(3)
 	thresholds := func(most int) string {
@@ -221,8 +227,10 @@ func (r *draftRig) draft() string {
 		}
 		return "{ " + strings.Join(list, ", ") + " }"
 	}
-	fmt.Fprintf(&b, "classifier: { preset: %s, mode: %s, default: %s, unavailable: %s, prompt_tokens: %s, max_tokens: %s }\n",
-		r.pick("groups", "none", "none", "none"), r.pick("max", "first_match"), names[usual], r.pick("up", "down", "refuse", "refuse"), thresholds(800), thresholds(1000))
+	fmt.Fprintf(&b,
+		"classifier: { preset: %s, mode: %s, default: %s, unavailable: %s, prompt_tokens: %s, max_tokens: %s }\n",
+		r.pick("groups", "none", "none", "none"), r.pick("max", "first_match"), names[usual],
+		r.pick("up", "down", "refuse", "refuse"), thresholds(800), thresholds(1000))
 	b.WriteString("models:\n")
 	for _, name := range []string{"gpt-4*", "gpt-5", "best", "text-*", "unknown-*", "auto"} {
 		if r.IntN(4) > 0 {
@@ -234,7 +242,8 @@ func (r *draftRig) draft() string {
 
 // policy draws a policy, some with options.
 func (r *draftRig) policy() string {
-	return r.pick(append([]string{"{ name: chwbl, epsilon: 0.1, slack: 0.5 }", "{ name: chwbl, no_key: model_hash, depth: fixed, virtual_nodes: 20 }"}, driftPolicies...)...)
+	return r.pick(append([]string{"{ name: chwbl, epsilon: 0.1, slack: 0.5 }", "{ name: chwbl, no_key: model_hash, " +
+		"depth: fixed, virtual_nodes: 20 }"}, driftPolicies...)...)
 }
 
 // queue draws how requests wait.
@@ -259,7 +268,8 @@ func (r *draftRig) workers(of string, at int, roamer bool) (list []string) {
 		if r.IntN(4) == 0 {
 			tokens = fmt.Sprintf(", max_tokens_inflight: %d", 1000+r.IntN(20000))
 		}
-		list = append(list, fmt.Sprintf("{ name: %s, url: %q, weight: %d, priority: %d, max_inflight: %d%s }", name, r.engines[engine%len(r.engines)], weight, r.IntN(2), r.IntN(6), tokens))
+		list = append(list, fmt.Sprintf("{ name: %s, url: %q, weight: %d, priority: %d, max_inflight: %d%s }", name,
+			r.engines[engine%len(r.engines)], weight, r.IntN(2), r.IntN(6), tokens))
 	}
 	for i := range 6 {
 		if i == 0 || i < 4 && r.IntN(4) > 0 || r.IntN(6) == 0 {

@@ -89,7 +89,8 @@ func (r *driftRig) explainsPast(t *testing.T, id string, told http.Header, saw m
 	if e.Note != "" {
 		rule += "; " + e.Note
 	}
-	for name, is := range map[string]string{"X-Routed-To": e.Worker, "X-Route-Reason": e.Reason, "X-Model-Tier": e.Tier, "X-Tier-Reason": rule} {
+	for name, is := range map[string]string{"X-Routed-To": e.Worker, "X-Route-Reason": e.Reason, "X-Model-Tier": e.Tier,
+		"X-Tier-Reason": rule} {
 		if told.Get(name) != is {
 			t.Errorf("%s was told %s %s, and is explained as %s: %+v", id, name, told.Get(name), is, was.Choice)
 		}

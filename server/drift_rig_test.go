@@ -39,7 +39,8 @@ func (r *driftRig) random() uint64 {
 
 // driftPolicies are the policies of the tiers, the least capable tier first.
 var driftPolicies = []string{
-	"{ name: chwbl }", "{ name: least_load }", "{ name: power_of_two }", "{ name: random }", "{ name: round_robin }", "{ name: weighted_round_robin }",
+	"{ name: chwbl }", "{ name: least_load }", "{ name: power_of_two }", "{ name: random }", "{ name: round_robin }",
+	"{ name: weighted_round_robin }",
 }
 
 // driftTiers are the tiers' names, in order.
@@ -52,11 +53,13 @@ var driftTenants = []string{"acme", "beta", "gamma"}
 func driftHead() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "store: { sql: %q }\nhealth: { path: \"off\" }\n", memoryDB)
-	fmt.Fprintf(&b, "admin: { keys: [ { name: ops, sha256: %s }, { name: eyes, sha256: %s, role: viewer } ] }\n", digestHex("ops"), digestHex("eyes"))
+	fmt.Fprintf(&b, "admin: { keys: [ { name: ops, sha256: %s }, { name: eyes, sha256: %s, role: viewer } ] }\n",
+		digestHex("ops"), digestHex("eyes"))
 	b.WriteString("auth:\n  keys:\n")
 	for i, name := range driftTenants {
 		fmt.Fprintf(&b, "    - { name: %s, sha256: %s%s }\n", name, digestHex(name),
-			[]string{"", ", tiers: [one, two, three, five, vectors], limits: { rpm: 100000, tpm: 100000000, concurrent: 1000 }", ", default_priority: background, isolate_cache: true"}[i])
+			[]string{"", ", tiers: [one, two, three, five, vectors], limits: { rpm: 100000, tpm: 100000000, concurrent: 1000 }",
+				", default_priority: background, isolate_cache: true"}[i])
 	}
 	return b.String()
 }
@@ -77,10 +80,13 @@ func driftConfig(t *testing.T, more string, engine func(tier string, i int) http
 	b.WriteString(driftHead())
 	b.WriteString("tiers:\n")
 	for i, policy := range driftPolicies {
-		fmt.Fprintf(&b, "  - { name: %s, model: %s-model, context: %d, policy: %s, workers: [ %s ] }\n", driftTiers[i], driftTiers[i], 4000<<i, policy, workers(driftTiers[i]))
+		fmt.Fprintf(&b, "  - { name: %s, model: %s-model, context: %d, policy: %s, workers: [ %s ] }\n", driftTiers[i],
+			driftTiers[i], 4000<<i, policy, workers(driftTiers[i]))
 	}
-	fmt.Fprintf(&b, "pools:\n  - { name: vectors, model: bge, serves: [embeddings], policy: { name: chwbl, no_key: model_hash }, workers: [ %s ] }\n", workers("vectors"))
-	b.WriteString("classifier: { prompt_tokens: { two: 300, three: 700, four: 1500, five: 4000 }, max_tokens: { two: 300, six: 3000 } }\n")
+	fmt.Fprintf(&b, "pools:\n  - { name: vectors, model: bge, serves: [embeddings], policy: { name: chwbl, no_key: "+
+		"model_hash }, workers: [ %s ] }\n", workers("vectors"))
+	b.WriteString("classifier: { prompt_tokens: { two: 300, three: 700, four: 1500, five: 4000 }, max_tokens: { two: " +
+		"300, six: 3000 } }\n")
 	b.WriteString("models: { \"gpt-4*\": three, \"gpt-5\": four, \"best\": classify, \"text-*\": vectors }\n")
 	b.WriteString(more)
 	return b.String()
@@ -99,7 +105,8 @@ func newDriftRig(t *testing.T, more string, engine func(tier string, i int) http
 		d.engines = append(d.engines, s.URL)
 	}
 	r := &rig{t: t, text: text, access: &lines{}}
-	r.Server, err = New(Options{Config: file, Source: r.reread, Log: slog.New(slog.DiscardHandler), Access: r.access, Metrics: telemetry.New("test"), Rand: d.random})
+	r.Server, err = New(Options{Config: file, Source: r.reread, Log: slog.New(slog.DiscardHandler), Access: r.access,
+		Metrics: telemetry.New("test"), Rand: d.random})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +145,8 @@ func (w wish) order(more map[string]any) string {
 	for name := range w.header {
 		headers[name] = w.header.Get(name)
 	}
-	order := map[string]any{"tenant": w.tenant, "key_id": "config-" + keyID(w.tenant), "path": w.path, "headers": headers, "request": json.RawMessage(w.body)}
+	order := map[string]any{"tenant": w.tenant, "key_id": "config-" + keyID(w.tenant), "path": w.path, "headers": headers,
+		"request": json.RawMessage(w.body)}
 	for k, v := range more {
 		order[k] = v
 	}
@@ -158,7 +166,8 @@ func keyID(key string) string {
 // whyOf asks the admin API where the request would go.
 func (r *driftRig) whyOf(w wish) admin.RouteExplanation {
 	r.t.Helper()
-	return decoded[admin.RouteExplanation](r.t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain", w.order(nil)))
+	return decoded[admin.RouteExplanation](r.t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain",
+		w.order(nil)))
 }
 
 // driftWorld draws requests: chats whose beginnings are shared, of all lengths, asked
@@ -198,7 +207,8 @@ func (d *driftWorld) wish() wish {
 	if d.IntN(10) == 0 {
 		w.header.Set("X-Request-Priority", d.pick("interactive", "background", "batch"))
 	}
-	model := d.pick(append([]string{"auto", "auto", "auto", "best", "gpt-4o", "gpt-5", "one-model", "six-model", "two", "unknown-model"}, driftTiers...)...)
+	model := d.pick(append([]string{"auto", "auto", "auto", "best", "gpt-4o", "gpt-5", "one-model", "six-model", "two",
+		"unknown-model"}, driftTiers...)...)
 	more := ""
 	if d.IntN(3) == 0 {
 		more = fmt.Sprintf(`,"max_tokens":%d`, []int{16, 200, 400, 1024, 3500, 5000}[d.IntN(6)])
@@ -221,7 +231,8 @@ func (d *driftWorld) chat() string {
 		return fmt.Sprintf(`{"role":"user","content":%q}`, text)
 	}
 	if len(d.chats) < 12 {
-		d.chats = append(d.chats, fmt.Sprintf(`{"role":"system","content":%q},`, "You are assistant "+d.pick("A", "B")+". "+d.words(200))+turn())
+		d.chats = append(d.chats, fmt.Sprintf(`{"role":"system","content":%q},`, "You are assistant "+d.pick("A", "B")+". "+
+			d.words(200))+turn())
 		return d.chats[len(d.chats)-1]
 	}
 	at := d.IntN(len(d.chats))
@@ -235,7 +246,8 @@ func (d *driftWorld) chat() string {
 
 // quick is an engine that answers at once.
 func quick(tier string, i int) http.Handler {
-	return engines.New(engines.Config{Name: fmt.Sprint(tier, i), AnyModel: true, Seed: uint64(i) + 1, CacheTokens: 1 << 20})
+	return engines.New(engines.Config{Name: fmt.Sprint(tier, i), AnyModel: true, Seed: uint64(i) + 1,
+		CacheTokens: 1 << 20})
 }
 
 // loads keeps leases of pools, as requests in flight would.
@@ -252,7 +264,8 @@ func (l *loads) shake(d *driftWorld, p *routing.Pool) {
 			l.held = append(l.held[:at], l.held[at+1:]...)
 			continue
 		}
-		r := routing.Request{Now: time.Now(), Rand: d.Uint64(), PromptTokens: int64(d.IntN(9000)), OutputTokens: int64(d.IntN(800)), Stream: true}
+		r := routing.Request{Now: time.Now(), Rand: d.Uint64(), PromptTokens: int64(d.IntN(9000)),
+			OutputTokens: int64(d.IntN(800)), Stream: true}
 		if lease, err := p.Acquire(&r); err == nil {
 			l.held = append(l.held, &lease)
 		}

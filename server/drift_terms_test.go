@@ -59,7 +59,8 @@ func picksOf(t *testing.T, policy string, picks int) (all []picked) {
 		record := routing.Choice{}
 		r.Record = &record
 		lease, bookErr := p.Acquire(r)
-		is := picked{choice: record, model: routing.Hash(r.Model), prefix: routing.Hash(r.Prefix), chain: routing.AppendChain(nil, r.Blocks), at: now, used: look.Worker, reason: look.Reason}
+		is := picked{choice: record, model: routing.Hash(r.Model), prefix: routing.Hash(r.Prefix),
+			chain: routing.AppendChain(nil, r.Blocks), at: now, used: look.Worker, reason: look.Reason}
 		switch {
 		case bookErr == nil && lease.Worker().ID() != look.Worker:
 			t.Fatalf("booked on %s, previewed %s", lease.Worker().ID(), look.Worker)
@@ -98,7 +99,8 @@ func (d *driftWorld) request(now time.Time, phase int) *routing.Request {
 }
 
 // again decides a pick again and returns the worker and how it was chosen.
-func (p *picked) again(t *testing.T, policy routing.Policy, c *routing.Choice) (string, routing.Reason, *routing.Choice) {
+func (p *picked) again(t *testing.T, policy routing.Policy,
+	c *routing.Choice) (string, routing.Reason, *routing.Choice) {
 	t.Helper()
 	i, reason, decided, err := routing.Redecide(policy, c, p.model, p.prefix, p.chain, p.at)
 	if err != nil {
@@ -162,12 +164,14 @@ func TestEveryPickIsDecidedAgainAsItWas(t *testing.T) {
 // sameScores says where two choices differ in what a candidate scored; "" nowhere.
 func sameScores(was, is *routing.Choice) string {
 	if len(was.Candidates) != len(is.Candidates) || was.RunnerUp != is.RunnerUp {
-		return fmt.Sprintf("%d candidates, next %s; were %d, next %s", len(is.Candidates), is.RunnerUp, len(was.Candidates), was.RunnerUp)
+		return fmt.Sprintf("%d candidates, next %s; were %d, next %s", len(is.Candidates), is.RunnerUp, len(was.Candidates),
+			was.RunnerUp)
 	}
 	for i := range was.Candidates {
 		a, b := &was.Candidates[i], &is.Candidates[i]
 		if a.Worker != b.Worker || a.Score != b.Score || a.Excluded != b.Excluded {
-			return fmt.Sprintf("%s scores %g (%q), %s scored %g (%q)", b.Worker, b.Score, b.Excluded, a.Worker, a.Score, a.Excluded)
+			return fmt.Sprintf("%s scores %g (%q), %s scored %g (%q)", b.Worker, b.Score, b.Excluded, a.Worker, a.Score,
+				a.Excluded)
 		}
 	}
 	return ""

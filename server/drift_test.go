@@ -54,7 +54,8 @@ func TestWhatIsExplainedIsWhatIsDone(t *testing.T) {
 		l.give()
 	}
 	t.Log(saw)
-	for _, name := range []string{decisions.WouldRoute, decisions.WouldReject, "header", "model", "alias", "prompt_tokens", "default", "policy chwbl", "policy least_load",
+	for _, name := range []string{decisions.WouldRoute, decisions.WouldReject, "header", "model", "alias", "prompt_tokens",
+		"default", "policy chwbl", "policy least_load",
 		"policy power_of_two", "policy random", "policy round_robin", "policy weighted_round_robin"} {
 		if saw[name] == 0 {
 			t.Errorf("no request was an example of %s: %v", name, saw)
@@ -68,7 +69,8 @@ func promised(e *decisions.Explanation) map[string]string {
 	if e.Note != "" {
 		reason += "; " + e.Note
 	}
-	return map[string]string{"X-Routed-To": e.Worker, "X-Model-Tier": e.Tier, "X-Tier-Reason": reason, "X-Route-Reason": e.Reason}
+	return map[string]string{"X-Routed-To": e.Worker, "X-Model-Tier": e.Tier, "X-Tier-Reason": reason,
+		"X-Route-Reason": e.Reason}
 }
 
 // waits sends a request that is explained to wait, and sees it do so until free has
@@ -90,6 +92,7 @@ func (r *driftRig) waits(t *testing.T, w wish, e *decisions.Explanation, free fu
 	}
 	free()
 	if got := <-done; got.status != http.StatusOK || got.header.Get("X-Model-Tier") != e.Tier {
-		t.Fatalf("after its wait it is answered %d by %s, explained for %s", got.status, got.header.Get("X-Model-Tier"), e.Tier)
+		t.Fatalf("after its wait it is answered %d by %s, explained for %s", got.status, got.header.Get("X-Model-Tier"),
+			e.Tier)
 	}
 }

@@ -54,7 +54,8 @@ func unreadRequests() map[string][]struct {
 
 // handlers are those of the rig's planes.
 func (r *rig) handlers() map[string]http.Handler {
-	return map[string]http.Handler{"data": r.planes.dataHandler(), "admin": r.planes.adminHandler(), "metrics": r.planes.metricsHandler()}
+	return map[string]http.Handler{"data": r.planes.dataHandler(), "admin": r.planes.adminHandler(),
+		"metrics": r.planes.metricsHandler()}
 }
 
 // edgeYAML is adminYAML with a page that may ask, and no worker.
@@ -76,7 +77,8 @@ func TestAnUnreadBodyHoldsNoConnection(t *testing.T) {
 		front := httptest.NewServer(handler)
 		t.Cleanup(front.Close)
 		for _, c := range unreadRequests()[plane] {
-			for _, body := range []string{"Content-Length: 1\r\n", "Content-Length: 9000000\r\n", "Transfer-Encoding: chunked\r\n"} {
+			for _, body := range []string{"Content-Length: 1\r\n", "Content-Length: 9000000\r\n",
+				"Transfer-Encoding: chunked\r\n"} {
 				conn, err := net.Dial("tcp", front.Listener.Addr().String())
 				if err != nil {
 					t.Fatal(err)
@@ -153,7 +155,8 @@ func TestAnUntakenAnswerHoldsNoStream(t *testing.T) {
 		front.StartTLS()
 		t.Cleanup(front.Close) // it waits for what is under way
 		for _, path := range paths[plane] {
-			conn, err := tls.Dial("tcp", front.Listener.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+			conn, err := tls.Dial("tcp", front.Listener.Addr().String(),
+				&tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -172,7 +175,8 @@ func TestAnUntakenAnswerHoldsNoStream(t *testing.T) {
 				if frame[3] == resetStream {
 					break
 				}
-				io.CopyN(io.Discard, conn, int64(frame[0])<<16|int64(frame[1])<<8|int64(frame[2])) //nolint:errcheck // the next read fails
+				//nolint:errcheck // the next read fails
+				io.CopyN(io.Discard, conn, int64(frame[0])<<16|int64(frame[1])<<8|int64(frame[2]))
 			}
 		}
 	}
@@ -189,7 +193,8 @@ func TestAStreamOutlastsTheUnreadGrace(t *testing.T) {
 	r := adminRigOf(newRig(t, adminYAML(memoryDB), engine))
 	admin := httptest.NewServer(r.planes.adminHandler())
 	t.Cleanup(admin.Close)
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, admin.URL+"/admin/decisions/stream", strings.NewReader("{}"))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, admin.URL+"/admin/decisions/stream",
+		strings.NewReader("{}"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +204,8 @@ func TestAStreamOutlastsTheUnreadGrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer followed.Body.Close()
-	if a := r.post("/v1/chat/completions", `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`, "Authorization", "Bearer filed"); a.err != nil || a.body != chunkAndEnd {
+	if a := r.post("/v1/chat/completions", `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`,
+		"Authorization", "Bearer filed"); a.err != nil || a.body != chunkAndEnd {
 		t.Errorf("the stream ended with %v after %q", a.err, a.body)
 	}
 	if line, err := bufio.NewReader(followed.Body).ReadString('\n'); err != nil {

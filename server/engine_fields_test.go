@@ -37,7 +37,8 @@ func (k *recorder) last() (http.Header, string) {
 // TestFieldsThatNameOtherHostsStayHere: a tenant could have an engine read another host's
 // memory, choose its rank, or spoil the index of its events.
 func TestFieldsThatNameOtherHostsStayHere(t *testing.T) {
-	const form = "--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nfake-7b\r\n--b\r\nContent-Disposition: form-data; name=\"FIELD\"\r\n\r\n1\r\n" +
+	const form = "--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nfake-7b\r\n--b\r\nContent-Disposition: " +
+		"form-data; name=\"FIELD\"\r\n\r\n1\r\n" +
 		"--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.wav\"\r\n\r\nx\r\n--b--\r\n"
 	for _, allow := range []string{"", "allow_fields: [" + strings.Join(openai.EngineFields[:], ", ") + "],"} {
 		k := &recorder{next: fakeEngine()}
@@ -48,8 +49,11 @@ pools: [ { name: small, model: fake-7b, serves: [chat, messages, embeddings, aud
 `, k)
 		for _, field := range openai.EngineFields {
 			for _, c := range [][3]string{
-				{"/v1/chat/completions", `{"FIELD":{"remote_host":"10.0.0.9"},"model":"fake-7b","messages":[{"role":"user","content":"hi"}]}`, "application/json"},
-				{"/v1/messages", `{"model":"fake-7b","max_tokens":5,"messages":[{"role":"user","content":"hi"}],"FIELD":1}`, "application/json"},
+				{"/v1/chat/completions",
+					`{"FIELD":{"remote_host":"10.0.0.9"},"model":"fake-7b","messages":[{"role":"user","content":"hi"}]}`,
+					"application/json"},
+				{"/v1/messages", `{"model":"fake-7b","max_tokens":5,"messages":[{"role":"user","content":"hi"}],"FIELD":1}`,
+					"application/json"},
 				{"/v1/embeddings", `{"model":"fake-7b","FIELD":1,"input":"x"}`, "application/json"},
 				{"/v1/audio/transcriptions", form, "multipart/form-data; boundary=b"},
 				{"/v9/generate", `{"text":"x","FIELD":["10.0.0.9"]}`, "application/json"},
@@ -113,7 +117,8 @@ func TestAnEngineWithoutPrioritiesStillAnswersMessages(t *testing.T) {
 	})
 	r := newRig(t, strings.Replace(plain, "model: fake-7b", "model: fake-7b\n    engine: vllm", 1), k)
 	for i, want := range []int{2, 3, 4} {
-		a := r.post("/v1/messages", `{"model":"small","max_tokens":5,"messages":[{"role":"user","content":"hi"}]}`, "X-Request-Priority", "batch")
+		a := r.post("/v1/messages", `{"model":"small","max_tokens":5,"messages":[{"role":"user","content":"hi"}]}`,
+			"X-Request-Priority", "batch")
 		if a.status != http.StatusOK || asked != want {
 			t.Errorf("request %d: %d %s after %d requests to the engine, want %d", i, a.status, a.body, asked, want)
 		}

@@ -40,7 +40,8 @@ func TestWhatIsAskedWithoutAKeyIsExplainedAsItIsServed(t *testing.T) {
 		"a page of another": {"localhost", "cross-site", "cross_site_request"},
 		"a foreign name":    {"example.com", "", "host_not_allowed"},
 	} {
-		q := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(`{"model":"fake-7b","messages":[{"role":"user","content":"hi"}]}`))
+		q := httptest.NewRequest(http.MethodPost, "/v1/chat/completions",
+			strings.NewReader(`{"model":"fake-7b","messages":[{"role":"user","content":"hi"}]}`))
 		q.Header.Set("Content-Type", "application/json")
 		q.Host = c.host
 		if c.site != "" {
@@ -84,13 +85,15 @@ func TestAPanicWhileExplainingKeepsNoMemory(t *testing.T) {
 // TestATooLongPromptIsExplainedWithItsSignals although it gets no tier.
 func TestATooLongPromptIsExplainedWithItsSignals(t *testing.T) {
 	r := newRig(t, strings.Replace(plain, "model: fake-7b", "model: fake-7b\n    context: 50", 1), fakeEngine())
-	body := `{"model":"auto","messages":[{"role":"user","content":"` + strings.Repeat("some words and others ", 400) + `"}]}`
+	body := `{"model":"auto","messages":[{"role":"user","content":"` + strings.Repeat("some words and others ", 400) +
+		`"}]}`
 	q := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(body))
 	q.Host = "localhost"
 	q.Header.Set("Content-Type", "application/json")
 	e := r.Explain(q)
 	last := e.Steps[len(e.Steps)-1]
-	if e.Code != "context_length_exceeded" || e.Classified == nil || last.Tier == nil || len(last.Tier.Signals) == 0 || e.Tier != "" {
+	if e.Code != "context_length_exceeded" || e.Classified == nil || last.Tier == nil || len(last.Tier.Signals) == 0 ||
+		e.Tier != "" {
 		t.Errorf("%s, tier %q, classified %+v, step %+v", e.Code, e.Tier, e.Classified, last.Tier)
 	}
 }
@@ -98,9 +101,11 @@ func TestATooLongPromptIsExplainedWithItsSignals(t *testing.T) {
 // TestTheRecordOfADisabledTenantNamesNoKey, since no key was accepted.
 func TestTheRecordOfADisabledTenantNamesNoKey(t *testing.T) {
 	r := newAdminRig(t)
-	made := decoded[tenantChanged](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"off","issue_key":true}`))
+	made := decoded[tenantChanged](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants",
+		`{"name":"off","issue_key":true}`))
 	r.ops(http.StatusOK, http.MethodPatch, "/admin/tenants/off", `{"disabled":true}`)
-	if a := r.post("/v1/chat/completions", hello, "Authorization", "Bearer "+made.Secret); a.status != http.StatusForbidden {
+	if a := r.post("/v1/chat/completions", hello, "Authorization", "Bearer "+made.Secret); a.status !=
+		http.StatusForbidden {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	if line := r.access.String(); !strings.Contains(line, `"tenant":"off"`) || strings.Contains(line, `"key"`) {

@@ -33,7 +33,8 @@ func (r *driftRig) remains() map[string]string {
 	}
 	at := time.Unix(1_700_000_000, 0)
 	chats, responses := r.proxy.Remembered()
-	all := map[string]string{"access log": r.access.String(), "decisions": text(r.decisions.Span().Next), "in flight": text(r.Inflight()), "remembered": text([]int{chats, responses})}
+	all := map[string]string{"access log": r.access.String(), "decisions": text(r.decisions.Span().Next),
+		"in flight": text(r.Inflight()), "remembered": text([]int{chats, responses})}
 
 	for _, p := range r.control.Snapshot().Pools {
 		for _, v := range p.Routing.Snapshot(at) {
@@ -60,7 +61,8 @@ func (r *driftRig) dataMetrics() string {
 	r.planes.metricsHandler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	var kept []string
 	for line := range strings.Lines(rec.Body.String()) {
-		if strings.HasPrefix(line, "tierway_") && !strings.HasPrefix(line, "tierway_admin") && !strings.Contains(line, "age_seconds") && !strings.Contains(line, "_uptime") {
+		if strings.HasPrefix(line, "tierway_") && !strings.HasPrefix(line, "tierway_admin") &&
+			!strings.Contains(line, "age_seconds") && !strings.Contains(line, "_uptime") {
 			kept = append(kept, line)
 		}
 	}
@@ -86,7 +88,8 @@ func TestToExplainChangesNothing(t *testing.T) {
 	kept, _ := r.decisions.Page(0, 5, func(*decisions.Decision) bool { return true })
 	settled(t, r)
 	before := r.remains()
-	draft := map[string]any{"draft": r.edited("policy: { name: round_robin }\ntiers: [ { name: one, workers: [ { name: one-1, weight: 0 }, { name: new, url: \"http://127.0.0.1:9\", weight: 40 } ] } ]\n")}
+	draft := map[string]any{"draft": r.edited("policy: { name: round_robin }\ntiers: [ { name: one, workers: [ { name: " +
+		"one-1, weight: 0 }, { name: new, url: \"http://127.0.0.1:9\", weight: 40 } ] } ]\n")}
 	outcomes := map[string]int{}
 	for i := range 120 {
 		w := d.wish()
@@ -97,7 +100,9 @@ func TestToExplainChangesNothing(t *testing.T) {
 		e := decoded[admin.RouteExplanation](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain", order))
 		outcomes[e.Outcome]++
 		again := decoded[admin.RouteExplanation](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain", order))
-		if diff := cmp.Diff(e.Candidates, again.Candidates, cmp.AllowUnexported(routing.Terms{})) + cmp.Diff([]string{e.Worker, e.Reason, e.Tier, e.Rule}, []string{again.Worker, again.Reason, again.Tier, again.Rule}); diff != "" {
+		if diff := cmp.Diff(e.Candidates, again.Candidates, cmp.AllowUnexported(routing.Terms{})) +
+			cmp.Diff([]string{e.Worker, e.Reason, e.Tier, e.Rule},
+				[]string{again.Worker, again.Reason, again.Tier, again.Rule}); diff != "" {
 			t.Fatalf("asked twice it says something else: %s", diff)
 		}
 	}
@@ -127,22 +132,26 @@ func settled(t *testing.T, r *driftRig) {
 // workers as they were then; a new one is idle. A refused one stays refused.
 func TestAPastRequestIsTriedUnderADraft(t *testing.T) {
 	r := newExplainRig(t)
-	sent := r.post("/v1/chat/completions", `{"model":"small","messages":[{"role":"user","content":"Hi"}]}`, "Authorization", "Bearer acme", "X-Request-ID", "why-1")
+	sent := r.post("/v1/chat/completions", `{"model":"small","messages":[{"role":"user","content":"Hi"}]}`,
+		"Authorization", "Bearer acme", "X-Request-ID", "why-1")
 	if sent.header.Get("X-Routed-To") != "w0" {
 		t.Fatalf("it went to %s: %s", sent.header.Get("X-Routed-To"), sent.body)
 	}
-	r.post("/v1/chat/completions", `{"model":"nobody's","messages":[{"role":"user","content":"Hi"}]}`, "Authorization", "Bearer acme", "X-Request-ID", "why-2")
+	r.post("/v1/chat/completions", `{"model":"nobody's","messages":[{"role":"user","content":"Hi"}]}`, "Authorization",
+		"Bearer acme", "X-Request-ID", "why-2")
 	for draft, want := range map[string]string{
 		`tiers: [ { name: small, workers: [ { name: w0, weight: 0 } ] } ]`:                                                                    "w1",
 		`tiers: [ { name: small, workers: [ { name: w0, weight: 0 }, { name: w1, weight: 0 }, { name: w2, url: "http://127.0.0.1:14" } ] } ]`: "w2",
 		`tiers: [ { name: large, workers: [ { name: l0, weight: 3 } ] } ]`:                                                                    "w0",
 	} {
 		e := r.explains(http.StatusOK, order{"decision": "why-1", "draft": r.edited(draft)})
-		if e.Worker != "w0" || e.Draft.Worker != want || e.Tier != "small" || !stepOf(&e.Explanation, decisions.StageWorker).Worker.Again.Agrees {
+		if e.Worker != "w0" || e.Draft.Worker != want || e.Tier != "small" ||
+			!stepOf(&e.Explanation, decisions.StageWorker).Worker.Again.Agrees {
 			t.Errorf("%s: %s in force, %s under the draft, want %s: %+v", draft, e.Worker, e.Draft.Worker, want, e.Draft.Steps)
 		}
 	}
-	if e := r.explains(http.StatusOK, order{"decision": "why-2"}); e.Outcome != decisions.WouldReject || e.Status != http.StatusNotFound || e.Code != "model_not_found" || e.Steps[len(e.Steps)-1].OK {
+	if e := r.explains(http.StatusOK, order{"decision": "why-2"}); e.Outcome != decisions.WouldReject ||
+		e.Status != http.StatusNotFound || e.Code != "model_not_found" || e.Steps[len(e.Steps)-1].OK {
 		t.Errorf("explained as %+v", e.Explanation)
 	}
 }
@@ -153,7 +162,8 @@ func TestAPastRequestIsTriedUnderADraft(t *testing.T) {
 func TestAPastRequestThatNoWorkerWasAskedForIsToldSo(t *testing.T) {
 	r := newExplainRig(t)
 	r.do(http.MethodGet, "/v1/models", "", "Authorization", "Bearer acme", "X-Request-ID", "why-1")
-	if e := r.explains(http.StatusOK, order{"decision": "why-1"}); e.Outcome != decisions.WasAnswered || e.Status != 0 || len(e.Steps) != 2 || !e.Steps[1].OK {
+	if e := r.explains(http.StatusOK, order{"decision": "why-1"}); e.Outcome != decisions.WasAnswered || e.Status != 0 ||
+		len(e.Steps) != 2 || !e.Steps[1].OK {
 		t.Errorf("a list of models is explained as %+v", e.Explanation)
 	}
 	known := decisions.Decision{Tenant: "acme", Class: "batch", Tier: "small", Rule: "model", Generation: 1}
@@ -165,15 +175,18 @@ func TestAPastRequestThatNoWorkerWasAskedForIsToldSo(t *testing.T) {
 		"a list": {func(d *decisions.Decision) {
 			*d = decisions.Decision{Tenant: "acme", Result: decisions.OK, Status: 200}
 		}, decisions.WasAnswered, decisions.StageRequest, "answered by the gateway itself", 0},
-		"left in the queue": {func(d *decisions.Decision) { d.Result, d.Status, d.QueueMs = decisions.ClientGone, 499, 31 }, decisions.WasLeft, decisions.StageQueue, "the client left after 31 ms in the queue", 0},
+		"left in the queue": {func(d *decisions.Decision) { d.Result, d.Status, d.QueueMs = decisions.ClientGone, 499, 31 },
+			decisions.WasLeft, decisions.StageQueue, "the client left after 31 ms in the queue", 0},
 		"left before": {func(d *decisions.Decision) {
 			*d = decisions.Decision{Tenant: "acme", Result: decisions.ClientGone, Status: 499}
 		}, decisions.WasLeft, decisions.StageRequest, "the client left", 0},
 		"a limit": {func(d *decisions.Decision) {
 			d.Result, d.Status, d.Limit, d.Code = decisions.Refused, 429, "rpm", "rate_limit_exceeded"
 		}, decisions.WouldReject, decisions.StageLimits, "was refused at limits: rate_limit_exceeded", 429},
-		"shed":                 {func(d *decisions.Decision) { d.Result, d.Status, d.Shed = decisions.Failed, 503, "depth" }, decisions.WouldReject, decisions.StageQueue, "was refused at queue: depth", 503},
-		"nothing but a status": {func(d *decisions.Decision) { d.Result, d.Status = decisions.Failed, 500 }, decisions.WouldReject, decisions.StageQueue, "was refused at queue: answered 500", 500},
+		"shed": {func(d *decisions.Decision) { d.Result, d.Status, d.Shed = decisions.Failed, 503, "depth" },
+			decisions.WouldReject, decisions.StageQueue, "was refused at queue: depth", 503},
+		"nothing but a status": {func(d *decisions.Decision) { d.Result, d.Status = decisions.Failed, 500 },
+			decisions.WouldReject, decisions.StageQueue, "was refused at queue: answered 500", 500},
 	} {
 		d := known
 		c.change(&d)
@@ -181,7 +194,8 @@ func TestAPastRequestThatNoWorkerWasAskedForIsToldSo(t *testing.T) {
 		r.decisions.Add(&d)
 		e := r.explains(http.StatusOK, order{"decision": d.RequestID})
 		last := e.Steps[len(e.Steps)-1]
-		if e.Outcome != c.outcome || e.Status != c.status || last.Stage != c.stage || last.OK != (c.outcome != decisions.WouldReject) || last.Detail == "" || e.Summary != c.summary {
+		if e.Outcome != c.outcome || e.Status != c.status || last.Stage != c.stage ||
+			last.OK != (c.outcome != decisions.WouldReject) || last.Detail == "" || e.Summary != c.summary {
 			t.Errorf("%s is explained as %s, %q, at %+v", name, e.Outcome, e.Summary, last)
 		}
 	}
@@ -229,7 +243,8 @@ func TestADraftsQueueBoundsAreThoseOfItsReload(t *testing.T) {
 	}
 	defer r.fill("large")()
 	for range 10 {
-		tk := &queue.Ticket{Request: &routing.Request{Stream: true}, Tenant: tenants.Anonymous().Tenant, Tokens: 10, Bytes: 10}
+		tk := &queue.Ticket{Request: &routing.Request{Stream: true}, Tenant: tenants.Anonymous().Tenant, Tokens: 10,
+			Bytes: 10}
 		if _, err := p.WaitQueue.Enter(tk, time.Now()); !errors.Is(err, queue.ErrWaiting) {
 			t.Fatal(err)
 		}
@@ -244,6 +259,7 @@ func TestADraftsQueueBoundsAreThoseOfItsReload(t *testing.T) {
 	}
 	after := r.explains(http.StatusOK, order{"request": hi("large")})
 	if e.Draft.Outcome != decisions.WouldReject || after.Outcome != decisions.WouldReject {
-		t.Errorf("%s under the draft, %s after its reload, want %s for both", e.Draft.Outcome, after.Outcome, decisions.WouldReject)
+		t.Errorf("%s under the draft, %s after its reload, want %s for both", e.Draft.Outcome, after.Outcome,
+			decisions.WouldReject)
 	}
 }

@@ -10,18 +10,22 @@ import (
 
 // Events of a stream of the Responses dialect; a delta has its number.
 const (
-	createdEvent   = `event: response.created` + "\n" + `data: {"type":"response.created","sequence_number":0,"response":{"id":"resp_s1","object":"response","status":"in_progress"}}` + "\n\n"
-	deltaEvent     = `event: response.output_text.delta` + "\n" + `data: {"type":"response.output_text.delta","sequence_number":%d,"delta":"x"}` + "\n\n"
-	completedEvent = `event: response.completed` + "\n" + `data: {"type":"response.completed","sequence_number":2,"response":{"id":"resp_s1","object":"response","status":"completed"}}` + "\n\n"
+	createdEvent = `event: response.created` + "\n" +
+		`data: {"type":"response.created","sequence_number":0,"response":{"id":"resp_s1","object":"response","status":"in_progress"}}` + "\n\n"
+	deltaEvent = `event: response.output_text.delta` + "\n" +
+		`data: {"type":"response.output_text.delta","sequence_number":%d,"delta":"x"}` + "\n\n"
+	completedEvent = `event: response.completed` + "\n" +
+		`data: {"type":"response.completed","sequence_number":2,"response":{"id":"resp_s1","object":"response","status":"completed"}}` + "\n\n"
 )
 
 // TestAFailureInAResponsesStreamIsAFailedResponse, whose numbers go on and whose id
 // is the response's: Codex reads nothing else of it.
 func TestAFailureInAResponsesStreamIsAFailedResponse(t *testing.T) {
 	for what, end := range map[string]string{
-		"a cut":             "",
-		"an engine's error": "event: error\ndata: {\"type\":\"error\",\"sequence_number\":3,\"message\":\"CUDA error\",\"code\":null}\n\n",
-		"half an event":     "data: {\"type\":\n\n",
+		"a cut": "",
+		"an engine's error": "event: error\ndata: {\"type\":\"error\",\"sequence_number\":3,\"message\":\"CUDA " +
+			"error\",\"code\":null}\n\n",
+		"half an event": "data: {\"type\":\n\n",
 	} {
 		r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
@@ -45,11 +49,13 @@ func TestAFailureInAResponsesStreamIsAFailedResponse(t *testing.T) {
 		}
 		for i, name := range []string{"error", "response.failed"} {
 			data, ok := strings.CutPrefix(events[i], "event: "+name+"\ndata: ")
-			if err := json.Unmarshal([]byte(data), &failed); !ok || err != nil || failed.Type != name || failed.Sequence != int64(3+i) {
+			if err := json.Unmarshal([]byte(data), &failed); !ok || err != nil || failed.Type != name ||
+				failed.Sequence != int64(3+i) {
 				t.Errorf("%s: event %d is %q: %v", what, i, events[i], err)
 			}
 		}
-		if f := failed.Response; f.ID != "resp_s1" || f.Object != "response" || f.Status != "failed" || f.Error.Code == "" || f.Error.Code != failed.Error.Code || f.Error.Message != failed.Error.Message {
+		if f := failed.Response; f.ID != "resp_s1" || f.Object != "response" || f.Status != "failed" || f.Error.Code == "" ||
+			f.Error.Code != failed.Error.Code || f.Error.Message != failed.Error.Message {
 			t.Errorf("%s: %+v", what, failed)
 		}
 		if m := r.scrape(); !strings.Contains(m, `tierway_stream_end_total{reason="truncated"} 1`) {

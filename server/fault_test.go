@@ -43,7 +43,8 @@ func say(t *testing.T, w http.ResponseWriter, text string) {
 	}
 }
 
-const chunkAndEnd = `data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}]}` + "\n\ndata: [DONE]\n\n"
+const chunkAndEnd = `data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}]}` +
+	"\n\ndata: [DONE]\n\n"
 
 func TestAFaultAtAStoredAnswerIsAnErrorLikeAnyOther(t *testing.T) {
 	var fault word
@@ -71,18 +72,20 @@ func TestAFaultAtAStoredAnswerIsAnErrorLikeAnyOther(t *testing.T) {
 
 func TestNothingIsMixedIntoBytesThatAreNotLookedInto(t *testing.T) {
 	const pause = 60 * time.Millisecond // three heartbeats
-	r := newRig(t, strings.Replace(restless, "idle: 50ms", "idle: 5s", 1), http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		<-time.After(pause)
-		kind, half := "audio/mpeg", "AAAA"
-		if strings.Contains(q.URL.Path, "images") {
-			kind, half = "text/event-stream", `data: {"b64_json":"AAAA`
-		}
-		w.Header().Set("Content-Type", kind)
-		say(t, w, half)
-		<-time.After(pause)
-		say(t, w, "BBBB")
-	}))
-	for path, want := range map[string]string{"audio/speech": "AAAABBBB", "images/generations": `data: {"b64_json":"AAAABBBB`} {
+	r := newRig(t, strings.Replace(restless, "idle: 50ms", "idle: 5s", 1),
+		http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			<-time.After(pause)
+			kind, half := "audio/mpeg", "AAAA"
+			if strings.Contains(q.URL.Path, "images") {
+				kind, half = "text/event-stream", `data: {"b64_json":"AAAA`
+			}
+			w.Header().Set("Content-Type", kind)
+			say(t, w, half)
+			<-time.After(pause)
+			say(t, w, "BBBB")
+		}))
+	for path, want := range map[string]string{"audio/speech": "AAAABBBB",
+		"images/generations": `data: {"b64_json":"AAAABBBB`} {
 		a := r.post("/v1/"+path, `{"model":"small","prompt":"x","input":"x","stream":true}`)
 		if a.body != want || a.err != nil {
 			t.Errorf("%s: %q, %v", path, a.body, a.err)
@@ -148,25 +151,29 @@ func TestAnErrorWhoseBodyHangsIsRetriedAtOnce(t *testing.T) {
 func TestWhatComesAfterTheEndIsCountedAndNotSent(t *testing.T) {
 	r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		say(t, w, chunkAndEnd+`data: {"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":1}}`+"\n\n"+`data: {"error":{"message":"late"}}`+"\n\n")
+		say(t, w, chunkAndEnd+`data: {"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":1}}`+"\n\n"+
+			`data: {"error":{"message":"late"}}`+"\n\n")
 	}))
 	a := r.post("/v1/chat/completions", `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
 	if a.body != chunkAndEnd {
 		t.Errorf("%q", a.body)
 	}
-	if line := r.access.String(); !strings.Contains(line, `"prompt_tokens":7`) || !strings.Contains(line, `"outcome":"ok"`) {
+	if line := r.access.String(); !strings.Contains(line, `"prompt_tokens":7`) ||
+		!strings.Contains(line, `"outcome":"ok"`) {
 		t.Errorf("the line: %s", line)
 	}
 }
 
 func TestAWholeAnswerDoesNotFitIntoAnOpenStream(t *testing.T) {
-	r := newRig(t, strings.Replace(restless, "idle: 50ms", "idle: 5s", 1), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		<-time.After(100 * time.Millisecond) // five heartbeats
-		w.Header().Set("Content-Type", "application/json")
-		say(t, w, `{"object":"chat.completion","choices":[]}`)
-	}))
+	r := newRig(t, strings.Replace(restless, "idle: 50ms", "idle: 5s", 1),
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			<-time.After(100 * time.Millisecond) // five heartbeats
+			w.Header().Set("Content-Type", "application/json")
+			say(t, w, `{"object":"chat.completion","choices":[]}`)
+		}))
 	a := r.post("/v1/chat/completions", `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
-	if !strings.HasPrefix(a.body, ": keep-alive\n\n") || !strings.Contains(a.body, `"code":"worker_protocol"`) || strings.Contains(a.body, "chat.completion") {
+	if !strings.HasPrefix(a.body, ": keep-alive\n\n") || !strings.Contains(a.body, `"code":"worker_protocol"`) ||
+		strings.Contains(a.body, "chat.completion") {
 		t.Errorf("%q", a.body)
 	}
 }
@@ -181,7 +188,8 @@ func TestOnlyAGeneratedStreamHasAFirstToken(t *testing.T) {
 		}
 		d := r.Server.decisions.Last(1)[0]
 		if d.Stream != want || (d.TTFTMs > 0) != want || (d.Attempts[0].FirstAtMs > 0) != want {
-			t.Errorf("stream %v: to the first token %v ms, the first content at %v ms", d.Stream, d.TTFTMs, d.Attempts[0].FirstAtMs)
+			t.Errorf("stream %v: to the first token %v ms, the first content at %v ms", d.Stream, d.TTFTMs,
+				d.Attempts[0].FirstAtMs)
 		}
 	}
 }

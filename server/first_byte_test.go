@@ -46,10 +46,13 @@ func TestFirstByteBoundsStreamsAlone(t *testing.T) {
 	r := newRig(t, fmt.Sprintf(impatient, "10s", served(t, whole)), whole, whole)
 	for path, body := range map[string]string{
 		"/v1/chat/completions": hello, "/v1/completions": `{"model":"small","prompt":"x","max_tokens":9}`,
-		"/v1/responses": `{"model":"small","input":"x"}`, "/v1/messages": `{"model":"small","max_tokens":1,"messages":[{"role":"user","content":"hi"}]}`,
-		"/v1/embeddings": `{"model":"small","input":"x"}`, "/v1/rerank": `{"model":"small","query":"x","documents":["x"]}`, "/tokenize": `{"model":"small","prompt":"x"}`,
-		"/v1/moderations": `{"model":"small","input":"x"}`, "/v1/audio/speech": `{"model":"small","input":"x"}`, "/v1/images/generations": `{"model":"small","prompt":"x"}`,
-		"/raw/x": "anything",
+		"/v1/responses":  `{"model":"small","input":"x"}`,
+		"/v1/messages":   `{"model":"small","max_tokens":1,"messages":[{"role":"user","content":"hi"}]}`,
+		"/v1/embeddings": `{"model":"small","input":"x"}`, "/v1/rerank": `{"model":"small","query":"x","documents":["x"]}`,
+		"/tokenize":       `{"model":"small","prompt":"x"}`,
+		"/v1/moderations": `{"model":"small","input":"x"}`, "/v1/audio/speech": `{"model":"small","input":"x"}`,
+		"/v1/images/generations": `{"model":"small","prompt":"x"}`,
+		"/raw/x":                 "anything",
 	} {
 		if a := r.post(path, body); a.status != http.StatusOK {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
@@ -64,7 +67,8 @@ func TestFirstByteBoundsStreamsAlone(t *testing.T) {
 	if _, code, _ := errorOf(t, a); a.status != http.StatusGatewayTimeout || code != "worker_timeout" {
 		t.Errorf("a stream: %d %s", a.status, a.body)
 	}
-	if d := r.Server.decisions.Last(1)[0]; len(d.Attempts) != 2 || d.Attempts[0].Error != "no first event within timeouts.first_byte" ||
+	if d := r.Server.decisions.Last(1)[0]; len(d.Attempts) != 2 ||
+		d.Attempts[0].Error != "no first event within timeouts.first_byte" ||
 		d.Attempts[1].Error != "no first event within timeouts.first_byte" {
 		t.Errorf("a stream took %+v", d.Attempts)
 	}
@@ -75,7 +79,8 @@ func TestFirstByteBoundsStreamsAlone(t *testing.T) {
 func TestTheTotalTimeoutOfAWholeAnswerIsNoFailureOfTheWorker(t *testing.T) {
 	never := late(time.Hour, "application/json", "{}")
 	r := newRig(t, fmt.Sprintf(impatient, "60ms", served(t, never)), never, never)
-	for path, body := range map[string]string{"/v1/chat/completions": hello, "/v1/images/generations": `{"model":"small","prompt":"x"}`, "/raw/x": "anything"} {
+	for path, body := range map[string]string{"/v1/chat/completions": hello,
+		"/v1/images/generations": `{"model":"small","prompt":"x"}`, "/raw/x": "anything"} {
 		a := r.post(path, body)
 		if _, code, _ := errorOf(t, a); a.status != http.StatusGatewayTimeout || code != "worker_timeout" {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
@@ -141,10 +146,12 @@ tiers:
 `
 	for path, c := range map[string]struct{ body, answers string }{
 		"/v1/chat/completions": {hello, "another"},
-		"/v1/responses":        {`{"model":"small","input":"x","store":true,"max_output_tokens":1}`, "w0"}, // a stored response is made once
+		// a stored response is made once
+		"/v1/responses": {`{"model":"small","input":"x","store":true,"max_output_tokens":1}`, "w0"},
 	} {
 		well := late(0, "application/json", `{"id":"resp_1","object":"response","choices":[]}`)
-		sick := &sickThenSlow{slow: late(400*time.Millisecond, "application/json", `{"id":"resp_1","object":"response","choices":[]}`)}
+		sick := &sickThenSlow{slow: late(400*time.Millisecond, "application/json",
+			`{"id":"resp_1","object":"response","choices":[]}`)}
 		r := newRig(t, yaml, sick, well, well)
 		p := r.control.Snapshot().Pools[0]
 		first := p.Routing.Snapshot(time.Now())[0]

@@ -79,14 +79,18 @@ func TestAnswerInAWrongFormIsTriedElsewhere(t *testing.T) {
 		alone     int // the status where no other worker is
 	}{
 		{"a stream instead of a whole answer", hello, answerWith(200, streamChat, "Content-Type", "text/event-stream"), 502},
-		{"an unknown encoding", hello, answerWith(200, wholeChat, "Content-Type", "application/json", "Content-Encoding", "br"), 502},
-		{"a 500 whose gzip never comes", hello, answerWith(-500, "", "Content-Type", "application/json", "Content-Encoding", "gzip"), 502},
+		{"an unknown encoding", hello, answerWith(200, wholeChat, "Content-Type", "application/json", "Content-Encoding",
+			"br"), 502},
+		{"a 500 whose gzip never comes", hello, answerWith(-500, "", "Content-Type", "application/json", "Content-Encoding",
+			"gzip"), 502},
 		{"a 429 of an unknown encoding", hello, answerWith(429, "x", "Content-Encoding", "br", "Retry-After", "7"), 429},
 		{"an empty object", hello, answerWith(200, `{}`, "Content-Type", "application/json"), 502},
 		{"a state", hello, answerWith(200, `{"status":"loading"}`, "Content-Type", "application/json"), 502},
 		{"FastAPI's error", hello, answerWith(200, `{"detail":"Not Found"}`, "Content-Type", "application/json"), 502},
-		{"an error's members", hello, answerWith(200, `{"message":"Service overloaded","type":"server_error","code":503}`, "Content-Type", "application/json"), 502},
-		{"a gzip of 16 MiB of blanks", hello, answerWith(200, bomb(t, 16<<20), "Content-Type", "application/json", "Content-Encoding", "gzip"), 502},
+		{"an error's members", hello, answerWith(200, `{"message":"Service overloaded","type":"server_error","code":503}`,
+			"Content-Type", "application/json"), 502},
+		{"a gzip of 16 MiB of blanks", hello, answerWith(200, bomb(t, 16<<20), "Content-Type", "application/json",
+			"Content-Encoding", "gzip"), 502},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -117,9 +121,11 @@ func TestARefusalOfAnUnknownEncodingIsTheClients(t *testing.T) {
 
 // TestALongRefusalKeepsItsMessage: some engines repeat the request in their errors.
 func TestALongRefusalKeepsItsMessage(t *testing.T) {
-	body := `{"error":{"message":"bad field: ` + strings.Repeat("x", 100<<10) + `","type":"invalid_request_error","param":null,"code":"bad_field"}}`
+	body := `{"error":{"message":"bad field: ` + strings.Repeat("x", 100<<10) +
+		`","type":"invalid_request_error","param":null,"code":"bad_field"}}`
 	r := newRig(t, plain, answerWith(400, body, "Content-Type", "application/json"))
-	if a := r.post("/v1/chat/completions", hello); a.status != http.StatusBadRequest || !strings.Contains(a.body, "bad_field") {
+	if a := r.post("/v1/chat/completions", hello); a.status != http.StatusBadRequest ||
+		!strings.Contains(a.body, "bad_field") {
 		t.Errorf("%d %.200s", a.status, a.body)
 	}
 }
@@ -163,7 +169,8 @@ func TestAnAnswerInAWrongFormBlamesNoWorker(t *testing.T) {
 	} {
 		r := newRig(t, held, c.engine, c.engine)
 		for i := range 20 {
-			if a := r.post("/v1/chat/completions", ask("fake-7b", fmt.Sprint("Hi ", i), c.more)); a.status != http.StatusBadGateway || !strings.Contains(a.body, `"worker_protocol"`) {
+			if a := r.post("/v1/chat/completions", ask("fake-7b", fmt.Sprint("Hi ", i), c.more)); a.status !=
+				http.StatusBadGateway || !strings.Contains(a.body, `"worker_protocol"`) {
 				t.Errorf("%s: %d %s", name, a.status, a.body)
 			}
 		}

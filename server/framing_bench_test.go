@@ -7,8 +7,10 @@ import (
 )
 
 func BenchmarkFraming(b *testing.B) {
-	const request = "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nUser-Agent: OpenAI/Python 1.99.1\r\nAccept: application/json\r\n" +
-		"Content-Type: application/json\r\nAuthorization: Bearer tw-abcdefghijklmnopqrstuvwxyz01_abcdef\r\nX-Stainless-Lang: python\r\nContent-Length: 126\r\n\r\n" +
+	const request = "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nUser-Agent: OpenAI/Python " +
+		"1.99.1\r\nAccept: application/json\r\n" +
+		"Content-Type: application/json\r\nAuthorization: Bearer " +
+		"tw-abcdefghijklmnopqrstuvwxyz01_abcdef\r\nX-Stainless-Lang: python\r\nContent-Length: 126\r\n\r\n" +
 		`{"model":"auto","messages":[{"role":"user","content":"Write a short poem about a river that flows by"}],"max_tokens":64,"n":1}`
 	for name, text := range map[string]string{
 		"400B": request,

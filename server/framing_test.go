@@ -68,19 +68,29 @@ func ambiguous(head string) bool {
 func TestARequestWithTwoFramingsIsRefusedByNetHTTP(t *testing.T) {
 	const chunks = "0\r\n\r\n"
 	for name, request := range map[string]string{
-		"length, then chunks":       "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks,
-		"chunks, then length":       "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n" + chunks,
-		"in other letters":          "POST / HTTP/1.1\r\nHost: x\r\nTRANSFER-encoding:chunked\r\ncontent-LENGTH:5\r\n\r\n" + chunks,
-		"other fields between":      "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Type: a\r\nTe: trailers\r\nX: y\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks,
-		"length on another line":    "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length:\r\n 5\r\n\r\n" + chunks,
-		"encoding on another line":  "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding:\r\n\tchunked\r\n\r\n" + chunks,
-		"a fold before it":          "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nX: a\r\n Content-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks,
-		"lines that end in LF":      "POST / HTTP/1.1\nHost: x\nContent-Length: 5\nTransfer-Encoding: chunked\n\n" + chunks,
-		"a length of nothing":       "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks,
-		"chunks in HTTP/1.0":        "POST / HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks,
-		"both in HTTP/1.0":          "POST / HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n" + chunks,
-		"a GET":                     "GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n" + chunks,
-		"the same length twice too": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks,
+		"length, then chunks": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n" +
+			chunks,
+		"chunks, then length": "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n" +
+			chunks,
+		"in other letters": "POST / HTTP/1.1\r\nHost: x\r\nTRANSFER-encoding:chunked\r\ncontent-LENGTH:5\r\n\r\n" +
+			chunks,
+		"other fields between": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Type: a\r\nTe: " +
+			"trailers\r\nX: y\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks,
+		"length on another line": "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length:\r\n 5\r\n\r\n" + chunks,
+		"encoding on another line": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: " +
+			"5\r\nTransfer-Encoding:\r\n\tchunked\r\n\r\n" + chunks,
+		"a fold before it": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nX: a\r\n Content-Length: " +
+			"9\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks,
+		"lines that end in LF": "POST / HTTP/1.1\nHost: x\nContent-Length: 5\nTransfer-Encoding: chunked\n\n" + chunks,
+		"a length of nothing": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n" +
+			chunks,
+		"chunks in HTTP/1.0": "POST / HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks,
+		"both in HTTP/1.0": "POST / HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n" +
+			chunks,
+		"a GET": "GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n" +
+			chunks,
+		"the same length twice too": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: " +
+			"5\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks,
 	} {
 		t.Run(name, func(t *testing.T) {
 			if heads, _ := accepted(request); len(heads) != 1 {
@@ -102,20 +112,28 @@ func drawn(t *rapid.T) string {
 	version := rapid.SampledFrom([]string{"HTTP/1.1", "HTTP/1.1", "HTTP/1.0"}).Draw(t, "version")
 	eol := rapid.SampledFrom([]string{"\r\n", "\r\n", "\n"}).Draw(t, "end of line")
 	fmt.Fprintf(&b, "%s /x?content-length:5 %s%sHost: x%s", method, version, eol, eol)
-	body := strings.Repeat(rapid.SampledFrom([]string{"", "x", "POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", "\r\n\r\n0\r\n\r\n"}).Draw(t, "body"), rapid.IntRange(0, 40).Draw(t, "times"))
-	names := rapid.SampledFrom([]string{"Content-Type", "Content-Lengthy", "Content-Lengt", "Transfer-Encodings", "T", "C", "TE", "X-Transfer-Encoding", "Traceparent", "Cookie"})
+	body := strings.Repeat(rapid.SampledFrom([]string{"", "x", "POST / HTTP/1.1\r\nContent-Length: " +
+		"3\r\nTransfer-Encoding: chunked\r\n\r\n", "\r\n\r\n0\r\n\r\n"}).Draw(t, "body"),
+		rapid.IntRange(0, 40).Draw(t, "times"))
+	names := rapid.SampledFrom([]string{"Content-Type", "Content-Lengthy", "Content-Lengt", "Transfer-Encodings", "T", "C",
+		"TE", "X-Transfer-Encoding", "Traceparent", "Cookie"})
 	for range rapid.IntRange(0, 5).Draw(t, "fields") {
-		fmt.Fprintf(&b, "%s: %s%s", names.Draw(t, "name"), rapid.SampledFrom([]string{"", "a", "transfer-encoding: chunked", "a" + eol + " transfer-encoding: b", "a" + eol + "\tcontent-length: 5"}).Draw(t, "value"), eol)
+		fmt.Fprintf(&b, "%s: %s%s", names.Draw(t, "name"),
+			rapid.SampledFrom([]string{"", "a", "transfer-encoding: chunked", "a" + eol + " transfer-encoding: b",
+				"a" + eol + "\tcontent-length: 5"}).Draw(t, "value"), eol)
 	}
 	switch how := rapid.IntRange(0, 2).Draw(t, "framing"); {
 	case how == 0 && version == "HTTP/1.1":
 		fmt.Fprintf(&b, "Transfer-Encoding: chunked%s%s", eol, eol)
 		for i := 0; i < len(body); {
 			n := min(rapid.IntRange(1, 500).Draw(t, "chunk"), len(body)-i)
-			fmt.Fprintf(&b, "%0*x%s\r\n%s\r\n", rapid.IntRange(1, 16).Draw(t, "digits"), n, rapid.SampledFrom([]string{"", ";a=b", " "}).Draw(t, "extension"), body[i:i+n])
+			fmt.Fprintf(&b, "%0*x%s\r\n%s\r\n", rapid.IntRange(1, 16).Draw(t, "digits"), n,
+				rapid.SampledFrom([]string{"", ";a=b", " "}).Draw(t, "extension"), body[i:i+n])
 			i += n
 		}
-		b.WriteString("0\r\n" + rapid.SampledFrom([]string{"", "X: y\r\n", "Content-Length: 5\r\nTransfer-Encoding: z\r\n"}).Draw(t, "trailer") + "\r\n")
+		b.WriteString("0\r\n" +
+			rapid.SampledFrom([]string{"", "X: y\r\n", "Content-Length: 5\r\nTransfer-Encoding: z\r\n"}).Draw(t, "trailer") +
+			"\r\n")
 	case how == 1 || body != "" && how == 0:
 		length := fmt.Sprintf("%0*d", rapid.IntRange(1, 30).Draw(t, "length's digits"), len(body))
 		if rapid.Bool().Draw(t, "folded") {
@@ -144,7 +162,8 @@ func TestProperRequestsPassUnchangedHoweverTheyArrive(t *testing.T) {
 			t.Fatalf("%q is changed to %q", all, got)
 		}
 		const bad = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
-		if heads, err := accepted(inspected(all+bad, step)); len(heads) != len(requests) || err == nil || errors.Is(err, io.EOF) {
+		if heads, err := accepted(inspected(all+bad, step)); len(heads) != len(requests) || err == nil ||
+			errors.Is(err, io.EOF) {
 			t.Fatalf("behind %d requests net/http takes %d more (%v)", len(requests), len(heads)-len(requests), err)
 		}
 	})
@@ -153,11 +172,16 @@ func TestProperRequestsPassUnchangedHoweverTheyArrive(t *testing.T) {
 // FuzzFraming: whatever comes, and however it arrives, net/http accepts no request
 // with two framings, and no byte of a request without changes.
 func FuzzFraming(f *testing.F) {
-	f.Add([]byte("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhelloGET / HTTP/1.1\r\nHost: x\r\n\r\n"), uint64(1))
-	f.Add([]byte("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5;a\r\nhello\r\n0\r\nX: y\r\n\r\nGET / HTTP/1.0\r\n\r\n"), uint64(2))
-	f.Add([]byte("POST / HTTP/1.1\nHost: x\nContent-Length:\n 5\nTransfer-Encoding: chunked\n\n5\nhello\n0\n\n"), uint64(3))
-	f.Add([]byte("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n\r\n\r\nPOST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n0\r\n\r\n"), uint64(4))
-	f.Add([]byte("PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 00000000000000000000000000000002\r\n\r\nabPRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), uint64(5))
+	f.Add([]byte("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhelloGET / HTTP/1.1\r\nHost: x\r\n\r\n"),
+		uint64(1))
+	f.Add([]byte("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5;a\r\nhello\r\n0\r\nX: y\r\n\r\nGET "+
+		"/ HTTP/1.0\r\n\r\n"), uint64(2))
+	f.Add([]byte("POST / HTTP/1.1\nHost: x\nContent-Length:\n 5\nTransfer-Encoding: chunked\n\n5\nhello\n0\n\n"),
+		uint64(3))
+	f.Add([]byte("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n\r\n\r\nPOST / HTTP/1.1\r\nHost: "+
+		"x\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n0\r\n\r\n"), uint64(4))
+	f.Add([]byte("PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 00000000000000000000000000000002\r\n\r\nabPRI * "+
+		"HTTP/2.0\r\n\r\nSM\r\n\r\n"), uint64(5))
 	f.Fuzz(func(t *testing.T, data []byte, seed uint64) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		once := inspected(string(data), whole)

@@ -28,7 +28,9 @@ type transcript struct {
 	first       string // asked before, whose answer's id replaces :id
 }
 
-const form = "--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\ngpt-4o-mini\r\n--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.wav\"\r\nContent-Type: audio/wav\r\n\r\nRIFF\x00\x01\r\n--b--\r\n"
+const form = "--b\r\nContent-Disposition: form-data; " +
+	"name=\"model\"\r\n\r\ngpt-4o-mini\r\n--b\r\nContent-Disposition: form-data; name=\"file\"; " +
+	"filename=\"a.wav\"\r\nContent-Type: audio/wav\r\n\r\nRIFF\x00\x01\r\n--b--\r\n"
 
 // picture is form with what an engine wants for images.
 func picture() string {
@@ -39,24 +41,37 @@ func picture() string {
 func transcripts() []transcript {
 	multipart := "multipart/form-data; boundary=b"
 	return []transcript{
-		{name: "chat", route: "POST /chat/completions", body: `{"model":"gpt-4o-mini","messages":[{"role":"user","content":"hi"}],"max_tokens":4, "x_unknown": 1.50}`},
-		{name: "chat-stream", route: "POST /chat/completions", body: `{"model":"gpt-4o-mini","stream":true,"messages":[{"role":"user","content":"hi"}],"max_tokens":3}`},
-		{name: "chat-stream-usage", route: "POST /chat/completions", body: `{"model":"small","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"hi"}],"max_tokens":3}`},
-		{name: "chat-no-v1", route: "POST /chat/completions", path: "/chat/completions", body: `{"model":"auto","messages":[{"role":"user","content":"hi"}],"max_tokens":2}`},
-		{name: "chat-batch", route: "POST /chat/completions", path: "/batch/v1/chat/completions", body: `{"model":"fake-7b","messages":[{"role":"user","content":"hi"}],"max_tokens":2}`},
+		{name: "chat", route: "POST /chat/completions",
+			body: `{"model":"gpt-4o-mini","messages":[{"role":"user","content":"hi"}],"max_tokens":4, "x_unknown": 1.50}`},
+		{name: "chat-stream", route: "POST /chat/completions",
+			body: `{"model":"gpt-4o-mini","stream":true,"messages":[{"role":"user","content":"hi"}],"max_tokens":3}`},
+		{name: "chat-stream-usage", route: "POST /chat/completions",
+			body: `{"model":"small","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"hi"}],"max_tokens":3}`},
+		{name: "chat-no-v1", route: "POST /chat/completions", path: "/chat/completions",
+			body: `{"model":"auto","messages":[{"role":"user","content":"hi"}],"max_tokens":2}`},
+		{name: "chat-batch", route: "POST /chat/completions", path: "/batch/v1/chat/completions",
+			body: `{"model":"fake-7b","messages":[{"role":"user","content":"hi"}],"max_tokens":2}`},
 		{name: "completions", route: "POST /completions", body: `{"model":"small","prompt":"Once","max_tokens":4}`},
-		{name: "completions-stream", route: "POST /completions", body: `{"model":"small","prompt":"Once","max_tokens":3,"stream":true}`},
+		{name: "completions-stream", route: "POST /completions",
+			body: `{"model":"small","prompt":"Once","max_tokens":3,"stream":true}`},
 		{name: "responses", route: "POST /responses", body: `{"model":"small","input":"hi","max_output_tokens":3}`},
-		{name: "responses-stream", route: "POST /responses", body: `{"model":"small","input":"hi","max_output_tokens":3,"stream":true}`},
+		{name: "responses-stream", route: "POST /responses",
+			body: `{"model":"small","input":"hi","max_output_tokens":3,"stream":true}`},
 		{name: "responses-input-tokens", route: "POST /responses/input_tokens", body: `{"model":"gpt-4o-mini","input":"hi"}`},
 		{name: "responses-compact", route: "POST /responses/compact", body: `{"model":"gpt-4o-mini","input":"hi"}`},
-		{name: "responses-input-items", route: "GET /responses/:id/input_items", first: `{"model":"small","input":"hi","max_output_tokens":3}`},
+		{name: "responses-input-items", route: "GET /responses/:id/input_items",
+			first: `{"model":"small","input":"hi","max_output_tokens":3}`},
 		{name: "responses-get", route: "GET /responses/:id", first: `{"model":"small","input":"hi","max_output_tokens":3}`},
-		{name: "responses-delete", route: "DELETE /responses/:id", first: `{"model":"small","input":"hi","max_output_tokens":3}`},
-		{name: "responses-cancel", route: "POST /responses/:id/cancel", first: `{"model":"small","input":"hi","max_output_tokens":3,"background":true,"store":true}`},
-		{name: "messages", route: "POST /messages", body: `{"model":"small","max_tokens":3,"messages":[{"role":"user","content":"hi"}]}`},
-		{name: "messages-stream", route: "POST /messages", body: `{"model":"small","max_tokens":3,"stream":true,"messages":[{"role":"user","content":"hi"}]}`},
-		{name: "messages-count", route: "POST /messages/count_tokens", body: `{"model":"small","messages":[{"role":"user","content":"hi"}]}`},
+		{name: "responses-delete", route: "DELETE /responses/:id",
+			first: `{"model":"small","input":"hi","max_output_tokens":3}`},
+		{name: "responses-cancel", route: "POST /responses/:id/cancel",
+			first: `{"model":"small","input":"hi","max_output_tokens":3,"background":true,"store":true}`},
+		{name: "messages", route: "POST /messages",
+			body: `{"model":"small","max_tokens":3,"messages":[{"role":"user","content":"hi"}]}`},
+		{name: "messages-stream", route: "POST /messages",
+			body: `{"model":"small","max_tokens":3,"stream":true,"messages":[{"role":"user","content":"hi"}]}`},
+		{name: "messages-count", route: "POST /messages/count_tokens",
+			body: `{"model":"small","messages":[{"role":"user","content":"hi"}]}`},
 		{name: "embeddings", route: "POST /embeddings", body: `{"model":"small","input":["a","b"],"dimensions":2}`},
 		{name: "rerank", route: "POST /rerank", body: `{"model":"small","query":"a","documents":["b","c"]}`},
 		{name: "score", route: "POST /score", body: `{"model":"small","text_1":"a","text_2":"b"}`},
@@ -144,7 +159,8 @@ func (c transcript) run(r *rig, engine *chaos.Recorder) string {
 		id := idPattern.FindString(r.post("/v1/responses", c.first).body)
 		path = strings.Replace(path, ":id", id, 1)
 	}
-	headers := []string{"Authorization", "Bearer secret", "Cookie", "a=b", "X-Request-Id", "6f8f57e0-7ab1-4c11-9e1c-1f0d2c3b4a59"}
+	headers := []string{"Authorization", "Bearer secret", "Cookie", "a=b", "X-Request-Id",
+		"6f8f57e0-7ab1-4c11-9e1c-1f0d2c3b4a59"}
 	if c.contentType != "" {
 		headers = append(headers, "Content-Type", c.contentType)
 	}

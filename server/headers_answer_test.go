@@ -14,13 +14,19 @@ import (
 var answerHeaders = map[string]bool{
 	"Content-Disposition": true, "Content-Language": true, "Accept-Ranges": true, "X-Content-Type-Options": true,
 	"Etag": true, "Last-Modified": true, "Expires": true, "Age": true,
-	"Retry-After": true, "Retry-After-Ms": true, "X-Ratelimit-Limit-Requests": true, "Anthropic-Ratelimit-Tokens-Remaining": true,
-	"Openai-Version": true, "Openai-Model": true, "Anthropic-Version": true, "X-Inference-Pod": true,
-	"X-Accel-Redirect": false, "X-Accel-Limit-Rate": false, "X-Sendfile": false, "X-Lighttpd-Send-File": false, "Refresh": false,
-	"Set-Cookie": false, "Clear-Site-Data": false, "Link": false, "Access-Control-Allow-Origin": false, "Access-Control-Allow-Credentials": false,
-	"Endpoint-Load-Metrics": false, "X-Powered-By": false, "Server-Timing": false, "Report-To": false, "Service-Worker-Allowed": false,
-	"Openai-Organization": false, "Openai-Project": false, "Anthropic-Organization-Id": false, "Www-Authenticate": false,
-	"X-Should-Retry": false, "X-Routed-To": false, "X-Model-Tier": false, "X-Queue-Ms": false, "X-Request-Id": false, "Request-Id": false,
+	"Retry-After": true, "Retry-After-Ms": true, "X-Ratelimit-Limit-Requests": true,
+	"Anthropic-Ratelimit-Tokens-Remaining": true,
+	"Openai-Version":                       true, "Openai-Model": true, "Anthropic-Version": true, "X-Inference-Pod": true,
+	"X-Accel-Redirect": false, "X-Accel-Limit-Rate": false, "X-Sendfile": false, "X-Lighttpd-Send-File": false,
+	"Refresh":    false,
+	"Set-Cookie": false, "Clear-Site-Data": false, "Link": false, "Access-Control-Allow-Origin": false,
+	"Access-Control-Allow-Credentials": false,
+	"Endpoint-Load-Metrics":            false, "X-Powered-By": false, "Server-Timing": false, "Report-To": false,
+	"Service-Worker-Allowed": false,
+	"Openai-Organization":    false, "Openai-Project": false, "Anthropic-Organization-Id": false,
+	"Www-Authenticate": false,
+	"X-Should-Retry":   false, "X-Routed-To": false, "X-Model-Tier": false, "X-Queue-Ms": false, "X-Request-Id": false,
+	"Request-Id":           false,
 	"Openai-Processing-Ms": false, "Via": false, "Alt-Svc": false, "Strict-Transport-Security": false, "X-Upstream": false,
 }
 
@@ -31,12 +37,14 @@ func allHeaders(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(name, "the worker's")
 	}
 	body, _ := io.ReadAll(r.Body)
-	answer := `{"id":"x","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}`
+	answer :=
+		`{"id":"x","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}`
 	kind, status := "application/json", http.StatusOK
 	switch {
 	case strings.Contains(string(body), `"stream":true`):
 		kind = "text/event-stream"
-		answer = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hi\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n"
+		answer =
+			"data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hi\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n"
 	case strings.Contains(string(body), "native"):
 		status, answer = http.StatusBadRequest, `{"error":{"message":"no","type":"invalid_request_error"}}`
 	case strings.Contains(string(body), "foreign"):
@@ -65,8 +73,9 @@ pools: [ { name: small, model: fake-7b, serves: [chat, audio], paths: ["/v9/*"],
 		path, body string
 		status     int
 	}{
-		"whole":   {"/v1/chat/completions", `{"model":"fake-7b","messages":[{"role":"user","content":"x"}]}`, 200},
-		"stream":  {"/v1/chat/completions", `{"model":"fake-7b","stream":true,"messages":[{"role":"user","content":"x"}]}`, 200},
+		"whole": {"/v1/chat/completions", `{"model":"fake-7b","messages":[{"role":"user","content":"x"}]}`, 200},
+		"stream": {"/v1/chat/completions", `{"model":"fake-7b","stream":true,"messages":[{"role":"user","content":"x"}]}`,
+			200},
 		"refused": {"/v1/chat/completions", `{"model":"fake-7b","messages":[{"role":"user","content":"native"}]}`, 400},
 		"raw":     {"/v1/audio/speech", `{"model":"fake-7b","input":"x"}`, 200},
 		"passed":  {"/v9/x", "x", 200},
@@ -96,7 +105,8 @@ func TestATenantsOwnRateLimitsStandInEveryAnswer(t *testing.T) {
 	worker := http.HandlerFunc(allHeaders)
 	r := limitedRig(t, "limits: { rpm: 60, burst: 10, tpm: 40000 }", worker, worker)
 	for i, word := range []string{"x", "native", "foreign"} {
-		a := r.post("/v1/chat/completions", `{"model":"cheap","max_tokens":5,"messages":[{"role":"user","content":"`+word+`"}]}`, "Authorization", "Bearer key")
+		a := r.post("/v1/chat/completions", `{"model":"cheap","max_tokens":5,"messages":[{"role":"user","content":"`+word+
+			`"}]}`, "Authorization", "Bearer key")
 		if got := remaining(t, a); got != 9-i {
 			t.Errorf("%s: %d: %d requests remain, want %d", word, a.status, got, 9-i)
 		}
@@ -105,7 +115,8 @@ func TestATenantsOwnRateLimitsStandInEveryAnswer(t *testing.T) {
 				t.Errorf("%s: %d without %s: %v", word, a.status, name, a.header)
 			}
 		}
-		if got := a.header.Values("X-Ratelimit-Limit-Requests"); !slices.Equal(got, []string{"60"}) || a.header.Get("Anthropic-Ratelimit-Tokens-Remaining") != "" {
+		if got := a.header.Values("X-Ratelimit-Limit-Requests"); !slices.Equal(got, []string{"60"}) ||
+			a.header.Get("Anthropic-Ratelimit-Tokens-Remaining") != "" {
 			t.Errorf("%s: the worker's limits pass: %v %v", word, got, a.header)
 		}
 	}
@@ -114,10 +125,11 @@ func TestATenantsOwnRateLimitsStandInEveryAnswer(t *testing.T) {
 // TestAWorkersVaryIsAddedToTheGatewaysOwn: caches must keep the answers to each origin
 // apart too.
 func TestAWorkersVaryIsAddedToTheGatewaysOwn(t *testing.T) {
-	r := newRig(t, "cors: { origins: [\"https://app.example\"] }\n"+plain, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Vary", "Accept")
-		allHeaders(w, r)
-	}))
+	r := newRig(t, "cors: { origins: [\"https://app.example\"] }\n"+plain,
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Vary", "Accept")
+			allHeaders(w, r)
+		}))
 	a := r.post("/v1/chat/completions", hello, "Origin", "https://app.example")
 	if got := strings.Join(a.header.Values("Vary"), ", "); got != "Origin, Accept" {
 		t.Errorf("Vary: %q", got)

@@ -19,8 +19,10 @@ func TestNoHeaderOfAClientSteersAnEngine(t *testing.T) {
 		mu.Unlock()
 		engine.ServeHTTP(w, r)
 	}))
-	steers := []string{"X-Vllm-Priority", "x-vllm-anything", "X-data-parallel-rank", "X-Data-Parallel-Host-Port", "X-DP-Rank", "X-SGLang-Session-Id",
-		"X-Prefiller-Host-Port", "X-Prefiller-Url", "X-Encoder-Hosts-Ports", "X-Gateway-Destination-Endpoint", "endpoint-load-metrics-format"}
+	steers := []string{"X-Vllm-Priority", "x-vllm-anything", "X-data-parallel-rank", "X-Data-Parallel-Host-Port",
+		"X-DP-Rank", "X-SGLang-Session-Id",
+		"X-Prefiller-Host-Port", "X-Prefiller-Url", "X-Encoder-Hosts-Ports", "X-Gateway-Destination-Endpoint",
+		"endpoint-load-metrics-format"}
 	headers := []string{"X-Custom", "kept"}
 	for _, name := range steers {
 		headers = append(headers, name, "-100")
@@ -38,7 +40,8 @@ func TestNoHeaderOfAClientSteersAnEngine(t *testing.T) {
 // TestAControlHeaderThatIsThereTwiceIsRefused: readers differ about which counts.
 func TestAControlHeaderThatIsThereTwiceIsRefused(t *testing.T) {
 	r := newRig(t, plain, fakeEngine())
-	for _, name := range []string{"Content-Type", "X-Model-Tier", "X-Request-Priority", "X-Session-Id", "Session-Id", "X-Stainless-Timeout"} {
+	for _, name := range []string{"Content-Type", "X-Model-Tier", "X-Request-Priority", "X-Session-Id", "Session-Id",
+		"X-Stainless-Timeout"} {
 		for _, values := range [][2]string{{"a", "b"}, {"a", "a"}} {
 			q, err := http.NewRequest(http.MethodPost, r.url+"/v1/chat/completions", strings.NewReader(hello))
 			if err != nil {
@@ -51,12 +54,14 @@ func TestAControlHeaderThatIsThereTwiceIsRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			a := read(t, resp)
-			if _, code, message := errorOf(t, a); a.status != 400 || code != "invalid_value" || !strings.Contains(message, name) || !strings.Contains(a.body, `"param":"`+name+`"`) {
+			if _, code, message := errorOf(t, a); a.status != 400 || code != "invalid_value" ||
+				!strings.Contains(message, name) || !strings.Contains(a.body, `"param":"`+name+`"`) {
 				t.Errorf("%s twice: %d %s", name, a.status, a.body)
 			}
 		}
 	}
-	if a := r.post("/v1/chat/completions", hello, "X-Model-Tier", "small", "X-Request-Priority", "batch", "X-Session-Id", "s"); a.status != 200 {
+	if a := r.post("/v1/chat/completions", hello, "X-Model-Tier", "small", "X-Request-Priority", "batch", "X-Session-Id",
+		"s"); a.status != 200 {
 		t.Errorf("each once: %d %s", a.status, a.body)
 	}
 }

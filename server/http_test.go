@@ -72,19 +72,27 @@ func TestEveryRefusalHasTheShapeOfItsDialect(t *testing.T) {
 		code                     string
 	}{
 		{"no key", "POST", "/v1/chat/completions", hello, []string{"Authorization", ""}, 401, "invalid_api_key"},
-		{"another scheme", "POST", "/v1/chat/completions", hello, []string{"Authorization", "Basic key"}, 401, "invalid_api_key"},
-		{"an unknown key", "POST", "/v1/chat/completions", hello, []string{"Authorization", "Bearer nobody"}, 401, "invalid_api_key"},
-		{"a key in the query", "POST", "/v1/chat/completions?api_key=key", hello, []string{"Authorization", ""}, 401, "invalid_api_key"},
+		{"another scheme", "POST", "/v1/chat/completions", hello, []string{"Authorization", "Basic key"}, 401,
+			"invalid_api_key"},
+		{"an unknown key", "POST", "/v1/chat/completions", hello, []string{"Authorization", "Bearer nobody"}, 401,
+			"invalid_api_key"},
+		{"a key in the query", "POST", "/v1/chat/completions?api_key=key", hello, []string{"Authorization", ""}, 401,
+			"invalid_api_key"},
 		{"no such model", "POST", "/v1/chat/completions", `{"model":"nobody` + helloTo, nil, 404, "model_not_found"},
-		{"another tenant's model", "POST", "/v1/chat/completions", `{"model":"big` + helloTo, []string{"Authorization", fewKey}, 404, "model_not_found"},
-		{"a dialect that the tier lacks", "POST", "/v1/images/generations", `{"model":"small","prompt":"x"}`, nil, 404, "endpoint_not_supported"},
+		{"another tenant's model", "POST", "/v1/chat/completions", `{"model":"big` + helloTo,
+			[]string{"Authorization", fewKey}, 404, "model_not_found"},
+		{"a dialect that the tier lacks", "POST", "/v1/images/generations", `{"model":"small","prompt":"x"}`, nil, 404,
+			"endpoint_not_supported"},
 		{"an unknown path", "POST", "/v1/nothing", hello, nil, 404, "unknown_url"},
 		{"a slash at the end", "POST", "/v1/chat/completions/", hello, nil, 404, "unknown_url"},
 		{"dots in a passed path", "POST", "/v9/../v1/x", hello, nil, 404, "unknown_url"},
 		{"another method", "GET", "/v1/chat/completions", "", nil, 405, "method_not_allowed"},
-		{"a body too large", "POST", "/v1/chat/completions", `{"model":"small","x":"` + strings.Repeat("x", 5000) + `"}`, nil, 413, "request_too_large"},
-		{"another type of body", "POST", "/v1/chat/completions", hello, []string{"Content-Type", "text/plain"}, 415, "unsupported_media_type"},
-		{"a compression of today", "POST", "/v1/chat/completions", hello, []string{"Content-Encoding", "br"}, 415, "unsupported_encoding"},
+		{"a body too large", "POST", "/v1/chat/completions", `{"model":"small","x":"` + strings.Repeat("x", 5000) + `"}`, nil,
+			413, "request_too_large"},
+		{"another type of body", "POST", "/v1/chat/completions", hello, []string{"Content-Type", "text/plain"}, 415,
+			"unsupported_media_type"},
+		{"a compression of today", "POST", "/v1/chat/completions", hello, []string{"Content-Encoding", "br"}, 415,
+			"unsupported_encoding"},
 		{"a WebSocket", "GET", "/v1/responses", "", []string{"Upgrade", "websocket"}, 426, "websocket_not_supported"},
 		{"nobody's answer", "GET", "/v1/responses/resp_1", "", nil, 404, "response_not_found"},
 	} {
@@ -126,7 +134,8 @@ func TestAWorkerThatIsNotThereRests(t *testing.T) {
 		t.Errorf("at first %d %s", a.status, a.body)
 	}
 	a = r.post("/v1/messages", body, "Authorization", allKey)
-	if kind, _, _ := errorOf(t, a); a.status != 503 || kind != "erroroverloaded_error" || a.header.Get("Retry-After") != "1" {
+	if kind, _, _ := errorOf(t, a); a.status != 503 || kind != "erroroverloaded_error" ||
+		a.header.Get("Retry-After") != "1" {
 		t.Errorf("then %d %s, Retry-After %q", a.status, a.body, a.header.Get("Retry-After"))
 	}
 }
@@ -171,7 +180,8 @@ func TestATenantSeesAndReachesOnlyItsOwn(t *testing.T) {
 		t.Errorf("another tenant's model: %d %s", a.status, a.body)
 	}
 	a := r.post("/v1/chat/completions", hello, "Authorization", fewKey, "X-Model-Tier", "large")
-	if a.status != 200 || a.header.Get("X-Model-Tier") != "small" || !strings.Contains(a.header.Get("X-Tier-Reason"), "clamped") {
+	if a.status != 200 || a.header.Get("X-Model-Tier") != "small" ||
+		!strings.Contains(a.header.Get("X-Tier-Reason"), "clamped") {
 		t.Errorf("a header above the tenant: %d %s %s", a.status, a.header.Get("X-Model-Tier"), a.header.Get("X-Tier-Reason"))
 	}
 }
@@ -186,7 +196,8 @@ func TestStoredAnswersAreTheirTenantsAlone(t *testing.T) {
 	if a := r.do("DELETE", path, "", "Authorization", fewKey); a.status != 404 {
 		t.Errorf("another tenant deleted: %d", a.status)
 	}
-	followUp := `{"model":"small","input":"go on","max_output_tokens":1,"previous_response_id":"` + idPattern.FindString(made.body) + `"}`
+	followUp := `{"model":"small","input":"go on","max_output_tokens":1,"previous_response_id":"` +
+		idPattern.FindString(made.body) + `"}`
 	if a := r.post("/v1/responses", followUp, "Authorization", fewKey); a.status != 404 {
 		t.Errorf("another tenant went on with it: %d %s", a.status, a.body)
 	}
@@ -221,7 +232,8 @@ func TestPriorityIsNeverAboveTheTenants(t *testing.T) {
 		if c.tier != "" {
 			body = strings.Replace(hello, "{", `{"service_tier":"`+c.tier+`",`, 1)
 		}
-		a := r.post(c.path+"/chat/completions", body, "Authorization", c.key, "X-Request-Priority", c.header, "X-Request-Id", "class")
+		a := r.post(c.path+"/chat/completions", body, "Authorization", c.key, "X-Request-Priority", c.header, "X-Request-Id",
+			"class")
 		lines := strings.Split(strings.TrimSpace(r.access.String()), "\n")
 		if last := lines[len(lines)-1]; a.status != 200 || !strings.Contains(last, `"class":"`+c.want.String()+`"`) {
 			t.Errorf("%+v: %d %s", c, a.status, last)
@@ -241,7 +253,8 @@ pools:
   - { name: other, paths: ["/v9/*", "/exact"], response_headers: [x-seen], workers: [ %s ] }
 `, engine)
 	for path, want := range map[string]string{
-		"/v9/a%20b/c?x=1&y=%2F": "PATCH /v9/a%20b/c?x=1&y=%2F", "/exact": "PATCH /exact", "/exactly": "", "/v9": "", "/v9//x": "", "/v9/%2e%2e/x": "",
+		"/v9/a%20b/c?x=1&y=%2F": "PATCH /v9/a%20b/c?x=1&y=%2F", "/exact": "PATCH /exact", "/exactly": "", "/v9": "",
+		"/v9//x": "", "/v9/%2e%2e/x": "",
 	} {
 		a := r.do("PATCH", path, "any \x00 body", "Content-Type", "application/x-any")
 		if got := a.header.Get("X-Seen"); got != want {
@@ -254,16 +267,21 @@ func TestCrossOriginPagesOfTheListMayAsk(t *testing.T) {
 	r := newRig(t, keyed, fakeEngine())
 	a := r.do("OPTIONS", "/v1/chat/completions", "", "Origin", "https://app.example",
 		"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "authorization,content-type")
-	if a.status != 204 || a.header.Get("Access-Control-Allow-Origin") != "https://app.example" || a.header.Get("Access-Control-Max-Age") != "600" ||
-		a.header.Get("Access-Control-Allow-Headers") != "authorization,content-type" || a.header.Get("Access-Control-Allow-Credentials") != "" {
+	if a.status != 204 || a.header.Get("Access-Control-Allow-Origin") != "https://app.example" ||
+		a.header.Get("Access-Control-Max-Age") != "600" ||
+		a.header.Get("Access-Control-Allow-Headers") != "authorization,content-type" ||
+		a.header.Get("Access-Control-Allow-Credentials") != "" {
 		t.Errorf("preflight: %d %v", a.status, a.header)
 	}
-	if a := r.post("/v1/chat/completions", hello, "Authorization", allKey, "Origin", "https://app.example"); a.status != 200 ||
-		a.header.Get("Access-Control-Allow-Origin") == "" || !strings.Contains(a.header.Get("Access-Control-Expose-Headers"), "X-Routed-To") ||
+	if a := r.post("/v1/chat/completions", hello, "Authorization", allKey, "Origin", "https://app.example"); a.status !=
+		200 ||
+		a.header.Get("Access-Control-Allow-Origin") == "" ||
+		!strings.Contains(a.header.Get("Access-Control-Expose-Headers"), "X-Routed-To") ||
 		!strings.Contains(a.header.Get("Access-Control-Expose-Headers"), "X-Ratelimit-Remaining-Tokens") {
 		t.Errorf("an allowed page: %d %v", a.status, a.header)
 	}
-	if a := r.do("OPTIONS", "/v1/chat/completions", "", "Origin", "https://evil.example", "Access-Control-Request-Method", "POST"); a.header.Get("Access-Control-Allow-Origin") != "" {
+	if a := r.do("OPTIONS", "/v1/chat/completions", "", "Origin", "https://evil.example", "Access-Control-Request-Method",
+		"POST"); a.header.Get("Access-Control-Allow-Origin") != "" {
 		t.Errorf("a foreign page: %d %v", a.status, a.header)
 	}
 }
@@ -273,7 +291,8 @@ func TestAKeptConnectionOutlivesTheDeadlineOfItsLastAnswer(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
 	defer client.CloseIdleConnections()
 	ask := func(method, path, body string) (status int, reused bool) {
-		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }})
+		ctx := httptrace.WithClientTrace(t.Context(),
+			&httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }})
 		req, err := http.NewRequestWithContext(ctx, method, r.url+path, strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
@@ -309,9 +328,11 @@ func TestAPingIsNoChunk(t *testing.T) {
 	const chunk = `data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}]}` + "\n\n"
 	engine := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		io.WriteString(w, "event: ping\ndata: {}\n\n"+chunk+"event: ping\ndata: {}\n\ndata: [DONE]\n\n") //nolint:errcheck // a test's own worker
+		//nolint:errcheck // a test's own worker
+		io.WriteString(w, "event: ping\ndata: {}\n\n"+chunk+"event: ping\ndata: {}\n\ndata: [DONE]\n\n")
 	})
-	a := newRig(t, plain, engine).post("/v1/chat/completions", `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
+	a := newRig(t, plain, engine).post("/v1/chat/completions",
+		`{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
 	if a.body != chunk+"data: [DONE]\n\n" {
 		t.Errorf("%q", a.body)
 	}
@@ -331,7 +352,8 @@ func TestLlamaCppIsNotAskedForUsageAndItsTimingsCount(t *testing.T) {
 	})
 	r := newRig(t, strings.Replace(plain, "model: fake-7b", "model: fake-7b\n    engine: llamacpp", 1), engine)
 	a := r.post("/v1/chat/completions", `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
-	if strings.Contains(sent.get(), "stream_options") || !strings.Contains(a.body, `"timings"`) || !strings.HasSuffix(a.body, "data: [DONE]\n\n") {
+	if strings.Contains(sent.get(), "stream_options") || !strings.Contains(a.body, `"timings"`) ||
+		!strings.HasSuffix(a.body, "data: [DONE]\n\n") {
 		t.Errorf("sent %s, got %s", sent.get(), a.body)
 	}
 	if line := r.access.String(); !strings.Contains(line, `"prompt_tokens":5,"cached_tokens":2,"output_tokens":1`) {

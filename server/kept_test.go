@@ -12,10 +12,13 @@ import (
 var keptPaths = []struct{ method, path string }{
 	{"GET", "/v1/files"}, {"POST", "/v1/files"}, {"GET", "/v1/files/file-1/content"}, {"GET", "/v1/f%69les/file-1"},
 	{"GET", "/v1/files%2Ffile-1"}, {"GET", "/v1/Files"}, {"GET", "/openai/v1/files"}, {"POST", "/v1/uploads"},
-	{"POST", "/v1/batches"}, {"GET", "/v1/batches"}, {"POST", "/v1/batches/batch_1/cancel"}, {"GET", "/v1/messages/batches"},
+	{"POST", "/v1/batches"}, {"GET", "/v1/batches"}, {"POST", "/v1/batches/batch_1/cancel"},
+	{"GET", "/v1/messages/batches"},
 	{"POST", "/v1/conversations"}, {"GET", "/v1/conversations/conv_1/items"}, {"DELETE", "/v1/conversations/conv_1"},
-	{"GET", "/v1/vector_stores"}, {"GET", "/v1/assistants"}, {"POST", "/v1/threads"}, {"GET", "/v1/fine_tuning/jobs"}, {"GET", "/v1/videos/video_1/content"},
-	{"GET", "/v1/responses"}, {"GET", "/v1/chat/completions"}, {"GET", "/v1/chat/completions/chatcmpl-1"}, {"POST", "/v1/chat/completions/chatcmpl-1"},
+	{"GET", "/v1/vector_stores"}, {"GET", "/v1/assistants"}, {"POST", "/v1/threads"}, {"GET", "/v1/fine_tuning/jobs"},
+	{"GET", "/v1/videos/video_1/content"},
+	{"GET", "/v1/responses"}, {"GET", "/v1/chat/completions"}, {"GET", "/v1/chat/completions/chatcmpl-1"},
+	{"POST", "/v1/chat/completions/chatcmpl-1"},
 }
 
 // TestEnginesKeepObjectsForOneTenantOnly: where keys are required, an engine that
@@ -34,7 +37,9 @@ func TestEnginesKeepObjectsForOneTenantOnly(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			rest := &shelf{name: "r"}
-			r, _ := shelfRig(t, c.required, fmt.Sprintf(`pools: [ { name: rest, paths: ["/v1/*", "/openai/*"], workers: [ { name: r0, url: %q } ]%s } ]`, served(t, rest), c.tenant))
+			r, _ := shelfRig(t, c.required,
+				fmt.Sprintf(`pools: [ { name: rest, paths: ["/v1/*", "/openai/*"], workers: [ { name: r0, url: %q } ]%s } ]`,
+					served(t, rest), c.tenant))
 			for _, ask := range keptPaths {
 				for key, want := range c.want {
 					_, before := rest.last()
@@ -47,7 +52,9 @@ func TestEnginesKeepObjectsForOneTenantOnly(t *testing.T) {
 					}
 				}
 			}
-			for _, ask := range []struct{ method, path string }{{"GET", "/v1/version"}, {"POST", "/v1/pooling"}, {"GET", "/openai/v1/models"}} {
+			for _, ask := range []struct {
+				method, path string
+			}{{"GET", "/v1/version"}, {"POST", "/v1/pooling"}, {"GET", "/openai/v1/models"}} {
 				want := 200
 				if c.tenant != "" {
 					want = c.want[fewKey]
@@ -63,7 +70,8 @@ func TestEnginesKeepObjectsForOneTenantOnly(t *testing.T) {
 // TestWhatIsKeptWithoutTenantsIsLogged: the operator reads why a path of the pool
 // does not pass.
 func TestWhatIsKeptWithoutTenantsIsLogged(t *testing.T) {
-	r, _ := shelfRig(t, true, fmt.Sprintf(`pools: [ { name: rest, paths: ["/v1/*"], workers: [ { name: r0, url: %q } ] } ]`, served(t, &shelf{})))
+	r, _ := shelfRig(t, true,
+		fmt.Sprintf(`pools: [ { name: rest, paths: ["/v1/*"], workers: [ { name: r0, url: %q } ] } ]`, served(t, &shelf{})))
 	a := r.do("GET", "/v1/files", "", "Authorization", allKey)
 	if _, code, _ := errorOf(t, a); code != "unknown_url" {
 		t.Errorf("%d %s", a.status, a.body)
@@ -77,7 +85,9 @@ func TestWhatIsKeptWithoutTenantsIsLogged(t *testing.T) {
 // continue what the gateway does not know.
 func TestAPoolOfOneTenantServesNoOther(t *testing.T) {
 	own := &shelf{name: "o"}
-	r, shelves := shelfRig(t, true, fmt.Sprintf(`pools: [ { name: own, model: own-7b, serves: [chat, responses, embeddings], paths: ["/v9/*", "/openai/*"], tenant: all, workers: [ { name: o0, url: %q } ] } ]`, served(t, own)))
+	r, shelves := shelfRig(t, true,
+		fmt.Sprintf(
+			`pools: [ { name: own, model: own-7b, serves: [chat, responses, embeddings], paths: ["/v9/*", "/openai/*"], tenant: all, workers: [ { name: o0, url: %q } ] } ]`, served(t, own)))
 	responses := func(model, more string) string { return fmt.Sprintf(`{"model":%q,"input":"hi"%s}`, model, more) }
 	for _, ask := range []struct{ method, path, body string }{
 		{"POST", "/v1/responses", responses("own-7b", "")},
@@ -123,8 +133,10 @@ tiers: [ { name: small, model: fake-7b, serves: [%s], workers: [ %%s ] } ]
 `
 	const body = `{"model":"small","input":"hi"}`
 	for _, c := range []struct{ name, yaml, method, path, got, code string }{
-		{"a tier", fmt.Sprintf(tierOnly, "responses"), "POST", "/v1/responses/input_tokens", "POST /v1/responses/input_tokens", ""},
-		{"a tier", fmt.Sprintf(tierOnly, "responses"), "POST", "/responses/input_tokens", "POST /v1/responses/input_tokens", ""},
+		{"a tier", fmt.Sprintf(tierOnly, "responses"), "POST", "/v1/responses/input_tokens",
+			"POST /v1/responses/input_tokens", ""},
+		{"a tier", fmt.Sprintf(tierOnly, "responses"), "POST", "/responses/input_tokens", "POST /v1/responses/input_tokens",
+			""},
 		{"a tier", fmt.Sprintf(tierOnly, "responses"), "POST", "/v1/responses/compact", "POST /v1/responses/compact", ""},
 		{"a tier", fmt.Sprintf(tierOnly, "responses"), "POST", "/v1/responses/other", "", "unknown_url"},
 		{"a tier", fmt.Sprintf(tierOnly, "responses"), "POST", "/v1/responses/other/more", "", "unknown_url"},
@@ -132,7 +144,8 @@ tiers: [ { name: small, model: fake-7b, serves: [%s], workers: [ %%s ] } ]
 		{"a tier", fmt.Sprintf(tierOnly, "responses"), "POST", "/v1/responses/resp_1/input_items", "", "method_not_allowed"},
 		{"a tier of chat", fmt.Sprintf(tierOnly, "chat"), "POST", "/v1/responses/input_tokens", "", "unknown_url"},
 		{"a tier of chat", fmt.Sprintf(tierOnly, "chat"), "POST", "/v1/responses/compact", "", "unknown_url"},
-		{"paths", fmt.Sprintf(pathsOnly, "/v1/*"), "POST", "/v1/responses/input_tokens", "POST /v1/responses/input_tokens", ""},
+		{"paths", fmt.Sprintf(pathsOnly, "/v1/*"), "POST", "/v1/responses/input_tokens", "POST /v1/responses/input_tokens",
+			""},
 		{"paths", fmt.Sprintf(pathsOnly, "/v1/*"), "POST", "/v1/responses/compact", "POST /v1/responses/compact", ""},
 		{"paths", fmt.Sprintf(pathsOnly, "/v1/*"), "POST", "/v1/responses/other", "POST /v1/responses/other", ""},
 		{"another path", fmt.Sprintf(pathsOnly, "/v9/*"), "POST", "/v1/responses/compact", "", "unknown_url"},
@@ -144,7 +157,8 @@ tiers: [ { name: small, model: fake-7b, serves: [%s], workers: [ %%s ] } ]
 			t.Errorf("%s, %s %s: %d, the engine got %q, want %q", c.name, c.method, c.path, a.status, got, c.got)
 		}
 		if c.code != "" && c.method != "HEAD" {
-			if _, code, _ := errorOf(t, a); code != c.code || (a.header.Get("Allow") != "") != (a.status == http.StatusMethodNotAllowed) {
+			if _, code, _ := errorOf(t, a); code != c.code ||
+				(a.header.Get("Allow") != "") != (a.status == http.StatusMethodNotAllowed) {
 				t.Errorf("%s, %s %s: %d %s, Allow %q", c.name, c.method, c.path, a.status, code, a.header.Get("Allow"))
 			}
 		}
@@ -161,7 +175,8 @@ func TestCountingInputTokensCostsNothing(t *testing.T) {
 	keys := fmt.Sprintf("auth: { keys: [ { name: acme, sha256: %s, limits: { tpm: 100 } } ] }", digestOfKey)
 	r := newRig(t, strings.Replace(plain, "auth: { required: false }", keys, 1), counts)
 	for range 3 {
-		a := r.post("/v1/responses/input_tokens", `{"model":"small","max_output_tokens":900,"input":"`+strings.Repeat("word ", 500)+`"}`, "Authorization", "Bearer key")
+		a := r.post("/v1/responses/input_tokens", `{"model":"small","max_output_tokens":900,"input":"`+
+			strings.Repeat("word ", 500)+`"}`, "Authorization", "Bearer key")
 		if a.status != http.StatusOK || a.body != `{"object":"response.input_tokens","input_tokens":900}` {
 			t.Fatalf("%d %s", a.status, a.body)
 		}
@@ -169,7 +184,8 @@ func TestCountingInputTokensCostsNothing(t *testing.T) {
 	if line := r.logged(); strings.Contains(line, `"completion_tokens":9`) || !strings.Contains(line, `"status":200`) {
 		t.Errorf("the lines: %s", line)
 	}
-	if a := r.post("/v1/responses", `{"model":"small","max_output_tokens":900,"input":"hi"}`, "Authorization", "Bearer key"); a.status != http.StatusTooManyRequests {
+	if a := r.post("/v1/responses", `{"model":"small","max_output_tokens":900,"input":"hi"}`, "Authorization",
+		"Bearer key"); a.status != http.StatusTooManyRequests {
 		t.Errorf("an answer of 900 tokens: %d", a.status)
 	}
 }

@@ -33,10 +33,13 @@ func listening(t *testing.T, h http.Handler) *httptest.Server {
 // one of hosts, whatever stands around it.
 func TestOnlyNamesCanBeForeign(t *testing.T) {
 	for host, foreign := range map[string]bool{
-		"localhost": false, "localhost:8080": false, "LocalHost.": false, "tierway.localhost:8080": false, "127.0.0.1:8080": false, "[::1]:8080": false,
+		"localhost": false, "localhost:8080": false, "LocalHost.": false, "tierway.localhost:8080": false,
+		"127.0.0.1:8080": false, "[::1]:8080": false,
 		"[::1]": false, "10.1.2.3": false, "ai.lan": false, "AI.lan.:443": false, "": false,
-		"evil.example": true, "evil.example:8080": true, "localhost.evil.example": true, "127.0.0.1.evil.example": true, "ai.lan.evil.example": true,
-		"notlocalhost": true, "xai.lan": true, "127.0.0.1@evil.example": true, "localhost:80@evil.example": true, "evil.example:x:y": true,
+		"evil.example": true, "evil.example:8080": true, "localhost.evil.example": true, "127.0.0.1.evil.example": true,
+		"ai.lan.evil.example": true,
+		"notlocalhost":        true, "xai.lan": true, "127.0.0.1@evil.example": true, "localhost:80@evil.example": true,
+		"evil.example:x:y":       true,
 		"localhost evil.example": true, "127.0.0.1.": false, "127.1": true, "localhost..": true,
 	} {
 		if intake.IsForeign(host, []string{"ai.lan"}) != foreign {
@@ -49,18 +52,22 @@ func TestOnlyNamesCanBeForeign(t *testing.T) {
 // of its own that leads here.
 func TestWithoutKeysOnlyItsOwnNamesAreServed(t *testing.T) {
 	front := listening(t, newRig(t, keyless, fakeEngine()).planes.dataHandler())
-	for host, served := range map[string]bool{"localhost:8080": true, "127.0.0.1": true, "ai.lan": true, "evil.example:8080": false, "localhost.evil.example": false} {
-		for _, c := range [][3]string{{"GET", "/v1/models", ""}, {"POST", "/v1/chat/completions", hello}, {"GET", "/readyz", ""}, {"POST", "/nowhere", ""},
+	for host, served := range map[string]bool{"localhost:8080": true, "127.0.0.1": true, "ai.lan": true,
+		"evil.example:8080": false, "localhost.evil.example": false} {
+		for _, c := range [][3]string{{"GET", "/v1/models", ""}, {"POST", "/v1/chat/completions", hello},
+			{"GET", "/readyz", ""}, {"POST", "/nowhere", ""},
 			{"POST", "/v1/messages", hello}} {
 			got := through(t, front, c[0], c[1], host, c[2])
 			if (got.status != http.StatusMisdirectedRequest) != served {
 				t.Errorf("Host %q: %s %s is %d", host, c[0], c[1], got.status)
 			}
-			if !served && (!strings.Contains(got.body, "`"+host+"`") || !strings.Contains(got.body, "`hosts`") || !strings.Contains(got.body, "--hosts")) {
+			if !served && (!strings.Contains(got.body, "`"+host+"`") || !strings.Contains(got.body, "`hosts`") ||
+				!strings.Contains(got.body, "--hosts")) {
 				t.Errorf("Host %q: the message is %s", host, got.body)
 			}
 		}
-		if got := through(t, front, "POST", "/v1/chat/completions", host, hello, "Authorization", allKey); got.status != http.StatusOK {
+		if got := through(t, front, "POST", "/v1/chat/completions", host, hello, "Authorization", allKey); got.status !=
+			http.StatusOK {
 			t.Errorf("Host %q: with a key the status is %d", host, got.status)
 		}
 	}
@@ -93,12 +100,15 @@ func TestWithoutKeysNoOtherSitesPageIsServed(t *testing.T) {
 			}
 		}
 	}
-	form := "--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nsmall\r\n--b\r\nContent-Disposition: form-data; name=\"prompt\"\r\n\r\nx\r\n--b\r\nContent-Disposition: form-data; name=\"image\"; filename=\"a.png\"\r\n\r\nx\r\n--b--\r\n"
+	form := "--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nsmall\r\n--b\r\nContent-Disposition: " +
+		"form-data; name=\"prompt\"\r\n\r\nx\r\n--b\r\nContent-Disposition: form-data; name=\"image\"; " +
+		"filename=\"a.png\"\r\n\r\nx\r\n--b--\r\n"
 	upload := []string{"Content-Type", "multipart/form-data; boundary=b"}
 	if got := through(t, front, "POST", "/v1/images/edits", "localhost", form, upload...); got.status != 200 {
 		t.Errorf("a form of a tool: %d %s", got.status, got.body)
 	}
-	if got := through(t, front, "POST", "/v1/images/edits", "localhost", form, append(upload, "Origin", "https://evil.example")...); got.status != 403 {
+	if got := through(t, front, "POST", "/v1/images/edits", "localhost", form,
+		append(upload, "Origin", "https://evil.example")...); got.status != 403 {
 		t.Errorf("a form of another site: %d %s", got.status, got.body)
 	}
 }
@@ -106,12 +116,15 @@ func TestWithoutKeysNoOtherSitesPageIsServed(t *testing.T) {
 // TestWithoutKeysABodyNeedsItsType: a page can send any body without a type.
 func TestWithoutKeysABodyNeedsItsType(t *testing.T) {
 	front := listening(t, newRig(t, keyless, fakeEngine()).planes.dataHandler())
-	for kind, status := range map[string]int{"": 415, "text/plain": 415, "application/x-www-form-urlencoded": 415, "application/json": 200, "application/json; charset=utf-8": 200} {
-		if got := through(t, front, "POST", "/v1/chat/completions", "localhost", hello, "Content-Type", kind); got.status != status {
+	for kind, status := range map[string]int{"": 415, "text/plain": 415, "application/x-www-form-urlencoded": 415,
+		"application/json": 200, "application/json; charset=utf-8": 200} {
+		if got := through(t, front, "POST", "/v1/chat/completions", "localhost", hello, "Content-Type", kind); got.status !=
+			status {
 			t.Errorf("%q: %d %s", kind, got.status, got.body)
 		}
 	}
-	if got := through(t, front, "POST", "/v1/chat/completions", "localhost", hello, "Authorization", allKey); got.status != 200 {
+	if got := through(t, front, "POST", "/v1/chat/completions", "localhost", hello, "Authorization", allKey); got.status !=
+		200 {
 		t.Errorf("without a type, with a key: %d %s", got.status, got.body)
 	}
 }
@@ -127,10 +140,13 @@ func TestForeignNamesDoNotReadTheMetrics(t *testing.T) {
 		{"admin: { listen: \"0.0.0.0:8081\", insecure: true }\n", 200},
 		{"admin: { listen: \"0.0.0.0:8081\", insecure: true }\nhosts: [ai.lan]\n", 421},
 		{"admin: { listen: \"0.0.0.0:8081\", insecure: true }\nmetrics: { listen: \"0.0.0.0:9090\", insecure: true }\n", 200},
-		{"admin: { listen: \"0.0.0.0:8081\", insecure: true }\nmetrics: { listen: \"0.0.0.0:9090\", insecure: true }\nhosts: [ai.lan]\n", 421},
+		{"admin: { listen: \"0.0.0.0:8081\", insecure: true }\nmetrics: { listen: \"0.0.0.0:9090\", insecure: true " +
+			"}\nhosts: [ai.lan]\n", 421},
 	} {
-		r := newRig(t, c.settings+strings.Replace(plain, "auth: { required: false }", "auth: { keys: [ { name: all, sha256: "+digestHex("key")+" } ] }", 1), fakeEngine())
-		for plane, h := range map[string]http.Handler{"admin": r.planes.adminHandler(), "metrics": r.planes.metricsHandler()} {
+		r := newRig(t, c.settings+strings.Replace(plain, "auth: { required: false }", "auth: { keys: [ { name: all, sha256: "+
+			digestHex("key")+" } ] }", 1), fakeEngine())
+		for plane, h := range map[string]http.Handler{"admin": r.planes.adminHandler(),
+			"metrics": r.planes.metricsHandler()} {
 			if (plane == "admin") == strings.Contains(c.settings, "9090") {
 				continue
 			}
@@ -149,7 +165,8 @@ func TestEveryAnswerOfTheAdminPlaneHasItsSecurityHeaders(t *testing.T) {
 	r := newAdminRig(t)
 	for plane, h := range map[string]http.Handler{"admin": r.planes.adminHandler(), "metrics": r.planes.metricsHandler()} {
 		front := listening(t, h)
-		for _, line := range []string{"GET /metrics", "GET /nowhere", "POST /metrics", "GET /livez", "GET /admin/nowhere", "PUT /admin/workers", "GET /admin/workers"} {
+		for _, line := range []string{"GET /metrics", "GET /nowhere", "POST /metrics", "GET /livez", "GET /admin/nowhere",
+			"PUT /admin/workers", "GET /admin/workers"} {
 			method, path, _ := strings.Cut(line, " ")
 			got := through(t, front, method, path, "localhost", "").header
 			if got.Get("X-Content-Type-Options") != "nosniff" || got.Get("Cache-Control") != "no-store" {

@@ -28,7 +28,8 @@ const askStream = `{"stream":true,"model":"small` + helloTo
 
 // contentEvent is an event of so many bytes of content.
 func contentEvent(size int) string {
-	return `data: {"choices":[{"index":0,"delta":{"content":"` + strings.Repeat("x", size) + `"},"finish_reason":null}]}` + "\n\n"
+	return `data: {"choices":[{"index":0,"delta":{"content":"` + strings.Repeat("x", size) + `"},"finish_reason":null}]}` +
+		"\n\n"
 }
 
 // TestAnEventMayBeAsLongAsAnAnswer: max_response_bytes bounds what one worker can make
@@ -51,10 +52,13 @@ func TestAnAnswerThatIsTooLargeBlamesNoWorker(t *testing.T) {
 		sent                   []string // an answer in more than one piece says no length
 		begun                  bool     // the client has content before
 	}{
-		{"an announced length", "/v1/embeddings", `{"model":"small","input":"x"}`, "application/json", []string{`{"data":"` + long + `"}`}, false},
-		{"a whole answer in chunks", "/v1/chat/completions", hello, "application/json", []string{`{"data":"`, long, long}, false},
+		{"an announced length", "/v1/embeddings", `{"model":"small","input":"x"}`, "application/json",
+			[]string{`{"data":"` + long + `"}`}, false},
+		{"a whole answer in chunks", "/v1/chat/completions", hello, "application/json", []string{`{"data":"`, long, long},
+			false},
 		{"a first event", "/v1/chat/completions", askStream, "text/event-stream", []string{contentEvent(2 * most)}, false},
-		{"a later event", "/v1/chat/completions", askStream, "text/event-stream", []string{contentEvent(1), contentEvent(2 * most)}, true},
+		{"a later event", "/v1/chat/completions", askStream, "text/event-stream",
+			[]string{contentEvent(1), contentEvent(2 * most)}, true},
 	} {
 		engine := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			w.Header().Set("Content-Type", c.kind)

@@ -44,7 +44,10 @@ func TestThePrefillIsOffTheAccountWithTheFirstEvent(t *testing.T) {
 	}))
 	done := make(chan answered)
 	go func() { done <- r.post("/v1/chat/completions", streamedHello) }()
-	until(t, "the booking", func() bool { g := r.control.Pools.Gauges()[0]; return g.PendingTokens > 0 && g.OutputTokens > 0 })
+	until(t, "the booking", func() bool {
+		g := r.control.Pools.Gauges()[0]
+		return g.PendingTokens > 0 && g.OutputTokens > 0
+	})
 	release <- struct{}{}
 	until(t, "the first event", func() bool {
 		g := r.control.Pools.Gauges()[0]
@@ -58,12 +61,13 @@ func TestThePrefillIsOffTheAccountWithTheFirstEvent(t *testing.T) {
 
 func TestAWorkerThatBreaksOffIsCheckedAtOnce(t *testing.T) {
 	var checks atomic.Int64
-	r := newRig(t, strings.Replace(plain, `health: { path: "off" }`, "health: { path: /health, interval: 1h }", 1), http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
-		if q.URL.Path != "/health" {
-			panic(http.ErrAbortHandler)
-		}
-		checks.Add(1)
-	}))
+	r := newRig(t, strings.Replace(plain, `health: { path: "off" }`, "health: { path: /health, interval: 1h }", 1),
+		http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+			if q.URL.Path != "/health" {
+				panic(http.ErrAbortHandler)
+			}
+			checks.Add(1)
+		}))
 	r.running()
 	until(t, "the first check", func() bool { return checks.Load() == 1 })
 	if a := r.post("/v1/chat/completions", hello); a.status != 502 {
@@ -84,17 +88,20 @@ func TestAnEngineThatKeepsItsStreamOpenHoldsNobody(t *testing.T) {
 		t.Errorf("%q, %v", a.body, a.err)
 	}
 	<-left
-	if m := r.scrape(); !strings.Contains(m, `tierway_attempts_total{result="ok",tier="small",worker="w0"} 1`) || !strings.Contains(m, `tierway_stream_end_total{reason="complete"} 1`) {
+	if m := r.scrape(); !strings.Contains(m, `tierway_attempts_total{result="ok",tier="small",worker="w0"} 1`) ||
+		!strings.Contains(m, `tierway_stream_end_total{reason="complete"} 1`) {
 		t.Error("the stream does not count as whole")
 	}
 }
 
 func TestAFollowUpGoesToTheWorkerThatHoldsTheResponse(t *testing.T) {
-	r := newRig(t, strings.Replace(plain, "auth:", "policy: { name: round_robin }\nauth:", 1), fakeEngine(), fakeEngine(), fakeEngine())
+	r := newRig(t, strings.Replace(plain, "auth:", "policy: { name: round_robin }\nauth:", 1), fakeEngine(), fakeEngine(),
+		fakeEngine())
 	made := r.post("/v1/responses", `{"model":"small","input":"hi","max_output_tokens":1}`)
 	home, id := made.header.Get("X-Routed-To"), idPattern.FindString(made.body)
 	for range 5 {
-		a := r.post("/v1/responses", fmt.Sprintf(`{"model":"small","input":"go on","max_output_tokens":1,"previous_response_id":%q}`, id))
+		a := r.post("/v1/responses",
+			fmt.Sprintf(`{"model":"small","input":"go on","max_output_tokens":1,"previous_response_id":%q}`, id))
 		if a.status != 200 || a.header.Get("X-Routed-To") != home {
 			t.Errorf("%d on %s, the response is on %s", a.status, a.header.Get("X-Routed-To"), home)
 		}
@@ -138,10 +145,12 @@ func TestAClientThatLeavesIsNobodysFault(t *testing.T) {
 		until(t, "the end", func() bool { return r.Inflight() == 0 })
 	}
 	m := r.scrape()
-	if !strings.Contains(m, `tierway_attempts_total{result="excluded",tier="small",worker="w0"} 2`) || !strings.Contains(m, `outcome="client_gone",tier="small"} 2`) {
+	if !strings.Contains(m, `tierway_attempts_total{result="excluded",tier="small",worker="w0"} 2`) ||
+		!strings.Contains(m, `outcome="client_gone",tier="small"} 2`) {
 		t.Errorf("the worker is blamed:\n%s", m)
 	}
-	if log := r.access.String(); strings.Count(log, `"outcome":"client_gone"`) != 2 || strings.Count(log, `"status":499`) != 1 {
+	if log := r.access.String(); strings.Count(log, `"outcome":"client_gone"`) != 2 ||
+		strings.Count(log, `"status":499`) != 1 {
 		t.Errorf("the lines:\n%s", log)
 	}
 }
@@ -169,7 +178,8 @@ func TestARefusedKeyRestsItsWorkerOnlyWhereAnotherTakesOver(t *testing.T) {
 	refusing := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
 	alone := newRig(t, plain, refusing)
 	for range 2 {
-		if a := alone.post("/v1/chat/completions", hello); a.status != 502 || !strings.Contains(a.body, "worker_auth_failed") {
+		if a := alone.post("/v1/chat/completions", hello); a.status != 502 ||
+			!strings.Contains(a.body, "worker_auth_failed") {
 			t.Errorf("alone: %d %s", a.status, a.body)
 		}
 	}
@@ -193,7 +203,8 @@ func TestASDKsTimeoutBoundsAStreamThatIsHeld(t *testing.T) {
 		<-q.Context().Done()
 	}))
 	a := r.post("/v1/chat/completions", streamedHello, "X-Stainless-Timeout", "0.2")
-	if d := r.Server.decisions.Last(1)[0]; a.status != http.StatusGatewayTimeout || len(d.Attempts) != 1 || !strings.Contains(d.Attempts[0].Error, "the request reached its total time") {
+	if d := r.Server.decisions.Last(1)[0]; a.status != http.StatusGatewayTimeout || len(d.Attempts) != 1 ||
+		!strings.Contains(d.Attempts[0].Error, "the request reached its total time") {
 		t.Errorf("%d %s; the attempts were %+v", a.status, a.body, d.Attempts)
 	}
 }
@@ -206,7 +217,8 @@ func TestASDKsTimeoutBoundsAStreamOnlyUntilItsFirstEvent(t *testing.T) {
 		<-time.After(700 * time.Millisecond)
 		say(t, w, first+"\n\n"+rest)
 	}))
-	if a := r.post("/v1/chat/completions", streamedHello, "X-Stainless-Timeout", "0.5"); a.status != 200 || !strings.HasSuffix(a.body, "data: [DONE]\n\n") || strings.Contains(a.body, "error") {
+	if a := r.post("/v1/chat/completions", streamedHello, "X-Stainless-Timeout", "0.5"); a.status != 200 ||
+		!strings.HasSuffix(a.body, "data: [DONE]\n\n") || strings.Contains(a.body, "error") {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 }

@@ -73,7 +73,9 @@ func (ls *listeners) open(addresses []address) error {
 func (ls *listeners) openOne(base context.Context, a address) (listener, error) {
 	l, err := net.Listen("tcp", a.listen)
 	if err != nil {
-		return listener{}, fmt.Errorf("listening for the %s plane: %w (another address: --listen, --admin-listen, or the configuration's)", a.plane, err)
+		return listener{},
+			fmt.Errorf("listening for the %s plane: %w (another address: --listen, --admin-listen, or the configuration's)",
+				a.plane, err)
 	}
 	var secure *tls.Config
 	if a.files.Cert != "" {

@@ -40,10 +40,12 @@ func looped(t *testing.T, workers int, others ...http.Handler) (r *rig, came *at
 // once, and the client is told not to try again.
 func TestARequestThatComesBackIsRefused(t *testing.T) {
 	r, came := looped(t, 2)
-	for path, body := range map[string]string{"/v1/chat/completions": hello, "/v1/messages": hello, "/v1/responses": `{"model":"small","input":"x","store":false}`} {
+	for path, body := range map[string]string{"/v1/chat/completions": hello, "/v1/messages": hello,
+		"/v1/responses": `{"model":"small","input":"x","store":false}`} {
 		came.Store(0)
 		a := r.post(path, body)
-		if a.status != 508 || !strings.Contains(a.body, "leads to a gateway") || a.header.Get("X-Should-Retry") != "false" || came.Load() != 2 {
+		if a.status != 508 || !strings.Contains(a.body, "leads to a gateway") || a.header.Get("X-Should-Retry") != "false" ||
+			came.Load() != 2 {
 			t.Errorf("%s: %d %s after %d requests came back", path, a.status, a.body, came.Load())
 		}
 	}
@@ -106,7 +108,8 @@ func TestAForgedViaOpensNoBreaker(t *testing.T) {
 	})
 	r := newRig(t, tenanted, next, next)
 	for i := range 30 {
-		if a := r.post("/v1/chat/completions", ask("fake-7b", fmt.Sprint("Hi ", i), ""), "Authorization", []string{allKey, fewKey}[i%2],
+		if a := r.post("/v1/chat/completions", ask("fake-7b", fmt.Sprint("Hi ", i), ""), "Authorization",
+			[]string{allKey, fewKey}[i%2],
 			"Via", "1.1 tierway-a, 1.1 tierway-b, 1.1 tierway-c, 1.1 tierway-d"); a.status != http.StatusLoopDetected {
 			t.Errorf("%d %s", a.status, a.body)
 		}

@@ -13,11 +13,13 @@ func TestModelsSpeakTheClientsDialect(t *testing.T) {
 	r := newRig(t, plain, fakeEngine())
 	for _, id := range []string{"unknown", "org/messages-7b"} {
 		got := r.do(http.MethodGet, "/v1/models/"+id, "", "Anthropic-Version", "2023-06-01")
-		if got.status != http.StatusNotFound || !strings.HasPrefix(got.body, `{"type":"error","error":{"type":"not_found_error"`) ||
+		if got.status != http.StatusNotFound ||
+			!strings.HasPrefix(got.body, `{"type":"error","error":{"type":"not_found_error"`) ||
 			got.header.Get("Request-Id") == "" {
 			t.Errorf("Anthropic's client reads %d %v %s", got.status, got.header, got.body)
 		}
-		if got := r.do(http.MethodGet, "/v1/models/"+id, ""); got.status != http.StatusNotFound || !strings.HasPrefix(got.body, `{"error":{"message":`) {
+		if got := r.do(http.MethodGet, "/v1/models/"+id, ""); got.status != http.StatusNotFound ||
+			!strings.HasPrefix(got.body, `{"error":{"message":`) {
 			t.Errorf("OpenAI's client reads %d %s", got.status, got.body)
 		}
 	}
@@ -35,7 +37,8 @@ func TestModelsSpeakTheClientsDialect(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := len(list.Data)
-	if n == 0 || list.HasMore == nil || *list.HasMore || list.FirstID != list.Data[0].ID || list.LastID != list.Data[n-1].ID ||
+	if n == 0 || list.HasMore == nil || *list.HasMore || list.FirstID != list.Data[0].ID ||
+		list.LastID != list.Data[n-1].ID ||
 		list.Data[0].Type != "model" || list.Data[0].Lifecycle != "active" || list.Data[0].DisplayName == "" {
 		t.Errorf("the list is %s", got.body)
 	}

@@ -25,7 +25,8 @@ func TestAnOverflowIsRefusedInTheVendorsWords(t *testing.T) {
 		{"/v1/responses", `{"model":"small-model","input":"` + long + `"}`, `However, your input resulted in 20000 tokens.`},
 		{"/v1/messages", ask("small-model", long, `,"max_tokens":9`),
 			`{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 20000 tokens > 8000 maximum"}`},
-		{"/v1/messages", ask("small-model", "Hi", `,"max_tokens":9000`), "exceed context limit: 1 + 9000 > 8000, decrease input length or `max_tokens` and try again"},
+		{"/v1/messages", ask("small-model", "Hi", `,"max_tokens":9000`),
+			"exceed context limit: 1 + 9000 > 8000, decrease input length or `max_tokens` and try again"},
 	} {
 		if got := r.post(c.path, c.body); got.status != http.StatusBadRequest || !strings.Contains(got.body, c.want) {
 			t.Errorf("%s: %d %.300s\nwant %s", c.path, got.status, got.body, c.want)
@@ -47,14 +48,17 @@ func TestAnEnginesOverflowHasTheCodeThatClientsKnow(t *testing.T) {
 	}{
 		{"vLLM", "/v1/chat/completions", ask("small", "Hi", ""), answering(400, "application/json", vllm),
 			[]string{`"code":"context_length_exceeded"`, words, `"param":"input_tokens"`}},
-		{"vLLM, in a stream", "/v1/chat/completions", stream, answering(200, "text/event-stream", "data: "+vllm+"\n\ndata: [DONE]\n\n"),
+		{"vLLM, in a stream", "/v1/chat/completions", stream,
+			answering(200, "text/event-stream", "data: "+vllm+"\n\ndata: [DONE]\n\n"),
 			[]string{`"code":"context_length_exceeded"`, words}},
-		{"vLLM, for Anthropic's clients", "/v1/messages", ask("small", "Hi", `,"max_tokens":9`), answering(400, "application/json", vllm),
+		{"vLLM, for Anthropic's clients", "/v1/messages", ask("small", "Hi", `,"max_tokens":9`),
+			answering(400, "application/json", vllm),
 			[]string{`"type":"error"`, "prompt is too long: 65 tokens > 64 maximum"}},
 		{"llama.cpp", "/v1/chat/completions", ask("small", "Hi", ""), answering(400, "application/json", llamacpp),
 			[]string{`"code":"context_length_exceeded"`, "This model's maximum context length is 8192 tokens.", `"n_ctx":8192`}},
 		{"SGLang's old form", "/v1/chat/completions", ask("small", "Hi", ""),
-			answering(400, "application/json", `{"object":"error","message":"The input (9000 tokens) is longer than the model's context length (8192 tokens).","type":"BadRequestError","param":null,"code":400}`),
+			answering(400, "application/json",
+				`{"object":"error","message":"The input (9000 tokens) is longer than the model's context length (8192 tokens).","type":"BadRequestError","param":null,"code":400}`),
 			[]string{`{"error":{`, `"code":"context_length_exceeded"`, "This model's maximum context length is 8192 tokens."}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -68,7 +72,8 @@ func TestAnEnginesOverflowHasTheCodeThatClientsKnow(t *testing.T) {
 					t.Errorf("%s lacks %s", got.body, want)
 				}
 			}
-			if line := r.access.String(); !strings.Contains(line, `"code":"context_length_exceeded"`) || strings.Contains(line, "maximum") {
+			if line := r.access.String(); !strings.Contains(line, `"code":"context_length_exceeded"`) ||
+				strings.Contains(line, "maximum") {
 				t.Errorf("the log says %s", line)
 			}
 		})

@@ -27,16 +27,20 @@ tiers:
 		name, path, kind, body string
 		paced                  bool
 	}{
-		{"a whole answer", "/v1/chat/completions", "application/json", `{"choices":[{"index":0,"message":{"content":"x"},"finish_reason":"stop"}],` + usage + `}`, false},
+		{"a whole answer", "/v1/chat/completions", "application/json",
+			`{"choices":[{"index":0,"message":{"content":"x"},"finish_reason":"stop"}],` + usage + `}`, false},
 		{"an image", "/v1/images/generations", "text/event-stream", "data: {\"b64_json\":\"A\"}\n\n", false},
 		{"speech", "/v1/audio/speech", "audio/mpeg", "AAAA", false},
 		{"a stream of tokens", "/v1/chat/completions", "text/event-stream",
-			`data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}],` + usage + "}\n\ndata: [DONE]\n\n", true},
+			`data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}],` + usage + "}\n\ndata: [DONE]\n\n",
+			true},
 	} {
 		engine := late(10*time.Millisecond, c.kind, c.body)
 		r := newRig(t, yaml, engine, engine, engine)
 		for range 3 * 6 { // five samples of each worker, and one more
-			if a := r.post(c.path, `{"model":"small","stream":true,"prompt":"x","input":"x","messages":[{"role":"user","content":"hi"}]}`); a.status != http.StatusOK {
+			if a := r.post(c.path,
+				`{"model":"small","stream":true,"prompt":"x","input":"x","messages":[{"role":"user","content":"hi"}]}`); a.status !=
+				http.StatusOK {
 				t.Fatalf("%s: %d %s", c.name, a.status, a.body)
 			}
 		}

@@ -66,7 +66,8 @@ func TestPassedAnswersAreNeverParsed(t *testing.T) {
 	for range 3 {
 		for path, want := range map[string]string{
 			"/raw/messages/file": "\x00\x01\x02", "/raw/messages/list": "[1,2,3]", "/raw/messages/stream": stream,
-			"/raw/file": "\x00\x01\x02", "/raw/list": "[1,2,3]", "/raw/stream": stream, "/v1/responses/resp_unknown": "\x00\x01\x02",
+			"/raw/file": "\x00\x01\x02", "/raw/list": "[1,2,3]", "/raw/stream": stream,
+			"/v1/responses/resp_unknown": "\x00\x01\x02",
 		} {
 			a := r.do("GET", path, "", "Anthropic-Version", "2023-06-01")
 			if a.status != http.StatusOK || a.body != want || a.err != nil {
@@ -119,7 +120,8 @@ func TestPassedRedirectsReachTheClient(t *testing.T) {
 		{302, "http://user:pass@OWN/raw/y", "/raw/y"}, {302, "http://OWN//evil.example/y", ""}, {302, "http://[broken", ""},
 	} {
 		before := hits
-		a := r.do("GET", "/raw/x?status="+fmt.Sprint(c.status)+"&to="+strings.NewReplacer("%", "%25", "&", "%26", "#", "%23", "?", "%3F").Replace(c.to), "", "If-None-Match", `"v1"`)
+		a := r.do("GET", "/raw/x?status="+fmt.Sprint(c.status)+"&to="+strings.NewReplacer("%", "%25", "&", "%26", "#", "%23",
+			"?", "%3F").Replace(c.to), "", "If-None-Match", `"v1"`)
 		where := a.header.Get("Location")
 		if a.status != c.status || hits != before+1 || a.header.Get("Etag") != `"v1"` {
 			t.Errorf("%d %q: %d %s after %d requests", c.status, c.to, a.status, a.body, hits-before)
@@ -142,7 +144,8 @@ func TestARedirectBelowABasePathLeadsBelowTheGateway(t *testing.T) {
 		w.WriteHeader(http.StatusFound)
 	}))
 	r := newRig(t, fmt.Sprintf(strings.Replace(passing, "%s", "{ name: w0, url: %q }%%s", 1), engine+"/engines/a/v1"))
-	for to, want := range map[string]string{"/engines/a/raw/y": "/raw/y", "http://OWN/engines/a/raw/y?q": "/raw/y?q", "/engines/b/raw/y": "/engines/b/raw/y", "http://OWN/engines/a": "/"} {
+	for to, want := range map[string]string{"/engines/a/raw/y": "/raw/y", "http://OWN/engines/a/raw/y?q": "/raw/y?q",
+		"/engines/b/raw/y": "/engines/b/raw/y", "http://OWN/engines/a": "/"} {
 		if a := r.do("GET", "/raw/x?to="+to, ""); a.status != http.StatusFound || a.header.Get("Location") != want {
 			t.Errorf("%q: %d to %q, want %q", to, a.status, a.header.Get("Location"), want)
 		}
@@ -175,13 +178,18 @@ func TestPassedDownloadsKeepHTTPsOwnSemantics(t *testing.T) {
 			body         string
 			want         map[string]string
 		}{
-			{"GET", "/raw/file", nil, 200, "0123456789", map[string]string{"Content-Length": "10", "Accept-Ranges": "bytes", "Etag": `"v1"`, "Last-Modified": "Fri, 02 Jan 2026 03:04:05 GMT"}},
+			{"GET", "/raw/file", nil, 200, "0123456789", map[string]string{"Content-Length": "10", "Accept-Ranges": "bytes",
+				"Etag": `"v1"`, "Last-Modified": "Fri, 02 Jan 2026 03:04:05 GMT"}},
 			{"HEAD", "/raw/file", nil, 200, "", map[string]string{"Content-Length": "10", "Etag": `"v1"`}},
 			{"HEAD", "/raw/chunked", nil, 200, "", map[string]string{"Content-Length": ""}},
-			{"GET", "/raw/file", []string{"Range", "bytes=2-4"}, 206, "234", map[string]string{"Content-Range": "bytes 2-4/10", "Content-Length": "3"}},
-			{"HEAD", "/raw/file", []string{"Range", "bytes=2-4"}, 206, "", map[string]string{"Content-Range": "bytes 2-4/10", "Content-Length": "3"}},
-			{"GET", "/raw/file", []string{"Range", "bytes=20-"}, 416, "invalid range: failed to overlap\n", map[string]string{"Content-Range": "bytes */10"}},
-			{"GET", "/raw/file", []string{"If-None-Match", `"v1"`}, 304, "", map[string]string{"Etag": `"v1"`, "Content-Length": ""}},
+			{"GET", "/raw/file", []string{"Range", "bytes=2-4"}, 206, "234",
+				map[string]string{"Content-Range": "bytes 2-4/10", "Content-Length": "3"}},
+			{"HEAD", "/raw/file", []string{"Range", "bytes=2-4"}, 206, "",
+				map[string]string{"Content-Range": "bytes 2-4/10", "Content-Length": "3"}},
+			{"GET", "/raw/file", []string{"Range", "bytes=20-"}, 416, "invalid range: failed to overlap\n",
+				map[string]string{"Content-Range": "bytes */10"}},
+			{"GET", "/raw/file", []string{"If-None-Match", `"v1"`}, 304, "",
+				map[string]string{"Etag": `"v1"`, "Content-Length": ""}},
 			{"HEAD", "/raw/file", []string{"If-None-Match", `"v1"`}, 304, "", map[string]string{"Content-Length": ""}},
 			{"GET", "/raw/file", []string{"If-Match", `"v2"`}, 412, "", nil},
 			{"GET", "/raw/file", []string{"If-Modified-Since", "Fri, 02 Jan 2026 03:04:05 GMT"}, 304, "", nil},
@@ -210,12 +218,15 @@ func TestRoutingAndTheWorkerReadOnePath(t *testing.T) {
 	seen := ""
 	r := newPassing(t, passing, func(w http.ResponseWriter, q *http.Request) { seen = q.RequestURI })
 	for path, passes := range map[string]bool{
-		"/raw/": true, "/raw/a/": true, "/raw/a": true, "/raw/a%20b/": true, "/v1/files/": true, "/v1/files/f-1/content/": true,
-		"/raw": false, "/exact": true, "/exact/": false,
-		"/raw//": false, "/raw/a//": false, "//raw/a/": false, "/raw/./a/": false, "/raw/../raw/a/": false, "/raw/%2e%2e/x/": false,
-		"/raw/a/%2e": false, "/raw/a/..": false, "/raw/a%2F%2Fb": false, "/raw/a%2F..%2Fb/": false,
+		"/raw/": true, "/raw/a/": true, "/raw/a": true, "/raw/a%20b/": true, "/v1/files/": true,
+		"/v1/files/f-1/content/": true,
+		"/raw":                   false, "/exact": true, "/exact/": false,
+		"/raw//": false, "/raw/a//": false, "//raw/a/": false, "/raw/./a/": false, "/raw/../raw/a/": false,
+		"/raw/%2e%2e/x/": false,
+		"/raw/a/%2e":     false, "/raw/a/..": false, "/raw/a%2F%2Fb": false, "/raw/a%2F..%2Fb/": false,
 		"/v1/chat/completions/": false, "/v1/messages/": false, "/v1/messages/count_tokens/": false, "/v1/responses/": false,
-		"/v1/responses/resp_1/": false, "/v1/responses/resp_1/cancel/": false, "/batch/v1/chat/completions/": false, "/tokenize/": false,
+		"/v1/responses/resp_1/": false, "/v1/responses/resp_1/cancel/": false, "/batch/v1/chat/completions/": false,
+		"/tokenize/": false,
 	} {
 		for _, method := range []string{"POST", "GET"} {
 			seen = ""

@@ -18,7 +18,8 @@ func rawRig(t *testing.T, engine string) (r *rig, got func() string) {
 		body, _ := io.ReadAll(q.Body)
 		last = string(body)
 	})
-	pools := fmt.Sprintf("auth: { keys: [ { name: acme, sha256: %s, priority: batch } ] }\npools: [ { name: raw, engine: %s, paths: [\"/raw/*\"], workers: [ { name: raw-0, url: %q } ] } ]",
+	pools := fmt.Sprintf("auth: { keys: [ { name: acme, sha256: %s, priority: batch } ] }\npools: [ { name: raw, "+
+		"engine: %s, paths: [\"/raw/*\"], workers: [ { name: raw-0, url: %q } ] } ]",
 		digestOfKey, engine, served(t, raw))
 	r = newRig(t, strings.Replace(plain, "auth: { required: false }", pools, 1), fakeEngine())
 	return r, func() string { defer func() { last = "" }(); return last }
@@ -31,7 +32,8 @@ func TestTextsThatSpeakOfPriorityPass(t *testing.T) {
 		r, got := rawRig(t, engine)
 		for _, body := range []string{
 			`[{"text":"a high-priority ticket"}]`, `[{"priority":-5}]`, `"priority"`, `priority`, `["priority",":"]`,
-			`{"note":"priority","model":"x","model":"y"}`, `{"note":"set \"priority\": 1","a":1,"a":2}`, `{"note":["priority" ,1],"model":1,"model":2}`,
+			`{"note":"priority","model":"x","model":"y"}`, `{"note":"set \"priority\": 1","a":1,"a":2}`,
+			`{"note":["priority" ,1],"model":1,"model":2}`,
 		} {
 			if a := r.post("/raw/x", body, "Authorization", "Bearer key"); a.status != http.StatusOK || got() != body {
 				t.Errorf("%s, %s: %d %s", engine, body, a.status, a.body)
@@ -45,7 +47,8 @@ func TestTextsThatSpeakOfPriorityPass(t *testing.T) {
 func TestNoPassedPriorityIsAboveItsClass(t *testing.T) {
 	r, got := rawRig(t, "vllm")
 	for _, name := range []string{`"priority":`, "\"priority\" \t\r\n:", `"prio\u0072ity":`} {
-		if a := r.post("/raw/x", "\n {"+name+`-5}`, "Authorization", "Bearer key"); a.status != http.StatusOK || !strings.Contains(got(), "20}") {
+		if a := r.post("/raw/x", "\n {"+name+`-5}`, "Authorization", "Bearer key"); a.status != http.StatusOK ||
+			!strings.Contains(got(), "20}") {
 			t.Errorf("%s: %d %s", name, a.status, a.body)
 		}
 	}
@@ -57,15 +60,18 @@ func TestNoPassedPriorityIsAboveItsClass(t *testing.T) {
 		return string(b)
 	}
 	const asks = `{"priority":-5}`
-	for _, body := range []string{asks + asks, asks[1:], "\xef\xbb\xbf" + asks, wide(binary.LittleEndian, asks), wide(binary.BigEndian, asks),
+	for _, body := range []string{asks + asks, asks[1:], "\xef\xbb\xbf" + asks, wide(binary.LittleEndian, asks),
+		wide(binary.BigEndian, asks),
 		wide(binary.LittleEndian, "\ufeff"+asks), wide(binary.BigEndian, "\ufeff"+asks), "\x00\x00\x00{\x00\x00\x00}"} {
 		a := r.post("/raw/x", body, "Authorization", "Bearer key")
-		if sent := got(); body != asks[1:] && (a.status != http.StatusBadRequest || sent != "") || body == asks[1:] && sent != body {
+		if sent := got(); body != asks[1:] && (a.status != http.StatusBadRequest || sent != "") ||
+			body == asks[1:] && sent != body {
 			t.Errorf("%q: %d, the engine got %q", body, a.status, sent)
 		}
 	}
 	binaryBody := "\x00\x01\x02"
-	if a := r.post("/raw/x", binaryBody, "Authorization", "Bearer key", "Content-Type", "application/octet-stream"); a.status != http.StatusOK || got() != binaryBody {
+	if a := r.post("/raw/x", binaryBody, "Authorization", "Bearer key", "Content-Type",
+		"application/octet-stream"); a.status != http.StatusOK || got() != binaryBody {
 		t.Errorf("%d %s: bytes that are not said to be JSON do not pass", a.status, a.body)
 	}
 }

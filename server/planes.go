@@ -24,8 +24,19 @@ type planes struct {
 // newPlanes makes the planes of a server whose proxy is made.
 func (s *Server) newPlanes(o Options) *planes {
 	p := &planes{control: s.control, proxy: s.proxy, metrics: s.metrics}
-	a := admin.Options{Control: s.control, Decisions: s.decisions, Explain: s.proxy.Explain, Draining: s.proxy.Draining, Inflight: s.proxy.Inflight,
-		Probes: p.probes(), Path: o.Path, Version: o.Version, Log: o.Log, Counts: o.Metrics, Rand: o.Rand}
+	a := admin.Options{
+		Control:   s.control,
+		Decisions: s.decisions,
+		Explain:   s.proxy.Explain,
+		Draining:  s.proxy.Draining,
+		Inflight:  s.proxy.Inflight,
+		Probes:    p.probes(),
+		Path:      o.Path,
+		Version:   o.Version,
+		Log:       o.Log,
+		Counts:    o.Metrics,
+		Rand:      o.Rand,
+	}
 	if f := o.Config; f.Metrics.Listen == "" {
 		a.Metrics = p.named(f.Admin.Listen, s.metrics.Handler())
 	}
@@ -102,7 +113,8 @@ func (p *planes) edge(next http.Handler) http.Handler {
 // once. It is for answers that set no write deadlines of their own.
 func (p *planes) boundAnswer(w http.ResponseWriter) {
 	stall := p.control.Snapshot().File.Timeouts.ClientStall
-	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(stall)) //nolint:errcheck // a dead connection takes nothing
+	//nolint:errcheck // a dead connection takes nothing
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(stall))
 }
 
 // secured sets the headers of all answers of the admin plane and of the metrics.

@@ -32,9 +32,11 @@ func TestARequestTakesItsPoolsLockThreeTimes(t *testing.T) {
 	asks(`{"model":"cheap","max_tokens":5,"stream":true,"messages":[{"role":"user","content":"hi"}]}`, "small", "alias")
 	asks(`{"model":"auto","max_tokens":5,"messages":[{"role":"user","content":"hi"}]}`, "small", "default")
 	asks(`{"model":"cheap","max_tokens":10000,"messages":[{"role":"user","content":"hi"}]}`, "large", "context")
-	asks(`{"model":"auto","max_tokens":10000,"stream":true,"messages":[{"role":"user","content":"hi"}]}`, "large", "context")
+	asks(`{"model":"auto","max_tokens":10000,"stream":true,"messages":[{"role":"user","content":"hi"}]}`, "large",
+		"context")
 	down := small.Members["w0"]
 	small.Routing.Observe(down.Name, down, routing.Status{})
 	asks(`{"model":"cheap","max_tokens":5,"messages":[{"role":"user","content":"hi"}]}`, "large", "unavailable")
-	asks(`{"model":"auto","max_tokens":5,"stream":true,"messages":[{"role":"user","content":"hi"}]}`, "large", "unavailable")
+	asks(`{"model":"auto","max_tokens":5,"stream":true,"messages":[{"role":"user","content":"hi"}]}`, "large",
+		"unavailable")
 }

@@ -99,7 +99,8 @@ const chatOf = `{"model":"auto","messages":[{"role":"user","content":%q}],"max_t
 
 func (r *rig) chat(ctx context.Context, word, more string, headers ...string) <-chan answered {
 	r.t.Helper()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/v1/chat/completions", strings.NewReader(fmt.Sprintf(chatOf, word, more)))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/v1/chat/completions",
+		strings.NewReader(fmt.Sprintf(chatOf, word, more)))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -158,7 +159,8 @@ func TestARequestWaitsForItsPlace(t *testing.T) {
 		t.Errorf("the first: %d, X-Queue-Ms %q, want 200 and 0", a.status, a.header.Get("X-Queue-Ms"))
 	}
 	a := <-second
-	if waited, err := strconv.ParseFloat(a.header.Get("X-Queue-Ms"), 64); a.status != http.StatusOK || err != nil || waited < 10 {
+	if waited, err := strconv.ParseFloat(a.header.Get("X-Queue-Ms"), 64); a.status != http.StatusOK || err != nil ||
+		waited < 10 {
 		t.Errorf("the second: %d, X-Queue-Ms %q, want 200 and 10 or more", a.status, a.header.Get("X-Queue-Ms"))
 	}
 }
@@ -174,7 +176,8 @@ func TestTheMoreUrgentIsAnsweredFirst(t *testing.T) {
 		{"clamped", "", "low", "interactive"}, {"batch", "", "key", "batch"}, {"flex", `,"service_tier":"flex"`, "key", ""},
 		{"background", "", "key", "background"}, {"urgent", "", "key", ""},
 	} {
-		all = append(all, r.chat(context.Background(), c.word, c.more, "Authorization", "Bearer "+c.key, "X-Request-Priority", c.class))
+		all = append(all, r.chat(context.Background(), c.word, c.more, "Authorization", "Bearer "+c.key, "X-Request-Priority",
+			c.class))
 		r.waiting(i + 1)
 	}
 	h.release()
@@ -215,7 +218,8 @@ func TestAnEngineIsToldThePriority(t *testing.T) {
 			sent        bool
 		}{
 			{"interactive", "", 0, false}, {"background", "", 10, true}, {"batch", "", 20, true},
-			{"batch", `,"priority":-5`, 20, true}, {"batch", `,"priority":25`, 25, true}, {"interactive", `,"priority":-5`, 0, true},
+			{"batch", `,"priority":-5`, 20, true}, {"batch", `,"priority":25`, 25, true},
+			{"interactive", `,"priority":-5`, 0, true},
 		} {
 			a := <-r.chat(context.Background(), "hi", c.more+usage, "X-Request-Priority", c.class)
 			if a.status != http.StatusOK || !strings.Contains(a.body, `"usage":{`) {
@@ -258,7 +262,8 @@ func TestAFullQueueSheds(t *testing.T) {
 	var e struct {
 		Error struct{ Code, Message string }
 	}
-	if err := json.Unmarshal([]byte(a.body), &e); err != nil || a.status != http.StatusServiceUnavailable || e.Error.Code != "overloaded" {
+	if err := json.Unmarshal([]byte(a.body), &e); err != nil || a.status != http.StatusServiceUnavailable ||
+		e.Error.Code != "overloaded" {
 		t.Errorf("the third: %d %s", a.status, a.body)
 	}
 	after, err := strconv.Atoi(a.header.Get("Retry-After"))
@@ -286,11 +291,13 @@ func TestTheWaitIsBounded(t *testing.T) {
 	r := narrowRig(t, h, ", max_wait: { interactive: 100ms }", "auto")
 	first := r.hold()
 	whole, stream := r.chat(context.Background(), "hi", ""), r.chat(context.Background(), "hi", `,"stream":true`)
-	if a := <-whole; a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, "overloaded") || a.header.Get("Retry-After") == "" {
+	if a := <-whole; a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, "overloaded") ||
+		a.header.Get("Retry-After") == "" {
 		t.Errorf("%d %s %v", a.status, a.body, a.header)
 	}
 	a := <-stream
-	if a.status != http.StatusOK || !strings.HasPrefix(a.body, ": keep-alive\n\n") || !strings.Contains(a.body, "overloaded") || strings.Contains(a.body, "[DONE]") {
+	if a.status != http.StatusOK || !strings.HasPrefix(a.body, ": keep-alive\n\n") ||
+		!strings.Contains(a.body, "overloaded") || strings.Contains(a.body, "[DONE]") {
 		t.Errorf("the stream: %d %q, want heartbeats and an error frame", a.status, a.body)
 	}
 	h.release()
@@ -345,7 +352,8 @@ func TestWhoLeavesTheQueueIsGone(t *testing.T) {
 // the other one, which is full.
 func TestARetryWaitsItsTurn(t *testing.T) {
 	h := newHolding(engines.Config{})
-	broken := served(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
+	broken := served(t,
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
 	r := narrowRig(t, h, "", "auto", fmt.Sprintf(", { name: w1, url: %q }", broken))
 	first := r.hold()
 	second := r.chat(context.Background(), "hi", "")

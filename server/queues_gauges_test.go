@@ -21,7 +21,8 @@ tiers:
 // tier that leaves the configuration none at all, its queue's and its rules' among
 // them; what stays counts on.
 func TestSeriesGoWithWhatTheyTellOf(t *testing.T) {
-	stays, moves, home := entryOf("stays", served(t, anyModel()), 1), entryOf("moves", served(t, anyModel()), 1), entryOf("home", served(t, anyModel()), 1)
+	stays, moves, home := entryOf("stays", served(t, anyModel()), 1), entryOf("moves", served(t, anyModel()), 1),
+		entryOf("home", served(t, anyModel()), 1)
 	r, from := reloadable(t, fmt.Sprintf(twoTiers, listOf(stays, moves), home)+"# %s")
 	ask := func(tier string) {
 		for range 8 { // so that each of two workers gets some
@@ -45,7 +46,8 @@ func TestSeriesGoWithWhatTheyTellOf(t *testing.T) {
 	}
 	ask("small")
 	ask("large")
-	if len(with(`tier="small"`, `worker="moves"`)) == 0 || len(with(`tierway_queue_wait_seconds_count{`, `tier="large"`)) == 0 {
+	if len(with(`tier="small"`, `worker="moves"`)) == 0 ||
+		len(with(`tierway_queue_wait_seconds_count{`, `tier="large"`)) == 0 {
 		t.Fatalf("there are no series to go: %q", with("tier="))
 	}
 	from.write(fmt.Sprintf(twoTiers, stays, listOf(home, moves)))

@@ -23,10 +23,12 @@ func TestPredictionsAreComparedWithWhatEnginesSay(t *testing.T) {
 				t.Error(err)
 			}
 			w.Header().Set("Content-Type", "application/json")
-			say(t, w, `{"id":"x","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"a"},"finish_reason":"stop"}],"usage":{"prompt_tokens":2000,"completion_tokens":1`+details+`}}`)
+			say(t, w,
+				`{"id":"x","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"a"},"finish_reason":"stop"}],"usage":{"prompt_tokens":2000,"completion_tokens":1`+details+`}}`)
 		}))
 		for range 2 {
-			if a := r.post("/v1/chat/completions", fmt.Sprintf(`{"model":"small","messages":[{"role":"user","content":%q}]}`, prompt)); a.status != 200 {
+			if a := r.post("/v1/chat/completions", fmt.Sprintf(`{"model":"small","messages":[{"role":"user","content":%q}]}`,
+				prompt)); a.status != 200 {
 				t.Fatalf("%d %s", a.status, a.body)
 			}
 		}

@@ -34,15 +34,22 @@ tiers:
 	} {
 		t.Run(what, func(t *testing.T) {
 			h := newHolding(engines.Config{})
-			a, b := served(t, h), served(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
+			a, b := served(t, h),
+				served(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					w.WriteHeader(http.StatusInternalServerError)
+				}))
 			elsewhereA, elsewhereB := served(t, fakeEngine()), served(t, fakeEngine())
 			r, from := reloadable(t, fmt.Sprintf(yaml, off, "fake-7b", a, "", b, "")+"# %s\n")
 			t.Cleanup(h.release)
 			r.source = func() (*config.File, error) {
-				return config.Parse("config.yaml", []byte(from.text), func(name string) (string, bool) { return "second", name == "NEW" })
+				return config.Parse("config.yaml", []byte(from.text), func(name string) (string, bool) {
+					return "second", name == "NEW"
+				})
 			}
 			for i := range 12 {
-				r.post("/v1/chat/completions", fmt.Sprintf(`{"model":"small","stream":true,"messages":[{"role":"user","content":"%d %s"}]}`, i, strings.Repeat("word ", 4000)))
+				r.post("/v1/chat/completions",
+					fmt.Sprintf(`{"model":"small","stream":true,"messages":[{"role":"user","content":"%d %s"}]}`, i,
+						strings.Repeat("word ", 4000)))
 			}
 			held := make(chan answered, 1)
 			go func() {
@@ -51,12 +58,15 @@ tiers:
 			r.until("a has a request", func() bool { return r.control.Pools.Gauges()[0].Inflight == 1 })
 			state := func() (out []string) {
 				for _, v := range r.control.Snapshot().ByName["small"].Routing.Snapshot(time.Now()) {
-					out = append(out, fmt.Sprintf("%s: %d in flight, breaker %s, rates learned: %v", v.ID, v.Inflight, v.Ref.(*control.Member).Gate.State(), v.RateCount > 0))
+					out = append(out, fmt.Sprintf("%s: %d in flight, breaker %s, rates learned: %v", v.ID, v.Inflight,
+						v.Ref.(*control.Member).Gate.State(), v.RateCount > 0))
 				}
 				return out
 			}
 			before := fmt.Sprint(state())
-			if want := "[a: 1 in flight, breaker closed, rates learned: true b: 0 in flight, breaker open, rates learned: false]"; before != want {
+			want := "[a: 1 in flight, breaker closed, rates learned: true " +
+				"b: 0 in flight, breaker open, rates learned: false]"
+			if before != want {
 				t.Fatalf("before: %s", before)
 			}
 			model := "fake-7b"
@@ -68,7 +78,7 @@ tiers:
 			}
 			from.write(fmt.Sprintf(yaml, c.top, model, a, c.worker, b, c.worker))
 			r.reload()
-			want := before
+			want = before
 			if !c.kept {
 				want = "[a: 0 in flight, breaker closed, rates learned: false b: 0 in flight, breaker closed, rates learned: false]"
 			}

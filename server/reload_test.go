@@ -89,9 +89,11 @@ func served(t *testing.T, h http.Handler) string {
 func TestARejectedConfigurationChangesNothing(t *testing.T) {
 	r, from := reloadable(t, plain, fakeEngine())
 	before := r.control.Snapshot()
-	from.write("auth: { required: false }\ntiers:\n  - name: small\n    modle: x\n    workers: [ { name: a, url: \"http://127.0.0.1:1\", weight: 900 } ]\n")
+	from.write("auth: { required: false }\ntiers:\n  - name: small\n    modle: x\n    workers: [ { name: a, url: " +
+		"\"http://127.0.0.1:1\", weight: 900 } ]\n")
 	result, err := r.Reload(t.Context(), control.ReloadRequest{})
-	if !errors.Is(err, control.ErrRejected) || len(result.Problems) < 2 || result.Problems[0].Line != 4 || result.Generation != 1 {
+	if !errors.Is(err, control.ErrRejected) || len(result.Problems) < 2 || result.Problems[0].Line != 4 ||
+		result.Generation != 1 {
 		t.Fatalf("%v %+v", err, result)
 	}
 	if r.control.Snapshot() != before {
@@ -103,12 +105,14 @@ func TestARejectedConfigurationChangesNothing(t *testing.T) {
 	if !strings.Contains(r.logs.String(), "level=ERROR") {
 		t.Error("the rejection is not logged at ERROR")
 	}
-	if _, err := r.Reload(t.Context(), control.ReloadRequest{Expect: "stale"}); !errors.Is(err, control.ErrRejected) || !r.control.FileRejected() {
+	if _, err := r.Reload(t.Context(), control.ReloadRequest{Expect: "stale"}); !errors.Is(err, control.ErrRejected) ||
+		!r.control.FileRejected() {
 		t.Errorf("a file with errors and a stale If-Match: %v", err)
 	}
 	from.write("")
 	r.source = func() (*config.File, error) { return nil, context.DeadlineExceeded }
-	if _, err := r.Reload(t.Context(), control.ReloadRequest{}); !errors.Is(err, context.DeadlineExceeded) || r.control.Snapshot() != before {
+	if _, err := r.Reload(t.Context(), control.ReloadRequest{}); !errors.Is(err, context.DeadlineExceeded) ||
+		r.control.Snapshot() != before {
 		t.Errorf("a file that cannot be read: %v", err)
 	}
 }
@@ -116,12 +120,15 @@ func TestARejectedConfigurationChangesNothing(t *testing.T) {
 // CF-04: what was learned and counted stays over a reload.
 func TestAReloadKeepsWhatIsKnown(t *testing.T) {
 	engine := fakeEngine()
-	failing := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+	failing := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError)
+	})
 	a, b := served(t, engine), served(t, failing)
 	text := func(weight int, limits string) string {
 		return fmt.Sprintf(twoWorkers, digestOfKey, limits, listOf(entryOf("a", a, weight), entryOf("b", b, 1)))
 	}
-	r, from := reloadable(t, strings.ReplaceAll(text(1, "rpm: 60, burst: 30"), "%", "%%")+"classifier: {} # as what is loaded below\n# %s\n")
+	r, from := reloadable(t, strings.ReplaceAll(text(1, "rpm: 60, burst: 30"), "%", "%%")+
+		"classifier: {} # as what is loaded below\n# %s\n")
 	for range 12 {
 		r.ask("small")
 	}
@@ -251,14 +258,16 @@ func TestReloadsAreDoneOneByOne(t *testing.T) {
 		t.Fatalf("%v %+v", err, preview)
 	}
 	from.write(text(60))
-	if _, err := r.Reload(t.Context(), control.ReloadRequest{Expect: preview.ToHash}); !errors.Is(err, control.ErrChanged) {
+	if _, err := r.Reload(t.Context(), control.ReloadRequest{Expect: preview.ToHash}); !errors.Is(err,
+		control.ErrChanged) {
 		t.Errorf("a file that changed after its preview: %v", err)
 	}
 	if r.control.FileRejected() {
 		t.Error("a stale If-Match marks a valid file as rejected")
 	}
 	scrape := r.scrape()
-	for _, series := range []string{`tierway_config_reloads_total{result="rejected"} 0`, "tierway_config_last_reload_successful 1"} {
+	for _, series := range []string{`tierway_config_reloads_total{result="rejected"} 0`,
+		"tierway_config_last_reload_successful 1"} {
 		if !strings.Contains(scrape, series) {
 			t.Errorf("a stale If-Match counts as a rejected configuration: no %s", series)
 		}
@@ -285,12 +294,14 @@ func weightNow(r *rig, worker string) int {
 func TestALiveOverrideLiesOverTheFileUntilItIsOver(t *testing.T) {
 	url := served(t, fakeEngine())
 	text := func(weight int) string {
-		return fmt.Sprintf(twoWorkers, digestOfKey, "", listOf(entryOf("a", url, weight), entryOf("b", served(t, fakeEngine()), 1)))
+		return fmt.Sprintf(twoWorkers, digestOfKey, "",
+			listOf(entryOf("a", url, weight), entryOf("b", served(t, fakeEngine()), 1)))
 	}
 	first := text(10)
 	r, from := reloadable(t, first+"# %s\n")
 	who := store.Actor{Name: "ops", Via: "api"}
-	if err := r.override(t.Context(), who, store.Override{Worker: "a", Weight: new(40), By: "ops", At: time.Now()}); err != nil || weightNow(r, "a") != 40 {
+	if err := r.override(t.Context(), who, store.Override{Worker: "a", Weight: new(40), By: "ops", At: time.Now()}); err !=
+		nil || weightNow(r, "a") != 40 {
 		t.Fatalf("%v: the weight is %d", err, weightNow(r, "a"))
 	}
 	from.write(strings.Replace(first, "weight: 10", "weight: 20", 1))
@@ -298,7 +309,9 @@ func TestALiveOverrideLiesOverTheFileUntilItIsOver(t *testing.T) {
 	if got := weightNow(r, "a"); got != 40 {
 		t.Errorf("a reload has taken the override away: %d", got)
 	}
-	if err := r.override(t.Context(), who, store.Override{Worker: "a", Drain: true, At: time.Now(), Until: time.Now().Add(20 * time.Millisecond)}); err != nil || weightNow(r, "a") != 0 {
+	if err := r.override(t.Context(), who,
+		store.Override{Worker: "a", Drain: true, At: time.Now(), Until: time.Now().Add(20 * time.Millisecond)}); err != nil ||
+		weightNow(r, "a") != 0 {
 		t.Errorf("%v: a worker that drains has the weight %d", err, weightNow(r, "a"))
 	}
 	r.running()
@@ -313,7 +326,8 @@ func TestManyReloadsLeaveNothingBehind(t *testing.T) {
 	url := served(t, fakeEngine())
 	text := func(i int) string {
 		return fmt.Sprintf(twoWorkers, digestOfKey, "", entryOf(fmt.Sprintf("w%d", i%7), url, i%9+1)) +
-			fmt.Sprintf("pools:\n  - { name: extra-%d, serves: [embeddings], models: [m], workers: [ { name: e%d, url: \"http://127.0.0.1:%d\" } ] }\n", i%5, i%5, 1+i%5)
+			fmt.Sprintf("pools:\n  - { name: extra-%d, serves: [embeddings], models: [m], workers: [ { name: e%d, url: "+
+				"\"http://127.0.0.1:%d\" } ] }\n", i%5, i%5, 1+i%5)
 	}
 	r, from := reloadable(t, text(0)+"# %s\n")
 	r.running()

@@ -21,7 +21,8 @@ func TestOneRecordUnderOneDraftGoesToOneWorker(t *testing.T) {
 		}
 		defer l.Release(routing.Result{Err: routing.ErrExcluded})
 	}
-	sent := r.post("/v1/chat/completions", `{"model":"small","messages":[{"role":"user","content":"Hi"}]}`, "Authorization", "Bearer acme", "X-Request-ID", "why-1")
+	sent := r.post("/v1/chat/completions", `{"model":"small","messages":[{"role":"user","content":"Hi"}]}`,
+		"Authorization", "Bearer acme", "X-Request-ID", "why-1")
 	went := sent.header.Get("X-Routed-To")
 	if went != "w0" {
 		t.Fatalf("it went to %s: %s", went, sent.body)

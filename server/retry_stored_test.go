@@ -34,7 +34,8 @@ func TestAResponseIsNotMadeTwice(t *testing.T) {
 			t.Errorf("%s %s: %d after %d attempts, want %d", c.path, c.body, a.status, hits.Load(), c.hits)
 		}
 	}
-	r := newRig(t, strings.Replace(plain, "[ %s ]", `[ { name: gone, url: "http://127.0.0.1:1" }, %s ]`, 1), &shelf{name: "a"})
+	r := newRig(t, strings.Replace(plain, "[ %s ]", `[ { name: gone, url: "http://127.0.0.1:1" }, %s ]`, 1),
+		&shelf{name: "a"})
 	for range 4 {
 		if a := r.post("/v1/responses", `{"model":"small","input":"hi"}`); a.status != http.StatusOK {
 			t.Errorf("a request that left for no engine: %d %s", a.status, a.body)

@@ -19,7 +19,8 @@ func rightsRig(t *testing.T, settings string) (*rig, *atomic.Int64) {
 		hits.Add(1)
 		engine.ServeHTTP(w, q)
 	})
-	yaml := strings.Replace(plain, "auth: { required: false }", fmt.Sprintf("auth: { keys: [ { name: acme, sha256: %s, %s } ] }", digestOfKey, settings), 1)
+	yaml := strings.Replace(plain, "auth: { required: false }",
+		fmt.Sprintf("auth: { keys: [ { name: acme, sha256: %s, %s } ] }", digestOfKey, settings), 1)
 	return newRig(t, yaml, counted), &hits
 }
 
@@ -54,7 +55,8 @@ func TestRightsHoldOnEveryRoute(t *testing.T) {
 			r, hits := rightsRig(t, settings)
 			for _, path := range inferenceRoutes() {
 				hits.Store(0)
-				if a := r.post(path, anyBody, "Authorization", "Bearer key"); want != 200 && (a.status != want || hits.Load() != 0) || want == 200 && hits.Load() != 1 {
+				if a := r.post(path, anyBody, "Authorization", "Bearer key"); want != 200 &&
+					(a.status != want || hits.Load() != 0) || want == 200 && hits.Load() != 1 {
 					t.Errorf("%s: %d after %d requests of the engine: %s", path, a.status, hits.Load(), a.body)
 				}
 				hits.Store(0)
@@ -100,7 +102,8 @@ func TestLimitsHoldOnEveryRoute(t *testing.T) {
 func TestARefusedKeyIsAlwaysTheSameAnswer(t *testing.T) {
 	r, _ := rightsRig(t, "priority: batch")
 	var first string
-	for _, headers := range [][]string{{}, {"Authorization", "Basic a2V5"}, {"Authorization", "Bearer "}, {"Authorization", "Bearer nobody"},
+	for _, headers := range [][]string{{}, {"Authorization", "Basic a2V5"}, {"Authorization", "Bearer "},
+		{"Authorization", "Bearer nobody"},
 		{"Authorization", "Bearer tw-000000000000000000000000000_000000"}, {"X-Api-Key", "nobody"}} {
 		a := r.post("/v1/chat/completions?api_key=key", hello, append(headers, "X-Request-Id", "same")...)
 		a.header.Del("Date")

@@ -34,7 +34,8 @@ func TestNoQueryOrPathOfAClientHurtsAWorker(t *testing.T) {
 			engine.ServeHTTP(w, q)
 		}
 	})
-	pool := fmt.Sprintf("pools: [ { name: other, paths: [\"/v9/*\"], workers: [ { name: p0, url: %q }, { name: p1, url: %q } ] } ]\n", served(t, worker), served(t, worker))
+	pool := fmt.Sprintf("pools: [ { name: other, paths: [\"/v9/*\"], workers: [ { name: p0, url: %q }, { name: p1, url: "+
+		"%q } ] } ]\n", served(t, worker), served(t, worker))
 	r := newRig(t, pool+plain, worker, worker)
 	var to *url.URL // what net/http has made of a request's first lines
 	data := r.planes.dataHandler()
@@ -93,11 +94,13 @@ func TestAFailingAcceptIsCountedAndLoggedOnceAMinute(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		text := log.String()
-		if strings.Count(text, "\n") != 2 || strings.Count(text, `"level":"WARN","msg":"a connection failed: no file descriptor is free"`) != 2 ||
+		if strings.Count(text, "\n") != 2 ||
+			strings.Count(text, `"level":"WARN","msg":"a connection failed: no file descriptor is free"`) != 2 ||
 			!strings.Contains(text, `"operation":"accept"`) || !strings.Contains(text, `"more":59`) {
 			t.Errorf("the log is %s", text)
 		}
-		if n := (&rig{Server: &Server{metrics: metrics}, t: t}).counter(`tierway_fd_exhausted_total{operation="accept"}`); n != 90 {
+		if n := (&rig{Server: &Server{metrics: metrics}, t: t}).counter(
+			`tierway_fd_exhausted_total{operation="accept"}`); n != 90 {
 			t.Errorf("%d are counted", n)
 		}
 		before := log.String()
@@ -105,7 +108,8 @@ func TestAFailingAcceptIsCountedAndLoggedOnceAMinute(t *testing.T) {
 		if _, err := closed.Accept(); !errors.Is(err, net.ErrClosed) || log.String() != before {
 			t.Errorf("a closed listener gives %v and logs %s", err, log.String())
 		}
-		odd := acceptor{refusing{err: &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.EPERM)}}, "data", logger, s.Exhausted}
+		odd := acceptor{refusing{err: &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.EPERM)}}, "data",
+			logger, s.Exhausted}
 		if odd.Accept(); !strings.Contains(log.String(), `"msg":"accepting a connection failed","plane":"data"`) {
 			t.Errorf("another failure logs %s", log.String())
 		}

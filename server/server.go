@@ -69,15 +69,34 @@ func New(o Options) (*Server, error) {
 	if err := s.openFiles(o); err != nil {
 		return nil, err
 	}
-	s.control, err = control.New(control.Options{Config: o.Config, Source: o.Source, Announce: s.announce(o.Announce), Withdraw: o.Withdraw,
-		Offline: o.Offline, Applied: func(f *config.File) { s.proxy.Configure(f) }, Via: intake.ViaEntry(name),
-		Log: o.Log, Metrics: o.Metrics, Recover: s.recover, Rand: o.Rand})
+	s.control, err = control.New(control.Options{
+		Config:   o.Config,
+		Source:   o.Source,
+		Announce: s.announce(o.Announce),
+		Withdraw: o.Withdraw,
+		Offline:  o.Offline,
+		Applied:  func(f *config.File) { s.proxy.Configure(f) },
+		Via:      intake.ViaEntry(name),
+		Log:      o.Log,
+		Metrics:  o.Metrics,
+		Recover:  s.recover,
+		Rand:     o.Rand,
+	})
 	if err != nil {
 		s.closeFiles()
 		return nil, err
 	}
-	s.proxy = proxy.New(proxy.Options{Control: s.control, Access: o.Access, Decisions: s.decisions, DecisionFile: s.decisionFile,
-		Traces: s.traces, Name: name, Log: o.Log, Metrics: o.Metrics, Rand: o.Rand})
+	s.proxy = proxy.New(proxy.Options{
+		Control:      s.control,
+		Access:       o.Access,
+		Decisions:    s.decisions,
+		DecisionFile: s.decisionFile,
+		Traces:       s.traces,
+		Name:         name,
+		Log:          o.Log,
+		Metrics:      o.Metrics,
+		Rand:         o.Rand,
+	})
 	s.listeners.proxy = s.proxy
 	if err := s.control.Begin(context.Background()); err != nil {
 		s.close()
@@ -101,8 +120,13 @@ func (s *Server) openFiles(o Options) (err error) {
 		return nil
 	}
 	if c := o.Config.Decisions; c.File != "" {
-		s.decisionFile, err = decisions.OpenFile(decisions.FileConfig{Path: c.File, MaxSize: int64(c.MaxSize), Files: c.MaxFiles,
-			Log: o.Log, Recover: s.recover.Try})
+		s.decisionFile, err = decisions.OpenFile(decisions.FileConfig{
+			Path:    c.File,
+			MaxSize: int64(c.MaxSize),
+			Files:   c.MaxFiles,
+			Log:     o.Log,
+			Recover: s.recover.Try,
+		})
 		if err != nil {
 			return err
 		}
@@ -212,7 +236,8 @@ func (s *Server) Run(ctx context.Context) error {
 func (s *Server) drain() {
 	d := s.control.Snapshot().File.Drain
 	s.proxy.Drain()
-	s.log.Info("draining", "accept_grace", d.AcceptGrace.String(), "timeout", d.Timeout.String(), "inflight", s.proxy.Inflight())
+	s.log.Info("draining", "accept_grace", d.AcceptGrace.String(), "timeout", d.Timeout.String(), "inflight",
+		s.proxy.Inflight())
 	// Kept connections are let go one by one, each with its next answer: closing
 	// idle ones now would lose the request that a balancer is just sending.
 	//

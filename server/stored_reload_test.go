@@ -82,7 +82,9 @@ tiers:
 			homeURL, otherURL, nextURL := served(t, home), served(t, other), served(t, next)
 			r, from := reloadable(t, fmt.Sprintf(yaml, off, homeURL, "", otherURL)+"# %s\n")
 			r.source = func() (*config.File, error) {
-				return config.Parse("config.yaml", []byte(from.text), func(name string) (string, bool) { return "second", name == "NEW" })
+				return config.Parse("config.yaml", []byte(from.text), func(name string) (string, bool) {
+					return "second", name == "NEW"
+				})
 			}
 			if a := r.post("/v1/responses", `{"model":"small","input":"hi"}`); !strings.Contains(a.body, "resp_a1") {
 				t.Fatalf("%d %s", a.status, a.body)
@@ -101,8 +103,10 @@ tiers:
 			} {
 				a := r.do(ask.method, ask.path, ask.body)
 				got, _ := home.last()
-				if want := ask.method + " " + ask.path + c.key; a.status != http.StatusOK || a.header.Get("X-Routed-To") != "w0" || got != want {
-					t.Errorf("%s %s: %d from %q, the engine got %q, want %q", ask.method, ask.path, a.status, a.header.Get("X-Routed-To"), got, want)
+				if want := ask.method + " " + ask.path + c.key; a.status != http.StatusOK || a.header.Get("X-Routed-To") != "w0" ||
+					got != want {
+					t.Errorf("%s %s: %d from %q, the engine got %q, want %q", ask.method, ask.path, a.status,
+						a.header.Get("X-Routed-To"), got, want)
 				}
 			}
 		})
@@ -132,7 +136,8 @@ tiers:
 	if a := r.do("GET", "/v1/responses/resp_a1", "", "Authorization", "Bearer key"); a.status != http.StatusNotFound {
 		t.Errorf("GET: %d %s", a.status, a.body)
 	}
-	if a := r.post("/v1/responses", fmt.Sprintf(followUp, "resp_a1"), "Authorization", "Bearer key"); a.status != http.StatusNotFound {
+	if a := r.post("/v1/responses", fmt.Sprintf(followUp, "resp_a1"), "Authorization", "Bearer key"); a.status !=
+		http.StatusNotFound {
 		t.Errorf("a follow-up: %d %s", a.status, a.body)
 	}
 	if _, n := home.last(); n != asked {

@@ -57,7 +57,8 @@ func TestAStreamedResponseIsKnownFromItsFirstEvent(t *testing.T) {
 	r := newRig(t, strings.Replace(plain, "auth: { required: false }", keys, 1), engine)
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/v1/responses", strings.NewReader(`{"model":"small","input":"hi","stream":true,"background":true}`))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/v1/responses",
+		strings.NewReader(`{"model":"small","input":"hi","stream":true,"background":true}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,8 @@ func TestAStreamedResponseIsKnownFromItsFirstEvent(t *testing.T) {
 	ask := func(when string) {
 		t.Helper()
 		for _, c := range []struct{ method, path string }{
-			{"GET", "/v1/responses/resp_s1"}, {"GET", "/v1/responses/resp_s1?stream=true&starting_after=0"}, {"POST", "/v1/responses/resp_s1/cancel"},
+			{"GET", "/v1/responses/resp_s1"}, {"GET", "/v1/responses/resp_s1?stream=true&starting_after=0"},
+			{"POST", "/v1/responses/resp_s1/cancel"},
 		} {
 			a := r.do(c.method, c.path, "", "Authorization", allKey)
 			if a.status != http.StatusOK {

@@ -47,7 +47,8 @@ func TestReadingAResponseChangesNothingOfIt(t *testing.T) {
 	}
 	for i, ask := range []struct{ method, path string }{
 		{"GET", "/v1/responses/resp_a1"}, {"GET", "/v1/responses/resp_a1"}, {"GET", "/v1/responses/resp_a1?stream=true"},
-		{"POST", "/v1/responses/resp_a1/cancel"}, {"GET", "/v1/responses/resp_a1/input_items"}, {"DELETE", "/v1/responses/resp_a1"},
+		{"POST", "/v1/responses/resp_a1/cancel"}, {"GET", "/v1/responses/resp_a1/input_items"},
+		{"DELETE", "/v1/responses/resp_a1"},
 	} {
 		if a := r.do(ask.method, ask.path, "", "Authorization", allKey); a.status != http.StatusOK {
 			t.Errorf("%d. %s %s: %d %s", i+1, ask.method, ask.path, a.status, a.body)
@@ -61,11 +62,14 @@ func TestReadingAResponseChangesNothingOfIt(t *testing.T) {
 // belowResponse are requests about the response %s, in a gateway whose pool passes
 // /v1/* and /openai/*.
 var belowResponse = []struct{ method, path string }{
-	{"GET", "/v1/responses/%s"}, {"HEAD", "/v1/responses/%s"}, {"DELETE", "/v1/responses/%s"}, {"PATCH", "/v1/responses/%s"}, {"POST", "/v1/responses/%s"},
-	{"GET", "/v1/responses/%s/input_items"}, {"GET", "/v1/responses/%s/input_items?limit=1"}, {"GET", "/v1/responses/%s/input_items/1"},
+	{"GET", "/v1/responses/%s"}, {"HEAD", "/v1/responses/%s"}, {"DELETE", "/v1/responses/%s"},
+	{"PATCH", "/v1/responses/%s"}, {"POST", "/v1/responses/%s"},
+	{"GET", "/v1/responses/%s/input_items"}, {"GET", "/v1/responses/%s/input_items?limit=1"},
+	{"GET", "/v1/responses/%s/input_items/1"},
 	{"POST", "/v1/responses/%s/cancel"}, {"GET", "/v1/responses/%s/cancel"}, {"POST", "/v1/responses/%s/whatever/comes"},
 	{"GET", "/v1/responses/%s%%2Finput_items"}, {"GET", "/v1/%%72esponses/%s/input_items"},
-	{"GET", "/responses/%s/input_items"}, {"GET", "/background/v1/responses/%s/input_items"}, {"GET", "/openai/v1/responses/%s/input_items"},
+	{"GET", "/responses/%s/input_items"}, {"GET", "/background/v1/responses/%s/input_items"},
+	{"GET", "/openai/v1/responses/%s/input_items"},
 }
 
 const passesAll = `pools: [ { name: rest, paths: ["/v1/*", "/responses/*", "/background/*", "/openai/*"], workers: [ { name: r0, url: %q } ] } ]`
@@ -84,7 +88,8 @@ func TestAnotherTenantsResponseIsNotFoundAnywhere(t *testing.T) {
 			path := fmt.Sprintf(ask.path, "resp_b1")
 			a := r.do(ask.method, path, "", "Authorization", fewKey)
 			if _, n := rest.last(); a.status != http.StatusNotFound || asked(shelves) != before || n != 0 {
-				t.Errorf("required %v, %s %s: %d after %d requests of engines", required, ask.method, path, a.status, asked(shelves)-before+n)
+				t.Errorf("required %v, %s %s: %d after %d requests of engines", required, ask.method, path, a.status,
+					asked(shelves)-before+n)
 			}
 		}
 		for _, ask := range belowResponse {
@@ -93,8 +98,10 @@ func TestAnotherTenantsResponseIsNotFoundAnywhere(t *testing.T) {
 			}
 			path := fmt.Sprintf(ask.path, "resp_b1")
 			a := r.do(ask.method, path, "", "Authorization", allKey)
-			if got, _ := shelves[1].last(); a.status != http.StatusOK || !strings.HasPrefix(got, ask.method+" ") || !strings.Contains(got, "resp_b1") || a.header.Get("X-Routed-To") != "w1" {
-				t.Errorf("required %v, its own tenant's %s %s: %d from %q, the engine got %q", required, ask.method, path, a.status, a.header.Get("X-Routed-To"), got)
+			if got, _ := shelves[1].last(); a.status != http.StatusOK || !strings.HasPrefix(got, ask.method+" ") ||
+				!strings.Contains(got, "resp_b1") || a.header.Get("X-Routed-To") != "w1" {
+				t.Errorf("required %v, its own tenant's %s %s: %d from %q, the engine got %q", required, ask.method, path, a.status,
+					a.header.Get("X-Routed-To"), got)
 			}
 		}
 	}
@@ -125,7 +132,8 @@ func TestAnIDThatTwoTenantsGotReachesNoEngine(t *testing.T) {
 				t.Errorf("%s: %d %s", method, a.status, a.body)
 			}
 		}
-		if a := r.post("/v1/responses", fmt.Sprintf(followUp, "resp_a1"), "Authorization", key); a.status != http.StatusNotFound {
+		if a := r.post("/v1/responses", fmt.Sprintf(followUp, "resp_a1"), "Authorization", key); a.status !=
+			http.StatusNotFound {
 			t.Errorf("a request that goes on with it: %d %s", a.status, a.body)
 		}
 	}
@@ -144,11 +152,13 @@ func TestAnUnknownResponseReachesNoEngineWhereKeysAreRequired(t *testing.T) {
 			continue // a POST names an action there
 		}
 		path := fmt.Sprintf(ask.path, "resp_x")
-		if a := r.do(ask.method, path, "", "Authorization", allKey); a.status != http.StatusNotFound || ask.method != "HEAD" && !strings.Contains(a.body, "_not_found") {
+		if a := r.do(ask.method, path, "", "Authorization", allKey); a.status != http.StatusNotFound ||
+			ask.method != "HEAD" && !strings.Contains(a.body, "_not_found") {
 			t.Errorf("%s %s: %d %s", ask.method, path, a.status, a.body)
 		}
 	}
-	for _, path := range []string{"/v1/responses", "/batch/v1/responses", "/v1/responses/input_tokens", "/v1/responses/compact", "/openai/v1/responses", "/openai/v1/responses/compact"} {
+	for _, path := range []string{"/v1/responses", "/batch/v1/responses", "/v1/responses/input_tokens",
+		"/v1/responses/compact", "/openai/v1/responses", "/openai/v1/responses/compact"} {
 		for body, code := range map[string]string{
 			`{"model":"small","input":"hi","previous_response_id":"resp_x"}`:                         "previous_response_not_found",
 			`{"model":"small","input":"hi","previous_response\u005fid":"resp_x"}`:                    "previous_response_not_found",
@@ -156,7 +166,8 @@ func TestAnUnknownResponseReachesNoEngineWhereKeysAreRequired(t *testing.T) {
 			`{"model":"small","input":"hi","conversation":{"id":"conv_x"}}`:                          "conversation_not_found",
 			`{"model":"small","input":"hi","previous_response_id":"resp_x","conversation":"conv_x"}`: "previous_response_not_found",
 		} {
-			if a := r.post(path, body, "Authorization", allKey); a.status != http.StatusNotFound || !strings.Contains(a.body, `"code":"`+code+`"`) {
+			if a := r.post(path, body, "Authorization", allKey); a.status != http.StatusNotFound ||
+				!strings.Contains(a.body, `"code":"`+code+`"`) {
 				t.Errorf("%s %s: %d %s", path, body, a.status, a.body)
 			}
 		}
@@ -164,7 +175,9 @@ func TestAnUnknownResponseReachesNoEngineWhereKeysAreRequired(t *testing.T) {
 	if _, n := rest.last(); n+asked(shelves) != 0 {
 		t.Errorf("engines had %d requests", n+asked(shelves))
 	}
-	for _, body := range []string{`{"model":"small","input":"hi","previous_response_id":null}`, `{"model":"small","input":"hi","previous_response_id":"","conversation":null}`, `{"model":"small","input":"my previous_response_id"}`} {
+	for _, body := range []string{`{"model":"small","input":"hi","previous_response_id":null}`,
+		`{"model":"small","input":"hi","previous_response_id":"","conversation":null}`,
+		`{"model":"small","input":"my previous_response_id"}`} {
 		for _, path := range []string{"/v1/responses", "/openai/v1/responses"} {
 			if a := r.post(path, body, "Authorization", allKey); a.status != http.StatusOK {
 				t.Errorf("%s %s: %d %s", path, body, a.status, a.body)
@@ -197,18 +210,21 @@ func TestAnUnknownResponsePassesWhereNoKeyIsRequired(t *testing.T) {
 // TestAPassedFollowUpGoesToTheWorkerThatHoldsItsResponse.
 func TestAPassedFollowUpGoesToTheWorkerThatHoldsItsResponse(t *testing.T) {
 	rest := [2]*shelf{{name: "r"}, {name: "s"}}
-	r, _ := shelfRig(t, true, fmt.Sprintf(`pools: [ { name: rest, model: rest, serves: [responses], paths: ["/openai/*"], policy: { name: round_robin },
+	r, _ := shelfRig(t, true,
+		fmt.Sprintf(`pools: [ { name: rest, model: rest, serves: [responses], paths: ["/openai/*"], policy: { name: round_robin },
   workers: [ { name: r0, url: %q }, { name: r1, url: %q } ] } ]`, served(t, rest[0]), served(t, rest[1])))
 	for range 2 {
 		r.post("/v1/responses", `{"model":"rest","input":"hi"}`, "Authorization", allKey)
 	}
 	for range 4 {
-		a := r.post("/openai/v1/responses", `{"model":"rest","input":"hi","previous_response_id":"resp_s1"}`, "Authorization", allKey)
+		a := r.post("/openai/v1/responses", `{"model":"rest","input":"hi","previous_response_id":"resp_s1"}`, "Authorization",
+			allKey)
 		if a.status != http.StatusOK || a.header.Get("X-Routed-To") != "r1" {
 			t.Errorf("%d from %s: %s", a.status, a.header.Get("X-Routed-To"), a.body)
 		}
 	}
-	if a := r.post("/openai/v1/responses", `{"model":"rest","input":"hi","previous_response_id":"resp_s1"}`, "Authorization", fewKey); a.status != http.StatusNotFound {
+	if a := r.post("/openai/v1/responses", `{"model":"rest","input":"hi","previous_response_id":"resp_s1"}`,
+		"Authorization", fewKey); a.status != http.StatusNotFound {
 		t.Errorf("another tenant's: %d %s", a.status, a.body)
 	}
 }
@@ -250,7 +266,8 @@ func TestABodyAboutAStoredResponseIsSentAsItCame(t *testing.T) {
 		`{"kv_transfer_params":{"remote_host":"10.0.0.9"},"a":1}`: `{"a":1}`,
 		`{"priority":-9}`: `{"priority":20}`,
 	} {
-		for _, c := range [][2]string{{http.MethodPost, "/batch/v1/responses/resp_1/cancel"}, {http.MethodGet, "/batch/v1/responses/resp_1"}} {
+		for _, c := range [][2]string{{http.MethodPost, "/batch/v1/responses/resp_1/cancel"},
+			{http.MethodGet, "/batch/v1/responses/resp_1"}} {
 			a := r.do(c[0], c[1], body, "Content-Type", "application/json")
 			if _, got := k.last(); a.status != http.StatusOK || got != want {
 				t.Errorf("%s %s: %d %s; the worker got %q", c[0], body, a.status, a.body, got)

@@ -45,9 +45,12 @@ func TestARequestWithoutAModelGoesToTheOnlyPoolThatServesIt(t *testing.T) {
 			said: "The field model is missing: send one of `flux`, `painter`, `sdxl`."},
 		{path: "/v1/images/generations", body: `{"prompt":"a cat"}`, key: true, status: http.StatusBadRequest,
 			said: "The field model is missing: send one of `flux`."},
-		{path: "/v1/moderations", body: `{"input":"hi"}`, key: true, status: http.StatusNotFound, said: "No model that you may use is served on /v1/moderations."},
-		{path: "/v1/score", body: `{"text_1":"a","text_2":"b"}`, status: http.StatusNotFound, said: `"code":"endpoint_not_supported"`},
-		{path: "/v1/chat/completions", body: `{"messages":[{"role":"user","content":"hi"}]}`, status: http.StatusBadRequest, said: `"param":"model"`},
+		{path: "/v1/moderations", body: `{"input":"hi"}`, key: true, status: http.StatusNotFound,
+			said: "No model that you may use is served on /v1/moderations."},
+		{path: "/v1/score", body: `{"text_1":"a","text_2":"b"}`, status: http.StatusNotFound,
+			said: `"code":"endpoint_not_supported"`},
+		{path: "/v1/chat/completions", body: `{"messages":[{"role":"user","content":"hi"}]}`, status: http.StatusBadRequest,
+			said: `"param":"model"`},
 	} {
 		var headers []string
 		if c.key {
@@ -64,7 +67,8 @@ func TestARequestWithoutAModelGoesToTheOnlyPoolThatServesIt(t *testing.T) {
 func TestAResponseWithoutAModelIsClassified(t *testing.T) {
 	r := newTieredRig(t, "")
 	for text, tier := range map[string]string{"hi": "small", "Implement a function in Python that sorts a list": "large"} {
-		if got := r.post("/v1/responses", `{"input":"`+text+`"}`); got.status != http.StatusOK || got.header.Get("X-Model-Tier") != tier {
+		if got := r.post("/v1/responses", `{"input":"`+text+`"}`); got.status != http.StatusOK ||
+			got.header.Get("X-Model-Tier") != tier {
 			t.Errorf("%q is at %s: %d %s", text, got.header.Get("X-Model-Tier"), got.status, got.body)
 		}
 	}

@@ -35,7 +35,8 @@ func newUploading(t *testing.T, engines ...http.Handler) *rig {
 }
 
 // upload sends a body of unknown length, or of one if it is at least 0.
-func (r *rig) upload(ctx context.Context, client *http.Client, path string, body io.Reader, length int64, headers ...string) (answered, error) {
+func (r *rig) upload(ctx context.Context, client *http.Client, path string, body io.Reader, length int64,
+	headers ...string) (answered, error) {
 	r.t.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPut, r.url+path, body)
 	if err != nil {
@@ -120,7 +121,8 @@ func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 func TestAnUploadKeepsTheClientsConnection(t *testing.T) {
 	var conns atomic.Int32
 	r := newUploading(t, http.HandlerFunc(digesting))
-	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network,
+		addr string) (net.Conn, error) {
 		conns.Add(1)
 		return new(net.Dialer).DialContext(ctx, network, addr)
 	}}}
@@ -140,7 +142,8 @@ func TestAnUploadKeepsTheClientsConnection(t *testing.T) {
 // a body.
 func TestWhatMayBeJSONIsRead(t *testing.T) {
 	r := newUploading(t, http.HandlerFunc(digesting))
-	for _, head := range []string{`{"cache_salt":"x","a":"`, "\xef\xbb\xbf{\"a\":\"", " \r\n\t{\"a\":\"", strings.Repeat(" ", 600) + `{"a":"`} {
+	for _, head := range []string{`{"cache_salt":"x","a":"`, "\xef\xbb\xbf{\"a\":\"", " \r\n\t{\"a\":\"",
+		strings.Repeat(" ", 600) + `{"a":"`} {
 		for _, kind := range []string{"application/json", "application/octet-stream", ""} {
 			long := head + strings.Repeat("x", 70<<10) + `"}`
 			for _, length := range []int64{int64(len(long)), -1} {
@@ -177,10 +180,13 @@ func (deadlined) SetWriteDeadline(time.Time) error { return nil }
 // what it may be.
 func TestWhatMayBeJSONIsReadHoweverItArrives(t *testing.T) {
 	r := newUploading(t, http.HandlerFunc(digesting))
-	for _, head := range []string{`{"kv_transfer_params":{},"a":"`, " {\"a\":\"", "\xef\xbb\xbf{\"a\":\"", "\xef\xbb\xbf \r\n{\"a\":\"",
-		"\xef\xbb\xbf" + strings.Repeat(" ", 600) + `{"a":"`, "{\x00\"\x00", "\xff\xfe{\x00", "\x00{\x00\"", "\xff\xfe\x00\x00{\x00\x00\x00"} {
+	for _, head := range []string{`{"kv_transfer_params":{},"a":"`, " {\"a\":\"", "\xef\xbb\xbf{\"a\":\"",
+		"\xef\xbb\xbf \r\n{\"a\":\"",
+		"\xef\xbb\xbf" + strings.Repeat(" ", 600) + `{"a":"`, "{\x00\"\x00", "\xff\xfe{\x00", "\x00{\x00\"",
+		"\xff\xfe\x00\x00{\x00\x00\x00"} {
 		for split := 1; split <= min(len(head), 6); split++ {
-			body := io.MultiReader(strings.NewReader(head[:split]), strings.NewReader(head[split:]), io.LimitReader(zeros{}, 70<<10))
+			body := io.MultiReader(strings.NewReader(head[:split]), strings.NewReader(head[split:]),
+				io.LimitReader(zeros{}, 70<<10))
 			req := httptest.NewRequest(http.MethodPost, "/files/x", io.NopCloser(body))
 			req.Host, req.ContentLength = "localhost", -1
 			req.Header.Set("Content-Type", "application/json")
@@ -239,7 +245,8 @@ func TestAnUploadIsTriedOnceUnlessNothingLeft(t *testing.T) {
 			t.Errorf("length %d: %d %s, %v after %d attempts", length, a.status, a.body, err, hits.Load())
 		}
 	}
-	yaml := strings.Replace(fmt.Sprintf(uploading, "10s", "10s"), "workers: [ %s ]", `workers: [ { name: none, url: "http://127.0.0.1:9", weight: 100 }, %s ]`, 1)
+	yaml := strings.Replace(fmt.Sprintf(uploading, "10s", "10s"), "workers: [ %s ]",
+		`workers: [ { name: none, url: "http://127.0.0.1:9", weight: 100 }, %s ]`, 1)
 	r = newRig(t, "policy: { name: round_robin }\n"+yaml, http.HandlerFunc(digesting))
 	for range 2 {
 		if a, err := r.upload(t.Context(), http.DefaultClient, "/files/x", io.LimitReader(zeros{}, 1<<20), -1); err != nil ||
@@ -261,7 +268,9 @@ func TestAWorkerMayRefuseAnUploadEarly(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "PUT /files/x HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n", 60<<20)
+	fmt.Fprintf(conn,
+		"PUT /files/x HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n",
+		60<<20)
 	go io.CopyN(conn, zeros{}, 60<<20) //nolint:errcheck // it fails when the gateway closes
 	answer := make([]byte, 4096)
 	n, err := conn.Read(answer)
@@ -348,7 +357,8 @@ func TestAStalledUploadIsCut(t *testing.T) {
 			t.Errorf("%d %s, %v", a.status, a.body, err)
 		}
 		until(t, "the end", func() bool { return r.Inflight() == 0 })
-		if d := r.Server.decisions.Last(1)[0]; len(d.Attempts) != 1 || d.Attempts[0].Error != "no bytes within timeouts.idle" {
+		if d := r.Server.decisions.Last(1)[0]; len(d.Attempts) != 1 ||
+			d.Attempts[0].Error != "no bytes within timeouts.idle" {
 			t.Errorf("%+v", d.Attempts)
 		}
 	})

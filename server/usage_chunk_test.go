@@ -22,10 +22,13 @@ func vllmStream(w http.ResponseWriter, q *http.Request) {
 		last = ""
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	fmt.Fprintf(w, `data: {"id":"x","choices":[{"index":0,"delta":{"content":"ok"},"finish_reason":null}]%s}`+"\n\n", usage)
+	fmt.Fprintf(w, `data: {"id":"x","choices":[{"index":0,"delta":{"content":"ok"},"finish_reason":null}]%s}`+"\n\n",
+		usage)
 	fmt.Fprintf(w, `data: {"id":"x","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]%s%s}`+"\n\n", usage, last)
 	if include {
-		fmt.Fprint(w, `data: {"id":"x","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2},"system_fingerprint":"vllm-1"}`+"\n\n")
+		fmt.Fprint(w,
+			`data: {"id":"x","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2},"system_fingerprint":"vllm-1"}`+
+				"\n\n")
 	}
 	fmt.Fprint(w, "data: [DONE]\n\n")
 }
@@ -34,24 +37,28 @@ func vllmStream(w http.ResponseWriter, q *http.Request) {
 // the client gets what the engine would have sent without that.
 func TestAStreamIsWhatItsClientAskedFor(t *testing.T) {
 	const (
-		first   = `data: {"id":"x","choices":[{"index":0,"delta":{"content":"ok"},"finish_reason":null}]}` + "\n\n"
-		finish  = `data: {"id":"x","choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"system_fingerprint":"vllm-1"}` + "\n\n"
+		first  = `data: {"id":"x","choices":[{"index":0,"delta":{"content":"ok"},"finish_reason":null}]}` + "\n\n"
+		finish = `data: {"id":"x","choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"system_fingerprint":"vllm-1"}` +
+			"\n\n"
 		done    = "data: [DONE]\n\n"
 		unasked = first + finish + done
 	)
-	for _, options := range []string{``, `,"stream_options":{}`, `,"stream_options":null`, `,"stream_options":{"continuous_usage_stats":true}`,
+	for _, options := range []string{``, `,"stream_options":{}`, `,"stream_options":null`,
+		`,"stream_options":{"continuous_usage_stats":true}`,
 		`,"stream_options":{"include_usage":false,"continuous_usage_stats":true}`} {
 		r := newRig(t, plain, http.HandlerFunc(vllmStream))
 		got := r.post("/v1/chat/completions", ask("small", "Hi", `,"stream":true`+options))
 		if got.body != unasked {
 			t.Errorf("%s:\n got %s\nwant %s", options, got.body, unasked)
 		}
-		if line := r.access.String(); !strings.Contains(line, `"prompt_tokens":3`) || !strings.Contains(line, `"output_tokens":2`) {
+		if line := r.access.String(); !strings.Contains(line, `"prompt_tokens":3`) ||
+			!strings.Contains(line, `"output_tokens":2`) {
 			t.Errorf("%s: the usage is not accounted for: %s", options, line)
 		}
 	}
 	r := newRig(t, plain, http.HandlerFunc(vllmStream))
-	got := r.post("/v1/chat/completions", ask("small", "Hi", `,"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}`))
+	got := r.post("/v1/chat/completions",
+		ask("small", "Hi", `,"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}`))
 	if n := strings.Count(got.body, `"usage":{`); n != 3 || !strings.Contains(got.body, `"choices":[],"usage"`) {
 		t.Errorf("what was asked for is not all there: %s", got.body)
 	}
@@ -64,10 +71,13 @@ func TestANullErrorLosesNothingOfAStream(t *testing.T) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		fmt.Fprint(w, `data: {"choices":[{"index":0,"delta":{"content":"ok"},"finish_reason":null}],"error":null}`+"\n\n")
 		fmt.Fprint(w, `data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"error":null}`+"\n\n")
-		fmt.Fprint(w, `data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2},"system_fingerprint":"vllm-1","error":null}`+"\n\ndata: [DONE]\n\n")
+		fmt.Fprint(w,
+			`data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2},"system_fingerprint":"vllm-1","error":null}`+
+				"\n\ndata: [DONE]\n\n")
 	}))
 	const want = `data: {"choices":[{"index":0,"delta":{"content":"ok"},"finish_reason":null}]}` + "\n\n" +
-		`data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"system_fingerprint":"vllm-1"}` + "\n\ndata: [DONE]\n\n"
+		`data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"system_fingerprint":"vllm-1"}` +
+		"\n\ndata: [DONE]\n\n"
 	if got := r.post("/v1/chat/completions", streamedHello); got.body != want {
 		t.Errorf("\n got %s\nwant %s", got.body, want)
 	}

@@ -22,15 +22,18 @@ func reportingEngine(t *testing.T, report func() string) http.Handler {
 		const words = "one two three four five six seven eight"
 		if !bytes.Contains(body, []byte(`"stream":true`)) {
 			w.Header().Set("Content-Type", "application/json")
-			say(t, w, `{"id":"c","object":"chat.completion","padding":"`+strings.Repeat("x", 300)+`","choices":[{"index":0,"message":{"role":"assistant","content":"`+words+
+			say(t, w, `{"id":"c","object":"chat.completion","padding":"`+strings.Repeat("x", 300)+
+				`","choices":[{"index":0,"message":{"role":"assistant","content":"`+words+
 				`"},"finish_reason":"stop"}],"usage":`+report()+`}`)
 			return
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
 		for _, word := range strings.Fields(words) {
-			say(t, w, `data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"`+word+` "},"finish_reason":null}]}`+"\n\n")
+			say(t, w, `data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"`+word+
+				` "},"finish_reason":null}]}`+"\n\n")
 		}
-		say(t, w, `data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`+"\n\n")
+		say(t, w,
+			`data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`+"\n\n")
 		say(t, w, `data: {"id":"c","object":"chat.completion.chunk","choices":[],"usage":`+report()+"}\n\ndata: [DONE]\n\n")
 	})
 }
@@ -62,12 +65,15 @@ func TestUsageThatCannotBeIsEstimated(t *testing.T) {
 			t.Run(fmt.Sprint(c.usage, stream), func(t *testing.T) {
 				t.Parallel()
 				r := limitedRig(t, "limits: { tpm: 100000 }", reportingEngine(t, func() string { return c.usage }), bigEngine())
-				a := r.post("/v1/chat/completions", fmt.Sprintf(`{"model":"cheap","stream":%t,"max_tokens":50,"messages":[{"role":"user","content":"hi"}]}`, stream),
+				a := r.post("/v1/chat/completions",
+					fmt.Sprintf(`{"model":"cheap","stream":%t,"max_tokens":50,"messages":[{"role":"user","content":"hi"}]}`, stream),
 					"Authorization", "Bearer key")
 				until(t, "the end", func() bool { return r.Inflight() == 0 })
 				got := r.row("ok")
-				if a.status != 200 || got.Requests != 1 || (got.Estimated == 1) != c.estimated || got.Output < c.output || got.Output > 300 || got.Prompt < 1 || got.Prompt > 300 {
-					t.Errorf("%d: the ledger has %+v, want an output of at least %d, estimated: %t", a.status, got, c.output, c.estimated)
+				if a.status != 200 || got.Requests != 1 || (got.Estimated == 1) != c.estimated || got.Output < c.output ||
+					got.Output > 300 || got.Prompt < 1 || got.Prompt > 300 {
+					t.Errorf("%d: the ledger has %+v, want an output of at least %d, estimated: %t", a.status, got, c.output,
+						c.estimated)
 				}
 			})
 		}
@@ -78,7 +84,8 @@ func TestUsageThatCannotBeIsEstimated(t *testing.T) {
 func TestUsageOfCompletionsIsBooked(t *testing.T) {
 	r := limitedRig(t, "limits: { tpm: 100000 }", fakeEngine(), bigEngine())
 	for _, stream := range []bool{false, true} {
-		a := r.post("/v1/completions", fmt.Sprintf(`{"model":"cheap","stream":%t,"max_tokens":5,"prompt":["hi","there"]}`, stream), "Authorization", "Bearer key")
+		a := r.post("/v1/completions", fmt.Sprintf(`{"model":"cheap","stream":%t,"max_tokens":5,"prompt":["hi","there"]}`,
+			stream), "Authorization", "Bearer key")
 		if a.status != 200 || stream && !strings.Contains(a.body, "[DONE]") {
 			t.Errorf("%d %s", a.status, a.body)
 		}
@@ -94,7 +101,8 @@ func TestUsageOfCompletionsIsBooked(t *testing.T) {
 func TestAGuessAloneRefusesNoRequest(t *testing.T) {
 	digest := sha256.Sum256([]byte("other"))
 	second := ", limits: { tpm: 1000 } }, { name: other, sha256: " + hex.EncodeToString(digest[:])
-	r := limitedRig(t, second[2:], reportingEngine(t, func() string { return `{"prompt_tokens":3,"completion_tokens":100000}` }), bigEngine())
+	r := limitedRig(t, second[2:],
+		reportingEngine(t, func() string { return `{"prompt_tokens":3,"completion_tokens":100000}` }), bigEngine())
 	const body = `{"model":"cheap","messages":[{"role":"user","content":"hi"}]}`
 	for range 30 {
 		if a := r.post("/v1/chat/completions", body, "Authorization", "Bearer other"); a.status != 200 {

@@ -73,7 +73,8 @@ tiers:
 // failure of each proves nothing: the next ones go to other workers, whose answers do.
 func TestTwoSickWorkersDoNotExcuseEachOther(t *testing.T) {
 	sick := [2]*counting{{status: 500}, {status: 500}}
-	well := [2]*counting{{next: fakeEngine(), after: 50 * time.Millisecond}, {next: fakeEngine(), after: 50 * time.Millisecond}}
+	well := [2]*counting{{next: fakeEngine(), after: 50 * time.Millisecond},
+		{next: fakeEngine(), after: 50 * time.Millisecond}}
 	r := newRig(t, held, sick[0], sick[1], well[0], well[1])
 	var clients sync.WaitGroup
 	var failed atomic.Int64
@@ -172,7 +173,8 @@ func TestAProbeThatHangsMovesOn(t *testing.T) {
 		}
 		w.WriteHeader(http.StatusInternalServerError)
 	})
-	r := newRig(t, strings.Replace(held, "tiers:", "breaker: { open_for: 10ms, probe_timeout: 100ms }\ntiers:", 1), sick, fakeEngine())
+	r := newRig(t, strings.Replace(held, "tiers:", "breaker: { open_for: 10ms, probe_timeout: 100ms }\ntiers:", 1), sick,
+		fakeEngine())
 	for r.stateOf("w0") == breaker.Closed {
 		r.post("/v1/chat/completions", ask("fake-7b", "Hi", `,"max_tokens":1`))
 	}

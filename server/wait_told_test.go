@@ -44,7 +44,8 @@ func TestWhoeverHasWaitedIsToldHowLong(t *testing.T) {
 	r := narrowRig(t, h, ", max_wait: { interactive: 100ms }", "auto")
 	free := r.fill()
 	a := <-r.chat(context.Background(), "hi", "")
-	if waited, err := strconv.ParseFloat(a.header.Get("X-Queue-Ms"), 64); a.status != http.StatusServiceUnavailable || err != nil || waited < 90 {
+	if waited, err := strconv.ParseFloat(a.header.Get("X-Queue-Ms"), 64); a.status != http.StatusServiceUnavailable ||
+		err != nil || waited < 90 {
 		t.Errorf("%d, X-Queue-Ms %q, want 503 and 90 or more", a.status, a.header.Get("X-Queue-Ms"))
 	}
 	if log := r.logged(); !strings.Contains(log, `"queue_ms":`) || !strings.Contains(log, `"shed":"wait"`) {
@@ -73,12 +74,16 @@ func TestWhoLeavesTheQueueIsLoggedWithItsWait(t *testing.T) {
 
 // TestAWorkersErrorAfterAWaitSaysTheWait: the worker failed, and the wait was real.
 func TestAWorkersErrorAfterAWaitSaysTheWait(t *testing.T) {
-	broken := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
-	r := newRig(t, strings.Replace(plain, "[ %s ]", `[ { name: w0, url: "`+served(t, broken)+`", max_inflight: 1 } ] # %s`, 1))
+	broken := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError)
+	})
+	r := newRig(t, strings.Replace(plain, "[ %s ]", `[ { name: w0, url: "`+served(t, broken)+`", max_inflight: 1 } ] # %s`,
+		1))
 	free := r.fill()
 	time.AfterFunc(50*time.Millisecond, free)
 	a := r.post("/v1/chat/completions", `{"model":"small","messages":[{"role":"user","content":"hi"}]}`)
-	if waited, err := strconv.ParseFloat(a.header.Get("X-Queue-Ms"), 64); a.status != http.StatusBadGateway || err != nil || waited < 40 {
+	if waited, err := strconv.ParseFloat(a.header.Get("X-Queue-Ms"), 64); a.status != http.StatusBadGateway ||
+		err != nil || waited < 40 {
 		t.Errorf("%d, X-Queue-Ms %q, want 502 and 40 or more", a.status, a.header.Get("X-Queue-Ms"))
 	}
 }
@@ -87,10 +92,13 @@ func TestAWorkersErrorAfterAWaitSaysTheWait(t *testing.T) {
 // waits, however many workers it was sent to; whoever had none does not.
 func TestAWaitIsMeasuredOnceARequest(t *testing.T) {
 	h := newHolding(engines.Config{})
-	broken := served(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
-	r := narrowRig(t, h, ", max_wait: { background: 20ms }", "auto", fmt.Sprintf(", { name: w1, url: %q, max_inflight: 1 }", broken))
+	broken := served(t,
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
+	r := narrowRig(t, h, ", max_wait: { background: 20ms }", "auto",
+		fmt.Sprintf(", { name: w1, url: %q, max_inflight: 1 }", broken))
 	free := r.fill()
-	shed, retried := r.chat(context.Background(), "hi", "", "X-Request-Priority", "background"), r.chat(context.Background(), "hi", "")
+	shed, retried := r.chat(context.Background(), "hi", "", "X-Request-Priority", "background"),
+		r.chat(context.Background(), "hi", "")
 	<-shed
 	r.waiting(1)
 	free()
@@ -118,7 +126,8 @@ func TestAWaitIsMeasuredOnceARequest(t *testing.T) {
 func TestAClampIsSaidInTheLog(t *testing.T) {
 	h := newHolding(engines.Config{})
 	r := narrowRig(t, h, "", "auto")
-	if a := <-r.chat(context.Background(), "hi", "", "Authorization", "Bearer low", "X-Request-Priority", "interactive"); a.status != http.StatusOK {
+	if a := <-r.chat(context.Background(), "hi", "", "Authorization", "Bearer low", "X-Request-Priority",
+		"interactive"); a.status != http.StatusOK {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	if log := r.logged(); strings.Count(log, `"class":"batch","asked_class":"interactive"`) != 1 {
@@ -135,7 +144,8 @@ func TestAClampIsSaidInTheLog(t *testing.T) {
 func TestARefundedAnswerSaysNothingOfWhatIsLeft(t *testing.T) {
 	yaml := strings.Replace(limited, "auth:", "queue: { max_wait: { interactive: 20ms } }\nauth:", 1)
 	digest := fmt.Sprintf(yaml, digestOfKey, "limits: { rpm: 60, burst: 10, tpm: 100000 }", served(t, bigEngine()))
-	r := newRig(t, strings.Replace(digest, "[ %s ]", `[ { name: w0, url: "`+served(t, fakeEngine())+`", max_inflight: 1 } ] # %s`, 1))
+	r := newRig(t,
+		strings.Replace(digest, "[ %s ]", `[ { name: w0, url: "`+served(t, fakeEngine())+`", max_inflight: 1 } ] # %s`, 1))
 	before := r.ask("cheap")
 	if before.header.Get("X-Ratelimit-Remaining-Requests") == "" {
 		t.Fatalf("%d %v: no headers of limits", before.status, before.header)
@@ -149,7 +159,8 @@ func TestARefundedAnswerSaysNothingOfWhatIsLeft(t *testing.T) {
 	}
 	free()
 	after := r.ask("cheap")
-	if b, _ := strconv.Atoi(before.header.Get("X-Ratelimit-Remaining-Requests")); after.header.Get("X-Ratelimit-Remaining-Requests") < strconv.Itoa(b-1) {
+	if b, _ := strconv.Atoi(before.header.Get("X-Ratelimit-Remaining-Requests")); after.header.Get(
+		"X-Ratelimit-Remaining-Requests") < strconv.Itoa(b-1) {
 		t.Errorf("%d requests were left before, %s are after one more", b, after.header.Get("X-Ratelimit-Remaining-Requests"))
 	}
 }

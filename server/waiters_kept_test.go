@@ -59,14 +59,16 @@ tiers:
 	r.running()
 	t.Cleanup(home.release) // before the server is closed, which waits for its requests
 	var stored struct{ ID string }
-	if a := r.post("/v1/responses", `{"model":"small","input":"hi","store":true}`); json.Unmarshal([]byte(a.body), &stored) != nil || stored.ID == "" {
+	if a := r.post("/v1/responses", `{"model":"small","input":"hi","store":true}`); json.Unmarshal([]byte(a.body),
+		&stored) != nil || stored.ID == "" {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	held, followed := make(chan answered, 1), make(chan answered, 1)
 	go func() { held <- r.post("/v1/responses", `{"model":"small","input":"hold"}`) }()
 	r.until("the place is taken", func() bool { return r.control.Pools.Gauges()[0].Inflight == 1 })
 	go func() {
-		followed <- r.post("/v1/responses", fmt.Sprintf(`{"model":"small","input":"more","previous_response_id":%q}`, stored.ID))
+		followed <- r.post("/v1/responses", fmt.Sprintf(`{"model":"small","input":"more","previous_response_id":%q}`,
+			stored.ID))
 	}()
 	r.waiting(1)
 	from.write(fmt.Sprintf(yaml, homeURL, fmt.Sprintf(", { name: w1, url: %q }", otherURL)))
@@ -205,7 +207,8 @@ tiers:
 // SDKs do not try as often again. A queue that takes nobody gives no other answer.
 func TestAFailureWhoseRetryIsShedIsFinal(t *testing.T) {
 	h := newHolding(engines.Config{})
-	broken := served(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
+	broken := served(t,
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
 	r := narrowRig(t, h, ", max_wait: { interactive: 200ms }", "auto", fmt.Sprintf(", { name: w1, url: %q }", broken))
 	first := r.hold()
 	a := <-r.chat(t.Context(), "hi", "") // the broken one takes it, and the other one stays full

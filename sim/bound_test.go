@@ -45,7 +45,8 @@ func TestLearnedLimitKeepsInteractiveWaitsShort(t *testing.T) {
 				direct = [2]float64{p99, tokens}
 			case "learned":
 				if p99 > direct[0]/3 || tokens < 0.9*direct[1] {
-					t.Errorf("an engine that runs %v at once: the first token after %.1f s (p99) and %.0f tokens/s, without a queue %.1f s and %.0f", most, p99, tokens, direct[0], direct[1])
+					t.Errorf("an engine that runs %v at once: the first token after %.1f s (p99) and %.0f tokens/s, without a queue "+
+						"%.1f s and %.0f", most, p99, tokens, direct[0], direct[1])
 				}
 			}
 		}

@@ -70,7 +70,8 @@ func TestInteractiveIsNotDelayedByABatchBacklog(t *testing.T) {
 			}
 		}
 	}
-	b.log(t, "500 batch requests on two engines of 16 places, a tenth of the capacity interactive (the second line of each)")
+	b.log(t,
+		"500 batch requests on two engines of 16 places, a tenth of the capacity interactive (the second line of each)")
 }
 
 // part returns the share of a request's service time that lies between two moments.

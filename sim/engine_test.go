@@ -163,8 +163,10 @@ func TestAllAdmissionsGetTheSameRequests(t *testing.T) {
 			}
 		}
 	}
-	if len(firsts[Queued]) < 100 || !slices.Equal(firsts[Queued], firsts[Direct]) || !slices.Equal(firsts[Queued], firsts[FIFO]) {
-		t.Errorf("%d, %d and %d chats began, or at different times", len(firsts[Queued]), len(firsts[Direct]), len(firsts[FIFO]))
+	if len(firsts[Queued]) < 100 || !slices.Equal(firsts[Queued], firsts[Direct]) ||
+		!slices.Equal(firsts[Queued], firsts[FIFO]) {
+		t.Errorf("%d, %d and %d chats began, or at different times", len(firsts[Queued]), len(firsts[Direct]),
+			len(firsts[FIFO]))
 	}
 }
 
@@ -185,11 +187,13 @@ func TestCancelledOrLateRequestIsNotDispatched(t *testing.T) {
 		if rec := r.Records[1]; rec.Dispatched() || !errors.Is(rec.Err, errLeft) || rec.Done != 1010*ms {
 			t.Errorf("%s: the cancelled request has %v at %s", a, rec.Err, rec.Done)
 		}
-		if rec := r.Records[2]; rec.Dispatched() || !errors.As(rec.Err, &shed) || shed.Reason != queue.ShedWait || rec.Done != 520*ms {
+		if rec := r.Records[2]; rec.Dispatched() || !errors.As(rec.Err, &shed) || shed.Reason != queue.ShedWait ||
+			rec.Done != 520*ms {
 			t.Errorf("%s: the late request has %v at %s", a, rec.Err, rec.Done)
 		}
 		if rec := r.Records[3]; !rec.Answered() || rec.DispatchedAt != r.Records[0].Done {
-			t.Errorf("%s: the remaining request was dispatched at %s, but a slot was free at %s", a, rec.DispatchedAt, r.Records[0].Done)
+			t.Errorf("%s: the remaining request was dispatched at %s, but a slot was free at %s", a, rec.DispatchedAt,
+				r.Records[0].Done)
 		}
 	}
 }
@@ -229,14 +233,16 @@ func TestClientsRetryLikeTheSDKs(t *testing.T) {
 	} {
 		for range 100 {
 			if got := w.retryDelay(c.attempt, c.told); got < c.least || got > c.most {
-				t.Fatalf("with Retry-After %s the client retries %s after attempt %d, want %s to %s", c.told, got, c.attempt, c.least, c.most)
+				t.Fatalf("with Retry-After %s the client retries %s after attempt %d, want %s to %s", c.told, got, c.attempt,
+					c.least, c.most)
 			}
 		}
 	}
 }
 
 func TestSimulationEndsAtUntil(t *testing.T) {
-	r := play(t, Config{Engines: []Engine{{}}, Queue: patient(), Until: 50 * ms, Loads: []Load{at{{0, Request{PromptTokens: 920, OutputTokens: 1}}}}})
+	r := play(t, Config{Engines: []Engine{{}}, Queue: patient(), Until: 50 * ms,
+		Loads: []Load{at{{0, Request{PromptTokens: 920, OutputTokens: 1}}}}})
 	if rec := r.Records[0]; rec.Ended || rec.Answered() || r.End != 50*ms || r.Engines[0].Left != 1 {
 		t.Errorf("at %s it has ended: %t; %d are left", r.End, rec.Ended, r.Engines[0].Left)
 	}

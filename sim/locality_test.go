@@ -34,7 +34,8 @@ func (c chats) config() Config {
 	return Config{
 		Seed: c.seed, Engines: identical(chatEngines, Engine{MaxInflight: chatPlaces, Rate: c.rate}),
 		Policy: routing.Config{Name: "chwbl"}, Admission: c.admission, Queue: q,
-		Loads: []Load{Sessions{Rate: c.load * chatEngines * chatPlaces / chatService / chatTurns, Until: chatSpan, Tenant: "all"}},
+		Loads: []Load{Sessions{Rate: c.load * chatEngines * chatPlaces / chatService / chatTurns, Until: chatSpan,
+			Tenant: "all"}},
 	}
 }
 
@@ -80,10 +81,12 @@ func TestLocalitySurvivesTheQueue(t *testing.T) {
 		}
 		queued, direct, fifo := figures[Queued].all, figures[Direct].all, figures[FIFO].all
 		if queued.Hits() < 0.9*direct.Hits() {
-			t.Errorf("prefill at %.0f/s: hits of %.3f with the queue, which is %.3f of the %.3f without a cap", rate, queued.Hits(), queued.Hits()/direct.Hits(), direct.Hits())
+			t.Errorf("prefill at %.0f/s: hits of %.3f with the queue, which is %.3f of the %.3f without a cap", rate,
+				queued.Hits(), queued.Hits()/direct.Hits(), direct.Hits())
 		}
 		if queued.TTFT.Mean() > fifo.TTFT.Mean()*11/10 {
-			t.Errorf("prefill at %.0f/s: the first token after %s in the mean, and after %s from a plain line", rate, queued.TTFT.Mean(), fifo.TTFT.Mean())
+			t.Errorf("prefill at %.0f/s: the first token after %s in the mean, and after %s from a plain line", rate,
+				queued.TTFT.Mean(), fifo.TTFT.Mean())
 		}
 	}
 	b.log(t, "chats at 80 % of the capacity, under chwbl, four requests at once a worker")

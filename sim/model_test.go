@@ -34,11 +34,14 @@ func TestFiguresAgreeWithTheReference(t *testing.T) {
 			})
 			all = append(all, r.Records...)
 		}
-		s := (&Result{Records: all}).Of(func(r *Record) bool { return r.SubmittedAt >= time.Minute && r.Done < 10*time.Minute })
+		s := (&Result{Records: all}).Of(func(r *Record) bool {
+			return r.SubmittedAt >= time.Minute && r.Done < 10*time.Minute
+		})
 		mean, p99 := s.TTFT.Mean().Seconds(), s.TTFT.Quantile(0.99).Seconds()
 		b.row(want.policy.Name, fmt.Sprint(want.rate), mean, want.mean, p99, want.p99, s.Hits(), want.hits)
 		if off := mean / want.mean; off > want.within || off < 1/want.within || math.Abs(s.Hits()-want.hits) > 0.06 {
-			t.Errorf("%s at %v chats/s: mean %.3f s, hits %.3f; want %.3f s and %.2f", want.policy.Name, want.rate, mean, s.Hits(), want.mean, want.hits)
+			t.Errorf("%s at %v chats/s: mean %.3f s, hits %.3f; want %.3f s and %.2f", want.policy.Name, want.rate, mean,
+				s.Hits(), want.mean, want.hits)
 		}
 	}
 	b.log(t, "eight engines without any bound")

@@ -35,7 +35,8 @@ func orderConfig(seed uint64) Config {
 	c.Engines = append(c.Engines, Engine{Name: "all", MaxInflight: 1})
 	c.Loads = []Load{Poisson{Rate: 2 + 6*d.Unit(), Until: 20 * time.Second, Make: func(d *RNG, n int) Request {
 		r := Request{
-			Tenant: fmt.Sprint("t", d.Below(3)), Weight: 1 + d.Below(2), Class: d.Below(queue.Classes), Model: uint64(d.Below(3)),
+			Tenant: fmt.Sprint("t", d.Below(3)), Weight: 1 + d.Below(2), Class: d.Below(queue.Classes),
+			Model:        uint64(d.Below(3)),
 			PromptTokens: 1 + int64(d.Lognormal(500, 1)), OutputTokens: 1 + int64(d.Lognormal(50, 1)),
 		}
 		if d.Below(10) == 0 {
@@ -61,7 +62,8 @@ func TestUrgentRequestsAreDispatchedFirst(t *testing.T) {
 			old := c.Queue.AgedShare > 0 && anyAged(w, c.Queue, granted)
 			for _, other := range w.requests {
 				// A request of this very moment may have arrived after the pass.
-				if other.Ended || other.Dispatched() || !other.Waited || other.WaitedSince == w.now || !couldTake(other, c.Engines, granted.Worker) {
+				if other.Ended || other.Dispatched() || !other.Waited || other.WaitedSince == w.now ||
+					!couldTake(other, c.Engines, granted.Worker) {
 					continue
 				}
 				switch mine, theirs := &granted.Request, &other.Request; {
@@ -71,7 +73,8 @@ func TestUrgentRequestsAreDispatchedFirst(t *testing.T) {
 					t.Fatalf("schedule %d: at %s a request of class %d got a slot of %s that one of class %d could have had since %s",
 						seed, w.now, mine.Class, granted.Worker, theirs.Class, other.WaitedSince)
 				case theirs.Class == mine.Class && theirs.Tenant == mine.Tenant && other.Number < granted.Number:
-					t.Fatalf("schedule %d: at %s request %d of %s went before request %d", seed, w.now, granted.Number, mine.Tenant, other.Number)
+					t.Fatalf("schedule %d: at %s request %d of %s went before request %d", seed, w.now, granted.Number, mine.Tenant,
+						other.Number)
 				}
 			}
 		}
@@ -87,6 +90,7 @@ func TestUrgentRequestsAreDispatchedFirst(t *testing.T) {
 func anyAged(w *World, q queue.Config, granted *Record) bool {
 	age := q.Age[granted.Request.Class]
 	return age > 0 && slices.ContainsFunc(w.requests, func(r *Record) bool {
-		return r.Request.Class == granted.Request.Class && !r.Ended && r.Waited && (!r.Dispatched() || r.DispatchedAt == w.now) && w.now-r.Arrived >= age
+		return r.Request.Class == granted.Request.Class && !r.Ended && r.Waited &&
+			(!r.Dispatched() || r.DispatchedAt == w.now) && w.now-r.Arrived >= age
 	})
 }

@@ -126,15 +126,18 @@ func burstWorld(seed uint64) Config {
 	answer, sigma := oneOf(d, 30.0, 60, 120, 240), oneOf(d, 0, 0.3, 0.7)
 	ask := func(d *RNG, n int) Request {
 		chain := Extend(nil, seed+uint64(n%distinct), prefix)
-		return Request{Chain: chain, Prefix: chain[0].Hash, PromptTokens: int64(len(chain)) * BlockTokens, OutputTokens: int64(1 + d.Lognormal(answer, sigma))}
+		return Request{Chain: chain, Prefix: chain[0].Hash, PromptTokens: int64(len(chain)) * BlockTokens,
+			OutputTokens: int64(1 + d.Lognormal(answer, sigma))}
 	}
 	c := Config{
 		Seed: seed, Queue: patient(), Policy: routing.Config{Name: oneOf(d, "chwbl", "chwbl", "least_load", "round_robin")},
-		Engines: identical(2, Engine{MaxSeqs: oneOf(d, 16, 32, 64, 128), Step: step, StepEach: step / 50, CacheTokens: 2_000_000}),
+		Engines: identical(2, Engine{MaxSeqs: oneOf(d, 16, 32, 64, 128), Step: step, StepEach: step / 50,
+			CacheTokens: 2_000_000}),
 	}
 	c.reports(d)
 	for n := range prompts { // what the engines have cached, and their pace before
-		c.Loads = append(c.Loads, Burst{At: time.Duration(n) * quiet, Count: 1, Make: func(d *RNG, _ int) Request { return ask(d, n) }})
+		c.Loads = append(c.Loads,
+			Burst{At: time.Duration(n) * quiet, Count: 1, Make: func(d *RNG, _ int) Request { return ask(d, n) }})
 	}
 	at := prompts*quiet + 5*time.Second
 	for range bursts {
@@ -170,7 +173,8 @@ func TestBurstEjectsNoWorker(t *testing.T) {
 func soundWorld(seed uint64) Config {
 	d := Split(seed, 78)
 	n, step, answer := 2+d.Below(5), time.Duration(5+d.Below(25))*ms, d.Lognormal(120, 0.7)
-	e := Engine{MaxSeqs: oneOf(d, 8, 16, 32, 64, 128, 256), Rate: d.Lognormal(8000, 0.5), Step: step, StepEach: step / time.Duration(20+d.Below(80))}
+	e := Engine{MaxSeqs: oneOf(d, 8, 16, 32, 64, 128, 256), Rate: d.Lognormal(8000, 0.5), Step: step,
+		StepEach: step / time.Duration(20+d.Below(80))}
 	prompt, sigma, prefixes := d.Lognormal(800, 1), oneOf(d, 0, 0.5, 1), oneOf(d, 0, 1, 20)
 	c := Config{
 		Seed: seed, Queue: patient(), Until: 5 * time.Minute,
@@ -189,13 +193,16 @@ func soundWorld(seed uint64) Config {
 			chain = Extend(nil, seed+uint64(d.Below(prefixes)), int64(prompt/2))
 		}
 		chain = Extend(chain, d.Uint64(), int64(min(30_000, 1+d.Lognormal(prompt/2, sigma))))
-		return Request{Chain: chain, Prefix: chain[0].Hash, PromptTokens: int64(len(chain)) * BlockTokens, OutputTokens: int64(1 + d.Lognormal(answer, 0.6))}
+		return Request{Chain: chain, Prefix: chain[0].Hash, PromptTokens: int64(len(chain)) * BlockTokens,
+			OutputTokens: int64(1 + d.Lognormal(answer, 0.6))}
 	}
 	service := e.Service(int64(prompt), int64(answer*1.2), e.MaxSeqs/2+1).Seconds()
-	capacity := min(40, float64(n)*min(float64(e.MaxSeqs)/service, e.Rate/prompt*0.6)) // requests/s; 40 is what a test can play
+	// requests/s; 40 is what a test can play
+	capacity := min(40, float64(n)*min(float64(e.MaxSeqs)/service, e.Rate/prompt*0.6))
 	c.Loads = append(c.Loads, Poisson{Rate: (0.05 + 1.15*d.Unit()) * capacity, Until: c.Until, Make: ask})
 	for range d.Below(5) {
-		c.Loads = append(c.Loads, Burst{At: time.Duration(d.Unit() * float64(c.Until)), Count: int(capacity * (1 + 10*d.Unit())), Make: ask})
+		c.Loads = append(c.Loads,
+			Burst{At: time.Duration(d.Unit() * float64(c.Until)), Count: int(capacity * (1 + 10*d.Unit())), Make: ask})
 	}
 	return c
 }

@@ -15,7 +15,8 @@ import (
 func TestShedClientsRetryAndSucceed(t *testing.T) {
 	const depth, workers = 100, 2
 	var b table
-	b.row("engine", "before the burst", "asked", "shed at first", "failed", "attempts", "retry-after p50", "longest", "all over after")
+	b.row("engine", "before the burst", "asked", "shed at first", "failed", "attempts", "retry-after p50", "longest",
+		"all over after")
 	for _, engine := range []struct {
 		name string
 		Engine
@@ -35,9 +36,11 @@ func TestShedClientsRetryAndSucceed(t *testing.T) {
 			if warm {
 				before = "a minute"
 				service := engine.Service(batchPrompt, batchOutput, places)
-				loads = append(loads, Poisson{Rate: workers * places / service.Seconds() / 2, Until: 50 * time.Second, Make: always(plain("before", 0))})
+				loads = append(loads, Poisson{Rate: workers * places / service.Seconds() / 2, Until: 50 * time.Second,
+					Make: always(plain("before", 0))})
 			}
-			r := play(t, Config{Seed: 7, Engines: identical(workers, engine.Engine), Policy: leastLoad(), Queue: q, Loads: loads})
+			r := play(t, Config{Seed: 7, Engines: identical(workers, engine.Engine), Policy: leastLoad(), Queue: q,
+				Loads: loads})
 			s := r.Of(ofKind("burst", 0, r.End))
 			first, told := 0, Times{}
 			for _, rec := range r.Records {
@@ -55,7 +58,8 @@ func TestShedClientsRetryAndSucceed(t *testing.T) {
 				t.Errorf("%s after %s: of %d clients only %d were shed", engine.name, before, s.Submitted, first)
 			}
 			if s.Shed > 0 || s.Attempts > 1.6 {
-				t.Errorf("%s after %s: of %d clients %d failed, and the mean took %.2f attempts", engine.name, before, s.Submitted, s.Shed, s.Attempts)
+				t.Errorf("%s after %s: of %d clients %d failed, and the mean took %.2f attempts", engine.name, before, s.Submitted,
+					s.Shed, s.Attempts)
 			}
 		}
 	}

@@ -46,7 +46,8 @@ func TestLowerClassesGetTheirShareUnderOverload(t *testing.T) {
 		{"both", []Load{Burst{Count: 2000, Make: background}, Burst{Count: 2000, Make: batch}}, []float64{0.05, 0.2, 0.4}},
 		{"background", []Load{Burst{Count: 4000, Make: background}}, []float64{0.2}},
 		{"batch", []Load{Burst{Count: 4000, Make: batch}}, []float64{0.2}},
-		{"batch, and 3 % background", []Load{Poisson{Rate: 0.03 * capacity(2), Until: span, Make: background}, Burst{Count: 4000, Make: batch}}, []float64{0.2}},
+		{"batch, and 3 % background", []Load{Poisson{Rate: 0.03 * capacity(2), Until: span, Make: background},
+			Burst{Count: 4000, Make: batch}}, []float64{0.2}},
 	} {
 		for _, share := range lower.share {
 			q := defaults()
@@ -54,12 +55,14 @@ func TestLowerClassesGetTheirShareUnderOverload(t *testing.T) {
 			q.MaxWait[1], q.MaxWait[2] = time.Hour, time.Hour
 			r := play(t, Config{
 				Seed: 2, Engines: identical(2, Engine{MaxInflight: places}), Policy: leastLoad(), Queue: q, Until: span,
-				Loads: append([]Load{Poisson{Rate: 1.5 * capacity(2), Until: span, Make: varied("interactive", 0)}}, lower.loads...),
+				Loads: append([]Load{Poisson{Rate: 1.5 * capacity(2), Until: span, Make: varied("interactive", 0)}},
+					lower.loads...),
 			})
 			tokens, all := granted(r, warm, span)
 			got := (tokens["background"] + tokens["batch"]) / all
 			s := r.Of(ofKind("interactive", warm, span))
-			b.row(lower.name, share, got, tokens["background"]/all, tokens["batch"]/all, float64(s.Shed)/float64(s.Submitted), s.Wait.Quantile(0.5))
+			b.row(lower.name, share, got, tokens["background"]/all, tokens["batch"]/all, float64(s.Shed)/float64(s.Submitted),
+				s.Wait.Quantile(0.5))
 			if math.Abs(got-share) > 0.02 {
 				t.Errorf("waiting %s: the lower classes got %.3f of the tokens, want %.2f", lower.name, got, share)
 			}
@@ -67,15 +70,18 @@ func TestLowerClassesGetTheirShareUnderOverload(t *testing.T) {
 	}
 	for _, a := range []Admission{FIFO, Direct} {
 		r := play(t, Config{
-			Seed: 2, Engines: identical(2, Engine{MaxInflight: places}), Policy: leastLoad(), Admission: a, Queue: patient(), Until: span,
+			Seed: 2, Engines: identical(2, Engine{MaxInflight: places}), Policy: leastLoad(), Admission: a, Queue: patient(),
+			Until: span,
 			Loads: []Load{Poisson{Rate: 1.5 * capacity(2), Until: span, Make: varied("interactive", 0)},
 				Burst{Count: 2000, Make: background}, Burst{Count: 2000, Make: batch}},
 		})
 		tokens, all := answered(r, warm, span)
 		s := r.Of(ofKind("interactive", warm, span))
-		b.row(a, "-", (tokens["background"]+tokens["batch"])/all, tokens["background"]/all, tokens["batch"]/all, float64(s.Shed)/float64(s.Submitted), s.TTFT.Quantile(0.5))
+		b.row(a, "-", (tokens["background"]+tokens["batch"])/all, tokens["background"]/all, tokens["batch"]/all,
+			float64(s.Shed)/float64(s.Submitted), s.TTFT.Quantile(0.5))
 	}
-	b.log(t, "interactive at 1.5 times the capacity, lower classes waiting all the time: shares of the granted tokens; without the queue, of the answered ones, and times to first token in place of waits")
+	b.log(t, "interactive at 1.5 times the capacity, lower classes waiting all the time: shares of the granted tokens; "+
+		"without the queue, of the answered ones, and times to first token in place of waits")
 }
 
 // answered sums the tokens of the requests that were answered in an interval, by kind.
@@ -137,7 +143,8 @@ func TestTokensFollowTenantWeights(t *testing.T) {
 		off := tokens["large"]/tokens["small"]/want - 1
 		b.row(w, tokens["small"], tokens["large"], tokens["large"]/tokens["small"], off)
 		if math.Abs(off) > 0.05 {
-			t.Errorf("weights %v: the large tenant got %.3f times the tokens, want %.2f", w, tokens["large"]/tokens["small"], want)
+			t.Errorf("weights %v: the large tenant got %.3f times the tokens, want %.2f", w, tokens["large"]/tokens["small"],
+				want)
 		}
 	}
 	b.log(t, "the large tenant asks ten times as often, with prompts ten times as long")
@@ -155,7 +162,8 @@ func TestTenantsOfAClassShareEvenly(t *testing.T) {
 		loads = append(loads, Closed{Clients: 20 * (k + 1), Until: span, Make: always(r)})
 	}
 	r := play(t, Config{
-		Seed: 9, Engines: identical(2, Engine{MaxInflight: places}), Policy: leastLoad(), Queue: patient(), Until: span, Loads: loads,
+		Seed: 9, Engines: identical(2, Engine{MaxInflight: places}), Policy: leastLoad(), Queue: patient(), Until: span,
+		Loads: loads,
 	})
 	tokens, all := granted(r, warm, span)
 	squares := 0.0
@@ -173,7 +181,8 @@ func TestTenantsOfAClassShareEvenly(t *testing.T) {
 func TestFloodDelaysOnlyItsTenant(t *testing.T) {
 	flood, steady := plain("flood", 0), plain("steady", 0)
 	r := play(t, Config{
-		Seed: 5, Engines: identical(2, Engine{MaxInflight: places}), Policy: leastLoad(), Queue: patient(), Until: 10 * time.Minute,
+		Seed: 5, Engines: identical(2, Engine{MaxInflight: places}), Policy: leastLoad(), Queue: patient(),
+		Until: 10 * time.Minute,
 		Loads: []Load{
 			Burst{At: time.Second, Count: 10_000, Make: always(flood)},
 			Poisson{Rate: 1, Until: 10 * time.Minute, Make: always(steady)},

@@ -48,7 +48,8 @@ func allIsGivenBack(t testing.TB, w *World, r *Result) {
 	}
 	for class, v := range r.Queue.Classes {
 		if v.Depth != 0 || v.Entered != v.Dispatched+v.Abandoned+v.Expired {
-			t.Errorf("class %d: %d wait; %d entered, %d were dispatched, %d abandoned, %d expired", class, v.Depth, v.Entered, v.Dispatched, v.Abandoned, v.Expired)
+			t.Errorf("class %d: %d wait; %d entered, %d were dispatched, %d abandoned, %d expired", class, v.Depth, v.Entered,
+				v.Dispatched, v.Abandoned, v.Expired)
 		}
 	}
 }

@@ -21,17 +21,18 @@ func TestEveryValueIsWrittenOrCounted(t *testing.T) {
 			var mu sync.Mutex
 			var down error
 			var written []int
-			s := New(Config[int]{Max: limit, Batch: batch, Delay: time.Second, Write: func(_ context.Context, values []int) (int, error) {
-				mu.Lock()
-				defer mu.Unlock()
-				if len(values) > batch {
-					rt.Fatalf("a batch of %d", len(values))
-				}
-				if down == nil {
-					written = append(written, values...)
-				}
-				return 0, down
-			}})
+			s := New(Config[int]{Max: limit, Batch: batch, Delay: time.Second,
+				Write: func(_ context.Context, values []int) (int, error) {
+					mu.Lock()
+					defer mu.Unlock()
+					if len(values) > batch {
+						rt.Fatalf("a batch of %d", len(values))
+					}
+					if down == nil {
+						written = append(written, values...)
+					}
+					return 0, down
+				}})
 			ctx, stop := context.WithCancel(t.Context())
 			var running sync.WaitGroup
 			running.Go(func() { s.Run(ctx) })
@@ -56,7 +57,8 @@ func TestEveryValueIsWrittenOrCounted(t *testing.T) {
 			stop()
 			running.Wait()
 			got := s.Stats()
-			if got.Waiting != 0 || got.Err != nil || got.Written != int64(len(written)) || got.Written+got.Dropped != int64(added) || got.Dropped > int64(overflown) {
+			if got.Waiting != 0 || got.Err != nil || got.Written != int64(len(written)) ||
+				got.Written+got.Dropped != int64(added) || got.Dropped > int64(overflown) {
 				rt.Fatalf("of %d values, %d more than fit: %+v", added, overflown, got)
 			}
 			if !slices.IsSorted(written) || len(slices.Compact(slices.Clone(written))) != len(written) {
@@ -70,7 +72,9 @@ func TestEveryValueIsWrittenOrCounted(t *testing.T) {
 // what could not be written still counted as waiting.
 func TestTheEndIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(Config[int]{Max: 10, Batch: 5, Write: func(context.Context, []int) (int, error) { return 0, errors.New("down") }})
+		s := New(Config[int]{Max: 10, Batch: 5, Write: func(context.Context, []int) (int, error) {
+			return 0, errors.New("down")
+		}})
 		s.Add(1)
 		ctx, stop := context.WithCancel(t.Context())
 		stop()
@@ -82,7 +86,9 @@ func TestTheEndIsBounded(t *testing.T) {
 }
 
 func BenchmarkAdd(b *testing.B) {
-	s := New(Config[*int]{Max: 8192, Batch: 1024, Delay: time.Second, Write: func(context.Context, []*int) (int, error) { return 0, nil }})
+	s := New(Config[*int]{Max: 8192, Batch: 1024, Delay: time.Second, Write: func(context.Context, []*int) (int, error) {
+		return 0, nil
+	}})
 	go s.Run(b.Context())
 	v := new(int)
 	b.ReportAllocs()

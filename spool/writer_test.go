@@ -255,7 +255,8 @@ func TestEveryLineIsWrittenOrCounted(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		synctest.Test(t, func(t *testing.T) {
 			to := &pipe{}
-			w := NewWriter(WriterConfig{To: to, Max: rapid.IntRange(1, 40).Draw(rt, "lines that may wait") * lineBytes, Delay: time.Millisecond})
+			w := NewWriter(WriterConfig{To: to, Max: rapid.IntRange(1, 40).Draw(rt, "lines that may wait") * lineBytes,
+				Delay: time.Millisecond})
 			written := 0
 			var stall chan struct{}
 			for _, what := range rapid.SliceOfN(rapid.IntRange(0, 3), 1, 40).Draw(rt, "what") {

@@ -74,7 +74,8 @@ func TestRowsOutliveTheDatabasesCrash(t *testing.T) {
 	migrate(t, s)
 	var mu sync.Mutex
 	var log bytes.Buffer
-	l := store.NewLedger(store.LedgerConfig{SQL: s, Log: slog.New(slog.NewTextHandler(locked{&mu, &log}, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	l := store.NewLedger(store.LedgerConfig{SQL: s,
+		Log: slog.New(slog.NewTextHandler(locked{&mu, &log}, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	stop := running(t, l)
 	added := int64(0)
 	add := func(n int) {

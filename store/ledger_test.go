@@ -135,7 +135,8 @@ func TestRowsWaitWhileTheDatabaseIsAwayAndGoOutWithinTwoSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &shelf{}
 		var log bytes.Buffer
-		l := newLedger(LedgerConfig{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}, to)
+		l := newLedger(LedgerConfig{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))},
+			to)
 		stop := started(t, l)
 		to.fail(io.EOF)
 		for i := range 60 {

@@ -88,10 +88,11 @@ func NewLimits(c LimitsConfig) *Limits {
 // newQueue returns the spool that sends settlements; size bounds how many wait. A failed settlement
 // is not retried: the renewal corrects the sums.
 func (l *Limits) newQueue(size int) *spool.Spool[*Grant] {
-	return spool.New(spool.Config[*Grant]{Max: size, Batch: batch, Write: func(ctx context.Context, all []*Grant) (int, error) {
-		l.guarded("sending settlements to Redis", func() { l.send(ctx, all) })
-		return 0, nil
-	}})
+	return spool.New(spool.Config[*Grant]{Max: size, Batch: batch,
+		Write: func(ctx context.Context, all []*Grant) (int, error) {
+			l.guarded("sending settlements to Redis", func() { l.send(ctx, all) })
+			return 0, nil
+		}})
 }
 
 // SetGateways sets the maximum number of gateways for times when Redis does not count them.

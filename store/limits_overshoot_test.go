@@ -54,7 +54,8 @@ func TestFourGatewaysAdmitNoMoreThanOne(t *testing.T) {
 	wg.Wait()
 	took := time.Since(began)
 	allowed := 10 + took.Minutes()*60
-	t.Logf("rpm 60: %d of %d requests admitted in %v, %.1f allowed", n.byRate.Load(), n.asked.Load(), took.Round(time.Millisecond), allowed)
+	t.Logf("rpm 60: %d of %d requests admitted in %v, %.1f allowed", n.byRate.Load(), n.asked.Load(),
+		took.Round(time.Millisecond), allowed)
 	t.Logf("concurrent 8: at most %d at once, %d admitted", n.most.Load(), n.granted.Load())
 	t.Logf("day_tokens 1000: %d spent, at most 8 requests of 10 under way", n.spent.Load())
 	for _, j := range journals {
@@ -89,7 +90,8 @@ func slots() *tenants.Caller {
 // of two other requests.
 func (n *count) ask(t *testing.T, l *Limits, until time.Time) {
 	rate := tenants.NewCaller(tenants.Tenant{Name: "rate", Limits: tenants.Limits{RPM: 60}}, tenants.Key{})
-	budget := tenants.NewCaller(tenants.Tenant{Name: "budget", Limits: tenants.Limits{DayTokens: 1000, Concurrent: 8}}, tenants.Key{})
+	budget := tenants.NewCaller(tenants.Tenant{Name: "budget", Limits: tenants.Limits{DayTokens: 1000, Concurrent: 8}},
+		tenants.Key{})
 	slots := slots()
 	var mine *Grant
 	take := func(c *tenants.Caller) *Grant {
@@ -177,7 +179,8 @@ func TestClientsThatLeaveLeaveNoSlotBehind(t *testing.T) {
 
 // heavy is a caller with every limit, none of which it meets.
 func heavy() *tenants.Caller {
-	l := tenants.Limits{RPM: 1 << 40, RPS: 1 << 40, TPM: 1 << 50, Concurrent: 1 << 40, DayTokens: 1 << 60, MonthTokens: 1 << 60, DayMoney: 1 << 60, MonthMoney: 1 << 60}
+	l := tenants.Limits{RPM: 1 << 40, RPS: 1 << 40, TPM: 1 << 50, Concurrent: 1 << 40, DayTokens: 1 << 60,
+		MonthTokens: 1 << 60, DayMoney: 1 << 60, MonthMoney: 1 << 60}
 	return callerWith(l, l)
 }
 
@@ -198,7 +201,8 @@ func BenchmarkTakeAndSettle(b *testing.B) {
 		benchmark(b, NewLimits(LimitsConfig{Local: tenants.NewLimiter()}), tenants.Anonymous())
 	})
 	b.Run("in memory", func(b *testing.B) { benchmark(b, NewLimits(LimitsConfig{Local: tenants.NewLimiter()}), heavy()) })
-	for name, c := range map[string]*tenants.Caller{"every limit": heavy(), "rpm": callerWith(tenants.Limits{RPM: 1 << 40}, tenants.Limits{})} {
+	for name, c := range map[string]*tenants.Caller{"every limit": heavy(),
+		"rpm": callerWith(tenants.Limits{RPM: 1 << 40}, tenants.Limits{})} {
 		b.Run("in Redis, "+name, func(b *testing.B) {
 			limits, _, stop := fleet(b, backends.Redis(b).URL)
 			defer stop()

@@ -57,7 +57,8 @@ func (l *Limits) newUpdate(own int64, flag bool, states []tenants.SubjectState) 
 }
 
 // take lets Redis decide about one request.
-func (l *Limits) take(ctx context.Context, c *tenants.Charge, states []tenants.SubjectState) (tenants.Admission, error) {
+func (l *Limits) take(ctx context.Context, c *tenants.Charge,
+	states []tenants.SubjectState) (tenants.Admission, error) {
 	w := l.newUpdate(max(0, c.Tokens), c.IgnoreBudget, states)
 	reply, err := l.takeScript.Run(ctx, l.redis.client, w.keys, w.argv...).Slice()
 	if err != nil {

@@ -168,11 +168,14 @@ func TestMemoryAndRedisAgreeOnEverySchedule(t *testing.T) {
 	mini, url := newMini(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		mini.FlushAll()
-		memory, shared := newGateway(t, "", "a", nil), newGateway(t, url, rapid.StringMatching(`[a-z]{8}`).Draw(rt, "id"), mini)
+		memory, shared := newGateway(t, "", "a", nil), newGateway(t, url, rapid.StringMatching(`[a-z]{8}`).Draw(rt, "id"),
+			mini)
 		small := rapid.Int64Range(0, 20)
 		limits := rapid.Custom(func(rt *rapid.T) tenants.Limits {
-			return tenants.Limits{RPM: small.Draw(rt, "rpm"), RPS: small.Draw(rt, "rps"), Burst: small.Draw(rt, "burst"), TPM: 10 * small.Draw(rt, "tpm"),
-				TokenBurst: 10 * small.Draw(rt, "token burst"), Concurrent: small.Draw(rt, "concurrent"), DayTokens: 50 * small.Draw(rt, "day"), MonthMoney: tenants.Money(100 * small.Draw(rt, "month"))}
+			return tenants.Limits{RPM: small.Draw(rt, "rpm"), RPS: small.Draw(rt, "rps"), Burst: small.Draw(rt, "burst"),
+				TPM:        10 * small.Draw(rt, "tpm"),
+				TokenBurst: 10 * small.Draw(rt, "token burst"), Concurrent: small.Draw(rt, "concurrent"),
+				DayTokens: 50 * small.Draw(rt, "day"), MonthMoney: tenants.Money(100 * small.Draw(rt, "month"))}
 		})
 		tenant, key := limits.Draw(rt, "tenant"), limits.Draw(rt, "key")
 		for range rapid.IntRange(1, 40).Draw(rt, "steps") {
@@ -183,7 +186,8 @@ func TestMemoryAndRedisAgreeOnEverySchedule(t *testing.T) {
 				shared.advance(d)
 			case 1:
 				if len(memory.open) > 0 {
-					u := tenants.Used{Tokens: small.Draw(rt, "used"), Money: tenants.Money(small.Draw(rt, "money")), Refund: rapid.Bool().Draw(rt, "refund")}
+					u := tenants.Used{Tokens: small.Draw(rt, "used"), Money: tenants.Money(small.Draw(rt, "money")),
+						Refund: rapid.Bool().Draw(rt, "refund")}
 					memory.settle(u)
 					shared.settle(u)
 				}
@@ -234,7 +238,8 @@ func TestClocksThatDifferAdmitNothingMore(t *testing.T) {
 	if want < 68 || want > 71 { // a minute's 60 and a burst of 10
 		t.Fatalf("without skew %d are admitted", want)
 	}
-	for skew, back := range map[time.Duration]time.Duration{30 * time.Second: 0, -30 * time.Second: 0, time.Second: 10 * time.Second} {
+	for skew, back := range map[time.Duration]time.Duration{30 * time.Second: 0, -30 * time.Second: 0,
+		time.Second: 10 * time.Second} {
 		if got := admitted(skew, back); got < want-1 || got > want+1 {
 			t.Errorf("gateways %v ahead and behind, Redis %v back: %d are admitted, not %d", skew, back, got, want)
 		}
@@ -244,7 +249,8 @@ func TestClocksThatDifferAdmitNothingMore(t *testing.T) {
 // SD-07: the slots of a killed gateway are free after its lease; those of a live one stay.
 func TestAKilledGatewayFreesItsSlots(t *testing.T) {
 	mini, url := newMini(t)
-	dead, alive, third := newGateway(t, url, "dead", mini), newGateway(t, url, "alive", mini), newGateway(t, url, "third", mini)
+	dead, alive, third := newGateway(t, url, "dead", mini), newGateway(t, url, "alive", mini),
+		newGateway(t, url, "third", mini)
 	c := callerWith(tenants.Limits{Concurrent: 3}, tenants.Limits{})
 	dead.take(c, 0, false)
 	dead.take(c, 0, false)
@@ -252,7 +258,8 @@ func TestAKilledGatewayFreesItsSlots(t *testing.T) {
 	for _, s := range []struct {
 		after time.Duration
 		want  tenants.Limit
-	}{{0, tenants.LimitConcurrent}, {5 * time.Second, tenants.LimitConcurrent}, {9 * time.Second, tenants.LimitConcurrent}, {2 * time.Second, ""}, {time.Second, ""}, {0, tenants.LimitConcurrent}} {
+	}{{0, tenants.LimitConcurrent}, {5 * time.Second, tenants.LimitConcurrent}, {9 * time.Second, tenants.LimitConcurrent},
+		{2 * time.Second, ""}, {time.Second, ""}, {0, tenants.LimitConcurrent}} {
 		dead.advance(s.after)
 		third.now, alive.now = dead.now, dead.now
 		alive.renewAll(t.Context())
@@ -420,7 +427,8 @@ func TestRemainingSettlementsAreSentAtTheEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	g.Run(ctx)
-	if got := mini.HGet(fmt.Sprintf("tierway:{x}:d%d", tenants.Day(noon())), "tokens"); got != "250" || g.queue.Stats().Waiting != 0 {
+	if got := mini.HGet(fmt.Sprintf("tierway:{x}:d%d", tenants.Day(noon())), "tokens"); got != "250" ||
+		g.queue.Stats().Waiting != 0 {
 		t.Errorf("Redis has heard of %s tokens, %d wait", got, g.queue.Stats().Waiting)
 	}
 	alone := newGateway(t, "", "a", nil)

@@ -26,7 +26,8 @@ func TestEachCauseOfAnOutageIsLoggedOnce(t *testing.T) {
 		probe(errors.New("NOAUTH Authentication required."))
 		probe(errors.New("READONLY You can't write against a read only replica."))
 	}
-	if log := w.log.String(); w.log.lines() != 3 || strings.Count(log, "NOAUTH") != 1 || strings.Count(log, "READONLY") != 1 {
+	if log := w.log.String(); w.log.lines() != 3 || strings.Count(log, "NOAUTH") != 1 ||
+		strings.Count(log, "READONLY") != 1 {
 		t.Errorf("%d lines:\n%s", w.log.lines(), log)
 	}
 	if len(w.states()) != 1 {

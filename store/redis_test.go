@@ -234,7 +234,8 @@ func TestAnOutageOfRedisIsShortForEveryRequest(t *testing.T) {
 			w := openRedis(t, server.URL)
 			l := w.limits(2)
 			defer start(w.Run, l.Run)()
-			caller := callerWith(tenants.Limits{RPM: 60_000, Burst: 60_000, Concurrent: 1000, DayTokens: 1 << 40}, tenants.Limits{})
+			caller := callerWith(tenants.Limits{RPM: 60_000, Burst: 60_000, Concurrent: 1000, DayTokens: 1 << 40},
+				tenants.Limits{})
 			var slow []time.Duration
 			ask := func() {
 				began := time.Now()
@@ -296,7 +297,8 @@ func TestAnOutageLeavesEachGatewayItsShare(t *testing.T) {
 	w := openRedis(t, url)
 	l := w.limits(4)
 	caller := func(closed bool) *tenants.Caller {
-		return tenants.NewCaller(tenants.Tenant{Name: "x", Limits: tenants.Limits{RPM: 60, Burst: 40}, FailClosed: closed}, tenants.Key{})
+		return tenants.NewCaller(tenants.Tenant{Name: "x", Limits: tenants.Limits{RPM: 60, Burst: 40}, FailClosed: closed},
+			tenants.Key{})
 	}
 	take := func(closed bool) (tenants.Admission, error) {
 		_, v, err := l.Take(t.Context(), &tenants.Charge{Caller: caller(closed), At: noon()})
@@ -331,8 +333,10 @@ func TestAnOutageLeavesEachGatewayItsShare(t *testing.T) {
 func TestInvalidRedisRepliesFailNoRequest(t *testing.T) {
 	for _, answer := range []string{
 		"READONLY You can't write against a read only replica.", "OOM command not allowed when used memory > 'maxmemory'.",
-		"LOADING Redis is loading the dataset in memory", "CLUSTERDOWN The cluster is down", "MASTERDOWN Link with MASTER is down",
-		"NOSCRIPT No matching script. Please use EVAL.", "WRONGTYPE Operation against a key holding the wrong kind of value", "NOAUTH Authentication required.", "",
+		"LOADING Redis is loading the dataset in memory", "CLUSTERDOWN The cluster is down",
+		"MASTERDOWN Link with MASTER is down",
+		"NOSCRIPT No matching script. Please use EVAL.", "WRONGTYPE Operation against a key holding the wrong kind of value",
+		"NOAUTH Authentication required.", "",
 	} {
 		t.Run(answer, func(t *testing.T) {
 			mini, url := newMini(t)
@@ -364,7 +368,9 @@ func TestInvalidRedisRepliesFailNoRequest(t *testing.T) {
 				t.Error("it is not back")
 			}
 			ask()
-			eventually(t, func() bool { return mini.HGet(fmt.Sprintf("tierway:{x}:d%d", tenants.Day(noon())), "tokens") == "22" })
+			eventually(t, func() bool {
+				return mini.HGet(fmt.Sprintf("tierway:{x}:d%d", tenants.Day(noon())), "tokens") == "22"
+			})
 		})
 	}
 }
@@ -393,14 +399,16 @@ func TestLostScriptsAreLoadedAgain(t *testing.T) {
 // RS-05: whatever our keys contain, no request fails, and limits are enforced again.
 func TestGarbageInRedisHeals(t *testing.T) {
 	server := backends.Redis(t)
-	day, month := fmt.Sprintf("tierway:{x}:d%d", tenants.Day(noon())), fmt.Sprintf("tierway:{x}:m%d", tenants.Month(noon()))
+	day, month := fmt.Sprintf("tierway:{x}:d%d", tenants.Day(noon())),
+		fmt.Sprintf("tierway:{x}:m%d", tenants.Month(noon()))
 	spoilt := map[string][]string{"nothing": nil}
 	for _, key := range []string{"tierway:{x}:rates", "tierway:{x}:under", day, month, gatewaysKey} {
 		spoilt["a string at "+key] = []string{"SET " + key + " x"}
 		spoilt["a list at "+key] = []string{"RPUSH " + key + " x"}
 		var words []string
 		for _, field := range []string{"r", "ra", "s", "sa", "t", "ta", "tokens", "money", "tokens:a", "money:a", "a", "b"} {
-			for _, value := range []string{"x", "nan", "-5", "1e999", "0x10", "99999999999999999999999999", "-nan", `"1 2"`, `"9 9 9 99999999999999999999"`} {
+			for _, value := range []string{"x", "nan", "-5", "1e999", "0x10", "99999999999999999999999999", "-nan", `"1 2"`,
+				`"9 9 9 99999999999999999999"`} {
 				words = append(words, fmt.Sprintf("HSET %s %s %s", key, field, value))
 			}
 			spoilt["fields at "+key+" "+field] = words
@@ -415,7 +423,8 @@ func TestGarbageInRedisHeals(t *testing.T) {
 					server.Do(commands[i])
 				}
 				g := newGateway(t, server.URL, "a", nil)
-				c := callerWith(tenants.Limits{RPM: 6, RPS: 1000, Burst: 3, TPM: 6000, Concurrent: 100, DayTokens: 100, MonthMoney: 100}, tenants.Limits{})
+				c := callerWith(tenants.Limits{RPM: 6, RPS: 1000, Burst: 3, TPM: 6000, Concurrent: 100, DayTokens: 100,
+					MonthMoney: 100}, tenants.Limits{})
 				admitted := 0
 				for range 6 {
 					if g.take(c, 1, false).Refused == "" {
@@ -428,7 +437,8 @@ func TestGarbageInRedisHeals(t *testing.T) {
 					t.Error(err)
 				}
 				if admitted != 3 || v.Refused != tenants.LimitDayTokens || g.Degraded() || g.redis.failures.Load() != 0 {
-					t.Errorf("after %v: %d are admitted, then %+v; degraded: %v, %d failures", commands, admitted, v, g.Degraded(), g.redis.failures.Load())
+					t.Errorf("after %v: %d are admitted, then %+v; degraded: %v, %d failures", commands, admitted, v, g.Degraded(),
+						g.redis.failures.Load())
 				}
 			}
 		})
@@ -445,7 +455,8 @@ func TestScriptsRunInACluster(t *testing.T) {
 		return server.Do("CLUSTER COUNTKEYSINSLOT 0") == ":0" && server.Do("SET probe x") == "+OK"
 	})
 	g := newGateway(t, "redis+cluster://"+server.Addr, "a", nil)
-	c := callerWith(tenants.Limits{RPM: 6, Burst: 3, TPM: 600, Concurrent: 5, DayTokens: 100}, tenants.Limits{RPM: 600, Concurrent: 5, MonthMoney: 100})
+	c := callerWith(tenants.Limits{RPM: 6, Burst: 3, TPM: 600, Concurrent: 5, DayTokens: 100},
+		tenants.Limits{RPM: 600, Concurrent: 5, MonthMoney: 100})
 	eventually(t, func() bool { // the client's first command learns the nodes
 		_, v, err := g.Take(t.Context(), &tenants.Charge{Caller: c, At: noon(), Tokens: 1})
 		return err != nil || v.Refused != ""
@@ -517,27 +528,35 @@ func TestPublishedChangeReachesEveryGateway(t *testing.T) {
 
 func TestURLsOfRedis(t *testing.T) {
 	for url, want := range map[string]redis.UniversalOptions{
-		"redis://h":                                  {Addrs: []string{"h:6379"}},
-		"redis://u:p@h:1/2":                          {Addrs: []string{"h:1"}, Username: "u", Password: "p", DB: 2},
-		"rediss://:p@h:1":                            {Addrs: []string{"h:1"}, Password: "p", TLSConfig: &tls.Config{ServerName: "h"}},
-		"redis://[::1]:7":                            {Addrs: []string{"[::1]:7"}},
-		"redis+cluster://u:p@a:1,b,[::1]:3":          {Addrs: []string{"a:1", "b:6379", "[::1]:3"}, Username: "u", Password: "p", IsClusterMode: true},
-		"rediss+cluster://a,b":                       {Addrs: []string{"a:6379", "b:6379"}, IsClusterMode: true, TLSConfig: &tls.Config{}},
-		"redis+sentinel://:p@a:26379,b:26379/main/3": {Addrs: []string{"a:26379", "b:26379"}, Password: "p", MasterName: "main", DB: 3},
+		"redis://h":         {Addrs: []string{"h:6379"}},
+		"redis://u:p@h:1/2": {Addrs: []string{"h:1"}, Username: "u", Password: "p", DB: 2},
+		"rediss://:p@h:1": {Addrs: []string{"h:1"}, Password: "p",
+			TLSConfig: &tls.Config{ServerName: "h"}},
+		"redis://[::1]:7": {Addrs: []string{"[::1]:7"}},
+		"redis+cluster://u:p@a:1,b,[::1]:3": {Addrs: []string{"a:1", "b:6379", "[::1]:3"}, Username: "u",
+			Password: "p", IsClusterMode: true},
+		"rediss+cluster://a,b": {Addrs: []string{"a:6379", "b:6379"}, IsClusterMode: true,
+			TLSConfig: &tls.Config{}},
+		"redis+sentinel://:p@a:26379,b:26379/main/3": {Addrs: []string{"a:26379", "b:26379"}, Password: "p",
+			MasterName: "main", DB: 3},
 	} {
 		o, err := redisOptions(url)
 		if err != nil {
 			t.Errorf("%s: %v", url, err)
 			continue
 		}
-		sameTLS := (o.TLSConfig == nil) == (want.TLSConfig == nil) && (o.TLSConfig == nil || o.TLSConfig.ServerName == want.TLSConfig.ServerName)
-		if fmt.Sprint(o.Addrs) != fmt.Sprint(want.Addrs) || o.Username != want.Username || o.Password != want.Password || o.DB != want.DB ||
+		sameTLS := (o.TLSConfig == nil) == (want.TLSConfig == nil) &&
+			(o.TLSConfig == nil || o.TLSConfig.ServerName == want.TLSConfig.ServerName)
+		if fmt.Sprint(o.Addrs) != fmt.Sprint(want.Addrs) || o.Username != want.Username || o.Password != want.Password ||
+			o.DB != want.DB ||
 			o.MasterName != want.MasterName || o.IsClusterMode != want.IsClusterMode || !sameTLS {
 			t.Errorf("%s is read as %+v", url, o)
 		}
 	}
-	for _, url := range []string{"", "h:1", "http://s3cret@h", "redis://u:s3cret@h:port", "redis://a,s3cret", "redis://s3cret/1/2", "redis://:s3cret@h/x", "redis://:s3cret@h/-1",
-		"redis+sentinel://s3cret", "redis+cluster://s3cret/1", "redis+s3cret://h", "redis://:s3cret@h?db=1", "redis://:s3cret@", "redis+cluster://:s3cret@a,", "redis://:s3cret@h%zz", "memcached+cluster://s3cret"} {
+	for _, url := range []string{"", "h:1", "http://s3cret@h", "redis://u:s3cret@h:port", "redis://a,s3cret",
+		"redis://s3cret/1/2", "redis://:s3cret@h/x", "redis://:s3cret@h/-1",
+		"redis+sentinel://s3cret", "redis+cluster://s3cret/1", "redis+s3cret://h", "redis://:s3cret@h?db=1",
+		"redis://:s3cret@", "redis+cluster://:s3cret@a,", "redis://:s3cret@h%zz", "memcached+cluster://s3cret"} {
 		if _, err := OpenRedis(RedisConfig{URL: url}); err == nil || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%q: %v", url, err)
 		}
@@ -552,7 +571,8 @@ func TestNothingOfTheURLIsLogged(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if w.Up() || w.log.lines() != 1 || strings.Contains(w.log.String(), "s3cret") || strings.Contains(w.log.String(), "someuser") {
+	if w.Up() || w.log.lines() != 1 || strings.Contains(w.log.String(), "s3cret") ||
+		strings.Contains(w.log.String(), "someuser") {
 		t.Errorf("the log is:\n%s", w.log.String())
 	}
 }
@@ -563,8 +583,10 @@ func TestAStartWithoutRedisServes(t *testing.T) {
 	l := w.limits(2)
 	defer start(w.Run, l.Run)()
 	eventually(t, l.Degraded)
-	g, v, err := l.Take(t.Context(), &tenants.Charge{Caller: callerWith(tenants.Limits{RPM: 6, Burst: 2}, tenants.Limits{}), At: noon()})
-	if err != nil || v.Refused != "" || v.Requests.Remaining != 0 { // one of the two concurrent ones belongs to another gateway
+	g, v, err := l.Take(t.Context(),
+		&tenants.Charge{Caller: callerWith(tenants.Limits{RPM: 6, Burst: 2}, tenants.Limits{}), At: noon()})
+	// one of the two concurrent ones belongs to another gateway
+	if err != nil || v.Refused != "" || v.Requests.Remaining != 0 {
 		t.Fatalf("%+v, %v", v, err)
 	}
 	g.Settle(tenants.Used{})

@@ -13,12 +13,16 @@ import (
 
 // errRedisURL shows the forms of a valid URL. It does not repeat the given URL, which may hold a
 // secret.
-var errRedisURL = errors.New("is not a Redis URL; valid forms are redis://HOST:6379/0, rediss://USER:PASSWORD@HOST:6380, redis+cluster://HOST:6379,HOST:6379 or redis+sentinel://HOST:26379,HOST:26379/MASTER")
+var errRedisURL = errors.New("is not a Redis URL; valid forms are redis://HOST:6379/0, " +
+	"rediss://USER:PASSWORD@HOST:6380, redis+cluster://HOST:6379,HOST:6379 or " +
+	"redis+sentinel://HOST:26379,HOST:26379/MASTER")
 
 // Parts that a URL can lack. The errors do not repeat the URL, which may hold a secret.
 var (
-	errRedisDatabase = errors.New("has a database that is not a number from 0: write it after the host, as in redis://HOST:6379/0")
-	errRedisMaster   = errors.New("names no master: write it after the sentinels, as in redis+sentinel://HOST:26379,HOST:26379/MASTER")
+	errRedisDatabase = errors.New("has a database that is not a number from 0: write it after the host, as in " +
+		"redis://HOST:6379/0")
+	errRedisMaster = errors.New("names no master: write it after the sentinels, as in " +
+		"redis+sentinel://HOST:26379,HOST:26379/MASTER")
 )
 
 // redisOptions parses a URL. A list of hosts is not valid in a URL, so all hosts but the first are

@@ -106,7 +106,8 @@ func (s *SQL) Contents(ctx context.Context) (c Contents, err error) {
 }
 
 // snapshot runs f on a consistent snapshot of the database. f must only read.
-func (s *SQL) snapshot(ctx context.Context, doing string, limit time.Duration, f func(context.Context, *sql.Tx) error) error {
+func (s *SQL) snapshot(ctx context.Context, doing string, limit time.Duration,
+	f func(context.Context, *sql.Tx) error) error {
 	ctx, done := bounded(ctx, limit)
 	defer done()
 	tx, err := s.begin(ctx, s.read, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
@@ -154,7 +155,8 @@ type edit struct {
 
 // change runs f in a transaction together with the audit entry and the next revision. Changes are
 // serialised, so f may read and then write what it has read.
-func (s *SQL) change(ctx context.Context, a Actor, doing string, f func(ctx context.Context, tx *sql.Tx, now time.Time) (edit, error)) error {
+func (s *SQL) change(ctx context.Context, a Actor, doing string,
+	f func(ctx context.Context, tx *sql.Tx, now time.Time) (edit, error)) error {
 	ctx, done := bounded(ctx, usualTimeout)
 	defer done()
 	now := stamp(time.Now())

@@ -28,7 +28,16 @@ func auditColumns(e *AuditEntry) []column {
 
 // entry returns a new entry of the audit log.
 func (a Actor) entry(now time.Time, action, target string) AuditEntry {
-	return AuditEntry{At: now, Actor: a.Name, Role: a.Role, Via: a.Via, IP: a.IP, RequestID: a.RequestID, Action: action, Target: target}
+	return AuditEntry{
+		At:        now,
+		Actor:     a.Name,
+		Role:      a.Role,
+		Via:       a.Via,
+		IP:        a.IP,
+		RequestID: a.RequestID,
+		Action:    action,
+		Target:    target,
+	}
 }
 
 // entry returns the change as an entry of the audit log.
@@ -55,10 +64,12 @@ func (e edit) entry(a Actor, now time.Time) (AuditEntry, error) {
 // order.
 func appendAudit(ctx context.Context, tx *sql.Tx, e AuditEntry) error {
 	var before string
-	if err := tx.QueryRowContext(ctx, "UPDATE revision SET audit_id = audit_id + 1 RETURNING audit_id, audit_hash").Scan(&e.ID, &before); err != nil {
+	if err := tx.QueryRowContext(ctx, "UPDATE revision SET audit_id = audit_id + 1 RETURNING audit_id, audit_hash").Scan(
+		&e.ID, &before); err != nil {
 		return fmt.Errorf("writing the audit log: %w", err)
 	}
-	for _, text := range []*string{&e.Actor, &e.Role, &e.Via, &e.IP, &e.RequestID, &e.Action, &e.Target, &e.Before, &e.After, &e.Outcome} {
+	for _, text := range []*string{&e.Actor, &e.Role, &e.Via, &e.IP, &e.RequestID, &e.Action, &e.Target, &e.Before,
+		&e.After, &e.Outcome} {
 		*text = clean(*text)
 	}
 	e.Hash = chain(before, &e)
@@ -73,7 +84,8 @@ func appendAudit(ctx context.Context, tx *sql.Tx, e AuditEntry) error {
 // fields. A field that is added later is part of the array only if it is not empty, so that the
 // hashes of older entries stay valid.
 func chain(before string, e *AuditEntry) string {
-	text, _ := json.Marshal([]string{before, strconv.FormatInt(e.ID, 10), strconv.FormatInt(micros(e.At), 10), e.Actor, e.Role, e.Via,
+	text, _ := json.Marshal([]string{before, strconv.FormatInt(e.ID, 10), strconv.FormatInt(micros(e.At), 10), e.Actor,
+		e.Role, e.Via,
 		e.IP, e.RequestID, e.Action, e.Target, e.Before, e.After, e.Outcome}) // marshalling strings cannot fail
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
@@ -105,7 +117,8 @@ func (s *SQL) Audit(ctx context.Context, q AuditQuery) ([]AuditEntry, error) {
 	if q.Limit > 0 {
 		limit = min(q.Limit, auditMost)
 	}
-	all, err := collect(ctx, s.read, auditColumns, "FROM audit"+filter+" ORDER BY id DESC LIMIT "+strconv.Itoa(limit), args...)
+	all, err := collect(ctx, s.read, auditColumns, "FROM audit"+filter+" ORDER BY id DESC LIMIT "+strconv.Itoa(limit),
+		args...)
 	return all, s.fail(ctx, "reading the audit log", err)
 }
 
@@ -120,7 +133,8 @@ func (s *SQL) VerifyAudit(ctx context.Context) (entries, brokenAt int64, err err
 			return err
 		}
 		for {
-			page, err := collect(ctx, tx, auditColumns, "FROM audit WHERE id > $1 ORDER BY id LIMIT "+strconv.Itoa(verifyPage), entries)
+			page, err := collect(ctx, tx, auditColumns, "FROM audit WHERE id > $1 ORDER BY id LIMIT "+strconv.Itoa(verifyPage),
+				entries)
 			if err != nil {
 				return err
 			}

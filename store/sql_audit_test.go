@@ -20,7 +20,8 @@ func mutations(t *testing.T, s *store.SQL) map[string]func() error {
 	rotated, revoked, changed := createKey(t, s, "acme"), createKey(t, s, "acme"), createKey(t, s, "acme")
 	_, made := mint(t, "acme")
 	_, next := mint(t, "acme")
-	must(s.CreateAdmin(ctx, actor, store.Admin{ID: "1", Name: "eve", Role: store.RoleViewer, Digest: tenants.Digest("1")}))(t)
+	must(s.CreateAdmin(ctx, actor,
+		store.Admin{ID: "1", Name: "eve", Role: store.RoleViewer, Digest: tenants.Digest("1")}))(t)
 	if err := s.SetOverride(ctx, actor, store.Override{Worker: "w9", Drain: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -33,11 +34,13 @@ func mutations(t *testing.T, s *store.SQL) map[string]func() error {
 		"key.rotate":    func() error { _, _, err := s.RotateKey(ctx, actor, rotated.ID, next, time.Hour, noon); return err },
 		"key.revoke":    func() error { _, err := s.RevokeKey(ctx, actor, revoked.ID, "", noon); return err },
 		"admin.bootstrap": func() error {
-			_, err := s.Bootstrap(ctx, actor, store.Admin{ID: "2", Name: "root", Role: store.RoleAdmin, Digest: tenants.Digest("2")})
+			_, err := s.Bootstrap(ctx, actor,
+				store.Admin{ID: "2", Name: "root", Role: store.RoleAdmin, Digest: tenants.Digest("2")})
 			return err
 		},
 		"admin.create": func() error {
-			_, err := s.CreateAdmin(ctx, actor, store.Admin{ID: "3", Name: "ann", Role: store.RoleViewer, Digest: tenants.Digest("3")})
+			_, err := s.CreateAdmin(ctx, actor,
+				store.Admin{ID: "3", Name: "ann", Role: store.RoleViewer, Digest: tenants.Digest("3")})
 			return err
 		},
 		"admin.delete":          func() error { return s.DeleteAdmin(ctx, actor, "1", false) },
@@ -74,7 +77,8 @@ func TestNoChangeWithoutItsLineInTheAuditLog(t *testing.T) {
 				}
 				e := audit(t, s, store.AuditQuery{Limit: 1})[0]
 				if e.Action != action || e.Target == "" || e.Outcome != "ok" || time.Since(e.At) > time.Minute ||
-					e.Actor != actor.Name || e.Role != actor.Role || e.Via != actor.Via || e.IP != actor.IP || e.RequestID != actor.RequestID {
+					e.Actor != actor.Name || e.Role != actor.Role || e.Via != actor.Via || e.IP != actor.IP ||
+					e.RequestID != actor.RequestID {
 					t.Errorf("%s: the line is %+v", action, e)
 				}
 				sided(t, &e)
@@ -90,7 +94,8 @@ func TestNoChangeWithoutItsLineInTheAuditLog(t *testing.T) {
 func sided(t *testing.T, e *store.AuditEntry) {
 	t.Helper()
 	verb := e.Action[strings.LastIndex(e.Action, ".")+1:]
-	none := map[string][2]bool{"create": {true, false}, "bootstrap": {true, false}, "override": {true, false}, "delete": {false, true}, "clear": {false, true}}[verb]
+	none := map[string][2]bool{"create": {true, false}, "bootstrap": {true, false}, "override": {true, false},
+		"delete": {false, true}, "clear": {false, true}}[verb]
 	for i, text := range []string{e.Before, e.After} {
 		if (text == "") != none[i] || text != "" && !json.Valid([]byte(text)) {
 			t.Errorf("%s: before and after are %q and %q", e.Action, e.Before, e.After)
@@ -107,7 +112,8 @@ func TestTheAuditLogIsAppendOnly(t *testing.T) {
 			migrate(t, s)
 			createTenant(t, s, "acme")
 			db := raw(t, address)
-			for _, statement := range []string{"UPDATE audit SET actor = 'nobody'", "DELETE FROM audit", "DELETE FROM audit WHERE id = 1"} {
+			for _, statement := range []string{"UPDATE audit SET actor = 'nobody'", "DELETE FROM audit",
+				"DELETE FROM audit WHERE id = 1"} {
 				if _, err := db.ExecContext(t.Context(), statement); err == nil || !strings.Contains(err.Error(), "append-only") {
 					t.Errorf("%s: %v", statement, err)
 				}
@@ -135,7 +141,8 @@ func TestTamperingWithTheAuditLogShows(t *testing.T) {
 				"first ones":    {"DELETE FROM audit WHERE id < 3", 1},
 				"the last one":  {"DELETE FROM audit WHERE id = 5", 5},
 				"all":           {"DELETE FROM audit", 1},
-				"one put in":    {"INSERT INTO audit SELECT 6, at, actor, role, via, ip, request_id, action, target, before_json, after_json, outcome, hash FROM audit WHERE id = 5", 6},
+				"one put in": {"INSERT INTO audit SELECT 6, at, actor, role, via, ip, request_id, action, target, " +
+					"before_json, after_json, outcome, hash FROM audit WHERE id = 5", 6},
 			} {
 				address := d.url(t)
 				s, db := open(t, address), raw(t, address)
@@ -181,10 +188,12 @@ func TestAuditSearchMatchesLiterally(t *testing.T) {
 			q    store.AuditQuery
 			want int
 		}{
-			{store.AuditQuery{}, 50}, {store.AuditQuery{Limit: 1_000_000_000}, 200}, {store.AuditQuery{Limit: -1}, 50}, {store.AuditQuery{Limit: 7}, 7},
+			{store.AuditQuery{}, 50}, {store.AuditQuery{Limit: 1_000_000_000}, 200}, {store.AuditQuery{Limit: -1}, 50},
+			{store.AuditQuery{Limit: 7}, 7},
 			{store.AuditQuery{Before: 4}, 3}, {store.AuditQuery{Action: "reload", Target: "config.yaml", Actor: "acme"}, 35},
 			{store.AuditQuery{Action: "%"}, 0}, {store.AuditQuery{Target: "config_yaml"}, 0}, {store.AuditQuery{Actor: "a%"}, 0},
-			{store.AuditQuery{Since: time.Now().Add(time.Hour)}, 0}, {store.AuditQuery{Since: time.Now().Add(-time.Hour), Limit: 200}, 200},
+			{store.AuditQuery{Since: time.Now().Add(time.Hour)}, 0},
+			{store.AuditQuery{Since: time.Now().Add(-time.Hour), Limit: 200}, 200},
 		} {
 			got := audit(t, s, c.q)
 			if len(got) != c.want {

@@ -27,12 +27,16 @@ func TestUnreachableSeparatesOutagesFromRefusals(t *testing.T) {
 		err  error
 		want bool
 	}{
-		{nil, false}, {store.ErrNotFound, false}, {store.ErrConflict, false}, {context.Canceled, false}, {errors.New("x"), false},
-		{context.DeadlineExceeded, true}, {io.ErrUnexpectedEOF, true}, {&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, true},
+		{nil, false}, {store.ErrNotFound, false}, {store.ErrConflict, false}, {context.Canceled, false},
+		{errors.New("x"), false},
+		{context.DeadlineExceeded, true}, {io.ErrUnexpectedEOF, true},
+		{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, true},
 		{&net.OpError{Op: "read", Err: syscall.ECONNRESET}, true}, {&net.DNSError{Err: "no such host", Name: "h"}, true},
-		{pg("57P01"), true}, {pg("57P02"), true}, {pg("57P03"), true}, {pg("53300"), true}, {pg("53100"), true}, {pg("08006"), true},
+		{pg("57P01"), true}, {pg("57P02"), true}, {pg("57P03"), true}, {pg("53300"), true}, {pg("53100"), true},
+		{pg("08006"), true},
 		{pg("40P01"), true}, {pg("25006"), true}, {pg("57014"), true},
-		{pg("23505"), false}, {pg("42601"), false}, {pg("42P01"), false}, {pg("22021"), false}, {pg("28P01"), false}, {pg("3D000"), false}, {pg("42501"), false}, {pg(""), false},
+		{pg("23505"), false}, {pg("42601"), false}, {pg("42P01"), false}, {pg("22021"), false}, {pg("28P01"), false},
+		{pg("3D000"), false}, {pg("42501"), false}, {pg(""), false},
 	} {
 		if got := store.Unreachable(c.err); got != c.want {
 			t.Errorf("%v: %v", c.err, got)
@@ -54,7 +58,8 @@ func TestABusySQLiteFileIsAnOutageAndARefusalIsNone(t *testing.T) {
 	ctx, done := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer done()
 	began := time.Now()
-	if err := s.SetOverride(ctx, actor, store.Override{Worker: "w", Drain: true}); !store.Unreachable(err) || time.Since(began) > time.Second {
+	if err := s.SetOverride(ctx, actor, store.Override{Worker: "w", Drain: true}); !store.Unreachable(err) ||
+		time.Since(began) > time.Second {
 		t.Errorf("while another writes, after %v: %v", time.Since(began), err)
 	}
 	if got := contents(t, s).Overrides; len(got) > 0 { // and readers do not wait
@@ -66,7 +71,8 @@ func TestABusySQLiteFileIsAnOutageAndARefusalIsNone(t *testing.T) {
 	if _, err := db.ExecContext(t.Context(), "DROP TABLE overrides"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.SetOverride(t.Context(), actor, store.Override{Worker: "w", Drain: true}); err == nil || store.Unreachable(err) {
+	if err := s.SetOverride(t.Context(), actor, store.Override{Worker: "w", Drain: true}); err == nil ||
+		store.Unreachable(err) {
 		t.Errorf("without its table: %v", err)
 	}
 }
@@ -134,7 +140,8 @@ func TestNoErrorHoldsThePassword(t *testing.T) {
 	inQuery := elsewhere
 	inQuery.User = url.User("u")
 	inQuery.RawQuery = url.Values{"password": {planted}, "sslmode": {"disable"}}.Encode()
-	for what, address := range map[string]string{"wrong password": u.String(), "nobody there": elsewhere.String(), "in the query": inQuery.String()} {
+	for what, address := range map[string]string{"wrong password": u.String(), "nobody there": elsewhere.String(),
+		"in the query": inQuery.String()} {
 		s := open(t, address)
 		_, migrating := s.Migrate(t.Context())
 		_, changing := s.CreateTenant(t.Context(), actor, everything("acme"))

@@ -82,7 +82,8 @@ func Unreachable(err error) bool {
 	if code := sqliteCode(err); code != 0 {
 		return code == sqlite3.SQLITE_BUSY || code == sqlite3.SQLITE_LOCKED || code == sqlite3.SQLITE_INTERRUPT
 	}
-	for _, away := range []error{context.DeadlineExceeded, os.ErrDeadlineExceeded, driver.ErrBadConn, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, errMoved} {
+	for _, away := range []error{context.DeadlineExceeded, os.ErrDeadlineExceeded, driver.ErrBadConn, io.EOF,
+		io.ErrUnexpectedEOF, net.ErrClosed, errMoved} {
 		if errors.Is(err, away) {
 			return true
 		}

@@ -56,7 +56,8 @@ func TestOneTenantSeesNothingOfAnother(t *testing.T) {
 		_, _, err = s.RotateKey(t.Context(), actor, theirs.ID, next, time.Hour, noon)
 		wants(t, err, store.ErrNotFound)
 		same(t, "the keys", contents(t, s).Keys, []tenants.Key{theirs})
-		for _, q := range []store.UsageQuery{{Tenant: "a"}, {Tenant: "a", Key: theirs.ID}, {Tenant: "a' OR '1'='1"}, {Tenant: "%"}, {Tenant: "a", GroupBy: "key"}} {
+		for _, q := range []store.UsageQuery{{Tenant: "a"}, {Tenant: "a", Key: theirs.ID}, {Tenant: "a' OR '1'='1"},
+			{Tenant: "%"}, {Tenant: "a", GroupBy: "key"}} {
 			if got := must(s.Usage(t.Context(), q))(t); len(got) > 0 {
 				t.Errorf("%+v finds %+v", q, got)
 			}
@@ -88,7 +89,8 @@ func TestARotatedKeyWorksUntilItsOverlapEnds(t *testing.T) {
 			want.ExpiresAt, want.ReplacedBy, want.Version = c.want, next.ID, 2
 			same(t, name+": the old key", old, want)
 			want = k
-			want.ID, want.Digest, want.Hint, want.ExpiresAt, want.CreatedAt = next.ID, next.Digest, next.Hint, k.Successor(noon), noon
+			want.ID, want.Digest, want.Hint, want.ExpiresAt, want.CreatedAt = next.ID, next.Digest, next.Hint, k.Successor(noon),
+				noon
 			same(t, name+": the new key", made, want)
 			_, again := mint(t, "acme")
 			_, _, err = s.RotateKey(ctx, actor, k.ID, again, time.Hour, noon)
@@ -119,7 +121,8 @@ func TestARevokedKeyStaysRevoked(t *testing.T) {
 		_, next := mint(t, "acme")
 		_, _, err = s.RotateKey(ctx, actor, k.ID, next, time.Hour, noon)
 		wants(t, err, store.ErrConflict)
-		if entries := audit(t, s, store.AuditQuery{Action: "key.revoke"}); len(entries) != 1 || !strings.Contains(entries[0].After, "it leaked") {
+		if entries := audit(t, s, store.AuditQuery{Action: "key.revoke"}); len(entries) != 1 ||
+			!strings.Contains(entries[0].After, "it leaked") {
 			t.Errorf("the audit log says %+v", entries)
 		}
 	})
@@ -244,13 +247,15 @@ func TestTheLastAdminCannotBeDeleted(t *testing.T) {
 		ctx := t.Context()
 		admin := func(id, name, role string, expires time.Time) store.Admin {
 			t.Helper()
-			return must(s.CreateAdmin(ctx, actor, store.Admin{ID: id, Name: name, Role: role, Hint: id, Digest: tenants.Digest(id), ExpiresAt: expires}))(t)
+			return must(s.CreateAdmin(ctx, actor,
+				store.Admin{ID: id, Name: name, Role: role, Hint: id, Digest: tenants.Digest(id), ExpiresAt: expires}))(t)
 		}
 		first := admin("1", "root", store.RoleAdmin, time.Time{})
 		admin("2", "eve", store.RoleViewer, time.Time{})
 		admin("3", "old", store.RoleAdmin, noon.AddDate(-10, 0, 0))
 		wants(t, s.DeleteAdmin(ctx, actor, "1", false), store.ErrLastAdmin)
-		_, err := s.CreateAdmin(ctx, actor, store.Admin{ID: "4", Name: "root", Role: store.RoleAdmin, Digest: tenants.Digest("4")})
+		_, err := s.CreateAdmin(ctx, actor,
+			store.Admin{ID: "4", Name: "root", Role: store.RoleAdmin, Digest: tenants.Digest("4")})
 		wants(t, err, store.ErrExists)
 		if _, err := s.CreateAdmin(ctx, actor, store.Admin{ID: "5", Name: "x", Role: "god"}); err == nil {
 			t.Error("there may be gods")
@@ -281,7 +286,8 @@ func TestOneOfManyBecomesTheFirstAdmin(t *testing.T) {
 		for i := range results {
 			all.Go(func() {
 				id := fmt.Sprint(i)
-				_, results[i] = s.Bootstrap(t.Context(), actor, store.Admin{ID: id, Name: "root" + id, Role: store.RoleAdmin, Digest: tenants.Digest(id)})
+				_, results[i] = s.Bootstrap(t.Context(), actor, store.Admin{ID: id, Name: "root" + id, Role: store.RoleAdmin,
+					Digest: tenants.Digest(id)})
 			})
 		}
 		all.Wait()
@@ -302,7 +308,8 @@ func TestOneOfManyBecomesTheFirstAdmin(t *testing.T) {
 func TestAnOverrideReplacesTheOneBefore(t *testing.T) {
 	onEach(t, func(t *testing.T, s *store.SQL) {
 		ctx, forty, zero, until := t.Context(), 40, 0, noon.AddDate(100, 0, 0)
-		for _, o := range []store.Override{{Worker: "w1", Drain: true}, {Worker: "w1", Weight: &forty, Until: until, By: "cron"}, {Worker: "w0", Weight: &zero}} {
+		for _, o := range []store.Override{{Worker: "w1", Drain: true},
+			{Worker: "w1", Weight: &forty, Until: until, By: "cron"}, {Worker: "w0", Weight: &zero}} {
 			if err := s.SetOverride(ctx, actor, o); err != nil {
 				t.Fatal(err)
 			}
@@ -311,13 +318,15 @@ func TestAnOverrideReplacesTheOneBefore(t *testing.T) {
 		if len(got) != 2 || got[0].At.IsZero() {
 			t.Fatalf("the overrides are %+v", got)
 		}
-		same(t, "the overrides", got, []store.Override{{Worker: "w0", Weight: &zero, By: "ops", At: got[0].At}, {Worker: "w1", Weight: &forty, By: "cron", At: got[1].At, Until: until}})
+		same(t, "the overrides", got, []store.Override{{Worker: "w0", Weight: &zero, By: "ops", At: got[0].At},
+			{Worker: "w1", Weight: &forty, By: "cron", At: got[1].At, Until: until}})
 		if err := s.ClearOverride(ctx, actor, "w1"); err != nil {
 			t.Error(err)
 		}
 		wants(t, s.ClearOverride(ctx, actor, "w1"), store.ErrNotFound)
 		entries := audit(t, s, store.AuditQuery{Target: "w1"})
-		if len(entries) != 3 || !strings.Contains(entries[0].Before, `"weight":40`) || entries[0].After != "" || !strings.Contains(entries[1].Before, `"drain":true`) {
+		if len(entries) != 3 || !strings.Contains(entries[0].Before, `"weight":40`) || entries[0].After != "" ||
+			!strings.Contains(entries[1].Before, `"drain":true`) {
 			t.Errorf("the audit log says %+v", entries)
 		}
 	})

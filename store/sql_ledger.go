@@ -27,14 +27,17 @@ const (
 )
 
 // ledgerColumns are in the order of appendRow.
-var ledgerColumns = []string{"id", "request_id", "at", "tenant", "key_id", "class", "route", "tier", "model", "worker", "outcome",
+var ledgerColumns = []string{"id", "request_id", "at", "tenant", "key_id", "class", "route", "tier", "model", "worker",
+	"outcome",
 	"status", "code", "attempts", "prompt", "cached", "output", "money", "estimated", "duration_ms"}
 
 // appendRow appends the values of a row.
 func appendRow(args []any, r *Row) []any {
-	return append(args, field(r.ID), field(r.RequestID), micros(r.At), field(r.Tenant), field(r.Key), field(r.Class), field(r.Route),
+	return append(args, field(r.ID), field(r.RequestID), micros(r.At), field(r.Tenant), field(r.Key), field(r.Class),
+		field(r.Route),
 		field(r.Tier), field(r.Model), field(r.Worker), field(r.Outcome), int64(r.Status), field(r.Code), int64(r.Attempts),
-		within(r.Prompt, tokensMost), within(r.Cached, tokensMost), within(r.Output, tokensMost), int64(within(r.Money, moneyMost)),
+		within(r.Prompt, tokensMost), within(r.Cached, tokensMost), within(r.Output, tokensMost),
+		int64(within(r.Money, moneyMost)),
 		number(r.Estimated), r.DurationMs)
 }
 
@@ -174,9 +177,11 @@ func (s *SQL) addUsage(ctx context.Context, tx *sql.Tx, total map[group]sums) er
 		var args []any
 		for _, g := range part {
 			n := total[g]
-			args = append(args, g.day, g.tenant, g.key, g.tier, g.model, g.outcome, n.requests, n.estimated, n.prompt, n.cached, n.output, n.money)
+			args = append(args, g.day, g.tenant, g.key, g.tier, g.model, g.outcome, n.requests, n.estimated, n.prompt, n.cached,
+				n.output, n.money)
 		}
-		if _, err := tx.ExecContext(ctx, `INSERT INTO usage (day, tenant, key_id, tier, model, outcome, requests, estimated, prompt, cached, output, money)
+		if _, err := tx.ExecContext(ctx,
+			`INSERT INTO usage (day, tenant, key_id, tier, model, outcome, requests, estimated, prompt, cached, output, money)
 			VALUES `+tuples(len(part), columns)+` ON CONFLICT (day, tenant, key_id, tier, model, outcome) DO UPDATE SET
 			requests = usage.requests + excluded.requests, estimated = usage.estimated + excluded.estimated,
 			prompt = usage.prompt + excluded.prompt, cached = usage.cached + excluded.cached,
@@ -203,7 +208,9 @@ func (s *SQL) pruneSome(ctx context.Context, before time.Time) (n int64, err err
 	ctx, done := bounded(ctx, usualTimeout)
 	defer done()
 	err = s.transact(ctx, func(tx *sql.Tx) error {
-		result, err := tx.ExecContext(ctx, fmt.Sprintf("DELETE FROM ledger WHERE id IN (SELECT id FROM ledger WHERE id < $1 AND at < $2 ORDER BY id LIMIT %d)", pruneChunk),
+		result, err := tx.ExecContext(ctx,
+			fmt.Sprintf("DELETE FROM ledger WHERE id IN (SELECT id FROM ledger WHERE id < $1 AND at < $2 ORDER BY id LIMIT %d)",
+				pruneChunk),
 			idFrom(before), micros(before))
 		if err == nil {
 			n, err = result.RowsAffected()

@@ -23,7 +23,8 @@ func write(t testing.TB, s *store.SQL, rows ...store.Row) int {
 func batch(prefix string, n int) []store.Row {
 	rows := make([]store.Row, n)
 	for i := range rows {
-		rows[i] = store.Row{ID: idOf(noon, prefix, i), RequestID: "r", At: noon, Tenant: "acme", Key: fmt.Sprintf("k%d", i%3), Class: "batch",
+		rows[i] = store.Row{ID: idOf(noon, prefix, i), RequestID: "r", At: noon, Tenant: "acme", Key: fmt.Sprintf("k%d", i%3),
+			Class: "batch",
 			Route: "/v1/chat/completions", Tier: "small", Model: "m", Worker: "w1", Outcome: "ok", Status: 200, Attempts: 1,
 			Prompt: 100, Cached: 10, Output: 20, Money: 3, DurationMs: 5}
 	}
@@ -75,19 +76,23 @@ func TestUsageIsGroupedByDayAndWhatIsAskedFor(t *testing.T) {
 		}
 		write(t, s, append(rows, store.Row{ID: "x", At: noon, Tenant: "other", Outcome: "ok"})...)
 		const d1, d2, d3 = "2026-11-20", "2026-11-21", "2026-11-22"
-		whole := store.UsageRow{Day: d2, Requests: 4, Refused: 1, Failed: 2, Estimated: 2, Prompt: 11, Cached: 1, Output: 102, Money: 3}
+		whole := store.UsageRow{Day: d2, Requests: 4, Refused: 1, Failed: 2, Estimated: 2, Prompt: 11, Cached: 1, Output: 102,
+			Money: 3}
 		for _, c := range []struct {
 			q    store.UsageQuery
 			want []store.UsageRow
 		}{
 			{store.UsageQuery{}, []store.UsageRow{{Day: d1, Requests: 1}, whole, {Day: d3, Requests: 1, Gone: 1}}},
 			{store.UsageQuery{From: noon, To: noon.Add(day)}, []store.UsageRow{whole}},
-			{store.UsageQuery{From: noon, To: noon.Add(day), GroupBy: "tier"}, []store.UsageRow{{Day: d2, Requests: 1, Refused: 1},
-				{Day: d2, Group: "large", Requests: 1, Failed: 1, Estimated: 1, Output: 100},
-				{Day: d2, Group: "small", Requests: 2, Failed: 1, Estimated: 1, Prompt: 11, Cached: 1, Output: 2, Money: 3}}},
+			{store.UsageQuery{From: noon, To: noon.Add(day), GroupBy: "tier"},
+				[]store.UsageRow{{Day: d2, Requests: 1, Refused: 1},
+					{Day: d2, Group: "large", Requests: 1, Failed: 1, Estimated: 1, Output: 100},
+					{Day: d2, Group: "small", Requests: 2, Failed: 1, Estimated: 1, Prompt: 11, Cached: 1, Output: 2, Money: 3}}},
 			{store.UsageQuery{To: noon, GroupBy: "key"}, []store.UsageRow{{Day: d1, Group: "k2", Requests: 1}}},
-			{store.UsageQuery{From: noon.Add(day), GroupBy: "outcome"}, []store.UsageRow{{Day: d3, Group: "client_gone", Requests: 1, Gone: 1}}},
-			{store.UsageQuery{Key: "k2", GroupBy: "model"}, []store.UsageRow{{Day: d1, Requests: 1}, {Day: d2, Group: "b", Requests: 1, Failed: 1, Estimated: 1, Prompt: 10}}},
+			{store.UsageQuery{From: noon.Add(day), GroupBy: "outcome"},
+				[]store.UsageRow{{Day: d3, Group: "client_gone", Requests: 1, Gone: 1}}},
+			{store.UsageQuery{Key: "k2", GroupBy: "model"},
+				[]store.UsageRow{{Day: d1, Requests: 1}, {Day: d2, Group: "b", Requests: 1, Failed: 1, Estimated: 1, Prompt: 10}}},
 		} {
 			c.q.Tenant = "acme"
 			same(t, fmt.Sprintf("%+v", c.q), must(s.Usage(t.Context(), c.q))(t), c.want)
@@ -159,13 +164,15 @@ func TestPruneTakesOldRowsAndNoOthers(t *testing.T) {
 
 func TestUsageOfEnginesIsBounded(t *testing.T) {
 	onEach(t, func(t *testing.T, s *store.SQL) {
-		r := store.Row{At: noon, Tenant: "acme", Outcome: "ok", Model: "m\x00\xff", RequestID: string(make([]byte, 10_000)), Prompt: math.MaxInt64, Output: -5, Money: math.MaxInt64}
+		r := store.Row{At: noon, Tenant: "acme", Outcome: "ok", Model: "m\x00\xff", RequestID: string(make([]byte, 10_000)),
+			Prompt: math.MaxInt64, Output: -5, Money: math.MaxInt64}
 		for i := range 20 {
 			r.ID = fmt.Sprint(i)
 			write(t, s, r)
 		}
 		got := must(s.Usage(t.Context(), store.UsageQuery{Tenant: "acme", GroupBy: "model"}))(t)
-		if len(got) != 1 || got[0].Group != "m\uFFFD\uFFFD" || got[0].Prompt != 20e12 || got[0].Output != 0 || got[0].Money != 20_000_000*tenants.Unit {
+		if len(got) != 1 || got[0].Group != "m\uFFFD\uFFFD" || got[0].Prompt != 20e12 || got[0].Output != 0 ||
+			got[0].Money != 20_000_000*tenants.Unit {
 			t.Errorf("the usage is %+v", got)
 		}
 	})

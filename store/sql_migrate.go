@@ -55,7 +55,8 @@ func (s *SQL) Migrate(ctx context.Context) (m Migrated, err error) {
 
 // newer returns ErrNewer with both versions and the way out.
 func newer(applied, latest int64) error {
-	return fmt.Errorf("%w: the schema has version %d, this program knows up to %d; run the release that made the schema or a later one, or use another database", ErrNewer, applied, latest)
+	return fmt.Errorf("%w: the schema has version %d, this program knows up to %d; run the release that made the schema "+
+		"or a later one, or use another database", ErrNewer, applied, latest)
 }
 
 // wait waits for d and reports whether ctx has not ended.
@@ -136,7 +137,8 @@ func (s *SQL) guardAudit(ctx context.Context, tx *sql.Tx) error {
 			return err
 		}
 		var there int64
-		err := tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM pg_trigger WHERE tgrelid = 'audit'::regclass AND tgname = 'audit_keeps_entries'").Scan(&there)
+		err := tx.QueryRowContext(ctx,
+			"SELECT COUNT(*) FROM pg_trigger WHERE tgrelid = 'audit'::regclass AND tgname = 'audit_keeps_entries'").Scan(&there)
 		if err != nil || there > 0 {
 			return err
 		}

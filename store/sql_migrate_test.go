@@ -40,7 +40,8 @@ func TestConcurrentMigrationsRunOnce(t *testing.T) {
 				}
 			}
 			var times int64
-			if err := raw(t, address).QueryRowContext(t.Context(), "SELECT COUNT(*) FROM goose_db_version WHERE version_id = 1").Scan(&times); err != nil || times != 1 {
+			if err := raw(t, address).QueryRowContext(t.Context(),
+				"SELECT COUNT(*) FROM goose_db_version WHERE version_id = 1").Scan(&times); err != nil || times != 1 {
 				t.Errorf("the first migration ran %d times, %v", times, err)
 			}
 		})
@@ -59,7 +60,8 @@ func TestAnOlderProgramSaysThatTheSchemaIsNewer(t *testing.T) {
 			if m := must(s.Migrate(t.Context()))(t); m.From != m.To || m.To < 1 {
 				t.Errorf("migrating again went from %d to %d", m.From, m.To)
 			}
-			if _, err := raw(t, address).ExecContext(t.Context(), "INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, true)"); err != nil {
+			if _, err := raw(t, address).ExecContext(t.Context(), "INSERT INTO goose_db_version (version_id, is_applied) "+
+				"VALUES (99, true)"); err != nil {
 				t.Fatal(err)
 			}
 			m, err := s.Migrate(t.Context())
@@ -82,9 +84,11 @@ func TestAnOlderProgramSaysThatTheSchemaIsNewer(t *testing.T) {
 // adds a tenant as that release does: without a word of a weight.
 func releaseBefore(t *testing.T, address string, back bool) {
 	t.Helper()
-	statements := []string{"INSERT INTO tenants (name, priority, default_priority, created_at, updated_at) VALUES ('old', 'interactive', 'interactive', 1, 1)"}
+	statements := []string{"INSERT INTO tenants (name, priority, default_priority, created_at, updated_at) VALUES " +
+		"('old', 'interactive', 'interactive', 1, 1)"}
 	if back {
-		statements = append(statements, "ALTER TABLE tenants DROP COLUMN weight", "DELETE FROM goose_db_version WHERE version_id > 1")
+		statements = append(statements, "ALTER TABLE tenants DROP COLUMN weight",
+			"DELETE FROM goose_db_version WHERE version_id > 1")
 	}
 	for _, statement := range statements {
 		if _, err := raw(t, address).ExecContext(t.Context(), statement); err != nil {
@@ -120,7 +124,9 @@ func TestMigrationsSpeakBothDialectsAndOnlyAdd(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatal(err)
 	}
-	foreign := regexp.MustCompile(`(?i)\b(SERIAL|BIGSERIAL|JSONB|BOOLEAN|TIMESTAMP|INTEGER|AUTOINCREMENT|BYTEA|BLOB|now\(\)|ALTER COLUMN|CREATE TRIGGER)\b`)
+	foreign :=
+		regexp.MustCompile(
+			`(?i)\b(SERIAL|BIGSERIAL|JSONB|BOOLEAN|TIMESTAMP|INTEGER|AUTOINCREMENT|BYTEA|BLOB|now\(\)|ALTER COLUMN|CREATE TRIGGER)\b`)
 	takes := regexp.MustCompile(`(?i)\b(DROP|RENAME|DELETE|UPDATE)\b`)
 	comment := regexp.MustCompile(`--.*`)
 	for _, file := range files {
@@ -151,7 +157,9 @@ func TestMigratingIsSilent(t *testing.T) {
 }
 
 func TestTheURLOfADatabaseIsChecked(t *testing.T) {
-	for _, url := range []string{"", "tierway.db", "mysql://x", "sqlite://", "sqlite://a?b=c", "sqlite://a#b", "postgres://%zz", "postgres://u:" + planted + "@h:port/d", "postgres://u:" + planted + "@h/d?sslmode=perhaps", planted} {
+	for _, url := range []string{"", "tierway.db", "mysql://x", "sqlite://", "sqlite://a?b=c", "sqlite://a#b",
+		"postgres://%zz", "postgres://u:" + planted + "@h:port/d", "postgres://u:" + planted + "@h/d?sslmode=perhaps",
+		planted} {
 		s, err := store.OpenSQL(store.SQLConfig{URL: url})
 		if err == nil {
 			_ = s.Close()
@@ -160,7 +168,8 @@ func TestTheURLOfADatabaseIsChecked(t *testing.T) {
 			t.Errorf("the password is in %v", err)
 		}
 	}
-	for url, kind := range map[string]string{"sqlite://x/../tierway.db": "sqlite", "sqlite://:memory:": "sqlite", "postgres://u@h/d": "postgres", "postgresql://a:1,b:2/d": "postgres"} {
+	for url, kind := range map[string]string{"sqlite://x/../tierway.db": "sqlite", "sqlite://:memory:": "sqlite",
+		"postgres://u@h/d": "postgres", "postgresql://a:1,b:2/d": "postgres"} {
 		if strings.HasPrefix(url, "sqlite://x") {
 			t.Chdir(t.TempDir())
 		}

@@ -77,7 +77,8 @@ func (s *SQL) openSQLite(file string) (err error) {
 		return err
 	}
 	if file == "" || strings.ContainsAny(file, "?#\x00") {
-		return fmt.Errorf("bad file name %q; write sqlite:// and a path without ? and #, such as sqlite:///var/lib/tierway/tierway.db", file)
+		return fmt.Errorf("bad file name %q; write sqlite:// and a path without ? and #, such as "+
+			"sqlite:///var/lib/tierway/tierway.db", file)
 	}
 	file = filepath.Clean(file)
 	made := private(file)
@@ -107,7 +108,8 @@ type openFile struct {
 }
 
 // errMoved means that the path leads to another file than the one that was opened.
-var errMoved = errors.New("the database file was removed or replaced while it was open; restore it, or restart the gateway to use the new one")
+var errMoved = errors.New("the database file was removed or replaced while it was open; restore it, or restart the " +
+	"gateway to use the new one")
 
 // identify returns the identity of an opened file.
 func identify(file string) (*openFile, error) {
@@ -162,7 +164,8 @@ func openable(db *sql.DB, file string, made error) error {
 	switch sqliteCode(err) {
 	case sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN:
 	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
-		return fmt.Errorf("%s is not a SQLite database, or is damaged: %w (set store.sql to another file, or restore this one from a backup)", file, err)
+		return fmt.Errorf("%s is not a SQLite database, or is damaged: %w (set store.sql to another file, or restore this "+
+			"one from a backup)", file, err)
 	default:
 		return nil
 	}
@@ -173,7 +176,8 @@ func openable(db *sql.DB, file string, made error) error {
 	case made != nil:
 		err = made
 	}
-	return fmt.Errorf("cannot open %s or write beside it: %w (set store.sql to a file in a writable folder, mount a volume there, or run without a database: store.sql: \"\")", file, err)
+	return fmt.Errorf("cannot open %s or write beside it: %w (set store.sql to a file in a writable folder, mount a "+
+		"volume there, or run without a database: store.sql: \"\")", file, err)
 }
 
 func sqlitePool(name string, conns int) (*sql.DB, error) {
@@ -191,7 +195,8 @@ func parsePostgres(rawURL string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(rawURL)
 	if err != nil {
 		// The parser's own text quotes parts of the URL.
-		return nil, errors.New("the URL is malformed: write postgres://USER:PASSWORD@HOST:PORT/DATABASE, percent-encode special characters of the password, and check that the files in its parameters exist")
+		return nil, errors.New("the URL is malformed: write postgres://USER:PASSWORD@HOST:PORT/DATABASE, percent-encode " +
+			"special characters of the password, and check that the files in its parameters exist")
 	}
 	return config, nil
 }
@@ -208,7 +213,8 @@ func (s *SQL) openPostgres(rawURL string) error {
 	// their session and need a direct connection.
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	config.ConnectTimeout = postgresConnect
-	config.DialFunc = (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext // the kernel detects a dead peer within minutes
+	// the kernel detects a dead peer within minutes
+	config.DialFunc = (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "tierway"
 	}

@@ -48,7 +48,8 @@ func TestAFileThatIsNoDatabaseIsNamed(t *testing.T) {
 		s.Close()
 		t.Fatal("opened")
 	}
-	if text := err.Error(); !strings.Contains(text, file+" is not a SQLite database") || !strings.Contains(text, "store.sql") {
+	if text := err.Error(); !strings.Contains(text, file+" is not a SQLite database") ||
+		!strings.Contains(text, "store.sql") {
 		t.Error(text)
 	}
 }

@@ -72,33 +72,35 @@ func (o Override) Edited(now time.Time, f func(Override) (Override, error)) (aft
 // result as stored. Concurrent changes of the worker wait, so f sees the last change and none is
 // lost. f must not use this database. An override without changes is deleted. If f leaves By empty,
 // it becomes the actor.
-func (s *SQL) EditOverride(ctx context.Context, a Actor, worker string, f func(Override) (Override, error)) (after Override, err error) {
-	err = s.change(ctx, a, fmt.Sprintf("overriding worker %q", worker), func(ctx context.Context, tx *sql.Tx, now time.Time) (edit, error) {
-		before, err := single(collect(ctx, tx, overrideColumns, "FROM overrides WHERE worker = $1", clean(worker)))
-		if errors.Is(err, ErrNotFound) {
-			before, err = Override{Worker: worker}, nil
-		}
-		if err != nil {
-			return edit{}, err
-		}
-		changed := false
-		if after, changed, err = before.Edited(now, f); err != nil || !changed {
-			return edit{}, err
-		}
-		e := edit{action: "worker.override", target: worker}
-		if before.Says() {
-			e.before = before
-		}
-		if _, err := tx.ExecContext(ctx, "DELETE FROM overrides WHERE worker = $1", clean(worker)); err != nil {
-			return edit{}, err
-		}
-		if !after.Says() {
-			e.action = "worker.override.clear"
-			return e, nil
-		}
-		after.By = cmp.Or(after.By, a.Name)
-		e.after = after
-		return e, insert(ctx, tx, "overrides", overrideColumns(&after))
-	})
+func (s *SQL) EditOverride(ctx context.Context, a Actor, worker string,
+	f func(Override) (Override, error)) (after Override, err error) {
+	err = s.change(ctx, a, fmt.Sprintf("overriding worker %q", worker),
+		func(ctx context.Context, tx *sql.Tx, now time.Time) (edit, error) {
+			before, err := single(collect(ctx, tx, overrideColumns, "FROM overrides WHERE worker = $1", clean(worker)))
+			if errors.Is(err, ErrNotFound) {
+				before, err = Override{Worker: worker}, nil
+			}
+			if err != nil {
+				return edit{}, err
+			}
+			changed := false
+			if after, changed, err = before.Edited(now, f); err != nil || !changed {
+				return edit{}, err
+			}
+			e := edit{action: "worker.override", target: worker}
+			if before.Says() {
+				e.before = before
+			}
+			if _, err := tx.ExecContext(ctx, "DELETE FROM overrides WHERE worker = $1", clean(worker)); err != nil {
+				return edit{}, err
+			}
+			if !after.Says() {
+				e.action = "worker.override.clear"
+				return e, nil
+			}
+			after.By = cmp.Or(after.By, a.Name)
+			e.after = after
+			return e, insert(ctx, tx, "overrides", overrideColumns(&after))
+		})
 	return after, err
 }

@@ -133,7 +133,8 @@ func where(all ...condition) (text string, args []any) {
 func insert(ctx context.Context, tx *sql.Tx, table string, cs []column) error {
 	names, values, _ := splitColumns(cs)
 	return affected(ErrExists)(tx.ExecContext(ctx,
-		"INSERT INTO "+table+" ("+strings.Join(names, ", ")+") VALUES "+tuples(1, len(cs))+" ON CONFLICT DO NOTHING", values...))
+		"INSERT INTO "+table+" ("+strings.Join(names, ", ")+") VALUES "+tuples(1, len(cs))+" ON CONFLICT DO NOTHING",
+		values...))
 }
 
 // update updates the row whose key column has the given value. It returns ErrNotFound if there is
@@ -141,7 +142,8 @@ func insert(ctx context.Context, tx *sql.Tx, table string, cs []column) error {
 func update(ctx context.Context, tx *sql.Tx, table string, cs []column, key, value string) error {
 	names, values, _ := splitColumns(cs)
 	return affected(ErrNotFound)(tx.ExecContext(ctx,
-		"UPDATE "+table+" SET ("+strings.Join(names, ", ")+") = "+tuples(1, len(cs))+" WHERE "+key+" = $"+strconv.Itoa(len(cs)+1),
+		"UPDATE "+table+" SET ("+strings.Join(names, ", ")+") = "+tuples(1, len(cs))+" WHERE "+key+" = $"+
+			strconv.Itoa(len(cs)+1),
 		append(values, value)...))
 }
 
@@ -213,7 +215,8 @@ func single[T any](all []T, err error) (T, error) {
 }
 
 // readTable reads all rows of a table, sorted by a key.
-func readTable[T any](ctx context.Context, q querier, name string, to *[]T, columns func(*T) []column, key func(T) string) (err error) {
+func readTable[T any](ctx context.Context, q querier, name string, to *[]T, columns func(*T) []column,
+	key func(T) string) (err error) {
 	*to, err = collect(ctx, q, columns, "FROM "+name)
 	sorted(*to, key)
 	return err

@@ -23,7 +23,8 @@ func rightsColumns(r *tenants.Rights, l *tenants.Limits) []column {
 
 func tenantColumns(t *tenants.Tenant) []column {
 	return append(rightsColumns(&t.Rights, &t.Limits),
-		textColumn("name", &t.Name), boolColumn("disabled", &t.Disabled), intColumn("weight", &t.Weight), boolColumn("isolate_cache", &t.IsolateCache),
+		textColumn("name", &t.Name), boolColumn("disabled", &t.Disabled), intColumn("weight", &t.Weight),
+		boolColumn("isolate_cache", &t.IsolateCache),
 		boolColumn("degrade", &t.Degrade), boolColumn("fail_closed", &t.FailClosed), intColumn("version", &t.Version),
 		timeColumn("created_at", &t.CreatedAt), timeColumn("updated_at", &t.UpdatedAt))
 }
@@ -55,14 +56,21 @@ func (s *SQL) CreateTenant(ctx context.Context, a Actor, t tenants.Tenant) (tena
 // ErrConflict if the version is not ifVersion (0 accepts any) and ErrNotFound if the name is
 // unknown.
 func (s *SQL) UpdateTenant(ctx context.Context, a Actor, t tenants.Tenant, ifVersion int64) (tenants.Tenant, error) {
-	err := s.change(ctx, a, fmt.Sprintf("changing tenant %q", t.Name), func(ctx context.Context, tx *sql.Tx, now time.Time) (edit, error) {
-		before, err := tenantNamed(ctx, tx, t.Name, ifVersion)
-		if err != nil {
-			return edit{}, err
-		}
-		t.FromConfig, t.Weight, t.Version, t.CreatedAt, t.UpdatedAt = false, max(1, t.Weight), before.Version+1, before.CreatedAt, now
-		return edit{action: "tenant.update", target: t.Name, before: before, after: t}, update(ctx, tx, "tenants", tenantColumns(&t), "name", t.Name)
-	})
+	err := s.change(ctx, a, fmt.Sprintf("changing tenant %q", t.Name),
+		func(ctx context.Context, tx *sql.Tx, now time.Time) (edit, error) {
+			before, err := tenantNamed(ctx, tx, t.Name, ifVersion)
+			if err != nil {
+				return edit{}, err
+			}
+			t.FromConfig, t.Weight, t.Version, t.CreatedAt, t.UpdatedAt = false, max(1, t.Weight), before.Version+1,
+				before.CreatedAt, now
+			return edit{
+				action: "tenant.update",
+				target: t.Name,
+				before: before,
+				after:  t,
+			}, update(ctx, tx, "tenants", tenantColumns(&t), "name", t.Name)
+		})
 	return t, err
 }
 
@@ -75,23 +83,24 @@ type gone struct {
 // DeleteTenant removes a tenant and its keys; its usage stays in the ledger. It returns ErrConflict
 // and ErrNotFound as UpdateTenant does.
 func (s *SQL) DeleteTenant(ctx context.Context, a Actor, name string, ifVersion int64) error {
-	return s.change(ctx, a, fmt.Sprintf("deleting tenant %q", name), func(ctx context.Context, tx *sql.Tx, _ time.Time) (edit, error) {
-		t, err := tenantNamed(ctx, tx, name, ifVersion)
-		if err != nil {
-			return edit{}, err
-		}
-		keys, err := collect(ctx, tx, keyColumns, "FROM keys WHERE tenant = $1", t.Name)
-		if err != nil {
-			return edit{}, err
-		}
-		before := gone{Tenant: t, Keys: []string{}}
-		for _, k := range sorted(keys, func(k tenants.Key) string { return k.ID }) {
-			before.Keys = append(before.Keys, k.ID)
-		}
-		if _, err := tx.ExecContext(ctx, "DELETE FROM keys WHERE tenant = $1", t.Name); err != nil {
-			return edit{}, err
-		}
-		_, err = tx.ExecContext(ctx, "DELETE FROM tenants WHERE name = $1", t.Name)
-		return edit{action: "tenant.delete", target: t.Name, before: before}, err
-	})
+	return s.change(ctx, a, fmt.Sprintf("deleting tenant %q", name),
+		func(ctx context.Context, tx *sql.Tx, _ time.Time) (edit, error) {
+			t, err := tenantNamed(ctx, tx, name, ifVersion)
+			if err != nil {
+				return edit{}, err
+			}
+			keys, err := collect(ctx, tx, keyColumns, "FROM keys WHERE tenant = $1", t.Name)
+			if err != nil {
+				return edit{}, err
+			}
+			before := gone{Tenant: t, Keys: []string{}}
+			for _, k := range sorted(keys, func(k tenants.Key) string { return k.ID }) {
+				before.Keys = append(before.Keys, k.ID)
+			}
+			if _, err := tx.ExecContext(ctx, "DELETE FROM keys WHERE tenant = $1", t.Name); err != nil {
+				return edit{}, err
+			}
+			_, err = tx.ExecContext(ctx, "DELETE FROM tenants WHERE name = $1", t.Name)
+			return edit{action: "tenant.delete", target: t.Name, before: before}, err
+		})
 }

@@ -128,8 +128,10 @@ func same[T any](t *testing.T, what string, got, want T) {
 // everything is a tenant that says something in each of its fields.
 func everything(name string) tenants.Tenant {
 	return tenants.Tenant{Name: name, Disabled: true,
-		Rights: tenants.Rights{Tiers: []string{"small", `qu"ote`}, Models: []string{}, Priority: tenants.Background, Default: tenants.Batch},
-		Limits: tenants.Limits{RPM: 1, RPS: 2, Burst: 3, TPM: 4, TokenBurst: 5, Concurrent: 6, DayTokens: 7, MonthTokens: 8, DayMoney: 9*tenants.Unit + 1, MonthMoney: 10},
+		Rights: tenants.Rights{Tiers: []string{"small", `qu"ote`}, Models: []string{}, Priority: tenants.Background,
+			Default: tenants.Batch},
+		Limits: tenants.Limits{RPM: 1, RPS: 2, Burst: 3, TPM: 4, TokenBurst: 5, Concurrent: 6, DayTokens: 7, MonthTokens: 8,
+			DayMoney: 9*tenants.Unit + 1, MonthMoney: 10},
 		Weight: 11, IsolateCache: true, Degrade: true, FailClosed: true}
 }
 
@@ -168,7 +170,8 @@ func TestUpdateOfAnOldVersionConflicts(t *testing.T) {
 		_, err := s.UpdateTenant(t.Context(), actor, tenants.Tenant{Name: "acme"}, made.Version)
 		wants(t, err, store.ErrConflict)
 		same(t, "after a conflict", contents(t, s).Tenants, []tenants.Tenant{next})
-		if last := must(s.UpdateTenant(t.Context(), actor, tenants.Tenant{Name: "acme"}, 0))(t); last.Version != 3 || last.Weight != 1 {
+		if last := must(s.UpdateTenant(t.Context(), actor, tenants.Tenant{Name: "acme"}, 0))(t); last.Version != 3 ||
+			last.Weight != 1 {
 			t.Errorf("the version is %d, the weight %d", last.Version, last.Weight)
 		}
 		_, err = s.UpdateTenant(t.Context(), actor, tenants.Tenant{Name: "nobody"}, 0)
@@ -212,7 +215,10 @@ func TestTheRevisionGrowsWithEveryChangeAndNoOther(t *testing.T) {
 		ctx := t.Context()
 		_, k := mint(t, "acme")
 		step("a tenant", 1, func() error { _, err := s.CreateTenant(ctx, actor, tenants.Tenant{Name: "acme"}); return err })
-		step("the same again", 0, func() error { _, err := s.CreateTenant(ctx, actor, tenants.Tenant{Name: "acme"}); return err })
+		step("the same again", 0, func() error {
+			_, err := s.CreateTenant(ctx, actor, tenants.Tenant{Name: "acme"})
+			return err
+		})
 		step("a key", 1, func() error { _, err := s.CreateKey(ctx, actor, k); return err })
 		step("its use", 0, func() error { return s.TouchKeys(ctx, map[string]time.Time{k.ID: noon}) })
 		step("its end", 1, func() error { _, err := s.RevokeKey(ctx, actor, k.ID, "", noon); return err })
@@ -220,7 +226,10 @@ func TestTheRevisionGrowsWithEveryChangeAndNoOther(t *testing.T) {
 		step("an override", 1, func() error { return s.SetOverride(ctx, actor, store.Override{Worker: "w1", Drain: true}) })
 		step("no override", 0, func() error { return s.ClearOverride(ctx, actor, "w2") })
 		step("a note", 0, func() error { return s.AppendAudit(ctx, actor, "reload", "config.yaml", "", "", "ok") })
-		step("a row", 0, func() error { _, err := s.WriteRows(ctx, []store.Row{{ID: "1", At: noon, Tenant: "acme"}}); return err })
+		step("a row", 0, func() error {
+			_, err := s.WriteRows(ctx, []store.Row{{ID: "1", At: noon, Tenant: "acme"}})
+			return err
+		})
 	})
 }
 

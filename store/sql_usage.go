@@ -22,7 +22,8 @@ func (s *SQL) Usage(ctx context.Context, q UsageQuery) ([]UsageRow, error) {
 	if q.Tenant == "" {
 		return nil, errors.New("reading usage: the query names no tenant; set Tenant")
 	}
-	grouping, ok := map[string]string{"": "''", "tier": "tier", "model": "model", "key": "key_id", "outcome": "outcome"}[q.GroupBy]
+	grouping, ok := map[string]string{"": "''", "tier": "tier", "model": "model", "key": "key_id",
+		"outcome": "outcome"}[q.GroupBy]
 	if !ok {
 		return nil, fmt.Errorf("reading usage: unknown grouping %q: use tier, model, key or outcome", q.GroupBy)
 	}
@@ -36,7 +37,10 @@ func (s *SQL) Usage(ctx context.Context, q UsageQuery) ([]UsageRow, error) {
 	}
 	all, err := collect(ctx, s.read, func(r *UsageRow) []column {
 		return []column{
-			{name: "day", scan: read(func(day int64) error { r.Day = time.Unix(day*86400, 0).UTC().Format(time.DateOnly); return nil })}, {name: grouping + " AS grouping_name", scan: &r.Group},
+			{name: "day", scan: read(func(day int64) error {
+				r.Day = time.Unix(day*86400, 0).UTC().Format(time.DateOnly)
+				return nil
+			})}, {name: grouping + " AS grouping_name", scan: &r.Group},
 			sumColumn("requests", &r.Requests), sumColumn(of("'refused'"), &r.Refused),
 			sumColumn(of("'failed', 'truncated'"), &r.Failed), sumColumn(of("'client_gone'"), &r.Gone),
 			sumColumn("estimated", &r.Estimated), sumColumn("prompt", &r.Prompt), sumColumn("cached", &r.Cached),

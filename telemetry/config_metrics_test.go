@@ -76,16 +76,19 @@ func TestOnlyConfiguredStoresHaveSeries(t *testing.T) {
 		{"both", Stores{Redis: &RedisGauges{Up: true, Gateways: 1},
 			Database: &DatabaseGauges{Up: true, Written: 11, Dropped: 13, Loaded: true,
 				Directory: &DirectoryGauges{Read: time.Date(1999, 12, 31, 23, 59, 30, 0, time.UTC), Tenants: 2, Keys: 5}}},
-			[]string{"tierway_database_up 1", "tierway_directory_age_seconds 30", "tierway_directory_keys 5", "tierway_directory_loaded 1",
+			[]string{"tierway_database_up 1", "tierway_directory_age_seconds 30", "tierway_directory_keys 5",
+				"tierway_directory_loaded 1",
 				"tierway_directory_tenants 2", "tierway_ledger_dropped_rows_total 13", "tierway_ledger_spooled_rows 0",
-				"tierway_ledger_written_rows_total 11", "tierway_ratelimit_degraded 0", "tierway_redis_gateways 1", "tierway_redis_up 1"}},
+				"tierway_ledger_written_rows_total 11", "tierway_ratelimit_degraded 0", "tierway_redis_gateways 1",
+				"tierway_redis_up 1"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // its clock starts in the year 2000
 				m := New("test")
 				Observe(m, func() Stores { return tt.stores })
-				got := scrape(t, m, "tierway_redis_", "tierway_ratelimit_", "tierway_database_", "tierway_ledger_", "tierway_directory_")
+				got := scrape(t, m, "tierway_redis_", "tierway_ratelimit_", "tierway_database_", "tierway_ledger_",
+					"tierway_directory_")
 				if diff := cmp.Diff(tt.want, got); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
 				}

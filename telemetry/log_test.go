@@ -104,7 +104,8 @@ func TestOneLineSummarizesRepeats(t *testing.T) {
 	say(t, h, 1199*time.Millisecond, slog.LevelWarn, "a") // there is room, and no summary is due yet
 	say(t, h, 1200*time.Millisecond, slog.LevelWarn, "a") // the summary of two takes its place
 	say(t, h, 2300*time.Millisecond, slog.LevelWarn, "c") // another message triggers the last summary
-	want := []string{"0s WARN a", "100ms WARN a [n=1] g:", "400ms ERROR a", "500ms WARN b", "1.199s WARN a", "1.2s WARN a left_out=2", "2.3s WARN a left_out=1", "2.3s WARN c"}
+	want := []string{"0s WARN a", "100ms WARN a [n=1] g:", "400ms ERROR a", "500ms WARN b", "1.199s WARN a",
+		"1.2s WARN a left_out=2", "2.3s WARN a left_out=1", "2.3s WARN c"}
 	if diff := cmp.Diff(want, p.lines); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -119,7 +120,8 @@ func TestLinesPerSecondAreLimitedAndAllAreCounted(t *testing.T) {
 		said := rapid.IntRange(1, 200).Draw(rt, "records")
 		for range said {
 			at += time.Duration(rapid.SampledFrom([]int{0, 1, 50, 333, 999, 1000, 2500}).Draw(rt, "ms")) * time.Millisecond
-			say(t, h, at, rapid.SampledFrom([]slog.Level{slog.LevelInfo, slog.LevelError}).Draw(rt, "level"), rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "text"))
+			say(t, h, at, rapid.SampledFrom([]slog.Level{slog.LevelInfo, slog.LevelError}).Draw(rt, "level"),
+				rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "text"))
 		}
 		times, written := map[message][]time.Time{}, 0
 		for _, r := range p.all {
@@ -154,7 +156,8 @@ func TestCountedMessagesAreBounded(t *testing.T) {
 		t.Errorf("%d messages are counted", got)
 	}
 	say(t, h, time.Second, slog.LevelInfo, "later")
-	if got, want := p.lines[len(p.lines)-2], fmt.Sprintf("1s ERROR further messages left_out=%d", 2*maxMessages-2); got != want {
+	if got, want := p.lines[len(p.lines)-2], fmt.Sprintf("1s ERROR further messages left_out=%d", 2*maxMessages-2); got !=
+		want {
 		t.Errorf("%q", got)
 	}
 	say(t, h, 3*time.Second, slog.LevelInfo, "much later") // the first thousand were removed
@@ -218,7 +221,8 @@ func TestLogHandlerMeetsTheSlogContract(t *testing.T) {
 		t.Error("it accepts a level that the next handler does not")
 	}
 	full := errors.New("no space left on device")
-	if err := NewLogHandler(&page{fails: full}, 2).Handle(t.Context(), slog.NewRecord(noon, slog.LevelInfo, "a", 0)); !errors.Is(err, full) {
+	if err := NewLogHandler(&page{fails: full}, 2).Handle(t.Context(),
+		slog.NewRecord(noon, slog.LevelInfo, "a", 0)); !errors.Is(err, full) {
 		t.Error(err)
 	}
 }

@@ -39,7 +39,8 @@ func exercised() *Metrics {
 func scraped(families []*dto.MetricFamily) map[string]MetricName {
 	all := map[string]MetricName{}
 	for _, f := range families {
-		n := MetricName{Name: f.GetName(), Type: strings.ToLower(f.GetType().String()), Help: f.GetHelp(), Labels: labelNames(f)}
+		n := MetricName{Name: f.GetName(), Type: strings.ToLower(f.GetType().String()), Help: f.GetHelp(),
+			Labels: labelNames(f)}
 		slices.Sort(n.Labels)
 		all[n.Name] = n
 	}
@@ -212,6 +213,8 @@ func TestMetricsDocIsMadeFromNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("%s differs from Names; UPDATE_DOCS=1 go test ./telemetry -run TestMetricsDoc writes it anew (-want +got):\n%s", path, diff)
+		t.Errorf(
+			"%s differs from Names; UPDATE_DOCS=1 go test ./telemetry -run TestMetricsDoc writes it anew (-want +got):\n%s",
+			path, diff)
 	}
 }

@@ -44,8 +44,10 @@ func TestPolicyChangeStartsNewSeries(t *testing.T) {
 		t.Errorf("under the old policy (-want +got):\n%s", diff)
 	}
 	use(tier, w)
-	want := map[string]float64{"tierway_request_duration_seconds": 1, "tierway_selection_seconds": 1, "tierway_time_per_output_token_seconds": 1,
-		"tierway_prefix_results_total": 1, "tierway_prefix_predicted_tokens_total": 3, "tierway_prefix_cached_tokens_total": 2,
+	want := map[string]float64{"tierway_request_duration_seconds": 1, "tierway_selection_seconds": 1,
+		"tierway_time_per_output_token_seconds": 1,
+		"tierway_prefix_results_total":          1, "tierway_prefix_predicted_tokens_total": 3,
+		"tierway_prefix_cached_tokens_total":  2,
 		"tierway_time_to_first_token_seconds": 1, "tierway_route_decisions_total": 1}
 	if diff := cmp.Diff(want, under(t, m, "random")); diff != "" {
 		t.Errorf("under the new policy (-want +got):\n%s", diff)

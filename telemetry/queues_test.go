@@ -10,11 +10,13 @@ import (
 )
 
 // oneQueue has a class with waiting requests and an unused class.
-var oneQueue = QueueGauges{Tier: "small", Bytes: 4096, Stale: 7, MaxBytes: 1 << 20, MaxDepth: 50, Classes: []ClassGauges{
-	{Class: "interactive", Depth: 2, Oldest: 1500 * time.Millisecond, Entered: 31, Dispatched: 20, Promoted: 3, Abandoned: 4, Expired: 5,
-		Shed: []ShedTotal{{"depth", 4}, {"wait", 0}}},
-	{Class: "batch", Shed: []ShedTotal{{"depth", 0}, {"wait", 0}}},
-}}
+var oneQueue = QueueGauges{Tier: "small", Bytes: 4096, Stale: 7, MaxBytes: 1 << 20, MaxDepth: 50,
+	Classes: []ClassGauges{
+		{Class: "interactive", Depth: 2, Oldest: 1500 * time.Millisecond, Entered: 31, Dispatched: 20, Promoted: 3,
+			Abandoned: 4, Expired: 5,
+			Shed: []ShedTotal{{"depth", 4}, {"wait", 0}}},
+		{Class: "batch", Shed: []ShedTotal{{"depth", 0}, {"wait", 0}}},
+	}}
 
 func TestScrapeShowsQueues(t *testing.T) {
 	m := New("test")
@@ -80,11 +82,14 @@ func TestQueueTimesFallIntoTheirBuckets(t *testing.T) {
 func TestScrapeShowsWorkers(t *testing.T) {
 	m := New("test")
 	Observe(m, func() []WorkerGauges {
-		return []WorkerGauges{{Tier: "small", Worker: "a", Up: true, Weight: 6, Inflight: 1, PendingTokens: 2, OutputTokens: 3, Waiting: 4, Running: 5,
+		return []WorkerGauges{{Tier: "small", Worker: "a", Up: true, Weight: 6, Inflight: 1, PendingTokens: 2,
+			OutputTokens: 3, Waiting: 4, Running: 5,
 			KVUsage: 0.5, Breaker: 2, PrefillRate: 7, ConcurrencyLimit: 8, Saturated: true, ChecksOK: 9, ChecksFailed: 10}}
 	})
-	want := map[string]float64{"up": 1, "weight": 6, "backoff": 0, "inflight": 1, "pending_tokens": 2, "output_tokens": 3, "engine_waiting": 4,
-		"engine_running": 5, "kv_usage_ratio": 0.5, "breaker": 2, "prefill_tokens_per_second": 7, "concurrency_limit": 8, "saturated": 1}
+	want := map[string]float64{"up": 1, "weight": 6, "backoff": 0, "inflight": 1, "pending_tokens": 2, "output_tokens": 3,
+		"engine_waiting": 4,
+		"engine_running": 5, "kv_usage_ratio": 0.5, "breaker": 2, "prefill_tokens_per_second": 7, "concurrency_limit": 8,
+		"saturated": 1}
 	got := map[string]float64{}
 	for _, s := range gather(t, m, "tierway_worker_") {
 		if s.labels["tier"] != "small" || s.labels["worker"] != "a" {
@@ -158,7 +163,8 @@ func TestDecisionsForARemovedTierCountAsRemoved(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	resolve(m, "gone", "a") // it starts at 0
-	if got := scrape(t, m, "tierway_tier_decisions_total"); len(got) != 2 || got[0] != `tierway_tier_decisions_total{rule="default",tier="gone"} 1` {
+	if got := scrape(t, m, "tierway_tier_decisions_total"); len(got) != 2 ||
+		got[0] != `tierway_tier_decisions_total{rule="default",tier="gone"} 1` {
 		t.Errorf("%q", got)
 	}
 }

@@ -221,7 +221,8 @@ func TestTenThousandTenantsAddNoSeries(t *testing.T) {
 	if after := len(gather(t, m, "tierway_")); after != before {
 		t.Errorf("%d series, %d before", after, before)
 	}
-	if got := scrape(t, m, `tierway_tenant_refusals_total{limit="rpm",tenant="other"}`); len(got) != 1 || !strings.HasSuffix(got[0], " 10000") {
+	if got := scrape(t, m, `tierway_tenant_refusals_total{limit="rpm",tenant="other"}`); len(got) != 1 ||
+		!strings.HasSuffix(got[0], " 10000") {
 		t.Errorf("refusals of others: %q", got)
 	}
 }
@@ -293,7 +294,9 @@ func TestNoTenantCountIsLostDuringSwaps(t *testing.T) {
 		})
 	}
 	for i := range 200 {
-		m.RankTenants(start.Add(time.Duration(i)*time.Minute), func(tenant string) bool { return tenant != fmt.Sprint("t", i%6) })
+		m.RankTenants(start.Add(time.Duration(i)*time.Minute), func(tenant string) bool {
+			return tenant != fmt.Sprint("t", i%6)
+		})
 		m.KeepTenants(1 + i%3)
 		scrape(t, m, "tierway_tenant_")
 	}
@@ -312,7 +315,8 @@ func TestNoTenantCountIsLostDuringSwaps(t *testing.T) {
 		}
 	}
 	want := map[string]float64{"tierway_tenant_requests_total": 4 * each, "tierway_tenant_refusals_total": 4 * each,
-		"tierway_tenant_tokens_totalprompt": 12 * each, "tierway_tenant_tokens_totalcached": 8 * each, "tierway_tenant_tokens_totaloutput": 4 * each}
+		"tierway_tenant_tokens_totalprompt": 12 * each, "tierway_tenant_tokens_totalcached": 8 * each,
+		"tierway_tenant_tokens_totaloutput": 4 * each}
 	if diff := cmp.Diff(want, sums); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -332,7 +336,9 @@ func TestTenantSeriesHaveTheirLabels(t *testing.T) {
 		`tierway_tenant_tokens_total{kind="output",tenant="a"} 7`,
 		`tierway_tenant_tokens_total{kind="prompt",tenant="a"} 100`,
 	}
-	got := slices.DeleteFunc(scrape(t, m, "tierway_tenant_"), func(line string) bool { return !strings.Contains(line, `tenant="a"`) })
+	got := slices.DeleteFunc(scrape(t, m, "tierway_tenant_"), func(line string) bool {
+		return !strings.Contains(line, `tenant="a"`)
+	})
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

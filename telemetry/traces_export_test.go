@@ -28,14 +28,15 @@ func TestHungCollectorBlocksNoRequest(t *testing.T) {
 		t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", "10")
 		t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "4")
 		cut := make(chan struct{})
-		tr, log, stop := run(TracesConfig{Sample: 1}, &fakeExporter{ended: cut, do: func(ctx context.Context, _ []sdktrace.ReadOnlySpan) error {
-			select {
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			case <-cut:
-				return errors.New("cut")
-			}
-		}})
+		tr, log, stop := run(TracesConfig{Sample: 1},
+			&fakeExporter{ended: cut, do: func(ctx context.Context, _ []sdktrace.ReadOnlySpan) error {
+				select {
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				case <-cut:
+					return errors.New("cut")
+				}
+			}})
 		began := time.Now()
 		for range 1000 {
 			tr.Begin(nil, true, began).End(some(2))
@@ -69,13 +70,14 @@ func TestHungCollectorBlocksNoRequest(t *testing.T) {
 func TestEverySpanIsCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", "20")
-		tr, _, stop := run(TracesConfig{Sample: 1}, &fakeExporter{do: func(_ context.Context, spans []sdktrace.ReadOnlySpan) error {
-			time.Sleep(time.Millisecond)
-			if len(spans)%2 == 0 {
-				return errors.New("even")
-			}
-			return nil
-		}})
+		tr, _, stop := run(TracesConfig{Sample: 1},
+			&fakeExporter{do: func(_ context.Context, spans []sdktrace.ReadOnlySpan) error {
+				time.Sleep(time.Millisecond)
+				if len(spans)%2 == 0 {
+					return errors.New("even")
+				}
+				return nil
+			}})
 		var ending sync.WaitGroup
 		for n := range 100 {
 			ending.Go(func() {
@@ -121,7 +123,8 @@ func TestPanicLosesOnlyItsBatch(t *testing.T) {
 		tr.Begin(nil, true, time.Now()).End(broken{})
 		tr.Begin(nil, true, time.Now()).End(some(1))
 		stop()
-		if got, want := tr.Counts(), (TraceCounts{Exported: 1, Failed: 2, Dropped: 3}); got != want || panicked != "making spans" {
+		if got, want := tr.Counts(), (TraceCounts{Exported: 1, Failed: 2, Dropped: 3}); got != want ||
+			panicked != "making spans" {
 			t.Errorf("%+v, want %+v; the second panic was in %q", got, want, panicked)
 		}
 	})
@@ -129,7 +132,8 @@ func TestPanicLosesOnlyItsBatch(t *testing.T) {
 
 func TestLossesAreLoggedOncePerMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tr, log, stop := run(TracesConfig{Sample: 1}, &fakeExporter{do: func(context.Context, []sdktrace.ReadOnlySpan) error { return errors.New("connection refused") }})
+		tr, log, stop := run(TracesConfig{Sample: 1},
+			&fakeExporter{do: func(context.Context, []sdktrace.ReadOnlySpan) error { return errors.New("connection refused") }})
 		for range 90 {
 			tr.Begin(nil, true, time.Now()).End(some(1))
 			time.Sleep(defaultDelay)
@@ -138,7 +142,8 @@ func TestLossesAreLoggedOncePerMinute(t *testing.T) {
 		if got := tr.Counts().Failed; got != 90 {
 			t.Errorf("%d spans failed", got)
 		}
-		if n := strings.Count(log.String(), "\n"); n != 2 || strings.Count(log.String(), `endpoint=http://collector:4318 error="connection refused" lost=`) != 2 {
+		if n := strings.Count(log.String(), "\n"); n != 2 ||
+			strings.Count(log.String(), `endpoint=http://collector:4318 error="connection refused" lost=`) != 2 {
 			t.Errorf("the log:\n%s", log)
 		}
 	})
@@ -165,7 +170,10 @@ func TestExportResultsAreCounted(t *testing.T) {
 	}{
 		"all": {answer: func(http.ResponseWriter) {}, want: TraceCounts{Exported: 5}},
 		"a part": {want: TraceCounts{Exported: 3, Failed: 2}, log: "2 spans rejected", answer: func(w http.ResponseWriter) {
-			b, _ := proto.Marshal(&coltracepb.ExportTraceServiceResponse{PartialSuccess: &coltracepb.ExportTracePartialSuccess{RejectedSpans: 2, ErrorMessage: "full (of it)"}})
+			b, _ :=
+				proto.Marshal(
+					&coltracepb.ExportTraceServiceResponse{PartialSuccess: &coltracepb.ExportTracePartialSuccess{RejectedSpans: 2,
+						ErrorMessage: "full (of it)"}})
 			w.Header().Set("Content-Type", "application/x-protobuf")
 			_, _ = w.Write(b)
 		}},
@@ -179,7 +187,8 @@ func TestExportResultsAreCounted(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
-		if !strings.Contains(log, c.log) || (log != "") != (c.log != "") || strings.Contains(log, "stranger") || strings.Contains(log, "secret") {
+		if !strings.Contains(log, c.log) || (log != "") != (c.log != "") || strings.Contains(log, "stranger") ||
+			strings.Contains(log, "secret") {
 			t.Errorf("%s: the log is %q, want %q in it", name, log, c.log)
 		}
 	}
@@ -197,12 +206,14 @@ func TestExportErrorsAreLogged(t *testing.T) {
 			if err != nil {
 				return
 			}
-			_, _ = c.Read(make([]byte, 1))                                                         // the request has arrived
-			_, _ = c.Write([]byte("\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x05\x00\x00\x40\x00")) // the SETTINGS frame that begins HTTP/2
+			_, _ = c.Read(make([]byte, 1)) // the request has arrived
+			// the SETTINGS frame that begins HTTP/2
+			_, _ = c.Write([]byte("\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x05\x00\x00\x40\x00"))
 			_ = c.Close()
 		}
 	}()
-	for want, url := range map[string]string{"by default 4318": "http://" + grpc.Addr().String(), "connection refused": "http://127.0.0.1:1"} {
+	for want, url := range map[string]string{"by default 4318": "http://" + grpc.Addr().String(),
+		"connection refused": "http://127.0.0.1:1"} {
 		if got, log := sendTo(t, url); got.Failed != 5 || !strings.Contains(log, want) {
 			t.Errorf("%+v, the log is %q, want %q in it", got, log, want)
 		}
@@ -274,7 +285,8 @@ func rich() made {
 
 // BenchmarkSampledRequest measures making the spans of a request.
 func BenchmarkSampledRequest(b *testing.B) {
-	tr, _, stop := run(TracesConfig{Sample: 1}, &fakeExporter{do: func(context.Context, []sdktrace.ReadOnlySpan) error { return errors.New("no") }})
+	tr, _, stop := run(TracesConfig{Sample: 1},
+		&fakeExporter{do: func(context.Context, []sdktrace.ReadOnlySpan) error { return errors.New("no") }})
 	defer stop()
 	b.ReportAllocs()
 	for b.Loop() {
@@ -289,7 +301,9 @@ func BenchmarkSampledRequest(b *testing.B) {
 // BenchmarkExport measures the whole cost of a sampled request, including a collector on the same
 // machine that discards the spans.
 func BenchmarkExport(b *testing.B) {
-	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+	}))
 	defer s.Close()
 	exporter, err := otlptracehttp.New(b.Context(), otlptracehttp.WithEndpointURL(s.URL))
 	if err != nil {

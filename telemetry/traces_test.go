@@ -96,19 +96,26 @@ func TestSamplingDecision(t *testing.T) {
 	}{
 		"no caller's trace":                    {config: TracesConfig{Sample: 1}, sampled: true},
 		"no caller's trace and the share is 0": {config: TracesConfig{Sample: 0}},
-		"the caller samples":                   {config: TracesConfig{Sample: 0}, header: sampled, sampled: true, joined: true},
-		"the caller does not sample":           {config: TracesConfig{Sample: 1}, header: unsampled, joined: true},
-		"an unknown caller samples":            {config: TracesConfig{Sample: 0}, header: sampled, unknown: true},
-		"an unknown caller does not":           {config: TracesConfig{Sample: 1}, header: unsampled, unknown: true, sampled: true},
-		"reserved flags":                       {config: TracesConfig{Sample: 0}, header: sampled[:53] + "f5", sampled: true, joined: true},
-		"no traceparent":                       {config: TracesConfig{Sample: 1}, header: sampled[1:], sampled: true},
-		"linked":                               {config: TracesConfig{Sample: 1, Clients: "link"}, header: unsampled, sampled: true, linked: true},
-		"linked, and the share is 0":           {config: TracesConfig{Sample: 0, Clients: "link"}, header: sampled},
-		"linked, and unknown":                  {config: TracesConfig{Sample: 1, Clients: "link"}, header: sampled, unknown: true, sampled: true},
-		"the environment samples all":          {config: TracesConfig{Sample: 1}, env: "always_on", header: unsampled, joined: true, sampled: true},
-		"the environment samples none":         {config: TracesConfig{Sample: 1}, env: "always_off", header: sampled, joined: true},
-		"the environment samples a share":      {config: TracesConfig{Sample: 1}, env: "parentbased_traceidratio"},
-		"the configuration takes precedence":   {config: TracesConfig{Sample: .999999999}, env: "always_off", sampled: true},
+		"the caller samples": {config: TracesConfig{Sample: 0}, header: sampled, sampled: true,
+			joined: true},
+		"the caller does not sample": {config: TracesConfig{Sample: 1}, header: unsampled, joined: true},
+		"an unknown caller samples":  {config: TracesConfig{Sample: 0}, header: sampled, unknown: true},
+		"an unknown caller does not": {config: TracesConfig{Sample: 1}, header: unsampled, unknown: true,
+			sampled: true},
+		"reserved flags": {config: TracesConfig{Sample: 0}, header: sampled[:53] + "f5", sampled: true,
+			joined: true},
+		"no traceparent": {config: TracesConfig{Sample: 1}, header: sampled[1:], sampled: true},
+		"linked": {config: TracesConfig{Sample: 1, Clients: "link"}, header: unsampled,
+			sampled: true, linked: true},
+		"linked, and the share is 0": {config: TracesConfig{Sample: 0, Clients: "link"}, header: sampled},
+		"linked, and unknown": {config: TracesConfig{Sample: 1, Clients: "link"}, header: sampled,
+			unknown: true, sampled: true},
+		"the environment samples all": {config: TracesConfig{Sample: 1}, env: "always_on", header: unsampled,
+			joined: true, sampled: true},
+		"the environment samples none": {config: TracesConfig{Sample: 1}, env: "always_off", header: sampled,
+			joined: true},
+		"the environment samples a share":    {config: TracesConfig{Sample: 1}, env: "parentbased_traceidratio"},
+		"the configuration takes precedence": {config: TracesConfig{Sample: .999999999}, env: "always_off", sampled: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("OTEL_TRACES_SAMPLER", c.env)
@@ -127,18 +134,21 @@ func TestSamplingDecision(t *testing.T) {
 			got.End(spans)
 			stop()
 			trace, state := h.Get("Traceparent"), h.Get("Tracestate")
-			if len(trace) != 55 || trace[36:52] != call.SpanContext().SpanID().String() || strings.Contains(trace, callerTrace) != c.joined || strings.HasSuffix(trace, "-01") != c.sampled {
+			if len(trace) != 55 || trace[36:52] != call.SpanContext().SpanID().String() ||
+				strings.Contains(trace, callerTrace) != c.joined || strings.HasSuffix(trace, "-01") != c.sampled {
 				t.Errorf("the worker is sent %q", trace)
 			}
 			if want := map[bool]string{true: "v=1,w=2"}[c.joined]; state != want {
 				t.Errorf("the worker is sent the tracestate %q, want %q", state, want)
 			}
-			if !got.On || got.Sampled != c.sampled || len(to.took) == 2 != c.sampled || c.sampled && got.ID() != trace[3:35] || !c.sampled && got.ID() != "" {
+			if !got.On || got.Sampled != c.sampled || len(to.took) == 2 != c.sampled || c.sampled && got.ID() != trace[3:35] ||
+				!c.sampled && got.ID() != "" {
 				t.Fatalf("%+v, id %q, exported %d", got, got.ID(), len(to.took))
 			}
 			if c.sampled {
 				s := to.took[0]
-				if links := s.Links(); len(links) == 1 != c.linked || c.linked && links[0].SpanContext.SpanID().String() != callerSpan {
+				if links := s.Links(); len(links) == 1 != c.linked ||
+					c.linked && links[0].SpanContext.SpanID().String() != callerSpan {
 					t.Errorf("links are %v", links)
 				}
 				if p := s.Parent(); p.IsValid() != c.joined || c.joined && (p.SpanID().String() != callerSpan || !p.IsRemote()) {
@@ -174,7 +184,8 @@ func TestNilTracesDoNothing(t *testing.T) {
 	c.End(some(1))
 	tr.SetSample(.5)
 	tr.Run(context.Background())
-	if c != (TraceContext{}) || c.ID() != "" || tr.Counts() != (TraceCounts{}) || h.Get("Traceparent") != sampled || h.Get("Tracestate") != "v=1" {
+	if c != (TraceContext{}) || c.ID() != "" || tr.Counts() != (TraceCounts{}) || h.Get("Traceparent") != sampled ||
+		h.Get("Tracestate") != "v=1" {
 		t.Errorf("without tracing there is %+v, %+v and %v", c, tr.Counts(), h)
 	}
 }
@@ -195,17 +206,20 @@ func TestSpansAreChildrenOfTheRequestSpan(t *testing.T) {
 	}
 	root := to.took[0]
 	for i, s := range to.took {
-		if i > 0 && s.Parent().SpanID() != root.SpanContext().SpanID() || s.SpanContext().TraceID().String() != callerTrace || !s.SpanContext().IsValid() {
+		if i > 0 && s.Parent().SpanID() != root.SpanContext().SpanID() || s.SpanContext().TraceID().String() != callerTrace ||
+			!s.SpanContext().IsValid() {
 			t.Errorf("%v is not a child of the request's span", s.SpanContext())
 		}
-		if s.Name() != fmt.Sprint(i) || s.StartTime().Unix() != 10 || s.EndTime().Unix() != 11 || s.InstrumentationScope().SchemaURL != semconv.SchemaURL {
+		if s.Name() != fmt.Sprint(i) || s.StartTime().Unix() != 10 || s.EndTime().Unix() != 11 ||
+			s.InstrumentationScope().SchemaURL != semconv.SchemaURL {
 			t.Errorf("%s from %v to %v by %v", s.Name(), s.StartTime(), s.EndTime(), s.InstrumentationScope())
 		}
 	}
 	if got := to.took[1]; !got.SpanContext().Equal(spans[1].Begun.SpanContext()) || got.Status().Code != codes.Error {
 		t.Errorf("the attempt's span is %v with %v", got.SpanContext(), got.Status())
 	}
-	if root.SpanKind() != trace.SpanKindServer || to.took[1].SpanKind() != trace.SpanKindClient || to.took[2].SpanKind() != trace.SpanKindInternal {
+	if root.SpanKind() != trace.SpanKindServer || to.took[1].SpanKind() != trace.SpanKindClient ||
+		to.took[2].SpanKind() != trace.SpanKindInternal {
 		t.Errorf("kinds %v, %v, %v", root.SpanKind(), to.took[1].SpanKind(), to.took[2].SpanKind())
 	}
 	if events := to.took[2].Events(); len(events) != 1 || events[0].Name != "moment" || events[0].Time.Nanosecond() != 5 {
@@ -216,7 +230,8 @@ func TestSpansAreChildrenOfTheRequestSpan(t *testing.T) {
 		said[string(a.Key)] = a.Value.AsString()
 	}
 	delete(said, "telemetry.sdk.version")
-	want := map[string]string{"service.name": "gate", "service.version": "v9", "a": "b c", "telemetry.sdk.name": "opentelemetry", "telemetry.sdk.language": "go"}
+	want := map[string]string{"service.name": "gate", "service.version": "v9", "a": "b c",
+		"telemetry.sdk.name": "opentelemetry", "telemetry.sdk.language": "go"}
 	if d := cmp.Diff(want, said); d != "" || root.Resource().SchemaURL() != semconv.SchemaURL {
 		t.Errorf("the resource (-want +got):\n%s", d)
 	}
@@ -229,19 +244,25 @@ func TestCollectorAddress(t *testing.T) {
 		path string   // the path of the request to the collector; "" without tracing
 		log  string   // a part of the warning
 	}{
-		"not configured":     {},
-		"configured":         {otlp: "http://#", path: "/v1/traces"},
-		"with a path":        {otlp: "http://#/otlp/spans", path: "/otlp/spans"},
-		"the environment's":  {env: []string{"EXPORTER_OTLP_ENDPOINT", "http://#/base/"}, path: "/base/v1/traces"},
-		"for traces":         {env: []string{"EXPORTER_OTLP_TRACES_ENDPOINT", "http://#/x", "EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1"}, path: "/x"},
-		"configured first":   {otlp: "http://#", env: []string{"EXPORTER_OTLP_TRACES_ENDPOINT", "http://127.0.0.1:1/x"}, path: "/v1/traces"},
-		"an empty one":       {env: []string{"EXPORTER_OTLP_ENDPOINT", " "}},
-		"disabled":           {otlp: "http://#", env: []string{"SDK_DISABLED", "TRUE"}},
-		"no exporter":        {otlp: "http://#", env: []string{"TRACES_EXPORTER", "none"}},
-		"another exporter":   {otlp: "http://#", env: []string{"TRACES_EXPORTER", "zipkin"}, log: "OTEL_TRACES_EXPORTER must be otlp or none"},
-		"no URL":             {env: []string{"EXPORTER_OTLP_ENDPOINT", "http://u:secret%zz@c"}, log: "the address of the trace collector is not a URL"},
-		"no scheme":          {env: []string{"EXPORTER_OTLP_ENDPOINT", "c:4317"}, log: "the address of the trace collector is not a URL"},
-		"an impossible size": {otlp: "http://#", env: []string{"BSP_MAX_QUEUE_SIZE", "-1", "BSP_MAX_EXPORT_BATCH_SIZE", "-1", "BSP_SCHEDULE_DELAY", "-1"}, path: "/v1/traces"},
+		"not configured":    {},
+		"configured":        {otlp: "http://#", path: "/v1/traces"},
+		"with a path":       {otlp: "http://#/otlp/spans", path: "/otlp/spans"},
+		"the environment's": {env: []string{"EXPORTER_OTLP_ENDPOINT", "http://#/base/"}, path: "/base/v1/traces"},
+		"for traces": {env: []string{"EXPORTER_OTLP_TRACES_ENDPOINT", "http://#/x", "EXPORTER_OTLP_ENDPOINT",
+			"http://127.0.0.1:1"}, path: "/x"},
+		"configured first": {otlp: "http://#", env: []string{"EXPORTER_OTLP_TRACES_ENDPOINT", "http://127.0.0.1:1/x"},
+			path: "/v1/traces"},
+		"an empty one": {env: []string{"EXPORTER_OTLP_ENDPOINT", " "}},
+		"disabled":     {otlp: "http://#", env: []string{"SDK_DISABLED", "TRUE"}},
+		"no exporter":  {otlp: "http://#", env: []string{"TRACES_EXPORTER", "none"}},
+		"another exporter": {otlp: "http://#", env: []string{"TRACES_EXPORTER", "zipkin"},
+			log: "OTEL_TRACES_EXPORTER must be otlp or none"},
+		"no URL": {env: []string{"EXPORTER_OTLP_ENDPOINT", "http://u:secret%zz@c"},
+			log: "the address of the trace collector is not a URL"},
+		"no scheme": {env: []string{"EXPORTER_OTLP_ENDPOINT", "c:4317"},
+			log: "the address of the trace collector is not a URL"},
+		"an impossible size": {otlp: "http://#", env: []string{"BSP_MAX_QUEUE_SIZE", "-1", "BSP_MAX_EXPORT_BATCH_SIZE", "-1",
+			"BSP_SCHEDULE_DELAY", "-1"}, path: "/v1/traces"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked := make(chan string, 1)
@@ -253,7 +274,8 @@ func TestCollectorAddress(t *testing.T) {
 			}
 			var log bytes.Buffer
 			tr := NewTraces(TracesConfig{OTLP: here(c.otlp), Sample: 1, Log: slog.New(slog.NewTextHandler(&log, nil))})
-			if (tr != nil) != (c.path != "") || (log.Len() > 0) != (c.log != "") || !strings.Contains(log.String(), c.log) || strings.Contains(log.String(), "secret") {
+			if (tr != nil) != (c.path != "") || (log.Len() > 0) != (c.log != "") || !strings.Contains(log.String(), c.log) ||
+				strings.Contains(log.String(), "secret") {
 				t.Fatalf("traces %v, the log is %q", tr != nil, &log)
 			}
 			if tr != nil {

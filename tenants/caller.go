@@ -29,8 +29,18 @@ type Subject struct {
 
 // NewCaller returns the caller for a key of a tenant.
 func NewCaller(t Tenant, k Key) *Caller {
-	c := &Caller{Tenant: t.Name, Key: k.ID, Highest: max(t.Priority, k.Priority), Weight: t.share(),
-		IsolateCache: t.IsolateCache, Degrade: t.Degrade, FailClosed: t.FailClosed, disabled: t.Disabled, tenant: t.compile(), key: k.compile()}
+	c := &Caller{
+		Tenant:       t.Name,
+		Key:          k.ID,
+		Highest:      max(t.Priority, k.Priority),
+		Weight:       t.share(),
+		IsolateCache: t.IsolateCache,
+		Degrade:      t.Degrade,
+		FailClosed:   t.FailClosed,
+		disabled:     t.Disabled,
+		tenant:       t.compile(),
+		key:          k.compile(),
+	}
 	c.Usual = max(c.Highest, t.Default, k.Default)
 	if t.Limits.Any() {
 		c.Subjects = append(c.Subjects, Subject{Tenant: t.Name, Limits: t.Limits})

@@ -24,7 +24,8 @@ func drawRights(rt *rapid.T, label string) Rights {
 		return rapid.SliceOfDistinct(rapid.SampledFrom(of), rapid.ID[string]).Draw(rt, label)
 	}
 	class := rapid.SampledFrom([]Class{Interactive, Background, Batch})
-	r := Rights{Tiers: list(names(), label+" tiers"), Models: list([]string{"m", "m*", "*", "n?"}, label+" models"), Priority: class.Draw(rt, label+" priority")}
+	r := Rights{Tiers: list(names(), label+" tiers"), Models: list([]string{"m", "m*", "*", "n?"}, label+" models"),
+		Priority: class.Draw(rt, label+" priority")}
 	r.Default = max(r.Priority, class.Draw(rt, label+" default"))
 	return r
 }
@@ -50,7 +51,8 @@ func TestKeyNarrowsItsTenantAndNeverWidensIt(t *testing.T) {
 				rt.Errorf("model %q: %v", model, c.MayUseModel(model))
 			}
 		}
-		if c.Highest != max(tenant.Priority, key.Priority) || c.Usual < c.Highest || c.Usual < tenant.Default || c.Usual < key.Default {
+		if c.Highest != max(tenant.Priority, key.Priority) || c.Usual < c.Highest || c.Usual < tenant.Default ||
+			c.Usual < key.Default {
 			rt.Errorf("the classes are %v and %v", c.Highest, c.Usual)
 		}
 	})
@@ -73,14 +75,16 @@ func TestOnlyTenantsAndKeysWithLimitsAreSubjects(t *testing.T) {
 		"neither": {},
 		"tenant":  {tenant: l, want: []Subject{{Tenant: "x", Limits: l}}},
 		"key":     {key: l, want: []Subject{{Tenant: "x", Key: "k", Limits: l}}},
-		"both":    {tenant: l, key: Limits{MonthMoney: 1}, want: []Subject{{Tenant: "x", Limits: l}, {Tenant: "x", Key: "k", Limits: Limits{MonthMoney: 1}}}},
+		"both": {tenant: l, key: Limits{MonthMoney: 1},
+			want: []Subject{{Tenant: "x", Limits: l}, {Tenant: "x", Key: "k", Limits: Limits{MonthMoney: 1}}}},
 	} {
 		got := NewCaller(Tenant{Name: "x", Limits: c.tenant}, Key{ID: "k", Limits: c.key}).Subjects
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	if a := Anonymous(); a.Tenant != "anonymous" || a.Key != "" || len(a.Subjects) > 0 || !a.MayUseTier("any") || !a.MayPass("any") || !a.MayUseModel("") || a.Usual != Interactive {
+	if a := Anonymous(); a.Tenant != "anonymous" || a.Key != "" || len(a.Subjects) > 0 || !a.MayUseTier("any") ||
+		!a.MayPass("any") || !a.MayUseModel("") || a.Usual != Interactive {
 		t.Errorf("anonymous is %+v", a)
 	}
 }
@@ -93,7 +97,8 @@ func TestKeyWorksOnlyWhileItIsValid(t *testing.T) {
 	expiring.ExpiresAt = noon()
 	revoked.RevokedAt = noon().Add(time.Hour)
 	off.Tenant, stray.Tenant = "off", "gone"
-	d := NewDirectory([]Tenant{{Name: "on"}, {Name: "off", Disabled: true}}, []Key{key("good"), expiring, revoked, off, stray})
+	d := NewDirectory([]Tenant{{Name: "on"}, {Name: "off", Disabled: true}},
+		[]Key{key("good"), expiring, revoked, off, stray})
 	for _, c := range []struct {
 		word   string
 		at     time.Time
@@ -102,11 +107,13 @@ func TestKeyWorksOnlyWhileItIsValid(t *testing.T) {
 	}{
 		{"good", noon(), "on", nil}, {"expiring", noon().Add(-1), "on", nil},
 		{"expiring", noon(), "", ErrUnknownKey}, {"expiring", noon().Add(time.Hour), "", ErrUnknownKey},
-		{"revoked", noon().Add(-time.Hour), "", ErrUnknownKey}, {"stray", noon(), "", ErrUnknownKey}, {"unknown", noon(), "", ErrUnknownKey},
+		{"revoked", noon().Add(-time.Hour), "", ErrUnknownKey}, {"stray", noon(), "", ErrUnknownKey},
+		{"unknown", noon(), "", ErrUnknownKey},
 		{"off", noon(), "off", ErrDisabled},
 	} {
 		caller, err := d.Authenticate(c.word, c.at)
-		if !errors.Is(err, c.err) || (c.tenant == "") != (caller == nil) || caller != nil && (caller.Tenant != c.tenant || caller.Key != "id-"+c.word) {
+		if !errors.Is(err, c.err) || (c.tenant == "") != (caller == nil) ||
+			caller != nil && (caller.Tenant != c.tenant || caller.Key != "id-"+c.word) {
 			t.Errorf("%s at %v: %+v, %v", c.word, c.at, caller, err)
 		}
 	}
@@ -119,7 +126,8 @@ func TestKeyStateNamesItsPhase(t *testing.T) {
 		state string
 		valid bool
 	}{
-		{Key{}, "active", true}, {Key{ExpiresAt: later}, "active", true}, {Key{ExpiresAt: later, ReplacedBy: "k"}, "grace", true}, {Key{ReplacedBy: "k"}, "grace", true},
+		{Key{}, "active", true}, {Key{ExpiresAt: later}, "active", true},
+		{Key{ExpiresAt: later, ReplacedBy: "k"}, "grace", true}, {Key{ReplacedBy: "k"}, "grace", true},
 		{Key{ExpiresAt: earlier}, "expired", false}, {Key{ExpiresAt: earlier, ReplacedBy: "k"}, "expired", false},
 		{Key{RevokedAt: later}, "revoked", false}, {Key{RevokedAt: earlier, ExpiresAt: earlier}, "revoked", false},
 	} {
@@ -134,11 +142,13 @@ func TestMintedKeyAuthenticatesAndIsNeverPrinted(t *testing.T) {
 	seen := map[string]bool{}
 	for range 50 {
 		secret, k, err := Mint(random, "x")
-		if err != nil || !WellFormed(secret) || k.Tenant != "x" || k.Digest != Digest(secret) || len(k.ID) != 12 || strings.Trim(k.ID, alphabet) != "" || seen[k.ID] {
+		if err != nil || !WellFormed(secret) || k.Tenant != "x" || k.Digest != Digest(secret) || len(k.ID) != 12 ||
+			strings.Trim(k.ID, alphabet) != "" || seen[k.ID] {
 			t.Fatalf("minted %+v, %v", k, err)
 		}
 		seen[k.ID] = true
-		if shown := strings.Split(k.Hint, "…"); len(shown) != 2 || len(shown[0]) != 7 || len(shown[1]) != 4 || !strings.HasPrefix(secret, shown[0]) || !strings.HasSuffix(secret, shown[1]) {
+		if shown := strings.Split(k.Hint, "…"); len(shown) != 2 || len(shown[0]) != 7 || len(shown[1]) != 4 ||
+			!strings.HasPrefix(secret, shown[0]) || !strings.HasSuffix(secret, shown[1]) {
 			t.Errorf("the hint of %s is %s", secret, k.Hint)
 		}
 		printed, err := json.Marshal(k)
@@ -179,7 +189,8 @@ func TestClassIsEncodedAsItsName(t *testing.T) {
 	if err := empty.UnmarshalText(nil); err != nil || empty != Interactive {
 		t.Errorf("the empty text is %v, %v", empty, err)
 	}
-	if err := wrong.UnmarshalText([]byte("urgent")); err == nil || wrong != Batch || !strings.Contains(err.Error(), "interactive, background, batch") {
+	if err := wrong.UnmarshalText([]byte("urgent")); err == nil || wrong != Batch ||
+		!strings.Contains(err.Error(), "interactive, background, batch") {
 		t.Errorf("a wrong text is %v, %v", wrong, err)
 	}
 }

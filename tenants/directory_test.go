@@ -88,17 +88,25 @@ func TestEachMistakeIsReportedUnderItsConfigKey(t *testing.T) {
 		keys []KeyConfig
 		want []string
 	}{
-		"short digest":   {[]KeyConfig{{Name: "x", SHA256: a[1:]}}, []string{"auth.keys[0].sha256: has 63 characters"}},
-		"no digest":      {[]KeyConfig{{Name: "x"}}, []string{"auth.keys[0].sha256: has 0 characters"}},
-		"not hex":        {[]KeyConfig{{Name: "x", SHA256: a[:63] + "g"}}, []string{"auth.keys[0].sha256: is not hexadecimal"}},
-		"of the empty":   {[]KeyConfig{{Name: "x", SHA256: digestOf("")}}, []string{"auth.keys[0].sha256: is the digest of no key"}},
-		"one key twice":  {[]KeyConfig{{Name: "x", SHA256: a}, {Name: "y", SHA256: strings.ToUpper(a)}}, []string{"auth.keys[1].sha256: duplicate: auth.keys[0]"}},
-		"bad names":      {[]KeyConfig{{SHA256: a}, {Name: "../../x", SHA256: b}}, []string{`auth.keys[0].name: bad name ""`, `auth.keys[1].name: bad name "../../x"`}},
-		"two tenants":    {[]KeyConfig{{Name: "x", SHA256: a}, {Name: "x", SHA256: b, Tiers: []string{"small"}}}, []string{`auth.keys[1].name: duplicate name "x" with other settings`}},
-		"all and nobody": {[]KeyConfig{{Name: "x", SHA256: a}, {Name: "x", SHA256: b, Models: []string{}}}, []string{`auth.keys[1].name: duplicate name "x"`}},
-		"other weight":   {[]KeyConfig{{Name: "x", SHA256: a}, {Name: "x", SHA256: b, Weight: 2}}, []string{`auth.keys[1].name: duplicate name "x"`}},
-		"other limits":   {[]KeyConfig{{Name: "x", SHA256: a}, {Name: "x", SHA256: b, Limits: Limits{RPM: 1}}}, []string{`auth.keys[1].name: duplicate name "x"`}},
-		"several":        {[]KeyConfig{{Name: "X", SHA256: "1"}}, []string{"auth.keys[0].name", "auth.keys[0].sha256"}},
+		"short digest": {[]KeyConfig{{Name: "x", SHA256: a[1:]}}, []string{"auth.keys[0].sha256: has 63 characters"}},
+		"no digest":    {[]KeyConfig{{Name: "x"}}, []string{"auth.keys[0].sha256: has 0 characters"}},
+		"not hex": {[]KeyConfig{{Name: "x", SHA256: a[:63] + "g"}},
+			[]string{"auth.keys[0].sha256: is not hexadecimal"}},
+		"of the empty": {[]KeyConfig{{Name: "x", SHA256: digestOf("")}},
+			[]string{"auth.keys[0].sha256: is the digest of no key"}},
+		"one key twice": {[]KeyConfig{{Name: "x", SHA256: a}, {Name: "y", SHA256: strings.ToUpper(a)}},
+			[]string{"auth.keys[1].sha256: duplicate: auth.keys[0]"}},
+		"bad names": {[]KeyConfig{{SHA256: a}, {Name: "../../x", SHA256: b}},
+			[]string{`auth.keys[0].name: bad name ""`, `auth.keys[1].name: bad name "../../x"`}},
+		"two tenants": {[]KeyConfig{{Name: "x", SHA256: a}, {Name: "x", SHA256: b, Tiers: []string{"small"}}},
+			[]string{`auth.keys[1].name: duplicate name "x" with other settings`}},
+		"all and nobody": {[]KeyConfig{{Name: "x", SHA256: a}, {Name: "x", SHA256: b, Models: []string{}}},
+			[]string{`auth.keys[1].name: duplicate name "x"`}},
+		"other weight": {[]KeyConfig{{Name: "x", SHA256: a}, {Name: "x", SHA256: b, Weight: 2}},
+			[]string{`auth.keys[1].name: duplicate name "x"`}},
+		"other limits": {[]KeyConfig{{Name: "x", SHA256: a}, {Name: "x", SHA256: b, Limits: Limits{RPM: 1}}},
+			[]string{`auth.keys[1].name: duplicate name "x"`}},
+		"several": {[]KeyConfig{{Name: "X", SHA256: "1"}}, []string{"auth.keys[0].name", "auth.keys[0].sha256"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ts, ks, err := FromConfig(c.keys)
@@ -121,7 +129,8 @@ func TestEachMistakeIsReportedUnderItsConfigKey(t *testing.T) {
 func TestTenantNamesArePlainAndShort(t *testing.T) {
 	for name, want := range map[string]bool{
 		"a": true, "team-7": true, strings.Repeat("a", 63): true,
-		"": false, strings.Repeat("a", 64): false, "Team": false, "a_b": false, "a b": false, "é": false, "<script>": false, "../../x": false, strings.Repeat("a", 300): false, "a\n": false, "😀": false,
+		"": false, strings.Repeat("a", 64): false, "Team": false, "a_b": false, "a b": false, "é": false, "<script>": false,
+		"../../x": false, strings.Repeat("a", 300): false, "a\n": false, "😀": false,
 	} {
 		if _, _, err := FromConfig([]KeyConfig{{Name: name, SHA256: digestOf("k")}}); (err == nil) != want {
 			t.Errorf("the name %q: %v", name, err)
@@ -131,8 +140,10 @@ func TestTenantNamesArePlainAndShort(t *testing.T) {
 
 // The default weight is 1, and no weight lets a tenant starve the others.
 func TestEveryCallerHasAWeight(t *testing.T) {
-	d := mustDirectory(t, KeyConfig{Name: "x", SHA256: digestOf("a"), Weight: 7}, KeyConfig{Name: "x", SHA256: digestOf("b"), Weight: 7},
-		KeyConfig{Name: "y", SHA256: digestOf("c")}, KeyConfig{Name: "z", SHA256: digestOf("d")}, KeyConfig{Name: "z", SHA256: digestOf("e"), Weight: 1})
+	d := mustDirectory(t, KeyConfig{Name: "x", SHA256: digestOf("a"), Weight: 7},
+		KeyConfig{Name: "x", SHA256: digestOf("b"), Weight: 7},
+		KeyConfig{Name: "y", SHA256: digestOf("c")}, KeyConfig{Name: "z", SHA256: digestOf("d")},
+		KeyConfig{Name: "z", SHA256: digestOf("e"), Weight: 1})
 	for key, want := range map[string]int{"a": 7, "b": 7, "c": 1, "d": 1, "e": 1} {
 		if c, err := d.Authenticate(key, noon()); err != nil || c.Weight != want {
 			t.Errorf("%s weighs %d, want %d (%v)", key, c.Weight, want, err)
@@ -149,7 +160,8 @@ func TestEveryCallerHasAWeight(t *testing.T) {
 }
 
 func TestTwoKeysOfOneTenantAreOneTenant(t *testing.T) {
-	old, next := KeyConfig{Name: "x", SHA256: digestOf("old"), Tiers: []string{"small"}}, KeyConfig{Name: "x", SHA256: digestOf("next"), Tiers: []string{"small"}}
+	old, next := KeyConfig{Name: "x", SHA256: digestOf("old"), Tiers: []string{"small"}},
+		KeyConfig{Name: "x", SHA256: digestOf("next"), Tiers: []string{"small"}}
 	d := mustDirectory(t, old, next)
 	a, errA := d.Authenticate("old", noon())
 	b, errB := d.Authenticate("next", noon())
@@ -164,7 +176,8 @@ func TestTwoKeysOfOneTenantAreOneTenant(t *testing.T) {
 func TestMisplacedKeyIsNotRepeatedInErrors(t *testing.T) {
 	key := ownKey(t, 9)
 	for _, misplaced := range []string{key, key + strings.Repeat("!", 64-len(key))} {
-		if _, _, err := FromConfig([]KeyConfig{{Name: "x", SHA256: misplaced}}); err == nil || strings.Contains(err.Error(), key[3:20]) || strings.Contains(err.Error(), "'t'") {
+		if _, _, err := FromConfig([]KeyConfig{{Name: "x", SHA256: misplaced}}); err == nil ||
+			strings.Contains(err.Error(), key[3:20]) || strings.Contains(err.Error(), "'t'") {
 			t.Errorf("the error is %v", err)
 		}
 	}
@@ -184,7 +197,8 @@ func TestNothingSecretIsPrinted(t *testing.T) {
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
 		printed += fmt.Sprintf(verb+verb+verb+"\n", caller, *caller, d)
 	}
-	for _, secret := range []string{key, digestOf(key), strings.ToUpper(digestOf(key)), strings.Trim(fmt.Sprint(digest), "[]")[:20], fmt.Sprintf("%#v", digest)[10:40]} {
+	for _, secret := range []string{key, digestOf(key), strings.ToUpper(digestOf(key)),
+		strings.Trim(fmt.Sprint(digest), "[]")[:20], fmt.Sprintf("%#v", digest)[10:40]} {
 		if strings.Contains(printed, secret) {
 			t.Errorf("%q is in\n%s", secret, printed)
 		}
@@ -198,12 +212,18 @@ func TestCallerMayUseOnlyItsTiersAndModels(t *testing.T) {
 		models, notModels   []string
 		asked, got, highest Class
 	}{
-		"absent lists": {KeyConfig{}, []string{"small", "x", ""}, nil, []string{"m", ""}, nil, Interactive, Interactive, Interactive},
-		"empty lists":  {KeyConfig{Tiers: []string{}, Models: []string{}, Priority: "background"}, nil, []string{"small", ""}, nil, []string{"m", ""}, Interactive, Background, Background},
-		"names":        {KeyConfig{Tiers: []string{"small"}, Models: []string{"m", "n"}, Priority: "batch"}, []string{"small"}, []string{"large", "", "Small"}, []string{"m", "n"}, []string{"", "mn", "M"}, Background, Batch, Batch},
+		"absent lists": {KeyConfig{}, []string{"small", "x", ""}, nil, []string{"m", ""}, nil, Interactive, Interactive,
+			Interactive},
+		"empty lists": {KeyConfig{Tiers: []string{}, Models: []string{}, Priority: "background"}, nil, []string{"small", ""},
+			nil, []string{"m", ""}, Interactive, Background, Background},
+		"names": {KeyConfig{Tiers: []string{"small"}, Models: []string{"m", "n"}, Priority: "batch"},
+			[]string{"small"}, []string{"large", "", "Small"}, []string{"m", "n"}, []string{"", "mn", "M"}, Background, Batch,
+			Batch},
 		"globs": {KeyConfig{Models: []string{"gpt-4*", "a?c", `b.\*`}}, nil, nil,
-			[]string{"gpt-4", "gpt-4/x\ny", "abc", "aéc", `b.\`, `b.\c`}, []string{"gpt-3", "xgpt-4", "ac", "abbc", `bx\`, "b."}, Batch, Batch, Interactive},
-		"all by a glob": {KeyConfig{Models: []string{"*"}}, nil, nil, []string{"", "x"}, nil, Interactive, Interactive, Interactive},
+			[]string{"gpt-4", "gpt-4/x\ny", "abc", "aéc", `b.\`, `b.\c`}, []string{"gpt-3", "xgpt-4", "ac", "abbc", `bx\`, "b."},
+			Batch, Batch, Interactive},
+		"all by a glob": {KeyConfig{Models: []string{"*"}}, nil, nil, []string{"", "x"}, nil, Interactive, Interactive,
+			Interactive},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.key.Name, c.key.SHA256 = "x", digestOf("k")
@@ -268,7 +288,8 @@ func TestPassThroughOfACallerRestrictedByModelNeedsThePool(t *testing.T) {
 		want          bool
 	}{
 		{nil, nil, true}, {[]string{"raw"}, nil, true}, {[]string{"other"}, nil, false},
-		{nil, []string{"gpt-*"}, false}, {[]string{"raw"}, []string{"gpt-*"}, true}, {[]string{"other"}, []string{"*"}, false},
+		{nil, []string{"gpt-*"}, false}, {[]string{"raw"}, []string{"gpt-*"}, true},
+		{[]string{"other"}, []string{"*"}, false},
 	} {
 		d := mustDirectory(t, KeyConfig{Name: "a", SHA256: digestOf("key"), Tiers: c.tiers, Models: c.models})
 		caller, err := d.Authenticate("key", noon())

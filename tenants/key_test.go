@@ -18,7 +18,8 @@ const alphabet = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ
 
 func drawKey(rt *rapid.T) string {
 	secret := rapid.SliceOfN(rapid.Byte(), secretBytes, secretBytes).Draw(rt, "secret")
-	key, err := NewKey(bytes.NewReader(secret), rapid.SampledFrom([]string{TenantPrefix, AdminPrefix, BootstrapPrefix}).Draw(rt, "prefix"))
+	key, err := NewKey(bytes.NewReader(secret),
+		rapid.SampledFrom([]string{TenantPrefix, AdminPrefix, BootstrapPrefix}).Draw(rt, "prefix"))
 	if err != nil {
 		rt.Fatal(err)
 	}
@@ -104,7 +105,8 @@ func TestKeyOfOneKindIsNotValidAsAnother(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, other := range []string{strings.Replace(admin, AdminPrefix, TenantPrefix, 1), strings.Replace(admin, AdminPrefix, BootstrapPrefix, 1), strings.TrimPrefix(admin, "tw-")} {
+	for _, other := range []string{strings.Replace(admin, AdminPrefix, TenantPrefix, 1),
+		strings.Replace(admin, AdminPrefix, BootstrapPrefix, 1), strings.TrimPrefix(admin, "tw-")} {
 		if WellFormed(other) {
 			t.Errorf("%s passes", other)
 		}
@@ -130,7 +132,8 @@ func FuzzWellFormed(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, seed := range []string{good, "", "tw-", "tw-adm-", "tw-_", good + "\x00", strings.ToUpper(good), "tw-" + strings.Repeat("é", 17)} {
+	for _, seed := range []string{good, "", "tw-", "tw-adm-", "tw-_", good + "\x00", strings.ToUpper(good),
+		"tw-" + strings.Repeat("é", 17)} {
 		f.Add(seed)
 	}
 	scanner := regexp.MustCompile(`\A` + Pattern + `\z`)

@@ -56,17 +56,25 @@ func TestEachLimitRefusesUnderItsName(t *testing.T) {
 		allows int
 		want   Admission
 	}{
-		"a minute":       {Limits{RPM: 60}, 0, 10, Admission{Refused: LimitRPM, Wait: time.Second, Requests: Meter{true, 60, 0, 10 * time.Second}}},
-		"a second":       {Limits{RPS: 4}, 0, 4, Admission{Refused: LimitRPS, Wait: 250 * time.Millisecond, Requests: Meter{true, 4, 0, time.Second}}},
-		"the longer":     {Limits{RPM: 60, RPS: 10, Burst: 2}, 0, 2, Admission{Refused: LimitRPM, Wait: time.Second, Requests: Meter{true, 60, 0, 2 * time.Second}}},
-		"tokens":         {Limits{TPM: 600}, 250, 2, Admission{Refused: LimitTPM, Wait: 15 * time.Second, Tokens: Meter{true, 600, 100, 50 * time.Second}}},
-		"too many":       {Limits{TPM: 600, TokenBurst: 100}, 101, 0, Admission{Refused: LimitTokenBurst, Tokens: Meter{true, 600, 100, 0}}},
-		"under way":      {Limits{Concurrent: 3}, 0, 3, Admission{Refused: LimitConcurrent, Wait: time.Second}},
-		"rates first":    {Limits{Concurrent: 1, RPM: 6}, 0, 1, Admission{Refused: LimitRPM, Wait: 10 * time.Second, Requests: Meter{true, 6, 0, 10 * time.Second}}},
-		"only the first": {Limits{TPM: 1, RPM: 6}, 2, 0, Admission{Refused: LimitTokenBurst, Requests: Meter{true, 6, 1, 0}, Tokens: Meter{true, 1, 1, 0}}},
+		"a minute": {Limits{RPM: 60}, 0, 10,
+			Admission{Refused: LimitRPM, Wait: time.Second, Requests: Meter{true, 60, 0, 10 * time.Second}}},
+		"a second": {Limits{RPS: 4}, 0, 4,
+			Admission{Refused: LimitRPS, Wait: 250 * time.Millisecond, Requests: Meter{true, 4, 0, time.Second}}},
+		"the longer": {Limits{RPM: 60, RPS: 10, Burst: 2}, 0, 2,
+			Admission{Refused: LimitRPM, Wait: time.Second, Requests: Meter{true, 60, 0, 2 * time.Second}}},
+		"tokens": {Limits{TPM: 600}, 250, 2,
+			Admission{Refused: LimitTPM, Wait: 15 * time.Second, Tokens: Meter{true, 600, 100, 50 * time.Second}}},
+		"too many": {Limits{TPM: 600, TokenBurst: 100}, 101, 0,
+			Admission{Refused: LimitTokenBurst, Tokens: Meter{true, 600, 100, 0}}},
+		"under way": {Limits{Concurrent: 3}, 0, 3, Admission{Refused: LimitConcurrent, Wait: time.Second}},
+		"rates first": {Limits{Concurrent: 1, RPM: 6}, 0, 1,
+			Admission{Refused: LimitRPM, Wait: 10 * time.Second, Requests: Meter{true, 6, 0, 10 * time.Second}}},
+		"only the first": {Limits{TPM: 1, RPM: 6}, 2, 0, Admission{Refused: LimitTokenBurst, Requests: Meter{true, 6, 1, 0},
+			Tokens: Meter{true, 1, 1, 0}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for scope, client := range map[string]*Caller{"tenant": caller(c.limits, Limits{}), "key": caller(Limits{}, c.limits)} {
+			for scope, client := range map[string]*Caller{"tenant": caller(c.limits, Limits{}),
+				"key": caller(Limits{}, c.limits)} {
 				h := newHouse()
 				if got := h.admitted(client, c.allows, c.tokens, 1); got != c.allows {
 					t.Errorf("the %s's limit admits %d of %d", scope, got, c.allows)
@@ -141,7 +149,8 @@ func TestNothingIsBookedUnlessAllLimitsPass(t *testing.T) {
 	client := caller(Limits{RPM: 60, TPM: 1000, Concurrent: 5}, Limits{Concurrent: 1})
 	h.admitted(client, 1, 100, 1)
 	for range 20 {
-		if v := h.take(client, 100, 1); v.Refused != LimitConcurrent || v.Scope != "key" || v.Requests.Remaining != 9 || v.Tokens.Remaining != 900 {
+		if v := h.take(client, 100, 1); v.Refused != LimitConcurrent || v.Scope != "key" || v.Requests.Remaining != 9 ||
+			v.Tokens.Remaining != 900 {
 			t.Fatalf("%+v", v)
 		}
 	}
@@ -154,7 +163,8 @@ func TestMeterIsThatOfTheSubjectWithLeastRemaining(t *testing.T) {
 	h := newHouse()
 	client := caller(Limits{RPM: 60, TPM: 1000}, Limits{RPS: 3, TPM: 600})
 	v := h.take(client, 100, 1)
-	want := Admission{Requests: Meter{true, 3, 2, 333334 * time.Microsecond}, Tokens: Meter{true, 600, 500, 10 * time.Second}}
+	want := Admission{Requests: Meter{true, 3, 2, 333334 * time.Microsecond},
+		Tokens: Meter{true, 600, 500, 10 * time.Second}}
 	if d := cmp.Diff(want, v); d != "" {
 		t.Error(d)
 	}
@@ -208,7 +218,8 @@ func TestUsageSurvivesAChangedLimit(t *testing.T) {
 		t.Fatalf("%d are admitted", n)
 	}
 	// 100 requests and 1000 tokens are used; 9 and 590 remain.
-	if v := h.take(narrow, 10, 1); v.Refused != LimitRPM || v.Wait != 91*time.Second || v.Requests.Remaining != 0 || v.Tokens.Remaining != 0 {
+	if v := h.take(narrow, 10, 1); v.Refused != LimitRPM || v.Wait != 91*time.Second || v.Requests.Remaining != 0 ||
+		v.Tokens.Remaining != 0 {
 		t.Errorf("narrowed it is %+v", v)
 	}
 	if v := h.take(wide, 10, 1); v.Refused != LimitRPM || v.Wait != 100*time.Millisecond {
@@ -264,7 +275,8 @@ func TestWrongClockBlocksNoBucketForLong(t *testing.T) {
 func TestReturnedWaitIsSufficientAndTight(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		limit := rapid.Int64Range(1, 1_000_000)
-		l := Limits{RPM: limit.Draw(rt, "rpm"), RPS: limit.Draw(rt, "rps"), Burst: rapid.Int64Range(0, 50).Draw(rt, "burst"), TPM: limit.Draw(rt, "tpm")}
+		l := Limits{RPM: limit.Draw(rt, "rpm"), RPS: limit.Draw(rt, "rps"), Burst: rapid.Int64Range(0, 50).Draw(rt, "burst"),
+			TPM: limit.Draw(rt, "tpm")}
 		client, h, share := caller(l, Limits{}), newHouse(), rapid.IntRange(1, 5).Draw(rt, "share")
 		tokens := rapid.Int64Range(0, l.TPM)
 		for range 300 {
@@ -382,7 +394,8 @@ func TestCallerWithoutLimitsIsNotCounted(t *testing.T) {
 func TestOnlyIdleUnknownSubjectsAreForgotten(t *testing.T) {
 	h := newHouse()
 	for i := range 10 {
-		c := NewCaller(Tenant{Name: fmt.Sprint("t", i), Limits: Limits{Concurrent: 1, DayTokens: 100}}, Key{ID: "k", Limits: Limits{RPM: 1}})
+		c := NewCaller(Tenant{Name: fmt.Sprint("t", i), Limits: Limits{Concurrent: 1, DayTokens: 100}},
+			Key{ID: "k", Limits: Limits{RPM: 1}})
 		h.take(c, 0, 1)
 	}
 	for range 8 {
@@ -456,7 +469,8 @@ func TestSharedCountersCountNothingTwice(t *testing.T) {
 	first := l.DirtySubjects(noon(), nil)
 	settle(5)
 	second := l.DirtySubjects(noon(), nil)
-	if len(first) != 1 || first[0].Day.Own.Tokens != 10 || second[0].Day.Own.Tokens != 15 || second[0].Sequence <= first[0].Sequence || second[0].Ended != 2 {
+	if len(first) != 1 || first[0].Day.Own.Tokens != 10 || second[0].Day.Own.Tokens != 15 ||
+		second[0].Sequence <= first[0].Sequence || second[0].Ended != 2 {
 		t.Fatalf("owing %+v, then %+v", first, second)
 	}
 	heard := func(sum, own int64) SharedCounters {
@@ -501,21 +515,25 @@ func TestRemoteAdmissionEqualsALocalOne(t *testing.T) {
 	c := &Charge{Caller: caller(Limits{RPM: 60, TPM: 600}, Limits{RPS: 2}), At: noon()}
 	used := [][3]float64{{3.5, 0, 100}, {0, 2, 0}}
 	got := RemoteAdmission(c, LimitRPS, 1, 500*time.Millisecond, used)
-	want := Admission{Refused: LimitRPS, Scope: "key", Wait: 500 * time.Millisecond, Requests: Meter{true, 2, 0, time.Second}, Tokens: Meter{true, 600, 500, 10 * time.Second}}
+	want := Admission{Refused: LimitRPS, Scope: "key", Wait: 500 * time.Millisecond,
+		Requests: Meter{true, 2, 0, time.Second}, Tokens: Meter{true, 600, 500, 10 * time.Second}}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
 	if got := RemoteAdmission(c, LimitMonthMoney, 0, 0, nil); got.Wait != 12*time.Hour || got.Scope != "tenant" {
 		t.Errorf("a budget is %+v", got)
 	}
-	if got := RemoteAdmission(c, "", 0, 0, used[:1]); got.Refused != "" || got.Requests != (Meter{true, 60, 6, 3500 * time.Millisecond}) {
+	if got := RemoteAdmission(c, "", 0, 0, used[:1]); got.Refused != "" ||
+		got.Requests != (Meter{true, 60, 6, 3500 * time.Millisecond}) {
 		t.Errorf("admitted it is %+v", got)
 	}
 }
 
 func TestHugeLimitsDoNotOverflow(t *testing.T) {
 	huge := int64(1) << 62
-	h, client := newHouse(), caller(Limits{RPM: huge, RPS: huge, Burst: huge, TPM: huge, TokenBurst: huge, Concurrent: huge, DayTokens: huge}, Limits{RPM: 1, TPM: 1, TokenBurst: huge})
+	h, client := newHouse(),
+		caller(Limits{RPM: huge, RPS: huge, Burst: huge, TPM: huge, TokenBurst: huge, Concurrent: huge, DayTokens: huge},
+			Limits{RPM: 1, TPM: 1, TokenBurst: huge})
 	if v := h.take(client, huge, 1); v.Refused != "" || v.Tokens.Reset < 0 || v.Requests.Reset < 0 {
 		t.Errorf("%+v", v)
 	}
@@ -534,7 +552,8 @@ func TestHugeLimitsDoNotOverflow(t *testing.T) {
 
 // full returns a caller with every limit.
 func full() *Caller {
-	l := Limits{RPM: 1 << 40, RPS: 1 << 40, TPM: 1 << 50, Concurrent: 1 << 40, DayTokens: 1 << 60, MonthTokens: 1 << 60, DayMoney: 1 << 60, MonthMoney: 1 << 60}
+	l := Limits{RPM: 1 << 40, RPS: 1 << 40, TPM: 1 << 50, Concurrent: 1 << 40, DayTokens: 1 << 60, MonthTokens: 1 << 60,
+		DayMoney: 1 << 60, MonthMoney: 1 << 60}
 	return caller(l, l)
 }
 

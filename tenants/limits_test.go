@@ -29,7 +29,8 @@ func TestLimitsHaveTheirDefaults(t *testing.T) {
 		"a month's money": {Limits{MonthMoney: 1}, 1, 1, 0, true, true},
 	} {
 		l := c.limits
-		if l.RequestBurst() != c.requests || l.SecondBurst() != c.seconds || l.TokensAtOnce() != c.atOnce || l.Any() != c.any || l.Budgeted() != c.budgeted {
+		if l.RequestBurst() != c.requests || l.SecondBurst() != c.seconds || l.TokensAtOnce() != c.atOnce ||
+			l.Any() != c.any || l.Budgeted() != c.budgeted {
 			t.Errorf("%s: %d, %d, %d, %v, %v", name, l.RequestBurst(), l.SecondBurst(), l.TokensAtOnce(), l.Any(), l.Budgeted())
 		}
 	}
@@ -54,13 +55,15 @@ func TestMoneyRoundTrips(t *testing.T) {
 
 func TestAmountsAreDecimalsOfUnits(t *testing.T) {
 	for text, want := range map[string]Money{
-		"0": 0, "1": Unit, "12.50": 12*Unit + Unit/2, ".5": Unit / 2, "1.": Unit, "0.000000001": 1, "1000000000": maxUnits * Unit, "007": 7 * Unit,
+		"0": 0, "1": Unit, "12.50": 12*Unit + Unit/2, ".5": Unit / 2, "1.": Unit, "0.000000001": 1,
+		"1000000000": maxUnits * Unit, "007": 7 * Unit,
 	} {
 		if got, err := ParseMoney(text); err != nil || got != want {
 			t.Errorf("%q is %d, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"", ".", "-1", "+1", "1e3", "0x1", "1,5", "1.0000000001", "1000000000.000000001", "1000000001", "99999999999", "1 ", " 1", "NaN", "null", `"1"`, "١", "1.2.3"} {
+	for _, text := range []string{"", ".", "-1", "+1", "1e3", "0x1", "1,5", "1.0000000001", "1000000000.000000001",
+		"1000000001", "99999999999", "1 ", " 1", "NaN", "null", `"1"`, "١", "1.2.3"} {
 		if got, err := ParseMoney(text); err == nil {
 			t.Errorf("%q is %d", text, got)
 		}
@@ -118,7 +121,8 @@ func TestPriceIsExactAndRoundedUp(t *testing.T) {
 		if more := p.Cost(prompt+1, cached, output+1); more < got {
 			rt.Errorf("more tokens cost %d, fewer %d", more, got)
 		}
-		if !bounded && p.CachedInput != nil && *p.CachedInput <= p.Input && cached < prompt && p.Cost(prompt, cached+1, output) > got+1 {
+		if !bounded && p.CachedInput != nil && *p.CachedInput <= p.Input && cached < prompt &&
+			p.Cost(prompt, cached+1, output) > got+1 {
 			rt.Error("a cached token costs more than another")
 		}
 	})
@@ -159,8 +163,10 @@ func TestWindowsAreUTCDaysAndMonths(t *testing.T) {
 		day, month int
 	}{
 		{time.Unix(0, 0), 0, 1970 * 12}, {time.Unix(86399, 0), 0, 1970 * 12}, {time.Unix(86400, 0), 1, 1970 * 12},
-		{time.Date(2026, 3, 1, 8, 59, 59, 0, zone), 20512, 2026*12 + 1}, {time.Date(2026, 3, 1, 9, 0, 0, 0, zone), 20513, 2026*12 + 2},
-		{time.Date(2026, 12, 31, 23, 59, 59, 999, time.UTC), 20818, 2026*12 + 11}, {time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC), 20819, 2027 * 12},
+		{time.Date(2026, 3, 1, 8, 59, 59, 0, zone), 20512, 2026*12 + 1},
+		{time.Date(2026, 3, 1, 9, 0, 0, 0, zone), 20513, 2026*12 + 2},
+		{time.Date(2026, 12, 31, 23, 59, 59, 999, time.UTC), 20818, 2026*12 + 11},
+		{time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC), 20819, 2027 * 12},
 	} {
 		if Day(c.at) != c.day || Month(c.at) != c.month {
 			t.Errorf("%v is in day %d and month %d", c.at, Day(c.at), Month(c.at))

@@ -62,7 +62,8 @@ func TestPeekReturnsEachLimit(t *testing.T) {
 	for _, u := range uses {
 		got[u.Scope+" "+string(u.Limit)] = u.Used
 	}
-	want := map[string]float64{"tenant rpm": 1, "tenant rps": 1, "tenant tpm": 100, "tenant concurrent": 1, "tenant day_tokens": 0,
+	want := map[string]float64{"tenant rpm": 1, "tenant rps": 1, "tenant tpm": 100, "tenant concurrent": 1,
+		"tenant day_tokens":   0,
 		"tenant month_tokens": 0, "tenant day_money": 0, "tenant month_money": 0, "key concurrent": 1}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)

@@ -13,7 +13,8 @@ func TestOverlapAgreesWithItsDefinition(t *testing.T) {
 		want bool
 	}{
 		{"gpt-4o", "gpt-4*", true}, {"gpt-4*", "*-mini", true}, {"gpt-3", "gpt-4*", false}, {"*", "", true}, {"?", "", false},
-		{"a?c", "abc", true}, {"a?c", "ac", false}, {"*a", "b*", true}, {"a*", "b*", false}, {"", "", true}, {"a**b", "ab", true}, {"?*", "*?", true},
+		{"a?c", "abc", true}, {"a?c", "ac", false}, {"*a", "b*", true}, {"a*", "b*", false}, {"", "", true},
+		{"a**b", "ab", true}, {"?*", "*?", true},
 	}
 	for _, c := range cases {
 		if Overlap(c.a, c.b) != c.want || Overlap(c.b, c.a) != c.want {

@@ -12,7 +12,8 @@ func TestEachMistakeIsReportedUnderItsConfigKey(t *testing.T) {
 		want   []string // one for each line of the error
 	}{
 		"alias to nowhere": {
-			Config{Targets: []Target{tier("small", "m")}, Default: "small", Aliases: map[string]string{"gpt-4": "smal", "x*": "y*"}},
+			Config{Targets: []Target{tier("small", "m")}, Default: "small",
+				Aliases: map[string]string{"gpt-4": "smal", "x*": "y*"}},
 			[]string{`models["gpt-4"]: unknown target "smal": name a tier or pool (small)`, `models["x*"]: unknown target "y*"`},
 		},
 		"alias to an alias": {
@@ -28,8 +29,10 @@ func TestEachMistakeIsReportedUnderItsConfigKey(t *testing.T) {
 			[]string{`pools[0].name: duplicate name "small": tiers[0].name`},
 		},
 		"two of one model": {
-			Config{Targets: []Target{tier("small", "m"), tier("large", "m"), {Name: "p", Models: []string{"x", "m"}}}, Default: "small"},
-			[]string{`tiers[1].model: duplicate name "m": tiers[0].model`, `pools[0].models[1]: duplicate name "m": tiers[0].model`},
+			Config{Targets: []Target{tier("small", "m"), tier("large", "m"), {Name: "p", Models: []string{"x", "m"}}},
+				Default: "small"},
+			[]string{`tiers[1].model: duplicate name "m": tiers[0].model`,
+				`pools[0].models[1]: duplicate name "m": tiers[0].model`},
 		},
 		"a model of another's name": {
 			Config{Targets: []Target{tier("small", "large"), tier("large", "m")}, Default: "small"},
@@ -43,18 +46,23 @@ func TestEachMistakeIsReportedUnderItsConfigKey(t *testing.T) {
 			Config{Targets: []Target{tier("classify", "m")}, Default: "classify"},
 			[]string{`tiers[0].name: "classify" is reserved`},
 		},
-		"an unknown default":    {Config{Targets: []Target{tier("small", "m")}, Default: "big"}, []string{`classifier.default: unknown tier "big": name one of the tiers (small)`}},
-		"a pool as the default": {Config{Targets: []Target{tier("small", "m"), {Name: "p"}}, Default: "p"}, []string{`classifier.default: unknown tier "p"`}},
+		"an unknown default": {Config{Targets: []Target{tier("small", "m")}, Default: "big"},
+			[]string{`classifier.default: unknown tier "big": name one of the tiers (small)`}},
+		"a pool as the default": {Config{Targets: []Target{tier("small", "m"), {Name: "p"}}, Default: "p"},
+			[]string{`classifier.default: unknown tier "p"`}},
 		"classify without tiers": {
 			Config{Targets: []Target{{Name: "p"}}, Aliases: map[string]string{"x": "classify"}},
 			[]string{`models["x"]: "classify" needs tiers`},
 		},
 		"globs that match the same": {
-			Config{Targets: []Target{tier("small", "m")}, Default: "small", Aliases: map[string]string{"a*": "small", "a**": "small", "b?*": "small", "b*?": "small"}},
-			[]string{`models["a**"]: never matches: models["a*"] matches the same`, `models["b?*"]: never matches: models["b*?"]`},
+			Config{Targets: []Target{tier("small", "m")}, Default: "small",
+				Aliases: map[string]string{"a*": "small", "a**": "small", "b?*": "small", "b*?": "small"}},
+			[]string{`models["a**"]: never matches: models["a*"] matches the same`,
+				`models["b?*"]: never matches: models["b*?"]`},
 		},
 		"an alias behind a name": {
-			Config{Targets: []Target{tier("small", "m")}, Default: "small", Aliases: map[string]string{"m": "small", "small": "m"}},
+			Config{Targets: []Target{tier("small", "m")}, Default: "small",
+				Aliases: map[string]string{"m": "small", "small": "m"}},
 			[]string{`models["m"]: never matches: "m" is a name of "small" already`, `models["small"]: never matches`},
 		},
 	} {

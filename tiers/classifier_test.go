@@ -40,26 +40,37 @@ func TestExpectedSignalDecides(t *testing.T) {
 		f          ClassifierInput
 		max, first string
 	}{
-		"nothing":                 {ClassifierInput{}, "small default", "small default"},
-		"a threshold":             {ClassifierInput{PromptTokens: 4000, MaxTokens: 500}, "small default", "small default"},
-		"one over it":             {ClassifierInput{PromptTokens: 4001}, "medium prompt_tokens", "medium prompt_tokens"},
-		"over the next":           {ClassifierInput{PromptTokens: 16001}, "large prompt_tokens", "large prompt_tokens"},
-		"output":                  {ClassifierInput{MaxTokens: 501}, "medium max_tokens", "medium max_tokens"},
-		"much output":             {ClassifierInput{MaxTokens: 2001}, "large max_tokens", "large max_tokens"},
-		"prompt and output":       {ClassifierInput{PromptTokens: 6000, MaxTokens: 600}, "medium prompt_tokens", "medium prompt_tokens"},
-		"prompt and much output":  {ClassifierInput{PromptTokens: 6000, MaxTokens: 3000}, "large max_tokens", "medium prompt_tokens"},
-		"a keyword":               {ClassifierInput{User: says("Prove it")}, "large keyword:reasoning", "large keyword:reasoning"},
-		"part of a word":          {ClassifierInput{User: says("improved")}, "small default", "small default"},
-		"a long keyword":          {ClassifierInput{User: says("prove that"), PromptTokens: 5000}, "large keyword:reasoning", "medium prompt_tokens"},
-		"output before keyword":   {ClassifierInput{User: says("prove that"), MaxTokens: 600}, "large keyword:reasoning", "medium max_tokens"},
-		"half a score":            {ClassifierInput{User: says("compare, compare")}, "medium keyword:half", "medium keyword:half"},
-		"two halves":              {ClassifierInput{User: says("compare and contrast")}, "large keyword:half", "large keyword:half"},
-		"not for the higher tier": {ClassifierInput{User: says("compare emails")}, "medium keyword:half", "medium keyword:half"},
-		"the weightiest":          {ClassifierInput{User: says("prove, compare")}, "large keyword:reasoning", "large keyword:reasoning"},
-		"system text":             {ClassifierInput{System: says("prove; Be Rigorous")}, "large keyword:rules", "large keyword:rules"},
-		"not the user's":          {ClassifierInput{User: says("be rigorous")}, "small default", "small default"},
-		"either":                  {ClassifierInput{User: says("E-Mail")}, "medium keyword:mail", "medium keyword:mail"},
-		"keyword and prompt":      {ClassifierInput{User: says("prove"), PromptTokens: 20000}, "large prompt_tokens", "large prompt_tokens"},
+		"nothing":       {ClassifierInput{}, "small default", "small default"},
+		"a threshold":   {ClassifierInput{PromptTokens: 4000, MaxTokens: 500}, "small default", "small default"},
+		"one over it":   {ClassifierInput{PromptTokens: 4001}, "medium prompt_tokens", "medium prompt_tokens"},
+		"over the next": {ClassifierInput{PromptTokens: 16001}, "large prompt_tokens", "large prompt_tokens"},
+		"output":        {ClassifierInput{MaxTokens: 501}, "medium max_tokens", "medium max_tokens"},
+		"much output":   {ClassifierInput{MaxTokens: 2001}, "large max_tokens", "large max_tokens"},
+		"prompt and output": {ClassifierInput{PromptTokens: 6000, MaxTokens: 600}, "medium prompt_tokens",
+			"medium prompt_tokens"},
+		"prompt and much output": {ClassifierInput{PromptTokens: 6000, MaxTokens: 3000}, "large max_tokens",
+			"medium prompt_tokens"},
+		"a keyword": {ClassifierInput{User: says("Prove it")}, "large keyword:reasoning",
+			"large keyword:reasoning"},
+		"part of a word": {ClassifierInput{User: says("improved")}, "small default", "small default"},
+		"a long keyword": {ClassifierInput{User: says("prove that"), PromptTokens: 5000}, "large keyword:reasoning",
+			"medium prompt_tokens"},
+		"output before keyword": {ClassifierInput{User: says("prove that"), MaxTokens: 600}, "large keyword:reasoning",
+			"medium max_tokens"},
+		"half a score": {ClassifierInput{User: says("compare, compare")}, "medium keyword:half",
+			"medium keyword:half"},
+		"two halves": {ClassifierInput{User: says("compare and contrast")}, "large keyword:half",
+			"large keyword:half"},
+		"not for the higher tier": {ClassifierInput{User: says("compare emails")}, "medium keyword:half",
+			"medium keyword:half"},
+		"the weightiest": {ClassifierInput{User: says("prove, compare")}, "large keyword:reasoning",
+			"large keyword:reasoning"},
+		"system text": {ClassifierInput{System: says("prove; Be Rigorous")}, "large keyword:rules",
+			"large keyword:rules"},
+		"not the user's": {ClassifierInput{User: says("be rigorous")}, "small default", "small default"},
+		"either":         {ClassifierInput{User: says("E-Mail")}, "medium keyword:mail", "medium keyword:mail"},
+		"keyword and prompt": {ClassifierInput{User: says("prove"), PromptTokens: 20000}, "large prompt_tokens",
+			"large prompt_tokens"},
 	} {
 		for mode, want := range map[string]string{"max": c.max, "first_match": c.first} {
 			r := words()
@@ -73,7 +84,8 @@ func TestExpectedSignalDecides(t *testing.T) {
 }
 
 func TestSignalForTheDefaultTierIsTheRule(t *testing.T) {
-	class := classifier(t, Rules{Default: "medium", PromptTokens: map[string]int64{"medium": 10}}).Classify(&ClassifierInput{PromptTokens: 11})
+	class := classifier(t,
+		Rules{Default: "medium", PromptTokens: map[string]int64{"medium": 10}}).Classify(&ClassifierInput{PromptTokens: 11})
 	if class.Tier != 1 || class.Rule != "prompt_tokens" {
 		t.Errorf("%+v", class)
 	}
@@ -97,10 +109,13 @@ func TestRuleNamesAGroupOfTheTier(t *testing.T) {
 }
 
 func TestNoMaxTokensIsNoSignal(t *testing.T) {
-	if class := classifier(t, Rules{Mode: "first_match", Default: "large", MaxTokens: map[string]int64{"small": 0}}).Classify(&ClassifierInput{}); class.Rule != "default" {
+	if class := classifier(t,
+		Rules{Mode: "first_match", Default: "large",
+			MaxTokens: map[string]int64{"small": 0}}).Classify(&ClassifierInput{}); class.Rule != "default" {
 		t.Errorf("%+v", class)
 	}
-	if class := classifier(t, Rules{MaxTokens: map[string]int64{"medium": 0}}).Classify(&ClassifierInput{MaxTokens: -1}); class.Rule != "default" {
+	if class := classifier(t, Rules{MaxTokens: map[string]int64{"medium": 0}}).Classify(
+		&ClassifierInput{MaxTokens: -1}); class.Rule != "default" {
 		t.Errorf("%+v", class)
 	}
 }
@@ -129,11 +144,15 @@ func TestDefaultsDependOnTheTiersPosition(t *testing.T) {
 			t.Errorf("%v: the defaults are warned of: %q", names, c.Warnings())
 		}
 	}
-	empty := classifier(t, Rules{PromptTokens: map[string]int64{}, MaxTokens: map[string]int64{}, KeywordScore: map[string]float64{}})
-	if class := empty.Classify(&ClassifierInput{PromptTokens: 1e6, MaxTokens: 1e6, User: says("prove that this equation")}); class.Tier != 0 {
+	empty := classifier(t, Rules{PromptTokens: map[string]int64{}, MaxTokens: map[string]int64{},
+		KeywordScore: map[string]float64{}})
+	if class := empty.Classify(&ClassifierInput{PromptTokens: 1e6, MaxTokens: 1e6,
+		User: says("prove that this equation")}); class.Tier != 0 {
 		t.Errorf("empty sections decide: %+v", class)
 	}
-	if class := classifier(t, Rules{Preset: "none", Keywords: []Keyword{{Tier: "medium", Name: "x", Match: []string{"xyz"}}}}).Classify(&ClassifierInput{User: says("xyz")}); class.Tier != 1 {
+	if class := classifier(t,
+		Rules{Preset: "none", Keywords: []Keyword{{Tier: "medium", Name: "x", Match: []string{"xyz"}}}}).
+		Classify(&ClassifierInput{User: says("xyz")}); class.Tier != 1 {
 		t.Errorf("a group without a score decides nothing: %+v", class)
 	}
 	none, err := NewClassifier(Rules{}, nil)
@@ -164,7 +183,10 @@ func TestPromptIsCountedOnlyNearAThreshold(t *testing.T) {
 		"too far above the last":   {17400, 15900, "", false, 2},
 	} {
 		n := 0
-		f := ClassifierInput{PromptTokens: c.estimate, User: says(c.user), Count: func() (int64, bool) { n++; return c.exact, true }}
+		f := ClassifierInput{PromptTokens: c.estimate, User: says(c.user), Count: func() (int64, bool) {
+			n++
+			return c.exact, true
+		}}
 		class := classifier(t, words()).Classify(&f)
 		if class.Tier != c.tier || n > 1 || (n == 1) != c.counted {
 			t.Errorf("%s: tier %d, counted %d times", name, class.Tier, n)
@@ -186,12 +208,15 @@ func TestPromptIsCountedOnlyNearAThreshold(t *testing.T) {
 
 func TestMoreNeverLowersTheTierInModeMax(t *testing.T) {
 	c := classifier(t, words())
-	piece := rapid.SampledFrom([]string{"prove ", "step by step", "compare ", "contrast\n", "email", "x ", "ſtep.by.step", "é"})
+	piece := rapid.SampledFrom([]string{"prove ", "step by step", "compare ", "contrast\n", "email", "x ", "ſtep.by.step",
+		"é"})
 	rapid.Check(t, func(rt *rapid.T) {
 		before := strings.Join(rapid.SliceOfN(piece, 0, 5).Draw(rt, "text"), " ")
-		f := ClassifierInput{PromptTokens: rapid.Int64Range(0, 30000).Draw(rt, "prompt"), MaxTokens: rapid.Int64Range(0, 4000).Draw(rt, "max"), User: says(before)}
-		more := ClassifierInput{PromptTokens: f.PromptTokens + rapid.Int64Range(0, 9000).Draw(rt, "more prompt"), MaxTokens: f.MaxTokens,
-			User: says(before + " " + strings.Join(rapid.SliceOfN(piece, 0, 5).Draw(rt, "more text"), " "))}
+		f := ClassifierInput{PromptTokens: rapid.Int64Range(0, 30000).Draw(rt, "prompt"),
+			MaxTokens: rapid.Int64Range(0, 4000).Draw(rt, "max"), User: says(before)}
+		more := ClassifierInput{PromptTokens: f.PromptTokens + rapid.Int64Range(0, 9000).Draw(rt, "more prompt"),
+			MaxTokens: f.MaxTokens,
+			User:      says(before + " " + strings.Join(rapid.SliceOfN(piece, 0, 5).Draw(rt, "more text"), " "))}
 		a, b := c.Classify(&f), c.Classify(&more)
 		if b.Tier < a.Tier || b.Score < a.Score {
 			rt.Errorf("%+v became %+v", a, b)
@@ -219,18 +244,21 @@ func explained(k *Classifier, f *ClassifierInput) (Classification, []Signal) {
 
 func TestExplanationAgreesWithClassify(t *testing.T) {
 	c := classifier(t, words())
-	f := ClassifierInput{PromptTokens: 16100, MaxTokens: 100, User: says("compare emails"), Count: func() (int64, bool) { return 15999, true }}
+	f := ClassifierInput{PromptTokens: 16100, MaxTokens: 100, User: says("compare emails"),
+		Count: func() (int64, bool) { return 15999, true }}
 	class, signals := explained(c, &f)
 	if class != c.Classify(&f) {
 		t.Errorf("%+v is not %+v", class, c.Classify(&f))
 	}
-	want := "[{prompt_tokens medium 15999 4000 [] true } {max_tokens  100 500 [] false } {keyword medium 1 0.5 [half mail] false } {default small 0 0 [] false }]"
+	want := "[{prompt_tokens medium 15999 4000 [] true } {max_tokens  100 500 [] false } {keyword medium 1 0.5 [half " +
+		"mail] false } {default small 0 0 [] false }]"
 	if got := fmt.Sprint(signals); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
 	rapid.Check(t, func(rt *rapid.T) {
-		f := ClassifierInput{PromptTokens: rapid.Int64Range(0, 30000).Draw(rt, "prompt"), MaxTokens: rapid.Int64Range(0, 4000).Draw(rt, "max"),
-			User: says(rapid.SampledFrom([]string{"", "prove", "compare", "compare, contrast"}).Draw(rt, "text"))}
+		f := ClassifierInput{PromptTokens: rapid.Int64Range(0, 30000).Draw(rt, "prompt"),
+			MaxTokens: rapid.Int64Range(0, 4000).Draw(rt, "max"),
+			User:      says(rapid.SampledFrom([]string{"", "prove", "compare", "compare, contrast"}).Draw(rt, "text"))}
 		class, signals := explained(c, &f)
 		highest := ""
 		for _, s := range signals[:3] {
@@ -253,9 +281,12 @@ func TestEachMistakeInRulesIsReportedUnderItsConfigKey(t *testing.T) {
 		rules Rules
 		want  []string
 	}{
-		"default": {Rules{Default: "big"}, []string{`classifier.default: unknown tier "big": name one of the tiers (small, medium, large)`}},
-		"thresholds": {Rules{PromptTokens: map[string]int64{"big": 1}, MaxTokens: map[string]int64{"tiny": 1}, KeywordScore: map[string]float64{"x": 1}}, []string{
-			`classifier.prompt_tokens.big: unknown tier "big"`, `classifier.max_tokens.tiny: unknown tier`, `classifier.keyword_score.x: unknown tier`}},
+		"default": {Rules{Default: "big"},
+			[]string{`classifier.default: unknown tier "big": name one of the tiers (small, medium, large)`}},
+		"thresholds": {Rules{PromptTokens: map[string]int64{"big": 1}, MaxTokens: map[string]int64{"tiny": 1},
+			KeywordScore: map[string]float64{"x": 1}}, []string{
+			`classifier.prompt_tokens.big: unknown tier "big"`, `classifier.max_tokens.tiny: unknown tier`,
+			`classifier.keyword_score.x: unknown tier`}},
 		"keywords": {Rules{Keywords: []Keyword{
 			{Name: "nowhere"},
 			{Tier: "large", Name: "a b", Match: []string{`(`, `a{2`, `a**`, `x*|`, `[^\x00-\x{10FFFF}]`}},
@@ -263,7 +294,8 @@ func TestEachMistakeInRulesIsReportedUnderItsConfigKey(t *testing.T) {
 			{Tier: "large", Name: "twice", Match: []string{"abc"}}, {Tier: "large", Name: "twice", Match: []string{"abc"}},
 		}}, []string{
 			`classifier.keywords[0].tier: unknown tier ""`,
-			`classifier.keywords[1].match[0]: missing closing ) "(": write it`, `classifier.keywords[1].match[2]: invalid nested repetition operator "**"`,
+			`classifier.keywords[1].match[0]: missing closing ) "(": write it`,
+			`classifier.keywords[1].match[2]: invalid nested repetition operator "**"`,
 			`classifier.keywords[1].match[3]: matches every text: `, `classifier.keywords[1].match[4]: matches nothing: `,
 			`classifier.keywords[4].name: duplicate name "twice", which classifier.keywords[3] has already`,
 			`classifier.keywords[2].name: duplicate name "code", which the preset "groups" has already`}},
@@ -291,16 +323,24 @@ func TestRulesWithoutEffectAreWarnedOf(t *testing.T) {
 		rules Rules
 		want  string
 	}{
-		"nothing":                {words(), ""},
-		"the presets":            {Rules{Preset: "lesson"}, ""},
-		"no literal":             {Rules{Keywords: word("large", `\w+ing|ab`)}, "classifier.keywords[0].match[0]: requires no text of at least three bytes"},
-		"one alternative has no": {Rules{Keywords: word("large", `prove|go`)}, "classifier.keywords[0].match[0]: requires no text"},
-		"an order upside down":   {Rules{PromptTokens: map[string]int64{"medium": 4000, "large": 4000}}, "classifier.prompt_tokens.medium: never decides: a higher tier needs only 4000"},
-		"below the default":      {Rules{Default: "medium", MaxTokens: map[string]int64{"medium": 500}}, `classifier.max_tokens.medium: never decides: the default tier "medium"`},
-		"a score just reached":   {Rules{Preset: "none", Keywords: word("large", "abc"), KeywordScore: map[string]float64{"large": 1}}, ""},
-		"below in first_match":   {Rules{Mode: "first_match", Default: "medium", MaxTokens: map[string]int64{"medium": 500}}, ""},
-		"a score out of reach":   {Rules{Preset: "none", Keywords: word("large", "abc"), KeywordScore: map[string]float64{"large": 2}}, "classifier.keyword_score.large: never reached"},
-		"a group unheard":        {Rules{Preset: "none", Keywords: word("medium", "abc"), KeywordScore: map[string]float64{}}, "classifier.keywords[0].tier: decides nothing"},
+		"nothing":     {words(), ""},
+		"the presets": {Rules{Preset: "lesson"}, ""},
+		"no literal": {Rules{Keywords: word("large", `\w+ing|ab`)},
+			"classifier.keywords[0].match[0]: requires no text of at least three bytes"},
+		"one alternative has no": {Rules{Keywords: word("large", `prove|go`)},
+			"classifier.keywords[0].match[0]: requires no text"},
+		"an order upside down": {Rules{PromptTokens: map[string]int64{"medium": 4000, "large": 4000}},
+			"classifier.prompt_tokens.medium: never decides: a higher tier needs only 4000"},
+		"below the default": {Rules{Default: "medium", MaxTokens: map[string]int64{"medium": 500}},
+			`classifier.max_tokens.medium: never decides: the default tier "medium"`},
+		"a score just reached": {Rules{Preset: "none", Keywords: word("large", "abc"),
+			KeywordScore: map[string]float64{"large": 1}}, ""},
+		"below in first_match": {Rules{Mode: "first_match", Default: "medium", MaxTokens: map[string]int64{"medium": 500}},
+			""},
+		"a score out of reach": {Rules{Preset: "none", Keywords: word("large", "abc"),
+			KeywordScore: map[string]float64{"large": 2}}, "classifier.keyword_score.large: never reached"},
+		"a group unheard": {Rules{Preset: "none", Keywords: word("medium", "abc"), KeywordScore: map[string]float64{}},
+			"classifier.keywords[0].tier: decides nothing"},
 	} {
 		got := strings.Join(classifier(t, c.rules).Warnings(), "\n")
 		if !strings.HasPrefix(got, c.want) || strings.Contains(got, "\n") || c.want == "" && got != "" {
@@ -314,7 +354,8 @@ func TestRulesWithoutEffectAreWarnedOf(t *testing.T) {
 func TestBackspaceInAnExpressionIsAnError(t *testing.T) {
 	rules := Rules{Preset: "none", Keywords: []Keyword{{Tier: "large", Name: "w", Match: []string{"\bnewsletter\b"}}}}
 	_, err := NewClassifier(rules, []string{"small", "large"})
-	if err == nil || !strings.Contains(err.Error(), "classifier.keywords[0].match[0]: ") || !strings.Contains(err.Error(), "single quotes") {
+	if err == nil || !strings.Contains(err.Error(), "classifier.keywords[0].match[0]: ") ||
+		!strings.Contains(err.Error(), "single quotes") {
 		t.Errorf("the error is %v", err)
 	}
 }

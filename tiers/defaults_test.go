@@ -8,7 +8,8 @@ import (
 // TestPresetGroupsUseEachOfThreeTiers checks the tier of each preset group, depending on the
 // tiers with a keyword score.
 func TestPresetGroupsUseEachOfThreeTiers(t *testing.T) {
-	const plain, maths, code, both = "Write a poem about spring.", "Solve for x: 3x - 7 = 11", "Write a function that sorts a list.", "Solve for x: 3x - 7 = 11 and return JSON"
+	const plain, maths, code, both = "Write a poem about spring.", "Solve for x: 3x - 7 = 11",
+		"Write a function that sorts a list.", "Solve for x: 3x - 7 = 11 and return JSON"
 	score := func(medium, large float64) Rules {
 		r := Rules{KeywordScore: map[string]float64{}}
 		for name, v := range map[string]float64{"medium": medium, "large": large} {
@@ -55,8 +56,10 @@ func TestPresetGroupsUseEachOfThreeTiers(t *testing.T) {
 
 // TestLessonWordsRequestTheLastTier whatever other tiers have a score.
 func TestLessonWordsRequestTheLastTier(t *testing.T) {
-	for _, r := range []Rules{{Preset: "lesson"}, {Preset: "lesson", KeywordScore: map[string]float64{"medium": 1, "large": 1}}} {
-		if class := classifier(t, r).Classify(&ClassifierInput{User: says("What is the dress code?")}); class.Tier != 2 || class.Rule != "keyword:code" {
+	for _, r := range []Rules{{Preset: "lesson"},
+		{Preset: "lesson", KeywordScore: map[string]float64{"medium": 1, "large": 1}}} {
+		if class := classifier(t, r).Classify(&ClassifierInput{User: says("What is the dress code?")}); class.Tier != 2 ||
+			class.Rule != "keyword:code" {
 			t.Errorf("%+v", class)
 		}
 	}

@@ -36,8 +36,10 @@ func matched(m *matcher, text string) []string {
 // bounded has expressions of every kind with matches of bounded length.
 func bounded() []string {
 	return []string{
-		`prove`, `\bprove\b`, `step.by.step`, `\Bab`, `ab\B`, `^start`, `(?m)^line$`, `end\z`, `k[aeiou]{1,3}s`, `colou?r`, `(?-i:Go)lang`,
-		`\d ?[+*/] ?\d`, `c\+\+`, `[^a]xy.{2}z`, `доказать`, `Straße`, `解释`, `ÅNGSTRÖM`, `sk|ks`, `(?s)a.b`, `\b(?:alpha|beta|gamma|delta)s?\b`,
+		`prove`, `\bprove\b`, `step.by.step`, `\Bab`, `ab\B`, `^start`, `(?m)^line$`, `end\z`, `k[aeiou]{1,3}s`, `colou?r`,
+		`(?-i:Go)lang`,
+		`\d ?[+*/] ?\d`, `c\+\+`, `[^a]xy.{2}z`, `доказать`, `Straße`, `解释`, `ÅNGSTRÖM`, `sk|ks`, `(?s)a.b`,
+		`\b(?:alpha|beta|gamma|delta)s?\b`,
 		`x{3,5}y`, `(?:ab|cd){2}e`, `\xff`, `�z`, `.\bs\b.`, `\W-\W`, `aa`, `a{17}`, `(?:impl|re)(?:ement|ply)(?:ed|ing)?`,
 	}
 }
@@ -50,9 +52,12 @@ func TestWindowsMatchLikeTheWholeText(t *testing.T) {
 		naive = append(naive, regexp.MustCompile("(?i)"+pattern))
 	}
 	piece := rapid.OneOf(rapid.SampledFrom(append([]string{
-		"prove", "PROVE", "step-by-step", "ab", "aab", "start", "line", "end", "koos", "Kas", "color", "colour", "Golang", "golang", "GOlang", "1 + 2", "1+2",
-		"C++", "bxy12z", "axy12z", "Доказать", "ДОКАЗАТЬ", "STRASSE", "straße", "STRAẞE", "解释", "ångström", "ÅNGSTRÖM", "Åk", "sK", "a\nb", "alphas", "Beta", "gamma_", "xxxy", "ababe", "cdabE",
-		"\xff", "\xe2", "\xe2\x84", "\xc5", "\x84\xaa", "\xffz", "elvin", "\u0161", "\u2014", "�z", "Kelvin", " s ", "s", " - ", "aaaaaaaaaaaaaaaaa", "implemented", "reply", "replying",
+		"prove", "PROVE", "step-by-step", "ab", "aab", "start", "line", "end", "koos", "Kas", "color", "colour", "Golang",
+		"golang", "GOlang", "1 + 2", "1+2",
+		"C++", "bxy12z", "axy12z", "Доказать", "ДОКАЗАТЬ", "STRASSE", "straße", "STRAẞE", "解释", "ångström", "ÅNGSTRÖM", "Åk",
+		"sK", "a\nb", "alphas", "Beta", "gamma_", "xxxy", "ababe", "cdabE",
+		"\xff", "\xe2", "\xe2\x84", "\xc5", "\x84\xaa", "\xffz", "elvin", "\u0161", "\u2014", "�z", "Kelvin", " s ", "s",
+		" - ", "aaaaaaaaaaaaaaaaa", "implemented", "reply", "replying",
 	}, " ", "\n", "", "_", ".", "x", "é", "😀", strings.Repeat("a", 40), strings.Repeat("\x80", 7))), rapid.String())
 	rapid.Check(t, func(rt *rapid.T) {
 		text := strings.Join(rapid.SliceOfN(piece, 0, 14).Draw(rt, "pieces"), "")
@@ -150,7 +155,8 @@ func TestEachMatchContainsARequiredLiteral(t *testing.T) {
 		}
 		known := required(parsed)
 		folded := strings.Map(fold, text)
-		if needs := known.needs(); needs != nil && !slices.ContainsFunc(needs, func(n string) bool { return strings.Contains(folded, n) }) {
+		if needs := known.needs(); needs != nil &&
+			!slices.ContainsFunc(needs, func(n string) bool { return strings.Contains(folded, n) }) {
 			rt.Errorf("%s matches %q without any of %q", pattern, text, needs)
 		}
 		if known.known && !slices.Contains(known.exact, folded) {
@@ -165,10 +171,12 @@ func TestEachMatchContainsARequiredLiteral(t *testing.T) {
 // drawPattern returns an expression of a few levels.
 func drawPattern(rt *rapid.T, depth int) string {
 	if depth == 0 {
-		return rapid.SampledFrom([]string{"a", "bc", "K", "ß", "яж", "[xyz]", "[0-9]", ".", "", "解", "[a-d]e"}).Draw(rt, "atom")
+		return rapid.SampledFrom([]string{"a", "bc", "K", "ß", "яж", "[xyz]", "[0-9]", ".", "", "解", "[a-d]e"}).Draw(rt,
+			"atom")
 	}
 	a, b := drawPattern(rt, depth-1), drawPattern(rt, depth-1)
-	return rapid.SampledFrom([]string{a + b, "(?:" + a + "|" + b + ")", "(?:" + a + ")?" + b, "(" + a + "){2}" + b, "(?:" + a + "){1,3}", "(?:" + a + ")+" + b, "(?:" + b + ")*" + a}).Draw(rt, "form")
+	return rapid.SampledFrom([]string{a + b, "(?:" + a + "|" + b + ")", "(?:" + a + ")?" + b, "(" + a + "){2}" + b,
+		"(?:" + a + "){1,3}", "(?:" + a + ")+" + b, "(?:" + b + ")*" + a}).Draw(rt, "form")
 }
 
 func FuzzClassify(f *testing.F) {
@@ -178,7 +186,8 @@ func FuzzClassify(f *testing.F) {
 	f.Add(`(((a*)+)?b){0,1000}`, "aaab")
 	f.Add(`(?i)\b(?:х|y)+?$`, "Х")
 	f.Fuzz(func(t *testing.T, pattern, said string) {
-		r := Rules{Preset: "none", Keywords: []Keyword{{Tier: "b", Name: "n", Match: []string{pattern}, In: []string{"user", "system"}}}}
+		r := Rules{Preset: "none",
+			Keywords: []Keyword{{Tier: "b", Name: "n", Match: []string{pattern}, In: []string{"user", "system"}}}}
 		k, err := NewClassifier(r, []string{"a", "b"})
 		if err != nil || len(said) > 4096 || len(pattern) > 256 || strings.ContainsAny(said, "\u212a\u017f") {
 			return
@@ -200,7 +209,8 @@ func FuzzClassify(f *testing.F) {
 
 // plain returns a text of n bytes that no preset matches.
 func plain(n int) []byte {
-	return []byte(strings.Repeat("The quick brown fox jumps over the lazy dog, and then went home for tea with everyone. ", n/80+1)[:n])
+	return []byte(strings.Repeat("The quick brown fox jumps over the lazy dog, and then went home for tea with everyone. ",
+		n/80+1)[:n])
 }
 
 func TestTextWithoutMatchAllocatesNothing(t *testing.T) {
@@ -223,8 +233,10 @@ func TestTextWithoutMatchAllocatesNothing(t *testing.T) {
 
 func BenchmarkClassify(b *testing.B) {
 	twenty := Rules{Preset: "none"}
-	for i, word := range strings.Fields("prove debug refactor theorem algorithm implement analyse evaluate probability derivative integral recursion concurrency benchmark optimise compiler kubernetes architecture classify extract") {
-		twenty.Keywords = append(twenty.Keywords, Keyword{Tier: "large", Name: fmt.Sprint(i), Match: []string{`\b` + word + `\b`, `step.by.step ` + word}})
+	for i, word := range strings.Fields("prove debug refactor theorem algorithm implement analyse evaluate probability " +
+		"derivative integral recursion concurrency benchmark optimise compiler kubernetes architecture classify extract") {
+		twenty.Keywords = append(twenty.Keywords,
+			Keyword{Tier: "large", Name: fmt.Sprint(i), Match: []string{`\b` + word + `\b`, `step.by.step ` + word}})
 	}
 	// Adjacent literals in one long word, none of which is a match.
 	dense := Rules{Preset: "none", Keywords: []Keyword{{Tier: "large", Name: "dense", Match: []string{`\bprove\b`}}}}
@@ -232,8 +244,9 @@ func BenchmarkClassify(b *testing.B) {
 		rules Rules
 		said  []byte
 	}{
-		"twenty": {twenty, plain(TextLimit)}, "groups": {Rules{}, plain(TextLimit)}, "lesson": {Rules{Preset: "lesson"}, plain(TextLimit)},
-		"dense": {dense, []byte(strings.Repeat("prove", 2*TextLimit/5))},
+		"twenty": {twenty, plain(TextLimit)}, "groups": {Rules{}, plain(TextLimit)},
+		"lesson": {Rules{Preset: "lesson"}, plain(TextLimit)},
+		"dense":  {dense, []byte(strings.Repeat("prove", 2*TextLimit/5))},
 	} {
 		said, c := c.said, classifier(b, c.rules)
 		b.Run(name, func(b *testing.B) {

@@ -15,7 +15,8 @@ import (
 func classes(t testing.TB, c Config) *Catalog {
 	t.Helper()
 	c.Targets = []Target{
-		{Name: "small", Tier: true, Model: "s"}, {Name: "medium", Tier: true, Model: "m"}, {Name: "large", Tier: true, Model: "l"},
+		{Name: "small", Tier: true, Model: "s"}, {Name: "medium", Tier: true, Model: "m"},
+		{Name: "large", Tier: true, Model: "l"},
 		{Name: "embed", Models: []string{"bge"}},
 	}
 	c.Aliases = map[string]string{"mini": "small", "vectors": "embed", "best": "classify"}
@@ -48,45 +49,61 @@ func TestEachRuleIsNamed(t *testing.T) {
 		q    Query
 		want string
 	}{
-		"default":               {Query{Input: hello}, "small s default"},
-		"without features":      {Query{Model: "auto"}, "small s default"},
-		"prompt_tokens":         {Query{Input: &ClassifierInput{PromptTokens: 9000}}, "medium m prompt_tokens"},
-		"max_tokens":            {Query{Model: "best", Input: &ClassifierInput{MaxTokens: 3000}}, "large l max_tokens"},
-		"max_tokens, a bound":   {Query{Model: "best", Input: &ClassifierInput{MaxTokens: 9000}}, "small s default max_tokens not counted: so high a value is a ceiling"},
-		"keyword":               {Query{Model: "auto", Input: prove}, "large l keyword:reasoning"},
-		"model":                 {Query{Model: "small", Input: prove}, "small s model"},
-		"alias":                 {Query{Model: "mini", Input: prove}, "small s alias"},
-		"header":                {Query{Header: "Medium", Input: prove}, "medium m header"},
-		"unknown header":        {Query{Header: "huge", Input: prove}, "large l keyword:reasoning " + NoteUnknownHeader},
-		"sticky":                {Query{Input: hello, Chats: chat("medium")}, "medium m sticky default asked for small"},
-		"sticky, rises":         {Query{Input: prove, Chats: chat("medium")}, "large l keyword:reasoning"},
-		"sticky, the same":      {Query{Input: hello, Chats: chat("small")}, "small s default"},
-		"sticky, not by name":   {Query{Model: "small", Input: hello, Chats: chat("large")}, "small s model"},
-		"sticky, not header":    {Query{Header: "small", Input: hello, Chats: chat("large")}, "small s header"},
-		"sticky, clamped":       {Query{Input: hello, Chats: chat("large"), Allowed: only("small", "medium")}, "medium m clamped default asked for small; sticky asked for large"},
-		"clamped":               {Query{Input: prove, Allowed: only("small")}, "small s clamped keyword:reasoning asked for large"},
-		"clamped up":            {Query{Input: hello, Allowed: only("large")}, "large l clamped default asked for small"},
-		"clamped header":        {Query{Header: "large", Allowed: only("medium")}, "medium m clamped header asked for large"},
-		"context":               {Query{Input: hello, Fits: only("medium", "large")}, "medium m context default asked for small"},
-		"context, next fits":    {Query{Model: "mini", Fits: only("large")}, "large l context alias asked for small"},
-		"context, next may":     {Query{Model: "small", Fits: only("medium", "large"), Allowed: only("small", "large")}, "large l context model asked for small"},
-		"context, by header":    {Query{Model: "s", Header: "small", Fits: only("medium")}, "medium m context header asked for small"},
-		"context, never down":   {Query{Model: "large", Fits: only("medium", "small")}, `prompt too long: "large" does not take it`},
-		"context, none allowed": {Query{Input: hello, Fits: only("large"), Allowed: only("small", "medium")}, `prompt too long: "small" does not take it`},
-		"context, no name":      {Query{Model: "small", Fits: only("large"), AllowedModel: only("small")}, `prompt too long: "small" does not take it`},
-		"context, auto":         {Query{Model: "auto", Fits: only("large"), AllowedModel: only("auto")}, "large l context default asked for small"},
-		"context, pinned":       {Query{Model: "s", Fits: only("large")}, `prompt too long: "small" does not take it`},
-		"context, a pool":       {Query{Model: "vectors", Fits: only("large")}, `prompt too long: "embed" does not take it`},
-		"clamped, context":      {Query{Input: prove, Allowed: only("small", "medium"), Fits: only("large")}, `prompt too long: "medium" does not take it`},
-		"unavailable":           {Query{Input: hello, Available: only("large")}, "large l unavailable default asked for small"},
-		"unavailable, down":     {Query{Model: "large", Available: only("small", "medium")}, "medium m unavailable model asked for large"},
-		"unavailable, fits":     {Query{Model: "small", Available: only("medium", "large"), Fits: only("small", "large")}, "large l unavailable model asked for small"},
-		"unavailable, none up":  {Query{Model: "mini", Available: only()}, "small s alias"},
-		"unavailable, nowhere":  {Query{Model: "mini", Allowed: only("small"), Available: only("large")}, "small s alias"},
-		"unavailable, pinned":   {Query{Model: "s", Available: only("large")}, "small s model"},
-		"unavailable, a pool":   {Query{Model: "vectors", Available: only("large")}, "embed bge alias"},
-		"context, unavailable":  {Query{Model: "small", Fits: only("medium", "large"), Available: only("small", "large")}, "large l unavailable model asked for small; context to medium"},
-		"clamped, unavailable":  {Query{Input: prove, Allowed: only("small", "medium"), Available: only("small")}, "small s unavailable keyword:reasoning asked for large; clamped to medium"},
+		"default":          {Query{Input: hello}, "small s default"},
+		"without features": {Query{Model: "auto"}, "small s default"},
+		"prompt_tokens":    {Query{Input: &ClassifierInput{PromptTokens: 9000}}, "medium m prompt_tokens"},
+		"max_tokens":       {Query{Model: "best", Input: &ClassifierInput{MaxTokens: 3000}}, "large l max_tokens"},
+		"max_tokens, a bound": {Query{Model: "best", Input: &ClassifierInput{MaxTokens: 9000}},
+			"small s default max_tokens not counted: so high a value is a ceiling"},
+		"keyword":             {Query{Model: "auto", Input: prove}, "large l keyword:reasoning"},
+		"model":               {Query{Model: "small", Input: prove}, "small s model"},
+		"alias":               {Query{Model: "mini", Input: prove}, "small s alias"},
+		"header":              {Query{Header: "Medium", Input: prove}, "medium m header"},
+		"unknown header":      {Query{Header: "huge", Input: prove}, "large l keyword:reasoning " + NoteUnknownHeader},
+		"sticky":              {Query{Input: hello, Chats: chat("medium")}, "medium m sticky default asked for small"},
+		"sticky, rises":       {Query{Input: prove, Chats: chat("medium")}, "large l keyword:reasoning"},
+		"sticky, the same":    {Query{Input: hello, Chats: chat("small")}, "small s default"},
+		"sticky, not by name": {Query{Model: "small", Input: hello, Chats: chat("large")}, "small s model"},
+		"sticky, not header":  {Query{Header: "small", Input: hello, Chats: chat("large")}, "small s header"},
+		"sticky, clamped": {Query{Input: hello, Chats: chat("large"), Allowed: only("small", "medium")},
+			"medium m clamped default asked for small; sticky asked for large"},
+		"clamped": {Query{Input: prove, Allowed: only("small")},
+			"small s clamped keyword:reasoning asked for large"},
+		"clamped up":     {Query{Input: hello, Allowed: only("large")}, "large l clamped default asked for small"},
+		"clamped header": {Query{Header: "large", Allowed: only("medium")}, "medium m clamped header asked for large"},
+		"context": {Query{Input: hello, Fits: only("medium", "large")},
+			"medium m context default asked for small"},
+		"context, next fits": {Query{Model: "mini", Fits: only("large")}, "large l context alias asked for small"},
+		"context, next may": {Query{Model: "small", Fits: only("medium", "large"), Allowed: only("small", "large")},
+			"large l context model asked for small"},
+		"context, by header": {Query{Model: "s", Header: "small", Fits: only("medium")},
+			"medium m context header asked for small"},
+		"context, never down": {Query{Model: "large", Fits: only("medium", "small")},
+			`prompt too long: "large" does not take it`},
+		"context, none allowed": {Query{Input: hello, Fits: only("large"), Allowed: only("small", "medium")},
+			`prompt too long: "small" does not take it`},
+		"context, no name": {Query{Model: "small", Fits: only("large"), AllowedModel: only("small")},
+			`prompt too long: "small" does not take it`},
+		"context, auto": {Query{Model: "auto", Fits: only("large"), AllowedModel: only("auto")},
+			"large l context default asked for small"},
+		"context, pinned": {Query{Model: "s", Fits: only("large")}, `prompt too long: "small" does not take it`},
+		"context, a pool": {Query{Model: "vectors", Fits: only("large")}, `prompt too long: "embed" does not take it`},
+		"clamped, context": {Query{Input: prove, Allowed: only("small", "medium"), Fits: only("large")},
+			`prompt too long: "medium" does not take it`},
+		"unavailable": {Query{Input: hello, Available: only("large")},
+			"large l unavailable default asked for small"},
+		"unavailable, down": {Query{Model: "large", Available: only("small", "medium")},
+			"medium m unavailable model asked for large"},
+		"unavailable, fits": {Query{Model: "small", Available: only("medium", "large"), Fits: only("small", "large")},
+			"large l unavailable model asked for small"},
+		"unavailable, none up": {Query{Model: "mini", Available: only()}, "small s alias"},
+		"unavailable, nowhere": {Query{Model: "mini", Allowed: only("small"), Available: only("large")}, "small s alias"},
+		"unavailable, pinned":  {Query{Model: "s", Available: only("large")}, "small s model"},
+		"unavailable, a pool":  {Query{Model: "vectors", Available: only("large")}, "embed bge alias"},
+		"context, unavailable": {Query{Model: "small", Fits: only("medium", "large"), Available: only("small", "large")},
+			"large l unavailable model asked for small; context to medium"},
+		"clamped, unavailable": {Query{Input: prove, Allowed: only("small", "medium"), Available: only("small")},
+			"small s unavailable keyword:reasoning asked for large; clamped to medium"},
 	} {
 		if got := outcome(classes(t, Config{}).Resolve(c.q)); got != c.want {
 			t.Errorf("%s: %s\nwant %s", name, got, c.want)
@@ -113,8 +130,9 @@ func TestPromptTooLongForAllTiersMovesToTheLargest(t *testing.T) {
 		q    Query
 		want string
 	}{
-		"named":   {Query{Model: "medium", Fits: only()}, "large l context model asked for medium"},
-		"allowed": {Query{Model: "small", Fits: only(), Allowed: only("small", "medium")}, "medium m context model asked for small"},
+		"named": {Query{Model: "medium", Fits: only()}, "large l context model asked for medium"},
+		"allowed": {Query{Model: "small", Fits: only(), Allowed: only("small", "medium")},
+			"medium m context model asked for small"},
 		"pinned":  {Query{Model: "s", Fits: only()}, "small s model"},
 		"highest": {Query{Model: "large", Fits: only()}, "large l model"},
 	} {
@@ -130,7 +148,8 @@ func TestPromptTooLongForAllTiersMovesToTheLargest(t *testing.T) {
 func TestChatIsRememberedAtItsTierBeforeAnUnavailableMove(t *testing.T) {
 	k, chats := classes(t, Config{}), NewChats(10)
 	f := func() *ClassifierInput { return &ClassifierInput{Now: time.Unix(1, 0), Session: 1} }
-	if v, err := k.Resolve(Query{Model: "auto", Input: f(), Chats: chats, Available: only("large")}); err != nil || v.Target != "large" {
+	if v, err := k.Resolve(Query{Model: "auto", Input: f(), Chats: chats, Available: only("large")}); err != nil ||
+		v.Target != "large" {
 		t.Fatalf("%+v, %v", v, err)
 	}
 	if v, err := k.Resolve(Query{Model: "auto", Input: f(), Chats: chats}); err != nil || v.Target == "large" {
@@ -143,9 +162,12 @@ func TestOnlyRequestsThatLeaveTheChoiceAreClassified(t *testing.T) {
 		q    Query
 		want bool
 	}{
-		"auto": {Query{Model: "auto"}, true}, "no name": {Query{}, true}, "an alias of classify": {Query{Model: "best"}, true}, "an unknown header": {Query{Header: "x"}, true},
-		"a header": {Query{Model: "auto", Header: "small"}, false}, "a tier": {Query{Model: "small"}, false}, "a model": {Query{Model: "s"}, false},
-		"an alias": {Query{Model: "mini"}, false}, "a pool": {Query{Model: "bge"}, false}, "no way": {Query{Model: "auto", AllowedModel: only("mini")}, false},
+		"auto": {Query{Model: "auto"}, true}, "no name": {Query{}, true},
+		"an alias of classify": {Query{Model: "best"}, true}, "an unknown header": {Query{Header: "x"}, true},
+		"a header": {Query{Model: "auto", Header: "small"}, false}, "a tier": {Query{Model: "small"}, false},
+		"a model":  {Query{Model: "s"}, false},
+		"an alias": {Query{Model: "mini"}, false}, "a pool": {Query{Model: "bge"}, false},
+		"no way": {Query{Model: "auto", AllowedModel: only("mini")}, false},
 	} {
 		read := false
 		c.q.Input = &ClassifierInput{Now: start(), Session: 5, User: func() []byte { read = true; return nil }}
@@ -202,7 +224,8 @@ func TestChatStaysAtItsLastTier(t *testing.T) {
 		k, chats := classes(t, Config{Rules: Rules{Sticky: c.sticky}}), NewChats(10)
 		c.first.Chats, c.first.Input = chats, &ClassifierInput{Now: start(), Turns: []uint64{1}, User: says("prove")}
 		_, _ = k.Resolve(c.first)
-		v, err := k.Resolve(Query{Chats: chats, Input: &ClassifierInput{Now: start().Add(c.after), Turns: []uint64{1, 2, 3}, User: says("thanks")}})
+		v, err := k.Resolve(Query{Chats: chats, Input: &ClassifierInput{Now: start().Add(c.after), Turns: []uint64{1, 2, 3},
+			User: says("thanks")}})
 		if got := v.Target + " " + v.Rule; err != nil || got != c.want {
 			t.Errorf("%s: %s, %v, want %s", name, got, err, c.want)
 		}
@@ -215,7 +238,8 @@ func TestReloadKeepsAChatAtItsTierByName(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.User = says("thanks")
-	for want, names := range map[string][]string{"large sticky": {"tiny", "large", "huge"}, "tiny default": {"tiny", "huge"}} {
+	for want, names := range map[string][]string{"large sticky": {"tiny", "large", "huge"},
+		"tiny default": {"tiny", "huge"}} {
 		var c Config
 		for _, name := range names {
 			c.Targets = append(c.Targets, Target{Name: name, Tier: true})
@@ -236,13 +260,16 @@ func drawUse(rt *rapid.T) Query {
 		if !rapid.Bool().Draw(rt, label) {
 			return nil
 		}
-		return only(rapid.SliceOf(rapid.SampledFrom([]string{"small", "medium", "large", "embed"})).Draw(rt, label+" names")...)
+		return only(rapid.SliceOf(rapid.SampledFrom([]string{"small", "medium", "large", "embed"})).Draw(rt,
+			label+" names")...)
 	}
 	q := Query{
-		Model:  rapid.SampledFrom([]string{"", "auto", "best", "small", "large", "s", "m", "mini", "bge", "vectors"}).Draw(rt, "model"),
+		Model: rapid.SampledFrom([]string{"", "auto", "best", "small", "large", "s", "m", "mini", "bge", "vectors"}).Draw(rt,
+			"model"),
 		Header: rapid.SampledFrom([]string{"", "", "small", "large", "x"}).Draw(rt, "header"),
-		Input: &ClassifierInput{Now: start(), Session: 1, PromptTokens: rapid.Int64Range(0, 30000).Draw(rt, "prompt"), MaxTokens: rapid.Int64Range(0, 3000).Draw(rt, "max"),
-			User: says(rapid.SampledFrom([]string{"", "prove", "compare", "email"}).Draw(rt, "text"))},
+		Input: &ClassifierInput{Now: start(), Session: 1, PromptTokens: rapid.Int64Range(0, 30000).Draw(rt, "prompt"),
+			MaxTokens: rapid.Int64Range(0, 3000).Draw(rt, "max"),
+			User:      says(rapid.SampledFrom([]string{"", "prove", "compare", "email"}).Draw(rt, "text"))},
 		Allowed: some("allowed"), Fits: some("fits"), Available: some("available"),
 	}
 	if rapid.Bool().Draw(rt, "by name") {
@@ -276,7 +303,8 @@ func TestMovesNeverReachAForbiddenTarget(t *testing.T) {
 		if v.Pinned && (v.Model != q.Model || v.Rule != "model") {
 			rt.Errorf("a pinned request moved: %+v", v)
 		}
-		if moved := v.Rule == "clamped" || v.Rule == "context" || v.Rule == "unavailable"; moved && !strings.Contains(v.Note, " asked for ") {
+		if moved := v.Rule == "clamped" || v.Rule == "context" || v.Rule == "unavailable"; moved &&
+			!strings.Contains(v.Note, " asked for ") {
 			rt.Errorf("the note lacks the overridden tier: %+v", v)
 		}
 		free := q.Model == "" || q.Model == "auto" || q.Model == "best"
@@ -320,7 +348,8 @@ func TestMistakesInRulesAndNamesAreReportedTogether(t *testing.T) {
 		Targets: []Target{{Name: "small", Tier: true}, {Name: "small", Tier: true}},
 		Rules:   Rules{Default: "big", PromptTokens: map[string]int64{"big": 1}},
 	})
-	want := []string{"tiers[1].name: duplicate", "classifier.default: unknown tier", "classifier.prompt_tokens.big: unknown tier"}
+	want := []string{"tiers[1].name: duplicate", "classifier.default: unknown tier",
+		"classifier.prompt_tokens.big: unknown tier"}
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok || len(joined.Unwrap()) != len(want) {
 		t.Fatalf("got %v", err)
@@ -361,7 +390,8 @@ func TestEachMoveIsRecorded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Move{{Tier: "large", Rule: "keyword:reasoning", By: "clamped"}, {Tier: "medium", Rule: "clamped", By: "unavailable"}}
+	want := []Move{{Tier: "large", Rule: "keyword:reasoning", By: "clamped"},
+		{Tier: "medium", Rule: "clamped", By: "unavailable"}}
 	if v.Target != "small" || !slices.Equal(moves, want) {
 		t.Errorf("it went to %s by %s, moved so: %+v, want %+v", v.Target, v.Rule, moves, want)
 	}

@@ -33,7 +33,8 @@ func accepted() map[string][2]string {
 		"If today is 3 December, how many days are left until Christmas?":      {"maths", "a count of days"},
 		"The train leaves at 9:12 and arrives at 11:47. How long is the ride?": {"maths", "a difference of times"},
 		"How do I calculate the square metres of my living room?":              {"maths", "a question about a calculation"},
-		"The probability of rain is 60 %. Should we move the barbecue?":        {"maths", "probability asks for maths in most prompts"},
+		"The probability of rain is 60 %. Should we move the barbecue?": {"maths",
+			"probability asks for maths in most prompts"},
 		// These prompts need a structure that small models often miss.
 		"List the ingredients of pesto as a table with amounts for 2 and 4 people.": {"extraction", "a table is asked for"},
 		"Write a scavenger hunt with 6 clues around the house, each on its own line.": {"extraction",
@@ -85,7 +86,8 @@ func TestOrdinaryPromptsMatchNoGroup(t *testing.T) {
 // tier of the question.
 func TestLettersBeforeChoicesMatchNoLogic(t *testing.T) {
 	k := classifier(t, Rules{})
-	for _, list := range []string{"\nA. one\nB. two\nC. three\nD. four\nAnswer:", "\na) one\nb) two", "\n(a) one\n(b) two", "\n1. one\n2. two", "\nA: one\nB: two"} {
+	for _, list := range []string{"\nA. one\nB. two\nC. three\nD. four\nAnswer:", "\na) one\nb) two", "\n(a) one\n(b) two",
+		"\n1. one\n2. two", "\nA: one\nB: two"} {
 		for question, want := range map[string]string{
 			"Which one do you like best?":         "",
 			"Solve for x: 3x - 7 = 11":            "maths",

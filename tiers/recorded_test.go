@@ -29,18 +29,22 @@ func catalogOf(t testing.TB, r Rules) *Catalog {
 }
 
 func TestRecordResolvesLikeItsText(t *testing.T) {
-	k := catalogOf(t, keywordRules(codeGroup("panic"), Keyword{Tier: "medium", Name: "sums", Match: []string{"integral"}, In: []string{"user", "system"}}))
+	k := catalogOf(t,
+		keywordRules(codeGroup("panic"), Keyword{Tier: "medium", Name: "sums", Match: []string{"integral"},
+			In: []string{"user", "system"}}))
 	rapid.Check(t, func(t *rapid.T) {
 		word := rapid.SampledFrom([]string{"hello", "panic", "integral", "panic integral", strings.Repeat("long ", 500)})
 		user, system := word.Draw(t, "user"), word.Draw(t, "system")
-		f := ClassifierInput{Now: time.Unix(1000, 0), PromptTokens: rapid.Int64Range(0, 40_000).Draw(t, "prompt"), MaxTokens: rapid.Int64Range(0, 5000).Draw(t, "max"),
-			Tools: rapid.Bool().Draw(t, "tools"), LimitRequired: rapid.Bool().Draw(t, "required"),
+		f := ClassifierInput{Now: time.Unix(1000, 0), PromptTokens: rapid.Int64Range(0, 40_000).Draw(t, "prompt"),
+			MaxTokens: rapid.Int64Range(0, 5000).Draw(t, "max"),
+			Tools:     rapid.Bool().Draw(t, "tools"), LimitRequired: rapid.Bool().Draw(t, "required"),
 			User: says(user), System: says(system), Count: func() (int64, bool) { return 4001, true }}
 		var e Evidence
 		q := Query{Model: rapid.SampledFrom([]string{"auto", "", "medium", "large-model"}).Draw(t, "model"),
 			Header: rapid.SampledFrom([]string{"", "large", "other"}).Draw(t, "header"), Input: &f, Evidence: &e}
 		want, wantErr := k.Resolve(q)
-		left := ClassifierInput{Now: f.Now, PromptTokens: f.PromptTokens, MaxTokens: f.MaxTokens, Tools: f.Tools, LimitRequired: f.LimitRequired}
+		left := ClassifierInput{Now: f.Now, PromptTokens: f.PromptTokens, MaxTokens: f.MaxTokens, Tools: f.Tools,
+			LimitRequired: f.LimitRequired}
 		q.Input, q.Evidence = &left, nil
 		got, known, err := k.ResolveRecorded(q, &e, nil)
 		if got != want || !known || (err == nil) != (wantErr == nil) {
@@ -59,15 +63,26 @@ func TestUnknownGroupsOfARecordAreReported(t *testing.T) {
 		target string
 		known  bool
 	}{
-		"the same group":                      {keywordRules(codeGroup("panic")), Evidence{Classified: true, Groups: []string{"code"}}, 10, nil, "large", true},
-		"its weight plays no part":            {keywordRules(Keyword{Tier: "large", Name: "code", Weight: 3, Match: []string{"panic"}}), Evidence{Classified: true}, 10, nil, "small", true},
-		"another tier of the same group":      {keywordRules(Keyword{Tier: "medium", Name: "code", Match: []string{"panic"}}), Evidence{Classified: true, Groups: []string{"code"}}, 10, nil, "medium", true},
-		"other expressions":                   {keywordRules(codeGroup("panic", "goto")), Evidence{Classified: true, Groups: []string{"code"}}, 10, []string{"code"}, "small", false},
-		"another place":                       {keywordRules(Keyword{Tier: "large", Name: "code", In: []string{"system"}, Match: []string{"panic"}}), Evidence{Classified: true}, 10, []string{"code"}, "small", false},
-		"a new group":                         {keywordRules(codeGroup("panic"), Keyword{Tier: "medium", Name: "law", Match: []string{"court"}}), Evidence{Classified: true}, 10, []string{"law"}, "small", false},
-		"a new group that changes nothing":    {keywordRules(codeGroup("panic"), Keyword{Tier: "medium", Name: "law", Match: []string{"court"}}), Evidence{Classified: true, Groups: []string{"code"}}, 10, []string{"law"}, "large", true},
-		"a long prompt, whatever the group":   {keywordRules(codeGroup("panic", "goto")), Evidence{Classified: true}, 90_000, []string{"code"}, "large", true},
-		"no group left":                       {keywordRules(), Evidence{Classified: true, Groups: []string{"code"}}, 10, nil, "small", true},
+		"the same group": {keywordRules(codeGroup("panic")),
+			Evidence{Classified: true, Groups: []string{"code"}}, 10, nil, "large", true},
+		"its weight plays no part": {keywordRules(Keyword{Tier: "large", Name: "code", Weight: 3,
+			Match: []string{"panic"}}), Evidence{Classified: true}, 10, nil, "small", true},
+		"another tier of the same group": {keywordRules(Keyword{Tier: "medium", Name: "code", Match: []string{"panic"}}),
+			Evidence{Classified: true, Groups: []string{"code"}}, 10, nil, "medium", true},
+		"other expressions": {keywordRules(codeGroup("panic", "goto")),
+			Evidence{Classified: true, Groups: []string{"code"}}, 10, []string{"code"}, "small", false},
+		"another place": {keywordRules(Keyword{Tier: "large", Name: "code", In: []string{"system"},
+			Match: []string{"panic"}}), Evidence{Classified: true}, 10, []string{"code"}, "small", false},
+		"a new group": {keywordRules(codeGroup("panic"),
+			Keyword{Tier: "medium", Name: "law", Match: []string{"court"}}), Evidence{Classified: true}, 10, []string{"law"},
+			"small", false},
+		"a new group that changes nothing": {keywordRules(codeGroup("panic"),
+			Keyword{Tier: "medium", Name: "law", Match: []string{"court"}}),
+			Evidence{Classified: true, Groups: []string{"code"}}, 10, []string{"law"}, "large", true},
+		"a long prompt, whatever the group": {keywordRules(codeGroup("panic", "goto")), Evidence{Classified: true}, 90_000,
+			[]string{"code"}, "large", true},
+		"no group left": {keywordRules(), Evidence{Classified: true, Groups: []string{"code"}}, 10, nil,
+			"small", true},
 		"never classified":                    {keywordRules(codeGroup("panic")), Evidence{}, 10, nil, "small", false},
 		"never classified, and nothing to be": {keywordRules(), Evidence{}, 10, nil, "small", true},
 	} {
@@ -75,7 +90,8 @@ func TestUnknownGroupsOfARecordAreReported(t *testing.T) {
 		groups := k.Classifier().NewGroups(made.Classifier())
 		v, known, err := k.ResolveRecorded(Query{Input: &ClassifierInput{PromptTokens: c.tokens}}, &c.was, groups)
 		if err != nil || v.Target != c.target || known != c.known || !slices.Equal(groups, c.groups) {
-			t.Errorf("%s: to %q, known %v, groups %q, error %v; want %q, %v, %q", name, v.Target, known, groups, err, c.target, c.known, c.groups)
+			t.Errorf("%s: to %q, known %v, groups %q, error %v; want %q, %v, %q", name, v.Target, known, groups, err, c.target,
+				c.known, c.groups)
 		}
 	}
 }
@@ -107,7 +123,8 @@ func TestRecordedCountReplacesTheEstimate(t *testing.T) {
 	f := &ClassifierInput{Now: time.Unix(9999, 0), PromptTokens: 4100}
 	asked := false
 	f.Count = func() (int64, bool) { asked = true; return 1, true }
-	if v, _, err := k.ResolveRecorded(Query{Input: f}, &Evidence{Classified: true, Counted: 3900}, nil); err != nil || v.Target != "small" || asked {
+	if v, _, err := k.ResolveRecorded(Query{Input: f}, &Evidence{Classified: true, Counted: 3900}, nil); err != nil ||
+		v.Target != "small" || asked {
 		t.Errorf("a recorded count: to %q, asked again %v, %v", v.Target, asked, err)
 	}
 	if _, _, err := k.ResolveRecorded(Query{Input: f}, &Evidence{Classified: true}, nil); err != nil || !asked {

@@ -108,11 +108,15 @@ func TestForbiddenTargetsAreClampedOrUnknown(t *testing.T) {
 		q    Query
 		want string // target rule note, or the error
 	}{
-		"header, lower first":     {Query{Model: "small", Header: "large", Allowed: only("small", "medium")}, "medium clamped header asked for large"},
-		"header, else higher":     {Query{Model: "large", Header: "small", Allowed: only("large")}, "large clamped header asked for small"},
-		"default, lower first":    {Query{Model: "auto", Allowed: only("small", "large")}, "small clamped default asked for medium"},
-		"default, else higher":    {Query{Allowed: only("large", "embed")}, "large clamped default asked for medium"},
-		"default and bad header":  {Query{Allowed: only("small"), Header: "x"}, "small clamped default asked for medium; " + NoteUnknownHeader},
+		"header, lower first": {Query{Model: "small", Header: "large", Allowed: only("small", "medium")},
+			"medium clamped header asked for large"},
+		"header, else higher": {Query{Model: "large", Header: "small", Allowed: only("large")},
+			"large clamped header asked for small"},
+		"default, lower first": {Query{Model: "auto", Allowed: only("small", "large")},
+			"small clamped default asked for medium"},
+		"default, else higher": {Query{Allowed: only("large", "embed")}, "large clamped default asked for medium"},
+		"default and bad header": {Query{Allowed: only("small"), Header: "x"}, "small clamped default asked for medium; " +
+			NoteUnknownHeader},
 		"default, no tier at all": {Query{Allowed: only("embed", "any")}, "unknown model"},
 		"a tier's name":           {Query{Model: "large", Allowed: only("small")}, "unknown model"},
 		"an engine's name":        {Query{Model: "qwen-7b", Allowed: only("large")}, "unknown model"},
@@ -147,8 +151,9 @@ func TestAutoIsAnAliasLikeAnother(t *testing.T) {
 		config Config
 		want   string
 	}{
-		"by default":    {Config{Targets: []Target{small}, Default: "small"}, "small default"},
-		"overridden":    {Config{Targets: []Target{small, {Name: "p", Model: "x"}}, Default: "small", Aliases: map[string]string{"auto": "p"}}, "p alias"},
+		"by default": {Config{Targets: []Target{small}, Default: "small"}, "small default"},
+		"overridden": {Config{Targets: []Target{small, {Name: "p", Model: "x"}}, Default: "small",
+			Aliases: map[string]string{"auto": "p"}}, "p alias"},
 		"a tier's name": {Config{Targets: []Target{small, {Name: "auto", Tier: true}}, Default: "small"}, "auto model"},
 		"without tiers": {Config{Targets: []Target{{Name: "p", Model: "x"}}}, "unknown model"},
 	} {
@@ -168,7 +173,8 @@ func TestAutoIsAnAliasLikeAnother(t *testing.T) {
 }
 
 func TestTierMayHaveTheNameOfItsModel(t *testing.T) {
-	k, err := New(Config{Targets: []Target{{Name: "llama", Tier: true, Model: "llama"}, {Name: "bge", Models: []string{"bge"}}}, Default: "llama"})
+	k, err := New(Config{Targets: []Target{{Name: "llama", Tier: true, Model: "llama"},
+		{Name: "bge", Models: []string{"bge"}}}, Default: "llama"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +189,8 @@ func TestModelsListsTheNamesThatTheTenantMayUse(t *testing.T) {
 		q    Query
 		want string
 	}{
-		"all":          {Query{}, "auto best bge-m3 bge-m3-v2 gpt-4o-mini large medium mini qwen-32b qwen-7b qwen-7b-lora small vectors"},
+		"all": {Query{},
+			"auto best bge-m3 bge-m3-v2 gpt-4o-mini large medium mini qwen-32b qwen-7b qwen-7b-lora small vectors"},
 		"one tier":     {Query{Allowed: only("small")}, "auto best gpt-4o-mini mini qwen-7b qwen-7b-lora small"},
 		"one pool":     {Query{Allowed: only("embed")}, "bge-m3 bge-m3-v2 vectors"},
 		"by name":      {Query{AllowedModel: only("auto", "mini", "nothing")}, "auto mini"},
@@ -198,7 +205,8 @@ func TestModelsListsTheNamesThatTheTenantMayUse(t *testing.T) {
 
 // drawConfig returns a valid config with random aliases and globs.
 func drawConfig(rt *rapid.T) Config {
-	c := Config{Aliases: map[string]string{}, Default: fmt.Sprint("t", rapid.IntRange(0, 2).Draw(rt, "default")), Rules: Rules{Preset: "none"}}
+	c := Config{Aliases: map[string]string{}, Default: fmt.Sprint("t", rapid.IntRange(0, 2).Draw(rt, "default")),
+		Rules: Rules{Preset: "none"}}
 	to := []string{Classify}
 	for i := range 5 {
 		t := Target{Name: fmt.Sprint("t", i), Tier: i < 3}
@@ -226,7 +234,8 @@ func drawConfig(rt *rapid.T) Config {
 
 func drawQuery(rt *rapid.T) Query {
 	q := Query{
-		Model:  rapid.OneOf(rapid.StringMatching(`[ab]{0,7}`), rapid.StringMatching(`[tm][0-5]\+?|auto|classify`)).Draw(rt, "model"),
+		Model: rapid.OneOf(rapid.StringMatching(`[ab]{0,7}`), rapid.StringMatching(`[tm][0-5]\+?|auto|classify`)).Draw(rt,
+			"model"),
 		Header: rapid.SampledFrom([]string{"", "t0", "T1", "t2", "t3", "x"}).Draw(rt, "header"),
 	}
 	if rapid.Bool().Draw(rt, "restricted") {
@@ -261,7 +270,8 @@ func TestResolveNeverReturnsAForbiddenTarget(t *testing.T) {
 		if v.Pinned && v.Model != q.Model {
 			rt.Errorf("%q is pinned to another model: %+v", q.Model, v)
 		}
-		if served := c.Targets[at].served(); v.Model != "" && !slices.Contains(served, v.Model) || v.Model == "" && len(served) > 0 {
+		if served := c.Targets[at].served(); v.Model != "" && !slices.Contains(served, v.Model) ||
+			v.Model == "" && len(served) > 0 {
 			rt.Errorf("%s does not serve what it is asked for: %+v", v.Target, v)
 		}
 	})
@@ -269,7 +279,8 @@ func TestResolveNeverReturnsAForbiddenTarget(t *testing.T) {
 
 func TestHeaderCannotBypassAModelRestriction(t *testing.T) {
 	k, err := New(Config{
-		Targets: []Target{{Name: "small", Tier: true, Model: "s"}, {Name: "medium", Tier: true, Model: "m"}, {Name: "large", Tier: true, Model: "l"}},
+		Targets: []Target{{Name: "small", Tier: true, Model: "s"}, {Name: "medium", Tier: true, Model: "m"},
+			{Name: "large", Tier: true, Model: "l"}},
 		Aliases: map[string]string{"mini": "small", "gpt-4*": "medium"}, Default: "small",
 	})
 	if err != nil {
@@ -364,7 +375,8 @@ func TestLongestGlobWinsInAnyMapOrder(t *testing.T) {
 }
 
 func TestEquallyLongGlobsHaveOneOrder(t *testing.T) {
-	c := Config{Targets: []Target{{Name: "t", Tier: true}}, Default: "t", Aliases: map[string]string{"?zz": "t", "*zz": "t", "a?*": "t"}}
+	c := Config{Targets: []Target{{Name: "t", Tier: true}}, Default: "t",
+		Aliases: map[string]string{"?zz": "t", "*zz": "t", "a?*": "t"}}
 	want := []string{"?zz", "*zz"}
 	for letter := 'a'; letter < 'z'; letter++ { // more than a sort keeps in order by itself
 		pattern := string(letter) + "z*"
@@ -407,7 +419,8 @@ func matchSlowly(pattern, name string) bool {
 }
 
 func FuzzGlob(f *testing.F) {
-	for _, seed := range [][2]string{{"gpt-4*", "gpt-4o"}, {"*", ""}, {"?", "é"}, {"a*?b", "axxb"}, {".+", ".+"}, {"[a]", "a"}, {"**a**", "bab"}, {"a\n*", "a\nb"}, {`\d`, "1"}} {
+	for _, seed := range [][2]string{{"gpt-4*", "gpt-4o"}, {"*", ""}, {"?", "é"}, {"a*?b", "axxb"}, {".+", ".+"},
+		{"[a]", "a"}, {"**a**", "bab"}, {"a\n*", "a\nb"}, {`\d`, "1"}} {
 		f.Add(seed[0], seed[1])
 	}
 	f.Fuzz(func(t *testing.T, pattern, name string) {

@@ -237,8 +237,9 @@ func (c *checker) warnUnscored(rules Rules, scores []threshold[float64], floor i
 		tier := slices.Index(c.tiers, k.Tier)
 		heard := slices.ContainsFunc(scores, func(t threshold[float64]) bool { return t.tier <= tier && t.tier > floor })
 		if tier >= 0 && !heard {
-			c.addWarning(keyAt("classifier.keywords", i)+".tier", "decides nothing: no keyword_score asks for %q or a lower tier above the default: "+
-				"name a tier above classifier.default here and in keyword_score", k.Tier)
+			c.addWarning(keyAt("classifier.keywords", i)+".tier",
+				"decides nothing: no keyword_score asks for %q or a lower tier above the default: "+
+					"name a tier above classifier.default here and in keyword_score", k.Tier)
 		}
 	}
 }

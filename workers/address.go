@@ -49,7 +49,8 @@ func parseAddress(raw string) (address, error) {
 	case raw == "":
 		return address{}, errors.New("url: is empty; write http://host:port, https://host or unix:///path")
 	case !found:
-		return address{}, fmt.Errorf("url: %q has no scheme; write http://host:port, https://host or unix:///path", redact(raw))
+		return address{}, fmt.Errorf("url: %q has no scheme; write http://host:port, https://host or unix:///path",
+			redact(raw))
 	case scheme == "unix":
 		return parseSocket(raw, rest)
 	case scheme == "http" || scheme == "https":
@@ -70,10 +71,12 @@ func parseSocket(raw, rest string) (address, error) {
 		socket, base = rest[:colon], rest[colon+1:]
 	}
 	if strings.HasSuffix(socket, "/") {
-		return address{}, fmt.Errorf("url: %q ends in a slash; it must name the socket's file, as unix:///run/engine.sock", raw)
+		return address{}, fmt.Errorf("url: %q ends in a slash; it must name the socket's file, as unix:///run/engine.sock",
+			raw)
 	}
 	if len(socket) > maxSocketPath {
-		return address{}, fmt.Errorf("url: the socket path %q has %d bytes, the system takes %d; use a shorter one", socket, len(socket), maxSocketPath)
+		return address{}, fmt.Errorf("url: the socket path %q has %d bytes, the system takes %d; use a shorter one", socket,
+			len(socket), maxSocketPath)
 	}
 	parsed, err := url.Parse("http://unix" + base)
 	if err != nil {
@@ -97,7 +100,9 @@ func parseHost(raw, scheme string) (address, error) {
 	}
 	switch {
 	case u.User != nil:
-		return address{}, fmt.Errorf("url: %q must not hold a user or a password; name the variable with the worker's key in api_key_env", redact(raw))
+		return address{},
+			fmt.Errorf("url: %q must not hold a user or a password; name the variable with the worker's key in api_key_env",
+				redact(raw))
 	case u.RawQuery != "" || u.ForceQuery:
 		return address{}, fmt.Errorf("url: %q must not have a query; remove what follows the question mark", raw)
 	case u.Fragment != "" || strings.Contains(raw, "#"):
@@ -131,7 +136,8 @@ func cleanHost(raw, host string) (string, error) {
 	for _, c := range []byte(host) {
 		named := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '.' || c == '_'
 		if !named {
-			return "", fmt.Errorf("url: the host %q has the byte %q; write an address, or a name of letters, digits, -, . and _", host, c)
+			return "", fmt.Errorf("url: the host %q has the byte %q; write an address, or a name of letters, digits, -, . and _",
+				host, c)
 		}
 	}
 	return strings.ToLower(host), nil

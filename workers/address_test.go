@@ -130,7 +130,8 @@ func TestBasePathComesBeforeThePathWithOneV1(t *testing.T) {
 }
 
 func TestNoNameLeadsToAMetadataAddress(t *testing.T) {
-	for _, resolved := range []string{"169.254.169.254:80", "[::ffff:169.254.169.254]:80", "[fd00:ec2::254]:443", "100.100.100.200:80"} {
+	for _, resolved := range []string{"169.254.169.254:80", "[::ffff:169.254.169.254]:80", "[fd00:ec2::254]:443",
+		"100.100.100.200:80"} {
 		if refuseMetadata("tcp", resolved, nil) == nil {
 			t.Errorf("dialing %s is allowed", resolved)
 		}
@@ -143,7 +144,8 @@ func TestNoNameLeadsToAMetadataAddress(t *testing.T) {
 }
 
 func FuzzCanonical(f *testing.F) {
-	for _, seed := range []string{"http://h:1/v1", "https://[::1]/a%20b/", "unix:///run/x.sock:/v1", "http://u:p@h", "unix:///a:/v1/v1", "HTTP://x//", "http://[fe80::1%25lo]:8"} {
+	for _, seed := range []string{"http://h:1/v1", "https://[::1]/a%20b/", "unix:///run/x.sock:/v1", "http://u:p@h",
+		"unix:///a:/v1/v1", "HTTP://x//", "http://[fe80::1%25lo]:8"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
@@ -212,7 +214,8 @@ func TestAReferenceLeadsThroughTheGatewayOrNowhere(t *testing.T) {
 
 // FuzzReference: a reference that passes names no host.
 func FuzzReference(f *testing.F) {
-	for _, seed := range []string{"http://engine:8000/base/x", "//engine:8000//x", "/base//x", "x", "http:x", "/\\x", "?a#b", "/base/base//x"} {
+	for _, seed := range []string{"http://engine:8000/base/x", "//engine:8000//x", "/base//x", "x", "http:x", "/\\x",
+		"?a#b", "/base/base//x"} {
 		f.Add(seed)
 	}
 	to, err := parseAddress("http://engine:8000/base")

@@ -57,8 +57,13 @@ func DefaultHealth() Health {
 // health returns the worker's health checks with defaults filled in.
 func (s Spec) health() Health {
 	usual, h := DefaultHealth(), cmp.Or(s.Health, new(Health))
-	return Health{Path: cmp.Or(h.Path, usual.Path), Interval: cmp.Or(h.Interval, usual.Interval), Timeout: cmp.Or(h.Timeout, usual.Timeout),
-		DownAfter: cmp.Or(h.DownAfter, usual.DownAfter), UpAfter: cmp.Or(h.UpAfter, usual.UpAfter)}
+	return Health{
+		Path:      cmp.Or(h.Path, usual.Path),
+		Interval:  cmp.Or(h.Interval, usual.Interval),
+		Timeout:   cmp.Or(h.Timeout, usual.Timeout),
+		DownAfter: cmp.Or(h.DownAfter, usual.DownAfter),
+		UpAfter:   cmp.Or(h.UpAfter, usual.UpAfter),
+	}
 }
 
 // SameWorker reports whether s and o are the same engine at the same address. Connection, health

@@ -139,7 +139,8 @@ func TestLastGoodAddressesServeWhileLookupsFail(t *testing.T) {
 			n.set(nil, "10.0.0.1")
 			time.Sleep(freshFor)
 			n.connect(t, d)
-			if log := n.log.String(); strings.Count(log, "\n") != 2 || !strings.Contains(log, "does not resolve; using its last addresses") || !strings.Contains(log, "resolves again") {
+			if log := n.log.String(); strings.Count(log, "\n") != 2 ||
+				!strings.Contains(log, "does not resolve; using its last addresses") || !strings.Contains(log, "resolves again") {
 				t.Errorf("%v: the log is %s", err, log)
 			}
 		})
@@ -232,7 +233,8 @@ func TestAllAddressesAreTriedWithinTheTime(t *testing.T) {
 			hosts: map[string]error{"10.0.0.1:8000": syscall.ECONNREFUSED, "10.0.0.2:8000": nil}}
 		d := n.dialer()
 		began := time.Now()
-		if to := n.connect(t, d); to != "[2001:db8::1]:8000 10.0.0.1:8000 10.0.0.2:8000" || time.Since(began) != 500*time.Millisecond {
+		if to := n.connect(t, d); to != "[2001:db8::1]:8000 10.0.0.1:8000 10.0.0.2:8000" ||
+			time.Since(began) != 500*time.Millisecond {
 			t.Errorf("after %v: %s", time.Since(began), to)
 		}
 		if to := n.connect(t, d); to != "10.0.0.2:8000" {
@@ -240,7 +242,8 @@ func TestAllAddressesAreTriedWithinTheTime(t *testing.T) {
 		}
 		n.hosts["10.0.0.2:8000"] = syscall.ECONNREFUSED
 		began = time.Now()
-		if to := n.connect(t, d); !strings.Contains(to, "connection refused") || time.Since(began) != 4*time.Second/3 || len(n.dialled) != 4 {
+		if to := n.connect(t, d); !strings.Contains(to, "connection refused") || time.Since(began) != 4*time.Second/3 ||
+			len(n.dialled) != 4 {
 			t.Errorf("with none that works, after %v: %s", time.Since(began), to)
 		}
 		n.hosts = map[string]error{"10.0.0.2:8000": syscall.EMFILE, "10.0.0.3:8000": nil}
@@ -286,7 +289,9 @@ func TestNoLookupLeadsToAMetadataAddress(t *testing.T) {
 // TestBothSendersUseTheDialer has a name that no name server knows lead to a worker.
 func TestBothSendersUseTheDialer(t *testing.T) {
 	for _, scheme := range []string{"http", "https"} {
-		engine := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Host) }))
+		engine := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprint(w, r.Host)
+		}))
 		if scheme == "https" {
 			engine.StartTLS()
 		} else {
@@ -304,7 +309,8 @@ func TestBothSendersUseTheDialer(t *testing.T) {
 			s = newStandard(standardConfig{address: address{scheme: scheme, host: "example.com:" + port}, dial: d.DialContext,
 				rootCAs: engine.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs})
 		} else {
-			s = http1.New(http1.Config{Network: "tcp", Address: "example.com:" + port, Host: "example.com:" + port, Dial: d.DialContext})
+			s = http1.New(http1.Config{Network: "tcp", Address: "example.com:" + port, Host: "example.com:" + port,
+				Dial: d.DialContext})
 		}
 		for range 2 {
 			r := postOf("/")

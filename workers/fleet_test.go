@@ -68,7 +68,8 @@ func TestEqualSpecsKeepTheirWorkers(t *testing.T) {
 	reweighted := namedSpec("b", "http://b:1")
 	reweighted.Weight, reweighted.MaxInflight, reweighted.Priority, reweighted.Models = &weight, 9, 2, []string{"m"}
 	diff := syncTo(fleet, []Spec{reweighted, namedSpec("c", "http://c:1"), namedSpec("a", "http://a:1")})
-	if !slices.Equal(diff.Kept, []*Worker{b, a}) || !slices.Equal(diff.Added, []*Worker{fleet.Get("c")}) || diff.Removed != nil {
+	if !slices.Equal(diff.Kept, []*Worker{b, a}) || !slices.Equal(diff.Added, []*Worker{fleet.Get("c")}) ||
+		diff.Removed != nil {
 		t.Errorf("second sync: %+v", diff)
 	}
 	if !slices.Equal(fleet.Workers(), []*Worker{b, fleet.Get("c"), a}) {
@@ -77,7 +78,8 @@ func TestEqualSpecsKeepTheirWorkers(t *testing.T) {
 	if s := a.Status(); s.Up || s.Waiting != 7 {
 		t.Errorf("a kept worker lost its status: %+v", s)
 	}
-	if got := b.Spec(); *got.Weight != 0 || got.MaxInflight != 9 || got.Priority != 2 || !slices.Equal(got.Models, []string{"m"}) {
+	if got := b.Spec(); *got.Weight != 0 || got.MaxInflight != 9 || got.Priority != 2 ||
+		!slices.Equal(got.Models, []string{"m"}) {
 		t.Errorf("a kept worker has the old %+v", got)
 	}
 }
@@ -120,7 +122,8 @@ func TestSyncReplacesTheFleetsWorkers(t *testing.T) {
 			names := rapid.SliceOfNDistinct(rapid.IntRange(0, 5), 0, 6, rapid.ID[int]).Draw(t, "names")
 			var specs []Spec
 			for _, n := range names {
-				specs = append(specs, namedSpec(fmt.Sprint("w", n), fmt.Sprintf("http://h:%d", rapid.IntRange(1, 2).Draw(t, "port"))))
+				specs = append(specs,
+					namedSpec(fmt.Sprint("w", n), fmt.Sprintf("http://h:%d", rapid.IntRange(1, 2).Draw(t, "port"))))
 			}
 			diff := syncTo(fleet, specs)
 			for _, w := range diff.Removed {
@@ -249,7 +252,8 @@ func TestRemovedWorkerIsNeverReportedNorChecked(t *testing.T) {
 func TestEndingRunIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := &fakeSender{answer: (&scriptedHealth{hang: true}).answer}
-		fleet := NewFleet(Options{OnStatus: func(_ *Worker, s Status) { t.Errorf("reported %+v", s) }, send: func(Spec) Sender { return fake }})
+		fleet := NewFleet(Options{OnStatus: func(_ *Worker, s Status) { t.Errorf("reported %+v", s) },
+			send: func(Spec) Sender { return fake }})
 		fleet.Sync([]Spec{namedSpec("a", "http://a:1")})
 		ctx, cancel := context.WithCancel(t.Context())
 		var run sync.WaitGroup

@@ -185,7 +185,8 @@ func (c *checker) record(err error) (cameUp bool) {
 	case changed && c.tally.up:
 		c.log(slog.LevelInfo, "worker is up", slog.String("check", c.checkedPath()))
 	case changed:
-		c.log(slog.LevelWarn, "worker is down", slog.Int("failed_checks", c.tally.failures), slog.String("cause", err.Error()))
+		c.log(slog.LevelWarn, "worker is down", slog.Int("failed_checks", c.tally.failures),
+			slog.String("cause", err.Error()))
 	}
 	c.publish() // before the load is read, which may take long
 	return changed && c.tally.up

@@ -12,9 +12,11 @@ func TestLoadIsReportedAfterEveryGoodCheck(t *testing.T) {
 		engine := new(scriptedHealth)
 		engine.set(pathHealth, 200, "")
 		engine.set(pathModels, 200, `{"data":[{"id":"qwen","owned_by":"vllm"}]}`)
-		engine.set(pathMetrics, 200, "vllm:num_requests_waiting 4\nvllm:num_requests_running 2\nvllm:kv_cache_usage_perc 0.5\n")
+		engine.set(pathMetrics, 200,
+			"vllm:num_requests_waiting 4\nvllm:num_requests_running 2\nvllm:kv_cache_usage_perc 0.5\n")
 		w, fake, told, _ := checked(t, Health{Interval: time.Second}, engine)
-		if s := w.Status(); s.Waiting != 4 || s.Running != 2 || s.KVUsage != 0.5 || s.LoadAt != time.Now() || s.Engine != "vllm" || !slices.Equal(s.Models, []string{"qwen"}) {
+		if s := w.Status(); s.Waiting != 4 || s.Running != 2 || s.KVUsage != 0.5 || s.LoadAt != time.Now() ||
+			s.Engine != "vllm" || !slices.Equal(s.Models, []string{"qwen"}) {
 			t.Errorf("%+v", s)
 		}
 		if n := len(told.ups()); n != 2 {

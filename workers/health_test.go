@@ -102,7 +102,8 @@ func checked(t *testing.T, health Health, engine *scriptedHealth) (*Worker, *fak
 		Log: slog.New(slog.NewTextHandler(log, nil)), OnStatus: told.add, Rand: middle,
 		send: func(Spec) Sender { return fake },
 	})
-	fleet.Sync([]Spec{{Config: Config{Name: "w", URL: "http://h:1/v1", Health: &health, APIKeyEnv: "W_KEY"}, Pool: "p", Key: canary}})
+	fleet.Sync([]Spec{{Config: Config{Name: "w", URL: "http://h:1/v1", Health: &health, APIKeyEnv: "W_KEY"}, Pool: "p",
+		Key: canary}})
 	t.Cleanup(func() { // after the fleet has ended
 		if strings.Contains(log.String(), canary) {
 			t.Errorf("the log holds the key: %s", log)
@@ -129,7 +130,8 @@ func TestDownAfterSoManyFailuresAndUpAfterSoManyGoodChecks(t *testing.T) {
 		engine.set(pathHealth, 0, "")
 		for failed := 1; failed <= 4; failed++ {
 			pass(10 * time.Second)
-			if s := w.Status(); s.Up != (failed < 3) || s.ConsecutiveFailures != failed || !strings.Contains(s.LastError, "refused") {
+			if s := w.Status(); s.Up != (failed < 3) || s.ConsecutiveFailures != failed ||
+				!strings.Contains(s.LastError, "refused") {
 				t.Errorf("after %d failures: %+v", failed, s)
 			}
 		}
@@ -175,7 +177,8 @@ func TestFirstFailedCheckMarksDownAtOnce(t *testing.T) {
 // The tally agrees with the words of config.yaml for every run of results.
 func TestTallyAgreesWithItsDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		tally := tally{downAfter: rapid.IntRange(1, 5).Draw(t, "down_after"), upAfter: rapid.IntRange(1, 5).Draw(t, "up_after"), up: true}
+		tally := tally{downAfter: rapid.IntRange(1, 5).Draw(t, "down_after"),
+			upAfter: rapid.IntRange(1, 5).Draw(t, "up_after"), up: true}
 		results := rapid.SliceOfN(rapid.Bool(), 1, 60).Draw(t, "results")
 		up := results[0]
 		lastRun := func(i int, ok bool) (n int) {
@@ -195,7 +198,8 @@ func TestTallyAgreesWithItsDefinition(t *testing.T) {
 			}
 			changed := tally.add(ok)
 			if tally.up != up || changed != (i == 0 || was != up) || tally.failures != lastRun(i, false) {
-				t.Fatalf("after %v: up %t, changed %t, failures %d; want up %t", results[:i+1], tally.up, changed, tally.failures, up)
+				t.Fatalf("after %v: up %t, changed %t, failures %d; want up %t", results[:i+1], tally.up, changed, tally.failures,
+					up)
 			}
 		}
 	})

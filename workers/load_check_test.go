@@ -210,7 +210,8 @@ func TestStaleAfterMayChange(t *testing.T) {
 func TestLoadAndHealthChecksKeepTheirTimes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		staleAfter := time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "stale_after"))
-		if got := loadInterval(staleAfter); got > loadCheckInterval || got < minLoadCheckInterval || staleAfter >= loadChecksPerAge*minLoadCheckInterval && got > staleAfter/loadChecksPerAge {
+		if got := loadInterval(staleAfter); got > loadCheckInterval || got < minLoadCheckInterval ||
+			staleAfter >= loadChecksPerAge*minLoadCheckInterval && got > staleAfter/loadChecksPerAge {
 			t.Fatalf("looked at every %v", got)
 		}
 	})

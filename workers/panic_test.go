@@ -115,7 +115,8 @@ func TestPanicInAReportOrLoadCheckDoesNotSpeedUpTheLoop(t *testing.T) {
 			}
 		}
 		if checks < 4 || checks > 5 || len(asked) > 30 || len(seen.works()) == 0 {
-			t.Errorf("in 20 s of checks every 5 s and looks every second, it asked %q and panicked %d times", asked, len(seen.works()))
+			t.Errorf("in 20 s of checks every 5 s and looks every second, it asked %q and panicked %d times", asked,
+				len(seen.works()))
 		}
 	})
 }

@@ -11,7 +11,8 @@ import (
 // stepMetrics is what vLLM reports of its work.
 func stepMetrics(running, generated int, usage float64) string {
 	return fmt.Sprintf("vllm:num_requests_running %d\nvllm:num_requests_waiting 0\nvllm:kv_cache_usage_perc %v\n"+
-		"vllm:prompt_tokens_total 900\nvllm:generation_tokens_total %d\nvllm:iteration_tokens_total_count 70\n", running, usage, generated)
+		"vllm:prompt_tokens_total 900\nvllm:generation_tokens_total %d\nvllm:iteration_tokens_total_count 70\n", running,
+		usage, generated)
 }
 
 // sleepMetrics is what vLLM reports of its sleep.
@@ -28,13 +29,15 @@ func TestFrozenStepCountersWithRunningRequestsAreAStall(t *testing.T) {
 		metrics []string // one for each reading; the last stays
 		stalled int      // the reading with which the stall begins; -1: there is none
 	}{
-		"counters move":      {[]string{stepMetrics(3, 1, .5), stepMetrics(3, 2, .5), stepMetrics(3, 3, .5)}, 2},
-		"frozen from start":  {[]string{stepMetrics(3, 1, .5)}, 0},
-		"nothing runs":       {[]string{stepMetrics(0, 1, .5)}, -1},
-		"a long prefill":     {[]string{stepMetrics(1, 1, .1), stepMetrics(1, 1, .2), stepMetrics(1, 1, .3), stepMetrics(1, 2, .3)}, 3},
-		"no step counters":   {[]string{"vllm:num_requests_running 3\nvllm:num_requests_waiting 0\n"}, -1},
-		"another engine":     {[]string{strings.ReplaceAll(stepMetrics(3, 1, .5), "vllm:", "sglang:")}, -1},
-		"it moves again":     {[]string{stepMetrics(3, 1, .5), stepMetrics(3, 1, .5), stepMetrics(3, 2, .5), stepMetrics(0, 3, 0)}, -1},
+		"counters move":     {[]string{stepMetrics(3, 1, .5), stepMetrics(3, 2, .5), stepMetrics(3, 3, .5)}, 2},
+		"frozen from start": {[]string{stepMetrics(3, 1, .5)}, 0},
+		"nothing runs":      {[]string{stepMetrics(0, 1, .5)}, -1},
+		"a long prefill": {[]string{stepMetrics(1, 1, .1), stepMetrics(1, 1, .2), stepMetrics(1, 1, .3),
+			stepMetrics(1, 2, .3)}, 3},
+		"no step counters": {[]string{"vllm:num_requests_running 3\nvllm:num_requests_waiting 0\n"}, -1},
+		"another engine":   {[]string{strings.ReplaceAll(stepMetrics(3, 1, .5), "vllm:", "sglang:")}, -1},
+		"it moves again": {[]string{stepMetrics(3, 1, .5), stepMetrics(3, 1, .5), stepMetrics(3, 2, .5),
+			stepMetrics(0, 3, 0)}, -1},
 		"a restarted engine": {[]string{stepMetrics(3, 9, .5), stepMetrics(3, 9, .5), stepMetrics(3, 1, .5)}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -66,9 +66,12 @@ llamacpp:kv_cache_usage_ratio 0.125
 func TestOddLinesCostOnlyThemselves(t *testing.T) {
 	const good = "llamacpp:requests_deferred 5"
 	for _, odd := range []string{
-		"llamacpp:requests_deferred NaN", "llamacpp:requests_deferred +Inf", "llamacpp:requests_deferred -Inf", "llamacpp:requests_deferred -3",
-		"llamacpp:requests_deferred", "llamacpp:requests_deferred ", "llamacpp:requests_deferred{", `llamacpp:requests_deferred{a="} 7`,
-		`llamacpp:requests_deferred{a="\"} 7`, "llamacpp:requests_deferred seven", "# llamacpp:requests_deferred 9", "\x00", "{} 3", "}",
+		"llamacpp:requests_deferred NaN", "llamacpp:requests_deferred +Inf", "llamacpp:requests_deferred -Inf",
+		"llamacpp:requests_deferred -3",
+		"llamacpp:requests_deferred", "llamacpp:requests_deferred ", "llamacpp:requests_deferred{",
+		`llamacpp:requests_deferred{a="} 7`,
+		`llamacpp:requests_deferred{a="\"} 7`, "llamacpp:requests_deferred seven", "# llamacpp:requests_deferred 9", "\x00",
+		"{} 3", "}",
 		"llamacpp:requests_deferred{a=\"" + strings.Repeat("x", maxMetricsLine) + "\"} 7",
 		strings.Repeat("x", maxMetricsLine) + good,
 		"llamacpp:other{a=\"" + strings.Repeat("llamacpp:requests_deferred 7 ", 2000) + "\"} 7",
@@ -122,18 +125,22 @@ func TestHalfOfTheMetricsIsNoLoad(t *testing.T) {
 	if _, err := parseLoad(io.MultiReader(strings.NewReader(text), iotest.ErrReader(broken))); !errors.Is(err, broken) {
 		t.Errorf("a broken answer gives %v", err)
 	}
-	if _, err := parseLoad(io.MultiReader(strings.NewReader(text), bytes.NewReader(make([]byte, maxMetrics)))); err == nil {
+	if _, err := parseLoad(io.MultiReader(strings.NewReader(text), bytes.NewReader(make([]byte, maxMetrics)))); err ==
+		nil {
 		t.Error("an endless answer is believed")
 	}
-	if got, err := parseLoad(io.MultiReader(strings.NewReader(text), bytes.NewReader(make([]byte, maxMetrics-len(text))))); err != nil || got.waiting != 4 {
+	if got, err := parseLoad(io.MultiReader(strings.NewReader(text),
+		bytes.NewReader(make([]byte, maxMetrics-len(text))))); err != nil || got.waiting != 4 {
 		t.Errorf("an answer of just the most bytes: %+v, %v", got, err)
 	}
 }
 
 func FuzzParseLoad(f *testing.F) {
 	for _, seed := range []string{
-		"vllm:num_requests_waiting{a=\"b\"} 3\n", "sglang:token_usage 0.5 17", "llamacpp:requests_deferred{a=\"\\\"}\"} 1e300\r\n",
-		"# x\nvllm:num_requests_running NaN\n", "vllm:kv_cache_usage_perc 7\nvllm:num_requests_waiting 0x1p9\n", "{\n}", "vllm: {", "a{b=\"c",
+		"vllm:num_requests_waiting{a=\"b\"} 3\n", "sglang:token_usage 0.5 17",
+		"llamacpp:requests_deferred{a=\"\\\"}\"} 1e300\r\n",
+		"# x\nvllm:num_requests_running NaN\n", "vllm:kv_cache_usage_perc 7\nvllm:num_requests_waiting 0x1p9\n", "{\n}",
+		"vllm: {", "a{b=\"c",
 	} {
 		f.Add([]byte(seed))
 	}

@@ -36,7 +36,8 @@ func TestOneEngineReachedAnotherWayIsTheSameWorker(t *testing.T) {
 			before := senderOf(w)
 			spec := keyedSpec("http://h:1")
 			c.change(&spec)
-			if diff := syncTo(fleet, []Spec{spec}); !slices.Equal(diff.Kept, []*Worker{w}) || diff.Added != nil || diff.Removed != nil {
+			if diff := syncTo(fleet, []Spec{spec}); !slices.Equal(diff.Kept, []*Worker{w}) || diff.Added != nil ||
+				diff.Removed != nil {
 				t.Fatalf("%+v", diff)
 			}
 			if got := w.Status().Waiting; got != 7 {
@@ -49,7 +50,8 @@ func TestOneEngineReachedAnotherWayIsTheSameWorker(t *testing.T) {
 			if c.key != "" {
 				want = "Bearer " + c.key
 			}
-			if _, err := w.Send(t.Context(), postOf("/v1/chat/completions", "x")); err != nil || senderOf(w).last().Header.Get("Authorization") != want || w.Spec().Key != c.key {
+			if _, err := w.Send(t.Context(), postOf("/v1/chat/completions", "x")); err != nil ||
+				senderOf(w).last().Header.Get("Authorization") != want || w.Spec().Key != c.key {
 				t.Errorf("sent with %q, want %q: %v", senderOf(w).last().Header.Get("Authorization"), want, err)
 			}
 			if !w.RepeatsKey([]byte("your key is "+canary)) || c.key != "" && !w.RepeatsKey([]byte("your key is "+c.key)) {
@@ -108,7 +110,8 @@ func TestNewHealthSettingsAreUsedAtOnce(t *testing.T) {
 		expect := func(when string, up bool, health string, checks int) {
 			t.Helper()
 			if s := w.Status(); s.Up != up || s.Health != health || fake.count(health) != checks {
-				t.Errorf("%s: up %v, checked %d times at %s; want %v, %d times at %s", when, s.Up, fake.count(health), s.Health, up, checks, health)
+				t.Errorf("%s: up %v, checked %d times at %s; want %v, %d times at %s", when, s.Up, fake.count(health), s.Health, up,
+					checks, health)
 			}
 		}
 		expect("the first check", true, pathHealth, 1)

@@ -55,7 +55,8 @@ func sharedFleet(t *testing.T, engine *scriptedHealth, specs ...Spec) (*Fleet, *
 
 // atServer is a worker of a pool at the server http://h:1.
 func atServer(name, pool string, change ...func(*Spec)) Spec {
-	s := Spec{Config: Config{Name: name, URL: "http://h:1", Health: &Health{Interval: time.Second, Timeout: time.Second}}, Pool: pool, StaleAfter: 10 * time.Second}
+	s := Spec{Config: Config{Name: name, URL: "http://h:1", Health: &Health{Interval: time.Second, Timeout: time.Second}},
+		Pool: pool, StaleAfter: 10 * time.Second}
 	for _, f := range change {
 		f(&s)
 	}

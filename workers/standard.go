@@ -45,11 +45,18 @@ const (
 func newSender(spec Spec, log *slog.Logger) Sender {
 	to, err := parseAddress(spec.URL)
 	if err != nil { // every exchange fails with the cause and sends nothing
-		return http1.New(http1.Config{Host: "none", Dial: func(context.Context, string, string) (net.Conn, error) { return nil, err }})
+		return http1.New(http1.Config{Host: "none", Dial: func(context.Context, string, string) (net.Conn, error) {
+			return nil, err
+		}})
 	}
 	switch to.scheme {
 	case "unix":
-		return http1.New(http1.Config{Network: "unix", Address: to.socket, Host: socketHost, ConnectTimeout: spec.ConnectTimeout})
+		return http1.New(http1.Config{
+			Network:        "unix",
+			Address:        to.socket,
+			Host:           socketHost,
+			ConnectTimeout: spec.ConnectTimeout,
+		})
 	case "http":
 		return http1.New(http1.Config{Network: "tcp", Address: to.host, Host: to.host,
 			ConnectTimeout: spec.ConnectTimeout, Dial: newDialer(to.host, log).DialContext})
@@ -180,8 +187,15 @@ func (s *standard) try(ctx context.Context, over *http.Transport, r *http1.Reque
 		return nil, a, err
 	}
 	return &http1.Response{
-		Status: answer.StatusCode, Header: answer.Header, ContentLength: answer.ContentLength,
-		Body: &arrival{ReadCloser: answer.Body, request: body, sender: s, cancelled: func() error { return context.Cause(ctx) }},
+		Status:        answer.StatusCode,
+		Header:        answer.Header,
+		ContentLength: answer.ContentLength,
+		Body: &arrival{
+			ReadCloser: answer.Body,
+			request:    body,
+			sender:     s,
+			cancelled:  func() error { return context.Cause(ctx) },
+		},
 	}, a, nil
 }
 

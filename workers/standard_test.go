@@ -157,8 +157,10 @@ func TestTLSExchangeArrivesAsWritten(t *testing.T) {
 			_, _ = io.WriteString(w, r.RequestURI+" "+r.Host+" "+string(body))
 		})
 		r := postOf("/v1/a%2Fb/c?x=%20&&y", "hello ", "", "world")
-		for name, value := range map[string]string{"X-Kept": "yes", "Connection": "close, X-Hop", "X-Hop": "1", "Upgrade": "h2c", "Te": "trailers",
-			"Keep-Alive": "1", "Transfer-Encoding": "chunked", "Content-Length": "99", "Host": "evil", "Expect": "100-continue"} {
+		for name, value := range map[string]string{"X-Kept": "yes", "Connection": "close, X-Hop", "X-Hop": "1",
+			"Upgrade": "h2c", "Te": "trailers",
+			"Keep-Alive": "1", "Transfer-Encoding": "chunked", "Content-Length": "99", "Host": "evil",
+			"Expect": "100-continue"} {
 			r.Header.Set(name, value)
 		}
 		before := r.Header.Clone()
@@ -200,7 +202,9 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 }
 
 func TestEnvironmentNamesNoProxy(t *testing.T) {
-	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the proxy was asked") }))
+	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		t.Error("the proxy was asked")
+	}))
 	t.Cleanup(proxy.Close)
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"} {
 		t.Setenv(name, proxy.URL)
@@ -230,7 +234,8 @@ func TestUnixSocketIsSpokenTo(t *testing.T) {
 	engine.Listener = listener
 	engine.Start()
 	t.Cleanup(engine.Close)
-	answer, err := senderTo(t, "unix://"+socket, nil).Send(t.Context(), &http1.Request{Method: http.MethodGet, Path: "/v1/models"})
+	answer, err := senderTo(t, "unix://"+socket, nil).Send(t.Context(),
+		&http1.Request{Method: http.MethodGet, Path: "/v1/models"})
 	if got := readAll(t, answer, err); got != "localhost/v1/models" {
 		t.Errorf("got %q", got)
 	}
@@ -415,7 +420,8 @@ func TestALackOfDescriptorsDiffersFromARefusedConnection(t *testing.T) {
 		}
 		tls := senderTo(t, "https://engine", nil)
 		tls.kept.DialContext, tls.fresh.DialContext = dial, dial
-		for name, s := range map[string]Sender{"http1": http1.New(http1.Config{Host: "engine", Dial: dial}), "standard": tls} {
+		for name, s := range map[string]Sender{"http1": http1.New(http1.Config{Host: "engine", Dial: dial}),
+			"standard": tls} {
 			for _, fresh := range []bool{false, true} {
 				r := postOf("/", "{}")
 				r.Fresh = fresh

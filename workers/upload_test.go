@@ -18,7 +18,8 @@ import (
 
 // uploadOf is a request with a streamed body.
 func uploadOf(body io.Reader, length int64) *http1.Request {
-	return &http1.Request{Method: "PUT", Path: "/raw/file", Header: http.Header{"Content-Type": {"application/octet-stream"}}, Upload: body, UploadLength: length}
+	return &http1.Request{Method: "PUT", Path: "/raw/file",
+		Header: http.Header{"Content-Type": {"application/octet-stream"}}, Upload: body, UploadLength: length}
 }
 
 // bothSenders runs a test over the HTTP/1.1 client and the standard Sender, each before a server
@@ -79,7 +80,8 @@ func TestABrokenUploadIsNoWholeOne(t *testing.T) {
 			ends <- err
 		}
 		bothSenders(t, handler, func(t *testing.T, s Sender) {
-			_, err := s.Send(t.Context(), uploadOf(io.MultiReader(strings.NewReader(strings.Repeat("x", 100_000)), iotest.ErrReader(broke)), length))
+			_, err := s.Send(t.Context(),
+				uploadOf(io.MultiReader(strings.NewReader(strings.Repeat("x", 100_000)), iotest.ErrReader(broke)), length))
 			if failedIn(t, err, http1.PhaseWrite); !errors.Is(err, broke) {
 				t.Errorf("length %d: %v", length, err)
 			}

@@ -72,13 +72,15 @@ func (f *fakeSender) count(path string) (n int) {
 }
 
 func answered(status int, body string) *http1.Response {
-	return &http1.Response{Status: status, Header: http.Header{}, ContentLength: int64(len(body)), Body: io.NopCloser(strings.NewReader(body))}
+	return &http1.Response{Status: status, Header: http.Header{}, ContentLength: int64(len(body)),
+		Body: io.NopCloser(strings.NewReader(body))}
 }
 
 const canary = "sk-canary-7f3a"
 
 func keyedSpec(url string) Spec {
-	return Spec{Config: Config{Name: "small-0", URL: url, APIKeyEnv: "WORKER_KEY"}, Pool: "small", Engine: "auto", Key: canary}
+	return Spec{Config: Config{Name: "small-0", URL: url, APIKeyEnv: "WORKER_KEY"}, Pool: "small", Engine: "auto",
+		Key: canary}
 }
 
 func workerOver(spec Spec, f *fakeSender) *Worker {
@@ -92,7 +94,8 @@ func TestWorkersKeyReplacesTheClientsCredentials(t *testing.T) {
 		spec := keyedSpec("http://h:1/v1")
 		spec.Key = key
 		fake := new(fakeSender)
-		answer, err := workerOver(spec, fake).Send(t.Context(), &http1.Request{Method: "POST", Path: "/v1/chat/completions", Header: maps.Clone(clients)})
+		answer, err := workerOver(spec, fake).Send(t.Context(),
+			&http1.Request{Method: "POST", Path: "/v1/chat/completions", Header: maps.Clone(clients)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +112,8 @@ func TestWorkersKeyReplacesTheClientsCredentials(t *testing.T) {
 				t.Errorf("%s reached the worker", name)
 			}
 		}
-		if got.Header.Get("Accept-Encoding") != "identity" || got.Header.Get("X-Other") != "kept" || got.Header.Get("User-Agent") != "tierway" {
+		if got.Header.Get("Accept-Encoding") != "identity" || got.Header.Get("X-Other") != "kept" ||
+			got.Header.Get("User-Agent") != "tierway" {
 			t.Errorf("header %v", got.Header)
 		}
 	}
@@ -117,11 +121,13 @@ func TestWorkersKeyReplacesTheClientsCredentials(t *testing.T) {
 
 func TestClientsUserAgentGoesOn(t *testing.T) {
 	fake := new(fakeSender)
-	_, err := workerOver(keyedSpec("http://h:1"), fake).Send(t.Context(), &http1.Request{Method: "GET", Path: "/", Header: http.Header{"User-Agent": {"OpenAI/Python"}}})
+	_, err := workerOver(keyedSpec("http://h:1"), fake).Send(t.Context(),
+		&http1.Request{Method: "GET", Path: "/", Header: http.Header{"User-Agent": {"OpenAI/Python"}}})
 	if err != nil || fake.last().Header.Get("User-Agent") != "OpenAI/Python" {
 		t.Errorf("User-Agent %q, %v", fake.last().Header.Get("User-Agent"), err)
 	}
-	if _, err := workerOver(keyedSpec("http://h:1"), fake).Send(t.Context(), &http1.Request{Method: "GET", Path: "/"}); err != nil || fake.last().Header.Get("User-Agent") != "tierway" {
+	if _, err := workerOver(keyedSpec("http://h:1"), fake).Send(t.Context(),
+		&http1.Request{Method: "GET", Path: "/"}); err != nil || fake.last().Header.Get("User-Agent") != "tierway" {
 		t.Errorf("no header at all: User-Agent %q, %v", fake.last().Header.Get("User-Agent"), err)
 	}
 }
@@ -132,7 +138,8 @@ func TestNoWayOfPrintingShowsTheKey(t *testing.T) {
 	diff := syncTo(fleet, []Spec{spec})
 	w := diff.Added[0]
 	var out bytes.Buffer
-	things := []any{spec, &spec, []Spec{spec}, map[string]Spec{"a": spec}, struct{ S Spec }{spec}, w, diff, fleet, w.Spec(), w.Status()}
+	things := []any{spec, &spec, []Spec{spec}, map[string]Spec{"a": spec}, struct{ S Spec }{spec}, w, diff, fleet,
+		w.Spec(), w.Status()}
 	for _, thing := range things {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
 			fmt.Fprintf(&out, verb+"\n", thing)
@@ -181,7 +188,8 @@ func TestSpecsAndStatusesAreTheCallersCopies(t *testing.T) {
 }
 
 func TestUncheckedWorkerCountsAsUp(t *testing.T) {
-	if s := workerOver(keyedSpec("http://h:1"), new(fakeSender)).Status(); !s.Up || !s.Since.IsZero() || !s.Asked.IsZero() {
+	if s := workerOver(keyedSpec("http://h:1"), new(fakeSender)).Status(); !s.Up || !s.Since.IsZero() ||
+		!s.Asked.IsZero() {
 		t.Errorf("status %+v", s)
 	}
 }

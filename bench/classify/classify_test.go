@@ -117,7 +117,8 @@ func TestGSM8KIsReadWithoutTheSeenRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []promptRow{{text: "d,\nd", gain: 1}, {text: "e", gain: -1}, {text: "f"}}
-	if s.left != 3 || len(s.prompts) != 3 || s.prompts[0] != want[0] || s.prompts[1] != want[1] || s.prompts[2] != want[2] {
+	if s.left != 3 || len(s.prompts) != 3 || s.prompts[0] != want[0] || s.prompts[1] != want[1] ||
+		s.prompts[2] != want[2] {
 		t.Errorf("%+v", s)
 	}
 	for _, bad := range []string{"", "prompt,x\n", text + "g,yes,True,\n", text + "g\n"} {
@@ -140,14 +141,17 @@ func TestMTBenchIsJoinedByQuestionTurnAndModel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if first.left != 1 || len(first.prompts) != 1 || first.prompts[0] != (promptRow{text: "one", category: "math", gain: 1}) {
+	if first.left != 1 || len(first.prompts) != 1 ||
+		first.prompts[0] != (promptRow{text: "one", category: "math", gain: 1}) {
 		t.Errorf("%+v", first)
 	}
-	if second.left != 1 || len(second.prompts) != 1 || second.prompts[0] != (promptRow{text: "two", category: "math", gain: -1}) {
+	if second.left != 1 || len(second.prompts) != 1 ||
+		second.prompts[0] != (promptRow{text: "two", category: "math", gain: -1}) {
 		t.Errorf("%+v", second)
 	}
 	chat := inChats(first, second)
-	if len(chat.prompts) != 1 || chat.prompts[0] != (promptRow{text: "two", category: "math", gain: -1, before: "one"}) || second.prompts[0].before != "" {
+	if len(chat.prompts) != 1 || chat.prompts[0] != (promptRow{text: "two", category: "math", gain: -1, before: "one"}) ||
+		second.prompts[0].before != "" {
 		t.Errorf("%+v of %+v", chat, second)
 	}
 	delete(scores, asked{82, 2, weakModel})
@@ -165,11 +169,13 @@ func TestExamQuestionsAreReadWithAndWithoutChoices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if exam.points != 100 || len(exam.prompts) != 1 || exam.prompts[0] != (promptRow{text: question, category: "algebra", gain: 1}) {
+	if exam.points != 100 || len(exam.prompts) != 1 ||
+		exam.prompts[0] != (promptRow{text: question, category: "algebra", gain: 1}) {
 		t.Errorf("%+v", exam)
 	}
 	bare := withoutChoices(exam)
-	if len(bare.prompts) != 1 || bare.prompts[0] != (promptRow{text: "Which is even?", category: "algebra", gain: 1}) || exam.prompts[0].text != question {
+	if len(bare.prompts) != 1 || bare.prompts[0] != (promptRow{text: "Which is even?", category: "algebra", gain: 1}) ||
+		exam.prompts[0].text != question {
 		t.Errorf("%+v of %+v", bare, exam)
 	}
 	for _, bad := range []string{"", "prompt,x\n", head + "a,b,True\n", head + "a,b,True,yes\n"} {
@@ -185,7 +191,8 @@ func TestOrdinaryPromptsAreMeasuredWithoutTheData(t *testing.T) {
 	if err := run([]string{"-data", folder, "-resamples", "40"}, &out); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"no labelled prompts were measured", folder, "-data", "ordinary prompts (in-sample)", "ordinary prompts, written later"} {
+	for _, want := range []string{"no labelled prompts were measured", folder, "-data", "ordinary prompts (in-sample)",
+		"ordinary prompts, written later"} {
 		if got := out.String(); !strings.Contains(got, want) {
 			t.Errorf("it does not say %q: %q", want, got)
 		}
@@ -227,7 +234,8 @@ func TestTheReportHasEverySetCategoryAndOrder(t *testing.T) {
 	}
 	for _, markdown := range []bool{false, true} {
 		text := r.text(markdown)
-		for _, want := range []string{"some (in-sample)", "plain", "medium, large", "+0.75 of 10 [", "groups, then length", "lesson, any match", "prompt length", "digit count", "random", "coding", "writing", "maths", "50 %"} {
+		for _, want := range []string{"some (in-sample)", "plain", "medium, large", "+0.75 of 10 [", "groups, then length",
+			"lesson, any match", "prompt length", "digit count", "random", "coding", "writing", "maths", "50 %"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("markdown %v: the report lacks %q:\n%s", markdown, want, text)
 			}
@@ -254,7 +262,8 @@ func TestScorersRankAsTheirNamesSay(t *testing.T) {
 		}
 	}
 	by := scorers(groups, lesson)[1].score
-	short, long, other := by("Write a function in Python."), by("Write a short function in Python, please."), by("Write a very, very long letter to my aunt about the sea, please.")
+	short, long, other := by("Write a function in Python."), by("Write a short function in Python, please."),
+		by("Write a very, very long letter to my aunt about the sea, please.")
 	if !(short > 2 && long > short && other < 0.5 && other > 0) {
 		t.Errorf("scores %v, %v and %v", short, long, other)
 	}
@@ -318,7 +327,8 @@ func TestTheDocumentsShowWhatIsMeasured(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, one := range r.results {
-		if s := one.set; s.points > 0 && s.seen != "in-sample" && !strings.Contains(s.name, "with choices") && !strings.HasSuffix(s.name, "chat") {
+		if s := one.set; s.points > 0 && s.seen != "in-sample" && !strings.Contains(s.name, "with choices") &&
+			!strings.HasSuffix(s.name, "chat") {
 			if want := percent(one.upper.up) + ", " + s.score(one.upper.over); !strings.Contains(string(figures), want) {
 				t.Errorf("docs/performance.md lacks the measured figure of %s: %s", s.name, want)
 			}

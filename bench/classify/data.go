@@ -122,7 +122,8 @@ func readGSM8K(in io.Reader) (set, error) {
 	if len(rows) == 0 {
 		return set{}, errors.New("no head")
 	}
-	text, weak, strong := slices.Index(rows[0], "prompt"), slices.Index(rows[0], weakModel), slices.Index(rows[0], strongModel)
+	text, weak, strong := slices.Index(rows[0], "prompt"), slices.Index(rows[0], weakModel),
+		slices.Index(rows[0], strongModel)
 	if min(text, weak, strong) < 0 {
 		return set{}, fmt.Errorf("the head lacks prompt, %s or %s", weakModel, strongModel)
 	}
@@ -257,7 +258,8 @@ func mtBench(questions []question, scores map[asked]float64) (first, second set,
 			}
 			gains[i] = strong - weak
 		}
-		first.prompts = append(first.prompts, promptRow{text: q.Turns[0], category: q.Category, gain: (gains[0] + gains[1]) / 2})
+		first.prompts = append(first.prompts,
+			promptRow{text: q.Turns[0], category: q.Category, gain: (gains[0] + gains[1]) / 2})
 		second.prompts = append(second.prompts, promptRow{text: q.Turns[1], category: q.Category, gain: gains[1]})
 	}
 	return first, second, nil

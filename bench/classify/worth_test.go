@@ -32,7 +32,8 @@ func TestRoutingIsWorthWhatItGainsOverTheSameShareAtRandom(t *testing.T) {
 		"against a topic": {[]routed{{0, 4, "a"}, {1, 0, "a"}, {1, 2, "b"}, {1, 2, "b"}}, 1, 0.75, -0.5, -0.5, 0.5},
 	} {
 		v := newSums(c.all, c.from).value(nil)
-		if !near(v.up, c.up) || !near(v.over.value, c.over) || !near(v.within.value, c.within) || !near(v.recovered, c.recovered) {
+		if !near(v.up, c.up) || !near(v.over.value, c.over) || !near(v.within.value, c.within) ||
+			!near(v.recovered, c.recovered) {
 			t.Errorf("%s: %+v, want %v, %v, %v, %v", name, v, c.up, c.over, c.within, c.recovered)
 		}
 	}
@@ -43,7 +44,8 @@ func TestARoutedPromptThatCountsTwiceIsTwoPrompts(t *testing.T) {
 		var once, copied []routed
 		times := rapid.SliceOfN(rapid.IntRange(0, 3), 1, 12).Draw(rt, "times")
 		for _, n := range times {
-			one := routed{rapid.IntRange(0, 2).Draw(rt, "tier"), float64(rapid.IntRange(-2, 4).Draw(rt, "gain")), rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "category")}
+			one := routed{rapid.IntRange(0, 2).Draw(rt, "tier"), float64(rapid.IntRange(-2, 4).Draw(rt, "gain")),
+				rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "category")}
 			once = append(once, one)
 			for range n {
 				copied = append(copied, one)
@@ -53,7 +55,8 @@ func TestARoutedPromptThatCountsTwiceIsTwoPrompts(t *testing.T) {
 			return
 		}
 		got, want := newSums(once, 1).value(times), newSums(copied, 1).value(nil)
-		if !near(got.up, want.up) || !near(got.over.value, want.over.value) || !near(got.within.value, want.within.value) || !near(got.recovered, want.recovered) {
+		if !near(got.up, want.up) || !near(got.over.value, want.over.value) || !near(got.within.value, want.within.value) ||
+			!near(got.recovered, want.recovered) {
 			rt.Errorf("%+v with counts, %+v with copies", got, want)
 		}
 	})
@@ -82,7 +85,8 @@ func TestPromptsAreRoutedAsTheGatewayIsShipped(t *testing.T) {
 	const code = "Write a function that sorts a list."
 	for want, prompts := range [][]promptRow{
 		{{text: "hi"}, {text: "Which one?\nA. this\nB. that"}, {text: "Thanks!", before: "hi"}, {text: "\"quoted\"\n\té"}},
-		{{text: "Solve for x: 3x - 7 = 11"}, {text: strings.Repeat("plain words ", 1600)}, {text: "Thanks!", before: "Solve for x: 3x - 7 = 11"}},
+		{{text: "Solve for x: 3x - 7 = 11"}, {text: strings.Repeat("plain words ", 1600)},
+			{text: "Thanks!", before: "Solve for x: 3x - 7 = 11"}},
 		{{text: code}, {text: strings.Repeat("plain words ", 6000)}, {text: "Thanks!", before: code}},
 	} {
 		for _, p := range prompts {
@@ -100,7 +104,9 @@ func TestTheExampleConfigurationStatesTheDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := config.Parse("config.yaml", text, func(string) (string, bool) { return strings.Repeat("0123456789abcdef", 4), true })
+	f, err := config.Parse("config.yaml", text, func(string) (string, bool) {
+		return strings.Repeat("0123456789abcdef", 4), true
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,12 +19,15 @@ func body(tb testing.TB) []byte {
 	tb.Helper()
 	const size = 8 << 10
 	var b strings.Builder
-	b.WriteString(`{"model":"auto","stream":true,"max_tokens":256,"messages":[{"role":"system","content":"You answer questions about the orders of a shop."}`)
+	b.WriteString(
+		`{"model":"auto","stream":true,"max_tokens":256,"messages":[{"role":"system","content":"You answer questions about the orders of a shop."}`)
 	for turn := 0; b.Len() < size-600; turn++ {
-		fmt.Fprintf(&b, `,{"role":"user","content":"Question %d: where does parcel \"%d\" stay?\n%s"}`, turn, 1000+turn, strings.Repeat("It was sent on Monday. ", 10))
+		fmt.Fprintf(&b, `,{"role":"user","content":"Question %d: where does parcel \"%d\" stay?\n%s"}`, turn, 1000+turn,
+			strings.Repeat("It was sent on Monday. ", 10))
 		fmt.Fprintf(&b, `,{"role":"assistant","content":"It is on its way.\n%s"}`, strings.Repeat("The carrier has it. ", 10))
 	}
-	fmt.Fprintf(&b, `,{"role":"user","content":"%s And now?"}]}`, strings.Repeat("a", max(1, size-b.Len()-len(`,{"role":"user","content":" And now?"}]}`))))
+	fmt.Fprintf(&b, `,{"role":"user","content":"%s And now?"}]}`,
+		strings.Repeat("a", max(1, size-b.Len()-len(`,{"role":"user","content":" And now?"}]}`))))
 	return []byte(b.String())
 }
 
@@ -33,8 +36,9 @@ func body(tb testing.TB) []byte {
 func rules() tiers.Rules {
 	r := tiers.Rules{Preset: "none"}
 	for i := range 20 {
-		r.Keywords = append(r.Keywords, tiers.Keyword{Tier: "large", Name: fmt.Sprintf("group%d", i), Weight: 1, Match: []string{
-			fmt.Sprintf(`\bprove%d\b`, i), fmt.Sprintf(`\bderivative.of%d\b`, i), fmt.Sprintf(`refactor(ing|ed)?.%d`, i)}})
+		r.Keywords = append(r.Keywords, tiers.Keyword{Tier: "large", Name: fmt.Sprintf("group%d", i), Weight: 1,
+			Match: []string{
+				fmt.Sprintf(`\bprove%d\b`, i), fmt.Sprintf(`\bderivative.of%d\b`, i), fmt.Sprintf(`refactor(ing|ed)?.%d`, i)}})
 	}
 	return r
 }
@@ -42,7 +46,8 @@ func rules() tiers.Rules {
 func catalog(tb testing.TB) *tiers.Catalog {
 	tb.Helper()
 	k, err := tiers.New(tiers.Config{Rules: rules(), Targets: []tiers.Target{
-		{Name: "small", Tier: true, Model: "s"}, {Name: "medium", Tier: true, Model: "m"}, {Name: "large", Tier: true, Model: "l"}}})
+		{Name: "small", Tier: true, Model: "s"}, {Name: "medium", Tier: true, Model: "m"},
+		{Name: "large", Tier: true, Model: "l"}}})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -128,10 +133,11 @@ func (d *decider) classify(tb testing.TB) {
 			d.turns = append(d.turns, b.Hash)
 		}
 	}
-	f := tiers.ClassifierInput{Now: d.now, PromptTokens: d.req.PromptTokens(), MaxTokens: d.req.MaxTokens, Turns: d.turns, User: func() []byte {
-		d.user = prompt.AppendUserText(d.user[:0], d.req, tiers.TextLimit)
-		return d.user
-	}}
+	f := tiers.ClassifierInput{Now: d.now, PromptTokens: d.req.PromptTokens(), MaxTokens: d.req.MaxTokens, Turns: d.turns,
+		User: func() []byte {
+			d.user = prompt.AppendUserText(d.user[:0], d.req, tiers.TextLimit)
+			return d.user
+		}}
 	if _, err := d.catalog.Resolve(tiers.Query{Model: d.req.Model, Input: &f, Chats: d.chats}); err != nil {
 		tb.Fatal(err)
 	}
@@ -150,7 +156,8 @@ func (d *decider) acquire(tb testing.TB) {
 		d.kept = routing.AppendChain(nil, d.blocks)
 	}
 	d.request = routing.Request{Rand: d.rand, Prefix: d.blocks[d.first-1].Hash, Blocks: d.blocks,
-		PromptTokens: d.pool.Learned().PromptTokens(d.req.PromptTokens()), OutputTokens: d.pool.Learned().OutputTokens(d.req.MaxTokens), Stream: true, Record: record}
+		PromptTokens: d.pool.Learned().PromptTokens(d.req.PromptTokens()),
+		OutputTokens: d.pool.Learned().OutputTokens(d.req.MaxTokens), Stream: true, Record: record}
 	d.ticket = queue.Ticket{Request: &d.request, Tokens: d.request.PromptTokens + d.request.OutputTokens}
 	lease, err := d.queue.Enter(&d.ticket, d.now)
 	if err != nil {
@@ -161,7 +168,8 @@ func (d *decider) acquire(tb testing.TB) {
 }
 
 func newDecider(tb testing.TB, policy string, workers int) *decider {
-	d := &decider{catalog: catalog(tb), chats: tiers.NewChats(tiers.MaxChats), pool: pool(tb, policy, workers), workers: workers, now: time.Unix(1, 0)}
+	d := &decider{catalog: catalog(tb), chats: tiers.NewChats(tiers.MaxChats), pool: pool(tb, policy, workers),
+		workers: workers, now: time.Unix(1, 0)}
 	waits := [queue.Classes]time.Duration{10 * time.Second, time.Minute, 10 * time.Minute}
 	d.queue = queue.New(d.pool, queue.Config{MaxDepth: 1000, MaxWait: waits, AgedShare: 0.2}, func(*queue.Ticket) {})
 	d.pool.Watch(func() {
@@ -193,7 +201,8 @@ func BenchmarkChain(b *testing.B) {
 // BenchmarkClassify is 20 groups of three expressions each: over the chat, whose
 // last turn is short, and over one turn of 8 KB.
 func BenchmarkClassify(b *testing.B) {
-	turn := fmt.Sprintf(`{"model":"auto","messages":[{"role":"user","content":"%s"}]}`, strings.Repeat("Where does the parcel stay, and who has it now? ", 8<<10/48))
+	turn := fmt.Sprintf(`{"model":"auto","messages":[{"role":"user","content":"%s"}]}`,
+		strings.Repeat("Where does the parcel stay, and who has it now? ", 8<<10/48))
 	for name, text := range map[string][]byte{"chat": body(b), "turn": []byte(turn)} {
 		b.Run(name, func(b *testing.B) {
 			d := newDecider(b, "chwbl", 1)

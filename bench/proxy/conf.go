@@ -74,6 +74,7 @@ drain: { accept_grace: 0s, timeout: 1s }
 func silentConf() string { return "log: { access: false }\ndecisions: { keep: 0 }\n" }
 
 func watchedConf(collector, dir, name string) string {
-	return fmt.Sprintf("log: { access: true }\ndecisions: { keep: 2000, file: %q }\ntelemetry: { otlp: \"http://%s\", sample: 1.0 }\n",
+	return fmt.Sprintf("log: { access: true }\ndecisions: { keep: 2000, file: %q }\ntelemetry: { otlp: \"http://%s\", "+
+		"sample: 1.0 }\n",
 		filepath.Join(dir, name+".jsonl"), collector)
 }

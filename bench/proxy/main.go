@@ -86,10 +86,11 @@ func parseOptions(args []string) (options, error) {
 	f.Float64Var(&o.rate, "rate", 1000, "requests a second of the open loop that measures latency or -cpu")
 	f.BoolVar(&o.memory, "memory", false, "measure memory of idle streams instead")
 	f.BoolVar(&o.cpu, "cpu", false, "measure processor time per request at -rate instead; streams at a quarter of it")
-	f.Func("old", "with -cpu, another built gateway to measure in the same rounds; may be repeated", func(path string) error {
-		o.old = append(o.old, path)
-		return nil
-	})
+	f.Func("old", "with -cpu, another built gateway to measure in the same rounds; may be repeated",
+		func(path string) error {
+			o.old = append(o.old, path)
+			return nil
+		})
 	f.BoolVar(&o.watched, "watched", false, "measure what traces, records and logs cost instead; with -cpu, turn them on")
 	f.IntVar(&o.streams, "streams", 2000, "idle streams that -memory holds")
 	f.BoolVar(&o.asJSON, "json", false, "print the report as JSON")

@@ -54,7 +54,8 @@ func (b *bench) memory(o options, out io.Writer) error {
 	if o.asJSON {
 		return encode(out, f)
 	}
-	_, err = fmt.Fprintf(out, "%s: %d idle streams, resident memory %d KiB before and %d KiB during: %.1f KiB a stream, at most %.0f %s\n",
+	_, err = fmt.Fprintf(out,
+		"%s: %d idle streams, resident memory %d KiB before and %d KiB during: %.1f KiB a stream, at most %.0f %s\n",
 		f.Tierway, f.Streams, f.BeforeKiB, f.DuringKiB, f.PerStream, f.Ceiling, verdict(f.PerStream <= f.Ceiling))
 	return err
 }

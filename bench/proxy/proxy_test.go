@@ -90,7 +90,8 @@ func TestAnswersThatAreNotWholeAreFailures(t *testing.T) {
 		{"no answer", "400 B", "", "status line"},
 		{"another protocol", "400 B", "SSH-2.0-OpenSSH_9.2\r\n", "status line"},
 		{"no length", "400 B", "HTTP/1.1 200 OK\r\n\r\n", "length"},
-		{"a connection that is closed", "400 B", strings.Replace(whole, "\r\n\r\n", "\r\nConnection: close\r\n\r\n", 1), "kept alive"},
+		{"a connection that is closed", "400 B", strings.Replace(whole, "\r\n\r\n", "\r\nConnection: close\r\n\r\n", 1),
+			"kept alive"},
 		{"a stream without its end", "streams", chunked + "5\r\ndata:\r\n", "chunk's size"},
 		{"a chunk without a size", "streams", chunked + "zz\r\n", "chunk's size"},
 		{"a chunk that is longer", "streams", chunked + "2\r\nabc\r\n0\r\n\r\n", "does not end where it said"},
@@ -193,14 +194,16 @@ func TestReportComparesWithinARound(t *testing.T) {
 	}
 	// The machine was half as fast in the second round: ratios stay what they are.
 	up := throughputOf(shapes()[0], [][]result{round(1000, 500, 250), round(500, 250, 125)})
-	if up.Ratio != (spread{0.5, 0.5, 0.5}) || up.NginxShare != (spread{0.5, 0.5, 0.5}) || up.TierwayShare != (spread{0.25, 0.25, 0.25}) {
+	if up.Ratio != (spread{0.5, 0.5, 0.5}) || up.NginxShare != (spread{0.5, 0.5, 0.5}) ||
+		up.TierwayShare != (spread{0.25, 0.25, 0.25}) {
 		t.Errorf("got %+v", up)
 	}
 	added := latencyOf([][]result{round(100, 150, 250)})
 	if added.NginxAdded.Median != 50 || added.TierwayAdded.Median != 150 || added.Ratio.Median != 3 {
 		t.Errorf("got %+v", added)
 	}
-	table := report{Throughput: []throughput{up, {Shape: "streams", Floor: 0.65, Ratio: spread{0.64, 0.6, 0.7}}}, Latency: added}.String()
+	table := report{Throughput: []throughput{up, {Shape: "streams", Floor: 0.65, Ratio: spread{0.64, 0.6, 0.7}}},
+		Latency: added}.String()
 	for _, want := range []string{"0.50 (0.50–0.50)", "0.40 met", "0.65 MISSED", "at most 3.00 met"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("the table lacks %q:\n%s", want, table)
@@ -218,7 +221,8 @@ func TestResidentMemoryIsRead(t *testing.T) {
 }
 
 func TestOptionsAreBounded(t *testing.T) {
-	for _, args := range []string{"-rounds 0", "-seconds 0", "-seconds 61", "-connections 0", "-rate 0", "-streams 0", "-old bin/before", "more"} {
+	for _, args := range []string{"-rounds 0", "-seconds 0", "-seconds 61", "-connections 0", "-rate 0", "-streams 0",
+		"-old bin/before", "more"} {
 		if _, err := parseOptions(strings.Fields(args)); err == nil {
 			t.Errorf("%q is taken", args)
 		}
@@ -249,12 +253,15 @@ func TestRequestLengthIsReadAsSent(t *testing.T) {
 }
 
 func TestConfigurationsNameTheWorkerAndNoKey(t *testing.T) {
-	for _, conf := range []string{nginxConf("dir", "127.0.0.1:1", "127.0.0.1:2"), tierwayConf("one", "127.0.0.1:2", "the-key")} {
+	for _, conf := range []string{nginxConf("dir", "127.0.0.1:1", "127.0.0.1:2"),
+		tierwayConf("one", "127.0.0.1:2", "the-key")} {
 		if !strings.Contains(conf, "127.0.0.1:2") || strings.Contains(conf, "the-key") {
 			t.Errorf("the worker is missing or the key is there:\n%s", conf)
 		}
 	}
-	if !slices.ContainsFunc(strings.Split(nginxConf("dir", "a", "b"), "\n"), func(l string) bool { return strings.TrimSpace(l) == "access_log off;" }) {
+	if !slices.ContainsFunc(strings.Split(nginxConf("dir", "a", "b"), "\n"), func(l string) bool {
+		return strings.TrimSpace(l) == "access_log off;"
+	}) {
 		t.Error("nginx logs")
 	}
 }
@@ -315,7 +322,8 @@ func TestWhatWasLostIsToldByTheMetrics(t *testing.T) {
 	if got := share(metrics, `tierway_trace_spans_total{result="dropped"}`, "tierway_trace_spans_total{"); got != 0.25 {
 		t.Errorf("%g of the spans", got)
 	}
-	if got := share(metrics, "tierway_decisions_dropped_total", "tierway_decisions_dropped_total", "tierway_decisions_written_total"); got != 0 {
+	if got := share(metrics, "tierway_decisions_dropped_total", "tierway_decisions_dropped_total",
+		"tierway_decisions_written_total"); got != 0 {
 		t.Errorf("%g of the records", got)
 	}
 }

@@ -102,17 +102,20 @@ func (r report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s beside %s: %d cores, %d connections, median of %d rounds of %g s in turns\n\n",
 		r.Tierway, r.Nginx, r.Cores, r.Connections, r.Rounds, r.Seconds)
-	fmt.Fprintf(&b, "%-8s %10s %18s %18s   %-26s %s\n", "requests", "direct/s", "nginx/s (share)", "tierway/s (share)", "tierway ÷ nginx (min–max)", "floor")
+	fmt.Fprintf(&b, "%-8s %10s %18s %18s   %-26s %s\n", "requests", "direct/s", "nginx/s (share)", "tierway/s (share)",
+		"tierway ÷ nginx (min–max)", "floor")
 	for _, t := range r.Throughput {
 		fmt.Fprintf(&b, "%-8s %10.0f %11.0f (%.2f) %11.0f (%.2f)   %-26s %.2f %s\n", t.Shape, t.Direct.Median,
 			t.Nginx.Median, t.NginxShare.Median, t.Tierway.Median, t.TierwayShare.Median,
 			ratio(t.Ratio), t.Floor, verdict(t.Ratio.Median >= t.Floor))
 	}
 	l := r.Latency
-	fmt.Fprintf(&b, "\np50 of 400 B requests at %g/s: direct %.0f µs, nginx adds %.0f µs (%.0f–%.0f), tierway adds %.0f µs (%.0f–%.0f)\n", r.Rate,
+	fmt.Fprintf(&b, "\np50 of 400 B requests at %g/s: direct %.0f µs, nginx adds %.0f µs (%.0f–%.0f), tierway adds "+
+		"%.0f µs (%.0f–%.0f)\n", r.Rate,
 		l.Direct.Median, l.NginxAdded.Median, l.NginxAdded.Min, l.NginxAdded.Max,
 		l.TierwayAdded.Median, l.TierwayAdded.Min, l.TierwayAdded.Max)
-	fmt.Fprintf(&b, "added by tierway ÷ added by nginx (min–max): %s, at most %.2f %s\n", ratio(l.Ratio), l.Ceiling, verdict(l.Ratio.Median <= l.Ceiling))
+	fmt.Fprintf(&b, "added by tierway ÷ added by nginx (min–max): %s, at most %.2f %s\n", ratio(l.Ratio), l.Ceiling,
+		verdict(l.Ratio.Median <= l.Ceiling))
 	b.WriteString("every answer was read to its end and whole\n")
 	return b.String()
 }

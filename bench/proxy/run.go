@@ -34,7 +34,8 @@ const (
 
 // withWorker starts the worker and the load process, does what is asked and ends
 // them and all that was started beside them.
-func withWorker(ctx context.Context, o options, do func(ctx context.Context, c *children, b *bench, worker string) error) (err error) {
+func withWorker(ctx context.Context, o options,
+	do func(ctx context.Context, c *children, b *bench, worker string) error) (err error) {
 	dir, err := os.MkdirTemp("", "tierway-bench-")
 	if err != nil {
 		return fmt.Errorf("making a directory for configuration and logs: %w", err)
@@ -53,7 +54,8 @@ func withWorker(ctx context.Context, o options, do func(ctx context.Context, c *
 	if err != nil {
 		return err
 	}
-	b := &bench{key: key, setup: setup{Cores: runtime.NumCPU(), Connections: o.connections, Rounds: o.rounds, Seconds: o.seconds, Rate: o.rate}}
+	b := &bench{key: key, setup: setup{Cores: runtime.NumCPU(), Connections: o.connections, Rounds: o.rounds,
+		Seconds: o.seconds, Rate: o.rate}}
 	if b.load, err = c.load(ctx); err != nil {
 		return err
 	}
@@ -111,7 +113,8 @@ func (b *bench) speed(ctx context.Context, o options, out io.Writer) error {
 		}
 		rep.Throughput = append(rep.Throughput, throughputOf(s, measured))
 	}
-	measured, err := b.rounds(ctx, o, job{Key: b.key, Shape: shapes()[0].name, Connections: o.connections, Seconds: o.seconds, Rate: o.rate})
+	measured, err := b.rounds(ctx, o, job{Key: b.key, Shape: shapes()[0].name, Connections: o.connections,
+		Seconds: o.seconds, Rate: o.rate})
 	if err != nil {
 		return fmt.Errorf("latency: %w", err)
 	}

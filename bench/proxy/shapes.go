@@ -81,10 +81,12 @@ func answer() []byte {
 // stream is the worker's streamed answer, one element an event: content, then the
 // finish reason, then usage, then [DONE].
 func stream() []string {
-	const head = `data: {"id":"chatcmpl-bench","object":"chat.completion.chunk","created":1700000000,"model":"` + served + `",`
+	const head = `data: {"id":"chatcmpl-bench","object":"chat.completion.chunk","created":1700000000,"model":"` + served +
+		`",`
 	list := make([]string, 0, events+1)
 	for i := range events - 2 {
-		list = append(list, head+`"choices":[{"index":0,"delta":{"content":" word`+strconv.Itoa(i)+`"},"finish_reason":null}]}`+"\n\n")
+		list = append(list, head+`"choices":[{"index":0,"delta":{"content":" word`+strconv.Itoa(i)+
+			`"},"finish_reason":null}]}`+"\n\n")
 	}
 	return append(list,
 		head+`"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`+"\n\n",

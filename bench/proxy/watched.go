@@ -97,7 +97,8 @@ func watched(ctx context.Context, o options, out io.Writer) error {
 			return err
 		}
 		if rep.Collected.Posts == 0 || rep.Records == 0 {
-			return fmt.Errorf("%d posts of traces and %d bytes of records: the watched gateway is not watched", rep.Collected.Posts, rep.Records)
+			return fmt.Errorf("%d posts of traces and %d bytes of records: the watched gateway is not watched",
+				rep.Collected.Posts, rep.Records)
 		}
 		return errors.Join(show(out, o, rep), rep.missed())
 	})
@@ -109,7 +110,8 @@ func (r watchedReport) missed() error {
 	var errs []error
 	for _, t := range r.Throughput {
 		if !(t.Ratio.Median >= t.Floor) { // no number misses it too
-			errs = append(errs, fmt.Errorf("%s: watched ÷ silent is %.2f at %g of its capacity; the floor is %.2f", t.Shape, t.Ratio.Median, watchedShare, t.Floor))
+			errs = append(errs, fmt.Errorf("%s: watched ÷ silent is %.2f at %g of its capacity; the floor is %.2f", t.Shape,
+				t.Ratio.Median, watchedShare, t.Floor))
 		}
 	}
 	return errors.Join(errs...)
@@ -122,7 +124,8 @@ func (b *bench) watchedRounds(ctx context.Context, o options, s shape, silent, s
 		if err := ctx.Err(); err != nil {
 			return 0, fmt.Errorf("interrupted: %w", err)
 		}
-		r, err := b.whole(job{Addr: addr, Key: b.key, Shape: s.name, Connections: o.connections, Seconds: seconds, Rate: rate})
+		r, err := b.whole(job{Addr: addr, Key: b.key, Shape: s.name, Connections: o.connections, Seconds: seconds,
+			Rate: rate})
 		return r.PerSec, err
 	}
 	for _, addr := range []string{silent, seen} {
@@ -168,14 +171,17 @@ func (t *watchedThroughput) fill(rounds [][4]float64) {
 // String is the report as a table.
 func (r watchedReport) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s watched (every request traced, recorded to a file and logged) ÷ silent: %d cores, %d connections, median of %d rounds of %g s in turns\n\n",
+	fmt.Fprintf(&b, "%s watched (every request traced, recorded to a file and logged) ÷ silent: %d cores, %d "+
+		"connections, median of %d rounds of %g s in turns\n\n",
 		r.Tierway, r.Cores, r.Connections, r.Rounds, r.Seconds)
-	fmt.Fprintf(&b, "%-8s %10s %14s %10s %10s   %-26s %-6s %s\n", "requests", "silent/s", "80 % offered/s", "silent/s", "watched/s", "watched ÷ silent (min–max)", "floor", "at full load")
+	fmt.Fprintf(&b, "%-8s %10s %14s %10s %10s   %-26s %-6s %s\n", "requests", "silent/s", "80 % offered/s", "silent/s",
+		"watched/s", "watched ÷ silent (min–max)", "floor", "at full load")
 	for _, t := range r.Throughput {
 		fmt.Fprintf(&b, "%-8s %10.0f %14.0f %10.0f %10.0f   %-26s %.2f %s %s\n", t.Shape, t.Capacity.Median, t.Offered.Median,
 			t.Silent.Median, t.Watched.Median, ratio(t.Ratio), t.Floor, verdict(t.Ratio.Median >= t.Floor), ratio(t.Most))
 	}
-	fmt.Fprintf(&b, "\nthe collector was sent %d posts, %.1f MB; records written: %.1f MB; lost because a queue was full: %.1f %% of the spans, %.1f %% of the records\n",
+	fmt.Fprintf(&b, "\nthe collector was sent %d posts, %.1f MB; records written: %.1f MB; lost because a queue was "+
+		"full: %.1f %% of the spans, %.1f %% of the records\n",
 		r.Collected.Posts, float64(r.Collected.Bytes)/1e6, float64(r.Records)/1e6, 100*r.Lost.Spans, 100*r.Lost.Records)
 	b.WriteString("every answer was read to its end and whole\n")
 	return b.String()
@@ -245,7 +251,8 @@ func lostBy(ctx context.Context, admin string) (l lost, err error) {
 		return l, fmt.Errorf("reading the watched gateway's metrics: %w", err)
 	}
 	l.Spans = share(string(text), `tierway_trace_spans_total{result="dropped"}`, "tierway_trace_spans_total{")
-	l.Records = share(string(text), "tierway_decisions_dropped_total", "tierway_decisions_dropped_total", "tierway_decisions_written_total")
+	l.Records = share(string(text), "tierway_decisions_dropped_total", "tierway_decisions_dropped_total",
+		"tierway_decisions_written_total")
 	return l, nil
 }
 

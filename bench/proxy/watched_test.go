@@ -16,7 +16,8 @@ func TestAMissedFloorIsAnError(t *testing.T) {
 	} {
 		var r watchedReport
 		for i, median := range c.medians {
-			r.Throughput = append(r.Throughput, watchedThroughput{Shape: string(rune('a' + i)), Ratio: spread{Median: median}, Floor: watchedFloor})
+			r.Throughput = append(r.Throughput, watchedThroughput{Shape: string(rune('a' + i)), Ratio: spread{Median: median},
+				Floor: watchedFloor})
 		}
 		got := ""
 		if err := r.missed(); err != nil {

@@ -39,7 +39,8 @@ func newFixedWorker() *fixedWorker {
 }
 
 func plain(status, kind, body string) []byte {
-	return fmt.Appendf(nil, "HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", status, kind, len(body), body)
+	return fmt.Appendf(nil, "HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", status, kind, len(body),
+		body)
 }
 
 // serve answers on every connection of l until l is closed.

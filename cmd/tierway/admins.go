@@ -45,9 +45,11 @@ func (f *createFlags) createAdmin(c *cobra.Command) error {
 			Admin  store.Admin `json:"admin"`
 			Secret string      `json:"secret"`
 		}{made, secret}
-		return f.output.print(c.OutOrStdout(), secret, data, [][2]string{{"id", made.ID}, {"admin", made.Name}, {"role", made.Role},
-			{"expires", instant(made.ExpiresAt, "never")}}, " To use it, set "+adminKeyVariable+" to it and run:\n\ntierway keys list --api "+
-			reachable(d.file.Admin.Listen, d.file.Admin.TLS))
+		return f.output.print(c.OutOrStdout(), secret, data,
+			[][2]string{{"id", made.ID}, {"admin", made.Name}, {"role", made.Role},
+				{"expires", instant(made.ExpiresAt, "never")}}, " To use it, set "+adminKeyVariable+
+				" to it and run:\n\ntierway keys list --api "+
+				reachable(d.file.Admin.Listen, d.file.Admin.TLS))
 	})
 }
 
@@ -58,7 +60,8 @@ func (f *createFlags) adminKey(now time.Time) (secret string, a store.Admin, err
 	}
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 	if len(f.name) > 63 || strings.Trim(f.name, letters+"._@-") != "" || !strings.Contains(letters, f.name[:1]) {
-		return "", a, fmt.Errorf("--name %q: write 1 to 63 letters, digits and . _ @ -, beginning with a letter or digit", f.name)
+		return "", a, fmt.Errorf("--name %q: write 1 to 63 letters, digits and . _ @ -, beginning with a letter or digit",
+			f.name)
 	}
 	role := cmp.Or(f.role, store.RoleAdmin)
 	if role != store.RoleAdmin && role != store.RoleViewer {
@@ -70,6 +73,13 @@ func (f *createFlags) adminKey(now time.Time) (secret string, a store.Admin, err
 	}
 	secret, err = tenants.NewKey(rand.Reader, tenants.AdminPrefix)
 	id, idErr := tenants.NewID(rand.Reader)
-	return secret, store.Admin{ID: id, Name: f.name, Role: role, Hint: tenants.Hint(secret), Digest: tenants.Digest(secret), ExpiresAt: ends},
+	return secret, store.Admin{
+			ID:        id,
+			Name:      f.name,
+			Role:      role,
+			Hint:      tenants.Hint(secret),
+			Digest:    tenants.Digest(secret),
+			ExpiresAt: ends,
+		},
 		errors.Join(err, idErr)
 }

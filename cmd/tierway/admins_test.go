@@ -15,14 +15,16 @@ func TestAnAdminKeyIsShownOnceAndKeptNowhere(t *testing.T) {
 	h := newHouse(t, "")
 	s := must(t, "keys", "create", "-c", h.config, "--admin", "--name", "jane", "--expires", "24h")
 	keys := keysIn(s.out)
-	if len(keys) != 1 || len(keysIn(s.messages)) != 0 || !strings.HasPrefix(keys[0], tenants.AdminPrefix) || !tenants.WellFormed(keys[0]) {
+	if len(keys) != 1 || len(keysIn(s.messages)) != 0 || !strings.HasPrefix(keys[0], tenants.AdminPrefix) ||
+		!tenants.WellFormed(keys[0]) {
 		t.Fatalf("it says\n%s\n%s", s.out, s.messages)
 	}
 	if !strings.Contains(s.out, "tierway keys list --api http://127.0.0.1:8081") {
 		t.Errorf("what to do with it is not in\n%s", s.out)
 	}
 	c := h.contents(t)
-	if len(c.Admins) != 1 || c.Admins[0].Digest != tenants.Digest(keys[0]) || c.Admins[0].Role != store.RoleAdmin || c.Admins[0].Name != "jane" ||
+	if len(c.Admins) != 1 || c.Admins[0].Digest != tenants.Digest(keys[0]) || c.Admins[0].Role != store.RoleAdmin ||
+		c.Admins[0].Name != "jane" ||
 		time.Until(c.Admins[0].ExpiresAt) > 24*time.Hour || c.Admins[0].ExpiresAt.IsZero() {
 		t.Errorf("the database has %+v", c.Admins)
 	}
@@ -36,13 +38,16 @@ func TestAnAdminHasANameAndARole(t *testing.T) {
 		Admin  store.Admin
 		Secret string
 	}
-	if err := json.Unmarshal([]byte(s.out), &got); err != nil || got.Admin.Role != store.RoleViewer || got.Admin.Name != "joe" || len(keysIn(s.out)) != 1 {
+	if err := json.Unmarshal([]byte(s.out), &got); err != nil || got.Admin.Role != store.RoleViewer ||
+		got.Admin.Name != "joe" || len(keysIn(s.out)) != 1 {
 		t.Errorf("%v in %s", err, s.out)
 	}
-	if s := tierway(t, "keys", "create", "-c", h.config, "--admin", "--name", "joe"); s.status != 2 || !strings.Contains(s.messages, `--name "joe": the database already has an admin with this name`) {
+	if s := tierway(t, "keys", "create", "-c", h.config, "--admin", "--name", "joe"); s.status != 2 ||
+		!strings.Contains(s.messages, `--name "joe": the database already has an admin with this name`) {
 		t.Errorf("a second joe: status %d, %s", s.status, s.messages)
 	}
-	if s := must(t, "keys", "create", "-c", h.config, "--admin", "--name", "jim", "--quiet"); s.out != keysIn(s.out)[0]+"\n" {
+	if s := must(t, "keys", "create", "-c", h.config, "--admin", "--name", "jim", "--quiet"); s.out != keysIn(s.out)[0]+
+		"\n" {
 		t.Errorf("quietly: %q", s.out)
 	}
 }

@@ -42,7 +42,9 @@ func verifyAudit(c *cobra.Command, d *database) error {
 		return d.explain(err)
 	}
 	if broken > 0 {
-		fmt.Fprintf(c.OutOrStdout(), "%s: entry %d of the audit log was modified, inserted or removed; the %d entries before it are intact\n", d.name(), broken, entries)
+		fmt.Fprintf(c.OutOrStdout(),
+			"%s: entry %d of the audit log was modified, inserted or removed; the %d entries before it are intact\n", d.name(),
+			broken, entries)
 		return exit(1)
 	}
 	_, err = fmt.Fprintf(c.OutOrStdout(), "%s: all %d entries of the audit log are intact\n", d.name(), entries)

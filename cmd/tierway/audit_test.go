@@ -13,8 +13,9 @@ func TestAuditVerifyFindsTheFirstEntryThatWasTamperedWith(t *testing.T) {
 		status int
 		says   string
 	}{
-		"untouched":       {"", 0, "all 6 entries of the audit log are intact"},
-		"changed":         {"UPDATE audit SET actor = 'nobody' WHERE id = 2", 1, "entry 2 of the audit log was modified, inserted or removed; the 1 entries before it"},
+		"untouched": {"", 0, "all 6 entries of the audit log are intact"},
+		"changed": {"UPDATE audit SET actor = 'nobody' WHERE id = 2", 1,
+			"entry 2 of the audit log was modified, inserted or removed; the 1 entries before it"},
 		"removed":         {"DELETE FROM audit WHERE id = 1", 1, "entry 1 of the audit log"},
 		"the last is cut": {"DELETE FROM audit WHERE id = 6", 1, "entry 6 of the audit log"},
 	} {
@@ -42,7 +43,8 @@ func TestAuditVerifyOfNoDatabaseSaysSo(t *testing.T) {
 	if s := tierway(t, "audit", "verify", "-c", h.config); s.status != 2 || !strings.Contains(s.messages, "no audit log") {
 		t.Errorf("of an absent database: status %d, %s%s", s.status, s.out, s.messages)
 	}
-	write(t, h.config, "tiers: [{ name: small, model: m, workers: [{ name: w, url: \"http://127.0.0.1:9\" }] }]\nauth: { required: false }\nstore: { sql: \"\" }\n")
+	write(t, h.config, "tiers: [{ name: small, model: m, workers: [{ name: w, url: \"http://127.0.0.1:9\" }] }]\nauth: "+
+		"{ required: false }\nstore: { sql: \"\" }\n")
 	if s := tierway(t, "audit", "verify", "-c", h.config); s.status != 2 || !strings.Contains(s.messages, "store.sql") {
 		t.Errorf("without a database: status %d, %s%s", s.status, s.out, s.messages)
 	}

@@ -30,7 +30,8 @@ const bootstrapFiles = "tierway-bootstrap-*.txt"
 // announce shows a new secret, which invalidates the previous one.
 func (a *announcer) announce(secret string, until time.Time) {
 	a.clear()
-	text := fmt.Sprintf("There is no admin key yet. Until %s, this command creates the first one:\n  curl -X POST %s/admin/bootstrap -H 'Content-Type: application/json' -d '{\"secret\":\"%s\",\"name\":\"me\"}'\n",
+	text := fmt.Sprintf("There is no admin key yet. Until %s, this command creates the first one:\n  curl -X POST "+
+		"%s/admin/bootstrap -H 'Content-Type: application/json' -d '{\"secret\":\"%s\",\"name\":\"me\"}'\n",
 		until.Format("15:04"), a.address(), secret)
 	if terminal(a.out) {
 		fmt.Fprint(a.out, text)
@@ -38,13 +39,15 @@ func (a *announcer) announce(secret string, until time.Time) {
 	}
 	path, err := writeOwn(text)
 	if err != nil {
-		a.log.Warn("bootstrap secret could not be written to a file; create the first admin key with `tierway keys create --admin --name NAME`", "cause", err.Error())
+		a.log.Warn("bootstrap secret could not be written to a file; create the first admin key with `tierway keys create "+
+			"--admin --name NAME`", "cause", err.Error())
 		return
 	}
 	a.mu.Lock()
 	a.path, a.expiry = path, time.AfterFunc(time.Until(until), func() { a.remove(path) })
 	a.mu.Unlock()
-	a.log.Info("no admin key exists; the file contains the command that creates the first one", "file", path, "until", until.UTC().Format(time.RFC3339))
+	a.log.Info("no admin key exists; the file contains the command that creates the first one", "file", path, "until",
+		until.UTC().Format(time.RFC3339))
 }
 
 // writeOwn writes text into a new file of the working directory that only its user may read. It

@@ -20,7 +20,9 @@ import (
 // announcing returns an announcer without a terminal; said reads its log.
 func announcing() (a *announcer, said *bytes.Buffer) {
 	said = &bytes.Buffer{}
-	return &announcer{out: io.Discard, log: slog.New(logHandler(said, "info")), address: func() string { return "https://127.0.0.1:8443" }}, said
+	return &announcer{out: io.Discard, log: slog.New(logHandler(said, "info")), address: func() string {
+		return "https://127.0.0.1:8443"
+	}}, said
 }
 
 // bootstraps are the bootstrap files of the working directory.
@@ -49,10 +51,12 @@ func TestABootstrapSecretIsForItsUserAlone(t *testing.T) {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 	text, err := os.ReadFile(files[0])
-	if err != nil || !strings.Contains(string(text), "curl -X POST https://127.0.0.1:8443/admin/bootstrap ") || !strings.Contains(string(text), secret) {
+	if err != nil || !strings.Contains(string(text), "curl -X POST https://127.0.0.1:8443/admin/bootstrap ") ||
+		!strings.Contains(string(text), secret) {
 		t.Errorf("%v, it says\n%s", err, text)
 	}
-	if whole, err := filepath.Abs(files[0]); err != nil || !strings.Contains(said.String(), whole) || strings.Contains(said.String(), secret) {
+	if whole, err := filepath.Abs(files[0]); err != nil || !strings.Contains(said.String(), whole) ||
+		strings.Contains(said.String(), secret) {
 		t.Errorf("%v, the log says\n%s", err, said)
 	}
 	a.clear()
@@ -67,7 +71,8 @@ func TestABootstrapSecretIsForItsUserAlone(t *testing.T) {
 func TestABootstrapFileIsItsGatewaysOwn(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "precious", "mine")
-	for _, err := range []error{os.Symlink("precious", "tierway-bootstrap.txt"), os.WriteFile("tierway-bootstrap-1.txt", []byte("open"), 0o644)} {
+	for _, err := range []error{os.Symlink("precious", "tierway-bootstrap.txt"),
+		os.WriteFile("tierway-bootstrap-1.txt", []byte("open"), 0o644)} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +89,8 @@ func TestABootstrapFileIsItsGatewaysOwn(t *testing.T) {
 		t.Errorf("the other's: %v, %s", err, text)
 	}
 	other.clear()
-	for name, want := range map[string]string{"precious": "mine", "tierway-bootstrap.txt": "mine", "tierway-bootstrap-1.txt": "open"} {
+	for name, want := range map[string]string{"precious": "mine", "tierway-bootstrap.txt": "mine",
+		"tierway-bootstrap-1.txt": "open"} {
 		if text, err := os.ReadFile(name); err != nil || string(text) != want {
 			t.Errorf("%s: %v, %q", name, err, text)
 		}
@@ -141,10 +147,14 @@ func TestTheWayToTheAdminPlaneIsARealOne(t *testing.T) {
 		file config.File
 		want string
 	}{
-		"plain":         {config.File{Listen: "127.0.0.1:8080", Admin: config.Admin{Listen: "127.0.0.1:8081"}}, "http://127.0.0.1:8081"},
-		"all addresses": {config.File{Listen: "127.0.0.1:8080", Admin: config.Admin{Listen: "0.0.0.0:8081"}}, "http://127.0.0.1:8081"},
-		"all of IPv6":   {config.File{Listen: "127.0.0.1:8080", Admin: config.Admin{Listen: "[::]:8081"}}, "http://127.0.0.1:8081"},
-		"with TLS":      {config.File{Listen: "127.0.0.1:8080", Admin: config.Admin{Listen: ":8081", TLS: config.TLS{Cert: "c", Key: "k"}}}, "https://127.0.0.1:8081"},
+		"plain": {config.File{Listen: "127.0.0.1:8080", Admin: config.Admin{Listen: "127.0.0.1:8081"}},
+			"http://127.0.0.1:8081"},
+		"all addresses": {config.File{Listen: "127.0.0.1:8080", Admin: config.Admin{Listen: "0.0.0.0:8081"}},
+			"http://127.0.0.1:8081"},
+		"all of IPv6": {config.File{Listen: "127.0.0.1:8080", Admin: config.Admin{Listen: "[::]:8081"}},
+			"http://127.0.0.1:8081"},
+		"with TLS": {config.File{Listen: "127.0.0.1:8080",
+			Admin: config.Admin{Listen: ":8081", TLS: config.TLS{Cert: "c", Key: "k"}}}, "https://127.0.0.1:8081"},
 		"the data plane's": {config.File{Listen: "h:8080", TLS: config.TLS{Cert: "c", Key: "k"},
 			Admin: config.Admin{Listen: "h:8080"}}, "https://h:8080"},
 	}

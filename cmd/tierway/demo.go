@@ -73,7 +73,12 @@ func demo(c *cobra.Command, listen, adminListen string, asJSON bool) error {
 	if err := s.Listen(); err != nil {
 		return err
 	}
-	r := ready{BaseURL: "http://" + s.Addr("data") + "/v1", AdminURL: "http://" + s.Addr("admin"), Key: key, AdminKey: adminKey}
+	r := ready{
+		BaseURL:  "http://" + s.Addr("data") + "/v1",
+		AdminURL: "http://" + s.Addr("admin"),
+		Key:      key,
+		AdminKey: adminKey,
+	}
 	if err := r.print(c.OutOrStdout(), asJSON); err != nil {
 		return err
 	}

@@ -32,7 +32,8 @@ func explainCommand() *cobra.Command {
 		Use:   "explain",
 		Short: "Show which tier and worker a request would get, and why, without sending it",
 		Example: "  tierway explain -c config.yaml -f request.json -H 'X-Model-Tier: large'\n" +
-			`  echo '{"model":"auto","messages":[{"role":"user","content":"Hi"}]}' | tierway explain -c config.yaml -f -` + "\n" +
+			`  echo '{"model":"auto","messages":[{"role":"user","content":"Hi"}]}' | tierway explain -c config.yaml -f -` +
+			"\n" +
 			"  TIERWAY_ADMIN_KEY=tw-adm-… tierway explain --live --tenant acme --draft draft.yaml -f request.json\n" +
 			"  TIERWAY_ADMIN_KEY=tw-adm-… tierway explain --live --decision 4f0c2b1e-…",
 		Long: "Evaluates the request with the code that serves requests, without sending, booking or counting it.\n" +
@@ -50,7 +51,8 @@ func explainCommand() *cobra.Command {
 	flags.StringVar(&f.path, "path", "", "URL path of the request (default: detected from the body)")
 	flags.BoolVar(&f.json, "json", false, "print JSON")
 	flags.BoolVar(&f.live, "live", false, "let a running gateway evaluate the request")
-	flags.StringVar(&f.api, "api", "http://127.0.0.1:8081", "with --live: URL of the gateway's admin plane; its key comes from $"+adminKeyVariable)
+	flags.StringVar(&f.api, "api", "http://127.0.0.1:8081",
+		"with --live: URL of the gateway's admin plane; its key comes from $"+adminKeyVariable)
 	flags.StringVar(&f.tenant, "tenant", "", "with --live: tenant of the request")
 	flags.StringVar(&f.key, "key-id", "", "with --live: ID of the key that sends the request")
 	flags.StringVar(&f.class, "priority", "", "with --live: priority class that the request asks for")

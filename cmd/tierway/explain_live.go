@@ -29,7 +29,8 @@ func (f explainFlags) runLive(c *cobra.Command) error {
 		answer, err = a.call(c.Context(), http.MethodPost, explainPath, order, e)
 	}
 	if refusedWith(err, http.StatusRequestEntityTooLarge) {
-		return fmt.Errorf("%w: request and draft together may have 1 MiB; send a longer request normally, then explain it with --decision and its X-Request-ID", err)
+		return fmt.Errorf("%w: request and draft together may have 1 MiB; send a longer request normally, then explain it "+
+			"with --decision and its X-Request-ID", err)
 	}
 	if err != nil {
 		return byFlag(unexplained(showProblems(c, err)))

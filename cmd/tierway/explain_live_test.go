@@ -22,7 +22,8 @@ func explaining(t *testing.T, status int, body string) (address string, asked fu
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, _ := io.ReadAll(r.Body) // what is missing fails below
 		var o admin.ExplainOrder
-		if err := json.Unmarshal(text, &o); err != nil || r.URL.Path != "/admin/route/explain" || r.Method != http.MethodPost {
+		if err := json.Unmarshal(text, &o); err != nil || r.URL.Path != "/admin/route/explain" ||
+			r.Method != http.MethodPost {
 			t.Errorf("asked %s %s with %s", r.Method, r.URL.Path, text)
 		}
 		orders <- o
@@ -44,23 +45,32 @@ const explained = `{"outcome":"route","summary":"small by default; w0","tier":"s
 // TestARunningGatewayExplains: the order says what the flags say, and the ladder what
 // the gateway answered, without what a terminal would obey.
 func TestARunningGatewayExplains(t *testing.T) {
-	address, asked := explaining(t, 200, explained+`"draft":{"outcome":"reject","summary":"refused at tier","status":404,"error":"{}"},"changed":["outcome"],"changes":[{"path":"tiers[small]","op":"add","old":"","new":"x","effect":"live"}]}`)
+	address, asked := explaining(t, 200,
+		explained+
+			`"draft":{"outcome":"reject","summary":"refused at tier","status":404,"error":"{}"},"changed":["outcome"],"changes":[{"path":"tiers[small]","op":"add","old":"","new":"x","effect":"live"}]}`)
 	dir := t.TempDir()
 	request, draft := filepath.Join(dir, "r.json"), filepath.Join(dir, "d.yaml")
-	for path, text := range map[string]string{request: `{"model":"auto","messages":[]}`, draft: "policy: { name: random }"} {
+	for path, text := range map[string]string{request: `{"model":"auto","messages":[]}`,
+		draft: "policy: { name: random }"} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s := tierway(t, "explain", "--live", "--api", address, "-f", request, "--tenant", "acme", "--priority", "batch", "--draft", draft, "-H", "X-Model-Tier: large")
+	s := tierway(t, "explain", "--live", "--api", address, "-f", request, "--tenant", "acme", "--priority", "batch",
+		"--draft", draft, "-H", "X-Model-Tier: large")
 	o := asked()
-	if o.Tenant != "acme" || o.Class != "batch" || o.Path != "/v1/chat/completions" || o.Headers["X-Model-Tier"] != "large" || len(o.Headers) != 1 ||
+	if o.Tenant != "acme" || o.Class != "batch" || o.Path != "/v1/chat/completions" ||
+		o.Headers["X-Model-Tier"] != "large" || len(o.Headers) != 1 ||
 		o.Draft == nil || !strings.Contains(*o.Draft, "random") || !strings.Contains(string(o.Request), "auto") {
 		t.Errorf("asked for %+v", o)
 	}
-	for _, want := range []string{"route: small by default; w0\n", "keyword:code selected large; overridden by clamped", "large: not allowed",
-		"max_tokens selects no tier: 32000 does not count, the request offers tools\n", "the tenant's rpm 60 (3 of a burst of 10 used), the request takes 1\n", "the key's month_money 250 (0.5 used)\n", "00000000000000ff of the prefix",
-		"w0, score 0, step 0, requests 0.5; 2 in flight, 5 prompt tokens to read, 6 output tokens to generate, 7 cached  <- chosen", "w1: down", "?[31mred", "with the draft:", "add tiers[small]: x", "the draft changes: outcome"} {
+	for _, want := range []string{"route: small by default; w0\n", "keyword:code selected large; overridden by clamped",
+		"large: not allowed",
+		"max_tokens selects no tier: 32000 does not count, the request offers tools\n",
+		"the tenant's rpm 60 (3 of a burst of 10 used), the request takes 1\n", "the key's month_money 250 (0.5 used)\n",
+		"00000000000000ff of the prefix",
+		"w0, score 0, step 0, requests 0.5; 2 in flight, 5 prompt tokens to read, 6 output tokens to generate, 7 cached  <- chosen",
+		"w1: down", "?[31mred", "with the draft:", "add tiers[small]: x", "the draft changes: outcome"} {
 		if !strings.Contains(s.out, want) {
 			t.Errorf("it does not say %q:\n%s", want, s.out)
 		}
@@ -81,7 +91,8 @@ func TestTheStatusIsTheOutcome(t *testing.T) {
 		{200, explained + `"x":0}`, 0, "route"},
 		{200, `{"outcome":"queue","summary":"it would wait"}`, 0, "queue"},
 		{200, `{"outcome":"reject","summary":"refused at tier","status":404}`, 1, "reject"},
-		{200, `{"outcome":"reject","summary":"was refused at queue","status":503,"code":"overloaded","shed":"depth"}`, 1, "refused  503 by depth overloaded\n"},
+		{200, `{"outcome":"reject","summary":"was refused at queue","status":503,"code":"overloaded","shed":"depth"}`, 1,
+			"refused  503 by depth overloaded\n"},
 		{404, `{"detail":"No decision"}`, 2, "No decision"},
 		{413, `{"detail":"too large"}`, 2, "--decision"},
 	} {
@@ -127,17 +138,20 @@ func TestWhatIsNotExplainedIsNotRefused(t *testing.T) {
 		"-c " + bad + "x -f " + request:                      "bad.yamlx",
 		"-c " + newHouse(t, "").config + " -f " + dir + "/x": "reading the request",
 	} {
-		if s := tierway(t, append([]string{"explain"}, strings.Fields(args)...)...); s.status != 2 || !strings.Contains(s.messages, says) {
+		if s := tierway(t, append([]string{"explain"}, strings.Fields(args)...)...); s.status != 2 ||
+			!strings.Contains(s.messages, says) {
 			t.Errorf("%s ends with %d and says %s", args, s.status, s.messages)
 		}
 	}
-	address, asked := explaining(t, 422, `{"status":422,"detail":"The draft has errors.","errors":[{"message":"draft:1:9: policy: want a name","location":"body.draft: policy"}]}`)
+	address, asked := explaining(t, 422,
+		`{"status":422,"detail":"The draft has errors.","errors":[{"message":"draft:1:9: policy: want a name","location":"body.draft: policy"}]}`)
 	s := tierway(t, "explain", "--live", "--api", address, "-f", request, "--draft", bad)
 	asked()
 	if s.status != 2 || s.messages != "draft:1:9: policy: want a name\ntierway: The draft has errors.\n" {
 		t.Errorf("a bad draft ends with %d and says %q", s.status, s.messages)
 	}
-	if s := tierway(t, "explain", "-c", newHouse(t, "").config, "-f", request, "-H", "X-Model-Tier: nobody"); s.status != 1 {
+	if s := tierway(t, "explain", "-c", newHouse(t, "").config, "-f", request, "-H", "X-Model-Tier: nobody"); s.status !=
+		1 {
 		t.Errorf("a request that would be refused ends with %d: %s%s", s.status, s.out, s.messages)
 	}
 }
@@ -156,7 +170,8 @@ func TestFlagsThatNeedAGatewaySaySo(t *testing.T) {
 		{[]string{"--live", "-f", "x", "-c", "y"}, "--config"},
 	} {
 		t.Setenv(adminKeyVariable, newKey(t, tenants.AdminPrefix))
-		if s := tierway(t, append([]string{"explain"}, c.args...)...); s.status != 2 || !strings.Contains(s.messages, c.says) {
+		if s := tierway(t, append([]string{"explain"}, c.args...)...); s.status != 2 ||
+			!strings.Contains(s.messages, c.says) {
 			t.Errorf("%v ends with %d and says %s", c.args, s.status, s.messages)
 		}
 	}

@@ -100,7 +100,8 @@ func printTier(line func(name, format string, args ...any), st *decisions.TierSt
 		for _, n := range []struct {
 			is   bool
 			word string
-		}{{t.Allowed, "not allowed"}, {t.Served, "does not serve this dialect"}, {t.Fits, fmt.Sprintf("exceeds its context of %d tokens", t.Context)}, {t.Up, "no worker is up"}} {
+		}{{t.Allowed, "not allowed"}, {t.Served, "does not serve this dialect"},
+			{t.Fits, fmt.Sprintf("exceeds its context of %d tokens", t.Context)}, {t.Up, "no worker is up"}} {
 			if !n.is {
 				not = append(not, n.word)
 			}
@@ -141,7 +142,8 @@ func printWorker(line func(name, format string, args ...any), e *decisions.Expla
 func candidateText(c *routing.Candidate, chosen string) string {
 	text := fmt.Sprintf("%s, score %.4g", c.Worker, c.Score)
 	c.Terms.All(func(name string, value float64) { text += fmt.Sprintf(", %s %.3g", name, value) })
-	text += fmt.Sprintf("; %d in flight, %d prompt tokens to read, %d output tokens to generate", c.Inflight, c.PendingTokens, c.OutputTokens)
+	text += fmt.Sprintf("; %d in flight, %d prompt tokens to read, %d output tokens to generate", c.Inflight,
+		c.PendingTokens, c.OutputTokens)
 	if c.Overlap > 0 {
 		text += fmt.Sprintf(", %d cached", c.Overlap)
 	}

@@ -121,7 +121,8 @@ func limitReadTime(read func() (*config.File, error)) func() (*config.File, erro
 			return a.file, a.err
 		case <-late:
 			hangs.Store(true)
-			return nil, fmt.Errorf("the configuration file could not be read within %v: its file system does not respond", readPatience)
+			return nil, fmt.Errorf("the configuration file could not be read within %v: its file system does not respond",
+				readPatience)
 		}
 	}
 }

@@ -82,7 +82,8 @@ func TestAGatewayThatFailsEnds(t *testing.T) {
 				defer close(p.hang)
 			}
 			begun := time.Now()
-			err := follower{reloadable: p, log: slog.New(slog.DiscardHandler), hup: hangups(1), path: "/nowhere/config.yaml"}.run(t.Context())
+			err := follower{reloadable: p, log: slog.New(slog.DiscardHandler), hup: hangups(1),
+				path: "/nowhere/config.yaml"}.run(t.Context())
 			if took := time.Since(begun); !errors.Is(err, failure) || took > time.Second {
 				t.Errorf("%s: it ended with %v after %v", name, err, took)
 			}
@@ -131,7 +132,8 @@ func TestAnEditDuringTheStartIsSeen(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			p := &played{watches: watches}
-			if err := (follower{reloadable: p, log: slog.New(slog.DiscardHandler), path: path, loaded: loaded.Hash()}).run(ctx); err != nil {
+			if err := (follower{reloadable: p, log: slog.New(slog.DiscardHandler), path: path, loaded: loaded.Hash()}).run(
+				ctx); err != nil {
 				t.Error(err)
 			}
 			if got := p.reloads(); !slices.Equal(got, want) {
@@ -157,11 +159,13 @@ func TestAReadingThatHangsIsGivenUp(t *testing.T) {
 			return nil, errors.New("read")
 		})
 		start := time.Now()
-		if _, err := read(); err == nil || !strings.Contains(err.Error(), "could not be read within 5s") || time.Since(start) != 5*time.Second {
+		if _, err := read(); err == nil || !strings.Contains(err.Error(), "could not be read within 5s") ||
+			time.Since(start) != 5*time.Second {
 			t.Errorf("the first: %v after %v", err, time.Since(start))
 		}
 		start = time.Now()
-		if _, err := read(); err == nil || !strings.Contains(err.Error(), "has not finished") || time.Since(start) != 0 || begun.Load() != 1 {
+		if _, err := read(); err == nil || !strings.Contains(err.Error(), "has not finished") || time.Since(start) != 0 ||
+			begun.Load() != 1 {
 			t.Errorf("the second: %v after %v, reader %d", err, time.Since(start), begun.Load())
 		}
 		close(hang)
@@ -228,7 +232,9 @@ func TestAGatewayOutlivesASIGHUP(t *testing.T) {
 	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "it has read its file again", func() bool { return log.has(`"the configuration is unchanged","via":"signal"`) })
+	until(t, "it has read its file again", func() bool {
+		return log.has(`"the configuration is unchanged","via":"signal"`)
+	})
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)

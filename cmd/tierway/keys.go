@@ -79,7 +79,8 @@ type keyPlace struct {
 
 func (p *keyPlace) flags(c *cobra.Command) {
 	c.Flags().StringVarP(&p.config, "config", "c", "config.yaml", "configuration file that names the database of keys")
-	c.Flags().StringVar(&p.api, "api", "", "URL of a gateway's admin plane, instead of the database; its key comes from $"+adminKeyVariable)
+	c.Flags().StringVar(&p.api, "api", "", "URL of a gateway's admin plane, instead of the database; its key comes from $"+
+		adminKeyVariable)
 	c.MarkFlagsMutuallyExclusive("config", "api")
 }
 

@@ -28,22 +28,27 @@ type adminAPI struct {
 // newAdminAPI returns a client of the admin plane at an address. env returns the admin key.
 func newAdminAPI(address string, env func(string) (string, bool)) (*adminAPI, error) {
 	base, err := url.Parse(address)
-	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" || base.User != nil || base.RawQuery != "" {
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" || base.User != nil ||
+		base.RawQuery != "" {
 		shown := fmt.Sprintf(" %q", address)
 		if strings.Contains(address, "@") { // it may contain a password
 			shown = ""
 		}
-		return nil, fmt.Errorf("--api%s: write the URL of the admin plane, such as http://127.0.0.1:8081, and set the key in $%s", shown, adminKeyVariable)
+		return nil,
+			fmt.Errorf("--api%s: write the URL of the admin plane, such as http://127.0.0.1:8081, and set the key in $%s", shown,
+				adminKeyVariable)
 	}
 	key, _ := env(adminKeyVariable)
 	key = strings.TrimSpace(key)
 	switch {
 	case key == "":
-		return nil, fmt.Errorf("--api %s: the environment variable %s is empty: set it to an admin key (tw-adm-…)", address, adminKeyVariable)
+		return nil, fmt.Errorf("--api %s: the environment variable %s is empty: set it to an admin key (tw-adm-…)", address,
+			adminKeyVariable)
 	case strings.HasPrefix(key, tenants.TenantPrefix) && !tenants.WellFormed(key):
 		return nil, fmt.Errorf("%s: the key's checksum is wrong: copy the whole key again", adminKeyVariable)
 	case tenants.WellFormed(key) && !strings.HasPrefix(key, tenants.AdminPrefix):
-		return nil, fmt.Errorf("%s: this is not an admin key: set it to a key that begins with %s", adminKeyVariable, tenants.AdminPrefix)
+		return nil, fmt.Errorf("%s: this is not an admin key: set it to a key that begins with %s", adminKeyVariable,
+			tenants.AdminPrefix)
 	}
 	return &adminAPI{base: base, key: key, client: &http.Client{
 		// The key is sent only to the given address, never to a proxy or the target of a redirect.
@@ -94,7 +99,8 @@ func (a *adminAPI) call(ctx context.Context, method, path string, body, out any)
 		return nil, r
 	}
 	if err := json.Unmarshal(answer, out); err != nil {
-		return nil, fmt.Errorf("%s %s returned %d with an unexpected body: check that --api is the URL of the admin plane", method, target, res.StatusCode)
+		return nil, fmt.Errorf("%s %s returned %d with an unexpected body: check that --api is the URL of the admin plane",
+			method, target, res.StatusCode)
 	}
 	return answer, nil
 }
@@ -174,7 +180,15 @@ func (a keyAnswer) made(newTenant bool) madeKey {
 // create creates a key, and the tenant if it does not exist.
 func (g gatewayKeys) create(ctx context.Context, k tenants.Key) (madeKey, error) {
 	path := "/admin/tenants/" + url.PathEscape(k.Tenant) + "/keys"
-	order := keyOrder{Name: k.Name, Tiers: k.Tiers, Models: k.Models, Priority: k.Priority, Default: k.Default, Limits: k.Limits, ExpiresAt: k.ExpiresAt}
+	order := keyOrder{
+		Name:      k.Name,
+		Tiers:     k.Tiers,
+		Models:    k.Models,
+		Priority:  k.Priority,
+		Default:   k.Default,
+		Limits:    k.Limits,
+		ExpiresAt: k.ExpiresAt,
+	}
 	var answer keyAnswer
 	_, err := g.api.call(ctx, http.MethodPost, path, order, &answer)
 	if !refusedWith(err, http.StatusNotFound) {
@@ -237,7 +251,8 @@ func pages[T any](ctx context.Context, a *adminAPI, path string) ([]T, error) {
 
 func (g gatewayKeys) rotate(ctx context.Context, id string, overlap time.Duration) (madeKey, error) {
 	var answer keyAnswer
-	_, err := g.api.call(ctx, http.MethodPost, "/admin/keys/"+url.PathEscape(id)+"/rotate", map[string]int64{"grace_s": seconds(overlap)}, &answer)
+	_, err := g.api.call(ctx, http.MethodPost, "/admin/keys/"+url.PathEscape(id)+"/rotate",
+		map[string]int64{"grace_s": seconds(overlap)}, &answer)
 	return answer.made(false), err
 }
 
@@ -246,6 +261,7 @@ func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.
 
 func (g gatewayKeys) revoke(ctx context.Context, id, reason string) (tenants.Key, error) {
 	var answer keyAnswer
-	_, err := g.api.call(ctx, http.MethodPost, "/admin/keys/"+url.PathEscape(id)+"/revoke", map[string]string{"reason": reason}, &answer)
+	_, err := g.api.call(ctx, http.MethodPost, "/admin/keys/"+url.PathEscape(id)+"/revoke",
+		map[string]string{"reason": reason}, &answer)
 	return answer.Key, err
 }

@@ -28,11 +28,13 @@ type gateway struct {
 
 func newGateway(t *testing.T) *gateway {
 	t.Helper()
-	g := &gateway{key: newKey(t, tenants.AdminPrefix), secret: newKey(t, tenants.TenantPrefix), known: map[string]bool{"acme": true}}
+	g := &gateway{key: newKey(t, tenants.AdminPrefix), secret: newKey(t, tenants.TenantPrefix),
+		known: map[string]bool{"acme": true}}
 	mux := http.NewServeMux()
 	key := func(id string) map[string]any {
-		return map[string]any{"id": id, "tenant": "acme", "hint": "tw-abcd…wxyz", "name": "ci", "priority": "interactive", "default_priority": "interactive",
-			"limits": map[string]any{"rpm": 60}, "created_at": "2026-11-01T00:00:00Z", "version": 1}
+		return map[string]any{"id": id, "tenant": "acme", "hint": "tw-abcd…wxyz", "name": "ci", "priority": "interactive",
+			"default_priority": "interactive",
+			"limits":           map[string]any{"rpm": 60}, "created_at": "2026-11-01T00:00:00Z", "version": 1}
 	}
 	mux.HandleFunc("GET /admin/tenants", func(w http.ResponseWriter, r *http.Request) {
 		page := map[string]any{"items": []any{map[string]any{"name": "acme"}}, "next_cursor": "acme", "total": 2}
@@ -137,18 +139,26 @@ func TestTheVerbsGoThroughAGateway(t *testing.T) {
 		asked string
 		out   []string // parts of what is written
 	}{
-		{[]string{"keys", "create", "--tenant", "acme", "--name", "ci", "--rpm", "60", "--tiers", "small", "--expires", "2037-01-31", "--priority", "batch"},
+		{[]string{"keys", "create", "--tenant", "acme", "--name", "ci", "--rpm", "60", "--tiers", "small", "--expires",
+			"2037-01-31", "--priority", "batch"},
 			`POST /admin/tenants/acme/keys {"name":"ci","tiers":["small"],"priority":"batch","default_priority":"batch","limits":{"rpm":60},"expires_at":"2037-01-31T00:00:00Z"}`,
 			[]string{g.secret, "id2", "acme", `curl -s "$TIERWAY_URL/v1/models"`}},
 		{[]string{"keys", "create", "--tenant", "new", "--quiet"},
 			`POST /admin/tenants/new/keys {"priority":"interactive","default_priority":"interactive","limits":{}}
 POST /admin/tenants {"name":"new"}
 POST /admin/tenants/new/keys {"priority":"interactive","default_priority":"interactive","limits":{}}`, []string{g.secret + "\n"}},
-		{[]string{"keys", "list"}, "GET /admin/tenants?limit=200\nGET /admin/tenants?cursor=acme&limit=200\nGET /admin/tenants/acme/keys?limit=200\nGET /admin/tenants/zoo/keys?limit=200", []string{"id1", "acme", "ci", "active", "rpm 60", "2026-11-01 00:00Z"}},
-		{[]string{"keys", "list", "--tenant", "acme", "--json"}, "GET /admin/tenants/acme/keys?limit=200", []string{`"id": "id1"`, `"state": "active"`}},
-		{[]string{"keys", "rotate", "id1", "--overlap", "90m"}, `POST /admin/keys/id1/rotate {"grace_s":5400}`, []string{g.secret, "id2", "id1, which stays valid until 2027-01-01 00:00Z"}},
-		{[]string{"keys", "rotate", "id1", "--quiet"}, `POST /admin/keys/id1/rotate {"grace_s":86400}`, []string{g.secret + "\n"}},
-		{[]string{"keys", "revoke", "id1", "--yes", "--reason", "left in a log"}, `POST /admin/keys/id1/revoke {"reason":"left in a log"}`, []string{"key id1 of tenant acme: revoked at 2026-11-20 00:00Z"}},
+		{[]string{"keys", "list"}, "GET /admin/tenants?limit=200\nGET /admin/tenants?cursor=acme&limit=200\nGET " +
+			"/admin/tenants/acme/keys?limit=200\nGET /admin/tenants/zoo/keys?limit=200",
+			[]string{"id1", "acme", "ci", "active", "rpm 60", "2026-11-01 00:00Z"}},
+		{[]string{"keys", "list", "--tenant", "acme", "--json"}, "GET /admin/tenants/acme/keys?limit=200",
+			[]string{`"id": "id1"`, `"state": "active"`}},
+		{[]string{"keys", "rotate", "id1", "--overlap", "90m"}, `POST /admin/keys/id1/rotate {"grace_s":5400}`,
+			[]string{g.secret, "id2", "id1, which stays valid until 2027-01-01 00:00Z"}},
+		{[]string{"keys", "rotate", "id1", "--quiet"}, `POST /admin/keys/id1/rotate {"grace_s":86400}`,
+			[]string{g.secret + "\n"}},
+		{[]string{"keys", "revoke", "id1", "--yes", "--reason", "left in a log"},
+			`POST /admin/keys/id1/revoke {"reason":"left in a log"}`,
+			[]string{"key id1 of tenant acme: revoked at 2026-11-20 00:00Z"}},
 	} {
 		s := must(t, append(c.args, "--api", g.URL)...)
 		if asked := g.requests(); asked != c.asked {
@@ -162,7 +172,8 @@ POST /admin/tenants/new/keys {"priority":"interactive","default_priority":"inter
 		if c.args[1] == "create" && !strings.Contains(s.messages, "tierway: warning: tiers: ?odd\n") {
 			t.Errorf("%v: the warning is not in %s", c.args, s.messages)
 		}
-		if strings.Contains(s.out+s.messages, g.key) || strings.Count(s.out, g.secret) > 1 || strings.Contains(s.messages, g.secret) {
+		if strings.Contains(s.out+s.messages, g.key) || strings.Count(s.out, g.secret) > 1 ||
+			strings.Contains(s.messages, g.secret) {
 			t.Errorf("%v shows a key too often:\n%s%s", c.args, s.out, s.messages)
 		}
 	}
@@ -172,13 +183,16 @@ POST /admin/tenants/new/keys {"priority":"interactive","default_priority":"inter
 func TestARefusalIsToldInTheGatewaysWords(t *testing.T) {
 	g := newGateway(t)
 	s := tierway(t, "keys", "revoke", "nosuch", "--yes", "--api", g.URL)
-	if want := "tierway: POST " + g.URL + "/admin/keys/nosuch/revoke: 404 Not Found: There is no key of that id.\n"; s.status != 2 || s.messages != want {
+	if want := "tierway: POST " + g.URL +
+		"/admin/keys/nosuch/revoke: 404 Not Found: There is no key of that id.\n"; s.status != 2 || s.messages != want {
 		t.Errorf("status %d, %s", s.status, s.messages)
 	}
 	other := newKey(t, tenants.AdminPrefix)
 	t.Setenv(adminKeyVariable, other)
 	s = tierway(t, "keys", "list", "--api", g.URL)
-	if s.status != 2 || !strings.Contains(s.messages, "401 Unauthorized: Send an admin key. (the key comes from $TIERWAY_ADMIN_KEY)") || strings.Contains(s.messages, other) {
+	if s.status != 2 ||
+		!strings.Contains(s.messages, "401 Unauthorized: Send an admin key. (the key comes from $TIERWAY_ADMIN_KEY)") ||
+		strings.Contains(s.messages, other) {
 		t.Errorf("with another key: status %d, %s", s.status, s.messages)
 	}
 }
@@ -202,9 +216,11 @@ func TestAnAdminKeyIsLookedAtBeforeItIsSent(t *testing.T) {
 	}
 	t.Setenv(adminKeyVariable, " "+g.key+"\n")
 	must(t, "keys", "list", "--api", g.URL+"/")
-	for _, address := range []string{"", "127.0.0.1:8081", "ftp://127.0.0.1", "http://", "http://me:" + g.key + "@127.0.0.1", "http://127.0.0.1?key=x"} {
+	for _, address := range []string{"", "127.0.0.1:8081", "ftp://127.0.0.1", "http://",
+		"http://me:" + g.key + "@127.0.0.1", "http://127.0.0.1?key=x"} {
 		s := tierway(t, "keys", "list", "--api", address)
-		if s.status != 2 || !strings.Contains(s.messages, "--api") || !strings.Contains(s.messages, "http://127.0.0.1:8081") || strings.Contains(s.messages, g.key) {
+		if s.status != 2 || !strings.Contains(s.messages, "--api") ||
+			!strings.Contains(s.messages, "http://127.0.0.1:8081") || strings.Contains(s.messages, g.key) {
 			t.Errorf("%s: status %d, %s", address, s.status, s.messages)
 		}
 	}
@@ -219,15 +235,19 @@ func TestTheAdminKeyFollowsNoRedirect(t *testing.T) {
 	if s.status != 2 || !strings.Contains(s.messages, "307 Temporary Redirect") || g.requests() != "" {
 		t.Errorf("status %d, %s", s.status, s.messages)
 	}
-	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }))
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "<html>")
+	}))
 	defer page.Close()
-	if s := tierway(t, "keys", "list", "--api", page.URL); s.status != 2 || !strings.Contains(s.messages, "check that --api is the URL of the admin plane") {
+	if s := tierway(t, "keys", "list", "--api", page.URL); s.status != 2 ||
+		!strings.Contains(s.messages, "check that --api is the URL of the admin plane") {
 		t.Errorf("a page: status %d, %s", s.status, s.messages)
 	}
 }
 
 func TestAnOverlapIsRoundedUpToSeconds(t *testing.T) {
-	for d, want := range map[time.Duration]int64{0: 0, time.Nanosecond: 1, time.Second: 1, 1500 * time.Millisecond: 2, time.Hour: 3600} {
+	for d, want := range map[time.Duration]int64{0: 0, time.Nanosecond: 1, time.Second: 1, 1500 * time.Millisecond: 2,
+		time.Hour: 3600} {
 		if got := seconds(d); got != want {
 			t.Errorf("%v is %d, want %d", d, got, want)
 		}

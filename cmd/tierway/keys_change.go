@@ -38,7 +38,8 @@ func rotateKeyCommand() *cobra.Command {
 		Args: oneID,
 		RunE: func(c *cobra.Command, args []string) error {
 			if overlap < 0 || overlap > maxOverlap {
-				return fmt.Errorf("--overlap %v: write how long the old key stays valid, from 0s (not at all) to %v", overlap, maxOverlap)
+				return fmt.Errorf("--overlap %v: write how long the old key stays valid, from 0s (not at all) to %v", overlap,
+					maxOverlap)
 			}
 			return place.with(c, func(ctx context.Context, s keyStore, _ *config.File) error {
 				made, err := s.rotate(ctx, args[0], overlap)
@@ -69,7 +70,8 @@ func revokeKeyCommand() *cobra.Command {
 			if len(reason) > maxReason || plain(reason) != reason {
 				return fmt.Errorf("--reason %q: write at most %d printable characters", plain(reason), maxReason)
 			}
-			if err := confirm(c, yes, "Revoke the key "+plain(args[0])+"? Requests with this key will be rejected."); err != nil {
+			if err := confirm(c, yes, "Revoke the key "+plain(args[0])+"? Requests with this key will be rejected."); err !=
+				nil {
 				return err
 			}
 			return place.with(c, func(ctx context.Context, s keyStore, _ *config.File) error {
@@ -80,7 +82,8 @@ func revokeKeyCommand() *cobra.Command {
 				if asJSON {
 					return printJSON(c.OutOrStdout(), map[string]any{"key": shown(k)})
 				}
-				_, err = fmt.Fprintf(c.OutOrStdout(), "key %s of tenant %s: revoked at %s\n", k.ID, k.Tenant, instant(k.RevokedAt, "now"))
+				_, err = fmt.Fprintf(c.OutOrStdout(), "key %s of tenant %s: revoked at %s\n", k.ID, k.Tenant,
+					instant(k.RevokedAt, "now"))
 				return err
 			})
 		},
@@ -99,7 +102,8 @@ func oneID(_ *cobra.Command, args []string) error {
 	case len(args) != 1:
 		return fmt.Errorf("write one key ID; `tierway keys list` shows them")
 	case strings.HasPrefix(args[0], "tw-"):
-		return errors.New("this is a key, not its ID; `tierway keys list` shows the ID beside the key's first and last characters")
+		return errors.New(
+			"this is a key, not its ID; `tierway keys list` shows the ID beside the key's first and last characters")
 	case args[0] == "" || strings.ContainsAny(args[0], "/?#% ") || plain(args[0]) != args[0]:
 		return fmt.Errorf("%q is not a key ID; `tierway keys list` shows them", args[0])
 	}

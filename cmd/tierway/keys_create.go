@@ -54,8 +54,10 @@ func createKeyCommand() *cobra.Command {
 	c.Flags().Var(count{&f.limits.Concurrent, maxRequests}, "concurrent", "in-flight requests")
 	c.Flags().StringSliceVar(&f.tiers, "tiers", nil, "tiers and pools that the key may use (default all)")
 	c.Flags().StringSliceVar(&f.models, "models", nil, "globs of model names that the key may request (default all)")
-	c.Flags().StringVar(&f.priority, "priority", "", "highest priority class that the key may request: "+strings.Join(tenants.Classes(), ", "))
-	c.Flags().StringVar(&f.expires, "expires", "", "expiry: a duration such as 720h, a date such as 2027-01-31 (0:00 UTC) or an RFC 3339 time (default never)")
+	c.Flags().StringVar(&f.priority, "priority", "", "highest priority class that the key may request: "+
+		strings.Join(tenants.Classes(), ", "))
+	c.Flags().StringVar(&f.expires, "expires", "",
+		"expiry: a duration such as 720h, a date such as 2027-01-31 (0:00 UTC) or an RFC 3339 time (default never)")
 	c.Flags().BoolVar(&f.admin, "admin", false, "create a key of the admin plane in the database")
 	c.Flags().StringVar(&f.role, "role", "", "with --admin: admin, or viewer, which may change nothing (default admin)")
 	f.output.flags(c)
@@ -96,7 +98,8 @@ func (f *createFlags) create(c *cobra.Command) error {
 		for _, w := range made.Warnings {
 			printMessage(c, "warning: %s", plain(w))
 		}
-		return f.output.printMade(c.OutOrStdout(), made, " To send a first request, set TIERWAY_KEY to it and run:\n\n"+firstRequest(file, made.Key))
+		return f.output.printMade(c.OutOrStdout(), made, " To send a first request, set TIERWAY_KEY to it and run:\n\n"+
+			firstRequest(file, made.Key))
 	})
 }
 
@@ -105,7 +108,8 @@ func (f *createFlags) create(c *cobra.Command) error {
 func firstRequest(file *config.File, k tenants.Key) string {
 	const credential = ` -H "Authorization: Bearer $TIERWAY_KEY"`
 	if file == nil {
-		return `curl -s "$TIERWAY_URL/v1/models"` + credential + "\n\nTIERWAY_URL is the URL of the gateway, such as http://127.0.0.1:8080."
+		return `curl -s "$TIERWAY_URL/v1/models"` + credential +
+			"\n\nTIERWAY_URL is the URL of the gateway, such as http://127.0.0.1:8080."
 	}
 	base := reachable(file.Listen, file.TLS)
 	if len(file.Tiers) == 0 || k.Models != nil || k.Tiers != nil {

@@ -38,11 +38,18 @@ func withDatabase(c *cobra.Command, path string, work func(d *database) error) e
 	}
 	switch file.Store.SQL {
 	case "":
-		return fmt.Errorf("%s names no database: set store.sql, such as sqlite://tierway.db, or add digests of keys to auth.keys", path)
+		return fmt.Errorf(
+			"%s names no database: set store.sql, such as sqlite://tierway.db, or add digests of keys to auth.keys", path)
 	case sqliteScheme + inMemory:
-		return fmt.Errorf("the database of %s is in the gateway's memory: use --api, or set store.sql to a file, such as sqlite://tierway.db", path)
+		return fmt.Errorf("the database of %s is in the gateway's memory: use --api, or set store.sql to a file, such as "+
+			"sqlite://tierway.db", path)
 	}
-	d := &database{file: file, path: path, actor: operator(), notify: func(format string, args ...any) { printMessage(c, format, args...) }}
+	d := &database{
+		file:   file,
+		path:   path,
+		actor:  operator(),
+		notify: func(format string, args ...any) { printMessage(c, format, args...) },
+	}
 	return errors.Join(work(d), d.close())
 }
 
@@ -105,7 +112,8 @@ func (d *database) ready(ctx context.Context, fill bool) (empty bool, err error)
 	case applied > latest:
 		return false, d.newer(applied, latest)
 	case applied > 0:
-		return false, fmt.Errorf("%s has schema %d and this release needs %d: run `tierway migrate up -c %s`", d.name(), applied, latest, d.path)
+		return false, fmt.Errorf("%s has schema %d and this release needs %d: run `tierway migrate up -c %s`", d.name(),
+			applied, latest, d.path)
 	case !fill:
 		return true, nil
 	}
@@ -120,7 +128,8 @@ func (d *database) ready(ctx context.Context, fill bool) (empty bool, err error)
 }
 
 func (d *database) newer(applied, latest int64) error {
-	return fmt.Errorf("%s: %w: its schema is %d and this release supports up to %d: use the release that created the schema, or a later one", d.name(), store.ErrNewer, applied, latest)
+	return fmt.Errorf("%s: %w: its schema is %d and this release supports up to %d: use the release that created the "+
+		"schema, or a later one", d.name(), store.ErrNewer, applied, latest)
 }
 
 // explain adds the name of the database to an error of the store.
@@ -248,7 +257,8 @@ func (d *database) explainKey(id string, err error) error {
 	case errors.Is(err, store.ErrNotFound):
 		return fmt.Errorf("%s has no key %s; `tierway keys list -c %s` lists all keys", d.name(), id, d.path)
 	case errors.Is(err, store.ErrConflict):
-		return fmt.Errorf("the key %s is already revoked, expired or replaced; create another one with `tierway keys create`", id)
+		return fmt.Errorf("the key %s is already revoked, expired or replaced; create another one with `tierway keys create`",
+			id)
 	}
 	return d.explain(err)
 }

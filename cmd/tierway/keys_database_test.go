@@ -65,7 +65,8 @@ func TestEveryChangeIsToldOverRedis(t *testing.T) {
 func TestRedisThatIsAwayIsAWarning(t *testing.T) {
 	h := newHouse(t, `, redis: "redis://:hunter2@127.0.0.1:1"`)
 	s := must(t, "keys", "create", "-c", h.config, "--tenant", "acme", "--quiet")
-	if strings.Count(s.messages, "tierway: warning: gateways could not be notified over Redis") != 1 || !strings.Contains(s.messages, "within 2 s") {
+	if strings.Count(s.messages, "tierway: warning: gateways could not be notified over Redis") != 1 ||
+		!strings.Contains(s.messages, "within 2 s") {
 		t.Errorf("it says %s", s.messages)
 	}
 	if strings.Contains(s.messages, "hunter2") || strings.Contains(s.messages, s.out[:20]) {
@@ -84,10 +85,14 @@ func TestADatabaseThatIsAwayIsToldWithoutItsPassword(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, h.config, strings.Replace(string(text), "sqlite://"+h.database, "postgres://me:hunter2@127.0.0.1:1/tierway", 1))
-	for _, args := range [][]string{{"keys", "create", "--tenant", "acme"}, {"keys", "list"}, {"keys", "revoke", "x", "--yes"}, {"migrate", "up"}, {"migrate", "status"}} {
+	write(t, h.config, strings.Replace(string(text), "sqlite://"+h.database, "postgres://me:hunter2@127.0.0.1:1/tierway",
+		1))
+	for _, args := range [][]string{{"keys", "create", "--tenant", "acme"}, {"keys", "list"},
+		{"keys", "revoke", "x", "--yes"}, {"migrate", "up"}, {"migrate", "status"}} {
 		s := tierway(t, append(args, "-c", h.config)...)
-		if s.status != 2 || s.out != "" || !strings.Contains(s.messages, "the PostgreSQL database of "+h.config+" is unreachable") || strings.Contains(s.messages, "hunter2") {
+		if s.status != 2 || s.out != "" ||
+			!strings.Contains(s.messages, "the PostgreSQL database of "+h.config+" is unreachable") ||
+			strings.Contains(s.messages, "hunter2") {
 			t.Errorf("%v: status %d, %q, %s", args, s.status, s.out, s.messages)
 		}
 	}
@@ -101,7 +106,8 @@ func TestADatabaseInMemoryIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, h.config, strings.Replace(string(text), h.database, ":memory:", 1))
-	if s := tierway(t, "keys", "create", "-c", h.config, "--tenant", "acme"); s.status != 2 || !strings.Contains(s.messages, "--api") || s.out != "" {
+	if s := tierway(t, "keys", "create", "-c", h.config, "--tenant", "acme"); s.status != 2 ||
+		!strings.Contains(s.messages, "--api") || s.out != "" {
 		t.Errorf("status %d, %s%s", s.status, s.out, s.messages)
 	}
 }
@@ -109,7 +115,8 @@ func TestADatabaseInMemoryIsRefused(t *testing.T) {
 // What only asks makes no file, so that a wrong folder is noticed.
 func TestWhatOnlyAsksMakesNoDatabase(t *testing.T) {
 	h := newHouse(t, "")
-	for _, args := range [][]string{{"keys", "list"}, {"keys", "rotate", "x"}, {"keys", "revoke", "x", "--yes"}, {"migrate", "status"}} {
+	for _, args := range [][]string{{"keys", "list"}, {"keys", "rotate", "x"}, {"keys", "revoke", "x", "--yes"},
+		{"migrate", "status"}} {
 		if s := tierway(t, append(args, "-c", h.config)...); !strings.Contains(s.messages, h.database+" does not exist yet") {
 			t.Errorf("%v: %s", args, s.messages)
 		}
@@ -117,7 +124,8 @@ func TestWhatOnlyAsksMakesNoDatabase(t *testing.T) {
 			t.Errorf("%v made %v", args, files)
 		}
 	}
-	if s := must(t, "keys", "create", "-c", h.config, "--tenant", "acme"); !strings.Contains(s.messages, h.database+" was empty; created schema ") {
+	if s := must(t, "keys", "create", "-c", h.config, "--tenant", "acme"); !strings.Contains(s.messages,
+		h.database+" was empty; created schema ") {
 		t.Errorf("the new database is not told: %s", s.messages)
 	}
 }
@@ -130,7 +138,8 @@ func TestAFolderThatIsNotThereIsTold(t *testing.T) {
 	}
 	write(t, h.config, strings.Replace(string(text), h.database, h.dir+"/no/such.db", 1))
 	for _, args := range [][]string{{"keys", "create", "--tenant", "acme"}, {"migrate", "up"}} {
-		if s := tierway(t, append(args, "-c", h.config)...); s.status != 2 || !strings.Contains(s.messages, h.dir+"/no/such.db: its directory does not exist: create it") {
+		if s := tierway(t, append(args, "-c", h.config)...); s.status != 2 ||
+			!strings.Contains(s.messages, h.dir+"/no/such.db: its directory does not exist: create it") {
 			t.Errorf("%v: status %d, %s", args, s.status, s.messages)
 		}
 	}

@@ -128,9 +128,11 @@ func expiry(text string, now time.Time) (time.Time, error) {
 	switch {
 	case err != nil:
 		return at, fmt.Errorf("--expires %q: write a duration such as 720h, a date such as %s or a time such as %s",
-			text, now.AddDate(0, 3, 0).UTC().Format(time.DateOnly), now.AddDate(0, 3, 0).UTC().Truncate(time.Hour).Format(time.RFC3339))
+			text, now.AddDate(0, 3, 0).UTC().Format(time.DateOnly),
+			now.AddDate(0, 3, 0).UTC().Truncate(time.Hour).Format(time.RFC3339))
 	case !at.After(now):
-		return at, fmt.Errorf("--expires %q: is in the past (now: %s); write a future time", text, now.UTC().Format(time.RFC3339))
+		return at, fmt.Errorf("--expires %q: is in the past (now: %s); write a future time", text,
+			now.UTC().Format(time.RFC3339))
 	}
 	return at.UTC().Truncate(time.Second), nil
 }
@@ -141,12 +143,14 @@ func checkRights(file *config.File, r tenants.Rights) error {
 	targets, models := file.Names()
 	for _, tier := range r.Tiers {
 		if !slices.Contains(targets, tier) {
-			return fmt.Errorf("--tiers %q: is not a tier or pool of this configuration; it has %s", tier, strings.Join(targets, ", "))
+			return fmt.Errorf("--tiers %q: is not a tier or pool of this configuration; it has %s", tier,
+				strings.Join(targets, ", "))
 		}
 	}
 	for _, glob := range r.Models {
 		if !matchesAny(glob, models) {
-			return fmt.Errorf("--models %q: matches no model, tier or alias of this configuration; it has %s", glob, strings.Join(models, ", "))
+			return fmt.Errorf("--models %q: matches no model, tier or alias of this configuration; it has %s", glob,
+				strings.Join(models, ", "))
 		}
 	}
 	return nil

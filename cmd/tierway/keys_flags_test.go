@@ -46,11 +46,14 @@ func TestAWrongFlagIsToldWithTheWayOut(t *testing.T) {
 		{create, []string{"--admin", "--name", "Jane Doe"}, []string{`--name "Jane Doe"`, "letters, digits"}},
 		{create, []string{"--admin", "--name", "jane", "--role", "root"}, []string{`--role "root"`, "admin or viewer"}},
 		{create, []string{"--admin", "--name", "jane", "--rpm", "5"}, []string{"--rpm 5", "remove --admin"}},
-		{[]string{"keys", "list", "-c", h.config}, []string{"--tenant", "Bad Name"}, []string{`--tenant "Bad Name"`, "a-z, 0-9 and -"}},
+		{[]string{"keys", "list", "-c", h.config}, []string{"--tenant", "Bad Name"},
+			[]string{`--tenant "Bad Name"`, "a-z, 0-9 and -"}},
 		{[]string{"keys", "rotate", "-c", h.config}, nil, []string{"one key ID", "keys list"}},
 		{[]string{"keys", "rotate", "-c", h.config}, []string{"x", "--overlap", "-1h"}, []string{"--overlap -1h", "0s"}},
-		{[]string{"keys", "rotate", "-c", h.config}, []string{"x", "--overlap", "720h"}, []string{"--overlap 720h", "to 168h"}},
-		{[]string{"keys", "revoke", "-c", h.config}, []string{"x", "--yes", "--reason", strings.Repeat("long ", 50)}, []string{"--reason", "at most 200"}},
+		{[]string{"keys", "rotate", "-c", h.config}, []string{"x", "--overlap", "720h"},
+			[]string{"--overlap 720h", "to 168h"}},
+		{[]string{"keys", "revoke", "-c", h.config}, []string{"x", "--yes", "--reason", strings.Repeat("long ", 50)},
+			[]string{"--reason", "at most 200"}},
 		{[]string{"keys", "revoke", "-c", h.config}, []string{"a/b", "--yes"}, []string{`"a/b"`, "keys list"}},
 		{[]string{"keys", "creat"}, nil, []string{`"creat"`, "did you mean create?"}},
 		{[]string{"migrate", "down"}, nil, []string{`"down"`, "tierway migrate --help"}},
@@ -89,7 +92,8 @@ func TestAConfigurationWithProblemsIsToldAsByCheck(t *testing.T) {
 	}
 	write(t, h.config, string(text)+"listen: \"${NO_SUCH_VARIABLE_OF_TIERWAY}\"\n")
 	check := tierway(t, "check", "-c", h.config)
-	for _, args := range [][]string{{"keys", "create", "--tenant", "acme"}, {"keys", "list"}, {"keys", "create", "--admin", "--name", "jane"}, {"migrate", "up"}, {"migrate", "status"}} {
+	for _, args := range [][]string{{"keys", "create", "--tenant", "acme"}, {"keys", "list"},
+		{"keys", "create", "--admin", "--name", "jane"}, {"migrate", "up"}, {"migrate", "status"}} {
 		s := tierway(t, append(args, "-c", h.config)...)
 		if s.status != 1 || s.messages != check.messages || !strings.Contains(s.messages, "NO_SUCH_VARIABLE_OF_TIERWAY") {
 			t.Errorf("%v: status %d, %s", args, s.status, s.messages)
@@ -97,13 +101,15 @@ func TestAConfigurationWithProblemsIsToldAsByCheck(t *testing.T) {
 	}
 	without := newHouse(t, "")
 	write(t, without.config, strings.Replace(string(text), "sqlite://"+h.database, "", 1)+"auth: { required: false }\n")
-	if s := tierway(t, "keys", "list", "-c", without.config); s.status != 2 || !strings.Contains(s.messages, "set store.sql") {
+	if s := tierway(t, "keys", "list", "-c", without.config); s.status != 2 ||
+		!strings.Contains(s.messages, "set store.sql") {
 		t.Errorf("without a database: status %d, %s", s.status, s.messages)
 	}
 }
 
 func TestHelpFitsATerminal(t *testing.T) {
-	for _, args := range [][]string{{"keys"}, {"keys", "create"}, {"keys", "list"}, {"keys", "rotate"}, {"keys", "revoke"}, {"migrate"}, {"migrate", "up"}, {"migrate", "status"}, {"reload"}} {
+	for _, args := range [][]string{{"keys"}, {"keys", "create"}, {"keys", "list"}, {"keys", "rotate"}, {"keys", "revoke"},
+		{"migrate"}, {"migrate", "up"}, {"migrate", "status"}, {"reload"}} {
 		s := must(t, append(args, "--help")...)
 		lines := strings.Split(s.out, "\n")
 		if len(lines) > 40 || len(lines) < 5 || !strings.HasPrefix(lines[2], "Examples:") {
@@ -135,7 +141,9 @@ func TestAnExpiryIsADurationADateOrATime(t *testing.T) {
 
 func TestAModelThatMayBeMeantIsLetPass(t *testing.T) {
 	names := []string{"auto", "qwen-7b", "gpt-4*-mini"}
-	for glob, want := range map[string]bool{"auto": true, "qwen*": true, "*": true, "gpt-4o-mini": true, "gpt-4o*": true, "gpt-?o-m*ni": true, "llama-*": false, "gpt-*-maxi": false, "gpt-4o": false, "qwen-8b": false, "gpt-5": false, "": false} {
+	for glob, want := range map[string]bool{"auto": true, "qwen*": true, "*": true, "gpt-4o-mini": true, "gpt-4o*": true,
+		"gpt-?o-m*ni": true, "llama-*": false, "gpt-*-maxi": false, "gpt-4o": false, "qwen-8b": false, "gpt-5": false,
+		"": false} {
 		if got := matchesAny(glob, names); got != want {
 			t.Errorf("%q: %v, want %v", glob, got, want)
 		}
@@ -145,7 +153,8 @@ func TestAModelThatMayBeMeantIsLetPass(t *testing.T) {
 func TestAnAddressIsReachedFromThisMachine(t *testing.T) {
 	for listen, want := range map[string]string{
 		"127.0.0.1:8080": "http://127.0.0.1:8080", "0.0.0.0:80": "http://127.0.0.1:80", ":8080": "http://127.0.0.1:8080",
-		"[::]:8080": "http://127.0.0.1:8080", "[::1]:8080": "http://[::1]:8080", "gateway.example:8080": "http://gateway.example:8080",
+		"[::]:8080": "http://127.0.0.1:8080", "[::1]:8080": "http://[::1]:8080",
+		"gateway.example:8080": "http://gateway.example:8080",
 	} {
 		if got := reachable(listen, config.TLS{}); got != want {
 			t.Errorf("%s: %s, want %s", listen, got, want)
@@ -157,10 +166,12 @@ func TestAnAddressIsReachedFromThisMachine(t *testing.T) {
 }
 
 func TestOnlyAYesIsAYes(t *testing.T) {
-	for answer, want := range map[string]bool{"y\n": true, "Yes\r\n": true, " yes \n": true, "y": true, "n\n": false, "\n": false, "": false, "yesterday\n": false} {
+	for answer, want := range map[string]bool{"y\n": true, "Yes\r\n": true, " yes \n": true, "y": true, "n\n": false,
+		"\n": false, "": false, "yesterday\n": false} {
 		var out bytes.Buffer
 		err := ask(strings.NewReader(answer), &out, "Revoke it?")
-		if (err == nil) != want || !strings.HasPrefix(out.String(), "Revoke it? [y/N] ") || !want && !errors.Is(err, exit(1)) {
+		if (err == nil) != want || !strings.HasPrefix(out.String(), "Revoke it? [y/N] ") ||
+			!want && !errors.Is(err, exit(1)) {
 			t.Errorf("%q: %v, %q", answer, err, out.String())
 		}
 	}

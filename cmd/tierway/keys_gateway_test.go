@@ -27,8 +27,10 @@ func runGateway(t *testing.T) running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, h.config, string(text)+"listen: 127.0.0.1:0\nadmin: { listen: \"127.0.0.1:0\" }\ndrain: { accept_grace: 0s, timeout: 1s }\n")
-	t.Setenv(adminKeyVariable, strings.TrimSpace(must(t, "keys", "create", "-c", h.config, "--admin", "--name", "ops", "--quiet").out))
+	write(t, h.config,
+		string(text)+"listen: 127.0.0.1:0\nadmin: { listen: \"127.0.0.1:0\" }\ndrain: { accept_grace: 0s, timeout: 1s }\n")
+	t.Setenv(adminKeyVariable,
+		strings.TrimSpace(must(t, "keys", "create", "-c", h.config, "--admin", "--name", "ops", "--quiet").out))
 	source := func() (*config.File, error) { return config.Load(h.config, os.LookupEnv) }
 	file, err := source()
 	if err != nil {
@@ -76,16 +78,19 @@ func (g running) status(t *testing.T, key string) int {
 // not.
 func TestTheVerbsDoThroughARealGatewayWhatTheySay(t *testing.T) {
 	g := runGateway(t)
-	made := must(t, "keys", "create", "--api", g.admin, "--tenant", "acme", "--name", "ci", "--rpm", "600", "--tiers", "small", "--expires", "720h")
+	made := must(t, "keys", "create", "--api", g.admin, "--tenant", "acme", "--name", "ci", "--rpm", "600", "--tiers",
+		"small", "--expires", "720h")
 	if !strings.Contains(made.messages, "created the tenant acme") || len(keysIn(made.out)) != 1 {
 		t.Fatalf("it says\n%s%s", made.out, made.messages)
 	}
 	first := keysIn(made.out)[0]
 	k := g.contents(t).Keys[0]
-	if k.Limits.RPM != 600 || k.Name != "ci" || strings.Join(k.Tiers, " ") != "small" || k.ExpiresAt.IsZero() || k.CreatedBy != "ops" {
+	if k.Limits.RPM != 600 || k.Name != "ci" || strings.Join(k.Tiers, " ") != "small" || k.ExpiresAt.IsZero() ||
+		k.CreatedBy != "ops" {
 		t.Errorf("the key is %+v", k)
 	}
-	if s := must(t, "keys", "create", "--api", g.admin, "--tenant", "acme", "--tiers", "huge", "--quiet"); !strings.Contains(s.messages, `warning: tiers: "huge"`) {
+	if s := must(t, "keys", "create", "--api", g.admin, "--tenant", "acme", "--tiers", "huge",
+		"--quiet"); !strings.Contains(s.messages, `warning: tiers: "huge"`) {
 		t.Errorf("a tier that is not there: %s", s.messages)
 	}
 	rotated := must(t, "keys", "rotate", "--api", g.admin, k.ID, "--overlap", "1h")
@@ -104,7 +109,8 @@ func TestTheVerbsDoThroughARealGatewayWhatTheySay(t *testing.T) {
 	if through != direct || strings.Count(through, "\n") != 4 || !strings.Contains(through, "revoked") {
 		t.Errorf("the gateway lists\n%sthe database\n%s", through, direct)
 	}
-	if s := tierway(t, "keys", "rotate", "--api", g.admin, k.ID); s.status != 2 || !strings.Contains(s.messages, "409 Conflict: The key is revoked") {
+	if s := tierway(t, "keys", "rotate", "--api", g.admin, k.ID); s.status != 2 ||
+		!strings.Contains(s.messages, "409 Conflict: The key is revoked") {
 		t.Errorf("to rotate it: status %d, %s", s.status, s.messages)
 	}
 }
@@ -129,14 +135,17 @@ func TestARealReload(t *testing.T) {
 	}
 	write(t, g.config, string(good)+"listn: x\nretry: { attempts: -1 }\n")
 	s := tierway(t, "reload", "--api", g.admin)
-	if s.status != 1 || !strings.Contains(s.messages, "listn") || !strings.Contains(s.messages, "retry.attempts") || !strings.Contains(s.messages, ":10:1: listn: unknown key") {
+	if s.status != 1 || !strings.Contains(s.messages, "listn") || !strings.Contains(s.messages, "retry.attempts") ||
+		!strings.Contains(s.messages, ":10:1: listn: unknown key") {
 		t.Errorf("status %d, %s%s", s.status, s.out, s.messages)
 	}
-	write(t, g.config, strings.Replace(string(good), `url: "http://127.0.0.1:1"`, `url: "http://127.0.0.1:1", weight: 2`, 1))
+	write(t, g.config, strings.Replace(string(good), `url: "http://127.0.0.1:1"`, `url: "http://127.0.0.1:1", weight: 2`,
+		1))
 	dry := must(t, "reload", "--api", g.admin, "--dry-run")
 	done := must(t, "reload", "--api", g.admin)
 	what, _, _ := strings.Cut(dry.out, "1 change, not applied")
-	if !strings.Contains(what, "tiers[small].workers[s0].weight") || !strings.HasPrefix(done.out, what+"1 change, applied as generation ") {
+	if !strings.Contains(what, "tiers[small].workers[s0].weight") ||
+		!strings.HasPrefix(done.out, what+"1 change, applied as generation ") {
 		t.Errorf("the dry run says\n%s\nthe reload\n%s", dry.out, done.out)
 	}
 	if s := must(t, "reload", "--api", g.admin); !strings.HasPrefix(s.out, "0 changes, applied as generation ") {

@@ -68,8 +68,10 @@ func printKeys(c *cobra.Command, keys []tenants.Key, tenant string, asJSON bool)
 	t := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "ID\tTENANT\tNAME\tHINT\tSTATE\tCREATED\tEXPIRES\tLAST USED\tLIMITS")
 	for _, k := range keys {
-		fmt.Fprintln(t, strings.Join([]string{k.ID, k.Tenant, cmp.Or(plain(k.Name), "-"), k.Hint, k.State(time.Now()), instant(k.CreatedAt, "-"),
-			instant(k.ExpiresAt, "never"), instant(k.LastUsedAt, "-"), cmp.Or(limitsText(k.Limits), "-")}, "\t"))
+		fmt.Fprintln(t,
+			strings.Join([]string{k.ID, k.Tenant, cmp.Or(plain(k.Name), "-"), k.Hint, k.State(time.Now()),
+				instant(k.CreatedAt, "-"),
+				instant(k.ExpiresAt, "never"), instant(k.LastUsedAt, "-"), cmp.Or(limitsText(k.Limits), "-")}, "\t"))
 	}
 	return t.Flush()
 }

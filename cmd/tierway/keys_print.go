@@ -56,7 +56,8 @@ func (o *keyOutput) printMade(w io.Writer, made madeKey, next string) error {
 		data.Replaced = new(shown(*made.Old))
 		replaces = made.Old.ID + ", which stays valid until " + instant(made.Old.ExpiresAt, "it is revoked")
 	}
-	return o.print(w, made.Secret, data, [][2]string{{"id", made.ID}, {"tenant", made.Tenant}, {"limits", limitsText(made.Limits)},
+	return o.print(w, made.Secret, data, [][2]string{{"id", made.ID}, {"tenant", made.Tenant},
+		{"limits", limitsText(made.Limits)},
 		{"expires", instant(made.ExpiresAt, "never")}, {"replaces", replaces}}, next)
 }
 

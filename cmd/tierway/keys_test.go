@@ -42,7 +42,8 @@ func TestAKeyIsShownOnceAndKeptNowhere(t *testing.T) {
 			audit := query(t, h, func(ctx context.Context, s *store.SQL) ([]store.AuditEntry, error) {
 				return s.Audit(ctx, store.AuditQuery{})
 			})
-			if text, _ := json.Marshal(audit); len(audit) == 0 || len(keysIn(string(text))) != 0 || audit[0].Via != "cli" || audit[0].Actor == "" {
+			if text, _ := json.Marshal(audit); len(audit) == 0 || len(keysIn(string(text))) != 0 || audit[0].Via != "cli" ||
+				audit[0].Actor == "" {
 				t.Errorf("the audit log says %s", text)
 			}
 		})
@@ -63,8 +64,10 @@ func TestQuietIsTheKeyAlone(t *testing.T) {
 
 func TestWhatAKeyMayDoIsWhatWasAskedFor(t *testing.T) {
 	h := newHouse(t, "")
-	s := must(t, "keys", "create", "-c", h.config, "--tenant", "acme", "--name", "night jobs", "--rpm", "60", "--rps", "2", "--burst", "5",
-		"--tpm", "1000", "--concurrent", "3", "--tiers", "small,medium", "--models", "gpt-4*,small", "--priority", "background", "--expires", "720h", "--json")
+	s := must(t, "keys", "create", "-c", h.config, "--tenant", "acme", "--name", "night jobs", "--rpm", "60", "--rps", "2",
+		"--burst", "5",
+		"--tpm", "1000", "--concurrent", "3", "--tiers", "small,medium", "--models", "gpt-4*,small", "--priority",
+		"background", "--expires", "720h", "--json")
 	var got struct {
 		Tenant string
 		Key    struct {
@@ -96,7 +99,8 @@ func TestWhatAKeyMayDoIsWhatWasAskedFor(t *testing.T) {
 	if len(c.Tenants) != 1 || c.Tenants[0].Limits.Any() || c.Tenants[0].Tiers != nil {
 		t.Errorf("the flags changed the tenant: %+v", c.Tenants)
 	}
-	if len(c.Keys) != 1 || c.Keys[0].ID != got.Key.ID || c.Keys[0].CreatedBy != operator().Name || c.Keys[0].Limits != want {
+	if len(c.Keys) != 1 || c.Keys[0].ID != got.Key.ID || c.Keys[0].CreatedBy != operator().Name ||
+		c.Keys[0].Limits != want {
 		t.Errorf("the database has %+v", c.Keys)
 	}
 }
@@ -117,7 +121,8 @@ func TestASecondKeyOfATenantLeavesItAlone(t *testing.T) {
 func TestTheFirstRequestFitsTheKey(t *testing.T) {
 	h := newHouse(t, "")
 	open := must(t, "keys", "create", "-c", h.config, "--tenant", "acme").out
-	if !strings.Contains(open, `curl -s http://127.0.0.1:8080/v1/chat/completions -H "Authorization: Bearer $TIERWAY_KEY"`) {
+	if !strings.Contains(open,
+		`curl -s http://127.0.0.1:8080/v1/chat/completions -H "Authorization: Bearer $TIERWAY_KEY"`) {
 		t.Errorf("no first request in\n%s", open)
 	}
 	kept := must(t, "keys", "create", "-c", h.config, "--tenant", "acme", "--models", "small").out
@@ -130,7 +135,8 @@ func TestTheFirstRequestFitsTheKey(t *testing.T) {
 // one tenant under two ids; without one the old key ends at once.
 func TestARotatedKeyWorksOnForTheOverlap(t *testing.T) {
 	h := newHouse(t, "")
-	before := keysIn(must(t, "keys", "create", "-c", h.config, "--tenant", "acme", "--name", "ci", "--rpm", "7", "--quiet").out)[0]
+	before := keysIn(must(t, "keys", "create", "-c", h.config, "--tenant", "acme", "--name", "ci", "--rpm", "7",
+		"--quiet").out)[0]
 	id := h.contents(t).Keys[0].ID
 	s := must(t, "keys", "rotate", "-c", h.config, id, "--overlap", "1h", "--json")
 	var got struct {
@@ -144,7 +150,8 @@ func TestARotatedKeyWorksOnForTheOverlap(t *testing.T) {
 	if len(keysIn(s.out+s.messages)) != 1 || got.Secret == before {
 		t.Fatalf("the new key is not shown once:\n%s", s.out)
 	}
-	if got.Tenant != "acme" || got.Key.Tenant != "acme" || got.Key.Name != "ci" || got.Key.Limits.RPM != 7 || got.Key.ID == id ||
+	if got.Tenant != "acme" || got.Key.Tenant != "acme" || got.Key.Name != "ci" || got.Key.Limits.RPM != 7 ||
+		got.Key.ID == id ||
 		got.Replaced.ID != id || got.Replaced.ReplacedBy != got.Key.ID {
 		t.Errorf("the new key is %+v, the old one %+v", got.Key, got.Replaced)
 	}
@@ -156,7 +163,8 @@ func TestARotatedKeyWorksOnForTheOverlap(t *testing.T) {
 		key  string
 		at   time.Time
 		want bool
-	}{{before, ends.Add(-time.Second), true}, {got.Secret, ends.Add(-time.Second), true}, {before, ends, false}, {got.Secret, ends, true}} {
+	}{{before, ends.Add(-time.Second), true}, {got.Secret, ends.Add(-time.Second), true}, {before, ends, false},
+		{got.Secret, ends, true}} {
 		if h.accepted(t, c.key, c.at) != c.want {
 			t.Errorf("%s at %v: accepted is %v", tenants.Hint(c.key), c.at, !c.want)
 		}
@@ -186,10 +194,12 @@ func TestARevokedKeyIsRefused(t *testing.T) {
 		t.Errorf("the key works on after %s", s.out)
 	}
 	must(t, "keys", "revoke", "-c", h.config, id, "--yes") // twice is no error
-	if list := must(t, "keys", "list", "-c", h.config).out; !regexp.MustCompile(id + `\s+acme .*revoked`).MatchString(list) {
+	if list := must(t, "keys", "list", "-c", h.config).out; !regexp.MustCompile(id +
+		`\s+acme .*revoked`).MatchString(list) {
 		t.Errorf("the list is\n%s", list)
 	}
-	if s := tierway(t, "keys", "rotate", "-c", h.config, id); s.status != 2 || !strings.Contains(s.messages, id+" is already revoked, expired or replaced; create another one") {
+	if s := tierway(t, "keys", "rotate", "-c", h.config, id); s.status != 2 ||
+		!strings.Contains(s.messages, id+" is already revoked, expired or replaced; create another one") {
 		t.Errorf("to rotate it: status %d, %s", s.status, s.messages)
 	}
 	audit := query(t, h, func(ctx context.Context, s *store.SQL) ([]store.AuditEntry, error) {
@@ -208,7 +218,8 @@ func TestAKeyThatIsNotThereIsTold(t *testing.T) {
 			if verb == "revoke" {
 				args = append(args, "--yes")
 			}
-			if s := tierway(t, args...); s.status != 2 || !strings.Contains(s.messages, "has no key nosuchkey; `tierway keys list -c "+h.config+"` lists all keys") {
+			if s := tierway(t, args...); s.status != 2 ||
+				!strings.Contains(s.messages, "has no key nosuchkey; `tierway keys list -c "+h.config+"` lists all keys") {
 				t.Errorf("%s: status %d, %s", verb, s.status, s.messages)
 			}
 			must(t, "migrate", "up", "-c", h.config)
@@ -228,10 +239,12 @@ func TestKeysAreListedByTenant(t *testing.T) {
 	must(t, "keys", "create", "-c", h.config, "--tenant", "acme")
 	list := must(t, "keys", "list", "-c", h.config).out
 	lines := strings.Split(strings.TrimSpace(list), "\n")
-	if len(lines) != 3 || !strings.HasPrefix(lines[0], "ID") || !strings.Contains(lines[1], " acme ") || !strings.Contains(lines[2], " zoo ") {
+	if len(lines) != 3 || !strings.HasPrefix(lines[0], "ID") || !strings.Contains(lines[1], " acme ") ||
+		!strings.Contains(lines[2], " zoo ") {
 		t.Fatalf("the list is\n%s", list)
 	}
-	if !strings.HasSuffix(lines[2], "rpm 6, burst 2") || !strings.Contains(lines[2], "never") || !strings.Contains(lines[2], "active") {
+	if !strings.HasSuffix(lines[2], "rpm 6, burst 2") || !strings.Contains(lines[2], "never") ||
+		!strings.Contains(lines[2], "active") {
 		t.Errorf("the line of zoo is %q", lines[2])
 	}
 	one := must(t, "keys", "list", "-c", h.config, "--tenant", "zoo", "--json").out
@@ -253,11 +266,13 @@ func TestKeysOfTheFileAreListedAndLeftToIt(t *testing.T) {
 		t.Errorf("the list is\n%s", list)
 	}
 	for _, args := range [][]string{{"rotate", "config-abababab"}, {"revoke", "config-abababab", "--yes"}} {
-		if s := tierway(t, append([]string{"keys", args[0], "-c", h.config}, args[1:]...)...); s.status != 2 || !strings.Contains(s.messages, "change it under auth.keys there") {
+		if s := tierway(t, append([]string{"keys", args[0], "-c", h.config}, args[1:]...)...); s.status != 2 ||
+			!strings.Contains(s.messages, "change it under auth.keys there") {
 			t.Errorf("%v: status %d, %s", args, s.status, s.messages)
 		}
 	}
-	if s := must(t, "keys", "create", "-c", h.config, "--tenant", "acme"); !strings.Contains(s.messages, "its settings there apply") {
+	if s := must(t, "keys", "create", "-c", h.config, "--tenant", "acme"); !strings.Contains(s.messages,
+		"its settings there apply") {
 		t.Errorf("it says %s", s.messages)
 	}
 }

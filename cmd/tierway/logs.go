@@ -39,7 +39,9 @@ type logs struct {
 func openLogs(program, access io.Writer, level string) *logs {
 	signal.Ignore(syscall.SIGPIPE)
 	l := &logs{}
-	l.program = spool.NewWriter(spool.WriterConfig{To: program, OnLoss: func(lost int64, over bool) { l.lost("program", lost, over) }})
+	l.program = spool.NewWriter(spool.WriterConfig{To: program, OnLoss: func(lost int64, over bool) {
+		l.lost("program", lost, over)
+	}})
 	h := logHandler(l.program, level)
 	l.log, l.stop = slog.New(h), countRepeats(h)
 	logOTel(l.log)

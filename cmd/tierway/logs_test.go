@@ -24,7 +24,8 @@ func TestTheLogCountsWhatRepeats(t *testing.T) {
 	}
 	stop()
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if len(lines) != 11 || !strings.Contains(lines[10], `"level":"ERROR","msg":"a worker is away","left_out":290}`) || strings.Contains(out.String(), "below") {
+	if len(lines) != 11 || !strings.Contains(lines[10], `"level":"ERROR","msg":"a worker is away","left_out":290}`) ||
+		strings.Contains(out.String(), "below") {
 		t.Errorf("%d lines:\n%s", len(lines), out.String())
 	}
 }
@@ -63,7 +64,8 @@ func TestALogThatLosesLinesSaysWhenItBeginsAndWhenItIsOver(t *testing.T) {
 		}
 		l.close()
 		text := out.String()
-		if strings.Count(text, "\n") != 2 || !strings.Contains(text, `"msg":"dropping log lines; requests are not affected","log":"access"`) ||
+		if strings.Count(text, "\n") != 2 ||
+			!strings.Contains(text, `"msg":"dropping log lines; requests are not affected","log":"access"`) ||
 			!strings.Contains(text, `"msg":"log output resumed","log":"access","dropped":2`) {
 			t.Errorf("the log is %s", text)
 		}

@@ -44,10 +44,11 @@ func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 // root returns the command tree. Data goes to out, messages go to messages.
 func root(out, messages io.Writer) *cobra.Command {
 	c := &cobra.Command{
-		Use:           "tierway",
-		Version:       version,
-		Short:         "OpenAI-compatible gateway for self-hosted inference engines",
-		Example:       "  tierway demo\n  tierway serve -c config.yaml\n  tierway serve --model qwen2.5:7b --worker-urls http://127.0.0.1:11434",
+		Use:     "tierway",
+		Version: version,
+		Short:   "OpenAI-compatible gateway for self-hosted inference engines",
+		Example: "  tierway demo\n  tierway serve -c config.yaml\n  tierway serve --model qwen2.5:7b --worker-urls " +
+			"http://127.0.0.1:11434",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 
@@ -57,7 +58,8 @@ func root(out, messages io.Writer) *cobra.Command {
 	c.SetErr(messages)
 	c.CompletionOptions.HiddenDefaultCmd = true
 	c.SetHelpTemplate(helpTemplate)
-	c.AddCommand(serveCommand(), demoCommand(), checkCommand(), explainCommand(), keysCommand(), migrateCommand(), auditCommand(), reloadCommand(), replayCommand(), versionCommand())
+	c.AddCommand(serveCommand(), demoCommand(), checkCommand(), explainCommand(), keysCommand(), migrateCommand(),
+		auditCommand(), reloadCommand(), replayCommand(), versionCommand())
 	return c
 }
 

@@ -14,17 +14,23 @@ func TestTheNarrowestBoundIsTheMemory(t *testing.T) {
 		files map[string]string
 		want  int64 // 0: not known
 	}{
-		"nothing":   {nil, 0},
-		"machine":   {map[string]string{"proc/meminfo": meminfo}, machine},
-		"unbounded": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "max\n"}, machine},
-		"container": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "536870912\n"}, 512 << 20},
-		"unit of systemd": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/system.slice/tierway.service\n",
-			"sys/fs/cgroup/system.slice/tierway.service/memory.max": "max\n", "sys/fs/cgroup/system.slice/memory.max": "1073741824\n"}, 1 << 30},
-		"version 1": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "5:cpu,cpuacct:/docker/x\n4:memory:/docker/x\n",
+		"nothing": {nil, 0},
+		"machine": {map[string]string{"proc/meminfo": meminfo}, machine},
+		"unbounded": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/\n",
+			"sys/fs/cgroup/memory.max": "max\n"}, machine},
+		"container": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/\n",
+			"sys/fs/cgroup/memory.max": "536870912\n"}, 512 << 20},
+		"unit of systemd": {map[string]string{"proc/meminfo": meminfo,
+			"proc/self/cgroup": "0::/system.slice/tierway.service\n",
+			"sys/fs/cgroup/system.slice/tierway.service/memory.max": "max\n",
+			"sys/fs/cgroup/system.slice/memory.max":                 "1073741824\n"}, 1 << 30},
+		"version 1": {map[string]string{"proc/meminfo": meminfo,
+			"proc/self/cgroup":                           "5:cpu,cpuacct:/docker/x\n4:memory:/docker/x\n",
 			"sys/fs/cgroup/memory/memory.limit_in_bytes": "268435456\n"}, 256 << 20},
 		"version 1, unbounded": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "4:memory:/\n",
 			"sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n"}, machine},
-		"odd files": {map[string]string{"proc/meminfo": "MemTotal: many kB\n", "proc/self/cgroup": "x\n0::../..\n", "sys/fs/cgroup/memory.max": "-1\n"}, 0},
+		"odd files": {map[string]string{"proc/meminfo": "MemTotal: many kB\n", "proc/self/cgroup": "x\n0::../..\n",
+			"sys/fs/cgroup/memory.max": "-1\n"}, 0},
 	} {
 		root := fstest.MapFS{}
 		for path, text := range c.files {

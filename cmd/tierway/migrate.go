@@ -16,12 +16,14 @@ func migrateCommand() *cobra.Command {
 	}
 	return group(c,
 		migration("up", "Update the database schema", "", true, migrateUp),
-		migration("status", "Show the schema version of the database and the latest one", "Exit status: 0 up to date, 1 different, 2 error.", false, migrateStatus))
+		migration("status", "Show the schema version of the database and the latest one",
+			"Exit status: 0 up to date, 1 different, 2 error.", false, migrateStatus))
 }
 
 // migration returns a command for the database of a configuration. If fill is set, it creates a
 // missing database.
-func migration(name, short, long string, fill bool, work func(ctx context.Context, c *cobra.Command, d *database) error) *cobra.Command {
+func migration(name, short, long string, fill bool,
+	work func(ctx context.Context, c *cobra.Command, d *database) error) *cobra.Command {
 	var path string
 	c := &cobra.Command{
 		Use:     name,
@@ -71,7 +73,8 @@ func migrateStatus(ctx context.Context, c *cobra.Command, d *database) error {
 		printMessage(c, "run `tierway migrate up -c %s`, or start a gateway, which updates the schema", d.path)
 		return exit(1)
 	case applied == latest+1:
-		printMessage(c, "the schema is of the next release: a gateway of this release can serve with it and does not change it; commands that write need the next release")
+		printMessage(c, "the schema is of the next release: a gateway of this release can serve with it and does not "+
+			"change it; commands that write need the next release")
 		return exit(1)
 	case applied > latest:
 		printMessage(c, "%v", d.newer(applied, latest))

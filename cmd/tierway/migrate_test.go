@@ -10,7 +10,8 @@ import (
 func TestMigrateSaysWhereItBeganAndEnded(t *testing.T) {
 	h := newHouse(t, "")
 	s := tierway(t, "migrate", "status", "-c", h.config)
-	if s.status != 1 || !strings.Contains(s.out, "schema 0, latest ") || !strings.Contains(s.messages, "tierway migrate up -c "+h.config) {
+	if s.status != 1 || !strings.Contains(s.out, "schema 0, latest ") ||
+		!strings.Contains(s.messages, "tierway migrate up -c "+h.config) {
 		t.Errorf("of an empty database: status %d, %s%s", s.status, s.out, s.messages)
 	}
 	if _, err := os.Stat(h.database); err == nil {
@@ -35,7 +36,8 @@ func TestAnOlderDatabaseIsBroughtUpByMigrateAlone(t *testing.T) {
 	h.execute(t, "ALTER TABLE tenants DROP COLUMN weight")
 	h.execute(t, "DELETE FROM goose_db_version WHERE version_id > 1")
 	for _, args := range [][]string{{"keys", "list"}, {"keys", "create", "--tenant", "new"}} {
-		if s := tierway(t, append(args, "-c", h.config)...); s.status == 0 || s.out != "" || !strings.Contains(s.messages, "has schema 1 ") || !strings.Contains(s.messages, "tierway migrate up -c "+h.config) {
+		if s := tierway(t, append(args, "-c", h.config)...); s.status == 0 || s.out != "" ||
+			!strings.Contains(s.messages, "has schema 1 ") || !strings.Contains(s.messages, "tierway migrate up -c "+h.config) {
 			t.Errorf("%v: status %d, %s%s", args, s.status, s.out, s.messages)
 		}
 	}
@@ -43,7 +45,8 @@ func TestAnOlderDatabaseIsBroughtUpByMigrateAlone(t *testing.T) {
 		t.Errorf("up: %s", s.out)
 	}
 	must(t, "keys", "create", "-c", h.config, "--tenant", "new")
-	if c := h.contents(t); len(c.Tenants) != 2 || len(c.Keys) != 2 || c.Tenants[0].Name != "acme" || c.Tenants[0].Weight != 1 {
+	if c := h.contents(t); len(c.Tenants) != 2 || len(c.Keys) != 2 || c.Tenants[0].Name != "acme" ||
+		c.Tenants[0].Weight != 1 {
 		t.Errorf("it holds %+v", c.Tenants)
 	}
 }
@@ -54,14 +57,17 @@ func TestANewerDatabaseIsLeftAlone(t *testing.T) {
 	must(t, "keys", "create", "-c", h.config, "--tenant", "acme")
 	before := h.contents(t)
 	h.age(t)
-	for _, args := range [][]string{{"migrate", "up"}, {"keys", "create", "--tenant", "new"}, {"keys", "list"}, {"keys", "rotate", before.Keys[0].ID},
+	for _, args := range [][]string{{"migrate", "up"}, {"keys", "create", "--tenant", "new"}, {"keys", "list"},
+		{"keys", "rotate", before.Keys[0].ID},
 		{"keys", "revoke", before.Keys[0].ID, "--yes"}, {"keys", "create", "--admin", "--name", "jane"}} {
 		s := tierway(t, append(args, "-c", h.config)...)
-		if s.status != 2 || s.out != "" || !strings.Contains(s.messages, "newer than this program") || !strings.Contains(s.messages, " the release that ") {
+		if s.status != 2 || s.out != "" || !strings.Contains(s.messages, "newer than this program") ||
+			!strings.Contains(s.messages, " the release that ") {
 			t.Errorf("%v: status %d, %s%s", args, s.status, s.out, s.messages)
 		}
 	}
-	if s := tierway(t, "migrate", "status", "-c", h.config); s.status == 0 || !strings.Contains(s.messages, "newer than this program") {
+	if s := tierway(t, "migrate", "status", "-c", h.config); s.status == 0 ||
+		!strings.Contains(s.messages, "newer than this program") {
 		t.Errorf("status: %d, %s%s", s.status, s.out, s.messages)
 	}
 }
@@ -73,9 +79,11 @@ func TestTheNextReleasesSchemaIsServedAndSaidSo(t *testing.T) {
 	if s := tierway(t, "migrate", "up", "-c", h.config); s.status != 0 {
 		t.Fatal(s.messages)
 	}
-	h.execute(t, "INSERT INTO goose_db_version (version_id, is_applied) SELECT MAX(version_id) + 1, 1 FROM goose_db_version")
+	h.execute(t,
+		"INSERT INTO goose_db_version (version_id, is_applied) SELECT MAX(version_id) + 1, 1 FROM goose_db_version")
 	s := tierway(t, "migrate", "status", "-c", h.config)
-	if s.status != 1 || !strings.Contains(s.messages, "can serve with it") || strings.Contains(s.messages, "use the release") {
+	if s.status != 1 || !strings.Contains(s.messages, "can serve with it") ||
+		strings.Contains(s.messages, "use the release") {
 		t.Errorf("status %d: %s%s", s.status, s.out, s.messages)
 	}
 }

@@ -23,7 +23,8 @@ func TestReportsOfOTelAreLoggedWithoutValues(t *testing.T) {
 			t.Errorf("%s is not logged", problem)
 		}
 	}
-	if strings.Count(out.String(), "\n") != 3 || strings.Count(out.String(), "level=WARN") != 3 || strings.Contains(out.String(), "secret") {
+	if strings.Count(out.String(), "\n") != 3 || strings.Count(out.String(), "level=WARN") != 3 ||
+		strings.Contains(out.String(), "secret") {
 		t.Errorf("the log:\n%s", &out)
 	}
 }

@@ -36,7 +36,8 @@ func reloadCommand() *cobra.Command {
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
-	c.Flags().StringVar(&f.api, "api", "http://127.0.0.1:8081", "URL of the gateway's admin plane; its key comes from $"+adminKeyVariable)
+	c.Flags().StringVar(&f.api, "api", "http://127.0.0.1:8081", "URL of the gateway's admin plane; its key comes from $"+
+		adminKeyVariable)
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would change without applying it")
 	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	return c
@@ -73,7 +74,8 @@ const invalidOrder = "validation failed"
 // exit status 1. It returns other errors unchanged.
 func showProblems(c *cobra.Command, err error) error {
 	var r *refusal
-	if !errors.As(err, &r) || r.Status != http.StatusUnprocessableEntity || len(r.Errors) == 0 || r.Detail == invalidOrder {
+	if !errors.As(err, &r) || r.Status != http.StatusUnprocessableEntity || len(r.Errors) == 0 ||
+		r.Detail == invalidOrder {
 		return err
 	}
 	for _, e := range r.Errors {
@@ -101,7 +103,8 @@ func printReload(w io.Writer, r admin.ReloadAnswer) error {
 		fmt.Fprintln(w, line)
 	}
 	if r.DryRun {
-		_, err := fmt.Fprintf(w, "%s, not applied: generation %d stays active\n", counted(len(r.Changes), "change"), r.Generation)
+		_, err := fmt.Fprintf(w, "%s, not applied: generation %d stays active\n", counted(len(r.Changes), "change"),
+			r.Generation)
 		return err
 	}
 	waiting := len(r.Impact.RestartNeeded)

@@ -63,7 +63,8 @@ func TestADryRunChangesNothingAndSaysSo(t *testing.T) {
 	}
 	s = must(t, "reload", "--api", address, "--dry-run", "--json")
 	var got struct{ Changes []struct{ Effect string } }
-	if err := json.Unmarshal([]byte(s.out), &got); err != nil || len(got.Changes) != 3 || got.Changes[1].Effect != "drain" {
+	if err := json.Unmarshal([]byte(s.out), &got); err != nil || len(got.Changes) != 3 ||
+		got.Changes[1].Effect != "drain" {
 		t.Errorf("%v in %s", err, s.out)
 	}
 }
@@ -71,7 +72,8 @@ func TestADryRunChangesNothingAndSaysSo(t *testing.T) {
 // CF-02: what is wrong with the configuration is told whole, with its places, and
 // the status is 1.
 func TestAReloadThatIsRefusedTellsAllProblems(t *testing.T) {
-	address, _ := reloading(t, 422, `{"title":"Unprocessable Entity","status":422,"detail":"The configuration has errors and was not applied. The previous configuration stays in force.","errors":[
+	address, _ := reloading(t, 422,
+		`{"title":"Unprocessable Entity","status":422,"detail":"The configuration has errors and was not applied. The previous configuration stays in force.","errors":[
 {"location":"tiers[0].weight","message":"config.yaml:3:5: tiers[0].weight: is negative (write 0 to 100)"},
 {"location":"listn","message":"config.yaml:9:1: listn: unknown key (did you mean listen?)"}]}`)
 	s := tierway(t, "reload", "--api", address)
@@ -86,7 +88,8 @@ tierway: The configuration has errors and was not applied. The previous configur
 
 func TestAReloadThatCannotBeAskedForIsAnError(t *testing.T) {
 	address, _ := reloading(t, 409, `{"status":409,"detail":"another reload was first"}`)
-	if s := tierway(t, "reload", "--api", address); s.status != 2 || !strings.Contains(s.messages, "409 Conflict: another reload was first") {
+	if s := tierway(t, "reload", "--api", address); s.status != 2 ||
+		!strings.Contains(s.messages, "409 Conflict: another reload was first") {
 		t.Errorf("status %d, %s", s.status, s.messages)
 	}
 	address, _ = reloading(t, 422, `{"status":422,"detail":"no such parameter"}`)
@@ -94,7 +97,8 @@ func TestAReloadThatCannotBeAskedForIsAnError(t *testing.T) {
 		t.Errorf("a 422 without problems: status %d, %s", s.status, s.messages)
 	}
 	t.Setenv(adminKeyVariable, "")
-	if s := tierway(t, "reload", "--api", address); s.status != 2 || !strings.Contains(s.messages, "TIERWAY_ADMIN_KEY is empty") {
+	if s := tierway(t, "reload", "--api", address); s.status != 2 ||
+		!strings.Contains(s.messages, "TIERWAY_ADMIN_KEY is empty") {
 		t.Errorf("without a key: status %d, %s", s.status, s.messages)
 	}
 }

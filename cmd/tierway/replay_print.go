@@ -30,7 +30,8 @@ func skippedTexts() map[string]string {
 func printReplay(w io.Writer, r *replay.Report, drafted, changes bool) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
-	line("records", "%d, %s to %s, from %s", r.Records, r.From.Format(time.DateTime), r.To.Format(time.DateTime), counted(r.Generations, "configuration"))
+	line("records", "%d, %s to %s, from %s", r.Records, r.From.Format(time.DateTime), r.To.Format(time.DateTime),
+		counted(r.Generations, "configuration"))
 	texts := skippedTexts()
 	for _, s := range r.Skipped {
 		line("skipped", "%d: %s", s.N, cmp.Or(texts[s.Name], plain(s.Name)))
@@ -85,7 +86,8 @@ func printReplayNumbers(line func(name, format string, args ...any), r *replay.R
 	}
 	line("hit rate", "%s", hit)
 	now, draft := r.Regret.Now, r.Regret.Draft
-	line("regret", "mean %s ms, p95 %s ms, estimated", beside(number(now.Mean), number(draft.Mean)), beside(number(now.P95), number(draft.P95)))
+	line("regret", "mean %s ms, p95 %s ms, estimated", beside(number(now.Mean), number(draft.Mean)),
+		beside(number(now.P95), number(draft.P95)))
 	wrong := beside(percent(now.Wrong), percent(draft.Wrong)) + " of the decisions, estimated"
 	if r.Realised != nil {
 		wrong += fmt.Sprintf("; %s of %d streams, measured", percent(*r.Realised), r.RealisedOf)
@@ -95,7 +97,8 @@ func printReplayNumbers(line func(name, format string, args ...any), r *replay.R
 		line("cost", "%s", beside(number(r.Cost.Now), number(r.Cost.Draft)))
 	}
 	if n := r.Unknown.OtherPolicy; n > 0 {
-		line("other policy", "%d were decided by a policy other than the configuration's: kept unless the draft changes the policy or removes their worker", n)
+		line("other policy", "%d were decided by a policy other than the configuration's: kept unless the draft changes "+
+			"the policy or removes their worker", n)
 	}
 	if drafted && r.Unknown.Rights > 0 {
 		line("unknown", "the rights of %d: evaluated without restrictions", r.Unknown.Rights)
@@ -104,7 +107,8 @@ func printReplayNumbers(line func(name, format string, args ...any), r *replay.R
 		line("not counted", "the prompts of %d near a threshold: evaluated with the estimated token count", r.Unknown.Counts)
 	}
 	if drafted && r.Unknown.Bounds > 0 {
-		line("not bounded", "%d by all limits and saturation thresholds of the draft: evaluated with the data of the records", r.Unknown.Bounds)
+		line("not bounded", "%d by all limits and saturation thresholds of the draft: evaluated with the data of the records",
+			r.Unknown.Bounds)
 	}
 }
 
@@ -119,7 +123,8 @@ func printReplayTiers(w io.Writer, r *replay.Report, drafted bool) error {
 	}
 	fmt.Fprint(t, "\nTIER\tREQUESTS\tDRAFT\tPROMPT TOKENS\tDRAFT\tCHANGE\t\n")
 	for _, row := range r.ByTier {
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%s\t\n", orRefused(row.Tier), row.Requests.Now, row.Requests.Draft, row.Prompt.Now, row.Prompt.Draft,
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%s\t\n", orRefused(row.Tier), row.Requests.Now, row.Requests.Draft,
+			row.Prompt.Now, row.Prompt.Draft,
 			grown(row.Prompt.Now, row.Prompt.Draft))
 	}
 	return t.Flush()

@@ -51,7 +51,8 @@ func (f replayFlags) read(c *cobra.Command, add func(*decisions.Decision)) (read
 		}
 	}
 	if all.decisions == 0 {
-		return all, fmt.Errorf("--decisions contains no decision records (%d other lines): name files in the format of decisions.file or GET /admin/decisions, one JSON object per line", all.malformed)
+		return all, fmt.Errorf("--decisions contains no decision records (%d other lines): name files in the format of "+
+			"decisions.file or GET /admin/decisions, one JSON object per line", all.malformed)
 	}
 	return all, nil
 }
@@ -90,7 +91,8 @@ func readDecisions(r io.Reader, add func(*decisions.Decision)) (n readCount, err
 			d, version := decisionOf(line)
 			switch {
 			case version > decisions.SchemaVersion:
-				return n, fmt.Errorf("line %d: %w: schema_version is %d, the latest supported is %d", at, errNewer, version, decisions.SchemaVersion)
+				return n, fmt.Errorf("line %d: %w: schema_version is %d, the latest supported is %d", at, errNewer, version,
+					decisions.SchemaVersion)
 			case d != nil && whole:
 				n.decisions++
 				add(d)

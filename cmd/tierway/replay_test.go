@@ -25,22 +25,27 @@ classifier: { preset: none, prompt_tokens: { large: 4000 }, max_tokens: {} }
 `
 
 // replayDraft is replayConfig with a lower threshold and s0 out of rotation.
-var replayDraft = strings.NewReplacer("large: 4000", "large: 2000", "name: s0,", "name: s0, weight: 0,").Replace(replayConfig)
+var replayDraft = strings.NewReplacer("large: 4000", "large: 2000", "name: s0,",
+	"name: s0, weight: 0,").Replace(replayConfig)
 
 // logged is a request of so many prompt tokens, as a gateway under replayConfig
 // records it. Of two idle workers odd random numbers choose the first.
 func logged(n int, tokens int64) *decisions.Decision {
-	d := &decisions.Decision{SchemaVersion: 1, Time: time.Date(2026, 1, 2, 3, 4, n, 0, time.UTC), RequestID: fmt.Sprint("r", n), Generation: 1, Tenant: "anonymous",
-		Tier: "small", Rule: "default", RequestedModel: "auto", PromptTokens: tokens, Usage: decisions.Usage{Prompt: tokens, Output: 10}, Result: decisions.OK, Status: 200,
+	d := &decisions.Decision{SchemaVersion: 1, Time: time.Date(2026, 1, 2, 3, 4, n, 0, time.UTC),
+		RequestID: fmt.Sprint("r", n), Generation: 1, Tenant: "anonymous",
+		Tier: "small", Rule: "default", RequestedModel: "auto", PromptTokens: tokens,
+		Usage: decisions.Usage{Prompt: tokens, Output: 10}, Result: decisions.OK, Status: 200,
 		Features: decisions.Features{Classified: true, Counted: tokens}}
-	c := &routing.Choice{Policy: "least_load", Rand: routing.Hash(n), PromptTokens: tokens, OutputTokens: 10, Seen: 2, Candidates: []routing.Candidate{
-		{Worker: "s0", Weight: 1, Rate: 8000}, {Worker: "s1", Index: 1, Weight: 1, Rate: 8000}}}
+	c := &routing.Choice{Policy: "least_load", Rand: routing.Hash(n), PromptTokens: tokens, OutputTokens: 10, Seen: 2,
+		Candidates: []routing.Candidate{
+			{Worker: "s0", Weight: 1, Rate: 8000}, {Worker: "s1", Index: 1, Weight: 1, Rate: 8000}}}
 	d.Worker = []string{"s1", "s0"}[n%2]
 	if tokens > 4000 {
 		d.Tier, d.Rule, d.Worker = "large", "prompt_tokens", "l0"
 		c.Seen, c.Candidates = 1, []routing.Candidate{{Worker: "l0", Weight: 1, Rate: 4000}}
 	}
-	d.Attempts = []decisions.Attempt{{Worker: d.Worker, Reason: "least_load", AtMs: 1, FirstAtMs: 100, EndAtMs: 200, Status: 200, Usage: d.Usage, Choice: c}}
+	d.Attempts = []decisions.Attempt{{Worker: d.Worker, Reason: "least_load", AtMs: 1, FirstAtMs: 100, EndAtMs: 200,
+		Status: 200, Usage: d.Usage, Choice: c}}
 	return d
 }
 
@@ -91,23 +96,29 @@ cost           0.114 → 0.231
 		t.Errorf("it says\n%s%s", s.out, s.messages)
 	}
 	var r replay.Report
-	if err := json.Unmarshal([]byte(must(t, "replay", "-c", config, "--decisions", log, "--draft", draft, "--json").out), &r); err != nil || r.ChangedWorker != 2 || r.Decided != 10 {
+	if err := json.Unmarshal([]byte(must(t, "replay", "-c", config, "--decisions", log, "--draft", draft, "--json").out),
+		&r); err != nil || r.ChangedWorker != 2 || r.Decided != 10 {
 		t.Errorf("as JSON: %+v, %v", r, err)
 	}
-	if err := json.Unmarshal([]byte(must(t, "replay", "-c", config, "--decisions", log, "--last", "3", "--json").out), &r); err != nil || r.Records != 3 || r.From.Second() != 7 {
+	if err := json.Unmarshal([]byte(must(t, "replay", "-c", config, "--decisions", log, "--last", "3", "--json").out),
+		&r); err != nil || r.Records != 3 || r.From.Second() != 7 {
 		t.Errorf("of the last three: %+v, %v", r, err)
 	}
 }
 
 // TestWhatAListLeavesOutIsCounted: the lines of a list sum up to what is said above it.
 func TestWhatAListLeavesOutIsCounted(t *testing.T) {
-	r := &replay.Report{Decided: 40, Redecided: 40, ChangedWorker: 33, ChangedTier: []replay.TierMove{{From: "small", To: "large", N: 7, Examples: []string{"r1", "r2"}}}}
+	r := &replay.Report{Decided: 40, Redecided: 40, ChangedWorker: 33,
+		ChangedTier: []replay.TierMove{{From: "small", To: "large", N: 7, Examples: []string{"r1", "r2"}}}}
 	for n := range 6 {
-		r.WorkerMoves = append(r.WorkerMoves, replay.WorkerMove{Tier: "small", From: "s0", To: fmt.Sprint("s", n+1), N: 6 - n, Examples: []string{"r3"}}) // 21 of the 33
+		// 21 of the 33
+		r.WorkerMoves = append(r.WorkerMoves, replay.WorkerMove{Tier: "small", From: "s0", To: fmt.Sprint("s", n+1), N: 6 - n,
+			Examples: []string{"r3"}})
 	}
 	for changes, want := range map[bool][]string{
 		false: {"7 small → large\n", "2 small: s0 → s5\n", "  13 in moves of fewer requests: --changes lists them\n"},
-		true:  {"7 small → large (r1, r2 and 5 more)\n", "2 small: s0 → s5 (r3 and 1 more)\n", "1 small: s0 → s6 (r3)\n", "  12 in moves of fewer requests\n"},
+		true: {"7 small → large (r1, r2 and 5 more)\n", "2 small: s0 → s5 (r3 and 1 more)\n", "1 small: s0 → s6 (r3)\n",
+			"  12 in moves of fewer requests\n"},
 	} {
 		var b strings.Builder
 		if err := printReplay(&b, r, true, changes); err != nil {
@@ -142,9 +153,11 @@ func TestReplayNamesUnroutedAndLimitedRequestsAsSuch(t *testing.T) {
 }
 
 func TestTornAndForeignLinesAreLeftOutAndCounted(t *testing.T) {
-	config, log, _ := logFile(t, 4, "{\"schema_version\":1,\"ti\n", "\n", "[]\n", "{}\n", `{"schema_version":1,"time":"2026-01-02`)
+	config, log, _ := logFile(t, 4, "{\"schema_version\":1,\"ti\n", "\n", "[]\n", "{}\n",
+		`{"schema_version":1,"time":"2026-01-02`)
 	s := must(t, "replay", "-c", config, "--decisions", log)
-	if s.messages != "tierway: skipped 4 lines that are not decision records\ntierway: skipped the last line because it is incomplete\n" || !strings.HasPrefix(s.out, "records        4,") {
+	if s.messages != "tierway: skipped 4 lines that are not decision records\ntierway: skipped the last line because it "+
+		"is incomplete\n" || !strings.HasPrefix(s.out, "records        4,") {
 		t.Errorf("it says\n%s%s", s.out, s.messages)
 	}
 }
@@ -154,7 +167,8 @@ func TestATornFileBeforeAnotherIsCounted(t *testing.T) {
 	config, torn, _ := logFile(t, 1, `{"schema_version":1,"time":"2026-01-02`)
 	_, whole, _ := logFile(t, 2)
 	s := must(t, "replay", "-c", config, "--decisions", torn, "--decisions", whole)
-	if s.messages != "tierway: skipped 1 line that is not a decision record\n" || !strings.HasPrefix(s.out, "records        3,") {
+	if s.messages != "tierway: skipped 1 line that is not a decision record\n" ||
+		!strings.HasPrefix(s.out, "records        3,") {
 		t.Errorf("it says\n%s%s", s.out, s.messages)
 	}
 }
@@ -170,16 +184,19 @@ func TestRecordsOfAnotherPolicyAreSaid(t *testing.T) {
 	if err := os.WriteFile(other, bytes.ReplaceAll(text, []byte("least_load"), []byte("chwbl")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if s := must(t, "replay", "-c", other, "--decisions", log); !strings.Contains(s.out, "none of the workers\n") || !strings.Contains(s.out, "other policy   2 were decided by a policy other than the configuration's") {
+	if s := must(t, "replay", "-c", other, "--decisions", log); !strings.Contains(s.out, "none of the workers\n") ||
+		!strings.Contains(s.out, "other policy   2 were decided by a policy other than the configuration's") {
 		t.Errorf("it says\n%s", s.out)
 	}
 }
 
 func TestANewerVersionIsRefusedByName(t *testing.T) {
-	for _, line := range []string{`{"schema_version":2,"time":"2026-01-02T03:04:05Z"}`, `{"schema_version":2,"time":{"unix":7}}`} {
+	for _, line := range []string{`{"schema_version":2,"time":"2026-01-02T03:04:05Z"}`,
+		`{"schema_version":2,"time":{"unix":7}}`} {
 		config, log, _ := logFile(t, 1, line+"\n")
 		s := tierway(t, "replay", "-c", config, "--decisions", log)
-		if s.status != 2 || s.out != "" || !strings.Contains(s.messages, "line 2: the decision records have a newer version than this release supports: schema_version is 2, the latest supported is 1") {
+		if s.status != 2 || s.out != "" || !strings.Contains(s.messages, "line 2: the decision records have a newer "+
+			"version than this release supports: schema_version is 2, the latest supported is 1") {
 			t.Errorf("status %d: %s%s", s.status, s.out, s.messages)
 		}
 	}
@@ -214,7 +231,8 @@ func TestWrongUsesOfReplaySayWhatToDo(t *testing.T) {
 
 func TestALiveReplayAsksTheGateway(t *testing.T) {
 	_, _, draft := logFile(t, 0)
-	address, asked := reloading(t, 200, `{"records":3,"n":3,"changed_worker":1,"redecided":3,"config_generations":2,"tiers":[]}`)
+	address, asked := reloading(t, 200,
+		`{"records":3,"n":3,"changed_worker":1,"redecided":3,"config_generations":2,"tiers":[]}`)
 	s := must(t, "replay", "--live", "--api", address, "--draft", draft, "--last", "3")
 	if !strings.Contains(s.out, "worker         1 of 3 (33.3 %) would change\n") {
 		t.Errorf("it says\n%s", s.out)
@@ -229,7 +247,8 @@ func FuzzReadDecisions(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, text := range []string{"", "\n", string(line), string(line) + "\n", "x\n" + string(line) + "\n{", `{"schema_version":9}`, `{"schema_version":1,"attempts":[{"choice":{"candidates":[{}],"seen":1}}]}` + "\n"} {
+	for _, text := range []string{"", "\n", string(line), string(line) + "\n", "x\n" + string(line) + "\n{",
+		`{"schema_version":9}`, `{"schema_version":1,"attempts":[{"choice":{"candidates":[{}],"seen":1}}]}` + "\n"} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -48,9 +48,12 @@ func serveCommand() *cobra.Command {
 	c.Flags().StringVarP(&f.config, "config", "c", "", "configuration file (default config.yaml unless --model is given)")
 	c.Flags().StringVar(&f.listen, "listen", "", "address of the data plane; overrides listen")
 	c.Flags().StringVar(&f.adminListen, "admin-listen", "", "address of the admin plane; overrides admin.listen")
-	c.Flags().StringArrayVar(&f.models, "model", nil, "without a configuration file: model that the workers serve; several as MODEL=TIER, least capable first")
-	c.Flags().StringSliceVar(&f.workerURLs, "worker-urls", nil, "without a configuration file: URLs of the workers, comma-separated")
-	c.Flags().StringSliceVar(&f.hosts, "hosts", nil, "without a configuration file: host names of the gateway besides localhost, comma-separated")
+	c.Flags().StringArrayVar(&f.models, "model", nil,
+		"without a configuration file: model that the workers serve; several as MODEL=TIER, least capable first")
+	c.Flags().StringSliceVar(&f.workerURLs, "worker-urls", nil,
+		"without a configuration file: URLs of the workers, comma-separated")
+	c.Flags().StringSliceVar(&f.hosts, "hosts", nil,
+		"without a configuration file: host names of the gateway besides localhost, comma-separated")
 	c.MarkFlagsMutuallyExclusive("config", "model")
 	c.MarkFlagsMutuallyExclusive("config", "hosts")
 	c.MarkFlagsRequiredTogether("model", "worker-urls")

@@ -41,5 +41,6 @@ func noArguments(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%q: %s takes no arguments, only flags; %s --help has examples", args[0], c.CommandPath(), c.CommandPath())
+	return fmt.Errorf("%q: %s takes no arguments, only flags; %s --help has examples", args[0], c.CommandPath(),
+		c.CommandPath())
 }

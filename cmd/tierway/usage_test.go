@@ -15,8 +15,9 @@ func TestFlagsThatDoNotGoTogetherAreNamedAsTheyAreWritten(t *testing.T) {
 		"serve --worker-urls http://a":  "tierway: --model is required with --worker-urls\n",
 		"keys list -c x --api http://a": "tierway: --config and --api: use only one of them\n",
 		"replay --live -c x":            "tierway: --config and --live: use only one of them\n",
-		"explain r.json":                "tierway: \"r.json\": tierway explain takes no arguments, only flags; tierway explain --help has examples\n",
-		"replay":                        "tierway: --decisions or --live is required; tierway replay --help has examples\n",
+		"explain r.json": "tierway: \"r.json\": tierway explain takes no arguments, only flags; tierway " +
+			"explain --help has examples\n",
+		"replay": "tierway: --decisions or --live is required; tierway replay --help has examples\n",
 	} {
 		if s := tierway(t, strings.Fields(args)...); s.status != 2 || s.messages != want || s.out != "" {
 			t.Errorf("%s ends with %d and says %q, want %q", args, s.status, s.messages, want)

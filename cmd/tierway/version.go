@@ -14,7 +14,8 @@ func versionCommand() *cobra.Command {
 		Example: "  tierway version",
 		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(c.OutOrStdout(), "tierway %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintf(c.OutOrStdout(), "tierway %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS,
+				runtime.GOARCH)
 			return err
 		},
 	}

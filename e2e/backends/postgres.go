@@ -107,8 +107,9 @@ func newCluster() (_ *cluster, err error) {
 	if err = c.initialise(password); err != nil {
 		return nil, err
 	}
-	address := &url.URL{Scheme: "postgres", User: url.UserPassword(role, password), Path: "/postgres", RawQuery: "sslmode=disable",
-		Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
+	address := &url.URL{Scheme: "postgres", User: url.UserPassword(role, password), Path: "/postgres",
+		RawQuery: "sslmode=disable",
+		Host:     net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
 	c.url = address.String()
 	c.program = program{name: "postgres", addr: address.Host, log: filepath.Join(c.dir, "log"),
 		stop:  syscall.SIGINT, // a fast shutdown: connections are cut

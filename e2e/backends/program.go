@@ -221,7 +221,9 @@ func binary(name string) (string, error) {
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return "", fmt.Errorf("%s is not installed: run `make deps`, or install Debian's packages redis-server and postgresql: %w", name, err)
+		return "",
+			fmt.Errorf("%s is not installed: run `make deps`, or install Debian's packages redis-server and postgresql: %w",
+				name, err)
 	}
 	return path, nil
 }

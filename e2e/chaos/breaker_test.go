@@ -381,7 +381,8 @@ func TestKillNineOfOneOfThreeWorkers(t *testing.T) {
 			switch {
 			case err == nil && got.Status == http.StatusOK && got.Err == nil && (n%4 == 0 || h.done == 1 && len(h.errors) == 0):
 				whole.Add(1)
-			case err == nil && got.Status == http.StatusOK && got.Err == nil && h.text != "" && len(h.errors) == 1 && h.done == 0:
+			case err == nil && got.Status == http.StatusOK && got.Err == nil && h.text != "" && len(h.errors) == 1 &&
+				h.done == 0:
 				cut.Add(1)
 			default:
 				failed.Add(1)

@@ -68,7 +68,8 @@ func checkCut(t *testing.T, d dialect, got rig.Reply, w want) {
 	all := events(got.Body)
 	if d.name == "responses" {
 		failed := all[len(all)-1]
-		if failed.name != "response.failed" || !strings.Contains(failed.data, fmt.Sprintf(`"code":%q`, h.errors[0].Code)) || !strings.Contains(failed.data, `"id":"resp_`) {
+		if failed.name != "response.failed" || !strings.Contains(failed.data, fmt.Sprintf(`"code":%q`, h.errors[0].Code)) ||
+			!strings.Contains(failed.data, `"id":"resp_`) {
 			t.Errorf("the last event is %+v", failed)
 		}
 		all = all[:len(all)-1]
@@ -117,7 +118,8 @@ func checkRefusal(t *testing.T, d dialect, got rig.Reply, w want) {
 func (r *chaosRig) checkLine(t *testing.T, got rig.Reply, w want) {
 	t.Helper()
 	line := r.Logged(got.ID)
-	for key, value := range map[string]any{"status": float64(w.status), "outcome": w.outcome, "attempts": float64(w.attempts), "worker": fmt.Sprintf("w%d", w.attempts-1)} {
+	for key, value := range map[string]any{"status": float64(w.status), "outcome": w.outcome,
+		"attempts": float64(w.attempts), "worker": fmt.Sprintf("w%d", w.attempts-1)} {
 		if line[key] != value {
 			t.Errorf("the log's %s is %v, want %v", key, line[key], value)
 		}

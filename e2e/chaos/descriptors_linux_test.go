@@ -23,7 +23,8 @@ func (r *chaosRig) limitDescriptors(t *testing.T, more int) {
 		t.Fatal(err)
 	}
 	limit := syscall.Rlimit{Cur: uint64(len(open) + more), Max: uint64(len(open) + more)}
-	if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(r.PID()), syscall.RLIMIT_NOFILE, uintptr(unsafe.Pointer(&limit)), 0, 0, 0); errno != 0 {
+	if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(r.PID()), syscall.RLIMIT_NOFILE,
+		uintptr(unsafe.Pointer(&limit)), 0, 0, 0); errno != 0 {
 		t.Fatal(errno)
 	}
 }
@@ -83,7 +84,8 @@ func TestExhaustedDescriptorsAreTheGatewaysFault(t *testing.T) {
 			t.Errorf("no %s is counted", operation)
 		}
 	}
-	if log := r.Log(); !strings.Contains(log, `"level":"WARN","msg":"a connection failed: no file descriptor is free"`) || strings.Contains(log, "worker is down") {
+	if log := r.Log(); !strings.Contains(log, `"level":"WARN","msg":"a connection failed: no file descriptor is free"`) ||
+		strings.Contains(log, "worker is down") {
 		t.Errorf("the log is %s", log)
 	}
 }

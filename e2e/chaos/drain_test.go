@@ -49,7 +49,8 @@ func TestADrainLosesNothing(t *testing.T) {
 	r.Until("/readyz to refuse", func() bool {
 		got := r.do(http.MethodGet, "/readyz", "")
 		var state struct{ Ready, Draining bool }
-		return got.Status == http.StatusServiceUnavailable && json.Unmarshal([]byte(got.Body), &state) == nil && state.Draining && !state.Ready
+		return got.Status == http.StatusServiceUnavailable && json.Unmarshal([]byte(got.Body), &state) == nil &&
+			state.Draining && !state.Ready
 	})
 	if got := r.do(http.MethodGet, "/livez", ""); got.Status != http.StatusOK {
 		t.Errorf("/livez is %d while draining", got.Status)
@@ -159,7 +160,8 @@ func TestTheSecondSignalEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, sent := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		w := newWorker(t, "w0", hanging(3))
-		file := rig.Settings{"auth": "{ required: false }", "tiers": tiers([]*rig.Worker{w}), "drain": "{ accept_grace: 60s, timeout: 60s }"}.Write(t)
+		file := rig.Settings{"auth": "{ required: false }", "tiers": tiers([]*rig.Worker{w}),
+			"drain": "{ accept_grace: 60s, timeout: 60s }"}.Write(t)
 		p := gateway.Begin(t, nil, "serve", "-c", file, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 		data, _ := p.Addresses()
 		resp, err := http.Post("http://"+data+chat.path, "application/json", strings.NewReader(chat.stream))

@@ -124,10 +124,15 @@ type dialect struct{ name, path, body, stream string }
 
 // The dialects. What they ask for may be asked again.
 var (
-	chat        = dialect{"chat", "/v1/chat/completions", `{"model":"sim","messages":[{"role":"user","content":"hello"}]}`, `{"model":"sim","stream":true,"messages":[{"role":"user","content":"hello"}]}`}
-	completions = dialect{"completions", "/v1/completions", `{"model":"sim","prompt":"hello","max_tokens":256}`, `{"model":"sim","prompt":"hello","max_tokens":256,"stream":true}`}
-	responses   = dialect{"responses", "/v1/responses", `{"model":"sim","input":"hello","store":false}`, `{"model":"sim","input":"hello","store":false,"stream":true}`}
-	messages    = dialect{"messages", "/v1/messages", `{"model":"sim","max_tokens":256,"messages":[{"role":"user","content":"hello"}]}`, `{"model":"sim","max_tokens":256,"stream":true,"messages":[{"role":"user","content":"hello"}]}`}
+	chat = dialect{"chat", "/v1/chat/completions", `{"model":"sim","messages":[{"role":"user","content":"hello"}]}`,
+		`{"model":"sim","stream":true,"messages":[{"role":"user","content":"hello"}]}`}
+	completions = dialect{"completions", "/v1/completions", `{"model":"sim","prompt":"hello","max_tokens":256}`,
+		`{"model":"sim","prompt":"hello","max_tokens":256,"stream":true}`}
+	responses = dialect{"responses", "/v1/responses", `{"model":"sim","input":"hello","store":false}`,
+		`{"model":"sim","input":"hello","store":false,"stream":true}`}
+	messages = dialect{"messages", "/v1/messages",
+		`{"model":"sim","max_tokens":256,"messages":[{"role":"user","content":"hello"}]}`,
+		`{"model":"sim","max_tokens":256,"stream":true,"messages":[{"role":"user","content":"hello"}]}`}
 )
 
 // ask is the dialect's body, streamed or not.

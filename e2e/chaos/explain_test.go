@@ -30,7 +30,8 @@ tiers:
   - { name: small, model: s, workers: [ { name: s0, url: "http://127.0.0.1:1" } ] }
   - { name: large, model: l, workers: [ { name: l0, url: "http://127.0.0.1:2" }, { name: l1, url: "http://127.0.0.1:3" } ] }
 `)
-	request := file("request.json", `{"model":"auto","messages":[{"role":"user","content":"Write a canary function in Python that sorts a list"}]}`)
+	request := file("request.json",
+		`{"model":"auto","messages":[{"role":"user","content":"Write a canary function in Python that sorts a list"}]}`)
 	wrong := file("wrong.json", `{"model":"nobody's","messages":[{"role":"user","content":"canary"}]}`)
 	for _, c := range []struct {
 		name   string
@@ -38,10 +39,13 @@ tiers:
 		status int
 		has    []string
 	}{
-		{"by its words", []string{"-f", request}, 0, []string{"tier", "large", "keyword:code", "worker", "prefix_home", "no key"}},
+		{"by its words", []string{"-f", request}, 0, []string{"tier", "large", "keyword:code", "worker", "prefix_home",
+			"no key"}},
 		{"by a header", []string{"-f", request, "-H", "X-Model-Tier: small"}, 0, []string{"small", "header", "s0"}},
-		{"for a tenant", []string{"-f", request, "-H", "Authorization: Bearer tenant"}, 0, []string{"small", "clamped", "keyword:code asked for large", "team"}},
-		{"with a wrong key", []string{"-f", request, "-H", "Authorization: Bearer nobody's"}, 1, []string{"refused", "401", "invalid_api_key"}},
+		{"for a tenant", []string{"-f", request, "-H", "Authorization: Bearer tenant"}, 0,
+			[]string{"small", "clamped", "keyword:code asked for large", "team"}},
+		{"with a wrong key", []string{"-f", request, "-H", "Authorization: Bearer nobody's"}, 1,
+			[]string{"refused", "401", "invalid_api_key"}},
 		{"refused", []string{"-f", wrong}, 1, []string{"refused", "404", "model_not_found"}},
 		{"no such file", []string{"-f", filepath.Join(dir, "none.json")}, 2, []string{"none.json"}},
 		{"a header without a name", []string{"-f", request, "-H", "large"}, 2, []string{"Name: value"}},
@@ -71,7 +75,8 @@ tiers:
 			t.Fatal(p.Log())
 		}
 		var got struct{ Tier, Rule, Worker, Policy string }
-		if err := json.Unmarshal([]byte(p.Printed()), &got); err != nil || got.Tier != "large" || got.Rule != "keyword:code" || got.Policy != "chwbl" || got.Worker == "" {
+		if err := json.Unmarshal([]byte(p.Printed()), &got); err != nil || got.Tier != "large" ||
+			got.Rule != "keyword:code" || got.Policy != "chwbl" || got.Worker == "" {
 			t.Errorf("%v in %s", err, p.Printed())
 		}
 	})

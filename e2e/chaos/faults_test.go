@@ -47,9 +47,11 @@ var (
 	// garbled: both workers answered the same request with what is no answer.
 	garbled = want{status: 502, code: "worker_protocol", attempts: 2, results: "0/0/2", outcome: "failed", never: true}
 	// cut: the stream broke off after its first content.
-	cut = want{status: 200, code: "worker_error", attempts: 1, results: "0/1/0", outcome: "truncated", end: "truncated", frame: true}
+	cut = want{status: 200, code: "worker_error", attempts: 1, results: "0/1/0", outcome: "truncated", end: "truncated",
+		frame: true}
 	// broken: the stream stopped being one after its first content.
-	broken = want{status: 200, code: "worker_protocol", attempts: 1, results: "0/0/1", outcome: "truncated", end: "truncated", frame: true}
+	broken = want{status: 200, code: "worker_protocol", attempts: 1, results: "0/0/1", outcome: "truncated",
+		end: "truncated", frame: true}
 )
 
 // passed is a refusal of the engine's own that the client gets.
@@ -85,8 +87,10 @@ func beforeContent() (cases []faultCase) {
 		add(fmt.Sprint(code), status(code, ""), spared,
 			want{status: 502, code: "worker_auth_failed", attempts: 2, results: "0/0/2", outcome: "failed", never: true})
 	}
-	add("408", status(408, ""), spared, want{status: 504, code: "worker_timeout", attempts: 2, results: "0/0/2", outcome: "failed", never: true})
-	limited := want{status: 429, code: "rate_limit_exceeded", attempts: 2, results: "0/0/2", outcome: "refused", after: true}
+	add("408", status(408, ""), spared, want{status: 504, code: "worker_timeout", attempts: 2, results: "0/0/2",
+		outcome: "failed", never: true})
+	limited := want{status: 429, code: "rate_limit_exceeded", attempts: 2, results: "0/0/2", outcome: "refused",
+		after: true}
 	add("429", status(429, ""), spared, limited)
 	add("429 with Retry-After", status(429, "7"), spared, limited)
 	add("503 with Retry-After", status(503, "7"), spared,
@@ -126,7 +130,8 @@ func TestWorkersThatFailBeforeTheirAnswer(t *testing.T) {
 // other dialects.
 func TestEveryDialectHasTheSameVerdicts(t *testing.T) {
 	t.Parallel()
-	few := map[string]bool{"400": true, "401, both": true, "429 with Retry-After": true, "429 with Retry-After, both": true, "500": true, "500, both": true, "a reset": true, "a web page": true}
+	few := map[string]bool{"400": true, "401, both": true, "429 with Retry-After": true,
+		"429 with Retry-After, both": true, "500": true, "500, both": true, "a reset": true, "a web page": true}
 	for _, d := range []dialect{completions, responses, messages} {
 		for _, c := range beforeContent() {
 			if few[c.name] {
@@ -142,7 +147,8 @@ func TestEveryDialectHasTheSameVerdicts(t *testing.T) {
 func TestWholeAnswersThatBreakOff(t *testing.T) {
 	t.Parallel()
 	late := want{status: 504, code: "worker_timeout", attempts: 2, results: "0/2/0", outcome: "failed"}
-	tooLarge := want{status: 502, code: "response_too_large", attempts: 1, results: "0/0/1", outcome: "failed", never: true}
+	tooLarge := want{status: 502, code: "response_too_large", attempts: 1, results: "0/0/1", outcome: "failed",
+		never: true}
 	for _, c := range []faultCase{
 		{name: "a reset", fault: chaos.Fault{Kind: chaos.Reset, After: 1}, whole: &elsewhere},
 		{name: "a close, both", fault: chaos.Fault{Kind: chaos.Close, After: 1}, both: true, whole: &atFault},
@@ -177,10 +183,12 @@ func TestErrorsInsideAStream(t *testing.T) {
 		{chat, faultCase{name: "llama.cpp's 500 first", fault: first(chaos.FormLlamaCpp), stream: &elsewhere}},
 		{chat, faultCase{name: "llama.cpp's 500 first, both", fault: first(chaos.FormLlamaCpp), both: true, stream: &both}},
 		{completions, faultCase{name: "vLLM's 400 first", fault: first(chaos.FormVLLM), stream: &real400}},
-		{chat, faultCase{name: "vLLM's later", fault: later(chaos.FormVLLM), stream: &want{status: 200, code: "*", attempts: 1, outcome: "truncated", end: "truncated", frame: true}}},
+		{chat, faultCase{name: "vLLM's later", fault: later(chaos.FormVLLM),
+			stream: &want{status: 200, code: "*", attempts: 1, outcome: "truncated", end: "truncated", frame: true}}},
 		{chat, faultCase{name: "SGLang's later", fault: later(chaos.FormSGLang), stream: &reported}},
 		{chat, faultCase{name: "llama.cpp's later", fault: later(chaos.FormLlamaCpp), stream: &reported}},
-		{messages, faultCase{name: "its own later", fault: later(chaos.FormMessages), stream: &want{status: 200, code: "*", attempts: 1, outcome: "truncated", end: "truncated", frame: true}}},
+		{messages, faultCase{name: "its own later", fault: later(chaos.FormMessages),
+			stream: &want{status: 200, code: "*", attempts: 1, outcome: "truncated", end: "truncated", frame: true}}},
 	} {
 		t.Run(c.d.name+" "+c.name, func(t *testing.T) { c.run(t, c.d, true) })
 	}
@@ -201,7 +209,9 @@ func TestStreamsThatAreCut(t *testing.T) {
 			t.Run(d.name+" "+c.name, func(t *testing.T) { c.run(t, d, true) })
 		}
 	}
-	tooLarge := faultCase{name: "too large an event", fault: chaos.Fault{Kind: chaos.Huge, After: 4, Size: 2 << 20}, stream: &want{status: 200, attempts: 1, results: "0/0/1", outcome: "truncated", end: "truncated", frame: true, code: "response_too_large"}}
+	tooLarge := faultCase{name: "too large an event", fault: chaos.Fault{Kind: chaos.Huge, After: 4, Size: 2 << 20},
+		stream: &want{status: 200, attempts: 1, results: "0/0/1", outcome: "truncated", end: "truncated", frame: true,
+			code: "response_too_large"}}
 	t.Run(tooLarge.name, func(t *testing.T) { tooLarge.run(t, chat, true) })
 	half := faultCase{name: "half a first event", fault: chaos.Fault{Kind: chaos.Malformed}, stream: &elsewhere}
 	t.Run(half.name, func(t *testing.T) { half.run(t, chat, true) })

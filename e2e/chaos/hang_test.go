@@ -158,7 +158,8 @@ func TestHungEngineLosesItsRequestsToItsPeers(t *testing.T) {
 func TestEngineWithFrozenCountersIsEjected(t *testing.T) {
 	t.Parallel()
 	r, w0 := stuckRig(t)
-	frozen := "vllm:num_requests_running 3\nvllm:num_requests_waiting 0\nvllm:kv_cache_usage_perc 0.4\nvllm:generation_tokens_total 500\n"
+	frozen := "vllm:num_requests_running 3\nvllm:num_requests_waiting 0\nvllm:kv_cache_usage_perc " +
+		"0.4\nvllm:generation_tokens_total 500\n"
 	w0.set(true, frozen)
 	r.becomes("hung")
 	if n := r.goesTo(6); n != 0 {
@@ -183,7 +184,8 @@ func TestSleepingEngineGetsNoRequests(t *testing.T) {
 	if n := r.goesTo(6); n != 0 {
 		t.Errorf("a sleeping engine answered %d requests", n)
 	}
-	if status, body := r.read("http://" + r.DataAddr + "/readyz"); status != http.StatusOK || !strings.Contains(body, "small") {
+	if status, body := r.read("http://" + r.DataAddr + "/readyz"); status != http.StatusOK ||
+		!strings.Contains(body, "small") {
 		t.Errorf("/readyz is %d: %s", status, body)
 	}
 	w0.set(false, fmt.Sprintf(state, 1))
@@ -228,7 +230,8 @@ func TestOneTenantCannotMakeAWorkerHung(t *testing.T) {
 			}
 			r := newRig(t, 0, rig.Settings{
 				"tiers": "[ { name: small, model: sim, workers: [ " + strings.Join(list, ", ") + " ] } ]",
-				"auth":  `{ keys: [ { name: one, sha256: ` + rig.Digest("first") + ` }, { name: two, sha256: ` + rig.Digest("second") + ` } ] }`,
+				"auth": `{ keys: [ { name: one, sha256: ` + rig.Digest("first") + ` }, { name: two, sha256: ` +
+					rig.Digest("second") + ` } ] }`,
 			}, engines.Config{})
 			r.Workers = ws
 			ctx, stop := context.WithCancel(t.Context())
@@ -238,7 +241,8 @@ func TestOneTenantCannotMakeAWorkerHung(t *testing.T) {
 					impatient, cancel := context.WithTimeout(ctx, 5*time.Second)
 					defer cancel()
 					text := strings.ReplaceAll(body, "%d", fmt.Sprint(i))
-					if resp, err := r.Client.Do(r.Request(impatient, http.MethodPost, chat.path, text, "Authorization", "Bearer first")); err == nil {
+					if resp, err := r.Client.Do(r.Request(impatient, http.MethodPost, chat.path, text, "Authorization",
+						"Bearer first")); err == nil {
 						resp.Body.Close()
 					}
 				})

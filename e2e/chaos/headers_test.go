@@ -24,7 +24,8 @@ func TestRequestIDs(t *testing.T) {
 		r.Logged(id)
 	}
 	made := map[string]bool{}
-	for _, id := range []string{"", "a b", `a"b`, "a\tb", "é", strings.Repeat("x", 129), strings.Repeat("x", 10<<10), "<script>"} {
+	for _, id := range []string{"", "a b", `a"b`, "a\tb", "é", strings.Repeat("x", 129), strings.Repeat("x", 10<<10),
+		"<script>"} {
 		got := r.post(chat.path, chat.body, "X-Request-Id", id)
 		mine := got.Header.Get("X-Request-Id")
 		if !uuid.MatchString(mine) || made[mine] || got.Status != http.StatusOK {
@@ -57,8 +58,9 @@ func TestWorkersSeeTheGatewaysHeadersOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorker(t, "w0", engines.Config{})
 	own := rig.Settings{
-		"auth":  fmt.Sprintf("{ keys: [ { name: team, sha256: %s } ] }", rig.Digest("the-client's-key")),
-		"tiers": fmt.Sprintf("[ { name: small, model: sim, workers: [ { name: w0, url: %q, api_key_env: WORKER_KEY } ] } ]", w.Server.URL),
+		"auth": fmt.Sprintf("{ keys: [ { name: team, sha256: %s } ] }", rig.Digest("the-client's-key")),
+		"tiers": fmt.Sprintf("[ { name: small, model: sim, workers: [ { name: w0, url: %q, api_key_env: WORKER_KEY } ] } ]",
+			w.Server.URL),
 	}
 	r := newRig(t, 0, own, engines.Config{}, "WORKER_KEY=the-worker's-key")
 	r.Workers = []*rig.Worker{w}
@@ -67,9 +69,12 @@ func TestWorkersSeeTheGatewaysHeadersOnly(t *testing.T) {
 	c.send(lines("POST /v1/chat/completions HTTP/1.1", "Host: gateway", "Content-Type: application/json",
 		"Authorization: Bearer the-client's-key", "Cookie: session=secret", "X-Tenant-Id: other", "X-User-Id: me",
 		"OpenAI-Organization: org", "OpenAI-Project: project", "Proxy-Authorization: Basic secret", "Api-Key: secret",
-		"X-Forwarded-For: 10.0.0.1", "X-Forwarded-Host: evil", "X-Real-IP: 10.0.0.1", "Forwarded: for=10.0.0.1", "Via: 1.1 proxy",
-		"X_Model_Tier: large", "x-model_tier: large", "X_Forwarded_For: 10.0.0.1", "X_Request_Id: other", "Content_Length: 1", "Api_Key: secret",
-		"Accept-Encoding: gzip, br", "TE: trailers", "Keep-Alive: timeout=5", "X-Request-Id: "+id, "X-Hop: 1", "X-Custom: kept",
+		"X-Forwarded-For: 10.0.0.1", "X-Forwarded-Host: evil", "X-Real-IP: 10.0.0.1", "Forwarded: for=10.0.0.1",
+		"Via: 1.1 proxy",
+		"X_Model_Tier: large", "x-model_tier: large", "X_Forwarded_For: 10.0.0.1", "X_Request_Id: other", "Content_Length: 1",
+		"Api_Key: secret",
+		"Accept-Encoding: gzip, br", "TE: trailers", "Keep-Alive: timeout=5", "X-Request-Id: "+id, "X-Hop: 1",
+		"X-Custom: kept",
 		"Connection: close, Authorization, X-Request-Id, Content-Length, Host, X-Hop, Accept-Encoding",
 		fmt.Sprintf("Content-Length: %d", len(chat.body)), "", chat.body))
 	if got := c.answer(); got.Status != http.StatusOK {
@@ -77,10 +82,13 @@ func TestWorkersSeeTheGatewaysHeadersOnly(t *testing.T) {
 	}
 	seen := w.Recorder.Requests()[0]
 	for name, value := range map[string]string{
-		"Authorization": "Bearer the-worker's-key", "X-Request-Id": id, "X-Custom": "kept", "Content-Type": "application/json",
+		"Authorization": "Bearer the-worker's-key", "X-Request-Id": id, "X-Custom": "kept",
+		"Content-Type":   "application/json",
 		"Content-Length": fmt.Sprint(len(chat.body)), "Accept-Encoding": "identity",
-		"Cookie": "", "X-Tenant-Id": "", "X-User-Id": "", "Openai-Organization": "", "Openai-Project": "", "Proxy-Authorization": "", "Api-Key": "",
-		"X-Forwarded-For": "", "X-Forwarded-Host": "", "X-Real-Ip": "", "Forwarded": "", "Te": "", "Keep-Alive": "", "X-Hop": "",
+		"Cookie": "", "X-Tenant-Id": "", "X-User-Id": "", "Openai-Organization": "", "Openai-Project": "",
+		"Proxy-Authorization": "", "Api-Key": "",
+		"X-Forwarded-For": "", "X-Forwarded-Host": "", "X-Real-Ip": "", "Forwarded": "", "Te": "", "Keep-Alive": "",
+		"X-Hop": "",
 	} {
 		if got := strings.Join(seen.Header[name], "|"); got != value {
 			t.Errorf("the worker's %s is %q, want %q", name, got, value)
@@ -91,7 +99,8 @@ func TestWorkersSeeTheGatewaysHeadersOnly(t *testing.T) {
 			t.Errorf("the worker got %s, which engines may read as another header", name)
 		}
 	}
-	if via := seen.Header["Via"]; len(via) != 1 || !strings.HasPrefix(via[0], "1.1 tierway-") { // the client's proxy is not named
+	// the client's proxy is not named
+	if via := seen.Header["Via"]; len(via) != 1 || !strings.HasPrefix(via[0], "1.1 tierway-") {
 		t.Errorf("the worker's Via is %q", via)
 	}
 	if host := strings.TrimPrefix(w.Server.URL, "http://"); seen.Host != host {
@@ -109,7 +118,8 @@ func TestWorkersSeeTheGatewaysHeadersOnly(t *testing.T) {
 func TestAControlHeaderTwiceIsRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, nil, engines.Config{})
-	for _, twice := range []string{"X-Model-Tier: small\r\nx-model-tier: large\r\n", "X-Request-Priority: batch\r\nX-Request-Priority: batch\r\n", "content-type: text/plain\r\n"} {
+	for _, twice := range []string{"X-Model-Tier: small\r\nx-model-tier: large\r\n",
+		"X-Request-Priority: batch\r\nX-Request-Priority: batch\r\n", "content-type: text/plain\r\n"} {
 		c := r.dial()
 		c.send(head + twice + fmt.Sprintf("Content-Length: %d\r\n\r\n", len(chat.body)) + chat.body)
 		refuses(t, twice, c.answer(), http.StatusBadRequest, "invalid_value")
@@ -124,14 +134,18 @@ func TestPathsAreReadOnce(t *testing.T) {
 	r := newRig(t, 1, rig.Settings{"hosts": "[ gateway, evil.example ]"}, engines.Config{})
 	request := func(target string) rig.Reply {
 		c := r.dial()
-		c.send(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: gateway\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", target, len(chat.body), chat.body))
+		c.send(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: gateway\r\nContent-Type: application/json\r\nConnection: "+
+			"close\r\nContent-Length: %d\r\n\r\n%s", target, len(chat.body), chat.body))
 		defer c.closed()
 		return c.answer()
 	}
 	for _, target := range []string{
-		"/v1//chat/completions", "//v1/chat/completions", "/v1/chat//completions", "/v1/chat/completions/", "/v1/./chat/completions",
-		"/v1/../v1/chat/completions", "/v1/../admin/workers", "/v1/%2e%2e/admin/workers", "/v1/..%2fadmin/workers", "/admin/workers", "/metrics",
-		"/V1/chat/completions", "/v1/chat%2fcompletions/", "/v1/chat/completions%00", "/v1\\chat\\completions", "http://evil.example//v1/chat/completions",
+		"/v1//chat/completions", "//v1/chat/completions", "/v1/chat//completions", "/v1/chat/completions/",
+		"/v1/./chat/completions",
+		"/v1/../v1/chat/completions", "/v1/../admin/workers", "/v1/%2e%2e/admin/workers", "/v1/..%2fadmin/workers",
+		"/admin/workers", "/metrics",
+		"/V1/chat/completions", "/v1/chat%2fcompletions/", "/v1/chat/completions%00", "/v1\\chat\\completions",
+		"http://evil.example//v1/chat/completions",
 	} {
 		got := request(target)
 		refuses(t, target, got, http.StatusNotFound, "unknown_url")
@@ -140,7 +154,8 @@ func TestPathsAreReadOnce(t *testing.T) {
 		}
 	}
 	r.unseen()
-	for _, target := range []string{"http://evil.example/v1/chat/completions", "/v1/chat/completions", "/chat/completions", "/batch/v1/chat/completions", "/background/v1/chat/completions"} {
+	for _, target := range []string{"http://evil.example/v1/chat/completions", "/v1/chat/completions", "/chat/completions",
+		"/batch/v1/chat/completions", "/background/v1/chat/completions"} {
 		if got := request(target); got.Status != http.StatusOK {
 			t.Errorf("%s: the status is %d: %s", target, got.Status, got.Body)
 		}
@@ -157,10 +172,13 @@ func TestPathsAreReadOnce(t *testing.T) {
 func TestPassedPathsCannotClimb(t *testing.T) {
 	t.Parallel()
 	w := newWorker(t, "w0", engines.Config{})
-	own := rig.Settings{"tiers": "[]", "pools": fmt.Sprintf("[ { name: raw, model: sim, serves: [chat], paths: [ /v1/engine/* ], workers: [ { name: w0, url: %q } ] } ]", w.Server.URL)}
+	own := rig.Settings{"tiers": "[]",
+		"pools": fmt.Sprintf("[ { name: raw, model: sim, serves: [chat], paths: [ /v1/engine/* ], workers: [ { name: w0, "+
+			"url: %q } ] } ]", w.Server.URL)}
 	r := newRig(t, 0, own, engines.Config{})
 	r.Workers = []*rig.Worker{w}
-	for _, target := range []string{"/v1/engine/../secret", "/v1/engine/%2e%2e/secret", "/v1/engine/..%2fsecret", "/v1/engine//x", "/v1/engine/./x", "/v1/engine"} {
+	for _, target := range []string{"/v1/engine/../secret", "/v1/engine/%2e%2e/secret", "/v1/engine/..%2fsecret",
+		"/v1/engine//x", "/v1/engine/./x", "/v1/engine"} {
 		c := r.dial()
 		c.send(fmt.Sprintf("GET %s HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n", target))
 		refuses(t, target, c.answer(), http.StatusNotFound, "unknown_url")
@@ -203,7 +221,8 @@ func TestEveryBadKeyIsTheSame(t *testing.T) {
 	var r *chaosRig
 	ask := func(path string, headers ...string) rig.Reply {
 		c := r.dial()
-		c.send(lines(append(append([]string{"POST " + path + " HTTP/1.1", "Host: gateway", "Content-Type: application/json", "X-Request-Id: same", "Connection: close"}, headers...),
+		c.send(lines(append(append([]string{"POST " + path + " HTTP/1.1", "Host: gateway", "Content-Type: application/json",
+			"X-Request-Id: same", "Connection: close"}, headers...),
 			fmt.Sprintf("Content-Length: %d", len(chat.body)), "", chat.body)...))
 		return c.answer()
 	}
@@ -211,9 +230,12 @@ func TestEveryBadKeyIsTheSame(t *testing.T) {
 		r = newRig(t, 1, own, engines.Config{}) // one of its own: too many guesses are told otherwise
 		var first rig.Reply
 		for i, headers := range [][]string{
-			nil, {"Authorization: Basic dGVhbTpzZWNyZXQ="}, {"Authorization: Bearer "}, {"Authorization: Bearer"}, {"Authorization: " + key},
-			{"Authorization: Bearer " + key, "Authorization: Bearer " + key}, {"Authorization: Bearer " + key + "x"}, {"Authorization: Bearer tw-unknown"},
-			{"Authorization: Bearer " + rig.Digest(key)}, {"X-Api-Key: wrong"}, {"X-Api-Key: " + key, "X-Api-Key: " + key}, {"Api-Key: " + key}, {"Cookie: key=" + key},
+			nil, {"Authorization: Basic dGVhbTpzZWNyZXQ="}, {"Authorization: Bearer "}, {"Authorization: Bearer"},
+			{"Authorization: " + key},
+			{"Authorization: Bearer " + key, "Authorization: Bearer " + key}, {"Authorization: Bearer " + key + "x"},
+			{"Authorization: Bearer tw-unknown"},
+			{"Authorization: Bearer " + rig.Digest(key)}, {"X-Api-Key: wrong"}, {"X-Api-Key: " + key, "X-Api-Key: " + key},
+			{"Api-Key: " + key}, {"Cookie: key=" + key},
 			{"Authorization: Bearer " + strings.Repeat("x", 10<<10)}, {"Authorization: Bearer wrong", "X-Api-Key: " + key},
 		} {
 			got := ask(path, headers...)
@@ -221,8 +243,10 @@ func TestEveryBadKeyIsTheSame(t *testing.T) {
 			if i == 0 {
 				first = got
 			}
-			if got.Status != http.StatusUnauthorized || got.Body != first.Body || fmt.Sprint(got.Header) != fmt.Sprint(first.Header) {
-				t.Errorf("%s %.60q: the answer is %d %v %s, and without a key %v %s", path, headers, got.Status, got.Header, got.Body, first.Header, first.Body)
+			if got.Status != http.StatusUnauthorized || got.Body != first.Body ||
+				fmt.Sprint(got.Header) != fmt.Sprint(first.Header) {
+				t.Errorf("%s %.60q: the answer is %d %v %s, and without a key %v %s", path, headers, got.Status, got.Header,
+					got.Body, first.Header, first.Body)
 			}
 		}
 		if first.Header.Get("Www-Authenticate") != "Bearer" {
@@ -247,9 +271,11 @@ func TestEveryBadKeyIsTheSame(t *testing.T) {
 func TestWebSocketsAreRefusedCleanly(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, nil, engines.Config{})
-	for _, request := range []string{"GET /v1/responses", "GET /responses", "GET /v1/realtime?model=sim", "GET /v1/chat/completions", "POST /v1/responses"} {
+	for _, request := range []string{"GET /v1/responses", "GET /responses", "GET /v1/realtime?model=sim",
+		"GET /v1/chat/completions", "POST /v1/responses"} {
 		c := r.dial()
-		c.send(request + " HTTP/1.1\r\nHost: gateway\r\nConnection: Upgrade, close\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+		c.send(request + " HTTP/1.1\r\nHost: gateway\r\nConnection: Upgrade, close\r\nUpgrade: " +
+			"websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
 		got := c.answer()
 		refuses(t, request, got, http.StatusUpgradeRequired, "websocket_not_supported")
 	}

@@ -43,7 +43,8 @@ func TestTooLargeABodyIsRefusedUnread(t *testing.T) {
 
 	c = r.dial()
 	c.send(head + "Expect: 100-continue\r\nContent-Length: 65537\r\n\r\n")
-	refuses(t, "a length over the bound that waits to be asked for", c.answer(), http.StatusRequestEntityTooLarge, "request_too_large")
+	refuses(t, "a length over the bound that waits to be asked for", c.answer(), http.StatusRequestEntityTooLarge,
+		"request_too_large")
 	c.closed()
 
 	c = r.dial()
@@ -55,10 +56,12 @@ func TestTooLargeABodyIsRefusedUnread(t *testing.T) {
 	c.closed()
 
 	bomb := zip(t, strings.Repeat(" ", 1<<20))
-	refuses(t, "a gzip bomb", r.post(chat.path, bomb, "Content-Encoding", "gzip"), http.StatusRequestEntityTooLarge, "request_too_large")
+	refuses(t, "a gzip bomb", r.post(chat.path, bomb, "Content-Encoding", "gzip"), http.StatusRequestEntityTooLarge,
+		"request_too_large")
 	r.unseen()
 
-	body := `{"model":"sim","messages":[{"role":"user","content":"` + strings.Repeat("a", 65536-len(chat.body)+len("hello")) + `"}]}`
+	body := `{"model":"sim","messages":[{"role":"user","content":"` +
+		strings.Repeat("a", 65536-len(chat.body)+len("hello")) + `"}]}`
 	if got := r.post(chat.path, body); len(body) != 65536 || got.Status != http.StatusOK {
 		t.Errorf("%d bytes at a bound of 65536: status %d", len(body), got.Status)
 	}
@@ -82,10 +85,13 @@ func TestCompressedBodies(t *testing.T) {
 	r := newRig(t, 1, nil, engines.Config{})
 	whole := zip(t, chat.body)
 	for _, encoding := range []string{"br", "deflate", "zstd", "gzip, gzip", "identity, br"} {
-		refuses(t, encoding, r.post(chat.path, whole, "Content-Encoding", encoding), http.StatusUnsupportedMediaType, "unsupported_encoding")
+		refuses(t, encoding, r.post(chat.path, whole, "Content-Encoding", encoding), http.StatusUnsupportedMediaType,
+			"unsupported_encoding")
 	}
-	for what, body := range map[string]string{"half of it": whole[:len(whole)/2], "plain text": chat.body, "something after it": whole + "x"} {
-		refuses(t, "gzip that is "+what, r.post(chat.path, body, "Content-Encoding", "gzip"), http.StatusBadRequest, "invalid_value")
+	for what, body := range map[string]string{"half of it": whole[:len(whole)/2], "plain text": chat.body,
+		"something after it": whole + "x"} {
+		refuses(t, "gzip that is "+what, r.post(chat.path, body, "Content-Encoding", "gzip"), http.StatusBadRequest,
+			"invalid_value")
 	}
 	r.unseen()
 	for _, encoding := range []string{"gzip", "GZIP", "x-gzip"} {
@@ -103,8 +109,10 @@ func TestCompressedBodies(t *testing.T) {
 func TestContentTypes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, nil, engines.Config{})
-	for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/xml", "nonsense", ""} {
-		refuses(t, kind, r.post(chat.path, chat.body, "Content-Type", kind), http.StatusUnsupportedMediaType, "unsupported_media_type")
+	for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x",
+		"application/xml", "nonsense", ""} {
+		refuses(t, kind, r.post(chat.path, chat.body, "Content-Type", kind), http.StatusUnsupportedMediaType,
+			"unsupported_media_type")
 	}
 	r.unseen()
 	for _, kind := range []string{"application/json", "application/json; charset=utf-8", "Application/JSON"} {
@@ -124,21 +132,22 @@ func TestRequestsThatTwoPartiesReadDifferently(t *testing.T) {
 		text   string
 		status int
 	}{
-		"two lengths":             {head + length + "Content-Length: 3\r\n\r\n" + chat.body, 400},
-		"a length with a sign":    {head + "Content-Length: +3\r\n\r\nabc", 400},
-		"a length below zero":     {head + "Content-Length: -1\r\n\r\n", 400},
-		"a length in words":       {head + "Content-Length: 3, 3 4\r\n\r\nabc", 400},
-		"an unknown encoding":     {head + "Transfer-Encoding: xchunked\r\n\r\n", 501},
-		"two encodings":           {head + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 501},
-		"a list of encodings":     {head + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501},
-		"a space before a colon":  {head + fmt.Sprintf("Content-Length : %d\r\n\r\n", len(chat.body)) + chat.body, 400},
-		"no Host":                 {"POST /v1/chat/completions HTTP/1.1\r\n" + length + "\r\n" + chat.body, 400},
-		"two Hosts":               {head + "Host: other\r\n" + length + "\r\n" + chat.body, 400},
-		"a NUL in a value":        {head + "X-A: a\x00b\r\n" + length + "\r\n" + chat.body, 400},
-		"a folded header":         {head + "X-A: a\r\n b\r\n Content-Length: 1\r\n" + "X\x7f: 1\r\n" + "\r\n", 400},
-		"a bad chunk size":        {head + "Transfer-Encoding: chunked\r\n\r\n0x3\r\nabc\r\n0\r\n\r\n", 400},
-		"a chunk of a huge size":  {head + "Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\nabc\r\n0\r\n\r\n", 400},
-		"chunks in HTTP/1.0":      {strings.Replace(head, "HTTP/1.1", "HTTP/1.0", 1) + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400},
+		"two lengths":            {head + length + "Content-Length: 3\r\n\r\n" + chat.body, 400},
+		"a length with a sign":   {head + "Content-Length: +3\r\n\r\nabc", 400},
+		"a length below zero":    {head + "Content-Length: -1\r\n\r\n", 400},
+		"a length in words":      {head + "Content-Length: 3, 3 4\r\n\r\nabc", 400},
+		"an unknown encoding":    {head + "Transfer-Encoding: xchunked\r\n\r\n", 501},
+		"two encodings":          {head + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 501},
+		"a list of encodings":    {head + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501},
+		"a space before a colon": {head + fmt.Sprintf("Content-Length : %d\r\n\r\n", len(chat.body)) + chat.body, 400},
+		"no Host":                {"POST /v1/chat/completions HTTP/1.1\r\n" + length + "\r\n" + chat.body, 400},
+		"two Hosts":              {head + "Host: other\r\n" + length + "\r\n" + chat.body, 400},
+		"a NUL in a value":       {head + "X-A: a\x00b\r\n" + length + "\r\n" + chat.body, 400},
+		"a folded header":        {head + "X-A: a\r\n b\r\n Content-Length: 1\r\n" + "X\x7f: 1\r\n" + "\r\n", 400},
+		"a bad chunk size":       {head + "Transfer-Encoding: chunked\r\n\r\n0x3\r\nabc\r\n0\r\n\r\n", 400},
+		"a chunk of a huge size": {head + "Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\nabc\r\n0\r\n\r\n", 400},
+		"chunks in HTTP/1.0": {strings.Replace(head, "HTTP/1.1", "HTTP/1.0", 1) +
+			"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400},
 		"a version of the future": {strings.Replace(head, "HTTP/1.1", "HTTP/3.0", 1) + length + "\r\n" + chat.body, 505},
 		"a path without a slash":  {strings.Replace(head, "/v1", "v1", 1) + length + "\r\n" + chat.body, 400},
 	} {
@@ -215,7 +224,8 @@ func TestTooLargeAHeader(t *testing.T) {
 func TestASlowBodyIsGivenUp(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, nil, engines.Config{})
-	closed := newRig(t, 1, rig.Settings{"auth": fmt.Sprintf("{ keys: [ { name: team, sha256: %s } ] }", rig.Digest("secret"))}, engines.Config{})
+	closed := newRig(t, 1,
+		rig.Settings{"auth": fmt.Sprintf("{ keys: [ { name: team, sha256: %s } ] }", rig.Digest("secret"))}, engines.Config{})
 	const part = "Content-Length: 1000\r\n\r\n{\"model\""
 	slow, unknown, elsewhere, method := r.dial(), closed.dial(), r.dial(), r.dial()
 	slow.send(head + part)
@@ -279,7 +289,8 @@ func TestAmbiguousBodiesAreRefused(t *testing.T) {
 		`[{"model":"sim"}]`:                                         "invalid_json",
 		"":                                                          "invalid_json",
 		"{\"model\":\"s\xffm\"," + rest + "}":                       "invalid_json",
-		`{"model":"sim",` + rest + `,"tools":` + strings.Repeat("[", 10000) + strings.Repeat("]", 10000) + `}`: "json_too_deep",
+		`{"model":"sim",` + rest + `,"tools":` + strings.Repeat("[", 10000) + strings.Repeat("]", 10000) +
+			`}`: "json_too_deep",
 		`{"model":7,` + rest + `}`:                        "invalid_value",
 		`{"model":"sim","stream":"yes",` + rest + `}`:     "invalid_value",
 		`{"model":"sim","max_tokens":-1,` + rest + `}`:    "invalid_value",

@@ -14,7 +14,8 @@ import (
 // ends them. Meanwhile others are told when to come back, and afterwards they are served.
 func TestBodiesHoldABoundedMemory(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, 1, rig.Settings{"max_body_bytes": "1MiB", "max_buffered_bytes": "6MiB", "timeouts": "{ client_stall: 2s }"}, engines.Config{})
+	r := newRig(t, 1, rig.Settings{"max_body_bytes": "1MiB", "max_buffered_bytes": "6MiB",
+		"timeouts": "{ client_stall: 2s }"}, engines.Config{})
 	r.Ready()
 	const length = 1 << 20
 	held := func() float64 {

@@ -159,7 +159,8 @@ func TestARefusedAdditionIsLeftOutFromThenOn(t *testing.T) {
 			}
 		}
 		// A client that asked for it itself gets the engine's own refusal.
-		got := r.post(chat.path, `{"model":"sim","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"hello"}]}`)
+		got := r.post(chat.path,
+			`{"model":"sim","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"hello"}]}`)
 		if got.Status != code {
 			t.Errorf("the client's own include_usage: status %d, want %d: %s", got.Status, code, got.Body)
 		}
@@ -190,7 +191,8 @@ func TestAStaleConnectionIsNobodysFault(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if retries, blamed := m.Sum("tierway_retries_total"), m.Sum("tierway_attempts_total", `result="error"`); retries != 0 || blamed != 0 {
+		if retries, blamed := m.Sum("tierway_retries_total"), m.Sum("tierway_attempts_total", `result="error"`); retries !=
+			0 || blamed != 0 {
 			t.Errorf("%v retries and %v failed attempts, want none", retries, blamed)
 		}
 	}
@@ -207,7 +209,8 @@ func TestAConnectionThatItsEngineClosesAfterEachStream(t *testing.T) {
 	for range 20 {
 		checkWhole(t, chat, true, r.post(chat.path, chat.stream))
 	}
-	if m, err := r.Metrics(); err != nil || m.Sum("tierway_attempts_total", `result="ok"`) != 20 || m.Sum("tierway_retries_total") != 0 {
+	if m, err := r.Metrics(); err != nil || m.Sum("tierway_attempts_total", `result="ok"`) != 20 ||
+		m.Sum("tierway_retries_total") != 0 {
 		t.Errorf("not every attempt went well (%v): %v", err, m)
 	}
 }
@@ -217,10 +220,12 @@ func TestAConnectionThatItsEngineClosesAfterEachStream(t *testing.T) {
 func TestWhatIsKeptIsNotSentTwice(t *testing.T) {
 	t.Parallel()
 	kept := []dialect{
-		{name: "responses", path: responses.path, body: `{"model":"sim","input":"hello","store":true}`, stream: `{"model":"sim","input":"hello","store":true,"stream":true}`},
+		{name: "responses", path: responses.path, body: `{"model":"sim","input":"hello","store":true}`,
+			stream: `{"model":"sim","input":"hello","store":true,"stream":true}`},
 		{name: "responses by default", path: responses.path, body: `{"model":"sim","input":"hello"}`},
 		{name: "a stream of responses", path: responses.path, body: `{"model":"sim","input":"hello","stream":true}`},
-		{name: "responses in the background", path: responses.path, body: `{"model":"sim","input":"hello","background":true}`},
+		{name: "responses in the background", path: responses.path,
+			body: `{"model":"sim","input":"hello","background":true}`},
 		{name: "chat", path: chat.path, body: `{"model":"sim","store":true,"messages":[{"role":"user","content":"hello"}]}`},
 		{name: "an image", path: "/v1/images/generations", body: `{"model":"sim","prompt":"hello"}`},
 		{name: "speech", path: "/v1/audio/speech", body: `{"model":"sim","input":"hello","voice":"alloy"}`},
@@ -243,7 +248,8 @@ func TestWhatIsKeptIsNotSentTwice(t *testing.T) {
 		}
 		t.Run(d.name+" not sent", func(t *testing.T) {
 			t.Parallel()
-			away := fmt.Sprintf("workers: [ { name: w0, url: %q }, ", "http://"+gateway.Address(t)) // no other server takes that port
+			// no other server takes that port
+			away := fmt.Sprintf("workers: [ { name: w0, url: %q }, ", "http://"+gateway.Address(t))
 			both := strings.Replace(tiers([]*rig.Worker{newWorker(t, "w1", engines.Config{})}), "workers: [ ", away, 1)
 			r := newRig(t, 0, rig.Settings{"tiers": both}, engines.Config{})
 			if got := r.post(d.path, d.body); got.Status != http.StatusOK {
@@ -267,11 +273,14 @@ func TestRedirectsAreNeverFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pointer.Kill)
-	r := newRig(t, 0, rig.Settings{"tiers": fmt.Sprintf("[ { name: small, model: sim, workers: [ { name: pointer, url: %q } ] } ]", pointer.URL)}, engines.Config{})
+	r := newRig(t, 0,
+		rig.Settings{"tiers": fmt.Sprintf("[ { name: small, model: sim, workers: [ { name: pointer, url: %q } ] } ]",
+			pointer.URL)}, engines.Config{})
 	for _, status := range []int64{301, 302, 303, 307, 308} {
 		code.Store(status)
 		got := r.post(chat.path, chat.body)
-		if got.Status != http.StatusBadGateway || got.Header.Get("Location") != "" || strings.Contains(got.Body, "127.0.0.1") {
+		if got.Status != http.StatusBadGateway || got.Header.Get("Location") != "" ||
+			strings.Contains(got.Body, "127.0.0.1") {
 			t.Errorf("%d: the answer is %d %v %s", status, got.Status, got.Header, got.Body)
 		}
 	}

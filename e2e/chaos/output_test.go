@@ -38,13 +38,15 @@ func newPiped(t *testing.T) *piped {
 	w := newWorker(t, "w0", engines.Config{})
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.yaml")
-	yaml := rig.Settings{"auth": `{ required: false }`, "health": `{ path: "off" }`, "drain": `{ accept_grace: 1ms, timeout: 5s }`,
+	yaml := rig.Settings{"auth": `{ required: false }`, "health": `{ path: "off" }`,
+		"drain": `{ accept_grace: 1ms, timeout: 5s }`,
 		"store": `{ sql: "" }`, "tiers": tiers([]*rig.Worker{w})}
 	if err := os.WriteFile(file, []byte(yaml.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	p := &piped{t: t, ended: make(chan error, 1), client: &http.Client{Timeout: rig.Patience}}
-	p.cmd = exec.Command(gateway.Binary(t), "serve", "-c", file, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	p.cmd = exec.Command(gateway.Binary(t), "serve", "-c", file, "--listen", "127.0.0.1:0", "--admin-listen",
+		"127.0.0.1:0")
 	p.cmd.Dir = dir
 	var outEnd, errEnd *os.File
 	var err error

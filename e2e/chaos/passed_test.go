@@ -52,7 +52,8 @@ func passing(t *testing.T, own rig.Settings, h http.Handler) *chaosRig {
 		t.Cleanup(s.Close)
 		list = append(list, fmt.Sprintf("{ name: f%d, url: %q }", i, s.URL))
 	}
-	own["pools"] = `[ { name: files, paths: ["/files/*"], max_upload_bytes: 1GiB, workers: [ ` + strings.Join(list, ", ") + ` ] } ]`
+	own["pools"] = `[ { name: files, paths: ["/files/*"], max_upload_bytes: 1GiB, workers: [ ` + strings.Join(list, ", ") +
+		` ] } ]`
 	own["breaker"] = "{ consecutive_failures: 2 }"
 	return newRig(t, 1, own, engines.Config{})
 }
@@ -74,7 +75,8 @@ func TestPassedPathsAreAsWithoutAGateway(t *testing.T) {
 		{"GET", file, []string{"Anthropic-Version", "2023-06-01"}, 200, "0123456789", "Content-Length", "10"},
 		{"HEAD", file, nil, 200, "", "Content-Length", "10"},
 		{"GET", file, []string{"Range", "bytes=2-4"}, 206, "234", "Content-Range", "bytes 2-4/10"},
-		{"GET", file, []string{"Range", "bytes=90-"}, 416, "invalid range: failed to overlap\n", "Content-Range", "bytes */10"},
+		{"GET", file, []string{"Range", "bytes=90-"}, 416, "invalid range: failed to overlap\n", "Content-Range",
+			"bytes */10"},
 		{"GET", file, []string{"If-None-Match", `"v1"`}, 304, "", "Etag", `"v1"`},
 		{"GET", "/files/old/", nil, 302, "", "Location", file + "?x=1"},
 		{"GET", "/files/old/a/b/", nil, 302, "", "Location", file + "?x=1"},
@@ -117,7 +119,8 @@ func TestSilentAnswersOutliveClientStall(t *testing.T) {
 	a := newAuthority(t)
 	a.issue(t, 1)
 	const stall = 200 * time.Millisecond
-	r := passing(t, rig.Settings{"tls": a.section(), "timeouts": "{ client_stall: " + stall.String() + " }"}, files(3*stall))
+	r := passing(t, rig.Settings{"tls": a.section(), "timeouts": "{ client_stall: " + stall.String() + " }"},
+		files(3*stall))
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: trusting(), ForceAttemptHTTP2: true}}
 	defer client.CloseIdleConnections()
 	resp, err := client.Get("https://" + r.DataAddr + "/files/pause")

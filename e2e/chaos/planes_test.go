@@ -49,16 +49,19 @@ func TestTheAdminPlaneIsClosedWithoutItsKey(t *testing.T) {
 		r := newRig(t, 1, keys(has), engines.Config{})
 		for key, open := range map[string]bool{"": false, "tenant": false, "operator": has, "wrong": false} {
 			resp := get(t, "http://"+r.AdminAddr+"/admin/workers", "Authorization", "Bearer "+key)
-			if (resp.StatusCode == http.StatusOK) != open || !open && resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusForbidden && resp.StatusCode != http.StatusNotFound {
+			if (resp.StatusCode == http.StatusOK) != open || !open && resp.StatusCode != http.StatusUnauthorized &&
+				resp.StatusCode != http.StatusForbidden && resp.StatusCode != http.StatusNotFound {
 				t.Errorf("with an admin key %v, the key %q gets %d", has, key, resp.StatusCode)
 			}
 		}
 		for _, path := range []string{"/admin/workers", "/admin/", "/admin", "/metrics", "/debug/pprof/", "/debug/vars"} {
-			if resp := get(t, "http://"+r.DataAddr+path, "Authorization", "Bearer tenant"); resp.StatusCode != http.StatusNotFound {
+			if resp := get(t, "http://"+r.DataAddr+path, "Authorization", "Bearer tenant"); resp.StatusCode !=
+				http.StatusNotFound {
 				t.Errorf("%s on the data plane is %d", path, resp.StatusCode)
 			}
 		}
-		if resp := get(t, "http://"+r.AdminAddr+"/debug/pprof/"); resp.StatusCode != http.StatusNotFound && resp.StatusCode != http.StatusUnauthorized {
+		if resp := get(t, "http://"+r.AdminAddr+"/debug/pprof/"); resp.StatusCode != http.StatusNotFound &&
+			resp.StatusCode != http.StatusUnauthorized {
 			t.Errorf("/debug/pprof/ on the admin plane is %d", resp.StatusCode)
 		}
 		if got := r.post(chat.path, chat.body, "Authorization", "Bearer operator"); got.Status != http.StatusUnauthorized {
@@ -89,13 +92,15 @@ func TestPlanesOnOneAddress(t *testing.T) {
 			t.Errorf("%s is %d, want %d", path, resp.StatusCode, status)
 		}
 	}
-	if resp := get(t, "http://"+at+"/admin/workers", "Authorization", "Bearer operator"); resp.StatusCode != http.StatusOK {
+	if resp := get(t, "http://"+at+"/admin/workers", "Authorization", "Bearer operator"); resp.StatusCode !=
+		http.StatusOK {
 		t.Errorf("the operator gets %d", resp.StatusCode)
 	}
 	if resp := get(t, "http://"+at+"/v1/models", "Authorization", "Bearer tenant"); resp.StatusCode != http.StatusOK {
 		t.Errorf("the tenant gets %d", resp.StatusCode)
 	}
-	if resp := get(t, "http://"+at+"/v1/../admin/workers", "Authorization", "Bearer tenant"); resp.StatusCode != http.StatusNotFound {
+	if resp := get(t, "http://"+at+"/v1/../admin/workers", "Authorization", "Bearer tenant"); resp.StatusCode !=
+		http.StatusNotFound {
 		t.Errorf("the tenant climbs to %d", resp.StatusCode)
 	}
 }
@@ -108,7 +113,8 @@ func TestMetricsOnTheirOwnAddress(t *testing.T) {
 	if m, err := r.Metrics(); err != nil || m["tierway_inflight"] != 0 || len(m) < 20 {
 		t.Errorf("the metrics are %v (%v)", m, err)
 	}
-	for _, url := range []string{"http://" + r.AdminAddr + "/metrics", "http://" + r.DataAddr + "/metrics", "http://" + at + "/admin/workers", "http://" + at + chat.path} {
+	for _, url := range []string{"http://" + r.AdminAddr + "/metrics", "http://" + r.DataAddr + "/metrics",
+		"http://" + at + "/admin/workers", "http://" + at + chat.path} {
 		if resp := get(t, url); resp.StatusCode != http.StatusNotFound {
 			t.Errorf("%s is %d", url, resp.StatusCode)
 		}
@@ -120,7 +126,8 @@ func TestMetricsOnTheirOwnAddress(t *testing.T) {
 func TestAWebPageCannotUseAGatewayWithoutKeys(t *testing.T) {
 	t.Parallel()
 	w := newWorker(t, "w0", engines.Config{})
-	p := gateway.Begin(t, nil, "serve", "--model", "sim", "--worker-urls", w.Server.URL, "--hosts", "ai.lan", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	p := gateway.Begin(t, nil, "serve", "--model", "sim", "--worker-urls", w.Server.URL, "--hosts", "ai.lan", "--listen",
+		"127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 	data, admin := p.Addresses()
 	for _, c := range []struct {
 		url, host string
@@ -164,17 +171,21 @@ func TestCORS(t *testing.T) {
 	s["cors"] = `{ origins: ["https://app.example"] }`
 	r := newRig(t, 1, s, engines.Config{})
 	preflight := func(origin string) rig.Reply {
-		return r.do(http.MethodOptions, chat.path, "", "Origin", origin, "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "authorization, content-type, x-stainless-os")
+		return r.do(http.MethodOptions, chat.path, "", "Origin", origin, "Access-Control-Request-Method", "POST",
+			"Access-Control-Request-Headers", "authorization, content-type, x-stainless-os")
 	}
 	got := preflight("https://app.example")
 	if got.Status != http.StatusNoContent || got.Header.Get("Access-Control-Allow-Origin") != "https://app.example" ||
 		!strings.Contains(got.Header.Get("Access-Control-Allow-Methods"), "POST") ||
-		!strings.Contains(strings.ToLower(got.Header.Get("Access-Control-Allow-Headers")), "x-stainless-os") || got.Header.Get("Access-Control-Max-Age") == "" {
+		!strings.Contains(strings.ToLower(got.Header.Get("Access-Control-Allow-Headers")), "x-stainless-os") ||
+		got.Header.Get("Access-Control-Max-Age") == "" {
 		t.Errorf("the preflight is %d %v", got.Status, got.Header)
 	}
 	for _, origin := range []string{"https://evil.example", "https://app.example.evil", "http://app.example", "null"} {
-		for _, got := range []rig.Reply{preflight(origin), r.post(chat.path, chat.body, "Origin", origin, "Authorization", "Bearer tenant")} {
-			if allowed := got.Header.Get("Access-Control-Allow-Origin"); allowed != "" || !strings.Contains(got.Header.Get("Vary"), "Origin") {
+		for _, got := range []rig.Reply{preflight(origin), r.post(chat.path, chat.body, "Origin", origin, "Authorization",
+			"Bearer tenant")} {
+			if allowed := got.Header.Get("Access-Control-Allow-Origin"); allowed != "" ||
+				!strings.Contains(got.Header.Get("Vary"), "Origin") {
 				t.Errorf("%s is answered %d %v", origin, got.Status, got.Header)
 			}
 		}
@@ -182,11 +193,13 @@ func TestCORS(t *testing.T) {
 	for key, status := range map[string]int{"tenant": 200, "wrong": 401} {
 		got := r.post(chat.path, chat.body, "Origin", "https://app.example", "Authorization", "Bearer "+key)
 		if got.Status != status || got.Header.Get("Access-Control-Allow-Origin") != "https://app.example" ||
-			!strings.Contains(got.Header.Get("Access-Control-Expose-Headers"), "X-Request-ID") || got.Header.Get("Access-Control-Allow-Credentials") != "" {
+			!strings.Contains(got.Header.Get("Access-Control-Expose-Headers"), "X-Request-ID") ||
+			got.Header.Get("Access-Control-Allow-Credentials") != "" {
 			t.Errorf("%s: the answer is %d %v", key, got.Status, got.Header)
 		}
 	}
-	if got := newRig(t, 1, nil, engines.Config{}).post(chat.path, chat.body, "Origin", "https://app.example"); got.Header.Get("Access-Control-Allow-Origin") != "" {
+	if got := newRig(t, 1, nil, engines.Config{}).post(chat.path, chat.body, "Origin",
+		"https://app.example"); got.Header.Get("Access-Control-Allow-Origin") != "" {
 		t.Error("pages are let in though no origin is configured")
 	}
 }
@@ -195,7 +208,8 @@ func TestCORS(t *testing.T) {
 func TestServeWithoutAConfiguration(t *testing.T) {
 	t.Parallel()
 	a, b := newWorker(t, "a", engines.Config{}), newWorker(t, "b", engines.Config{})
-	p := gateway.Begin(t, nil, "serve", "--model", "sim", "--worker-urls", a.Server.URL+","+b.Server.URL, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	p := gateway.Begin(t, nil, "serve", "--model", "sim", "--worker-urls", a.Server.URL+","+b.Server.URL, "--listen",
+		"127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 	data, _ := p.Addresses()
 	seen := map[string]bool{}
 	n := int64(0)
@@ -233,8 +247,10 @@ func TestCheckTellsEverythingThatIsWrong(t *testing.T) {
 			t.Errorf("%v: the status is %d, want 1", args, status)
 		}
 		said := p.Log()
-		for _, path := range []string{"auth.required", "listen", "nonsense", "retry.attempts", "tiers[0].polcy", "tiers[0].workers[0].url", "timeouts.idle"} {
-			if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(file) + `:\d+:\d+: ` + regexp.QuoteMeta(path) + `\b`).MatchString(said) {
+		for _, path := range []string{"auth.required", "listen", "nonsense", "retry.attempts", "tiers[0].polcy",
+			"tiers[0].workers[0].url", "timeouts.idle"} {
+			if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(file) + `:\d+:\d+: ` + regexp.QuoteMeta(path) +
+				`\b`).MatchString(said) {
 				t.Errorf("%v says nothing of %s with a line and a column:\n%s", args, path, said)
 			}
 		}
@@ -255,7 +271,8 @@ func TestTheExampleIsInOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := gateway.Begin(t, []string{"TIERWAY_KEY_SHA256=" + rig.Digest("key")}, "check", "-c", filepath.Join(root, "config.yaml"))
+	p := gateway.Begin(t, []string{"TIERWAY_KEY_SHA256=" + rig.Digest("key")}, "check", "-c",
+		filepath.Join(root, "config.yaml"))
 	if status := p.Status(); status != 0 || !strings.Contains(p.Printed(), ": ok (") || p.Log() != "" {
 		t.Errorf("the status is %d: %s%s", status, p.Printed(), p.Log())
 	}

@@ -70,7 +70,8 @@ func (c *raw) closed() {
 const head = "POST /v1/chat/completions HTTP/1.1\r\nHost: gateway\r\nContent-Type: application/json\r\n"
 
 // smuggled is a request that nobody meant to send.
-const smuggled = "POST /v1/completions HTTP/1.1\r\nHost: gateway\r\nContent-Length: 32\r\n\r\n" + `{"model":"sim","prompt":"sneaky"`
+const smuggled = "POST /v1/completions HTTP/1.1\r\nHost: gateway\r\nContent-Length: 32\r\n\r\n" +
+	`{"model":"sim","prompt":"sneaky"`
 
 // lines joins a request's lines as HTTP wants them.
 func lines(l ...string) string { return strings.Join(l, "\r\n") }

@@ -85,7 +85,9 @@ func (u *untilStop) end() {
 		u.Header().Set("Content-Type", "text/event-stream")
 		last = head + `{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}`
 	}
-	_, _ = io.WriteString(u.ResponseWriter, last+"\n\n"+head+`],"usage":{"prompt_tokens":5,"completion_tokens":1,"total_tokens":6}}`+"\n\ndata: [DONE]\n\n") // its client may have left
+	// its client may have left
+	_, _ = io.WriteString(u.ResponseWriter,
+		last+"\n\n"+head+`],"usage":{"prompt_tokens":5,"completion_tokens":1,"total_tokens":6}}`+"\n\ndata: [DONE]\n\n")
 }
 
 // TestARollingRestartLosesOnlyWhatHasBegun: engines are stopped one after the other, each
@@ -103,15 +105,17 @@ func TestARollingRestartLosesOnlyWhatHasBegun(t *testing.T) {
 	var urls []string
 	for i := range all {
 		h := &held{release: make(chan struct{})}
-		h.Worker = newEngine(t, fmt.Sprintf("w%d", i), engines.Config{Slots: slots, Script: func(string, []byte) engines.Script {
-			return engines.Script{Text: answerText, HoldAfter: 3, Release: h.release}
-		}})
+		h.Worker = newEngine(t, fmt.Sprintf("w%d", i),
+			engines.Config{Slots: slots, Script: func(string, []byte) engines.Script {
+				return engines.Script{Text: answerText, HoldAfter: 3, Release: h.release}
+			}})
 		h.front = &restarting{h.Handler, make(chan struct{})}
 		h.Front = h.front
 		h.Listen()
 		all[i], urls = h, append(urls, h.Server.URL)
 	}
-	r := newRig(t, 0, rig.Settings{"tiers": oneTier(urls...), "retry": "{ attempts: 2, budget: 1 }", "breaker": quickBreaker}, engines.Config{})
+	r := newRig(t, 0, rig.Settings{"tiers": oneTier(urls...), "retry": "{ attempts: 2, budget: 1 }",
+		"breaker": quickBreaker}, engines.Config{})
 	first := all[0]
 	replies := make(chan rig.Reply)
 	for n := range int64(4 * slots) {
@@ -156,9 +160,11 @@ func TestARollingRestartLosesOnlyWhatHasBegun(t *testing.T) {
 		got := <-replies
 		h := heard(got.Body)
 		switch line := r.Logged(got.ID); {
-		case got.Status == http.StatusOK && h.text == answerText && h.done == 1 && h.finished && len(h.errors) == 0 && line["outcome"] == "ok":
+		case got.Status == http.StatusOK && h.text == answerText && h.done == 1 && h.finished && len(h.errors) == 0 &&
+			line["outcome"] == "ok":
 			whole++
-		case got.Status == http.StatusOK && h.text != "" && h.done == 0 && len(h.errors) == 1 && !h.finished && line["outcome"] == "truncated":
+		case got.Status == http.StatusOK && h.text != "" && h.done == 0 && len(h.errors) == 1 && !h.finished &&
+			line["outcome"] == "truncated":
 			cut++
 		default:
 			t.Errorf("%d %v: %s", got.Status, line, got.Body)
@@ -180,7 +186,8 @@ func TestOneTenantsPoisonOpensNoBreaker(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, 2, rig.Settings{"breaker": quickBreaker, "retry": "{ attempts: 2, budget: 1 }",
-				"auth": fmt.Sprintf("{ keys: [ { name: one, sha256: %s }, { name: two, sha256: %s } ] }", rig.Digest("one"), rig.Digest("two"))}, engines.Config{})
+				"auth": fmt.Sprintf("{ keys: [ { name: one, sha256: %s }, { name: two, sha256: %s } ] }", rig.Digest("one"),
+					rig.Digest("two"))}, engines.Config{})
 			for _, w := range r.Workers {
 				if err := w.Set(fault); err != nil {
 					t.Fatal(err)

@@ -35,8 +35,9 @@ func (s *manyModels) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.models = append(s.models, body.Model)
-	fmt.Fprintf(w, `{"id":"c1","object":"chat.completion","created":1,"model":%q,"choices":[{"index":0,"finish_reason":"stop",`+
-		`"message":{"role":"assistant","content":"Yes."}}],"usage":{"prompt_tokens":5,"completion_tokens":1,"total_tokens":6}}`, body.Model)
+	fmt.Fprintf(w,
+		`{"id":"c1","object":"chat.completion","created":1,"model":%q,"choices":[{"index":0,"finish_reason":"stop",`+
+			`"message":{"role":"assistant","content":"Yes."}}],"usage":{"prompt_tokens":5,"completion_tokens":1,"total_tokens":6}}`, body.Model)
 }
 
 // TestOneServerServesSeveralTiers starts a gateway before one server with two models,
@@ -49,16 +50,19 @@ func TestOneServerServesSeveralTiers(t *testing.T) {
 	file := rig.Settings{
 		"auth":  `{ required: false }`,
 		"store": `{ sql: "" }`,
-		"tiers": fmt.Sprintf(`[ { name: small, model: "a:7b", workers: [ { name: s, url: %q } ] }, { name: large, model: "b:70b", workers: [ { name: l, url: %q } ] } ]`, server.URL, server.URL+"/v1/"),
+		"tiers": fmt.Sprintf(
+			`[ { name: small, model: "a:7b", workers: [ { name: s, url: %q } ] }, { name: large, model: "b:70b", workers: [ { name: l, url: %q } ] } ]`, server.URL, server.URL+"/v1/"),
 	}.Write(t)
 	check := gateway.Begin(t, nil, "check", "-c", file)
-	if status := check.Status(); status != 0 || !strings.Contains(check.Log()+check.Printed(), "max_inflight apply to each entry separately") {
+	if status := check.Status(); status != 0 ||
+		!strings.Contains(check.Log()+check.Printed(), "max_inflight apply to each entry separately") {
 		t.Errorf("check: status %d: %s%s", status, check.Printed(), check.Log())
 	}
 	listen := []string{"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}
 	for name, args := range map[string][]string{
-		"flags": append([]string{"serve", "--model", "a:7b=small", "--model", "b:70b=large", "--worker-urls", server.URL}, listen...),
-		"file":  append([]string{"serve", "-c", file}, listen...),
+		"flags": append([]string{"serve", "--model", "a:7b=small", "--model", "b:70b=large", "--worker-urls", server.URL},
+			listen...),
+		"file": append([]string{"serve", "-c", file}, listen...),
 	} {
 		t.Run(name, func(t *testing.T) {
 			engine.mu.Lock()

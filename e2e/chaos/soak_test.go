@@ -91,7 +91,8 @@ func TestSoakWithDyingWorkers(t *testing.T) {
 			took = append(took, seen.Sub(at))
 		}
 	}
-	report(t, fmt.Sprintf("%d streams whole, %d cut by %d deaths, %d left by their clients, %d answers, goroutines %v → %v; cancel to engine",
+	report(t, fmt.Sprintf("%d streams whole, %d cut by %d deaths, %d left by their clients, %d answers, goroutines %v "+
+		"→ %v; cancel to engine",
 		s.whole, s.cut, s.deaths, s.cancelled, s.answers, before, after), took)
 }
 
@@ -221,7 +222,8 @@ func (r *chaosRig) once(s *totals, dice *rand.Rand) {
 }
 
 // leave reads a part of a stream and goes.
-func (r *chaosRig) leave(s *totals, req *http.Request, resp *http.Response, dice *rand.Rand, cancel context.CancelFunc) {
+func (r *chaosRig) leave(s *totals, req *http.Request, resp *http.Response, dice *rand.Rand,
+	cancel context.CancelFunc) {
 	part := make([]byte, 1+dice.IntN(8<<10))
 	_, err := io.ReadFull(resp.Body, part)
 	s.mu.Lock()

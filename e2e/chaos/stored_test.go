@@ -46,11 +46,15 @@ func (a *archive) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		a.t.Error(err)
 	}
 	a.mu.Lock()
-	a.seen = append(a.seen, strings.TrimSpace(q.Method+" "+q.URL.RequestURI()+" "+strings.TrimPrefix(q.Header.Get("Authorization"), "Bearer ")))
+	a.seen = append(a.seen,
+		strings.TrimSpace(q.Method+" "+q.URL.RequestURI()+" "+strings.TrimPrefix(q.Header.Get("Authorization"), "Bearer ")))
 	a.mu.Unlock()
 	if strings.Contains(string(body), `"stream":true`) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		a.say(w, fmt.Sprintf(`{"type":"response.created","sequence_number":0,"response":{"id":"resp_%s","object":"response","status":"queued"}}`, a.name))
+		a.say(w,
+			fmt.Sprintf(
+				`{"type":"response.created","sequence_number":0,"response":{"id":"resp_%s","object":"response","status":"queued"}}`,
+				a.name))
 		a.say(w, `{"type":"response.output_text.delta","sequence_number":1,"delta":"Once"}`)
 		if strings.Contains(string(body), "break off") {
 			panic(http.ErrAbortHandler)
@@ -61,7 +65,9 @@ func (a *archive) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 	if q.URL.Query().Get("stream") == "true" {
 		w.Header().Set("Content-Type", "text/event-stream")
-		a.say(w, fmt.Sprintf(`{"type":"response.completed","sequence_number":2,"response":{"id":"resp_%s","object":"response","status":"completed"}}`, a.name))
+		a.say(w,
+			fmt.Sprintf(
+				`{"type":"response.completed","sequence_number":2,"response":{"id":"resp_%s","object":"response","status":"completed"}}`, a.name))
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -88,7 +94,8 @@ func (a *archive) last() (line string, n int) {
 
 // keysOfTwo are the keys of two tenants, acme and evil.
 func keysOfTwo() string {
-	return fmt.Sprintf("{ keys: [ { name: acme, sha256: %s }, { name: evil, sha256: %s } ] }", rig.Digest("acme-key"), rig.Digest("evil-key"))
+	return fmt.Sprintf("{ keys: [ { name: acme, sha256: %s }, { name: evil, sha256: %s } ] }", rig.Digest("acme-key"),
+		rig.Digest("evil-key"))
 }
 
 const acme, evil = "Bearer acme-key", "Bearer evil-key"
@@ -109,10 +116,12 @@ func TestStoredResponsesOutliveAReload(t *testing.T) {
 	home, other, moved := newArchive(t, "a"), newArchive(t, "b"), newArchive(t, "c")
 	own := rig.Settings{"auth": keysOfTwo(), "tiers": archiveTiers("", home, other)}
 	r := newRig(t, 0, own, engines.Config{}, "SECOND_KEY=second")
-	if got := r.post("/v1/responses", `{"model":"sim","input":"hello"}`, "Authorization", acme); !strings.Contains(got.Body, "resp_a") {
+	if got := r.post("/v1/responses", `{"model":"sim","input":"hello"}`, "Authorization",
+		acme); !strings.Contains(got.Body, "resp_a") {
 		t.Fatalf("%d %s", got.Status, got.Body)
 	}
-	base := rig.Settings{"health": `{ path: "off" }`, "policy": `{ name: round_robin }`, "drain": `{ accept_grace: 1ms, timeout: 5s }`, "auth": own["auth"]}
+	base := rig.Settings{"health": `{ path: "off" }`, "policy": `{ name: round_robin }`,
+		"drain": `{ accept_grace: 1ms, timeout: 5s }`, "auth": own["auth"]}
 	for i, c := range []struct {
 		what, key  string
 		key2, tier string
@@ -149,7 +158,8 @@ func TestStoredResponsesOutliveAReload(t *testing.T) {
 				want += " second"
 			}
 			if line, _ := c.holder.last(); got.Status != http.StatusOK || line != want {
-				t.Errorf("after a change of %s, %s %s: %d, the worker got %q, want %q", c.what, ask.method, ask.path, got.Status, line, want)
+				t.Errorf("after a change of %s, %s %s: %d, the worker got %q, want %q", c.what, ask.method, ask.path, got.Status,
+					line, want)
 			}
 		}
 	}
@@ -160,16 +170,19 @@ func TestAStreamedResponseIsReachedWhileItIsMade(t *testing.T) {
 	t.Parallel()
 	engine := newArchive(t, "a")
 	r := newRig(t, 0, rig.Settings{"auth": keysOfTwo(), "tiers": archiveTiers("", engine)}, engines.Config{})
-	s := r.stream("/v1/responses", `{"model":"sim","input":"hello","stream":true,"background":true}`, "Authorization", acme)
+	s := r.stream("/v1/responses", `{"model":"sim","input":"hello","stream":true,"background":true}`, "Authorization",
+		acme)
 	s.Until("response.created")
 	ask := func(when string) {
 		t.Helper()
 		for _, c := range []struct{ method, path, part string }{
-			{"GET", "/v1/responses/resp_a", `"id":"resp_a"`}, {"GET", "/v1/responses/resp_a?stream=true&starting_after=1", "response.completed"},
+			{"GET", "/v1/responses/resp_a", `"id":"resp_a"`},
+			{"GET", "/v1/responses/resp_a?stream=true&starting_after=1", "response.completed"},
 			{"POST", "/v1/responses/resp_a/cancel", `"id":"resp_a"`},
 		} {
 			got := r.do(c.method, c.path, "", "Authorization", acme)
-			if line, _ := engine.last(); got.Status != http.StatusOK || !strings.Contains(got.Body, c.part) || line != c.method+" "+c.path {
+			if line, _ := engine.last(); got.Status != http.StatusOK || !strings.Contains(got.Body, c.part) ||
+				line != c.method+" "+c.path {
 				t.Errorf("%s, %s %s: %d %s", when, c.method, c.path, got.Status, got.Body)
 			}
 			if got := r.do(c.method, c.path, "", "Authorization", evil); got.Status != http.StatusNotFound {
@@ -194,15 +207,19 @@ func TestNoTenantReachesAnothersObjects(t *testing.T) {
 	t.Parallel()
 	engine, rest, own := newArchive(t, "a"), newArchive(t, "b"), newArchive(t, "c")
 	data, admin := gateway.Address(t), gateway.Address(t)
-	file := rig.Settings{"auth": keysOfTwo(), "health": `{ path: "off" }`, "drain": `{ accept_grace: 1ms, timeout: 5s }`, "tiers": archiveTiers("", engine),
-		"pools": fmt.Sprintf(`[ { name: rest, paths: ["/v1/*"], workers: [ { name: r0, url: %q } ] }, { name: own, paths: ["/v1/files", "/v1/files/*"], tenant: acme, workers: [ { name: o0, url: %q } ] } ]`, rest.url, own.url)}
+	file := rig.Settings{"auth": keysOfTwo(), "health": `{ path: "off" }`, "drain": `{ accept_grace: 1ms, timeout: 5s }`,
+		"tiers": archiveTiers("", engine),
+		"pools": fmt.Sprintf(
+			`[ { name: rest, paths: ["/v1/*"], workers: [ { name: r0, url: %q } ] }, { name: own, paths: ["/v1/files", "/v1/files/*"], tenant: acme, workers: [ { name: o0, url: %q } ] } ]`, rest.url, own.url)}
 	p := gateway.StartAt(t, data, admin, file.String())
 	r := rigOf(t, p)
-	if got := r.post("/v1/responses", `{"model":"sim","input":"hello"}`, "Authorization", acme); got.Status != http.StatusOK {
+	if got := r.post("/v1/responses", `{"model":"sim","input":"hello"}`, "Authorization", acme); got.Status !=
+		http.StatusOK {
 		t.Fatalf("%d %s", got.Status, got.Body)
 	}
 	below := []struct{ method, path, body string }{
-		{"GET", "/v1/responses/resp_a", ""}, {"GET", "/v1/responses/resp_a/input_items", ""}, {"HEAD", "/v1/responses/resp_a", ""},
+		{"GET", "/v1/responses/resp_a", ""}, {"GET", "/v1/responses/resp_a/input_items", ""},
+		{"HEAD", "/v1/responses/resp_a", ""},
 		{"POST", "/v1/responses/resp_a/cancel", ""}, {"GET", "/v1/responses/resp_a/whatever", ""},
 		{"POST", "/v1/responses", `{"model":"sim","input":"go on","previous_response_id":"resp_a"}`},
 	}
@@ -213,7 +230,8 @@ func TestNoTenantReachesAnothersObjects(t *testing.T) {
 			got := r.do(ask.method, ask.path, ask.body, "Authorization", key)
 			_, after := engine.last()
 			if _, n := rest.last(); got.Status != want || n != 0 || (after > before) != (want == http.StatusOK) {
-				t.Errorf("%s, %s %s with %q: %d, want %d; its engine got %d requests, others %d", when, ask.method, ask.path, key, got.Status, want, after-before, n)
+				t.Errorf("%s, %s %s with %q: %d, want %d; its engine got %d requests, others %d", when, ask.method, ask.path, key,
+					got.Status, want, after-before, n)
 			}
 		}
 	}
@@ -223,7 +241,8 @@ func TestNoTenantReachesAnothersObjects(t *testing.T) {
 		path, key string
 		want      int
 	}{
-		{"/v1/files", acme, 200}, {"/v1/files/file-1/content", acme, 200}, {"/v1/files", evil, 404}, {"/v1/files/file-1/content", evil, 404},
+		{"/v1/files", acme, 200}, {"/v1/files/file-1/content", acme, 200}, {"/v1/files", evil, 404},
+		{"/v1/files/file-1/content", evil, 404},
 		{"/v1/batches", acme, 404}, {"/v1/conversations/conv_1/items", acme, 404}, {"/v1/version", evil, 200},
 	} {
 		if got := r.do("GET", ask.path, "", "Authorization", ask.key); got.Status != ask.want {
@@ -239,7 +258,8 @@ func TestNoTenantReachesAnothersObjects(t *testing.T) {
 	r.Process = p.Again()
 	check("after a restart", acme, http.StatusNotFound)
 	check("after a restart", evil, http.StatusNotFound)
-	if got := r.post("/v1/responses", below[5].body, "Authorization", acme); !strings.Contains(got.Body, `"code":"previous_response_not_found"`) {
+	if got := r.post("/v1/responses", below[5].body, "Authorization", acme); !strings.Contains(got.Body,
+		`"code":"previous_response_not_found"`) {
 		t.Errorf("the answer says %s", got.Body)
 	}
 }
@@ -251,8 +271,10 @@ func TestAResponsesStreamThatBreaksOffFails(t *testing.T) {
 	r := newRig(t, 0, rig.Settings{"tiers": archiveTiers("", newArchive(t, "a"))}, engines.Config{})
 	got := r.post("/v1/responses", `{"model":"sim","input":"break off","stream":true}`)
 	all := events(got.Body)
-	if len(all) != 4 || all[2].name != "error" || all[3].name != "response.failed" || !strings.Contains(all[2].data, `"sequence_number":2`) ||
-		!strings.HasPrefix(all[3].data, `{"type":"response.failed","sequence_number":3,"response":{"id":"resp_a","object":"response","status":"failed","error":{"code":"worker_error","message":`) {
+	if len(all) != 4 || all[2].name != "error" || all[3].name != "response.failed" ||
+		!strings.Contains(all[2].data, `"sequence_number":2`) ||
+		!strings.HasPrefix(all[3].data,
+			`{"type":"response.failed","sequence_number":3,"response":{"id":"resp_a","object":"response","status":"failed","error":{"code":"worker_error","message":`) {
 		t.Errorf("the events are %q", all)
 	}
 }
@@ -263,7 +285,8 @@ func TestActionsBelowResponsesAreNoMethods(t *testing.T) {
 	t.Parallel()
 	engine := newArchive(t, "a")
 	r := newRig(t, 0, rig.Settings{"tiers": archiveTiers("", engine)}, engines.Config{})
-	for path, want := range map[string]int{"/v1/responses/input_tokens": 200, "/v1/responses/compact": 200, "/responses/compact": 200, "/v1/responses/other": 404} {
+	for path, want := range map[string]int{"/v1/responses/input_tokens": 200, "/v1/responses/compact": 200,
+		"/responses/compact": 200, "/v1/responses/other": 404} {
 		got := r.post(path, `{"model":"sim","input":"hello"}`)
 		if line, _ := engine.last(); got.Status != want || want == 200 && !strings.HasPrefix(line, "POST /v1/responses/") {
 			t.Errorf("POST %s: %d %s, the engine got %q", path, got.Status, got.Body, line)

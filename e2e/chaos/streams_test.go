@@ -19,7 +19,9 @@ import (
 
 // hanging is an engine that falls silent after so many tokens.
 func hanging(after int) engines.Config {
-	return engines.Config{Script: func(string, []byte) engines.Script { return engines.Script{Text: answerText, HoldAfter: after} }}
+	return engines.Config{Script: func(string, []byte) engines.Script {
+		return engines.Script{Text: answerText, HoldAfter: after}
+	}}
 }
 
 // TestACancelReachesTheEngine: whoever waits for an answer and leaves frees the
@@ -45,7 +47,8 @@ func TestACancelReachesTheEngine(t *testing.T) {
 		}
 	}
 	report(t, "cancel of a stream reaches the engine", took)
-	if m, err := r.Metrics(); err != nil || m.Sum("tierway_stream_end_total", `reason="client_gone"`) != rounds || m.Sum("tierway_attempts_total", `result="excluded"`) != rounds {
+	if m, err := r.Metrics(); err != nil || m.Sum("tierway_stream_end_total", `reason="client_gone"`) != rounds ||
+		m.Sum("tierway_attempts_total", `result="excluded"`) != rounds {
 		t.Errorf("the cancels are not counted as nobody's fault (%v): %v", err, m)
 	}
 
@@ -97,7 +100,8 @@ func report(t *testing.T, what string, took []time.Duration) {
 		return
 	}
 	slices.Sort(took)
-	t.Logf("%s: p50 %v p99 %v of %d", what, took[len(took)/2].Round(time.Microsecond), took[len(took)*99/100].Round(time.Microsecond), len(took))
+	t.Logf("%s: p50 %v p99 %v of %d", what, took[len(took)/2].Round(time.Microsecond),
+		took[len(took)*99/100].Round(time.Microsecond), len(took))
 }
 
 // TestARequestThatItsClientResets takes its engine with it, as one that is closed.
@@ -119,7 +123,8 @@ func TestARequestThatItsClientResets(t *testing.T) {
 		}
 		c.Close()
 		r.seesCancels(int64(i + 1))
-		if line := r.Logged(fmt.Sprintf("reset-%d", i)); line["outcome"] != "client_gone" || !stream && line["status"] != 499.0 {
+		if line := r.Logged(fmt.Sprintf("reset-%d", i)); line["outcome"] != "client_gone" ||
+			!stream && line["status"] != 499.0 {
 			t.Errorf("the log says %v", line)
 		}
 	}
@@ -174,7 +179,8 @@ func TestNoHeartbeatsInWholeAnswers(t *testing.T) {
 	if _, err := s.Rest(); err != nil {
 		t.Error(err)
 	}
-	if got := <-other; got.Status != http.StatusOK || strings.Contains(got.Body, "keep-alive") || got.Header.Get("Content-Length") == "" {
+	if got := <-other; got.Status != http.StatusOK || strings.Contains(got.Body, "keep-alive") ||
+		got.Header.Get("Content-Length") == "" {
 		t.Errorf("the whole answer is %d %v %s", got.Status, got.Header, got.Body)
 	}
 }
@@ -194,7 +200,8 @@ func TestAnOpenStreamMayStillMove(t *testing.T) {
 		if h := heard(body); err != nil || h.text != answerText || !d.proven(h) || len(h.errors) > 0 {
 			t.Errorf("%s: the client heard %+v (%v) of %s", d.name, h, err, body)
 		}
-		if line := r.Logged(s.ID); line["attempts"] != 2.0 || line["outcome"] != "ok" || line["worker"] != "w1" || line["status"] != 200.0 {
+		if line := r.Logged(s.ID); line["attempts"] != 2.0 || line["outcome"] != "ok" || line["worker"] != "w1" ||
+			line["status"] != 200.0 {
 			t.Errorf("%s: the log says %v", d.name, line)
 		}
 	}
@@ -208,7 +215,8 @@ func TestAnOpenStreamFailsByAFrame(t *testing.T) {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(code)
-			_, _ = io.WriteString(w, `{"error":{"message":"the engine says no","type":"invalid_request_error","param":null,"code":null}}`)
+			_, _ = io.WriteString(w,
+				`{"error":{"message":"the engine says no","type":"invalid_request_error","param":null,"code":null}}`)
 		}
 	}
 	for _, d := range []dialect{chat, completions, responses, messages} {
@@ -244,7 +252,8 @@ func TestASlowReaderIsCut(t *testing.T) {
 		}
 		c := r.dial()
 		id := fmt.Sprintf("stalled-%d", i)
-		c.send(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: gateway\r\nContent-Type: application/json\r\nX-Request-Id: %s\r\nContent-Length: %d\r\n\r\n%s", d.path, id, len(d.stream), d.stream))
+		c.send(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: gateway\r\nContent-Type: application/json\r\nX-Request-Id: "+
+			"%s\r\nContent-Length: %d\r\n\r\n%s", d.path, id, len(d.stream), d.stream))
 		if line := r.Logged(id); line["outcome"] != "client_gone" {
 			t.Errorf("%s: the log says %v", d.name, line)
 		}

@@ -41,7 +41,8 @@ func (a authority) issue(t *testing.T, serial int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &x509.Certificate{SerialNumber: big.NewInt(serial), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	c := &x509.Certificate{SerialNumber: big.NewInt(serial), NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -123,13 +124,15 @@ func TestANewCertificateIsSeenWithoutARestart(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := io.WriteString(kept, head+fmt.Sprintf("Content-Length: %d\r\nConnection: close\r\n\r\n", len(chat.body))+chat.body); err != nil {
+	if _, err := io.WriteString(kept, head+fmt.Sprintf("Content-Length: %d\r\nConnection: close\r\n\r\n", len(chat.body))+
+		chat.body); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := io.ReadAll(kept); err != nil || !strings.Contains(string(got), answerText) {
 		t.Errorf("the connection of the first certificate got %s (%v)", got, err)
 	}
-	if c, err := tls.Dial("tcp", r.DataAddr, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11}); err == nil {
+	if c, err := tls.Dial("tcp", r.DataAddr, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11}); err ==
+		nil {
 		c.Close()
 		t.Error("TLS 1.1 is spoken")
 	}
@@ -143,11 +146,13 @@ func TestHTTP2StreamsAreApart(t *testing.T) {
 	a.issue(t, 1)
 	engine, on := released()
 	r := newRig(t, 1, rig.Settings{"tls": a.section(), "queue": beating}, engine)
-	r.Client = &http.Client{Transport: &http.Transport{TLSClientConfig: trusting(), ForceAttemptHTTP2: true, DisableCompression: true}}
+	r.Client = &http.Client{Transport: &http.Transport{TLSClientConfig: trusting(), ForceAttemptHTTP2: true,
+		DisableCompression: true}}
 
 	const streams = 8
 	conns := map[string]bool{}
-	ctx := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { conns[i.Conn.LocalAddr().String()] = true }})
+	ctx := httptrace.WithClientTrace(context.Background(),
+		&httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { conns[i.Conn.LocalAddr().String()] = true }})
 	var open []*rig.Stream
 	for range streams {
 		open = append(open, r.Open(r.Request(ctx, http.MethodPost, chat.path, chat.stream)))
@@ -215,7 +220,8 @@ func TestRapidResetsLeaveNothingBehind(t *testing.T) {
 		clients.Go(func() {
 			for range 50 {
 				ctx, cancel := context.WithCancel(context.Background())
-				ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { cancel() }})
+				ctx = httptrace.WithClientTrace(ctx,
+					&httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { cancel() }})
 				req := r.Request(ctx, http.MethodPost, chat.path, chat.stream)
 				req.URL.Scheme = "https"
 				if resp, err := r.Client.Do(req); err == nil {

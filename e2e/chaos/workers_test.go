@@ -44,7 +44,9 @@ func TestLargeHeadsOfAWorkerAreReadAgainAndAgain(t *testing.T) {
 		_, _ = io.WriteString(w, wholeAnswer)
 	}))
 	t.Cleanup(w.Close)
-	r := newRig(t, 0, rig.Settings{"tiers": oneTier(w.URL), "health": `{ path: /health, interval: 100ms, timeout: 100ms }`}, engines.Config{})
+	r := newRig(t, 0,
+		rig.Settings{"tiers": oneTier(w.URL), "health": `{ path: /health, interval: 100ms, timeout: 100ms }`},
+		engines.Config{})
 	for range 3 {
 		if got := r.post(chat.path, chat.body); got.Status != 200 || got.Body != wholeAnswer {
 			t.Errorf("%d %s", got.Status, got.Body)
@@ -71,7 +73,8 @@ func TestQueriesOfAnyBytesReachWorkers(t *testing.T) {
 	r := newRig(t, 2, nil, engines.Config{})
 	for range 20 {
 		c := r.dial()
-		c.send(fmt.Sprintf("POST /v1/chat/completions?q=\xc3\xa9\xff HTTP/1.1\r\nHost: gateway\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", len(chat.body), chat.body))
+		c.send(fmt.Sprintf("POST /v1/chat/completions?q=\xc3\xa9\xff HTTP/1.1\r\nHost: gateway\r\nContent-Type: "+
+			"application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", len(chat.body), chat.body))
 		if got := c.answer(); got.Status != http.StatusOK {
 			t.Errorf("with such a query: %d %s", got.Status, got.Body)
 		}
@@ -122,11 +125,14 @@ func TestAWorkerThatIsTheGatewayItselfEndsAtOnce(t *testing.T) {
 		`{ path: auto, interval: 100ms, timeout: 100ms }`: {http.StatusServiceUnavailable, "no_healthy_worker"},
 	} {
 		at := gateway.Address(t)
-		yaml := rig.Settings{"auth": `{ required: false }`, "health": health, "drain": `{ accept_grace: 1ms, timeout: 5s }`, "tiers": oneTier("http://" + at)}
+		yaml := rig.Settings{"auth": `{ required: false }`, "health": health, "drain": `{ accept_grace: 1ms, timeout: 5s }`,
+			"tiers": oneTier("http://" + at)}
 		p := gateway.StartAt(t, at, "127.0.0.1:0", yaml.String())
 		r := rigOf(t, p)
 		if want.code == "no_healthy_worker" {
-			p.Until("the worker to be down", func() bool { return strings.Contains(p.Log(), "the url leads back to this gateway") })
+			p.Until("the worker to be down", func() bool {
+				return strings.Contains(p.Log(), "the url leads back to this gateway")
+			})
 		}
 		before, err := p.Metrics()
 		if err != nil {
@@ -137,7 +143,8 @@ func TestAWorkerThatIsTheGatewayItselfEndsAtOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := after.Sum("tierway_requests_started_total") - before.Sum("tierway_requests_started_total"); n > 2 && want.code == "loop_detected" {
+		if n := after.Sum("tierway_requests_started_total") - before.Sum("tierway_requests_started_total"); n > 2 &&
+			want.code == "loop_detected" {
 			t.Errorf("one chat became %v requests", n)
 		}
 	}

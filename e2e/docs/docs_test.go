@@ -75,7 +75,8 @@ func TestEveryCurlIsAnswered(t *testing.T) {
 			for _, line := range command.FindAllString(block, -1) {
 				seen++
 				run := exec.Command("bash", "-c", line+" --fail-with-body --max-time 20")
-				run.Env = append(os.Environ(), "BASE_URL="+demo.BaseURL, "API_KEY="+demo.APIKey, "ADMIN_URL="+demo.AdminURL, "ADMIN_KEY="+demo.AdminKey)
+				run.Env = append(os.Environ(), "BASE_URL="+demo.BaseURL, "API_KEY="+demo.APIKey, "ADMIN_URL="+demo.AdminURL,
+					"ADMIN_KEY="+demo.AdminKey)
 				if out, err := run.CombinedOutput(); err != nil {
 					t.Errorf("%s: %s\n%v\n%s", file, line, err, out)
 				}

@@ -34,7 +34,9 @@ func TestLowerClassesKeepTheirShare(t *testing.T) {
 	defer stop()
 	classes := map[string]*crew{"interactive": {}, "background": {}, "batch": {}}
 	for class, c := range classes {
-		c.keep(ctx, &clients, r, 60, func(i int64) string { return chat(fmt.Sprintf("%d is %s", i, class), `"max_tokens":10`) }, "X-Request-Priority", class)
+		c.keep(ctx, &clients, r, 60, func(i int64) string {
+			return chat(fmt.Sprintf("%d is %s", i, class), `"max_tokens":10`)
+		}, "X-Request-Priority", class)
 	}
 	rig.Pause(ctx, 2*time.Second) // until the lower classes are old and what is learned at the start is
 	from := time.Now()
@@ -51,7 +53,8 @@ func TestLowerClassesKeepTheirShare(t *testing.T) {
 	}
 	low, all := got["background"]+got["batch"], got["interactive"]+got["background"]+got["batch"]
 	share := float64(low) / float64(max(all, 1))
-	t.Logf("tokens in %v: %v; the lower classes have %.1f %%, aged_share is %.0f %%", to.Sub(from).Round(time.Millisecond), got, 100*share, 100*want)
+	t.Logf("tokens in %v: %v; the lower classes have %.1f %%, aged_share is %.0f %%", to.Sub(from).Round(time.Millisecond),
+		got, 100*share, 100*want)
 	if share < want-margin || share > want+margin {
 		t.Errorf("the lower classes have %.1f %% of the tokens, want %.0f %%", 100*share, 100*want)
 	}
@@ -98,14 +101,16 @@ func TestATenantsBurstDelaysNobodyElse(t *testing.T) {
 	})
 	some, end := context.WithTimeout(ctx, d/2)
 	defer end()
-	quiet.pace(some, r, 300*time.Millisecond, func(i int64) string { return chat(fmt.Sprintf("%d is quiet", i)) }, bearer("quiet")...)
+	quiet.pace(some, r, 300*time.Millisecond, func(i int64) string { return chat(fmt.Sprintf("%d is quiet", i)) },
+		bearer("quiet")...)
 	for _, a := range append(loud.answers(), quiet.answers()...) {
 		if err := a.Fails(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	served, waited := quantile(times(loud.answers(), service), 0.5), quantile(times(quiet.answers(), queued), 0.99)
-	t.Logf("%d requests of the quiet tenant wait %v (p99) behind %d of the loud one; a request is served in %v, the loud wait %v (p50)",
+	t.Logf("%d requests of the quiet tenant wait %v (p99) behind %d of the loud one; a request is served in %v, the "+
+		"loud wait %v (p50)",
 		len(quiet.answers()), waited, n, served, quantile(times(loud.answers(), queued), 0.5))
 	if waited > 2*served {
 		t.Errorf("the quiet tenant waits %v, a request is served in %v", waited, served)

@@ -32,8 +32,10 @@ func askings() []asking {
 		{"service_tier auto", v1, chat("hello", `"service_tier":"auto"`), nil, "interactive", "batch", "background"},
 		{"the path of background", "/background/v1/chat/completions", plain, nil, "background", "batch", "background"},
 		{"the path of batch", "/batch/v1/chat/completions", plain, nil, "batch", "batch", "batch"},
-		{"the header before the path", "/batch/v1/chat/completions", plain, priority("background"), "background", "batch", "background"},
-		{"the path before service_tier", "/batch/v1/chat/completions", chat("hello", `"service_tier":"priority"`), nil, "batch", "batch", "batch"},
+		{"the header before the path", "/batch/v1/chat/completions", plain, priority("background"), "background", "batch",
+			"background"},
+		{"the path before service_tier", "/batch/v1/chat/completions", chat("hello", `"service_tier":"priority"`), nil,
+			"batch", "batch", "batch"},
 	}
 }
 
@@ -75,7 +77,8 @@ func TestPriorityIsClamped(t *testing.T) {
 			r := newRig(t, 1, engines.Config{})
 			r.Serve(rig.Settings{
 				"tiers": r.Tiers("max_inflight: 4", "engine: "+engine),
-				"auth":  "{ keys: [ " + tenant("all", "weight: 1") + ", " + tenant("night", "priority: batch") + ", " + tenant("side", "priority: background") + " ] }",
+				"auth": "{ keys: [ " + tenant("all", "weight: 1") + ", " + tenant("night", "priority: batch") + ", " +
+					tenant("side", "priority: background") + " ] }",
 			})
 			r.classed(engine == "vllm")
 		})

@@ -37,7 +37,8 @@ func (r *queueRig) line(n int) []waiter {
 					return
 				}
 				all[i] = waiter{c.(*net.TCPConn)}
-				if _, err := fmt.Fprintf(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: gateway\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
+				if _, err := fmt.Fprintf(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: gateway\r\nContent-Type: "+
+					"application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
 					r.T.Error(err)
 				}
 			}
@@ -98,7 +99,8 @@ func (r *queueRig) forgotten(n int, cut time.Time, before float64, holders []*pr
 		}
 		return nil
 	})
-	r.T.Logf("%d waiting clients left: depth 0 after %v, all of it gone after %v", n, gone.Round(time.Millisecond), time.Since(cut).Round(time.Millisecond))
+	r.T.Logf("%d waiting clients left: depth 0 after %v, all of it gone after %v", n, gone.Round(time.Millisecond),
+		time.Since(cut).Round(time.Millisecond))
 	if got := r.asked(); got != len(holders) {
 		r.T.Errorf("the engines were asked %d times, and %d requests were granted a place", got, len(holders))
 	}
@@ -155,7 +157,8 @@ func TestTwentyThousandWaitersLeave(t *testing.T) {
 	var over atomic.Bool
 	var clients sync.WaitGroup
 	for range n / each {
-		line := &http.Transport{TLSClientConfig: anyCertificate(), ForceAttemptHTTP2: true, MaxConnsPerHost: 1, DialContext: dial}
+		line := &http.Transport{TLSClientConfig: anyCertificate(), ForceAttemptHTTP2: true, MaxConnsPerHost: 1,
+			DialContext: dial}
 		for range each {
 			req := r.request(t.Context(), "/v1/chat/completions", plain)
 			clients.Go(func() {

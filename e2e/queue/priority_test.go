@@ -36,7 +36,8 @@ func (c *crew) answers() []rig.Reply {
 // keep lets n clients of a rig ask without a pause until ctx ends: n requests are
 // outstanding all the time. What is outstanding then is left. Each prompt is
 // another one, so that no engine has it in its cache.
-func (c *crew) keep(ctx context.Context, clients *sync.WaitGroup, r *queueRig, n int, body func(i int64) string, headers ...string) {
+func (c *crew) keep(ctx context.Context, clients *sync.WaitGroup, r *queueRig, n int, body func(i int64) string,
+	headers ...string) {
 	for range n {
 		clients.Go(func() {
 			for ctx.Err() == nil {
@@ -55,7 +56,8 @@ func (c *crew) keep(ctx context.Context, clients *sync.WaitGroup, r *queueRig, n
 
 // pace asks every so often, whatever became of the requests before, until ctx
 // ends, and waits for all answers.
-func (c *crew) pace(ctx context.Context, r *queueRig, every time.Duration, body func(i int64) string, headers ...string) {
+func (c *crew) pace(ctx context.Context, r *queueRig, every time.Duration, body func(i int64) string,
+	headers ...string) {
 	var open sync.WaitGroup
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -151,7 +153,8 @@ func (c *contest) hold(r *queueRig, n int, d time.Duration) {
 	var clients sync.WaitGroup
 	defer clients.Wait()
 	defer stop()
-	c.batch.keep(ctx, &clients, r, n, func(i int64) string { return chat(fmt.Sprintf("%d is a batch", i)) }, "X-Request-Priority", "batch")
+	c.batch.keep(ctx, &clients, r, n, func(i int64) string { return chat(fmt.Sprintf("%d is a batch", i)) },
+		"X-Request-Priority", "batch")
 	c.more(r, 4*places) // every place was given twice then: what is learned at the start is
 	c.from = time.Now()
 	rig.Pause(ctx, d/2)
@@ -160,7 +163,8 @@ func (c *contest) hold(r *queueRig, n int, d time.Duration) {
 	every := time.Duration(float64(time.Second) / (capacity * urgentShare / 10))
 	some, end := context.WithTimeout(ctx, d)
 	defer end()
-	c.urgent.pace(some, r, every, func(i int64) string { return chat(fmt.Sprintf("%d is urgent", i)) }, "X-Request-Priority", "interactive")
+	c.urgent.pace(some, r, every, func(i int64) string { return chat(fmt.Sprintf("%d is urgent", i)) },
+		"X-Request-Priority", "interactive")
 	c.to = time.Now()
 	c.more(r, 4*places) // so that what was being served is counted
 }
@@ -219,9 +223,12 @@ func TestInteractiveGoesFirst(t *testing.T) {
 	both.Go(func() { open.hold(without, n, d) })
 	both.Wait()
 	q, o := queued.figures(t), open.figures(t)
-	t.Logf("%d batch requests outstanding, %d urgent ones; with the queue: urgent p50 %v, p99 %v whole, p99 wait %v of a batch request's %v; batch %.1f/s alone, %.1f/s beside them (%.0f %%)",
-		n, q.urgent, queued.urgent.took(0.5), queued.urgent.took(0.99), q.wait, q.service, q.alone, q.together, 100*q.together/q.alone)
-	t.Logf("without a queue, in the same time: %d urgent ones p50 %v, p99 %v whole", o.urgent, open.urgent.took(0.5), open.urgent.took(0.99))
+	t.Logf("%d batch requests outstanding, %d urgent ones; with the queue: urgent p50 %v, p99 %v whole, p99 wait %v of "+
+		"a batch request's %v; batch %.1f/s alone, %.1f/s beside them (%.0f %%)",
+		n, q.urgent, queued.urgent.took(0.5), queued.urgent.took(0.99), q.wait, q.service, q.alone, q.together,
+		100*q.together/q.alone)
+	t.Logf("without a queue, in the same time: %d urgent ones p50 %v, p99 %v whole", o.urgent, open.urgent.took(0.5),
+		open.urgent.took(0.99))
 	if q.urgent < 10 {
 		t.Errorf("only %d urgent requests were asked", q.urgent)
 	}

@@ -75,7 +75,8 @@ func TestAReloadFindsAnotherWorkerForWaiters(t *testing.T) {
 func TestDrainServesWaiters(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, engines.Config{Slots: 4, PerToken: 5 * time.Millisecond})
-	r.Serve(rig.Settings{"tiers": r.Tiers("max_inflight: 4", ""), "queue": "{ " + waitLong + " }", "drain": `{ accept_grace: 1ms, timeout: 30s }`})
+	r.Serve(rig.Settings{"tiers": r.Tiers("max_inflight: 4", ""), "queue": "{ " + waitLong + " }",
+		"drain": `{ accept_grace: 1ms, timeout: 30s }`})
 	all := r.crowd(4, held)
 	r.running(4)
 	all = append(all, r.crowd(40, plain)...)
@@ -91,7 +92,8 @@ func TestDrainServesWaiters(t *testing.T) {
 	r.LetGo()
 	r.served(all)
 	for _, p := range streams {
-		if a := r.answer(p); a.Err != nil || !strings.HasSuffix(a.Body, "data: [DONE]\n\n") || strings.Contains(a.Body, `"error"`) {
+		if a := r.answer(p); a.Err != nil || !strings.HasSuffix(a.Body, "data: [DONE]\n\n") ||
+			strings.Contains(a.Body, `"error"`) {
 			t.Errorf("a stream that waited ended as %d (%v): %s", a.Status, a.Err, a.Body)
 		}
 	}
@@ -103,7 +105,8 @@ func TestDrainServesWaiters(t *testing.T) {
 func TestADrainThatTakesTooLongTellsWaiters(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, engines.Config{})
-	r.Serve(rig.Settings{"tiers": r.Tiers("max_inflight: 1", ""), "queue": "{ " + waitLong + " }", "drain": `{ accept_grace: 1ms, timeout: 300ms }`})
+	r.Serve(rig.Settings{"tiers": r.Tiers("max_inflight: 1", ""), "queue": "{ " + waitLong + " }",
+		"drain": `{ accept_grace: 1ms, timeout: 300ms }`})
 	holder := r.later(held)
 	r.running(1)
 	all := r.crowd(10, plain)

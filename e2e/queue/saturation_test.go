@@ -32,8 +32,10 @@ func TestMetricsAloneDoNotShedRequestsBesideIdleWorkers(t *testing.T) {
 		metrics  string
 		together int // requests at once
 	}{
-		"a cache that stays full": {"vllm:num_requests_running 0\nvllm:num_requests_waiting 0\nvllm:kv_cache_usage_perc 0.97\n", 20},
-		"a queue that never ends": {"vllm:num_requests_running 0\nvllm:num_requests_waiting 9\nvllm:kv_cache_usage_perc 0.97\n", 1},
+		"a cache that stays full": {
+			"vllm:num_requests_running 0\nvllm:num_requests_waiting 0\nvllm:kv_cache_usage_perc 0.97\n", 20},
+		"a queue that never ends": {
+			"vllm:num_requests_running 0\nvllm:num_requests_waiting 9\nvllm:kv_cache_usage_perc 0.97\n", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

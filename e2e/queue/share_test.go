@@ -69,8 +69,9 @@ func share(t *testing.T, policy string, d time.Duration, margin float64, small, 
 	r := newRig(t, 2, engines.Config{Slots: slots, PerToken: turn,
 		Script: func(string, []byte) engines.Script { return engines.Script{Tokens: 3} }})
 	r.Serve(rig.Settings{
-		"tiers":  r.Tiers(fmt.Sprintf("max_inflight: %d", slots), ""),
-		"auth":   "{ keys: [ " + tenant("light", fmt.Sprintf("weight: %d", small)) + ", " + tenant("heavy", fmt.Sprintf("weight: %d", large)) + " ] }",
+		"tiers": r.Tiers(fmt.Sprintf("max_inflight: %d", slots), ""),
+		"auth": "{ keys: [ " + tenant("light", fmt.Sprintf("weight: %d", small)) + ", " +
+			tenant("heavy", fmt.Sprintf("weight: %d", large)) + " ] }",
 		"policy": "{ name: " + policy + " }",
 		"queue":  "{ " + waitLong + " }",
 	})

@@ -23,7 +23,8 @@ func certificate(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(24 * time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +40,8 @@ func certificate(t *testing.T) string {
 		}
 		return path
 	}
-	return fmt.Sprintf("{ cert: %q, key: %q }", write("tls.crt", "CERTIFICATE", der), write("tls.key", "PRIVATE KEY", private))
+	return fmt.Sprintf("{ cert: %q, key: %q }", write("tls.crt", "CERTIFICATE", der),
+		write("tls.key", "PRIVATE KEY", private))
 }
 
 // anyCertificate is a client's side: the gateway's certificate is its own.

@@ -68,7 +68,8 @@ func TestNobodyWaitsLongerThanMaxWait(t *testing.T) {
 	if a.Took() < most {
 		t.Errorf("it was refused after %v, it may wait %v", a.Took(), most)
 	}
-	if line := r.Logged(a.ID); line["code"] != "overloaded" || line["outcome"] != "failed" && line["outcome"] != "refused" {
+	if line := r.Logged(a.ID); line["code"] != "overloaded" || line["outcome"] != "failed" &&
+		line["outcome"] != "refused" {
 		t.Errorf("the log says %v", line)
 	}
 	r.waiting(1) // batch may wait longer
@@ -85,7 +86,8 @@ func TestAFullQueueRefusesAtOnce(t *testing.T) {
 	r, holder := one(t, fmt.Sprintf("{ max_depth: %d, %s }", depth, waitLong))
 	served := append(r.crowd(depth, plain), holder)
 	r.waiting(depth)
-	served = append(served, r.later(plain, "X-Request-Priority", "background"), r.later(plain, "X-Request-Priority", "batch"))
+	served = append(served, r.later(plain, "X-Request-Priority", "background"),
+		r.later(plain, "X-Request-Priority", "batch"))
 	r.waiting(depth + 2) // classes have a depth each
 
 	var refused []rig.Reply
@@ -179,7 +181,8 @@ func TestAStreamBeatsWhileItWaits(t *testing.T) {
 	f.Until(":")
 	r.LetGo()
 	answer := r.rest(f)
-	if !strings.HasPrefix(answer, ":") || !strings.Contains(answer, `"finish_reason":"stop"`) || !strings.HasSuffix(answer, "data: [DONE]\n\n") || strings.Contains(answer, `"error"`) {
+	if !strings.HasPrefix(answer, ":") || !strings.Contains(answer, `"finish_reason":"stop"`) ||
+		!strings.HasSuffix(answer, "data: [DONE]\n\n") || strings.Contains(answer, `"error"`) {
 		t.Errorf("a stream that waited ended as %s", answer)
 	}
 	r.outlived([]*promise{holder})
@@ -233,7 +236,8 @@ func TestEngineWait(t *testing.T) {
 		whole := r.later(plain)
 		f := r.open(stream)
 		frame := r.rest(f)
-		if !strings.HasPrefix(frame, ":") || !strings.Contains(frame, `"code":"no_healthy_worker"`) || strings.Contains(frame, "[DONE]") {
+		if !strings.HasPrefix(frame, ":") || !strings.Contains(frame, `"code":"no_healthy_worker"`) ||
+			strings.Contains(frame, "[DONE]") {
 			t.Errorf("a stream that waited for an engine in vain is %d: %s", f.Resp.StatusCode, frame)
 		}
 		a := r.answer(whole)
@@ -281,7 +285,8 @@ func TestWhoIsServedInTimeIsNotRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, engines.Config{Slots: 1, PerToken: 5 * time.Millisecond,
 		Script: func(string, []byte) engines.Script { return engines.Script{Tokens: 11} }})
-	r.Serve(rig.Settings{"tiers": r.Tiers("max_inflight: 1", ""), "queue": `{ max_wait: { interactive: 10s, background: 10m, batch: 10m } }`})
+	r.Serve(rig.Settings{"tiers": r.Tiers("max_inflight: 1", ""),
+		"queue": `{ max_wait: { interactive: 10s, background: 10m, batch: 10m } }`})
 	for range 10 {
 		if err := r.now(plain).Fails(); err != nil {
 			t.Fatal(err)

@@ -223,7 +223,8 @@ func quiet(m gateway.Samples) error {
 		return fmt.Errorf("%v requests began and %v ended", began, ended)
 	}
 	in := m.Sum("tierway_queue_entered_total")
-	out := m.Sum("tierway_queue_dispatched_total") + m.Sum("tierway_queue_abandoned_total") + m.Sum("tierway_queue_expired_total")
+	out := m.Sum("tierway_queue_dispatched_total") + m.Sum("tierway_queue_abandoned_total") +
+		m.Sum("tierway_queue_expired_total")
 	if in != out {
 		return fmt.Errorf("%v requests entered a queue and %v were dispatched, abandoned or expired", in, out)
 	}

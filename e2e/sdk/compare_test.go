@@ -29,13 +29,17 @@ func TestOneByteIsADifference(t *testing.T) {
 			sent(chat, "application/json", `{"a": {"model":"m"}, "model": "recorded-model" }`), true},
 		{"a nested model is renamed", sent(chat, "application/json", `{"a":{"model":"m"},"model":"m"}`),
 			sent(chat, "application/json", `{"a":{"model":"recorded-model"},"model":"recorded-model"}`), false},
-		{"the model is not renamed", sent(chat, "application/json", `{"model":"m"}`), sent(chat, "application/json", `{"model":"m"}`), false},
-		{"a space is lost", sent(chat, "application/json", `{"model":"m", "n":1}`), sent(chat, "application/json", `{"model":"recorded-model","n":1}`), false},
-		{"a path is passed through", sent(other, "application/json", `{"model":"m"}`), sent(other, "application/json", `{"model":"m"}`), true},
+		{"the model is not renamed", sent(chat, "application/json", `{"model":"m"}`),
+			sent(chat, "application/json", `{"model":"m"}`), false},
+		{"a space is lost", sent(chat, "application/json", `{"model":"m", "n":1}`),
+			sent(chat, "application/json", `{"model":"recorded-model","n":1}`), false},
+		{"a path is passed through", sent(other, "application/json", `{"model":"m"}`),
+			sent(other, "application/json", `{"model":"m"}`), true},
 		{"a model is renamed in what is passed through", sent(other, "application/json", `{"model":"m"}`),
 			sent(other, "application/json", `{"model":"recorded-model"}`), false},
 		{"the query is lost", sent(other+"?a=1", "application/json", `{}`), sent(other, "application/json", `{}`), false},
-		{"the type is another", sent(other, "application/json", `{}`), sent(other, "application/json; charset=utf-8", `{}`), false},
+		{"the type is another", sent(other, "application/json", `{}`), sent(other, "application/json; charset=utf-8", `{}`),
+			false},
 		{"the key is forwarded", sent(other, "application/json", `{}`), withKey, false},
 		{"a form's boundary is another", form("one", "m"), form("two", "recorded-model"), true},
 		{"a form's model is not renamed", form("one", "m"), form("two", "m"), false},
@@ -47,7 +51,8 @@ func TestOneByteIsADifference(t *testing.T) {
 			}
 		})
 	}
-	if _, _, complaints := compare([]recorded{withKey, withKey}, []recorded{sent(other, "application/json", `{}`)}); len(complaints) != 1 {
+	if _, _, complaints := compare([]recorded{withKey, withKey}, []recorded{sent(other, "application/json", `{}`)}); len(
+		complaints) != 1 {
 		t.Errorf("a request that was forwarded once of twice gives %q", complaints)
 	}
 }

@@ -25,7 +25,8 @@ func engineClient(t *testing.T) (c openai.Client, goOn func()) {
 		return engines.Script{Text: heldAnswer, HoldAfter: 4, Release: release}
 	}})
 	t.Cleanup(e.Close)
-	return openai.NewClient(option.WithBaseURL(startEngine(t, e)+"/v1"), option.WithAPIKey("unused")), func() { close(release) }
+	return openai.NewClient(option.WithBaseURL(startEngine(t, e)+"/v1"), option.WithAPIKey("unused")),
+		func() { close(release) }
 }
 
 func backgroundParams() responses.ResponseNewParams {
@@ -48,7 +49,8 @@ func TestSimulatedEnginesResumeResponses(t *testing.T) {
 	}
 	id, after := seen[0].Response.ID, seen[len(seen)-1].SequenceNumber
 	polled := must[*responses.Response](t)(c.Responses.Get(t.Context(), id, responses.ResponseGetParams{}))
-	if begun := seen[0].Response.Status; begun != responses.ResponseStatusQueued || polled.Status != responses.ResponseStatusInProgress {
+	if begun := seen[0].Response.Status; begun != responses.ResponseStatusQueued ||
+		polled.Status != responses.ResponseStatusInProgress {
 		t.Errorf("it begins %s and goes on %s", begun, polled.Status)
 	}
 	rest := c.Responses.GetStreaming(t.Context(), id, responses.ResponseGetParams{StartingAfter: openai.Int(after)},
@@ -60,7 +62,8 @@ func TestSimulatedEnginesResumeResponses(t *testing.T) {
 			t.Fatalf("event %d is %s", i, event.RawJSON())
 		}
 	}
-	if end := last(t, all, 2); end.Type != "response.completed" || end.Response.OutputText() != said(all) || said(all) != heldAnswer {
+	if end := last(t, all, 2); end.Type != "response.completed" || end.Response.OutputText() != said(all) ||
+		said(all) != heldAnswer {
 		t.Errorf("both parts say %q, the end is %s", said(all), end.RawJSON())
 	}
 }
@@ -87,7 +90,8 @@ func TestSimulatedEnginesCancelResponses(t *testing.T) {
 	id := stream.Current().Response.ID
 	got := must[*responses.Response](t)(c.Responses.Cancel(t.Context(), id))
 	events := must[[]responses.ResponseStreamEventUnion](t)(collect(stream))
-	if end := last(t, events, 2); got.Status != responses.ResponseStatusCancelled || end.Type != "response.failed" || end.Response.Status != responses.ResponseStatusCancelled {
+	if end := last(t, events, 2); got.Status != responses.ResponseStatusCancelled || end.Type != "response.failed" ||
+		end.Response.Status != responses.ResponseStatusCancelled {
 		t.Errorf("cancelled as %s, the stream ends with %s", got.Status, end.RawJSON())
 	}
 	_, err := c.Responses.Cancel(t.Context(), "resp_unknown")

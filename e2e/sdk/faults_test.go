@@ -28,7 +28,8 @@ func faultyModels() map[string][]chaos.Fault {
 		"later":          one(later),
 		"later-async":    one(later),
 		"later-messages": one(later),
-		"busy":           one(chaos.Fault{Kind: chaos.Status, Status: http.StatusServiceUnavailable, RetryAfter: "1", Times: 1}),
+		"busy": one(chaos.Fault{Kind: chaos.Status, Status: http.StatusServiceUnavailable, RetryAfter: "1",
+			Times: 1}),
 		"never":          one(never),
 		"limited":        one(chaos.Fault{Kind: chaos.Status, Status: http.StatusTooManyRequests, RetryAfter: "1"}),
 		"broken":         one(chaos.Fault{Kind: chaos.Status, Status: http.StatusInternalServerError}),
@@ -78,7 +79,8 @@ func startFaulty(t *testing.T) *faulty {
 			t.Fatal(err)
 		}
 		f.chaos[model] = c
-		fmt.Fprintf(&pools, "  - { name: %[1]s, model: %[1]s, engine: vllm, serves: [chat, responses, messages, embeddings], workers: [ { name: worker-%[1]s, url: %[2]q } ] }\n",
+		fmt.Fprintf(&pools, "  - { name: %[1]s, model: %[1]s, engine: vllm, serves: [chat, responses, messages, "+
+			"embeddings], workers: [ { name: worker-%[1]s, url: %[2]q } ] }\n",
 			model, startEngine(t, c))
 	}
 	f.Process = gateway.Serve(t, `
@@ -108,6 +110,7 @@ func TestTheSlowModelHasHeartbeats(t *testing.T) {
 	}
 	beats, content, ok := strings.Cut(string(body), "data: ")
 	if !strings.HasPrefix(beats, ":") || !ok || !strings.HasSuffix(content, "data: [DONE]\n\n") {
-		t.Errorf("a stream whose first event is late began with %q and ended with %q", beats, content[max(0, len(content)-40):])
+		t.Errorf("a stream whose first event is late began with %q and ended with %q", beats,
+			content[max(0, len(content)-40):])
 	}
 }

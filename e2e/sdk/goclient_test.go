@@ -43,12 +43,14 @@ func (a *attempts) want(t *testing.T, statuses ...int) {
 // goClient returns a client of the gateway and what it saw.
 func goClient(p *gateway.Process, options ...option.RequestOption) (openai.Client, *attempts) {
 	seen := &attempts{}
-	base := []option.RequestOption{option.WithBaseURL(p.BaseURL), option.WithAPIKey(p.APIKey), option.WithMiddleware(seen.note)}
+	base := []option.RequestOption{option.WithBaseURL(p.BaseURL), option.WithAPIKey(p.APIKey),
+		option.WithMiddleware(seen.note)}
 	return openai.NewClient(append(base, options...)...), seen
 }
 
 func chatOf(model, text string) openai.ChatCompletionNewParams {
-	return openai.ChatCompletionNewParams{Model: model, Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage(text)}}
+	return openai.ChatCompletionNewParams{Model: model,
+		Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage(text)}}
 }
 
 // collect reads a stream to its end.

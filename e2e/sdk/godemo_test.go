@@ -59,12 +59,14 @@ func goChat() []named {
 	return []named{
 		{"chat", func(t *testing.T, ctx context.Context, c openai.Client) {
 			answer := must[*openai.ChatCompletion](t)(c.Chat.Completions.New(ctx, chatOf("auto", hello)))
-			if last(t, answer.Choices, 1).Message.Content == "" || answer.Usage.TotalTokens != answer.Usage.PromptTokens+answer.Usage.CompletionTokens {
+			if last(t, answer.Choices, 1).Message.Content == "" || answer.Usage.TotalTokens != answer.Usage.PromptTokens+
+				answer.Usage.CompletionTokens {
 				t.Errorf("an odd answer: %s", answer.RawJSON())
 			}
 		}},
 		{"a stream has no chunk that was not asked for", func(t *testing.T, ctx context.Context, c openai.Client) {
-			chunks := must[[]openai.ChatCompletionChunk](t)(collect(c.Chat.Completions.NewStreaming(ctx, chatOf("small", hello))))
+			chunks := must[[]openai.ChatCompletionChunk](t)(collect(c.Chat.Completions.NewStreaming(ctx,
+				chatOf("small", hello))))
 			for _, chunk := range chunks {
 				if len(chunk.Choices) == 0 || chunk.JSON.Usage.Valid() {
 					t.Errorf("a chunk that was not asked for: %s", chunk.RawJSON())
@@ -105,8 +107,10 @@ func goChat() []named {
 		{"structured output", func(t *testing.T, ctx context.Context, c openai.Client) {
 			params := chatOf("auto", hello)
 			params.ResponseFormat.OfJSONSchema = &openai.ResponseFormatJSONSchemaParam{
-				JSONSchema: openai.ResponseFormatJSONSchemaJSONSchemaParam{Name: "forecast", Strict: openai.Bool(true), Schema: forecast()}}
-			wantForecast(t, last(t, must[*openai.ChatCompletion](t)(c.Chat.Completions.New(ctx, params)).Choices, 1).Message.Content)
+				JSONSchema: openai.ResponseFormatJSONSchemaJSONSchemaParam{Name: "forecast", Strict: openai.Bool(true),
+					Schema: forecast()}}
+			wantForecast(t, last(t, must[*openai.ChatCompletion](t)(c.Chat.Completions.New(ctx, params)).Choices,
+				1).Message.Content)
 		}},
 		{"completions, whole and streamed", func(t *testing.T, ctx context.Context, c openai.Client) {
 			params := openai.CompletionNewParams{Model: "small", MaxTokens: openai.Int(6)}
@@ -122,9 +126,11 @@ func goChat() []named {
 		{"headers explain the answer", func(t *testing.T, ctx context.Context, c openai.Client) {
 			var raw *http.Response
 			answer := must[*openai.ChatCompletion](t)(c.Chat.Completions.New(ctx, chatOf("auto", hello),
-				option.WithResponseInto(&raw), option.WithHeader("X-Model-Tier", "LARGE"), option.WithHeader("X-Request-ID", "req-of-mine")))
+				option.WithResponseInto(&raw), option.WithHeader("X-Model-Tier", "LARGE"),
+				option.WithHeader("X-Request-ID", "req-of-mine")))
 			h := raw.Header
-			if h.Get("X-Model-Tier") != "large" || !strings.HasPrefix(h.Get("X-Routed-To"), "large-") || h.Get("X-Request-Id") != "req-of-mine" || answer.Model != "demo-large-70b" {
+			if h.Get("X-Model-Tier") != "large" || !strings.HasPrefix(h.Get("X-Routed-To"), "large-") ||
+				h.Get("X-Request-Id") != "req-of-mine" || answer.Model != "demo-large-70b" {
 				t.Errorf("the headers are %v and the model is %s", h, answer.Model)
 			}
 		}},
@@ -133,7 +139,8 @@ func goChat() []named {
 
 func goResponses() []named {
 	input := func(model string) responses.ResponseNewParams {
-		return responses.ResponseNewParams{Model: model, Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(hello)}}
+		return responses.ResponseNewParams{Model: model,
+			Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(hello)}}
 	}
 	return []named{
 		{"responses, kept and deleted", func(t *testing.T, ctx context.Context, c openai.Client) {
@@ -163,7 +170,8 @@ func goOthers() []named {
 			params := openai.EmbeddingNewParams{Model: "text-embedding-3-small"}
 			params.Input.OfArrayOfStrings = []string{"a sentence", "another"}
 			sum := 0.0
-			for _, v := range last(t, must[*openai.CreateEmbeddingResponse](t)(c.Embeddings.New(ctx, params)).Data, 2).Embedding {
+			for _, v := range last(t, must[*openai.CreateEmbeddingResponse](t)(c.Embeddings.New(ctx, params)).Data,
+				2).Embedding {
 				sum += v * v
 			}
 			if math.Abs(sum-1) > 1e-4 {
@@ -181,21 +189,24 @@ func goOthers() []named {
 			must[*openai.Model](t)(c.Models.Get(ctx, "demo-small-7b"))
 		}},
 		{"moderations", func(t *testing.T, ctx context.Context, c openai.Client) {
-			params := openai.ModerationNewParams{Model: "small", Input: openai.ModerationNewParamsInputUnion{OfString: openai.String("I am kind")}}
+			params := openai.ModerationNewParams{Model: "small",
+				Input: openai.ModerationNewParamsInputUnion{OfString: openai.String("I am kind")}}
 			if n := len(must[*openai.ModerationNewResponse](t)(c.Moderations.New(ctx, params)).Results); n != 1 {
 				t.Errorf("%d results", n)
 			}
 		}},
 		{"transcription", func(t *testing.T, ctx context.Context, c openai.Client) {
-			answer := must[*openai.AudioTranscriptionNewResponseUnion](t)(c.Audio.Transcriptions.New(ctx, openai.AudioTranscriptionNewParams{
-				Model: "small", File: openai.File(strings.NewReader(strings.Repeat("x", 2004)), "speech.wav", "audio/wav")}))
+			answer := must[*openai.AudioTranscriptionNewResponseUnion](t)(c.Audio.Transcriptions.New(ctx,
+				openai.AudioTranscriptionNewParams{
+					Model: "small", File: openai.File(strings.NewReader(strings.Repeat("x", 2004)), "speech.wav", "audio/wav")}))
 			if !strings.Contains(answer.Text, "speech.wav holds 2004 bytes") {
 				t.Errorf("heard %q", answer.Text)
 			}
 		}},
 		{"speech", func(t *testing.T, ctx context.Context, c openai.Client) {
 			voice := openai.AudioSpeechNewParamsVoiceUnion{OfString: openai.String("alloy")}
-			resp := must[*http.Response](t)(c.Audio.Speech.New(ctx, openai.AudioSpeechNewParams{Model: "small", Voice: voice, Input: hello}))
+			resp := must[*http.Response](t)(c.Audio.Speech.New(ctx,
+				openai.AudioSpeechNewParams{Model: "small", Voice: voice, Input: hello}))
 			defer resp.Body.Close()
 			if b := must[[]byte](t)(io.ReadAll(resp.Body)); len(b) < 512 || resp.Header.Get("Content-Type") != "audio/mpeg" {
 				t.Errorf("%d bytes of %s", len(b), resp.Header.Get("Content-Type"))
@@ -219,7 +230,8 @@ func goErrors() []named {
 		}},
 		{"an unknown model", func(t *testing.T, ctx context.Context, c openai.Client) {
 			_, err := c.Chat.Completions.New(ctx, chatOf("nobody-serves-this", hello))
-			if e := refused(t, err, http.StatusNotFound, "model_not_found"); e.Param != "model" || e.Response.Header.Get("X-Request-Id") == "" {
+			if e := refused(t, err, http.StatusNotFound, "model_not_found"); e.Param != "model" ||
+				e.Response.Header.Get("X-Request-Id") == "" {
 				t.Errorf("the error's param is %q, its headers are %v", e.Param, e.Response.Header)
 			}
 			_, err = collect(c.Chat.Completions.NewStreaming(ctx, chatOf("nobody-serves-this", hello)))

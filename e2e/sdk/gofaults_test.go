@@ -112,7 +112,8 @@ func goOddStreams(t *testing.T, f *faulty) {
 
 func goHeartbeats(t *testing.T, f *faulty) {
 	c, _ := goClient(f.Process)
-	chunks := must[[]openai.ChatCompletionChunk](t)(collect(c.Chat.Completions.NewStreaming(t.Context(), chatOf("slow", hello))))
+	chunks := must[[]openai.ChatCompletionChunk](t)(collect(c.Chat.Completions.NewStreaming(t.Context(),
+		chatOf("slow", hello))))
 	if got := finish(t, chunks); got != "stop" || len(chunks[0].Choices) == 0 {
 		t.Errorf("the finish reason is %q, the first chunk %s", got, chunks[0].RawJSON())
 	}
@@ -121,10 +122,12 @@ func goHeartbeats(t *testing.T, f *faulty) {
 
 func goCancels(t *testing.T, f *faulty) {
 	c, _ := goClient(f.Process)
-	made := must[*responses.Response](t)(c.Responses.New(t.Context(), responses.ResponseNewParams{Model: "held", Background: openai.Bool(true),
-		Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(hello)}}))
+	made := must[*responses.Response](t)(c.Responses.New(t.Context(),
+		responses.ResponseNewParams{Model: "held", Background: openai.Bool(true),
+			Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(hello)}}))
 	must[*responses.Response](t)(c.Responses.Cancel(t.Context(), made.ID))
-	if got := must[*responses.Response](t)(c.Responses.Get(t.Context(), made.ID, responses.ResponseGetParams{})); got.Status != "cancelled" {
+	if got := must[*responses.Response](t)(c.Responses.Get(t.Context(), made.ID,
+		responses.ResponseGetParams{})); got.Status != "cancelled" {
 		t.Errorf("the status after cancelling is %s", got.Status)
 	}
 }
@@ -140,7 +143,8 @@ func goEmbeddings(t *testing.T, f *faulty) {
 	}
 	defer direct.Kill()
 	straight := openai.NewClient(option.WithBaseURL(direct.URL+"/v1"), option.WithAPIKey("unused"))
-	want := last(t, must[*openai.CreateEmbeddingResponse](t)(straight.Embeddings.New(t.Context(), params)).Data, 1).Embedding
+	want := last(t, must[*openai.CreateEmbeddingResponse](t)(straight.Embeddings.New(t.Context(), params)).Data,
+		1).Embedding
 	if !slices.Equal(through, want) {
 		t.Error("a vector through the gateway is another than straight from its worker")
 	}

@@ -22,7 +22,8 @@ func TestMain(m *testing.M) {
 func plainEnvironment() error {
 	for _, v := range os.Environ() {
 		name, _, _ := strings.Cut(v, "=")
-		if !strings.HasPrefix(name, "OPENAI_") && !strings.HasPrefix(name, "ANTHROPIC_") && !strings.HasSuffix(strings.ToUpper(name), "_PROXY") {
+		if !strings.HasPrefix(name, "OPENAI_") && !strings.HasPrefix(name, "ANTHROPIC_") &&
+			!strings.HasSuffix(strings.ToUpper(name), "_PROXY") {
 			continue
 		}
 		if err := os.Unsetenv(name); err != nil {

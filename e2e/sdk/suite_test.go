@@ -46,7 +46,8 @@ func answeredByTheGateway() map[string]string {
 // routedPaths are those of the suite's requests whose model decides where they
 // go, and is rewritten; all others pass through untouched.
 func routedPaths() []string {
-	return []string{"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/responses/input_tokens", "/v1/responses/compact", "/v1/embeddings", "/v1/moderations",
+	return []string{"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/responses/input_tokens",
+		"/v1/responses/compact", "/v1/embeddings", "/v1/moderations",
 		"/v1/audio/transcriptions", "/v1/audio/translations", "/v1/audio/speech",
 		"/v1/images/generations", "/v1/images/edits", "/v1/images/variations"}
 }
@@ -82,11 +83,13 @@ models: { "*": all }
 	runs.Wait()
 	for i, way := range []string{"direct", "through the gateway"} {
 		if r := results[i]; r.err != nil || len(r.passed) == 0 || len(r.failed)+len(r.skipped) > 0 {
-			t.Errorf("%s: %d passed, failed: %v, skipped: %v, error: %v\n%s", way, len(r.passed), r.failed, r.skipped, r.err, r.log)
+			t.Errorf("%s: %d passed, failed: %v, skipped: %v, error: %v\n%s", way, len(r.passed), r.failed, r.skipped, r.err,
+				r.log)
 		}
 	}
 	if !slices.Equal(results[0].passed, results[1].passed) {
-		t.Errorf("other tests passed directly (%d) than through the gateway (%d)", len(results[0].passed), len(results[1].passed))
+		t.Errorf("other tests passed directly (%d) than through the gateway (%d)", len(results[0].passed),
+			len(results[1].passed))
 	}
 	own, forwarded, complaints := compare(direct.take(), behind.take())
 	const shown = 6 // a fault that changes one request often changes all of them
@@ -104,7 +107,8 @@ models: { "*": all }
 	if forwarded == 0 {
 		t.Error("the suite sent nothing")
 	}
-	t.Logf("openai-go suite: %d tests direct, %d through the gateway; %d requests equal byte for byte but for the model; %d answered by the gateway: %v",
+	t.Logf("openai-go suite: %d tests direct, %d through the gateway; %d requests equal byte for byte but for the "+
+		"model; %d answered by the gateway: %v",
 		len(results[0].passed), len(results[1].passed), forwarded, total(own), own)
 }
 
@@ -186,7 +190,9 @@ func buildSuite(ctx context.Context, t *testing.T) *suite {
 	}
 	dir := t.TempDir()
 	if pinned, used := versionOf(ctx, t, filepath.Join(root, "e2e", "openaigo")), versionOf(ctx, t, root); pinned != used {
-		t.Fatalf("the suite is pinned at %s and the tests use %s: the versions in go.mod and e2e/openaigo/go.mod have to be equal", pinned, used)
+		t.Fatalf(
+			"the suite is pinned at %s and the tests use %s: the versions in go.mod and e2e/openaigo/go.mod have to be equal",
+			pinned, used)
 	}
 	command := func(args ...string) string {
 		c := exec.CommandContext(ctx, "go", append(args, suitePackages()...)...)

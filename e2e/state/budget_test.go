@@ -83,8 +83,10 @@ func (r *stateRig) spend(clients int, tokens int64, gateways ...*gateway.Process
 func (r *stateRig) refuses(p *gateway.Process, when string) {
 	r.T.Helper()
 	got := r.ask(p.BaseURL)
-	if got.Status != http.StatusTooManyRequests || !contains(got.Body, "insufficient_quota") || got.Header.Get("X-Should-Retry") != "false" {
-		r.T.Errorf("%s a spent budget is told %d, x-should-retry %q: %s", when, got.Status, got.Header.Get("X-Should-Retry"), got.Body)
+	if got.Status != http.StatusTooManyRequests || !contains(got.Body, "insufficient_quota") ||
+		got.Header.Get("X-Should-Retry") != "false" {
+		r.T.Errorf("%s a spent budget is told %d, x-should-retry %q: %s", when, got.Status, got.Header.Get("X-Should-Retry"),
+			got.Body)
 	}
 }
 
@@ -176,12 +178,14 @@ func TestABudgetStaysSpent(t *testing.T) {
 				unknown += (clients + alone) * largest
 			}
 			if spent > budget+unknown {
-				t.Errorf("%d tokens were spent of %d; under way or not yet known were %d at most; %d requests were decided without Redis", spent, budget, unknown, alone)
+				t.Errorf("%d tokens were spent of %d; under way or not yet known were %d at most; %d requests were decided "+
+					"without Redis", spent, budget, unknown, alone)
 			}
 			if least := budget - clients*200; spent < int64(least) {
 				t.Errorf("only %d tokens were spent of %d", spent, budget)
 			}
-			t.Logf("%d tokens were spent of %d: an overshoot of %d, where %d were under way or not yet known at most", spent, budget, spent-budget, unknown)
+			t.Logf("%d tokens were spent of %d: an overshoot of %d, where %d were under way or not yet known at most", spent,
+				budget, spent-budget, unknown)
 			for _, e := range events {
 				e.do()
 				for _, p := range gs {

@@ -19,7 +19,8 @@ import (
 // first gateway starts, and returns it. Flags may say more of it.
 func newKey(t *testing.T, sql, tenant string, flags ...string) string {
 	t.Helper()
-	return strings.TrimSpace(gateway.Command(t, append([]string{"keys", "create", "-c", commandFile(t, sql), "--tenant", tenant, "--quiet"}, flags...)...))
+	return strings.TrimSpace(gateway.Command(t,
+		append([]string{"keys", "create", "-c", commandFile(t, sql), "--tenant", tenant, "--quiet"}, flags...)...))
 }
 
 // only asks a PostgreSQL database for one value.
@@ -97,7 +98,8 @@ func TestTheDatabaseAwayCostsNobodyAnything(t *testing.T) {
 			}
 			t.Logf("with the database: %v", l.times(begin, gone))
 			t.Logf("without it: %v; noticed after %v", l.times(gone, back), noticed)
-			t.Logf("after it: %v; used again after %v; %d requests, each with its row", l.times(back, time.Now()), recovered, l.asked())
+			t.Logf("after it: %v; used again after %v; %d requests, each with its row", l.times(back, time.Now()), recovered,
+				l.asked())
 		})
 	}
 }
@@ -122,13 +124,15 @@ func TestAColdStartWithoutTheDatabaseRefusesNoGoodKeyForGood(t *testing.T) {
 		}
 		return got
 	}
-	if got := ask(key); got.Status != http.StatusServiceUnavailable || !strings.Contains(got.Body, "auth_backend_unavailable") || got.Header.Get("Retry-After") == "" {
+	if got := ask(key); got.Status != http.StatusServiceUnavailable ||
+		!strings.Contains(got.Body, "auth_backend_unavailable") || got.Header.Get("Retry-After") == "" {
 		t.Errorf("a good key is told %d, Retry-After %q: %s", got.Status, got.Header.Get("Retry-After"), got.Body)
 	}
 	if got := ask(key[:len(key)-1]); got.Status != http.StatusUnauthorized {
 		t.Errorf("a mistyped key is told %d: %s", got.Status, got.Body)
 	}
-	if ready, alive := p.Get("/readyz"), p.Get("/livez"); ready != http.StatusServiceUnavailable || alive != http.StatusOK {
+	if ready, alive := p.Get("/readyz"), p.Get("/livez"); ready != http.StatusServiceUnavailable ||
+		alive != http.StatusOK {
 		t.Errorf("without any directory /readyz is %d and /livez %d", ready, alive)
 	}
 	sql.Restart()
@@ -158,7 +162,8 @@ func TestAStartWithNeitherServesWhomItKnows(t *testing.T) {
 	sql, redis := backends.Postgres(t), backends.Redis(t)
 	sql.Kill()
 	redis.Kill()
-	p := r.serve(rig.Settings{"store": stores(sql.URL, redis.URL), "auth": auth("app", "rpm: 100000, day_tokens: 1000000")})
+	p := r.serve(rig.Settings{"store": stores(sql.URL, redis.URL),
+		"auth": auth("app", "rpm: 100000, day_tokens: 1000000")})
 	for range asked {
 		if got := r.ask(p.BaseURL); got.Status != http.StatusOK {
 			t.Fatalf("without both an answer is %d: %s", got.Status, got.Body)

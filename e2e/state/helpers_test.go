@@ -83,5 +83,6 @@ func lists(t *testing.T, p *gateway.Process, word string) {
 func commandFile(t *testing.T, sql string) string {
 	t.Helper()
 	// A worker that nobody asks: a configuration without tiers is none.
-	return rig.Settings{"store": stores(sql, ""), "tiers": `[ { name: small, model: sim, workers: [ { name: w, url: "http://127.0.0.1:1" } ] } ]`}.Write(t)
+	return rig.Settings{"store": stores(sql, ""),
+		"tiers": `[ { name: small, model: sim, workers: [ { name: w, url: "http://127.0.0.1:1" } ] } ]`}.Write(t)
 }

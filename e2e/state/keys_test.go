@@ -48,7 +48,8 @@ func TestARevokedKeyIsRefusedEverywhere(t *testing.T) {
 			l.work.Go(l.stream)
 			metric(t, other, "tierway_inflight", 1, rig.Patience)
 
-			gateway.Command(t, "keys", "revoke", only[string](t, sql, "SELECT id FROM keys WHERE tenant = 'fox'"), "--api", one.AdminURL, "--yes")
+			gateway.Command(t, "keys", "revoke", only[string](t, sql, "SELECT id FROM keys WHERE tenant = 'fox'"), "--api",
+				one.AdminURL, "--yes")
 			at := time.Now()
 			if status := ask(one); status != http.StatusUnauthorized {
 				t.Errorf("the gateway that revoked the key tells it %d", status)

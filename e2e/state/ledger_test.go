@@ -82,7 +82,8 @@ func (m *mixed) one(r *stateRig, dice *rand.Rand, base string) {
 
 // prompt is some text of chance, of ten to two hundred words.
 func prompt(dice *rand.Rand) string {
-	words := strings.Fields("the quick brown fox jumps over a lazy dog while seven wizards brew jovial potions beneath pale moonlight and question every strange answer that ancient libraries give to travellers")
+	words := strings.Fields("the quick brown fox jumps over a lazy dog while seven wizards brew jovial potions beneath " +
+		"pale moonlight and question every strange answer that ancient libraries give to travellers")
 	var b strings.Builder
 	for range 10 + dice.IntN(190) {
 		b.WriteString(words[dice.IntN(len(words))])
@@ -110,7 +111,9 @@ func ledger(t *testing.T, sql, tenant string) map[string]row {
 		t.Fatal(err)
 	}
 	defer c.Close(ctx)
-	rows, err := c.Query(ctx, "SELECT request_id, worker, outcome, status, prompt, cached, output, estimated <> 0 FROM ledger WHERE tenant = $1", tenant)
+	rows, err := c.Query(ctx,
+		"SELECT request_id, worker, outcome, status, prompt, cached, output, estimated <> 0 FROM ledger WHERE tenant = $1",
+		tenant)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +121,8 @@ func ledger(t *testing.T, sql, tenant string) map[string]row {
 	all := map[string]row{}
 	for rows.Next() {
 		var r row
-		if err := rows.Scan(&r.request, &r.worker, &r.outcome, &r.status, &r.prompt, &r.cached, &r.output, &r.estimated); err != nil {
+		if err := rows.Scan(&r.request, &r.worker, &r.outcome, &r.status, &r.prompt, &r.cached, &r.output,
+			&r.estimated); err != nil {
 			t.Fatal(err)
 		}
 		if _, twice := all[r.request]; twice {
@@ -146,7 +150,8 @@ func TestTheLedgerIsWhatTheEnginesWrote(t *testing.T) {
 	r := newRig(t, 3, engines.Config{Ended: wrote.add, PerToken: 2 * time.Millisecond, Prefill: 50000,
 		Script: func(string, []byte) engines.Script { return engines.Script{} }})
 	sql := backends.Database(t)
-	p := r.serve(rig.Settings{"store": stores(sql, backends.Redis(t).URL), "auth": auth("app", "tpm: 1000000000, concurrent: 64"),
+	p := r.serve(rig.Settings{"store": stores(sql, backends.Redis(t).URL),
+		"auth":   auth("app", "tpm: 1000000000, concurrent: 64"),
 		"policy": "{ name: least_load }",
 		"health": "{ path: auto, interval: 1s, timeout: 1s, down_after: 1, up_after: 1 }",
 		"retry":  "{ attempts: 5, budget: 1 }",
@@ -163,7 +168,8 @@ func TestTheLedgerIsWhatTheEnginesWrote(t *testing.T) {
 	}
 	r.compare(rows, &wrote)
 	r.fills(64, p.BaseURL)
-	t.Logf("%d requests, %d deaths: %d whole, %d cut, %d left by their clients, refused by status %v; %d rows", m.asked, deaths,
+	t.Logf("%d requests, %d deaths: %d whole, %d cut, %d left by their clients, refused by status %v; %d rows", m.asked,
+		deaths,
 		m.whole, m.cut, m.left, m.refused, len(rows))
 	if len(m.refused) > 0 {
 		t.Errorf("beside one worker that died two could answer, and some were refused: %v", m.refused)
@@ -310,5 +316,6 @@ func (r *stateRig) compare(rows map[string]row, wrote *told) {
 	r.T.Logf("estimated, cut answers: %v", &cut)
 	r.T.Logf("estimated, prompts without an answer, by what engines count of them: %v", &unanswered)
 	r.T.Logf("estimated, prompts that were sent and not read: %v", &unread)
-	r.T.Logf("all: %v; all that the engines wrote, attempts of others' rows included: %d", &total, written.Prompt+written.Output)
+	r.T.Logf("all: %v; all that the engines wrote, attempts of others' rows included: %d", &total,
+		written.Prompt+written.Output)
 }

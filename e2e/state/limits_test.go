@@ -95,7 +95,9 @@ func TestFourGatewaysShareOneLimit(t *testing.T) {
 	bases := r.fleet(4, backends.Redis(t).URL, rig.Settings{"auth": auth("app", "rpm: 60")})
 	admitted, refused := r.offer(20, last, bases)
 	near(t, "requests admitted", len(admitted), int(last.Minutes()*rpm)+burst, 3+min(r.alone(), burst))
-	t.Logf("%d rpm over 4 gateways for %v: %d of %d admitted; the rate and one burst are %d; %d decided by a gateway alone", rpm, last,
+	t.Logf("%d rpm over 4 gateways for %v: "+
+		"%d of %d admitted; the rate and one burst are %d; %d decided by a gateway alone",
+		rpm, last,
 		len(admitted), len(admitted)+len(refused), int(last.Minutes()*rpm)+burst, r.alone())
 }
 
@@ -140,7 +142,8 @@ func TestThreeGatewaysShareOneRate(t *testing.T) {
 			break
 		}
 	}
-	t.Logf("%d rps over 3 gateways for %v: %d of %d admitted, at most %d in one second", rps, last, len(admitted), len(admitted)+len(refused), most)
+	t.Logf("%d rps over 3 gateways for %v: %d of %d admitted, at most %d in one second", rps, last, len(admitted),
+		len(admitted)+len(refused), most)
 }
 
 // badRefusal says what a refusal's headers lack; empty is nothing.

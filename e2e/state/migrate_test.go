@@ -63,7 +63,8 @@ func TestANewerSchemaIsNotTouched(t *testing.T) {
 	if _, err := c.Exec(ctx, "INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, true)"); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"migrate", "up"}, {"keys", "list"}, {"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}} {
+	for _, args := range [][]string{{"migrate", "up"}, {"keys", "list"},
+		{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}} {
 		ctx, cancel := context.WithTimeout(context.Background(), rig.Patience)
 		out, err := exec.CommandContext(ctx, gateway.Binary(t), append(args, "-c", file)...).CombinedOutput()
 		cancel()

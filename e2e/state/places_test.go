@@ -53,7 +53,8 @@ func TestTheOvershootOfFourGateways(t *testing.T) {
 			// A gateway alone enforces a quarter of the limit; all four together enforce
 			// the limit once more, beside the requests that Redis has admitted.
 			if bound := limit + min(alone, limit); most > bound {
-				t.Errorf("%d were under way at once, want at most %d: the limit is %d, and %d requests were decided without Redis", most, bound, limit, alone)
+				t.Errorf("%d were under way at once, want at most %d: the limit is %d, and %d requests were decided without Redis",
+					most, bound, limit, alone)
 			}
 			if c.dies && alone == 0 {
 				t.Error("no gateway noticed that Redis died")
@@ -61,7 +62,8 @@ func TestTheOvershootOfFourGateways(t *testing.T) {
 			if admitted == 0 || refused == 0 {
 				t.Error("the limit was not met")
 			}
-			t.Logf("%s: at most %d under way of %d allowed; %d admitted, %d refused; %d decided by a gateway alone for want of an answer",
+			t.Logf("%s: at most %d under way of %d allowed; %d admitted, %d refused; %d decided by a gateway alone for want "+
+				"of an answer",
 				c.name, most, limit, admitted, refused, alone)
 			r.fills(limit, bases...)
 		})
@@ -115,7 +117,8 @@ func (r *stateRig) fills(limit int, bases ...string) {
 			work.Go(func() {
 				ctx, cancel := context.WithTimeout(context.Background(), rig.Patience)
 				defer cancel()
-				if got, err := r.post(ctx, bases[i%len(bases)], chatPath, rig.TenantKey, chatBody); err == nil && got.Status == http.StatusOK {
+				if got, err := r.post(ctx, bases[i%len(bases)], chatPath, rig.TenantKey, chatBody); err == nil &&
+					got.Status == http.StatusOK {
 					admitted.Add(1)
 				}
 			})
@@ -144,7 +147,8 @@ func TestADeadGatewaysPlacesComeBack(t *testing.T) {
 		}
 		return s
 	}})
-	own := rig.Settings{"store": stores("", backends.Redis(t).URL), "auth": auth("app", fmt.Sprintf("concurrent: %d", limit))}
+	own := rig.Settings{"store": stores("", backends.Redis(t).URL),
+		"auth": auth("app", fmt.Sprintf("concurrent: %d", limit))}
 	dies, stays := r.serve(own), r.serve(own)
 	l := r.newLoad(rig.TenantKey, dies.BaseURL)
 	for range limit {

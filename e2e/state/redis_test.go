@@ -27,7 +27,8 @@ func TestRedisAwayCostsNobodyAnything(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 2, engines.Config{})
 			redis := backends.Redis(t)
-			p := r.serve(rig.Settings{"store": stores(backends.Database(t), redis.URL), "auth": auth("app", "rpm: 1000000, tpm: 1000000000, concurrent: 64")})
+			p := r.serve(rig.Settings{"store": stores(backends.Database(t), redis.URL),
+				"auth": auth("app", "rpm: 1000000, tpm: 1000000000, concurrent: 64")})
 			metric(t, p, "tierway_redis_up", 1, rig.Patience)
 			before := len(about(p, "redis"))
 			l := r.newLoad(rig.TenantKey, p.BaseURL)
@@ -69,7 +70,8 @@ func TestRedisAwayCostsNobodyAnything(t *testing.T) {
 				t.Errorf("there are %d log lines about one absence: %q", len(lines), lines)
 			}
 			t.Logf("with Redis: %v", usual)
-			t.Logf("without it: %v; %d took 50ms more than usual; noticed after %v", without, without.over(usual.at(0.5)+50*time.Millisecond), noticed)
+			t.Logf("without it: %v; %d took 50ms more than usual; noticed after %v", without,
+				without.over(usual.at(0.5)+50*time.Millisecond), noticed)
 			t.Logf("after it:   %v; used again after %v", l.times(back, time.Now()), recovered)
 		})
 	}
@@ -120,7 +122,8 @@ func TestARedisThatRefusesCostsNobodyAnything(t *testing.T) {
 		{"SCRIPT FLUSH", "PING"},
 		{"CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"},
 		{"REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"},
-		{`EVAL "for _,k in ipairs(redis.call('keys','*')) do redis.call('del',k) redis.call('set',k,'x') end return 1" 0`, "PING"},
+		{`EVAL "for _,k in ipairs(redis.call('keys','*')) do redis.call('del',k) redis.call('set',k,'x') end return 1" 0`,
+			"PING"},
 	} {
 		do := func(command string) {
 			if got := redis.Do(command); strings.HasPrefix(got, "-") {
@@ -171,8 +174,10 @@ func TestLimitsWithoutRedis(t *testing.T) {
 	redis.Kill()
 	metric(t, p, "tierway_ratelimit_degraded", 1, rig.Patience)
 	for range 20 {
-		if got := ask(strictKey); got.Status != http.StatusServiceUnavailable || !contains(got.Body, "ratelimit_unavailable") || got.Header.Get("Retry-After") == "" {
-			t.Fatalf("without Redis the strict tenant is told %d, Retry-After %q: %s", got.Status, got.Header.Get("Retry-After"), got.Body)
+		if got := ask(strictKey); got.Status != http.StatusServiceUnavailable ||
+			!contains(got.Body, "ratelimit_unavailable") || got.Header.Get("Retry-After") == "" {
+			t.Fatalf("without Redis the strict tenant is told %d, Retry-After %q: %s", got.Status, got.Header.Get("Retry-After"),
+				got.Body)
 		}
 	}
 	admitted := 0

@@ -39,7 +39,8 @@ func TestReloadsLoseNothing(t *testing.T) {
 	reloads := rounds(t, 10, 100)
 	every := soak(t) / time.Duration(reloads)
 	r := newRig(t, 3, engines.Config{PerToken: 30 * time.Millisecond})
-	own := rig.Settings{"store": stores(backends.Database(t), backends.Redis(t).URL), "auth": auth("app", "rpm: 1000000, tpm: 1000000000, concurrent: 400")}
+	own := rig.Settings{"store": stores(backends.Database(t), backends.Redis(t).URL),
+		"auth": auth("app", "rpm: 1000000, tpm: 1000000000, concurrent: 400")}
 	tiers := func(weight int) string {
 		return fmt.Sprintf("[ %s, %s ]", r.tier("small", "sim", weight, 0, 1), r.tier("large", "big", weight, 2))
 	}
@@ -76,7 +77,8 @@ func TestReloadsLoseNothing(t *testing.T) {
 		t.Errorf("after %d reloads the generation is %v", reloads, got)
 	}
 	t.Logf("before the reloads: %v", l.times(time.Time{}, begin))
-	t.Logf("during %d reloads: %v; %d streams whole; a reload took %v at most", reloads, l.times(begin, end), l.streams, sorted(took).at(1))
+	t.Logf("during %d reloads: %v; %d streams whole; a reload took %v at most", reloads, l.times(begin, end), l.streams,
+		sorted(took).at(1))
 }
 
 // TestEveryWayToReload: the API, SIGHUP and a change of the file each make one
@@ -150,7 +152,8 @@ func TestEveryWayToReload(t *testing.T) {
 //
 // RL-13.
 func TestALowerLimitIsNoNewStart(t *testing.T) {
-	for name, redis := range map[string]func() string{"in process": func() string { return "" }, "in Redis": func() string { return backends.Redis(t).URL }} {
+	for name, redis := range map[string]func() string{"in process": func() string { return "" },
+		"in Redis": func() string { return backends.Redis(t).URL }} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 1, engines.Config{})
 			own := rig.Settings{"store": stores("", redis()), "auth": auth("app", "rpm: 60, burst: 20")}

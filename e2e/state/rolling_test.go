@@ -25,7 +25,8 @@ func TestRollingRestartsFailNobody(t *testing.T) {
 	const perSecond, streams = 200, 30
 	all := rounds(t, 2, 20)
 	r := newRig(t, 3, engines.Config{PerToken: 20 * time.Millisecond})
-	own := rig.Settings{"store": stores(backends.Database(t), backends.Redis(t).URL), "auth": auth("app", "rpm: 1000000, tpm: 1000000000, concurrent: 200"),
+	own := rig.Settings{"store": stores(backends.Database(t), backends.Redis(t).URL),
+		"auth":  auth("app", "rpm: 1000000, tpm: 1000000000, concurrent: 200"),
 		"drain": `{ accept_grace: 1s, timeout: 30s }`}
 	gateways := []*gateway.Process{r.start(own), r.start(own)} // both at once: one of them makes the schema
 	for _, p := range gateways {

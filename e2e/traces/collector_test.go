@@ -27,7 +27,8 @@ func (r *traceRig) load() {
 	for i := range askers {
 		asked.Go(func() {
 			for j := range perAsker {
-				if status, _ := r.ask(fmt.Sprintf("load-%d-%d", i, j), body(fmt.Sprintf("%d %d %s", i, j, prompt), j%2 == 0)); status != http.StatusOK {
+				if status, _ := r.ask(fmt.Sprintf("load-%d-%d", i, j),
+					body(fmt.Sprintf("%d %d %s", i, j, prompt), j%2 == 0)); status != http.StatusOK {
 					r.T.Errorf("status %d", status)
 				}
 			}
@@ -43,7 +44,8 @@ func (r *traceRig) spans() (exported, failed, dropped, queued float64) {
 		return -1, -1, -1, -1
 	}
 	const name = "tierway_trace_spans_total"
-	return s.Sum(name, `result="exported"`), s.Sum(name, `result="failed"`), s.Sum(name, `result="dropped"`), s.Sum("tierway_trace_queue")
+	return s.Sum(name, `result="exported"`), s.Sum(name, `result="failed"`), s.Sum(name, `result="dropped"`),
+		s.Sum("tierway_trace_queue")
 }
 
 // perRequest is how many spans a request has that one worker answered at once.
@@ -102,7 +104,8 @@ func TestACollectorThatHangsCostsNothing(t *testing.T) {
 	r.load()
 	exported, failed, dropped, queued := r.spans()
 	if made := exported + failed + dropped + queued; made != askers*perAsker*perRequest || exported != 0 || dropped == 0 {
-		t.Errorf("exported %v, failed %v, dropped %v, queued %v of %d", exported, failed, dropped, queued, askers*perAsker*perRequest)
+		t.Errorf("exported %v, failed %v, dropped %v, queued %v of %d", exported, failed, dropped, queued,
+			askers*perAsker*perRequest)
 	}
 	if most := 50.0*perRequest + 30 + perRequest; queued > most {
 		t.Errorf("%v spans are kept for a collector that hangs, more than %v", queued, most)
@@ -168,7 +171,8 @@ func TestAStopExportsWhatIsThere(t *testing.T) {
 		}
 	}
 	if len(requests) != askers*perAsker || len(roots) != askers*perAsker || len(children) != askers*perAsker {
-		t.Errorf("%d requests were exported as %d spans with %d families, of %d", len(requests), len(roots), len(children), askers*perAsker)
+		t.Errorf("%d requests were exported as %d spans with %d families, of %d", len(requests), len(roots), len(children),
+			askers*perAsker)
 	}
 }
 

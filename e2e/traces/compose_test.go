@@ -101,22 +101,26 @@ func TestTheGatewayOfComposeExports(t *testing.T) {
 	r.Attach(gateway.Serve(t, string(text), env...))
 	r.APIKey = rig.TenantKey
 	t.Cleanup(r.Kill) // the container's drain takes longer than this test
-	if status, _ := r.ask("composed", strings.ReplaceAll(body(prompt, true), "auto", "sim"), "Traceparent", sampled); status != 200 {
+	if status, _ := r.ask("composed", strings.ReplaceAll(body(prompt, true), "auto", "sim"), "Traceparent",
+		sampled); status != 200 {
 		t.Fatalf("status %d", status)
 	}
 	tr := r.collector.request("composed", 1)
 	tr.lies()
 	call := tr.one("chat sim")
-	if tr.root.service != gatewayService || tr.root.trace != callerTrace || tr.root.parent != callerSpan || tr.one("llm_request").parent != call.id || tr.one("route").parent != tr.root.id {
+	if tr.root.service != gatewayService || tr.root.trace != callerTrace || tr.root.parent != callerSpan ||
+		tr.one("llm_request").parent != call.id || tr.one("route").parent != tr.root.id {
 		t.Errorf("compose's gateway exports %+v", tr.all)
 	}
-	tr.has(tr.root, map[string]string{"tierway.tenant": "default", "tierway.tier": "default", "tierway.worker": "engine", "tierway.outcome": "ok"})
+	tr.has(tr.root, map[string]string{"tierway.tenant": "default", "tierway.tier": "default", "tierway.worker": "engine",
+		"tierway.outcome": "ok"})
 }
 
 func TestComposeSendsTracesToItsJaeger(t *testing.T) {
 	env, _ := composed(t, map[string]string{"TIERWAY_KEY_SHA256": "x"})
 	said := strings.Join(env, "\n")
-	if !strings.Contains(said, "OTEL_EXPORTER_OTLP_ENDPOINT=http://jaeger:4318") || !strings.Contains(said, "OTEL_SERVICE_NAME=tierway") {
+	if !strings.Contains(said, "OTEL_EXPORTER_OTLP_ENDPOINT=http://jaeger:4318") ||
+		!strings.Contains(said, "OTEL_SERVICE_NAME=tierway") {
 		t.Errorf("without a word of the person who starts it:\n%s", said)
 	}
 	off, _ := composed(t, map[string]string{"TIERWAY_KEY_SHA256": "x", "TIERWAY_OTLP": ""})

@@ -32,11 +32,15 @@ func TestARetryIsTwoAttempts(t *testing.T) {
 		t.Fatalf("a retry is told by %q", tr.names())
 	}
 	tr.lies()
-	tr.has(tr.root, map[string]string{"tierway.attempts": "2", "tierway.worker": "w1", "tierway.outcome": "ok", "error.type": ""})
-	tr.has(calls[0], map[string]string{"error.type": "500", "http.response.status_code": "500", "tierway.worker": "w0", "tierway.attempt": "1"})
-	tr.has(calls[1], map[string]string{"error.type": "", "http.response.status_code": "200", "tierway.worker": "w1", "tierway.attempt": "2"})
+	tr.has(tr.root, map[string]string{"tierway.attempts": "2", "tierway.worker": "w1", "tierway.outcome": "ok",
+		"error.type": ""})
+	tr.has(calls[0], map[string]string{"error.type": "500", "http.response.status_code": "500", "tierway.worker": "w0",
+		"tierway.attempt": "1"})
+	tr.has(calls[1], map[string]string{"error.type": "", "http.response.status_code": "200", "tierway.worker": "w1",
+		"tierway.attempt": "2"})
 	if !calls[0].failed || calls[1].failed || tr.root.failed || calls[0].id == calls[1].id {
-		t.Errorf("failed: %v, %v, the request %v; ids %s, %s", calls[0].failed, calls[1].failed, tr.root.failed, calls[0].id, calls[1].id)
+		t.Errorf("failed: %v, %v, the request %v; ids %s, %s", calls[0].failed, calls[1].failed, tr.root.failed, calls[0].id,
+			calls[1].id)
 	}
 	if engine := tr.one("llm_request"); engine.parent != calls[1].id {
 		t.Errorf("the engine's parent is %q, not the attempt that reached it", engine.parent)
@@ -71,7 +75,8 @@ func TestAWaitInTheQueueIsASpan(t *testing.T) {
 	queue, route, call := tr.one("queue"), tr.one("route"), tr.one("chat sim")
 	tr.has(queue, map[string]string{"tierway.tier": "small", "tierway.class": "interactive", "tierway.attempt": "1"})
 	if !queue.end.After(queue.start) || queue.end.After(route.end) || route.end.After(call.start) {
-		t.Errorf("the wait lasts from %v to %v, the choice ends at %v, the attempt begins at %v", queue.start, queue.end, route.end, call.start)
+		t.Errorf("the wait lasts from %v to %v, the choice ends at %v, the attempt begins at %v", queue.start, queue.end,
+			route.end, call.start)
 	}
 	if first := r.collector.request("first", 1); len(first.named("queue")) != 0 {
 		t.Error("who had a worker at once has waited")
@@ -93,17 +98,20 @@ func TestARefusedRequestIsASpan(t *testing.T) {
 	}{
 		{id: "no-key", body: body(prompt, false), key: "", status: 401},
 		{id: "bad-key", body: body(prompt, false), key: "Bearer wrong", status: 401},
-		{id: "no-model", body: `{"model":"nobody","messages":[{"role":"user","content":"x"}]}`, key: "Bearer " + rig.TenantKey, status: 404, tenant: "acme", model: "other", known: true},
+		{id: "no-model", body: `{"model":"nobody","messages":[{"role":"user","content":"x"}]}`,
+			key: "Bearer " + rig.TenantKey, status: 404, tenant: "acme", model: "other", known: true},
 		{id: "no-json", body: `{"model":`, key: "Bearer " + rig.TenantKey, status: 400, tenant: "acme", known: true},
-		{id: "too-many", body: body(prompt, false), key: "Bearer " + limitedKey, status: 429, tenant: "slow", model: "auto", limit: "rpm", known: true},
+		{id: "too-many", body: body(prompt, false), key: "Bearer " + limitedKey, status: 429, tenant: "slow", model: "auto",
+			limit: "rpm", known: true},
 	} {
 		status, _ := r.ask(c.id, c.body, "Authorization", c.key, "Traceparent", sampled)
 		if status != c.status {
 			t.Errorf("%s: status %d, want %d", c.id, status, c.status)
 		}
 		tr := r.collector.request(c.id, 0)
-		tr.has(tr.root, map[string]string{"http.response.status_code": fmt.Sprint(c.status), "error.type": "", "tierway.outcome": "refused",
-			"tierway.tenant": c.tenant, "tierway.limit": c.limit, "gen_ai.request.model": c.model, "tierway.attempts": "0"})
+		tr.has(tr.root, map[string]string{"http.response.status_code": fmt.Sprint(c.status), "error.type": "",
+			"tierway.outcome": "refused",
+			"tierway.tenant":  c.tenant, "tierway.limit": c.limit, "gen_ai.request.model": c.model, "tierway.attempts": "0"})
 		if tr.root.failed || tr.root.attrs["tierway.code"] == "" {
 			t.Errorf("%s: failed %v, code %q", c.id, tr.root.failed, tr.root.attrs["tierway.code"])
 		}
@@ -122,7 +130,8 @@ func TestAFailedRequestIsAFailedSpan(t *testing.T) {
 	r.traced("")
 	status, _ := r.ask("failed", body(prompt, false))
 	tr := r.collector.request("failed", 0)
-	tr.has(tr.root, map[string]string{"http.response.status_code": fmt.Sprint(status), "tierway.outcome": "failed", "error.type": tr.root.attrs["tierway.code"]})
+	tr.has(tr.root, map[string]string{"http.response.status_code": fmt.Sprint(status), "tierway.outcome": "failed",
+		"error.type": tr.root.attrs["tierway.code"]})
 	calls := tr.named("chat sim")
 	if status < 500 || !tr.root.failed || len(calls) == 0 || !calls[0].failed || calls[0].attrs["error.type"] == "" {
 		t.Errorf("status %d, failed %v, attempts %+v", status, tr.root.failed, calls)
@@ -162,10 +171,12 @@ func TestALinkedRequestHasATraceOfItsOwn(t *testing.T) {
 	r.ask("linked", body(prompt, true), "Traceparent", unsampled, "Tracestate", "vendor=1")
 	tr := r.collector.request("linked", 1)
 	tr.lies()
-	if tr.root.trace == callerTrace || tr.root.parent != "" || len(tr.root.links) != 1 || tr.root.links[0] != callerTrace+":"+callerSpan {
+	if tr.root.trace == callerTrace || tr.root.parent != "" || len(tr.root.links) != 1 || tr.root.links[0] != callerTrace+
+		":"+callerSpan {
 		t.Errorf("the request's span is %+v", tr.root)
 	}
-	if got := r.Workers[0].Recorder.Requests()[0].Header; got.Get("Tracestate") != "" || tr.one("llm_request").trace != tr.root.trace {
+	if got := r.Workers[0].Recorder.Requests()[0].Header; got.Get("Tracestate") != "" ||
+		tr.one("llm_request").trace != tr.root.trace {
 		t.Errorf("the engine got the caller's tracestate %q or another trace", got.Get("Tracestate"))
 	}
 }

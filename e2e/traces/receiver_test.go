@@ -86,9 +86,12 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 }
 
 func read(s *tracepb.Span) span {
-	one := span{trace: hex.EncodeToString(s.TraceId), id: hex.EncodeToString(s.SpanId), parent: hex.EncodeToString(s.ParentSpanId), state: s.TraceState,
-		name: s.Name, kind: strings.ToLower(strings.TrimPrefix(s.Kind.String(), "SPAN_KIND_")), failed: s.Status.GetCode() == tracepb.Status_STATUS_CODE_ERROR,
-		attrs: plain(s.Attributes), start: time.Unix(0, int64(s.StartTimeUnixNano)), end: time.Unix(0, int64(s.EndTimeUnixNano))}
+	one := span{trace: hex.EncodeToString(s.TraceId), id: hex.EncodeToString(s.SpanId),
+		parent: hex.EncodeToString(s.ParentSpanId), state: s.TraceState,
+		name: s.Name, kind: strings.ToLower(strings.TrimPrefix(s.Kind.String(), "SPAN_KIND_")),
+		failed: s.Status.GetCode() == tracepb.Status_STATUS_CODE_ERROR,
+		attrs:  plain(s.Attributes), start: time.Unix(0, int64(s.StartTimeUnixNano)),
+		end: time.Unix(0, int64(s.EndTimeUnixNano))}
 	for _, e := range s.Events {
 		one.events = append(one.events, event{name: e.Name, attrs: plain(e.Attributes)})
 	}

@@ -35,31 +35,43 @@ func whole(tr tree) {
 	tr.t.Helper()
 	tr.lies()
 	root, route, call, engine := tr.root, tr.one("route"), tr.one("chat sim"), tr.one("llm_request")
-	if root.kind != "server" || root.name != "POST /chat/completions" || root.service != gatewayService || root.schema != "https://opentelemetry.io/schemas/1.41.0" || root.failed {
+	if root.kind != "server" || root.name != "POST /chat/completions" || root.service != gatewayService ||
+		root.schema != "https://opentelemetry.io/schemas/1.41.0" || root.failed {
 		tr.t.Errorf("the request's span is %+v", root)
 	}
-	if call.kind != "client" || route.kind != "internal" || engine.kind != "server" || engine.parent != call.id || call.failed {
-		tr.t.Errorf("kinds %s, %s, %s; the engine's parent is %q and the attempt %q", call.kind, route.kind, engine.kind, engine.parent, call.id)
+	if call.kind != "client" || route.kind != "internal" || engine.kind != "server" || engine.parent != call.id ||
+		call.failed {
+		tr.t.Errorf("kinds %s, %s, %s; the engine's parent is %q and the attempt %q", call.kind, route.kind, engine.kind,
+			engine.parent, call.id)
 	}
 	tr.has(root, map[string]string{
-		"http.request.method": "POST", "http.route": "/chat/completions", "http.response.status_code": "200", "error.type": "",
-		"gen_ai.operation.name": "", "gen_ai.usage.input_tokens": "", "gen_ai.usage.output_tokens": "", "tierway.output_tokens": engine.attrs["gen_ai.usage.output_tokens"],
-		"gen_ai.request.model": "auto", "gen_ai.request.stream": "true", "gen_ai.request.max_tokens": "20",
-		"tierway.tenant": "acme", "tierway.class": "interactive", "tierway.dialect": "chat", "tierway.tier": "small", "tierway.rule": "default",
-		"tierway.policy": "chwbl", "tierway.worker": "w0", "tierway.outcome": "ok", "tierway.attempts": "1", "tierway.config_generation": "1",
+		"http.request.method": "POST", "http.route": "/chat/completions", "http.response.status_code": "200",
+		"error.type":            "",
+		"gen_ai.operation.name": "", "gen_ai.usage.input_tokens": "", "gen_ai.usage.output_tokens": "",
+		"tierway.output_tokens": engine.attrs["gen_ai.usage.output_tokens"],
+		"gen_ai.request.model":  "auto", "gen_ai.request.stream": "true", "gen_ai.request.max_tokens": "20",
+		"tierway.tenant": "acme", "tierway.class": "interactive", "tierway.dialect": "chat", "tierway.tier": "small",
+		"tierway.rule":   "default",
+		"tierway.policy": "chwbl", "tierway.worker": "w0", "tierway.outcome": "ok", "tierway.attempts": "1",
+		"tierway.config_generation": "1",
 	})
-	tr.has(route, map[string]string{"tierway.policy": "chwbl", "tierway.worker": "w0", "tierway.reason": root.attrs["tierway.reason"],
+	tr.has(route, map[string]string{"tierway.policy": "chwbl", "tierway.worker": "w0",
+		"tierway.reason":           root.attrs["tierway.reason"],
 		"tierway.route.candidates": "1", "tierway.attempt": "1", "tierway.predicted_cached_tokens": "0"})
-	if len(route.events) != 1 || route.events[0].name != "candidate" || route.events[0].attrs["tierway.worker"] != "w0" || route.events[0].attrs["tierway.candidate.score"] == "" {
+	if len(route.events) != 1 || route.events[0].name != "candidate" || route.events[0].attrs["tierway.worker"] != "w0" ||
+		route.events[0].attrs["tierway.candidate.score"] == "" {
 		tr.t.Errorf("the choice's events are %v", route.events)
 	}
 	tr.has(call, map[string]string{
-		"gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.request.model": "sim", "tierway.requested_model": "auto",
-		"gen_ai.request.stream": "true", "gen_ai.request.max_tokens": "20", "gen_ai.usage.output_tokens": engine.attrs["gen_ai.usage.output_tokens"],
-		"gen_ai.usage.input_tokens": engine.attrs["gen_ai.usage.input_tokens"], "gen_ai.usage.cache_read.input_tokens": "0",
+		"gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.request.model": "sim",
+		"tierway.requested_model": "auto",
+		"gen_ai.request.stream":   "true", "gen_ai.request.max_tokens": "20",
+		"gen_ai.usage.output_tokens": engine.attrs["gen_ai.usage.output_tokens"],
+		"gen_ai.usage.input_tokens":  engine.attrs["gen_ai.usage.input_tokens"], "gen_ai.usage.cache_read.input_tokens": "0",
 		"http.response.status_code": "200", "error.type": "", "tierway.worker": "w0", "tierway.attempt": "1",
 	})
-	if len(call.events) != 1 || call.events[0].name != "first_content" || call.attrs["gen_ai.response.time_to_first_chunk"] == "" {
+	if len(call.events) != 1 || call.events[0].name != "first_content" ||
+		call.attrs["gen_ai.response.time_to_first_chunk"] == "" {
 		tr.t.Errorf("the first content is told by %v and %q", call.events, call.attrs["gen_ai.response.time_to_first_chunk"])
 	}
 	if engine.attrs["gen_ai.usage.output_tokens"] == "" {
@@ -84,12 +96,15 @@ func TestAnSDKsCallIsOneTraceIntoTheEngine(t *testing.T) {
 		t.Errorf("the caller's trace is not gone on with: %+v", tr.root)
 	}
 	got := r.Workers[0].Recorder.Requests()[0].Header
-	if got.Get("Traceparent") != "00-"+callerTrace+"-"+tr.one("chat sim").id+"-01" || got.Get("Tracestate") != "vendor=1" || got.Get("Baggage") != "" {
-		t.Errorf("the engine got traceparent %q, tracestate %q, baggage %q", got.Get("Traceparent"), got.Get("Tracestate"), got.Get("Baggage"))
+	if got.Get("Traceparent") != "00-"+callerTrace+"-"+tr.one("chat sim").id+"-01" ||
+		got.Get("Tracestate") != "vendor=1" || got.Get("Baggage") != "" {
+		t.Errorf("the engine got traceparent %q, tracestate %q, baggage %q", got.Get("Traceparent"), got.Get("Tracestate"),
+			got.Get("Baggage"))
 	}
 	for _, s := range tr.all {
 		for key, value := range s.attrs {
-			if strings.Contains(value, "sphinx") || strings.Contains(value, rig.TenantKey) || strings.Contains(value, r.Workers[0].URL()) {
+			if strings.Contains(value, "sphinx") || strings.Contains(value, rig.TenantKey) ||
+				strings.Contains(value, r.Workers[0].URL()) {
 				t.Errorf("%s: %s is %q", s.name, key, value)
 			}
 		}
@@ -110,7 +125,9 @@ func TestAWholeAnswerHasNoFirstContent(t *testing.T) {
 		t.Errorf("the first content is told by %v and %q", call.events, call.attrs["gen_ai.response.time_to_first_chunk"])
 	}
 	tr.has(tr.root, map[string]string{"gen_ai.request.stream": "", "tierway.outcome": "ok"})
-	tr.has(tr.one("chat sim"), map[string]string{"gen_ai.request.stream": "", "gen_ai.usage.output_tokens": tr.one("llm_request").attrs["gen_ai.usage.output_tokens"]})
+	tr.has(tr.one("chat sim"),
+		map[string]string{"gen_ai.request.stream": "",
+			"gen_ai.usage.output_tokens": tr.one("llm_request").attrs["gen_ai.usage.output_tokens"]})
 	if tr.root.parent != "" {
 		t.Errorf("a request without a caller's trace has the parent %q", tr.root.parent)
 	}
@@ -139,7 +156,8 @@ func TestThePythonSDKsCallIsOneTraceIntoTheEngine(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), rig.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, python, "-c", script)
-	cmd.Env = append(os.Environ(), "BASE_URL="+r.BaseURL, "API_KEY="+r.APIKey, "TRACEPARENT="+sampled, "PROMPT="+prompt, "PYTHONDONTWRITEBYTECODE=1")
+	cmd.Env = append(os.Environ(), "BASE_URL="+r.BaseURL, "API_KEY="+r.APIKey, "TRACEPARENT="+sampled, "PROMPT="+prompt,
+		"PYTHONDONTWRITEBYTECODE=1")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -153,12 +171,14 @@ func TestThePythonSDKsCallIsOneTraceIntoTheEngine(t *testing.T) {
 func TestWithoutTracingAClientsTraceReachesTheEngine(t *testing.T) {
 	r := newRig(t, 1)
 	r.serve("", "")
-	if status, _ := r.ask("plain", body(prompt, false), "Traceparent", sampled, "Tracestate", "vendor=1", "Baggage", "user=alice"); status != http.StatusOK {
+	if status, _ := r.ask("plain", body(prompt, false), "Traceparent", sampled, "Tracestate", "vendor=1", "Baggage",
+		"user=alice"); status != http.StatusOK {
 		t.Fatalf("status %d", status)
 	}
 	got := r.Workers[0].Recorder.Requests()[0].Header
 	if got.Get("Traceparent") != sampled || got.Get("Tracestate") != "vendor=1" || got.Get("Baggage") != "" {
-		t.Errorf("the engine got traceparent %q, tracestate %q, baggage %q", got.Get("Traceparent"), got.Get("Tracestate"), got.Get("Baggage"))
+		t.Errorf("the engine got traceparent %q, tracestate %q, baggage %q", got.Get("Traceparent"), got.Get("Tracestate"),
+			got.Get("Baggage"))
 	}
 	r.Stop()
 	for _, s := range r.collector.all() {

@@ -54,7 +54,8 @@ func (s *storm) sameRequests(all []decisions.Decision) {
 	for _, l := range s.Access() {
 		id := text(l["request_id"])
 		lines[id]++
-		line := fmt.Sprint(l["status"], text(l["outcome"]), text(l["tenant"]), text(l["tier"]), text(l["worker"]), text(l["code"]), text(l["limit"]), text(l["shed"]))
+		line := fmt.Sprint(l["status"], text(l["outcome"]), text(l["tenant"]), text(l["tier"]), text(l["worker"]),
+			text(l["code"]), text(l["limit"]), text(l["shed"]))
 		if line != told[id] {
 			s.T.Errorf("the access line of %s tells %q, its record %q", id, line, told[id])
 		}
@@ -124,7 +125,8 @@ func (s *storm) sameCounts(m gateway.Samples, all []decisions.Decision) {
 			}
 		}
 	}
-	for _, outcome := range []decisions.Result{decisions.OK, decisions.Refused, decisions.Failed, decisions.Truncated, decisions.ClientGone} {
+	for _, outcome := range []decisions.Result{decisions.OK, decisions.Refused, decisions.Failed, decisions.Truncated,
+		decisions.ClientGone} {
 		if counts[fmt.Sprintf("outcome=%q", outcome)] == 0 {
 			s.T.Errorf("the storm has not met %s", outcome)
 		}

@@ -18,7 +18,8 @@ import (
 func (c *canary) broken() {
 	c.T.Helper()
 	word := func() string { return c.text("word of a broken request") }
-	head := "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + c.key + "\r\nContent-Type: application/json\r\n"
+	head := "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + c.key +
+		"\r\nContent-Type: application/json\r\n"
 	for _, address := range []string{strings.TrimPrefix(c.URL+"", "http://"), strings.TrimPrefix(c.AdminURL, "http://")} {
 		for _, raw := range []string{
 			"GET /" + word() + " HTTP/1.1\r\nHost: x\r\nA header " + word() + "\r\n\r\n",
@@ -34,7 +35,8 @@ func (c *canary) broken() {
 		}
 	}
 	forged := "\n{\"level\":\"ERROR\",\"msg\":\"request\"}\r\n\x1b[31m\u0085\u2028level=error"
-	for _, body := range []string{rig.Chat("any-"+forged, "x"), rig.Chat(forged, "x"), rig.Chat("auto", forged, `"user":`+rig.Quoted(forged))} {
+	for _, body := range []string{rig.Chat("any-"+forged, "x"), rig.Chat(forged, "x"),
+		rig.Chat("auto", forged, `"user":`+rig.Quoted(forged))} {
 		c.Try("/v1/chat/completions", body, "Authorization", "Bearer "+c.key)
 	}
 	c.Send(c.Request(c.T.Context(), http.MethodGet, "/v1/models/%0Alevel=error%1B%5B31m", "", c.credentials()...))
@@ -78,7 +80,8 @@ func (c *canary) unforged() {
 		}
 	}
 	for _, line := range c.Access() {
-		if model := fmt.Sprint(line["requested_model"]); line["level"] == "ERROR" || strings.Contains(model, "level") && !strings.HasPrefix(model, "any-") {
+		if model := fmt.Sprint(line["requested_model"]); line["level"] == "ERROR" || strings.Contains(model, "level") &&
+			!strings.HasPrefix(model, "any-") {
 			c.T.Errorf("a client has written a line of the access log: %v", line)
 		}
 	}

@@ -95,13 +95,15 @@ func (c *canary) makesKeys() {
 		var made struct {
 			Secret string `json:"secret"`
 		}
-		if err := json.Unmarshal([]byte(c.manage(http.StatusCreated, http.MethodPost, path, body)), &made); err != nil || made.Secret == "" {
+		if err := json.Unmarshal([]byte(c.manage(http.StatusCreated, http.MethodPost, path, body)), &made); err != nil ||
+			made.Secret == "" {
 			c.T.Fatalf("POST %s tells no key: %v", path, err)
 		}
 		c.keys[made.Secret] = true
 		return c.plant(made.Secret, "key that was made by "+path)
 	}
-	for _, key := range []string{secret("/admin/tenants", `{"name":"made","issue_key":true}`), secret("/admin/tenants/made/keys", "{}")} {
+	for _, key := range []string{secret("/admin/tenants", `{"name":"made","issue_key":true}`),
+		secret("/admin/tenants/made/keys", "{}")} {
 		c.post(http.StatusOK, "/v1/chat/completions", rig.Chat("sim", "hello"), "Authorization", "Bearer "+key)
 	}
 	admin := secret("/admin/admins", `{"name":"another","role":"viewer"}`)
@@ -119,17 +121,22 @@ func (c *canary) commands(explained, draft string) {
 		c.T.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{"explain", "--live", "--api", c.AdminURL, "-f", "-"}, {"explain", "--live", "--api", c.AdminURL, "-f", "-", "--draft", file, "--json"},
-		{"replay", "--live", "--api", c.AdminURL, "--draft", file}, {"replay", "-c", c.File, "--decisions", c.beside("decisions.jsonl"), "--draft", draft, "--changes"},
+		{"explain", "--live", "--api", c.AdminURL, "-f", "-"},
+		{"explain", "--live", "--api", c.AdminURL, "-f", "-", "--draft", file, "--json"},
+		{"replay", "--live", "--api", c.AdminURL, "--draft", file},
+		{"replay", "-c", c.File, "--decisions", c.beside("decisions.jsonl"), "--draft", draft, "--changes"},
 		{"check", "-c", c.File},
 	} {
 		out, problem, _ := command(c.T, explained, args...)
 		c.search(c.T, "tierway "+args[0], out+problem, false)
 	}
 	wrong := filepath.Join(dir, "wrong.yaml")
-	misplaced := rig.Settings{"store": `{ sql: "postgres://me:` + c.secret("password of a wrong file") + `@h h/x" }`, "telemetry": `{ otlp: "http://me:` + c.secret("password of a wrong collector") + `@h:1" }`,
-		"redis": `"redis://:` + c.secret("password of a wrong Redis") + `@h:1"`, "auth": "{ keys: [ { name: acme, key: " + c.secret("key in a wrong file") + " } ] }",
-		"tiers": `[ { name: small, model: sim, workers: [ { name: w0, url: "http://me:` + c.secret("password of a wrong worker") + `@h:1" } ] } ]`}
+	misplaced := rig.Settings{"store": `{ sql: "postgres://me:` + c.secret("password of a wrong file") + `@h h/x" }`,
+		"telemetry": `{ otlp: "http://me:` + c.secret("password of a wrong collector") + `@h:1" }`,
+		"redis":     `"redis://:` + c.secret("password of a wrong Redis") + `@h:1"`, "auth": "{ keys: [ { name: acme, key: " +
+			c.secret("key in a wrong file") + " } ] }",
+		"tiers": `[ { name: small, model: sim, workers: [ { name: w0, url: "http://me:` +
+			c.secret("password of a wrong worker") + `@h:1" } ] } ]`}
 	if err := os.WriteFile(wrong, []byte(misplaced.String()), 0o600); err != nil {
 		c.T.Fatal(err)
 	}
@@ -145,9 +152,10 @@ func TestAPasswordOfADatabaseThatIsAwayIsToldNowhere(t *testing.T) {
 	t.Parallel() // its end waits for the database for some seconds
 	c := newCanary(t)
 	c.Own = rig.Settings{
-		"admin":     `{ keys: [ { name: tests, sha256: ` + rig.Digest(rig.AdminKey) + ` } ] }`,
-		"auth":      "{ keys: [ { name: acme, sha256: " + rig.Digest(c.key) + ", limits: { rpm: 1000 } } ] }",
-		"store":     fmt.Sprintf("{ sql: %q, redis: %q }", "postgres://someone:"+c.secret("password of PostgreSQL")+"@127.0.0.1:1/tierway", "redis://:"+c.secret("password of Redis")+"@127.0.0.1:1"),
+		"admin": `{ keys: [ { name: tests, sha256: ` + rig.Digest(rig.AdminKey) + ` } ] }`,
+		"auth":  "{ keys: [ { name: acme, sha256: " + rig.Digest(c.key) + ", limits: { rpm: 1000 } } ] }",
+		"store": fmt.Sprintf("{ sql: %q, redis: %q }", "postgres://someone:"+c.secret("password of PostgreSQL")+
+			"@127.0.0.1:1/tierway", "redis://:"+c.secret("password of Redis")+"@127.0.0.1:1"),
 		"tiers":     c.Tiers("api_key_env: WORKER_KEY", ""),
 		"telemetry": `{ otlp: "http://127.0.0.1:1" }`,
 		"log":       "{ level: debug }",
@@ -161,7 +169,8 @@ func TestAPasswordOfADatabaseThatIsAwayIsToldNowhere(t *testing.T) {
 		got = c.Try("/v1/chat/completions", rig.Chat("sim", c.text("prompt")), "Authorization", "Bearer "+c.bad)
 		c.search(t, "a refusal without a database", got.Body+fmt.Sprint(got.Header), false)
 	}
-	for _, path := range []string{"/admin/config", "/admin/status", "/admin/audit", "/admin/decisions", "/admin/tenants", "/metrics"} {
+	for _, path := range []string{"/admin/config", "/admin/status", "/admin/audit", "/admin/decisions", "/admin/tenants",
+		"/metrics"} {
 		_, told := c.Admin(http.MethodGet, path, "", rig.AdminKey)
 		c.search(t, "GET "+path, told, false)
 	}
@@ -183,11 +192,14 @@ func TestASecretInAWrongVariableIsToldNowhere(t *testing.T) {
 		{"OTEL_EXPORTER_OTLP_ENDPOINT=someone:" + secret() + "@127.0.0.1:1"},
 		{"OTEL_EXPORTER_OTLP_ENDPOINT=http://someone:" + secret() + "@127.0.0.1:port/%zz"},
 		{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1/?key=" + secret()},
-		{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_HEADERS=authorization " + secret() + ",b=%zz" + secret() + "\n,=" + secret()},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_HEADERS=authorization " + secret() + ",b=%zz" +
+			secret() + "\n,=" + secret()},
 		{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_HEADERS=" + secret()},
 	} {
-		p := gateway.Start(t, rig.Settings{"auth": "{ required: false }", "store": `{ sql: "" }`, "drain": "{ accept_grace: 1ms, timeout: 1s }",
-			"health": `{ path: "off" }`, "tiers": c.Tiers("", ""), "log": "{ level: debug }"}.String(), append(env, "OTEL_BSP_SCHEDULE_DELAY=5")...)
+		p := gateway.Start(t, rig.Settings{"auth": "{ required: false }", "store": `{ sql: "" }`,
+			"drain":  "{ accept_grace: 1ms, timeout: 1s }",
+			"health": `{ path: "off" }`, "tiers": c.Tiers("", ""), "log": "{ level: debug }"}.String(),
+			append(env, "OTEL_BSP_SCHEDULE_DELAY=5")...)
 		status, told := p.Data("/v1/models")
 		if status != http.StatusOK {
 			t.Errorf("with %q the models are %d: %s", env, status, told)

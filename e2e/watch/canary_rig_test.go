@@ -32,10 +32,12 @@ const echoing = "say it again"
 func newCanary(t *testing.T) *canary {
 	t.Helper()
 	p := newPlants()
-	c := &canary{plants: p, collector: newCollector(t), key: p.secret("tenant's key"), bad: p.secret("wrong key"), cookie: p.secret("cookie"), spoken: p.text("answer")}
-	c.watchRig = newRig(t, 2, engines.Config{CacheTokens: 1 << 16, AnyModel: true, Script: func(string, []byte) engines.Script {
-		return engines.Script{Text: "Thus spoke " + c.spoken + " and was silent."}
-	}}, echo)
+	c := &canary{plants: p, collector: newCollector(t), key: p.secret("tenant's key"), bad: p.secret("wrong key"),
+		cookie: p.secret("cookie"), spoken: p.text("answer")}
+	c.watchRig = newRig(t, 2,
+		engines.Config{CacheTokens: 1 << 16, AnyModel: true, Script: func(string, []byte) engines.Script {
+			return engines.Script{Text: "Thus spoke " + c.spoken + " and was silent."}
+		}}, echo)
 	c.env = []string{"WORKER_KEY=" + c.secret("worker's key"), "OTEL_BSP_SCHEDULE_DELAY=20",
 		"OTEL_EXPORTER_OTLP_HEADERS=authorization=" + c.secret("collector's key")}
 	return c
@@ -53,7 +55,8 @@ func echo(inner http.Handler) http.Handler {
 			inner.ServeHTTP(w, r)
 			return
 		}
-		again := fmt.Sprintf(`{"error":{"message":%s,"type":%s,"code":%s}}`, rig.Quoted(string(body)), rig.Quoted(string(body)), rig.Quoted(string(body)))
+		again := fmt.Sprintf(`{"error":{"message":%s,"type":%s,"code":%s}}`, rig.Quoted(string(body)),
+			rig.Quoted(string(body)), rig.Quoted(string(body)))
 		switch {
 		case bytes.Contains(body, []byte("in a stream")):
 			w.Header().Set("Content-Type", "text/event-stream")
@@ -71,7 +74,8 @@ func echo(inner http.Handler) http.Handler {
 				status = http.StatusBadRequest
 			}
 			w.WriteHeader(status)
-			fmt.Fprintf(w, `{"error":{"message":"Incorrect API key provided: %s","code":"invalid_api_key"}}`, r.Header.Get("Authorization"))
+			fmt.Fprintf(w, `{"error":{"message":"Incorrect API key provided: %s","code":"invalid_api_key"}}`,
+				r.Header.Get("Authorization"))
 		case bytes.Contains(body, []byte("as a refusal")):
 			w.WriteHeader(http.StatusBadRequest)
 			io.WriteString(w, again) //nolint:errcheck // the gateway may have gone
@@ -86,9 +90,11 @@ func echo(inner http.Handler) http.Handler {
 func (c *canary) begin() {
 	adminDigest := rig.Digest(c.plant(rig.AdminKey, "admin's key"))
 	c.Serve(rig.Settings{
-		"admin":     `{ keys: [ { name: tests, sha256: ` + adminDigest + ` } ] }`,
-		"auth":      "{ keys: [ { name: acme, sha256: " + rig.Digest(c.key) + " }, { name: slow, sha256: " + rig.Digest(c.secret("another tenant's key")) + " } ] }",
-		"store":     fmt.Sprintf("{ sql: \"sqlite://tierway.db\", redis: %q }", "redis://someone:"+c.secret("password of Redis")+"@127.0.0.1:1"),
+		"admin": `{ keys: [ { name: tests, sha256: ` + adminDigest + ` } ] }`,
+		"auth": "{ keys: [ { name: acme, sha256: " + rig.Digest(c.key) + " }, { name: slow, sha256: " +
+			rig.Digest(c.secret("another tenant's key")) + " } ] }",
+		"store": fmt.Sprintf("{ sql: \"sqlite://tierway.db\", redis: %q }",
+			"redis://someone:"+c.secret("password of Redis")+"@127.0.0.1:1"),
 		"tiers":     c.Tiers("api_key_env: WORKER_KEY", ""),
 		"models":    `{ auto: classify, "any-*": small }`,
 		"telemetry": "{ otlp: " + c.collector.URL + ", sample: 1 }",
@@ -102,7 +108,10 @@ func (c *canary) begin() {
 
 // credentials are headers with planted words in all that may hold some.
 func (c *canary) credentials(more ...string) []string {
-	return append([]string{"Authorization", "Bearer " + c.key, "Cookie", "session=" + c.cookie, "Baggage", "who=" + c.secret("baggage"),
-		"Traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "Proxy-Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte("u:"+c.secret("proxy's password"))),
-		"X-Session-Id", c.text("session id"), "User-Agent", c.text("user agent"), "Referer", "http://x/" + c.text("referer"), "X-Secret", c.text("header of the client's own")}, more...)
+	return append([]string{"Authorization", "Bearer " + c.key, "Cookie", "session=" + c.cookie, "Baggage",
+		"who=" + c.secret("baggage"),
+		"Traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "Proxy-Authorization",
+		"Basic " + base64.StdEncoding.EncodeToString([]byte("u:"+c.secret("proxy's password"))),
+		"X-Session-Id", c.text("session id"), "User-Agent", c.text("user agent"), "Referer", "http://x/" + c.text("referer"),
+		"X-Secret", c.text("header of the client's own")}, more...)
 }

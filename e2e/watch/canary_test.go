@@ -43,7 +43,8 @@ func (c *canary) prompts() {
 			c.search(c.T, "the answer of "+path, got.Body+fmt.Sprint(got.Header), true)
 		}
 	}
-	got := c.Try("/v1/chat/completions?api_key="+c.secret("key in a query")+"&q="+c.text("query"), rig.Chat("any-"+"model", c.text("prompt"), `"stream":false`), c.credentials()...)
+	got := c.Try("/v1/chat/completions?api_key="+c.secret("key in a query")+"&q="+c.text("query"),
+		rig.Chat("any-"+"model", c.text("prompt"), `"stream":false`), c.credentials()...)
 	if !strings.Contains(got.Body, c.spoken) {
 		c.T.Errorf("the engine's words have not come: %s", got.Body)
 	}
@@ -53,25 +54,31 @@ func (c *canary) prompts() {
 // bodies are requests by their path, with a planted text in every part that has any.
 func (c *canary) bodies() map[string]string {
 	picture := base64.StdEncoding.EncodeToString([]byte(c.text("picture")))
-	parts := fmt.Sprintf(`[{"type":"text","text":%q},{"type":"image_url","image_url":{"url":"https://example.com/%s.png"}},{"type":"image_url","image_url":{"url":"data:image/png;base64,%s"}}]`,
-		c.text("text of a part"), c.text("URL of a picture"), picture)
-	tools := fmt.Sprintf(`[{"type":"function","function":{"name":"look","description":%q,"parameters":{"type":"object","properties":{%q:{"type":"string"}}}}}]`,
-		c.text("description of a tool"), c.text("parameter of a tool"))
+	parts :=
+		fmt.Sprintf(`[{"type":"text","text":%q},{"type":"image_url","image_url":{"url":"https://example.com/%s.png"}},{"type":"image_url","image_url":{"url":"data:image/png;base64,%s"}}]`,
+			c.text("text of a part"), c.text("URL of a picture"), picture)
+	tools :=
+		fmt.Sprintf(`[{"type":"function","function":{"name":"look","description":%q,"parameters":{"type":"object","properties":{%q:{"type":"string"}}}}}]`,
+			c.text("description of a tool"), c.text("parameter of a tool"))
 	return map[string]string{
 		"/v1/chat/completions": fmt.Sprintf(`{"model":"auto","stream":false,"user":%q,"metadata":{"a":%q},"prompt_cache_key":%q,"stop":[%q],"tools":%s,"messages":[
 			{"role":"system","content":%q},{"role":"user","content":%q},
 			{"role":"assistant","content":null,"tool_calls":[{"id":%q,"type":"function","function":{"name":"look","arguments":%q}}]},
 			{"role":"tool","tool_call_id":"x","content":%q},{"role":"user","content":%s}]}`,
-			c.text("user"), c.text("metadata"), c.text("cache key"), c.text("stop word"), tools, c.text("system prompt"), c.text("prompt"),
+			c.text("user"), c.text("metadata"), c.text("cache key"), c.text("stop word"), tools, c.text("system prompt"),
+			c.text("prompt"),
 			c.text("id of a call"), `{"q":"`+c.text("arguments of a call")+`"}`, c.text("result of a tool"), parts),
-		"/v1/completions": fmt.Sprintf(`{"model":"sim","stream":false,"prompt":%q,"suffix":%q}`, c.text("prompt of a completion"), c.text("suffix")),
+		"/v1/completions": fmt.Sprintf(`{"model":"sim","stream":false,"prompt":%q,"suffix":%q}`,
+			c.text("prompt of a completion"), c.text("suffix")),
 		"/v1/messages": fmt.Sprintf(`{"model":"auto","stream":false,"max_tokens":50,"metadata":{"user_id":%q},"system":[{"type":"text","text":%q}],"messages":[{"role":"user","content":[{"type":"text","text":%q}]}]}`,
 			c.text("user of a message"), c.text("system prompt of a message"), c.text("prompt of a message")),
 		"/v1/responses": fmt.Sprintf(`{"model":"auto","stream":false,"instructions":%q,"input":[{"role":"user","content":[{"type":"input_text","text":%q}]}]}`,
 			c.text("instructions"), c.text("input of a response")),
-		"/v1/embeddings":            fmt.Sprintf(`{"model":"sim","input":[%q]}`, c.text("input of an embedding")),
-		"/v1/rerank":                fmt.Sprintf(`{"model":"sim","query":%q,"documents":[%q]}`, c.text("query of a ranking"), c.text("document")),
-		"/v1/messages/count_tokens": fmt.Sprintf(`{"model":"sim","messages":[{"role":"user","content":%q}]}`, c.text("prompt that is counted")),
+		"/v1/embeddings": fmt.Sprintf(`{"model":"sim","input":[%q]}`, c.text("input of an embedding")),
+		"/v1/rerank": fmt.Sprintf(`{"model":"sim","query":%q,"documents":[%q]}`, c.text("query of a ranking"),
+			c.text("document")),
+		"/v1/messages/count_tokens": fmt.Sprintf(`{"model":"sim","messages":[{"role":"user","content":%q}]}`,
+			c.text("prompt that is counted")),
 	}
 }
 
@@ -80,7 +87,8 @@ func (c *canary) failures() {
 	c.T.Helper()
 	const path = "/v1/chat/completions"
 	prompt := func() string { return c.text("prompt of a failure") }
-	for _, how := range []string{"", " in a stream", " in a header", " as no JSON", " as a refusal", " with its key", " as a refusal with its key"} {
+	for _, how := range []string{"", " in a stream", " in a header", " as no JSON", " as a refusal", " with its key",
+		" as a refusal with its key"} {
 		for _, stream := range []string{"false", "true"} {
 			got := c.Try(path, rig.Chat("sim", echoing+how+prompt(), `"stream":`+stream), c.credentials()...)
 			c.search(c.T, "an engine's error"+how, got.Body+fmt.Sprint(got.Header), true)
@@ -88,10 +96,13 @@ func (c *canary) failures() {
 	}
 	for _, body := range []string{
 		`{"model":"sim","messages":[{"role":"user","content":"` + prompt(), // cut off
-		`{"model":"sim","messages":"` + prompt() + `"}`, `{"model":"sim","messages":[{"role":"` + prompt() + `","content":"x"}]}`,
+		`{"model":"sim","messages":"` + prompt() + `"}`, `{"model":"sim","messages":[{"role":"` + prompt() +
+			`","content":"x"}]}`,
 		`{"model":["` + prompt() + `"]}`, `{"model":"` + prompt() + `","messages":[{"role":"user","content":"x"}]}`, prompt(),
-		`{"model":"sim","stream":"` + prompt() + `","messages":[]}`, `{"model":"sim","max_tokens":"` + prompt() + `","messages":[{"role":"user","content":"x"}]}`,
-		`{"model":"sim","priority":"` + prompt() + `","messages":[{"role":"user","content":"x"}]}`, `{"` + prompt() + `":1,"model":"sim"}`,
+		`{"model":"sim","stream":"` + prompt() + `","messages":[]}`, `{"model":"sim","max_tokens":"` + prompt() +
+			`","messages":[{"role":"user","content":"x"}]}`,
+		`{"model":"sim","priority":"` + prompt() + `","messages":[{"role":"user","content":"x"}]}`,
+		`{"` + prompt() + `":1,"model":"sim"}`,
 		rig.Chat("sim", "x", `"model":"`+prompt()+`"`),
 	} {
 		got := c.Try(path, body, c.credentials("X-Model-Tier", prompt(), "X-Request-Priority", prompt())...)
@@ -99,13 +110,16 @@ func (c *canary) failures() {
 		own := got.Status == http.StatusOK || got.Status == http.StatusNotFound
 		c.search(c.T, "the refusal of "+path, got.Body+fmt.Sprint(got.Header), own)
 	}
-	for _, at := range []string{"/v1/" + prompt(), "/v1/responses/" + prompt(), "/v1/models/" + prompt(), "/" + prompt() + "?" + prompt()} {
+	for _, at := range []string{"/v1/" + prompt(), "/v1/responses/" + prompt(), "/v1/models/" + prompt(),
+		"/" + prompt() + "?" + prompt()} {
 		got := c.Send(c.Request(c.T.Context(), http.MethodGet, at, "", c.credentials()...))
 		c.search(c.T, "the refusal of a path", got.Body, true)
 	}
-	c.Try("/v1/audio/transcriptions", prompt(), c.credentials("Content-Type", "multipart/form-data; boundary="+prompt())...)
+	c.Try("/v1/audio/transcriptions", prompt(),
+		c.credentials("Content-Type", "multipart/form-data; boundary="+prompt())...)
 	c.Try(path, rig.Chat("sim", "x"), c.credentials("Content-Type", prompt(), "Content-Encoding", prompt())...)
-	for _, k := range []chaos.Fault{{Kind: chaos.Reset}, {Kind: chaos.Reset, After: 2}, {Kind: chaos.Garbage}, {Kind: chaos.Malformed, After: 1}, {Kind: chaos.ErrorEvent, After: 1}} {
+	for _, k := range []chaos.Fault{{Kind: chaos.Reset}, {Kind: chaos.Reset, After: 2}, {Kind: chaos.Garbage},
+		{Kind: chaos.Malformed, After: 1}, {Kind: chaos.ErrorEvent, After: 1}} {
 		for _, w := range c.Workers {
 			if err := w.Set(k); err != nil {
 				c.T.Fatal(err)
@@ -124,15 +138,20 @@ func (c *canary) failures() {
 func (c *canary) strangers() {
 	c.T.Helper()
 	for _, headers := range [][]string{
-		{"Authorization", "Bearer " + c.bad}, {"Authorization", c.bad}, {"Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte("me:"+c.bad))},
-		{"Authorization", "Bearer " + c.bad + " " + c.bad}, {"Authorization", "", "X-Api-Key", c.bad}, {"Authorization", "Bearer tw-" + c.bad}, {"Authorization", "Bearer tw-adm-" + c.bad + "-000000"},
-		{"Authorization", "Bearer " + c.key + " "}, {"Authorization", "Bearer " + rig.AdminKey}, {"Authorization", "", "Api-Key", c.bad}, {"Authorization", "Bearer " + c.key, "X-Api-Key", c.bad},
+		{"Authorization", "Bearer " + c.bad}, {"Authorization", c.bad},
+		{"Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte("me:"+c.bad))},
+		{"Authorization", "Bearer " + c.bad + " " + c.bad}, {"Authorization", "", "X-Api-Key", c.bad},
+		{"Authorization", "Bearer tw-" + c.bad}, {"Authorization", "Bearer tw-adm-" + c.bad + "-000000"},
+		{"Authorization", "Bearer " + c.key + " "}, {"Authorization", "Bearer " + rig.AdminKey},
+		{"Authorization", "", "Api-Key", c.bad}, {"Authorization", "Bearer " + c.key, "X-Api-Key", c.bad},
 	} {
-		got := c.Try("/v1/chat/completions", rig.Chat("sim", c.text("stranger's prompt")), append([]string{"Cookie", "k=" + c.cookie}, headers...)...)
+		got := c.Try("/v1/chat/completions", rig.Chat("sim", c.text("stranger's prompt")),
+			append([]string{"Cookie", "k=" + c.cookie}, headers...)...)
 		c.search(c.T, "the refusal of a key", got.Body+fmt.Sprint(got.Header), got.Status == http.StatusOK)
 	}
 	for _, key := range []string{c.bad, c.key, "tw-adm-" + c.bad} {
-		for _, path := range []string{"/admin/config", "/admin/decisions/stream", "/admin/" + c.bad, "/admin/status?key=" + c.bad} {
+		for _, path := range []string{"/admin/config", "/admin/decisions/stream", "/admin/" + c.bad, "/admin/status?key=" +
+			c.bad} {
 			_, told := c.Admin(http.MethodGet, path, "", key)
 			c.search(c.T, "the refusal of an operator", told, false)
 		}
@@ -146,7 +165,8 @@ func (c *canary) everything() {
 	c.search(c.T, "/metrics", metrics, false)
 	c.reads()
 	rig.Eventually(c.T, func() error {
-		if n, spans := c.Sum("tierway_trace_queue"), c.Sum("tierway_trace_spans_total", `result="exported"`); n != 0 || spans == 0 {
+		if n, spans := c.Sum("tierway_trace_queue"), c.Sum("tierway_trace_spans_total", `result="exported"`); n != 0 ||
+			spans == 0 {
 			return fmt.Errorf("%v requests wait for the collector, %v spans are exported", n, spans)
 		}
 		return nil
@@ -178,10 +198,12 @@ func (c *canary) everything() {
 			}
 		}
 	}
-	if spans, lines := strings.Count(c.collector.told(), "tierway.request_id"), len(c.Access()); spans != lines || lines < 50 {
+	if spans, lines := strings.Count(c.collector.told(), "tierway.request_id"), len(c.Access()); spans != lines ||
+		lines < 50 {
 		c.T.Errorf("%d requests are traced, %d have access lines", spans, lines)
 	}
-	c.T.Logf("%d plants in %d requests; %d bytes of spans in %d exports", len(c.words), len(c.Access()), len(c.collector.told()), c.collector.exports)
+	c.T.Logf("%d plants in %d requests; %d bytes of spans in %d exports", len(c.words), len(c.Access()),
+		len(c.collector.told()), c.collector.exports)
 }
 
 // streamed returns the events of all records that are kept.
@@ -201,13 +223,15 @@ func (c *canary) reads() {
 	var doc struct {
 		Paths map[string]map[string]json.RawMessage `json:"paths"`
 	}
-	if err := json.Unmarshal([]byte(c.manage(http.StatusOK, http.MethodGet, "/admin/openapi.json", "")), &doc); err != nil {
+	if err := json.Unmarshal([]byte(c.manage(http.StatusOK, http.MethodGet, "/admin/openapi.json", "")), &doc); err !=
+		nil {
 		c.T.Fatal(err)
 	}
 	searched := 0
 	named := strings.NewReplacer("{tier}", "small")
 	for path, methods := range doc.Paths {
-		if path = named.Replace(path); methods["get"] == nil || strings.Contains(path, "{") || strings.HasSuffix(path, "/stream") {
+		if path = named.Replace(path); methods["get"] == nil || strings.Contains(path, "{") ||
+			strings.HasSuffix(path, "/stream") {
 			continue
 		}
 		status, told := c.Admin(http.MethodGet, path, "", rig.AdminKey)
@@ -217,7 +241,8 @@ func (c *canary) reads() {
 		c.search(c.T, "GET "+path, told, false)
 		searched++
 	}
-	for _, path := range []string{"/admin/decisions?limit=1000", "/admin/workers/w0", "/admin/tenants/acme", "/admin/tenants/acme/keys", "/admin/tenants/made", "/admin/tenants/made/keys"} {
+	for _, path := range []string{"/admin/decisions?limit=1000", "/admin/workers/w0", "/admin/tenants/acme",
+		"/admin/tenants/acme/keys", "/admin/tenants/made", "/admin/tenants/made/keys"} {
 		c.search(c.T, "GET "+path, c.manage(http.StatusOK, http.MethodGet, path, ""), false)
 	}
 	c.search(c.T, "an export of decisions", c.export(), false)

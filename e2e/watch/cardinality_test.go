@@ -30,14 +30,16 @@ func (r *watchRig) junks() []func(ctx context.Context, i int) *http.Request {
 	word := func(i int) string { return fmt.Sprintf("junk%d", i) }
 	junk := func(ctx context.Context, i int, method, path, body string, more ...string) *http.Request {
 		w := word(i)
-		req := r.Request(ctx, method, path, body, append([]string{"X-Request-Id", w, "X-Model-Tier", w, "X-Session-Id", w, "X-Request-Priority", w, "User-Agent", w,
-			"X-Forwarded-For", w, "Accept", w, "Tracestate", w + "=1", "Baggage", w + "=1", w, w}, more...)...)
+		req := r.Request(ctx, method, path, body,
+			append([]string{"X-Request-Id", w, "X-Model-Tier", w, "X-Session-Id", w, "X-Request-Priority", w, "User-Agent", w,
+				"X-Forwarded-For", w, "Accept", w, "Tracestate", w + "=1", "Baggage", w + "=1", w, w}, more...)...)
 		req.Host = w + ".example"
 		return req
 	}
 	return []func(ctx context.Context, i int) *http.Request{
 		func(ctx context.Context, i int) *http.Request {
-			return junk(ctx, i, http.MethodPost, "/v1/chat/completions", rig.Chat(word(i), word(i), `"user":`+rig.Quoted(word(i)), rig.Quoted(word(i))+`:1`))
+			return junk(ctx, i, http.MethodPost, "/v1/chat/completions",
+				rig.Chat(word(i), word(i), `"user":`+rig.Quoted(word(i)), rig.Quoted(word(i))+`:1`))
 		},
 		func(ctx context.Context, i int) *http.Request { // an alias that is a pattern
 			return junk(ctx, i, http.MethodPost, "/v1/chat/completions", rig.Chat("any-"+word(i), word(i)))
@@ -46,7 +48,8 @@ func (r *watchRig) junks() []func(ctx context.Context, i int) *http.Request {
 			return junk(ctx, i, http.MethodPost, "/v1/chat/completions", rig.Chat("auto", word(i), `"stream":true`))
 		},
 		func(ctx context.Context, i int) *http.Request { // a stranger
-			return junk(ctx, i, http.MethodPost, "/v1/messages", rig.Chat("sim", word(i)), "Authorization", "Bearer "+word(i), "X-Api-Key", word(i))
+			return junk(ctx, i, http.MethodPost, "/v1/messages", rig.Chat("sim", word(i)), "Authorization", "Bearer "+word(i),
+				"X-Api-Key", word(i))
 		},
 		func(ctx context.Context, i int) *http.Request {
 			return junk(ctx, i, http.MethodPost, "/v1/"+word(i)+"/"+word(i)+"?"+word(i)+"="+word(i), word(i))
@@ -64,10 +67,12 @@ func (r *watchRig) junks() []func(ctx context.Context, i int) *http.Request {
 			return junk(ctx, i, http.MethodGet, "/v1/models/"+word(i), "")
 		},
 		func(ctx context.Context, i int) *http.Request {
-			return junk(ctx, i, http.MethodPost, "/v1/completions", word(i), "Content-Type", "application/"+word(i), "Content-Encoding", word(i))
+			return junk(ctx, i, http.MethodPost, "/v1/completions", word(i), "Content-Type", "application/"+word(i),
+				"Content-Encoding", word(i))
 		},
 		func(ctx context.Context, i int) *http.Request {
-			return junk(ctx, i, http.MethodPost, "/v1/audio/transcriptions", word(i), "Content-Type", "multipart/form-data; boundary="+word(i))
+			return junk(ctx, i, http.MethodPost, "/v1/audio/transcriptions", word(i), "Content-Type",
+				"multipart/form-data; boundary="+word(i))
 		},
 	}
 }
@@ -81,7 +86,8 @@ func TestNoClientAddsASeries(t *testing.T) {
 		keys = append(keys, fmt.Sprintf("{ name: tenant-%d, sha256: %s }", i, rig.Digest(fmt.Sprint("key of ", i))))
 	}
 	r.Serve(rig.Settings{
-		"auth":      "{ keys: [ { name: acme, sha256: " + rig.Digest(rig.TenantKey) + " }, " + strings.Join(keys, ", ") + " ] }",
+		"auth": "{ keys: [ { name: acme, sha256: " + rig.Digest(rig.TenantKey) + " }, " + strings.Join(keys, ", ") +
+			" ] }",
 		"models":    `{ auto: classify, "any-*": small }`,
 		"telemetry": "{ tenants: 3 }",
 		"log":       "{ access: false }",
@@ -96,7 +102,8 @@ func TestNoClientAddsASeries(t *testing.T) {
 
 	total := r.flood(kinds)
 	for i := range 20 {
-		r.post(http.StatusOK, "/v1/chat/completions", rig.Chat("sim", "hello"), "Authorization", fmt.Sprint("Bearer key of ", i))
+		r.post(http.StatusOK, "/v1/chat/completions", rig.Chat("sim", "hello"), "Authorization",
+			fmt.Sprint("Bearer key of ", i))
 	}
 	if got := r.Sum("tierway_requests_started_total"); got != float64(total+len(kinds)+1+20) {
 		t.Errorf("%v requests have started, %d were sent", got, total+len(kinds)+1+20)

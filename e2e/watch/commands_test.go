@@ -21,7 +21,8 @@ func TestWhatIsExplainedLiveIsDone(t *testing.T) {
 	explain := []string{"explain", "--live", "--api", r.AdminURL, "--json"}
 	told := map[string]int{}
 	for n := range 12 {
-		body := rig.Chat("auto", fmt.Sprintf("chat %d: %s", n/2, strings.Repeat(fmt.Sprint("words of ", n, " "), 100*(n%2)))) // each chat comes again
+		// each chat comes again
+		body := rig.Chat("auto", fmt.Sprintf("chat %d: %s", n/2, strings.Repeat(fmt.Sprint("words of ", n, " "), 100*(n%2))))
 		out, problem, code := command(t, body, append(explain, "-f", "-")...)
 		var e struct {
 			Outcome, Tier, Worker, Reason string
@@ -31,7 +32,8 @@ func TestWhatIsExplainedLiveIsDone(t *testing.T) {
 		}
 		before := r.Sum("tierway_requests_started_total")
 		got := r.post(http.StatusOK, "/v1/chat/completions", body)
-		if used := got.Header.Get("X-Routed-To"); used != e.Worker || used == "" || got.Header.Get("X-Model-Tier") != e.Tier || got.Header.Get("X-Route-Reason") != e.Reason {
+		if used := got.Header.Get("X-Routed-To"); used != e.Worker || used == "" ||
+			got.Header.Get("X-Model-Tier") != e.Tier || got.Header.Get("X-Route-Reason") != e.Reason {
 			t.Errorf("explained was %+v, the request went to %s by %s", e, used, got.Header.Get("X-Route-Reason"))
 		}
 		if before != float64(n) {
@@ -39,21 +41,26 @@ func TestWhatIsExplainedLiveIsDone(t *testing.T) {
 		}
 		told[e.Worker]++
 		rig.Eventually(r.T, func() error { return r.kept(n + 1) })
-		if out, problem, code = command(t, "", append(explain, "--decision", got.ID)...); code != 0 || !strings.Contains(out, `"worker": "`+e.Worker+`"`) && !strings.Contains(out, `"worker":"`+e.Worker+`"`) {
+		if out, problem, code = command(t, "", append(explain, "--decision", got.ID)...); code != 0 ||
+			!strings.Contains(out, `"worker": "`+e.Worker+`"`) && !strings.Contains(out, `"worker":"`+e.Worker+`"`) {
 			t.Errorf("the past request is explained (%d) as %s%s", code, out, problem)
 		}
 	}
 	if len(told) < 2 {
 		t.Errorf("all went to one worker: %v", told)
 	}
-	if out, problem, code := command(t, rig.Chat("auto", "hello"), "explain", "--live", "--api", r.AdminURL, "-f", "-"); code != 0 || !strings.Contains(out, "small") || !strings.Contains(out, "w0") {
+	if out, problem, code := command(t, rig.Chat("auto", "hello"), "explain", "--live", "--api", r.AdminURL, "-f",
+		"-"); code != 0 || !strings.Contains(out, "small") || !strings.Contains(out, "w0") {
 		t.Errorf("explain for people ends with %d: %s%s", code, out, problem)
 	}
-	if out, problem, code := command(t, rig.Chat("nobody-has-it", "hello"), append(explain, "-f", "-")...); code != 1 || !strings.Contains(out, "model_not_found") {
+	if out, problem, code := command(t, rig.Chat("nobody-has-it", "hello"), append(explain, "-f", "-")...); code != 1 ||
+		!strings.Contains(out, "model_not_found") {
 		t.Errorf("explain of a request that is refused ends with %d: %s%s", code, out, problem)
 	}
-	for _, wrong := range [][]string{{"explain", "--live", "--api", r.AdminURL}, {"explain", "--live", "--api", "http://127.0.0.1:1", "-f", "-"},
-		{"explain", "--live", "--api", r.AdminURL, "-f", "-", "--tenant", "nobody"}, {"explain", "--live", "--api", r.AdminURL, "--decision", "no-such-request"}} {
+	for _, wrong := range [][]string{{"explain", "--live", "--api", r.AdminURL},
+		{"explain", "--live", "--api", "http://127.0.0.1:1", "-f", "-"},
+		{"explain", "--live", "--api", r.AdminURL, "-f", "-", "--tenant", "nobody"},
+		{"explain", "--live", "--api", r.AdminURL, "--decision", "no-such-request"}} {
 		if out, problem, code := command(t, rig.Chat("auto", "hello"), wrong...); code != 2 || problem == "" || out != "" {
 			t.Errorf("tierway %v ends with %d: %s%s", wrong, code, out, problem)
 		}
@@ -102,12 +109,14 @@ func TestAFileOfDecisionsIsReplayed(t *testing.T) {
 	small, large := r.Workers[:3], r.Workers[3]
 	r.Workers = small
 	r.Serve(rig.Settings{
-		"tiers":      strings.TrimSuffix(r.Tiers("", ""), " ]") + fmt.Sprintf(", { name: large, model: large, workers: [ { name: w3, url: %q } ] } ]", large.Server.URL),
+		"tiers": strings.TrimSuffix(r.Tiers("", ""), " ]") +
+			fmt.Sprintf(", { name: large, model: large, workers: [ { name: w3, url: %q } ] } ]", large.Server.URL),
 		"classifier": "{ preset: none, prompt_tokens: { large: 1000 }, max_tokens: {}, sticky: { enabled: false } }",
 		"decisions":  "{ file: decisions.jsonl }",
 	})
 	for n := range requests {
-		r.post(http.StatusOK, "/v1/chat/completions", rig.Chat("auto", fmt.Sprintf("chat %d: %s", n, strings.Repeat("word ", 100*(n%6)))))
+		r.post(http.StatusOK, "/v1/chat/completions",
+			rig.Chat("auto", fmt.Sprintf("chat %d: %s", n, strings.Repeat("word ", 100*(n%6)))))
 	}
 	r.post(http.StatusNotFound, "/v1/chat/completions", rig.Chat("nobody-has-it", "hello"))
 	rig.Eventually(r.T, func() error { return r.kept(requests + 1) })
@@ -117,7 +126,8 @@ func TestAFileOfDecisionsIsReplayed(t *testing.T) {
 	live := replay(t, "--live", "--api", r.AdminURL, "--draft", draft)
 	r.Stop()
 	file := []string{"-c", r.File, "--decisions", r.beside("decisions.jsonl")}
-	if now := replay(t, file...); now.Records != requests+1 || now.Tiers.N != requests || now.Tiers.Of != requests || now.Workers.N != requests || len(now.Moved) != 0 {
+	if now := replay(t, file...); now.Records != requests+1 || now.Tiers.N != requests || now.Tiers.Of != requests ||
+		now.Workers.N != requests || len(now.Moved) != 0 {
 		t.Errorf("the configuration does not explain what it has decided: %+v", now)
 	}
 	drafted := replay(t, append(file, "--draft", draft)...)
@@ -134,14 +144,17 @@ func TestAFileOfDecisionsIsReplayed(t *testing.T) {
 func (r *watchRig) replaysForPeople(file []string, draft string, records int) {
 	r.T.Helper()
 	out, problem, code := command(r.T, "", append(file, "--draft", draft, "--changes")...)
-	if code != 0 || !strings.Contains(out, "records") || !strings.Contains(out, fmt.Sprint(records)) || !strings.Contains(out, "small") || !strings.Contains(out, "large") {
+	if code != 0 || !strings.Contains(out, "records") || !strings.Contains(out, fmt.Sprint(records)) ||
+		!strings.Contains(out, "small") || !strings.Contains(out, "large") {
 		r.T.Errorf("replay for people ends with %d: %s%s", code, out, problem)
 	}
 	r.write(draft, r.Own.With(rig.Settings{"classifier": "{ prompt_tokens: { lurge: 300 } }"}).String())
-	if out, problem, code = command(r.T, "", append(file, "--draft", draft)...); code != 1 || !strings.Contains(problem, "lurge") {
+	if out, problem, code = command(r.T, "", append(file, "--draft", draft)...); code != 1 ||
+		!strings.Contains(problem, "lurge") {
 		r.T.Errorf("replay under a draft with a mistake ends with %d: %s%s", code, out, problem)
 	}
-	for _, wrong := range [][]string{{"replay"}, {"replay", "-c", r.File, "--decisions", r.beside("none.jsonl")}, append(file, "--last", "-1")} {
+	for _, wrong := range [][]string{{"replay"}, {"replay", "-c", r.File, "--decisions", r.beside("none.jsonl")},
+		append(file, "--last", "-1")} {
 		if out, problem, code = command(r.T, "", wrong...); code != 2 || problem == "" || out != "" {
 			r.T.Errorf("tierway %v ends with %d: %s%s", wrong, code, out, problem)
 		}

@@ -60,8 +60,10 @@ func TestAnOutageDoesNotFloodTheLog(t *testing.T) {
 		}
 		return nil
 	})
-	if got := r.Sum("tierway_requests_total", `outcome="failed"`); got != float64(sent.Load()) || served.Load() != 0 || len(r.Access()) != int(sent.Load()) {
-		t.Errorf("%d requests were sent: %v have failed, %d were served, %d have access lines", sent.Load(), got, served.Load(), len(r.Access()))
+	if got := r.Sum("tierway_requests_total", `outcome="failed"`); got != float64(sent.Load()) || served.Load() != 0 ||
+		len(r.Access()) != int(sent.Load()) {
+		t.Errorf("%d requests were sent: %v have failed, %d were served, %d have access lines", sent.Load(), got,
+			served.Load(), len(r.Access()))
 	}
 	most, left := repeated(t, r.Log())
 	for msg, n := range most {
@@ -72,7 +74,8 @@ func TestAnOutageDoesNotFloodTheLog(t *testing.T) {
 	if left == 0 {
 		t.Errorf("nothing was left out: the outage is not one: %v", most)
 	}
-	t.Logf("%d requests in %v; %d lines were left out; of each message, so many in a second: %v", sent.Load(), outage, left, most)
+	t.Logf("%d requests in %v; %d lines were left out; of each message, so many in a second: %v", sent.Load(), outage,
+		left, most)
 }
 
 // repeated returns how often each message of a log is written in any one second at

@@ -24,7 +24,8 @@ type plants struct {
 }
 
 func newPlants() *plants {
-	return &plants{words: map[string]string{}, forms: map[string][]form{}, texts: map[string]bool{}, keys: map[string]bool{}}
+	return &plants{words: map[string]string{}, forms: map[string][]form{}, texts: map[string]bool{},
+		keys: map[string]bool{}}
 }
 
 // secret is a new word that nobody may be told, whoever asks.
@@ -57,8 +58,10 @@ func forms(word string) []form {
 	sum := sha256.Sum256([]byte(word))
 	backwards := []byte(word)
 	slices.Reverse(backwards)
-	all := []form{{"as it is", []byte(word)}, {"in hexadecimal", []byte(hex.EncodeToString([]byte(word)))}, {"backwards", backwards},
-		{"its SHA-256", []byte(hex.EncodeToString(sum[:]))}, {"its SHA-256 in base64", []byte(base64.RawStdEncoding.EncodeToString(sum[:]))},
+	all := []form{{"as it is", []byte(word)}, {"in hexadecimal", []byte(hex.EncodeToString([]byte(word)))},
+		{"backwards", backwards},
+		{"its SHA-256", []byte(hex.EncodeToString(sum[:]))},
+		{"its SHA-256 in base64", []byte(base64.RawStdEncoding.EncodeToString(sum[:]))},
 		{"its SHA-256 in bytes", sum[:]}, {"in percents", []byte(percents(word))}}
 	for before := range 3 { // a word inside a longer text has one of three forms in base64
 		text := base64.RawStdEncoding.EncodeToString([]byte(strings.Repeat("x", before) + word))
@@ -106,7 +109,8 @@ func TestAPlantIsFoundInEveryForm(t *testing.T) {
 	p := newPlants()
 	word := p.secret("word")
 	sum := sha256.Sum256([]byte(word))
-	told := []string{"a" + word + "b", strings.ToUpper(word), fmt.Sprintf("%x", word), fmt.Sprintf("%X", sum), string(sum[:]), percents(word)}
+	told := []string{"a" + word + "b", strings.ToUpper(word), fmt.Sprintf("%x", word), fmt.Sprintf("%X", sum),
+		string(sum[:]), percents(word)}
 	for before := range 4 {
 		text := []byte(strings.Repeat("y", before) + word + "zzzz")
 		told = append(told, base64.StdEncoding.EncodeToString(text), base64.URLEncoding.EncodeToString(text))

@@ -32,7 +32,8 @@ type records struct {
 func (r *watchRig) listed(query url.Values) (ids []string) {
 	r.T.Helper()
 	var page records
-	if err := json.Unmarshal([]byte(r.manage(http.StatusOK, http.MethodGet, "/admin/decisions?"+query.Encode(), "")), &page); err != nil {
+	if err := json.Unmarshal([]byte(r.manage(http.StatusOK, http.MethodGet, "/admin/decisions?"+query.Encode(), "")),
+		&page); err != nil {
 		r.T.Fatal(err)
 	}
 	for _, d := range page.Items {
@@ -73,7 +74,8 @@ func (r *watchRig) read(resp *http.Response) string {
 func TestEveryRequestIsFoundByWhatItWas(t *testing.T) {
 	r := newRig(t, 1, engines.Config{}, nil)
 	const slowKey = "the-key-of-one-request-a-minute"
-	r.Serve(rig.Settings{"auth": "{ keys: [ { name: acme, sha256: " + rig.Digest(rig.TenantKey) + " }, { name: slow, sha256: " + rig.Digest(slowKey) + ", limits: { rpm: 1, burst: 1 } } ] }"})
+	r.Serve(rig.Settings{"auth": "{ keys: [ { name: acme, sha256: " + rig.Digest(rig.TenantKey) +
+		" }, { name: slow, sha256: " + rig.Digest(slowKey) + ", limits: { rpm: 1, burst: 1 } } ] }"})
 	begin := time.Now()
 	const path = "/v1/chat/completions"
 	good := r.post(200, path, rig.Chat("sim", "hello")).ID
@@ -97,12 +99,15 @@ func TestEveryRequestIsFoundByWhatItWas(t *testing.T) {
 		return nil
 	})
 	for query, want := range map[string][]string{
-		"status=401": {stranger}, "status=404": {unknown}, "status=429": {limited}, "status=400": {broken}, "status=502": {failed},
+		"status=401": {stranger}, "status=404": {unknown}, "status=429": {limited}, "status=400": {broken},
+		"status=502":      {failed},
 		"outcome=refused": {broken, unknown, stranger, limited}, "outcome=failed": {failed},
-		"tenant=slow": {limited, first}, "tenant=slow&outcome=ok": {first}, "class=batch": {batch}, "model=auto": {classified},
+		"tenant=slow": {limited, first}, "tenant=slow&outcome=ok": {first}, "class=batch": {batch},
+		"model=auto":           {classified},
 		"code=model_not_found": {unknown}, "worker=w0": {failed, first, batch, classified, good}, "worker=w9": nil,
 		"request_id=" + limited: {limited}, "q=" + strings.ToUpper(unknown): {unknown}, "limit=2": {failed, broken},
-		"since=" + begin.Add(time.Hour).UTC().Format(time.RFC3339): nil, "since=" + begin.Add(-time.Minute).UTC().Format(time.RFC3339): all,
+		"since=" + begin.Add(time.Hour).UTC().Format(time.RFC3339):    nil,
+		"since=" + begin.Add(-time.Minute).UTC().Format(time.RFC3339): all,
 	} {
 		values, err := url.ParseQuery(query)
 		if err != nil {
@@ -120,7 +125,8 @@ func TestEveryRequestIsFoundByWhatItWas(t *testing.T) {
 func (r *watchRig) findsEach(all []string) {
 	r.T.Helper()
 	for _, id := range all {
-		if got := r.manage(http.StatusOK, http.MethodGet, "/admin/decisions/"+id, ""); !strings.Contains(got, `"request_id":"`+id+`"`) {
+		if got := r.manage(http.StatusOK, http.MethodGet, "/admin/decisions/"+id, ""); !strings.Contains(got,
+			`"request_id":"`+id+`"`) {
 			r.T.Errorf("the record of %s is %s", id, got)
 		}
 	}
@@ -204,7 +210,8 @@ func TestAFollowerSeesDecisionsAtOnceAndComesBack(t *testing.T) {
 		t.Errorf("decisions were told after %v", took)
 	}
 	s.end()
-	away := []string{ask(), ask(), r.post(http.StatusNotFound, "/v1/chat/completions", rig.Chat("nobody-has-it", "hello")).ID}
+	away := []string{ask(), ask(),
+		r.post(http.StatusNotFound, "/v1/chat/completions", rig.Chat("nobody-has-it", "hello")).ID}
 	again := r.follow(s.last)
 	for _, id := range away {
 		if got := again.next(); got != id {

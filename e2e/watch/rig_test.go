@@ -63,7 +63,8 @@ func (r *watchRig) beside(name string) string { return filepath.Join(filepath.Di
 // adds says what is wrong with the sums of a scrape: who has started has ended or
 // is in flight.
 func adds(m gateway.Samples) error {
-	started, ended, now := m.Sum("tierway_requests_started_total"), m.Sum("tierway_requests_total"), m.Sum("tierway_inflight")
+	started, ended, now := m.Sum("tierway_requests_started_total"), m.Sum("tierway_requests_total"),
+		m.Sum("tierway_inflight")
 	if started != ended+now {
 		return fmt.Errorf("%v requests have started, %v have ended and %v are in flight", started, ended, now)
 	}

@@ -96,7 +96,8 @@ func newStorm(t *testing.T) *storm {
 	// few enough that none is thrown away.
 	fileSize := fmt.Sprintf("%dMiB", max(1, int(rig.Soak(t, shortStorm)/shortStorm)))
 	s.watchRig = newRig(t, 4, engines.Config{AnyModel: true, Slots: 64, PerToken: 2 * time.Millisecond}, nil)
-	s.Client.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+	s.Client.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, address string) (net.Conn,
+		error) {
 		c, err := new(net.Dialer).DialContext(ctx, network, address)
 		if err != nil {
 			return nil, err
@@ -106,17 +107,20 @@ func newStorm(t *testing.T) *storm {
 	s.passing = s.Workers[3]
 	s.Workers = s.Workers[:3]
 	s.Serve(rig.Settings{
-		"auth": "{ keys: [ { name: acme, sha256: " + rig.Digest(rig.TenantKey) + " }, { name: limited, sha256: " + rig.Digest(limitedKey) +
-			", limits: { rpm: 600, burst: 20 } }, { name: narrow, sha256: " + rig.Digest(narrowKey) + ", limits: { concurrent: 2 } } ] }",
+		"auth": "{ keys: [ { name: acme, sha256: " + rig.Digest(rig.TenantKey) + " }, { name: limited, sha256: " +
+			rig.Digest(limitedKey) +
+			", limits: { rpm: 600, burst: 20 } }, { name: narrow, sha256: " + rig.Digest(narrowKey) +
+			", limits: { concurrent: 2 } } ] }",
 		"tiers":     s.Tiers("max_inflight: 4", ""),
 		"policy":    "{ name: least_load }",
 		"decisions": "{ file: decisions.jsonl, max_files: 100, max_size: " + fileSize + " }",
 		"telemetry": "{ tenants: 3 }", // as many as there are, so that none loses its series
-		"queue":     "{ max_depth: 6, max_wait: { interactive: 200ms, background: 100ms, batch: 1s }, age: { background: 50ms, batch: 200ms }, displace: true, heartbeat_after: 50ms }",
-		"timeouts":  "{ first_byte: 300ms, idle: 300ms, total: { interactive: 2s, background: 2s, batch: 3s } }",
-		"breaker":   "{ consecutive_failures: 20, failure_ratio: 1, open_for: 100ms }",
-		"retry":     "{ attempts: 3, budget: 1 }",
-		"pools":     s.removable(true),
+		"queue": "{ max_depth: 6, max_wait: { interactive: 200ms, background: 100ms, batch: 1s }, age: { background: " +
+			"50ms, batch: 200ms }, displace: true, heartbeat_after: 50ms }",
+		"timeouts": "{ first_byte: 300ms, idle: 300ms, total: { interactive: 2s, background: 2s, batch: 3s } }",
+		"breaker":  "{ consecutive_failures: 20, failure_ratio: 1, open_for: 100ms }",
+		"retry":    "{ attempts: 3, budget: 1 }",
+		"pools":    s.removable(true),
 	})
 	s.draft = s.Own.With(rig.Settings{"policy": "{ name: round_robin }"}).String()
 	return s
@@ -127,7 +131,8 @@ func (s *storm) removable(there bool) string {
 	if !there {
 		return "[]"
 	}
-	return fmt.Sprintf("[ { name: passing, model: passing, serves: [chat], workers: [ { name: p0, url: %q } ] } ]", s.passing.Server.URL)
+	return fmt.Sprintf("[ { name: passing, model: passing, serves: [chat], workers: [ { name: p0, url: %q } ] } ]",
+		s.passing.Server.URL)
 }
 
 // reloads changes the configuration until ctx ends.
@@ -145,8 +150,10 @@ func (s *storm) chaos(ctx context.Context) {
 	kinds := []chaos.Fault{{Kind: chaos.Reset}, after(chaos.Reset), {Kind: chaos.Close}, after(chaos.Close),
 		{Kind: chaos.Hang}, after(chaos.Hang), {Kind: chaos.Slow, Delay: 200 * time.Millisecond}, {Kind: chaos.Stale},
 		{Kind: chaos.Garbage}, after(chaos.Truncate), {Kind: chaos.NoDone}, {Kind: chaos.ErrorFirst}, after(chaos.ErrorEvent),
-		after(chaos.Malformed), {Kind: chaos.Status, Status: 503}, {Kind: chaos.Status, Status: 500}, {Kind: chaos.Status, Status: 400},
-		{Kind: chaos.Status, Status: 429, RetryAfter: "1", Times: 1}, {Kind: chaos.HTML}, {Kind: chaos.JSONError}, {Kind: chaos.Empty},
+		after(chaos.Malformed), {Kind: chaos.Status, Status: 503}, {Kind: chaos.Status, Status: 500},
+		{Kind: chaos.Status, Status: 400},
+		{Kind: chaos.Status, Status: 429, RetryAfter: "1", Times: 1}, {Kind: chaos.HTML}, {Kind: chaos.JSONError},
+		{Kind: chaos.Empty},
 		{Kind: chaos.NoUsage}, {Kind: chaos.Redirect}}
 	dice := rand.New(rand.NewPCG(7, 6))
 	for ctx.Err() == nil {
@@ -177,7 +184,8 @@ func (s *storm) operate(ctx context.Context) {
 				s.T.Errorf("POST %s is %d: %s", path, status, told)
 			}
 		}
-		if status, told := s.Admin(http.MethodGet, "/admin/decisions?limit=1&q=question", "", rig.AdminKey); status != http.StatusOK {
+		if status, told := s.Admin(http.MethodGet, "/admin/decisions?limit=1&q=question", "", rig.AdminKey); status !=
+			http.StatusOK {
 			s.T.Errorf("GET /admin/decisions is %d: %s", status, told)
 		}
 		rig.Pause(ctx, weather/3)
@@ -296,7 +304,8 @@ func (s *storm) any(ctx context.Context, dice *rand.Rand) *http.Request {
 	case 0:
 		return post("/v1/chat/completions", rig.Chat("nobody-has-it", text))
 	case 1:
-		return s.Request(ctx, http.MethodPost, "/v1/chat/completions", rig.Chat("sim", text), "Authorization", "Bearer nobody")
+		return s.Request(ctx, http.MethodPost, "/v1/chat/completions", rig.Chat("sim", text), "Authorization",
+			"Bearer nobody")
 	case 2:
 		return post("/v1/messages", `{"model":`)
 	case 3:

@@ -156,12 +156,14 @@ func TestFaultsHitSomeRequestsOnly(t *testing.T) {
 func TestUnknownFaultsAreRefusedAndChangeNothing(t *testing.T) {
 	r := newRig(t)
 	r.set(t, Fault{Kind: CRLF}, Fault{Kind: Status, Status: 503, RetryAfter: "1"})
-	for _, wrong := range []Fault{{}, {Kind: "flood"}, {Kind: Status}, {Kind: ErrorFirst, Form: "x"}, {Kind: Slow, Times: -1}} {
+	for _, wrong := range []Fault{{}, {Kind: "flood"}, {Kind: Status}, {Kind: ErrorFirst, Form: "x"},
+		{Kind: Slow, Times: -1}} {
 		if r.c.Set(wrong) == nil || len(r.c.Stats().Faults) != 2 {
 			t.Errorf("%+v was set: %+v", wrong, r.c.Stats().Faults)
 		}
 	}
-	if got := r.ask(t, wholeBody); got.status != 503 || got.header.Get("Retry-After") != "1" || r.c.Stats().Hits[Status] != 1 {
+	if got := r.ask(t, wholeBody); got.status != 503 || got.header.Get("Retry-After") != "1" ||
+		r.c.Stats().Hits[Status] != 1 {
 		t.Errorf("%d %v", got.status, got.header)
 	}
 }

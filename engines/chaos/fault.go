@@ -106,7 +106,8 @@ func (f *Fault) check() error {
 		return fmt.Errorf("the fault %s has times %d and after %d; neither can be below 0", f.Kind, f.Times, f.After)
 	}
 	if forms := []Form{"", FormVLLM, FormSGLang, FormLlamaCpp, FormMessages}; !slices.Contains(forms, f.Form) {
-		return fmt.Errorf("the fault %s has the form %q, which is not one of vllm, sglang, llamacpp, messages", f.Kind, f.Form)
+		return fmt.Errorf("the fault %s has the form %q, which is not one of vllm, sglang, llamacpp, messages", f.Kind,
+			f.Form)
 	}
 	return nil
 }

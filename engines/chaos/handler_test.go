@@ -32,7 +32,9 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	e := engines.New(engines.Config{Model: "m", Script: func(string, []byte) engines.Script { return engines.Script{Text: "aaaabbbbccccddddeeeeffff"} }})
+	e := engines.New(engines.Config{Model: "m", Script: func(string, []byte) engines.Script {
+		return engines.Script{Text: "aaaabbbbccccddddeeeeffff"}
+	}})
 	c := New(e)
 	s, err := engines.Start(c, "127.0.0.1:0")
 	if err != nil {
@@ -70,7 +72,8 @@ func (r *rig) dial(t *testing.T) net.Conn {
 
 func send(t *testing.T, conn net.Conn, header, body string) {
 	t.Helper()
-	_, err := fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: e\r\n%sContent-Length: %d\r\n\r\n%s", header, len(body), body)
+	_, err := fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: e\r\n%sContent-Length: %d\r\n\r\n%s", header,
+		len(body), body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +103,8 @@ func (r *rig) ask(t *testing.T, body string) reply {
 	var got bytes.Buffer
 	_, err := got.ReadFrom(conn)
 	out := reply{raw: got.String(), err: err}
-	if resp, err := http.ReadResponse(bufio.NewReader(strings.NewReader(out.raw)), &http.Request{Method: "POST"}); err == nil {
+	if resp, err := http.ReadResponse(bufio.NewReader(strings.NewReader(out.raw)), &http.Request{Method: "POST"}); err ==
+		nil {
 		out.status, out.header = resp.StatusCode, resp.Header
 		b, err := io.ReadAll(resp.Body)
 		out.body, out.bodyErr = string(b), err
@@ -121,22 +125,31 @@ func TestFaultsDoWhatTheySay(t *testing.T) {
 		{"none, stream", nil, streamBody, func(r reply) bool {
 			return r.status == 200 && r.bodyErr == nil && contentEvents(r.body) == 6 && strings.HasSuffix(r.body, "[DONE]\n\n")
 		}},
-		{"reset before header", []Fault{{Kind: Reset}}, streamBody, func(r reply) bool { return r.raw == "" && errors.Is(r.err, syscall.ECONNRESET) }},
+		{"reset before header", []Fault{{Kind: Reset}}, streamBody, func(r reply) bool {
+			return r.raw == "" && errors.Is(r.err, syscall.ECONNRESET)
+		}},
 		{"reset after 3 events", []Fault{{Kind: Reset, After: 3}}, streamBody, func(r reply) bool {
 			return r.status == 200 && contentEvents(r.body) == 2 && errors.Is(r.err, syscall.ECONNRESET)
 		}},
 		{"reset in a whole answer", []Fault{{Kind: Reset, After: 1}}, wholeBody, func(r reply) bool {
-			return r.status == 200 && r.body != "" && errors.Is(r.bodyErr, io.ErrUnexpectedEOF) && errors.Is(r.err, syscall.ECONNRESET)
+			return r.status == 200 && r.body != "" && errors.Is(r.bodyErr, io.ErrUnexpectedEOF) &&
+				errors.Is(r.err, syscall.ECONNRESET)
 		}},
-		{"close before header", []Fault{{Kind: Close}}, streamBody, func(r reply) bool { return r.raw == "" && r.err == nil }},
+		{"close before header", []Fault{{Kind: Close}}, streamBody, func(r reply) bool {
+			return r.raw == "" && r.err == nil
+		}},
 		{"close after 3 events", []Fault{{Kind: Close, After: 3}}, streamBody, func(r reply) bool {
 			return contentEvents(r.body) == 2 && errors.Is(r.bodyErr, io.ErrUnexpectedEOF) && r.err == nil
 		}},
-		{"garbage", []Fault{{Kind: Garbage}}, wholeBody, func(r reply) bool { return r.status == 0 && r.raw != "" && !strings.HasPrefix(r.raw, "HTTP") }},
-		{"truncated after 3", []Fault{{Kind: Truncate, After: 3}}, streamBody, func(r reply) bool {
-			return contentEvents(r.body) == 2 && r.bodyErr == nil && !strings.Contains(r.body, "DONE") && !strings.Contains(r.body, `"stop"`)
+		{"garbage", []Fault{{Kind: Garbage}}, wholeBody, func(r reply) bool {
+			return r.status == 0 && r.raw != "" && !strings.HasPrefix(r.raw, "HTTP")
 		}},
-		{"truncated before the first event", []Fault{{Kind: Truncate}}, streamBody, func(r reply) bool { return r.status == 200 && r.body == "" && r.bodyErr == nil }},
+		{"truncated after 3", []Fault{{Kind: Truncate, After: 3}}, streamBody, func(r reply) bool {
+			return contentEvents(r.body) == 2 && r.bodyErr == nil && !strings.Contains(r.body, "DONE") &&
+				!strings.Contains(r.body, `"stop"`)
+		}},
+		{"truncated before the first event", []Fault{{Kind: Truncate}}, streamBody,
+			func(r reply) bool { return r.status == 200 && r.body == "" && r.bodyErr == nil }},
 		{"truncated whole answer", []Fault{{Kind: Truncate, After: 1}}, wholeBody, func(r reply) bool {
 			return strings.HasPrefix(r.body, "{") && !strings.HasSuffix(r.body, "}") && r.bodyErr == nil
 		}},
@@ -144,7 +157,8 @@ func TestFaultsDoWhatTheySay(t *testing.T) {
 			return strings.Contains(r.body, `"finish_reason":"stop"`) && !strings.Contains(r.body, "DONE") && r.bodyErr == nil
 		}},
 		{"vLLM's error first", []Fault{{Kind: ErrorFirst}}, streamBody, func(r reply) bool {
-			return r.status == 200 && strings.HasPrefix(r.body, `data: {"error":{"code":400`) && strings.HasSuffix(r.body, "[DONE]\n\n")
+			return r.status == 200 && strings.HasPrefix(r.body, `data: {"error":{"code":400`) &&
+				strings.HasSuffix(r.body, "[DONE]\n\n")
 		}},
 		{"SGLang's error first", []Fault{{Kind: ErrorFirst, Form: FormSGLang}}, streamBody, func(r reply) bool {
 			return r.status == 200 && strings.HasPrefix(r.body, `data: {"error":{"object":"error"`)
@@ -152,9 +166,11 @@ func TestFaultsDoWhatTheySay(t *testing.T) {
 		{"llama.cpp's error first", []Fault{{Kind: ErrorFirst, Form: FormLlamaCpp}}, streamBody, func(r reply) bool {
 			return r.status == 200 && strings.HasPrefix(r.body, `error: {"code":500`)
 		}},
-		{"Anthropic's error after 2", []Fault{{Kind: ErrorEvent, After: 2, Form: FormMessages}}, streamBody, func(r reply) bool {
-			return contentEvents(r.body) == 1 && strings.Contains(r.body, "event: error\ndata: {\"type\":\"error\"") && r.bodyErr == nil
-		}},
+		{"Anthropic's error after 2", []Fault{{Kind: ErrorEvent, After: 2, Form: FormMessages}}, streamBody,
+			func(r reply) bool {
+				return contentEvents(r.body) == 1 && strings.Contains(r.body, "event: error\ndata: {\"type\":\"error\"") &&
+					r.bodyErr == nil
+			}},
 		{"error after 4", []Fault{{Kind: ErrorEvent, After: 4, Form: FormSGLang}}, streamBody, func(r reply) bool {
 			return contentEvents(r.body) == 3 && strings.HasSuffix(r.body, "}}\n\n") && strings.Contains(r.body, `"error":{`)
 		}},
@@ -174,42 +190,71 @@ func TestFaultsDoWhatTheySay(t *testing.T) {
 			_, there := r.header["Retry-After"]
 			return r.status == 503 && !there
 		}},
-		{"401 with its own body", []Fault{{Kind: Status, Status: 401, Body: "no", ContentType: "text/plain"}}, wholeBody, func(r reply) bool {
-			return r.status == 401 && r.body == "no" && r.header.Get("Content-Type") == "text/plain"
+		{"401 with its own body", []Fault{{Kind: Status, Status: 401, Body: "no", ContentType: "text/plain"}}, wholeBody,
+			func(r reply) bool {
+				return r.status == 401 && r.body == "no" && r.header.Get("Content-Type") == "text/plain"
+			}},
+		{"redirect", []Fault{{Kind: Redirect}}, wholeBody, func(r reply) bool {
+			return r.status == 302 && r.header.Get("Location") != ""
 		}},
-		{"redirect", []Fault{{Kind: Redirect}}, wholeBody, func(r reply) bool { return r.status == 302 && r.header.Get("Location") != "" }},
 		{"html", []Fault{{Kind: HTML}}, wholeBody, func(r reply) bool {
 			return r.status == 200 && strings.HasPrefix(r.header.Get("Content-Type"), "text/html")
 		}},
-		{"json error", []Fault{{Kind: JSONError}}, wholeBody, func(r reply) bool { return r.status == 200 && strings.HasPrefix(r.body, `{"error":`) }},
-		{"empty", []Fault{{Kind: Empty}}, wholeBody, func(r reply) bool { return r.status == 200 && r.body == "" && r.bodyErr == nil }},
-		{"rejected field", []Fault{{Kind: Reject}}, streamBody, func(r reply) bool { return r.status == 400 && strings.Contains(r.body, "stream_options.include_usage") }},
+		{"json error", []Fault{{Kind: JSONError}}, wholeBody, func(r reply) bool {
+			return r.status == 200 && strings.HasPrefix(r.body, `{"error":`)
+		}},
+		{"empty", []Fault{{Kind: Empty}}, wholeBody, func(r reply) bool {
+			return r.status == 200 && r.body == "" && r.bodyErr == nil
+		}},
+		{"rejected field", []Fault{{Kind: Reject}}, streamBody, func(r reply) bool {
+			return r.status == 400 && strings.Contains(r.body, "stream_options.include_usage")
+		}},
 		{"rejected field that is absent", []Fault{{Kind: Reject}}, wholeBody, func(r reply) bool { return r.status == 200 }},
-		{"other rejected field", []Fault{{Kind: Reject, Field: "messages", Status: 422}}, wholeBody, func(r reply) bool { return r.status == 422 && strings.Contains(r.body, "messages") }},
+		{"other rejected field", []Fault{{Kind: Reject, Field: "messages", Status: 422}}, wholeBody,
+			func(r reply) bool { return r.status == 422 && strings.Contains(r.body, "messages") }},
 		{"merged tokens", []Fault{{Kind: Merge, Every: 4}}, streamBody, func(r reply) bool {
-			return contentEvents(r.body) == 2 && strings.Contains(r.body, `"content":"aaaabbbbccccdddd"`) && strings.Contains(r.body, `"content":"eeeeffff"`)
+			return contentEvents(r.body) == 2 && strings.Contains(r.body, `"content":"aaaabbbbccccdddd"`) &&
+				strings.Contains(r.body, `"content":"eeeeffff"`)
 		}},
 		{"comments", []Fault{{Kind: Comments}}, streamBody, func(r reply) bool {
 			return strings.Count(r.body, ": still here\n\n") == 10 && contentEvents(r.body) == 6
 		}},
-		{"pings", []Fault{{Kind: Ping}}, streamBody, func(r reply) bool { return strings.Count(r.body, "event: ping\ndata: {") == 10 }},
-		{"crlf", []Fault{{Kind: CRLF}}, streamBody, func(r reply) bool { return strings.Count(r.body, "\n") == 20 && strings.Count(r.body, "\r\n") == 20 }},
-		{"huge event", []Fault{{Kind: Huge, After: 2, Size: 1 << 20}}, streamBody, func(r reply) bool { return len(r.body) > 1<<20 && contentEvents(r.body) == 7 }},
+		{"pings", []Fault{{Kind: Ping}}, streamBody, func(r reply) bool {
+			return strings.Count(r.body, "event: ping\ndata: {") == 10
+		}},
+		{"crlf", []Fault{{Kind: CRLF}}, streamBody, func(r reply) bool {
+			return strings.Count(r.body, "\n") == 20 && strings.Count(r.body, "\r\n") == 20
+		}},
+		{"huge event", []Fault{{Kind: Huge, After: 2, Size: 1 << 20}}, streamBody, func(r reply) bool {
+			return len(r.body) > 1<<20 && contentEvents(r.body) == 7
+		}},
 		{"no usage, stream", []Fault{{Kind: NoUsage}}, streamBody, func(r reply) bool {
 			return !strings.Contains(r.body, "usage") && strings.HasSuffix(r.body, "[DONE]\n\n")
 		}},
-		{"no usage, whole", []Fault{{Kind: NoUsage}}, wholeBody, func(r reply) bool { return !strings.Contains(r.body, "usage") && strings.Contains(r.body, "choices") }},
-		{"null error", []Fault{{Kind: NullError}}, streamBody, func(r reply) bool { return strings.Count(r.body, `"error":null`) == 9 }},
-		{"length too long", []Fault{{Kind: Length, Size: 10}}, wholeBody, func(r reply) bool { return r.status == 200 && errors.Is(r.bodyErr, io.ErrUnexpectedEOF) }},
-		{"length too short", []Fault{{Kind: Length, Size: -10}}, wholeBody, func(r reply) bool { return r.bodyErr == nil && !strings.HasSuffix(r.body, "}") }},
+		{"no usage, whole", []Fault{{Kind: NoUsage}}, wholeBody, func(r reply) bool {
+			return !strings.Contains(r.body, "usage") && strings.Contains(r.body, "choices")
+		}},
+		{"null error", []Fault{{Kind: NullError}}, streamBody, func(r reply) bool {
+			return strings.Count(r.body, `"error":null`) == 9
+		}},
+		{"length too long", []Fault{{Kind: Length, Size: 10}}, wholeBody, func(r reply) bool {
+			return r.status == 200 && errors.Is(r.bodyErr, io.ErrUnexpectedEOF)
+		}},
+		{"length too short", []Fault{{Kind: Length, Size: -10}}, wholeBody, func(r reply) bool {
+			return r.bodyErr == nil && !strings.HasSuffix(r.body, "}")
+		}},
 		{"gzip whole", []Fault{{Kind: Gzip}}, wholeBody, func(r reply) bool {
 			return r.header.Get("Content-Encoding") == "gzip" && strings.Contains(gunzip(r.body), "choices")
 		}},
 		{"gzip stream", []Fault{{Kind: Gzip}}, streamBody, func(r reply) bool { return contentEvents(gunzip(r.body)) == 6 }},
-		{"several at once", []Fault{{Kind: CRLF}, {Kind: Comments}, {Kind: ErrorEvent, After: 3}}, streamBody, func(r reply) bool {
-			return strings.Count(r.body, ": still here\r\n\r\n") == 3 && strings.HasSuffix(r.body, "[DONE]\r\n\r\n") && strings.Contains(r.body, `"error":{`)
+		{"several at once", []Fault{{Kind: CRLF}, {Kind: Comments}, {Kind: ErrorEvent, After: 3}}, streamBody,
+			func(r reply) bool {
+				return strings.Count(r.body, ": still here\r\n\r\n") == 3 && strings.HasSuffix(r.body, "[DONE]\r\n\r\n") &&
+					strings.Contains(r.body, `"error":{`)
+			}},
+		{"slow", []Fault{{Kind: Slow, Delay: time.Millisecond}}, streamBody, func(r reply) bool {
+			return contentEvents(r.body) == 6
 		}},
-		{"slow", []Fault{{Kind: Slow, Delay: time.Millisecond}}, streamBody, func(r reply) bool { return contentEvents(r.body) == 6 }},
 	}
 	for _, row := range table {
 		t.Run(row.name, func(t *testing.T) {
@@ -247,7 +292,8 @@ func gunzip(s string) string {
 
 func TestRecorderKeepsWhatArrived(t *testing.T) {
 	rec := Record(engines.New(engines.Config{Model: "m"}))
-	r := httptest.NewRequestWithContext(t.Context(), "POST", "/v1/completions?x=1", strings.NewReader(`{"model":"m","prompt":"a"}`))
+	r := httptest.NewRequestWithContext(t.Context(), "POST", "/v1/completions?x=1",
+		strings.NewReader(`{"model":"m","prompt":"a"}`))
 	r.Header.Set("Authorization", "Bearer t")
 	rec.ServeHTTP(httptest.NewRecorder(), r)
 	got := rec.Requests()

@@ -91,9 +91,11 @@ func (f *Fault) status(w http.ResponseWriter) {
 		status, body = http.StatusFound, ""
 		w.Header().Set("Location", "http://127.0.0.1:1/elsewhere")
 	case HTML:
-		status, kind, body = http.StatusOK, "text/html; charset=utf-8", "<!doctype html><title>Sign in</title><h1>Sign in</h1>"
+		status, kind, body = http.StatusOK, "text/html; charset=utf-8",
+			"<!doctype html><title>Sign in</title><h1>Sign in</h1>"
 	case JSONError:
-		status, body = http.StatusOK, faultBody("an error in a successful answer", "simulated_error", http.StatusInternalServerError)
+		status, body = http.StatusOK, faultBody("an error in a successful answer", "simulated_error",
+			http.StatusInternalServerError)
 	case Empty:
 		status, body = http.StatusOK, ""
 	case Reject:
@@ -116,7 +118,9 @@ func (f *Fault) status(w http.ResponseWriter) {
 }
 
 func faultBody(message, kind string, code int) string {
-	b, _ := json.Marshal(map[string]any{"error": map[string]any{"message": message, "type": kind, "param": nil, "code": code}}) // strings and a number
+	// strings and a number
+	b, _ := json.Marshal(map[string]any{"error": map[string]any{"message": message, "type": kind, "param": nil,
+		"code": code}})
 	return string(b)
 }
 
@@ -125,11 +129,13 @@ func (f *Fault) errorFrame() string {
 	const message = "the simulated engine failed"
 	switch f.Form {
 	case FormSGLang:
-		return `data: {"error":{"object":"error","message":"` + message + `","type":"InternalServerError","param":null,"code":500}}` + "\n\n"
+		return `data: {"error":{"object":"error","message":"` + message +
+			`","type":"InternalServerError","param":null,"code":500}}` + "\n\n"
 	case FormLlamaCpp:
 		return `error: {"code":500,"message":"` + message + `","type":"server_error"}` + "\n\n"
 	case FormMessages:
-		return "event: error\ndata: " + `{"type":"error","error":{"type":"overloaded_error","message":"` + message + `"}}` + "\n\n"
+		return "event: error\ndata: " + `{"type":"error","error":{"type":"overloaded_error","message":"` + message + `"}}` +
+			"\n\n"
 	}
 	return "data: " + faultBody(message, "BadRequestError", http.StatusBadRequest) + "\n\ndata: [DONE]\n\n"
 }
@@ -152,7 +158,9 @@ func (f *Fault) endless(w http.ResponseWriter, body []byte) {
 	block := bytes.Repeat([]byte("and so on "), endlessBlock/10)
 	if asked.Stream {
 		w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
-		event := []byte(`data: {"id":"chatcmpl-endless","object":"chat.completion.chunk","created":0,"model":"","choices":[{"index":0,"delta":{"content":"and so on "},"finish_reason":null}]}` + "\n\n")
+		event :=
+			[]byte(
+				`data: {"id":"chatcmpl-endless","object":"chat.completion.chunk","created":0,"model":"","choices":[{"index":0,"delta":{"content":"and so on "},"finish_reason":null}]}` + "\n\n")
 		block = bytes.Repeat(event, endlessBlock/len(event))
 	} else {
 		w.Header().Set("Content-Type", "application/json")

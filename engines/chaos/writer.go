@@ -160,7 +160,8 @@ func (f *faultWriter) stop(fault *Fault, ev *[]byte) error {
 	case Malformed:
 		*ev = (*ev)[:max(len(*ev)/2, len("data: {"))]
 	case Huge:
-		return f.emit(fmt.Appendf(nil, `data: {"id":"chatcmpl-huge","object":"chat.completion.chunk","created":0,"model":"","choices":[{"index":0,"delta":{"content":"%s"},"finish_reason":null}]}`,
+		return f.emit(fmt.Appendf(nil,
+			`data: {"id":"chatcmpl-huge","object":"chat.completion.chunk","created":0,"model":"","choices":[{"index":0,"delta":{"content":"%s"},"finish_reason":null}]}`,
 			strings.Repeat("h", max(fault.Size, 0))))
 	}
 	return nil

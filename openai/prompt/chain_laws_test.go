@@ -42,7 +42,8 @@ func drawValue(t *rapid.T, depth int) any {
 	}
 	o := object{}
 	for range rapid.IntRange(0, 3).Draw(t, "members") {
-		o[rapid.SampledFrom([]string{"type", "text", "é\"k", "cache_control", "role", "data"}).Draw(t, "name")] = drawValue(t, depth-1)
+		o[rapid.SampledFrom([]string{"type", "text", "é\"k", "cache_control", "role", "data"}).Draw(t, "name")] = drawValue(t,
+			depth-1)
 	}
 	return o
 }
@@ -57,7 +58,8 @@ func drawContent(t *rapid.T, text string) any {
 		case 0:
 			parts[i] = object{"type": "image_url", "image_url": object{"url": drawText(t, "url"), "detail": "low"}}
 		case 1:
-			parts[i] = object{"type": "tool_result", "tool_use_id": drawText(t, "id"), "content": []any{object{"type": text, "text": drawText(t, "result")}}}
+			parts[i] = object{"type": "tool_result", "tool_use_id": drawText(t, "id"),
+				"content": []any{object{"type": text, "text": drawText(t, "result")}}}
 		default:
 			parts[i] = object{"type": text, "text": drawText(t, "part text")}
 		}
@@ -76,7 +78,8 @@ func drawMessages(t *rapid.T, d openai.Dialect) []any {
 		m := object{"role": rapid.SampledFrom([]string{"user", "assistant", "system", "tool"}).Draw(t, "role")}
 		switch rapid.IntRange(0, 5).Draw(t, "kind") {
 		case 0:
-			m["tool_calls"] = []any{object{"id": drawText(t, "id"), "function": object{"name": "f", "arguments": drawText(t, "arguments")}}}
+			m["tool_calls"] = []any{object{"id": drawText(t, "id"),
+				"function": object{"name": "f", "arguments": drawText(t, "arguments")}}}
 		case 1:
 			m = object{"type": "function_call_output", "call_id": "c", "output": drawText(t, "output")}
 		case 2:
@@ -103,7 +106,8 @@ func drawChat(t *rapid.T) (openai.Dialect, object) {
 		body["cache_salt"] = rapid.StringN(-1, -1, 512).Draw(t, "salt")
 	}
 	if d != openai.Chat {
-		body[map[openai.Dialect]string{openai.Messages: "system", openai.Responses: "instructions"}[d]] = drawText(t, "system")
+		body[map[openai.Dialect]string{openai.Messages: "system", openai.Responses: "instructions"}[d]] = drawText(t,
+			"system")
 	}
 	return d, body
 }
@@ -276,7 +280,8 @@ func TestOneCharacterChangesAllBlocksFromThereOn(t *testing.T) {
 		all[k] = object{"role": "user", "content": string(text)}
 		changed := chainOf(all)
 		if len(changed) != len(chain) || common(chain, changed) != before {
-			t.Fatalf("character %d of message %d: %d of %d blocks are shared, want %d", at, k, common(chain, changed), len(chain), before)
+			t.Fatalf("character %d of message %d: %d of %d blocks are shared, want %d", at, k, common(chain, changed),
+				len(chain), before)
 		}
 		for i := before; i < len(chain); i++ {
 			if chain[i].Hash == changed[i].Hash || chain[i].End != changed[i].End {

@@ -34,27 +34,30 @@ func TestHashesAreForever(t *testing.T) {
 		first int
 		want  []Block
 	}{
-		{openai.Chat, `{"model":"m","cache_salt":"t","tools":[{"type":"function","function":{"name":"f","parameters":{"a":[1,2.50,true]}}}],"messages":[
+		{openai.Chat,
+			`{"model":"m","cache_salt":"t","tools":[{"type":"function","function":{"name":"f","parameters":{"a":[1,2.50,true]}}}],"messages":[
 			{"role":"system","content":"` + strings.Repeat("é", 300) + `"},
 			{"role":"user","content":[{"type":"text","text":"look"},{"type":"image_url","image_url":{"url":"https://x"}}]},
 			{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}}]},
 			{"role":"tool","tool_call_id":"1","content":"done"}]}`, 4, []Block{
-			{0x4aff8f7a4e8fcdd3, 36, false},
-			{0x7193ca6848c7dd9d, 548, false},
-			{0xf279f3257a941f95, 652, true},
-			{0xfc41f5a3b07d458b, 672, true},
-			{0x69d8f274f2993dc6, 691, true},
-			{0x521b476d52083a72, 711, true},
-		}},
-		{openai.Messages, `{"model":"m","system":"S","messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"1","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]}]}`, 2, []Block{
-			{0x45288cea64d75367, 17, true},
-			{0x18427ac628bcaf30, 35, true},
-		}},
-		{openai.Responses, `{"model":"m","previous_response_id":"r","instructions":"I","input":[{"role":"user","content":"u"},{"type":"function_call_output","call_id":"c","output":"o"}]}`, 2, []Block{
-			{0x3bfcdde14f9d890c, 17, true},
-			{0x2945dec7089cc05c, 34, true},
-			{0xb6924a2980e805c2, 51, true},
-		}},
+				{0x4aff8f7a4e8fcdd3, 36, false},
+				{0x7193ca6848c7dd9d, 548, false},
+				{0xf279f3257a941f95, 652, true},
+				{0xfc41f5a3b07d458b, 672, true},
+				{0x69d8f274f2993dc6, 691, true},
+				{0x521b476d52083a72, 711, true},
+			}},
+		{openai.Messages,
+			`{"model":"m","system":"S","messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"1","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]}]}`, 2, []Block{
+				{0x45288cea64d75367, 17, true},
+				{0x18427ac628bcaf30, 35, true},
+			}},
+		{openai.Responses,
+			`{"model":"m","previous_response_id":"r","instructions":"I","input":[{"role":"user","content":"u"},{"type":"function_call_output","call_id":"c","output":"o"}]}`, 2, []Block{
+				{0x3bfcdde14f9d890c, 17, true},
+				{0x2945dec7089cc05c, 34, true},
+				{0xb6924a2980e805c2, 51, true},
+			}},
 		{openai.Completions, `{"model":"m","prompt":[` + strings.Repeat("17,", 128) + `18]}`, 2, []Block{
 			{0x2dbb23d08ee569b0, 512, false},
 			{0x376feeb926a2ddaa, 532, true},
@@ -101,7 +104,8 @@ func TestWhatMakesNoDifference(t *testing.T) {
 		"order of two texts": {openai.Responses, []string{
 			`{"model":"m","input":[{"content":"a","output":"b","text":"c"}]}`,
 			`{"model":"m","input":[{"text":"c","output":"b","content":"a"}]}`}},
-		"no tools": {openai.Chat, []string{`{"model":"m","messages":[{"role":"user","content":"a"}]}`, `{"model":"m","tools":[],"messages":[{"role":"user","content":"a"}]}`}},
+		"no tools": {openai.Chat, []string{`{"model":"m","messages":[{"role":"user","content":"a"}]}`,
+			`{"model":"m","tools":[],"messages":[{"role":"user","content":"a"}]}`}},
 		"one part": {openai.Chat, []string{
 			`{"model":"m","messages":[{"role":"user","content":"hi"}]}`,
 			`{"model":"m","messages":[{"role":"user","content":["hi"]}]}`,
@@ -121,7 +125,8 @@ func TestWhatMakesNoDifference(t *testing.T) {
 		"billing headers": {openai.Messages, []string{
 			`{"model":"m","system":[{"type":"text","text":"S"}],"messages":[{"role":"user","content":"a"}]}`,
 			`{"model":"m","system":[{"type":"text","text":"x-anthropic-billing-header: v=1; h=00;"},{"type":"text","text":"S"}],"messages":[{"role":"user","content":"a"}]}`,
-			`{"model":"m","system":[{"type":"text","text":"x-anthropic-billing-header\u003a v=1; h=` + strings.Repeat("f", 600) + `"},{"type":"text","text":"S"}],"messages":[{"role":"user","content":"a"}]}`}},
+			`{"model":"m","system":[{"type":"text","text":"x-anthropic-billing-header\u003a v=1; h=` + strings.Repeat("f", 600) +
+				`"},{"type":"text","text":"S"}],"messages":[{"role":"user","content":"a"}]}`}},
 		"one block of system text": {openai.Messages, []string{
 			`{"model":"m","system":"S","messages":[{"role":"user","content":"a"}]}`,
 			`{"model":"m","system":[{"type":"text","text":"S"}],"messages":[{"role":"user","content":[{"type":"text","text":"a"}]}]}`}},
@@ -129,9 +134,11 @@ func TestWhatMakesNoDifference(t *testing.T) {
 			`{"model":"m","input":"a"}`,
 			`{"model":"m","input":[{"role":"user","content":"a"}]}`,
 			`{"model":"m","input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"a"}]}]}`}},
-		"one prompt": {openai.Completions, []string{`{"model":"m","prompt":"a"}`, `{"model":"m","prompt":["a"]}`, `{"model":"m","prompt":["a","b"]}`}},
-		"token ids":  {openai.Completions, []string{`{"model":"m","prompt":[1,22,333]}`, `{"model":"m","prompt":[[ 1, 22 ,333 ],[4]]}`}},
-		"documents":  {openai.Rerank, []string{`{"query":"q","documents":["a"]}`, `{"query":["q"],"documents":["b"]}`}},
+		"one prompt": {openai.Completions, []string{`{"model":"m","prompt":"a"}`, `{"model":"m","prompt":["a"]}`,
+			`{"model":"m","prompt":["a","b"]}`}},
+		"token ids": {openai.Completions,
+			[]string{`{"model":"m","prompt":[1,22,333]}`, `{"model":"m","prompt":[[ 1, 22 ,333 ],[4]]}`}},
+		"documents": {openai.Rerank, []string{`{"query":"q","documents":["a"]}`, `{"query":["q"],"documents":["b"]}`}},
 	} {
 		for _, body := range tt.same[1:] {
 			if diff := cmp.Diff(chainOf(t, tt.d, tt.same[0]), chainOf(t, tt.d, body)); diff != "" {
@@ -147,21 +154,60 @@ func TestWhatMakesADifference(t *testing.T) {
 		d      openai.Dialect
 		differ []string
 	}{
-		"text":              {openai.Chat, []string{chat(`{"role":"user","content":"a"}`, ""), chat(`{"role":"user","content":"A"}`, ""), chat(`{"role":"user","content":"a "}`, ""), chat(`{"role":"user","content":""}`, ""), chat(`{"role":"user","content":1}`, ""), chat(`{"role":"user","content":{"text":"a"}}`, "")}},
-		"role":              {openai.Chat, []string{chat(`{"role":"user","content":"a"}`, ""), chat(`{"role":"assistant","content":"a"}`, ""), chat(`{"content":"a"}`, ""), chat(`{"content":"user"}`, ""), chat(`{"role":"user"}`, ""), chat(`{"name":"user"}`, "")}},
-		"order":             {openai.Chat, []string{chat(`{"role":"user","content":"a"},{"role":"user","content":"b"}`, ""), chat(`{"role":"user","content":"b"},{"role":"user","content":"a"}`, "")}},
-		"borders":           {openai.Chat, []string{chat(`{"content":"ab"},{"content":"c"}`, ""), chat(`{"content":"a"},{"content":"bc"}`, ""), chat(`{"content":"abc"}`, ""), chat(`{"content":["ab","c"]}`, ""), chat(`{"content":["a","bc"]}`, ""), chat(`{"content":["a","b","c"]}`, ""), chat(`{"content":["a","bc",""]}`, "")}},
-		"calls":             {openai.Chat, []string{chat(`{"tool_calls":[{"id":"1"}]}`, ""), chat(`{"tool_calls":[{"id":"2"}]}`, ""), chat(`{"tool_calls":[{"id":"1"},{"id":"1"}]}`, ""), chat(`{"tool_call_id":"1"}`, ""), chat(`{"tool_calls":[]}`, "")}},
-		"pictures":          {openai.Chat, []string{chat(`{"content":[{"type":"image_url","image_url":{"url":"a"}}]}`, ""), chat(`{"content":[{"type":"image_url","image_url":{"url":"b"}}]}`, ""), chat(`{"content":[{"type":"image_url","image_url":{"url":"a","detail":"low"}}]}`, "")}},
-		"a picture's place": {openai.Chat, []string{chat(`{"content":["a",{"type":"image_url","image_url":{"url":"a"}}]}`, ""), chat(`{"content":[{"type":"image_url","image_url":{"url":"a"}},"a"]}`, "")}},
-		"tools": {openai.Chat, []string{chat(`{}`, ``), chat(`{}`, `,"tools":[{"a":1}]`), chat(`{}`, `,"tools":[{"a":1.0}]`), chat(`{}`, `,"tools":[{"a":"1"}]`), chat(`{}`, `,"tools":[{"a":true}]`), chat(`{}`, `,"tools":[{"a":[1]}]`), chat(`{}`, `,"tools":[{"a":[1,null]}]`),
-			chat(`{}`, `,"tools":[{"a":1},{"b":1}]`), chat(`{}`, `,"tools":[{"b":1},{"a":1}]`), chat(`{}`, `,"tools":[{"a":1,"b":1}]`), chat(`{}`, `,"functions":[{"a":1}]`), chat(`{}`, `,"tools":[{"a":{"b":1}}]`), chat(`{}`, `,"tools":[{"a":{}}]`), chat(`{}`, `,"tools":[{"a":[]}]`), chat(`{}`, `,"tools":[{"a":{"cache_control":1}}]`)}},
-		"salt":                      {openai.Chat, []string{chat(`{}`, ``), chat(`{}`, `,"cache_salt":"a"`), chat(`{}`, `,"cache_salt":"b"`), chat(`{}`, `,"cache_salt":""`)}},
-		"what users say of billing": {openai.Messages, []string{chat(`{"content":["x-anthropic-billing-header: 1"]}`, ``), chat(`{"content":["x-anthropic-billing-header: 2"]}`, ``)}},
-		"system":                    {openai.Messages, []string{chat(`{"role":"user","content":"a"}`, ``), chat(`{"role":"user","content":"a"}`, `,"system":"a"`), chat(`{"role":"user","content":"a"}`, `,"system":"b"`), chat(`{"role":"user","content":"a"}`, `,"tools":[{"name":"a"}]`)}},
-		"continuation":              {openai.Responses, []string{`{"model":"m","input":"a"}`, `{"model":"m","input":"a","previous_response_id":"r"}`, `{"model":"m","input":"a","previous_response_id":"s"}`, `{"model":"m","input":"a","conversation":"r"}`, `{"model":"m","input":"a","prompt":{"id":"r"}}`, `{"model":"m","input":"a","instructions":"r"}`}},
-		"items":                     {openai.Responses, []string{`{"model":"m","input":[{"type":"function_call_output","call_id":"a","output":"x"}]}`, `{"model":"m","input":[{"type":"function_call_output","call_id":"a","output":"y"}]}`, `{"model":"m","input":[{"type":"function_call_output","call_id":"b","output":"x"}]}`, `{"model":"m","input":[{"type":"custom_tool_call_output","call_id":"a","output":"x"}]}`}},
-		"prompts":                   {openai.Completions, []string{`{"model":"m","prompt":"1"}`, `{"model":"m","prompt":[1]}`, `{"model":"m","prompt":[2]}`, `{"model":"m","prompt":[1.0]}`, `{"model":"m","prompt":[2.0]}`, `{"model":"m","prompt":[12345678901234567890]}`, `{"model":"m","prompt":[22345678901234567890]}`, `{"model":"m","prompt":[1,2]}`, `{"model":"m","prompt":[12]}`, `{"model":"m","prompt":["1","2"],"suffix":"s"}`, `{"model":"m","prompt":[99999999999999999999]}`, `{"model":"m","prompt_embeds":"1"}`}},
+		"text": {openai.Chat,
+			[]string{chat(`{"role":"user","content":"a"}`, ""), chat(`{"role":"user","content":"A"}`, ""),
+				chat(`{"role":"user","content":"a "}`, ""), chat(`{"role":"user","content":""}`, ""),
+				chat(`{"role":"user","content":1}`, ""), chat(`{"role":"user","content":{"text":"a"}}`, "")}},
+		"role": {openai.Chat,
+			[]string{chat(`{"role":"user","content":"a"}`, ""), chat(`{"role":"assistant","content":"a"}`, ""),
+				chat(`{"content":"a"}`, ""), chat(`{"content":"user"}`, ""), chat(`{"role":"user"}`, ""),
+				chat(`{"name":"user"}`, "")}},
+		"order": {openai.Chat, []string{chat(`{"role":"user","content":"a"},{"role":"user","content":"b"}`, ""),
+			chat(`{"role":"user","content":"b"},{"role":"user","content":"a"}`, "")}},
+		"borders": {openai.Chat,
+			[]string{chat(`{"content":"ab"},{"content":"c"}`, ""), chat(`{"content":"a"},{"content":"bc"}`, ""),
+				chat(`{"content":"abc"}`, ""), chat(`{"content":["ab","c"]}`, ""), chat(`{"content":["a","bc"]}`, ""),
+				chat(`{"content":["a","b","c"]}`, ""), chat(`{"content":["a","bc",""]}`, "")}},
+		"calls": {openai.Chat,
+			[]string{chat(`{"tool_calls":[{"id":"1"}]}`, ""), chat(`{"tool_calls":[{"id":"2"}]}`, ""),
+				chat(`{"tool_calls":[{"id":"1"},{"id":"1"}]}`, ""), chat(`{"tool_call_id":"1"}`, ""),
+				chat(`{"tool_calls":[]}`, "")}},
+		"pictures": {openai.Chat, []string{chat(`{"content":[{"type":"image_url","image_url":{"url":"a"}}]}`, ""),
+			chat(`{"content":[{"type":"image_url","image_url":{"url":"b"}}]}`, ""),
+			chat(`{"content":[{"type":"image_url","image_url":{"url":"a","detail":"low"}}]}`, "")}},
+		"a picture's place": {openai.Chat,
+			[]string{chat(`{"content":["a",{"type":"image_url","image_url":{"url":"a"}}]}`, ""),
+				chat(`{"content":[{"type":"image_url","image_url":{"url":"a"}},"a"]}`, "")}},
+		"tools": {openai.Chat, []string{chat(`{}`, ``), chat(`{}`, `,"tools":[{"a":1}]`), chat(`{}`, `,"tools":[{"a":1.0}]`),
+			chat(`{}`, `,"tools":[{"a":"1"}]`), chat(`{}`, `,"tools":[{"a":true}]`), chat(`{}`, `,"tools":[{"a":[1]}]`),
+			chat(`{}`, `,"tools":[{"a":[1,null]}]`),
+			chat(`{}`, `,"tools":[{"a":1},{"b":1}]`), chat(`{}`, `,"tools":[{"b":1},{"a":1}]`),
+			chat(`{}`, `,"tools":[{"a":1,"b":1}]`), chat(`{}`, `,"functions":[{"a":1}]`), chat(`{}`, `,"tools":[{"a":{"b":1}}]`),
+			chat(`{}`, `,"tools":[{"a":{}}]`), chat(`{}`, `,"tools":[{"a":[]}]`),
+			chat(`{}`, `,"tools":[{"a":{"cache_control":1}}]`)}},
+		"salt": {openai.Chat,
+			[]string{chat(`{}`, ``), chat(`{}`, `,"cache_salt":"a"`), chat(`{}`, `,"cache_salt":"b"`),
+				chat(`{}`, `,"cache_salt":""`)}},
+		"what users say of billing": {openai.Messages, []string{chat(`{"content":["x-anthropic-billing-header: 1"]}`, ``),
+			chat(`{"content":["x-anthropic-billing-header: 2"]}`, ``)}},
+		"system": {openai.Messages,
+			[]string{chat(`{"role":"user","content":"a"}`, ``), chat(`{"role":"user","content":"a"}`, `,"system":"a"`),
+				chat(`{"role":"user","content":"a"}`, `,"system":"b"`),
+				chat(`{"role":"user","content":"a"}`, `,"tools":[{"name":"a"}]`)}},
+		"continuation": {openai.Responses,
+			[]string{`{"model":"m","input":"a"}`, `{"model":"m","input":"a","previous_response_id":"r"}`,
+				`{"model":"m","input":"a","previous_response_id":"s"}`, `{"model":"m","input":"a","conversation":"r"}`,
+				`{"model":"m","input":"a","prompt":{"id":"r"}}`, `{"model":"m","input":"a","instructions":"r"}`}},
+		"items": {openai.Responses,
+			[]string{`{"model":"m","input":[{"type":"function_call_output","call_id":"a","output":"x"}]}`,
+				`{"model":"m","input":[{"type":"function_call_output","call_id":"a","output":"y"}]}`,
+				`{"model":"m","input":[{"type":"function_call_output","call_id":"b","output":"x"}]}`,
+				`{"model":"m","input":[{"type":"custom_tool_call_output","call_id":"a","output":"x"}]}`}},
+		"prompts": {openai.Completions, []string{`{"model":"m","prompt":"1"}`, `{"model":"m","prompt":[1]}`,
+			`{"model":"m","prompt":[2]}`, `{"model":"m","prompt":[1.0]}`, `{"model":"m","prompt":[2.0]}`,
+			`{"model":"m","prompt":[12345678901234567890]}`, `{"model":"m","prompt":[22345678901234567890]}`,
+			`{"model":"m","prompt":[1,2]}`, `{"model":"m","prompt":[12]}`, `{"model":"m","prompt":["1","2"],"suffix":"s"}`,
+			`{"model":"m","prompt":[99999999999999999999]}`, `{"model":"m","prompt_embeds":"1"}`}},
 	} {
 		seen := map[uint64]string{}
 		for _, body := range tt.differ {
@@ -188,10 +234,13 @@ func TestFirstTurnEndsWithTheFirstUser(t *testing.T) {
 		body      string
 		first, of int
 	}{
-		{openai.Chat, `{"model":"m","tools":[{"a":1}],"messages":[{"role":"system","content":"s"},{"role":"user","content":"u"},{"role":"assistant","content":"a"},{"role":"user","content":"v"}]}`, 3, 5},
-		{openai.Chat, `{"model":"m","messages":[{"content":"` + long + `y","role":"\u0075ser"},{"role":"assistant","content":"a"}]}`, 4, 5},
+		{openai.Chat,
+			`{"model":"m","tools":[{"a":1}],"messages":[{"role":"system","content":"s"},{"role":"user","content":"u"},{"role":"assistant","content":"a"},{"role":"user","content":"v"}]}`, 3, 5},
+		{openai.Chat, `{"model":"m","messages":[{"content":"` + long +
+			`y","role":"\u0075ser"},{"role":"assistant","content":"a"}]}`, 4, 5},
 		{openai.Chat, `{"model":"m","messages":[{"role":"system","content":"s"},{"role":"assistant","content":"a"}]}`, 2, 2},
-		{openai.Messages, `{"model":"m","system":"s","messages":[{"role":"user","content":"u"},{"role":"assistant","content":"a"}]}`, 2, 3},
+		{openai.Messages,
+			`{"model":"m","system":"s","messages":[{"role":"user","content":"u"},{"role":"assistant","content":"a"}]}`, 2, 3},
 		{openai.Responses, `{"model":"m","instructions":"s","input":"u"}`, 2, 2},
 		{openai.Responses, `{"model":"m","previous_response_id":"r"}`, 0, 0},
 		{openai.Completions, `{"model":"m","prompt":"p","suffix":"s"}`, 1, 2},
@@ -217,8 +266,10 @@ func TestTextsThatDifferLateShareTheirBlocks(t *testing.T) {
 		{openai.Chat, `{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"%s"}]}]}`},
 		{openai.Chat, `{"model":"m","messages":[{"role":"tool","tool_call_id":"1","content":"%s"}]}`},
 		{openai.Messages, `{"model":"m","system":"%s","messages":[{}]}`},
-		{openai.Messages, `{"model":"m","messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"1","content":"%s"}]}]}`},
-		{openai.Messages, `{"model":"m","messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"1","content":[{"type":"text","text":"%s"}]}]}]}`},
+		{openai.Messages,
+			`{"model":"m","messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"1","content":"%s"}]}]}`},
+		{openai.Messages,
+			`{"model":"m","messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"1","content":[{"type":"text","text":"%s"}]}]}]}`},
 		{openai.Responses, `{"model":"m","input":"%s"}`},
 		{openai.Responses, `{"model":"m","instructions":"%s","input":"a"}`},
 		{openai.Responses, `{"model":"m","input":[{"type":"function_call_output","output":"%s"}]}`},
@@ -237,7 +288,8 @@ func TestTextsThatDifferLateShareTheirBlocks(t *testing.T) {
 	ids := func(last int) string {
 		return `{"model":"m","prompt":[` + strings.Repeat("12345, ", 5*blockBytes/idBytes) + fmt.Sprint(last) + `]}`
 	}
-	if a, b := chainOf(t, openai.Completions, ids(1)), chainOf(t, openai.Completions, ids(2)); common(a, b) != 5 || len(a) != 6 {
+	if a, b := chainOf(t, openai.Completions, ids(1)), chainOf(t, openai.Completions, ids(2)); common(a, b) != 5 ||
+		len(a) != 6 {
 		t.Errorf("token ids: %v, %v", a, b)
 	}
 }
@@ -250,11 +302,15 @@ func TestWhatIsNoTextHasNoLength(t *testing.T) {
 		body string
 		end  int64
 	}{
-		{openai.Messages, `{"model":"m","messages":[{"content":[{"type":"image","source":{"type":"base64","data":"AAAA"}}]}]}`, 16},
-		{openai.Messages, `{"model":"m","messages":[{"content":[{"type":"document","source":{"data":"abc","type":"text"}},{"type":"document","source":{"type":"content","content":[{"type":"text","text":"de"}]}}]}]}`, 21},
+		{openai.Messages,
+			`{"model":"m","messages":[{"content":[{"type":"image","source":{"type":"base64","data":"AAAA"}}]}]}`, 16},
+		{openai.Messages,
+			`{"model":"m","messages":[{"content":[{"type":"document","source":{"data":"abc","type":"text"}},{"type":"document","source":{"type":"content","content":[{"type":"text","text":"de"}]}}]}]}`, 21},
 		{openai.Messages, `{"model":"m","messages":[{"content":[{"source":["ab",{"name":"c"}]}]}]}`, 19},
-		{openai.Messages, `{"model":"m","messages":[{"content":[{"type":"tool_use","id":"1","name":"f","input":{"k":"v"}}]}]}`, 19},
-		{openai.Chat, `{"model":"m","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://x"}},{"type":"text","text":"a"}]}]}`, 17},
+		{openai.Messages,
+			`{"model":"m","messages":[{"content":[{"type":"tool_use","id":"1","name":"f","input":{"k":"v"}}]}]}`, 19},
+		{openai.Chat,
+			`{"model":"m","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://x"}},{"type":"text","text":"a"}]}]}`, 17},
 		{openai.Chat, `{"model":"m","messages":[{}],"cache_salt":"abc"}`, 16},
 		{openai.Completions, `{"model":"m","prompt_embeds":"AAAA","prompt":null}`, 16},
 	} {
@@ -265,7 +321,8 @@ func TestWhatIsNoTextHasNoLength(t *testing.T) {
 		}
 	}
 	// An empty tool is one all the same.
-	if got := chainOf(t, openai.Chat, `{"model":"m","messages":[{}],"tools":[{}]}`); len(got) != 2 || got[0].End != 1 || got[0].Message {
+	if got := chainOf(t, openai.Chat, `{"model":"m","messages":[{}],"tools":[{}]}`); len(got) != 2 || got[0].End != 1 ||
+		got[0].Message {
 		t.Errorf("an empty tool: %v", got)
 	}
 }
@@ -277,12 +334,17 @@ func TestChainsEndInTime(t *testing.T) {
 		body string
 	}{
 		{openai.Chat, `{"model":"m","messages":[{"role":"user","content":"` + huge + `%s"},{"role":"user","content":"x"}]}`},
-		{openai.Chat, `{"model":"m","messages":[{"role":"user","content":"\u0030` + huge + `%s"},{"role":"user","content":"x"}]}`},
-		{openai.Chat, `{"model":"m","messages":[{"role":"user","content":"x"}` + strings.Repeat(`,{"role":"user","content":["x",{"text":"y"}]}`, maxBlocks) + `,{"content":"%s"}]}`},
-		{openai.Chat, `{"model":"m","tools":[{}` + strings.Repeat(`,{"x":"`+huge[:600]+`"}`, maxBlocks) + `,"%s"],"messages":[{"role":"user","content":"x"}]}`},
-		{openai.Messages, `{"model":"m","messages":[{"role":"user","content":[{"type":"tool_result","content":["` + huge + `%s"]},{"text":"x"}]}]}`},
+		{openai.Chat, `{"model":"m","messages":[{"role":"user","content":"\u0030` + huge +
+			`%s"},{"role":"user","content":"x"}]}`},
+		{openai.Chat, `{"model":"m","messages":[{"role":"user","content":"x"}` +
+			strings.Repeat(`,{"role":"user","content":["x",{"text":"y"}]}`, maxBlocks) + `,{"content":"%s"}]}`},
+		{openai.Chat, `{"model":"m","tools":[{}` + strings.Repeat(`,{"x":"`+huge[:600]+`"}`, maxBlocks) +
+			`,"%s"],"messages":[{"role":"user","content":"x"}]}`},
+		{openai.Messages, `{"model":"m","messages":[{"role":"user","content":[{"type":"tool_result","content":["` + huge +
+			`%s"]},{"text":"x"}]}]}`},
 		{openai.Responses, `{"model":"m","instructions":"` + huge + `%s","input":"x"}`},
-		{openai.Completions, `{"model":"m","prompt":[` + strings.Repeat("1,", maxBlocks*blockBytes/idBytes) + `2],"suffix":"%s"}`},
+		{openai.Completions, `{"model":"m","prompt":[` + strings.Repeat("1,", maxBlocks*blockBytes/idBytes) +
+			`2],"suffix":"%s"}`},
 	} {
 		a := accepted(t, tt.d, fmt.Sprintf(tt.body, "a"))
 		b := accepted(t, tt.d, fmt.Sprintf(tt.body, "b"))
@@ -298,7 +360,8 @@ func TestChainsEndInTime(t *testing.T) {
 func TestDeepContentsAreOneValue(t *testing.T) {
 	deep := func(text string) string {
 		const levels = 25
-		return `{"model":"m","messages":[` + strings.Repeat(`{"content":[`, levels) + text + strings.Repeat(`]}`, levels) + `]}`
+		return `{"model":"m","messages":[` + strings.Repeat(`{"content":[`, levels) + text + strings.Repeat(`]}`, levels) +
+			`]}`
 	}
 	a, b := chainOf(t, openai.Messages, deep(`"a"`)), chainOf(t, openai.Messages, deep(`"b"`))
 	if len(a) != 1 || a[0].Hash == b[0].Hash || a[0].End != 1+messageBytes {
@@ -310,7 +373,9 @@ func TestReadingAgainAllocatesNothing(t *testing.T) {
 	chain, text := make([]Block, 0, 100), make([]byte, 0, 1<<12)
 	for _, r := range []*openai.Request{
 		accepted(t, openai.Chat, string(chatOf(8<<10))),
-		accepted(t, openai.Chat, `{"model":"m","tools":[{"`+strings.Repeat("l", 100)+`":"`+strings.Repeat(`\u00e9`, 999)+`"}],"messages":[{"role":"user","content":[{"type":"text","text":"`+strings.Repeat(`\u00e9`, 999)+`","`+strings.Repeat("l", 100)+`":"`+strings.Repeat(`\u0061`, 99)+`"}]}]}`),
+		accepted(t, openai.Chat, `{"model":"m","tools":[{"`+strings.Repeat("l", 100)+`":"`+strings.Repeat(`\u00e9`, 999)+
+			`"}],"messages":[{"role":"user","content":[{"type":"text","text":"`+strings.Repeat(`\u00e9`, 999)+`","`+
+			strings.Repeat("l", 100)+`":"`+strings.Repeat(`\u0061`, 99)+`"}]}]}`),
 	} {
 		if n := testing.AllocsPerRun(20, func() {
 			chain, _ = AppendChain(chain[:0], r, 1)

@@ -26,7 +26,8 @@ func TestTheTokensOfARequestAreThoseOfItsTexts(t *testing.T) {
 		t.Fatal(err)
 	}
 	chat := func(content string) string {
-		return `{"model":"no text","messages":[{"role":"system","content":"Be \"kind\".\n"},{"role":"user","content":` + content + `}]}`
+		return `{"model":"no text","messages":[{"role":"system","content":"Be \"kind\".\n"},{"role":"user","content":` +
+			content + `}]}`
 	}
 	for _, c := range []struct {
 		name  string
@@ -35,12 +36,15 @@ func TestTheTokensOfARequestAreThoseOfItsTexts(t *testing.T) {
 		texts []string // nil: not counted
 		ids   int64
 	}{
-		{"a chat", openai.Chat, chat(`[{"type":"text","text":"Gr\u00fc\u00dfe, 世界"},{"type":"thinking"}]`), []string{"Be \"kind\".\n", "Grüße, 世界"}, 0},
+		{"a chat", openai.Chat, chat(`[{"type":"text","text":"Gr\u00fc\u00dfe, 世界"},{"type":"thinking"}]`),
+			[]string{"Be \"kind\".\n", "Grüße, 世界"}, 0},
 		{"a picture", openai.Chat, chat(`[{"type":"image_url","image_url":{"url":"data:long"}}]`), nil, 0},
 		{"a long text", openai.Chat, chat(`"` + strings.Repeat("word ", tokens.MaxBytes/5) + `"`), nil, 0},
 		{"a long word", openai.Chat, chat(`"` + strings.Repeat("a", 4096) + `"`), nil, 0},
 		{"token ids", openai.Completions, `{"model":"m","prompt":[1,2,3]}`, []string{}, 3},
-		{"messages", openai.Messages, `{"model":"m","max_tokens":9,"system":"Short.","messages":[{"role":"user","content":"Hello there"}]}`, []string{"Short.", "Hello there"}, 0},
+		{"messages", openai.Messages,
+			`{"model":"m","max_tokens":9,"system":"Short.","messages":[{"role":"user","content":"Hello there"}]}`,
+			[]string{"Short.", "Hello there"}, 0},
 	} {
 		want := c.ids
 		for _, text := range c.texts {

@@ -82,9 +82,11 @@ func userText(t *testing.T, r *openai.Request) string {
 		t.Fatal(err)
 	}
 	fields := map[openai.Dialect][]string{
-		openai.Chat: {"messages"}, openai.Messages: {"messages"}, openai.Responses: {"input"}, openai.Completions: {"prompt"}, openai.Images: {"prompt"},
-		openai.Tokenize: {"messages", "prompt"}, openai.Embeddings: {"messages", "input"}, openai.Rerank: {"query", "queries", "text_1"},
-		openai.Score: {"query", "queries", "text_1"}, openai.Moderations: {"input"}, openai.Audio: {"input"},
+		openai.Chat: {"messages"}, openai.Messages: {"messages"}, openai.Responses: {"input"}, openai.Completions: {"prompt"},
+		openai.Images:   {"prompt"},
+		openai.Tokenize: {"messages", "prompt"}, openai.Embeddings: {"messages", "input"},
+		openai.Rerank: {"query", "queries", "text_1"},
+		openai.Score:  {"query", "queries", "text_1"}, openai.Moderations: {"input"}, openai.Audio: {"input"},
 	}[r.Dialect]
 	for _, name := range fields {
 		said := ""

@@ -15,25 +15,43 @@ func TestLastWordsOfUserAndSystem(t *testing.T) {
 		body         string
 		user, system string
 	}{
-		{"chat", openai.Chat, `{"model":"m","messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"one"},{"role":"assistant","content":"1"},{"role":"user","content":"two"}]}`, "two", "Be brief."},
-		{"chat with content before role", openai.Chat, `{"messages":[{"content":"two","role":"user"},{"content":"dev","role":"developer"}],"model":"m"}`, "two", "dev"},
-		{"chat with system text in the middle", openai.Chat, `{"model":"m","messages":[{"role":"system","content":"a"},{"role":"user","content":"u"},{"role":"developer","content":[{"type":"text","text":"b"},{"type":"text","text":"c"}]}]}`, "u", "a\nb\nc"},
-		{"chat with escapes", openai.Chat, `{"model":"m","messages":[{"r\u006fle":"us\u0065r","c\u006fntent":"a\"b\\c\/\n\t\u00e9\ud83d\ude00\ufffdx"}]}`, "a\"b\\c/\n\té😀\uFFFDx", ""},
+		{"chat", openai.Chat,
+			`{"model":"m","messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"one"},{"role":"assistant","content":"1"},{"role":"user","content":"two"}]}`, "two", "Be brief."},
+		{"chat with content before role", openai.Chat,
+			`{"messages":[{"content":"two","role":"user"},{"content":"dev","role":"developer"}],"model":"m"}`, "two", "dev"},
+		{"chat with system text in the middle", openai.Chat,
+			`{"model":"m","messages":[{"role":"system","content":"a"},{"role":"user","content":"u"},{"role":"developer","content":[{"type":"text","text":"b"},{"type":"text","text":"c"}]}]}`, "u", "a\nb\nc"},
+		{"chat with escapes", openai.Chat,
+			`{"model":"m","messages":[{"r\u006fle":"us\u0065r","c\u006fntent":"a\"b\\c\/\n\t\u00e9\ud83d\ude00\ufffdx"}]}`,
+			"a\"b\\c/\n\té😀\uFFFDx", ""},
 		{"chat in Chinese", openai.Chat, `{"model":"m","messages":[{"role":"user","content":"東京の天気は？"}]}`, "東京の天気は？", ""},
-		{"chat with parts", openai.Chat, `{"model":"m","messages":[{"role":"user","content":[{"text":"look","type":"text"},{"type":"image_url","image_url":{"url":"https://x"}},{"type":"text","text":"at\u0020this"}]}]}`, "look\nat this", ""},
-		{"chat whose last turn is a picture", openai.Chat, `{"model":"m","messages":[{"role":"user","content":"words"},{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://x"}}]},{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"AA"}},{"type":"file","file":{"file_id":"f"}}]}]}`, "words", ""},
-		{"chat of an agent", openai.Chat, `{"model":"m","messages":[{"role":"user","content":"fix it"},{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"2","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"1","content":"prove that"},{"role":"tool","tool_call_id":"2","content":[{"type":"text","text":"debug"}]},{"role":"function","name":"f","content":"more"}]}`, "fix it", ""},
-		{"chat with turns that say nothing", openai.Chat, `{"model":"m","messages":[{"role":"user","content":"said"},{"role":"user","content":""},{"role":"user","content":null},{"role":"user"},{"role":"user","content":[]},{"role":"user","content":[{"type":"text","text":""},{"type":"text","text":null}]},{"role":null,"content":"x"},{"role":5,"content":"y"},null]}`, "said", ""},
-		{"chat of an assistant alone", openai.Chat, `{"model":"m","messages":[{"role":"assistant","content":"x"},{"role":"user","content":{"text":"x"}}]}`, "", ""},
-		{"chat with plain strings as parts", openai.Chat, `{"model":"m","messages":[{"role":"user","content":["a",{"text":"b"},1,{"type":"refusal","text":"no"},{"type":7,"text":"c"}]}]}`, "a\nb\nc", ""},
-		{"chat with members given twice", openai.Chat, `{"model":"m","messages":[{"role":"user","type":"reasoning","type":null,"content":[{"type":"image","type":1,"text":"a"}]},{"role":null,"content":"y"}]}`, "a", ""},
+		{"chat with parts", openai.Chat,
+			`{"model":"m","messages":[{"role":"user","content":[{"text":"look","type":"text"},{"type":"image_url","image_url":{"url":"https://x"}},{"type":"text","text":"at\u0020this"}]}]}`, "look\nat this", ""},
+		{"chat whose last turn is a picture", openai.Chat,
+			`{"model":"m","messages":[{"role":"user","content":"words"},{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://x"}}]},{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"AA"}},{"type":"file","file":{"file_id":"f"}}]}]}`, "words", ""},
+		{"chat of an agent", openai.Chat,
+			`{"model":"m","messages":[{"role":"user","content":"fix it"},{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"2","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"1","content":"prove that"},{"role":"tool","tool_call_id":"2","content":[{"type":"text","text":"debug"}]},{"role":"function","name":"f","content":"more"}]}`, "fix it", ""},
+		{"chat with turns that say nothing", openai.Chat,
+			`{"model":"m","messages":[{"role":"user","content":"said"},{"role":"user","content":""},{"role":"user","content":null},{"role":"user"},{"role":"user","content":[]},{"role":"user","content":[{"type":"text","text":""},{"type":"text","text":null}]},{"role":null,"content":"x"},{"role":5,"content":"y"},null]}`, "said", ""},
+		{"chat of an assistant alone", openai.Chat,
+			`{"model":"m","messages":[{"role":"assistant","content":"x"},{"role":"user","content":{"text":"x"}}]}`, "", ""},
+		{"chat with plain strings as parts", openai.Chat,
+			`{"model":"m","messages":[{"role":"user","content":["a",{"text":"b"},1,{"type":"refusal","text":"no"},{"type":7,"text":"c"}]}]}`, "a\nb\nc", ""},
+		{"chat with members given twice", openai.Chat,
+			`{"model":"m","messages":[{"role":"user","type":"reasoning","type":null,"content":[{"type":"image","type":1,"text":"a"}]},{"role":null,"content":"y"}]}`, "a", ""},
 		{"messages", openai.Messages, `{"model":"m","system":"S","messages":[{"role":"user","content":"hi"}]}`, "hi", "S"},
-		{"messages with blocks", openai.Messages, `{"model":"m","system":[{"type":"text","text":"S","cache_control":{"type":"ephemeral"}},{"type":"text","text":"T"}],"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"image","source":{"type":"base64","data":"AA"}},{"type":"text","text":"b"}]},{"role":"system","content":"U"}]}`, "a\nb", "S\nT\nU"},
-		{"messages of an agent", openai.Messages, `{"model":"m","messages":[{"role":"user","content":"fix it"},{"role":"assistant","content":[{"type":"tool_use","id":"1","name":"f","input":{"role":"user"}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"1","content":"prove"}]},{"role":"assistant","content":[{"type":"tool_use","id":"2","name":"f","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"2","content":[{"type":"text","text":"debug"}]}]}]}`, "fix it", ""},
-		{"messages with words beside a result", openai.Messages, `{"model":"m","messages":[{"role":"user","content":"fix it"},{"role":"user","content":[{"type":"tool_result","tool_use_id":"2","content":"x"},{"type":"text","text":"stop"}]}]}`, "stop", ""},
-		{"responses with a string", openai.Responses, `{"model":"m","input":"hel\u006co","instructions":"be kind"}`, "hello", "be kind"},
-		{"responses with items", openai.Responses, `{"model":"m","instructions":null,"input":[{"role":"developer","content":"d"},{"type":"message","role":"user","content":[{"type":"input_text","text":"look"},{"type":"input_image","image_url":"https://x"}]}]}`, "look", "d"},
-		{"responses of an agent", openai.Responses, `{"model":"m","input":[{"role":"user","content":"fix it"},{"type":"reasoning","summary":[]},{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"c","output":"prove"},{"type":"custom","role":"user","content":"not said"},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"x"}]},{"type":"function_call_output","call_id":"d","output":[{"type":"input_text","text":"debug"}]}]}`, "fix it", ""},
+		{"messages with blocks", openai.Messages,
+			`{"model":"m","system":[{"type":"text","text":"S","cache_control":{"type":"ephemeral"}},{"type":"text","text":"T"}],"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"image","source":{"type":"base64","data":"AA"}},{"type":"text","text":"b"}]},{"role":"system","content":"U"}]}`, "a\nb", "S\nT\nU"},
+		{"messages of an agent", openai.Messages,
+			`{"model":"m","messages":[{"role":"user","content":"fix it"},{"role":"assistant","content":[{"type":"tool_use","id":"1","name":"f","input":{"role":"user"}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"1","content":"prove"}]},{"role":"assistant","content":[{"type":"tool_use","id":"2","name":"f","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"2","content":[{"type":"text","text":"debug"}]}]}]}`, "fix it", ""},
+		{"messages with words beside a result", openai.Messages,
+			`{"model":"m","messages":[{"role":"user","content":"fix it"},{"role":"user","content":[{"type":"tool_result","tool_use_id":"2","content":"x"},{"type":"text","text":"stop"}]}]}`, "stop", ""},
+		{"responses with a string", openai.Responses, `{"model":"m","input":"hel\u006co","instructions":"be kind"}`, "hello",
+			"be kind"},
+		{"responses with items", openai.Responses,
+			`{"model":"m","instructions":null,"input":[{"role":"developer","content":"d"},{"type":"message","role":"user","content":[{"type":"input_text","text":"look"},{"type":"input_image","image_url":"https://x"}]}]}`, "look", "d"},
+		{"responses of an agent", openai.Responses,
+			`{"model":"m","input":[{"role":"user","content":"fix it"},{"type":"reasoning","summary":[]},{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"c","output":"prove"},{"type":"custom","role":"user","content":"not said"},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"x"}]},{"type":"function_call_output","call_id":"d","output":[{"type":"input_text","text":"debug"}]}]}`, "fix it", ""},
 		{"responses that only continues", openai.Responses, `{"model":"m","previous_response_id":"r"}`, "", ""},
 		{"completions", openai.Completions, `{"model":"m","prompt":"a\tb","suffix":"c"}`, "a\tb", ""},
 		{"completions with strings", openai.Completions, `{"model":"m","prompt":["a","b\u0063",""]}`, "bc", ""},
@@ -41,14 +59,17 @@ func TestLastWordsOfUserAndSystem(t *testing.T) {
 		{"completions with lists of token ids", openai.Completions, `{"model":"m","prompt":[[1,2],[3]]}`, "", ""},
 		{"completions with embeddings", openai.Completions, `{"model":"m","prompt":null,"prompt_embeds":"AA"}`, "", ""},
 		{"embeddings", openai.Embeddings, `{"model":"m","input":["a","b"]}`, "b", ""},
-		{"embeddings of a chat", openai.Embeddings, `{"model":"m","messages":[{"role":"system","content":"s"},{"role":"user","content":"u"}]}`, "u", "s"},
+		{"embeddings of a chat", openai.Embeddings,
+			`{"model":"m","messages":[{"role":"system","content":"s"},{"role":"user","content":"u"}]}`, "u", "s"},
 		{"rerank", openai.Rerank, `{"query":"q","documents":["a"]}`, "q", ""},
 		{"score", openai.Score, `{"text_1":["a","b"],"text_2":"c"}`, "b", ""},
 		{"score with queries", openai.Score, `{"queries":"q","items":["a"]}`, "q", ""},
 		{"tokenize a prompt", openai.Tokenize, `{"prompt":"p"}`, "p", ""},
 		{"tokenize messages", openai.Tokenize, `{"messages":[{"role":"user","content":"u"}]}`, "u", ""},
 		{"moderations", openai.Moderations, `{"input":"i"}`, "i", ""},
-		{"moderations of parts", openai.Moderations, `{"input":[{"type":"text","text":"a"},{"type":"image_url","image_url":{"url":"u"}},{"type":"text","text":"b"}]}`, "a\nb", ""},
+		{"moderations of parts", openai.Moderations,
+			`{"input":[{"type":"text","text":"a"},{"type":"image_url","image_url":{"url":"u"}},{"type":"text","text":"b"}]}`,
+			"a\nb", ""},
 		{"images", openai.Images, `{"prompt":"a cat"}`, "a cat", ""},
 		{"speech", openai.Audio, `{"model":"m","input":"say","instructions":"slowly"}`, "say", ""},
 		{"other", openai.Other, `{"messages":[{"role":"user","content":"u"}],"prompt":"p","input":"i"}`, "", ""},
@@ -84,9 +105,11 @@ func TestLongTextsKeepTheirEnds(t *testing.T) {
 		{`[{"text":"abcd"},{"text":"ef"},{"text":"gh"}]`, 3, "abc\n\ngh"},
 		{`[{"text":"abcd"},{"text":"e\u0066"},{"text":"\u0067h"}]`, 3, "abc\n\ngh"},
 		{`"` + strings.Repeat("x", 5000) + `\n` + strings.Repeat("y", 5000) + `"`, 4, "xxxx\nyyyy"},
-		{`"` + strings.Repeat(`\u0078`, 5000) + strings.Repeat(`\u0079`, 1030) + `"`, 600, strings.Repeat("x", 600) + "\n" + strings.Repeat("y", 600)},
+		{`"` + strings.Repeat(`\u0078`, 5000) + strings.Repeat(`\u0079`, 1030) + `"`, 600, strings.Repeat("x", 600) + "\n" +
+			strings.Repeat("y", 600)},
 	} {
-		r := accepted(t, openai.Chat, `{"model":"m","messages":[{"role":"user","content":`+tt.content+`},{"role":"system","content":`+tt.content+`}]}`)
+		r := accepted(t, openai.Chat, `{"model":"m","messages":[{"role":"user","content":`+tt.content+
+			`},{"role":"system","content":`+tt.content+`}]}`)
 		if got := string(AppendUserText(nil, r, tt.most)); got != tt.want {
 			t.Errorf("%.40s, most %d: %q, want %q", tt.content, tt.most, got, tt.want)
 		}
@@ -97,7 +120,8 @@ func TestLongTextsKeepTheirEnds(t *testing.T) {
 }
 
 func TestFormsHaveNoPrompt(t *testing.T) {
-	r, err := openai.ParseMultipart("multipart/form-data; boundary=b", []byte("--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nm\r\n--b--\r\n"))
+	r, err := openai.ParseMultipart("multipart/form-data; boundary=b",
+		[]byte("--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nm\r\n--b--\r\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,12 @@ import (
 // text that is counted.
 func BenchmarkCount(b *testing.B) {
 	texts := map[string]string{
-		"English": "The quick brown fox jumps over the lazy dog, and whoever watches it doesn't say a word. Licences are granted without warranty of any kind, express or implied, including but not limited to those of merchantability.\n\n",
-		"code":    "func (s *server) route(ctx context.Context, req *Request) (*Worker, error) {\n\tif req.Tier == nil {\n\t\treturn nil, fmt.Errorf(\"routing %s: %w\", req.ID, errNoTier)\n\t}\n\treturn s.pools[req.Tier.Name].pick(ctx, req.Tokens*2+1)\n}\n\n",
+		"English": "The quick brown fox jumps over the lazy dog, and whoever watches it doesn't say a word. Licences are " +
+			"granted without warranty of any kind, express or implied, including but not limited to those of " +
+			"merchantability.\n\n",
+		"code": "func (s *server) route(ctx context.Context, req *Request) (*Worker, error) {\n\tif req.Tier == nil " +
+			"{\n\t\treturn nil, fmt.Errorf(\"routing %s: %w\", req.ID, errNoTier)\n\t}\n\treturn " +
+			"s.pools[req.Tier.Name].pick(ctx, req.Tokens*2+1)\n}\n\n",
 		"Chinese": "网关接收请求，根据提示的长度和关键词选择模型的层级，然后把请求发送到拥有最热缓存的节点。如果没有可用的节点，请求就在队列里等待，直到有空闲的位置。",
 		"worst":   strings.Repeat("a", maxRun) + "1",
 	}

@@ -46,18 +46,24 @@ func (v vocabulary) check(t interface{ Errorf(string, ...any) }, text string) {
 // tokenTexts are texts of which each is a trap for one of the rules by which text is split.
 func tokenTexts() []string {
 	return []string{
-		"", " ", "\n", "a", "\xff", "\n \n", " \n", "\n ", "\r\n\r\n", "a\n \n b", "\t\t\tx", "a  b", "a   ", "   a", " \u00a0 a", "\u3000\u3000x", "\u2028\u2029 a", "\u0085\u0085!",
-		"I'll can't WE'RE y'all's 'S 'Ve he'd'd ''s 'l 'r 're 'x '", "'\u017fa", "don't'T", "HTTPServer camelCase XMLHttpRequest aB Ab ABc aBC",
+		"", " ", "\n", "a", "\xff", "\n \n", " \n", "\n ", "\r\n\r\n", "a\n \n b", "\t\t\tx", "a  b", "a   ", "   a",
+		" \u00a0 a", "\u3000\u3000x", "\u2028\u2029 a", "\u0085\u0085!",
+		"I'll can't WE'RE y'all's 'S 'Ve he'd'd ''s 'l 'r 're 'x '", "'\u017fa", "don't'T",
+		"HTTPServer camelCase XMLHttpRequest aB Ab ABc aBC",
 		"1 12 123 1234 12345678901234567890 1,234.5 ½²Ⅷ٣", "a1b2 c34567d",
 		"!!! ... ?!\n\n\r\n//x https://a.b/c//d\n/ /\n /*\n*/ ///\r\n/", " !a !b", "-\n-", "\u00b7/\n/\n",
 		"Grüße, naïve façade ÀÉÎ ǅ ǅa aǅ ʰa Aʰ AʰB ªº", "日本語のテキスト、カタカナとABC漢字。", "中文没有空格的一个很长的句子，还有标点。", "한국어 텍스트",
 		"مرحبا بالعالم ١٢٣", "שלום עולם", "हिन्दी में क्ष", "ไทยไม่มีช่องว่าง", "Привет МИР Мир мИр", "Aあ AあB AあBc あA",
-		"e\u0301 \u0301 \u0301A \u0301AB \u0301ab !\u0301 !!\u0301 1\u0301 A\u0301B \u0301\u0301X\n\u0301", "\u0301's \u0301AB's AB's",
-		"👩‍👩‍👧‍👦 👍🏽 🇩🇪 ☃️ x👍x", "\U00020000\U0002a6df𠮷 \U000e0100 \U00010400\U00010428 \U0001d7ce\U0001d7cf\U0001d7d0\U0001d7d1",
+		"e\u0301 \u0301 \u0301A \u0301AB \u0301ab !\u0301 !!\u0301 1\u0301 A\u0301B \u0301\u0301X\n\u0301",
+		"\u0301's \u0301AB's AB's",
+		"👩‍👩‍👧‍👦 👍🏽 🇩🇪 ☃️ x👍x",
+		"\U00020000\U0002a6df𠮷 \U000e0100 \U00010400\U00010428 \U0001d7ce\U0001d7cf\U0001d7d0\U0001d7d1",
 		"a\xffb \xc3\x28 \xe2\x82 \xf0\x9f\x91 \xed\xa0\x80 \x00\x01\x7f", "\ufffd\ufeffx",
-		strings.Repeat(" ", 200) + "x", strings.Repeat("\n", 200), strings.Repeat("7", 200), strings.Repeat("=", 200), strings.Repeat("a", 300), strings.Repeat("中", 120), strings.Repeat(" \n", 90) + "  y", strings.Repeat("ab", 170),
+		strings.Repeat(" ", 200) + "x", strings.Repeat("\n", 200), strings.Repeat("7", 200), strings.Repeat("=", 200),
+		strings.Repeat("a", 300), strings.Repeat("中", 120), strings.Repeat(" \n", 90) + "  y", strings.Repeat("ab", 170),
 		"<|endoftext|> a<|endofprompt|>b <|fim_prefix|>",
-		"func (m *merger) count(piece []byte) int {\n\tif len(piece) <= 96 { // short\n\t\treturn m.short(piece)\n\t}\n\n\treturn 0\n}\n",
+		"func (m *merger) count(piece []byte) int {\n\tif len(piece) <= 96 { // short\n\t\treturn " +
+			"m.short(piece)\n\t}\n\n\treturn 0\n}\n",
 		"def f(x):\n    return [i ** 2 for i in range(10)]  # squares\n\n\nclass A:\n        pass\n",
 		`{"role": "user", "content": "a\nb", "n": [1, 2.50, -3e10]}`,
 	}
@@ -95,7 +101,8 @@ func TestPublishedCountsHold(t *testing.T) {
 // not counted, nor is a long text.
 func TestTextsThatCostTooMuchAreNotCounted(t *testing.T) {
 	v := vocabularies()[0].own
-	for _, run := range []string{"a", "Z", "中", "é", "e\u0301", "_", "-=", " ", "\n", " \n", "\u0301", "\xff", "👍", "\u3000", "/\n", "/\r\n", "//\n"} {
+	for _, run := range []string{"a", "Z", "中", "é", "e\u0301", "_", "-=", " ", "\n", " \n", "\u0301", "\xff", "👍",
+		"\u3000", "/\n", "/\r\n", "//\n"} {
 		long := strings.Repeat(run, maxRun/len(run)+1)
 		for _, text := range []string{long, "ordinary words " + long, "1" + long + "1"} {
 			if n, ok := v.Count([]byte(text)); ok {
@@ -141,11 +148,14 @@ func TestNoOtherVocabularyLoads(t *testing.T) {
 
 func TestVocabulariesFitTheirModels(t *testing.T) {
 	for model, want := range map[string]string{
-		"gpt-4o": O200kBase, "gpt-4o-mini-2024-07-18": O200kBase, "chatgpt-4o-latest": O200kBase, "gpt-4.1-nano": O200kBase, "GPT-5": O200kBase,
-		"o1": O200kBase, "o3-mini": O200kBase, "o4-mini-2025-04-16": O200kBase, "ft:gpt-4o-mini:acme::x1": O200kBase, "ft:o4-mini:acme": O200kBase,
+		"gpt-4o": O200kBase, "gpt-4o-mini-2024-07-18": O200kBase, "chatgpt-4o-latest": O200kBase, "gpt-4.1-nano": O200kBase,
+		"GPT-5": O200kBase,
+		"o1":    O200kBase, "o3-mini": O200kBase, "o4-mini-2025-04-16": O200kBase, "ft:gpt-4o-mini:acme::x1": O200kBase,
+		"ft:o4-mini:acme":     O200kBase,
 		"openai/gpt-oss-120b": O200kBase, "gpt-oss:20b": O200kBase, "unsloth/GPT-OSS-20b-GGUF": O200kBase,
 		"gpt-4": Cl100kBase, "gpt-4-turbo": Cl100kBase, "gpt-3.5-turbo": Cl100kBase, "text-embedding-3-large": Cl100kBase,
-		"qwen2.5-7b-instruct": Cl100kBase, "meta-llama/Llama-3.1-8B": Cl100kBase, "o1x": Cl100kBase, "gpt-4o/other": Cl100kBase, "": Cl100kBase,
+		"qwen2.5-7b-instruct": Cl100kBase, "meta-llama/Llama-3.1-8B": Cl100kBase, "o1x": Cl100kBase,
+		"gpt-4o/other": Cl100kBase, "": Cl100kBase,
 	} {
 		if got := NameFor(model); got != want {
 			t.Errorf("%q counts with %s, want %s", model, got, want)

@@ -84,7 +84,8 @@ func TestForgedChainsHaveAKey(t *testing.T) {
 		t.Fatal("nothing is split")
 	}
 	x, y := Block{Hash: split}, Block{Hash: 7}
-	for _, forged := range [][]Block{{x}, {x, x}, {x, x, x, x, x}, {y, x, y}, {y, y, x, x, y, x}, {x, y, x, y, x, y, x, y, x}} {
+	for _, forged := range [][]Block{{x}, {x, x}, {x, x, x, x, x}, {y, x, y}, {y, y, x, x, y, x},
+		{x, y, x, y, x, y, x, y, x}} {
 		if key := d.Key(now, forged, 8); key != split && key != 7 || d.Find(forged) != key {
 			t.Errorf("%d blocks have key %d, and are found under %d", len(forged), key, d.Find(forged))
 		}

@@ -40,7 +40,14 @@ func allocations(t *testing.T, policy routing.Policy, record func() *routing.Cho
 	for _, m := range members {
 		pool.Observe(m.ID, m.Ref, routing.Status{Up: true})
 	}
-	request := routing.Request{Now: epoch(), PromptTokens: 100000, OutputTokens: 100, Stream: true, Blocks: chain(0, 100, 4096), Record: record()}
+	request := routing.Request{
+		Now:          epoch(),
+		PromptTokens: 100000,
+		OutputTokens: 100,
+		Stream:       true,
+		Blocks:       chain(0, 100, 4096),
+		Record:       record(),
+	}
 	other := chain(0, 200, 4096)
 	first, err := pool.Acquire(&request)
 	if err != nil {
@@ -57,7 +64,12 @@ func allocations(t *testing.T, policy routing.Policy, record func() *routing.Cho
 			t.Fatalf("acquiring beside %s: %v", tried.ID(), err)
 		}
 		lease.Answered(request.Now.Add(time.Second), nil)
-		lease.Release(routing.Result{At: request.Now.Add(2 * time.Second), PromptTokens: 90000, OutputTokens: 100, Text: true})
+		lease.Release(routing.Result{
+			At:           request.Now.Add(2 * time.Second),
+			PromptTokens: 90000,
+			OutputTokens: 100,
+			Text:         true,
+		})
 	})
 	if allocs != 0 {
 		t.Errorf("one request costs %v allocations", allocs)
@@ -77,7 +89,14 @@ func roundAllocations(t *testing.T, policy routing.Policy, record func() *routin
 	}
 	requests := make([]routing.Request, 64)
 	for i := range requests {
-		requests[i] = routing.Request{PromptTokens: 2000, OutputTokens: 100, Stream: true, Wait: i%8 > 0, Blocks: chain(i%4, 10+i%3, 40), Record: record()}
+		requests[i] = routing.Request{
+			PromptTokens: 2000,
+			OutputTokens: 100,
+			Stream:       true,
+			Wait:         i%8 > 0,
+			Blocks:       chain(i%4, 10+i%3, 40),
+			Record:       record(),
+		}
 	}
 	now, leases, granted, kept := epoch(), make([]routing.Lease, 0, len(requests)), 0, 0
 	round := func() {

@@ -86,12 +86,31 @@ func (m *machine) checkBooks(rt *rapid.T) {
 			rt.Fatalf("a bound was learned beside the configured one: %+v", got[i])
 		}
 		want := routing.WorkerView{
-			ID: w.ID, Ref: got[i].Ref, Weight: w.Weight, Group: w.Group, Up: w.status.Up, Saturated: w.status.Saturated,
-			Inflight: w.inflight, MaxInflight: w.MaxInflight, TokensInflight: w.tokens, MaxTokensInflight: w.MaxTokensInflight, PendingTokens: m.pending(w), OutputTokens: w.output,
-			Waiting: w.status.Waiting, KVUsage: w.status.KVUsage,
-			Backoff: max(0, w.backoffUntil.Sub(m.now)), Open: max(0, w.openUntil.Sub(m.now)), Share: got[i].Share,
-			Rate: got[i].Rate, RateCount: got[i].RateCount, TokenTime: got[i].TokenTime, TokenTimeCount: got[i].TokenTimeCount,
-			ConcurrencyLimit: w.concurrencyLimit, LimitLearned: got[i].LimitLearned, SlowRatio: got[i].SlowRatio, Samples: got[i].Samples,
+			ID:                w.ID,
+			Ref:               got[i].Ref,
+			Weight:            w.Weight,
+			Group:             w.Group,
+			Up:                w.status.Up,
+			Saturated:         w.status.Saturated,
+			Inflight:          w.inflight,
+			MaxInflight:       w.MaxInflight,
+			TokensInflight:    w.tokens,
+			MaxTokensInflight: w.MaxTokensInflight,
+			PendingTokens:     m.pending(w),
+			OutputTokens:      w.output,
+			Waiting:           w.status.Waiting,
+			KVUsage:           w.status.KVUsage,
+			Backoff:           max(0, w.backoffUntil.Sub(m.now)),
+			Open:              max(0, w.openUntil.Sub(m.now)),
+			Share:             got[i].Share,
+			Rate:              got[i].Rate,
+			RateCount:         got[i].RateCount,
+			TokenTime:         got[i].TokenTime,
+			TokenTimeCount:    got[i].TokenTimeCount,
+			ConcurrencyLimit:  w.concurrencyLimit,
+			LimitLearned:      got[i].LimitLearned,
+			SlowRatio:         got[i].SlowRatio,
+			Samples:           got[i].Samples,
 		}
 		if got[i] != want || math.Abs(got[i].Share-w.share(m.now)) > 1e-9 {
 			rt.Fatalf("the books show\n%+v, not\n%+v", got[i], want)
@@ -110,11 +129,13 @@ func (m *machine) checkEstimates(rt *rapid.T) {
 		all = append(all, w.Rate, w.TokenTime)
 	}
 	for _, one := range all {
-		if !(one.Floor > 0 && one.Floor <= one.Value && one.Value <= one.Ceiling && one.Floor <= one.Prior && one.Prior <= one.Ceiling) {
+		if !(one.Floor > 0 && one.Floor <= one.Value && one.Value <= one.Ceiling && one.Floor <= one.Prior &&
+			one.Prior <= one.Ceiling) {
 			rt.Fatalf("an estimate is out of its bounds: %+v", one)
 		}
 	}
-	if !(e.Rate > 0) || m.pool.Learned().OutputTokens(0) < 1 || m.pool.Learned().OutputTokens(1) != 1 || m.pool.Learned().PromptTokens(0) != 0 || m.pool.Learned().PromptTokens(1<<62) < 1 {
+	if !(e.Rate > 0) || m.pool.Learned().OutputTokens(0) < 1 || m.pool.Learned().OutputTokens(1) != 1 ||
+		m.pool.Learned().PromptTokens(0) != 0 || m.pool.Learned().PromptTokens(1<<62) < 1 {
 		rt.Fatalf("the pool expects the impossible: %+v", e)
 	}
 }

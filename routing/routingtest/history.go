@@ -48,7 +48,9 @@ func history(rt *rapid.T, newPolicy func() routing.Policy) {
 		"restore":   m.restore,
 		"unbook":    m.unbook,
 		"gate":      func(rt *rapid.T) { g := m.gates[m.drawName(rt)]; g.shut = !g.shut },
-		"time":      func(rt *rapid.T) { m.now = m.now.Add(time.Duration(rapid.IntRange(1, 20).Draw(rt, "s")) * time.Second) },
+		"time": func(rt *rapid.T) {
+			m.now = m.now.Add(time.Duration(rapid.IntRange(1, 20).Draw(rt, "s")) * time.Second)
+		},
 		"long time": func(rt *rapid.T) {
 			m.now = m.now.Add(time.Duration(rapid.IntRange(60, 400).Draw(rt, "s")) * time.Second)
 		},

@@ -36,9 +36,12 @@ func broken() map[string]struct {
 	}
 	always := func(p pick) func() routing.Policy { return func() routing.Policy { return p } }
 	return map[string]row{
-		"beyond the end": {"picked index", always(func(_ *routing.Request, ws []routing.View) (int, routing.Reason) { return len(ws), "x" })},
-		"below minus 1":  {"picked index", always(func(*routing.Request, []routing.View) (int, routing.Reason) { return -2, "x" })},
-		"no reason":      {"no reason", always(func(*routing.Request, []routing.View) (int, routing.Reason) { return 0, "" })},
+		"beyond the end": {"picked index",
+			always(func(_ *routing.Request, ws []routing.View) (int, routing.Reason) { return len(ws), "x" })},
+		"below minus 1": {"picked index",
+			always(func(*routing.Request, []routing.View) (int, routing.Reason) { return -2, "x" })},
+		"no reason": {"no reason",
+			always(func(*routing.Request, []routing.View) (int, routing.Reason) { return 0, "" })},
 		"unsteady": {"the same facts gave", always(func(_ *routing.Request, ws []routing.View) (int, routing.Reason) {
 			return int(shared.Add(1) % uint64(len(ws))), "x"
 		})},
@@ -73,7 +76,8 @@ func TestLawsCatchBrokenPolicies(t *testing.T) {
 	}
 	for name, b := range broken() {
 		t.Run(name, func(t *testing.T) {
-			child := exec.Command(self, "-test.run=^TestLawsCatchBrokenPolicies$", "-rapid.nofailfile", "-rapid.shrinktime=0s", "-rapid.checks=20")
+			child := exec.Command(self, "-test.run=^TestLawsCatchBrokenPolicies$", "-rapid.nofailfile", "-rapid.shrinktime=0s",
+				"-rapid.checks=20")
 			child.Env = append(os.Environ(), brokenEnv+"="+name)
 			out, err := child.CombinedOutput()
 			if err == nil || !strings.Contains(string(out), b.complaint) {

@@ -29,7 +29,12 @@ func concurrency(t *testing.T, policy routing.Policy) {
 	const goroutines, rounds = 64, 100
 	c := &crowd{policy: policy, bound: 3, counts: make([]atomic.Int64, 8)}
 	for i := range c.counts {
-		c.members = append(c.members, routing.Member{ID: fmt.Sprint("w", i), Weight: 1 + i%3, MaxInflight: int(c.bound), Ref: i})
+		c.members = append(c.members, routing.Member{
+			ID:          fmt.Sprint("w", i),
+			Weight:      1 + i%3,
+			MaxInflight: int(c.bound),
+			Ref:         i,
+		})
 	}
 	c.pool = routing.NewPool(policy, c.members)
 	c.up()

@@ -110,7 +110,8 @@ func (m *machine) drawOnly(rt *rapid.T, r *routing.Request) {
 }
 
 // checkPlaced checks the result of a request against the model and books it there.
-func (m *machine) checkPlaced(rt *rapid.T, r *routing.Request, lease *routing.Lease, err error, may []*member, want error, before []routing.WorkerView) (booked *bookedLease) {
+func (m *machine) checkPlaced(rt *rapid.T, r *routing.Request, lease *routing.Lease, err error, may []*member,
+	want error, before []routing.WorkerView) (booked *bookedLease) {
 	if policyWaits(err, want) {
 		m.checkWait(rt, err)
 		return nil
@@ -126,7 +127,15 @@ func (m *machine) checkPlaced(rt *rapid.T, r *routing.Request, lease *routing.Le
 	if at < 0 || may[at].full(prompt+output) {
 		rt.Fatalf("%s was chosen and may not take the request", lease.Worker().ID())
 	}
-	h := &bookedLease{lease: lease, on: may[at], bookedAt: m.now, stream: r.Stream, blocks: r.Blocks, output: output, tokens: prompt + output}
+	h := &bookedLease{
+		lease:    lease,
+		on:       may[at],
+		bookedAt: m.now,
+		stream:   r.Stream,
+		blocks:   r.Blocks,
+		output:   output,
+		tokens:   prompt + output,
+	}
 	if prompt > 0 {
 		h.prefill = max(1, prompt-m.policy.overlap(h.on.ID))
 	}
@@ -155,7 +164,8 @@ func policyWaits(err, want error) bool {
 // It also fails unless the error shows whether any worker was open.
 func (m *machine) checkWait(rt *rapid.T, err error) {
 	open := slices.ContainsFunc(m.policy.last, func(v routing.View) bool { return !v.Full })
-	if i := m.policy.chose; i >= 0 && !m.policy.last[i].Full || i < 0 && open || open != errors.Is(err, routing.ErrBestWorkerFull) {
+	if i := m.policy.chose; i >= 0 && !m.policy.last[i].Full || i < 0 && open ||
+		open != errors.Is(err, routing.ErrBestWorkerFull) {
 		rt.Fatalf("a request waits (%v) although the policy chose %d of %+v", err, i, m.policy.last)
 	}
 }
@@ -201,7 +211,8 @@ func (m *machine) round(rt *rapid.T) {
 
 // reserve reserves a worker for the request: the one with the fewest tokens among the workers of its group
 // that have too many, unless another one has room.
-func (m *machine) reserve(rt *rapid.T, round *routing.DispatchRound, r *routing.Request, tried []*routing.Worker, members []*member) {
+func (m *machine) reserve(rt *rapid.T, round *routing.DispatchRound, r *routing.Request, tried []*routing.Worker,
+	members []*member) {
 	prompt, output := tokensOf(r)
 	group, _ := m.usable(r, members, false)
 	var room bool

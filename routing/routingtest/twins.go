@@ -38,7 +38,12 @@ func (g counting) Cut(time.Time, error)                {}
 
 // recorded runs one arbitrary history of twins.
 func recorded(rt *rapid.T, newPolicy func() routing.Policy) {
-	m := &twins{newPolicy: newPolicy, judge: newPolicy(), now: epoch(), limit: routing.Saturation{Waiting: 8, StaleAfter: 10 * time.Second}}
+	m := &twins{
+		newPolicy: newPolicy,
+		judge:     newPolicy(),
+		now:       epoch(),
+		limit:     routing.Saturation{Waiting: 8, StaleAfter: 10 * time.Second},
+	}
 	other := routing.Config{Name: "chwbl"}
 	if p, ok := m.judge.(routing.Planner); ok && p.Plans() {
 		other.Name = "least_load"
@@ -79,7 +84,8 @@ func (m *twins) both(f func(p *routing.Pool, side int)) {
 }
 
 func (m *twins) drawMembers(rt *rapid.T) (members []routing.Member) {
-	for _, name := range rapid.Permutation([]int{0, 1, 2, 3, 4, 5}).Draw(rt, "names")[:rapid.IntRange(1, 6).Draw(rt, "members")] {
+	for _, name := range rapid.Permutation([]int{0, 1, 2, 3, 4, 5}).Draw(rt,
+		"names")[:rapid.IntRange(1, 6).Draw(rt, "members")] {
 		members = append(members, routing.Member{
 			ID: string(rune('a' + name)), Ref: name,
 			Weight:            rapid.SampledFrom([]int{1, 1, 2, 3, 10, 0}).Draw(rt, "weight"),
@@ -171,14 +177,16 @@ func (m *twins) check(rt *rapid.T) {
 	if a, b := one.Snapshot(m.now), two.Snapshot(m.now); !reflect.DeepEqual(a, b) {
 		rt.Fatalf("the previewed and recorded pool shows\n%+v, and the other\n%+v", a, b)
 	}
-	if a, b := one.Estimates(), two.Estimates(); !reflect.DeepEqual(a, b) || one.Stale() != two.Stale() || m.asked[0] != m.asked[1] {
+	if a, b := one.Estimates(), two.Estimates(); !reflect.DeepEqual(a, b) || one.Stale() != two.Stale() ||
+		m.asked[0] != m.asked[1] {
 		rt.Fatalf("the previewed and recorded pool has learned %+v, %d stale, %d calls of gates; the other %+v, %d, %d",
 			a, one.Stale(), m.asked[0], b, two.Stale(), m.asked[1])
 	}
 }
 
 // redecide decides a record again, as it is and after a round trip through JSON.
-func (m *twins) redecide(rt *rapid.T, r *routing.Request, record *routing.Choice, worker string, reason routing.Reason) {
+func (m *twins) redecide(rt *rapid.T, r *routing.Request, record *routing.Choice, worker string,
+	reason routing.Reason) {
 	text, err := json.Marshal(record)
 	if err != nil {
 		rt.Fatalf("a record is no JSON: %v", err)
@@ -197,10 +205,12 @@ func (m *twins) redecide(rt *rapid.T, r *routing.Request, record *routing.Choice
 			rt.Fatalf("deciding again: %v", err)
 		}
 		if got := read.Candidates[i].Worker; got != worker || why != reason || !reflect.DeepEqual(decided, record) {
-			rt.Fatalf("%s was chosen (%s), and again %s (%s), of\n%+v, and again of\n%+v", worker, reason, got, why, record, decided)
+			rt.Fatalf("%s was chosen (%s), and again %s (%s), of\n%+v, and again of\n%+v", worker, reason, got, why, record,
+				decided)
 		}
 	}
-	if c := record; c.Of(worker) == nil || c.Seen != len(c.Candidates) || c.RunnerUp == worker || (c.RunnerUp == "") != (c.Seen == 1) || c.Seen > 1 && c.Of(c.RunnerUp) == nil {
+	if c := record; c.Of(worker) == nil || c.Seen != len(c.Candidates) || c.RunnerUp == worker ||
+		(c.RunnerUp == "") != (c.Seen == 1) || c.Seen > 1 && c.Of(c.RunnerUp) == nil {
 		rt.Fatalf("%s was chosen, and %q is the runner-up, of %d: %s", worker, c.RunnerUp, c.Seen, text)
 	}
 }

@@ -22,7 +22,8 @@ func (m *twins) drawTried(rt *rapid.T) (tried [2][]*routing.Worker) {
 func (m *twins) drawPair(rt *rapid.T) (pair [2]*routing.Request) {
 	r := drawRequest(rt, m.now)
 	if rapid.Bool().Draw(rt, "usual") { // of sizes among which bounds are reached
-		r.PromptTokens, r.OutputTokens = rapid.Int64Range(0, 30_000).Draw(rt, "usual prompt"), rapid.Int64Range(0, 2000).Draw(rt, "usual output")
+		r.PromptTokens, r.OutputTokens = rapid.Int64Range(0, 30_000).Draw(rt, "usual prompt"),
+			rapid.Int64Range(0, 2000).Draw(rt, "usual output")
 	}
 	if rapid.IntRange(0, 9).Draw(rt, "for one only") == 0 {
 		_, ref := m.drawRef(rt)
@@ -44,7 +45,8 @@ func (m *twins) preview(rt *rapid.T, r *routing.Request, tried []*routing.Worker
 			rt.Fatalf("a draft says %+v (%v)", o, failed)
 		}
 	}
-	for what, draft := range map[string]*routing.Draft{"a second time": nil, "with itself as the draft": {Policy: m.policies[0], Members: m.members, Limit: m.limit}} {
+	for what, draft := range map[string]*routing.Draft{"a second time": nil,
+		"with itself as the draft": {Policy: m.policies[0], Members: m.members, Limit: m.limit}} {
 		again, failed := p.Preview(r, draft, tried...)
 		if !sameError(err, failed) || !reflect.DeepEqual(preview, again) {
 			rt.Fatalf("a preview says %+v (%v), and %s %+v (%v)", preview, err, what, again, failed)
@@ -76,16 +78,19 @@ func (m *twins) sendRequest(rt *rapid.T, pair [2]*routing.Request, tried [2][]*r
 }
 
 // checkPreview compares the result of a request with its preview.
-func (m *twins) checkPreview(rt *rapid.T, r *routing.Request, preview *routing.Preview, want error, lease *routing.Lease, err error) {
+func (m *twins) checkPreview(rt *rapid.T, r *routing.Request, preview *routing.Preview, want error,
+	lease *routing.Lease, err error) {
 	held := errors.Is(err, routing.ErrBestWorkerFull) || errors.Is(err, routing.ErrFull)
 	switch {
 	case !sameError(want, err):
 		rt.Fatalf("a preview says %v, and the request ended with %v", want, err)
 	case !reflect.DeepEqual(preview.Choice, *r.Record):
 		rt.Fatalf("a preview says\n%+v, and the request's record\n%+v", preview.Choice, *r.Record)
-	case err == nil && (lease.Worker().ID() != preview.Worker || lease.Ref() != preview.Ref || lease.Reason() != preview.Reason || preview.WorkerFull):
+	case err == nil && (lease.Worker().ID() != preview.Worker || lease.Ref() != preview.Ref ||
+		lease.Reason() != preview.Reason || preview.WorkerFull):
 		rt.Fatalf("a preview says %+v, and %s took it (%s)", preview, lease.Worker().ID(), lease.Reason())
-	case err != nil && (preview.Worker != "") != preview.WorkerFull, preview.WorkerFull && !held, preview.WorkerFull != preview.Choice.WorkerFull:
+	case err != nil && (preview.Worker != "") != preview.WorkerFull, preview.WorkerFull && !held,
+		preview.WorkerFull != preview.Choice.WorkerFull:
 		rt.Fatalf("a preview says %+v, and the request ended with %v", preview, err)
 	case preview.WorkerFull:
 		m.redecide(rt, r, r.Record, preview.Worker, preview.Reason)
@@ -101,8 +106,10 @@ func (m *twins) checkPlaced(rt *rapid.T, pair [2]*routing.Request, leases [2]*ro
 		return
 	}
 	one, two := leases[0], leases[1]
-	if one.Worker().ID() != two.Worker().ID() || one.Reason() != two.Reason() || one.Overlap() != two.Overlap() || one.Expected() != two.Expected() {
-		rt.Fatalf("recorded, a request went to %s (%s), and else to %s (%s)", one.Worker().ID(), one.Reason(), two.Worker().ID(), two.Reason())
+	if one.Worker().ID() != two.Worker().ID() || one.Reason() != two.Reason() || one.Overlap() != two.Overlap() ||
+		one.Expected() != two.Expected() {
+		rt.Fatalf("recorded, a request went to %s (%s), and else to %s (%s)", one.Worker().ID(), one.Reason(),
+			two.Worker().ID(), two.Reason())
 	}
 	m.both(func(_ *routing.Pool, side int) { m.leases[side] = append(m.leases[side], leases[side]) })
 	m.redecide(rt, pair[0], pair[0].Record, one.Worker().ID(), one.Reason())

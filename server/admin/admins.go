@@ -41,7 +41,8 @@ type adminAnswer struct {
 func isConfigAdmin(ad store.Admin) bool { return ad.CreatedAt.IsZero() }
 
 func showAdmin(ad store.Admin) adminView {
-	return adminView{Admin: ad, FromConfig: isConfigAdmin(ad), Expired: !ad.ExpiresAt.IsZero() && !time.Now().Before(ad.ExpiresAt)}
+	return adminView{Admin: ad, FromConfig: isConfigAdmin(ad), Expired: !ad.ExpiresAt.IsZero() &&
+		!time.Now().Before(ad.ExpiresAt)}
 }
 
 // adminAPI creates and deletes admin keys.
@@ -97,7 +98,9 @@ func (a *adminAPI) deleteAdmin(ctx context.Context, in *IDPath) (*struct{}, erro
 	if isConfigAdmin(ad) {
 		return nil, fromConfig("admin", ad.Name)
 	}
-	elsewhere := slices.ContainsFunc(all, func(ad store.Admin) bool { return isConfigAdmin(ad) && ad.Role == store.RoleAdmin })
+	elsewhere := slices.ContainsFunc(all, func(ad store.Admin) bool {
+		return isConfigAdmin(ad) && ad.Role == store.RoleAdmin
+	})
 	if err := a.control.Stores.SQL.DeleteAdmin(ctx, actorOf(ctx), in.ID, elsewhere); err != nil {
 		return nil, a.failed("deleting an admin", err)
 	}
@@ -110,10 +113,13 @@ func (a *adminAPI) bootstrap(ctx context.Context, in *struct{ Body bootstrapRequ
 		a.guard.counts.AuthFailures.Inc()
 		a.guard.noteOnce(ctx, actorOf(ctx), "admin.refused", "POST /admin/bootstrap", "an incorrect secret")
 		if tooMany, wait := a.control.AuthFailures.Add(actorOf(ctx).IP, time.Now()); tooMany {
-			return nil, huma.ErrorWithHeaders(huma.Error429TooManyRequests("Too many incorrect secrets came from this address. Try again after the time in Retry-After."),
-				http.Header{"Retry-After": {strconv.Itoa(int(wait/time.Second) + 1)}})
+			return nil,
+				huma.ErrorWithHeaders(huma.Error429TooManyRequests("Too many incorrect secrets came from this address. Try again "+
+					"after the time in Retry-After."),
+					http.Header{"Retry-After": {strconv.Itoa(int(wait/time.Second) + 1)}})
 		}
-		return nil, huma.Error401Unauthorized("The secret is incorrect, already used or expired. A gateway whose database has no admin prints a new secret when it starts.")
+		return nil, huma.Error401Unauthorized("The secret is incorrect, already used or expired. A gateway whose database " +
+			"has no admin prints a new secret when it starts.")
 	}
 	secret, ad, err := newAdminKey(in.Body.Name, store.RoleAdmin, "bootstrap", time.Time{})
 	if err != nil {

@@ -52,7 +52,8 @@ func (a *Plane) newAPI(version string) huma.API {
 			OpenAPI: "3.1.0",
 			Info:    &huma.Info{Title: "Tierway admin API", Version: version},
 			Components: &huma.Components{Schemas: registry, SecuritySchemes: map[string]*huma.SecurityScheme{
-				securityScheme: {Type: "http", Scheme: "bearer", Description: "An admin key: from config.yaml (admin.keys), or created by POST /admin/admins or /admin/bootstrap."},
+				securityScheme: {Type: "http", Scheme: "bearer",
+					Description: "An admin key: from config.yaml (admin.keys), or created by POST /admin/admins or /admin/bootstrap."},
 			}},
 		},
 		Formats:                      map[string]huma.Format{"application/json": format, "json": format},

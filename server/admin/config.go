@@ -71,8 +71,16 @@ func (a *configAPI) getConfig(context.Context, *struct{}) (*reply[configView], e
 	if err != nil {
 		return nil, a.failed("writing the configuration", err)
 	}
-	v := configView{Effective: effective, Path: a.options.Path, Hash: snap.Hash, Generation: snap.Generation, LoadedAt: snap.LoadedAt.UTC(),
-		Overrides: append([]store.Override{}, a.control.OverridesNow()...), RestartRequired: []string{}, Warnings: mapped(snap.File.Warnings(), problemView)}
+	v := configView{
+		Effective:       effective,
+		Path:            a.options.Path,
+		Hash:            snap.Hash,
+		Generation:      snap.Generation,
+		LoadedAt:        snap.LoadedAt.UTC(),
+		Overrides:       append([]store.Override{}, a.control.OverridesNow()...),
+		RestartRequired: []string{},
+		Warnings:        mapped(snap.File.Warnings(), problemView),
+	}
 	if onDisk, err := a.control.ReadSource(); err == nil { // problems of the file are what validate shows
 		for _, c := range config.Changes(snap.Base, onDisk) {
 			if c.Effect == "restart" {
@@ -87,8 +95,11 @@ func (a *configAPI) validateConfig(ctx context.Context, in *struct{ Body *config
 	var f *config.File
 	var err error
 	switch text := in.Body != nil && in.Body.Text != ""; {
-	case text && actorOf(ctx).Role != store.RoleAdmin: // a text can name variables and files of this machine, and its problems would reveal them
-		return nil, huma.Error403Forbidden("Your key has the role " + actorOf(ctx).Role + "; checking a text needs the role " + store.RoleAdmin + ". Omit text to check the file on disk.")
+	// a text can name variables and files of this machine, and its problems would reveal them
+	case text && actorOf(ctx).Role != store.RoleAdmin:
+		return nil,
+			huma.Error403Forbidden("Your key has the role " + actorOf(ctx).Role + "; checking a text needs the role " +
+				store.RoleAdmin + ". Omit text to check the file on disk.")
 	case text:
 		f, err = config.Parse("config.yaml", []byte(in.Body.Text), os.LookupEnv)
 	default:
@@ -102,7 +113,8 @@ func (a *configAPI) validateConfig(ctx context.Context, in *struct{ Body *config
 	}
 	var problems config.Problems
 	if !errors.As(err, &problems) {
-		problems = config.Problems{{File: a.options.Path, Message: err.Error(), Hint: "the gateway must be able to read the file"}}
+		problems = config.Problems{{File: a.options.Path, Message: err.Error(),
+			Hint: "the gateway must be able to read the file"}}
 	}
 	return &reply[validation]{Body: validation{Problems: mapped(problems, problemView)}}, nil
 }
@@ -125,19 +137,23 @@ func (a *configAPI) reloadConfig(ctx context.Context, in *struct {
 	case errors.Is(err, control.ErrNoSource):
 		return nil, huma.Error409Conflict(err.Error())
 	case errors.Is(err, control.ErrChanged):
-		return nil, huma.Error412PreconditionFailed("The configuration file changed since it was previewed: its hash is now " + r.ToHash + ". Preview it again, then send that hash as If-Match.")
+		return nil,
+			huma.Error412PreconditionFailed("The configuration file changed since it was previewed: its hash is now " +
+				r.ToHash + ". Preview it again, then send that hash as If-Match.")
 	case errors.Is(err, control.ErrRejected):
 		return nil, rejected(r.Problems)
 	case err != nil: // a reload uses no store, so the cause is the file or its contents
 		return nil, a.unreadable(err)
 	}
-	return &tagged[ReloadAnswer]{ETag: `"` + r.ToHash + `"`, Body: ReloadAnswer{DryRun: in.DryRun, ReloadResult: r, Problems: mapped(r.Problems, problemView)}}, nil
+	return &tagged[ReloadAnswer]{ETag: `"` + r.ToHash + `"`,
+		Body: ReloadAnswer{DryRun: in.DryRun, ReloadResult: r, Problems: mapped(r.Problems, problemView)}}, nil
 }
 
 // rejected returns the answer to a configuration with errors: all of them, each with its path.
 func rejected(ps config.Problems) error {
 	details := mapped(ps, func(p config.Problem) error { return &huma.ErrorDetail{Location: p.Path, Message: p.String()} })
-	return huma.Error422UnprocessableEntity("The configuration has errors and was not applied. The previous configuration stays in force.", details...)
+	return huma.Error422UnprocessableEntity("The configuration has errors and was not applied. The previous "+
+		"configuration stays in force.", details...)
 }
 
 // unreadable returns the answer to a configuration that could not be read or applied.
@@ -146,7 +162,8 @@ func (a *configAPI) unreadable(err error) error {
 	if file, ok := errors.AsType[*fs.PathError](err); ok {
 		detail = fmt.Sprintf("The file %s cannot be read: %s.", file.Path, file.Err)
 	}
-	return huma.Error422UnprocessableEntity(detail+" The previous configuration stays in force.", &huma.ErrorDetail{Location: a.options.Path, Message: err.Error()})
+	return huma.Error422UnprocessableEntity(detail+" The previous configuration stays in force.",
+		&huma.ErrorDetail{Location: a.options.Path, Message: err.Error()})
 }
 
 type statusView struct {
@@ -183,11 +200,20 @@ type ledgerView struct {
 
 func (a *configAPI) getStatus(context.Context, *struct{}) (*reply[statusView], error) {
 	now := time.Now()
-	v := statusView{Version: a.options.Version, Go: runtime.Version(), StartedAt: a.started.UTC(), Uptime: int64(now.Sub(a.started) / time.Second),
-		Draining: a.options.Draining(), Inflight: a.options.Inflight(), Generation: a.control.Snapshot().Generation,
-		SQL: SQLView{State: "off"}, Redis: redisView{State: "off", Gateways: max(1, a.control.Snapshot().File.Gateways)}}
+	v := statusView{
+		Version:    a.options.Version,
+		Go:         runtime.Version(),
+		StartedAt:  a.started.UTC(),
+		Uptime:     int64(now.Sub(a.started) / time.Second),
+		Draining:   a.options.Draining(),
+		Inflight:   a.options.Inflight(),
+		Generation: a.control.Snapshot().Generation,
+		SQL:        SQLView{State: "off"},
+		Redis:      redisView{State: "off", Gateways: max(1, a.control.Snapshot().File.Gateways)},
+	}
 	if a.control.Stores.SQL != nil {
-		v.SQL = SQLView{State: a.control.Database.State().String(), Kind: a.control.Stores.SQL.Kind(), ReadAt: optional(a.control.Snapshot().Identity.ReadAt)}
+		v.SQL = SQLView{State: a.control.Database.State().String(), Kind: a.control.Stores.SQL.Kind(),
+			ReadAt: optional(a.control.Snapshot().Identity.ReadAt)}
 	}
 	if a.control.Stores.Redis != nil {
 		v.Redis = redisView{State: "away", Gateways: a.control.Stores.Redis.Gateways()}

@@ -77,7 +77,8 @@ func (a *decisionAPI) listDecisions(_ context.Context, in *struct {
 		}}, nil
 	}
 	if in.Limit > listMost {
-		return nil, invalid("query.limit", "expected number <= "+strconv.Itoa(listMost)+"; for more, export with Accept: "+ndjson, in.Limit)
+		return nil, invalid("query.limit", "expected number <= "+strconv.Itoa(listMost)+"; for more, export with Accept: "+
+			ndjson, in.Limit)
 	}
 	found, more := a.options.Decisions.Page(in.Cursor, cmp.Or(in.Limit, listUsual), in.Matches)
 	now := a.options.Decisions.Span()
@@ -93,13 +94,15 @@ func (a *decisionAPI) getDecision(_ context.Context, in *struct {
 }) (*reply[decisionView], error) {
 	n, known := a.options.Decisions.Get(in.ID)
 	if !known {
-		return nil, huma.Error404NotFound("There is no record of a request with this id. The gateway keeps the last records in memory (decisions.keep); older ones are in decisions.file, if that is set.")
+		return nil, huma.Error404NotFound("There is no record of a request with this id. The gateway keeps the last " +
+			"records in memory (decisions.keep); older ones are in decisions.file, if that is set.")
 	}
 	return &reply[decisionView]{Body: a.decisionView(n)}, nil
 }
 
 func (a *decisionAPI) decisionView(e decisions.Entry) decisionView {
-	return decisionView{Seq: e.Seq, TraceURL: a.control.Snapshot().File.Telemetry.TraceURL(e.Decision.TraceID), Decision: *e.Decision}
+	return decisionView{Seq: e.Seq, TraceURL: a.control.Snapshot().File.Telemetry.TraceURL(e.Decision.TraceID),
+		Decision: *e.Decision}
 }
 
 // decisionRow returns the record without candidates and blocks, which are long.
@@ -144,8 +147,10 @@ func checkFilter(until string, f *decisions.Filter) error {
 
 func streams(_ huma.Registry, op *huma.Operation) {
 	op.Responses = map[string]*huma.Response{"200": {
-		Description: "Server-sent events. decision: data is the record as in the list. gap: {\"missed\":n}, the number of records that were dropped before they could be sent. dropped: {\"dropped\":n}, the number of matching records that were omitted because at most 50 per second are sent. The id of each event is the seq of a record.",
-		Content:     map[string]*huma.MediaType{eventStream: {Schema: &huma.Schema{Type: huma.TypeString}}},
+		Description: "Server-sent events. decision: data is the record as in the list. gap: {\"missed\":n}, the number of " +
+			"records that were dropped before they could be sent. dropped: {\"dropped\":n}, the number of matching records " +
+			"that were omitted because at most 50 per second are sent. The id of each event is the seq of a record.",
+		Content: map[string]*huma.MediaType{eventStream: {Schema: &huma.Schema{Type: huma.TypeString}}},
 	}}
 }
 
@@ -158,7 +163,9 @@ func (a *decisionAPI) streamDecisions(ctx context.Context, in *struct {
 		return nil, err
 	}
 	if a.options.Draining() {
-		return nil, huma.ErrorWithHeaders(huma.Error503ServiceUnavailable("The gateway is shutting down."), http.Header{"Retry-After": {"5"}}) // another gateway is up by then
+		// another gateway is up by then
+		return nil, huma.ErrorWithHeaders(huma.Error503ServiceUnavailable("The gateway is shutting down."),
+			http.Header{"Retry-After": {"5"}})
 	}
 	after := int64(-1)
 	for _, text := range []string{in.Query, in.Header} {
@@ -170,7 +177,9 @@ func (a *decisionAPI) streamDecisions(ctx context.Context, in *struct {
 		return nil, err
 	}
 	caller, _ := ctx.Value(operatorKey{}).(operator)
-	f := &decisions.Follower{Log: a.options.Decisions, Matches: in.Matches, Event: func(e decisions.Entry) any { return a.decisionRow(e) }}
+	f := &decisions.Follower{Log: a.options.Decisions, Matches: in.Matches, Event: func(e decisions.Entry) any {
+		return a.decisionRow(e)
+	}}
 	return &written{Body: func(c huma.Context) {
 		defer a.streams.Add(-1)
 		c.SetHeader("Content-Type", eventStream)

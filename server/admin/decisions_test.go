@@ -20,7 +20,8 @@ func TestThereAreOnlySoManyExports(t *testing.T) {
 		return r.ask("ops", http.MethodGet, "/admin/decisions", "", "Accept", "application/x-ndjson")
 	}
 	r.plane.records.exports.Store(2)
-	if got := export(); got.Code != http.StatusTooManyRequests || got.Header().Get("Retry-After") == "" || !strings.Contains(got.Body.String(), "2 exports") {
+	if got := export(); got.Code != http.StatusTooManyRequests || got.Header().Get("Retry-After") == "" ||
+		!strings.Contains(got.Body.String(), "2 exports") {
 		t.Errorf("one more: %d %s", got.Code, got.Body.String())
 	}
 	if got := r.ask("ops", http.MethodGet, "/admin/decisions", ""); got.Code != http.StatusOK { // a page is none

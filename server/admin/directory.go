@@ -38,7 +38,8 @@ func (a *tenantAPI) key(id string) (tenants.Key, error) {
 }
 
 // changeTenant changes a tenant of the database by f, if it has the version that If-Match requires.
-func (a *tenantAPI) changeTenant(ctx context.Context, name, ifMatch string, f func(tenants.Tenant) (tenants.Tenant, error)) (tenants.Tenant, error) {
+func (a *tenantAPI) changeTenant(ctx context.Context, name, ifMatch string,
+	f func(tenants.Tenant) (tenants.Tenant, error)) (tenants.Tenant, error) {
 	return changeStored(ctx, a, ifMatch, func() (tenants.Tenant, stored, error) {
 		t, err := a.tenant(name)
 		return t, stored{"tenant", name, t.FromConfig, t.Version}, err
@@ -46,7 +47,8 @@ func (a *tenantAPI) changeTenant(ctx context.Context, name, ifMatch string, f fu
 }
 
 // changeKey changes a key of the database by f, if it has the version that If-Match requires.
-func (a *tenantAPI) changeKey(ctx context.Context, id, ifMatch string, f func(tenants.Key) (tenants.Key, error)) (tenants.Key, error) {
+func (a *tenantAPI) changeKey(ctx context.Context, id, ifMatch string,
+	f func(tenants.Key) (tenants.Key, error)) (tenants.Key, error) {
 	return changeStored(ctx, a, ifMatch, func() (tenants.Key, stored, error) {
 		k, err := a.key(id)
 		return k, stored{"key", id, k.FromConfig, k.Version}, err
@@ -56,7 +58,8 @@ func (a *tenantAPI) changeKey(ctx context.Context, id, ifMatch string, f func(te
 // changeStored changes the object that find finds in memory by f. Another gateway may have changed
 // it meanwhile: with If-Match the change then fails; without, the database is read again and the
 // change is repeated.
-func changeStored[T any](ctx context.Context, a *tenantAPI, ifMatch string, find func() (T, stored, error), f func(T) (T, error)) (made T, err error) {
+func changeStored[T any](ctx context.Context, a *tenantAPI, ifMatch string, find func() (T, stored, error),
+	f func(T) (T, error)) (made T, err error) {
 	match, err := tagOf(ifMatch)
 	if err != nil {
 		return made, err
@@ -122,7 +125,9 @@ func checkRights(r tenants.Rights, patch json.RawMessage) error {
 		return err
 	}
 	if sent["default_priority"] != nil && r.Default < r.Priority {
-		return invalid("body.default_priority", fmt.Sprintf("%s is above priority, which is %s: lower default_priority, or raise priority", r.Default, r.Priority), sent["default_priority"])
+		return invalid("body.default_priority",
+			fmt.Sprintf("%s is above priority, which is %s: lower default_priority, or raise priority", r.Default, r.Priority),
+			sent["default_priority"])
 	}
 	for field, names := range map[string][]string{"tiers": r.Tiers, "models": r.Models} {
 		for i, name := range names {
@@ -188,7 +193,8 @@ func merged[T any](current T, patch json.RawMessage) (T, error) {
 		return changed, fmt.Errorf("encoding the changed object: %w", err)
 	}
 	if err = json.Unmarshal(text, &changed); err != nil {
-		return changed, huma.Error422UnprocessableEntity("validation failed", &huma.ErrorDetail{Location: "body", Message: err.Error()})
+		return changed,
+			huma.Error422UnprocessableEntity("validation failed", &huma.ErrorDetail{Location: "body", Message: err.Error()})
 	}
 	return changed, nil
 }

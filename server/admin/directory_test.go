@@ -14,9 +14,12 @@ import (
 func TestAMergePatchOfItselfChangesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := rapid.SliceOfN(rapid.StringMatching(`[a-z*?]{1,8}`), 0, 3)
-		s := tenants.Tenant{Disabled: rapid.Bool().Draw(t, "disabled"), Degrade: rapid.Bool().Draw(t, "degrade"), Weight: rapid.IntRange(1, 1000).Draw(t, "weight"),
-			Rights: tenants.Rights{Tiers: names.Draw(t, "tiers"), Priority: tenants.Class(rapid.IntRange(0, 2).Draw(t, "class"))},
-			Limits: tenants.Limits{RPM: rapid.Int64Range(0, 1e12).Draw(t, "rpm"), DayMoney: tenants.Money(rapid.Int64Range(0, 1e18).Draw(t, "money"))}}
+		s := tenants.Tenant{Disabled: rapid.Bool().Draw(t, "disabled"), Degrade: rapid.Bool().Draw(t, "degrade"),
+			Weight: rapid.IntRange(1, 1000).Draw(t, "weight"),
+			Rights: tenants.Rights{Tiers: names.Draw(t, "tiers"),
+				Priority: tenants.Class(rapid.IntRange(0, 2).Draw(t, "class"))},
+			Limits: tenants.Limits{RPM: rapid.Int64Range(0, 1e12).Draw(t, "rpm"),
+				DayMoney: tenants.Money(rapid.Int64Range(0, 1e18).Draw(t, "money"))}}
 		if rapid.Bool().Draw(t, "restricted") {
 			s.Models = names.Draw(t, "models")
 		}
@@ -33,7 +36,9 @@ func TestAMergePatchOfItselfChangesNothing(t *testing.T) {
 				t.Fatalf("%s (-want +got):\n%s", patch, diff)
 			}
 		}
-		if got, err := merged(s, json.RawMessage(`{"tiers":null,"models":null,"limits":null,"disabled":null,"degrade":null,"weight":null,"priority":null,"default_priority":null}`)); err != nil || cmp.Diff(tenants.Tenant{}, got) != "" {
+		if got, err := merged(s,
+			json.RawMessage(
+				`{"tiers":null,"models":null,"limits":null,"disabled":null,"degrade":null,"weight":null,"priority":null,"default_priority":null}`)); err != nil || cmp.Diff(tenants.Tenant{}, got) != "" {
 			t.Fatalf("all null: %+v (%v)", got, err)
 		}
 	})

@@ -11,7 +11,8 @@ func TestTheDocumentHasEveryRouteAndNoOther(t *testing.T) {
 	r := newPlaneRig(t)
 	routed, all := map[string]bool{}, map[string]bool{}
 	for path, item := range r.plane.OpenAPI().Paths {
-		for method, op := range map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PUT": item.Put, "PATCH": item.Patch, "DELETE": item.Delete} {
+		for method, op := range map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PUT": item.Put,
+			"PATCH": item.Patch, "DELETE": item.Delete} {
 			if op != nil {
 				all[method+" "+path] = true
 			}

@@ -30,17 +30,20 @@ func (a *gateway) failed(doing string, err error) error {
 	case errors.Is(err, store.ErrExists):
 		return huma.Error409Conflict("An object of this name already exists. Choose another name.")
 	case errors.Is(err, store.ErrConflict):
-		return huma.Error412PreconditionFailed("The object changed since it was read. Read it again and repeat the change with its new ETag.")
+		return huma.Error412PreconditionFailed("The object changed since it was read. Read it again and repeat the change " +
+			"with its new ETag.")
 	case errors.Is(err, store.ErrLastAdmin):
 		return huma.Error409Conflict("This is the last admin key with the role admin. Create another one first.")
 	case errors.Is(err, store.ErrNewer):
-		return a.unavailable(doing, err, "The schema of the database is newer than this gateway, which therefore does not write to it. Update the gateway.")
+		return a.unavailable(doing, err,
+			"The schema of the database is newer than this gateway, which therefore does not write to it. Update the gateway.")
 	case errors.Is(err, context.Canceled):
 		return huma.Error503ServiceUnavailable("The request was canceled before it was complete.") // the client has left
 	case store.Unreachable(err) || errors.Is(err, context.DeadlineExceeded):
 		return a.unavailable(doing, err, "The database is unavailable. Nothing was changed. Try again later.")
 	case store.Unwritable(err):
-		return a.unavailable(doing, err, "The database rejects writes, for example because its disk is full. Nothing was changed.")
+		return a.unavailable(doing, err,
+			"The database rejects writes, for example because its disk is full. Nothing was changed.")
 	}
 	a.log.Error("an admin request failed", "doing", doing, "cause", err.Error())
 	return huma.Error500InternalServerError("The gateway failed while " + doing + ". Its log has the cause.")
@@ -49,7 +52,8 @@ func (a *gateway) failed(doing string, err error) error {
 // unavailable returns the answer to a request that needs the database while that cannot be used.
 func (a *gateway) unavailable(doing string, err error, detail string) error {
 	a.log.Warn("an admin request failed: the database is unavailable", "doing", doing, "cause", err.Error())
-	return huma.ErrorWithHeaders(huma.Error503ServiceUnavailable(detail), http.Header{"Retry-After": {"5"}}) // a restart takes seconds
+	// a restart takes seconds
+	return huma.ErrorWithHeaders(huma.Error503ServiceUnavailable(detail), http.Header{"Retry-After": {"5"}})
 }
 
 func (a *gateway) tenant(name string) (tenants.Tenant, error) {
@@ -74,12 +78,14 @@ func notFound(what, name string) error {
 
 // fromConfig returns the answer to a change of an object that config.yaml defines.
 func fromConfig(what, name string) error {
-	return huma.Error409Conflict(fmt.Sprintf("The %s %q is defined in config.yaml: edit auth.keys or admin.keys there and reload.", what, name))
+	return huma.Error409Conflict(fmt.Sprintf("The %s %q is defined in config.yaml: edit auth.keys or admin.keys there "+
+		"and reload.", what, name))
 }
 
 // invalid returns the answer to a well-formed request with an invalid value at location.
 func invalid(location, message string, value any) error {
-	return huma.Error422UnprocessableEntity("validation failed", &huma.ErrorDetail{Location: location, Message: message, Value: value})
+	return huma.Error422UnprocessableEntity("validation failed",
+		&huma.ErrorDetail{Location: location, Message: message, Value: value})
 }
 
 func etag(version int64) string { return `"v` + strconv.FormatInt(version, 10) + `"` }
@@ -102,7 +108,9 @@ func tagOf(ifMatch string) (tag, error) {
 			return tag(v), nil
 		}
 	}
-	return 0, huma.Error412PreconditionFailed(fmt.Sprintf("If-Match %s is not an ETag of this API. Send an ETag such as %s.", ifMatch, etag(3)))
+	return 0,
+		huma.Error412PreconditionFailed(fmt.Sprintf("If-Match %s is not an ETag of this API. Send an ETag such as %s.",
+			ifMatch, etag(3)))
 }
 
 // unknownQuery and badTime are the framework's messages for two mistakes. A time layout in Go's own
@@ -138,7 +146,8 @@ func improveError(ctx huma.Context, _ string, v any) (any, error) {
 			d.Value = nil
 		}
 	}
-	if len(e.Errors) > 0 && strings.HasPrefix(e.Errors[0].Message, unknownQuery) { // such errors come alone, in the order of a map
+	// such errors come alone, in the order of a map
+	if len(e.Errors) > 0 && strings.HasPrefix(e.Errors[0].Message, unknownQuery) {
 		slices.SortFunc(e.Errors, func(a, b *huma.ErrorDetail) int { return strings.Compare(a.Location, b.Location) })
 	}
 	return e, nil
@@ -172,7 +181,9 @@ func (a *Plane) queryOnce(ctx huma.Context, next func(huma.Context)) {
 	var twice []error
 	for _, name := range queryOf(ctx.Operation()) {
 		if values := query[name]; len(values) > 1 {
-			twice = append(twice, &huma.ErrorDetail{Location: "query." + name, Message: "the parameter is repeated: send it once, and other values in further requests", Value: queryValue(values)})
+			twice = append(twice,
+				&huma.ErrorDetail{Location: "query." + name, Message: "the parameter is repeated: send it once, and other values " +
+					"in further requests", Value: queryValue(values)})
 		}
 	}
 	if len(twice) == 0 {

@@ -15,11 +15,32 @@ import (
 // explainPast explains a past request from its record. The tier is the recorded one. Each worker
 // selection is repeated over the workers as they were recorded, by the policy of live, the
 // configuration in force, or of the draft under, if that is not nil.
-func (a *routeAPI) explainPast(live *control.Snapshot, d *decisions.Decision, under *control.Snapshot) *decisions.Explanation {
-	e := &decisions.Explanation{Outcome: decisions.WouldRoute, Tenant: d.Tenant, Key: d.Key, Class: d.Class, Dialect: d.Dialect, Stream: d.Stream,
-		RequestedModel: d.RequestedModel, PromptTokens: d.PromptTokens, MaxTokens: d.MaxTokens, UserTextBytes: d.Features.UserTextBytes,
-		Tier: d.Tier, Rule: d.Rule, Note: d.RuleNote, Model: d.Model, Policy: d.Policy, Blocks: d.Features.Blocks,
-		Worker: d.Worker, Reason: d.Reason, Generation: d.Generation, SnapshotAt: d.Time.UTC(), Limit: d.Limit, Shed: d.Shed}
+func (a *routeAPI) explainPast(live *control.Snapshot, d *decisions.Decision,
+	under *control.Snapshot) *decisions.Explanation {
+	e := &decisions.Explanation{
+		Outcome:        decisions.WouldRoute,
+		Tenant:         d.Tenant,
+		Key:            d.Key,
+		Class:          d.Class,
+		Dialect:        d.Dialect,
+		Stream:         d.Stream,
+		RequestedModel: d.RequestedModel,
+		PromptTokens:   d.PromptTokens,
+		MaxTokens:      d.MaxTokens,
+		UserTextBytes:  d.Features.UserTextBytes,
+		Tier:           d.Tier,
+		Rule:           d.Rule,
+		Note:           d.RuleNote,
+		Model:          d.Model,
+		Policy:         d.Policy,
+		Blocks:         d.Features.Blocks,
+		Worker:         d.Worker,
+		Reason:         d.Reason,
+		Generation:     d.Generation,
+		SnapshotAt:     d.Time.UTC(),
+		Limit:          d.Limit,
+		Shed:           d.Shed,
+	}
 	why := ""
 	if len(d.Attempts) == 0 {
 		why = unsent(e, d)
@@ -31,7 +52,9 @@ func (a *routeAPI) explainPast(live *control.Snapshot, d *decisions.Decision, un
 		e.Notes = append(e.Notes, "the tier is the recorded one; a replay repeats the tier decision too")
 	}
 	if snap.Generation != d.Generation {
-		e.Notes = append(e.Notes, fmt.Sprintf("the request was decided by generation %d of the configuration; the explanation uses generation %d", d.Generation, snap.Generation))
+		e.Notes = append(e.Notes,
+			fmt.Sprintf("the request was decided by generation %d of the configuration; the explanation uses generation %d",
+				d.Generation, snap.Generation))
 	}
 	e.Steps = pastSteps(e, d, why)
 	decide := func(a *decisions.Attempt) (*decisions.Again, *routing.Choice, error) {
@@ -45,7 +68,8 @@ func (a *routeAPI) explainPast(live *control.Snapshot, d *decisions.Decision, un
 			err = fmt.Errorf("the selection cannot be repeated: %w", err)
 		}
 		if unknown.Bounds > 0 {
-			e.Notes = append(e.Notes, "the record lacks some of the loads that the draft's bounds and saturation need: decided by the recorded loads")
+			e.Notes = append(e.Notes,
+				"the record lacks some of the loads that the draft's bounds and saturation need: decided by the recorded loads")
 		}
 		return &decisions.Again{Worker: as.Worker, Reason: string(as.Reason), Agrees: as.Worker == a.Worker}, as.Choice, err
 	}
@@ -101,11 +125,13 @@ func pastSteps(e *decisions.Explanation, d *decisions.Decision, why string) []de
 	}
 	all := []decisions.Step{
 		{Stage: decisions.StageAuth, OK: d.Tenant != "", Detail: "tenant " + d.Tenant},
-		{Stage: decisions.StageRequest, OK: d.Class != "", Detail: fmt.Sprintf("%s, about %d prompt tokens", d.Dialect, d.PromptTokens)},
+		{Stage: decisions.StageRequest, OK: d.Class != "", Detail: fmt.Sprintf("%s, about %d prompt tokens", d.Dialect,
+			d.PromptTokens)},
 		{Stage: decisions.StageTier, OK: d.Tier != "", Detail: e.TierDetail(),
 			Tier: &decisions.TierStep{Asked: d.RequestedModel, Header: d.Features.Header, Note: d.RuleNote}},
 		{Stage: decisions.StageLimits, OK: d.Limit == "", Detail: "passed"},
-		{Stage: decisions.StageQueue, OK: d.Shed == "" || len(d.Attempts) > 0, Detail: fmt.Sprintf("class %s, waited %.0f ms", d.Class, d.QueueMs), Queue: q},
+		{Stage: decisions.StageQueue, OK: d.Shed == "" || len(d.Attempts) > 0,
+			Detail: fmt.Sprintf("class %s, waited %.0f ms", d.Class, d.QueueMs), Queue: q},
 	}
 	for i := range all {
 		st := &all[i]
@@ -120,8 +146,10 @@ func pastSteps(e *decisions.Explanation, d *decisions.Decision, why string) []de
 	return all
 }
 
-func pastAttempt(e *decisions.Explanation, a *decisions.Attempt, decide func(*decisions.Attempt) (*decisions.Again, *routing.Choice, error)) decisions.Step {
-	st := decisions.Step{Stage: decisions.StageWorker, OK: true, Worker: &decisions.WorkerStep{Used: a.Worker, Choice: a.Choice}}
+func pastAttempt(e *decisions.Explanation, a *decisions.Attempt,
+	decide func(*decisions.Attempt) (*decisions.Again, *routing.Choice, error)) decisions.Step {
+	st := decisions.Step{Stage: decisions.StageWorker, OK: true,
+		Worker: &decisions.WorkerStep{Used: a.Worker, Choice: a.Choice}}
 	e.Worker, e.Reason, e.RunnerUp, e.Candidates = a.Worker, a.Reason, "", nil
 	if a.Choice == nil {
 		st.Detail = a.Worker + ": the only possible worker, or its selection was not recorded"
@@ -136,7 +164,8 @@ func pastAttempt(e *decisions.Explanation, a *decisions.Attempt, decide func(*de
 		}
 		return st
 	}
-	e.Worker, e.Reason, e.Policy, e.RunnerUp, e.Candidates = again.Worker, again.Reason, decided.Policy, decided.RunnerUp, decided.Candidates
+	e.Worker, e.Reason, e.Policy, e.RunnerUp, e.Candidates = again.Worker, again.Reason, decided.Policy, decided.RunnerUp,
+		decided.Candidates
 	st.Worker.Again, st.Worker.Choice = again, decided
 	st.Detail = fmt.Sprintf("%s: %s, of %d candidates", again.Worker, again.Reason, len(decided.Candidates))
 	if !again.Agrees {
@@ -151,10 +180,13 @@ func asRecorded(e *decisions.Explanation, d *decisions.Decision, a *decisions.At
 	by := a.Choice.Policy
 	switch {
 	case p == nil:
-		e.Notes = append(e.Notes, fmt.Sprintf("the tier or pool %s no longer exists: decided by the default settings of the policy %s", d.Tier, by))
+		e.Notes = append(e.Notes,
+			fmt.Sprintf("the tier or pool %s no longer exists: decided by the default settings of the policy %s", d.Tier, by))
 		return &replay.Pool{Name: d.Tier, Policy: routing.Config{Name: by}}
 	case p.Policy.Name != by:
-		e.Notes = append(e.Notes, fmt.Sprintf("%s now has the policy %s: decided by the default settings of the recorded policy %s", d.Tier, p.Policy.Name, by))
+		e.Notes = append(e.Notes,
+			fmt.Sprintf("%s now has the policy %s: decided by the default settings of the recorded policy %s", d.Tier,
+				p.Policy.Name, by))
 		p = new(*p)
 		p.Policy = routing.Config{Name: by}
 	}

@@ -85,7 +85,14 @@ func (a *historyAPI) listAudit(ctx context.Context, in *struct {
 	Cursor int64     `query:"cursor" minimum:"0" doc:"next_cursor of the previous page: only older entries."`
 	Limit  int       `query:"limit" minimum:"1" maximum:"200" default:"50"`
 }) (*written, error) {
-	q := store.AuditQuery{Actor: in.Actor, Action: in.Action, Target: in.Target, Since: in.Since, Before: in.Cursor, Limit: in.Limit}
+	q := store.AuditQuery{
+		Actor:  in.Actor,
+		Action: in.Action,
+		Target: in.Target,
+		Since:  in.Since,
+		Before: in.Cursor,
+		Limit:  in.Limit,
+	}
 	entries, err := a.control.Stores.SQL.Audit(ctx, q)
 	if err != nil {
 		return nil, a.failed("reading the audit log", err)
@@ -234,11 +241,14 @@ func day(location, text string, usual time.Time) (time.Time, error) {
 
 func writeUsage(w io.Writer, rows []store.UsageRow) {
 	out := csv.NewWriter(w)
-	out.Write([]string{"day", "group", "requests", "refused", "failed", "client_gone", "estimated", "prompt_tokens", "cached_tokens", "output_tokens", "money"}) //nolint:errcheck // the client is gone
+	//nolint:errcheck // the client is gone
+	out.Write([]string{"day", "group", "requests", "refused", "failed", "client_gone", "estimated",
+		"prompt_tokens", "cached_tokens", "output_tokens", "money"})
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	for _, r := range rows {
-		out.Write([]string{r.Day, cell(r.Group), number(r.Requests), number(r.Refused), number(r.Failed), number(r.Gone), number(r.Estimated), //nolint:errcheck // the client is gone
-			number(r.Prompt), number(r.Cached), number(r.Output), r.Money.String()})
+		//nolint:errcheck // the client is gone
+		out.Write([]string{r.Day, cell(r.Group), number(r.Requests), number(r.Refused), number(r.Failed),
+			number(r.Gone), number(r.Estimated), number(r.Prompt), number(r.Cached), number(r.Output), r.Money.String()})
 	}
 	out.Flush()
 }

@@ -23,7 +23,8 @@ import (
 func TestAuditExportOutlastsTheTimeOfOneRequest(t *testing.T) {
 	r := newPlaneRig(t)
 	for range 450 {
-		if err := r.plane.control.Stores.SQL.AppendAudit(t.Context(), store.Actor{Name: "ops"}, "test", "target", "", "", "ok"); err != nil {
+		if err := r.plane.control.Stores.SQL.AppendAudit(t.Context(), store.Actor{Name: "ops"}, "test", "target", "", "",
+			"ok"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -53,7 +54,8 @@ func TestAFullDatabaseIsAnsweredAsOneThatIsAway(t *testing.T) {
 	defer db.Close()
 	db.SetMaxOpenConns(1) // the pragma is the connection's
 	var full error
-	for _, do := range []string{"PRAGMA max_page_count = 1", "CREATE TABLE a (b)", "CREATE TABLE c (d)", "CREATE TABLE e (f)"} {
+	for _, do := range []string{"PRAGMA max_page_count = 1", "CREATE TABLE a (b)", "CREATE TABLE c (d)",
+		"CREATE TABLE e (f)"} {
 		_, full = db.ExecContext(t.Context(), do)
 	}
 	if full == nil || !strings.Contains(full.Error(), "full") {

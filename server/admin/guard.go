@@ -83,7 +83,8 @@ func (g *guard) check(c *gin.Context) {
 func (g *guard) admitted(c *gin.Context, op *operation, o *operator) bool {
 	if err := g.cross.Check(c.Request); err != nil {
 		g.noteRefusal(c.Request, o.actor, "a page of another site")
-		Problem(c.Writer, http.StatusForbidden, "A page of another site sent this request. Send admin requests from a tool, or from this gateway's own pages.")
+		Problem(c.Writer, http.StatusForbidden,
+			"A page of another site sent this request. Send admin requests from a tool, or from this gateway's own pages.")
 		return false
 	}
 	if len(op.roles) == 0 {
@@ -101,7 +102,8 @@ func (g *guard) admitted(c *gin.Context, op *operation, o *operator) bool {
 		return true
 	}
 	g.noteRefusal(c.Request, o.actor, "the role is "+admin.Role)
-	detail := fmt.Sprintf("Your key has the role %s; this operation needs the role %s.", admin.Role, strings.Join(op.roles, " or "))
+	detail := fmt.Sprintf("Your key has the role %s; this operation needs the role %s.", admin.Role,
+		strings.Join(op.roles, " or "))
 	if op.preview {
 		detail += " Send ?dry_run=true to preview the result."
 	}
@@ -118,7 +120,9 @@ func dryRun(c *gin.Context) bool {
 // refuse answers a request without a valid admin key, and logs an invalid key. The answer to a
 // tenant's key says so: the key is valid but cannot be used here.
 func (g *guard) refuse(c *gin.Context, actor store.Actor, key string) {
-	now, detail := time.Now(), "Send an admin key as `Authorization: Bearer <key>`. If no admin key exists yet: with a database, the gateway logs at its start how to create the first one; without a database, add `admin.keys` to config.yaml."
+	now, detail := time.Now(), "Send an admin key as `Authorization: Bearer <key>`. If no admin key exists yet: with a "+
+		"database, the gateway logs at its start how to create the first one; without a database, add `admin.keys` to "+
+		"config.yaml."
 	caller, _ := g.control.Snapshot().Identity.Directory.Authenticate(key, now)
 	switch {
 	case key == "":
@@ -131,7 +135,8 @@ func (g *guard) refuse(c *gin.Context, actor store.Actor, key string) {
 		g.noteRefusal(c.Request, actor, "an unknown key")
 		if tooMany, wait := g.control.AuthFailures.Add(actor.IP, now); tooMany {
 			c.Writer.Header().Set("Retry-After", strconv.Itoa(int(wait/time.Second)+1))
-			Problem(c.Writer, http.StatusTooManyRequests, "Too many invalid keys came from this address. Send a valid key, or try again after the time in Retry-After.")
+			Problem(c.Writer, http.StatusTooManyRequests,
+				"Too many invalid keys came from this address. Send a valid key, or try again after the time in Retry-After.")
 			return
 		}
 	}
@@ -152,7 +157,8 @@ func (g *guard) noteFailure(c *gin.Context, op *operation, actor store.Actor) {
 		return
 	}
 	if c.Request.Method != http.MethodGet && op.id != "reload" && !dryRun(c) {
-		g.noteOnce(c.Request.Context(), actor, op.action(), c.Request.URL.Path, "refused: "+http.StatusText(c.Writer.Status()))
+		g.noteOnce(c.Request.Context(), actor, op.action(), c.Request.URL.Path,
+			"refused: "+http.StatusText(c.Writer.Status()))
 	}
 }
 
@@ -186,7 +192,8 @@ func (g *guard) noteOnce(ctx context.Context, actor store.Actor, action, target,
 	if elsewhere > 0 {
 		outcome += fmt.Sprintf("; %d more from other addresses", elsewhere)
 	}
-	g.log.Warn("an admin request was refused", "actor", actor.Name, "ip", actor.IP, "request_id", actor.RequestID, "target", target, "why", outcome)
+	g.log.Warn("an admin request was refused", "actor", actor.Name, "ip", actor.IP, "request_id", actor.RequestID,
+		"target", target, "why", outcome)
 	if g.control.Stores.SQL == nil {
 		return
 	}

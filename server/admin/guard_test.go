@@ -29,8 +29,10 @@ func TestWhoIsNotLetInIsWrittenDown(t *testing.T) {
 		{"GET", "/admin/keys/k1", wellFormed, "", "", 401, "GET /admin/keys/k1", "an unknown key", "unknown"},
 		{"GET", "/admin/keys/k1", "filed", "", "", 401, "GET /admin/keys/k1", "a tenant's key", "tenant:filed"},
 		{"PATCH", "/admin/tenants/acme", "eyes", "{}", "", 403, "PATCH /admin/tenants/acme", "the role is viewer", "eyes"},
-		{"POST", "/admin/bootstrap", "", `{"secret":"guess","name":"eve"}`, "", 401, "POST /admin/bootstrap", "an incorrect secret", "bootstrap"},
-		{"POST", "/admin/tenants", "ops", "{}", "cross-site", 403, "POST /admin/tenants", "a page of another site", "unknown"},
+		{"POST", "/admin/bootstrap", "", `{"secret":"guess","name":"eve"}`, "", 401, "POST /admin/bootstrap",
+			"an incorrect secret", "bootstrap"},
+		{"POST", "/admin/tenants", "ops", "{}", "cross-site", 403, "POST /admin/tenants", "a page of another site",
+			"unknown"},
 	} {
 		r.plane.guard.refused = map[string]refusals{"192.0.2.1": {second: 1, more: i}} // the second before
 		if got := r.ask(tt.key, tt.method, tt.path, tt.body, "Sec-Fetch-Site", tt.site); got.Code != tt.status {
@@ -41,11 +43,13 @@ func TestWhoIsNotLetInIsWrittenDown(t *testing.T) {
 			want += fmt.Sprintf("; %d more from this address since its last line", i)
 		}
 		all := r.audited()
-		if e := all[0]; len(all) != i+1 || e.Action != "admin.refused" || e.Target != tt.target || e.Outcome != want || e.Actor != tt.who || e.IP != "192.0.2.1" || e.RequestID == "" {
+		if e := all[0]; len(all) != i+1 || e.Action != "admin.refused" || e.Target != tt.target || e.Outcome != want ||
+			e.Actor != tt.who || e.IP != "192.0.2.1" || e.RequestID == "" {
 			t.Errorf("%s is logged as %+v", tt.target, e)
 		}
 		log := r.log.String()
-		if lines := strings.Count(log, "\n"); lines != i+1 || !strings.Contains(log, tt.why) || strings.Contains(log, "guess") || tenants.WellFormed(tt.key) && strings.Contains(log, tt.key) {
+		if lines := strings.Count(log, "\n"); lines != i+1 || !strings.Contains(log, tt.why) ||
+			strings.Contains(log, "guess") || tenants.WellFormed(tt.key) && strings.Contains(log, tt.key) {
 			t.Errorf("the log is %s", log)
 		}
 	}
@@ -64,7 +68,8 @@ func TestAPanicOnTheAdminPlaneIsAProblemAndCounted(t *testing.T) {
 	r := newPlaneRig(t)
 	r.plane.engine.GET("/broken", func(*gin.Context) { panic("a key") })
 	w := r.ask("", http.MethodGet, "/broken", "")
-	if w.Code != 500 || w.Header().Get("Content-Type") != "application/problem+json" || strings.Contains(w.Body.String(), "a key") || strings.Count(r.log.String(), "recovered from a panic") != 1 {
+	if w.Code != 500 || w.Header().Get("Content-Type") != "application/problem+json" ||
+		strings.Contains(w.Body.String(), "a key") || strings.Count(r.log.String(), "recovered from a panic") != 1 {
 		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
 	}
 }

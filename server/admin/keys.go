@@ -100,10 +100,12 @@ func (a *tenantAPI) createKey(ctx context.Context, in *struct {
 	warnings := []string{}
 	if t.FromConfig {
 		// The database needs a tenant for the key. The settings of the file apply.
-		if _, err := a.control.Stores.SQL.CreateTenant(ctx, actorOf(ctx), tenants.Tenant{Name: in.Name}); err != nil && !errors.Is(err, store.ErrExists) {
+		if _, err := a.control.Stores.SQL.CreateTenant(ctx, actorOf(ctx), tenants.Tenant{Name: in.Name}); err != nil &&
+			!errors.Is(err, store.ErrExists) {
 			return nil, a.failed("creating a tenant", err)
 		}
-		warnings = append(warnings, fmt.Sprintf("the tenant %q is defined in config.yaml: the permissions and limits of the file apply", in.Name))
+		warnings = append(warnings,
+			fmt.Sprintf("the tenant %q is defined in config.yaml: the permissions and limits of the file apply", in.Name))
 	}
 	k, secret, err := a.mint(ctx, wanted)
 	if err != nil {
@@ -165,7 +167,9 @@ func (a *tenantAPI) rotateKey(ctx context.Context, in *struct {
 		case !k.Valid(now):
 			return k, invalidKey(k, now)
 		case k.ReplacedBy != "":
-			return k, huma.Error409Conflict(fmt.Sprintf("The key was already replaced by the key %s. Rotate that key instead.", k.ReplacedBy))
+			return k,
+				huma.Error409Conflict(fmt.Sprintf("The key was already replaced by the key %s. Rotate that key instead.",
+					k.ReplacedBy))
 		}
 		if old, made, err = a.control.Stores.SQL.RotateKey(ctx, actorOf(ctx), k.ID, next, grace, now); err != nil {
 			err = a.failed("rotating a key", err) // includes a conflict: another gateway replaced the key
@@ -175,7 +179,8 @@ func (a *tenantAPI) rotateKey(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, a.failed("rotating a key", err)
 	}
-	return &tagged[keyAnswer]{ETag: etag(made.Version), Body: keyAnswer{Key: showKey(made, now), Secret: secret, Replaced: new(showKey(old, now))}}, nil
+	return &tagged[keyAnswer]{ETag: etag(made.Version),
+		Body: keyAnswer{Key: showKey(made, now), Secret: secret, Replaced: new(showKey(old, now))}}, nil
 }
 
 // invalidKey returns the answer to a change of a key that is expired or revoked.

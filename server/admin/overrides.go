@@ -77,7 +77,9 @@ func expectedOf(p *control.Pool, weights map[string]int, now time.Time) (map[str
 			return shares, nil
 		}
 	}
-	return shares, []string{fmt.Sprintf("no worker of %s takes requests: requests that may change tier follow classifier.unavailable, all others fail", p.Name)}
+	return shares,
+		[]string{fmt.Sprintf("no worker of %s takes requests: requests that may change tier follow classifier.unavailable, "+
+			"all others fail", p.Name)}
 }
 
 func (a *workerAPI) weighWorker(ctx context.Context, in *struct {
@@ -103,7 +105,8 @@ func (a *workerAPI) weighWorker(ctx context.Context, in *struct {
 // applyTo returns the override o with the change. A drain stays until it is ended by undrain.
 func (c workerChange) applyTo(o store.Override) (store.Override, error) {
 	if c.TTL > 0 && o.Drain {
-		return o, huma.Error409Conflict("The worker is draining, and a drain has no expiry: omit ttl_s, or undrain the worker first.")
+		return o,
+			huma.Error409Conflict("The worker is draining, and a drain has no expiry: omit ttl_s, or undrain the worker first.")
 	}
 	o.Weight, o.Until = c.Weight, time.Time{}
 	if c.TTL > 0 && c.Weight != nil {
@@ -112,7 +115,8 @@ func (c workerChange) applyTo(o store.Override) (store.Override, error) {
 	return o, nil
 }
 
-func (a *workerAPI) previewWeight(p *control.Pool, w workerState, ifMatch string, c workerChange) (*tagged[workerAnswer], error) {
+func (a *workerAPI) previewWeight(p *control.Pool, w workerState, ifMatch string,
+	c workerChange) (*tagged[workerAnswer], error) {
 	was := store.Override{Worker: w.Name}
 	if w.Weights.Override != nil {
 		was = *w.Weights.Override
@@ -159,7 +163,8 @@ func (a *workerAPI) changeOverride(ctx context.Context, worker, ifMatch string, 
 		return o, err
 	}))
 	if err == nil && o.Number() != from {
-		a.log.Info("a worker's override changed", "worker", worker, "drain", o.Drain, "by", actor.Name, "ip", actor.IP, "request_id", actor.RequestID)
+		a.log.Info("a worker's override changed", "worker", worker, "drain", o.Drain, "by", actor.Name, "ip", actor.IP,
+			"request_id", actor.RequestID)
 	}
 	return o, err
 }

@@ -16,7 +16,8 @@ func TestExpectedSharesFollowWeights(t *testing.T) {
 	view := func(id string, weight, group int, up bool) control.LiveWorker {
 		return control.LiveWorker{WorkerView: routing.WorkerView{ID: id, Weight: weight, Group: group, Up: up}}
 	}
-	all := []control.LiveWorker{view("a", 1, 0, true), view("b", 3, 0, true), view("c", 5, 0, false), view("d", 7, 1, true)}
+	all := []control.LiveWorker{view("a", 1, 0, true), view("b", 3, 0, true), view("c", 5, 0, false),
+		view("d", 7, 1, true)}
 	for _, tt := range []struct {
 		weights map[string]int
 		want    map[string]float64

@@ -64,8 +64,18 @@ func New(o Options) *Plane {
 	gw := &gateway{options: o, control: o.Control, log: o.Log}
 	g := &guard{control: o.Control, log: o.Log, counts: o.Counts, rand: o.Rand,
 		routes: map[string]*operation{}, refused: map[string]refusals{}}
-	a := &Plane{gateway: gw, engine: gin.New(), guard: g, directory: &tenantAPI{gateway: gw}, keys: &adminAPI{gw, g}, history: &historyAPI{gw},
-		fleet: &workerAPI{gateway: gw}, records: &decisionAPI{gateway: gw}, route: &routeAPI{gateway: gw}, configs: &configAPI{gw, time.Now()}}
+	a := &Plane{
+		gateway:   gw,
+		engine:    gin.New(),
+		guard:     g,
+		directory: &tenantAPI{gateway: gw},
+		keys:      &adminAPI{gw, g},
+		history:   &historyAPI{gw},
+		fleet:     &workerAPI{gateway: gw},
+		records:   &decisionAPI{gateway: gw},
+		route:     &routeAPI{gateway: gw},
+		configs:   &configAPI{gw, time.Now()},
+	}
 	e := a.engine
 	e.RedirectTrailingSlash, e.HandleMethodNotAllowed = false, true
 	e.Use(a.recoverRequest, a.guard.check)
@@ -83,10 +93,12 @@ func New(o Options) *Plane {
 		op.register(a.api, described)
 	}
 	e.NoRoute(func(c *gin.Context) {
-		Problem(c.Writer, http.StatusNotFound, "There is no such path in the admin API. GET /admin/openapi.json lists the operations.")
+		Problem(c.Writer, http.StatusNotFound,
+			"There is no such path in the admin API. GET /admin/openapi.json lists the operations.")
 	})
 	e.NoMethod(func(c *gin.Context) {
-		Problem(c.Writer, http.StatusMethodNotAllowed, "This method is not allowed here; allowed: "+c.Writer.Header().Get("Allow")+".")
+		Problem(c.Writer, http.StatusMethodNotAllowed, "This method is not allowed here; allowed: "+
+			c.Writer.Header().Get("Allow")+".")
 	})
 	return a
 }

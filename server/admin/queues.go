@@ -89,8 +89,15 @@ func (a *workerAPI) getQueue(_ context.Context, in *struct {
 			continue
 		}
 		if view.Matched++; view.Matched <= in.Limit {
-			view.Waiting = append(view.Waiting, waiterState{Position: w.Position, RequestID: w.ID, Tenant: w.Tenant, Class: class,
-				Waited: millis(w.Waited), Tokens: w.Tokens, Estimated: estimate(w.Expected, true)})
+			view.Waiting = append(view.Waiting, waiterState{
+				Position:  w.Position,
+				RequestID: w.ID,
+				Tenant:    w.Tenant,
+				Class:     class,
+				Waited:    millis(w.Waited),
+				Tokens:    w.Tokens,
+				Estimated: estimate(w.Expected, true),
+			})
 		}
 	}
 	if all {
@@ -125,8 +132,19 @@ func queueState(p *control.Pool, now time.Time) QueueState {
 }
 
 func classStateOf(c *queue.ClassView, maxWait time.Duration) classState {
-	st := classState{Depth: c.Depth, Oldest: millis(c.Oldest), MaxWait: millis(maxWait), Tokens: c.Tokens, Drain: estimate(c.Drain, c.Depth > 0),
-		Entered: c.Entered, Granted: c.Dispatched, Promoted: c.Promoted, Left: c.Abandoned, PutOut: c.Expired, Shed: map[string]int64{}}
+	st := classState{
+		Depth:    c.Depth,
+		Oldest:   millis(c.Oldest),
+		MaxWait:  millis(maxWait),
+		Tokens:   c.Tokens,
+		Drain:    estimate(c.Drain, c.Depth > 0),
+		Entered:  c.Entered,
+		Granted:  c.Dispatched,
+		Promoted: c.Promoted,
+		Left:     c.Abandoned,
+		PutOut:   c.Expired,
+		Shed:     map[string]int64{},
+	}
 	for i, reason := range queue.ShedReasons() {
 		st.Shed[reason] = c.Shed[i]
 	}

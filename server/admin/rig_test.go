@@ -45,7 +45,8 @@ tiers: [ { name: small, model: fake-7b, workers: [ { name: w0, url: "http://127.
 	}
 	r := &planeRig{t: t, metrics: telemetry.New("test")}
 	log := slog.New(slog.NewTextHandler(&r.log, nil))
-	c, err := control.New(control.Options{Config: f, Log: slog.New(slog.DiscardHandler), Metrics: r.metrics, Rand: rand.Uint64, Recover: control.NewRecoverer(log, r.metrics),
+	c, err := control.New(control.Options{Config: f, Log: slog.New(slog.DiscardHandler), Metrics: r.metrics,
+		Rand: rand.Uint64, Recover: control.NewRecoverer(log, r.metrics),
 		Applied: func(*config.File) {}})
 	if err != nil {
 		t.Fatal(err)

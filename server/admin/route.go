@@ -57,7 +57,9 @@ type routeAPI struct {
 	replaying sync.Mutex // replays
 }
 
-func (a *routeAPI) explainRoute(ctx context.Context, in *struct{ Body ExplainOrder }) (*reply[RouteExplanation], error) {
+func (a *routeAPI) explainRoute(ctx context.Context, in *struct {
+	Body ExplainOrder
+}) (*reply[RouteExplanation], error) {
 	o := &in.Body
 	if (o.Decision == "") == (len(o.Request) == 0) {
 		return nil, invalid("body", "send either request or decision", nil)
@@ -120,11 +122,13 @@ func draftRejected(err error) error {
 
 func (a *routeAPI) explainDecision(o *ExplainOrder, under *control.Snapshot, answer *RouteExplanation) error {
 	if o.Tenant != "" || o.KeyID != "" || o.Class != "" || o.Path != "" || len(o.Headers) > 0 {
-		return invalid("body.decision", "a past request has its own tenant, key, class, path and headers: send none of them with decision", nil)
+		return invalid("body.decision",
+			"a past request has its own tenant, key, class, path and headers: send none of them with decision", nil)
 	}
 	n, known := a.options.Decisions.Get(o.Decision)
 	if !known {
-		return huma.Error404NotFound("There is no record of a request with this id. The gateway keeps the last records in memory (decisions.keep).")
+		return huma.Error404NotFound("There is no record of a request with this id. The gateway keeps the last records in " +
+			"memory (decisions.keep).")
 	}
 	live := a.control.Snapshot()
 	answer.Explanation = *a.explainPast(live, n.Decision, nil)
@@ -134,7 +138,8 @@ func (a *routeAPI) explainDecision(o *ExplainOrder, under *control.Snapshot, ans
 	return nil
 }
 
-func (a *routeAPI) explainRequest(ctx context.Context, o *ExplainOrder, under *control.Snapshot, answer *RouteExplanation) error {
+func (a *routeAPI) explainRequest(ctx context.Context, o *ExplainOrder, under *control.Snapshot,
+	answer *RouteExplanation) error {
 	r, err := o.request(ctx)
 	if err != nil {
 		return err
@@ -157,7 +162,8 @@ func (a *routeAPI) explainRequest(ctx context.Context, o *ExplainOrder, under *c
 	}
 	answer.Draft, _ = a.options.Explain(r, q)
 	if missing != nil {
-		answer.Draft.Notes = append(answer.Draft.Notes, "the draft does not have this tenant or key: explained with those of the configuration in force")
+		answer.Draft.Notes = append(answer.Draft.Notes,
+			"the draft does not have this tenant or key: explained with those of the configuration in force")
 	}
 	return nil
 }
@@ -190,7 +196,9 @@ func (o *ExplainOrder) caller(p *control.Identity, now time.Time) (*control.Subj
 	ts, ks := p.Tenants()
 	var key tenants.Key
 	if o.KeyID != "" {
-		at := slices.IndexFunc(ks, func(k tenants.Key) bool { return k.ID == o.KeyID && (o.Tenant == "" || k.Tenant == o.Tenant) })
+		at := slices.IndexFunc(ks, func(k tenants.Key) bool {
+			return k.ID == o.KeyID && (o.Tenant == "" || k.Tenant == o.Tenant)
+		})
 		if at < 0 {
 			return nil, invalid("body.key_id", "there is no such key; GET /admin/tenants/{name}/keys lists the ids", o.KeyID)
 		}
@@ -216,7 +224,9 @@ func (o *ExplainOrder) caller(p *control.Identity, now time.Time) (*control.Subj
 
 func changedBetween(a, b *decisions.Explanation) []string {
 	changed := []string{}
-	for _, f := range [...]struct{ name, was, is string }{{"outcome", a.Outcome, b.Outcome}, {"tier", a.Tier, b.Tier}, {"worker", a.Worker, b.Worker}} {
+	for _, f := range [...]struct {
+		name, was, is string
+	}{{"outcome", a.Outcome, b.Outcome}, {"tier", a.Tier, b.Tier}, {"worker", a.Worker, b.Worker}} {
 		if f.was != f.is {
 			changed = append(changed, f.name)
 		}
@@ -298,7 +308,8 @@ func (a *routeAPI) replay(ctx context.Context, c replay.Config, found []decision
 	defer cancel()
 	for i := range found {
 		if i%timeEvery == 0 && ctx.Err() != nil {
-			return nil, invalid("body.last", "replaying these records takes longer than "+replayPatience.String()+": send a smaller last, or export the decisions and run tierway replay", len(found))
+			return nil, invalid("body.last", "replaying these records takes longer than "+replayPatience.String()+
+				": send a smaller last, or export the decisions and run tierway replay", len(found))
 		}
 		r.Add(found[i].Decision)
 	}

@@ -14,7 +14,8 @@ import (
 
 // tenantSettings returns the names of the fields of a tenant that may be changed.
 func tenantSettings() []string {
-	return []string{"disabled", "tiers", "models", "priority", "default_priority", "weight", "limits", "isolate_cache", "degrade", "fail_closed"}
+	return []string{"disabled", "tiers", "models", "priority", "default_priority", "weight", "limits", "isolate_cache",
+		"degrade", "fail_closed"}
 }
 
 // TenantSettings describes the fields of a tenant that may be changed.
@@ -96,7 +97,9 @@ func (a *tenantAPI) getTenant(_ context.Context, in *TenantPath) (*tagged[tenant
 	return &tagged[tenantView]{ETag: etag(t.Version), Body: v}, nil
 }
 
-func (a *tenantAPI) createTenant(ctx context.Context, in *struct{ Body json.RawMessage }) (*tagged[tenantAnswer], error) {
+func (a *tenantAPI) createTenant(ctx context.Context, in *struct {
+	Body json.RawMessage
+}) (*tagged[tenantAnswer], error) {
 	c, err := merged(tenantCreate{}, in.Body)
 	if err == nil {
 		err = checkRights(c.Rights, in.Body)
@@ -115,12 +118,14 @@ func (a *tenantAPI) createTenant(ctx context.Context, in *struct{ Body json.RawM
 	if err != nil {
 		return nil, a.failed("creating a tenant", err)
 	}
-	answer := tenantAnswer{Tenant: showTenant(made, 0), Warnings: advice(a.control.Snapshot().File, made.Rights, made.Limits)}
+	answer := tenantAnswer{Tenant: showTenant(made, 0),
+		Warnings: advice(a.control.Snapshot().File, made.Rights, made.Limits)}
 	if c.IssueKey {
 		key, secret, err := a.mint(ctx, tenants.Key{Tenant: made.Name, Name: c.KeyName})
 		if err != nil {
 			a.control.Database.Changed(ctx)
-			return nil, a.failed("creating the tenant's key", fmt.Errorf("the tenant %s was created, its key was not: %w", made.Name, err))
+			return nil,
+				a.failed("creating the tenant's key", fmt.Errorf("the tenant %s was created, its key was not: %w", made.Name, err))
 		}
 		answer.Tenant.Keys, answer.Key, answer.Secret = 1, new(showKey(key, time.Now())), secret
 	}
@@ -147,8 +152,9 @@ func (a *tenantAPI) updateTenant(ctx context.Context, in *struct {
 		return nil, a.failed("changing a tenant", err)
 	}
 	_, ks := a.control.Snapshot().Identity.Tenants()
-	return &tagged[tenantAnswer]{ETag: etag(made.Version), Body: tenantAnswer{Tenant: showTenant(made, countKeys(ks, time.Now())[made.Name]),
-		Warnings: advice(a.control.Snapshot().File, made.Rights, made.Limits)}}, nil
+	return &tagged[tenantAnswer]{ETag: etag(made.Version),
+		Body: tenantAnswer{Tenant: showTenant(made, countKeys(ks, time.Now())[made.Name]),
+			Warnings: advice(a.control.Snapshot().File, made.Rights, made.Limits)}}, nil
 }
 
 func (a *tenantAPI) deleteTenant(ctx context.Context, in *struct {

@@ -214,17 +214,42 @@ func modelsOf(told, listed []string) []string {
 }
 
 // workerStateOf returns a worker as the API shows it, without what depends on others.
-func workerStateOf(p *control.Pool, w *control.LiveWorker, stats control.StatsView, learned routing.WorkerEstimates) workerState {
+func workerStateOf(p *control.Pool, w *control.LiveWorker, stats control.StatsView,
+	learned routing.WorkerEstimates) workerState {
 	seen, b := &w.Health, &w.Breaker
 	return workerState{
-		Name: w.ID, Pool: p.Name, Tier: p.Tier, Model: p.Model, Models: modelsOf(w.Worker.Spec().Models, seen.Models),
-		State: w.State(), Since: seconds(seen.Since), LastError: seen.LastError,
-		WorkerLoad: WorkerLoad{Weight: w.Weight, Share: w.Share, Inflight: w.Inflight, MaxInflight: w.MaxInflight, Bound: w.ConcurrencyLimit, BoundLearned: w.LimitLearned,
-			Tokens: w.TokensInflight, MaxTokens: w.MaxTokensInflight, PendingTokens: w.PendingTokens, OutputTokens: w.OutputTokens},
-		EngineLoad: EngineLoad{Waiting: seen.Waiting, Running: seen.Running, KVUsage: seen.KVUsage, Saturated: w.Saturated, Stale: w.Stale},
+		Name:      w.ID,
+		Pool:      p.Name,
+		Tier:      p.Tier,
+		Model:     p.Model,
+		Models:    modelsOf(w.Worker.Spec().Models, seen.Models),
+		State:     w.State(),
+		Since:     seconds(seen.Since),
+		LastError: seen.LastError,
+		WorkerLoad: WorkerLoad{
+			Weight:        w.Weight,
+			Share:         w.Share,
+			Inflight:      w.Inflight,
+			MaxInflight:   w.MaxInflight,
+			Bound:         w.ConcurrencyLimit,
+			BoundLearned:  w.LimitLearned,
+			Tokens:        w.TokensInflight,
+			MaxTokens:     w.MaxTokensInflight,
+			PendingTokens: w.PendingTokens,
+			OutputTokens:  w.OutputTokens,
+		},
+		EngineLoad: EngineLoad{
+			Waiting:   seen.Waiting,
+			Running:   seen.Running,
+			KVUsage:   seen.KVUsage,
+			Saturated: w.Saturated,
+			Stale:     w.Stale,
+		},
 		Totals: workerTotals{Requests: requestTotals{OK: stats.OK, Excluded: stats.Excluded, Error: stats.Failed},
 			Tokens: tokenTotals{Prompt: stats.Prompt, Cached: stats.Cached, Output: stats.Output}},
-		Latency: timesOf(stats.Total), TTFT: timesOf(stats.TTFT), LastSelected: optional(stats.LastSelected),
+		Latency:      timesOf(stats.Total),
+		TTFT:         timesOf(stats.TTFT),
+		LastSelected: optional(stats.LastSelected),
 		Breaker: breakerState{State: b.State.String(), Until: seconds(b.Until), Cause: b.Cause, Failures: b.Failures,
 			Requests: b.Requests, ConsecutiveFailures: b.ConsecutiveFailures, SlowRatio: w.SlowRatio, Samples: w.Samples},
 		Learned: learned,
@@ -254,8 +279,18 @@ type tierState struct {
 func (a *workerAPI) listTiers(context.Context, *struct{}) (*reply[page[tierState]], error) {
 	return whole(mapped(a.control.Snapshot().Pools, func(p *control.Pool) tierState {
 		states, learned := a.poolWorkers(p, time.Now())
-		t := tierState{Name: p.Name, Tier: p.Tier, Model: p.Model, Models: append([]string{}, p.Models...), Serves: mapped(p.Serves, openai.Dialect.String),
-			Context: p.Context, Price: p.Price, Workers: map[string]int{}, Queued: p.WaitQueue.Waiting(), Learned: learned}
+		t := tierState{
+			Name:    p.Name,
+			Tier:    p.Tier,
+			Model:   p.Model,
+			Models:  append([]string{}, p.Models...),
+			Serves:  mapped(p.Serves, openai.Dialect.String),
+			Context: p.Context,
+			Price:   p.Price,
+			Workers: map[string]int{},
+			Queued:  p.WaitQueue.Waiting(),
+			Learned: learned,
+		}
 		for _, w := range states {
 			t.Workers[w.State]++
 		}

@@ -45,7 +45,8 @@ func (b *Bootstrap) announceIfAlone(p *Identity) {
 	}
 	secret, err := tenants.NewKey(rand.Reader, tenants.BootstrapPrefix)
 	if err != nil {
-		b.log.Error("creating a bootstrap secret failed; create an admin key with `tierway keys create --admin`", "cause", err.Error())
+		b.log.Error("creating a bootstrap secret failed; create an admin key with `tierway keys create --admin`", "cause",
+			err.Error())
 		return
 	}
 	until := now.Add(bootstrapFor)

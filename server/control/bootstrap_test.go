@@ -16,15 +16,18 @@ import (
 // taken back when an admin is made by another door, or its time is over.
 func TestTheBootstrapIsForThoseWithoutAnAdmin(t *testing.T) {
 	admin := func(role string, expires time.Time) []store.Admin {
-		return []store.Admin{{ID: "1", Name: "ada", Role: role, Digest: tenants.Digest("1"), ExpiresAt: expires, CreatedAt: time.Now()}}
+		return []store.Admin{{ID: "1", Name: "ada", Role: role, Digest: tenants.Digest("1"), ExpiresAt: expires,
+			CreatedAt: time.Now()}}
 	}
-	viewer, ops := "admin: { keys: [ { name: eyes, sha256: "+hexDigest("eyes")+", role: viewer } ] }\n", "admin: { keys: [ { name: ops, sha256: "+hexDigest("ops")+" } ] }\n"
+	viewer, ops := "admin: { keys: [ { name: eyes, sha256: "+hexDigest("eyes")+", role: viewer } ] }\n",
+		"admin: { keys: [ { name: ops, sha256: "+hexDigest("ops")+" } ] }\n"
 	for name, tt := range map[string]struct {
 		yaml   string
 		admins []store.Admin
 		want   bool
 	}{
-		"nobody": {"", nil, true}, "a viewer of the file": {viewer, nil, true}, "a viewer": {"", admin(store.RoleViewer, time.Time{}), true},
+		"nobody": {"", nil, true}, "a viewer of the file": {viewer, nil, true},
+		"a viewer":        {"", admin(store.RoleViewer, time.Time{}), true},
 		"one who is over": {"", admin(store.RoleAdmin, time.Now().Add(-time.Second)), true},
 		"an admin":        {"", admin(store.RoleAdmin, time.Now().Add(time.Minute)), false},
 		"one of the file": {ops, admin(store.RoleViewer, time.Time{}), false},
@@ -48,7 +51,8 @@ func TestTheBootstrapIsForThoseWithoutAnAdmin(t *testing.T) {
 				return
 			}
 			if name == "nobody" {
-				c.Bootstrap.secret.Store(&bootstrapSecret{digest: c.Bootstrap.secret.Load().digest, until: time.Now().Add(-time.Second)})
+				c.Bootstrap.secret.Store(&bootstrapSecret{digest: c.Bootstrap.secret.Load().digest,
+					until: time.Now().Add(-time.Second)})
 				adopt(nil)
 			} else {
 				adopt(admin(store.RoleAdmin, time.Time{}))

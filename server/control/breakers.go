@@ -51,7 +51,8 @@ func (ps *Pools) breakerChanged(pool string, p *routing.Pool, m *Member, c break
 	}
 	m.Series.BreakerChanged(c.To.String())
 	if c.To == breaker.Open {
-		ps.log.Warn("a worker's breaker is open", "worker", m.Name, "tier", pool, "cause", c.Cause, "until", c.Until.UTC().Format(time.RFC3339))
+		ps.log.Warn("a worker's breaker is open", "worker", m.Name, "tier", pool, "cause", c.Cause, "until",
+			c.Until.UTC().Format(time.RFC3339))
 		return
 	}
 	if c.To == breaker.HalfOpen {

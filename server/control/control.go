@@ -65,14 +65,41 @@ func New(o Options) (*Control, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctl := &Control{log: o.Log, metrics: o.Metrics, Recoverer: o.Recover, Stores: stores, AuthFailures: &AuthFailureLimiter{},
-		applied: o.Applied, source: o.Source}
+	ctl := &Control{
+		log:          o.Log,
+		metrics:      o.Metrics,
+		Recoverer:    o.Recover,
+		Stores:       stores,
+		AuthFailures: &AuthFailureLimiter{},
+		applied:      o.Applied,
+		source:       o.Source,
+	}
 	ctl.Bootstrap = &Bootstrap{log: o.Log, announce: o.Announce, withdraw: o.Withdraw}
 	ctl.Vocabularies = &Vocabularies{log: o.Log, recover: o.Recover, snapshot: ctl.Snapshot, due: make(chan struct{}, 1)}
-	ctl.Pools = &Pools{log: o.Log, metrics: o.Metrics, recover: o.Recover, rand: o.Rand, redis: stores.Redis, snapshot: ctl.Snapshot}
-	ctl.Pools.fleet = workers.NewFleet(workers.Options{Log: o.Log, OnStatus: ctl.Pools.observe, Rand: o.Rand, Recover: o.Recover.Try, Via: o.Via})
-	ctl.Database = &Database{log: o.Log, recover: o.Recover, stores: stores, snapshot: ctl.Snapshot, apply: ctl.applyContents,
-		readDue: make(chan struct{}, 1), refreshDue: make(chan struct{}, 1)}
+	ctl.Pools = &Pools{
+		log:      o.Log,
+		metrics:  o.Metrics,
+		recover:  o.Recover,
+		rand:     o.Rand,
+		redis:    stores.Redis,
+		snapshot: ctl.Snapshot,
+	}
+	ctl.Pools.fleet = workers.NewFleet(workers.Options{
+		Log:      o.Log,
+		OnStatus: ctl.Pools.observe,
+		Rand:     o.Rand,
+		Recover:  o.Recover.Try,
+		Via:      o.Via,
+	})
+	ctl.Database = &Database{
+		log:        o.Log,
+		recover:    o.Recover,
+		stores:     stores,
+		snapshot:   ctl.Snapshot,
+		apply:      ctl.applyContents,
+		readDue:    make(chan struct{}, 1),
+		refreshDue: make(chan struct{}, 1),
+	}
 	if stores.Redis != nil {
 		stores.Redis.OnChange(ctl.Database.requestRead)
 	}

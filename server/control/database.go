@@ -109,7 +109,8 @@ func (db *Database) migrate(ctx context.Context) error {
 	if errors.Is(err, store.ErrNewer) {
 		applied, latest, schemaErr := db.stores.SQL.Schema(ctx)
 		if schemaErr == nil && applied == latest+1 {
-			db.log.Warn("the database schema belongs to the next release; this release continues to serve", "schema", applied, "known", latest)
+			db.log.Warn("the database schema belongs to the next release; this release continues to serve", "schema", applied,
+				"known", latest)
 			err = nil
 		}
 	}
@@ -213,9 +214,11 @@ func (db *Database) noteState(read, write error) {
 	}
 	switch now {
 	case DatabaseAway:
-		db.log.Error("database unavailable; serving tenants from memory, buffering usage rows", "cause", cause, "read", !db.snapshot().Identity.ReadAt.IsZero())
+		db.log.Error("database unavailable; serving tenants from memory, buffering usage rows", "cause", cause, "read",
+			!db.snapshot().Identity.ReadAt.IsZero())
 	case DatabaseReadOnly:
-		db.log.Error("database takes no writes; buffering usage rows", "cause", cause, "rows", db.stores.Ledger.Stats().Waiting)
+		db.log.Error("database takes no writes; buffering usage rows", "cause", cause, "rows",
+			db.stores.Ledger.Stats().Waiting)
 	default:
 		db.log.Info("database available")
 	}
@@ -225,7 +228,8 @@ func (db *Database) noteState(read, write error) {
 // the first time, only if the configuration has keys or requires none.
 func (db *Database) HasCallers() bool {
 	snap := db.snapshot()
-	return db.stores.SQL == nil || !snap.Identity.ReadAt.IsZero() || len(snap.Identity.ownKeys) > 0 || !snap.File.Auth.Required
+	return db.stores.SQL == nil || !snap.Identity.ReadAt.IsZero() || len(snap.Identity.ownKeys) > 0 ||
+		!snap.File.Auth.Required
 }
 
 // Changed reads the directory after this gateway has changed the database, and notifies the

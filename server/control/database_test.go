@@ -22,11 +22,13 @@ func TestASchemaThatIsTooNewIsNamedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if _, err := db.ExecContext(t.Context(), "INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, 1)"); err != nil {
+	if _, err := db.ExecContext(t.Context(),
+		"INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, 1)"); err != nil {
 		t.Fatal(err)
 	}
 	c.Database.migrated.Store(false)
-	if err := c.Database.migrate(t.Context()); !errors.Is(err, store.ErrNewer) || strings.Count(err.Error(), "migrating the database") != 1 {
+	if err := c.Database.migrate(t.Context()); !errors.Is(err, store.ErrNewer) ||
+		strings.Count(err.Error(), "migrating the database") != 1 {
 		t.Error(err)
 	}
 }

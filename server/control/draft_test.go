@@ -14,7 +14,8 @@ func TestADraftReachesNoFleet(t *testing.T) {
 	text := strings.Replace(small, "[ { name: w0", `[ { name: w1, url: "http://127.0.0.1:10" }, { name: w0`, 1) + `
 pools: [ { name: extra, model: x, serves: [chat], workers: [ { name: x0, url: "http://127.0.0.1:13" } ] } ]
 `
-	f, err := config.Parse("draft.yaml", []byte("classifier: { preset: none }\n"+text), func(string) (string, bool) { return "", false })
+	f, err := config.Parse("draft.yaml", []byte("classifier: { preset: none }\n"+text),
+		func(string) (string, bool) { return "", false })
 	if err != nil {
 		t.Fatal(err)
 	}

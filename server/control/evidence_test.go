@@ -36,7 +36,8 @@ func TestEvidenceNeedsTwoRequests(t *testing.T) {
 			case '0':
 				e.AddAnswer(tenant, now)
 			default:
-				if blamed := e.AddFailure(nil, FailedRequest{tenant, content}, now); blamed != (i < len(c.blamed) && c.blamed[i] == '!') {
+				if blamed := e.AddFailure(nil, FailedRequest{tenant, content}, now); blamed != (i < len(c.blamed) &&
+					c.blamed[i] == '!') {
 					t.Errorf("%s: event %d is blamed: %v", c.events, i/3+1, blamed)
 				}
 			}
@@ -54,7 +55,8 @@ func TestEvidenceIsBounded(t *testing.T) {
 	if len(e.failed) != evidenceKept || cap(e.failed) > 2*evidenceKept {
 		t.Errorf("%d requests are held in %d places", len(e.failed), cap(e.failed))
 	}
-	if e.FailedWorker(FailedRequest{1, 10*evidenceKept - 1}) != w || e.FailedWorker(FailedRequest{1, 9*evidenceKept - 1}) != nil {
+	if e.FailedWorker(FailedRequest{1, 10*evidenceKept - 1}) != w ||
+		e.FailedWorker(FailedRequest{1, 9*evidenceKept - 1}) != nil {
 		t.Error("it does not hold the last failures")
 	}
 }

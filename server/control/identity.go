@@ -43,7 +43,13 @@ func newIdentity(f *config.File, c store.Contents, readAt time.Time) (*Identity,
 		if role == "" {
 			role = store.RoleAdmin
 		}
-		p.admins[k.Digest] = store.Admin{ID: k.ID, Name: f.Admin.Keys[i].Name, Role: role, Hint: "config.yaml", Digest: k.Digest}
+		p.admins[k.Digest] = store.Admin{
+			ID:     k.ID,
+			Name:   f.Admin.Keys[i].Name,
+			Role:   role,
+			Hint:   "config.yaml",
+			Digest: k.Digest,
+		}
 	}
 	all, keys := p.Tenants()
 	p.Directory = tenants.NewDirectory(all, keys)

@@ -17,7 +17,8 @@ func rigMembers(t *testing.T, n int) []*Member {
 	var specs []workers.Spec
 	for i := range members {
 		name := string(rune('a' + i))
-		specs = append(specs, workers.Spec{Config: workers.Config{Name: name, URL: "http://127.0.0.1:" + string(rune('1'+i))}, Pool: "p"})
+		specs = append(specs, workers.Spec{Config: workers.Config{Name: name, URL: "http://127.0.0.1:" + string(rune('1'+i))},
+			Pool: "p"})
 		members[i] = &Member{Name: name, Gate: breaker.New(breaker.Config{}, breaker.Options{Rand: rand.Float64})}
 	}
 	fleet.Sync(specs)
@@ -79,8 +80,9 @@ func TestHungWorkerIsFoundByItsSilence(t *testing.T) {
 		"the peers are silent too":           {func(r *liveRig) { r.silent() }, 60, false},
 		"the peers answered earlier streams": {func(r *liveRig) { r.silent(); r.answers("t", 9, -1, -2, -3) }, 60, false},
 		"too few of the peers' answers":      {func(r *liveRig) { r.silent(); r.answers("t", 9, 1, 2) }, 60, false},
-		"one slow stream":                    {func(r *liveRig) { r.sends("t", 1, 0, 0); r.answers("t", 9, 1, 2, 3) }, 60, false},
-		"older than the window":              {func(r *liveRig) { r.silent(); r.answers("t", 9, 1, 2, 3) }, 301, false},
+		"one slow stream": {func(r *liveRig) { r.sends("t", 1, 0, 0); r.answers("t", 9, 1, 2, 3) }, 60,
+			false},
+		"older than the window": {func(r *liveRig) { r.silent(); r.answers("t", 9, 1, 2, 3) }, 301, false},
 		"a long prediction": {func(r *liveRig) {
 			for i := range 3 {
 				r.sends("t", uint64(i), 0, 10*time.Second)
@@ -93,9 +95,21 @@ func TestHungWorkerIsFoundByItsSilence(t *testing.T) {
 			r.answers("t", 9, 1, 2, 3)
 		}, 60, false},
 
-		"clients that left after the patience": {func(r *liveRig) { r.silent(); r.leave(6, true); r.answers("t", 9, 1, 2, 3) }, 7, true},
-		"clients that left before it":          {func(r *liveRig) { r.silent(); r.leave(2, true); r.answers("t", 9, 1, 2, 3) }, 60, false},
-		"answered with an error, late":         {func(r *liveRig) { r.silent(); r.leave(6, false); r.answers("t", 9, 1, 2, 3) }, 7, false},
+		"clients that left after the patience": {func(r *liveRig) {
+			r.silent()
+			r.leave(6, true)
+			r.answers("t", 9, 1, 2, 3)
+		}, 7, true},
+		"clients that left before it": {func(r *liveRig) {
+			r.silent()
+			r.leave(2, true)
+			r.answers("t", 9, 1, 2, 3)
+		}, 60, false},
+		"answered with an error, late": {func(r *liveRig) {
+			r.silent()
+			r.leave(6, false)
+			r.answers("t", 9, 1, 2, 3)
+		}, 7, false},
 		"a byte after clients left": {func(r *liveRig) {
 			r.silent()
 			r.leave(6, true)

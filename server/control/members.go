@@ -141,9 +141,24 @@ func (ps *Pools) Gauges() []telemetry.WorkerGauges {
 	now := time.Now()
 	for _, p := range ps.snapshot().Pools {
 		for _, w := range p.LiveWorkers(now) {
-			g := telemetry.WorkerGauges{Tier: p.Name, Worker: w.ID, Up: w.Up, Weight: w.Weight, Backoff: w.Backoff > 0, Inflight: w.Inflight,
-				PendingTokens: w.PendingTokens, OutputTokens: w.OutputTokens, Waiting: w.Waiting, Running: w.Health.Running, KVUsage: w.KVUsage,
-				PrefillRate: w.Rate, ConcurrencyLimit: w.ConcurrencyLimit, Saturated: w.Saturated, ChecksOK: w.Health.Passed, ChecksFailed: w.Health.Failed}
+			g := telemetry.WorkerGauges{
+				Tier:             p.Name,
+				Worker:           w.ID,
+				Up:               w.Up,
+				Weight:           w.Weight,
+				Backoff:          w.Backoff > 0,
+				Inflight:         w.Inflight,
+				PendingTokens:    w.PendingTokens,
+				OutputTokens:     w.OutputTokens,
+				Waiting:          w.Waiting,
+				Running:          w.Health.Running,
+				KVUsage:          w.KVUsage,
+				PrefillRate:      w.Rate,
+				ConcurrencyLimit: w.ConcurrencyLimit,
+				Saturated:        w.Saturated,
+				ChecksOK:         w.Health.Passed,
+				ChecksFailed:     w.Health.Failed,
+			}
 			if !w.EjectionDenied { // a worker that the ejection cap keeps in rotation can be used
 				g.Breaker = int(w.Breaker.State)
 			}

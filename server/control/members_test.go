@@ -23,7 +23,8 @@ func TestANewMemberHasWhatItsWorkerShowedBefore(t *testing.T) {
 		}
 	}))
 	defer engine.Close()
-	c := newTestControl(t, strings.NewReplacer(`path: "off"`, "interval: 50ms, timeout: 50ms, down_after: 1", "http://127.0.0.1:9", engine.URL).Replace(small))
+	c := newTestControl(t, strings.NewReplacer(`path: "off"`, "interval: 50ms, timeout: 50ms, down_after: 1",
+		"http://127.0.0.1:9", engine.URL).Replace(small))
 	ctx, stop := context.WithCancel(t.Context())
 	var run sync.WaitGroup
 	run.Go(func() { c.Pools.fleet.Run(ctx) })

@@ -25,7 +25,8 @@ func (ctl *Control) OverridesNow() []store.Override {
 // EditOverride changes a worker's override by f, as store.SQL.EditOverride does: for all
 // gateways if there is a database, else for this one until it ends. If f returns ErrConflict,
 // the directory is read first, so that the next request sees the override that f rejected.
-func (ctl *Control) EditOverride(ctx context.Context, a store.Actor, worker string, f func(store.Override) (store.Override, error)) (store.Override, error) {
+func (ctl *Control) EditOverride(ctx context.Context, a store.Actor, worker string,
+	f func(store.Override) (store.Override, error)) (store.Override, error) {
 	if ctl.Stores.SQL == nil {
 		return ctl.editOwnOverride(a, worker, f)
 	}
@@ -42,7 +43,8 @@ func (ctl *Control) EditOverride(ctx context.Context, a store.Actor, worker stri
 }
 
 // editOwnOverride is EditOverride where there is no database.
-func (ctl *Control) editOwnOverride(a store.Actor, worker string, f func(store.Override) (store.Override, error)) (store.Override, error) {
+func (ctl *Control) editOwnOverride(a store.Actor, worker string,
+	f func(store.Override) (store.Override, error)) (store.Override, error) {
 	ctl.applying.Lock()
 	defer ctl.applying.Unlock()
 	all := slices.Clone(*ctl.ownOverrides.Load())

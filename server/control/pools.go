@@ -63,8 +63,14 @@ type livePool struct {
 func membersOf(c config.Pool, gateways int) []routing.Member {
 	members := make([]routing.Member, len(c.Workers))
 	for i, w := range c.Workers {
-		members[i] = routing.Member{ID: w.Name, Weight: *w.Weight, Group: w.Priority, MaxInflight: part(w.MaxInflight, gateways),
-			MaxTokensInflight: part(w.MaxTokensInflight, int64(gateways)), Models: modelHashes(w.Models)}
+		members[i] = routing.Member{
+			ID:                w.Name,
+			Weight:            *w.Weight,
+			Group:             w.Priority,
+			MaxInflight:       part(w.MaxInflight, gateways),
+			MaxTokensInflight: part(w.MaxTokensInflight, int64(gateways)),
+			Models:            modelHashes(w.Models),
+		}
 	}
 	return members
 }

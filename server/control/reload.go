@@ -174,7 +174,12 @@ func problemLines(ps config.Problems) []string {
 
 // impactOf returns the impact of the configuration f on the workers of old.
 func impactOf(old, f *config.File, changes []config.Change) Impact {
-	im := Impact{WorkersAdded: missingFrom(old, f), WorkersRemoved: missingFrom(f, old), AffinityMoved: map[string]float64{}, RestartNeeded: []string{}}
+	im := Impact{
+		WorkersAdded:   missingFrom(old, f),
+		WorkersRemoved: missingFrom(f, old),
+		AffinityMoved:  map[string]float64{},
+		RestartNeeded:  []string{},
+	}
 	was := map[string]config.Pool{}
 	for _, p := range old.ResolvedPools() {
 		was[p.Name] = p

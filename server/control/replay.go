@@ -35,7 +35,13 @@ func (snap *Snapshot) ReplaySetup(gateways int) replay.Setup {
 
 // SetupPool returns one tier or pool as a replay uses it, for one of so many gateways.
 func SetupPool(c config.Pool, gateways int) replay.Pool {
-	p := replay.Pool{Name: c.Name, Policy: c.Policy, Members: membersOf(c, gateways), Saturation: c.Saturation, Context: c.Context}
+	p := replay.Pool{
+		Name:       c.Name,
+		Policy:     c.Policy,
+		Members:    membersOf(c, gateways),
+		Saturation: c.Saturation,
+		Context:    c.Context,
+	}
 	if price := c.Price; price != (tenants.Price{}) {
 		p.Cost = func(prompt, cached, output int64) float64 {
 			return float64(price.Cost(prompt, cached, output)) / float64(tenants.Unit)

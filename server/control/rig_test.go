@@ -19,7 +19,8 @@ func newTestControl(t *testing.T, yaml string) *Control {
 	if !strings.Contains(yaml, "store:") {
 		yaml = "store: { sql: \"\" }\n" + yaml
 	}
-	f, err := config.Parse("test.yaml", []byte("classifier: { preset: none }\n"+yaml), func(string) (string, bool) { return "", false })
+	f, err := config.Parse("test.yaml", []byte("classifier: { preset: none }\n"+yaml),
+		func(string) (string, bool) { return "", false })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,8 +51,10 @@ func (c Configuration) withWeights(weights map[string]int) Configuration {
 
 // Outcomes and Dialects are the label values of tierway_requests_total.
 var (
-	Outcomes = []string{string(decisions.OK), string(decisions.Refused), string(decisions.Failed), string(decisions.Truncated), string(decisions.ClientGone)}
-	Dialects = []string{openai.Other.String(), openai.Chat.String(), openai.Completions.String(), openai.Responses.String(),
+	Outcomes = []string{string(decisions.OK), string(decisions.Refused), string(decisions.Failed),
+		string(decisions.Truncated), string(decisions.ClientGone)}
+	Dialects = []string{openai.Other.String(), openai.Chat.String(), openai.Completions.String(),
+		openai.Responses.String(),
 		openai.Messages.String(), openai.Embeddings.String(), openai.Rerank.String(), openai.Score.String(),
 		openai.Tokenize.String(), openai.Moderations.String(), openai.Images.String(), openai.Audio.String()}
 )
@@ -62,7 +64,13 @@ var (
 // one, with what it remembers.
 func newSnapshot(c Configuration, identity *Identity, live *Snapshot) (*Snapshot, error) {
 	f := c.File
-	snap := &Snapshot{Configuration: c, Identity: identity, proxies: f.TrustedProxies(), Catalog: f.Catalog(), ByName: map[string]*Pool{}}
+	snap := &Snapshot{
+		Configuration: c,
+		Identity:      identity,
+		proxies:       f.TrustedProxies(),
+		Catalog:       f.Catalog(),
+		ByName:        map[string]*Pool{},
+	}
 	for _, c := range f.ResolvedPools() {
 		p := &Pool{Pool: c}
 		for _, d := range c.Serves {

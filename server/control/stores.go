@@ -82,11 +82,17 @@ func (st *Stores) close() error {
 func (db *Database) Gauges() telemetry.Stores {
 	var g telemetry.Stores
 	if db.stores.Redis != nil {
-		g.Redis = &telemetry.RedisGauges{Up: db.stores.Redis.Up(), Gateways: db.stores.Redis.Gateways(), Degraded: db.stores.Limits.Degraded()}
+		g.Redis = &telemetry.RedisGauges{Up: db.stores.Redis.Up(), Gateways: db.stores.Redis.Gateways(),
+			Degraded: db.stores.Limits.Degraded()}
 	}
 	if db.stores.SQL != nil {
 		stats, c := db.stores.Ledger.Stats(), db.snapshot().Identity.contents
-		g.Database = &telemetry.DatabaseGauges{Up: db.State() == DatabaseOK, Spooled: stats.Waiting, Written: stats.Written, Dropped: stats.Dropped}
+		g.Database = &telemetry.DatabaseGauges{
+			Up:      db.State() == DatabaseOK,
+			Spooled: stats.Waiting,
+			Written: stats.Written,
+			Dropped: stats.Dropped,
+		}
 		if at := db.currentAt.Load(); at != 0 {
 			g.Database.Loaded = true
 			g.Database.Directory = &telemetry.DirectoryGauges{Read: time.Unix(0, at), Tenants: len(c.Tenants), Keys: len(c.Keys)}

@@ -37,7 +37,8 @@ func TestPercentilesAreAtMostATenthOff(t *testing.T) {
 }
 
 func TestEveryTimeHasABucket(t *testing.T) {
-	for _, d := range []time.Duration{-1, 0, 1, time.Microsecond, time.Second, 71 * time.Minute, 100 * time.Hour, math.MaxInt64} {
+	for _, d := range []time.Duration{-1, 0, 1, time.Microsecond, time.Second, 71 * time.Minute, 100 * time.Hour,
+		math.MaxInt64} {
 		if b := bucketOf(d); b < 0 || b >= bucketCount {
 			t.Errorf("%v is in bucket %d", d, b)
 		}
@@ -61,7 +62,8 @@ func TestOldTimesAreForgottenAndTotalsAreNot(t *testing.T) {
 		if v.Recent != tt.recent || v.Total.Count != tt.totals || v.TTFT.Count != tt.ttft {
 			t.Errorf("after %v: %+v", tt.after, v)
 		}
-		if v.OK != 1 || v.Failed != 1 || v.Prompt != 5 || v.Cached != 3 || v.Output != 7 || !v.LastSelected.Equal(begin.Add(statsWindow5m)) {
+		if v.OK != 1 || v.Failed != 1 || v.Prompt != 5 || v.Cached != 3 || v.Output != 7 ||
+			!v.LastSelected.Equal(begin.Add(statsWindow5m)) {
 			t.Errorf("after %v the totals are %+v", tt.after, v)
 		}
 	}

@@ -44,7 +44,8 @@ func (it *Intake) Identify(in *Inbound) (c Caller, unknown bool, err error) {
 	case errors.Is(err, tenants.ErrDisabled):
 		return Caller{Caller: c.Caller, Disabled: true}, false, RefusedKey(err)
 	case it.unread(in.Snap.Identity, key):
-		return Caller{}, false, &openai.Error{Code: openai.CodeAuthBackendUnavailable, RetryAfter: control.AskEvery, Message: "API keys cannot be checked because the database is unavailable. Try again later."}
+		return Caller{}, false, &openai.Error{Code: openai.CodeAuthBackendUnavailable, RetryAfter: control.AskEvery,
+			Message: "API keys cannot be checked because the database is unavailable. Try again later."}
 	case in.Snap.File.Auth.Required:
 		return Caller{}, true, BadKey()
 	}
@@ -60,7 +61,8 @@ func RefusedKey(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, tenants.ErrDisabled):
-		return &openai.Error{Code: openai.CodeTenantDisabled, Message: "This tenant is disabled. Ask the operator to enable it."}
+		return &openai.Error{Code: openai.CodeTenantDisabled,
+			Message: "This tenant is disabled. Ask the operator to enable it."}
 	}
 	return BadKey()
 }
@@ -74,7 +76,8 @@ func BadKey() error {
 // unread reports whether a key may be valid although it is unknown, because the database was never
 // read.
 func (it *Intake) unread(who *control.Identity, key string) bool {
-	return it.control.Stores.SQL != nil && who.ReadAt.IsZero() && strings.HasPrefix(key, tenants.TenantPrefix) && tenants.WellFormed(key)
+	return it.control.Stores.SQL != nil && who.ReadAt.IsZero() && strings.HasPrefix(key, tenants.TenantPrefix) &&
+		tenants.WellFormed(key)
 }
 
 // countUnknownKey counts a request with an unknown key, or without one. It returns err, or
@@ -89,8 +92,13 @@ func (it *Intake) countUnknownKey(in *Inbound, err error) error {
 		return err // a missing key is not a guess
 	}
 	if tooMany, wait := it.control.AuthFailures.Add(in.Snap.ClientIP(in.HTTP), in.Start); tooMany {
-		return &openai.Error{Code: openai.CodeRateLimitExceeded, RetryAfter: wait, NoRetry: true,
-			Message: "Too many incorrect API keys came from this address. Send a valid key, or try again after the time in Retry-After."}
+		return &openai.Error{
+			Code:       openai.CodeRateLimitExceeded,
+			RetryAfter: wait,
+			NoRetry:    true,
+			Message: "Too many incorrect API keys came from this address. Send a valid key, or try again after the time in " +
+				"Retry-After.",
+		}
 	}
 	return err
 }

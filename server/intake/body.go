@@ -61,7 +61,8 @@ func (in *Inbound) brokenBody(err error) error {
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
 		in.TooSlow = true
-		return &openai.Error{Code: openai.CodeRequestTimeout, Message: "The request body arrived too slowly: send at least 1 KiB per second, without long pauses.", Cause: err}
+		return &openai.Error{Code: openai.CodeRequestTimeout,
+			Message: "The request body arrived too slowly: send at least 1 KiB per second, without long pauses.", Cause: err}
 	}
 	return &openai.Error{Code: openai.CodeInvalidJSON, Message: "The request body ended early. Send it again.", Cause: err}
 }
@@ -135,6 +136,11 @@ func (it *Intake) noBodyMemory() error {
 	it.metrics.BodiesRefused.Inc()
 	// Clients that are rejected together must not retry together.
 	wait := time.Second + time.Duration(it.rand()%uint64(2*time.Second))
-	return &openai.Error{Code: openai.CodeOverloaded, RetryAfter: wait, Cause: ErrBodyMemory,
-		Message: "The gateway has no memory left for this request body (max_buffered_bytes). Send fewer or shorter requests at once, and try again in " + openai.ShortDuration(wait) + "."}
+	return &openai.Error{
+		Code:       openai.CodeOverloaded,
+		RetryAfter: wait,
+		Cause:      ErrBodyMemory,
+		Message: "The gateway has no memory left for this request body (max_buffered_bytes). Send fewer or shorter " +
+			"requests at once, and try again in " + openai.ShortDuration(wait) + ".",
+	}
 }

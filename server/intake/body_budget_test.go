@@ -59,7 +59,8 @@ func TestTheLongestBodyFitsBesideAnotherTenantsBacklog(t *testing.T) {
 	}
 	for _, hint := range []int64{longest, -1} {
 		m := BodyMemory{budget: &b, tenant: "b"}
-		if body, err := openai.Decode("", bytes.NewReader(make([]byte, longest)), hint, longest, &m); err != nil || len(body) != longest {
+		if body, err := openai.Decode("", bytes.NewReader(make([]byte, longest)), hint, longest, &m); err != nil ||
+			len(body) != longest {
 			t.Errorf("announced as %d: %d bytes, %v, beside %d", hint, len(body), err, backlog.Held)
 		}
 		m.Release()

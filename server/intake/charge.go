@@ -26,7 +26,8 @@ type Limits interface {
 // Charge reserves the request's estimated usage against the caller's limits. A refused request
 // costs nothing. If a budget is spent and the tenant has chosen to degrade, the resolution moves
 // to the cheapest tier that the tenant may use.
-func (it *Intake) Charge(in *Inbound, c *Caller, p *Parsed, res Resolution, limits Limits) (Admission, Resolution, error) {
+func (it *Intake) Charge(in *Inbound, c *Caller, p *Parsed, res Resolution,
+	limits Limits) (Admission, Resolution, error) {
 	now := time.Now() // not the time of the header: a body may take minutes
 	if len(c.Subjects) == 0 {
 		return Admission{At: now}, res, nil
@@ -67,20 +68,26 @@ func limitRefusal(c *tenants.Charge, v tenants.Admission) error {
 	switch v.Refused {
 	case tenants.LimitTokenBurst:
 		e.Type, e.NoRetry, e.RetryAfter = "tokens", true, 0
-		e.Message = fmt.Sprintf("Request too large for this %s: it may use %d tokens, and at most %d are allowed at once. Shorten the prompt, or lower max_tokens.",
+		e.Message = fmt.Sprintf("Request too large for this %s: it may use %d tokens, and at most %d are allowed at once. "+
+			"Shorten the prompt, or lower max_tokens.",
 			v.Scope, c.Tokens, limits.TokensAtOnce())
 	case tenants.LimitTPM:
 		e.Type = "tokens"
-		e.Message = fmt.Sprintf("Rate limit reached for this %s: %d tokens per min. This request may use %d. Please try again in %s.", v.Scope, limits.TPM, c.Tokens, openai.ShortDuration(v.Wait))
+		e.Message = fmt.Sprintf("Rate limit reached for this %s: %d tokens per min. This request may use %d. Please try "+
+			"again in %s.", v.Scope, limits.TPM, c.Tokens, openai.ShortDuration(v.Wait))
 	case tenants.LimitRPM:
-		e.Message = fmt.Sprintf("Rate limit reached for this %s: %d requests per min, %d at once. Please try again in %s.", v.Scope, limits.RPM, limits.RequestBurst(), openai.ShortDuration(v.Wait))
+		e.Message = fmt.Sprintf("Rate limit reached for this %s: %d requests per min, %d at once. Please try again in %s.",
+			v.Scope, limits.RPM, limits.RequestBurst(), openai.ShortDuration(v.Wait))
 	case tenants.LimitRPS:
-		e.Message = fmt.Sprintf("Rate limit reached for this %s: %d requests per second. Please try again in %s.", v.Scope, limits.RPS, openai.ShortDuration(v.Wait))
+		e.Message = fmt.Sprintf("Rate limit reached for this %s: %d requests per second. Please try again in %s.", v.Scope,
+			limits.RPS, openai.ShortDuration(v.Wait))
 	case tenants.LimitConcurrent:
-		e.Message = fmt.Sprintf("Rate limit reached for this %s: %d requests at a time. Try again when one has ended.", v.Scope, limits.Concurrent)
+		e.Message = fmt.Sprintf("Rate limit reached for this %s: %d requests at a time. Try again when one has ended.",
+			v.Scope, limits.Concurrent)
 	default:
 		e.Code, e.Type = openai.CodeInsufficientQuota, ""
-		e.Message = fmt.Sprintf("The %s budget of this %s is spent. It is renewed in %s; the operator can raise it.", budgetWords(v.Refused), v.Scope, openai.ShortDuration(v.Wait))
+		e.Message = fmt.Sprintf("The %s budget of this %s is spent. It is renewed in %s; the operator can raise it.",
+			budgetWords(v.Refused), v.Scope, openai.ShortDuration(v.Wait))
 	}
 	return e
 }

@@ -38,7 +38,8 @@ type Inbound struct {
 
 // Begin starts the clock of a request under the configuration snap. header belongs to its answer, and
 // conn controls its connection.
-func (in *Inbound) Begin(snap *control.Snapshot, rand func() uint64, header http.Header, conn *http.ResponseController) {
+func (in *Inbound) Begin(snap *control.Snapshot, rand func() uint64, header http.Header,
+	conn *http.ResponseController) {
 	in.Snap, in.header, in.conn, in.Start = snap, header, conn, time.Now()
 	in.RequestID = control.RequestID(in.HTTP.Header, rand)
 }
@@ -46,7 +47,8 @@ func (in *Inbound) Begin(snap *control.Snapshot, rand func() uint64, header http
 // Method returns the method for logs and messages: OTHER if it is not a standard one.
 func (in *Inbound) Method() string {
 	switch m := in.HTTP.Method; m {
-	case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodHead, http.MethodOptions:
+	case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodHead,
+		http.MethodOptions:
 		return m
 	}
 	return "OTHER"

@@ -33,8 +33,16 @@ type Options struct {
 
 // New returns an Intake without bounds. Call Configure before use.
 func New(o Options) *Intake {
-	return &Intake{control: o.Control, metrics: o.Metrics, name: o.Name, rand: o.Rand, seed: maphash.MakeSeed(), stored: newStoredResponses(maxStoredResponses),
-		prompts: sync.Pool{New: func() any { return new(Prompt) }}, chats: tiers.NewChats(tiers.MaxChats)}
+	return &Intake{
+		control: o.Control,
+		metrics: o.Metrics,
+		name:    o.Name,
+		rand:    o.Rand,
+		seed:    maphash.MakeSeed(),
+		stored:  newStoredResponses(maxStoredResponses),
+		prompts: sync.Pool{New: func() any { return new(Prompt) }},
+		chats:   tiers.NewChats(tiers.MaxChats),
+	}
 }
 
 // Configure applies the bounds of a configuration.

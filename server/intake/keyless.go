@@ -18,15 +18,18 @@ func checkKeyless(r *http.Request, f *config.File) error {
 		return &openai.Error{Code: openai.CodeHostNotAllowed, Message: ForeignHost(r.Host)}
 	}
 	if from := crossSite(r, f.CORS.Origins); from != "" {
-		return &openai.Error{Code: openai.CodeCrossSiteRequest, Message: "A web page of another site (" + openai.Quoted(from) +
-			") sent this request, and this gateway requires no keys. Add the origin of the page to `cors.origins` of a configuration file (serve -c), or require keys."}
+		return &openai.Error{Code: openai.CodeCrossSiteRequest, Message: "A web page of another site (" +
+			openai.Quoted(from) +
+			") sent this request, and this gateway requires no keys. Add the origin of the page to `cors.origins` of a " +
+			"configuration file (serve -c), or require keys."}
 	}
 	return nil
 }
 
 // ForeignHost returns the message for a request whose Host header has a foreign name.
 func ForeignHost(host string) string {
-	return "The host " + openai.Quoted(host) + " is not a name of this gateway. Add it to `hosts` of the configuration (of serve --model: --hosts), or send the request to localhost or an IP address."
+	return "The host " + openai.Quoted(host) + " is not a name of this gateway. Add it to `hosts` of the configuration " +
+		"(of serve --model: --hosts), or send the request to localhost or an IP address."
 }
 
 // IsForeign reports whether a Host header has a name that is not among hosts. Names below
@@ -49,7 +52,8 @@ func IsForeign(host string, hosts []string) bool {
 func crossSite(r *http.Request, origins []string) string {
 	origin, site := r.Header.Get("Origin"), r.Header.Get("Sec-Fetch-Site")
 	switch {
-	case origin != "" && slices.Contains(origins, origin), site == "same-origin", site == "none", site == "" && origin == "":
+	case origin != "" && slices.Contains(origins, origin), site == "same-origin", site == "none", site == "" &&
+		origin == "":
 		return ""
 	case site == "":
 		if u, err := url.Parse(origin); err == nil && u.Host == r.Host {

@@ -28,7 +28,8 @@ func (it *Intake) CheckLoop(in *Inbound) error {
 			Message: "The request has already passed this gateway: the URL of a worker leads back to it. Correct that URL."}
 	case len(passed) >= maxGateways:
 		return &openai.Error{Code: openai.CodeLoopDetected, Message: "The request has passed " +
-			strconv.Itoa(len(passed)) + " gateways; the maximum is " + strconv.Itoa(maxGateways) + ". Check the URLs of the workers."}
+			strconv.Itoa(len(passed)) + " gateways; the maximum is " + strconv.Itoa(maxGateways) +
+			". Check the URLs of the workers."}
 	}
 	return nil
 }

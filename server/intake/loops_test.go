@@ -14,7 +14,8 @@ func TestGatewaysAreReadFromVia(t *testing.T) {
 		{nil, nil},
 		{[]string{"1.1 proxy.example", "HTTP/2 fred (nginx)"}, nil},
 		{[]string{"1.1 tierway-a"}, []string{"tierway-a"}},
-		{[]string{"1.0 fred, 1.1 tierway-a (comment) ,2 tierway-b", "1.1\ttierway-x", " , ,1.1  tierway-c"}, []string{"tierway-a", "tierway-b", "tierway-c"}},
+		{[]string{"1.0 fred, 1.1 tierway-a (comment) ,2 tierway-b", "1.1\ttierway-x", " , ,1.1  tierway-c"},
+			[]string{"tierway-a", "tierway-b", "tierway-c"}},
 		{[]string{"tierway-a", "1.1 not-tierway-a"}, nil},
 	} {
 		if d := cmp.Diff(c.want, gateways(http.Header{"Via": c.via})); d != "" {

@@ -58,7 +58,8 @@ func (p *Parsed) MostUsage() openai.Usage {
 // Once reports whether the request must not reach an engine twice, because it creates or stores an
 // object there.
 func (p *Parsed) Once() bool {
-	return p.Upload != nil || p.Stores() || p.Req.Store || p.Req.Background || p.in.Dialect == openai.Audio || p.in.Dialect == openai.Images ||
+	return p.Upload != nil || p.Stores() || p.Req.Store || p.Req.Background || p.in.Dialect == openai.Audio ||
+		p.in.Dialect == openai.Images ||
 		p.in.Dialect == openai.Other && p.in.HTTP.Method != http.MethodGet && p.in.HTTP.Method != http.MethodHead
 }
 

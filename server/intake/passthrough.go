@@ -165,7 +165,8 @@ func passedRequest(in *Inbound, pool *control.Pool, body []byte) (*openai.Reques
 // unknownURL returns the answer to a request that no route and no pool covers. A POST below /responses
 // names an unknown action, not a response.
 func (in *Inbound) unknownURL(status int) error {
-	if id, below, ok := openai.ResponsePath(in.HTTP.URL.Path); ok && id != "" && below == "" && in.HTTP.Method == http.MethodPost {
+	if id, below, ok := openai.ResponsePath(in.HTTP.URL.Path); ok && id != "" && below == "" &&
+		in.HTTP.Method == http.MethodPost {
 		in.header.Del("Allow")
 		status = 0
 	}

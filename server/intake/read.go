@@ -46,10 +46,13 @@ func parse(in *Inbound, c *Caller, body []byte) (*openai.Request, error) {
 	switch kind := openai.MediaType(contentType); {
 	case kind == "multipart/form-data" && (in.Dialect == openai.Audio || in.Dialect == openai.Images):
 		return openai.ParseMultipart(contentType, body)
-	case kind == "application/json" || kind == "" && (!c.keyless || len(body) == 0): // a web page can send a body without a Content-Type
+	// a web page can send a body without a Content-Type
+	case kind == "application/json" || kind == "" && (!c.keyless || len(body) == 0):
 		return openai.Parse(in.Dialect, body)
 	case contentType == "":
-		return nil, &openai.Error{Code: openai.CodeUnsupportedMediaType, Message: "The request has no Content-Type; send application/json."}
+		return nil,
+			&openai.Error{Code: openai.CodeUnsupportedMediaType,
+				Message: "The request has no Content-Type; send application/json."}
 	}
 	return nil, &openai.Error{Code: openai.CodeUnsupportedMediaType,
 		Message: "Content-Type " + openai.Quoted(contentType) + " is not supported here; send application/json."}

@@ -34,8 +34,14 @@ func (it *Intake) Targets(in *Inbound, c *Caller, p *Parsed, res *Resolution) (t
 	r := it.resolver(in, c, p)
 	for _, pool := range in.Snap.Pools {
 		if pool.Tier || pool == res.Pool {
-			targets = append(targets, decisions.TierTarget{Name: pool.Name, Allowed: r.mayUse(pool.Name), Served: pool.Served[in.Dialect],
-				Context: pool.Context, Fits: r.fits(pool.Name), Up: r.available(pool.Name)})
+			targets = append(targets, decisions.TierTarget{
+				Name:    pool.Name,
+				Allowed: r.mayUse(pool.Name),
+				Served:  pool.Served[in.Dialect],
+				Context: pool.Context,
+				Fits:    r.fits(pool.Name),
+				Up:      r.available(pool.Name),
+			})
 		}
 	}
 	return targets
@@ -56,12 +62,14 @@ func CheckModel(in *Inbound, c *Caller, name string) error {
 
 func modelNotFound(name string) error {
 	return &openai.Error{Code: openai.CodeModelNotFound, Param: "model",
-		Message: "The model " + openai.Quoted(name) + " does not exist or you do not have access to it. GET /v1/models lists the available models."}
+		Message: "The model " + openai.Quoted(name) +
+			" does not exist or you do not have access to it. GET /v1/models lists the available models."}
 }
 
 // query returns the query of the catalog for a caller's permissions.
 func query(snap *control.Snapshot, c *tenants.Caller, model string) tiers.Query {
-	return tiers.Query{Model: model, Allowed: func(name string) bool { return snap.MayUse(c, name) }, AllowedModel: c.MayUseModel}
+	return tiers.Query{Model: model, Allowed: func(name string) bool { return snap.MayUse(c, name) },
+		AllowedModel: c.MayUseModel}
 }
 
 // resolver finds the tier or pool of one request.
@@ -82,7 +90,8 @@ func (r *resolver) resolve(view View) (Resolution, error) {
 	req, res := r.parsed.Req, &r.res
 	res.Requested = "other"
 	v, err := r.queryCatalog(view)
-	if req.Model == "" && (errors.Is(err, tiers.ErrUnknownModel) || err == nil && !r.in.Snap.ByName[v.Target].Served[r.in.Dialect]) {
+	if req.Model == "" && (errors.Is(err, tiers.ErrUnknownModel) ||
+		err == nil && !r.in.Snap.ByName[v.Target].Served[r.in.Dialect]) {
 		v, err = r.resolveUnnamed(v)
 	}
 	res.Resolution, res.Pool = v, r.in.Snap.ByName[v.Target]
@@ -103,7 +112,8 @@ func (r *resolver) resolve(view View) (Resolution, error) {
 	res.Requested, res.ModelName = req.Model, cmp.Or(v.Model, req.Model)
 	if !res.Pool.Served[r.in.Dialect] {
 		return *res, &openai.Error{Code: openai.CodeEndpointNotSupported, Param: "model",
-			Message: "The model " + openai.Quoted(req.Model) + " is not served on " + r.in.HTTP.URL.Path + "; it is served on: " + servedPaths(res.Pool) + "."}
+			Message: "The model " + openai.Quoted(req.Model) + " is not served on " + r.in.HTTP.URL.Path +
+				"; it is served on: " + servedPaths(res.Pool) + "."}
 	}
 	return *res, nil
 }
@@ -200,13 +210,15 @@ func promptField(d openai.Dialect) string {
 // demand.
 func (r *resolver) features() *tiers.ClassifierInput {
 	p, req := r.parsed.Prompt, r.parsed.Req
-	tenant := routing.Mix(maphash.String(r.it.seed, r.caller.Tenant)) // mixed, or a session with the name of its tenant would cancel it
+	// mixed, or a session with the name of its tenant would cancel it
+	tenant := routing.Mix(maphash.String(r.it.seed, r.caller.Tenant))
 	f := &p.features
 	*f = tiers.ClassifierInput{Now: r.in.Start, PromptTokens: r.parsed.Estimate,
 		MaxTokens: req.MaxTokens, LimitRequired: r.in.Dialect.RequiresMaxTokens(), Tools: req.Tools,
 		Count: r.countTokens, User: r.userText, System: r.systemText}
 	// Not prompt_cache_key: an application may use one key for all its chats.
-	session := cmp.Or(r.in.HTTP.Header.Get("X-Session-Id"), r.in.HTTP.Header.Get("Session-Id"), req.SessionID, req.ConversationID)
+	session := cmp.Or(r.in.HTTP.Header.Get("X-Session-Id"), r.in.HTTP.Header.Get("Session-Id"), req.SessionID,
+		req.ConversationID)
 	if session != "" {
 		f.Session = routing.Mix(tenant + maphash.String(r.it.seed, session))
 	}
@@ -251,7 +263,8 @@ func (r *resolver) degrade(res Resolution, spent tenants.Limit) (Resolution, boo
 	}
 	var best *control.Pool
 	for _, p := range r.in.Snap.Pools { // in ascending order, so that the lowest tier wins at equal prices
-		if p.Tier && r.caller.MayUseTier(p.Name) && p.Served[r.in.Dialect] && r.fits(p.Name) && (best == nil || cheaper(p.Price, best.Price)) {
+		if p.Tier && r.caller.MayUseTier(p.Name) && p.Served[r.in.Dialect] && r.fits(p.Name) &&
+			(best == nil || cheaper(p.Price, best.Price)) {
 			best = p
 		}
 	}
@@ -277,7 +290,12 @@ func cheaper(a, b tenants.Price) bool { return a.Input+a.Output < b.Input+b.Outp
 func (r *resolver) resolveUnnamed(v tiers.Resolution) (tiers.Resolution, error) {
 	p := r.in.Snap.Serving(r.in.Dialect, r.caller)
 	if p != nil && r.caller.MayUseModel("") && (p.Tier || !r.servedTwice(p)) {
-		return tiers.Resolution{Target: p.Name, Tier: p.Tier, Model: cmp.Or(p.Model, p.Models[0]), Rule: cmp.Or(v.Rule, "default")}, nil
+		return tiers.Resolution{
+			Target: p.Name,
+			Tier:   p.Tier,
+			Model:  cmp.Or(p.Model, p.Models[0]),
+			Rule:   cmp.Or(v.Rule, "default"),
+		}, nil
 	}
 	names := r.servedNames()
 	if len(names) == 0 {

@@ -49,5 +49,6 @@ func refuseKept(in *Inbound, p *control.Pool) error {
 		return nil
 	}
 	return &openai.Error{Code: openai.CodeUnknownURL, Message: in.unknownURLMessage(),
-		Cause: fmt.Errorf("engines keep %s without tenants: set tenant of the pool %s to the one that may use them", kind, p.Name)}
+		Cause: fmt.Errorf("engines keep %s without tenants: set tenant of the pool %s to the one that may use them", kind,
+			p.Name)}
 }

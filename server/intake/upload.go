@@ -47,7 +47,8 @@ type Upload struct {
 // JSON object, whose fields must be read. Such bodies are buffered.
 func openUpload(in *Inbound, most int64) (*Upload, error) {
 	length := in.HTTP.ContentLength
-	if most == 0 || !in.hasBody() || length >= 0 && length <= int64(in.Snap.File.MaxBodyBytes) || len(in.HTTP.Header["Content-Encoding"]) > 0 {
+	if most == 0 || !in.hasBody() || length >= 0 && length <= int64(in.Snap.File.MaxBodyBytes) ||
+		len(in.HTTP.Header["Content-Encoding"]) > 0 {
 		return nil, nil
 	}
 	u := &Upload{in: in, most: most, Length: length, from: in.HTTP.Body}

@@ -24,8 +24,16 @@ func (x *exchange) attempt(m *control.Member, lease *routing.Lease) *attempt {
 	if lease.Worker() != nil {
 		m.Series.Selected(string(lease.Reason()))
 	}
-	a := &attempt{x: x, m: m, lease: lease, moments: moments{started: started}, outcome: outcome{ending: ending{result: decisions.Refused}}, most: x.parsed.MostUsage(), placement: x.wait.placement,
-		span: x.trace.Attempt(started)}
+	a := &attempt{
+		x:         x,
+		m:         m,
+		lease:     lease,
+		moments:   moments{started: started},
+		outcome:   outcome{ending: ending{result: decisions.Refused}},
+		most:      x.parsed.MostUsage(),
+		placement: x.wait.placement,
+		span:      x.trace.Attempt(started),
+	}
 	defer a.releaseUnsettled() // for a panic
 	a.cause = func() error { return context.Cause(ctx) }
 	x.dispatch.attempts = append(x.dispatch.attempts, a)
@@ -68,7 +76,8 @@ func (a *attempt) firstByteWithin() time.Duration {
 
 // movable reports whether another worker may answer a request that has reached the worker id.
 func movable(x *exchange, id string) bool {
-	return !x.parsed.Once() && len(x.dispatch.attempts) < x.in.Snap.File.Retry.Attempts && othersThan(x.resolution.Pool, id)
+	return !x.parsed.Once() && len(x.dispatch.attempts) < x.in.Snap.File.Retry.Attempts &&
+		othersThan(x.resolution.Pool, id)
 }
 
 // attempt is one try on one worker.
@@ -173,7 +182,8 @@ func (a *attempt) releaseLoad(f *failure) {
 		a.report()
 		return
 	}
-	if w := a.lease.Worker(); w != nil && f.backoff > 0 && (!f.backoffIfOthers || othersThan(a.x.resolution.Pool, w.ID())) {
+	if w := a.lease.Worker(); w != nil && f.backoff > 0 &&
+		(!f.backoffIfOthers || othersThan(a.x.resolution.Pool, w.ID())) {
 		a.x.resolution.Pool.Routing.SetBackoff(w, time.Now().Add(f.backoff))
 	} else if w != nil && f.unreachable {
 		a.x.resolution.Pool.Routing.SetOpen(w.ID(), w.Ref(), time.Now().Add(unreachableFor))

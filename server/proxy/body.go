@@ -22,7 +22,8 @@ func plainBody(resp *http1.Response) error {
 	default:
 		resp.Body.Close()
 		if resp.Status/100 == 2 {
-			return &http1.SendError{Phase: http1.PhaseBody, Err: errors.New("the worker's Content-Encoding is neither identity nor gzip")}
+			return &http1.SendError{Phase: http1.PhaseBody,
+				Err: errors.New("the worker's Content-Encoding is neither identity nor gzip")}
 		}
 		resp.Body, resp.ContentLength = http.NoBody, 0
 	}

@@ -13,6 +13,11 @@ func (a *attempt) noAnswerMemory(bytes int) *failure {
 	a.x.s.metrics.BodiesRefused.Inc()
 	a.estimate(a.x.resolution.Unreported(&a.x.parsed, bytes))
 	cause := excluded("%w", intake.ErrBodyMemory)
-	return &failure{sent: true, fault: cause, err: &openai.Error{Code: openai.CodeOverloaded, RetryAfter: time.Second, Cause: cause,
-		Message: "The gateway has no memory left for the worker's answer (max_buffered_bytes). Request a shorter answer, or try again later."}}
+	return &failure{sent: true, fault: cause, err: &openai.Error{
+		Code:       openai.CodeOverloaded,
+		RetryAfter: time.Second,
+		Cause:      cause,
+		Message: "The gateway has no memory left for the worker's answer (max_buffered_bytes). Request a shorter " +
+			"answer, or try again later.",
+	}}
 }

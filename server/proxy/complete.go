@@ -14,7 +14,8 @@ func (x *exchange) complete() (err error) {
 	if x.parsed, err = it.Read(&x.in, &x.caller); err != nil {
 		return err
 	}
-	if x.resolution, err = it.Resolve(&x.in, &x.caller, &x.parsed, intake.View{Chats: it.Chats(), Evidence: keepsRecords(x)}); err != nil {
+	if x.resolution, err = it.Resolve(&x.in, &x.caller, &x.parsed,
+		intake.View{Chats: it.Chats(), Evidence: keepsRecords(x)}); err != nil {
 		return err
 	}
 	if err = x.charge(x.s.control.Stores.Limits); err != nil {

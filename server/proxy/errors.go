@@ -22,7 +22,8 @@ var (
 )
 
 func responseNotFound(id string) error {
-	return &openai.Error{Code: openai.CodeResponseNotFound, Message: "Response with id " + openai.Quoted(id) + " not found."}
+	return &openai.Error{Code: openai.CodeResponseNotFound, Message: "Response with id " + openai.Quoted(id) +
+		" not found."}
 }
 
 func previousNotFound(id string) error {
@@ -36,7 +37,12 @@ func conversationNotFound(id string) error {
 }
 
 func shuttingDown() *openai.Error {
-	return &openai.Error{Code: openai.CodeServerShuttingDown, RetryAfter: time.Second, Message: "The gateway is shutting down. Try again, on another connection.", Cause: ErrDrainCut}
+	return &openai.Error{
+		Code:       openai.CodeServerShuttingDown,
+		RetryAfter: time.Second,
+		Message:    "The gateway is shutting down. Try again, on another connection.",
+		Cause:      ErrDrainCut,
+	}
 }
 
 // translate returns the client's error for err. No other function converts errors of other packages.

@@ -24,8 +24,13 @@ func noWorker(p *control.Pool, err error, class tenants.Class, checks time.Durat
 	case errors.As(err, &shed):
 		return shedAnswer(p, shed, class, checks)
 	case errors.As(err, &open):
-		return &openai.Error{Code: openai.CodeNoHealthyWorker, RetryAfter: max(time.Until(open.Until), time.Second), Cause: err,
-			Message: "All workers of " + openai.Quoted(p.Name) + " failed repeatedly and receive no requests for now. Try again later."}
+		return &openai.Error{
+			Code:       openai.CodeNoHealthyWorker,
+			RetryAfter: max(time.Until(open.Until), time.Second),
+			Cause:      err,
+			Message: "All workers of " + openai.Quoted(p.Name) +
+				" failed repeatedly and receive no requests for now. Try again later.",
+		}
 	case errors.As(err, &cooled):
 		wait := max(time.Until(cooled.Until), time.Second)
 		return &openai.Error{Code: openai.CodeOverloaded, RetryAfter: wait, Cause: err,
@@ -50,9 +55,11 @@ func shedAnswer(p *control.Pool, e *queue.ShedError, of tenants.Class, checks ti
 	case queue.ShedBytes:
 		why = "The queue of " + pool + " is full: its waiting requests have reached the maximum of bytes."
 	case queue.ShedWait:
-		why = "The request waited for " + pool + " until the wait limit of " + class + " requests, or until the timeout of its client."
+		why = "The request waited for " + pool + " until the wait limit of " + class +
+			" requests, or until the timeout of its client."
 	case queue.ShedDeadline:
-		why = "The request would wait for " + pool + " longer than its client does, or longer than the wait limit of " + class + " requests."
+		why = "The request would wait for " + pool + " longer than its client does, or longer than the wait limit of " +
+			class + " requests."
 	case queue.ShedDisplaced:
 		why = "The queue of " + pool + " is full, and a more urgent request took the place of this one."
 	default:

@@ -130,7 +130,8 @@ func (x *exchange) recover() {
 	x.s.control.Recoverer.Panicked(p, slog.String("request_id", x.in.RequestID))
 	x.answer.stopBeats()
 	if x.answer.held() {
-		x.fail(&openai.Error{Code: openai.CodeInternalError, Message: "The gateway failed to handle the request. Quote the request id to its operator."})
+		x.fail(&openai.Error{Code: openai.CodeInternalError, Message: "The gateway failed to handle the request. Quote the " +
+			"request id to its operator."})
 		return
 	}
 	x.ending = ending{result: decisions.Truncated, code: string(openai.CodeInternalError)}

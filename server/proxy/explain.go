@@ -106,7 +106,8 @@ func (n *explainer) walk() (stage string, err error) {
 		if x.parsed, err = it.Read(&x.in, &x.caller); err != nil {
 			return decisions.StageRequest, err
 		}
-		if x.resolution, err = it.Resolve(&x.in, &x.caller, &x.parsed, intake.View{Chats: it.Chats().ReadOnly(), Evidence: true, Explained: &n.class}); err != nil {
+		if x.resolution, err = it.Resolve(&x.in, &x.caller, &x.parsed,
+			intake.View{Chats: it.Chats().ReadOnly(), Evidence: true, Explained: &n.class}); err != nil {
 			return decisions.StageTier, err
 		}
 	} else if err := n.readPassed(); err != nil {
@@ -123,7 +124,8 @@ func (n *explainer) walk() (stage string, err error) {
 
 // notExplained returns the answer to a request about a stored response or without inference.
 func notExplained() error {
-	return &openai.Error{Code: openai.CodeEndpointNotSupported, Message: "Only requests that are routed by their model can be explained; this request is not."}
+	return &openai.Error{Code: openai.CodeEndpointNotSupported,
+		Message: "Only requests that are routed by their model can be explained; this request is not."}
 }
 
 // authenticate finds the caller for the explanation: the caller that the question names, else the
@@ -167,7 +169,8 @@ func (n *explainer) readPassed() (err error) {
 	if x.resolution.Pool, err = intake.FindPool(&x.in, &x.caller, status); err != nil {
 		return err
 	}
-	if id, below, ok := openai.ResponsePath(x.in.HTTP.URL.Path); ok && id != "" && (x.in.HTTP.Method != http.MethodPost || below != "") {
+	if id, below, ok := openai.ResponsePath(x.in.HTTP.URL.Path); ok && id != "" &&
+		(x.in.HTTP.Method != http.MethodPost || below != "") {
 		return notExplained()
 	}
 	return readPassed(x)
@@ -185,9 +188,18 @@ func (n *explainer) refuse(stage string, err *openai.Error) { n.stage, n.refusal
 // explanation returns the result of the stages.
 func (n *explainer) explanation() *decisions.Explanation {
 	x, res := n.x, &n.x.resolution
-	e := &decisions.Explanation{Outcome: decisions.WouldRoute, Dialect: x.in.Dialect.String(), Generation: x.in.Snap.Generation, SnapshotAt: x.in.Start.UTC(),
-		RequestedModel: res.Requested, Rule: res.Rule, Note: res.Note, Model: res.ModelName,
-		PromptTokens: cmp.Or(x.facts.PromptTokens, x.parsed.Estimate), Blocks: len(x.facts.Blocks)}
+	e := &decisions.Explanation{
+		Outcome:        decisions.WouldRoute,
+		Dialect:        x.in.Dialect.String(),
+		Generation:     x.in.Snap.Generation,
+		SnapshotAt:     x.in.Start.UTC(),
+		RequestedModel: res.Requested,
+		Rule:           res.Rule,
+		Note:           res.Note,
+		Model:          res.ModelName,
+		PromptTokens:   cmp.Or(x.facts.PromptTokens, x.parsed.Estimate),
+		Blocks:         len(x.facts.Blocks),
+	}
 	if x.caller.Caller != nil {
 		e.Tenant, e.Key = x.caller.Tenant, x.caller.Key
 	}
@@ -213,7 +225,8 @@ func (n *explainer) explanation() *decisions.Explanation {
 		e.Outcome = decisions.WouldQueue
 	}
 	if err := n.refusal; err != nil {
-		e.Outcome, e.Status, e.Code, e.Error = decisions.WouldReject, err.HTTPStatus(), string(err.Code), string(err.Body(x.in.Shape, x.in.RequestID))
+		e.Outcome, e.Status, e.Code, e.Error = decisions.WouldReject, err.HTTPStatus(), string(err.Code),
+			string(err.Body(x.in.Shape, x.in.RequestID))
 		e.Limit = string(x.admission.Allowance.Refused)
 	}
 	if n.queue != nil {

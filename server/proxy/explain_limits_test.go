@@ -19,7 +19,8 @@ func TestLimitsAreExplainedAsTheyAreConfigured(t *testing.T) {
 		{Scope: "key", Limit: tenants.LimitDayMoney, Used: 20_000, Capacity: float64(tenants.Unit) / 2},
 		{Scope: "key", Limit: tenants.LimitMonthMoney, Capacity: float64(250 * tenants.Unit)},
 	}}
-	const want = "tenant: rpm 600 (0.33 of a burst of 100 used), tpm 2000000 (0 of a burst of 2000000 used), concurrent 64 (2 used), month_tokens 1000000000000 (1 used); " +
+	const want = "tenant: rpm 600 (0.33 of a burst of 100 used), tpm 2000000 (0 of a burst of 2000000 used), concurrent " +
+		"64 (2 used), month_tokens 1000000000000 (1 used); " +
 		"key: day_money 0.5 (0.00002 used), month_money 250 (0 used)"
 	if diff := cmp.Diff(want, e.limitsDetail()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -74,8 +74,13 @@ func (n *explainer) tierStep(e *decisions.Explanation) *decisions.TierStep {
 // tokenEstimate returns the estimated length of the request.
 func (n *explainer) tokenEstimate() *decisions.TokenEstimate {
 	x := n.x
-	t := &decisions.TokenEstimate{Raw: x.parsed.RawTokens, Prompt: cmp.Or(x.facts.PromptTokens, x.parsed.Estimate), Method: "estimated",
-		Output: x.facts.OutputTokens, Counted: x.resolution.Evidence.Counted}
+	t := &decisions.TokenEstimate{
+		Raw:     x.parsed.RawTokens,
+		Prompt:  cmp.Or(x.facts.PromptTokens, x.parsed.Estimate),
+		Method:  "estimated",
+		Output:  x.facts.OutputTokens,
+		Counted: x.resolution.Evidence.Counted,
+	}
 	if t.Counted > 0 {
 		t.Method = "counted"
 	}

@@ -39,8 +39,14 @@ func (n *explainer) previewWorker() (stage string, err error) {
 func (n *explainer) queueStep() *decisions.QueueStep {
 	p, class := n.x.resolution.Pool, n.x.parsed.Class
 	v := p.WaitQueue.View(n.x.facts.Now)
-	q := &decisions.QueueStep{Class: class.String(), Asked: n.x.parsed.AskedClass, Would: decisions.QueuePasses, Waiting: p.WaitQueue.Waiting(),
-		MaxDepth: p.Queue.MaxDepth, MaxWait: ms(p.Queue.MaxWait[class])}
+	q := &decisions.QueueStep{
+		Class:    class.String(),
+		Asked:    n.x.parsed.AskedClass,
+		Would:    decisions.QueuePasses,
+		Waiting:  p.WaitQueue.Waiting(),
+		MaxDepth: p.Queue.MaxDepth,
+		MaxWait:  ms(p.Queue.MaxWait[class]),
+	}
 	for c := range v.Classes {
 		if c <= int(class) {
 			q.Ahead += v.Classes[c].Depth
@@ -63,7 +69,8 @@ func (n *explainer) previewQueue(said error) (stage string, err error) {
 	case errors.As(o.Err, &shed):
 		q.Would, q.Why, q.Shed = decisions.QueueShed, waitReason(said), shed.Reason
 		n.note("%s, and the queue would reject the request (%s); %d requests wait now", q.Why, shed.Reason, q.Waiting)
-		return decisions.StageQueue, shedAnswer(p, &queue.ShedError{Reason: shed.Reason, RetryAfter: time.Second}, x.parsed.Class, x.in.Snap.File.Health.Interval)
+		return decisions.StageQueue, shedAnswer(p, &queue.ShedError{Reason: shed.Reason, RetryAfter: time.Second},
+			x.parsed.Class, x.in.Snap.File.Health.Interval)
 	case o.Err != nil:
 		return decisions.StageWorker, noWorker(p, o.Err, x.parsed.Class, x.in.Snap.File.Health.Interval)
 	}

@@ -39,8 +39,14 @@ var errAborted = errors.New("the worker aborted the answer before it was complet
 
 // abortFailure returns the failure of an answer that its engine aborted.
 func abortFailure() *failure {
-	return &failure{sent: true, retry: true, recheck: true, fault: errAborted,
-		err: &openai.Error{Code: openai.CodeWorkerError, Message: "The worker aborted its answer before it was complete. Try again.", Cause: errAborted}}
+	return &failure{
+		sent:    true,
+		retry:   true,
+		recheck: true,
+		fault:   errAborted,
+		err: &openai.Error{Code: openai.CodeWorkerError,
+			Message: "The worker aborted its answer before it was complete. Try again.", Cause: errAborted},
+	}
 }
 
 const (
@@ -71,23 +77,27 @@ func statusFailure(status int, retryAfter time.Duration, asked bool) (f failure,
 		// A rejecting worker answers fastest: without a backoff it would receive the most requests.
 		// On a path that passes through, the client may be the cause.
 		f.backoff, f.backoffIfOthers = backoffMin, true
-		f.err = &openai.Error{Code: openai.CodeWorkerAuthFailed, Message: "The worker rejected the gateway's credentials. The operator must check the worker's api_key_env."}
+		f.err = &openai.Error{Code: openai.CodeWorkerAuthFailed,
+			Message: "The worker rejected the gateway's credentials. The operator must check the worker's api_key_env."}
 	case status == http.StatusRequestTimeout:
 		f.fault, f.retry = excluded("the worker answered 408"), true
-		f.err = &openai.Error{Code: openai.CodeWorkerTimeout, Message: "The worker timed out while it received the request. Try again."}
+		f.err = &openai.Error{Code: openai.CodeWorkerTimeout,
+			Message: "The worker timed out while it received the request. Try again."}
 	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable && asked:
 		f.fault, f.retry = excluded("the worker asked for fewer requests with %d", status), true
 		f.backoff = backoffMin
 		if asked {
 			f.backoff = min(max(retryAfter, backoffMin), backoffMax)
 		}
-		f.err = &openai.Error{Code: openai.CodeOverloaded, RetryAfter: max(f.backoff, retryAfter, time.Second), Message: "The workers are busy. Try again later."}
+		f.err = &openai.Error{Code: openai.CodeOverloaded, RetryAfter: max(f.backoff, retryAfter, time.Second),
+			Message: "The workers are busy. Try again later."}
 		if status == http.StatusTooManyRequests {
 			f.err.Code = openai.CodeRateLimitExceeded
 		}
 	case status == http.StatusLoopDetected:
 		// The client may have written the Via header that the worker refuses.
-		f.fault, f.retry = excluded("the worker answered 508: the request has passed it before, or has passed too many gateways"), true
+		f.fault, f.retry =
+			excluded("the worker answered 508: the request has passed it before, or has passed too many gateways"), true
 		f.err = &openai.Error{Code: openai.CodeLoopDetected,
 			Message: "The URL of the worker leads to a gateway that the request has already passed. The operator must correct the URL."}
 	case status == http.StatusNotImplemented:
@@ -95,13 +105,15 @@ func statusFailure(status int, retryAfter time.Duration, asked bool) (f failure,
 		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "The worker does not support a feature of the request."}
 	case status >= 500:
 		f.fault, f.retry, f.recheck = fmt.Errorf("the worker answered %d", status), true, true
-		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "The worker failed to answer. Try again later.", Cause: f.fault}
+		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "The worker failed to answer. Try again later.",
+			Cause: f.fault}
 	case status >= 400:
 		f.fault = excluded("the worker refused the request with %d", status)
 		return f, true
 	default:
 		f.fault, f.retry = fmt.Errorf("the worker answered with status %d", status), true
-		f.err = &openai.Error{Code: openai.CodeWorkerProtocol, Message: "The worker's answer has an unknown format.", Cause: f.fault}
+		f.err = &openai.Error{Code: openai.CodeWorkerProtocol, Message: "The worker's answer has an unknown format.",
+			Cause: f.fault}
 	}
 	if f.err.Cause == nil {
 		f.err.Cause = f.fault
@@ -147,13 +159,15 @@ func (a *attempt) sendFailure(err error) *failure {
 		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "No worker could be reached.", Cause: err}
 	case cause == nil:
 		f.recheck = true
-		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "The worker closed the connection before its answer was complete.", Cause: err}
+		f.err = &openai.Error{Code: openai.CodeWorkerError,
+			Message: "The worker closed the connection before its answer was complete.", Cause: err}
 	case errors.Is(cause, errFirstByteTimeout), errors.Is(cause, errIdleTimeout):
 		f.fault, f.recheck = cause, true
 		f.err = &openai.Error{Code: openai.CodeWorkerTimeout, Message: "The worker did not answer in time.", Cause: cause}
 	case errors.Is(cause, errTotalTimeout):
 		f.fault, f.retry = excluded("%w", cause), false
-		f.err = &openai.Error{Code: openai.CodeWorkerTimeout, Message: "The request reached its time limit before its answer was complete.", Cause: cause}
+		f.err = &openai.Error{Code: openai.CodeWorkerTimeout,
+			Message: "The request reached its time limit before its answer was complete.", Cause: cause}
 	case errors.Is(cause, ErrDrainCut):
 		f.fault, f.retry = excluded("%w", cause), false
 		f.err = shuttingDown()
@@ -167,8 +181,13 @@ func (a *attempt) sendFailure(err error) *failure {
 // protocolFailure returns the failure of an answer in an unexpected format.
 func protocolFailure(format string, args ...any) *failure {
 	cause := fmt.Errorf(format, args...)
-	return &failure{sent: true, retry: true, fault: cause,
-		err: &openai.Error{Code: openai.CodeWorkerProtocol, Message: "The worker's answer has an unknown format.", Cause: cause}}
+	return &failure{
+		sent:  true,
+		retry: true,
+		fault: cause,
+		err: &openai.Error{Code: openai.CodeWorkerProtocol, Message: "The worker's answer has an unknown format.",
+			Cause: cause},
+	}
 }
 
 // formFailure returns the failure of an answer that is a stream although none was requested, or the

@@ -53,7 +53,8 @@ func (x *exchange) forward() error {
 			}
 			return a.failure.err
 		}
-		if !(a.failure.unreachable && x.resolution.Pool.Queue.EngineWait > 0) { // nothing was sent to it, and requests wait for workers that are away
+		// nothing was sent to it, and requests wait for workers that are away
+		if !(a.failure.unreachable && x.resolution.Pool.Queue.EngineWait > 0) {
 			d.tried = append(d.tried, lease.Worker())
 		}
 		if a.failure.mayBeCaused() {
@@ -165,7 +166,8 @@ func passOver(x *exchange, r control.FailedRequest) {
 		}
 		if w := v.Ref.(*control.Member).Evidence.FailedWorker(r); w != nil {
 			failed = append(failed, w)
-		} else if v.InRotation() && v.Backoff == 0 && !v.Saturated && (v.ConcurrencyLimit == 0 || v.Inflight < v.ConcurrencyLimit) {
+		} else if v.InRotation() && v.Backoff == 0 && !v.Saturated &&
+			(v.ConcurrencyLimit == 0 || v.Inflight < v.ConcurrencyLimit) {
 			others = true
 		}
 	}

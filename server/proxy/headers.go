@@ -20,12 +20,14 @@ var withheld = map[string]bool{
 	"Authorization": true, "Proxy-Authorization": true, "X-Api-Key": true, "Api-Key": true, "Cookie": true,
 	"X-Tenant-Id": true, "X-User-Id": true, "X-Tenant": true, "Openai-Organization": true, "Openai-Project": true,
 	"X-Model-Tier": true, "X-Request-Priority": true, "X-Request-Id": true,
-	"Forwarded": true, "X-Real-Ip": true, "X-Client-Ip": true, "X-Original-Forwarded-For": true, "True-Client-Ip": true, "Cf-Connecting-Ip": true, "Via": true,
+	"Forwarded": true, "X-Real-Ip": true, "X-Client-Ip": true, "X-Original-Forwarded-For": true, "True-Client-Ip": true,
+	"Cf-Connecting-Ip": true, "Via": true,
 	"Origin": true, "Referer": true,
 	"Endpoint-Load-Metrics-Format": true, // asks for the engine's load
 
 	"Baggage":    true, // what callers tell each other is not for engines
-	"Connection": true, "Keep-Alive": true, "Proxy-Connection": true, "Proxy-Authenticate": true, "Te": true, "Trailer": true,
+	"Connection": true, "Keep-Alive": true, "Proxy-Connection": true, "Proxy-Authenticate": true, "Te": true,
+	"Trailer":           true,
 	"Transfer-Encoding": true, "Upgrade": true, "Expect": true, "Host": true,
 	"Content-Length": true, "Content-Encoding": true, "Accept-Encoding": true,
 }
@@ -94,7 +96,8 @@ func workerHeader(from http.Header, requestID string) http.Header {
 // relayed are the answer headers that pass from every worker: of content, of caching and
 // of when to come again.
 var relayed = map[string]bool{
-	"Content-Type": true, "Content-Disposition": true, "Content-Language": true, "Content-Range": true, "Accept-Ranges": true, "Allow": true,
+	"Content-Type": true, "Content-Disposition": true, "Content-Language": true, "Content-Range": true,
+	"Accept-Ranges": true, "Allow": true,
 	"X-Content-Type-Options": true, "Content-Security-Policy": true, // which protect those who open the content
 	"Etag": true, "Last-Modified": true, "Cache-Control": true, "Expires": true, "Vary": true, "Age": true,
 	"Retry-After": true, "Retry-After-Ms": true,
@@ -116,7 +119,8 @@ func clientHeader(x *exchange, to, from http.Header) {
 			if !limited {
 				to[k] = v
 			}
-		case strings.HasPrefix(k, "Openai-"), strings.HasPrefix(k, "Anthropic-"), slices.Contains(x.resolution.Pool.ResponseHeaders, k):
+		case strings.HasPrefix(k, "Openai-"), strings.HasPrefix(k, "Anthropic-"),
+			slices.Contains(x.resolution.Pool.ResponseHeaders, k):
 			to[k] = v
 		}
 	}

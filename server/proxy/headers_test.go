@@ -16,8 +16,11 @@ func TestNoOtherSpellingOfAWithheldHeaderReachesAWorker(t *testing.T) {
 		from[name] = []string{"a client's"}
 		from[strings.ReplaceAll(name, "-", "_")] = []string{"a client's"}
 	}
-	for _, name := range []string{"X_Model_Tier", "x_model_tier", "X-Model_Tier", "X_Forwarded_For", "X-Forwarded_Host", "AUTHORIZATION", "X_Api_key",
-		"Transfer_Encoding", "Content_length", "Traceparent", "Tracestate", "User_Agent", "Content_Type", "X_request_id", "Accept_encoding", "VIA", "X_Vllm_Priority", "X-data_parallel-rank", "X_dp_rank", "Endpoint_load_metrics_format", "x_prefiller_host_port"} {
+	for _, name := range []string{"X_Model_Tier", "x_model_tier", "X-Model_Tier", "X_Forwarded_For", "X-Forwarded_Host",
+		"AUTHORIZATION", "X_Api_key",
+		"Transfer_Encoding", "Content_length", "Traceparent", "Tracestate", "User_Agent", "Content_Type", "X_request_id",
+		"Accept_encoding", "VIA", "X_Vllm_Priority", "X-data_parallel-rank", "X_dp_rank", "Endpoint_load_metrics_format",
+		"x_prefiller_host_port"} {
 		if strings.Contains(name, "_") {
 			from[name] = []string{"a client's"}
 		}
@@ -36,12 +39,15 @@ func TestNoOtherSpellingOfAWithheldHeaderReachesAWorker(t *testing.T) {
 }
 
 func TestWhatBelongsToAHopEndsThere(t *testing.T) {
-	from := http.Header{"Authorization": {"x"}, "X-Api-Key": {"x"}, "Cookie": {"x"}, "Connection": {"close, X-Named", "x-second"}, "X-Named": {"x"},
-		"X-Second": {"x"}, "X-Tenant-Id": {"x"}, "Openai-Organization": {"x"}, "Accept-Encoding": {"gzip"}, "Te": {"trailers"},
+	from := http.Header{"Authorization": {"x"}, "X-Api-Key": {"x"}, "Cookie": {"x"},
+		"Connection": {"close, X-Named", "x-second"}, "X-Named": {"x"},
+		"X-Second": {"x"}, "X-Tenant-Id": {"x"}, "Openai-Organization": {"x"}, "Accept-Encoding": {"gzip"},
+		"Te":               {"trailers"},
 		"X-Stainless-Lang": {"go"}, "Openai-Beta": {"a", "b"}, "Content-Type": {"application/json"}, "Traceparent": {"00-1"}}
 	const id = "6f8f57e0-7ab1-4c11-9e1c-1f0d2c3b4a59"
 	got := headerLines(workerHeader(from, id))
-	want := "Content-Type: application/json\nOpenai-Beta: a, b\nTraceparent: 00-1\nX-Request-Id: " + id + "\nX-Stainless-Lang: go\n"
+	want := "Content-Type: application/json\nOpenai-Beta: a, b\nTraceparent: 00-1\nX-Request-Id: " + id +
+		"\nX-Stainless-Lang: go\n"
 	if got != want {
 		t.Errorf("sent:\n%s\nwant:\n%s", got, want)
 	}

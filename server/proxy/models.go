@@ -31,7 +31,15 @@ type modelList struct {
 }
 
 func modelOf(name string) model {
-	return model{ID: name, Object: "model", OwnedBy: "tierway", Type: "model", DisplayName: name, CreatedAt: "1970-01-01T00:00:00Z", Lifecycle: "active"}
+	return model{
+		ID:          name,
+		Object:      "model",
+		OwnedBy:     "tierway",
+		Type:        "model",
+		DisplayName: name,
+		CreatedAt:   "1970-01-01T00:00:00Z",
+		Lifecycle:   "active",
+	}
 }
 
 // listModels answers with the names that the caller may use, or with one.

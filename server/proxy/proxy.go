@@ -52,14 +52,25 @@ type Options struct {
 
 // New builds a data plane on a Control, which may have no configuration in force yet.
 func New(o Options) *Proxy {
-	px := &Proxy{control: o.Control, log: o.Log, metrics: o.Metrics, traces: o.Traces, rand: o.Rand,
-		records: records{log: o.Decisions, file: o.DecisionFile}, seed: maphash.MakeSeed(), budget: newRetryBudget(), buffers: newBufferPools()}
+	px := &Proxy{
+		control: o.Control,
+		log:     o.Log,
+		metrics: o.Metrics,
+		traces:  o.Traces,
+		rand:    o.Rand,
+		records: records{log: o.Decisions, file: o.DecisionFile},
+		seed:    maphash.MakeSeed(),
+		budget:  newRetryBudget(),
+		buffers: newBufferPools(),
+	}
 	px.intake = intake.New(intake.Options{Control: o.Control, Metrics: o.Metrics, Name: o.Name, Rand: o.Rand})
 	if o.Access != nil {
 		px.records.access = decisions.NewAccessLog(o.Access)
 	}
 	o.Metrics.SetRequestLabels(control.Dialects, control.Outcomes)
-	telemetry.Observe(o.Metrics, func() telemetry.OldestRequest { return telemetry.OldestRequest{Age: px.flying.oldest()} })
+	telemetry.Observe(o.Metrics, func() telemetry.OldestRequest {
+		return telemetry.OldestRequest{Age: px.flying.oldest()}
+	})
 	return px
 }
 

@@ -39,14 +39,35 @@ func buildDecision(x *exchange, d *decisions.Decision) {
 	if !x.trace.On { // the client is unknown, and its headers do not count
 		x.trace = x.s.traces.Begin(x.in.HTTP.Header, false, x.in.Start)
 	}
-	*d = decisions.Decision{TraceID: x.trace.ID(), SchemaVersion: decisions.SchemaVersion, Time: x.in.Start, Method: x.in.Method(), Route: x.in.Pattern,
-		RequestID: x.in.RequestID, Generation: x.in.Snap.Generation, Dialect: x.in.Dialect.String(),
-		DurationMs: ms(time.Since(x.in.Start)), OverheadMs: ms(x.overhead), TTFTMs: x.since(x.dispatch.firstAt),
-		Result: x.ending.result, Code: x.ending.code, Cause: x.ending.cause, Status: x.answer.status,
-		RequestedModel: res.Requested, Model: res.ModelName, Rule: res.Rule, RuleNote: res.Note,
-		Limit: string(x.admission.Allowance.Refused), QueueMs: ms(x.wait.total), Promoted: x.wait.promoted, Shed: x.wait.shed, Refused: x.wait.refused,
-		Usage:     decisions.Usage{Prompt: used.usage.Prompt, Cached: used.usage.Cached, Output: used.usage.Output},
-		Estimated: used.estimated, PromptTokens: cmp.Or(x.facts.PromptTokens, x.parsed.Estimate)}
+	*d = decisions.Decision{
+		TraceID:        x.trace.ID(),
+		SchemaVersion:  decisions.SchemaVersion,
+		Time:           x.in.Start,
+		Method:         x.in.Method(),
+		Route:          x.in.Pattern,
+		RequestID:      x.in.RequestID,
+		Generation:     x.in.Snap.Generation,
+		Dialect:        x.in.Dialect.String(),
+		DurationMs:     ms(time.Since(x.in.Start)),
+		OverheadMs:     ms(x.overhead),
+		TTFTMs:         x.since(x.dispatch.firstAt),
+		Result:         x.ending.result,
+		Code:           x.ending.code,
+		Cause:          x.ending.cause,
+		Status:         x.answer.status,
+		RequestedModel: res.Requested,
+		Model:          res.ModelName,
+		Rule:           res.Rule,
+		RuleNote:       res.Note,
+		Limit:          string(x.admission.Allowance.Refused),
+		QueueMs:        ms(x.wait.total),
+		Promoted:       x.wait.promoted,
+		Shed:           x.wait.shed,
+		Refused:        x.wait.refused,
+		Usage:          decisions.Usage{Prompt: used.usage.Prompt, Cached: used.usage.Cached, Output: used.usage.Output},
+		Estimated:      used.estimated,
+		PromptTokens:   cmp.Or(x.facts.PromptTokens, x.parsed.Estimate),
+	}
 	if x.ending.result == decisions.ClientGone && x.answer.held() {
 		d.Status = decisions.StatusClientGone
 	}
@@ -80,9 +101,17 @@ func buildDecision(x *exchange, d *decisions.Decision) {
 // decisionFeatures are what the request was classified and routed by, without its text.
 func decisionFeatures(x *exchange) decisions.Features {
 	e := &x.resolution.Evidence
-	f := decisions.Features{Header: headerTier(x),
-		Classified: e.Classified, Counted: e.Counted, UserTextBytes: e.UserBytes, Groups: e.Groups,
-		LimitRequired: x.in.Dialect.RequiresMaxTokens(), Tools: x.parsed.Req.Tools, Media: x.parsed.Req.Media, Estimate: x.parsed.Estimate}
+	f := decisions.Features{
+		Header:        headerTier(x),
+		Classified:    e.Classified,
+		Counted:       e.Counted,
+		UserTextBytes: e.UserBytes,
+		Groups:        e.Groups,
+		LimitRequired: x.in.Dialect.RequiresMaxTokens(),
+		Tools:         x.parsed.Req.Tools,
+		Media:         x.parsed.Req.Media,
+		Estimate:      x.parsed.Estimate,
+	}
 	if x.parsed.Prompt != nil {
 		f.Session = routing.Hash(x.parsed.Prompt.Session())
 	}
@@ -168,7 +197,8 @@ func keepsRecords(x *exchange) bool {
 func resetPlacement(x *exchange) {
 	x.wait.placement = placement{}
 	if x.facts.Record = nil; keepsRecords(x) {
-		x.wait.placement.choice = &routing.Choice{Candidates: make([]routing.Candidate, 0, min(len(x.resolution.Pool.Workers), routing.MaxCandidates))}
+		x.wait.placement.choice = &routing.Choice{Candidates: make([]routing.Candidate, 0,
+			min(len(x.resolution.Pool.Workers), routing.MaxCandidates))}
 		x.facts.Record = x.wait.placement.choice
 	}
 }
@@ -176,10 +206,20 @@ func resetPlacement(x *exchange) {
 // buildAttempt is the attempt as the request's record has it.
 func buildAttempt(a *attempt) decisions.Attempt {
 	x := a.x
-	try := decisions.Attempt{Worker: a.m.Name, Reason: string(a.lease.Reason()), Status: a.status,
-		AtMs: x.since(a.started), QueueMs: ms(a.placement.waited), SelectionUs: float64(a.placement.selection.Nanoseconds()) / 1000,
-		FirstAtMs: x.since(a.firstAt), EndAtMs: x.since(a.ended), ErrorType: errorType(a), Predicted: a.lease.Overlap(),
-		Usage: decisions.Usage{Prompt: a.usage.Prompt, Cached: a.usage.Cached, Output: a.usage.Output}, Choice: a.placement.choice}
+	try := decisions.Attempt{
+		Worker:      a.m.Name,
+		Reason:      string(a.lease.Reason()),
+		Status:      a.status,
+		AtMs:        x.since(a.started),
+		QueueMs:     ms(a.placement.waited),
+		SelectionUs: float64(a.placement.selection.Nanoseconds()) / 1000,
+		FirstAtMs:   x.since(a.firstAt),
+		EndAtMs:     x.since(a.ended),
+		ErrorType:   errorType(a),
+		Predicted:   a.lease.Overlap(),
+		Usage:       decisions.Usage{Prompt: a.usage.Prompt, Cached: a.usage.Cached, Output: a.usage.Output},
+		Choice:      a.placement.choice,
+	}
 	if x.trace.Sampled {
 		id := a.span.SpanContext().SpanID()
 		try.Span = routing.Hash(binary.BigEndian.Uint64(id[:]))

@@ -30,7 +30,8 @@ func TestThePaceIsThatOfTheContent(t *testing.T) {
 	} {
 		var got []float64
 		series := &telemetry.Tier{TPOT: prometheus.ObserverFunc(func(v float64) { got = append(got, v) })}
-		a := &attempt{x: &exchange{resolution: intake.Resolution{Pool: &control.Pool{Series: series}}}, usage: openai.Usage{Output: c.output}, moments: moments{firstAt: c.first, lastAt: first.Add(100 * time.Millisecond)}}
+		a := &attempt{x: &exchange{resolution: intake.Resolution{Pool: &control.Pool{Series: series}}},
+			usage: openai.Usage{Output: c.output}, moments: moments{firstAt: c.first, lastAt: first.Add(100 * time.Millisecond)}}
 		if countPace(a); !slices.Equal(got, c.want) {
 			t.Errorf("%d tokens from %v: %v, want %v", c.output, c.first, got, c.want)
 		}
@@ -43,7 +44,8 @@ func TestAnAttemptFailedByWhatCutIt(t *testing.T) {
 	worker := &openai.Error{Code: openai.CodeWorkerError}
 	for _, left := range []bool{false, true} {
 		for fault, want := range map[error]string{
-			errClientGone: decisions.ErrorClientGone, ErrDrainCut: decisions.ErrorShutdown, errTotalTimeout: decisions.ErrorTimeout,
+			errClientGone: decisions.ErrorClientGone, ErrDrainCut: decisions.ErrorShutdown,
+			errTotalTimeout:     decisions.ErrorTimeout,
 			errFirstByteTimeout: decisions.ErrorTimeout, errIdleTimeout: decisions.ErrorTimeout,
 		} {
 			f := &failure{sent: left, fault: excluded("%w", fault), err: worker}

@@ -95,7 +95,8 @@ func passRefusal(a *attempt, resp *http1.Response, body []byte) {
 		body = nil // it would reveal the gateway's own key
 	}
 	e := &openai.Error{Code: codeWorkerRefused, Status: resp.Status, Message: "The worker refused the request."}
-	if resp.Status == http.StatusMethodNotAllowed && x.in.Kind == intake.Beside { // the engine read the action as the id of a response
+	// the engine read the action as the id of a response
+	if resp.Status == http.StatusMethodNotAllowed && x.in.Kind == intake.Beside {
 		e, body = notServed(x), nil
 	}
 	seen, ok := openai.ErrorOf(body)
@@ -125,7 +126,8 @@ func passRefusal(a *attempt, resp *http1.Response, body []byte) {
 // answer without the field proves the refusal. If two fields were removed one after the other, it
 // proves the last one. For any other error the body is restored.
 func refusedAddition(a *attempt, resp *http1.Response) addition {
-	if len(a.addsUsage)+len(a.addsPriority) == 0 || resp.Status != http.StatusBadRequest && resp.Status != http.StatusUnprocessableEntity {
+	if len(a.addsUsage)+len(a.addsPriority) == 0 || resp.Status != http.StatusBadRequest &&
+		resp.Status != http.StatusUnprocessableEntity {
 		return nothingAdded
 	}
 	body := readRefusal(a, resp)
@@ -251,7 +253,8 @@ func tooLarge(a *attempt, what string, bytes int) *failure {
 	most := a.x.in.Snap.File.MaxResponseBytes
 	cause := excluded("%s of more than %v, which is max_response_bytes", what, most)
 	return &failure{sent: true, fault: cause, err: &openai.Error{Code: openai.CodeResponseTooLarge, Cause: cause,
-		Message: fmt.Sprintf("The worker sent %s of more than %v. Request a shorter answer, or ask the operator to raise max_response_bytes.", what, most)}}
+		Message: fmt.Sprintf("The worker sent %s of more than %v. Request a shorter answer, or ask the operator to raise "+
+			"max_response_bytes.", what, most)}}
 }
 
 // engineError handles an error object inside a 2xx answer like an answer with the status of the

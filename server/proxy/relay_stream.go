@@ -29,7 +29,9 @@ type stream struct {
 	content   bool
 	known     bool              // the response's id is stored
 	memory    intake.BodyMemory // of a long event
-	finishAt  int               // offset in out of the chunk with the finish reason, into which the usage chunk is merged; -1 if out does not end with it
+	// offset in out of the chunk with the finish reason, into which the usage chunk is merged;
+	// -1 if out does not end with it
+	finishAt int
 }
 
 // trailerWait is how long a worker may take to end the body after the last event. The connection is

@@ -10,7 +10,8 @@ import (
 
 // TestAPassedPathHasNoRouteInItsSpans: there are as many paths as clients write.
 func TestAPassedPathHasNoRouteInItsSpans(t *testing.T) {
-	r := newProxyRig(t, "auth: { required: false }\npools: [ { name: raw, paths: [\"/raw/*\"], workers: [ %s ] } ]\n", fakeAnswers())
+	r := newProxyRig(t, "auth: { required: false }\npools: [ { name: raw, paths: [\"/raw/*\"], workers: [ %s ] } ]\n",
+		fakeAnswers())
 	r.post(r.url+"/raw/x", "{}")
 	var names []string
 	spans, _ := decisions.Trace{Decision: r.records.log.Last(1)[0]}.Spans(nil)

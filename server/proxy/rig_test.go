@@ -59,19 +59,22 @@ func newProxyRig(t *testing.T, yaml string, handlers ...http.Handler) *proxyRig 
 		t.Cleanup(w.Close)
 		list = append(list, fmt.Sprintf("{ name: w%d, url: %q }", i, w.URL))
 	}
-	text := "store: { sql: \"\" }\nclassifier: { preset: none }\nhealth: { path: \"off\" }\n" + fmt.Sprintf(yaml, strings.Join(list, ", "))
+	text := "store: { sql: \"\" }\nclassifier: { preset: none }\nhealth: { path: \"off\" }\n" +
+		fmt.Sprintf(yaml, strings.Join(list, ", "))
 	f, err := config.Parse("test.yaml", []byte(text), func(string) (string, bool) { return "", false })
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := &proxyRig{t: t}
 	log, metrics := slog.New(slog.DiscardHandler), telemetry.New("test")
-	control, err := control.New(control.Options{Config: f, Log: log, Metrics: metrics, Rand: rand.Uint64, Recover: control.NewRecoverer(log, metrics),
+	control, err := control.New(control.Options{Config: f, Log: log, Metrics: metrics, Rand: rand.Uint64,
+		Recover: control.NewRecoverer(log, metrics),
 		Applied: func(f *config.File) { r.Configure(f) }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Proxy = New(Options{Control: control, Access: r, Decisions: decisions.NewLog(f.Decisions.Keep), Log: log, Metrics: metrics, Rand: rand.Uint64})
+	r.Proxy = New(Options{Control: control, Access: r, Decisions: decisions.NewLog(f.Decisions.Keep), Log: log,
+		Metrics: metrics, Rand: rand.Uint64})
 	if err := control.Begin(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +121,8 @@ func (r *proxyRig) post(url, body string) (resp *http.Response, text string, err
 // chat asks the tier small.
 func (r *proxyRig) chat() (resp *http.Response, text string) {
 	r.t.Helper()
-	resp, text, err := r.post(r.url+"/v1/chat/completions", `{"model":"small","messages":[{"role":"user","content":"Hi"}]}`)
+	resp, text, err := r.post(r.url+"/v1/chat/completions",
+		`{"model":"small","messages":[{"role":"user","content":"Hi"}]}`)
 	if err != nil {
 		r.t.Error(err)
 	}
@@ -159,7 +163,9 @@ func TestAPanicIsAnErrorBeforeTheAnswerAndACutWithinIt(t *testing.T) {
 	r := newProxyRig(t, openTier, fakeAnswers())
 	e := newEngine()
 	e.POST("/before", func(c *gin.Context) {
-		r.begin(c.Writer, intake.Inbound{HTTP: c.Request, Dialect: openai.Chat, Shape: openai.Chat}).run(func() error { panic("the prompt") })
+		r.begin(c.Writer, intake.Inbound{HTTP: c.Request, Dialect: openai.Chat, Shape: openai.Chat}).run(func() error {
+			panic("the prompt")
+		})
 	})
 	e.POST("/within", func(c *gin.Context) {
 		x := r.begin(c.Writer, intake.Inbound{HTTP: c.Request, Dialect: openai.Chat, Shape: openai.Chat})
@@ -173,7 +179,8 @@ func TestAPanicIsAnErrorBeforeTheAnswerAndACutWithinIt(t *testing.T) {
 	})
 	front := httptest.NewServer(e)
 	defer front.Close()
-	if resp, text, _ := r.post(front.URL+"/before", "{}"); resp.StatusCode != 500 || !strings.Contains(text, `"code":"internal_error"`) || strings.Contains(text, "prompt") {
+	if resp, text, _ := r.post(front.URL+"/before", "{}"); resp.StatusCode != 500 ||
+		!strings.Contains(text, `"code":"internal_error"`) || strings.Contains(text, "prompt") {
 		t.Errorf("before: %d %s", resp.StatusCode, text)
 	}
 	if resp, text, err := r.post(front.URL+"/within", "{}"); err == nil || resp.StatusCode != 200 {
@@ -216,7 +223,8 @@ func TestAPanicWhileRelayingGivesEverythingBackAndIsToldOf(t *testing.T) {
 	}
 	r.unloaded()
 	d := r.records.log.Last(1)[0]
-	if len(d.Attempts) != 1 || d.Attempts[0].Worker != d.Worker || d.Attempts[0].ErrorType != decisions.ErrorCut || d.Attempts[0].Error == "" {
+	if len(d.Attempts) != 1 || d.Attempts[0].Worker != d.Worker || d.Attempts[0].ErrorType != decisions.ErrorCut ||
+		d.Attempts[0].Error == "" {
 		t.Errorf("the record's worker is %q, its attempts are %+v", d.Worker, d.Attempts)
 	}
 }

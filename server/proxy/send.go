@@ -56,18 +56,34 @@ func leaveOut(a *attempt, refused addition) {
 // sendRequest writes the request to the worker and waits for the answer's header.
 func sendRequest(ctx context.Context, a *attempt, account bool, place enginePlace) (*http1.Response, error) {
 	x := a.x
-	req := &http1.Request{Method: x.in.HTTP.Method, Path: x.in.WorkerPath, Header: workerHeader(x.in.HTTP.Header, x.in.RequestID), Fresh: x.parsed.Once()}
+	req := &http1.Request{
+		Method: x.in.HTTP.Method,
+		Path:   x.in.WorkerPath,
+		Header: workerHeader(x.in.HTTP.Header, x.in.RequestID),
+		Fresh:  x.parsed.Once(),
+	}
 	telemetry.Inject(req.Header, a.span)
 	if q := x.in.HTTP.URL.RawQuery; q != "" {
 		req.Path += "?" + escapedQuery(q)
 	}
-	edit := openai.Edit{Model: x.resolution.Resolution.Model, IncludeUsage: account, CacheSalt: saltFor(x, a.m), Priority: place.value, SetPriority: place.set,
-		AllowFields: x.resolution.Pool.AllowFields}
+	edit := openai.Edit{
+		Model:        x.resolution.Resolution.Model,
+		IncludeUsage: account,
+		CacheSalt:    saltFor(x, a.m),
+		Priority:     place.value,
+		SetPriority:  place.set,
+		AllowFields:  x.resolution.Pool.AllowFields,
+	}
 	a.addsUsage, a.addsPriority = nil, nil
 	switch {
 	case x.parsed.Upload != nil:
 	case x.in.Dialect == openai.Other:
-		req.Body = x.parsed.Req.Splice(openai.Edit{CacheSalt: x.parsed.Salt, Priority: place.value, SetPriority: place.set, AllowFields: x.resolution.Pool.AllowFields})
+		req.Body = x.parsed.Req.Splice(openai.Edit{
+			CacheSalt:   x.parsed.Salt,
+			Priority:    place.value,
+			SetPriority: place.set,
+			AllowFields: x.resolution.Pool.AllowFields,
+		})
 	case len(x.parsed.Req.Body) == 0:
 		req.Body = [][]byte{x.parsed.Req.Body}
 	default:

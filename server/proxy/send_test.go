@@ -62,17 +62,22 @@ func TestWhatNeverLeftBlamesNoWorker(t *testing.T) {
 		err  error
 		want want
 	}{
-		"cannot be written":                  {&http1.SendError{Phase: http1.PhasePrepare, Err: errors.New("x")}, want{excluded: true, status: 400, code: openai.CodeInvalidValue}},
-		"no descriptor":                      {&http1.SendError{Phase: http1.PhaseConnect, Err: full}, want{excluded: true, status: 503, code: openai.CodeOverloaded, wait: true, counted: true}},
-		"none after a kept connection broke": {&http1.SendError{Phase: http1.PhaseAwait, Err: full}, want{excluded: true, left: true, status: 503, code: openai.CodeOverloaded, wait: true, counted: true}},
-		"refused":                            {&http1.SendError{Phase: http1.PhaseConnect, Err: syscall.ECONNREFUSED}, want{retry: true, gone: true, suspect: true, status: 502, code: openai.CodeWorkerError}},
+		"cannot be written": {&http1.SendError{Phase: http1.PhasePrepare, Err: errors.New("x")},
+			want{excluded: true, status: 400, code: openai.CodeInvalidValue}},
+		"no descriptor": {&http1.SendError{Phase: http1.PhaseConnect, Err: full},
+			want{excluded: true, status: 503, code: openai.CodeOverloaded, wait: true, counted: true}},
+		"none after a kept connection broke": {&http1.SendError{Phase: http1.PhaseAwait, Err: full},
+			want{excluded: true, left: true, status: 503, code: openai.CodeOverloaded, wait: true, counted: true}},
+		"refused": {&http1.SendError{Phase: http1.PhaseConnect, Err: syscall.ECONNREFUSED},
+			want{retry: true, gone: true, suspect: true, status: 502, code: openai.CodeWorkerError}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newProxyRig(t, openTier, fakeAnswers())
 			a := &attempt{cause: func() error { return nil }, x: &exchange{s: r.Proxy}, m: &control.Member{Name: "w0"}}
 			f := a.sendFailure(c.err)
 			counted := r.counter(`tierway_fd_exhausted_total{operation="connect"}`) > "0"
-			got := want{errors.Is(f.fault, routing.ErrExcluded), f.retry, f.sent, f.unreachable, f.recheck, f.err.HTTPStatus(), f.err.Code, f.err.RetryAfter > 0, counted}
+			got := want{errors.Is(f.fault, routing.ErrExcluded), f.retry, f.sent, f.unreachable, f.recheck, f.err.HTTPStatus(),
+				f.err.Code, f.err.RetryAfter > 0, counted}
 			if got != c.want {
 				t.Errorf("%+v, want %+v", got, c.want)
 			}

@@ -93,10 +93,28 @@ func writeLedger(x *exchange, d *decisions.Decision) {
 	if at.IsZero() {
 		at = x.in.Start
 	}
-	x.s.control.Stores.Ledger.Add(store.Row{ID: newUUID7(at, x.s.rand(), x.s.rand()), RequestID: d.RequestID, At: at,
-		Tenant: x.caller.Tenant, Key: x.caller.Key, Class: d.Class, Route: d.Route, Tier: d.Tier, Model: x.resolution.KnownModel(), Worker: d.Worker,
-		Outcome: string(d.Result), Status: d.Status, Code: d.Code, Attempts: len(d.Attempts),
-		Prompt: d.Usage.Prompt, Cached: d.Usage.Cached, Output: d.Usage.Output, Money: money(x, settlementOf(x).usage), Estimated: d.Estimated, DurationMs: int64(d.DurationMs)})
+	x.s.control.Stores.Ledger.Add(store.Row{
+		ID:         newUUID7(at, x.s.rand(), x.s.rand()),
+		RequestID:  d.RequestID,
+		At:         at,
+		Tenant:     x.caller.Tenant,
+		Key:        x.caller.Key,
+		Class:      d.Class,
+		Route:      d.Route,
+		Tier:       d.Tier,
+		Model:      x.resolution.KnownModel(),
+		Worker:     d.Worker,
+		Outcome:    string(d.Result),
+		Status:     d.Status,
+		Code:       d.Code,
+		Attempts:   len(d.Attempts),
+		Prompt:     d.Usage.Prompt,
+		Cached:     d.Usage.Cached,
+		Output:     d.Usage.Output,
+		Money:      money(x, settlementOf(x).usage),
+		Estimated:  d.Estimated,
+		DurationMs: int64(d.DurationMs),
+	})
 }
 
 // estimate books tokens that no engine reported: the prompt's estimate, and the
@@ -104,7 +122,8 @@ func writeLedger(x *exchange, d *decisions.Decision) {
 // estimated. Raw answers are not booked in tokens.
 func (a *attempt) estimate(output int64) {
 	x := a.x
-	if x.resolution.Free(&x.in) || x.in.Dialect == openai.Audio || x.in.Dialect == openai.Images || x.in.Dialect == openai.Other {
+	if x.resolution.Free(&x.in) || x.in.Dialect == openai.Audio || x.in.Dialect == openai.Images ||
+		x.in.Dialect == openai.Other {
 		return
 	}
 	a.used.usage, a.used.known, a.used.estimated = openai.Usage{Prompt: x.facts.PromptTokens, Output: output}, true, true

@@ -15,7 +15,13 @@ import (
 func (a *attempt) remember(id string) {
 	x := a.x
 	if x.parsed.Stores() {
-		x.s.intake.Remember(intake.StoredResponse{ID: id, Tenant: x.caller.Tenant, Pool: x.resolution.Pool.Name, Worker: a.m.Name, Model: x.parsed.Req.Model})
+		x.s.intake.Remember(intake.StoredResponse{
+			ID:     id,
+			Tenant: x.caller.Tenant,
+			Pool:   x.resolution.Pool.Name,
+			Worker: a.m.Name,
+			Model:  x.parsed.Req.Model,
+		})
 	}
 }
 

@@ -34,12 +34,17 @@ func TestAWatchdogCountsSilenceOnly(t *testing.T) {
 		{"no time is left", 5 * s, 0, nil, 0, errTotalTimeout},
 		{"it falls silent", 5 * s, 60 * s, []step{{3 * s, await(10 * s)}, {12 * s, await(10 * s)}}, 22 * s, errIdleTimeout},
 		{"a shorter wait", 50 * s, 60 * s, []step{{1 * s, await(2 * s)}}, 3 * s, errIdleTimeout},
-		{"a shorter wait after a longer one", 5 * s, 600 * s, []step{{1 * s, await(200 * s)}, {2 * s, await(10 * s)}}, 12 * s, errIdleTimeout},
+		{"a shorter wait after a longer one", 5 * s, 600 * s, []step{{1 * s, await(200 * s)}, {2 * s, await(10 * s)}}, 12 * s,
+			errIdleTimeout},
 		{"its answer is on its way to the client", 5 * s, 60 * s, []step{{3 * s, rest}}, 60 * s, errTotalTimeout},
-		{"a slow client, then silence", 5 * s, 60 * s, []step{{3 * s, rest}, {40 * s, await(10 * s)}}, 50 * s, errIdleTimeout},
-		{"a client that takes the whole pause", 5 * s, 60 * s, []step{{3 * s, await(10 * s)}, {4 * s, rest}, {30 * s, await(10 * s)}, {31 * s, rest}}, 60 * s, errTotalTimeout},
-		{"a stream goes on beyond the client's patience", 5 * s, 10 * s, []step{{3 * s, extend}, {3 * s, await(50 * s)}}, 53 * s, errIdleTimeout},
-		{"a whole answer that becomes a stream", unbounded, 10 * s, []step{{3 * s, extend}, {3 * s, rest}}, 103 * s, errTotalTimeout},
+		{"a slow client, then silence", 5 * s, 60 * s, []step{{3 * s, rest}, {40 * s, await(10 * s)}}, 50 * s,
+			errIdleTimeout},
+		{"a client that takes the whole pause", 5 * s, 60 * s,
+			[]step{{3 * s, await(10 * s)}, {4 * s, rest}, {30 * s, await(10 * s)}, {31 * s, rest}}, 60 * s, errTotalTimeout},
+		{"a stream goes on beyond the client's patience", 5 * s, 10 * s, []step{{3 * s, extend}, {3 * s, await(50 * s)}},
+			53 * s, errIdleTimeout},
+		{"a whole answer that becomes a stream", unbounded, 10 * s, []step{{3 * s, extend}, {3 * s, rest}}, 103 * s,
+			errTotalTimeout},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
