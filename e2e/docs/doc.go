@@ -1,3 +1,3 @@
-// Package docs runs what the documents show: every YAML block is a valid
-// configuration, every curl a request that succeeds.
+// Package docs verifies what the documents show: each YAML block is a valid configuration, and each
+// shell command succeeds, or stands in notRun with the reason why no test runs it.
 package docs

@@ -5,42 +5,12 @@ import (
 	"encoding/hex"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
 	"tierway/config"
 	"tierway/e2e/gateway"
 )
-
-// blocks are the fenced blocks of one language.
-func blocks(t *testing.T, file, language string) []string {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out []string
-	for _, m := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
-		out = append(out, m[1])
-	}
-	return out
-}
-
-// documents are all that a reader copies from.
-func documents(t *testing.T) []string {
-	t.Helper()
-	files := []string{"../../README.md"}
-	for _, pattern := range []string{"../../docs/*.md", "../../examples/*/README.md"} {
-		found, err := filepath.Glob(pattern)
-		if err != nil || len(found) == 0 {
-			t.Fatalf("no documents at %s: %v", pattern, err)
-		}
-		files = append(files, found...)
-	}
-	return files
-}
 
 func TestEveryYAMLBlockIsAConfiguration(t *testing.T) {
 	env := func(name string) (string, bool) { // another digest for each name
@@ -61,40 +31,13 @@ func TestEveryYAMLBlockIsAConfiguration(t *testing.T) {
 	}
 }
 
-// command is one curl with its continued lines.
-var command = regexp.MustCompile(`(?m)^curl (?:.*\\\n)*.*$`)
-
-func TestEveryCurlIsAnswered(t *testing.T) {
-	demo := gateway.Demo(t)
-	seen := 0
-	for _, file := range documents(t) {
-		if filepath.Base(file) == "admin-api.md" {
-			continue // server's tests run its examples, against a gateway with workers of their names
-		}
-		for _, block := range blocks(t, file, "sh") {
-			for _, line := range command.FindAllString(block, -1) {
-				seen++
-				run := exec.Command("bash", "-c", line+" --fail-with-body --max-time 20")
-				run.Env = append(os.Environ(), "BASE_URL="+demo.BaseURL, "API_KEY="+demo.APIKey, "ADMIN_URL="+demo.AdminURL,
-					"ADMIN_KEY="+demo.AdminKey)
-				if out, err := run.CombinedOutput(); err != nil {
-					t.Errorf("%s: %s\n%v\n%s", file, line, err, out)
-				}
-			}
-		}
-	}
-	if seen == 0 {
-		t.Error("no document shows a request")
-	}
-}
-
 // TestTheREADMEShowsTheFirstAnswer verifies that the first request of README.md gets the headers
 // that README.md shows after it.
 func TestTheREADMEShowsTheFirstAnswer(t *testing.T) {
 	const readme = "../../README.md"
 	first := ""
 	for _, block := range blocks(t, readme, "sh") {
-		if first = command.FindString(block); first != "" {
+		if first = request.FindString(block); first != "" {
 			break
 		}
 	}
@@ -120,7 +63,7 @@ func TestTheREADMEShowsTheFirstAnswer(t *testing.T) {
 
 func TestThePrintedRequestsAreAnswered(t *testing.T) {
 	text := gateway.Greeting(t).Printed()
-	lines := command.FindAllString(text, -1)
+	lines := request.FindAllString(text, -1)
 	if len(lines) != 4 {
 		t.Fatalf("the greeting shows %d requests, want 4:\n%s", len(lines), text)
 	}
