@@ -16,8 +16,8 @@ type Queue struct {
 	AgedShare      *float64       `yaml:"aged_share" below:"1" doc:"Largest share of tokens that promoted requests of lower classes receive while higher classes wait. 0: no share, regardless of their wait."`
 	MaxBytes       *Size          `yaml:"max_bytes" zero:"true" doc:"Maximum total size of all waiting request bodies. 0: no limit."`
 	Displace       *bool          `yaml:"displace" doc:"A full queue evicts waiting requests for a new one. If the class is full, it evicts the newest request of the tenant with the largest backlog for its weight. If bytes are short, it evicts from less urgent classes first. 'false' rejects the new request instead."`
-	EngineWait     *time.Duration `yaml:"engine_wait" zero:"true" doc:"Maximum wait while no worker is up, if longer than 'max_wait'. '0s': the request is rejected at once with 503 'no_healthy_worker'."`
-	HeartbeatAfter time.Duration  `yaml:"heartbeat_after" doc:"Queue time after which a waiting stream is opened and kept alive with comments."`
+	EngineWait     *time.Duration `yaml:"engine_wait" zero:"true" doc:"Maximum wait while no worker that could serve the request is up, at least 2 s. It replaces 'max_wait' meanwhile, longer or shorter. '0s': a new request is rejected at once with 503 'no_healthy_worker'."`
+	HeartbeatAfter time.Duration  `yaml:"heartbeat_after" doc:"Time after which a stream that has sent nothing is opened and kept alive with comments, in the queue and while the engine is silent."`
 }
 
 // ByClass is a duration per priority class. A nil field is inherited.

@@ -75,8 +75,8 @@ var table = []Row{
 		"The gateway does not support WebSocket.",
 		"Send an HTTP POST with `\"stream\": true`. Codex does so automatically."},
 	{CodeRateLimitExceeded, 429, "requests", "rate_limit_error", RetryAfter,
-		"A rate limit of the key or tenant is reached, the workers returned 429, or the client's address sent too many " +
-			"unknown keys.",
+		"A rate limit of the key or tenant is reached, or the last worker that was tried returned 429, or the client's " +
+			"address sent too many unknown keys.",
 		"Wait for Retry-After. Without Retry-After, the request alone exceeds its limit: shorten the prompt or lower " +
 			"`max_tokens`. The type is `tokens` if the limit counts tokens."},
 	{CodeInsufficientQuota, 429, "insufficient_quota", "rate_limit_error", RetryNever,
@@ -99,8 +99,8 @@ var table = []Row{
 		"Request less at once, for example fewer inputs. Operator: raise `max_response_bytes`."},
 	{CodeOverloaded, 503, "server_error", "overloaded_error", RetryAfter,
 		"All workers are busy, and the queue is full (depth), the wait limit was or would be exceeded (wait), or the " +
-			"request was evicted for another one (displaced). Or all workers failed or returned 429 recently. Or no memory is " +
-			"left to buffer the request or response.",
+			"request was evicted for another one (displaced). Or all workers are in backoff after 429, 503 or a refused key, for longer than " +
+			"the request may wait. Or no memory or file descriptor is free.",
 		"Wait for Retry-After. Operator: add workers; if the message names `max_buffered_bytes`, raise that key."},
 	{CodeNoHealthyWorker, 503, "server_error", "overloaded_error", RetryAfter,
 		"No worker that could serve the request is up.",
