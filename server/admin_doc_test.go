@@ -153,8 +153,10 @@ const adminRules = `
 - **Secrets** are in the answer that creates them and nowhere else.
 - **Audit log.** Each change of tenants, keys, admins and overrides is written in one transaction with
   its line of the audit log. A reload applies first, and its line follows.
-- **Rejections.** Failed authentication and rejected changes are written to log and audit log, at most
-  one line per second for each address. The next line has the number of the omitted ones.
+- **Rejections.** Failed authentication and changes that are rejected with 403, 409 or 412 are written
+  to log and audit log, at most one line per second for each address. The next line has the number of
+  the omitted ones. Each reload of a file that changed (412) or has errors (422) has its own line.
+  Other changes with 400, 404, 422 or 503 leave no line, nor does a preview.
 - **Without a database**, weights and drains are only logged, and end with the gateway.
 - **If the database is unavailable or takes no writes** (a full disk), reads are answered from memory.
   Changes get 503 with ` + "`Retry-After`" + `.

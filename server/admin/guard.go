@@ -149,14 +149,19 @@ func (g *guard) noteRefusal(r *http.Request, actor store.Actor, why string) {
 	g.noteOnce(r.Context(), actor, "admin.refused", r.Method+" "+r.URL.Path, why)
 }
 
-// noteFailure logs a change that was refused. Reloads write their own entries.
+// noteFailure writes a change that its handler rejected to the log and the audit log. Invalid
+// requests, unknown names and failures of the database leave no entry.
 func (g *guard) noteFailure(c *gin.Context, op *operation, actor store.Actor) {
 	switch c.Writer.Status() {
-	case http.StatusForbidden, http.StatusConflict, http.StatusPreconditionFailed:
+	case http.StatusPreconditionFailed:
+		if op.id == "reload" { // Control.Reload has written it
+			return
+		}
+	case http.StatusForbidden, http.StatusConflict:
 	default:
 		return
 	}
-	if c.Request.Method != http.MethodGet && op.id != "reload" && !dryRun(c) {
+	if c.Request.Method != http.MethodGet && !dryRun(c) {
 		g.noteOnce(c.Request.Context(), actor, op.action(), c.Request.URL.Path,
 			"refused: "+http.StatusText(c.Writer.Status()))
 	}

@@ -64,6 +64,45 @@ func TestWhoIsNotLetInIsWrittenDown(t *testing.T) {
 	}
 }
 
+// TestRejectedChangeLeavesAnAuditEntry: drains and reloads too. Errors of the request itself and
+// previews leave none.
+func TestRejectedChangeLeavesAnAuditEntry(t *testing.T) {
+	stale := []string{"If-Match", `"v9"`}
+	r := newPlaneRig(t)
+	for _, tt := range []struct {
+		method, path, body string
+		headers            []string
+		status             int
+		action             string // of the new entry; empty: there is none
+	}{
+		{"POST", "/admin/workers/w0/drain", "{}", stale, 412, "worker.drain"},
+		{"POST", "/admin/workers/w0/undrain", "", stale, 412, "worker.undrain"},
+		{"PATCH", "/admin/workers/w0", `{"weight":2}`, stale, 412, "worker.weigh"},
+		{"POST", "/admin/reload", "", nil, 409, "config.reload"}, // there is no file
+		{"PATCH", "/admin/tenants/filed", "{}", nil, 409, "tenant.update"},
+		{"POST", "/admin/reload?dry_run=true", "", nil, 409, ""},
+		{"PATCH", "/admin/workers/w0?dry_run=true", `{"weight":2}`, stale, 412, ""},
+		{"POST", "/admin/workers/none/drain", "{}", nil, 404, ""},
+		{"POST", "/admin/workers/w0/drain", `{"timeout_s":0}`, nil, 422, ""},
+		{"PATCH", "/admin/tenants/none", "{}", nil, 404, ""},
+	} {
+		r.plane.guard.refused = map[string]refusals{} // one entry per second and address
+		before := len(r.audited())
+		if got := r.ask("ops", tt.method, tt.path, tt.body, tt.headers...); got.Code != tt.status {
+			t.Fatalf("%s %s is %d, want %d: %s", tt.method, tt.path, got.Code, tt.status, got.Body)
+		}
+		fresh := r.audited()
+		fresh = fresh[:len(fresh)-before]
+		switch {
+		case tt.action == "" && len(fresh) > 0:
+			t.Errorf("%s %s leaves %+v", tt.method, tt.path, fresh)
+		case tt.action != "" && (len(fresh) != 1 || fresh[0].Action != tt.action || fresh[0].Actor != "ops" ||
+			fresh[0].Outcome != "refused: "+http.StatusText(tt.status)):
+			t.Errorf("%s %s leaves %+v, want one entry %s", tt.method, tt.path, fresh, tt.action)
+		}
+	}
+}
+
 func TestAPanicOnTheAdminPlaneIsAProblemAndCounted(t *testing.T) {
 	r := newPlaneRig(t)
 	r.plane.engine.GET("/broken", func(*gin.Context) { panic("a key") })

@@ -155,6 +155,9 @@ func (a *Plane) table() []operation {
 
 // action returns the name of the operation in the audit log, such as tenant.update.
 func (op *operation) action() string {
+	if op.id == "reload" {
+		return "config.reload" // as Control.Reload writes it
+	}
 	verb, noun, ok := strings.Cut(op.id, "-")
 	if !ok {
 		return op.id
