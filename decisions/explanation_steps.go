@@ -26,8 +26,8 @@ type QueueStep struct {
 	Waiting   int      `json:"waiting" doc:"Requests in the queue."`
 	Ahead     int      `json:"ahead" doc:"Upper bound of the waiting requests that are dispatched first: all of its class and of more urgent classes."`
 	Estimated *float64 `json:"estimated_wait_ms" doc:"Estimated wait, from the requests ahead and the pool's pace; null if it would not wait or the pace is unknown."`
-	MaxDepth  int      `json:"max_depth" doc:"Maximum number of waiting requests of the class."`
-	MaxWait   float64  `json:"max_wait_ms"`
+	MaxDepth  *int     `json:"max_depth,omitempty" doc:"Maximum number of waiting requests of the class. Absent for a past request that another generation of the configuration decided."`
+	MaxWait   *float64 `json:"max_wait_ms,omitempty" doc:"Wait limit of the class. Absent like max_depth."`
 }
 
 // WorkerStep is the outcome of the worker stage.

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 
 	"tierway/decisions"
 	"tierway/openai"
 	"tierway/replay"
 	"tierway/routing"
 	"tierway/server/control"
+	"tierway/tenants"
 )
 
 // explainPast explains a past request from its record. The tier is the recorded one. Each worker
@@ -57,6 +59,9 @@ func (a *routeAPI) explainPast(live *control.Snapshot, d *decisions.Decision,
 				d.Generation, snap.Generation))
 	}
 	e.Steps = pastSteps(e, d, why)
+	if under != nil || live.Generation == d.Generation {
+		addQueueBounds(e.Steps, snap.ByName[d.Tier], d.Class)
+	}
 	decide := func(a *decisions.Attempt) (*decisions.Again, *routing.Choice, error) {
 		was, to := was, to
 		if under == nil || to == nil {
@@ -144,6 +149,17 @@ func pastSteps(e *decisions.Explanation, d *decisions.Decision, why string) []de
 		}
 	}
 	return all
+}
+
+// addQueueBounds sets the bounds of the queue step, if there is one, to those of the pool, which may
+// be nil, for the class.
+func addQueueBounds(steps []decisions.Step, p *control.Pool, class string) {
+	i := slices.IndexFunc(steps, func(st decisions.Step) bool { return st.Queue != nil })
+	c := slices.Index(tenants.Classes(), class)
+	if i >= 0 && c >= 0 && p != nil {
+		q := steps[i].Queue
+		q.MaxDepth, q.MaxWait = new(p.Queue.MaxDepth), new(millis(p.Queue.MaxWait[c]))
+	}
 }
 
 func pastAttempt(e *decisions.Explanation, a *decisions.Attempt,

@@ -44,8 +44,8 @@ func (n *explainer) queueStep() *decisions.QueueStep {
 		Asked:    n.x.parsed.AskedClass,
 		Would:    decisions.QueuePasses,
 		Waiting:  p.WaitQueue.Waiting(),
-		MaxDepth: p.Queue.MaxDepth,
-		MaxWait:  ms(p.Queue.MaxWait[class]),
+		MaxDepth: new(p.Queue.MaxDepth),
+		MaxWait:  new(ms(p.Queue.MaxWait[class])),
 	}
 	for c := range v.Classes {
 		if c <= int(class) {
