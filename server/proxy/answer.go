@@ -123,7 +123,7 @@ func (a *answer) held() bool {
 
 // hold ends the heartbeats of a held answer, which then stays held, and reports whether the answer was
 // held. An open answer keeps its heartbeats.
-func (a *answer) hold() bool {
+func (a *answer) stopBeatsIfHeld() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.state != stateHeld {
@@ -142,7 +142,7 @@ func (a *answer) committed() bool {
 
 // head sends the status and moves to stateContent. If a heartbeat has opened the answer, it only
 // moves.
-func (a *answer) head(status int, set func(h http.Header)) {
+func (a *answer) sendHead(status int, set func(h http.Header)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.state == stateHeld {
@@ -172,17 +172,17 @@ func (a *answer) writeLocked(p []byte, flush bool) error {
 		return a.err
 	}
 	for piece := range slices.Chunk(p, pieceBytes) {
-		if a.rollLocked() != nil {
+		if a.renewDeadlineLocked() != nil {
 			return a.err
 		}
 		if _, a.err = a.w.Write(piece); a.err != nil {
 			return a.err
 		}
 	}
-	if flush && a.rollLocked() == nil {
+	if flush && a.renewDeadlineLocked() == nil {
 		a.err = a.control.Flush()
 	}
-	a.clearLocked()
+	a.clearDeadlineLocked()
 	a.written = time.Now()
 	return a.err
 }
@@ -191,9 +191,9 @@ func (a *answer) writeLocked(p []byte, flush bool) error {
 // the default of 30 s.
 const pieceBytes = 64 << 10
 
-// rollLocked renews the write deadline after the client has accepted data. Setting it costs a timer, so
+// renewDeadlineLocked renews the write deadline after the client has accepted data. Setting it costs a timer, so
 // it is renewed only after a quarter of the stall time.
-func (a *answer) rollLocked() error {
+func (a *answer) renewDeadlineLocked() error {
 	if now := time.Now(); now.Sub(a.deadline) > a.stall/4 {
 		a.deadline = now
 		a.err = a.control.SetWriteDeadline(now.Add(a.stall))
@@ -201,11 +201,11 @@ func (a *answer) rollLocked() error {
 	return a.err
 }
 
-// clearLocked removes the write deadline after a write to a stream of HTTP/2.
+// clearDeadlineLocked removes the write deadline after a write to a stream of HTTP/2.
 // There, net/http resets the stream when the deadline passes, even if no write is
 // pending: it would bound the worker's silence. On a connection of HTTP/1 only a
 // pending write fails, and the next write renews the deadline.
-func (a *answer) clearLocked() {
+func (a *answer) clearDeadlineLocked() {
 	if a.stream && a.err == nil {
 		a.deadline = time.Time{}
 		a.err = a.control.SetWriteDeadline(time.Time{})

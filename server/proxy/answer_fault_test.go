@@ -13,7 +13,7 @@ func TestAClientThatReadsSteadilyIsNotCut(t *testing.T) {
 		_, inner := newAnswer(time.Second)
 		w := &slowWire{wire: inner}
 		a := answerOver(w, time.Second)
-		a.head(http.StatusOK, func(http.Header) {})
+		a.sendHead(http.StatusOK, func(http.Header) {})
 		if err := a.write(make([]byte, 40*pieceBytes), true); err != nil { // four seconds of a stall time of one
 			t.Error(err)
 		}

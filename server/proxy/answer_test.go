@@ -58,7 +58,7 @@ func TestTheFirstHeartbeatOpensAnAnswerAndLaterOnesFillPauses(t *testing.T) {
 		if a.held() || a.committed() || opened != 1 || w.Code != http.StatusOK {
 			t.Fatalf("held %v, committed %v, opened %d times with %d", a.held(), a.committed(), opened, w.Code)
 		}
-		a.head(http.StatusOK, func(http.Header) { t.Error("an open answer got headers again") })
+		a.sendHead(http.StatusOK, func(http.Header) { t.Error("an open answer got headers again") })
 		if !a.committed() {
 			t.Error("content did not commit")
 		}
@@ -106,7 +106,7 @@ func TestAHeartbeatWaitsForNoWriter(t *testing.T) {
 
 func TestAFailedWriteIsKept(t *testing.T) {
 	a, w := newAnswer(time.Minute)
-	a.head(http.StatusOK, func(http.Header) {})
+	a.sendHead(http.StatusOK, func(http.Header) {})
 	if err := a.write([]byte("x"), true); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestAFailedWriteIsKept(t *testing.T) {
 func TestTheWriteDeadlineRollsButNotWithEveryWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, w := newAnswer(40 * time.Second)
-		a.head(http.StatusOK, func(http.Header) {})
+		a.sendHead(http.StatusOK, func(http.Header) {})
 		for range 21 { // 20 s
 			if err := a.write([]byte("x"), true); err != nil {
 				t.Fatal(err)

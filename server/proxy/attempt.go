@@ -77,7 +77,7 @@ func (a *attempt) firstByteWithin() time.Duration {
 // movable reports whether another worker may answer a request that has reached the worker id.
 func movable(x *exchange, id string) bool {
 	return !x.parsed.Once() && len(x.dispatch.attempts) < x.in.Snap.File.Retry.Attempts &&
-		othersThan(x.resolution.Pool, id)
+		hasOtherWorker(x.resolution.Pool, id)
 }
 
 // attempt is one try on one worker.
@@ -124,8 +124,8 @@ type outcome struct {
 
 // sendAndRelay sends the request and relays the answer.
 func (a *attempt) sendAndRelay(ctx context.Context) *failure {
-	usage, rank := !a.m.RejectsAccounting.Load() && !a.m.HasTimings(), enginePriority(a)
-	resp, err := sendRequest(ctx, a, usage, rank)
+	usage, priority := !a.m.RejectsAccounting.Load() && !a.m.HasTimings(), enginePriority(a)
+	resp, err := sendRequest(ctx, a, usage, priority)
 	var refused addition // the last field that was removed
 	for err == nil {
 		named := refusedAddition(a, resp)
@@ -133,12 +133,12 @@ func (a *attempt) sendAndRelay(ctx context.Context) *failure {
 			break
 		}
 		refused = named
-		usage, rank.set = usage && named == priorityAdded, rank.set && named != priorityAdded
-		a.watch.await(a.firstByte, errFirstByteTimeout)
-		resp, err = sendRequest(ctx, a, usage, rank)
+		usage, priority.set = usage && named == priorityAdded, priority.set && named != priorityAdded
+		a.watch.startSilence(a.firstByte, errFirstByteTimeout)
+		resp, err = sendRequest(ctx, a, usage, priority)
 	}
 	if err == nil && resp.Status < 300 {
-		leaveOut(a, refused)
+		omitAddition(a, refused)
 	}
 	if err != nil {
 		return a.sendFailure(err)
@@ -176,14 +176,14 @@ func (a *attempt) releaseLoad(f *failure) {
 	}
 	a.used.sent = a.used.sent || f == nil || f.sent
 	if f != nil && f.sent && (errors.Is(f.fault, errTotalTimeout) || errors.Is(f.fault, errIdleTimeout)) {
-		a.estimate(0) // the engine has done work; the answer of another worker replaces this
+		a.bookEstimate(0) // the engine has done work; the answer of another worker replaces this
 	}
 	if f == nil {
-		a.report()
+		a.reportOutcome()
 		return
 	}
 	if w := a.lease.Worker(); w != nil && f.backoff > 0 &&
-		(!f.backoffIfOthers || othersThan(a.x.resolution.Pool, w.ID())) {
+		(!f.backoffIfOthers || hasOtherWorker(a.x.resolution.Pool, w.ID())) {
 		a.x.resolution.Pool.Routing.SetBackoff(w, time.Now().Add(f.backoff))
 	} else if w != nil && f.unreachable {
 		a.x.resolution.Pool.Routing.SetOpen(w.ID(), w.Ref(), time.Now().Add(unreachableFor))
@@ -195,7 +195,7 @@ func (a *attempt) releaseLoad(f *failure) {
 }
 
 // report releases the lease with the outcome, exactly once.
-func (a *attempt) report() {
+func (a *attempt) reportOutcome() {
 	if a.reported {
 		return
 	}
@@ -235,11 +235,11 @@ func (a *attempt) releaseUnsettled() {
 	}
 	a.fault = excluded("%w", errPanic)
 	a.ended = time.Now()
-	a.report()
+	a.reportOutcome()
 }
 
-// othersThan reports whether the pool has another worker that takes requests now.
-func othersThan(p *control.Pool, id string) bool {
+// hasOtherWorker reports whether the pool has another worker that takes requests now.
+func hasOtherWorker(p *control.Pool, id string) bool {
 	for _, v := range p.Routing.Snapshot(time.Now()) {
 		if v.ID != id && v.InRotation() && v.Backoff == 0 {
 			return true
@@ -265,12 +265,12 @@ func (a *attempt) firstContent(at time.Time) {
 
 // account records the usage that the engine reported, unless the request is free. If the report exceeds
 // every possible usage, it is replaced by an estimate with seen, the gateway's count of the output.
-func (a *attempt) account(u openai.Usage, seen int64) {
+func (a *attempt) bookReported(u openai.Usage, seen int64) {
 	if a.x.resolution.Free(&a.x.in) {
 		return
 	}
 	if u.Prompt > a.most.Prompt || u.Output > a.most.Output {
-		a.estimate(seen)
+		a.bookEstimate(seen)
 		return
 	}
 	a.usage = u

@@ -11,10 +11,10 @@ import (
 	"tierway/http1"
 )
 
-// plainBody unpacks an answer that came compressed although identity was asked
+// unpackBody unpacks an answer that came compressed although identity was asked
 // for: nothing downstream reads anything else. Of an answer that is not 2xx the
 // status decides, so a body that cannot be read there is an empty one.
-func plainBody(resp *http1.Response) error {
+func unpackBody(resp *http1.Response) error {
 	switch encoding := strings.ToLower(resp.Header.Get("Content-Encoding")); encoding {
 	case "", "identity":
 	case "gzip":

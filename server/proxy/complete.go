@@ -48,7 +48,7 @@ func (x *exchange) routed() bool {
 // charge reserves the estimated usage, and sets the rate-limit headers.
 func (x *exchange) charge(limits intake.Limits) (err error) {
 	x.admission, x.resolution, err = x.s.intake.Charge(&x.in, &x.caller, &x.parsed, x.resolution, limits)
-	if limited(x) {
+	if hasRateHeaders(x) {
 		rateHeaders(x.answer.header(), x.admission.Allowance)
 	}
 	return err

@@ -70,7 +70,7 @@ func (x *exchange) writeError(e *openai.Error) {
 		return
 	}
 	body := e.Body(x.in.Shape, x.in.RequestID)
-	x.answer.head(e.HTTPStatus(), func(h http.Header) {
+	x.answer.sendHead(e.HTTPStatus(), func(h http.Header) {
 		if refunded(x) {
 			dropRateHeaders(h) // they were computed before the refund
 		}

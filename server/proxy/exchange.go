@@ -71,8 +71,8 @@ func (px *Proxy) newExchange(snap *control.Snapshot, w responseWriter, in intake
 // begin opens the exchange of a request that is served. What it counts, end gives back.
 func (px *Proxy) begin(w responseWriter, in intake.Inbound) *exchange {
 	x := px.newExchange(px.control.Snapshot(), w, in)
-	px.inflight.Add(1)
-	px.flying.add(x)
+	px.inflightCount.Add(1)
+	px.inflight.add(x)
 	px.metrics.Started.Inc()
 	h := x.answer.header()
 	if px.draining.Load() {
@@ -88,7 +88,7 @@ func (px *Proxy) begin(w responseWriter, in intake.Inbound) *exchange {
 
 // since is a moment as a record has it: in milliseconds from the request's
 // beginning.
-func (x *exchange) since(t time.Time) float64 {
+func (x *exchange) msSinceStart(t time.Time) float64 {
 	if t.IsZero() {
 		return 0
 	}
@@ -142,8 +142,8 @@ func (x *exchange) recover() {
 func (x *exchange) end() {
 	x.answer.stopBeats()
 	x.parsed.CloseBody(&x.in)
-	defer x.s.inflight.Add(-1) // whatever the rest does: a drain waits for it
-	defer x.s.flying.remove(x)
+	defer x.s.inflightCount.Add(-1) // whatever the rest does: a drain waits for it
+	defer x.s.inflight.remove(x)
 	// A panic in one step must not prevent the next.
 	x.s.control.Recoverer.Run("recording a request", x.finish)
 	x.s.control.Recoverer.Run("leaving the queue", func() { leaveQueue(x) })
@@ -156,7 +156,7 @@ func (x *exchange) end() {
 // finish builds and publishes the record, exports the trace, writes the ledger's row and settles
 // the usage. A panic in one step does not prevent the others.
 func (x *exchange) finish() {
-	defer x.settle()
+	defer x.settleUsage()
 	d := new(decisions.Decision)
 	buildDecision(x, d)
 	defer writeLedger(x, d)
@@ -169,9 +169,9 @@ func (x *exchange) finish() {
 func (x *exchange) fail(err error) {
 	e := translate(err)
 	x.ending = endingOf(e)
-	if x.gone() {
+	if x.clientGone() {
 		if settlementOf(x).sent {
-			x.dispatch.attempts[len(x.dispatch.attempts)-1].estimate(0)
+			x.dispatch.attempts[len(x.dispatch.attempts)-1].bookEstimate(0)
 		}
 		x.ending.result, x.ending.code, x.answer.abort = decisions.ClientGone, "", true
 		return
@@ -180,7 +180,7 @@ func (x *exchange) fail(err error) {
 }
 
 // gone reports whether the client has left.
-func (x *exchange) gone() bool {
+func (x *exchange) clientGone() bool {
 	if x.parsed.Upload != nil && x.in.HTTP.ProtoMajor < 2 && !x.parsed.Upload.IsWhole() {
 		return x.parsed.Upload.Left() // net/http cancels when a read fails, for whatever reason
 	}

@@ -16,15 +16,15 @@ func (px *Proxy) Exhausted(operation string, err error) {
 	}
 }
 
-// seldom limits a log line to one per minute. Its zero value is ready for use.
-type seldom struct {
+// logLimiter limits a log line to one per minute. Its zero value is ready for use.
+type logLimiter struct {
 	mu   sync.Mutex
 	last time.Time
 	more int // lines omitted since then
 }
 
 // due reports whether a line may be logged now, and how many lines were omitted before it.
-func (s *seldom) due(now time.Time) (more int, due bool) {
+func (s *logLimiter) due(now time.Time) (more int, due bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.last.IsZero() && now.Sub(s.last) < time.Minute {

@@ -30,12 +30,12 @@ func (px *Proxy) Explain(r *http.Request, q control.Question) (*decisions.Explan
 	in, allowed := intake.Find(r)
 	n := &explainer{Question: q, x: px.newExchange(snap, discarded{http.Header{}}, in), allowed: allowed}
 	if err := px.control.Vocabularies.Load(snap.Vocabulary); err != nil {
-		n.note("%v", err)
+		n.addNote("%v", err)
 	}
 	defer px.intake.DropPrompt(&n.x.parsed)
 	defer n.x.in.Memory.Release()
 	if err := px.control.Recoverer.Try("explaining a request", n.run); err != nil {
-		n.refuse(n.stage, translate(err))
+		n.setRefusal(n.stage, translate(err))
 	}
 	return n.explanation(), n.drawn
 }
@@ -64,33 +64,33 @@ type explainer struct {
 	x       *exchange
 	allowed []string // the methods for which the path has a route
 
-	who     string // description of the caller
-	notes   []string
-	limits  []tenants.Use
-	partial bool                   // the limits of other gateways are unknown
-	class   tiers.ClassifierReport // result of the classifier, if it ran
-	preview *routing.Preview
-	queue   *decisions.QueueStep
-	waits   bool    // the request would wait for a worker
-	drawn   *uint64 // random number of the selection; nil: no selection
-	stage   string  // the stage that refused the request; empty: none
-	refusal *openai.Error
+	callerText string // description of the caller
+	notes      []string
+	limits     []tenants.Use
+	partial    bool                   // the limits of other gateways are unknown
+	class      tiers.ClassifierReport // result of the classifier, if it ran
+	preview    *routing.Preview
+	queue      *decisions.QueueStep
+	waits      bool    // the request would wait for a worker
+	drawn      *uint64 // random number of the selection; nil: no selection
+	stage      string  // the stage that refused the request; empty: none
+	refusal    *openai.Error
 }
 
 // note adds a note to the explanation.
-func (n *explainer) note(format string, args ...any) {
+func (n *explainer) addNote(format string, args ...any) {
 	n.notes = append(n.notes, fmt.Sprintf(format, args...))
 }
 
 // run runs the stages, and stores the stage that refuses the request.
 func (n *explainer) run() (err error) {
 	n.stage = decisions.StageRequest // after a panic
-	n.stage, err = n.walk()
+	n.stage, err = n.runStages()
 	return err
 }
 
 // walk runs the stages. It returns the stage that refuses the request, and its error.
-func (n *explainer) walk() (stage string, err error) {
+func (n *explainer) runStages() (stage string, err error) {
 	x := n.x
 	it := x.s.intake
 	if err := it.CheckLoop(&x.in); err != nil {
@@ -114,7 +114,7 @@ func (n *explainer) walk() (stage string, err error) {
 		return decisions.StageRequest, err
 	}
 	if x.resolution.Overlong {
-		n.note("the estimate exceeds the context of %d tokens; the engine decides", x.resolution.Pool.Context)
+		n.addNote("the estimate exceeds the context of %d tokens; the engine decides", x.resolution.Pool.Context)
 	}
 	if err := x.charge(n); err != nil {
 		return decisions.StageLimits, err
@@ -133,7 +133,7 @@ func notExplained() error {
 func (n *explainer) authenticate() (err error) {
 	x := n.x
 	if is := n.As; is != nil {
-		n.who, x.caller.Caller = is.Who, is.Caller
+		n.callerText, x.caller.Caller = is.Who, is.Caller
 		return intake.RefusedKey(is.Barred)
 	}
 	h := x.in.HTTP.Header
@@ -141,18 +141,18 @@ func (n *explainer) authenticate() (err error) {
 	c, unknown, err := x.s.intake.Identify(&x.in)
 	x.caller = c
 	if keyless := !given && h.Get("Authorization") == "" && h.Get("X-Api-Key") == ""; keyless && (err == nil || unknown) {
-		n.who, x.caller.Caller = "no key: explained for an unrestricted tenant", tenants.Anonymous()
-		n.note("%s", n.who)
+		n.callerText, x.caller.Caller = "no key: explained for an unrestricted tenant", tenants.Anonymous()
+		n.addNote("%s", n.callerText)
 		return nil
 	}
 	switch {
 	case c.Caller == nil:
 	case c.Key == tenants.Anonymous().Key:
-		n.who = "an unknown key; no key is required"
+		n.callerText = "an unknown key; no key is required"
 	case err != nil:
-		n.who = "tenant " + c.Tenant
+		n.callerText = "tenant " + c.Tenant
 	default:
-		n.who = "tenant " + c.Tenant + ", key " + c.Key
+		n.callerText = "tenant " + c.Tenant + ", key " + c.Key
 	}
 	return err
 }
@@ -183,7 +183,7 @@ func (n *explainer) Take(_ context.Context, c *tenants.Charge) (_ *store.Grant, 
 }
 
 // refuse stores the refusal of the request, which is a regular result of an explanation.
-func (n *explainer) refuse(stage string, err *openai.Error) { n.stage, n.refusal = stage, err }
+func (n *explainer) setRefusal(stage string, err *openai.Error) { n.stage, n.refusal = stage, err }
 
 // explanation returns the result of the stages.
 func (n *explainer) explanation() *decisions.Explanation {
@@ -212,7 +212,7 @@ func (n *explainer) explanation() *decisions.Explanation {
 	if req := x.parsed.Req; req != nil {
 		e.Class, e.MaxTokens, e.Stream, e.Estimate = x.parsed.Class.String(), req.MaxTokens, req.Stream, n.tokenEstimate()
 		if x.in.Dialect != openai.Other && req.Media {
-			n.note("the estimate excludes images, audio and files")
+			n.addNote("the estimate excludes images, audio and files")
 		}
 	}
 	if n.class.Rule != "" {

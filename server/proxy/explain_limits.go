@@ -16,15 +16,15 @@ func (n *explainer) limitsDetail() string {
 		return "as known to this gateway; Redis decides for all gateways"
 	}
 	var texts []string
-	for _, whose := range [...]string{"tenant", "key"} {
+	for _, scope := range [...]string{"tenant", "key"} {
 		var of []string
 		for _, u := range limitUses(n.limits) {
-			if u.Whose == whose {
+			if u.Whose == scope {
 				of = append(of, u.String())
 			}
 		}
 		if len(of) > 0 {
-			texts = append(texts, whose+": "+strings.Join(of, ", "))
+			texts = append(texts, scope+": "+strings.Join(of, ", "))
 		}
 	}
 	return strings.Join(texts, "; ")

@@ -12,7 +12,7 @@ import (
 // steps returns the steps of all stages, up to the stage that refused the request.
 func (n *explainer) steps(e *decisions.Explanation) []decisions.Step {
 	all := []decisions.Step{
-		{Stage: decisions.StageAuth, Detail: n.who},
+		{Stage: decisions.StageAuth, Detail: n.callerText},
 		{Stage: decisions.StageRequest, Detail: n.requestDetail(e)},
 		{Stage: decisions.StageTier, Detail: e.TierDetail()},
 		{Stage: decisions.StageLimits, Detail: n.limitsDetail(), Limits: limitUses(n.limits)},

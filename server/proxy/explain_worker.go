@@ -30,7 +30,7 @@ func (n *explainer) previewWorker() (stage string, err error) {
 		return n.previewQueue(err)
 	}
 	if n.queue.Waiting > 0 {
-		n.note("%d requests wait in the queue and are dispatched first", n.queue.Waiting)
+		n.addNote("%d requests wait in the queue and are dispatched first", n.queue.Waiting)
 	}
 	return "", nil
 }
@@ -55,39 +55,39 @@ func (n *explainer) queueStep() *decisions.QueueStep {
 	return q
 }
 
-// previewQueue previews the queue's decision after the pool returned said: the request waits or is
+// previewQueue previews the queue's decision after the pool returned poolErr: the request waits or is
 // refused.
-func (n *explainer) previewQueue(said error) (stage string, err error) {
+func (n *explainer) previewQueue(poolErr error) (stage string, err error) {
 	x, q, p := n.x, n.queue, n.x.resolution.Pool
 	bounds := &p.Queue
 	if p.Draft == nil {
 		bounds = nil // the bounds in force
 	}
-	o := p.WaitQueue.Preview(fillTicket(x), bounds, said, x.facts.Now)
+	o := p.WaitQueue.Preview(fillTicket(x), bounds, poolErr, x.facts.Now)
 	var shed *queue.ShedError
 	switch {
 	case errors.As(o.Err, &shed):
-		q.Would, q.Why, q.Shed = decisions.QueueShed, waitReason(said), shed.Reason
-		n.note("%s, and the queue would reject the request (%s); %d requests wait now", q.Why, shed.Reason, q.Waiting)
+		q.Would, q.Why, q.Shed = decisions.QueueShed, waitReason(poolErr), shed.Reason
+		n.addNote("%s, and the queue would reject the request (%s); %d requests wait now", q.Why, shed.Reason, q.Waiting)
 		return decisions.StageQueue, shedAnswer(p, &queue.ShedError{Reason: shed.Reason, RetryAfter: time.Second},
 			x.parsed.Class, x.in.Snap.File.Health.Interval)
 	case o.Err != nil:
 		return decisions.StageWorker, noWorker(p, o.Err, x.parsed.Class, x.in.Snap.File.Health.Interval)
 	}
-	q.Would, q.Why, q.Estimated, n.waits = decisions.QueueHolds, waitReason(said), milliseconds(o.Wait), true
-	n.note("%s: the request would wait in the queue; %d requests wait now", q.Why, q.Waiting)
+	q.Would, q.Why, q.Estimated, n.waits = decisions.QueueHolds, waitReason(poolErr), milliseconds(o.Wait), true
+	n.addNote("%s: the request would wait in the queue; %d requests wait now", q.Why, q.Waiting)
 	return "", nil
 }
 
 // waitReason returns the reason why no worker takes the request now.
-func waitReason(said error) string {
+func waitReason(poolErr error) string {
 	var cooled *routing.BackoffError
 	switch {
-	case errors.Is(said, routing.ErrFull):
+	case errors.Is(poolErr, routing.ErrFull):
 		return "every worker is full"
-	case errors.Is(said, routing.ErrBestWorkerFull):
+	case errors.Is(poolErr, routing.ErrBestWorkerFull):
 		return "the best worker is full"
-	case errors.As(said, &cooled):
+	case errors.As(poolErr, &cooled):
 		return "every worker is in backoff"
 	}
 	return "no worker is up"

@@ -27,9 +27,9 @@ type failure struct {
 	status          int           // of the worker's answer; 0 without one
 }
 
-// mayBeCaused reports whether the request itself may have caused the failure, because it reached the
+// requestMayBeCause reports whether the request itself may have caused the failure, because it reached the
 // worker. Timeouts never count as caused: a hanging worker is more likely than a faulty request.
-func (f *failure) mayBeCaused() bool {
+func (f *failure) requestMayBeCause() bool {
 	return f.sent && !errors.Is(f.fault, routing.ErrExcluded) &&
 		!errors.Is(f.fault, errFirstByteTimeout) && !errors.Is(f.fault, errIdleTimeout)
 }

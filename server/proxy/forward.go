@@ -23,7 +23,7 @@ type dispatch struct {
 func (x *exchange) forward() error {
 	d := &x.dispatch
 	setDeadline(x)
-	x.s.budget.request()
+	x.s.budget.creditRequest()
 	if err := pinToStored(x); err != nil {
 		return err
 	}
@@ -57,8 +57,8 @@ func (x *exchange) forward() error {
 		if !(a.failure.unreachable && x.resolution.Pool.Queue.EngineWait > 0) {
 			d.tried = append(d.tried, lease.Worker())
 		}
-		if a.failure.mayBeCaused() {
-			passOver(x, x.parsed.FailedRequest(x.s.seed, x.caller.Tenant))
+		if a.failure.requestMayBeCause() {
+			excludeRepeatFailures(x, x.parsed.FailedRequest(x.s.seed, x.caller.Tenant))
 		}
 		x.resolution.Pool.Series.Retries.Inc()
 	}
@@ -77,8 +77,8 @@ var errNoAnswer = errors.New("no worker has answered")
 // earlier failures may decide at once.
 func (d *dispatch) addFailed(a *attempt) {
 	d.failed = append(d.failed, a)
-	if !a.failure.mayBeCaused() || a.recordFailure() {
-		a.report()
+	if !a.failure.requestMayBeCause() || a.recordFailure() {
+		a.reportOutcome()
 	}
 }
 
@@ -106,7 +106,7 @@ func (d *dispatch) reportFailed(answer error) {
 		default:
 			a.failure.fault = excludedAsUnproven(a.failure.fault)
 		}
-		a.report()
+		a.reportOutcome()
 	}
 }
 
@@ -120,7 +120,7 @@ func forwardTo(x *exchange, m *control.Member) error {
 	if a.failure == nil {
 		return nil
 	}
-	a.report()
+	a.reportOutcome()
 	return a.failure.err
 }
 
@@ -145,7 +145,7 @@ func mayRetry(x *exchange, f *failure, n int) bool {
 	if n >= x.in.Snap.File.Retry.Attempts {
 		return false
 	}
-	if !x.s.budget.take(time.Now()) {
+	if !x.s.budget.spendRetry(time.Now()) {
 		x.s.metrics.RetryBudgetExhausted.Inc()
 		f.setNoRetry() // the client's own retries would exceed the budget
 		return false
@@ -153,10 +153,10 @@ func mayRetry(x *exchange, f *failure, n int) bool {
 	return true
 }
 
-// passOver excludes the workers that have failed the same request before from its next
+// excludeRepeatFailures excludes the workers that have failed the same request before from its next
 // attempt, if another one can take it. Otherwise two failing workers, which answer
 // fastest, would receive every repetition, and no answer would show their fault.
-func passOver(x *exchange, r control.FailedRequest) {
+func excludeRepeatFailures(x *exchange, r control.FailedRequest) {
 	d := &x.dispatch
 	var failed []*routing.Worker
 	others := false

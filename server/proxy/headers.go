@@ -56,10 +56,10 @@ func withholds(name string) bool {
 	return false
 }
 
-// misspelt reports whether a header is another one to servers that read an
+// isUnderscoreAlias reports whether a header is another one to servers that read an
 // underscore as a hyphen, as CGI and WSGI do: one that is withheld or the gateway's
 // own.
-func misspelt(name string) bool {
+func isUnderscoreAlias(name string) bool {
 	if strings.IndexByte(name, '_') < 0 {
 		return false
 	}
@@ -75,7 +75,7 @@ const forwardedPrefix = "X-Forwarded-"
 func workerHeader(from http.Header, requestID string) http.Header {
 	to := make(http.Header, len(from)+1)
 	for k, v := range from {
-		if !withholds(k) && !misspelt(k) {
+		if !withholds(k) && !isUnderscoreAlias(k) {
 			to[k] = v
 		}
 	}
@@ -107,7 +107,7 @@ var relayed = map[string]bool{
 // proxies and browsers obey headers that no list of the others would have. What a worker
 // says of rate limits is left out beside the tenant's own.
 func clientHeader(x *exchange, to, from http.Header) {
-	limited := limited(x)
+	hasOwn := hasRateHeaders(x)
 	for k, v := range from {
 		switch {
 		case k == "Vary":
@@ -116,7 +116,7 @@ func clientHeader(x *exchange, to, from http.Header) {
 			to[k] = v
 		case !openai.MayRelay(k):
 		case strings.HasPrefix(k, "X-Ratelimit-") || strings.HasPrefix(k, "Anthropic-Ratelimit-"):
-			if !limited {
+			if !hasOwn {
 				to[k] = v
 			}
 		case strings.HasPrefix(k, "Openai-"), strings.HasPrefix(k, "Anthropic-"),

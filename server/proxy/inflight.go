@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// flying knows the requests in flight, for the age of the oldest. Each of its shards is
+// inflightRequests knows the requests in flight, for the age of the oldest. Each of its shards is
 // a list, so that a request locks one of them for a few instructions at its begin and at
 // its end, and does not meet the others there. It is safe for concurrent use.
-type flying struct{ shards [16]flyingShard }
+type inflightRequests struct{ shards [16]inflightShard }
 
-// flyingShard is a list in the order in which the requests began.
-type flyingShard struct {
+// inflightShard is a list in the order in which the requests began.
+type inflightShard struct {
 	mu          sync.Mutex
 	first, last *exchange
 	_           [40]byte // a cache line of its own
 }
 
 // shardOf spreads requests by the time at which they began.
-func (f *flying) shardOf(x *exchange) *flyingShard {
+func (f *inflightRequests) shardOf(x *exchange) *inflightShard {
 	return &f.shards[x.in.Start.UnixNano()>>4%int64(len(f.shards))] // clocks may lack the last bits
 }
 
 // add adds a request, which must be removed once.
-func (f *flying) add(x *exchange) {
+func (f *inflightRequests) add(x *exchange) {
 	l := f.shardOf(x)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -36,7 +36,7 @@ func (f *flying) add(x *exchange) {
 }
 
 // remove removes a request that was added.
-func (f *flying) remove(x *exchange) {
+func (f *inflightRequests) remove(x *exchange) {
 	l := f.shardOf(x)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,7 +54,7 @@ func (f *flying) remove(x *exchange) {
 }
 
 // oldest returns the age of the oldest request; 0 without any.
-func (f *flying) oldest() (age time.Duration) {
+func (f *inflightRequests) oldest() (age time.Duration) {
 	for i := range f.shards {
 		l := &f.shards[i]
 		l.mu.Lock()

@@ -9,7 +9,7 @@ import (
 // TestTheOldestRequestInFlightIsKnown: in whatever order requests end.
 func TestTheOldestRequestInFlightIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var f flying
+		var f inflightRequests
 		begun := time.Now()
 		var all [100]exchange
 		for i := range all {

@@ -27,9 +27,9 @@ type Proxy struct {
 	budget  *retryBudget
 	buffers *bufferPools
 
-	inflight    atomic.Int64
-	flying      flying
-	exhaustions seldom // failed connections without a free file descriptor
+	inflightCount atomic.Int64
+	inflight      inflightRequests
+	exhaustions   logLimiter // failed connections without a free file descriptor
 
 	draining atomic.Bool
 	isCut    atomic.Bool // the drain timeout has passed
@@ -69,7 +69,7 @@ func New(o Options) *Proxy {
 	}
 	o.Metrics.SetRequestLabels(control.Dialects, control.Outcomes)
 	telemetry.Observe(o.Metrics, func() telemetry.OldestRequest {
-		return telemetry.OldestRequest{Age: px.flying.oldest()}
+		return telemetry.OldestRequest{Age: px.inflight.oldest()}
 	})
 	return px
 }
@@ -92,7 +92,7 @@ func (px *Proxy) Draining() bool { return px.draining.Load() }
 func (px *Proxy) Cut() { px.isCut.Store(true) }
 
 // Inflight returns the number of requests in flight, from their first byte to their last.
-func (px *Proxy) Inflight() int64 { return px.inflight.Load() }
+func (px *Proxy) Inflight() int64 { return px.inflightCount.Load() }
 
 // BodyMemory returns the memory of request bodies.
 func (px *Proxy) BodyMemory() telemetry.BodyMemory {

@@ -148,7 +148,7 @@ func refusedAddition(a *attempt, resp *http1.Response) addition {
 
 // readRefusal reads the part of an error's body that arrives within refusalWait.
 func readRefusal(a *attempt, resp *http1.Response) []byte {
-	a.watch.await(refusalWait, errIdleTimeout)
+	a.watch.startSilence(refusalWait, errIdleTimeout)
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, refusalMax)) //nolint:errcheck // what came is what there is
 	return body
 }
@@ -180,7 +180,7 @@ func relayWhole(a *attempt, resp *http1.Response) *failure {
 	case answer.Aborted && a.usesEngine:
 		return abortFailure()
 	}
-	if !a.x.answer.hold() {
+	if !a.x.answer.stopBeatsIfHeld() {
 		return formFailure("a whole answer after the answer has begun")
 	}
 	a.received()
@@ -190,12 +190,12 @@ func relayWhole(a *attempt, resp *http1.Response) *failure {
 	}
 	a.answered(at, nil)
 	if seen := a.x.resolution.Unreported(&a.x.parsed, buf.Len()); answer.HasUsage {
-		a.account(answer.Usage, seen)
+		a.bookReported(answer.Usage, seen)
 	} else {
-		a.estimate(seen)
+		a.bookEstimate(seen)
 	}
 	a.ending.result = decisions.OK
-	a.remember(answer.ID)
+	a.rememberResponse(answer.ID)
 	if err := a.x.answerWhole(resp.Status, resp.Header, buf.Bytes()); err != nil {
 		a.fault, a.ending.result = excluded("%w", errClientGone), decisions.ClientGone
 	}
@@ -241,7 +241,7 @@ func readWhole(a *attempt, resp *http1.Response, buf *bytes.Buffer, memory *inta
 		case int64(buf.Len()) == resp.ContentLength:
 			return nil
 		}
-		a.watch.await(a.x.in.Snap.File.Timeouts.Idle, errIdleTimeout)
+		a.watch.startSilence(a.x.in.Snap.File.Timeouts.Idle, errIdleTimeout)
 	}
 }
 
@@ -249,7 +249,7 @@ func readWhole(a *attempt, resp *http1.Response, buf *bytes.Buffer, memory *inta
 // length that was received. The request may have caused it, and another worker's answer would be as
 // large. Therefore no worker is at fault, and the work is charged.
 func tooLarge(a *attempt, what string, bytes int) *failure {
-	a.estimate(a.x.resolution.Unreported(&a.x.parsed, bytes))
+	a.bookEstimate(a.x.resolution.Unreported(&a.x.parsed, bytes))
 	most := a.x.in.Snap.File.MaxResponseBytes
 	cause := excluded("%s of more than %v, which is max_response_bytes", what, most)
 	return &failure{sent: true, fault: cause, err: &openai.Error{Code: openai.CodeResponseTooLarge, Cause: cause,
@@ -273,7 +273,7 @@ func engineError(a *attempt, e openai.EngineError, body []byte) *failure {
 // answerWhole sends a status and a body of known length. The answer must be held.
 func (x *exchange) answerWhole(status int, from http.Header, body []byte) error {
 	x.answer.stopBeats()
-	x.answer.head(status, func(h http.Header) {
+	x.answer.sendHead(status, func(h http.Header) {
 		clientHeader(x, h, from)
 		set := setInto(h)
 		set.set("Content-Type", "application/json")
@@ -292,15 +292,15 @@ func relayRaw(a *attempt, resp *http1.Response, fault error) *failure {
 	kept := x.s.buffers.copies.Get().(*[]byte)
 	defer x.s.buffers.copies.Put(kept)
 	idle := x.in.Snap.File.Timeouts.Idle
-	a.watch.extend(x.deadline) // the SDKs stop their clocks at the head
-	a.watch.await(idle, errIdleTimeout)
+	a.watch.extendTotal(x.deadline) // the SDKs stop their clocks at the head
+	a.watch.startSilence(idle, errIdleTimeout)
 	n, err := resp.Body.Read(*kept)
-	a.watch.rest()
+	a.watch.stopSilence()
 	if n == 0 && err != nil && !errors.Is(err, io.EOF) {
 		return a.sendFailure(&http1.SendError{Phase: http1.PhaseBody, Err: err})
 	}
 	a.answered(time.Now(), fault)
-	x.answer.head(resp.Status, func(h http.Header) {
+	x.answer.sendHead(resp.Status, func(h http.Header) {
 		clientHeader(x, h, resp.Header)
 		if x.in.Dialect == openai.Other {
 			a.passedHeader(h, resp.Header)
@@ -329,9 +329,9 @@ func relayRaw(a *attempt, resp *http1.Response, fault error) *failure {
 			cutRaw(a, f)
 			return nil
 		}
-		a.watch.await(idle, errIdleTimeout)
+		a.watch.startSilence(idle, errIdleTimeout)
 		n, err = resp.Body.Read(*kept)
-		a.watch.rest()
+		a.watch.stopSilence()
 	}
 }
 
@@ -341,7 +341,7 @@ func cutRaw(a *attempt, f *failure) {
 	a.fault, a.x.answer.abort = f.fault, true
 	a.ending = endingOf(f.err)
 	a.ending.result = decisions.Truncated
-	if a.x.gone() {
+	if a.x.clientGone() {
 		a.ending.result = decisions.ClientGone
 	}
 }

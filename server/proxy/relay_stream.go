@@ -18,17 +18,17 @@ import (
 // stream is the relay of one event stream.
 type stream struct {
 	*attempt
-	resp      *http1.Response
-	events    *openai.EventReader
-	tracker   openai.Tracker
-	out       []byte        // events to flush
-	rewritten []byte        // buffer for the rewritten event
-	strip     bool          // the usage chunk was asked for by the gateway alone
-	pause     time.Duration // how long the worker may be silent; 0 before its first event
-	opened    bool          // the status is sent: events go to the client as they come
-	content   bool
-	known     bool              // the response's id is stored
-	memory    intake.BodyMemory // of a long event
+	resp       *http1.Response
+	events     *openai.EventReader
+	tracker    openai.Tracker
+	out        []byte        // events to flush
+	rewritten  []byte        // buffer for the rewritten event
+	stripUsage bool          // the usage chunk was asked for by the gateway alone
+	idle       time.Duration // how long the worker may be silent; 0 before its first event
+	opened     bool          // the status is sent: events go to the client as they come
+	content    bool
+	remembered bool              // the response's id is stored
+	memory     intake.BodyMemory // of a long event
 	// offset in out of the chunk with the finish reason, into which the usage chunk is merged;
 	// -1 if out does not end with it
 	finishAt int
@@ -42,7 +42,7 @@ const trailerWait = 250 * time.Millisecond
 func relayStream(a *attempt, resp *http1.Response) *failure {
 	b := a.x.s.buffers.streams.Get().(*streamBuffers)
 	s := &stream{attempt: a, resp: resp, events: b.events, out: b.out[:0],
-		tracker: openai.NewTracker(a.x.in.Dialect), strip: len(a.addsUsage) > 0, finishAt: -1}
+		tracker: openai.NewTracker(a.x.in.Dialect), stripUsage: len(a.addsUsage) > 0, finishAt: -1}
 	s.memory = a.x.s.intake.Memory(a.x.caller.Tenant)
 	s.events.Reset(s, int(a.x.in.Snap.File.MaxResponseBytes), &s.memory)
 	defer func() {
@@ -55,12 +55,12 @@ func relayStream(a *attempt, resp *http1.Response) *failure {
 // Read reads from the worker. After the first event, each read may take timeouts.idle. Neither a long
 // event nor a slow client counts as silence of the worker.
 func (s *stream) Read(p []byte) (int, error) {
-	if s.pause == 0 {
+	if s.idle == 0 {
 		return s.resp.Body.Read(p)
 	}
-	s.watch.await(s.pause, errIdleTimeout)
+	s.watch.startSilence(s.idle, errIdleTimeout)
 	n, err := s.resp.Body.Read(p)
-	s.watch.rest()
+	s.watch.stopSilence()
 	return n, err
 }
 
@@ -68,23 +68,23 @@ func (s *stream) Read(p []byte) (int, error) {
 func (s *stream) run() *failure {
 	for {
 		ev, err := s.events.Next()
-		if len(ev.Raw) > 0 && !s.silent(ev) {
-			if s.pause == 0 { // the first event; comments do not count
-				s.pause = s.x.in.Snap.File.Timeouts.Idle
-				s.watch.rest()
+		if len(ev.Raw) > 0 && !s.isDropped(ev) {
+			if s.idle == 0 { // the first event; comments do not count
+				s.idle = s.x.in.Snap.File.Timeouts.Idle
+				s.watch.stopSilence()
 				if !s.x.answer.held() {
-					s.watch.extend(s.x.deadline)
+					s.watch.extendTotal(s.x.deadline)
 				}
 			}
 			if err != nil { // the body ended without the blank line, and clients drop an event without one
 				ev.Raw = append(slices.Clip(ev.Raw), "\n\n"...)
 			}
-			if f, done := s.event(ev); f != nil || done {
+			if f, done := s.handleEvent(ev); f != nil || done {
 				return f
 			}
 		}
 		if err != nil {
-			return s.broken(err)
+			return s.handleBodyEnd(err)
 		}
 		if s.finishAt < 0 && !s.events.Buffered() && s.flush() != nil {
 			return s.clientLeft()
@@ -94,12 +94,12 @@ func (s *stream) run() *failure {
 
 // silent reports whether an event is not relayed: a comment, or a ping in a dialect without pings,
 // which SDKs would read as a chunk.
-func (s *stream) silent(ev openai.Event) bool {
-	return ev.Comment || s.terminated() && string(ev.Name) == "ping"
+func (s *stream) isDropped(ev openai.Event) bool {
+	return ev.Comment || s.endsWithDone() && string(ev.Name) == "ping"
 }
 
 // event handles one event. done reports that the client has the end of the stream.
-func (s *stream) event(ev openai.Event) (f *failure, done bool) {
+func (s *stream) handleEvent(ev openai.Event) (f *failure, done bool) {
 	mark := s.tracker.Observe(ev)
 	switch {
 	case mark.Has(openai.MarkError):
@@ -109,14 +109,14 @@ func (s *stream) event(ev openai.Event) (f *failure, done bool) {
 	case mark.Has(openai.MarkAborted) && s.usesEngine:
 		return s.fail(abortFailure())
 	}
-	if id := s.tracker.ResponseID(); id != "" && !s.known {
-		s.known = true
-		s.remember(id) // at once: the client may request the response while it is generated
+	if id := s.tracker.ResponseID(); id != "" && !s.remembered {
+		s.remembered = true
+		s.rememberResponse(id) // at once: the client may request the response while it is generated
 	}
 	if mark != 0 || s.x.in.Dialect != openai.Responses { // a server of the Responses API opens streams without its engine
 		s.received()
 	}
-	if mark&(openai.MarkContent|openai.MarkFinish|openai.MarkEnd) != 0 || !s.preamble() {
+	if mark&(openai.MarkContent|openai.MarkFinish|openai.MarkEnd) != 0 || !s.holdsPreamble() {
 		s.open()
 	}
 	if mark.Has(openai.MarkContent) {
@@ -133,11 +133,11 @@ func (s *stream) event(ev openai.Event) (f *failure, done bool) {
 	finishAt := s.finishAt
 	s.finishAt = -1
 	switch {
-	case mark.Has(openai.MarkUsageOnly) && s.strip:
+	case mark.Has(openai.MarkUsageOnly) && s.stripUsage:
 		if finishAt >= 0 {
 			s.out = openai.JoinUsageChunk(s.out, finishAt, ev.Data)
 		}
-	case mark.Has(openai.MarkDone) && !mark.Has(openai.MarkEnd) && s.terminated():
+	case mark.Has(openai.MarkDone) && !mark.Has(openai.MarkEnd) && s.endsWithDone():
 		// A terminator without a proven end would make a cut answer look complete.
 	default:
 		raw := ev.Raw
@@ -145,19 +145,19 @@ func (s *stream) event(ev openai.Event) (f *failure, done bool) {
 			s.rewritten = openai.StripNullError(s.rewritten[:0], ev)
 			raw = s.rewritten
 		}
-		if s.strip && mark.Has(openai.MarkFinish) {
+		if s.stripUsage && mark.Has(openai.MarkFinish) {
 			s.finishAt = len(s.out)
 		}
 		s.out = append(s.out, raw...)
 	}
 	if mark.Has(openai.MarkEnd) {
-		return nil, s.proven()
+		return nil, s.finishProven()
 	}
 	return nil, false
 }
 
 // terminated reports whether the dialect's streams end with [DONE].
-func (s *stream) terminated() bool {
+func (s *stream) endsWithDone() bool {
 	return s.x.in.Dialect == openai.Chat || s.x.in.Dialect == openai.Completions
 }
 
@@ -168,7 +168,7 @@ const preambleMax = 64 << 10
 // preamble reports whether events without content are held until the first content. Until then
 // another worker can take over a failing stream. A request that must not reach an engine twice is not
 // held, and its client receives the id of the response at once.
-func (s *stream) preamble() bool {
+func (s *stream) holdsPreamble() bool {
 	return s.usesEngine && !s.opened && len(s.out) < preambleMax && !s.x.parsed.Once()
 }
 
@@ -178,8 +178,8 @@ func (s *stream) open() {
 		return
 	}
 	s.opened = true
-	s.watch.extend(s.x.deadline) // the SDKs stop their clocks at the head of an answer
-	s.x.answer.head(http.StatusOK, func(h http.Header) {
+	s.watch.extendTotal(s.x.deadline) // the SDKs stop their clocks at the head of an answer
+	s.x.answer.sendHead(http.StatusOK, func(h http.Header) {
 		clientHeader(s.x, h, s.resp.Header)
 		set := setInto(h)
 		streamHeaders(&set)
@@ -190,13 +190,13 @@ func (s *stream) open() {
 
 // proven finishes a stream with a proven end. It reads the rest of the body after the client has
 // everything. It returns true.
-func (s *stream) proven() bool {
+func (s *stream) finishProven() bool {
 	if s.flush() != nil {
 		s.clientLeft()
 		return true
 	}
-	s.pause = 0
-	s.watch.await(trailerWait, errTrailer)
+	s.idle = 0
+	s.watch.startSilence(trailerWait, errTrailer)
 	for {
 		ev, err := s.events.Next()
 		if err != nil {
@@ -204,7 +204,7 @@ func (s *stream) proven() bool {
 		}
 		// The usage may arrive late. The client receives only the [DONE] that some engines send
 		// after the end of a stream of the Responses and Messages dialects.
-		if s.tracker.Observe(ev).Has(openai.MarkDone) && !s.terminated() {
+		if s.tracker.Observe(ev).Has(openai.MarkDone) && !s.endsWithDone() {
 			s.out = append(s.out, ev.Raw...)
 			if s.flush() != nil {
 				break
@@ -218,16 +218,16 @@ func (s *stream) proven() bool {
 // finish accounts for a stream that the client received completely.
 func (s *stream) finish(end telemetry.StreamEnd) {
 	s.answered(time.Now(), nil) // a stream may succeed without content
-	s.book()
+	s.bookUsage()
 	s.streamEnded(end, decisions.OK, nil)
 }
 
 // broken handles the end of the body, proven or not.
-func (s *stream) broken(err error) *failure {
+func (s *stream) handleBodyEnd(err error) *failure {
 	eof := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) && s.cause() == nil
 	switch {
 	case eof && s.tracker.Finished():
-		s.complete()
+		s.repairEnd()
 		return nil
 	case eof && s.tracker.Proven():
 		if s.flush() != nil {
@@ -251,7 +251,7 @@ func (s *stream) broken(err error) *failure {
 }
 
 // complete adds the terminator that an engine omitted after its last chunk.
-func (s *stream) complete() {
+func (s *stream) repairEnd() {
 	switch s.x.in.Dialect {
 	case openai.Messages:
 		s.out = append(s.out, "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n"...)
@@ -272,40 +272,40 @@ func (s *stream) fail(f *failure) (*failure, bool) {
 	if !s.x.answer.committed() {
 		return f, false
 	}
-	if s.x.gone() {
+	if s.x.clientGone() {
 		s.clientLeft()
 		return nil, true
 	}
 	var lost *http1.SendError
-	if f.mayBeCaused() && !(s.content && errors.As(f.fault, &lost)) && !s.recordFailure() {
+	if f.requestMayBeCause() && !(s.content && errors.As(f.fault, &lost)) && !s.recordFailure() {
 		f.fault = excludedAsUnproven(f.fault)
 	}
-	s.cut(f.err, f.fault)
+	s.cutStream(f.err, f.fault)
 	return nil, true
 }
 
 // book accounts for the usage that the engine reported, or else for an estimate of the received part
 // of the answer. A report before the end may miss later output; then the larger output counts.
-func (s *stream) book() {
+func (s *stream) bookUsage() {
 	u, ok := s.tracker.Usage()
 	whole := s.tracker.Proven() || s.tracker.Finished()
 	switch seen := s.tracker.EstimatedOutput(); {
 	case ok && whole:
-		s.account(u, seen)
+		s.bookReported(u, seen)
 	case ok:
 		u.Output = max(u.Output, seen)
-		s.account(u, seen)
+		s.bookReported(u, seen)
 		s.used.estimated = true
 	case s.tracker.Events() > 0:
-		s.estimate(seen)
+		s.bookEstimate(seen)
 	}
 }
 
 // cut ends an answer with content by an error event, without the dialect's regular end.
-func (s *stream) cut(e *openai.Error, fault error) {
-	s.out = append(s.out, s.frame(e)...)
+func (s *stream) cutStream(e *openai.Error, fault error) {
+	s.out = append(s.out, s.errorFrame(e)...)
 	err := s.flush()
-	s.book()
+	s.bookUsage()
 	s.ending = endingOf(e)
 	s.streamEnded(telemetry.EndTruncated, decisions.Truncated, fault)
 	if err != nil {
@@ -314,7 +314,7 @@ func (s *stream) cut(e *openai.Error, fault error) {
 }
 
 // frame returns the event that ends the stream with an error.
-func (s *stream) frame(e *openai.Error) []byte {
+func (s *stream) errorFrame(e *openai.Error) []byte {
 	if s.x.in.Dialect != openai.Responses {
 		return e.Frame(s.x.in.Dialect)
 	}
@@ -341,7 +341,7 @@ func (s *stream) engineFailed(ev openai.Event) (*failure, bool) {
 
 // clientLeft ends a stream after its client has disconnected.
 func (s *stream) clientLeft() *failure {
-	s.book()
+	s.bookUsage()
 	s.x.answer.abort = true
 	s.streamEnded(telemetry.EndClientGone, decisions.ClientGone, excluded("%w", errClientGone))
 	return nil

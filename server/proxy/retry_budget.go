@@ -36,14 +36,14 @@ func (b *retryBudget) configure(share float64) {
 }
 
 // request credits one first attempt.
-func (b *retryBudget) request() {
+func (b *retryBudget) creditRequest() {
 	b.mu.Lock()
 	b.tokens = min(retryCap, b.tokens+b.share)
 	b.mu.Unlock()
 }
 
 // take spends one retry at the given time. It returns false when none is left.
-func (b *retryBudget) take(now time.Time) bool {
+func (b *retryBudget) spendRetry(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.at.IsZero() && now.After(b.at) {

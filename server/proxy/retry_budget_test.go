@@ -10,7 +10,7 @@ func TestRetryBudgetIsFullAtStartAndGrowsByShareAndTrickle(t *testing.T) {
 	b := newRetryBudget()
 	b.configure(0.2)
 	takes := func() (n int) {
-		for b.take(now) {
+		for b.spendRetry(now) {
 			n++
 		}
 		return n
@@ -19,7 +19,7 @@ func TestRetryBudgetIsFullAtStartAndGrowsByShareAndTrickle(t *testing.T) {
 		t.Errorf("at the start %d retries, want %d", n, retryCap)
 	}
 	for range 100 {
-		b.request()
+		b.creditRequest()
 	}
 	if n := takes(); n < 19 || n > 20 {
 		t.Errorf("after 100 requests %d retries, want 20", n)

@@ -170,7 +170,7 @@ func TestAPanicIsAnErrorBeforeTheAnswerAndACutWithinIt(t *testing.T) {
 	e.POST("/within", func(c *gin.Context) {
 		x := r.begin(c.Writer, intake.Inbound{HTTP: c.Request, Dialect: openai.Chat, Shape: openai.Chat})
 		x.run(func() error {
-			x.answer.head(http.StatusOK, func(h http.Header) { h.Set("Content-Type", "text/event-stream") })
+			x.answer.sendHead(http.StatusOK, func(h http.Header) { h.Set("Content-Type", "text/event-stream") })
 			if err := x.answer.write([]byte("data: {}\n\n"), true); err != nil {
 				t.Error(err)
 			}
@@ -243,10 +243,10 @@ func TestSpentRetryBudgetTellsClientsNotToRetry(t *testing.T) {
 		saved int // requests since the budget was spent; five save up one retry
 		want  int64
 	}{{5, 2}, {0, 1}} {
-		for r.budget.take(later) {
+		for r.budget.spendRetry(later) {
 		}
 		for range c.saved {
-			r.budget.request()
+			r.budget.creditRequest()
 		}
 		attempts.Store(0)
 		got, _ := r.chat()

@@ -20,29 +20,29 @@ const (
 	priorityAdded          // for the engine's own queue
 )
 
-// enginePlace is the place in the engine's own queue that a request is sent with.
-type enginePlace struct {
+// sentPriority is the priority in the engine's own queue that a request is sent with.
+type sentPriority struct {
 	value int64
 	set   bool
 }
 
 // enginePriority is the request's: of an engine that takes one, by its class, and never
 // more urgent than that.
-func enginePriority(a *attempt) enginePlace {
+func enginePriority(a *attempt) sentPriority {
 	x := a.x
 	value, set := openai.EnginePriority(int(x.parsed.Class), x.parsed.Req.Priority, x.parsed.Req.PriorityGiven)
 	set = set || value != 0 && x.in.Dialect == openai.Messages // whose body has no such field
 	switch {
 	case !set || !a.m.Engine().TakesPriority():
-		return enginePlace{}
+		return sentPriority{}
 	case a.m.RejectsPriority.Load(): // it may be started anew with priorities, and what is urgent must not pass then
-		return enginePlace{0, x.parsed.Req.PriorityGiven && x.parsed.Req.Priority < 0}
+		return sentPriority{0, x.parsed.Req.PriorityGiven && x.parsed.Req.Priority < 0}
 	}
-	return enginePlace{value, true}
+	return sentPriority{value, true}
 }
 
-// leaveOut omits the field that the engine has refused, until the worker was down.
-func leaveOut(a *attempt, refused addition) {
+// omitAddition omits the field that the engine has refused, until the worker was down.
+func omitAddition(a *attempt, refused addition) {
 	switch refused {
 	case priorityAdded:
 		a.m.RejectsPriority.Store(true)
@@ -54,7 +54,7 @@ func leaveOut(a *attempt, refused addition) {
 }
 
 // sendRequest writes the request to the worker and waits for the answer's header.
-func sendRequest(ctx context.Context, a *attempt, account bool, place enginePlace) (*http1.Response, error) {
+func sendRequest(ctx context.Context, a *attempt, account bool, priority sentPriority) (*http1.Response, error) {
 	x := a.x
 	req := &http1.Request{
 		Method: x.in.HTTP.Method,
@@ -70,8 +70,8 @@ func sendRequest(ctx context.Context, a *attempt, account bool, place enginePlac
 		Model:        x.resolution.Resolution.Model,
 		IncludeUsage: account,
 		CacheSalt:    saltFor(x, a.m),
-		Priority:     place.value,
-		SetPriority:  place.set,
+		Priority:     priority.value,
+		SetPriority:  priority.set,
 		AllowFields:  x.resolution.Pool.AllowFields,
 	}
 	a.addsUsage, a.addsPriority = nil, nil
@@ -80,8 +80,8 @@ func sendRequest(ctx context.Context, a *attempt, account bool, place enginePlac
 	case x.in.Dialect == openai.Other:
 		req.Body = x.parsed.Req.Splice(openai.Edit{
 			CacheSalt:   x.parsed.Salt,
-			Priority:    place.value,
-			SetPriority: place.set,
+			Priority:    priority.value,
+			SetPriority: priority.set,
 			AllowFields: x.resolution.Pool.AllowFields,
 		})
 	case len(x.parsed.Req.Body) == 0:
@@ -90,9 +90,9 @@ func sendRequest(ctx context.Context, a *attempt, account bool, place enginePlac
 		req.Body = x.parsed.Req.Splice(edit)
 		// Isolation is never given up for an engine that refuses it.
 		a.addsUsage = x.parsed.Req.AddedFields(openai.Edit{IncludeUsage: account})
-		a.addsPriority = x.parsed.Req.AddedFields(openai.Edit{Priority: place.value, SetPriority: place.set})
-		if x.in.Dialect == openai.Messages && place.set && place.value != 0 && !x.resolution.Free(&x.in) {
-			req.Header["X-Vllm-Priority"] = []string{strconv.FormatInt(place.value, 10)}
+		a.addsPriority = x.parsed.Req.AddedFields(openai.Edit{Priority: priority.value, SetPriority: priority.set})
+		if x.in.Dialect == openai.Messages && priority.set && priority.value != 0 && !x.resolution.Free(&x.in) {
+			req.Header["X-Vllm-Priority"] = []string{strconv.FormatInt(priority.value, 10)}
 			a.addsPriority = append(a.addsPriority, "priority") // as the engine's refusal calls it
 		}
 	}
@@ -104,7 +104,7 @@ func sendRequest(ctx context.Context, a *attempt, account bool, place enginePlac
 	if err == nil {
 		a.status, a.headAt = resp.Status, time.Now()
 		if x.in.Dialect != openai.Other { // whose bytes nothing here reads
-			err = plainBody(resp)
+			err = unpackBody(resp)
 		}
 	}
 	return resp, err

@@ -37,7 +37,7 @@ func dropRateHeaders(h http.Header) {
 }
 
 // limited reports whether the answer carries rate-limit headers.
-func limited(x *exchange) bool {
+func hasRateHeaders(x *exchange) bool {
 	return x.admission.Allowance.Requests.Set || x.admission.Allowance.Tokens.Set
 }
 
@@ -66,7 +66,7 @@ func settlementOf(x *exchange) (s settlement) {
 func refunded(x *exchange) bool { return x.admission.Grant != nil && !settlementOf(x).sent }
 
 // settle replaces the reservation by the real usage.
-func (x *exchange) settle() {
+func (x *exchange) settleUsage() {
 	if g := x.admission.Grant; g != nil {
 		u := settlementOf(x).usage
 		g.Settle(tenants.Used{Tokens: u.Prompt + u.Output, Money: money(x, u), Refund: refunded(x)})
@@ -120,7 +120,7 @@ func writeLedger(x *exchange, d *decisions.Decision) {
 // estimate books tokens that no engine reported: the prompt's estimate, and the
 // output that was counted on its way to the client. It is what the ledger calls
 // estimated. Raw answers are not booked in tokens.
-func (a *attempt) estimate(output int64) {
+func (a *attempt) bookEstimate(output int64) {
 	x := a.x
 	if x.resolution.Free(&x.in) || x.in.Dialect == openai.Audio || x.in.Dialect == openai.Images ||
 		x.in.Dialect == openai.Other {

@@ -12,7 +12,7 @@ import (
 )
 
 // remember notes which worker holds the response that the request has made.
-func (a *attempt) remember(id string) {
+func (a *attempt) rememberResponse(id string) {
 	x := a.x
 	if x.parsed.Stores() {
 		x.s.intake.Remember(intake.StoredResponse{
@@ -34,7 +34,7 @@ func serveStored(x *exchange) error {
 	switch {
 	case m != nil:
 		x.in.WorkerPath = "/v1" + strings.Replace(x.in.Pattern, ":id", url.PathEscape(x.in.PathID), 1)
-		return askHolder(x, x.in.PathID, p, m)
+		return forwardToHolder(x, x.in.PathID, p, m)
 	case !foreign && intake.PassingPool(&x.in, &x.caller) != nil:
 		return passUnrouted(x)
 	}
@@ -53,15 +53,15 @@ func passStored(x *exchange) (done bool, err error) {
 	switch {
 	case m != nil:
 		x.in.WorkerPath = x.in.HTTP.URL.EscapedPath()
-		return true, askHolder(x, id, p, m)
+		return true, forwardToHolder(x, id, p, m)
 	case foreign, !action && !x.in.Snap.Private(x.resolution.Pool):
 		return true, responseNotFound(id)
 	}
 	return false, nil
 }
 
-// askHolder sends a request about a stored response to the worker that holds it.
-func askHolder(x *exchange, id string, p *control.Pool, m *control.Member) (err error) {
+// forwardToHolder sends a request about a stored response to the worker that holds it.
+func forwardToHolder(x *exchange, id string, p *control.Pool, m *control.Member) (err error) {
 	x.resolution.Pool = p
 	if x.parsed, err = x.s.intake.ReadUntouched(&x.in, &x.caller, p); err != nil {
 		return err

@@ -20,13 +20,13 @@ type upload struct {
 // Read reads a piece for the worker. timeouts.idle runs between two reads, while the worker takes
 // the piece.
 func (u upload) Read(p []byte) (int, error) {
-	u.a.watch.rest()
+	u.a.watch.stopSilence()
 	n, err := u.Upload.Read(p)
 	within := u.a.x.in.Snap.File.Timeouts.Idle
 	if u.IsWhole() {
 		within = u.a.firstByte
 	}
-	u.a.watch.await(within, errIdleTimeout)
+	u.a.watch.startSilence(within, errIdleTimeout)
 	return n, err
 }
 

@@ -27,21 +27,21 @@ func (w *watchdog) start(cancel context.CancelCauseFunc, firstByte time.Duration
 	defer w.mu.Unlock()
 	w.cancel, w.total, w.cause = cancel, total, errFirstByteTimeout
 	now := time.Now()
-	w.due = w.after(now, firstByte)
+	w.due = w.waitEnd(now, firstByte)
 	w.armed = w.due
-	w.timer = time.AfterFunc(w.armed.Sub(now), w.strike)
+	w.timer = time.AfterFunc(w.armed.Sub(now), w.onTimer)
 }
 
 // after is the end of a wait of d, and not after that of the exchange's time.
-func (w *watchdog) after(now time.Time, d time.Duration) time.Time {
+func (w *watchdog) waitEnd(now time.Time, d time.Duration) time.Time {
 	if d >= w.total.Sub(now) {
 		return w.total
 	}
 	return now.Add(d)
 }
 
-// strike runs on the timer's goroutine.
-func (w *watchdog) strike() {
+// onTimer runs on the timer's goroutine.
+func (w *watchdog) onTimer() {
 	if cause := w.overdue(time.Now()); cause != nil {
 		w.cancel(cause)
 	}
@@ -71,25 +71,25 @@ func (w *watchdog) armLocked(now, at time.Time) {
 
 // await counts the worker's silence from now on: after d the attempt ends with the
 // cause. The timer is left alone unless it would fire too late.
-func (w *watchdog) await(d time.Duration, cause error) {
+func (w *watchdog) startSilence(d time.Duration, cause error) {
 	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.cause, w.due = cause, w.after(now, d)
+	w.cause, w.due = cause, w.waitEnd(now, d)
 	if w.due.Before(w.armed) {
 		w.armLocked(now, w.due)
 	}
 }
 
 // rest stops counting until the next await: the worker has sent something.
-func (w *watchdog) rest() {
+func (w *watchdog) stopSilence() {
 	w.mu.Lock()
 	w.due = time.Time{}
 	w.mu.Unlock()
 }
 
 // extend moves the end of the exchange's time, which never comes closer.
-func (w *watchdog) extend(total time.Time) {
+func (w *watchdog) extendTotal(total time.Time) {
 	w.mu.Lock()
 	w.total = total
 	w.mu.Unlock()

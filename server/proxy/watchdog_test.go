@@ -13,10 +13,10 @@ import (
 func TestAWatchdogCountsSilenceOnly(t *testing.T) {
 	const s = time.Second
 	await := func(d time.Duration) func(*watchdog) {
-		return func(w *watchdog) { w.await(d, errIdleTimeout) }
+		return func(w *watchdog) { w.startSilence(d, errIdleTimeout) }
 	}
-	rest := func(w *watchdog) { w.rest() }
-	extend := func(w *watchdog) { w.extend(time.Now().Add(100 * s)) }
+	rest := func(w *watchdog) { w.stopSilence() }
+	extend := func(w *watchdog) { w.extendTotal(time.Now().Add(100 * s)) }
 	type step struct {
 		at time.Duration
 		do func(*watchdog)
