@@ -14,8 +14,8 @@ type answerState uint8
 
 const (
 	stateHeld    answerState = iota // nothing: any status is possible, another worker may be tried
-	stateOpen                       // 200 and comments: another worker may be tried, a failure is an error frame
-	stateContent                    // content: no other worker, ever
+	stateOpen                       // 200 and comments: another worker may be tried, a failure is an error event
+	stateContent                    // content: no other worker may be tried
 )
 
 // answer is the client's side of an exchange: the sent part, and the heartbeats that can open a
@@ -27,7 +27,7 @@ type answer struct {
 	stream  bool          // HTTP/2: the write deadline belongs to a stream, not to a connection
 
 	abort  bool // the connection must be cut; owned by the handler
-	status int  // as sent; 0 while held
+	status int  // the sent status; 0 while held
 
 	stopped atomic.Bool // no further heartbeats
 
@@ -47,7 +47,7 @@ type responseWriter interface {
 	WriteHeaderNow()
 }
 
-// header is the header of the answer, which is sent with the status.
+// header returns the header of the answer, which is sent with the status.
 func (a *answer) header() http.Header { return a.w.Header() }
 
 func (a *answer) init(w responseWriter, r *http.Request, stall time.Duration) {
@@ -121,8 +121,8 @@ func (a *answer) held() bool {
 	return a.state == stateHeld
 }
 
-// hold ends the heartbeats of a held answer, which then stays held, and reports whether the answer was
-// held. An open answer keeps its heartbeats.
+// stopBeatsIfHeld stops the heartbeats of a held answer, so that it stays held, and reports whether the
+// answer was held. An open answer keeps its heartbeats.
 func (a *answer) stopBeatsIfHeld() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -140,8 +140,8 @@ func (a *answer) committed() bool {
 	return a.state == stateContent
 }
 
-// head sends the status and moves to stateContent. If a heartbeat has opened the answer, it only
-// moves.
+// sendHead sets the headers, sends the status and moves to stateContent. If a heartbeat has opened the
+// answer, it only moves, because the status is already sent.
 func (a *answer) sendHead(status int, set func(h http.Header)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -201,10 +201,9 @@ func (a *answer) renewDeadlineLocked() error {
 	return a.err
 }
 
-// clearDeadlineLocked removes the write deadline after a write to a stream of HTTP/2.
-// There, net/http resets the stream when the deadline passes, even if no write is
-// pending: it would bound the worker's silence. On a connection of HTTP/1 only a
-// pending write fails, and the next write renews the deadline.
+// clearDeadlineLocked removes the write deadline after a write over HTTP/2. There, net/http resets the
+// stream at the deadline even if no write is pending, so the deadline would bound the worker's
+// silence. Over HTTP/1 only a pending write fails, and the next write renews the deadline.
 func (a *answer) clearDeadlineLocked() {
 	if a.stream && a.err == nil {
 		a.deadline = time.Time{}

@@ -16,8 +16,9 @@ import (
 	"tierway/telemetry"
 )
 
-// attempt sends the request to one worker and relays its answer. Without a failure, the client has its
-// answer, complete or cut, and the outcome is reported. A failure is not yet reported.
+// attempt sends the request to one worker and relays its answer. If the result has no failure, the
+// client has received the answer, complete or cut, and the outcome is reported. Otherwise the client
+// has received no content, and the caller must report the outcome.
 func (x *exchange) attempt(m *control.Member, lease *routing.Lease) *attempt {
 	started := time.Now()
 	ctx, cancel := context.WithCancelCause(x.in.HTTP.Context())
@@ -55,9 +56,8 @@ func (x *exchange) attempt(m *control.Member, lease *routing.Lease) *attempt {
 const unbounded = time.Duration(math.MaxInt64)
 
 // firstByteWithin returns the time limit for the first event of a stream. A whole answer arrives only
-// after its last token, so only the total time bounds it. A half-open worker has the patience of its
-// breaker, after which its trial has failed; a whole answer is then abandoned only if another worker
-// can answer.
+// after its last token, so only the total time bounds it. A probe of a half-open worker has the time
+// limit of its breaker; for a whole answer that applies only if another worker can answer.
 func (a *attempt) firstByteWithin() time.Duration {
 	within := unbounded
 	if a.x.parsed.Req.Stream {
@@ -100,14 +100,14 @@ type attempt struct {
 	outcome
 }
 
-// moments are the times of an attempt. A moment that did not occur is zero.
+// moments contains the times of an attempt. A moment that did not occur is zero.
 type moments struct {
 	started time.Time
-	headAt  time.Time
-	firstAt time.Time     // of the first content of a generated stream
-	lastAt  time.Time     // of the last content
+	headAt  time.Time     // status and headers
+	firstAt time.Time     // first content of a generated stream
+	lastAt  time.Time     // last content
 	ttft    time.Duration // time to the first content
-	ended   time.Time     // when its load was released
+	ended   time.Time     // release of the load
 }
 
 // outcome is the result of an attempt for its worker and, in ending, for the request.
@@ -147,9 +147,9 @@ func (a *attempt) sendAndRelay(ctx context.Context) *failure {
 	return relayAnswer(a, resp)
 }
 
-// answered records that the worker answered, successfully if err is nil, and reports the outcomes of
-// earlier attempts. at is the time of the first event; it is zero for a whole answer to a request for
-// a stream, which shows no first token.
+// answered records that the worker answered, successfully if err is nil, and reports the pending
+// outcomes of earlier attempts. at is the time of the first event; it is zero for a whole answer to a
+// request for a stream, whose first token has no known time.
 func (a *attempt) answered(at time.Time, err error) {
 	if a.begun { // the end of a stream calls answered again
 		return
@@ -166,7 +166,7 @@ func (a *attempt) received() {
 	}
 }
 
-// releaseLoad releases the load. The outcome of a relayed answer is reported now; the outcome of a
+// releaseLoad releases the worker's load. It reports the outcome of a relayed answer; the outcome of a
 // failure stays pending until its cause is known.
 func (a *attempt) releaseLoad(f *failure) {
 	a.settled, a.failure, a.ended = true, f, time.Now()
@@ -194,7 +194,7 @@ func (a *attempt) releaseLoad(f *failure) {
 	a.lease.Unbook()
 }
 
-// report releases the lease with the outcome, exactly once.
+// reportOutcome releases the lease with the outcome, exactly once.
 func (a *attempt) reportOutcome() {
 	if a.reported {
 		return
@@ -263,7 +263,7 @@ func (a *attempt) firstContent(at time.Time) {
 	}
 }
 
-// account records the usage that the engine reported, unless the request is free. If the report exceeds
+// bookReported records the usage that the engine reported, unless the request is free. If the report exceeds
 // every possible usage, it is replaced by an estimate with seen, the gateway's count of the output.
 func (a *attempt) bookReported(u openai.Usage, seen int64) {
 	if a.x.resolution.Free(&a.x.in) {

@@ -11,9 +11,9 @@ import (
 	"tierway/http1"
 )
 
-// unpackBody unpacks an answer that came compressed although identity was asked
-// for: nothing downstream reads anything else. Of an answer that is not 2xx the
-// status decides, so a body that cannot be read there is an empty one.
+// unpackBody unpacks an answer that is compressed although the request asked for identity, because the
+// relay parses plain text only. If the encoding is unknown, an error answer gets an empty body, because
+// its status is sufficient.
 func unpackBody(resp *http1.Response) error {
 	switch encoding := strings.ToLower(resp.Header.Get("Content-Encoding")); encoding {
 	case "", "identity":
@@ -31,15 +31,14 @@ func unpackBody(resp *http1.Response) error {
 }
 
 const (
-	// answerRatio bounds how many bytes a byte of a compressed answer may become.
-	// JSON of log probabilities, the most regular of answers, has about 20; deflate
-	// reaches 1,032.
+	// answerRatio is the largest ratio of unpacked to compressed bytes. Log probabilities in JSON, the
+	// most regular answers, reach about 20; deflate reaches 1,032.
 	answerRatio = 100
-	// answerRatioFrom is the unpacked length from which the ratio counts.
+	// answerRatioFrom is the unpacked length in bytes from which the ratio is checked.
 	answerRatioFrom = 1 << 20
 )
 
-// gzipBody unpacks a worker's answer from its first Read on.
+// gzipBody unpacks a worker's answer. The first Read reads the gzip header.
 type gzipBody struct {
 	packed   countedBody
 	unpacked int64
@@ -63,7 +62,7 @@ func (b *gzipBody) Read(p []byte) (n int, err error) {
 // Close implements io.Closer.
 func (b *gzipBody) Close() error { return b.packed.Close() }
 
-// countedBody counts the bytes that were read of a body.
+// countedBody counts the bytes that are read from a body.
 type countedBody struct {
 	io.ReadCloser
 	n int64

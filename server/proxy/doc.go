@@ -1,20 +1,32 @@
-// Package proxy is the data plane: it serves the requests of clients and relays the answers of workers.
+// Package proxy is the data plane: it sends the requests of clients to workers and relays the answers.
 //
-// New builds a Proxy and Proxy.Handler returns its router over the table of package intake. Each
-// request is one exchange. It runs the stages of design.md §2 in their order: authenticate, read,
-// resolve, charge and gather come from package intake; enterQueue waits for a worker, attempt sends the
-// request to it and relays its answer, and end settles the usage and publishes the record.
+// New builds a Proxy, Configure applies a configuration, and Handler returns the router. Each request is
+// one exchange, which one goroutine owns. It passes these stages in order; the first error is its answer:
 //
-// While nothing of an answer is sent, it is held: forward may try another worker, within the attempts
-// and the retry budget. The first content commits the answer to its worker. From then on a failure is
-// an error event in a stream, or a cut connection, and never looks like a regular end. Heartbeats can
-// open a stream earlier, because they carry no content.
+//	authenticate  finds the caller by the key                       package intake
+//	Read          reads the body and parses the prompt              package intake
+//	Resolve       selects the tier or pool                          package intake
+//	charge        reserves the estimated usage against the limits   package intake
+//	gather        collects the facts for the routing policy         package intake
+//	forward       repeats enterQueue and attempt until an answer    forward.go
+//	enterQueue    waits until a worker is booked for the request    queue.go
+//	attempt       sends the request to that worker, and relays      attempt.go, send.go, relay.go
+//	end           publishes the record, settles the usage           exchange.go, record.go, settle.go
 //
-// An attempt releases its lease exactly once, with its outcome: success, a fault of the worker, or
-// excluded if the worker is not at fault. The outcome of a failure that the request itself may have
-// caused stays pending until another worker has answered, so that one client cannot open all breakers.
+// Three rules explain most of the code:
 //
-// Explain runs the same stages for a request that is not sent, and changes no state.
+//   - An answer is held until its first byte is sent. While the client has no content, forward may try
+//     another worker, within retry.attempts and the retry budget. After content, a failure is an error
+//     event or a cut connection, never a regular end. See answerState.
+//   - An attempt releases its lease exactly once, with its outcome: success, a fault of the worker, or
+//     excluded. A failure that the request may have caused stays pending until another worker has
+//     answered, so that one client cannot open the breakers of all workers.
+//   - end runs for every request, also after a panic, and releases what the request holds.
 //
-// One goroutine owns an exchange. Only the answer is shared, with the timer of its heartbeats.
+// A request that matches no route passes through a pool whose paths cover it (passThrough). A request
+// about a stored response goes to the worker that has it (serveStored). Explain runs the stages for a
+// request that is not sent, and changes no state.
+//
+// A Proxy is safe for concurrent use. Of an exchange, only the answer is shared, with the timer of its
+// heartbeats.
 package proxy

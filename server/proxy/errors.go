@@ -10,7 +10,8 @@ import (
 	"tierway/openai"
 )
 
-// Causes for which the gateway ends an exchange.
+// Causes for which the gateway ends an exchange. ErrDrainCut is the cause for requests that the drain
+// timeout cuts.
 var (
 	errClientGone       = errors.New("the client left")
 	errFirstByteTimeout = errors.New("no first event within timeouts.first_byte")
@@ -88,7 +89,7 @@ func (x *exchange) writeError(e *openai.Error) {
 	}
 }
 
-// errorHeaders sets the headers of an error by which clients act.
+// errorHeaders sets the headers of an error, including whether and when clients may retry.
 func errorHeaders(h http.Header, e *openai.Error, length int) {
 	h.Set("Content-Type", "application/json; charset=utf-8")
 	h.Set("Content-Length", strconv.Itoa(length))

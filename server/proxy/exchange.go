@@ -16,26 +16,26 @@ import (
 	"tierway/telemetry"
 )
 
-// exchange is one request on its way: what each stage has made of it so far. One
-// goroutine owns it, but for the answer, which its heartbeat timer shares.
+// exchange is one request with the results of its stages. One goroutine owns it, except for the answer,
+// which the heartbeat timer shares.
 type exchange struct {
 	s *Proxy
 
-	before, after *exchange // of its share of the requests in flight, which guards them
+	before, after *exchange // links of an inflightShard, which guards them
 
 	in         intake.Inbound
 	answer     answer
 	trace      telemetry.TraceContext
-	caller     intake.Caller     // of authenticate
-	parsed     intake.Parsed     // of read
-	resolution intake.Resolution // of resolve
-	admission  intake.Admission  // of charge
+	caller     intake.Caller     // result of authenticate
+	parsed     intake.Parsed     // result of Read
+	resolution intake.Resolution // result of Resolve
+	admission  intake.Admission  // result of charge
 	deadline   time.Time         // of the whole exchange
-	patience   time.Time         // until then the client waits for a whole answer, or a stream's first event
+	patience   time.Time         // how long the client waits for a whole answer, or for a stream's first event
 	overhead   time.Duration     // from ReadAt to the end of gather
-	facts      routing.Request   // of gather
-	wait       wait              // of enterQueue
-	dispatch   dispatch          // of forward
+	facts      routing.Request   // result of gather
+	wait       wait              // state of enterQueue
+	dispatch   dispatch          // state of forward
 	inLedger   bool              // the ledger has a row for the request
 	ending     ending
 }
@@ -43,8 +43,8 @@ type exchange struct {
 // ending is the result of a request, with its error.
 type ending struct {
 	result decisions.Result
-	code   string // of the error that was sent to the client
-	cause  string // of that error, for the log
+	code   string // code of the error that the client receives; empty without an error
+	cause  string // cause of that error, for the log
 }
 
 // endingOf returns the ending of a request that is answered with an error.
@@ -68,7 +68,7 @@ func (px *Proxy) newExchange(snap *control.Snapshot, w responseWriter, in intake
 	return x
 }
 
-// begin opens the exchange of a request that is served. What it counts, end gives back.
+// begin opens the exchange of a request that is served, and counts it as in flight until end.
 func (px *Proxy) begin(w responseWriter, in intake.Inbound) *exchange {
 	x := px.newExchange(px.control.Snapshot(), w, in)
 	px.inflightCount.Add(1)
@@ -86,8 +86,7 @@ func (px *Proxy) begin(w responseWriter, in intake.Inbound) *exchange {
 	return x
 }
 
-// since is a moment as a record has it: in milliseconds from the request's
-// beginning.
+// msSinceStart returns the milliseconds from the start of the request to t, or 0 if t is zero.
 func (x *exchange) msSinceStart(t time.Time) float64 {
 	if t.IsZero() {
 		return 0
@@ -95,8 +94,8 @@ func (x *exchange) msSinceStart(t time.Time) float64 {
 	return ms(t.Sub(x.in.Start))
 }
 
-// run authenticates the request, walks it through its stages, answers with the error of the
-// stage that failed, and ends it whatever happens.
+// run authenticates the request and calls its stages. If a stage fails, run answers with its error. It
+// ends the exchange in any case, also after a panic.
 func (x *exchange) run(stages func() error) {
 	defer x.end()
 	defer x.recover()
@@ -116,12 +115,12 @@ func (x *exchange) authenticate() (err error) {
 	if x.caller, err = x.s.intake.Authenticate(&x.in); err == nil {
 		x.trace = x.s.traces.Begin(x.in.HTTP.Header, true, x.in.Start)
 	}
-	x.inLedger = x.caller.Disabled || x.in.Kind != intake.Models // a list of models uses nothing
+	x.inLedger = x.caller.Disabled || x.in.Kind != intake.Models // a list of models has no usage
 	return err
 }
 
-// recover turns a panic into an internal error: a proper one while nothing was
-// sent, else a cut connection, never a clean end.
+// recover handles a panic. It answers with an internal error while nothing is sent; otherwise it cuts
+// the connection, so that the answer does not look complete.
 func (x *exchange) recover() {
 	p := recover()
 	if p == nil {
@@ -138,11 +137,11 @@ func (x *exchange) recover() {
 	x.answer.abort = true
 }
 
-// end releases everything that the request holds, and records how it ended.
+// end publishes the record of the request, settles its usage and releases its resources.
 func (x *exchange) end() {
 	x.answer.stopBeats()
 	x.parsed.CloseBody(&x.in)
-	defer x.s.inflightCount.Add(-1) // whatever the rest does: a drain waits for it
+	defer x.s.inflightCount.Add(-1) // deferred: a drain waits for it, also after a panic
 	defer x.s.inflight.remove(x)
 	// A panic in one step must not prevent the next.
 	x.s.control.Recoverer.Run("recording a request", x.finish)
@@ -164,8 +163,7 @@ func (x *exchange) finish() {
 	publishDecision(x, d)
 }
 
-// fail answers with an error in the client's dialect and records it as the request's
-// ending.
+// fail answers with an error in the client's dialect, and sets the ending of the request.
 func (x *exchange) fail(err error) {
 	e := translate(err)
 	x.ending = endingOf(e)
@@ -179,10 +177,10 @@ func (x *exchange) fail(err error) {
 	x.writeError(e)
 }
 
-// gone reports whether the client has left.
+// clientGone reports whether the client has left.
 func (x *exchange) clientGone() bool {
 	if x.parsed.Upload != nil && x.in.HTTP.ProtoMajor < 2 && !x.parsed.Upload.IsWhole() {
-		return x.parsed.Upload.Left() // net/http cancels when a read fails, for whatever reason
+		return x.parsed.Upload.Left() // net/http cancels after any failed read, even a timeout
 	}
 	cause := context.Cause(x.in.HTTP.Context())
 	return cause != nil && !x.in.TooSlow && !errors.Is(cause, ErrDrainCut)

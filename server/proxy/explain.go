@@ -62,7 +62,7 @@ func (discarded) Write(p []byte) (int, error) { return len(p), nil }
 type explainer struct {
 	control.Question
 	x       *exchange
-	allowed []string // the methods for which the path has a route
+	allowed []string // methods for which the path has a route, if the request matches none
 
 	callerText string // description of the caller
 	notes      []string
@@ -77,19 +77,19 @@ type explainer struct {
 	refusal    *openai.Error
 }
 
-// note adds a note to the explanation.
+// addNote adds a note to the explanation.
 func (n *explainer) addNote(format string, args ...any) {
 	n.notes = append(n.notes, fmt.Sprintf(format, args...))
 }
 
-// run runs the stages, and stores the stage that refuses the request.
+// run calls the stages, and stores the stage that refuses the request.
 func (n *explainer) run() (err error) {
 	n.stage = decisions.StageRequest // after a panic
 	n.stage, err = n.runStages()
 	return err
 }
 
-// walk runs the stages. It returns the stage that refuses the request, and its error.
+// runStages calls the stages in their order. It returns the stage that refuses the request, and its error.
 func (n *explainer) runStages() (stage string, err error) {
 	x := n.x
 	it := x.s.intake
@@ -128,8 +128,8 @@ func notExplained() error {
 		Message: "Only requests that are routed by their model can be explained; this request is not."}
 }
 
-// authenticate finds the caller for the explanation: the caller that the question names, else the
-// caller of the key, else an unrestricted tenant.
+// authenticate finds the caller for the explanation: the caller of the question, else the caller of the
+// key, else an unrestricted tenant.
 func (n *explainer) authenticate() (err error) {
 	x := n.x
 	if is := n.As; is != nil {
@@ -182,7 +182,7 @@ func (n *explainer) Take(_ context.Context, c *tenants.Charge) (_ *store.Grant, 
 	return nil, v, err
 }
 
-// refuse stores the refusal of the request, which is a regular result of an explanation.
+// setRefusal stores the refusal of the request, which is a regular result of an explanation.
 func (n *explainer) setRefusal(stage string, err *openai.Error) { n.stage, n.refusal = stage, err }
 
 // explanation returns the result of the stages.

@@ -17,14 +17,14 @@ func (n *explainer) limitsDetail() string {
 	}
 	var texts []string
 	for _, scope := range [...]string{"tenant", "key"} {
-		var of []string
+		var own []string
 		for _, u := range limitUses(n.limits) {
 			if u.Whose == scope {
-				of = append(of, u.String())
+				own = append(own, u.String())
 			}
 		}
-		if len(of) > 0 {
-			texts = append(texts, scope+": "+strings.Join(of, ", "))
+		if len(own) > 0 {
+			texts = append(texts, scope+": "+strings.Join(own, ", "))
 		}
 	}
 	return strings.Join(texts, "; ")

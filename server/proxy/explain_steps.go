@@ -53,11 +53,11 @@ func (n *explainer) requestDetail(e *decisions.Explanation) string {
 	if n.x.parsed.Req == nil {
 		return ""
 	}
-	most := "no limit on the answer"
+	bound := "no limit on the answer"
 	if e.MaxTokens > 0 {
-		most = fmt.Sprintf("at most %d output tokens", e.MaxTokens)
+		bound = fmt.Sprintf("at most %d output tokens", e.MaxTokens)
 	}
-	return fmt.Sprintf("%s, about %d prompt tokens, %s", e.Dialect, e.PromptTokens, most)
+	return fmt.Sprintf("%s, about %d prompt tokens, %s", e.Dialect, e.PromptTokens, bound)
 }
 
 // tierStep returns the details of the tier stage.

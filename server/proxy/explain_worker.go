@@ -9,8 +9,8 @@ import (
 	"tierway/routing"
 )
 
-// previewWorker finds the worker that the request would be sent to, with the code that books workers,
-// and books nothing. It returns the stage that refuses the request, and its error.
+// previewWorker selects the worker for the request with the code that books workers, but books nothing.
+// It returns the stage that refuses the request, and its error.
 func (n *explainer) previewWorker() (stage string, err error) {
 	x := n.x
 	x.facts = x.s.intake.Gather(&x.parsed, &x.resolution)
@@ -20,7 +20,7 @@ func (n *explainer) previewWorker() (stage string, err error) {
 	}
 	p := x.resolution.Pool
 	x.facts.Now, x.facts.Wait = time.Now(), p.Queue.Waits(int(x.parsed.Class))
-	if n.Rand != nil { // so that only the draft differs, not the random number
+	if n.Rand != nil { // a replay uses the recorded random number, so that only the draft makes a difference
 		x.facts.Rand = *n.Rand
 	}
 	n.drawn = &x.facts.Rand
@@ -55,8 +55,8 @@ func (n *explainer) queueStep() *decisions.QueueStep {
 	return q
 }
 
-// previewQueue previews the queue's decision after the pool returned poolErr: the request waits or is
-// refused.
+// previewQueue previews the queue's decision about a request for which the pool returned poolErr: the
+// request waits or is rejected.
 func (n *explainer) previewQueue(poolErr error) (stage string, err error) {
 	x, q, p := n.x, n.queue, n.x.resolution.Pool
 	bounds := &p.Queue

@@ -14,14 +14,14 @@ import (
 	"tierway/workers"
 )
 
-// failure describes a failed attempt of which the client received nothing.
+// failure describes a failed attempt that sent no content to the client.
 type failure struct {
 	err             *openai.Error // the client's answer if no other worker succeeds
 	fault           error         // for the breaker: wraps routing.ErrExcluded if the worker is not at fault
 	retry           bool          // another worker may succeed
 	sent            bool          // the worker may have received part of the request
 	backoff         time.Duration // how long the worker receives no further requests
-	backoffIfOthers bool          // backoff applies only if another worker takes requests
+	backoffIfOthers bool          // backoff applies only if another worker is available
 	unreachable     bool          // no connection was established
 	recheck         bool          // the worker's health is checked at once
 	status          int           // of the worker's answer; 0 without one
@@ -34,7 +34,7 @@ func (f *failure) requestMayBeCause() bool {
 		!errors.Is(f.fault, errFirstByteTimeout) && !errors.Is(f.fault, errIdleTimeout)
 }
 
-// errAborted is the fault of a worker whose engine aborted an answer, as vLLM does on SIGTERM.
+// errAborted is the fault of an answer that the engine aborted, as vLLM does on SIGTERM.
 var errAborted = errors.New("the worker aborted the answer before it was complete")
 
 // abortFailure returns the failure of an answer that its engine aborted.
@@ -55,14 +55,14 @@ const (
 	// backoffMin is the minimum backoff, and the backoff after a 429 without a Retry-After.
 	// Without one, a rejecting worker would answer fastest and receive the most requests.
 	backoffMin = time.Second
-	// retryAfterMax is the largest Retry-After that is used. A later date is not a plan.
+	// retryAfterMax is the largest Retry-After that a client receives. A later date is not plausible.
 	retryAfterMax = 7 * 24 * time.Hour
 	// unreachableFor is how long a worker that accepted no connection receives no requests. A
 	// health check within this time decides whether it is down.
 	unreachableFor = time.Second
 )
 
-// excluded returns an error that breakers do not count.
+// excluded returns an error that breakers do not count, because the worker is not at fault.
 func excluded(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{routing.ErrExcluded}, args...)...)
 }

@@ -9,17 +9,17 @@ import (
 	"tierway/server/control"
 )
 
-// dispatch is a request's attempts on workers of its pool.
+// dispatch is the state of a request's attempts.
 type dispatch struct {
-	tried    []*routing.Worker // that get the request no more
-	attempts []*attempt        // all, in their order
-	first    [2]*attempt       // where the first of them stand
-	failed   []*attempt        // the failed ones, some of which are not reported yet
-	firstAt  time.Time         // of the first content of a generated stream
+	tried    []*routing.Worker // workers that must not receive the request again
+	attempts []*attempt        // all attempts, in order
+	first    [2]*attempt       // initial array of attempts, which saves an allocation
+	failed   []*attempt        // failed attempts; some outcomes are pending
+	firstAt  time.Time         // first content of a generated stream
 }
 
-// forward sends the request to workers of its pool until one has answered, the
-// attempts or the retry budget are spent, or the client has part of an answer.
+// forward sends the request to workers of its pool until one answers, the attempts or the retry
+// budget are spent, or the client has received part of an answer.
 func (x *exchange) forward() error {
 	d := &x.dispatch
 	setDeadline(x)
@@ -53,7 +53,7 @@ func (x *exchange) forward() error {
 			}
 			return a.failure.err
 		}
-		// nothing was sent to it, and requests wait for workers that are away
+		// With engine_wait, the request waits for an unreachable worker, which has received nothing of it.
 		if !(a.failure.unreachable && x.resolution.Pool.Queue.EngineWait > 0) {
 			d.tried = append(d.tried, lease.Worker())
 		}
@@ -65,16 +65,16 @@ func (x *exchange) forward() error {
 }
 
 // setNoRetry makes the answer forbid client retries, because the SDKs would multiply the
-// gateway's attempts by their own. It does not if the worker is in backoff: a later retry may
-// succeed.
+// gateway's attempts by their own. Retries stay allowed if the worker is in backoff, because a later
+// one may succeed.
 func (f *failure) setNoRetry() { f.err.NoRetry = f.backoff == 0 }
 
-// errNoAnswer says that no worker has answered the request.
+// errNoAnswer means that no worker answered the request.
 var errNoAnswer = errors.New("no worker has answered")
 
-// addFailed reports a failure only once another worker has answered, if the request itself
-// may have caused it: one client must not be able to open all breakers. The worker's
-// earlier failures may decide at once.
+// addFailed adds a failed attempt. The outcome stays pending if the request may have caused the
+// failure, unless earlier failures prove the worker at fault. Otherwise one client could open the
+// breakers of all workers.
 func (d *dispatch) addFailed(a *attempt) {
 	d.failed = append(d.failed, a)
 	if !a.failure.requestMayBeCause() || a.recordFailure() {
@@ -93,10 +93,11 @@ func excludedAsUnproven(fault error) error {
 	return excluded("the request may have caused it: %w", fault)
 }
 
-// reportFailed reports the failures that are not reported yet. answer is nil when another worker has
-// answered the request well, which shows that it is sound, and wraps ErrExcluded when
-// another worker has refused it. Without an answer, errNoAnswer, a failure says nothing of
-// its worker.
+// reportFailed reports the pending outcomes. answer is the result of another worker:
+//
+//   - nil: that worker succeeded, so the request is valid and each failure is its worker's fault.
+//   - ErrExcluded: that worker refused the request too. The failures are excluded.
+//   - errNoAnswer: no worker answered. The failures are excluded, because they prove nothing.
 func (d *dispatch) reportFailed(answer error) {
 	for _, a := range d.failed {
 		switch {
@@ -110,8 +111,8 @@ func (d *dispatch) reportFailed(answer error) {
 	}
 }
 
-// forwardTo sends the request to one worker that no policy chose and on which
-// nothing is booked, once.
+// forwardTo sends the request once to a given worker, without a booking and without the routing
+// policy.
 func forwardTo(x *exchange, m *control.Member) error {
 	setDeadline(x)
 	x.wait.placement = placement{}
@@ -124,9 +125,8 @@ func forwardTo(x *exchange, m *control.Member) error {
 	return a.failure.err
 }
 
-// setDeadline bounds the whole exchange. What the client's SDK says it waits
-// counts for a stream only until its first event: the SDKs stop their clocks
-// there.
+// setDeadline sets the deadline of the exchange and the client's patience. The timeout of the client's
+// SDK bounds a stream only until its first event, because the SDKs stop their clocks there.
 func setDeadline(x *exchange) {
 	total := totalTime(x.in.Snap, x.parsed.Class)
 	x.deadline = x.in.Start.Add(total)
@@ -136,8 +136,8 @@ func setDeadline(x *exchange) {
 	}
 }
 
-// mayRetry decides whether another worker is tried after the n-th attempt
-// failed.
+// mayRetry reports whether another worker may be tried after the n-th attempt failed. If so, it spends
+// one retry of the budget.
 func mayRetry(x *exchange, f *failure, n int) bool {
 	if !f.retry || x.in.HTTP.Context().Err() != nil || x.answer.committed() || x.parsed.Once() && f.sent {
 		return false
@@ -153,9 +153,9 @@ func mayRetry(x *exchange, f *failure, n int) bool {
 	return true
 }
 
-// excludeRepeatFailures excludes the workers that have failed the same request before from its next
-// attempt, if another one can take it. Otherwise two failing workers, which answer
-// fastest, would receive every repetition, and no answer would show their fault.
+// excludeRepeatFailures excludes workers that failed the same request before from the next attempt, if
+// another worker can take it. Failing workers answer fastest: without this rule, two of them would
+// receive every repetition, and no success would prove their fault.
 func excludeRepeatFailures(x *exchange, r control.FailedRequest) {
 	d := &x.dispatch
 	var failed []*routing.Worker

@@ -13,9 +13,8 @@ import (
 	"tierway/tenants"
 )
 
-// withheld are the request headers that never reach a worker: the client's
-// credentials and cookies, what says who it is, what only this hop means, and
-// what the gateway sets itself.
+// withheld contains the request headers that never reach a worker: the client's credentials, cookies
+// and identity, hop-by-hop headers, and headers that the gateway sets itself.
 var withheld = map[string]bool{
 	"Authorization": true, "Proxy-Authorization": true, "X-Api-Key": true, "Api-Key": true, "Cookie": true,
 	"X-Tenant-Id": true, "X-User-Id": true, "X-Tenant": true, "Openai-Organization": true, "Openai-Project": true,
@@ -23,27 +22,26 @@ var withheld = map[string]bool{
 	"Forwarded": true, "X-Real-Ip": true, "X-Client-Ip": true, "X-Original-Forwarded-For": true, "True-Client-Ip": true,
 	"Cf-Connecting-Ip": true, "Via": true,
 	"Origin": true, "Referer": true,
-	"Endpoint-Load-Metrics-Format": true, // asks for the engine's load
+	"Endpoint-Load-Metrics-Format": true, // requests the engine's load
 
-	"Baggage":    true, // what callers tell each other is not for engines
+	"Baggage":    true, // context of the client's own services
 	"Connection": true, "Keep-Alive": true, "Proxy-Connection": true, "Proxy-Authenticate": true, "Te": true,
 	"Trailer":           true,
 	"Transfer-Encoding": true, "Upgrade": true, "Expect": true, "Host": true,
 	"Content-Length": true, "Content-Encoding": true, "Accept-Encoding": true,
 }
 
-// ownHeaders are the headers that the gateway sets in a request to a worker, or by
-// which it has read the request. Other spellings of them are withheld too.
+// ownHeaders contains headers that the gateway sets in the request to a worker, or evaluates itself.
+// Their spellings with underscores are withheld.
 var ownHeaders = map[string]bool{"Content-Type": true, "User-Agent": true, "Traceparent": true, "Tracestate": true}
 
-// steering begin the headers by which front ends of engines choose a request's rank,
-// priority or peer, some by its address: vLLM's, SGLang's and llm-d's.
+// steering contains the prefixes of headers with which front ends of engines (vLLM, SGLang, llm-d)
+// choose a request's rank, priority or peer. Some of these headers contain a network address.
 var steering = [...]string{
 	"X-Vllm-", "X-Sglang-", "X-Data-Parallel-", "X-Dp-Rank", "X-Prefiller-", "X-Encoder-Host", "X-Gateway-Destination-",
 }
 
-// withholds reports whether a request header of that canonical name never reaches a
-// worker.
+// withholds reports whether the request header with that canonical name never reaches a worker.
 func withholds(name string) bool {
 	if withheld[name] || strings.HasPrefix(name, forwardedPrefix) {
 		return true
@@ -56,22 +54,21 @@ func withholds(name string) bool {
 	return false
 }
 
-// isUnderscoreAlias reports whether a header is another one to servers that read an
-// underscore as a hyphen, as CGI and WSGI do: one that is withheld or the gateway's
-// own.
+// isUnderscoreAlias reports whether a header name becomes a withheld header or one of ownHeaders if
+// underscores are read as hyphens, as CGI and WSGI do.
 func isUnderscoreAlias(name string) bool {
 	if strings.IndexByte(name, '_') < 0 {
 		return false
 	}
-	spelt := http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
-	return withholds(spelt) || ownHeaders[spelt]
+	alias := http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
+	return withholds(alias) || ownHeaders[alias]
 }
 
-// forwardedPrefix begins the headers by which proxies describe a client.
+// forwardedPrefix is the prefix of the headers in which proxies describe a client.
 const forwardedPrefix = "X-Forwarded-"
 
-// workerHeader returns the headers that a worker is sent for a client's. What
-// the client's Connection header names ends at this hop too.
+// workerHeader returns the headers of the request to a worker. Headers that the client's Connection
+// header names are hop-by-hop and are omitted.
 func workerHeader(from http.Header, requestID string) http.Header {
 	to := make(http.Header, len(from)+1)
 	for k, v := range from {
@@ -84,7 +81,7 @@ func workerHeader(from http.Header, requestID string) http.Header {
 			to.Del(strings.TrimSpace(name))
 		}
 	}
-	if control.IsUUID(requestID) { // an engine may refuse any other
+	if control.IsUUID(requestID) { // engines may reject other forms
 		to["X-Request-Id"] = []string{requestID}
 	}
 	if via := intake.Via(from); len(via) > 0 {
@@ -93,25 +90,25 @@ func workerHeader(from http.Header, requestID string) http.Header {
 	return to
 }
 
-// relayed are the answer headers that pass from every worker: of content, of caching and
-// of when to come again.
+// relayed contains the answer headers that every client receives: headers of content, of caching and
+// of retries.
 var relayed = map[string]bool{
 	"Content-Type": true, "Content-Disposition": true, "Content-Language": true, "Content-Range": true,
 	"Accept-Ranges": true, "Allow": true,
-	"X-Content-Type-Options": true, "Content-Security-Policy": true, // which protect those who open the content
+	"X-Content-Type-Options": true, "Content-Security-Policy": true, // protect users that open the content
 	"Etag": true, "Last-Modified": true, "Cache-Control": true, "Expires": true, "Vary": true, "Age": true,
 	"Retry-After": true, "Retry-After-Ms": true,
 }
 
-// clientHeader copies what a client gets of a worker's headers: an allow-list, because
-// proxies and browsers obey headers that no list of the others would have. What a worker
-// says of rate limits is left out beside the tenant's own.
+// clientHeader copies the worker's headers that the client receives. It is an allow-list, because no
+// deny-list would contain all headers that proxies and browsers obey. The rate-limit headers of the
+// worker are omitted if the tenant has limits of its own.
 func clientHeader(x *exchange, to, from http.Header) {
 	hasOwn := hasRateHeaders(x)
 	for k, v := range from {
 		switch {
 		case k == "Vary":
-			to[k] = append(slices.Clip(to[k]), v...) // to what CORS depends on
+			to[k] = append(slices.Clip(to[k]), v...) // keeps the entries of CORS
 		case relayed[k]:
 			to[k] = v
 		case !openai.MayRelay(k):
@@ -126,8 +123,8 @@ func clientHeader(x *exchange, to, from http.Header) {
 	}
 }
 
-// passedHeader copies what only the client of a passed path gets: how the body is
-// encoded, and where else the answer lies as far as the gateway leads there.
+// passedHeader copies the headers that only answers on passed paths have: the encoding of the body,
+// and references to other resources if the gateway can serve them.
 func (a *attempt) passedHeader(to, from http.Header) {
 	if v := from["Content-Encoding"]; v != nil {
 		to["Content-Encoding"] = v
@@ -141,7 +138,7 @@ func (a *attempt) passedHeader(to, from http.Header) {
 	}
 }
 
-// decisionHeaders sets the headers that say what was decided.
+// decisionHeaders sets the headers that describe the routing decision.
 func (x *exchange) decisionHeaders(h *headerSet) {
 	h.set("Openai-Processing-Ms", formatMs(time.Since(x.in.Start)))
 	if !x.in.Snap.File.RoutingHeaders || len(x.dispatch.attempts) == 0 {
@@ -156,12 +153,12 @@ func (x *exchange) decisionHeaders(h *headerSet) {
 	x.wait.queueHeader(h)
 }
 
-// queueHeader says how long the request has waited for workers.
+// queueHeader sets the header with the time that the request waited for workers.
 func (w *wait) queueHeader(h *headerSet) {
 	h.set("X-Queue-Ms", strconv.FormatFloat(ms(w.total), 'f', -1, 64))
 }
 
-// tierHeaders say where the request went and why.
+// tierHeaders sets the headers with the tier of the request and its reason.
 func tierHeaders(res *intake.Resolution, h *headerSet) {
 	h.set("X-Model-Tier", res.Pool.Name)
 	reason := res.Rule
@@ -171,14 +168,14 @@ func tierHeaders(res *intake.Resolution, h *headerSet) {
 	h.set("X-Tier-Reason", reason)
 }
 
-// streamHeaders sets what keeps proxies from holding a stream back.
+// streamHeaders sets the headers that prevent proxies from buffering a stream.
 func streamHeaders(h *headerSet) {
 	h.set("Content-Type", "text/event-stream")
 	h.set("Cache-Control", "no-cache, no-transform")
 	h.set("X-Accel-Buffering", "no")
 }
 
-// openHeaders are those that are known when a heartbeat opens an answer.
+// openHeaders sets the headers that are known when a heartbeat opens an answer.
 func openHeaders(x *exchange, h *headerSet) {
 	streamHeaders(h)
 	if x.in.Snap.File.RoutingHeaders {
@@ -186,8 +183,8 @@ func openHeaders(x *exchange, h *headerSet) {
 	}
 }
 
-// stainlessTimeout is how long the client's SDK waits, in seconds; nothing that
-// comes later reaches the application.
+// stainlessTimeout returns the timeout of the client's SDK, which the SDK sends in seconds. A later
+// answer does not reach the application.
 func stainlessTimeout(h http.Header) (time.Duration, bool) {
 	v := h.Get("X-Stainless-Timeout")
 	if v == "" {
@@ -200,7 +197,7 @@ func stainlessTimeout(h http.Header) (time.Duration, bool) {
 	return time.Duration(s * float64(time.Second)), true
 }
 
-// totalTime is how long a request of that class may take.
+// totalTime returns the maximum duration of a request of that class.
 func totalTime(snap *control.Snapshot, c tenants.Class) time.Duration {
 	t := snap.File.Timeouts.Total
 	switch c {

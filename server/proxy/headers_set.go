@@ -8,11 +8,11 @@ type headerSet struct {
 	values []string
 }
 
-// headersMost is how many headers an answer gets at most.
-const headersMost = 12
+// maxHeaders is the largest number of headers that one headerSet adds.
+const maxHeaders = 12
 
 func setInto(h http.Header) headerSet {
-	return headerSet{h: h, values: make([]string, 0, headersMost)}
+	return headerSet{h: h, values: make([]string, 0, maxHeaders)}
 }
 
 // set sets a header whose name is in canonical form.

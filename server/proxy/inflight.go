@@ -5,24 +5,23 @@ import (
 	"time"
 )
 
-// inflightRequests knows the requests in flight, for the age of the oldest. Each of its shards is
-// a list, so that a request locks one of them for a few instructions at its begin and at
-// its end, and does not meet the others there. It is safe for concurrent use.
+// inflightRequests contains the requests in flight, to find the age of the oldest. It is sharded, because
+// every request locks a shard at its start and at its end. It is safe for concurrent use.
 type inflightRequests struct{ shards [16]inflightShard }
 
-// inflightShard is a list in the order in which the requests began.
+// inflightShard is a linked list of requests in the order of their start.
 type inflightShard struct {
 	mu          sync.Mutex
 	first, last *exchange
-	_           [40]byte // a cache line of its own
+	_           [40]byte // fills the cache line, so that shards share none
 }
 
-// shardOf spreads requests by the time at which they began.
+// shardOf returns the shard of a request, which its start time selects.
 func (f *inflightRequests) shardOf(x *exchange) *inflightShard {
-	return &f.shards[x.in.Start.UnixNano()>>4%int64(len(f.shards))] // clocks may lack the last bits
+	return &f.shards[x.in.Start.UnixNano()>>4%int64(len(f.shards))] // some clocks do not set the last bits
 }
 
-// add adds a request, which must be removed once.
+// add adds a request. The caller must remove it exactly once.
 func (f *inflightRequests) add(x *exchange) {
 	l := f.shardOf(x)
 	l.mu.Lock()
@@ -53,7 +52,7 @@ func (f *inflightRequests) remove(x *exchange) {
 	x.before, x.after = nil, nil
 }
 
-// oldest returns the age of the oldest request; 0 without any.
+// oldest returns the age of the oldest request, or 0 without requests.
 func (f *inflightRequests) oldest() (age time.Duration) {
 	for i := range f.shards {
 		l := &f.shards[i]

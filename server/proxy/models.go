@@ -8,8 +8,7 @@ import (
 	"tierway/server/intake"
 )
 
-// model is an entry of GET /v1/models, with what both OpenAI's and Anthropic's
-// clients require of one.
+// model is an entry of GET /v1/models, with the fields that OpenAI's and Anthropic's clients require.
 type model struct {
 	ID          string `json:"id"`
 	Object      string `json:"object"`
@@ -42,7 +41,7 @@ func modelOf(name string) model {
 	}
 }
 
-// listModels answers with the names that the caller may use, or with one.
+// listModels answers with the models that the caller may use, or with the one in the path.
 func listModels(x *exchange) error {
 	var out any
 	if id := x.in.PathID; id == "" {

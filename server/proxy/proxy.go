@@ -21,7 +21,7 @@ type Proxy struct {
 	traces  *telemetry.Traces // nil without
 	records records
 	rand    func() uint64
-	seed    maphash.Seed // of the hashes by which failed requests are compared
+	seed    maphash.Seed // seed of the hashes by which failed requests are compared
 
 	intake  *intake.Intake
 	budget  *retryBudget
@@ -88,7 +88,8 @@ func (px *Proxy) Drain() { px.draining.Store(true) }
 // Draining reports whether Drain was called.
 func (px *Proxy) Draining() bool { return px.draining.Load() }
 
-// Cut marks the drain timeout as passed: requests that are cut from now on are cut by it.
+// Cut records that the drain timeout has passed. Queued requests are then answered with ErrDrainCut as
+// the cause, instead of being dispatched.
 func (px *Proxy) Cut() { px.isCut.Store(true) }
 
 // Inflight returns the number of requests in flight, from their first byte to their last.
@@ -100,7 +101,7 @@ func (px *Proxy) BodyMemory() telemetry.BodyMemory {
 	return telemetry.BodyMemory{Used: held, Limit: limit}
 }
 
-// Remembered returns the numbers of chats and stored responses whose worker or tier is known.
+// Remembered returns the number of chats with a known tier and of stored responses with a known worker.
 func (px *Proxy) Remembered() (chats, responses int) {
 	return px.intake.Chats().Len(), px.intake.StoredCount()
 }

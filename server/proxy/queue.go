@@ -49,23 +49,23 @@ func (t *wakeup) reset() {
 	t.mu.Unlock()
 }
 
-// wait is a request's way through the queue of its pool.
+// wait is the state of a request in the queue of its pool.
 type wait struct {
 	ticket    queue.Ticket
 	wakeup    wakeup
-	placement placement       // the last worker that it was given
-	total     time.Duration   // of all its waits
-	promoted  bool            // it was offered a worker before its class
-	shed      string          // the bound that kept it out
-	refused   *routing.Choice // what the policy saw when it got no worker
+	placement placement       // selection of the last worker
+	total     time.Duration   // sum of all waits
+	promoted  bool            // the queue dispatched the request before its class, because of its age
+	shed      string          // queue.Shed… reason for which the queue rejected the request
+	refused   *routing.Choice // candidates of the policy when no worker was selected
 }
 
 var _ control.Waiter = (*wait)(nil)
 
-// OnWake is part of control.Waiter.
+// OnWake implements control.Waiter.
 func (w *wait) OnWake() { w.wakeup.notify() }
 
-// fillTicket makes what stands for the request in its pool's queue.
+// fillTicket returns the ticket that represents the request in its pool's queue.
 func fillTicket(x *exchange) *queue.Ticket {
 	t := &x.wait.ticket
 	t.Request, t.Tried = &x.facts, x.dispatch.tried
@@ -79,8 +79,8 @@ func fillTicket(x *exchange) *queue.Ticket {
 	return t
 }
 
-// enterQueue waits for the request's turn and for the worker that is picked and booked
-// for it in one step.
+// enterQueue returns the lease of a worker, which the queue selects and books in one step. If no worker
+// is free, it waits for the turn of the request.
 func (x *exchange) enterQueue() (routing.Lease, error) {
 	w := &x.wait
 	resetPlacement(x)
@@ -89,7 +89,7 @@ func (x *exchange) enterQueue() (routing.Lease, error) {
 	w.placement.selection = time.Since(began)
 	if errors.Is(err, queue.ErrWaiting) {
 		lease, err = waitForWakeup(x, t, began)
-		w.placement.waited, w.placement.selection = time.Since(began).Truncate(time.Microsecond), 0 // as records have it
+		w.placement.waited, w.placement.selection = time.Since(began).Truncate(time.Microsecond), 0 // records have µs
 		w.total += w.placement.waited
 	}
 	w.promoted = w.promoted || t.Promoted()
@@ -103,7 +103,7 @@ func (x *exchange) enterQueue() (routing.Lease, error) {
 	return lease, err
 }
 
-// waitForWakeup waits until the ticket is granted, its time is over or its client has left.
+// waitForWakeup waits until the queue dispatches the ticket, the ticket expires, or the client leaves.
 func waitForWakeup(x *exchange, t *queue.Ticket, began time.Time) (routing.Lease, error) {
 	q := x.resolution.Pool.WaitQueue
 	late := time.NewTimer(q.WaitUntil(t).Sub(began))
@@ -124,7 +124,7 @@ func waitForWakeup(x *exchange, t *queue.Ticket, began time.Time) (routing.Lease
 			}
 			return lease, errClientGone
 		}
-		if x.s.isCut.Load() { // the places of requests that a drain cuts are for no other request
+		if x.s.isCut.Load() { // a slot that a cut request released must not start another request
 			_ = q.Leave(t, queue.Cancelled, time.Now())
 			return lease, shuttingDown()
 		}
@@ -134,11 +134,11 @@ func waitForWakeup(x *exchange, t *queue.Ticket, began time.Time) (routing.Lease
 				return lease, err
 			}
 		}
-		late.Reset(time.Until(q.WaitUntil(t))) // it may have become longer, or have struck beside a grant
+		late.Reset(time.Until(q.WaitUntil(t))) // the limit may have moved, or the timer fired with the wakeup
 	}
 }
 
-// leaveQueue settles what the request has cost its tenant's share.
+// leaveQueue settles the real usage of the request against its tenant's share of the queue.
 func leaveQueue(x *exchange) {
 	if x.wait.ticket.Ref != nil {
 		used := settlementOf(x).usage

@@ -14,7 +14,8 @@ import (
 	"tierway/telemetry"
 )
 
-// publishDecision counts the request's end, and writes what is made from its Decision.
+// publishDecision updates the metrics of ended requests and publishes the record. d must not change
+// afterwards.
 func publishDecision(x *exchange, d *decisions.Decision) {
 	x.s.metrics.TenantEnded(d.Tenant, outcomeIndex(d.Result), d.Usage.Prompt, d.Usage.Cached, d.Usage.Output)
 	if limit := string(x.admission.Allowance.Refused); limit != "" {
@@ -24,7 +25,7 @@ func publishDecision(x *exchange, d *decisions.Decision) {
 	if p := x.resolution.Pool; p != nil {
 		p.Series.Duration.Observe(d.DurationMs / 1000)
 		p.Series.Ended(int(x.in.Dialect), outcomeIndex(d.Result))
-		if len(x.dispatch.attempts) > 0 && !x.resolution.Stored { // whose one worker is asked without a queue
+		if len(x.dispatch.attempts) > 0 && !x.resolution.Stored { // stored responses bypass the queue
 			p.Waits.Dispatched(int(x.parsed.Class), x.wait.total)
 		}
 	} else {
@@ -36,7 +37,7 @@ func publishDecision(x *exchange, d *decisions.Decision) {
 // buildDecision fills the request's record with what its stages have returned.
 func buildDecision(x *exchange, d *decisions.Decision) {
 	res, used := &x.resolution, settlementOf(x)
-	if !x.trace.On { // the client is unknown, and its headers do not count
+	if !x.trace.On { // not authenticated: the trace headers of the client are ignored
 		x.trace = x.s.traces.Begin(x.in.HTTP.Header, false, x.in.Start)
 	}
 	*d = decisions.Decision{
@@ -98,7 +99,7 @@ func buildDecision(x *exchange, d *decisions.Decision) {
 	}
 }
 
-// decisionFeatures are what the request was classified and routed by, without its text.
+// decisionFeatures returns the features by which the request was classified and routed, without its text.
 func decisionFeatures(x *exchange) decisions.Features {
 	e := &x.resolution.Evidence
 	f := decisions.Features{
@@ -120,8 +121,8 @@ func decisionFeatures(x *exchange) decisions.Features {
 	return f
 }
 
-// headerTier is the tier that X-Model-Tier names: "other" for none of them, "" where
-// there is no such header, and for a request that is not resolved.
+// headerTier returns the tier in X-Model-Tier, or "other" if it names no tier. It returns "" without the
+// header, and for a request that is not resolved.
 func headerTier(x *exchange) string {
 	asked := x.in.HTTP.Header.Get("X-Model-Tier")
 	if asked == "" || x.resolution.Requested == "" && x.resolution.Target == "" {
@@ -133,8 +134,7 @@ func headerTier(x *exchange) string {
 	return "other"
 }
 
-// countPrefix compares what the worker was believed to have of the prompt with what
-// its engine says.
+// countPrefix counts the predicted and the reported prefix hit of the attempt.
 func countPrefix(a *attempt) {
 	result := telemetry.PrefixMiss
 	switch {
@@ -145,22 +145,22 @@ func countPrefix(a *attempt) {
 	case a.lease.Overlap() > 0:
 		result = telemetry.PrefixHit
 	}
-	cached := int64(-1) // nothing is known
+	cached := int64(-1) // unknown
 	if a.usage.CachedKnown {
 		cached = a.usage.Cached
 	}
 	a.x.resolution.Pool.Series.CountPrefix(result, a.lease.Overlap(), cached)
 }
 
-// countPace counts the time between two tokens of a generated stream whose engine has told
-// how many there were.
+// countPace observes the time per output token of a generated stream, if the engine reported the number
+// of tokens.
 func countPace(a *attempt) {
 	if n := a.usage.Output; n > 1 && !a.firstAt.IsZero() {
 		a.x.resolution.Pool.Series.TPOT.Observe(a.lastAt.Sub(a.firstAt).Seconds() / float64(n-1))
 	}
 }
 
-// exportTrace has the spans of a sampled request exported.
+// exportTrace exports the spans of a sampled request.
 func exportTrace(x *exchange, d *decisions.Decision) {
 	if !x.trace.Sampled {
 		return
@@ -181,19 +181,19 @@ func outcomeIndex(o decisions.Result) int {
 	return 0
 }
 
-// placement is how a request came to the worker that it was given last.
+// placement describes how the last worker of a request was selected.
 type placement struct {
-	waited    time.Duration // in the queue, for this worker
-	selection time.Duration // that choosing and booking took; 0 after a wait
-	choice    *routing.Choice
+	waited    time.Duration   // queue time for this worker
+	selection time.Duration   // time to select and book it; 0 after a wait
+	choice    *routing.Choice // candidates and scores; nil if they are not recorded
 }
 
-// keepsRecords reports whether more of a request is kept than its log line.
+// keepsRecords reports whether the full record of a request is kept or exported, not only its log line.
 func keepsRecords(x *exchange) bool {
 	return x.trace.Sampled || x.s.records.keeps.Load()
 }
 
-// resetPlacement has the next pick recorded.
+// resetPlacement clears the placement. If records are kept, the next selection is recorded in it.
 func resetPlacement(x *exchange) {
 	x.wait.placement = placement{}
 	if x.facts.Record = nil; keepsRecords(x) {
@@ -203,7 +203,7 @@ func resetPlacement(x *exchange) {
 	}
 }
 
-// buildAttempt is the attempt as the request's record has it.
+// buildAttempt returns the record of an attempt.
 func buildAttempt(a *attempt) decisions.Attempt {
 	x := a.x
 	try := decisions.Attempt{
@@ -235,7 +235,7 @@ func buildAttempt(a *attempt) decisions.Attempt {
 	return try
 }
 
-// errorType says in one word what the attempt failed by, "" of one that did not.
+// errorType returns the type of the attempt's error for records and spans, or "" without an error.
 func errorType(a *attempt) string {
 	f, fault, status := a.failure, a.fault, 0
 	if f != nil {
@@ -257,7 +257,7 @@ func errorType(a *attempt) string {
 		return decisions.ErrorClientGone
 	case f != nil && !f.sent && errors.Is(fault, routing.ErrExcluded):
 		return decisions.ErrorGateway
-	case f != nil && !f.sent: // and nothing else cut it
+	case f != nil && !f.sent:
 		return decisions.ErrorConnect
 	case f != nil && f.err.Code == openai.CodeWorkerProtocol:
 		return decisions.ErrorProtocol

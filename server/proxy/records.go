@@ -7,21 +7,21 @@ import (
 	"tierway/decisions"
 )
 
-// records are where the records of ended requests go.
+// records writes the records of ended requests to their destinations.
 type records struct {
-	access *decisions.AccessLog // nil without
-	log    *decisions.Log       // the last ones
-	file   *decisions.File      // nil without
-	keeps  atomic.Bool          // more of a record is kept than its log line
+	access *decisions.AccessLog // nil without an access log
+	log    *decisions.Log       // the latest records, in memory
+	file   *decisions.File      // nil without a file
+	keeps  atomic.Bool          // full records are kept, not only log lines
 }
 
-// configure puts the bounds of a configuration in force.
+// configure applies the bounds of a configuration.
 func (r *records) configure(f *config.File) {
 	r.log.Resize(f.Decisions.Keep)
 	r.keeps.Store(f.Decisions.Keep > 0 || r.file != nil)
 }
 
-// add writes the record of a request that has ended, which must not change afterwards.
+// add writes the record of an ended request. d must not change afterwards.
 func (r *records) add(d *decisions.Decision) {
 	if r.access != nil {
 		r.access.Write(d)

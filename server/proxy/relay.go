@@ -16,8 +16,8 @@ import (
 	"tierway/server/intake"
 )
 
-// relayAnswer relays a worker's answer to the client. If it returns a failure, the client has
-// received nothing of the answer.
+// relayAnswer relays a worker's answer to the client. If it returns a failure, the client has received
+// no content.
 func relayAnswer(a *attempt, resp *http1.Response) *failure {
 	raw := a.x.in.Dialect == openai.Other
 	if resp.Status < 200 || resp.Status > 299 && !(raw && resp.Status < 400) { // raw answers include redirects and 304
@@ -42,10 +42,10 @@ func relayAnswer(a *attempt, resp *http1.Response) *failure {
 }
 
 const (
-	// refusalMax is the largest part of an error's body that is read: some engines repeat the
+	// refusalMax is the largest part of an error's body that is read, in bytes. Some engines repeat the
 	// request in it.
 	refusalMax = 1 << 20
-	// refusalWait bounds how long an error's body may take after its head.
+	// refusalWait is the time limit for an error's body after its head.
 	refusalWait = 2 * time.Second
 )
 
@@ -121,10 +121,10 @@ func passRefusal(a *attempt, resp *http1.Response, body []byte) {
 	a.ending.result, a.ending.code = decisions.Refused, string(code)
 }
 
-// refusedAddition returns the added field that the engine may have refused: one that its error
-// names. An engine that repeats the request in its errors names all fields, so only a successful
-// answer without the field proves the refusal. If two fields were removed one after the other, it
-// proves the last one. For any other error the body is restored.
+// refusedAddition returns the added field that the engine's error names, and that it may have refused.
+// Some engines repeat the whole request in their errors and thus name all fields. Therefore only a
+// successful answer without the field proves the refusal; after two removals it proves the second. If
+// the error names no added field, the body of resp is restored.
 func refusedAddition(a *attempt, resp *http1.Response) addition {
 	if len(a.addsUsage)+len(a.addsPriority) == 0 || resp.Status != http.StatusBadRequest &&
 		resp.Status != http.StatusUnprocessableEntity {
@@ -149,7 +149,7 @@ func refusedAddition(a *attempt, resp *http1.Response) addition {
 // readRefusal reads the part of an error's body that arrives within refusalWait.
 func readRefusal(a *attempt, resp *http1.Response) []byte {
 	a.watch.startSilence(refusalWait, errIdleTimeout)
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, refusalMax)) //nolint:errcheck // what came is what there is
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, refusalMax)) //nolint:errcheck // a part is sufficient
 	return body
 }
 
@@ -202,11 +202,11 @@ func relayWhole(a *attempt, resp *http1.Response) *failure {
 	return nil
 }
 
-// claimed is the largest buffer that an answer gets by its Content-Length alone, and without a
-// reservation: a false Content-Length costs a worker nothing.
-const claimed = 1 << 20
+// unreservedMax is the largest buffer in bytes that an answer gets by its Content-Length alone, and
+// without a reservation, because a worker can send a false Content-Length.
+const unreservedMax = 1 << 20
 
-// readWhole reads an answer's body, of at most max_response_bytes. A buffer longer than claimed is
+// readWhole reads an answer's body, of at most max_response_bytes. A buffer longer than unreservedMax is
 // reserved from memory.
 func readWhole(a *attempt, resp *http1.Response, buf *bytes.Buffer, memory *intake.BodyMemory) *failure {
 	most := int64(a.x.in.Snap.File.MaxResponseBytes)
@@ -214,13 +214,13 @@ func readWhole(a *attempt, resp *http1.Response, buf *bytes.Buffer, memory *inta
 		return tooLarge(a, "an answer", int(most))
 	}
 	if resp.ContentLength > 0 {
-		buf.Grow(int(min(resp.ContentLength, claimed)) + bytes.MinRead)
+		buf.Grow(int(min(resp.ContentLength, unreservedMax)) + bytes.MinRead)
 	}
 	for {
 		if buf.Available() < bytes.MinRead {
 			more := max(bytes.MinRead, buf.Len()) // doubles
 			before := memory.Held
-			if size := int64(buf.Len() + more); size > claimed && memory.Reserve(size) != nil {
+			if size := int64(buf.Len() + more); size > unreservedMax && memory.Reserve(size) != nil {
 				return a.noAnswerMemory(buf.Len())
 			}
 			buf.Grow(more)
@@ -246,8 +246,8 @@ func readWhole(a *attempt, resp *http1.Response, buf *bytes.Buffer, memory *inta
 }
 
 // tooLarge returns the failure of an answer or an event that exceeds max_response_bytes; bytes is the
-// length that was received. The request may have caused it, and another worker's answer would be as
-// large. Therefore no worker is at fault, and the work is charged.
+// received length. Another worker's answer would be as large. Therefore the worker is not at fault, no
+// other worker is tried, and the usage is charged.
 func tooLarge(a *attempt, what string, bytes int) *failure {
 	a.bookEstimate(a.x.resolution.Unreported(&a.x.parsed, bytes))
 	most := a.x.in.Snap.File.MaxResponseBytes
@@ -288,7 +288,7 @@ func (x *exchange) answerWhole(status int, from http.Header, body []byte) error 
 // fault is the worker's fault by the status of the answer.
 func relayRaw(a *attempt, resp *http1.Response, fault error) *failure {
 	x := a.x
-	x.answer.stopBeats() // a comment must not interrupt unparsed bytes
+	x.answer.stopBeats() // a heartbeat must not interrupt unparsed bytes
 	kept := x.s.buffers.copies.Get().(*[]byte)
 	defer x.s.buffers.copies.Put(kept)
 	idle := x.in.Snap.File.Timeouts.Idle
@@ -335,8 +335,8 @@ func relayRaw(a *attempt, resp *http1.Response, fault error) *failure {
 	}
 }
 
-// cutRaw ends an incomplete raw answer by cutting the connection: unparsed bytes have no place for an
-// error.
+// cutRaw ends an incomplete raw answer by cutting the connection, because an error event cannot be
+// inserted into unparsed bytes.
 func cutRaw(a *attempt, f *failure) {
 	a.fault, a.x.answer.abort = f.fault, true
 	a.ending = endingOf(f.err)

@@ -23,14 +23,14 @@ type stream struct {
 	tracker    openai.Tracker
 	out        []byte        // events to flush
 	rewritten  []byte        // buffer for the rewritten event
-	stripUsage bool          // the usage chunk was asked for by the gateway alone
-	idle       time.Duration // how long the worker may be silent; 0 before its first event
-	opened     bool          // the status is sent: events go to the client as they come
-	content    bool
-	remembered bool              // the response's id is stored
-	memory     intake.BodyMemory // of a long event
-	// offset in out of the chunk with the finish reason, into which the usage chunk is merged;
-	// -1 if out does not end with it
+	stripUsage bool          // the gateway requested the usage chunk, the client did not
+	idle       time.Duration // time limit of each read; 0 before the first event
+	opened     bool          // the status is sent, and events are relayed at once
+	content    bool          // the worker has sent content
+	remembered bool          // the response's id is stored
+	memory     intake.BodyMemory
+	// finishAt is the offset in out of the chunk with the finish reason, into which the usage chunk is
+	// merged; -1 if out does not end with that chunk.
 	finishAt int
 }
 
@@ -92,13 +92,13 @@ func (s *stream) run() *failure {
 	}
 }
 
-// silent reports whether an event is not relayed: a comment, or a ping in a dialect without pings,
+// isDropped reports whether an event is not relayed: a comment, or a ping in a dialect without pings,
 // which SDKs would read as a chunk.
 func (s *stream) isDropped(ev openai.Event) bool {
 	return ev.Comment || s.endsWithDone() && string(ev.Name) == "ping"
 }
 
-// event handles one event. done reports that the client has the end of the stream.
+// handleEvent handles one event. done reports that the client has the end of the stream.
 func (s *stream) handleEvent(ev openai.Event) (f *failure, done bool) {
 	mark := s.tracker.Observe(ev)
 	switch {
@@ -156,7 +156,7 @@ func (s *stream) handleEvent(ev openai.Event) (f *failure, done bool) {
 	return nil, false
 }
 
-// terminated reports whether the dialect's streams end with [DONE].
+// endsWithDone reports whether the dialect's streams end with [DONE].
 func (s *stream) endsWithDone() bool {
 	return s.x.in.Dialect == openai.Chat || s.x.in.Dialect == openai.Completions
 }
@@ -165,7 +165,7 @@ func (s *stream) endsWithDone() bool {
 // some hundred bytes before it.
 const preambleMax = 64 << 10
 
-// preamble reports whether events without content are held until the first content. Until then
+// holdsPreamble reports whether events without content are held until the first content. Until then
 // another worker can take over a failing stream. A request that must not reach an engine twice is not
 // held, and its client receives the id of the response at once.
 func (s *stream) holdsPreamble() bool {
@@ -188,8 +188,8 @@ func (s *stream) open() {
 	s.x.parsed.DropBody(&s.x.in)
 }
 
-// proven finishes a stream with a proven end. It reads the rest of the body after the client has
-// everything. It returns true.
+// finishProven finishes a stream with a proven end. After the client has received all events, it reads
+// the rest of the body, so that the connection can be reused. It returns true.
 func (s *stream) finishProven() bool {
 	if s.flush() != nil {
 		s.clientLeft()
@@ -222,7 +222,7 @@ func (s *stream) finish(end telemetry.StreamEnd) {
 	s.streamEnded(end, decisions.OK, nil)
 }
 
-// broken handles the end of the body, proven or not.
+// handleBodyEnd handles the end of the body: err is io.EOF or the error of the read.
 func (s *stream) handleBodyEnd(err error) *failure {
 	eof := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) && s.cause() == nil
 	switch {
@@ -250,7 +250,7 @@ func (s *stream) handleBodyEnd(err error) *failure {
 	return f
 }
 
-// complete adds the terminator that an engine omitted after its last chunk.
+// repairEnd adds the terminator that an engine omitted after its last chunk.
 func (s *stream) repairEnd() {
 	switch s.x.in.Dialect {
 	case openai.Messages:
@@ -265,9 +265,9 @@ func (s *stream) repairEnd() {
 	s.finish(telemetry.EndRepaired)
 }
 
-// fail handles a failed worker. It returns f while no content is sent; afterwards it sends one error
-// event. The request may have caused an error that the engine reports, and any failure before the
-// first content. A connection that breaks later is the worker's fault.
+// fail handles a failure of the worker. While no content is sent, it returns f; afterwards it sends one
+// error event. A connection that breaks after content is the worker's fault. Other failures may be
+// caused by the request, and are excluded unless earlier failures prove the worker at fault.
 func (s *stream) fail(f *failure) (*failure, bool) {
 	if !s.x.answer.committed() {
 		return f, false
@@ -284,8 +284,8 @@ func (s *stream) fail(f *failure) (*failure, bool) {
 	return nil, true
 }
 
-// book accounts for the usage that the engine reported, or else for an estimate of the received part
-// of the answer. A report before the end may miss later output; then the larger output counts.
+// bookUsage books the usage that the engine reported, or else an estimate of the received part of the
+// answer. A report before the end may miss later output; then the larger output counts.
 func (s *stream) bookUsage() {
 	u, ok := s.tracker.Usage()
 	whole := s.tracker.Proven() || s.tracker.Finished()
@@ -301,7 +301,7 @@ func (s *stream) bookUsage() {
 	}
 }
 
-// cut ends an answer with content by an error event, without the dialect's regular end.
+// cutStream ends a stream with an error event instead of the dialect's regular end.
 func (s *stream) cutStream(e *openai.Error, fault error) {
 	s.out = append(s.out, s.errorFrame(e)...)
 	err := s.flush()
@@ -313,7 +313,7 @@ func (s *stream) cutStream(e *openai.Error, fault error) {
 	}
 }
 
-// frame returns the event that ends the stream with an error.
+// errorFrame returns the event that ends the stream with an error.
 func (s *stream) errorFrame(e *openai.Error) []byte {
 	if s.x.in.Dialect != openai.Responses {
 		return e.Frame(s.x.in.Dialect)

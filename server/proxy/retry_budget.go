@@ -5,23 +5,21 @@ import (
 	"time"
 )
 
-// retryBudget bounds retries to a share of the requests plus a constant rate, so
-// that retries do not overload workers that already fail. Linkerd and Finagle
-// bound retries the same way.
+// retryBudget limits retries to a share of the requests plus a constant rate, so that retries do not
+// overload failing workers. Linkerd and Finagle limit retries the same way.
 type retryBudget struct {
 	mu     sync.Mutex
 	share  float64
 	tokens float64
-	at     time.Time // up to when the constant rate is credited
+	at     time.Time // time until which the constant rate is credited
 }
 
 const (
-	// retryTrickle is the retries per second that are allowed at any traffic, so
-	// that a gateway with few requests can retry all of them. It is Linkerd's
-	// default.
+	// retryTrickle is the number of retries per second that are always allowed, so that a gateway with
+	// few requests can retry all of them. It is Linkerd's default.
 	retryTrickle = 10
-	// retryCap is the most retries that are saved up: ten seconds of the trickle,
-	// Linkerd's window. A new gateway starts with all of them.
+	// retryCap is the largest number of saved retries: ten seconds of the trickle, Linkerd's window.
+	// A new gateway starts with this number.
 	retryCap = 10 * retryTrickle
 )
 
@@ -35,14 +33,14 @@ func (b *retryBudget) configure(share float64) {
 	b.mu.Unlock()
 }
 
-// request credits one first attempt.
+// creditRequest credits one first attempt.
 func (b *retryBudget) creditRequest() {
 	b.mu.Lock()
 	b.tokens = min(retryCap, b.tokens+b.share)
 	b.mu.Unlock()
 }
 
-// take spends one retry at the given time. It returns false when none is left.
+// spendRetry spends one retry at the given time. It returns false when none is left.
 func (b *retryBudget) spendRetry(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

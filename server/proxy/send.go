@@ -11,37 +11,39 @@ import (
 	"tierway/telemetry"
 )
 
-// addition is what a request has beyond its client's own fields.
+// addition is a field that the gateway adds to a request.
 type addition uint8
 
 const (
 	nothingAdded  addition = iota
-	usageAdded             // asks for the usage that accounting needs
-	priorityAdded          // for the engine's own queue
+	usageAdded             // requests the usage, for accounting
+	priorityAdded          // priority in the engine's own queue
 )
 
-// sentPriority is the priority in the engine's own queue that a request is sent with.
+// sentPriority is the priority field of the request to an engine.
 type sentPriority struct {
 	value int64
 	set   bool
 }
 
-// enginePriority is the request's: of an engine that takes one, by its class, and never
-// more urgent than that.
+// enginePriority returns the priority for the engine's own queue. The class of the request determines
+// it; the client can choose a less urgent one. It is not set for engines without priorities.
 func enginePriority(a *attempt) sentPriority {
 	x := a.x
 	value, set := openai.EnginePriority(int(x.parsed.Class), x.parsed.Req.Priority, x.parsed.Req.PriorityGiven)
-	set = set || value != 0 && x.in.Dialect == openai.Messages // whose body has no such field
+	set = set || value != 0 && x.in.Dialect == openai.Messages // sent as a header: the body has no such field
 	switch {
 	case !set || !a.m.Engine().TakesPriority():
 		return sentPriority{}
-	case a.m.RejectsPriority.Load(): // it may be started anew with priorities, and what is urgent must not pass then
+	// The engine may restart with priorities: then the client's urgent priority must not pass.
+	case a.m.RejectsPriority.Load():
 		return sentPriority{0, x.parsed.Req.PriorityGiven && x.parsed.Req.Priority < 0}
 	}
 	return sentPriority{value, true}
 }
 
-// omitAddition omits the field that the engine has refused, until the worker was down.
+// omitAddition makes later requests to the worker omit the field that its engine refused, until the
+// worker has been down.
 func omitAddition(a *attempt, refused addition) {
 	switch refused {
 	case priorityAdded:
@@ -53,8 +55,9 @@ func omitAddition(a *attempt, refused addition) {
 	}
 }
 
-// sendRequest writes the request to the worker and waits for the answer's header.
-func sendRequest(ctx context.Context, a *attempt, account bool, priority sentPriority) (*http1.Response, error) {
+// sendRequest sends the request to the worker and returns the head of the answer. addUsage requests the
+// usage from the engine.
+func sendRequest(ctx context.Context, a *attempt, addUsage bool, priority sentPriority) (*http1.Response, error) {
 	x := a.x
 	req := &http1.Request{
 		Method: x.in.HTTP.Method,
@@ -68,7 +71,7 @@ func sendRequest(ctx context.Context, a *attempt, account bool, priority sentPri
 	}
 	edit := openai.Edit{
 		Model:        x.resolution.Resolution.Model,
-		IncludeUsage: account,
+		IncludeUsage: addUsage,
 		CacheSalt:    saltFor(x, a.m),
 		Priority:     priority.value,
 		SetPriority:  priority.set,
@@ -88,12 +91,12 @@ func sendRequest(ctx context.Context, a *attempt, account bool, priority sentPri
 		req.Body = [][]byte{x.parsed.Req.Body}
 	default:
 		req.Body = x.parsed.Req.Splice(edit)
-		// Isolation is never given up for an engine that refuses it.
-		a.addsUsage = x.parsed.Req.AddedFields(openai.Edit{IncludeUsage: account})
+		// The cache salt is not listed: it isolates tenants, so it is sent even if the engine refuses it.
+		a.addsUsage = x.parsed.Req.AddedFields(openai.Edit{IncludeUsage: addUsage})
 		a.addsPriority = x.parsed.Req.AddedFields(openai.Edit{Priority: priority.value, SetPriority: priority.set})
 		if x.in.Dialect == openai.Messages && priority.set && priority.value != 0 && !x.resolution.Free(&x.in) {
 			req.Header["X-Vllm-Priority"] = []string{strconv.FormatInt(priority.value, 10)}
-			a.addsPriority = append(a.addsPriority, "priority") // as the engine's refusal calls it
+			a.addsPriority = append(a.addsPriority, "priority") // the engine's error names the field, not the header
 		}
 	}
 	send := a.m.Worker.Send
@@ -103,17 +106,17 @@ func sendRequest(ctx context.Context, a *attempt, account bool, priority sentPri
 	resp, err := send(ctx, req)
 	if err == nil {
 		a.status, a.headAt = resp.Status, time.Now()
-		if x.in.Dialect != openai.Other { // whose bytes nothing here reads
+		if x.in.Dialect != openai.Other { // raw answers are relayed without parsing
 			err = unpackBody(resp)
 		}
 	}
 	return resp, err
 }
 
-// escapedQuery returns a query as it can stand in a request line. net/http's server
-// accepts bytes that a request line must not hold: others than ASCII, over HTTP/2
-// also blanks. They are percent-encoded, which leaves their meaning as it is. So is
-// #, at which some engines would end the query.
+// escapedQuery returns a query that is valid in a request line. net/http's server accepts bytes that a
+// request line must not contain: non-ASCII bytes, and over HTTP/2 also spaces. They are
+// percent-encoded, which does not change their meaning. # is encoded too, because some engines would
+// end the query there.
 func escapedQuery(raw string) string {
 	first := 0
 	for first < len(raw) && inQuery(raw[first]) {
@@ -135,13 +138,13 @@ func escapedQuery(raw string) string {
 
 const upperHex = "0123456789ABCDEF"
 
-// inQuery reports whether a byte of a query may be sent as it is.
+// inQuery reports whether a byte of a query may be sent unescaped.
 func inQuery(c byte) bool { return c > ' ' && c < 0x7f && c != '#' }
 
-// saltFor is the salt of the prefix cache that a worker is sent: the tenant's own,
-// so that no tenant can find out there what another one has asked. It is left out only
-// for engines that are known to take none, unless a client has sent one itself: an
-// engine that is not known yet may refuse it, which is better than sharing.
+// saltFor returns the salt of the prefix cache for the request to a worker. A salt per tenant prevents
+// tenants from detecting the prompts of others by response times. The salt is omitted only for engines
+// without this feature, and if the client sent none. An unknown engine receives it: a refusal is
+// better than a shared cache.
 func saltFor(x *exchange, m *control.Member) string {
 	e := m.Engine()
 	known := e != "" && e != openai.EngineAuto

@@ -12,7 +12,7 @@ import (
 	"tierway/tenants"
 )
 
-// rateHeaders sets OpenAI's six headers, as far as there are such limits.
+// rateHeaders sets OpenAI's six rate-limit headers, for the limits that exist.
 func rateHeaders(h http.Header, v tenants.Admission) {
 	set := setInto(h)
 	if m := v.Requests; m.Set {
@@ -27,29 +27,29 @@ func rateHeaders(h http.Header, v tenants.Admission) {
 	}
 }
 
-// dropRateHeaders takes back what rateHeaders has set.
+// dropRateHeaders removes the headers of rateHeaders.
 func dropRateHeaders(h http.Header) {
-	for _, of := range []string{"Requests", "Tokens"} {
-		for _, what := range []string{"Limit", "Remaining", "Reset"} {
-			h.Del("X-Ratelimit-" + what + "-" + of)
+	for _, unit := range []string{"Requests", "Tokens"} {
+		for _, field := range []string{"Limit", "Remaining", "Reset"} {
+			h.Del("X-Ratelimit-" + field + "-" + unit)
 		}
 	}
 }
 
-// limited reports whether the answer carries rate-limit headers.
+// hasRateHeaders reports whether the answer carries rate-limit headers.
 func hasRateHeaders(x *exchange) bool {
 	return x.admission.Allowance.Requests.Set || x.admission.Allowance.Tokens.Set
 }
 
-// settlement is what a request, or one of its attempts, has used.
+// settlement is the usage of a request, or of one attempt.
 type settlement struct {
 	usage     openai.Usage
 	known     bool // usage is booked
-	estimated bool // no engine has reported it, or not all of it
-	sent      bool // a worker may have received part of the request; it is then not refunded
+	estimated bool // no engine reported the usage, or only a part of it
+	sent      bool // a worker may have received part of the request, so it is not refunded
 }
 
-// settlementOf is what the attempts of a request have used: the usage that was booked last.
+// settlementOf returns the usage of a request: the usage that its attempts booked last.
 func settlementOf(x *exchange) (s settlement) {
 	for _, a := range x.dispatch.attempts {
 		sent := s.sent || a.used.sent
@@ -61,11 +61,11 @@ func settlementOf(x *exchange) (s settlement) {
 	return s
 }
 
-// refunded reports whether no worker can have received any part of the request. It then costs
-// its tenant nothing.
+// refunded reports whether the request costs its tenant nothing, because no worker can have received any
+// part of it.
 func refunded(x *exchange) bool { return x.admission.Grant != nil && !settlementOf(x).sent }
 
-// settle replaces the reservation by the real usage.
+// settleUsage replaces the reservation by the real usage.
 func (x *exchange) settleUsage() {
 	if g := x.admission.Grant; g != nil {
 		u := settlementOf(x).usage
@@ -73,7 +73,7 @@ func (x *exchange) settleUsage() {
 	}
 }
 
-// money is what a usage costs by the price of the request's pool.
+// money returns the cost of a usage by the price of the request's pool.
 func money(x *exchange, u openai.Usage) tenants.Money {
 	if x.resolution.Pool == nil {
 		return 0
@@ -81,7 +81,7 @@ func money(x *exchange, u openai.Usage) tenants.Money {
 	return x.resolution.Pool.Price.Cost(u.Prompt, u.Cached, u.Output)
 }
 
-// writeLedger writes the request's one row of the ledger.
+// writeLedger writes the request's row of the ledger.
 func writeLedger(x *exchange, d *decisions.Decision) {
 	if x.s.control.Stores.Ledger == nil || x.caller.Caller == nil || !x.inLedger {
 		return
@@ -117,9 +117,8 @@ func writeLedger(x *exchange, d *decisions.Decision) {
 	})
 }
 
-// estimate books tokens that no engine reported: the prompt's estimate, and the
-// output that was counted on its way to the client. It is what the ledger calls
-// estimated. Raw answers are not booked in tokens.
+// bookEstimate books an estimated usage for an answer whose engine reported none: the prompt's estimate,
+// and output, which the gateway counted. The ledger marks it as estimated. Raw answers have no tokens.
 func (a *attempt) bookEstimate(output int64) {
 	x := a.x
 	if x.resolution.Free(&x.in) || x.in.Dialect == openai.Audio || x.in.Dialect == openai.Images ||
@@ -129,8 +128,8 @@ func (a *attempt) bookEstimate(output int64) {
 	a.used.usage, a.used.known, a.used.estimated = openai.Usage{Prompt: x.facts.PromptTokens, Output: output}, true, true
 }
 
-// newUUID7 returns a UUID of version 7 (RFC 9562): ordered by time, so that rows
-// that are written together lie together.
+// newUUID7 returns a UUID of version 7 (RFC 9562). These are ordered by time, so that rows that are
+// written together are stored together.
 func newUUID7(at time.Time, high, low uint64) string {
 	return control.FormatUUID(uint64(at.UnixMilli())<<16|high&0xffff, low, 7)
 }

@@ -11,7 +11,7 @@ import (
 	"tierway/server/intake"
 )
 
-// remember notes which worker holds the response that the request has made.
+// rememberResponse stores which worker has the response, if the engine stores it.
 func (a *attempt) rememberResponse(id string) {
 	x := a.x
 	if x.parsed.Stores() {
@@ -25,7 +25,7 @@ func (a *attempt) rememberResponse(id string) {
 	}
 }
 
-// serveStored serves a route about a stored response by the worker that holds it.
+// serveStored serves a route about a stored response at the worker that has it.
 func serveStored(x *exchange) error {
 	if err := x.in.CheckHeaders(); err != nil {
 		return err
@@ -41,15 +41,16 @@ func serveStored(x *exchange) error {
 	return responseNotFound(x.in.PathID)
 }
 
-// passStored serves a request about a response on a path that passes through a
-// pool. done reports that it is served, or refused with err.
+// passStored serves a request about a stored response on a path that passes through a pool. done reports
+// that the request is served, or refused with err.
 func passStored(x *exchange) (done bool, err error) {
 	id, below, ok := openai.ResponsePath(x.in.HTTP.URL.Path)
 	if !ok || id == "" {
 		return false, nil
 	}
 	p, m, foreign := x.s.intake.Locate(&x.in, &x.caller, id)
-	action := x.in.HTTP.Method == http.MethodPost && below == "" // such as compact: no API has a POST of a response itself
+	// A POST to /responses/compact is an action: no API has a POST to a response itself.
+	action := x.in.HTTP.Method == http.MethodPost && below == ""
 	switch {
 	case m != nil:
 		x.in.WorkerPath = x.in.HTTP.URL.EscapedPath()
@@ -60,13 +61,13 @@ func passStored(x *exchange) (done bool, err error) {
 	return false, nil
 }
 
-// forwardToHolder sends a request about a stored response to the worker that holds it.
+// forwardToHolder sends a request about a stored response to the worker that has it.
 func forwardToHolder(x *exchange, id string, p *control.Pool, m *control.Member) (err error) {
 	x.resolution.Pool = p
 	if x.parsed, err = x.s.intake.ReadUntouched(&x.in, &x.caller, p); err != nil {
 		return err
 	}
-	if x.in.Kind == intake.Stored { // which has no body that could ask for a stream
+	if x.in.Kind == intake.Stored { // the query selects a stream, because the request has no body
 		x.parsed.Req.Stream = x.in.HTTP.URL.Query().Get("stream") == "true"
 	}
 	x.resolution.Rule, x.resolution.Stored = decisions.RuleStored, true
@@ -85,8 +86,8 @@ func forwardToHolder(x *exchange, id string, p *control.Pool, m *control.Member)
 	return err
 }
 
-// pinToStored sends a follow-up of a stored response to the worker that holds
-// it. A response or conversation that may be another tenant's does not exist.
+// pinToStored restricts a follow-up of a stored response to the worker that has the response. It returns
+// a not-found error for a response or conversation that may belong to another tenant.
 func pinToStored(x *exchange) error {
 	if id := x.parsed.Req.PreviousResponseID; id != "" {
 		p, m, foreign := x.s.intake.Locate(&x.in, &x.caller, id)
@@ -94,7 +95,7 @@ func pinToStored(x *exchange) error {
 		case foreign, m == nil && !x.in.Snap.Private(x.resolution.Pool):
 			return previousNotFound(id)
 		case m != nil && p == x.resolution.Pool:
-			x.facts.Only = m // others may come while it waits for this one
+			x.facts.Only = m // the queue may dispatch other requests while this one waits
 		}
 	}
 	if id := x.parsed.Req.ConversationID; id != "" && !x.in.Snap.Private(x.resolution.Pool) {

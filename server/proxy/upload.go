@@ -8,7 +8,7 @@ import (
 	"tierway/server/intake"
 )
 
-// errClientBody is why an attempt ended whose body failed on the client's side.
+// errClientBody is the fault of an attempt that ended because the client did not send the whole body.
 var errClientBody = errors.New("the client's body failed")
 
 // upload is a request body that streams to the worker of an attempt.
@@ -30,13 +30,13 @@ func (u upload) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// sendUpload sends a request whose body streams. Afterwards the client's body is not
-// read any more, unless nothing of it was: then another worker may have it.
+// sendUpload sends a request with a streaming body. It ends the upload, unless no part of the body was
+// read: then another worker may receive it.
 func sendUpload(ctx context.Context, a *attempt, req *http1.Request) (*http1.Response, error) {
 	u := upload{a.x.parsed.Upload, a}
 	req.Upload, req.UploadLength = u, u.Length
 	release := context.AfterFunc(ctx, func() {
-		if !errors.Is(context.Cause(ctx), context.Canceled) { // which the client's own side ends by
+		if !errors.Is(context.Cause(ctx), context.Canceled) { // net/http cancels after the client's side failed
 			u.Stop()
 		}
 	})
@@ -48,8 +48,7 @@ func sendUpload(ctx context.Context, a *attempt, req *http1.Request) (*http1.Res
 	return resp, err
 }
 
-// uploadFailure is the failure of an attempt whose body failed on the client's side; nil
-// if it did not.
+// uploadFailure returns the failure of an attempt if the client's side of its upload failed, or nil.
 func (a *attempt) uploadFailure() *failure {
 	if a.x.parsed.Upload == nil {
 		return nil

@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// watchdog cancels an attempt when its worker has been silent for too long, or when the
-// exchange's time is over. The worker's silence counts only while the worker is awaited:
-// a client that takes its time with what came does not harm it.
+// watchdog cancels an attempt when its worker is silent for too long, or at the deadline of the
+// exchange. Silence is measured only while the gateway waits for the worker, so that a slow client
+// is not the worker's fault.
 type watchdog struct {
 	cancel context.CancelCauseFunc
 
 	mu    sync.Mutex // guards all below
 	timer *time.Timer
 	armed time.Time // when the timer fires
-	total time.Time // when the exchange's time is over
-	due   time.Time // when the silence is over; zero while the worker is not awaited
-	cause error     // of the silence
+	total time.Time // deadline of the exchange
+	due   time.Time // limit of the silence; zero while it is not measured
+	cause error     // cause of the cancellation at due
 }
 
-// start awaits the first byte until firstByte has passed, or until the exchange's time
-// is over if that is unbounded.
+// start measures silence until the first byte, with the limit firstByte. total is the deadline of the
+// exchange.
 func (w *watchdog) start(cancel context.CancelCauseFunc, firstByte time.Duration, total time.Time) {
-	w.mu.Lock() // a timer that fires at once waits until it is known
+	w.mu.Lock() // a timer that fires at once waits until w.timer is set
 	defer w.mu.Unlock()
 	w.cancel, w.total, w.cause = cancel, total, errFirstByteTimeout
 	now := time.Now()
@@ -32,7 +32,7 @@ func (w *watchdog) start(cancel context.CancelCauseFunc, firstByte time.Duration
 	w.timer = time.AfterFunc(w.armed.Sub(now), w.onTimer)
 }
 
-// after is the end of a wait of d, and not after that of the exchange's time.
+// waitEnd returns the end of a wait of d, or the deadline of the exchange if that is earlier.
 func (w *watchdog) waitEnd(now time.Time, d time.Duration) time.Time {
 	if d >= w.total.Sub(now) {
 		return w.total
@@ -47,7 +47,8 @@ func (w *watchdog) onTimer() {
 	}
 }
 
-// overdue returns why the attempt is to end, or nil after arming the timer anew.
+// overdue returns the cause for which the attempt must end. Otherwise it arms the timer again and
+// returns nil.
 func (w *watchdog) overdue(now time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -69,8 +70,8 @@ func (w *watchdog) armLocked(now, at time.Time) {
 	w.timer.Reset(at.Sub(now))
 }
 
-// await counts the worker's silence from now on: after d the attempt ends with the
-// cause. The timer is left alone unless it would fire too late.
+// startSilence measures the worker's silence from now on: after d the attempt ends with the cause. The
+// timer is set only if it would fire too late, because setting it for each read costs too much.
 func (w *watchdog) startSilence(d time.Duration, cause error) {
 	now := time.Now()
 	w.mu.Lock()
@@ -81,14 +82,14 @@ func (w *watchdog) startSilence(d time.Duration, cause error) {
 	}
 }
 
-// rest stops counting until the next await: the worker has sent something.
+// stopSilence ends the measurement until the next startSilence, because the worker sent data.
 func (w *watchdog) stopSilence() {
 	w.mu.Lock()
 	w.due = time.Time{}
 	w.mu.Unlock()
 }
 
-// extend moves the end of the exchange's time, which never comes closer.
+// extendTotal sets a later deadline of the exchange.
 func (w *watchdog) extendTotal(total time.Time) {
 	w.mu.Lock()
 	w.total = total
