@@ -113,7 +113,7 @@ func (d *decoder) checkPaths(f *File, s section, seen map[string]string) {
 				"remove it; the API's own endpoints reach a pool through models and serves")
 		}
 		// /v1/responses/* passes only POST requests and responses that this gateway knows.
-		kind := openai.KeptKind(http.MethodPost, strings.Replace(p, "*", "x", 1))
+		kind := openai.StoredKind(http.MethodPost, strings.Replace(p, "*", "x", 1))
 		if kind != "" && s.Tenant == "" && f.Auth.Required {
 			d.warn(path, d.shown(path, p)+" never passes a request: engines store "+kind+" without separating tenants",
 				"set "+s.path+".tenant to the only tenant that may use them")

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// maxMembers limits the gzip members of one body. A block compressor with blocks of 64 KiB
-	// makes half as many of a 32 MiB body. A body of empty members would otherwise take seconds.
+	// maxMembers limits the gzip members of one body. A compressor with blocks of 64 KiB writes 512
+	// members for a body of 32 MiB. Without a limit, a body of empty members takes seconds.
 	maxMembers = 1024
 
 	// maxRatio limits the decompressed bytes per compressed byte, beyond the first ratioFree
@@ -35,16 +35,16 @@ type Memory interface {
 
 // Decode reads a request body and decodes its Content-Encoding: none, identity or gzip. hint is
 // the Content-Length, or negative if unknown. Neither the encoded nor the decoded body may
-// exceed most bytes. gzip may decompress to 100 times its size, or to 1 MiB.
+// exceed limit bytes. gzip may decompress to 100 times its size, or to 1 MiB.
 //
 // Decode reserves memory before it allocates, so the buffer grows as the body arrives: its
 // capacity is at most four times the received bytes. A buffer and its replacement are reserved
 // together while both exist. The capacity of the result stays reserved, and after an error that
 // of the last buffer: the caller returns it.
 //
-// An error that the client can correct is a *RequestError. Any other error is the one of
-// memory, or the reader's own, wrapped.
-func Decode(encoding string, body io.Reader, hint, most int64, memory Memory) ([]byte, error) {
+// An error that the client can correct is a *RequestError. Every other error comes from memory, or
+// wraps the error of body.
+func Decode(encoding string, body io.Reader, hint, limit int64, memory Memory) ([]byte, error) {
 	zipped := false
 	switch e := strings.ToLower(strings.Trim(encoding, " \t")); e {
 	case "", "identity":
@@ -54,27 +54,27 @@ func Decode(encoding string, body io.Reader, hint, most int64, memory Memory) ([
 		return nil, &RequestError{Reason: CodeUnsupportedEncoding, Param: "Content-Encoding",
 			Message: "Content-Encoding " + Quoted(encoding) + " is not supported: send the body uncompressed, or with gzip once"}
 	}
-	if hint > most {
-		return nil, tooLarge(most)
+	if hint > limit {
+		return nil, tooLarge(limit)
 	}
-	source := &source{from: body, most: most}
-	into := buffer{hint: hint, most: most, memory: memory}
+	source := &source{from: body, limit: limit}
+	into := buffer{hint: hint, limit: limit, memory: memory}
 	var err error
 	if zipped {
-		into.hint, into.packed = -1, source
+		into.hint, into.compressed = -1, source
 		err = unzip(&into, source)
 	} else {
 		err = into.ReadAll(source)
 	}
 	if err != nil {
-		return nil, source.blame(err)
+		return nil, source.convertError(err)
 	}
 	return into.b, nil
 }
 
-func tooLarge(most int64) error {
+func tooLarge(limit int64) error {
 	return &RequestError{Reason: CodeRequestTooLarge,
-		Message: fmt.Sprintf("the request body exceeds %d bytes: send a smaller body, or raise max_body_bytes", most)}
+		Message: fmt.Sprintf("the request body exceeds %d bytes: send a smaller body, or raise max_body_bytes", limit)}
 }
 
 func badGzip(format string, args ...any) error {
@@ -88,17 +88,17 @@ type finalError struct{ error }
 // source reads at most a number of bytes and stores the reader's error, which separates broken
 // connections from broken bodies.
 type source struct {
-	from       io.Reader
-	read, most int64
-	err        error
+	from        io.Reader
+	read, limit int64
+	err         error
 }
 
 func (s *source) Read(p []byte) (int, error) {
 	// One byte over the limit shows that the body is too long.
-	p = p[:min(int64(len(p)), s.most-s.read+1)]
+	p = p[:min(int64(len(p)), s.limit-s.read+1)]
 	n, err := s.from.Read(p)
-	if s.read += int64(n); s.read > s.most {
-		err = finalError{tooLarge(s.most)}
+	if s.read += int64(n); s.read > s.limit {
+		err = finalError{tooLarge(s.limit)}
 	}
 	if err != nil && err != io.EOF {
 		s.err = err
@@ -106,8 +106,8 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// blame converts an error of reading through s into the caller's error.
-func (s *source) blame(err error) error {
+// convertError converts an error of reading through s into the caller's error.
+func (s *source) convertError(err error) error {
 	if final, ok := errors.AsType[finalError](err); ok {
 		return final.error
 	}
@@ -144,12 +144,12 @@ func unzip(into *buffer, from io.Reader) error {
 	return finalError{badGzip("has more than %d gzip members: compress it into one member", maxMembers)}
 }
 
-// buffer is a byte slice that grows to at most most+1 bytes.
+// buffer is a byte slice that grows to at most limit+1 bytes.
 type buffer struct {
-	b          []byte
-	hint, most int64
-	memory     Memory
-	packed     *source // source of the compressed bytes; nil for a plain body
+	b           []byte
+	hint, limit int64
+	memory      Memory
+	compressed  *source // source of the compressed bytes; nil for a plain body
 }
 
 // ReadAll appends everything that from returns.
@@ -164,9 +164,9 @@ func (f *buffer) ReadAll(from io.Reader) error {
 		n, err := from.Read(room)
 		f.b = f.b[:len(f.b)+n]
 		switch have := int64(len(f.b)); {
-		case have > f.most:
-			return finalError{tooLarge(f.most)}
-		case f.packed != nil && have > ratioFree && have > maxRatio*f.packed.read:
+		case have > f.limit:
+			return finalError{tooLarge(f.limit)}
+		case f.compressed != nil && have > ratioFree && have > maxRatio*f.compressed.read:
 			return finalError{badGzip("decompresses to more than %d times its size: send it uncompressed", maxRatio)}
 		case err == io.EOF:
 			return nil
@@ -192,8 +192,8 @@ func (f *buffer) grow() error {
 	case have <= f.hint:
 		want = f.hint + 1
 	}
-	if want >= f.most {
-		want = f.most + 1 // avoid another copy for one more byte
+	if want >= f.limit {
+		want = f.limit + 1 // avoid another copy for one more byte
 	}
 	if err := f.memory.Reserve(want); err != nil {
 		return finalError{err}

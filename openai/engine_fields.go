@@ -20,7 +20,7 @@ type engineMember struct {
 	name string
 }
 
-// engineField returns the one of EngineFields that equals name; "" if none does.
+// engineField returns name if it is one of EngineFields, else "".
 func engineField(name []byte) string {
 	for _, f := range EngineFields {
 		if string(name) == f {
@@ -30,8 +30,8 @@ func engineField(name []byte) string {
 	return ""
 }
 
-// noteEngine stores the position of a member with a name of EngineFields in any case.
-func (p *parser) noteEngine(name []byte, at span) {
+// recordEngineField stores the position of a member with a name of EngineFields in any case.
+func (p *parser) recordEngineField(name []byte, at span) {
 	f := engineField(name)
 	if f == "" {
 		f = engineField(folded(name))
@@ -58,24 +58,24 @@ func (r *Request) removals(e Edit) (cuts []change, empty bool) {
 		for r.Body[comma] != ',' && r.Body[comma] != '{' {
 			comma--
 		}
-		behind := Reader{b: r.Body, i: m.to}
-		follows := behind.Next() == ','
+		after := Reader{b: r.Body, i: m.to}
+		follows := after.Next() == ','
 		before := Reader{b: r.Body, i: last}
 		before.Next()
 		if stays = stays || r.Body[comma] == ',' && before.i != comma; stays {
 			m.from = comma
 		} else if follows {
-			m.to = behind.i + 1
+			m.to = after.i + 1
 		}
-		last, empty = behind.i, !stays && !follows
+		last, empty = after.i, !stays && !follows
 		cuts = append(cuts, change{span: m.span})
 	}
 	return cuts, empty
 }
 
-// engineForm returns the one of EngineFields that a form part sets, by its name or by its name
-// with a key in brackets, as forms encode objects.
-func engineForm(name string) string {
+// engineFormField returns the one of EngineFields that a form part of this name sets, or "". A key
+// in brackets after the name, as forms encode objects, makes no difference.
+func engineFormField(name string) string {
 	name, _, _ = strings.Cut(strings.ReplaceAll(name, `\`, ""), "[")
 	return engineField([]byte(strings.ToLower(strings.TrimSpace(name))))
 }

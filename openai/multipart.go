@@ -69,8 +69,8 @@ type form struct {
 	body      []byte
 	delimiter []byte
 	req       *Request
-	model     bool // the part was read
-	stream    bool
+	hasModel  bool // the part was read
+	hasStream bool
 }
 
 // read parses all parts.
@@ -95,24 +95,24 @@ func (f *form) read() error {
 		if n == maxParts {
 			return badForm(fmt.Sprintf("it has more than %d parts", maxParts), "send fewer parts")
 		}
-		content, headers, err := f.headers(at + 2)
+		content, headers, err := f.readHeaders(at + 2)
 		if err != nil {
 			return err
 		}
-		end, err := f.end(content)
+		end, err := f.contentEnd(content)
 		if err != nil {
 			return err
 		}
 		next := end + len("\r\n")
-		if err := f.part(headers, span{content, end}, span{at - len(f.delimiter), next}); err != nil {
+		if err := f.readPart(headers, span{content, end}, span{at - len(f.delimiter), next}); err != nil {
 			return err
 		}
 		at = next + len(f.delimiter)
 	}
 }
 
-// headers returns the header block of the part at from, and the start of its content.
-func (f *form) headers(from int) (content int, headers []byte, err error) {
+// readHeaders returns the header block of the part at from, and the start of its content.
+func (f *form) readHeaders(from int) (content int, headers []byte, err error) {
 	window := f.body[from:min(len(f.body), from+maxPartHeaders)]
 	n := bytes.Index(window, []byte("\r\n\r\n"))
 	if n < 0 {
@@ -127,10 +127,10 @@ func (f *form) headers(from int) (content int, headers []byte, err error) {
 	return from + n + 4, window[:n], nil
 }
 
-// end returns the end of the content that begins at from: before the line break of the next
+// contentEnd returns the end of the content that begins at from: before the line break of the next
 // delimiter. A delimiter after a lone CR or LF ends the part for some parsers only and is
 // rejected.
-func (f *form) end(from int) (int, error) {
+func (f *form) contentEnd(from int) (int, error) {
 	// For some parsers, the line break after the headers also begins a delimiter.
 	for at := from; ; {
 		n := bytes.Index(f.body[at:], f.delimiter)
@@ -149,22 +149,22 @@ func (f *form) end(from int) (int, error) {
 	}
 }
 
-// part reads one part; whole is its bytes including delimiters.
-func (f *form) part(headers []byte, content, whole span) error {
-	name, file, encoded, err := partHeaders(headers)
+// readPart reads one part; whole is its bytes including delimiters.
+func (f *form) readPart(headers []byte, content, whole span) error {
+	name, file, encoded, err := parsePartHeaders(headers)
 	if err != nil {
 		return err
 	}
-	if field := engineForm(name); field != "" {
+	if field := engineFormField(name); field != "" {
 		f.req.place.engine = append(f.req.place.engine, engineMember{whole, field})
 	}
 	f.req.Media = f.req.Media || file
 	if name != "model" && name != "stream" {
 		return nil
 	}
-	seen := &f.model
+	seen := &f.hasModel
 	if name == "stream" {
-		seen = &f.stream
+		seen = &f.hasStream
 	}
 	if *seen {
 		return &RequestError{Reason: CodeAmbiguousJSON, Param: name,
@@ -176,12 +176,12 @@ func (f *form) part(headers []byte, content, whole span) error {
 			Message: name + " must be a plain part without a filename or transfer encoding"}
 	}
 	if name == "stream" {
-		return f.streamPart(f.body[content.from:content.to])
+		return f.readStream(f.body[content.from:content.to])
 	}
-	return f.modelPart(content)
+	return f.readModel(content)
 }
 
-func (f *form) modelPart(at span) error {
+func (f *form) readModel(at span) error {
 	value := f.body[at.from:at.to]
 	plainText := utf8.Valid(value) && bytes.IndexFunc(value, func(r rune) bool { return r < 0x20 || r == 0x7f }) < 0
 	if len(value) == 0 || len(value) > maxModelBytes || !plainText {
@@ -193,8 +193,8 @@ func (f *form) modelPart(at span) error {
 	return nil
 }
 
-// streamPart reads the words that clients' form encoders write for a boolean.
-func (f *form) streamPart(value []byte) error {
+// readStream reads the words that clients' form encoders write for a boolean.
+func (f *form) readStream(value []byte) error {
 	if len(value) <= maxFlagBytes {
 		switch strings.ToLower(string(value)) {
 		case "true", "1":
@@ -207,9 +207,9 @@ func (f *form) streamPart(value []byte) error {
 	return &RequestError{Reason: CodeInvalidValue, Param: "stream", Message: "stream must be true or false"}
 }
 
-// partHeaders reads the headers of a part: its name, whether it is a file, and whether its
+// parsePartHeaders reads the headers of a part: its name, whether it is a file, and whether its
 // content is encoded.
-func partHeaders(block []byte) (name string, file, encoded bool, err error) {
+func parsePartHeaders(block []byte) (name string, file, encoded bool, err error) {
 	described := false
 	for line := range strings.SplitSeq(string(block), "\r\n") {
 		key, value, ok := strings.Cut(line, ":")
@@ -223,7 +223,7 @@ func partHeaders(block []byte) (name string, file, encoded bool, err error) {
 				return "", false, false, badForm("a part has two Content-Disposition headers", "send one per part")
 			}
 			described = true
-			if name, file, err = disposition(value); err != nil {
+			if name, file, err = parseDisposition(value); err != nil {
 				return "", false, false, err
 			}
 		case "content-transfer-encoding":
@@ -241,9 +241,9 @@ func partHeaders(block []byte) (name string, file, encoded bool, err error) {
 	return name, file, encoded, nil
 }
 
-// disposition parses a Content-Disposition. A name that only some parsers take for model or
+// parseDisposition parses a Content-Disposition. A name that only some parsers take for model or
 // stream is rejected.
-func disposition(value string) (name string, file bool, err error) {
+func parseDisposition(value string) (name string, file bool, err error) {
 	kind, rest, _ := strings.Cut(value, ";")
 	if !strings.EqualFold(strings.TrimSpace(kind), "form-data") {
 		return "", false,
@@ -253,7 +253,7 @@ func disposition(value string) (name string, file bool, err error) {
 	for rest != "" {
 		var key, raw string
 		var ok bool
-		if key, raw, rest, ok = parameter(rest); !ok {
+		if key, raw, rest, ok = cutParameter(rest); !ok {
 			return "", false, badForm("a part's Content-Disposition has a malformed parameter", `send name="…" and filename="…"`)
 		}
 		switch key {
@@ -283,9 +283,9 @@ func disposition(value string) (name string, file bool, err error) {
 	return name, file, nil
 }
 
-// parameter cuts one key=value off the front of a header's parameters. The value is raw,
+// cutParameter cuts one key=value off the front of a header's parameters. The value is raw,
 // without its quotes.
-func parameter(s string) (key, value, rest string, ok bool) {
+func cutParameter(s string) (key, value, rest string, ok bool) {
 	key, s, ok = strings.Cut(s, "=")
 	key = strings.ToLower(strings.Trim(key, " \t"))
 	if !ok || key == "" || strings.ContainsAny(key, " \t\";") {

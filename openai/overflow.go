@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// The texts of OpenAI and Anthropic for a prompt that is longer than the context.
-// LangChain recognizes the code context_length_exceeded; litellm and the agents that
-// shorten their prompt by themselves recognize the texts and read the numbers.
+// The messages have the wording of OpenAI and Anthropic for a prompt that exceeds the context.
+// LangChain recognizes the code context_length_exceeded. litellm, and agents that shorten their
+// prompt, recognize the wording and read the numbers.
 
 // ContextExceeded returns the error for a request with more tokens, prompt and requested output
 // together, than the context. field is the dialect's prompt field.
@@ -55,46 +55,46 @@ const (
 	openAIOverflow    = "this model's maximum context length is"
 	anthropicOverflow = "prompt is too long"
 
-	// overflowWithin is the length of an engine's message that is searched, in bytes. Parts of
-	// the request may follow the engine's own words.
+	// overflowWithin is the searched length of an engine's message, in bytes. The engine's own
+	// words come first; parts of the request may follow them.
 	overflowWithin = 256
 )
 
 // Overflow translates an engine's error for a prompt that exceeds its context into the
 // dialect's error with OpenAI's code. If the engine gives the numbers, the message has the
 // words and numbers that clients recognize. ok is false for every other error.
-func (e EngineError) Overflow(d Dialect) (refusal *Error, ok bool) {
-	said := strings.ToLower(e.Message[:min(len(e.Message), overflowWithin)])
-	var behind string
-	for _, words := range overflows {
-		if _, behind, ok = strings.Cut(said, words); ok {
+func (e EngineError) Overflow(d Dialect) (overflow *Error, ok bool) {
+	text := strings.ToLower(e.Message[:min(len(e.Message), overflowWithin)])
+	var rest string // after the phrase
+	for _, phrase := range overflows {
+		if _, rest, ok = strings.Cut(text, phrase); ok {
 			break
 		}
 	}
-	vendors := strings.Contains(said, anthropicOverflow) // the wording of hosted endpoints
-	if !ok && !vendors && e.Code != string(CodeContextLengthExceeded) && e.Type != "exceed_context_size_error" {
+	anthropic := strings.Contains(text, anthropicOverflow) // the wording of hosted endpoints
+	if !ok && !anthropic && e.Code != string(CodeContextLengthExceeded) && e.Type != "exceed_context_size_error" {
 		return nil, false
 	}
-	refusal = &Error{Code: CodeContextLengthExceeded, Status: e.Status, Param: e.Param, Message: e.Message}
-	limit, most := int64(0), slices.Max(append(numbers(said), 0))
-	if n := numbers(behind); len(n) > 0 {
+	overflow = &Error{Code: CodeContextLengthExceeded, Status: e.Status, Param: e.Param, Message: e.Message}
+	limit, most := int64(0), slices.Max(append(numbers(text), 0))
+	if n := numbers(rest); len(n) > 0 {
 		limit = n[0]
 	}
 	switch {
 	case d == Messages:
 		// A message about max_tokens concerns the length of the output, not of the prompt.
-		if vendors || strings.Contains(said, "max_tokens") {
+		if anthropic || strings.Contains(text, "max_tokens") {
 			break
 		}
-		refusal.Message = anthropicOverflow + ": " + e.Message
+		overflow.Message = anthropicOverflow + ": " + e.Message
 		if 0 < limit && limit < most {
-			refusal.Message = fmt.Sprintf("%s: %d tokens > %d maximum", anthropicOverflow, most, limit)
+			overflow.Message = fmt.Sprintf("%s: %d tokens > %d maximum", anthropicOverflow, most, limit)
 		}
-	case limit > 0 && !strings.Contains(said, openAIOverflow):
-		refusal.Message = fmt.Sprintf("This model's maximum context length is %d tokens. The engine answered: %s", limit,
+	case limit > 0 && !strings.Contains(text, openAIOverflow):
+		overflow.Message = fmt.Sprintf("This model's maximum context length is %d tokens. The engine answered: %s", limit,
 			e.Message)
 	}
-	return refusal, true
+	return overflow, true
 }
 
 // numbers returns the integers in a text.
@@ -106,10 +106,10 @@ func numbers(s string) (all []int64) {
 	return all
 }
 
-// Into returns an error body of the dialect's form with the error's message and, if the form
-// has one, its code. All other members are kept: clients read llama.cpp's n_ctx there. A body
-// of another form is returned unchanged.
-func (e *Error) Into(body []byte, d Dialect) []byte {
+// RewriteBody returns a worker's error body with the message and, except for Messages, the code of
+// e. All other members are kept: clients read llama.cpp's n_ctx there. A body without an error
+// object is returned unchanged.
+func (e *Error) RewriteBody(body []byte, d Dialect) []byte {
 	var outer, inner map[string]json.RawMessage
 	if json.Unmarshal(body, &outer) != nil || json.Unmarshal(outer["error"], &inner) != nil || inner == nil {
 		return body

@@ -103,7 +103,7 @@ func TestAnOverflowKeepsTheOtherMembersOfItsBody(t *testing.T) {
 			NCtx                int `json:"n_ctx"`
 		}
 	}
-	if err := json.Unmarshal(e.Into([]byte(body), Chat), &got); err != nil {
+	if err := json.Unmarshal(e.RewriteBody([]byte(body), Chat), &got); err != nil {
 		t.Fatal(err)
 	}
 	if got.ID != "x" || got.Error.NCtx != 8192 || got.Error.Type != "exceed_context_size_error" ||
@@ -112,11 +112,11 @@ func TestAnOverflowKeepsTheOtherMembersOfItsBody(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	for _, other := range []string{`{"error":"text"}`, `[]`, ``, `{"error":null}`} {
-		if got := string(e.Into([]byte(other), Chat)); got != other {
+		if got := string(e.RewriteBody([]byte(other), Chat)); got != other {
 			t.Errorf("%s became %s", other, got)
 		}
 	}
-	if got := string(e.Into([]byte(`{"type":"error","error":{"type":"t","message":"m"}}`), Messages)); strings.Contains(
+	if got := string(e.RewriteBody([]byte(`{"type":"error","error":{"type":"t","message":"m"}}`), Messages)); strings.Contains(
 		got, "code") {
 		t.Errorf("Anthropic's form has no code: %s", got)
 	}

@@ -10,16 +10,15 @@ import (
 // itself.
 var ownPosts = [...]string{
 	"/chat/completions", "/completions", "/responses", "/messages", "/messages/count_tokens", "/embeddings", "/rerank",
-	"/score",
-	"/tokenize", "/moderations", "/audio/transcriptions", "/audio/translations", "/audio/speech",
+	"/score", "/tokenize", "/moderations", "/audio/transcriptions", "/audio/translations", "/audio/speech",
 	"/images/generations", "/images/edits", "/images/variations",
 }
 
 // ownPrefixes are the prefixes of the data plane's endpoints.
 var ownPrefixes = [...]string{"/background/v1", "/batch/v1", "/v1", ""}
 
-// OwnMethod returns the method with which the data plane serves an exact path itself, so that
-// no pool receives such requests; "" if there is none.
+// OwnMethod returns the HTTP method of an exact path that the data plane serves itself, or "". Such
+// requests are never passed through to a pool.
 func OwnMethod(path string) string {
 	if path == "/livez" || path == "/readyz" {
 		return http.MethodGet

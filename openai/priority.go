@@ -27,11 +27,11 @@ func EnginePriority(class int, own int64, given bool) (value int64, set bool) {
 	return value, given || value != 0
 }
 
-// priority reads priority and stores its position, also for null. Invalid values are accepted:
+// readPriority reads priority and stores its position, also for null. Invalid values are accepted:
 // the engine rejects them.
-func (p *parser) priority() {
+func (p *parser) readPriority() {
 	p.Next()
-	p.req.place.note(FieldPriority, p.i)
+	p.req.place.record(FieldPriority, p.i)
 	if raw := p.Skip(); raw != nil {
 		p.req.Priority, p.req.PriorityGiven = priorityOf(raw)
 	}
@@ -76,7 +76,7 @@ func (r *Request) priorityChange(e Edit) (c change, ok bool) {
 		return c, false
 	}
 	at := span{}
-	if from := r.place.of(FieldPriority); from > 0 {
+	if from := r.place.start(FieldPriority); from > 0 {
 		if !r.PriorityGiven && r.Body[from] != 'n' {
 			return c, false
 		}
@@ -85,5 +85,5 @@ func (r *Request) priorityChange(e Edit) (c change, ok bool) {
 	} else if !dialects[r.Dialect].prioritized {
 		return c, false
 	}
-	return r.set(at, "priority", strconv.AppendInt(nil, e.Priority, 10)), true
+	return r.setMember(at, "priority", strconv.AppendInt(nil, e.Priority, 10)), true
 }

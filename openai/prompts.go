@@ -3,7 +3,7 @@ package openai
 // Prompts returns the number of prompts in the request, each of which gets its own output. Only
 // the Completions dialect accepts several, as a list of strings or of lists of token IDs.
 func (r *Request) Prompts() int64 {
-	at := r.place.of(FieldPrompt)
+	at := r.place.start(FieldPrompt)
 	if r.Dialect != Completions || at == 0 {
 		return 1
 	}

@@ -54,35 +54,35 @@ type extent struct {
 // newReader returns a reader that is not strict.
 func newReader(b []byte) Reader { return Reader{b: b, limit: readerDepth} }
 
-// fault stops the reader.
-func (r *Reader) fault() {
+// stop stops the reader.
+func (r *Reader) stop() {
 	r.bad = true
 	r.i, r.at = len(r.b), elsewhere
 }
 
-// refuse stops the reader; a strict reader keeps the error for the client.
-func (r *Reader) refuse(reason Code, param, format string, args ...any) {
+// reject stops the reader; a strict reader keeps the error for the client.
+func (r *Reader) reject(reason Code, param, format string, args ...any) {
 	if !r.bad && r.strict {
 		r.fail = &RequestError{Reason: reason, Param: param, Message: fmt.Sprintf(format, args...)}
 	}
-	r.fault()
+	r.stop()
 }
 
-// syntax reports invalid JSON at byte i. The problem must not quote the body.
-func (r *Reader) syntax(i int, problem string) {
-	r.refuse(CodeInvalidJSON, "",
+// rejectSyntax rejects invalid JSON at byte i. The problem must not quote the body.
+func (r *Reader) rejectSyntax(i int, problem string) {
+	r.reject(CodeInvalidJSON, "",
 		"the request body is not valid JSON: %s at byte %d; send one JSON object in UTF-8", problem, i)
 }
 
-// unexpected reports that the next byte does not begin what is wanted.
+// unexpected rejects a next byte that does not begin the wanted token.
 func (r *Reader) unexpected(wanted string) {
 	switch {
 	case !r.strict:
-		r.fault()
+		r.stop()
 	case r.i >= len(r.b):
-		r.syntax(len(r.b), "unexpected end instead of "+wanted)
+		r.rejectSyntax(len(r.b), "unexpected end instead of "+wanted)
 	default:
-		r.syntax(r.i, "expected "+wanted)
+		r.rejectSyntax(r.i, "expected "+wanted)
 	}
 }
 
@@ -98,11 +98,11 @@ func (r *Reader) Next() byte {
 	if r.i < len(r.b) && r.b[r.i] > ' ' {
 		return r.b[r.i]
 	}
-	return r.space()
+	return r.skipSpace()
 }
 
-// space is Next if white space or the end may follow.
-func (r *Reader) space() byte {
+// skipSpace skips white space and returns the next byte, or 0 at the end.
+func (r *Reader) skipSpace() byte {
 	b, i := r.b, r.i
 	for i < len(b) {
 		switch b[i] {
@@ -137,8 +137,8 @@ func (r *Reader) Empty() bool {
 	return false
 }
 
-// done reports whether only white space is left and no error occurred.
-func (r *Reader) done() bool { return r.Next() == 0 && r.i >= len(r.b) && !r.bad }
+// atEnd reports whether only white space is left and no error occurred.
+func (r *Reader) atEnd() bool { return r.Next() == 0 && r.i >= len(r.b) && !r.bad }
 
 // Enter enters the object or array that begins with opening. Call More next.
 func (r *Reader) Enter(opening byte) {
@@ -148,7 +148,7 @@ func (r *Reader) Enter(opening byte) {
 	case c != opening:
 		r.unexpected("an array")
 	case r.depth >= r.limit:
-		r.refuse(CodeJSONTooDeep, "",
+		r.reject(CodeJSONTooDeep, "",
 			"the request body nests objects and arrays more than %d levels deep at byte %d; reduce the nesting", r.limit, r.i)
 	default:
 		r.depth++
@@ -212,8 +212,8 @@ func (r *Reader) Word() []byte {
 	return r.Resolve(r.ShortStr())
 }
 
-// Resolve decodes the last result of Key or ShortStr, like Word. The result is as long as raw
-// only if raw has no escapes.
+// Resolve decodes raw, the last result of Key or ShortStr, like the function Word. The result has the
+// length of raw only if raw has no escapes.
 func (r *Reader) Resolve(raw []byte) []byte {
 	if r.short {
 		return raw
@@ -241,7 +241,7 @@ func (r *Reader) ShortStr() []byte {
 // Str reads the string at the next byte, a quote, and returns it raw, without its quotes.
 func (r *Reader) Str() []byte {
 	if r.strict {
-		return r.checked()
+		return r.checkedStr()
 	}
 	start := r.i + 1
 	for from := start; from <= len(r.b); {
@@ -260,7 +260,7 @@ func (r *Reader) Str() []byte {
 		}
 		from = end + 1
 	}
-	r.fault()
+	r.stop()
 	return nil
 }
 
@@ -286,7 +286,7 @@ func (r *Reader) Skip() []byte {
 			r.Skip()
 		}
 	case '[':
-		if r.numbers() {
+		if r.skipNumbers() {
 			break
 		}
 		for r.Enter('['); r.More(']'); {
@@ -301,9 +301,9 @@ func (r *Reader) Skip() []byte {
 	return r.b[from:r.i]
 }
 
-// numbers skips a long array of numbers, such as an embedding, and returns true. It returns
+// skipNumbers skips a long array of numbers, such as an embedding, and returns true. It returns
 // false without effect for other arrays.
-func (r *Reader) numbers() bool {
+func (r *Reader) skipNumbers() bool {
 	rest := r.b[r.i+1:]
 	if r.strict || len(rest) < flatArray || rest[0] != '-' && (rest[0] < '0' || rest[0] > '9') {
 		return false

@@ -8,17 +8,17 @@ func (r *Reader) Scalar() []byte {
 	from := r.i
 	switch {
 	case c == 't':
-		r.literal("true")
+		r.readLiteral("true")
 	case c == 'f':
-		r.literal("false")
+		r.readLiteral("false")
 	case c == 'n':
-		r.literal("null")
+		r.readLiteral("null")
 	case c == 'N' && !r.strict:
-		r.literal("NaN")
+		r.readLiteral("NaN")
 	case c == 'I' && !r.strict:
-		r.literal("Infinity")
+		r.readLiteral("Infinity")
 	default:
-		r.number()
+		r.readNumber()
 	}
 	if r.bad {
 		return nil
@@ -26,8 +26,8 @@ func (r *Reader) Scalar() []byte {
 	return r.b[from:r.i]
 }
 
-// literal reads the word w.
-func (r *Reader) literal(w string) {
+// readLiteral reads the word w.
+func (r *Reader) readLiteral(w string) {
 	if len(r.b)-r.i < len(w) || string(r.b[r.i:r.i+len(w)]) != w {
 		r.unexpected("a value")
 		return
@@ -35,8 +35,8 @@ func (r *Reader) literal(w string) {
 	r.i += len(w)
 }
 
-// number reads a number.
-func (r *Reader) number() {
+// readNumber reads a number.
+func (r *Reader) readNumber() {
 	b, i := r.b, r.i
 	digits := func(i int) int {
 		for i < len(b) && '0' <= b[i] && b[i] <= '9' {
@@ -51,21 +51,21 @@ func (r *Reader) number() {
 	if i = digits(i); i == whole {
 		if !r.strict && i < len(b) && b[i] == 'I' {
 			r.i = i
-			r.literal("Infinity")
+			r.readLiteral("Infinity")
 			return
 		}
 		r.unexpected("a value")
 		return
 	}
 	if b[whole] == '0' && i > whole+1 {
-		r.syntax(whole, "a number with a leading zero")
+		r.rejectSyntax(whole, "a number with a leading zero")
 		return
 	}
 	if i < len(b) && b[i] == '.' {
 		i++
 		fraction := i
 		if i = digits(i); i == fraction {
-			r.syntax(i, "a number without digits after its point")
+			r.rejectSyntax(i, "a number without digits after its point")
 			return
 		}
 	}
@@ -76,15 +76,15 @@ func (r *Reader) number() {
 		}
 		exponent := i
 		if i = digits(i); i == exponent {
-			r.syntax(i, "a number without digits in its exponent")
+			r.rejectSyntax(i, "a number without digits in its exponent")
 			return
 		}
 	}
 	r.i = i
 }
 
-// integer skips a value and returns it if it is a non-negative integer.
-func (r *Reader) integer() (n int64, ok bool) {
+// readInteger skips a value and returns it if it is a non-negative integer.
+func (r *Reader) readInteger() (n int64, ok bool) {
 	v := r.Skip()
 	// Eighteen digits always fit into 63 bits.
 	if len(v) == 0 || len(v) > 18 {

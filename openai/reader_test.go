@@ -224,13 +224,13 @@ func TestPlainFindsTheFirstByteThatIsNot(t *testing.T) {
 			b := []byte(strings.Repeat("a~ !#[]\x7f", 5))
 			b[n] = c
 			for from := range n + 1 {
-				if got := plain(b, from); got != n {
+				if got := plainEnd(b, from); got != n {
 					t.Fatalf("byte %#x at %d, looked for from %d: found at %d", c, n, from, got)
 				}
 			}
 			if n+1 < len(b) {
 				b[n+1] = '"' // the lowest counts
-				if got := plain(b, 0); got != n {
+				if got := plainEnd(b, 0); got != n {
 					t.Fatalf("byte %#x at %d before a quote: found at %d", c, n, got)
 				}
 			}
@@ -239,7 +239,7 @@ func TestPlainFindsTheFirstByteThatIsNot(t *testing.T) {
 	for c := range 256 {
 		isPlain := c >= 0x20 && c < 0x80 && c != '"' && c != '\\'
 		for _, b := range [][]byte{{byte(c)}, []byte("1234567" + string([]byte{byte(c)}))} {
-			if got := plain(b, 0) == len(b); got != isPlain {
+			if got := plainEnd(b, 0) == len(b); got != isPlain {
 				t.Errorf("byte %#x: plain is %v", c, got)
 			}
 		}

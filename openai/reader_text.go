@@ -14,11 +14,11 @@ const (
 	highBits = 0x80 * eachByte
 )
 
-// plain returns the first index from i of a byte that is not plain text: a quote, a backslash,
-// a control character or a part of a wide character; len(b) if there is none. It checks eight
+// plainEnd returns the end of the plain text that begins at i: the index of the next quote,
+// backslash, control character or byte of a wide character, or len(b). It checks eight
 // bytes at a time: in each sum, the lowest byte that is not plain is the lowest with its high
 // bit set, because no lower byte borrows.
-func plain(b []byte, i int) int {
+func plainEnd(b []byte, i int) int {
 	for i+8 <= len(b) {
 		x := binary.LittleEndian.Uint64(b[i:])
 		quote := x ^ '"'*eachByte
@@ -35,17 +35,17 @@ func plain(b []byte, i int) int {
 	return i
 }
 
-// checked is Str of a strict reader: it validates the string and counts its characters.
-func (r *Reader) checked() []byte {
+// checkedStr is Str of a strict reader: it validates the string and counts its characters.
+func (r *Reader) checkedStr() []byte {
 	b := r.b
 	from := r.i + 1
 	i := from
 	n := extent{}
 	raw := 0 // bytes of escapes and wide characters
 	for {
-		i = plain(b, i)
+		i = plainEnd(b, i)
 		if i >= len(b) {
-			r.syntax(len(b), "unterminated string")
+			r.rejectSyntax(len(b), "unterminated string")
 			return nil
 		}
 		switch c := b[i]; {
@@ -56,9 +56,9 @@ func (r *Reader) checked() []byte {
 			r.i = i + 1
 			return b[from:i]
 		case c == '\\':
-			char, size := escape(b[i:])
+			char, size := decodeEscape(b[i:])
 			if size == 0 {
-				r.syntax(i, "invalid escape sequence")
+				r.rejectSyntax(i, "invalid escape sequence")
 				return nil
 			}
 			if char < utf8.RuneSelf {
@@ -66,7 +66,7 @@ func (r *Reader) checked() []byte {
 			} else {
 				if half, _ := hex4(b[i:]); char == utf8.RuneError && utf16.IsSurrogate(half) {
 					// JSON allows it, but engines fail when they encode it.
-					r.refuse(CodeInvalidValue, "",
+					r.reject(CodeInvalidValue, "",
 						"unpaired surrogate escape at byte %d: send both halves of the pair, or the character in UTF-8", i)
 					return nil
 				}
@@ -76,13 +76,13 @@ func (r *Reader) checked() []byte {
 			raw += size
 			i += size
 		case c < 0x20:
-			r.syntax(i, `unescaped control character in a string (write an escape such as \n)`)
+			r.rejectSyntax(i, `unescaped control character in a string (write an escape such as \n)`)
 			return nil
 		default:
 			for i < len(b) && b[i] >= utf8.RuneSelf {
 				char, size := utf8.DecodeRune(b[i:])
 				if char == utf8.RuneError && size == 1 {
-					r.syntax(i, "invalid UTF-8")
+					r.rejectSyntax(i, "invalid UTF-8")
 					return nil
 				}
 				n.wide++
@@ -94,10 +94,10 @@ func (r *Reader) checked() []byte {
 	}
 }
 
-// escape decodes the escape at the start of b and returns its character and its length in b; a
+// decodeEscape decodes the escape at the start of b and returns its character and its length in b; a
 // surrogate pair has two escapes. An unpaired surrogate becomes U+FFFD. A length of 0 means an
 // invalid escape.
-func escape(b []byte) (r rune, n int) {
+func decodeEscape(b []byte) (r rune, n int) {
 	if len(b) < 2 {
 		return 0, 0
 	}
@@ -156,14 +156,14 @@ func hex4(b []byte) (r rune, ok bool) {
 // Escaped reports whether a raw string contains escapes.
 func Escaped(raw []byte) bool { return bytes.IndexByte(raw, '\\') >= 0 }
 
-// Unescape decodes raw, a string as a Reader returns it, into dst[n:]. It returns the length of
-// dst that is written and the rest of raw. It stops once most bytes are written; dst must have
-// room for one more character, because a character whose escape begins before most is written
+// Unescape decodes raw, a string as a Reader returns it, into dst[n:]. It returns the written length
+// of dst and the rest of raw. It stops when at least limit bytes are written. dst must have room for
+// limit+utf8.UTFMax bytes, because a character whose escape begins before limit is written
 // completely.
-func Unescape(dst, raw []byte, n, most int) (written int, rest []byte) {
-	for n < most && len(raw) > 0 {
+func Unescape(dst, raw []byte, n, limit int) (written int, rest []byte) {
+	for n < limit && len(raw) > 0 {
 		if raw[0] == '\\' {
-			r, size := escape(raw)
+			r, size := decodeEscape(raw)
 			if size == 0 { // only in unchecked text
 				r, size = '\\', 1
 			}
@@ -171,7 +171,7 @@ func Unescape(dst, raw []byte, n, most int) (written int, rest []byte) {
 			raw = raw[size:]
 			continue
 		}
-		run := raw[:min(len(raw), most-n)]
+		run := raw[:min(len(raw), limit-n)]
 		if slash := bytes.IndexByte(run, '\\'); slash >= 0 {
 			run = run[:slash]
 		}
@@ -181,24 +181,23 @@ func Unescape(dst, raw []byte, n, most int) (written int, rest []byte) {
 	return n, raw
 }
 
-// decoded returns the decoded string, cut to at most most bytes at a character boundary.
-func decoded(raw []byte, most int) []byte {
-	if len(raw) <= most && !Escaped(raw) {
+// decoded returns the decoded string, cut to at most limit bytes at a character boundary.
+func decoded(raw []byte, limit int) []byte {
+	if len(raw) <= limit && !Escaped(raw) {
 		return raw
 	}
-	most = min(most, len(raw))
-	b := make([]byte, most+1+utf8.UTFMax)
-	n, _ := Unescape(b, raw, 0, most+1)
-	if n > most {
-		for n = most; n > 0 && !utf8.RuneStart(b[n]); {
+	limit = min(limit, len(raw))
+	b := make([]byte, limit+1+utf8.UTFMax)
+	n, _ := Unescape(b, raw, 0, limit+1)
+	if n > limit {
+		for n = limit; n > 0 && !utf8.RuneStart(b[n]); {
 			n--
 		}
 	}
 	return b[:n]
 }
 
-// wordBytes is the maximum length of Word's result, longer than all words that values are
-// compared with.
+// wordBytes is the maximum length of Word's result in bytes. All known names and values are shorter.
 const wordBytes = 64
 
 // Word decodes a string that is compared with short words. A longer value may be cut.

@@ -88,8 +88,8 @@ func Parse(d Dialect, body []byte) (*Request, error) { return parse(d, body, max
 func parse(d Dialect, body []byte, depth int) (*Request, error) {
 	r := &Request{Dialect: d, Body: body, N: 1}
 	p := parser{Reader: Reader{b: body, limit: depth, strict: true}, req: r}
-	if p.body(); !p.bad {
-		p.complete()
+	if p.readBody(); !p.bad {
+		p.checkRequired()
 	}
 	if p.bad {
 		return nil, p.fail
@@ -105,13 +105,13 @@ type parser struct {
 	given   uint64           // bits of fields that are not null
 	nested  string           // session_params.session_id
 	session string           // session_id
-	each    func(raw []byte) // called with every raw text of the prompt; may be nil
+	onText  func(raw []byte) // called with every raw text of the prompt; may be nil
 }
 
-// body reads the JSON object of the body.
-func (p *parser) body() {
+// readBody reads the JSON object of the body.
+func (p *parser) readBody() {
 	if p.Next(); p.i == len(p.b) {
-		p.syntax(p.i, "it is empty")
+		p.rejectSyntax(p.i, "it is empty")
 		return
 	}
 	p.req.place.topEmpty = p.Empty()
@@ -120,40 +120,40 @@ func (p *parser) body() {
 	for p.More('}') {
 		from := p.i
 		name := p.Name()
-		f := p.field(name)
-		if p.member(f); p.bad {
-			p.attribute(f)
+		f := p.matchField(name)
+		if p.readField(f); p.bad {
+			p.attributeError(f)
 			return
 		}
 		if f == FieldNone {
-			p.noteEngine(name, span{from, p.i})
+			p.recordEngineField(name, span{from, p.i})
 		}
 	}
 	if p.Next(); p.i < len(p.b) {
-		p.syntax(p.i, "unexpected text after the closing brace")
+		p.rejectSyntax(p.i, "unexpected text after the closing brace")
 	}
 }
 
-// attribute adds the field to the error of a string inside it.
-func (p *parser) attribute(f Field) {
+// attributeError names the field in an error that a string inside it caused.
+func (p *parser) attributeError(f Field) {
 	if f != FieldNone && p.fail.Param == "" && p.fail.Reason == CodeInvalidValue {
 		p.fail.Param, p.fail.Message = f.String(), f.String()+": "+p.fail.Message
 	}
 }
 
-// field returns the field of a name, FieldNone for a field that passes unread. It rejects
-// duplicates in any spelling, because workers differ in which value wins.
-func (p *parser) field(name []byte) Field {
+// matchField returns the field of a name, or FieldNone for a field that is forwarded unread. It
+// rejects duplicates in any spelling, because workers differ in which value wins.
+func (p *parser) matchField(name []byte) Field {
 	f := fieldOf(name)
 	if f == FieldNone || !f.guarded(p.req.Dialect) {
 		if f = fieldOf(folded(name)); f == FieldNone || !f.guarded(p.req.Dialect) {
 			return FieldNone
 		}
-		p.otherCase(f.String())
+		p.rejectCase(f.String())
 		return f
 	}
 	if p.seen&(1<<f) != 0 {
-		p.duplicate(f.String(), "")
+		p.rejectDuplicate(f.String(), "")
 	}
 	p.seen |= 1 << f
 	if p.Next() != 'n' {
@@ -174,51 +174,51 @@ func folded(name []byte) []byte {
 	return bytes.ToLower(bytes.ToUpper(name))
 }
 
-// otherCase rejects a name that only a case-insensitive JSON parser takes for the field.
-func (p *parser) otherCase(param string) {
-	p.refuse(CodeAmbiguousJSON, param,
+// rejectCase rejects a name that only a case-insensitive JSON parser takes for the field.
+func (p *parser) rejectCase(param string) {
+	p.reject(CodeAmbiguousJSON, param,
 		"a field's name differs from %q only in case: JSON parsers disagree about whether it counts; write it exactly like this",
 		param)
 }
 
-// duplicate rejects the second occurrence of a field; where says in which part of the body.
-func (p *parser) duplicate(param, where string) {
-	p.refuse(CodeAmbiguousJSON, param, "duplicate field %q%s: JSON parsers disagree about which value wins; send it once",
+// rejectDuplicate rejects the second occurrence of a field. where is its place in the body, or "".
+func (p *parser) rejectDuplicate(param, where string) {
+	p.reject(CodeAmbiguousJSON, param, "duplicate field %q%s: JSON parsers disagree about which value wins; send it once",
 		param, where)
 }
 
-// complete checks that the required fields of the dialect are present.
-func (p *parser) complete() {
+// checkRequired checks that the required fields of the dialect are present.
+func (p *parser) checkRequired() {
 	r := p.req
 	if r.SessionID = p.nested; r.SessionID == "" {
 		r.SessionID = p.session
 	}
 	if r.Model == "" && !dialects[r.Dialect].unnamed {
-		p.missing(FieldModel, "send a model or alias that GET /v1/models lists")
+		p.rejectMissing(FieldModel, "send a model or alias that GET /v1/models lists")
 	}
 	switch r.Dialect {
 	case Chat, Messages:
-		p.need("send an array of at least one message", FieldMessages)
+		p.requireOneOf("send an array of at least one message", FieldMessages)
 	case Completions:
-		p.need("send a string or an array", FieldPrompt, FieldPromptEmbeds)
+		p.requireOneOf("send a string or an array", FieldPrompt, FieldPromptEmbeds)
 	case Embeddings:
-		p.need("send a string or an array", FieldInput, FieldMessages)
+		p.requireOneOf("send a string or an array", FieldInput, FieldMessages)
 	case Responses:
-		p.need("send a string or an array of items, or continue with previous_response_id",
+		p.requireOneOf("send a string or an array of items, or continue with previous_response_id",
 			FieldInput, FieldPreviousResponseID, FieldPrompt, FieldConversation)
 	}
 }
 
-// need rejects a body in which all of the fields are absent or null.
-func (p *parser) need(remedy string, fields ...Field) {
+// requireOneOf rejects a body in which all of the fields are absent or null.
+func (p *parser) requireOneOf(remedy string, fields ...Field) {
 	for _, f := range fields {
 		if p.given&(1<<f) != 0 {
 			return
 		}
 	}
-	p.missing(fields[0], remedy)
+	p.rejectMissing(fields[0], remedy)
 }
 
-func (p *parser) missing(f Field, remedy string) {
-	p.refuse(CodeMissingField, f.String(), "%s is missing: %s", f, remedy)
+func (p *parser) rejectMissing(f Field, remedy string) {
+	p.reject(CodeMissingField, f.String(), "%s is missing: %s", f, remedy)
 }

@@ -76,7 +76,7 @@ func fieldOf(name []byte) Field {
 	return FieldNone
 }
 
-// guarded reports whether a second spelling of the field would be ambiguous in the dialect.
+// guarded reports whether the dialect rejects duplicates and other spellings of the field.
 func (f Field) guarded(d Dialect) bool {
 	return f < FieldSystem || promptReadings[d][f] != ReadNothing || f.dialectOnly(d)
 }
@@ -114,62 +114,62 @@ var promptReadings = [...][fieldCount]Reading{
 	Audio:       {FieldInput: ReadTurns, FieldInstructions: ReadTurns},
 }
 
-// member reads the value of field f at the next byte.
-func (p *parser) member(f Field) {
+// readField reads the value of field f at the next byte.
+func (p *parser) readField(f Field) {
 	r := p.req
-	if r.Dialect == Other && !p.plainOf(f) {
+	if r.Dialect == Other && !p.readsPassThrough(f) {
 		p.Skip()
 		return
 	}
 	switch f {
 	case FieldModel:
-		p.model()
+		p.readModel()
 	case FieldCacheSalt:
-		p.salt()
+		p.readSalt()
 	case FieldExtraKey:
-		p.extraKey()
+		p.rejectExtraKey()
 	case FieldPriority:
-		p.priority()
+		p.readPriority()
 	case FieldStream:
-		p.flag(f.String(), &r.Stream)
+		p.readFlag(f.String(), &r.Stream)
 	case FieldStreamOptions:
-		p.streamOptions()
+		p.readStreamOptions()
 	case FieldMaxTokens, FieldMaxCompletionTokens, FieldMaxOutputTokens:
-		r.MaxTokens = max(r.MaxTokens, p.count32(f, 0, maxInt32)) // the engine defines the meaning of 0
+		r.MaxTokens = max(r.MaxTokens, p.readCount(f, 0, maxInt32)) // the engine defines the meaning of 0
 	case FieldN:
-		r.N = max(r.N, p.count32(f, 1, maxN))
+		r.N = max(r.N, p.readCount(f, 1, maxN))
 	case FieldStore:
-		r.StoreSet = p.flag(f.String(), &r.Store)
+		r.StoreSet = p.readFlag(f.String(), &r.Store)
 	case FieldBackground:
 		if r.Dialect != Responses { // an image's background, or unknown
 			p.Skip()
 			return
 		}
-		p.flag(f.String(), &r.Background)
+		p.readFlag(f.String(), &r.Background)
 	case FieldServiceTier:
-		p.exact(f.String(), maxTierBytes, &r.ServiceTier)
+		p.readString(f.String(), maxTierBytes, &r.ServiceTier)
 	case FieldUser:
-		p.loose(&r.User)
+		p.readLooseString(&r.User)
 	case FieldUserID:
-		p.loose(&r.UserID)
+		p.readLooseString(&r.UserID)
 	case FieldSessionID:
-		p.loose(&p.session)
+		p.readLooseString(&p.session)
 	case FieldSessionParams:
 		if p.Next() != '{' {
 			p.Skip()
 			return
 		}
-		p.within(f.String(), func(string) { p.loose(&p.nested) }, "session_id")
+		p.readChildren(f.String(), func(string) { p.readLooseString(&p.nested) }, "session_id")
 	case FieldPreviousResponseID, FieldConversation:
-		p.continued(f)
+		p.readContinuation(f)
 	default:
-		p.prompt(f)
+		p.readPrompt(f)
 	}
 }
 
-// plainOf reports, for pass-through endpoints, whether f is read there and has its usual type.
-// A salt and a priority are always read, because none may reach an engine unseen.
-func (p *parser) plainOf(f Field) bool {
+// readsPassThrough reports whether f is read on pass-through endpoints: it has its usual type there,
+// or it is a salt or priority. These are always read, because they must not reach an engine unseen.
+func (p *parser) readsPassThrough(f Field) bool {
 	switch c := p.Next(); f {
 	case FieldModel:
 		return c == '"'
@@ -185,34 +185,34 @@ func (p *parser) plainOf(f Field) bool {
 	return false
 }
 
-// extraKey rejects extra_key, which engines add to the salt.
-func (p *parser) extraKey() {
+// rejectExtraKey rejects extra_key, which engines add to the salt.
+func (p *parser) rejectExtraKey() {
 	if p.Next() == 'n' {
 		p.Skip()
 		return
 	}
-	p.refuse(CodeInvalidValue, FieldExtraKey.String(),
+	p.reject(CodeInvalidValue, FieldExtraKey.String(),
 		"extra_key is not supported because it selects an engine's prefix cache: "+
 			"send cache_salt, which is confined to your tenant")
 }
 
-// salt reads cache_salt and stores its position.
-func (p *parser) salt() {
+// readSalt reads cache_salt and stores its position.
+func (p *parser) readSalt() {
 	r := p.req
 	if p.Next() != 'n' {
-		r.place.note(FieldCacheSalt, p.i)
+		r.place.record(FieldCacheSalt, p.i)
 	}
 	from := p.i
-	p.exact(FieldCacheSalt.String(), maxSaltBytes, &r.CacheSalt)
+	p.readString(FieldCacheSalt.String(), maxSaltBytes, &r.CacheSalt)
 	r.place.salt = span{from, p.i}
 }
 
-// prompt reads a field that shapes the prompt and stores the position of its value unless it is
+// readPrompt reads a field that shapes the prompt and stores the position of its value unless it is
 // null. It skips every other field.
-func (p *parser) prompt(f Field) {
+func (p *parser) readPrompt(f Field) {
 	how, c := promptReadings[p.req.Dialect][f], p.Next()
 	if c != 'n' && (how != ReadNothing || f.dialectOnly(p.req.Dialect)) {
-		p.req.place.note(f, p.i)
+		p.req.place.record(f, p.i)
 	}
 	if how == ReadNothing || c == 'n' {
 		p.Skip()
@@ -221,27 +221,27 @@ func (p *parser) prompt(f Field) {
 	switch f {
 	case FieldMessages:
 		if c != '[' {
-			p.wrong(f.String(), "an array of messages")
+			p.rejectType(f.String(), "an array of messages")
 		} else if p.Empty() && (p.req.Dialect == Chat || p.req.Dialect == Messages) {
-			p.refuse(CodeInvalidValue, f.String(), "messages is an empty array: send at least one message")
+			p.reject(CodeInvalidValue, f.String(), "messages is an empty array: send at least one message")
 		}
 	case FieldTools, FieldFunctions:
 		if c == '[' && !p.Empty() {
 			p.req.Tools = true
 		}
 	case FieldPrompt, FieldInput:
-		p.promptShape(f, c)
+		p.checkPromptShape(f, c)
 	}
-	p.walk(how)
+	p.walkPrompt(how)
 }
 
-// promptShape checks the type of prompt or input if the dialect requires one; c is its first
+// checkPromptShape checks the type of prompt or input if the dialect requires one; c is its first
 // byte.
-func (p *parser) promptShape(f Field, c byte) {
+func (p *parser) checkPromptShape(f Field, c byte) {
 	switch p.req.Dialect {
 	case Completions, Embeddings:
 		if c == '[' && p.Empty() {
-			p.refuse(CodeInvalidValue, f.String(), "%s is an empty array: send at least one element", f)
+			p.reject(CodeInvalidValue, f.String(), "%s is an empty array: send at least one element", f)
 			return
 		}
 	case Responses:
@@ -252,18 +252,18 @@ func (p *parser) promptShape(f Field, c byte) {
 		return
 	}
 	if c != '"' && c != '[' {
-		p.wrong(f.String(), "a string or an array")
+		p.rejectType(f.String(), "a string or an array")
 	}
 }
 
-// continued reads the ID of the response or conversation that the request continues.
-func (p *parser) continued(f Field) {
+// readContinuation reads the ID of the response or conversation that the request continues.
+func (p *parser) readContinuation(f Field) {
 	r := p.req
-	read := func(name string, to *string) { p.exact(name, maxIDBytes, to) }
+	read := func(name string, to *string) { p.readString(name, maxIDBytes, to) }
 	switch r.Dialect {
 	case Responses:
 	case Other: // the API may be a different one
-		read = func(_ string, to *string) { p.loose(to) }
+		read = func(_ string, to *string) { p.readLooseString(to) }
 	default:
 		p.Skip()
 		return
@@ -272,14 +272,14 @@ func (p *parser) continued(f Field) {
 	case f == FieldPreviousResponseID:
 		read(f.String(), &r.PreviousResponseID)
 	case p.Next() == '{':
-		p.within(f.String(), func(string) { read("conversation.id", &r.ConversationID) }, "id")
+		p.readChildren(f.String(), func(string) { read("conversation.id", &r.ConversationID) }, "id")
 	default:
 		read(f.String(), &r.ConversationID)
 	}
 }
 
-// streamOptions reads stream_options and stores positions for Splice.
-func (p *parser) streamOptions() {
+// readStreamOptions reads stream_options and stores positions for Splice.
+func (p *parser) readStreamOptions() {
 	r := p.req
 	if r.Dialect != Chat && r.Dialect != Completions {
 		p.Skip()
@@ -288,31 +288,31 @@ func (p *parser) streamOptions() {
 	at := &r.place
 	switch p.Next() {
 	case 'n':
-		at.options = p.skipped()
+		at.options = p.skipSpan()
 		return
 	case '{':
 	default:
-		p.wrong(FieldStreamOptions.String(), "an object or null")
+		p.rejectType(FieldStreamOptions.String(), "an object or null")
 		return
 	}
 	at.inside, at.insideEmpty = p.i+1, p.Empty()
 	const include, continuous = "include_usage", "continuous_usage_stats"
-	p.within(FieldStreamOptions.String(), func(child string) {
+	p.readChildren(FieldStreamOptions.String(), func(child string) {
 		if child == continuous {
-			where := p.skipped()
+			where := p.skipSpan()
 			if v := string(p.b[where.from:where.to]); v != "false" && v != "null" {
 				at.continuous = where
 			}
 			return
 		}
 		at.include.from = p.i
-		p.flag("stream_options.include_usage", &r.IncludeUsage)
+		p.readFlag("stream_options.include_usage", &r.IncludeUsage)
 		at.include.to = p.i
 	}, include, continuous)
 }
 
-// skipped skips the next value and returns its position.
-func (p *parser) skipped() span {
+// skipSpan skips the next value and returns its position.
+func (p *parser) skipSpan() span {
 	p.Next()
 	from := p.i
 	p.Skip()

@@ -13,18 +13,18 @@ const (
 	ReadSource          // Anthropic's source of a block: media or text, depending on its type
 )
 
-// count adds the last string to the prompt.
-func (p *parser) count(raw []byte) {
+// countText adds the last string to the prompt.
+func (p *parser) countText(raw []byte) {
 	p.req.PromptBytes += int64(p.chars.bytes)
 	p.req.ascii += int64(p.chars.ascii)
 	p.req.wide += int64(p.chars.wide)
-	if p.each != nil {
-		p.each(raw)
+	if p.onText != nil {
+		p.onText(raw)
 	}
 }
 
-// walk reads one value and counts its prompt text.
-func (p *parser) walk(how Reading) {
+// walkPrompt reads one value and counts its prompt text.
+func (p *parser) walkPrompt(how Reading) {
 	c := p.Next()
 	switch how {
 	case ReadNothing:
@@ -39,17 +39,17 @@ func (p *parser) walk(how Reading) {
 		return
 	case ReadSource:
 		if c == '{' {
-			p.source()
+			p.readSource()
 			return
 		}
 		how = ReadTurns
 	}
 	switch c {
 	case '"':
-		p.count(p.Str())
+		p.countText(p.Str())
 	case '[':
 		for p.Enter('['); p.More(']'); {
-			p.walk(how)
+			p.walkPrompt(how)
 		}
 	case '{':
 		p.walkObject(how)
@@ -67,23 +67,23 @@ func (p *parser) walkObject(how Reading) {
 	for p.Enter('{'); p.More('}'); {
 		name := p.Key()
 		if how == ReadAll {
-			p.count(name)
-			p.walk(ReadAll)
+			p.countText(name)
+			p.walkPrompt(ReadAll)
 			continue
 		}
 		name = Word(name)
 		if bit := turnBit(name); bit != 0 {
 			if seen&bit != 0 {
-				p.duplicate(string(name), " in a message or part")
+				p.rejectDuplicate(string(name), " in a message or part")
 			}
 			seen |= bit
 		}
-		p.walk(how.Of(name))
+		p.walkPrompt(how.ForMember(name))
 	}
 }
 
-// turnBit returns one bit for each member of a message or part that affects decisions. Of two
-// such members, the gateway and the worker may use different ones.
+// turnBit returns one bit for each member of a message or part that affects decisions, else 0. If
+// such a member occurs twice, the gateway and the worker may use different values.
 func turnBit(name []byte) uint8 {
 	switch string(name) {
 	case "role":
@@ -96,9 +96,9 @@ func turnBit(name []byte) uint8 {
 	return 0
 }
 
-// Of returns how to read the member name of a message, an item or a part that is read as how.
-// Unknown names count as text: an overestimate is better than a prompt without tokens.
-func (how Reading) Of(name []byte) Reading {
+// ForMember returns the reading of a member of a message, item or part that itself has the reading
+// how. Unknown members count as text: an overestimate is better than a prompt without tokens.
+func (how Reading) ForMember(name []byte) Reading {
 	if how != ReadTurns && how != ReadIDs {
 		return how
 	}
@@ -118,9 +118,9 @@ func (how Reading) Of(name []byte) Reading {
 	return ReadTurns
 }
 
-// source reads the source of an image or document block. Its type may follow its data, so both
+// readSource reads the source of an image or document block. Its type may follow its data, so both
 // are kept until the end.
-func (p *parser) source() {
+func (p *parser) readSource() {
 	var kind, data []byte
 	var size extent
 	for p.Enter('{'); p.More('}'); {
@@ -131,14 +131,14 @@ func (p *parser) source() {
 			data = p.Text()
 			size = p.chars
 		case "content":
-			p.walk(ReadTurns)
+			p.walkPrompt(ReadTurns)
 		}
 	}
 	switch string(Word(kind)) {
 	case "text":
 		if data != nil {
 			p.chars = size
-			p.count(data)
+			p.countText(data)
 		}
 	case "content":
 	default:

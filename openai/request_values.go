@@ -13,17 +13,17 @@ const (
 	shownBytes = 32
 )
 
-// model reads the model's name and stores its position.
-func (p *parser) model() {
+// readModel reads the model's name and stores its position.
+func (p *parser) readModel() {
 	const name = "model"
 	at := &p.req.place.model
 	switch p.Next() {
 	case 'n':
-		*at = p.skipped()
+		*at = p.skipSpan()
 		return
 	case '"':
 	default:
-		p.wrong(name, "a string")
+		p.rejectType(name, "a string")
 		return
 	}
 	at.from = p.i
@@ -31,32 +31,32 @@ func (p *parser) model() {
 	at.to = p.i
 	switch n := p.chars.bytes; {
 	case n == 0:
-		p.refuse(CodeInvalidValue, name, "model is an empty string: send a model name")
+		p.reject(CodeInvalidValue, name, "model is an empty string: send a model name")
 	case n > maxModelBytes:
-		p.refuse(CodeInvalidValue, name, "model has %d bytes: send at most %d", n, maxModelBytes)
+		p.reject(CodeInvalidValue, name, "model has %d bytes: send at most %d", n, maxModelBytes)
 	}
 	p.req.Model = string(decoded(raw, maxModelBytes))
 }
 
-// flag reads true, false or null into dst; set is false for null.
-func (p *parser) flag(name string, dst *bool) (set bool) {
+// readFlag reads true, false or null into dst; set is false for null.
+func (p *parser) readFlag(name string, dst *bool) (set bool) {
 	switch p.Next() {
 	case 't':
 		*dst = true
 	case 'f':
 	case 'n':
-		p.literal("null")
+		p.readLiteral("null")
 		return false
 	default:
-		p.wrong(name, "true or false")
+		p.rejectType(name, "true or false")
 	}
 	p.Scalar()
 	return true
 }
 
-// count32 reads an integer from least to most, or null as 0. It rejects a number with a point
+// readCount reads an integer from least to most, or null as 0. It rejects a number with a point
 // or an exponent, because some workers reject it and the others disagree on its value.
-func (p *parser) count32(f Field, least, most int64) int64 {
+func (p *parser) readCount(f Field, least, most int64) int64 {
 	c := p.Next()
 	if c == 'n' {
 		p.Skip()
@@ -73,60 +73,60 @@ func (p *parser) count32(f Field, least, most int64) int64 {
 	}
 	if !p.bad {
 		p.Seek(from)
-		p.wrong(f.String(), "an integer from "+strconv.FormatInt(least, 10)+" to "+strconv.FormatInt(most, 10))
+		p.rejectType(f.String(), "an integer from "+strconv.FormatInt(least, 10)+" to "+strconv.FormatInt(most, 10))
 	}
 	return 0
 }
 
-// exact reads a string of at most most bytes, or null, into dst.
-func (p *parser) exact(name string, most int, dst *string) {
+// readString reads a string of at most limit bytes, or null, into dst.
+func (p *parser) readString(name string, limit int, dst *string) {
 	switch p.Next() {
 	case 'n':
 		p.Skip()
 		return
 	case '"':
 	default:
-		p.wrong(name, "a string or null")
+		p.rejectType(name, "a string or null")
 		return
 	}
 	raw := p.Str()
-	if n := p.chars.bytes; n > most {
-		p.refuse(CodeInvalidValue, name, "%s has %d bytes: send at most %d", name, n, most)
+	if n := p.chars.bytes; n > limit {
+		p.reject(CodeInvalidValue, name, "%s has %d bytes: send at most %d", name, n, limit)
 	}
-	*dst = string(decoded(raw, most))
+	*dst = string(decoded(raw, limit))
 }
 
-// loose reads a string that serves only as an affinity key, cut if it is long, and ignores
-// other values.
-func (p *parser) loose(dst *string) {
+// readLooseString reads a string that serves only as an affinity key. It cuts long strings and
+// ignores other values.
+func (p *parser) readLooseString(dst *string) {
 	if raw := p.Text(); raw != nil {
 		*dst = string(decoded(raw, maxIDBytes))
 	}
 }
 
-// within reads the next object and calls read at the value of each of the children.
-func (p *parser) within(parent string, read func(child string), children ...string) {
+// readChildren reads the next object and calls read at the value of each of the children.
+func (p *parser) readChildren(parent string, read func(child string), children ...string) {
 	seen := 0 // one bit per child
 	for p.Enter('{'); p.More('}'); {
 		name := p.Name()
 		i := slices.Index(children, string(name))
 		if i < 0 {
 			if i = slices.Index(children, string(folded(name))); i >= 0 {
-				p.otherCase(parent + "." + children[i])
+				p.rejectCase(parent + "." + children[i])
 			}
 			continue
 		}
 		if seen&(1<<i) != 0 {
-			p.duplicate(parent+"."+children[i], "")
+			p.rejectDuplicate(parent+"."+children[i], "")
 		}
 		seen |= 1 << i
 		read(children[i])
 	}
 }
 
-// wrong rejects the next value because of its type. The message names the type and repeats only
+// rejectType rejects the next value because of its type. The message names the type and repeats only
 // numbers: a string may be part of a prompt.
-func (p *parser) wrong(name, wanted string) {
+func (p *parser) rejectType(name, wanted string) {
 	c := p.Next()
 	got := string(p.Skip())
 	if len(got) > shownBytes {
@@ -140,5 +140,5 @@ func (p *parser) wrong(name, wanted string) {
 	case '[':
 		got = "an array"
 	}
-	p.refuse(CodeInvalidValue, name, "%s must be %s, not %s", name, wanted, got)
+	p.reject(CodeInvalidValue, name, "%s must be %s, not %s", name, wanted, got)
 }

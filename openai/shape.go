@@ -10,7 +10,7 @@ import (
 func (e *Error) Body(d Dialect, requestID string) []byte {
 	if d == Messages {
 		b := append(e.anthropic([]byte(`{"type":"error","error":`)), `,"request_id":`...)
-		return append(appendText(b, requestID), '}')
+		return append(appendTextOrNull(b, requestID), '}')
 	}
 	return append(e.openAI([]byte(`{"error":`)), '}')
 }
@@ -37,15 +37,15 @@ func (e *Error) Frame(d Dialect) []byte {
 // Tracker that has seen the first event does not take the second one for a proof of
 // completeness.
 func (e *Error) FailedResponse(id string, next int64) []byte {
-	b := appendText([]byte("event: error\ndata: {\"type\":\"error\",\"code\":"), string(e.Code))
+	b := appendTextOrNull([]byte("event: error\ndata: {\"type\":\"error\",\"code\":"), string(e.Code))
 	b = appendJSONText(append(b, `,"message":`...), e.message())
-	b = appendText(append(b, `,"param":`...), e.Param)
+	b = appendTextOrNull(append(b, `,"param":`...), e.Param)
 	b = strconv.AppendInt(append(b, `,"sequence_number":`...), next, 10)
 	b = e.openAI(append(b, `,"error":`...))
 	b = append(b, "}\n\nevent: response.failed\ndata: {\"type\":\"response.failed\",\"sequence_number\":"...)
 	b = strconv.AppendInt(b, next+1, 10)
 	b = appendJSONText(append(b, `,"response":{"id":`...), id)
-	b = appendText(append(b, `,"object":"response","status":"failed","error":{"code":`...), string(e.Code))
+	b = appendTextOrNull(append(b, `,"object":"response","status":"failed","error":{"code":`...), string(e.Code))
 	b = appendJSONText(append(b, `,"message":`...), e.message())
 	return append(b, `},"incomplete_details":null,"output":[],"usage":null}}`+"\n\n"...)
 }
@@ -58,8 +58,8 @@ func (e *Error) openAI(b []byte) []byte {
 	}
 	b = appendJSONText(append(b, `{"message":`...), e.message())
 	b = appendJSONText(append(b, `,"type":`...), kind)
-	b = appendText(append(b, `,"param":`...), e.Param)
-	b = appendText(append(b, `,"code":`...), string(e.Code))
+	b = appendTextOrNull(append(b, `,"param":`...), e.Param)
+	b = appendTextOrNull(append(b, `,"code":`...), string(e.Code))
 	return append(b, '}')
 }
 
@@ -70,8 +70,8 @@ func (e *Error) anthropic(b []byte) []byte {
 	return append(b, '}')
 }
 
-// appendText appends a JSON string, or null for an empty one.
-func appendText(b []byte, s string) []byte {
+// appendTextOrNull appends a JSON string, or null for an empty one.
+func appendTextOrNull(b []byte, s string) []byte {
 	if s == "" {
 		return append(b, "null"...)
 	}

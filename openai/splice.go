@@ -33,8 +33,8 @@ type places struct {
 	insideEmpty bool
 	include     span // the value of include_usage
 	// continuous is the value of continuous_usage_stats unless it is false or null. vLLM uses it
-	// only with include_usage. If the gateway sets include_usage, a client that did not would
-	// receive usage with every chunk.
+	// only with include_usage. It is set to false if the gateway adds include_usage: otherwise the
+	// client would receive usage with every chunk.
 	continuous span
 
 	engine []engineMember // members of EngineFields, in the order of the body
@@ -45,17 +45,17 @@ type places struct {
 	delimiter string // of a form: two dashes and the boundary
 }
 
-// note stores the start of f's value. Beyond 4 GiB, which no caller reads, the field counts as
-// absent.
-func (p *places) note(f Field, at int) {
+// record stores the start of f's value. Beyond 4 GiB the field counts as absent; no caller reads
+// such bodies.
+func (p *places) record(f Field, at int) {
 	if uint64(at) <= math.MaxUint32 {
 		p.prompt[f] = uint32(at)
 	}
 }
 
-// of returns the start of f's value; 0 if it is absent or, for all fields except priority,
+// start returns the start of f's value; 0 if it is absent or, for all fields except priority,
 // null.
-func (p *places) of(f Field) int { return int(p.prompt[f]) }
+func (p *places) start(f Field) int { return int(p.prompt[f]) }
 
 // change replaces a range of the body.
 type change struct {
@@ -137,7 +137,7 @@ func (r *Request) changes(cuts []change, e Edit) []change {
 		}
 	}
 	if !r.place.form && e.CacheSalt != "" && (r.place.salt != (span{}) || r.addsSalt(e)) {
-		cuts = append(cuts, r.set(r.place.salt, "cache_salt", appendJSONText(nil, e.CacheSalt)))
+		cuts = append(cuts, r.setMember(r.place.salt, "cache_salt", appendJSONText(nil, e.CacheSalt)))
 	}
 	if c, ok := r.priorityChange(e); ok {
 		cuts = append(cuts, c)
@@ -173,7 +173,7 @@ func (r *Request) modelChange(name string) (c change, ok bool) {
 	case r.place.form:
 		return change{span: at, with: []byte(name)}, true
 	}
-	return r.set(at, "model", appendJSONText(nil, name)), true
+	return r.setMember(at, "model", appendJSONText(nil, name)), true
 }
 
 // usageChange returns the change that sets stream_options.include_usage.
@@ -185,12 +185,12 @@ func (r *Request) usageChange() change {
 	case at.inside > 0:
 		return insertion(at.inside, at.insideEmpty, "include_usage", []byte("true"))
 	}
-	return r.set(at.options, "stream_options", []byte(`{"include_usage":true}`))
+	return r.setMember(at.options, "stream_options", []byte(`{"include_usage":true}`))
 }
 
-// set returns the change that sets a member of the body; at is the position of its value, or
+// setMember returns the change that sets a member of the body; at is the position of its value, or
 // the zero span.
-func (r *Request) set(at span, name string, value []byte) change {
+func (r *Request) setMember(at span, name string, value []byte) change {
 	if at != (span{}) {
 		return change{span: at, with: value}
 	}

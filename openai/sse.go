@@ -69,7 +69,7 @@ type EventReader struct {
 	ready      bool
 	memory     Memory
 	reserved   int64 // of memory, for a buffer longer than freeBuffer
-	any        bool  // an event was returned; a byte order mark is no longer possible
+	begun      bool  // an event was returned: only the first one may follow a byte order mark
 	bareCR     bool  // the last line ended in CR without LF
 }
 
@@ -113,7 +113,7 @@ func (r *EventReader) Next() (Event, error) {
 	empty := 0
 	for !r.Buffered() {
 		if r.err != nil {
-			return r.last()
+			return r.remainder()
 		}
 		n := r.fill()
 		if n > 0 {
@@ -130,14 +130,14 @@ func (r *EventReader) Next() (Event, error) {
 // forwards events delays the flush until it is false.
 func (r *EventReader) Buffered() bool {
 	if !r.ready {
-		r.ready = r.find()
+		r.ready = r.findEventEnd()
 	}
 	return r.ready
 }
 
-// find searches the buffered bytes for the blank line that ends the event at start, and leaves
+// findEventEnd searches the buffered bytes for the blank line that ends the event at start, and leaves
 // pos after it. It examines each byte once.
-func (r *EventReader) find() bool {
+func (r *EventReader) findEventEnd() bool {
 	for r.pos < r.end {
 		at, n := r.lineEnd()
 		if n == 0 {
@@ -197,7 +197,7 @@ func (r *EventReader) lineEnd() (at, n int) {
 // fill reads once after making room. It moves and replaces the buffer, so no slice may point
 // into it.
 func (r *EventReader) fill() int {
-	r.room()
+	r.makeRoom()
 	if r.err != nil {
 		return 0
 	}
@@ -210,22 +210,22 @@ func (r *EventReader) fill() int {
 	return n
 }
 
-// room makes room for at least one byte after end.
-func (r *EventReader) room() {
-	held := r.end - r.start
+// makeRoom ensures free space for at least one byte after end.
+func (r *EventReader) makeRoom() {
+	unread := r.end - r.start
 	switch {
-	case held >= r.max:
+	case unread >= r.max:
 		r.err = ErrEventTooLarge
 		return
-	case len(r.buf) > keptBuffer && held < firstBuffer && r.small >= smallEvents:
+	case len(r.buf) > keptBuffer && unread < firstBuffer && r.small >= smallEvents:
 		r.join = nil
 		r.move(make([]byte, min(firstBuffer, r.max)))
 		r.returnMemory()
-	case held == 0 && r.end > 0:
+	case unread == 0 && r.end > 0:
 		r.move(r.buf)
 	case r.end <= len(r.buf)-len(r.buf)/4 && r.end < len(r.buf):
 		// There is enough room for an efficient read.
-	case held < len(r.buf) && (held <= len(r.buf)/2 || len(r.buf) >= r.max):
+	case unread < len(r.buf) && (unread <= len(r.buf)/2 || len(r.buf) >= r.max):
 		r.move(r.buf)
 	default:
 		r.grow(min(max(2*len(r.buf), firstBuffer), r.max))
@@ -267,8 +267,8 @@ func (r *EventReader) move(buf []byte) {
 	r.lf = max(r.lf-by, 0)
 }
 
-// last returns the rest of a body that ended within an event.
-func (r *EventReader) last() (Event, error) {
+// remainder returns the rest of a body that ended within an event.
+func (r *EventReader) remainder() (Event, error) {
 	whole, rest := r.buf[r.start:r.line], r.end-r.line
 	r.start, r.next, r.pos, r.line = r.end, r.end, r.end, r.end
 	switch {
@@ -291,9 +291,9 @@ func (r *EventReader) parse(raw []byte) Event {
 		r.small = 0
 	}
 	rest := raw
-	if !r.any {
+	if !r.begun {
 		rest = bytes.TrimPrefix(rest, []byte("\xef\xbb\xbf"))
-		r.any = true
+		r.begun = true
 	}
 	carriage := bytes.IndexByte(rest, '\r') >= 0
 	lines := 0

@@ -108,7 +108,7 @@ func (t *Tracker) Observe(ev Event) Mark {
 	}
 	if len(ev.Data) > 0 {
 		t.events++
-		m |= t.data(ev)
+		m |= t.observeData(ev)
 	}
 	if m.Has(MarkContent) {
 		t.output++
@@ -119,10 +119,10 @@ func (t *Tracker) Observe(ev Event) Mark {
 	return m
 }
 
-// data processes an event with data.
-func (t *Tracker) data(ev Event) Mark {
+// observeData processes an event with data.
+func (t *Tracker) observeData(ev Event) Mark {
 	if string(bytes.TrimSpace(ev.Data)) == "[DONE]" {
-		return t.done()
+		return t.observeDone()
 	}
 	p := eventPayload{choices: &t.choices, tokens: &t.tokens}
 	if !p.read(ev.Data) {
@@ -141,18 +141,18 @@ func (t *Tracker) data(ev Event) Mark {
 	t.next = max(t.next, p.next)
 	switch t.dialect {
 	case Chat, Completions:
-		return m | t.chunk(&p)
+		return m | t.observeChunk(&p)
 	case Responses:
-		return m | t.response(&p)
+		return m | t.observeResponse(&p)
 	case Messages:
-		return m | t.message(&p)
+		return m | t.observeMessage(&p)
 	}
 	return m | MarkContent
 }
 
-// done processes `data: [DONE]`. Engines also send it after the terminator of the Responses
+// observeDone processes `data: [DONE]`. Engines also send it after the terminator of the Responses
 // dialect, where it proves nothing.
-func (t *Tracker) done() Mark {
+func (t *Tracker) observeDone() Mark {
 	if t.dialect != Chat && t.dialect != Completions {
 		return MarkDone
 	}
@@ -163,8 +163,8 @@ func (t *Tracker) done() Mark {
 	return MarkDone | MarkEnd
 }
 
-// chunk processes a chunk of chat or completions.
-func (t *Tracker) chunk(p *eventPayload) Mark {
+// observeChunk processes a chunk of chat or completions.
+func (t *Tracker) observeChunk(p *eventPayload) Mark {
 	t.deltas += int64(p.deltas)
 	t.text += int64(p.text)
 	if p.count == 0 && p.usage {
@@ -173,8 +173,8 @@ func (t *Tracker) chunk(p *eventPayload) Mark {
 	return p.mark
 }
 
-// response processes an event of the Responses dialect.
-func (t *Tracker) response(p *eventPayload) Mark {
+// observeResponse processes an event of the Responses dialect.
+func (t *Tracker) observeResponse(p *eventPayload) Mark {
 	var in eventPayload
 	if len(p.response) > 0 {
 		in.tokens = &t.tokens
@@ -207,15 +207,15 @@ func (t *Tracker) response(p *eventPayload) Mark {
 		t.deltas++
 		return MarkContent
 	}
-	t.responseDelta(p)
+	t.countResponseDelta(p)
 	if bytes.HasPrefix(p.kind, []byte("response.")) {
 		return MarkContent
 	}
 	return 0
 }
 
-// message processes an event of the Messages dialect.
-func (t *Tracker) message(p *eventPayload) Mark {
+// observeMessage processes an event of the Messages dialect.
+func (t *Tracker) observeMessage(p *eventPayload) Mark {
 	switch string(p.kind) {
 	case "message_start":
 		if len(p.message) > 0 {
@@ -223,14 +223,14 @@ func (t *Tracker) message(p *eventPayload) Mark {
 			in.read(p.message)
 		}
 	case "content_block_start":
-		m := fieldsFilled(p.block, "type", "signature", "citations")
+		m := contentMark(p.block, "type", "signature", "citations")
 		if m != 0 {
 			t.deltas++
 		}
 		return m
 	case "content_block_delta":
-		t.messageDelta(p)
-		return fieldsFilled(p.delta, "type")
+		t.countMessageDelta(p)
+		return contentMark(p.delta, "type")
 	case "message_delta":
 		var in eventPayload
 		in.read(p.delta)
@@ -249,21 +249,20 @@ func (t *Tracker) message(p *eventPayload) Mark {
 	return 0
 }
 
-// fieldsFilled returns MarkContent if the object has a non-empty member other than those in
-// but.
-func fieldsFilled(object []byte, but ...string) (m Mark) {
+// contentMark returns MarkContent if the object has a non-empty member other than the ignored ones.
+func contentMark(object []byte, ignored ...string) (m Mark) {
 	c := newReader(object)
 	for c.Enter('{'); c.More('}'); {
-		if !slices.Contains(but, string(c.Name())) && c.nonEmpty() {
+		if !slices.Contains(ignored, string(c.Name())) && c.nonEmpty() {
 			m = MarkContent
 		}
 	}
 	return m
 }
 
-// choiceBound limits the choices that are tracked separately: a completions request has n
-// choices for each of its prompts.
-const choiceBound = 1 << 16
+// maxChoices limits the indexes of tracked choices: a completions request has n choices for each of
+// its prompts.
+const maxChoices = 1 << 16
 
 // eventChoices tracks which choices of a stream have begun and finished.
 type eventChoices struct {
@@ -271,10 +270,10 @@ type eventChoices struct {
 	more         map[int64]bool // choices from 64 on, and whether each has finished
 }
 
-// note records a choice and whether it has finished.
-func (s *eventChoices) note(index int64, finished bool) {
+// record records a choice and whether it has finished.
+func (s *eventChoices) record(index int64, finished bool) {
 	switch {
-	case index < 0 || index >= choiceBound:
+	case index < 0 || index >= maxChoices:
 	case index >= 64:
 		if s.more == nil {
 			s.more = map[int64]bool{}

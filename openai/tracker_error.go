@@ -24,12 +24,12 @@ type EngineError struct {
 func ErrorOf(data []byte) (e EngineError, ok bool) {
 	var w errorWalk
 	c := newReader(data)
-	w.object(&c, 0)
-	named := w.found || w.e.Message != "" && w.status != 0
-	if !c.done() || !named {
+	w.readObject(&c, 0)
+	isError := w.found || w.e.Message != "" && w.status != 0
+	if !c.atEnd() || !isError {
 		return EngineError{}, false
 	}
-	w.merge()
+	w.mergeInner()
 	e = w.e
 	e.Status = cmp.Or(w.status, statusOf(e.Type, e.Code))
 	return e, true
@@ -42,9 +42,9 @@ func (e EngineError) Busy() bool {
 	if e.Status != 503 {
 		return false
 	}
-	said := strings.ToLower(e.Message)
-	for _, words := range []string{"engine is currently busy", "token backlog limit", "queue is full", "queue full"} {
-		if strings.Contains(said, words) {
+	message := strings.ToLower(e.Message)
+	for _, phrase := range []string{"engine is currently busy", "token backlog limit", "queue is full", "queue full"} {
+		if strings.Contains(message, phrase) {
 			return true
 		}
 	}
@@ -59,8 +59,8 @@ type errorWalk struct {
 	inner  *errorWalk // the value of the error member
 }
 
-// merge prefers the members of the error object to those around it.
-func (w *errorWalk) merge() {
+// mergeInner prefers the members of the error object to those around it.
+func (w *errorWalk) mergeInner() {
 	if w.inner == nil {
 		return
 	}
@@ -70,24 +70,24 @@ func (w *errorWalk) merge() {
 	w.status = cmp.Or(w.inner.status, w.status)
 }
 
-// object reads the object that is the error or contains it. level is 0 for the payload, 1 for a
+// readObject reads the object that is the error or contains it. level is 0 for the payload, 1 for a
 // response in it, and 2 for an error.
-func (w *errorWalk) object(c *Reader, level int) {
+func (w *errorWalk) readObject(c *Reader, level int) {
 	var kind string
 	for c.Enter('{'); c.More('}'); {
 		switch key := string(c.Name()); key {
 		case "error":
 			if level < 2 {
-				w.nested(c)
+				w.readNested(c)
 			}
 		case "response":
 			// response.failed contains the response, which contains the error.
 			if level == 0 && c.Next() == '{' {
-				w.object(c, 1)
+				w.readObject(c, 1)
 			}
 		case "detail":
 			if level == 0 {
-				w.detail(c)
+				w.readDetail(c)
 			}
 		case "object":
 			w.found = string(c.Text()) == "error" || w.found
@@ -100,7 +100,7 @@ func (w *errorWalk) object(c *Reader, level int) {
 		case "param":
 			setText(&w.e.Param, c)
 		case "code", "status", "status_code":
-			w.code(c, key == "code")
+			w.readCode(c, key == "code")
 		}
 	}
 	// The type of the payload may be that of the event instead of the error.
@@ -109,8 +109,8 @@ func (w *errorWalk) object(c *Reader, level int) {
 	}
 }
 
-// nested reads the value of an error member.
-func (w *errorWalk) nested(c *Reader) {
+// readNested reads the value of the error member.
+func (w *errorWalk) readNested(c *Reader) {
 	inner := &errorWalk{}
 	switch c.Next() {
 	case '{':
@@ -118,7 +118,7 @@ func (w *errorWalk) nested(c *Reader) {
 			c.Skip()
 			return
 		}
-		inner.object(c, 2)
+		inner.readObject(c, 2)
 	case '"':
 		inner.e.Message = textOf(c.Str())
 		if inner.e.Message == "" {
@@ -131,8 +131,8 @@ func (w *errorWalk) nested(c *Reader) {
 	w.found, w.inner = true, inner
 }
 
-// detail reads a framework's own error: a string, or a list of problems, which is kept as JSON.
-func (w *errorWalk) detail(c *Reader) {
+// readDetail reads a framework's own error: a string, or a list of problems, which is kept as JSON.
+func (w *errorWalk) readDetail(c *Reader) {
 	if c.Next() == '"' {
 		setText(&w.e.Message, c)
 		w.found = true
@@ -145,16 +145,16 @@ func (w *errorWalk) detail(c *Reader) {
 	}
 }
 
-// code reads a code or status. A number from 400 to 599, also as a string, is an HTTP status;
+// readCode reads a code or status. A number from 400 to 599, also as a string, is an HTTP status;
 // another string is the error's code.
-func (w *errorWalk) code(c *Reader, named bool) {
+func (w *errorWalk) readCode(c *Reader, named bool) {
 	var text []byte
 	var n int64
 	if c.Next() == '"' {
 		text = c.Str()
 		n = statusAt(text)
 	} else {
-		n, _ = c.integer()
+		n, _ = c.readInteger()
 	}
 	switch {
 	case n >= 400 && n <= 599:

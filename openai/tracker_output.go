@@ -28,8 +28,8 @@ func (t *Tracker) EstimatedOutput() int64 {
 	return int64(t.output)
 }
 
-// responseDelta counts an event of the Responses dialect that adds text.
-func (t *Tracker) responseDelta(p *eventPayload) {
+// countResponseDelta counts an event of the Responses dialect that adds text.
+func (t *Tracker) countResponseDelta(p *eventPayload) {
 	if !bytes.HasSuffix(p.kind, []byte(".delta")) || !nonEmpty(p.delta) {
 		return
 	}
@@ -39,8 +39,8 @@ func (t *Tracker) responseDelta(p *eventPayload) {
 	}
 }
 
-// messageDelta counts a content_block_delta of the Messages dialect.
-func (t *Tracker) messageDelta(p *eventPayload) {
+// countMessageDelta counts a content_block_delta of the Messages dialect.
+func (t *Tracker) countMessageDelta(p *eventPayload) {
 	c := newReader(p.delta)
 	for c.Enter('{'); c.More('}'); {
 		switch string(c.Name()) {
@@ -95,7 +95,7 @@ func textParts(v []byte) (n int) {
 	for in := v[1 : len(v)-1]; len(in) > 0; {
 		char, size := rune(in[0]), 1
 		if char == '\\' {
-			if r, escaped := escape(in); escaped > 0 {
+			if r, escaped := decodeEscape(in); escaped > 0 {
 				char, size = r, escaped
 			}
 		}

@@ -27,18 +27,18 @@ func (p *eventPayload) read(data []byte) bool {
 	p.count = -1
 	c := newReader(data)
 	for c.Enter('{'); c.More('}'); {
-		p.member(&c, c.Name())
+		p.readMember(&c, c.Name())
 	}
-	return c.done()
+	return c.atEnd()
 }
 
-// member reads one top-level member. Unknown members and unused nested values are skipped.
-func (p *eventPayload) member(c *Reader, key []byte) {
+// readMember reads one top-level member. Unknown members and unused nested values are skipped.
+func (p *eventPayload) readMember(c *Reader, key []byte) {
 	switch string(key) {
 	case "choices":
 		p.readChoices(c)
 	case "usage":
-		p.usage = p.tokens != nil && c.Next() == '{' && p.tokens.read(c)
+		p.usage = p.tokens != nil && c.Next() == '{' && p.tokens.readUsage(c)
 	case "timings":
 		if p.tokens != nil && c.Next() == '{' {
 			p.tokens.readTimings(c)
@@ -55,7 +55,7 @@ func (p *eventPayload) member(c *Reader, key []byte) {
 	case "status":
 		p.status = c.Text()
 	case "sequence_number":
-		if n, ok := c.integer(); ok && n < math.MaxInt64-2 { // the numbers of two more events follow
+		if n, ok := c.readInteger(); ok && n < math.MaxInt64-2 { // the numbers of two more events follow
 			p.next = n + 1
 		}
 	case "stop_reason":
@@ -121,7 +121,7 @@ func (p *eventPayload) readChoice(c *Reader) {
 	for c.Enter('{'); c.More('}'); {
 		switch string(c.Name()) {
 		case "index":
-			index, _ = c.integer()
+			index, _ = c.readInteger()
 		case "finish_reason":
 			v := c.Skip()
 			finished = nonEmpty(v)
@@ -146,7 +146,7 @@ func (p *eventPayload) readChoice(c *Reader) {
 		p.mark |= MarkFinish
 	}
 	if p.choices != nil {
-		p.choices.note(index, finished)
+		p.choices.record(index, finished)
 	}
 }
 
@@ -204,7 +204,7 @@ func fieldsWithout(dst, object []byte, name string) []byte {
 	for c.Enter('{'); c.More('}'); {
 		from := c.i
 		named := string(c.Name()) == name
-		if filled := c.nonEmpty(); named && !filled {
+		if hasContent := c.nonEmpty(); named && !hasContent {
 			continue
 		}
 		if len(dst) > start+1 {
@@ -212,7 +212,7 @@ func fieldsWithout(dst, object []byte, name string) []byte {
 		}
 		dst = append(dst, object[from:c.i]...)
 	}
-	if !c.done() {
+	if !c.atEnd() {
 		return append(dst[:start], object...)
 	}
 	return append(dst, '}')

@@ -98,39 +98,39 @@ type eventCount struct {
 	set bool
 }
 
-// take reads the next value if it is a count.
-func (n *eventCount) take(c *Reader) bool {
-	v, ok := c.integer()
+// read reads the next value and stores it if it is a count.
+func (n *eventCount) read(c *Reader) bool {
+	v, ok := c.readInteger()
 	if ok {
 		*n = eventCount{n: v, set: true}
 	}
 	return ok
 }
 
-// read reads a usage object and reports whether it contained a count.
-func (t *eventTokens) read(c *Reader) bool {
+// readUsage reads a usage object and reports whether it contained a count.
+func (t *eventTokens) readUsage(c *Reader) bool {
 	any := false
 	for c.Enter('{'); c.More('}'); {
 		switch string(c.Name()) {
 		case "prompt_tokens":
-			any = t.prompt.take(c) || any
+			any = t.prompt.read(c) || any
 		case "input_tokens":
 			// message_delta of some engines repeats input_tokens as 0.
 			var n eventCount
-			if n.take(c) {
+			if n.read(c) {
 				any = true
 				if n.n > 0 || !t.prompt.set {
 					t.prompt = n
 				}
 			}
 		case "completion_tokens", "output_tokens":
-			any = t.output.take(c) || any
+			any = t.output.read(c) || any
 		case "total_tokens":
-			any = t.total.take(c) || any
+			any = t.total.read(c) || any
 		case "cache_read_input_tokens":
-			any = t.cacheRead.take(c) || any
+			any = t.cacheRead.read(c) || any
 		case "cache_creation_input_tokens":
-			any = t.cacheMade.take(c) || any
+			any = t.cacheMade.read(c) || any
 		case "prompt_tokens_details", "input_tokens_details":
 			t.readDetails(c)
 		}
@@ -145,7 +145,7 @@ func (t *eventTokens) readDetails(c *Reader) {
 	}
 	for c.Enter('{'); c.More('}'); {
 		if string(c.Name()) == "cached_tokens" {
-			t.cached.take(c)
+			t.cached.read(c)
 		}
 	}
 }
@@ -156,11 +156,11 @@ func (t *eventTokens) readTimings(c *Reader) {
 	for c.Enter('{'); c.More('}'); {
 		switch string(c.Name()) {
 		case "prompt_n":
-			t.promptN.take(c)
+			t.promptN.read(c)
 		case "cache_n":
-			t.cacheN.take(c)
+			t.cacheN.read(c)
 		case "predicted_n":
-			t.predictedN.take(c)
+			t.predictedN.read(c)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func JoinUsageChunk(out []byte, from int, usage []byte) []byte {
 			moved = append(append(moved, ','), usage[at:c.i]...)
 		}
 	}
-	if !c.done() || len(moved) == 0 {
+	if !c.atEnd() || len(moved) == 0 {
 		return out
 	}
 	return slices.Insert(out, from+len(event)-1, moved...)

@@ -6,7 +6,7 @@ import (
 	"tierway/openai"
 )
 
-// Sizes of a chain. All gateways must use the same ones: changing one changes every hash.
+// Sizes of a chain. All gateways must use the same ones: a changed size changes the hashes.
 const (
 	// blockBytes is the text of a block, about 128 tokens. If two prompts differ inside a text, half a
 	// block on average counts as not shared: 64 tokens, or 8 ms of prefill at 8,000 tokens per second,
@@ -21,8 +21,8 @@ const (
 	idBytes = 4
 
 	// maxBlocks is the maximum length of a chain: 2 MiB of plain text, or half a million tokens. It
-	// limits the cost of huge bodies and of block tables. Prompts that differ only after it have the
-	// same chain.
+	// limits the cost of huge bodies and of block tables. Prompts that differ only after their first
+	// maxBlocks blocks have the same chain.
 	maxBlocks = 4096
 
 	// maxNesting is the maximum depth of nested contents that are cut into blocks; a tool result in a
@@ -58,13 +58,13 @@ type Block struct {
 //
 // The chain begins with seed, into which the caller mixes everything else that separates
 // prompts, such as a tenant's cache_salt. The response or conversation that the request
-// continues and its own cache_salt follow. Of several prompts in an array, the first represents
-// all: one worker serves them, and most begin alike. The prompt of a rerank or score request is
-// its query.
+// continues and its own cache_salt follow. If the prompt is an array of several prompts, the first
+// represents all: one worker serves them, and most begin alike. The prompt of a rerank or score
+// request is its query.
 //
 // The hashes are equal in all processes and on all machines. They are not keyed: a client can
-// construct two prompts with the same hash. Workers may be selected and blocks counted by them,
-// but no response and no permission may depend on equal hashes.
+// construct two prompts with the same hash. Hashes may select workers and count blocks, but no
+// response and no permission may depend on them.
 func AppendChain(dst []Block, r *openai.Request, seed uint64) (chain []Block, first int) {
 	c := chainer{digester: digester{Reader: r.Reader()}, req: r, hash: mix(tagSeed, seed)}
 	c.chain, c.base, c.first = dst, len(dst), -1
@@ -74,7 +74,7 @@ func AppendChain(dst []Block, r *openai.Request, seed uint64) (chain []Block, fi
 	if r.ConversationID != "" {
 		c.hash = mix(mix(c.hash, tagConversation), xxhash.Sum64String(r.ConversationID))
 	}
-	c.prompt(r.Dialect)
+	c.readPrompt(r.Dialect)
 	if c.first < 0 {
 		c.first = len(c.chain) - c.base
 	}
@@ -96,39 +96,39 @@ type chainer struct {
 	billing bool // parts that begin with billingMark are skipped
 }
 
-// prompt reads the prompt fields in the order in which engines render them. Each dialect has
+// readPrompt reads the prompt fields in the order in which engines render them. Each dialect has
 // some of them.
-func (c *chainer) prompt(d openai.Dialect) {
-	if c.begin(openai.FieldCacheSalt) {
-		c.hash = mix(mix(c.hash, tagCache), c.value(openai.ReadNothing))
+func (c *chainer) readPrompt(d openai.Dialect) {
+	if c.seekField(openai.FieldCacheSalt) {
+		c.hash = mix(mix(c.hash, tagCache), c.hashValue(openai.ReadNothing))
 	}
-	c.tools(openai.FieldTools, tagTool)
-	c.tools(openai.FieldFunctions, tagFunction)
+	c.readTools(openai.FieldTools, tagTool)
+	c.readTools(openai.FieldFunctions, tagFunction)
 	c.billing = true
-	c.system(openai.FieldSystem)
+	c.readSystem(openai.FieldSystem)
 	c.billing = false
-	c.system(openai.FieldInstructions)
+	c.readSystem(openai.FieldInstructions)
 	if d == openai.Responses {
-		c.system(openai.FieldPrompt)
-		c.messages(openai.FieldInput)
+		c.readSystem(openai.FieldPrompt)
+		c.readMessages(openai.FieldInput)
 		return
 	}
-	c.messages(openai.FieldMessages)
-	c.raw(openai.FieldPrompt)
-	if c.begin(openai.FieldPromptEmbeds) { // it has no characters
-		c.hash = mix(mix(c.hash, tagEmbeds), c.value(openai.ReadNothing))
-		c.finish(true)
+	c.readMessages(openai.FieldMessages)
+	c.readPlainPrompt(openai.FieldPrompt)
+	if c.seekField(openai.FieldPromptEmbeds) { // it has no characters
+		c.hash = mix(mix(c.hash, tagEmbeds), c.hashValue(openai.ReadNothing))
+		c.endMessage(true)
 	}
 	for _, f := range [...]openai.Field{
 		openai.FieldSuffix, openai.FieldInput, openai.FieldQuery, openai.FieldQueries, openai.FieldText1,
 	} {
-		c.raw(f)
+		c.readPlainPrompt(f)
 	}
 }
 
-// begin advances to the value of a field. It returns false without the field, and after the
-// last block of the chain.
-func (c *chainer) begin(f openai.Field) bool {
+// seekField advances to the value of a field. It returns false if the field is absent or the chain
+// is full.
+func (c *chainer) seekField(f openai.Field) bool {
 	at := c.req.At(f)
 	if at == 0 || c.full {
 		return false
@@ -137,8 +137,8 @@ func (c *chainer) begin(f openai.Field) bool {
 	return true
 }
 
-// emit ends a block.
-func (c *chainer) emit(message bool) {
+// endBlock appends the current block to the chain.
+func (c *chainer) endBlock(message bool) {
 	if c.full {
 		return
 	}
@@ -147,98 +147,98 @@ func (c *chainer) emit(message bool) {
 	c.full = len(c.chain)-c.base == maxBlocks
 }
 
-// grow counts n hashed characters, and ends the block if it is full.
-func (c *chainer) grow(n int64) {
+// addSize adds n hashed characters to the block and ends it if it is full.
+func (c *chainer) addSize(n int64) {
 	c.end += n
 	// A single value longer than a block fills its block at once.
 	c.open += int(min(n, blockBytes))
 	if c.open >= blockBytes {
-		c.emit(false)
+		c.endBlock(false)
 	}
 }
 
-// role begins a message.
-func (c *chainer) role(name string) {
+// beginMessage begins a message.
+func (c *chainer) beginMessage(name string) {
 	c.hash = mix(mix(c.hash, tagRole), xxhash.Sum64String(name))
 }
 
-// finish ends a message.
-func (c *chainer) finish(user bool) {
+// endMessage ends a message.
+func (c *chainer) endMessage(user bool) {
 	c.hash = mix(c.hash, tagEnd)
 	c.end += messageBytes
-	c.emit(true)
+	c.endBlock(true)
 	if user && c.first < 0 && !c.full {
 		c.first = len(c.chain) - c.base
 	}
 }
 
-// tools reads an array of tools or functions. The model sees them before all messages, so they
+// readTools reads an array of tools or functions. The model sees them before all messages, so they
 // end their own blocks.
-func (c *chainer) tools(f openai.Field, kind uint64) {
-	if !c.begin(f) {
+func (c *chainer) readTools(f openai.Field, kind uint64) {
+	if !c.seekField(f) {
 		return
 	}
 	if c.Next() != '[' {
-		c.tool(kind)
+		c.readTool(kind)
 	} else {
 		for c.Enter('['); !c.full && c.More(']'); {
-			c.tool(kind)
+			c.readTool(kind)
 		}
 	}
 	if c.open > 0 {
-		c.emit(false)
+		c.endBlock(false)
 	}
 }
 
-func (c *chainer) tool(kind uint64) {
+func (c *chainer) readTool(kind uint64) {
 	c.size = 0
 	var h uint64
 	if c.Next() == '{' {
-		h = c.object(openai.ReadAll, true)
+		h = c.hashObject(openai.ReadAll, true)
 	} else {
-		h = c.value(openai.ReadAll)
+		h = c.hashValue(openai.ReadAll)
 	}
 	c.hash = mix(mix(c.hash, kind), h)
-	c.grow(max(c.size, 1))
+	c.addSize(max(c.size, 1))
 }
 
-// system reads a system text: a string or an array of parts.
-func (c *chainer) system(f openai.Field) {
-	if !c.begin(f) {
+// readSystem reads a system text: a string or an array of parts.
+func (c *chainer) readSystem(f openai.Field) {
+	if !c.seekField(f) {
 		return
 	}
-	c.role("system")
-	c.content(1)
-	c.finish(false)
+	c.beginMessage("system")
+	c.readContent(1)
+	c.endMessage(false)
 }
 
-// messages reads an array of messages or items. The input of Responses may be a string, which
+// readMessages reads an array of messages or items. The input of Responses may be a string, which
 // equals one user message.
-func (c *chainer) messages(f openai.Field) {
-	if !c.begin(f) {
+func (c *chainer) readMessages(f openai.Field) {
+	if !c.seekField(f) {
 		return
 	}
 	if c.Next() != '[' {
-		c.role("user")
-		c.content(1)
-		c.finish(true)
+		c.beginMessage("user")
+		c.readContent(1)
+		c.endMessage(true)
 		return
 	}
 	for c.Enter('['); !c.full && c.More(']'); {
 		user := false
 		if c.Next() == '{' {
-			user = c.node(1)
+			user = c.readNode(1)
 		} else {
-			c.content(1)
+			c.readContent(1)
 		}
-		c.finish(user)
+		c.endMessage(user)
 	}
 }
 
-// raw reads a prompt without messages: a string, token IDs, parts, or the first element of an
-// array of these.
-func (c *chainer) raw(f openai.Field) {
-	if !c.begin(f) {
+// readPlainPrompt reads a prompt without messages: a string, token IDs, parts, or the first element
+// of an array of these.
+func (c *chainer) readPlainPrompt(f openai.Field) {
+	if !c.seekField(f) {
 		return
 	}
 	if c.Next() == '[' {
@@ -248,9 +248,9 @@ func (c *chainer) raw(f openai.Field) {
 		}
 	}
 	if c.Next() == '[' && c.Inside() != '{' {
-		c.ids()
+		c.readIDs()
 	} else {
-		c.content(1)
+		c.readContent(1)
 	}
-	c.finish(true)
+	c.endMessage(true)
 }

@@ -8,9 +8,9 @@ import (
 	"tierway/openai"
 )
 
-// node reads a message, an item or a part. Its text is cut into blocks, then all other members
+// readNode reads a message, an item or a part. Its text is cut into blocks, then all other members
 // follow. user reports whether it is a user message.
-func (c *chainer) node(depth int) (user bool) {
+func (c *chainer) readNode(depth int) (user bool) {
 	var texts [3]int // positions of content, text and output; a node has one of them
 	var role, rest uint64
 	c.size = 0
@@ -39,13 +39,13 @@ func (c *chainer) node(depth int) (user bool) {
 				continue
 			}
 		case "type":
-			if first == '"' && c.plainKind() {
+			if first == '"' && c.readPlainKind() {
 				continue
 			}
 		case cacheMark:
 			continue
 		}
-		rest += c.member(key, name, openai.ReadTurns.Of(name))
+		rest += c.hashMember(key, name, openai.ReadTurns.ForMember(name))
 	}
 	end, size := c.Pos(), c.size
 	if role != 0 {
@@ -54,20 +54,20 @@ func (c *chainer) node(depth int) (user bool) {
 	for _, from := range texts {
 		if from > 0 && !c.full {
 			c.Seek(from)
-			c.content(depth)
+			c.readContent(depth)
 		}
 	}
 	if rest != 0 {
 		c.hash = mix(mix(c.hash, tagRest), rest)
 	}
-	c.grow(size)
+	c.addSize(size)
 	c.Seek(end)
 	return user
 }
 
-// plainKind reads the type of a node if it is a plain message or text. Such a type equals an
+// readPlainKind reads the type of a node if it is a plain message or text. Such a type equals an
 // absent one.
-func (c *chainer) plainKind() bool {
+func (c *chainer) readPlainKind() bool {
 	from := c.Pos()
 	switch string(c.Word()) {
 	case "message", "text", "input_text", "output_text":
@@ -77,38 +77,38 @@ func (c *chainer) plainKind() bool {
 	return false
 }
 
-// content reads the content of a message, item or part.
-func (c *chainer) content(depth int) {
+// readContent reads the content of a message, item or part.
+func (c *chainer) readContent(depth int) {
 	switch c.Next() {
 	case '"':
-		c.text(c.Str())
+		c.hashText(c.Str())
 		return
 	case '[':
 		if depth <= maxNesting {
-			c.parts(depth)
+			c.readParts(depth)
 			return
 		}
 	}
 	c.size = 0
-	h := c.value(openai.ReadTurns)
+	h := c.hashValue(openai.ReadTurns)
 	c.hash = mix(mix(c.hash, tagRest), h)
-	c.grow(c.size)
+	c.addSize(c.size)
 }
 
-// parts reads an array of parts. The first one begins like a text without parts.
-func (c *chainer) parts(depth int) {
+// readParts reads an array of parts. The first one begins like a text without parts.
+func (c *chainer) readParts(depth int) {
 	c.Enter('[')
 	for n := 0; !c.full && c.More(']'); {
-		if c.billing && c.billed() {
+		if c.billing && c.skipBilling() {
 			continue
 		}
 		if n++; n > 1 {
 			c.hash = mix(c.hash, tagPart)
 		}
 		if c.Next() == '{' {
-			c.node(depth + 1)
+			c.readNode(depth + 1)
 		} else {
-			c.content(depth + 1)
+			c.readContent(depth + 1)
 		}
 	}
 }
@@ -117,8 +117,8 @@ func (c *chainer) parts(depth int) {
 // change with every request. Engines drop it. In a chain it would prevent all cache hits.
 const billingMark = "x-anthropic-billing-header:"
 
-// billed skips a part that begins with billingMark.
-func (c *chainer) billed() bool {
+// skipBilling skips a part that begins with billingMark.
+func (c *chainer) skipBilling() bool {
 	from := c.Pos()
 	if bytes.HasPrefix(openai.Word(textOf(&c.Reader)), []byte(billingMark)) {
 		return true
@@ -127,12 +127,12 @@ func (c *chainer) billed() bool {
 	return false
 }
 
-// text cuts a string into blocks.
-func (c *chainer) text(raw []byte) {
+// hashText cuts a string into blocks.
+func (c *chainer) hashText(raw []byte) {
 	if !openai.Escaped(raw) {
 		for len(raw) > 0 && !c.full {
 			n := min(blockBytes-c.open, len(raw))
-			c.piece(raw[:n])
+			c.hashPiece(raw[:n])
 			raw = raw[n:]
 		}
 		return
@@ -141,23 +141,23 @@ func (c *chainer) text(raw []byte) {
 		want := blockBytes - c.open
 		n, raw = openai.Unescape(c.buf[:], raw, n, want)
 		whole := min(n, want)
-		c.piece(c.buf[:whole])
+		c.hashPiece(c.buf[:whole])
 		// A character can extend beyond the block's end.
 		n = copy(c.buf[:], c.buf[whole:n])
 	}
 }
 
-// piece adds text that lies in one block.
-func (c *chainer) piece(p []byte) {
+// hashPiece adds text that lies in one block.
+func (c *chainer) hashPiece(p []byte) {
 	c.hash = mix(c.hash, xxhash.Sum64(p))
-	c.grow(int64(len(p)))
+	c.addSize(int64(len(p)))
 }
 
-// ids reads an array of token IDs.
-func (c *chainer) ids() {
+// readIDs reads an array of token IDs.
+func (c *chainer) readIDs() {
 	for c.Enter('['); !c.full && c.More(']'); {
 		c.size = 0
-		c.hash = mix(c.hash, c.value(openai.ReadIDs))
-		c.grow(c.size + idBytes)
+		c.hash = mix(c.hash, c.hashValue(openai.ReadIDs))
+		c.addSize(c.size + idBytes)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"tierway/openai"
 )
 
-// Tags separate kinds of values that would otherwise have equal hashes. Changing one changes every
+// Tags separate kinds of values that would otherwise have equal hashes. A changed tag changes every
 // hash.
 const (
 	tagSeed uint64 = iota + 1
@@ -44,12 +44,12 @@ const cacheMark = "cache_control"
 // digester hashes values of a body by their meaning and counts their text.
 type digester struct {
 	openai.Reader
-	size int64 // bytes of decoded text that the model reads of the values hashed
+	size int64 // bytes of decoded text, in the hashed values, that the model reads
 	buf  [blockBytes + utf8.UTFMax]byte
 }
 
-// digest returns the hash and the length in bytes of a decoded string.
-func (d *digester) digest(raw []byte) (uint64, int) {
+// digestString returns the hash and the length in bytes of a decoded string.
+func (d *digester) digestString(raw []byte) (uint64, int) {
 	if !openai.Escaped(raw) {
 		return xxhash.Sum64(raw), len(raw)
 	}
@@ -69,15 +69,15 @@ func (d *digester) digestWord(raw, word []byte) (uint64, int) {
 	if len(word) == len(raw) {
 		return xxhash.Sum64(raw), len(raw)
 	}
-	return d.digest(raw)
+	return d.digestString(raw)
 }
 
-// value reads a value of any kind and returns its hash. The order of members and null members
+// hashValue reads a value of any kind and returns its hash. The order of members and null members
 // make no difference. how selects the strings that count as text, as in Parse.
-func (d *digester) value(how openai.Reading) uint64 {
+func (d *digester) hashValue(how openai.Reading) uint64 {
 	switch d.Next() {
 	case '"':
-		h, n := d.digest(d.Str())
+		h, n := d.digestString(d.Str())
 		if how == openai.ReadTurns || how == openai.ReadIDs || how == openai.ReadAll {
 			d.size += int64(n)
 		}
@@ -88,21 +88,21 @@ func (d *digester) value(how openai.Reading) uint64 {
 		}
 		h := tagArray
 		for d.Enter('['); d.More(']'); {
-			h = mix(h, d.value(how))
+			h = mix(h, d.hashValue(how))
 		}
 		return h
 	case '{':
 		if how == openai.ReadSource {
-			return d.source()
+			return d.hashSource()
 		}
-		return d.object(how, false)
+		return d.hashObject(how, false)
 	}
 	return mix(tagScalar, xxhash.Sum64(d.Scalar()))
 }
 
-// object reads an object. marked means that a cache_control in it is a mark for Anthropic's
+// hashObject reads an object. marked means that a cache_control in it is a mark for Anthropic's
 // cache.
-func (d *digester) object(how openai.Reading, marked bool) uint64 {
+func (d *digester) hashObject(how openai.Reading, marked bool) uint64 {
 	sum := uint64(0)
 	for d.Enter('{'); d.More('}'); {
 		key := d.Key()
@@ -114,21 +114,21 @@ func (d *digester) object(how openai.Reading, marked bool) uint64 {
 		if how == openai.ReadAll {
 			d.size += int64(n)
 		}
-		sum += mix(name, d.value(how.Of(word)))
+		sum += mix(name, d.hashValue(how.ForMember(word)))
 	}
 	return mix(tagObject, sum)
 }
 
-// member reads the value of a member and returns the hash of name and value. Such hashes are
+// hashMember reads the value of a member and returns the hash of name and value. Such hashes are
 // added, so the order of members does not matter.
-func (d *digester) member(key, word []byte, how openai.Reading) uint64 {
+func (d *digester) hashMember(key, word []byte, how openai.Reading) uint64 {
 	name, _ := d.digestWord(key, word)
-	return mix(name, d.value(how))
+	return mix(name, d.hashValue(how))
 }
 
-// source reads Anthropic's source of a block. Its data is text only if its type, which may
+// hashSource reads Anthropic's source of a block. Its data is text only if its type, which may
 // follow, is "text".
-func (d *digester) source() uint64 {
+func (d *digester) hashSource() uint64 {
 	sum, data, text := uint64(0), int64(0), false
 	for d.Enter('{'); d.More('}'); {
 		key := d.Key()
@@ -145,13 +145,13 @@ func (d *digester) source() uint64 {
 		case "data":
 			if first == '"' {
 				before := d.size
-				sum += d.member(key, word, openai.ReadTurns)
+				sum += d.hashMember(key, word, openai.ReadTurns)
 				data, d.size = d.size-before, before
 				continue
 			}
 		}
 		if d.Next() != 'n' {
-			sum += d.member(key, word, how)
+			sum += d.hashMember(key, word, how)
 		}
 	}
 	if text {

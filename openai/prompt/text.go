@@ -5,21 +5,21 @@ import "tierway/openai"
 // AppendUserText appends the text of the last user message that has any to dst, decoded, with
 // each part on its own line. Tool results, images, audio and files are not user text, so an
 // agent's loop keeps its original text. Without messages, the text is the prompt, input or
-// query: the last of several, and nothing for token IDs. A text of more than 2·most bytes is
-// cut to its first and last most bytes at character boundaries, with a line break between them.
+// query; of several, it is the last one. Token IDs are not text. A text of more than 2·limit bytes is
+// cut to its first and last limit bytes at character boundaries, with a line break between them.
 // Without text, for a form and for the dialect Other, dst is returned unchanged.
-func AppendUserText(dst []byte, r *openai.Request, most int) []byte {
-	t := newExcerpt(r, dst, most)
+func AppendUserText(dst []byte, r *openai.Request, limit int) []byte {
+	t := newExcerpt(r, dst, limit)
 	if r.Dialect == openai.Responses {
-		t.user(r.At(openai.FieldInput))
+		t.addUser(r.At(openai.FieldInput))
 		return t.text()
 	}
-	t.user(r.At(openai.FieldMessages))
+	t.addUser(r.At(openai.FieldMessages))
 	for _, f := range [...]openai.Field{
 		openai.FieldPrompt, openai.FieldInput, openai.FieldQuery, openai.FieldQueries, openai.FieldText1,
 	} {
 		if t.empty() {
-			t.prompt(r.At(f))
+			t.addPrompt(r.At(f))
 		}
 	}
 	return t.text()
@@ -28,14 +28,14 @@ func AppendUserText(dst []byte, r *openai.Request, most int) []byte {
 // AppendSystemText appends the application's instructions to dst: Anthropic's system, the
 // instructions of Responses, and all messages of the roles system and developer, in this order.
 // Each part is on its own line, and long texts are cut as by AppendUserText.
-func AppendSystemText(dst []byte, r *openai.Request, most int) []byte {
-	t := newExcerpt(r, dst, most)
-	t.content(r.At(openai.FieldSystem))
+func AppendSystemText(dst []byte, r *openai.Request, limit int) []byte {
+	t := newExcerpt(r, dst, limit)
+	t.addContent(r.At(openai.FieldSystem))
 	if r.Dialect == openai.Responses {
-		t.content(r.At(openai.FieldInstructions))
-		t.system(r.At(openai.FieldInput))
+		t.addContent(r.At(openai.FieldInstructions))
+		t.addSystem(r.At(openai.FieldInput))
 	} else {
-		t.system(r.At(openai.FieldMessages))
+		t.addSystem(r.At(openai.FieldMessages))
 	}
 	return t.text()
 }
@@ -65,35 +65,35 @@ func readTurn(c *openai.Reader) (role []byte, content int) {
 	return role, content
 }
 
-// textOf reads an element of a content and returns its raw text; nil if it has no text of a
-// user.
+// textOf reads an element of a content and returns its raw text. It is nil unless the element is a
+// string, or a part of the type text or input_text.
 func textOf(c *openai.Reader) (text []byte) {
 	if c.Next() != '{' {
 		return c.Text()
 	}
-	written := true
+	isText := true
 	for c.Enter('{'); c.More('}'); {
 		switch string(c.Name()) {
 		case "text":
 			text = c.Text()
 		case "type":
 			kind := c.Word()
-			written = kind == nil || string(kind) == "text" || string(kind) == "input_text"
+			isText = kind == nil || string(kind) == "text" || string(kind) == "input_text"
 		}
 	}
-	if !written {
+	if !isText {
 		return nil
 	}
 	return text
 }
 
-// user adds the last user message that has text. The input of Responses may be a string
+// addUser adds the last user message that has text. The input of Responses may be a string
 // instead.
-func (t *excerpt) user(from int) {
+func (t *excerpt) addUser(from int) {
 	if t.Seek(from); from > 0 && t.Next() == '"' {
-		t.content(from)
+		t.addContent(from)
 	}
-	if !t.enter(from) {
+	if !t.enterArray(from) {
 		return
 	}
 	last := 0
@@ -103,11 +103,11 @@ func (t *excerpt) user(from int) {
 			last = content
 		}
 	}
-	t.content(last)
+	t.addContent(last)
 }
 
-// enter enters the array at from, if there is one.
-func (t *excerpt) enter(from int) bool {
+// enterArray enters the array at from, if there is one.
+func (t *excerpt) enterArray(from int) bool {
 	if t.Seek(from); from == 0 || t.Next() != '[' {
 		return false
 	}
@@ -133,39 +133,39 @@ func (t *excerpt) hasText(from int) bool {
 	return false
 }
 
-// system adds all messages of the roles system and developer.
-func (t *excerpt) system(from int) {
-	if !t.enter(from) {
+// addSystem adds all messages of the roles system and developer.
+func (t *excerpt) addSystem(from int) {
+	if !t.enterArray(from) {
 		return
 	}
 	for t.More(']') {
 		role, content := readTurn(&t.Reader)
 		if string(role) == "system" || string(role) == "developer" {
-			behind := t.Pos()
-			t.content(content)
-			t.Seek(behind)
+			next := t.Pos()
+			t.addContent(content)
+			t.Seek(next)
 		}
 	}
 }
 
-// content adds a content: a string, or all texts of an array of parts.
-func (t *excerpt) content(from int) {
+// addContent adds a content: a string, or all texts of an array of parts.
+func (t *excerpt) addContent(from int) {
 	if from == 0 {
 		return
 	}
 	if t.Seek(from); t.Next() != '[' {
-		t.add(t.Text())
+		t.addText(t.Text())
 		return
 	}
 	for t.Enter('['); t.More(']'); {
-		t.add(textOf(&t.Reader))
+		t.addText(textOf(&t.Reader))
 	}
 }
 
-// prompt adds a prompt without messages: a string, the last of several, or parts.
-func (t *excerpt) prompt(from int) {
+// addPrompt adds a prompt without messages: a string, the last of several, or parts.
+func (t *excerpt) addPrompt(from int) {
 	if t.Seek(from); from == 0 || t.Next() != '[' || t.Inside() != '"' {
-		t.content(from)
+		t.addContent(from)
 		return
 	}
 	var last []byte
@@ -174,5 +174,5 @@ func (t *excerpt) prompt(from int) {
 			last = text
 		}
 	}
-	t.add(last)
+	t.addText(last)
 }

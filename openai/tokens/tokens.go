@@ -1,5 +1,14 @@
 // Package tokens counts the tokens of text exactly, with the vocabularies of
-// github.com/pkoukk/tiktoken-go-loader. These are part of the binary: nothing is downloaded.
+// github.com/pkoukk/tiktoken-go-loader. The binary contains them; nothing is downloaded.
+//
+// [NameFor] returns the encoding of a model, [Load] loads it once, and [Vocabulary.Count] counts
+// texts with it:
+//
+//	v, err := tokens.Load(tokens.NameFor("gpt-4o"))
+//	n, ok := v.Count([]byte("Hello, world")) // 3 tokens
+//
+// Counting is bounded: a text longer than [MaxBytes], or with a run of more than 512 bytes, is not
+// counted, and ok is false. Callers then use an estimate, such as openai.Request.PromptTokens.
 package tokens
 
 import (
@@ -89,16 +98,15 @@ func NameFor(model string) string {
 // MaxBytes, or a run of more than 512 bytes. All text is ordinary: a special token such as
 // <|endoftext|> counts as its characters. A byte that is not UTF-8 counts as U+FFFD.
 func (v *Vocabulary) Count(text []byte) (n int, ok bool) {
-	if len(text) > MaxBytes || !splits(text) {
+	if len(text) > MaxBytes || !hasOnlyShortRuns(text) {
 		return 0, false
 	}
 	return len(v.encoding.EncodeOrdinary(string(text))), true
 }
 
-// splits reports whether no run of the text is longer than maxRun. A run is at least as long as
-// what either pattern treats as one piece, except for one character before it and line breaks
-// after it.
-func splits(text []byte) bool {
+// hasOnlyShortRuns reports whether no run of the text is longer than maxRun. A piece of either
+// pattern lies within one run, except for one character before it and line breaks after it.
+func hasOnlyShortRuns(text []byte) bool {
 	run, last := 0, number
 	for i := 0; i < len(text); {
 		r, size := utf8.DecodeRune(text[i:])

@@ -44,7 +44,7 @@ func owns(snap *control.Snapshot, c *tenants.Caller, at StoredResponse) bool {
 // refuseKept returns an error for a path under which the pool's engines store objects without
 // separating tenants.
 func refuseKept(in *Inbound, p *control.Pool) error {
-	kind := openai.KeptKind(in.HTTP.Method, in.HTTP.URL.Path)
+	kind := openai.StoredKind(in.HTTP.Method, in.HTTP.URL.Path)
 	if kind == "" || in.Snap.Private(p) {
 		return nil
 	}

@@ -109,7 +109,7 @@ func passRefusal(a *attempt, resp *http1.Response, body []byte) {
 	code := codeWorkerRefused // the engine's own code may have any content, so it is not logged
 	if overflow, is := seen.Overflow(x.in.Dialect); ok && is {
 		overflow.Status = resp.Status
-		e, code, body = overflow, overflow.Code, overflow.Into(body, x.in.Dialect)
+		e, code, body = overflow, overflow.Code, overflow.RewriteBody(body, x.in.Dialect)
 	}
 	if ok && nativeError(x.in.Dialect, body) && x.answer.held() {
 		if x.answerWhole(resp.Status, resp.Header, body) != nil {

@@ -20,7 +20,7 @@ func TestPathsOfKeptObjectsAreKnown(t *testing.T) {
 		{"GET", "/v1/models", ""}, {"GET", "/version", ""}, {"POST", "/pooling", ""}, {"GET", "/profiles", ""},
 		{"GET", "", ""}, {"GET", "/", ""},
 	} {
-		if got := KeptKind(c.method, c.path); got != c.kind {
+		if got := StoredKind(c.method, c.path); got != c.kind {
 			t.Errorf("%s %s: %q, want %q", c.method, c.path, got, c.kind)
 		}
 	}

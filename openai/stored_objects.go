@@ -6,23 +6,23 @@ import (
 	"strings"
 )
 
-// keptKinds are the collections of OpenAI's and Anthropic's APIs with objects that an engine
-// stores and returns by ID. The engine has one account, the gateway's, and does not know
+// storedKinds are the collections of OpenAI's and Anthropic's APIs with objects that an engine
+// stores and returns by ID. The engine sees one account, the gateway's, so it cannot separate
 // tenants.
-var keptKinds = [...]string{
+var storedKinds = [...]string{
 	"assistants", "batches", "containers", "conversations", "evals", "files", "fine_tuning", "skills", "threads",
 	"uploads", "vector_stores", "videos",
 }
 
-// KeptKind returns the kind of stored objects that a request for a decoded path reads or
-// changes, such as "files" for GET /v1/files/file-1, or "". Creating a response or chat
-// completion is not such a request, nor is a request for a single response; ResponsePath
+// StoredKind returns the kind of stored objects that a request for a decoded path reads or
+// changes, such as "files" for GET /v1/files/file-1, or "". Requests that create a response or a
+// chat completion have no kind. Requests for a single response have none either; ResponsePath
 // returns its ID.
-func KeptKind(method, path string) string {
+func StoredKind(method, path string) string {
 	segments := strings.Split(path, "/")
 	for i, s := range segments {
 		s = strings.ToLower(s) // some servers match paths case-insensitively
-		if slices.Contains(keptKinds[:], s) {
+		if slices.Contains(storedKinds[:], s) {
 			return s
 		}
 		below := i+1 < len(segments) && segments[i+1] != ""

@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// Quoted returns a client's word for a message: quoted, cut and without control characters.
+// Quoted prepares a client's text for a message: in backticks, cut to 128 bytes, and without
+// control characters.
 func Quoted(s string) string {
-	const most = 128 // the longest model names have some 90 bytes
-	if len(s) > most {
-		s = s[:most] + "…"
+	const limit = 128 // the longest model names have some 90 bytes
+	if len(s) > limit {
+		s = s[:limit] + "…"
 	}
 	return "`" + strings.ToValidUTF8(strings.Map(printable, s), "?") + "`"
 }
