@@ -10,20 +10,19 @@ import (
 )
 
 const (
-	// maxChunkLine bounds one chunk's size with its extensions, which no
-	// engine sends; it must stay under the buffer's size.
+	// maxChunkLine limits the line with a chunk's size and extensions, in bytes. No engine sends
+	// extensions. It must be less than bufferSize.
 	maxChunkLine = 1 << 10
-	// maxExtensions bounds the extensions of a whole body: they are
-	// skipped, and must not keep the client busy without content.
+	// maxExtensions limits the extensions of a whole body, in bytes. They are skipped: without a
+	// limit, a server could occupy the client without sending content.
 	maxExtensions = 16 << 10
-	// maxTrailer bounds the trailer, which is dropped; it must stay under
-	// the buffer's size.
+	// maxTrailer limits the trailer, which is dropped, in bytes. It must be less than bufferSize.
 	maxTrailer = 2 << 10
 )
 
 var errTwoReaders = errors.New("two goroutines read one body")
 
-// framing is how an answer's body ends.
+// framing is the rule by which an answer's body ends.
 type framing uint8
 
 const (
@@ -47,7 +46,7 @@ const (
 const (
 	bodyResting uint32 = iota
 	bodyReading
-	bodyLeaving // Close was called during a Read, which then cleans up
+	bodyClosing // Close was called during a Read, which then releases the connection
 	bodyEnded
 )
 
@@ -61,27 +60,27 @@ type exchange struct {
 	cause atomic.Pointer[error] // why the context ended, set before the connection is closed
 	state atomic.Uint32
 
-	framing framing
-	part    chunkPart
-	keep    bool  // the connection may carry another exchange
-	left    int64 // unread bytes of the body or the chunk
-	extra   int   // extension bytes read
-	trailer int   // trailer bytes read
-	err     error // result of Read after the end
+	framing        framing
+	part           chunkPart
+	keep           bool  // the connection may carry another exchange
+	left           int64 // unread bytes of the body or the chunk
+	extensionBytes int   // extension bytes read
+	trailerBytes   int   // trailer bytes read
+	err            error // result of Read after the end
 }
 
-// setUp fills the Response and chooses the framing (RFC 9112 §6.3).
-func (x *exchange) setUp(method string, h answerHead) {
+// setResponse sets the Response and the framing from the head (RFC 9112 §6.3).
+func (x *exchange) setResponse(method string, h answerHead) {
 	x.Status, x.Header, x.ContentLength, x.Body = h.status, h.header, h.length, x
-	x.keep = !h.option("close")
+	x.keep = !h.hasOption("close")
 	if h.oldHTTP {
-		x.keep = h.option("keep-alive")
+		x.keep = h.hasOption("keep-alive")
 	}
 	switch {
 	case method == http.MethodHead:
 	case h.status == http.StatusNoContent, h.status == http.StatusNotModified:
 		x.ContentLength = 0
-		// A 204 that announces a body may send one, which must not be taken for the next answer.
+		// The body of a 204 that announces one must not be read as the next answer.
 		if h.status == http.StatusNoContent && (h.chunked || h.length > 0) {
 			x.keep = false
 		}
@@ -94,8 +93,8 @@ func (x *exchange) setUp(method string, h answerHead) {
 	}
 }
 
-// begin ends an exchange without a body and releases its connection.
-func (x *exchange) begin() {
+// endIfNoBody ends the exchange and releases its connection if the answer has no body.
+func (x *exchange) endIfNoBody() {
 	if x.framing == framedNone {
 		x.err = io.EOF
 		x.state.Store(bodyEnded)
@@ -109,8 +108,8 @@ func (x *exchange) cancel(cause error) {
 	_ = x.c.socket.Close()
 }
 
-// release releases the connection. It becomes idle if the answer reached its proper end and no byte
-// follows; otherwise it is closed. It is called once.
+// release releases the connection. It becomes idle if proper is set, the connection may be kept and
+// no unread byte is buffered; otherwise it is closed. release is called once per exchange.
 func (x *exchange) release(proper bool) {
 	// If the watch has fired, it is closing the connection.
 	watched := x.stop == nil || x.stop()
@@ -176,7 +175,7 @@ func (x *exchange) Close() error {
 			x.release(errors.Is(err, io.EOF))
 			return nil
 		case bodyReading:
-			if x.state.CompareAndSwap(bodyReading, bodyLeaving) {
+			if x.state.CompareAndSwap(bodyReading, bodyClosing) {
 				_ = x.c.socket.Close()
 				return nil
 			}
@@ -196,8 +195,8 @@ func (x *exchange) discard() error {
 	}
 }
 
-// decode moves content to p, with io.EOF after the last of it. Without wait it does not read from
-// the connection and returns errUnread instead.
+// decode copies content to p and returns io.EOF with the last of it. Without wait it does not read
+// from the connection and returns errUnread instead.
 func (x *exchange) decode(p []byte, wait bool) (int, error) {
 	if x.framing == framedChunks {
 		return x.decodeChunks(p, wait)
@@ -205,7 +204,7 @@ func (x *exchange) decode(p []byte, wait bool) (int, error) {
 	if x.framing == framedLength && int64(len(p)) > x.left {
 		p = p[:x.left]
 	}
-	n, err := x.content(p, wait)
+	n, err := x.readContent(p, wait)
 	if x.framing == framedClose && errors.Is(err, io.ErrUnexpectedEOF) {
 		err = io.EOF
 	}
@@ -220,9 +219,10 @@ func (x *exchange) decode(p []byte, wait bool) (int, error) {
 	return n, nil
 }
 
-// content moves buffered input to p, or waits for some.
-func (x *exchange) content(p []byte, wait bool) (int, error) {
-	if n := x.c.take(p); n > 0 {
+// readContent copies buffered input to p. If there is none and wait is set, it reads from the
+// connection.
+func (x *exchange) readContent(p []byte, wait bool) (int, error) {
+	if n := x.c.takeBuffered(p); n > 0 {
 		return n, nil
 	}
 	if !wait {
@@ -231,8 +231,8 @@ func (x *exchange) content(p []byte, wait bool) (int, error) {
 	return x.c.read(p)
 }
 
-// decodeChunks moves content to p from as many chunks as are buffered, and
-// waits only while there is nothing to return.
+// decodeChunks copies content to p from all buffered chunks. It waits only while there is nothing to
+// return.
 func (x *exchange) decodeChunks(p []byte, wait bool) (n int, err error) {
 	for {
 		var k int
@@ -240,9 +240,9 @@ func (x *exchange) decodeChunks(p []byte, wait bool) (n int, err error) {
 			if n == len(p) {
 				return n, nil
 			}
-			k, err = x.chunkContent(p[n:], wait && n == 0)
+			k, err = x.readChunk(p[n:], wait && n == 0)
 			n += k
-		} else if err = x.chunkFrame(); errors.Is(err, errUnread) && wait && n == 0 {
+		} else if err = x.readChunkLine(); errors.Is(err, errUnread) && wait && n == 0 {
 			err = x.c.fill(len(x.c.buf))
 		}
 		if errors.Is(err, errUnread) && n > 0 {
@@ -254,12 +254,12 @@ func (x *exchange) decodeChunks(p []byte, wait bool) (n int, err error) {
 	}
 }
 
-// chunkContent moves part of one chunk to p.
-func (x *exchange) chunkContent(p []byte, wait bool) (n int, err error) {
+// readChunk copies content of the current chunk to p.
+func (x *exchange) readChunk(p []byte, wait bool) (n int, err error) {
 	if int64(len(p)) > x.left {
 		p = p[:x.left]
 	}
-	if n, err = x.content(p, wait); err != nil {
+	if n, err = x.readContent(p, wait); err != nil {
 		return 0, err
 	}
 	if x.left -= int64(n); x.left == 0 {
@@ -268,17 +268,18 @@ func (x *exchange) chunkContent(p []byte, wait bool) (n int, err error) {
 	return n, nil
 }
 
-// chunkFrame takes one line between the chunks and returns io.EOF for the last one.
-func (x *exchange) chunkFrame() error {
+// readChunkLine reads one line between chunks. It returns io.EOF for the empty line that ends the
+// body.
+func (x *exchange) readChunkLine() error {
 	switch x.part {
 	case chunkSize:
-		line, err := x.c.line(maxChunkLine)
+		line, err := x.c.readLine(maxChunkLine)
 		if err != nil {
 			return err
 		}
 		return x.startChunk(line)
 	case chunkEnd:
-		line, err := x.c.line(0)
+		line, err := x.c.readLine(0)
 		if errors.Is(err, errUnread) {
 			return err
 		}
@@ -288,22 +289,22 @@ func (x *exchange) chunkFrame() error {
 		x.part = chunkSize
 		return nil
 	}
-	line, err := x.c.line(maxTrailer - x.trailer)
+	line, err := x.c.readLine(maxTrailer - x.trailerBytes)
 	if err != nil {
 		return err
 	}
 	if len(line) == 0 {
 		return io.EOF
 	}
-	if x.trailer += len(line) + len("\r\n"); x.trailer > maxTrailer {
+	if x.trailerBytes += len(line) + len("\r\n"); x.trailerBytes > maxTrailer {
 		return protocolError("its trailer is too long")
 	}
 	_, _, err = parseField(string(line))
 	return err
 }
 
-// startChunk reads a chunk's first line: hexadecimal digits, then nothing or
-// extensions behind a semicolon (RFC 9112 §7.1).
+// startChunk parses a chunk's first line: hexadecimal digits, and optional extensions after a
+// semicolon (RFC 9112 §7.1).
 func (x *exchange) startChunk(line []byte) error {
 	digits, extensions, extended := bytes.Cut(line, []byte{';'})
 	size, err := strconv.ParseUint(string(digits), 16, 60)
@@ -311,8 +312,8 @@ func (x *exchange) startChunk(line []byte) error {
 		return protocolError("a chunk's size is not a number")
 	}
 	if extended {
-		x.extra += len(";") + len(extensions)
-		if x.extra > maxExtensions || !isFieldValue(extensions) {
+		x.extensionBytes += len(";") + len(extensions)
+		if x.extensionBytes > maxExtensions || !isFieldValue(extensions) {
 			return protocolError("a chunk's extensions are too long or hold a control character")
 		}
 	}

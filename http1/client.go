@@ -13,14 +13,14 @@ const (
 	// connectTimeout is the default of timeouts.connect. Inside a cluster a connection takes a
 	// millisecond; 2 s allow for one lost SYN.
 	connectTimeout = 2 * time.Second
-	// maxIdle is the batch size of a busy engine, so that a burst finds its connections again.
+	// maxIdle is the batch size of a busy engine: a burst of that size reuses its connections.
 	maxIdle = 256
 	// idleTimeout is below the minute after which proxies and most servers close silently, and
 	// frees descriptors after a burst. Some servers close earlier (uvicorn after 5 s); get detects
 	// that before it returns a connection.
 	idleTimeout = 30 * time.Second
-	// refusalWait is how long a server that stopped reading the request may take to answer. Its 413
-	// precedes the reset that broke the write, so a second is ample.
+	// refusalWait is the time to wait for the answer of a server that stopped reading the request.
+	// Such a server sends its 413 before the reset that breaks the write, so a second is ample.
 	refusalWait = time.Second
 )
 
@@ -133,7 +133,7 @@ func (p *Client) exchange(ctx context.Context, c *conn, r *Request, head []byte)
 	phase := PhaseAwait
 	writeErr := c.write(head, r.Body)
 	if writeErr == nil && r.Upload != nil {
-		writeErr = c.upload(r.Upload, r.UploadLength)
+		writeErr = c.writeUpload(r.Upload, r.UploadLength)
 	}
 	if _, broken := errors.AsType[uploadError](writeErr); broken {
 		x.release(false)
@@ -153,7 +153,7 @@ func (p *Client) exchange(ctx context.Context, c *conn, r *Request, head []byte)
 			x.keep = false
 			_ = c.socket.SetReadDeadline(time.Time{})
 		}
-		x.begin()
+		x.endIfNoBody()
 		return x, nil
 	}
 	x.release(false)

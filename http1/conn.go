@@ -24,8 +24,8 @@ type protocolError string
 // Error names the rule, never the bytes, which may be content.
 func (e protocolError) Error() string { return "the answer is not proper HTTP/1.1: " + string(e) }
 
-// errUnread means that the answer's next part is not buffered. It never leaves the
-// package.
+// errUnread means that the next part of the answer is not buffered. Callers of the package never
+// receive it.
 const errUnread = protocolError("more must be read")
 
 // conn is one connection with its buffered input. It belongs to one exchange at a time, or to the
@@ -38,10 +38,10 @@ type conn struct {
 
 	since  time.Time   // idle since
 	pieces net.Buffers // backing array for write
-	vec    net.Buffers // the part that write has not written yet
+	vec    net.Buffers // the unwritten part of pieces
 
-	raw      syscall.RawConn       // nil when conn has none
-	peekOnce func(fd uintptr) bool // peek, made once
+	raw      syscall.RawConn       // nil if the socket has none
+	peekOnce func(fd uintptr) bool // the method value peek, created once
 	empty    bool                  // the result of peek
 	one      [1]byte
 }
@@ -52,8 +52,8 @@ func newConn(socket net.Conn) *conn {
 	return c
 }
 
-// write sends the head and the body's pieces, in one system call when the
-// kernel has room for them.
+// write sends the head and the pieces of the body, in one system call if the kernel has room for
+// them.
 func (c *conn) write(head []byte, body [][]byte) error {
 	if len(body) == 0 {
 		_, err := c.socket.Write(head)
@@ -83,7 +83,7 @@ func (c *conn) fill(limit int) error {
 		copy(grown, c.buf)
 		c.buf = grown
 	}
-	n, err := c.input(c.buf[c.w:])
+	n, err := c.readSocket(c.buf[c.w:])
 	c.w += n
 	return err
 }
@@ -97,12 +97,12 @@ func (c *conn) reset() {
 	}
 }
 
-// input reads at least one byte or fails.
-func (c *conn) input(p []byte) (int, error) {
+// readSocket reads at least one byte from the connection, or returns an error.
+func (c *conn) readSocket(p []byte) (int, error) {
 	n, err := c.socket.Read(p)
 	if n > 0 {
 		c.received = true
-		return n, nil // an error shows again on the next read
+		return n, nil // the next read returns the error again
 	}
 	switch {
 	case err == nil:
@@ -113,27 +113,27 @@ func (c *conn) input(p []byte) (int, error) {
 	return 0, err
 }
 
-// take moves as much buffered input to p as fits.
-func (c *conn) take(p []byte) int {
+// takeBuffered copies buffered input to p, as much as fits, and removes it from the buffer.
+func (c *conn) takeBuffered(p []byte) int {
 	n := copy(p, c.buf[c.r:c.w])
 	c.r += n
 	return n
 }
 
-// read waits for input and moves it to p. The buffer must be empty.
+// read waits for input and copies it to p. The buffer must be empty.
 func (c *conn) read(p []byte) (int, error) {
 	if len(p) >= len(c.buf) {
-		return c.input(p)
+		return c.readSocket(p)
 	}
 	if err := c.fill(len(c.buf)); err != nil {
 		return 0, err
 	}
-	return c.take(p), nil
+	return c.takeBuffered(p), nil
 }
 
-// line returns one line of at most limit bytes without its CRLF, or errUnread if it is not
+// readLine returns one line of at most limit bytes without its CRLF, or errUnread if it is not
 // completely buffered.
-func (c *conn) line(limit int) ([]byte, error) {
+func (c *conn) readLine(limit int) ([]byte, error) {
 	in := c.buf[c.r:c.w]
 	end := bytes.IndexByte(in, '\n')
 	switch {

@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// maxHead and maxFields bound an answer's head, as the gateway bounds a request's: hosted
-	// services send 2 KiB in 30 lines.
+	// maxHead (bytes) and maxFields limit the head of an answer. Hosted services send 2 KiB in 30
+	// lines.
 	maxHead   = 64 << 10
 	maxFields = 100
-	// maxInterim bounds the 1xx answers before the final one: servers send one, and an endless
+	// maxInterim limits the 1xx answers before the final one: servers send one, and an endless
 	// sequence must end.
 	maxInterim = 8
 )
@@ -39,7 +39,7 @@ func (x *exchange) readAnswer(method string) error {
 			return err
 		}
 		if h.status >= 200 {
-			x.setUp(method, h)
+			x.setResponse(method, h)
 			return nil
 		}
 		if h.status == http.StatusSwitchingProtocols {
@@ -134,7 +134,7 @@ func parseHead(block []byte) (h answerHead, err error) {
 		if !ok {
 			key = textproto.CanonicalMIMEHeaderKey(name)
 		}
-		if keep, err := h.frame(key, value); err != nil {
+		if keep, err := h.storeFraming(key, value); err != nil {
 			return h, err
 		} else if !keep {
 			continue
@@ -167,19 +167,19 @@ func parseField(line string) (name, value string, err error) {
 	return line[:colon], value, nil
 }
 
-// frame stores the fields that frame the answer and reports whether the caller gets the field.
-// Fields of this connection are dropped.
-func (h *answerHead) frame(key, value string) (keep bool, err error) {
+// storeFraming stores the fields that frame the answer. keep reports whether the field belongs into
+// the Response; fields of this connection do not.
+func (h *answerHead) storeFraming(key, value string) (keep bool, err error) {
 	switch key {
 	case "Content-Length":
 		// Digits only; no body has more than 18.
 		n, err := strconv.ParseUint(value, 10, 63)
-		again := h.length >= 0
-		if err != nil || len(value) > 18 || again && h.length != int64(n) {
+		repeated := h.length >= 0
+		if err != nil || len(value) > 18 || repeated && h.length != int64(n) {
 			return false, protocolError("Content-Length is not one number")
 		}
 		h.length = int64(n)
-		return !again, nil
+		return !repeated, nil
 	case "Transfer-Encoding":
 		if h.chunked || !strings.EqualFold(value, "chunked") {
 			return false, protocolError("Transfer-Encoding is not chunked, once")
@@ -195,8 +195,8 @@ func (h *answerHead) frame(key, value string) (keep bool, err error) {
 	return true, nil
 }
 
-// option reports whether the Connection header has the option.
-func (h *answerHead) option(name string) bool {
+// hasOption reports whether the Connection header has the option.
+func (h *answerHead) hasOption(name string) bool {
 	for o := range strings.SplitSeq(h.options, ",") {
 		if strings.Trim(o, " \t") == name {
 			return true

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// idleConns keeps connections between exchanges. The one used last goes first,
-// so that the others grow old together and a quiet pool shrinks.
+// idleConns keeps connections between exchanges. The most recently used connection is reused first,
+// so that the others expire and the pool shrinks when traffic falls.
 type idleConns struct {
 	max     int
 	timeout time.Duration
@@ -17,7 +17,7 @@ type idleConns struct {
 	timer  *time.Timer // guarded by mu; set while conns may be non-empty
 }
 
-// get takes a connection that is still open and silent, or returns nil.
+// get removes and returns a connection that is open and has no input, or returns nil.
 func (i *idleConns) get() *conn {
 	for {
 		c := i.pop()
@@ -39,14 +39,14 @@ func (i *idleConns) pop() *conn {
 	i.conns[last] = nil
 	i.conns = i.conns[:last]
 	if time.Since(c.since) >= i.timeout {
-		// Connections below are older still; the late timer closes them.
+		// All other connections are older; the timer, which is late, closes them.
 		_ = c.socket.Close()
 		return nil
 	}
 	return c
 }
 
-// put keeps c for another exchange or closes it.
+// put adds c to the idle connections. It closes c after close, or if there are max already.
 func (i *idleConns) put(c *conn) {
 	c.since = time.Now()
 	i.mu.Lock()

@@ -11,12 +11,11 @@ type Request struct {
 	Path   string      // absolute path with query, sent unchanged
 	Header http.Header // canonical keys; the client itself sets Host, Content-Length and the headers of the connection
 	Body   [][]byte    // the body in pieces, written one after the other; nil for none
-	Fresh  bool        // do not use a kept connection: for requests that must not be sent twice
+	Fresh  bool        // use a new connection, for requests that must not be sent twice
 
-	// Upload is a streamed body instead of Body; nil for none. It is sent once, on a connection of
-	// its own. An error of its Read ends the exchange. If the server rejects the request early, the
-	// rest of Upload may stay unread. Read may be called until it fails or until Response.Body is
-	// closed.
+	// Upload is a streamed body instead of Body; nil for none. It is sent once, on a new connection.
+	// An error of its Read ends the exchange. If the server rejects the request early, the rest of
+	// Upload may stay unread. Read may be called until it fails or until Response.Body is closed.
 	Upload       io.Reader
 	UploadLength int64 // of Upload; -1 if it is not known
 }

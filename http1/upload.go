@@ -9,26 +9,26 @@ import (
 )
 
 const (
-	// uploadPiece is how much of a streamed body is buffered at a time.
+	// uploadPiece is the size in bytes of the pieces in which a streamed body is sent.
 	uploadPiece = 32 << 10
-	// uploadHead is room for a chunk's size line: eight hexadecimal digits, CRLF.
+	// uploadHead is the space in bytes for a chunk's size line: eight hexadecimal digits and CRLF.
 	uploadHead = 10
-	// uploadPoll is how often a blocked write is interrupted to check whether the
-	// worker has answered already: it may reject a body without reading or closing.
+	// uploadPoll is the interval at which a blocked write checks whether the worker has already
+	// answered: a worker may reject a body without reading it and without closing.
 	uploadPoll = time.Second
 )
 
-// errEarlyAnswer means that the worker answered before it took the whole body.
-var errEarlyAnswer = errors.New("the worker answered before it took the whole body")
+// errEarlyAnswer means that the worker answered before it had read the whole body.
+var errEarlyAnswer = errors.New("the worker answered before it had read the whole body")
 
 // uploadError is a failure of the request's own body, not of the connection.
 type uploadError struct{ error }
 
 func (e uploadError) Unwrap() error { return e.error }
 
-// upload writes a streamed body, in chunks if length is negative. It buffers one piece at a time,
+// writeUpload writes a streamed body, in chunks if length is negative. It buffers one piece at a time,
 // so the body is read at the worker's pace. An uploadError means that the body broke off.
-func (c *conn) upload(body io.Reader, length int64) error {
+func (c *conn) writeUpload(body io.Reader, length int64) error {
 	chunked := length < 0
 	buf := make([]byte, uploadHead+uploadPiece+len("\r\n"))
 	for left := length; left != 0; {
@@ -40,16 +40,16 @@ func (c *conn) upload(body io.Reader, length int64) error {
 		if n > 0 {
 			piece := room[:n]
 			if chunked {
-				piece = frame(buf, n)
+				piece = frameChunk(buf, n)
 			}
-			if err := c.push(piece); err != nil {
+			if err := c.writeAll(piece); err != nil {
 				return err
 			}
 			left -= int64(n) // a negative length stays negative
 		}
 		switch {
 		case err == io.EOF && chunked:
-			return c.push([]byte("0\r\n\r\n"))
+			return c.writeAll([]byte("0\r\n\r\n"))
 		case err == io.EOF && left > 0:
 			return uploadError{io.ErrUnexpectedEOF}
 		case err != nil && err != io.EOF:
@@ -59,8 +59,9 @@ func (c *conn) upload(body io.Reader, length int64) error {
 	return nil
 }
 
-// frame frames n bytes as a chunk; buf has room for the size line before them.
-func frame(buf []byte, n int) []byte {
+// frameChunk returns a chunk with n bytes of content. buf has the content after the space for the
+// size line.
+func frameChunk(buf []byte, n int) []byte {
 	var digits [uploadHead]byte
 	size := append(strconv.AppendInt(digits[:0], int64(n), 16), "\r\n"...)
 	from := uploadHead - len(size)
@@ -68,8 +69,8 @@ func frame(buf []byte, n int) []byte {
 	return append(buf[from:uploadHead+n], "\r\n"...)
 }
 
-// push writes all of p, or returns errEarlyAnswer.
-func (c *conn) push(p []byte) error {
+// writeAll writes all of p, or returns errEarlyAnswer.
+func (c *conn) writeAll(p []byte) error {
 	for len(p) > 0 {
 		if err := c.socket.SetWriteDeadline(time.Now().Add(uploadPoll)); err != nil {
 			return err
