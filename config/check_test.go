@@ -119,7 +119,7 @@ pools:
 			`5:112: tiers[0].workers[1].max_inflight: want an integer of 0 or more, got "-1"`,
 			`9:25: warning: tiers[1].workers[0].url: "http://h:1/v1" is also the server of tiers[0].workers[0].url: limits such as max_inflight apply to each entry separately (divide the server's capacity among its entries)`,
 			`10:25: tiers[1].workers[1].url: "h:4" has no scheme; write http://host:port, https://host or unix:///path`,
-			`11:25: tiers[1].workers[2].url: want a string, got "" (where it listens: http://host:port, https://host/base or unix:///path)`,
+			`11:25: tiers[1].workers[2].url: want a string, got "" (address of the server: http://host:port, https://host/base or unix:///path)`,
 			`12:25: tiers[1].workers[3].url: "http://169.254.169.254" is a cloud's metadata address, which is never a worker`,
 			`13:64: tiers[1].workers[4].events: unknown key (known: name, url, weight, max_inflight, max_tokens_inflight, priority, models, api_key_env, health)`,
 			`14:25: tiers[1].workers[5].url: "unix:///run//a.sock" is already the URL of tiers[1].workers[4].url (remove one of them: a server appears once per tier or pool)`,

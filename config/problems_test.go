@@ -118,8 +118,8 @@ pools:
 			`4:5: tiers[1].workers: missing (add workers: workers of the pool: at least one, each with a name and a URL)`,
 			`6:5: pools[0].name: missing (add name: name of the pool, unique in the file)`,
 			`6:5: pools[0].models: the pool has no model and no paths, so no request can reach it (list the names that clients request)`,
-			`7:9: pools[0].workers[0].name: missing (add name: the worker's name, unique in the file, as X-Routed-To shows it)`,
-			`7:9: pools[0].workers[0].url: missing (add url: where it listens: http://host:port, https://host/base or unix:///path)`,
+			`7:9: pools[0].workers[0].name: missing (add name: name of the worker, unique in the file)`,
+			`7:9: pools[0].workers[0].url: missing (add url: address of the server: http://host:port, https://host/base or unix:///path)`,
 		}},
 		"kinds of values": {keys + small + `listen: [a]
 tls: x

@@ -169,15 +169,15 @@ func redact(raw string) string {
 	return raw[:start] + "…" + raw[at:]
 }
 
-// join returns the path of a request for target, a path with query. If the base ends in /v1, as
-// URLs for SDKs do, /v1 is not repeated.
+// join returns target, a path with query, below the base path. If the base ends in /v1, as URLs for
+// SDKs do, /v1 is not repeated.
 func (a address) join(target string) string {
 	return a.root() + target
 }
 
-// relative converts a reference in an answer of the server, such as a Location, into one that leads
-// through the gateway, without the server's address and base path. ok is false if the reference
-// leads to another server or nowhere.
+// relative converts a reference in an answer of the server, such as a Location, into a reference
+// through the gateway, without the server's address and base path. ok is false if the reference is
+// invalid or leads to another server.
 func (a address) relative(reference string) (ref string, ok bool) {
 	u, err := url.Parse(reference)
 	if err != nil || strings.Contains(reference, `\`) { // browsers treat a backslash as a slash
@@ -219,7 +219,7 @@ func (a address) root() string {
 	return a.base
 }
 
-// metadataAddresses are the addresses at which clouds hand credentials to any client (AWS, Google
+// metadataAddresses are the addresses at which clouds return credentials to any client (AWS, Google
 // and Azure, ECS tasks, EKS pods, Alibaba). No engine listens there.
 var metadataAddresses = []string{"169.254.169.254", "169.254.170.2", "169.254.170.23", "100.100.100.200",
 	"fd00:ec2::254", "fd00:ec2::23"}

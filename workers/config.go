@@ -1,5 +1,3 @@
-// Package workers manages the live workers: their health, their load and the connections to them. A
-// Fleet keeps them over reloads and checks them; a Worker carries requests to its server.
 package workers
 
 import (
@@ -10,32 +8,32 @@ import (
 	"time"
 )
 
-// Config is one worker in config.yaml. A nil Weight is 1, nil Models are those of the pool, and a
-// nil Health is the pool's.
+// Config is one worker in config.yaml. If Weight is nil, the weight is 1. If Models or Health is nil,
+// the value of the pool applies.
 type Config struct {
-	Name              string   `yaml:"name" required:"true" form:"name" doc:"The worker's name, unique in the file, as X-Routed-To shows it."`
-	URL               string   `yaml:"url" required:"true" reload:"drain" doc:"Where it listens: http://host:port, https://host/base or unix:///path. Without user and password. A server with several models stands in several tiers or pools, once in each; it is checked once, and bounds count for each entry alone."`
-	Weight            *int     `yaml:"weight" max:"100" absent:"'1'" doc:"Its share beside its peers. 0 takes no new requests. 'round_robin' and 'random' ignore all but 0."`
-	MaxInflight       int      `yaml:"max_inflight" doc:"Requests that it works on at once. 0 is no bound."`
-	MaxTokensInflight int64    `yaml:"max_tokens_inflight" doc:"Tokens of prompts and expected answers that it works on at once. A worker with nothing to do takes any request. 0 is no bound."`
-	Priority          int      `yaml:"priority" doc:"Its group. A lower number is used first, a higher one only while every worker below it is down, resting or tried."`
-	Models            []string `yaml:"models" absent:"all" doc:"Which of its tier's or pool's models it serves, such as the adapters that it has loaded."`
-	APIKeyEnv         string   `yaml:"api_key_env" form:"variable" secret:"true" doc:"The environment variable that holds the worker's own bearer key."`
-	Health            *Health  `yaml:"health" absent:"the tier's or pool's 'health', then the file's" doc:"How this worker is checked, key by key."`
+	Name              string   `yaml:"name" required:"true" form:"name" doc:"Name of the worker, unique in the file. X-Routed-To shows it."`
+	URL               string   `yaml:"url" required:"true" reload:"drain" doc:"Address of the server: http://host:port, https://host/base or unix:///path. A user or password is not allowed. A server with several models has one entry in each of their tiers or pools. It is checked once for all entries; limits apply to each entry separately."`
+	Weight            *int     `yaml:"weight" max:"100" absent:"'1'" doc:"Share of requests, relative to the other workers of the pool. 0: no new requests. 'round_robin' and 'random' ignore all values except 0."`
+	MaxInflight       int      `yaml:"max_inflight" doc:"Maximum number of requests in flight. 0: no limit."`
+	MaxTokensInflight int64    `yaml:"max_tokens_inflight" doc:"Maximum number of tokens in flight, of prompts and expected output. An idle worker accepts a request of any size. 0: no limit."`
+	Priority          int      `yaml:"priority" doc:"Failover group. The lowest number is used first. A higher one is used only while all workers with lower numbers are down, drained, ejected, in backoff or already tried."`
+	Models            []string `yaml:"models" absent:"all" doc:"Models of the tier or pool that this worker serves, such as the adapters that it has loaded."`
+	APIKeyEnv         string   `yaml:"api_key_env" form:"variable" secret:"true" doc:"Environment variable with the worker's bearer key."`
+	Health            *Health  `yaml:"health" absent:"the tier's or pool's 'health', then the file's" doc:"Health checks of this worker. Each key replaces the inherited one."`
 }
 
 // Health is the configuration of health checks.
 type Health struct {
-	Path      string        `yaml:"path" form:"health" doc:"What is asked: a path, 'auto' (/health, else /v1/models) or 'off' (always up)."`
+	Path      string        `yaml:"path" form:"health" doc:"Path of the check, 'auto' (/health, else /v1/models) or 'off' (no checks, always up)."`
 	Interval  time.Duration `yaml:"interval" doc:"Time between two checks."`
-	Timeout   time.Duration `yaml:"timeout" doc:"How long a check may take. At most 'interval'."`
-	DownAfter int           `yaml:"down_after" min:"1" max:"1000" doc:"Failed checks in a row before the worker counts as down."`
-	UpAfter   int           `yaml:"up_after" min:"1" max:"1000" doc:"Good checks in a row before it counts as up again."`
+	Timeout   time.Duration `yaml:"timeout" doc:"Timeout of a check. At most 'interval'."`
+	DownAfter int           `yaml:"down_after" min:"1" max:"1000" doc:"Consecutive failed checks until the worker counts as down."`
+	UpAfter   int           `yaml:"up_after" min:"1" max:"1000" doc:"Consecutive passed checks until a worker that is down counts as up."`
 }
 
 // Spec is one worker with all inherited values resolved. Two Specs with the same name, pool, URL,
 // engine and model describe the same worker: the fleet keeps it over a reload, with its load and
-// health. Of all changes to such a worker only a new ConnectTimeout closes idle connections.
+// health. Only a change of ConnectTimeout closes its idle connections.
 type Spec struct {
 	Config
 	Pool           string // the tier or pool of the worker
@@ -43,13 +41,13 @@ type Spec struct {
 	Model          string // model name sent to the worker; "" forwards the client's name
 	Key            string `json:"-"` // value of APIKeyEnv; never printed
 	ConnectTimeout time.Duration
-	// StaleAfter is the age at which the worker's load is stale; it is read often enough to stay
-	// younger. With 0 it is read only after each health check.
+	// StaleAfter is the age at which the worker's load is stale. The load is read often enough to
+	// stay younger. If StaleAfter is 0, it is read only after each health check.
 	StaleAfter time.Duration
 }
 
-// DefaultHealth returns the default health checks. They detect a dead engine in 10 to 15 seconds,
-// and a single slow check does not take a busy engine out.
+// DefaultHealth returns the default health checks. They detect a dead engine in 10 to 15 seconds. A
+// single slow check does not mark a busy engine down.
 func DefaultHealth() Health {
 	return Health{Path: pathAuto, Interval: 5 * time.Second, Timeout: 5 * time.Second, DownAfter: 3, UpAfter: 2}
 }

@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// freshFor is how long looked-up addresses are used without another lookup. A worker that moves
-	// is found by its next health check.
+	// freshFor is the time for which addresses are used without another lookup. If a worker moves,
+	// its next health check finds the new address.
 	freshFor = 5 * time.Second
-	// lookupPatience is the timeout of a lookup while older addresses are known. A name server
-	// answers in milliseconds. One that is down delays one connection per freshFor by this time.
-	lookupPatience = 500 * time.Millisecond
-	// missingFor is how long lookups must report that the name does not exist before its addresses
-	// are dropped. A resolver with search domains also reports this while one of its name servers
-	// is down. Name servers cache addresses for about as long.
+	// lookupTimeout is the timeout of a lookup while older addresses are known. A name server
+	// answers in milliseconds. If it is down, one connection per freshFor is delayed by this time.
+	lookupTimeout = 500 * time.Millisecond
+	// missingFor is the time for which lookups must report that the name does not exist before its
+	// addresses are dropped. A resolver with search domains also reports this while one of its name
+	// servers is down. Name servers cache addresses for about as long.
 	missingFor = 30 * time.Second
 )
 
@@ -57,13 +57,13 @@ func newDialer(address string, log *slog.Logger) *dialer {
 // dialer's own.
 func (d *dialer) DialContext(ctx context.Context, network, _ string) (net.Conn, error) {
 	if ip, err := netip.ParseAddr(d.host); err == nil {
-		return d.try(ctx, network, []netip.Addr{ip})
+		return d.dialAny(ctx, network, []netip.Addr{ip})
 	}
 	addresses, fresh, err := d.addresses(ctx, false)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := d.try(ctx, network, addresses)
+	conn, err := d.dialAny(ctx, network, addresses)
 	if err == nil || fresh || ctx.Err() != nil || OutOfResources(err) {
 		return conn, err
 	}
@@ -73,15 +73,15 @@ func (d *dialer) DialContext(ctx context.Context, network, _ string) (net.Conn, 
 	if lookupErr != nil || !fresh || len(moved) == 0 {
 		return nil, err
 	}
-	return d.try(ctx, network, moved)
+	return d.dialAny(ctx, network, moved)
 }
 
-// addresses returns the addresses of the host, and whether this call has looked them up: with again
-// set, if they are no longer fresh, or if there are none.
-func (d *dialer) addresses(ctx context.Context, again bool) (all []netip.Addr, fresh bool, err error) {
+// addresses returns the addresses of the host. It looks them up if refresh is set, if they are older
+// than freshFor, or if there are none; fresh reports whether it did.
+func (d *dialer) addresses(ctx context.Context, refresh bool) (all []netip.Addr, fresh bool, err error) {
 	d.mu.Lock()
 	known := d.known
-	if len(known) > 0 && (d.looking || !again && time.Now().Before(d.due)) {
+	if len(known) > 0 && (d.looking || !refresh && time.Now().Before(d.due)) {
 		d.mu.Unlock()
 		return known, false, nil
 	}
@@ -89,7 +89,7 @@ func (d *dialer) addresses(ctx context.Context, again bool) (all []netip.Addr, f
 	d.mu.Unlock()
 	if len(known) > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, lookupPatience)
+		ctx, cancel = context.WithTimeout(ctx, lookupTimeout)
 		defer cancel()
 	}
 	found, err := d.lookup(ctx, "ip", d.host)
@@ -142,14 +142,14 @@ func (d *dialer) logLookupLocked(err error) {
 	d.failing = err != nil
 }
 
-// try opens a connection to the first address that accepts one. Each address gets an equal share of
-// the remaining time.
-func (d *dialer) try(ctx context.Context, network string, addresses []netip.Addr) (net.Conn, error) {
+// dialAny opens a connection to the first address that accepts one. Each address gets an equal
+// share of the remaining time.
+func (d *dialer) dialAny(ctx context.Context, network string, addresses []netip.Addr) (net.Conn, error) {
 	var first error
 	for i, to := range addresses {
-		conn, err := d.one(ctx, len(addresses)-i, network, net.JoinHostPort(to.String(), d.port))
+		conn, err := d.dialOne(ctx, len(addresses)-i, network, net.JoinHostPort(to.String(), d.port))
 		if err == nil {
-			d.prefer(to)
+			d.preferAddress(to)
 			return conn, nil
 		}
 		if first == nil {
@@ -162,8 +162,8 @@ func (d *dialer) try(ctx context.Context, network string, addresses []netip.Addr
 	return nil, first
 }
 
-// one opens a connection within 1/n of the time until ctx ends.
-func (d *dialer) one(ctx context.Context, n int, network, address string) (net.Conn, error) {
+// dialOne opens a connection within 1/n of the time until ctx ends.
+func (d *dialer) dialOne(ctx context.Context, n int, network, address string) (net.Conn, error) {
 	if end, bounded := ctx.Deadline(); bounded && n > 1 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/time.Duration(n))
@@ -172,8 +172,8 @@ func (d *dialer) one(ctx context.Context, n int, network, address string) (net.C
 	return d.dial(ctx, network, address)
 }
 
-// prefer moves the address that accepted a connection to the front.
-func (d *dialer) prefer(to netip.Addr) {
+// preferAddress moves the address that accepted a connection to the front.
+func (d *dialer) preferAddress(to netip.Addr) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if i := slices.Index(d.known, to); i > 0 {

@@ -114,7 +114,7 @@ func TestANameIsLookedUpOnceInFiveSeconds(t *testing.T) {
 // TestLastGoodAddressesServeWhileLookupsFail: at once where the name server says so,
 // after half a second where it hangs, once in five seconds.
 func TestLastGoodAddressesServeWhileLookupsFail(t *testing.T) {
-	for err, patience := range map[error]time.Duration{errNoServer: 0, errHang: lookupPatience} {
+	for err, patience := range map[error]time.Duration{errNoServer: 0, errHang: lookupTimeout} {
 		synctest.Test(t, func(t *testing.T) {
 			n := &network{answer: []string{"10.0.0.1"}, hosts: map[string]error{"10.0.0.1:8000": nil}}
 			d := n.dialer()
@@ -167,7 +167,7 @@ func TestWhileOneLookupHangsOthersUseTheLastAddressesAtOnce(t *testing.T) {
 		}
 		waits.Wait()
 		slices.Sort(took[:])
-		if took[6] != 0 || took[7] != lookupPatience || n.lookups != 2 {
+		if took[6] != 0 || took[7] != lookupTimeout || n.lookups != 2 {
 			t.Errorf("they took %v with %d lookups", took, n.lookups)
 		}
 	})

@@ -10,11 +10,11 @@ import (
 
 // Options configures a Fleet.
 type Options struct {
-	// Log receives one line when a worker goes up or down. Nil: no log.
+	// Log receives one line for each change of a worker's state. Nil: no log.
 	Log *slog.Logger
 	// OnStatus is called after a worker's first check, and when Up, the load or the knowledge of
 	// the engine has changed. Calls for one worker never overlap, and none follows the Sync that
-	// removes the worker. OnStatus must return soon and must not call Sync or Close. A first check
+	// removes the worker. OnStatus must not block and must not call Sync or Close. A first check
 	// can end before Sync returns, so the caller of Sync must read Status once itself.
 	OnStatus func(w *Worker, s Status)
 	// Rand spreads the checks. It must be safe for concurrent use. Nil: math/rand/v2.
@@ -22,8 +22,8 @@ type Options struct {
 	// Via is added to the Via header of every request to a worker, so that a gateway recognises its
 	// own requests. Empty: no header.
 	Via string
-	// Recover runs a step that reads an engine's answer. It returns the step's error, or an error
-	// if the step panics. Nil: a panic ends the process.
+	// Recover runs a step that reads an engine's answer. work names the step for a log. Recover
+	// returns the step's error, or an error if the step panics. Nil: a panic ends the process.
 	Recover func(work string, step func() error) error
 
 	send func(Spec) Sender // newSender, or a replacement in tests
@@ -78,7 +78,7 @@ func (f *Fleet) Sync(specs []Spec) {
 	for _, spec := range specs {
 		w := before[spec.Name]
 		if w != nil && w.Spec().SameWorker(spec) {
-			w.adopt(spec, f.options.send)
+			w.applySpec(spec, f.options.send)
 			delete(before, spec.Name)
 		} else {
 			w = newWorker(spec, f.options.send)
@@ -119,12 +119,12 @@ func (f *Fleet) Get(name string) *Worker {
 func (f *Fleet) Run(ctx context.Context) {
 	var loops sync.WaitGroup
 	defer loops.Wait()
-	running := map[*Worker]*checking{} // the checks of each worker
+	running := map[*Worker]*checkLoop{} // the checks of each worker
 	for {
-		checked := map[*Worker]*checking{}
-		for _, c := range byServer(f.Workers()) {
-			before := covering(running, c)
-			if len(before) == 1 && before[0].same(c) {
+		checked := map[*Worker]*checkLoop{}
+		for _, c := range loopsByServer(f.Workers()) {
+			before := loopsCovering(running, c)
+			if len(before) == 1 && before[0].equal(c) {
 				c = before[0]
 			} else {
 				f.start(ctx, &loops, c, before)
@@ -153,27 +153,27 @@ type server struct {
 	health   Health
 }
 
-// checking is the goroutine that checks one server. It sends its requests through the first of the
+// checkLoop is the goroutine that checks one server. It sends its requests through the first of the
 // server's workers.
-type checking struct {
+type checkLoop struct {
 	server  server
 	workers []*Worker
 	stop    context.CancelFunc
 	ended   chan struct{}
 }
 
-// byServer returns one checking per server, not yet started.
-func byServer(workers []*Worker) (all []*checking) {
-	at := map[server]*checking{}
+// loopsByServer returns one loop per server, not yet started.
+func loopsByServer(workers []*Worker) (all []*checkLoop) {
+	at := map[server]*checkLoop{}
 	for _, w := range workers {
 		spec := w.Spec()
 		url, err := Canonical(spec.URL)
 		if err != nil {
-			url = spec.Name // checked alone; its Sender returns the cause
+			url = spec.Name // its own loop: its Sender returns the cause
 		}
 		s := server{url, spec.Key, spec.health()}
 		if at[s] == nil {
-			at[s] = &checking{server: s, ended: make(chan struct{})}
+			at[s] = &checkLoop{server: s, ended: make(chan struct{})}
 			all = append(all, at[s])
 		}
 		at[s].workers = append(at[s].workers, w)
@@ -181,12 +181,12 @@ func byServer(workers []*Worker) (all []*checking) {
 	return all
 }
 
-func (c *checking) same(o *checking) bool {
+func (c *checkLoop) equal(o *checkLoop) bool {
 	return c.server == o.server && slices.Equal(c.workers, o.workers)
 }
 
-// covering returns the running checkings that cover a worker of c.
-func covering(running map[*Worker]*checking, c *checking) (before []*checking) {
+// loopsCovering returns the running loops that check a worker of c.
+func loopsCovering(running map[*Worker]*checkLoop, c *checkLoop) (before []*checkLoop) {
 	for _, w := range c.workers {
 		if b := running[w]; b != nil && !slices.Contains(before, b) {
 			before = append(before, b)
@@ -195,7 +195,7 @@ func covering(running map[*Worker]*checking, c *checking) (before []*checking) {
 	return before
 }
 
-func (f *Fleet) start(ctx context.Context, loops *sync.WaitGroup, c *checking, before []*checking) {
+func (f *Fleet) start(ctx context.Context, loops *sync.WaitGroup, c *checkLoop, before []*checkLoop) {
 	for _, b := range before {
 		b.stop()
 	}
@@ -205,7 +205,7 @@ func (f *Fleet) start(ctx context.Context, loops *sync.WaitGroup, c *checking, b
 		defer close(c.ended)
 		defer stop()
 		for _, b := range before {
-			<-b.ended // otherwise the older of two checkers could report last
+			<-b.ended // otherwise the older loop could report last
 		}
 		newChecker(c.workers, f.options).run(one)
 	})

@@ -237,7 +237,7 @@ func TestRemovedWorkerIsNeverReportedNorChecked(t *testing.T) {
 		fleet.Sync(nil)
 		removed.Store(true)
 		w.update(func(s *Status) { s.Up = false })
-		w.report(fleet.options.OnStatus)
+		w.reportTo(fleet.options.OnStatus)
 		asked := len(fake.paths())
 		pass(time.Hour)
 		if len(fake.paths()) != asked {

@@ -21,34 +21,34 @@ const (
 	pathHealth = "/health"
 	pathModels = "/v1/models"
 
-	// suspectGap limits the checks that failed connects cause, and still detects a dead worker in
-	// down_after seconds.
+	// suspectGap is the minimum time between two checks of a suspected worker. A dead worker is
+	// detected in down_after seconds.
 	suspectGap = time.Second
-	// maxHealthBody is how much is read so that the connection can be kept; engines answer /health
-	// with nothing or a line of JSON.
+	// maxHealthBody limits the read part of an answer in bytes. Engines answer /health with nothing
+	// or a line of JSON; it is read so that the connection can be kept.
 	maxHealthBody = 64 << 10
-	// maxModelsBody is ten times a hosted endpoint's whole list.
+	// maxModelsBody limits the list of models in bytes: ten times the list of a hosted endpoint.
 	maxModelsBody = 1 << 20
 )
 
 // checker runs one server's checks for the workers that it backs. It is used by one goroutine.
 type checker struct {
-	w        *Worker   // the first of all, which sends the checks
-	all      []*Worker // workers with the same status
-	options  Options
-	health   Health
-	tally    tally
-	path     string // the path that auto has found; empty before
-	started  time.Time
-	due      time.Time // time of the next health check
-	nextLoad time.Time // time of the next load check
-	scraped  time.Time // time of the last load check
-	silent   time.Time // end of the time without requests for /metrics
-	news     []bool    // per worker: OnStatus has not received its status yet
+	w              *Worker   // the first of all, which sends the checks
+	all            []*Worker // workers with the same status
+	options        Options
+	health         Health
+	tally          tally
+	path           string // the path that auto has found; empty before
+	started        time.Time
+	due            time.Time // time of the next health check
+	nextLoad       time.Time // time of the next load check
+	scraped        time.Time // time of the last load check
+	noMetricsUntil time.Time // end of the time without requests for /metrics
+	unreported     []bool    // per worker: OnStatus has not received its status yet
 
 	progress       progress
 	asleep, paused bool // as the engine last reported
-	neverPaused    bool // the engine does not report whether it is paused
+	noPausedPath   bool // the engine does not report whether it is paused
 }
 
 // newChecker returns the checker of the workers that one server backs. It continues from the
@@ -65,11 +65,11 @@ func newChecker(all []*Worker, o Options) *checker {
 	if found.Up {
 		t.failures = found.ConsecutiveFailures
 	} else {
-		t.goods = t.upAfter - 1 // the new settings may have repaired the worker
+		t.passes = t.upAfter - 1 // the new settings may have repaired the worker
 	}
-	c := &checker{w: w, all: all, options: o, health: health, tally: t, news: make([]bool, len(all))}
+	c := &checker{w: w, all: all, options: o, health: health, tally: t, unreported: make([]bool, len(all))}
 	for _, other := range all {
-		other.asked.Store(w)
+		other.checkedThrough.Store(w)
 	}
 	if t.known {
 		c.update(func(s *Status) {
@@ -111,7 +111,7 @@ func (c *checker) run(ctx context.Context) {
 			c.step(ctx)
 			return nil
 		})
-		timer.Reset(time.Until(c.next()))
+		timer.Reset(time.Until(c.nextCheck()))
 	}
 }
 
@@ -127,7 +127,7 @@ func (c *checker) step(ctx context.Context) {
 	}
 	c.started = time.Now()
 	c.due = c.started.Add(jittered(c.health.Interval, c.options.Rand()))
-	c.round(ctx)
+	c.checkHealth(ctx)
 }
 
 // jittered spreads d by a tenth in both directions, so that gateways that start together do not
@@ -137,35 +137,35 @@ func jittered(d time.Duration, random uint64) time.Duration {
 	return time.Duration(float64(d) * (0.9 + 0.2*unit))
 }
 
-// round runs one health check and, if it passed, one load check. A check that panics has failed:
-// its answer could not be read.
-func (c *checker) round(ctx context.Context) {
+// checkHealth runs one health check and, if it passed, one load check. A check that panics has
+// failed: its answer could not be read.
+func (c *checker) checkHealth(ctx context.Context) {
 	err := c.options.Recover("reading the health of the worker "+c.w.Name(), func() error { return c.check(ctx) })
 	if ctx.Err() != nil || OutOfResources(err) {
 		return // the gateway ended the check or could not send it, which is no fault of the worker
 	}
-	cameUp := c.record(err)
+	cameUp := c.recordResult(err)
 	if cameUp {
 		// Another engine may have taken the address.
-		c.silent, c.neverPaused, c.asleep, c.paused = time.Time{}, false, false, false
+		c.noMetricsUntil, c.noPausedPath, c.asleep, c.paused = time.Time{}, false, false, false
 	}
 	if err == nil {
-		c.scrape(ctx, c.health.Timeout)
-		c.askPaused(ctx)
-		c.suspend()
+		c.scrapeLoad(ctx, c.health.Timeout)
+		c.readPaused(ctx)
+		c.storeSuspension()
 		if cameUp && c.path != pathModels {
-			c.learnModels(ctx)
+			c.readModels(ctx)
 		}
 	}
 	c.publish()
 }
 
-// record counts one check's result, and logs and reports a change.
-func (c *checker) record(err error) (cameUp bool) {
-	changed := c.tally.add(err == nil)
+// recordResult counts one check's result, and logs and reports a change.
+func (c *checker) recordResult(err error) (cameUp bool) {
+	changed := c.tally.addResult(err == nil)
 	now := time.Now()
 	c.update(func(s *Status) {
-		s.Asked, s.Up, s.ConsecutiveFailures = c.started, c.tally.up, c.tally.failures
+		s.CheckedAt, s.Up, s.ConsecutiveFailures = c.started, c.tally.up, c.tally.failures
 		if changed {
 			s.Since = now
 		}
@@ -183,35 +183,35 @@ func (c *checker) record(err error) (cameUp bool) {
 	})
 	switch {
 	case changed && c.tally.up:
-		c.log(slog.LevelInfo, "worker is up", slog.String("check", c.checkedPath()))
+		c.logWorkers(slog.LevelInfo, "worker is up", slog.String("check", c.checkedPath()))
 	case changed:
-		c.log(slog.LevelWarn, "worker is down", slog.Int("failed_checks", c.tally.failures),
+		c.logWorkers(slog.LevelWarn, "worker is down", slog.Int("failed_checks", c.tally.failures),
 			slog.String("cause", err.Error()))
 	}
 	c.publish() // before the load is read, which may take long
 	return changed && c.tally.up
 }
 
-func (c *checker) log(level slog.Level, message string, what ...slog.Attr) {
+func (c *checker) logWorkers(level slog.Level, message string, attrs ...slog.Attr) {
 	for _, w := range c.all {
-		c.options.Log.LogAttrs(context.Background(), level, message, append([]slog.Attr{slog.Any("worker", w)}, what...)...)
+		c.options.Log.LogAttrs(context.Background(), level, message, append([]slog.Attr{slog.Any("worker", w)}, attrs...)...)
 	}
 }
 
-// update changes the status of each worker and marks the workers to report.
+// update applies a change to the status of each worker and marks the workers to report.
 func (c *checker) update(change func(*Status)) {
 	for i, w := range c.all {
 		if w.update(change) {
-			c.news[i] = true
+			c.unreported[i] = true
 		}
 	}
 }
 
 func (c *checker) publish() {
 	for i, w := range c.all {
-		if c.news[i] {
-			c.news[i] = false
-			w.report(c.options.OnStatus)
+		if c.unreported[i] {
+			c.unreported[i] = false
+			w.reportTo(c.options.OnStatus)
 		}
 	}
 }
@@ -221,18 +221,18 @@ func (c *checker) publish() {
 type tally struct {
 	downAfter, upAfter int
 	known, up          bool
-	failures, goods    int // in a row
+	failures, passes   int // in a row
 }
 
-// add counts one check and reports whether the worker's state has changed. The first result always
-// counts as a change.
-func (t *tally) add(ok bool) (changed bool) {
+// addResult counts one check and reports whether the worker's state has changed. The first result
+// always counts as a change.
+func (t *tally) addResult(ok bool) (changed bool) {
 	was, known := t.up, t.known
 	t.known = true
 	if ok {
-		t.goods, t.failures = t.goods+1, 0
+		t.passes, t.failures = t.passes+1, 0
 	} else {
-		t.goods, t.failures = 0, t.failures+1
+		t.passes, t.failures = 0, t.failures+1
 	}
 	switch {
 	case !known:
@@ -240,7 +240,7 @@ func (t *tally) add(ok bool) (changed bool) {
 	case t.up:
 		t.up = t.failures < t.downAfter
 	default:
-		t.up = t.goods >= t.upAfter
+		t.up = t.passes >= t.upAfter
 	}
 	return !known || t.up != was
 }
@@ -258,11 +258,11 @@ func (c *checker) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.health.Timeout)
 	defer cancel()
 	if c.health.Path != pathAuto {
-		_, err := c.ask(ctx, c.health.Path)
+		_, err := c.checkPath(ctx, c.health.Path)
 		return err
 	}
 	if c.path != pathModels {
-		code, err := c.ask(ctx, pathHealth)
+		code, err := c.checkPath(ctx, pathHealth)
 		if err == nil {
 			c.path = pathHealth
 			return nil
@@ -271,7 +271,7 @@ func (c *checker) check(ctx context.Context) error {
 			return err
 		}
 	}
-	code, err := c.ask(ctx, pathModels)
+	code, err := c.checkPath(ctx, pathModels)
 	switch {
 	case err == nil:
 		c.path = pathModels
@@ -293,17 +293,17 @@ func (c *checker) noSuchPath(code int) bool {
 	return false
 }
 
-// ask sends GET path and returns an error with the way out for every status but 2xx. The status is
-// 0 if there was no answer.
-func (c *checker) ask(ctx context.Context, path string) (code int, err error) {
+// checkPath sends GET path. For every status except 2xx it returns an error with the way out. code
+// is 0 if there was no complete answer.
+func (c *checker) checkPath(ctx context.Context, path string) (code int, err error) {
 	limit := int64(maxHealthBody)
 	if path == pathModels {
 		limit = maxModelsBody
 	}
-	code, body, err := c.read(ctx, path, limit)
+	code, body, err := c.readPath(ctx, path, limit)
 	switch {
 	case code == 0:
-		return 0, c.explain(ctx, path, err)
+		return 0, c.explainError(ctx, path, err)
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		return code, fmt.Errorf("GET %s: status %d: the worker refuses the gateway's key; check api_key_env (%s)",
 			path, code, cmp.Or(c.w.Spec().APIKeyEnv, "none is set"))
@@ -315,18 +315,18 @@ func (c *checker) ask(ctx context.Context, path string) (code int, err error) {
 	case code < 200 || code >= 300:
 		return code, fmt.Errorf("GET %s: status %d %s", path, code, http.StatusText(code))
 	case err != nil:
-		return 0, c.explain(ctx, path, err)
+		return 0, c.explainError(ctx, path, err)
 	}
 	if path == pathModels {
-		c.learn(body)
+		c.storeModels(body)
 	}
 	return code, nil
 }
 
-// read sends GET path and reads at most limit bytes of the answer. The status is 0 if there was no
+// readPath sends GET path and reads at most limit bytes of the answer. code is 0 if there was no
 // answer.
-func (c *checker) read(ctx context.Context, path string, limit int64) (code int, body []byte, err error) {
-	answer, err := c.get(ctx, path)
+func (c *checker) readPath(ctx context.Context, path string, limit int64) (code int, body []byte, err error) {
+	answer, err := c.sendGet(ctx, path)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -335,28 +335,28 @@ func (c *checker) read(ctx context.Context, path string, limit int64) (code int,
 	return answer.Status, body, err
 }
 
-// get sends a request relative to the worker's root, where engines have /health and /metrics.
-func (c *checker) get(ctx context.Context, path string) (*http1.Response, error) {
+// sendGet sends a request relative to the worker's root, where engines have /health and /metrics.
+func (c *checker) sendGet(ctx context.Context, path string) (*http1.Response, error) {
 	return c.w.sendTo(ctx, c.w.address.root()+path, &http1.Request{Method: http.MethodGet, Path: path,
 		Header: http.Header{"Accept": {"application/json, text/plain;q=0.9, */*;q=0.1"}}})
 }
 
-func (c *checker) explain(ctx context.Context, path string, err error) error {
+func (c *checker) explainError(ctx context.Context, path string, err error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("GET %s: no whole answer within the health timeout of %s: %w", path, c.health.Timeout, err)
 	}
 	return fmt.Errorf("GET %s: %w", path, err)
 }
 
-// learnModels reads once what the engine serves; a worker need not report it.
-func (c *checker) learnModels(ctx context.Context) {
+// readModels reads the list of models. An error is ignored: the list is optional.
+func (c *checker) readModels(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.health.Timeout)
 	defer cancel()
-	_, _ = c.ask(ctx, pathModels)
+	_, _ = c.checkPath(ctx, pathModels)
 }
 
-// learn parses the models and their owner from GET /v1/models.
-func (c *checker) learn(body []byte) {
+// storeModels stores the models, and the engine by their owner, from an answer of GET /v1/models.
+func (c *checker) storeModels(body []byte) {
 	var list struct {
 		Data []struct {
 			ID      string `json:"id"`

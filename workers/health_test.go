@@ -196,7 +196,7 @@ func TestTallyAgreesWithItsDefinition(t *testing.T) {
 					up = true
 				}
 			}
-			changed := tally.add(ok)
+			changed := tally.addResult(ok)
 			if tally.up != up || changed != (i == 0 || was != up) || tally.failures != lastRun(i, false) {
 				t.Fatalf("after %v: up %t, changed %t, failures %d; want up %t", results[:i+1], tally.up, changed, tally.failures,
 					up)
@@ -292,7 +292,7 @@ func TestHangingWorkerGoesDownByItsTimeout(t *testing.T) {
 		engine := &scriptedHealth{hang: true}
 		w, _, _, _ := checked(t, Health{Interval: 10 * time.Second, Timeout: 3 * time.Second}, engine)
 		pass(3*time.Second - 1)
-		if s := w.Status(); !s.Up || !s.Asked.IsZero() {
+		if s := w.Status(); !s.Up || !s.CheckedAt.IsZero() {
 			t.Errorf("judged before its time: %+v", s)
 		}
 		pass(1)

@@ -17,8 +17,7 @@ const (
 	// idleLoadChecksPerAge is the same number for an idle worker: its next request finds a load
 	// that is not stale.
 	idleLoadChecksPerAge = 2
-	// minLoadCheckInterval is the minimum time between two load checks, however soon a load is
-	// stale.
+	// minLoadCheckInterval is the minimum time between two load checks for every stale_after.
 	minLoadCheckInterval = 100 * time.Millisecond
 )
 
@@ -27,17 +26,17 @@ func loadInterval(staleAfter time.Duration) time.Duration {
 	return max(minLoadCheckInterval, min(loadCheckInterval, staleAfter/loadChecksPerAge))
 }
 
-// hasMetrics reports whether the engine may have metrics to read now.
+// hasMetrics reports whether GET /metrics may return the load now.
 func (c *checker) hasMetrics() bool {
 	engine := c.w.Spec().Engine
 	// Hosted endpoints and Ollama have no metrics.
-	return engine != "openai" && engine != "ollama" && !time.Now().Before(c.silent)
+	return engine != "openai" && engine != "ollama" && !time.Now().Before(c.noMetricsUntil)
 }
 
-// next returns the time of the next check of any kind. Load checks run only while the worker is
+// nextCheck returns the time of the next check of any kind. Load checks run only while the worker is
 // healthy, because a failing worker must not get more requests.
-func (c *checker) next() time.Time {
-	if c.staleAfter() <= 0 || c.tally.goods == 0 || !c.hasMetrics() {
+func (c *checker) nextCheck() time.Time {
+	if c.staleAfter() <= 0 || c.tally.passes == 0 || !c.hasMetrics() {
 		return c.due
 	}
 	if c.nextLoad.Before(c.due) {
@@ -47,13 +46,13 @@ func (c *checker) next() time.Time {
 }
 
 // checkLoad reads the load of a busy worker between two health checks. A worker is busy if requests
-// were sent to it since the last load check, or if it then reported work, possibly for another
+// were sent to it since the last load check, or if that check reported work, possibly for another
 // gateway. The load of an idle worker is read before it is stale. A load check ends before the next
-// health check, so it delays none.
+// health check is due.
 func (c *checker) checkLoad(ctx context.Context) {
 	if slices.ContainsFunc(c.all, (*Worker).busy) || time.Since(c.scraped) >= c.staleAfter()/idleLoadChecksPerAge {
-		c.scrape(ctx, min(c.health.Timeout, time.Until(c.due)))
-		c.suspend()
+		c.scrapeLoad(ctx, min(c.health.Timeout, time.Until(c.due)))
+		c.storeSuspension()
 		c.publish()
 	}
 }

@@ -34,10 +34,10 @@ type progress struct {
 	since time.Time // time of the first reading equal to last; zero before the first reading
 }
 
-// read evaluates one reading. It returns the time since when no value has changed although requests
-// run, or the zero time if there is no stall. Cache usage counts as progress, because it grows
-// during a prefill of many steps.
-func (p *progress) read(l load, at time.Time) (stalled time.Time) {
+// observe compares a reading with the last one. It returns the time since when no value has changed
+// although requests run, or the zero time if there is no stall. Cache usage counts as progress,
+// because it grows during a prefill of many steps.
+func (p *progress) observe(l load, at time.Time) (stalled time.Time) {
 	if p.since.IsZero() || l != p.last {
 		p.last, p.since = l, at
 		return time.Time{}
@@ -48,27 +48,27 @@ func (p *progress) read(l load, at time.Time) (stalled time.Time) {
 	return p.since
 }
 
-// askPaused asks a vLLM engine whether it is paused. An engine without the path is not asked again
-// until it has been down.
-func (c *checker) askPaused(ctx context.Context) {
-	if c.neverPaused || c.w.Status().Engine != "vllm" {
+// readPaused reads from a vLLM engine whether it is paused. If the engine lacks the path, readPaused
+// sends no more requests until the worker has been down.
+func (c *checker) readPaused(ctx context.Context) {
+	if c.noPausedPath || c.w.Status().Engine != "vllm" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.health.Timeout)
 	defer cancel()
-	code, said, err := c.read(ctx, pathPaused, maxHealthBody)
+	code, answer, err := c.readPath(ctx, pathPaused, maxHealthBody)
 	if err != nil || code >= 500 {
 		return // the next health check finds the reason
 	}
 	var body struct {
 		Paused *bool `json:"is_paused"`
 	}
-	c.neverPaused = code != http.StatusOK || json.Unmarshal(said, &body) != nil || body.Paused == nil
-	c.paused = !c.neverPaused && *body.Paused
+	c.noPausedPath = code != http.StatusOK || json.Unmarshal(answer, &body) != nil || body.Paused == nil
+	c.paused = !c.noPausedPath && *body.Paused
 }
 
-// suspend stores whether the engine runs requests, and logs a change.
-func (c *checker) suspend() {
+// storeSuspension stores the engine's suspension in the status and logs a change.
+func (c *checker) storeSuspension() {
 	var now Suspension
 	switch {
 	case c.asleep:
@@ -82,8 +82,8 @@ func (c *checker) suspend() {
 	}
 	c.update(func(s *Status) { s.Suspended = now })
 	if now == "" {
-		c.log(slog.LevelInfo, "engine runs again", slog.String("was", string(was)))
+		c.logWorkers(slog.LevelInfo, "engine runs again", slog.String("was", string(was)))
 		return
 	}
-	c.log(slog.LevelWarn, "engine runs no requests", slog.String("state", string(now)))
+	c.logWorkers(slog.LevelWarn, "engine runs no requests", slog.String("state", string(now)))
 }

@@ -16,12 +16,12 @@ import (
 
 const (
 	pathMetrics = "/metrics"
-	// maxMetrics bounds one answer. vLLM with many LoRA adapters stays under 1 MiB.
+	// maxMetrics limits one answer in bytes. vLLM with many LoRA adapters stays under 1 MiB.
 	maxMetrics = 4 << 20
-	// silentFor is how long an engine without metrics is not asked again.
-	silentFor = time.Minute
-	// maxMetricsLine is the length of a line with any labels that engines write; longer lines are
-	// skipped.
+	// noMetricsFor is the time after which /metrics of an engine without metrics is tried again.
+	noMetricsFor = time.Minute
+	// maxMetricsLine limits a line in bytes; longer lines are skipped. Engines write shorter ones with
+	// all labels.
 	maxMetricsLine = 16 << 10
 )
 
@@ -35,9 +35,9 @@ type load struct {
 	steps            stepCounters
 }
 
-// scrape reads the load of a healthy worker within timeout. If the worker does not report one, its
+// scrapeLoad reads the load of a healthy worker within timeout. If the worker does not report one, its
 // last load stays, with its time.
-func (c *checker) scrape(ctx context.Context, timeout time.Duration) {
+func (c *checker) scrapeLoad(ctx context.Context, timeout time.Duration) {
 	c.scraped = time.Now()
 	for _, w := range c.all {
 		w.sent.Store(false)
@@ -47,7 +47,7 @@ func (c *checker) scrape(ctx context.Context, timeout time.Duration) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	answer, err := c.get(ctx, pathMetrics)
+	answer, err := c.sendGet(ctx, pathMetrics)
 	if err != nil {
 		return // the next health check reports the fault
 	}
@@ -55,7 +55,7 @@ func (c *checker) scrape(ctx context.Context, timeout time.Duration) {
 	if answer.Status != http.StatusOK {
 		if answer.Status < 500 || answer.Status == http.StatusNotImplemented {
 			// llama.cpp without --metrics returns 501.
-			c.silent = time.Now().Add(silentFor)
+			c.noMetricsUntil = time.Now().Add(noMetricsFor)
 		}
 		return
 	}
@@ -64,12 +64,12 @@ func (c *checker) scrape(ctx context.Context, timeout time.Duration) {
 		return
 	}
 	if measured.engine == "" {
-		c.silent = time.Now().Add(silentFor)
+		c.noMetricsUntil = time.Now().Add(noMetricsFor)
 		return
 	}
 	now := time.Now()
 	c.asleep = measured.asleep
-	stalled := c.progress.read(measured, now)
+	stalled := c.progress.observe(measured, now)
 	c.update(func(s *Status) {
 		s.Engine = measured.engine
 		if measured.found {
@@ -125,7 +125,7 @@ func parseLoad(r io.Reader) (load, error) {
 		line, err := lines.ReadSlice('\n')
 		tooLong := errors.Is(err, bufio.ErrBufferFull)
 		if !skipping && !tooLong && (err == nil || errors.Is(err, io.EOF)) {
-			l.add(line)
+			l.addSample(line)
 		}
 		skipping = tooLong
 		switch {
@@ -140,8 +140,8 @@ func parseLoad(r io.Reader) (load, error) {
 	}
 }
 
-func (l *load) add(line []byte) {
-	name, value, ok := sample(line)
+func (l *load) addSample(line []byte) {
+	name, value, ok := splitSample(line)
 	if !ok {
 		return
 	}
@@ -181,8 +181,8 @@ func (l *load) add(line []byte) {
 // wholeCount limits a metric to the range of a 32-bit int.
 func wholeCount(f float64) int { return int(min(math.Round(f), math.MaxInt32)) }
 
-// sample splits a line "name{labels} value timestamp". The results are slices of line.
-func sample(line []byte) (name, value []byte, ok bool) {
+// splitSample splits a line "name{labels} value timestamp". The results are slices of line.
+func splitSample(line []byte) (name, value []byte, ok bool) {
 	line = bytes.TrimLeft(line, " \t")
 	end := bytes.IndexAny(line, "{ \t\r\n")
 	if end <= 0 || line[0] == '#' {

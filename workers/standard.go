@@ -23,13 +23,13 @@ import (
 )
 
 const (
-	// keptConnections is the maximum of idle connections to one worker. It exceeds a worker's usual
-	// max_inflight, so that a burst does not dial again what was just closed.
-	keptConnections = 512
-	// keptFor is shorter than the idle time of common TLS front ends (60 s and more), so that the
+	// maxIdleConnections limits the idle connections to one worker. It exceeds the usual max_inflight,
+	// so that the next burst needs no new connections.
+	maxIdleConnections = 512
+	// idleTimeout is shorter than the idle time of common TLS front ends (60 s and more), so that the
 	// gateway closes a connection first.
-	keptFor = 55 * time.Second
-	// maxHeaderBytes bounds an answer's header: eight times what proxies send.
+	idleTimeout = 55 * time.Second
+	// maxHeaderBytes limits an answer's header: eight times what proxies send.
 	maxHeaderBytes = 64 << 10
 	// defaultConnectTimeout is the configuration's default; a worker is on a near network.
 	defaultConnectTimeout = 2 * time.Second
@@ -65,6 +65,7 @@ func newSender(spec Spec, log *slog.Logger) Sender {
 		dial: newDialer(to.host, log).DialContext})
 }
 
+// standardConfig configures a standard Sender.
 type standardConfig struct {
 	address        address
 	connectTimeout time.Duration  // for the connection, and again for the TLS handshake; 0: 2 s
@@ -72,6 +73,7 @@ type standardConfig struct {
 	dial           func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
+// standard is the Sender for https. It uses net/http.
 type standard struct {
 	scheme, host string
 	kept         *http.Transport // keeps connections
@@ -91,7 +93,7 @@ func newStandard(c standardConfig) *standard {
 	return s
 }
 
-// newTransport returns a transport without proxy, whatever the environment says. A transport,
+// newTransport returns a transport that ignores the proxy variables of the environment. A transport,
 // unlike an http.Client, follows no redirect.
 func newTransport(c standardConfig) *http.Transport {
 	timeout := c.connectTimeout
@@ -107,8 +109,8 @@ func newTransport(c standardConfig) *http.Transport {
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.rootCAs},
 		TLSHandshakeTimeout:    timeout,
 		DisableCompression:     true,
-		MaxIdleConnsPerHost:    keptConnections,
-		IdleConnTimeout:        keptFor,
+		MaxIdleConnsPerHost:    maxIdleConnections,
+		IdleConnTimeout:        idleTimeout,
 		MaxResponseHeaderBytes: maxHeaderBytes,
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
 	}
@@ -127,20 +129,20 @@ func (s *standard) Send(ctx context.Context, r *http1.Request) (*http1.Response,
 		return nil, &http1.SendError{Phase: http1.PhasePrepare, Err: err}
 	}
 	if r.Fresh || r.Upload != nil || s.closed.Load() {
-		response, attempt, err := s.try(ctx, s.fresh, r, target)
+		response, attempt, err := s.sendOver(ctx, s.fresh, r, target)
 		return response, attempt.failure(err)
 	}
-	response, first, err := s.try(ctx, s.kept, r, target)
-	if err == nil || !first.stale(ctx, err) {
+	response, first, err := s.sendOver(ctx, s.kept, r, target)
+	if err == nil || !first.staleConnection(ctx, err) {
 		return response, first.failure(err)
 	}
-	response, second, again := s.try(ctx, s.fresh, r, target)
-	if again == nil {
+	response, second, err := s.sendOver(ctx, s.fresh, r, target)
+	if err == nil {
 		return response, nil
 	}
-	// The worker may have seen the first copy: the phase never goes back.
-	second.reached(first.phase())
-	return nil, second.failure(fmt.Errorf("%w (on a new connection, after a kept one broke)", again))
+	// The worker may have read the first copy, so the phase of the second is not lower.
+	second.advance(first.phase())
+	return nil, second.failure(fmt.Errorf("%w (on a new connection, after a kept one broke)", err))
 }
 
 // Close closes the idle connections. Exchanges in flight continue to their end; their connections
@@ -151,7 +153,7 @@ func (s *standard) Close() {
 	s.fresh.CloseIdleConnections()
 }
 
-func (s *standard) try(ctx context.Context, over *http.Transport, r *http1.Request,
+func (s *standard) sendOver(ctx context.Context, over *http.Transport, r *http1.Request,
 	target *url.URL) (*http1.Response, *attempt, error) {
 	a := new(attempt)
 	a.at.Store(uint32(http1.PhaseConnect))
@@ -166,7 +168,7 @@ func (s *standard) try(ctx context.Context, over *http.Transport, r *http1.Reque
 	if request.ContentLength > 0 {
 		request.Body = body
 	}
-	up := newStreamed(r.Upload)
+	up := newUploadBody(r.Upload)
 	if up != nil {
 		request.Body, request.ContentLength = up, r.UploadLength
 	}
@@ -190,7 +192,7 @@ func (s *standard) try(ctx context.Context, over *http.Transport, r *http1.Reque
 		Status:        answer.StatusCode,
 		Header:        answer.Header,
 		ContentLength: answer.ContentLength,
-		Body: &arrival{
+		Body: &answerBody{
 			ReadCloser: answer.Body,
 			request:    body,
 			sender:     s,
@@ -228,7 +230,7 @@ func forwardable(h http.Header) http.Header {
 	return out
 }
 
-// attempt follows one try. net/http calls its trace from several goroutines.
+// attempt records the progress of one exchange. net/http calls its trace from several goroutines.
 type attempt struct {
 	at       atomic.Uint32 // the current http1.Phase
 	reused   atomic.Bool
@@ -239,11 +241,11 @@ func (a *attempt) trace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) {
 			a.reused.Store(info.Reused)
-			a.reached(http1.PhaseWrite)
+			a.advance(http1.PhaseWrite)
 		},
 		WroteRequest: func(info httptrace.WroteRequestInfo) {
 			if info.Err == nil {
-				a.reached(http1.PhaseAwait)
+				a.advance(http1.PhaseAwait)
 			}
 		},
 		GotFirstResponseByte: func() { a.answered.Store(true) },
@@ -252,7 +254,7 @@ func (a *attempt) trace() *httptrace.ClientTrace {
 
 func (a *attempt) phase() http1.Phase { return http1.Phase(a.at.Load()) }
 
-func (a *attempt) reached(p http1.Phase) {
+func (a *attempt) advance(p http1.Phase) {
 	for {
 		at := a.at.Load()
 		if at >= uint32(p) || a.at.CompareAndSwap(at, uint32(p)) {
@@ -268,9 +270,9 @@ func (a *attempt) failure(err error) error {
 	return &http1.SendError{Phase: a.phase(), Err: err}
 }
 
-// stale reports whether err is only the end of a kept connection: not the caller's cancellation, a
-// slow worker or an invalid answer.
-func (a *attempt) stale(ctx context.Context, err error) bool {
+// staleConnection reports whether err is only the end of a kept connection: not the caller's
+// cancellation, a slow worker or an invalid answer.
+func (a *attempt) staleConnection(ctx context.Context, err error) bool {
 	if !a.reused.Load() || a.answered.Load() || ctx.Err() != nil {
 		return false
 	}
@@ -281,8 +283,8 @@ func (a *attempt) stale(ctx context.Context, err error) bool {
 	return !ok || !timed.Timeout()
 }
 
-// streamReset has the fields of HTTP/2's stream error, so that net/http lets errors.As find it. The
-// worker has ended one exchange; the connection continues.
+// streamReset has the fields of net/http's HTTP/2 stream error, so errors.As can convert that error.
+// The worker has ended one exchange; the connection continues.
 type streamReset struct {
 	StreamID uint32
 	Code     uint32
@@ -300,15 +302,15 @@ const (
 // pieces reads a request's body. After stop it no longer reads the caller's slices, even if
 // net/http still wants to send them.
 type pieces struct {
-	mu   sync.Mutex
-	rest net.Buffers
-	off  bool
+	mu      sync.Mutex
+	rest    net.Buffers
+	stopped bool
 }
 
 func (p *pieces) Read(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.off {
+	if p.stopped {
 		return 0, net.ErrClosed
 	}
 	return p.rest.Read(b)
@@ -323,18 +325,18 @@ func (p *pieces) Close() error {
 func (p *pieces) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.off, p.rest = true, nil
+	p.stopped, p.rest = true, nil
 }
 
-// arrival is an answer's body; its failures are SendErrors.
-type arrival struct {
+// answerBody is an answer's body; its failures are SendErrors.
+type answerBody struct {
 	io.ReadCloser
 	request   *pieces
 	sender    *standard
-	cancelled func() error // nil while the exchange is wanted
+	cancelled func() error // the cause of a cancellation, or nil
 }
 
-func (a *arrival) Read(b []byte) (int, error) {
+func (a *answerBody) Read(b []byte) (int, error) {
 	n, err := a.ReadCloser.Read(b)
 	if err == nil {
 		return n, nil
@@ -350,7 +352,7 @@ func (a *arrival) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func (a *arrival) Close() error {
+func (a *answerBody) Close() error {
 	err := a.ReadCloser.Close()
 	a.request.stop()
 	if a.sender.closed.Load() {

@@ -17,12 +17,12 @@ import (
 // Worker is one live worker. It is safe for concurrent use. The Fleet that created it maintains its
 // status.
 type Worker struct {
-	address address
-	link    atomic.Pointer[link]   // replaced if a reload changes the key or the connect timeout
-	suspect chan struct{}          // holds one if a check is due at once
-	sent    atomic.Bool            // requests were sent since the last load check
-	asked   atomic.Pointer[Worker] // the worker that is checked for this one; nil: itself
-	via     []string               // added to the Via header of requests; immutable
+	address        address
+	link           atomic.Pointer[link]   // replaced if a reload changes the key or the connect timeout
+	suspect        chan struct{}          // holds one if a check is due at once
+	sent           atomic.Bool            // requests were sent since the last load check
+	checkedThrough atomic.Pointer[Worker] // the worker that sends the checks for this one; nil: itself
+	via            []string               // added to the Via header of requests; immutable
 
 	mu     sync.Mutex
 	spec   Spec // without its Key
@@ -37,15 +37,15 @@ type Worker struct {
 // link is the connection to a worker. It is immutable. Only its functions hold the key: fmt can
 // print a field of any type, but not what a function holds.
 type link struct {
-	sender    Sender
-	key       func() string
-	former    func() string     // the previous key, which answers in flight may repeat
-	authorize func(http.Header) // sets the key; nil if there is none
+	sender      Sender
+	key         func() string
+	previousKey func() string     // the previous key, which answers in flight may repeat
+	authorize   func(http.Header) // sets the key; nil if there is none
 }
 
 // newLink returns a link over a Sender with a key and the previous key.
 func newLink(sender Sender, key string, former func() string) *link {
-	l := &link{sender: sender, key: func() string { return key }, former: former}
+	l := &link{sender: sender, key: func() string { return key }, previousKey: former}
 	if key != "" {
 		authorization := []string{"Bearer " + key}
 		l.authorize = func(h http.Header) { h["Authorization"] = authorization }
@@ -57,7 +57,7 @@ func newLink(sender Sender, key string, former func() string) *link {
 type Status struct {
 	Up                  bool      // accepts requests; also true before the first check has ended
 	Since               time.Time // last change of Up, or end of the first check; zero before that
-	Asked               time.Time // start of the last check; zero before the first has ended
+	CheckedAt           time.Time // start of the last check; zero before the first has ended
 	LastError           string    // cause of the last failed check; empty once the worker is healthy
 	ConsecutiveFailures int
 	Passed, Failed      int64 // checks since the gateway knows the worker
@@ -119,7 +119,7 @@ func (w *Worker) Status() Status {
 // Suspect requests a check at once, after a request could not connect. It returns immediately and
 // may be called for every failed request: checks of a worker begin at least a second apart.
 func (w *Worker) Suspect() {
-	if first := w.asked.Load(); first != nil {
+	if first := w.checkedThrough.Load(); first != nil {
 		w = first
 	}
 	select {
@@ -132,7 +132,7 @@ func (w *Worker) Suspect() {
 // not reach a client.
 func (w *Worker) RepeatsKey(text []byte) bool {
 	l := w.link.Load()
-	for _, key := range [...]string{l.key(), l.former()} {
+	for _, key := range [...]string{l.key(), l.previousKey()} {
 		if key != "" && bytes.Contains(text, []byte(key)) {
 			return true
 		}
@@ -142,7 +142,7 @@ func (w *Worker) RepeatsKey(text []byte) bool {
 
 // Reference converts a reference in one of the worker's answers, such as a Location, into a path
 // through the gateway that hides the worker's address. ok is false if it leads to another server.
-func (w *Worker) Reference(of string) (ref string, ok bool) { return w.address.relative(of) }
+func (w *Worker) Reference(raw string) (ref string, ok bool) { return w.address.relative(raw) }
 
 // credentials are headers with a client's own credentials. They never reach a worker.
 var credentials = []string{"Authorization", "Cookie", "Proxy-Authorization", "X-Api-Key"}
@@ -209,9 +209,9 @@ func (w *Worker) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("name", spec.Name), slog.String("pool", spec.Pool))
 }
 
-// adopt applies a spec for which SameWorker holds. Exchanges in flight continue unchanged. The
+// applySpec applies a spec for which SameWorker holds. Exchanges in flight continue unchanged. The
 // caller must hold the fleet's lock.
-func (w *Worker) adopt(spec Spec, send func(Spec) Sender) {
+func (w *Worker) applySpec(spec Spec, send func(Spec) Sender) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	old := w.link.Load()
@@ -227,7 +227,7 @@ func (w *Worker) adopt(spec Spec, send func(Spec) Sender) {
 	case rekeyed:
 		w.link.Store(newLink(sender, spec.Key, old.key))
 	case reconnects:
-		w.link.Store(newLink(sender, spec.Key, old.former))
+		w.link.Store(newLink(sender, spec.Key, old.previousKey))
 	}
 }
 
@@ -240,17 +240,17 @@ func (w *Worker) retire() {
 	w.link.Load().sender.Close()
 }
 
-// report passes the status to give unless the worker is retired.
-func (w *Worker) report(give func(*Worker, Status)) {
+// reportTo calls onStatus, which may be nil, with the status unless the worker is retired.
+func (w *Worker) reportTo(onStatus func(*Worker, Status)) {
 	w.reporting.Lock()
 	defer w.reporting.Unlock()
-	if give != nil && !w.retired {
-		give(w, w.Status())
+	if onStatus != nil && !w.retired {
+		onStatus(w, w.Status())
 	}
 }
 
-// update changes the status and returns whether the change must be reported.
-func (w *Worker) update(change func(*Status)) (news bool) {
+// update applies a change to the status and returns whether it must be reported.
+func (w *Worker) update(change func(*Status)) (reportable bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	before := w.status

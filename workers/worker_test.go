@@ -189,7 +189,7 @@ func TestSpecsAndStatusesAreTheCallersCopies(t *testing.T) {
 
 func TestUncheckedWorkerCountsAsUp(t *testing.T) {
 	if s := workerOver(keyedSpec("http://h:1"), new(fakeSender)).Status(); !s.Up || !s.Since.IsZero() ||
-		!s.Asked.IsZero() {
+		!s.CheckedAt.IsZero() {
 		t.Errorf("status %+v", s)
 	}
 }

@@ -85,8 +85,8 @@ func (p *livePool) poll(now time.Time) {
 	for _, m := range members {
 		m.Gate.Poll()
 		m.Gate.SetHung(m.hung(members, now))
-		if st := m.Worker.Status(); st.Up && st.LastError == "" && !st.Asked.IsZero() {
-			m.Gate.Healthy(st.Asked)
+		if st := m.Worker.Status(); st.Up && st.LastError == "" && !st.CheckedAt.IsZero() {
+			m.Gate.Healthy(st.CheckedAt)
 		}
 	}
 }
