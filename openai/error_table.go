@@ -99,8 +99,8 @@ var table = []Row{
 		"Request less at once, for example fewer inputs. Operator: raise `max_response_bytes`."},
 	{CodeOverloaded, 503, "server_error", "overloaded_error", RetryAfter,
 		"All workers are busy, and the queue is full (depth), the wait limit was or would be exceeded (wait), or the " +
-			"request was evicted for another one (displaced). Or all workers are in backoff after 429, 503 or a refused key, for longer than " +
-			"the request may wait. Or no memory or file descriptor is free.",
+			"request was evicted for another one (displaced). Or all workers are in backoff after 429, 503 or a refused " +
+			"key, for longer than the request may wait. Or no memory or file descriptor is free.",
 		"Wait for Retry-After. Operator: add workers; if the message names `max_buffered_bytes`, raise that key."},
 	{CodeNoHealthyWorker, 503, "server_error", "overloaded_error", RetryAfter,
 		"No worker that could serve the request is up.",
