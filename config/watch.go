@@ -5,12 +5,15 @@ import (
 	"time"
 )
 
-// WatchConfig configures Watch. All fields except Loaded are required.
+// WatchConfig configures Watch. All fields except Loaded and Stale are required.
 type WatchConfig struct {
 	Path   string
 	Every  time.Duration // interval between two reads
 	Loaded string        // Hash of the loaded content; empty: any content is a change
 	Wanted func() bool   // whether to read the file now
+	// Stale reports whether the file could not be read when it was last loaded. While it is true, any
+	// content is a change. nil: never.
+	Stale func() bool
 	// Changed is called after a change, on Watch's goroutine: no read happens while it runs.
 	Changed func()
 }
@@ -19,6 +22,7 @@ type WatchConfig struct {
 // last, until ctx ends. It polls the file, and so notices files that editors replace and links
 // that Kubernetes updates. A change counts after two equal reads. A missing or unreadable file
 // is not a change. After a period in which Wanted was false, any content counts as one change.
+// A load may find the file missing although Watch does not; Stale makes Watch report it again.
 // If the file system blocks, Watch may outlive ctx.
 func Watch(ctx context.Context, c WatchConfig) {
 	watch(ctx, c, func() ([]byte, error) { return readFile(c.Path) })
@@ -45,7 +49,7 @@ func watch(ctx context.Context, c WatchConfig, read func() ([]byte, error)) {
 		}
 		settled := now != "" && now == last
 		last = now
-		if settled && now != known {
+		if settled && (now != known || c.Stale != nil && c.Stale()) {
 			known = now
 			c.Changed()
 		}

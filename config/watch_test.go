@@ -99,6 +99,36 @@ func TestAFileIsReadOnlyWhileItIsWatched(t *testing.T) {
 	})
 }
 
+// A load may find the file missing although Watch never does: the content that is back is loaded.
+func TestKnownContentIsAChangeWhileTheLastLoadCouldNotReadIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		begun := time.Now()
+		second := func() int { return int(time.Since(begun) / time.Second) }
+		stale := true
+		var reported []int
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			watch(ctx, WatchConfig{Every: time.Second, Loaded: hashOf([]byte("a")), Wanted: func() bool { return true },
+				Stale:   func() bool { return stale && second() >= 4 },
+				Changed: func() { reported, stale = append(reported, second()), len(reported) == 0 }},
+				func() ([]byte, error) {
+					if second() == 4 {
+						return nil, errors.New("missing")
+					}
+					return []byte("a"), nil
+				})
+		}()
+		time.Sleep(20 * time.Second)
+		cancel()
+		<-done
+		if want := []int{6, 7}; !slices.Equal(reported, want) {
+			t.Errorf("changes were reported in seconds %v, want %v", reported, want)
+		}
+	})
+}
+
 func TestAFileIsFollowedThroughRenamesAndLinks(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "config.yaml")

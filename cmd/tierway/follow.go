@@ -3,11 +3,9 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"tierway/config"
@@ -19,9 +17,6 @@ const (
 	// watchEvery is the poll interval of a watched configuration. A change applies after two equal
 	// reads, so it takes twice as long.
 	watchEvery = time.Second
-	// readPatience limits a read, which normally takes milliseconds. A blocked file system must not
-	// delay overrides, changes of tenants and shutdown, which wait for the reload.
-	readPatience = 5 * time.Second
 	// followPatience limits the wait of a stopped gateway for a running reload.
 	followPatience = time.Second
 )
@@ -38,8 +33,9 @@ type follower struct {
 	reloadable
 	log    *slog.Logger
 	hup    <-chan os.Signal
-	path   string // of the configuration; empty for none
-	loaded string // hash of the initial configuration
+	source *configSource // nil without a configuration file
+	path   string        // of the configuration; empty for none
+	loaded string        // hash of the initial configuration
 }
 
 // run serves until ctx ends or serving fails, and reloads the configuration meanwhile.
@@ -72,10 +68,10 @@ func (f follower) follow(ctx context.Context) {
 			}
 		}
 	})
-	if f.path != "" {
+	if f.source != nil {
 		owned.Go(func() {
 			config.Watch(ctx, config.WatchConfig{Path: f.path, Every: watchEvery, Loaded: f.loaded, Wanted: f.Watches,
-				Changed: func() { f.reload(ctx, "file") }})
+				Stale: f.source.unread.Load, Changed: func() { f.reload(ctx, "file") }})
 		})
 	}
 	owned.Wait()
@@ -83,46 +79,11 @@ func (f follower) follow(ctx context.Context) {
 
 // reload lets the gateway reload its configuration; the gateway logs the result.
 func (f follower) reload(ctx context.Context, via string) {
+	if f.source != nil {
+		f.source.unread.Store(false)
+	}
 	_, err := f.Reload(ctx, control.ReloadRequest{Actor: store.Actor{Name: "tierway", Via: via}})
 	if errors.Is(err, control.ErrNoSource) {
 		f.log.Info("SIGHUP ignored: the gateway runs without a configuration file", "cause", err.Error())
-	}
-}
-
-// limitReadTime limits the time of a read of the configuration. Reads do not overlap: while one is
-// blocked, no other one starts.
-func limitReadTime(read func() (*config.File, error)) func() (*config.File, error) {
-	type answer struct {
-		file *config.File
-		err  error
-	}
-	reading := make(chan struct{}, 1) // holds the running read
-	var hangs atomic.Bool
-	return func() (*config.File, error) {
-		late := time.After(readPatience)
-		earlier := errors.New("an earlier read of the configuration file has not finished: its file system does not respond")
-		if hangs.Load() && len(reading) > 0 {
-			return nil, earlier
-		}
-		select {
-		case reading <- struct{}{}:
-			hangs.Store(false)
-		case <-late:
-			return nil, earlier
-		}
-		got := make(chan answer, 1)
-		go func() {
-			file, err := read()
-			<-reading
-			got <- answer{file, err}
-		}()
-		select {
-		case a := <-got:
-			return a.file, a.err
-		case <-late:
-			hangs.Store(true)
-			return nil, fmt.Errorf("the configuration file could not be read within %v: its file system does not respond",
-				readPatience)
-		}
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -26,10 +25,12 @@ type played struct {
 	failure error         // ends Run at once
 	hang    chan struct{} // Reload waits for its end; nil: for nothing
 	watches bool
-	nothing bool // to read again
+	nothing bool          // to read again
+	source  *configSource // read by Reload; nil: none
 
-	mu  sync.Mutex
-	via []string // of reloads
+	mu       sync.Mutex
+	via      []string // of reloads
+	rejected bool     // the last reload failed
 }
 
 func (p *played) Run(ctx context.Context) error {
@@ -45,6 +46,13 @@ func (p *played) Reload(_ context.Context, r control.ReloadRequest) (control.Rel
 	p.mu.Unlock()
 	if p.hang != nil {
 		<-p.hang
+	}
+	if p.source != nil {
+		_, err := p.source.load()
+		p.mu.Lock()
+		p.rejected = err != nil
+		p.mu.Unlock()
+		return control.ReloadResult{}, err
 	}
 	if p.nothing {
 		return control.ReloadResult{}, control.ErrNoSource
@@ -83,7 +91,7 @@ func TestAGatewayThatFailsEnds(t *testing.T) {
 			}
 			begun := time.Now()
 			err := follower{reloadable: p, log: slog.New(slog.DiscardHandler), hup: hangups(1),
-				path: "/nowhere/config.yaml"}.run(t.Context())
+				path: "/nowhere/config.yaml", source: &configSource{}}.run(t.Context())
 			if took := time.Since(begun); !errors.Is(err, failure) || took > time.Second {
 				t.Errorf("%s: it ended with %v after %v", name, err, took)
 			}
@@ -132,8 +140,8 @@ func TestAnEditDuringTheStartIsSeen(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			p := &played{watches: watches}
-			if err := (follower{reloadable: p, log: slog.New(slog.DiscardHandler), path: path, loaded: loaded.Hash()}).run(
-				ctx); err != nil {
+			if err := (follower{reloadable: p, log: slog.New(slog.DiscardHandler), path: path, loaded: loaded.Hash(),
+				source: &configSource{}}).run(ctx); err != nil {
 				t.Error(err)
 			}
 			if got := p.reloads(); !slices.Equal(got, want) {
@@ -143,61 +151,50 @@ func TestAnEditDuringTheStartIsSeen(t *testing.T) {
 	}
 }
 
+// A reload that finds the file missing is repeated when the file is back, with its content
+// unchanged too.
+func TestAReloadIsRepeatedWhenAMissingFileIsBack(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	write(t, path, trial)
+	loaded, err := config.Load(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		gap  time.Duration
+		want []string // reloads
+	}{
+		"shorter than the wait": {missingPatience / 2, []string{"signal"}},
+		"longer than the wait":  {3 * missingPatience, []string{"signal", "file"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			move := func(from, to string) {
+				if err := os.Rename(from, to); err != nil {
+					t.Error(err)
+				}
+			}
+			source := newConfigSource(func() (*config.File, error) { return config.Load(path, nil) })
+			p := &played{watches: true, source: source}
+			move(path, path+".new")
+			time.AfterFunc(c.gap, func() { move(path+".new", path) })
+			f := follower{reloadable: p, log: slog.New(slog.DiscardHandler), hup: hangups(1), source: source, path: path,
+				loaded: loaded.Hash()}
+			if err := f.run(ctx); err != nil {
+				t.Error(err)
+			}
+			if got := p.reloads(); !slices.Equal(got, c.want) || p.rejected {
+				t.Errorf("%s: reloads %q, want %q; the last one failed: %v", name, got, c.want, p.rejected)
+			}
+		})
+	}
+}
+
 const trial = `auth: { required: false }
 store: { sql: "" }
 tiers: [{ name: small, model: m, workers: [{ name: s0, url: "http://127.0.0.1:1" }] }]
 `
-
-// A file system that hangs costs each reload a bounded time and one reader in all.
-func TestAReadingThatHangsIsGivenUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var begun atomic.Int32
-		hang := make(chan struct{})
-		read := limitReadTime(func() (*config.File, error) {
-			begun.Add(1)
-			<-hang
-			return nil, errors.New("read")
-		})
-		start := time.Now()
-		if _, err := read(); err == nil || !strings.Contains(err.Error(), "could not be read within 5s") ||
-			time.Since(start) != 5*time.Second {
-			t.Errorf("the first: %v after %v", err, time.Since(start))
-		}
-		start = time.Now()
-		if _, err := read(); err == nil || !strings.Contains(err.Error(), "has not finished") || time.Since(start) != 0 ||
-			begun.Load() != 1 {
-			t.Errorf("the second: %v after %v, reader %d", err, time.Since(start), begun.Load())
-		}
-		close(hang)
-		synctest.Wait()
-		if _, err := read(); err == nil || err.Error() != "read" {
-			t.Errorf("afterwards: %v", err)
-		}
-	})
-}
-
-// TestReadingsFollowEachOther: a reload during GET /admin/config reads the file after it.
-func TestReadingsFollowEachOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		read := limitReadTime(func() (*config.File, error) {
-			time.Sleep(time.Second)
-			return &config.File{}, nil
-		})
-		start := time.Now()
-		var both sync.WaitGroup
-		for range 2 {
-			both.Go(func() {
-				if f, err := read(); f == nil || err != nil {
-					t.Errorf("%v, %v", f, err)
-				}
-			})
-		}
-		both.Wait()
-		if took := time.Since(start); took != 2*time.Second {
-			t.Errorf("both took %v", took)
-		}
-	})
-}
 
 // lines is a log that is written and read at once.
 type lines struct {

@@ -136,8 +136,10 @@ func (f serveFlags) serve(c *cobra.Command, file *config.File, hup <-chan os.Sig
 	ctx, stop := signals(c.Context(), announced.clear)
 	defer stop()
 	o.Announce, o.Withdraw = announced.announce, announced.clear
+	var source *configSource
 	if f.path() != "" {
-		o.Source, o.Path = limitReadTime(f.reloadConfig), f.path()
+		source = newConfigSource(f.reloadConfig)
+		o.Source, o.Path = source.load, f.path()
 	}
 	s, err := server.New(o)
 	if err != nil {
@@ -148,7 +150,7 @@ func (f serveFlags) serve(c *cobra.Command, file *config.File, hup <-chan os.Sig
 	}
 	log.Info("serving", "version", version, "data", s.Addr("data"), "admin", s.Addr("admin"),
 		"tiers", len(file.Tiers), "pools", len(file.Pools), "workers", len(file.Specs()))
-	return follower{reloadable: s, log: log, hup: hup, path: f.path(), loaded: file.Hash()}.run(ctx)
+	return follower{reloadable: s, log: log, hup: hup, source: source, path: f.path(), loaded: file.Hash()}.run(ctx)
 }
 
 // adminAddress returns the URL of the admin plane for programs on this machine: from the
