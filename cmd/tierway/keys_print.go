@@ -57,8 +57,28 @@ func (o *keyOutput) printMade(w io.Writer, made madeKey, next string) error {
 		replaces = made.Old.ID + ", which stays valid until " + instant(made.Old.ExpiresAt, "it is revoked")
 	}
 	return o.print(w, made.Secret, data, [][2]string{{"id", made.ID}, {"tenant", made.Tenant},
+		{"tiers", restriction(made.Tiers)}, {"models", restriction(made.Models)}, {"priority", highestPriority(made.Priority)},
 		{"limits", limitsText(made.Limits)},
 		{"expires", instant(made.ExpiresAt, "never")}, {"replaces", replaces}}, next)
+}
+
+// restriction returns a list of allowed names; empty if all are allowed.
+func restriction(names []string) string {
+	switch {
+	case names == nil:
+		return ""
+	case len(names) == 0:
+		return "none"
+	}
+	return "only " + plain(strings.Join(names, ", "))
+}
+
+// highestPriority describes the limit of a key's priority class; empty if there is none.
+func highestPriority(c tenants.Class) string {
+	if c == tenants.Interactive {
+		return ""
+	}
+	return "at most " + c.String()
 }
 
 // shownKey is a key in the form of --json.

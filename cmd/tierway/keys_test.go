@@ -105,6 +105,25 @@ func TestWhatAKeyMayDoIsWhatWasAskedFor(t *testing.T) {
 	}
 }
 
+func TestCreateAndRotateShowTheRestrictionsOfTheKey(t *testing.T) {
+	h := newHouse(t, "")
+	shown := regexp.MustCompile(
+		`(?m)^tiers +only small, medium$\n^models +only gpt-4\*, small$\n^priority +at most batch$\n^limits +rpm 7$`)
+	created := must(t, "keys", "create", "-c", h.config, "--tenant", "acme", "--rpm", "7", "--tiers", "small,medium",
+		"--models", "gpt-4*,small", "--priority", "batch").out
+	if !shown.MatchString(created) {
+		t.Errorf("keys create prints\n%s", created)
+	}
+	if rotated := must(t, "keys", "rotate", "-c", h.config, h.contents(t).Keys[0].ID).out; !shown.MatchString(rotated) {
+		t.Errorf("keys rotate prints\n%s", rotated)
+	}
+	for _, row := range []string{"tiers", "models", "priority"} {
+		if open := must(t, "keys", "create", "-c", h.config, "--tenant", "acme").out; strings.Contains(open, "\n"+row) {
+			t.Errorf("a key without restrictions has the row %s:\n%s", row, open)
+		}
+	}
+}
+
 func TestASecondKeyOfATenantLeavesItAlone(t *testing.T) {
 	h := newHouse(t, "")
 	must(t, "keys", "create", "-c", h.config, "--tenant", "acme")
