@@ -100,7 +100,7 @@ func TestAFileIsReadOnlyWhileItIsWatched(t *testing.T) {
 }
 
 // A load may find the file missing although Watch never does: the content that is back is loaded.
-func TestKnownContentIsAChangeWhileTheLastLoadCouldNotReadIt(t *testing.T) {
+func TestContentCountsAgainAfterALoadThatCouldNotReadIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		begun := time.Now()
