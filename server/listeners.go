@@ -44,6 +44,13 @@ type listeners struct {
 	all    []listener
 }
 
+// addressSettings has the settings of each plane's address, for errors.
+var addressSettings = map[string]string{
+	"data":    "--listen, or listen in a configuration file",
+	"admin":   "--admin-listen, or admin.listen in a configuration file",
+	"metrics": "metrics.listen in the configuration file",
+}
+
 // open opens all addresses, or none and returns an error. Then it calls what waits for
 // them.
 func (ls *listeners) open(addresses []address) error {
@@ -74,8 +81,8 @@ func (ls *listeners) openOne(base context.Context, a address) (listener, error) 
 	l, err := net.Listen("tcp", a.listen)
 	if err != nil {
 		return listener{},
-			fmt.Errorf("listening for the %s plane: %w (another address: --listen, --admin-listen, or the configuration's)",
-				a.plane, err)
+			fmt.Errorf("listening for the %s plane: %w (choose another address: %s)",
+				a.plane, err, addressSettings[a.plane])
 	}
 	var secure *tls.Config
 	if a.files.Cert != "" {

@@ -29,7 +29,9 @@ func demoCommand() *cobra.Command {
 		Use:     "demo",
 		Short:   "Serve three tiers of simulated engines, with keys created for this run",
 		Example: "  tierway demo\n  tierway demo --json --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0",
-		Args:    noArguments,
+		Long: "The demo needs no configuration file and stores nothing on disk. To serve real engines without a file, run\n" +
+			"`tierway serve --model NAME --worker-urls URL`.",
+		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return demo(c, listen, adminListen, asJSON)
 		},
@@ -42,6 +44,9 @@ func demoCommand() *cobra.Command {
 
 // demo starts the engines and the gateway and serves until a signal.
 func demo(c *cobra.Command, listen, adminListen string, asJSON bool) error {
+	if err := checkDemoAddresses(listen, adminListen); err != nil {
+		return err
+	}
 	ctx, stop := signals(c.Context(), func() {})
 	defer stop()
 	key, err := tenants.NewKey(rand.Reader, "tw-")
@@ -57,9 +62,12 @@ func demo(c *cobra.Command, listen, adminListen string, asJSON bool) error {
 		return err
 	}
 	defer closeFleet()
-	d := demoSettings{Listen: listen, AdminListen: adminListen, Key: digest(key), AdminKey: digest(adminKey), Tiers: fleet}
+	d := demoSettings{Key: digest(key), AdminKey: digest(adminKey), Tiers: fleet}
 	file, err := d.config()
 	if err != nil {
+		return err
+	}
+	if file, err = override(c, file, listen, adminListen); err != nil {
 		return err
 	}
 	logs := openLogs(c.ErrOrStderr(), nil, "warn")
@@ -85,12 +93,23 @@ func demo(c *cobra.Command, listen, adminListen string, asJSON bool) error {
 	return s.Run(ctx)
 }
 
+// checkDemoAddresses rejects addresses that other machines can reach: the demo has no TLS, and no
+// configuration file that could permit plain text.
+func checkDemoAddresses(listen, adminListen string) error {
+	for _, flag := range [...]struct{ name, address string }{{"listen", listen}, {"admin-listen", adminListen}} {
+		if !config.Loopback(flag.address) {
+			return fmt.Errorf("--%s %q: the demo listens only on loopback: write an address such as 127.0.0.1:9000; "+
+				"for other addresses, run `tierway serve` with a configuration file", flag.name, plain(flag.address))
+		}
+	}
+	return nil
+}
+
 func digest(key string) string { return fmt.Sprintf("%x", tenants.Digest(key)) }
 
 type demoSettings struct {
-	Listen, AdminListen string
-	Key, AdminKey       string // digests
-	Tiers               []demoTier
+	Key, AdminKey string // digests
+	Tiers         []demoTier
 }
 
 type demoTier struct {
@@ -127,8 +146,7 @@ func startFleet() (tiers []demoTier, stop func(), err error) {
 }
 
 const demoConfig = `
-listen: "{{.Listen}}"
-admin: { listen: "{{.AdminListen}}", keys: [{ name: demo, sha256: {{.AdminKey}} }] }
+admin: { keys: [{ name: demo, sha256: {{.AdminKey}} }] }
 auth: { keys: [{ name: demo, sha256: {{.Key}} }] }
 store: { sql: "sqlite://:memory:" }
 drain: { accept_grace: 10ms, timeout: 2s }
