@@ -57,8 +57,8 @@ func (o *keyOutput) printMade(w io.Writer, made madeKey, next string) error {
 		replaces = made.Old.ID + ", which stays valid until " + instant(made.Old.ExpiresAt, "it is revoked")
 	}
 	return o.print(w, made.Secret, data, [][2]string{{"id", made.ID}, {"tenant", made.Tenant},
-		{"tiers", restriction(made.Tiers)}, {"models", restriction(made.Models)}, {"priority", highestPriority(made.Priority)},
-		{"limits", limitsText(made.Limits)},
+		{"tiers", restriction(made.Tiers)}, {"models", restriction(made.Models)},
+		{"priority", highestPriority(made.Priority)}, {"limits", limitsText(made.Limits)},
 		{"expires", instant(made.ExpiresAt, "never")}, {"replaces", replaces}}, next)
 }
 
