@@ -23,10 +23,10 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(backends.Main(m)) }
 
-// quick bounds a question to a server that may not answer.
+// quick bounds a request to a server that may not respond.
 const quick = 300 * time.Millisecond
 
-// refused reports whether nobody listens there.
+// refused reports whether the address refuses connections.
 func refused(addr string) bool {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -36,7 +36,7 @@ func refused(addr string) bool {
 	return false
 }
 
-// pings reports whether a redis-server answers at once.
+// pings reports whether a redis-server responds within quick.
 func pings(addr string) bool {
 	c, err := net.DialTimeout("tcp", addr, quick)
 	if err != nil {
@@ -58,31 +58,31 @@ func TestRedisDiesHangsAndComesBackEmpty(t *testing.T) {
 	}
 	r.Hang()
 	if pings(r.Addr) {
-		t.Error("it answers although it hangs")
+		t.Error("redis-server responds although it hangs")
 	}
 	r.Resume()
 	if got := r.Do("EXISTS a"); got != ":1" {
-		t.Errorf("after it hung, EXISTS says %s", got)
+		t.Errorf("after Resume, EXISTS returned %s", got)
 	}
 	r.Kill()
 	if !refused(r.Addr) {
-		t.Error("somebody listens after Kill")
+		t.Error("the port accepts connections after Kill")
 	}
 	r.Restart()
 	if got := r.Do("EXISTS a"); got != ":0" {
-		t.Errorf("after a restart, EXISTS says %s", got)
+		t.Errorf("after Restart, EXISTS returned %s", got)
 	}
 	r.Stop()
-	r.Stop() // it has ended: nothing to do
+	r.Stop() // a second Stop does nothing
 	if !refused(r.Addr) {
-		t.Error("somebody listens after Stop")
+		t.Error("the port accepts connections after Stop")
 	}
 	r.Restart()
-	r.Hang() // and the test ends it like that
+	r.Hang() // the cleanup must also end a stopped process
 }
 
-// query runs one statement on a connection of its own and returns the last row's
-// number, if it has one.
+// query runs one statement on a new connection. It returns the number in the last row, or 0
+// without rows.
 func query(ctx context.Context, url, statement string) (n int, err error) {
 	c, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -102,7 +102,7 @@ func query(ctx context.Context, url, statement string) (n int, err error) {
 	return n, rows.Err()
 }
 
-// run is query of a server that must answer.
+// run calls query and fails the test on an error.
 func run(t *testing.T, url, statement string) int {
 	t.Helper()
 	n, err := query(t.Context(), url, statement)
@@ -112,7 +112,7 @@ func run(t *testing.T, url, statement string) int {
 	return n
 }
 
-// selects reports whether a server answers at once.
+// selects reports whether a PostgreSQL server responds within quick.
 func selects(url string) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), quick)
 	defer cancel()
@@ -126,13 +126,13 @@ func TestPostgresDiesHangsAndComesBackWhole(t *testing.T) {
 	run(t, p.URL, "INSERT INTO kept VALUES (7)")
 	p.Hang()
 	if selects(p.URL) {
-		t.Error("it answers although it hangs")
+		t.Error("PostgreSQL responds although it hangs")
 	}
 	p.Resume()
 	run(t, p.URL, "SELECT 1")
 	p.Kill()
 	if !refused(p.Addr) {
-		t.Error("somebody listens after Kill")
+		t.Error("the port accepts connections after Kill")
 	}
 	p.Restart()
 	if n := run(t, p.URL, "SELECT n FROM kept"); n != 7 {
@@ -140,20 +140,20 @@ func TestPostgresDiesHangsAndComesBackWhole(t *testing.T) {
 	}
 	p.Stop()
 	if !refused(p.Addr) {
-		t.Error("somebody listens after Stop")
+		t.Error("the port accepts connections after Stop")
 	}
 	p.Restart()
 	p.Hang()
 }
 
-func TestEachDatabaseIsItsOwn(t *testing.T) {
+func TestDatabasesAreIndependent(t *testing.T) {
 	a, b := backends.Database(t), backends.Database(t)
 	run(t, a, "CREATE TABLE mine (n int)")
 	run(t, b, "CREATE TABLE mine (n int)")
 }
 
-// childVariable makes this program the one that dies, in
-// TestNothingOutlivesTheTestProgram.
+// childVariable is set in the child process of TestNothingOutlivesTheTestProgram, which is
+// killed.
 const childVariable = "TIERWAY_BACKENDS_CHILD"
 
 // TestNothingOutlivesTheTestProgram runs this program as a child that starts
@@ -167,7 +167,7 @@ func TestNothingOutlivesTheTestProgram(t *testing.T) {
 		select {}
 	}
 	c := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
-	c.Env = append(os.Environ(), childVariable+"=1", "TMPDIR="+roomy(t))
+	c.Env = append(os.Environ(), childVariable+"=1", "TMPDIR="+openDir(t))
 	out, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -192,9 +192,9 @@ func TestNothingOutlivesTheTestProgram(t *testing.T) {
 	eventually(t, func() bool { return refused(addrs[0]) && refused(addrs[1]) })
 }
 
-// roomy is a folder of the test's own that everybody may enter, for what the
-// killed program leaves.
-func roomy(t *testing.T) string {
+// openDir returns a folder of the test that every user may enter. It holds the files that the
+// killed program leaves behind.
+func openDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "tierway-killed-")
 	if err == nil {
@@ -216,22 +216,22 @@ func eventually(t *testing.T, holds func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatal("waited in vain")
+			t.Fatal("timeout: the condition does not hold")
 		}
 	}
 }
 
-// gate is a target that may say that it leaves.
-type gate struct {
+// fakeGateway is a target of the balancer. It reports on /readyz that it drains, if told to.
+type fakeGateway struct {
 	*httptest.Server
-	leaving atomic.Bool
+	draining atomic.Bool
 }
 
-func newGate(t *testing.T, name string) *gate {
+func newFakeGateway(t *testing.T, name string) *fakeGateway {
 	t.Helper()
-	g := &gate{}
+	g := &fakeGateway{}
 	g.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/readyz" && g.leaving.Load() {
+		if r.URL.Path == "/readyz" && g.draining.Load() {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
@@ -241,16 +241,16 @@ func newGate(t *testing.T, name string) *gate {
 	return g
 }
 
-func (g *gate) addr() string { return strings.TrimPrefix(g.URL, "http://") }
+func (g *fakeGateway) addr() string { return strings.TrimPrefix(g.URL, "http://") }
 
-func TestBalancerSendsNewConnectionsToWhoIsReady(t *testing.T) {
-	a, b := newGate(t, "a"), newGate(t, "b")
+func TestBalancerSendsNewConnectionsToReadyTargets(t *testing.T) {
+	a, b := newFakeGateway(t, "a"), newFakeGateway(t, "b")
 	front := backends.NewBalancer(t, a.addr(), b.addr())
 	eventually(t, func() bool { return len(front.Ready()) == 2 })
 	kept := &http.Client{Transport: &http.Transport{}}
 	fresh := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	defer kept.CloseIdleConnections()
-	ask := func(c *http.Client) string {
+	get := func(c *http.Client) string {
 		resp, err := c.Get("http://" + front.Addr + "/")
 		if err != nil {
 			t.Fatal(err)
@@ -262,33 +262,33 @@ func TestBalancerSendsNewConnectionsToWhoIsReady(t *testing.T) {
 		}
 		return string(body)
 	}
-	if first, second := ask(fresh), ask(fresh); first == second {
+	if first, second := get(fresh), get(fresh); first == second {
 		t.Errorf("two connections went to %s", first)
 	}
-	home := ask(kept)
-	gone, other := a, "b"
+	home := get(kept)
+	drained, other := a, "b"
 	if home == "b" {
-		gone, other = b, "a"
+		drained, other = b, "a"
 	}
-	gone.leaving.Store(true)
+	drained.draining.Store(true)
 	eventually(t, func() bool { return len(front.Ready()) == 1 })
-	if got := ask(fresh); got != other {
-		t.Errorf("a new connection went to %s, which leaves", got)
+	if got := get(fresh); got != other {
+		t.Errorf("a new connection went to %s, which drains", got)
 	}
-	if got := ask(kept); got != home {
-		t.Errorf("an old connection moved from %s to %s", home, got)
+	if got := get(kept); got != home {
+		t.Errorf("an open connection moved from %s to %s", home, got)
 	}
-	gone.leaving.Store(false)
-	gone.Close() // dead, and the balancer may not know yet
+	drained.draining.Store(false)
+	drained.Close() // dead, perhaps before the balancer's next check
 	for range 4 {
-		if got := ask(fresh); got != other {
+		if got := get(fresh); got != other {
 			t.Errorf("a new connection went to %s", got)
 		}
 	}
 	var cut net.Error
 	if resp, err := kept.Get("http://" + front.Addr + "/"); err == nil {
-		resp.Body.Close() // the client has made another connection
+		resp.Body.Close() // the client opened a new connection
 	} else if errors.As(err, &cut) && cut.Timeout() {
-		t.Errorf("the end of a target is not seen by its client: %v", err)
+		t.Errorf("the client does not see that its target died: %v", err)
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// Balancer is a TCP load balancer before several gateways, as HAProxy would be:
-// each new connection goes to the next target that is ready, and stays there.
-// A target that leaves keeps its connections until it closes them itself.
+// Balancer is a TCP load balancer in front of several gateways, like HAProxy. Each new
+// connection goes to the next ready target and stays there. A target that is no longer ready
+// keeps its connections until it closes them.
 type Balancer struct {
 	Addr string // 127.0.0.1:PORT
 
@@ -25,26 +25,26 @@ type Balancer struct {
 
 	mu    sync.Mutex
 	turn  int
-	conns map[net.Conn]bool // those to be closed at the end
+	conns map[net.Conn]bool // open connections, closed when the balancer ends
 }
 
-// target is where connections go. Its Balancer's mutex guards ready.
+// target is a gateway behind a Balancer, whose mutex guards ready.
 type target struct {
 	addr  string
 	ready bool
 }
 
 const (
-	// checkEvery is how old the knowledge of who is ready may be: well below
-	// what a gateway waits between saying that it leaves and leaving.
-	checkEvery = 50 * time.Millisecond
+	// checkInterval is the interval of the readiness checks: well below drain.accept_grace,
+	// during which a gateway that drains still accepts connections.
+	checkInterval = 50 * time.Millisecond
 	// dialTimeout bounds a dial on the loopback interface, which takes microseconds.
 	dialTimeout = time.Second
 )
 
-// NewBalancer starts a balancer before targets, which are addresses such as
-// 127.0.0.1:8080, and returns when one of them is ready. A target is ready while
-// it answers GET /readyz with 200. It ends with the test.
+// NewBalancer starts a balancer for targets, which are addresses such as 127.0.0.1:8080, and
+// returns when one of them is ready. A target is ready while GET /readyz returns 200. The
+// balancer ends with the test.
 func NewBalancer(t testing.TB, targets ...string) *Balancer {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -59,11 +59,11 @@ func NewBalancer(t testing.TB, targets ...string) *Balancer {
 	}
 	t.Cleanup(b.close)
 	for _, to := range b.targets {
-		b.work.Go(func() { b.watch(ctx, to) })
+		b.work.Go(func() { b.watchTarget(ctx, to) })
 	}
-	if err := until("a target that is ready", func() error {
-		if len(b.order(true)) == 0 {
-			return errors.New("none is")
+	if err := waitFor("a ready target", func() error {
+		if len(b.targetOrder(true)) == 0 {
+			return errors.New("no target is ready")
 		}
 		return nil
 	}); err != nil {
@@ -85,15 +85,15 @@ func (b *Balancer) close() {
 	b.work.Wait()
 }
 
-// Ready returns the targets that are ready as far as the balancer knows.
-func (b *Balancer) Ready() []string { return b.order(true) }
+// Ready returns the targets that were ready at their last check.
+func (b *Balancer) Ready() []string { return b.targetOrder(true) }
 
-// watch keeps a target's readiness.
-func (b *Balancer) watch(ctx context.Context, to *target) {
-	tick := time.NewTicker(checkEvery)
+// watchTarget checks a target's readiness until ctx ends.
+func (b *Balancer) watchTarget(ctx context.Context, to *target) {
+	tick := time.NewTicker(checkInterval)
 	defer tick.Stop()
 	for {
-		ready := b.check(ctx, to.addr)
+		ready := b.isReady(ctx, to.addr)
 		b.mu.Lock()
 		to.ready = ready
 		b.mu.Unlock()
@@ -105,7 +105,7 @@ func (b *Balancer) watch(ctx context.Context, to *target) {
 	}
 }
 
-func (b *Balancer) check(ctx context.Context, addr string) bool {
+func (b *Balancer) isReady(ctx context.Context, addr string) bool {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/readyz", nil)
 	if err != nil {
 		return false
@@ -118,10 +118,9 @@ func (b *Balancer) check(ctx context.Context, addr string) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// order returns the targets in the order in which the next connection tries
-// them: those that are ready in turn, and then, unless only they are asked for,
-// the others.
-func (b *Balancer) order(onlyReady bool) (addrs []string) {
+// targetOrder returns the targets in the order in which the next connection tries them: the
+// ready targets in turn and then, unless onlyReady is set, the others.
+func (b *Balancer) targetOrder(onlyReady bool) (addrs []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.turn++
@@ -146,19 +145,19 @@ func (b *Balancer) accept(ctx context.Context) {
 		if err != nil {
 			return // closed
 		}
-		if !b.keep(ctx, c) {
+		if !b.addConn(ctx, c) {
 			return
 		}
 		b.work.Go(func() {
-			defer b.drop(c)
-			b.carry(ctx, c)
+			defer b.dropConn(c)
+			b.proxyConn(ctx, c)
 		})
 	}
 }
 
-// keep remembers a connection, so that it ends with the balancer; false when
-// that has ended already, and the connection with it.
-func (b *Balancer) keep(ctx context.Context, c net.Conn) bool {
+// addConn registers a connection, so that it ends with the balancer. If the balancer has ended
+// already, addConn closes the connection and returns false.
+func (b *Balancer) addConn(ctx context.Context, c net.Conn) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if ctx.Err() != nil {
@@ -169,42 +168,42 @@ func (b *Balancer) keep(ctx context.Context, c net.Conn) bool {
 	return true
 }
 
-// drop closes and forgets a connection.
-func (b *Balancer) drop(c net.Conn) {
+// dropConn closes a connection and removes it.
+func (b *Balancer) dropConn(c net.Conn) {
 	b.mu.Lock()
 	delete(b.conns, c)
 	b.mu.Unlock()
 	_ = c.Close()
 }
 
-// carry connects a client to the first target that takes it, and copies both
-// ways until both have ended.
-func (b *Balancer) carry(ctx context.Context, c net.Conn) {
-	for _, addr := range b.order(false) {
+// proxyConn connects a client to the first target that accepts a connection and copies in
+// both directions until both have ended.
+func (b *Balancer) proxyConn(ctx context.Context, c net.Conn) {
+	for _, addr := range b.targetOrder(false) {
 		d := net.Dialer{Timeout: dialTimeout}
 		to, err := d.DialContext(ctx, "tcp", addr)
 		if err != nil {
 			continue
 		}
-		if !b.keep(ctx, to) {
+		if !b.addConn(ctx, to) {
 			return
 		}
-		defer b.drop(to)
+		defer b.dropConn(to)
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			pour(to, c)
+			copyStream(to, c)
 		}()
-		pour(c, to)
+		copyStream(c, to)
 		<-done
 		return
 	}
 }
 
-// pour copies until the source ends, and says so to the other side.
-func pour(to, from net.Conn) {
+// copyStream copies until the source ends and then ends the destination.
+func copyStream(to, from net.Conn) {
 	if _, err := io.Copy(to, from); err != nil {
-		// Cut, not ended: the other side must see that too.
+		// The connection broke off, and its peer must see a break too, not an orderly end.
 		_ = to.Close()
 		_ = from.Close()
 		return

@@ -10,18 +10,18 @@ import (
 	"syscall"
 )
 
-// running reports whether a process exists and has not ended. One that nobody
-// has waited for yet has ended.
-func running(pid int) bool {
+// isRunning reports whether a process exists and has not ended. A zombie, which its parent has
+// not waited for yet, has ended.
+func isRunning(pid int) bool {
 	if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil {
-		_, after, _ := bytes.Cut(stat, []byte(") ")) // the name before may have blanks
+		_, after, _ := bytes.Cut(stat, []byte(") ")) // the name in parentheses may contain spaces
 		return !bytes.HasPrefix(after, []byte("Z"))
 	}
 	return syscall.Kill(pid, 0) == nil
 }
 
-// children returns the processes that a process has started and that run.
-func children(parent int) (pids []int, err error) {
+// childrenOf returns the running child processes of a process.
+func childrenOf(parent int) (pids []int, err error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, fmt.Errorf("looking for the children of process %d: %w", parent, err)
@@ -29,11 +29,11 @@ func children(parent int) (pids []int, err error) {
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
-			continue // no process
+			continue // not a process
 		}
 		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
 		if err != nil {
-			continue // it has ended meanwhile
+			continue // the process has ended meanwhile
 		}
 		_, after, _ := bytes.Cut(stat, []byte(") "))
 		if fields := bytes.Fields(after); len(fields) > 1 && string(fields[1]) == strconv.Itoa(parent) {
@@ -43,10 +43,9 @@ func children(parent int) (pids []int, err error) {
 	return pids, nil
 }
 
-// hold stops processes and returns what lets them go on. A shell waits for the
-// end of its input, so that they go on also when this program dies: then nobody
-// else would ever wake them.
-func hold(pids []int) (resume func() error, err error) {
+// suspend stops processes with SIGSTOP and returns a function that resumes them. A helper
+// shell resumes them when its input ends, so that they also resume if this program dies.
+func suspend(pids []int) (resume func() error, err error) {
 	words := make([]string, len(pids))
 	for i, pid := range pids {
 		words[i] = strconv.Itoa(pid)
@@ -58,7 +57,7 @@ func hold(pids []int) (resume func() error, err error) {
 		return nil, fmt.Errorf("stopping processes: %w", err)
 	}
 	if err := guard.Start(); err != nil {
-		return nil, fmt.Errorf("stopping processes: starting what wakes them: %w", err)
+		return nil, fmt.Errorf("stopping processes: starting the shell that resumes them: %w", err)
 	}
 	resume = func() error {
 		_ = in.Close()

@@ -17,11 +17,9 @@ import (
 	"tierway/e2e/gateway"
 )
 
-// PostgresServer is a PostgreSQL server with an empty
-// database. What was
-// committed outlives Kill and Restart; the machine's own crash is not planned
-// for. Its methods are for the test's goroutine and fail the test when they
-// cannot do what they say.
+// PostgresServer is a PostgreSQL server with an empty database. Committed data survives Kill
+// and Restart, but not a crash of the machine. Its methods must be called on the test's
+// goroutine; they fail the test on an error.
 type PostgresServer struct {
 	URL  string // postgres://USER:PASSWORD@127.0.0.1:PORT/DATABASE?sslmode=disable
 	Addr string // 127.0.0.1:PORT
@@ -30,8 +28,8 @@ type PostgresServer struct {
 	cluster *cluster
 }
 
-// Postgres starts a PostgreSQL server of the test's own, to be killed and hung;
-// a test that only needs a database asks for [Database]. It ends with the test.
+// Postgres starts a PostgreSQL server for one test, which may kill it or let it hang. It ends
+// with the test. A test that only needs a database calls [Database].
 func Postgres(t testing.TB) *PostgresServer {
 	t.Helper()
 	s := &PostgresServer{t: t}
@@ -54,35 +52,35 @@ func (s *PostgresServer) must(err error) {
 // returns when all its children have ended and its port is free.
 func (s *PostgresServer) Kill() { s.t.Helper(); s.must(s.cluster.program.kill()) }
 
-// Stop ends the server in good order, cutting its connections, and returns when
-// its port is free.
-func (s *PostgresServer) Stop() { s.t.Helper(); s.must(s.cluster.program.end()) }
+// Stop shuts the server down, which closes its connections, and returns when its port is free.
+func (s *PostgresServer) Stop() { s.t.Helper(); s.must(s.cluster.program.shutDown()) }
 
-// Restart starts the server on the same port with what it held, after it has
-// ended it if it runs, and returns when it serves.
+// Restart stops the server if it runs and starts it on the same port with the same data. It
+// returns when the server is ready.
 func (s *PostgresServer) Restart() { s.t.Helper(); s.must(s.cluster.program.restart()) }
 
-// Hang stops all the server's processes: connections are taken by the kernel,
-// and nobody answers.
+// Hang suspends all processes of the server: the kernel accepts connections, but no request is
+// answered.
 func (s *PostgresServer) Hang() { s.t.Helper(); s.must(s.cluster.program.hang()) }
 
-// Resume lets a server that hangs go on.
+// Resume resumes the server after Hang.
 func (s *PostgresServer) Resume() { s.t.Helper(); s.must(s.cluster.program.resume()) }
 
-// cluster is PostgreSQL's word for a data folder and its server.
+// cluster is PostgreSQL's term for a data folder and its server.
 type cluster struct {
 	program program
 	url     string
 	dir     string
-	owner   *syscall.Credential // nil: ourselves
+	owner   *syscall.Credential // the user that PostgreSQL runs as; nil: the user of this process
 }
 
 // role is the superuser of every cluster; its database is postgres.
 const role = "tierway"
 
-// newCluster makes a data folder. It is not served yet; close removes it.
+// newCluster makes a data folder without starting its server. The caller must call close, which
+// removes the folder.
 func newCluster() (_ *cluster, err error) {
-	server, err := binary("postgres")
+	server, err := findBinary("postgres")
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +88,7 @@ func newCluster() (_ *cluster, err error) {
 	if c.owner, err = unprivileged(); err != nil {
 		return nil, err
 	}
-	// Not the test's own folder, which only its user may enter.
+	// PostgreSQL may run as another user, which may not enter the test's own folder.
 	if c.dir, err = os.MkdirTemp("", "tierway-postgres-"); err != nil {
 		return nil, fmt.Errorf("making a folder for PostgreSQL: %w", err)
 	}
@@ -112,14 +110,14 @@ func newCluster() (_ *cluster, err error) {
 		Host:     net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
 	c.url = address.String()
 	c.program = program{name: "postgres", addr: address.Host, log: filepath.Join(c.dir, "log"),
-		stop:  syscall.SIGINT, // a fast shutdown: connections are cut
+		stop:  syscall.SIGINT, // fast shutdown: closes connections instead of waiting for them
 		make:  func() *exec.Cmd { return c.command(server, c.settings(port)...) },
-		ready: func() error { return tool(address, "psql", "--no-psqlrc", "--quiet", "--command", "SELECT 1") }}
+		ready: func() error { return runClient(address, "psql", "--no-psqlrc", "--quiet", "--command", "SELECT 1") }}
 	return c, nil
 }
 
-// settings is the server's command line: nothing is forced to disk, and little
-// memory is taken, so that tests may run several.
+// settings returns the server's command line. The server does not sync to disk and uses little
+// memory, so that tests can run several of them.
 func (c *cluster) settings(port int) (args []string) {
 	args = []string{"-D", filepath.Join(c.dir, "data"), "-p", strconv.Itoa(port), "-h", "127.0.0.1", "-k", c.dir}
 	for _, s := range []string{"fsync=off", "full_page_writes=off", "shared_buffers=16MB", "max_connections=200",
@@ -131,7 +129,7 @@ func (c *cluster) settings(port int) (args []string) {
 
 // initialise fills the data folder with the role and its password.
 func (c *cluster) initialise(password string) error {
-	tool, err := binary("initdb")
+	tool, err := findBinary("initdb")
 	if err != nil {
 		return err
 	}
@@ -154,22 +152,22 @@ func (c *cluster) initialise(password string) error {
 	return nil
 }
 
-// command is a program of PostgreSQL's run as the one who owns the data.
+// command returns the command of a PostgreSQL program that runs as the owner of the data.
 func (c *cluster) command(path string, args ...string) *exec.Cmd {
 	cmd := exec.Command(path, args...)
 	cmd.Dir = c.dir
-	cmd.SysProcAttr = gateway.Lifeline()
+	cmd.SysProcAttr = gateway.EndWithParent()
 	cmd.SysProcAttr.Credential = c.owner
 	return cmd
 }
 
 // close ends the server and removes its data.
 func (c *cluster) close() error {
-	return errors.Join(c.program.end(), os.RemoveAll(c.dir))
+	return errors.Join(c.program.shutDown(), os.RemoveAll(c.dir))
 }
 
-// unprivileged returns who PostgreSQL runs as: it refuses to be root, so that
-// root runs it as the user postgres, whom its package makes.
+// unprivileged returns the user that PostgreSQL runs as; nil is the current user. PostgreSQL
+// refuses to run as root. Root runs it as the user postgres, which Debian's package creates.
 func unprivileged() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil

@@ -15,30 +15,29 @@ import (
 )
 
 const (
-	// patience bounds every wait: far more than anything here takes, on a
-	// machine that is busy with other tests.
+	// patience bounds every wait. It is far longer than any step takes, even on a machine that
+	// is busy with other tests.
 	patience = 30 * time.Second
-	// pace is how often a condition is looked at.
+	// pace is the interval at which a condition is checked.
 	pace = 5 * time.Millisecond
 )
 
-// program is a server's process on an address of its own. Its methods are for
-// one goroutine. It has no goroutine while it runs, so that tests that look for
-// leaks find none.
+// program is the process of a server on an address of its own. Its methods are not safe for
+// concurrent use. It has no goroutine while the process runs, because some tests look for
+// leaked goroutines.
 type program struct {
-	name  string
-	addr  string           // of the loopback interface
-	log   string           // the file that has its output
-	make  func() *exec.Cmd // the command, anew for each start
-	ready func() error     // nil when it serves
-	stop  syscall.Signal   // what ends it in good order
-	cmd   *exec.Cmd        // nil: it does not run
-	held  func() error     // lets it go on; nil: it is not stopped
+	name   string
+	addr   string           // of the loopback interface
+	log    string           // the file with its output
+	make   func() *exec.Cmd // makes the command of each start
+	ready  func() error     // returns nil when the server is ready
+	stop   syscall.Signal   // shuts the server down
+	cmd    *exec.Cmd        // nil: the process does not run
+	unhang func() error     // resumes the process; nil: it is not suspended
 }
 
-// freePort returns a port of 127.0.0.1 that nobody listens on. It lies below
-// those that the kernel gives to outgoing connections, which could otherwise
-// take it while its server is dead.
+// freePort returns a free port of 127.0.0.1 below the ephemeral ports, so that no outgoing
+// connection takes it while its server is dead.
 func freePort() (int, error) {
 	for range 100 {
 		port := 15000 + rand.IntN(15000)
@@ -50,10 +49,10 @@ func freePort() (int, error) {
 	return 0, errors.New("looking for a free port of 127.0.0.1: a hundred tries found none")
 }
 
-// start starts the program and waits until it serves.
+// start starts the program and waits until it is ready.
 func (p *program) start() error {
 	if p.cmd != nil {
-		return fmt.Errorf("starting %s: it runs", p.name)
+		return fmt.Errorf("starting %s: it is running already", p.name)
 	}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -66,24 +65,25 @@ func (p *program) start() error {
 		return fmt.Errorf("starting %s: %w", p.name, err)
 	}
 	p.cmd = c
-	err = until(p.name+" to serve", func() error {
-		if !running(c.Process.Pid) {
+	err = waitFor(p.name+" to be ready", func() error {
+		if !isRunning(c.Process.Pid) {
 			return errEnded
 		}
 		return p.ready()
 	})
 	if err != nil {
-		out, _ := os.ReadFile(p.log) // says why, when it is there
+		out, _ := os.ReadFile(p.log) // without the log, the error only lacks the cause
 		return fmt.Errorf("%w\n%s", errors.Join(err, p.kill()), out)
 	}
 	return nil
 }
 
-// errEnded ends the wait for a program.
-var errEnded = errors.New("it has ended")
+// errEnded ends the wait for a program early.
+var errEnded = errors.New("the program has ended")
 
-// until waits for a condition.
-func until(what string, holds func() error) error {
+// waitFor waits until holds returns nil. The wait fails after patience, or at once if holds
+// returns errEnded.
+func waitFor(what string, holds func() error) error {
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	tick := time.NewTicker(pace)
@@ -99,105 +99,103 @@ func until(what string, holds func() error) error {
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			return fmt.Errorf("waited %v in vain for %s: %w", patience, what, err)
+			return fmt.Errorf("timeout after %v, waiting for %s: %w", patience, what, err)
 		}
 	}
 }
 
-// end ends the program in good order, if it runs.
-func (p *program) end() error { return p.finish(p.stop) }
+// shutDown ends the program with its stop signal, if it runs.
+func (p *program) shutDown() error { return p.endBySignal(p.stop) }
 
-// kill ends the program as a crash would, if it runs.
-func (p *program) kill() error { return p.finish(syscall.SIGKILL) }
+// kill ends the program with SIGKILL, if it runs.
+func (p *program) kill() error { return p.endBySignal(syscall.SIGKILL) }
 
-// finish ends the program by a signal, and waits until its children have ended
-// and nobody listens any more.
-func (p *program) finish(how syscall.Signal) error {
+// endBySignal ends the program and waits until its children have ended and its port is free.
+func (p *program) endBySignal(how syscall.Signal) error {
 	if p.cmd == nil {
 		return nil
 	}
 	c := p.cmd
-	family, err := children(c.Process.Pid)
+	family, err := childrenOf(c.Process.Pid)
 	if err != nil {
-		family = nil // where there is no /proc, the port alone tells
+		family = nil // without /proc, only the port shows the end
 	}
 	if err := c.Process.Signal(how); err != nil {
 		return fmt.Errorf("ending %s: %w", p.name, err)
 	}
-	// Who is stopped ends when it goes on. That fails where SIGKILL was sooner.
+	// A suspended process handles the signal once it resumes. After SIGKILL, resuming may fail.
 	err = p.resume()
 	if how == syscall.SIGKILL {
 		err = nil
 	}
 	late := time.AfterFunc(patience, func() { _ = c.Process.Kill() })
-	_ = c.Wait() // a signal is how it should end
+	_ = c.Wait() // it reports the signal as an error
 	if !late.Stop() {
 		err = errors.Join(err, fmt.Errorf("%s did not end within %v after %v", p.name, patience, how))
 	}
 	p.cmd = nil
-	return errors.Join(err, until("the end of "+p.name, func() error {
+	return errors.Join(err, waitFor("the end of "+p.name, func() error {
 		for _, pid := range family {
-			if running(pid) {
+			if isRunning(pid) {
 				return fmt.Errorf("its child %d still runs", pid)
 			}
 		}
-		if listens(p.addr) {
-			return errors.New("somebody still listens on " + p.addr)
+		if acceptsConnections(p.addr) {
+			return errors.New("a process still listens on " + p.addr)
 		}
 		return nil
 	}))
 }
 
-// hang stops the program and its children, which keep their connections and say
-// nothing.
+// hang suspends the program and its children. They keep their connections and do not respond.
 func (p *program) hang() error {
-	if p.cmd == nil || p.held != nil {
-		return fmt.Errorf("stopping %s: it does not run", p.name)
+	if p.cmd == nil || p.unhang != nil {
+		return fmt.Errorf("suspending %s: it does not run", p.name)
 	}
 	pid := p.cmd.Process.Pid
-	resume, err := hold([]int{pid}) // first, so that it has no more children
+	resume, err := suspend([]int{pid}) // before its children, so that it starts no more of them
 	if err != nil {
 		return err
 	}
-	family, err := children(pid)
+	family, err := childrenOf(pid)
 	if err != nil {
 		return errors.Join(err, resume())
 	}
-	p.held = resume
+	p.unhang = resume
 	if len(family) == 0 {
 		return nil
 	}
-	others, err := hold(family)
+	resumeFamily, err := suspend(family)
 	if err != nil {
 		return errors.Join(err, p.resume())
 	}
-	p.held = func() error { return errors.Join(others(), resume()) }
+	p.unhang = func() error { return errors.Join(resumeFamily(), resume()) }
 	return nil
 }
 
-// resume lets a program that hangs go on.
+// resume resumes the program after hang.
 func (p *program) resume() error {
-	if p.held == nil {
+	if p.unhang == nil {
 		return nil
 	}
-	held := p.held
-	p.held = nil
-	if err := held(); err != nil && p.cmd != nil {
-		return fmt.Errorf("waking %s: %w", p.name, err)
+	unhang := p.unhang
+	p.unhang = nil
+	if err := unhang(); err != nil && p.cmd != nil {
+		return fmt.Errorf("resuming %s: %w", p.name, err)
 	}
 	return nil
 }
 
-// restart ends the program if it runs, and starts it on the same address.
+// restart shuts the program down if it runs, and starts it on the same address.
 func (p *program) restart() error {
-	if err := p.end(); err != nil {
+	if err := p.shutDown(); err != nil {
 		return err
 	}
 	return p.start()
 }
 
-// listens reports whether somebody takes connections there.
-func listens(addr string) bool {
+// acceptsConnections reports whether a process listens on an address.
+func acceptsConnections(addr string) bool {
 	c, err := net.DialTimeout("tcp", addr, patience)
 	if err != nil {
 		return false
@@ -206,10 +204,10 @@ func listens(addr string) bool {
 	return true
 }
 
-// binary returns the path of a program on PATH or, as Debian keeps PostgreSQL's,
-// in a folder of its version; the highest one counts.
-func binary(name string) (string, error) {
-	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name) // the pattern is good
+// findBinary returns the path of a program. Debian installs PostgreSQL in a folder for each
+// version; the highest version comes before PATH.
+func findBinary(name string) (string, error) {
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name) // fails only for a bad pattern
 	best, version := "", -1
 	for _, path := range found {
 		if v, err := strconv.Atoi(strings.Split(path, "/")[4]); err == nil && v > version {

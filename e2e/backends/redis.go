@@ -16,9 +16,8 @@ import (
 	"tierway/e2e/gateway"
 )
 
-// RedisServer is a redis-server that keeps nothing on disk: whenever it starts,
-// it is empty. Its methods are for the test's goroutine and fail the test when
-// they cannot do what they say.
+// RedisServer is a redis-server without persistence: it is empty after every start. Its
+// methods must be called on the test's goroutine; they fail the test on an error.
 type RedisServer struct {
 	URL  string // redis://127.0.0.1:PORT
 	Addr string // 127.0.0.1:PORT
@@ -27,11 +26,11 @@ type RedisServer struct {
 	program program
 }
 
-// Redis starts a redis-server, which ends with the test. More arguments of its
-// command line may be given.
+// Redis starts a redis-server, which ends with the test. args are further arguments of its
+// command line.
 func Redis(t testing.TB, args ...string) *RedisServer {
 	t.Helper()
-	bin, err := binary("redis-server")
+	bin, err := findBinary("redis-server")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +46,7 @@ func Redis(t testing.TB, args ...string) *RedisServer {
 	s.program = program{name: "redis-server", addr: s.Addr, log: filepath.Join(dir, "log"), stop: syscall.SIGTERM,
 		ready: s.ping, make: func() *exec.Cmd {
 			c := exec.Command(bin, args...)
-			c.SysProcAttr = gateway.Lifeline()
+			c.SysProcAttr = gateway.EndWithParent()
 			return c
 		}}
 	t.Cleanup(func() { s.must(s.program.kill()) })
@@ -55,8 +54,8 @@ func Redis(t testing.TB, args ...string) *RedisServer {
 	return s
 }
 
-// RedisCluster starts a redis-server that is a cluster of its own. The cluster's
-// port is not the one that lies 10,000 above: somebody may listen there.
+// RedisCluster starts a redis-server in cluster mode, as the only node. Its cluster port is a
+// free port, because the default (port + 10000) may be taken.
 func RedisCluster(t testing.TB) *RedisServer {
 	t.Helper()
 	port, err := freePort()
@@ -73,57 +72,57 @@ func (s *RedisServer) must(err error) {
 	}
 }
 
-// Kill ends the server as a crash would, and returns when its port is free.
+// Kill ends the server with SIGKILL and returns when its port is free.
 func (s *RedisServer) Kill() { s.t.Helper(); s.must(s.program.kill()) }
 
-// Stop ends the server in good order, and returns when its port is free.
-func (s *RedisServer) Stop() { s.t.Helper(); s.must(s.program.end()) }
+// Stop shuts the server down and returns when its port is free.
+func (s *RedisServer) Stop() { s.t.Helper(); s.must(s.program.shutDown()) }
 
-// Restart starts the server on the same port, empty, after it has ended it if
-// it runs, and returns when it serves.
+// Restart stops the server if it runs and starts it, empty, on the same port. It returns when
+// the server is ready.
 func (s *RedisServer) Restart() { s.t.Helper(); s.must(s.program.restart()) }
 
-// Hang stops the server's process: connections are taken by the kernel, and
-// nobody answers.
+// Hang suspends the server's process: the kernel accepts connections, but no command is
+// answered.
 func (s *RedisServer) Hang() { s.t.Helper(); s.must(s.program.hang()) }
 
-// Resume lets a server that hangs go on.
+// Resume resumes the server after Hang.
 func (s *RedisServer) Resume() { s.t.Helper(); s.must(s.program.resume()) }
 
-// Do sends one command as redis-cli's user would type it, and returns the
-// answer's first line with its type's sign, such as "+OK" or ":3".
+// Do sends one command, in the syntax of redis-cli, and returns the first line of the reply
+// with its type character, such as "+OK" or ":3".
 func (s *RedisServer) Do(command string) string {
 	s.t.Helper()
-	line, err := s.do(command)
+	line, err := s.send(command)
 	s.must(err)
 	return line
 }
 
-// do is Do for any goroutine.
-func (s *RedisServer) do(command string) (string, error) {
+// send is Do for any goroutine.
+func (s *RedisServer) send(command string) (string, error) {
 	c, err := net.DialTimeout("tcp", s.Addr, patience)
 	if err != nil {
-		return "", fmt.Errorf("asking redis-server: %w", err)
+		return "", fmt.Errorf("sending a command to redis-server: %w", err)
 	}
 	defer c.Close()
 	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
-		return "", fmt.Errorf("asking redis-server: %w", err)
+		return "", fmt.Errorf("sending a command to redis-server: %w", err)
 	}
 	if _, err := c.Write([]byte(command + "\r\n")); err != nil {
-		return "", fmt.Errorf("asking redis-server: %w", err)
+		return "", fmt.Errorf("sending a command to redis-server: %w", err)
 	}
 	line, err := bufio.NewReader(c).ReadString('\n')
 	if err != nil {
-		return "", fmt.Errorf("asking redis-server: %w", err)
+		return "", fmt.Errorf("sending a command to redis-server: %w", err)
 	}
 	return strings.TrimSpace(line), nil
 }
 
-// ping is nil when the server answers.
+// ping returns nil if the server responds.
 func (s *RedisServer) ping() error {
-	got, err := s.do("PING")
+	got, err := s.send("PING")
 	if err == nil && got != "+PONG" {
-		err = errors.New("it says " + got)
+		err = errors.New("PING returned " + got)
 	}
 	return err
 }

@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// sharedVariable is the environment variable that names the server on which
-// Database makes its databases.
+// sharedVariable is the environment variable with the URL of the server on which Database
+// creates its databases.
 const sharedVariable = "TIERWAY_POSTGRES"
 
-// Runner is what runs a package's tests; *testing.M is one.
+// Runner runs the tests of a package, like *testing.M.
 type Runner interface{ Run() int }
 
 // RunnerFunc is a function that runs a package's tests.
@@ -23,10 +23,9 @@ type RunnerFunc func() int
 // Run calls the function.
 func (f RunnerFunc) Run() int { return f() }
 
-// Main runs the tests of a package with a PostgreSQL server for [Database],
-// which ends with them. Call it from TestMain and exit with its result. Where
-// TIERWAY_POSTGRES names a server by its URL already, that one is used; its
-// user must be allowed to make databases.
+// Main runs the tests of a package with a PostgreSQL server for [Database], which ends after
+// them. Call it from TestMain and exit with its result. If TIERWAY_POSTGRES has the URL of a
+// server, Main uses that server; its user must be allowed to create databases.
 func Main(m Runner) (code int) {
 	if os.Getenv(sharedVariable) != "" {
 		return m.Run()
@@ -53,9 +52,8 @@ func Main(m Runner) (code int) {
 	return m.Run()
 }
 
-// Database returns the URL of a new, empty PostgreSQL database on the server
-// that [Main] has started. It is dropped with the test, whose connections to it
-// are cut.
+// Database returns the URL of a new, empty PostgreSQL database on the server of [Main]. The
+// database is dropped when the test ends, and open connections to it are closed.
 func Database(t testing.TB) string {
 	t.Helper()
 	server := os.Getenv(sharedVariable)
@@ -64,14 +62,14 @@ func Database(t testing.TB) string {
 	}
 	u, err := url.Parse(server)
 	if err != nil {
-		t.Fatalf("%s is no URL", sharedVariable) // it has a password
+		t.Fatalf("%s is not a URL", sharedVariable) // its value has a password and is not printed
 	}
 	name := "t" + strings.ToLower(rand.Text())
-	if err := tool(u, "createdb", name); err != nil {
+	if err := runClient(u, "createdb", name); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := tool(u, "dropdb", "--force", name); err != nil {
+		if err := runClient(u, "dropdb", "--force", name); err != nil {
 			t.Error(err)
 		}
 	})
@@ -79,9 +77,9 @@ func Database(t testing.TB) string {
 	return u.String()
 }
 
-// tool runs one of PostgreSQL's clients.
-func tool(server *url.URL, name string, args ...string) error {
-	path, err := binary(name)
+// runClient runs a PostgreSQL client program, such as createdb.
+func runClient(server *url.URL, name string, args ...string) error {
+	path, err := findBinary(name)
 	if err != nil {
 		return err
 	}

@@ -214,7 +214,7 @@ func TestWhatIsNoWorkersFaultOpensNothing(t *testing.T) {
 			leave()
 		}
 		clients.Wait()
-		r.Quiet()
+		r.WaitUntilQuiet()
 		if n := r.opened(""); n != 0 {
 			t.Errorf("breakers opened %v times", n)
 		}

@@ -17,7 +17,7 @@ import (
 func TestBurstEjectsNoWorker(t *testing.T) {
 	t.Parallel()
 	prompts, bursts := int64(60), 2
-	if soakTime(t) >= rig.Whole {
+	if soakTime(t) >= rig.FullSoak {
 		prompts, bursts = 200, 5
 	}
 	r := newRig(t, 2, nil, engines.Config{Prefill: 4_000, PerToken: 5 * time.Millisecond, Slots: 16, CacheTokens: 1 << 20})

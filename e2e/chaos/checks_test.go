@@ -31,7 +31,7 @@ func (r *chaosRig) check(t *testing.T, d dialect, stream bool, got rig.Reply, w 
 		checkRefusal(t, d, got, w)
 	}
 	r.checkCounts(t, w)
-	r.Quiet()
+	r.WaitUntilQuiet()
 	r.Stop()
 	r.checkLine(t, got, w)
 }
@@ -117,7 +117,7 @@ func checkRefusal(t *testing.T, d dialect, got rig.Reply, w want) {
 // checkLine compares the request's line in the access log.
 func (r *chaosRig) checkLine(t *testing.T, got rig.Reply, w want) {
 	t.Helper()
-	line := r.Logged(got.ID)
+	line := r.AccessLine(got.ID)
 	for key, value := range map[string]any{"status": float64(w.status), "outcome": w.outcome,
 		"attempts": float64(w.attempts), "worker": fmt.Sprintf("w%d", w.attempts-1)} {
 		if line[key] != value {

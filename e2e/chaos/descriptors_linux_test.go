@@ -35,7 +35,7 @@ func (r *chaosRig) limitDescriptors(t *testing.T, more int) {
 func TestExhaustedDescriptorsAreTheGatewaysFault(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 2, rig.Settings{"health": `{ path: /health, interval: 100ms, timeout: 100ms }`}, engines.Config{})
-	r.Ready()
+	r.WaitUntilReady()
 	first := r.dial()
 	r.Client.CloseIdleConnections()
 	r.limitDescriptors(t, 4)

@@ -37,7 +37,7 @@ func TestADrainLosesNothing(t *testing.T) {
 	engine, on := released()
 	r := newRig(t, 1, rig.Settings{"drain": `{ accept_grace: 2s, timeout: 30s }`}, engine)
 	s := r.stream(chat.path, chat.stream)
-	s.Until("content")
+	s.ReadUntil("content")
 	kept := r.dial()
 	one := head + fmt.Sprintf("Content-Length: %d\r\n\r\n", len(chat.body)) + chat.body
 	kept.send(one)
@@ -46,7 +46,7 @@ func TestADrainLosesNothing(t *testing.T) {
 	}
 
 	r.Signal(syscall.SIGTERM)
-	r.Until("/readyz to refuse", func() bool {
+	r.WaitFor("/readyz to refuse", func() bool {
 		got := r.do(http.MethodGet, "/readyz", "")
 		var state struct{ Ready, Draining bool }
 		return got.Status == http.StatusServiceUnavailable && json.Unmarshal([]byte(got.Body), &state) == nil &&
@@ -78,11 +78,11 @@ func TestADrainLosesNothing(t *testing.T) {
 		t.Fatal("the gateway ended with a stream under way")
 	}
 	close(on)
-	body, err := s.Rest()
+	body, err := s.ReadRest()
 	if h := heard(body); err != nil || h.text != answerText || !chat.proven(h) {
 		t.Errorf("the stream under way ended with %v: %s", err, body)
 	}
-	r.Wait()
+	r.WaitForEnd()
 }
 
 // TestADrainThatTakesTooLongCuts: what is not done at the timeout gets an error of
@@ -94,7 +94,7 @@ func TestADrainThatTakesTooLongCuts(t *testing.T) {
 	var streams []*rig.Stream
 	for _, d := range asked {
 		s := r.stream(d.path, d.stream)
-		s.Until("The ")
+		s.ReadUntil("The ")
 		streams = append(streams, s)
 	}
 	whole := make(chan rig.Reply, 1)
@@ -113,12 +113,12 @@ func TestADrainThatTakesTooLongCuts(t *testing.T) {
 	})
 	r.Signal(syscall.SIGTERM)
 	for i, d := range asked {
-		body, err := streams[i].Rest()
+		body, err := streams[i].ReadRest()
 		checkCut(t, d, rig.Reply{Body: body}, want{code: "server_shutting_down"})
 		if err != nil {
 			t.Errorf("%s: %v", d.name, err)
 		}
-		if line := r.Logged(streams[i].ID); line["outcome"] != "truncated" || line["code"] != "server_shutting_down" {
+		if line := r.AccessLine(streams[i].ID); line["outcome"] != "truncated" || line["code"] != "server_shutting_down" {
 			t.Errorf("%s: the log says %v", d.name, line)
 		}
 	}
@@ -127,7 +127,7 @@ func TestADrainThatTakesTooLongCuts(t *testing.T) {
 	if got.Header.Get("Retry-After") == "" {
 		t.Error("there is no Retry-After")
 	}
-	r.Wait()
+	r.WaitForEnd()
 	r.seesCancels(int64(len(asked) + 1))
 }
 
@@ -162,7 +162,7 @@ func TestTheSecondSignalEndsAtOnce(t *testing.T) {
 		w := newWorker(t, "w0", hanging(3))
 		file := rig.Settings{"auth": "{ required: false }", "tiers": tiers([]*rig.Worker{w}),
 			"drain": "{ accept_grace: 60s, timeout: 60s }"}.Write(t)
-		p := gateway.Begin(t, nil, "serve", "-c", file, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+		p := gateway.StartCommand(t, nil, "serve", "-c", file, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 		data, _ := p.Addresses()
 		resp, err := http.Post("http://"+data+chat.path, "application/json", strings.NewReader(chat.stream))
 		if err != nil {
@@ -176,7 +176,7 @@ func TestTheSecondSignalEndsAtOnce(t *testing.T) {
 			return nil
 		})
 		p.Signal(sent)
-		if status := p.Status(); status != 130 {
+		if status := p.ExitStatus(); status != 130 {
 			t.Errorf("%v: the status is %d, want 130", sent, status)
 		}
 		body, err := io.ReadAll(resp.Body)

@@ -53,11 +53,11 @@ tiers:
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			p := gateway.Begin(t, nil, append([]string{"explain", "-c", config}, c.args...)...)
-			if got := p.Status(); got != c.status {
+			p := gateway.StartCommand(t, nil, append([]string{"explain", "-c", config}, c.args...)...)
+			if got := p.ExitStatus(); got != c.status {
 				t.Errorf("the status is %d, want %d", got, c.status)
 			}
-			said := p.Printed() + p.Log()
+			said := p.Stdout() + p.Log()
 			for _, want := range c.has {
 				if !strings.Contains(said, want) {
 					t.Errorf("%q is not in what it says:\n%s", want, said)
@@ -70,14 +70,14 @@ tiers:
 	}
 	t.Run("as JSON", func(t *testing.T) {
 		t.Parallel()
-		p := gateway.Begin(t, nil, "explain", "-c", config, "-f", request, "--json")
-		if p.Status() != 0 {
+		p := gateway.StartCommand(t, nil, "explain", "-c", config, "-f", request, "--json")
+		if p.ExitStatus() != 0 {
 			t.Fatal(p.Log())
 		}
 		var got struct{ Tier, Rule, Worker, Policy string }
-		if err := json.Unmarshal([]byte(p.Printed()), &got); err != nil || got.Tier != "large" ||
+		if err := json.Unmarshal([]byte(p.Stdout()), &got); err != nil || got.Tier != "large" ||
 			got.Rule != "keyword:code" || got.Policy != "chwbl" || got.Worker == "" {
-			t.Errorf("%v in %s", err, p.Printed())
+			t.Errorf("%v in %s", err, p.Stdout())
 		}
 	})
 }

@@ -108,7 +108,7 @@ func (r *chaosRig) becomes(state string) {
 func (r *chaosRig) goesTo(n int) (w0 int) {
 	r.T.Helper()
 	for range n {
-		got := r.post(chat.path, prompt(r.Next(), true))
+		got := r.post(chat.path, prompt(r.NextID(), true))
 		if got.Status != http.StatusOK || !strings.Contains(got.Body, "[DONE]") {
 			r.T.Fatalf("status %d: %s", got.Status, got.Body)
 		}
@@ -132,7 +132,7 @@ func TestHungEngineLosesItsRequestsToItsPeers(t *testing.T) {
 		clients.Go(func() {
 			for ctx.Err() == nil {
 				impatient, cancel := context.WithTimeout(ctx, 4*time.Second)
-				req := r.Request(impatient, http.MethodPost, chat.path, prompt(r.Next(), true))
+				req := r.Request(impatient, http.MethodPost, chat.path, prompt(r.NextID(), true))
 				if resp, err := r.Client.Do(req); err == nil {
 					io.Copy(io.Discard, resp.Body) //nolint:errcheck // the client may give up
 					resp.Body.Close()
@@ -249,7 +249,7 @@ func TestOneTenantCannotMakeAWorkerHung(t *testing.T) {
 			}
 			other.Go(func() {
 				for ctx.Err() == nil {
-					req := r.Request(ctx, http.MethodPost, chat.path, prompt(r.Next(), true), "Authorization", "Bearer second")
+					req := r.Request(ctx, http.MethodPost, chat.path, prompt(r.NextID(), true), "Authorization", "Bearer second")
 					if resp, err := r.Client.Do(req); err == nil {
 						io.Copy(io.Discard, resp.Body) //nolint:errcheck // the test may have ended
 						resp.Body.Close()

@@ -21,7 +21,7 @@ func TestRequestIDs(t *testing.T) {
 		if got := r.post(chat.path, chat.body, "X-Request-Id", id); got.Header.Get("X-Request-Id") != id {
 			t.Errorf("%q came back as %q", id, got.Header.Get("X-Request-Id"))
 		}
-		r.Logged(id)
+		r.AccessLine(id)
 	}
 	made := map[string]bool{}
 	for _, id := range []string{"", "a b", `a"b`, "a\tb", "é", strings.Repeat("x", 129), strings.Repeat("x", 10<<10),
@@ -32,7 +32,7 @@ func TestRequestIDs(t *testing.T) {
 			t.Errorf("%.20q came back as %q with status %d", id, mine, got.Status)
 		}
 		made[mine] = true
-		r.Logged(mine)
+		r.AccessLine(mine)
 	}
 	c := r.dial()
 	c.send(head + "X-Request-Id: a\rb: c\r\n" + fmt.Sprintf("Content-Length: %d\r\n\r\n", len(chat.body)) + chat.body)
@@ -107,7 +107,7 @@ func TestWorkersSeeTheGatewaysHeadersOnly(t *testing.T) {
 		t.Errorf("the worker's Host is %q, want %q", seen.Host, host)
 	}
 	for _, secret := range []string{"client's-key", "worker's-key", "session=secret", rig.Digest("the-client's-key")} {
-		if strings.Contains(r.Log(), secret) || strings.Contains(fmt.Sprint(r.Access()), secret) {
+		if strings.Contains(r.Log(), secret) || strings.Contains(fmt.Sprint(r.AccessLines()), secret) {
 			t.Errorf("%q is in the log", secret)
 		}
 	}

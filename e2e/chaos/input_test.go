@@ -252,8 +252,8 @@ func TestABodyThatBreaksOff(t *testing.T) {
 	c := r.dial()
 	c.send(head + "Content-Length: 1000\r\n\r\n{\"model\"")
 	c.Close()
-	r.Until("the request's end", func() bool { return len(r.Access()) == 1 })
-	if line := r.Access()[0]; line["outcome"] != "client_gone" && line["outcome"] != "refused" {
+	r.WaitFor("the request's end", func() bool { return len(r.AccessLines()) == 1 })
+	if line := r.AccessLines()[0]; line["outcome"] != "client_gone" && line["outcome"] != "refused" {
 		t.Errorf("the log says %v", line)
 	}
 	r.unseen()

@@ -16,7 +16,7 @@ func TestBodiesHoldABoundedMemory(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, rig.Settings{"max_body_bytes": "1MiB", "max_buffered_bytes": "6MiB",
 		"timeouts": "{ client_stall: 2s }"}, engines.Config{})
-	r.Ready()
+	r.WaitUntilReady()
 	const length = 1 << 20
 	held := func() float64 {
 		m, err := r.Metrics()

@@ -128,7 +128,7 @@ func TestUsageIsForWhoAskedForIt(t *testing.T) {
 		if h := heard(got.Body); h.usage != shown || h.text != answerText || !chat.proven(h) {
 			t.Errorf("%s: usage is shown: %v, want %v: %s", body, h.usage, shown, got.Body)
 		}
-		if line := r.Logged(got.ID); line["prompt_tokens"] == nil || line["output_tokens"] == nil {
+		if line := r.AccessLine(got.ID); line["prompt_tokens"] == nil || line["output_tokens"] == nil {
 			t.Errorf("%s: the log has no usage: %v", body, line)
 		}
 	}
@@ -154,7 +154,7 @@ func TestARefusedAdditionIsLeftOutFromThenOn(t *testing.T) {
 			if n := r.hits(); n != int64(want+2) {
 				t.Errorf("%d: after %d requests the worker saw %d, want %d", code, want+1, n, want+2)
 			}
-			if line := r.Logged(got.ID); line["attempts"] != 1.0 || line["outcome"] != "ok" {
+			if line := r.AccessLine(got.ID); line["attempts"] != 1.0 || line["outcome"] != "ok" {
 				t.Errorf("%d: the log says %v", code, line)
 			}
 		}
@@ -181,7 +181,7 @@ func TestAStaleConnectionIsNobodysFault(t *testing.T) {
 		}
 		got := r.post(chat.path, chat.ask(stream))
 		checkWhole(t, chat, stream, got)
-		if line := r.Logged(got.ID); line["attempts"] != 1.0 || line["outcome"] != "ok" {
+		if line := r.AccessLine(got.ID); line["attempts"] != 1.0 || line["outcome"] != "ok" {
 			t.Errorf("the log says %v", line)
 		}
 		if n := r.Workers[0].Stats().Hits[chaos.Stale]; n != 1 {

@@ -80,7 +80,7 @@ func TestPlanesOnOneAddress(t *testing.T) {
 	s := keys(true)
 	s["tiers"], s["health"] = tiers([]*rig.Worker{w}), `{ path: "off" }`
 	at := gateway.Address(t)
-	p := gateway.Begin(t, nil, "serve", "-c", s.Write(t), "--listen", at, "--admin-listen", at)
+	p := gateway.StartCommand(t, nil, "serve", "-c", s.Write(t), "--listen", at, "--admin-listen", at)
 	if data, admin := p.Addresses(); data != at || admin != at {
 		t.Errorf("it serves at %s and %s", data, admin)
 	}
@@ -126,7 +126,7 @@ func TestMetricsOnTheirOwnAddress(t *testing.T) {
 func TestAWebPageCannotUseAGatewayWithoutKeys(t *testing.T) {
 	t.Parallel()
 	w := newWorker(t, "w0", engines.Config{})
-	p := gateway.Begin(t, nil, "serve", "--model", "sim", "--worker-urls", w.Server.URL, "--hosts", "ai.lan", "--listen",
+	p := gateway.StartCommand(t, nil, "serve", "--model", "sim", "--worker-urls", w.Server.URL, "--hosts", "ai.lan", "--listen",
 		"127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 	data, admin := p.Addresses()
 	for _, c := range []struct {
@@ -208,7 +208,7 @@ func TestCORS(t *testing.T) {
 func TestServeWithoutAConfiguration(t *testing.T) {
 	t.Parallel()
 	a, b := newWorker(t, "a", engines.Config{}), newWorker(t, "b", engines.Config{})
-	p := gateway.Begin(t, nil, "serve", "--model", "sim", "--worker-urls", a.Server.URL+","+b.Server.URL, "--listen",
+	p := gateway.StartCommand(t, nil, "serve", "--model", "sim", "--worker-urls", a.Server.URL+","+b.Server.URL, "--listen",
 		"127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 	data, _ := p.Addresses()
 	seen := map[string]bool{}
@@ -242,8 +242,8 @@ func TestCheckTellsEverythingThatIsWrong(t *testing.T) {
 		"timeouts": `{ idle: 12 }`,
 	}.Write(t)
 	for _, args := range [][]string{{"check", "-c", file}, {"serve", "-c", file}} {
-		p := gateway.Begin(t, nil, args...)
-		if status := p.Status(); status != 1 {
+		p := gateway.StartCommand(t, nil, args...)
+		if status := p.ExitStatus(); status != 1 {
 			t.Errorf("%v: the status is %d, want 1", args, status)
 		}
 		said := p.Log()
@@ -255,11 +255,11 @@ func TestCheckTellsEverythingThatIsWrong(t *testing.T) {
 			}
 		}
 	}
-	missing := gateway.Begin(t, nil, "check", "-c", filepath.Join(t.TempDir(), "missing.yaml"))
-	if status := missing.Status(); status != 1 || !strings.Contains(missing.Log(), "missing.yaml") {
+	missing := gateway.StartCommand(t, nil, "check", "-c", filepath.Join(t.TempDir(), "missing.yaml"))
+	if status := missing.ExitStatus(); status != 1 || !strings.Contains(missing.Log(), "missing.yaml") {
 		t.Errorf("a missing file: status %d: %s", status, missing.Log())
 	}
-	if status := gateway.Begin(t, nil, "check", "--no-such-flag").Status(); status != 2 {
+	if status := gateway.StartCommand(t, nil, "check", "--no-such-flag").ExitStatus(); status != 2 {
 		t.Errorf("wrong usage: status %d, want 2", status)
 	}
 }
@@ -271,9 +271,9 @@ func TestTheExampleIsInOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := gateway.Begin(t, []string{"TIERWAY_KEY_SHA256=" + rig.Digest("key")}, "check", "-c",
+	p := gateway.StartCommand(t, []string{"TIERWAY_KEY_SHA256=" + rig.Digest("key")}, "check", "-c",
 		filepath.Join(root, "config.yaml"))
-	if status := p.Status(); status != 0 || !strings.Contains(p.Printed(), ": ok (") || p.Log() != "" {
-		t.Errorf("the status is %d: %s%s", status, p.Printed(), p.Log())
+	if status := p.ExitStatus(); status != 0 || !strings.Contains(p.Stdout(), ": ok (") || p.Log() != "" {
+		t.Errorf("the status is %d: %s%s", status, p.Stdout(), p.Log())
 	}
 }

@@ -159,7 +159,7 @@ func TestARollingRestartLosesOnlyWhatHasBegun(t *testing.T) {
 	for range 4 * slots {
 		got := <-replies
 		h := heard(got.Body)
-		switch line := r.Logged(got.ID); {
+		switch line := r.AccessLine(got.ID); {
 		case got.Status == http.StatusOK && h.text == answerText && h.done == 1 && h.finished && len(h.errors) == 0 &&
 			line["outcome"] == "ok":
 			whole++

@@ -53,10 +53,10 @@ func TestOneServerServesSeveralTiers(t *testing.T) {
 		"tiers": fmt.Sprintf(
 			`[ { name: small, model: "a:7b", workers: [ { name: s, url: %q } ] }, { name: large, model: "b:70b", workers: [ { name: l, url: %q } ] } ]`, server.URL, server.URL+"/v1/"),
 	}.Write(t)
-	check := gateway.Begin(t, nil, "check", "-c", file)
-	if status := check.Status(); status != 0 ||
-		!strings.Contains(check.Log()+check.Printed(), "max_inflight apply to each entry separately") {
-		t.Errorf("check: status %d: %s%s", status, check.Printed(), check.Log())
+	check := gateway.StartCommand(t, nil, "check", "-c", file)
+	if status := check.ExitStatus(); status != 0 ||
+		!strings.Contains(check.Log()+check.Stdout(), "max_inflight apply to each entry separately") {
+		t.Errorf("check: status %d: %s%s", status, check.Stdout(), check.Log())
 	}
 	listen := []string{"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}
 	for name, args := range map[string][]string{
@@ -68,7 +68,7 @@ func TestOneServerServesSeveralTiers(t *testing.T) {
 			engine.mu.Lock()
 			engine.models, engine.checks = nil, 0
 			engine.mu.Unlock()
-			p := gateway.Begin(t, nil, args...)
+			p := gateway.StartCommand(t, nil, args...)
 			data, _ := p.Addresses()
 			for _, model := range []string{"small", "large", "b:70b", "auto"} {
 				body := fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"hi"}]}`, model)

@@ -76,7 +76,7 @@ func TestSoakWithDyingWorkers(t *testing.T) {
 		t.Error("the soak has not met everything")
 	}
 	r.Client.CloseIdleConnections()
-	r.Quiet()
+	r.WaitUntilQuiet()
 	after := 0.0
 	rig.Eventually(t, func() error {
 		// A few are the scrape's own and those of timers and connections about to end.

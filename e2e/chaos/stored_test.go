@@ -172,7 +172,7 @@ func TestAStreamedResponseIsReachedWhileItIsMade(t *testing.T) {
 	r := newRig(t, 0, rig.Settings{"auth": keysOfTwo(), "tiers": archiveTiers("", engine)}, engines.Config{})
 	s := r.stream("/v1/responses", `{"model":"sim","input":"hello","stream":true,"background":true}`, "Authorization",
 		acme)
-	s.Until("response.created")
+	s.ReadUntil("response.created")
 	ask := func(when string) {
 		t.Helper()
 		for _, c := range []struct{ method, path, part string }{
@@ -255,7 +255,7 @@ func TestNoTenantReachesAnothersObjects(t *testing.T) {
 	rest.mu.Lock()
 	rest.seen = nil
 	rest.mu.Unlock()
-	r.Process = p.Again()
+	r.Process = p.StartAgain()
 	check("after a restart", acme, http.StatusNotFound)
 	check("after a restart", evil, http.StatusNotFound)
 	if got := r.post("/v1/responses", below[5].body, "Authorization", acme); !strings.Contains(got.Body,

@@ -34,7 +34,7 @@ func TestACancelReachesTheEngine(t *testing.T) {
 	var ids []string
 	for i := range rounds {
 		s := r.stream(chat.path, chat.stream)
-		s.Until("content")
+		s.ReadUntil("content")
 		before := time.Now()
 		s.Cancel()
 		r.seesCancels(int64(i + 1))
@@ -42,7 +42,7 @@ func TestACancelReachesTheEngine(t *testing.T) {
 		ids = append(ids, s.ID)
 	}
 	for _, id := range ids {
-		if line := r.Logged(id); line["outcome"] != "client_gone" {
+		if line := r.AccessLine(id); line["outcome"] != "client_gone" {
 			t.Errorf("the log says %v", line)
 		}
 	}
@@ -123,7 +123,7 @@ func TestARequestThatItsClientResets(t *testing.T) {
 		}
 		c.Close()
 		r.seesCancels(int64(i + 1))
-		if line := r.Logged(fmt.Sprintf("reset-%d", i)); line["outcome"] != "client_gone" ||
+		if line := r.AccessLine(fmt.Sprintf("reset-%d", i)); line["outcome"] != "client_gone" ||
 			!stream && line["status"] != 499.0 {
 			t.Errorf("the log says %v", line)
 		}
@@ -146,9 +146,9 @@ func TestHeartbeats(t *testing.T) {
 		if s.Resp.StatusCode != http.StatusOK || s.Resp.Header.Get("Content-Type") != "text/event-stream" {
 			t.Errorf("%s: the answer opened as %d %v", d.name, s.Resp.StatusCode, s.Resp.Header)
 		}
-		s.Until(": keep-alive\n\n: keep-alive\n\n")
+		s.ReadUntil(": keep-alive\n\n: keep-alive\n\n")
 		close(release)
-		body, err := s.Rest()
+		body, err := s.ReadRest()
 		if err != nil {
 			t.Errorf("%s: %v", d.name, err)
 		}
@@ -174,9 +174,9 @@ func TestNoHeartbeatsInWholeAnswers(t *testing.T) {
 		other <- got
 	}()
 	s := r.stream(chat.path, chat.stream) // its heartbeats tell that the time has come
-	s.Until(": keep-alive\n\n: keep-alive\n\n: keep-alive\n\n")
+	s.ReadUntil(": keep-alive\n\n: keep-alive\n\n: keep-alive\n\n")
 	close(release)
-	if _, err := s.Rest(); err != nil {
+	if _, err := s.ReadRest(); err != nil {
 		t.Error(err)
 	}
 	if got := <-other; got.Status != http.StatusOK || strings.Contains(got.Body, "keep-alive") ||
@@ -192,15 +192,15 @@ func TestAnOpenStreamMayStillMove(t *testing.T) {
 	for _, d := range []dialect{chat, completions, responses, messages} {
 		r, gates := newGatedRig(t, 2, rig.Settings{"queue": beating})
 		s := r.stream(d.path, d.stream)
-		s.Until(": keep-alive\n\n")
+		s.ReadUntil(": keep-alive\n\n")
 		gates[0].release(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-		s.Until(": keep-alive\n\n: keep-alive\n\n") // the second waits too
+		s.ReadUntil(": keep-alive\n\n: keep-alive\n\n") // the second waits too
 		gates[1].release(gates[1].next.ServeHTTP)
-		body, err := s.Rest()
+		body, err := s.ReadRest()
 		if h := heard(body); err != nil || h.text != answerText || !d.proven(h) || len(h.errors) > 0 {
 			t.Errorf("%s: the client heard %+v (%v) of %s", d.name, h, err, body)
 		}
-		if line := r.Logged(s.ID); line["attempts"] != 2.0 || line["outcome"] != "ok" || line["worker"] != "w1" ||
+		if line := r.AccessLine(s.ID); line["attempts"] != 2.0 || line["outcome"] != "ok" || line["worker"] != "w1" ||
 			line["status"] != 200.0 {
 			t.Errorf("%s: the log says %v", d.name, line)
 		}
@@ -223,18 +223,18 @@ func TestAnOpenStreamFailsByAFrame(t *testing.T) {
 		for code, outcome := range map[int]string{500: "failed", 400: "refused", 429: "refused", 401: "failed"} {
 			r, gates := newGatedRig(t, 2, rig.Settings{"queue": beating})
 			s := r.stream(d.path, d.stream)
-			s.Until(": keep-alive\n\n")
+			s.ReadUntil(": keep-alive\n\n")
 			gates[0].release(refused(code))
 			attempts := 1.0
 			if code != 400 {
 				gates[1].release(refused(code))
 				attempts = 2
 			}
-			body, err := s.Rest()
+			body, err := s.ReadRest()
 			if h := heard(body); err != nil || len(h.errors) != 1 || h.done > 0 || h.ends > 0 || h.text != "" {
 				t.Errorf("%s %d: the client heard %+v (%v) of %s", d.name, code, h, err, body)
 			}
-			if line := r.Logged(s.ID); line["attempts"] != attempts || line["outcome"] != outcome {
+			if line := r.AccessLine(s.ID); line["attempts"] != attempts || line["outcome"] != outcome {
 				t.Errorf("%s %d: the log says %v", d.name, code, line)
 			}
 		}
@@ -254,7 +254,7 @@ func TestASlowReaderIsCut(t *testing.T) {
 		id := fmt.Sprintf("stalled-%d", i)
 		c.send(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: gateway\r\nContent-Type: application/json\r\nX-Request-Id: "+
 			"%s\r\nContent-Length: %d\r\n\r\n%s", d.path, id, len(d.stream), d.stream))
-		if line := r.Logged(id); line["outcome"] != "client_gone" {
+		if line := r.AccessLine(id); line["outcome"] != "client_gone" {
 			t.Errorf("%s: the log says %v", d.name, line)
 		}
 		rig.Eventually(t, func() error {

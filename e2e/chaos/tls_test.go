@@ -161,7 +161,7 @@ func TestHTTP2StreamsAreApart(t *testing.T) {
 		if s.Resp.ProtoMajor != 2 || s.Resp.StatusCode != http.StatusOK {
 			t.Errorf("the answer is %s %s", s.Resp.Proto, s.Resp.Status)
 		}
-		s.Until("The ")
+		s.ReadUntil("The ")
 	}
 	if len(conns) != 1 {
 		t.Errorf("%d connections carry the streams", len(conns))
@@ -172,17 +172,17 @@ func TestHTTP2StreamsAreApart(t *testing.T) {
 		s.Cancel()
 		r.seesCancels(int64(i + 1))
 		took = append(took, r.Workers[0].Engine.Stats().CancelledAt.Sub(before))
-		if line := r.Logged(s.ID); line["outcome"] != "client_gone" {
+		if line := r.AccessLine(s.ID); line["outcome"] != "client_gone" {
 			t.Errorf("the log says %v", line)
 		}
 	}
 	report(t, "cancel of an HTTP/2 stream reaches the engine", took)
 	for _, s := range open[streams/2:] {
-		s.Until("keep-alive")
+		s.ReadUntil("keep-alive")
 	}
 	close(on)
 	for _, s := range open[streams/2:] {
-		body, err := s.Rest()
+		body, err := s.ReadRest()
 		if h := heard(body); err != nil || h.text != answerText || !chat.proven(h) {
 			t.Errorf("a stream beside those that were cancelled ended with %v: %s", err, body)
 		}
@@ -203,7 +203,7 @@ func TestHTTP2CutsAreNoCleanEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := r.stream(chat.path, chat.stream)
-	body, err := s.Rest()
+	body, err := s.ReadRest()
 	checkCut(t, chat, rig.Reply{Body: body, Err: err}, want{code: "worker_error"})
 }
 
@@ -232,9 +232,9 @@ func TestRapidResetsLeaveNothingBehind(t *testing.T) {
 		})
 	}
 	clients.Wait()
-	r.Quiet()
+	r.WaitUntilQuiet()
 	s := r.stream(chat.path, chat.stream)
-	s.Until("The ")
+	s.ReadUntil("The ")
 	s.Cancel()
 	if hits, left := r.hits(), r.cancelled(); hits == 0 || hits > 401 {
 		t.Errorf("the engine saw %d requests, of which %d were left", hits, left)

@@ -130,7 +130,7 @@ func TestAWorkerThatIsTheGatewayItselfEndsAtOnce(t *testing.T) {
 		p := gateway.StartAt(t, at, "127.0.0.1:0", yaml.String())
 		r := rigOf(t, p)
 		if want.code == "no_healthy_worker" {
-			p.Until("the worker to be down", func() bool {
+			p.WaitFor("the worker to be down", func() bool {
 				return strings.Contains(p.Log(), "the url leads back to this gateway")
 			})
 		}

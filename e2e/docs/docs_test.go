@@ -62,7 +62,7 @@ func TestTheREADMEShowsTheFirstAnswer(t *testing.T) {
 }
 
 func TestThePrintedRequestsAreAnswered(t *testing.T) {
-	text := gateway.Greeting(t).Printed()
+	text := gateway.DemoGreeting(t).Stdout()
 	lines := request.FindAllString(text, -1)
 	if len(lines) != 4 {
 		t.Fatalf("the greeting shows %d requests, want 4:\n%s", len(lines), text)

@@ -13,8 +13,8 @@ import (
 // binaryVariable is the environment variable that names the binary under test.
 const binaryVariable = "TIERWAY_BIN"
 
-// Main runs the tests of a package with the binary that TIERWAY_BIN names, or
-// with one built for this run. Call it from TestMain and exit with its result.
+// Main runs the tests of a package with the binary that TIERWAY_BIN names, or builds one for
+// this run. Call it from TestMain and exit with its result.
 func Main(m *testing.M) int {
 	if os.Getenv(binaryVariable) != "" {
 		return m.Run()
@@ -37,7 +37,7 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// build compiles the gateway as the Makefile does, without the version.
+// build compiles the gateway like the Makefile, but without a version.
 func build(to string) error {
 	root, err := Root()
 	if err != nil {
@@ -51,7 +51,7 @@ func build(to string) error {
 	return nil
 }
 
-// Root returns the module's folder, found from the working directory.
+// Root returns the root folder of the module that contains the working directory.
 func Root() (string, error) {
 	out, err := exec.Command("go", "env", "GOMOD").Output()
 	if err != nil {
@@ -59,7 +59,7 @@ func Root() (string, error) {
 	}
 	file := strings.TrimSpace(string(bytes.TrimSpace(out)))
 	if file == "" || file == os.DevNull {
-		return "", fmt.Errorf("looking for the module: the working directory is in none")
+		return "", fmt.Errorf("looking for the module: the working directory is not in a module")
 	}
 	return filepath.Dir(file), nil
 }

@@ -1,7 +1,8 @@
-// Package gateway runs the real binary for the end-to-end tests: it finds or
-// builds it, starts it on random ports of the loopback interface, waits until it
-// serves, and proves at the end of every test that it stops when asked to.
+// Package gateway runs the real binary for the end-to-end tests. It starts the gateway on
+// random ports of the loopback interface and waits until it listens or is ready.
 //
-// A test package hands its run to [Main]; its tests call [Demo], [Serve] or
-// [Start]. Nothing started here outlives the test that started it.
+// A test package calls [Main] from TestMain, which finds or builds the binary. A test starts a
+// [Process] with [Serve] (waits for a worker), [Start] (waits until the gateway listens),
+// [Demo] or [StartCommand], and sends requests to its URLs or through its methods. A process
+// ends with its test; the test fails unless the gateway stops cleanly on SIGTERM.
 package gateway

@@ -5,14 +5,14 @@ import (
 	"testing"
 )
 
-// Greeting starts `tierway demo` as a person does and returns when the whole
-// greeting was printed; Printed returns it.
-func Greeting(t testing.TB) *Process {
+// DemoGreeting starts `tierway demo` without --json, as a user does, and returns when the
+// whole greeting is printed. Stdout returns the greeting.
+func DemoGreeting(t testing.TB) *Process {
 	t.Helper()
 	p := run(t, nil, "demo", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
-	p.Until("the greeting", func() bool { return strings.Contains(p.out.String(), "Ctrl-C") })
+	p.WaitFor("the greeting", func() bool { return strings.Contains(p.out.String(), "Ctrl-C") })
 	return p
 }
 
-// Printed returns what the gateway wrote to standard output so far.
-func (p *Process) Printed() string { return p.out.String() }
+// Stdout returns what the gateway has written to standard output.
+func (p *Process) Stdout() string { return p.out.String() }

@@ -8,28 +8,28 @@ import (
 	"sync"
 )
 
-// Output keeps what a process writes. The zero value is empty; it is safe for
-// concurrent use.
+// Output collects the output of a process. The zero value is empty. It is safe for concurrent
+// use.
 type Output struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-// Write keeps p.
+// Write appends p.
 func (o *Output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.b.Write(p)
 }
 
-// String returns everything up to now.
+// String returns the output so far.
 func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.b.String()
 }
 
-// lines returns the JSON lines that are complete and have the message msg.
+// lines returns the complete JSON lines with the message msg.
 func (o *Output) lines(msg string) []map[string]any {
 	text := o.String()
 	var out []map[string]any

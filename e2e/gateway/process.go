@@ -17,38 +17,38 @@ import (
 )
 
 const (
-	// patience bounds every wait: far more than anything here takes, on a
-	// machine that is busy with other tests.
+	// patience bounds every wait. It is far longer than any step takes, even on a machine that
+	// is busy with other tests.
 	patience = 30 * time.Second
-	// pace is how often a condition is looked at.
+	// pace is the interval at which a condition is checked.
 	pace = 5 * time.Millisecond
 )
 
-// Process is a running gateway. It ends with its test, which fails if the
-// gateway did not stop cleanly; a test may end it before by Stop or Kill.
+// Process is a running gateway. It ends with its test, which fails if the gateway does not
+// stop cleanly. A test may end it earlier with Stop or Kill.
 type Process struct {
-	BaseURL  string // with /v1, as SDKs want it
+	BaseURL  string // ends in /v1, as SDKs expect
 	AdminURL string
-	APIKey   string // of the demo; otherwise a word that open gateways ignore
-	AdminKey string // of the demo only
-	File     string // the configuration; it may be written anew for a reload
+	APIKey   string // the demo's key; otherwise a placeholder, which gateways without keys ignore
+	AdminKey string // only of the demo
+	File     string // path of the configuration; a test may rewrite the file for a reload
 
-	t     testing.TB
-	dir   string   // the working directory, which has the database that is the default
-	env   []string // added to this process's
-	args  []string
-	cmd   *exec.Cmd
-	out   Output
-	err   Output
-	ended chan struct{} // closed when the process has been waited for
-	over  bool          // Stop or Kill was called
+	t         testing.TB
+	dir       string   // the working directory, which holds the default database
+	env       []string // added to the environment of this process
+	args      []string
+	cmd       *exec.Cmd
+	out       Output
+	err       Output
+	ended     chan struct{} // closed when the process has ended
+	endWanted bool          // the test has ended the process or expects its end
 }
 
-// Demo starts `tierway demo` and returns when it printed what a client needs.
+// Demo starts `tierway demo --json` and returns when it has printed its URLs and keys.
 func Demo(t testing.TB, env ...string) *Process {
 	t.Helper()
 	p := run(t, env, "demo", "--json", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
-	p.Until("the demo's line", func() bool { return strings.Contains(p.out.String(), "\n") })
+	p.WaitFor("the demo's line", func() bool { return strings.Contains(p.out.String(), "\n") })
 	var ready struct {
 		BaseURL  string `json:"base_url"`
 		AdminURL string `json:"admin_url"`
@@ -62,26 +62,25 @@ func Demo(t testing.TB, env ...string) *Process {
 	return p
 }
 
-// Serve starts `tierway serve` with a configuration, on addresses of its own,
-// and returns when /readyz says that something can be served. Stopping takes
-// the configuration's drain.accept_grace, which is seconds unless it is set.
+// Serve starts `tierway serve` with a configuration on free addresses and returns when /readyz
+// returns 200. Stopping takes at least the configuration's drain.accept_grace, whose default
+// is seconds.
 func Serve(t testing.TB, yaml string, env ...string) *Process {
 	t.Helper()
 	p := Start(t, yaml, env...)
-	p.Ready()
+	p.WaitUntilReady()
 	return p
 }
 
-// Start is Serve without the wait for workers: it returns when the gateway
-// listens. Log level and access log have to stay at least at their defaults.
+// Start is Serve without the wait for workers: it returns when the gateway listens. The
+// configuration must keep the log level info and the access log, which Process reads.
 func Start(t testing.TB, yaml string, env ...string) *Process {
 	t.Helper()
 	return StartAt(t, "127.0.0.1:0", "127.0.0.1:0", yaml, env...)
 }
 
-// StartAt is Start on addresses for the data plane and the admin plane. A gateway
-// that is to be started again has ports of [Address], which nobody takes while it
-// is away.
+// StartAt is Start with given addresses of the data plane and the admin plane. For a gateway
+// that is to be restarted, take ports of [Address], which stay free in between.
 func StartAt(t testing.TB, data, admin, yaml string, env ...string) *Process {
 	t.Helper()
 	dir := t.TempDir()
@@ -91,27 +90,27 @@ func StartAt(t testing.TB, data, admin, yaml string, env ...string) *Process {
 	}
 	p := &Process{File: file, t: t, dir: dir, env: env,
 		args: []string{"serve", "-c", file, "--listen", data, "--admin-listen", admin}}
-	p.begin()
-	p.listens()
+	p.start()
+	p.waitUntilListening()
 	return p
 }
 
-// Again starts a gateway anew as it was: same configuration file, folder,
-// environment and addresses. One that runs is stopped before. The old Process
-// stays what it was; the new one is returned when the gateway listens.
-func (p *Process) Again() *Process {
+// StartAgain starts the gateway again with the same configuration file, folder, environment and
+// addresses. It first stops the gateway if it runs. It returns a new Process when the gateway
+// listens; the old Process stays ended.
+func (p *Process) StartAgain() *Process {
 	p.t.Helper()
 	if p.Alive() {
 		p.Stop()
 	}
 	n := &Process{File: p.File, t: p.t, dir: p.dir, env: p.env, args: p.args}
-	n.begin()
-	n.listens()
+	n.start()
+	n.waitUntilListening()
 	return n
 }
 
-// Address returns an address of the loopback interface that nobody listens on.
-// Its port lies below those that the kernel gives to outgoing connections.
+// Address returns a free address of the loopback interface. Its port is below the ephemeral
+// ports, so that no outgoing connection takes it.
 func Address(t testing.TB) string {
 	t.Helper()
 	for range 100 {
@@ -125,35 +124,35 @@ func Address(t testing.TB) string {
 	return ""
 }
 
-// Ready waits until /readyz says that something can be served.
-func (p *Process) Ready() {
+// WaitUntilReady waits until /readyz returns 200.
+func (p *Process) WaitUntilReady() {
 	p.t.Helper()
-	p.Until("/readyz to answer 200", func() bool { return p.Get("/readyz") == http.StatusOK })
+	p.WaitFor("status 200 of /readyz", func() bool { return p.GetStatus("/readyz") == http.StatusOK })
 }
 
-// listens waits until the gateway says where it listens.
-func (p *Process) listens() {
+// waitUntilListening waits until the gateway logs its addresses, and sets the URLs.
+func (p *Process) waitUntilListening() {
 	p.t.Helper()
-	p.Until("the addresses in the log", func() bool { return len(p.err.lines("serving")) > 0 })
+	p.WaitFor("the addresses in the log", func() bool { return len(p.err.lines("serving")) > 0 })
 	line := p.err.lines("serving")[0]
 	p.BaseURL = fmt.Sprintf("http://%v/v1", line["data"])
 	p.AdminURL = fmt.Sprintf("http://%v", line["admin"])
 	p.APIKey = "unused"
 }
 
-// run starts the binary in a folder of its own and leaves its end to the test's.
+// run starts the binary in a temporary folder. The process ends with the test.
 func run(t testing.TB, env []string, args ...string) *Process {
 	t.Helper()
 	p := &Process{t: t, dir: t.TempDir(), env: env, args: args}
-	p.begin()
+	p.start()
 	return p
 }
 
-// begin starts the binary.
-func (p *Process) begin() {
+// start starts the binary and registers its end with the test.
+func (p *Process) start() {
 	t := p.t
 	t.Helper()
-	bin, err := filepath.Abs(Binary(t)) // before the folder is another
+	bin, err := filepath.Abs(Binary(t)) // the process runs in another folder
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,16 +160,16 @@ func (p *Process) begin() {
 	p.cmd.Dir = p.dir
 	p.cmd.Env = append(os.Environ(), p.env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err
-	p.cmd.SysProcAttr = Lifeline()
+	p.cmd.SysProcAttr = EndWithParent()
 	if err := p.cmd.Start(); err != nil {
 		t.Fatalf("starting the gateway: %v", err)
 	}
 	go func() {
 		defer close(p.ended)
-		_ = p.cmd.Wait() // how it ended stands in ProcessState
+		_ = p.cmd.Wait() // ProcessState has the exit status
 	}()
 	t.Cleanup(func() {
-		if !p.over {
+		if !p.endWanted {
 			p.Stop()
 		}
 		if t.Failed() {
@@ -179,26 +178,26 @@ func (p *Process) begin() {
 	})
 }
 
-// Begin starts the program with arguments of its own. It may end with any status and
-// is killed at the end of the test.
-func Begin(t testing.TB, env []string, args ...string) *Process {
+// StartCommand starts the program with args. It may exit with any status and is killed at the
+// end of the test. env is added to the environment of this process.
+func StartCommand(t testing.TB, env []string, args ...string) *Process {
 	t.Helper()
 	p := run(t, env, args...)
-	p.over = true
+	p.endWanted = true
 	t.Cleanup(p.Kill)
 	return p
 }
 
-// Addresses waits until a program of Begin listens and returns the addresses of data
-// plane and admin plane.
+// Addresses waits until a program of StartCommand listens and returns the addresses of the data
+// plane and the admin plane.
 func (p *Process) Addresses() (data, admin string) {
 	p.t.Helper()
-	p.listens()
+	p.waitUntilListening()
 	return strings.TrimSuffix(strings.TrimPrefix(p.BaseURL, "http://"), "/v1"), strings.TrimPrefix(p.AdminURL, "http://")
 }
 
-// Status waits for the end and returns the status.
-func (p *Process) Status() int {
+// ExitStatus waits until the program exits and returns its status.
+func (p *Process) ExitStatus() int {
 	p.t.Helper()
 	select {
 	case <-p.ended:
@@ -208,10 +207,10 @@ func (p *Process) Status() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// PID is the process's id.
+// PID returns the id of the process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Alive says whether the process still runs.
+// Alive reports whether the process runs.
 func (p *Process) Alive() bool {
 	select {
 	case <-p.ended:
@@ -221,17 +220,17 @@ func (p *Process) Alive() bool {
 	}
 }
 
-// Log returns what the gateway wrote to standard error so far.
+// Log returns what the gateway has written to standard error.
 func (p *Process) Log() string { return p.err.String() }
 
-// Access returns the lines of the access log so far, one a request.
-func (p *Process) Access() []map[string]any {
+// AccessLines returns the lines of the access log so far, one for each ended request.
+func (p *Process) AccessLines() []map[string]any {
 	return append(p.out.lines("request"), p.err.lines("request")...)
 }
 
-// Until waits for a condition. The test fails when it does not come about, or
-// when the gateway ends before it does.
-func (p *Process) Until(what string, holds func() bool) {
+// WaitFor waits until holds returns true. The test fails after 30 s, or if the gateway ends
+// before.
+func (p *Process) WaitFor(what string, holds func() bool) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -242,17 +241,17 @@ func (p *Process) Until(what string, holds func() bool) {
 		case <-tick.C:
 		case <-p.ended:
 			if !holds() {
-				p.over = true
+				p.endWanted = true
 				p.t.Fatalf("the gateway ended (%v) while waiting for %s:\n%s", p.cmd.ProcessState, what, tail(p.err.String(), 30))
 			}
 			return
 		case <-ctx.Done():
-			p.t.Fatalf("waited %v in vain for %s", patience, what)
+			p.t.Fatalf("timeout after %v, waiting for %s", patience, what)
 		}
 	}
 }
 
-// Signal sends a signal.
+// Signal sends a signal to the process.
 func (p *Process) Signal(s os.Signal) {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(s); err != nil {
@@ -260,35 +259,35 @@ func (p *Process) Signal(s os.Signal) {
 	}
 }
 
-// Stop asks the gateway to end and fails the test unless it ends with status 0.
+// Stop sends SIGTERM and fails the test unless the gateway exits with status 0.
 func (p *Process) Stop() {
 	p.t.Helper()
 	if p.Alive() {
 		p.Signal(syscall.SIGTERM)
 	}
-	p.Wait()
+	p.WaitForEnd()
 }
 
-// Wait waits for an end that the test has asked for, and fails the test unless
-// it comes in time and with status 0.
-func (p *Process) Wait() {
+// WaitForEnd waits until the gateway exits after a signal of the test. It fails the test unless
+// the gateway exits within 30 s and with status 0.
+func (p *Process) WaitForEnd() {
 	p.t.Helper()
-	p.over = true
+	p.endWanted = true
 	select {
 	case <-p.ended:
 	case <-time.After(patience):
-		p.t.Errorf("the gateway did not end within %v after it was asked to", patience)
+		p.t.Errorf("the gateway did not exit within %v after the signal", patience)
 		p.Kill()
 		return
 	}
 	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
-		p.t.Errorf("the gateway ended with %v instead of status 0", p.cmd.ProcessState)
+		p.t.Errorf("the gateway exited with %v, want status 0", p.cmd.ProcessState)
 	}
 }
 
-// Kill ends the gateway as a crash would. Nothing is asserted.
+// Kill ends the gateway with SIGKILL. It checks nothing.
 func (p *Process) Kill() {
-	p.over = true
-	_ = p.cmd.Process.Kill() // it may have ended by itself
+	p.endWanted = true
+	_ = p.cmd.Process.Kill() // the process may have ended already
 	<-p.ended
 }

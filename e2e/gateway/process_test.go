@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(gateway.Main(m)) }
 
-func TestDemoIsReadyWhenItPrints(t *testing.T) {
+func TestDemoServesOnceItHasPrintedItsURL(t *testing.T) {
 	p := gateway.Demo(t)
 	r, err := http.NewRequest(http.MethodGet, p.BaseURL+"/models", nil)
 	if err != nil {
@@ -27,10 +27,10 @@ func TestDemoIsReadyWhenItPrints(t *testing.T) {
 	if resp.StatusCode != http.StatusOK {
 		t.Fatalf("GET /models with the printed key: %s", resp.Status)
 	}
-	p.Until("a line in the access log", func() bool { return len(p.Access()) == 1 })
+	p.WaitFor("a line in the access log", func() bool { return len(p.AccessLines()) == 1 })
 	p.Stop()
 	if p.Alive() {
-		t.Error("the gateway lives after Stop")
+		t.Error("the gateway is alive after Stop")
 	}
 }
 

@@ -9,11 +9,12 @@ import (
 	"strings"
 )
 
-// Samples are the series of one scrape with their labels, as they are written.
+// Samples are the values of one scrape by series, such as `tierway_inflight` or
+// `tierway_config_reloads_total{result="ok"}`.
 type Samples map[string]float64
 
-// Sum adds up the series of a name whose labels have all the given pairs, such as
-// `result="ok"`.
+// Sum returns the sum of the series with the given name and all given label pairs, such as
+// `result="ok"`; 0 if there is none.
 func (s Samples) Sum(name string, pairs ...string) (total float64) {
 next:
 	for series, v := range s {
@@ -30,7 +31,7 @@ next:
 	return total
 }
 
-// Metrics scrapes the admin plane. It may be called on any goroutine.
+// Metrics scrapes /metrics of the admin plane. It may be called on any goroutine.
 func (p *Process) Metrics() (Samples, error) {
 	status, page := p.Admin(http.MethodGet, "/metrics", "", "")
 	if status != http.StatusOK {
@@ -39,7 +40,7 @@ func (p *Process) Metrics() (Samples, error) {
 	return ReadSamples(strings.NewReader(page))
 }
 
-// ReadSamples reads a page in the text format of Prometheus.
+// ReadSamples reads a page in the Prometheus text format.
 func ReadSamples(page io.Reader) (Samples, error) {
 	s := Samples{}
 	lines := bufio.NewScanner(page)

@@ -95,7 +95,7 @@ func (r *queueRig) classed(told bool) {
 	for _, a := range askings() {
 		for who, want := range map[string]string{"all": a.class, "night": a.clamped, "side": a.capped} {
 			got := r.Send(r.request(ctx, a.path, a.body, append(bearer(who), a.headers...)...))
-			if err := got.Fails(); err != nil {
+			if err := got.CheckOK(); err != nil {
 				r.T.Fatalf("%s by %s: %v", a.name, who, err)
 			}
 			wanted[got.ID] = want
@@ -106,7 +106,7 @@ func (r *queueRig) classed(told bool) {
 		}
 	}
 	for id, want := range wanted { // the log's lines come together
-		if line := r.Logged(id); line["class"] != want {
+		if line := r.AccessLine(id); line["class"] != want {
 			r.T.Errorf("the log says %v, want %s: %v", line["class"], want, line)
 		}
 	}
@@ -121,7 +121,7 @@ func TestVLLMPutsBatchLast(t *testing.T) {
 	var last int
 	for _, class := range []string{"background", "batch"} {
 		a := r.now(plain, "X-Request-Priority", class)
-		if err := a.Fails(); err != nil {
+		if err := a.CheckOK(); err != nil {
 			t.Fatal(err)
 		}
 		priority, there := r.vllmPriority(a.ID)

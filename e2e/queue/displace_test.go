@@ -37,13 +37,13 @@ func TestFullQueueKeepsRoomForOtherTenants(t *testing.T) {
 			}
 			quiet := r.later(plain, bearer("quiet")...)
 			newest := r.answer(loud[len(loud)-1])
-			if err := newest.Refusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
+			if err := newest.CheckRefusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
 				t.Error(err)
 			}
 			if shed := r.Sum("tierway_queue_shed_total", `reason="displaced"`, `class="interactive"`); shed != 1 {
 				t.Errorf("%v requests were counted as displaced, want 1", shed)
 			}
-			r.LetGo()
+			r.ReleaseHeld()
 			r.served(append(loud[:len(loud)-1], holder, first, quiet))
 		})
 	}
@@ -56,7 +56,7 @@ func (r *queueRig) joins(p *promise, n int) bool {
 	for end := time.Now().Add(rig.Patience); time.Now().Before(end); {
 		select {
 		case a := <-p.come:
-			if err := a.Refusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
+			if err := a.CheckRefusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
 				r.T.Fatal(err)
 			}
 			return false

@@ -104,10 +104,10 @@ func (r *queueRig) forgotten(n int, cut time.Time, before float64, holders []*pr
 	if got := r.asked(); got != len(holders) {
 		r.T.Errorf("the engines were asked %d times, and %d requests were granted a place", got, len(holders))
 	}
-	r.LetGo()
+	r.ReleaseHeld()
 	r.served(holders)
 	r.served(r.crowd(8, plain))
-	r.Quiet()
+	r.WaitUntilQuiet()
 	if got := r.asked(); got != len(holders)+8 {
 		r.T.Errorf("the engines were asked %d times by %d requests that were not left", got, len(holders)+8)
 	}

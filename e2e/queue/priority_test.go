@@ -41,12 +41,12 @@ func (c *crew) keep(ctx context.Context, clients *sync.WaitGroup, r *queueRig, n
 	for range n {
 		clients.Go(func() {
 			for ctx.Err() == nil {
-				a := r.ask(ctx, body(r.Next()), headers...)
+				a := r.ask(ctx, body(r.NextID()), headers...)
 				if ctx.Err() != nil {
 					return
 				}
 				c.add(a)
-				if a.Fails() != nil {
+				if a.CheckOK() != nil {
 					return // one is enough to fail the test
 				}
 			}
@@ -64,7 +64,7 @@ func (c *crew) pace(ctx context.Context, r *queueRig, every time.Duration, body 
 	for ctx.Err() == nil {
 		select {
 		case <-tick.C:
-			open.Go(func() { c.add(r.ask(r.T.Context(), body(r.Next()), headers...)) })
+			open.Go(func() { c.add(r.ask(r.T.Context(), body(r.NextID()), headers...)) })
 		case <-ctx.Done():
 		}
 	}
@@ -104,11 +104,11 @@ func times(all []rig.Reply, figure func(rig.Reply) time.Duration) []time.Duratio
 
 // took is a quantile of whole answers' times.
 func (c *crew) took(q float64) time.Duration {
-	return quantile(times(c.answers(), rig.Reply.Took), q).Round(time.Millisecond)
+	return quantile(times(c.answers(), rig.Reply.Duration), q).Round(time.Millisecond)
 }
 
 // service is how long a request was served, once it had waited.
-func service(a rig.Reply) time.Duration { return a.Took() - max(queued(a), 0) }
+func service(a rig.Reply) time.Duration { return a.Duration() - max(queued(a), 0) }
 
 // The engines of the measurement: as many slots as the gateway uses, and answers
 // of batchTokens that take half a second where all slots are busy.
@@ -192,7 +192,7 @@ func (c *contest) figures(t *testing.T) (f figures) {
 	t.Helper()
 	batch, urgent := c.batch.answers(), c.urgent.answers()
 	for _, a := range slices.Concat(batch, urgent) {
-		if err := a.Fails(); err != nil {
+		if err := a.CheckOK(); err != nil {
 			t.Fatal(err)
 		}
 	}

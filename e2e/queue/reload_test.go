@@ -28,7 +28,7 @@ func TestReloadKeepsWaiters(t *testing.T) {
 
 	r.Reload(rig.Settings{"queue": "{ max_depth: 3, " + waitLong + " }"})
 	a := r.now(plain)
-	if err := a.Refusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
+	if err := a.CheckRefusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
 		t.Errorf("one more than the new depth: %v", err)
 	}
 	r.waiting(10)
@@ -38,7 +38,7 @@ func TestReloadKeepsWaiters(t *testing.T) {
 	if n := r.engines(func(s engines.Stats) int { return s.Running }); n != 12 {
 		t.Errorf("the engine works on %d of 12 requests that it has", n)
 	}
-	r.LetGo()
+	r.ReleaseHeld()
 	r.served(all)
 	if n := r.asked(); n != len(all) {
 		t.Errorf("the engine was asked %d times by %d requests", n, len(all))
@@ -61,7 +61,7 @@ func TestAReloadFindsAnotherWorkerForWaiters(t *testing.T) {
 	r.Workers = both
 	r.Reload(rig.Settings{"tiers": r.Tiers("max_inflight: 2", "")})
 	r.waiting(0)
-	r.LetGo()
+	r.ReleaseHeld()
 	r.served(all)
 	if n := both[1].Engine.Stats().Requests["/v1/chat/completions"]; n != 5 {
 		t.Errorf("the new engine was asked %d times, 5 waited", n)
@@ -89,7 +89,7 @@ func TestDrainServesWaiters(t *testing.T) {
 		}
 		return nil
 	})
-	r.LetGo()
+	r.ReleaseHeld()
 	r.served(all)
 	for _, p := range streams {
 		if a := r.answer(p); a.Err != nil || !strings.HasSuffix(a.Body, "data: [DONE]\n\n") ||
@@ -97,7 +97,7 @@ func TestDrainServesWaiters(t *testing.T) {
 			t.Errorf("a stream that waited ended as %d (%v): %s", a.Status, a.Err, a.Body)
 		}
 	}
-	r.Wait()
+	r.WaitForEnd()
 }
 
 // TestADrainThatTakesTooLongTellsWaiters: at drain.timeout they are told that this
@@ -114,7 +114,7 @@ func TestADrainThatTakesTooLongTellsWaiters(t *testing.T) {
 	r.Signal(syscall.SIGTERM)
 	for _, p := range all {
 		a := r.answer(p)
-		if err := a.Refusal(http.StatusServiceUnavailable, "server_shutting_down"); err != nil {
+		if err := a.CheckRefusal(http.StatusServiceUnavailable, "server_shutting_down"); err != nil {
 			t.Error(err)
 		}
 		if r.reached(a) {
@@ -122,5 +122,5 @@ func TestADrainThatTakesTooLongTellsWaiters(t *testing.T) {
 		}
 	}
 	r.answer(holder)
-	r.Wait()
+	r.WaitForEnd()
 }

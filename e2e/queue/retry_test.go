@@ -41,7 +41,7 @@ func TestARetryKeepsItsPlace(t *testing.T) {
 	rig.Eventually(t, func() error { return r.inflight(1) })
 	holder := r.later(held)
 	r.running(1) // on w1
-	after := r.crowd(3, chat(rig.Holding+", in line"))
+	after := r.crowd(3, chat(rig.HoldMark+", in line"))
 	r.waiting(3)
 	close(fail)
 	rig.Eventually(t, func() error { return r.inflight(2) })
@@ -51,13 +51,13 @@ func TestARetryKeepsItsPlace(t *testing.T) {
 		t.Fatal("the first did not fail")
 	}
 	holder.leave()
-	if err := r.answer(first).Fails(); err != nil {
+	if err := r.answer(first).CheckOK(); err != nil {
 		t.Errorf("the first, tried again: %v", err)
 	}
 	asked := r.Workers[1].Recorder.Requests()
 	if len(asked) < 2 || !strings.Contains(string(asked[1].Body), "the first") {
 		t.Errorf("w1 was asked %d times, and not by the first as soon as it was free", len(asked))
 	}
-	r.LetGo()
+	r.ReleaseHeld()
 	r.served(after)
 }

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { os.Exit(rig.Main(m)) }
 func soak(t *testing.T) (d time.Duration, full bool) {
 	t.Helper()
 	d = rig.Soak(t, short)
-	return d, d >= rig.Whole
+	return d, d >= rig.FullSoak
 }
 
 // queueRig is a rig whose requests are chats.
@@ -63,7 +63,7 @@ func chat(text string, more ...string) string { return rig.Chat("sim", text, mor
 // Bodies that are asked for often.
 var (
 	plain  = chat("hello")
-	held   = chat(rig.Holding)
+	held   = chat(rig.HoldMark)
 	stream = chat("hello", `"stream":true`)
 )
 
@@ -81,7 +81,7 @@ func (r *queueRig) ask(ctx context.Context, body string, headers ...string) rig.
 // now is ask whose answer has to come.
 func (r *queueRig) now(body string, headers ...string) rig.Reply {
 	r.T.Helper()
-	got := r.Try(chatPath, body, headers...)
+	got := r.Post(chatPath, body, headers...)
 	if got.Err != nil {
 		r.T.Fatal(got.Err)
 	}
@@ -97,7 +97,7 @@ func (r *queueRig) open(body string, headers ...string) *rig.Stream {
 // rest reads a stream to its end and returns everything.
 func (r *queueRig) rest(s *rig.Stream) string {
 	r.T.Helper()
-	all, err := s.Rest()
+	all, err := s.ReadRest()
 	if err != nil {
 		r.T.Errorf("the stream ended with %v: %s", err, all)
 	}
@@ -165,7 +165,7 @@ func (r *queueRig) answer(p *promise) rig.Reply {
 func (r *queueRig) served(all []*promise) {
 	r.T.Helper()
 	for i, p := range all {
-		if err := r.answer(p).Fails(); err != nil {
+		if err := r.answer(p).CheckOK(); err != nil {
 			r.T.Errorf("request %d of %d: %v", i, len(all), err)
 		}
 	}

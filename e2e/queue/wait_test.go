@@ -38,12 +38,12 @@ func (r *queueRig) reached(a rig.Reply) bool {
 // wants that no engine ever gets a request that was refused.
 func (r *queueRig) outlived(waiting []*promise, refused ...rig.Reply) {
 	r.T.Helper()
-	r.LetGo()
+	r.ReleaseHeld()
 	r.served(waiting)
-	if err := r.now(plain).Fails(); err != nil {
+	if err := r.now(plain).CheckOK(); err != nil {
 		r.T.Errorf("a request after all others: %v", err)
 	}
-	r.Quiet()
+	r.WaitUntilQuiet()
 	for _, a := range refused {
 		if r.reached(a) {
 			r.T.Errorf("the engine got a request that was refused: %d %s", a.Status, a.Body)
@@ -62,13 +62,13 @@ func TestNobodyWaitsLongerThanMaxWait(t *testing.T) {
 	patient := r.later(plain, "X-Request-Priority", "batch")
 	r.waiting(1)
 	a := r.now(plain)
-	if err := a.Refusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
+	if err := a.CheckRefusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
 		t.Error(err)
 	}
-	if a.Took() < most {
-		t.Errorf("it was refused after %v, it may wait %v", a.Took(), most)
+	if a.Duration() < most {
+		t.Errorf("it was refused after %v, it may wait %v", a.Duration(), most)
 	}
-	if line := r.Logged(a.ID); line["code"] != "overloaded" || line["outcome"] != "failed" &&
+	if line := r.AccessLine(a.ID); line["code"] != "overloaded" || line["outcome"] != "failed" &&
 		line["outcome"] != "refused" {
 		t.Errorf("the log says %v", line)
 	}
@@ -94,7 +94,7 @@ func TestAFullQueueRefusesAtOnce(t *testing.T) {
 	times := map[string]bool{}
 	for range 20 {
 		a := r.now(plain)
-		if err := a.Refusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
+		if err := a.CheckRefusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
 			t.Error(err)
 		}
 		times[a.Header.Get("Retry-After-Ms")] = true
@@ -121,7 +121,7 @@ func TestBodiesThatWaitAreBounded(t *testing.T) {
 	served := append(r.crowd(1, large), holder)
 	r.waiting(1)
 	a := r.now(large)
-	if err := a.Refusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
+	if err := a.CheckRefusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
 		t.Error(err)
 	}
 	served = append(served, r.later(plain))
@@ -138,7 +138,7 @@ func TestAHopelessDeadlineIsRefusedEarly(t *testing.T) {
 		Script: func(string, []byte) engines.Script { return engines.Script{Tokens: 11} }}) // a tenth of a second
 	r.Serve(rig.Settings{"tiers": r.Tiers("max_inflight: 1", ""), "queue": "{ " + waitLong + " }"})
 	for range 20 { // what the pool serves in a second is learned
-		if err := r.now(plain).Fails(); err != nil {
+		if err := r.now(plain).CheckOK(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -147,11 +147,11 @@ func TestAHopelessDeadlineIsRefusedEarly(t *testing.T) {
 	queue := r.crowd(200, plain)
 	r.waiting(200)
 	hopeless := r.now(plain, "X-Stainless-Timeout", "4")
-	if err := hopeless.Refusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
+	if err := hopeless.CheckRefusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
 		t.Error(err)
 	}
-	if hopeless.Took() > deadline/2 {
-		t.Errorf("it was refused after %v of the %v that it has", hopeless.Took(), deadline)
+	if hopeless.Duration() > deadline/2 {
+		t.Errorf("it was refused after %v of the %v that it has", hopeless.Duration(), deadline)
 	}
 	if shed := r.Sum("tierway_queue_shed_total", `reason="deadline"`); shed != 1 {
 		t.Errorf("%v requests were counted as shed for their deadline, 1 was", shed)
@@ -169,17 +169,17 @@ func TestAStreamBeatsWhileItWaits(t *testing.T) {
 	t.Parallel()
 	r, holder := one(t, `{ heartbeat_after: 30ms, max_wait: { interactive: 2s, background: 10m, batch: 10m } }`)
 	refused := r.open(stream)
-	refused.Until(":")
+	refused.ReadUntil(":")
 	frame := r.rest(refused)
 	if refused.Resp.StatusCode != http.StatusOK || !strings.HasPrefix(frame, ":") || strings.Count(frame, "data:") != 1 ||
 		!strings.Contains(frame, `"code":"overloaded"`) || strings.Contains(frame, "[DONE]") {
 		t.Errorf("a stream that waited in vain is %d: %s", refused.Resp.StatusCode, frame)
 	}
 	f := r.open(stream, "X-Request-Priority", "batch")
-	f.Until(":")
+	f.ReadUntil(":")
 	r.waiting(1)
-	f.Until(":")
-	r.LetGo()
+	f.ReadUntil(":")
+	r.ReleaseHeld()
 	answer := r.rest(f)
 	if !strings.HasPrefix(answer, ":") || !strings.Contains(answer, `"finish_reason":"stop"`) ||
 		!strings.HasSuffix(answer, "data: [DONE]\n\n") || strings.Contains(answer, `"error"`) {
@@ -198,7 +198,7 @@ func down(t *testing.T, queue string) *queueRig {
 		"queue":  queue,
 	})
 	rig.Eventually(t, func() error {
-		if _, page := r.Data("/readyz"); !strings.Contains(page, "small") {
+		if _, page := r.GetData("/readyz"); !strings.Contains(page, "small") {
 			return fmt.Errorf("the gateway does not know that nobody is up: %s", page)
 		}
 		return nil
@@ -221,7 +221,7 @@ func TestEngineWait(t *testing.T) {
 		r := down(t, `{ engine_wait: 20s, heartbeat_after: 30ms }`)
 		all := r.crowd(6, plain)
 		f := r.open(stream)
-		f.Until(":")
+		f.ReadUntil(":")
 		r.waiting(7)
 		r.Workers[1].Listen()
 		r.served(all)
@@ -241,14 +241,14 @@ func TestEngineWait(t *testing.T) {
 			t.Errorf("a stream that waited for an engine in vain is %d: %s", f.Resp.StatusCode, frame)
 		}
 		a := r.answer(whole)
-		if err := a.Refusal(http.StatusServiceUnavailable, "no_healthy_worker"); err != nil {
+		if err := a.CheckRefusal(http.StatusServiceUnavailable, "no_healthy_worker"); err != nil {
 			t.Error(err)
 		}
-		if a.Took() < most {
-			t.Errorf("it was refused after %v, it waits %v for an engine", a.Took(), most)
+		if a.Duration() < most {
+			t.Errorf("it was refused after %v, it waits %v for an engine", a.Duration(), most)
 		}
 		r.Workers[0].Listen()
-		r.Ready()
+		r.WaitUntilReady()
 		r.outlived(nil, a)
 	})
 	t.Run("nobody waits", func(t *testing.T) {
@@ -257,7 +257,7 @@ func TestEngineWait(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), rig.Patience)
 		defer cancel()
 		a := r.ask(ctx, plain)
-		if err := a.Refusal(http.StatusServiceUnavailable, "no_healthy_worker"); err != nil {
+		if err := a.CheckRefusal(http.StatusServiceUnavailable, "no_healthy_worker"); err != nil {
 			t.Error(err)
 		}
 		if q := r.Sum("tierway_queue_depth"); q != 0 {
@@ -274,7 +274,7 @@ func TestNobodyWaitsBesideAnIdleWorker(t *testing.T) {
 	r.Serve(rig.Settings{"tiers": r.Tiers("max_inflight: 2", ""), "policy": `{ name: chwbl }`})
 	all := r.crowd(4, held) // one prompt, one home
 	r.running(4)
-	r.LetGo()
+	r.ReleaseHeld()
 	r.served(all)
 }
 
@@ -288,7 +288,7 @@ func TestWhoIsServedInTimeIsNotRefused(t *testing.T) {
 	r.Serve(rig.Settings{"tiers": r.Tiers("max_inflight: 1", ""),
 		"queue": `{ max_wait: { interactive: 10s, background: 10m, batch: 10m } }`})
 	for range 10 {
-		if err := r.now(plain).Fails(); err != nil {
+		if err := r.now(plain).CheckOK(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,6 +1,10 @@
-// Package rig runs a gateway before simulated engines of the test's own process.
+// Package rig runs a gateway in front of simulated engines, which run in the test process.
 //
-// A [Rig] starts the engines and the gateway, sends requests with ids of their own
-// and checks when its test ends that nothing is left in flight. Tests of queue,
-// state, watch, traces and chaos add what only they need.
+// [New] makes the engines, [Rig.Listen] starts them and [Rig.Serve] starts the gateway with
+// [Settings]. [Rig.Post] and [Rig.Send] return a whole [Reply], [Rig.Open] returns a [Stream].
+// A [Worker] can fail in many ways through its chaos.Handler. A prompt with [HoldMark] stays in
+// flight until [Rig.ReleaseHeld].
+//
+// When a test ends, the rig checks that nothing is in flight or queued and that each started
+// request was counted once.
 package rig

@@ -13,42 +13,40 @@ import (
 	"time"
 )
 
-// Reply is an answer that was read as far as it came.
+// Reply is the response to a request. After an error, Body has what came before it.
 type Reply struct {
 	ID         string // of the request
-	Status     int    // 0: no answer came
+	Status     int    // 0: no response came
 	Header     http.Header
 	Body       string
-	Close      bool // the connection ends with it
+	Close      bool // the server closes the connection after the response
 	Sent, Done time.Time
-	Err        error // of sending the request, or of reading the body
+	Err        error // of sending the request or of reading the body
 }
 
-// Chat is the body of a request for a chat whose only turn is text. More are further
-// members in JSON.
+// Chat returns the body of a chat request with one message. more are further members in JSON.
 func Chat(model, text string, more ...string) string {
 	turn := `"messages":[{"role":"user","content":` + Quoted(text) + `}]`
 	return "{" + strings.Join(append([]string{`"model":` + Quoted(model), turn}, more...), ",") + "}"
 }
 
-// Quoted is text in JSON.
+// Quoted returns text as a JSON string.
 func Quoted(text string) string {
 	b, _ := json.Marshal(text) // a string always has an encoding
 	return string(b)
 }
 
-// Next returns a number that no other request of the rig has.
-func (r *Rig) Next() int64 { return r.ids.Add(1) }
+// NextID returns a number that is unique within the rig.
+func (r *Rig) NextID() int64 { return r.ids.Add(1) }
 
-// Request is RequestTo a path of the data plane.
+// Request is RequestTo for a path of the data plane.
 func (r *Rig) Request(ctx context.Context, method, path, body string, headers ...string) *http.Request {
 	r.T.Helper()
 	return r.RequestTo(ctx, method, r.URL+path, body, headers...)
 }
 
-// RequestTo makes a request with the rig's key and an id of its own, a UUID, which
-// engines receive too. Headers are name and value in turn; an empty value removes
-// the header.
+// RequestTo makes a request with the rig's key and a unique X-Request-Id, which engines receive
+// too. headers alternate between names and values; an empty value removes the header.
 func (r *Rig) RequestTo(ctx context.Context, method, url, body string, headers ...string) *http.Request {
 	r.T.Helper()
 	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
@@ -62,7 +60,7 @@ func (r *Rig) RequestTo(ctx context.Context, method, url, body string, headers .
 	if r.Key != "" {
 		req.Header.Set("Authorization", "Bearer "+r.Key)
 	}
-	req.Header.Set("X-Request-Id", fmt.Sprintf("00000000-0000-4000-8000-%012x", r.Next()))
+	req.Header.Set("X-Request-Id", fmt.Sprintf("00000000-0000-4000-8000-%012x", r.NextID()))
 	for i := 0; i+1 < len(headers); i += 2 {
 		if req.Header.Del(headers[i]); headers[i+1] != "" {
 			req.Header.Set(headers[i], headers[i+1])
@@ -71,7 +69,7 @@ func (r *Rig) RequestTo(ctx context.Context, method, url, body string, headers .
 	return req
 }
 
-// Send sends a request and reads its answer. It may be called on any goroutine.
+// Send sends a request and reads the whole response. It may be called on any goroutine.
 func (r *Rig) Send(req *http.Request) Reply {
 	got := Reply{ID: req.Header.Get("X-Request-Id"), Sent: time.Now()}
 	resp, err := r.Client.Do(req)
@@ -85,46 +83,47 @@ func (r *Rig) Send(req *http.Request) Reply {
 	return got
 }
 
-// Try posts a body and reads the answer. It may be called on any goroutine.
-func (r *Rig) Try(path, body string, headers ...string) Reply {
+// Post posts a body to a path of the data plane and reads the whole response, for at most
+// [Patience]. It may be called on any goroutine.
+func (r *Rig) Post(path, body string, headers ...string) Reply {
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
 	return r.Send(r.Request(ctx, http.MethodPost, path, body, headers...))
 }
 
-// Took is the time from the request's first byte to the answer's last.
-func (a Reply) Took() time.Duration { return a.Done.Sub(a.Sent) }
+// Duration returns the time from the start of the request to the end of the response.
+func (a Reply) Duration() time.Duration { return a.Done.Sub(a.Sent) }
 
-// Code is the code of an error in OpenAI's shape; empty for other answers.
+// Code returns the code of an error in OpenAI's format; "" for other responses.
 func (a Reply) Code() string {
 	var e struct {
 		Error struct {
 			Code string `json:"code"`
 		} `json:"error"`
 	}
-	_ = json.Unmarshal([]byte(a.Body), &e) // other answers have none
+	_ = json.Unmarshal([]byte(a.Body), &e) // other responses have no code
 	return e.Error.Code
 }
 
-// Fails reports what is wrong with an answer that should be whole.
-func (a Reply) Fails() error {
+// CheckOK returns an error unless the response is complete, has status 200 and choices.
+func (a Reply) CheckOK() error {
 	if a.Err != nil {
 		return a.Err
 	}
 	if a.Status != http.StatusOK || !strings.Contains(a.Body, `"choices"`) {
-		return fmt.Errorf("the answer is %d: %s", a.Status, a.Body)
+		return fmt.Errorf("the response is %d: %s", a.Status, a.Body)
 	}
 	return nil
 }
 
-// Refusal reports what is wrong with an answer that should be an error with that
-// status and code, after which the client may retry.
-func (a Reply) Refusal(status int, code string) error {
+// CheckRefusal returns an error unless the response has the status, the error code, and headers
+// that let the client retry.
+func (a Reply) CheckRefusal(status int, code string) error {
 	switch {
 	case a.Err != nil:
 		return a.Err
 	case a.Status != status || a.Code() != code:
-		return fmt.Errorf("the answer is %d, want %d %s: %s", a.Status, status, code, a.Body)
+		return fmt.Errorf("the response is %d, want %d %s: %s", a.Status, status, code, a.Body)
 	}
 	seconds, err := strconv.Atoi(a.Header.Get("Retry-After"))
 	if err != nil || seconds < 1 {
@@ -137,32 +136,33 @@ func (a Reply) Refusal(status int, code string) error {
 	return nil
 }
 
-// Logged waits for the access log's line of a request.
-func (r *Rig) Logged(id string) (line map[string]any) {
+// AccessLine waits for the line of a request in the access log.
+func (r *Rig) AccessLine(id string) (line map[string]any) {
 	r.T.Helper()
 	Eventually(r.T, func() error {
-		for _, line = range r.Access() {
+		for _, line = range r.AccessLines() {
 			if line["request_id"] == id {
 				return nil
 			}
 		}
-		return errors.New("there is no access line of " + id)
+		return errors.New("the access log has no line for " + id)
 	})
 	return line
 }
 
-// Stream is an answer that is being read.
+// Stream is a response that is being read.
 type Stream struct {
 	ID     string
 	Resp   *http.Response
-	Cancel context.CancelFunc // ends the request as a client that leaves
+	Cancel context.CancelFunc // disconnects the client
 
 	t    *testing.T
 	got  strings.Builder
-	seen int // where the text of the last Until ends
+	seen int // where the text of the last ReadUntil ends
 }
 
-// Open sends a request and returns when the answer's header is there.
+// Open sends a request and returns when the header of the response has arrived. The request
+// lasts at most three times [Patience].
 func (r *Rig) Open(req *http.Request) *Stream {
 	r.T.Helper()
 	ctx, cancel := context.WithTimeout(req.Context(), 3*Patience)
@@ -178,8 +178,8 @@ func (r *Rig) Open(req *http.Request) *Stream {
 	return &Stream{ID: req.Header.Get("X-Request-Id"), Resp: resp, Cancel: cancel, t: r.T}
 }
 
-// Until reads until the answer has the text, behind that of an earlier Until.
-func (s *Stream) Until(text string) {
+// ReadUntil reads until the text arrives. It searches after the text of the last ReadUntil.
+func (s *Stream) ReadUntil(text string) {
 	s.t.Helper()
 	buf := make([]byte, 4096)
 	late := time.AfterFunc(Patience, s.Cancel)
@@ -197,8 +197,8 @@ func (s *Stream) Until(text string) {
 	}
 }
 
-// Rest reads to the end and returns everything.
-func (s *Stream) Rest() (string, error) {
+// ReadRest reads to the end and returns the whole body.
+func (s *Stream) ReadRest() (string, error) {
 	late := time.AfterFunc(Patience, s.Cancel)
 	defer late.Stop()
 	b, err := io.ReadAll(s.Resp.Body)

@@ -19,50 +19,50 @@ import (
 )
 
 const (
-	// AdminKey is the key of the configurations' admin.
+	// AdminKey is the key of the admin in every configuration.
 	AdminKey = "the-admin-key-of-these-tests"
-	// TenantKey is the key of their tenant.
+	// TenantKey is the key of the tenant acme in every configuration.
 	TenantKey = "the-tenant-key-of-these-tests"
 
-	// AnswerText is every engine's answer unless a test has its own script.
+	// AnswerText is the answer of every engine unless a test sets a script.
 	AnswerText = "The quick brown fox jumps over the lazy dog."
 
-	// Holding in a prompt makes the engine stop after the answer's first token until
-	// LetGo is called.
-	Holding = "please hold"
+	// HoldMark in a prompt makes the engine pause after the first token until ReleaseHeld is
+	// called.
+	HoldMark = "please hold"
 )
 
-// Rig is a gateway before engines of this process.
+// Rig is a gateway in front of engines of this process.
 type Rig struct {
 	*gateway.Process    // nil before Serve
 	T                   *testing.T
-	DataAddr, AdminAddr string // the addresses of the planes
-	MetricsAt           string // the address that has the metrics
-	URL                 string // of the data plane, without /v1
-	Key                 string // of the requests' tenant; empty: none
-	Own                 Settings
+	DataAddr, AdminAddr string   // addresses of the planes
+	MetricsAt           string   // address that serves the metrics
+	URL                 string   // of the data plane, without /v1
+	Key                 string   // key of the requests; "" sends none
+	Config              Settings // of the running gateway
 	Workers             []*Worker
 	Client              *http.Client
 
 	base    Settings
 	ids     atomic.Int64
-	release chan struct{} // closed by LetGo
+	release chan struct{} // closed by ReleaseHeld
 	once    sync.Once
 }
 
-// New makes n engines named w0, w1, … that do not listen yet. Every gateway of the
-// rig has the settings of base unless [Rig.Serve] replaces them.
+// New makes n engines named w0, w1, … that do not listen yet. Every gateway of the rig gets the
+// settings of base; [Rig.Serve] may replace them.
 func New(t *testing.T, n int, c engines.Config, base Settings) *Rig {
 	t.Helper()
 	r := &Rig{T: t, release: make(chan struct{}), Client: &http.Client{
 		Transport: &http.Transport{MaxIdleConnsPerHost: 1024, DisableCompression: true,
-			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, // the tests' certificates sign themselves
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, // test certificates are self-signed
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 	r.base = Settings{
 		"admin":  `{ keys: [ { name: tests, sha256: ` + Digest(AdminKey) + ` } ] }`,
 		"auth":   `{ keys: [ { name: acme, sha256: ` + Digest(TenantKey) + ` } ] }`,
-		"health": `{ path: "off" }`, // engines that a test does not stop are up
+		"health": `{ path: "off" }`, // engines count as up unless requests fail
 		"drain":  `{ accept_grace: 1ms, timeout: 20s }`,
 	}.With(base)
 	script := c.Script
@@ -71,7 +71,7 @@ func New(t *testing.T, n int, c engines.Config, base Settings) *Rig {
 		if script != nil {
 			s = script(path, body)
 		}
-		if bytes.Contains(body, []byte(Holding)) {
+		if bytes.Contains(body, []byte(HoldMark)) {
 			s.HoldAfter, s.Release = 1, r.release
 		}
 		return s
@@ -79,11 +79,11 @@ func New(t *testing.T, n int, c engines.Config, base Settings) *Rig {
 	for i := range n {
 		r.Workers = append(r.Workers, NewWorker(t, fmt.Sprintf("w%d", i), c))
 	}
-	t.Cleanup(r.LetGo)
+	t.Cleanup(r.ReleaseHeld)
 	return r
 }
 
-// Listen starts the engines. It returns r.
+// Listen starts the engines and returns r.
 func (r *Rig) Listen() *Rig {
 	r.T.Helper()
 	for _, w := range r.Workers {
@@ -92,59 +92,59 @@ func (r *Rig) Listen() *Rig {
 	return r
 }
 
-// LetGo ends the holding of all requests, also of later ones.
-func (r *Rig) LetGo() { r.once.Do(func() { close(r.release) }) }
+// ReleaseHeld continues all requests that HoldMark holds. Later requests are not held.
+func (r *Rig) ReleaseHeld() { r.once.Do(func() { close(r.release) }) }
 
-// Tiers is the configuration's tiers: one, named small, of all workers. Workers
-// and tier have further keys in YAML, which may be empty.
+// Tiers returns the setting tiers: one tier named small with all workers. perWorker and perTier
+// are further keys in YAML and may be empty.
 func (r *Rig) Tiers(perWorker, perTier string) string {
 	return "[ " + Tier("small", perWorker, perTier, r.Workers...) + " ]"
 }
 
-// Settings returns the configuration of a gateway: the base with own over it.
+// Settings returns the configuration of a gateway: own overrides the base.
 func (r *Rig) Settings(own Settings) Settings {
 	all := Settings{"tiers": r.Tiers("", "")}
 	return all.With(r.base).With(own)
 }
 
-// Serve starts the gateway. Own replaces settings of the base; env is added to its
-// environment. When the test ends the gateway must be quiet.
+// Serve starts the gateway. own overrides settings of the base; env is added to its
+// environment. The test fails unless the gateway is quiet at its end.
 func (r *Rig) Serve(own Settings, env ...string) {
 	r.T.Helper()
-	r.Own = r.Settings(own)
-	r.Attach(gateway.Start(r.T, r.Own.String(), env...))
+	r.Config = r.Settings(own)
+	r.Attach(gateway.Start(r.T, r.Config.String(), env...))
 }
 
-// Attach makes a started gateway the rig's.
+// Attach makes p the gateway of the rig.
 func (r *Rig) Attach(p *gateway.Process) {
 	r.Process = p
 	r.DataAddr = strings.TrimSuffix(strings.TrimPrefix(p.BaseURL, "http://"), "/v1")
 	r.AdminAddr = strings.TrimPrefix(p.AdminURL, "http://")
 	r.MetricsAt = r.AdminAddr
-	if r.URL = "http://" + r.DataAddr; r.Own["tls"] != "" {
+	if r.URL = "http://" + r.DataAddr; r.Config["tls"] != "" {
 		r.URL = "https://" + r.DataAddr
 	}
 	r.T.Cleanup(func() {
-		r.LetGo()
-		r.QuietIn(p)
-		r.Client.CloseIdleConnections() // a stop takes its time with those of HTTP/2
+		r.ReleaseHeld()
+		r.WaitUntilQuietIn(p)
+		r.Client.CloseIdleConnections() // a stop is slow with idle HTTP/2 connections
 	})
 }
 
-// Reload replaces settings in the configuration file and waits until the gateway
-// applied it.
+// Reload overrides settings in the configuration file and waits until the gateway has applied
+// it.
 func (r *Rig) Reload(own Settings) {
 	r.T.Helper()
 	reloads := func() float64 { return r.Sum("tierway_config_reloads_total") }
 	before := reloads()
-	maps.Copy(r.Own, own)
-	if err := os.WriteFile(r.File, []byte(r.Own.String()), 0o600); err != nil {
+	maps.Copy(r.Config, own)
+	if err := os.WriteFile(r.File, []byte(r.Config.String()), 0o600); err != nil {
 		r.T.Fatal(err)
 	}
 	r.Signal(syscall.SIGHUP)
 	Eventually(r.T, func() error {
 		if reloads() <= before {
-			return errors.New("the gateway does not reload: " + r.Log())
+			return errors.New("the gateway has not reloaded: " + r.Log())
 		}
 		return nil
 	})
@@ -153,10 +153,11 @@ func (r *Rig) Reload(own Settings) {
 	}
 }
 
-// Metrics reads the metrics where the gateway has them.
+// Metrics scrapes the address that serves the metrics.
 func (r *Rig) Metrics() (gateway.Samples, error) { return Scrape("http://" + r.MetricsAt + "/metrics") }
 
-// Sum adds up a metric's series at this moment; -1 when it cannot be read.
+// Sum scrapes the metrics and returns the sum of a metric's series, as [gateway.Samples.Sum]
+// does; -1 if the scrape fails.
 func (r *Rig) Sum(name string, pairs ...string) float64 {
 	m, err := r.Metrics()
 	if err != nil {
@@ -165,13 +166,13 @@ func (r *Rig) Sum(name string, pairs ...string) float64 {
 	return m.Sum(name, pairs...)
 }
 
-// Quiet is QuietIn of the rig's gateway.
-func (r *Rig) Quiet() { r.T.Helper(); r.QuietIn(r.Process) }
+// WaitUntilQuiet is WaitUntilQuietIn for the rig's gateway.
+func (r *Rig) WaitUntilQuiet() { r.T.Helper(); r.WaitUntilQuietIn(r.Process) }
 
-// QuietIn waits until nothing is in flight or queued in a gateway and the engines.
-// It checks that each request that began has ended and been counted once. A gateway
-// that the test has ended is quiet.
-func (r *Rig) QuietIn(p *gateway.Process) {
+// WaitUntilQuietIn waits until nothing is in flight or queued in a gateway and the engines. It
+// checks that each started request has ended and was counted once. A gateway that has exited is
+// quiet.
+func (r *Rig) WaitUntilQuietIn(p *gateway.Process) {
 	r.T.Helper()
 	Eventually(r.T, func() error {
 		if !p.Alive() {
@@ -185,20 +186,20 @@ func (r *Rig) QuietIn(p *gateway.Process) {
 		if err != nil {
 			return err
 		}
-		if err := quiet(m); err != nil {
+		if err := checkQuiet(m); err != nil {
 			return err
 		}
 		for _, w := range r.Workers {
 			if e, c := w.Engine.Stats().Open, w.Handler.Stats().Open; e != 0 || c != 0 {
-				return fmt.Errorf("%s still serves %d requests, %d before the faults", w.Name, e, c)
+				return fmt.Errorf("%s still serves %d requests; its fault handler has %d", w.Name, e, c)
 			}
 		}
 		return nil
 	})
 }
 
-// quiet reports the first series that contradicts a gateway without requests.
-func quiet(m gateway.Samples) error {
+// checkQuiet returns an error for the first series that shows a request in the gateway.
+func checkQuiet(m gateway.Samples) error {
 	if n := m.Sum("tierway_panics_total"); n != 0 {
 		return fmt.Errorf("%v handlers panicked", n)
 	}
@@ -217,10 +218,10 @@ func quiet(m gateway.Samples) error {
 		}
 	}
 	if depths == 0 {
-		return errors.New("there is no tierway_queue_depth")
+		return errors.New("the metrics have no tierway_queue_depth")
 	}
 	if began, ended := m.Sum("tierway_requests_started_total"), m.Sum("tierway_requests_total"); began != ended {
-		return fmt.Errorf("%v requests began and %v ended", began, ended)
+		return fmt.Errorf("%v requests started and %v ended", began, ended)
 	}
 	in := m.Sum("tierway_queue_entered_total")
 	out := m.Sum("tierway_queue_dispatched_total") + m.Sum("tierway_queue_abandoned_total") +

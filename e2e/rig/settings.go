@@ -18,17 +18,18 @@ import (
 )
 
 const (
-	// Patience bounds every wait for something that is expected to happen: far more
-	// than it takes, on a machine that is busy with other tests.
+	// Patience bounds every wait for an expected event. It is far longer than any event takes,
+	// even on a machine that is busy with other tests.
 	Patience = 30 * time.Second
-	// Pace is how often a condition is looked at.
+	// Pace is the interval at which a condition is checked.
 	Pace = 5 * time.Millisecond
-	// Whole is the TIERWAY_SOAK from which on a load has its full size.
-	Whole = time.Minute
+	// FullSoak is the smallest TIERWAY_SOAK at which a load has its full size.
+	FullSoak = time.Minute
 )
 
-// Main runs the tests of a package with the binary of [gateway.Main], without the
-// OTEL_ variables of the developer. Call it from TestMain and exit with its result.
+// Main runs the tests of a package with the binary of [gateway.Main]. It unsets the OTEL_*
+// variables, so that no test exports traces by accident. Call it from TestMain and exit with
+// its result.
 func Main(m *testing.M) int {
 	for _, v := range os.Environ() {
 		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "OTEL_") {
@@ -41,7 +42,7 @@ func Main(m *testing.M) int {
 	return gateway.Main(m)
 }
 
-// Soak is how long a load lasts: TIERWAY_SOAK, but at least short.
+// Soak returns how long a load lasts: TIERWAY_SOAK, but at least short.
 func Soak(t *testing.T, short time.Duration) time.Duration {
 	t.Helper()
 	v := os.Getenv("TIERWAY_SOAK")
@@ -55,10 +56,10 @@ func Soak(t *testing.T, short time.Duration) time.Duration {
 	return max(d, short)
 }
 
-// Settings is a configuration: each top-level key with its value in YAML.
+// Settings is a configuration: top-level keys with their values in YAML.
 type Settings map[string]string
 
-// String is the configuration file.
+// String returns the text of the configuration file.
 func (s Settings) String() string {
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(s)) {
@@ -67,14 +68,14 @@ func (s Settings) String() string {
 	return b.String()
 }
 
-// With returns a copy of the settings with others over them.
+// With returns a copy of the settings that own overrides.
 func (s Settings) With(own Settings) Settings {
 	all := maps.Clone(s)
 	maps.Copy(all, own)
 	return all
 }
 
-// Write puts the configuration into a file of the test's own and returns its path.
+// Write writes the configuration to a temporary file of the test and returns its path.
 func (s Settings) Write(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.yaml")
@@ -84,20 +85,20 @@ func (s Settings) Write(t *testing.T) string {
 	return path
 }
 
-// Digest is a key as configurations hold it.
+// Digest returns the SHA-256 of a key in hexadecimal, as configurations store it.
 func Digest(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return hex.EncodeToString(sum[:])
 }
 
-// Eventually asks again until there is no error. The test fails with the last error
-// after [Patience].
+// Eventually calls holds until it returns nil. After [Patience], the test fails with the last
+// error.
 func Eventually(t testing.TB, holds func() error) {
 	t.Helper()
 	Within(t, Patience, holds)
 }
 
-// Within is [Eventually] with a bound of its own. It returns how long it took.
+// Within is [Eventually] with the bound most. It returns the time that it took.
 func Within(t testing.TB, most time.Duration, holds func() error) time.Duration {
 	t.Helper()
 	begin := time.Now()
@@ -110,13 +111,13 @@ func Within(t testing.TB, most time.Duration, holds func() error) time.Duration 
 			return took
 		}
 		if took > most {
-			t.Fatalf("waited %v in vain: %v", most, err)
+			t.Fatalf("timeout after %v: %v", most, err)
 		}
 		<-tick.C
 	}
 }
 
-// Pause waits d; false when ctx ended first.
+// Pause waits for d. It returns false if ctx ends first.
 func Pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -126,7 +127,7 @@ func Pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Scrape reads a page of metrics, without a key.
+// Scrape reads the metrics at url, without a key.
 func Scrape(url string) (gateway.Samples, error) {
 	resp, err := http.Get(url)
 	if err != nil {

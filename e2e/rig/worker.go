@@ -11,29 +11,29 @@ import (
 	"tierway/engines/chaos"
 )
 
-// Worker is one engine behind a handler of faults, which has none at first. It has an
-// address of its own from the start.
+// Worker is one engine behind a handler that can inject faults; at first it injects none. Its
+// address is fixed from the start.
 type Worker struct {
 	*chaos.Handler
 	Engine   *engines.Engine
-	Recorder *chaos.Recorder // of what the engine gets
+	Recorder *chaos.Recorder // records the requests that the engine receives
 	Server   *engines.Server // nil before Listen
-	Front    http.Handler    // serves the requests; nil: the handler of faults
+	Front    http.Handler    // serves the requests; nil: the fault handler
 	Name     string
 	Addr     string
 
 	t *testing.T
 }
 
-// NewWorker makes an engine that does not listen yet and records its requests. It
-// has 4,096 slots unless c says otherwise.
+// NewWorker makes an engine that does not listen yet and records its requests. Without c.Slots
+// it has 4,096 slots.
 func NewWorker(t *testing.T, name string, c engines.Config) *Worker {
 	t.Helper()
 	c.Name, c.Model = name, "sim"
 	if c.Slots == 0 {
-		c.Slots = 4096 // the gateway's bounds are the only ones
+		c.Slots = 4096 // only the gateway's own bounds must take effect
 	}
-	w := &Worker{Engine: engines.New(c), Name: c.Name, Addr: free(t, name), t: t}
+	w := &Worker{Engine: engines.New(c), Name: c.Name, Addr: freeAddress(t, name), t: t}
 	w.Recorder = chaos.Record(w.Engine)
 	w.Handler = chaos.New(w.Recorder)
 	t.Cleanup(w.Engine.Close)
@@ -41,14 +41,13 @@ func NewWorker(t *testing.T, name string, c engines.Config) *Worker {
 	return w
 }
 
-// free returns a free address: for w0, w1, … each on a loopback address of its own.
-// On 127.0.0.1 a connection of another process could take the port of a worker that
-// is stopped.
-func free(t *testing.T, name string) string {
+// freeAddress returns a free address. w0, w1, … each have their own loopback address, because on
+// 127.0.0.1 a connection of another process could take the port of a stopped worker.
+func freeAddress(t *testing.T, name string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.%d:0", 2+name[len(name)-1]))
 	if err != nil {
-		l, err = net.Listen("tcp", "127.0.0.1:0") // loopback may have one address only
+		l, err = net.Listen("tcp", "127.0.0.1:0") // the machine may have no other loopback address
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +56,7 @@ func free(t *testing.T, name string) string {
 	return l.Addr().String()
 }
 
-// Listen makes the worker serve on its address, after Stop again.
+// Listen starts the worker on its address. It may be called again after Stop.
 func (w *Worker) Listen() *Worker {
 	w.t.Helper()
 	if w.Front == nil {
@@ -70,18 +69,18 @@ func (w *Worker) Listen() *Worker {
 	return w
 }
 
-// Stop resets all connections, as the death of the process would.
+// Stop resets all connections and closes the port, as a crash of the engine would.
 func (w *Worker) Stop() {
 	if w.Server != nil {
 		w.Server.Kill()
 	}
 }
 
-// URL is the worker's in a configuration.
+// URL returns the worker's URL for a configuration.
 func (w *Worker) URL() string { return "http://" + w.Addr }
 
-// Tier is one tier of a configuration that serves all dialects, with further keys
-// of each worker and of the tier in YAML, which may be empty.
+// Tier returns one tier of a configuration. It serves all dialects. perWorker and perTier are
+// further keys of each worker and of the tier in YAML and may be empty.
 func Tier(name, perWorker, perTier string, workers ...*Worker) string {
 	var list []string
 	for _, w := range workers {

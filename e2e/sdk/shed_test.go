@@ -40,7 +40,7 @@ func startShedding(t *testing.T) *shedding {
 		"queue": fmt.Sprintf("{ max_depth: %d, max_wait: { interactive: 60s } }", shedDepth),
 	}).Listen()}
 	s.Serve(rig.Settings{"tiers": s.Tiers(fmt.Sprintf("max_inflight: %d", shedPlaces), "")})
-	s.Ready()
+	s.WaitUntilReady()
 	s.learn(t)
 	return s
 }
@@ -52,7 +52,7 @@ func (s *shedding) learn(t *testing.T) {
 	var open sync.WaitGroup
 	for range 2 * shedWorkers * shedPlaces {
 		open.Go(func() {
-			if err := s.Try("/v1/chat/completions", rig.Chat("sim", "hi")).Fails(); err != nil {
+			if err := s.Post("/v1/chat/completions", rig.Chat("sim", "hi")).CheckOK(); err != nil {
 				t.Errorf("before the burst: %v", err)
 			}
 		})
@@ -87,8 +87,8 @@ func (s *shedding) retries(t *testing.T) (answered, before, again int) {
 // refusals is how many requests the gateway has refused, after the last of so many
 // lines of the access log is there.
 func (s *shedding) refusals(lines int) (n int) {
-	s.Until("the access log", func() bool { return len(s.Access()) >= lines })
-	for _, line := range s.Access() {
+	s.WaitFor("the access log", func() bool { return len(s.AccessLines()) >= lines })
+	for _, line := range s.AccessLines() {
 		if line["code"] == "overloaded" {
 			n++
 		}
@@ -113,7 +113,7 @@ func TestShedClientsComeBack(t *testing.T) {
 			t.Parallel()
 			s := startShedding(t)
 			burst(t, s)
-			s.Quiet()
+			s.WaitUntilQuiet()
 			answered, before, again := s.retries(t)
 			if answered != shedClients {
 				t.Errorf("%d of %d clients got an answer", answered, shedClients)

@@ -122,8 +122,8 @@ func TestABudgetStaysSpent(t *testing.T) {
 			}
 			again := func() {
 				for i := range gs {
-					gs[i] = r.took(gs[i].Again())
-					gs[i].Ready()
+					gs[i] = r.took(gs[i].StartAgain())
+					gs[i].WaitUntilReady()
 				}
 			}
 			events := []struct {

@@ -19,7 +19,7 @@ import (
 // first gateway starts, and returns it. Flags may say more of it.
 func newKey(t *testing.T, sql, tenant string, flags ...string) string {
 	t.Helper()
-	return strings.TrimSpace(gateway.Command(t,
+	return strings.TrimSpace(gateway.RunCommand(t,
 		append([]string{"keys", "create", "-c", commandFile(t, sql), "--tenant", tenant, "--quiet"}, flags...)...))
 }
 
@@ -81,7 +81,7 @@ func TestTheDatabaseAwayCostsNobodyAnything(t *testing.T) {
 			lists(t, p, "database")
 			noticed := time.Since(gone)
 			metric(t, p, "tierway_database_up", 0, rig.Patience)
-			if status := p.Get("/livez"); status != http.StatusOK {
+			if status := p.GetStatus("/livez"); status != http.StatusOK {
 				t.Errorf("without the database /livez is %d", status)
 			}
 			pause(soak(t))
@@ -131,7 +131,7 @@ func TestAColdStartWithoutTheDatabaseRefusesNoGoodKeyForGood(t *testing.T) {
 	if got := ask(key[:len(key)-1]); got.Status != http.StatusUnauthorized {
 		t.Errorf("a mistyped key is told %d: %s", got.Status, got.Body)
 	}
-	if ready, alive := p.Get("/readyz"), p.Get("/livez"); ready != http.StatusServiceUnavailable ||
+	if ready, alive := p.GetStatus("/readyz"), p.GetStatus("/livez"); ready != http.StatusServiceUnavailable ||
 		alive != http.StatusOK {
 		t.Errorf("without any directory /readyz is %d and /livez %d", ready, alive)
 	}
@@ -145,7 +145,7 @@ func TestAColdStartWithoutTheDatabaseRefusesNoGoodKeyForGood(t *testing.T) {
 		}
 		return nil
 	})
-	if status := p.Get("/readyz"); status != http.StatusOK {
+	if status := p.GetStatus("/readyz"); status != http.StatusOK {
 		t.Errorf("with the database /readyz is %d", status)
 	}
 	t.Logf("served %v after the database was there", took)

@@ -51,7 +51,7 @@ func (t times) over(d time.Duration) (n int) {
 // readyz returns a gateway's readiness: the status, and the parts that are
 // degraded.
 func readyz(p *gateway.Process) (status int, degraded []string) {
-	status, body := p.Data("/readyz")
+	status, body := p.GetData("/readyz")
 	var state struct {
 		Degraded []string `json:"degraded"`
 	}

@@ -48,7 +48,7 @@ func TestARevokedKeyIsRefusedEverywhere(t *testing.T) {
 			l.work.Go(l.stream)
 			metric(t, other, "tierway_inflight", 1, rig.Patience)
 
-			gateway.Command(t, "keys", "revoke", only[string](t, sql, "SELECT id FROM keys WHERE tenant = 'fox'"), "--api",
+			gateway.RunCommand(t, "keys", "revoke", only[string](t, sql, "SELECT id FROM keys WHERE tenant = 'fox'"), "--api",
 				one.AdminURL, "--yes")
 			at := time.Now()
 			if status := ask(one); status != http.StatusUnauthorized {

@@ -24,7 +24,7 @@ func (r *stateRig) fleet(n int, redis string, own rig.Settings) (bases []string)
 		started = append(started, r.start(all))
 	}
 	for _, p := range started {
-		p.Ready()
+		p.WaitUntilReady()
 		bases = append(bases, p.BaseURL)
 		if redis != "" {
 			metric(r.T, p, "tierway_redis_gateways", float64(n), rig.Patience)
@@ -116,7 +116,7 @@ func TestThreeGatewaysShareOneRate(t *testing.T) {
 	near(t, "requests admitted", len(admitted), int(last.Seconds())*rps+burst, 10+min(r.alone(), burst))
 	var ats []time.Time
 	for _, a := range admitted {
-		ats = append(ats, a.Sent.Add(a.Took()/2))
+		ats = append(ats, a.Sent.Add(a.Duration()/2))
 	}
 	slices.SortFunc(ats, time.Time.Compare)
 	most := 0

@@ -213,7 +213,7 @@ func (l *load) times(from, to time.Time) times {
 	var all times
 	for _, a := range l.whole {
 		if !a.Sent.Before(from) && a.Sent.Before(to) {
-			all = append(all, a.Took())
+			all = append(all, a.Duration())
 		}
 	}
 	slices.Sort(all)

@@ -42,7 +42,7 @@ func TestGatewaysThatStartTogetherMigrateOnce(t *testing.T) {
 	if made != 1 {
 		t.Errorf("%d of four say that they made the schema: %s", made, all[0].Stdout)
 	}
-	if out := gateway.Command(t, "migrate", "status", "-c", file); !strings.Contains(out, "schema") {
+	if out := gateway.RunCommand(t, "migrate", "status", "-c", file); !strings.Contains(out, "schema") {
 		t.Errorf("the status is %q", out)
 	}
 }
@@ -52,7 +52,7 @@ func TestGatewaysThatStartTogetherMigrateOnce(t *testing.T) {
 func TestANewerSchemaIsNotTouched(t *testing.T) {
 	sql := backends.Database(t)
 	file := commandFile(t, sql)
-	gateway.Command(t, "migrate", "up", "-c", file)
+	gateway.RunCommand(t, "migrate", "up", "-c", file)
 	ctx, cancel := context.WithTimeout(context.Background(), rig.Patience)
 	defer cancel()
 	c, err := pgx.Connect(ctx, sql)
@@ -95,8 +95,8 @@ func TestSQLiteKeepsWhatAGatewayKnew(t *testing.T) {
 		}
 		return nil
 	})
-	p = r.took(p.Again())
-	p.Ready()
+	p = r.took(p.StartAgain())
+	p.WaitUntilReady()
 	if status := ask(); status != 200 {
 		t.Errorf("after a restart a key is told %d", status)
 	}

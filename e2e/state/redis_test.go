@@ -42,7 +42,7 @@ func TestRedisAwayCostsNobodyAnything(t *testing.T) {
 			noticed := time.Since(gone)
 			metric(t, p, "tierway_redis_up", 0, rig.Patience)
 			lists(t, p, "redis")
-			if status := p.Get("/livez"); status != http.StatusOK {
+			if status := p.GetStatus("/livez"); status != http.StatusOK {
 				t.Errorf("without Redis /livez is %d", status)
 			}
 			pause(soak(t))

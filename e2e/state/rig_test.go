@@ -27,7 +27,7 @@ func soak(t *testing.T) time.Duration { t.Helper(); return rig.Soak(t, 2*time.Se
 // rounds is all when the soak is whole, else few.
 func rounds(t *testing.T, few, all int) int {
 	t.Helper()
-	if soak(t) >= rig.Whole {
+	if soak(t) >= rig.FullSoak {
 		return all
 	}
 	return few
@@ -87,7 +87,7 @@ func stores(sql, redis string) string { return fmt.Sprintf("{ sql: %q, redis: %q
 func (r *stateRig) serve(own rig.Settings) *gateway.Process {
 	r.T.Helper()
 	p := r.start(own)
-	p.Ready()
+	p.WaitUntilReady()
 	return p
 }
 
@@ -107,7 +107,7 @@ func (r *stateRig) took(p *gateway.Process) *gateway.Process {
 // quietIn is QuietIn, after which no row of the ledger waits and none was dropped.
 func (r *stateRig) quietIn(p *gateway.Process) {
 	r.T.Helper()
-	r.QuietIn(p)
+	r.WaitUntilQuietIn(p)
 	rig.Eventually(r.T, func() error {
 		m, err := p.Metrics()
 		if p.Alive() && (err != nil || m.Sum("tierway_ledger_spooled_rows")+m.Sum("tierway_ledger_dropped_rows_total") != 0) {

@@ -30,7 +30,7 @@ func TestRollingRestartsFailNobody(t *testing.T) {
 		"drain": `{ accept_grace: 1s, timeout: 30s }`}
 	gateways := []*gateway.Process{r.start(own), r.start(own)} // both at once: one of them makes the schema
 	for _, p := range gateways {
-		p.Ready()
+		p.WaitUntilReady()
 	}
 	b := backends.NewBalancer(t, address(gateways[0]), address(gateways[1]))
 	both := func() {
@@ -51,7 +51,7 @@ func TestRollingRestartsFailNobody(t *testing.T) {
 	for range all {
 		for i := range gateways {
 			since := time.Now()
-			gateways[i] = r.took(gateways[i].Again())
+			gateways[i] = r.took(gateways[i].StartAgain())
 			both()
 			away = append(away, time.Since(since))
 		}

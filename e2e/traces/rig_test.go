@@ -108,7 +108,7 @@ func (r *traceRig) serve(telemetry, perWorker string, env ...string) {
 	own := rig.Settings{"telemetry": "{ " + telemetry + " }", "tiers": r.Tiers(perWorker, "policy: { name: chwbl }")}
 	r.Serve(own, append([]string{soon}, env...)...)
 	r.APIKey = rig.TenantKey // that the SDKs send
-	r.Ready()
+	r.WaitUntilReady()
 }
 
 // traced is serve with the rig's own collector.
@@ -125,7 +125,7 @@ func body(text string, stream bool) string {
 // ask posts a chat as the request id and returns its status and headers. header are
 // pairs beside the key; an empty value leaves the header out.
 func (r *traceRig) ask(id, body string, header ...string) (int, http.Header) {
-	got := r.Try("/v1/chat/completions", body, append([]string{"X-Request-Id", id}, header...)...)
+	got := r.Post("/v1/chat/completions", body, append([]string{"X-Request-Id", id}, header...)...)
 	if got.Err != nil {
 		r.T.Errorf("%s: %v", id, got.Err)
 	}

@@ -51,7 +51,7 @@ func (s *storm) sameRequests(all []decisions.Decision) {
 		}
 		return fmt.Sprint(v)
 	}
-	for _, l := range s.Access() {
+	for _, l := range s.AccessLines() {
 		id := text(l["request_id"])
 		lines[id]++
 		line := fmt.Sprint(l["status"], text(l["outcome"]), text(l["tenant"]), text(l["tier"]), text(l["worker"]),

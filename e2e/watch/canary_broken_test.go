@@ -37,7 +37,7 @@ func (c *canary) broken() {
 	forged := "\n{\"level\":\"ERROR\",\"msg\":\"request\"}\r\n\x1b[31m\u0085\u2028level=error"
 	for _, body := range []string{rig.Chat("any-"+forged, "x"), rig.Chat(forged, "x"),
 		rig.Chat("auto", forged, `"user":`+rig.Quoted(forged))} {
-		c.Try("/v1/chat/completions", body, "Authorization", "Bearer "+c.key)
+		c.Post("/v1/chat/completions", body, "Authorization", "Bearer "+c.key)
 	}
 	c.Send(c.Request(c.T.Context(), http.MethodGet, "/v1/models/%0Alevel=error%1B%5B31m", "", c.credentials()...))
 }
@@ -65,7 +65,7 @@ func (c *canary) say(address, raw string) string {
 // moves a terminal: OB-04.
 func (c *canary) unforged() {
 	c.T.Helper()
-	for line := range strings.Lines(c.Printed() + c.Log()) {
+	for line := range strings.Lines(c.Stdout() + c.Log()) {
 		if !strings.HasPrefix(line, "{") {
 			continue // what is said of the configuration before there is a log
 		}
@@ -79,7 +79,7 @@ func (c *canary) unforged() {
 			}
 		}
 	}
-	for _, line := range c.Access() {
+	for _, line := range c.AccessLines() {
 		if model := fmt.Sprint(line["requested_model"]); line["level"] == "ERROR" || strings.Contains(model, "level") &&
 			!strings.HasPrefix(model, "any-") {
 			c.T.Errorf("a client has written a line of the access log: %v", line)

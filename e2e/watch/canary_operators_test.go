@@ -29,7 +29,7 @@ func (c *canary) operators() {
 	}
 	word := func() string { return c.text("word of an operator") }
 	explained := rig.Chat("auto", c.text("explained prompt"), `"user":`+rig.Quoted(word()))
-	draft := "# " + word() + "\n" + c.Own.With(rig.Settings{"policy": "{ name: least_load } # " + word()}).String()
+	draft := "# " + word() + "\n" + c.Config.With(rig.Settings{"policy": "{ name: least_load } # " + word()}).String()
 	order(200, "/admin/route/explain", `{"request":`+explained+`,"headers":{"X-Session-Id":`+rig.Quoted(word())+`}}`)
 	order(200, "/admin/route/explain", `{"request":`+explained+`,"draft":`+rig.Quoted(draft)+`}`)
 	order(200, "/admin/route/replay", `{"draft":`+rig.Quoted(draft)+`}`)
@@ -151,7 +151,7 @@ func (c *canary) commands(explained, draft string) {
 func TestAPasswordOfADatabaseThatIsAwayIsToldNowhere(t *testing.T) {
 	t.Parallel() // its end waits for the database for some seconds
 	c := newCanary(t)
-	c.Own = rig.Settings{
+	c.Config = rig.Settings{
 		"admin": `{ keys: [ { name: tests, sha256: ` + rig.Digest(rig.AdminKey) + ` } ] }`,
 		"auth":  "{ keys: [ { name: acme, sha256: " + rig.Digest(c.key) + ", limits: { rpm: 1000 } } ] }",
 		"store": fmt.Sprintf("{ sql: %q, redis: %q }", "postgres://someone:"+c.secret("password of PostgreSQL")+
@@ -162,11 +162,11 @@ func TestAPasswordOfADatabaseThatIsAwayIsToldNowhere(t *testing.T) {
 		"drain":     "{ accept_grace: 1ms, timeout: 1s }",
 		"health":    `{ path: "off" }`,
 	}
-	c.Attach(gateway.Start(t, c.Own.String(), c.env...))
+	c.Attach(gateway.Start(t, c.Config.String(), c.env...))
 	for range 20 {
-		got := c.Try("/v1/chat/completions", rig.Chat("sim", c.text("prompt")), "Authorization", "Bearer "+c.key)
+		got := c.Post("/v1/chat/completions", rig.Chat("sim", c.text("prompt")), "Authorization", "Bearer "+c.key)
 		c.search(t, "an answer without a database", got.Body+fmt.Sprint(got.Header), true)
-		got = c.Try("/v1/chat/completions", rig.Chat("sim", c.text("prompt")), "Authorization", "Bearer "+c.bad)
+		got = c.Post("/v1/chat/completions", rig.Chat("sim", c.text("prompt")), "Authorization", "Bearer "+c.bad)
 		c.search(t, "a refusal without a database", got.Body+fmt.Sprint(got.Header), false)
 	}
 	for _, path := range []string{"/admin/config", "/admin/status", "/admin/audit", "/admin/decisions", "/admin/tenants",
@@ -175,11 +175,11 @@ func TestAPasswordOfADatabaseThatIsAwayIsToldNowhere(t *testing.T) {
 		c.search(t, "GET "+path, told, false)
 	}
 	for _, about := range []string{"database unavailable", "Redis unavailable", "spans lost"} {
-		c.Until("the log to say that "+about, func() bool { return strings.Contains(c.Log(), about) })
+		c.WaitFor("the log to say that "+about, func() bool { return strings.Contains(c.Log(), about) })
 	}
 	c.Stop()
 	c.search(t, "the log", c.Log(), false)
-	c.search(t, "the access log", c.Printed(), false)
+	c.search(t, "the access log", c.Stdout(), false)
 }
 
 // TestASecretInAWrongVariableIsToldNowhere: what the environment says of the
@@ -200,7 +200,7 @@ func TestASecretInAWrongVariableIsToldNowhere(t *testing.T) {
 			"drain":  "{ accept_grace: 1ms, timeout: 1s }",
 			"health": `{ path: "off" }`, "tiers": c.Tiers("", ""), "log": "{ level: debug }"}.String(),
 			append(env, "OTEL_BSP_SCHEDULE_DELAY=5")...)
-		status, told := p.Data("/v1/models")
+		status, told := p.GetData("/v1/models")
 		if status != http.StatusOK {
 			t.Errorf("with %q the models are %d: %s", env, status, told)
 		}

@@ -103,7 +103,7 @@ func (c *canary) begin() {
 		"retry":     "{ attempts: 2, budget: 1 }",
 		"breaker":   "{ consecutive_failures: 1000, failure_ratio: 1, min_requests: 1000000 }",
 	}, c.env...)
-	c.Ready()
+	c.WaitUntilReady()
 }
 
 // credentials are headers with planted words in all that may hold some.

@@ -27,7 +27,7 @@ func TestNothingThatMustStayUntoldIsTold(t *testing.T) {
 	c.strangers()
 	c.broken()
 	c.operators()
-	c.Quiet()
+	c.WaitUntilQuiet()
 	c.everything()
 }
 
@@ -36,14 +36,14 @@ func (c *canary) prompts() {
 	c.T.Helper()
 	for path, body := range c.bodies() {
 		for _, stream := range []string{"false", "true"} {
-			got := c.Try(path, strings.Replace(body, `"stream":false`, `"stream":`+stream, 1), c.credentials()...)
+			got := c.Post(path, strings.Replace(body, `"stream":false`, `"stream":`+stream, 1), c.credentials()...)
 			if got.Err != nil || got.Status != http.StatusOK {
 				c.T.Errorf("%s is %d (%v): %s", path, got.Status, got.Err, got.Body)
 			}
 			c.search(c.T, "the answer of "+path, got.Body+fmt.Sprint(got.Header), true)
 		}
 	}
-	got := c.Try("/v1/chat/completions?api_key="+c.secret("key in a query")+"&q="+c.text("query"),
+	got := c.Post("/v1/chat/completions?api_key="+c.secret("key in a query")+"&q="+c.text("query"),
 		rig.Chat("any-"+"model", c.text("prompt"), `"stream":false`), c.credentials()...)
 	if !strings.Contains(got.Body, c.spoken) {
 		c.T.Errorf("the engine's words have not come: %s", got.Body)
@@ -90,7 +90,7 @@ func (c *canary) failures() {
 	for _, how := range []string{"", " in a stream", " in a header", " as no JSON", " as a refusal", " with its key",
 		" as a refusal with its key"} {
 		for _, stream := range []string{"false", "true"} {
-			got := c.Try(path, rig.Chat("sim", echoing+how+prompt(), `"stream":`+stream), c.credentials()...)
+			got := c.Post(path, rig.Chat("sim", echoing+how+prompt(), `"stream":`+stream), c.credentials()...)
 			c.search(c.T, "an engine's error"+how, got.Body+fmt.Sprint(got.Header), true)
 		}
 	}
@@ -105,7 +105,7 @@ func (c *canary) failures() {
 		`{"` + prompt() + `":1,"model":"sim"}`,
 		rig.Chat("sim", "x", `"model":"`+prompt()+`"`),
 	} {
-		got := c.Try(path, body, c.credentials("X-Model-Tier", prompt(), "X-Request-Priority", prompt())...)
+		got := c.Post(path, body, c.credentials("X-Model-Tier", prompt(), "X-Request-Priority", prompt())...)
 		// Some are served, and whoever asks for a model that nobody has is told its name.
 		own := got.Status == http.StatusOK || got.Status == http.StatusNotFound
 		c.search(c.T, "the refusal of "+path, got.Body+fmt.Sprint(got.Header), own)
@@ -115,9 +115,9 @@ func (c *canary) failures() {
 		got := c.Send(c.Request(c.T.Context(), http.MethodGet, at, "", c.credentials()...))
 		c.search(c.T, "the refusal of a path", got.Body, true)
 	}
-	c.Try("/v1/audio/transcriptions", prompt(),
+	c.Post("/v1/audio/transcriptions", prompt(),
 		c.credentials("Content-Type", "multipart/form-data; boundary="+prompt())...)
-	c.Try(path, rig.Chat("sim", "x"), c.credentials("Content-Type", prompt(), "Content-Encoding", prompt())...)
+	c.Post(path, rig.Chat("sim", "x"), c.credentials("Content-Type", prompt(), "Content-Encoding", prompt())...)
 	for _, k := range []chaos.Fault{{Kind: chaos.Reset}, {Kind: chaos.Reset, After: 2}, {Kind: chaos.Garbage},
 		{Kind: chaos.Malformed, After: 1}, {Kind: chaos.ErrorEvent, After: 1}} {
 		for _, w := range c.Workers {
@@ -125,7 +125,7 @@ func (c *canary) failures() {
 				c.T.Fatal(err)
 			}
 		}
-		c.Try(path, rig.Chat("sim", prompt(), `"stream":true`), c.credentials()...)
+		c.Post(path, rig.Chat("sim", prompt(), `"stream":true`), c.credentials()...)
 	}
 	for _, w := range c.Workers {
 		if err := w.Set(); err != nil {
@@ -145,7 +145,7 @@ func (c *canary) strangers() {
 		{"Authorization", "Bearer " + c.key + " "}, {"Authorization", "Bearer " + rig.AdminKey},
 		{"Authorization", "", "Api-Key", c.bad}, {"Authorization", "Bearer " + c.key, "X-Api-Key", c.bad},
 	} {
-		got := c.Try("/v1/chat/completions", rig.Chat("sim", c.text("stranger's prompt")),
+		got := c.Post("/v1/chat/completions", rig.Chat("sim", c.text("stranger's prompt")),
 			append([]string{"Cookie", "k=" + c.cookie}, headers...)...)
 		c.search(c.T, "the refusal of a key", got.Body+fmt.Sprint(got.Header), got.Status == http.StatusOK)
 	}
@@ -174,7 +174,7 @@ func (c *canary) everything() {
 	c.Stop() // the rest is written
 	c.search(c.T, "a span", c.collector.told(), false)
 	c.search(c.T, "the log", c.Log(), false)
-	c.search(c.T, "the access log", c.Printed(), false)
+	c.search(c.T, "the access log", c.Stdout(), false)
 	c.unforged()
 	for _, name := range []string{"decisions.jsonl", database, database + "-wal"} {
 		b, err := os.ReadFile(filepath.Clean(c.beside(name)))
@@ -198,11 +198,11 @@ func (c *canary) everything() {
 			}
 		}
 	}
-	if spans, lines := strings.Count(c.collector.told(), "tierway.request_id"), len(c.Access()); spans != lines ||
+	if spans, lines := strings.Count(c.collector.told(), "tierway.request_id"), len(c.AccessLines()); spans != lines ||
 		lines < 50 {
 		c.T.Errorf("%d requests are traced, %d have access lines", spans, lines)
 	}
-	c.T.Logf("%d plants in %d requests; %d bytes of spans in %d exports", len(c.words), len(c.Access()),
+	c.T.Logf("%d plants in %d requests; %d bytes of spans in %d exports", len(c.words), len(c.AccessLines()),
 		len(c.collector.told()), c.collector.exports)
 }
 

@@ -122,7 +122,7 @@ func TestAFileOfDecisionsIsReplayed(t *testing.T) {
 	rig.Eventually(r.T, func() error { return r.kept(requests + 1) })
 	draft := r.beside("draft.yaml")
 	const classifier = "{ preset: none, prompt_tokens: { large: 300 }, max_tokens: {}, sticky: { enabled: false } }"
-	r.write(draft, r.Own.With(rig.Settings{"classifier": classifier}).String())
+	r.write(draft, r.Config.With(rig.Settings{"classifier": classifier}).String())
 	live := replay(t, "--live", "--api", r.AdminURL, "--draft", draft)
 	r.Stop()
 	file := []string{"-c", r.File, "--decisions", r.beside("decisions.jsonl")}
@@ -148,7 +148,7 @@ func (r *watchRig) replaysForPeople(file []string, draft string, records int) {
 		!strings.Contains(out, "small") || !strings.Contains(out, "large") {
 		r.T.Errorf("replay for people ends with %d: %s%s", code, out, problem)
 	}
-	r.write(draft, r.Own.With(rig.Settings{"classifier": "{ prompt_tokens: { lurge: 300 } }"}).String())
+	r.write(draft, r.Config.With(rig.Settings{"classifier": "{ prompt_tokens: { lurge: 300 } }"}).String())
 	if out, problem, code = command(r.T, "", append(file, "--draft", draft)...); code != 1 ||
 		!strings.Contains(problem, "lurge") {
 		r.T.Errorf("replay under a draft with a mistake ends with %d: %s%s", code, out, problem)

@@ -47,7 +47,7 @@ func TestAnOutageDoesNotFloodTheLog(t *testing.T) {
 		clients.Go(func() {
 			for time.Now().Before(until) {
 				sent.Add(1)
-				if got := r.Try("/v1/chat/completions", rig.Chat("sim", "hello")); got.Err != nil || got.Status == http.StatusOK {
+				if got := r.Post("/v1/chat/completions", rig.Chat("sim", "hello")); got.Err != nil || got.Status == http.StatusOK {
 					served.Add(1)
 				}
 			}
@@ -55,15 +55,15 @@ func TestAnOutageDoesNotFloodTheLog(t *testing.T) {
 	}
 	clients.Wait()
 	rig.Eventually(r.T, func() error {
-		if n := len(r.Access()); int64(n) < sent.Load() {
+		if n := len(r.AccessLines()); int64(n) < sent.Load() {
 			return fmt.Errorf("%d requests were sent, %d have access lines", sent.Load(), n)
 		}
 		return nil
 	})
 	if got := r.Sum("tierway_requests_total", `outcome="failed"`); got != float64(sent.Load()) || served.Load() != 0 ||
-		len(r.Access()) != int(sent.Load()) {
+		len(r.AccessLines()) != int(sent.Load()) {
 		t.Errorf("%d requests were sent: %v have failed, %d were served, %d have access lines", sent.Load(), got,
-			served.Load(), len(r.Access()))
+			served.Load(), len(r.AccessLines()))
 	}
 	most, left := repeated(t, r.Log())
 	for msg, n := range most {

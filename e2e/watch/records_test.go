@@ -234,7 +234,7 @@ func TestASignalLosesNoRecord(t *testing.T) {
 	for _, d := range all {
 		records[d.RequestID]++
 	}
-	for _, line := range r.Access() {
+	for _, line := range r.AccessLines() {
 		lines[fmt.Sprint(line["request_id"])]++
 	}
 	for id := range want {
@@ -261,7 +261,7 @@ func (r *watchRig) askUntilTheEnd() map[string]int {
 	for i := range 16 {
 		clients.Go(func() {
 			for n := 0; ; n++ {
-				got := r.Try("/v1/chat/completions", rig.Chat("sim", fmt.Sprint(i, n, text), `"stream":true`))
+				got := r.Post("/v1/chat/completions", rig.Chat("sim", fmt.Sprint(i, n, text), `"stream":true`))
 				if got.Err != nil || got.Status != http.StatusOK {
 					return // the gateway has ended
 				}
@@ -276,7 +276,7 @@ func (r *watchRig) askUntilTheEnd() map[string]int {
 		return nil
 	})
 	r.Signal(syscall.SIGTERM)
-	r.Wait()
+	r.WaitForEnd()
 	clients.Wait()
 	close(answered)
 	times := map[string]int{}

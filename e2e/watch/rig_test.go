@@ -74,7 +74,7 @@ func adds(m gateway.Samples) error {
 // post is Try whose answer has to have a status.
 func (r *watchRig) post(status int, path, body string, headers ...string) rig.Reply {
 	r.T.Helper()
-	got := r.Try(path, body, headers...)
+	got := r.Post(path, body, headers...)
 	if got.Err != nil || got.Status != status {
 		r.T.Fatalf("POST %s is %d (%v), want %d: %s", path, got.Status, got.Err, status, got.Body)
 	}

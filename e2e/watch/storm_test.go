@@ -77,7 +77,7 @@ func TestEverythingThatIsToldAddsUp(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	s.Quiet()
+	s.WaitUntilQuiet()
 	close(over)
 	others.Wait()
 	s.balance()
@@ -122,7 +122,7 @@ func newStorm(t *testing.T) *storm {
 		"retry":    "{ attempts: 3, budget: 1 }",
 		"pools":    s.removable(true),
 	})
-	s.draft = s.Own.With(rig.Settings{"policy": "{ name: round_robin }"}).String()
+	s.draft = s.Config.With(rig.Settings{"policy": "{ name: round_robin }"}).String()
 	return s
 }
 
