@@ -13,8 +13,8 @@ import (
 	"tierway/tiers"
 )
 
-// body is a chat of 8 KB: a system prompt, then turns of two speakers with what
-// JSON escapes.
+// body returns a chat of 8 KB: a system prompt and alternating turns, with characters that JSON
+// escapes.
 func body(tb testing.TB) []byte {
 	tb.Helper()
 	const size = 8 << 10
@@ -31,8 +31,8 @@ func body(tb testing.TB) []byte {
 	return []byte(b.String())
 }
 
-// rules are twenty groups of keywords of which none matches the body, so that
-// each is looked for to the end.
+// rules returns twenty groups of keywords. None matches the body, so that every search runs to
+// its end.
 func rules() tiers.Rules {
 	r := tiers.Rules{Preset: "none"}
 	for i := range 20 {
@@ -54,11 +54,11 @@ func catalog(tb testing.TB) *tiers.Catalog {
 	return k
 }
 
-// inflight is how many requests each worker has while another one is placed.
+// inflight is the number of requests in flight on each worker.
 const inflight = 8
 
-// pool is n workers that are up and have requests in flight, whose prompts begin
-// as the body's does.
+// pool returns n workers that are up and have requests in flight. The prompts of these requests
+// share their first blocks with the body.
 func pool(tb testing.TB, policy string, n int) *routing.Pool {
 	tb.Helper()
 	p, err := routing.New(routing.Config{Name: policy})
@@ -82,7 +82,7 @@ func pool(tb testing.TB, policy string, n int) *routing.Pool {
 		blocks := make([]routing.Block, len(chain))
 		for j, b := range chain {
 			blocks[j] = routing.Block{Hash: b.Hash, End: b.End}
-			if j > first { // each goes on in its own way
+			if j > first { // the later blocks differ
 				blocks[j].Hash += uint64(i + 1)
 			}
 		}
@@ -94,7 +94,7 @@ func pool(tb testing.TB, policy string, n int) *routing.Pool {
 	return pool
 }
 
-// decider is a request's way from its body to its worker.
+// decider decides about one request at a time, from its body to its worker.
 type decider struct {
 	catalog *tiers.Catalog
 	chats   *tiers.Chats
@@ -102,7 +102,7 @@ type decider struct {
 	queue   *queue.Queue
 	ticket  queue.Ticket
 	workers int
-	records bool // as a request of the program is recorded
+	records bool // make a record of the decision, as the gateway does
 	kept    []routing.Link
 	request routing.Request
 	now     time.Time
@@ -143,7 +143,7 @@ func (d *decider) classify(tb testing.TB) {
 	}
 }
 
-// acquire picks and books, and gives back what the request before booked.
+// acquire selects and books a worker, and releases the booking.
 func (d *decider) acquire(tb testing.TB) {
 	d.blocks = d.blocks[:0]
 	for _, b := range d.chain {
@@ -151,7 +151,7 @@ func (d *decider) acquire(tb testing.TB) {
 	}
 	d.rand += 0x9E3779B97F4A7C15
 	var record *routing.Choice
-	if d.records { // the record outlives its request: nothing of it is used again
+	if d.records { // a record outlives its request, so its memory is not reused
 		record = &routing.Choice{Candidates: make([]routing.Candidate, 0, min(d.workers, routing.MaxCandidates))}
 		d.kept = routing.AppendChain(nil, d.blocks)
 	}
@@ -198,8 +198,8 @@ func BenchmarkChain(b *testing.B) {
 	}
 }
 
-// BenchmarkClassify is 20 groups of three expressions each: over the chat, whose
-// last turn is short, and over one turn of 8 KB.
+// BenchmarkClassify matches 20 groups of three expressions against the chat, which ends in a
+// short turn, and against one turn of 8 KB.
 func BenchmarkClassify(b *testing.B) {
 	turn := fmt.Sprintf(`{"model":"auto","messages":[{"role":"user","content":"%s"}]}`,
 		strings.Repeat("Where does the parcel stay, and who has it now? ", 8<<10/48))
@@ -216,8 +216,8 @@ func BenchmarkClassify(b *testing.B) {
 	}
 }
 
-// BenchmarkAcquire is a request's whole booking where nobody waits: through the
-// queue, pick, book, answer, release. Each request of the program is recorded.
+// BenchmarkAcquire measures the booking of a request that does not wait: queue, selection,
+// booking, answer, release. "recorded" also makes the record that the gateway makes.
 func BenchmarkAcquire(b *testing.B) {
 	for _, policy := range []string{"least_load", "chwbl"} {
 		for _, workers := range []int{4, 16, 64} {
@@ -237,8 +237,8 @@ func BenchmarkAcquire(b *testing.B) {
 	}
 }
 
-// BenchmarkDecide is all of it for one chat of 8 KB: the first floor is 60 µs and
-// the target 20 µs beside parsing, with 10 allocations. The pick is recorded.
+// BenchmarkDecide measures the whole decision about one chat of 8 KB, with its record. The
+// budget is 60 µs and 10 allocations; the target is 20 µs without parsing.
 func BenchmarkDecide(b *testing.B) {
 	text, d := body(b), newDecider(b, "chwbl", 16)
 	d.records = true
@@ -251,8 +251,8 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// TestADecisionAllocatesLittle is the budget of the whole way.
-func TestADecisionAllocatesLittle(t *testing.T) {
+// TestDecisionStaysWithinAllocationBudget checks the whole decision, with its record.
+func TestDecisionStaysWithinAllocationBudget(t *testing.T) {
 	const most = 10
 	text, d := body(t), newDecider(t, "chwbl", 16)
 	d.records = true
@@ -265,7 +265,7 @@ func TestADecisionAllocatesLittle(t *testing.T) {
 		d.classify(t)
 		d.acquire(t)
 	}
-	decide() // grows the buffers
+	decide() // grows the reused buffers
 	if n := testing.AllocsPerRun(100, decide); n > most {
 		t.Errorf("one decision costs %v allocations, the budget is %d", n, most)
 	}

@@ -1,4 +1,4 @@
-// Package core measures what the gateway decides a request by, without the
-// network: parsing, classification, the prompt's chain, picking and booking.
-// `make bench-core` prints it.
+// Package core measures the decision about a request without the network: parsing,
+// classification, the chain of the prompt's blocks, and the selection and booking of a worker.
+// `make bench-core` prints the results. It has tests only.
 package core

@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	upWithin  = 15 * time.Second // a child that does not answer by then never does
-	endWithin = 5 * time.Second  // a child that has not ended by then is killed
+	startTimeout = 15 * time.Second // for a child to respond; measured starts take below 1 s
+	endTimeout   = 5 * time.Second  // for a child to end before it is killed
 )
 
-// children are the processes that a run started, in that order.
+// children are the processes that a run has started, in the order of their start.
 type children struct {
 	dir  string // for their configuration and logs
 	list []*exec.Cmd
 }
 
-// start runs a program whose output goes to name.log. It ends with ctx.
+// start runs a program and writes its output to name.log. The program ends with ctx.
 func (c *children) start(ctx context.Context, name, program string, args ...string) (*exec.Cmd, error) {
 	log, err := os.Create(filepath.Join(c.dir, name+".log"))
 	if err != nil {
@@ -45,20 +45,20 @@ func (c *children) start(ctx context.Context, name, program string, args ...stri
 func (c *children) command(ctx context.Context, program string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = endWithin
+	cmd.WaitDelay = endTimeout
 	return cmd
 }
 
-// end waits for all children, whose context the caller has cancelled.
-func (c *children) end() {
+// wait waits until all children have ended. The caller must have cancelled their context.
+func (c *children) wait() {
 	for _, cmd := range c.list {
-		_ = cmd.Wait() // it was told to end: how it says so does not matter
+		_ = cmd.Wait() // it reports the signal as an error
 	}
 	c.list = nil
 }
 
-// pipe runs this program again as a child that is talked to over pipes.
-func (c *children) pipe(ctx context.Context, verb string) (in io.WriteCloser, out io.Reader, err error) {
+// startSelf runs this program again as a child process and returns its standard input and output.
+func (c *children) startSelf(ctx context.Context, verb string) (in io.WriteCloser, out io.Reader, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, nil, fmt.Errorf("looking up this program: %w", err)
@@ -78,16 +78,16 @@ func (c *children) pipe(ctx context.Context, verb string) (in io.WriteCloser, ou
 	return in, out, nil
 }
 
-// worker starts the fixed worker and returns its address.
-func (c *children) worker(ctx context.Context) (string, error) {
-	addr, _, err := c.listener(ctx, "worker")
+// startWorker starts the fixed worker and returns its address.
+func (c *children) startWorker(ctx context.Context) (string, error) {
+	addr, _, err := c.startListener(ctx, "worker")
 	return addr, err
 }
 
-// listener starts a child of this program that prints where it listens, and more
-// once it is told to end.
-func (c *children) listener(ctx context.Context, verb string) (addr string, more *json.Decoder, err error) {
-	_, out, err := c.pipe(ctx, verb)
+// startListener starts a child of this program and returns the address that it prints. more
+// reads what the child prints afterwards.
+func (c *children) startListener(ctx context.Context, verb string) (addr string, more *json.Decoder, err error) {
+	_, out, err := c.startSelf(ctx, verb)
 	if err != nil {
 		return "", nil, err
 	}
@@ -104,34 +104,34 @@ type load struct {
 	out *json.Decoder
 }
 
-func (c *children) load(ctx context.Context) (*load, error) {
-	in, out, err := c.pipe(ctx, "load")
+func (c *children) startLoad(ctx context.Context) (*load, error) {
+	in, out, err := c.startSelf(ctx, "load")
 	if err != nil {
 		return nil, err
 	}
 	return &load{in: json.NewEncoder(in), out: json.NewDecoder(out)}, nil
 }
 
-func (l *load) do(j job) (result, error) {
+func (l *load) run(j job) (result, error) {
 	var r result
 	if err := l.in.Encode(j); err != nil {
 		return r, fmt.Errorf("sending a job to the load process: %w", err)
 	}
 	if err := l.out.Decode(&r); err != nil {
-		return r, fmt.Errorf("reading what the load process did: %w", err)
+		return r, fmt.Errorf("reading the load process's result: %w", err)
 	}
 	return r, nil
 }
 
-// proxy is one nginx or Tierway that runs.
+// proxy is a running nginx or Tierway.
 type proxy struct {
 	addr, version string
 	pid           int
-	admin         string // of Tierway
+	admin         string // only of Tierway
 }
 
-// nginx starts nginx before the worker.
-func (c *children) nginx(ctx context.Context, program, worker string) (p proxy, err error) {
+// startNginx starts nginx in front of the worker.
+func (c *children) startNginx(ctx context.Context, program, worker string) (p proxy, err error) {
 	if program, err = exec.LookPath(program); err != nil {
 		return p, fmt.Errorf("looking for nginx: %w (apt-get install nginx-light, or name one with -nginx)", err)
 	}
@@ -142,7 +142,7 @@ func (c *children) nginx(ctx context.Context, program, worker string) (p proxy, 
 	if err := os.WriteFile(conf, []byte(nginxConf(c.dir, p.addr, worker)), 0o600); err != nil {
 		return p, fmt.Errorf("writing nginx's configuration: %w", err)
 	}
-	said, err := exec.CommandContext(ctx, program, "-v").CombinedOutput()
+	output, err := exec.CommandContext(ctx, program, "-v").CombinedOutput()
 	if err != nil {
 		return p, fmt.Errorf("asking nginx for its version: %w", err)
 	}
@@ -150,14 +150,14 @@ func (c *children) nginx(ctx context.Context, program, worker string) (p proxy, 
 	if err != nil {
 		return p, err
 	}
-	_, p.version, _ = strings.Cut(strings.TrimSpace(string(said)), "nginx version: ")
+	_, p.version, _ = strings.Cut(strings.TrimSpace(string(output)), "nginx version: ")
 	p.pid = cmd.Process.Pid
-	return p, c.untilUp(ctx, "nginx", "http://"+p.addr+"/health")
+	return p, c.waitUntilUp(ctx, "nginx", "http://"+p.addr+"/health")
 }
 
-// tierway starts a gateway under that name before the worker, with more
-// configuration than tierwayConf has.
-func (c *children) tierway(ctx context.Context, name, program, worker, key, more string) (g proxy, err error) {
+// startTierway starts a gateway in front of the worker. Its configuration is tierwayConf
+// followed by more.
+func (c *children) startTierway(ctx context.Context, name, program, worker, key, more string) (g proxy, err error) {
 	if g.addr, err = freeAddr(); err != nil {
 		return g, err
 	}
@@ -168,7 +168,7 @@ func (c *children) tierway(ctx context.Context, name, program, worker, key, more
 	if err := os.WriteFile(conf, []byte(tierwayConf(name, worker, key)+more), 0o600); err != nil {
 		return g, fmt.Errorf("writing the gateway's configuration: %w", err)
 	}
-	said, err := exec.CommandContext(ctx, program, "version").Output()
+	output, err := exec.CommandContext(ctx, program, "version").Output()
 	if err != nil {
 		return g, fmt.Errorf("asking %s for its version: %w", program, err)
 	}
@@ -176,12 +176,12 @@ func (c *children) tierway(ctx context.Context, name, program, worker, key, more
 	if err != nil {
 		return g, err
 	}
-	g.version, _, _ = strings.Cut(strings.TrimSpace(string(said)), "\n")
+	g.version, _, _ = strings.Cut(strings.TrimSpace(string(output)), "\n")
 	g.pid = cmd.Process.Pid
-	return g, c.untilUp(ctx, name, "http://"+g.addr+"/readyz")
+	return g, c.waitUntilUp(ctx, name, "http://"+g.addr+"/readyz")
 }
 
-// freeAddr is a loopback address that nobody listens on at the moment.
+// freeAddr returns a free loopback address.
 func freeAddr() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -191,26 +191,26 @@ func freeAddr() (string, error) {
 	return l.Addr().String(), nil
 }
 
-// untilUp waits until url answers 200 and otherwise says what the child logged.
-func (c *children) untilUp(ctx context.Context, name, url string) error {
-	ctx, cancel := context.WithTimeout(ctx, upWithin)
+// waitUntilUp waits until url returns 200. The error has the end of the child's log.
+func (c *children) waitUntilUp(ctx context.Context, name, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for {
-		last := answers(ctx, url)
+		last := checkURL(ctx, url)
 		if last == nil {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			log, _ := os.ReadFile(filepath.Join(c.dir, name+".log")) // without it the error says less, not something else
-			return fmt.Errorf("%s is not up after %s: %w\n%s", name, upWithin, last, log[max(0, len(log)-2000):])
+			log, _ := os.ReadFile(filepath.Join(c.dir, name+".log")) // without the log, the error only lacks the cause
+			return fmt.Errorf("%s is not up after %s: %w\n%s", name, startTimeout, last, log[max(0, len(log)-2000):])
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
 
-// answers asks url once.
-func answers(ctx context.Context, url string) error {
+// checkURL sends one GET request and returns an error unless the status is 200.
+func checkURL(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -223,7 +223,7 @@ func answers(ctx context.Context, url string) error {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", url, resp.Status)
+		return fmt.Errorf("GET %s: status %s", url, resp.Status)
 	}
 	return nil
 }

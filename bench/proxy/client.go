@@ -11,12 +11,11 @@ import (
 	"time"
 )
 
-// patience bounds one request: an answer that takes this long is a failure, not
-// a slow one. Everything measured here takes milliseconds.
+// patience bounds one request. All measured requests take milliseconds.
 const patience = 10 * time.Second
 
-// client is one keep-alive connection that sends a request made beforehand and
-// reads the answer with as little work as proves it whole.
+// client is one keep-alive connection. It sends prepared requests and does only the parsing
+// that is needed to check that a response is complete.
 type client struct {
 	conn net.Conn
 	r    *bufio.Reader
@@ -33,7 +32,7 @@ func dial(addr string) (*client, error) {
 
 func (c *client) close() { c.conn.Close() }
 
-// do sends request and reads its answer, whose body stays valid until the next call.
+// do sends a request and returns the body of the response, which is valid until the next call.
 func (c *client) do(request []byte) ([]byte, error) {
 	if err := c.send(request); err != nil {
 		return nil, err
@@ -51,7 +50,7 @@ func (c *client) do(request []byte) ([]byte, error) {
 	return c.body, nil
 }
 
-// send writes a request, whose answer the caller then reads.
+// send writes a request. The caller must read the response.
 func (c *client) send(request []byte) error {
 	if err := c.conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		return fmt.Errorf("setting a deadline: %w", err)
@@ -62,10 +61,10 @@ func (c *client) send(request []byte) error {
 	return nil
 }
 
-// head is what of an answer's head the body's framing depends on.
+// head holds the parts of a response's head that determine the framing of the body.
 type head struct {
 	status  int
-	length  int // -1: not given
+	length  int // -1: no Content-Length
 	chunked bool
 }
 
@@ -108,7 +107,7 @@ func (c *client) readBody(h head) error {
 	c.body = c.body[:0]
 	if !h.chunked {
 		if h.length < 0 {
-			return errors.New("the answer says neither its length nor that it is chunked")
+			return errors.New("the answer has neither a Content-Length nor chunked encoding")
 		}
 		return c.append(h.length)
 	}
@@ -138,7 +137,7 @@ func (c *client) readChunk() (int, error) {
 		return 0, fmt.Errorf("reading the end of a chunk: %w", err)
 	}
 	if len(line) != 2 {
-		return 0, fmt.Errorf("a chunk does not end where it said but with %q", line)
+		return 0, fmt.Errorf("a chunk is longer than its size: it ends with %q", line)
 	}
 	return int(n), nil
 }

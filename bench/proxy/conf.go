@@ -9,12 +9,12 @@ import (
 	"tierway/tenants"
 )
 
-// nginxConf is nginx as it is set up before an engine: connections to the worker
-// are kept, bodies stay in memory, answers go out as they come, nothing is logged.
+// nginxConf returns a configuration that is usual in front of an engine: it keeps connections
+// to the worker, holds bodies in memory, streams responses and logs nothing.
 func nginxConf(dir, listen, worker string) string {
 	user := ""
 	if os.Geteuid() == 0 {
-		user = "user root;\n" // its own user may not enter the temporary directory
+		user = "user root;\n" // nginx's own user may not enter the temporary directory
 	}
 	return user + fmt.Sprintf(`daemon off;
 worker_processes 2;
@@ -49,8 +49,8 @@ http {
 `, dir, listen, worker)
 }
 
-// tierwayConf is a gateway of that name with its whole path on: a tenant's key, a
-// model name to resolve, a ledger in a database of its own and an access log.
+// tierwayConf returns the configuration of a gateway that does all its work: it checks a
+// tenant's key, resolves a model alias, writes a ledger to its own database and an access log.
 func tierwayConf(name, worker, key string) string {
 	digest := tenants.Digest(key)
 	return fmt.Sprintf(`auth:
@@ -69,10 +69,11 @@ drain: { accept_grace: 0s, timeout: 1s }
 `, hex.EncodeToString(digest[:]), name, served, worker, alias)
 }
 
-// The gateway with nothing but what its metrics need, and with all that can be
-// watched: every request traced, its record kept and written, its line logged.
+// silentConf turns off all records of requests except the metrics.
 func silentConf() string { return "log: { access: false }\ndecisions: { keep: 0 }\n" }
 
+// watchedConf turns on all records: every request is traced, its decision is kept and written to
+// a file, and it has a line in the access log.
 func watchedConf(collector, dir, name string) string {
 	return fmt.Sprintf("log: { access: true }\ndecisions: { keep: 2000, file: %q }\ntelemetry: { otlp: \"http://%s\", "+
 		"sample: 1.0 }\n",

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// backlogWritten is when the ledger, which writes once a second, has written the
-// rows of a load.
-const backlogWritten = 1500 * time.Millisecond
+// ledgerDelay is the time until the ledger, which writes once per second, has written the rows
+// of a load.
+const ledgerDelay = 1500 * time.Millisecond
 
 // cpuReport is what -cpu prints.
 type cpuReport struct {
@@ -28,7 +28,7 @@ type cpuLoad struct {
 	Targets []cpuTarget `json:"targets"`
 }
 
-// cpuTarget is the processor time of one proxy. Ratios are those of one round.
+// cpuTarget is the processor time of one proxy. Ratios compare figures of the same round.
 type cpuTarget struct {
 	Name       string `json:"name"`
 	PerRequest spread `json:"cpu_us_per_request"`
@@ -36,10 +36,10 @@ type cpuTarget struct {
 	TierwayBy  spread `json:"tierway_by_it"`
 }
 
-// cpu measures the processor time per whole answer of nginx, the gateway and older
-// gateways, at a rate that none of them is busy with.
+// cpu measures the processor time per complete answer of nginx, the gateway and older gateways,
+// at a rate far below their capacity.
 func (b *bench) cpu(ctx context.Context, o options, out io.Writer) error {
-	b.targets = b.targets[nginx:] // the worker is no proxy
+	b.targets = b.targets[nginx:] // without the worker, which is not a proxy
 	rep := cpuReport{setup: b.setup}
 	for _, s := range shapes() {
 		load := job{Key: b.key, Shape: s.name, Connections: o.connections, Seconds: o.seconds, Rate: o.rate * s.pace}
@@ -49,11 +49,10 @@ func (b *bench) cpu(ctx context.Context, o options, out io.Writer) error {
 		}
 		rep.Loads = append(rep.Loads, cpuLoadOf(load, b.targets, measured))
 	}
-	return show(out, o, rep)
+	return printReport(out, o, rep)
 }
 
-// cpuLoadOf compares the targets, of which nginx is the first and the gateway the
-// second.
+// cpuLoadOf compares the targets. The first must be nginx, the second the gateway.
 func cpuLoadOf(j job, targets []target, rounds [][]result) cpuLoad {
 	by := func(a, b int) spread {
 		return spreadOf(rounds, func(r []result) float64 { return r[a].CPU / r[b].CPU })
@@ -70,15 +69,15 @@ func cpuLoadOf(j job, targets []target, rounds [][]result) cpuLoad {
 	return load
 }
 
-// wholeWithCPU is whole with the processor time of the process pid, which includes
-// what the process does in the pause after the load.
-func (b *bench) wholeWithCPU(j job, pid int, pause time.Duration) (result, error) {
+// runWithCPU is runChecked with the processor time of process pid during the load and the pause
+// after it.
+func (b *bench) runWithCPU(j job, pid int, pause time.Duration) (result, error) {
 	proc := os.DirFS("/proc")
 	before, err := cpuTime(proc, pid)
 	if err != nil {
 		return result{}, err
 	}
-	r, err := b.whole(j)
+	r, err := b.runChecked(j)
 	if err != nil {
 		return r, err
 	}
@@ -88,20 +87,20 @@ func (b *bench) wholeWithCPU(j job, pid int, pause time.Duration) (result, error
 	return r, err
 }
 
-// cpuTime is the processor time of a process and its children until now, as proc
-// has it. The time of a thread that ended would be missing; neither nginx nor Go ends threads.
+// cpuTime returns the processor time of a process and its children so far. proc is /proc. The
+// time of ended threads is missing; neither nginx nor Go ends threads.
 func cpuTime(proc fs.FS, pid int) (sum time.Duration, err error) {
 	threads, err := fs.Glob(proc, fmt.Sprintf("%d/task/*", pid))
 	if err != nil || len(threads) == 0 {
 		return 0, fmt.Errorf("process %d has no threads: it has ended", pid)
 	}
 	for _, thread := range threads {
-		ran, err := numbers(proc, thread+"/schedstat") // in nanoseconds; stat counts hundredths of a second
+		ran, err := readNumbers(proc, thread+"/schedstat") // nanoseconds; stat only has hundredths of a second
 		if err != nil {
 			return 0, fmt.Errorf("reading the processor time of process %d: %w", pid, err)
 		}
 		sum += time.Duration(ran[0])
-		children, err := numbers(proc, thread+"/children")
+		children, err := readNumbers(proc, thread+"/children")
 		if err != nil {
 			return 0, fmt.Errorf("reading the children of process %d: %w", pid, err)
 		}
@@ -116,8 +115,8 @@ func cpuTime(proc fs.FS, pid int) (sum time.Duration, err error) {
 	return sum, nil
 }
 
-// numbers are the fields of a file.
-func numbers(files fs.FS, name string) (list []int, err error) {
+// readNumbers reads the numbers in a file.
+func readNumbers(files fs.FS, name string) (list []int, err error) {
 	text, err := fs.ReadFile(files, name)
 	if err != nil {
 		return nil, err
@@ -132,7 +131,7 @@ func numbers(files fs.FS, name string) (list []int, err error) {
 	return list, nil
 }
 
-// String is the report as a table.
+// String returns the report as a table.
 func (r cpuReport) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s beside %s: processor time per whole answer, %d cores, %d connections, ",

@@ -29,9 +29,9 @@ func TestProcessorTimeIsComparedWithinARound(t *testing.T) {
 	}
 }
 
-// TestEveryProxyIsMeasuredUnderEveryLoad has this process for every proxy.
+// TestEveryProxyIsMeasuredUnderEveryLoad uses this process as every proxy.
 func TestEveryProxyIsMeasuredUnderEveryLoad(t *testing.T) {
-	addr := serveFor(t, newFixedWorker().serve)
+	addr := serveInTest(t, newFixedWorker().serve)
 	jobs, send := io.Pipe()
 	receive, results := io.Pipe()
 	done := make(chan error, 1)

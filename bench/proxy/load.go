@@ -10,36 +10,36 @@ import (
 	"time"
 )
 
-// A job is what the load process does next.
+// job is one load that the load process runs.
 type job struct {
 	Addr        string
 	Key         string
 	Shape       string
 	Connections int
 	Seconds     float64
-	Rate        float64 // requests a second, open loop; 0 is a closed loop
-	Hold        int     // open so many streams and keep them until the next job; the rest is ignored
+	Rate        float64 // requests per second of an open loop; 0: closed loop
+	Hold        int     // streams to open and keep until the next job; needs only Addr and Key
 }
 
-// A result is what a job came to.
+// result is the result of a job.
 type result struct {
-	Done    int     // whole answers
-	Failed  int     // everything else
-	Failure string  // the first of them
-	PerSec  float64 // whole answers a second
+	Done    int     // complete answers
+	Failed  int     // failed requests
+	Failure string  // error of the first failed request
+	PerSec  float64 // complete answers per second
 	P50     float64 // microseconds
 	P99     float64
-	CPU     float64 // microseconds of the target's processor time per whole answer, with -cpu
+	CPU     float64 // microseconds of the target's processor time per complete answer, with -cpu
 }
 
 // loader runs jobs one after the other.
 type loader struct{ held []*client }
 
-// serveJobs reads jobs from r and writes a result for each to w, a JSON document
-// each, until r ends.
+// serveJobs reads jobs from r and writes a result for each to w, as JSON documents, until r
+// ends.
 func serveJobs(r io.Reader, w io.Writer) error {
 	var l loader
-	defer l.release()
+	defer l.closeHeld()
 	in, out := json.NewDecoder(r), json.NewEncoder(w)
 	for {
 		var j job
@@ -55,9 +55,9 @@ func serveJobs(r io.Reader, w io.Writer) error {
 }
 
 func (l *loader) run(j job) result {
-	l.release()
+	l.closeHeld()
 	if j.Hold > 0 {
-		return l.hold(j)
+		return l.holdStreams(j)
 	}
 	s, err := shapeNamed(j.Shape)
 	if err != nil {
@@ -69,16 +69,16 @@ func (l *loader) run(j job) result {
 	end := begin.Add(time.Duration(j.Seconds * float64(time.Second)))
 	var wg sync.WaitGroup
 	for i := range parts {
-		due := everyAt(begin, j, i)
-		wg.Go(func() { parts[i].fill(j.Addr, request, s.check, end, due) })
+		due := sendTimes(begin, j, i)
+		wg.Go(func() { parts[i].sendUntil(j.Addr, request, s.check, end, due) })
 	}
 	wg.Wait()
-	return sum(parts, time.Since(begin))
+	return resultOf(parts, time.Since(begin))
 }
 
-// everyAt is when connection i sends its n-th request in an open loop: the
-// connections take turns. It is nil in a closed loop.
-func everyAt(begin time.Time, j job, i int) func(n int) time.Time {
+// sendTimes returns when connection i sends its n-th request in an open loop, in which the
+// connections take turns. It returns nil for a closed loop.
+func sendTimes(begin time.Time, j job, i int) func(n int) time.Time {
 	if j.Rate <= 0 {
 		return nil
 	}
@@ -94,9 +94,10 @@ type tally struct {
 	first  error
 }
 
-// fill sends requests until end. A failure costs the connection, so a new one is
-// made; a target that refuses those ends it.
-func (t *tally) fill(addr string, request []byte, check func([]byte) error, end time.Time, due func(int) time.Time) {
+// sendUntil sends requests until end. After a failed request it opens a new connection; if the
+// target refuses it, sendUntil returns.
+func (t *tally) sendUntil(addr string, request []byte, check func([]byte) error, end time.Time,
+	due func(int) time.Time) {
 	var c *client
 	defer func() {
 		if c != nil {
@@ -114,17 +115,17 @@ func (t *tally) fill(addr string, request []byte, check func([]byte) error, end 
 			}
 			if wait := time.Until(at); wait > 0 {
 				time.Sleep(wait)
-				start = time.Now() // the wake-up's lateness is the generator's, not the target's
+				start = time.Now() // a late wake-up does not count against the target
 			} else {
-				start = at // the connection was still busy: waiting for it counts
+				start = at // the connection was still busy: the wait for it counts
 			}
-		} else if n > 0 && !start.Before(end) { // the first one is sent however late the start was
+		} else if n > 0 && !start.Before(end) { // the first request is sent even after a late start
 			return
 		}
 		if c == nil {
 			var err error
 			if c, err = dial(addr); err != nil {
-				t.fail(err)
+				t.addFailure(err)
 				return
 			}
 		}
@@ -134,7 +135,7 @@ func (t *tally) fill(addr string, request []byte, check func([]byte) error, end 
 			err = check(body)
 		}
 		if err != nil {
-			t.fail(err)
+			t.addFailure(err)
 			c.close()
 			c = nil
 			continue
@@ -143,14 +144,14 @@ func (t *tally) fill(addr string, request []byte, check func([]byte) error, end 
 	}
 }
 
-func (t *tally) fail(err error) {
+func (t *tally) addFailure(err error) {
 	t.failed++
 	if t.first == nil {
 		t.first = err
 	}
 }
 
-func sum(parts []tally, elapsed time.Duration) result {
+func resultOf(parts []tally, elapsed time.Duration) result {
 	var r result
 	var took []time.Duration
 	for _, t := range parts {
@@ -167,7 +168,7 @@ func sum(parts []tally, elapsed time.Duration) result {
 	return r
 }
 
-// quantile is the q-th of sorted durations in microseconds, 0 of none.
+// quantile returns the q-quantile of sorted durations in microseconds; 0 without durations.
 func quantile(sorted []time.Duration, q float64) float64 {
 	if len(sorted) == 0 {
 		return 0
@@ -175,15 +176,15 @@ func quantile(sorted []time.Duration, q float64) float64 {
 	return float64(sorted[int(q*float64(len(sorted)-1))]) / float64(time.Microsecond)
 }
 
-// hold opens j.Hold streams, each until its first event is there.
-func (l *loader) hold(j job) result {
+// holdStreams opens j.Hold streams and reads the first event of each.
+func (l *loader) holdStreams(j job) result {
 	var r result
 	request := httpRequest(j.Addr, j.Key, question(smallBytes, streamMark+holdMark))
 	for range j.Hold {
 		c, err := dial(j.Addr)
 		if err == nil {
 			l.held = append(l.held, c)
-			err = c.open(request)
+			err = c.openStream(request)
 		}
 		if err != nil {
 			r.Failed++
@@ -195,8 +196,8 @@ func (l *loader) hold(j job) result {
 	return r
 }
 
-// open sends request and returns once the first event of its stream is there.
-func (c *client) open(request []byte) error {
+// openStream sends a request and reads the first event of its stream.
+func (c *client) openStream(request []byte) error {
 	if err := c.send(request); err != nil {
 		return err
 	}
@@ -212,7 +213,7 @@ func (c *client) open(request []byte) error {
 	return err
 }
 
-func (l *loader) release() {
+func (l *loader) closeHeld() {
 	for _, c := range l.held {
 		c.close()
 	}

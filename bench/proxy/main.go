@@ -1,11 +1,17 @@
-// Command proxy measures the built gateway beside nginx: both stand before the
-// same worker in the same run, in turns, and each is compared with asking that
-// worker directly. Every answer is read to its end and checked; one that is not
-// whole fails the run.
+// Command proxy compares the built gateway with nginx. Both proxy the same worker in the same
+// run, in turns, and requests without a proxy are the reference. Every response is read and
+// checked; an incomplete response fails the run.
 //
-// Worker, load and each proxy are processes of their own on loopback. With two
-// cores they compete for them, which is why only shares and ratios are compared
-// with the budget, never requests per second.
+// It has four modes:
+//
+//   - default: requests per second and added latency beside nginx
+//   - -cpu: processor time per request; -old adds older builds to the comparison
+//   - -memory: resident memory per idle stream
+//   - -watched: throughput with all traces, records and logs, relative to none
+//
+// The worker, the load generator and each proxy are separate processes on loopback and compete
+// for the processors. Therefore only shares and ratios are compared with the budget, not
+// requests per second.
 package main
 
 import (
@@ -22,7 +28,7 @@ import (
 	"time"
 )
 
-// options are what a run is asked for.
+// options are the flags of a run.
 type options struct {
 	rounds      int
 	seconds     float64
@@ -49,7 +55,8 @@ func main() {
 	}
 }
 
-// run is the program: a measurement, or one of the three children that it starts.
+// run runs a measurement, or one of the child processes that a measurement starts: worker, load
+// or collector.
 func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
 	if len(args) == 1 {
 		switch args[0] {
@@ -66,7 +73,7 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 		return err
 	}
 	if o.watched && !o.cpu {
-		return watched(ctx, o, out)
+		return measureWatched(ctx, o, out)
 	}
 	if o.memory {
 		return withChildren(ctx, o, func(b *bench) error { return b.memory(o, out) })
@@ -78,24 +85,24 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 }
 
 func parseOptions(args []string) (options, error) {
-	o := options{pause: backlogWritten}
+	o := options{pause: ledgerDelay}
 	f := flag.NewFlagSet("proxy", flag.ContinueOnError)
-	f.IntVar(&o.rounds, "rounds", 5, "rounds, of which the median counts")
-	f.Float64Var(&o.seconds, "seconds", 2, "how long each target is asked for each shape in a round")
+	f.IntVar(&o.rounds, "rounds", 5, "rounds; the report has their median")
+	f.Float64Var(&o.seconds, "seconds", 2, "duration of the load on each target for each request shape in a round")
 	f.IntVar(&o.connections, "connections", 32, "connections of the load process")
-	f.Float64Var(&o.rate, "rate", 1000, "requests a second of the open loop that measures latency or -cpu")
+	f.Float64Var(&o.rate, "rate", 1000, "requests per second of the open loop that measures latency or -cpu")
 	f.BoolVar(&o.memory, "memory", false, "measure memory of idle streams instead")
-	f.BoolVar(&o.cpu, "cpu", false, "measure processor time per request at -rate instead; streams at a quarter of it")
+	f.BoolVar(&o.cpu, "cpu", false, "measure processor time per request at -rate instead (streams: a quarter of -rate)")
 	f.Func("old", "with -cpu, another built gateway to measure in the same rounds; may be repeated",
 		func(path string) error {
 			o.old = append(o.old, path)
 			return nil
 		})
-	f.BoolVar(&o.watched, "watched", false, "measure what traces, records and logs cost instead; with -cpu, turn them on")
+	f.BoolVar(&o.watched, "watched", false, "measure the cost of traces, records, logs instead; with -cpu, turn them on")
 	f.IntVar(&o.streams, "streams", 2000, "idle streams that -memory holds")
 	f.BoolVar(&o.asJSON, "json", false, "print the report as JSON")
-	f.StringVar(&o.bin, "bin", "bin/tierway", "the built gateway")
-	f.StringVar(&o.nginx, "nginx", "nginx", "nginx")
+	f.StringVar(&o.bin, "bin", "bin/tierway", "path of the built gateway")
+	f.StringVar(&o.nginx, "nginx", "nginx", "path or name of the nginx program")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
@@ -111,14 +118,14 @@ func parseOptions(args []string) (options, error) {
 	case o.rate < 1:
 		return o, fmt.Errorf("-rate is %g: it must be at least 1", o.rate)
 	case len(o.old) > 0 && !o.cpu:
-		return o, errors.New("-old is measured with -cpu only: add -cpu or remove -old")
+		return o, errors.New("-old requires -cpu: add -cpu or remove -old")
 	case o.streams < 1 || o.streams > 20_000:
 		return o, fmt.Errorf("-streams is %d: it must be 1 to 20000", o.streams)
 	}
 	return o, nil
 }
 
-// serveWorker runs the fixed worker, whose address it prints, until in ends.
+// serveWorker prints the address of the fixed worker and runs it until in ends.
 func serveWorker(in io.Reader, out io.Writer) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -128,7 +135,7 @@ func serveWorker(in io.Reader, out io.Writer) error {
 		return fmt.Errorf("printing the address: %w", err)
 	}
 	go func() {
-		_, _ = io.Copy(io.Discard, in) // ends when the parent does, however it ends
+		_, _ = io.Copy(io.Discard, in) // returns when the parent process ends
 		l.Close()
 	}()
 	return newFixedWorker().serve(l)

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// settle lets buffers of opening a stream be collected and the kernel's count
-	// follow: the collector runs at least every two minutes, but opening thousands
-	// of streams has already made it run many times.
-	settle = 3 * time.Second
+	// settleTime is the pause in which the gateway frees the buffers of opening streams, and
+	// the collector of -watched receives the last spans.
+	settleTime = 3 * time.Second
 
-	// streamCeiling is the budget's first bound on the memory of an idle stream.
+	// streamCeiling is the budget's minimum requirement for the memory of an idle stream, in
+	// KiB.
 	streamCeiling = 56
 )
 
-// footprint is what idle streams cost the gateway.
+// footprint is the gateway's memory with and without idle streams.
 type footprint struct {
 	setup
 	Streams   int     `json:"streams"`
@@ -29,22 +29,22 @@ type footprint struct {
 	Ceiling   float64 `json:"ceiling"`
 }
 
-// memory holds streams open, after one event each, and says by how much the
-// gateway grew.
+// memory keeps streams open after their first event and reports the growth of the gateway's
+// memory.
 func (b *bench) memory(o options, out io.Writer) error {
 	warm := job{Addr: b.targets[tierway].addr, Key: b.key, Shape: "streams", Connections: o.connections, Seconds: 1}
-	if _, err := b.whole(warm); err != nil {
+	if _, err := b.runChecked(warm); err != nil {
 		return err
 	}
-	time.Sleep(settle)
+	time.Sleep(settleTime)
 	before, err := rss(b.targets[tierway].pid)
 	if err != nil {
 		return err
 	}
-	if _, err := b.whole(job{Addr: warm.Addr, Key: b.key, Hold: o.streams}); err != nil {
+	if _, err := b.runChecked(job{Addr: warm.Addr, Key: b.key, Hold: o.streams}); err != nil {
 		return err
 	}
-	time.Sleep(settle)
+	time.Sleep(settleTime)
 	during, err := rss(b.targets[tierway].pid)
 	if err != nil {
 		return err
@@ -60,17 +60,17 @@ func (b *bench) memory(o options, out io.Writer) error {
 	return err
 }
 
-// rss is the resident memory of a process in KiB.
+// rss returns the resident memory of a process in KiB.
 func rss(pid int) (int, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, fmt.Errorf("reading the memory of process %d: %w", pid, err)
 	}
-	return rssOf(status)
+	return parseRSS(status)
 }
 
-// rssOf finds the resident memory in what Linux says about a process.
-func rssOf(status []byte) (int, error) {
+// parseRSS returns the resident memory in KiB from the content of /proc/PID/status.
+func parseRSS(status []byte) (int, error) {
 	for line := range bytes.Lines(status) {
 		value, ok := bytes.CutPrefix(line, []byte("VmRSS:"))
 		if !ok {

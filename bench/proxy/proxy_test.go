@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// serveFor runs serve on a loopback listener for as long as the test.
-func serveFor(t *testing.T, serve func(net.Listener) error) string {
+// serveInTest runs serve on a loopback listener until the test ends.
+func serveInTest(t *testing.T, serve func(net.Listener) error) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -29,9 +29,9 @@ func serveFor(t *testing.T, serve func(net.Listener) error) string {
 	return l.Addr().String()
 }
 
-// answerWith serves the same bytes to every request and then closes.
-func answerWith(t *testing.T, raw string) string {
-	return serveFor(t, func(l net.Listener) error {
+// serveBytes sends the same bytes in response to every request and then closes the connection.
+func serveBytes(t *testing.T, raw string) string {
+	return serveInTest(t, func(l net.Listener) error {
 		for {
 			c, err := l.Accept()
 			if err != nil {
@@ -44,7 +44,7 @@ func answerWith(t *testing.T, raw string) string {
 	})
 }
 
-func TestShapesHaveTheirSizes(t *testing.T) {
+func TestRequestShapesHaveTheStatedSizes(t *testing.T) {
 	want := map[string]int{"400 B": 400, "48 KB": 48 * 1024, "streams": 400}
 	for _, s := range shapes() {
 		if len(s.body) != want[s.name] {
@@ -59,8 +59,8 @@ func TestShapesHaveTheirSizes(t *testing.T) {
 	}
 }
 
-func TestEveryShapeIsAnsweredWholeOverOneConnection(t *testing.T) {
-	addr := serveFor(t, newFixedWorker().serve)
+func TestWorkerAnswersEveryShapeOverOneConnection(t *testing.T) {
+	addr := serveInTest(t, newFixedWorker().serve)
 	c, err := dial(addr)
 	if err != nil {
 		t.Fatal(err)
@@ -79,27 +79,27 @@ func TestEveryShapeIsAnsweredWholeOverOneConnection(t *testing.T) {
 	}
 }
 
-func TestAnswersThatAreNotWholeAreFailures(t *testing.T) {
+func TestIncompleteAnswersCountAsFailures(t *testing.T) {
 	whole := string(newFixedWorker().whole)
 	events := strings.Join(stream(), "")
 	chunked := "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 	for _, c := range []struct{ name, shape, raw, want string }{
-		{"another status", "400 B", strings.Replace(whole, "200 OK", "503 Service Unavailable", 1), "status 503"},
-		{"a body cut short", "400 B", whole[:len(whole)-1], "cut short"},
-		{"another body", "400 B", strings.Replace(whole, "xxx", "xyx", 1), "are not the worker's"},
+		{"status 503", "400 B", strings.Replace(whole, "200 OK", "503 Service Unavailable", 1), "status 503"},
+		{"truncated body", "400 B", whole[:len(whole)-1], "cut short"},
+		{"changed body", "400 B", strings.Replace(whole, "xxx", "xyx", 1), "are not the worker's"},
 		{"no answer", "400 B", "", "status line"},
-		{"another protocol", "400 B", "SSH-2.0-OpenSSH_9.2\r\n", "status line"},
-		{"no length", "400 B", "HTTP/1.1 200 OK\r\n\r\n", "length"},
-		{"a connection that is closed", "400 B", strings.Replace(whole, "\r\n\r\n", "\r\nConnection: close\r\n\r\n", 1),
+		{"not HTTP", "400 B", "SSH-2.0-OpenSSH_9.2\r\n", "status line"},
+		{"no length", "400 B", "HTTP/1.1 200 OK\r\n\r\n", "Content-Length"},
+		{"Connection: close", "400 B", strings.Replace(whole, "\r\n\r\n", "\r\nConnection: close\r\n\r\n", 1),
 			"kept alive"},
-		{"a stream without its end", "streams", chunked + "5\r\ndata:\r\n", "chunk's size"},
-		{"a chunk without a size", "streams", chunked + "zz\r\n", "chunk's size"},
-		{"a chunk that is longer", "streams", chunked + "2\r\nabc\r\n0\r\n\r\n", "does not end where it said"},
-		{"an event less", "streams", plainStream(strings.Replace(events, "data: ", "", 1)), "has 64 events"},
+		{"stream without its last chunk", "streams", chunked + "5\r\ndata:\r\n", "chunk's size"},
+		{"chunk without a size", "streams", chunked + "zz\r\n", "chunk's size"},
+		{"chunk longer than its size", "streams", chunked + "2\r\nabc\r\n0\r\n\r\n", "longer than its size"},
+		{"missing event", "streams", plainStream(strings.Replace(events, "data: ", "", 1)), "has 64 events"},
 		{"no [DONE]", "streams", plainStream(strings.Replace(events, "[DONE]", "[GONE]", 1)), "[DONE]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			addr := answerWith(t, c.raw)
+			addr := serveBytes(t, c.raw)
 			r := new(loader).run(job{Addr: addr, Shape: c.shape, Connections: 1, Seconds: 0.02})
 			if r.Failed == 0 || r.Done != 0 || !strings.Contains(r.Failure, c.want) {
 				t.Errorf("got %+v, want failures only, with %q", r, c.want)
@@ -110,15 +110,15 @@ func TestAnswersThatAreNotWholeAreFailures(t *testing.T) {
 
 func plainStream(body string) string { return string(plain("200 OK", "text/event-stream", body)) }
 
-func TestLoadCountsWholeAnswers(t *testing.T) {
-	addr := serveFor(t, newFixedWorker().serve)
+func TestLoadCountsCompleteAnswers(t *testing.T) {
+	addr := serveInTest(t, newFixedWorker().serve)
 	for _, j := range []job{
 		{Addr: addr, Shape: "streams", Connections: 2, Seconds: 0.05},
 		{Addr: addr, Shape: "400 B", Connections: 2, Seconds: 0.05, Rate: 1000},
 	} {
 		r := new(loader).run(j)
 		if r.Failed != 0 || r.Done == 0 || r.P50 <= 0 || r.P99 < r.P50 {
-			t.Errorf("%+v came to %+v", j, r)
+			t.Errorf("%+v has the result %+v", j, r)
 		}
 		if j.Rate > 0 && r.Done != 50 {
 			t.Errorf("an open loop of 0.05 s at 1000/s sent %d requests, not 50", r.Done)
@@ -126,7 +126,7 @@ func TestLoadCountsWholeAnswers(t *testing.T) {
 	}
 }
 
-func TestARefusedConnectionIsAFailure(t *testing.T) {
+func TestRefusedConnectionCountsAsFailure(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ func TestARefusedConnectionIsAFailure(t *testing.T) {
 }
 
 func TestHeldStreamsStayOpenUntilTheNextJob(t *testing.T) {
-	addr := serveFor(t, newFixedWorker().serve)
+	addr := serveInTest(t, newFixedWorker().serve)
 	var l loader
 	if r := l.run(job{Addr: addr, Hold: 5}); r.Done != 5 || r.Failed != 0 {
 		t.Fatalf("got %+v, want 5 streams", r)
@@ -156,8 +156,8 @@ func TestHeldStreamsStayOpenUntilTheNextJob(t *testing.T) {
 	}
 }
 
-func TestJobsAreAnsweredInTurn(t *testing.T) {
-	addr := serveFor(t, newFixedWorker().serve)
+func TestEachJobHasOneResultInOrder(t *testing.T) {
+	addr := serveInTest(t, newFixedWorker().serve)
 	in := `{"Addr":"` + addr + `","Shape":"400 B","Connections":1,"Seconds":0.01} {"Shape":"none","Connections":1}`
 	var out strings.Builder
 	if err := serveJobs(strings.NewReader(in), &out); err != nil {
@@ -169,7 +169,7 @@ func TestJobsAreAnsweredInTurn(t *testing.T) {
 	}
 }
 
-func TestSpreadIsMedianAndExtremes(t *testing.T) {
+func TestSpreadHasMedianAndExtremes(t *testing.T) {
 	for _, c := range []struct {
 		values []float64
 		want   spread
@@ -188,7 +188,7 @@ func TestSpreadIsMedianAndExtremes(t *testing.T) {
 	}
 }
 
-func TestReportComparesWithinARound(t *testing.T) {
+func TestRatiosCompareFiguresOfTheSameRound(t *testing.T) {
 	round := func(d, n, g float64) []result {
 		return []result{{PerSec: d, P50: d}, {PerSec: n, P50: n}, {PerSec: g, P50: g}}
 	}
@@ -212,11 +212,12 @@ func TestReportComparesWithinARound(t *testing.T) {
 }
 
 func TestResidentMemoryIsRead(t *testing.T) {
-	if n, err := rssOf([]byte("Name:\tx\nVmHWM:\t  9 kB\nVmRSS:\t   12345 kB\nThreads:\t1\n")); n != 12345 || err != nil {
+	const status = "Name:\tx\nVmHWM:\t  9 kB\nVmRSS:\t   12345 kB\nThreads:\t1\n"
+	if n, err := parseRSS([]byte(status)); n != 12345 || err != nil {
 		t.Errorf("got %d, %v", n, err)
 	}
-	if _, err := rssOf([]byte("Name:\tx\n")); err == nil {
-		t.Error("a process without VmRSS has memory")
+	if _, err := parseRSS([]byte("Name:\tx\n")); err == nil {
+		t.Error("a status without VmRSS is accepted")
 	}
 }
 
@@ -224,7 +225,7 @@ func TestOptionsAreBounded(t *testing.T) {
 	for _, args := range []string{"-rounds 0", "-seconds 0", "-seconds 61", "-connections 0", "-rate 0", "-streams 0",
 		"-old bin/before", "more"} {
 		if _, err := parseOptions(strings.Fields(args)); err == nil {
-			t.Errorf("%q is taken", args)
+			t.Errorf("%q is accepted", args)
 		}
 	}
 	o, err := parseOptions(strings.Fields("-rounds 7 -seconds 3 -json -memory"))
@@ -233,7 +234,7 @@ func TestOptionsAreBounded(t *testing.T) {
 	}
 }
 
-func TestRequestLengthIsReadAsSent(t *testing.T) {
+func TestWorkerReadsContentLength(t *testing.T) {
 	for _, c := range []struct {
 		head string
 		want int
@@ -256,7 +257,7 @@ func TestConfigurationsNameTheWorkerAndNoKey(t *testing.T) {
 	for _, conf := range []string{nginxConf("dir", "127.0.0.1:1", "127.0.0.1:2"),
 		tierwayConf("one", "127.0.0.1:2", "the-key")} {
 		if !strings.Contains(conf, "127.0.0.1:2") || strings.Contains(conf, "the-key") {
-			t.Errorf("the worker is missing or the key is there:\n%s", conf)
+			t.Errorf("the worker is missing or the key is included:\n%s", conf)
 		}
 	}
 	if !slices.ContainsFunc(strings.Split(nginxConf("dir", "a", "b"), "\n"), func(l string) bool {
@@ -266,9 +267,9 @@ func TestConfigurationsNameTheWorkerAndNoKey(t *testing.T) {
 	}
 }
 
-func TestWatchedRoundsAreComparedWithinARound(t *testing.T) {
+func TestWatchedRatiosCompareFiguresOfTheSameRound(t *testing.T) {
 	var w watchedThroughput
-	w.fill([][4]float64{{1000, 800, 760, 700}, {500, 400, 400, 450}, {2000, 1600, 1200, 1000}})
+	w.setRounds([][4]float64{{1000, 800, 760, 700}, {500, 400, 400, 450}, {2000, 1600, 1200, 1000}})
 	for _, c := range []struct {
 		what      string
 		got, want spread
@@ -287,8 +288,8 @@ func TestWatchedRoundsAreComparedWithinARound(t *testing.T) {
 	}
 }
 
-func TestTheCollectorCountsWhatItIsSent(t *testing.T) {
-	in, tell := io.Pipe()
+func TestCollectorCountsPostsAndBytes(t *testing.T) {
+	in, endInput := io.Pipe()
 	read, out := io.Pipe()
 	done := make(chan error, 1)
 	go func() { done <- serveCollector(in, out) }()
@@ -305,24 +306,25 @@ func TestTheCollectorCountsWhatItIsSent(t *testing.T) {
 		resp.Body.Close()
 	}
 	var got collected
-	go answers(t.Context(), "http://"+addr+"/counts") //nolint:errcheck // what it printed is looked at
+	go checkURL(t.Context(), "http://"+addr+"/counts") //nolint:errcheck // the printed counts are checked
 	if err := printed.Decode(&got); err != nil || got != (collected{Posts: 3, Bytes: 21}) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	tell.Close()
+	endInput.Close()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
 }
 
-func TestWhatWasLostIsToldByTheMetrics(t *testing.T) {
+func TestLostShareIsReadFromMetrics(t *testing.T) {
 	const metrics = "# HELP tierway_trace_spans_total x\n" +
 		"tierway_trace_spans_total{result=\"dropped\"} 10\ntierway_trace_spans_total{result=\"exported\"} 30\n" +
 		"tierway_decisions_dropped_total 0\ntierway_decisions_written_total 5\n"
-	if got := share(metrics, `tierway_trace_spans_total{result="dropped"}`, "tierway_trace_spans_total{"); got != 0.25 {
+	if got := seriesShare(metrics, `tierway_trace_spans_total{result="dropped"}`,
+		"tierway_trace_spans_total{"); got != 0.25 {
 		t.Errorf("%g of the spans", got)
 	}
-	if got := share(metrics, "tierway_decisions_dropped_total", "tierway_decisions_dropped_total",
+	if got := seriesShare(metrics, "tierway_decisions_dropped_total", "tierway_decisions_dropped_total",
 		"tierway_decisions_written_total"); got != 0 {
 		t.Errorf("%g of the records", got)
 	}

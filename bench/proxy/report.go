@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// setup is what a report's figures hold for.
+// setup describes the conditions of a measurement.
 type setup struct {
 	Cores       int     `json:"cores"`
 	Connections int     `json:"connections"`
@@ -24,7 +24,7 @@ type spread struct {
 	Max    float64 `json:"max"`
 }
 
-// throughput is one shape's whole answers per second.
+// throughput holds the complete answers per second for one request shape.
 type throughput struct {
 	Shape        string `json:"shape"`
 	Direct       spread `json:"direct_per_second"`
@@ -32,29 +32,30 @@ type throughput struct {
 	Tierway      spread `json:"tierway_per_second"`
 	NginxShare   spread `json:"nginx_share_of_direct"`
 	TierwayShare spread `json:"tierway_share_of_direct"`
-	// Ratio is the gateway's requests per second by nginx's in the same round.
+	// Ratio is the gateway's requests per second divided by nginx's in the same round.
 	Ratio spread  `json:"tierway_by_nginx"`
 	Floor float64 `json:"floor"`
 }
 
-// latency is what each proxy adds to the worker's own median, in microseconds.
+// latency holds the median latency that each proxy adds to the worker's own, in microseconds.
 type latency struct {
 	Direct       spread `json:"direct_p50_us"`
 	NginxAdded   spread `json:"nginx_added_p50_us"`
 	TierwayAdded spread `json:"tierway_added_p50_us"`
-	// Ratio is the gateway's addition by nginx's in the same round.
+	// Ratio is the gateway's added latency divided by nginx's in the same round.
 	Ratio   spread  `json:"tierway_added_by_nginx_added"`
 	Ceiling float64 `json:"ceiling"`
 }
 
-// report is a whole run.
+// report is the report of a default run.
 type report struct {
 	setup
 	Throughput []throughput `json:"throughput"`
 	Latency    latency      `json:"latency"`
 }
 
-// addedCeiling is the budget's first bound on added latency beside nginx's.
+// addedCeiling is the budget's minimum requirement for the added latency, as a multiple of
+// nginx's.
 const addedCeiling = 3
 
 func throughputOf(s shape, rounds [][]result) throughput {
@@ -81,7 +82,7 @@ func latencyOf(rounds [][]result) latency {
 		Direct:       spreadOf(rounds, func(r []result) float64 { return r[direct].P50 }),
 		NginxAdded:   spreadOf(rounds, added(nginx)),
 		TierwayAdded: spreadOf(rounds, added(tierway)),
-		// Less than a microsecond is beyond what this harness can tell apart.
+		// This harness cannot measure differences below a microsecond.
 		Ratio:   spreadOf(rounds, func(r []result) float64 { return added(tierway)(r) / max(added(nginx)(r), 1) }),
 		Ceiling: addedCeiling,
 	}
@@ -97,7 +98,7 @@ func spreadOf[R any](rounds []R, value func(R) float64) spread {
 	return spread{Median: (values[(n-1)/2] + values[n/2]) / 2, Min: values[0], Max: values[n-1]}
 }
 
-// String is the report as a table.
+// String returns the report as a table.
 func (r report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s beside %s: %d cores, %d connections, median of %d rounds of %g s in turns\n\n",

@@ -15,13 +15,13 @@ import (
 // target is one process that the load process sends requests to.
 type target struct {
 	name, addr string
-	pid        int // of a proxy
+	pid        int // 0 for the worker
 }
 
-// bench is a run whose children are up.
+// bench is a run with its child processes up.
 type bench struct {
 	load    *load
-	targets []target // direct, nginx, tierway, then what -old names
+	targets []target // direct, nginx, tierway, then the gateways of -old
 	key     string
 	setup   setup
 }
@@ -32,8 +32,8 @@ const (
 	tierway
 )
 
-// withWorker starts the worker and the load process, does what is asked and ends
-// them and all that was started beside them.
+// withWorker starts the worker and the load process and calls do. Afterwards it ends all child
+// processes, including those that do started.
 func withWorker(ctx context.Context, o options,
 	do func(ctx context.Context, c *children, b *bench, worker string) error) (err error) {
 	dir, err := os.MkdirTemp("", "tierway-bench-")
@@ -43,45 +43,45 @@ func withWorker(ctx context.Context, o options,
 	defer os.RemoveAll(dir)
 	ctx, cancel := context.WithCancel(ctx)
 	c := &children{dir: dir}
-	defer c.end()
+	defer c.wait()
 	defer cancel()
 
 	key, err := tenants.NewKey(rand.Reader, tenants.TenantPrefix)
 	if err != nil {
 		return fmt.Errorf("making a tenant's key: %w", err)
 	}
-	worker, err := c.worker(ctx)
+	worker, err := c.startWorker(ctx)
 	if err != nil {
 		return err
 	}
 	b := &bench{key: key, setup: setup{Cores: runtime.NumCPU(), Connections: o.connections, Rounds: o.rounds,
 		Seconds: o.seconds, Rate: o.rate}}
-	if b.load, err = c.load(ctx); err != nil {
+	if b.load, err = c.startLoad(ctx); err != nil {
 		return err
 	}
 	return do(ctx, c, b, worker)
 }
 
-// withChildren is withWorker with the gateway before the worker, and nginx and older
-// gateways where they are measured too. The gateways are watched if that is asked for.
+// withChildren is withWorker with the gateway in front of the worker. It also starts nginx
+// (except for -memory) and the gateways of -old. With -watched, all gateways record everything.
 func withChildren(ctx context.Context, o options, do func(*bench) error) error {
 	return withWorker(ctx, o, func(ctx context.Context, c *children, b *bench, worker string) error {
 		var before proxy
 		var err error
 		if !o.memory {
-			if before, err = c.nginx(ctx, o.nginx, worker); err != nil {
+			if before, err = c.startNginx(ctx, o.nginx, worker); err != nil {
 				return err
 			}
 		}
 		more := func(string) string { return "" }
 		if o.watched {
-			sink, _, err := c.listener(ctx, "collector")
+			sink, _, err := c.startListener(ctx, "collector")
 			if err != nil {
 				return err
 			}
 			more = func(name string) string { return watchedConf(sink, c.dir, name) }
 		}
-		g, err := c.tierway(ctx, "tierway", o.bin, worker, b.key, more("tierway"))
+		g, err := c.startTierway(ctx, "tierway", o.bin, worker, b.key, more("tierway"))
 		if err != nil {
 			return err
 		}
@@ -89,7 +89,7 @@ func withChildren(ctx context.Context, o options, do func(*bench) error) error {
 		b.setup.Nginx, b.setup.Tierway = before.version, g.version
 		for i, path := range o.old {
 			name := fmt.Sprint("old", i+1)
-			old, err := c.tierway(ctx, name, path, worker, b.key, more(name))
+			old, err := c.startTierway(ctx, name, path, worker, b.key, more(name))
 			if err != nil {
 				return err
 			}
@@ -99,8 +99,8 @@ func withChildren(ctx context.Context, o options, do func(*bench) error) error {
 	})
 }
 
-// warmUp is asked of each target before each shape counts, and thrown away:
-// connections, caches and the first growth of heaps.
+// warmUp is the duration in seconds of the load on each target before the rounds of a shape. Its
+// results are discarded: it opens connections, fills caches and grows heaps.
 const warmUp = 0.5
 
 // speed measures requests per second for each shape, then latency at a fixed rate.
@@ -119,11 +119,11 @@ func (b *bench) speed(ctx context.Context, o options, out io.Writer) error {
 		return fmt.Errorf("latency: %w", err)
 	}
 	rep.Latency = latencyOf(measured)
-	return show(out, o, rep)
+	return printReport(out, o, rep)
 }
 
-// rounds does a job at every target in every round. Who goes first changes from
-// round to round, so that a machine that slows down slows all of them.
+// rounds runs a job on every target in every round. The order of the targets changes from round
+// to round, so that a machine that slows down affects all of them.
 func (b *bench) rounds(ctx context.Context, o options, j job) ([][]result, error) {
 	all := make([][]result, o.rounds)
 	for round := -1; round < o.rounds; round++ {
@@ -140,9 +140,9 @@ func (b *bench) rounds(ctx context.Context, o options, j job) ([][]result, error
 			}
 			var err error
 			if o.cpu {
-				results[i], err = b.wholeWithCPU(now, b.targets[i].pid, o.pause)
+				results[i], err = b.runWithCPU(now, b.targets[i].pid, o.pause)
 			} else {
-				results[i], err = b.whole(now)
+				results[i], err = b.runChecked(now)
 			}
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", b.targets[i].name, err)
@@ -155,17 +155,17 @@ func (b *bench) rounds(ctx context.Context, o options, j job) ([][]result, error
 	return all, nil
 }
 
-// whole does a job of which nothing may fail.
-func (b *bench) whole(j job) (result, error) {
-	r, err := b.load.do(j)
+// runChecked runs a job. It returns an error if a request failed or none was answered.
+func (b *bench) runChecked(j job) (result, error) {
+	r, err := b.load.run(j)
 	if err == nil && (r.Failed > 0 || r.Done == 0) {
-		err = fmt.Errorf("%d answers were whole, %d were not: %s", r.Done, r.Failed, r.Failure)
+		err = fmt.Errorf("%d answers were complete, %d requests failed: %s", r.Done, r.Failed, r.Failure)
 	}
 	return r, err
 }
 
-// show prints a report as a table, or as JSON with -json.
-func show(out io.Writer, o options, report fmt.Stringer) error {
+// printReport prints a report as a table, or as JSON with -json.
+func printReport(out io.Writer, o options, report fmt.Stringer) error {
 	if o.asJSON {
 		return encode(out, report)
 	}

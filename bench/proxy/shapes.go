@@ -9,27 +9,26 @@ import (
 )
 
 const (
-	// alias is what clients ask for and served what the worker is asked for: the
-	// two differ, so that the gateway rewrites every body, as it does in use.
+	// Clients request the model alias, and the worker receives served. The names differ, so
+	// that the gateway rewrites every body, as it does in production.
 	alias  = "gpt-4o-mini"
 	served = "bench-model"
 
 	smallBytes = 400       // a short question, and a short answer
 	largeBytes = 48 * 1024 // a chat with a long history
-	events     = 64        // of a stream, [DONE] not counted
+	events     = 64        // of a stream, without [DONE]
 )
 
-// A shape is one kind of request and the proof that its answer is whole.
+// shape is one kind of request with the check that its answer is complete.
 type shape struct {
 	name  string
 	body  []byte
-	floor float64 // least share of nginx's requests per second
+	floor float64 // minimum ratio of the gateway's requests per second to nginx's
 	pace  float64 // share of -rate that -cpu sends
 	check func(body []byte) error
 }
 
-// shapes are what is measured. The floors are the first ones of the budget for
-// requests per second beside nginx.
+// shapes returns the measured shapes. The floors are the budget's minimum requirements.
 func shapes() []shape {
 	small := answer()
 	same := func(body []byte) error {
@@ -41,11 +40,11 @@ func shapes() []shape {
 	return []shape{
 		{name: "400 B", body: question(smallBytes, ""), floor: 0.40, pace: 1, check: same},
 		{name: "48 KB", body: question(largeBytes, ""), floor: 0.70, pace: 1, check: same},
-		{name: "streams", body: question(smallBytes, streamMark), floor: 0.65, pace: 0.25, check: wholeStream},
+		{name: "streams", body: question(smallBytes, streamMark), floor: 0.65, pace: 0.25, check: checkStream},
 	}
 }
 
-// shapeNamed finds a shape by its name.
+// shapeNamed returns the shape of a name.
 func shapeNamed(name string) (shape, error) {
 	for _, s := range shapes() {
 		if s.name == name {
@@ -61,7 +60,7 @@ const (
 	holdMark   = `"user":"hold",`
 )
 
-// question is a chat request of size bytes with the given fields before its messages.
+// question returns a chat request of size bytes with the given fields before its messages.
 func question(size int, fields string) []byte {
 	head := `{"model":"` + alias + `",` + fields + `"messages":[{"role":"user","content":"`
 	const tail = `"}]}`
@@ -70,7 +69,7 @@ func question(size int, fields string) []byte {
 	return []byte(head + words[:fill] + tail)
 }
 
-// answer is the worker's whole answer to a request that does not stream.
+// answer returns the worker's answer to a request that does not stream.
 func answer() []byte {
 	head := `{"id":"chatcmpl-bench","object":"chat.completion","created":1700000000,"model":"` + served +
 		`","choices":[{"index":0,"message":{"role":"assistant","content":"`
@@ -78,8 +77,8 @@ func answer() []byte {
 	return []byte(head + strings.Repeat("x", smallBytes-len(head)-len(tail)) + tail)
 }
 
-// stream is the worker's streamed answer, one element an event: content, then the
-// finish reason, then usage, then [DONE].
+// stream returns the events of the worker's streamed answer: content, the finish reason, usage
+// and [DONE].
 func stream() []string {
 	const head = `data: {"id":"chatcmpl-bench","object":"chat.completion.chunk","created":1700000000,"model":"` + served +
 		`",`
@@ -94,8 +93,8 @@ func stream() []string {
 		"data: [DONE]\n\n")
 }
 
-// wholeStream refuses a stream that lost an event or its end.
-func wholeStream(body []byte) error {
+// checkStream returns an error if an event or the end of a stream is missing.
+func checkStream(body []byte) error {
 	if n := bytes.Count(body, []byte("data: ")); n != events+1 {
 		return fmt.Errorf("the stream has %d events, not %d", n, events+1)
 	}
@@ -105,7 +104,7 @@ func wholeStream(body []byte) error {
 	return nil
 }
 
-// httpRequest is the request as it goes over the wire.
+// httpRequest returns the bytes of a request on the wire.
 func httpRequest(host, key string, body []byte) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "POST /v1/chat/completions HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n"+

@@ -18,23 +18,23 @@ import (
 )
 
 const (
-	// watchedShare is the load at which the two gateways are compared, of what the
-	// silent one answers at most: a gateway that is not overloaded.
+	// watchedShare is the load of the comparison, as a share of the silent gateway's capacity.
+	// It is below 1, so that the gateways are not overloaded.
 	watchedShare = 0.8
-	// watchedFloor is the least part of the silent gateway's answers that the
-	// watched one has to give at that load.
+	// watchedFloor is the minimum ratio of the watched gateway's throughput to the silent
+	// gateway's at that load.
 	watchedFloor = 0.9
 )
 
-// watchedThroughput compares a gateway that is watched with one that is not, in
-// requests of one shape.
+// watchedThroughput compares the watched gateway (traces, records and logs on) with the silent
+// one (all off) for requests of one shape.
 type watchedThroughput struct {
 	Shape    string  `json:"shape"`
 	Capacity spread  `json:"silent_capacity_per_second"`
 	Offered  spread  `json:"offered_per_second"`
 	Silent   spread  `json:"silent_per_second"`
 	Watched  spread  `json:"watched_per_second"`
-	Ratio    spread  `json:"watched_over_silent"` // at that load
+	Ratio    spread  `json:"watched_over_silent"` // at watchedShare
 	Most     spread  `json:"watched_capacity_over_silent"`
 	Floor    float64 `json:"floor"`
 }
@@ -44,36 +44,36 @@ type watchedReport struct {
 	setup
 	Throughput []watchedThroughput `json:"throughput"`
 	Collected  collected           `json:"collected"`
-	Records    int64               `json:"record_bytes"` // that were written to files
+	Records    int64               `json:"record_bytes"` // written to files
 	Lost       lost                `json:"lost"`
 }
 
-// lost is the share of what was to be told that found a queue full.
+// lost holds the shares of spans and records that were dropped because a queue was full.
 type lost struct {
 	Spans   float64 `json:"spans"`
 	Records float64 `json:"records"`
 }
 
-// collected is what a collector was sent.
+// collected counts what the collector received.
 type collected struct {
 	Posts int64 `json:"posts"`
 	Bytes int64 `json:"bytes"`
 }
 
-// watched measures what it costs to see everything: in each round the silent
-// gateway's capacity, then both gateways at watchedShare of it and the watched
-// one's own capacity, in turns.
-func watched(ctx context.Context, o options, out io.Writer) error {
+// measureWatched measures the cost of traces, records and logs. Each round measures the silent
+// gateway's capacity, both gateways at watchedShare of it in turns, and the watched gateway's
+// capacity.
+func measureWatched(ctx context.Context, o options, out io.Writer) error {
 	return withWorker(ctx, o, func(ctx context.Context, c *children, b *bench, worker string) error {
-		sink, counts, err := c.listener(ctx, "collector")
+		sink, counts, err := c.startListener(ctx, "collector")
 		if err != nil {
 			return err
 		}
-		silent, err := c.tierway(ctx, "silent", o.bin, worker, b.key, silentConf())
+		silent, err := c.startTierway(ctx, "silent", o.bin, worker, b.key, silentConf())
 		if err != nil {
 			return err
 		}
-		seen, err := c.tierway(ctx, "watched", o.bin, worker, b.key, watchedConf(sink, c.dir, "watched"))
+		seen, err := c.startTierway(ctx, "watched", o.bin, worker, b.key, watchedConf(sink, c.dir, "watched"))
 		if err != nil {
 			return err
 		}
@@ -86,30 +86,29 @@ func watched(ctx context.Context, o options, out io.Writer) error {
 			}
 			rep.Throughput = append(rep.Throughput, t)
 		}
-		time.Sleep(settle) // what is on its way is exported within seconds
-		if err := askCollector(ctx, sink, counts, &rep.Collected); err != nil {
+		time.Sleep(settleTime) // the last spans are exported within seconds
+		if err := readCounts(ctx, sink, counts, &rep.Collected); err != nil {
 			return err
 		}
 		if rep.Records, err = sizeOf(filepath.Join(c.dir, "watched.jsonl*")); err != nil {
 			return err
 		}
-		if rep.Lost, err = lostBy(ctx, seen.admin); err != nil {
+		if rep.Lost, err = readLost(ctx, seen.admin); err != nil {
 			return err
 		}
 		if rep.Collected.Posts == 0 || rep.Records == 0 {
-			return fmt.Errorf("%d posts of traces and %d bytes of records: the watched gateway is not watched",
+			return fmt.Errorf("%d posts of traces and %d bytes of records: the watched gateway does not record everything",
 				rep.Collected.Posts, rep.Records)
 		}
-		return errors.Join(show(out, o, rep), rep.missed())
+		return errors.Join(printReport(out, o, rep), rep.checkFloors())
 	})
 }
 
-// missed is an error where a floor was missed, so that who measures without reading
-// is told too.
-func (r watchedReport) missed() error {
+// checkFloors returns an error for each missed floor, so that the run fails too.
+func (r watchedReport) checkFloors() error {
 	var errs []error
 	for _, t := range r.Throughput {
-		if !(t.Ratio.Median >= t.Floor) { // no number misses it too
+		if !(t.Ratio.Median >= t.Floor) { // NaN misses the floor too
 			errs = append(errs, fmt.Errorf("%s: watched ÷ silent is %.2f at %g of its capacity; the floor is %.2f", t.Shape,
 				t.Ratio.Median, watchedShare, t.Floor))
 		}
@@ -120,45 +119,45 @@ func (r watchedReport) missed() error {
 // watchedRounds measures one shape.
 func (b *bench) watchedRounds(ctx context.Context, o options, s shape, silent, seen string) (watchedThroughput, error) {
 	t := watchedThroughput{Shape: s.name, Floor: watchedFloor}
-	ask := func(addr string, rate, seconds float64) (float64, error) {
+	measure := func(addr string, rate, seconds float64) (float64, error) {
 		if err := ctx.Err(); err != nil {
 			return 0, fmt.Errorf("interrupted: %w", err)
 		}
-		r, err := b.whole(job{Addr: addr, Key: b.key, Shape: s.name, Connections: o.connections, Seconds: seconds,
+		r, err := b.runChecked(job{Addr: addr, Key: b.key, Shape: s.name, Connections: o.connections, Seconds: seconds,
 			Rate: rate})
 		return r.PerSec, err
 	}
 	for _, addr := range []string{silent, seen} {
-		if _, err := ask(addr, 0, min(warmUp, o.seconds)); err != nil {
+		if _, err := measure(addr, 0, min(warmUp, o.seconds)); err != nil {
 			return t, err
 		}
 	}
-	// Of each round: the silent one's capacity, both at the load, the watched one's.
+	// A round has four figures: the silent gateway's capacity, the throughput of the silent and
+	// of the watched gateway at the load, and the watched gateway's capacity.
 	rounds := make([][4]float64, o.rounds)
 	for i := range rounds {
 		r := &rounds[i]
 		var err error
-		if r[0], err = ask(silent, 0, o.seconds); err != nil {
+		if r[0], err = measure(silent, 0, o.seconds); err != nil {
 			return t, err
 		}
 		at := []string{silent, seen}
 		for turn := range at {
 			which := (turn + i) % 2
-			if r[1+which], err = ask(at[which], watchedShare*r[0], o.seconds); err != nil {
+			if r[1+which], err = measure(at[which], watchedShare*r[0], o.seconds); err != nil {
 				return t, err
 			}
 		}
-		if r[3], err = ask(seen, 0, o.seconds); err != nil {
+		if r[3], err = measure(seen, 0, o.seconds); err != nil {
 			return t, err
 		}
 	}
-	t.fill(rounds)
+	t.setRounds(rounds)
 	return t, nil
 }
 
-// fill sums up rounds of: the silent gateway's capacity, what it and the watched
-// one answered at the load, the watched one's capacity.
-func (t *watchedThroughput) fill(rounds [][4]float64) {
+// setRounds sets the figures of t from the rounds of watchedRounds.
+func (t *watchedThroughput) setRounds(rounds [][4]float64) {
 	of := func(value func([4]float64) float64) spread { return spreadOf(rounds, value) }
 	t.Capacity = of(func(r [4]float64) float64 { return r[0] })
 	t.Offered = of(func(r [4]float64) float64 { return watchedShare * r[0] })
@@ -168,7 +167,7 @@ func (t *watchedThroughput) fill(rounds [][4]float64) {
 	t.Most = of(func(r [4]float64) float64 { return r[3] / r[0] })
 }
 
-// String is the report as a table.
+// String returns the report as a table.
 func (r watchedReport) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s watched (every request traced, recorded to a file and logged) ÷ silent: %d cores, %d "+
@@ -187,8 +186,8 @@ func (r watchedReport) String() string {
 	return b.String()
 }
 
-// serveCollector takes what exporters post, answers at once and keeps nothing. It
-// prints its address, and what it was sent whenever it is asked for /counts.
+// serveCollector runs a trace collector that counts and discards what it receives, until in
+// ends. It prints its address, and its counts on every GET /counts.
 func serveCollector(in io.Reader, out io.Writer) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -199,7 +198,7 @@ func serveCollector(in io.Reader, out io.Writer) error {
 		return fmt.Errorf("printing the address: %w", err)
 	}
 	go func() {
-		_, _ = io.Copy(io.Discard, in) // ends when the parent does, however it ends
+		_, _ = io.Copy(io.Discard, in) // returns when the parent process ends
 		l.Close()
 	}()
 	var posts, bytes atomic.Int64
@@ -224,19 +223,19 @@ func serveCollector(in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// askCollector has the collector print what it was sent.
-func askCollector(ctx context.Context, addr string, counts *json.Decoder, into *collected) error {
-	if err := answers(ctx, "http://"+addr+"/counts"); err != nil {
-		return fmt.Errorf("asking the collector: %w", err)
+// readCounts makes the collector print its counts and reads them.
+func readCounts(ctx context.Context, addr string, counts *json.Decoder, into *collected) error {
+	if err := checkURL(ctx, "http://"+addr+"/counts"); err != nil {
+		return fmt.Errorf("requesting the collector's counts: %w", err)
 	}
 	if err := counts.Decode(into); err != nil {
-		return fmt.Errorf("reading what the collector was sent: %w", err)
+		return fmt.Errorf("reading the collector's counts: %w", err)
 	}
 	return nil
 }
 
-// lostBy asks a gateway's metrics for what it has not told anybody.
-func lostBy(ctx context.Context, admin string) (l lost, err error) {
+// readLost reads the shares of dropped spans and records from a gateway's metrics.
+func readLost(ctx context.Context, admin string) (l lost, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+admin+"/metrics", nil)
 	if err != nil {
 		return l, fmt.Errorf("making a request: %w", err)
@@ -250,19 +249,20 @@ func lostBy(ctx context.Context, admin string) (l lost, err error) {
 	if err != nil {
 		return l, fmt.Errorf("reading the watched gateway's metrics: %w", err)
 	}
-	l.Spans = share(string(text), `tierway_trace_spans_total{result="dropped"}`, "tierway_trace_spans_total{")
-	l.Records = share(string(text), "tierway_decisions_dropped_total", "tierway_decisions_dropped_total",
+	l.Spans = seriesShare(string(text), `tierway_trace_spans_total{result="dropped"}`, "tierway_trace_spans_total{")
+	l.Records = seriesShare(string(text), "tierway_decisions_dropped_total", "tierway_decisions_dropped_total",
 		"tierway_decisions_written_total")
 	return l, nil
 }
 
-// share is what one series has of all whose lines begin so.
-func share(metrics, part string, of ...string) float64 {
+// seriesShare returns the value of the series part divided by the sum of all series that begin
+// with one of the prefixes.
+func seriesShare(metrics, part string, prefixes ...string) float64 {
 	sum, some := 0.0, 0.0
 	for line := range strings.Lines(metrics) {
 		name, text, _ := strings.Cut(strings.TrimSpace(line), " ")
 		value, err := strconv.ParseFloat(text, 64)
-		if err != nil || !slices.ContainsFunc(of, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
+		if err != nil || !slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
 			continue
 		}
 		if sum += value; name == part {
@@ -272,7 +272,7 @@ func share(metrics, part string, of ...string) float64 {
 	return some / max(sum, 1)
 }
 
-// sizeOf is how many bytes all files of a pattern have.
+// sizeOf returns the total size of the files that match a pattern, in bytes.
 func sizeOf(pattern string) (sum int64, err error) {
 	names, err := filepath.Glob(pattern)
 	if err != nil {

@@ -20,7 +20,7 @@ func TestAMissedFloorIsAnError(t *testing.T) {
 				Floor: watchedFloor})
 		}
 		got := ""
-		if err := r.missed(); err != nil {
+		if err := r.checkFloors(); err != nil {
 			got = err.Error()
 		}
 		if got != c.want {

@@ -10,15 +10,14 @@ import (
 	"strings"
 )
 
-// fixedWorker answers every request with bytes made beforehand and parses no
-// more of it than its length, so that it costs next to nothing beside what is
-// measured.
+// fixedWorker answers every request with prepared bytes and parses only the length of the
+// request, so that it uses little processor time beside the measured proxies.
 type fixedWorker struct {
 	whole  []byte   // head and body of an answer
 	opened []byte   // head of a stream
-	chunks [][]byte // its events as HTTP chunks; the last one ends the body
-	models []byte
-	absent []byte
+	chunks [][]byte // events of the stream as HTTP chunks; the last chunk ends the body
+	models []byte   // response to GET /v1/models and /health
+	absent []byte   // 404 response
 }
 
 // headLimit bounds a request's head; a gateway sends a few hundred bytes.
@@ -53,12 +52,12 @@ func (w *fixedWorker) serve(l net.Listener) error {
 			}
 			return fmt.Errorf("accepting a connection: %w", err)
 		}
-		go w.talk(c)
+		go w.serveConn(c)
 	}
 }
 
-// talk answers the requests of one connection until its peer leaves.
-func (w *fixedWorker) talk(c net.Conn) {
+// serveConn answers the requests of one connection until its peer closes it.
+func (w *fixedWorker) serveConn(c net.Conn) {
 	defer c.Close()
 	buf := make([]byte, headLimit+largeBytes+headLimit) // a whole request always fits
 	have := 0
@@ -104,8 +103,8 @@ func (w *fixedWorker) readHead(c net.Conn, buf []byte, have *int) (head, length 
 	}
 }
 
-// bodyLength is what Content-Length says, or 0 without it. A chunked request is
-// refused: nothing that is measured here needs one.
+// bodyLength returns the Content-Length of a request; 0 without one. It returns an error for a
+// chunked request, which no measurement sends.
 func bodyLength(head []byte) (int, error) {
 	for line := range bytes.SplitSeq(head, []byte("\r\n")) {
 		name, value, ok := bytes.Cut(line, []byte(":"))
@@ -120,13 +119,13 @@ func bodyLength(head []byte) (int, error) {
 			}
 			return n, nil
 		case len(name) == len("Transfer-Encoding") && bytes.EqualFold(name, []byte("Transfer-Encoding")):
-			return 0, errors.New("a chunked request is not understood")
+			return 0, errors.New("chunked requests are not supported")
 		}
 	}
 	return 0, nil
 }
 
-// reply writes the answer that the request's path and marks ask for.
+// reply writes the answer that the request's path and marks select.
 func (w *fixedWorker) reply(c net.Conn, head, body []byte) error {
 	line, _, _ := strings.Cut(string(head[:min(len(head), 64)]), "\r\n")
 	switch {
@@ -143,9 +142,9 @@ func (w *fixedWorker) reply(c net.Conn, head, body []byte) error {
 		_, err := c.Write(w.whole)
 		return err
 	case bytes.Contains(marks, []byte(holdMark)):
-		return w.hold(c)
+		return w.holdStream(c)
 	}
-	// An engine writes each event when it is made: one write an event.
+	// Like an engine, it writes each event separately.
 	if _, err := c.Write(w.opened); err != nil {
 		return err
 	}
@@ -157,11 +156,11 @@ func (w *fixedWorker) reply(c net.Conn, head, body []byte) error {
 	return nil
 }
 
-// hold sends the first event and then nothing until the peer leaves.
-func (w *fixedWorker) hold(c net.Conn) error {
+// holdStream sends only the first event and waits until the peer closes the connection.
+func (w *fixedWorker) holdStream(c net.Conn) error {
 	if _, err := c.Write(append(bytes.Clone(w.opened), w.chunks[0]...)); err != nil {
 		return err
 	}
 	_, err := io.Copy(io.Discard, c)
-	return errors.Join(errors.New("the peer left a held stream"), err)
+	return errors.Join(errors.New("the peer closed a held stream"), err)
 }

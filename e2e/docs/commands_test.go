@@ -216,7 +216,7 @@ func (d *desk) run(dir, text string) (string, error) {
 		return "", err
 	}
 	c := exec.Command("bash", "-euo", "pipefail", "-c", text+"\nfor job in $(jobs -p); do wait $job; done")
-	c.Dir, c.SysProcAttr = dir, gateway.Lifeline()
+	c.Dir, c.SysProcAttr = dir, gateway.EndWithParent()
 	c.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"), "CURL="+curl,
 		"TIERWAY="+binary, "BASE_URL="+d.demo.BaseURL, "API_KEY="+d.demo.APIKey, "ADMIN_URL="+d.demo.AdminURL,
 		"ADMIN_KEY="+d.demo.AdminKey, "TIERWAY_ADMIN_KEY="+d.demo.AdminKey, "FILE_URL="+d.file.AdminURL,
