@@ -126,8 +126,8 @@ func TestMetricsOnTheirOwnAddress(t *testing.T) {
 func TestAWebPageCannotUseAGatewayWithoutKeys(t *testing.T) {
 	t.Parallel()
 	w := newWorker(t, "w0", engines.Config{})
-	p := gateway.StartCommand(t, nil, "serve", "--model", "sim", "--worker-urls", w.Server.URL, "--hosts", "ai.lan", "--listen",
-		"127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	p := gateway.StartCommand(t, nil, "serve", "--model", "sim", "--worker-urls", w.Server.URL, "--hosts", "ai.lan",
+		"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 	data, admin := p.Addresses()
 	for _, c := range []struct {
 		url, host string
@@ -208,8 +208,8 @@ func TestCORS(t *testing.T) {
 func TestServeWithoutAConfiguration(t *testing.T) {
 	t.Parallel()
 	a, b := newWorker(t, "a", engines.Config{}), newWorker(t, "b", engines.Config{})
-	p := gateway.StartCommand(t, nil, "serve", "--model", "sim", "--worker-urls", a.Server.URL+","+b.Server.URL, "--listen",
-		"127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	p := gateway.StartCommand(t, nil, "serve", "--model", "sim", "--worker-urls", a.Server.URL+","+b.Server.URL,
+		"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 	data, _ := p.Addresses()
 	seen := map[string]bool{}
 	n := int64(0)
