@@ -12,13 +12,12 @@ import (
 	"tierway/engines"
 )
 
-// TestLowerClassesKeepTheirShare: under interactive requests that never end, those
-// below are not starved and take no more than aged_share of the tokens, once they
-// have waited for as long as they must.
-func TestLowerClassesKeepTheirShare(t *testing.T) {
+// TestLowerClassesGetAgedShare keeps requests of all classes waiting. Requests of the lower
+// classes that have waited for their age get aged_share of the tokens: not less and not more.
+func TestLowerClassesGetAgedShare(t *testing.T) {
 	d, full := soak(t)
 	const want, tokens = 0.2, 10
-	margin := 0.04 // few seconds are few requests
+	margin := 0.04 // a short load has few requests
 	if full {
 		margin = 0.02
 	}
@@ -32,13 +31,13 @@ func TestLowerClassesKeepTheirShare(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer clients.Wait()
 	defer stop()
-	classes := map[string]*crew{"interactive": {}, "background": {}, "batch": {}}
+	classes := map[string]*replies{"interactive": {}, "background": {}, "batch": {}}
 	for class, c := range classes {
-		c.keep(ctx, &clients, r, 60, func(i int64) string {
+		c.keepOutstanding(ctx, &clients, r, 60, func(i int64) string {
 			return chat(fmt.Sprintf("%d is %s", i, class), `"max_tokens":10`)
 		}, "X-Request-Priority", class)
 	}
-	rig.Pause(ctx, 2*time.Second) // until the lower classes are old and what is learned at the start is
+	rig.Pause(ctx, 2*time.Second) // until the lower classes are aged and the gateway has learned the engines' speed
 	from := time.Now()
 	rig.Pause(ctx, d/2)
 	to := time.Now()
@@ -49,26 +48,26 @@ func TestLowerClassesKeepTheirShare(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		got[class] = c.between(from, to)
+		got[class] = c.tokensBetween(from, to)
 	}
 	low, all := got["background"]+got["batch"], got["interactive"]+got["background"]+got["batch"]
 	share := float64(low) / float64(max(all, 1))
-	t.Logf("tokens in %v: %v; the lower classes have %.1f %%, aged_share is %.0f %%", to.Sub(from).Round(time.Millisecond),
+	t.Logf("tokens in %v: %v; the lower classes got %.1f %%, aged_share is %.0f %%", to.Sub(from).Round(time.Millisecond),
 		got, 100*share, 100*want)
 	if share < want-margin || share > want+margin {
-		t.Errorf("the lower classes have %.1f %% of the tokens, want %.0f %%", 100*share, 100*want)
+		t.Errorf("the lower classes got %.1f %% of the tokens, want %.0f %%", 100*share, 100*want)
 	}
 	if got["background"] == 0 || got["batch"] == 0 {
-		t.Errorf("a class has nothing: %v", got)
+		t.Errorf("a class got no tokens: %v", got)
 	}
 }
 
-// TestATenantsBurstDelaysNobodyElse: while one tenant has many requests in line,
-// another who asks now and then waits no longer than a request or two take, also
-// when the line was thought to be longer work than it is.
+// TestBurstOfOneTenantDoesNotDelayAnother queues many requests of one tenant. Occasional
+// requests of another tenant wait at most for two requests, even if the gateway overestimates
+// the queued requests.
 //
 // QU-05: a burst of one tenant.
-func TestATenantsBurstDelaysNobodyElse(t *testing.T) {
+func TestBurstOfOneTenantDoesNotDelayAnother(t *testing.T) {
 	d, full := soak(t)
 	n := 30
 	if full {
@@ -81,27 +80,27 @@ func TestATenantsBurstDelaysNobodyElse(t *testing.T) {
 		"auth":  "{ keys: [ " + tenant("loud", "weight: 1") + ", " + tenant("quiet", "weight: 1") + " ] }",
 		"queue": `{ ` + waitLong + ` }`,
 	})
-	var loud, quiet crew
+	var loud, quiet replies
 	var clients sync.WaitGroup
 	ctx, stop := context.WithCancel(t.Context())
 	defer clients.Wait()
 	defer stop()
 	var begun atomic.Int64
-	loud.keep(ctx, &clients, r, n, func(i int64) string {
+	loud.keepOutstanding(ctx, &clients, r, n, func(i int64) string {
 		if begun.Add(1) <= int64(n) {
-			return chat(fmt.Sprintf("%d is loud", i)) // its answer is taken for hundreds of tokens
+			return chat(fmt.Sprintf("%d is loud", i)) // the gateway expects hundreds of output tokens
 		}
 		return chat(fmt.Sprintf("%d is loud", i), fmt.Sprintf(`"max_tokens":%d`, batchTokens))
 	}, bearer("loud")...)
 	rig.Eventually(t, func() error {
 		if n := len(loud.answers()); n < places {
-			return fmt.Errorf("%d were answered", n)
+			return fmt.Errorf("%d requests were answered", n)
 		}
 		return nil
 	})
 	some, end := context.WithTimeout(ctx, d/2)
 	defer end()
-	quiet.pace(some, r, 300*time.Millisecond, func(i int64) string { return chat(fmt.Sprintf("%d is quiet", i)) },
+	quiet.sendEvery(some, r, 300*time.Millisecond, func(i int64) string { return chat(fmt.Sprintf("%d is quiet", i)) },
 		bearer("quiet")...)
 	for _, a := range append(loud.answers(), quiet.answers()...) {
 		if err := a.CheckOK(); err != nil {

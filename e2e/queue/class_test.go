@@ -9,38 +9,38 @@ import (
 	"tierway/engines"
 )
 
-// asking is a way to ask for a class.
-type asking struct {
+// classRequest is a way to request a class, with the class that each tenant gets.
+type classRequest struct {
 	name, path, body string
 	headers          []string
-	class            string // of a tenant who may ask for every class
-	clamped          string // of one who may ask for batch alone
-	capped           string // of one who may ask for background
+	all              string // class of a tenant that may use every class
+	night            string // class of a tenant with priority: batch
+	side             string // class of a tenant with priority: background
 }
 
-func askings() []asking {
+func classRequests() []classRequest {
 	const v1 = "/v1/chat/completions"
 	priority := func(class string) []string { return []string{"X-Request-Priority", class} }
-	return []asking{
-		{"nothing", v1, plain, nil, "interactive", "batch", "background"},
-		{"the header", v1, plain, priority("interactive"), "interactive", "batch", "background"},
-		{"the header for less", v1, plain, priority("batch"), "batch", "batch", "batch"},
-		{"the header in capitals", v1, plain, priority("BACKGROUND"), "background", "batch", "background"},
-		{"a header that says nothing", v1, plain, priority("urgent"), "interactive", "batch", "background"},
+	return []classRequest{
+		{"no class", v1, plain, nil, "interactive", "batch", "background"},
+		{"header interactive", v1, plain, priority("interactive"), "interactive", "batch", "background"},
+		{"header batch", v1, plain, priority("batch"), "batch", "batch", "batch"},
+		{"header in capitals", v1, plain, priority("BACKGROUND"), "background", "batch", "background"},
+		{"header with an unknown class", v1, plain, priority("urgent"), "interactive", "batch", "background"},
 		{"service_tier priority", v1, chat("hello", `"service_tier":"priority"`), nil, "interactive", "batch", "background"},
 		{"service_tier flex", v1, chat("hello", `"service_tier":"flex"`), nil, "batch", "batch", "batch"},
 		{"service_tier auto", v1, chat("hello", `"service_tier":"auto"`), nil, "interactive", "batch", "background"},
-		{"the path of background", "/background/v1/chat/completions", plain, nil, "background", "batch", "background"},
-		{"the path of batch", "/batch/v1/chat/completions", plain, nil, "batch", "batch", "batch"},
-		{"the header before the path", "/batch/v1/chat/completions", plain, priority("background"), "background", "batch",
+		{"path /background", "/background/v1/chat/completions", plain, nil, "background", "batch", "background"},
+		{"path /batch", "/batch/v1/chat/completions", plain, nil, "batch", "batch", "batch"},
+		{"header overrides path", "/batch/v1/chat/completions", plain, priority("background"), "background", "batch",
 			"background"},
-		{"the path before service_tier", "/batch/v1/chat/completions", chat("hello", `"service_tier":"priority"`), nil,
+		{"path overrides service_tier", "/batch/v1/chat/completions", chat("hello", `"service_tier":"priority"`), nil,
 			"batch", "batch", "batch"},
 	}
 }
 
-// vllmPriority is the body's priority as an engine got it; there is none of a
-// request without.
+// vllmPriority returns the field priority of a request as an engine received it. there is false
+// if the field is missing.
 func (r *queueRig) vllmPriority(id string) (priority int, there bool) {
 	r.T.Helper()
 	for _, w := range r.Workers {
@@ -52,7 +52,7 @@ func (r *queueRig) vllmPriority(id string) (priority int, there bool) {
 				Priority *int `json:"priority"`
 			}
 			if err := json.Unmarshal(got.Body, &body); err != nil {
-				r.T.Fatalf("the engine got %s: %v", got.Body, err)
+				r.T.Fatalf("the engine received %s: %v", got.Body, err)
 			}
 			if body.Priority == nil {
 				return 0, false
@@ -60,15 +60,15 @@ func (r *queueRig) vllmPriority(id string) (priority int, there bool) {
 			return *body.Priority, true
 		}
 	}
-	r.T.Fatalf("no engine got %s", id)
+	r.T.Fatalf("no engine received the request %s", id)
 	return 0, false
 }
 
-// TestPriorityIsClamped: from whatever source, nobody has a class above the
-// tenant's highest; vLLM is told of it, where a lower number goes first and none is
-// 0, and no other engine is.
+// TestPriorityIsClamped requests every class in every way. No request gets a class above the
+// highest one of its tenant. vLLM receives the class as a priority (a lower number goes first;
+// a missing one is 0); other engines do not.
 //
-// QU-08: a priority that the tenant has no right to.
+// QU-08: a class above the tenant's highest.
 func TestPriorityIsClamped(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []string{"vllm", "llamacpp"} {
@@ -80,47 +80,47 @@ func TestPriorityIsClamped(t *testing.T) {
 				"auth": "{ keys: [ " + tenant("all", "weight: 1") + ", " + tenant("night", "priority: batch") + ", " +
 					tenant("side", "priority: background") + " ] }",
 			})
-			r.classed(engine == "vllm")
+			r.checkClasses(engine == "vllm")
 		})
 	}
 }
 
-// classed asks for every class in every way in every tenant's name, and wants the
-// tenant's in the log and, where the engine is told, in what it got.
-func (r *queueRig) classed(told bool) {
+// checkClasses requests every class in every way for each tenant. It checks the class in the
+// access log and, if the engine receives priorities, in its requests.
+func (r *queueRig) checkClasses(priorities bool) {
 	r.T.Helper()
 	ctx, cancel := context.WithTimeout(r.T.Context(), rig.Patience)
 	defer cancel()
 	wanted := map[string]string{} // classes by request
-	for _, a := range askings() {
-		for who, want := range map[string]string{"all": a.class, "night": a.clamped, "side": a.capped} {
-			got := r.Send(r.request(ctx, a.path, a.body, append(bearer(who), a.headers...)...))
+	for _, a := range classRequests() {
+		for tenant, want := range map[string]string{"all": a.all, "night": a.night, "side": a.side} {
+			got := r.Send(r.request(ctx, a.path, a.body, append(bearer(tenant), a.headers...)...))
 			if err := got.CheckOK(); err != nil {
-				r.T.Fatalf("%s by %s: %v", a.name, who, err)
+				r.T.Fatalf("%s by %s: %v", a.name, tenant, err)
 			}
 			wanted[got.ID] = want
 			priority, there := r.vllmPriority(got.ID)
-			if below := told && want != "interactive"; there != below || below && priority < 1 {
-				r.T.Errorf("%s by %s: the engine got priority %d (%v) of a request of class %s", a.name, who, priority, there, want)
+			if below := priorities && want != "interactive"; there != below || below && priority < 1 {
+				r.T.Errorf("%s by %s: the engine got priority %d (%v) for class %s", a.name, tenant, priority, there, want)
 			}
 		}
 	}
-	for id, want := range wanted { // the log's lines come together
+	for id, want := range wanted {
 		if line := r.AccessLine(id); line["class"] != want {
-			r.T.Errorf("the log says %v, want %s: %v", line["class"], want, line)
+			r.T.Errorf("the access log has the class %v, want %s: %v", line["class"], want, line)
 		}
 	}
 }
 
-// TestVLLMPutsBatchLast: of two requests in vLLM's own queue the one with the lower
-// number goes first.
-func TestVLLMPutsBatchLast(t *testing.T) {
+// TestVLLMPriorityOrdersClasses: batch has a higher number than background, so that vLLM's own
+// queue serves it later.
+func TestVLLMPriorityOrdersClasses(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, engines.Config{})
 	r.Serve(rig.Settings{"tiers": r.Tiers("max_inflight: 4", "engine: vllm")})
 	var last int
 	for _, class := range []string{"background", "batch"} {
-		a := r.now(plain, "X-Request-Priority", class)
+		a := r.mustSend(plain, "X-Request-Priority", class)
 		if err := a.CheckOK(); err != nil {
 			t.Fatal(err)
 		}

@@ -9,9 +9,9 @@ import (
 	"tierway/engines"
 )
 
-// TestFullQueueKeepsRoomForOtherTenants fills a class with one tenant's requests,
-// by number and by bytes. Another tenant's request waits and is served; the newest
-// request of the first tenant is refused.
+// TestFullQueueKeepsRoomForOtherTenants fills a class with the requests of one tenant, by
+// number and by bytes. A request of another tenant still enters the queue and is served; the
+// newest request of the first tenant is rejected.
 func TestFullQueueKeepsRoomForOtherTenants(t *testing.T) {
 	t.Parallel()
 	for bound, value := range map[string]string{"depth": "max_depth: 4", "bytes": "max_bytes: 400"} {
@@ -23,20 +23,20 @@ func TestFullQueueKeepsRoomForOtherTenants(t *testing.T) {
 				"auth":  "{ keys: [ " + tenant("loud", "weight: 1") + ", " + tenant("quiet", "weight: 1") + " ] }",
 				"queue": "{ " + value + ", " + waitLong + " }",
 			})
-			holder := r.later(held, bearer("loud")...)
-			r.running(1)
-			first := r.later(plain, bearer("loud")...)
-			r.waiting(1)
-			var loud []*promise
+			holder := r.start(held, bearer("loud")...)
+			r.waitForRunning(1)
+			first := r.start(plain, bearer("loud")...)
+			r.waitForQueued(1)
+			var loud []*pending
 			for n := 2; ; n++ {
-				p := r.later(plain, bearer("loud")...)
-				if !r.joins(p, n) {
+				p := r.start(plain, bearer("loud")...)
+				if !r.isQueued(p, n) {
 					break
 				}
 				loud = append(loud, p)
 			}
-			quiet := r.later(plain, bearer("quiet")...)
-			newest := r.answer(loud[len(loud)-1])
+			quiet := r.start(plain, bearer("quiet")...)
+			newest := r.reply(loud[len(loud)-1])
 			if err := newest.CheckRefusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
 				t.Error(err)
 			}
@@ -44,18 +44,17 @@ func TestFullQueueKeepsRoomForOtherTenants(t *testing.T) {
 				t.Errorf("%v requests were counted as displaced, want 1", shed)
 			}
 			r.ReleaseHeld()
-			r.served(append(loud[:len(loud)-1], holder, first, quiet))
+			r.checkServed(append(loud[:len(loud)-1], holder, first, quiet))
 		})
 	}
 }
 
-// joins waits until a request is the n-th in the queue, which it returns, or has
-// been refused.
-func (r *queueRig) joins(p *promise, n int) bool {
+// isQueued waits until a request is the n-th in the queue (true) or was rejected (false).
+func (r *queueRig) isQueued(p *pending, n int) bool {
 	r.T.Helper()
 	for end := time.Now().Add(rig.Patience); time.Now().Before(end); {
 		select {
-		case a := <-p.come:
+		case a := <-p.replies:
 			if err := a.CheckRefusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
 				r.T.Fatal(err)
 			}

@@ -14,49 +14,47 @@ import (
 	"tierway/engines"
 )
 
-// crew is what the clients of one class got: every answer, in the order in which
-// they came.
-type crew struct {
+// replies collects the replies to the clients of one class or tenant, in the order of arrival.
+type replies struct {
 	mu  sync.Mutex
 	all []rig.Reply
 }
 
-func (c *crew) add(a rig.Reply) {
+func (c *replies) add(a rig.Reply) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.all = append(c.all, a)
 }
 
-func (c *crew) answers() []rig.Reply {
+func (c *replies) answers() []rig.Reply {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.all)
 }
 
-// keep lets n clients of a rig ask without a pause until ctx ends: n requests are
-// outstanding all the time. What is outstanding then is left. Each prompt is
-// another one, so that no engine has it in its cache.
-func (c *crew) keep(ctx context.Context, clients *sync.WaitGroup, r *queueRig, n int, body func(i int64) string,
-	headers ...string) {
+// keepOutstanding keeps n requests outstanding until ctx ends. It drops the replies that arrive
+// afterwards. Each prompt is new, so that no engine has it in its cache.
+func (c *replies) keepOutstanding(ctx context.Context, clients *sync.WaitGroup, r *queueRig, n int,
+	body func(i int64) string, headers ...string) {
 	for range n {
 		clients.Go(func() {
 			for ctx.Err() == nil {
-				a := r.ask(ctx, body(r.NextID()), headers...)
+				a := r.send(ctx, body(r.NextID()), headers...)
 				if ctx.Err() != nil {
 					return
 				}
 				c.add(a)
 				if a.CheckOK() != nil {
-					return // one is enough to fail the test
+					return // one bad reply fails the test
 				}
 			}
 		})
 	}
 }
 
-// pace asks every so often, whatever became of the requests before, until ctx
-// ends, and waits for all answers.
-func (c *crew) pace(ctx context.Context, r *queueRig, every time.Duration, body func(i int64) string,
+// sendEvery sends a request at each interval until ctx ends, without waiting for the earlier
+// ones, and then waits for all replies.
+func (c *replies) sendEvery(ctx context.Context, r *queueRig, every time.Duration, body func(i int64) string,
 	headers ...string) {
 	var open sync.WaitGroup
 	tick := time.NewTicker(every)
@@ -64,16 +62,16 @@ func (c *crew) pace(ctx context.Context, r *queueRig, every time.Duration, body 
 	for ctx.Err() == nil {
 		select {
 		case <-tick.C:
-			open.Go(func() { c.add(r.ask(r.T.Context(), body(r.NextID()), headers...)) })
+			open.Go(func() { c.add(r.send(r.T.Context(), body(r.NextID()), headers...)) })
 		case <-ctx.Done():
 		}
 	}
 	open.Wait()
 }
 
-// work is how many requests were served from one moment to another; one that was
-// served in part of it counts in part.
-func work(all []rig.Reply, from, to time.Time) (n float64) {
+// servedBetween returns how many requests were served between two times. A request that was
+// served partly in that time counts partly.
+func servedBetween(all []rig.Reply, from, to time.Time) (n float64) {
 	for _, a := range all {
 		begin := a.Sent.Add(max(queued(a), 0))
 		if both := min(a.Done.Sub(from), to.Sub(from)) - max(begin.Sub(from), 0); both > 0 {
@@ -83,8 +81,8 @@ func work(all []rig.Reply, from, to time.Time) (n float64) {
 	return n
 }
 
-// quantile is the smallest value that at least the share q does not exceed; 0 of
-// none.
+// quantile returns the q-quantile of the durations: the smallest one that a share of at least q
+// does not exceed; 0 without durations.
 func quantile(all []time.Duration, q float64) time.Duration {
 	if len(all) == 0 {
 		return 0
@@ -93,7 +91,7 @@ func quantile(all []time.Duration, q float64) time.Duration {
 	return all[max(int(math.Ceil(q*float64(len(all))))-1, 0)]
 }
 
-// times are a figure of all answers.
+// times returns a figure of each reply.
 func times(all []rig.Reply, figure func(rig.Reply) time.Duration) []time.Duration {
 	out := make([]time.Duration, len(all))
 	for i, a := range all {
@@ -102,32 +100,32 @@ func times(all []rig.Reply, figure func(rig.Reply) time.Duration) []time.Duratio
 	return out
 }
 
-// took is a quantile of whole answers' times.
-func (c *crew) took(q float64) time.Duration {
+// duration returns a quantile of the replies' total durations.
+func (c *replies) duration(q float64) time.Duration {
 	return quantile(times(c.answers(), rig.Reply.Duration), q).Round(time.Millisecond)
 }
 
-// service is how long a request was served, once it had waited.
+// service returns the time of a request without its wait in the queue.
 func service(a rig.Reply) time.Duration { return a.Duration() - max(queued(a), 0) }
 
-// The engines of the measurement: as many slots as the gateway uses, and answers
-// of batchTokens that take half a second where all slots are busy.
+// The engines of the measurement have as many slots as the gateway uses. An answer of
+// batchTokens takes half a second while all slots are busy.
 const (
-	places      = 4
+	places      = 4 // slots of an engine
 	batchTokens = 20
-	urgentShare = 4 // an urgent answer is so many times shorter
+	urgentShare = 4 // an urgent answer is shorter by this factor
 	perToken    = 15 * time.Millisecond
 )
 
-// contest is one measurement: batch requests alone from the first moment, beside
-// urgent ones from the second, until the third.
+// contest is one measurement: only batch requests between from and beside, batch and urgent
+// requests between beside and to.
 type contest struct {
-	batch, urgent    crew
+	batch, urgent    replies
 	from, beside, to time.Time
 }
 
-// busy is a rig of two engines for a contest.
-func busy(t *testing.T, maxInflight int) *queueRig {
+// newContestRig returns a rig of two engines for a contest.
+func newContestRig(t *testing.T, maxInflight int) *queueRig {
 	t.Helper()
 	r := newRig(t, 2, engines.Config{Slots: places, PerToken: perToken,
 		Script: func(_ string, body []byte) engines.Script {
@@ -144,33 +142,32 @@ func busy(t *testing.T, maxInflight int) *queueRig {
 	return r
 }
 
-// hold runs the contest: n batch requests outstanding all the time, after a while
-// urgent ones at a tenth of the capacity for d. The test must be one that can wait
-// for it.
-func (c *contest) hold(r *queueRig, n int, d time.Duration) {
+// run runs the contest: n batch requests are outstanding all the time; after a while, urgent
+// requests arrive at a tenth of the capacity for d.
+func (c *contest) run(r *queueRig, n int, d time.Duration) {
 	ctx, stop := context.WithCancel(r.T.Context())
 	defer stop()
 	var clients sync.WaitGroup
 	defer clients.Wait()
 	defer stop()
-	c.batch.keep(ctx, &clients, r, n, func(i int64) string { return chat(fmt.Sprintf("%d is a batch", i)) },
+	c.batch.keepOutstanding(ctx, &clients, r, n, func(i int64) string { return chat(fmt.Sprintf("%d is a batch", i)) },
 		"X-Request-Priority", "batch")
-	c.more(r, 4*places) // every place was given twice then: what is learned at the start is
+	c.waitForBatch(r, 4*places) // by then the gateway has learned the engines' speed
 	c.from = time.Now()
 	rig.Pause(ctx, d/2)
 	c.beside = time.Now()
-	capacity := work(c.batch.answers(), c.from, c.beside) / c.beside.Sub(c.from).Seconds()
+	capacity := servedBetween(c.batch.answers(), c.from, c.beside) / c.beside.Sub(c.from).Seconds()
 	every := time.Duration(float64(time.Second) / (capacity * urgentShare / 10))
 	some, end := context.WithTimeout(ctx, d)
 	defer end()
-	c.urgent.pace(some, r, every, func(i int64) string { return chat(fmt.Sprintf("%d is urgent", i)) },
+	c.urgent.sendEvery(some, r, every, func(i int64) string { return chat(fmt.Sprintf("%d is urgent", i)) },
 		"X-Request-Priority", "interactive")
 	c.to = time.Now()
-	c.more(r, 4*places) // so that what was being served is counted
+	c.waitForBatch(r, 4*places) // so that requests in progress count too
 }
 
-// more waits until so many more batch requests were answered.
-func (c *contest) more(r *queueRig, n int) {
+// waitForBatch waits until n more batch requests are answered.
+func (c *contest) waitForBatch(r *queueRig, n int) {
 	n += len(c.batch.answers())
 	for late := time.Now().Add(rig.Patience); len(c.batch.answers()) < n; rig.Pause(r.T.Context(), rig.Pace) {
 		if time.Now().After(late) {
@@ -180,12 +177,12 @@ func (c *contest) more(r *queueRig, n int) {
 	}
 }
 
-// figures are what a contest came to.
+// figures are the results of a contest.
 type figures struct {
-	service         time.Duration // of a batch request, the median
-	wait            time.Duration // of the urgent ones, p99
-	alone, together float64       // batch requests a second
-	urgent          int
+	service         time.Duration // median service time of batch requests
+	wait            time.Duration // p99 of the urgent requests' waits
+	alone, together float64       // batch requests per second without and beside urgent ones
+	urgent          int           // urgent requests
 }
 
 func (c *contest) figures(t *testing.T) (f figures) {
@@ -198,19 +195,19 @@ func (c *contest) figures(t *testing.T) (f figures) {
 	}
 	f.service = quantile(times(batch, service), 0.5)
 	f.wait = quantile(times(urgent, queued), 0.99)
-	f.alone = work(batch, c.from, c.beside) / c.beside.Sub(c.from).Seconds()
-	f.together = work(batch, c.beside, c.to) / c.to.Sub(c.beside).Seconds()
+	f.alone = servedBetween(batch, c.from, c.beside) / c.beside.Sub(c.from).Seconds()
+	f.together = servedBetween(batch, c.beside, c.to) / c.to.Sub(c.beside).Seconds()
 	f.urgent = len(urgent)
 	return f
 }
 
-// TestInteractiveGoesFirst: two engines saturated by batch requests, then urgent
-// ones at a tenth of the capacity. These wait no longer than one batch request
-// takes, and the batch loses no more than they need. The same without a queue,
-// where engines serve in the order of arrival, is printed beside it.
+// TestInteractiveGoesFirst saturates two engines with batch requests and then adds interactive
+// requests at a tenth of the capacity. These wait no longer than one batch request takes, and
+// batch loses only the capacity that they need. For comparison, the test logs the figures
+// without a queue, where engines serve in the order of arrival.
 func TestInteractiveGoesFirst(t *testing.T) {
 	d, full := soak(t)
-	n, waits, keeps := 60, 1.5, 0.75 // few requests: one that is late is the p99
+	n, waits, keeps := 60, 1.5, 0.75 // with few requests, a single late one is the p99
 	if full {
 		n, waits, keeps = 500, 1, 0.85
 	} else {
@@ -218,24 +215,24 @@ func TestInteractiveGoesFirst(t *testing.T) {
 	}
 	var queued, open contest
 	var both sync.WaitGroup
-	with, without := busy(t, places), busy(t, 0)
-	both.Go(func() { queued.hold(with, n, d) })
-	both.Go(func() { open.hold(without, n, d) })
+	with, without := newContestRig(t, places), newContestRig(t, 0)
+	both.Go(func() { queued.run(with, n, d) })
+	both.Go(func() { open.run(without, n, d) })
 	both.Wait()
 	q, o := queued.figures(t), open.figures(t)
 	t.Logf("%d batch requests outstanding, %d urgent ones; with the queue: urgent p50 %v, p99 %v whole, p99 wait %v of "+
 		"a batch request's %v; batch %.1f/s alone, %.1f/s beside them (%.0f %%)",
-		n, q.urgent, queued.urgent.took(0.5), queued.urgent.took(0.99), q.wait, q.service, q.alone, q.together,
+		n, q.urgent, queued.urgent.duration(0.5), queued.urgent.duration(0.99), q.wait, q.service, q.alone, q.together,
 		100*q.together/q.alone)
-	t.Logf("without a queue, in the same time: %d urgent ones p50 %v, p99 %v whole", o.urgent, open.urgent.took(0.5),
-		open.urgent.took(0.99))
+	t.Logf("without a queue, in the same time: %d urgent ones p50 %v, p99 %v whole", o.urgent, open.urgent.duration(0.5),
+		open.urgent.duration(0.99))
 	if q.urgent < 10 {
-		t.Errorf("only %d urgent requests were asked", q.urgent)
+		t.Errorf("only %d urgent requests were sent", q.urgent)
 	}
 	if float64(q.wait) > waits*float64(q.service) {
-		t.Errorf("the urgent wait %v (p99), a batch request is served in %v", q.wait, q.service)
+		t.Errorf("urgent requests wait %v (p99), a batch request is served in %v", q.wait, q.service)
 	}
 	if q.together < keeps*q.alone {
-		t.Errorf("the batch has %.1f/s beside the urgent and %.1f/s alone", q.together, q.alone)
+		t.Errorf("batch requests: %.1f/s beside urgent ones and %.1f/s alone", q.together, q.alone)
 	}
 }

@@ -11,11 +11,11 @@ import (
 	"tierway/engines"
 )
 
-// TestARetryKeepsItsPlace: a request whose worker failed waits for another one
-// before those who came after it.
-func TestARetryKeepsItsPlace(t *testing.T) {
+// TestRetryKeepsItsPlaceInTheQueue: a request that waits again after a failed attempt stays
+// ahead of the requests that arrived after it.
+func TestRetryKeepsItsPlaceInTheQueue(t *testing.T) {
 	t.Parallel()
-	r := unheardRig(t, 2, engines.Config{})
+	r := newRigNotListening(t, 2, engines.Config{})
 	fail, failed := make(chan struct{}), atomic.Bool{}
 	r.Workers[0].Front = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		body, err := io.ReadAll(req.Body)
@@ -37,27 +37,27 @@ func TestARetryKeepsItsPlace(t *testing.T) {
 		"queue":  "{ " + waitLong + " }",
 		"retry":  `{ attempts: 2, budget: 1 }`,
 	})
-	first := r.later(chat("the first"))
-	rig.Eventually(t, func() error { return r.inflight(1) })
-	holder := r.later(held)
-	r.running(1) // on w1
-	after := r.crowd(3, chat(rig.HoldMark+", in line"))
-	r.waiting(3)
+	first := r.start(chat("the first"))
+	rig.Eventually(t, func() error { return r.checkInflight(1) })
+	holder := r.start(held)
+	r.waitForRunning(1) // on w1
+	after := r.startMany(3, chat(rig.HoldMark+", in line"))
+	r.waitForQueued(3)
 	close(fail)
-	rig.Eventually(t, func() error { return r.inflight(2) })
-	r.running(2) // one of those after has taken the place on w0
-	r.waiting(3) // the first is back, before the other two
+	rig.Eventually(t, func() error { return r.checkInflight(2) })
+	r.waitForRunning(2) // a later request has taken the slot on w0
+	r.waitForQueued(3)  // the first request waits again, ahead of the other two
 	if !failed.Load() {
-		t.Fatal("the first did not fail")
+		t.Fatal("the first request did not fail")
 	}
-	holder.leave()
-	if err := r.answer(first).CheckOK(); err != nil {
-		t.Errorf("the first, tried again: %v", err)
+	holder.disconnect()
+	if err := r.reply(first).CheckOK(); err != nil {
+		t.Errorf("the retry of the first request: %v", err)
 	}
-	asked := r.Workers[1].Recorder.Requests()
-	if len(asked) < 2 || !strings.Contains(string(asked[1].Body), "the first") {
-		t.Errorf("w1 was asked %d times, and not by the first as soon as it was free", len(asked))
+	received := r.Workers[1].Recorder.Requests()
+	if len(received) < 2 || !strings.Contains(string(received[1].Body), "the first") {
+		t.Errorf("w1 received %d requests; the second is not the retry", len(received))
 	}
 	r.ReleaseHeld()
-	r.served(after)
+	r.checkServed(after)
 }

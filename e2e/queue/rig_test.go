@@ -14,11 +14,10 @@ import (
 )
 
 const (
-	// short is how long a load lasts at least: what is compared needs so many
-	// requests.
+	// short is the minimum duration of a load: comparisons need enough requests.
 	short = 8 * time.Second
 
-	// waitLong are keys of a queue in which no request's time is over.
+	// waitLong is the setting of a queue in which no request expires.
 	waitLong = `max_wait: { interactive: 10m, background: 10m, batch: 10m }`
 
 	chatPath = "/v1/chat/completions"
@@ -26,60 +25,58 @@ const (
 
 func TestMain(m *testing.M) { os.Exit(rig.Main(m)) }
 
-// soak is how long a load lasts, and whether it has its full size.
+// soak returns the duration of a load and whether it has its full size.
 func soak(t *testing.T) (d time.Duration, full bool) {
 	t.Helper()
 	d = rig.Soak(t, short)
 	return d, d >= rig.FullSoak
 }
 
-// queueRig is a rig whose requests are chats.
+// queueRig is a rig that sends chats.
 type queueRig struct{ *rig.Rig }
 
-// newRig starts n engines that listen.
+// newRig starts n engines.
 func newRig(t *testing.T, n int, c engines.Config) *queueRig {
 	t.Helper()
-	r := unheardRig(t, n, c)
+	r := newRigNotListening(t, n, c)
 	r.Listen()
 	return r
 }
 
-// unheardRig is newRig whose engines do not listen yet.
-func unheardRig(t *testing.T, n int, c engines.Config) *queueRig {
+// newRigNotListening makes n engines that do not listen yet.
+func newRigNotListening(t *testing.T, n int, c engines.Config) *queueRig {
 	t.Helper()
 	return &queueRig{rig.New(t, n, c, rig.Settings{
 		"auth":  `{ required: false }`,
 		"hosts": `[ gateway ]`,
 		"store": `{ sql: "" }`,
-		// The bounds of the tests are theirs alone.
+		// Only the bounds that a test sets must take effect.
 		"saturation": `{ waiting: 0, kv_usage: 0 }`,
 	})}
 }
 
-// chat is the body of a request for a chat whose only turn is text; more are
-// further members in JSON.
+// chat returns the body of a chat request with one message. more are further members in JSON.
 func chat(text string, more ...string) string { return rig.Chat("sim", text, more...) }
 
-// Bodies that are asked for often.
+// Common request bodies.
 var (
 	plain  = chat("hello")
 	held   = chat(rig.HoldMark)
 	stream = chat("hello", `"stream":true`)
 )
 
-// request makes a request that posts a body.
+// request makes a POST request.
 func (r *queueRig) request(ctx context.Context, path, body string, headers ...string) *http.Request {
 	return r.Request(ctx, http.MethodPost, path, body, headers...)
 }
 
-// ask sends a request for a chat and reads its answer. It may be called on any
-// goroutine.
-func (r *queueRig) ask(ctx context.Context, body string, headers ...string) rig.Reply {
+// send posts a chat and reads the whole response. It may be called on any goroutine.
+func (r *queueRig) send(ctx context.Context, body string, headers ...string) rig.Reply {
 	return r.Send(r.request(ctx, chatPath, body, headers...))
 }
 
-// now is ask whose answer has to come.
-func (r *queueRig) now(body string, headers ...string) rig.Reply {
+// mustSend posts a chat and fails the test if no complete response comes.
+func (r *queueRig) mustSend(body string, headers ...string) rig.Reply {
 	r.T.Helper()
 	got := r.Post(chatPath, body, headers...)
 	if got.Err != nil {
@@ -88,14 +85,14 @@ func (r *queueRig) now(body string, headers ...string) rig.Reply {
 	return got
 }
 
-// open sends a request for a stream and returns when its header is there.
+// open posts a chat and returns when the header of the response has arrived.
 func (r *queueRig) open(body string, headers ...string) *rig.Stream {
 	r.T.Helper()
 	return r.Open(r.request(r.T.Context(), chatPath, body, headers...))
 }
 
-// rest reads a stream to its end and returns everything.
-func (r *queueRig) rest(s *rig.Stream) string {
+// readAll reads a stream to its end and returns the whole body.
+func (r *queueRig) readAll(s *rig.Stream) string {
 	r.T.Helper()
 	all, err := s.ReadRest()
 	if err != nil {
@@ -104,7 +101,7 @@ func (r *queueRig) rest(s *rig.Stream) string {
 	return all
 }
 
-// queued is how long the gateway says that the request waited.
+// queued returns the request's wait as the gateway reports it in X-Queue-Ms; -1 without one.
 func queued(a rig.Reply) time.Duration {
 	v, err := strconv.ParseFloat(a.Header.Get("X-Queue-Ms"), 64)
 	if err != nil {
@@ -113,47 +110,46 @@ func queued(a rig.Reply) time.Duration {
 	return time.Duration(v * float64(time.Millisecond))
 }
 
-// tokens are those that the engine reports of a whole answer.
+// tokens returns the total_tokens of an answer that is not a stream.
 func tokens(a rig.Reply) int {
 	var answer struct {
 		Usage struct {
 			Total int `json:"total_tokens"`
 		} `json:"usage"`
 	}
-	_ = json.Unmarshal([]byte(a.Body), &answer) // what is no answer has none
+	_ = json.Unmarshal([]byte(a.Body), &answer) // an error has no tokens
 	return answer.Usage.Total
 }
 
-// promise is an answer that comes while the test goes on.
-type promise struct {
-	come  chan rig.Reply
-	leave context.CancelFunc
+// pending is a request that runs in the background.
+type pending struct {
+	replies    chan rig.Reply // has one element
+	disconnect context.CancelFunc
 }
 
-// later asks for a chat without waiting for the answer.
-func (r *queueRig) later(body string, headers ...string) *promise {
+// start posts a chat in the background.
+func (r *queueRig) start(body string, headers ...string) *pending {
 	ctx, cancel := context.WithCancel(r.T.Context())
-	p := &promise{come: make(chan rig.Reply, 1), leave: cancel}
+	p := &pending{replies: make(chan rig.Reply, 1), disconnect: cancel}
 	r.T.Cleanup(cancel)
-	go func() { p.come <- r.ask(ctx, body, headers...) }()
+	go func() { p.replies <- r.send(ctx, body, headers...) }()
 	return p
 }
 
-// crowd asks for n chats without waiting for the answers, one after the other as
-// they get in line.
-func (r *queueRig) crowd(n int, body string, headers ...string) []*promise {
-	all := make([]*promise, n)
+// startMany posts n chats in the background.
+func (r *queueRig) startMany(n int, body string, headers ...string) []*pending {
+	all := make([]*pending, n)
 	for i := range all {
-		all[i] = r.later(body, headers...)
+		all[i] = r.start(body, headers...)
 	}
 	return all
 }
 
-// answer waits for a promise.
-func (r *queueRig) answer(p *promise) rig.Reply {
+// reply waits for the reply to a pending request.
+func (r *queueRig) reply(p *pending) rig.Reply {
 	r.T.Helper()
 	select {
-	case got := <-p.come:
+	case got := <-p.replies:
 		return got
 	case <-time.After(rig.Patience):
 		r.T.Fatalf("no answer within %v", rig.Patience)
@@ -161,23 +157,23 @@ func (r *queueRig) answer(p *promise) rig.Reply {
 	}
 }
 
-// served waits for all promises, each of which has to be a whole answer.
-func (r *queueRig) served(all []*promise) {
+// checkServed waits for all replies and checks that each is a complete answer.
+func (r *queueRig) checkServed(all []*pending) {
 	r.T.Helper()
 	for i, p := range all {
-		if err := r.answer(p).CheckOK(); err != nil {
+		if err := r.reply(p).CheckOK(); err != nil {
 			r.T.Errorf("request %d of %d: %v", i, len(all), err)
 		}
 	}
 }
 
-// leave makes all promises' clients go away, and waits until they have.
-func (r *queueRig) leave(all []*promise) {
+// disconnect disconnects the clients of all requests and waits until they have ended.
+func (r *queueRig) disconnect(all []*pending) {
 	r.T.Helper()
 	for _, p := range all {
-		p.leave()
+		p.disconnect()
 	}
 	for _, p := range all {
-		r.answer(p)
+		r.reply(p)
 	}
 }

@@ -10,13 +10,13 @@ import (
 	"tierway/engines"
 )
 
-// reports serves an engine with other metrics than its own.
-type reports struct {
+// fixedMetrics serves an engine with fixed metrics instead of its own.
+type fixedMetrics struct {
 	http.Handler
 	metrics string
 }
 
-func (r reports) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+func (r fixedMetrics) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	if q.URL.Path == "/metrics" {
 		io.WriteString(w, r.metrics) //nolint:errcheck // the test fails without it
 		return
@@ -24,24 +24,24 @@ func (r reports) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	r.Handler.ServeHTTP(w, q)
 }
 
-// TestMetricsAloneDoNotShedRequestsBesideIdleWorkers serves all requests before
-// two engines whose metrics look full for a reason that is not load.
+// TestMetricsAloneDoNotShedRequestsBesideIdleWorkers: the metrics of two idle engines look full.
+// The gateway still serves all requests.
 func TestMetricsAloneDoNotShedRequestsBesideIdleWorkers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		metrics  string
 		together int // requests at once
 	}{
-		"a cache that stays full": {
+		"full cache": {
 			"vllm:num_requests_running 0\nvllm:num_requests_waiting 0\nvllm:kv_cache_usage_perc 0.97\n", 20},
-		"a queue that never ends": {
+		"full cache and queue": {
 			"vllm:num_requests_running 0\nvllm:num_requests_waiting 9\nvllm:kv_cache_usage_perc 0.97\n", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := unheardRig(t, 2, engines.Config{})
+			r := newRigNotListening(t, 2, engines.Config{})
 			for _, w := range r.Workers {
-				w.Front = reports{w.Engine, c.metrics}
+				w.Front = fixedMetrics{w.Engine, c.metrics}
 				w.Listen()
 			}
 			r.Serve(rig.Settings{
@@ -57,7 +57,7 @@ func TestMetricsAloneDoNotShedRequestsBesideIdleWorkers(t *testing.T) {
 				return nil
 			})
 			for range 100 / c.together {
-				r.served(r.crowd(c.together, plain))
+				r.checkServed(r.startMany(c.together, plain))
 			}
 			if shed := r.Sum("tierway_queue_shed_total"); shed != 0 {
 				t.Errorf("%v requests were shed, want none", shed)

@@ -12,19 +12,19 @@ import (
 	"tierway/engines"
 )
 
-// key is a tenant's key in these tests.
+// key returns the key of a tenant.
 func key(tenant string) string { return "the-key-of-" + tenant }
 
-// bearer are the headers of a tenant's request.
+// bearer returns the headers of a tenant's request.
 func bearer(tenant string) []string { return []string{"Authorization", "Bearer " + key(tenant)} }
 
-// tenant is a tenant's row in a configuration, with keys in YAML of its own.
+// tenant returns the entry of a tenant in auth.keys. more are further keys in YAML.
 func tenant(name, more string) string {
 	return fmt.Sprintf("{ name: %s, sha256: %s, %s }", name, rig.Digest(key(name)), more)
 }
 
-// between counts the tokens of requests that were answered in a time.
-func (c *crew) between(from, to time.Time) (n int) {
+// tokensBetween returns the tokens of the requests that were answered between two times.
+func (c *replies) tokensBetween(from, to time.Time) (n int) {
 	for _, a := range c.answers() {
 		if a.Done.After(from) && !a.Done.After(to) {
 			n += tokens(a)
@@ -33,9 +33,9 @@ func (c *crew) between(from, to time.Time) (n int) {
 	return n
 }
 
-// TestTenantsShareByWeight: a tenant with ten times the requests and prompts ten
-// times as long gets what its weight says and no more, while both wait, whoever of
-// the two has the larger weight and whatever the policy looks at.
+// TestTenantsShareByWeight: while two tenants have waiting requests, each gets tokens in
+// proportion to its weight, although one sends ten times the requests with prompts ten times as
+// long. This holds for every policy and for either tenant with the larger weight.
 func TestTenantsShareByWeight(t *testing.T) {
 	d, full := soak(t)
 	margin := 0.10
@@ -51,19 +51,19 @@ func TestTenantsShareByWeight(t *testing.T) {
 		{"least_load", 1, 3},
 	} {
 		t.Run(fmt.Sprintf("%s, %d to %d", c.policy, c.small, c.large), func(t *testing.T) {
-			t.Parallel() // all three mostly wait for their engines
-			share(t, c.policy, d/2, margin, c.small, c.large)
+			t.Parallel() // the cases mostly wait for their engines
+			checkShare(t, c.policy, d/2, margin, c.small, c.large)
 		})
 	}
 }
 
-// share measures how two tenants share in d. There are enough requests of the heavy
-// one in it for one more or less not to matter.
-func share(t *testing.T, policy string, d time.Duration, margin float64, small, large int) {
+// checkShare checks the tokens of two tenants during d, which must be long enough that a single
+// request of the heavy tenant does not matter.
+func checkShare(t *testing.T, policy string, d time.Duration, margin float64, small, large int) {
 	const (
 		slots        = 2 * places
 		light, heavy = 40, 400                  // requests outstanding
-		turn         = 12 * time.Millisecond    // of an answer's token; two are waited for
+		turn         = 12 * time.Millisecond    // per output token; an answer waits for two
 		prompt       = "some words to be read " // twenty times in a light prompt
 	)
 	r := newRig(t, 2, engines.Config{Slots: slots, PerToken: turn,
@@ -75,7 +75,7 @@ func share(t *testing.T, policy string, d time.Duration, margin float64, small, 
 		"policy": "{ name: " + policy + " }",
 		"queue":  "{ " + waitLong + " }",
 	})
-	var few, many crew
+	var few, many replies
 	var clients sync.WaitGroup
 	ctx, stop := context.WithCancel(t.Context())
 	defer clients.Wait()
@@ -85,12 +85,12 @@ func share(t *testing.T, policy string, d time.Duration, margin float64, small, 
 			return chat(fmt.Sprintf("%d: %s", i, strings.Repeat(prompt, 20*times)), `"max_tokens":3`)
 		}
 	}
-	few.keep(ctx, &clients, r, light, body(1), bearer("light")...)
-	many.keep(ctx, &clients, r, heavy, body(10), bearer("heavy")...)
+	few.keepOutstanding(ctx, &clients, r, light, body(1), bearer("light")...)
+	many.keepOutstanding(ctx, &clients, r, heavy, body(10), bearer("heavy")...)
 	rig.Eventually(t, func() error {
-		// The first 2 × slots of one may have had all places before the other came,
-		// who then has the more until that is made good: of the light one up to ten
-		// prompts for each, three times as often.
+		// The first 2 × slots requests of one tenant may take all slots before the other tenant
+		// sends any. The other tenant then gets more until the shares are even: up to ten light
+		// prompts for each heavy one, three times as often.
 		if len(many.answers()) < 4*slots || len(few.answers()) < (4+2*10*3)*slots {
 			return fmt.Errorf("%d and %d were answered", len(few.answers()), len(many.answers()))
 		}
@@ -104,9 +104,10 @@ func share(t *testing.T, policy string, d time.Duration, margin float64, small, 
 			t.Fatal(err)
 		}
 	}
-	got, want := float64(few.between(from, to))/float64(many.between(from, to)), float64(small)/float64(large)
+	fewTokens, manyTokens := few.tokensBetween(from, to), many.tokensBetween(from, to)
+	got, want := float64(fewTokens)/float64(manyTokens), float64(small)/float64(large)
 	t.Logf("%s, weights %d : %d, tokens %d : %d in %v, %.3f where %.3f is fair (%+.1f %%)", policy, small, large,
-		few.between(from, to), many.between(from, to), to.Sub(from).Round(time.Millisecond), got, want, 100*(got/want-1))
+		fewTokens, manyTokens, to.Sub(from).Round(time.Millisecond), got, want, 100*(got/want-1))
 	if got < want*(1-margin) || got > want*(1+margin) {
 		t.Errorf("the light tenant has %.3f of the heavy one's tokens, %.3f is fair", got, want)
 	}

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// certificate is a configuration's section tls: a certificate that signs itself.
+// certificate returns the setting tls with a new self-signed certificate.
 func certificate(t *testing.T) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -44,5 +44,5 @@ func certificate(t *testing.T) string {
 		write("tls.key", "PRIVATE KEY", private))
 }
 
-// anyCertificate is a client's side: the gateway's certificate is its own.
+// anyCertificate returns a client configuration that accepts self-signed certificates.
 func anyCertificate() *tls.Config { return &tls.Config{InsecureSkipVerify: true} }
