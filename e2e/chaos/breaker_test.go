@@ -23,7 +23,7 @@ import (
 // requests and its factor are the defaults.
 const quickBreaker = `{ open_for: 1s, probe_timeout: 1s }`
 
-// breakerOf is the state of a worker's breaker: 0 closed, 1 half-open, 2 open.
+// breakerOf returns the state of a worker's breaker: 0 closed, 1 half-open, 2 open.
 func (r *chaosRig) breakerOf(name string) float64 {
 	r.T.Helper()
 	m, err := r.Metrics()
@@ -33,8 +33,8 @@ func (r *chaosRig) breakerOf(name string) float64 {
 	return m.Sum("tierway_worker_breaker", `worker="`+name+`"`)
 }
 
-// opened is how often breakers of a worker, or of all for "", have opened.
-func (r *chaosRig) opened(name string) float64 {
+// breakerOpenings returns how often the breaker of a worker has opened; of all workers for "".
+func (r *chaosRig) breakerOpenings(name string) float64 {
 	r.T.Helper()
 	m, err := r.Metrics()
 	if err != nil {
@@ -46,15 +46,14 @@ func (r *chaosRig) opened(name string) float64 {
 	return m.Sum("tierway_breaker_transitions_total", `to="open"`, `worker="`+name+`"`)
 }
 
-// prompt is a chat of its own for each n, of some hundred tokens.
+// prompt returns a chat of about a hundred tokens that is different for each n.
 func prompt(n int64, stream bool) string {
 	text := fmt.Sprintf("question %d ", n) + strings.Repeat("of many words that are all alike, ", 40)
 	return fmt.Sprintf(`{"model":"sim","stream":%t,"messages":[{"role":"user","content":%q}]}`, stream, text)
 }
 
-// TestAWorkerThatFailsIsLeftAndFoundAgain: whatever ails a worker, it costs five
-// requests at most before the others take its share, and a probe a time after
-// that; once it is well it gets requests again.
+// TestFailingWorkerIsEjectedAndRestored: a worker that fails in any way is ejected after five
+// requests; once it has recovered, probes restore it and it gets requests again.
 func TestAWorkerThatFailsIsLeftAndFoundAgain(t *testing.T) {
 	t.Parallel()
 	const consecutive = 5 // breaker.consecutive_failures
@@ -62,7 +61,7 @@ func TestAWorkerThatFailsIsLeftAndFoundAgain(t *testing.T) {
 		name   string
 		fault  chaos.Fault
 		stream bool
-		cuts   bool // the client sees it
+		cuts   bool // the client sees a cut stream
 	}{
 		{name: "500", fault: status(500, "")},
 		{name: "a reset", fault: chaos.Fault{Kind: chaos.Reset}, stream: true},
@@ -114,15 +113,15 @@ func TestAWorkerThatFailsIsLeftAndFoundAgain(t *testing.T) {
 	}
 }
 
-// TestASlowWorkerIsLeftAndFoundAgain: a worker whose first tokens take many times
-// what its peers' take is left, though it answers every request well.
+// TestSlowWorkerIsEjectedAndRestored: a worker with a time to first token many times that of its
+// peers is ejected although all its answers are correct.
 func TestASlowWorkerIsLeftAndFoundAgain(t *testing.T) {
 	t.Parallel()
 	const most = 900 // requests of a third of a minute
 	r := newRig(t, 3, rig.Settings{"breaker": quickBreaker}, engines.Config{Prefill: 4_000})
 	slow := r.Workers[0]
-	// Its peers take some 90 ms for these prompts; it takes five times that, which
-	// is far beyond what a busy machine adds.
+	// The other workers take about 90 ms for these prompts; this worker takes five times that,
+	// far more than a busy machine adds.
 	if err := slow.Set(chaos.Fault{Kind: chaos.Slow, Delay: 360 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +133,7 @@ func TestASlowWorkerIsLeftAndFoundAgain(t *testing.T) {
 	var next atomic.Int64
 	for r.breakerOf(slow.Name) != 2 {
 		if n := next.Load(); n > most {
-			t.Fatalf("the slow worker is not left after %d requests", n)
+			t.Fatalf("the slow worker is not ejected after %d requests", n)
 		}
 		var some sync.WaitGroup
 		for range 6 {
@@ -143,8 +142,8 @@ func TestASlowWorkerIsLeftAndFoundAgain(t *testing.T) {
 		some.Wait()
 	}
 	for _, w := range r.Workers[1:] {
-		if r.opened(w.Name) != 0 {
-			t.Errorf("%s was left too", w.Name)
+		if r.breakerOpenings(w.Name) != 0 {
+			t.Errorf("%s was ejected too", w.Name)
 		}
 	}
 	if err := slow.Set(); err != nil {
@@ -159,8 +158,8 @@ func TestASlowWorkerIsLeftAndFoundAgain(t *testing.T) {
 	})
 }
 
-// TestWhatIsNoWorkersFaultOpensNothing: refusals, backpressure and clients that
-// leave are no failures, however many there are.
+// TestClientErrorsAndBackpressureOpenNoBreaker: 4xx responses, backpressure and clients that
+// disconnect are not failures of a worker, however many there are.
 func TestWhatIsNoWorkersFaultOpensNothing(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -181,12 +180,12 @@ func TestWhatIsNoWorkersFaultOpensNothing(t *testing.T) {
 			for n := range int64(40) {
 				r.post(chat.path, prompt(n, n%2 == 0))
 			}
-			if n := r.opened(""); n != 0 {
+			if n := r.breakerOpenings(""); n != 0 {
 				t.Errorf("breakers opened %v times", n)
 			}
 		})
 	}
-	t.Run("clients that leave", func(t *testing.T) {
+	t.Run("clients disconnect", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, 2, rig.Settings{"breaker": quickBreaker}, engines.Config{})
 		for _, w := range r.Workers {
@@ -215,15 +214,14 @@ func TestWhatIsNoWorkersFaultOpensNothing(t *testing.T) {
 		}
 		clients.Wait()
 		r.WaitUntilQuiet()
-		if n := r.opened(""); n != 0 {
+		if n := r.breakerOpenings(""); n != 0 {
 			t.Errorf("breakers opened %v times", n)
 		}
 	})
 }
 
-// TestARequestThatFailsEverywhereBlamesNobody: engines answer some mistakes of
-// clients with 500. One client that repeats such a request must not shut workers
-// out from the others.
+// TestRequestThatFailsOnEveryWorkerOpensNoBreaker: engines answer some client errors with 500.
+// A client that repeats such a request must not eject workers for other clients.
 func TestARequestThatFailsEverywhereBlamesNobody(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 3, rig.Settings{"breaker": quickBreaker, "retry": "{ attempts: 2, budget: 1 }"}, engines.Config{})
@@ -237,19 +235,19 @@ func TestARequestThatFailsEverywhereBlamesNobody(t *testing.T) {
 		if got := r.post(chat.path, poisonous); got.Status != http.StatusBadGateway {
 			t.Fatalf("the status is %d, want 502: %s", got.Status, got.Body)
 		}
-		for range 2 { // so that each worker answers somebody well between two failures
+		for range 2 { // each worker has a success between two failures
 			if got := r.post(chat.path, chat.body); got.Status != http.StatusOK {
 				t.Fatalf("another client's request is %d: %s", got.Status, got.Body)
 			}
 		}
 	}
-	if n := r.opened(""); n != 0 {
+	if n := r.breakerOpenings(""); n != 0 {
 		t.Errorf("breakers opened %v times", n)
 	}
 }
 
-// TestHalfOfThePoolStays: when all workers fail requests one after the other, at
-// most half of them are left at a time.
+// TestHalfOfThePoolStaysInRotation: when all workers fail, at most half of them are ejected at a
+// time.
 func TestHalfOfThePoolStays(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 4, rig.Settings{"breaker": quickBreaker, "retry": "{ attempts: 1, budget: 1 }"}, engines.Config{})
@@ -269,19 +267,19 @@ func TestHalfOfThePoolStays(t *testing.T) {
 			}
 		}
 		if open > 2 {
-			t.Fatalf("%d of 4 workers are left", open)
+			t.Fatalf("%d of 4 workers are ejected", open)
 		}
 	}
-	if r.opened("") == 0 {
+	if r.breakerOpenings("") == 0 {
 		t.Error("no breaker opened")
 	}
 }
 
-// engineVariable makes the test binary an engine on that address.
+// engineVariable makes the test binary run as an engine on the address in the variable.
 const engineVariable = "TIERWAY_TEST_ENGINE"
 
-// beEngine serves one engine until the process is killed, and says where it is.
-func beEngine(addr string) {
+// runEngine prints the URL of an engine and serves it until the process is killed.
+func runEngine(addr string) {
 	e := engines.New(engines.Config{Name: "engine", Model: "sim", PerToken: 5 * time.Millisecond, Slots: 256,
 		Script: func(string, []byte) engines.Script { return engines.Script{Text: answerText} }})
 	s, err := engines.Start(e, addr)
@@ -293,7 +291,7 @@ func beEngine(addr string) {
 	select {}
 }
 
-// engineProcess is an engine of its own process.
+// engineProcess is an engine that runs as a separate process.
 type engineProcess struct {
 	t   *testing.T
 	cmd *exec.Cmd
@@ -317,16 +315,16 @@ func startEngine(t *testing.T) *engineProcess {
 	t.Cleanup(p.kill)
 	rig.Eventually(t, func() error {
 		if p.url = strings.TrimSpace(out.String()); !strings.HasPrefix(p.url, "http://") {
-			return errors.New("the engine has not said where it is")
+			return errors.New("the engine has not printed its URL")
 		}
 		return nil
 	})
 	return p
 }
 
-// kill is kill -9. It may be called again.
+// kill ends the process with SIGKILL. It may be called again.
 func (p *engineProcess) kill() {
-	_ = p.cmd.Process.Kill() // it may have ended
+	_ = p.cmd.Process.Kill() // the process may have ended
 	_ = p.cmd.Wait()
 }
 
@@ -348,9 +346,9 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// TestKillNineOfOneOfThreeWorkers: at 200 requests a second, streams and whole
-// answers, one of three engine processes is killed. No request fails that the
-// client has nothing of; streams that were under way end with an error frame.
+// TestKillNineOfOneOfThreeWorkers kills one of three engine processes at 200 requests per second.
+// Requests without content at the client succeed on another worker; streams in progress end with
+// an error frame.
 func TestKillNineOfOneOfThreeWorkers(t *testing.T) {
 	const rate = 200
 	var list []string
@@ -371,13 +369,13 @@ func TestKillNineOfOneOfThreeWorkers(t *testing.T) {
 	pace := time.NewTicker(time.Second / rate)
 	defer pace.Stop()
 	for n := range int64(time.Duration(rate) * soakTime(t) / time.Second) {
-		if n == rate { // a second of load has gone by
+		if n == rate { // after a second of load
 			processes[0].kill()
 		}
 		<-pace.C
 		clients.Go(func() {
 			got, err := r.try(r.Request(context.Background(), http.MethodPost, chat.path, prompt(n%50, n%4 != 0)))
-			h := heard(got.Body)
+			h := transcriptOfStream(got.Body)
 			switch {
 			case err == nil && got.Status == http.StatusOK && got.Err == nil && (n%4 == 0 || h.done == 1 && len(h.errors) == 0):
 				whole.Add(1)

@@ -12,8 +12,8 @@ import (
 	"tierway/engines"
 )
 
-// TestBurstEjectsNoWorker sends bursts of cached prompts to two idle engines that have
-// fewer slots than they get streams. The streams wait inside the engines, which are sound.
+// TestBurstEjectsNoWorker sends bursts of cached prompts to two healthy engines. The bursts have
+// more streams than the engines have slots, so that streams wait inside the engines.
 func TestBurstEjectsNoWorker(t *testing.T) {
 	t.Parallel()
 	prompts, bursts := int64(60), 2
@@ -34,7 +34,7 @@ func TestBurstEjectsNoWorker(t *testing.T) {
 		}
 		clients.Wait()
 	}
-	for range 2 { // both engines have the prompts, and streams that begin at once
+	for range 2 { // fills the caches of both engines and lets the gateway learn the unloaded latency
 		for n := int64(0); n < prompts; n += 5 {
 			burst(n, 5)
 		}
@@ -42,7 +42,7 @@ func TestBurstEjectsNoWorker(t *testing.T) {
 	for range bursts {
 		burst(0, prompts)
 	}
-	if n := r.opened(""); n != 0 {
+	if n := r.breakerOpenings(""); n != 0 {
 		t.Errorf("breakers opened %v times", n)
 	}
 	burst(0, prompts)

@@ -9,8 +9,8 @@ import (
 	"tierway/e2e/rig"
 )
 
-// check compares the only answer of a rig, its log line and the metrics with what
-// was wanted. It ends the gateway, which then has written every line.
+// check compares the reply to the only request of a rig, its access line and the metrics with w.
+// It stops the gateway, so that all lines are written.
 func (r *chaosRig) check(t *testing.T, d dialect, stream bool, got rig.Reply, w want) {
 	t.Helper()
 	if got.Status != w.status {
@@ -25,7 +25,7 @@ func (r *chaosRig) check(t *testing.T, d dialect, stream bool, got rig.Reply, w 
 	case w.status == http.StatusOK:
 		checkWhole(t, d, stream, got)
 		if name := fmt.Sprintf("w%d", w.attempts-1); got.Header.Get("X-Routed-To") != name {
-			t.Errorf("%s answered, want %s", got.Header.Get("X-Routed-To"), name)
+			t.Errorf("%s sent the answer, want %s", got.Header.Get("X-Routed-To"), name)
 		}
 	default:
 		checkRefusal(t, d, got, w)
@@ -36,7 +36,7 @@ func (r *chaosRig) check(t *testing.T, d dialect, stream bool, got rig.Reply, w 
 	r.checkLine(t, got, w)
 }
 
-// checkWhole wants the whole text and a proven end.
+// checkWhole checks that the answer has the whole text and the proper end of its dialect.
 func checkWhole(t *testing.T, d dialect, stream bool, got rig.Reply) {
 	t.Helper()
 	if !stream {
@@ -45,20 +45,20 @@ func checkWhole(t *testing.T, d dialect, stream bool, got rig.Reply) {
 		}
 		return
 	}
-	h := heard(got.Body)
-	if h.text != answerText || !d.proven(h) || len(h.errors) > 0 {
-		t.Errorf("the client heard %+v of %s", h, got.Body)
+	h := transcriptOfStream(got.Body)
+	if h.text != answerText || !d.complete(h) || len(h.errors) > 0 {
+		t.Errorf("the client read %+v from %s", h, got.Body)
 	}
 	if kind := got.Header.Get("Content-Type"); kind != "text/event-stream" {
 		t.Errorf("the type is %q", kind)
 	}
 }
 
-// checkCut wants a part of the text, then one error, and no end. In the Responses
-// dialect a response.failed follows it.
+// checkCut checks that the stream has a part of the text and then one error frame, but no proper
+// end. In the Responses dialect, response.failed follows the error.
 func checkCut(t *testing.T, d dialect, got rig.Reply, w want) {
 	t.Helper()
-	h := heard(got.Body)
+	h := transcriptOfStream(got.Body)
 	if len(h.errors) != 1 {
 		t.Fatalf("there are %d error frames, want 1: %s", len(h.errors), got.Body)
 	}
@@ -74,7 +74,7 @@ func checkCut(t *testing.T, d dialect, got rig.Reply, w want) {
 		}
 		all = all[:len(all)-1]
 	}
-	if last := transcriptOf(all[len(all)-1]); len(last.errors) != 1 {
+	if last := transcriptOfEvent(all[len(all)-1]); len(last.errors) != 1 {
 		t.Errorf("the error frame is not the last: %s", got.Body)
 	}
 	if h.done > 0 || h.ends > 0 {
@@ -85,23 +85,23 @@ func checkCut(t *testing.T, d dialect, got rig.Reply, w want) {
 	}
 }
 
-func transcriptOf(e event) (t transcript) {
+func transcriptOfEvent(e event) (t transcript) {
 	t.event(e)
 	return t
 }
 
-// checkRefusal wants an error in the dialect's shape.
+// checkRefusal checks that the reply is an error in the format of its dialect.
 func checkRefusal(t *testing.T, d dialect, got rig.Reply, w want) {
 	t.Helper()
 	e, ok := bodyError(got.Body)
 	if !ok || e.Message == "" {
-		t.Fatalf("this is no error: %s", got.Body)
+		t.Fatalf("the body has no error: %s", got.Body)
 	}
 	if w.code != "*" && d.name != "messages" && e.Code != w.code {
 		t.Errorf("the code is %v, want %s", e.Code, w.code)
 	}
 	if d.name == "messages" && (!strings.Contains(got.Body, `"type":"error"`) || e.Type == "") {
-		t.Errorf("this is no error of the dialect: %s", got.Body)
+		t.Errorf("the error is not in the format of the dialect: %s", got.Body)
 	}
 	if kind := got.Header.Get("Content-Type"); !strings.HasPrefix(kind, "application/json") {
 		t.Errorf("the type is %q", kind)
@@ -114,7 +114,7 @@ func checkRefusal(t *testing.T, d dialect, got rig.Reply, w want) {
 	}
 }
 
-// checkLine compares the request's line in the access log.
+// checkLine compares the request's access line with w.
 func (r *chaosRig) checkLine(t *testing.T, got rig.Reply, w want) {
 	t.Helper()
 	line := r.AccessLine(got.ID)
@@ -128,15 +128,15 @@ func (r *chaosRig) checkLine(t *testing.T, got rig.Reply, w want) {
 		t.Errorf("the log's code is %v, want %s", line["code"], w.code)
 	}
 	if w.code == "" && line["code"] != nil {
-		t.Errorf("the log's code is %v of a request that went well", line["code"])
+		t.Errorf("a successful request has the code %v in the log", line["code"])
 	}
 	if w.outcome == "truncated" && line["cause"] == nil {
-		t.Error("the log does not say why the stream was cut")
+		t.Error("the access line of a cut stream has no cause")
 	}
 }
 
-// checkCounts compares what the workers saw and what the metrics say. A series
-// may be a moment behind the answer, so it is asked again.
+// checkCounts compares the requests that workers received and the metrics with w. Metrics may be
+// updated shortly after the answer, so checkCounts retries.
 func (r *chaosRig) checkCounts(t *testing.T, w want) {
 	t.Helper()
 	hits := w.hits

@@ -15,7 +15,7 @@ import (
 	"tierway/engines"
 )
 
-// limitDescriptors leaves the gateway so many descriptors beyond those it has open.
+// limitDescriptors limits the gateway to its open descriptors plus more.
 func (r *chaosRig) limitDescriptors(t *testing.T, more int) {
 	t.Helper()
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", r.PID()))
@@ -29,9 +29,9 @@ func (r *chaosRig) limitDescriptors(t *testing.T, more int) {
 	}
 }
 
-// TestExhaustedDescriptorsAreTheGatewaysFault: clients that hold all descriptors
-// leave none for a worker. The answer says so, the log and the metrics too, and the
-// workers are blamed for nothing: the next request after they left is served.
+// TestExhaustedDescriptorsDoNotEjectWorkers: if clients hold all file descriptors, a request is
+// rejected with 503, and log and metrics name the cause. Workers are not blamed: the next request
+// after the clients disconnect is served.
 func TestExhaustedDescriptorsAreTheGatewaysFault(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 2, rig.Settings{"health": `{ path: /health, interval: 100ms, timeout: 100ms }`}, engines.Config{})
@@ -41,7 +41,7 @@ func TestExhaustedDescriptorsAreTheGatewaysFault(t *testing.T) {
 	r.limitDescriptors(t, 4)
 	var clients []net.Conn
 	for range 10 {
-		c, err := net.Dial("tcp", r.DataAddr) // the kernel takes it, whatever the gateway can do
+		c, err := net.Dial("tcp", r.DataAddr) // the kernel accepts it even if the gateway cannot
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,13 +53,13 @@ func TestExhaustedDescriptorsAreTheGatewaysFault(t *testing.T) {
 	rig.Eventually(t, func() error {
 		first.send(ask)
 		if refused = first.answer(); refused.Status == http.StatusOK {
-			return fmt.Errorf("there are still descriptors")
+			return fmt.Errorf("the gateway still has free descriptors")
 		}
 		return nil
 	})
-	refuses(t, "without a descriptor", refused, http.StatusServiceUnavailable, "overloaded")
+	checkError(t, "without a descriptor", refused, http.StatusServiceUnavailable, "overloaded")
 	if refused.Header.Get("Retry-After") == "" {
-		t.Error("the client is not told when to come back")
+		t.Error("the response has no Retry-After")
 	}
 	time.Sleep(500 * time.Millisecond) // five health checks, which have no descriptor either
 	for _, c := range clients {

@@ -18,8 +18,9 @@ import (
 	"tierway/engines"
 )
 
-// released is an engine that falls silent after a few tokens until it is let on.
-func released() (engines.Config, chan struct{}) {
+// pausingEngine returns an engine that pauses its streams after three tokens until the channel
+// is closed.
+func pausingEngine() (engines.Config, chan struct{}) {
 	on := make(chan struct{})
 	return engines.Config{Script: func(_ string, body []byte) engines.Script {
 		if bytes.Contains(body, []byte(`"stream":true`)) {
@@ -29,12 +30,12 @@ func released() (engines.Config, chan struct{}) {
 	}}, on
 }
 
-// TestADrainLosesNothing: after SIGTERM /readyz refuses at once while requests are
-// still taken, with Connection: close; then nobody is let in any more, what is
-// under way ends as if nothing had happened, and the program ends with status 0.
-func TestADrainLosesNothing(t *testing.T) {
+// TestDrainLosesNoRequest: after SIGTERM, /readyz returns 503 at once, and requests are still
+// served, with Connection: close, during accept_grace. Then the gateway closes its listener,
+// requests in progress end normally, and the program exits with status 0.
+func TestDrainLosesNoRequest(t *testing.T) {
 	t.Parallel()
-	engine, on := released()
+	engine, on := pausingEngine()
 	r := newRig(t, 1, rig.Settings{"drain": `{ accept_grace: 2s, timeout: 30s }`}, engine)
 	s := r.stream(chat.path, chat.stream)
 	s.ReadUntil("content")
@@ -59,7 +60,7 @@ func TestADrainLosesNothing(t *testing.T) {
 	if got := kept.answer(); got.Status != http.StatusOK || !got.Close {
 		t.Errorf("on a kept connection: status %d, Connection: close %v", got.Status, got.Close)
 	}
-	kept.closed()
+	kept.checkClosed()
 	fresh := r.dial()
 	fresh.send(one)
 	if got := fresh.answer(); got.Status != http.StatusOK || !got.Close {
@@ -75,19 +76,19 @@ func TestADrainLosesNothing(t *testing.T) {
 		return errors.New("the gateway still listens")
 	})
 	if !r.Alive() {
-		t.Fatal("the gateway ended with a stream under way")
+		t.Fatal("the gateway ended with a stream in progress")
 	}
 	close(on)
 	body, err := s.ReadRest()
-	if h := heard(body); err != nil || h.text != answerText || !chat.proven(h) {
-		t.Errorf("the stream under way ended with %v: %s", err, body)
+	if h := transcriptOfStream(body); err != nil || h.text != answerText || !chat.complete(h) {
+		t.Errorf("the stream in progress ended with %v: %s", err, body)
 	}
 	r.WaitForEnd()
 }
 
-// TestADrainThatTakesTooLongCuts: what is not done at the timeout gets an error of
-// its dialect, and the program still ends with status 0.
-func TestADrainThatTakesTooLongCuts(t *testing.T) {
+// TestDrainTimeoutEndsRequestsWithAnError: requests in progress at drain.timeout get an error in
+// their dialect, and the program still exits with status 0.
+func TestDrainTimeoutEndsRequestsWithAnError(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, rig.Settings{"drain": `{ accept_grace: 1ms, timeout: 300ms }`, "queue": beating}, hanging(3))
 	asked := []dialect{chat, completions, responses, messages}
@@ -107,7 +108,7 @@ func TestADrainThatTakesTooLongCuts(t *testing.T) {
 	}()
 	rig.Eventually(t, func() error {
 		if n := r.Workers[0].Engine.Stats().Running; n != len(asked)+1 {
-			return fmt.Errorf("the engine works on %d requests", n)
+			return fmt.Errorf("the engine runs %d requests", n)
 		}
 		return nil
 	})
@@ -123,16 +124,16 @@ func TestADrainThatTakesTooLongCuts(t *testing.T) {
 		}
 	}
 	got := <-whole
-	refuses(t, "a whole answer", got, http.StatusServiceUnavailable, "server_shutting_down")
+	checkError(t, "a whole answer", got, http.StatusServiceUnavailable, "server_shutting_down")
 	if got.Header.Get("Retry-After") == "" {
 		t.Error("there is no Retry-After")
 	}
 	r.WaitForEnd()
-	r.seesCancels(int64(len(asked) + 1))
+	r.waitForCancels(int64(len(asked) + 1))
 }
 
-// TestAStopDoesNotWaitForUnreadBodies: connections without a key whose requests announce
-// a body and send none delay no stop, whatever drain.timeout is.
+// TestAStopDoesNotWaitForUnreadBodies: requests without a key that announce a body but do not
+// send it do not delay a stop, even with a long drain.timeout.
 func TestAStopDoesNotWaitForUnreadBodies(t *testing.T) {
 	t.Parallel()
 	s := keys(true)
@@ -155,7 +156,7 @@ func TestAStopDoesNotWaitForUnreadBodies(t *testing.T) {
 	r.Stop()
 }
 
-// TestTheSecondSignalEndsAtOnce whatever is under way.
+// TestTheSecondSignalEndsAtOnce, even with requests in progress.
 func TestTheSecondSignalEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, sent := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// event is one event of a stream as a client sees it.
+// event is one event of a stream.
 type event struct{ name, data string }
 
-// events reads a stream; comments and events without data are none.
+// events returns the events of a stream without comments and events without data.
 func events(stream string) (out []event) {
 	var e event
 	has := false
@@ -33,25 +33,25 @@ func events(stream string) (out []event) {
 	return out
 }
 
-// transcript is what a client makes of a stream in any dialect.
+// transcript is the content of a stream in any dialect.
 type transcript struct {
 	text     string
 	errors   []wireError
-	ends     int  // ends that the dialect proves
-	done     int  // [DONE]
-	usage    bool // a chunk without choices
-	finished bool // a finish_reason
+	ends     int  // number of response.completed and message_stop events
+	done     int  // number of [DONE] events
+	usage    bool // the stream has a chunk without choices
+	finished bool // the stream has a finish_reason
 }
 
-// wireError is an error as clients read it, in a body or in a frame.
+// wireError is the error in a body or in an error frame.
 type wireError struct {
 	Message string `json:"message"`
 	Type    string `json:"type"`
 	Code    any    `json:"code"`
 }
 
-// heard reads a stream.
-func heard(stream string) (t transcript) {
+// transcriptOfStream returns the content of a stream.
+func transcriptOfStream(stream string) (t transcript) {
 	for _, e := range events(stream) {
 		if e.data == "[DONE]" {
 			t.done++
@@ -108,7 +108,7 @@ func (t *transcript) event(e event) {
 	}
 }
 
-// bodyError reads the error of a whole answer; ok is false when there is none.
+// bodyError returns the error in a body; ok is false without one.
 func bodyError(body string) (e wireError, ok bool) {
 	var o struct {
 		Error *wireError `json:"error"`
@@ -119,10 +119,10 @@ func bodyError(body string) (e wireError, ok bool) {
 	return *o.Error, true
 }
 
-// dialect is one way to ask.
+// dialect is one API dialect with a request, streamed and not.
 type dialect struct{ name, path, body, stream string }
 
-// The dialects. What they ask for may be asked again.
+// The dialects. The gateway may retry their requests.
 var (
 	chat = dialect{"chat", "/v1/chat/completions", `{"model":"sim","messages":[{"role":"user","content":"hello"}]}`,
 		`{"model":"sim","stream":true,"messages":[{"role":"user","content":"hello"}]}`}
@@ -135,16 +135,16 @@ var (
 		`{"model":"sim","max_tokens":256,"stream":true,"messages":[{"role":"user","content":"hello"}]}`}
 )
 
-// ask is the dialect's body, streamed or not.
-func (d dialect) ask(stream bool) string {
+// requestBody returns the body of the request, streamed or not.
+func (d dialect) requestBody(stream bool) string {
 	if stream {
 		return d.stream
 	}
 	return d.body
 }
 
-// proven tells whether a stream has the dialect's proven end, once.
-func (d dialect) proven(t transcript) bool {
+// complete reports whether a stream has the proper end of its dialect exactly once.
+func (d dialect) complete(t transcript) bool {
 	if d.name == "chat" || d.name == "completions" {
 		return t.done == 1 && t.finished
 	}

@@ -11,8 +11,8 @@ import (
 	"tierway/e2e/rig"
 )
 
-// TestTheProgramExplainsARequest without sending it: what is decided, for people
-// and as JSON, with a status that says whether it would be sent.
+// TestTheProgramExplainsARequest without sending it. The program prints the decision as text or
+// JSON; its exit status reports whether the gateway would send the request.
 func TestTheProgramExplainsARequest(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -23,7 +23,7 @@ func TestTheProgramExplainsARequest(t *testing.T) {
 		}
 		return path
 	}
-	// Nobody listens there: a request that is sent fails.
+	// These addresses refuse connections, so a request that is sent fails.
 	config := file("config.yaml", `
 auth: { required: true, keys: [ { name: team, sha256: `+rig.Digest("tenant")+`, tiers: [small] } ] }
 tiers:

@@ -12,21 +12,21 @@ import (
 	"tierway/engines/chaos"
 )
 
-// Timeouts that make a silent worker fail within a test: a stream, or an answer that
-// has begun, and a whole answer of which nothing came.
+// Timeouts for a silent worker: shortTimeouts for streams and for answers that have begun,
+// shortTotal for answers without a first byte.
 const (
 	shortTimeouts = `{ first_byte: 500ms, idle: 500ms }`
 	shortTotal    = `{ first_byte: 100ms, idle: 100ms, total: { interactive: 500ms, background: 500ms, batch: 500ms } }`
 )
 
-// want is what a request must come to. Zero fields are not looked at, but hits,
-// which then must be the attempts.
+// want is the expected result of a request. Fields with the zero value are not checked, except
+// hits, which then must equal attempts.
 type want struct {
 	status   int
-	code     string // of the error, in the body or in the frame; "*": an engine's own
+	code     string // of the error in the body or in the frame; "*": any code of the engine
 	attempts int
-	hits     int64  // requests that the workers saw
-	results  string // attempts as the metrics count them: ok/error/excluded
+	hits     int64  // requests that the workers received
+	results  string // attempts in the metrics: ok/error/excluded
 	outcome  string
 	end      string // of tierway_stream_end_total
 	after    bool   // Retry-After is set
@@ -36,30 +36,30 @@ type want struct {
 
 // The usual results.
 var (
-	// elsewhere: w0 failed and w1 answered.
+	// elsewhere: w0 failed, w1 sent the answer.
 	elsewhere = want{status: 200, attempts: 2, results: "1/1/0", outcome: "ok"}
-	// spared: w0 could not answer, without being blamed, and w1 did.
+	// spared: w0 could not answer, which does not count as its failure, and w1 did.
 	spared = want{status: 200, attempts: 2, results: "1/0/1", outcome: "ok"}
-	// fine: the answer is whole at once.
+	// fine: the first attempt succeeded.
 	fine = want{status: 200, attempts: 1, results: "1/0/0", outcome: "ok"}
 	// atFault: both workers failed the same request, which may have caused it.
 	atFault = want{status: 502, code: "worker_error", attempts: 2, results: "0/0/2", outcome: "failed", never: true}
-	// garbled: both workers answered the same request with what is no answer.
+	// garbled: both workers sent something that is not an answer.
 	garbled = want{status: 502, code: "worker_protocol", attempts: 2, results: "0/0/2", outcome: "failed", never: true}
 	// cut: the stream broke off after its first content.
 	cut = want{status: 200, code: "worker_error", attempts: 1, results: "0/1/0", outcome: "truncated", end: "truncated",
 		frame: true}
-	// broken: the stream stopped being one after its first content.
+	// broken: the stream became invalid after its first content.
 	broken = want{status: 200, code: "worker_protocol", attempts: 1, results: "0/0/1", outcome: "truncated",
 		end: "truncated", frame: true}
 )
 
-// passed is a refusal of the engine's own that the client gets.
+// passed returns the result of an engine's refusal that the gateway passes to the client.
 func passed(status int) want {
 	return want{status: status, code: "*", attempts: 1, results: "0/0/1", outcome: "refused"}
 }
 
-// faultCase is a fault of w0 alone, or of both workers, and what it comes to.
+// faultCase is a fault of w0 or of both workers with its expected results.
 type faultCase struct {
 	name   string
 	fault  chaos.Fault
@@ -72,8 +72,7 @@ func status(code int, retryAfter string) chaos.Fault {
 	return chaos.Fault{Kind: chaos.Status, Status: code, RetryAfter: retryAfter}
 }
 
-// beforeContent are the faults that strike before the client has anything: the
-// table of verdicts, on the wire.
+// beforeContent returns the faults that occur before the client has received anything.
 func beforeContent() (cases []faultCase) {
 	add := func(name string, f chaos.Fault, one, both want) {
 		cases = append(cases,
@@ -102,8 +101,8 @@ func beforeContent() (cases []faultCase) {
 	add("a reset", chaos.Fault{Kind: chaos.Reset}, elsewhere, atFault)
 	add("a close", chaos.Fault{Kind: chaos.Close}, elsewhere, atFault)
 	add("garbage", chaos.Fault{Kind: chaos.Garbage}, elsewhere, atFault)
-	// Silence fails a stream by first_byte. A whole answer may take its total time, of
-	// which nothing is left for another worker then.
+	// A silent stream fails after first_byte. An answer that is not a stream may take its total
+	// time, so that no time is left for another worker.
 	silence := chaos.Fault{Kind: chaos.Hang}
 	late := want{status: 504, code: "worker_timeout", attempts: 1, results: "0/0/1", outcome: "failed"}
 	silent := want{status: 504, code: "worker_timeout", attempts: 2, results: "0/2/0", outcome: "failed", never: true}
@@ -116,7 +115,7 @@ func beforeContent() (cases []faultCase) {
 	return cases
 }
 
-func TestWorkersThatFailBeforeTheirAnswer(t *testing.T) {
+func TestFaultsBeforeTheAnswer(t *testing.T) {
 	t.Parallel()
 	for _, c := range beforeContent() {
 		t.Run(c.name, func(t *testing.T) {
@@ -126,9 +125,8 @@ func TestWorkersThatFailBeforeTheirAnswer(t *testing.T) {
 	}
 }
 
-// TestEveryDialectHasTheSameVerdicts takes a few faults of each kind through the
-// other dialects.
-func TestEveryDialectHasTheSameVerdicts(t *testing.T) {
+// TestFaultsHaveTheSameResultInEveryDialect tests a few faults of each kind in the other dialects.
+func TestFaultsHaveTheSameResultInEveryDialect(t *testing.T) {
 	t.Parallel()
 	few := map[string]bool{"400": true, "401, both": true, "429 with Retry-After": true,
 		"429 with Retry-After, both": true, "500": true, "500, both": true, "a reset": true, "a web page": true}
@@ -144,7 +142,7 @@ func TestEveryDialectHasTheSameVerdicts(t *testing.T) {
 	}
 }
 
-func TestWholeAnswersThatBreakOff(t *testing.T) {
+func TestFaultsInAnswersThatAreNotStreams(t *testing.T) {
 	t.Parallel()
 	late := want{status: 504, code: "worker_timeout", attempts: 2, results: "0/2/0", outcome: "failed"}
 	tooLarge := want{status: 502, code: "response_too_large", attempts: 1, results: "0/0/1", outcome: "failed",
@@ -194,7 +192,7 @@ func TestErrorsInsideAStream(t *testing.T) {
 	}
 }
 
-func TestStreamsThatAreCut(t *testing.T) {
+func TestCutStreamsEndWithAnErrorFrame(t *testing.T) {
 	t.Parallel()
 	late := cut
 	late.code = "worker_timeout"
@@ -217,14 +215,14 @@ func TestStreamsThatAreCut(t *testing.T) {
 	t.Run(half.name, func(t *testing.T) { half.run(t, chat, true) })
 }
 
-// run takes the case through one request.
+// run sends one request and checks its result.
 func (c faultCase) run(t *testing.T, d dialect, stream bool) {
 	w, mode := c.whole, "whole"
 	if stream {
 		w, mode = c.stream, "stream"
 	}
 	if w == nil {
-		t.Fatalf("the case says nothing of %s", mode)
+		t.Fatalf("the case has no result for %s", mode)
 	}
 	t.Run(mode, func(t *testing.T) {
 		t.Parallel()
@@ -243,14 +241,14 @@ func (c faultCase) run(t *testing.T, d dialect, stream bool) {
 				}
 			}
 		}
-		got := r.post(d.path, d.ask(stream))
+		got := r.post(d.path, d.requestBody(stream))
 		r.check(t, d, stream, got, *w)
 	})
 }
 
-// TestEndlessSilenceIsBounded: a worker that never answers costs a stream first_byte
-// and a whole answer the total time, even if there is no other worker.
-func TestEndlessSilenceIsBounded(t *testing.T) {
+// TestSilentWorkerTimesOut: a request to a silent worker ends after first_byte (streams) or
+// after the total time, even if there is no other worker.
+func TestSilentWorkerTimesOut(t *testing.T) {
 	t.Parallel()
 	for body, timeouts := range map[string]string{chat.stream: shortTimeouts, chat.body: shortTotal} {
 		r := newRig(t, 1, rig.Settings{"timeouts": timeouts}, engines.Config{})
@@ -269,8 +267,8 @@ func TestEndlessSilenceIsBounded(t *testing.T) {
 	}
 }
 
-// TestWholeAnswersMayTakeTheirTotalTime: first_byte does not bound an answer whose first
-// byte comes when the last token is there.
+// TestWholeAnswersMayTakeTheirTotalTime: first_byte does not bound answers that are not streams,
+// because their first byte comes only after the last token.
 func TestWholeAnswersMayTakeTheirTotalTime(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 2, rig.Settings{"timeouts": `{ first_byte: 100ms, idle: 10s }`}, engines.Config{})
@@ -290,8 +288,9 @@ func TestWholeAnswersMayTakeTheirTotalTime(t *testing.T) {
 	}
 }
 
-// TestAWorkerThatIsNotThere is replaced at once, and alone it is a 502.
-func TestAWorkerThatIsNotThere(t *testing.T) {
+// TestUnreachableWorkerIsReplaced: another worker serves the request; without one, the response
+// is 502.
+func TestUnreachableWorkerIsReplaced(t *testing.T) {
 	t.Parallel()
 	for _, stream := range []bool{false, true} {
 		r := newRig(t, 2, nil, engines.Config{})
@@ -300,7 +299,7 @@ func TestAWorkerThatIsNotThere(t *testing.T) {
 		}
 		w := elsewhere
 		w.hits = 1
-		r.check(t, chat, stream, r.post(chat.path, chat.ask(stream)), w)
+		r.check(t, chat, stream, r.post(chat.path, chat.requestBody(stream)), w)
 	}
 	r := newRig(t, 1, nil, engines.Config{})
 	if err := r.Workers[0].Server.Close(); err != nil {
@@ -311,13 +310,13 @@ func TestAWorkerThatIsNotThere(t *testing.T) {
 		t.Errorf("the answer is %d %s", got.Status, got.Body)
 	}
 	if strings.Contains(got.Body, "127.0.0.1") {
-		t.Errorf("the client learns the worker's address: %s", got.Body)
+		t.Errorf("the response has the worker's address: %s", got.Body)
 	}
 }
 
-// TestACooledWorkerRestsAsLongAsItAsked: after a 429 it gets nothing, and the
-// others get everything.
-func TestACooledWorkerRestsAsLongAsItAsked(t *testing.T) {
+// TestWorkerInBackoffGetsNoRequests: after 429, a worker receives no requests for its
+// Retry-After, and the other workers receive all.
+func TestWorkerInBackoffGetsNoRequests(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 2, nil, engines.Config{})
 	if err := r.Workers[0].Set(status(429, "30")); err != nil {
@@ -329,15 +328,15 @@ func TestACooledWorkerRestsAsLongAsItAsked(t *testing.T) {
 		}
 	}
 	if n := r.Workers[0].Stats().Requests; n != 1 {
-		t.Errorf("the worker that asked for 30 s of rest was asked %d times", n)
+		t.Errorf("the worker with a backoff of 30 s received %d requests, want 1", n)
 	}
 	if m, err := r.Metrics(); err != nil || m.Sum("tierway_worker_backoff", `worker="w0"`) != 1 {
-		t.Errorf("the worker is not shown as cooling (%v)", err)
+		t.Errorf("tierway_worker_backoff is not 1 (%v)", err)
 	}
 	if err := r.Workers[1].Set(status(503, "30")); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second finds all workers cooled
+	for range 2 { // for the second request, all workers are in backoff
 		got := r.post(chat.path, chat.body)
 		if e, _ := bodyError(got.Body); got.Status != http.StatusServiceUnavailable || e.Code != "overloaded" {
 			t.Errorf("the answer is %d %s", got.Status, got.Body)
@@ -348,9 +347,8 @@ func TestACooledWorkerRestsAsLongAsItAsked(t *testing.T) {
 	}
 }
 
-// TestRetriesHaveABudget fails every request. The gateway adds a fifth to the load and
-// ten retries per second, after the 100 that it starts with, and tells clients not to
-// retry what it did not.
+// TestRetriesHaveABudget fails every request. The gateway retries a fifth of the requests plus
+// ten per second, after an initial budget of 100. The other responses have x-should-retry: false.
 func TestRetriesHaveABudget(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 2, rig.Settings{"breaker": `{ consecutive_failures: 1000, min_requests: 1000 }`}, engines.Config{})

@@ -12,16 +12,16 @@ import (
 	"tierway/engines"
 )
 
-// gate is a worker that keeps each request waiting until it is told how to go on.
+// gate is a worker that holds each request until the test calls release.
 type gate struct {
 	t    *testing.T
 	next http.Handler
 	open chan http.HandlerFunc
 }
 
-// ServeHTTP waits.
+// ServeHTTP holds the request.
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body) // net/http notices a client that leaves only after that
+	body, err := io.ReadAll(r.Body) // net/http notices a disconnect only after the body
 	if err != nil {
 		return
 	}
@@ -33,7 +33,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// release lets the next request go on.
+// release continues the next request with a handler.
 func (g *gate) release(then http.HandlerFunc) {
 	g.t.Helper()
 	select {
@@ -43,7 +43,7 @@ func (g *gate) release(then http.HandlerFunc) {
 	}
 }
 
-// newGatedRig is newRig with a gate before each worker.
+// newGatedRig is newRig with a gate in front of each worker.
 func newGatedRig(t *testing.T, n int, own rig.Settings) (*chaosRig, []*gate) {
 	t.Helper()
 	var ws []*rig.Worker

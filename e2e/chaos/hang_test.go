@@ -15,7 +15,7 @@ import (
 	"tierway/engines"
 )
 
-// stuck is a server whose engine may stop: its health check passes in every state.
+// stuck is a server with an engine that can hang. Its health check passes in every state.
 type stuck struct {
 	http.Handler
 
@@ -47,7 +47,7 @@ func (s *stuck) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// stuckRig is a gateway before two workers, of which w0 is stuck's.
+// stuckRig returns a gateway in front of two workers. w0 can hang.
 func stuckRig(t *testing.T) (*chaosRig, *stuck) {
 	t.Helper()
 	ws := []*rig.Worker{newEngine(t, "w0", engines.Config{}), newEngine(t, "w1", engines.Config{})}
@@ -67,7 +67,7 @@ func stuckRig(t *testing.T) (*chaosRig, *stuck) {
 	return r, front
 }
 
-// stateOf is what the admin API says of a worker.
+// stateOf returns the state of a worker in the admin API.
 func (r *chaosRig) stateOf(name string) string {
 	r.T.Helper()
 	_, body := r.read("http://"+r.AdminAddr+"/admin/workers/"+name, "Authorization", "Bearer operator")
@@ -92,8 +92,8 @@ func (r *chaosRig) read(url string, headers ...string) (status int, body string)
 	return got.Status, got.Body
 }
 
-// becomes waits until the admin API says so of w0.
-func (r *chaosRig) becomes(state string) {
+// waitForState waits until the admin API reports a state of w0.
+func (r *chaosRig) waitForState(state string) {
 	r.T.Helper()
 	rig.Eventually(r.T, func() error {
 		if got := r.stateOf("w0"); got != state {
@@ -103,9 +103,8 @@ func (r *chaosRig) becomes(state string) {
 	})
 }
 
-// goesTo sends n requests, all of which have to be answered, and returns how many
-// w0 has answered.
-func (r *chaosRig) goesTo(n int) (w0 int) {
+// countW0 sends n requests, which must all succeed, and returns how many of them w0 served.
+func (r *chaosRig) countW0(n int) (w0 int) {
 	r.T.Helper()
 	for range n {
 		got := r.post(chat.path, prompt(r.NextID(), true))
@@ -119,12 +118,12 @@ func (r *chaosRig) goesTo(n int) (w0 int) {
 	return w0
 }
 
-// TestHungEngineLosesItsRequestsToItsPeers keeps sending streams whose clients
-// give up. Without it, every second request goes to the engine that hangs, for good.
+// TestHungEngineLosesItsRequestsToItsPeers sends streams to an engine that hangs, until the
+// clients give up. The gateway detects the hang and sends the requests to the other worker.
 func TestHungEngineLosesItsRequestsToItsPeers(t *testing.T) {
 	t.Parallel()
 	r, w0 := stuckRig(t)
-	r.goesTo(4)
+	r.countW0(4)
 	w0.set(true, "")
 	ctx, stop := context.WithCancel(t.Context())
 	var clients sync.WaitGroup
@@ -141,47 +140,47 @@ func TestHungEngineLosesItsRequestsToItsPeers(t *testing.T) {
 			}
 		})
 	}
-	r.becomes("hung")
+	r.waitForState("hung")
 	stop()
 	clients.Wait()
 	w0.set(false, "")
 	rig.Eventually(t, func() error {
-		if r.goesTo(4) == 0 {
-			return fmt.Errorf("w0 gets no requests after it has come back; it is %s", r.stateOf("w0"))
+		if r.countW0(4) == 0 {
+			return fmt.Errorf("w0 gets no requests after it has recovered; its state is %s", r.stateOf("w0"))
 		}
 		return nil
 	})
 }
 
-// TestEngineWithFrozenCountersIsEjected reads vLLM's metrics: requests run, and no
-// counter moves.
+// TestEngineWithFrozenCountersIsEjected: by vLLM's metrics, requests run but no counter
+// increases.
 func TestEngineWithFrozenCountersIsEjected(t *testing.T) {
 	t.Parallel()
 	r, w0 := stuckRig(t)
 	frozen := "vllm:num_requests_running 3\nvllm:num_requests_waiting 0\nvllm:kv_cache_usage_perc " +
 		"0.4\nvllm:generation_tokens_total 500\n"
 	w0.set(true, frozen)
-	r.becomes("hung")
-	if n := r.goesTo(6); n != 0 {
+	r.waitForState("hung")
+	if n := r.countW0(6); n != 0 {
 		t.Errorf("a hung engine answered %d requests", n)
 	}
 	w0.set(false, strings.Replace(frozen, "500", "501", 1))
 	rig.Eventually(t, func() error {
-		if r.goesTo(4) == 0 {
+		if r.countW0(4) == 0 {
 			return fmt.Errorf("w0 gets no requests after its counters moved; it is %s", r.stateOf("w0"))
 		}
 		return nil
 	})
 }
 
-// TestSleepingEngineGetsNoRequests reads vLLM's sleep state.
+// TestSleepingEngineGetsNoRequests: the gateway reads vLLM's sleep state.
 func TestSleepingEngineGetsNoRequests(t *testing.T) {
 	t.Parallel()
 	r, w0 := stuckRig(t)
 	state := "vllm:num_requests_running 0\nvllm:engine_sleep_state{engine=\"0\",sleep_state=\"awake\"} %d\n"
 	w0.set(true, fmt.Sprintf(state, 0))
-	r.becomes("asleep")
-	if n := r.goesTo(6); n != 0 {
+	r.waitForState("asleep")
+	if n := r.countW0(6); n != 0 {
 		t.Errorf("a sleeping engine answered %d requests", n)
 	}
 	if status, body := r.read("http://" + r.DataAddr + "/readyz"); status != http.StatusOK ||
@@ -189,18 +188,17 @@ func TestSleepingEngineGetsNoRequests(t *testing.T) {
 		t.Errorf("/readyz is %d: %s", status, body)
 	}
 	w0.set(false, fmt.Sprintf(state, 1))
-	r.becomes("up")
-	if n := r.goesTo(6); n == 0 {
+	r.waitForState("up")
+	if n := r.countW0(6); n == 0 {
 		t.Error("an engine that has woken up gets no requests")
 	}
 }
 
-// slowReports is a sound engine of which one kind of prompt takes longer than its
-// clients wait.
+// slowReports is a healthy engine that never answers one kind of prompt.
 type slowReports struct{ http.Handler }
 
 func (s slowReports) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, _ := io.ReadAll(r.Body) //nolint:errcheck // what came is what there is
+	body, _ := io.ReadAll(r.Body) //nolint:errcheck // an incomplete body is answered like any other
 	if bytes.Contains(body, []byte("a long report")) {
 		<-r.Context().Done()
 		return
@@ -209,9 +207,9 @@ func (s slowReports) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.Handler.ServeHTTP(w, r)
 }
 
-// TestOneTenantCannotMakeAWorkerHung fills one of two sound workers with requests of
-// one tenant that get no byte before their clients leave, while the other worker
-// answers another tenant's streams.
+// TestOneTenantCannotMakeAWorkerHung fills one of two healthy workers with requests of one tenant
+// that get no byte before their clients disconnect. The other worker serves another tenant's
+// streams. No breaker may open.
 func TestOneTenantCannotMakeAWorkerHung(t *testing.T) {
 	t.Parallel()
 	for name, body := range map[string]string{
@@ -259,7 +257,7 @@ func TestOneTenantCannotMakeAWorkerHung(t *testing.T) {
 			clients.Wait()
 			stop()
 			other.Wait()
-			if n := r.opened(""); n != 0 {
+			if n := r.breakerOpenings(""); n != 0 {
 				t.Errorf("breakers opened %v times", n)
 			}
 		})

@@ -11,8 +11,8 @@ import (
 	"tierway/engines"
 )
 
-// TestRequestIDs: a sane id is kept, another is replaced by a UUID, and workers
-// get UUIDs only, since engines refuse others.
+// TestRequestIDs: a valid id is kept, an invalid one is replaced by a UUID. Workers receive only
+// UUIDs, because engines reject other ids.
 func TestRequestIDs(t *testing.T) {
 	t.Parallel()
 	uuid := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
@@ -52,8 +52,8 @@ func TestRequestIDs(t *testing.T) {
 	}
 }
 
-// TestWorkersSeeTheGatewaysHeadersOnly: what a client says of itself ends here,
-// and what its Connection header names cannot strip what the gateway adds.
+// TestWorkersSeeTheGatewaysHeadersOnly: headers that identify the client are not forwarded, and
+// the client's Connection header cannot remove headers that the gateway adds.
 func TestWorkersSeeTheGatewaysHeadersOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorker(t, "w0", engines.Config{})
@@ -99,7 +99,7 @@ func TestWorkersSeeTheGatewaysHeadersOnly(t *testing.T) {
 			t.Errorf("the worker got %s, which engines may read as another header", name)
 		}
 	}
-	// the client's proxy is not named
+	// the value of the client's Via is not forwarded
 	if via := seen.Header["Via"]; len(via) != 1 || !strings.HasPrefix(via[0], "1.1 tierway-") {
 		t.Errorf("the worker's Via is %q", via)
 	}
@@ -113,30 +113,30 @@ func TestWorkersSeeTheGatewaysHeadersOnly(t *testing.T) {
 	}
 }
 
-// TestAControlHeaderTwiceIsRefused: a proxy, the gateway and an engine could each
-// take another of the two.
-func TestAControlHeaderTwiceIsRefused(t *testing.T) {
+// TestDuplicateControlHeaderIsRejected, because a proxy, the gateway and an engine could each use
+// a different one of the two values.
+func TestDuplicateControlHeaderIsRejected(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, nil, engines.Config{})
 	for _, twice := range []string{"X-Model-Tier: small\r\nx-model-tier: large\r\n",
 		"X-Request-Priority: batch\r\nX-Request-Priority: batch\r\n", "content-type: text/plain\r\n"} {
 		c := r.dial()
 		c.send(head + twice + fmt.Sprintf("Content-Length: %d\r\n\r\n", len(chat.body)) + chat.body)
-		refuses(t, twice, c.answer(), http.StatusBadRequest, "invalid_value")
+		checkError(t, twice, c.answer(), http.StatusBadRequest, "invalid_value")
 	}
-	r.unseen()
+	r.checkNoHits()
 }
 
-// TestPathsAreReadOnce: routing and permission look at the same path, nothing is
-// redirected, and what is not a route's path is 404.
-func TestPathsAreReadOnce(t *testing.T) {
+// TestPathsAreNotNormalized: routing and permissions use the same path, the gateway redirects
+// nothing, and any other path is 404.
+func TestPathsAreNotNormalized(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, rig.Settings{"hosts": "[ gateway, evil.example ]"}, engines.Config{})
 	request := func(target string) rig.Reply {
 		c := r.dial()
 		c.send(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: gateway\r\nContent-Type: application/json\r\nConnection: "+
 			"close\r\nContent-Length: %d\r\n\r\n%s", target, len(chat.body), chat.body))
-		defer c.closed()
+		defer c.checkClosed()
 		return c.answer()
 	}
 	for _, target := range []string{
@@ -148,12 +148,12 @@ func TestPathsAreReadOnce(t *testing.T) {
 		"http://evil.example//v1/chat/completions",
 	} {
 		got := request(target)
-		refuses(t, target, got, http.StatusNotFound, "unknown_url")
+		checkError(t, target, got, http.StatusNotFound, "unknown_url")
 		if at := got.Header.Get("Location"); at != "" {
 			t.Errorf("%s is redirected to %s", target, at)
 		}
 	}
-	r.unseen()
+	r.checkNoHits()
 	for _, target := range []string{"http://evil.example/v1/chat/completions", "/v1/chat/completions", "/chat/completions",
 		"/batch/v1/chat/completions", "/background/v1/chat/completions"} {
 		if got := request(target); got.Status != http.StatusOK {
@@ -163,13 +163,13 @@ func TestPathsAreReadOnce(t *testing.T) {
 	host := strings.TrimPrefix(r.Workers[0].Server.URL, "http://")
 	for _, seen := range r.Workers[0].Recorder.Requests() {
 		if seen.URL != chat.path || seen.Host != host {
-			t.Errorf("the worker was asked for %s of %s", seen.URL, seen.Host)
+			t.Errorf("the worker received a request for %s of %s", seen.URL, seen.Host)
 		}
 	}
 }
 
-// TestPassedPathsCannotClimb: a pool's paths are a prefix that dots do not leave.
-func TestPassedPathsCannotClimb(t *testing.T) {
+// TestDotSegmentsCannotLeaveAPoolsPaths: the paths of a pool are a prefix.
+func TestDotSegmentsCannotLeaveAPoolsPaths(t *testing.T) {
 	t.Parallel()
 	w := newWorker(t, "w0", engines.Config{})
 	own := rig.Settings{"tiers": "[]",
@@ -181,18 +181,18 @@ func TestPassedPathsCannotClimb(t *testing.T) {
 		"/v1/engine//x", "/v1/engine/./x", "/v1/engine"} {
 		c := r.dial()
 		c.send(fmt.Sprintf("GET %s HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n", target))
-		refuses(t, target, c.answer(), http.StatusNotFound, "unknown_url")
+		checkError(t, target, c.answer(), http.StatusNotFound, "unknown_url")
 	}
-	r.unseen()
+	r.checkNoHits()
 	if got := r.do(http.MethodGet, "/v1/engine/a%2Fb?x=1&y=%20", ""); got.Status != http.StatusNotFound {
-		t.Errorf("the status is %d", got.Status) // the engine's own
+		t.Errorf("the status is %d, want the engine's 404", got.Status)
 	}
 	if seen := w.Recorder.Requests(); len(seen) != 1 || seen[0].URL != "/v1/engine/a%2Fb?x=1&y=%20" {
 		t.Errorf("the worker was asked for %+v", seen)
 	}
 }
 
-func TestOtherMethodsAreNamed(t *testing.T) {
+func TestOtherMethodsGet405WithAllow(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, nil, engines.Config{})
 	for _, method := range []string{"GET", "PUT", "PATCH", "DELETE", "TRACE", "OPTIONS", "HEAD", "BREW"} {
@@ -206,15 +206,15 @@ func TestOtherMethodsAreNamed(t *testing.T) {
 	}
 	c := r.dial()
 	c.send("CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\nConnection: close\r\n\r\n")
-	if got := c.answer(); got.Status != http.StatusMisdirectedRequest { // its host is another one's
+	if got := c.answer(); got.Status != http.StatusMisdirectedRequest { // the host is not in hosts
 		t.Errorf("CONNECT: the status is %d", got.Status)
 	}
-	c.closed()
-	r.unseen()
+	c.checkClosed()
+	r.checkNoHits()
 }
 
-// TestEveryBadKeyIsTheSame: a refusal says nothing about which keys exist.
-func TestEveryBadKeyIsTheSame(t *testing.T) {
+// TestEveryBadKeyGetsTheSameResponse, so that the response does not reveal which keys exist.
+func TestEveryBadKeyGetsTheSameResponse(t *testing.T) {
 	t.Parallel()
 	const key = "a-key-of-the-team"
 	own := rig.Settings{"auth": fmt.Sprintf("{ keys: [ { name: team, sha256: %s } ] }", rig.Digest(key))}
@@ -227,7 +227,7 @@ func TestEveryBadKeyIsTheSame(t *testing.T) {
 		return c.answer()
 	}
 	for _, path := range []string{"/v1/chat/completions", "/v1/messages", "/v1/nothing"} {
-		r = newRig(t, 1, own, engines.Config{}) // one of its own: too many guesses are told otherwise
+		r = newRig(t, 1, own, engines.Config{}) // a new gateway: too many wrong keys get another response
 		var first rig.Reply
 		for i, headers := range [][]string{
 			nil, {"Authorization: Basic dGVhbTpzZWNyZXQ="}, {"Authorization: Bearer "}, {"Authorization: Bearer"},
@@ -257,7 +257,7 @@ func TestEveryBadKeyIsTheSame(t *testing.T) {
 				t.Errorf("a key in the query: %d %s", got.Status, got.Body)
 			}
 		}
-		r.unseen()
+		r.checkNoHits()
 	}
 	for _, header := range []string{"Authorization: Bearer " + key, "authorization: bearer " + key, "X-Api-Key: " + key} {
 		if got := ask(chat.path, header); got.Status != http.StatusOK {
@@ -266,9 +266,8 @@ func TestEveryBadKeyIsTheSame(t *testing.T) {
 	}
 }
 
-// TestWebSocketsAreRefusedCleanly: with the one status at which Codex goes on
-// over HTTP at once.
-func TestWebSocketsAreRefusedCleanly(t *testing.T) {
+// TestWebSocketsGet426, the only status after which Codex falls back to HTTP at once.
+func TestWebSocketsGet426(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, nil, engines.Config{})
 	for _, request := range []string{"GET /v1/responses", "GET /responses", "GET /v1/realtime?model=sim",
@@ -277,7 +276,7 @@ func TestWebSocketsAreRefusedCleanly(t *testing.T) {
 		c.send(request + " HTTP/1.1\r\nHost: gateway\r\nConnection: Upgrade, close\r\nUpgrade: " +
 			"websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
 		got := c.answer()
-		refuses(t, request, got, http.StatusUpgradeRequired, "websocket_not_supported")
+		checkError(t, request, got, http.StatusUpgradeRequired, "websocket_not_supported")
 	}
-	r.unseen()
+	r.checkNoHits()
 }

@@ -14,16 +14,16 @@ import (
 	"tierway/engines"
 )
 
-// unseen wants that no worker saw anything.
-func (r *chaosRig) unseen() {
+// checkNoHits checks that no worker received a request.
+func (r *chaosRig) checkNoHits() {
 	r.T.Helper()
 	if n := r.hits(); n != 0 {
-		r.T.Errorf("a worker saw %d requests", n)
+		r.T.Errorf("the workers received %d requests, want none", n)
 	}
 }
 
-// refuses wants an error with a status and a code.
-func refuses(t *testing.T, what string, got rig.Reply, status int, code string) {
+// checkError checks that a reply is an error with a status and a code.
+func checkError(t *testing.T, what string, got rig.Reply, status int, code string) {
 	t.Helper()
 	e, ok := bodyError(got.Body)
 	if got.Status != status || !ok || e.Code != code {
@@ -31,34 +31,34 @@ func refuses(t *testing.T, what string, got rig.Reply, status int, code string) 
 	}
 }
 
-// TestTooLargeABodyIsRefusedUnread: 413 before a byte of it came, or as soon as
-// the bound is crossed, and the connection is closed.
-func TestTooLargeABodyIsRefusedUnread(t *testing.T) {
+// TestTooLargeBodyIsRejectedUnread: the gateway returns 413 before it reads the body, or as soon
+// as the body exceeds the bound, and closes the connection.
+func TestTooLargeBodyIsRejectedUnread(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, rig.Settings{"max_body_bytes": "64KiB"}, engines.Config{})
 	c := r.dial()
 	c.send(head + "Content-Length: 65537\r\n\r\n")
-	refuses(t, "a length over the bound", c.answer(), http.StatusRequestEntityTooLarge, "request_too_large")
-	c.closed()
+	checkError(t, "a length over the bound", c.answer(), http.StatusRequestEntityTooLarge, "request_too_large")
+	c.checkClosed()
 
 	c = r.dial()
 	c.send(head + "Expect: 100-continue\r\nContent-Length: 65537\r\n\r\n")
-	refuses(t, "a length over the bound that waits to be asked for", c.answer(), http.StatusRequestEntityTooLarge,
+	checkError(t, "a length over the bound with Expect", c.answer(), http.StatusRequestEntityTooLarge,
 		"request_too_large")
-	c.closed()
+	c.checkClosed()
 
 	c = r.dial()
 	c.send(head + "Transfer-Encoding: chunked\r\n\r\n")
 	for range 17 {
 		c.send("1000\r\n" + strings.Repeat(" ", 0x1000) + "\r\n")
 	}
-	refuses(t, "chunks without an end", c.answer(), http.StatusRequestEntityTooLarge, "request_too_large")
-	c.closed()
+	checkError(t, "chunks without an end", c.answer(), http.StatusRequestEntityTooLarge, "request_too_large")
+	c.checkClosed()
 
 	bomb := zip(t, strings.Repeat(" ", 1<<20))
-	refuses(t, "a gzip bomb", r.post(chat.path, bomb, "Content-Encoding", "gzip"), http.StatusRequestEntityTooLarge,
+	checkError(t, "a gzip bomb", r.post(chat.path, bomb, "Content-Encoding", "gzip"), http.StatusRequestEntityTooLarge,
 		"request_too_large")
-	r.unseen()
+	r.checkNoHits()
 
 	body := `{"model":"sim","messages":[{"role":"user","content":"` +
 		strings.Repeat("a", 65536-len(chat.body)+len("hello")) + `"}]}`
@@ -85,15 +85,15 @@ func TestCompressedBodies(t *testing.T) {
 	r := newRig(t, 1, nil, engines.Config{})
 	whole := zip(t, chat.body)
 	for _, encoding := range []string{"br", "deflate", "zstd", "gzip, gzip", "identity, br"} {
-		refuses(t, encoding, r.post(chat.path, whole, "Content-Encoding", encoding), http.StatusUnsupportedMediaType,
+		checkError(t, encoding, r.post(chat.path, whole, "Content-Encoding", encoding), http.StatusUnsupportedMediaType,
 			"unsupported_encoding")
 	}
 	for what, body := range map[string]string{"half of it": whole[:len(whole)/2], "plain text": chat.body,
 		"something after it": whole + "x"} {
-		refuses(t, "gzip that is "+what, r.post(chat.path, body, "Content-Encoding", "gzip"), http.StatusBadRequest,
+		checkError(t, "gzip that is "+what, r.post(chat.path, body, "Content-Encoding", "gzip"), http.StatusBadRequest,
 			"invalid_value")
 	}
-	r.unseen()
+	r.checkNoHits()
 	for _, encoding := range []string{"gzip", "GZIP", "x-gzip"} {
 		if got := r.post(chat.path, whole, "Content-Encoding", encoding); got.Status != http.StatusOK {
 			t.Errorf("%s: the status is %d: %s", encoding, got.Status, got.Body)
@@ -111,10 +111,10 @@ func TestContentTypes(t *testing.T) {
 	r := newRig(t, 1, nil, engines.Config{})
 	for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x",
 		"application/xml", "nonsense", ""} {
-		refuses(t, kind, r.post(chat.path, chat.body, "Content-Type", kind), http.StatusUnsupportedMediaType,
+		checkError(t, kind, r.post(chat.path, chat.body, "Content-Type", kind), http.StatusUnsupportedMediaType,
 			"unsupported_media_type")
 	}
-	r.unseen()
+	r.checkNoHits()
 	for _, kind := range []string{"application/json", "application/json; charset=utf-8", "Application/JSON"} {
 		if got := r.post(chat.path, chat.body, "Content-Type", kind); got.Status != http.StatusOK {
 			t.Errorf("%q: the status is %d: %s", kind, got.Status, got.Body)
@@ -122,9 +122,9 @@ func TestContentTypes(t *testing.T) {
 	}
 }
 
-// TestRequestsThatTwoPartiesReadDifferently: what one server takes for one request
-// and another for two never reaches a worker as it came.
-func TestRequestsThatTwoPartiesReadDifferently(t *testing.T) {
+// TestAmbiguousRequestsAreRejected: a request that servers could parse differently never reaches
+// a worker.
+func TestAmbiguousRequestsAreRejected(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, nil, engines.Config{})
 	length := fmt.Sprintf("Content-Length: %d\r\n", len(chat.body))
@@ -158,14 +158,14 @@ func TestRequestsThatTwoPartiesReadDifferently(t *testing.T) {
 			if got := conn.answer(); got.Status != c.status {
 				t.Errorf("the status is %d, want %d: %s", got.Status, c.status, got.Body)
 			}
-			conn.closed()
+			conn.checkClosed()
 		})
 	}
-	r.unseen()
+	r.checkNoHits()
 }
 
-// TestLengthWithChunksIsRefused, in plain text and over TLS, as the first request of
-// a connection and behind others: a proxy in front may have read it another way.
+// TestLengthWithChunksIsRefused, in plain text and over TLS, as the first request of a connection
+// and after others, because a proxy in front could parse it differently.
 func TestLengthWithChunksIsRefused(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
@@ -197,7 +197,7 @@ func TestLengthWithChunksIsRefused(t *testing.T) {
 				if got := c.answer(); got.Status != http.StatusBadRequest || !got.Close {
 					t.Errorf("%q got %d %s", bad[len(head):], got.Status, got.Body)
 				}
-				c.closed()
+				c.checkClosed()
 				if seen := r.hits() - hits; seen != int64(before) {
 					t.Errorf("the worker saw %d requests, want %d", seen, before)
 				}
@@ -214,14 +214,13 @@ func TestTooLargeAHeader(t *testing.T) {
 	if got := c.answer(); got.Status != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("the status is %d", got.Status)
 	}
-	c.closed()
-	r.unseen()
+	c.checkClosed()
+	r.checkNoHits()
 }
 
-// TestASlowBodyIsGivenUp: less than a trickle for longer than the grace of 5 s is
-// a 408, and no worker is troubled. Nor does a body that nobody wants hold its
-// connection.
-func TestASlowBodyIsGivenUp(t *testing.T) {
+// TestSlowBodyTimesOut: a body that is too slow for longer than the grace of 5 s gets 408 and does
+// not reach a worker. An unread body of a rejected request does not keep its connection open.
+func TestSlowBodyTimesOut(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, nil, engines.Config{})
 	closed := newRig(t, 1,
@@ -233,20 +232,20 @@ func TestASlowBodyIsGivenUp(t *testing.T) {
 	elsewhere.send(strings.Replace(head, "/v1/chat", "/v1/chess", 1) + part)
 	method.send(strings.Replace(head, "POST", "PUT", 1) + part)
 
-	refuses(t, "a body that does not come", slow.answer(), http.StatusRequestTimeout, "request_timeout")
-	slow.closed()
-	refuses(t, "a body of a stranger", unknown.answer(), http.StatusUnauthorized, "invalid_api_key")
-	unknown.closed()
-	refuses(t, "a body for nothing", elsewhere.answer(), http.StatusNotFound, "unknown_url")
-	elsewhere.closed()
-	refuses(t, "a body of another method", method.answer(), http.StatusMethodNotAllowed, "method_not_allowed")
-	method.closed()
-	r.unseen()
-	closed.unseen()
+	checkError(t, "a body that stalls", slow.answer(), http.StatusRequestTimeout, "request_timeout")
+	slow.checkClosed()
+	checkError(t, "a body without a valid key", unknown.answer(), http.StatusUnauthorized, "invalid_api_key")
+	unknown.checkClosed()
+	checkError(t, "a body for an unknown path", elsewhere.answer(), http.StatusNotFound, "unknown_url")
+	elsewhere.checkClosed()
+	checkError(t, "a body of another method", method.answer(), http.StatusMethodNotAllowed, "method_not_allowed")
+	method.checkClosed()
+	r.checkNoHits()
+	closed.checkNoHits()
 }
 
-// TestABodyThatBreaksOff is nobody's request.
-func TestABodyThatBreaksOff(t *testing.T) {
+// TestIncompleteBodyReachesNoWorker: the client disconnects in the middle of the body.
+func TestIncompleteBodyReachesNoWorker(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, nil, engines.Config{})
 	c := r.dial()
@@ -256,10 +255,10 @@ func TestABodyThatBreaksOff(t *testing.T) {
 	if line := r.AccessLines()[0]; line["outcome"] != "client_gone" && line["outcome"] != "refused" {
 		t.Errorf("the log says %v", line)
 	}
-	r.unseen()
+	r.checkNoHits()
 }
 
-func TestRequestsOneAfterTheOtherInOneWrite(t *testing.T) {
+func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, nil, engines.Config{})
 	c := r.dial()
@@ -272,8 +271,8 @@ func TestRequestsOneAfterTheOtherInOneWrite(t *testing.T) {
 	}
 }
 
-// TestAmbiguousBodiesAreRefused: fields that decide where a request goes must
-// read the same to everybody.
+// TestAmbiguousBodiesAreRefused: every JSON parser must read the fields that decide the routing in
+// the same way.
 func TestAmbiguousBodiesAreRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, nil, engines.Config{})
@@ -297,8 +296,8 @@ func TestAmbiguousBodiesAreRefused(t *testing.T) {
 		`{"model":"sim","max_tokens":1e400,` + rest + `}`: "invalid_value",
 		`{` + rest + `}`: "missing_field",
 	} {
-		refuses(t, body[:min(len(body), 60)], r.post(chat.path, body), http.StatusBadRequest, code)
+		checkError(t, body[:min(len(body), 60)], r.post(chat.path, body), http.StatusBadRequest, code)
 	}
-	refuses(t, "an unknown model", r.post(chat.path, `{"model":"none",`+rest+`}`), http.StatusNotFound, "model_not_found")
-	r.unseen()
+	checkError(t, "an unknown model", r.post(chat.path, `{"model":"none",`+rest+`}`), http.StatusNotFound, "model_not_found")
+	r.checkNoHits()
 }

@@ -10,9 +10,9 @@ import (
 	"tierway/engines"
 )
 
-// TestBodiesHoldABoundedMemory: uploads that pause hold the budget until client_stall
-// ends them. Meanwhile others are told when to come back, and afterwards they are served.
-func TestBodiesHoldABoundedMemory(t *testing.T) {
+// TestBodyMemoryIsBounded: stalled uploads use up max_buffered_bytes until client_stall ends them.
+// Meanwhile other requests get 503 with Retry-After; afterwards they are served.
+func TestBodyMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, rig.Settings{"max_body_bytes": "1MiB", "max_buffered_bytes": "6MiB",
 		"timeouts": "{ client_stall: 2s }"}, engines.Config{})
@@ -38,13 +38,13 @@ func TestBodiesHoldABoundedMemory(t *testing.T) {
 	third := r.dial()
 	third.send(head + fmt.Sprintf("Content-Length: %d\r\n\r\n", length) + strings.Repeat(" ", length*3/8))
 	refused := third.answer()
-	refuses(t, "beyond the budget", refused, http.StatusServiceUnavailable, "overloaded")
+	checkError(t, "beyond the budget", refused, http.StatusServiceUnavailable, "overloaded")
 	if refused.Header.Get("Retry-After") == "" || !strings.Contains(refused.Body, "max_buffered_bytes") {
 		t.Errorf("the refusal is %v %s", refused.Header, refused.Body)
 	}
-	refuses(t, "a pause", first.answer(), http.StatusRequestTimeout, "request_timeout")
-	refuses(t, "another pause", second.answer(), http.StatusRequestTimeout, "request_timeout")
-	r.unseen()
+	checkError(t, "a pause", first.answer(), http.StatusRequestTimeout, "request_timeout")
+	checkError(t, "another pause", second.answer(), http.StatusRequestTimeout, "request_timeout")
+	r.checkNoHits()
 	if got := r.post(chat.path, chat.body); got.Status != http.StatusOK {
 		t.Errorf("afterwards: %d %s", got.Status, got.Body)
 	}

@@ -14,9 +14,9 @@ import (
 	"tierway/engines/chaos"
 )
 
-// TestOddButWholeStreamsArriveWhole: what engines and networks do to a stream
-// without breaking it changes nothing for the client.
-func TestOddButWholeStreamsArriveWhole(t *testing.T) {
+// TestUnusualStreamsArriveComplete: variations of engines and networks that do not break a stream
+// change nothing for the client.
+func TestUnusualStreamsArriveComplete(t *testing.T) {
 	t.Parallel()
 	for name, faults := range map[string][]chaos.Fault{
 		"CRLF":                  {{Kind: chaos.CRLF}},
@@ -26,7 +26,7 @@ func TestOddButWholeStreamsArriveWhole(t *testing.T) {
 		"everything at once":    {{Kind: chaos.Batch, Every: 1000}},
 		"byte by byte":          {{Kind: chaos.Bytewise}},
 		"CRLF byte by byte":     {{Kind: chaos.Bytewise}, {Kind: chaos.CRLF}, {Kind: chaos.Comments}},
-		"gzip nobody asked for": {{Kind: chaos.Gzip}},
+		"unrequested gzip":      {{Kind: chaos.Gzip}},
 		"gzip byte by byte":     {{Kind: chaos.Gzip}, {Kind: chaos.Bytewise}},
 		"a closed connection":   {{Kind: chaos.CloseEach}},
 		"a slow start":          {{Kind: chaos.Slow, Delay: 50 * time.Millisecond}},
@@ -55,7 +55,7 @@ func TestOddButWholeStreamsArriveWhole(t *testing.T) {
 	}
 }
 
-// TestPingEventsPass: Anthropic's streams have them.
+// TestPingEventsPass: Anthropic's streams have ping events.
 func TestPingEventsPass(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, nil, engines.Config{})
@@ -77,13 +77,13 @@ func TestLargeEventsPass(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := r.post(chat.path, chat.stream)
-	h := heard(got.Body)
-	if want := len(answerText) + 5<<20; len(h.text) != want || !chat.proven(h) || strings.Count(h.text, "h") < 5<<20 {
-		t.Errorf("%d bytes of text arrived, want %d; proven %v", len(h.text), want, chat.proven(h))
+	h := transcriptOfStream(got.Body)
+	if want := len(answerText) + 5<<20; len(h.text) != want || !chat.complete(h) || strings.Count(h.text, "h") < 5<<20 {
+		t.Errorf("%d bytes of text arrived, want %d; proven %v", len(h.text), want, chat.complete(h))
 	}
 }
 
-// TestAMissingDoneIsAdded: after a finish_reason the answer is whole.
+// TestAMissingDoneIsAdded: after a finish_reason, the answer is complete.
 func TestAMissingDoneIsAdded(t *testing.T) {
 	t.Parallel()
 	for _, d := range []dialect{chat, completions} {
@@ -97,8 +97,8 @@ func TestAMissingDoneIsAdded(t *testing.T) {
 	}
 }
 
-// TestOddWholeAnswersArriveWhole is the same for answers that are no streams.
-func TestOddWholeAnswersArriveWhole(t *testing.T) {
+// TestUnusualAnswersArriveComplete is the same test for answers that are not streams.
+func TestUnusualAnswersArriveComplete(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []chaos.Kind{chaos.Gzip, chaos.Bytewise, chaos.NullError, chaos.NoUsage} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -112,9 +112,9 @@ func TestOddWholeAnswersArriveWhole(t *testing.T) {
 	}
 }
 
-// TestUsageIsForWhoAskedForIt: the gateway asks the engine for usage to account
-// for it, and shows it to clients that asked too.
-func TestUsageIsForWhoAskedForIt(t *testing.T) {
+// TestUsageIsShownOnlyOnRequest: the gateway always requests usage from the engine, but shows it
+// only to clients that requested it.
+func TestUsageIsShownOnlyOnRequest(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, nil, engines.Config{})
 	for body, shown := range map[string]bool{
@@ -125,7 +125,7 @@ func TestUsageIsForWhoAskedForIt(t *testing.T) {
 		`{"model":"sim","stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true},"messages":[{"role":"user","content":"hello"}]}`: true,
 	} {
 		got := r.post(chat.path, body)
-		if h := heard(got.Body); h.usage != shown || h.text != answerText || !chat.proven(h) {
+		if h := transcriptOfStream(got.Body); h.usage != shown || h.text != answerText || !chat.complete(h) {
 			t.Errorf("%s: usage is shown: %v, want %v: %s", body, h.usage, shown, got.Body)
 		}
 		if line := r.AccessLine(got.ID); line["prompt_tokens"] == nil || line["output_tokens"] == nil {
@@ -134,14 +134,14 @@ func TestUsageIsForWhoAskedForIt(t *testing.T) {
 	}
 	for _, sent := range r.Workers[0].Recorder.Requests() {
 		if !strings.Contains(string(sent.Body), `"include_usage":true`) {
-			t.Errorf("the engine was not asked for usage: %s", sent.Body)
+			t.Errorf("the gateway did not request usage: %s", sent.Body)
 		}
 	}
 }
 
-// TestARefusedAdditionIsLeftOutFromThenOn: an engine that does not know
-// include_usage costs one more request, once.
-func TestARefusedAdditionIsLeftOutFromThenOn(t *testing.T) {
+// TestRejectedAdditionIsOmittedAfterwards: an engine that does not support include_usage costs one
+// additional request, once.
+func TestRejectedAdditionIsOmittedAfterwards(t *testing.T) {
 	t.Parallel()
 	for _, code := range []int{400, 422} {
 		r := newRig(t, 1, nil, engines.Config{})
@@ -158,7 +158,7 @@ func TestARefusedAdditionIsLeftOutFromThenOn(t *testing.T) {
 				t.Errorf("%d: the log says %v", code, line)
 			}
 		}
-		// A client that asked for it itself gets the engine's own refusal.
+		// A client that requests it itself gets the engine's error.
 		got := r.post(chat.path,
 			`{"model":"sim","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"hello"}]}`)
 		if got.Status != code {
@@ -167,9 +167,9 @@ func TestARefusedAdditionIsLeftOutFromThenOn(t *testing.T) {
 	}
 }
 
-// TestAStaleConnectionIsNobodysFault: a kept connection that the worker has
-// closed is replaced without an attempt, a retry or blame.
-func TestAStaleConnectionIsNobodysFault(t *testing.T) {
+// TestStaleConnectionIsReplacedSilently: if the worker has closed an idle connection, the gateway
+// uses another one. This counts neither as a retry nor as a failure of the worker.
+func TestStaleConnectionIsReplacedSilently(t *testing.T) {
 	t.Parallel()
 	for _, stream := range []bool{false, true} {
 		r := newRig(t, 1, nil, engines.Config{})
@@ -179,7 +179,7 @@ func TestAStaleConnectionIsNobodysFault(t *testing.T) {
 		if err := r.Workers[0].Set(chaos.Fault{Kind: chaos.Stale}); err != nil {
 			t.Fatal(err)
 		}
-		got := r.post(chat.path, chat.ask(stream))
+		got := r.post(chat.path, chat.requestBody(stream))
 		checkWhole(t, chat, stream, got)
 		if line := r.AccessLine(got.ID); line["attempts"] != 1.0 || line["outcome"] != "ok" {
 			t.Errorf("the log says %v", line)
@@ -198,9 +198,9 @@ func TestAStaleConnectionIsNobodysFault(t *testing.T) {
 	}
 }
 
-// TestAConnectionThatItsEngineClosesAfterEachStream, as llama.cpp does though it
-// promises to keep it, harms no next request.
-func TestAConnectionThatItsEngineClosesAfterEachStream(t *testing.T) {
+// TestConnectionClosedAfterEachStreamFailsNoRequest: llama.cpp closes the connection after each
+// stream although it announces keep-alive.
+func TestConnectionClosedAfterEachStreamFailsNoRequest(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, nil, engines.Config{})
 	if err := r.Workers[0].Set(chaos.Fault{Kind: chaos.CloseEach}); err != nil {
@@ -215,9 +215,9 @@ func TestAConnectionThatItsEngineClosesAfterEachStream(t *testing.T) {
 	}
 }
 
-// TestWhatIsKeptIsNotSentTwice: a request that makes or keeps something on its
-// engine goes to no other worker once its body has left, and may when it has not.
-func TestWhatIsKeptIsNotSentTwice(t *testing.T) {
+// TestRequestWithSideEffectsIsNotSentTwice: a request that creates something on its engine is not
+// retried once its body was sent. Before that, it may go to another worker.
+func TestRequestWithSideEffectsIsNotSentTwice(t *testing.T) {
 	t.Parallel()
 	kept := []dialect{
 		{name: "responses", path: responses.path, body: `{"model":"sim","input":"hello","store":true}`,
@@ -248,19 +248,19 @@ func TestWhatIsKeptIsNotSentTwice(t *testing.T) {
 		}
 		t.Run(d.name+" not sent", func(t *testing.T) {
 			t.Parallel()
-			// no other server takes that port
+			// no other server uses this port
 			away := fmt.Sprintf("workers: [ { name: w0, url: %q }, ", "http://"+gateway.Address(t))
 			both := strings.Replace(tiers([]*rig.Worker{newWorker(t, "w1", engines.Config{})}), "workers: [ ", away, 1)
 			r := newRig(t, 0, rig.Settings{"tiers": both}, engines.Config{})
 			if got := r.post(d.path, d.body); got.Status != http.StatusOK {
-				t.Errorf("the status is %d though w1 could be asked: %s", got.Status, got.Body)
+				t.Errorf("the status is %d although w1 is available: %s", got.Status, got.Body)
 			}
 		})
 	}
 }
 
-// TestRedirectsAreNeverFollowed: the place that a worker points to is never asked,
-// and the client never learns of it.
+// TestRedirectsAreNeverFollowed: the gateway does not request the target of a worker's redirect,
+// and the client does not see it.
 func TestRedirectsAreNeverFollowed(t *testing.T) {
 	t.Parallel()
 	var code atomic.Int64
@@ -289,9 +289,9 @@ func TestRedirectsAreNeverFollowed(t *testing.T) {
 	}
 }
 
-// TestWhatIsKeptGoesOverAFreshConnection: on a kept one the gateway could not
-// tell a worker that has not seen the request from one that has.
-func TestWhatIsKeptGoesOverAFreshConnection(t *testing.T) {
+// TestRequestWithSideEffectsUsesANewConnection: after a failure on an idle connection, the gateway
+// could not know whether the worker received the request.
+func TestRequestWithSideEffectsUsesANewConnection(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, nil, engines.Config{})
 	r.post(chat.path, chat.body)

@@ -20,11 +20,11 @@ import (
 	"tierway/engines"
 )
 
-// piped is a gateway whose standard output and error are pipes of the test's.
+// piped is a gateway with pipes to the test as standard output and standard error.
 type piped struct {
 	t         *testing.T
 	cmd       *exec.Cmd
-	out, err  *os.File // what the test reads
+	out, err  *os.File // reading ends
 	data      string
 	admin     string
 	ended     chan error
@@ -32,7 +32,7 @@ type piped struct {
 	errReader sync.WaitGroup
 }
 
-// newPiped starts a gateway before one engine.
+// newPiped starts a gateway in front of one engine.
 func newPiped(t *testing.T) *piped {
 	t.Helper()
 	w := newWorker(t, "w0", engines.Config{})
@@ -70,12 +70,12 @@ func newPiped(t *testing.T) *piped {
 		p.errReader.Wait()
 		p.client.CloseIdleConnections()
 	})
-	p.serving()
+	p.readAddresses()
 	return p
 }
 
-// serving reads the addresses from the log.
-func (p *piped) serving() {
+// readAddresses reads the addresses from the log.
+func (p *piped) readAddresses() {
 	p.t.Helper()
 	r := bufio.NewReader(p.err)
 	for p.data == "" {
@@ -90,11 +90,11 @@ func (p *piped) serving() {
 	}
 }
 
-// readErr goes on reading the log, so that it never stalls.
+// readErr reads the log in the background, so that it never stalls.
 func (p *piped) readErr() { p.errReader.Go(func() { _, _ = io.Copy(io.Discard, p.err) }) }
 
-// asks sends n chats and returns how many of them were not answered with 200.
-func (p *piped) asks(n int) (failed int, last error) {
+// sendChats sends n chats and returns how many failed.
+func (p *piped) sendChats(n int) (failed int, last error) {
 	for range n {
 		resp, err := p.client.Post("http://"+p.data+chat.path, "application/json", strings.NewReader(chat.body))
 		if err != nil {
@@ -109,8 +109,8 @@ func (p *piped) asks(n int) (failed int, last error) {
 	return failed, last
 }
 
-// stops ends the gateway by one SIGTERM.
-func (p *piped) stops() {
+// stop stops the gateway with one SIGTERM.
+func (p *piped) stop() {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		p.t.Fatal(err)
@@ -125,33 +125,32 @@ func (p *piped) stops() {
 	}
 }
 
-// TestAStalledReaderOfTheAccessLogHoldsNothingUp: the pipe is full after some 150
-// lines, and requests go on; one SIGTERM ends the gateway.
-func TestAStalledReaderOfTheAccessLogHoldsNothingUp(t *testing.T) {
+// TestStalledAccessLogReaderDelaysNoRequest: the pipe is full after about 150 lines; requests are
+// still served, and one SIGTERM stops the gateway.
+func TestStalledAccessLogReaderDelaysNoRequest(t *testing.T) {
 	t.Parallel()
 	p := newPiped(t)
 	p.readErr()
-	if failed, err := p.asks(600); failed > 0 {
+	if failed, err := p.sendChats(600); failed > 0 {
 		t.Errorf("%d requests failed, the last with %v", failed, err)
 	}
-	p.stops()
+	p.stop()
 }
 
-// TestAReaderThatHasLeftTakesNothingWithIt: neither that of the access log nor that
-// of the program's own.
-func TestAReaderThatHasLeftTakesNothingWithIt(t *testing.T) {
+// TestClosedLogPipesDoNotEndTheGateway: the readers of both logs have closed their pipes.
+func TestClosedLogPipesDoNotEndTheGateway(t *testing.T) {
 	t.Parallel()
 	p := newPiped(t)
 	p.out.Close()
 	p.err.Close()
-	if failed, err := p.asks(3); failed > 0 {
+	if failed, err := p.sendChats(3); failed > 0 {
 		t.Fatalf("%d requests failed, the last with %v", failed, err)
 	}
 	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil { // a line of the program's log
 		t.Fatal(err)
 	}
 	rig.Eventually(t, func() error {
-		if failed, err := p.asks(1); failed > 0 {
+		if failed, err := p.sendChats(1); failed > 0 {
 			t.Fatalf("it has died: %v", err)
 		}
 		m, err := rig.Scrape("http://" + p.admin + "/metrics")
@@ -165,5 +164,5 @@ func TestAReaderThatHasLeftTakesNothingWithIt(t *testing.T) {
 		}
 		return nil
 	})
-	p.stops()
+	p.stop()
 }

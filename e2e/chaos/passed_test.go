@@ -16,8 +16,8 @@ import (
 	"tierway/engines"
 )
 
-// files is a worker of paths that are passed: a file, an upload that is digested, a
-// redirect to itself, and a stream that pauses.
+// files returns a worker for pass-through paths: a file, an upload that returns its digest, a
+// redirect and a stream that pauses.
 func files(pause time.Duration) http.Handler {
 	h := http.NewServeMux()
 	modified := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -34,16 +34,16 @@ func files(pause time.Duration) http.Handler {
 		http.Redirect(w, q, "http://"+q.Host+"/files/messages/f.bin?x=1", http.StatusFound)
 	})
 	h.HandleFunc("/files/pause", func(w http.ResponseWriter, q *http.Request) {
-		io.WriteString(w, "begin")            //nolint:errcheck // the client tells
-		http.NewResponseController(w).Flush() //nolint:errcheck // likewise
+		io.WriteString(w, "begin")            //nolint:errcheck // the client checks the body
+		http.NewResponseController(w).Flush() //nolint:errcheck // the client checks the body
 		<-time.After(pause)
-		io.WriteString(w, "end") //nolint:errcheck // likewise
+		io.WriteString(w, "end") //nolint:errcheck // the client checks the body
 	})
 	return h
 }
 
-// passing is a pool of three workers that pass /files/*, whose breakers open at the
-// second failure.
+// passing returns a pool of three workers that serves /files/*. Breakers open at the second
+// failure.
 func passing(t *testing.T, own rig.Settings, h http.Handler) *chaosRig {
 	t.Helper()
 	var list []string
@@ -58,9 +58,9 @@ func passing(t *testing.T, own rig.Settings, h http.Handler) *chaosRig {
 	return newRig(t, 1, own, engines.Config{})
 }
 
-// TestPassedPathsAreAsWithoutAGateway: HEAD, ranges, conditions, redirects and slashes,
-// and no client header makes a download a message.
-func TestPassedPathsAreAsWithoutAGateway(t *testing.T) {
+// TestPassThroughPathsBehaveAsWithoutAGateway: HEAD, ranges, conditions, redirects and slashes
+// pass unchanged, and no client header makes the gateway parse a download.
+func TestPassThroughPathsBehaveAsWithoutAGateway(t *testing.T) {
 	t.Parallel()
 	r := passing(t, rig.Settings{}, files(0))
 	const file = "/files/messages/f.bin"
@@ -90,12 +90,12 @@ func TestPassedPathsAreAsWithoutAGateway(t *testing.T) {
 			}
 		}
 	}
-	if n := r.opened(""); n != 0 {
-		t.Errorf("good answers opened %v breakers", n)
+	if n := r.breakerOpenings(""); n != 0 {
+		t.Errorf("successful answers opened %v breakers", n)
 	}
 }
 
-// TestLargeUploadsStream: 48 MiB where a body may have 1 MiB.
+// TestLargeUploadsStream: max_upload_bytes allows 48 MiB although max_body_bytes is 1 MiB.
 func TestLargeUploadsStream(t *testing.T) {
 	t.Parallel()
 	r := passing(t, rig.Settings{"max_body_bytes": "1MiB"}, files(0))
@@ -112,8 +112,8 @@ func TestLargeUploadsStream(t *testing.T) {
 	}
 }
 
-// TestSilentAnswersOutliveClientStall over HTTP/2, where a write deadline that is left
-// behind ends the stream.
+// TestSilentAnswersOutliveClientStall over HTTP/2, where a write deadline that was not reset would
+// end the stream.
 func TestSilentAnswersOutliveClientStall(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)

@@ -13,7 +13,7 @@ import (
 	"tierway/engines"
 )
 
-// get asks without a body.
+// get sends a GET request on a new connection.
 func get(t *testing.T, url string, headers ...string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequest(http.MethodGet, url, nil)
@@ -32,7 +32,7 @@ func get(t *testing.T, url string, headers ...string) *http.Response {
 	return resp
 }
 
-// keys are a tenant's key and an operator's.
+// keys returns settings with a tenant's key and, if admin is set, an operator's key.
 func keys(admin bool) rig.Settings {
 	s := rig.Settings{"auth": fmt.Sprintf("{ keys: [ { name: team, sha256: %s } ] }", rig.Digest("tenant"))}
 	if admin {
@@ -41,9 +41,9 @@ func keys(admin bool) rig.Settings {
 	return s
 }
 
-// TestTheAdminPlaneIsClosedWithoutItsKey: to nobody's key, to a tenant's, and to
-// everybody when it has none.
-func TestTheAdminPlaneIsClosedWithoutItsKey(t *testing.T) {
+// TestAdminPlaneRequiresAnAdminKey: unknown and tenants' keys are rejected, and all keys if no
+// admin key is configured.
+func TestAdminPlaneRequiresAnAdminKey(t *testing.T) {
 	t.Parallel()
 	for _, has := range []bool{false, true} {
 		r := newRig(t, 1, keys(has), engines.Config{})
@@ -121,8 +121,8 @@ func TestMetricsOnTheirOwnAddress(t *testing.T) {
 	}
 }
 
-// TestAWebPageCannotUseAGatewayWithoutKeys: neither by a name of its own that leads to
-// the gateway, nor from its own site. Tools can.
+// TestAWebPageCannotUseAGatewayWithoutKeys: neither through a host name of its own that resolves
+// to the gateway, nor from its own origin. Tools can use it.
 func TestAWebPageCannotUseAGatewayWithoutKeys(t *testing.T) {
 	t.Parallel()
 	w := newWorker(t, "w0", engines.Config{})
@@ -163,8 +163,8 @@ func TestAWebPageCannotUseAGatewayWithoutKeys(t *testing.T) {
 	}
 }
 
-// TestCORS: pages of the named origins may ask, without a key for the preflight,
-// never with cookies, and see errors too.
+// TestCORS: pages of the configured origins may send requests and read errors. The preflight needs
+// no key, and cookies are never allowed.
 func TestCORS(t *testing.T) {
 	t.Parallel()
 	s := keys(false)
@@ -200,7 +200,7 @@ func TestCORS(t *testing.T) {
 	}
 	if got := newRig(t, 1, nil, engines.Config{}).post(chat.path, chat.body, "Origin",
 		"https://app.example"); got.Header.Get("Access-Control-Allow-Origin") != "" {
-		t.Error("pages are let in though no origin is configured")
+		t.Error("an origin is allowed although none is configured")
 	}
 }
 
@@ -214,7 +214,7 @@ func TestServeWithoutAConfiguration(t *testing.T) {
 	seen := map[string]bool{}
 	n := int64(0)
 	rig.Eventually(t, func() error {
-		n++ // each prompt has a home of its own
+		n++ // the policy spreads different prompts over the workers
 		resp, err := http.Post("http://"+data+chat.path, "application/json", strings.NewReader(prompt(n, false)))
 		if err != nil {
 			return err
@@ -230,8 +230,8 @@ func TestServeWithoutAConfiguration(t *testing.T) {
 	}
 }
 
-// TestCheckTellsEverythingThatIsWrong, with line and column, and so does serve.
-func TestCheckTellsEverythingThatIsWrong(t *testing.T) {
+// TestCheckReportsAllProblems with line and column; serve does the same.
+func TestCheckReportsAllProblems(t *testing.T) {
 	t.Parallel()
 	file := rig.Settings{
 		"auth":     `{ required: maybe }`,
@@ -251,7 +251,7 @@ func TestCheckTellsEverythingThatIsWrong(t *testing.T) {
 			"tiers[0].workers[0].url", "timeouts.idle"} {
 			if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(file) + `:\d+:\d+: ` + regexp.QuoteMeta(path) +
 				`\b`).MatchString(said) {
-				t.Errorf("%v says nothing of %s with a line and a column:\n%s", args, path, said)
+				t.Errorf("%v does not report %s with line and column:\n%s", args, path, said)
 			}
 		}
 	}
@@ -264,8 +264,8 @@ func TestCheckTellsEverythingThatIsWrong(t *testing.T) {
 	}
 }
 
-// TestTheExampleIsInOrder: config.yaml of the repository passes its own check.
-func TestTheExampleIsInOrder(t *testing.T) {
+// TestExampleConfigurationIsValid: the repository's config.yaml passes `tierway check`.
+func TestExampleConfigurationIsValid(t *testing.T) {
 	t.Parallel()
 	root, err := gateway.Root()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"tierway/e2e/rig"
 )
 
-// raw is a client that says what it wants.
+// raw is a client connection that can send arbitrary bytes.
 type raw struct {
 	t *testing.T
 	net.Conn
@@ -34,7 +34,7 @@ func (r *chaosRig) dial() *raw {
 	return &raw{t: r.T, Conn: c, r: bufio.NewReader(c)}
 }
 
-// send writes a request; \n in it are sent as they are.
+// send writes text unchanged.
 func (c *raw) send(text string) {
 	c.t.Helper()
 	if _, err := io.WriteString(c, text); err != nil {
@@ -42,7 +42,7 @@ func (c *raw) send(text string) {
 	}
 }
 
-// answer reads one answer whole.
+// answer reads one complete response.
 func (c *raw) answer() rig.Reply {
 	c.t.Helper()
 	resp, err := http.ReadResponse(c.r, nil)
@@ -54,24 +54,24 @@ func (c *raw) answer() rig.Reply {
 	return rig.Reply{Status: resp.StatusCode, Header: resp.Header, Body: string(body), Close: resp.Close, Err: err}
 }
 
-// closed wants the other side to say nothing more and close.
-func (c *raw) closed() {
+// checkClosed checks that the gateway sends nothing more and closes the connection.
+func (c *raw) checkClosed() {
 	c.t.Helper()
 	more, err := io.ReadAll(c.r)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		c.t.Error("the connection stays open")
 	}
 	if len(more) > 0 {
-		c.t.Errorf("more came: %q", more)
+		c.t.Errorf("the gateway sent more: %q", more)
 	}
 }
 
-// head is the beginning of a request for a chat, to which headers can be added.
+// head is the beginning of a chat request. Further headers can follow.
 const head = "POST /v1/chat/completions HTTP/1.1\r\nHost: gateway\r\nContent-Type: application/json\r\n"
 
-// smuggled is a request that nobody meant to send.
+// smuggled is a request inside the body of another one.
 const smuggled = "POST /v1/completions HTTP/1.1\r\nHost: gateway\r\nContent-Length: 32\r\n\r\n" +
 	`{"model":"sim","prompt":"sneaky"`
 
-// lines joins a request's lines as HTTP wants them.
+// lines joins the lines of a request with CRLF.
 func lines(l ...string) string { return strings.Join(l, "\r\n") }

@@ -15,8 +15,8 @@ import (
 	"tierway/engines/chaos"
 )
 
-// restarting is an engine that ends its answers as vLLM does on SIGTERM: like whole ones,
-// with the finish_reason "abort", and without a reason where there is no token yet.
+// restarting is an engine that ends its streams like vLLM on SIGTERM: with [DONE] and the
+// finish_reason "abort", or without a finish_reason if there is no token yet.
 type restarting struct {
 	next http.Handler
 	stop chan struct{} // closed by SIGTERM
@@ -85,15 +85,15 @@ func (u *untilStop) end() {
 		u.Header().Set("Content-Type", "text/event-stream")
 		last = head + `{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}`
 	}
-	// its client may have left
+	// the client may have disconnected
 	_, _ = io.WriteString(u.ResponseWriter,
 		last+"\n\n"+head+`],"usage":{"prompt_tokens":5,"completion_tokens":1,"total_tokens":6}}`+"\n\ndata: [DONE]\n\n")
 }
 
-// TestARollingRestartLosesOnlyWhatHasBegun: engines are stopped one after the other, each
-// with two streams in progress and two that wait for a slot. The first end with an error
-// frame and count as truncated; another engine answers the others.
-func TestARollingRestartLosesOnlyWhatHasBegun(t *testing.T) {
+// TestRollingRestartCutsOnlyStreamsWithContent stops an engine with two streams in progress and
+// two that wait for a slot. The streams in progress end with an error frame and count as
+// truncated; the other engine serves the waiting ones.
+func TestRollingRestartCutsOnlyStreamsWithContent(t *testing.T) {
 	t.Parallel()
 	const slots = 2
 	type held struct {
@@ -136,7 +136,7 @@ func TestARollingRestartLosesOnlyWhatHasBegun(t *testing.T) {
 		}
 		return nil
 	})
-	// The two that run have sent their first tokens once the gateway has counted them.
+	// Once the gateway has counted a time to first token, that stream is in progress.
 	rig.Eventually(t, func() error {
 		m, err := r.Metrics()
 		if err != nil {
@@ -158,7 +158,7 @@ func TestARollingRestartLosesOnlyWhatHasBegun(t *testing.T) {
 	whole, cut := 0, 0
 	for range 4 * slots {
 		got := <-replies
-		h := heard(got.Body)
+		h := transcriptOfStream(got.Body)
 		switch line := r.AccessLine(got.ID); {
 		case got.Status == http.StatusOK && h.text == answerText && h.done == 1 && h.finished && len(h.errors) == 0 &&
 			line["outcome"] == "ok":
@@ -175,9 +175,9 @@ func TestARollingRestartLosesOnlyWhatHasBegun(t *testing.T) {
 	}
 }
 
-// TestOneTenantsPoisonOpensNoBreaker, whether it is the only traffic or alternates with
-// another tenant's, which is answered well.
-func TestOneTenantsPoisonOpensNoBreaker(t *testing.T) {
+// TestFailingRequestsOfOneTenantOpenNoBreaker, with and without successful requests of another
+// tenant in between.
+func TestFailingRequestsOfOneTenantOpenNoBreaker(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]chaos.Fault{
 		"500": {Kind: chaos.Reject, Status: 500, Field: "poison"},
@@ -195,7 +195,7 @@ func TestOneTenantsPoisonOpensNoBreaker(t *testing.T) {
 			}
 			for _, others := range []bool{false, true} {
 				for n := range 30 {
-					poison := strings.Replace(chat.ask(n%4 == 0), `{"model"`, `{"poison":1,"model"`, 1)
+					poison := strings.Replace(chat.requestBody(n%4 == 0), `{"model"`, `{"poison":1,"model"`, 1)
 					if got := r.post(chat.path, poison, "Authorization", "Bearer one"); got.Status != http.StatusBadGateway {
 						t.Fatalf("poison is answered %d: %s", got.Status, got.Body)
 					}
@@ -206,7 +206,7 @@ func TestOneTenantsPoisonOpensNoBreaker(t *testing.T) {
 						t.Fatalf("another tenant's request is %d: %s", got.Status, got.Body)
 					}
 				}
-				if n := r.opened(""); n != 0 {
+				if n := r.breakerOpenings(""); n != 0 {
 					t.Errorf("breakers opened %v times, with other traffic: %v", n, others)
 				}
 			}

@@ -12,24 +12,24 @@ import (
 	"tierway/engines"
 )
 
-// answerText is what every engine says unless a test's own script does.
+// answerText is the answer of every engine unless a test sets a script.
 const answerText = "The quick brown fox jumps over the lazy dog, and nobody minds at all."
 
 func TestMain(m *testing.M) {
 	if addr := os.Getenv(engineVariable); addr != "" {
-		beEngine(addr)
+		runEngine(addr)
 	}
 	os.Exit(rig.Main(m))
 }
 
-// chaosRig is a rig whose workers are asked in turn, w0 first.
+// chaosRig is a rig with the policy round_robin, which starts with w0.
 type chaosRig struct{ *rig.Rig }
 
-// newRig starts n workers and a gateway before them. What own has replaces its
-// settings; env is added to its environment.
+// newRig starts n workers and a gateway in front of them. own overrides its settings; env is added
+// to its environment.
 func newRig(t *testing.T, n int, own rig.Settings, c engines.Config, env ...string) *chaosRig {
 	t.Helper()
-	r := &chaosRig{rig.New(t, n, speaking(c), rig.Settings{
+	r := &chaosRig{rig.New(t, n, withScript(c), rig.Settings{
 		"admin":    `{}`,
 		"auth":     `{ required: false }`,
 		"hosts":    `[ gateway ]`,
@@ -40,7 +40,7 @@ func newRig(t *testing.T, n int, own rig.Settings, c engines.Config, env ...stri
 	return r
 }
 
-// rigOf is the rig of a gateway that the test has started.
+// rigOf returns a rig for a gateway that the test has started.
 func rigOf(t *testing.T, p *gateway.Process) *chaosRig {
 	t.Helper()
 	r := &chaosRig{rig.New(t, 0, engines.Config{}, nil)}
@@ -48,8 +48,9 @@ func rigOf(t *testing.T, p *gateway.Process) *chaosRig {
 	return r
 }
 
-// speaking is an engine's configuration with a script.
-func speaking(c engines.Config) engines.Config {
+// withScript returns an engine's configuration with a script that answers answerText, unless it
+// has one.
+func withScript(c engines.Config) engines.Config {
 	if c.Script == nil {
 		c.Script = func(string, []byte) engines.Script { return engines.Script{Text: answerText} }
 	}
@@ -62,16 +63,16 @@ func newWorker(t *testing.T, name string, c engines.Config) *rig.Worker {
 	return newEngine(t, name, c).Listen()
 }
 
-// newEngine makes an engine that does not listen.
+// newEngine makes an engine that does not listen yet.
 func newEngine(t *testing.T, name string, c engines.Config) *rig.Worker {
 	t.Helper()
-	return rig.NewWorker(t, name, speaking(c))
+	return rig.NewWorker(t, name, withScript(c))
 }
 
-// tiers is a configuration's tiers: one, named small, that serves everything.
+// tiers returns the setting tiers: one tier named small that serves all dialects.
 func tiers(ws []*rig.Worker) string { return "[ " + rig.Tier("small", "", "", ws...) + " ]" }
 
-// hits is how many requests reached the workers.
+// hits returns how many requests the workers received.
 func (r *chaosRig) hits() (n int64) {
 	for _, w := range r.Workers {
 		n += w.Stats().Requests
@@ -79,7 +80,7 @@ func (r *chaosRig) hits() (n int64) {
 	return n
 }
 
-// cancelled is how many requests the workers saw their client leave.
+// cancelled returns how many requests were cancelled at the workers.
 func (r *chaosRig) cancelled() (n int64) {
 	for _, w := range r.Workers {
 		n += w.Stats().Cancelled
@@ -87,8 +88,8 @@ func (r *chaosRig) cancelled() (n int64) {
 	return n
 }
 
-// try sends a request and reads its answer, which may be cut. It may be called on any
-// goroutine.
+// try sends a request and reads the response, which may be cut off. It returns an error if no
+// response came or it did not end. It may be called on any goroutine.
 func (r *chaosRig) try(req *http.Request) (rig.Reply, error) {
 	ctx, cancel := context.WithTimeout(req.Context(), rig.Patience)
 	defer cancel()
@@ -97,12 +98,12 @@ func (r *chaosRig) try(req *http.Request) (rig.Reply, error) {
 	case got.Status == 0:
 		return got, got.Err
 	case ctx.Err() != nil:
-		return got, fmt.Errorf("the answer never ended after %q: %w", got.Body, ctx.Err())
+		return got, fmt.Errorf("the response did not end after %q: %w", got.Body, ctx.Err())
 	}
 	return got, nil
 }
 
-// do sends a request and reads its answer.
+// do sends a request and reads the response. The test fails if none comes.
 func (r *chaosRig) do(method, path, body string, headers ...string) rig.Reply {
 	r.T.Helper()
 	got, err := r.try(r.Request(context.Background(), method, path, body, headers...))
@@ -117,7 +118,7 @@ func (r *chaosRig) post(path, body string, headers ...string) rig.Reply {
 	return r.do(http.MethodPost, path, body, headers...)
 }
 
-// stream sends a request and returns when its header is there.
+// stream posts a request and returns when the header of the response has arrived.
 func (r *chaosRig) stream(path, body string, headers ...string) *rig.Stream {
 	r.T.Helper()
 	return r.Open(r.Request(context.Background(), http.MethodPost, path, body, headers...))

@@ -14,10 +14,10 @@ import (
 	"tierway/e2e/rig"
 )
 
-// manyModels is one server with several models, as Ollama and llama-swap are.
+// manyModels is one server with several models, like Ollama and llama-swap.
 type manyModels struct {
 	mu     sync.Mutex
-	models []string // of the requests, in their order
+	models []string // models of the requests, in order
 	checks int
 }
 
@@ -40,8 +40,8 @@ func (s *manyModels) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			`"message":{"role":"assistant","content":"Yes."}}],"usage":{"prompt_tokens":5,"completion_tokens":1,"total_tokens":6}}`, body.Model)
 }
 
-// TestOneServerServesSeveralTiers starts a gateway before one server with two models,
-// by flags and by a configuration. check warns of the shared bounds.
+// TestOneServerServesSeveralTiers starts a gateway in front of one server with two models, by
+// flags and by a configuration. `tierway check` warns that bounds apply to each entry separately.
 func TestOneServerServesSeveralTiers(t *testing.T) {
 	t.Parallel()
 	engine := &manyModels{}
@@ -84,7 +84,7 @@ func TestOneServerServesSeveralTiers(t *testing.T) {
 			engine.mu.Lock()
 			defer engine.mu.Unlock()
 			if want := []string{"a:7b", "b:70b", "b:70b", "a:7b"}; !slices.Equal(engine.models, want) {
-				t.Errorf("the server was asked for %v, want %v", engine.models, want)
+				t.Errorf("the server received requests for %v, want %v", engine.models, want)
 			}
 			if engine.checks != 1 {
 				t.Errorf("the server was checked %d times at the start, want once", engine.checks)

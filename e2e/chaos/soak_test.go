@@ -17,20 +17,20 @@ import (
 	"tierway/engines"
 )
 
-// soakTime is how long the soak lasts: at least the time of three deaths.
+// soakTime returns the duration of the soak, which must allow for at least three kills.
 func soakTime(t *testing.T) time.Duration { t.Helper(); return rig.Soak(t, 3*time.Second) }
 
-// totals is what came of a soak's requests.
+// totals counts the results of a soak's requests.
 type totals struct {
 	mu                    sync.Mutex
-	whole, cut, cancelled int // streams: with their proven end, with an error frame, left by their client
-	answers               int // answers that are no streams
+	whole, cut, cancelled int // streams: complete, ended by an error frame, cancelled by the client
+	answers               int // answers that are not streams
 	left, seen            map[string]time.Time
 	failures              []string
 	deaths, clients       int
 }
 
-// fail notes what must not happen.
+// fail records a failure.
 func (s *totals) fail(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,9 +43,9 @@ func (s *totals) count(n *int) {
 	*n++
 }
 
-// TestSoakWithDyingWorkers: 64 clients at once while workers die and come back.
-// Nobody hangs, what was cut says so, what had not begun goes well elsewhere, and
-// afterwards everything is as it was.
+// TestSoakWithDyingWorkers runs 64 clients while workers are killed and restarted. No client
+// hangs, cut streams end with an error frame, requests without content succeed on another worker,
+// and afterwards no goroutine or request is left.
 func TestSoakWithDyingWorkers(t *testing.T) {
 	s := &totals{left: map[string]time.Time{}, seen: map[string]time.Time{}, clients: 64}
 	r := newSoak(t, s)
@@ -62,26 +62,26 @@ func TestSoakWithDyingWorkers(t *testing.T) {
 		dice := rand.New(rand.NewPCG(uint64(i), 1))
 		clients.Go(func() {
 			for ctx.Err() == nil {
-				r.once(s, dice)
+				r.sendOne(s, dice)
 			}
 		})
 	}
-	r.haunt(ctx, s)
+	r.killWorkers(ctx, s)
 	clients.Wait()
 
 	for _, f := range s.failures[:min(len(s.failures), 20)] {
 		t.Error(f)
 	}
 	if s.whole == 0 || s.cut == 0 || s.cancelled == 0 || s.answers == 0 {
-		t.Error("the soak has not met everything")
+		t.Error("the soak does not have every kind of result")
 	}
 	r.Client.CloseIdleConnections()
 	r.WaitUntilQuiet()
 	after := 0.0
 	rig.Eventually(t, func() error {
-		// A few are the scrape's own and those of timers and connections about to end.
+		// The margin covers the scrape, timers and closing connections.
 		if after = r.goroutines(); after > before+10 {
-			return fmt.Errorf("there are %v goroutines, before there were %v", after, before)
+			return fmt.Errorf("the gateway has %v goroutines, it had %v", after, before)
 		}
 		return nil
 	})
@@ -96,8 +96,8 @@ func TestSoakWithDyingWorkers(t *testing.T) {
 		s.whole, s.cut, s.deaths, s.cancelled, s.answers, before, after), took)
 }
 
-// newSoak is a rig of three workers whose streams take most of a second, which
-// note when a request of theirs is cancelled.
+// newSoak returns a rig of three workers. Their streams take most of a second; they record when a
+// request is cancelled.
 func newSoak(t *testing.T, s *totals) *chaosRig {
 	t.Helper()
 	script := func(_ string, body []byte) engines.Script {
@@ -134,10 +134,10 @@ func newSoak(t *testing.T, s *totals) *chaosRig {
 	return r
 }
 
-// soakText is a stream of some 70 tokens.
+// soakText is a stream of about 70 tokens.
 const soakText = answerText + " " + answerText + " " + answerText + " " + answerText
 
-// goroutines is how many the gateway has.
+// goroutines returns the number of goroutines in the gateway.
 func (r *chaosRig) goroutines() (n float64) {
 	r.T.Helper()
 	rig.Eventually(r.T, func() error {
@@ -148,9 +148,9 @@ func (r *chaosRig) goroutines() (n float64) {
 	return n
 }
 
-// haunt kills one worker after the other until ctx ends, each at a moment of
-// chance when the gateway has found all of them well, and starts it again.
-func (r *chaosRig) haunt(ctx context.Context, s *totals) {
+// killWorkers kills and restarts random workers at random times until ctx ends. Before each kill
+// it waits until the gateway finds all workers healthy.
+func (r *chaosRig) killWorkers(ctx context.Context, s *totals) {
 	r.T.Helper()
 	for ctx.Err() == nil {
 		rig.Eventually(r.T, func() error {
@@ -172,13 +172,13 @@ func (r *chaosRig) haunt(ctx context.Context, s *totals) {
 		w := r.Workers[rand.IntN(len(r.Workers))]
 		w.Stop()
 		s.deaths++
-		rig.Pause(ctx, rand.N(200*time.Millisecond)) // so long it is dead
+		rig.Pause(ctx, rand.N(200*time.Millisecond))
 		w.Listen()
 	}
 }
 
-// once is one request of one client.
-func (r *chaosRig) once(s *totals, dice *rand.Rand) {
+// sendOne sends one random request and counts its result.
+func (r *chaosRig) sendOne(s *totals, dice *rand.Rand) {
 	if dice.IntN(5) == 0 {
 		got, err := r.try(r.Request(context.Background(), http.MethodPost, chat.path, chat.body))
 		switch {
@@ -202,17 +202,17 @@ func (r *chaosRig) once(s *totals, dice *rand.Rand) {
 	}
 	defer resp.Body.Close()
 	if dice.IntN(4) == 0 {
-		r.leave(s, req, resp, dice, cancel)
+		r.cancelStream(s, req, resp, dice, cancel)
 		return
 	}
 	body, err := io.ReadAll(resp.Body)
-	h := heard(string(body))
+	h := transcriptOfStream(string(body))
 	switch {
 	case resp.StatusCode != http.StatusOK:
 		s.fail("a stream that had not begun is %d: %s", resp.StatusCode, body)
 	case err != nil:
 		s.fail("a stream ended with %v after %q", err, body)
-	case len(h.errors) == 0 && h.text == soakText && d.proven(h):
+	case len(h.errors) == 0 && h.text == soakText && d.complete(h):
 		s.count(&s.whole)
 	case len(h.errors) == 1 && h.done == 0 && h.ends == 0 && h.text != "":
 		s.count(&s.cut)
@@ -221,14 +221,14 @@ func (r *chaosRig) once(s *totals, dice *rand.Rand) {
 	}
 }
 
-// leave reads a part of a stream and goes.
-func (r *chaosRig) leave(s *totals, req *http.Request, resp *http.Response, dice *rand.Rand,
+// cancelStream reads a part of a stream and disconnects.
+func (r *chaosRig) cancelStream(s *totals, req *http.Request, resp *http.Response, dice *rand.Rand,
 	cancel context.CancelFunc) {
 	part := make([]byte, 1+dice.IntN(8<<10))
 	_, err := io.ReadFull(resp.Body, part)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err == nil { // else it had ended, whole or cut
+	if err == nil { // otherwise the stream had already ended
 		s.left[req.Header.Get("X-Request-Id")] = time.Now()
 	}
 	s.cancelled++

@@ -16,13 +16,13 @@ import (
 	"tierway/engines"
 )
 
-// archive is an engine that keeps responses and files, in whosever name it is asked.
-// A stream of it says that it has begun, and waits.
+// archive is an engine that stores responses and files without checking the tenant. Its streams
+// send their first events and then wait.
 type archive struct {
 	t    *testing.T
 	name string
 	url  string
-	left atomic.Int64 // clients that left a stream
+	left atomic.Int64 // cancelled streams
 
 	mu   sync.Mutex
 	seen []string // method, path and key of each request
@@ -51,11 +51,11 @@ func (a *archive) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	a.mu.Unlock()
 	if strings.Contains(string(body), `"stream":true`) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		a.say(w,
+		a.sendEvent(w,
 			fmt.Sprintf(
 				`{"type":"response.created","sequence_number":0,"response":{"id":"resp_%s","object":"response","status":"queued"}}`,
 				a.name))
-		a.say(w, `{"type":"response.output_text.delta","sequence_number":1,"delta":"Once"}`)
+		a.sendEvent(w, `{"type":"response.output_text.delta","sequence_number":1,"delta":"Once"}`)
 		if strings.Contains(string(body), "break off") {
 			panic(http.ErrAbortHandler)
 		}
@@ -65,7 +65,7 @@ func (a *archive) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 	if q.URL.Query().Get("stream") == "true" {
 		w.Header().Set("Content-Type", "text/event-stream")
-		a.say(w,
+		a.sendEvent(w,
 			fmt.Sprintf(
 				`{"type":"response.completed","sequence_number":2,"response":{"id":"resp_%s","object":"response","status":"completed"}}`, a.name))
 		return
@@ -74,15 +74,15 @@ func (a *archive) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	fmt.Fprintf(w, `{"id":"resp_%s","object":"response","status":"completed","output":[]}`, a.name)
 }
 
-// say sends one event.
-func (a *archive) say(w http.ResponseWriter, data string) {
+// sendEvent sends one event.
+func (a *archive) sendEvent(w http.ResponseWriter, data string) {
 	fmt.Fprintf(w, "data: %s\n\n", data)
 	if err := http.NewResponseController(w).Flush(); err != nil {
 		a.t.Error(err)
 	}
 }
 
-// last returns the latest request, and how many there were.
+// last returns the latest request and the number of requests.
 func (a *archive) last() (line string, n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -92,7 +92,7 @@ func (a *archive) last() (line string, n int) {
 	return line, n
 }
 
-// keysOfTwo are the keys of two tenants, acme and evil.
+// keysOfTwo returns the setting auth with two tenants, acme and evil.
 func keysOfTwo() string {
 	return fmt.Sprintf("{ keys: [ { name: acme, sha256: %s }, { name: evil, sha256: %s } ] }", rig.Digest("acme-key"),
 		rig.Digest("evil-key"))
@@ -100,7 +100,7 @@ func keysOfTwo() string {
 
 const acme, evil = "Bearer acme-key", "Bearer evil-key"
 
-// archiveTiers are tiers over archives, with more for each worker.
+// archiveTiers returns the setting tiers with archives as workers. more is added to each worker.
 func archiveTiers(more string, all ...*archive) string {
 	var list []string
 	for i, a := range all {
@@ -109,8 +109,8 @@ func archiveTiers(more string, all ...*archive) string {
 	return "[ { name: small, model: sim, serves: [chat, responses], workers: [ " + strings.Join(list, ", ") + " ] } ]"
 }
 
-// TestStoredResponsesOutliveAReload: a response belongs to its worker's name, however
-// a reload has the worker reached, checked or paid for.
+// TestStoredResponsesOutliveAReload: a stored response belongs to its worker's name. A reload may
+// change the worker's URL, key, timeouts or health checks.
 func TestStoredResponsesOutliveAReload(t *testing.T) {
 	t.Parallel()
 	home, other, moved := newArchive(t, "a"), newArchive(t, "b"), newArchive(t, "c")
@@ -165,8 +165,8 @@ func TestStoredResponsesOutliveAReload(t *testing.T) {
 	}
 }
 
-// TestAStreamedResponseIsReachedWhileItIsMade, and after its client has left.
-func TestAStreamedResponseIsReachedWhileItIsMade(t *testing.T) {
+// TestStreamedResponseCanBeReadDuringItsStream, and after its client has disconnected.
+func TestStreamedResponseCanBeReadDuringItsStream(t *testing.T) {
 	t.Parallel()
 	engine := newArchive(t, "a")
 	r := newRig(t, 0, rig.Settings{"auth": keysOfTwo(), "tiers": archiveTiers("", engine)}, engines.Config{})
@@ -201,8 +201,8 @@ func TestAStreamedResponseIsReachedWhileItIsMade(t *testing.T) {
 	ask("after its client left")
 }
 
-// TestNoTenantReachesAnothersObjects: not on any path, and not after a restart, which
-// forgets whose a response is.
+// TestNoTenantReachesAnothersObjects on any path, nor after a restart, which loses the owners of
+// responses.
 func TestNoTenantReachesAnothersObjects(t *testing.T) {
 	t.Parallel()
 	engine, rest, own := newArchive(t, "a"), newArchive(t, "b"), newArchive(t, "c")
@@ -264,9 +264,9 @@ func TestNoTenantReachesAnothersObjects(t *testing.T) {
 	}
 }
 
-// TestAResponsesStreamThatBreaksOffFails: its last event is response.failed with the
-// response's id and the next number, for clients that read no other error.
-func TestAResponsesStreamThatBreaksOffFails(t *testing.T) {
+// TestCutResponsesStreamEndsWithResponseFailed: response.failed has the response's id and the next
+// sequence number, for clients that read no other error.
+func TestCutResponsesStreamEndsWithResponseFailed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 0, rig.Settings{"tiers": archiveTiers("", newArchive(t, "a"))}, engines.Config{})
 	got := r.post("/v1/responses", `{"model":"sim","input":"break off","stream":true}`)
@@ -279,9 +279,9 @@ func TestAResponsesStreamThatBreaksOffFails(t *testing.T) {
 	}
 }
 
-// TestActionsBelowResponsesAreNoMethods: they pass to an engine of the dialect, and
-// are not found where there is none.
-func TestActionsBelowResponsesAreNoMethods(t *testing.T) {
+// TestActionsBelowResponsesAreForwarded: known actions are forwarded to an engine of the dialect;
+// unknown ones are 404.
+func TestActionsBelowResponsesAreForwarded(t *testing.T) {
 	t.Parallel()
 	engine := newArchive(t, "a")
 	r := newRig(t, 0, rig.Settings{"tiers": archiveTiers("", engine)}, engines.Config{})

@@ -17,16 +17,16 @@ import (
 	"tierway/engines/chaos"
 )
 
-// hanging is an engine that falls silent after so many tokens.
+// hanging returns an engine that sends nothing more after a number of tokens.
 func hanging(after int) engines.Config {
 	return engines.Config{Script: func(string, []byte) engines.Script {
 		return engines.Script{Text: answerText, HoldAfter: after}
 	}}
 }
 
-// TestACancelReachesTheEngine: whoever waits for an answer and leaves frees the
-// engine, before the first byte, in a stream, and of a whole answer.
-func TestACancelReachesTheEngine(t *testing.T) {
+// TestCancelReachesTheEngine: a client that disconnects frees the engine, during a stream and
+// before an answer that is not a stream.
+func TestCancelReachesTheEngine(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, nil, hanging(3))
 	const rounds = 50
@@ -37,7 +37,7 @@ func TestACancelReachesTheEngine(t *testing.T) {
 		s.ReadUntil("content")
 		before := time.Now()
 		s.Cancel()
-		r.seesCancels(int64(i + 1))
+		r.waitForCancels(int64(i + 1))
 		took = append(took, r.Workers[0].Engine.Stats().CancelledAt.Sub(before))
 		ids = append(ids, s.ID)
 	}
@@ -49,7 +49,7 @@ func TestACancelReachesTheEngine(t *testing.T) {
 	report(t, "cancel of a stream reaches the engine", took)
 	if m, err := r.Metrics(); err != nil || m.Sum("tierway_stream_end_total", `reason="client_gone"`) != rounds ||
 		m.Sum("tierway_attempts_total", `result="excluded"`) != rounds {
-		t.Errorf("the cancels are not counted as nobody's fault (%v): %v", err, m)
+		t.Errorf("the cancels are not counted as excluded attempts (%v): %v", err, m)
 	}
 
 	took = nil
@@ -75,24 +75,24 @@ func TestACancelReachesTheEngine(t *testing.T) {
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Fatalf("the client ended with %v", err)
 		}
-		r.seesCancels(int64(rounds + i + 1))
+		r.waitForCancels(int64(rounds + i + 1))
 		took = append(took, r.Workers[0].Engine.Stats().CancelledAt.Sub(before))
 	}
 	report(t, "cancel of a whole answer reaches the engine", took)
 }
 
-// seesCancels waits until the workers saw so many clients leave.
-func (r *chaosRig) seesCancels(n int64) {
+// waitForCancels waits until n requests are cancelled at the workers.
+func (r *chaosRig) waitForCancels(n int64) {
 	r.T.Helper()
 	rig.Eventually(r.T, func() error {
 		if got := r.cancelled(); got != n {
-			return fmt.Errorf("the workers saw %d clients leave, want %d", got, n)
+			return fmt.Errorf("%d requests are cancelled at the workers, want %d", got, n)
 		}
 		return nil
 	})
 }
 
-// report prints how long something took, to be read and not asserted.
+// report logs quantiles of durations, without checking them.
 func report(t *testing.T, what string, took []time.Duration) {
 	t.Helper()
 	if len(took) == 0 {
@@ -104,13 +104,13 @@ func report(t *testing.T, what string, took []time.Duration) {
 		took[len(took)*99/100].Round(time.Microsecond), len(took))
 }
 
-// TestARequestThatItsClientResets takes its engine with it, as one that is closed.
-func TestARequestThatItsClientResets(t *testing.T) {
+// TestResetReachesTheEngine: a connection reset by the client cancels the request like a close.
+func TestResetReachesTheEngine(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, nil, hanging(2))
 	for i, stream := range []bool{true, false} {
 		c := r.dial()
-		body := chat.ask(stream)
+		body := chat.requestBody(stream)
 		c.send(head + fmt.Sprintf("X-Request-Id: reset-%d\r\nContent-Length: %d\r\n\r\n", i, len(body)) + body)
 		rig.Eventually(t, func() error {
 			if r.Workers[0].Engine.Stats().Running != 1 {
@@ -122,7 +122,7 @@ func TestARequestThatItsClientResets(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.Close()
-		r.seesCancels(int64(i + 1))
+		r.waitForCancels(int64(i + 1))
 		if line := r.AccessLine(fmt.Sprintf("reset-%d", i)); line["outcome"] != "client_gone" ||
 			!stream && line["status"] != 499.0 {
 			t.Errorf("the log says %v", line)
@@ -130,12 +130,12 @@ func TestARequestThatItsClientResets(t *testing.T) {
 	}
 }
 
-// beating opens streams early.
+// beating makes the gateway open streams early and send heartbeats.
 const beating = `{ heartbeat_after: 50ms }`
 
-// TestHeartbeats: comments in every pause, which no
-// client takes for events, and the answer is whole between them.
-func TestHeartbeats(t *testing.T) {
+// TestStreamsGetHeartbeats: in every pause the gateway sends comments, which clients ignore, and
+// the answer between them is complete.
+func TestStreamsGetHeartbeats(t *testing.T) {
 	t.Parallel()
 	for _, d := range []dialect{chat, responses, messages} {
 		release := make(chan struct{})
@@ -152,13 +152,13 @@ func TestHeartbeats(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", d.name, err)
 		}
-		if h := heard(body); h.text != answerText || !d.proven(h) || len(h.errors) > 0 {
+		if h := transcriptOfStream(body); h.text != answerText || !d.complete(h) || len(h.errors) > 0 {
 			t.Errorf("%s: the client heard %+v of %s", d.name, h, body)
 		}
 	}
 }
 
-// TestNoHeartbeatsInWholeAnswers: JSON has no place for comments.
+// TestNoHeartbeatsInWholeAnswers: JSON cannot have comments.
 func TestNoHeartbeatsInWholeAnswers(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -173,7 +173,7 @@ func TestNoHeartbeatsInWholeAnswers(t *testing.T) {
 		}
 		other <- got
 	}()
-	s := r.stream(chat.path, chat.stream) // its heartbeats tell that the time has come
+	s := r.stream(chat.path, chat.stream) // its heartbeats show that heartbeats are due
 	s.ReadUntil(": keep-alive\n\n: keep-alive\n\n: keep-alive\n\n")
 	close(release)
 	if _, err := s.ReadRest(); err != nil {
@@ -185,19 +185,19 @@ func TestNoHeartbeatsInWholeAnswers(t *testing.T) {
 	}
 }
 
-// TestAnOpenStreamMayStillMove: after heartbeats and before content, a worker that
-// fails is replaced and the client never knows.
-func TestAnOpenStreamMayStillMove(t *testing.T) {
+// TestStreamWithHeartbeatsOnlyIsRetried: if a worker fails after heartbeats and before content,
+// another worker serves the stream, and the client does not notice.
+func TestStreamWithHeartbeatsOnlyIsRetried(t *testing.T) {
 	t.Parallel()
 	for _, d := range []dialect{chat, completions, responses, messages} {
 		r, gates := newGatedRig(t, 2, rig.Settings{"queue": beating})
 		s := r.stream(d.path, d.stream)
 		s.ReadUntil(": keep-alive\n\n")
 		gates[0].release(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-		s.ReadUntil(": keep-alive\n\n: keep-alive\n\n") // the second waits too
+		s.ReadUntil(": keep-alive\n\n: keep-alive\n\n") // heartbeats continue for the second attempt
 		gates[1].release(gates[1].next.ServeHTTP)
 		body, err := s.ReadRest()
-		if h := heard(body); err != nil || h.text != answerText || !d.proven(h) || len(h.errors) > 0 {
+		if h := transcriptOfStream(body); err != nil || h.text != answerText || !d.complete(h) || len(h.errors) > 0 {
 			t.Errorf("%s: the client heard %+v (%v) of %s", d.name, h, err, body)
 		}
 		if line := r.AccessLine(s.ID); line["attempts"] != 2.0 || line["outcome"] != "ok" || line["worker"] != "w1" ||
@@ -207,9 +207,9 @@ func TestAnOpenStreamMayStillMove(t *testing.T) {
 	}
 }
 
-// TestAnOpenStreamFailsByAFrame: once a heartbeat was sent there is no status any
-// more, but there is one error frame and no clean end.
-func TestAnOpenStreamFailsByAFrame(t *testing.T) {
+// TestFailureAfterHeartbeatsIsAnErrorFrame: after a heartbeat the status is already sent, so a
+// failed stream ends with one error frame and without a proper end.
+func TestFailureAfterHeartbeatsIsAnErrorFrame(t *testing.T) {
 	t.Parallel()
 	refused := func(code int) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -231,7 +231,7 @@ func TestAnOpenStreamFailsByAFrame(t *testing.T) {
 				attempts = 2
 			}
 			body, err := s.ReadRest()
-			if h := heard(body); err != nil || len(h.errors) != 1 || h.done > 0 || h.ends > 0 || h.text != "" {
+			if h := transcriptOfStream(body); err != nil || len(h.errors) != 1 || h.done > 0 || h.ends > 0 || h.text != "" {
 				t.Errorf("%s %d: the client heard %+v (%v) of %s", d.name, code, h, err, body)
 			}
 			if line := r.AccessLine(s.ID); line["attempts"] != attempts || line["outcome"] != outcome {
@@ -241,9 +241,9 @@ func TestAnOpenStreamFailsByAFrame(t *testing.T) {
 	}
 }
 
-// TestASlowReaderIsCut: a client that takes nothing is cut after client_stall,
-// and its engine is free.
-func TestASlowReaderIsCut(t *testing.T) {
+// TestStalledReaderIsDisconnected: a client that reads nothing is disconnected after client_stall,
+// which frees its engine.
+func TestStalledReaderIsDisconnected(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, rig.Settings{"timeouts": `{ client_stall: 500ms, idle: 30s }`}, engines.Config{})
 	for i, d := range []dialect{chat, completions} {
@@ -266,19 +266,19 @@ func TestASlowReaderIsCut(t *testing.T) {
 	}
 }
 
-// TestTheClientsOwnTimeoutEndsTheWork: an SDK says how long it waits, and nobody
-// works on an answer that comes later.
-func TestTheClientsOwnTimeoutEndsTheWork(t *testing.T) {
+// TestClientTimeoutCancelsTheRequest: the gateway cancels a request when the timeout that the SDK
+// announces has passed.
+func TestClientTimeoutCancelsTheRequest(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, nil, engines.Config{})
 	if err := r.Workers[0].Set(chaos.Fault{Kind: chaos.Hang}); err != nil {
 		t.Fatal(err)
 	}
 	got := r.post(chat.path, chat.body, "X-Stainless-Timeout", "0.5")
-	refuses(t, "a whole answer", got, http.StatusGatewayTimeout, "worker_timeout")
+	checkError(t, "a whole answer", got, http.StatusGatewayTimeout, "worker_timeout")
 	got = r.post(chat.path, chat.stream, "X-Stainless-Timeout", "0.5")
-	refuses(t, "a stream's first event", got, http.StatusGatewayTimeout, "worker_timeout")
-	r.seesCancels(2)
+	checkError(t, "a stream's first event", got, http.StatusGatewayTimeout, "worker_timeout")
+	r.waitForCancels(2)
 	if m, err := r.Metrics(); err != nil || m.Sum("tierway_attempts_total", `result="excluded"`) != 2 {
 		t.Errorf("the worker is blamed (%v)", err)
 	}

@@ -26,7 +26,7 @@ import (
 	"tierway/engines/chaos"
 )
 
-// authority signs nothing but itself: a certificate with its key in two files.
+// authority is a self-signed certificate with its key, in two files.
 type authority struct{ cert, key string }
 
 func newAuthority(t *testing.T) authority {
@@ -34,7 +34,7 @@ func newAuthority(t *testing.T) authority {
 	return authority{filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")}
 }
 
-// issue replaces the files by a new certificate of that number.
+// issue replaces the files with a new certificate with a serial number.
 func (a authority) issue(t *testing.T, serial int64) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -55,7 +55,7 @@ func (a authority) issue(t *testing.T, serial int64) {
 	replace(t, a.cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
-// replace writes a file as certificate managers do: whole or not at all.
+// replace replaces a file atomically, like certificate managers.
 func replace(t *testing.T, path string, content []byte) {
 	t.Helper()
 	if err := os.WriteFile(path+".new", content, 0o600); err != nil {
@@ -66,13 +66,13 @@ func replace(t *testing.T, path string, content []byte) {
 	}
 }
 
-// section is the configuration's.
+// section returns the setting tls.
 func (a authority) section() string { return fmt.Sprintf("{ cert: %q, key: %q }", a.cert, a.key) }
 
-// trusting is a client's side; the tests look at the certificate themselves.
+// trusting returns a client configuration that accepts any certificate.
 func trusting() *tls.Config { return &tls.Config{InsecureSkipVerify: true} }
 
-// serial is the number of the certificate that a new handshake sees.
+// serial returns the serial number of the certificate in a new handshake.
 func (r *chaosRig) serial() (int64, error) {
 	c, err := tls.Dial("tcp", r.DataAddr, trusting())
 	if err != nil {
@@ -82,9 +82,9 @@ func (r *chaosRig) serial() (int64, error) {
 	return c.ConnectionState().PeerCertificates[0].SerialNumber.Int64(), nil
 }
 
-// TestANewCertificateIsSeenWithoutARestart, one that is broken is not, and
-// connections of the old one go on.
-func TestANewCertificateIsSeenWithoutARestart(t *testing.T) {
+// TestNewCertificateIsUsedWithoutARestart: the gateway ignores a broken file, and connections with
+// the old certificate stay open.
+func TestNewCertificateIsUsedWithoutARestart(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	a.issue(t, 1)
@@ -112,8 +112,8 @@ func TestANewCertificateIsSeenWithoutARestart(t *testing.T) {
 		if n != 2 {
 			t.Fatalf("with a broken file the certificate is number %d (%v)", n, err)
 		}
-		if time.Since(broken) < 1500*time.Millisecond { // the files are looked at each second
-			return fmt.Errorf("the broken file may not have been looked at")
+		if time.Since(broken) < 1500*time.Millisecond { // the gateway checks the files every second
+			return fmt.Errorf("the gateway may not have read the broken file yet")
 		}
 		return nil
 	})
@@ -134,17 +134,17 @@ func TestANewCertificateIsSeenWithoutARestart(t *testing.T) {
 	if c, err := tls.Dial("tcp", r.DataAddr, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11}); err ==
 		nil {
 		c.Close()
-		t.Error("TLS 1.1 is spoken")
+		t.Error("TLS 1.1 is accepted")
 	}
 }
 
-// TestHTTP2StreamsAreApart: one connection carries several, and a client that
-// cancels one of them frees its engine and harms none of the others.
-func TestHTTP2StreamsAreApart(t *testing.T) {
+// TestHTTP2StreamsAreIndependent: cancelling one of several streams on a connection frees its
+// engine and does not affect the others.
+func TestHTTP2StreamsAreIndependent(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	a.issue(t, 1)
-	engine, on := released()
+	engine, on := pausingEngine()
 	r := newRig(t, 1, rig.Settings{"tls": a.section(), "queue": beating}, engine)
 	r.Client = &http.Client{Transport: &http.Transport{TLSClientConfig: trusting(), ForceAttemptHTTP2: true,
 		DisableCompression: true}}
@@ -170,7 +170,7 @@ func TestHTTP2StreamsAreApart(t *testing.T) {
 	for i, s := range open[:streams/2] {
 		before := time.Now()
 		s.Cancel()
-		r.seesCancels(int64(i + 1))
+		r.waitForCancels(int64(i + 1))
 		took = append(took, r.Workers[0].Engine.Stats().CancelledAt.Sub(before))
 		if line := r.AccessLine(s.ID); line["outcome"] != "client_gone" {
 			t.Errorf("the log says %v", line)
@@ -183,17 +183,17 @@ func TestHTTP2StreamsAreApart(t *testing.T) {
 	close(on)
 	for _, s := range open[streams/2:] {
 		body, err := s.ReadRest()
-		if h := heard(body); err != nil || h.text != answerText || !chat.proven(h) {
-			t.Errorf("a stream beside those that were cancelled ended with %v: %s", err, body)
+		if h := transcriptOfStream(body); err != nil || h.text != answerText || !chat.complete(h) {
+			t.Errorf("a stream that was not cancelled ended with %v: %s", err, body)
 		}
 	}
 	if n := r.cancelled(); n != streams/2 {
-		t.Errorf("the engine saw %d clients leave, want %d", n, streams/2)
+		t.Errorf("%d requests were cancelled at the engine, want %d", n, streams/2)
 	}
 }
 
-// TestHTTP2CutsAreNoCleanEnds: a worker that dies is an error frame there too.
-func TestHTTP2CutsAreNoCleanEnds(t *testing.T) {
+// TestCutHTTP2StreamEndsWithAnErrorFrame, as over HTTP/1.1.
+func TestCutHTTP2StreamEndsWithAnErrorFrame(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	a.issue(t, 1)
@@ -207,8 +207,8 @@ func TestHTTP2CutsAreNoCleanEnds(t *testing.T) {
 	checkCut(t, chat, rig.Reply{Body: body, Err: err}, want{code: "worker_error"})
 }
 
-// TestRapidResetsLeaveNothingBehind: a client that opens HTTP/2 streams and resets
-// them at once costs what it asked for and no more, and the next one is served.
+// TestRapidResetsLeaveNothingBehind: a client opens HTTP/2 streams and resets them at once.
+// Afterwards no request is left, and the next request is served.
 func TestRapidResetsLeaveNothingBehind(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
@@ -237,6 +237,6 @@ func TestRapidResetsLeaveNothingBehind(t *testing.T) {
 	s.ReadUntil("The ")
 	s.Cancel()
 	if hits, left := r.hits(), r.cancelled(); hits == 0 || hits > 401 {
-		t.Errorf("the engine saw %d requests, of which %d were left", hits, left)
+		t.Errorf("the engine received %d requests, %d of them cancelled", hits, left)
 	}
 }

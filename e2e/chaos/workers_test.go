@@ -15,11 +15,11 @@ import (
 	"tierway/engines"
 )
 
-// wholeAnswer is a chat answer that is one JSON object.
+// wholeAnswer is a chat answer that is not a stream.
 const wholeAnswer = `{"id":"x","object":"chat.completion","model":"sim","choices":[{"index":0,"finish_reason":"stop",` +
 	`"message":{"role":"assistant","content":"hi"}}],"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}`
 
-// oneTier is a tier whose workers are at the URLs, named w0, w1, …
+// oneTier returns the setting tiers with one tier of workers w0, w1, … at the URLs.
 func oneTier(urls ...string) string {
 	var list []string
 	for i, url := range urls {
@@ -28,9 +28,9 @@ func oneTier(urls ...string) string {
 	return "[ { name: small, model: sim, workers: [ " + strings.Join(list, ", ") + " ] } ]"
 }
 
-// TestLargeHeadsOfAWorkerAreReadAgainAndAgain: every answer of the worker, those
-// to health checks too, has 5 KB of header on connections that stay open.
-func TestLargeHeadsOfAWorkerAreReadAgainAndAgain(t *testing.T) {
+// TestLargeResponseHeadersOnKeptConnections: every response of the worker, also to health checks,
+// has 5 KB of headers.
+func TestLargeResponseHeadersOnKeptConnections(t *testing.T) {
 	t.Parallel()
 	var checks atomic.Int64
 	w := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -54,7 +54,7 @@ func TestLargeHeadsOfAWorkerAreReadAgainAndAgain(t *testing.T) {
 	}
 	rig.Eventually(t, func() error {
 		if !r.Alive() {
-			return nil // which quiet tells below
+			return nil // the check below fails
 		}
 		if checks.Load() < 4 {
 			return errors.New("the checks have stopped")
@@ -62,12 +62,12 @@ func TestLargeHeadsOfAWorkerAreReadAgainAndAgain(t *testing.T) {
 		return nil
 	})
 	if !r.Alive() {
-		t.Error("the gateway has died")
+		t.Error("the gateway has crashed")
 	}
 }
 
-// TestQueriesOfAnyBytesReachWorkers: one client that sends what a request line may
-// not hold gets its answers, and takes no worker away from the others.
+// TestQueriesOfAnyBytesReachWorkers: a query with bytes that a request line must not contain is
+// escaped and served, and it ejects no worker.
 func TestQueriesOfAnyBytesReachWorkers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 2, nil, engines.Config{})
@@ -98,7 +98,7 @@ func TestQueriesOfAnyBytesReachWorkers(t *testing.T) {
 	}
 }
 
-// TestQueriesOverHTTP2ReachWorkers: there a blank ends no request line.
+// TestQueriesOverHTTP2ReachWorkers: over HTTP/2 a query may contain a space.
 func TestQueriesOverHTTP2ReachWorkers(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
@@ -113,9 +113,9 @@ func TestQueriesOverHTTP2ReachWorkers(t *testing.T) {
 	}
 }
 
-// TestAWorkerThatIsTheGatewayItselfEndsAtOnce: one chat is two requests, and with
-// health checks the worker is down.
-func TestAWorkerThatIsTheGatewayItselfEndsAtOnce(t *testing.T) {
+// TestWorkerThatIsTheGatewayItselfIsDetected: a chat causes at most two requests (508). With health
+// checks, the worker is down.
+func TestWorkerThatIsTheGatewayItselfIsDetected(t *testing.T) {
 	t.Parallel()
 	for health, want := range map[string]struct {
 		status int
@@ -138,7 +138,7 @@ func TestAWorkerThatIsTheGatewayItselfEndsAtOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		refuses(t, health, r.post(chat.path, chat.body), want.status, want.code)
+		checkError(t, health, r.post(chat.path, chat.body), want.status, want.code)
 		after, err := p.Metrics()
 		if err != nil {
 			t.Fatal(err)

@@ -15,17 +15,17 @@ import (
 	"tierway/engines"
 )
 
-// noMidnight waits until no UTC day ends within the next minutes: budgets begin
-// anew there.
-func noMidnight(t *testing.T) {
+// waitPastMidnight waits until no UTC day ends within the next three minutes, because budgets
+// start again at midnight.
+func waitPastMidnight(t *testing.T) {
 	t.Helper()
 	for time.Until(time.Now().UTC().Truncate(24*time.Hour).Add(24*time.Hour)) < 3*time.Minute {
 		pause(time.Second)
 	}
 }
 
-// total is the usage of an answer.
-func total(t *testing.T, got rig.Reply) int64 {
+// totalTokens returns the total_tokens of an answer.
+func totalTokens(t *testing.T, got rig.Reply) int64 {
 	t.Helper()
 	var body struct {
 		Usage struct {
@@ -38,9 +38,9 @@ func total(t *testing.T, got rig.Reply) int64 {
 	return body.Usage.Total
 }
 
-// spend has clients ask gateways until they have spent so many tokens together or
-// are told that the budget is spent, and returns what they have spent, how much
-// their largest request was, and whether they were told.
+// spend sends requests from several clients until they have used a number of tokens together or
+// the budget is exhausted. It returns the tokens used, the tokens of the largest request, and
+// whether the budget was exhausted.
 func (r *stateRig) spend(clients int, tokens int64, gateways ...*gateway.Process) (spent, largest int64, told bool) {
 	r.T.Helper()
 	var mu sync.Mutex
@@ -63,7 +63,7 @@ func (r *stateRig) spend(clients int, tokens int64, gateways ...*gateway.Process
 					r.T.Error(err)
 					told = true
 				case got.Status == http.StatusOK:
-					spent, largest = spent+total(r.T, got), max(largest, total(r.T, got))
+					spent, largest = spent+totalTokens(r.T, got), max(largest, totalTokens(r.T, got))
 				case got.Status == http.StatusTooManyRequests && contains(got.Body, "insufficient_quota"):
 					told = true
 				default:
@@ -78,21 +78,20 @@ func (r *stateRig) spend(clients int, tokens int64, gateways ...*gateway.Process
 	return spent, largest, told
 }
 
-// refuses checks that a spent budget is told as one, without an invitation to try
-// again.
-func (r *stateRig) refuses(p *gateway.Process, when string) {
+// checkBudgetExhausted checks that a request gets insufficient_quota and x-should-retry: false.
+func (r *stateRig) checkBudgetExhausted(p *gateway.Process, when string) {
 	r.T.Helper()
 	got := r.ask(p.BaseURL)
 	if got.Status != http.StatusTooManyRequests || !contains(got.Body, "insufficient_quota") ||
 		got.Header.Get("X-Should-Retry") != "false" {
-		r.T.Errorf("%s a spent budget is told %d, x-should-retry %q: %s", when, got.Status, got.Header.Get("X-Should-Retry"),
-			got.Body)
+		r.T.Errorf("%s, a request beyond the budget gets %d, x-should-retry %q: %s", when, got.Status,
+			got.Header.Get("X-Should-Retry"), got.Body)
 	}
 }
 
-// TestABudgetStaysSpent spends a day's tokens through gateways that are
-// stopped, killed and lose their Redis in between. Together no more is spent than
-// the budget and what was under way when it ended, and it stays spent.
+// TestABudgetStaysSpent uses a day's tokens through gateways that are stopped, killed and lose
+// their Redis in between. The tokens used exceed the budget at most by the requests in flight when
+// it ended, and the budget stays exhausted.
 func TestABudgetStaysSpent(t *testing.T) {
 	t.Parallel()
 	const budget, clients = 9000, 16
@@ -108,7 +107,7 @@ func TestABudgetStaysSpent(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			noMidnight(t)
+			waitPastMidnight(t)
 			r := newRig(t, 2, engines.Config{})
 			url, redis := "", (*backends.RedisServer)(nil)
 			if c.redis {
@@ -122,7 +121,7 @@ func TestABudgetStaysSpent(t *testing.T) {
 			}
 			again := func() {
 				for i := range gs {
-					gs[i] = r.took(gs[i].StartAgain())
+					gs[i] = r.addGateway(gs[i].StartAgain())
 					gs[i].WaitUntilReady()
 				}
 			}
@@ -132,7 +131,7 @@ func TestABudgetStaysSpent(t *testing.T) {
 			}{
 				{"a stop", again},
 				{"a crash", func() {
-					pause(1500 * time.Millisecond) // the ledger is written every second
+					pause(1500 * time.Millisecond) // the ledger is written once per second
 					for _, p := range gs {
 						p.Kill()
 					}
@@ -147,7 +146,7 @@ func TestABudgetStaysSpent(t *testing.T) {
 					if redis != nil {
 						redis.Restart()
 						for _, p := range gs {
-							metric(t, p, "tierway_redis_up", 1, rig.Patience)
+							waitForMetric(t, p, "tierway_redis_up", 1, rig.Patience)
 						}
 					}
 				}},
@@ -161,18 +160,17 @@ func TestABudgetStaysSpent(t *testing.T) {
 				}
 				e.do()
 			}
-			before := r.alone()
+			before := r.decidedAlone()
 			part, big, told := r.spend(clients, 2*budget, gs...)
-			alone := int64(r.alone() - before)
+			alone := int64(r.decidedAlone() - before)
 			spent, largest = spent+part, max(largest, big)
 			if !told {
 				t.Errorf("%d tokens were spent of a budget of %d", spent, budget)
 			}
-			// A budget counts what is settled. One gateway counts its own at once; the
-			// others learn of it a moment later, through Redis or by the next request that
-			// it decides. Each client has one request under way, and with several gateways
-			// one more that is not yet known to all. A gateway that decides without Redis
-			// knows what it has settled itself and has last read.
+			// A budget counts settled requests. A gateway counts its own at once; the others count
+			// them shortly afterwards, through Redis. Each client has one request in flight and,
+			// with several gateways, one more that some gateways do not count yet. A gateway that
+			// decides without Redis counts its own requests and its last reading.
 			unknown := clients * largest
 			if c.gateways > 1 {
 				unknown += (clients + alone) * largest
@@ -189,7 +187,7 @@ func TestABudgetStaysSpent(t *testing.T) {
 			for _, e := range events {
 				e.do()
 				for _, p := range gs {
-					r.refuses(p, "after "+e.name)
+					r.checkBudgetExhausted(p, "after "+e.name)
 				}
 			}
 		})

@@ -13,9 +13,9 @@ import (
 	"tierway/e2e/rig"
 )
 
-// about returns the lines of a gateway's log that have a word in them, in any
-// case, but for those of the access log.
-func about(p *gateway.Process, word string) (lines []string) {
+// linesWith returns the lines of a gateway's log that contain a word, ignoring case. It skips the
+// access log.
+func linesWith(p *gateway.Process, word string) (lines []string) {
 	for line := range strings.Lines(p.Log()) {
 		if strings.Contains(line, `"msg":"request"`) || !contains(line, word) {
 			continue
@@ -25,7 +25,7 @@ func about(p *gateway.Process, word string) (lines []string) {
 	return lines
 }
 
-// contains reports whether text has a word in it, in any case.
+// contains reports whether text contains a word, ignoring case.
 func contains(text, word string) bool {
 	return strings.Contains(strings.ToLower(text), strings.ToLower(word))
 }
@@ -38,8 +38,8 @@ func sorted(t times) times {
 	return t
 }
 
-// over is how many durations are above one.
-func (t times) over(d time.Duration) (n int) {
+// countAbove returns how many durations are longer than d.
+func (t times) countAbove(d time.Duration) (n int) {
 	for _, took := range t {
 		if took > d {
 			n++
@@ -48,8 +48,7 @@ func (t times) over(d time.Duration) (n int) {
 	return n
 }
 
-// readyz returns a gateway's readiness: the status, and the parts that are
-// degraded.
+// readyz returns the status of /readyz and the degraded parts that it lists.
 func readyz(p *gateway.Process) (status int, degraded []string) {
 	status, body := p.GetData("/readyz")
 	var state struct {
@@ -61,28 +60,28 @@ func readyz(p *gateway.Process) (status int, degraded []string) {
 	return status, state.Degraded
 }
 
-// lists waits until /readyz, which stays 200, lists a degraded part that has word
-// in its name.
-func lists(t *testing.T, p *gateway.Process, word string) {
+// waitForDegraded waits until /readyz, which must stay 200, lists a degraded part with word in its
+// name.
+func waitForDegraded(t *testing.T, p *gateway.Process, word string) {
 	t.Helper()
 	rig.Within(t, rig.Patience, func() error {
 		status, degraded := readyz(p)
 		if status != http.StatusOK {
-			t.Errorf("/readyz is %d: a balancer would take everybody away", status)
+			t.Errorf("/readyz is %d: a balancer would remove the gateway", status)
 		}
 		for _, part := range degraded {
 			if contains(part, word) {
 				return nil
 			}
 		}
-		return errorf("/readyz lists %q and nothing of %s", degraded, word)
+		return errorf("/readyz lists %q, which does not include %s", degraded, word)
 	})
 }
 
-// commandFile is a configuration for commands that only need the database.
+// commandFile writes a configuration for commands that only need the database, and returns its path.
 func commandFile(t *testing.T, sql string) string {
 	t.Helper()
-	// A worker that nobody asks: a configuration without tiers is none.
+	// A configuration needs a tier. Its worker receives no requests.
 	return rig.Settings{"store": stores(sql, ""),
 		"tiers": `[ { name: small, model: sim, workers: [ { name: w, url: "http://127.0.0.1:1" } ] } ]`}.Write(t)
 }

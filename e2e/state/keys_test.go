@@ -12,9 +12,9 @@ import (
 	"tierway/engines"
 )
 
-// TestARevokedKeyIsRefusedEverywhere revokes a key through one gateway: the other
-// refuses it within 2 seconds where both share a Redis, and within 30 where they
-// share the database alone. A stream that is under way finishes.
+// TestARevokedKeyIsRefusedEverywhere revokes a key through one gateway. The other gateway rejects it
+// within 2 s if both share a Redis, and within 30 s if they only share the database. A stream in
+// progress finishes.
 //
 // AU-07.
 func TestARevokedKeyIsRefusedEverywhere(t *testing.T) {
@@ -42,33 +42,33 @@ func TestARevokedKeyIsRefusedEverywhere(t *testing.T) {
 				return got.Status
 			}
 			if a, b := ask(one), ask(other); a != http.StatusOK || b != http.StatusOK {
-				t.Fatalf("a new key is told %d and %d", a, b)
+				t.Fatalf("a new key gets %d and %d", a, b)
 			}
 			l := r.newLoad(key, other.BaseURL)
-			l.work.Go(l.stream)
-			metric(t, other, "tierway_inflight", 1, rig.Patience)
+			l.work.Go(l.readStream)
+			waitForMetric(t, other, "tierway_inflight", 1, rig.Patience)
 
-			gateway.RunCommand(t, "keys", "revoke", only[string](t, sql, "SELECT id FROM keys WHERE tenant = 'fox'"), "--api",
-				one.AdminURL, "--yes")
+			id := queryValue[string](t, sql, "SELECT id FROM keys WHERE tenant = 'fox'")
+			gateway.RunCommand(t, "keys", "revoke", id, "--api", one.AdminURL, "--yes")
 			at := time.Now()
 			if status := ask(one); status != http.StatusUnauthorized {
-				t.Errorf("the gateway that revoked the key tells it %d", status)
+				t.Errorf("on the gateway that revoked it, the key gets %d", status)
 			}
 			rig.Within(t, rig.Patience, func() error {
 				if status := ask(other); status != http.StatusUnauthorized {
-					return errorf("the other gateway tells a revoked key %d", status)
+					return errorf("on the other gateway, a revoked key gets %d", status)
 				}
 				return nil
 			})
 			took := time.Since(at)
 			if took > c.most {
-				t.Errorf("the other gateway took the key for %v more", took)
+				t.Errorf("the other gateway accepted the key for another %v", took)
 			}
 			l.end()
 			if l.streams != 1 {
-				t.Error("the stream under way did not finish")
+				t.Error("the stream in progress did not finish")
 			}
-			t.Logf("%s: the other gateway refused the key after %v", c.name, took.Round(time.Millisecond))
+			t.Logf("%s: the other gateway rejected the key after %v", c.name, took.Round(time.Millisecond))
 		})
 	}
 }

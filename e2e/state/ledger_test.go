@@ -19,11 +19,11 @@ import (
 	"tierway/engines"
 )
 
-// dialect is one way to ask: its path, and its body with a prompt, the most tokens
-// of the answer, and whether it is a stream.
+// dialect is one API dialect. The body is a format with the prompt, the maximum output tokens and
+// whether to stream.
 type dialect struct{ path, body string }
 
-// dialects are those of a mixed load.
+// dialects returns the dialects of a mixed load.
 func dialects() []dialect {
 	return []dialect{
 		{"/chat/completions", `{"model":"sim","messages":[{"role":"user","content":%q}],"max_tokens":%d,"stream":%t}`},
@@ -33,7 +33,7 @@ func dialects() []dialect {
 	}
 }
 
-// mixed is what came of a mixed load, by requests.
+// mixed counts the results of a mixed load.
 type mixed struct {
 	mu                      sync.Mutex // guards all
 	asked, whole, cut, left int
@@ -41,16 +41,16 @@ type mixed struct {
 	answered                map[string]bool // by id
 }
 
-// count adds one to a number of a mixed load.
+// count increments a counter of a mixed load.
 func (m *mixed) count(n *int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	*n++
 }
 
-// one asks one question of a mixed load: any dialect, a stream or not, a prompt
-// of chance; one client in five leaves at a moment of chance.
-func (m *mixed) one(r *stateRig, dice *rand.Rand, base string) {
+// sendOne sends one request of a mixed load: a random dialect and prompt, streamed or not. One
+// client in five disconnects at a random time.
+func (m *mixed) sendOne(r *stateRig, dice *rand.Rand, base string) {
 	m.count(&m.asked)
 	d := dialects()[dice.IntN(len(dialects()))]
 	body := fmt.Sprintf(d.body, prompt(dice), 8+dice.IntN(120), dice.IntN(3) > 0)
@@ -70,7 +70,7 @@ func (m *mixed) one(r *stateRig, dice *rand.Rand, base string) {
 	case err != nil && leaves:
 		m.left++
 	case err != nil:
-		r.T.Errorf("a client that stays: %v", err)
+		r.T.Errorf("a client that did not disconnect: %v", err)
 	case got.Status != http.StatusOK:
 		m.refused[got.Status]++
 	case strings.Contains(got.Body, `"error":{`):
@@ -80,7 +80,7 @@ func (m *mixed) one(r *stateRig, dice *rand.Rand, base string) {
 	}
 }
 
-// prompt is some text of chance, of ten to two hundred words.
+// prompt returns ten to two hundred random words.
 func prompt(dice *rand.Rand) string {
 	words := strings.Fields("the quick brown fox jumps over a lazy dog while seven wizards brew jovial potions beneath " +
 		"pale moonlight and question every strange answer that ancient libraries give to travellers")
@@ -92,7 +92,7 @@ func prompt(dice *rand.Rand) string {
 	return b.String()
 }
 
-// row is what the ledger says of a request.
+// row is the ledger's row of a request.
 type row struct {
 	request, worker, outcome string
 	status                   int64
@@ -100,8 +100,7 @@ type row struct {
 	estimated                bool
 }
 
-// ledger reads a tenant's rows by the request's id; two of one request fail the
-// test.
+// ledger reads a tenant's rows by request id. Two rows for one request fail the test.
 func ledger(t *testing.T, sql, tenant string) map[string]row {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), rig.Patience)
@@ -136,17 +135,16 @@ func ledger(t *testing.T, sql, tenant string) map[string]row {
 	return all
 }
 
-// TestTheLedgerIsWhatTheEnginesWrote runs a mixed load of four dialects, streams
-// and whole answers, with clients that leave and workers that die, and compares
-// the ledger with what the engines wrote to their sockets: exact where the
-// engine's usage arrived, within 5 % where it did not.
+// TestTheLedgerIsWhatTheEnginesWrote runs a mixed load of four dialects, streamed or not, with clients
+// that disconnect and workers that die. It compares the ledger with the tokens that the engines wrote
+// to their sockets: they are equal if the engine's usage arrived, and within 5 % if it did not.
 //
 // RL-08, RL-10.
 func TestTheLedgerIsWhatTheEnginesWrote(t *testing.T) {
 	t.Parallel()
 	const clients = 32
 	all := rounds(t, 1000, 10000)
-	var wrote told
+	var wrote accounts
 	r := newRig(t, 3, engines.Config{Ended: wrote.add, PerToken: 2 * time.Millisecond, Prefill: 50000,
 		Script: func(string, []byte) engines.Script { return engines.Script{} }})
 	sql := backends.Database(t)
@@ -157,8 +155,8 @@ func TestTheLedgerIsWhatTheEnginesWrote(t *testing.T) {
 		"retry":  "{ attempts: 5, budget: 1 }",
 	})
 	m := &mixed{refused: map[int]int{}, answered: map[string]bool{}}
-	deaths := r.mix(m, p, clients, all)
-	r.quietIn(p)
+	deaths := r.runMixed(m, p, clients, all)
+	r.waitUntilQuietAndWritten(p)
 
 	rows := ledger(t, sql, "app")
 	for id := range m.answered {
@@ -167,21 +165,21 @@ func TestTheLedgerIsWhatTheEnginesWrote(t *testing.T) {
 		}
 	}
 	r.compare(rows, &wrote)
-	r.fills(64, p.BaseURL)
-	t.Logf("%d requests, %d deaths: %d whole, %d cut, %d left by their clients, refused by status %v; %d rows", m.asked,
+	r.checkNothingBooked(64, p.BaseURL)
+	t.Logf("%d requests, %d kills: %d complete, %d cut, %d cancelled, rejected by status %v; %d rows", m.asked,
 		deaths,
 		m.whole, m.cut, m.left, m.refused, len(rows))
 	if len(m.refused) > 0 {
-		t.Errorf("beside one worker that died two could answer, and some were refused: %v", m.refused)
+		t.Errorf("two workers were always up, and some requests were rejected: %v", m.refused)
 	}
 	if m.whole == 0 || m.cut == 0 || m.left == 0 {
-		t.Error("the load has not met everything")
+		t.Error("the load does not have every kind of result")
 	}
 }
 
-// mix has clients ask so many questions together while one worker after the
-// other dies, and returns how many have.
-func (r *stateRig) mix(m *mixed, p *gateway.Process, clients, questions int) (deaths int) {
+// runMixed sends requests from several clients while it kills and restarts random workers. It
+// returns the number of kills.
+func (r *stateRig) runMixed(m *mixed, p *gateway.Process, clients, questions int) (deaths int) {
 	r.T.Helper()
 	done := make(chan struct{})
 	var left atomic.Int64
@@ -191,7 +189,7 @@ func (r *stateRig) mix(m *mixed, p *gateway.Process, clients, questions int) (de
 		dice := rand.New(rand.NewPCG(uint64(i), 4))
 		work.Go(func() {
 			for left.Add(-1) >= 0 {
-				m.one(r, dice, p.BaseURL)
+				m.sendOne(r, dice, p.BaseURL)
 			}
 		})
 	}
@@ -205,8 +203,8 @@ func (r *stateRig) mix(m *mixed, p *gateway.Process, clients, questions int) (de
 			return deaths
 		case <-time.After(rand.N(300 * time.Millisecond)):
 		}
-		if !allWell(p, len(r.Workers)) {
-			continue // who is asked for another try must be there
+		if !allHealthy(p, len(r.Workers)) {
+			continue // a retry needs another healthy worker
 		}
 		w := r.Workers[rand.IntN(len(r.Workers))]
 		w.Stop()
@@ -216,14 +214,14 @@ func (r *stateRig) mix(m *mixed, p *gateway.Process, clients, questions int) (de
 	}
 }
 
-// allWell reports whether a gateway finds all of its workers well.
-func allWell(p *gateway.Process, workers int) bool {
+// allHealthy reports whether a gateway finds all of its workers healthy.
+func allHealthy(p *gateway.Process, workers int) bool {
 	m, err := p.Metrics()
 	return err == nil && m.Sum("tierway_worker_up") == float64(workers) &&
 		m.Sum("tierway_worker_backoff") == 0 && m.Sum("tierway_worker_breaker") == 0
 }
 
-// sums are tokens of the ledger and of the engines' sockets.
+// sums adds up tokens in the ledger and tokens that the engines wrote.
 type sums struct {
 	rows                  int
 	ledger, engines       int64 // prompt and output
@@ -248,22 +246,22 @@ func (s *sums) String() string {
 		s.rows, s.ledger, s.engines, off, s.prompt, s.promptEngines, s.output, s.outputEngines)
 }
 
-// told is what engines told their requests.
-type told struct {
-	mu       sync.Mutex // guards the two below
+// accounts collects the engines' accounts of their requests.
+type accounts struct {
+	mu       sync.Mutex // guards the fields below
 	requests []*http.Request
-	accounts []engines.Account
+	list     []engines.Account
 }
 
-func (t *told) add(r *http.Request, a engines.Account) {
+func (t *accounts) add(r *http.Request, a engines.Account) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.requests, t.accounts = append(t.requests, r), append(t.accounts, a)
+	t.requests, t.list = append(t.requests, r), append(t.list, a)
 }
 
-// compare compares the ledger with the accounts of the workers that its rows name.
-// What other workers were about to answer when they died is nobody's.
-func (r *stateRig) compare(rows map[string]row, wrote *told) {
+// compare compares the ledger with the accounts of the workers that its rows name. Tokens of failed
+// attempts on other workers do not count.
+func (r *stateRig) compare(rows map[string]row, wrote *accounts) {
 	r.T.Helper()
 	wrote.mu.Lock()
 	defer wrote.mu.Unlock()
@@ -273,7 +271,7 @@ func (r *stateRig) compare(rows map[string]row, wrote *told) {
 	}
 	told := map[string]answer{} // by request
 	var written engines.Tokens
-	for i, a := range wrote.accounts {
+	for i, a := range wrote.list {
 		id := wrote.requests[i].Header.Get("X-Request-Id")
 		if row, there := rows[id]; there && row.worker == a.Engine {
 			told[id] = answer{a, wrote.requests[i].URL.Path}
@@ -285,9 +283,9 @@ func (r *stateRig) compare(rows map[string]row, wrote *told) {
 		a := told[id]
 		switch total.add(row, a.Tokens); {
 		case !row.estimated && row.prompt+row.output == 0 && (row.outcome == "client_gone" || row.outcome == "failed"):
-			early.add(row, a.Tokens) // what the engine wrote was lost with it, or came too late
+			early.add(row, a.Tokens) // the engine's tokens were lost or came too late
 		case row.estimated && a.Prompt+a.Output+a.Asked == 0:
-			unread.add(row, engines.Tokens{}) // sent, and cut before the engine read it
+			unread.add(row, engines.Tokens{}) // sent, but not read by the engine
 		case row.estimated && a.Prompt+a.Output == 0:
 			unanswered.add(row, engines.Tokens{Prompt: a.Asked})
 		case row.estimated:

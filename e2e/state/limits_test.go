@@ -15,7 +15,7 @@ import (
 	"tierway/engines"
 )
 
-// fleet starts n gateways that share a Redis.
+// fleet starts n gateways that share a Redis and returns their base URLs.
 func (r *stateRig) fleet(n int, redis string, own rig.Settings) (bases []string) {
 	r.T.Helper()
 	all := rig.Settings{"store": stores("", redis), "log": "{ level: debug, access: false }"}.With(own)
@@ -27,25 +27,25 @@ func (r *stateRig) fleet(n int, redis string, own rig.Settings) (bases []string)
 		p.WaitUntilReady()
 		bases = append(bases, p.BaseURL)
 		if redis != "" {
-			metric(r.T, p, "tierway_redis_gateways", float64(n), rig.Patience)
+			waitForMetric(r.T, p, "tierway_redis_gateways", float64(n), rig.Patience)
 		}
 	}
 	return bases
 }
 
-// alone returns how many requests the rig's gateways decided without Redis, each by its
-// part of the limit. On a busy machine that happens beside a Redis that is well: one
-// answer after more than 50 ms is not waited for, and five in a row after more than
-// 25 ms make Redis unavailable for a moment.
-func (r *stateRig) alone() (n int) {
+// decidedAlone returns how many requests the rig's gateways decided without Redis, each by its part
+// of the limit. On a busy machine this also happens with a healthy Redis: a gateway waits at most
+// 50 ms for a reply, and five replies in a row after more than 25 ms make Redis unavailable for a
+// moment.
+func (r *stateRig) decidedAlone() (n int) {
 	for _, p := range r.gateways {
-		n += len(about(p, "a limit was not asked of Redis"))
+		n += len(linesWith(p, "a limit was not asked of Redis"))
 	}
 	return n
 }
 
-// offer asks for whole answers of gateways in turn, so many a second for so long,
-// and returns the answers, which are 200 or 429, in the order in which they came.
+// offer sends requests to gateways in turn at a rate, for a duration. It returns the replies, which
+// must be 200 or 429, in the order of arrival.
 func (r *stateRig) offer(perSecond int, last time.Duration, bases []string) (admitted, refused []rig.Reply) {
 	r.T.Helper()
 	var mu sync.Mutex
@@ -68,7 +68,7 @@ func (r *stateRig) offer(perSecond int, last time.Duration, bases []string) (adm
 			case got.Status == http.StatusTooManyRequests:
 				refused = append(refused, got)
 			default:
-				r.T.Errorf("an answer is %d: %s", got.Status, got.Body)
+				r.T.Errorf("a request got %d: %s", got.Status, got.Body)
 			}
 		})
 		<-tick.C
@@ -85,8 +85,8 @@ func near(t *testing.T, what string, got, want, slack int) {
 	}
 }
 
-// TestFourGatewaysShareOneLimit: 60 requests a minute across four gateways are
-// that and one burst, not four times that, however much is offered.
+// TestFourGatewaysShareOneLimit: under overload, four gateways with a limit of 60 requests per minute
+// admit together that rate and one burst.
 func TestFourGatewaysShareOneLimit(t *testing.T) {
 	t.Parallel()
 	const rpm, burst = 60, 10 // the burst is a sixth of a minute's
@@ -94,16 +94,16 @@ func TestFourGatewaysShareOneLimit(t *testing.T) {
 	r := newRig(t, 1, engines.Config{})
 	bases := r.fleet(4, backends.Redis(t).URL, rig.Settings{"auth": auth("app", "rpm: 60")})
 	admitted, refused := r.offer(20, last, bases)
-	near(t, "requests admitted", len(admitted), int(last.Minutes()*rpm)+burst, 3+min(r.alone(), burst))
+	near(t, "requests admitted", len(admitted), int(last.Minutes()*rpm)+burst, 3+min(r.decidedAlone(), burst))
 	t.Logf("%d rpm over 4 gateways for %v: "+
 		"%d of %d admitted; the rate and one burst are %d; %d decided by a gateway alone",
 		rpm, last,
-		len(admitted), len(admitted)+len(refused), int(last.Minutes()*rpm)+burst, r.alone())
+		len(admitted), len(admitted)+len(refused), int(last.Minutes()*rpm)+burst, r.decidedAlone())
 }
 
-// TestThreeGatewaysShareOneRate: 10 requests a second across three gateways that
-// are offered 300, in no second more than the rate and a burst; refusals say when
-// to come again and what the limit is.
+// TestThreeGatewaysShareOneRate offers 300 requests per second to three gateways with a limit of 10
+// per second. In no second do they admit more than the rate and a burst. Rejections have Retry-After
+// and the rate limit headers.
 //
 // RL-01.
 func TestThreeGatewaysShareOneRate(t *testing.T) {
@@ -113,7 +113,7 @@ func TestThreeGatewaysShareOneRate(t *testing.T) {
 	r := newRig(t, 1, engines.Config{})
 	bases := r.fleet(3, backends.Redis(t).URL, rig.Settings{"auth": auth("app", "rps: 10, tpm: 100000000")})
 	admitted, refused := r.offer(300, last, bases)
-	near(t, "requests admitted", len(admitted), int(last.Seconds())*rps+burst, 10+min(r.alone(), burst))
+	near(t, "requests admitted", len(admitted), int(last.Seconds())*rps+burst, 10+min(r.decidedAlone(), burst))
 	var ats []time.Time
 	for _, a := range admitted {
 		ats = append(ats, a.Sent.Add(a.Duration()/2))
@@ -129,12 +129,12 @@ func TestThreeGatewaysShareOneRate(t *testing.T) {
 		}
 		most = max(most, n)
 	}
-	// When the gateway decided is known to half of what an answer took.
-	if most > rps+burst+2+min(r.alone(), burst) {
+	// The time of a decision is known only to half the duration of its request.
+	if most > rps+burst+2+min(r.decidedAlone(), burst) {
 		t.Errorf("%d were admitted within one second", most)
 	}
 	if len(refused) == 0 {
-		t.Fatal("nothing was refused")
+		t.Fatal("no request was rejected")
 	}
 	for _, got := range refused {
 		if problem := badRefusal(got.Header); problem != "" {
@@ -146,7 +146,7 @@ func TestThreeGatewaysShareOneRate(t *testing.T) {
 		len(admitted)+len(refused), most)
 }
 
-// badRefusal says what a refusal's headers lack; empty is nothing.
+// badRefusal returns the first problem of a rejection's headers; "" if there is none.
 func badRefusal(h http.Header) string {
 	if n, err := strconv.Atoi(h.Get("Retry-After")); err != nil || n < 1 {
 		return "Retry-After is missing or less than a second"

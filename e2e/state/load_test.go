@@ -13,7 +13,7 @@ import (
 	"tierway/e2e/rig"
 )
 
-// The questions of a load: a whole answer and a stream.
+// The requests of a load: one without and one with streaming.
 const (
 	chatPath   = "/chat/completions"
 	chatBody   = `{"model":"sim","max_tokens":64,"messages":[{"role":"user","content":"Say something about foxes."}]}`
@@ -26,7 +26,7 @@ func (r *stateRig) post(ctx context.Context, base, path, key, body string) (rig.
 	return got, got.Err
 }
 
-// ask is post of a test's one question, with tenantKey.
+// ask posts chatBody with rig.TenantKey. The test fails if no complete response comes.
 func (r *stateRig) ask(base string) rig.Reply {
 	r.T.Helper()
 	got, err := r.post(context.Background(), base, chatPath, rig.TenantKey, chatBody)
@@ -36,7 +36,7 @@ func (r *stateRig) ask(base string) rig.Reply {
 	return got
 }
 
-// load is clients that ask until they are told to stop, and what they got.
+// load is a group of clients that send requests until stop, with the results.
 type load struct {
 	r    *stateRig
 	base func() string // of the next request
@@ -46,14 +46,14 @@ type load struct {
 	done context.Context //nolint:containedctx // of all requests of the load
 	work sync.WaitGroup
 
-	mu       sync.Mutex  // guards all below
-	whole    []rig.Reply // answers with 200, without their bodies
-	others   map[int]int
+	mu       sync.Mutex  // guards the fields below
+	whole    []rig.Reply // replies with 200, without their bodies
+	others   map[int]int // other replies, by status
 	streams  int
 	failures []string
 }
 
-// newLoad is a load of nobody yet, on gateways in turn.
+// newLoad returns a load without clients. Its requests go to the gateways in turn.
 func (r *stateRig) newLoad(key string, bases ...string) *load {
 	l := &load{r: r, key: key, others: map[int]int{}}
 	l.done, l.stop = context.WithCancel(context.Background())
@@ -69,23 +69,22 @@ func (r *stateRig) newLoad(key string, bases ...string) *load {
 	return l
 }
 
-// fail notes what must not happen.
+// fail records a failure.
 func (l *load) fail(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.failures = append(l.failures, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
-// answers begins to ask for whole answers, so many a second, whether or not those
-// before have been answered.
-func (l *load) answers(perSecond int) {
+// startChats begins to send chats at a rate, without waiting for earlier replies.
+func (l *load) startChats(perSecond int) {
 	l.work.Go(func() {
 		tick := time.NewTicker(time.Second / time.Duration(perSecond))
 		defer tick.Stop()
 		for {
 			select {
 			case <-tick.C:
-				l.work.Go(l.one)
+				l.work.Go(l.sendChat)
 			case <-l.done.Done():
 				return
 			}
@@ -93,8 +92,8 @@ func (l *load) answers(perSecond int) {
 	})
 }
 
-// one asks for one whole answer.
-func (l *load) one() {
+// sendChat sends one chat without streaming and checks its answer.
+func (l *load) sendChat() {
 	ctx, cancel := context.WithTimeout(context.Background(), rig.Patience)
 	defer cancel()
 	got, err := l.r.post(ctx, l.base(), chatPath, l.key, chatBody)
@@ -114,29 +113,28 @@ func (l *load) one() {
 		first := l.others[got.Status] == 1
 		l.mu.Unlock()
 		if first {
-			l.fail("the first answer that is %d: %s", got.Status, got.Body)
+			l.fail("the first reply with status %d: %s", got.Status, got.Body)
 		}
 	}
 }
 
-// open begins to keep so many streams open: each client reads one to its end and
-// asks for another.
-func (l *load) open(clients int) {
+// startStreams starts clients that each read one stream after the other.
+func (l *load) startStreams(clients int) {
 	for range clients {
 		l.work.Go(func() {
 			for l.done.Err() == nil {
-				l.stream()
+				l.readStream()
 			}
 		})
 	}
 }
 
-// stream asks for one stream.
-func (l *load) stream() {
+// readStream reads one stream and checks it.
+func (l *load) readStream() {
 	ctx, cancel := context.WithTimeout(context.Background(), rig.Patience)
 	defer cancel()
 	got, err := l.r.post(ctx, l.base(), chatPath, l.key, chatStream)
-	switch text, ended := heard(got.Body); {
+	switch text, ended := parseStream(got.Body); {
 	case err != nil:
 		l.fail("a stream: %v (status %d, %d bytes)", err, got.Status, len(got.Body))
 	case got.Status != http.StatusOK:
@@ -150,8 +148,8 @@ func (l *load) stream() {
 	}
 }
 
-// heard returns the text of a chat stream, and whether its end is proven.
-func heard(stream string) (text string, ended bool) {
+// parseStream returns the text of a chat stream and whether it ends with [DONE].
+func parseStream(stream string) (text string, ended bool) {
 	var b strings.Builder
 	for line := range strings.Lines(stream) {
 		data, ok := strings.CutPrefix(strings.TrimRight(line, "\r\n"), "data: ")
@@ -180,8 +178,8 @@ func heard(stream string) (text string, ended bool) {
 	return b.String(), ended
 }
 
-// end stops the clients, waits for what is under way, and fails the test for each
-// answer that is not 200 and whole.
+// end stops the clients, waits for the requests in flight, and fails the test for each reply that is
+// not a complete 200.
 func (l *load) end() {
 	l.r.T.Helper()
 	l.stop()
@@ -197,8 +195,8 @@ func (l *load) end() {
 	}
 }
 
-// asked is how many answers came, of every kind. Call it after end.
-func (l *load) asked() int {
+// count returns the number of replies of every kind. Call it after end.
+func (l *load) count() int {
 	n := len(l.whole) + l.streams
 	for _, m := range l.others {
 		n += m
@@ -206,7 +204,7 @@ func (l *load) asked() int {
 	return n
 }
 
-// times is how long the answers took that were asked for in [from, to).
+// times returns the durations of the chats that were sent in [from, to).
 func (l *load) times(from, to time.Time) times {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -220,10 +218,10 @@ func (l *load) times(from, to time.Time) times {
 	return all
 }
 
-// times are durations in their order.
+// times are sorted durations.
 type times []time.Duration
 
-// at is the duration that a share of all are not above.
+// at returns the quantile of a share.
 func (t times) at(share float64) time.Duration {
 	if len(t) == 0 {
 		return 0
@@ -231,7 +229,7 @@ func (t times) at(share float64) time.Duration {
 	return t[min(int(share*float64(len(t))), len(t)-1)]
 }
 
-// String prints what a report needs.
+// String returns the number and the quantiles.
 func (t times) String() string {
 	return fmt.Sprintf("%d answers, p50 %v, p99 %v, max %v", len(t), t.at(0.5).Round(100*time.Microsecond),
 		t.at(0.99).Round(100*time.Microsecond), t.at(1).Round(100*time.Microsecond))

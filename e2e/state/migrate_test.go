@@ -15,9 +15,9 @@ import (
 	"tierway/engines"
 )
 
-// TestGatewaysThatStartTogetherMigrateOnce: of several that find an empty database
-// one makes the schema, and the others find it made.
-func TestGatewaysThatStartTogetherMigrateOnce(t *testing.T) {
+// TestConcurrentMigrationsCreateTheSchemaOnce: one of four processes creates the schema, and all
+// succeed.
+func TestConcurrentMigrationsCreateTheSchemaOnce(t *testing.T) {
 	sql := backends.Database(t)
 	file := commandFile(t, sql)
 	var all []*exec.Cmd
@@ -40,15 +40,15 @@ func TestGatewaysThatStartTogetherMigrateOnce(t *testing.T) {
 		}
 	}
 	if made != 1 {
-		t.Errorf("%d of four say that they made the schema: %s", made, all[0].Stdout)
+		t.Errorf("%d of four processes report that they created the schema: %s", made, all[0].Stdout)
 	}
 	if out := gateway.RunCommand(t, "migrate", "status", "-c", file); !strings.Contains(out, "schema") {
 		t.Errorf("the status is %q", out)
 	}
 }
 
-// TestANewerSchemaIsNotTouched: a program that meets a schema of a later release
-// says so and ends.
+// TestANewerSchemaIsNotTouched: if the schema is of a later release, the program reports this and
+// exits.
 func TestANewerSchemaIsNotTouched(t *testing.T) {
 	sql := backends.Database(t)
 	file := commandFile(t, sql)
@@ -74,9 +74,9 @@ func TestANewerSchemaIsNotTouched(t *testing.T) {
 	}
 }
 
-// TestSQLiteKeepsWhatAGatewayKnew: without PostgreSQL and Redis a file keeps keys
-// and the ledger, of which commands read and write while the gateway runs.
-func TestSQLiteKeepsWhatAGatewayKnew(t *testing.T) {
+// TestSQLiteKeepsKeysAcrossARestart: without PostgreSQL and Redis, an SQLite file stores keys, and
+// commands change it while the gateway runs.
+func TestSQLiteKeepsKeysAcrossARestart(t *testing.T) {
 	r := newRig(t, 1, engines.Config{})
 	sql := "sqlite://" + t.TempDir() + "/tierway.db"
 	p := r.serve(rig.Settings{"store": stores(sql, "")})
@@ -91,14 +91,14 @@ func TestSQLiteKeepsWhatAGatewayKnew(t *testing.T) {
 	}
 	took := rig.Within(t, rig.Patience, func() error {
 		if status := ask(); status != 200 {
-			return errorf("a new key is told %d", status)
+			return errorf("a new key gets %d", status)
 		}
 		return nil
 	})
-	p = r.took(p.StartAgain())
+	p = r.addGateway(p.StartAgain())
 	p.WaitUntilReady()
 	if status := ask(); status != 200 {
-		t.Errorf("after a restart a key is told %d", status)
+		t.Errorf("after a restart, a key gets %d", status)
 	}
-	t.Logf("a key made beside a running gateway works after %v", took)
+	t.Logf("a key created while the gateway runs works after %v", took)
 }

@@ -15,9 +15,9 @@ import (
 	"tierway/engines"
 )
 
-// TestTheOvershootOfFourGateways measures how many requests of one tenant, which
-// may have 8 under way, four gateways that are hammered let through at once.
-func TestTheOvershootOfFourGateways(t *testing.T) {
+// TestFourGatewaysShareOneConcurrencyLimit overloads four gateways with requests of one tenant, which
+// may have 8 in flight, and checks how many are in flight at once.
+func TestFourGatewaysShareOneConcurrencyLimit(t *testing.T) {
 	const limit, clients = 8, 64
 	long := engines.Config{PerToken: 3 * time.Millisecond} // an answer takes about 30ms
 	for _, c := range []struct {
@@ -38,8 +38,8 @@ func TestTheOvershootOfFourGateways(t *testing.T) {
 				url = redis.URL
 			}
 			bases := r.fleet(4, url, rig.Settings{"auth": auth("app", fmt.Sprintf("concurrent: %d", limit)), "gateways": "4"})
-			part := min(soak(t)/2, 5*time.Second) // it has met everything by then
-			admitted, refused := r.hammer(clients, bases, func() {
+			part := min(soak(t)/2, 5*time.Second) // longer loads show nothing new
+			admitted, refused := r.overload(clients, bases, func() {
 				pause(part)
 				if c.dies {
 					redis.Kill()
@@ -49,8 +49,8 @@ func TestTheOvershootOfFourGateways(t *testing.T) {
 				pause(part)
 			})
 			most := r.Workers[0].Engine.Stats().MaxConcurrent
-			alone := r.alone()
-			// A gateway alone enforces a quarter of the limit; all four together enforce
+			alone := r.decidedAlone()
+			// Without Redis, each gateway enforces a quarter of the limit. Together they may admit
 			// the limit once more, beside the requests that Redis has admitted.
 			if bound := limit + min(alone, limit); most > bound {
 				t.Errorf("%d were under way at once, want at most %d: the limit is %d, and %d requests were decided without Redis",
@@ -60,19 +60,19 @@ func TestTheOvershootOfFourGateways(t *testing.T) {
 				t.Error("no gateway noticed that Redis died")
 			}
 			if admitted == 0 || refused == 0 {
-				t.Error("the limit was not met")
+				t.Error("the limit was not reached")
 			}
 			t.Logf("%s: at most %d under way of %d allowed; %d admitted, %d refused; %d decided by a gateway alone for want "+
 				"of an answer",
 				c.name, most, limit, admitted, refused, alone)
-			r.fills(limit, bases...)
+			r.checkNothingBooked(limit, bases...)
 		})
 	}
 }
 
-// hammer has clients ask without a pause while during runs, and counts what they
-// got.
-func (r *stateRig) hammer(clients int, bases []string, during func()) (admitted, refused int) {
+// overload sends requests from several clients without a pause while during runs, and counts the
+// replies.
+func (r *stateRig) overload(clients int, bases []string, during func()) (admitted, refused int) {
 	r.T.Helper()
 	done, stop := context.WithCancel(context.Background())
 	var mu sync.Mutex
@@ -95,7 +95,7 @@ func (r *stateRig) hammer(clients int, bases []string, during func()) (admitted,
 					r.T.Errorf("an answer is %d: %s", got.Status, got.Body)
 				}
 				mu.Unlock()
-				pause(2 * time.Millisecond) // as fast as clients that obey nothing, not faster than the machine
+				pause(2 * time.Millisecond) // fast, but not so fast that the machine becomes the limit
 			}
 		})
 	}
@@ -105,10 +105,9 @@ func (r *stateRig) hammer(clients int, bases []string, during func()) (admitted,
 	return admitted, refused
 }
 
-// fills checks that nothing is left booked: of a tenant that may have so many
-// requests under way, all of them get in at once, on gateways in turn. What a dead
-// gateway has booked comes back when its lease has ended.
-func (r *stateRig) fills(limit int, bases ...string) {
+// checkNothingBooked checks that no request of the tenant is still booked: limit requests at once are
+// all admitted, on gateways in turn. The bookings of a dead gateway end with its lease.
+func (r *stateRig) checkNothingBooked(limit int, bases ...string) {
 	r.T.Helper()
 	took := rig.Within(r.T, lease+5*time.Second, func() error {
 		var work sync.WaitGroup
@@ -125,25 +124,25 @@ func (r *stateRig) fills(limit int, bases ...string) {
 		}
 		work.Wait()
 		if n := admitted.Load(); n != int64(limit) {
-			return errorf("of %d that may be under way %d got in", limit, n)
+			return errorf("the limit is %d in flight, and only %d were admitted", limit, n)
 		}
 		return nil
 	})
-	r.T.Logf("all %d places were there after %v", limit, took.Round(time.Millisecond))
+	r.T.Logf("all %d slots were free after %v", limit, took.Round(time.Millisecond))
 }
 
-// lease is how long Redis keeps what a gateway that is dead had under way.
+// lease is how long Redis keeps the bookings of a dead gateway.
 const lease = 15 * time.Second
 
-// TestADeadGatewaysPlacesComeBack: what a killed gateway had under way counts until
-// its lease ends, and no longer.
-func TestADeadGatewaysPlacesComeBack(t *testing.T) {
+// TestBookingsOfADeadGatewayExpire: the requests that a killed gateway had in flight count until its
+// lease ends.
+func TestBookingsOfADeadGatewayExpire(t *testing.T) {
 	t.Parallel()
 	const limit = 4
 	r := newRig(t, 1, engines.Config{Script: func(_ string, body []byte) engines.Script {
-		s := says("", body)
+		s := answerScript("", body)
 		if strings.Contains(string(body), `"stream":true`) {
-			s.HoldAfter = 2 // for as long as its client stays
+			s.HoldAfter = 2 // until the client disconnects
 		}
 		return s
 	}})
@@ -153,27 +152,27 @@ func TestADeadGatewaysPlacesComeBack(t *testing.T) {
 	l := r.newLoad(rig.TenantKey, dies.BaseURL)
 	for range limit {
 		l.work.Go(func() {
-			// It is cut with its gateway.
+			// The stream ends when its gateway is killed.
 			_, _ = r.post(l.done, dies.BaseURL, chatPath, rig.TenantKey, chatStream)
 		})
 	}
 	rig.Within(t, rig.Patience, func() error {
 		if n := r.Workers[0].Engine.Stats().Running; n != limit {
-			return errorf("%d are under way", n)
+			return errorf("%d requests are in flight", n)
 		}
 		return nil
 	})
 	if got := r.ask(stays.BaseURL); got.Status != http.StatusTooManyRequests {
-		t.Errorf("beside %d under way elsewhere an answer is %d", limit, got.Status)
+		t.Errorf("with %d requests in flight elsewhere, a request gets %d", limit, got.Status)
 	}
 	dies.Kill()
 	took := rig.Within(t, lease+5*time.Second, func() error {
 		if got := r.ask(stays.BaseURL); got.Status != http.StatusOK {
-			return errorf("after its gateway died a place is still taken: %d", got.Status)
+			return errorf("the bookings of the dead gateway still count: %d", got.Status)
 		}
 		return nil
 	})
 	l.end()
-	r.fills(limit, stays.BaseURL)
-	t.Logf("a dead gateway's places came back after %v", took.Round(100*time.Millisecond))
+	r.checkNothingBooked(limit, stays.BaseURL)
+	t.Logf("a dead gateway's bookings expired after %v", took.Round(100*time.Millisecond))
 }

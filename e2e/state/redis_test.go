@@ -11,15 +11,15 @@ import (
 	"tierway/engines"
 )
 
-// recovery is how soon after its return Redis must be used again.
+// recovery is the maximum time from the return of Redis to its use.
 const recovery = 2 * time.Second
 
-// TestRedisAwayCostsNobodyAnything takes Redis away under 200 requests a second,
-// by SIGKILL and by SIGSTOP, and brings it back: no answer is anything but 200,
-// none waits long, each change is one log line, and it is used again at once.
+// TestRedisOutageFailsNoRequest kills or suspends Redis under 200 requests per second and brings it
+// back. All requests succeed without a long delay, each change is one log line, and Redis is used
+// again at once.
 //
 // RS-01, RS-02, RS-11.
-func TestRedisAwayCostsNobodyAnything(t *testing.T) {
+func TestRedisOutageFailsNoRequest(t *testing.T) {
 	for name, way := range map[string]struct{ away, back func(*backends.RedisServer) }{
 		"killed": {(*backends.RedisServer).Kill, (*backends.RedisServer).Restart},
 		"hung":   {(*backends.RedisServer).Hang, (*backends.RedisServer).Resume},
@@ -29,33 +29,33 @@ func TestRedisAwayCostsNobodyAnything(t *testing.T) {
 			redis := backends.Redis(t)
 			p := r.serve(rig.Settings{"store": stores(backends.Database(t), redis.URL),
 				"auth": auth("app", "rpm: 1000000, tpm: 1000000000, concurrent: 64")})
-			metric(t, p, "tierway_redis_up", 1, rig.Patience)
-			before := len(about(p, "redis"))
+			waitForMetric(t, p, "tierway_redis_up", 1, rig.Patience)
+			before := len(linesWith(p, "redis"))
 			l := r.newLoad(rig.TenantKey, p.BaseURL)
-			l.answers(200)
+			l.startChats(200)
 			begin := time.Now()
 			pause(time.Second)
 
 			gone := time.Now()
 			way.away(redis)
-			metric(t, p, "tierway_ratelimit_degraded", 1, rig.Patience)
+			waitForMetric(t, p, "tierway_ratelimit_degraded", 1, rig.Patience)
 			noticed := time.Since(gone)
-			metric(t, p, "tierway_redis_up", 0, rig.Patience)
-			lists(t, p, "redis")
+			waitForMetric(t, p, "tierway_redis_up", 0, rig.Patience)
+			waitForDegraded(t, p, "redis")
 			if status := p.GetStatus("/livez"); status != http.StatusOK {
 				t.Errorf("without Redis /livez is %d", status)
 			}
 			pause(soak(t))
 			back := time.Now()
 			way.back(redis)
-			recovered := metric(t, p, "tierway_redis_up", 1, rig.Patience)
-			metric(t, p, "tierway_ratelimit_degraded", 0, rig.Patience)
+			recovered := waitForMetric(t, p, "tierway_redis_up", 1, rig.Patience)
+			waitForMetric(t, p, "tierway_ratelimit_degraded", 0, rig.Patience)
 			if recovered > recovery {
 				t.Errorf("Redis was used again %v after it was back", recovered)
 			}
 			pause(time.Second)
 			l.end()
-			r.fills(64, p.BaseURL)
+			r.checkNothingBooked(64, p.BaseURL)
 
 			usual, without := l.times(begin, gone), l.times(gone, back)
 			// A go-redis client with its defaults stalls for seconds here.
@@ -65,23 +65,23 @@ func TestRedisAwayCostsNobodyAnything(t *testing.T) {
 			if mid := without.at(0.5); mid > usual.at(0.5)+10*time.Millisecond {
 				t.Errorf("without Redis half of the answers took more than %v, with it %v", mid, usual.at(0.5))
 			}
-			lines := about(p, "redis")[before:]
+			lines := linesWith(p, "redis")[before:]
 			if len(lines) != 2 {
-				t.Errorf("there are %d log lines about one absence: %q", len(lines), lines)
+				t.Errorf("there are %d log lines about one outage: %q", len(lines), lines)
 			}
 			t.Logf("with Redis: %v", usual)
 			t.Logf("without it: %v; %d took 50ms more than usual; noticed after %v", without,
-				without.over(usual.at(0.5)+50*time.Millisecond), noticed)
+				without.countAbove(usual.at(0.5)+50*time.Millisecond), noticed)
 			t.Logf("after it:   %v; used again after %v", l.times(back, time.Now()), recovered)
 		})
 	}
 }
 
-// TestAStartWithoutRedisServes: it serves, says that its limits are its own, and
-// uses Redis when it comes.
+// TestStartWithoutRedisServes: the gateway serves requests, reports degraded limits, and uses Redis
+// once it is up.
 //
 // RS-08.
-func TestAStartWithoutRedisServes(t *testing.T) {
+func TestStartWithoutRedisServes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, engines.Config{})
 	redis := backends.Redis(t)
@@ -92,10 +92,10 @@ func TestAStartWithoutRedisServes(t *testing.T) {
 			t.Fatalf("without Redis an answer is %d: %s", got.Status, got.Body)
 		}
 	}
-	metric(t, p, "tierway_redis_up", 0, rig.Patience)
-	metric(t, p, "tierway_ratelimit_degraded", 1, rig.Patience)
+	waitForMetric(t, p, "tierway_redis_up", 0, rig.Patience)
+	waitForMetric(t, p, "tierway_ratelimit_degraded", 1, rig.Patience)
 	redis.Restart()
-	if took := metric(t, p, "tierway_redis_up", 1, rig.Patience); took > recovery {
+	if took := waitForMetric(t, p, "tierway_redis_up", 1, rig.Patience); took > recovery {
 		t.Errorf("Redis was used %v after it came", took)
 	}
 	if got := r.ask(p.BaseURL); got.Status != http.StatusOK {
@@ -103,20 +103,19 @@ func TestAStartWithoutRedisServes(t *testing.T) {
 	}
 }
 
-// TestARedisThatRefusesCostsNobodyAnything: emptied, without scripts, out of
-// memory, a replica that takes no writes, or with something else at each key, a
-// Redis that answers with errors fails no request, and is used again when it can be.
+// TestRedisErrorsFailNoRequest: Redis is emptied, loses its scripts, is out of memory, is a read-only
+// replica, or has keys of another type. No request fails, and Redis is used again afterwards.
 //
 // RS-05.
-func TestARedisThatRefusesCostsNobodyAnything(t *testing.T) {
+func TestRedisErrorsFailNoRequest(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, engines.Config{})
 	redis := backends.Redis(t)
 	p := r.serve(rig.Settings{"store": stores(backends.Database(t), redis.URL),
 		"auth": auth("app", "rpm: 1000000, tpm: 1000000000, concurrent: 64, day_tokens: 1000000000")})
-	metric(t, p, "tierway_redis_up", 1, rig.Patience)
+	waitForMetric(t, p, "tierway_redis_up", 1, rig.Patience)
 	l := r.newLoad(rig.TenantKey, p.BaseURL)
-	l.answers(100)
+	l.startChats(100)
 	for _, trouble := range []struct{ begin, end string }{
 		{"FLUSHALL", "PING"},
 		{"SCRIPT FLUSH", "PING"},
@@ -130,32 +129,32 @@ func TestARedisThatRefusesCostsNobodyAnything(t *testing.T) {
 				t.Errorf("%s: %s", command, got)
 			}
 		}
-		before := len(about(p, "redis"))
+		before := len(linesWith(p, "redis"))
 		do(trouble.begin)
 		pause(time.Second)
 		do(trouble.end)
-		up := metric(t, p, "tierway_redis_up", 1, rig.Patience)
-		if took := up + metric(t, p, "tierway_ratelimit_degraded", 0, rig.Patience); took > recovery {
+		up := waitForMetric(t, p, "tierway_redis_up", 1, rig.Patience)
+		if took := up + waitForMetric(t, p, "tierway_ratelimit_degraded", 0, rig.Patience); took > recovery {
 			t.Errorf("%v after the end of %s Redis was used again", took, trouble.begin)
 		}
-		if lines := about(p, "redis")[before:]; len(lines) > 2 {
+		if lines := linesWith(p, "redis")[before:]; len(lines) > 2 {
 			t.Errorf("%s is %d log lines: %q", trouble.begin, len(lines), lines)
 		}
 	}
 	l.end()
-	r.fills(64, p.BaseURL)
+	r.checkNothingBooked(64, p.BaseURL)
 	t.Logf("%v", l.times(time.Time{}, time.Now()))
 }
 
-// TestLimitsWithoutRedis: each of four gateways enforces a quarter of a limit; who
-// wants to be refused rather than counted by one gateway alone is told 503.
+// TestLimitsWithoutRedis: each of four gateways enforces a quarter of a limit. A tenant with
+// fail_closed gets 503 instead.
 //
 // RS-04.
 func TestLimitsWithoutRedis(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, engines.Config{})
 	redis := backends.Redis(t)
-	const strictKey = "the-key-of-who-wants-to-be-refused"
+	const strictKey = "the-key-of-the-tenant-that-fails-closed"
 	p := r.serve(rig.Settings{"store": stores("", redis.URL), "gateways": "4", "auth": `{ keys: [
   { name: app, sha256: ` + rig.Digest(rig.TenantKey) + `, limits: { rpm: 240 } },
   { name: strict, sha256: ` + rig.Digest(strictKey) + `, limits: { rpm: 240 }, fail_closed: true } ] }`})
@@ -167,29 +166,29 @@ func TestLimitsWithoutRedis(t *testing.T) {
 		}
 		return got
 	}
-	metric(t, p, "tierway_redis_up", 1, rig.Patience)
+	waitForMetric(t, p, "tierway_redis_up", 1, rig.Patience)
 	if got := ask(strictKey); got.Status != http.StatusOK {
-		t.Errorf("with Redis the strict tenant is told %d: %s", got.Status, got.Body)
+		t.Errorf("with Redis the strict tenant gets %d: %s", got.Status, got.Body)
 	}
 	redis.Kill()
-	metric(t, p, "tierway_ratelimit_degraded", 1, rig.Patience)
+	waitForMetric(t, p, "tierway_ratelimit_degraded", 1, rig.Patience)
 	for range 20 {
 		if got := ask(strictKey); got.Status != http.StatusServiceUnavailable ||
 			!contains(got.Body, "ratelimit_unavailable") || got.Header.Get("Retry-After") == "" {
-			t.Fatalf("without Redis the strict tenant is told %d, Retry-After %q: %s", got.Status, got.Header.Get("Retry-After"),
+			t.Fatalf("without Redis the strict tenant gets %d, Retry-After %q: %s", got.Status, got.Header.Get("Retry-After"),
 				got.Body)
 		}
 	}
 	admitted := 0
-	for range 30 { // a burst is a sixth of a minute's: 40 for four gateways
+	for range 30 { // the burst is a sixth of the rate per minute: 40 for four gateways
 		if got := ask(rig.TenantKey); got.Status == http.StatusOK {
 			admitted++
 		}
 	}
 	near(t, "admitted by one gateway of four alone", admitted, 10, 1)
 	redis.Restart()
-	metric(t, p, "tierway_ratelimit_degraded", 0, rig.Patience)
+	waitForMetric(t, p, "tierway_ratelimit_degraded", 0, rig.Patience)
 	if got := ask(strictKey); got.Status != http.StatusOK {
-		t.Errorf("with Redis again the strict tenant is told %d: %s", got.Status, got.Body)
+		t.Errorf("with Redis again the strict tenant gets %d: %s", got.Status, got.Body)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"tierway/engines"
 )
 
-// rewrite replaces a gateway's configuration file as an editor does, at once.
+// rewrite replaces a gateway's configuration file atomically, like an editor.
 func rewrite(t *testing.T, p *gateway.Process, s rig.Settings) {
 	t.Helper()
 	draft := filepath.Join(filepath.Dir(p.File), "draft.yaml")
@@ -28,9 +28,8 @@ func rewrite(t *testing.T, p *gateway.Process, s rig.Settings) {
 	}
 }
 
-// TestReloadsLoseNothing reloads changed weights and keywords again and again
-// under 200 requests a second and 100 open streams: none is lost or cut, and each
-// reload is one generation.
+// TestReloadsLoseNothing reloads changed weights and keywords repeatedly under 200 requests per second
+// and 100 open streams. No request is lost or cut, and each reload is one generation.
 //
 // CF-01.
 func TestReloadsLoseNothing(t *testing.T) {
@@ -47,8 +46,8 @@ func TestReloadsLoseNothing(t *testing.T) {
 	own["tiers"] = tiers(1)
 	p := r.serve(own)
 	l := r.newLoad(rig.TenantKey, p.BaseURL)
-	l.open(streams)
-	l.answers(perSecond)
+	l.startStreams(streams)
+	l.startChats(perSecond)
 	pause(soak(t) / 2)
 
 	begin := time.Now()
@@ -68,7 +67,7 @@ func TestReloadsLoseNothing(t *testing.T) {
 	}
 	end := time.Now()
 	l.end()
-	r.fills(400, p.BaseURL)
+	r.checkNothingBooked(400, p.BaseURL)
 	m, err := p.Metrics()
 	if err != nil {
 		t.Fatal(err)
@@ -81,8 +80,8 @@ func TestReloadsLoseNothing(t *testing.T) {
 		sorted(took).at(1))
 }
 
-// TestEveryWayToReload: the API, SIGHUP and a change of the file each make one
-// generation; a file with a mistake makes none, by none of them.
+// TestEveryWayToReload: the API, SIGHUP and a change of the file each create one generation. An
+// invalid file creates none.
 //
 // CF-02, CF-07, CF-08.
 func TestEveryWayToReload(t *testing.T) {
@@ -92,13 +91,13 @@ func TestEveryWayToReload(t *testing.T) {
 	p := r.serve(own)
 	generation := func(want float64) {
 		t.Helper()
-		metric(t, p, "tierway_config_generation", want, rig.Patience)
+		waitForMetric(t, p, "tierway_config_generation", want, rig.Patience)
 	}
 	edit := func(weight int) {
 		rewrite(t, p, r.Settings(own).With(rig.Settings{"tiers": "[ " + r.tier("small", "sim", weight, 0) + " ]"}))
 	}
 	edit(2)
-	generation(2) // the change of the file was seen
+	generation(2) // by the change of the file
 	edit(3)
 	if status, answer := p.Admin(http.MethodPost, "/admin/reload", "", rig.AdminKey); status != http.StatusOK {
 		t.Errorf("a reload is %d: %s", status, answer)
@@ -131,14 +130,14 @@ func TestEveryWayToReload(t *testing.T) {
 	edit(5)
 	generation(5)
 
-	// All three at once: the file is in force once.
+	// All three at once create one generation.
 	edit(6)
 	p.Signal(syscall.SIGHUP)
 	if status, answer := p.Admin(http.MethodPost, "/admin/reload", "", rig.AdminKey); status != http.StatusOK {
 		t.Errorf("one of three reloads is %d: %s", status, answer)
 	}
 	generation(6)
-	pause(3 * time.Second) // the file is looked at again meanwhile
+	pause(3 * time.Second) // the gateway checks the file again meanwhile
 	generation(6)
 
 	got, err := r.post(t.Context(), strings.TrimSuffix(p.BaseURL, "/v1"), "/admin/reload", rig.TenantKey, "{}")
@@ -147,11 +146,11 @@ func TestEveryWayToReload(t *testing.T) {
 	}
 }
 
-// TestALowerLimitIsNoNewStart: a limit that a reload changes holds at once, and
-// what was spent of the old one stays spent.
+// TestLoweredLimitKeepsItsUsage: a limit that a reload lowers is enforced at once, and usage under the
+// old limit still counts.
 //
 // RL-13.
-func TestALowerLimitIsNoNewStart(t *testing.T) {
+func TestLoweredLimitKeepsItsUsage(t *testing.T) {
 	for name, redis := range map[string]func() string{"in process": func() string { return "" },
 		"in Redis": func() string { return backends.Redis(t).URL }} {
 		t.Run(name, func(t *testing.T) {
@@ -173,7 +172,7 @@ func TestALowerLimitIsNoNewStart(t *testing.T) {
 					admitted++
 				}
 			}
-			if admitted > 1 { // one may have come meanwhile
+			if admitted > 1 { // the rate may have allowed one meanwhile
 				t.Errorf("%d were admitted under the lower limit", admitted)
 			}
 			t.Logf("%s: after the limit was lowered %d of 10 were admitted", name, admitted)

@@ -21,10 +21,10 @@ func TestMain(m *testing.M) {
 	os.Exit(backends.Main(backends.RunnerFunc(func() int { return rig.Main(m) })))
 }
 
-// soak is how long a test's load lasts.
+// soak returns the duration of a test's load.
 func soak(t *testing.T) time.Duration { t.Helper(); return rig.Soak(t, 2*time.Second) }
 
-// rounds is all when the soak is whole, else few.
+// rounds returns all for a full soak, otherwise few.
 func rounds(t *testing.T, few, all int) int {
 	t.Helper()
 	if soak(t) >= rig.FullSoak {
@@ -39,19 +39,19 @@ type stateRig struct {
 	gateways []*gateway.Process
 }
 
-// says answers a stream with streamText, other requests with rig.AnswerText.
-func says(_ string, body []byte) engines.Script {
+// answerScript answers a stream with streamText, other requests with rig.AnswerText.
+func answerScript(_ string, body []byte) engines.Script {
 	if strings.Contains(string(body), `"stream":true`) {
 		return engines.Script{Text: streamText}
 	}
 	return engines.Script{Text: rig.AnswerText}
 }
 
-// newRig starts n engines; gateways are started by serve.
+// newRig starts n engines. Tests start gateways with serve or start.
 func newRig(t *testing.T, n int, c engines.Config) *stateRig {
 	t.Helper()
 	if c.Script == nil {
-		c.Script = says
+		c.Script = answerScript
 	}
 	return &stateRig{Rig: rig.New(t, n, c, rig.Settings{
 		"auth":     auth("app", ""),
@@ -61,7 +61,7 @@ func newRig(t *testing.T, n int, c engines.Config) *stateRig {
 	}).Listen()}
 }
 
-// tier is one tier of a configuration, of some of the workers.
+// tier returns one tier of a configuration with the workers of the given indexes.
 func (r *stateRig) tier(name, model string, weight int, workers ...int) string {
 	var some []*rig.Worker
 	for _, i := range workers {
@@ -70,8 +70,7 @@ func (r *stateRig) tier(name, model string, weight int, workers ...int) string {
 	return rig.Tier(name, fmt.Sprintf("weight: %d", weight), "model: "+model, some...)
 }
 
-// auth is a configuration's section of that name: one tenant with tenantKey and
-// with limits in YAML, if any.
+// auth returns the setting auth: one tenant with rig.TenantKey and limits in YAML, which may be empty.
 func auth(tenant, limits string) string {
 	if limits != "" {
 		limits = ", limits: { " + limits + " }"
@@ -79,11 +78,11 @@ func auth(tenant, limits string) string {
 	return "{ keys: [ { name: " + tenant + ", sha256: " + rig.Digest(rig.TenantKey) + limits + " } ] }"
 }
 
-// stores is a configuration's section of that name; empty is without.
+// stores returns the setting store. An empty URL turns a store off.
 func stores(sql, redis string) string { return fmt.Sprintf("{ sql: %q, redis: %q }", sql, redis) }
 
-// serve starts one more gateway and returns when it can serve. When the test ends it
-// must be quiet.
+// serve starts one more gateway and returns when it is ready. The test fails unless the gateway is
+// quiet at its end.
 func (r *stateRig) serve(own rig.Settings) *gateway.Process {
 	r.T.Helper()
 	p := r.start(own)
@@ -91,35 +90,35 @@ func (r *stateRig) serve(own rig.Settings) *gateway.Process {
 	return p
 }
 
-// start is serve of a gateway that may have nothing to serve with yet.
+// start is serve without the wait for readiness.
 func (r *stateRig) start(own rig.Settings) *gateway.Process {
 	r.T.Helper()
-	return r.took(gateway.StartAt(r.T, gateway.Address(r.T), gateway.Address(r.T), r.Settings(own).String()))
+	return r.addGateway(gateway.StartAt(r.T, gateway.Address(r.T), gateway.Address(r.T), r.Settings(own).String()))
 }
 
-// took makes a gateway one of the rig's.
-func (r *stateRig) took(p *gateway.Process) *gateway.Process {
+// addGateway adds a gateway to the rig.
+func (r *stateRig) addGateway(p *gateway.Process) *gateway.Process {
 	r.gateways = append(r.gateways, p)
-	r.T.Cleanup(func() { r.quietIn(p) })
+	r.T.Cleanup(func() { r.waitUntilQuietAndWritten(p) })
 	return p
 }
 
-// quietIn is QuietIn, after which no row of the ledger waits and none was dropped.
-func (r *stateRig) quietIn(p *gateway.Process) {
+// waitUntilQuietAndWritten is WaitUntilQuietIn. It also waits until all ledger rows are written and
+// checks that none was dropped.
+func (r *stateRig) waitUntilQuietAndWritten(p *gateway.Process) {
 	r.T.Helper()
 	r.WaitUntilQuietIn(p)
 	rig.Eventually(r.T, func() error {
 		m, err := p.Metrics()
 		if p.Alive() && (err != nil || m.Sum("tierway_ledger_spooled_rows")+m.Sum("tierway_ledger_dropped_rows_total") != 0) {
-			return fmt.Errorf("rows of the ledger wait or were dropped (%w)", err)
+			return fmt.Errorf("ledger rows are not yet written or were dropped (%w)", err)
 		}
 		return nil
 	})
 }
 
-// metric waits until a series of a gateway has a value, and returns how long that
-// took.
-func metric(t *testing.T, p *gateway.Process, name string, want float64, most time.Duration) time.Duration {
+// waitForMetric waits until a metric of a gateway has a value, and returns the time that it took.
+func waitForMetric(t *testing.T, p *gateway.Process, name string, want float64, most time.Duration) time.Duration {
 	t.Helper()
 	return rig.Within(t, most, func() error {
 		m, err := p.Metrics()
@@ -127,14 +126,14 @@ func metric(t *testing.T, p *gateway.Process, name string, want float64, most ti
 			return err
 		}
 		if _, there := m[name]; !there {
-			return errors.New("there is no " + name)
+			return errors.New("the metrics have no " + name)
 		}
 		if got := m.Sum(name); got != want {
-			return fmt.Errorf("%s is %v, not %v", name, got, want)
+			return fmt.Errorf("%s is %v, want %v", name, got, want)
 		}
 		return nil
 	})
 }
 
-// pause waits while a load goes on.
+// pause waits while a load runs.
 func pause(d time.Duration) { <-time.After(d) }

@@ -11,16 +11,16 @@ import (
 	"tierway/engines"
 )
 
-// address is where a gateway's data plane listens.
+// address returns the address of a gateway's data plane.
 func address(p *gateway.Process) string {
 	return strings.TrimSuffix(strings.TrimPrefix(p.BaseURL, "http://"), "/v1")
 }
 
-// TestRollingRestartsFailNobody restarts two gateways behind a TCP balancer, one
-// after the other, again and again under 200 requests a second and streams.
+// TestRollingRestartsFailNoRequest restarts two gateways behind a TCP balancer repeatedly, one after
+// the other, under 200 requests per second and streams.
 //
 // SD-02.
-func TestRollingRestartsFailNobody(t *testing.T) {
+func TestRollingRestartsFailNoRequest(t *testing.T) {
 	t.Parallel()
 	const perSecond, streams = 200, 30
 	all := rounds(t, 2, 20)
@@ -43,15 +43,15 @@ func TestRollingRestartsFailNobody(t *testing.T) {
 	}
 	both()
 	l := r.newLoad(rig.TenantKey, "http://"+b.Addr+"/v1")
-	l.open(streams)
-	l.answers(perSecond)
+	l.startStreams(streams)
+	l.startChats(perSecond)
 	pause(time.Second)
 	begin := time.Now()
 	var away times
 	for range all {
 		for i := range gateways {
 			since := time.Now()
-			gateways[i] = r.took(gateways[i].StartAgain())
+			gateways[i] = r.addGateway(gateways[i].StartAgain())
 			both()
 			away = append(away, time.Since(since))
 		}
@@ -59,7 +59,7 @@ func TestRollingRestartsFailNobody(t *testing.T) {
 	end := time.Now()
 	pause(time.Second)
 	l.end()
-	r.fills(200, gateways[0].BaseURL, gateways[1].BaseURL)
+	r.checkNothingBooked(200, gateways[0].BaseURL, gateways[1].BaseURL)
 	t.Logf("%d rolling restarts of 2 gateways in %v: %d asked, %d streams whole; %v; a restart took %v at most",
-		all, end.Sub(begin).Round(time.Second), l.asked(), l.streams, l.times(begin, end), sorted(away).at(1))
+		all, end.Sub(begin).Round(time.Second), l.count(), l.streams, l.times(begin, end), sorted(away).at(1))
 }
