@@ -1,0 +1,296 @@
+package zmtp
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+)
+
+// Socket is a ZeroMQ socket type.
+type Socket string
+
+// The socket types of this package.
+const (
+	Sub    Socket = "SUB"    // reads the messages of a PUB or XPUB
+	Dealer Socket = "DEALER" // sends requests to a ROUTER and reads its replies
+)
+
+// peers returns the socket types that a socket may be connected to.
+func (s Socket) peers() [2]string {
+	if s == Sub {
+		return [2]string{"PUB", "XPUB"}
+	}
+	return [2]string{"ROUTER", "REP"}
+}
+
+// Bounds of liveness. Together they are less than the 5 s in which a lost stream is reported.
+const (
+	Heartbeat = time.Second     // silence after which the peer is sent a PING
+	Patience  = 3 * time.Second // further silence after which the connection is given up
+)
+
+// Errors of a connection. Each may be wrapped; use [errors.Is].
+var (
+	ErrProtocol = errors.New("zmtp: protocol violation")
+	ErrLimit    = errors.New("zmtp: message over the limit")
+	ErrSilent   = errors.New("zmtp: the peer does not answer")
+)
+
+// Limits bound one message of a peer. The zero value means the defaults.
+type Limits struct {
+	Parts int // parts of a message; default 8
+	Bytes int // bytes of all parts of a message; default 16 MiB
+}
+
+func (l Limits) withDefaults() Limits {
+	if l.Parts == 0 {
+		l.Parts = 8
+	}
+	if l.Bytes == 0 {
+		l.Bytes = 16 << 20
+	}
+	return l
+}
+
+// Conn is one connection with a finished handshake. Receive and Send may run at the same time
+// as Close, but not beside each other.
+type Conn struct {
+	conn   net.Conn
+	in     *bufio.Reader
+	limits Limits
+	out    []byte // frames of the message being sent
+	body   []byte // body of the command being read
+
+	heartbeats heartbeats
+	pinged     bool // a PING was sent since the last byte was received
+}
+
+// heartbeats is what is known about the peer's answers to PING.
+type heartbeats int
+
+const (
+	heartbeatsUntried  heartbeats = iota
+	heartbeatsAnswered            // a PONG has arrived: silence means that the peer is gone
+	heartbeatsIgnored             // no PONG has arrived: no more PINGs, TCP keep-alive decides
+)
+
+// Message is one message. Its parts share one buffer, which the next Receive overwrites.
+type Message struct {
+	Parts [][]byte
+	buf   []byte
+	ends  []int // end of each part in buf
+}
+
+// Handshake exchanges greeting and READY on a new connection and takes the connection over: it
+// is closed on an error. The context bounds the handshake. Without a deadline of its own, the
+// handshake may take [Patience].
+func Handshake(ctx context.Context, nc net.Conn, socket Socket, limits Limits) (*Conn, error) {
+	deadline := time.Now().Add(Patience)
+	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
+		deadline = d
+	}
+	c := &Conn{conn: nc, in: newReader(nc), limits: limits.withDefaults()}
+	stop := context.AfterFunc(ctx, func() { nc.Close() })
+	err := nc.SetDeadline(deadline)
+	if err == nil {
+		err = c.greet(socket)
+	}
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err == nil {
+		err = nc.SetDeadline(time.Time{})
+	}
+	if err != nil {
+		nc.Close()
+		return nil, fmt.Errorf("handshake with %s: %w", nc.RemoteAddr(), err)
+	}
+	return c, nil
+}
+
+func newReader(nc net.Conn) *bufio.Reader { return bufio.NewReaderSize(nc, 64<<10) }
+
+// Close ends the connection. A Receive that waits returns an error.
+func (c *Conn) Close() error { return c.conn.Close() }
+
+// RemoteAddr is the address of the peer. It does not identify a publisher.
+func (c *Conn) RemoteAddr() net.Addr { return c.conn.RemoteAddr() }
+
+// Subscribe asks for the messages of which the first part begins with a topic; "" asks for all.
+func (c *Conn) Subscribe(topic string) error {
+	return c.Send(append([]byte{1}, topic...))
+}
+
+// Send writes one message.
+func (c *Conn) Send(parts ...[]byte) error {
+	c.out = c.out[:0]
+	for i, p := range parts {
+		var flags byte
+		if i < len(parts)-1 {
+			flags = flagMore
+		}
+		c.out = appendFrame(c.out, flags, p)
+	}
+	return c.write()
+}
+
+func (c *Conn) write() error {
+	if err := c.conn.SetWriteDeadline(time.Now().Add(Patience)); err != nil {
+		return err
+	}
+	_, err := c.conn.Write(c.out)
+	return err
+}
+
+// Receive reads the next message into m. It returns an error of [ErrLimit], [ErrProtocol] or
+// [ErrSilent], or of the network; after an error the connection is of no use and the caller
+// closes it.
+func (c *Conn) Receive(m *Message) error {
+	m.Parts, m.buf, m.ends = m.Parts[:0], m.buf[:0], m.ends[:0]
+	for {
+		flags, size, err := c.header()
+		if err != nil {
+			return err
+		}
+		if flags&flagCommand != 0 {
+			if err := c.command(flags, size); err != nil {
+				return err
+			}
+			continue
+		}
+		if len(m.ends) == c.limits.Parts {
+			return fmt.Errorf("%w: more than %d parts", ErrLimit, c.limits.Parts)
+		}
+		if size > uint64(c.limits.Bytes-len(m.buf)) {
+			return fmt.Errorf("%w: a part of %d bytes after %d, where a message may have %d", ErrLimit, size, len(m.buf),
+				c.limits.Bytes)
+		}
+		if m.buf, err = c.appendBody(m.buf, int(size)); err != nil {
+			return err
+		}
+		m.ends = append(m.ends, len(m.buf))
+		if flags&flagMore == 0 {
+			break
+		}
+	}
+	at := 0
+	for _, end := range m.ends {
+		m.Parts = append(m.Parts, m.buf[at:end:end])
+		at = end
+	}
+	return nil
+}
+
+// Frame flags.
+const (
+	flagMore    = 1
+	flagLong    = 2
+	flagCommand = 4
+)
+
+// header reads the flags and the size of the next frame, and keeps the peer's liveness.
+func (c *Conn) header() (flags byte, size uint64, err error) {
+	head, err := c.peek(2)
+	if err != nil {
+		return 0, 0, err
+	}
+	flags, size = head[0], uint64(head[1])
+	n := 2
+	if flags&^(flagMore|flagLong|flagCommand) != 0 || flags&flagCommand != 0 && flags&flagMore != 0 {
+		return 0, 0, fmt.Errorf("%w: frame flags %#x", ErrProtocol, flags)
+	}
+	if flags&flagLong != 0 {
+		if head, err = c.peek(9); err != nil {
+			return 0, 0, err
+		}
+		size, n = binary.BigEndian.Uint64(head[1:]), 9
+	}
+	_, err = c.in.Discard(n)
+	return flags, size, err
+}
+
+// appendBody reads the body of a frame. Memory grows with the bytes that have arrived, not with
+// the size that the frame announces.
+func (c *Conn) appendBody(buf []byte, size int) ([]byte, error) {
+	const step = 64 << 10
+	for size > 0 {
+		n := min(size, step)
+		at := len(buf)
+		buf = append(buf, make([]byte, n)...) // append grows in place: no second slice is allocated
+		for filled := at; filled < at+n; {
+			if _, err := c.peek(1); err != nil {
+				return buf, unexpectedEnd(err)
+			}
+			got, err := c.in.Read(buf[filled : at+n])
+			if err != nil {
+				return buf, unexpectedEnd(err)
+			}
+			filled += got
+		}
+		size -= n
+	}
+	return buf, nil
+}
+
+// peek waits until n bytes have arrived. While nothing arrives it sends a PING after Heartbeat,
+// and gives the peer up as described in the package documentation.
+func (c *Conn) peek(n int) ([]byte, error) {
+	if c.in.Buffered() >= n {
+		return c.in.Peek(n)
+	}
+	for {
+		before := c.in.Buffered()
+		if err := c.conn.SetReadDeadline(c.readDeadline()); err != nil {
+			return nil, err
+		}
+		b, err := c.in.Peek(n)
+		if c.in.Buffered() > before {
+			c.pinged = false
+		}
+		switch {
+		case err == nil:
+			return b, nil
+		case !errors.Is(err, os.ErrDeadlineExceeded):
+			if len(b) > 0 {
+				err = unexpectedEnd(err)
+			}
+			return nil, err
+		case c.in.Buffered() > before: // part of the n bytes arrived
+		case !c.pinged:
+			if err := c.ping(); err != nil {
+				return nil, err
+			}
+		case c.heartbeats == heartbeatsAnswered:
+			return nil, fmt.Errorf("%w for %v", ErrSilent, Heartbeat+Patience)
+		default:
+			c.heartbeats = heartbeatsIgnored
+		}
+	}
+}
+
+// readDeadline is the time at which a silent peer is sent a PING or given up; zero if neither
+// will happen. While a PING is not acknowledged, TCP sends no keep-alive probes, so a peer that
+// ignores PINGs must not be sent them.
+func (c *Conn) readDeadline() time.Time {
+	switch {
+	case c.heartbeats == heartbeatsIgnored:
+		return time.Time{}
+	case c.pinged:
+		return time.Now().Add(Patience)
+	}
+	return time.Now().Add(Heartbeat)
+}
+
+// unexpectedEnd names an end inside a message for what it is.
+func unexpectedEnd(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}

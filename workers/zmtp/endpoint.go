@@ -1,0 +1,69 @@
+package zmtp
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+)
+
+// endpoint splits a ZeroMQ address into Go's network and address: tcp://HOST:PORT, or
+// ipc://PATH, where a PATH that begins with @ is a name in Linux's abstract namespace.
+// Host * means all interfaces, which is an address to listen on only.
+func endpoint(text string, listen bool) (network, address string, err error) {
+	scheme, rest, _ := strings.Cut(text, "://")
+	switch {
+	case scheme == "ipc" && rest != "":
+		return "unix", rest, nil
+	case scheme == "tcp":
+		host, port, err := net.SplitHostPort(rest)
+		if err != nil || port == "" || host == "" || host == "*" && !listen {
+			break
+		}
+		if host == "*" {
+			host = ""
+		}
+		return "tcp", net.JoinHostPort(host, port), nil
+	}
+	return "", "", fmt.Errorf("%q is no ZeroMQ address: write tcp://HOST:PORT or ipc://PATH", text)
+}
+
+// keepAlive finds a connection that was cut without a close, within Heartbeat + Patience.
+func keepAlive() net.KeepAliveConfig {
+	return net.KeepAliveConfig{Enable: true, Idle: Heartbeat, Interval: time.Second, Count: int(Patience / time.Second)}
+}
+
+// Dial connects to a socket that is bound to an address and exchanges the handshake. The
+// context bounds both; afterwards it has no effect on the connection.
+func Dial(ctx context.Context, address string, socket Socket, limits Limits) (*Conn, error) {
+	network, at, err := endpoint(address, false)
+	if err != nil {
+		return nil, err
+	}
+	d := net.Dialer{KeepAliveConfig: keepAlive()}
+	c, err := d.DialContext(ctx, network, at)
+	if err != nil {
+		return nil, err
+	}
+	return Handshake(ctx, c, socket, limits)
+}
+
+// Listener accepts connections of publishers that dial. Its methods are those of [net.Listener];
+// pass each accepted connection to [Handshake] in a goroutine of its own, because a peer may
+// delay its greeting.
+type Listener struct{ net.Listener }
+
+// Listen binds an address for publishers that dial.
+func Listen(ctx context.Context, address string) (*Listener, error) {
+	network, at, err := endpoint(address, true)
+	if err != nil {
+		return nil, err
+	}
+	config := net.ListenConfig{KeepAliveConfig: keepAlive()}
+	l, err := config.Listen(ctx, network, at)
+	if err != nil {
+		return nil, err
+	}
+	return &Listener{l}, nil
+}
