@@ -1,0 +1,228 @@
+package kvstream
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"tierway/workers/kvevents"
+	"tierway/workers/zmtp"
+)
+
+// Bounds of time.
+const (
+	RetryReplay  = 30 * time.Second // pause after a replay without an answer
+	replayLimit  = 30 * time.Second // for a whole replay
+	replayAnswer = 5 * time.Second  // for each message of a replay
+	dialLimit    = 5 * time.Second
+	minBackoff   = 100 * time.Millisecond // between connections
+	maxBackoff   = time.Second
+)
+
+// Config is the configuration of one stream.
+type Config struct {
+	Topic  string // prefix of the topics to subscribe to; "" is all
+	Replay string // address of the replay endpoint; "" if there is none
+}
+
+// Sink receives what a stream reads. Its methods are called by one goroutine at a time.
+type Sink interface {
+	// Apply takes the events of the next batch. The batch is valid during the call only.
+	Apply(b *kvevents.Batch)
+	// Reset is called when what was applied says nothing about the engine's cache any more.
+	Reset()
+	// SetLive is called when the stream becomes live and when it ceases to be.
+	SetLive(live bool)
+	// Report is called for each happening that operators count. err is nil for Connected,
+	// Replayed and Restarted.
+	Report(h Happening, err error)
+}
+
+// Happening is what a stream reports for metrics and logs.
+type Happening uint8
+
+// The happenings.
+const (
+	Connected    Happening = iota // the publisher is connected
+	Lost                          // no connection, or its end
+	Gap                           // messages were lost
+	Restarted                     // the engine has restarted
+	Replayed                      // a replay is complete
+	ReplayFailed                  // a replay is not complete
+	Unsequenced                   // messages have no sequence number: gaps cannot be found
+	Undecodable                   // a message is no batch of events
+	happeningCount
+)
+
+// String is the happening's name in metrics.
+func (h Happening) String() string {
+	return [happeningCount]string{"connected", "lost", "gap", "restarted", "replayed", "replay_failed", "unsequenced",
+		"undecodable"}[h]
+}
+
+// Stream follows one publisher.
+type Stream struct {
+	config Config
+	sink   Sink
+
+	mu          sync.Mutex // Serve may read two connections of one publisher for a moment
+	decoder     kvevents.Decoder
+	known       bool    // last and lastTime are those of a batch that was applied
+	last        uint64  // sequence number
+	lastTime    float64 // Unix time in seconds
+	live        bool
+	partial     bool      // a replay failed: events before the present ones are unknown
+	retryAt     time.Time // of the replay that would complete them
+	unsequenced bool      // was reported
+}
+
+// New returns a stream that is not live.
+func New(config Config, sink Sink) *Stream { return &Stream{config: config, sink: sink} }
+
+// Follow reads a publisher that binds an address until the context ends. It connects again
+// after an error, at most every second.
+func (s *Stream) Follow(ctx context.Context, address string) {
+	for backoff := minBackoff; ctx.Err() == nil; backoff = min(2*backoff, maxBackoff) {
+		connected, err := s.followOnce(ctx, address)
+		if ctx.Err() != nil {
+			return
+		}
+		s.disconnect(err)
+		if connected {
+			backoff = minBackoff
+		}
+		pause := time.NewTimer(backoff/2 + rand.N(backoff/2+1))
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+		}
+	}
+}
+
+// followOnce reads one connection until it ends.
+func (s *Stream) followOnce(ctx context.Context, address string) (connected bool, err error) {
+	dial, cancel := context.WithTimeout(ctx, dialLimit)
+	defer cancel()
+	c, err := zmtp.Dial(dial, address, zmtp.Sub, zmtp.Limits{})
+	if err != nil {
+		return false, err
+	}
+	defer c.Close() //nolint:errcheck // it was only read
+	stop := context.AfterFunc(ctx, func() { c.Close() })
+	defer stop()
+	if err := c.Subscribe(s.config.Topic); err != nil {
+		return false, err
+	}
+	s.begin(ctx, false)
+	for m := (zmtp.Message{}); ; {
+		if err := c.Receive(&m); err != nil {
+			return true, err
+		}
+		s.takeMessage(ctx, m.Parts)
+	}
+}
+
+// begin brings the stream up to date on a new connection. queued says that the publisher keeps
+// messages for a reader that is away, so that the next one may follow the last.
+func (s *Stream) begin(ctx context.Context, queued bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sink.Report(Connected, nil)
+	switch {
+	case s.config.Replay != "":
+		s.catchUp(ctx, false)
+	case s.known && !queued:
+		s.reset()
+	}
+	s.setLive(true)
+}
+
+// disconnect marks the stream as not live.
+func (s *Stream) disconnect(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.setLive(false)
+	s.sink.Report(Lost, err)
+}
+
+func (s *Stream) setLive(live bool) {
+	if s.live != live {
+		s.live = live
+		s.sink.SetLive(live)
+	}
+}
+
+// reset forgets the engine's cache and its place in the stream.
+func (s *Stream) reset() {
+	s.known, s.partial = false, false
+	s.sink.Reset()
+}
+
+// errFrames is the error of a message with another number of parts than publishers send.
+var errFrames = errors.New("kvstream: a message needs the parts topic, sequence number and payload")
+
+// takeMessage applies one live message: topic, sequence number and payload, or topic and payload.
+func (s *Stream) takeMessage(ctx context.Context, parts [][]byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case len(parts) == 2:
+		if !s.unsequenced {
+			s.unsequenced = true
+			s.sink.Report(Unsequenced, errFrames)
+		}
+		if b := s.decode(parts[1]); b != nil {
+			s.sink.Apply(b)
+		}
+		return
+	case len(parts) != 3 || len(parts[1]) != 8:
+		s.sink.Report(Undecodable, errFrames)
+		return
+	}
+	number := binary.BigEndian.Uint64(parts[1])
+	b := s.decode(parts[2])
+	switch {
+	case s.partial && time.Now().After(s.retryAt):
+		s.catchUp(ctx, true)
+	case !s.known && number > 0 && !s.partial:
+		s.catchUp(ctx, false)
+	case s.known && number <= s.last && b != nil && b.Time > s.lastTime:
+		s.sink.Report(Restarted, nil)
+		s.reset()
+		s.catchUp(ctx, false)
+	case s.known && number > s.last+1:
+		s.sink.Report(Gap, fmt.Errorf("kvstream: %d messages were lost", number-s.last-1))
+		s.catchUp(ctx, false)
+	}
+	if s.known && number <= s.last {
+		return // a replay has given it
+	}
+	if s.known && number > s.last+1 { // no replay has filled the gap
+		s.reset()
+	}
+	s.apply(number, s.decode(parts[2])) // again, because a replay has used the decoder
+}
+
+// apply gives a batch to the sink. A message that is no batch takes its number only.
+func (s *Stream) apply(number uint64, b *kvevents.Batch) {
+	s.known, s.last = true, number
+	if b != nil {
+		s.lastTime = b.Time
+		s.sink.Apply(b)
+	}
+}
+
+// decode returns nil for a message that is no batch of events.
+func (s *Stream) decode(payload []byte) *kvevents.Batch {
+	b, err := s.decoder.Decode(payload)
+	if err != nil {
+		s.sink.Report(Undecodable, err)
+		return nil
+	}
+	return b
+}
