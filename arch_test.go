@@ -38,6 +38,7 @@ func floors() map[string]string {
 		"routing": "0", "tiers": "0", "tenants": "0", "openai": "0", "openai/tokens": "0", "http1": "0", "breaker": "0",
 		"telemetry": "0", "migrations": "0", "workers/kvstream": "0",
 		"routing/prefix": "-1", "spool": "-1", "workers/kvevents": "-1", "workers/zmtp": "-1",
+		"routing/kvindex": "-1b",
 	}
 }
 
@@ -57,7 +58,7 @@ func floorOf(folder string) (floor string, ok bool) {
 
 // pure packages decide, with time and chance as arguments.
 func pure() []string {
-	return []string{"tiers", "queue", "routing", "routing/prefix", "sim", "replay"}
+	return []string{"tiers", "queue", "routing", "routing/kvindex", "routing/prefix", "sim", "replay"}
 }
 
 // tree is the parsed module without its tests, by folder. The root is ".".
