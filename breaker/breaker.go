@@ -21,7 +21,7 @@ const (
 
 // Options are the functions that a Breaker calls.
 type Options struct {
-	// Outcome classifies the error given to Report or Cut.
+	// Outcome classifies the error given to Report or ReportCut.
 	Outcome func(error) Outcome
 	// Rand returns a random number in [0, 1). It must not call the breaker.
 	Rand func() float64
@@ -145,7 +145,7 @@ func (b *Breaker) Probing(ticket uint64, expected time.Duration) (patience time.
 
 // Report counts the outcome of an admitted request; a nil err is a success. Only the first
 // report of a probe counts, and a report is ignored if the breaker has changed its state
-// since Allow. Use Cut for a stream that breaks off after a good report.
+// since Allow. Use ReportCut for a stream that breaks off after a good report.
 func (b *Breaker) Report(ticket uint64, err error) {
 	b.report(ticket, b.options.Outcome(err), CauseProbeFailed)
 }
@@ -206,10 +206,10 @@ func (b *Breaker) readyToTrip(n gobreaker.Counts) bool {
 	return b.tripReason != ""
 }
 
-// Cut reports that a stream which began at began broke off after a good report. The row of
+// ReportCut reports that a stream which began at began broke off after a good report. The row of
 // consecutive failures that the good report ended continues. If the stream was the probe
 // that closed the breaker, the breaker opens again. Earlier streams do not count.
-func (b *Breaker) Cut(began time.Time, err error) {
+func (b *Breaker) ReportCut(began time.Time, err error) {
 	if o := b.options.Outcome(err); o == Success || o == Excluded {
 		return
 	}

@@ -264,7 +264,7 @@ func (r *rig) cut(i int) {
 	if !r.try(i, nil) {
 		r.t.Fatal("the stream was refused")
 	}
-	r.bs[i].Cut(began, errFive)
+	r.bs[i].ReportCut(began, errFive)
 }
 
 // TestCutStreamsCountAsFailures: five in a row, or half of all within the window, open the
@@ -302,7 +302,7 @@ func TestCutStreamsCountAsFailures(t *testing.T) {
 				r.try(0, nil)
 			}
 			for range 5 {
-				r.bs[0].Cut(began, errFive)
+				r.bs[0].ReportCut(began, errFive)
 			}
 			r.is(Open)
 		})
@@ -336,18 +336,18 @@ func TestCutCountsOnlyInTheStateOfItsStart(t *testing.T) {
 		time.Sleep(time.Second)
 		r.fails(0, 5, errFive)
 		r.is(Open)
-		r.bs[0].Cut(began, errFive)
+		r.bs[0].ReportCut(began, errFive)
 		r.pass(60 * time.Second)
 		r.is(HalfOpen)
-		r.bs[0].Cut(began, errFive)
+		r.bs[0].ReportCut(began, errFive)
 		r.is(HalfOpen)
 		if v := r.bs[0].View(); v.Probes != 0 {
 			t.Error("a probe is in progress")
 		}
 		r.try(0, nil)
 		r.is(Closed)
-		r.bs[0].Cut(began, errFive)
-		r.bs[0].Cut(time.Now(), errClient) // excluded
+		r.bs[0].ReportCut(began, errFive)
+		r.bs[0].ReportCut(time.Now(), errClient) // excluded
 		if v := r.bs[0].View(); v.ConsecutiveFailures != 0 || v.Failures != 0 {
 			t.Errorf("it was counted: %+v", v)
 		}
@@ -420,7 +420,7 @@ func TestCutProbeOpensAgain(t *testing.T) {
 		r.try(0, nil)
 		r.is(Closed)
 		time.Sleep(time.Second)
-		r.bs[0].Cut(began, errFive)
+		r.bs[0].ReportCut(began, errFive)
 		r.is(Open)
 		if last := r.last(); last.Cause != CauseProbeFailed {
 			t.Errorf("notified of %+v", last)

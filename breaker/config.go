@@ -8,21 +8,21 @@ import (
 // Config is the breaker section of a configuration. A zero field means the default, except
 // in Slow, where zero turns a rule off.
 type Config struct {
-	ConsecutiveFailures int           `yaml:"consecutive_failures" min:"1" max:"1000" doc:"Failures in a row that take the worker out."`
-	FailureRatio        float64       `yaml:"failure_ratio" above:"0" max:"1" doc:"Share of failures within 'window' that takes the worker out."`
-	MinRequests         int           `yaml:"min_requests" min:"1" doc:"Requests within 'window' before the share counts."`
-	Window              time.Duration `yaml:"window" doc:"How far back failures count."`
-	OpenFor             time.Duration `yaml:"open_for" doc:"How long a worker that was taken out gets nothing, spread by a tenth. A good health check ends it early, unless the worker was too slow or a probe has just failed all the same or its engine has just hung."`
-	Probes              int           `yaml:"probes" min:"1" max:"10" doc:"Requests at once that try it after that, all of which must succeed."`
-	ProbeTimeout        time.Duration `yaml:"probe_timeout" doc:"How long a probe may take to its first event. A longer one has failed."`
-	Slow                Slow          `yaml:"slow" doc:"When a worker counts as too slow to be used."`
+	ConsecutiveFailures int           `yaml:"consecutive_failures" min:"1" max:"1000" doc:"Consecutive failures after which the worker is ejected."`
+	FailureRatio        float64       `yaml:"failure_ratio" above:"0" max:"1" doc:"Share of failed requests within 'window' at which the worker is ejected."`
+	MinRequests         int           `yaml:"min_requests" min:"1" doc:"Minimum number of requests within 'window' for 'failure_ratio' to apply."`
+	Window              time.Duration `yaml:"window" doc:"Period over which 'failure_ratio' is computed."`
+	OpenFor             time.Duration `yaml:"open_for" doc:"How long an ejected worker receives no requests, varied at random by up to 10%. A successful health check ends this time early, unless the worker was ejected as slow. After a failed probe or a hang of the engine, health checks count only after 5 s; this delay doubles with each further failure."`
+	Probes              int           `yaml:"probes" min:"1" max:"10" doc:"Maximum number of concurrent probes: requests that try the worker after 'open_for'. After this many consecutive successes it returns to rotation; one failure ejects it again."`
+	ProbeTimeout        time.Duration `yaml:"probe_timeout" doc:"Maximum time of a probe until its first event, or three times the predicted time if that is longer. A probe that exceeds it has failed."`
+	Slow                Slow          `yaml:"slow" doc:"Ejection of slow workers."`
 }
 
 // Slow is the rule that makes a worker too slow. Package routing applies it.
 type Slow struct {
-	Factor     float64       `yaml:"factor" max:"1000" doc:"A worker is slow if it is more than this many times slower than its peers. Speed is the measured time to first token divided by the predicted one, over streams of the same time. 0 turns it off."`
-	MinSamples int           `yaml:"min_samples" min:"5" max:"64" doc:"Streams in five minutes that a worker needs before it can count as slow."`
-	P95Above   time.Duration `yaml:"p95_above" zero:"true" doc:"Also slow when 5 of 100 first tokens take longer than this. 0s turns it off."`
+	Factor     float64       `yaml:"factor" max:"1000" doc:"A worker is slow if its time to first token, divided by the predicted time, is more than this multiple of its peers' value, over streams of the same period. 0 turns the rule off."`
+	MinSamples int           `yaml:"min_samples" min:"5" max:"64" doc:"Minimum number of streams within five minutes for a worker to count as slow."`
+	P95Above   time.Duration `yaml:"p95_above" zero:"true" doc:"A worker is also slow if the 95th percentile of its time to first token exceeds this. '0s' turns the rule off."`
 }
 
 // Default returns the configuration of an empty breaker section.

@@ -15,7 +15,7 @@
 //   - a deadline for each probe;
 //   - consecutive failures that are older than the window, because a request may time out
 //     after more than one window;
-//   - Cut, a second outcome for a stream that breaks off after a good start;
+//   - ReportCut, a second outcome for a stream that breaks off after a good start;
 //   - Healthy, which ends an open state early after a good health check;
 //   - SetHung, which opens the breaker of a worker when its engine returns nothing.
 //

@@ -65,7 +65,7 @@ func sequence(t *rapid.T) {
 		},
 		"fail": func(t *rapid.T) { r.try(0, ends.Draw(t, "end")) },
 		"cut": func(t *rapid.T) {
-			b.Cut(time.Now().Add(-time.Duration(rapid.IntRange(0, 30).Draw(t, "ago"))*time.Second), ends.Draw(t, "end"))
+			b.ReportCut(time.Now().Add(-time.Duration(rapid.IntRange(0, 30).Draw(t, "ago"))*time.Second), ends.Draw(t, "end"))
 		},
 		"hung": func(t *rapid.T) { b.SetHung(rapid.Bool().Draw(t, "hung")) },
 		"configure": func(t *rapid.T) {

@@ -33,32 +33,32 @@ func TestRulesThatChooseATierAreChecked(t *testing.T) {
 		}},
 		"thresholds that do not rise": {
 			"classifier: {prompt_tokens: {medium: 900, large: 900}, max_tokens: {medium: 2, large: 1}}", []string{
-				`6:38: classifier.prompt_tokens.medium: never decides: a higher tier needs only 900 (set it below that, or remove it)`,
-				`6:77: classifier.max_tokens.medium: never decides: a higher tier needs only 1 (set it below that, or remove it)`,
+				`6:38: classifier.prompt_tokens.medium: has no effect: a higher tier is already selected above 900 (set a lower value, or remove it)`,
+				`6:77: classifier.max_tokens.medium: has no effect: a higher tier is already selected above 1 (set a lower value, or remove it)`,
 			}},
 		"thresholds of the default tier": {"classifier: {default: medium, prompt_tokens: {small: 10, medium: 20, large: 30}}",
 			[]string{
-				`6:54: classifier.prompt_tokens.small: never decides: the default tier "medium" is no lower (remove it, or lower classifier.default)`,
-				`6:66: classifier.prompt_tokens.medium: never decides: the default tier "medium" is no lower (remove it, or lower classifier.default)`,
+				`6:54: classifier.prompt_tokens.small: has no effect: the default tier "medium" is not lower (remove it, or lower classifier.default)`,
+				`6:66: classifier.prompt_tokens.medium: has no effect: the default tier "medium" is not lower (remove it, or lower classifier.default)`,
 			}},
 		"a score that no keywords reach": {"classifier: {preset: none, keyword_score: {large: 1.5}, keywords: [{tier: " +
 			"large, name: a, match: [abc]}]}", []string{
-			`6:51: classifier.keyword_score.large: never reached: the groups for that tier and higher ones weigh 1 together (lower it, or add keywords)`,
+			`6:51: classifier.keyword_score.large: cannot be reached: the weights of the groups for that tier and higher ones sum to 1 (lower the score, or add keywords)`,
 		}},
 		"keywords that nothing listens to": {
 			"classifier: {keyword_score: {}, keywords: [{tier: large, name: a, match: [abc]}]}", []string{
-				`6:51: classifier.keywords[0].tier: decides nothing: no keyword_score asks for "large" or a lower tier above the default (name a tier above classifier.default here and in keyword_score)`,
+				`6:51: classifier.keywords[0].tier: has no effect: keyword_score has no entry for "large" or a lower tier above the default (name a tier above classifier.default here, and give it a keyword_score)`,
 			}},
 		"a name twice": {keyword(", {tier: large, name: a, match: [abd]}"), []string{
-			`6:83: classifier.keywords[1].name: duplicate name "a", which classifier.keywords[0] has already (name it otherwise)`,
+			`6:83: classifier.keywords[1].name: duplicate name "a", used by classifier.keywords[0] (use another name)`,
 		}},
 		"a name of the preset": {keyword(", {tier: large, name: code, match: [abd]}"), []string{
-			`6:83: classifier.keywords[1].name: duplicate name "code", which the preset "groups" has already (name it otherwise, or set preset to none)`,
+			`6:83: classifier.keywords[1].name: duplicate name "code", used by the preset "groups" (use another name, or set preset to none)`,
 		}},
 		"expressions": {keyword(", {tier: large, name: b, match: [abd, '(x', 'a*', '[z-a]', abd, '(?<n>a: b)(', 'a(?=b)']}"),
 			[]string{
 				`6:99: classifier.keywords[1].match[1]: missing closing ) "(x" (write it in the syntax of RE2)`,
-				`6:105: classifier.keywords[1].match[2]: matches every text (leave out what may be absent)`,
+				`6:105: classifier.keywords[1].match[2]: matches every text (remove its optional parts)`,
 				`6:111: classifier.keywords[1].match[3]: invalid character class range "z-a" (write it in the syntax of RE2)`,
 				`6:120: classifier.keywords[1].match[4]: "abd" is listed twice (remove one of them)`,
 				`6:125: classifier.keywords[1].match[5]: missing closing ) "(?<n>a: b)(" (write it in the syntax of RE2)`,
@@ -66,17 +66,17 @@ func TestRulesThatChooseATierAreChecked(t *testing.T) {
 			}},
 		"too many expressions": {"classifier: {keywords: [{tier: large, name: a, match: [" + expressions(1001) + "]}]}",
 			[]string{
-				`6:24: classifier.keywords: 1001 expressions: use at most 1000 (remove rare ones)`,
+				`6:24: classifier.keywords: 1001 expressions are too many (use at most 1000)`,
 			}},
 		"many expressions": {"classifier: {keywords: [{tier: large, name: a, match: [" + expressions(201) + "]}]}", []string{
-			`6:24: warning: classifier.keywords: 201 expressions: a long prompt that is made for it can cost several milliseconds (use at most 200)`,
+			`6:24: warning: classifier.keywords: 201 expressions: a crafted prompt can take several milliseconds to classify (use at most 200)`,
 		}},
 		"a large expression": {keyword(`, {tier: large, name: b, match: ["law.{1,1000}` + strings.Repeat("x.{1,1000}", 300) +
 			`"]}`), []string{
-			`6:94: classifier.keywords[1].match[0]: too large: all expressions together have a size of 602313, of 300000 at most (shorten repetitions such as {1,500}, or remove expressions)`,
+			`6:94: classifier.keywords[1].match[0]: too large: all expressions together have size 602313, and the limit is 300000 (shorten repetitions such as {1,500}, or remove expressions)`,
 		}},
 		"an expression without a literal": {keyword(", {tier: large, name: b, match: ['x|abc', abd]}"), []string{
-			`6:94: warning: classifier.keywords[1].match[0]: requires no text of at least three bytes, which makes it slow on long prompts (add a literal that each of its alternatives must hold)`,
+			`6:94: warning: classifier.keywords[1].match[0]: has an alternative without a literal of three bytes, which makes it slow on long prompts (give each alternative such a literal)`,
 		}},
 	}
 	for name, c := range cases {
@@ -93,7 +93,7 @@ func TestRulesOfTiersWithDotsInTheirNamesAreFound(t *testing.T) {
 classifier: {max_tokens: {qwen2.5: 1}}
 `
 	want :=
-		[]string{`3:36: classifier.max_tokens["qwen2.5"]: never decides: the default tier "qwen2.5" is no lower (remove it, or lower classifier.default)`}
+		[]string{`3:36: classifier.max_tokens["qwen2.5"]: has no effect: the default tier "qwen2.5" is not lower (remove it, or lower classifier.default)`}
 	if diff := cmp.Diff(want, problemsOf(t, src, nil)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

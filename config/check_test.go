@@ -25,14 +25,14 @@ func TestWhatIsServedIsChecked(t *testing.T) {
   - {name: classify, paths: [/y], workers: [` + worker(6) + `]}
 `, []string{
 			`3:37: pools[0].models[1]: "y" is listed twice (remove one of them)`,
-			`3:40: pools[0].models[2]: duplicate name "x" (pools[0].model has it already)`,
+			`3:40: pools[0].models[2]: duplicate name "x", used by pools[0].model (use another name)`,
 			`3:65: pools[0].serves[1]: "embeddings" is listed twice (remove one of them)`,
-			`4:12: pools[1].name: duplicate name "a" (pools[0].name has it already)`,
-			`4:24: pools[1].models[0]: duplicate name "y" (pools[0].models[0] has it already)`,
+			`4:12: pools[1].name: duplicate name "a", used by pools[0].name (use another name)`,
+			`4:24: pools[1].models[0]: duplicate name "y", used by pools[0].models[0] (use another name)`,
 			`5:5: pools[2].serves: missing (list the kinds of request that its models serve, such as [embeddings])`,
 			`6:5: pools[3].models: missing, but serves is set (list the models that clients request, or remove serves)`,
 			`7:36: pools[4].serves: the list is empty (list kinds of request, or remove the key)`,
-			`8:12: pools[5].name: "classify" is reserved (name it otherwise)`,
+			`8:12: pools[5].name: "classify" is reserved (use another name)`,
 		}},
 		"paths": {keys + `pools:
   - name: a
@@ -128,8 +128,8 @@ pools:
 			`models: {small: m, m: small, "a: b": small, x: nobody, "gpt-*": small, "gpt-**": m, "": m}
 classifier: {default: big, sticky: {}, price: 1}
 `, []string{
-			`3:17: models.small: never matches: "small" is a name of "small" already (remove the alias)`,
-			`3:23: models.m: never matches: "m" is a name of "small" already (remove the alias)`,
+			`3:17: models.small: never matches: "small" is already a name of "small" (remove the alias)`,
+			`3:23: models.m: never matches: "m" is already a name of "small" (remove the alias)`,
 			`3:48: models.x: unknown target "nobody" (name a tier or pool (small), a model that one serves, or "classify")`,
 			`3:82: models["gpt-**"]: never matches: models["gpt-*"] matches the same names (remove one)`,
 			`3:89: models[""]: empty model name (a request without a model goes to the default tier)`,

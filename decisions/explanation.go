@@ -146,7 +146,7 @@ func (e *Explanation) Sentence(steps []Step) string {
 		text += fmt.Sprintf("; %s (%s: %s)", e.Worker, e.Policy, e.Reason)
 	}
 	if c := (&routing.Choice{Candidates: e.Candidates}); e.RunnerUp != "" {
-		if first, second := c.Of(e.Worker), c.Of(e.RunnerUp); first != nil && second != nil {
+		if first, second := c.CandidateOf(e.Worker), c.CandidateOf(e.RunnerUp); first != nil && second != nil {
 			text += fmt.Sprintf(", score %.4g, next %s with %.4g", first.Score, e.RunnerUp, second.Score)
 		}
 	}

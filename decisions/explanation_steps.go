@@ -32,11 +32,11 @@ type QueueStep struct {
 
 // WorkerStep is the outcome of the worker stage.
 type WorkerStep struct {
-	Choice  *routing.Choice    `json:"choice,omitempty" doc:"The candidates and the choice; absent if there was no worker to choose from."`
-	Others  []routing.Excluded `json:"others,omitempty" doc:"Workers that were not candidates."`
-	Learned *routing.Estimates `json:"learned,omitempty" doc:"Rates and lengths that the pool has learned, each with its number of samples."`
-	Used    string             `json:"used,omitempty" doc:"Past requests only: the worker that served it."`
-	Again   *Again             `json:"again,omitempty" doc:"Past requests only: the pick decided again."`
+	Choice    *routing.Choice    `json:"choice,omitempty" doc:"The candidates and the choice; absent if there was no worker to choose from."`
+	Others    []routing.Excluded `json:"others,omitempty" doc:"Workers that were not candidates."`
+	Learned   *routing.Estimates `json:"learned,omitempty" doc:"Rates and lengths that the pool has learned, each with its number of samples."`
+	Used      string             `json:"used,omitempty" doc:"Past requests only: the worker that served it."`
+	Redecided *RedecidedPick     `json:"again,omitempty" doc:"Past requests only: the pick decided again."`
 }
 
 // Detail returns the step in one line.
@@ -73,12 +73,12 @@ func (w *WorkerStep) Detail(e *Explanation) string {
 // LimitUse is the state of one limit. Money has the unit of prices and budgets in the
 // configuration.
 type LimitUse struct {
-	Whose string        `json:"whose" enum:"tenant,key"`
-	Limit tenants.Limit `json:"limit"`
-	Used  float64       `json:"used" doc:"Requests, tokens, or money in the unit of the configuration."`
-	Room  float64       `json:"room" doc:"Capacity: the burst of rpm, rps and tpm; otherwise the limit."`
-	Rate  int64         `json:"rate,omitempty" doc:"Refill of rpm and tpm per minute, of rps per second; absent for other limits."`
-	Asks  float64       `json:"asks,omitempty" doc:"What the request would use."`
+	Scope    string        `json:"whose" enum:"tenant,key"`
+	Limit    tenants.Limit `json:"limit"`
+	Used     float64       `json:"used" doc:"Requests, tokens, or money in the unit of the configuration."`
+	Room     float64       `json:"room" doc:"Capacity: the burst of rpm, rps and tpm; otherwise the limit."`
+	Rate     int64         `json:"rate,omitempty" doc:"Refill of rpm and tpm per minute, of rps per second; absent for other limits."`
+	WouldUse float64       `json:"asks,omitempty" doc:"What the request would use."`
 }
 
 // String returns the limit as the configuration writes it, and its use.
@@ -104,8 +104,8 @@ func (u LimitUse) Money() bool {
 	return u.Limit == tenants.LimitDayMoney || u.Limit == tenants.LimitMonthMoney
 }
 
-// Again is the result of deciding a recorded pick again.
-type Again struct {
+// RedecidedPick is the result of deciding a recorded pick again.
+type RedecidedPick struct {
 	Worker string `json:"worker" doc:"The worker that the policy chooses among the recorded candidates."`
 	Reason string `json:"reason"`
 	Agrees bool   `json:"agrees" doc:"It is the worker that served the request."`

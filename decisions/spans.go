@@ -219,9 +219,9 @@ func candidates(a *attrs, c *routing.Choice, chosen string, at time.Time) []tele
 			events = append(events, telemetry.SpanEvent{Name: "candidate", At: at, Attributes: candidateAttrs(a, v)})
 		}
 	}
-	add(c.Of(chosen))
+	add(c.CandidateOf(chosen))
 	if c.RunnerUp != chosen {
-		add(c.Of(c.RunnerUp))
+		add(c.CandidateOf(c.RunnerUp))
 	}
 	for i := range c.Candidates {
 		if v := &c.Candidates[i]; v.Worker != chosen && v.Worker != c.RunnerUp {

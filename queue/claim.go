@@ -116,10 +116,10 @@ func (q *Queue) WaitUntil(t *Ticket) (until time.Time) {
 	return until
 }
 
-// Settle replaces a ticket's charge by the tokens that were really used. The owner must call it
+// SettleUsage replaces a ticket's charge by the tokens that were really used. The owner must call it
 // after the last attempt of a claimed ticket. It does nothing for a ticket that was not granted
 // by a pass.
-func (q *Queue) Settle(t *Ticket, tokens int64) {
+func (q *Queue) SettleUsage(t *Ticket, tokens int64) {
 	if t.charged != 0 { // guarded by the owner after Claim
 		q.locked(func() { q.settleChargeLocked(t, max(1, tokens)) })
 	}

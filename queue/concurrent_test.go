@@ -24,8 +24,8 @@ func (g *strict) Allow(time.Duration) (uint64, error) {
 	return 0, nil
 }
 
-func (g *strict) Report(uint64, error) { g.under.Add(-1) }
-func (g *strict) Cut(time.Time, error) {}
+func (g *strict) Report(uint64, error)       { g.under.Add(-1) }
+func (g *strict) ReportCut(time.Time, error) {}
 
 // bustle is a queue with many concurrent owners. Its time advances by a hundred microseconds
 // with each reading.
@@ -136,7 +136,7 @@ func (b *bustle) own(tk *Ticket, d *dice) {
 		tk.Tried = append(tk.Tried, lease.Worker())
 		lease.Release(routing.Result{At: b.now(), Err: errors.New("the worker broke off")})
 	}
-	b.queue.Settle(tk, int64(d.below(1000)))
+	b.queue.SettleUsage(tk, int64(d.below(1000)))
 }
 
 // disturb changes everything that may change beside waiting requests, until it is stopped.

@@ -10,7 +10,7 @@
 //   - Between classes: by priority, 0 first. A request that has waited for its class's Age may be
 //     promoted, within AgedShare of the tokens.
 //   - Between tenants of a class: weighted fair queueing over tokens. Idle tenants do not
-//     accumulate credit. A grant charges the expected tokens; Settle replaces them by the real ones.
+//     accumulate credit. A grant charges the expected tokens; SettleUsage replaces them by the real ones.
 //   - Inside a tenant: first in, first out.
 //
 // # Bounds
@@ -27,7 +27,7 @@
 //  2. After ErrWaiting, the owner waits for onWake, for the time of WaitUntil, or for its client.
 //  3. After onWake it calls Claim, which returns the lease, an error, or ErrWaiting again.
 //     After WaitUntil it calls Leave with Late; if the client is gone, Leave with Cancelled.
-//  4. After the last attempt it calls Settle. A retry enters the same Ticket again.
+//  4. After the last attempt it calls SettleUsage. A retry enters the same Ticket again.
 //
 // The package has no clock, starts no goroutine and never blocks. Time is an argument of each
 // call. The owner of the queue calls Dispatch when the pool reports a change.

@@ -36,7 +36,7 @@ func Example() {
 	lease, err = q.Claim(<-woken, now)
 	fmt.Println("second:", lease.Worker().ID(), err)
 	lease.Release(routing.Result{At: now})
-	q.Settle(second, 80)
+	q.SettleUsage(second, 80)
 	// Output:
 	// first:  gpu-1 <nil>
 	// second: true 1

@@ -79,7 +79,7 @@ func TestRealTokensCorrectTheShares(t *testing.T) {
 			used = 4000
 		}
 		got[tk.Tenant] += float64(used)
-		r.queue.Settle(tk, used)
+		r.queue.SettleUsage(tk, used)
 		r.mustWait(r.ticket(0, tk.Tenant, 1000))
 	}
 	if ratio := got["modest"] / got["honest"]; ratio > 1.01 || ratio < 0.99 {
@@ -178,7 +178,7 @@ func TestReturningTenantIsNotBehindUnusedReservations(t *testing.T) {
 		r.mustWait(r.ticket(0, "busy", 5000))
 	}
 	for range 200 {
-		r.queue.Settle(r.next(), 20)
+		r.queue.SettleUsage(r.next(), 20)
 		r.mustWait(r.ticket(0, "busy", 20))
 	}
 	quiet := r.mustWait(r.ticket(0, "quiet", 20))
@@ -234,14 +234,14 @@ func TestNewTenantDoesNotPayForUnsettledCharges(t *testing.T) {
 	}
 	quiet := r.mustWait(r.ticket(0, "quiet", 5000))
 	for _, tk := range under {
-		r.queue.Settle(tk, 20)
+		r.queue.SettleUsage(tk, 20)
 	}
 	for range 3 {
 		tk := r.next()
 		if tk == quiet {
 			return
 		}
-		r.queue.Settle(tk, 20)
+		r.queue.SettleUsage(tk, 20)
 	}
 	t.Error("three of the busy tenant's requests went before it")
 }

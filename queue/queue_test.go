@@ -135,8 +135,8 @@ func (g *closing) Allow(time.Duration) (uint64, error) {
 	return 0, nil
 }
 
-func (g *closing) Report(uint64, error) {}
-func (g *closing) Cut(time.Time, error) {}
+func (g *closing) Report(uint64, error)       {}
+func (g *closing) ReportCut(time.Time, error) {}
 
 func TestBreakerRefusalKeepsTheTicketsPlace(t *testing.T) {
 	r := newRig(t, usual(), 1, 1)
@@ -241,7 +241,7 @@ func TestEachTicketIsGrantedOrLeaves(t *testing.T) {
 				for tk, lease := range r.held {
 					delete(r.held, tk)
 					lease.Release(routing.Result{At: r.now})
-					r.queue.Settle(tk, int64(r.dice.below(1000)))
+					r.queue.SettleUsage(tk, int64(r.dice.below(1000)))
 					break
 				}
 			case 6:

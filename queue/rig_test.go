@@ -129,7 +129,7 @@ func (r *rig) end(tk *Ticket) []*Ticket {
 	lease := r.held[tk]
 	delete(r.held, tk)
 	lease.Release(routing.Result{At: r.now})
-	r.queue.Settle(tk, tk.Tokens) // no effect if the test has settled it
+	r.queue.SettleUsage(tk, tk.Tokens) // no effect if the test has settled it
 	return r.claim()
 }
 

@@ -68,8 +68,8 @@ func TestRetryIsChargedOnce(t *testing.T) {
 			r.nextOf(0)
 		}
 	}
-	r.queue.Settle(retried, 700)
-	r.queue.Settle(retried, 700) // no effect: settled already
+	r.queue.SettleUsage(retried, 700)
+	r.queue.SettleUsage(retried, 700) // no effect: settled already
 	if flow.tag != 700 || flow.unsettled != 0 {
 		t.Errorf("at the end its tenant is charged %v, of which %v are not settled, want 700 and 0", flow.tag, flow.unsettled)
 	}

@@ -28,7 +28,7 @@ func (r *Replay) draftChoice(p *pick, to *sidePool) *routing.Choice {
 	same := to.sameMembers()
 	for i := range to.Members {
 		m := &to.Members[i]
-		if !m.Takes(model) || p.a.Choice.Of(m.ID) != nil {
+		if !m.Takes(model) || p.a.Choice.CandidateOf(m.ID) != nil {
 			continue
 		}
 		if !to.addsCandidate(m, model) {

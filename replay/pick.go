@@ -145,7 +145,7 @@ func (to *sidePool) byRecord(p *pick, c *routing.Choice) (as Placement, ok bool,
 	case c.Policy == to.policy.Name(): // by the recorded memory of the policy
 		as, err = p.redecide(to.policy, c)
 		return as, true, err
-	case c.Of(p.worker) != nil: // made under an older configuration, which the draft does not change
+	case c.CandidateOf(p.worker) != nil: // made under an older configuration, which the draft does not change
 		return Placement{c, p.worker, routing.Reason(p.a.Reason)}, true, nil
 	}
 	return as, false, nil
@@ -155,7 +155,7 @@ func (to *sidePool) byRecord(p *pick, c *routing.Choice) (as Placement, ok bool,
 // request.
 func (p *sidePool) observePick(k *pick, c *routing.Choice) Placement {
 	f := &k.d.Features
-	i, reason := routing.Learn(p.policy, c, f.Model, f.Prefix, f.Chain, k.moment(), k.d.Stream)
+	i, reason := routing.LearnChoice(p.policy, c, f.Model, f.Prefix, f.Chain, k.moment(), k.d.Stream)
 	return Placement{c, c.Candidates[i].Worker, reason}
 }
 
@@ -228,7 +228,7 @@ func Redecide(was, to *Pool, d *decisions.Decision, a *decisions.Attempt) (as Pl
 	if err != nil {
 		return Placement{}, unknown, err
 	}
-	if as.Choice == c && c.Of(c.RunnerUp) == nil {
+	if as.Choice == c && c.CandidateOf(c.RunnerUp) == nil {
 		c.RunnerUp = ""
 	}
 	return as, unknown, nil

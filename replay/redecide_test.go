@@ -63,7 +63,7 @@ func TestRedecideAgreesWithAReplay(t *testing.T) {
 			}
 			return
 		}
-		if err != nil || as.Worker != worker || as.Choice.Of(as.Worker) == nil || as.Reason == "" {
+		if err != nil || as.Worker != worker || as.Choice.CandidateOf(as.Worker) == nil || as.Reason == "" {
 			t.Fatalf("the replay decides %q, Redecide %q by %q of %+v: %v", worker, as.Worker, as.Reason, as.Choice, err)
 		}
 		if report.Unknown.Bounds > unknown.Bounds {

@@ -50,7 +50,7 @@ func decision(rec *sim.Record, c *routing.Choice) *decisions.Decision {
 			Blocks: len(chain)},
 		Attempts: []decisions.Attempt{{Worker: rec.Worker, Reason: string(rec.Reason), AtMs: since(rec.DispatchedAt),
 			FirstAtMs: since(rec.First), EndAtMs: since(rec.Done),
-			Status: 200, Predicted: c.Of(rec.Worker).Overlap, Usage: usage, Choice: c}}}
+			Status: 200, Predicted: c.CandidateOf(rec.Worker).Overlap, Usage: usage, Choice: c}}}
 }
 
 // house returns the setup of a world of four engines.
@@ -106,7 +106,7 @@ func TestEstimatedHitRateAgreesWithTheRealOne(t *testing.T) {
 			c := chatting(policy, e, e, e, e)
 			ds, result := recorded(t, c)
 			got := replay(t, Config{Now: house(t, c), CacheTokens: e.CacheTokens}, ds...)
-			stats := result.Of((*sim.Record).Answered)
+			stats := result.Stats((*sim.Record).Answered)
 			real := stats.Hits()
 			t.Logf("%s, %s: %d requests, real %.3f, estimated %.3f, predicted %.3f", policy, name, len(ds), real, got.Hit.Now,
 				*got.Predicted)
@@ -133,7 +133,7 @@ func TestDraftEstimatesAgreeWithASimulationUnderTheDraft(t *testing.T) {
 		other := chatting(pair[1], four()...)
 		would, result := recorded(t, other)
 		world := replay(t, Config{Now: house(t, other)}, would...).Regret.Now
-		stats := result.Of((*sim.Record).Answered)
+		stats := result.Stats((*sim.Record).Answered)
 		real := stats.Hits()
 		got := replay(t, Config{Now: house(t, c), Draft: new(house(t, other))}, ds...)
 		t.Logf("%s under %s: real %.3f, estimated %.3f (now %.3f), changed %d of %d, regret real %.0f ms, estimated %.0f "+

@@ -178,7 +178,7 @@ func wrong(cost, best float64) bool { return cost > best*wrongBy && cost > best+
 
 // add adds the choice of a worker. Full candidates are not alternatives.
 func (g *regret) add(c *routing.Choice, worker string) {
-	chosen := c.Of(worker)
+	chosen := c.CandidateOf(worker)
 	if chosen == nil || chosen.Rate <= 0 {
 		return
 	}

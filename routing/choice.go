@@ -184,8 +184,8 @@ func (r *Request) recalled(p Policy) *Choice {
 	return nil
 }
 
-// Of returns the candidate of that worker, or nil if there is none.
-func (c *Choice) Of(worker string) *Candidate {
+// CandidateOf returns the candidate of that worker, or nil if there is none.
+func (c *Choice) CandidateOf(worker string) *Candidate {
 	for i := range c.Candidates {
 		if c.Candidates[i].Worker == worker {
 			return &c.Candidates[i]

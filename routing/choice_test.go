@@ -39,8 +39,8 @@ func TestRecordOfALargePoolIsIncomplete(t *testing.T) {
 					beyond++
 				}
 				ordered := slices.IsSortedFunc(c.Candidates, func(a, b Candidate) int { return a.Index - b.Index })
-				if c.Seen != n || len(c.Candidates) != min(n, MaxCandidates) || !ordered || c.Of(l.worker.id) == nil ||
-					c.Of(c.RunnerUp) == nil || c.RunnerUp == l.worker.id {
+				if c.Seen != n || len(c.Candidates) != min(n, MaxCandidates) || !ordered || c.CandidateOf(l.worker.id) == nil ||
+					c.CandidateOf(c.RunnerUp) == nil || c.RunnerUp == l.worker.id {
 					t.Fatalf("%s of %d: %s was chosen, and the record has %d of %d: %+v", name, n, l.worker.id, len(c.Candidates),
 						c.Seen, c)
 				}

@@ -23,7 +23,7 @@ func (h Hash) append(b []byte) []byte {
 func (h *Hash) UnmarshalText(text []byte) error {
 	n, err := strconv.ParseUint(string(text), 16, 64)
 	if err != nil || len(text) != 16 {
-		return fmt.Errorf("%q is no hash: it must be 16 hexadecimal digits", text)
+		return fmt.Errorf("%q is not a hash: write 16 hexadecimal digits", text)
 	}
 	*h = Hash(n)
 	return nil
@@ -47,7 +47,7 @@ func (l *Link) UnmarshalText(text []byte) error {
 	}
 	n, err := strconv.ParseInt(end, 10, 64)
 	if err != nil || n < 0 {
-		return fmt.Errorf("%q is no block: after its hash and a colon stands where it ends", text)
+		return fmt.Errorf("%q is not a block: write its hash, a colon and the character where it ends", text)
 	}
 	*l = Link{Hash: uint64(h), End: n}
 	return nil

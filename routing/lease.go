@@ -7,7 +7,7 @@ import (
 
 // ErrExcluded marks a result for which the worker is not responsible, such as a client error or
 // a client that disconnected. The gate receives it like other outcomes.
-var ErrExcluded = errors.New("excluded from the verdict")
+var ErrExcluded = errors.New("not counted as an outcome of the worker")
 
 // Lease is one request booked on one worker. Its owner owes exactly one Release. Its methods
 // are safe for concurrent use. After a Lease is copied, only one of the copies may be used.
@@ -167,7 +167,7 @@ func (l *Lease) unbookLocked() {
 
 // Release gives back everything, and the pool learns from the result. Without an earlier
 // Answered, o.Err is the gate's outcome. If the answer began well and broke off, the gate gets
-// a second outcome by Cut. Further calls, and calls on a zero Lease, do nothing.
+// a second outcome by ReportCut. Further calls, and calls on a zero Lease, do nothing.
 func (l *Lease) Release(o Result) {
 	if l.pool == nil {
 		return
@@ -200,6 +200,6 @@ func (l *Lease) Release(o Result) {
 	case first:
 		l.reportOutcome(o.Err)
 	case l.ticketed && outcome == nil && o.Err != nil && !errors.Is(o.Err, ErrExcluded):
-		l.gate.Cut(l.bookedAt, o.Err)
+		l.gate.ReportCut(l.bookedAt, o.Err)
 	}
 }

@@ -43,7 +43,7 @@ func TestPaceIsMeasuredByThePoolsRate(t *testing.T) {
 		"failed":              {true, cut, cut, time.Second, 0, "[cut]", "[]"},
 		"not a stream":        {false, nil, nil, time.Second, 0, "[<nil>]", "[]"},
 		"the client left":     {true, nil, ErrExcluded, time.Hour, 1, "[<nil>]", "[]"},
-		"excluded, no answer": {true, ErrExcluded, ErrExcluded, time.Second, 0, "[excluded from the verdict]", "[]"},
+		"excluded, no answer": {true, ErrExcluded, ErrExcluded, time.Second, 0, "[" + ErrExcluded.Error() + "]", "[]"},
 	} {
 		p, w, g := paced(c.p95)
 		l, err := p.Acquire(&Request{Now: start, PromptTokens: 8000, Stream: c.stream})

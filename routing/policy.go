@@ -163,12 +163,12 @@ func plans(p Policy) bool {
 // Config is the policy section of a configuration. An empty Name means least_load. Any other
 // field that is nil, 0 or empty has the value of its tag "absent".
 type Config struct {
-	Name    string   `yaml:"name" enum:"chwbl,least_load,power_of_two,random,round_robin,weighted_round_robin" doc:"The policy's name. A tier's or pool's section replaces the file's whole."`
-	Epsilon *float64 `yaml:"epsilon" policy:"chwbl" absent:"'0.25'" doc:"'chwbl': how far over the mean load of its peers a worker may go, as a share of it."`
-	Slack   *float64 `yaml:"slack" policy:"chwbl" absent:"'2'" doc:"'chwbl': requests that a worker may have over that, times the square root of the mean: with few requests the share alone would be less than one."`
+	Name    string   `yaml:"name" enum:"chwbl,least_load,power_of_two,random,round_robin,weighted_round_robin" doc:"Name of the policy."`
+	Epsilon *float64 `yaml:"epsilon" policy:"chwbl" absent:"'0.25'" doc:"'chwbl': share by which the load of a worker may exceed the mean of the eligible workers, before requests overflow to the next worker. 0.25 allows 25% more."`
+	Slack   *float64 `yaml:"slack" policy:"chwbl" absent:"'2'" doc:"'chwbl': further requests that a worker may have above 'epsilon', as a multiple of the square root of the mean. With few requests, 'epsilon' alone allows less than one."`
 	// A worker's share of the keys has a relative error of 1/√points: 3 % for 1,000 points.
-	VirtualNodes    int    `yaml:"virtual_nodes" min:"1" max:"1000" policy:"chwbl" absent:"'150'" doc:"'chwbl': points on the hash ring for each unit of weight. More spread prompts more evenly and take longer to set up."`
-	MaxPrefixLength int    `yaml:"max_prefix_length" policy:"chwbl" doc:"'chwbl': characters at the prompt's beginning that place it. 0 is no bound."`
-	NoKey           string `yaml:"no_key" enum:"least_load,model_hash" policy:"chwbl" absent:"'least_load'" doc:"'chwbl': what places a request without a prompt. 'model_hash' sends all requests for a model to the same worker."`
-	Depth           string `yaml:"depth" enum:"adaptive,fixed" policy:"chwbl" absent:"'adaptive'" doc:"'chwbl': how much of the prompt places it. 'adaptive' goes past what most of the traffic shares, 'fixed' takes the first turn."`
+	VirtualNodes    int    `yaml:"virtual_nodes" min:"1" max:"1000" policy:"chwbl" absent:"'150'" doc:"'chwbl': points on the hash ring per unit of weight. More points distribute prompts more evenly and take longer to set up."`
+	MaxPrefixLength int    `yaml:"max_prefix_length" policy:"chwbl" doc:"'chwbl': maximum number of characters at the start of a prompt that determine its worker. 0: no limit."`
+	NoKey           string `yaml:"no_key" enum:"least_load,model_hash" policy:"chwbl" absent:"'least_load'" doc:"'chwbl': worker of a request without a prompt. 'least_load': the least loaded worker. 'model_hash': the same worker for all requests of a model."`
+	Depth           string `yaml:"depth" enum:"adaptive,fixed" policy:"chwbl" absent:"'adaptive'" doc:"'chwbl': part of a prompt that determines its worker. 'adaptive': the prefix that most of the traffic shares, and the block after it. 'fixed': the first turn."`
 }

@@ -30,9 +30,9 @@ type Gate interface {
 	// Report receives the outcome of a ticket exactly once: nil is a success; ErrExcluded and
 	// ErrSlow are possible outcomes.
 	Report(ticket uint64, outcome error)
-	// Cut is called if an answer breaks off after a Report of success. began is the time of the
+	// ReportCut is called if an answer breaks off after a Report of success. began is the time of the
 	// booking.
-	Cut(began time.Time, err error)
+	ReportCut(began time.Time, err error)
 }
 
 // Status is the observed state of a worker.
@@ -140,7 +140,7 @@ type Pool struct {
 	learned          learned
 	saturation       Saturation
 	slowness         Slowness
-	stale            int64         // see Stale
+	stale            int64         // see StaleSeconds
 	pausedUntil      time.Time     // from then on no worker is in backoff or open
 	round            DispatchRound // the current one
 	onChange         func()        // set by Watch, or nil
@@ -208,8 +208,8 @@ func (m *mutex) Lock() {
 	m.locked++
 }
 
-// Locked returns how often the pool's lock was taken.
-func (p *Pool) Locked() int64 {
+// LockCount returns how often the pool's lock was taken.
+func (p *Pool) LockCount() int64 {
 	p.mu.Mutex.Lock()
 	defer p.mu.Unlock()
 	return p.mu.locked

@@ -58,7 +58,7 @@ type recordingGate struct {
 	began    time.Time // as the last cut had it
 }
 
-func (g *recordingGate) Cut(began time.Time, err error) {
+func (g *recordingGate) ReportCut(began time.Time, err error) {
 	g.began, g.cuts = began, append(g.cuts, err)
 }
 
@@ -194,8 +194,8 @@ func (g *reentrant) Allow(time.Duration) (uint64, error) {
 	return 0, nil
 }
 
-func (g *reentrant) Report(uint64, error) { g.pool.Snapshot(start) }
-func (g *reentrant) Cut(time.Time, error) { g.pool.Snapshot(start) }
+func (g *reentrant) Report(uint64, error)       { g.pool.Snapshot(start) }
+func (g *reentrant) ReportCut(time.Time, error) { g.pool.Snapshot(start) }
 
 func TestGatesAreCalledOutsideTheLock(t *testing.T) {
 	g := &reentrant{}

@@ -127,7 +127,7 @@ func TestPreviewAccountsForEveryMember(t *testing.T) {
 				t.Errorf("%s, %s: %q (held: %v), others %q, %v, not %q, others %q, %v", name, what, o.Worker, o.WorkerFull,
 					excludedText(&o), err, c.worker, c.others, c.err)
 			}
-			if picked := o.Worker != ""; picked != (o.Reason != "") || picked != (o.Choice.Of(o.Worker) != nil) ||
+			if picked := o.Worker != ""; picked != (o.Reason != "") || picked != (o.Choice.CandidateOf(o.Worker) != nil) ||
 				len(o.Excluded)+o.Choice.Seen != len(members) {
 				t.Errorf("%s, %s: the preview is %+v", name, what, o)
 			}
@@ -210,11 +210,11 @@ func TestPreviewChangesNoCounter(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if p.Stale() != 0 || !reflect.DeepEqual(before, *r) {
-		t.Errorf("%d old metrics were counted, and the request is %+v", p.Stale(), r)
+	if p.StaleSeconds() != 0 || !reflect.DeepEqual(before, *r) {
+		t.Errorf("%d old metrics were counted, and the request is %+v", p.StaleSeconds(), r)
 	}
-	if l, err := p.Acquire(r); err != nil || p.Stale() != 1 || !slices.Contains([]string{"a", "b"}, l.worker.id) {
-		t.Errorf("%d old metrics were counted (%v)", p.Stale(), err)
+	if l, err := p.Acquire(r); err != nil || p.StaleSeconds() != 1 || !slices.Contains([]string{"a", "b"}, l.worker.id) {
+		t.Errorf("%d old metrics were counted (%v)", p.StaleSeconds(), err)
 	}
 }
 

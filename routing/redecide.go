@@ -8,7 +8,7 @@ import (
 )
 
 // ErrIncomplete means that a record lacks candidates, so that its pick cannot be decided again.
-var ErrIncomplete = errors.New("the record has not all candidates")
+var ErrIncomplete = errors.New("the record lacks candidates")
 
 // Redecide makes a recorded pick again among the candidates of c, which the caller may have
 // changed. model, prefix and chain are those of the recorded request. A policy of the same
@@ -29,9 +29,10 @@ func Redecide(p Policy, c *Choice, model, prefix Hash, chain []Link,
 	return i, reason, decided, nil
 }
 
-// Learn lets a policy pick among the candidates of a record by its own memory, and learn from
+// LearnChoice lets a policy pick among the candidates of a record by its own memory, and learn from
 // the request. c must be valid by Check.
-func Learn(p Policy, c *Choice, model, prefix Hash, chain []Link, at time.Time, stream bool) (i int, reason Reason) {
+func LearnChoice(p Policy, c *Choice, model, prefix Hash, chain []Link, at time.Time,
+	stream bool) (i int, reason Reason) {
 	r, ws := c.recorded(model, prefix, chain, at)
 	r.Stream = stream
 	pool := Pool{policy: p}
@@ -70,7 +71,7 @@ func (c *Choice) Check() error {
 		return err
 	}
 	for i := range c.Candidates {
-		if v := &c.Candidates[i]; i > 0 && v.Index <= c.Candidates[i-1].Index || c.Of(v.Worker) != v {
+		if v := &c.Candidates[i]; i > 0 && v.Index <= c.Candidates[i-1].Index || c.CandidateOf(v.Worker) != v {
 			return fmt.Errorf("the candidate %q is listed twice or out of order: candidates must be in the order of their index",
 				v.Worker)
 		}

@@ -22,9 +22,9 @@ func (p *Pool) SetSaturation(s Saturation) {
 	p.saturation = s
 }
 
-// Stale returns the number of seconds in which picks ignored metrics of a worker because they
+// StaleSeconds returns the number of seconds in which picks ignored metrics of a worker because they
 // were stale, summed over the workers. It never decreases.
-func (p *Pool) Stale() int64 {
+func (p *Pool) StaleSeconds() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.stale

@@ -46,15 +46,15 @@ func TestSaturationRules(t *testing.T) {
 		if v := p.Snapshot(now)[0]; v.Saturated != c.saturated || v.Stale != c.stale {
 			t.Errorf("%s: saturated %v, stale %v", name, v.Saturated, v.Stale)
 		}
-		if p.Stale() != 0 {
+		if p.StaleSeconds() != 0 {
 			t.Errorf("%s: looking at it was counted", name)
 		}
 		_, err := p.Acquire(&Request{Now: now})
 		if errors.Is(err, ErrFull) != c.saturated || err != nil && !c.saturated {
 			t.Errorf("%s: Acquire says %v", name, err)
 		}
-		if counted := p.Stale() > 0; counted != c.stale {
-			t.Errorf("%s: counted as stale %d times", name, p.Stale())
+		if counted := p.StaleSeconds() > 0; counted != c.stale {
+			t.Errorf("%s: counted as stale %d times", name, p.StaleSeconds())
 		}
 		busy.Release(Result{})
 	}
@@ -138,7 +138,7 @@ func TestStaleMetricsCountOncePerSecondAndWorker(t *testing.T) {
 		}
 		l.Release(Result{})
 	}
-	if n := p.Stale(); n != 6 {
+	if n := p.StaleSeconds(); n != 6 {
 		t.Errorf("counted %d times in three seconds for two workers", n)
 	}
 }

@@ -46,8 +46,8 @@ func (g *refusingGate) Allow(time.Duration) (uint64, error) {
 	return 0, nil
 }
 
-func (g *refusingGate) Report(uint64, error) { g.permits-- }
-func (g *refusingGate) Cut(time.Time, error) {}
+func (g *refusingGate) Report(uint64, error)       { g.permits-- }
+func (g *refusingGate) ReportCut(time.Time, error) {}
 
 func newSchedule(t *testing.T, seed uint64, chats [][]Block) *schedule {
 	s := &schedule{t: t, dice: rng(Mix(seed + 1)), now: start, chats: chats, bounds: map[*Worker]Member{},

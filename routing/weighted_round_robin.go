@@ -61,7 +61,7 @@ func (p *weightedRoundRobin) remember(r *Request, ws []View) {
 	for i := range ws {
 		mine := &p.purses[ws[i].Index]
 		if was := r.recalled(p); was != nil {
-			if c := was.Of(ws[i].ID); c != nil {
+			if c := was.CandidateOf(ws[i].ID); c != nil {
 				mine.has = int64(c.Terms.Get(hasTerm))
 			}
 		}

@@ -163,7 +163,7 @@ func TestEveryStageSaysWhatItSaw(t *testing.T) {
 		t.Errorf("the tiers are %+v", tier.Targets)
 	}
 	limits := stepOf(&e.Explanation, decisions.StageLimits).Limits
-	if len(limits) != 3 || limits[0].Limit != "rpm" || limits[0].Used != 0 || limits[1].Asks == 0 {
+	if len(limits) != 3 || limits[0].Limit != "rpm" || limits[0].Used != 0 || limits[1].WouldUse == 0 {
 		t.Errorf("the limits are %+v", limits)
 	}
 	if q := stepOf(&e.Explanation, decisions.StageQueue).Queue; q.Would != decisions.QueuePasses || q.Class != "batch" {

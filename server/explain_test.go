@@ -146,7 +146,7 @@ func TestAPastRequestIsTriedUnderADraft(t *testing.T) {
 	} {
 		e := r.explains(http.StatusOK, order{"decision": "why-1", "draft": r.edited(draft)})
 		if e.Worker != "w0" || e.Draft.Worker != want || e.Tier != "small" ||
-			!stepOf(&e.Explanation, decisions.StageWorker).Worker.Again.Agrees {
+			!stepOf(&e.Explanation, decisions.StageWorker).Worker.Redecided.Agrees {
 			t.Errorf("%s: %s in force, %s under the draft, want %s: %+v", draft, e.Worker, e.Draft.Worker, want, e.Draft.Steps)
 		}
 	}

@@ -15,7 +15,7 @@ func TestARequestTakesItsPoolsLockThreeTimes(t *testing.T) {
 	small, large := r.control.Snapshot().ByName["small"], r.control.Snapshot().ByName["large"]
 	asks := func(body, tier, rule string) {
 		t.Helper()
-		atSmall, atLarge := small.Routing.Locked(), large.Routing.Locked()
+		atSmall, atLarge := small.Routing.LockCount(), large.Routing.LockCount()
 		a := r.post("/v1/chat/completions", body, "Authorization", "Bearer key")
 		if is, by := tierOf(a); a.status != 200 || is != tier || by != rule {
 			t.Fatalf("%s: %d, sent to %s by %s, want %s by %s: %s", body, a.status, is, by, tier, rule, a.body)
@@ -24,7 +24,8 @@ func TestARequestTakesItsPoolsLockThreeTimes(t *testing.T) {
 			runtime.Gosched() // its release follows its answer
 		}
 		most := map[string]int64{tier: 3}
-		if n, m := small.Routing.Locked()-atSmall, large.Routing.Locked()-atLarge; n > most["small"] || m > most["large"] {
+		n, m := small.Routing.LockCount()-atSmall, large.Routing.LockCount()-atLarge
+		if n > most["small"] || m > most["large"] {
 			t.Errorf("%s took the lock of small %d times, that of large %d times", body, n, m)
 		}
 	}

@@ -33,7 +33,7 @@ func TestLearnedLimitKeepsInteractiveWaitsShort(t *testing.T) {
 			for _, rec := range r.Records {
 				tokens += part(rec, settled, end) * float64(rec.Tokens()) / (end - settled).Seconds()
 			}
-			s := r.Of(ofKind("interactive", settled, end))
+			s := r.Stats(ofKind("interactive", settled, end))
 			p99 := s.TTFT.Quantile(0.99).Seconds()
 			most := any(seqs)
 			if seqs == 0 {

@@ -50,7 +50,7 @@ func TestInteractiveIsNotDelayedByABatchBacklog(t *testing.T) {
 			if len(loads) == 1 {
 				alone[a] = tokens
 			}
-			s := r.Of(ofKind("interactive", 0, r.End))
+			s := r.Stats(ofKind("interactive", 0, r.End))
 			if len(loads) == 1 {
 				b.row(a, "-", "-", "-", tokens, 1.0, over)
 			} else {

@@ -188,4 +188,6 @@ func (h *queueAdmission) abandon(f *inflight) {
 	h.queue.Leave(f.ticket, queue.Cancelled, h.world.time(h.world.now)) //nolint:errcheck // the client is gone
 }
 
-func (h *queueAdmission) settleUsage(f *inflight, tokens int64) { h.queue.Settle(f.ticket, tokens) }
+func (h *queueAdmission) settleUsage(f *inflight, tokens int64) {
+	h.queue.SettleUsage(f.ticket, tokens)
+}

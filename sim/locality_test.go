@@ -58,7 +58,7 @@ func playChats(t testing.TB, c chats, seeds int) chatFigures {
 		records = append(records, r.Records...)
 	}
 	f.busy /= float64(seeds) * (chatSpan - chatWarm).Seconds() * chatEngines * chatPlaces
-	f.all = (&Result{Records: records}).Of(ofKind("chat", chatWarm, chatSpan))
+	f.all = (&Result{Records: records}).Stats(ofKind("chat", chatWarm, chatSpan))
 	return f
 }
 

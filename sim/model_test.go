@@ -34,7 +34,7 @@ func TestFiguresAgreeWithTheReference(t *testing.T) {
 			})
 			all = append(all, r.Records...)
 		}
-		s := (&Result{Records: all}).Of(func(r *Record) bool {
+		s := (&Result{Records: all}).Stats(func(r *Record) bool {
 			return r.SubmittedAt >= time.Minute && r.Done < 10*time.Minute
 		})
 		mean, p99 := s.TTFT.Mean().Seconds(), s.TTFT.Quantile(0.99).Seconds()

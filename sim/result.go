@@ -95,8 +95,8 @@ func (s Stats) Hits() float64 {
 	return float64(s.Cached) / float64(s.Prompt)
 }
 
-// Of sums up the requests that keep accepts; all for nil.
-func (r *Result) Of(keep func(*Record) bool) Stats {
+// Stats sums up the requests that keep accepts; all for nil.
+func (r *Result) Stats(keep func(*Record) bool) Stats {
 	var s Stats
 	attempts, ended := 0, 0
 	for _, rec := range r.Records {

@@ -41,7 +41,7 @@ func TestShedClientsRetryAndSucceed(t *testing.T) {
 			}
 			r := play(t, Config{Seed: 7, Engines: identical(workers, engine.Engine), Policy: leastLoad(), Queue: q,
 				Loads: loads})
-			s := r.Of(ofKind("burst", 0, r.End))
+			s := r.Stats(ofKind("burst", 0, r.End))
 			first, told := 0, Times{}
 			for _, rec := range r.Records {
 				for i, err := range rec.Sheds {

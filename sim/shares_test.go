@@ -60,7 +60,7 @@ func TestLowerClassesGetTheirShareUnderOverload(t *testing.T) {
 			})
 			tokens, all := granted(r, warm, span)
 			got := (tokens["background"] + tokens["batch"]) / all
-			s := r.Of(ofKind("interactive", warm, span))
+			s := r.Stats(ofKind("interactive", warm, span))
 			b.row(lower.name, share, got, tokens["background"]/all, tokens["batch"]/all, float64(s.Shed)/float64(s.Submitted),
 				s.Wait.Quantile(0.5))
 			if math.Abs(got-share) > 0.02 {
@@ -76,7 +76,7 @@ func TestLowerClassesGetTheirShareUnderOverload(t *testing.T) {
 				Burst{Count: 2000, Make: background}, Burst{Count: 2000, Make: batch}},
 		})
 		tokens, all := answered(r, warm, span)
-		s := r.Of(ofKind("interactive", warm, span))
+		s := r.Stats(ofKind("interactive", warm, span))
 		b.row(a, "-", (tokens["background"]+tokens["batch"])/all, tokens["background"]/all, tokens["batch"]/all,
 			float64(s.Shed)/float64(s.Submitted), s.TTFT.Quantile(0.5))
 	}
@@ -111,7 +111,7 @@ func TestNoRequestStarvesUnderOverload(t *testing.T) {
 	var b table
 	b.row("class", "asked", "shed", "wait p50", "wait p99", "longest")
 	for i, kind := range []string{"interactive", "background", "batch"} {
-		s := r.Of(ofKind(kind, 0, r.End))
+		s := r.Stats(ofKind(kind, 0, r.End))
 		b.row(kind, s.Submitted, s.Shed, s.Wait.Quantile(0.5), s.Wait.Quantile(0.99), s.Wait.Max())
 		// An aged request is dispatched after those aged before it. Half a minute is
 		// far more than their wait at this load.
@@ -192,7 +192,7 @@ func TestFloodDelaysOnlyItsTenant(t *testing.T) {
 	var b table
 	b.row("tenant", "answered", "wait p50", "wait p99", "longest", "unloaded service")
 	for _, kind := range []string{"flood", "steady"} {
-		s := r.Of(ofKind(kind, 0, 10*time.Minute))
+		s := r.Stats(ofKind(kind, 0, 10*time.Minute))
 		b.row(kind, s.Answered, s.Wait.Quantile(0.5), s.Wait.Quantile(0.99), s.Wait.Max(), unloaded)
 		if kind == "steady" && (s.Answered < 400 || s.Wait.Quantile(0.99) > 2*unloaded) {
 			t.Errorf("of %d answered the p99 wait is %s, want at most %s", s.Answered, s.Wait.Quantile(0.99), 2*unloaded)

@@ -25,9 +25,9 @@ func (c *checker) checkExpressionCount(keywords []Keyword) bool {
 	}
 	switch {
 	case n > maxExpressions:
-		c.addError(key, "%d expressions: use at most %d: remove rare ones", n, maxExpressions)
+		c.addError(key, "%d expressions are too many: use at most %d", n, maxExpressions)
 	case n > manyExpressions:
-		c.addWarning(key, "%d expressions: a long prompt that is made for it can cost several milliseconds: use at most %d",
+		c.addWarning(key, "%d expressions: a crafted prompt can take several milliseconds to classify: use at most %d",
 			n, manyExpressions)
 	}
 	return n <= maxExpressions
@@ -42,7 +42,7 @@ func (c *checker) checkSize(key string, re *syntax.Regexp, needs []string) bool 
 		c.size += min(len(text), literalBytes)
 	}
 	if before <= maxSize && c.size > maxSize {
-		c.addError(key, "too large: all expressions together have a size of %d, of %d at most: "+
+		c.addError(key, "too large: all expressions together have size %d, and the limit is %d: "+
 			"shorten repetitions such as {1,500}, or remove expressions", c.size, maxSize)
 	}
 	return c.size <= maxSize

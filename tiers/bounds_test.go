@@ -35,17 +35,17 @@ func TestExpressionsOfAConfigurationAreBounded(t *testing.T) {
 		warning string
 	}{
 		"few": {many(200, word), "", ""},
-		"many": {many(201, word), "", "classifier.keywords: 201 expressions: a long prompt that is made " +
-			"for it can cost several milliseconds: use at most 200"},
-		"as many as there may be": {many(1000, word), "", "classifier.keywords: 1000 expressions: a long prompt that is " +
-			"made for it can cost several milliseconds: use at most 200"},
+		"many": {many(201, word), "", "classifier.keywords: 201 expressions: a crafted prompt can take " +
+			"several milliseconds to classify: use at most 200"},
+		"as many as there may be": {many(1000, word), "", "classifier.keywords: 1000 expressions: a crafted prompt " +
+			"can take several milliseconds to classify: use at most 200"},
 		"too many": {many(1001, word),
-			"classifier.keywords: 1001 expressions: use at most 1000: remove rare ones", ""},
-		"too many in a group": {grown, "classifier.keywords: 1001 expressions: use at most 1000: remove rare ones", ""},
-		"long ones": {many(400, long), "classifier.keywords[164].match[0]: too large: all expressions " +
-			"together have a size of 300080, of 300000 at most: shorten repetitions such as {1,500}, or remove expressions", ""},
+			"classifier.keywords: 1001 expressions are too many: use at most 1000", ""},
+		"too many in a group": {grown, "classifier.keywords: 1001 expressions are too many: use at most 1000", ""},
+		"long ones": {many(400, long), "classifier.keywords[164].match[0]: too large: all expressions together " +
+			"have size 300080, and the limit is 300000: shorten repetitions such as {1,500}, or remove expressions", ""},
 		"long lists": {many(30, list), "classifier.keywords[20].match[0]: too large: all expressions together " +
-			"have a size of 301098, of 300000 at most: shorten repetitions such as {1,500}, or remove expressions", ""},
+			"have size 301098, and the limit is 300000: shorten repetitions such as {1,500}, or remove expressions", ""},
 	} {
 		k, err := NewClassifier(c.rules, three())
 		if got := fmt.Sprint(err); err != nil && got != c.wrong || err == nil && c.wrong != "" {

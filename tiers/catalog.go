@@ -163,7 +163,7 @@ func (k *Catalog) addTargets() (errs []error) {
 	owners := map[string]string{} // name to the config key that uses it
 	own := func(key, name string) {
 		if owner, taken := owners[name]; taken {
-			errs = append(errs, fmt.Errorf("%s: duplicate name %q: %s has it already", key, name, owner))
+			errs = append(errs, fmt.Errorf("%s: duplicate name %q, used by %s: use another name", key, name, owner))
 			return
 		}
 		owners[name] = key
@@ -174,7 +174,7 @@ func (k *Catalog) addTargets() (errs []error) {
 			continue // config reports it
 		}
 		if t.Name == Classify {
-			errs = append(errs, fmt.Errorf("%s.name: %q is reserved: name it otherwise", t.key, Classify))
+			errs = append(errs, fmt.Errorf("%s.name: %q is reserved: use another name", t.key, Classify))
 		}
 		own(t.key+".name", t.Name)
 		if _, taken := k.byName[t.Name]; !taken {
@@ -250,7 +250,7 @@ func (k *Catalog) addAliases(aliases map[string]string) (errs []error) {
 			continue
 		}
 		if r, taken := served[alias]; taken {
-			errs = append(errs, fmt.Errorf("%s: never matches: %q is a name of %q already: remove the alias",
+			errs = append(errs, fmt.Errorf("%s: never matches: %q is already a name of %q: remove the alias",
 				key, alias, k.targets[r.target].Name))
 		} else if alias == "" {
 			errs = append(errs, fmt.Errorf("%s: empty model name: a request without a model goes to the default tier", key))
@@ -268,7 +268,7 @@ func (k *Catalog) addAliases(aliases map[string]string) (errs []error) {
 func (k *Catalog) aliasTarget(served map[string]route, to string) (route, error) {
 	if to == Classify {
 		if len(k.tiers) == 0 {
-			return route{}, fmt.Errorf("%q needs tiers, and there are none", Classify)
+			return route{}, fmt.Errorf("%q needs tiers, but there are none: add a tier, or name a pool", Classify)
 		}
 		return k.normal, nil
 	}

@@ -22,21 +22,21 @@ func TestEachMistakeIsReportedUnderItsConfigKey(t *testing.T) {
 		},
 		"two of one name": {
 			Config{Targets: []Target{tier("small", "m"), tier("small", "n")}, Default: "small"},
-			[]string{`tiers[1].name: duplicate name "small": tiers[0].name has it already`},
+			[]string{`tiers[1].name: duplicate name "small", used by tiers[0].name`},
 		},
 		"a pool of a tier's name": {
 			Config{Targets: []Target{tier("small", "m"), {Name: "small"}}, Default: "small"},
-			[]string{`pools[0].name: duplicate name "small": tiers[0].name`},
+			[]string{`pools[0].name: duplicate name "small", used by tiers[0].name`},
 		},
 		"two of one model": {
 			Config{Targets: []Target{tier("small", "m"), tier("large", "m"), {Name: "p", Models: []string{"x", "m"}}},
 				Default: "small"},
-			[]string{`tiers[1].model: duplicate name "m": tiers[0].model`,
-				`pools[0].models[1]: duplicate name "m": tiers[0].model`},
+			[]string{`tiers[1].model: duplicate name "m", used by tiers[0].model`,
+				`pools[0].models[1]: duplicate name "m", used by tiers[0].model`},
 		},
 		"a model of another's name": {
 			Config{Targets: []Target{tier("small", "large"), tier("large", "m")}, Default: "small"},
-			[]string{`tiers[0].model: duplicate name "large": tiers[1].name`},
+			[]string{`tiers[0].model: duplicate name "large", used by tiers[1].name`},
 		},
 		"an alias without a name": {
 			Config{Targets: []Target{tier("small", "n")}, Default: "small", Aliases: map[string]string{"": "small"}},
@@ -63,7 +63,7 @@ func TestEachMistakeIsReportedUnderItsConfigKey(t *testing.T) {
 		"an alias behind a name": {
 			Config{Targets: []Target{tier("small", "m")}, Default: "small",
 				Aliases: map[string]string{"m": "small", "small": "m"}},
-			[]string{`models["m"]: never matches: "m" is a name of "small" already`, `models["small"]: never matches`},
+			[]string{`models["m"]: never matches: "m" is already a name of "small"`, `models["small"]: never matches`},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -297,8 +297,8 @@ func TestEachMistakeInRulesIsReportedUnderItsConfigKey(t *testing.T) {
 			`classifier.keywords[1].match[0]: missing closing ) "(": write it`,
 			`classifier.keywords[1].match[2]: invalid nested repetition operator "**"`,
 			`classifier.keywords[1].match[3]: matches every text: `, `classifier.keywords[1].match[4]: matches nothing: `,
-			`classifier.keywords[4].name: duplicate name "twice", which classifier.keywords[3] has already`,
-			`classifier.keywords[2].name: duplicate name "code", which the preset "groups" has already`}},
+			`classifier.keywords[4].name: duplicate name "twice", used by classifier.keywords[3]`,
+			`classifier.keywords[2].name: duplicate name "code", used by the preset "groups"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := NewClassifier(c.rules, three())
@@ -326,21 +326,21 @@ func TestRulesWithoutEffectAreWarnedOf(t *testing.T) {
 		"nothing":     {words(), ""},
 		"the presets": {Rules{Preset: "lesson"}, ""},
 		"no literal": {Rules{Keywords: word("large", `\w+ing|ab`)},
-			"classifier.keywords[0].match[0]: requires no text of at least three bytes"},
+			"classifier.keywords[0].match[0]: has an alternative without a literal of three bytes"},
 		"one alternative has no": {Rules{Keywords: word("large", `prove|go`)},
-			"classifier.keywords[0].match[0]: requires no text"},
+			"classifier.keywords[0].match[0]: has an alternative without"},
 		"an order upside down": {Rules{PromptTokens: map[string]int64{"medium": 4000, "large": 4000}},
-			"classifier.prompt_tokens.medium: never decides: a higher tier needs only 4000"},
+			"classifier.prompt_tokens.medium: has no effect: a higher tier is already selected above 4000"},
 		"below the default": {Rules{Default: "medium", MaxTokens: map[string]int64{"medium": 500}},
-			`classifier.max_tokens.medium: never decides: the default tier "medium"`},
+			`classifier.max_tokens.medium: has no effect: the default tier "medium"`},
 		"a score just reached": {Rules{Preset: "none", Keywords: word("large", "abc"),
 			KeywordScore: map[string]float64{"large": 1}}, ""},
 		"below in first_match": {Rules{Mode: "first_match", Default: "medium", MaxTokens: map[string]int64{"medium": 500}},
 			""},
 		"a score out of reach": {Rules{Preset: "none", Keywords: word("large", "abc"),
-			KeywordScore: map[string]float64{"large": 2}}, "classifier.keyword_score.large: never reached"},
+			KeywordScore: map[string]float64{"large": 2}}, "classifier.keyword_score.large: cannot be reached"},
 		"a group unheard": {Rules{Preset: "none", Keywords: word("medium", "abc"), KeywordScore: map[string]float64{}},
-			"classifier.keywords[0].tier: decides nothing"},
+			"classifier.keywords[0].tier: has no effect"},
 	} {
 		got := strings.Join(classifier(t, c.rules).Warnings(), "\n")
 		if !strings.HasPrefix(got, c.want) || strings.Contains(got, "\n") || c.want == "" && got != "" {

@@ -291,7 +291,7 @@ func (k *Catalog) fitContext(v *Resolution, at int, free bool, q *Query) (int, e
 	if permits(q.Fits, k.targets[at].Name) {
 		return at, nil
 	}
-	err := fmt.Errorf("%w: %q does not take it", ErrTooLong, k.targets[at].Name)
+	err := fmt.Errorf("%w for the context of %q", ErrTooLong, k.targets[at].Name)
 	if !k.movable(v, at) {
 		return at, err
 	}

@@ -97,10 +97,11 @@ func (c *checker) tokenThresholds(key string, section, normal map[string]int64, 
 		at := key + "." + c.tiers[t.tier]
 		switch {
 		case t.tier <= floor:
-			c.addWarning(at, "never decides: the default tier %q is no lower: remove it, or lower classifier.default",
+			c.addWarning(at, "has no effect: the default tier %q is not lower: remove it, or lower classifier.default",
 				c.tiers[floor])
 		case t.over >= lowest:
-			c.addWarning(at, "never decides: a higher tier needs only %v: set it below that, or remove it", lowest)
+			c.addWarning(at, "has no effect: a higher tier is already selected above %v: set a lower value, or remove it",
+				lowest)
 		}
 		lowest = min(lowest, t.over)
 	}
@@ -131,8 +132,8 @@ func (c *checker) scoreThresholds(section, normal map[string]float64, floor int)
 			}
 		}
 		if sum < t.over {
-			c.addWarning(key+"."+c.tiers[t.tier], "never reached: the groups for that tier "+
-				"and higher ones weigh %v together: lower it, or add keywords", sum)
+			c.addWarning(key+"."+c.tiers[t.tier], "cannot be reached: the weights of the groups "+
+				"for that tier and higher ones sum to %v: lower the score, or add keywords", sum)
 		}
 	}
 	return all
@@ -143,7 +144,7 @@ func (c *checker) addGroup(key string, k Keyword) {
 	g := group{name: k.Name, rule: "keyword:" + k.Name, weight: cmp.Or(k.Weight, 1),
 		tier: c.tierIndex(key+".tier", k.Tier)}
 	if other, taken := c.names[k.Name]; taken {
-		c.addError(key+".name", "duplicate name %q, which %s has already: name it otherwise", k.Name, other)
+		c.addError(key+".name", "duplicate name %q, used by %s: use another name", k.Name, other)
 	}
 	c.names[k.Name] = key
 	if slices.Contains(k.In, "system") {
@@ -162,7 +163,7 @@ func (c *checker) addGroup(key string, k Keyword) {
 func (c *checker) addExpression(key, pattern string, in source) {
 	var broken *syntax.Error
 	if strings.ContainsRune(pattern, '\b') {
-		c.addError(key, "%q holds a backspace: in double quotes YAML reads \\b as one: "+
+		c.addError(key, "%q contains a backspace, as YAML reads \\b in double quotes: "+
 			"write the expression in single quotes", pattern)
 		return
 	}
@@ -172,7 +173,7 @@ func (c *checker) addExpression(key, pattern string, in source) {
 	}
 	parsed, err := syntax.Parse("(?i)"+pattern, syntax.Perl)
 	if err != nil {
-		c.addError(key, "impossible without regard to case (%v): write it in the syntax of RE2", err)
+		c.addError(key, "cannot be matched without regard to case (%v): write it in the syntax of RE2", err)
 		return
 	}
 	known := required(parsed)
@@ -186,11 +187,11 @@ func (c *checker) addExpression(key, pattern string, in source) {
 		c.addError(key, "matches nothing: remove it")
 	// These texts have nothing in common: an expression that matches all of them finds nothing.
 	case compiled.MatchString("") && compiled.MatchString("a") && compiled.MatchString(" "):
-		c.addError(key, "matches every text: leave out what may be absent")
+		c.addError(key, "matches every text: remove its optional parts")
 	}
 	if shortest(needs) < 3 {
-		c.addWarning(key, "requires no text of at least three bytes, which makes it slow on long prompts: "+
-			"add a literal that each of its alternatives must hold")
+		c.addWarning(key, "has an alternative without a literal of three bytes, which makes it slow on long prompts: "+
+			"give each alternative such a literal")
 	}
 	c.expressions = append(c.expressions, expression{group: len(c.groups) - 1, in: in, match: compiled,
 		needs: needs, reach: reach(parsed)})
@@ -212,8 +213,8 @@ func (c *checker) addPreset(name string, lowest int) {
 	}
 	for i, k := range all {
 		if mine, taken := c.names[k.Name]; taken {
-			c.addError(mine+".name", "duplicate name %q, which the preset %q has already: "+
-				"name it otherwise, or set preset to none", k.Name, name)
+			c.addError(mine+".name", "duplicate name %q, used by the preset %q: "+
+				"use another name, or set preset to none", k.Name, name)
 			continue
 		}
 		c.addGroup(fmt.Sprintf("classifier.preset[%d]", i), k)
@@ -238,8 +239,8 @@ func (c *checker) warnUnscored(rules Rules, scores []threshold[float64], floor i
 		heard := slices.ContainsFunc(scores, func(t threshold[float64]) bool { return t.tier <= tier && t.tier > floor })
 		if tier >= 0 && !heard {
 			c.addWarning(keyAt("classifier.keywords", i)+".tier",
-				"decides nothing: no keyword_score asks for %q or a lower tier above the default: "+
-					"name a tier above classifier.default here and in keyword_score", k.Tier)
+				"has no effect: keyword_score has no entry for %q or a lower tier above the default: "+
+					"name a tier above classifier.default here, and give it a keyword_score", k.Tier)
 		}
 	}
 }

@@ -78,9 +78,9 @@ func refusalText(e *decisions.Explanation) string {
 
 // limitText returns the owner of a limit, its use, and the amount that the request takes.
 func limitText(l decisions.LimitUse) string {
-	text := fmt.Sprintf("the %s's %s", l.Whose, l)
-	if l.Asks > 0 { // budgets are charged after use
-		text += fmt.Sprintf(", the request takes %.0f", l.Asks)
+	text := fmt.Sprintf("the %s's %s", l.Scope, l)
+	if l.WouldUse > 0 { // budgets are charged after use
+		text += fmt.Sprintf(", the request takes %.0f", l.WouldUse)
 	}
 	return text
 }
@@ -117,8 +117,8 @@ func printWorker(line func(name, format string, args ...any), e *decisions.Expla
 		return
 	}
 	chosen := e.Worker
-	if st.Again != nil { // one of several attempts
-		chosen = st.Again.Worker
+	if st.Redecided != nil { // one of several attempts
+		chosen = st.Redecided.Worker
 	}
 	if c := st.Choice; c != nil {
 		if c.KeyOf != "" {

@@ -17,10 +17,10 @@ type (
 
 func (openGate) Allow(time.Duration) (uint64, error)     { return 0, nil }
 func (openGate) Report(uint64, error)                    {}
-func (openGate) Cut(time.Time, error)                    {}
+func (openGate) ReportCut(time.Time, error)              {}
 func (refusingGate) Allow(time.Duration) (uint64, error) { return 0, errShut }
 func (refusingGate) Report(uint64, error)                {}
-func (refusingGate) Cut(time.Time, error)                {}
+func (refusingGate) ReportCut(time.Time, error)          {}
 
 var errShut = errors.New("shut")
 

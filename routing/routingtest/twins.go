@@ -34,7 +34,7 @@ type counting struct{ asked *int }
 
 func (g counting) Allow(time.Duration) (uint64, error) { *g.asked++; return 0, nil }
 func (g counting) Report(uint64, error)                {}
-func (g counting) Cut(time.Time, error)                {}
+func (g counting) ReportCut(time.Time, error)          {}
 
 // recorded runs one arbitrary history of twins.
 func recorded(rt *rapid.T, newPolicy func() routing.Policy) {
@@ -177,10 +177,10 @@ func (m *twins) check(rt *rapid.T) {
 	if a, b := one.Snapshot(m.now), two.Snapshot(m.now); !reflect.DeepEqual(a, b) {
 		rt.Fatalf("the previewed and recorded pool shows\n%+v, and the other\n%+v", a, b)
 	}
-	if a, b := one.Estimates(), two.Estimates(); !reflect.DeepEqual(a, b) || one.Stale() != two.Stale() ||
+	if a, b := one.Estimates(), two.Estimates(); !reflect.DeepEqual(a, b) || one.StaleSeconds() != two.StaleSeconds() ||
 		m.asked[0] != m.asked[1] {
 		rt.Fatalf("the previewed and recorded pool has learned %+v, %d stale, %d calls of gates; the other %+v, %d, %d",
-			a, one.Stale(), m.asked[0], b, two.Stale(), m.asked[1])
+			a, one.StaleSeconds(), m.asked[0], b, two.StaleSeconds(), m.asked[1])
 	}
 }
 
@@ -209,8 +209,8 @@ func (m *twins) redecide(rt *rapid.T, r *routing.Request, record *routing.Choice
 				decided)
 		}
 	}
-	if c := record; c.Of(worker) == nil || c.Seen != len(c.Candidates) || c.RunnerUp == worker ||
-		(c.RunnerUp == "") != (c.Seen == 1) || c.Seen > 1 && c.Of(c.RunnerUp) == nil {
+	if c := record; c.CandidateOf(worker) == nil || c.Seen != len(c.Candidates) || c.RunnerUp == worker ||
+		(c.RunnerUp == "") != (c.Seen == 1) || c.Seen > 1 && c.CandidateOf(c.RunnerUp) == nil {
 		rt.Fatalf("%s was chosen, and %q is the runner-up, of %d: %s", worker, c.RunnerUp, c.Seen, text)
 	}
 }

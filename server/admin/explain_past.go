@@ -62,7 +62,7 @@ func (a *routeAPI) explainPast(live *control.Snapshot, d *decisions.Decision,
 	if under != nil || live.Generation == d.Generation {
 		addQueueBounds(e.Steps, snap.ByName[d.Tier], d.Class)
 	}
-	decide := func(a *decisions.Attempt) (*decisions.Again, *routing.Choice, error) {
+	decide := func(a *decisions.Attempt) (*decisions.RedecidedPick, *routing.Choice, error) {
 		was, to := was, to
 		if under == nil || to == nil {
 			to = asRecorded(e, d, a, to)
@@ -76,7 +76,8 @@ func (a *routeAPI) explainPast(live *control.Snapshot, d *decisions.Decision,
 			e.Notes = append(e.Notes,
 				"the record lacks some of the loads that the draft's bounds and saturation need: decided by the recorded loads")
 		}
-		return &decisions.Again{Worker: as.Worker, Reason: string(as.Reason), Agrees: as.Worker == a.Worker}, as.Choice, err
+		again := &decisions.RedecidedPick{Worker: as.Worker, Reason: string(as.Reason), Agrees: as.Worker == a.Worker}
+		return again, as.Choice, err
 	}
 	for i := range d.Attempts {
 		if e.Outcome == decisions.WouldRoute {
@@ -163,7 +164,7 @@ func addQueueBounds(steps []decisions.Step, p *control.Pool, class string) {
 }
 
 func pastAttempt(e *decisions.Explanation, a *decisions.Attempt,
-	decide func(*decisions.Attempt) (*decisions.Again, *routing.Choice, error)) decisions.Step {
+	decide func(*decisions.Attempt) (*decisions.RedecidedPick, *routing.Choice, error)) decisions.Step {
 	st := decisions.Step{Stage: decisions.StageWorker, OK: true,
 		Worker: &decisions.WorkerStep{Used: a.Worker, Choice: a.Choice}}
 	e.Worker, e.Reason, e.RunnerUp, e.Candidates = a.Worker, a.Reason, "", nil
@@ -182,7 +183,7 @@ func pastAttempt(e *decisions.Explanation, a *decisions.Attempt,
 	}
 	e.Worker, e.Reason, e.Policy, e.RunnerUp, e.Candidates = again.Worker, again.Reason, decided.Policy, decided.RunnerUp,
 		decided.Candidates
-	st.Worker.Again, st.Worker.Choice = again, decided
+	st.Worker.Redecided, st.Worker.Choice = again, decided
 	st.Detail = fmt.Sprintf("%s: %s, of %d candidates", again.Worker, again.Reason, len(decided.Candidates))
 	if !again.Agrees {
 		st.Detail += "; the request used " + a.Worker + ": " + a.Reason

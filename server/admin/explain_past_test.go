@@ -15,7 +15,7 @@ import (
 func TestADraftWithoutAWorkerForARequestRefusesIt(t *testing.T) {
 	e := &decisions.Explanation{Outcome: decisions.WouldRoute}
 	st := pastAttempt(e, &decisions.Attempt{Worker: "w0", Reason: "random", Choice: &routing.Choice{}},
-		func(*decisions.Attempt) (*decisions.Again, *routing.Choice, error) {
+		func(*decisions.Attempt) (*decisions.RedecidedPick, *routing.Choice, error) {
 			return nil, nil, replay.ErrNoWorker
 		})
 	if e.Worker != "" || e.Outcome != decisions.WouldReject || e.Code != "no_healthy_worker" || st.OK {

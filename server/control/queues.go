@@ -36,7 +36,7 @@ func (ps *Pools) QueueGauges() []telemetry.QueueGauges {
 	var out []telemetry.QueueGauges
 	for _, p := range ps.snapshot().Pools {
 		v := p.WaitQueue.View(now)
-		g := telemetry.QueueGauges{Tier: p.Name, Bytes: v.Bytes, Stale: p.Routing.Stale(),
+		g := telemetry.QueueGauges{Tier: p.Name, Bytes: v.Bytes, Stale: p.Routing.StaleSeconds(),
 			MaxBytes: p.Queue.MaxBytes, MaxDepth: p.Queue.MaxDepth}
 		for i, name := range tenants.Classes() {
 			g.Classes = append(g.Classes, classGauges(name, &v.Classes[i]))

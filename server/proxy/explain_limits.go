@@ -19,7 +19,7 @@ func (n *explainer) limitsDetail() string {
 	for _, scope := range [...]string{"tenant", "key"} {
 		var own []string
 		for _, u := range limitUses(n.limits) {
-			if u.Whose == scope {
+			if u.Scope == scope {
 				own = append(own, u.String())
 			}
 		}
@@ -33,8 +33,8 @@ func (n *explainer) limitsDetail() string {
 // limitUses returns the use of the limits in the form of the API.
 func limitUses(uses []tenants.Use) (all []decisions.LimitUse) {
 	for _, u := range uses {
-		shown := decisions.LimitUse{Whose: u.Scope, Limit: u.Limit, Used: u.Used, Room: u.Capacity, Rate: u.Rate,
-			Asks: u.Cost}
+		shown := decisions.LimitUse{Scope: u.Scope, Limit: u.Limit, Used: u.Used, Room: u.Capacity, Rate: u.Rate,
+			WouldUse: u.Cost}
 		if shown.Money() {
 			shown.Used, shown.Room = u.Used/float64(tenants.Unit), u.Capacity/float64(tenants.Unit)
 		}

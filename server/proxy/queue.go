@@ -142,6 +142,6 @@ func waitForWakeup(x *exchange, t *queue.Ticket, began time.Time) (routing.Lease
 func leaveQueue(x *exchange) {
 	if x.wait.ticket.Ref != nil {
 		used := settlementOf(x).usage
-		x.resolution.Pool.WaitQueue.Settle(&x.wait.ticket, used.Prompt+used.Output)
+		x.resolution.Pool.WaitQueue.SettleUsage(&x.wait.ticket, used.Prompt+used.Output)
 	}
 }
