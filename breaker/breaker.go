@@ -49,7 +49,7 @@ type Breaker struct {
 	cause      string    // of the last transition
 
 	consecutiveFailures int       // since the last success
-	interrupted         int       // length of the row of failures that the last success ended
+	interrupted         int       // length of the run of failures that the last success ended
 	failedProbes        int       // failed probes and hangs since it was last closed
 	slow                bool      // opened for slowness, and not closed since
 	unreachable         bool      // the last failure was a connection failure
@@ -206,7 +206,7 @@ func (b *Breaker) readyToTrip(n gobreaker.Counts) bool {
 	return b.tripReason != ""
 }
 
-// ReportCut reports that a stream which began at began broke off after a good report. The row of
+// ReportCut reports that a stream which began at began broke off after a good report. The run of
 // consecutive failures that the good report ended continues. If the stream was the probe
 // that closed the breaker, the breaker opens again. Earlier streams do not count.
 func (b *Breaker) ReportCut(began time.Time, err error) {

@@ -22,9 +22,9 @@ func TestClientErrorsDoNotOpenTheBreaker(t *testing.T) {
 	}
 }
 
-// TestExcludedOutcomesKeepTheRowOfFailures: if they counted as successes, a row of failures
+// TestExcludedOutcomesKeepTheRunOfFailures: if they counted as successes, a run of failures
 // with one excluded outcome in between would never open the breaker.
-func TestExcludedOutcomesKeepTheRowOfFailures(t *testing.T) {
+func TestExcludedOutcomesKeepTheRunOfFailures(t *testing.T) {
 	r := newRig(t, 2, Config{ConsecutiveFailures: 5})
 	for i := range 3 {
 		r.fails(0, 2, errFive)

@@ -302,7 +302,7 @@ func TestPartialLineIsRemoved(t *testing.T) {
 	must(t, err)
 	f.to.size += int64(n)
 	lines := append([]byte("whole\n"), part...)
-	if whole := f.to.untear(lines, len(lines)); whole != len("whole\n") {
+	if whole := f.to.dropPartialLine(lines, len(lines)); whole != len("whole\n") {
 		t.Errorf("%d bytes of whole lines", whole)
 	}
 	f.Add(record("b"))

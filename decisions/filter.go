@@ -34,11 +34,11 @@ func (f *Filter) Matches(d *Decision) bool {
 		(f.Model == "" || f.Model == d.Model || f.Model == d.RequestedModel) &&
 		(f.Status == 0 || f.Status == d.Status) && d.DurationMs >= f.MinMs &&
 		!d.Time.Before(f.Since) && (f.Until.IsZero() || d.Time.Before(f.Until)) &&
-		f.asked(d) && f.finds(d)
+		f.matchesAttempt(d) && f.matchesSearch(d)
 }
 
-// asked reports whether an attempt has the worker and the reason of the filter.
-func (f *Filter) asked(d *Decision) bool {
+// matchesAttempt reports whether an attempt has the worker and the reason of the filter.
+func (f *Filter) matchesAttempt(d *Decision) bool {
 	if f.Worker == "" && f.Reason == "" {
 		return true
 	}
@@ -50,8 +50,8 @@ func (f *Filter) asked(d *Decision) bool {
 	})
 }
 
-// finds reports whether a searched field contains the search text.
-func (f *Filter) finds(d *Decision) bool {
+// matchesSearch reports whether a searched field contains the search text.
+func (f *Filter) matchesSearch(d *Decision) bool {
 	if f.Search == "" {
 		return true
 	}

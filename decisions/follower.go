@@ -45,15 +45,15 @@ type Follower struct {
 // that disconnects at once resumes there.
 func (f *Follower) begin(after int64, now time.Time) []byte {
 	b := append(strconv.AppendInt([]byte("retry: "), reconnectAfter, 10), "\n\n"...)
-	has := f.Log.Span()
+	span := f.Log.Span()
 	switch {
 	case after < 0:
-		f.next = has.Next
+		f.next = span.Next
 	case after == 0:
-		f.next, f.resume = has.Oldest, true
-	case after < has.First-1 || after >= has.Next: // of another process
-		f.next, f.resume = has.Oldest, true
-		b = appendEvent(b, "gap", has.Oldest-1, gap{Missed: has.Oldest - has.First, Restarted: true})
+		f.next, f.resume = span.Oldest, true
+	case after < span.First-1 || after >= span.Next: // of another process
+		f.next, f.resume = span.Oldest, true
+		b = appendEvent(b, "gap", span.Oldest-1, gap{Missed: span.Oldest - span.First, Restarted: true})
 	default:
 		f.next, f.resume = after+1, true
 	}
@@ -69,10 +69,10 @@ func (f *Follower) Follow(ctx context.Context, w io.Writer, control *http.Respon
 		if len(events) == 0 {
 			return true
 		}
-		control.SetWriteDeadline(time.Now().Add(stall)) //nolint:errcheck // the write tells
+		control.SetWriteDeadline(time.Now().Add(stall)) //nolint:errcheck // the write returns the error
 		// The connection may serve another request. Over HTTP/2 a deadline ends a stream even if no
 		// write is pending.
-		defer control.SetWriteDeadline(time.Time{}) //nolint:errcheck // the write tells
+		defer control.SetWriteDeadline(time.Time{}) //nolint:errcheck // the write returns the error
 		if _, err := w.Write(events); err != nil {
 			return false
 		}

@@ -155,7 +155,7 @@ func TestStreamSendsOrCountsEachRecordOnce(t *testing.T) {
 					json.Unmarshal([]byte(e.data), &g) //nolint:errcheck // 0 is wrong
 					accounted += int(g.Missed)
 				case "dropped":
-					json.Unmarshal([]byte(e.data), &d) //nolint:errcheck // likewise
+					json.Unmarshal([]byte(e.data), &d) //nolint:errcheck // as above
 					accounted += d.Dropped
 				}
 			}

@@ -110,8 +110,8 @@ func checkPages(t *rapid.T, l *Log, model []Entry) {
 			t.Fatalf("%s is found as %+v", n.Decision.RequestID, got)
 		}
 	}
-	if _, known := l.Get("nobody"); known {
-		t.Fatal("nobody is found")
+	if _, known := l.Get("unknown"); known {
+		t.Fatal("an unknown id is found")
 	}
 }
 

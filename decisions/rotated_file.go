@@ -96,10 +96,10 @@ func (r *rotated) write(lines []byte) (int, error) {
 			return 0, err
 		}
 	}
-	var stuck error
+	var rotateErr error
 	if !r.fits(len(lines)) {
-		if stuck = r.rotate(); r.file == nil {
-			return 0, stuck
+		if rotateErr = r.rotate(); r.file == nil {
+			return 0, rotateErr
 		}
 	}
 	if r.torn {
@@ -112,14 +112,14 @@ func (r *rotated) write(lines []byte) (int, error) {
 	n, err := r.file.Write(lines)
 	r.size += int64(n)
 	if err == nil {
-		return n, stuck
+		return n, rotateErr
 	}
-	return r.untear(lines, n), fmt.Errorf("writing decisions.file %s: %w", r.path, err)
+	return r.dropPartialLine(lines, n), fmt.Errorf("writing decisions.file %s: %w", r.path, err)
 }
 
-// untear removes a partial line that a failed write has left, and returns the length of the whole
+// dropPartialLine removes a partial line that a failed write has left, and returns the length of the whole
 // lines.
-func (r *rotated) untear(lines []byte, n int) int {
+func (r *rotated) dropPartialLine(lines []byte, n int) int {
 	whole := n
 	for whole > 0 && lines[whole-1] != '\n' {
 		whole--

@@ -46,19 +46,19 @@ func (t Trace) Len() int {
 // attributes to list and returns the extended list.
 func (t Trace) Spans(list []attribute.KeyValue) ([]telemetry.Span, []attribute.KeyValue) {
 	a := &attrs{list: list, start: len(list)}
-	spans := append(make([]telemetry.Span, 0, t.Len()), t.root(a))
+	spans := append(make([]telemetry.Span, 0, t.Len()), t.rootSpan(a))
 	for i := range t.Attempts {
 		try := &t.Attempts[i]
 		if try.QueueMs > 0 {
-			spans = append(spans, t.queued(a, try.AtMs-try.QueueMs, try.AtMs, i, ""))
+			spans = append(spans, t.queueSpan(a, try.AtMs-try.QueueMs, try.AtMs, i, ""))
 		}
 		if routed(try) {
-			spans = append(spans, t.routed(a, try, i))
+			spans = append(spans, t.routeSpan(a, try, i))
 		}
-		spans = append(spans, t.called(a, try, i))
+		spans = append(spans, t.callSpan(a, try, i))
 	}
 	if lost := t.lostWait(); lost > 0 {
-		spans = append(spans, t.queued(a, t.DurationMs-lost, t.DurationMs, len(t.Attempts), t.Shed))
+		spans = append(spans, t.queueSpan(a, t.DurationMs-lost, t.DurationMs, len(t.Attempts), t.Shed))
 	}
 	return spans, a.list
 }
@@ -85,8 +85,8 @@ func (t Trace) at(ms float64) time.Time {
 	return t.Time.Add(time.Duration(ms * float64(time.Millisecond)))
 }
 
-// root returns the span of the whole request, as its client sees it.
-func (t Trace) root(a *attrs) telemetry.Span {
+// rootSpan returns the span of the whole request, as its client sees it.
+func (t Trace) rootSpan(a *attrs) telemetry.Span {
 	s := telemetry.Span{Start: t.Time, End: t.at(t.DurationMs)}
 	verb, method := t.Method, t.Method
 	if method == "OTHER" { // as the conventions require
@@ -106,9 +106,9 @@ func (t Trace) root(a *attrs) telemetry.Span {
 	if s.Error = t.Status >= http.StatusInternalServerError || t.Result == Failed || t.Result == Truncated; s.Error {
 		a.text(semconv.ErrorTypeKey, t.errorType())
 	}
-	t.asked(a)
-	t.decided(a)
-	t.measured(a)
+	t.addRequest(a)
+	t.addDecision(a)
+	t.addMeasurements(a)
 	s.Attributes = a.next()
 	return s
 }
@@ -124,8 +124,8 @@ func (t Trace) errorType() string {
 	return strconv.Itoa(t.Status)
 }
 
-// asked adds the request's parameters and its caller.
-func (t Trace) asked(a *attrs) {
+// addRequest adds the request's parameters and its caller.
+func (t Trace) addRequest(a *attrs) {
 	if t.RequestedModel != "" {
 		a.text(semconv.GenAIRequestModelKey, t.RequestedModel)
 		a.yes(semconv.GenAIRequestStreamKey, t.Stream)
@@ -140,8 +140,8 @@ func (t Trace) asked(a *attrs) {
 	a.count("tierway.prompt_tokens_estimate", t.PromptTokens)
 }
 
-// decided adds the decision and the result.
-func (t Trace) decided(a *attrs) {
+// addDecision adds the decision and the result.
+func (t Trace) addDecision(a *attrs) {
 	a.text("tierway.tier", t.Tier)
 	a.text("tierway.rule", t.Rule)
 	a.text("tierway.rule_note", t.RuleNote)
@@ -157,8 +157,8 @@ func (t Trace) decided(a *attrs) {
 	a.count("tierway.config_generation", t.Generation)
 }
 
-// measured adds durations and usage.
-func (t Trace) measured(a *attrs) {
+// addMeasurements adds durations and usage.
+func (t Trace) addMeasurements(a *attrs) {
 	a.ms("tierway.overhead_ms", t.OverheadMs)
 	a.ms("tierway.queue_ms", t.QueueMs)
 	a.ms("tierway.ttft_ms", t.TTFTMs)
@@ -170,8 +170,8 @@ func (t Trace) measured(a *attrs) {
 	a.yes("tierway.usage_estimated", t.Estimated)
 }
 
-// queued returns the span of the wait before attempt n, counted from 0.
-func (t Trace) queued(a *attrs, from, to float64, n int, shed string) telemetry.Span {
+// queueSpan returns the span of the wait before attempt n, counted from 0.
+func (t Trace) queueSpan(a *attrs, from, to float64, n int, shed string) telemetry.Span {
 	a.text("tierway.tier", t.Tier)
 	a.text("tierway.class", t.Class)
 	a.text("tierway.shed", shed)
@@ -179,9 +179,9 @@ func (t Trace) queued(a *attrs, from, to float64, n int, shed string) telemetry.
 	return telemetry.Span{Name: "queue", Start: t.at(from), End: t.at(to), Attributes: a.next()}
 }
 
-// routed returns the span of the choice of the worker of attempt n, counted from 0. After a wait
+// routeSpan returns the span of the choice of the worker of attempt n, counted from 0. After a wait
 // its length is 0, because the queue chose.
-func (t Trace) routed(a *attrs, try *Attempt, n int) telemetry.Span {
+func (t Trace) routeSpan(a *attrs, try *Attempt, n int) telemetry.Span {
 	from := try.AtMs
 	if try.QueueMs == 0 {
 		from -= try.SelectionUs / 1000
@@ -244,9 +244,9 @@ func candidateAttrs(a *attrs, v *routing.Candidate) []attribute.KeyValue {
 	return a.next()
 }
 
-// called returns the span of attempt n, counted from 0. It follows the conventions for generative
+// callSpan returns the span of attempt n, counted from 0. It follows the conventions for generative
 // AI if a model is called, and those for HTTP otherwise.
-func (t Trace) called(a *attrs, try *Attempt, n int) telemetry.Span {
+func (t Trace) callSpan(a *attrs, try *Attempt, n int) telemetry.Span {
 	end := try.EndAtMs
 	if end == 0 {
 		end = try.AtMs + try.DurationMs

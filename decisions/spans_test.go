@@ -129,7 +129,7 @@ func TestRequestWithoutModelIsNoGenerationSpan(t *testing.T) {
 	} {
 		d := retriedDecision()
 		change(d)
-		s := Trace{Decision: d}.called(new(attrs), &d.Attempts[0], 0)
+		s := Trace{Decision: d}.callSpan(new(attrs), &d.Attempts[0], 0)
 		for key := range attributes(s.Attributes) {
 			if strings.HasPrefix(key, "gen_ai.") {
 				t.Errorf("%s has %s", name, key)
@@ -224,7 +224,7 @@ func TestFailedAttemptSetsItsErrorType(t *testing.T) {
 	} {
 		d := retriedDecision()
 		c.change(d)
-		s := Trace{Decision: d}.root(new(attrs))
+		s := Trace{Decision: d}.rootSpan(new(attrs))
 		got := attributes(s.Attributes)
 		if s.Error != c.error || got["error.type"] != c.errorType || got["http.response.status_code"] != c.code {
 			t.Errorf("%s: error %v, type %q, status %q", name, s.Error, got["error.type"], got["http.response.status_code"])
@@ -232,7 +232,7 @@ func TestFailedAttemptSetsItsErrorType(t *testing.T) {
 	}
 	d := retriedDecision()
 	d.Attempts[1].ErrorType = ErrorClientGone
-	if s := (Trace{Decision: d}).called(new(attrs), &d.Attempts[1], 1); s.Error {
+	if s := (Trace{Decision: d}).callSpan(new(attrs), &d.Attempts[1], 1); s.Error {
 		t.Error("a client that left is the worker's failure")
 	}
 }

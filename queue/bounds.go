@@ -87,8 +87,8 @@ const (
 )
 
 // shedLocked counts a shed and returns its error with a Retry-After. Retries are spaced at the
-// pool's dispatch rate. The first one is due when a slot for the class should be free; after a
-// vain wait, when the requests ahead should be gone.
+// pool's dispatch rate. The first one is due when a slot for the class should be free; after an
+// unsuccessful wait, when the requests ahead should be gone.
 func (q *Queue) shedLocked(t *Ticket, reason string, now time.Time) error {
 	q.classes[t.Class].counts.shed(reason)
 	return &ShedError{Reason: reason, RetryAfter: q.retryAfterLocked(t, reason, now)}
@@ -99,9 +99,9 @@ func (q *Queue) retryAfterLocked(t *Ticket, reason string, now time.Time) time.D
 	if rate <= 0 {
 		return unknownRetryAfter
 	}
-	apart := retrySpacing
+	spacing := retrySpacing
 	if !sure {
-		apart = retrySpacingUnsure
+		spacing = retrySpacingUnsure
 	}
 	c := &q.classes[t.Class]
 	before := float64(q.aboveLocked(t.Class))
@@ -110,7 +110,7 @@ func (q *Queue) retryAfterLocked(t *Ticket, reason string, now time.Time) time.D
 	}
 	first := now.Add(seconds(before / rate))
 	// No retry is planned beyond a minute, which no SDK obeys.
-	c.nextRetryAt = later(c.nextRetryAt, first).Add(seconds(apart / rate))
+	c.nextRetryAt = later(c.nextRetryAt, first).Add(seconds(spacing / rate))
 	if most := now.Add(longestRetryAfter + 1); c.nextRetryAt.After(most) {
 		c.nextRetryAt = most
 	}

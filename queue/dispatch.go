@@ -87,7 +87,7 @@ func (q *Queue) offerAllLocked(round *routing.DispatchRound, now time.Time, newc
 			err = q.offerLocked(round, t, path, now)
 		}
 		if err == nil {
-			q.walk.granted(t, path)
+			q.walk.recordGrant(t, path)
 			if !round.Open() {
 				break
 			}

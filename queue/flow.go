@@ -61,7 +61,7 @@ type class struct {
 
 // insert adds a ticket to the waiting ones.
 func (c *class) insert(t *Ticket) {
-	f := c.flow(t)
+	f := c.flowOf(t)
 	t.flow = f
 	f.depth++
 	f.bytes += t.Bytes
@@ -77,8 +77,8 @@ func (c *class) insert(t *Ticket) {
 	c.tokens += t.Tokens
 }
 
-// flow returns the flow of the ticket's tenant, and sets it to the tenant's current weight.
-func (c *class) flow(t *Ticket) *flow {
+// flowOf returns the flow of the ticket's tenant, and sets it to the tenant's current weight.
+func (c *class) flowOf(t *Ticket) *flow {
 	f := c.flows[t.Tenant]
 	if f == nil {
 		c.sweep()

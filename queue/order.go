@@ -53,7 +53,7 @@ func (o *order) next() (*Ticket, [Classes - 1]step) {
 	if from < 0 {
 		return nil, path
 	}
-	return o.fronts[from].take(), path
+	return o.fronts[from].popTicket(), path
 }
 
 // choose returns the class of the next ticket among the classes from level on; -1 for none. A
@@ -61,7 +61,7 @@ func (o *order) next() (*Ticket, [Classes - 1]step) {
 // left.
 func (o *order) choose(level int, path *[Classes - 1]step) int {
 	own := -1
-	if o.fronts[level].left() {
+	if o.fronts[level].hasNext() {
 		own = level
 	}
 	if level == Classes-1 {
@@ -93,15 +93,15 @@ func (o *order) choose(level int, path *[Classes - 1]step) int {
 // agedBelow returns the first class below the given one with an aged ticket; -1 for none.
 func (o *order) agedBelow(class int) int {
 	for i := class + 1; i < Classes; i++ {
-		if o.aged[i] && o.fronts[i].left() {
+		if o.aged[i] && o.fronts[i].hasNext() {
 			return i
 		}
 	}
 	return -1
 }
 
-// granted records that the ticket returned last was granted.
-func (o *order) granted(t *Ticket, path [Classes - 1]step) {
+// recordGrant records that the ticket returned last was granted.
+func (o *order) recordGrant(t *Ticket, path [Classes - 1]step) {
 	for level, s := range path {
 		switch s {
 		case stepOwn:
@@ -123,29 +123,29 @@ type front struct {
 type frontEntry struct {
 	tag    float64
 	ticket *Ticket
-	at     int // index of the flow in the heap while its children are to be entered; otherwise -1
+	at     int // index of the flow in the heap while its children are to be pushed; otherwise -1
 }
 
 func (w *front) begin(h flows) {
 	w.heap, w.next = h, w.next[:0]
-	w.enter(0)
+	w.pushFlow(0)
 }
 
-// enter adds the flow at that index of the heap to the iteration.
-func (w *front) enter(at int) {
+// pushFlow adds the flow at that index of the heap to the iteration.
+func (w *front) pushFlow(at int) {
 	if at < len(w.heap) {
 		w.push(frontEntry{tag: w.heap[at].tag, ticket: w.heap[at].first, at: at})
 	}
 }
 
-func (w *front) left() bool { return len(w.next) > 0 }
+func (w *front) hasNext() bool { return len(w.next) > 0 }
 
-// take returns the next ticket. There must be one.
-func (w *front) take() *Ticket {
+// popTicket returns the next ticket. There must be one.
+func (w *front) popTicket() *Ticket {
 	e := w.pop()
 	if e.at >= 0 {
-		w.enter(2*e.at + 1)
-		w.enter(2*e.at + 2)
+		w.pushFlow(2*e.at + 1)
+		w.pushFlow(2*e.at + 2)
 	}
 	if next := e.ticket.links[inFlow].after; next != nil {
 		w.push(frontEntry{tag: e.tag + e.ticket.cost()/e.ticket.flow.weight, ticket: next, at: -1})

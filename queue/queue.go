@@ -40,8 +40,8 @@ type Queue struct {
 // over; then Claim returns its lease or its error. The caller must call Dispatch when a waiting
 // request may be dispatched (see routing.Pool.Watch), and every few hundred milliseconds while
 // one waits.
-func New(pool *routing.Pool, c Config, woken func(*Ticket)) *Queue {
-	q := &Queue{pool: pool, onWake: woken}
+func New(pool *routing.Pool, c Config, onWake func(*Ticket)) *Queue {
+	q := &Queue{pool: pool, onWake: onWake}
 	q.config.Store(&c)
 	for i := range q.classes {
 		q.classes[i].flows, q.classes[i].all.of = map[string]*flow{}, inClass
@@ -110,8 +110,8 @@ func isUnroutable(t *Ticket, err error, until time.Time) bool {
 	if !t.Deadline.IsZero() && t.Deadline.Before(until) {
 		until = t.Deadline
 	}
-	var cooled *routing.BackoffError
-	return !errors.As(err, &cooled) || !cooled.Until.Before(until)
+	var backoff *routing.BackoffError
+	return !errors.As(err, &backoff) || !backoff.Until.Before(until)
 }
 
 // enter adds the ticket to the queue, offers it, and returns its lease if it is granted. The

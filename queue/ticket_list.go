@@ -33,25 +33,25 @@ func (l *ticketList) insert(t *Ticket) {
 		}
 	}
 	t.links[l.of] = link{before, after}
-	*l.behind(before), *l.ahead(after) = t, t
+	*l.afterLink(before), *l.beforeLink(after) = t, t
 }
 
 func (l *ticketList) remove(t *Ticket) {
 	at := t.links[l.of]
-	*l.behind(at.before), *l.ahead(at.after) = at.after, at.before
+	*l.afterLink(at.before), *l.beforeLink(at.after) = at.after, at.before
 	t.links[l.of] = link{}
 }
 
-// behind returns where the list keeps the successor of a ticket; of nil, its first ticket.
-func (l *ticketList) behind(t *Ticket) **Ticket {
+// afterLink returns where the list keeps the successor of a ticket; of nil, its first ticket.
+func (l *ticketList) afterLink(t *Ticket) **Ticket {
 	if t == nil {
 		return &l.first
 	}
 	return &t.links[l.of].after
 }
 
-// ahead returns where the list keeps the predecessor of a ticket; of nil, its last ticket.
-func (l *ticketList) ahead(t *Ticket) **Ticket {
+// beforeLink returns where the list keeps the predecessor of a ticket; of nil, its last ticket.
+func (l *ticketList) beforeLink(t *Ticket) **Ticket {
 	if t == nil {
 		return &l.last
 	}

@@ -36,12 +36,12 @@ func (q *Queue) workerWait(t *Ticket) time.Duration {
 }
 
 // markUnroutableLocked records since when no worker that is up could take a waiting ticket.
-func (q *Queue) markUnroutableLocked(t *Ticket, lost bool, now time.Time) {
+func (q *Queue) markUnroutableLocked(t *Ticket, unroutable bool, now time.Time) {
 	switch {
-	case lost && t.unroutableSince.IsZero() && t.state == stateWaiting:
+	case unroutable && t.unroutableSince.IsZero() && t.state == stateWaiting:
 		t.unroutableSince, t.unroutableIndex = now, len(q.unroutable)
 		q.unroutable = append(q.unroutable, t)
-	case !lost && !t.unroutableSince.IsZero():
+	case !unroutable && !t.unroutableSince.IsZero():
 		t.unroutableSince = time.Time{}
 		last := q.unroutable[len(q.unroutable)-1]
 		q.unroutable[t.unroutableIndex], last.unroutableIndex = last, t.unroutableIndex

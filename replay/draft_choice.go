@@ -45,7 +45,7 @@ func (r *Replay) draftChoice(p *pick, to *sidePool) *routing.Choice {
 	}
 	to.filterEligible(p, &c, model, workers)
 	if !same {
-		to.order(&c)
+		to.orderByMembers(&c)
 	}
 	if !all {
 		r.sums.Unknown.Bounds++
@@ -102,9 +102,9 @@ func (r *Replay) draftCandidate(p *pick, to *sidePool, v *routing.Candidate) (w 
 // answers. They are known if the worker was idle, or if the records have as many requests in
 // flight as the pick; otherwise they are at least those booked.
 func (r *Replay) tokens(p *pick, to *sidePool, v *routing.Candidate, inflight int) (tokens int64, known bool) {
-	was, is := &workerState{}, to.of(v.Worker)
+	was, is := &workerState{}, to.worker(v.Worker)
 	if now := r.now.pools[p.d.Tier]; now != nil {
-		was = now.of(v.Worker)
+		was = now.worker(v.Worker)
 	}
 	switch inflight {
 	case was.inflight:
@@ -141,7 +141,7 @@ func raised[N int | int64 | float64 | time.Duration](was, is N) bool {
 // filterEligible keeps the candidates that the pool would show its policy. workers has their
 // states. If all are full or saturated, the request would wait for any of them.
 func (to *sidePool) filterEligible(p *pick, c *routing.Choice, model uint64, workers []routing.Loaded) {
-	q := routing.Request{Now: p.moment(), Model: model, PromptTokens: c.PromptTokens,
+	q := routing.Request{Now: p.pickTime(), Model: model, PromptTokens: c.PromptTokens,
 		OutputTokens: c.OutputTokens, Wait: c.Waits}
 	shown, err := routing.Eligible(to.policy, to.Saturation, &q, workers)
 	if errors.Is(err, routing.ErrFull) {
@@ -163,9 +163,9 @@ func (to *sidePool) sameMembers() bool {
 	return to.was != nil && slices.EqualFunc(to.was.Members, to.Members, same)
 }
 
-// order numbers the candidates by their places among the draft's members, if these have
+// orderByMembers numbers the candidates by their places among the draft's members, if these have
 // changed.
-func (to *sidePool) order(c *routing.Choice) {
+func (to *sidePool) orderByMembers(c *routing.Choice) {
 	last := int(c.Memory) // round_robin remembers the place of the last worker
 	for i := range c.Candidates {
 		v := &c.Candidates[i]
@@ -189,7 +189,7 @@ func (r *Replay) applyDivergence(p *pick, to *sidePool, v *routing.Candidate) (m
 	if !r.diverged {
 		return false
 	}
-	was, is := r.now.pools[p.d.Tier].of(v.Worker), to.of(v.Worker)
+	was, is := r.now.pools[p.d.Tier].worker(v.Worker), to.worker(v.Worker)
 	v.Inflight = max(0, v.Inflight+is.inflight-was.inflight)
 	v.PendingTokens = max(0, v.PendingTokens+is.pending-was.pending)
 	v.OutputTokens = max(0, v.OutputTokens+is.output-was.output)
@@ -204,7 +204,7 @@ func (r *Replay) applyDivergence(p *pick, to *sidePool, v *routing.Candidate) (m
 func (r *Replay) unrecordedCandidate(
 	p *pick, to *sidePool, m *routing.Member, at int,
 ) (routing.Candidate, routing.Loaded) {
-	w := to.of(m.ID)
+	w := to.worker(m.ID)
 	rate := w.rate
 	if rate == 0 {
 		rate = to.rate()

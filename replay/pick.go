@@ -25,7 +25,7 @@ func newPick(d *decisions.Decision, a *decisions.Attempt, tier string, at time.D
 	return &pick{d: d, a: a, tier: tier, at: at, residency: newResidency(d, a, at), worker: a.Worker}
 }
 
-func (p *pick) moment() time.Time { return p.d.Time.Add(millis(p.a.AtMs)) }
+func (p *pick) pickTime() time.Time { return p.d.Time.Add(millis(p.a.AtMs)) }
 
 // Placement is the worker of a request, and the choice that explains it.
 type Placement struct {
@@ -37,7 +37,7 @@ type Placement struct {
 // redecide lets a policy decide a choice of the request again.
 func (p *pick) redecide(policy routing.Policy, c *routing.Choice) (Placement, error) {
 	f := &p.d.Features
-	i, reason, decided, err := routing.Redecide(policy, c, f.Model, f.Prefix, f.Chain, p.moment())
+	i, reason, decided, err := routing.Redecide(policy, c, f.Model, f.Prefix, f.Chain, p.pickTime())
 	if err != nil {
 		return Placement{}, err
 	}
@@ -61,7 +61,7 @@ func (r *Replay) decideWorker(p *pick) {
 		r.keepOnBothSides(p)
 		return
 	}
-	again, err := r.decideNow(p, was)
+	redecided, err := r.decideNow(p, was)
 	stays := p.tier == p.d.Tier
 	var as Placement
 	if err == nil || !stays { // in another tier, the recorded candidates do not matter
@@ -76,9 +76,9 @@ func (r *Replay) decideWorker(p *pick) {
 		r.sums.skip(SkippedIncomplete)
 		r.keepPlacement(p, was)
 		return
-	case stays && as.Worker == again:
+	case stays && as.Worker == redecided:
 		as.Worker = p.worker // whatever rule placed it there
-	case stays && again != p.worker:
+	case stays && redecided != p.worker:
 		r.sums.skip(SkippedWorker)
 		r.keepPlacement(p, was)
 		return
@@ -111,7 +111,7 @@ func (r *Replay) decideNow(p *pick, was *sidePool) (worker string, err error) {
 
 func (p *sidePool) updateRates(c *routing.Choice) {
 	for i := range c.Candidates {
-		p.of(c.Candidates[i].Worker).rate = c.Candidates[i].Rate
+		p.worker(c.Candidates[i].Worker).rate = c.Candidates[i].Rate
 	}
 }
 
@@ -155,7 +155,7 @@ func (to *sidePool) byRecord(p *pick, c *routing.Choice) (as Placement, ok bool,
 // request.
 func (p *sidePool) observePick(k *pick, c *routing.Choice) Placement {
 	f := &k.d.Features
-	i, reason := routing.LearnChoice(p.policy, c, f.Model, f.Prefix, f.Chain, k.moment(), k.d.Stream)
+	i, reason := routing.LearnChoice(p.policy, c, f.Model, f.Prefix, f.Chain, k.pickTime(), k.d.Stream)
 	return Placement{c, c.Candidates[i].Worker, reason}
 }
 
@@ -188,8 +188,8 @@ func (r *Replay) placeAsRecorded(p *pick, was *sidePool) {
 }
 
 func (s *replaySide) account(p *pick, tier string, pool *sidePool, worker string) {
-	hit := s.place(pool, worker, p.residency)
-	if p.chained() {
+	hit := s.placeRequest(pool, worker, p.residency)
+	if p.hasChain() {
 		s.hits.add(hit, p.residency.prompt)
 	}
 	if pool.Cost != nil {
@@ -208,7 +208,7 @@ func Redecide(was, to *Pool, d *decisions.Decision, a *decisions.Attempt) (as Pl
 	if err := a.Choice.Check(); err != nil {
 		return Placement{}, unknown, err
 	}
-	pool, err := openPool(to, was, usualCache)
+	pool, err := openPool(to, was, defaultCacheTokens)
 	if err != nil {
 		return Placement{}, unknown, err
 	}

@@ -47,15 +47,15 @@ type Config struct {
 	CacheTokens int64
 }
 
-// usualCache is how many tokens the KV cache of a 7 to 14 billion parameter model holds beside
+// defaultCacheTokens is how many tokens the KV cache of a 7 to 14 billion parameter model holds beside
 // its weights on one data-centre GPU of 80 GB.
-const usualCache = 300_000
+const defaultCacheTokens = 300_000
 
-// reorder is how many records a Replay buffers to sort them by the time of their picks. Records
+// maxBuffered is how many records a Replay buffers to sort them by the time of their picks. Records
 // are written when requests end, so that a request of minutes comes after thousands that
 // started later. At 16 requests/s this covers four minutes. Later records are decided out of
 // order and counted in Late.
-const reorder = 4096
+const maxBuffered = 4096
 
 // Replay decides recorded requests again, under the configuration that made them and under a
 // draft, and sums up the differences. Records are added one by one; it buffers a bounded number
@@ -71,7 +71,7 @@ const reorder = 4096
 // that an equal draft decides equally.
 type Replay struct {
 	now, draft replaySide
-	held       events // buffered records, by the time of their pick
+	buffered   events // records, by the time of their pick
 	began      time.Time
 	last       time.Duration // latest pick that was decided
 	diverged   bool          // the draft has placed a request differently
@@ -86,7 +86,7 @@ func New(c Config) (*Replay, error) {
 	}
 	tokens := c.CacheTokens
 	if tokens == 0 {
-		tokens = usualCache
+		tokens = defaultCacheTokens
 	}
 	r := &Replay{sums: newSums(), last: math.MinInt64}
 	if err := r.now.open(&c.Now, &c.Now, tokens); err != nil {
@@ -169,7 +169,7 @@ func (p *Pool) member(id string) (*routing.Member, int) {
 
 // Add gives the replay one more record, which it buffers for a while and does not change.
 func (r *Replay) Add(d *decisions.Decision) {
-	r.sums.read(d)
+	r.sums.countRecord(d)
 	if r.began.IsZero() {
 		r.began = d.Time
 	}
@@ -177,16 +177,16 @@ func (r *Replay) Add(d *decisions.Decision) {
 	if a := picked(d); a != nil {
 		at += millis(a.AtMs)
 	}
-	r.held.plan(at, func() { r.decide(d, at) })
-	if len(r.held) > reorder {
-		r.held.next()
+	r.buffered.plan(at, func() { r.decide(d, at) })
+	if len(r.buffered) > maxBuffered {
+		r.buffered.next()
 	}
 }
 
 // Report decides the buffered records and returns the sums.
 func (r *Replay) Report() *Report {
-	for len(r.held) > 0 {
-		r.held.next()
+	for len(r.buffered) > 0 {
+		r.buffered.next()
 	}
 	return r.report()
 }
@@ -242,7 +242,7 @@ func reasonWithoutWorker(d *decisions.Decision) string {
 func (r *Replay) keepOnBothSides(p *pick) {
 	for _, s := range []*replaySide{&r.now, &r.draft} {
 		if pool := s.pools[p.d.Tier]; pool != nil {
-			s.place(pool, p.worker, p.residency)
+			s.placeRequest(pool, p.worker, p.residency)
 		}
 	}
 }

@@ -280,14 +280,14 @@ func TestReplayBuffersABoundedNumberOfRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for n := range 3 * reorder {
+	for n := range 3 * maxBuffered {
 		r.Add(written(n+1, "small", "a1", "least_load", 100, candidate("a1", 0)))
-		if len(r.held) > reorder || len(r.now.events) > 2 { // each lasts 200 ms of the second until the next
-			t.Fatalf("after %d records %d are held, and %d events", n+1, len(r.held), len(r.now.events))
+		if len(r.buffered) > maxBuffered || len(r.now.events) > 2 { // each lasts 200 ms of the second until the next
+			t.Fatalf("after %d records %d are held, and %d events", n+1, len(r.buffered), len(r.now.events))
 		}
 	}
 	r.Add(written(0, "small", "a1", "least_load", 100, candidate("a1", 0)))
-	if got := r.Report(); got.Late != 1 || got.Records != 3*reorder+1 || got.Decided != got.Records {
+	if got := r.Report(); got.Late != 1 || got.Records != 3*maxBuffered+1 || got.Decided != got.Records {
 		t.Errorf("%+v", got)
 	}
 }

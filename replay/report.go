@@ -159,7 +159,7 @@ func (r *Replay) report() *Report {
 		out.RealHit = share(s.real.hit, s.real.prompt)
 	}
 	if now.hits.prompt > 0 {
-		out.Hit = &Estimates{Now: of(now.hits.hit, now.hits.prompt), Draft: of(draft.hits.hit, draft.hits.prompt)}
+		out.Hit = &Estimates{Now: ratio(now.hits.hit, now.hits.prompt), Draft: ratio(draft.hits.hit, draft.hits.prompt)}
 	}
 	if len(now.cost)+len(draft.cost) > 0 {
 		out.Cost = &Estimates{Now: total(now.cost), Draft: total(draft.cost)}
@@ -218,7 +218,7 @@ func total(all map[string]float64) float64 {
 	return sum
 }
 
-func of(part, whole int64) float64 {
+func ratio(part, whole int64) float64 {
 	if whole == 0 {
 		return 0
 	}
@@ -230,5 +230,5 @@ func share(part, whole int64) *float64 {
 	if whole == 0 {
 		return nil
 	}
-	return new(of(part, whole))
+	return new(ratio(part, whole))
 }

@@ -40,7 +40,7 @@ func newSums() sums {
 		tiers: map[[2]string]*moves{}, workers: map[[3]string]*moves{}}
 }
 
-func (s *sums) read(d *decisions.Decision) {
+func (s *sums) countRecord(d *decisions.Decision) {
 	s.Records++
 	if s.From.IsZero() || d.Time.Before(s.From) {
 		s.From = d.Time
@@ -110,11 +110,11 @@ func (h *hits) add(hit, prompt int64) {
 	h.prompt += prompt
 }
 
-func (p *pick) chained() bool { return len(p.residency.chain) > 0 && p.residency.prompt > 0 }
+func (p *pick) hasChain() bool { return len(p.residency.chain) > 0 && p.residency.prompt > 0 }
 
 // countHits counts the predicted and the reported cache hits of a prompt with a chain.
 func (s *sums) countHits(p *pick) {
-	if !p.chained() {
+	if !p.hasChain() {
 		return
 	}
 	s.predicted.add(p.a.Predicted, max(0, p.a.Choice.PromptTokens))
@@ -141,7 +141,7 @@ func (r *Replay) countRegret(p *pick) {
 		}
 	}
 	if !math.IsInf(best, 1) {
-		r.sums.realised.add(wrong(measured, best))
+		r.sums.realised.add(isWrong(measured, best))
 	}
 }
 
@@ -174,7 +174,7 @@ func costOf(v *routing.Candidate, prompt int64) float64 {
 	return float64(v.PendingTokens+max(1, prompt-v.Overlap)) / v.Rate * 1000
 }
 
-func wrong(cost, best float64) bool { return cost > best*wrongBy && cost > best+wrongByMs }
+func isWrong(cost, best float64) bool { return cost > best*wrongBy && cost > best+wrongByMs }
 
 // add adds the choice of a worker. Full candidates are not alternatives.
 func (g *regret) add(c *routing.Choice, worker string) {
@@ -191,7 +191,7 @@ func (g *regret) add(c *routing.Choice, worker string) {
 	}
 	g.n++
 	g.sum += cost - best
-	if wrong(cost, best) {
+	if isWrong(cost, best) {
 		g.wrong++
 	}
 	at := 0

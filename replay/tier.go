@@ -29,7 +29,7 @@ func (r *Replay) tierOf(d *decisions.Decision) (tier string, ok bool) {
 	if draft.uncounted && !now.uncounted {
 		r.sums.Unknown.Counts++
 	}
-	if draft.foreign {
+	if draft.unknownCaller {
 		r.sums.Unknown.Rights++
 	}
 	switch {
@@ -58,10 +58,10 @@ func reasonWithoutTier(d *decisions.Decision) string {
 
 // recordedTier is a configuration's decision on a recorded request.
 type recordedTier struct {
-	target    string // empty: refused
-	known     bool   // independent of keyword groups that the record lacks
-	uncounted bool   // the prompt would be counted, but the record has no count
-	foreign   bool   // the caller's permissions are unknown
+	target        string // empty: refused
+	known         bool   // independent of keyword groups that the record lacks
+	uncounted     bool   // the prompt would be counted, but the record has no count
+	unknownCaller bool   // the caller's permissions are unknown
 }
 
 // resolve returns a configuration's decision on a recorded request; groups are the keyword
@@ -78,7 +78,7 @@ func (r *Replay) resolve(s *replaySide, d *decisions.Decision, groups []string) 
 	}}
 	if s.setup.Rights != nil {
 		tier, model, known := s.setup.Rights(d)
-		if is.foreign = !known; known {
+		if is.unknownCaller = !known; known {
 			q.Allowed, q.AllowedModel = tier, model
 		}
 	}

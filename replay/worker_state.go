@@ -19,7 +19,7 @@ type workerState struct {
 	cache           promptCache
 }
 
-func (p *sidePool) of(worker string) *workerState {
+func (p *sidePool) worker(worker string) *workerState {
 	s := p.workers[worker]
 	if s == nil {
 		s = &workerState{cache: promptCache{maxTokens: p.cacheTokens, at: map[uint64]*list.Element{}}}
@@ -74,11 +74,11 @@ func usageOf(d *decisions.Decision, a *decisions.Attempt) decisions.Usage {
 	return a.Usage
 }
 
-// place puts a request on a worker and returns how many tokens of its prompt the worker has
+// placeRequest puts a request on a worker and returns how many tokens of its prompt the worker has
 // cached. Prompts are prefilled in the order of arrival: each one finds the blocks of those
 // before it, also of those at the same moment.
-func (s *replaySide) place(p *sidePool, worker string, v residency) (hit int64) {
-	w := p.of(worker)
+func (s *replaySide) placeRequest(p *sidePool, worker string, v residency) (hit int64) {
+	w := p.worker(worker)
 	hit = w.cache.hit(v.chain, v.prompt)
 	w.cache.store(v.chain, v.prompt, v.output)
 	if v.end <= v.at {

@@ -20,9 +20,9 @@ const (
 	// tokenSlack is the least number of tokens that a worker may have over its share: one long
 	// prompt.
 	tokenSlack = 16_000
-	// usualOf is the number of requests over which the typical size is learned. usualMost bounds
+	// squaresMemory is the number of requests over which the typical size is learned. maxLearnedTokens bounds
 	// the tokens of one request: the longest contexts in use.
-	usualOf, usualMost = 64, 1 << 17
+	squaresMemory, maxLearnedTokens = 64, 1 << 17
 )
 
 // chwbl is consistent hashing with bounded loads. Requests whose prompts share a prefix go to the
@@ -84,7 +84,7 @@ func (p *chwbl) Pick(r *Request, ws []View) (int, Reason) {
 	if by == byNothing {
 		return leastLoad{}.Pick(r, ws)
 	}
-	if !p.ring.enter(r.Now, ws) {
+	if !p.ring.update(r.Now, ws) {
 		return -1, "" // more workers than a ring can hold
 	}
 	squares := p.squares
@@ -93,7 +93,7 @@ func (p *chwbl) Pick(r *Request, ws []View) (int, Reason) {
 		if p.ring.halved != c.Halved {
 			p.ring = newRing(p.ring.units)
 			p.ring.least = c.Halved
-			p.ring.enter(r.Now, ws)
+			p.ring.update(r.Now, ws)
 		}
 	}
 	b := p.bound(r, ws, squares, -1)
@@ -103,7 +103,7 @@ func (p *chwbl) Pick(r *Request, ws []View) (int, Reason) {
 	}
 	home := int(s.view)
 	if !r.learned {
-		p.learn(b.adds(&ws[home]))
+		p.learn(b.addedTokens(&ws[home]))
 	}
 	chosen, where := home, saturated
 	switch {
@@ -128,7 +128,7 @@ func (p *chwbl) Pick(r *Request, ws []View) (int, Reason) {
 // markFit marks the workers on the ring for which fit is true, and reports whether there are any.
 func (p *chwbl) markFit(ws []View, fit func(*View) bool) (any bool) {
 	for i := range ws {
-		if at, known := p.ring.find(&ws[i]); known {
+		if at, known := p.ring.findSlot(&ws[i]); known {
 			s := &p.ring.slots[at]
 			s.fit = fit(&ws[i])
 			any = any || s.fit
@@ -171,7 +171,7 @@ func (p *chwbl) key(r *Request, workers int) (by int, key uint64) {
 	}
 	switch {
 	case len(r.Blocks) > 0 && p.keys != nil:
-		within := r.Blocks[:p.reach(r.Blocks)]
+		within := r.Blocks[:p.blocksInReach(r.Blocks)]
 		if r.learned {
 			return byPrefix, p.keys.Find(within)
 		}
@@ -184,9 +184,9 @@ func (p *chwbl) key(r *Request, workers int) (by int, key uint64) {
 	return byNothing, 0
 }
 
-// reach returns how many blocks a key may cover: those that end within max_prefix_length, and at
+// blocksInReach returns how many blocks a key may cover: those that end within max_prefix_length, and at
 // least the first one.
-func (p *chwbl) reach(blocks []Block) int {
+func (p *chwbl) blocksInReach(blocks []Block) int {
 	if p.maxPrefix == 0 {
 		return len(blocks)
 	}
@@ -199,7 +199,7 @@ func (p *chwbl) firstTurn(r *Request) uint64 {
 	if p.maxPrefix == 0 || len(r.Blocks) == 0 {
 		return r.Prefix
 	}
-	within := r.Blocks[:p.reach(r.Blocks)]
+	within := r.Blocks[:p.blocksInReach(r.Blocks)]
 	if slices.ContainsFunc(within, func(b Block) bool { return b.Hash == r.Prefix }) {
 		return r.Prefix
 	}
@@ -244,13 +244,13 @@ func (p *chwbl) bound(r *Request, ws []View, squares float64, without int) loadB
 		requests: p.c*mean + p.slack*math.Sqrt(mean),
 		mean:     weight / n,
 		share:    p.c / n,
-		tokens:   tokens, slack: p.room(mean, squares),
+		tokens:   tokens, slack: p.tokenRoom(mean, squares),
 		prompt: float64(booked(r.PromptTokens)), out: float64(booked(r.OutputTokens)),
 	}
 }
 
-// room returns the tokens that a worker may have over its share.
-func (p *chwbl) room(mean, squares float64) float64 {
+// tokenRoom returns the tokens that a worker may have over its share.
+func (p *chwbl) tokenRoom(mean, squares float64) float64 {
 	if p.tokens == 0 {
 		return 0
 	}
@@ -259,31 +259,31 @@ func (p *chwbl) room(mean, squares float64) float64 {
 
 // learn adds the tokens that a request brings to its home.
 func (p *chwbl) learn(tokens float64) {
-	tokens = min(tokens, usualMost)
-	p.squares += (tokens*tokens - p.squares) / usualOf
+	tokens = min(tokens, maxLearnedTokens)
+	p.squares += (tokens*tokens - p.squares) / squaresMemory
 }
 
-// adds returns the tokens that the request would add to that worker.
-func (b *loadBound) adds(v *View) float64 {
+// addedTokens returns the tokens that the request would add to that worker.
+func (b *loadBound) addedTokens(v *View) float64 {
 	return max(0, b.prompt-float64(max(0, v.Overlap))) + b.out
 }
 
 // admits reports whether the request keeps that worker within its bounds.
 func (b *loadBound) admits(v *View) bool {
-	return float64(v.Inflight)+1 <= b.most(v) && (b.slack == 0 || b.brings(v) <= b.mostTokens(v))
+	return float64(v.Inflight)+1 <= b.maxRequests(v) && (b.slack == 0 || b.tokensWith(v) <= b.maxTokens(v))
 }
 
-// most returns the bound on that worker's requests.
-func (b *loadBound) most(v *View) float64 {
+// maxRequests returns the bound on that worker's requests.
+func (b *loadBound) maxRequests(v *View) float64 {
 	// The small term keeps a whole product from being rounded up by a floating-point error.
 	return math.Ceil(b.requests*float64(v.Weight)/b.mean - 1e-9)
 }
 
-// brings returns the worker's tokens with the request; mostTokens returns their bound.
-func (b *loadBound) brings(v *View) float64 {
-	return float64(v.PendingTokens) + float64(v.OutputTokens) + b.adds(v)
+// tokensWith returns the worker's tokens with the request; maxTokens returns their bound.
+func (b *loadBound) tokensWith(v *View) float64 {
+	return float64(v.PendingTokens) + float64(v.OutputTokens) + b.addedTokens(v)
 }
 
-func (b *loadBound) mostTokens(v *View) float64 {
-	return b.share*(float64(v.Weight)/b.mean)*(b.tokens+b.adds(v)) + b.slack
+func (b *loadBound) maxTokens(v *View) float64 {
+	return b.share*(float64(v.Weight)/b.mean)*(b.tokens+b.addedTokens(v)) + b.slack
 }

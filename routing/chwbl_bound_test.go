@@ -132,14 +132,14 @@ func TestTokenBoundHasRoomForTypicalSizes(t *testing.T) {
 	for range 1000 {
 		p.Pick(&Request{Prefix: 1, PromptTokens: 11_000, OutputTokens: 1_000}, equals(0, 0, 0, 0))
 	}
-	if got, want := p.room(4, p.squares), 2*2*12_000.0; math.Abs(got-want) > want/100 {
+	if got, want := p.tokenRoom(4, p.squares), 2*2*12_000.0; math.Abs(got-want) > want/100 {
 		t.Errorf("at a mean of 4 requests of 12,000 tokens there is room for %.0f, want %.0f", got, want)
 	}
-	if got := p.room(0.25, p.squares); got != 16_000 {
+	if got := p.tokenRoom(0.25, p.squares); got != 16_000 {
 		t.Errorf("at a mean of a quarter there is room for %.0f", got)
 	}
 	p.Pick(&Request{Prefix: 1, PromptTokens: 1 << 40}, equals(0, 0, 0, 0))
-	if got := p.room(4, p.squares); got > 2*2*(12_000+131_072.0/8) {
+	if got := p.tokenRoom(4, p.squares); got > 2*2*(12_000+131_072.0/8) {
 		t.Errorf("one giant makes room for %.0f", got)
 	}
 }

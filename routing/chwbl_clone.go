@@ -18,7 +18,7 @@ func (p *chwbl) clone(r *Request) Policy {
 	return &q
 }
 
-// clone returns a ring for calls of enter that leave g unchanged. The points are shared: a new
+// clone returns a ring for calls of update that leave g unchanged. The points are shared: a new
 // worker causes new ones.
 func (g *ring) clone() *ring {
 	c := *g

@@ -38,10 +38,10 @@ func (p *chwbl) recordAssessments(r *Request, ws []View, b *loadBound, squares f
 // assess fills the assessment of one candidate. An idle home has no bound; if some worker is full,
 // no idle worker has one.
 func (p *chwbl) assess(m *assessment, v *View, b *loadBound, step int, idle bool) {
-	requests := float64(v.Inflight+1) / b.most(v)
+	requests := float64(v.Inflight+1) / b.maxRequests(v)
 	tokens := 0.0
 	if b.slack > 0 {
-		tokens = b.brings(v) / b.mostTokens(v)
+		tokens = b.tokensWith(v) / b.maxTokens(v)
 	}
 	m.score, m.excluded = float64(step), exclusionIfFull(v)
 	switch {

@@ -28,7 +28,7 @@ func (p *chwbl) besideFull(r *Request, ws []View, b *loadBound, chosen int, s *s
 	}
 	most := int64(-1)
 	for i := range ws {
-		if v := &ws[i]; takes(v, b) {
+		if v := &ws[i]; hasRoom(v, b) {
 			most = max(most, v.Overlap)
 		}
 	}
@@ -42,7 +42,7 @@ func (p *chwbl) besideFull(r *Request, ws []View, b *loadBound, chosen int, s *s
 	if c.Full && worthTheWait(r, c, most) || !c.Full && most-c.Overlap <= worthMoving {
 		return chosen
 	}
-	if !p.markFit(ws, func(v *View) bool { return takes(v, b) && most-v.Overlap <= worthMoving }) {
+	if !p.markFit(ws, func(v *View) bool { return hasRoom(v, b) && most-v.Overlap <= worthMoving }) {
 		return chosen // those that fit are beyond what a ring can hold
 	}
 	return int(p.clockwise(s, at))
@@ -50,8 +50,8 @@ func (p *chwbl) besideFull(r *Request, ws []View, b *loadBound, chosen int, s *s
 
 func isOpen(v *View) bool { return !v.Full }
 
-// takes reports whether a worker is open and within its bounds, or open and idle.
-func takes(v *View, b *loadBound) bool { return !v.Full && (v.Inflight == 0 || b.admits(v)) }
+// hasRoom reports whether a worker is open and within its bounds, or open and idle.
+func hasRoom(v *View, b *loadBound) bool { return !v.Full && (v.Inflight == 0 || b.admits(v)) }
 
 // worthTheWait reports whether the request should wait for a full worker if an open worker holds
 // elsewhere tokens of its prompt.

@@ -155,9 +155,9 @@ func (f *eligibleSet) enterGroup(group int) bool {
 func (p *Pool) eligibleLocked(r *Request, tried []*Worker) ([]View, error) {
 	f := eligibleSet{views: p.views[:0]}
 	plan, tokens := p.plans && r.Wait, booked(r.PromptTokens)+booked(r.OutputTokens)
-	resting := r.Now.Before(p.pausedUntil) // usually no worker is paused
+	anyPaused := r.Now.Before(p.pausedUntil) // usually no worker is paused
 	for _, w := range p.workers {
-		if w.exclusionLocked(r, tried) != "" || resting && w.pausedLocked(r.Now) || !f.enterGroup(w.group) {
+		if w.exclusionLocked(r, tried) != "" || anyPaused && w.pausedLocked(r.Now) || !f.enterGroup(w.group) {
 			continue
 		}
 		starting := w.shareLocked(r.Now) < 1
@@ -181,7 +181,7 @@ func (p *Pool) eligibleLocked(r *Request, tried []*Worker) ([]View, error) {
 	}
 	switch {
 	case !f.any:
-		return nil, p.noneLocked(r, tried)
+		return nil, p.noWorkerErrorLocked(r, tried)
 	case f.slowStart:
 		return p.applySlowStartLocked(r, &f)
 	case len(f.views) > 0:
@@ -190,8 +190,8 @@ func (p *Pool) eligibleLocked(r *Request, tried []*Worker) ([]View, error) {
 	return nil, ErrFull
 }
 
-// noneLocked returns the error of a request without a usable worker.
-func (p *Pool) noneLocked(r *Request, tried []*Worker) error {
+// noWorkerErrorLocked returns the error of a request without a usable worker.
+func (p *Pool) noWorkerErrorLocked(r *Request, tried []*Worker) error {
 	var next *Worker // the first one to end its pause
 	for _, w := range p.workers {
 		if w.exclusionLocked(r, tried) == "" && (next == nil || w.pausedUntilLocked().Before(next.pausedUntilLocked())) {

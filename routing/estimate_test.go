@@ -60,7 +60,7 @@ func TestEstimatesStayInTheirBounds(t *testing.T) {
 	})
 }
 
-func TestMedianBut(t *testing.T) {
+func TestMedianWithoutAnElement(t *testing.T) {
 	for _, c := range []struct {
 		sorted  []float64
 		without int
@@ -70,7 +70,7 @@ func TestMedianBut(t *testing.T) {
 		{[]float64{1, 3, 9}, -1, 3}, {[]float64{1, 3, 9}, 0, 6}, {[]float64{1, 3, 9}, 1, 5}, {[]float64{1, 3, 9}, 2, 2},
 		{[]float64{1, 2, 3, 4}, 1, 3},
 	} {
-		if got := medianBut(c.sorted, c.without); got != c.want {
+		if got := medianWithout(c.sorted, c.without); got != c.want {
 			t.Errorf("the median of %v without %d is %v, want %v", c.sorted, c.without, got, c.want)
 		}
 	}

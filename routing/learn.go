@@ -52,12 +52,12 @@ func (p *Pool) refreshLocked(q int) {
 		}
 	}
 	slices.Sort(l.sorted)
-	l.median[q] = medianBut(l.sorted, -1)
+	l.median[q] = medianWithout(l.sorted, -1)
 	for _, w := range p.workers {
 		w.prior[q] = l.median[q]
 		if w.learned[q].count > 0 {
 			own, _ := slices.BinarySearch(l.sorted, w.learned[q].mean)
-			w.prior[q] = medianBut(l.sorted, own)
+			w.prior[q] = medianWithout(l.sorted, own)
 		}
 		if w.prior[q] == 0 {
 			w.prior[q] = w.learned[q].limits.prior
@@ -66,9 +66,9 @@ func (p *Pool) refreshLocked(q int) {
 	}
 }
 
-// medianBut returns the median of sorted without the element at that index (-1: of all
+// medianWithout returns the median of sorted without the element at that index (-1: of all
 // elements), or 0 if nothing is left.
-func medianBut(sorted []float64, without int) float64 {
+func medianWithout(sorted []float64, without int) float64 {
 	n := len(sorted)
 	at := func(i int) float64 {
 		if without >= 0 && i >= without {
@@ -88,8 +88,8 @@ func medianBut(sorted []float64, without int) float64 {
 	return (at(n/2-1) + at(n/2)) / 2
 }
 
-// usualLocked returns the quantity's value for a typical worker of the pool.
-func (p *Pool) usualLocked(q int, l limits) float64 {
+// typicalLocked returns the quantity's value for a typical worker of the pool.
+func (p *Pool) typicalLocked(q int, l limits) float64 {
 	e := estimator{limits: l, mean: p.learned.median[q], count: p.learned.samples[q]}
 	return e.value(l.prior)
 }
@@ -110,10 +110,10 @@ func (p *Pool) learnLocked(l *Lease, o Result) {
 	}
 	ahead, sure := l.prefilledTokens(o)
 	if took := l.firstAt.Sub(l.bookedAt); took > 0 && sure && ahead >= minPrefill {
-		p.learnOfLocked(l.worker, prefillRate, float64(ahead)/max(took-firstStep, took/2).Seconds())
+		p.learnQuantityLocked(l.worker, prefillRate, float64(ahead)/max(took-firstStep, took/2).Seconds())
 	}
 	if took := o.At.Sub(l.firstAt); o.Err == nil && took > 0 && o.OutputTokens >= minOutput {
-		p.learnOfLocked(l.worker, tokenTime, took.Seconds()/float64(o.OutputTokens-1))
+		p.learnQuantityLocked(l.worker, tokenTime, took.Seconds()/float64(o.OutputTokens-1))
 	}
 }
 
@@ -134,8 +134,8 @@ func (l *Lease) prefilledTokens(o Result) (tokens int64, sure bool) {
 	return others + own, l.assumedCached <= (others+own)/maxAssumedCached
 }
 
-// learnOfLocked adds a sample of a worker's quantity.
-func (p *Pool) learnOfLocked(w *Worker, q int, sample float64) {
+// learnQuantityLocked adds a sample of a worker's quantity.
+func (p *Pool) learnQuantityLocked(w *Worker, q int, sample float64) {
 	w.learned[q].learn(sample)
 	if !w.removed {
 		p.refreshLocked(q)
@@ -166,7 +166,7 @@ func (p *Pool) Estimates() Estimates {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e := Estimates{
-		Rate:          p.usualLocked(prefillRate, rateLimits),
+		Rate:          p.typicalLocked(prefillRate, rateLimits),
 		OutputTokens:  p.learned.output.estimate(outputLimits.prior),
 		ResidenceTime: p.residenceTimeLocked(),
 		PromptScale:   p.learned.scale.estimate(scaleLimits.prior),

@@ -128,7 +128,7 @@ func (l *Lease) recordFirstEvent(at time.Time, err error) (outcome error, first 
 // ahead are prefilled while a stream waits for its slot. Times below firstStep count as equal,
 // because neither one nor three milliseconds are slow.
 func (l *Lease) sampleLocked(at time.Time) sample {
-	rate := l.pool.usualLocked(prefillRate, rateLimits)
+	rate := l.pool.typicalLocked(prefillRate, rateLimits)
 	predicted := firstStep + max(seconds(float64(l.ahead)/rate), l.queueTime+seconds(float64(l.prefill)/rate))
 	observed := max(firstStep, at.Sub(l.bookedAt))
 	return sample{began: at.Add(-observed), at: at, ratio: float64(observed) / float64(predicted), observed: observed}
@@ -182,13 +182,13 @@ func (l *Lease) Release(o Result) {
 	if last {
 		l.pool.learnLocked(l, o)
 	}
-	gave := l.booking != nil
+	wasBooked := l.booking != nil
 	// an excluded request without an event may never have been sent
-	if gave && !(first && errors.Is(o.Err, ErrExcluded)) {
+	if wasBooked && !(first && errors.Is(o.Err, ErrExcluded)) {
 		l.worker.concurrencyLimit.ended++
 	}
 	l.unbookLocked()
-	if gave {
+	if wasBooked {
 		l.pool.unlockChanged()
 	} else {
 		l.pool.mu.Unlock()

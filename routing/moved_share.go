@@ -53,7 +53,7 @@ func homes(members []Member, units int, offset uint64) [movedKeys]string {
 	}
 	var owners [movedKeys]string
 	g := newRing(cmp.Or(units, defaultVirtualNodes))
-	if !g.enter(time.Time{}, ws) {
+	if !g.update(time.Time{}, ws) {
 		return owners
 	}
 	for key := range owners {

@@ -146,5 +146,5 @@ func (p *pace) p95() time.Duration {
 // median sorts vs, which is not empty, and returns its median.
 func median(vs []float64) float64 {
 	slices.Sort(vs)
-	return medianBut(vs, -1)
+	return medianWithout(vs, -1)
 }

@@ -141,8 +141,8 @@ func TestReusedIndexIsANewWorker(t *testing.T) {
 	if got != [3]int{3, 3, 3} {
 		t.Errorf("three new workers in old places had %v turns", got)
 	}
-	if len(p.purses) != 3 {
-		t.Errorf("%d purses for 3 places", len(p.purses))
+	if len(p.accounts) != 3 {
+		t.Errorf("%d accounts for 3 members", len(p.accounts))
 	}
 }
 

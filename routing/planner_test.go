@@ -186,7 +186,7 @@ func TestWaitingRequestIsLearnedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		round.End()
-		if got := counted(); got != "1 15625" { // 1,000² over usualOf
+		if got := counted(); got != "1 15625" { // 1,000² over squaresMemory
 			t.Fatalf("after %d offers it counted as %s requests", i+1, got)
 		}
 	}

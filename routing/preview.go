@@ -53,17 +53,17 @@ type Draft struct {
 func (p *Pool) Preview(r *Request, draft *Draft, tried ...*Worker) (o Preview, err error) {
 	q := *r
 	q.Record, q.preview = &o.Choice, true
-	seen, err := p.look(&q, draft, tried)
-	o.Excluded = seen.excluded
+	captured, err := p.capture(&q, draft, tried)
+	o.Excluded = captured.excluded
 	if err != nil {
 		return o, err
 	}
-	apart := Pool{policy: seen.policy, assessments: make([]assessment, len(seen.views))}
-	i, reason := apart.pickLocked(&q, seen.views)
-	v := &seen.views[i]
-	o.Worker, o.Ref, o.Reason, o.WorkerFull = v.ID, seen.workers[v.Index].ref, reason, v.Full
+	detached := Pool{policy: captured.policy, assessments: make([]assessment, len(captured.views))}
+	i, reason := detached.pickLocked(&q, captured.views)
+	v := &captured.views[i]
+	o.Worker, o.Ref, o.Reason, o.WorkerFull = v.ID, captured.workers[v.Index].ref, reason, v.Full
 	if o.WorkerFull {
-		return o, waitError(seen.views)
+		return o, waitError(captured.views)
 	}
 	return o, nil
 }
@@ -76,52 +76,52 @@ type poolView struct {
 	excluded []Excluded
 }
 
-// rememberer is a Policy with memory.
-type rememberer interface {
+// cloner is a Policy with memory.
+type cloner interface {
 	// clone returns a copy of the policy for one pick of that request. What the copy learns is
 	// lost.
 	clone(r *Request) Policy
 }
 
-// forgetful returns a policy that picks like p, and from whose picks p learns nothing.
-func forgetful(p Policy, r *Request) Policy {
-	if remembers, ok := p.(rememberer); ok {
+// policyCopy returns a policy that picks like p, and from whose picks p learns nothing.
+func policyCopy(p Policy, r *Request) Policy {
+	if remembers, ok := p.(cloner); ok {
 		return remembers.clone(r)
 	}
 	return p
 }
 
-// look returns a view of the pool for that request. It holds the lock for a time that grows
+// capture returns a view of the pool for that request. It holds the lock for a time that grows
 // with the number of members.
-func (p *Pool) look(r *Request, draft *Draft, tried []*Worker) (v poolView, err error) {
-	var made *Pool
+func (p *Pool) capture(r *Request, draft *Draft, tried []*Worker) (v poolView, err error) {
+	var draftPool *Pool
 	var at map[string]int
 	if draft != nil {
-		made, at = newDraft(draft) // the slow part runs before the lock
+		draftPool, at = newDraft(draft) // the slow part runs before the lock
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if draft != nil {
-		tried = made.copyLocked(p, at, r.Now, tried)
-		made.configureLocked(draft)
-		p = made
+		tried = draftPool.copyLocked(p, at, r.Now, tried)
+		draftPool.configureLocked(draft)
+		p = draftPool
 	}
 	ws, err := p.showLocked(r, tried)
 	v.workers, v.views, v.excluded = p.workers, slices.Clone(ws), p.allExcludedLocked(r, ws, tried)
 	if err == nil {
-		v.policy = forgetful(p.policy, r)
+		v.policy = policyCopy(p.policy, r)
 	}
 	return v, err
 }
 
 // UpUnder returns what Up would return under the draft.
 func (p *Pool) UpUnder(draft *Draft, now time.Time) bool {
-	made, at := newDraft(draft)
+	draftPool, at := newDraft(draft)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	made.copyLocked(p, at, now, nil)
-	made.configureLocked(draft)
-	return made.Up(now)
+	draftPool.copyLocked(p, at, now, nil)
+	draftPool.configureLocked(draft)
+	return draftPool.Up(now)
 }
 
 // newDraft returns a temporary pool with one empty worker for each member, and their indexes

@@ -26,7 +26,7 @@ func (f free) Pick(r *Request, ws []View) (int, Reason) {
 }
 
 func (f free) clone(r *Request) Policy {
-	f.Policy = forgetful(f.Policy, r)
+	f.Policy = policyCopy(f.Policy, r)
 	return f
 }
 

@@ -153,7 +153,7 @@ func TestNewMemberOfADraftIsUpAndIdle(t *testing.T) {
 		}
 		l.Answered(start, nil)
 	}
-	p.learnOfLocked(p.workers[0], prefillRate, 100)
+	p.learnQuantityLocked(p.workers[0], prefillRate, 100)
 	before := p.Estimates()
 	draft := &Draft{Policy: leastLoad{}, Members: []Member{{ID: "c", Weight: 1, Ref: "three"}, members[1]}}
 	o, err := p.Preview(r, draft)

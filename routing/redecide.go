@@ -24,7 +24,7 @@ func Redecide(p Policy, c *Choice, model, prefix Hash, chain []Link,
 	r, ws := c.recorded(model, prefix, chain, at)
 	decided = &Choice{}
 	r.Record, r.recorded = decided, c
-	pool := Pool{policy: forgetful(p, &r), assessments: make([]assessment, len(ws))}
+	pool := Pool{policy: policyCopy(p, &r), assessments: make([]assessment, len(ws))}
 	i, reason = pool.pickLocked(&r, ws)
 	return i, reason, decided, nil
 }

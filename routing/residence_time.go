@@ -25,11 +25,11 @@ func (p *Pool) residenceTimePriorLocked() float64 {
 	for _, w := range p.workers {
 		n, tokens, output = n+w.inflight, tokens+w.tokens, output+w.output
 	}
-	token := p.usualLocked(tokenTime, timeLimits)
+	token := p.typicalLocked(tokenTime, timeLimits)
 	if n == 0 {
 		return firstStep.Seconds() + p.learned.output.value(outputLimits.prior)*token
 	}
-	prefill := float64(tokens-output) / p.usualLocked(prefillRate, rateLimits)
+	prefill := float64(tokens-output) / p.typicalLocked(prefillRate, rateLimits)
 	return p.learned.residenceTime.clamp(firstStep.Seconds() + (prefill+float64(output)*token)/float64(n))
 }
 

@@ -62,9 +62,9 @@ type slot struct {
 
 func newRing(units int) *ring { return &ring{units: units, byID: map[string]uint32{}} }
 
-// enter adapts the ring to ws. It costs one comparison per worker unless a worker is new or has a
+// update adapts the ring to ws. It costs one comparison per worker unless a worker is new or has a
 // higher weight than ever before. It reports whether the ring has any of the workers.
-func (g *ring) enter(now time.Time, ws []View) bool {
+func (g *ring) update(now time.Time, ws []View) bool {
 	if now.After(g.now) { // requests reach the lock out of order of their time
 		g.now = now
 	}
@@ -72,7 +72,7 @@ func (g *ring) enter(now time.Time, ws []View) bool {
 	for again := false; ; again = true {
 		grow, entered := false, false
 		for i := range ws {
-			at, known := g.find(&ws[i])
+			at, known := g.findSlot(&ws[i])
 			if !known {
 				grow = true
 				continue
@@ -89,7 +89,7 @@ func (g *ring) enter(now time.Time, ws []View) bool {
 	}
 }
 
-func (g *ring) find(v *View) (at uint32, known bool) {
+func (g *ring) findSlot(v *View) (at uint32, known bool) {
 	if v.Index < len(g.places) {
 		if at = g.places[v.Index]; at < uint32(len(g.slots)) && g.slots[at].id == v.ID {
 			return at, true
@@ -109,7 +109,7 @@ func (g *ring) points(weight int) int { return max(1, min(weight, maxWeight)*g.u
 
 // rebuild drops workers that are absent for long, adds new ones, and sorts all points.
 func (g *ring) rebuild(ws []View) {
-	g.forget(len(ws))
+	g.dropAbsent(len(ws))
 	clear(g.byID)
 	for i := range g.slots {
 		g.byID[g.slots[i].id] = uint32(i)
@@ -127,13 +127,13 @@ func (g *ring) rebuild(ws []View) {
 		s := &g.slots[at]
 		s.room = max(s.room, 1<<bits.Len(uint(min(ws[i].Weight, maxWeight)-1)))
 	}
-	g.fit()
-	g.place()
+	g.limitPoints()
+	g.sortPoints()
 }
 
-// forget drops the workers that were not eligible for absentFor. Of the other absent workers it
+// dropAbsent drops the workers that were not eligible for absentFor. Of the other absent workers it
 // keeps the latest ones: maxAbsent, or as many as the pool has. All present workers have room.
-func (g *ring) forget(workers int) {
+func (g *ring) dropAbsent(workers int) {
 	present := func(s slot) bool { return s.pick == g.picks }
 	g.slots = slices.DeleteFunc(g.slots, func(s slot) bool { return !present(s) && g.now.Sub(s.seen) > absentFor })
 	slices.SortStableFunc(g.slots, func(a, b slot) int { return cmp.Compare(b.pick, a.pick) }) // present ones first
@@ -145,8 +145,8 @@ func (g *ring) forget(workers int) {
 	}
 }
 
-// fit halves the points per unit of weight until all points fit.
-func (g *ring) fit() {
+// limitPoints halves the points per unit of weight until all points fit.
+func (g *ring) limitPoints() {
 	for g.halved = g.least; ; g.halved++ {
 		total, most := 0, 0
 		for i := range g.slots {
@@ -159,9 +159,9 @@ func (g *ring) fit() {
 	}
 }
 
-// place sorts the points of all slots into the ring: by the upper bits of their hashes, which are
+// sortPoints sorts the points of all slots into the ring: by the upper bits of their hashes, which are
 // evenly distributed, then by insertion.
-func (g *ring) place() {
+func (g *ring) sortPoints() {
 	n := 0
 	for i := range g.slots {
 		n += g.points(g.slots[i].room)
@@ -169,12 +169,12 @@ func (g *ring) place() {
 	width := bits.Len(uint(n)) // about one point per start
 	g.shift = 64 - width
 	g.hashes, g.owners, g.starts = make([]uint64, n), make([]uint32, n), make([]uint32, 1<<width+1)
-	g.each(func(hash uint64, _ uint32) { g.starts[hash>>g.shift+1]++ })
+	g.eachPoint(func(hash uint64, _ uint32) { g.starts[hash>>g.shift+1]++ })
 	for i := 1; i < len(g.starts); i++ {
 		g.starts[i] += g.starts[i-1]
 	}
 	next := slices.Clone(g.starts)
-	g.each(func(hash uint64, owner uint32) {
+	g.eachPoint(func(hash uint64, owner uint32) {
 		at := next[hash>>g.shift]
 		next[hash>>g.shift]++
 		for first := g.starts[hash>>g.shift]; at > first && g.hashes[at-1] > hash; at-- {
@@ -184,8 +184,8 @@ func (g *ring) place() {
 	})
 }
 
-// each calls f for every point of every slot.
-func (g *ring) each(f func(hash uint64, owner uint32)) {
+// eachPoint calls f for every point of every slot.
+func (g *ring) eachPoint(f func(hash uint64, owner uint32)) {
 	for i := range g.slots {
 		for k := range g.points(g.slots[i].room) {
 			f(point(g.slots[i].seed, k), uint32(k)<<slotBits|uint32(i))

@@ -12,7 +12,7 @@ import (
 
 // owners returns the worker of each of the keys 1 to n.
 func owners(g *ring, ws []View, n int) []string {
-	if !g.enter(start, ws) {
+	if !g.update(start, ws) {
 		return make([]string, n)
 	}
 	ids := make([]string, n)
@@ -101,7 +101,7 @@ func TestHomesDependOnEligibleWorkersOnly(t *testing.T) {
 				ws = append(ws, View{ID: fmt.Sprint("w", id), Index: len(ws), Weight: rapid.IntRange(1, 5).Draw(rt, "weight")})
 			}
 			now = now.Add(time.Duration(rapid.IntRange(-1, 60).Draw(rt, "minutes")) * time.Minute)
-			g.enter(now, ws)
+			g.update(now, ws)
 			fresh := newRing(15)
 			shuffled := rapid.Permutation(ws).Draw(rt, "order")
 			if got, want := owners(g, ws, 60), owners(fresh, shuffled, 60); !slices.Equal(got, want) {
@@ -114,7 +114,7 @@ func TestHomesDependOnEligibleWorkersOnly(t *testing.T) {
 func TestWeightsKeepTheRingBounded(t *testing.T) {
 	g := newRing(1000)
 	ws := weighted(slices.Repeat([]int{100, 1, 50}, 40)...)
-	g.enter(start, ws)
+	g.update(start, ws)
 	if len(g.hashes) > maxPoints {
 		t.Fatalf("the ring has %d points", len(g.hashes))
 	}
@@ -157,13 +157,13 @@ func TestChurnKeepsTheRingBounded(t *testing.T) {
 			ws[i].ID = fmt.Sprint("pod-", round, "-", i)
 		}
 		now := start.Add(time.Duration(round) * time.Second)
-		g.enter(now, ws)
+		g.update(now, ws)
 		if most := 8 + maxAbsent; len(g.slots) > most || len(g.byID) > most || len(g.places) > 8 || len(g.hashes) > 20*most {
 			t.Fatalf("after %d reloads: %d slots, %d IDs, %d places, %d points", round+1, len(g.slots), len(g.byID),
 				len(g.places), len(g.hashes))
 		}
 	}
-	g.enter(start.Add(time.Hour*3), weighted(1, 1))
+	g.update(start.Add(time.Hour*3), weighted(1, 1))
 	if len(g.slots) != 2 || len(g.hashes) != 40 {
 		t.Errorf("hours after, %d workers and %d points are there for 2", len(g.slots), len(g.hashes))
 	}
@@ -173,12 +173,12 @@ func TestChurnKeepsTheRingBounded(t *testing.T) {
 // ring each time.
 func TestFullWorkersStayOnTheRing(t *testing.T) {
 	g, all, d := newRing(20), weighted(slices.Repeat([]int{1}, 300)...), rng(3)
-	g.enter(start, all[:299])
-	g.enter(start, all[260:]) // a new worker, while most are full
+	g.update(start, all[:299])
+	g.update(start, all[260:]) // a new worker, while most are full
 	points := &g.hashes[0]
 	for range 200 {
 		from := d.below(250)
-		g.enter(start, all[from:from+50])
+		g.update(start, all[from:from+50])
 	}
 	if &g.hashes[0] != points {
 		t.Error("the ring was sorted again although no worker is new")
@@ -203,13 +203,13 @@ func TestRingIgnoresWorkersOverItsCapacity(t *testing.T) {
 // Absent workers never keep a present worker from the ring.
 func TestRenamedPoolIsOnTheRing(t *testing.T) {
 	g, ws := newRing(1), weighted(slices.Repeat([]int{1}, maxSlots*2/3)...)
-	g.enter(start, ws)
+	g.update(start, ws)
 	for i := range ws {
 		ws[i].ID = "new-" + ws[i].ID
 	}
-	g.enter(start, ws)
+	g.update(start, ws)
 	for i := range ws {
-		if _, known := g.find(&ws[i]); !known {
+		if _, known := g.findSlot(&ws[i]); !known {
 			t.Fatalf("%s, one of %d, is not on the ring", ws[i].ID, len(ws))
 		}
 	}

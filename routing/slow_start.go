@@ -48,10 +48,10 @@ func (p *Pool) applySlowStartLocked(r *Request, f *eligibleSet) ([]View, error) 
 		}
 		return !drawn || chance(r.Rand, v.Index) < share
 	}
-	left, open := count(f.views, shown)
+	left, open := countShown(f.views, shown)
 	if open == 0 {
 		drawn = false
-		left, open = count(f.views, shown)
+		left, open = countShown(f.views, shown)
 	}
 	switch {
 	case left == len(f.views) || open == 0 && !r.Wait:
@@ -68,8 +68,8 @@ func (p *Pool) applySlowStartLocked(r *Request, f *eligibleSet) ([]View, error) 
 	return kept, nil
 }
 
-// count returns how many of ws are shown, and how many of those are open.
-func count(ws []View, shown func(*View) bool) (left, open int) {
+// countShown returns how many of ws are shown, and how many of those are open.
+func countShown(ws []View, shown func(*View) bool) (left, open int) {
 	for i := range ws {
 		if shown(&ws[i]) {
 			left++

@@ -33,9 +33,9 @@ func (t *Target) served() []string {
 	return append([]string{t.Model}, t.Models...)
 }
 
-// asked returns the model name to send to its workers when the client used another name; empty
+// workerModel returns the model name to send to its workers when the client used another name; empty
 // keeps the client's.
-func (t *Target) asked() string {
+func (t *Target) workerModel() string {
 	if served := t.served(); len(served) > 0 {
 		return served[0]
 	}
@@ -69,15 +69,15 @@ type target struct {
 
 // Catalog resolves model names to targets. It is immutable.
 type Catalog struct {
-	targets []target
-	tiers   []int            // indexes of the tiers in targets, least capable first
-	names   map[string]route // exact names: tiers, served models, aliases
-	globs   []glob           // in the order of precedence
-	byName  map[string]int   // index in targets
-	normal  route            // the default tier; target -1 without one
+	targets      []target
+	tiers        []int            // indexes of the tiers in targets, least capable first
+	names        map[string]route // exact names: tiers, served models, aliases
+	globs        []glob           // in the order of precedence
+	byName       map[string]int   // index in targets
+	defaultRoute route            // the default tier; target -1 without one
 
 	classifier      *Classifier   // of the tiers in their order
-	idle            time.Duration // how long a chat is remembered; 0: chats are not
+	chatIdle        time.Duration // how long a chat is remembered; 0: chats are not
 	unavailableStep int           // direction of the next tier if one has no worker up: 1 higher, -1 lower, 0 none
 }
 
@@ -124,8 +124,8 @@ func (k *Catalog) Classifier() *Classifier { return k.classifier }
 func (k *Catalog) addRules(rules Rules) []error {
 	names := k.tierNames()
 	rules.Default = "" // addDefault has checked it
-	if k.normal.target >= 0 {
-		rules.Default = k.targets[k.normal.target].Name
+	if k.defaultRoute.target >= 0 {
+		rules.Default = k.targets[k.defaultRoute.target].Name
 	}
 	var err error
 	if k.classifier, err = NewClassifier(rules, names); err != nil {
@@ -136,7 +136,7 @@ func (k *Catalog) addRules(rules Rules) []error {
 	}
 	normal := DefaultRules(names)
 	if on := cmp.Or(rules.Sticky.Enabled, normal.Sticky.Enabled); *on {
-		k.idle = cmp.Or(rules.Sticky.Idle, normal.Sticky.Idle)
+		k.chatIdle = cmp.Or(rules.Sticky.Idle, normal.Sticky.Idle)
 	}
 	k.unavailableStep = map[string]int{"up": 1, "down": -1}[cmp.Or(rules.Unavailable, normal.Unavailable)]
 	return nil
@@ -161,7 +161,7 @@ func (k *Catalog) addLeads() {
 // addTargets adds the names of tiers and the models that all targets serve.
 func (k *Catalog) addTargets() (errs []error) {
 	owners := map[string]string{} // name to the config key that uses it
-	own := func(key, name string) {
+	claimName := func(key, name string) {
 		if owner, taken := owners[name]; taken {
 			errs = append(errs, fmt.Errorf("%s: duplicate name %q, used by %s: use another name", key, name, owner))
 			return
@@ -176,13 +176,13 @@ func (k *Catalog) addTargets() (errs []error) {
 		if t.Name == Classify {
 			errs = append(errs, fmt.Errorf("%s.name: %q is reserved: use another name", t.key, Classify))
 		}
-		own(t.key+".name", t.Name)
+		claimName(t.key+".name", t.Name)
 		if _, taken := k.byName[t.Name]; !taken {
 			k.byName[t.Name] = i
 		}
 		if t.Tier {
 			k.tiers = append(k.tiers, i)
-			k.names[t.Name] = route{target: i, model: t.asked(), rule: "model"}
+			k.names[t.Name] = route{target: i, model: t.workerModel(), rule: "model"}
 		}
 	}
 	for i := range k.targets {
@@ -197,7 +197,7 @@ func (k *Catalog) addTargets() (errs []error) {
 			}
 			// A target may have the name of the model that it serves.
 			if model != t.Name || owners[model] != t.key+".name" {
-				own(key, model)
+				claimName(key, model)
 			}
 			k.names[model] = route{target: i, model: model, rule: "model", pinned: true}
 		}
@@ -207,7 +207,7 @@ func (k *Catalog) addTargets() (errs []error) {
 
 // addDefault sets the default tier.
 func (k *Catalog) addDefault(name string) []error {
-	k.normal = route{target: -1, rule: "default", fallback: true}
+	k.defaultRoute = route{target: -1, rule: "default", fallback: true}
 	i, known := k.byName[name]
 	switch {
 	case name == "" && len(k.tiers) == 0:
@@ -218,7 +218,7 @@ func (k *Catalog) addDefault(name string) []error {
 		return []error{fmt.Errorf("classifier.default: unknown tier %q: name one of the tiers (%s)",
 			name, strings.Join(k.tierNames(), ", "))}
 	}
-	k.normal.target, k.normal.model = i, k.targets[i].asked()
+	k.defaultRoute.target, k.defaultRoute.model = i, k.targets[i].workerModel()
 	return nil
 }
 
@@ -258,8 +258,8 @@ func (k *Catalog) addAliases(aliases map[string]string) (errs []error) {
 		k.names[alias] = to
 	}
 	longestFirst(k.globs)
-	if _, taken := k.names[Auto]; !taken && k.normal.target >= 0 {
-		k.names[Auto] = k.normal
+	if _, taken := k.names[Auto]; !taken && k.defaultRoute.target >= 0 {
+		k.names[Auto] = k.defaultRoute
 	}
 	return errs
 }
@@ -270,10 +270,10 @@ func (k *Catalog) aliasTarget(served map[string]route, to string) (route, error)
 		if len(k.tiers) == 0 {
 			return route{}, fmt.Errorf("%q needs tiers, but there are none: add a tier, or name a pool", Classify)
 		}
-		return k.normal, nil
+		return k.defaultRoute, nil
 	}
 	if i, ok := k.byName[to]; ok {
-		return route{target: i, model: k.targets[i].asked(), rule: "alias"}, nil
+		return route{target: i, model: k.targets[i].workerModel(), rule: "alias"}, nil
 	}
 	if r, ok := served[to]; ok {
 		return route{target: r.target, model: r.model, rule: "alias"}, nil

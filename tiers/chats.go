@@ -68,10 +68,10 @@ func (c *Chats) recall(f *ClassifierInput, idle time.Duration, touch bool) (tier
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if f.Session != 0 {
-		return c.lookLocked(sessionKey(f.Session), f.Now, idle, touch)
+		return c.findLocked(sessionKey(f.Session), f.Now, idle, touch)
 	}
 	for i := len(f.Turns) - 2; i >= 0 && i >= len(f.Turns)-1-turnsBack; i-- {
-		if tier, ok = c.lookLocked(f.Turns[i], f.Now, idle, touch); ok {
+		if tier, ok = c.findLocked(f.Turns[i], f.Now, idle, touch); ok {
 			return tier, true
 		}
 	}
@@ -109,7 +109,7 @@ func (c *Chats) remember(f *ClassifierInput, tier uint32) {
 // ratio, which no hash favours.
 func sessionKey(session uint64) uint64 { return session ^ 0x9e3779b97f4a7c15 }
 
-func (c *chatTable) lookLocked(key uint64, now time.Time, idle time.Duration, touch bool) (tier uint32, ok bool) {
+func (c *chatTable) findLocked(key uint64, now time.Time, idle time.Duration, touch bool) (tier uint32, ok bool) {
 	at := c.places[key]
 	if at == nil {
 		return 0, false

@@ -34,17 +34,17 @@ type Signal struct {
 
 // Classifier assigns tiers to requests. It is immutable and safe for concurrent use.
 type Classifier struct {
-	tiers     []string
-	first     bool // mode first_match
-	countsAll bool // every max_tokens counts: preset lesson
-	normal    int  // the default tier
-	prompt    []threshold[int64]
-	output    []threshold[int64]
-	ceiling   int64 // the lowest max_tokens that is ignored as a ceiling
-	scores    []threshold[float64]
-	least     float64 // the least weight of a group
-	matcher   *matcher
-	warnings  []string
+	tiers       []string
+	firstMatch  bool // mode first_match
+	countsAll   bool // every max_tokens counts: preset lesson
+	defaultTier int  // the default tier
+	prompt      []threshold[int64]
+	output      []threshold[int64]
+	ceiling     int64 // the lowest max_tokens that is ignored as a ceiling
+	scores      []threshold[float64]
+	least       float64 // the least weight of a group
+	matcher     *matcher
+	warnings    []string
 }
 
 // NewClassifier checks rules and compiles them for tiers of these names, least capable first.
@@ -53,13 +53,13 @@ type Classifier struct {
 func NewClassifier(rules Rules, tierNames []string) (*Classifier, error) {
 	c := &checker{tiers: slices.Clone(tierNames), names: map[string]string{}}
 	normal := DefaultRules(c.tiers)
-	k := &Classifier{tiers: c.tiers, normal: min(0, len(c.tiers)-1)}
-	k.first = rules.Mode == "first_match"
+	k := &Classifier{tiers: c.tiers, defaultTier: min(0, len(c.tiers)-1)}
+	k.firstMatch = rules.Mode == "first_match"
 	if rules.Default != "" {
-		k.normal = c.tierIndex("classifier.default", rules.Default)
+		k.defaultTier = c.tierIndex("classifier.default", rules.Default)
 	}
-	floor := k.normal
-	if k.first {
+	floor := k.defaultTier
+	if k.firstMatch {
 		floor = -1 // the default applies only if no signal does
 	}
 	if c.checkExpressionCount(rules.Keywords) {
@@ -140,7 +140,7 @@ func (k *Classifier) decide(f *ClassifierInput, e *Evidence, x *ClassifierReport
 func (k *Classifier) signals(f *ClassifierInput, s *search, tokens int64, exact bool) []Signal {
 	prompt := signal(k, "prompt_tokens", tokens, k.prompt)
 	prompt.Exact = exact
-	tier, _ := k.keywords(s)
+	tier, _ := k.keywordTier(s)
 	words := Signal{Rule: "keyword", Tier: k.name(tier), Matched: s.names()}
 	for _, t := range k.scores { // down to the requested tier, or else to the lowest
 		words.Value, words.Threshold = s.weight(t.tier), t.over
@@ -148,7 +148,7 @@ func (k *Classifier) signals(f *ClassifierInput, s *search, tokens int64, exact 
 			break
 		}
 	}
-	return []Signal{prompt, k.outputSignal(f), words, {Rule: "default", Tier: k.name(k.normal)}}
+	return []Signal{prompt, k.outputSignal(f), words, {Rule: "default", Tier: k.name(k.defaultTier)}}
 }
 
 // signal explains a number of tokens.
@@ -175,11 +175,11 @@ func (k *Classifier) name(tier int) string {
 
 // classify also returns the prompt's tokens, and whether they were counted.
 func (k *Classifier) classify(f *ClassifierInput, s *search) (class Classification, tokens int64, exact bool) {
-	if k.normal < 0 {
+	if k.defaultTier < 0 {
 		return Classification{Tier: -1, Rule: "default"}, f.PromptTokens, false
 	}
 	k.matchTexts(f, s)
-	words, group := k.keywords(s)
+	words, group := k.keywordTier(s)
 	output, note := k.countedMaxTokens(f)
 	decide := func(tokens int64) (tier int, rule string) {
 		return k.combineSignals(tokens, output, words, group)
@@ -191,10 +191,10 @@ func (k *Classifier) classify(f *ClassifierInput, s *search) (class Classificati
 		}
 	}
 	class.Tier, class.Rule = decide(tokens)
-	if note != "" && passed(f.MaxTokens, k.output) > class.Tier {
+	if note != "" && highestExceeded(f.MaxTokens, k.output) > class.Tier {
 		class.Note = note
 	}
-	class.Score = s.weight(0) + k.length(s.userBytes)
+	class.Score = s.weight(0) + k.lengthScore(s.userBytes)
 	return class, tokens, exact
 }
 
@@ -204,10 +204,10 @@ func (k *Classifier) matchTexts(f *ClassifierInput, s *search) {
 		s.restoreGroups(f.recorded)
 		return
 	}
-	said := text(f.User)
-	s.userBytes = len(said)
-	if len(said) > 0 {
-		s.scan(said, inUser)
+	userText := text(f.User)
+	s.userBytes = len(userText)
+	if len(userText) > 0 {
+		s.scan(userText, inUser)
 	}
 	if k.matcher.in&inSystem != 0 {
 		s.scan(text(f.System), inSystem)
@@ -234,24 +234,25 @@ func (k *Classifier) uncertain(estimate int64, decide func(int64) (int, string))
 // combineSignals returns the tier that the signals request; words is -1 if keywords request
 // none.
 func (k *Classifier) combineSignals(prompt, output int64, words, group int) (tier int, rule string) {
-	tier, rule = k.normal, "default"
-	// ask adds a signal and reports whether it is final.
-	ask := func(to int, by string) bool {
-		if to >= 0 && (k.first || to > tier || to == tier && rule == "default") {
+	tier, rule = k.defaultTier, "default"
+	// consider adds a signal and reports whether it is final.
+	consider := func(to int, by string) bool {
+		if to >= 0 && (k.firstMatch || to > tier || to == tier && rule == "default") {
 			tier, rule = to, by
-			return k.first
+			return k.firstMatch
 		}
 		return false
 	}
-	if ask(passed(prompt, k.prompt), "prompt_tokens") || ask(passed(output, k.output), "max_tokens") || words < 0 {
+	if consider(highestExceeded(prompt, k.prompt), "prompt_tokens") ||
+		consider(highestExceeded(output, k.output), "max_tokens") || words < 0 {
 		return tier, rule
 	}
-	ask(words, k.matcher.groups[group].rule)
+	consider(words, k.matcher.groups[group].rule)
 	return tier, rule
 }
 
-// passed returns the highest tier with a threshold below tokens, or -1.
-func passed(tokens int64, all []threshold[int64]) int {
+// highestExceeded returns the highest tier with a threshold below tokens, or -1.
+func highestExceeded(tokens int64, all []threshold[int64]) int {
 	for _, t := range all {
 		if tokens > t.over {
 			return t.tier
@@ -260,9 +261,9 @@ func passed(tokens int64, all []threshold[int64]) int {
 	return -1
 }
 
-// keywords returns the highest tier that the matched groups request, or -1, and the heaviest of
+// keywordTier returns the highest tier that the matched groups request, or -1, and the heaviest of
 // the groups for that tier or a higher one.
-func (k *Classifier) keywords(s *search) (tier, group int) {
+func (k *Classifier) keywordTier(s *search) (tier, group int) {
 	for _, t := range k.scores {
 		// Sums of written decimals such as 0.1 are off by about 1e-16 each.
 		if s.weight(t.tier) < t.over-1e-9 {
@@ -292,10 +293,10 @@ func (s *search) weight(tier int) float64 {
 	return sum
 }
 
-// length returns the part of the score for the length of the user text: 0 for none, half of the
+// lengthScore returns the part of the score for the length of the user text: 0 for none, half of the
 // least weight at 2,000 bytes, where long questions start, and always less than the least
 // weight.
-func (k *Classifier) length(bytes int) float64 {
+func (k *Classifier) lengthScore(bytes int) float64 {
 	n := float64(bytes)
 	return math.Nextafter(k.least, 0) * n / (n + 2000)
 }

@@ -43,7 +43,7 @@ type matcher struct {
 	loose       []int32 // expressions that require no literal: they run on the whole text
 	automaton   *automaton
 	in          source // sources of all groups
-	spare       sync.Pool
+	searches    sync.Pool
 }
 
 func newMatcher(groups []group, expressions []expression) *matcher {
@@ -59,19 +59,19 @@ func newMatcher(groups []group, expressions []expression) *matcher {
 		}
 	}
 	m.automaton = newAutomaton(all)
-	m.spare.New = func() any {
+	m.searches.New = func() any {
 		return &search{m: m, matched: make([]bool, len(groups)), windows: make([]window, 2*len(expressions))}
 	}
 	return m
 }
 
 // begin returns an empty search. The caller must return it with end.
-func (m *matcher) begin() *search { return m.spare.Get().(*search) }
+func (m *matcher) begin() *search { return m.searches.Get().(*search) }
 
 // end returns a search to the pool.
 func (m *matcher) end(s *search) {
 	clear(s.matched)
-	m.spare.Put(s)
+	m.searches.Put(s)
 }
 
 // search is the state of matching one request.

@@ -297,7 +297,7 @@ func TestMovesNeverReachAForbiddenTarget(t *testing.T) {
 			return
 		}
 		at := k.byName[v.Target]
-		if !permits(q.Fits, v.Target) || v.Model != k.targets[at].asked() {
+		if !permits(q.Fits, v.Target) || v.Model != k.targets[at].workerModel() {
 			rt.Errorf("does not fit, or uses another tier's model: %+v", v)
 		}
 		if v.Pinned && (v.Model != q.Model || v.Rule != "model") {

@@ -117,12 +117,12 @@ func (k *Catalog) Resolve(q Query) (Resolution, error) {
 		if at != asked {
 			k.noteMove(&q, &v, asked, "clamped")
 		}
-		v.Model = k.targets[at].asked()
+		v.Model = k.targets[at].workerModel()
 	} else if !permits(q.Allowed, k.targets[at].Name) {
 		return Resolution{}, ErrUnknownModel
 	}
 	if q.Header != "" {
-		at = k.overrule(&v, at, &q)
+		at = k.applyHeader(&v, at, &q)
 	}
 	at, err := k.fitContext(&v, at, r.fallback, &q)
 	if err == nil {
@@ -161,14 +161,14 @@ func (k *Catalog) noteMove(q *Query, v *Resolution, at int, rule string) {
 // move moves a request from one target to another by a rule.
 func (k *Catalog) move(q *Query, v *Resolution, from, to int, rule string) int {
 	k.noteMove(q, v, from, rule)
-	v.Model = k.targets[to].asked()
+	v.Model = k.targets[to].workerModel()
 	return to
 }
 
 // lookup returns where a name leads.
 func (k *Catalog) lookup(model string) (route, bool) {
 	if model == "" {
-		return k.normal, k.normal.target >= 0
+		return k.defaultRoute, k.defaultRoute.target >= 0
 	}
 	if r, ok := k.names[model]; ok {
 		return r, true
@@ -183,7 +183,7 @@ func (k *Catalog) lookup(model string) (route, bool) {
 
 // usesChats reports whether the request's chat stays at its tier.
 func (k *Catalog) usesChats(q *Query) bool {
-	return q.Chats != nil && q.Input != nil && k.idle > 0
+	return q.Chats != nil && q.Input != nil && k.chatIdle > 0
 }
 
 // classify returns the tier of a request by its content and its chat.
@@ -197,7 +197,7 @@ func (k *Catalog) classify(v *Resolution, q *Query) int {
 	if !k.usesChats(q) {
 		return at
 	}
-	hash, ok := q.Chats.recall(q.Input, k.idle, true)
+	hash, ok := q.Chats.recall(q.Input, k.chatIdle, true)
 	kept := slices.IndexFunc(k.tiers, func(i int) bool { return k.targets[i].hash == hash })
 	if !ok || kept < 0 {
 		return at
@@ -220,8 +220,8 @@ func (k *Catalog) headerTier(q *Query) int {
 	return slices.IndexFunc(k.tiers, func(i int) bool { return strings.EqualFold(k.targets[i].Name, q.Header) })
 }
 
-// overrule applies X-Model-Tier to a resolution for the target at, and returns the new target.
-func (k *Catalog) overrule(v *Resolution, at int, q *Query) int {
+// applyHeader applies X-Model-Tier to a resolution for the target at, and returns the new target.
+func (k *Catalog) applyHeader(v *Resolution, at int, q *Query) int {
 	if !k.targets[at].Tier {
 		v.addNote(NoteOutsideTiers)
 		return at
@@ -236,7 +236,7 @@ func (k *Catalog) overrule(v *Resolution, at int, q *Query) int {
 		return i == at || permits(q.Allowed, k.targets[i].Name) && k.mayNameTier(i, q)
 	})
 	if to != at {
-		v.Model = k.targets[to].asked()
+		v.Model = k.targets[to].workerModel()
 	}
 	*v = Resolution{Model: v.Model, Rule: "header"}
 	if to != k.tiers[asked] {
@@ -347,8 +347,8 @@ func (k *Catalog) Classifies(q Query) bool {
 
 // Default returns the name of the tier of requests that no rule decides; empty without tiers.
 func (k *Catalog) Default() string {
-	if k.normal.target < 0 {
+	if k.defaultRoute.target < 0 {
 		return ""
 	}
-	return k.targets[k.normal.target].Name
+	return k.targets[k.defaultRoute.target].Name
 }

@@ -236,8 +236,8 @@ func (c *checker) lowestScored(section map[string]float64, floor int) int {
 func (c *checker) warnUnscored(rules Rules, scores []threshold[float64], floor int) {
 	for i, k := range rules.Keywords {
 		tier := slices.Index(c.tiers, k.Tier)
-		heard := slices.ContainsFunc(scores, func(t threshold[float64]) bool { return t.tier <= tier && t.tier > floor })
-		if tier >= 0 && !heard {
+		scored := slices.ContainsFunc(scores, func(t threshold[float64]) bool { return t.tier <= tier && t.tier > floor })
+		if tier >= 0 && !scored {
 			c.addWarning(keyAt("classifier.keywords", i)+".tier",
 				"has no effect: keyword_score has no entry for %q or a lower tier above the default: "+
 					"name a tier above classifier.default here, and give it a keyword_score", k.Tier)
