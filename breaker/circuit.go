@@ -68,7 +68,7 @@ func (b *Breaker) endOpenLocked() {
 }
 
 // followLocked applies a transition of the circuit to the breaker. Outcomes of requests in
-// progress count no more.
+// progress no longer count.
 func (b *Breaker) followLocked(to State) {
 	now := time.Now()
 	c := Change{From: b.state, To: to, Cause: b.tripReason, Unreachable: b.unreachable}

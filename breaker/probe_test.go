@@ -120,7 +120,7 @@ func TestAllProbesMustSucceed(t *testing.T) {
 		r.is(Open)
 		for _, timer := range timers {
 			if timer.Stop() {
-				t.Error("the timer of a probe goes on after the opening")
+				t.Error("the timer of a probe is still running after the opening")
 			}
 		}
 		dones[2](nil)

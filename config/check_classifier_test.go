@@ -45,7 +45,7 @@ func TestRulesThatChooseATierAreChecked(t *testing.T) {
 			"large, name: a, match: [abc]}]}", []string{
 			`6:51: classifier.keyword_score.large: cannot be reached: the weights of the groups for that tier and higher ones sum to 1 (lower the score, or add keywords)`,
 		}},
-		"keywords that nothing listens to": {
+		"keywords without a score": {
 			"classifier: {keyword_score: {}, keywords: [{tier: large, name: a, match: [abc]}]}", []string{
 				`6:51: classifier.keywords[0].tier: has no effect: keyword_score has no entry for "large" or a lower tier above the default (name a tier above classifier.default here, and give it a keyword_score)`,
 			}},

@@ -120,7 +120,7 @@ func TestAccessLineEscapesEveryText(t *testing.T) {
 		if err := json.Unmarshal(line, &back); err != nil ||
 			back.RequestedModel != strings.ToValidUTF8(d.RequestedModel, "\ufffd") &&
 				!strings.Contains(back.RequestedModel, "\ufffd") {
-			t.Fatalf("%q is told as %q (%v)", d.RequestedModel, back.RequestedModel, err)
+			t.Fatalf("%q is written as %q (%v)", d.RequestedModel, back.RequestedModel, err)
 		}
 	})
 }

@@ -63,7 +63,7 @@ const choiceJSON = `{"policy":"chwbl","key":"000000000000000b","key_of":"prefix"
 	`"pending_tokens":5,"output_tokens":6,"overlap_tokens":7,"waiting":8,"kv_usage":0.5,"prefill_rate":8000,"terms":{"load":1.25,"ring":-2}}]}`
 
 // fullJSON is the form of version 1. Files of records, and whatever reads them, hold
-// it: a field that is renamed or goes needs another SchemaVersion.
+// it: a renamed or removed field needs another SchemaVersion.
 const fullJSON = `{"schema_version":1,"time":"2026-01-02T03:04:05.000006Z","request_id":"r","config_generation":2,"tenant":"acme","key":"k","class":"batch",` +
 	`"asked_class":"interactive","method":"POST","route":"/chat/completions","trace_id":"0af7651916cd43dd8448eb211c80319c","dialect":"chat","stream":true,` +
 	`"requested_model":"auto","model":"m","tier":"small","rule":"keyword","rule_note":"n",` +
@@ -77,7 +77,7 @@ const fullJSON = `{"schema_version":1,"time":"2026-01-02T03:04:05.000006Z","requ
 	`"promoted":true,"prompt_tokens_estimate":15,"max_tokens":16,"usage":{"prompt":17,"cached":18,"output":19},"estimated":true,"queue_ms":20,"ttft_ms":21,"duration_ms":22,"overhead_ms":23,` +
 	`"outcome":"ok","status":200,"code":"c","limit":"rpm","shed":"depth","cause":"x"}`
 
-// shortJSON is what is always there.
+// shortJSON has the fields that are never omitted.
 const shortJSON = `{"schema_version":0,"time":"0001-01-01T00:00:00Z","request_id":"","config_generation":0,"method":"","route":"","queue_ms":0,"duration_ms":0,"overhead_ms":0,"outcome":"","status":0}`
 
 // TestDecisionJSONMatchesTheGoldenFile: any change of it is seen here.

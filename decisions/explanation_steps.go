@@ -36,7 +36,7 @@ type WorkerStep struct {
 	Others    []routing.Excluded `json:"others,omitempty" doc:"Workers that were not candidates."`
 	Learned   *routing.Estimates `json:"learned,omitempty" doc:"Rates and lengths that the pool has learned, each with its number of samples."`
 	Used      string             `json:"used,omitempty" doc:"Past requests only: the worker that served it."`
-	Redecided *RedecidedPick     `json:"again,omitempty" doc:"Past requests only: the pick decided again."`
+	Redecided *RedecidedPick     `json:"again,omitempty" doc:"Past requests only: the result of deciding the recorded pick again."`
 }
 
 // Detail returns the step in one line.

@@ -44,7 +44,7 @@ func (l *logged) String() string {
 // letPanic lets a panic end the test.
 func letPanic(_ string, step func() error) error { return step() }
 
-// flush writes what waits.
+// flush writes the waiting records.
 func flush(f *File) { _ = f.Flush(context.Background()) }
 
 // fileOf opens a file of decisions in a folder of its own.
@@ -208,7 +208,7 @@ func TestLinkedFileRotatesBesideItsTarget(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r.checkMoved() {
-			t.Fatal("it is found to be another file")
+			t.Fatal("it is taken for another file")
 		}
 	}
 	r.close()

@@ -94,7 +94,7 @@ func (f *Follower) Follow(ctx context.Context, w io.Writer, control *http.Respon
 	}
 }
 
-// gap is the number of records that were evicted before they were read, matching or not.
+// gap is the number of records, matching or not, that the log evicted before the reader got them.
 type gap struct {
 	Missed int64 `json:"missed"`
 	// the reader's last record is of an earlier process; later records of that process are not counted

@@ -118,7 +118,7 @@ func TestStreamResumesAtTheReadersPosition(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
 		if more := f.flush(nil, now); len(more) != 0 {
-			t.Errorf("%s: it is told again: %s", tt.name, more)
+			t.Errorf("%s: it is sent again: %s", tt.name, more)
 		}
 	}
 }
@@ -189,7 +189,7 @@ func TestResumedStreamSendsTheNewestMissedRecords(t *testing.T) {
 	events := eventsOf(t, string(f.begin(0, now)))
 	if len(events) != 1002 || events[1].event != "dropped" || events[1].data != `{"dropped":1499}` ||
 		events[2].data != `"1499"` || events[1001].data != `"2498"` {
-		t.Errorf("it is told %d events: %v … %v", len(events), events[:3], events[len(events)-1])
+		t.Errorf("it got %d events: %v … %v", len(events), events[:3], events[len(events)-1])
 	}
 	addMany(l, 60)
 	if events := inWords(eventsOf(t, string(f.flush(nil, now)))); len(events) != 51 ||
@@ -198,7 +198,7 @@ func TestResumedStreamSendsTheNewestMissedRecords(t *testing.T) {
 	}
 }
 
-// stall is how long a reader may take nothing.
+// stall is how long a write to a reader may block.
 const stall = 10 * time.Second
 
 // operatorWire is an operator's connection in a bubble.

@@ -143,14 +143,14 @@ func TestBytesOfApproximatesARecordsMemory(t *testing.T) {
 	d.Features.Chain = make([]routing.Link, 81)
 	n := bytesOf(d)
 	if n < 7000 || n > 9500 {
-		t.Errorf("it is said to take %d bytes", n)
+		t.Errorf("its size is %d bytes", n)
 	}
 	d.Refused = &routing.Choice{Candidates: make([]routing.Candidate, 2)}
 	if more := bytesOf(d) - n; more < 200 {
 		t.Errorf("the choice of a refusal counts as %d bytes", more)
 	}
 	if n := bytesOf(record("")); n < 500 || n > 1500 {
-		t.Errorf("an empty one is said to take %d bytes", n)
+		t.Errorf("the size of an empty record is %d bytes", n)
 	}
 }
 

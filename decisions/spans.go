@@ -284,5 +284,5 @@ func (t Trace) callSpan(a *attrs, try *Attempt, n int) telemetry.Span {
 // RuleStored is the rule of requests about a stored response.
 const RuleStored = "stored"
 
-// StatusClientGone is recorded for a client that left, as nginx does; it is never sent.
+// StatusClientGone is the recorded status if the client left, as in nginx. It is never sent.
 const StatusClientGone = 499

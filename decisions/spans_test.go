@@ -201,7 +201,7 @@ func TestRouteSpanKeepsTheChosenAndTheRunnerUp(t *testing.T) {
 		got = append(got, attributes(e.Attributes)["tierway.worker"])
 	}
 	if want := []string{"w31", "w28", "w0", "w1", "w2", "w3", "w4", "w5"}; !slices.Equal(got, want) {
-		t.Errorf("told are %v, want %v", got, want)
+		t.Errorf("the candidates are %v, want %v", got, want)
 	}
 }
 

@@ -72,7 +72,7 @@ func TestNoRequestWaitsWithoutDepthOrWait(t *testing.T) {
 }
 
 func TestDisplacementMakesRoom(t *testing.T) {
-	t.Run("for a more urgent one where bytes are short", func(t *testing.T) {
+	t.Run("for a more urgent request if bytes are short", func(t *testing.T) {
 		c := usual()
 		c.Displace, c.MaxBytes = true, 300
 		r := newRig(t, c, 1, 1)
@@ -97,7 +97,7 @@ func TestDisplacementMakesRoom(t *testing.T) {
 		r.claim()
 		r.check()
 	})
-	t.Run("for a tenant with fewer waiting", func(t *testing.T) {
+	t.Run("for a tenant with fewer waiting requests", func(t *testing.T) {
 		c := usual()
 		c.Displace, c.MaxDepth = true, 4
 		r := newRig(t, c, 1, 1)
@@ -116,7 +116,7 @@ func TestDisplacementMakesRoom(t *testing.T) {
 		r.claim()
 		r.check()
 	})
-	t.Run("never unless it is asked for", func(t *testing.T) {
+	t.Run("never without Displace", func(t *testing.T) {
 		c := usual()
 		c.MaxDepth = 1
 		r := newRig(t, c, 1, 1)
@@ -269,7 +269,7 @@ func TestRequestWaitsForAWorkerInBackoff(t *testing.T) {
 	r.pool.SetBackoff(w, r.now.Add(5*time.Second))
 	waits := r.mustWait(r.ticket(0, "a", 1))
 	if got := r.pass(5 * time.Second); len(got) != 1 || got[0] != waits {
-		t.Errorf("granted %v when the rest was over", ids(got))
+		t.Errorf("granted %v at the end of the backoff", ids(got))
 	}
 	r.end(waits)
 	r.pool.SetBackoff(w, r.now.Add(11*time.Second))

@@ -7,9 +7,9 @@ import (
 	"tierway/routing"
 )
 
-// Claim returns the lease of a ticket whose wait is over, or its error. If the worker's breaker
-// refuses the request, the ticket waits again at its old place: Claim returns ErrWaiting, and
-// onWake will be called again.
+// Claim returns the lease or the error of a ticket after onWake. If the worker's breaker refuses
+// the request, the ticket waits again at its old place: Claim returns ErrWaiting, and onWake
+// will be called again.
 func (q *Queue) Claim(t *Ticket, now time.Time) (lease routing.Lease, err error) {
 	for {
 		var st state
@@ -37,7 +37,7 @@ func (q *Queue) Claim(t *Ticket, now time.Time) (lease routing.Lease, err error)
 	}
 }
 
-var errNotGranted = errors.New("a ticket was claimed that neither waits nor was granted")
+var errNotGranted = errors.New("the claimed ticket neither waits nor is granted: call Enter first")
 
 // requeue makes a ticket wait again after its worker's breaker refused it. It reports whether
 // another worker was granted at once.

@@ -170,8 +170,8 @@ func TestNoRequestIsEvictedInVain(t *testing.T) {
 		bytes int64 // size of the newcomer
 	}{
 		"larger than the whole queue":              {class: 2, bytes: 20 * kilo},
-		"the more urgent hold too much":            {class: 0, bytes: 9 * kilo},
-		"17 would have to go, and one may cost 16": {class: 2, bytes: 6700},
+		"bytes of more urgent requests":            {class: 0, bytes: 9 * kilo},
+		"17 evictions, one more than the limit":    {class: 2, bytes: 6700},
 		"more than a few of its own class as well": {class: 1, bytes: 9 * kilo},
 	} {
 		c := usual()

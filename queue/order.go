@@ -12,8 +12,8 @@ const (
 	stepPromoted      // an aged ticket of a lower class, dispatched as one of this level's class
 )
 
-// order iterates over the waiting tickets, without changing them, in the order of dispatch if
-// each could be dispatched. Classes are strictly ordered except for aged tickets. Inside a
+// order iterates over the waiting tickets in the order of dispatch, as if a worker could take each
+// of them. It does not change them. Classes are strictly ordered except for aged tickets. Inside a
 // class, flows are ordered by their tags as if each earlier ticket were granted.
 type order struct {
 	q      *Queue

@@ -63,13 +63,13 @@ func TestPreviewAgreesWithEnter(t *testing.T) {
 			before := r.inside()
 			said := shedFor(r.queue.Preview(asks, nil, routing.ErrFull, r.now).Err)
 			if again := shedFor(r.queue.Preview(asks, nil, routing.ErrFull, r.now).Err); again != said {
-				t.Fatalf("the first preview says %q, the second %q", said, again)
+				t.Fatalf("the first preview is %q, the second %q", said, again)
 			}
 			if diff := cmp.Diff(before, r.inside()); diff != "" {
-				t.Fatalf("asking has changed the queue (-before +after):\n%s", diff)
+				t.Fatalf("the preview has changed the queue (-before +after):\n%s", diff)
 			}
 			if did := shedFor(r.enter(&enters)); did != said {
-				t.Fatalf("Enter shed it for %q, and Preview said %q", did, said)
+				t.Fatalf("Enter shed it for %q, but Preview predicted %q", did, said)
 			}
 			seen[said]++
 			r.claim()
@@ -83,7 +83,7 @@ func TestPreviewAgreesWithEnter(t *testing.T) {
 	}
 	for _, reason := range []string{"", ShedDepth, ShedBytes, ShedDeadline} {
 		if seen[reason] < 20 {
-			t.Errorf("only %d were shed for %q: nothing is learned of it", seen[reason], reason)
+			t.Errorf("only %d were shed for %q: the test does not cover it", seen[reason], reason)
 		}
 	}
 }
@@ -114,11 +114,11 @@ func TestPreviewUnderOtherBoundsAgreesWithEnterAfterAReload(t *testing.T) {
 		before := r.inside()
 		said := shedFor(r.queue.Preview(asks, &draft, routing.ErrFull, r.now).Err)
 		if diff := cmp.Diff(before, r.inside()); diff != "" {
-			t.Fatalf("seed %d: asking has changed the queue (-before +after):\n%s", seed, diff)
+			t.Fatalf("seed %d: the preview has changed the queue (-before +after):\n%s", seed, diff)
 		}
 		r.queue.Configure(draft, r.now)
 		if did := shedFor(r.enter(&enters)); did != said {
-			t.Fatalf("seed %d: Enter shed it for %q, and Preview said %q under %+v", seed, did, said, draft)
+			t.Fatalf("seed %d: Enter shed it for %q, but Preview predicted %q under %+v", seed, did, said, draft)
 		}
 		seen[said]++
 	}
@@ -164,7 +164,7 @@ func TestPreviewAgreesWithEnterWithoutAUsableWorker(t *testing.T) {
 		before := r.inside()
 		kind := kindOf(r.queue.Preview(asks, nil, said, r.now).Err)
 		if diff := cmp.Diff(before, r.inside()); diff != "" {
-			t.Fatalf("seed %d: asking has changed the queue (-before +after):\n%s", seed, diff)
+			t.Fatalf("seed %d: the preview has changed the queue (-before +after):\n%s", seed, diff)
 		}
 		if did := kindOf(r.enter(&enters)); did != kind {
 			t.Errorf("seed %d: %v: Enter %q, Preview %q under %+v", seed, said, did, kind, c)

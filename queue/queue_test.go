@@ -45,7 +45,7 @@ func TestRequestsOfATenantAreDispatchedInOrder(t *testing.T) {
 	}
 	for _, w := range want {
 		if got := r.next(); got != w {
-			t.Fatalf("%s went, want %s", got.ID, w.ID)
+			t.Fatalf("%s was dispatched, want %s", got.ID, w.ID)
 		}
 	}
 }
@@ -63,10 +63,10 @@ func TestRetryKeepsItsPlace(t *testing.T) {
 	third := r.mustWait(r.ticket(0, "filler", 1))
 	r.mustWait(first)
 	if got := r.next(); got != first {
-		t.Errorf("%s went, want the one that came first", got.ID)
+		t.Errorf("%s was dispatched, want the request that arrived first", got.ID)
 	}
 	if got := r.next(); got != third {
-		t.Errorf("%s went, want %s", got.ID, third.ID)
+		t.Errorf("%s was dispatched, want %s", got.ID, third.ID)
 	}
 	r.check()
 }
@@ -160,7 +160,7 @@ func TestBreakerRefusalKeepsTheTicketsPlace(t *testing.T) {
 		t.Fatalf("granted %v while the worker was full", ids(got))
 	}
 	if got := r.end(other); len(got) != 1 || got[0] != refused {
-		t.Errorf("granted %v, want the refused one once the worker can be asked again", ids(got))
+		t.Errorf("granted %v, want the refused request when its worker is offered again", ids(got))
 	}
 	r.check()
 }
@@ -207,7 +207,7 @@ func TestListIsTheOrderOfDispatch(t *testing.T) {
 		for r.queue.Waiting() > 0 {
 			first := r.queue.List(r.now, 1)[0]
 			if got := r.next(); got.ID != first.ID {
-				rt.Fatalf("%s went, and %s was listed first", got.ID, first.ID)
+				rt.Fatalf("%s was dispatched, but %s was listed first", got.ID, first.ID)
 			}
 		}
 		r.check()

@@ -194,7 +194,7 @@ func (r *rig) check() {
 				n, before, tokens, bytes = n+1, tk.seq, tokens+tk.Tokens, bytes+tk.Bytes
 			}
 			if n != f.depth {
-				r.t.Fatalf("class %d: flow %s has %d tickets and says %d", i, f.tenant, n, f.depth)
+				r.t.Fatalf("class %d: flow %s has %d tickets, and its depth is %d", i, f.tenant, n, f.depth)
 			}
 			depth += n
 		}
@@ -206,14 +206,14 @@ func (r *rig) check() {
 			listed--
 		}
 		if listed != 0 {
-			r.t.Fatalf("class %d: its line is %d longer forwards than backwards", i, listed)
+			r.t.Fatalf("class %d: its list is %d longer forwards than backwards", i, listed)
 		}
 		for tk := c.all.first; tk != nil; tk = tk.links[inClass].after {
 			listed++
 		}
 		if depth != c.depth || listed != depth || tokens != c.tokens {
-			r.t.Fatalf("class %d: %d tickets of %d tokens in flows, %d in the list, says %d of %d", i, depth, tokens, listed,
-				c.depth, c.tokens)
+			r.t.Fatalf("class %d: %d tickets of %d tokens in flows and %d in the list, counted %d of %d", i, depth, tokens,
+				listed, c.depth, c.tokens)
 		}
 		if k := c.counts; k.Entered != k.Dispatched+k.Abandoned+k.Expired+int64(depth) {
 			r.t.Fatalf("class %d: entered %d, dispatched %d + abandoned %d + expired %d + waiting %d", i, k.Entered,
@@ -222,7 +222,7 @@ func (r *rig) check() {
 		waiting += depth
 	}
 	if waiting != q.Waiting() || bytes != q.bytes {
-		r.t.Fatalf("%d tickets of %d bytes, says %d of %d", waiting, bytes, q.Waiting(), q.bytes)
+		r.t.Fatalf("%d tickets of %d bytes, counted %d of %d", waiting, bytes, q.Waiting(), q.bytes)
 	}
 }
 

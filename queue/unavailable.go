@@ -50,7 +50,7 @@ func (q *Queue) markUnroutableLocked(t *Ticket, unroutable bool, now time.Time) 
 	}
 }
 
-// offerUnroutableLocked offers tickets whose worker wait is over once more, because a worker
+// offerUnroutableLocked offers tickets once more at the end of their worker wait, because a worker
 // may be up by now. Tickets that are still unroutable are evicted.
 func (q *Queue) offerUnroutableLocked(round *routing.DispatchRound, now time.Time) {
 	var room [maxUnroutable]*Ticket
@@ -89,7 +89,7 @@ func (q *Queue) waitLimitUnderLocked(c *Config, t *Ticket) time.Time {
 	return until
 }
 
-// lateReasonLocked returns the reason for which a late ticket is shed.
+// lateReasonLocked returns the shed reason of a ticket that reached its wait limit.
 func (q *Queue) lateReasonLocked(t *Ticket) string {
 	if !q.downSince.IsZero() || !t.unroutableSince.IsZero() {
 		return ShedEngine

@@ -81,7 +81,7 @@ func TestRequestOfAWorkerInBackoffIsNotUnroutable(t *testing.T) {
 			r.now = r.now.Add(100 * time.Millisecond)
 		}
 		if got := r.pass(0); len(got) != 1 || got[0] != tk {
-			t.Errorf("granted %v when the worker had cooled, want %s", ids(got), tk.ID)
+			t.Errorf("granted %v at the end of the backoff, want %s", ids(got), tk.ID)
 		}
 		r.check()
 	}
@@ -100,7 +100,7 @@ func TestNewcomerDoesNotOvertakeAWaitForBackoff(t *testing.T) {
 	r.now = r.now.Add(4 * time.Second)
 	r.mustWait(r.of(1, 2, "b", 1))
 	if got := r.claim(); len(got) != 1 || got[0] != waits {
-		t.Errorf("granted %v when the worker had cooled, want %s", ids(got), waits.ID)
+		t.Errorf("granted %v at the end of the backoff, want %s", ids(got), waits.ID)
 	}
 	r.check()
 }
@@ -118,7 +118,7 @@ func TestNewcomerDoesNotOvertakeAWaitForACache(t *testing.T) {
 		r.now = r.now.Add(time.Millisecond)
 		r.mustWait(r.ticket(2, "b", 10))
 		if got := r.claim(); len(got) != 1 || got[0] != held {
-			t.Errorf("granted %v when half of its time was over, want %s", ids(got), held.ID)
+			t.Errorf("granted %v after half of its wait limit, want %s", ids(got), held.ID)
 		}
 		r.check()
 	})
@@ -132,7 +132,7 @@ func TestNewcomerDoesNotOvertakeAWaitForACache(t *testing.T) {
 		r.now = r.now.Add(breakerRefusalTTL)
 		r.mustWait(r.ticket(2, "b", 10))
 		if got := r.claim(); len(got) != 1 || got[0] != refused {
-			t.Errorf("granted %v when the breaker could be asked again, want %s", ids(got), refused.ID)
+			t.Errorf("granted %v when its worker was offered again, want %s", ids(got), refused.ID)
 		}
 		r.check()
 	})

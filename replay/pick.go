@@ -44,7 +44,7 @@ func (p *pick) redecide(policy routing.Policy, c *routing.Choice) (Placement, er
 	return Placement{decided, c.Candidates[i].Worker, reason}, nil
 }
 
-// countRefusal leaves a request at its real worker; under the draft it has none.
+// countRefusal places a request at its real worker. Under the draft it has no worker.
 func (r *Replay) countRefusal(p *pick) {
 	if was := r.now.pools[p.d.Tier]; was != nil {
 		r.placeAsRecorded(p, was)
@@ -77,7 +77,7 @@ func (r *Replay) decideWorker(p *pick) {
 		r.keepPlacement(p, was)
 		return
 	case stays && as.Worker == redecided:
-		as.Worker = p.worker // whatever rule placed it there
+		as.Worker = p.worker // both configurations agree, even if another rule placed the request
 	case stays && redecided != p.worker:
 		r.sums.skip(SkippedWorker)
 		r.keepPlacement(p, was)

@@ -1,6 +1,20 @@
 // Package replay repeats the decisions of recorded requests under the configuration that made
 // them and under a draft, and sums up the differences. It sends nothing and has no clock and no
 // network: the records hold the times.
+//
+//	r, err := replay.New(replay.Config{Now: inForce, Draft: &draft})
+//	r.Add(decision)      // for each record, in the order in which the requests ended
+//	report := r.Report() // tiers and workers that change, cache hits, regret and cost
+//
+// A Replay keeps two sides: the requests as they were really placed, and as the draft places
+// them. Each worker has a load and a prefix cache on each side. A recorded pick is decided again
+// from its own candidates, changed by the draft and by the difference of the two sides. An equal
+// draft therefore reproduces every pick.
+//
+// A record that cannot be decided again keeps its worker on both sides. Report.Skipped counts
+// these records by reason, and Report.Unknown counts decisions that lack some input.
+//
+// Redecide decides a single recorded pick, as the admin API does to explain a past request.
 package replay
 
 import (

@@ -283,7 +283,7 @@ func TestReplayBuffersABoundedNumberOfRecords(t *testing.T) {
 	for n := range 3 * maxBuffered {
 		r.Add(written(n+1, "small", "a1", "least_load", 100, candidate("a1", 0)))
 		if len(r.buffered) > maxBuffered || len(r.now.events) > 2 { // each lasts 200 ms of the second until the next
-			t.Fatalf("after %d records %d are held, and %d events", n+1, len(r.buffered), len(r.now.events))
+			t.Fatalf("after %d records %d are buffered, and %d events", n+1, len(r.buffered), len(r.now.events))
 		}
 	}
 	r.Add(written(0, "small", "a1", "least_load", 100, candidate("a1", 0)))

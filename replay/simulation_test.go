@@ -141,7 +141,7 @@ func TestDraftEstimatesAgreeWithASimulationUnderTheDraft(t *testing.T) {
 			pair[0], pair[1], real, got.Hit.Draft, got.Hit.Now, got.ChangedWorker, got.Redecided, world.Mean,
 			got.Regret.Draft.Mean, got.Regret.Now.Mean)
 		if math.Abs(got.Hit.Draft-real) > draftTolerance {
-			t.Errorf("%s under %s: %v is estimated, and %v is what a world does", pair[0], pair[1], got.Hit.Draft, real)
+			t.Errorf("%s under %s: the estimate is %v, and the simulation gives %v", pair[0], pair[1], got.Hit.Draft, real)
 		}
 		if off := got.Regret.Draft.Mean / world.Mean; off < 1/draftFactor || off > draftFactor {
 			t.Errorf("%s under %s: a regret of %v ms is estimated, and a world has %v ms", pair[0], pair[1],

@@ -37,7 +37,7 @@ func (r *Replay) tierOf(d *decisions.Decision) (tier string, ok bool) {
 		r.sums.skip(SkippedKeywords)
 		return "", false
 	case now.target == draft.target:
-		tier = d.Tier // whatever rule led there
+		tier = d.Tier // both configurations agree, even if another rule selected the tier
 	case !reproduced:
 		r.sums.skip(SkippedTier)
 		return "", false

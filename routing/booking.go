@@ -124,7 +124,7 @@ func (w *Worker) schedulePrefillEndLocked(b *booking, now time.Time) {
 	w.prefillEnds = append(w.prefillEnds, b)
 }
 
-// endDuePrefillsLocked takes prefills whose predicted end has passed out of the books.
+// endDuePrefillsLocked removes prefills from the books after their predicted end.
 func (w *Worker) endDuePrefillsLocked(now time.Time) {
 	for len(w.prefillEnds) > 0 && !now.Before(w.prefillEnds[0].due) {
 		w.endPrefillLocked(w.prefillEnds[0])

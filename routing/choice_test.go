@@ -181,7 +181,7 @@ func TestDraftDoesNotChangeTheRing(t *testing.T) {
 	r := ask()
 	r.Blocks = prompt(1, 0, 3)
 	if o, err := p.Preview(r, &Draft{Policy: policy, Members: heavy}); err != nil || o.Choice.Halved == 0 {
-		t.Fatalf("the draft says %+v (%v)", o, err)
+		t.Fatalf("the preview under the draft is %+v (%v)", o, err)
 	}
 	if !reflect.DeepEqual(before, *policy.ring) {
 		t.Errorf("the ring was %+v and is %+v", before, *policy.ring)
@@ -222,7 +222,7 @@ func TestTermsSurviveJSON(t *testing.T) {
 	endless := Terms{names: &names, values: [maxTerms]float64{math.Inf(1), math.NaN(), math.Inf(-1)}}
 	if text, err := json.Marshal(endless); err != nil ||
 		string(text) != `{"a":1.7976931348623157e+308,"b":0,"c":-1.7976931348623157e+308,"d":0}` {
-		t.Errorf("what is no number is written as %s (%v)", text, err)
+		t.Errorf("a value that is not a number is written as %s (%v)", text, err)
 	}
 	if (Terms{}).Get("a") != 0 || !(Terms{}).IsZero() || endless.IsZero() {
 		t.Error("no terms are zero")

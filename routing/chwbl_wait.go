@@ -43,7 +43,7 @@ func (p *chwbl) besideFull(r *Request, ws []View, b *loadBound, chosen int, s *s
 		return chosen
 	}
 	if !p.markFit(ws, func(v *View) bool { return hasRoom(v, b) && most-v.Overlap <= worthMoving }) {
-		return chosen // those that fit are beyond what a ring can hold
+		return chosen // the fitting workers are beyond the ring's capacity
 	}
 	return int(p.clockwise(s, at))
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// chainOf appends n blocks of the content says to a chain.
+// chainOf appends n blocks of that content to a chain.
 func chainOf(chain []Block, what uint64, n int) []Block {
 	hash, end := uint64(1), int64(0)
 	if len(chain) > 0 {

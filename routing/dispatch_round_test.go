@@ -108,11 +108,11 @@ func TestGateIsCalledAfterTheRound(t *testing.T) {
 		l, err := round.Offer(ask(), nil)
 		round.End()
 		if err != nil || g.asked != 0 {
-			t.Fatalf("%s: offering ended with %v, and asked the gate %d times", name, err, g.asked)
+			t.Fatalf("%s: offering ended with %v, and called the gate %d times", name, err, g.asked)
 		}
 		err = l.Admit()
 		if (err != nil) != refuse || g.asked != 1 {
-			t.Errorf("%s: %v after %d questions", name, err, g.asked)
+			t.Errorf("%s: %v after %d calls of the gate", name, err, g.asked)
 		}
 		if refuse {
 			wantBooks(t, p, "a 0 0 0")
@@ -124,7 +124,7 @@ func TestGateIsCalledAfterTheRound(t *testing.T) {
 			continue
 		}
 		if l.Admit() != nil || g.asked != 1 {
-			t.Errorf("an admitted lease asked again")
+			t.Errorf("an admitted lease called the gate again")
 		}
 		wantBooks(t, p, "a 1 100 10")
 		l.Release(Result{})

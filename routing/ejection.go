@@ -31,8 +31,8 @@ func (p *Pool) Eject(id string, ref any, e Ejection) {
 }
 
 // Restore ends the ejection of the worker with that ID and Ref and begins its slow start: its
-// share grows linearly from a tenth to the whole within ten seconds. A worker that is the only
-// one in its group takes all requests at once.
+// share grows linearly from a tenth to the whole within ten seconds. If it is the only worker in
+// its group, it takes all requests at once.
 func (p *Pool) Restore(id string, ref any, at time.Time) {
 	p.mu.Lock()
 	defer p.unlockChanged()

@@ -161,7 +161,7 @@ func TestWorkersWithoutConnectionsAreAllEjected(t *testing.T) {
 	g.is("out", "out", "out")
 	var open *OpenError
 	if _, err := g.Acquire(&Request{Now: time.Now()}); !errors.As(err, &open) {
-		t.Errorf("Acquire says %v", err)
+		t.Errorf("Acquire returned %v", err)
 	}
 }
 

@@ -63,7 +63,7 @@ func TestErrorNamesTheFirstPauseToEnd(t *testing.T) {
 		}
 		_, err := p.Acquire(ask())
 		if fmt.Sprintf("%T %v", err, err) != fmt.Sprintf("%T %v", c.want, c.want) {
-			t.Errorf("%s: Acquire says %v, want %v", name, err, c.want)
+			t.Errorf("%s: Acquire returned %v, want %v", name, err, c.want)
 		}
 	}
 }
@@ -72,7 +72,7 @@ func TestUpCountsWorkersThatAreOnlyBusy(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1, MaxInflight: 1}, Member{ID: "b"})
 	mustAcquire(t, p)
 	if _, err := p.Acquire(ask()); !errors.Is(err, ErrFull) || !p.Up(start) {
-		t.Errorf("a full pool says it is up: %v (%v)", p.Up(start), err)
+		t.Errorf("Up of a full pool is %v (%v)", p.Up(start), err)
 	}
 	p.Observe("a", nil, Status{Up: true, Saturated: true})
 	if !p.Up(start) {
@@ -148,7 +148,7 @@ func TestUnbookGivesBackTheLoadAndStillOwesTheOutcome(t *testing.T) {
 		c.end(&l)
 		wantBooks(t, p, "a 1 100 10") // the other's, although it has the first one's record
 		if got := fmt.Sprint(g.verdicts); got != c.want {
-			t.Errorf("%s: told %s, want %s", name, got, c.want)
+			t.Errorf("%s: the error is %s, want %s", name, got, c.want)
 		}
 		other.Release(Result{})
 		wantBooks(t, p, "a 0 0 0")
@@ -202,7 +202,7 @@ func TestFullGroupKeepsRequestsAndTriedGroupDoesNot(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1, MaxInflight: 1}, Member{ID: "b", Weight: 1, Group: 1})
 	first := mustAcquire(t, p)
 	if _, err := p.Acquire(ask()); !errors.Is(err, ErrFull) {
-		t.Errorf("load went past its group: %v", err)
+		t.Errorf("load moved to the next group: %v", err)
 	}
 	if l := mustAcquire(t, p, first.Worker()); l.Worker().ID() != "b" {
 		t.Errorf("a second try went to %s", l.Worker().ID())

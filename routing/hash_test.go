@@ -36,7 +36,7 @@ func TestTermsAreFoundByName(t *testing.T) {
 		}
 	}
 	if (Terms{}).Get("load") != 0 || !(Terms{}).IsZero() || terms.IsZero() {
-		t.Error("no terms are not none")
+		t.Error("empty terms are not zero")
 	}
 }
 

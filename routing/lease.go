@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// ErrExcluded marks a result for which the worker is not responsible, such as a client error or
+// ErrExcluded marks a result for which the worker is not responsible, such as an invalid request or
 // a client that disconnected. The gate receives it like other outcomes.
 var ErrExcluded = errors.New("not counted as an outcome of the worker")
 

@@ -98,7 +98,7 @@ func TestNewMembersTurnIsThatOfAPresentMember(t *testing.T) {
 		t.Fatalf("ten equal ones go %s", got)
 	}
 	if got := turns(p, 4, all[9:]); got != "jbjb" { // w9 and w10
-		t.Errorf("with the one whose turn it was, the newcomer goes %s", got)
+		t.Errorf("with the worker that has the turn, the new member gets %s", got)
 	}
 }
 

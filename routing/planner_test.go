@@ -154,12 +154,12 @@ func TestOnlyPlannersLetRequestsWaitForAWorker(t *testing.T) {
 			t.Errorf("%s: the round reports no open worker", name)
 		}
 		if _, err := round.Offer(r, []*Worker{p.workers[5]}); !errors.Is(err, ErrFull) || r.learned != c.asked {
-			t.Errorf("%s: %v, the policy was asked: %v", name, err, r.learned)
+			t.Errorf("%s: %v, the policy was called: %v", name, err, r.learned)
 		}
 		round.End()
 		r.Now, r.learned = start, false
 		if _, err := p.Acquire(r, p.workers[5]); !errors.Is(err, ErrFull) || r.learned != c.asked {
-			t.Errorf("%s: outside a round %v, the policy was asked: %v", name, err, r.learned)
+			t.Errorf("%s: outside a round %v, the policy was called: %v", name, err, r.learned)
 		}
 		if w, ok := c.policy.(*wanting); ok && c.wait && (len(w.shown) != 1 || w.shown[0].ID != "full") {
 			t.Errorf("%s: shown %q", name, loads(w.shown))

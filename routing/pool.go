@@ -88,7 +88,7 @@ type Worker struct {
 	prior          [quantities]float64 // of learned, as last refreshed
 	column         int                 // its column in inflightPrefixes and its bit in prefixHistory
 	prefixBookings int                 // bookings with a chain
-	inHistory      bool                // prefixHistory has entries of it
+	inHistory      bool                // prefixHistory has entries of this worker
 	removed        bool                // no longer a member
 }
 

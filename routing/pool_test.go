@@ -159,7 +159,8 @@ func TestEachTicketGetsOneOutcome(t *testing.T) {
 			p := poolOf(Member{ID: "a", Weight: 1, Gate: g})
 			c.end(mustAcquire(t, p))
 			if g.asked != 1 || !slices.Equal(g.verdicts, c.want) || !slices.Equal(g.cuts, c.cuts) {
-				t.Errorf("asked %d times and told %v, then %v; want %v, then %v", g.asked, g.verdicts, g.cuts, c.want, c.cuts)
+				t.Errorf("called %d times with the outcomes %v, then %v; want %v, then %v",
+					g.asked, g.verdicts, g.cuts, c.want, c.cuts)
 			}
 			if len(c.cuts) > 0 && !g.began.Equal(start) {
 				t.Errorf("the cut stream began at %v, want %v", g.began, start)
@@ -177,12 +178,12 @@ func TestRefusalUndoesTheBookingAndTriesTheNextWorker(t *testing.T) {
 		t.Fatalf("%s was used past its gate", busy.Worker().ID())
 	}
 	if l := mustAcquire(t, p); l.Worker().ID() != "b" || shut.asked == 0 {
-		t.Errorf("the lease is on %s, the gate was asked %d times", l.Worker().ID(), shut.asked)
+		t.Errorf("the lease is on %s, the gate was called %d times", l.Worker().ID(), shut.asked)
 	}
 	wantBooks(t, p, "a 0 0 0, b 2 200 20")
 	p.Observe("b", nil, Status{})
 	if _, err := p.Acquire(ask()); !errors.Is(err, ErrNoWorker) {
-		t.Errorf("with one down and one refused Acquire says %v", err)
+		t.Errorf("with one down and one refused Acquire returned %v", err)
 	}
 }
 

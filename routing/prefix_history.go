@@ -8,8 +8,8 @@ import (
 // prefixHistory records which workers prefilled the prefixes of prompts within the last minutes, and
 // so may have them cached when the next turn of a chat arrives. It is the gateway's own estimate.
 //
-// It is a table of fixed size with four entries per set; a new block replaces the entry of its set
-// that was used longest ago. Colliding hashes only make the table forget.
+// It is a table of fixed size with four entries per set. A new block replaces the least recently used
+// entry of its set. If hashes collide, an entry is lost, and nothing else is wrong.
 type prefixHistory struct {
 	sets [][historyWays]historyBlock // nil until the first record
 

@@ -287,7 +287,7 @@ func TestEachWorkerHasItsOwnHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if fmt.Sprint(s.overlaps) != fmt.Sprint(want) {
-		t.Errorf("the workers are said to have\n%v, not\n%v", s.overlaps, want)
+		t.Errorf("the history has\n%v, not\n%v", s.overlaps, want)
 	}
 	l.Release(Result{})
 }

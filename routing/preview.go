@@ -83,7 +83,7 @@ type cloner interface {
 	clone(r *Request) Policy
 }
 
-// policyCopy returns a policy that picks like p, and from whose picks p learns nothing.
+// policyCopy returns a policy that picks like p. p learns nothing from its picks.
 func policyCopy(p Policy, r *Request) Policy {
 	if remembers, ok := p.(cloner); ok {
 		return remembers.clone(r)
@@ -91,7 +91,7 @@ func policyCopy(p Policy, r *Request) Policy {
 	return p
 }
 
-// capture returns a view of the pool for that request. It holds the lock for a time that grows
+// capture copies what a preview of that request needs. It holds the lock for a time that grows
 // with the number of members.
 func (p *Pool) capture(r *Request, draft *Draft, tried []*Worker) (v poolView, err error) {
 	var draftPool *Pool

@@ -17,7 +17,7 @@ type free struct {
 
 func (f free) Pick(r *Request, ws []View) (int, Reason) {
 	if !f.pool.mu.TryLock() {
-		f.t.Errorf("%s is asked under the pool's lock", f.Name())
+		f.t.Errorf("%s is called under the pool's lock", f.Name())
 	} else {
 		f.pool.mu.Unlock()
 	}
@@ -53,7 +53,7 @@ func TestPreviewPicksOutsideTheLock(t *testing.T) {
 			}
 		}
 		if asked != 6 {
-			t.Errorf("%s was asked %d times", name, asked)
+			t.Errorf("%s was called %d times", name, asked)
 		}
 	}
 }

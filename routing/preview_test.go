@@ -158,7 +158,7 @@ func TestNewMemberOfADraftIsUpAndIdle(t *testing.T) {
 	draft := &Draft{Policy: leastLoad{}, Members: []Member{{ID: "c", Weight: 1, Ref: "three"}, members[1]}}
 	o, err := p.Preview(r, draft)
 	if err != nil || o.Worker != "c" || o.Ref != "three" || o.Choice.RunnerUp != "b" {
-		t.Fatalf("the draft says %+v (%v)", o, err)
+		t.Fatalf("the preview under the draft is %+v (%v)", o, err)
 	}
 	c, b := o.Choice.Candidates[0], o.Choice.Candidates[1]
 	if c.Inflight != 0 || c.Overlap != 0 || c.Rate != rateLimits.prior || b.Inflight != 1 || b.Overlap != r.PromptTokens ||
@@ -185,7 +185,7 @@ func TestDraftExcludesTriedWorkers(t *testing.T) {
 	heavier := []Member{{ID: "b", Weight: 1, Ref: 2}, {ID: "a", Weight: 9, Ref: 1}}
 	o, err := p.Preview(ask(), &Draft{Policy: leastLoad{}, Members: heavier}, a)
 	if err != nil || o.Worker != "b" || excludedText(&o) != "a tried" {
-		t.Errorf("the draft says %+v (%v)", o, err)
+		t.Errorf("the preview under the draft is %+v (%v)", o, err)
 	}
 	members[0].Ref = 3
 	p.Configure(leastLoad{}, members)

@@ -86,7 +86,7 @@ func TestReserveSelectsAmongTheOfferedWorkers(t *testing.T) {
 			c.spoil(p)
 		}
 		if got, said := kept(p, start, &Request{Model: 1, OutputTokens: 500}); got != c.want || said != (c.want != "") {
-			t.Errorf("%s: it kept %q and said %v, want %q", name, got, said, c.want)
+			t.Errorf("%s: it reserved %q and returned %v, want %q", name, got, said, c.want)
 		}
 	}
 }

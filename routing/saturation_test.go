@@ -51,7 +51,7 @@ func TestSaturationRules(t *testing.T) {
 		}
 		_, err := p.Acquire(&Request{Now: now})
 		if errors.Is(err, ErrFull) != c.saturated || err != nil && !c.saturated {
-			t.Errorf("%s: Acquire says %v", name, err)
+			t.Errorf("%s: Acquire returned %v", name, err)
 		}
 		if counted := p.StaleSeconds() > 0; counted != c.stale {
 			t.Errorf("%s: counted as stale %d times", name, p.StaleSeconds())
@@ -108,7 +108,7 @@ func TestEngineQueueIsExtrapolatedBetweenReports(t *testing.T) {
 	mustAcquire(t, p)
 	p.Observe("a", nil, Status{Up: true, Waiting: 5, LoadAt: start.Add(1)}) // counted anew
 	if _, err := p.Acquire(ask()); !errors.Is(err, ErrFull) {
-		t.Errorf("new metrics say that five wait: %v", err)
+		t.Errorf("fresh metrics report five waiting requests: %v", err)
 	}
 	for range 10 {
 		end()

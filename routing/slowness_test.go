@@ -85,7 +85,7 @@ func TestSlowWorkerIsFound(t *testing.T) {
 						t.Errorf("found after %d streams", at)
 					}
 					if got := g.causes; !slices.Equal(got, []string{"b slow"}) {
-						t.Errorf("told %q", got)
+						t.Errorf("reported %q", got)
 					}
 				})
 			})
@@ -103,7 +103,7 @@ func TestSlowPoolEjectsNoWorker(t *testing.T) {
 		}
 		g.is("in", "in", "in", "in")
 		if len(g.causes) > 0 {
-			t.Errorf("told %q", g.causes)
+			t.Errorf("reported %q", g.causes)
 		}
 	})
 }
@@ -163,7 +163,7 @@ func TestASlowWorkerRecoversByProbe(t *testing.T) {
 		g.is("out")
 		want := []string{"a slow", "a slow", "a slow"}
 		if got := g.causes; !slices.Equal(got, want) {
-			t.Errorf("told %q\nnot  %q", got, want)
+			t.Errorf("reported %q\nnot  %q", got, want)
 		}
 	})
 }

@@ -3,8 +3,8 @@ package routing
 import "math/bits"
 
 const (
-	// loadLevels is the number of ranges of levels that are told apart: 1, 2, up to 4, 8 and so
-	// on, and everything above 1,024.
+	// loadLevels is the number of ranges of levels: 1, 2, up to 4, 8 and so on, and everything
+	// above 1,024.
 	loadLevels = 12
 	// unloadedSamples is the least number of streams behind the line: one that is off by a
 	// factor of two then changes it by a twentieth.

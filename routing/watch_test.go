@@ -36,7 +36,7 @@ func TestWatcherIsCalledAfterChangesThatFreeRequests(t *testing.T) {
 	} {
 		before, counted := changes, p.changes
 		if c.do(); changes-before != c.want {
-			t.Errorf("%s was heard %d times, want %d", c.what, changes-before, c.want)
+			t.Errorf("%s notified the watcher %d times, want %d", c.what, changes-before, c.want)
 		}
 		if got := p.changes - counted; c.what != "no watcher" && got != uint64(c.want) {
 			t.Errorf("%s was counted %d times, want %d", c.what, got, c.want)

@@ -145,10 +145,10 @@ func TestSimulationIsDeterministic(t *testing.T) {
 	}
 	first := run(1)
 	if !slices.Equal(run(1), first) {
-		t.Error("the same config went in two ways")
+		t.Error("the same config gave two results")
 	}
 	if slices.Equal(run(2), first) {
-		t.Error("two seeds went in the same way")
+		t.Error("two seeds gave the same result")
 	}
 }
 

@@ -73,7 +73,7 @@ func TestUrgentRequestsAreDispatchedFirst(t *testing.T) {
 					t.Fatalf("schedule %d: at %s a request of class %d got a slot of %s that one of class %d could have had since %s",
 						seed, w.now, mine.Class, granted.Worker, theirs.Class, other.WaitedSince)
 				case theirs.Class == mine.Class && theirs.Tenant == mine.Tenant && other.Number < granted.Number:
-					t.Fatalf("schedule %d: at %s request %d of %s went before request %d", seed, w.now, granted.Number, mine.Tenant,
+					t.Fatalf("schedule %d: at %s request %d of %s preceded request %d", seed, w.now, granted.Number, mine.Tenant,
 						other.Number)
 				}
 			}

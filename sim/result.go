@@ -20,7 +20,7 @@ type Record struct {
 	// error of the last attempt; nil if it was answered, or not ended before the simulation did
 	Err error
 
-	// Of the last attempt.
+	// The remaining fields describe the last attempt.
 	Waited       bool
 	WaitedSince  time.Duration
 	Worker       string // empty: never dispatched

@@ -37,7 +37,7 @@ func TestExpressionsOfAConfigurationAreBounded(t *testing.T) {
 		"few": {many(200, word), "", ""},
 		"many": {many(201, word), "", "classifier.keywords: 201 expressions: a crafted prompt can take " +
 			"several milliseconds to classify: use at most 200"},
-		"as many as there may be": {many(1000, word), "", "classifier.keywords: 1000 expressions: a crafted prompt " +
+		"as many as allowed": {many(1000, word), "", "classifier.keywords: 1000 expressions: a crafted prompt " +
 			"can take several milliseconds to classify: use at most 200"},
 		"too many": {many(1001, word),
 			"classifier.keywords: 1001 expressions are too many: use at most 1000", ""},

@@ -52,7 +52,7 @@ type Config struct {
 
 // route is where a name leads.
 type route struct {
-	target   int // index in targets; -1: nowhere
+	target   int // index in targets; -1: none
 	model    string
 	rule     string
 	pinned   bool

@@ -69,7 +69,7 @@ func TestEachMistakeIsReportedUnderItsConfigKey(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := New(c.config)
 			if err == nil {
-				t.Fatal("New found nothing wrong")
+				t.Fatal("New found no mistake")
 			}
 			got := strings.Split(err.Error(), "\n")
 			if len(got) != len(c.want) {
@@ -77,7 +77,7 @@ func TestEachMistakeIsReportedUnderItsConfigKey(t *testing.T) {
 			}
 			for _, want := range c.want {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("no mistake says %s:\n%v", want, err)
+					t.Errorf("no mistake is %s:\n%v", want, err)
 				}
 			}
 		})
@@ -93,7 +93,7 @@ func TestCatalogDoesNotAliasItsConfig(t *testing.T) {
 	models[0], aliases["y"] = "changed", "changed"
 	for _, header := range []string{"", "t"} {
 		if v, err := k.Resolve(Query{Model: "y", Header: header}); err != nil || v.Model != "x" {
-			t.Errorf("after its config changed the catalog says %+v, %v", v, err)
+			t.Errorf("after its config changed the catalog returns %+v, %v", v, err)
 		}
 	}
 }

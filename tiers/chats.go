@@ -105,8 +105,8 @@ func (c *Chats) remember(f *ClassifierInput, tier uint32) {
 	c.uses.MoveToFront(at)
 }
 
-// sessionKey keeps the keys of sessions apart from those of chains, by the bits of the golden
-// ratio, which no hash favours.
+// sessionKey separates the keys of sessions from those of chains by the bits of the golden ratio,
+// which no hash favours.
 func sessionKey(session uint64) uint64 { return session ^ 0x9e3779b97f4a7c15 }
 
 func (c *chatTable) findLocked(key uint64, now time.Time, idle time.Duration, touch bool) (tier uint32, ok bool) {

@@ -202,7 +202,7 @@ func TestPromptIsCountedOnlyNearAThreshold(t *testing.T) {
 	r.Mode, r.PromptTokens = "first_match", map[string]int64{"medium": 4000, "large": 4400}
 	f = ClassifierInput{PromptTokens: 4500, User: says("prove"), Count: func() (int64, bool) { return 4200, true }}
 	if class := classifier(t, r).Classify(&f); class.Tier != 1 {
-		t.Errorf("what lies between two thresholds was not counted: %+v", class)
+		t.Errorf("a prompt between two thresholds was not counted: %+v", class)
 	}
 }
 
@@ -303,14 +303,14 @@ func TestEachMistakeInRulesIsReportedUnderItsConfigKey(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := NewClassifier(c.rules, three())
 			if err == nil {
-				t.Fatal("nothing was found wrong")
+				t.Fatal("no mistake was found")
 			}
 			if got := strings.Split(err.Error(), "\n"); len(got) != len(c.want) {
 				t.Errorf("got %d mistakes, want %d:\n%v", len(got), len(c.want), err)
 			}
 			for _, want := range c.want {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("no mistake says %s:\n%v", want, err)
+					t.Errorf("no mistake is %s:\n%v", want, err)
 				}
 			}
 		})
@@ -327,9 +327,9 @@ func TestRulesWithoutEffectAreWarnedOf(t *testing.T) {
 		"the presets": {Rules{Preset: "lesson"}, ""},
 		"no literal": {Rules{Keywords: word("large", `\w+ing|ab`)},
 			"classifier.keywords[0].match[0]: has an alternative without a literal of three bytes"},
-		"one alternative has no": {Rules{Keywords: word("large", `prove|go`)},
+		"one alternative without a literal": {Rules{Keywords: word("large", `prove|go`)},
 			"classifier.keywords[0].match[0]: has an alternative without"},
-		"an order upside down": {Rules{PromptTokens: map[string]int64{"medium": 4000, "large": 4000}},
+		"a lower threshold for a higher tier": {Rules{PromptTokens: map[string]int64{"medium": 4000, "large": 4000}},
 			"classifier.prompt_tokens.medium: has no effect: a higher tier is already selected above 4000"},
 		"below the default": {Rules{Default: "medium", MaxTokens: map[string]int64{"medium": 500}},
 			`classifier.max_tokens.medium: has no effect: the default tier "medium"`},
@@ -339,7 +339,8 @@ func TestRulesWithoutEffectAreWarnedOf(t *testing.T) {
 			""},
 		"a score out of reach": {Rules{Preset: "none", Keywords: word("large", "abc"),
 			KeywordScore: map[string]float64{"large": 2}}, "classifier.keyword_score.large: cannot be reached"},
-		"a group unheard": {Rules{Preset: "none", Keywords: word("medium", "abc"), KeywordScore: map[string]float64{}},
+		"a group without a score": {Rules{Preset: "none", Keywords: word("medium", "abc"),
+			KeywordScore: map[string]float64{}},
 			"classifier.keywords[0].tier: has no effect"},
 	} {
 		got := strings.Join(classifier(t, c.rules).Warnings(), "\n")

@@ -3,7 +3,7 @@ package tiers
 import "time"
 
 // TextLimit is how many bytes at the beginning and at the end of a text the keywords search.
-// The question stands at one of the two ends, and a pasted document between them costs nothing.
+// The question is at one of the two ends, and a pasted document between them costs nothing.
 const TextLimit = 8 << 10
 
 // ClassifierInput is what the classifier uses of a request. The caller reads the request; nothing here
@@ -17,8 +17,8 @@ type ClassifierInput struct {
 	// Count returns the exact prompt tokens, or false if they are unknown. It is called at most
 	// once; nil: never count.
 	Count func() (int64, bool)
-	// User returns the last user turn, at most its first and last TextLimit bytes. The bytes
-	// are only read; nil: none.
+	// User returns the last user turn, at most its first and last TextLimit bytes. The
+	// classifier does not change the bytes. nil: none.
 	User func() []byte
 	// System returns the system text, cut in the same way. It is called only if a keyword
 	// searches it; nil: none.

@@ -153,7 +153,7 @@ func (s *search) runWindow(i int32, text []byte) {
 	}
 	// The window is cut between characters and outside words, so that the
 	// expression matches as in the whole text, including \b. No two windows of a half
-	// meet: before each stands the byte that ended the last.
+	// meet: the byte that ended the last window is between them.
 	from, to := runeStart(text, w.from), wordEnd(text, w.to)
 	for from > 0 && isWordByte(text[from-1]) {
 		from--

@@ -163,7 +163,7 @@ func TestEachMatchContainsARequiredLiteral(t *testing.T) {
 			rt.Errorf("%s matches %q, which is not among %q", pattern, text, known.exact)
 		}
 		if n := reach(parsed); !unbounded(parsed) && n != everywhere && len(text) > n {
-			rt.Errorf("%s matches the %d bytes of %q, and was said to match %d", pattern, len(text), text, n)
+			rt.Errorf("%s matches the %d bytes of %q, and its window holds %d", pattern, len(text), text, n)
 		}
 	})
 }
@@ -195,7 +195,7 @@ func FuzzClassify(f *testing.F) {
 		class := k.Classify(&ClassifierInput{User: says(said), System: says(said)})
 		parsed, err := syntax.Parse("(?i)"+pattern, syntax.Perl)
 		if err != nil {
-			t.Fatalf("NewClassifier took what does not parse: %v", err)
+			t.Fatalf("NewClassifier accepted an expression that does not parse: %v", err)
 		}
 		want, found := regexp.MustCompile("(?i)"+pattern).MatchString(said), class.Tier == 1
 		if said == "" {

@@ -65,7 +65,7 @@ func TestDefaultMaxTokensIsNotCounted(t *testing.T) {
 		}
 		if s := signals[1]; s.Value != float64(c.f.MaxTokens) ||
 			c.note != "" && (s.Tier != "" || "max_tokens not counted: "+s.NotCounted != c.note) {
-			t.Errorf("%s: the signal is %+v, want it to say %q", name, s, c.note)
+			t.Errorf("%s: the signal is %+v, want the note %q", name, s, c.note)
 		}
 	}
 }
@@ -87,7 +87,7 @@ func TestUncountedMaxTokensIsInTheNote(t *testing.T) {
 	}
 	v, err = k.Resolve(Query{Model: Auto, Header: "large", Input: f})
 	if err != nil || v.Rule != "header" || v.Note != "" {
-		t.Errorf("what a header decides is not classified: %+v, %v", v, err)
+		t.Errorf("a request with a tier in its header is not classified: %+v, %v", v, err)
 	}
 }
 
@@ -108,7 +108,7 @@ func TestMaxTokensNeverMovesARequestWithTools(t *testing.T) {
 			rt.Errorf("%+v is %+v, without max_tokens %+v", f, got, plain)
 		}
 		if counted && got.Note != "" {
-			rt.Errorf("%+v counts, and the note says %q", f, got.Note)
+			rt.Errorf("%+v counts, and the note is %q", f, got.Note)
 		}
 	})
 }

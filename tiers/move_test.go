@@ -292,7 +292,7 @@ func TestMovesNeverReachAForbiddenTarget(t *testing.T) {
 		}
 		if err != nil {
 			if permits(q.Fits, v.Target) {
-				rt.Errorf("refused what fits %s: %v", v.Target, err)
+				rt.Errorf("refused a prompt that fits %s: %v", v.Target, err)
 			}
 			return
 		}

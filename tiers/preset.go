@@ -20,8 +20,8 @@ func presetExpressions(group string) (all []string) {
 	return all
 }
 
-// presetGroups returns the preset "groups", which detect requests that a small model tends to
-// get wrong and a large one right. Each expression requires a literal of at least three bytes
+// presetGroups returns the preset "groups", which detect requests that a small model often
+// answers wrongly and a large one correctly. Each expression requires a literal of at least three bytes
 // and is bounded, so that a turn is scanned once and an expression runs only around its
 // literal. Words that everyday prompts share with code or maths (class, program, script, table,
 // solve, proof, python) count only beside a word that settles the meaning. A single relation or

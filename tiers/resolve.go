@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// ErrUnknownModel means that the name leads nowhere, or nowhere that the tenant may
-// use. The two cases have one error, so that a tenant learns nothing about others.
+// ErrUnknownModel means that the name is unknown, or that the tenant may not use its target.
+// The two cases have one error, so that a tenant learns nothing about other tenants.
 var ErrUnknownModel = errors.New("unknown model")
 
 // ErrTooLong means that the prompt fits neither its target nor any tier that it
@@ -89,8 +89,8 @@ func (v *Resolution) addNote(text string) {
 //
 // The result is always allowed by q. The header and the classification are clamped to the
 // nearest lower allowed tier, or else to the nearest higher one; the header also to tiers that
-// an allowed name leads to. Any other name that leads to a forbidden target fails with
-// ErrUnknownModel, with or without a header.
+// an allowed name leads to. Any other name of a forbidden target fails with ErrUnknownModel, with
+// or without a header.
 //
 // A prompt that does not fit moves to the next higher tier where it fits. If the tier has no
 // worker up, the request moves as the rules say. Neither moves a request out of a pool, nor one that
@@ -245,8 +245,8 @@ func (k *Catalog) applyHeader(v *Resolution, at int, q *Query) int {
 	return to
 }
 
-// mayNameTier reports whether the tenant may use one of the names that lead to a tier: a header
-// is no way around a restriction by model. A glob counts as its own pattern.
+// mayNameTier reports whether the tenant may use one of the names that lead to a tier. Otherwise a
+// header could bypass a restriction by model. A glob counts as its own pattern.
 func (k *Catalog) mayNameTier(tier int, q *Query) bool {
 	return q.AllowedModel == nil || slices.ContainsFunc(k.targets[tier].leads, q.AllowedModel)
 }

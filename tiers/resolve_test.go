@@ -272,7 +272,7 @@ func TestResolveNeverReturnsAForbiddenTarget(t *testing.T) {
 		}
 		if served := c.Targets[at].served(); v.Model != "" && !slices.Contains(served, v.Model) ||
 			v.Model == "" && len(served) > 0 {
-			rt.Errorf("%s does not serve what it is asked for: %+v", v.Target, v)
+			rt.Errorf("%s does not serve the requested model: %+v", v.Target, v)
 		}
 	})
 }

@@ -29,7 +29,7 @@ func chainOf(chain []Block, text uint64, n int) []Block {
 
 // Under any traffic the memory of keys is bounded.
 func TestSplitsAreBounded(t *testing.T) {
-	const workers, heavy = 600, 150 // each of them has twice what splits
+	const workers, heavy = 600, 150 // each heavy key has twice the traffic at which a key is split
 	d, most := New(), 0
 	now, said := start, uint64(1000)
 	for i := range 40_000 {
@@ -38,16 +38,16 @@ func TestSplitsAreBounded(t *testing.T) {
 		most = max(most, len(d.branches))
 	}
 	if most != maxBranches || d.Depth().Splits != maxBranches {
-		t.Errorf("%d beginnings of %d were split, %+v", most, heavy, d.Depth())
+		t.Errorf("%d keys of %d were split, %+v", most, heavy, d.Depth())
 	}
-	// What counts is at least the last 32 requests for each worker: they fade to
-	// the sixteenth, which joins, within 55,000.
+	// At least the last 32 requests per worker count. They fade to a sixteenth, at which
+	// keys are joined, within 55,000 requests.
 	for range 65_000 {
 		now, said = now.Add(20*time.Millisecond), said+1
 		d.Key(now, chainOf(nil, said, 2), workers)
 	}
 	if len(d.branches) != 0 || d.Depth().Splits != 0 {
-		t.Errorf("twenty minutes after the last of them, %d are split", len(d.branches))
+		t.Errorf("twenty minutes after the last heavy request, %d keys are split", len(d.branches))
 	}
 }
 
@@ -81,13 +81,13 @@ func TestForgedChainsHaveAKey(t *testing.T) {
 		split = key
 	}
 	if split == 0 {
-		t.Fatal("nothing is split")
+		t.Fatal("no key is split")
 	}
 	x, y := Block{Hash: split}, Block{Hash: 7}
 	for _, forged := range [][]Block{{x}, {x, x}, {x, x, x, x, x}, {y, x, y}, {y, y, x, x, y, x},
 		{x, y, x, y, x, y, x, y, x}} {
 		if key := d.Key(now, forged, 8); key != split && key != 7 || d.Find(forged) != key {
-			t.Errorf("%d blocks have key %d, and are found under %d", len(forged), key, d.Find(forged))
+			t.Errorf("%d blocks have key %d, but Find returns %d", len(forged), key, d.Find(forged))
 		}
 	}
 	rapid.Check(t, func(rt *rapid.T) {
@@ -102,7 +102,7 @@ func TestForgedChainsHaveAKey(t *testing.T) {
 				rt.Fatalf("key %d is none of %v", key, blocks)
 			}
 			if key := d.Find(blocks); !slices.ContainsFunc(blocks, func(b Block) bool { return b.Hash == key }) {
-				rt.Fatalf("key %d was found and is none of %v", key, blocks)
+				rt.Fatalf("Find returned key %d, which is none of %v", key, blocks)
 			}
 		}
 	})
@@ -126,7 +126,7 @@ func TestFindReturnsTheKeyOfKey(t *testing.T) {
 				}
 				before := fmt.Sprint(d.Depth(), d.requests, d.traffic, d.root.seen, d.root.main, d.root.rival)
 				if found := d.Find(asked); found != key {
-					rt.Fatalf("a chain of %d blocks has the key %x and is found under %x", len(asked), key, found)
+					rt.Fatalf("a chain of %d blocks has the key %x, but Find returns %x", len(asked), key, found)
 				}
 				if after := fmt.Sprint(d.Depth(), d.requests, d.traffic, d.root.seen, d.root.main, d.root.rival); after != before {
 					rt.Fatalf("finding changed %s to %s", before, after)

@@ -34,7 +34,7 @@ func (m *machine) checkOverlaps(r *routing.Request, ws []routing.View) {
 		}
 		least, most := max(0.8*tokens(flying), 8*tokens(lately)/9), tokens(max(flying, lately))
 		if got := float64(v.Overlap); got > most*1.000001 || got < least-1 {
-			m.policy.t.Fatalf("%v of a prompt's tokens are in flight and %v were prefilled lately, and the policy was told %v",
+			m.policy.t.Fatalf("%v of a prompt's tokens are in flight and %v were prefilled lately, and the policy saw %v",
 				tokens(flying), tokens(lately), got)
 		}
 	}
@@ -47,7 +47,7 @@ func (m *machine) checkLoads(r *routing.Request, ws []routing.View) {
 		w := m.members[v.Index]
 		want := backlog{w.inflight + w.backlog.requests, m.pending(w) + w.backlog.prefill, w.output + w.backlog.output}
 		if got := (backlog{v.Inflight, v.PendingTokens, v.OutputTokens}); got != want || v.Full != w.full(prompt+output) {
-			m.policy.t.Fatalf("the policy was told %+v of %s (full: %v), not %+v", got, v.ID, v.Full, want)
+			m.policy.t.Fatalf("the policy saw %+v of %s (full: %v), not %+v", got, v.ID, v.Full, want)
 		}
 	}
 }
