@@ -146,8 +146,9 @@ const adminRules = `
   Workers, tiers, queues and usage are one page.
 - **Errors** are ` + "`application/problem+json`" + ` (RFC 9457), with each wrong field in ` + "`errors`" + `.
 - **PATCH** takes a JSON merge patch. ` + "`null`" + ` restores the default, and an absent field stays.
-- **Versions.** An answer with an ` + "`ETag`" + ` takes it back as ` + "`If-Match`" + `. A change that another operator
-  preceded then gets 412. The ETag of a worker is that of its live override.
+- **Versions.** An answer with an ` + "`ETag`" + ` takes it back as ` + "`If-Match`" + `. If another operator
+  has changed the object meanwhile, the answer is 412 and nothing changes. The ETag of a worker is that
+  of its live override.
 - **Configuration.** Items of config.yaml are shown and cannot be changed, with 409, except workers'
   weights. A tenant of config.yaml may have further keys; the file's settings apply to them.
 - **Secrets** are in the answer that creates them and nowhere else.
@@ -157,7 +158,8 @@ const adminRules = `
   to log and audit log, at most one line per second for each address. The next line has the number of
   the omitted ones. Each reload of a file that changed (412) or has errors (422) has its own line.
   Other changes with 400, 404, 422 or 503 leave no line, nor does a preview.
-- **Without a database**, weights and drains are only logged, and end with the gateway.
+- **Without a database** (` + "`store.sql: \"\"`" + `), there is no audit log. Weights and drains are written to the
+  log only, and end with the gateway.
 - **If the database is unavailable or takes no writes** (a full disk), reads are answered from memory.
   Changes get 503 with ` + "`Retry-After`" + `.
 `
