@@ -12,7 +12,7 @@ import (
 	"testing/iotest"
 )
 
-func zip(t testing.TB, plain []byte) []byte {
+func gzipped(t testing.TB, plain []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
@@ -33,120 +33,120 @@ func noise(n int) []byte {
 	return b
 }
 
-// account is a Memory with a bound, if most is above 0.
-type account struct{ held, peak, most int64 }
+// limitedMemory is a Memory of limit bytes; limit 0 means no limit.
+type limitedMemory struct{ reserved, peak, limit int64 }
 
 var errNoMemory = errors.New("no memory")
 
-func (a *account) Reserve(n int64) error {
-	if a.most > 0 && a.held+n > a.most {
+func (a *limitedMemory) Reserve(n int64) error {
+	if a.limit > 0 && a.reserved+n > a.limit {
 		return errNoMemory
 	}
-	a.held += n
-	a.peak = max(a.peak, a.held)
+	a.reserved += n
+	a.peak = max(a.peak, a.reserved)
 	return nil
 }
 
-func (a *account) Return(n int64) { a.held -= n }
+func (a *limitedMemory) Return(n int64) { a.reserved -= n }
 
-func TestDecodeGivesTheBodyBack(t *testing.T) {
+func TestDecodeReturnsTheBody(t *testing.T) {
 	for _, size := range []int{0, 1, firstRead - 1, firstRead, firstRead + 1, 100_000, 1 << 20, 1<<20 + 1, 3 << 20} {
 		plain := noise(size)
-		zipped := zip(t, plain)
+		zipped := gzipped(t, plain)
 		for _, hint := range []int64{-1, 0, 1, int64(size), int64(size) * 2} {
 			const most = 8 << 20
 			for _, encoding := range []string{"", "identity", " Identity "} {
-				if got, err := Decode(encoding, bytes.NewReader(plain), hint, most, new(account)); err != nil ||
+				if got, err := Decode(encoding, bytes.NewReader(plain), hint, most, new(limitedMemory)); err != nil ||
 					!bytes.Equal(got, plain) {
 					t.Errorf("%d bytes as %q, hint %d: %d bytes, %v", size, encoding, hint, len(got), err)
 				}
 			}
 			for _, encoding := range []string{"gzip", "GZIP", "x-gzip"} {
-				if got, err := Decode(encoding, bytes.NewReader(zipped), hint, most, new(account)); err != nil ||
+				if got, err := Decode(encoding, bytes.NewReader(zipped), hint, most, new(limitedMemory)); err != nil ||
 					!bytes.Equal(got, plain) {
 					t.Errorf("%d bytes as %q, hint %d: %d bytes, %v", size, encoding, hint, len(got), err)
 				}
 			}
 		}
 		if got, err := Decode("", iotest.DataErrReader(iotest.HalfReader(bytes.NewReader(plain))), int64(size), 8<<20,
-			new(account)); err != nil || !bytes.Equal(got, plain) {
+			new(limitedMemory)); err != nil || !bytes.Equal(got, plain) {
 			t.Errorf("%d bytes from a slow reader: %d bytes, %v", size, len(got), err)
 		}
 	}
 }
 
-func TestAHonestLengthCostsNoCopyOfASmallBody(t *testing.T) {
-	got, err := Decode("", strings.NewReader(strings.Repeat("x", 5000)), 5000, 1<<20, new(account))
+func TestSmallBodyWithContentLengthIsNotCopied(t *testing.T) {
+	got, err := Decode("", strings.NewReader(strings.Repeat("x", 5000)), 5000, 1<<20, new(limitedMemory))
 	if err != nil || cap(got) > 6<<10 {
 		t.Errorf("capacity %d, %v", cap(got), err)
 	}
 }
 
-func TestOtherEncodingsAreRefused(t *testing.T) {
+func TestOtherEncodingsAreRejected(t *testing.T) {
 	for _, encoding := range []string{"br", "zstd", "deflate", "gzip, gzip", "gzip,gzip", "identity, gzip", "gzip;q=1",
 		"gz", ","} {
-		_, err := Decode(encoding, strings.NewReader("{}"), 2, 100, new(account))
-		var refused *RequestError
-		if !errors.As(err, &refused) || refused.Reason != CodeUnsupportedEncoding {
+		_, err := Decode(encoding, strings.NewReader("{}"), 2, 100, new(limitedMemory))
+		var rejected *RequestError
+		if !errors.As(err, &rejected) || rejected.Reason != CodeUnsupportedEncoding {
 			t.Errorf("%q: %v", encoding, err)
 		}
 	}
 }
 
-func TestNothingLargerThanTheBoundIsTaken(t *testing.T) {
+func TestBodiesOverTheLimitAreRejected(t *testing.T) {
 	const most = 200_000
 	fits, over := bytes.Repeat([]byte("x"), most), bytes.Repeat([]byte("x"), most+1)
 	for _, hint := range []int64{-1, 0, most} {
 		for encoding, wrap := range map[string]func([]byte) []byte{"": func(b []byte) []byte { return b },
-			"gzip": func(b []byte) []byte { return zip(t, b) }} {
-			if got, err := Decode(encoding, bytes.NewReader(wrap(fits)), hint, most, new(account)); err != nil ||
+			"gzip": func(b []byte) []byte { return gzipped(t, b) }} {
+			if got, err := Decode(encoding, bytes.NewReader(wrap(fits)), hint, most, new(limitedMemory)); err != nil ||
 				len(got) != most {
 				t.Errorf("%q of %d bytes, hint %d: %d, %v", encoding, most, hint, len(got), err)
 			}
-			_, err := Decode(encoding, bytes.NewReader(wrap(over)), hint, most, new(account))
-			var refused *RequestError
-			if !errors.As(err, &refused) || refused.Reason != CodeRequestTooLarge ||
-				!strings.Contains(refused.Message, "200000") {
+			_, err := Decode(encoding, bytes.NewReader(wrap(over)), hint, most, new(limitedMemory))
+			var rejected *RequestError
+			if !errors.As(err, &rejected) || rejected.Reason != CodeRequestTooLarge ||
+				!strings.Contains(rejected.Message, "200000") {
 				t.Errorf("%q of %d bytes, hint %d: %v", encoding, most+1, hint, err)
 			}
 		}
 	}
-	// What the wire carries is bounded as well, even if what it decodes to fits.
-	incompressible := &counter{Reader: bytes.NewReader(zip(t, noise(most)))}
-	_, err := Decode("gzip", incompressible, -1, most, new(account))
+	// The limit also applies to the encoded body, even if the decoded body is smaller.
+	incompressible := &countingReader{Reader: bytes.NewReader(gzipped(t, noise(most)))}
+	_, err := Decode("gzip", incompressible, -1, most, new(limitedMemory))
 	var tooBig *RequestError
 	if !errors.As(err, &tooBig) || tooBig.Reason != CodeRequestTooLarge || incompressible.n > most+1 {
 		t.Errorf("%d bytes of gzip read: %v", incompressible.n, err)
 	}
 	for _, encoding := range []string{"", "gzip"} {
-		_, err := Decode(encoding, iotest.ErrReader(errors.New("read")), most+1, most, new(account))
-		var refused *RequestError
-		if !errors.As(err, &refused) || refused.Reason != CodeRequestTooLarge {
-			t.Errorf("%q with a Content-Length beyond the bound: %v", encoding, err)
+		_, err := Decode(encoding, iotest.ErrReader(errors.New("read")), most+1, most, new(limitedMemory))
+		var rejected *RequestError
+		if !errors.As(err, &rejected) || rejected.Reason != CodeRequestTooLarge {
+			t.Errorf("%q with a Content-Length over the limit: %v", encoding, err)
 		}
 	}
 }
 
-// counter counts what is read through it.
-type counter struct {
+// countingReader counts the bytes that are read through it.
+type countingReader struct {
 	io.Reader
 	n int64
 }
 
-func (c *counter) Read(p []byte) (int, error) {
+func (c *countingReader) Read(p []byte) (int, error) {
 	n, err := c.Reader.Read(p)
 	c.n += int64(n)
 	return n, err
 }
 
-// zeros never ends.
+// zeros is an endless body of zeros.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-func TestReadingStopsAtTheBound(t *testing.T) {
+func TestReadingStopsAtTheLimit(t *testing.T) {
 	const most = 4 << 20
-	bomb := zip(t, make([]byte, 64<<20))
+	bomb := gzipped(t, make([]byte, 64<<20))
 	for name, tt := range map[string]struct {
 		encoding string
 		body     io.Reader
@@ -156,107 +156,104 @@ func TestReadingStopsAtTheBound(t *testing.T) {
 	}{
 		"endless":      {"", zeros{}, -1, CodeRequestTooLarge, 3*most/2 + 1},
 		"short length": {"", zeros{}, 10, CodeRequestTooLarge, 2 * most},
-		// its first megabyte and what doubles it
+		// the first megabyte and the buffer of twice that size
 		"bomb": {"gzip", bytes.NewReader(bomb), -1, CodeInvalidValue, 3<<20 + unzipBytes},
 	} {
-		c, memory := &counter{Reader: tt.body}, new(account)
+		c, memory := &countingReader{Reader: tt.body}, new(limitedMemory)
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
 		_, err := Decode(tt.encoding, c, tt.hint, most, memory)
 		runtime.ReadMemStats(&after)
-		var refused *RequestError
-		if !errors.As(err, &refused) || refused.Reason != tt.want {
+		var rejected *RequestError
+		if !errors.As(err, &rejected) || rejected.Reason != tt.want {
 			t.Errorf("%s: %v", name, err)
 		}
 		if c.n > most+1 {
 			t.Errorf("%s: %d bytes read", name, c.n)
 		}
-		if memory.peak > tt.peak || memory.held > most+1 {
-			t.Errorf("%s: %d bytes reserved at the peak, %d at the end", name, memory.peak, memory.held)
+		if memory.peak > tt.peak || memory.reserved > most+1 {
+			t.Errorf("%s: %d bytes reserved at the peak, %d at the end", name, memory.peak, memory.reserved)
 		}
-		// All that was ever allocated, garbage included: buffers that double add up to
-		// twice the last one, and inflating has its window.
+		// All allocations count: buffers that double add up to twice the last one, and gzip has its
+		// window.
 		if used := after.TotalAlloc - before.TotalAlloc; used > 5*most/2 {
 			t.Errorf("%s: %d bytes allocated", name, used)
 		}
 	}
 }
 
-// TestAnAnnouncedLengthReservesLittle: a length costs nothing to claim.
-func TestAnAnnouncedLengthReservesLittle(t *testing.T) {
+// A client can send any Content-Length without sending a body.
+func TestContentLengthAloneReservesLittle(t *testing.T) {
 	const sent = 300_000
-	memory := new(account)
+	memory := new(limitedMemory)
 	cut := io.MultiReader(bytes.NewReader(noise(sent)), iotest.ErrReader(io.ErrUnexpectedEOF))
 	if _, err := Decode("", cut, 32<<20, 32<<20, memory); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Error(err)
 	}
-	if memory.held > 4*sent {
-		t.Errorf("%d bytes are reserved for %d", memory.held, sent)
+	if memory.reserved > 4*sent {
+		t.Errorf("%d bytes are reserved for %d received ones", memory.reserved, sent)
 	}
 }
 
-// TestReservedIsWhatIsHeld: after a body is read, what it holds stays reserved.
-func TestReservedIsWhatIsHeld(t *testing.T) {
+func TestReservationEqualsTheBuffersCapacity(t *testing.T) {
 	for _, size := range []int{0, 1, firstRead, 100_000, 3 << 20} {
 		plain := noise(size)
-		for encoding, body := range map[string][]byte{"": plain, "gzip": zip(t, plain)} {
-			memory := new(account)
+		for encoding, body := range map[string][]byte{"": plain, "gzip": gzipped(t, plain)} {
+			memory := new(limitedMemory)
 			got, err := Decode(encoding, bytes.NewReader(body), int64(len(body)), 4<<20, memory)
-			if err != nil || memory.held != int64(cap(got)) {
-				t.Errorf("%d bytes as %q: %d reserved, %d held, %v", size, encoding, memory.held, cap(got), err)
+			if err != nil || memory.reserved != int64(cap(got)) {
+				t.Errorf("%d bytes as %q: %d reserved, capacity %d, %v", size, encoding, memory.reserved, cap(got), err)
 			}
 		}
 	}
 }
 
-// TestABodyEndsWhereMemoryDoes: nothing is read that is not reserved.
-func TestABodyEndsWhereMemoryDoes(t *testing.T) {
+func TestDecodeFailsWithoutMemory(t *testing.T) {
 	plain := noise(1 << 20)
-	for encoding, body := range map[string][]byte{"": plain, "gzip": zip(t, plain)} {
-		for _, most := range []int64{1, 100_000, 1 << 20} {
-			memory := &account{most: most}
+	for encoding, body := range map[string][]byte{"": plain, "gzip": gzipped(t, plain)} {
+		for _, limit := range []int64{1, 100_000, 1 << 20} {
+			memory := &limitedMemory{limit: limit}
 			if _, err := Decode(encoding, bytes.NewReader(body), int64(len(body)), 4<<20, memory); !errors.Is(err, errNoMemory) {
-				t.Errorf("%q with %d bytes of memory: %v", encoding, most, err)
+				t.Errorf("%q with %d bytes of memory: %v", encoding, limit, err)
 			}
 		}
 	}
 }
 
-// TestABombIsNoBody: gzip that yields more than a hundred times its length is refused,
-// unless it is small. The way out is named.
-func TestABombIsNoBody(t *testing.T) {
+// The limit is a hundred times the encoded size, or 1 MiB. The error names the way out.
+func TestGzipBombIsRejected(t *testing.T) {
 	small, large := make([]byte, ratioFree), make([]byte, 2*ratioFree)
-	if _, err := Decode("gzip", bytes.NewReader(zip(t, small)), -1, 32<<20, new(account)); err != nil {
+	if _, err := Decode("gzip", bytes.NewReader(gzipped(t, small)), -1, 32<<20, new(limitedMemory)); err != nil {
 		t.Errorf("1 MiB of zeros: %v", err)
 	}
-	_, err := Decode("gzip", bytes.NewReader(zip(t, large)), -1, 32<<20, new(account))
-	var refused *RequestError
-	if !errors.As(err, &refused) || refused.Reason != CodeInvalidValue || refused.Param != "Content-Encoding" ||
-		!strings.Contains(refused.Message, "uncompressed") {
+	_, err := Decode("gzip", bytes.NewReader(gzipped(t, large)), -1, 32<<20, new(limitedMemory))
+	var rejected *RequestError
+	if !errors.As(err, &rejected) || rejected.Reason != CodeInvalidValue || rejected.Param != "Content-Encoding" ||
+		!strings.Contains(rejected.Message, "uncompressed") {
 		t.Errorf("2 MiB of zeros: %v", err)
 	}
 }
 
-func TestMembersFollowEachOther(t *testing.T) {
-	one := zip(t, []byte("one"))
-	two := append(bytes.Clone(one), zip(t, []byte("two"))...)
-	if got, err := Decode("gzip", bytes.NewReader(two), int64(len(two)), 100, new(account)); err != nil ||
+func TestGzipMembersAreConcatenated(t *testing.T) {
+	one := gzipped(t, []byte("one"))
+	two := append(bytes.Clone(one), gzipped(t, []byte("two"))...)
+	if got, err := Decode("gzip", bytes.NewReader(two), int64(len(two)), 100, new(limitedMemory)); err != nil ||
 		string(got) != "onetwo" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if got, err := Decode("gzip", bytes.NewReader(bytes.Repeat(zip(t, nil), maxMembers)), -1, 1<<20, new(account)); err !=
-		nil || len(got) != 0 {
+	empty := bytes.Repeat(gzipped(t, nil), maxMembers)
+	if got, err := Decode("gzip", bytes.NewReader(empty), -1, 1<<20, new(limitedMemory)); err != nil || len(got) != 0 {
 		t.Errorf("%q, %v", got, err)
 	}
-	if _, err := Decode("gzip", bytes.NewReader(bytes.Repeat(zip(t, nil), maxMembers+1)), -1, 1<<20, new(account)); err ==
-		nil {
-		t.Error("a body of any number of empty members is taken")
+	empty = bytes.Repeat(gzipped(t, nil), maxMembers+1)
+	if _, err := Decode("gzip", bytes.NewReader(empty), -1, 1<<20, new(limitedMemory)); err == nil {
+		t.Error("a body of more than maxMembers empty members is accepted")
 	}
 }
 
-func TestBrokenGzipIsRefused(t *testing.T) {
-	whole := zip(t, []byte(strings.Repeat(`{"model":"m"}`, 10)))
+func TestBrokenGzipIsRejected(t *testing.T) {
+	whole := gzipped(t, []byte(strings.Repeat(`{"model":"m"}`, 10)))
 	bad := map[string][]byte{
 		"empty": {}, "plain": []byte(`{"model":"m"}`), "zero after it": append(bytes.Clone(whole), 0),
 		"text after it":      append(bytes.Clone(whole), "{}"...),
@@ -270,23 +267,23 @@ func TestBrokenGzipIsRefused(t *testing.T) {
 	sum[len(sum)-6] ^= 1
 	bad["wrong sum"] = sum
 	for name, body := range bad {
-		got, err := Decode("gzip", bytes.NewReader(body), int64(len(body)), 1<<20, new(account))
-		var refused *RequestError
-		if !errors.As(err, &refused) || refused.Reason != CodeInvalidValue || refused.Param != "Content-Encoding" {
+		got, err := Decode("gzip", bytes.NewReader(body), int64(len(body)), 1<<20, new(limitedMemory))
+		var rejected *RequestError
+		if !errors.As(err, &rejected) || rejected.Reason != CodeInvalidValue || rejected.Param != "Content-Encoding" {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
 }
 
-func TestABrokenConnectionIsNotTheBodysFault(t *testing.T) {
+func TestBrokenConnectionIsNotARequestError(t *testing.T) {
 	broken := errors.New("connection reset")
-	zipped := zip(t, noise(5000))
+	zipped := gzipped(t, noise(5000))
 	for encoding, body := range map[string][]byte{"": []byte("half"), "gzip": zipped[:2000]} {
 		for _, cause := range []error{broken, io.ErrUnexpectedEOF} {
 			_, err := Decode(encoding, io.MultiReader(bytes.NewReader(body), iotest.ErrReader(cause)), int64(len(zipped)), 1<<20,
-				new(account))
-			var refused *RequestError
-			if !errors.Is(err, cause) || errors.As(err, &refused) {
+				new(limitedMemory))
+			var rejected *RequestError
+			if !errors.Is(err, cause) || errors.As(err, &rejected) {
 				t.Errorf("%q: %v", encoding, err)
 			}
 		}
@@ -295,12 +292,12 @@ func TestABrokenConnectionIsNotTheBodysFault(t *testing.T) {
 
 // FuzzDecodeGzip compares with the standard library.
 func FuzzDecodeGzip(f *testing.F) {
-	f.Add(zip(f, []byte(`{"model":"m"}`)))
-	f.Add(append(zip(f, nil), zip(f, []byte("x"))...))
+	f.Add(gzipped(f, []byte(`{"model":"m"}`)))
+	f.Add(append(gzipped(f, nil), gzipped(f, []byte("x"))...))
 	f.Add([]byte{0x1f, 0x8b})
 	f.Fuzz(func(t *testing.T, body []byte) {
 		const most = 1 << 20
-		got, err := Decode("gzip", bytes.NewReader(body), int64(len(body)), most, new(account))
+		got, err := Decode("gzip", bytes.NewReader(body), int64(len(body)), most, new(limitedMemory))
 		var want []byte
 		z, wantErr := gzip.NewReader(bytes.NewReader(body))
 		if wantErr == nil {

@@ -36,19 +36,19 @@ type strictAnthropic struct {
 	RequestID *string `json:"request_id"`
 }
 
-// strictly decodes b into v: no unknown member, nothing after it.
-func strictly(t interface{ Fatalf(string, ...any) }, b []byte, v any) {
+// decodeStrictly decodes b into v. Unknown members and text after the value fail the test.
+func decodeStrictly(t interface{ Fatalf(string, ...any) }, b []byte, v any) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {
 		t.Fatalf("%s: %v", b, err)
 	}
 	if _, err := d.Token(); err != io.EOF {
-		t.Fatalf("%s: something follows the body", b)
+		t.Fatalf("%s: text after the body", b)
 	}
 }
 
-func TestTheTableIsWhole(t *testing.T) {
+func TestErrorTableIsComplete(t *testing.T) {
 	openAI := map[string]bool{"invalid_request_error": true, "permission_denied": true, "timeout_error": true,
 		"requests": true, "insufficient_quota": true, "server_error": true}
 	// https://docs.claude.com/en/api/errors
@@ -58,7 +58,7 @@ func TestTheTableIsWhole(t *testing.T) {
 	seen := map[Code]bool{}
 	for _, r := range table {
 		if seen[r.Code] {
-			t.Errorf("%s is twice in the table", r.Code)
+			t.Errorf("%s has two rows", r.Code)
 		}
 		seen[r.Code] = true
 		if r.Status < 400 || r.Status > 599 || http.StatusText(r.Status) == "" {
@@ -68,10 +68,10 @@ func TestTheTableIsWhole(t *testing.T) {
 			t.Errorf("%s has types %q and %q", r.Code, r.Type, r.Anthropic)
 		}
 		if !strings.HasSuffix(r.Meaning, ".") || !strings.HasSuffix(r.Remedy, ".") {
-			t.Errorf("%s is not explained in sentences", r.Code)
+			t.Errorf("%s has no meaning or remedy in sentences", r.Code)
 		}
 		if r.Retry == RetryAfter && !sdksRetry(r) {
-			t.Errorf("%s asks for a retry that SDKs do not make", r.Code)
+			t.Errorf("%s has RetryAfter, but SDKs do not retry its status", r.Code)
 		}
 	}
 	if len(seen) != 36 {
@@ -79,7 +79,7 @@ func TestTheTableIsWhole(t *testing.T) {
 	}
 }
 
-func TestBodies(t *testing.T) {
+func TestErrorBodies(t *testing.T) {
 	tests := []struct {
 		name              string
 		err               Error
@@ -89,19 +89,19 @@ func TestBodies(t *testing.T) {
 			Cause: errors.New("secret")},
 			`{"error":{"message":"\"<b>\" & \\ é\n","type":"invalid_request_error","param":"messages[0].role","code":"invalid_value"}}`,
 			`{"type":"error","error":{"type":"invalid_request_error","message":"\"<b>\" & \\ é\n"},"request_id":"req_1"}`},
-		{"table's words", Error{Code: CodeInvalidAPIKey},
+		{"defaults of the table", Error{Code: CodeInvalidAPIKey},
 			`{"error":{"message":"The API key is missing, malformed or unknown.","type":"invalid_request_error","param":null,"code":"invalid_api_key"}}`,
 			`{"type":"error","error":{"type":"authentication_error","message":"The API key is missing, malformed or unknown."},"request_id":"req_1"}`},
 		{"own type", Error{Code: CodeRateLimitExceeded, Type: "tokens", Message: "m"},
 			`{"error":{"message":"m","type":"tokens","param":null,"code":"rate_limit_exceeded"}}`,
 			`{"type":"error","error":{"type":"rate_limit_error","message":"m"},"request_id":"req_1"}`},
-		{"a spent budget", Error{Code: CodeInsufficientQuota, Message: "m"},
+		{"spent budget", Error{Code: CodeInsufficientQuota, Message: "m"},
 			`{"error":{"message":"m","type":"insufficient_quota","param":null,"code":"insufficient_quota"}}`,
 			`{"type":"error","error":{"type":"rate_limit_error","message":"m"},"request_id":"req_1"}`},
-		{"a disabled tenant", Error{Code: CodeTenantDisabled, Message: "m"},
+		{"disabled tenant", Error{Code: CodeTenantDisabled, Message: "m"},
 			`{"error":{"message":"m","type":"permission_denied","param":null,"code":"tenant_disabled"}}`,
 			`{"type":"error","error":{"type":"permission_error","message":"m"},"request_id":"req_1"}`},
-		{"an engine's code", Error{Code: "odd", Status: 404, Message: "m"},
+		{"engine's code", Error{Code: "odd", Status: 404, Message: "m"},
 			`{"error":{"message":"m","type":"invalid_request_error","param":null,"code":"odd"}}`,
 			`{"type":"error","error":{"type":"not_found_error","message":"m"},"request_id":"req_1"}`},
 		{"no code", Error{Message: "m"},
@@ -135,7 +135,7 @@ func TestEveryBodyAndFrameIsStrictlyDecodable(t *testing.T) {
 
 		var o strictOpenAI
 		body := e.Body(Chat, "id")
-		strictly(t, body, &o)
+		decodeStrictly(t, body, &o)
 		if o.Error == nil || o.Error.Type == nil || o.Error.Message == nil || *o.Error.Message != want ||
 			o.Error.Code == nil || *o.Error.Code != string(e.Code) {
 			t.Fatalf("%s", body)
@@ -144,7 +144,7 @@ func TestEveryBodyAndFrameIsStrictlyDecodable(t *testing.T) {
 			t.Fatalf("param of %s", body)
 		}
 		var a strictAnthropic
-		strictly(t, e.Body(Messages, "id"), &a)
+		decodeStrictly(t, e.Body(Messages, "id"), &a)
 		if a.Type != "error" || a.Error == nil || a.Error.Type == "" || a.Error.Message != want || *a.RequestID != "id" {
 			t.Fatalf("%s", e.Body(Messages, "id"))
 		}
@@ -207,7 +207,7 @@ func TestFramesRaiseInOpenAIGo(t *testing.T) {
 			Body: io.NopCloser(bytes.NewReader((&Error{Code: CodeWorkerError}).Frame(d)))}
 		s := ssestream.NewStream[map[string]any](ssestream.NewDecoder(res), nil)
 		if s.Next() {
-			t.Errorf("%v: the SDK takes the frame for a chunk: %v", d, s.Current())
+			t.Errorf("%v: the SDK reads the frame as a chunk: %v", d, s.Current())
 		}
 		var raised *ssestream.StreamError
 		if !errors.As(s.Err(), &raised) {
@@ -225,18 +225,18 @@ func TestStatusAndRetry(t *testing.T) {
 	}{
 		{"table", Error{Code: CodeOverloaded}, 503, false},
 		{"own status", Error{Code: CodeWorkerError, Status: 500}, 500, false},
-		{"a success is no status of an error", Error{Code: CodeWorkerError, Status: 200}, 502, false},
+		{"success status is ignored", Error{Code: CodeWorkerError, Status: 200}, 502, false},
 		{"unknown code", Error{Code: "odd"}, 500, false},
 		{"unknown code with a status", Error{Code: "odd", Status: 422}, 422, false},
-		{"a worker's 401", Error{Code: CodeWorkerAuthFailed}, 502, true},
-		{"own attempts used up", Error{Code: CodeWorkerError, NoRetry: true}, 502, true},
-		{"a minute", Error{Code: CodeRateLimitExceeded, RetryAfter: time.Minute}, 429, false},
-		{"a disabled tenant", Error{Code: CodeTenantDisabled}, 403, true},
-		{"a spent budget", Error{Code: CodeInsufficientQuota}, 429, true},
-		{"a request larger than its limit", Error{Code: CodeRateLimitExceeded, Type: "tokens", NoRetry: true}, 429, true},
-		{"a database never reached", Error{Code: CodeAuthBackendUnavailable, RetryAfter: time.Second}, 503, false},
-		{"limits away", Error{Code: CodeRatelimitUnavailable, RetryAfter: time.Second}, 503, false},
-		{"longer than SDKs wait", Error{Code: CodeRateLimitExceeded, RetryAfter: time.Minute + 1}, 429, true},
+		{"worker's 401", Error{Code: CodeWorkerAuthFailed}, 502, true},
+		{"attempts of the gateway used up", Error{Code: CodeWorkerError, NoRetry: true}, 502, true},
+		{"wait of a minute", Error{Code: CodeRateLimitExceeded, RetryAfter: time.Minute}, 429, false},
+		{"disabled tenant", Error{Code: CodeTenantDisabled}, 403, true},
+		{"spent budget", Error{Code: CodeInsufficientQuota}, 429, true},
+		{"request larger than its limit", Error{Code: CodeRateLimitExceeded, Type: "tokens", NoRetry: true}, 429, true},
+		{"database unavailable", Error{Code: CodeAuthBackendUnavailable, RetryAfter: time.Second}, 503, false},
+		{"limits unavailable", Error{Code: CodeRatelimitUnavailable, RetryAfter: time.Second}, 503, false},
+		{"wait longer than SDKs accept", Error{Code: CodeRateLimitExceeded, RetryAfter: time.Minute + 1}, 429, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -244,13 +244,13 @@ func TestStatusAndRetry(t *testing.T) {
 				t.Errorf("status %d, want %d", got, tt.status)
 			}
 			if tt.err.NeverRetry() != tt.never {
-				t.Errorf("never to be sent again: %v", !tt.never)
+				t.Errorf("NeverRetry %v", !tt.never)
 			}
 		})
 	}
 }
 
-func TestACodeOfAnEngineHasTheTypesOfItsStatus(t *testing.T) {
+func TestUnknownCodeHasTheTypesOfItsStatus(t *testing.T) {
 	for status, want := range map[int][2]string{
 		400: {"invalid_request_error", "invalid_request_error"}, 401: {"invalid_request_error", "authentication_error"},
 		403: {"permission_denied", "permission_error"}, 404: {"invalid_request_error", "not_found_error"},
@@ -264,7 +264,7 @@ func TestACodeOfAnEngineHasTheTypesOfItsStatus(t *testing.T) {
 	}
 }
 
-func TestErrorTellsTheLogItsCause(t *testing.T) {
+func TestErrorTextHasTheCauseButTheBodyHasNot(t *testing.T) {
 	cause := errors.New("connection refused")
 	e := &Error{Code: CodeWorkerError, Message: "worker a failed", Cause: cause}
 	if got, want := e.Error(), "worker_error: worker a failed: connection refused"; got != want {
@@ -274,18 +274,18 @@ func TestErrorTellsTheLogItsCause(t *testing.T) {
 		t.Error("the cause is not wrapped")
 	}
 	if bytes.Contains(e.Body(Chat, ""), []byte("refused")) {
-		t.Error("the client reads the cause")
+		t.Error("the body contains the cause")
 	}
 }
 
-func TestErrorsOfEveryEngine(t *testing.T) {
+func TestErrorOfReadsTheErrorsOfEveryEngine(t *testing.T) {
 	tests := []struct {
 		name, data string
 		want       EngineError
 	}{
 		{"OpenAI", `{"error":{"message":"m","type":"invalid_request_error","param":"model","code":"model_not_found"}}`,
 			EngineError{400, "invalid_request_error", "model_not_found", "m", "model"}},
-		{"vLLM before", `{"object":"error","message":"m","type":"BadRequestError","param":null,"code":400}`,
+		{"old vLLM", `{"object":"error","message":"m","type":"BadRequestError","param":null,"code":400}`,
 			EngineError{400, "BadRequestError", "", "m", ""}},
 		{"vLLM", `{"error":{"message":"m","type":"NotFoundError","param":"model","code":404}}`,
 			EngineError{404, "NotFoundError", "", "m", "model"}},
@@ -300,7 +300,7 @@ func TestErrorsOfEveryEngine(t *testing.T) {
 			EngineError{400, "exceed_context_size_error", "", "m", ""}},
 		{"llama.cpp's error field", `{"code":500,"message":"m","type":"server_error"}`,
 			EngineError{500, "server_error", "", "m", ""}},
-		{"a message beside a success code", `{"code":200,"message":"m"}`, EngineError{}},
+		{"message with a success code", `{"code":200,"message":"m"}`, EngineError{}},
 		{"Ollama", `{"error":{"message":"m","type":"api_error","param":null,"code":null}}`,
 			EngineError{500, "api_error", "", "m", ""}},
 		{"Ollama's own API", `{"error":"model 'x' not found"}`, EngineError{500, "", "", "model 'x' not found", ""}},
@@ -312,11 +312,11 @@ func TestErrorsOfEveryEngine(t *testing.T) {
 			`{"type":"response.failed","response":{"id":"r","status":"failed","error":{"code":"server_error","message":"m"}}}`,
 			EngineError{500, "", "server_error", "m", ""}},
 		{"status as text", `{"error":{"code":"503","message":"m"}}`, EngineError{503, "", "", "m", ""}},
-		{"status with words", `{"error":{"code":"429 Too Many Requests","message":"m"}}`, EngineError{429, "", "", "m", ""}},
-		{"a word that begins with digits", `{"error":{"code":"400x","message":"m"}}`, EngineError{500, "", "400x", "m", ""}},
+		{"status with text", `{"error":{"code":"429 Too Many Requests","message":"m"}}`, EngineError{429, "", "", "m", ""}},
+		{"word that begins with digits", `{"error":{"code":"400x","message":"m"}}`, EngineError{500, "", "400x", "m", ""}},
 		{"code around the error", `{"code":429,"error":{"message":"m","type":"x"}}`, EngineError{429, "x", "", "m", ""}},
-		{"code within wins", `{"error":{"code":404},"status":500,"message":"outer"}`, EngineError{404, "", "", "outer", ""}},
-		{"a success code is none", `{"error":{"code":200,"message":"m"}}`, EngineError{500, "", "", "m", ""}},
+		{"inner code wins", `{"error":{"code":404},"status":500,"message":"outer"}`, EngineError{404, "", "", "outer", ""}},
+		{"success code is ignored", `{"error":{"code":200,"message":"m"}}`, EngineError{500, "", "", "m", ""}},
 		{"escapes", `{"error":{"message":"a\u00e9\n\"b\"","type":"rate_limit_error"}}`,
 			EngineError{429, "rate_limit_error", "", "aé\n\"b\"", ""}},
 		{"FastAPI", `{"detail":"Not Found"}`, EngineError{500, "", "", "Not Found", ""}},
@@ -339,7 +339,7 @@ func TestErrorsOfEveryEngine(t *testing.T) {
 	}
 }
 
-func TestTypesStandForStatuses(t *testing.T) {
+func TestErrorTypesMapToStatuses(t *testing.T) {
 	for word, want := range map[string]int{
 		"invalid_request_error": 400, "BadRequestError": 400, "context_length_exceeded": 400, "authentication_error": 401,
 		"PermissionDeniedError": 403, "permission_error": 403, "NotFoundError": 404, "request_too_large": 413,
@@ -348,7 +348,7 @@ func TestTypesStandForStatuses(t *testing.T) {
 		"server_error": 500, "InternalServerError": 500, "": 500, "error": 500,
 	} {
 		if got := statusOf(word); got != want {
-			t.Errorf("%q stands for %d, want %d", word, got, want)
+			t.Errorf("%q maps to %d, want %d", word, got, want)
 		}
 	}
 	if got := statusOf("odd", "model_not_found"); got != 404 {

@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// sdksRetry reports whether the official SDKs send a request again by themselves after
-// the row's error.
+// sdksRetry reports whether the official SDKs retry after the row's error.
 func sdksRetry(r Row) bool {
 	return r.Retry != RetryNever && (r.Status == 408 || r.Status == 409 || r.Status == 429 || r.Status >= 500)
 }
@@ -22,7 +21,7 @@ func sortedTable() []Row {
 	})
 }
 
-// errorDoc is docs/errors.md, made from the table.
+// errorDoc returns docs/errors.md, generated from the table.
 func errorDoc() string {
 	var b strings.Builder
 	b.WriteString("# Errors\n\n" +
@@ -64,7 +63,7 @@ func errorDoc() string {
 	return b.String()
 }
 
-func TestErrorDocIsMadeFromTheTable(t *testing.T) {
+func TestErrorDocMatchesTheTable(t *testing.T) {
 	const path = "../docs/errors.md"
 	want := errorDoc()
 	if os.Getenv("UPDATE_DOCS") == "1" {

@@ -9,11 +9,11 @@ import (
 	"tierway/openai"
 )
 
-// follow takes the stream up to most events and returns what a tracker knows then.
-func follow(d openai.Dialect, stream string, most int) openai.Tracker {
+// trackEvents returns a tracker after at most limit events of the stream.
+func trackEvents(d openai.Dialect, stream string, limit int) openai.Tracker {
 	t := openai.NewTracker(d)
 	r := openai.NewEventReader(strings.NewReader(stream), 0)
-	for range most {
+	for range limit {
 		ev, err := r.Next()
 		if len(ev.Raw) > 0 {
 			t.Observe(ev)
@@ -25,10 +25,9 @@ func follow(d openai.Dialect, stream string, most int) openai.Tracker {
 	return t
 }
 
-// A stream is cut before its usage, and the estimate is what the engine had
-// written: with a call of a tool one more for each opening, which this engine
-// does not count.
-func TestEstimatedOutputIsWhatTheEngineWrote(t *testing.T) {
+// A stream is cut before its usage. The estimate is the number of tokens that the engine wrote. It
+// includes the opening of each tool call, which this engine does not count.
+func TestEstimatedOutputMatchesTheEnginesCount(t *testing.T) {
 	const tools = `,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}}}],"tool_choice":"required"`
 	const flat = `,"tools":[{"type":"function","name":"f","parameters":{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}}],"tool_choice":"required"`
 	const anthropic = `,"tools":[{"name":"f","input_schema":{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}}],"tool_choice":{"type":"any"}`
@@ -57,7 +56,7 @@ func TestEstimatedOutputIsWhatTheEngineWrote(t *testing.T) {
 			r.Header.Set("Content-Type", "application/json")
 			engines.New(engines.Config{Model: "m"}).ServeHTTP(w, r)
 			stream := w.Body.String()
-			whole := follow(tt.dialect, stream, 1<<20)
+			whole := trackEvents(tt.dialect, stream, 1<<20)
 			u, ok := whole.Usage()
 			if !ok || u.Output < 2 {
 				t.Fatalf("status %d, usage %+v: %s", w.Code, u, stream)
@@ -67,10 +66,10 @@ func TestEstimatedOutputIsWhatTheEngineWrote(t *testing.T) {
 			}
 			last := int64(0)
 			for n := range whole.Events() {
-				cut := follow(tt.dialect, stream, n)
+				cut := trackEvents(tt.dialect, stream, n)
 				got := cut.EstimatedOutput()
 				if got < last || got > last+1 {
-					t.Errorf("%d events make %d, one fewer %d", n, got, last)
+					t.Errorf("%d tokens after %d events, %d after one event less", got, n, last)
 				}
 				last = got
 			}

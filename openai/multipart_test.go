@@ -12,10 +12,10 @@ import (
 
 const formType = "multipart/form-data; boundary=XX"
 
-// lines joins the lines of a form as the wire has them.
+// lines joins the lines of a form with CRLF.
 func lines(l ...string) string { return strings.Join(l, "\r\n") }
 
-func part(name, value string) string {
+func formPart(name, value string) string {
 	return lines("--XX", `Content-Disposition: form-data; name="`+name+`"`, "", value, "")
 }
 
@@ -57,25 +57,27 @@ func TestFormsAreRead(t *testing.T) {
 		model                   string
 		stream, media           bool
 	}{
-		{"model only", formType, part("model", "m") + formEnd, "m", false, false},
-		{"no line break after the end", formType, part("model", "m") + "--XX--", "m", false, false},
-		{"no model", formType, part("prompt", "x") + formEnd, "", false, false},
+		{"model only", formType, formPart("model", "m") + formEnd, "m", false, false},
+		{"no line break after the closing boundary", formType, formPart("model", "m") + "--XX--", "m", false, false},
+		{"no model", formType, formPart("prompt", "x") + formEnd, "", false, false},
 		{"quoted boundary", `multipart/form-data; boundary="X X"`,
-			strings.ReplaceAll(part("model", "m")+formEnd, "--XX", "--X X"), "m", false, false},
+			strings.ReplaceAll(formPart("model", "m")+formEnd, "--XX", "--X X"), "m", false, false},
 		{"boundary in capitals and a charset", `Multipart/Form-Data; charset=utf-8; Boundary=XX`,
-			part("model", "m") + formEnd, "m", false, false},
+			formPart("model", "m") + formEnd, "m", false, false},
 		{"unquoted name", formType, "--XX\r\nContent-Disposition: form-data; name=model\r\n\r\nm\r\n" + formEnd, "m", false,
 			false},
-		{"headers in other cases", formType, "--XX\r\ncontent-TYPE: " +
+		{"header names in other cases", formType, "--XX\r\ncontent-TYPE: " +
 			"text/plain\r\nCONTENT-disposition:FORM-DATA;NAME=\"model\"\r\nContent-Transfer-Encoding: 8bit\r\n\r\nm\r\n" +
 			formEnd, "m", false, false},
-		{"stream False", formType, part("stream", "False") + formEnd, "", false, false},
-		{"stream True", formType, part("stream", "True") + formEnd, "", true, false},
+		{"stream False", formType, formPart("stream", "False") + formEnd, "", false, false},
+		{"stream True", formType, formPart("stream", "True") + formEnd, "", true, false},
 		{"file with an odd name", formType, "--XX\r\nContent-Disposition: form-data; filename*=UTF-8''a%20b; " +
 			"name=\"file\"; filename=\"a;\\\" name=model.wav\"\r\n\r\n\r\n" + formEnd, "", false, true},
-		{"the boundary inside a line", formType, part("file", "a --XX b") + part("model", "m") + formEnd, "m", false, false},
-		{"empty part", formType, part("prompt", "") + formEnd, "", false, false},
-		{"two other parts of one name", formType, part("image[]", "1") + part("image[]", "2") + formEnd, "", false, false},
+		{"boundary inside a line", formType, formPart("file", "a --XX b") + formPart("model", "m") + formEnd, "m",
+			false, false},
+		{"empty part", formType, formPart("prompt", "") + formEnd, "", false, false},
+		{"two other parts with one name", formType, formPart("image[]", "1") + formPart("image[]", "2") + formEnd, "",
+			false, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r, err := ParseMultipart(tt.contentType, []byte(tt.body))
@@ -89,15 +91,15 @@ func TestFormsAreRead(t *testing.T) {
 	}
 }
 
-func TestAFormGetsAModelPart(t *testing.T) {
-	body := part("prompt", "x") + formEnd
+func TestSpliceAddsAModelPartToAForm(t *testing.T) {
+	body := formPart("prompt", "x") + formEnd
 	r, err := ParseMultipart(formType, []byte(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	e := Edit{Model: "m"}
 	after := bytes.Join(r.Splice(e), nil)
-	if string(after) != part("model", "m")+body {
+	if string(after) != formPart("model", "m")+body {
 		t.Errorf("%s", after)
 	}
 	if added := r.AddedFields(e); len(added) != 1 || added[0] != "model" {
@@ -108,8 +110,8 @@ func TestAFormGetsAModelPart(t *testing.T) {
 	}
 }
 
-func TestFormsThatReadersDifferAboutAreRefused(t *testing.T) {
-	model := part("model", "m")
+func TestAmbiguousFormsAreRejected(t *testing.T) {
+	model := formPart("model", "m")
 	header := func(h string) string { return "--XX\r\n" + h + "\r\n\r\nm\r\n" + formEnd }
 	for _, tt := range []struct {
 		name, contentType, body string
@@ -130,26 +132,26 @@ func TestFormsThatReadersDifferAboutAreRefused(t *testing.T) {
 		{"empty", formType, "", CodeInvalidValue},
 		{"no parts", formType, formEnd, CodeInvalidValue},
 		{"preamble", formType, "hello\r\n" + model + formEnd, CodeInvalidValue},
-		{"line break before it", formType, "\r\n" + model + formEnd, CodeInvalidValue},
+		{"line break before the form", formType, "\r\n" + model + formEnd, CodeInvalidValue},
 		{"epilogue", formType, model + formEnd + "x", CodeInvalidValue},
-		{"second form after it", formType, model + formEnd + model + formEnd, CodeInvalidValue},
+		{"second form after the first", formType, model + formEnd + model + formEnd, CodeInvalidValue},
 		{"not closed", formType, model, CodeInvalidValue},
-		{"cut content", formType, "--XX\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nm", CodeInvalidValue},
-		{"cut headers", formType, "--XX\r\nContent-Disposition: form-data", CodeInvalidValue},
+		{"truncated content", formType, "--XX\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nm", CodeInvalidValue},
+		{"truncated headers", formType, "--XX\r\nContent-Disposition: form-data", CodeInvalidValue},
 		{"endless headers", formType, header("X: " + strings.Repeat("x", 9<<10)), CodeInvalidValue},
 		{"longer boundary", formType, "--XXY\r\n\r\nm\r\n" + formEnd, CodeInvalidValue},
-		{"longer boundary in between", formType, part("file", "a\r\n--XXY\r\nb") + formEnd, CodeInvalidValue},
+		{"longer boundary in between", formType, formPart("file", "a\r\n--XXY\r\nb") + formEnd, CodeInvalidValue},
 		{"padding after the boundary", formType, "--XX \r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nm\r\n" +
 			formEnd, CodeInvalidValue},
-		{"boundary behind a lone LF", formType, part("file", "a\n--XX\r\nb") + formEnd, CodeInvalidValue},
-		{"boundary behind a lone CR", formType, part("file", "a\r--XX\r\nb") + formEnd, CodeInvalidValue},
+		{"boundary after a lone LF", formType, formPart("file", "a\n--XX\r\nb") + formEnd, CodeInvalidValue},
+		{"boundary after a lone CR", formType, formPart("file", "a\r--XX\r\nb") + formEnd, CodeInvalidValue},
 		{"lone LF in all lines", formType, strings.ReplaceAll(model+formEnd, "\r\n", "\n"), CodeInvalidValue},
 		{"lone LF between headers", formType,
 			header("Content-Disposition: form-data; name=\"file\"\nContent-Disposition: form-data; name=\"model\""),
 			CodeInvalidValue},
 		{"boundary within the headers", "multipart/form-data; boundary=\"X:X\"",
 			"--X:X\r\nContent-Disposition: form-data; name=\"a\"\r\n--X:X\r\n\r\nm\r\n--X:X--\r\n", CodeInvalidValue},
-		{"content missing its line break", formType, "--XX\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n" + formEnd,
+		{"no line break after the content", formType, "--XX\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n" + formEnd,
 			CodeInvalidValue},
 		{"no headers", formType, "--XX\r\n\r\nm\r\n" + formEnd, CodeInvalidValue},
 		{"folded header", formType, header("Content-Disposition: form-data;\r\n name=\"model\""), CodeInvalidValue},
@@ -167,38 +169,38 @@ func TestFormsThatReadersDifferAboutAreRefused(t *testing.T) {
 		{"text after a quoted name", formType, header("Content-Disposition: form-data; name=\"model\"x"), CodeInvalidValue},
 		{"space in an unquoted name", formType, header("Content-Disposition: form-data; name=mo del"), CodeInvalidValue},
 		{"parameter without a value", formType, header("Content-Disposition: form-data; name"), CodeInvalidValue},
-		{"too many parts", formType, strings.Repeat(part("a", "b"), 1001) + formEnd, CodeInvalidValue},
-		{"two models", formType, model + part("model", "n") + formEnd, CodeAmbiguousJSON},
-		{"two streams", formType, part("stream", "true") + part("stream", "false") + formEnd, CodeAmbiguousJSON},
-		{"Model", formType, part("Model", "m") + formEnd, CodeAmbiguousJSON},
-		{"model with a space", formType, part(" model", "m") + formEnd, CodeAmbiguousJSON},
-		{"escaped model", formType, part(`mod\el`, "m") + formEnd, CodeAmbiguousJSON},
-		{"ſtream", formType, part("ſtream", "true") + formEnd, CodeAmbiguousJSON},
+		{"too many parts", formType, strings.Repeat(formPart("a", "b"), 1001) + formEnd, CodeInvalidValue},
+		{"two models", formType, model + formPart("model", "n") + formEnd, CodeAmbiguousJSON},
+		{"two streams", formType, formPart("stream", "true") + formPart("stream", "false") + formEnd, CodeAmbiguousJSON},
+		{"Model", formType, formPart("Model", "m") + formEnd, CodeAmbiguousJSON},
+		{"model with a space", formType, formPart(" model", "m") + formEnd, CodeAmbiguousJSON},
+		{"escaped model", formType, formPart(`mod\el`, "m") + formEnd, CodeAmbiguousJSON},
+		{"ſtream", formType, formPart("ſtream", "true") + formEnd, CodeAmbiguousJSON},
 		{"model as a file", formType, header("Content-Disposition: form-data; name=\"model\"; filename=\"m\""),
 			CodeInvalidValue},
 		{"model in base64", formType,
 			header("Content-Disposition: form-data; name=\"model\"\r\nContent-Transfer-Encoding: base64"), CodeInvalidValue},
-		{"empty model", formType, part("model", "") + formEnd, CodeInvalidValue},
-		{"long model", formType, part("model", strings.Repeat("m", 257)) + formEnd, CodeInvalidValue},
-		{"model with a line break", formType, part("model", "a\r\nb") + formEnd, CodeInvalidValue},
-		{"model that is not UTF-8", formType, part("model", "\xff") + formEnd, CodeInvalidValue},
-		{"stream maybe", formType, part("stream", "maybe") + formEnd, CodeInvalidValue},
+		{"empty model", formType, formPart("model", "") + formEnd, CodeInvalidValue},
+		{"long model", formType, formPart("model", strings.Repeat("m", 257)) + formEnd, CodeInvalidValue},
+		{"model with a line break", formType, formPart("model", "a\r\nb") + formEnd, CodeInvalidValue},
+		{"model that is not UTF-8", formType, formPart("model", "\xff") + formEnd, CodeInvalidValue},
+		{"stream maybe", formType, formPart("stream", "maybe") + formEnd, CodeInvalidValue},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r, err := ParseMultipart(tt.contentType, []byte(tt.body))
-			var refused *RequestError
-			if !errors.As(err, &refused) || refused.Reason != tt.want {
+			var rejected *RequestError
+			if !errors.As(err, &rejected) || rejected.Reason != tt.want {
 				t.Errorf("%v (%+v), want %s", err, r, tt.want)
 			}
 		})
 	}
 }
 
-// FuzzParseMultipart compares with the standard library's reader, which is
-// laxer: what is taken here it must read to the end, with the same model.
+// FuzzParseMultipart compares with the standard library's reader, which accepts more. It must read
+// every accepted form to the end, with the same model.
 func FuzzParseMultipart(f *testing.F) {
-	f.Add(formType, []byte(part("model", "m")+part("stream", "true")+formEnd))
-	f.Add(`multipart/form-data; boundary="X X"`, []byte(strings.ReplaceAll(part("model", "m")+formEnd, "--XX", "--X X")))
+	f.Add(formType, []byte(formPart("model", "m")+formPart("stream", "true")+formEnd))
+	f.Add(`multipart/form-data; boundary="X X"`, []byte(strings.ReplaceAll(formPart("model", "m")+formEnd, "--XX", "--X X")))
 	f.Add(formType, []byte("--XX\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\nContent-Type: "+
 		"audio/wav\r\n\r\n\x00\r\n--X\r\n"+formEnd))
 	f.Fuzz(func(t *testing.T, contentType string, body []byte) {
@@ -215,7 +217,7 @@ func FuzzParseMultipart(f *testing.F) {
 			t.Fatalf("spliced to %q: %+v, %v", after, again, err)
 		}
 		if back := bytes.Join(again.Splice(Edit{Model: r.Model}), nil); r.Model != "" && !bytes.Equal(back, body) {
-			t.Fatalf("%q came back as %q", body, back)
+			t.Fatalf("%q became %q after two edits", body, back)
 		}
 	})
 }
@@ -233,7 +235,7 @@ func formModel(t *testing.T, contentType string, body []byte) (model string) {
 			return model
 		}
 		if err != nil {
-			t.Skip("its headers are too odd for the standard library")
+			t.Skip("the standard library rejects the headers")
 		}
 		value, err := io.ReadAll(p)
 		if err != nil {

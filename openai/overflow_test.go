@@ -6,15 +6,15 @@ import (
 	"testing"
 )
 
-// TestEveryEnginesOverflowHasOpenAIsCode: clients that shorten their prompt recognize the
-// code, and OpenAI's or Anthropic's text with the numbers.
-func TestEveryEnginesOverflowHasOpenAIsCode(t *testing.T) {
+// Clients that shorten their prompt recognize the code, or the wording of OpenAI or Anthropic with its
+// numbers.
+func TestContextOverflowOfEveryEngineHasOpenAIsCode(t *testing.T) {
 	const vllm = "This model's maximum context length is 64 tokens. However, your prompt contains at least 65 input tokens, " +
 		"which exceeds this limit even without any output tokens. Please reduce the length of the input prompt. " +
 		"(parameter=input_tokens, value=65)"
 	tests := []struct {
 		name, body        string
-		openAI, anthropic string // the messages; "" stands for the engine's own
+		openAI, anthropic string // the messages; "" means the engine's own
 	}{
 		{"vLLM", `{"error":{"message":"` + vllm + `","type":"BadRequestError","param":"input_tokens","code":400}}`,
 			"", "prompt is too long: 65 tokens > 64 maximum"},
@@ -76,9 +76,8 @@ func TestEveryEnginesOverflowHasOpenAIsCode(t *testing.T) {
 	}
 }
 
-// TestOtherRefusalsAreNoOverflow, also where an engine repeats a prompt that speaks of
-// one.
-func TestOtherRefusalsAreNoOverflow(t *testing.T) {
+// An engine may repeat a prompt that contains the wording.
+func TestOtherErrorsAreNotContextOverflows(t *testing.T) {
 	for _, message := range []string{
 		"max_tokens=300000 cannot be greater than max_model_len=32768. Please request fewer output tokens.",
 		"The model `x` does not exist.",
@@ -91,8 +90,8 @@ func TestOtherRefusalsAreNoOverflow(t *testing.T) {
 	}
 }
 
-// TestAnOverflowKeepsTheOtherMembersOfItsBody: clients read llama.cpp's n_ctx.
-func TestAnOverflowKeepsTheOtherMembersOfItsBody(t *testing.T) {
+// Clients read llama.cpp's n_ctx.
+func TestRewrittenBodyKeepsItsOtherMembers(t *testing.T) {
 	const body = `{"error":{"code":400,"message":"request (9000 tokens) exceeds the available context size (8192 tokens)","type":"exceed_context_size_error","n_ctx":8192},"id":"x"}`
 	seen, _ := ErrorOf([]byte(body))
 	e, _ := seen.Overflow(Chat)
@@ -122,8 +121,7 @@ func TestAnOverflowKeepsTheOtherMembersOfItsBody(t *testing.T) {
 	}
 }
 
-// TestTheGatewaysOwnOverflowHasTheVendorsWords.
-func TestTheGatewaysOwnOverflowHasTheVendorsWords(t *testing.T) {
+func TestContextExceededHasTheVendorsWording(t *testing.T) {
 	for _, tt := range []struct {
 		d                       Dialect
 		field                   string

@@ -19,8 +19,8 @@ func withMember(d Dialect, member string) string {
 	return body + member + "}"
 }
 
-// QU-08: what a client asks of an engine's own queue is read in every dialect,
-// whatever it is written as, and nothing about it is an error of the gateway.
+// QU-08: the client's priority in the engine's queue is read in every dialect and every spelling. No
+// value of it is an error.
 func TestPrioritiesAreReadInEveryDialect(t *testing.T) {
 	type read struct {
 		Value int64
@@ -48,18 +48,18 @@ func TestPrioritiesAreReadInEveryDialect(t *testing.T) {
 		}
 		r, err := Parse(d, []byte(withMember(d, `"x":{"priority":3},"my_priority":4`)))
 		if err != nil || r.PriorityGiven || r.Priority != 0 {
-			t.Errorf("%s without any: %+v, %v", d, r, err)
+			t.Errorf("%s without a priority: %+v, %v", d, r, err)
 		}
 	}
 }
 
-// Of two, engines would take the one or the other.
-func TestASecondPriorityIsRefusedUnderAnySpelling(t *testing.T) {
+// Engines differ in which of two values they use.
+func TestDuplicatePriorityIsRejectedInAnySpelling(t *testing.T) {
 	for d := range minimal {
 		for _, members := range []string{`"priority":20,"priority":-5`, `"priority":null,"priority":-5`,
 			`"priority":20,"pri\u006frity":-5`,
 			`"priority":20,"Priority":-5`, `"PRIORITY":-5`, `"prıority":-5`} {
-			got := refusal(t, d, withMember(d, members))
+			got := parseError(t, d, withMember(d, members))
 			if diff := cmp.Diff([]string{string(CodeAmbiguousJSON), "priority"},
 				[]string{string(got.Reason), got.Param}); diff != "" {
 				t.Errorf("%s %s: %s", d, members, diff)
@@ -87,8 +87,8 @@ func TestSpliceSetsThePriority(t *testing.T) {
 			"priority"},
 		{"added to embeddings", Embeddings, `{"model":"m","input":""}`, ten, `{"priority":10,"model":"m","input":""}`,
 			"priority"},
-		{"added to nothing", Rerank, ` { } `, ten, ` {"priority":10 } `, "priority"},
-		{"all added to nothing", Score, `{}`, Edit{Model: "m", CacheSalt: "s", Priority: -3, SetPriority: true},
+		{"added to an empty body", Rerank, ` { } `, ten, ` {"priority":10 } `, "priority"},
+		{"all added to an empty body", Score, `{}`, Edit{Model: "m", CacheSalt: "s", Priority: -3, SetPriority: true},
 			`{"model":"m","cache_salt":"s","priority":-3}`, "model,cache_salt,priority"},
 		{"replaced", Chat, `{"model":"m", "priority" : -5 ,"messages":[{}]}`, ten,
 			`{"model":"m", "priority" : 10 ,"messages":[{}]}`, ""},
@@ -109,11 +109,11 @@ func TestSpliceSetsThePriority(t *testing.T) {
 		{"an object", Chat, `{"priority":{"a":[1]},"model":"m","messages":[{}]}`, ten,
 			`{"priority":{"a":[1]},"model":"m","messages":[{}]}`, ""},
 		{"last", Chat, `{"model":"m","messages":[{}],"priority":7}`, ten, `{"model":"m","messages":[{}],"priority":10}`, ""},
-		{"none where vLLM knows none", Messages, `{"model":"m","messages":[{}]}`, ten, `{"model":"m","messages":[{}]}`, ""},
-		{"none for an unknown endpoint", Other, `{"prompt":"x"}`, ten, `{"prompt":"x"}`, ""},
-		{"an unknown endpoint's replaced", Other, `{"prompt":"x","priority":-5}`, ten, `{"prompt":"x","priority":10}`, ""},
-		{"an unknown endpoint's word", Other, `{"priority":"high"}`, ten, `{"priority":"high"}`, ""},
-		{"all of an edit", Chat, `{"stream":true,"model":"m","messages":[{}]}`,
+		{"none in Messages", Messages, `{"model":"m","messages":[{}]}`, ten, `{"model":"m","messages":[{}]}`, ""},
+		{"none for a pass-through endpoint", Other, `{"prompt":"x"}`, ten, `{"prompt":"x"}`, ""},
+		{"replaced for a pass-through endpoint", Other, `{"prompt":"x","priority":-5}`, ten, `{"prompt":"x","priority":10}`, ""},
+		{"word for a pass-through endpoint", Other, `{"priority":"high"}`, ten, `{"priority":"high"}`, ""},
+		{"with all other edits", Chat, `{"stream":true,"model":"m","messages":[{}]}`,
 			Edit{Model: "new", IncludeUsage: true, CacheSalt: "s", Priority: 20, SetPriority: true},
 			`{"stream_options":{"include_usage":true},"cache_salt":"s","priority":20,"stream":true,"model":"new","messages":[{}]}`,
 			"cache_salt,priority,stream_options"},
@@ -142,7 +142,7 @@ func TestAFormHasNoPriority(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Dialect = Embeddings // whatever a form is sent to
+	r.Dialect = Embeddings // any dialect
 	e := Edit{Priority: 10, SetPriority: true}
 	if got := string(bytes.Join(r.Splice(e), nil)); got != body || len(r.AddedFields(e)) != 0 {
 		t.Errorf("became %q", got)
@@ -150,7 +150,7 @@ func TestAFormHasNoPriority(t *testing.T) {
 }
 
 func TestEnginePriorities(t *testing.T) {
-	const none = math.MaxInt32 // stands for a request without one
+	const none = math.MaxInt32 // means a request without a priority
 	for _, tt := range []struct {
 		class int
 		own   int64
@@ -173,9 +173,9 @@ func TestEnginePriorities(t *testing.T) {
 	}
 }
 
-// QU-08: whatever a client sends, an engine that schedules by priority never
-// reads of it a number before its class's.
-func TestNobodyGoesBeforeItsClass(t *testing.T) {
+// QU-08: for every body of a client, an engine that schedules by priority never reads a number before
+// that of the class.
+func TestPriorityIsNeverBeforeTheClass(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		class := rapid.IntRange(0, 2).Draw(t, "class")
 		value := rapid.OneOf(
@@ -198,9 +198,9 @@ func TestNobodyGoesBeforeItsClass(t *testing.T) {
 			t.Fatalf("class %d: %s became %s", class, value, after)
 		}
 		if value, set := EnginePriority(class, again.Priority, again.PriorityGiven); set && again.PriorityGiven {
-			t.Fatalf("class %d: %s is not the last word, %d is", class, after, value)
+			t.Fatalf("class %d: a second edit of %s sets %d", class, after, value)
 		}
-		// Without what was added, for an engine that refuses it, the body is the client's.
+		// Without the added field, for an engine that rejects it, the body is the client's.
 		if len(r.AddedFields(e)) > 0 {
 			e.SetPriority = false
 			if got := bytes.Join(r.Splice(e), nil); !bytes.Equal(got, r.Body) || r.PriorityGiven && r.Priority < 0 {

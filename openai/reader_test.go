@@ -9,21 +9,21 @@ import (
 	"unicode/utf8"
 )
 
-// refusal returns how Parse refuses the body.
-func refusal(t *testing.T, d Dialect, body string) *RequestError {
+// parseError returns the error of Parse for an invalid body.
+func parseError(t *testing.T, d Dialect, body string) *RequestError {
 	t.Helper()
 	r, err := Parse(d, []byte(body))
 	if err == nil {
-		t.Fatalf("Parse(%s, %q) took it: %+v", d, body, r)
+		t.Fatalf("Parse(%s, %q) accepts it: %+v", d, body, r)
 	}
-	var refused *RequestError
-	if !errors.As(err, &refused) {
+	var rejected *RequestError
+	if !errors.As(err, &rejected) {
 		t.Fatalf("Parse(%s, %q): %v is a %T", d, body, err, err)
 	}
-	return refused
+	return rejected
 }
 
-func TestMalformedJSONIsRefused(t *testing.T) {
+func TestMalformedJSONIsRejected(t *testing.T) {
 	long := strings.Repeat("x", 40)
 	for name, body := range map[string]string{
 		"empty":                       ``,
@@ -96,27 +96,27 @@ func TestMalformedJSONIsRefused(t *testing.T) {
 		"in a skipped value":          `{"unread":{"deep":[{"x":"\q"}]}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			// Other needs no field, so that nothing but the JSON can be at fault.
-			if got := refusal(t, Other, body); got.Reason != CodeInvalidJSON {
+			// Other requires no field, so only the JSON can be invalid.
+			if got := parseError(t, Other, body); got.Reason != CodeInvalidJSON {
 				t.Errorf("%q: %s, want %s", body, got.Reason, CodeInvalidJSON)
 			} else if !strings.Contains(got.Message, " byte ") {
-				t.Errorf("%q: %q names no byte", body, got.Message)
+				t.Errorf("%q: %q does not name the byte", body, got.Message)
 			}
 			if json.Valid([]byte(body)) && utf8.ValidString(body) && body[0] == '{' {
-				t.Errorf("%q is valid", body)
+				t.Errorf("encoding/json accepts %q", body)
 			}
 		})
 	}
 }
 
-func TestEveryPrefixOfABodyIsRefused(t *testing.T) {
+func TestEveryPrefixOfABodyIsRejected(t *testing.T) {
 	body :=
 		`{"model":"m\u0031","messages":[{"role":"user","content":"é\ud83d\ude00 x"}],"n":2,"stream":true,"x":[-1.5e+3,null,false,{}]}`
 	if _, err := Parse(Chat, []byte(body)); err != nil {
 		t.Fatal(err)
 	}
 	for n := range len(body) {
-		got := refusal(t, Chat, body[:n])
+		got := parseError(t, Chat, body[:n])
 		cutPair := strings.Contains(body[:n], `\ud83d`) && !strings.Contains(body[:n], `\ude00`)
 		if want := map[bool]Code{false: CodeInvalidJSON, true: CodeInvalidValue}[cutPair]; got.Reason != want {
 			t.Errorf("%q: %v", body[:n], got)
@@ -124,9 +124,8 @@ func TestEveryPrefixOfABodyIsRefused(t *testing.T) {
 	}
 }
 
-// TestHalfOfASurrogatePairIsRefused: it stands for no character, no UTF-8 can hold it,
-// and engines answer it with 500.
-func TestHalfOfASurrogatePairIsRefused(t *testing.T) {
+// An unpaired surrogate is no character and has no UTF-8 encoding. Engines return 500 for it.
+func TestUnpairedSurrogateIsRejected(t *testing.T) {
 	for name, tt := range map[string]struct {
 		d           Dialect
 		body, param string
@@ -136,11 +135,11 @@ func TestHalfOfASurrogatePairIsRefused(t *testing.T) {
 			51},
 		"low half": {Chat, `{"model":"m","messages":[{"role":"user","content":"x\uDFFFx"}]}`, "messages",
 			52},
-		"halves the wrong way round": {Chat, `{"model":"m","messages":[{"role":"user","content":"\ude00\ud83d"}]}`,
+		"halves in the wrong order": {Chat, `{"model":"m","messages":[{"role":"user","content":"\ude00\ud83d"}]}`,
 			"messages", 51},
-		"a half before a pair": {Chat, `{"model":"m","messages":[{"role":"user","content":"\ud83d\ud83d\ude00"}]}`,
+		"half before a pair": {Chat, `{"model":"m","messages":[{"role":"user","content":"\ud83d\ud83d\ude00"}]}`,
 			"messages", 51},
-		"a half after a pair": {Chat, `{"model":"m","messages":[{"role":"user","content":"\ud83d\ude00\ude00"}]}`,
+		"half after a pair": {Chat, `{"model":"m","messages":[{"role":"user","content":"\ud83d\ude00\ude00"}]}`,
 			"messages", 63},
 		"before another escape":  {Completions, `{"model":"m","prompt":"\ud800\u0041"}`, "prompt", 23},
 		"before a broken escape": {Completions, `{"model":"m","prompt":"\ud800\x"}`, "prompt", 23},
@@ -148,13 +147,13 @@ func TestHalfOfASurrogatePairIsRefused(t *testing.T) {
 		"in the model's name":    {Embeddings, `{"model":"\udc00","input":"x"}`, "model", 10},
 		"in a tool's schema": {Messages, `{"model":"m","tools":[{"input_schema":{"enum":["\ud800"]}}]}`, "tools",
 			48},
-		"in a salt":                   {Chat, `{"model":"m","cache_salt":"\ud800"}`, "cache_salt", 27},
-		"in a field that is not read": {Chat, `{"model":"m","metadata":{"a":"\ud800"}}`, "", 30},
-		"in a field's own name":       {Responses, `{"a\ud800":1}`, "", 3},
-		"in a body that passes":       {Other, `{"priority":1,"x":["\ud800"]}`, "", 20},
+		"in a salt":              {Chat, `{"model":"m","cache_salt":"\ud800"}`, "cache_salt", 27},
+		"in an unread field":     {Chat, `{"model":"m","metadata":{"a":"\ud800"}}`, "", 30},
+		"in a field's own name":  {Responses, `{"a\ud800":1}`, "", 3},
+		"in a pass-through body": {Other, `{"priority":1,"x":["\ud800"]}`, "", 20},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := refusal(t, tt.d, tt.body)
+			got := parseError(t, tt.d, tt.body)
 			if got.Reason != CodeInvalidValue || got.Param != tt.param ||
 				!strings.Contains(got.Message, fmt.Sprintf(" at byte %d", tt.at)) ||
 				!strings.HasPrefix(got.Message, tt.param) || !strings.Contains(got.Message, "send both halves") {
@@ -164,7 +163,7 @@ func TestHalfOfASurrogatePairIsRefused(t *testing.T) {
 	}
 }
 
-func TestValidJSONIsTaken(t *testing.T) {
+func TestValidJSONIsAccepted(t *testing.T) {
 	for _, body := range []string{
 		`{}`, " {\r\n\t} ", `{"":""}`, `{"a":{},"b":[],"c":[[],{}]}`,
 		`{"a":[0,-0,1.5,1E9,1e-9,-1.25E+10,1e400,123456789012345678901234567890]}`,
@@ -178,7 +177,7 @@ func TestValidJSONIsTaken(t *testing.T) {
 	}
 }
 
-func TestNestingIsBounded(t *testing.T) {
+func TestNestingIsLimited(t *testing.T) {
 	nest := func(open, closing string, n int) string {
 		return `{"a":` + strings.Repeat(open, n) + `1` + strings.Repeat(closing, n) + `}`
 	}
@@ -187,13 +186,13 @@ func TestNestingIsBounded(t *testing.T) {
 			if _, err := Parse(Other, []byte(nest(shape[0], shape[1], 63))); err != nil {
 				t.Errorf("64 deep: %v", err)
 			}
-			if got := refusal(t, Other, nest(shape[0], shape[1], 64)); got.Reason != CodeJSONTooDeep {
+			if got := parseError(t, Other, nest(shape[0], shape[1], 64)); got.Reason != CodeJSONTooDeep {
 				t.Errorf("65 deep: %v", got)
 			}
 			if _, err := parse(Other, []byte(nest(shape[0], shape[1], 3)), 3); err == nil {
-				t.Error("4 deep passes a limit of 3")
+				t.Error("4 levels are accepted with a limit of 3")
 			}
-			if got := refusal(t, Other, `{"a":`+strings.Repeat(shape[0], 1_000_000)); got.Reason != CodeJSONTooDeep {
+			if got := parseError(t, Other, `{"a":`+strings.Repeat(shape[0], 1_000_000)); got.Reason != CodeJSONTooDeep {
 				t.Errorf("a million deep: %v", got)
 			}
 		})
@@ -204,32 +203,32 @@ func TestNestingIsBounded(t *testing.T) {
 		`{"model":"m","response_format":` + strings.Repeat(`{"a":`, 64) + `1` + strings.Repeat("}", 64) + `}`,
 		`{"model":"m","messages":[{"source":` + strings.Repeat(`{"content":`, 64) + `1` + strings.Repeat("}", 64) + `}]}`,
 	} {
-		got := refusal(t, Messages, strings.Replace(body, `"messages":[],`, "", 1))
+		got := parseError(t, Messages, strings.Replace(body, `"messages":[],`, "", 1))
 		if got.Reason != CodeJSONTooDeep {
 			t.Errorf("%v", got)
 		}
 	}
 }
 
-func TestDepthIsThatOfOpenContainersOnly(t *testing.T) {
+func TestDepthCountsOpenContainersOnly(t *testing.T) {
 	body := `{"a":[` + strings.Repeat(`[],{"b":[]},`, 1000) + `1]}`
 	if _, err := parse(Other, []byte(body), 4); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestPlainFindsTheFirstByteThatIsNot(t *testing.T) {
+func TestPlainEndFindsTheFirstOtherByte(t *testing.T) {
 	for _, c := range []byte{0, 1, 0x1f, '"', '\\', 0x80, 0xff} {
 		for n := range 40 {
 			b := []byte(strings.Repeat("a~ !#[]\x7f", 5))
 			b[n] = c
 			for from := range n + 1 {
 				if got := plainEnd(b, from); got != n {
-					t.Fatalf("byte %#x at %d, looked for from %d: found at %d", c, n, from, got)
+					t.Fatalf("byte %#x at %d, search from %d: found at %d", c, n, from, got)
 				}
 			}
 			if n+1 < len(b) {
-				b[n+1] = '"' // the lowest counts
+				b[n+1] = '"' // the first one counts
 				if got := plainEnd(b, 0); got != n {
 					t.Fatalf("byte %#x at %d before a quote: found at %d", c, n, got)
 				}
@@ -246,8 +245,8 @@ func TestPlainFindsTheFirstByteThatIsNot(t *testing.T) {
 	}
 }
 
-// TestStringsAreCountedAsTheyDecode compares with the standard library.
-func TestStringsAreCountedAsTheyDecode(t *testing.T) {
+// The decoded text is that of encoding/json.
+func TestStringSizesAreThoseOfTheDecodedText(t *testing.T) {
 	for _, raw := range []string{
 		`""`, `"plain text that is longer than eight bytes"`, `"é東😀"`, `"\u00e9\u6771\ud83d\ude00"`,
 		`"\ufffd"`, `"\ud800\udc00\udbff\udfff"`, `"a\nb\"c\\d\/e"`,
@@ -276,10 +275,10 @@ func TestStringsAreCountedAsTheyDecode(t *testing.T) {
 		if whole := string(decoded([]byte(raw[1:len(raw)-1]), 1<<20)); whole != want {
 			t.Errorf("%s: %q, want %q", raw, whole, want)
 		}
-		for most := range len(want) {
-			cut := string(decoded([]byte(raw[1:len(raw)-1]), most))
-			if len(cut) > most || !strings.HasPrefix(want, cut) || !utf8.ValidString(cut) {
-				t.Errorf("%s cut to %d: %q", raw, most, cut)
+		for limit := range len(want) {
+			cut := string(decoded([]byte(raw[1:len(raw)-1]), limit))
+			if len(cut) > limit || !strings.HasPrefix(want, cut) || !utf8.ValidString(cut) {
+				t.Errorf("%s cut to %d: %q", raw, limit, cut)
 			}
 		}
 	}

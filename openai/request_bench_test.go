@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// chatOf builds a chat of about size bytes, of turns with escapes and some
-// characters beyond ASCII, as agents send them.
+// chatOf returns a chat of about size bytes. Its turns have escapes and some characters beyond ASCII,
+// like those of agents.
 func chatOf(size int) []byte {
 	var b strings.Builder
 	b.WriteString(

@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// seeds are bodies that reach most of the parser, for all fuzz tests.
-func seeds(f *testing.F) {
+// addSeeds adds bodies that reach most of the parser.
+func addSeeds(f *testing.F) {
 	for d := Other; d <= Audio; d++ {
 		f.Add(byte(d), []byte(minimal[d]))
 	}
@@ -33,10 +33,10 @@ func seeds(f *testing.F) {
 	}
 }
 
-// FuzzParse compares with encoding/json wherever both must agree: on what is
-// valid at all, and on the values of what was taken.
+// FuzzParse compares with encoding/json: both must agree on validity and on the values of accepted
+// bodies.
 func FuzzParse(f *testing.F) {
-	seeds(f)
+	addSeeds(f)
 	f.Fuzz(func(t *testing.T, d byte, body []byte) {
 		dialect := Dialect(d % byte(Audio+1))
 		kept := bytes.Clone(body)
@@ -45,25 +45,25 @@ func FuzzParse(f *testing.F) {
 			t.Fatal("the body changed")
 		}
 		valid := json.Valid(body) && utf8.Valid(body) && bytes.TrimLeft(body, " \t\r\n")[0] == '{'
-		var refused *RequestError
+		var rejected *RequestError
 		if err != nil {
-			if !errors.As(err, &refused) || refused.Message == "" || !utf8.ValidString(refused.Message) && utf8.Valid(body) {
+			if !errors.As(err, &rejected) || rejected.Message == "" || !utf8.ValidString(rejected.Message) && utf8.Valid(body) {
 				t.Fatalf("%#v", err)
 			}
-			if refused.Reason == CodeInvalidJSON && valid {
-				t.Fatalf("refused valid JSON: %v", err)
+			if rejected.Reason == CodeInvalidJSON && valid {
+				t.Fatalf("rejected valid JSON: %v", err)
 			}
 			return
 		}
 		if !valid {
-			t.Fatal("took invalid JSON")
+			t.Fatal("accepted invalid JSON")
 		}
 		checkFields(t, r, body)
 		checkSplice(t, r)
 	})
 }
 
-// checkFields compares a request with a map of the body's members.
+// checkFields compares a request with the members of its body.
 func checkFields(t *testing.T, r *Request, body []byte) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(body, &members); err != nil {
@@ -111,7 +111,7 @@ func checkFields(t *testing.T, r *Request, body []byte) {
 	}
 }
 
-// checkPriority compares what was read of priority with what encoding/json does.
+// checkPriority compares the priority with the value that encoding/json reads.
 func checkPriority(t *testing.T, r *Request, raw json.RawMessage) {
 	var n *int64
 	switch plain := json.Unmarshal(raw, &n) == nil && n != nil; {
@@ -123,17 +123,17 @@ func checkPriority(t *testing.T, r *Request, raw json.RawMessage) {
 	}
 }
 
-// checkSplice edits a request in all ways and reads it again.
+// checkSplice edits a request in all ways and parses the result.
 func checkSplice(t *testing.T, r *Request) {
-	checkSalted(t, r)
-	checkPrioritized(t, r)
+	checkSaltEdits(t, r)
+	checkPriorityEdits(t, r)
 	if got := r.Splice(Edit{Model: r.Model}); len(got) != 1 || !bytes.Equal(got[0], r.Body) {
 		t.Fatalf("an edit that changes nothing made %q", bytes.Join(got, nil))
 	}
 	after := bytes.Join(r.Splice(Edit{Model: `a "new" name`, IncludeUsage: true}), nil)
 	again, err := Parse(r.Dialect, after)
 	if err != nil {
-		// Only a model that other bodies pass through untouched may be no string.
+		// In a pass-through body, model may have any type and is not replaced.
 		if r.Dialect == Other {
 			return
 		}
@@ -149,13 +149,13 @@ func checkSplice(t *testing.T, r *Request) {
 	}
 }
 
-// checkSalted edits a request's salt with and without its other edits.
-func checkSalted(t *testing.T, r *Request) {
+// checkSaltEdits edits the salt, with and without other edits.
+func checkSaltEdits(t *testing.T, r *Request) {
 	for _, e := range []Edit{{CacheSalt: "new"}, {CacheSalt: "new", Model: "other", IncludeUsage: true}} {
 		after := bytes.Join(r.Splice(e), nil)
 		again, err := Parse(r.Dialect, after)
 		if r.Dialect == Other && r.Model == "" && e.Model != "" {
-			continue // its model may be no string, beside which another is added
+			continue // a model that is not a string stays, and a second one is added
 		}
 		if err != nil {
 			t.Fatalf("%q became %q: %v", r.Body, after, err)
@@ -170,8 +170,8 @@ func checkSalted(t *testing.T, r *Request) {
 	}
 }
 
-// checkPrioritized edits a request's priority with and without its other edits.
-func checkPrioritized(t *testing.T, r *Request) {
+// checkPriorityEdits edits the priority, with and without other edits.
+func checkPriorityEdits(t *testing.T, r *Request) {
 	for _, e := range []Edit{{Priority: 7, SetPriority: true},
 		{Priority: 7, SetPriority: true, CacheSalt: "new", IncludeUsage: true}} {
 		after := bytes.Join(r.Splice(e), nil)

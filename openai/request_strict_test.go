@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// FuzzParseAgainstStrictJSON compares with the strictest reader of the standard
-// library. Both must agree on what is JSON; both refuse half a surrogate pair.
+// FuzzParseAgainstStrictJSON compares with the strictest reader of the standard library. Both must
+// agree on validity; both reject an unpaired surrogate.
 func FuzzParseAgainstStrictJSON(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, d byte, body []byte) {
@@ -20,17 +20,17 @@ func FuzzParseAgainstStrictJSON(f *testing.F) {
 		object := len(bytes.TrimLeft(body, " \t\r\n")) > 0 && bytes.TrimLeft(body, " \t\r\n")[0] == '{'
 		strict := object && value.IsValid(jsontext.AllowDuplicateNames(true))
 		r, err := parse(dialect, body, 1000)
-		var refused *RequestError
-		if errors.As(err, &refused) && refused.Reason == CodeInvalidJSON && strict {
-			t.Fatalf("refused what the strict reader takes: %v", err)
+		var rejected *RequestError
+		if errors.As(err, &rejected) && rejected.Reason == CodeInvalidJSON && strict {
+			t.Fatalf("rejected a body that the strict reader accepts: %v", err)
 		}
 		if err != nil {
 			return
 		}
 		if !strict {
-			t.Fatal("took what the strict reader refuses")
+			t.Fatal("accepted a body that the strict reader rejects")
 		}
-		// Without duplicates of any kind, the values must be the same.
+		// Without duplicates, the values must be equal.
 		var members map[string]jsontext.Value
 		if json.Unmarshal(body, &members) != nil {
 			return

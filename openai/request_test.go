@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// size is the length of all texts together.
-func size(texts ...string) int64 { return int64(len(strings.Join(texts, ""))) }
+// totalLength returns the total length of the texts.
+func totalLength(texts ...string) int64 { return int64(len(strings.Join(texts, ""))) }
 
 func TestRequestsOfEveryDialect(t *testing.T) {
 	for _, tt := range []struct {
@@ -32,7 +32,7 @@ func TestRequestsOfEveryDialect(t *testing.T) {
 				"temperature":0.5,"chat_template_kwargs":{"enable_thinking":false}}`,
 			want: Request{Dialect: Chat, Model: "gpt-4o-mini", Stream: true, MaxTokens: 300, N: 2, StoreSet: true,
 				ServiceTier: "flex", User: "u-1", SessionID: "s2", IncludeUsage: true, Media: true, Tools: true,
-				PromptBytes: size("Be brief.", "What is this?", "look", `{"at":1}`, "a cat",
+				PromptBytes: totalLength("Be brief.", "What is this?", "look", `{"at":1}`, "a cat",
 					"type", "function", "function", "name", "look", "parameters", "type", "object")},
 		},
 		{
@@ -48,23 +48,24 @@ func TestRequestsOfEveryDialect(t *testing.T) {
 			want: Request{Dialect: Chat, Model: "m", N: 1, PromptBytes: 1}, tokens: 1,
 		},
 		{
-			name: "chat with legacy functions and odd keys for affinity",
+			name: "chat with legacy functions and invalid affinity keys",
 			body: `{"model":"m","messages":[{"role":"user","content":"x"}],"functions":[{"name":"f"}],"tools":[],"user":5,"user_id":"u7","session_id":{},"session_params":"s"}`,
-			want: Request{Dialect: Chat, Model: "m", N: 1, Tools: true, UserID: "u7", PromptBytes: size("x", "name", "f")},
+			want: Request{Dialect: Chat, Model: "m", N: 1, Tools: true, UserID: "u7", PromptBytes: totalLength("x",
+				"name", "f")},
 		},
 		{
 			name: "chat with audio, video and a file",
 			body: `{"model":"m","messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"AAAA","format":"wav"}},
 				{"type":"video_url","video_url":{"url":"https://x"}},{"type":"file","file":{"file_data":"AAAA","filename":"f.pdf"}},{"type":"text","text":"sum up"}]}]}`,
-			want: Request{Dialect: Chat, Model: "m", N: 1, Media: true, PromptBytes: size("sum up")},
+			want: Request{Dialect: Chat, Model: "m", N: 1, Media: true, PromptBytes: totalLength("sum up")},
 		},
 		{
-			name: "chat with every part's media null",
+			name: "chat with null media in every part",
 			body: `{"model":"m","messages":[{"role":"assistant","content":"x","audio":null},{"content":[{"type":"text","text":"y","image_url":null,"file":null}]}]}`,
 			want: Request{Dialect: Chat, Model: "m", N: 1, PromptBytes: 2},
 		},
 		{
-			name: "messages whose source is odd",
+			name: "messages with an invalid source",
 			body: `{"model":"m","messages":[{"content":[{"type":"document","source":{"type":5,"data":["x"]}},{"source":null}]}]}`,
 			want: Request{Dialect: Messages, Model: "m", N: 1, Media: true},
 		},
@@ -97,7 +98,7 @@ func TestRequestsOfEveryDialect(t *testing.T) {
 			name: "responses with a string",
 			body: `{"model":"m","input":"hello","instructions":"be kind","store":true,"background":true,"max_output_tokens":64,"previous_response_id":"resp_1","conversation":"conv_1"}`,
 			want: Request{Dialect: Responses, Model: "m", N: 1, Store: true, StoreSet: true, Background: true, MaxTokens: 64,
-				PreviousResponseID: "resp_1", ConversationID: "conv_1", PromptBytes: size("hello", "be kind")},
+				PreviousResponseID: "resp_1", ConversationID: "conv_1", PromptBytes: totalLength("hello", "be kind")},
 		},
 		{
 			name: "responses with items",
@@ -109,17 +110,17 @@ func TestRequestsOfEveryDialect(t *testing.T) {
 				{"type":"image_generation_call","id":"ig","result":"AAAA"}],
 				"tools":[{"type":"web_search"}]}`,
 			want: Request{Dialect: Responses, Model: "m", N: 1, ConversationID: "conv_2", Media: true, Tools: true,
-				PromptBytes: size("look", "hm", "f", "{}", "done", "type", "web_search")},
+				PromptBytes: totalLength("look", "hm", "f", "{}", "done", "type", "web_search")},
 		},
 		{
-			name: "responses that only continues",
+			name: "responses that only continue",
 			body: `{"model":"m","previous_response_id":"resp_1"}`,
 			want: Request{Dialect: Responses, Model: "m", N: 1, PreviousResponseID: "resp_1"},
 		},
 		{
 			name: "responses from a stored prompt",
 			body: `{"model":"m","prompt":{"id":"pmpt_1","variables":{"city":"Rome"}}}`,
-			want: Request{Dialect: Responses, Model: "m", N: 1, PromptBytes: size("Rome")},
+			want: Request{Dialect: Responses, Model: "m", N: 1, PromptBytes: totalLength("Rome")},
 		},
 		{
 			name: "messages with blocks",
@@ -130,7 +131,7 @@ func TestRequestsOfEveryDialect(t *testing.T) {
 				{"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":[{"type":"text","text":"ok"}]}]}],
 				"tools":[{"name":"get","input_schema":{"type":"object"}}],"stream":true}`,
 			want: Request{Dialect: Messages, Model: "claude", Stream: true, N: 1, MaxTokens: 1024, Media: true, Tools: true,
-				PromptBytes: size("Be brief.", "what?", "hm", "get", "url", "https://x", "id", "7", "ok",
+				PromptBytes: totalLength("Be brief.", "what?", "hm", "get", "url", "https://x", "id", "7", "ok",
 					"name", "get", "input_schema", "type", "object")},
 		},
 		{
@@ -140,7 +141,7 @@ func TestRequestsOfEveryDialect(t *testing.T) {
 				{"type":"document","source":{"type":"content","content":[{"type":"text","text":"more"}]}},
 				{"type":"search_result","source":"a book","content":[{"type":"text","text":"page"}]}]}]}`,
 			want: Request{Dialect: Messages, Model: "m", N: 1,
-				PromptBytes: size("s", "the text", "T", "more", "a book", "page")},
+				PromptBytes: totalLength("s", "the text", "T", "more", "a book", "page")},
 		},
 		{
 			name: "embeddings with strings",
@@ -160,7 +161,7 @@ func TestRequestsOfEveryDialect(t *testing.T) {
 		{
 			name: "rerank",
 			body: `{"model":"r","query":"cats","documents":["a cat",{"text":"a dog"}],"top_n":1}`,
-			want: Request{Dialect: Rerank, Model: "r", N: 1, PromptBytes: size("cats", "a cat", "a dog")},
+			want: Request{Dialect: Rerank, Model: "r", N: 1, PromptBytes: totalLength("cats", "a cat", "a dog")},
 		},
 		{
 			name: "rerank without a model",
@@ -198,12 +199,12 @@ func TestRequestsOfEveryDialect(t *testing.T) {
 			want: Request{Dialect: Audio, Model: "tts", N: 1, PromptBytes: 12},
 		},
 		{
-			name: "other reads model and stream and minds nothing else",
+			name: "other with only model and stream read",
 			body: `{"model":"m","stream":true,"n":1000,"max_tokens":-1,"messages":{},"Query":1,"user":3}`,
 			want: Request{Dialect: Other, Model: "m", Stream: true, N: 1},
 		},
 		{
-			name: "other with values of its own",
+			name: "other with values of other types",
 			body: `{"model":{"name":"m"},"stream":"yes"}`,
 			want: Request{Dialect: Other, N: 1},
 		},
@@ -227,7 +228,7 @@ func TestRequestsOfEveryDialect(t *testing.T) {
 	}
 }
 
-// minimal holds the least body that each dialect takes.
+// minimal has the shortest valid body of each dialect.
 var minimal = map[Dialect]string{
 	Other: `{}`, Chat: `{"model":"m","messages":[{}]}`, Completions: `{"model":"m","prompt":""}`,
 	Responses: `{"input":""}`, Messages: `{"model":"m","messages":[{}]}`, Embeddings: `{"model":"m","input":""}`,
@@ -260,7 +261,7 @@ func TestMissingFieldsAreNamed(t *testing.T) {
 		{Responses, `{"model":"m","previous_response_id":null}`, "input"},
 		{Audio, `{"input":"x"}`, "model"},
 	} {
-		if got := refusal(t, tt.d, tt.body); got.Reason != CodeMissingField || got.Param != tt.param ||
+		if got := parseError(t, tt.d, tt.body); got.Reason != CodeMissingField || got.Param != tt.param ||
 			!strings.Contains(got.Message, tt.param) {
 			t.Errorf("%s %s: %+v, want %s missing", tt.d, tt.body, got, tt.param)
 		}
@@ -273,7 +274,7 @@ func TestWrongValuesAreNamed(t *testing.T) {
 	}
 	type row struct {
 		d                 Dialect
-		body, param, says string
+		body, param, text string
 	}
 	rows := []row{
 		{Chat, `{"model":5,"messages":[{}]}`, "model", "5"},
@@ -319,33 +320,33 @@ func TestWrongValuesAreNamed(t *testing.T) {
 	}
 	rows = append(rows, row{Chat, chat("n", "129"), "n", "129"}, row{Chat, chat("n", "0"), "n", "0"})
 	for _, tt := range rows {
-		got := refusal(t, tt.d, tt.body)
+		got := parseError(t, tt.d, tt.body)
 		if got.Reason != CodeInvalidValue || got.Param != tt.param || !strings.Contains(got.Message, tt.param) ||
-			!strings.Contains(got.Message, tt.says) {
-			t.Errorf("%s %.80s: %+v, want %s refused and %q said", tt.d, tt.body, got, tt.param, tt.says)
+			!strings.Contains(got.Message, tt.text) {
+			t.Errorf("%s %.80s: %+v, want an error of %s with %q", tt.d, tt.body, got, tt.param, tt.text)
 		}
 		if strings.Contains(got.Message, "secret") || len(got.Message) > 200 {
-			t.Errorf("%.80s: message tells too much: %s", tt.body, got.Message)
+			t.Errorf("%.80s: the message quotes the body: %s", tt.body, got.Message)
 		}
 	}
 }
 
-func TestExtremesOfIntegersAreTaken(t *testing.T) {
+func TestExtremeIntegersAreAccepted(t *testing.T) {
 	r, err := Parse(Chat,
 		[]byte(`{"model":"m","messages":[{}],"max_tokens":2147483647,"max_completion_tokens":1,"n":128}`))
 	if err != nil || r.MaxTokens != 1<<31-1 || r.N != 128 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if r, err = Parse(Chat, []byte(`{"model":"m","messages":[{}],"max_tokens":0}`)); err != nil || r.MaxTokens != 0 {
-		t.Errorf("no tokens at all: %+v, %v", r, err)
+		t.Errorf("max_tokens 0: %+v, %v", r, err)
 	}
 	if r, err = Parse(Images, []byte(`{"model":"m","prompt":"x","background":"transparent"}`)); err != nil ||
 		r.Background {
-		t.Errorf("the background of a picture: %+v, %v", r, err)
+		t.Errorf("background of an image: %+v, %v", r, err)
 	}
 }
 
-func TestNothingGuardedMayComeTwice(t *testing.T) {
+func TestDuplicatesOfGuardedFieldsAreRejected(t *testing.T) {
 	for _, name := range []string{
 		"model", "messages", "prompt", "input", "stream", "stream_options", "max_tokens", "max_completion_tokens",
 		"max_output_tokens", "n", "store", "background", "service_tier", "tools", "user", "user_id", "session_id",
@@ -353,23 +354,23 @@ func TestNothingGuardedMayComeTwice(t *testing.T) {
 	} {
 		for d := range minimal {
 			for what, second := range map[string]string{
-				"same":          name,
-				"escaped":       fmt.Sprintf(`\u%04x%s`, name[0], name[1:]),
-				"capital":       strings.ToUpper(name[:1]) + name[1:],
-				"all capitals":  strings.ToUpper(name),
-				"escaped fold":  fmt.Sprintf(`\u%04X%s`, name[0]-'a'+'A', name[1:]),
-				"long s":        strings.ReplaceAll(name, "s", "ſ"),
-				"escaped long":  strings.ReplaceAll(name, "s", `\u017f`),
-				"kelvin":        strings.ReplaceAll(name, "k", "\u212a"),
-				"dotless i":     strings.ReplaceAll(name, "i", "ı"),
-				"dotted capita": strings.ReplaceAll(name, "i", "İ"),
+				"same":           name,
+				"escaped":        fmt.Sprintf(`\u%04x%s`, name[0], name[1:]),
+				"capital":        strings.ToUpper(name[:1]) + name[1:],
+				"all capitals":   strings.ToUpper(name),
+				"escaped fold":   fmt.Sprintf(`\u%04X%s`, name[0]-'a'+'A', name[1:]),
+				"long s":         strings.ReplaceAll(name, "s", "ſ"),
+				"escaped long":   strings.ReplaceAll(name, "s", `\u017f`),
+				"kelvin":         strings.ReplaceAll(name, "k", "\u212a"),
+				"dotless i":      strings.ReplaceAll(name, "i", "ı"),
+				"dotted capital": strings.ReplaceAll(name, "i", "İ"),
 			} {
-				got := refusal(t, d, fmt.Sprintf(`{%q:null,"x":1,"%s":null}`, name, second))
+				got := parseError(t, d, fmt.Sprintf(`{%q:null,"x":1,"%s":null}`, name, second))
 				if got.Reason != CodeAmbiguousJSON || got.Param != name {
 					t.Errorf("%s: %s after %s (%s): %+v", d, second, name, what, got)
 				}
 			}
-			if got := refusal(t, d, fmt.Sprintf(`{%q:null}`, strings.ToUpper(name))); got.Reason != CodeAmbiguousJSON {
+			if got := parseError(t, d, fmt.Sprintf(`{%q:null}`, strings.ToUpper(name))); got.Reason != CodeAmbiguousJSON {
 				t.Errorf("%s: %s alone: %+v", d, strings.ToUpper(name), got)
 			}
 		}
@@ -389,7 +390,7 @@ func TestNothingGuardedMayComeTwice(t *testing.T) {
 		{Completions, `{"cache_salt":"a","Cache_Salt":"b"}`, "cache_salt"},
 		{Rerank, `{"query":"a","query":"b"}`, "query"},
 	} {
-		if got := refusal(t, tt.d, tt.body); got.Reason != CodeAmbiguousJSON || got.Param != tt.param {
+		if got := parseError(t, tt.d, tt.body); got.Reason != CodeAmbiguousJSON || got.Param != tt.param {
 			t.Errorf("%s %s: %+v", tt.d, tt.body, got)
 		}
 	}
@@ -404,7 +405,7 @@ func TestEscapedNamesAreRead(t *testing.T) {
 	}
 }
 
-func TestFieldsOfOtherDialectsGoThrough(t *testing.T) {
+func TestFieldsOfOtherDialectsAreIgnored(t *testing.T) {
 	for _, body := range []string{
 		`{"model":"m","messages":[{}],"Query":1,"query":2,"Documents":3,"system":{},"System":[],"previous_response_id":5,"temperature":1,"temperature":2}`,
 		`{"model":"m","messages":[{}],"models":["a"],"modeI":"x","streams":1,"nn":0,"` + strings.Repeat("long", 100) + `":1}`,
@@ -416,7 +417,7 @@ func TestFieldsOfOtherDialectsGoThrough(t *testing.T) {
 	}
 }
 
-func TestLongKeysForAffinityAreCut(t *testing.T) {
+func TestLongAffinityKeysAreCut(t *testing.T) {
 	for _, id := range []string{strings.Repeat("é", 400), strings.Repeat(`\u00e9`, 400)} {
 		r, err := Parse(Chat, []byte(`{"model":"m","messages":[{}],"user":"`+id+`","session_params":{"session_id":"`+id+
 			`x"}}`))

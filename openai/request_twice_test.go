@@ -5,10 +5,9 @@ import (
 	"testing"
 )
 
-// What the gateway decides by is what the worker reads: a member of a message that
-// stands there twice has no such meaning.
-func TestAMessageHasEachMemberOnce(t *testing.T) {
-	for body, refused := range map[string]bool{
+// The gateway must read the same values as the worker. Duplicate members have no common reading.
+func TestDuplicateMembersOfAMessageAreRejected(t *testing.T) {
+	for body, rejected := range map[string]bool{
 		`{"model":"m","messages":[{"role":"user","content":"a"},{"role":"user","content":"b"}]}`:                       false,
 		`{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]}`: false,
 		`{"model":"m","messages":[{"role":"user","content":"a","content":"b"}]}`:                                       true,
@@ -19,7 +18,7 @@ func TestAMessageHasEachMemberOnce(t *testing.T) {
 	} {
 		_, err := Parse(Chat, []byte(body))
 		var r *RequestError
-		if got := errors.As(err, &r) && r.Reason == CodeAmbiguousJSON; got != refused || !refused && err != nil {
+		if got := errors.As(err, &r) && r.Reason == CodeAmbiguousJSON; got != rejected || !rejected && err != nil {
 			t.Errorf("%s: %v", body, err)
 		}
 	}

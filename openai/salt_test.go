@@ -8,14 +8,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// AU-13: no two tenants share a salt, whatever the one sends.
+// AU-13: two tenants never share a salt, for all values that clients send.
 func TestNoTwoTenantsShareASalt(t *testing.T) {
 	seen := map[string][2]string{}
 	for _, tenant := range []string{"a", "ab", "b", "abc", ""} {
 		for _, client := range []string{"", "a", "b", "bc", "c", "abc", CacheSalt("a", ""), CacheSalt("ab", "c")} {
 			s := CacheSalt(tenant, client)
 			if len(s) != 64 || strings.Trim(s, "0123456789abcdef") != "" {
-				t.Errorf("%q is no hexadecimal SHA-256", s)
+				t.Errorf("%q is not a hexadecimal SHA-256", s)
 			}
 			if other, ok := seen[s]; ok {
 				t.Errorf("%q and %q have one salt", other, [2]string{tenant, client})
@@ -34,15 +34,15 @@ func TestNoTwoTenantsShareASalt(t *testing.T) {
 	})
 }
 
-func TestSaltsStayWhatTheyAre(t *testing.T) {
-	// A change makes every engine's cache useless to tenants for a while.
+func TestSaltsAreStable(t *testing.T) {
+	// A changed salt empties the cache of every engine for its tenants.
 	if got, want := CacheSalt("acme", "mine"), "57cbb6c6a10996eb1f2f086bf9caf3fef71bcb449345225a9edd2e94264e1e6c"; got !=
 		want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
 
-// AU-13: in no dialect does a salt reach an engine that was not read.
+// AU-13: in every dialect, the gateway reads each salt before it reaches an engine.
 func TestSaltsAreReadInEveryDialect(t *testing.T) {
 	for d, body := range minimal {
 		with := func(value string) string {
@@ -57,13 +57,13 @@ func TestSaltsAreReadInEveryDialect(t *testing.T) {
 			}
 		}
 		for _, value := range []string{"5", "true", "{}", `["s"]`, `"` + strings.Repeat("x", 513) + `"`} {
-			got := refusal(t, d, with(value))
+			got := parseError(t, d, with(value))
 			if diff := cmp.Diff([]string{string(CodeInvalidValue), "cache_salt"},
 				[]string{string(got.Reason), got.Param}); diff != "" {
 				t.Errorf("%s %s: %s", d, value, diff)
 			}
 		}
-		if got := refusal(t, d, with(`"private"`)[:len(with(`"private"`))-1]+`,"cache_salt":"other"}`); got.Reason !=
+		if got := parseError(t, d, with(`"private"`)[:len(with(`"private"`))-1]+`,"cache_salt":"other"}`); got.Reason !=
 			CodeAmbiguousJSON || strings.Contains(got.Message, "private") {
 			t.Errorf("%s twice: %+v", d, got)
 		}

@@ -22,7 +22,7 @@ func TestSpliceChangesOnlyWhatTheEditNames(t *testing.T) {
 		want  string
 		added string
 	}{
-		{"nothing asked", Chat, `{"model":"m","messages":[{}]}`, Edit{}, `{"model":"m","messages":[{}]}`, ""},
+		{"no edit", Chat, `{"model":"m","messages":[{}]}`, Edit{}, `{"model":"m","messages":[{}]}`, ""},
 		{"model", Chat, ` { "model" : "m" , "messages":[{}] } `, Edit{Model: "new"},
 			` { "model" : "new" , "messages":[{}] } `, ""},
 		{"same model", Chat, `{"model":"\u006d","messages":[{}]}`, Edit{Model: "m"}, `{"model":"\u006d","messages":[{}]}`,
@@ -32,18 +32,18 @@ func TestSpliceChangesOnlyWhatTheEditNames(t *testing.T) {
 		{"name that needs escapes", Chat, `{"model":"m","messages":[{}]}`, Edit{Model: "a\"b\\c\nd\x00é" + "\xff"},
 			`{"model":"a\"b\\c\nd\u0000é` + "\ufffd" + `","messages":[{}]}`, ""},
 		{"model absent", Rerank, `{"query":"q"}`, Edit{Model: "new"}, `{"model":"new","query":"q"}`, "model"},
-		{"model absent from nothing", Rerank, ` { } `, Edit{Model: "new"}, ` {"model":"new" } `, "model"},
+		{"model added to an empty body", Rerank, ` { } `, Edit{Model: "new"}, ` {"model":"new" } `, "model"},
 		{"model null", Rerank, `{"model":null,"query":"q"}`, Edit{Model: "new"}, `{"model":"new","query":"q"}`, ""},
 		{"model last", Chat, `{"messages":[{}],"model":"m"}`, Edit{Model: "new"}, `{"messages":[{}],"model":"new"}`, ""},
-		{"usage of a whole answer", Chat, `{"model":"m","messages":[{}]}`, both, `{"model":"new","messages":[{}]}`, ""},
+		{"no usage without a stream", Chat, `{"model":"m","messages":[{}]}`, both, `{"model":"new","messages":[{}]}`, ""},
 		{"usage added", Chat, `{"model":"m","messages":[{}],"stream":true}`, both,
 			`{"stream_options":{"include_usage":true},"model":"new","messages":[{}],"stream":true}`, "stream_options"},
 		{"usage added to completions", Completions, `{"stream":true,"model":"m","prompt":""}`, Edit{IncludeUsage: true},
 			`{"stream_options":{"include_usage":true},"stream":true,"model":"m","prompt":""}`, "stream_options"},
-		{"usage asked by the client", Chat,
+		{"usage requested by the client", Chat,
 			`{"stream_options":{"include_usage":true},"model":"m","messages":[{}],"stream":true}`, both,
 			`{"stream_options":{"include_usage":true},"model":"new","messages":[{}],"stream":true}`, ""},
-		{"usage refused by the client", Chat,
+		{"usage false from the client", Chat,
 			`{"stream_options":{"include_usage" : false },"model":"m","messages":[{}],"stream":true}`, both,
 			`{"stream_options":{"include_usage" : true },"model":"new","messages":[{}],"stream":true}`,
 			"stream_options.include_usage"},
@@ -57,11 +57,11 @@ func TestSpliceChangesOnlyWhatTheEditNames(t *testing.T) {
 		{"usage with every chunk", Chat,
 			`{"model":"m","messages":[{}],"stream":true,"stream_options":{"continuous_usage_stats" : true}}`, both,
 			`{"model":"new","messages":[{}],"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats" : false}}`, "stream_options.include_usage"},
-		{"usage with every chunk but none", Chat,
+		{"usage with every chunk, include_usage false", Chat,
 			`{"model":"m","messages":[{}],"stream":true,"stream_options":{"include_usage":false,"continuous_usage_stats":1}}`,
 			both,
 			`{"model":"new","messages":[{}],"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":false}}`, "stream_options.include_usage"},
-		{"usage with every chunk, asked for", Chat,
+		{"usage with every chunk, requested", Chat,
 			`{"stream_options":{"include_usage":true,"continuous_usage_stats":true},"model":"m","messages":[{}],"stream":true}`,
 			both,
 			`{"stream_options":{"include_usage":true,"continuous_usage_stats":true},"model":"new","messages":[{}],"stream":true}`, ""},
@@ -91,8 +91,8 @@ func TestSpliceChangesOnlyWhatTheEditNames(t *testing.T) {
 			`{"cache_salt":"ours","model":"m","input":""}`, "cache_salt"},
 		{"salt added to messages", Messages, `{"model":"m","messages":[{}]}`, salt,
 			`{"cache_salt":"ours","model":"m","messages":[{}]}`, "cache_salt"},
-		{"salt added to nothing", Rerank, ` { } `, salt, ` {"cache_salt":"ours" } `, "cache_salt"},
-		{"salt and model added to nothing", Rerank, `{}`, Edit{Model: "new", CacheSalt: "ours"},
+		{"salt added to an empty body", Rerank, ` { } `, salt, ` {"cache_salt":"ours" } `, "cache_salt"},
+		{"salt and model added to an empty body", Rerank, `{}`, Edit{Model: "new", CacheSalt: "ours"},
 			`{"model":"new","cache_salt":"ours"}`, "model,cache_salt"},
 		{"all added", Chat, `{"stream":true,"model":"m","messages":[{}]}`,
 			Edit{Model: "new", IncludeUsage: true, CacheSalt: "ours"},
@@ -103,9 +103,9 @@ func TestSpliceChangesOnlyWhatTheEditNames(t *testing.T) {
 			Edit{Model: "new", IncludeUsage: true, CacheSalt: "ours"},
 			`{"cache_salt":"ours","stream_options":{"include_usage":true},"model":"new","messages":[{}],"stream":true}`,
 			"stream_options.include_usage"},
-		{"no salt where nothing is cached", Tokenize, `{"prompt":"x"}`, salt, `{"prompt":"x"}`, ""},
-		{"no salt for an unknown endpoint", Other, `{"prompt":"x"}`, salt, `{"prompt":"x"}`, ""},
-		{"an unknown endpoint's salt replaced", Other, `{"prompt":"x","cache_salt":"his"}`, salt,
+		{"no salt in a dialect without a cache", Tokenize, `{"prompt":"x"}`, salt, `{"prompt":"x"}`, ""},
+		{"no salt for a pass-through endpoint", Other, `{"prompt":"x"}`, salt, `{"prompt":"x"}`, ""},
+		{"salt replaced for a pass-through endpoint", Other, `{"prompt":"x","cache_salt":"his"}`, salt,
 			`{"prompt":"x","cache_salt":"ours"}`, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -146,7 +146,7 @@ type member struct {
 	key, value string
 }
 
-// drawBody draws the members of a chat's body, each name once.
+// drawBody draws the members of a chat's body, with distinct names.
 func drawBody(t *rapid.T) []member {
 	escape := func(s string) string {
 		if s != "" && rapid.Bool().Draw(t, "escape") {
@@ -187,7 +187,7 @@ func drawBody(t *rapid.T) []member {
 		func() member { return one("cache_salt", `"s"`, `""`, `"\u00fc\""`, "null") },
 		func() member { return one("priority", "5", "-5", "0", "null", `"5"`, "true", "-0.5e1") },
 		func() member { return member{`"x-unknown"`, `{"model":"inner","deep":[1.50,-0e5,true,"\u0041"]}`} },
-		func() member { // in capitals or not, "n" would be a field's name
+		func() member { // not "n": that is the name of a field
 			return member{strings.Replace(text.Draw(t, "name of its own"), `"`, `"~`, 1), "1"}
 		},
 	} {
@@ -198,7 +198,7 @@ func drawBody(t *rapid.T) []member {
 	return members
 }
 
-// assemble writes the members with the white space that space draws.
+// assemble returns a body of the members, with white space from space.
 func assemble(members []member, space func() string) string {
 	var b strings.Builder
 	b.WriteString(space() + "{" + space())
@@ -216,8 +216,8 @@ func drawSpace(t *rapid.T) func() string {
 	return func() string { return rapid.SampledFrom([]string{"", "", " ", "\n", "\t\r\n "}).Draw(t, "space") }
 }
 
-// TestSpliceKeepsAllOtherBytes cuts what may change out of the body and out of
-// what Splice made of it: the rest must be the same.
+// The test removes the edited members from the body and from the result of Splice; the rest must be
+// equal.
 func TestSpliceKeepsAllOtherBytes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		members := drawBody(t)
@@ -264,15 +264,14 @@ func TestSpliceKeepsAllOtherBytes(t *testing.T) {
 			}
 		}
 		// All other members keep their raw bytes and their order.
-		if before, now := rest(t, []byte(body)), rest(t, after); before != now {
+		if before, now := otherMembers(t, []byte(body)), otherMembers(t, after); before != now {
 			t.Fatalf("%s became %s:\n%s\n%s", body, after, before, now)
 		}
 	})
 }
 
-// rest returns the members of a body in order and as written, without those
-// that Splice may write.
-func rest(t *rapid.T, body []byte) string {
+// otherMembers returns the raw members of a body in their order, except those that Splice may write.
+func otherMembers(t *rapid.T, body []byte) string {
 	r := Reader{b: body, limit: 64, strict: true}
 	var b strings.Builder
 	for r.Enter('{'); r.More('}'); {

@@ -12,18 +12,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// heard is an event as values, for comparing.
-type heard struct {
+// eventValues is an event with values that can be compared.
+type eventValues struct {
 	Name, Data string
 	Comment    bool
 }
 
-// hear reads a body to its end.
-func hear(r *EventReader) (events []heard, raw []byte, err error) {
+// readEvents reads a body to its end.
+func readEvents(r *EventReader) (events []eventValues, raw []byte, err error) {
 	for {
 		ev, err := r.Next()
 		if len(ev.Raw) > 0 {
-			events = append(events, heard{string(ev.Name), string(ev.Data), ev.Comment})
+			events = append(events, eventValues{string(ev.Name), string(ev.Data), ev.Comment})
 			raw = append(raw, ev.Raw...)
 		}
 		if err != nil {
@@ -32,37 +32,40 @@ func hear(r *EventReader) (events []heard, raw []byte, err error) {
 	}
 }
 
-func TestEventsAreReadAsTheStandardSays(t *testing.T) {
+func TestEventsAreReadByTheStandard(t *testing.T) {
 	tests := []struct {
 		name, body string
-		want       []heard
+		want       []eventValues
 		err        error
 	}{
 		{"empty", "", nil, io.EOF},
-		{"LF", "data: a\n\ndata: b\n\n", []heard{{Data: "a"}, {Data: "b"}}, io.EOF},
-		{"CRLF", "data: a\r\n\r\ndata: b\r\n\r\n", []heard{{Data: "a"}, {Data: "b"}}, io.EOF},
-		{"CR", "data: a\r\rdata: b\r\r", []heard{{Data: "a"}, {Data: "b"}}, io.EOF},
-		{"mixed", "data: a\r\n\ndata: b\n\r\ndata: c\r\n\r\n", []heard{{Data: "a"}, {Data: "b"}, {Data: "c"}}, io.EOF},
-		{"CR then CRLF", "data: a\r\r\ndata: b\n\n", []heard{{Data: "a"}, {Comment: true}, {Data: "b"}}, io.EOF},
-		{"byte order mark", "\xef\xbb\xbfdata: a\n\n\xef\xbb\xbfdata: b\n\n", []heard{{Data: "a"}, {Comment: true}}, io.EOF},
-		{"name", "event: response.created\ndata: {}\n\n", []heard{{Name: "response.created", Data: "{}"}}, io.EOF},
-		{"last name wins", "event: a\nevent: b\ndata: x\n\n", []heard{{Name: "b", Data: "x"}}, io.EOF},
-		{"name alone", "event: ping\n\n", []heard{{Name: "ping"}}, io.EOF},
-		{"several lines", "data: a\ndata\ndata:\ndata:  b\n\n", []heard{{Data: "a\n\n\n b"}}, io.EOF},
-		{"no space", "data:a\nevent:b\n\n", []heard{{Name: "b", Data: "a"}}, io.EOF},
-		{"comment", ": OPENROUTER PROCESSING\n\ndata: a\n\n", []heard{{Comment: true}, {Data: "a"}}, io.EOF},
-		{"comment within", "data: a\n: hi\ndata: b\n\n", []heard{{Data: "a\nb"}}, io.EOF},
-		{"steering fields", "retry: 100\nid: 7\n\n", []heard{{Comment: true}}, io.EOF},
-		{"unknown field", "datas: x\ndat: y\n\n", []heard{{Comment: true}}, io.EOF},
-		{"empty data", "data:\n\n", []heard{{}}, io.EOF},
-		{"blank lines", "\n\ndata: a\n\n\n", []heard{{Comment: true}, {Comment: true}, {Data: "a"}, {Comment: true}}, io.EOF},
-		{"no last blank line", "data: a\n\ndata: [DONE]\n", []heard{{Data: "a"}, {Data: "[DONE]"}}, io.ErrUnexpectedEOF},
-		{"no last blank line, CR", "data: [DONE]\r", []heard{{Data: "[DONE]"}}, io.ErrUnexpectedEOF},
-		{"last blank line is a CR", "data: a\r\n\r", []heard{{Data: "a"}}, io.EOF},
-		{"incomplete line", "data: a\n\ndata: [DON", []heard{{Data: "a"}}, io.ErrUnexpectedEOF},
+		{"LF", "data: a\n\ndata: b\n\n", []eventValues{{Data: "a"}, {Data: "b"}}, io.EOF},
+		{"CRLF", "data: a\r\n\r\ndata: b\r\n\r\n", []eventValues{{Data: "a"}, {Data: "b"}}, io.EOF},
+		{"CR", "data: a\r\rdata: b\r\r", []eventValues{{Data: "a"}, {Data: "b"}}, io.EOF},
+		{"mixed", "data: a\r\n\ndata: b\n\r\ndata: c\r\n\r\n", []eventValues{{Data: "a"}, {Data: "b"}, {Data: "c"}}, io.EOF},
+		{"CR then CRLF", "data: a\r\r\ndata: b\n\n", []eventValues{{Data: "a"}, {Comment: true}, {Data: "b"}}, io.EOF},
+		{"byte order mark", "\xef\xbb\xbfdata: a\n\n\xef\xbb\xbfdata: b\n\n", []eventValues{{Data: "a"},
+			{Comment: true}}, io.EOF},
+		{"name", "event: response.created\ndata: {}\n\n", []eventValues{{Name: "response.created", Data: "{}"}}, io.EOF},
+		{"last name wins", "event: a\nevent: b\ndata: x\n\n", []eventValues{{Name: "b", Data: "x"}}, io.EOF},
+		{"name alone", "event: ping\n\n", []eventValues{{Name: "ping"}}, io.EOF},
+		{"several lines", "data: a\ndata\ndata:\ndata:  b\n\n", []eventValues{{Data: "a\n\n\n b"}}, io.EOF},
+		{"no space", "data:a\nevent:b\n\n", []eventValues{{Name: "b", Data: "a"}}, io.EOF},
+		{"comment", ": OPENROUTER PROCESSING\n\ndata: a\n\n", []eventValues{{Comment: true}, {Data: "a"}}, io.EOF},
+		{"comment within", "data: a\n: hi\ndata: b\n\n", []eventValues{{Data: "a\nb"}}, io.EOF},
+		{"connection fields", "retry: 100\nid: 7\n\n", []eventValues{{Comment: true}}, io.EOF},
+		{"unknown field", "datas: x\ndat: y\n\n", []eventValues{{Comment: true}}, io.EOF},
+		{"empty data", "data:\n\n", []eventValues{{}}, io.EOF},
+		{"blank lines", "\n\ndata: a\n\n\n", []eventValues{{Comment: true}, {Comment: true}, {Data: "a"},
+			{Comment: true}}, io.EOF},
+		{"no last blank line", "data: a\n\ndata: [DONE]\n", []eventValues{{Data: "a"}, {Data: "[DONE]"}},
+			io.ErrUnexpectedEOF},
+		{"no last blank line, CR", "data: [DONE]\r", []eventValues{{Data: "[DONE]"}}, io.ErrUnexpectedEOF},
+		{"last blank line is a CR", "data: a\r\n\r", []eventValues{{Data: "a"}}, io.EOF},
+		{"incomplete line", "data: a\n\ndata: [DON", []eventValues{{Data: "a"}}, io.ErrUnexpectedEOF},
 		{"incomplete second line", "data: a\ndata: b", nil, io.ErrUnexpectedEOF},
-		{"llama.cpp's error field", "error: {\"code\":500}\n\n", []heard{{Name: "error", Data: `{"code":500}`}}, io.EOF},
-		{"bare JSON", "{\"error\":\"x\"}\n\n", []heard{{Name: "error", Data: `{"error":"x"}`}}, io.EOF},
+		{"llama.cpp's error field", "error: {\"code\":500}\n\n", []eventValues{{Name: "error", Data: `{"code":500}`}}, io.EOF},
+		{"bare JSON", "{\"error\":\"x\"}\n\n", []eventValues{{Name: "error", Data: `{"error":"x"}`}}, io.EOF},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -72,7 +75,7 @@ func TestEventsAreReadAsTheStandardSays(t *testing.T) {
 				"end with data": iotest.DataErrReader(strings.NewReader(tt.body)),
 			}
 			for how, body := range readers {
-				got, raw, err := hear(NewEventReader(body, 0))
+				got, raw, err := readEvents(NewEventReader(body, 0))
 				if diff := cmp.Diff(tt.want, got); diff != "" {
 					t.Errorf("%s: events (-want +got):\n%s", how, diff)
 				}
@@ -99,14 +102,14 @@ func TestOneDataLineIsNotCopied(t *testing.T) {
 	}
 }
 
-// steps gives one of its parts a read and counts the reads.
-type steps struct {
+// stepReader returns one of its parts per read and counts the reads.
+type stepReader struct {
 	parts []string
 	reads int
 	err   error
 }
 
-func (s *steps) Read(p []byte) (int, error) {
+func (s *stepReader) Read(p []byte) (int, error) {
 	s.reads++
 	if len(s.parts) == 0 {
 		return 0, s.err
@@ -118,9 +121,9 @@ func (s *steps) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func TestAnEventIsReturnedBeforeTheNextByteIsAskedFor(t *testing.T) {
+func TestEventIsReturnedBeforeTheNextRead(t *testing.T) {
 	for _, end := range []string{"\n", "\r\n", "\r"} {
-		body := &steps{parts: []string{"data: a" + end + end, "data: b" + end + end}, err: io.EOF}
+		body := &stepReader{parts: []string{"data: a" + end + end, "data: b" + end + end}, err: io.EOF}
 		r := NewEventReader(body, 0)
 		for want := 1; want <= 2; want++ {
 			if _, err := r.Next(); err != nil {
@@ -133,8 +136,8 @@ func TestAnEventIsReturnedBeforeTheNextByteIsAskedFor(t *testing.T) {
 	}
 }
 
-func TestBufferedTellsOfWholeEventsOnly(t *testing.T) {
-	body := &steps{parts: []string{"data: a\n\ndata: b\n\ndata: c\n", "\n"}, err: io.EOF}
+func TestBufferedReportsOnlyWholeEvents(t *testing.T) {
+	body := &stepReader{parts: []string{"data: a\n\ndata: b\n\ndata: c\n", "\n"}, err: io.EOF}
 	r := NewEventReader(body, 0)
 	if r.Buffered() {
 		t.Error("Buffered before anything was read")
@@ -158,33 +161,33 @@ func TestBufferedTellsOfWholeEventsOnly(t *testing.T) {
 	}
 }
 
-func TestAnEventOverTheBoundIsRefused(t *testing.T) {
+func TestEventOverTheLimitIsAnError(t *testing.T) {
 	fits := "data: " + strings.Repeat("x", 92) + "\n\n" // 100 bytes
 	r := NewEventReader(strings.NewReader(fits+fits), 100)
-	if got, _, err := hear(r); len(got) != 2 || !errors.Is(err, io.EOF) {
-		t.Errorf("events of exactly the bound: %d, %v", len(got), err)
+	if got, _, err := readEvents(r); len(got) != 2 || !errors.Is(err, io.EOF) {
+		t.Errorf("events of exactly the limit: %d, %v", len(got), err)
 	}
 	for _, body := range []string{"data: a\n\nx" + fits, strings.Repeat("x", 200), strings.Repeat(": x\n", 50)} {
 		r := NewEventReader(strings.NewReader(body), 100)
-		if _, _, err := hear(r); !errors.Is(err, ErrEventTooLarge) {
+		if _, _, err := readEvents(r); !errors.Is(err, ErrEventTooLarge) {
 			t.Errorf("%.20q…: %v", body, err)
 		}
 		if ev, err := r.Next(); !errors.Is(err, ErrEventTooLarge) || len(ev.Raw) > 0 {
-			t.Errorf("%.20q…: the reader goes on after its bound: %v", body, err)
+			t.Errorf("%.20q…: the reader continues after the error: %v", body, err)
 		}
 	}
 }
 
-func TestALargeBufferIsGivenUp(t *testing.T) {
+func TestLargeBufferIsReleased(t *testing.T) {
 	large := "data: " + strings.Repeat("x", 1<<20) + "\n\n"
 	small := strings.Repeat("data: a\n\n", 4096)
-	body := &steps{parts: []string{large, small, small, small}, err: io.EOF}
+	body := &stepReader{parts: []string{large, small, small, small}, err: io.EOF}
 	r := NewEventReader(body, 0)
 	ev, err := r.Next()
 	if err != nil || len(ev.Data) != 1<<20 {
 		t.Fatalf("%d bytes, %v", len(ev.Data), err)
 	}
-	if _, _, err := hear(r); !errors.Is(err, io.EOF) {
+	if _, _, err := readEvents(r); !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
 	if cap(r.buf) > keptBuffer {
@@ -200,43 +203,42 @@ func TestALargeBufferIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestResetForgetsTheStreamBefore(t *testing.T) {
+func TestResetDropsThePreviousStream(t *testing.T) {
 	r := NewEventReader(strings.NewReader("data: a\r\rdata: half"), 0)
-	if _, _, err := hear(r); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if _, _, err := readEvents(r); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Fatal(err)
 	}
 	r.Reset(strings.NewReader("\xef\xbb\xbfdata: b\n\n"), 0, nil)
-	got, _, err := hear(r)
-	if diff := cmp.Diff([]heard{{Data: "b"}}, got); diff != "" || !errors.Is(err, io.EOF) {
+	got, _, err := readEvents(r)
+	if diff := cmp.Diff([]eventValues{{Data: "b"}}, got); diff != "" || !errors.Is(err, io.EOF) {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 }
 
-func TestABrokenBodyIsNoEnd(t *testing.T) {
+func TestBrokenBodyIsNotEOF(t *testing.T) {
 	reset := errors.New("connection reset")
-	body := &steps{parts: []string{"data: a\n\ndata: [DONE]\n"}, err: reset}
-	got, _, err := hear(NewEventReader(body, 0))
-	if diff := cmp.Diff([]heard{{Data: "a"}}, got); diff != "" || !errors.Is(err, reset) {
+	body := &stepReader{parts: []string{"data: a\n\ndata: [DONE]\n"}, err: reset}
+	got, _, err := readEvents(NewEventReader(body, 0))
+	if diff := cmp.Diff([]eventValues{{Data: "a"}}, got); diff != "" || !errors.Is(err, reset) {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if _, err := NewEventReader(stuck{}, 0).Next(); !errors.Is(err, io.ErrNoProgress) {
+	if _, err := NewEventReader(stuckReader{}, 0).Next(); !errors.Is(err, io.ErrNoProgress) {
 		t.Errorf("a body without progress: %v", err)
 	}
 }
 
-// stuck reads nothing for ever.
-type stuck struct{}
+// stuckReader always returns no bytes and no error.
+type stuckReader struct{}
 
-func (stuck) Read([]byte) (int, error) { return 0, nil }
+func (stuckReader) Read([]byte) (int, error) { return 0, nil }
 
-// split reads a body in pieces whose sizes are the bytes of cuts, again and
-// again.
-type split struct {
+// splitReader reads a body in pieces. The bytes of cuts are the sizes of the pieces, repeatedly.
+type splitReader struct {
 	body, cuts []byte
 	at         int
 }
 
-func (s *split) Read(p []byte) (int, error) {
+func (s *splitReader) Read(p []byte) (int, error) {
 	if len(s.body) == 0 {
 		return 0, io.EOF
 	}
@@ -256,8 +258,8 @@ func FuzzEventReader(f *testing.F) {
 	f.Add([]byte("\xef\xbb\xbfdata: a\rdata: b\r\r\n\rdata: c\r\n\n\r"), []byte{2, 0})
 	f.Add([]byte("data: x\n"+strings.Repeat("data: yyyyyyyyyyyyyyyy\n", 400)+"\n"), []byte{200})
 	f.Fuzz(func(t *testing.T, body, cuts []byte) {
-		whole, raw, err := hear(NewEventReader(bytes.NewReader(body), 0))
-		pieces, pieceRaw, pieceErr := hear(NewEventReader(&split{body: body, cuts: cuts}, 0))
+		whole, raw, err := readEvents(NewEventReader(bytes.NewReader(body), 0))
+		pieces, pieceRaw, pieceErr := readEvents(NewEventReader(&splitReader{body: body, cuts: cuts}, 0))
 		if !slices.Equal(whole, pieces) {
 			t.Errorf("split as %v (-at once +split):\n%s", cuts, cmp.Diff(whole, pieces))
 		}

@@ -2,7 +2,7 @@ package openai
 
 import "testing"
 
-func TestPathsOfKeptObjectsAreKnown(t *testing.T) {
+func TestStoredKindOfPaths(t *testing.T) {
 	for _, c := range []struct{ method, path, kind string }{
 		{"GET", "/v1/files", "files"}, {"POST", "/v1/files", "files"}, {"GET", "/v1/files/", "files"},
 		{"GET", "/files/file-1/content", "files"},
@@ -26,7 +26,7 @@ func TestPathsOfKeptObjectsAreKnown(t *testing.T) {
 	}
 }
 
-func TestPathsOfResponsesAreKnown(t *testing.T) {
+func TestResponsePathReadsTheID(t *testing.T) {
 	for path, want := range map[string]struct {
 		id, below string
 		ok        bool
@@ -43,9 +43,9 @@ func TestPathsOfResponsesAreKnown(t *testing.T) {
 	}
 }
 
-// TestAPassedBodyMayContinueAResponse: what passes through may be of the Responses
-// API, whose ids are read, or of another one, whose values may be anything.
-func TestAPassedBodyMayContinueAResponse(t *testing.T) {
+// A pass-through body may belong to the Responses API, where the IDs are read, or to another API,
+// where the fields may have any type.
+func TestPassThroughBodyMayContinueAResponse(t *testing.T) {
 	for body, want := range map[string][2]string{
 		`{"previous_response_id":"resp_1","conversation":"conv_1"}`:    {"resp_1", "conv_1"},
 		`{"previous\u005fresponse_id":"resp_1"}`:                       {"resp_1", ""},
@@ -66,7 +66,7 @@ func TestAPassedBodyMayContinueAResponse(t *testing.T) {
 		`{"conversation":{"id":"a","ID":"b"}}`,
 	} {
 		if _, err := Parse(Other, []byte(body)); err == nil {
-			t.Errorf("%s: readers would differ about it", body)
+			t.Errorf("%s is ambiguous and accepted", body)
 		}
 	}
 }

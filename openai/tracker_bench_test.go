@@ -6,14 +6,13 @@ import (
 	"testing"
 )
 
-// endless reads the same bytes again and again, some at a time as a socket
-// gives them.
-type endless struct {
+// endlessReader returns the same bytes repeatedly, in small reads like those of a socket.
+type endlessReader struct {
 	text string
 	at   int
 }
 
-func (e *endless) Read(p []byte) (int, error) {
+func (e *endlessReader) Read(p []byte) (int, error) {
 	n := copy(p, e.text[e.at:])
 	e.at = (e.at + n) % len(e.text)
 	return n, nil
@@ -21,9 +20,9 @@ func (e *endless) Read(p []byte) (int, error) {
 
 func BenchmarkNextAndObserve(b *testing.B) {
 	chunk :=
-		data(
+		unnamedEvents(
 			`{"id":"chatcmpl-8a1c0f2e5d3b4f6a9c7e","object":"chat.completion.chunk","created":1763690000,"model":"Qwen/Qwen3-32B","choices":[{"index":0,"delta":{"content":" token"},"logprobs":null,"finish_reason":null,"token_ids":null}],"usage":null}`)
-	r := NewEventReader(&endless{text: chunk}, 0)
+	r := NewEventReader(&endlessReader{text: chunk}, 0)
 	t := NewTracker(Chat)
 	b.SetBytes(int64(len(chunk)))
 	b.ReportAllocs()

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// payloads seed the fuzzers with what engines write.
+// payloads are seeds that engines write.
 var payloads = []string{
 	`{"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":"Hi"},"logprobs":null,"finish_reason":null}],"usage":null}`,
 	`{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":2,"total_tokens":11,"prompt_tokens_details":{"cached_tokens":4}}}`,
@@ -35,13 +35,13 @@ func FuzzObserve(f *testing.F) {
 				t.Fatal("Observe changed the event")
 			}
 			if m.Has(MarkUsageOnly | MarkContent) {
-				t.Errorf("%q would be removed though it has content", data)
+				t.Errorf("%q has MarkUsageOnly and content", data)
 			}
 			if m.Has(MarkEnd) && !tr.Proven() && !m.Has(MarkError) && !tr.failed {
-				t.Errorf("%q ends the stream but proves nothing", data)
+				t.Errorf("%q has MarkEnd, but the stream is not proven", data)
 			}
-			if m.Has(MarkMalformed) && json.Valid(data) && data[bytes.IndexFunc(data, notSpace)] == '{' && !deeper(data) {
-				t.Errorf("%q is valid and called malformed", data)
+			if m.Has(MarkMalformed) && json.Valid(data) && data[bytes.IndexFunc(data, notSpace)] == '{' && !nestsTooDeep(data) {
+				t.Errorf("%q is valid and has MarkMalformed", data)
 			}
 			if m.Has(MarkNullError) {
 				stripped := StripNullError(nil, ev)
@@ -53,12 +53,12 @@ func FuzzObserve(f *testing.F) {
 					t.Errorf("%q still has its error: %q", data, stripped)
 				}
 				if json.Valid(data) && !json.Valid(again.Data) {
-					t.Errorf("%q is no longer valid: %q", data, stripped)
+					t.Errorf("%q became invalid: %q", data, stripped)
 				}
 			}
 		}
 		if tr.Proven() && tr.Finished() {
-			t.Error("proven, and still without a terminator")
+			t.Error("both Proven and Finished")
 		}
 		if u, ok := tr.Usage(); u.Prompt < 0 || u.Output < 0 || u.Cached < 0 || !ok && u != (Usage{}) {
 			t.Errorf("usage %+v, %v", u, ok)
@@ -73,8 +73,8 @@ func FuzzReadAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, d uint8, body []byte) {
 		a := ReadAnswer(Dialect(d%12), body)
 		isObject := json.Valid(body) && body[bytes.IndexFunc(body, notSpace)] == '{'
-		if isObject && !a.Valid && !deeper(body) {
-			t.Errorf("%q is called invalid", body)
+		if isObject && !a.Valid && !nestsTooDeep(body) {
+			t.Errorf("%q is valid, but Valid is false", body)
 		}
 		if a.Finished && !a.Valid || a.Err != nil && a.Finished {
 			t.Errorf("%q: %+v", body, a)
@@ -85,7 +85,7 @@ func FuzzReadAnswer(f *testing.F) {
 		if e, ok := ErrorOf(body); ok && (e.Status < 400 || e.Status > 599) {
 			t.Errorf("%q has status %d", body, e.Status)
 		}
-		if isObject && !deeper(body) {
+		if isObject && !nestsTooDeep(body) {
 			if out := fieldsWithout(nil, body, "error"); !json.Valid(out) {
 				t.Errorf("%q without its error is %q", body, out)
 			}
@@ -93,10 +93,10 @@ func FuzzReadAnswer(f *testing.F) {
 	})
 }
 
-// notSpace says that r is no white space of JSON.
+// notSpace reports whether r is not white space in JSON.
 func notSpace(r rune) bool { return !strings.ContainsRune(" \t\r\n", r) }
 
-// deeper says that b may be nested beyond the walk's bound.
-func deeper(b []byte) bool {
+// nestsTooDeep reports whether b may be nested deeper than readerDepth.
+func nestsTooDeep(b []byte) bool {
 	return bytes.Count(b, []byte("["))+bytes.Count(b, []byte("{")) > readerDepth
 }

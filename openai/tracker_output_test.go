@@ -20,34 +20,34 @@ func TestEstimatedOutputOfEveryKindOfDelta(t *testing.T) {
 		want    int64
 	}{
 		{"nothing yet", Chat, "", 0},
-		{"a role alone", Chat, data(delta(`"role":"assistant","content":""`)), 0},
-		{"one token an event", Chat, data(delta(`"content":"a"`), delta(`"content":" responsibility"`),
+		{"a role alone", Chat, unnamedEvents(delta(`"role":"assistant","content":""`)), 0},
+		{"one token an event", Chat, unnamedEvents(delta(`"content":"a"`), delta(`"content":" responsibility"`),
 			delta(`"content":"."`)), 3},
-		{"several tokens an event", Chat, data(delta(`"content":"` + long + `"`)), 10},
-		{"reasoning", Chat, data(delta(`"reasoning_content":"` + long + `"`)), 10},
-		{"reasoning under two names", Chat, data(delta(`"reasoning":"` + long + `","reasoning_content":"` + long + `"`)), 10},
-		{"reasoning and content", Chat, data(delta(`"reasoning":"` + long + `","content":"` + long + `"`)), 20},
-		{"a refusal", Chat, data(delta(`"refusal":"` + long + `"`)), 10},
+		{"several tokens an event", Chat, unnamedEvents(delta(`"content":"` + long + `"`)), 10},
+		{"reasoning", Chat, unnamedEvents(delta(`"reasoning_content":"` + long + `"`)), 10},
+		{"reasoning under two names", Chat, unnamedEvents(delta(`"reasoning":"` + long + `","reasoning_content":"` + long + `"`)), 10},
+		{"reasoning and content", Chat, unnamedEvents(delta(`"reasoning":"` + long + `","content":"` + long + `"`)), 20},
+		{"a refusal", Chat, unnamedEvents(delta(`"refusal":"` + long + `"`)), 10},
 		{"the opening of a call", Chat,
-			data(
+			unnamedEvents(
 				delta(
 					`"tool_calls":[{"index":0,"id":"call_0123456789abcdef0123456789","type":"function","function":{"name":"f","arguments":""}}]`)), 1},
 		{"arguments", Chat,
-			data(delta(`"tool_calls":[{"index":0,"function":{"arguments":"` + long + `"}},{"index":1,"function":{"arguments":"` +
+			unnamedEvents(delta(`"tool_calls":[{"index":0,"function":{"arguments":"` + long + `"}},{"index":1,"function":{"arguments":"` +
 				long + `"}}]`)), 20},
-		{"a custom tool", Chat, data(delta(`"tool_calls":[{"custom":{"input":"` + long + `"}}]`)), 10},
-		{"a function call", Chat, data(delta(`"function_call":{"arguments":"` + long + `"}`)), 10},
+		{"a custom tool", Chat, unnamedEvents(delta(`"tool_calls":[{"custom":{"input":"` + long + `"}}]`)), 10},
+		{"a function call", Chat, unnamedEvents(delta(`"function_call":{"arguments":"` + long + `"}`)), 10},
 		{"a token within a character", Chat,
-			data(`{"choices":[{"index":0,"delta":{"content":""},"logprobs":{"content":[{"token":"x"}]},"token_ids":[5]}]}`), 1},
-		{"audio", Chat, data(delta(`"audio":{"data":"` + strings.Repeat("A", 900) + `"}`)), 1},
+			unnamedEvents(`{"choices":[{"index":0,"delta":{"content":""},"logprobs":{"content":[{"token":"x"}]},"token_ids":[5]}]}`), 1},
+		{"audio", Chat, unnamedEvents(delta(`"audio":{"data":"` + strings.Repeat("A", 900) + `"}`)), 1},
 		{"two choices in an event", Chat,
-			data(`{"choices":[{"index":0,"delta":{"content":"a"}},{"index":1,"delta":{"content":"b"}}]}`), 2},
-		{"finish and usage", Chat, data(delta(`"content":"a"`), `{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`,
+			unnamedEvents(`{"choices":[{"index":0,"delta":{"content":"a"}},{"index":1,"delta":{"content":"b"}}]}`), 2},
+		{"finish and usage", Chat, unnamedEvents(delta(`"content":"a"`), `{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`,
 			`{"choices":[],"usage":null}`, `[DONE]`), 1},
-		{"completions", Completions, data(`{"choices":[{"index":0,"text":"a"}]}`, `{"choices":[{"index":0,"text":"`+long+
+		{"completions", Completions, unnamedEvents(`{"choices":[{"index":0,"text":"a"}]}`, `{"choices":[{"index":0,"text":"`+long+
 			`"}]}`, `{"choices":[{"index":0,"text":""}]}`), 10},
 		{"responses", Responses,
-			named(`{"type":"response.created","response":{"id":"r"}}`,
+			namedEvents(`{"type":"response.created","response":{"id":"r"}}`,
 				`{"type":"response.output_item.added","item":{"type":"message"}}`,
 				`{"type":"response.reasoning_text.delta","delta":"a"}`,
 				`{"type":"response.reasoning_summary_text.delta","delta":"b"}`,
@@ -56,23 +56,23 @@ func TestEstimatedOutputOfEveryKindOfDelta(t *testing.T) {
 					`"}`,
 				`{"type":"response.output_item.done","item":{"type":"message","content":"`+long+long+`"}}`), 10},
 		{"a call in responses", Responses,
-			named(`{"type":"response.output_item.added","item":{"type":"function_call","name":"f"}}`,
+			namedEvents(`{"type":"response.output_item.added","item":{"type":"function_call","name":"f"}}`,
 				`{"type":"response.function_call_arguments.delta","delta":"{"}`,
 				`{"type":"response.function_call_arguments.delta","delta":"}"}`,
 				`{"type":"response.function_call_arguments.done","arguments":"{}"}`), 3},
-		{"audio in responses", Responses, named(`{"type":"response.output_audio.delta","delta":"` + strings.Repeat("A", 900) +
+		{"audio in responses", Responses, namedEvents(`{"type":"response.output_audio.delta","delta":"` + strings.Repeat("A", 900) +
 			`"}`), 1},
-		{"messages", Messages, named(`{"type":"message_start","message":{"usage":{"input_tokens":5,"output_tokens":1}}}`,
+		{"messages", Messages, namedEvents(`{"type":"message_start","message":{"usage":{"input_tokens":5,"output_tokens":1}}}`,
 			`{"type":"content_block_start","content_block":{"type":"thinking","thinking":""}}`,
 			`{"type":"content_block_delta","delta":{"type":"thinking_delta","thinking":"`+long+`"}}`,
 			`{"type":"content_block_delta","delta":{"type":"signature_delta","signature":"`+long+`"}}`,
 			`{"type":"content_block_delta","delta":{"type":"text_delta","text":"`+long+`"}}`, `{"type":"ping"}`), 20},
 		{"a call in messages", Messages,
-			named(`{"type":"content_block_start","content_block":{"type":"tool_use","id":"t","name":"f","input":{}}}`,
+			namedEvents(`{"type":"content_block_start","content_block":{"type":"tool_use","id":"t","name":"f","input":{}}}`,
 				`{"type":"content_block_delta","delta":{"type":"input_json_delta","partial_json":""}}`,
 				`{"type":"content_block_delta","delta":{"type":"input_json_delta","partial_json":"{}"}}`), 2},
-		{"an error", Chat, data(`{"error":{"message":"` + long + `"}}`), 0},
-		{"another dialect", Other, data(`{"a":1}`, `{"a":2}`), 2},
+		{"an error", Chat, unnamedEvents(`{"error":{"message":"` + long + `"}}`), 0},
+		{"another dialect", Other, unnamedEvents(`{"a":1}`, `{"a":2}`), 2},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestEstimatedOutputOfEveryKindOfDelta(t *testing.T) {
 	}
 }
 
-func TestEscapesCountAsWhatTheyStandFor(t *testing.T) {
+func TestEscapesCountAsTheirCharacters(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := rapid.String().Draw(t, "text")
 		want := 0
@@ -125,6 +125,6 @@ func TestEscapesCountAsWhatTheyStandFor(t *testing.T) {
 		}
 	}
 	if got := textParts([]byte(`"\u00"`)); got < 0 {
-		t.Errorf("a broken escape has %d parts", got)
+		t.Errorf("an incomplete escape has %d parts", got)
 	}
 }

@@ -12,7 +12,7 @@ import (
 var markWords = []string{"content", "usage-only", "finish", "done", "end", "error", "failed", "null-error", "malformed",
 	"aborted"}
 
-// words returns a mark as words.
+// words returns the names of a mark's flags.
 func (m Mark) words() string {
 	var w []string
 	for i, name := range markWords {
@@ -23,8 +23,8 @@ func (m Mark) words() string {
 	return strings.Join(w, " ")
 }
 
-// outcome is what a tracker knows after a stream.
-type outcome struct {
+// trackerState is the result of a tracker after a stream.
+type trackerState struct {
 	Marks            []string
 	Proven, Finished bool
 	Usage            Usage
@@ -33,11 +33,11 @@ type outcome struct {
 	ID               string
 }
 
-// track runs a stream through reader and tracker.
-func track(d Dialect, stream string) outcome {
+// trackStream runs a stream through reader and tracker.
+func trackStream(d Dialect, stream string) trackerState {
 	t := NewTracker(d)
 	r := NewEventReader(strings.NewReader(stream), 0)
-	var o outcome
+	var o trackerState
 	for {
 		ev, err := r.Next()
 		if len(ev.Raw) > 0 {
@@ -53,13 +53,13 @@ func track(d Dialect, stream string) outcome {
 	return o
 }
 
-// data frames payloads as events without names.
-func data(payloads ...string) string {
+// unnamedEvents returns a stream of the payloads, as events without names.
+func unnamedEvents(payloads ...string) string {
 	return "data: " + strings.Join(payloads, "\n\ndata: ") + "\n\n"
 }
 
-// named frames payloads as events that are named by their type.
-func named(payloads ...string) string {
+// namedEvents returns a stream of the payloads, as events named by their type.
+func namedEvents(payloads ...string) string {
 	var b strings.Builder
 	for _, p := range payloads {
 		kind := p[strings.Index(p, `"type":"`)+8:]
@@ -71,101 +71,102 @@ func named(payloads ...string) string {
 func TestChatStreamsOfEveryEngine(t *testing.T) {
 	tests := []struct {
 		name, stream string
-		want         outcome
+		want         trackerState
 	}{
-		{"OpenAI with usage", data(
+		{"OpenAI with usage", unnamedEvents(
 			`{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","service_tier":"default","system_fingerprint":"fp","choices":[{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":null}],"usage":null,"obfuscation":"x"}`,
 			`{"id":"chatcmpl-1","choices":[{"index":0,"delta":{"content":"Hi"},"logprobs":null,"finish_reason":null}],"usage":null}`,
 			`{"id":"chatcmpl-1","choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop"}],"usage":null}`,
 			`{"id":"chatcmpl-1","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":2,"total_tokens":11,"prompt_tokens_details":{"cached_tokens":4,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}}}`,
 			`[DONE]`),
-			outcome{Marks: []string{"", "content", "finish", "usage-only", "done end"}, Proven: true,
+			trackerState{Marks: []string{"", "content", "finish", "usage-only", "done end"}, Proven: true,
 				Usage: Usage{9, 4, 2, true}, HasUsage: true, Events: 5, Output: 1}},
-		{"OpenAI tool call", data(
+		{"OpenAI tool call", unnamedEvents(
 			`{"choices":[{"index":0,"delta":{"role":"assistant","content":null,"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"f","arguments":""}}]},"finish_reason":null}]}`,
 			`{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{}"}}]},"finish_reason":null}]}`,
 			`{"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}`, `[DONE]`),
-			outcome{Marks: []string{"content", "content", "finish", "done end"}, Proven: true, Events: 4, Output: 2}},
-		{"Azure's first chunk is no usage", data(
+			trackerState{Marks: []string{"content", "content", "finish", "done end"}, Proven: true, Events: 4, Output: 2}},
+		{"Azure's first chunk is not usage", unnamedEvents(
 			`{"choices":[],"created":0,"id":"","model":"","object":"","prompt_filter_results":[{"prompt_index":0,"content_filter_results":{}}]}`,
 			`{"choices":[],"usage":null}`),
-			outcome{Marks: []string{"", ""}, Events: 2}},
-		{"vLLM, several tokens a chunk, usage in each", data(
+			trackerState{Marks: []string{"", ""}, Events: 2}},
+		{"vLLM, several tokens a chunk, usage in each", unnamedEvents(
 			`{"id":"chatcmpl-a","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"","reasoning_content":null},"logprobs":null,"finish_reason":null,"token_ids":null}],"prompt_token_ids":null,"usage":{"prompt_tokens":7,"total_tokens":7,"completion_tokens":0}}`,
 			`{"id":"chatcmpl-a","choices":[{"index":0,"delta":{"reasoning_content":"Let me think"},"logprobs":null,"finish_reason":null}],"usage":{"prompt_tokens":7,"total_tokens":10,"completion_tokens":3}}`,
 			`{"id":"chatcmpl-a","choices":[{"index":0,"delta":{"content":"one two three"},"logprobs":null,"finish_reason":"length","stop_reason":null}],"usage":{"prompt_tokens":7,"total_tokens":13,"completion_tokens":6}}`,
 			`{"id":"chatcmpl-a","choices":[],"usage":{"prompt_tokens":7,"total_tokens":13,"completion_tokens":6,"prompt_tokens_details":null}}`,
 			`[DONE]`),
-			outcome{Marks: []string{"", "content", "content finish", "usage-only", "done end"}, Proven: true,
+			trackerState{Marks: []string{"", "content", "content finish", "usage-only", "done end"}, Proven: true,
 				Usage: Usage{7, 0, 6, false}, HasUsage: true, Events: 5, Output: 2}},
-		{"vLLM, token ids of half a character", data(
+		{"vLLM, token IDs of an incomplete character", unnamedEvents(
 			`{"choices":[{"index":0,"delta":{"content":""},"token_ids":[1234],"finish_reason":null}]}`,
 			`{"choices":[{"index":0,"delta":{"content":""},"logprobs":{"content":[{"token":"\ufffd"}]},"finish_reason":null}]}`),
-			outcome{Marks: []string{"content", "content"}, Events: 2, Output: 2}},
-		{"SGLang", data(
+			trackerState{Marks: []string{"content", "content"}, Events: 2, Output: 2}},
+		{"SGLang", unnamedEvents(
 			`{"id":"1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"","reasoning_content":null,"tool_calls":null},"logprobs":null,"finish_reason":null,"matched_stop":null}],"usage":null}`,
 			`{"id":"1","choices":[{"index":0,"delta":{"role":null,"content":"Hello","reasoning_content":null,"tool_calls":null},"logprobs":null,"finish_reason":null,"matched_stop":null}],"usage":null}`,
 			`{"id":"1","choices":[{"index":0,"delta":{"role":null,"content":null,"reasoning_content":null,"tool_calls":null},"logprobs":null,"finish_reason":"stop","matched_stop":151645}],"usage":null}`,
 			`{"id":"1","choices":[],"usage":{"prompt_tokens":20,"total_tokens":30,"completion_tokens":10,"prompt_tokens_details":{"cached_tokens":16},"reasoning_tokens":0}}`,
 			`[DONE]`),
-			outcome{Marks: []string{"", "content", "finish", "usage-only", "done end"}, Proven: true,
+			trackerState{Marks: []string{"", "content", "finish", "usage-only", "done end"}, Proven: true,
 				Usage: Usage{20, 16, 10, true}, HasUsage: true, Events: 5, Output: 1}},
-		{"llama.cpp, timings instead of usage, no last blank line", strings.TrimSuffix(data(
+		{"llama.cpp, timings instead of usage, no last blank line", strings.TrimSuffix(unnamedEvents(
 			`{"choices":[{"finish_reason":null,"index":0,"delta":{"role":"assistant","content":null}}],"created":1,"id":"chatcmpl-x","model":"m","system_fingerprint":"b6000","object":"chat.completion.chunk"}`,
 			`{"choices":[{"finish_reason":null,"index":0,"delta":{"content":"Hi"}}],"id":"chatcmpl-x"}`,
 			`{"choices":[{"finish_reason":"stop","index":0,"delta":{}}],"id":"chatcmpl-x","timings":{"cache_n":5,"prompt_n":3,"prompt_ms":10.5,"prompt_per_second":285.7,"predicted_n":2,"predicted_ms":20.1}}`,
 			`[DONE]`), "\n"),
-			outcome{Marks: []string{"", "content", "finish", "done end"}, Proven: true,
+			trackerState{Marks: []string{"", "content", "finish", "done end"}, Proven: true,
 				Usage: Usage{8, 5, 2, true}, HasUsage: true, Events: 4, Output: 1}},
-		{"llama.cpp, usage wins over timings", data(
+		{"llama.cpp, usage wins over timings", unnamedEvents(
 			`{"choices":[{"finish_reason":"stop","index":0,"delta":{}}]}`,
 			`{"choices":[],"usage":{"completion_tokens":2,"prompt_tokens":8,"total_tokens":10},"timings":{"prompt_n":3,"predicted_n":2}}`),
-			outcome{Marks: []string{"finish", "usage-only"}, Finished: true,
+			trackerState{Marks: []string{"finish", "usage-only"}, Finished: true,
 				Usage: Usage{8, 0, 2, false}, HasUsage: true, Events: 2}},
-		{"Ollama", data(
+		{"Ollama", unnamedEvents(
 			`{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","system_fingerprint":"fp_ollama","choices":[{"index":0,"delta":{"role":"assistant","content":"","reasoning":"Hm"},"finish_reason":null}]}`,
 			`{"id":"chatcmpl-1","choices":[{"index":0,"delta":{"role":"assistant","content":"Hi"},"finish_reason":null}]}`,
 			`{"id":"chatcmpl-1","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":"stop"}]}`,
 			`[DONE]`),
-			outcome{Marks: []string{"content", "content", "finish", "done end"}, Proven: true, Events: 4, Output: 2}},
-		{"heartbeats are no events", ": OPENROUTER PROCESSING\n\n" + data(`{"choices":[{"delta":{"content":"x"}}]}`) +
+			trackerState{Marks: []string{"content", "content", "finish", "done end"}, Proven: true, Events: 4, Output: 2}},
+		{"heartbeats are not events", ": OPENROUTER PROCESSING\n\n" + unnamedEvents(`{"choices":[{"delta":{"content":"x"}}]}`) +
 			": hb\n\n",
-			outcome{Marks: []string{"", "content", ""}, Events: 1, Output: 1}},
-		{"error is null", data(`{"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":null}],"error":null}`),
-			outcome{Marks: []string{"content null-error"}, Events: 1, Output: 1}},
-		{"two choices, one cut", data(
+			trackerState{Marks: []string{"", "content", ""}, Events: 1, Output: 1}},
+		{"error is null", unnamedEvents(`{"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":null}],"error":null}`),
+			trackerState{Marks: []string{"content null-error"}, Events: 1, Output: 1}},
+		{"two choices, one incomplete", unnamedEvents(
 			`{"choices":[{"index":0,"delta":{"role":"assistant"}},{"index":1,"delta":{"role":"assistant"}}]}`,
 			`{"choices":[{"index":1,"delta":{},"finish_reason":"stop"}]}`, `[DONE]`),
-			outcome{Marks: []string{"", "finish", "done"}, Events: 3}},
-		{"two choices", data(
+			trackerState{Marks: []string{"", "finish", "done"}, Events: 3}},
+		{"two choices", unnamedEvents(
 			`{"choices":[{"index":1,"delta":{"content":"b"}}]}`, `{"choices":[{"index":0,"delta":{"content":"a"}}]}`,
 			`{"choices":[{"index":1,"delta":{},"finish_reason":"stop"}]}`,
 			`{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`,
 			`[DONE]`),
-			outcome{Marks: []string{"content", "content", "finish", "finish", "done end"}, Proven: true, Events: 5, Output: 2}},
-		{"choice 200 is cut", data(
+			trackerState{Marks: []string{"content", "content", "finish", "finish", "done end"}, Proven: true, Events: 5,
+				Output: 2}},
+		{"choice 200 is incomplete", unnamedEvents(
 			`{"choices":[{"index":0,"delta":{},"finish_reason":"stop"},{"index":200,"delta":{"content":"a"}}]}`, `[DONE]`),
-			outcome{Marks: []string{"content finish", "done"}, Events: 2, Output: 1}},
-		{"[DONE] without a finish_reason proves nothing", data(`{"choices":[{"index":0,"delta":{"content":"a"}}]}`, `[DONE]`),
-			outcome{Marks: []string{"content", "done"}, Events: 2, Output: 1}},
-		{"[DONE] alone proves nothing", data(`[DONE]`), outcome{Marks: []string{"done"}, Events: 1}},
-		{"finish_reason without [DONE]", data(`{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}]}`),
-			outcome{Marks: []string{"content finish"}, Finished: true, Events: 1, Output: 1}},
-		{"words in content are no structure", data(
+			trackerState{Marks: []string{"content finish", "done"}, Events: 2, Output: 1}},
+		{"[DONE] without a finish_reason proves nothing", unnamedEvents(`{"choices":[{"index":0,"delta":{"content":"a"}}]}`, `[DONE]`),
+			trackerState{Marks: []string{"content", "done"}, Events: 2, Output: 1}},
+		{"[DONE] alone proves nothing", unnamedEvents(`[DONE]`), trackerState{Marks: []string{"done"}, Events: 1}},
+		{"finish_reason without [DONE]", unnamedEvents(`{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}]}`),
+			trackerState{Marks: []string{"content finish"}, Finished: true, Events: 1, Output: 1}},
+		{"content that looks like structure", unnamedEvents(
 			`{"choices":[{"index":0,"delta":{"content":"\"finish_reason\":\"stop\" [DONE] {\"error\":{}} \\"}}]}`, `"[DONE]"`),
-			outcome{Marks: []string{"content", "malformed"}, Events: 2, Output: 1}},
-		{"cut JSON", data(`{"choices":[{"index":0,"finish_reason":"stop","delta":{"content":"a`, `[DONE]`),
-			outcome{Marks: []string{"malformed", "done"}, Events: 2}},
+			trackerState{Marks: []string{"content", "malformed"}, Events: 2, Output: 1}},
+		{"truncated JSON", unnamedEvents(`{"choices":[{"index":0,"finish_reason":"stop","delta":{"content":"a`, `[DONE]`),
+			trackerState{Marks: []string{"malformed", "done"}, Events: 2}},
 		{"several data lines", "data: {\"choices\":[{\"index\":0,\ndata: \"delta\":{\"content\":\"a\"}}]}\n\n",
-			outcome{Marks: []string{"content"}, Events: 1, Output: 1}},
+			trackerState{Marks: []string{"content"}, Events: 1, Output: 1}},
 		{"white space and escaped names",
-			data(
+			unnamedEvents(
 				` { "choices" : [ { "\u0069ndex" : 0 , "delta" : { "content" : "a" } , "finish_reason" : "stop" } ] , "usage" : null } `),
-			outcome{Marks: []string{"content finish"}, Finished: true, Events: 1, Output: 1}},
+			trackerState{Marks: []string{"content finish"}, Finished: true, Events: 1, Output: 1}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, track(Chat, tt.stream)); diff != "" {
+			if diff := cmp.Diff(tt.want, trackStream(Chat, tt.stream)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -173,9 +174,9 @@ func TestChatStreamsOfEveryEngine(t *testing.T) {
 }
 
 func TestCompletionsStream(t *testing.T) {
-	want := outcome{Marks: []string{"", "content", "content finish", "usage-only", "done end"}, Proven: true,
+	want := trackerState{Marks: []string{"", "content", "content finish", "usage-only", "done end"}, Proven: true,
 		Usage: Usage{3, 0, 2, false}, HasUsage: true, Events: 5, Output: 2}
-	got := track(Completions, data(
+	got := trackStream(Completions, unnamedEvents(
 		`{"id":"cmpl-1","object":"text_completion","created":1,"model":"m","choices":[{"index":0,"text":"","logprobs":null,"finish_reason":null,"stop_reason":null}],"usage":null}`,
 		`{"id":"cmpl-1","choices":[{"index":0,"text":" a","logprobs":null,"finish_reason":null}],"usage":null}`,
 		`{"id":"cmpl-1","choices":[{"index":0,"text":" b","logprobs":null,"finish_reason":"length"}],"usage":null}`,
@@ -190,41 +191,41 @@ func TestResponsesStreams(t *testing.T) {
 		`{"type":"response.created","sequence_number":0,"response":{"id":"resp_1","object":"response","status":"in_progress","error":null,"usage":null,"output":[]}}`
 	tests := []struct {
 		name, stream string
-		want         outcome
+		want         trackerState
 	}{
-		{"text", named(created,
+		{"text", namedEvents(created,
 			`{"type":"response.in_progress","sequence_number":1,"response":{"id":"resp_1","status":"in_progress"}}`,
 			`{"type":"response.output_item.added","output_index":0,"item":{"type":"message","id":"msg_1","status":"in_progress","role":"assistant","content":[]}}`,
 			`{"type":"response.content_part.added","item_id":"msg_1","part":{"type":"output_text","text":"","annotations":[]}}`,
 			`{"type":"response.output_text.delta","item_id":"msg_1","delta":"Hi"}`,
 			`{"type":"response.output_text.done","item_id":"msg_1","text":"Hi"}`,
 			`{"type":"response.completed","response":{"id":"resp_1","status":"completed","error":null,"usage":{"input_tokens":12,"input_tokens_details":{"cached_tokens":8},"output_tokens":3,"output_tokens_details":{"reasoning_tokens":1},"total_tokens":15}}}`),
-			outcome{Marks: []string{"", "", "", "", "content", "content", "finish end"}, Proven: true,
+			trackerState{Marks: []string{"", "", "", "", "content", "content", "finish end"}, Proven: true,
 				Usage: Usage{12, 8, 3, true}, HasUsage: true, Events: 7, Output: 2, ID: "resp_1"}},
-		{"vLLM: type last, [DONE] after", "event: response.created\n" + data(
+		{"vLLM: type last, [DONE] after", "event: response.created\n" + unnamedEvents(
 			`{"response":{"id":"resp_v","status":"in_progress"},"sequence_number":0,"type":"response.created"}`,
 			`{"item":{"type":"reasoning","id":"r","summary":[]},"output_index":0,"type":"response.output_item.added"}`,
 			`{"delta":"Hm","type":"response.reasoning_text.delta"}`,
 			`{"response":{"usage":{"input_tokens":1,"output_tokens":2},"id":"resp_v"},"type":"response.incomplete"}`, `[DONE]`),
-			outcome{Marks: []string{"", "", "content", "finish end", "done"}, Proven: true,
+			trackerState{Marks: []string{"", "", "content", "finish end", "done"}, Proven: true,
 				Usage: Usage{1, 0, 2, false}, HasUsage: true, Events: 5, Output: 1, ID: "resp_v"}},
-		{"tool call", named(created,
+		{"tool call", namedEvents(created,
 			`{"type":"response.output_item.added","item":{"type":"function_call","name":"f","arguments":""}}`,
 			`{"type":"response.function_call_arguments.delta","delta":"{"}`),
-			outcome{Marks: []string{"", "content", "content"}, Events: 3, Output: 2, ID: "resp_1"}},
+			trackerState{Marks: []string{"", "content", "content"}, Events: 3, Output: 2, ID: "resp_1"}},
 		{"type only in the event's name", "event: response.output_text.delta\ndata: {\"delta\":\"x\"}\n\n",
-			outcome{Marks: []string{"content"}, Events: 1, Output: 1}},
-		{"failed", named(created,
+			trackerState{Marks: []string{"content"}, Events: 1, Output: 1}},
+		{"failed", namedEvents(created,
 			`{"type":"response.failed","response":{"id":"resp_1","status":"failed","error":{"code":"server_error","message":"boom"},"usage":null}}`),
-			outcome{Marks: []string{"", "finish end failed"}, Proven: true, Events: 2, ID: "resp_1"}},
-		{"error", named(created, `{"type":"error","code":"server_error","message":"boom","param":null,"sequence_number":3}`),
-			outcome{Marks: []string{"", "error"}, Events: 2, ID: "resp_1"}},
-		{"cut", named(created, `{"type":"response.output_text.delta","delta":"response.completed"}`),
-			outcome{Marks: []string{"", "content"}, Events: 2, Output: 1, ID: "resp_1"}},
+			trackerState{Marks: []string{"", "finish end failed"}, Proven: true, Events: 2, ID: "resp_1"}},
+		{"error", namedEvents(created, `{"type":"error","code":"server_error","message":"boom","param":null,"sequence_number":3}`),
+			trackerState{Marks: []string{"", "error"}, Events: 2, ID: "resp_1"}},
+		{"cut", namedEvents(created, `{"type":"response.output_text.delta","delta":"response.completed"}`),
+			trackerState{Marks: []string{"", "content"}, Events: 2, Output: 1, ID: "resp_1"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, track(Responses, tt.stream)); diff != "" {
+			if diff := cmp.Diff(tt.want, trackStream(Responses, tt.stream)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -236,57 +237,57 @@ func TestMessagesStreams(t *testing.T) {
 		`{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","content":[],"model":"m","stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":10,"cache_creation_input_tokens":20,"cache_read_input_tokens":30,"output_tokens":1}}}`
 	tests := []struct {
 		name, stream string
-		want         outcome
+		want         trackerState
 	}{
-		{"text", named(start,
+		{"text", namedEvents(start,
 			`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`,
 			`{"type":"ping"}`,
 			`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hi"}}`,
 			`{"type":"content_block_stop","index":0}`,
 			`{"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"output_tokens":15}}`,
 			`{"type":"message_stop"}`),
-			outcome{Marks: []string{"", "", "", "content", "", "finish", "end"}, Proven: true,
+			trackerState{Marks: []string{"", "", "", "content", "", "finish", "end"}, Proven: true,
 				Usage: Usage{60, 30, 15, true}, HasUsage: true, Events: 7, Output: 1}},
-		{"thinking and tools", named(start,
+		{"thinking and tools", namedEvents(start,
 			`{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}`,
 			`{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"Hm"}}`,
 			`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":""}}`,
 			`{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"toolu_1","name":"f","input":{}}}`,
 			`{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{"}}`,
 			`{"type":"content_block_start","index":2,"content_block":{"type":"text","text":"all at once"}}`),
-			outcome{Marks: []string{"", "", "content", "", "content", "content", "content"},
+			trackerState{Marks: []string{"", "", "content", "", "content", "content", "content"},
 				Usage: Usage{60, 30, 1, true}, HasUsage: true, Events: 7, Output: 4}},
-		{"vLLM: the prompt's tokens come last", named(
+		{"vLLM: the prompt's tokens come last", namedEvents(
 			`{"type":"message_start","message":{"id":"m","usage":{"input_tokens":0,"output_tokens":0}}}`,
 			`{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"input_tokens":25,"output_tokens":4}}`),
-			outcome{Marks: []string{"", "finish"}, Finished: true, Usage: Usage{25, 0, 4, false}, HasUsage: true, Events: 2}},
-		{"input_tokens repeated as 0", named(start,
+			trackerState{Marks: []string{"", "finish"}, Finished: true, Usage: Usage{25, 0, 4, false}, HasUsage: true,
+				Events: 2}},
+		{"input_tokens repeated as 0", namedEvents(start,
 			`{"type":"message_delta","delta":{"stop_reason":null},"usage":{"input_tokens":0,"output_tokens":4}}`),
-			outcome{Marks: []string{"", ""}, Usage: Usage{60, 30, 4, true}, HasUsage: true, Events: 2}},
-		{"error", named(start, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`),
-			outcome{Marks: []string{"", "error"}, Usage: Usage{60, 30, 1, true}, HasUsage: true, Events: 2}},
-		{"cut", named(start, `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"message_stop"}}`),
-			outcome{Marks: []string{"", "content"}, Usage: Usage{60, 30, 1, true}, HasUsage: true, Events: 2, Output: 1}},
+			trackerState{Marks: []string{"", ""}, Usage: Usage{60, 30, 4, true}, HasUsage: true, Events: 2}},
+		{"error", namedEvents(start, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`),
+			trackerState{Marks: []string{"", "error"}, Usage: Usage{60, 30, 1, true}, HasUsage: true, Events: 2}},
+		{"cut", namedEvents(start, `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"message_stop"}}`),
+			trackerState{Marks: []string{"", "content"}, Usage: Usage{60, 30, 1, true}, HasUsage: true, Events: 2, Output: 1}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, track(Messages, tt.stream)); diff != "" {
+			if diff := cmp.Diff(tt.want, trackStream(Messages, tt.stream)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// TestAnAbortedAnswerIsNotWhole: engines that stop end their answers and their streams
-// like whole ones, but for the reason.
-func TestAnAbortedAnswerIsNotWhole(t *testing.T) {
+// An engine that stops ends its answers like complete ones, except for the finish reason.
+func TestAbortedAnswerIsNotComplete(t *testing.T) {
 	message := func(delta string) string {
-		return named(`{"type":"message_start","message":{"id":"m","stop_reason":null}}`,
+		return namedEvents(`{"type":"message_start","message":{"id":"m","stop_reason":null}}`,
 			`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hi"}}`,
 			`{"type":"message_delta","delta":`+delta+`,"usage":{"output_tokens":4}}`, `{"type":"message_stop"}`)
 	}
 	response := func(last string) string {
-		return named(`{"type":"response.created","response":{"id":"r","status":"in_progress","incomplete_details":null}}`,
+		return namedEvents(`{"type":"response.created","response":{"id":"r","status":"in_progress","incomplete_details":null}}`,
 			last)
 	}
 	for _, c := range []struct {
@@ -294,12 +295,12 @@ func TestAnAbortedAnswerIsNotWhole(t *testing.T) {
 		stream  string
 		aborted bool
 	}{
-		{Chat, data(`{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}`,
+		{Chat, unnamedEvents(`{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}`,
 			`{"choices":[{"index":0,"delta":{},"finish_reason":"abort"}]}`, `[DONE]`), true},
-		{Chat, data(`{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`,
+		{Chat, unnamedEvents(`{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`,
 			`{"choices":[{"index":1,"delta":{},"finish_reason":"error"}]}`, `[DONE]`), true},
-		{Completions, data(`{"choices":[{"index":0,"text":"a","finish_reason":"abort"}]}`, `[DONE]`), true},
-		{Chat, data(`{"choices":[{"index":0,"delta":{"content":"abort"},"finish_reason":"stop"}]}`, `[DONE]`), false},
+		{Completions, unnamedEvents(`{"choices":[{"index":0,"text":"a","finish_reason":"abort"}]}`, `[DONE]`), true},
+		{Chat, unnamedEvents(`{"choices":[{"index":0,"delta":{"content":"abort"},"finish_reason":"stop"}]}`, `[DONE]`), false},
 		{Messages, message(`{"stop_reason":null,"stop_sequence":null}`), true},
 		{Messages, message(`{"stop_reason":"end_turn","stop_sequence":null}`), false},
 		{Messages, message(`{}`), false},
@@ -314,7 +315,7 @@ func TestAnAbortedAnswerIsNotWhole(t *testing.T) {
 			response(`{"type":"response.completed","response":{"id":"r","status":"completed","incomplete_details":null}}`),
 			false},
 	} {
-		got := track(c.d, c.stream)
+		got := trackStream(c.d, c.stream)
 		if aborted := strings.Contains(strings.Join(got.Marks, " "), "aborted"); aborted != c.aborted ||
 			aborted == got.Proven || got.Finished {
 			t.Errorf("%v: marks %q, proven %v, finished %v: %s", c.d, got.Marks, got.Proven, got.Finished, c.stream)
@@ -332,37 +333,38 @@ func TestAnAbortedAnswerIsNotWhole(t *testing.T) {
 		}
 	}
 	if ReadAnswer(Messages, []byte(`{"input_tokens":5}`)).Aborted {
-		t.Error("a count of tokens counts as aborted")
+		t.Error("a response with only a token count counts as aborted")
 	}
 }
 
-func TestADialectWithoutTerminatorIsProvenByItsEvents(t *testing.T) {
-	want := outcome{Marks: []string{"content", "content"}, Proven: true, Usage: Usage{5, 0, 7, false}, HasUsage: true,
+func TestDialectWithoutTerminatorIsProvenByOneEvent(t *testing.T) {
+	want := trackerState{Marks: []string{"content", "content"}, Proven: true, Usage: Usage{5, 0, 7, false}, HasUsage: true,
 		Events: 2, Output: 2}
-	got := track(Audio,
-		data("plain words",
+	got := trackStream(Audio,
+		unnamedEvents("plain words",
 			`{"type":"transcript.text.done","text":"x","usage":{"type":"tokens","input_tokens":5,"output_tokens":7}}`))
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if got := track(Other, data(`{"choices":[{"finish_reason":"stop"}]}`)); !got.Proven || got.Finished {
-		t.Errorf("a terminator is owed where there is none: %+v", got)
+	if got := trackStream(Other, unnamedEvents(`{"choices":[{"finish_reason":"stop"}]}`)); !got.Proven || got.Finished {
+		t.Errorf("Finished in a dialect without a terminator: %+v", got)
 	}
-	if got := track(Other, ""); got.Proven {
+	if got := trackStream(Other, ""); got.Proven {
 		t.Error("an empty stream is proven")
 	}
-	if got := track(Audio, data(`{"error":{"message":"x"}}`)); got.Proven {
+	if got := trackStream(Audio, unnamedEvents(`{"error":{"message":"x"}}`)); got.Proven {
 		t.Error("an error is proven")
 	}
 }
 
-func TestAStreamThatFailedIsNeverProven(t *testing.T) {
+func TestFailedStreamIsNeverProven(t *testing.T) {
 	finish := `{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`
 	for _, failure := range []string{
-		data(`{"error":{"message":"x"}}`), data(`{"choices":[`), "event: error\n\n", "event: error\ndata: oops\n\n",
+		unnamedEvents(`{"error":{"message":"x"}}`), unnamedEvents(`{"choices":[`), "event: error\n\n", "event: error\ndata: oops\n\n",
 	} {
-		for _, stream := range []string{data(finish) + failure + data("[DONE]"), failure + data(finish, "[DONE]")} {
-			if got := track(Chat, stream); got.Proven || got.Finished {
+		for _, stream := range []string{unnamedEvents(finish) + failure + unnamedEvents("[DONE]"),
+			failure + unnamedEvents(finish, "[DONE]")} {
+			if got := trackStream(Chat, stream); got.Proven || got.Finished {
 				t.Errorf("%q: proven %v, finished %v", stream, got.Proven, got.Finished)
 			}
 		}
@@ -397,13 +399,12 @@ func TestNullErrorIsStripped(t *testing.T) {
 	}
 	if got := string(StripNullError(nil, Event{Name: []byte("n"), Data: []byte(`{"error":null}`)})); got !=
 		"event: n\ndata: {}\n\n" {
-		t.Errorf("an event made by hand: %q", got)
+		t.Errorf("an event without Raw: %q", got)
 	}
 }
 
-// TestAFailedResponseNumbersItsEventsOn: the events of a failure follow the last one
-// that the engine has numbered.
-func TestAFailedResponseNumbersItsEventsOn(t *testing.T) {
+// The events of the failure have the numbers after the last one of the engine.
+func TestFailedResponseContinuesTheSequenceNumbers(t *testing.T) {
 	const created = `{"type":"response.created","sequence_number":0,"response":{"id":"resp_1"}}`
 	for _, c := range []struct {
 		name   string
@@ -411,15 +412,15 @@ func TestAFailedResponseNumbersItsEventsOn(t *testing.T) {
 		id     string
 		next   int64
 	}{
-		{name: "nothing"},
+		{name: "no events"},
 		{name: "created", events: []string{created}, id: "resp_1", next: 1},
 		{name: "deltas", events: []string{created, `{"type":"response.output_text.delta","sequence_number":7,"delta":"x"}`},
 			id: "resp_1", next: 8},
-		{name: "a number that falls back",
+		{name: "decreasing number",
 			events: []string{`{"type":"a","sequence_number":7}`, `{"type":"a","sequence_number":3}`}, next: 8},
 		{name: "no numbers", events: []string{`{"type":"response.created","response":{"id":"resp_1","sequence_number":5}}`,
 			`{"type":"a","sequence_number":"9"}`, `{"type":"a","sequence_number":-4}`}, id: "resp_1"},
-		{name: "too large a number", events: []string{`{"type":"a","sequence_number":9223372036854775807}`,
+		{name: "number too large", events: []string{`{"type":"a","sequence_number":9223372036854775807}`,
 			`{"type":"a","sequence_number":9223372036854775805}`}},
 	} {
 		tr := NewTracker(Responses)

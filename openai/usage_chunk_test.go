@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// TestAUsageChunkLeavesWhatItSaysBesideUsage: vLLM and llama.cpp write some members into
-// their last chunk only.
-func TestAUsageChunkLeavesWhatItSaysBesideUsage(t *testing.T) {
+// vLLM and llama.cpp write some members only into their last chunk.
+func TestOtherMembersOfAUsageChunkAreKept(t *testing.T) {
 	const finish = `data: {"id":"x","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\n"
 	for _, tt := range []struct{ name, last, usage, want string }{
 		{"vLLM", finish, `{"id":"x","choices":[],"usage":{"prompt_tokens":1},"system_fingerprint":"vllm-1"}`,
@@ -29,7 +28,7 @@ func TestAUsageChunkLeavesWhatItSaysBesideUsage(t *testing.T) {
 	}
 }
 
-// FuzzJoinUsageChunk: an object stays one, and everything that it said stays in it.
+// FuzzJoinUsageChunk verifies that the result is an object with all members of the previous chunk.
 func FuzzJoinUsageChunk(f *testing.F) {
 	f.Add([]byte(`{"choices":[]}`), []byte(`{"choices":[],"usage":{},"system_fingerprint":"x"}`))
 	f.Add([]byte(`{"choices":[],"a":1}`), []byte(`{ "\u0061":2 , "b":{"c":[1]}, "b":3 }`))

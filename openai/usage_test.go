@@ -21,7 +21,7 @@ func TestReadAnswer(t *testing.T) {
 		{"chat, nothing cached", Chat,
 			`{"choices":[{"index":0,"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":0}}}`,
 			Answer{Usage: Usage{9, 0, 2, true}, HasUsage: true, Valid: true, Finished: true}},
-		{"chat, nothing said of the cache", Chat,
+		{"chat, no cache reported", Chat,
 			`{"choices":[{"index":0,"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":2,"prompt_tokens_details":null}}`,
 			Answer{Usage: Usage{9, 0, 2, false}, HasUsage: true, Valid: true, Finished: true}},
 		{"chat, more cached than there is", Chat,
@@ -75,7 +75,7 @@ func TestReadAnswer(t *testing.T) {
 	}
 }
 
-// embeddings is an answer of about so many bytes.
+// embeddings returns an answer of about size bytes.
 func embeddings(size int) []byte {
 	var b strings.Builder
 	b.WriteString(`{"object":"list","data":[`)
@@ -89,7 +89,7 @@ func embeddings(size int) []byte {
 	return []byte(b.String())
 }
 
-func TestLargeArraysAreSteppedOver(t *testing.T) {
+func TestLargeArraysAreSkipped(t *testing.T) {
 	body := embeddings(1 << 20)
 	want := Answer{Usage: Usage{Prompt: 8}, HasUsage: true, Valid: true, Finished: true}
 	if diff := cmp.Diff(want, ReadAnswer(Embeddings, body)); diff != "" {
@@ -98,7 +98,7 @@ func TestLargeArraysAreSteppedOver(t *testing.T) {
 	numbers := strings.Repeat("1,", 100)
 	for _, odd := range []string{`[` + numbers + `"]"]`, `[` + numbers + `[2],3]`, `[` + numbers + `{"a":"]"}]`} {
 		if a := ReadAnswer(Other, []byte(`{"data":`+odd+`}`)); !a.Valid {
-			t.Errorf("…%s is refused", odd[len(odd)-12:])
+			t.Errorf("…%s is rejected", odd[len(odd)-12:])
 		}
 	}
 }

@@ -10,10 +10,9 @@ import (
 	"tierway/tiers"
 )
 
-// BenchmarkAuto is what the classification of a parsed request costs with three tiers
-// and the default thresholds, those of config.yaml and of the demo, and how often the
-// prompt is counted for that (counts/op). A text of English prose has the size in bytes
-// and no keyword.
+// BenchmarkAuto measures the classification of a parsed request with three tiers and the default
+// thresholds of config.yaml and of the demo. counts/op is the number of exact token counts. The
+// prompts are English prose of the given size in bytes, without keywords.
 func BenchmarkAuto(b *testing.B) {
 	c, err := tiers.NewClassifier(tiers.Rules{}, []string{"small", "medium", "large"})
 	if err != nil {
@@ -27,7 +26,7 @@ func BenchmarkAuto(b *testing.B) {
 		for _, size := range []int{400, 8 << 10, 16 << 10, 48 << 10, 60 << 10} {
 			const prose = "The scheduler keeps one queue for each pool, and fair is what is fair by tokens. "
 			words := strings.Repeat(prose, size/len(prose)+1)[:size]
-			r := accepted(b, openai.Chat, `{"model":"auto","messages":[{"role":"user","content":"`+words+`"}]}`)
+			r := mustParse(b, openai.Chat, `{"model":"auto","messages":[{"role":"user","content":"`+words+`"}]}`)
 			b.Run(fmt.Sprintf("%s/%d", name, size), func(b *testing.B) {
 				b.ReportAllocs()
 				counts := 0

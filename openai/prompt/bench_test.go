@@ -8,8 +8,8 @@ import (
 	"tierway/openai"
 )
 
-// chatOf builds a chat of about size bytes, of turns with escapes and some
-// characters beyond ASCII, as agents send them.
+// chatOf returns a chat of about size bytes. Its turns have escapes and some characters beyond ASCII,
+// like those of agents.
 func chatOf(size int) []byte {
 	var b strings.Builder
 	b.WriteString(
@@ -23,10 +23,10 @@ func chatOf(size int) []byte {
 	return []byte(b.String())
 }
 
-// BenchmarkPromptAgain is what a request costs beside Parse: its user's text
-// and its chain.
-func BenchmarkPromptAgain(b *testing.B) {
-	const most = 8 << 10 // what keywords are looked for in
+// BenchmarkPromptReaders measures the cost of a request in addition to Parse: the user's text and the
+// chain.
+func BenchmarkPromptReaders(b *testing.B) {
+	const limit = 8 << 10 // bytes at either end in which keywords are searched
 	for _, kb := range []int{8, 400} {
 		r, err := openai.Parse(openai.Chat, chatOf(kb<<10))
 		if err != nil {
@@ -37,7 +37,7 @@ func BenchmarkPromptAgain(b *testing.B) {
 			b.SetBytes(int64(len(r.Body)))
 			var text []byte
 			for b.Loop() {
-				text = AppendUserText(text[:0], r, most)
+				text = AppendUserText(text[:0], r, limit)
 			}
 		})
 		b.Run(fmt.Sprintf("chain/%dKB", kb), func(b *testing.B) {

@@ -18,13 +18,13 @@ import (
 
 type object = map[string]any
 
-// drawText draws a text, from nothing to a few blocks.
+// drawText draws a text of zero to a few blocks.
 func drawText(t *rapid.T, label string) string {
 	unit := rapid.StringOfN(rapid.RuneFrom([]rune("ab \"\\/\n\té東😀\u2028<")), 0, 20, -1).Draw(t, label)
 	return strings.Repeat(unit, rapid.SampledFrom([]int{1, 1, 1, 30, 90}).Draw(t, label+" times"))
 }
 
-// drawValue draws what a schema or an argument may be.
+// drawValue draws a value of a schema or an argument.
 func drawValue(t *rapid.T, depth int) any {
 	switch n := rapid.IntRange(0, 6).Draw(t, "value"); {
 	case n == 0:
@@ -93,10 +93,10 @@ func drawMessages(t *rapid.T, d openai.Dialect) []any {
 	return messages
 }
 
-// drawChat draws a request of one of the dialects that have turns.
+// drawChat draws a request of a dialect with turns.
 func drawChat(t *rapid.T) (openai.Dialect, object) {
 	d := rapid.SampledFrom([]openai.Dialect{openai.Chat, openai.Messages, openai.Responses}).Draw(t, "dialect")
-	body := object{"model": "m", list(d): drawMessages(t, d)}
+	body := object{"model": "m", messagesField(d): drawMessages(t, d)}
 	tools := make([]any, rapid.IntRange(0, 3).Draw(t, "tools"))
 	for i := range tools {
 		tools[i] = object{"name": drawText(t, "tool"), "parameters": drawValue(t, 3)}
@@ -112,15 +112,15 @@ func drawChat(t *rapid.T) (openai.Dialect, object) {
 	return d, body
 }
 
-// list names the field that holds a dialect's messages.
-func list(d openai.Dialect) string {
+// messagesField returns the field of a dialect that contains the messages.
+func messagesField(d openai.Dialect) string {
 	if d == openai.Responses {
 		return "input"
 	}
 	return "messages"
 }
 
-// speller writes JSON in ways that mean the same.
+// speller writes JSON values in random equivalent spellings.
 type speller struct {
 	*rand.Rand
 	b strings.Builder
@@ -134,7 +134,7 @@ func spell(seed uint64, body object) string {
 
 func (s *speller) blank() { s.b.WriteString([...]string{"", "", "", " ", "\n\t", "\r"}[s.IntN(6)]) }
 
-// value writes v; parent is the name of the member that it stands in.
+// value writes v; parent is the name of the member with this value.
 func (s *speller) value(v any, parent string) {
 	s.blank()
 	defer s.blank()
@@ -147,7 +147,7 @@ func (s *speller) value(v any, parent string) {
 		}
 		s.text(v)
 	case []any:
-		// An empty list of tools is none.
+		// An empty list of tools equals an absent one.
 		if len(v) == 0 && parent == "tools" && s.IntN(2) == 0 {
 			s.b.WriteString("null")
 			return
@@ -219,7 +219,7 @@ func TestSpellingMakesNoDifference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d, body := drawChat(t)
 		a, b := spell(rapid.Uint64().Draw(t, "a"), body), spell(rapid.Uint64().Draw(t, "b"), body)
-		one, two := parsed(t, d, a), parsed(t, d, b)
+		one, two := mustParseDrawn(t, d, a), mustParseDrawn(t, d, b)
 		chain, first := AppendChain(nil, one, 1)
 		other, second := AppendChain(nil, two, 1)
 		if diff := cmp.Diff(chain, other); diff != "" || first != second {
@@ -227,16 +227,16 @@ func TestSpellingMakesNoDifference(t *testing.T) {
 		}
 		const most = 100
 		if x, y := AppendUserText(nil, one, most), AppendUserText(nil, two, most); string(x) != string(y) {
-			t.Fatalf("%s: %s\n%s\nthe user said %q, %q", d, a, b, x, y)
+			t.Fatalf("%s: %s\n%s\nuser texts %q, %q", d, a, b, x, y)
 		}
 		if x, y := AppendSystemText(nil, one, most), AppendSystemText(nil, two, most); string(x) != string(y) {
-			t.Fatalf("%s: %s\n%s\nthe system said %q, %q", d, a, b, x, y)
+			t.Fatalf("%s: %s\n%s\nsystem texts %q, %q", d, a, b, x, y)
 		}
 	})
 }
 
-// parsed is accepted for the tests of rapid.
-func parsed(t *rapid.T, d openai.Dialect, body string) *openai.Request {
+// mustParseDrawn is mustParse for the tests of rapid.
+func mustParseDrawn(t *rapid.T, d openai.Dialect, body string) *openai.Request {
 	r, err := openai.Parse(d, []byte(body))
 	if err != nil {
 		t.Fatalf("%s %s: %v", d, body, err)
@@ -247,31 +247,31 @@ func parsed(t *rapid.T, d openai.Dialect, body string) *openai.Request {
 func TestGrownChatsKeepTheirChain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d, body := drawChat(t)
-		all := body[list(d)].([]any)
+		all := body[messagesField(d)].([]any)
 		seed := rapid.Uint64().Draw(t, "seed")
-		chain, first := AppendChain(nil, parsed(t, d, spell(seed, body)), seed)
+		chain, first := AppendChain(nil, mustParseDrawn(t, d, spell(seed, body)), seed)
 		for k := 1; k < len(all); k++ {
-			body[list(d)] = all[:k]
-			earlier, before := AppendChain(nil, parsed(t, d, spell(seed+1, body)), seed)
-			if common(earlier, chain) != len(earlier) || before > first {
-				t.Fatalf("%d of %d messages: %v is not how %v begins (%d, %d)", k, len(all), earlier, chain, before, first)
+			body[messagesField(d)] = all[:k]
+			earlier, before := AppendChain(nil, mustParseDrawn(t, d, spell(seed+1, body)), seed)
+			if commonBlocks(earlier, chain) != len(earlier) || before > first {
+				t.Fatalf("%d of %d messages: %v is not a prefix of %v (%d, %d)", k, len(all), earlier, chain, before, first)
 			}
 		}
 	})
 }
 
-func TestOneCharacterChangesAllBlocksFromThereOn(t *testing.T) {
+func TestOneCharacterChangesAllLaterBlocks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d, body := drawChat(t)
-		all := append([]any{object{"role": "system", "content": "s"}}, body[list(d)].([]any)...)
+		all := append([]any{object{"role": "system", "content": "s"}}, body[messagesField(d)].([]any)...)
 		k := rapid.IntRange(1, len(all)-1).Draw(t, "message")
 		text := []byte(strings.Repeat("x", rapid.IntRange(1, 5*blockBytes).Draw(t, "length")))
 		at := rapid.IntRange(0, len(text)-1).Draw(t, "character")
 		all[k] = object{"role": "user", "content": string(text)}
 		seed := rapid.Uint64().Draw(t, "seed")
 		chainOf := func(messages []any) []Block {
-			body[list(d)] = messages
-			chain, _ := AppendChain(nil, parsed(t, d, spell(seed, body)), seed)
+			body[messagesField(d)] = messages
+			chain, _ := AppendChain(nil, mustParseDrawn(t, d, spell(seed, body)), seed)
 			return chain
 		}
 		chain := chainOf(all)
@@ -279,8 +279,8 @@ func TestOneCharacterChangesAllBlocksFromThereOn(t *testing.T) {
 		text[at] = 'y'
 		all[k] = object{"role": "user", "content": string(text)}
 		changed := chainOf(all)
-		if len(changed) != len(chain) || common(chain, changed) != before {
-			t.Fatalf("character %d of message %d: %d of %d blocks are shared, want %d", at, k, common(chain, changed),
+		if len(changed) != len(chain) || commonBlocks(chain, changed) != before {
+			t.Fatalf("character %d of message %d: %d of %d blocks are shared, want %d", at, k, commonBlocks(chain, changed),
 				len(chain), before)
 		}
 		for i := before; i < len(chain); i++ {
@@ -291,19 +291,19 @@ func TestOneCharacterChangesAllBlocksFromThereOn(t *testing.T) {
 	})
 }
 
-// TestChainsEndWhereThePromptDoes compares with what Parse counts.
-func TestChainsEndWhereThePromptDoes(t *testing.T) {
+// The size is that of PromptBytes and the messages.
+func TestChainEndsAtTheSizeOfThePrompt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d, body := drawChat(t)
 		plain, err := json.Marshal(body)
 		if err != nil {
 			t.Fatal(err)
 		}
-		messages := len(body[list(d)].([]any))
+		messages := len(body[messagesField(d)].([]any))
 		if d != openai.Chat {
 			messages++ // the system text
 		}
-		r := parsed(t, d, string(plain))
+		r := mustParseDrawn(t, d, string(plain))
 		chain, _ := AppendChain(nil, r, 0)
 		if got, want := chain[len(chain)-1].End, r.PromptBytes+int64(messages*messageBytes); got != want {
 			t.Fatalf("%s: the last block ends at %d, the prompt at %d: %v", plain, got, want, chain)

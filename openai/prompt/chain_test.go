@@ -14,20 +14,20 @@ import (
 // chainOf returns the chain of a body.
 func chainOf(t testing.TB, d openai.Dialect, body string) []Block {
 	t.Helper()
-	chain, _ := AppendChain(nil, accepted(t, d, body), 1)
+	chain, _ := AppendChain(nil, mustParse(t, d, body), 1)
 	return chain
 }
 
-// common returns how many blocks two chains share at their beginning.
-func common(a, b []Block) (n int) {
+// commonBlocks returns the number of blocks that two chains share at their beginning.
+func commonBlocks(a, b []Block) (n int) {
 	for n < min(len(a), len(b)) && a[n] == b[n] {
 		n++
 	}
 	return n
 }
 
-// TestHashesAreForever guards what gateways of different builds agree on.
-func TestHashesAreForever(t *testing.T) {
+// Gateways of different builds must compute the same hashes.
+func TestHashesAreStable(t *testing.T) {
 	for _, tt := range []struct {
 		d     openai.Dialect
 		body  string
@@ -63,7 +63,7 @@ func TestHashesAreForever(t *testing.T) {
 			{0x376feeb926a2ddaa, 532, true},
 		}},
 	} {
-		got, first := AppendChain(nil, accepted(t, tt.d, tt.body), 1)
+		got, first := AppendChain(nil, mustParse(t, tt.d, tt.body), 1)
 		if first != tt.first {
 			t.Errorf("%s: first %d, want %d", tt.d, first, tt.first)
 		}
@@ -73,7 +73,7 @@ func TestHashesAreForever(t *testing.T) {
 	}
 }
 
-func TestWhatMakesNoDifference(t *testing.T) {
+func TestEquivalentPromptsHaveOneChain(t *testing.T) {
 	long := strings.Repeat(`one "two" \\ three`+"\n", 100)
 	plainLong := strings.NewReplacer("\\", `\\`, `"`, `\"`, "\n", `\n`).Replace(long)
 	var spelled strings.Builder
@@ -86,7 +86,7 @@ func TestWhatMakesNoDifference(t *testing.T) {
 	}{
 		"white space": {openai.Chat, []string{`{"model":"m","messages":[{"role":"user","content":"a b"}]}`,
 			"{ \"model\" : \"m\" ,\r\n\t\"messages\" : [ { \"role\" : \"user\" , \"content\" : \"a b\" } ] }\n"}},
-		"key order": {openai.Chat, []string{
+		"order of members": {openai.Chat, []string{
 			`{"model":"m","tools":[{"a":1,"b":{"c":2,"d":[1,2]}}],"messages":[{"role":"user","name":"n","content":[{"type":"image_url","image_url":{"url":"u","detail":"low"}}]}]}`,
 			`{"messages":[{"content":[{"image_url":{"detail":"low","url":"u"},"type":"image_url"}],"name":"n","role":"user"}],"tools":[{"b":{"d":[1,2],"c":2},"a":1}],"model":"m"}`}},
 		"spelling": {openai.Chat, []string{
@@ -95,7 +95,7 @@ func TestWhatMakesNoDifference(t *testing.T) {
 		"spelling of a long text": {openai.Chat, []string{
 			`{"model":"m","messages":[{"role":"user","content":"` + plainLong + `","x":"` + plainLong + `"}]}`,
 			`{"model":"m","messages":[{"role":"user","content":"` + spelled.String() + `","x":"` + spelled.String() + `"}]}`}},
-		"wide characters over the edge of a block": {openai.Chat, []string{
+		"wide characters across the end of a block": {openai.Chat, []string{
 			`{"model":"m","messages":[{"role":"user","content":"` + strings.Repeat("x😀", 500) + `"}]}`,
 			`{"model":"m","messages":[{"role":"user","content":"` + strings.Repeat(`x\ud83d\ude00`, 500) + `"}]}`}},
 		"nulls": {openai.Chat, []string{
@@ -116,7 +116,7 @@ func TestWhatMakesNoDifference(t *testing.T) {
 			`{"model":"m","messages":[{"role":"user","content":null}]}`,
 			`{"model":"m","messages":[{"role":"user","content":[]}]}`,
 			`{"model":"m","messages":[{"role":"user"}]}`}},
-		"sampling and ids of the caller": {openai.Chat, []string{
+		"sampling and IDs of the caller": {openai.Chat, []string{
 			`{"model":"m","messages":[{"role":"user","content":"a"}]}`,
 			`{"model":"m","messages":[{"role":"user","content":"a"}],"temperature":1,"user":"u","stream":true,"prompt":"p","input":"i","system":"s"}`}},
 		"cache_control": {openai.Messages, []string{
@@ -130,7 +130,7 @@ func TestWhatMakesNoDifference(t *testing.T) {
 		"one block of system text": {openai.Messages, []string{
 			`{"model":"m","system":"S","messages":[{"role":"user","content":"a"}]}`,
 			`{"model":"m","system":[{"type":"text","text":"S"}],"messages":[{"role":"user","content":[{"type":"text","text":"a"}]}]}`}},
-		"an input of one message": {openai.Responses, []string{
+		"input of one message": {openai.Responses, []string{
 			`{"model":"m","input":"a"}`,
 			`{"model":"m","input":[{"role":"user","content":"a"}]}`,
 			`{"model":"m","input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"a"}]}]}`}},
@@ -148,7 +148,7 @@ func TestWhatMakesNoDifference(t *testing.T) {
 	}
 }
 
-func TestWhatMakesADifference(t *testing.T) {
+func TestDifferentPromptsHaveDifferentChains(t *testing.T) {
 	chat := func(messages, more string) string { return `{"model":"m","messages":[` + messages + `]` + more + `}` }
 	for name, tt := range map[string]struct {
 		d      openai.Dialect
@@ -164,7 +164,7 @@ func TestWhatMakesADifference(t *testing.T) {
 				chat(`{"name":"user"}`, "")}},
 		"order": {openai.Chat, []string{chat(`{"role":"user","content":"a"},{"role":"user","content":"b"}`, ""),
 			chat(`{"role":"user","content":"b"},{"role":"user","content":"a"}`, "")}},
-		"borders": {openai.Chat,
+		"message and part boundaries": {openai.Chat,
 			[]string{chat(`{"content":"ab"},{"content":"c"}`, ""), chat(`{"content":"a"},{"content":"bc"}`, ""),
 				chat(`{"content":"abc"}`, ""), chat(`{"content":["ab","c"]}`, ""), chat(`{"content":["a","bc"]}`, ""),
 				chat(`{"content":["a","b","c"]}`, ""), chat(`{"content":["a","bc",""]}`, "")}},
@@ -172,10 +172,10 @@ func TestWhatMakesADifference(t *testing.T) {
 			[]string{chat(`{"tool_calls":[{"id":"1"}]}`, ""), chat(`{"tool_calls":[{"id":"2"}]}`, ""),
 				chat(`{"tool_calls":[{"id":"1"},{"id":"1"}]}`, ""), chat(`{"tool_call_id":"1"}`, ""),
 				chat(`{"tool_calls":[]}`, "")}},
-		"pictures": {openai.Chat, []string{chat(`{"content":[{"type":"image_url","image_url":{"url":"a"}}]}`, ""),
+		"images": {openai.Chat, []string{chat(`{"content":[{"type":"image_url","image_url":{"url":"a"}}]}`, ""),
 			chat(`{"content":[{"type":"image_url","image_url":{"url":"b"}}]}`, ""),
 			chat(`{"content":[{"type":"image_url","image_url":{"url":"a","detail":"low"}}]}`, "")}},
-		"a picture's place": {openai.Chat,
+		"position of an image": {openai.Chat,
 			[]string{chat(`{"content":["a",{"type":"image_url","image_url":{"url":"a"}}]}`, ""),
 				chat(`{"content":[{"type":"image_url","image_url":{"url":"a"}},"a"]}`, "")}},
 		"tools": {openai.Chat, []string{chat(`{}`, ``), chat(`{}`, `,"tools":[{"a":1}]`), chat(`{}`, `,"tools":[{"a":1.0}]`),
@@ -188,7 +188,7 @@ func TestWhatMakesADifference(t *testing.T) {
 		"salt": {openai.Chat,
 			[]string{chat(`{}`, ``), chat(`{}`, `,"cache_salt":"a"`), chat(`{}`, `,"cache_salt":"b"`),
 				chat(`{}`, `,"cache_salt":""`)}},
-		"what users say of billing": {openai.Messages, []string{chat(`{"content":["x-anthropic-billing-header: 1"]}`, ``),
+		"billing header in a user message": {openai.Messages, []string{chat(`{"content":["x-anthropic-billing-header: 1"]}`, ``),
 			chat(`{"content":["x-anthropic-billing-header: 2"]}`, ``)}},
 		"system": {openai.Messages,
 			[]string{chat(`{"role":"user","content":"a"}`, ``), chat(`{"role":"user","content":"a"}`, `,"system":"a"`),
@@ -214,12 +214,12 @@ func TestWhatMakesADifference(t *testing.T) {
 			chain := chainOf(t, tt.d, body)
 			last := chain[len(chain)-1].Hash
 			if other, ok := seen[last]; ok {
-				t.Errorf("%s: %s\nand %s\nhave one hash", name, other, body)
+				t.Errorf("%s: %s\nand %s\nhave equal hashes", name, other, body)
 			}
 			seen[last] = body
 		}
 	}
-	r := accepted(t, openai.Chat, chat(`{"role":"user","content":"a"}`, ""))
+	r := mustParse(t, openai.Chat, chat(`{"role":"user","content":"a"}`, ""))
 	one, _ := AppendChain(nil, r, 1)
 	two, _ := AppendChain(nil, r, 2)
 	if one[0].Hash == two[0].Hash {
@@ -227,7 +227,7 @@ func TestWhatMakesADifference(t *testing.T) {
 	}
 }
 
-func TestFirstTurnEndsWithTheFirstUser(t *testing.T) {
+func TestFirstTurnEndsWithTheFirstUserMessage(t *testing.T) {
 	long := strings.Repeat("x", 3*blockBytes)
 	for _, tt := range []struct {
 		d         openai.Dialect
@@ -246,17 +246,16 @@ func TestFirstTurnEndsWithTheFirstUser(t *testing.T) {
 		{openai.Completions, `{"model":"m","prompt":"p","suffix":"s"}`, 1, 2},
 		{openai.Other, `{"model":"m","messages":[{"role":"user","content":"u"}]}`, 0, 0},
 	} {
-		kept := []Block{{Hash: 7}}
-		chain, first := AppendChain(kept, accepted(t, tt.d, tt.body), 0)
-		if first != tt.first || len(chain)-1 != tt.of || chain[0] != kept[0] {
+		before := []Block{{Hash: 7}}
+		chain, first := AppendChain(before, mustParse(t, tt.d, tt.body), 0)
+		if first != tt.first || len(chain)-1 != tt.of || chain[0] != before[0] {
 			t.Errorf("%s %.80s: %d of %d, want %d of %d", tt.d, tt.body, first, len(chain)-1, tt.first, tt.of)
 		}
 	}
 }
 
-// TestTextsThatDifferLateShareTheirBlocks covers every place in which long texts
-// stand.
-func TestTextsThatDifferLateShareTheirBlocks(t *testing.T) {
+// The cases are all fields that contain long texts.
+func TestTextsWithACommonPrefixShareItsBlocks(t *testing.T) {
 	long := strings.Repeat("0123456789abcdef", 10*blockBytes/16)
 	for _, tt := range []struct {
 		d    openai.Dialect
@@ -281,22 +280,21 @@ func TestTextsThatDifferLateShareTheirBlocks(t *testing.T) {
 		{openai.Audio, `{"model":"m","input":"%s"}`},
 	} {
 		a, b := chainOf(t, tt.d, fmt.Sprintf(tt.body, long+"x")), chainOf(t, tt.d, fmt.Sprintf(tt.body, long+"y"))
-		if n := common(a, b); n != 10 || len(a) < 11 || a[9].End != 10*blockBytes || a[9].Message || !a[10].Message {
-			t.Errorf("%s %s: %d blocks are shared of %v", tt.d, tt.body, n, a)
+		if n := commonBlocks(a, b); n != 10 || len(a) < 11 || a[9].End != 10*blockBytes || a[9].Message || !a[10].Message {
+			t.Errorf("%s %s: %d common blocks of %v", tt.d, tt.body, n, a)
 		}
 	}
 	ids := func(last int) string {
 		return `{"model":"m","prompt":[` + strings.Repeat("12345, ", 5*blockBytes/idBytes) + fmt.Sprint(last) + `]}`
 	}
-	if a, b := chainOf(t, openai.Completions, ids(1)), chainOf(t, openai.Completions, ids(2)); common(a, b) != 5 ||
+	if a, b := chainOf(t, openai.Completions, ids(1)), chainOf(t, openai.Completions, ids(2)); commonBlocks(a, b) != 5 ||
 		len(a) != 6 {
 		t.Errorf("token ids: %v, %v", a, b)
 	}
 }
 
-// TestWhatIsNoTextHasNoLength names the end of the last block beside what Parse
-// counts.
-func TestWhatIsNoTextHasNoLength(t *testing.T) {
+// The end of the last block is compared with PromptBytes of Parse.
+func TestOnlyTextHasALength(t *testing.T) {
 	for _, tt := range []struct {
 		d    openai.Dialect
 		body string
@@ -314,20 +312,20 @@ func TestWhatIsNoTextHasNoLength(t *testing.T) {
 		{openai.Chat, `{"model":"m","messages":[{}],"cache_salt":"abc"}`, 16},
 		{openai.Completions, `{"model":"m","prompt_embeds":"AAAA","prompt":null}`, 16},
 	} {
-		r := accepted(t, tt.d, tt.body)
+		r := mustParse(t, tt.d, tt.body)
 		chain, _ := AppendChain(nil, r, 0)
 		if got := chain[len(chain)-1].End; got != tt.end || got != r.PromptBytes+messageBytes {
 			t.Errorf("%s: %d, want %d; the prompt has %d", tt.body, got, tt.end, r.PromptBytes)
 		}
 	}
-	// An empty tool is one all the same.
+	// An empty tool has a block too.
 	if got := chainOf(t, openai.Chat, `{"model":"m","messages":[{}],"tools":[{}]}`); len(got) != 2 || got[0].End != 1 ||
 		got[0].Message {
 		t.Errorf("an empty tool: %v", got)
 	}
 }
 
-func TestChainsEndInTime(t *testing.T) {
+func TestChainsHaveAtMostMaxBlocks(t *testing.T) {
 	huge := strings.Repeat("0123456789abcdef", (maxBlocks+100)*blockBytes/16)
 	for _, tt := range []struct {
 		d    openai.Dialect
@@ -346,8 +344,8 @@ func TestChainsEndInTime(t *testing.T) {
 		{openai.Completions, `{"model":"m","prompt":[` + strings.Repeat("1,", maxBlocks*blockBytes/idBytes) +
 			`2],"suffix":"%s"}`},
 	} {
-		a := accepted(t, tt.d, fmt.Sprintf(tt.body, "a"))
-		b := accepted(t, tt.d, fmt.Sprintf(tt.body, "b"))
+		a := mustParse(t, tt.d, fmt.Sprintf(tt.body, "a"))
+		b := mustParse(t, tt.d, fmt.Sprintf(tt.body, "b"))
 		chain, first := AppendChain(make([]Block, 5), a, 0)
 		chain = chain[5:]
 		other, _ := AppendChain(nil, b, 0)
@@ -369,11 +367,11 @@ func TestDeepContentsAreOneValue(t *testing.T) {
 	}
 }
 
-func TestReadingAgainAllocatesNothing(t *testing.T) {
+func TestReadersOfThePromptDoNotAllocate(t *testing.T) {
 	chain, text := make([]Block, 0, 100), make([]byte, 0, 1<<12)
 	for _, r := range []*openai.Request{
-		accepted(t, openai.Chat, string(chatOf(8<<10))),
-		accepted(t, openai.Chat, `{"model":"m","tools":[{"`+strings.Repeat("l", 100)+`":"`+strings.Repeat(`\u00e9`, 999)+
+		mustParse(t, openai.Chat, string(chatOf(8<<10))),
+		mustParse(t, openai.Chat, `{"model":"m","tools":[{"`+strings.Repeat("l", 100)+`":"`+strings.Repeat(`\u00e9`, 999)+
 			`"}],"messages":[{"role":"user","content":[{"type":"text","text":"`+strings.Repeat(`\u00e9`, 999)+`","`+
 			strings.Repeat("l", 100)+`":"`+strings.Repeat(`\u0061`, 99)+`"}]}]}`),
 	} {

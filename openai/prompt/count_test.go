@@ -8,8 +8,8 @@ import (
 	"tierway/openai/tokens"
 )
 
-// accepted parses a body that must be taken.
-func accepted(t testing.TB, d openai.Dialect, body string) *openai.Request {
+// mustParse parses a valid body.
+func mustParse(t testing.TB, d openai.Dialect, body string) *openai.Request {
 	t.Helper()
 	r, err := openai.Parse(d, []byte(body))
 	if err != nil {
@@ -18,9 +18,8 @@ func accepted(t testing.TB, d openai.Dialect, body string) *openai.Request {
 	return r
 }
 
-// TestTheTokensOfARequestAreThoseOfItsTexts: what the model reads is counted,
-// with its escapes resolved, and nothing else is.
-func TestTheTokensOfARequestAreThoseOfItsTexts(t *testing.T) {
+// Only text that the model reads counts, with decoded escapes.
+func TestTokensOfARequestAreThoseOfItsTexts(t *testing.T) {
 	v, err := tokens.Load(tokens.Cl100kBase)
 	if err != nil {
 		t.Fatal(err)
@@ -36,11 +35,11 @@ func TestTheTokensOfARequestAreThoseOfItsTexts(t *testing.T) {
 		texts []string // nil: not counted
 		ids   int64
 	}{
-		{"a chat", openai.Chat, chat(`[{"type":"text","text":"Gr\u00fc\u00dfe, 世界"},{"type":"thinking"}]`),
+		{"chat", openai.Chat, chat(`[{"type":"text","text":"Gr\u00fc\u00dfe, 世界"},{"type":"thinking"}]`),
 			[]string{"Be \"kind\".\n", "Grüße, 世界"}, 0},
-		{"a picture", openai.Chat, chat(`[{"type":"image_url","image_url":{"url":"data:long"}}]`), nil, 0},
-		{"a long text", openai.Chat, chat(`"` + strings.Repeat("word ", tokens.MaxBytes/5) + `"`), nil, 0},
-		{"a long word", openai.Chat, chat(`"` + strings.Repeat("a", 4096) + `"`), nil, 0},
+		{"image", openai.Chat, chat(`[{"type":"image_url","image_url":{"url":"data:long"}}]`), nil, 0},
+		{"long text", openai.Chat, chat(`"` + strings.Repeat("word ", tokens.MaxBytes/5) + `"`), nil, 0},
+		{"long word", openai.Chat, chat(`"` + strings.Repeat("a", 4096) + `"`), nil, 0},
 		{"token ids", openai.Completions, `{"model":"m","prompt":[1,2,3]}`, []string{}, 3},
 		{"messages", openai.Messages,
 			`{"model":"m","max_tokens":9,"system":"Short.","messages":[{"role":"user","content":"Hello there"}]}`,
@@ -51,7 +50,7 @@ func TestTheTokensOfARequestAreThoseOfItsTexts(t *testing.T) {
 			n, _ := v.Count([]byte(text))
 			want += int64(n)
 		}
-		got, ok := CountTokens(accepted(t, c.d, c.body), v)
+		got, ok := CountTokens(mustParse(t, c.d, c.body), v)
 		if ok != (c.texts != nil) || ok && got != want {
 			t.Errorf("%s: %d tokens, %v, want %d", c.name, got, ok, want)
 		}

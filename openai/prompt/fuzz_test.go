@@ -10,9 +10,9 @@ import (
 	"tierway/openai"
 )
 
-// FuzzPromptAgain reads the prompt of whatever Parse takes once more: the user's
-// text is what encoding/json finds, and the chain keeps its laws.
-func FuzzPromptAgain(f *testing.F) {
+// FuzzPromptReaders reads the prompt of every accepted body: the user's text is the one that
+// encoding/json finds, and the chain follows its laws.
+func FuzzPromptReaders(f *testing.F) {
 	for _, body := range []string{
 		`{"model":"m","messages":[{"role":"user","content":"é\ud83d\ude00"}],"stream":true}`,
 		`{"mod\u0065l":"q","messages":[{"content":[{"type":"image","source":{"type":"text","data":"x"}}]}],"max_tokens":5,"user":"u"}`,
@@ -40,30 +40,29 @@ func FuzzPromptAgain(f *testing.F) {
 	})
 }
 
-// checkTexts compares the texts of a request with those of a reader that
-// decodes the body whole.
+// checkTexts compares the texts of a request with those of a reader that decodes the whole body.
 func checkTexts(t *testing.T, r *openai.Request) {
-	const most = 8
+	const limit = 8
 	whole := AppendUserText(nil, r, len(r.Body))
-	if want := userText(t, r); string(whole) != want {
-		t.Fatalf("%s %s: the user said %q, want %q", r.Dialect, r.Body, whole, want)
+	if want := lastUserText(t, r); string(whole) != want {
+		t.Fatalf("%s %s: user text %q, want %q", r.Dialect, r.Body, whole, want)
 	}
-	got := AppendUserText([]byte("> "), r, most)
-	if want := "> " + ends(string(whole), most); string(got) != want {
+	got := AppendUserText([]byte("> "), r, limit)
+	if want := "> " + cutText(string(whole), limit); string(got) != want {
 		t.Fatalf("%s %s: %q of %q, want %q", r.Dialect, r.Body, got, whole, want)
 	}
 	system := AppendSystemText(nil, r, len(r.Body))
-	if got := AppendSystemText(nil, r, most); string(got) != ends(string(system), most) || !utf8.Valid(system) {
+	if got := AppendSystemText(nil, r, limit); string(got) != cutText(string(system), limit) || !utf8.Valid(system) {
 		t.Fatalf("%s %s: %q of %q", r.Dialect, r.Body, got, system)
 	}
 }
 
-// ends cuts a text as AppendUserText does.
-func ends(s string, most int) string {
-	if len(s) <= 2*most {
+// cutText cuts a text like AppendUserText.
+func cutText(s string, limit int) string {
+	if len(s) <= 2*limit {
 		return s
 	}
-	head, tail := most, len(s)-most
+	head, tail := limit, len(s)-limit
 	for !utf8.RuneStart(s[head]) {
 		head--
 	}
@@ -73,8 +72,8 @@ func ends(s string, most int) string {
 	return s[:head] + "\n" + s[tail:]
 }
 
-// userText finds what the user said last, in a body decoded as a whole.
-func userText(t *testing.T, r *openai.Request) string {
+// lastUserText returns the text of the last user message, from the decoded body.
+func lastUserText(t *testing.T, r *openai.Request) string {
 	var body map[string]any
 	decoder := json.NewDecoder(bytes.NewReader(r.Body))
 	decoder.UseNumber()
@@ -89,28 +88,28 @@ func userText(t *testing.T, r *openai.Request) string {
 		openai.Score:  {"query", "queries", "text_1"}, openai.Moderations: {"input"}, openai.Audio: {"input"},
 	}[r.Dialect]
 	for _, name := range fields {
-		said := ""
+		found := ""
 		turns, array := body[name].([]any)
 		switch {
 		case array && (name == "messages" || r.Dialect == openai.Responses):
 			for _, turn := range turns {
 				m, _ := turn.(map[string]any)
 				kind, typed := m["type"].(string)
-				if text := saidIn(m["content"]); m["role"] == "user" && (!typed || kind == "message") && text != "" {
-					said = text
+				if text := joinTexts(m["content"]); m["role"] == "user" && (!typed || kind == "message") && text != "" {
+					found = text
 				}
 			}
 		case array && len(turns) > 0 && isString(turns[0]):
 			for _, e := range turns {
-				if text := saidIn([]any{e}); text != "" {
-					said = text
+				if text := joinTexts([]any{e}); text != "" {
+					found = text
 				}
 			}
 		default:
-			said = saidIn(body[name])
+			found = joinTexts(body[name])
 		}
-		if said != "" {
-			return said
+		if found != "" {
+			return found
 		}
 	}
 	return ""
@@ -118,8 +117,8 @@ func userText(t *testing.T, r *openai.Request) string {
 
 func isString(v any) bool { _, ok := v.(string); return ok }
 
-// saidIn joins the texts of a content.
-func saidIn(content any) string {
+// joinTexts joins the texts of a content.
+func joinTexts(content any) string {
 	if s, ok := content.(string); ok {
 		return s
 	}
@@ -140,8 +139,7 @@ func saidIn(content any) string {
 	return joined
 }
 
-// checkChain checks the laws of one chain, and that another spelling of the
-// body has the same.
+// checkChain verifies the laws of one chain, and that another spelling of the body has an equal chain.
 func checkChain(t *testing.T, r *openai.Request) {
 	chain, first := AppendChain(nil, r, 1)
 	if len(chain) > maxBlocks || first < 0 || first > len(chain) || first == 0 && len(chain) > 0 {
@@ -150,7 +148,7 @@ func checkChain(t *testing.T, r *openai.Request) {
 	end := int64(0)
 	for _, b := range chain {
 		if b.End <= end {
-			t.Fatalf("%s %s: ends do not grow: %v", r.Dialect, r.Body, chain)
+			t.Fatalf("%s %s: ends do not increase: %v", r.Dialect, r.Body, chain)
 		}
 		end = b.End
 	}
@@ -167,6 +165,6 @@ func checkChain(t *testing.T, r *openai.Request) {
 		t.Fatalf("%s: %q has %v, spelled %q %v", r.Dialect, r.Body, chain, escaped.Bytes(), same)
 	}
 	if !bytes.Equal(AppendSystemText(nil, r, len(r.Body)), AppendSystemText(nil, again, escaped.Len())) {
-		t.Fatalf("%s: %q and %q have two system texts", r.Dialect, r.Body, escaped.Bytes())
+		t.Fatalf("%s: %q and %q have different system texts", r.Dialect, r.Body, escaped.Bytes())
 	}
 }

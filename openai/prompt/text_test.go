@@ -7,8 +7,8 @@ import (
 	"tierway/openai"
 )
 
-func TestLastWordsOfUserAndSystem(t *testing.T) {
-	const most = 1 << 20
+func TestTextsOfUserAndSystem(t *testing.T) {
+	const limit = 1 << 20
 	for _, tt := range []struct {
 		name         string
 		d            openai.Dialect
@@ -27,24 +27,24 @@ func TestLastWordsOfUserAndSystem(t *testing.T) {
 		{"chat in Chinese", openai.Chat, `{"model":"m","messages":[{"role":"user","content":"東京の天気は？"}]}`, "東京の天気は？", ""},
 		{"chat with parts", openai.Chat,
 			`{"model":"m","messages":[{"role":"user","content":[{"text":"look","type":"text"},{"type":"image_url","image_url":{"url":"https://x"}},{"type":"text","text":"at\u0020this"}]}]}`, "look\nat this", ""},
-		{"chat whose last turn is a picture", openai.Chat,
+		{"chat with an image as last turn", openai.Chat,
 			`{"model":"m","messages":[{"role":"user","content":"words"},{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://x"}}]},{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"AA"}},{"type":"file","file":{"file_id":"f"}}]}]}`, "words", ""},
 		{"chat of an agent", openai.Chat,
 			`{"model":"m","messages":[{"role":"user","content":"fix it"},{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"2","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"1","content":"prove that"},{"role":"tool","tool_call_id":"2","content":[{"type":"text","text":"debug"}]},{"role":"function","name":"f","content":"more"}]}`, "fix it", ""},
-		{"chat with turns that say nothing", openai.Chat,
+		{"chat with empty turns", openai.Chat,
 			`{"model":"m","messages":[{"role":"user","content":"said"},{"role":"user","content":""},{"role":"user","content":null},{"role":"user"},{"role":"user","content":[]},{"role":"user","content":[{"type":"text","text":""},{"type":"text","text":null}]},{"role":null,"content":"x"},{"role":5,"content":"y"},null]}`, "said", ""},
-		{"chat of an assistant alone", openai.Chat,
+		{"chat without user messages", openai.Chat,
 			`{"model":"m","messages":[{"role":"assistant","content":"x"},{"role":"user","content":{"text":"x"}}]}`, "", ""},
 		{"chat with plain strings as parts", openai.Chat,
 			`{"model":"m","messages":[{"role":"user","content":["a",{"text":"b"},1,{"type":"refusal","text":"no"},{"type":7,"text":"c"}]}]}`, "a\nb\nc", ""},
-		{"chat with members given twice", openai.Chat,
+		{"chat with duplicate members", openai.Chat,
 			`{"model":"m","messages":[{"role":"user","type":"reasoning","type":null,"content":[{"type":"image","type":1,"text":"a"}]},{"role":null,"content":"y"}]}`, "a", ""},
 		{"messages", openai.Messages, `{"model":"m","system":"S","messages":[{"role":"user","content":"hi"}]}`, "hi", "S"},
 		{"messages with blocks", openai.Messages,
 			`{"model":"m","system":[{"type":"text","text":"S","cache_control":{"type":"ephemeral"}},{"type":"text","text":"T"}],"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"image","source":{"type":"base64","data":"AA"}},{"type":"text","text":"b"}]},{"role":"system","content":"U"}]}`, "a\nb", "S\nT\nU"},
 		{"messages of an agent", openai.Messages,
 			`{"model":"m","messages":[{"role":"user","content":"fix it"},{"role":"assistant","content":[{"type":"tool_use","id":"1","name":"f","input":{"role":"user"}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"1","content":"prove"}]},{"role":"assistant","content":[{"type":"tool_use","id":"2","name":"f","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"2","content":[{"type":"text","text":"debug"}]}]}]}`, "fix it", ""},
-		{"messages with words beside a result", openai.Messages,
+		{"messages with text and a tool result", openai.Messages,
 			`{"model":"m","messages":[{"role":"user","content":"fix it"},{"role":"user","content":[{"type":"tool_result","tool_use_id":"2","content":"x"},{"type":"text","text":"stop"}]}]}`, "stop", ""},
 		{"responses with a string", openai.Responses, `{"model":"m","input":"hel\u006co","instructions":"be kind"}`, "hello",
 			"be kind"},
@@ -52,7 +52,7 @@ func TestLastWordsOfUserAndSystem(t *testing.T) {
 			`{"model":"m","instructions":null,"input":[{"role":"developer","content":"d"},{"type":"message","role":"user","content":[{"type":"input_text","text":"look"},{"type":"input_image","image_url":"https://x"}]}]}`, "look", "d"},
 		{"responses of an agent", openai.Responses,
 			`{"model":"m","input":[{"role":"user","content":"fix it"},{"type":"reasoning","summary":[]},{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"c","output":"prove"},{"type":"custom","role":"user","content":"not said"},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"x"}]},{"type":"function_call_output","call_id":"d","output":[{"type":"input_text","text":"debug"}]}]}`, "fix it", ""},
-		{"responses that only continues", openai.Responses, `{"model":"m","previous_response_id":"r"}`, "", ""},
+		{"responses that only continue", openai.Responses, `{"model":"m","previous_response_id":"r"}`, "", ""},
 		{"completions", openai.Completions, `{"model":"m","prompt":"a\tb","suffix":"c"}`, "a\tb", ""},
 		{"completions with strings", openai.Completions, `{"model":"m","prompt":["a","b\u0063",""]}`, "bc", ""},
 		{"completions with token ids", openai.Completions, `{"model":"m","prompt":[1,2]}`, "", ""},
@@ -74,20 +74,20 @@ func TestLastWordsOfUserAndSystem(t *testing.T) {
 		{"speech", openai.Audio, `{"model":"m","input":"say","instructions":"slowly"}`, "say", ""},
 		{"other", openai.Other, `{"messages":[{"role":"user","content":"u"}],"prompt":"p","input":"i"}`, "", ""},
 	} {
-		r := accepted(t, tt.d, tt.body)
-		if got := string(AppendUserText([]byte("> "), r, most)); got != "> "+tt.user {
-			t.Errorf("%s: the user said %q, want %q", tt.name, got, "> "+tt.user)
+		r := mustParse(t, tt.d, tt.body)
+		if got := string(AppendUserText([]byte("> "), r, limit)); got != "> "+tt.user {
+			t.Errorf("%s: user text %q, want %q", tt.name, got, "> "+tt.user)
 		}
-		if got := string(AppendSystemText([]byte("> "), r, most)); got != "> "+tt.system {
-			t.Errorf("%s: the system said %q, want %q", tt.name, got, "> "+tt.system)
+		if got := string(AppendSystemText([]byte("> "), r, limit)); got != "> "+tt.system {
+			t.Errorf("%s: system text %q, want %q", tt.name, got, "> "+tt.system)
 		}
 	}
 }
 
-func TestLongTextsKeepTheirEnds(t *testing.T) {
+func TestLongTextsKeepBeginningAndEnd(t *testing.T) {
 	for _, tt := range []struct {
 		content string
-		most    int
+		limit   int
 		want    string
 	}{
 		{`"abcdef"`, 3, "abcdef"},
@@ -97,7 +97,7 @@ func TestLongTextsKeepTheirEnds(t *testing.T) {
 		{`"abc"`, -1, ""},
 		{`"abc"`, 1 << 62, "abc"},
 		{`"ééé"`, 3, "ééé"},
-		{`"éééé"`, 3, "é\né"}, // the other half of a character is worth nothing
+		{`"éééé"`, 3, "é\né"}, // an incomplete character is dropped
 		{`"東京東京"`, 2, "\n"},
 		{`"\u6771\u4eac\u6771\u4eac"`, 4, "東\n京"},
 		{`"😀😀😀"`, 5, "😀\n😀"},
@@ -108,13 +108,13 @@ func TestLongTextsKeepTheirEnds(t *testing.T) {
 		{`"` + strings.Repeat(`\u0078`, 5000) + strings.Repeat(`\u0079`, 1030) + `"`, 600, strings.Repeat("x", 600) + "\n" +
 			strings.Repeat("y", 600)},
 	} {
-		r := accepted(t, openai.Chat, `{"model":"m","messages":[{"role":"user","content":`+tt.content+
+		r := mustParse(t, openai.Chat, `{"model":"m","messages":[{"role":"user","content":`+tt.content+
 			`},{"role":"system","content":`+tt.content+`}]}`)
-		if got := string(AppendUserText(nil, r, tt.most)); got != tt.want {
-			t.Errorf("%.40s, most %d: %q, want %q", tt.content, tt.most, got, tt.want)
+		if got := string(AppendUserText(nil, r, tt.limit)); got != tt.want {
+			t.Errorf("%.40s, limit %d: %q, want %q", tt.content, tt.limit, got, tt.want)
 		}
-		if got := string(AppendSystemText(nil, r, tt.most)); got != tt.want {
-			t.Errorf("%.40s, most %d: the system said %q, want %q", tt.content, tt.most, got, tt.want)
+		if got := string(AppendSystemText(nil, r, tt.limit)); got != tt.want {
+			t.Errorf("%.40s, limit %d: system text %q, want %q", tt.content, tt.limit, got, tt.want)
 		}
 	}
 }

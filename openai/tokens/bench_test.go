@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// BenchmarkCount is the cost of an exact count, of ordinary text and of the worst
-// text that is counted.
+// BenchmarkCount measures an exact count of ordinary text, and of the slowest text that is counted.
 func BenchmarkCount(b *testing.B) {
 	texts := map[string]string{
 		"English": "The quick brown fox jumps over the lazy dog, and whoever watches it doesn't say a word. Licences are " +

@@ -9,15 +9,14 @@ import (
 	loader "github.com/pkoukk/tiktoken-go-loader"
 )
 
-// vocabulary is one encoding as it is loaded and as the library's own constructor
-// makes it.
+// vocabulary is one encoding from Load and from the library's own constructor.
 type vocabulary struct {
 	name      string
 	own       *Vocabulary
 	reference *tiktoken.Tiktoken
 }
 
-// vocabularies are both encodings, parsed once for all tests.
+// vocabularies are both encodings, loaded once for all tests.
 var vocabularies = sync.OnceValue(func() []vocabulary {
 	tiktoken.SetBpeLoader(loader.NewOfflineLoader()) // the default one downloads
 	var all []vocabulary
@@ -35,7 +34,7 @@ var vocabularies = sync.OnceValue(func() []vocabulary {
 	return all
 })
 
-// check compares one count with that of the library's own constructor.
+// check compares one count with that of the library's encoding.
 func (v vocabulary) check(t interface{ Errorf(string, ...any) }, text string) {
 	want := len(v.reference.EncodeOrdinary(text))
 	if got, ok := v.own.Count([]byte(text)); got != want || !ok {
@@ -43,7 +42,7 @@ func (v vocabulary) check(t interface{ Errorf(string, ...any) }, text string) {
 	}
 }
 
-// tokenTexts are texts of which each is a trap for one of the rules by which text is split.
+// tokenTexts returns texts that exercise the rules by which text is split.
 func tokenTexts() []string {
 	return []string{
 		"", " ", "\n", "a", "\xff", "\n \n", " \n", "\n ", "\r\n\r\n", "a\n \n b", "\t\t\tx", "a  b", "a   ", "   a",
@@ -97,9 +96,9 @@ func TestPublishedCountsHold(t *testing.T) {
 	}
 }
 
-// The library needs the square of the length of a run, so a text with a long one is
-// not counted, nor is a long text.
-func TestTextsThatCostTooMuchAreNotCounted(t *testing.T) {
+// The library takes quadratic time for a run, so texts with a long run are not counted. Long texts
+// are not counted either.
+func TestExpensiveTextsAreNotCounted(t *testing.T) {
 	v := vocabularies()[0].own
 	for _, run := range []string{"a", "Z", "中", "é", "e\u0301", "_", "-=", " ", "\n", " \n", "\u0301", "\xff", "👍",
 		"\u3000", "/\n", "/\r\n", "//\n"} {
@@ -110,7 +109,7 @@ func TestTextsThatCostTooMuchAreNotCounted(t *testing.T) {
 			}
 		}
 		if text := strings.Repeat(run, maxRun/len(run)-1); !hasOnlyShortRuns([]byte(text + "1" + text)) {
-			t.Errorf("two runs of %q, each nearly as long as may be, are not counted", run)
+			t.Errorf("two runs of %q, each just below the limit, are not counted", run)
 		}
 	}
 	words := strings.Repeat("two words, ", MaxBytes/11+1)
@@ -122,7 +121,7 @@ func TestTextsThatCostTooMuchAreNotCounted(t *testing.T) {
 	}
 }
 
-func TestManyGoroutinesCountAtOnce(t *testing.T) {
+func TestConcurrentCountsAreEqual(t *testing.T) {
 	text := []byte(strings.Join(tokenTexts(), " "))
 	for _, v := range vocabularies() {
 		want, _ := v.own.Count(text)
@@ -138,7 +137,7 @@ func TestManyGoroutinesCountAtOnce(t *testing.T) {
 	}
 }
 
-func TestNoOtherVocabularyLoads(t *testing.T) {
+func TestUnknownVocabularyIsAnError(t *testing.T) {
 	for _, name := range []string{"", "p50k_base", "cl100k", "../cl100k_base"} {
 		if v, err := Load(name); v != nil || err == nil || !strings.Contains(err.Error(), O200kBase) {
 			t.Errorf("%q: %v, %v", name, v, err)
