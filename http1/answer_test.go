@@ -18,7 +18,7 @@ import (
 
 const ok200 = "HTTP/1.1 200 OK\r\n"
 
-func TestProperAnswersAreUnderstood(t *testing.T) {
+func TestValidAnswersAreRead(t *testing.T) {
 	chunked := ok200 + "Transfer-Encoding: chunked\r\n\r\n"
 	for _, c := range []struct {
 		name, method, answer string
@@ -30,7 +30,7 @@ func TestProperAnswersAreUnderstood(t *testing.T) {
 		{"length", "POST", ok200 + "Content-Length: 5\r\n\r\nhello", 200, "hello", 5, true},
 		{"no reason, no blank", "POST", "HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n", 200, "", 0, true},
 		{"empty reason", "POST", "HTTP/1.1 404 \r\ncontent-length:1\r\n\r\nx", 404, "x", 1, true},
-		{"the same length twice", "POST", ok200 + "Content-Length: 2\r\ncontent-length: 2\r\n\r\nok", 200, "ok", 2, true},
+		{"equal lengths", "POST", ok200 + "Content-Length: 2\r\ncontent-length: 2\r\n\r\nok", 200, "ok", 2, true},
 		{"length with zeros", "POST", ok200 + "Content-Length: 0002\r\n\r\nok", 200, "ok", 2, true},
 		{"chunks", "POST", chunked + "5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n", 200, "hello world", -1, true},
 		{"CHUNKED, hex in both cases", "POST", ok200 + "transfer-encoding: CHUNKED\r\n\r\naA\r\n" +
@@ -39,12 +39,14 @@ func TestProperAnswersAreUnderstood(t *testing.T) {
 			"ok", -1, true},
 		{"until close", "POST", ok200 + "\r\nto the end", 200, "to the end", -1, false},
 		{"connection: close", "POST", ok200 + "Connection: close\r\nContent-Length: 2\r\n\r\nok", 200, "ok", 2, false},
-		{"connection: among others", "POST", ok200 + "Connection: x, Close\r\nContent-Length: 2\r\n\r\nok", 200, "ok", 2,
+		{"connection: close among others", "POST", ok200 + "Connection: x, Close\r\nContent-Length: 2\r\n\r\nok", 200,
+			"ok", 2,
 			false},
 		{"1.0", "POST", "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", 200, "ok", 2, false},
-		{"1.0 keeps when it says so", "POST", "HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 2\r\n\r\nok", 200,
+		{"1.0 with keep-alive is kept", "POST",
+			"HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 2\r\n\r\nok", 200,
 			"ok", 2, true},
-		{"1.0 until close never keeps", "POST", "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n\r\nok", 200, "ok", -1, false},
+		{"1.0 until close is not kept", "POST", "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n\r\nok", 200, "ok", -1, false},
 		{"HEAD", "HEAD", ok200 + "Content-Length: 500\r\n\r\n", 200, "", 500, true},
 		{"HEAD, chunked", "HEAD", chunked, 200, "", -1, true},
 		{"204", "POST", "HTTP/1.1 204 No Content\r\n\r\n", 204, "", 0, true},
@@ -58,17 +60,17 @@ func TestProperAnswersAreUnderstood(t *testing.T) {
 		{"bytes after the chunks", "POST", chunked + "2\r\nok\r\n0\r\n\r\n!", 200, "ok", -1, false},
 		{"bytes after no body", "POST", ok200 + "Content-Length: 0\r\n\r\n!", 200, "", 0, false},
 		{"bytes after HEAD", "HEAD", ok200 + "Content-Length: 2\r\n\r\nok", 200, "", 2, false},
-		{"a head of 60 KiB", "POST", ok200 + "X-Big: " + strings.Repeat("y", 60<<10) + "\r\nContent-Length: 2\r\n\r\nok", 200,
+		{"head of 60 KiB", "POST", ok200 + "X-Big: " + strings.Repeat("y", 60<<10) + "\r\nContent-Length: 2\r\n\r\nok", 200,
 			"ok", 2, true},
 		{"100 fields", "POST", ok200 + strings.Repeat("X-A: b\r\n", 99) + "Content-Length: 2\r\n\r\nok", 200, "ok", 2, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			for name, step := range steps() {
-				got := receive(c.method, c.answer, step)
+			for name, step := range readSteps() {
+				got := replayAnswer(c.method, c.answer, step)
 				if got.err != nil || got.status != c.status || got.body != c.body || got.length != c.length {
 					t.Errorf("%s: got %d %q length %d, %v", name, got.status, got.body, got.length, got.err)
 				}
-				// How much of what follows is seen depends on how it arrives.
+				// Bytes after the answer are detected only if they arrive with it.
 				if c.kept && !got.kept || got.kept && !c.kept && name == "whole" {
 					t.Errorf("%s: kept %v", name, got.kept)
 				}
@@ -77,8 +79,8 @@ func TestProperAnswersAreUnderstood(t *testing.T) {
 	}
 }
 
-// steps are ways in which an answer may arrive.
-func steps() map[string]func() int {
+// readSteps returns functions with the sizes of successive reads.
+func readSteps() map[string]func() int {
 	random := rand.New(rand.NewPCG(1, 2))
 	return map[string]func() int{
 		"whole":    nil,
@@ -87,67 +89,67 @@ func steps() map[string]func() int {
 	}
 }
 
-func TestImproperHeadsAreRefused(t *testing.T) {
+func TestInvalidHeadsAreRejected(t *testing.T) {
 	for name, answer := range map[string]string{
-		"other protocol":            "SSH-2.0-OpenSSH_9.2\r\n",
-		"HTTP/2":                    "HTTP/2.0 200 OK\r\n\r\n",
-		"HTTP/1.2":                  "HTTP/1.2 200 OK\r\n\r\n",
-		"lower case":                "http/1.1 200 OK\r\n\r\n",
-		"blank before":              " HTTP/1.1 200 OK\r\n\r\n",
-		"empty line before":         "\r\n" + ok200 + "\r\n",
-		"two blanks":                "HTTP/1.1  200 OK\r\n\r\n",
-		"status of two digits":      "HTTP/1.1 20 OK\r\n\r\n",
-		"status of four digits":     "HTTP/1.1 2000 OK\r\n\r\n",
-		"status with sign":          "HTTP/1.1 +20 OK\r\n\r\n",
-		"status 099":                "HTTP/1.1 099 OK\r\n\r\n",
-		"status 600":                "HTTP/1.1 600 OK\r\n\r\n",
-		"control in reason":         "HTTP/1.1 200 O\x00K\r\n\r\n",
-		"bare LF after status":      "HTTP/1.1 200 OK\nContent-Length: 0\r\n\r\n",
-		"bare LF after a field":     ok200 + "Content-Length: 0\n\r\n",
-		"bare LF at the end":        ok200 + "Content-Length: 0\r\n\n",
-		"bare CR":                   ok200 + "X: a\rContent-Length: 0\r\n\r\n",
-		"NUL in a value":            ok200 + "X: a\x00b\r\n\r\n",
-		"fold":                      ok200 + "X: a\r\n b\r\nContent-Length: 0\r\n\r\n",
-		"fold of nothing":           ok200 + " X: a\r\nContent-Length: 0\r\n\r\n",
-		"space before colon":        ok200 + "Content-Length : 0\r\n\r\n",
-		"no colon":                  ok200 + "Content-Length\r\n\r\n",
-		"no name":                   ok200 + ": x\r\n\r\n",
-		"length with sign":          ok200 + "Content-Length: +3\r\n\r\nabc",
-		"length below zero":         ok200 + "Content-Length: -1\r\n\r\n",
-		"length empty":              ok200 + "Content-Length:\r\n\r\n",
-		"length in hex":             ok200 + "Content-Length: 0x3\r\n\r\nabc",
-		"length as list":            ok200 + "Content-Length: 3, 3\r\n\r\nabc",
-		"length too big":            ok200 + "Content-Length: 9999999999999999999\r\n\r\n",
-		"two lengths":               ok200 + "Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
-		"length and chunks":         ok200 + "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-		"chunks and length":         ok200 + "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
-		"xchunked":                  ok200 + "Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
-		"gzip, chunked":             ok200 + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
-		"identity":                  ok200 + "Transfer-Encoding: identity\r\n\r\n",
-		"chunked twice":             ok200 + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-		"chunked, chunked":          ok200 + "Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
-		"chunked in 1.0":            "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-		"switching protocols":       "HTTP/1.1 101 Switching Protocols\r\n\r\n",
-		"interim without end":       strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", maxInterim+1) + ok200 + "\r\n",
-		"101 fields":                ok200 + strings.Repeat("X-A: b\r\n", 101) + "\r\n",
-		"a head over 64 KiB":        ok200 + strings.Repeat("X-A: "+strings.Repeat("b", 1000)+"\r\n", 66) + "\r\n",
-		"a line over 64 KiB":        ok200 + "X-A: " + strings.Repeat("b", 70<<10) + "\r\n\r\n",
-		"a status line over 64 KiB": "HTTP/1.1 200 " + strings.Repeat("b", 70<<10) + "\r\n\r\n",
+		"other protocol":          "SSH-2.0-OpenSSH_9.2\r\n",
+		"HTTP/2":                  "HTTP/2.0 200 OK\r\n\r\n",
+		"HTTP/1.2":                "HTTP/1.2 200 OK\r\n\r\n",
+		"lower case":              "http/1.1 200 OK\r\n\r\n",
+		"blank before":            " HTTP/1.1 200 OK\r\n\r\n",
+		"empty line before":       "\r\n" + ok200 + "\r\n",
+		"two blanks":              "HTTP/1.1  200 OK\r\n\r\n",
+		"status of two digits":    "HTTP/1.1 20 OK\r\n\r\n",
+		"status of four digits":   "HTTP/1.1 2000 OK\r\n\r\n",
+		"status with sign":        "HTTP/1.1 +20 OK\r\n\r\n",
+		"status 099":              "HTTP/1.1 099 OK\r\n\r\n",
+		"status 600":              "HTTP/1.1 600 OK\r\n\r\n",
+		"control in reason":       "HTTP/1.1 200 O\x00K\r\n\r\n",
+		"bare LF after status":    "HTTP/1.1 200 OK\nContent-Length: 0\r\n\r\n",
+		"bare LF after a field":   ok200 + "Content-Length: 0\n\r\n",
+		"bare LF at the end":      ok200 + "Content-Length: 0\r\n\n",
+		"bare CR":                 ok200 + "X: a\rContent-Length: 0\r\n\r\n",
+		"NUL in a value":          ok200 + "X: a\x00b\r\n\r\n",
+		"fold":                    ok200 + "X: a\r\n b\r\nContent-Length: 0\r\n\r\n",
+		"fold of the first field": ok200 + " X: a\r\nContent-Length: 0\r\n\r\n",
+		"space before colon":      ok200 + "Content-Length : 0\r\n\r\n",
+		"no colon":                ok200 + "Content-Length\r\n\r\n",
+		"no name":                 ok200 + ": x\r\n\r\n",
+		"length with sign":        ok200 + "Content-Length: +3\r\n\r\nabc",
+		"length below zero":       ok200 + "Content-Length: -1\r\n\r\n",
+		"length empty":            ok200 + "Content-Length:\r\n\r\n",
+		"length in hex":           ok200 + "Content-Length: 0x3\r\n\r\nabc",
+		"length as list":          ok200 + "Content-Length: 3, 3\r\n\r\nabc",
+		"length too big":          ok200 + "Content-Length: 9999999999999999999\r\n\r\n",
+		"two lengths":             ok200 + "Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+		"length and chunks":       ok200 + "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		"chunks and length":       ok200 + "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
+		"xchunked":                ok200 + "Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+		"gzip, chunked":           ok200 + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+		"identity":                ok200 + "Transfer-Encoding: identity\r\n\r\n",
+		"chunked twice":           ok200 + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		"chunked, chunked":        ok200 + "Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
+		"chunked in 1.0":          "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		"switching protocols":     "HTTP/1.1 101 Switching Protocols\r\n\r\n",
+		"interim without end":     strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", maxInterim+1) + ok200 + "\r\n",
+		"101 fields":              ok200 + strings.Repeat("X-A: b\r\n", 101) + "\r\n",
+		"head over 64 KiB":        ok200 + strings.Repeat("X-A: "+strings.Repeat("b", 1000)+"\r\n", 66) + "\r\n",
+		"line over 64 KiB":        ok200 + "X-A: " + strings.Repeat("b", 70<<10) + "\r\n\r\n",
+		"status line over 64 KiB": "HTTP/1.1 200 " + strings.Repeat("b", 70<<10) + "\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			for how, step := range steps() {
-				got := receive("POST", answer, step)
+			for how, step := range readSteps() {
+				got := replayAnswer("POST", answer, step)
 				wantPhase(t, got.err, PhaseAwait)
 				var bad protocolError
 				if !errors.As(got.err, &bad) {
-					t.Errorf("%s: refused with %v", how, got.err)
+					t.Errorf("%s: rejected with %v", how, got.err)
 				}
 			}
 		})
 	}
 }
 
-func TestAnAnswerThatBreaksOffNeverEndsCleanly(t *testing.T) {
+func TestTruncatedAnswerIsAnError(t *testing.T) {
 	const chunkedHead = ok200 + "Transfer-Encoding: chunked\r\n\r\n"
 	for name, whole := range map[string]string{
 		"length":  ok200 + "Content-Length: 11\r\n\r\nhello world",
@@ -156,7 +158,7 @@ func TestAnAnswerThatBreaksOffNeverEndsCleanly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			head := strings.Index(whole, "\r\n\r\n") + 4
 			for cut := range len(whole) {
-				got := receive("POST", whole[:cut], nil)
+				got := replayAnswer("POST", whole[:cut], nil)
 				phase := PhaseBody
 				if cut < head {
 					phase = PhaseAwait
@@ -170,7 +172,7 @@ func TestAnAnswerThatBreaksOffNeverEndsCleanly(t *testing.T) {
 	}
 }
 
-func TestImproperChunksAreRefused(t *testing.T) {
+func TestInvalidChunksAreRejected(t *testing.T) {
 	for name, body := range map[string]string{
 		"no size":                 "\r\nab\r\n0\r\n\r\n",
 		"size not hex":            "2g\r\nab\r\n0\r\n\r\n",
@@ -196,8 +198,8 @@ func TestImproperChunksAreRefused(t *testing.T) {
 		"trailer line too long":   "0\r\nX: " + strings.Repeat("x", 3<<10) + "\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			for how, step := range steps() {
-				got := receive("POST", ok200+"Transfer-Encoding: chunked\r\n\r\n"+body, step)
+			for how, step := range readSteps() {
+				got := replayAnswer("POST", ok200+"Transfer-Encoding: chunked\r\n\r\n"+body, step)
 				wantPhase(t, got.err, PhaseBody)
 				var bad protocolError
 				if !errors.As(got.err, &bad) || got.kept {
@@ -209,7 +211,7 @@ func TestImproperChunksAreRefused(t *testing.T) {
 }
 
 func TestConnectionFieldsAreNotForwarded(t *testing.T) {
-	got := receive("POST",
+	got := replayAnswer("POST",
 		ok200+"content-type: text/event-stream\r\nConnection: keep-alive, X-Private\r\nKeep-Alive: timeout=5\r\n"+
 			"x-private: 1\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\nset-cookie: a\r\nSet-Cookie:\tb \r\nx-odd-NAME: "+
 			"c\r\n\r\n0\r\n\r\n", nil)
@@ -219,7 +221,7 @@ func TestConnectionFieldsAreNotForwarded(t *testing.T) {
 	}
 }
 
-func TestAnyWayToSplitAnAnswerGivesTheSameBody(t *testing.T) {
+func TestBodyDoesNotDependOnReadSizes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var answer, want strings.Builder
 		answer.WriteString(ok200 + "Transfer-Encoding: chunked\r\n\r\n")
@@ -230,15 +232,15 @@ func TestAnyWayToSplitAnAnswerGivesTheSameBody(t *testing.T) {
 		answer.WriteString("0\r\n\r\n")
 		sizes := rapid.SliceOfN(rapid.IntRange(1, 5000), 1, 50).Draw(t, "steps")
 		i := 0
-		got := receive("POST", answer.String(), func() int { i++; return sizes[i%len(sizes)] })
+		got := replayAnswer("POST", answer.String(), func() int { i++; return sizes[i%len(sizes)] })
 		if got.err != nil || got.body != want.String() || !got.kept {
 			t.Fatalf("got %d bytes of %d, %v, kept %v", len(got.body), want.Len(), got.err, got.kept)
 		}
 	})
 }
 
-// FuzzAnswer holds the client against net/http: what the client takes for a
-// whole answer, net/http must read the same way; it may refuse more, and does.
+// FuzzAnswer compares with net/http, which must read every answer that the client accepts in the
+// same way. The client rejects more than net/http.
 func FuzzAnswer(f *testing.F) {
 	for _, seed := range []string{
 		ok200 + "Content-Length: 5\r\n\r\nhello",
@@ -258,16 +260,16 @@ func FuzzAnswer(f *testing.F) {
 		if head {
 			method = "HEAD"
 		}
-		got := receive(method, string(data), nil)
+		got := replayAnswer(method, string(data), nil)
 		random := rand.New(rand.NewPCG(seed, 0))
-		split := receive(method, string(data), func() int { return 1 + random.IntN(16) })
+		split := replayAnswer(method, string(data), func() int { return 1 + random.IntN(16) })
 		if got.status != split.status || got.body != split.body || got.length != split.length ||
 			!reflect.DeepEqual(got.header, split.header) || fmt.Sprint(got.err) != fmt.Sprint(split.err) {
-			t.Fatalf("the way it arrives matters:\n%+v\n%+v", got, split)
+			t.Fatalf("the result depends on the sizes of reads:\n%+v\n%+v", got, split)
 		}
-		want := reference(method, string(data))
-		if got.err == nil && want.err != nil && !knownStricter(string(data), want.err) {
-			t.Fatalf("taken as %+v, but net/http says %v", got, want.err)
+		want := readWithNetHTTP(method, string(data))
+		if got.err == nil && want.err != nil && !netHTTPIsStricter(string(data), want.err) {
+			t.Fatalf("read as %+v, but net/http returns %v", got, want.err)
 		}
 		if got.err != nil && got.status == 0 || want.err != nil && want.status == 0 {
 			return
@@ -282,14 +284,14 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// knownStricter tells where net/http refuses an answer whose framing is plain:
-// it reads the Trailer header, which the client drops with the trailer.
-func knownStricter(data string, err error) bool {
+// netHTTPIsStricter reports whether net/http rejects an answer because of its Trailer header, which
+// the client drops with the trailer.
+func netHTTPIsStricter(data string, err error) bool {
 	return strings.Contains(err.Error(), "bad trailer key") && strings.Contains(strings.ToLower(data), "trailer:")
 }
 
-// reference is net/http's reading of an answer.
-func reference(method, answer string) received {
+// readWithNetHTTP returns an answer as net/http reads it.
+func readWithNetHTTP(method, answer string) received {
 	in := bufio.NewReader(strings.NewReader(answer))
 	for {
 		res, err := http.ReadResponse(in, &http.Request{Method: method})
@@ -309,8 +311,8 @@ func reference(method, answer string) received {
 	}
 }
 
-// sameHeader compares but for two things: net/http adds Cache-Control to Pragma
-// and, where Connection says close, leaves the fields that it also names.
+// sameHeader compares two headers with two exceptions: net/http adds Cache-Control to Pragma, and with
+// Connection: close it keeps the other fields that Connection names.
 func sameHeader(got, want http.Header, data string) bool {
 	if want["Pragma"] != nil && got["Cache-Control"] == nil {
 		delete(want, "Cache-Control")

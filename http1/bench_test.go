@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// benchWorker answers every request with the same bytes and looks at nothing
-// but where a request ends, so that the client is what is measured.
+// benchWorker answers every request with the same bytes. It only searches the end of each request,
+// so the benchmark measures the client.
 func benchWorker(b *testing.B, text string) string {
 	answer := []byte(text)
 	l := listen(b, "tcp", "127.0.0.1:0")
@@ -46,7 +46,7 @@ func benchWorker(b *testing.B, text string) string {
 	return l.Addr().String()
 }
 
-// benchLoads are the exchanges that the gateway's budgets name.
+// benchLoads returns the exchanges of the gateway's performance budgets.
 func benchLoads() []struct{ name, request, answer string } {
 	const head = ok200 + "Date: Mon, 01 Jan 2024 00:00:00 GMT\r\nServer: uvicorn\r\nContent-Type: application/json\r\n"
 	events := new(strings.Builder)

@@ -19,7 +19,7 @@ func TestCancellingEndsTheExchangeAndItsConnection(t *testing.T) {
 		t.Helper()
 		wantPhase(t, err, phase)
 		if !errors.Is(err, context.Canceled) || !errors.Is(err, why) {
-			t.Errorf("%v hides why the context ended", err)
+			t.Errorf("%v does not wrap the cause of the cancellation", err)
 		}
 	}
 	t.Run("connecting", func(t *testing.T) {
@@ -40,8 +40,8 @@ func TestCancellingEndsTheExchangeAndItsConnection(t *testing.T) {
 		w := newRawWorker(t, func(_ int, c net.Conn, in *bufio.Reader) {
 			_, _ = in.ReadByte()
 			cancel(why)
-			<-sent // reading on sooner would let the write come to its end
-			gone(in)
+			<-sent // reading earlier would let the write complete
+			waitForClose(in)
 			close(left)
 		})
 		_, err := tcpClient(t, w.address).Send(ctx, post(strings.Repeat("x", 16<<20)))
@@ -55,9 +55,9 @@ func TestCancellingEndsTheExchangeAndItsConnection(t *testing.T) {
 			left := make(chan struct{})
 			w := newRawWorker(t, func(_ int, c net.Conn, in *bufio.Reader) {
 				_, _ = readRequest(in)
-				say(c, begun)
+				writeString(c, begun)
 				cancel(why)
-				gone(in)
+				waitForClose(in)
 				close(left)
 			})
 			_, err := tcpClient(t, w.address).Send(ctx, post("x"))
@@ -69,10 +69,10 @@ func TestCancellingEndsTheExchangeAndItsConnection(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		w := newRawWorker(t, func(_ int, c net.Conn, in *bufio.Reader) {
 			_, _ = readRequest(in)
-			say(c, answer2)
+			writeString(c, okAnswer)
 			_, _ = readRequest(in)
 			cancel(why)
-			gone(in)
+			waitForClose(in)
 		})
 		dials := 0
 		s := New(Config{Network: "tcp", Address: w.address, Host: "engine",
@@ -81,11 +81,11 @@ func TestCancellingEndsTheExchangeAndItsConnection(t *testing.T) {
 				return new(net.Dialer).DialContext(ctx, network, address)
 			}})
 		defer s.Close()
-		mustAsk(t, s, post("x"), "ok")
+		mustAnswer(t, s, post("x"), "ok")
 		_, err := s.Send(ctx, post("x"))
 		check(t, err, PhaseAwait)
 		if dials != 1 {
-			t.Errorf("a cancelled request was tried again")
+			t.Errorf("a cancelled request was retried")
 		}
 	})
 	for name, answer := range map[string]string{
@@ -98,8 +98,8 @@ func TestCancellingEndsTheExchangeAndItsConnection(t *testing.T) {
 			left := make(chan struct{})
 			w := newRawWorker(t, func(_ int, c net.Conn, in *bufio.Reader) {
 				_, _ = readRequest(in)
-				say(c, answer)
-				gone(in)
+				writeString(c, answer)
+				waitForClose(in)
 				close(left)
 			})
 			res, err := tcpClient(t, w.address).Send(ctx, post("x"))
@@ -110,7 +110,7 @@ func TestCancellingEndsTheExchangeAndItsConnection(t *testing.T) {
 				t.Fatal(err)
 			}
 			cancel(why)
-			<-left // without Close: cancelling alone ends the connection
+			<-left // without Close: the cancellation ends the connection
 			_, err = res.Body.Read(make([]byte, 1))
 			check(t, err, PhaseBody)
 			if _, again := res.Body.Read(make([]byte, 1)); !errors.Is(again, err) {
@@ -121,7 +121,7 @@ func TestCancellingEndsTheExchangeAndItsConnection(t *testing.T) {
 	}
 }
 
-func TestCancellingAfterTheEndTouchesNothing(t *testing.T) {
+func TestCancellingAfterTheEndHasNoEffect(t *testing.T) {
 	verifyNoLeaks(t)
 	l := listen(t, "tcp", "127.0.0.1:0")
 	conns := echoServer(t, l)
@@ -148,8 +148,8 @@ func TestClosingEarlyClosesTheConnection(t *testing.T) {
 	left := make(chan struct{})
 	w := newRawWorker(t, func(_ int, c net.Conn, in *bufio.Reader) {
 		_, _ = readRequest(in)
-		say(c, ok200+"Transfer-Encoding: chunked\r\n\r\n4\r\npart\r\n")
-		gone(in)
+		writeString(c, ok200+"Transfer-Encoding: chunked\r\n\r\n4\r\npart\r\n")
+		waitForClose(in)
 		close(left)
 	})
 	res, err := tcpClient(t, w.address).Send(t.Context(), post("x"))
@@ -161,7 +161,7 @@ func TestClosingEarlyClosesTheConnection(t *testing.T) {
 		_, err := io.Copy(io.Discard, res.Body)
 		reading <- err
 	}()
-	// Whether Close finds the Read waiting or comes before it, both end.
+	// Close may come before or during the Read; both must return.
 	for range 2 {
 		if err := res.Body.Close(); err != nil {
 			t.Error(err)
@@ -169,11 +169,11 @@ func TestClosingEarlyClosesTheConnection(t *testing.T) {
 	}
 	<-left
 	if err := <-reading; !errors.Is(err, http.ErrBodyReadAfterClose) {
-		t.Errorf("reading after Close gives %v", err)
+		t.Errorf("Read after Close: %v", err)
 	}
 }
 
-func TestClosingKeepsAConnectionWhoseRestHasCome(t *testing.T) {
+func TestClosingKeepsAConnectionIfTheRestIsBuffered(t *testing.T) {
 	for name, c := range map[string]struct {
 		rest string
 		kept bool
@@ -185,7 +185,7 @@ func TestClosingKeepsAConnectionWhoseRestHasCome(t *testing.T) {
 		"to close":            {"\r\npartrest", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			conn := &tape{in: ok200 + c.rest}
+			conn := &recordedConn{in: ok200 + c.rest}
 			p := New(Config{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) { return conn, nil }})
 			defer p.Close()
 			res, err := p.Send(t.Context(), post("x"))
@@ -206,11 +206,10 @@ func TestClosingKeepsAConnectionWhoseRestHasCome(t *testing.T) {
 	}
 }
 
-// TestACancelledConnectionIsNeverKept: the answer may have come whole before
-// the context ended, but the connection is being closed.
-func TestACancelledConnectionIsNeverKept(t *testing.T) {
+// The answer may be complete before the context ends, but the cancellation closes the connection.
+func TestCancelledConnectionIsNeverKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn := &tape{in: answer2}
+		conn := &recordedConn{in: okAnswer}
 		p := New(Config{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) { return conn, nil }})
 		defer p.Close()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -224,28 +223,27 @@ func TestACancelledConnectionIsNeverKept(t *testing.T) {
 			t.Errorf("got %q, %v", b, err)
 		}
 		if len(p.idle.conns) != 0 || !conn.closed {
-			t.Error("a connection was kept that cancelling had closed")
+			t.Error("a cancelled connection was kept")
 		}
 	})
 }
 
-// gated is a tape whose Read first waits for the gate.
-type gated struct {
-	*tape
+// gatedConn is a recordedConn with a Read that first waits for the gate.
+type gatedConn struct {
+	*recordedConn
 	gate chan struct{}
 }
 
-func (c gated) Read(p []byte) (int, error) {
+func (c gatedConn) Read(p []byte) (int, error) {
 	<-c.gate
-	return c.tape.Read(p)
+	return c.recordedConn.Read(p)
 }
 
-// TestClosingDuringAReadClosesTheConnection: at once, and for good, even when
-// the Read then finds the answer's proper end.
+// Close takes effect at once, even if the Read then finds the proper end of the answer.
 func TestClosingDuringAReadClosesTheConnection(t *testing.T) {
 	for _, rest := range []string{"o", "ok"} {
 		synctest.Test(t, func(t *testing.T) {
-			conn := gated{&tape{in: ok200 + "Content-Length: 2\r\n\r\n"}, make(chan struct{})}
+			conn := gatedConn{&recordedConn{in: ok200 + "Content-Length: 2\r\n\r\n"}, make(chan struct{})}
 			p := New(Config{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) { return conn, nil }})
 			defer p.Close()
 			go func() { conn.gate <- struct{}{} }()
@@ -258,7 +256,7 @@ func TestClosingDuringAReadClosesTheConnection(t *testing.T) {
 			go func() { n, err = res.Body.Read(make([]byte, 100)) }()
 			synctest.Wait()
 			if _, err := res.Body.Read(make([]byte, 1)); !errors.Is(err, errTwoReaders) {
-				t.Errorf("a second reader got %v", err)
+				t.Errorf("a second Read returned %v", err)
 			}
 			_ = res.Body.Close()
 			if !conn.closed {
@@ -267,7 +265,7 @@ func TestClosingDuringAReadClosesTheConnection(t *testing.T) {
 			close(conn.gate)
 			synctest.Wait()
 			if n != len(rest) || err != nil {
-				t.Errorf("the Read gave %d bytes, %v", n, err)
+				t.Errorf("Read returned %d bytes, %v", n, err)
 			}
 			if _, err := res.Body.Read(make([]byte, 1)); !errors.Is(err, http.ErrBodyReadAfterClose) {
 				t.Errorf("then %v", err)
@@ -279,24 +277,23 @@ func TestClosingDuringAReadClosesTheConnection(t *testing.T) {
 	}
 }
 
-// panicking is a connection on which reading panics.
-type panicking struct {
-	tape
+// panickingConn is a connection with a Read that panics.
+type panickingConn struct {
+	recordedConn
 	gone chan struct{}
 }
 
-func (*panicking) Read([]byte) (int, error) { panic("the reader has a bug") }
+func (*panickingConn) Read([]byte) (int, error) { panic("the reader has a bug") }
 
-func (c *panicking) Close() error {
+func (c *panickingConn) Close() error {
 	close(c.gone)
 	return nil
 }
 
-// TestAPanicWhileAnAnswerIsReadClosesTheConnection: it is not kept, whatever code
-// recovers, once the exchange's context has ended.
-func TestAPanicWhileAnAnswerIsReadClosesTheConnection(t *testing.T) {
+// When the context of the exchange ends, the connection is closed, although other code has recovered.
+func TestPanicInReadClosesTheConnection(t *testing.T) {
 	verifyNoLeaks(t)
-	broken := &panicking{gone: make(chan struct{})}
+	broken := &panickingConn{gone: make(chan struct{})}
 	p := New(Config{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) { return broken, nil }})
 	defer p.Close()
 	func() {

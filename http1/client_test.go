@@ -19,8 +19,7 @@ import (
 	"time"
 )
 
-// echo answers with the request's body: whole, or with ?stream in flushed
-// pieces.
+// echo answers with the request's body, at once or, with ?stream, in flushed pieces.
 func echo(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -63,7 +62,7 @@ func listen(t testing.TB, network, address string) net.Listener {
 	return l
 }
 
-func TestAKeptConnectionCarriesTheNextExchange(t *testing.T) {
+func TestKeptConnectionCarriesTheNextExchange(t *testing.T) {
 	verifyNoLeaks(t)
 	for _, network := range []string{"tcp", "unix"} {
 		t.Run(network, func(t *testing.T) {
@@ -81,7 +80,7 @@ func TestAKeptConnectionCarriesTheNextExchange(t *testing.T) {
 				if i%2 == 1 {
 					r.Path += "?stream"
 				}
-				mustAsk(t, s, r, string(r.Body[0])+"tail")
+				mustAnswer(t, s, r, string(r.Body[0])+"tail")
 			}
 			if n := conns.Load(); n != 1 {
 				t.Errorf("10 exchanges took %d connections", n)
@@ -90,7 +89,7 @@ func TestAKeptConnectionCarriesTheNextExchange(t *testing.T) {
 	}
 }
 
-func TestAFreshRequestNeverUsesAKeptConnection(t *testing.T) {
+func TestFreshRequestNeverUsesAKeptConnection(t *testing.T) {
 	verifyNoLeaks(t)
 	l := listen(t, "tcp", "127.0.0.1:0")
 	conns := echoServer(t, l)
@@ -98,19 +97,19 @@ func TestAFreshRequestNeverUsesAKeptConnection(t *testing.T) {
 	for range 4 {
 		r := post("x")
 		r.Fresh = true
-		mustAsk(t, s, r, "x")
+		mustAnswer(t, s, r, "x")
 	}
 	if n := conns.Load(); n != 4 {
 		t.Errorf("4 fresh exchanges took %d connections", n)
 	}
 }
 
-// answer2 is a whole answer whose connection may be kept.
-const answer2 = ok200 + "Content-Length: 2\r\n\r\nok"
+// okAnswer is a complete answer after which the connection may be kept.
+const okAnswer = ok200 + "Content-Length: 2\r\n\r\nok"
 
-// breaking serves one proper answer on the first connection, breaks it at the
-// second request after the bytes last, and goes on with then on the others.
-func breaking(t *testing.T, last string,
+// breakingWorker serves one answer on the first connection. It breaks that connection at the second
+// request after the bytes last. On all other connections it calls then.
+func breakingWorker(t *testing.T, last string,
 	then func(c net.Conn, in *bufio.Reader)) (w *rawWorker, requests *atomic.Int64) {
 	requests = new(atomic.Int64)
 	return newRawWorker(t, func(i int, c net.Conn, in *bufio.Reader) {
@@ -124,50 +123,53 @@ func breaking(t *testing.T, last string,
 			}
 			return
 		}
-		for _, answer := range []string{answer2, last} {
+		for _, answer := range []string{okAnswer, last} {
 			if _, err := readRequest(in); err != nil {
 				return
 			}
 			requests.Add(1)
-			say(c, answer)
+			writeString(c, answer)
 		}
 	}), requests
 }
 
-func TestAStaleConnectionIsRetriedExactlyOnce(t *testing.T) {
+func TestStaleConnectionIsRetriedExactlyOnce(t *testing.T) {
 	verifyNoLeaks(t)
-	t.Run("and the retry answers", func(t *testing.T) {
-		w, requests := breaking(t, "", func(c net.Conn, in *bufio.Reader) { say(c, answer2); gone(in) })
+	t.Run("retry answered", func(t *testing.T) {
+		w, requests := breakingWorker(t, "", func(c net.Conn, in *bufio.Reader) {
+			writeString(c, okAnswer)
+			waitForClose(in)
+		})
 		s := tcpClient(t, w.address)
-		mustAsk(t, s, post("a"), "ok")
-		mustAsk(t, s, post("b"), "ok")
+		mustAnswer(t, s, post("a"), "ok")
+		mustAnswer(t, s, post("b"), "ok")
 		if requests.Load() != 3 || w.conns.Load() != 2 {
 			t.Errorf("%d requests on %d connections; want 3 on 2", requests.Load(), w.conns.Load())
 		}
 	})
-	t.Run("and the retry breaks too", func(t *testing.T) {
-		w, requests := breaking(t, "", func(net.Conn, *bufio.Reader) {})
+	t.Run("retry broken too", func(t *testing.T) {
+		w, requests := breakingWorker(t, "", func(net.Conn, *bufio.Reader) {})
 		s := tcpClient(t, w.address)
-		mustAsk(t, s, post("a"), "ok")
-		_, _, err := ask(t, s, post("b"))
+		mustAnswer(t, s, post("a"), "ok")
+		_, _, err := sendAndRead(t, s, post("b"))
 		wantPhase(t, err, PhaseAwait)
 		if requests.Load() != 3 || w.conns.Load() != 2 {
 			t.Errorf("%d requests on %d connections; want 3 on 2", requests.Load(), w.conns.Load())
 		}
 	})
-	t.Run("not after the first byte of an answer", func(t *testing.T) {
-		w, requests := breaking(t, "H", func(c net.Conn, _ *bufio.Reader) { say(c, answer2) })
+	t.Run("no retry after the first byte of an answer", func(t *testing.T) {
+		w, requests := breakingWorker(t, "H", func(c net.Conn, _ *bufio.Reader) { writeString(c, okAnswer) })
 		s := tcpClient(t, w.address)
-		mustAsk(t, s, post("a"), "ok")
-		_, _, err := ask(t, s, post("b"))
+		mustAnswer(t, s, post("a"), "ok")
+		_, _, err := sendAndRead(t, s, post("b"))
 		wantPhase(t, err, PhaseAwait)
 		if requests.Load() != 2 {
 			t.Errorf("%d requests; want 2", requests.Load())
 		}
 	})
-	t.Run("nor when the connection was new", func(t *testing.T) {
+	t.Run("no retry on a new connection", func(t *testing.T) {
 		w := newRawWorker(t, func(_ int, _ net.Conn, in *bufio.Reader) { _, _ = readRequest(in) })
-		_, _, err := ask(t, tcpClient(t, w.address), post("a"))
+		_, _, err := sendAndRead(t, tcpClient(t, w.address), post("a"))
 		wantPhase(t, err, PhaseAwait)
 		if !errors.Is(err, io.ErrUnexpectedEOF) || w.conns.Load() != 1 {
 			t.Errorf("%v on %d connections", err, w.conns.Load())
@@ -175,10 +177,10 @@ func TestAStaleConnectionIsRetriedExactlyOnce(t *testing.T) {
 	})
 }
 
-func TestAWorkerThatDiedKeepsThePhaseOfTheFirstAttempt(t *testing.T) {
+func TestFailedRetryKeepsThePhaseOfTheFirstAttempt(t *testing.T) {
 	verifyNoLeaks(t)
 	dials := 0
-	w, _ := breaking(t, "", func(net.Conn, *bufio.Reader) {})
+	w, _ := breakingWorker(t, "", func(net.Conn, *bufio.Reader) {})
 	s := New(Config{Network: "tcp", Address: w.address, Host: "engine",
 		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 			if dials++; dials > 1 {
@@ -187,17 +189,16 @@ func TestAWorkerThatDiedKeepsThePhaseOfTheFirstAttempt(t *testing.T) {
 			return new(net.Dialer).DialContext(ctx, network, address)
 		}})
 	defer s.Close()
-	mustAsk(t, s, post("a"), "ok")
-	_, _, err := ask(t, s, post("b"))
+	mustAnswer(t, s, post("a"), "ok")
+	_, _, err := sendAndRead(t, s, post("b"))
 	wantPhase(t, err, PhaseAwait)
 	if !strings.Contains(err.Error(), "refused") {
-		t.Errorf("the second cause is missing: %v", err)
+		t.Errorf("the cause of the retry is missing: %v", err)
 	}
 }
 
-// TestADeadIdleConnectionIsNotUsed: what the worker did to an idle connection
-// is seen before a request goes out on it.
-func TestADeadIdleConnectionIsNotUsed(t *testing.T) {
+// The client detects the state of an idle connection before it sends a request on it.
+func TestDeadIdleConnectionIsNotUsed(t *testing.T) {
 	verifyNoLeaks(t)
 	for name, last := range map[string]string{"closed": "", "unasked bytes": "HTTP/1.1 200 OK\r\n"} {
 		t.Run(name, func(t *testing.T) {
@@ -208,32 +209,32 @@ func TestADeadIdleConnectionIsNotUsed(t *testing.T) {
 					return
 				}
 				answered.Add(1)
-				say(c, answer2)
+				writeString(c, okAnswer)
 				if i == 0 {
 					<-speak
-					say(c, last)
+					writeString(c, last)
 					if last == "" {
 						return
 					}
 				}
 				if _, err := readRequest(in); err == nil {
-					t.Error("a second request came on a dead connection")
+					t.Error("a dead connection carried a second request")
 				}
 			})
 			s := tcpClient(t, w.address)
-			mustAsk(t, s, post("a"), "ok")
+			mustAnswer(t, s, post("a"), "ok")
 			kept := s.idle.conns[0]
 			close(speak)
 			for kept.quiet() {
 				runtime.Gosched()
 			}
 			if last != "" {
-				// The look above took a byte; what follows must be seen as well.
+				// The first check has read a byte; the next check must detect the rest.
 				for kept.quiet() {
 					runtime.Gosched()
 				}
 			}
-			mustAsk(t, s, post("b"), "ok")
+			mustAnswer(t, s, post("b"), "ok")
 			if answered.Load() != 2 || w.conns.Load() != 2 {
 				t.Errorf("%d answers on %d connections; want 2 on 2", answered.Load(), w.conns.Load())
 			}
@@ -242,30 +243,30 @@ func TestADeadIdleConnectionIsNotUsed(t *testing.T) {
 	}
 }
 
-// TestAnEarlyRefusalIsRead: a worker that answers 413 and closes without
-// reading on breaks the write; its answer still counts.
-func TestAnEarlyRefusalIsRead(t *testing.T) {
+// A worker that answers 413 and closes without reading the rest breaks the write. Its answer is
+// returned.
+func TestEarlyRejectionIsRead(t *testing.T) {
 	verifyNoLeaks(t)
 	w := newRawWorker(t, func(_ int, c net.Conn, in *bufio.Reader) {
 		_, _ = in.ReadString('\n')
-		say(c, "HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\n\r\nbig")
+		writeString(c, "HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\n\r\nbig")
 	})
 	s := tcpClient(t, w.address)
-	status, body, err := ask(t, s, post(strings.Repeat("x", 16<<20)))
+	status, body, err := sendAndRead(t, s, post(strings.Repeat("x", 16<<20)))
 	if err != nil || status != 413 || body != "big" {
 		t.Errorf("got %d %q, %v", status, body, err)
 	}
 	if len(s.idle.conns) != 0 {
-		t.Error("a connection with half a request on it was kept")
+		t.Error("a connection with an incomplete request was kept")
 	}
 }
 
-// brokenPipe is a connection that takes no bytes and gives none.
+// brokenPipe is a connection on which writes fail.
 type brokenPipe struct{ net.Conn }
 
 func (brokenPipe) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-func TestABrokenWriteWaitsASecondForTheReason(t *testing.T) {
+func TestBrokenWriteWaitsOneSecondForTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
 		defer there.Close()
@@ -297,7 +298,7 @@ func TestConnectingEndsAtItsTimeout(t *testing.T) {
 	})
 }
 
-func TestIdleConnectionsAreBoundedAndExpire(t *testing.T) {
+func TestIdleConnectionsAreLimitedAndExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var open atomic.Int64
 		s := New(Config{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) {
@@ -310,8 +311,8 @@ func TestIdleConnectionsAreBoundedAndExpire(t *testing.T) {
 					if _, err := readRequest(in); err != nil {
 						return
 					}
-					say(there, ok200+"Content-Length: 2\r\n\r\n")
-					say(there, "ok")
+					writeString(there, ok200+"Content-Length: 2\r\n\r\n")
+					writeString(there, "ok")
 				}
 			}()
 			return here, nil
@@ -338,23 +339,23 @@ func TestIdleConnectionsAreBoundedAndExpire(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		count(2) // as many as are kept
+		count(2) // the maximum of idle connections
 		time.Sleep(6 * time.Second)
-		mustAsk(t, s, post("x"), "ok")
+		mustAnswer(t, s, post("x"), "ok")
 		time.Sleep(4 * time.Second)
-		count(1) // the one not used for 10 s is closed
+		count(1) // the connection without use for 10 s is closed
 		time.Sleep(6 * time.Second)
 		count(0)
-		mustAsk(t, s, post("x"), "ok")
+		mustAnswer(t, s, post("x"), "ok")
 		count(1)
 		s.Close()
 		count(0)
-		mustAsk(t, s, post("x"), "ok")
-		count(0) // after Close nothing is kept
+		mustAnswer(t, s, post("x"), "ok")
+		count(0) // after Close no connection is kept
 	})
 }
 
-func TestManyAtOnceGetTheirOwnAnswers(t *testing.T) {
+func TestConcurrentExchangesGetTheirOwnAnswers(t *testing.T) {
 	verifyNoLeaks(t)
 	server := httptest.NewServer(http.HandlerFunc(echo))
 	defer server.Close()
@@ -396,10 +397,10 @@ func TestManyAtOnceGetTheirOwnAnswers(t *testing.T) {
 
 func TestStreamsArriveAsTheyAreSent(t *testing.T) {
 	verifyNoLeaks(t)
-	heard := make(chan string)
+	read := make(chan string)
 	w := newRawWorker(t, func(_ int, c net.Conn, in *bufio.Reader) {
 		_, _ = readRequest(in)
-		// A chunk begun is handed out before it ends, and whole ones at once.
+		// An incomplete chunk is returned before it ends, and complete ones at once.
 		for _, step := range []struct{ send, want string }{
 			{ok200 + "Transfer-Encoding: chunked\r\n\r\n3\r\none\r\n", "one"},
 			{"3\r\ntwo\r\n5\r\nthree\r\n", "twothree"},
@@ -408,9 +409,9 @@ func TestStreamsArriveAsTheyAreSent(t *testing.T) {
 			{"-five\r\n3\r\nsix", "-fivesix"},
 			{"\r\n0\r\n\r\n", ""},
 		} {
-			say(c, step.send)
-			if got := <-heard; got != step.want {
-				t.Errorf("heard %q; want %q", got, step.want)
+			writeString(c, step.send)
+			if got := <-read; got != step.want {
+				t.Errorf("read %q; want %q", got, step.want)
 			}
 		}
 	})
@@ -424,17 +425,16 @@ func TestStreamsArriveAsTheyAreSent(t *testing.T) {
 		if err != nil && err != io.EOF {
 			t.Error(err)
 		}
-		heard <- string(b[:n])
+		read <- string(b[:n])
 		if err != nil {
 			break
 		}
 	}
 }
 
-// TestAnExchangeAllocatesLittle: a request that is proxied should cost the
-// collector no more than what its caller is given.
-func TestAnExchangeAllocatesLittle(t *testing.T) {
-	conn := new(tape)
+// The budget covers the values that the caller receives.
+func TestExchangeAllocatesLittle(t *testing.T) {
+	conn := new(recordedConn)
 	s := New(Config{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) { return conn, nil }})
 	defer s.Close()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -453,7 +453,7 @@ func TestAnExchangeAllocatesLittle(t *testing.T) {
 		}
 		_ = res.Body.Close()
 	})
-	// Eight, and what the race detector makes of sync.Pool.
+	// Eight, and more with the race detector because of sync.Pool.
 	if n > 12 {
 		t.Errorf("%v allocations", n)
 	}

@@ -36,8 +36,8 @@ func Example() {
 	// Output: 200 POST /v1/chat/completions: {"model":"small"} <nil>
 }
 
-// ExampleSendError shows that a server without a listener has not seen the request, so that
-// another server may get it.
+// ExampleSendError shows that a failed connect has not sent the request, so another server may
+// receive it.
 func ExampleSendError() {
 	server := httptest.NewServer(nil)
 	address := server.Listener.Addr().String()

@@ -15,14 +15,14 @@ import (
 	"go.uber.org/goleak"
 )
 
-// verifyNoLeaks fails the test when goroutines that it started outlive it.
+// verifyNoLeaks fails the test if goroutines that it started outlive it.
 func verifyNoLeaks(t *testing.T) {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, before) })
 }
 
-// rawWorker accepts connections and hands each, with its number, to serve.
+// rawWorker accepts connections and calls serve with each of them and its number.
 type rawWorker struct {
 	address string
 	conns   atomic.Int64
@@ -63,10 +63,10 @@ func readRequest(in *bufio.Reader) (string, error) {
 	return string(body), err
 }
 
-// gone waits until the client has closed the connection.
-func gone(in *bufio.Reader) { _, _ = io.Copy(io.Discard, in) }
+// waitForClose waits until the client has closed the connection.
+func waitForClose(in *bufio.Reader) { _, _ = io.Copy(io.Discard, in) }
 
-func say(c net.Conn, s string) { _, _ = io.WriteString(c, s) }
+func writeString(c net.Conn, s string) { _, _ = io.WriteString(c, s) }
 
 func tcpClient(t *testing.T, address string) *Client {
 	t.Helper()
@@ -83,8 +83,8 @@ func post(body string) *Request {
 	}
 }
 
-// ask sends r and reads the answer to its end.
-func ask(t *testing.T, s *Client, r *Request) (status int, body string, err error) {
+// sendAndRead sends r and reads the answer to its end.
+func sendAndRead(t *testing.T, s *Client, r *Request) (status int, body string, err error) {
 	t.Helper()
 	res, err := s.Send(t.Context(), r)
 	if err != nil {
@@ -97,9 +97,9 @@ func ask(t *testing.T, s *Client, r *Request) (status int, body string, err erro
 	return res.Status, string(b), err
 }
 
-func mustAsk(t *testing.T, s *Client, r *Request, want string) {
+func mustAnswer(t *testing.T, s *Client, r *Request, want string) {
 	t.Helper()
-	status, body, err := ask(t, s, r)
+	status, body, err := sendAndRead(t, s, r)
 	if err != nil || status != 200 || body != want {
 		t.Fatalf("got %d %q, %v; want 200 %q", status, body, err, want)
 	}
@@ -113,16 +113,16 @@ func wantPhase(t *testing.T, err error, phase Phase) {
 	}
 }
 
-// tape is a connection on which the worker's side is recorded: each Read gives
-// at most what step says, then comes the end.
-type tape struct {
+// recordedConn is a connection with recorded input. Each Read returns at most step() bytes; then
+// the input ends.
+type recordedConn struct {
 	in     string
-	step   func() int // nil: all that fits
+	step   func() int // nil: no limit
 	sent   []byte
 	closed bool
 }
 
-func (c *tape) Read(p []byte) (int, error) {
+func (c *recordedConn) Read(p []byte) (int, error) {
 	if c.in == "" {
 		return 0, io.EOF
 	}
@@ -135,27 +135,30 @@ func (c *tape) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func (c *tape) Write(p []byte) (int, error)      { c.sent = append(c.sent, p...); return len(p), nil }
-func (c *tape) Close() error                     { c.closed = true; return nil }
-func (c *tape) LocalAddr() net.Addr              { return nil }
-func (c *tape) RemoteAddr() net.Addr             { return nil }
-func (c *tape) SetDeadline(time.Time) error      { return nil }
-func (c *tape) SetReadDeadline(time.Time) error  { return nil }
-func (c *tape) SetWriteDeadline(time.Time) error { return nil }
+func (c *recordedConn) Write(p []byte) (int, error) {
+	c.sent = append(c.sent, p...)
+	return len(p), nil
+}
+func (c *recordedConn) Close() error                     { c.closed = true; return nil }
+func (c *recordedConn) LocalAddr() net.Addr              { return nil }
+func (c *recordedConn) RemoteAddr() net.Addr             { return nil }
+func (c *recordedConn) SetDeadline(time.Time) error      { return nil }
+func (c *recordedConn) SetReadDeadline(time.Time) error  { return nil }
+func (c *recordedConn) SetWriteDeadline(time.Time) error { return nil }
 
-// received is what a caller got from one answer.
+// received is one answer as its caller received it.
 type received struct {
 	status int
 	header http.Header
 	length int64
 	body   string
 	err    error
-	kept   bool // the connection went back to the idle ones, no bigger than it was
+	kept   bool // the connection is idle, with a buffer of the initial size
 }
 
-// receive plays a recorded answer to a request with the method.
-func receive(method, answer string, step func() int) received {
-	c := &tape{in: answer, step: step}
+// replayAnswer sends a request with the method over a recordedConn and returns the answer.
+func replayAnswer(method, answer string, step func() int) received {
+	c := &recordedConn{in: answer, step: step}
 	p := New(Config{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) { return c, nil }})
 	defer p.Close()
 	res, err := p.Send(context.Background(), &Request{Method: method, Path: "/"})

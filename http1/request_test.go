@@ -34,7 +34,7 @@ func TestRequestsAreWrittenExactly(t *testing.T) {
 		}}, "GET / HTTP/1.1\r\nHost: engine:8000\r\nX-Key: kept\r\n\r\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			conn := &tape{in: answer2}
+			conn := &recordedConn{in: okAnswer}
 			s := New(Config{Host: "engine:8000", Dial: func(context.Context, string, string) (net.Conn, error) {
 				return conn, nil
 			}})
@@ -48,7 +48,7 @@ func TestRequestsAreWrittenExactly(t *testing.T) {
 				t.Errorf("sent %q\nwant %q", conn.sent, c.want)
 			}
 			if !conn.closed {
-				t.Error("a connection was kept, and none may be")
+				t.Error("a connection was kept that must be closed")
 			}
 		})
 	}
@@ -84,12 +84,12 @@ func TestAmbiguousRequestsAreRejected(t *testing.T) {
 		})
 	}
 	if _, err := New(Config{Host: "a\r\nb"}).Send(t.Context(), post("")); err == nil {
-		t.Error("a Host of two lines was taken")
+		t.Error("a Host of two lines was accepted")
 	}
 }
 
-// FuzzRequest: whatever is accepted, net/http reads as one request with what
-// was asked for, and nothing behind it.
+// FuzzRequest verifies that net/http reads every accepted request as exactly one request with the same
+// values.
 func FuzzRequest(f *testing.F) {
 	f.Add("POST", "/v1/chat/completions", "Authorization", "Bearer x", []byte("{}"))
 	f.Add("GET", "/a?b=c", "content-length", "5", []byte{})
@@ -105,7 +105,7 @@ func FuzzRequest(f *testing.F) {
 		if err != nil {
 			if strings.Contains(err.Error(), "invalid URL escape") || strings.Contains(err.Error(), "parse ") ||
 				method == "PRI" {
-				return // net/http also reads what the path means
+				return // net/http also rejects some paths by their meaning
 			}
 			t.Fatalf("%v: %q", err, wire)
 		}
@@ -115,10 +115,10 @@ func FuzzRequest(f *testing.F) {
 		}
 		if in.Buffered() > 0 || req.Method != method || req.RequestURI != path || req.Host != "engine" ||
 			len(req.TransferEncoding) > 0 {
-			t.Fatalf("read as %s %s of %s, %d bytes behind", req.Method, req.RequestURI, req.Host, in.Buffered())
+			t.Fatalf("read as %s %s of %s, with %d bytes after it", req.Method, req.RequestURI, req.Host, in.Buffered())
 		}
 		if want := strings.Trim(value, " \t"); !IsConnectionField(key) && !slices.Contains(req.Header.Values(key), want) {
-			t.Fatalf("%q is lost: %v", key, req.Header)
+			t.Fatalf("%q is missing: %v", key, req.Header)
 		}
 	})
 }

@@ -15,15 +15,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// dialogue is a connection to a worker that sends its next answer when a
-// request has been written. Bytes of an answer that were not read stay in front
-// of the next answer, as in a socket.
-type dialogue struct {
-	tape
+// scriptedConn is a connection to a worker that sends its next answer when a request is written. As
+// in a socket, unread bytes of an answer precede the next one.
+type scriptedConn struct {
+	recordedConn
 	answers []string
 }
 
-func (d *dialogue) Write(p []byte) (int, error) {
+func (d *scriptedConn) Write(p []byte) (int, error) {
 	if len(d.answers) > 0 {
 		d.in += d.answers[0]
 		d.answers = d.answers[1:]
@@ -31,12 +30,12 @@ func (d *dialogue) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// scriptedWorker is a listener of dialogues: a new connection goes on with the answers
-// that the one before it has left.
+// scriptedWorker dials scriptedConns. A new connection continues with the answers that the previous
+// one has not sent.
 type scriptedWorker struct {
 	answers []string
 	step    func() int
-	last    *dialogue
+	last    *scriptedConn
 	dialled int
 }
 
@@ -45,7 +44,7 @@ func (w *scriptedWorker) dial(context.Context, string, string) (net.Conn, error)
 		w.answers = w.last.answers
 	}
 	w.dialled++
-	w.last = &dialogue{tape: tape{step: w.step}, answers: w.answers}
+	w.last = &scriptedConn{recordedConn: recordedConn{step: w.step}, answers: w.answers}
 	return w.last, nil
 }
 
@@ -53,9 +52,9 @@ func (w *scriptedWorker) sender() *Client {
 	return New(Config{Host: "engine", Dial: w.dial})
 }
 
-// converse reads one answer after the other over as few connections as the
-// sender can do with, and checks what it keeps between two of them.
-func converse(t interface{ Fatalf(string, ...any) }, p *Client, method string) received {
+// sendNext sends one request and verifies that idle connections have empty buffers of the initial
+// size.
+func sendNext(t interface{ Fatalf(string, ...any) }, p *Client, method string) received {
 	res, err := p.Send(context.Background(), &Request{Method: method, Path: "/"})
 	if err != nil {
 		return received{err: err}
@@ -64,7 +63,7 @@ func converse(t interface{ Fatalf(string, ...any) }, p *Client, method string) r
 	_ = res.Body.Close()
 	for _, c := range p.idle.conns {
 		if c.r != 0 || c.w != 0 || len(c.buf) != bufferSize {
-			t.Fatalf("an idle connection holds bytes %d to %d of a buffer of %d; want none of %d", c.r, c.w, len(c.buf),
+			t.Fatalf("an idle connection has bytes %d to %d of a buffer of %d; want none of %d", c.r, c.w, len(c.buf),
 				bufferSize)
 		}
 	}
@@ -72,7 +71,7 @@ func converse(t interface{ Fatalf(string, ...any) }, p *Client, method string) r
 		kept: len(p.idle.conns) > 0}
 }
 
-func TestAConnectionIsUsedAgainAfterALargeHead(t *testing.T) {
+func TestConnectionIsReusedAfterALargeHead(t *testing.T) {
 	const usual = ok200 + "Content-Length: 2\r\n\r\nok"
 	for name, first := range map[string]string{
 		"5 KB of header":        ok200 + "X-Big: " + strings.Repeat("y", 5000) + "\r\nContent-Length: 2\r\n\r\nok",
@@ -85,26 +84,25 @@ func TestAConnectionIsUsedAgainAfterALargeHead(t *testing.T) {
 			strings.Repeat("z", 9),
 	} {
 		t.Run(name, func(t *testing.T) {
-			for how, step := range steps() {
+			for how, step := range readSteps() {
 				w := &scriptedWorker{answers: []string{first, first, usual}, step: step}
 				p := w.sender()
 				defer p.Close()
-				alone := receive("POST", first, nil)
+				alone := replayAnswer("POST", first, nil)
 				for range 2 {
-					if got := converse(t, p, "POST"); got.err != nil || got.status != alone.status || got.body != alone.body {
+					if got := sendNext(t, p, "POST"); got.err != nil || got.status != alone.status || got.body != alone.body {
 						t.Fatalf("%s: got %d %q, %v", how, got.status, got.body, got.err)
 					}
 				}
-				if got := converse(t, p, "POST"); got.err != nil || got.body != "ok" || w.dialled != 1 {
-					t.Errorf("%s: the usual answer after it is %q, %v, on connection %d", how, got.body, got.err, w.dialled)
+				if got := sendNext(t, p, "POST"); got.err != nil || got.body != "ok" || w.dialled != 1 {
+					t.Errorf("%s: the next answer is %q, %v, on connection %d", how, got.body, got.err, w.dialled)
 				}
 			}
 		})
 	}
 }
 
-// TestAnySequenceOfAnswersIsReadOverOneConnection draws proper answers of all
-// framings and sizes.
+// The answers are valid and have all framings and sizes.
 func TestAnySequenceOfAnswersIsReadOverOneConnection(t *testing.T) {
 	sizes := rapid.SampledFrom([]int{0, 1, 100, 4000, 4096, 5000, 20000})
 	rapid.Check(t, func(t *rapid.T) {
@@ -134,19 +132,18 @@ func TestAnySequenceOfAnswersIsReadOverOneConnection(t *testing.T) {
 		p := w.sender()
 		defer p.Close()
 		for n, body := range bodies {
-			if got := converse(t, p, "POST"); got.err != nil || got.body != body || !got.kept {
+			if got := sendNext(t, p, "POST"); got.err != nil || got.body != body || !got.kept {
 				t.Fatalf("answer %d: %d bytes of %d, kept %v, %v", n, len(got.body), len(body), got.kept, got.err)
 			}
 		}
 		if w.dialled != 1 {
-			t.Fatalf("it took %d connections", w.dialled)
+			t.Fatalf("%d connections", w.dialled)
 		}
 	})
 }
 
-// FuzzReusedConnections reads sequences of answers of any bytes over one
-// sender. An answer that ended where its framing says leaves nothing behind:
-// the next one is read as if it were alone.
+// FuzzReusedConnections reads sequences of answers with any bytes over one client. After an answer
+// with a proper end, the next one is read as on a new connection.
 func FuzzReusedConnections(f *testing.F) {
 	const part = "\x00\x00" // between two answers
 	usual := ok200 + "Content-Length: 5\r\n\r\nhello"
@@ -180,14 +177,14 @@ func FuzzReusedConnections(f *testing.F) {
 		ragged := (&scriptedWorker{answers: answers, step: func() int { return 1 + random.IntN(64) }}).sender()
 		defer ragged.Close()
 		for range answers {
-			converse(t, ragged, method)
+			sendNext(t, ragged, method)
 		}
 		w := &scriptedWorker{answers: answers}
 		p := w.sender()
 		defer p.Close()
 		clean := true
 		for _, answer := range answers {
-			got, alone := converse(t, p, method), receive(method, answer, nil)
+			got, alone := sendNext(t, p, method), replayAnswer(method, answer, nil)
 			if same := got.status == alone.status && got.body == alone.body &&
 				reflect.DeepEqual(got.header, alone.header); clean && alone.err == nil && !same {
 				t.Fatalf("after a clean end %q is read as\n%+v, and alone as\n%+v", answer, got, alone)
