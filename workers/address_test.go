@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestCanonicalURLsOfWorkers(t *testing.T) {
+func TestURLsAreParsed(t *testing.T) {
 	for raw, want := range map[string]address{
 		"http://127.0.0.1:8000":             {scheme: "http", host: "127.0.0.1:8000"},
 		"http://engine":                     {scheme: "http", host: "engine:80"},
@@ -31,7 +31,7 @@ func TestCanonicalURLsOfWorkers(t *testing.T) {
 }
 
 func TestRejectedURLsNameFieldAndWayOut(t *testing.T) {
-	for raw, says := range map[string]string{
+	for raw, text := range map[string]string{
 		"":                   "is empty",
 		"engine:8000":        "has no scheme",
 		"//engine:8000":      "has no scheme",
@@ -68,13 +68,13 @@ func TestRejectedURLsNameFieldAndWayOut(t *testing.T) {
 		"unix:///" + strings.Repeat("x", 107): "shorter",
 	} {
 		_, err := Canonical(raw)
-		if err == nil || !strings.HasPrefix(err.Error(), "url: ") || !strings.Contains(err.Error(), says) {
-			t.Errorf("Canonical(%q) = %v; want an error on url with %q", raw, err, says)
+		if err == nil || !strings.HasPrefix(err.Error(), "url: ") || !strings.Contains(err.Error(), text) {
+			t.Errorf("Canonical(%q) = %v; want an error on url with %q", raw, err, text)
 		}
 	}
 }
 
-func TestRefusedURLsDoNotRepeatAPassword(t *testing.T) {
+func TestErrorsOfURLsOmitThePassword(t *testing.T) {
 	for _, raw := range []string{
 		"http://u:hunter2@h:8000", "https://u:hunter2@h:bad", "ftp://u:hunter2@h", "u:hunter2@h",
 		"http://u:hunter2@h/%zz", "http://u:hun%ter2hunter2@h", "unix://u:hunter2@h",
@@ -107,7 +107,7 @@ func TestOneEngineHasOneCanonicalURL(t *testing.T) {
 	}
 }
 
-func TestBasePathComesBeforeThePathWithOneV1(t *testing.T) {
+func TestPathIsAppendedToTheBaseWithOneV1(t *testing.T) {
 	for _, c := range []struct{ url, path, want string }{
 		{"http://h:1", "/v1/models?x=1", "/v1/models?x=1"},
 		{"http://h:1/v1", "/v1/models", "/v1/models"},
@@ -124,12 +124,12 @@ func TestBasePathComesBeforeThePathWithOneV1(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := a.join(c.path); got != c.want {
-			t.Errorf("%s with %s goes to %s; want %s", c.url, c.path, got, c.want)
+			t.Errorf("%s with %s has the path %s; want %s", c.url, c.path, got, c.want)
 		}
 	}
 }
 
-func TestNoNameLeadsToAMetadataAddress(t *testing.T) {
+func TestMetadataAddressesAreNotDialled(t *testing.T) {
 	for _, resolved := range []string{"169.254.169.254:80", "[::ffff:169.254.169.254]:80", "[fd00:ec2::254]:443",
 		"100.100.100.200:80"} {
 		if refuseMetadata("tcp", resolved, nil) == nil {
@@ -168,7 +168,7 @@ func FuzzCanonical(f *testing.F) {
 	})
 }
 
-func TestAReferenceLeadsThroughTheGatewayOrNowhere(t *testing.T) {
+func TestReferencesLeadThroughTheGatewayOrAreRejected(t *testing.T) {
 	for _, c := range []struct {
 		url, reference, want string
 		ok                   bool
@@ -212,7 +212,7 @@ func TestAReferenceLeadsThroughTheGatewayOrNowhere(t *testing.T) {
 	}
 }
 
-// FuzzReference: a reference that passes names no host.
+// FuzzReference verifies that an accepted reference contains no host.
 func FuzzReference(f *testing.F) {
 	for _, seed := range []string{"http://engine:8000/base/x", "//engine:8000//x", "/base//x", "x", "http:x", "/\\x",
 		"?a#b", "/base/base//x"} {

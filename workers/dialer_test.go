@@ -25,9 +25,9 @@ import (
 type network struct {
 	mu      sync.Mutex
 	answer  []string // addresses of the only name
-	err     error    // of a lookup; errHang: it never ends by itself
+	err     error    // of a lookup; errHang: it ends only with its context
 	lookups int
-	hosts   map[string]error // what a connection to an address gives; not there: errHang
+	hosts   map[string]error // result of a connection to an address; absent: it ends only with its context
 	dialled []string
 	log     bytes.Buffer
 }
@@ -75,14 +75,14 @@ func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error)
 	return conn, nil
 }
 
-// set changes what a lookup gives.
-func (n *network) set(err error, answer ...string) {
+// setLookup sets the result of lookups.
+func (n *network) setLookup(err error, answer ...string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.err, n.answer = err, answer
 }
 
-// connect opens a connection within 2 s and returns where to, or the error's text.
+// connect opens a connection within 2 s. It returns all dialled addresses, or the text of the error.
 func (n *network) connect(t *testing.T, d *dialer) string {
 	t.Helper()
 	n.dialled = nil
@@ -94,7 +94,7 @@ func (n *network) connect(t *testing.T, d *dialer) string {
 	return strings.Join(n.dialled, " ")
 }
 
-func TestANameIsLookedUpOnceInFiveSeconds(t *testing.T) {
+func TestNameIsLookedUpOncePerFiveSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{answer: []string{"10.0.0.1"}, hosts: map[string]error{"10.0.0.1:8000": nil, "10.0.0.2:8000": nil}}
 		d := n.dialer()
@@ -103,7 +103,7 @@ func TestANameIsLookedUpOnceInFiveSeconds(t *testing.T) {
 				t.Errorf("connected to %s", to)
 			}
 		}
-		n.set(nil, "::ffff:10.0.0.2")
+		n.setLookup(nil, "::ffff:10.0.0.2")
 		time.Sleep(freshFor)
 		if to := n.connect(t, d); to != "10.0.0.2:8000" || n.lookups != 2 {
 			t.Errorf("connected to %s after %d lookups", to, n.lookups)
@@ -111,20 +111,20 @@ func TestANameIsLookedUpOnceInFiveSeconds(t *testing.T) {
 	})
 }
 
-// TestLastGoodAddressesServeWhileLookupsFail: at once where the name server says so,
-// after half a second where it hangs, once in five seconds.
-func TestLastGoodAddressesServeWhileLookupsFail(t *testing.T) {
-	for err, patience := range map[error]time.Duration{errNoServer: 0, errHang: lookupTimeout} {
+// An error of the name server causes no delay; a name server that hangs delays one connection per five
+// seconds by half a second.
+func TestLastAddressesAreUsedWhileLookupsFail(t *testing.T) {
+	for err, delay := range map[error]time.Duration{errNoServer: 0, errHang: lookupTimeout} {
 		synctest.Test(t, func(t *testing.T) {
 			n := &network{answer: []string{"10.0.0.1"}, hosts: map[string]error{"10.0.0.1:8000": nil}}
 			d := n.dialer()
 			n.connect(t, d)
-			n.set(err)
+			n.setLookup(err)
 			for range 3 {
 				time.Sleep(freshFor)
 				for i := range 4 {
 					began := time.Now()
-					want := patience
+					want := delay
 					if i > 0 {
 						want = 0
 					}
@@ -136,7 +136,7 @@ func TestLastGoodAddressesServeWhileLookupsFail(t *testing.T) {
 			if n.lookups != 4 {
 				t.Errorf("%v: %d lookups", err, n.lookups)
 			}
-			n.set(nil, "10.0.0.1")
+			n.setLookup(nil, "10.0.0.1")
 			time.Sleep(freshFor)
 			n.connect(t, d)
 			if log := n.log.String(); strings.Count(log, "\n") != 2 ||
@@ -147,12 +147,12 @@ func TestLastGoodAddressesServeWhileLookupsFail(t *testing.T) {
 	}
 }
 
-func TestWhileOneLookupHangsOthersUseTheLastAddressesAtOnce(t *testing.T) {
+func TestHangingLookupDelaysOneConnectionOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{answer: []string{"10.0.0.1"}, hosts: map[string]error{"10.0.0.1:8000": nil}}
 		d := n.dialer()
 		n.connect(t, d)
-		n.set(errHang)
+		n.setLookup(errHang)
 		time.Sleep(freshFor)
 		var waits sync.WaitGroup
 		var took [8]time.Duration
@@ -168,27 +168,26 @@ func TestWhileOneLookupHangsOthersUseTheLastAddressesAtOnce(t *testing.T) {
 		waits.Wait()
 		slices.Sort(took[:])
 		if took[6] != 0 || took[7] != lookupTimeout || n.lookups != 2 {
-			t.Errorf("they took %v with %d lookups", took, n.lookups)
+			t.Errorf("the connections took %v with %d lookups", took, n.lookups)
 		}
 	})
 }
 
-// TestANameThatIsGoneHasNoAddresses: after half a minute its last addresses may be another
-// server's.
-func TestANameThatIsGoneHasNoAddresses(t *testing.T) {
+// After half a minute, another server may have the last addresses of a name that does not exist.
+func TestMissingNameLosesItsAddressesAfterHalfAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{err: errNoServer, hosts: map[string]error{"10.0.0.1:8000": nil}}
 		d := n.dialer()
 		if to := n.connect(t, d); !strings.Contains(to, "looking up the worker's host: lookup engine: server misbehaving") {
 			t.Errorf("without any address: %s", to)
 		}
-		n.set(nil, "10.0.0.1")
+		n.setLookup(nil, "10.0.0.1")
 		n.connect(t, d)
-		n.set(errNoName)
+		n.setLookup(errNoName)
 		for range missingFor / freshFor {
 			time.Sleep(freshFor)
 			if to := n.connect(t, d); to != "10.0.0.1:8000" {
-				t.Errorf("a name that has just gone: %s", to)
+				t.Errorf("a name that was just removed: %s", to)
 			}
 		}
 		time.Sleep(freshFor)
@@ -197,26 +196,26 @@ func TestANameThatIsGoneHasNoAddresses(t *testing.T) {
 				t.Errorf("a name that is gone: %s", to)
 			}
 		}
-		n.set(errNoServer)
+		n.setLookup(errNoServer)
 		if to := n.connect(t, d); !strings.Contains(to, "server misbehaving") {
 			t.Errorf("and then no name server: %s", to)
 		}
-		n.set(nil)
+		n.setLookup(nil)
 		if to := n.connect(t, d); !strings.Contains(to, "no address") {
 			t.Errorf("a name without addresses: %s", to)
 		}
 	})
 }
 
-// TestANameServerThatIsDownDoesNotEndAName: with search domains, the resolver may report
-// the last domain's denial instead of the first one's failure.
-func TestANameServerThatIsDownDoesNotEndAName(t *testing.T) {
+// With search domains, a resolver may report that the name does not exist in the last domain, although
+// the lookup in the first domain failed.
+func TestFailedNameServerDoesNotDropAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{answer: []string{"10.0.0.1"}, hosts: map[string]error{"10.0.0.1:8000": nil}}
 		d := n.dialer()
 		n.connect(t, d)
 		for i := range 40 {
-			n.set([]error{errNoName, errNoServer}[i/3%2])
+			n.setLookup([]error{errNoName, errNoServer}[i/3%2])
 			time.Sleep(freshFor)
 			if to := n.connect(t, d); to != "10.0.0.1:8000" {
 				t.Errorf("after %d lookups: %s", i+1, to)
@@ -225,9 +224,8 @@ func TestANameServerThatIsDownDoesNotEndAName(t *testing.T) {
 	})
 }
 
-// TestAllAddressesAreTriedWithinTheTime, and the one that works is tried first from
-// then on.
-func TestAllAddressesAreTriedWithinTheTime(t *testing.T) {
+// The address that works is tried first for the next connection.
+func TestAllAddressesAreTriedWithinTheTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{answer: []string{"2001:db8::1", "10.0.0.1", "10.0.0.2", "10.0.0.3"},
 			hosts: map[string]error{"10.0.0.1:8000": syscall.ECONNREFUSED, "10.0.0.2:8000": nil}}
@@ -238,13 +236,13 @@ func TestAllAddressesAreTriedWithinTheTime(t *testing.T) {
 			t.Errorf("after %v: %s", time.Since(began), to)
 		}
 		if to := n.connect(t, d); to != "10.0.0.2:8000" {
-			t.Errorf("the next one: %s", to)
+			t.Errorf("the next connection: %s", to)
 		}
 		n.hosts["10.0.0.2:8000"] = syscall.ECONNREFUSED
 		began = time.Now()
 		if to := n.connect(t, d); !strings.Contains(to, "connection refused") || time.Since(began) != 4*time.Second/3 ||
 			len(n.dialled) != 4 {
-			t.Errorf("with none that works, after %v: %s", time.Since(began), to)
+			t.Errorf("without a working address, after %v: %s", time.Since(began), to)
 		}
 		n.hosts = map[string]error{"10.0.0.2:8000": syscall.EMFILE, "10.0.0.3:8000": nil}
 		if to := n.connect(t, d); !strings.Contains(to, "too many open files") {
@@ -253,26 +251,25 @@ func TestAllAddressesAreTriedWithinTheTime(t *testing.T) {
 	})
 }
 
-// TestAWorkerThatMovedIsFoundAtOnce: its old address refuses, and its name is looked
-// up again before its time.
-func TestAWorkerThatMovedIsFoundAtOnce(t *testing.T) {
+// The old address refuses the connection, so the name is looked up again before freshFor has passed.
+func TestMovedWorkerIsFoundAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{answer: []string{"10.0.0.1"}, hosts: map[string]error{"10.0.0.1:8000": nil}}
 		d := n.dialer()
 		n.connect(t, d)
-		n.set(nil, "10.0.0.9")
+		n.setLookup(nil, "10.0.0.9")
 		n.hosts = map[string]error{"10.0.0.1:8000": syscall.ECONNREFUSED, "10.0.0.9:8000": nil}
 		if to := n.connect(t, d); to != "10.0.0.1:8000 10.0.0.9:8000" {
 			t.Errorf("connected to %s", to)
 		}
 		n.hosts = map[string]error{"10.0.0.9:8000": syscall.ECONNREFUSED}
 		if to := n.connect(t, d); !strings.Contains(to, "refused") || len(n.dialled) != 1 {
-			t.Errorf("where it has not moved: %s, dialled %q", to, n.dialled)
+			t.Errorf("a worker that has not moved: %s, dialled %q", to, n.dialled)
 		}
 	})
 }
 
-// TestNoLookupLeadsToAMetadataAddress, nor does a literal address.
+// A literal address never leads there either.
 func TestNoLookupLeadsToAMetadataAddress(t *testing.T) {
 	for _, address := range []string{"169.254.169.254", "::ffff:169.254.169.254", "fd00:ec2::254"} {
 		d := newDialer("engine:80", slog.New(slog.DiscardHandler))
@@ -286,7 +283,7 @@ func TestNoLookupLeadsToAMetadataAddress(t *testing.T) {
 	}
 }
 
-// TestBothSendersUseTheDialer has a name that no name server knows lead to a worker.
+// The name of the worker exists only in the lookup of the dialer.
 func TestBothSendersUseTheDialer(t *testing.T) {
 	for _, scheme := range []string{"http", "https"} {
 		engine := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -301,7 +298,7 @@ func TestBothSendersUseTheDialer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := newDialer("example.com:"+port, slog.New(slog.DiscardHandler)) // which httptest's certificate is for
+		d := newDialer("example.com:"+port, slog.New(slog.DiscardHandler)) // the name in httptest's certificate
 		n := &network{answer: []string{"127.0.0.1"}}
 		d.lookup = n.lookup
 		var s Sender
@@ -313,7 +310,7 @@ func TestBothSendersUseTheDialer(t *testing.T) {
 				Dial: d.DialContext})
 		}
 		for range 2 {
-			r := postOf("/")
+			r := postRequest("/")
 			r.Fresh = true
 			answer, err := s.Send(t.Context(), r)
 			if got := readAll(t, answer, err); got != "example.com:"+port {

@@ -33,11 +33,11 @@ func fakeFleet(o Options) *Fleet {
 
 func senderOf(w *Worker) *fakeSender { return w.link.Load().sender.(*fakeSender) }
 
-// syncDiff is what a Sync did.
+// syncDiff is the difference between the workers before and after a Sync.
 type syncDiff struct{ Kept, Added, Removed []*Worker }
 
-// syncTo syncs a fleet and compares its workers before and after.
-func syncTo(f *Fleet, specs []Spec) (d syncDiff) {
+// syncAndCompare syncs a fleet and returns the difference.
+func syncAndCompare(f *Fleet, specs []Spec) (d syncDiff) {
 	before := f.Workers()
 	f.Sync(specs)
 	now := f.Workers()
@@ -58,7 +58,7 @@ func syncTo(f *Fleet, specs []Spec) (d syncDiff) {
 
 func TestEqualSpecsKeepTheirWorkers(t *testing.T) {
 	fleet := fakeFleet(Options{})
-	first := syncTo(fleet, []Spec{namedSpec("a", "http://a:1"), namedSpec("b", "http://b:1")})
+	first := syncAndCompare(fleet, []Spec{namedSpec("a", "http://a:1"), namedSpec("b", "http://b:1")})
 	a, b := fleet.Get("a"), fleet.Get("b")
 	if !slices.Equal(first.Added, []*Worker{a, b}) || first.Kept != nil || first.Removed != nil {
 		t.Fatalf("first sync: %+v", first)
@@ -67,7 +67,7 @@ func TestEqualSpecsKeepTheirWorkers(t *testing.T) {
 	weight := 0
 	reweighted := namedSpec("b", "http://b:1")
 	reweighted.Weight, reweighted.MaxInflight, reweighted.Priority, reweighted.Models = &weight, 9, 2, []string{"m"}
-	diff := syncTo(fleet, []Spec{reweighted, namedSpec("c", "http://c:1"), namedSpec("a", "http://a:1")})
+	diff := syncAndCompare(fleet, []Spec{reweighted, namedSpec("c", "http://c:1"), namedSpec("a", "http://a:1")})
 	if !slices.Equal(diff.Kept, []*Worker{b, a}) || !slices.Equal(diff.Added, []*Worker{fleet.Get("c")}) ||
 		diff.Removed != nil {
 		t.Errorf("second sync: %+v", diff)
@@ -99,7 +99,7 @@ func TestChangedSpecsGetNewWorkers(t *testing.T) {
 		old.update(func(s *Status) { s.Up = false })
 		changed := base()
 		change(&changed)
-		diff := syncTo(fleet, []Spec{changed})
+		diff := syncAndCompare(fleet, []Spec{changed})
 		if !slices.Equal(diff.Removed, []*Worker{old}) || len(diff.Added) != 1 || diff.Added[0] == old || diff.Kept != nil {
 			t.Errorf("%s: %+v", what, diff)
 		}
@@ -107,13 +107,13 @@ func TestChangedSpecsGetNewWorkers(t *testing.T) {
 			t.Errorf("%s: the new worker has the old one's status", what)
 		}
 		if senderOf(old).closed != 1 {
-			t.Errorf("%s: the old worker's connections were not dropped", what)
+			t.Errorf("%s: the old worker's connections were not closed", what)
 		}
 	}
 }
 
-// After any run of Syncs the fleet is what the last one said, and only removed workers
-// are closed.
+// After any sequence of Syncs, the fleet has the workers of the last one, and only removed workers are
+// closed.
 func TestSyncReplacesTheFleetsWorkers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		fleet := fakeFleet(Options{})
@@ -125,7 +125,7 @@ func TestSyncReplacesTheFleetsWorkers(t *testing.T) {
 				specs = append(specs,
 					namedSpec(fmt.Sprint("w", n), fmt.Sprintf("http://h:%d", rapid.IntRange(1, 2).Draw(t, "port"))))
 			}
-			diff := syncTo(fleet, specs)
+			diff := syncAndCompare(fleet, specs)
 			for _, w := range diff.Removed {
 				if !present[w] || senderOf(w).closed != 1 {
 					t.Fatalf("removed %v, which was not there or is not closed", w)
@@ -153,14 +153,14 @@ func TestSyncReplacesTheFleetsWorkers(t *testing.T) {
 	})
 }
 
-func TestRemovedWorkersExchangeGoesOnToItsEnd(t *testing.T) {
+func TestExchangeOfARemovedWorkerCompletes(t *testing.T) {
 	for _, scheme := range []string{"http", "https"} {
 		release := make(chan struct{})
 		engine := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = io.WriteString(w, "begun ")
+			_, _ = io.WriteString(w, "first ")
 			w.(http.Flusher).Flush()
 			<-release
-			_, _ = io.WriteString(w, "and ended")
+			_, _ = io.WriteString(w, "last")
 		}))
 		fleet := NewFleet(Options{})
 		if scheme == "https" {
@@ -174,7 +174,7 @@ func TestRemovedWorkersExchangeGoesOnToItsEnd(t *testing.T) {
 			engine.Start()
 		}
 		fleet.Sync([]Spec{namedSpec("a", engine.URL)})
-		answer, err := fleet.Get("a").Send(t.Context(), postOf("/v1/chat/completions", "x"))
+		answer, err := fleet.Get("a").Send(t.Context(), postRequest("/v1/chat/completions", "x"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -183,7 +183,7 @@ func TestRemovedWorkersExchangeGoesOnToItsEnd(t *testing.T) {
 			t.Error("workers are left after Close")
 		}
 		close(release)
-		if got := readAll(t, answer, nil); got != "begun and ended" {
+		if got := readAll(t, answer, nil); got != "first last" {
 			t.Errorf("%s: got %q", scheme, got)
 		}
 		engine.Close()
@@ -223,7 +223,7 @@ func TestRemovedWorkerIsNeverReportedNorChecked(t *testing.T) {
 		engine.set(pathHealth, 200, "")
 		var removed atomic.Bool
 		fake := &fakeSender{answer: engine.answer}
-		fleet := NewFleet(Options{Rand: middle, OnStatus: func(*Worker, Status) {
+		fleet := NewFleet(Options{Rand: noJitter, OnStatus: func(*Worker, Status) {
 			if removed.Load() {
 				t.Error("a removed worker was reported")
 			}
@@ -238,9 +238,9 @@ func TestRemovedWorkerIsNeverReportedNorChecked(t *testing.T) {
 		removed.Store(true)
 		w.update(func(s *Status) { s.Up = false })
 		w.reportTo(fleet.options.OnStatus)
-		asked := len(fake.paths())
-		pass(time.Hour)
-		if len(fake.paths()) != asked {
+		sent := len(fake.paths())
+		advanceTime(time.Hour)
+		if len(fake.paths()) != sent {
 			t.Error("a removed worker was checked")
 		}
 		cancel()
@@ -248,8 +248,8 @@ func TestRemovedWorkerIsNeverReportedNorChecked(t *testing.T) {
 	})
 }
 
-// Ending the gateway during a check says nothing about the worker.
-func TestEndingRunIsNoFailure(t *testing.T) {
+// A check that ends with the gateway is not a failed check.
+func TestEndOfRunIsNotAFailedCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := &fakeSender{answer: (&scriptedHealth{hang: true}).answer}
 		fleet := NewFleet(Options{OnStatus: func(_ *Worker, s Status) { t.Errorf("reported %+v", s) },
@@ -267,7 +267,7 @@ func TestEndingRunIsNoFailure(t *testing.T) {
 	})
 }
 
-func TestStatusIsNeverReportedTwiceAtOnce(t *testing.T) {
+func TestReportsOfAWorkerDoNotOverlap(t *testing.T) {
 	var inside atomic.Int32
 	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "vllm:num_requests_waiting 1\n")
@@ -304,7 +304,7 @@ func TestStatusIsNeverReportedTwiceAtOnce(t *testing.T) {
 	fleet.Close()
 }
 
-// Every kind of URL leads to its engine with the worker's key and base path.
+// Requests over every kind of URL have the worker's key and base path.
 func TestEveryKindOfURLReachesItsEngine(t *testing.T) {
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.RequestURI+" "+r.Header.Get("Authorization")+" "+r.Header.Get("Accept-Encoding"))
@@ -331,7 +331,7 @@ func TestEveryKindOfURLReachesItsEngine(t *testing.T) {
 		fleet.Sync([]Spec{keyedSpec(url)})
 		answer, err := fleet.Get("small-0").Send(t.Context(), &http1.Request{Method: http.MethodGet, Path: "/v1/models"})
 		if got := readAll(t, answer, err); got != want {
-			t.Errorf("%s: the engine saw %q; want %q", url, got, want)
+			t.Errorf("%s: the engine received %q; want %q", url, got, want)
 		}
 		fleet.Close()
 	}

@@ -46,13 +46,13 @@ func (r *reports) ups() (ups []bool) {
 	return ups
 }
 
-// scriptedHealth is an engine in memory: a status for each path, 404 else.
+// scriptedHealth is an engine in memory with a status for each path, else 404.
 type scriptedHealth struct {
 	mu      sync.Mutex
 	status  map[string]int // 0: no connection
 	body    map[string]string
 	hang    bool
-	started []time.Time // when /health was asked
+	started []time.Time // times of the requests for /health
 }
 
 func (s *scriptedHealth) set(path string, status int, body string) {
@@ -81,55 +81,55 @@ func (s *scriptedHealth) answer(ctx context.Context, r *http1.Request) (*http1.R
 	case !known:
 		status = http.StatusNotFound
 	}
-	return answered(status, body), nil
+	return newAnswer(status, body), nil
 }
 
-// checks returns when /health was asked so far.
+// checks returns the times of all requests for /health.
 func (s *scriptedHealth) checks() []time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.started)
 }
 
-// middle makes jitter zero: half of all random numbers lie below it.
-func middle() uint64 { return 1 << 63 }
+// noJitter is a source of random numbers for which jittered changes nothing.
+func noJitter() uint64 { return 1 << 63 }
 
-// checked runs one worker's checks within a synctest bubble.
-func checked(t *testing.T, health Health, engine *scriptedHealth) (*Worker, *fakeSender, *reports, *bytes.Buffer) {
+// checkWorker runs the checks of one worker within a synctest bubble.
+func checkWorker(t *testing.T, health Health, engine *scriptedHealth) (*Worker, *fakeSender, *reports, *bytes.Buffer) {
 	t.Helper()
-	fake, told, log := &fakeSender{answer: engine.answer}, new(reports), new(bytes.Buffer)
+	fake, reported, log := &fakeSender{answer: engine.answer}, new(reports), new(bytes.Buffer)
 	fleet := NewFleet(Options{
-		Log: slog.New(slog.NewTextHandler(log, nil)), OnStatus: told.add, Rand: middle,
+		Log: slog.New(slog.NewTextHandler(log, nil)), OnStatus: reported.add, Rand: noJitter,
 		send: func(Spec) Sender { return fake },
 	})
 	fleet.Sync([]Spec{{Config: Config{Name: "w", URL: "http://h:1/v1", Health: &health, APIKeyEnv: "W_KEY"}, Pool: "p",
 		Key: canary}})
 	t.Cleanup(func() { // after the fleet has ended
 		if strings.Contains(log.String(), canary) {
-			t.Errorf("the log holds the key: %s", log)
+			t.Errorf("the log contains the key: %s", log)
 		}
 	})
 	runFleet(t, fleet)
-	return fleet.Get("w"), fake, told, log
+	return fleet.Get("w"), fake, reported, log
 }
 
-// pass lets time go by and everything that is due then happen.
-func pass(d time.Duration) {
+// advanceTime sleeps for d and waits until all goroutines are idle.
+func advanceTime(d time.Duration) {
 	<-time.After(d) // virtual: within a synctest bubble
 	synctest.Wait()
 }
 
-func TestDownAfterSoManyFailuresAndUpAfterSoManyGoodChecks(t *testing.T) {
+func TestStateChangesAfterDownAfterFailuresAndUpAfterPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := new(scriptedHealth)
 		engine.set(pathHealth, 200, "")
-		w, _, told, log := checked(t, Health{Interval: 10 * time.Second, DownAfter: 3, UpAfter: 2}, engine)
+		w, _, reported, log := checkWorker(t, Health{Interval: 10 * time.Second, DownAfter: 3, UpAfter: 2}, engine)
 		if s := w.Status(); !s.Up || s.Since.IsZero() || s.Health != pathHealth {
 			t.Fatalf("after the first check: %+v", s)
 		}
 		engine.set(pathHealth, 0, "")
 		for failed := 1; failed <= 4; failed++ {
-			pass(10 * time.Second)
+			advanceTime(10 * time.Second)
 			if s := w.Status(); s.Up != (failed < 3) || s.ConsecutiveFailures != failed ||
 				!strings.Contains(s.LastError, "refused") {
 				t.Errorf("after %d failures: %+v", failed, s)
@@ -137,14 +137,14 @@ func TestDownAfterSoManyFailuresAndUpAfterSoManyGoodChecks(t *testing.T) {
 		}
 		down := w.Status().Since
 		engine.set(pathHealth, 204, "")
-		for good := 1; good <= 3; good++ {
-			pass(10 * time.Second)
-			if s := w.Status(); s.Up != (good >= 2) || s.ConsecutiveFailures != 0 || s.Up != (s.LastError == "") {
-				t.Errorf("after %d good checks: %+v", good, s)
+		for passed := 1; passed <= 3; passed++ {
+			advanceTime(10 * time.Second)
+			if s := w.Status(); s.Up != (passed >= 2) || s.ConsecutiveFailures != 0 || s.Up != (s.LastError == "") {
+				t.Errorf("after %d passed checks: %+v", passed, s)
 			}
 		}
-		if got := told.ups(); !slices.Equal(got, []bool{true, false, true}) {
-			t.Errorf("told of %v; want up, down, up", got)
+		if got := reported.ups(); !slices.Equal(got, []bool{true, false, true}) {
+			t.Errorf("reported %v; want up, down, up", got)
 		}
 		if since := w.Status().Since; since.Sub(down) != 30*time.Second {
 			t.Errorf("up %v after it went down; want 30s", since.Sub(down))
@@ -159,14 +159,14 @@ func TestFirstFailedCheckMarksDownAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := new(scriptedHealth)
 		engine.set(pathHealth, 503, "loading")
-		w, _, told, log := checked(t, Health{Interval: time.Minute, DownAfter: 5, UpAfter: 1}, engine)
+		w, _, reported, log := checkWorker(t, Health{Interval: time.Minute, DownAfter: 5, UpAfter: 1}, engine)
 		if s := w.Status(); s.Up || !strings.Contains(s.LastError, "503") || s.Health != "" {
 			t.Errorf("%+v", s)
 		}
 		engine.set(pathHealth, 200, "")
-		pass(time.Minute)
-		if got := told.ups(); !slices.Equal(got, []bool{false, true}) {
-			t.Errorf("told of %v; want down, up", got)
+		advanceTime(time.Minute)
+		if got := reported.ups(); !slices.Equal(got, []bool{false, true}) {
+			t.Errorf("reported %v; want down, up", got)
 		}
 		if !strings.Contains(log.String(), "worker is down") || !strings.Contains(log.String(), "503") {
 			t.Errorf("log:\n%s", log)
@@ -174,7 +174,7 @@ func TestFirstFailedCheckMarksDownAtOnce(t *testing.T) {
 	})
 }
 
-// The tally agrees with the words of config.yaml for every run of results.
+// The tally agrees with the description in config.yaml for every sequence of results.
 func TestTallyAgreesWithItsDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tally := tally{downAfter: rapid.IntRange(1, 5).Draw(t, "down_after"),
@@ -205,36 +205,36 @@ func TestTallyAgreesWithItsDefinition(t *testing.T) {
 	})
 }
 
-func TestHealthPathIsFound(t *testing.T) {
+func TestAutoFindsTheHealthPath(t *testing.T) {
 	for name, c := range map[string]struct {
 		health, models, other int
 		path                  string
 		up                    bool
 	}{
-		"vLLM, llama.cpp":            {health: 200, models: 200, path: pathHealth, up: true},
-		"Ollama":                     {health: 404, models: 200, path: pathModels, up: true},
-		"wrong method":               {health: 405, models: 200, path: pathModels, up: true},
-		"not implemented":            {health: 501, models: 200, path: pathModels, up: true},
-		"hosted, guards every path":  {health: 401, models: 200, path: pathModels, up: true},
-		"hosted, wrong key":          {health: 404, models: 401},
-		"hosted, wrong key on both":  {health: 403, models: 403},
-		"neither":                    {health: 404, models: 404},
-		"loading, models would do":   {health: 503, models: 200},
-		"broken, models would do":    {health: 500, models: 200},
-		"redirects, models would do": {health: 302, models: 200},
-		"models redirect":            {health: 404, models: 307},
+		"vLLM, llama.cpp":               {health: 200, models: 200, path: pathHealth, up: true},
+		"Ollama":                        {health: 404, models: 200, path: pathModels, up: true},
+		"wrong method":                  {health: 405, models: 200, path: pathModels, up: true},
+		"not implemented":               {health: 501, models: 200, path: pathModels, up: true},
+		"hosted, 401 for unknown paths": {health: 401, models: 200, path: pathModels, up: true},
+		"hosted, wrong key":             {health: 404, models: 401},
+		"hosted, wrong key on both":     {health: 403, models: 403},
+		"neither":                       {health: 404, models: 404},
+		"loading, models answer":        {health: 503, models: 200},
+		"broken, models answer":         {health: 500, models: 200},
+		"redirects, models answer":      {health: 302, models: 200},
+		"models redirect":               {health: 404, models: 307},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			engine := new(scriptedHealth)
 			engine.set(pathHealth, c.health, "")
 			engine.set(pathModels, c.models, "")
-			w, _, _, _ := checked(t, Health{}, engine)
+			w, _, _, _ := checkWorker(t, Health{}, engine)
 			s := w.Status()
 			if s.Up != c.up || s.Health != c.path || (s.LastError == "") != c.up {
 				t.Errorf("%s: %+v", name, s)
 			}
 			if strings.Contains(name, "key") && !strings.Contains(s.LastError, "api_key_env (W_KEY)") {
-				t.Errorf("%s: %q does not say which key to look at", name, s.LastError)
+				t.Errorf("%s: %q does not name the variable of the key", name, s.LastError)
 			}
 			if strings.Contains(name, "redirect") && !strings.Contains(s.LastError, "redirects are not followed") {
 				t.Errorf("%s: %q", name, s.LastError)
@@ -247,18 +247,18 @@ func TestFoundPathIsKeptUntilItIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := new(scriptedHealth)
 		engine.set(pathModels, 200, `{"data":[{"id":"a","owned_by":"library"},{"id":"b"}]}`)
-		w, fake, _, _ := checked(t, Health{Interval: time.Second, DownAfter: 2}, engine)
-		pass(3 * time.Second)
+		w, fake, _, _ := checkWorker(t, Health{Interval: time.Second, DownAfter: 2}, engine)
+		advanceTime(3 * time.Second)
 		if fake.count(pathHealth) != 1 || fake.count(pathModels) != 4 {
-			t.Errorf("asked %v; want /health once and /v1/models 4 times", fake.paths())
+			t.Errorf("sent %v; want /health once and /v1/models 4 times", fake.paths())
 		}
 		if s := w.Status(); s.Engine != "ollama" || !slices.Equal(s.Models, []string{"a", "b"}) {
 			t.Errorf("%+v", s)
 		}
-		// Another engine takes the address: it has /health only.
+		// Another engine with only /health takes the address.
 		engine.set(pathModels, 404, "")
 		engine.set(pathHealth, 200, "")
-		pass(2 * time.Second)
+		advanceTime(2 * time.Second)
 		if s := w.Status(); !s.Up || s.Health != pathHealth || s.ConsecutiveFailures != 0 {
 			t.Errorf("%+v", s)
 		}
@@ -269,20 +269,20 @@ func TestExplicitPathIsTheOnlyOneChecked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := new(scriptedHealth)
 		engine.set(pathHealth, 200, "")
-		w, fake, _, _ := checked(t, Health{Path: "/ping"}, engine)
+		w, fake, _, _ := checkWorker(t, Health{Path: "/ping"}, engine)
 		if s := w.Status(); s.Up || s.Health != "/ping" || !slices.Equal(fake.paths(), []string{"/ping"}) {
-			t.Errorf("asked %v: %+v", fake.paths(), s)
+			t.Errorf("sent %v: %+v", fake.paths(), s)
 		}
 	})
 }
 
 func TestHealthOffSendsNoChecksAndReportsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, fake, told, _ := checked(t, Health{Path: "off"}, new(scriptedHealth))
+		w, fake, reported, _ := checkWorker(t, Health{Path: "off"}, new(scriptedHealth))
 		w.Suspect()
-		pass(time.Hour)
-		if s := w.Status(); !s.Up || len(fake.paths()) != 0 || !slices.Equal(told.ups(), []bool{true}) {
-			t.Errorf("asked %v, told %v: %+v", fake.paths(), told.ups(), s)
+		advanceTime(time.Hour)
+		if s := w.Status(); !s.Up || len(fake.paths()) != 0 || !slices.Equal(reported.ups(), []bool{true}) {
+			t.Errorf("sent %v, reported %v: %+v", fake.paths(), reported.ups(), s)
 		}
 	})
 }
@@ -290,12 +290,12 @@ func TestHealthOffSendsNoChecksAndReportsUp(t *testing.T) {
 func TestHangingWorkerGoesDownByItsTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := &scriptedHealth{hang: true}
-		w, _, _, _ := checked(t, Health{Interval: 10 * time.Second, Timeout: 3 * time.Second}, engine)
-		pass(3*time.Second - 1)
+		w, _, _, _ := checkWorker(t, Health{Interval: 10 * time.Second, Timeout: 3 * time.Second}, engine)
+		advanceTime(3*time.Second - 1)
 		if s := w.Status(); !s.Up || !s.CheckedAt.IsZero() {
-			t.Errorf("judged before its time: %+v", s)
+			t.Errorf("a result before the timeout: %+v", s)
 		}
-		pass(1)
+		advanceTime(1)
 		if s := w.Status(); s.Up || !strings.Contains(s.LastError, "timeout of 3s") {
 			t.Errorf("%+v", s)
 		}
@@ -317,12 +317,12 @@ func TestChecksKeepTheirIntervalWithinATenth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := new(scriptedHealth)
 		engine.set(pathHealth, 200, "")
-		checked(t, Health{Interval: 10 * time.Second}, engine)
-		pass(35 * time.Second)
+		checkWorker(t, Health{Interval: 10 * time.Second}, engine)
+		advanceTime(35 * time.Second)
 		started := engine.checks()
 		for i, at := range started {
 			if at.Sub(started[0]) != time.Duration(i)*10*time.Second {
-				t.Errorf("check %d came %v after the first", i, at.Sub(started[0]))
+				t.Errorf("check %d began %v after the first", i, at.Sub(started[0]))
 			}
 		}
 		if len(started) != 4 {
@@ -335,17 +335,17 @@ func TestSuspectedWorkerIsCheckedAtOnceButOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := new(scriptedHealth)
 		engine.set(pathHealth, 200, "")
-		w, _, _, _ := checked(t, Health{Interval: time.Minute, DownAfter: 3}, engine)
-		pass(20 * time.Second)
+		w, _, _, _ := checkWorker(t, Health{Interval: time.Minute, DownAfter: 3}, engine)
+		advanceTime(20 * time.Second)
 		engine.set(pathHealth, 0, "")
 		start := time.Now()
-		for range 50 { // a storm of failed connects over 2.5 s
+		for range 50 { // many failed connects within 2.5 s
 			for range 20 {
 				w.Suspect()
 			}
-			pass(50 * time.Millisecond)
+			advanceTime(50 * time.Millisecond)
 		}
-		pass(5 * time.Second)
+		advanceTime(5 * time.Second)
 		var after []time.Duration
 		for _, at := range engine.checks()[1:] {
 			after = append(after, at.Sub(start))
@@ -357,22 +357,22 @@ func TestSuspectedWorkerIsCheckedAtOnceButOnceASecond(t *testing.T) {
 		if s := w.Status(); s.Up || s.Since.Sub(start) != 2*time.Second {
 			t.Errorf("%+v", s)
 		}
-		// Afterwards the interval goes on from the last check.
-		pass(time.Minute)
+		// The next interval begins at the last check.
+		advanceTime(time.Minute)
 		if last := slices.MaxFunc(engine.checks(), time.Time.Compare).Sub(start); last != 63*time.Second {
 			t.Errorf("the next check came at %v; want 63s", last)
 		}
 	})
 }
 
-// TestACheckWithoutADescriptorSaysNothingOfTheWorker: the gateway could not ask.
-func TestACheckWithoutADescriptorSaysNothingOfTheWorker(t *testing.T) {
+// The gateway lacks file descriptors, which is no fault of the worker.
+func TestCheckWithoutADescriptorDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := &scriptedHealth{}
 		engine.set(pathHealth, 200, "")
 		var mu sync.Mutex
 		exhausted := false
-		fleet := NewFleet(Options{Rand: middle, send: func(Spec) Sender {
+		fleet := NewFleet(Options{Rand: noJitter, send: func(Spec) Sender {
 			return &fakeSender{answer: func(ctx context.Context, r *http1.Request) (*http1.Response, error) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -402,12 +402,12 @@ func TestACheckWithoutADescriptorSaysNothingOfTheWorker(t *testing.T) {
 	})
 }
 
-// A check that comes back to its gateway is refused with 508, as requests are.
-func TestAWorkerThatIsAGatewayBehindItselfIsDownAndSaysWhy(t *testing.T) {
+// A check that returns to its own gateway is rejected with 508, as requests are.
+func TestWorkerThatIsThisGatewayIsDownWithTheReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var seen [][]string
-		fleet := NewFleet(Options{Rand: middle, Via: "1.1 tierway-x", send: func(Spec) Sender {
+		fleet := NewFleet(Options{Rand: noJitter, Via: "1.1 tierway-x", send: func(Spec) Sender {
 			return &fakeSender{answer: func(_ context.Context, r *http1.Request) (*http1.Response, error) {
 				mu.Lock()
 				defer mu.Unlock()

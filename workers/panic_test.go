@@ -14,7 +14,7 @@ import (
 	"tierway/http1"
 )
 
-// panics counts the panics that Recover has turned into errors, by work.
+// panics records the names of the steps that panicked.
 type panics struct {
 	mu  sync.Mutex
 	all []string
@@ -32,15 +32,14 @@ func (p *panics) recover(work string, step func() error) (err error) {
 	return step()
 }
 
-func (p *panics) works() []string {
+func (p *panics) steps() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.all)
 }
 
-// TestAPanicInACheckFailsTheCheckAndNothingElse has every answer of an engine
-// panic for a while: the worker is down meanwhile, and up again afterwards.
-func TestAPanicInACheckFailsTheCheckAndNothingElse(t *testing.T) {
+// While every answer of the engine panics, the worker is down. Afterwards it is up.
+func TestPanicInACheckFailsOnlyTheCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := &scriptedHealth{}
 		engine.set(pathHealth, 200, "")
@@ -48,12 +47,12 @@ func TestAPanicInACheckFailsTheCheckAndNothingElse(t *testing.T) {
 		var seen panics
 		var mu sync.Mutex
 		broken := true
-		fleet := NewFleet(Options{Rand: middle, Recover: seen.recover, send: func(Spec) Sender {
+		fleet := NewFleet(Options{Rand: noJitter, Recover: seen.recover, send: func(Spec) Sender {
 			return &fakeSender{answer: func(ctx context.Context, r *http1.Request) (*http1.Response, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				if broken {
-					panic("an answer that the reader cannot bear")
+					panic("a bug in the reader")
 				}
 				return engine.answer(ctx, r)
 			}}
@@ -65,8 +64,8 @@ func TestAPanicInACheckFailsTheCheckAndNothingElse(t *testing.T) {
 		time.Sleep(3 * DefaultHealth().Interval)
 		synctest.Wait()
 		w := fleet.Get("w0")
-		if st := w.Status(); st.Up || st.LastError != "recovered" || st.Failed < 2 || len(seen.works()) != int(st.Failed) {
-			t.Errorf("while it panics the status is %+v after the panics %q", st, seen.works())
+		if st := w.Status(); st.Up || st.LastError != "recovered" || st.Failed < 2 || len(seen.steps()) != int(st.Failed) {
+			t.Errorf("during the panics the status is %+v after the steps %q", st, seen.steps())
 		}
 		mu.Lock()
 		broken = false
@@ -81,18 +80,20 @@ func TestAPanicInACheckFailsTheCheckAndNothingElse(t *testing.T) {
 	})
 }
 
-// TestPanicInAReportOrLoadCheckDoesNotSpeedUpTheLoop: OnStatus and the load check panic each time,
-// and all checks keep their intervals.
+// OnStatus and the load check panic each time; all checks keep their intervals.
 func TestPanicInAReportOrLoadCheckDoesNotSpeedUpTheLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var asked []string
+		var requested []string
 		var mu sync.Mutex
 		var seen panics
-		fleet := NewFleet(Options{Rand: middle, Recover: seen.recover, OnStatus: func(*Worker, Status) { panic("a report") },
+		fleet := NewFleet(Options{Rand: noJitter, Recover: seen.recover, OnStatus: func(*Worker,
+			Status) {
+			panic("a report")
+		},
 			send: func(Spec) Sender {
 				return &fakeSender{answer: func(_ context.Context, r *http1.Request) (*http1.Response, error) {
 					mu.Lock()
-					asked = append(asked, r.Path)
+					requested = append(requested, r.Path)
 					mu.Unlock()
 					if r.Path == pathMetrics {
 						panic("a metric")
@@ -109,14 +110,14 @@ func TestPanicInAReportOrLoadCheckDoesNotSpeedUpTheLoop(t *testing.T) {
 		stop()
 		run.Wait()
 		checks := 0
-		for _, path := range asked {
+		for _, path := range requested {
 			if path == pathHealth {
 				checks++
 			}
 		}
-		if checks < 4 || checks > 5 || len(asked) > 30 || len(seen.works()) == 0 {
-			t.Errorf("in 20 s of checks every 5 s and looks every second, it asked %q and panicked %d times", asked,
-				len(seen.works()))
+		if checks < 4 || checks > 5 || len(requested) > 30 || len(seen.steps()) == 0 {
+			t.Errorf("in 20 s, with health checks every 5 s and load checks every second: requests %q, %d panics", requested,
+				len(seen.steps()))
 		}
 	})
 }

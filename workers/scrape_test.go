@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestEnginesMetricsAreUnderstood(t *testing.T) {
+func TestMetricsOfEveryEngineAreRead(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string
 		want load
@@ -51,10 +51,10 @@ sglang:num_queue_reqs{model_name="m"} 2
 llamacpp:requests_deferred 6
 llamacpp:kv_cache_usage_ratio 0.125
 `, load{engine: "llamacpp", found: true, waiting: 6, running: 1, kvUsage: 0.125}},
-		"an engine without the gauges": {"vllm:other 1\n", load{engine: "vllm"}},
-		"another program":              {"go_goroutines 7\nvllmish:num_requests_waiting 3\nnum_requests_waiting 3\n", load{}},
-		"a web page":                   {"<!DOCTYPE html>\n<html>{\n", load{}},
-		"nothing":                      {"", load{}},
+		"engine without the gauges": {"vllm:other 1\n", load{engine: "vllm"}},
+		"another program":           {"go_goroutines 7\nvllmish:num_requests_waiting 3\nnum_requests_waiting 3\n", load{}},
+		"web page":                  {"<!DOCTYPE html>\n<html>{\n", load{}},
+		"nothing":                   {"", load{}},
 	} {
 		got, err := parseLoad(strings.NewReader(c.text))
 		if err != nil || got != c.want {
@@ -63,7 +63,7 @@ llamacpp:kv_cache_usage_ratio 0.125
 	}
 }
 
-func TestOddLinesCostOnlyThemselves(t *testing.T) {
+func TestInvalidLinesAreSkipped(t *testing.T) {
 	const good = "llamacpp:requests_deferred 5"
 	for _, odd := range []string{
 		"llamacpp:requests_deferred NaN", "llamacpp:requests_deferred +Inf", "llamacpp:requests_deferred -Inf",
@@ -83,7 +83,7 @@ func TestOddLinesCostOnlyThemselves(t *testing.T) {
 	}
 }
 
-func TestLabelsMayHoldAnything(t *testing.T) {
+func TestLabelsMayContainAnything(t *testing.T) {
 	for _, line := range []string{
 		`vllm:num_requests_waiting{a="}",b="\"}",c="\\"} 4`, `vllm:num_requests_waiting {a="x"} 4 1712345678901`,
 		"  vllm:num_requests_waiting\t4\t17", `vllm:num_requests_waiting{} 4e0`, `vllm:num_requests_waiting{a="x",}4`,
@@ -94,7 +94,7 @@ func TestLabelsMayHoldAnything(t *testing.T) {
 	}
 }
 
-func TestCountsSumAndUsageIsTheHighest(t *testing.T) {
+func TestCountsAreSummedAndUsageIsTheMaximum(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		waiting := rapid.SliceOfN(rapid.IntRange(0, 1000), 0, 8).Draw(t, "waiting")
 		usage := rapid.SliceOfN(rapid.Float64Range(0, 1), 0, 8).Draw(t, "usage")
@@ -119,19 +119,19 @@ func TestCountsSumAndUsageIsTheHighest(t *testing.T) {
 	})
 }
 
-func TestHalfOfTheMetricsIsNoLoad(t *testing.T) {
+func TestIncompleteMetricsAreNoLoad(t *testing.T) {
 	broken := errors.New("cut")
 	text := "vllm:num_requests_waiting 4\n"
 	if _, err := parseLoad(io.MultiReader(strings.NewReader(text), iotest.ErrReader(broken))); !errors.Is(err, broken) {
-		t.Errorf("a broken answer gives %v", err)
+		t.Errorf("a broken answer: %v", err)
 	}
 	if _, err := parseLoad(io.MultiReader(strings.NewReader(text), bytes.NewReader(make([]byte, maxMetrics)))); err ==
 		nil {
-		t.Error("an endless answer is believed")
+		t.Error("an endless answer is accepted")
 	}
 	if got, err := parseLoad(io.MultiReader(strings.NewReader(text),
 		bytes.NewReader(make([]byte, maxMetrics-len(text))))); err != nil || got.waiting != 4 {
-		t.Errorf("an answer of just the most bytes: %+v, %v", got, err)
+		t.Errorf("an answer of maxMetrics bytes: %+v, %v", got, err)
 	}
 }
 
@@ -147,13 +147,13 @@ func FuzzParseLoad(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		got, err := parseLoad(bytes.NewReader(text))
 		if err != nil {
-			t.Fatalf("a whole short answer gives %v", err)
+			t.Fatalf("a complete answer: %v", err)
 		}
 		if got.waiting < 0 || got.running < 0 || got.kvUsage < 0 || got.kvUsage > 1 || math.IsNaN(got.kvUsage) {
 			t.Fatalf("%+v", got)
 		}
 		if got.found && got.engine == "" {
-			t.Fatalf("%+v: a load of no engine", got)
+			t.Fatalf("%+v: a load without an engine", got)
 		}
 		again, err := parseLoad(iotest.HalfReader(bytes.NewReader(text)))
 		if err != nil || again != got {

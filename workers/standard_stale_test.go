@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-// A worker closes a kept connection as a request goes out on it.
+// The worker closes a kept connection while a request is sent on it.
 func TestStaleConnectionIsReplacedExactlyOnce(t *testing.T) {
 	bodies := make(chan string, 8)
 	url := scriptedEngine(t, func(number int, conn net.Conn, r *bufio.Reader) {
 		for answers := 0; ; answers++ {
-			body, err := takeRequest(r)
+			body, err := readRequest(r)
 			if err != nil {
 				return
 			}
@@ -28,26 +28,26 @@ func TestStaleConnectionIsReplacedExactlyOnce(t *testing.T) {
 	})
 	send := senderTo(t, url, nil)
 	for _, body := range []string{"first", "second"} {
-		answer, err := send.Send(t.Context(), postOf("/", body))
+		answer, err := send.Send(t.Context(), postRequest("/", body))
 		if got := readAll(t, answer, err); got != "ok" {
 			t.Fatalf("%s: got %q", body, got)
 		}
 	}
 	for _, want := range []string{"first", "second", "second"} {
 		if got := <-bodies; got != want {
-			t.Errorf("the worker saw %q; want %q", got, want)
+			t.Errorf("the worker received %q; want %q", got, want)
 		}
 	}
 	if len(bodies) != 0 {
-		t.Errorf("the worker saw %d more requests", len(bodies))
+		t.Errorf("the worker received %d more requests", len(bodies))
 	}
 }
 
-func TestSecondBrokenConnectionIsReturned(t *testing.T) {
+func TestSecondBrokenConnectionIsAnError(t *testing.T) {
 	var requests atomic.Int32
 	url := scriptedEngine(t, func(number int, conn net.Conn, r *bufio.Reader) {
 		for {
-			if _, err := takeRequest(r); err != nil {
+			if _, err := readRequest(r); err != nil {
 				return
 			}
 			if requests.Add(1) > 1 {
@@ -57,12 +57,12 @@ func TestSecondBrokenConnectionIsReturned(t *testing.T) {
 		}
 	})
 	send := senderTo(t, url, nil)
-	answer, err := send.Send(t.Context(), postOf("/", "x"))
+	answer, err := send.Send(t.Context(), postRequest("/", "x"))
 	_ = readAll(t, answer, err)
-	_, err = send.Send(t.Context(), postOf("/", "x"))
-	failedOnceConnected(t, err)
+	_, err = send.Send(t.Context(), postRequest("/", "x"))
+	wantPhaseBeforeAnswer(t, err)
 	if requests.Load() != 3 {
-		t.Errorf("the worker saw %d requests; want 3: one, its last, and one repeated", requests.Load())
+		t.Errorf("the worker received %d requests; want 3: the first, the second and its repetition", requests.Load())
 	}
 }
 
@@ -79,23 +79,23 @@ func TestRepeatedRequestKeepsThePhaseOfItsFirstCopy(t *testing.T) {
 		}
 		defer conn.Close()
 		r := bufio.NewReader(conn)
-		_, _ = takeRequest(r)
+		_, _ = readRequest(r)
 		_, _ = io.WriteString(conn, okAnswer)
-		_, _ = takeRequest(r)
-		_ = listener.Close() // the engine dies with the request in its hands
+		_, _ = readRequest(r)
+		_ = listener.Close() // the engine dies during the request
 	}()
 	send := senderTo(t, "http://"+listener.Addr().String(), nil)
-	answer, err := send.Send(t.Context(), postOf("/", "x"))
+	answer, err := send.Send(t.Context(), postRequest("/", "x"))
 	_ = readAll(t, answer, err)
-	_, err = send.Send(t.Context(), postOf("/", "x"))
-	failedOnceConnected(t, err)
+	_, err = send.Send(t.Context(), postRequest("/", "x"))
+	wantPhaseBeforeAnswer(t, err)
 }
 
 func TestFreshRequestIsNeverOnAKeptConnectionNorRepeated(t *testing.T) {
 	var connections, requests atomic.Int32
 	url := scriptedEngine(t, func(number int, conn net.Conn, r *bufio.Reader) {
 		connections.Add(1)
-		if _, err := takeRequest(r); err != nil {
+		if _, err := readRequest(r); err != nil {
 			return
 		}
 		if requests.Add(1) == 1 {
@@ -103,12 +103,12 @@ func TestFreshRequestIsNeverOnAKeptConnectionNorRepeated(t *testing.T) {
 		}
 	})
 	send := senderTo(t, url, nil)
-	answer, err := send.Send(t.Context(), postOf("/", "x"))
+	answer, err := send.Send(t.Context(), postRequest("/", "x"))
 	_ = readAll(t, answer, err)
-	fresh := postOf("/", "x")
+	fresh := postRequest("/", "x")
 	fresh.Fresh = true
 	_, err = send.Send(t.Context(), fresh)
-	failedOnceConnected(t, err)
+	wantPhaseBeforeAnswer(t, err)
 	if connections.Load() != 2 || requests.Load() != 2 {
 		t.Errorf("%d connections, %d requests; want 2 and 2", connections.Load(), requests.Load())
 	}
@@ -126,7 +126,7 @@ func TestConnectionsAreKeptUnlessFresh(t *testing.T) {
 	t.Cleanup(engine.Close)
 	send := senderTo(t, engine.URL, nil)
 	ask := func(fresh bool) {
-		r := postOf("/", "x")
+		r := postRequest("/", "x")
 		r.Fresh = fresh
 		answer, err := send.Send(t.Context(), r)
 		_ = readAll(t, answer, err)
@@ -149,8 +149,8 @@ func TestConnectionsAreKeptUnlessFresh(t *testing.T) {
 	}
 }
 
-// A worker that resets a stream over HTTP/2 has given up one exchange; the
-// connection lives and the request may have been worked on.
+// A reset of an HTTP/2 stream ends one exchange; the connection continues. The worker may have
+// processed the request.
 func TestResetStreamIsNotRepeated(t *testing.T) {
 	var requests atomic.Int32
 	send := tlsEngine(t, true, func(_ http.ResponseWriter, r *http.Request) {
@@ -159,10 +159,10 @@ func TestResetStreamIsNotRepeated(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		}
 	})
-	answer, err := send.Send(t.Context(), postOf("/", "x"))
+	answer, err := send.Send(t.Context(), postRequest("/", "x"))
 	_ = readAll(t, answer, err)
-	_, err = send.Send(t.Context(), postOf("/", "x"))
-	failedOnceConnected(t, err)
+	_, err = send.Send(t.Context(), postRequest("/", "x"))
+	wantPhaseBeforeAnswer(t, err)
 	if requests.Load() != 2 {
 		t.Errorf("the worker saw %d requests; want 2", requests.Load())
 	}

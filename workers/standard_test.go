@@ -24,7 +24,7 @@ import (
 	"tierway/http1"
 )
 
-// senderTo makes a standard Sender for a URL, closed at the test's end.
+// senderTo returns a standard Sender for a URL. It is closed when the test ends.
 func senderTo(t *testing.T, url string, roots *x509.CertPool) *standard {
 	t.Helper()
 	to, err := parseAddress(url)
@@ -43,7 +43,7 @@ func senderTo(t *testing.T, url string, roots *x509.CertPool) *standard {
 	return s
 }
 
-// tlsEngine is an HTTPS server, and the Sender that trusts it.
+// tlsEngine starts an HTTPS server and returns a Sender that trusts it.
 func tlsEngine(t *testing.T, http2 bool, handler http.HandlerFunc) *standard {
 	t.Helper()
 	engine := httptest.NewUnstartedServer(handler)
@@ -62,8 +62,8 @@ func plainEngine(t *testing.T, handler http.HandlerFunc) *standard {
 	return senderTo(t, engine.URL, nil)
 }
 
-// scriptedEngine takes connections one after the other; script gets the
-// connection's number, from 0, and serves it to its end.
+// scriptedEngine accepts connections one after the other. script serves each of them; number counts
+// them from 0.
 func scriptedEngine(t *testing.T, script func(number int, conn net.Conn, r *bufio.Reader)) (url string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -89,7 +89,7 @@ func scriptedEngine(t *testing.T, script func(number int, conn net.Conn, r *bufi
 	return "http://" + listener.Addr().String()
 }
 
-func takeRequest(r *bufio.Reader) (body string, err error) {
+func readRequest(r *bufio.Reader) (body string, err error) {
 	request, err := http.ReadRequest(r)
 	if err != nil {
 		return "", err
@@ -98,7 +98,7 @@ func takeRequest(r *bufio.Reader) (body string, err error) {
 	return string(all), err
 }
 
-func postOf(path string, pieces ...string) *http1.Request {
+func postRequest(path string, pieces ...string) *http1.Request {
 	r := &http1.Request{Method: http.MethodPost, Path: path, Header: http.Header{"Content-Type": {"application/json"}}}
 	for _, piece := range pieces {
 		r.Body = append(r.Body, []byte(piece))
@@ -121,7 +121,7 @@ func readAll(t *testing.T, answer *http1.Response, err error) string {
 	return string(body)
 }
 
-func failedIn(t *testing.T, err error, want http1.Phase) {
+func wantPhase(t *testing.T, err error, want http1.Phase) {
 	t.Helper()
 	failed, ok := errors.AsType[*http1.SendError](err)
 	if !ok || failed.Phase != want {
@@ -129,13 +129,13 @@ func failedIn(t *testing.T, err error, want http1.Phase) {
 	}
 }
 
-// failedOnceConnected takes both phases before an answer: net/http may hear of
-// a connection's end sooner than that its last byte was written.
-func failedOnceConnected(t *testing.T, err error) {
+// wantPhaseBeforeAnswer accepts PhaseWrite and PhaseAwait: net/http may detect the end of a connection
+// before it reports that the request is written.
+func wantPhaseBeforeAnswer(t *testing.T, err error) {
 	t.Helper()
 	failed, ok := errors.AsType[*http1.SendError](err)
 	if !ok || failed.Phase != http1.PhaseWrite && failed.Phase != http1.PhaseAwait {
-		t.Fatalf("error %v; want a SendError of writing or waiting", err)
+		t.Fatalf("error %v; want a SendError of PhaseWrite or PhaseAwait", err)
 	}
 }
 
@@ -156,7 +156,7 @@ func TestTLSExchangeArrivesAsWritten(t *testing.T) {
 			w.Header().Set("X-Proto", r.Proto)
 			_, _ = io.WriteString(w, r.RequestURI+" "+r.Host+" "+string(body))
 		})
-		r := postOf("/v1/a%2Fb/c?x=%20&&y", "hello ", "", "world")
+		r := postRequest("/v1/a%2Fb/c?x=%20&&y", "hello ", "", "world")
 		for name, value := range map[string]string{"X-Kept": "yes", "Connection": "close, X-Hop", "X-Hop": "1",
 			"Upgrade": "h2c", "Te": "trailers",
 			"Keep-Alive": "1", "Transfer-Encoding": "chunked", "Content-Length": "99", "Host": "evil",
@@ -166,10 +166,10 @@ func TestTLSExchangeArrivesAsWritten(t *testing.T) {
 		before := r.Header.Clone()
 		answer, err := send.Send(t.Context(), r)
 		if got, want := readAll(t, answer, err), "/v1/a%2Fb/c?x=%20&&y "+send.host+" hello world"; got != want {
-			t.Errorf("%s: the worker saw %q; want %q", proto, got, want)
+			t.Errorf("%s: the worker received %q; want %q", proto, got, want)
 		}
 		if answer.Header.Get("X-Proto") != proto {
-			t.Errorf("spoke %s; want %s", answer.Header.Get("X-Proto"), proto)
+			t.Errorf("protocol %s; want %s", answer.Header.Get("X-Proto"), proto)
 		}
 		for name := range before {
 			if !slices.Equal(before[name], r.Header[name]) {
@@ -179,40 +179,40 @@ func TestTLSExchangeArrivesAsWritten(t *testing.T) {
 	}
 }
 
-func TestUnknownCertificateIsNoConnection(t *testing.T) {
+func TestUnknownCertificateIsPhaseConnect(t *testing.T) {
 	engine := httptest.NewUnstartedServer(http.NotFoundHandler())
 	engine.Config.ErrorLog = discardLog()
 	engine.StartTLS()
 	t.Cleanup(engine.Close)
-	_, err := senderTo(t, engine.URL, nil).Send(t.Context(), postOf("/", "x"))
-	failedIn(t, err, http1.PhaseConnect)
+	_, err := senderTo(t, engine.URL, nil).Send(t.Context(), postRequest("/", "x"))
+	wantPhase(t, err, http1.PhaseConnect)
 }
 
 func TestRedirectsAreNotFollowed(t *testing.T) {
-	var asked atomic.Int32
+	var requests atomic.Int32
 	send := plainEngine(t, func(w http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
+		requests.Add(1)
 		http.Redirect(w, r, "/elsewhere", http.StatusFound)
 	})
 	answer, err := send.Send(t.Context(), &http1.Request{Method: http.MethodGet, Path: "/"})
 	_ = readAll(t, answer, err)
-	if answer.Status != http.StatusFound || asked.Load() != 1 {
-		t.Errorf("status %d after %d requests; want the 302 after one", answer.Status, asked.Load())
+	if answer.Status != http.StatusFound || requests.Load() != 1 {
+		t.Errorf("status %d after %d requests; want the 302 after one", answer.Status, requests.Load())
 	}
 }
 
-func TestEnvironmentNamesNoProxy(t *testing.T) {
+func TestProxyVariablesAreIgnored(t *testing.T) {
 	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		t.Error("the proxy was asked")
+		t.Error("a request reached the proxy")
 	}))
 	t.Cleanup(proxy.Close)
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"} {
 		t.Setenv(name, proxy.URL)
 	}
-	// net/http never proxies loopback and reads the environment once, so that
-	// asking it the question is not enough: the transports must have no proxy.
+	// net/http never uses a proxy for loopback addresses and reads the environment only once. The
+	// request therefore proves nothing: the transports must have no proxy.
 	send := plainEngine(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "direct") })
-	answer, err := send.Send(t.Context(), postOf("/", "x"))
+	answer, err := send.Send(t.Context(), postRequest("/", "x"))
 	if got := readAll(t, answer, err); got != "direct" {
 		t.Errorf("got %q", got)
 	}
@@ -221,7 +221,7 @@ func TestEnvironmentNamesNoProxy(t *testing.T) {
 	}
 }
 
-func TestUnixSocketIsSpokenTo(t *testing.T) {
+func TestUnixSocketIsReached(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "engine.sock")
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
@@ -239,28 +239,28 @@ func TestUnixSocketIsSpokenTo(t *testing.T) {
 	if got := readAll(t, answer, err); got != "localhost/v1/models" {
 		t.Errorf("got %q", got)
 	}
-	_, err = senderTo(t, "unix://"+socket+".gone", nil).Send(t.Context(), postOf("/", "x"))
-	failedIn(t, err, http1.PhaseConnect)
+	_, err = senderTo(t, "unix://"+socket+".gone", nil).Send(t.Context(), postRequest("/", "x"))
+	wantPhase(t, err, http1.PhaseConnect)
 }
 
-func TestRefusedConnectionSawNothing(t *testing.T) {
+func TestRefusedConnectionIsPhaseConnect(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = listener.Close()
-	_, err = senderTo(t, "http://"+listener.Addr().String(), nil).Send(t.Context(), postOf("/", "x"))
-	failedIn(t, err, http1.PhaseConnect)
+	_, err = senderTo(t, "http://"+listener.Addr().String(), nil).Send(t.Context(), postRequest("/", "x"))
+	wantPhase(t, err, http1.PhaseConnect)
 }
 
 func TestInvalidPathsSendNothing(t *testing.T) {
-	send := plainEngine(t, func(http.ResponseWriter, *http.Request) { t.Error("a request came") })
+	send := plainEngine(t, func(http.ResponseWriter, *http.Request) { t.Error("a request reached the worker") })
 	for _, path := range []string{"", "v1/models", "/%zz", "*", "http://evil/"} {
-		_, err := send.Send(t.Context(), postOf(path))
-		failedIn(t, err, http1.PhasePrepare)
+		_, err := send.Send(t.Context(), postRequest(path))
+		wantPhase(t, err, http1.PhasePrepare)
 	}
 	_, err := send.Send(t.Context(), &http1.Request{Method: "GET", Path: "/", Header: http.Header{"X": {"a\r\nB: c"}}})
-	failedIn(t, err, http1.PhasePrepare)
+	wantPhase(t, err, http1.PhasePrepare)
 }
 
 func TestBrokenBodyIsASendError(t *testing.T) {
@@ -269,15 +269,15 @@ func TestBrokenBodyIsASendError(t *testing.T) {
 		"chunked": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
 	} {
 		url := scriptedEngine(t, func(_ int, conn net.Conn, r *bufio.Reader) {
-			_, _ = takeRequest(r)
+			_, _ = readRequest(r)
 			_, _ = io.WriteString(conn, answer)
 		})
-		got, err := senderTo(t, url, nil).Send(t.Context(), postOf("/", "x"))
+		got, err := senderTo(t, url, nil).Send(t.Context(), postRequest("/", "x"))
 		if err != nil {
 			t.Fatal(name, err)
 		}
 		body, err := io.ReadAll(got.Body)
-		failedIn(t, err, http1.PhaseBody)
+		wantPhase(t, err, http1.PhaseBody)
 		if string(body) != "half" || !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("%s: %q, %v", name, body, err)
 		}
@@ -287,7 +287,7 @@ func TestBrokenBodyIsASendError(t *testing.T) {
 
 func TestEndlessHeaderIsCutOff(t *testing.T) {
 	url := scriptedEngine(t, func(_ int, conn net.Conn, r *bufio.Reader) {
-		_, _ = takeRequest(r)
+		_, _ = readRequest(r)
 		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n")
 		for {
 			if _, err := io.WriteString(conn, "X-More: "+strings.Repeat("x", 4000)+"\r\n"); err != nil {
@@ -295,8 +295,8 @@ func TestEndlessHeaderIsCutOff(t *testing.T) {
 			}
 		}
 	})
-	_, err := senderTo(t, url, nil).Send(t.Context(), postOf("/", "x"))
-	failedOnceConnected(t, err)
+	_, err := senderTo(t, url, nil).Send(t.Context(), postRequest("/", "x"))
+	wantPhaseBeforeAnswer(t, err)
 }
 
 func TestCancelEndsTheExchangeAndTheWorkerSeesIt(t *testing.T) {
@@ -321,9 +321,9 @@ func TestCancelEndsTheExchangeAndTheWorkerSeesIt(t *testing.T) {
 					cancel()
 				}()
 			}
-			answer, err := send.Send(ctx, postOf("/", "x"))
+			answer, err := send.Send(ctx, postRequest("/", "x"))
 			if !inBody {
-				failedOnceConnected(t, err)
+				wantPhaseBeforeAnswer(t, err)
 			} else {
 				if err != nil {
 					t.Fatal(err)
@@ -331,18 +331,17 @@ func TestCancelEndsTheExchangeAndTheWorkerSeesIt(t *testing.T) {
 				cancel()
 				_, err = io.ReadAll(answer.Body)
 				_ = answer.Body.Close()
-				failedIn(t, err, http1.PhaseBody)
+				wantPhase(t, err, http1.PhaseBody)
 			}
 			if !errors.Is(err, context.Canceled) {
-				t.Errorf("error %v does not say that the caller cancelled", err)
+				t.Errorf("error %v does not wrap context.Canceled", err)
 			}
 			<-seen
 		}
 	}
 }
 
-// The caller may reuse its buffers once an exchange has ended, even if the
-// worker answered before it had read them.
+// After an exchange the caller may reuse its buffers, even if the worker answered before it read them.
 func TestBodyIsNotReadAfterTheExchange(t *testing.T) {
 	body := &pieces{rest: [][]byte{[]byte("abc"), []byte("def")}}
 	two := make([]byte, 2)
@@ -351,7 +350,7 @@ func TestBodyIsNotReadAfterTheExchange(t *testing.T) {
 	}
 	body.stop()
 	if n, err := body.Read(two); n != 0 || err == nil || errors.Is(err, io.EOF) {
-		t.Errorf("Read after the end: %d bytes, %v; want an error that breaks the connection", n, err)
+		t.Errorf("Read after the end: %d bytes, %v; want an error", n, err)
 	}
 }
 
@@ -376,7 +375,7 @@ func TestPiecesReadAsOneBody(t *testing.T) {
 	}
 }
 
-func TestClosedSenderLeavesNothingBehind(t *testing.T) {
+func TestClosedSenderLeavesNoGoroutine(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	release := make(chan struct{})
 	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -385,14 +384,14 @@ func TestClosedSenderLeavesNothingBehind(t *testing.T) {
 		_, _ = io.WriteString(w, "to the end")
 	}))
 	send := senderTo(t, engine.URL, nil)
-	answer, err := send.Send(t.Context(), postOf("/", "x"))
+	answer, err := send.Send(t.Context(), postRequest("/", "x"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	send.Close()
 	close(release)
 	if got := readAll(t, answer, nil); got != "to the end" {
-		t.Errorf("the exchange under way got %q", got)
+		t.Errorf("the exchange in flight returned %q", got)
 	}
 	engine.Listener.Close()
 	goleak.VerifyNone(t, before)
@@ -401,16 +400,16 @@ func TestClosedSenderLeavesNothingBehind(t *testing.T) {
 
 func TestInvalidURLFailsEveryExchange(t *testing.T) {
 	send := newSender(Spec{Config: Config{URL: "ftp://engine"}}, slog.New(slog.DiscardHandler))
-	_, err := send.Send(t.Context(), postOf("/", "x"))
-	failedIn(t, err, http1.PhaseConnect)
+	_, err := send.Send(t.Context(), postRequest("/", "x"))
+	wantPhase(t, err, http1.PhaseConnect)
 	if !strings.Contains(err.Error(), "scheme") {
-		t.Errorf("error %v does not say what is wrong", err)
+		t.Errorf("error %v does not name the cause", err)
 	}
 	send.Close()
 }
 
-// TestALackOfDescriptorsDiffersFromARefusedConnection, whichever Sender meets it.
-func TestALackOfDescriptorsDiffersFromARefusedConnection(t *testing.T) {
+// The law holds for both Senders.
+func TestOutOfResourcesDiffersFromARefusedConnection(t *testing.T) {
 	for cause, want := range map[error]bool{
 		syscall.EMFILE: true, syscall.ENFILE: true, syscall.ENOBUFS: true, syscall.ENOMEM: true,
 		syscall.ECONNREFUSED: false, syscall.EADDRNOTAVAIL: false, syscall.ETIMEDOUT: false,
@@ -423,10 +422,10 @@ func TestALackOfDescriptorsDiffersFromARefusedConnection(t *testing.T) {
 		for name, s := range map[string]Sender{"http1": http1.New(http1.Config{Host: "engine", Dial: dial}),
 			"standard": tls} {
 			for _, fresh := range []bool{false, true} {
-				r := postOf("/", "{}")
+				r := postRequest("/", "{}")
 				r.Fresh = fresh
 				_, err := s.Send(t.Context(), r)
-				failedIn(t, err, http1.PhaseConnect)
+				wantPhase(t, err, http1.PhaseConnect)
 				if OutOfResources(err) != want {
 					t.Errorf("%s: %v: out of resources %v, want %v", name, err, !want, want)
 				}

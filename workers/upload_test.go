@@ -16,14 +16,14 @@ import (
 	"tierway/http1"
 )
 
-// uploadOf is a request with a streamed body.
+// uploadOf returns a request with a streamed body.
 func uploadOf(body io.Reader, length int64) *http1.Request {
 	return &http1.Request{Method: "PUT", Path: "/raw/file",
 		Header: http.Header{"Content-Type": {"application/octet-stream"}}, Upload: body, UploadLength: length}
 }
 
-// bothSenders runs a test over the HTTP/1.1 client and the standard Sender, each before a server
-// of its own with the same handler.
+// bothSenders runs a test with the HTTP/1.1 client and with the standard Sender. Each has its own
+// server with the same handler.
 func bothSenders(t *testing.T, handler http.HandlerFunc, test func(t *testing.T, s Sender)) {
 	t.Run("http1", func(t *testing.T) {
 		engine := httptest.NewServer(handler)
@@ -35,8 +35,8 @@ func bothSenders(t *testing.T, handler http.HandlerFunc, test func(t *testing.T,
 	t.Run("standard", func(t *testing.T) { test(t, tlsEngine(t, true, handler)) })
 }
 
-// TestAnUploadArrivesAsItWasRead: whatever its pieces are, with its length or in chunks.
-func TestAnUploadArrivesAsItWasRead(t *testing.T) {
+// The body arrives unchanged for all sizes of its reads, with a length and in chunks.
+func TestUploadArrivesUnchanged(t *testing.T) {
 	var got []byte
 	var length int64
 	handler := func(w http.ResponseWriter, r *http.Request) {
@@ -54,24 +54,23 @@ func TestAnUploadArrivesAsItWasRead(t *testing.T) {
 			case 1:
 				in = iotest.HalfReader(in)
 			}
-			said := int64(len(body))
-			if rapid.Bool().Draw(rt, "chunked") || said == 0 {
-				said = -1
+			announced := int64(len(body))
+			if rapid.Bool().Draw(rt, "chunked") || announced == 0 {
+				announced = -1
 			}
-			answer, err := s.Send(t.Context(), uploadOf(in, said))
+			answer, err := s.Send(t.Context(), uploadOf(in, announced))
 			if body := readAll(t, answer, err); answer.Status != 200 || body != "ok" {
 				rt.Fatalf("%d %q", answer.Status, body)
 			}
-			if !bytes.Equal(got, body) || length != said {
-				rt.Fatalf("%d bytes of %d arrived, said to be %d", len(got), len(body), length)
+			if !bytes.Equal(got, body) || length != announced {
+				rt.Fatalf("%d bytes of %d arrived, with the length %d", len(got), len(body), length)
 			}
 		})
 	})
 }
 
-// TestABrokenUploadIsNoWholeOne: the worker must not take a part for the whole, and the
-// error is that of the body.
-func TestABrokenUploadIsNoWholeOne(t *testing.T) {
+// The worker must not accept the part as a complete body. The sender's error wraps the body's error.
+func TestBrokenUploadIsAnErrorAtBothEnds(t *testing.T) {
 	broke := errors.New("the client left")
 	for _, length := range []int64{1 << 20, -1} {
 		ends := make(chan error, 2)
@@ -82,19 +81,18 @@ func TestABrokenUploadIsNoWholeOne(t *testing.T) {
 		bothSenders(t, handler, func(t *testing.T, s Sender) {
 			_, err := s.Send(t.Context(),
 				uploadOf(io.MultiReader(strings.NewReader(strings.Repeat("x", 100_000)), iotest.ErrReader(broke)), length))
-			if failedIn(t, err, http1.PhaseWrite); !errors.Is(err, broke) {
+			if wantPhase(t, err, http1.PhaseWrite); !errors.Is(err, broke) {
 				t.Errorf("length %d: %v", length, err)
 			}
 			if end := <-ends; end == nil {
-				t.Errorf("length %d: the worker took a part for the whole", length)
+				t.Errorf("length %d: the worker accepted a part as a complete body", length)
 			}
 		})
 	}
 }
 
-// TestAnUploadIsNeverSentTwice: it has a new connection, since one that breaks under it
-// would leave nothing to send again.
-func TestAnUploadIsNeverSentTwice(t *testing.T) {
+// A kept connection may break during the upload, and a streamed body cannot be sent twice.
+func TestUploadUsesANewConnection(t *testing.T) {
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		io.WriteString(w, r.RemoteAddr) //nolint:errcheck // a test's own worker
@@ -104,12 +102,12 @@ func TestAnUploadIsNeverSentTwice(t *testing.T) {
 		for i := range 4 {
 			r := uploadOf(strings.NewReader("x"), -1)
 			if i%2 == 0 {
-				r = postOf("/", "x")
+				r = postRequest("/", "x")
 			}
 			answer, err := s.Send(t.Context(), r)
 			address := readAll(t, answer, err)
 			if r.Upload != nil && from[address] {
-				t.Error("an upload goes over a kept connection")
+				t.Error("an upload uses a kept connection")
 			}
 			from[address] = true
 		}

@@ -20,7 +20,7 @@ import (
 
 func discardLog() *log.Logger { return log.New(io.Discard, "", 0) }
 
-// fakeSender answers from a function instead of a network.
+// fakeSender returns the answers of a function instead of using a network.
 type fakeSender struct {
 	answer func(ctx context.Context, r *http1.Request) (*http1.Response, error)
 
@@ -34,7 +34,7 @@ func (f *fakeSender) Send(ctx context.Context, r *http1.Request) (*http1.Respons
 	f.sent = append(f.sent, r)
 	f.mu.Unlock()
 	if f.answer == nil {
-		return answered(http.StatusOK, ""), nil
+		return newAnswer(http.StatusOK, ""), nil
 	}
 	return f.answer(ctx, r)
 }
@@ -51,7 +51,7 @@ func (f *fakeSender) last() *http1.Request {
 	return f.sent[len(f.sent)-1]
 }
 
-// paths lists what was asked for so far.
+// paths returns the paths of all requests.
 func (f *fakeSender) paths() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -71,7 +71,7 @@ func (f *fakeSender) count(path string) (n int) {
 	return n
 }
 
-func answered(status int, body string) *http1.Response {
+func newAnswer(status int, body string) *http1.Response {
 	return &http1.Response{Status: status, Header: http.Header{}, ContentLength: int64(len(body)),
 		Body: io.NopCloser(strings.NewReader(body))}
 }
@@ -119,7 +119,7 @@ func TestWorkersKeyReplacesTheClientsCredentials(t *testing.T) {
 	}
 }
 
-func TestClientsUserAgentGoesOn(t *testing.T) {
+func TestClientsUserAgentIsForwarded(t *testing.T) {
 	fake := new(fakeSender)
 	_, err := workerOver(keyedSpec("http://h:1"), fake).Send(t.Context(),
 		&http1.Request{Method: "GET", Path: "/", Header: http.Header{"User-Agent": {"OpenAI/Python"}}})
@@ -132,22 +132,22 @@ func TestClientsUserAgentGoesOn(t *testing.T) {
 	}
 }
 
-func TestNoWayOfPrintingShowsTheKey(t *testing.T) {
+func TestNoFormatPrintsTheKey(t *testing.T) {
 	spec := keyedSpec("http://h:1")
 	fleet := NewFleet(Options{})
-	diff := syncTo(fleet, []Spec{spec})
+	diff := syncAndCompare(fleet, []Spec{spec})
 	w := diff.Added[0]
 	var out bytes.Buffer
-	things := []any{spec, &spec, []Spec{spec}, map[string]Spec{"a": spec}, struct{ S Spec }{spec}, w, diff, fleet,
+	values := []any{spec, &spec, []Spec{spec}, map[string]Spec{"a": spec}, struct{ S Spec }{spec}, w, diff, fleet,
 		w.Spec(), w.Status()}
-	for _, thing := range things {
+	for _, value := range values {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
-			fmt.Fprintf(&out, verb+"\n", thing)
+			fmt.Fprintf(&out, verb+"\n", value)
 		}
 		for _, handler := range []slog.Handler{slog.NewTextHandler(&out, nil), slog.NewJSONHandler(&out, nil)} {
-			slog.New(handler).Info("x", "thing", thing)
+			slog.New(handler).Info("x", "value", value)
 		}
-		if encoded, err := json.Marshal(thing); err == nil {
+		if encoded, err := json.Marshal(value); err == nil {
 			out.Write(encoded)
 		}
 	}
@@ -174,7 +174,7 @@ func TestSpecsAndStatusesAreTheCallersCopies(t *testing.T) {
 	weight, spec.Health.Path, spec.Models[0] = 9, "x", "x"
 	got := w.Spec()
 	if *got.Weight != 3 || got.Health.Path != "/ping" || got.Models[0] != "m" {
-		t.Errorf("the worker's spec follows the caller's: %v %v", *got.Weight, got.Health)
+		t.Errorf("the worker's spec changes with the caller's: %v %v", *got.Weight, got.Health)
 	}
 	*got.Weight, got.Health.Path, got.Models[0] = 7, "/y", "y"
 	if again := w.Spec(); *again.Weight != 3 || again.Health.Path != "/ping" || again.Models[0] != "m" {
