@@ -13,9 +13,9 @@ import (
 	"tierway/engines/chaos"
 )
 
-// balance compares, once all is quiet, everything that was told of the requests with
-// what the clients have sent.
-func (s *storm) balance() {
+// checkBalance compares the telemetry with the requests that the clients have sent. All requests
+// must have ended.
+func (s *storm) checkBalance() {
 	s.T.Helper()
 	rig.Eventually(s.T, func() error {
 		if n := s.Sum("tierway_decisions_written_total"); n != float64(len(s.sent)) {
@@ -27,23 +27,22 @@ func (s *storm) balance() {
 	if err != nil {
 		s.T.Fatal(err)
 	}
-	s.queuesAreEmpty()
-	s.Stop() // what is gathered is written
-	all, _ := s.recorded("decisions.jsonl")
-	s.sameRequests(all)
-	s.sameCounts(m, all)
-	s.sameAttempts(m, all)
+	s.checkQueuesEmpty()
+	s.Stop() // writes the buffered records
+	all, _ := s.readRecordFiles("decisions.jsonl")
+	s.checkRequests(all)
+	s.checkCounts(m, all)
+	s.checkAttempts(m, all)
 }
 
-// sameRequests checks that each request has one record and one access line, and
-// that these tell the same.
-func (s *storm) sameRequests(all []decisions.Decision) {
+// checkRequests checks that each request has one record and one access line, and that both agree.
+func (s *storm) checkRequests(all []decisions.Decision) {
 	s.T.Helper()
 	records, lines := map[string]int{}, map[string]int{}
-	told := map[string]string{}
+	recorded := map[string]string{}
 	for _, d := range all {
 		records[d.RequestID]++
-		told[d.RequestID] = fmt.Sprint(d.Status, d.Result, d.Tenant, d.Tier, d.Worker, d.Code, d.Limit, d.Shed)
+		recorded[d.RequestID] = fmt.Sprint(d.Status, d.Result, d.Tenant, d.Tier, d.Worker, d.Code, d.Limit, d.Shed)
 	}
 	text := func(v any) string {
 		if v == nil {
@@ -56,8 +55,8 @@ func (s *storm) sameRequests(all []decisions.Decision) {
 		lines[id]++
 		line := fmt.Sprint(l["status"], text(l["outcome"]), text(l["tenant"]), text(l["tier"]), text(l["worker"]),
 			text(l["code"]), text(l["limit"]), text(l["shed"]))
-		if line != told[id] {
-			s.T.Errorf("the access line of %s tells %q, its record %q", id, line, told[id])
+		if line != recorded[id] {
+			s.T.Errorf("the access line of %s has %q, its record %q", id, line, recorded[id])
 		}
 	}
 	if !maps.Equal(s.sent, records) {
@@ -68,7 +67,7 @@ func (s *storm) sameRequests(all []decisions.Decision) {
 	}
 }
 
-// difference tells of some ids that two counts do not agree on.
+// difference lists up to five ids with different counts.
 func difference(a, b map[string]int) string {
 	var some []string
 	for id := range a {
@@ -84,9 +83,8 @@ func difference(a, b map[string]int) string {
 	return strings.Join(some[:min(len(some), 5)], ", ")
 }
 
-// sameCounts checks the counters of requests, tenants and tokens against the
-// records.
-func (s *storm) sameCounts(m gateway.Samples, all []decisions.Decision) {
+// checkCounts compares the counters of requests, tenants and tokens with the records.
+func (s *storm) checkCounts(m gateway.Samples, all []decisions.Decision) {
 	s.T.Helper()
 	same := func(what string, have float64, want int64) {
 		s.T.Helper()
@@ -128,20 +126,20 @@ func (s *storm) sameCounts(m gateway.Samples, all []decisions.Decision) {
 	for _, outcome := range []decisions.Result{decisions.OK, decisions.Refused, decisions.Failed, decisions.Truncated,
 		decisions.ClientGone} {
 		if counts[fmt.Sprintf("outcome=%q", outcome)] == 0 {
-			s.T.Errorf("the storm has not met %s", outcome)
+			s.T.Errorf("no request ended with %s", outcome)
 		}
 	}
 	if counts[`limit="rpm"`] == 0 || counts[`limit="concurrent"`] == 0 || m.Sum("tierway_queue_shed_total") == 0 {
-		s.T.Errorf("the storm has not met every limit, or the queue was never full: %v", counts)
+		s.T.Errorf("a limit was never reached, or the queue was never full: %v", counts)
 	}
 }
 
-// sameAttempts checks the counters of attempts against the records and the workers.
-func (s *storm) sameAttempts(m gateway.Samples, all []decisions.Decision) {
+// checkAttempts compares the counters of attempts with the records and the workers.
+func (s *storm) checkAttempts(m gateway.Samples, all []decisions.Decision) {
 	s.T.Helper()
 	attempts, waited := 0, 0
 	for _, d := range all {
-		if d.Tier == "small" { // the counters of a pool that was away begin anew
+		if d.Tier == "small" { // the counters of the removable pool restart at 0
 			attempts += len(d.Attempts)
 		}
 		if d.QueueMs > 0 {
@@ -154,16 +152,15 @@ func (s *storm) sameAttempts(m gateway.Samples, all []decisions.Decision) {
 		}
 	}
 	if waited == 0 {
-		s.T.Error("nobody has waited")
+		s.T.Error("no request waited")
 	}
-	s.T.Logf("%d attempts, %d came to workers, %d requests waited", attempts, s.arrived(all), waited)
+	s.T.Logf("%d attempts, %d reached workers, %d requests waited", attempts, s.checkArrivals(all), waited)
 }
 
-// arrived checks that each request that came to a worker has an attempt, and
-// returns how many came. A connection that ends before anything of an answer is
-// there may have been closed before the request: it is sent again on another one,
-// once, in the same attempt.
-func (s *storm) arrived(all []decisions.Decision) (total int) {
+// checkArrivals checks that each request at a worker belongs to an attempt, and returns their number.
+// If a connection ends before the first byte of the response, the gateway sends the request once more
+// on another connection, in the same attempt.
+func (s *storm) checkArrivals(all []decisions.Decision) (total int) {
 	s.T.Helper()
 	asked := map[string]int{}
 	again := int64(0)
@@ -175,7 +172,7 @@ func (s *storm) arrived(all []decisions.Decision) (total int) {
 	for _, d := range all {
 		n := asked[d.RequestID]
 		if delete(asked, d.RequestID); n > 2*len(d.Attempts) {
-			s.T.Errorf("the request %s came to workers %d times in %d attempts", d.RequestID, n, len(d.Attempts))
+			s.T.Errorf("the request %s reached workers %d times in %d attempts", d.RequestID, n, len(d.Attempts))
 		}
 		total, attempts = total+n, attempts+len(d.Attempts)
 	}
@@ -183,13 +180,13 @@ func (s *storm) arrived(all []decisions.Decision) (total int) {
 		s.T.Errorf("%d requests at workers have no record", len(asked))
 	}
 	if int64(total)-again > int64(attempts) {
-		s.T.Errorf("%d requests came to workers in %d attempts, %d may have come twice", total, attempts, again)
+		s.T.Errorf("%d requests reached workers in %d attempts, at most %d of them twice", total, attempts, again)
 	}
 	return total
 }
 
-// queuesAreEmpty asks the admin plane.
-func (s *storm) queuesAreEmpty() {
+// checkQueuesEmpty checks the queues in the admin API.
+func (s *storm) checkQueuesEmpty() {
 	s.T.Helper()
 	var queues struct {
 		Items []struct {

@@ -13,9 +13,9 @@ import (
 	"tierway/e2e/rig"
 )
 
-// broken sends what is hardly HTTP, leaves in the middle, and asks with names that
-// would forge lines of a log.
-func (c *canary) broken() {
+// sendBroken sends malformed and incomplete HTTP requests, and requests with names that could forge
+// log lines.
+func (c *canary) sendBroken() {
 	c.T.Helper()
 	word := func() string { return c.text("word of a broken request") }
 	head := "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + c.key +
@@ -31,7 +31,7 @@ func (c *canary) broken() {
 			head + "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n" + word(),
 			head + "X-Long: " + strings.Repeat(word(), 100_000) + "\r\n\r\n",
 		} {
-			c.search(c.T, "the answer to a broken request", c.say(address, raw), false)
+			c.search(c.T, "the answer to a broken request", c.sendRaw(address, raw), false)
 		}
 	}
 	forged := "\n{\"level\":\"ERROR\",\"msg\":\"request\"}\r\n\x1b[31m\u0085\u2028level=error"
@@ -42,8 +42,8 @@ func (c *canary) broken() {
 	c.Send(c.Request(c.T.Context(), http.MethodGet, "/v1/models/%0Alevel=error%1B%5B31m", "", c.credentials()...))
 }
 
-// say writes raw bytes to an address, leaves, and returns what it answered.
-func (c *canary) say(address, raw string) string {
+// sendRaw writes raw bytes to an address and returns the response.
+func (c *canary) sendRaw(address, raw string) string {
 	c.T.Helper()
 	conn, err := net.DialTimeout("tcp", address, rig.Patience)
 	if err != nil {
@@ -53,21 +53,20 @@ func (c *canary) say(address, raw string) string {
 	if err := conn.SetDeadline(time.Now().Add(rig.Patience)); err != nil {
 		c.T.Fatal(err)
 	}
-	_, _ = io.WriteString(conn, raw) // what is refused at its beginning is not read to its end
+	_, _ = io.WriteString(conn, raw) // the gateway may reject the request before its end
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.CloseWrite() // the gateway may have gone first
+		_ = tcp.CloseWrite() // the gateway may have closed the connection first
 	}
-	told, _ := io.ReadAll(conn) // a reset is an answer too
-	return string(told)
+	response, _ := io.ReadAll(conn) // the gateway may reset the connection
+	return string(response)
 }
 
-// unforged checks that what was logged is one JSON object a line, of which nothing
-// moves a terminal: OB-04.
-func (c *canary) unforged() {
+// checkLogsUnforged checks that each log line is one JSON object without control characters: OB-04.
+func (c *canary) checkLogsUnforged() {
 	c.T.Helper()
 	for line := range strings.Lines(c.Stdout() + c.Log()) {
 		if !strings.HasPrefix(line, "{") {
-			continue // what is said of the configuration before there is a log
+			continue // messages about the configuration before the log starts
 		}
 		var fields map[string]any
 		if err := json.Unmarshal([]byte(line), &fields); err != nil || fields["time"] == nil {

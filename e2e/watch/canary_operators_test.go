@@ -14,9 +14,8 @@ import (
 	"tierway/e2e/rig"
 )
 
-// operators explains, drafts, replays and reloads with planted words in what is
-// sent.
-func (c *canary) operators() {
+// runOperators explains, replays and reloads with planted words in the requests.
+func (c *canary) runOperators() {
 	c.T.Helper()
 	order := func(status int, path, body string) string {
 		c.T.Helper()
@@ -34,13 +33,13 @@ func (c *canary) operators() {
 	order(200, "/admin/route/explain", `{"request":`+explained+`,"draft":`+rig.Quoted(draft)+`}`)
 	order(200, "/admin/route/replay", `{"draft":`+rig.Quoted(draft)+`}`)
 	order(422, "/admin/route/explain", `{"request":`+explained+`,"headers":{"Authorization":"Bearer `+c.bad+`"}}`)
-	c.misplaces(explained)
-	c.reloads()
-	c.commands(explained, draft)
+	c.sendMisplacedSecrets(explained)
+	c.reloadInvalid()
+	c.runCommands(explained, draft)
 }
 
-// misplaces sends drafts with secrets where none may stand.
-func (c *canary) misplaces(explained string) {
+// sendMisplacedSecrets sends drafts with secrets in wrong places.
+func (c *canary) sendMisplacedSecrets(explained string) {
 	c.T.Helper()
 	word := func() string { return c.secret("secret in a draft") }
 	for _, secret := range []string{
@@ -61,8 +60,8 @@ func (c *canary) misplaces(explained string) {
 	}
 }
 
-// reloads has the gateway load a file that it refuses, and whose words are nowhere.
-func (c *canary) reloads() {
+// reloadInvalid makes the gateway reload an invalid file with a planted word.
+func (c *canary) reloadInvalid() {
 	c.T.Helper()
 	good, err := os.ReadFile(c.File)
 	if err != nil {
@@ -75,7 +74,7 @@ func (c *canary) reloads() {
 	c.Signal(syscall.SIGHUP)
 	rig.Eventually(c.T, func() error {
 		if c.Sum("tierway_config_reloads_total", `result="rejected"`) != 1 {
-			return fmt.Errorf("the file was not refused")
+			return fmt.Errorf("the file was not rejected")
 		}
 		return nil
 	})
@@ -86,9 +85,9 @@ func (c *canary) reloads() {
 	}
 }
 
-// makesKeys has the gateway make a tenant with a key, another key and an admin's
-// key, each told once, and asks with them.
-func (c *canary) makesKeys() {
+// createKeys creates a tenant with a key, a second key and an admin key through the admin API, and
+// uses them. Each key is shown only in the response that creates it.
+func (c *canary) createKeys() {
 	c.T.Helper()
 	secret := func(path, body string) string {
 		c.T.Helper()
@@ -97,7 +96,7 @@ func (c *canary) makesKeys() {
 		}
 		if err := json.Unmarshal([]byte(c.manage(http.StatusCreated, http.MethodPost, path, body)), &made); err != nil ||
 			made.Secret == "" {
-			c.T.Fatalf("POST %s tells no key: %v", path, err)
+			c.T.Fatalf("POST %s returns no key: %v", path, err)
 		}
 		c.keys[made.Secret] = true
 		return c.plant(made.Secret, "key that was made by "+path)
@@ -108,12 +107,12 @@ func (c *canary) makesKeys() {
 	}
 	admin := secret("/admin/admins", `{"name":"another","role":"viewer"}`)
 	if status, told := c.Admin(http.MethodGet, "/admin/status", "", admin); status != http.StatusOK {
-		c.T.Errorf("the admin's key that was made is %d: %s", status, told)
+		c.T.Errorf("with the created admin key, /admin/status is %d: %s", status, told)
 	}
 }
 
-// commands runs the program against the gateway, and on what it has written.
-func (c *canary) commands(explained, draft string) {
+// runCommands runs commands of the program against the gateway and on its files.
+func (c *canary) runCommands(explained, draft string) {
 	c.T.Helper()
 	dir := c.T.TempDir()
 	file := filepath.Join(dir, "draft.yaml")
@@ -146,9 +145,9 @@ func (c *canary) commands(explained, draft string) {
 	}
 }
 
-// TestAPasswordOfADatabaseThatIsAwayIsToldNowhere: neither it nor Redis nor the
-// collector has ever answered, and all are spoken of.
-func TestAPasswordOfADatabaseThatIsAwayIsToldNowhere(t *testing.T) {
+// TestPasswordsOfUnavailableStoresAreNotLogged: the database, Redis and the collector are never
+// available, and the log reports all three.
+func TestPasswordsOfUnavailableStoresAreNotLogged(t *testing.T) {
 	t.Parallel() // its end waits for the database for some seconds
 	c := newCanary(t)
 	c.Config = rig.Settings{
@@ -175,16 +174,16 @@ func TestAPasswordOfADatabaseThatIsAwayIsToldNowhere(t *testing.T) {
 		c.search(t, "GET "+path, told, false)
 	}
 	for _, about := range []string{"database unavailable", "Redis unavailable", "spans lost"} {
-		c.WaitFor("the log to say that "+about, func() bool { return strings.Contains(c.Log(), about) })
+		c.WaitFor("the log line "+about, func() bool { return strings.Contains(c.Log(), about) })
 	}
 	c.Stop()
 	c.search(t, "the log", c.Log(), false)
 	c.search(t, "the access log", c.Stdout(), false)
 }
 
-// TestASecretInAWrongVariableIsToldNowhere: what the environment says of the
-// collector is refused where it cannot be, and not said again.
-func TestASecretInAWrongVariableIsToldNowhere(t *testing.T) {
+// TestSecretInAnInvalidVariableIsNotLogged: invalid OTEL_* variables cause a warning without their
+// values.
+func TestSecretInAnInvalidVariableIsNotLogged(t *testing.T) {
 	c := newCanary(t)
 	secret := func() string { return c.secret("secret in a variable") }
 	for _, env := range [][]string{

@@ -12,23 +12,22 @@ import (
 	"tierway/engines"
 )
 
-// canary is a rig in which everything that must stay untold is planted.
+// canary is a rig with planted words in all places that may hold secrets or user text.
 type canary struct {
 	*watchRig
 	*plants
 	collector *collector
 	env       []string
-	key       string // the tenant's
-	bad       string // nobody's
+	key       string // of the tenant
+	bad       string // an unknown key
 	cookie    string
-	spoken    string // what engines say
+	spoken    string // a word in the engines' answers
 }
 
-// echoing is in a prompt whose engine fails and says the whole request again.
+// echoing in a prompt makes the engine fail with an error that repeats the whole request.
 const echoing = "say it again"
 
-// newCanary starts two engines that say a planted word, or fail and repeat what
-// they were asked.
+// newCanary starts two engines that answer with a planted word or, for echoing, with an error.
 func newCanary(t *testing.T) *canary {
 	t.Helper()
 	p := newPlants()
@@ -43,12 +42,12 @@ func newCanary(t *testing.T) *canary {
 	return c
 }
 
-// echo answers a request that asks for it with an error that holds all of it.
+// echo answers requests with echoing in their prompt with an error that repeats the request.
 func echo(inner http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
-			return // the gateway has gone
+			return // the gateway has closed the connection
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		if !bytes.Contains(body, []byte(echoing)) {
@@ -86,8 +85,8 @@ func echo(inner http.Handler) http.Handler {
 	})
 }
 
-// begin starts the gateway with planted secrets wherever it has any.
-func (c *canary) begin() {
+// start starts the gateway with planted secrets in its configuration.
+func (c *canary) start() {
 	adminDigest := rig.Digest(c.plant(rig.AdminKey, "admin's key"))
 	c.Serve(rig.Settings{
 		"admin": `{ keys: [ { name: tests, sha256: ` + adminDigest + ` } ] }`,
@@ -106,7 +105,7 @@ func (c *canary) begin() {
 	c.WaitUntilReady()
 }
 
-// credentials are headers with planted words in all that may hold some.
+// credentials returns headers with planted words.
 func (c *canary) credentials(more ...string) []string {
 	return append([]string{"Authorization", "Bearer " + c.key, "Cookie", "session=" + c.cookie, "Baggage",
 		"who=" + c.secret("baggage"),

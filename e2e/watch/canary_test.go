@@ -15,24 +15,24 @@ import (
 	"tierway/engines/chaos"
 )
 
-// TestNothingThatMustStayUntoldIsTold: OB-01, OB-02, OB-04: prompts, answers, keys and
-// passwords are planted wherever they come from, in requests that go well and in
-// ones that go wrong, and none is in anything that the gateway tells of itself.
-func TestNothingThatMustStayUntoldIsTold(t *testing.T) {
+// TestTelemetryHasNoSecretsAndNoPrompts: OB-01, OB-02, OB-04: words are planted as prompts, answers,
+// keys and passwords, in successful and in failed requests. None of them appears in the gateway's
+// telemetry.
+func TestTelemetryHasNoSecretsAndNoPrompts(t *testing.T) {
 	c := newCanary(t)
-	c.begin()
-	c.makesKeys()
-	c.prompts()
-	c.failures()
-	c.strangers()
-	c.broken()
-	c.operators()
+	c.start()
+	c.createKeys()
+	c.sendPrompts()
+	c.sendFailures()
+	c.sendBadKeys()
+	c.sendBroken()
+	c.runOperators()
 	c.WaitUntilQuiet()
-	c.everything()
+	c.searchEverything()
 }
 
-// prompts asks in every dialect with planted texts in every part.
-func (c *canary) prompts() {
+// sendPrompts sends requests in every dialect with planted texts in every part.
+func (c *canary) sendPrompts() {
 	c.T.Helper()
 	for path, body := range c.bodies() {
 		for _, stream := range []string{"false", "true"} {
@@ -46,12 +46,12 @@ func (c *canary) prompts() {
 	got := c.Post("/v1/chat/completions?api_key="+c.secret("key in a query")+"&q="+c.text("query"),
 		rig.Chat("any-"+"model", c.text("prompt"), `"stream":false`), c.credentials()...)
 	if !strings.Contains(got.Body, c.spoken) {
-		c.T.Errorf("the engine's words have not come: %s", got.Body)
+		c.T.Errorf("the engine's answer is missing: %s", got.Body)
 	}
 	c.search(c.T, "the answer to a request with a query", got.Body, true)
 }
 
-// bodies are requests by their path, with a planted text in every part that has any.
+// bodies returns request bodies by path, with a planted text in every part that can hold text.
 func (c *canary) bodies() map[string]string {
 	picture := base64.StdEncoding.EncodeToString([]byte(c.text("picture")))
 	parts :=
@@ -82,8 +82,8 @@ func (c *canary) bodies() map[string]string {
 	}
 }
 
-// failures asks for what goes wrong: in the gateway, in the engine, on the way.
-func (c *canary) failures() {
+// sendFailures sends requests that fail in the gateway, in the engine or in between.
+func (c *canary) sendFailures() {
 	c.T.Helper()
 	const path = "/v1/chat/completions"
 	prompt := func() string { return c.text("prompt of a failure") }
@@ -106,7 +106,7 @@ func (c *canary) failures() {
 		rig.Chat("sim", "x", `"model":"`+prompt()+`"`),
 	} {
 		got := c.Post(path, body, c.credentials("X-Model-Tier", prompt(), "X-Request-Priority", prompt())...)
-		// Some are served, and whoever asks for a model that nobody has is told its name.
+		// Some requests succeed, and the error for an unknown model has its name.
 		own := got.Status == http.StatusOK || got.Status == http.StatusNotFound
 		c.search(c.T, "the refusal of "+path, got.Body+fmt.Sprint(got.Header), own)
 	}
@@ -134,8 +134,8 @@ func (c *canary) failures() {
 	}
 }
 
-// strangers ask with keys that are wrong in every way.
-func (c *canary) strangers() {
+// sendBadKeys sends requests with invalid keys of every kind.
+func (c *canary) sendBadKeys() {
 	c.T.Helper()
 	for _, headers := range [][]string{
 		{"Authorization", "Bearer " + c.bad}, {"Authorization", c.bad},
@@ -158,28 +158,28 @@ func (c *canary) strangers() {
 	}
 }
 
-// everything searches all that the gateway has told of itself.
-func (c *canary) everything() {
+// searchEverything searches all telemetry of the gateway for planted words.
+func (c *canary) searchEverything() {
 	c.T.Helper()
 	_, metrics := c.Admin(http.MethodGet, "/metrics", "", "")
 	c.search(c.T, "/metrics", metrics, false)
-	c.reads()
+	c.searchAdminAPI()
 	rig.Eventually(c.T, func() error {
 		if n, spans := c.Sum("tierway_trace_queue"), c.Sum("tierway_trace_spans_total", `result="exported"`); n != 0 ||
 			spans == 0 {
-			return fmt.Errorf("%v requests wait for the collector, %v spans are exported", n, spans)
+			return fmt.Errorf("%v spans wait for export, %v are exported", n, spans)
 		}
 		return nil
 	})
-	c.Stop() // the rest is written
-	c.search(c.T, "a span", c.collector.told(), false)
+	c.Stop() // writes all buffered records
+	c.search(c.T, "a span", c.collector.received(), false)
 	c.search(c.T, "the log", c.Log(), false)
 	c.search(c.T, "the access log", c.Stdout(), false)
-	c.unforged()
+	c.checkLogsUnforged()
 	for _, name := range []string{"decisions.jsonl", database, database + "-wal"} {
 		b, err := os.ReadFile(filepath.Clean(c.beside(name)))
 		if errors.Is(err, os.ErrNotExist) && name != database {
-			continue // it is part of the database by now
+			continue // the write-ahead log was merged into the database
 		}
 		if err != nil || len(b) == 0 {
 			c.T.Fatalf("%s has %d bytes: %v", name, len(b), err)
@@ -190,23 +190,23 @@ func (c *canary) everything() {
 		for _, got := range w.Recorder.Requests() {
 			for _, what := range []string{c.key, c.bad, c.cookie, rig.AdminKey} {
 				if strings.Contains(fmt.Sprint(got.Header), what) {
-					c.T.Errorf("a worker is told the %s: %v", c.words[what], got.Header)
+					c.T.Errorf("a worker received the %s: %v", c.words[what], got.Header)
 				}
 			}
 			if _, there := got.Header["Baggage"]; there {
-				c.T.Errorf("a worker is told the client's baggage: %v", got.Header)
+				c.T.Errorf("a worker received the client's baggage: %v", got.Header)
 			}
 		}
 	}
-	if spans, lines := strings.Count(c.collector.told(), "tierway.request_id"), len(c.AccessLines()); spans != lines ||
+	if spans, lines := strings.Count(c.collector.received(), "tierway.request_id"), len(c.AccessLines()); spans != lines ||
 		lines < 50 {
 		c.T.Errorf("%d requests are traced, %d have access lines", spans, lines)
 	}
 	c.T.Logf("%d plants in %d requests; %d bytes of spans in %d exports", len(c.words), len(c.AccessLines()),
-		len(c.collector.told()), c.collector.exports)
+		len(c.collector.received()), c.collector.exports)
 }
 
-// streamed returns the events of all records that are kept.
+// streamed returns the events of all kept records in the stream of decisions.
 func (c *canary) streamed() string {
 	c.T.Helper()
 	s := c.follow("0")
@@ -217,8 +217,8 @@ func (c *canary) streamed() string {
 	return s.raw.String()
 }
 
-// reads searches every answer of the admin plane that has no parameter in its path.
-func (c *canary) reads() {
+// searchAdminAPI searches the responses to all GET requests of the admin API.
+func (c *canary) searchAdminAPI() {
 	c.T.Helper()
 	var doc struct {
 		Paths map[string]map[string]json.RawMessage `json:"paths"`

@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// junkModels is how many models nobody has are asked for.
+	// junkModels is the number of requests with different unknown models.
 	junkModels = 10_000
-	// junkOthers is how many requests of each other kind of junk are sent: one of
-	// them is enough to be seen.
+	// junkOthers is the number of requests of each other kind of junk. A single one would
+	// already show a leak.
 	junkOthers = 100
 )
 
-// junks are requests of which everything that a client can make up is made up, the
-// i-th of each kind. The first is the one with a model.
-func (r *watchRig) junks() []func(ctx context.Context, i int) *http.Request {
+// junkRequests returns the kinds of requests with invented values in all places that a client
+// controls. Each function makes the i-th request of its kind. The first kind invents the model.
+func (r *watchRig) junkRequests() []func(ctx context.Context, i int) *http.Request {
 	word := func(i int) string { return fmt.Sprintf("junk%d", i) }
 	junk := func(ctx context.Context, i int, method, path, body string, more ...string) *http.Request {
 		w := word(i)
@@ -41,13 +41,13 @@ func (r *watchRig) junks() []func(ctx context.Context, i int) *http.Request {
 			return junk(ctx, i, http.MethodPost, "/v1/chat/completions",
 				rig.Chat(word(i), word(i), `"user":`+rig.Quoted(word(i)), rig.Quoted(word(i))+`:1`))
 		},
-		func(ctx context.Context, i int) *http.Request { // an alias that is a pattern
+		func(ctx context.Context, i int) *http.Request { // matches an alias pattern
 			return junk(ctx, i, http.MethodPost, "/v1/chat/completions", rig.Chat("any-"+word(i), word(i)))
 		},
 		func(ctx context.Context, i int) *http.Request { // the classifier's choice
 			return junk(ctx, i, http.MethodPost, "/v1/chat/completions", rig.Chat("auto", word(i), `"stream":true`))
 		},
-		func(ctx context.Context, i int) *http.Request { // a stranger
+		func(ctx context.Context, i int) *http.Request { // with an unknown key
 			return junk(ctx, i, http.MethodPost, "/v1/messages", rig.Chat("sim", word(i)), "Authorization", "Bearer "+word(i),
 				"X-Api-Key", word(i))
 		},
@@ -77,8 +77,8 @@ func (r *watchRig) junks() []func(ctx context.Context, i int) *http.Request {
 	}
 }
 
-// TestNoClientAddsASeries sends ten thousand models that nobody has, and junk
-// wherever else a client can put any.
+// TestNoClientAddsASeries sends ten thousand unknown models, and invented values in all other places
+// that a client controls.
 func TestNoClientAddsASeries(t *testing.T) {
 	r := newRig(t, 2, engines.Config{Slots: 1024}, nil)
 	var keys []string
@@ -93,14 +93,14 @@ func TestNoClientAddsASeries(t *testing.T) {
 		"log":       "{ access: false }",
 		"decisions": "{ keep: 20000 }",
 	})
-	kinds := r.junks()
-	for i := range kinds { // one of each: what a series needs to begin
+	kinds := r.junkRequests()
+	for i := range kinds { // one request of each kind creates the legitimate series
 		r.Send(kinds[i](t.Context(), i))
 	}
 	r.post(http.StatusOK, "/v1/chat/completions", rig.Chat("sim", "hello"))
 	before := r.series()
 
-	total := r.flood(kinds)
+	total := r.sendJunk(kinds)
 	for i := range 20 {
 		r.post(http.StatusOK, "/v1/chat/completions", rig.Chat("sim", "hello"), "Authorization",
 			fmt.Sprint("Bearer key of ", i))
@@ -112,7 +112,7 @@ func TestNoClientAddsASeries(t *testing.T) {
 	tenants := 0
 	for series := range after {
 		if strings.Contains(strings.ToLower(series), "junk") {
-			t.Errorf("a client's word is in %s", series)
+			t.Errorf("a client's value is in %s", series)
 		}
 		if _, there := before[series]; !there && !strings.HasPrefix(series, "tierway_tenant_") {
 			t.Errorf("%s is new", series)
@@ -121,15 +121,15 @@ func TestNoClientAddsASeries(t *testing.T) {
 			tenants++
 		}
 	}
-	if tenants > 3+2 { // other and none are the two more
+	if tenants > 3+2 { // 3 of their own, other and none
 		t.Errorf("%d tenants have series, 3 may have their own", tenants)
 	}
 	t.Logf("%d requests: %d series before, %d after", total, len(before), len(after))
-	r.junkless()
+	r.checkRecordsWithoutJunk()
 }
 
-// flood sends the junk and returns how much it was.
-func (r *watchRig) flood(kinds []func(context.Context, int) *http.Request) (total int) {
+// sendJunk sends all junk requests and returns their number.
+func (r *watchRig) sendJunk(kinds []func(context.Context, int) *http.Request) (total int) {
 	total = junkModels + junkOthers*(len(kinds)-1)
 	var next atomic.Int64
 	var clients sync.WaitGroup
@@ -150,7 +150,7 @@ func (r *watchRig) flood(kinds []func(context.Context, int) *http.Request) (tota
 	return total
 }
 
-// series are those of the gateway itself.
+// series returns the series of Tierway.
 func (r *watchRig) series() gateway.Samples {
 	r.T.Helper()
 	m, err := r.Metrics()
@@ -161,9 +161,9 @@ func (r *watchRig) series() gateway.Samples {
 	return m
 }
 
-// junkless checks that records name nothing that a client made up, but the
-// request's own id and a name that a configured pattern takes.
-func (r *watchRig) junkless() {
+// checkRecordsWithoutJunk checks that records have no invented value, except the request's id and a
+// model that matches a configured pattern.
+func (r *watchRig) checkRecordsWithoutJunk() {
 	r.T.Helper()
 	seen := map[string]int{}
 	for _, d := range readRecords(r.T, strings.NewReader(r.export())) {
@@ -173,7 +173,7 @@ func (r *watchRig) junkless() {
 		}
 		d.RequestID = ""
 		if line := fmt.Sprintf("%+v", d); strings.Contains(strings.ToLower(line), "junk") {
-			r.T.Errorf("a record holds a client's word: %s", line)
+			r.T.Errorf("a record has a client's value: %s", line)
 		}
 	}
 	if seen["other"] < junkModels {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// collector takes exports of OTLP over HTTP and keeps their bytes as they came.
+// collector accepts OTLP exports over HTTP and keeps their uncompressed bytes.
 type collector struct {
 	*httptest.Server
 
@@ -45,8 +45,8 @@ func newCollector(t *testing.T) *collector {
 	return c
 }
 
-// told returns all bytes of all exports.
-func (c *collector) told() string {
+// received returns the bytes of all exports.
+func (c *collector) received() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.raw.String()

@@ -12,16 +12,15 @@ import (
 	"tierway/engines"
 )
 
-// TestWhatIsExplainedLiveIsDone: on an idle gateway `tierway explain --live` names the
-// tier and the worker that the same request then gets, whatever its prompt; and a
-// past request is explained as it went.
-func TestWhatIsExplainedLiveIsDone(t *testing.T) {
+// TestLiveExplanationMatchesTheDecision: on an idle gateway, `tierway explain --live` prints the tier
+// and the worker that the same request then gets. With --decision, it explains a past request.
+func TestLiveExplanationMatchesTheDecision(t *testing.T) {
 	r := newRig(t, 3, engines.Config{CacheTokens: 1 << 16}, nil)
 	r.Serve(rig.Settings{"policy": "{ name: chwbl }"})
 	explain := []string{"explain", "--live", "--api", r.AdminURL, "--json"}
 	told := map[string]int{}
 	for n := range 12 {
-		// each chat comes again
+		// each chat is sent twice
 		body := rig.Chat("auto", fmt.Sprintf("chat %d: %s", n/2, strings.Repeat(fmt.Sprint("words of ", n, " "), 100*(n%2))))
 		out, problem, code := command(t, body, append(explain, "-f", "-")...)
 		var e struct {
@@ -67,15 +66,15 @@ func TestWhatIsExplainedLiveIsDone(t *testing.T) {
 	}
 }
 
-// kept says whether so many records are kept.
+// kept returns an error unless n records are kept.
 func (r *watchRig) kept(n int) error {
 	if got := r.Sum("tierway_decisions_kept"); got != float64(n) {
-		return fmt.Errorf("%v records are kept, not %d", got, n)
+		return fmt.Errorf("%v records are kept, want %d", got, n)
 	}
 	return nil
 }
 
-// replayed is what a replay reports, as far as the tests go by it.
+// replayed is the part of a replay's report that the tests use.
 type replayed struct {
 	Records int `json:"records"`
 	Tiers   struct {
@@ -91,7 +90,7 @@ type replayed struct {
 	} `json:"changed_tier"`
 }
 
-// replay runs tierway replay, which has to go well, and reads what it reports.
+// replay runs `tierway replay`, which must succeed, and returns its report.
 func replay(t *testing.T, args ...string) (p replayed) {
 	t.Helper()
 	out, problem, code := command(t, "", append([]string{"replay", "--json"}, args...)...)
@@ -101,9 +100,9 @@ func replay(t *testing.T, args ...string) (p replayed) {
 	return p
 }
 
-// TestAFileOfDecisionsIsReplayed: what a gateway has written is decided again by the
-// configuration that it ran with, and under a draft that moves whom it concerns.
-func TestAFileOfDecisionsIsReplayed(t *testing.T) {
+// TestReplayReproducesDecisions: under the same configuration, a replay of the written records
+// reproduces all decisions; under a draft, only the affected requests move.
+func TestReplayReproducesDecisions(t *testing.T) {
 	const requests = 60
 	r := newRig(t, 4, engines.Config{AnyModel: true, CacheTokens: 1 << 16}, nil)
 	small, large := r.Workers[:3], r.Workers[3]
@@ -128,7 +127,7 @@ func TestAFileOfDecisionsIsReplayed(t *testing.T) {
 	file := []string{"-c", r.File, "--decisions", r.beside("decisions.jsonl")}
 	if now := replay(t, file...); now.Records != requests+1 || now.Tiers.N != requests || now.Tiers.Of != requests ||
 		now.Workers.N != requests || len(now.Moved) != 0 {
-		t.Errorf("the configuration does not explain what it has decided: %+v", now)
+		t.Errorf("the same configuration does not reproduce the decisions: %+v", now)
 	}
 	drafted := replay(t, append(file, "--draft", draft)...)
 	if len(drafted.Moved) != 1 || drafted.Moved[0].N < requests/6 || drafted.Moved[0].N > requests*5/6 {
@@ -137,11 +136,11 @@ func TestAFileOfDecisionsIsReplayed(t *testing.T) {
 	if fmt.Sprint(drafted) != fmt.Sprint(live) {
 		t.Errorf("the gateway replays its decisions as %+v, the program its file as %+v", live, drafted)
 	}
-	r.replaysForPeople(append([]string{"replay"}, file...), draft, requests+1)
+	r.checkReplayText(append([]string{"replay"}, file...), draft, requests+1)
 }
 
-// replaysForPeople checks the table and the codes that tierway replay ends with.
-func (r *watchRig) replaysForPeople(file []string, draft string, records int) {
+// checkReplayText checks the text output and the exit status of `tierway replay`.
+func (r *watchRig) checkReplayText(file []string, draft string, records int) {
 	r.T.Helper()
 	out, problem, code := command(r.T, "", append(file, "--draft", draft, "--changes")...)
 	if code != 0 || !strings.Contains(out, "records") || !strings.Contains(out, fmt.Sprint(records)) ||

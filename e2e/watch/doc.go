@@ -1,8 +1,7 @@
-// Package watch runs the real binary and reads everything that it tells of itself:
-// metrics, logs, exported spans, records of decisions and the admin plane. Its tests
-// say that what is told adds up, that no client can make it grow, and that no
-// prompt, answer or secret is ever in it.
+// Package watch tests the telemetry of the real binary: metrics, logs, exported spans, decision
+// records and the admin plane. Its tests check that all of them agree with the requests that were
+// sent, that no client can add series or log lines without bound, and that no prompt, answer or
+// secret appears in them. It has tests only.
 //
-// TIERWAY_SOAK makes the storm last longer than the few seconds that it takes
-// without.
+// TIERWAY_SOAK is the duration of the load in TestTelemetryAddsUp; without it, a few seconds.
 package watch

@@ -16,18 +16,17 @@ import (
 )
 
 const (
-	// outage is how long clients go on while nothing works: some seconds, since it is
-	// lines a second that are bounded.
+	// outage is the duration of the load. It is some seconds, because the bound is per second.
 	outage = 3 * time.Second
-	// linesPerSecond is how often the log may say one thing.
+	// linesPerSecond is the maximum number of lines of one message per second.
 	linesPerSecond = 10
 )
 
-// TestAnOutageDoesNotFloodTheLog: OB-08: all workers are dead and so are Redis and the
-// collector, the log tells all that it ever does, and clients go on. No message is
-// written more than ten times in any second, and every request has its access line.
+// TestAnOutageDoesNotFloodTheLog: OB-08: all workers, Redis and the collector are down, the log level
+// is debug, and clients send requests. No message is written more than ten times in any second, and
+// every request has its access line.
 func TestAnOutageDoesNotFloodTheLog(t *testing.T) {
-	t.Parallel() // another test does nothing but wait
+	t.Parallel() // another parallel test mostly waits
 	r := newRig(t, 4, engines.Config{}, nil)
 	r.Serve(rig.Settings{
 		"auth":      "{ keys: [ { name: acme, sha256: " + rig.Digest(rig.TenantKey) + ", limits: { rpm: 100000000 } } ] }",
@@ -72,14 +71,14 @@ func TestAnOutageDoesNotFloodTheLog(t *testing.T) {
 		}
 	}
 	if left == 0 {
-		t.Errorf("nothing was left out: the outage is not one: %v", most)
+		t.Errorf("no line was suppressed, so the load was too small: %v", most)
 	}
 	t.Logf("%d requests in %v; %d lines were left out; of each message, so many in a second: %v", sent.Load(), outage,
 		left, most)
 }
 
-// repeated returns how often each message of a log is written in any one second at
-// most, and how many lines it says were left out.
+// repeated returns the maximum number of lines per second of each message, and the number of
+// suppressed lines that the log reports.
 func repeated(t *testing.T, log string) (most map[string]int, left int) {
 	t.Helper()
 	at := map[string][]time.Time{}
@@ -94,12 +93,12 @@ func repeated(t *testing.T, log string) (most map[string]int, left int) {
 			t.Errorf("%v: %s", err, text)
 			continue
 		}
-		if left += line.Left; line.Left == 0 { // at the end it is told whatever was written before
+		if left += line.Left; line.Left == 0 { // a stop writes summaries without the limit
 			at[line.Msg] = append(at[line.Msg], line.Time)
 		}
 	}
 	for msg, times := range at {
-		slices.SortFunc(times, time.Time.Compare) // lines of two goroutines may stand the other way round
+		slices.SortFunc(times, time.Time.Compare) // lines of two goroutines may be out of order
 		first := 0
 		for i := range times {
 			for times[i].Sub(times[first]) >= time.Second {

@@ -12,15 +12,15 @@ import (
 	"testing"
 )
 
-// database is the file of the gateway's own.
+// database is the file name of the gateway's database.
 const database = "tierway.db"
 
-// plants are words that must not be told, each with what it was planted as.
+// plants are words that must not appear in telemetry.
 type plants struct {
-	words map[string]string // the word → what
-	forms map[string][]form // of the words
-	texts map[string]bool   // words that clients may be told again, in answers to their own requests
-	keys  map[string]bool   // words whose digests are what the database knows a key by
+	words map[string]string // by word: where it was planted
+	forms map[string][]form // by word
+	texts map[string]bool   // words that may appear in the answer to the request that has them
+	keys  map[string]bool   // keys, which the database stores as digests
 }
 
 func newPlants() *plants {
@@ -28,32 +28,32 @@ func newPlants() *plants {
 		keys: map[string]bool{}}
 }
 
-// secret is a new word that nobody may be told, whoever asks.
+// secret returns a new word that must not appear anywhere, not even in an answer.
 func (p *plants) secret(what string) string {
-	// Letters and digits alone: in JSON, URLs and quotes it stays as it is.
+	// Letters and digits need no escaping in JSON, URLs and quotes.
 	return p.plant("Canary"+rand.Text(), what)
 }
 
-// plant makes a word a secret.
+// plant makes an existing word a secret.
 func (p *plants) plant(word, what string) string {
 	p.words[word], p.forms[word] = what, forms(word)
 	return word
 }
 
-// text is a new word that only whoever sent it, or asked for it, may be told.
+// text returns a new word that may appear only in the answer to the request that has it.
 func (p *plants) text(what string) string {
 	word := p.secret(what)
 	p.texts[word] = true
 	return word
 }
 
-// form is a way in which a word may be written.
+// form is an encoding of a word.
 type form struct {
 	name string
 	text []byte
 }
 
-// forms are all ways in which a word is looked for, in lower case.
+// forms returns all encodings that are searched for, in lower case.
 func forms(word string) []form {
 	sum := sha256.Sum256([]byte(word))
 	backwards := []byte(word)
@@ -73,7 +73,7 @@ func forms(word string) []form {
 	return all
 }
 
-// percents is every byte of a word escaped as in URLs.
+// percents escapes every byte of a word as in URLs.
 func percents(word string) string {
 	var b strings.Builder
 	for i := range len(word) {
@@ -82,8 +82,8 @@ func percents(word string) string {
 	return b.String()
 }
 
-// search looks for the words in what was told somewhere, in any case. own is true
-// where a client or an operator reads an answer to what they have sent themselves.
+// search searches told for the planted words, ignoring case, and fails the test if it has one. own is
+// true for an answer to the client or operator that sent the words.
 func (p *plants) search(t *testing.T, where, told string, own bool) {
 	t.Helper()
 	lower := bytes.ToLower([]byte(told))
@@ -104,7 +104,7 @@ func (p *plants) search(t *testing.T, where, told string, own bool) {
 	}
 }
 
-// TestAPlantIsFoundInEveryForm: a search that finds nothing proves something.
+// TestAPlantIsFoundInEveryForm verifies the search.
 func TestAPlantIsFoundInEveryForm(t *testing.T) {
 	p := newPlants()
 	word := p.secret("word")

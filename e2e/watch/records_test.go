@@ -19,7 +19,7 @@ import (
 	"tierway/engines/chaos"
 )
 
-// records are rows as the admin plane lists them.
+// records is a page of decision records in the admin API.
 type records struct {
 	Items []struct {
 		Seq       int64  `json:"seq"`
@@ -28,7 +28,7 @@ type records struct {
 	Next *string `json:"next_cursor"`
 }
 
-// listed returns the ids of the requests that a query finds, the newest first.
+// listed returns the ids of the requests that match a query, newest first.
 func (r *watchRig) listed(query url.Values) (ids []string) {
 	r.T.Helper()
 	var page records
@@ -42,13 +42,13 @@ func (r *watchRig) listed(query url.Values) (ids []string) {
 	return ids
 }
 
-// export returns all records that are kept, as lines.
+// export returns all kept records as JSON lines.
 func (r *watchRig) export() string {
 	r.T.Helper()
 	return r.read(r.open(r.T.Context(), "/admin/decisions", "Accept", "application/x-ndjson"))
 }
 
-// open sends a GET to the admin plane and returns its answer, which has to be good.
+// open sends a GET request to the admin plane. The response must be 200.
 func (r *watchRig) open(ctx context.Context, path string, headers ...string) *http.Response {
 	r.T.Helper()
 	headers = append([]string{"Authorization", "Bearer " + rig.AdminKey}, headers...)
@@ -59,7 +59,7 @@ func (r *watchRig) open(ctx context.Context, path string, headers ...string) *ht
 	return resp
 }
 
-// read returns the rest of an answer.
+// read returns the rest of a response.
 func (r *watchRig) read(resp *http.Response) string {
 	r.T.Helper()
 	var b strings.Builder
@@ -69,9 +69,9 @@ func (r *watchRig) read(resp *http.Response) string {
 	return b.String()
 }
 
-// TestEveryRequestIsFoundByWhatItWas asks for the records of requests that went
-// well and of those that were refused, each by what it alone was.
-func TestEveryRequestIsFoundByWhatItWas(t *testing.T) {
+// TestRecordsAreFoundByTheirFields queries the records of successful and rejected requests by each
+// field.
+func TestRecordsAreFoundByTheirFields(t *testing.T) {
 	r := newRig(t, 1, engines.Config{}, nil)
 	const slowKey = "the-key-of-one-request-a-minute"
 	r.Serve(rig.Settings{"auth": "{ keys: [ { name: acme, sha256: " + rig.Digest(rig.TenantKey) +
@@ -117,12 +117,11 @@ func TestEveryRequestIsFoundByWhatItWas(t *testing.T) {
 			t.Errorf("%s finds %v, want %v", query, got, want)
 		}
 	}
-	r.findsEach(all)
+	r.checkEachIsFound(all)
 }
 
-// findsEach checks that each of all records, the newest first, is there by its id
-// and in an export.
-func (r *watchRig) findsEach(all []string) {
+// checkEachIsFound checks that each record, newest first, can be read by its id and is in an export.
+func (r *watchRig) checkEachIsFound(all []string) {
 	r.T.Helper()
 	for _, id := range all {
 		if got := r.manage(http.StatusOK, http.MethodGet, "/admin/decisions/"+id, ""); !strings.Contains(got,
@@ -140,7 +139,7 @@ func (r *watchRig) findsEach(all []string) {
 	}
 }
 
-// stream is an operator who follows decisions.
+// stream is an open stream of decisions.
 type stream struct {
 	t    *testing.T
 	last string // the id of the last event
@@ -149,7 +148,8 @@ type stream struct {
 	end  context.CancelFunc
 }
 
-// follow begins to follow, after an event where there is one.
+// follow opens a stream of decisions. It starts after the event with the id after, unless that is
+// empty.
 func (r *watchRig) follow(after string) *stream {
 	r.T.Helper()
 	ctx, cancel := context.WithTimeout(r.T.Context(), rig.Patience)
@@ -161,7 +161,7 @@ func (r *watchRig) follow(after string) *stream {
 	return &stream{t: r.T, at: bufio.NewReader(r.open(ctx, "/admin/decisions/stream", headers...).Body), end: cancel}
 }
 
-// next waits for the next decision and returns its request's id.
+// next waits for the next decision and returns the id of its request.
 func (s *stream) next() string {
 	s.t.Helper()
 	name := ""
@@ -189,9 +189,9 @@ func (s *stream) next() string {
 	}
 }
 
-// TestAFollowerSeesDecisionsAtOnceAndComesBack: a decision is there within a
-// second, and who was away misses none.
-func TestAFollowerSeesDecisionsAtOnceAndComesBack(t *testing.T) {
+// TestDecisionStreamIsPromptAndResumes: a decision arrives within a second, and a client that
+// reconnects misses none.
+func TestDecisionStreamIsPromptAndResumes(t *testing.T) {
 	const soon = time.Second
 	r := newRig(t, 1, engines.Config{}, nil)
 	r.Serve(nil)
@@ -202,12 +202,12 @@ func TestAFollowerSeesDecisionsAtOnceAndComesBack(t *testing.T) {
 	for range 3 {
 		id, begin := ask(), time.Now()
 		if got := s.next(); got != id {
-			t.Fatalf("the stream tells of %s, asked was %s", got, id)
+			t.Fatalf("the stream has %s, want %s", got, id)
 		}
 		took = append(took, time.Since(begin))
 	}
-	if fastest := slices.Min(took); fastest > soon { // the machine may have stood still for one
-		t.Errorf("decisions were told after %v", took)
+	if fastest := slices.Min(took); fastest > soon { // a busy machine may delay one
+		t.Errorf("decisions arrived after %v", took)
 	}
 	s.end()
 	away := []string{ask(), ask(),
@@ -215,21 +215,20 @@ func TestAFollowerSeesDecisionsAtOnceAndComesBack(t *testing.T) {
 	again := r.follow(s.last)
 	for _, id := range away {
 		if got := again.next(); got != id {
-			t.Errorf("back again, the stream tells of %s, and %s was next", got, id)
+			t.Errorf("after the reconnect, the stream has %s, want %s", got, id)
 		}
 	}
 	again.end()
-	t.Logf("told after %v", took)
+	t.Logf("arrived after %v", took)
 }
 
-// TestASignalLosesNoRecord: of every request that was answered before the gateway
-// ended, and of no other, there are one record and one access line, over all files
-// that were begun meanwhile.
+// TestASignalLosesNoRecord: each request that was answered before the gateway exited has one record
+// and one access line, across all rotated files.
 func TestASignalLosesNoRecord(t *testing.T) {
 	r := newRig(t, 2, engines.Config{Slots: 1024}, nil)
 	r.Serve(rig.Settings{"decisions": "{ keep: 10, file: decisions.jsonl, max_size: 1MiB, max_files: 100 }"})
-	want := r.askUntilTheEnd()
-	all, files := r.recorded("decisions.jsonl")
+	want := r.sendUntilExit()
+	all, files := r.readRecordFiles("decisions.jsonl")
 	records, lines := map[string]int{}, map[string]int{}
 	for _, d := range all {
 		records[d.RequestID]++
@@ -251,9 +250,9 @@ func TestASignalLosesNoRecord(t *testing.T) {
 	t.Logf("%d answered, %d records in %d files", len(want), len(all), files)
 }
 
-// askUntilTheEnd has clients ask until the gateway has ended by a signal, and returns
-// how often each request was answered.
-func (r *watchRig) askUntilTheEnd() map[string]int {
+// sendUntilExit sends requests until the gateway has exited on a signal. It returns how often each
+// request was answered.
+func (r *watchRig) sendUntilExit() map[string]int {
 	r.T.Helper()
 	answered := make(chan string, 1<<16)
 	var clients sync.WaitGroup
@@ -263,15 +262,15 @@ func (r *watchRig) askUntilTheEnd() map[string]int {
 			for n := 0; ; n++ {
 				got := r.Post("/v1/chat/completions", rig.Chat("sim", fmt.Sprint(i, n, text), `"stream":true`))
 				if got.Err != nil || got.Status != http.StatusOK {
-					return // the gateway has ended
+					return // the gateway has exited
 				}
 				answered <- got.ID
 			}
 		})
 	}
 	rig.Eventually(r.T, func() error {
-		if n := len(answered); n < 2000 { // more than one file of their records
-			return fmt.Errorf("%d are answered", n)
+		if n := len(answered); n < 2000 { // their records fill more than one file
+			return fmt.Errorf("%d requests are answered", n)
 		}
 		return nil
 	})

@@ -30,10 +30,10 @@ type watchRig struct {
 	*rig.Rig
 
 	mu    sync.Mutex     // guards asked
-	asked map[string]int // requests for answers that reached an engine, by their ids
+	asked map[string]int // POST requests that reached an engine, by id
 }
 
-// newRig starts n engines, each behind front where there is one.
+// newRig starts n engines, each behind front unless that is nil.
 func newRig(t *testing.T, n int, c engines.Config, front func(http.Handler) http.Handler) *watchRig {
 	t.Helper()
 	base := rig.Settings{"store": `{ sql: "" }`, "models": `{ auto: classify }`}
@@ -57,12 +57,12 @@ func newRig(t *testing.T, n int, c engines.Config, front func(http.Handler) http
 	return r
 }
 
-// beside is a file in the folder of the configuration.
+// beside returns the path of a file in the folder of the configuration.
 func (r *watchRig) beside(name string) string { return filepath.Join(filepath.Dir(r.File), name) }
 
-// adds says what is wrong with the sums of a scrape: who has started has ended or
-// is in flight.
-func adds(m gateway.Samples) error {
+// checkSums returns an error unless the started requests of a scrape are the sum of those ended and in
+// flight.
+func checkSums(m gateway.Samples) error {
 	started, ended, now := m.Sum("tierway_requests_started_total"), m.Sum("tierway_requests_total"),
 		m.Sum("tierway_inflight")
 	if started != ended+now {
@@ -71,7 +71,7 @@ func adds(m gateway.Samples) error {
 	return nil
 }
 
-// post is Try whose answer has to have a status.
+// post posts a body to the data plane. The response must have a status.
 func (r *watchRig) post(status int, path, body string, headers ...string) rig.Reply {
 	r.T.Helper()
 	got := r.Post(path, body, headers...)
@@ -81,7 +81,7 @@ func (r *watchRig) post(status int, path, body string, headers ...string) rig.Re
 	return got
 }
 
-// manage asks the admin plane as its admin. The answer has to have a status.
+// manage sends a request to the admin plane with its key. The response must have a status.
 func (r *watchRig) manage(status int, method, path, body string) string {
 	r.T.Helper()
 	got, answer := r.Admin(method, path, body, rig.AdminKey)
@@ -91,7 +91,7 @@ func (r *watchRig) manage(status int, method, path, body string) string {
 	return answer
 }
 
-// readRecords reads records, one a line. Each has to be whole.
+// readRecords reads records, one per line. Each must be complete.
 func readRecords(t *testing.T, from io.Reader) (all []decisions.Decision) {
 	t.Helper()
 	lines := bufio.NewScanner(from)
@@ -101,7 +101,7 @@ func readRecords(t *testing.T, from io.Reader) (all []decisions.Decision) {
 		strict := json.NewDecoder(bytes.NewReader(lines.Bytes()))
 		strict.DisallowUnknownFields()
 		if err := strict.Decode(&d); err != nil || d.SchemaVersion != decisions.SchemaVersion || d.RequestID == "" {
-			t.Errorf("a line is no record: %v\n%s", err, lines.Text())
+			t.Errorf("a line is not a record: %v\n%s", err, lines.Text())
 		}
 		all = append(all, d)
 	}
@@ -111,8 +111,8 @@ func readRecords(t *testing.T, from io.Reader) (all []decisions.Decision) {
 	return all
 }
 
-// recorded reads the file of records with those that were put aside, oldest first.
-func (r *watchRig) recorded(file string) (all []decisions.Decision, files int) {
+// readRecordFiles reads the file of records and its rotated files, oldest first.
+func (r *watchRig) readRecordFiles(file string) (all []decisions.Decision, files int) {
 	r.T.Helper()
 	paths := []string{r.beside(file)}
 	for i := 1; ; i++ {
@@ -133,7 +133,7 @@ func (r *watchRig) recorded(file string) (all []decisions.Decision, files int) {
 	return all, len(paths)
 }
 
-// command runs the program to its end with the admin's key in its environment.
+// command runs the program until it exits, with the admin key in its environment.
 func command(t *testing.T, input string, args ...string) (out, problem string, code int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), rig.Patience)

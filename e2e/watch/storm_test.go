@@ -19,41 +19,41 @@ import (
 )
 
 const (
-	// shortStorm is time for some hundred requests of each kind.
+	// shortStorm is enough time for some hundred requests of each kind.
 	shortStorm = 4 * time.Second
-	// stormClients is more than the workers and their queue take at once.
+	// stormClients is more than the workers and their queue accept at once.
 	stormClients = 32
-	// scrapeEvery is how often the sums are looked at: as often as a busy machine
-	// can, and not so often that it does nothing else.
+	// scrapeEvery is the interval of the scrapes: short, but not so short that the machine does
+	// nothing else.
 	scrapeEvery = 20 * time.Millisecond
-	// weather is how long a worker misbehaves in one way.
-	weather = 150 * time.Millisecond
+	// faultPeriod is how long a worker keeps one fault.
+	faultPeriod = 150 * time.Millisecond
 )
 
-// Keys of the tenants of the storm.
+// Keys of the tenants.
 const (
 	limitedKey = "the-key-of-many-requests-a-minute"
 	narrowKey  = "the-key-of-two-requests-at-once"
 )
 
-// storm is what clients have sent while everything went wrong.
+// storm is a load with faults everywhere, and counts the requests that clients have sent.
 type storm struct {
 	*watchRig
-	passing *rig.Worker // of the pool that comes and goes
-	draft   string      // a configuration to replay under
+	passing *rig.Worker // of the pool that reloads add and remove
+	draft   string      // a configuration for replays
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	sent    map[string]int
-	seen    map[int]int // answers by status; 0: none came
+	seen    map[int]int // responses by status; 0: no response
 	scrapes int
 	busy    int // scrapes that found requests in flight
 }
 
-// TestEverythingThatIsToldAddsUp: OB-05: workers fail in every way, clients leave, tenants come
-// to their limits, the queue is full and the configuration changes all the time. In
-// every scrape who has started has ended or is in flight; and at the end the
-// clients' own count, metrics, records, access lines and workers agree.
-func TestEverythingThatIsToldAddsUp(t *testing.T) {
+// TestTelemetryAddsUp: OB-05: workers fail in every way, clients disconnect, tenants reach their
+// limits, the queue is full and the configuration changes all the time. In every scrape, started
+// requests are the sum of ended ones and those in flight. At the end, the clients' counts, metrics,
+// records, access lines and workers agree.
+func TestTelemetryAddsUp(t *testing.T) {
 	s := newStorm(t)
 	ctx, stop := context.WithTimeout(t.Context(), rig.Soak(t, shortStorm))
 	defer stop()
@@ -63,14 +63,14 @@ func TestEverythingThatIsToldAddsUp(t *testing.T) {
 		dice := rand.New(rand.NewPCG(uint64(i), 6))
 		clients.Go(func() {
 			for ctx.Err() == nil {
-				s.once(dice)
+				s.sendOne(dice)
 			}
 		})
 	}
 	others.Go(func() { s.scrape(over) })
-	others.Go(func() { s.chaos(ctx) })
-	others.Go(func() { s.operate(ctx) })
-	s.reloads(ctx)
+	others.Go(func() { s.injectFaults(ctx) })
+	others.Go(func() { s.useAdminAPI(ctx) })
+	s.reloadRepeatedly(ctx)
 	clients.Wait()
 	for _, w := range s.Workers {
 		if err := w.Set(); err != nil {
@@ -80,20 +80,20 @@ func TestEverythingThatIsToldAddsUp(t *testing.T) {
 	s.WaitUntilQuiet()
 	close(over)
 	others.Wait()
-	s.balance()
+	s.checkBalance()
 	if s.busy < 10 {
-		t.Errorf("%d of %d scrapes have found requests in flight", s.busy, s.scrapes)
+		t.Errorf("only %d of %d scrapes found requests in flight", s.busy, s.scrapes)
 	}
 	t.Logf("%d requests, %d scrapes; answers by status: %v", len(s.sent), s.scrapes, s.seen)
 }
 
-// newStorm is a rig of slow workers with little room, the last of which comes and
-// goes with its pool.
+// newStorm returns a rig of slow workers with few slots. Reloads add and remove the pool of the last
+// worker.
 func newStorm(t *testing.T) *storm {
 	t.Helper()
 	s := &storm{sent: map[string]int{}, seen: map[int]int{}}
-	// A file holds what comes in two seconds or less, so that there are several, and
-	// few enough that none is thrown away.
+	// A file holds the records of at most two seconds, so that there are several files, but fewer
+	// than max_files.
 	fileSize := fmt.Sprintf("%dMiB", max(1, int(rig.Soak(t, shortStorm)/shortStorm)))
 	s.watchRig = newRig(t, 4, engines.Config{AnyModel: true, Slots: 64, PerToken: 2 * time.Millisecond}, nil)
 	s.Client.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, address string) (net.Conn,
@@ -114,7 +114,7 @@ func newStorm(t *testing.T) *storm {
 		"tiers":     s.Tiers("max_inflight: 4", ""),
 		"policy":    "{ name: least_load }",
 		"decisions": "{ file: decisions.jsonl, max_files: 100, max_size: " + fileSize + " }",
-		"telemetry": "{ tenants: 3 }", // as many as there are, so that none loses its series
+		"telemetry": "{ tenants: 3 }", // all tenants keep series of their own
 		"queue": "{ max_depth: 6, max_wait: { interactive: 200ms, background: 100ms, batch: 1s }, age: { background: " +
 			"50ms, batch: 200ms }, displace: true, heartbeat_after: 50ms }",
 		"timeouts": "{ first_byte: 300ms, idle: 300ms, total: { interactive: 2s, background: 2s, batch: 3s } }",
@@ -126,7 +126,7 @@ func newStorm(t *testing.T) *storm {
 	return s
 }
 
-// removable is a pool that comes and goes.
+// removable returns the setting pools with or without the removable pool.
 func (s *storm) removable(there bool) string {
 	if !there {
 		return "[]"
@@ -135,17 +135,17 @@ func (s *storm) removable(there bool) string {
 		s.passing.Server.URL)
 }
 
-// reloads changes the configuration until ctx ends.
-func (s *storm) reloads(ctx context.Context) {
+// reloadRepeatedly changes the configuration until ctx ends.
+func (s *storm) reloadRepeatedly(ctx context.Context) {
 	for n := 0; ctx.Err() == nil; n++ {
 		s.Reload(rig.Settings{"pools": s.removable(n%2 == 1), "tiers": s.Tiers(fmt.Sprintf("max_inflight: %d", 3+n%3), "")})
-		rig.Pause(ctx, weather)
+		rig.Pause(ctx, faultPeriod)
 	}
 	s.Reload(rig.Settings{"pools": s.removable(true)})
 }
 
-// chaos gives each worker other weather all the time, fine now and then.
-func (s *storm) chaos(ctx context.Context) {
+// injectFaults gives each worker a random fault, or none, in every period until ctx ends.
+func (s *storm) injectFaults(ctx context.Context) {
 	after := func(k chaos.Kind) chaos.Fault { return chaos.Fault{Kind: k, After: 2} }
 	kinds := []chaos.Fault{{Kind: chaos.Reset}, after(chaos.Reset), {Kind: chaos.Close}, after(chaos.Close),
 		{Kind: chaos.Hang}, after(chaos.Hang), {Kind: chaos.Slow, Delay: 200 * time.Millisecond}, {Kind: chaos.Stale},
@@ -166,13 +166,13 @@ func (s *storm) chaos(ctx context.Context) {
 				s.T.Error(err)
 			}
 		}
-		rig.Pause(ctx, weather)
+		rig.Pause(ctx, faultPeriod)
 	}
 }
 
-// operate asks all that operators may ask, which counts as nothing: explanations,
-// replays, records.
-func (s *storm) operate(ctx context.Context) {
+// useAdminAPI requests explanations, replays and records until ctx ends. They must not count as
+// requests.
+func (s *storm) useAdminAPI(ctx context.Context) {
 	explained := rig.Chat("auto", "question 1")
 	for n := 0; ctx.Err() == nil; n++ {
 		key := []string{"acme", "limited", "narrow"}[n%3]
@@ -188,21 +188,21 @@ func (s *storm) operate(ctx context.Context) {
 			http.StatusOK {
 			s.T.Errorf("GET /admin/decisions is %d: %s", status, told)
 		}
-		rig.Pause(ctx, weather/3)
+		rig.Pause(ctx, faultPeriod/3)
 	}
 }
 
-// scrape looks at the sums until over is closed.
+// scrape scrapes the metrics and checks their sums until over is closed.
 func (s *storm) scrape(over <-chan struct{}) {
 	tick := time.NewTicker(scrapeEvery)
 	defer tick.Stop()
 	for {
 		m, err := s.Metrics()
 		if err == nil {
-			err = adds(m)
+			err = checkSums(m)
 		}
 		now := m.Sum("tierway_inflight")
-		if err == nil && (now < 0 || now > 2*stormClients) { // a client may have left, and asks again
+		if err == nil && (now < 0 || now > 2*stormClients) { // a client may disconnect and send its next request
 			err = fmt.Errorf("%v requests are in flight of %d clients", now, stormClients)
 		}
 		if err != nil {
@@ -220,8 +220,8 @@ func (s *storm) scrape(over <-chan struct{}) {
 	}
 }
 
-// once is one request of one client, of a kind by chance.
-func (s *storm) once(dice *rand.Rand) {
+// sendOne sends one random request and counts it.
+func (s *storm) sendOne(dice *rand.Rand) {
 	ctx, cancel := context.WithTimeout(context.Background(), rig.Patience)
 	defer cancel()
 	uses := make(chan use, 8) // net/http may send a request again on another connection
@@ -229,9 +229,9 @@ func (s *storm) once(dice *rand.Rand) {
 		c := i.Conn.(*countedConn)
 		uses <- use{c, c.writes.Load()}
 	}})
-	req := s.any(ctx, dice)
+	req := s.randomRequest(ctx, dice)
 	var leaver sync.WaitGroup
-	if dice.IntN(5) == 0 { // a client that leaves, though not before it has asked
+	if dice.IntN(5) == 0 { // a client that disconnects after it has sent its request
 		after := time.Duration(dice.IntN(60)) * time.Millisecond
 		leaver.Go(func() {
 			select {
@@ -262,12 +262,12 @@ func (s *storm) once(dice *rand.Rand) {
 	}
 	s.sent[got.ID] += times
 	if s.seen[got.Status]++; got.Err != nil && got.Status == 0 && !errors.Is(got.Err, context.Canceled) {
-		s.T.Errorf("no answer has come: %v", got.Err)
+		s.T.Errorf("no response came: %v", got.Err)
 	}
 }
 
-// countedConn is a client's connection that counts its writes. An httptrace hears of a
-// written request before its last bytes are flushed.
+// countedConn is a client connection that counts its writes. httptrace reports a request as written
+// before its last bytes are flushed.
 type countedConn struct {
 	net.Conn
 	writes atomic.Int64
@@ -281,7 +281,7 @@ func (c *countedConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// use is a connection that a request was given, and how many writes it had before.
+// use is the connection of a request, with the number of its earlier writes.
 type use struct {
 	conn   *countedConn
 	before int64
@@ -290,8 +290,8 @@ type use struct {
 // written reports whether the request was sent; each fits one write.
 func (u use) written() bool { return u.conn.writes.Load() > u.before }
 
-// any is a request by chance: most ask for an answer, some in vain.
-func (s *storm) any(ctx context.Context, dice *rand.Rand) *http.Request {
+// randomRequest returns a random request. Some are invalid.
+func (s *storm) randomRequest(ctx context.Context, dice *rand.Rand) *http.Request {
 	key := []string{rig.TenantKey, rig.TenantKey, rig.TenantKey, limitedKey, narrowKey}[dice.IntN(5)]
 	class := []string{"interactive", "background", "batch"}[dice.IntN(3)]
 	headers := []string{"Authorization", "Bearer " + key, "X-Request-Priority", class}
