@@ -1,5 +1,5 @@
-# `make` alone lists what there is. Everything that the tests need beside Go,
-# Node and Python is fetched once, pinned, into .cache/.
+# `make` lists the targets. Tools and SDKs for the tests are pinned and downloaded
+# once; Go, Node and Python must be installed.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -10,7 +10,7 @@ TIERWAY_SOAK ?= 60s
 BENCHTIME ?= 200ms
 BENCH ?=
 
-# Without msgpack gin is 6 MiB smaller, and nothing here speaks it.
+# Without msgpack, which is not used, gin is 6 MiB smaller.
 TAGS := -tags nomsgpack
 
 .PHONY: help run build test check soak fuzz bench bench-core bench-queue simulate bench-proxy bench-watched bench-classify docs deps clean
@@ -18,7 +18,7 @@ TAGS := -tags nomsgpack
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
 
-run: build ## Build and start the gateway before simulated engines, with nothing to set up
+run: build ## Build and start the gateway in front of simulated engines, without any setup
 	@bin/tierway demo
 
 build: ## Build the static binary bin/tierway
@@ -45,23 +45,23 @@ bench-core: ## Measure parsing, classification, hashing and booking, with their 
 bench-queue: ## Measure queues: entering, leaving, granting, one pass over 256, 20,000 that leave
 	@go test $(TAGS) -run '^$$' -bench 'Enter|Grant|AllLeave|Round256' -benchmem -benchtime $(BENCHTIME) ./queue ./routing
 
-simulate: ## Print what queues and policies are worth, in virtual time
+simulate: ## Print figures of queues and policies in virtual time
 	@go test $(TAGS) -count=1 -v -run 'Backlog|Share|Weights|Flood|Locality|ComeBack|Drown|Reference' ./sim
 
-bench-proxy: build ## Measure the binary beside nginx (BENCH="-memory", "-cpu -rate 500 -old PATH", "-rounds 7 -seconds 3", "-json")
+bench-proxy: build ## Compare the binary with nginx (BENCH="-memory", "-cpu -rate 500 -old PATH", "-rounds 7 -seconds 3", "-json")
 	@scripts/nginx.sh
 	@go run $(TAGS) ./bench/proxy $(BENCH)
 
-bench-watched: build ## Measure what traces, decision records and logs cost: all on beside all off (BENCH="-rounds 5 -seconds 2")
+bench-watched: build ## Measure the cost of traces, decision records and logs: all on against all off (BENCH="-rounds 5 -seconds 2")
 	@go run $(TAGS) ./bench/proxy -watched $(BENCH)
 
-bench-classify: ## Measure what the classifier's rules are worth on labelled prompts (BENCH="-data DIR -markdown")
+bench-classify: ## Measure the quality and savings of the classifier's rules on labelled prompts (BENCH="-data DIR -markdown")
 	@go run $(TAGS) ./bench/classify $(BENCH)
 
-docs: ## Write the generated references in docs/ anew
+docs: ## Regenerate the generated references in docs/
 	@grep -rl --include='*_test.go' UPDATE_DOCS . | xargs -r -n 1 dirname | sort -u | UPDATE_DOCS=1 xargs -r go test $(TAGS) -count=1
 
-deps: .cache/python/.stamp e2e/node/node_modules/.stamp ## Fetch what the tests need, once
+deps: .cache/python/.stamp e2e/node/node_modules/.stamp ## Download the test dependencies once
 	@scripts/packages.sh
 	@cd e2e/openaigo && go mod download
 
@@ -79,5 +79,5 @@ e2e/node/node_modules/.stamp: e2e/node/package-lock.json
 .cache/bin/govulncheck: tools/go.mod tools/go.sum
 	@scripts/quiet.sh "building govulncheck" go build -C tools -o ../.cache/bin/govulncheck golang.org/x/vuln/cmd/govulncheck
 
-clean: ## Remove what was built and fetched
+clean: ## Remove everything that was built or downloaded
 	@rm -rf bin .cache e2e/node/node_modules

@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// file is a source of a package with a comment.
+// file returns the source of a package with a package comment.
 func file(pkg, body string) string {
 	return "// Package " + pkg + " is made up.\npackage " + pkg + "\n\n" + body
 }
 
-// TestTheGuardSees feeds the laws houses that are wrong in one point, and
-// expects that complaint and no other.
-func TestTheGuardSees(t *testing.T) {
+// TestGuardReportsEachViolation checks source trees with one violation each. The laws must report
+// exactly that one.
+func TestGuardReportsEachViolation(t *testing.T) {
 	for name, c := range map[string]struct {
 		files map[string]string
 		want  string
@@ -72,7 +72,7 @@ func TestTheGuardSees(t *testing.T) {
 	}
 }
 
-func TestTheGuardSeesForbiddenNames(t *testing.T) {
+func TestGuardReportsForbiddenNames(t *testing.T) {
 	for _, name := range []string{"pkg", "internal", "util", "common", "types", "helpers"} {
 		complaints := judge(t, map[string]string{"server/" + name + "/a.go": file(name, "")})
 		if !slices.Contains(complaints, "server/"+name+": no folder is called "+name) {
@@ -81,10 +81,10 @@ func TestTheGuardSeesForbiddenNames(t *testing.T) {
 	}
 }
 
-// TestTheGuardLetsPass feeds the laws what they allow, next to what they forbid.
-func TestTheGuardLetsPass(t *testing.T) {
+// TestGuardAcceptsAllowedCode checks code that is similar to violations and allowed.
+func TestGuardAcceptsAllowedCode(t *testing.T) {
 	for name, files := range map[string]map[string]string{
-		"imports that go down": {
+		"downward imports": {
 			"server/proxy/a.go": file("proxy",
 				"import (\n\t_ \"tierway/config\"\n\t_ \"tierway/workers\"\n\t_ \"github.com/gin-gonic/gin/binding\"\n)"),
 			"sim/a.go":                 file("sim", "import _ \"tierway/queue\""),
@@ -99,7 +99,7 @@ func TestTheGuardLetsPass(t *testing.T) {
 			"tiers/a.go": file("tiers", "import (\n\t\"net/netip\"\n\t\"sync\"\n\t\"time\"\n)\n\nvar _ netip.Addr\n\ntype T "+
 				"struct{ sync.Mutex }\n\nfunc f(now time.Time) time.Duration { return now.Sub(now.Add(time.Second)) }"),
 		},
-		"a method and a variable called like the clock": {
+		"a method and a variable with the name of the clock": {
 			"tiers/a.go": file("tiers",
 				"type clock struct{}\n\nfunc (clock) Now() int { return 0 }\n\nfunc f(time clock) int { return time.Now() }"),
 		},
@@ -112,7 +112,7 @@ func TestTheGuardLetsPass(t *testing.T) {
 	}
 }
 
-// judge returns what the laws have against a house.
+// judge returns the violations of all laws in a source tree.
 func judge(t *testing.T, files map[string]string) (complaints []string) {
 	t.Helper()
 	house, err := parse(files)
@@ -125,7 +125,7 @@ func judge(t *testing.T, files map[string]string) (complaints []string) {
 	return complaints
 }
 
-func TestTheGuardReadsTheModuleAndNothingElse(t *testing.T) {
+func TestGuardReadsOnlyTheModule(t *testing.T) {
 	root := t.TempDir()
 	for _, name := range []string{
 		"go.mod", "server/a.go", "server/a_test.go", "server/testdata/b.go", "server/readme.md", "e2e/sdk/c.go",

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// pureCalls finds what reads the clock, waits, or goes on by itself.
+// pureCalls reports code in pure packages that reads the clock, waits or starts goroutines.
 func pureCalls(t *tree) (complaints []string) {
 	clock := []string{"Now", "Since", "Until", "After", "Sleep", "Tick", "NewTimer", "NewTicker", "AfterFunc"}
 	for _, name := range sorted(t.folders) {
@@ -35,7 +35,7 @@ func pureCalls(t *tree) (complaints []string) {
 	return complaints
 }
 
-// inspect calls f for each node of the folder.
+// inspect calls visit for each node of the folder's files.
 func (f *folder) inspect(visit func(ast.Node)) {
 	for _, file := range f.files {
 		ast.Inspect(file, func(n ast.Node) bool {

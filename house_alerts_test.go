@@ -15,7 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// rules is what deploy/prometheus/alerts.yml may have.
+// rules is the content of deploy/prometheus/alerts.yml.
 type rules struct {
 	Groups []struct {
 		Name  string  `yaml:"name"`
@@ -23,7 +23,7 @@ type rules struct {
 	} `yaml:"groups"`
 }
 
-// alert is one rule.
+// alert is one alerting rule.
 type alert struct {
 	Alert       string            `yaml:"alert"`
 	Expr        string            `yaml:"expr"`
@@ -32,14 +32,14 @@ type alert struct {
 	Annotations map[string]string `yaml:"annotations"`
 }
 
-// strictYAML decodes a document into v, and nothing that v has not.
+// strictYAML decodes a document into v. It returns an error for fields that v does not have.
 func strictYAML(text []byte, v any) error {
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
 	return d.Decode(v)
 }
 
-// alerts are all rules, by group.
+// alerts returns the rules of all groups.
 func alerts(t *testing.T) (all []alert) {
 	t.Helper()
 	var r rules
@@ -52,7 +52,7 @@ func alerts(t *testing.T) (all []alert) {
 	return all
 }
 
-// anchors are the places of a document that a link can name.
+// anchors returns the anchors of a document's headings.
 func anchors(text []byte) (all []string) {
 	for _, m := range regexp.MustCompile(`(?m)^#{1,6} (.+)$`).FindAllSubmatch(text, -1) {
 		slug := strings.ReplaceAll(strings.ToLower(string(m[1])), " ", "-")
@@ -61,20 +61,20 @@ func anchors(text []byte) (all []string) {
 	return all
 }
 
-// TestEveryAlertIsToldAndAnswered: it asks for what is exported, its text names
-// labels that it has, and the document says what to do.
-func TestEveryAlertIsToldAndAnswered(t *testing.T) {
+// TestEveryAlertIsValidAndHasARunbook: its expression uses exported metrics, its text uses labels of
+// the result, and docs/observability.md has a section for it.
+func TestEveryAlertIsValidAndHasARunbook(t *testing.T) {
 	metrics := exported(t)
 	const runbook = "docs/observability.md"
 	places := anchors(read(t, runbook))
 	seen := map[string]bool{}
 	for _, a := range alerts(t) {
-		if err := sound(metrics, a); err != nil {
+		if err := checkAlert(metrics, a); err != nil {
 			t.Errorf("the alert %s: %v", a.Alert, err)
 		}
 		if file, anchor, _ := strings.Cut(a.Annotations["runbook"], "#"); file != runbook ||
 			!slices.Contains(places, anchor) {
-			t.Errorf("the alert %s: there is no place %q", a.Alert, a.Annotations["runbook"])
+			t.Errorf("the alert %s: the runbook %q does not exist", a.Alert, a.Annotations["runbook"])
 		}
 		if seen[a.Alert] {
 			t.Errorf("there are two alerts %s", a.Alert)
@@ -89,14 +89,14 @@ func TestEveryAlertIsToldAndAnswered(t *testing.T) {
 	}
 }
 
-// sound checks one rule.
-func sound(metrics map[string]family, a alert) error {
+// checkAlert returns the first problem of a rule.
+func checkAlert(metrics map[string]family, a alert) error {
 	labels, err := query(metrics, a.Expr)
 	if err != nil {
 		return err
 	}
 	if !regexp.MustCompile(`^Tierway[A-Z]\w+$`).MatchString(a.Alert) {
-		return fmt.Errorf("%q is no name of an alert", a.Alert)
+		return fmt.Errorf("%q is not a valid name of an alert", a.Alert)
 	}
 	if s := a.Labels["severity"]; len(a.Labels) != 1 || s != "critical" && s != "warning" {
 		return fmt.Errorf("its severity is %q", a.Labels)
@@ -123,13 +123,13 @@ func sound(metrics map[string]family, a alert) error {
 	return nil
 }
 
-// TestABrokenAlertIsFound: a name, a label of a text, a severity.
-func TestABrokenAlertIsFound(t *testing.T) {
+// TestBrokenAlertsAreReported breaks one property of a valid rule at a time.
+func TestBrokenAlertsAreReported(t *testing.T) {
 	metrics := map[string]family{"up": {labels: scraped()}, "asked_total": {counts: true, labels: scraped()}}
 	good := alert{Alert: "TierwayDown", Expr: "up == 0", Labels: map[string]string{"severity": "critical"},
 		Annotations: map[string]string{"summary": "{{ $labels.instance }} is away", "description": "{{ $value | humanize }}",
 			"runbook": "r"}}
-	if err := sound(metrics, good); err != nil {
+	if err := checkAlert(metrics, good); err != nil {
 		t.Fatal(err)
 	}
 	for what, breaks := range map[string]func(a *alert){
@@ -145,13 +145,13 @@ func TestABrokenAlertIsFound(t *testing.T) {
 		broken := good
 		broken.Annotations = maps.Clone(good.Annotations)
 		breaks(&broken)
-		if sound(metrics, broken) == nil {
-			t.Errorf("a broken %s is not found", what)
+		if checkAlert(metrics, broken) == nil {
+			t.Errorf("a broken %s is not reported", what)
 		}
 	}
 }
 
-// scrape is what deploy/prometheus/prometheus.yml may have.
+// scrape is the content of deploy/prometheus/prometheus.yml.
 type scrape struct {
 	Global struct {
 		Scrape   time.Duration `yaml:"scrape_interval"`
@@ -166,8 +166,8 @@ type scrape struct {
 	} `yaml:"scrape_configs"`
 }
 
-// TestPrometheusReadsTheRulesAndTheGateway: the job is the one that rules name.
-func TestPrometheusReadsTheRulesAndTheGateway(t *testing.T) {
+// TestPrometheusConfigurationMatchesTheRules: it loads the rules and scrapes the job that they name.
+func TestPrometheusConfigurationMatchesTheRules(t *testing.T) {
 	var s scrape
 	if err := strictYAML(read(t, "deploy/prometheus/prometheus.yml"), &s); err != nil {
 		t.Fatalf("reading the scrape: %v", err)
@@ -181,7 +181,7 @@ func TestPrometheusReadsTheRulesAndTheGateway(t *testing.T) {
 	for _, a := range alerts(t) {
 		for _, m := range regexp.MustCompile(`job="([^"]*)"`).FindAllStringSubmatch(a.Expr, -1) {
 			if m[1] != s.Jobs[0].Name {
-				t.Errorf("the alert %s asks for the job %s", a.Alert, m[1])
+				t.Errorf("the alert %s queries the job %s", a.Alert, m[1])
 			}
 		}
 	}

@@ -13,8 +13,7 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 )
 
-// names are what stands in quotes in the first column of the table under that
-// heading.
+// names returns the quoted names in the first column of the table with a heading row.
 func names(text []byte, heading string) (all []string) {
 	_, rest, _ := strings.Cut(string(text), "\n"+heading+"\n")
 	for line := range strings.Lines(rest) {
@@ -29,7 +28,7 @@ func names(text []byte, heading string) (all []string) {
 	return all
 }
 
-// TestTheDocumentHasEveryKeyOfALogLine: in the order in which they are written.
+// TestTheDocumentHasEveryKeyOfALogLine, in the order of the line.
 func TestTheDocumentHasEveryKeyOfALogLine(t *testing.T) {
 	table := regexp.MustCompile(`(?s)accessKeys = \[\.\.\.\]string\{(.*?)\n\}`).FindSubmatch(read(t,
 		"decisions/access_log_test.go"))
@@ -45,7 +44,7 @@ func TestTheDocumentHasEveryKeyOfALogLine(t *testing.T) {
 	}
 }
 
-// conventions are the attributes of spans that OpenTelemetry names.
+// conventions returns the span attributes with OpenTelemetry's names.
 func conventions() map[string]attribute.Key {
 	return map[string]attribute.Key{
 		"HTTPRequestMethodKey": semconv.HTTPRequestMethodKey, "HTTPRouteKey": semconv.HTTPRouteKey,
@@ -93,41 +92,41 @@ func TestTheDocumentHasTheBoundOfCandidates(t *testing.T) {
 	}
 }
 
-// TestLinksBetweenDocumentsLead: to a file that is there and a heading in it.
-func TestLinksBetweenDocumentsLead(t *testing.T) {
+// TestLinksBetweenDocumentsResolve to an existing file and heading.
+func TestLinksBetweenDocumentsResolve(t *testing.T) {
 	seen := 0
 	check := func(file string, text []byte) {
 		for _, m := range regexp.MustCompile(`\]\(([^):]*)\)`).FindAllSubmatch(text, -1) {
 			seen++
-			if err := leads(t, file, string(m[1])); err != nil {
+			if err := checkLink(t, file, string(m[1])); err != nil {
 				t.Errorf("%s: %v", file, err)
 			}
 		}
 	}
 	documents(t, check)
-	check("CHANGELOG.md", read(t, "CHANGELOG.md")) // it names metrics of the past, so documents leaves it out
+	check("CHANGELOG.md", read(t, "CHANGELOG.md")) // not in documents, because it names removed metrics
 	if seen < 20 {
 		t.Errorf("only %d links were found", seen)
 	}
 }
 
-// leads fails if nothing is where a link leads to.
-func leads(t *testing.T, from, link string) error {
+// checkLink returns an error if the target of a link does not exist.
+func checkLink(t *testing.T, from, link string) error {
 	target, anchor, _ := strings.Cut(link, "#")
 	path := from
 	if target != "" {
 		path = filepath.Join(filepath.Dir(from), target)
 	}
 	if matches, err := filepath.Glob(path); err != nil || len(matches) != 1 {
-		return fmt.Errorf("there is no %s", path)
+		return fmt.Errorf("%s does not exist", path)
 	}
 	if anchor != "" && !slices.Contains(anchors(read(t, path)), anchor) {
-		return fmt.Errorf("there is no heading %s in %s", anchor, path)
+		return fmt.Errorf("%s has no heading %s", path, anchor)
 	}
 	return nil
 }
 
-// documents calls f with every document that a reader has.
+// documents calls f with every document for users and contributors.
 func documents(t *testing.T, f func(file string, text []byte)) {
 	t.Helper()
 	files := []string{"README.md", "CONTRIBUTING.md", "SECURITY.md"}
@@ -143,8 +142,8 @@ func documents(t *testing.T, f func(file string, text []byte)) {
 	}
 }
 
-// TestDocumentsQueryWhatIsExported: one expression a line, in blocks of promql.
-func TestDocumentsQueryWhatIsExported(t *testing.T) {
+// TestQueriesInDocumentsUseExportedMetrics checks the blocks of promql, with one expression per line.
+func TestQueriesInDocumentsUseExportedMetrics(t *testing.T) {
 	metrics := exported(t)
 	seen := 0
 	documents(t, func(file string, text []byte) {
@@ -165,9 +164,8 @@ func TestDocumentsQueryWhatIsExported(t *testing.T) {
 	}
 }
 
-// TestDocumentsNameMetricsThatThereAre: a histogram by its own name or by those of
-// its series.
-func TestDocumentsNameMetricsThatThereAre(t *testing.T) {
+// TestDocumentsNameExportedMetrics: a histogram by its own name or by those of its series.
+func TestDocumentsNameExportedMetrics(t *testing.T) {
 	metrics := exported(t)
 	seen := 0
 	documents(t, func(file string, text []byte) {

@@ -5,9 +5,8 @@ import (
 	"testing"
 )
 
-// TestTheCheckerFindsBrokenExpressions: what it lets through elsewhere is worth as
-// much as what it stops here.
-func TestTheCheckerFindsBrokenExpressions(t *testing.T) {
+// TestTheCheckerReportsBrokenExpressions verifies the checker that the other tests rely on.
+func TestTheCheckerReportsBrokenExpressions(t *testing.T) {
 	metrics := map[string]family{
 		"up":          {labels: []string{"instance", "job"}},
 		"depth":       {labels: []string{"instance", "job", "tier"}},

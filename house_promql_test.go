@@ -7,44 +7,44 @@ import (
 	"strings"
 )
 
-// family is what the checker knows of a metric.
+// family describes a metric to the checker.
 type family struct {
-	counts bool // it only grows: it is read through rate and its like
+	counts bool // a counter, which must be read through a function such as rate
 	labels []string
 }
 
-// value is what an expression gives: its shape, and of vectors the labels that
-// every one of its series has.
+// value describes the result of an expression: its shape and, for vectors, the labels that all series
+// have.
 type value struct {
-	shape  byte // 's' a number, 't' a text, 'i' one value a series, 'r' a range of them
-	counts bool // it is a counter as it was scraped
+	shape  byte // 's' scalar, 't' string, 'i' instant vector, 'r' range vector
+	counts bool // an unchanged counter
 	labels []string
 }
 
-// promQL checks one expression against the metrics that there are. It knows the
-// functions that are used here and no more.
+// promQL checks one expression against the exported metrics. It supports only the functions that the
+// project uses.
 type promQL struct {
 	metrics map[string]family
 	tokens  []string
 }
 
-// promToken is one word or sign of PromQL, after white space and comments.
+// promToken matches one token of PromQL after white space and comments.
 var promToken = regexp.MustCompile(`^(?:\s|#[^\n]*)*("(?:[^"\\]|\\.)*"|(?:\d+(?:ms|[smhdwy]))+|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|[a-zA-Z_:][\w:]*|=~|!~|!=|==|<=|>=|[-+*/%^(){}\[\],<>=]|$)`)
 
-// functions are the shapes of what each takes and of what it gives. An upper-case
-// R is a range of a counter.
+// functions returns the shapes of the arguments and of the result of each function. An upper-case R is
+// a range vector of a counter.
 func functions() map[string]string {
 	return map[string]string{"rate": "Ri", "increase": "Ri", "changes": "ri", "deriv": "ri", "delta": "ri",
 		"max_over_time": "ri", "min_over_time": "ri", "avg_over_time": "ri", "histogram_quantile": "sii",
 		"clamp_min": "isi", "clamp_max": "isi", "abs": "ii", "time": "s", "vector": "si", "scalar": "is", "absent": "ii"}
 }
 
-// levels are the binary operators, those that bind least first.
+// levels returns the binary operators by precedence, lowest first.
 func levels() [][]string {
 	return [][]string{{"or"}, {"and", "unless"}, {"==", "!=", "<=", "<", ">=", ">"}, {"+", "-"}, {"*", "/", "%"}}
 }
 
-// checkPromQL returns what the expression gives, or what is wrong with it.
+// checkPromQL returns the result of an expression, or its first error.
 func checkPromQL(metrics map[string]family, text string) (v value, err error) {
 	p := &promQL{metrics: metrics}
 	defer func() {
@@ -123,7 +123,7 @@ func (p *promQL) binary(level int) value {
 	return left
 }
 
-// matching reads on, ignoring and group_left.
+// matching parses on, ignoring and group_left.
 func (p *promQL) matching() (matching string, names []string, side bool) {
 	if p.tokens[0] != "on" && p.tokens[0] != "ignoring" {
 		return "", nil, false
@@ -135,8 +135,8 @@ func (p *promQL) matching() (matching string, names []string, side bool) {
 	return matching, names, side
 }
 
-// joined returns the labels of what two vectors give together. Two that match by
-// labels which only one of them has never match.
+// joined returns the labels of the result of a binary operator. It reports vectors that can never match
+// because one lacks a label.
 func (p *promQL) joined(operator string, left, right []string, matching string, names []string, side bool) []string {
 	by := func(labels []string) (kept []string) {
 		for _, l := range labels {
@@ -207,7 +207,7 @@ func (p *promQL) primary() value {
 	return p.selector(t)
 }
 
-// aggregate reads sum by (…) (…) and its like.
+// aggregate parses aggregations such as sum by (…) (…).
 func (p *promQL) aggregate(name string) value {
 	by, names := "", []string(nil)
 	grouping := func() {
@@ -241,7 +241,7 @@ func (p *promQL) aggregate(name string) value {
 	return value{shape: 'i', counts: inner.counts, labels: kept}
 }
 
-// shaped fails if an argument is not what is taken.
+// shaped returns an argument. It fails if the argument does not have the shape.
 func (p *promQL) shaped(name string, v value, shape byte) value {
 	if shape == 'R' && v.shape == 'r' && !v.counts {
 		p.fail("%s of what is no counter", name)

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// TestGoroutinesRunUnderTheRaceDetector: scripts/test.sh runs some packages without the
-// race detector. Their sources start no goroutine, and those of their tests that start
-// one run under it as well.
+// TestGoroutinesRunUnderTheRaceDetector: scripts/test.sh runs some packages without the race
+// detector. Their sources must start no goroutine, and their tests that start one must also run under
+// the race detector.
 func TestGoroutinesRunUnderTheRaceDetector(t *testing.T) {
 	script := string(read(t, "scripts/test.sh"))
 	pattern := func(variable string) *regexp.Regexp {
@@ -50,7 +50,8 @@ func TestGoroutinesRunUnderTheRaceDetector(t *testing.T) {
 			switch {
 			case strings.HasSuffix(path, "_test.go"):
 				if tests++; !strings.HasPrefix(name, "Test") || !raced.MatchString(name) {
-					t.Errorf("%s: %s starts a goroutine: start it in a test whose name matches raced= in scripts/test.sh", path, name)
+					t.Errorf("%s: %s starts a goroutine: start it in a test with a name that matches raced= in scripts/test.sh",
+						path, name)
 				}
 			// the law BoundsHoldUnderConcurrency
 			case path == "routing/routingtest/load.go" && (name == "concurrency" || name == "sendRequest"):

@@ -14,11 +14,11 @@ import (
 	"tierway/telemetry"
 )
 
-// scraped are the labels that Prometheus gives every series of a gateway.
+// scraped returns the labels that Prometheus adds to every series of a gateway.
 func scraped() []string { return []string{"instance", "job"} }
 
-// exported are all metrics that a gateway's scrape can have, histograms by the
-// three names that queries use, and up, which Prometheus adds.
+// exported returns all metrics that a scrape of a gateway can have, histograms by their three series
+// names, and up, which Prometheus adds.
 func exported(t *testing.T) map[string]family {
 	t.Helper()
 	all := map[string]family{"up": {labels: scraped()}}
@@ -42,23 +42,23 @@ func exported(t *testing.T) map[string]family {
 	return all
 }
 
-// query checks an expression that is shown, and returns the labels of its result.
-// A counter is shown as its rate.
+// query checks an expression and returns the labels of its result. A counter must be read through a
+// function such as rate.
 func query(metrics map[string]family, text string) ([]string, error) {
 	v, err := checkPromQL(metrics, text)
 	switch {
 	case err != nil:
 		return nil, err
 	case v.shape != 'i':
-		return nil, fmt.Errorf("no series come of %s", text)
+		return nil, fmt.Errorf("%s does not return series", text)
 	case v.counts:
 		return nil, fmt.Errorf("a counter is read without rate or increase in %s", text)
 	}
 	return v.labels, nil
 }
 
-// dashboard is what deploy/grafana/tierway.json may have: Grafana's own form, of
-// which all else stays at its default.
+// dashboard is the content of deploy/grafana/tierway.json, in Grafana's format. All other fields have
+// their defaults.
 type dashboard struct {
 	Title, UID, Description, Refresh, Timezone string
 	Tags                                       []string
@@ -86,10 +86,10 @@ type dashboard struct {
 	Panels []panel
 }
 
-// source is a datasource as a panel names it.
+// source is the reference to a datasource.
 type source struct{ Type, UID string }
 
-// panel is one picture, or with the type row the heading of those that follow.
+// panel is one panel, or, with the type row, the heading of the following panels.
 type panel struct {
 	ID                       int
 	Type, Title, Description string
@@ -109,7 +109,7 @@ type panel struct {
 	Options json.RawMessage
 }
 
-// strict decodes all of a JSON document into v, and nothing that v has not.
+// strict decodes a JSON document into v. It returns an error for fields that v does not have.
 func strict(text []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
@@ -122,8 +122,7 @@ func strict(text []byte, v any) error {
 	return nil
 }
 
-// filled puts something in place of Grafana's variables, and fails on one that is
-// not there.
+// filled replaces Grafana's variables. It returns an error for an unknown variable.
 func filled(expression string, variables []string) (string, error) {
 	var unknown error
 	text := regexp.MustCompile(`\$\w+|\$\{\w+\}`).ReplaceAllStringFunc(expression, func(v string) string {
@@ -131,14 +130,14 @@ func filled(expression string, variables []string) (string, error) {
 		case name == "__rate_interval":
 			return "5m"
 		case !slices.Contains(variables, name):
-			unknown = fmt.Errorf("there is no variable %s for %s", v, expression)
+			unknown = fmt.Errorf("unknown variable %s in %s", v, expression)
 		}
 		return "any"
 	})
 	return text, unknown
 }
 
-// legend fails on a {{label}} that the series of a query have not.
+// legend returns an error for a {{label}} that the series of a query do not have.
 func legend(text string, labels []string) error {
 	for _, m := range regexp.MustCompile(`\{\{\s*(.*?)\s*\}\}`).FindAllStringSubmatch(text, -1) {
 		if !slices.Contains(labels, m[1]) {
@@ -148,7 +147,7 @@ func legend(text string, labels []string) error {
 	return nil
 }
 
-func TestTheDashboardAsksForWhatIsExported(t *testing.T) {
+func TestTheDashboardQueriesExportedMetrics(t *testing.T) {
 	metrics := exported(t)
 	var d dashboard
 	if err := strict(read(t, "deploy/grafana/tierway.json"), &d); err != nil {
@@ -194,11 +193,11 @@ func shown(metrics map[string]family, expression, text string, variables []strin
 	return legend(text, labels)
 }
 
-// choices checks what a variable is chosen from: the values of a label.
+// choices checks the query of a variable, which must list the values of a label.
 func choices(metrics map[string]family, text string, variables []string) error {
 	m := regexp.MustCompile(`^label_values\((.*), (\w+)\)$`).FindStringSubmatch(text)
 	if m == nil {
-		return fmt.Errorf("%s is no label_values", text)
+		return fmt.Errorf("%s is not a label_values query", text)
 	}
 	series, err := filled(m[1], variables)
 	if err != nil {
@@ -211,9 +210,9 @@ func choices(metrics map[string]family, text string, variables []string) error {
 	return legend("{{"+m[2]+"}}", v.labels)
 }
 
-// TestEveryPanelSaysWhatItShows: with its unit, a legend for each line, and what to
-// do about it; none covers another.
-func TestEveryPanelSaysWhatItShows(t *testing.T) {
+// TestEveryPanelIsDescribed: each panel has a description, a unit and a legend for each query, and no
+// panel overlaps another.
+func TestEveryPanelIsDescribed(t *testing.T) {
 	var d dashboard
 	if err := strict(read(t, "deploy/grafana/tierway.json"), &d); err != nil {
 		t.Fatalf("reading the dashboard: %v", err)
@@ -228,7 +227,7 @@ func TestEveryPanelSaysWhatItShows(t *testing.T) {
 		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
 			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
 				if taken[[2]int{x, y}] || x >= 24 {
-					t.Fatalf("the panel %s has no place of its own", p.Title)
+					t.Fatalf("the panel %s overlaps another one or is too wide", p.Title)
 				}
 				taken[[2]int{x, y}] = true
 			}
@@ -253,9 +252,8 @@ func TestEveryPanelSaysWhatItShows(t *testing.T) {
 	}
 }
 
-// TestABrokenPanelIsFound: an expression, a variable, a label of its legend, and a
-// field that Grafana has not.
-func TestABrokenPanelIsFound(t *testing.T) {
+// TestBrokenPanelsAreReported: a broken expression, variable, label of the legend, or unknown field.
+func TestBrokenPanelsAreReported(t *testing.T) {
 	metrics := map[string]family{"depth": {labels: []string{"tier"}},
 		"asked_total": {counts: true, labels: []string{"tier"}}}
 	variables := []string{"tier"}
@@ -272,12 +270,12 @@ func TestABrokenPanelIsFound(t *testing.T) {
 		{`sum(depth)`, "{{tier}}"},
 	} {
 		if shown(metrics, broken[0], broken[1], variables) == nil {
-			t.Errorf("%q with the legend %q is not found", broken[0], broken[1])
+			t.Errorf("%q with the legend %q is not reported", broken[0], broken[1])
 		}
 	}
 	for _, text := range []string{`label_values(dpth, tier)`, `label_values(depth, worker)`, `depth`} {
 		if choices(metrics, text, variables) == nil {
-			t.Errorf("%q is not found", text)
+			t.Errorf("%q is not reported", text)
 		}
 	}
 	for _, text := range []string{`{"titel": "x"}`, `{"panels": [{"unit": "s"}]}`, `{"title": "x"}}`} {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# check.sh: what can be said of the sources without running the program.
+# check.sh: all checks of the sources that do not run the program.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 status=0

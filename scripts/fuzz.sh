@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# fuzz.sh: every fuzz target of the module for FUZZTIME, one after the other.
+# fuzz.sh: runs every fuzz target of the module for FUZZTIME, one after the other.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 log=$(mktemp)
@@ -7,15 +7,15 @@ trap 'rm -f "$log"' EXIT
 targets=$(grep -rEo --include='*_test.go' --exclude-dir=node_modules '^func Fuzz[A-Za-z0-9_]*' . | sed 's/:func / /')
 [ -n "$targets" ] || { echo "no fuzz target was found"; exit 1; }
 
-# held says whether a run that failed did so only because its time was up in the
-# middle of an input, which go test reports as a failure without one.
+# held succeeds if a run failed only because its time ended in the middle of an
+# input. go test reports that as a failure without a failing input.
 held() {
 	grep -q '^ *context deadline exceeded$' "$log" && ! grep -q 'Failing input written' "$log"
 }
 
 n=0
 while read -r file name; do
-	# The strictest reader of the standard library is an experiment of Go's.
+	# encoding/json/v2, the strictest JSON reader of the standard library, is an experiment.
 	experiment=$(grep -qs '^//go:build goexperiment.jsonv2' "$file" && echo jsonv2 || true)
 	if ! GOEXPERIMENT=$experiment go test -tags nomsgpack -run '^$' -fuzz "^$name\$" -fuzztime "${FUZZTIME:-30s}" "$(dirname "$file")" >"$log" 2>&1 </dev/null && ! held; then
 		cat "$log"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# nginx.sh: nginx to measure beside, without a service of it running.
+# nginx.sh: installs nginx for bench-proxy without starting its service.
 set -euo pipefail
 PATH=$PATH:/usr/sbin
 command -v nginx >/dev/null && exit 0
 [ "$(id -u)" -eq 0 ] || { echo "bench-proxy needs nginx: install nginx-light"; exit 1; }
-# Debian starts a service as it installs it, unless this file forbids it.
+# Debian starts a service when it installs its package, unless this file forbids it.
 policy=/usr/sbin/policy-rc.d
 if [ ! -e "$policy" ]; then
 	trap 'rm -f "$policy"' EXIT

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# python.sh DIR REQUIREMENTS: a virtual environment in DIR with exactly the
-# requirements. Debian keeps what makes one in packages of its own.
+# python.sh DIR REQUIREMENTS: creates a virtual environment in DIR with exactly the
+# requirements. On Debian, venv and pip are separate packages.
 set -euo pipefail
 dir=$1
 requirements=$2

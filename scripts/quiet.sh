@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# quiet.sh NAME COMMAND…: runs the command, says in one line how it went, and
-# shows what it printed only if it failed.
+# quiet.sh NAME COMMAND…: runs the command, prints its result in one line, and
+# prints its output only if it fails.
 set -euo pipefail
 name=$1
 shift

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# test.sh [soak]: every test of the module, quiet when green. The last line is
-# how many passed and failed; a run of no test fails.
+# test.sh [soak]: runs all tests of the module and prints only failures. The last
+# line has the numbers of passed and failed tests; a run without tests fails.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p .cache/logs
@@ -11,8 +11,8 @@ passed=0
 failed=0
 skipped=0
 
-# step NAME COMMAND…: one `go test -v`, whose log is shown without what passed
-# if it failed.
+# step NAME COMMAND…: runs one `go test -v`. If it fails, its log is printed without
+# the passed tests.
 step() {
 	local name=$1 begin=$SECONDS status=0 before=$failed
 	local log=.cache/logs/$name.log
@@ -22,7 +22,7 @@ step() {
 	failed=$((failed + $(grep -c '^--- FAIL: ' "$log")))
 	skipped=$((skipped + $(grep -c '^--- SKIP: ' "$log")))
 	if [ "$status" -ne 0 ]; then
-		# A build that fails or a process that dies fails no test by name.
+		# A failed build or a crashed process is not counted as a failed test.
 		[ "$failed" -gt "$before" ] || failed=$((failed + 1))
 		grep -vE '^(=== |ok  |\?   |PASS$|\s*--- (PASS|SKIP): )' "$log"
 		echo "FAILED: $name, in full in $log"
@@ -33,12 +33,12 @@ step() {
 }
 
 if [ "${1:-}" = soak ]; then
-	# In virtual time: the loads under which no sound worker may be ejected.
+	# In virtual time: loads under which no healthy worker may be ejected.
 	step soak-sim env TIERWAY_WORLDS=all go test -tags nomsgpack -count=1 -v -timeout 30m -run 'EjectsNoWorker|KeepsItsWorkers|IsEjected' ./sim
-	# One package at a time: what is measured there shares two cores as it is.
+	# One package at a time: the measurements would disturb each other on two cores.
 	step soak go test -tags nomsgpack -count=1 -p 1 -v -timeout 40m ./e2e/...
 else
-	# Short soaks: what they assert holds after seconds as after a minute.
+	# Short soaks: their assertions hold after seconds, too.
 	export TIERWAY_SOAK=${TIERWAY_SOAK:-2s}
 	step vet go vet -tags nomsgpack ./...
 	# These packages rarely start a goroutine and take about eight times as long under
@@ -50,17 +50,17 @@ else
 	mapfile -t units < <(go list -tags nomsgpack ./... | grep -v '/e2e' | grep -vE "$norace")
 	step race-some go test -tags nomsgpack -race -v -timeout 10m -run "$raced" "${unraced[@]}"
 	step no-race go test -tags nomsgpack -v -timeout 10m "${unraced[@]}"
-	# Three at a time: some of them wait for clocks and servers for as long as they run.
+	# Three at a time: some of them mostly wait for timers and servers.
 	# The drift tests send one request at a time, for 50 s under the race detector: they run
 	# without it.
 	drift='DraftIsWhatAReloadPutsInForce$'
 	step race go test -tags nomsgpack -race -p 3 -v -timeout 10m -skip "$drift" "${units[@]}"
 	step drift go test -tags nomsgpack -v -timeout 10m -run "$drift" ./server
-	# The request reader beside the strictest one of the standard library.
+	# Compares the request reader with the strictest JSON reader of the standard library.
 	step strict env GOEXPERIMENT=jsonv2 go test -tags nomsgpack -count=1 -v -run Strict ./openai
-	# Those that mostly wait for Redis, databases and SDKs leave room for each other;
-	# those that put load on the gateway have the machine for themselves. Tests that
-	# are parallel mostly wait for timeouts: more of them run than there are cores.
+	# Packages that mostly wait for Redis, databases and SDKs run two at a time; packages
+	# that put load on the gateway run alone. Parallel tests mostly wait for timeouts, so
+	# more of them run than there are cores.
 	patient='/e2e/(backends|docs|gateway|sdk|state)$'
 	mapfile -t waiting < <(go list -tags nomsgpack ./e2e/... | grep -E "$patient")
 	mapfile -t loading < <(go list -tags nomsgpack ./e2e/... | grep -vE "$patient")

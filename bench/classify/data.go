@@ -35,7 +35,7 @@ var (
 	mtBenchSeen = [...]int{81, 88, 91, 92, 101, 104, 120, 122}                 // question_id
 )
 
-// The models whose outcomes the data holds.
+// The models with outcomes in the data.
 const (
 	weakModel   = "mistralai/Mixtral-8x7B-Instruct-v0.1"
 	strongModel = "gpt-4-1106-preview"

@@ -1,7 +1,9 @@
-// Command classify measures what the classifier's rules are worth. It sends prompts
-// through the gateway's configuration, reader and rules, and reports the share that each
-// tier gets. Labelled prompts say how well a weak and a strong model answered: the
-// quality that the rules keep is compared with that of the same shares at random.
+// Command classify measures the quality of the classifier's rules. It resolves prompts with the
+// gateway's configuration, request reader and rules, and reports the share of each tier.
+//
+// Labelled prompts have the scores of a weak and a strong model. For them it compares the mean
+// score of the routed prompts with that of a random router with the same shares.
+// docs/tiers.md shows the results; flag -orders adds rankings of prompts by several scores.
 package main
 
 import (
@@ -28,8 +30,8 @@ func main() {
 	}
 }
 
-// run is the program. The labelled prompts are no part of the project: without them it
-// measures the ordinary ones only, and says so.
+// run runs the program. The labelled prompts are not part of the project: without them it measures
+// only the ordinary prompts and prints a note.
 func run(args []string, out io.Writer) error {
 	o, err := parseOptions(args)
 	if err != nil {

@@ -13,7 +13,7 @@ type routed struct {
 	category string
 }
 
-// shares are the parts of a set that the tiers get.
+// shares are the shares of a set by tier.
 type shares [3]float64
 
 func sharesOf(all []routed) (s shares) {
@@ -23,13 +23,13 @@ func sharesOf(all []routed) (s shares) {
 	return s
 }
 
-// value is what routing is worth if the tiers from one on answer as well as the strong
-// model, and those below as the weak one.
+// value is the quality of routing if the tiers from one on answer like the strong model, and the
+// tiers below like the weak one.
 type value struct {
-	up        float64  // the share that goes to those tiers
-	over      interval // the mean score, less that of a random router with the same share
-	within    interval // likewise, with the same share in each category: NaN without categories
-	recovered float64  // part of the gap between the two models; NaN without a gap
+	up        float64  // share of prompts that go to the strong tiers
+	over      interval // mean score minus that of a random router with the same share
+	within    interval // mean score minus that of a random router with the same share per category; NaN without any
+	recovered float64  // recovered part of the gap between the two models; NaN without a gap
 }
 
 // valueOf measures routing and draws resamples of the prompts with replacement for the

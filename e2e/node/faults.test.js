@@ -1,5 +1,5 @@
-// Both SDKs while engines misbehave. Each model is an engine with one fault,
-// ordered by the Go driver.
+// Both SDKs with faulty engines. Each model is an engine with one fault, which
+// the Go driver sets.
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import Anthropic from '@anthropic-ai/sdk';
@@ -22,8 +22,8 @@ async function breaks(stream, last = 'never') {
 }
 
 test('Retry-After is obeyed', async () => {
-  // Had the SDK come back early, the gateway would have answered 503: the one
-  // worker rests for the second that it asked for.
+  // An earlier retry would have got 503: the only worker is in backoff for the
+  // second of its Retry-After.
   const [openai, seen] = client();
   assert.ok((await chat(openai, 'later')).choices);
   assert.deepEqual(seen, [429, 200]);
@@ -107,7 +107,7 @@ test('a background response is cancelled', async () => {
 });
 
 test('an aborted stream ends', async () => {
-  // Its engine falls silent after a token: without the abort nothing would end.
+  // The engine sends nothing after one token, so only the abort ends the stream.
   const [openai] = client();
   const abort = new AbortController();
   let chunks = 0;

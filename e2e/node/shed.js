@@ -1,5 +1,5 @@
-// Many clients at once, of whom the gateway sheds half at first. The Go driver
-// says how many, and counts.
+// Many requests at once; the gateway sheds half of the first attempts. The Go driver
+// sets their number and counts the attempts.
 import { ask, client } from './support.js';
 
 const [openai] = client();

@@ -1,5 +1,5 @@
-// Package openaigo is a module of its own that pins openai-go, so that what its
-// test suite needs stays out of the gateway's dependencies.
+// Package openaigo is a separate module that pins openai-go, so that the dependencies of its test
+// suite are not dependencies of the gateway.
 package openaigo
 
 import (

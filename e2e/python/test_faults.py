@@ -1,4 +1,4 @@
-"""Both SDKs while engines misbehave. Each model is an engine with one fault, ordered by the Go driver."""
+"""Both SDKs with faulty engines. Each model is an engine with one fault, which the Go driver sets."""
 
 import unittest
 
@@ -30,8 +30,8 @@ class OpenAI(unittest.TestCase):
         return chunks
 
     def test_retry_after_is_obeyed(self):
-        # Had the SDK come back early, the gateway would have answered 503:
-        # the one worker rests for the second that it asked for.
+        # An earlier retry would have got 503: the only worker is in backoff
+        # for the second of its Retry-After.
         self.assertTrue(self.ask("later").choices)
         self.assertEqual(self.seen, [429, 200])
 

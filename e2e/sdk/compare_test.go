@@ -10,7 +10,7 @@ func sent(target, kind, body string) recorded {
 	return recorded{http.MethodPost, target, http.Header{"Content-Type": {kind}}, []byte(body)}
 }
 
-// TestOneByteIsADifference proves that the comparison sees what it is for.
+// TestOneByteIsADifference verifies the comparison.
 func TestOneByteIsADifference(t *testing.T) {
 	const chat, other = "/v1/chat/completions", "/v1/fine_tuning/jobs"
 	form := func(boundary, model string) recorded {

@@ -16,8 +16,8 @@ import (
 
 const heldAnswer = "One two three four five six seven."
 
-// engineClient returns a client of a simulated engine without a gateway before it, and
-// what lets the engine's answers go on: they hold after four tokens.
+// engineClient returns a client that is connected directly to a simulated engine. The engine's
+// answers pause after four tokens until goOn is called.
 func engineClient(t *testing.T) (c openai.Client, goOn func()) {
 	t.Helper()
 	release := make(chan struct{})
@@ -34,8 +34,8 @@ func backgroundParams() responses.ResponseNewParams {
 		Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(hello)}}
 }
 
-// TestSimulatedEnginesResumeResponses leaves a background stream in its middle, polls
-// it, resumes it and compares both parts with the whole.
+// TestSimulatedEnginesResumeResponses disconnects in the middle of a background stream, polls it,
+// resumes it and compares both parts with the whole.
 func TestSimulatedEnginesResumeResponses(t *testing.T) {
 	t.Parallel()
 	c, goOn := engineClient(t)
@@ -68,7 +68,7 @@ func TestSimulatedEnginesResumeResponses(t *testing.T) {
 	}
 }
 
-// said is the text of a stream's events.
+// said returns the text of a stream's events.
 func said(events []responses.ResponseStreamEventUnion) string {
 	var b strings.Builder
 	for _, event := range events {
@@ -95,5 +95,5 @@ func TestSimulatedEnginesCancelResponses(t *testing.T) {
 		t.Errorf("cancelled as %s, the stream ends with %s", got.Status, end.RawJSON())
 	}
 	_, err := c.Responses.Cancel(t.Context(), "resp_unknown")
-	refused(t, err, http.StatusNotFound, "404")
+	checkAPIError(t, err, http.StatusNotFound, "404")
 }

@@ -13,8 +13,8 @@ import (
 	"tierway/engines/chaos"
 )
 
-// faultyModels says what goes wrong with each model of the gateway that
-// startFaulty makes. Faults with Times are used up by one test of one SDK.
+// faultyModels returns the faults of each model of startFaulty's gateway. Faults with Times are used
+// up by one test of one SDK.
 func faultyModels() map[string][]chaos.Fault {
 	later := chaos.Fault{Kind: chaos.Status, Status: http.StatusTooManyRequests, RetryAfter: "1", Times: 1}
 	// A worker that refuses the gateway's key does so the next time too.
@@ -53,15 +53,14 @@ func faultyModels() map[string][]chaos.Fault {
 	}
 }
 
-// faulty is a gateway all of whose engines misbehave, each in its own way.
+// faulty is a gateway with a different fault in each engine.
 type faulty struct {
 	*gateway.Process
 	chaos map[string]*chaos.Handler // by model
 }
 
-// startFaulty starts one. A worker is asked once a request, so that the SDK's
-// attempts and the workers' requests can be counted against each other, and
-// stays up whatever its answers are.
+// startFaulty starts the gateway. It does not retry, so that the SDK's attempts equal the workers'
+// requests, and it ejects no worker.
 func startFaulty(t *testing.T) *faulty {
 	t.Helper()
 	f := &faulty{chaos: map[string]*chaos.Handler{}}
@@ -94,7 +93,7 @@ pools:
 	return f
 }
 
-// TestTheSlowModelHasHeartbeats proves that the SDKs met some.
+// TestTheSlowModelHasHeartbeats verifies that the SDKs' tests include heartbeats.
 func TestTheSlowModelHasHeartbeats(t *testing.T) {
 	t.Parallel()
 	f := startFaulty(t)

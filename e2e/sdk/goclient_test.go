@@ -14,13 +14,13 @@ import (
 	"tierway/e2e/gateway"
 )
 
-// attempts are the statuses of all answers that a client got, retries included.
+// attempts holds the statuses of all responses to a client, including those before retries.
 type attempts struct {
 	mu   sync.Mutex
 	seen []int
 }
 
-func (a *attempts) note(r *http.Request, next option.MiddlewareNext) (*http.Response, error) {
+func (a *attempts) record(r *http.Request, next option.MiddlewareNext) (*http.Response, error) {
 	resp, err := next(r)
 	if err == nil {
 		a.mu.Lock()
@@ -30,8 +30,8 @@ func (a *attempts) note(r *http.Request, next option.MiddlewareNext) (*http.Resp
 	return resp, err
 }
 
-// want fails the test unless exactly these statuses came.
-func (a *attempts) want(t *testing.T, statuses ...int) {
+// check fails the test unless the statuses are exactly these.
+func (a *attempts) check(t *testing.T, statuses ...int) {
 	t.Helper()
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -40,11 +40,11 @@ func (a *attempts) want(t *testing.T, statuses ...int) {
 	}
 }
 
-// goClient returns a client of the gateway and what it saw.
+// goClient returns a client of the gateway and the statuses of its responses.
 func goClient(p *gateway.Process, options ...option.RequestOption) (openai.Client, *attempts) {
 	seen := &attempts{}
 	base := []option.RequestOption{option.WithBaseURL(p.BaseURL), option.WithAPIKey(p.APIKey),
-		option.WithMiddleware(seen.note)}
+		option.WithMiddleware(seen.record)}
 	return openai.NewClient(append(base, options...)...), seen
 }
 
@@ -61,7 +61,7 @@ func collect[T any](s *ssestream.Stream[T]) (all []T, err error) {
 	return all, errors.Join(s.Err(), s.Close())
 }
 
-// last returns the last of what has to have at least n.
+// last returns the last element. The test fails unless there are at least n.
 func last[T any](t *testing.T, all []T, n int) T {
 	t.Helper()
 	if len(all) < n {
@@ -70,15 +70,14 @@ func last[T any](t *testing.T, all []T, n int) T {
 	return all[len(all)-1]
 }
 
-// finish returns why a chat stream of several chunks ended: its last chunk has
-// to say so.
+// finish returns the finish_reason in the last chunk of a chat stream of several chunks.
 func finish(t *testing.T, chunks []openai.ChatCompletionChunk) string {
 	t.Helper()
 	return last(t, last(t, chunks, 3).Choices, 1).FinishReason
 }
 
-// refused fails the test unless err is the API's with that status and code.
-func refused(t *testing.T, err error, status int, code string) *openai.Error {
+// checkAPIError fails the test unless err is an API error with a status and a code.
+func checkAPIError(t *testing.T, err error, status int, code string) *openai.Error {
 	t.Helper()
 	var e *openai.Error
 	if !errors.As(err, &e) {
@@ -90,7 +89,7 @@ func refused(t *testing.T, err error, status int, code string) *openai.Error {
 	return e
 }
 
-// must fails the test on an error of what it is called with.
+// must returns a function that returns its value and fails the test on an error.
 func must[T any](t *testing.T) func(v T, err error) T {
 	return func(v T, err error) T {
 		t.Helper()

@@ -19,7 +19,7 @@ import (
 
 const hello = "Say hello to the whole world"
 
-// forecast is a JSON schema of a city and a number of days.
+// forecast returns a JSON schema of a city and a number of days.
 func forecast() map[string]any {
 	return map[string]any{"type": "object", "required": []string{"city", "days"}, "additionalProperties": false,
 		"properties": map[string]any{"city": map[string]any{"type": "string"}, "days": map[string]any{"type": "integer"}}}
@@ -36,13 +36,13 @@ func wantForecast(t *testing.T, text string) {
 	}
 }
 
-// named is one thing that an SDK has to do.
-type named struct {
+// sdkCase is one test case of an SDK.
+type sdkCase struct {
 	name string
 	do   func(t *testing.T, ctx context.Context, c openai.Client)
 }
 
-// goOnDemo needs the base URL and the key that the demo prints, and nothing else.
+// goOnDemo runs the cases of openai-go with only the base URL and the key that the demo prints.
 func goOnDemo(t *testing.T) tally {
 	p := gateway.Demo(t)
 	all := slices.Concat(goChat(), goResponses(), goOthers(), goErrors())
@@ -55,8 +55,8 @@ func goOnDemo(t *testing.T) tally {
 	return tally{ran: len(all)}
 }
 
-func goChat() []named {
-	return []named{
+func goChat() []sdkCase {
+	return []sdkCase{
 		{"chat", func(t *testing.T, ctx context.Context, c openai.Client) {
 			answer := must[*openai.ChatCompletion](t)(c.Chat.Completions.New(ctx, chatOf("auto", hello)))
 			if last(t, answer.Choices, 1).Message.Content == "" || answer.Usage.TotalTokens != answer.Usage.PromptTokens+
@@ -137,12 +137,12 @@ func goChat() []named {
 	}
 }
 
-func goResponses() []named {
+func goResponses() []sdkCase {
 	input := func(model string) responses.ResponseNewParams {
 		return responses.ResponseNewParams{Model: model,
 			Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(hello)}}
 	}
-	return []named{
+	return []sdkCase{
 		{"responses, kept and deleted", func(t *testing.T, ctx context.Context, c openai.Client) {
 			made := must[*responses.Response](t)(c.Responses.New(ctx, input("small")))
 			got := must[*responses.Response](t)(c.Responses.Get(ctx, made.ID, responses.ResponseGetParams{}))
@@ -153,7 +153,7 @@ func goResponses() []named {
 				t.Fatal(err)
 			}
 			_, err := c.Responses.Get(ctx, made.ID, responses.ResponseGetParams{})
-			refused(t, err, http.StatusNotFound, "response_not_found")
+			checkAPIError(t, err, http.StatusNotFound, "response_not_found")
 		}},
 		{"responses stream", func(t *testing.T, ctx context.Context, c openai.Client) {
 			events := must[[]responses.ResponseStreamEventUnion](t)(collect(c.Responses.NewStreaming(ctx, input("small"))))
@@ -164,8 +164,8 @@ func goResponses() []named {
 	}
 }
 
-func goOthers() []named {
-	return []named{
+func goOthers() []sdkCase {
+	return []sdkCase{
 		{"embeddings", func(t *testing.T, ctx context.Context, c openai.Client) {
 			params := openai.EmbeddingNewParams{Model: "text-embedding-3-small"}
 			params.Input.OfArrayOfStrings = []string{"a sentence", "another"}
@@ -222,24 +222,24 @@ func goOthers() []named {
 	}
 }
 
-func goErrors() []named {
-	return []named{
+func goErrors() []sdkCase {
+	return []sdkCase{
 		{"a wrong key", func(t *testing.T, ctx context.Context, c openai.Client) {
 			_, err := c.Models.List(ctx, option.WithAPIKey("tw-wrong"))
-			refused(t, err, http.StatusUnauthorized, "invalid_api_key")
+			checkAPIError(t, err, http.StatusUnauthorized, "invalid_api_key")
 		}},
 		{"an unknown model", func(t *testing.T, ctx context.Context, c openai.Client) {
 			_, err := c.Chat.Completions.New(ctx, chatOf("nobody-serves-this", hello))
-			if e := refused(t, err, http.StatusNotFound, "model_not_found"); e.Param != "model" ||
+			if e := checkAPIError(t, err, http.StatusNotFound, "model_not_found"); e.Param != "model" ||
 				e.Response.Header.Get("X-Request-Id") == "" {
 				t.Errorf("the error's param is %q, its headers are %v", e.Param, e.Response.Header)
 			}
 			_, err = collect(c.Chat.Completions.NewStreaming(ctx, chatOf("nobody-serves-this", hello)))
-			refused(t, err, http.StatusNotFound, "model_not_found")
+			checkAPIError(t, err, http.StatusNotFound, "model_not_found")
 		}},
 		{"a bad value", func(t *testing.T, ctx context.Context, c openai.Client) {
 			_, err := c.Chat.Completions.New(ctx, chatOf("small", hello), option.WithJSONSet("max_tokens", "many"))
-			if e := refused(t, err, http.StatusBadRequest, "invalid_value"); e.Param != "max_tokens" {
+			if e := checkAPIError(t, err, http.StatusBadRequest, "invalid_value"); e.Param != "max_tokens" {
 				t.Errorf("the error's param is %q", e.Param)
 			}
 		}},

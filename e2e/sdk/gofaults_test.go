@@ -14,7 +14,7 @@ import (
 	"tierway/engines"
 )
 
-// goOnFaults asks each faulty model.
+// goOnFaults sends requests to each faulty model with openai-go.
 func goOnFaults(t *testing.T) tally {
 	f := startFaulty(t)
 	all := map[string]func(*testing.T, *faulty){
@@ -37,7 +37,7 @@ func goObeysRetryAfter(t *testing.T, f *faulty) {
 	for model, first := range map[string]int{"later": http.StatusTooManyRequests, "busy": http.StatusServiceUnavailable} {
 		c, seen := goClient(f.Process)
 		must[*openai.ChatCompletion](t)(c.Chat.Completions.New(t.Context(), chatOf(model, hello)))
-		seen.want(t, first, http.StatusOK)
+		seen.check(t, first, http.StatusOK)
 		// Had the SDK come early, the resting worker would not have been asked.
 		if n := f.chaos[model].Stats().Requests; n != 2 {
 			t.Errorf("%s: the worker was asked %d times, want 2", model, n)
@@ -48,11 +48,11 @@ func goObeysRetryAfter(t *testing.T, f *faulty) {
 func goTriesOnce(t *testing.T, f *faulty) {
 	c, seen := goClient(f.Process)
 	_, err := c.Chat.Completions.New(t.Context(), chatOf("never", hello))
-	e := refused(t, err, http.StatusBadGateway, "worker_auth_failed")
+	e := checkAPIError(t, err, http.StatusBadGateway, "worker_auth_failed")
 	if got := e.Response.Header.Get("X-Should-Retry"); got != "false" {
 		t.Errorf("x-should-retry is %q", got)
 	}
-	seen.want(t, http.StatusBadGateway)
+	seen.check(t, http.StatusBadGateway)
 }
 
 func goStatuses(t *testing.T, f *faulty) {
@@ -68,7 +68,7 @@ func goStatuses(t *testing.T, f *faulty) {
 		"cut":     {http.StatusBadGateway, "worker_error"},
 	} {
 		_, err := c.Chat.Completions.New(t.Context(), chatOf(model, hello))
-		refused(t, err, want.status, want.code)
+		checkAPIError(t, err, want.status, want.code)
 	}
 	_, err := c.Chat.Completions.New(t.Context(), chatOf("json-error", hello))
 	if e := (*openai.Error)(nil); !errors.As(err, &e) || e.StatusCode < 400 {

@@ -15,14 +15,13 @@ import (
 	"sync"
 )
 
-// recorder answers every request with an object that has what clients look for,
-// and keeps the request.
+// recorder records every request and answers it with an object that satisfies the SDK.
 type recorder struct {
 	mu   sync.Mutex
 	seen []recorded
 }
 
-// recorded is a request as a worker got it.
+// recorded is a request as a worker received it.
 type recorded struct {
 	method string
 	target string // path and query as they were sent
@@ -49,8 +48,8 @@ func (rec *recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, recordedAnswer) // a client that left shows in its own test
 }
 
-// take returns what clients sent, and forgets it. What the gateway asks a
-// worker for itself, health and load, carries the gateway's own User-Agent.
+// take returns and removes the recorded requests of clients. It skips the gateway's own requests (for
+// health and load), which have its User-Agent.
 func (rec *recorder) take() []recorded {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
@@ -59,15 +58,15 @@ func (rec *recorder) take() []recorded {
 	return seen
 }
 
-// keptHeaders are those of the SDK's headers that a gateway has no business
-// with. The credential is not among them: it ends at the gateway.
+// keptHeaders returns the SDK's headers that the gateway must forward unchanged. The credential is not
+// forwarded.
 func keptHeaders() []string {
 	return []string{"Accept", "Openai-Beta", "User-Agent", "X-Stainless-Lang", "X-Stainless-Os", "X-Stainless-Arch",
 		"X-Stainless-Package-Version", "X-Stainless-Retry-Count", "X-Stainless-Runtime", "X-Stainless-Runtime-Version"}
 }
 
-// fingerprint is everything of a request that has to be equal. Boundaries of
-// multipart bodies are random and are replaced.
+// fingerprint returns all parts of a request that must be equal. It replaces the boundaries of
+// multipart bodies, because they are random.
 func (r recorded) fingerprint() string {
 	kind, body := r.header.Get("Content-Type"), r.body
 	if _, params, err := mime.ParseMediaType(kind); err == nil && params["boundary"] != "" {
@@ -99,7 +98,7 @@ func (r recorded) withModel(model string) (recorded, error) {
 	return r, nil
 }
 
-// modelAt returns where in the body the model stands; from equals to if nowhere.
+// modelAt returns the position of the model in the body; from equals to if there is none.
 func (r recorded) modelAt() (from, to int, err error) {
 	kind, params, err := mime.ParseMediaType(r.header.Get("Content-Type"))
 	switch {
@@ -160,7 +159,7 @@ func formModelAt(body []byte, boundary string) (from, to int, err error) {
 	}
 }
 
-// headOf writes a part's one header line and the blank line as SDKs do.
+// headOf returns the header of a part with its blank line, as SDKs write it.
 func headOf(h textproto.MIMEHeader) string {
 	return "Content-Disposition: " + h.Get("Content-Disposition") + "\r\n\r\n"
 }

@@ -13,7 +13,7 @@ import (
 	"tierway/e2e/gateway"
 )
 
-// scriptTime bounds one run of scripts; it takes some 20 s on two busy cores.
+// scriptTime bounds one run of scripts, which takes about 20 s on two busy cores.
 const scriptTime = 3 * time.Minute
 
 // python returns the interpreter that has the SDKs.
@@ -29,7 +29,7 @@ func python(t *testing.T) string {
 	return filepath.Join(root, ".cache", "python", "bin", "python")
 }
 
-// tally is how many tests ran and how many were left out.
+// tally counts the tests that ran and those that were skipped.
 type tally struct{ ran, skipped int }
 
 // runPython runs modules of python/ against a gateway.
@@ -49,8 +49,8 @@ func runNode(t *testing.T, p *gateway.Process, files ...string) tally {
 	return tally{ran: count(out, `(?m)^# tests (\d+)`), skipped: count(out, `(?m)^# skipped (\d+)`)}
 }
 
-// runScript runs a program in a folder of e2e and returns what it wrote.
-// The test fails if the program does.
+// runScript runs a program in a folder of e2e and returns its output. The test fails if the program
+// fails.
 func runScript(t *testing.T, p *gateway.Process, folder, program string, args ...string) []byte {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), scriptTime)
@@ -65,7 +65,7 @@ func runScript(t *testing.T, p *gateway.Process, folder, program string, args ..
 	return out
 }
 
-// count returns the number that a pattern finds, 0 without one.
+// count returns the number that a pattern matches; 0 without a match.
 func count(out []byte, pattern string) int {
 	m := regexp.MustCompile(pattern).FindSubmatch(out)
 	if m == nil {

@@ -17,8 +17,8 @@ func TestMain(m *testing.M) {
 	os.Exit(gateway.Main(m))
 }
 
-// plainEnvironment takes away what SDKs read from the environment, so that a
-// developer's own keys, headers and proxies are neither used nor needed.
+// plainEnvironment unsets the variables that SDKs read, so that a developer's own keys, headers and
+// proxies have no effect.
 func plainEnvironment() error {
 	for _, v := range os.Environ() {
 		name, _, _ := strings.Cut(v, "=")
@@ -33,9 +33,8 @@ func plainEnvironment() error {
 	return nil
 }
 
-// TestOfficialSDKs runs everything that the SDKs have to do: on the demo, where
-// they get its base URL and key and nothing else, and while engines misbehave.
-// Runs go side by side, each with a gateway and engines of its own.
+// TestOfficialSDKs runs the test cases of all SDKs: on the demo, with only its base URL and key, and
+// with faulty engines. The runs are parallel, each with its own gateway and engines.
 func TestOfficialSDKs(t *testing.T) {
 	t.Parallel()
 	runs := []struct {

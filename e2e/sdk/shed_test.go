@@ -12,9 +12,8 @@ import (
 	"tierway/engines"
 )
 
-// The burst: places and depth together take half of the clients, who are shed
-// otherwise. An answer takes long beside the time in which a client's program
-// begins all of its requests.
+// The burst: slots and queue depth together accept half of the clients; the gateway sheds the others.
+// An answer takes much longer than a client program needs to start all of its requests.
 const (
 	shedWorkers = 2
 	shedPlaces  = 4 // of each worker
@@ -25,7 +24,7 @@ const (
 	shedMean    = 1.6 // attempts, of which 1.5 are the burst's own
 )
 
-// shedding is a gateway whose queue takes half of a burst.
+// shedding is a gateway that accepts half of a burst.
 type shedding struct{ *rig.Rig }
 
 func startShedding(t *testing.T) *shedding {
@@ -41,13 +40,12 @@ func startShedding(t *testing.T) *shedding {
 	}).Listen()}
 	s.Serve(rig.Settings{"tiers": s.Tiers(fmt.Sprintf("max_inflight: %d", shedPlaces), "")})
 	s.WaitUntilReady()
-	s.learn(t)
+	s.learnSpeed(t)
 	return s
 }
 
-// learn lets the gateway see how fast its workers are: what a client is told
-// before that is a guess.
-func (s *shedding) learn(t *testing.T) {
+// learnSpeed lets the gateway learn the speed of its workers, on which Retry-After depends.
+func (s *shedding) learnSpeed(t *testing.T) {
 	t.Helper()
 	var open sync.WaitGroup
 	for range 2 * shedWorkers * shedPlaces {
@@ -60,8 +58,8 @@ func (s *shedding) learn(t *testing.T) {
 	open.Wait()
 }
 
-// retries is how many requests of an SDK the engines got, and how many attempts the
-// SDK says that it made before these.
+// retries returns the number of requests of an SDK that the engines received, and the number of
+// earlier attempts that the SDK reports in them.
 func (s *shedding) retries(t *testing.T) (answered, before, again int) {
 	t.Helper()
 	for _, w := range s.Workers {
@@ -84,8 +82,7 @@ func (s *shedding) retries(t *testing.T) (answered, before, again int) {
 	return answered, before, again
 }
 
-// refusals is how many requests the gateway has refused, after the last of so many
-// lines of the access log is there.
+// refusals waits until the access log has a number of lines and returns how many are rejections.
 func (s *shedding) refusals(lines int) (n int) {
 	s.WaitFor("the access log", func() bool { return len(s.AccessLines()) >= lines })
 	for _, line := range s.AccessLines() {
@@ -96,9 +93,8 @@ func (s *shedding) refusals(lines int) (n int) {
 	return n
 }
 
-// TestShedClientsComeBack: the official SDKs with their default retries before a
-// gateway that sheds half of their first attempts. It tells them when to come
-// back, so that all succeed and few ask more than twice.
+// TestShedClientsComeBack: the gateway sheds half of the first attempts of the official SDKs, which use
+// their default retries. With its Retry-After, all succeed, and few need more than two attempts.
 func TestShedClientsComeBack(t *testing.T) {
 	for name, burst := range map[string]func(*testing.T, *shedding){
 		"Python": func(t *testing.T, s *shedding) {
@@ -133,7 +129,7 @@ func TestShedClientsComeBack(t *testing.T) {
 	}
 }
 
-// goBurst is the burst of openai-go.
+// goBurst sends the burst with openai-go.
 func goBurst(t *testing.T, s *shedding) {
 	c, _ := goClient(s.Process)
 	var open sync.WaitGroup

@@ -29,12 +29,12 @@ const (
 	recordedModel = "recorded-model"
 )
 
-// suitePackages are the packages of openai-go that talk to a server.
+// suitePackages returns the packages of openai-go with tests that need a server.
 func suitePackages() []string {
 	return []string{openaiGo, openaiGo + "/responses", openaiGo + "/conversations", openaiGo + "/realtime"}
 }
 
-// answeredByTheGateway are the requests that no worker gets, with the reason.
+// answeredByTheGateway returns the requests that the gateway does not forward, with the reason.
 func answeredByTheGateway() map[string]string {
 	return map[string]string{
 		"GET /v1":                    "the suite's probe whether anything listens; not below /v1/*",
@@ -43,8 +43,8 @@ func answeredByTheGateway() map[string]string {
 	}
 }
 
-// routedPaths are those of the suite's requests whose model decides where they
-// go, and is rewritten; all others pass through untouched.
+// routedPaths returns the paths that are routed by model, which the gateway rewrites. Requests to other
+// paths pass through unchanged.
 func routedPaths() []string {
 	return []string{"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/responses/input_tokens",
 		"/v1/responses/compact", "/v1/embeddings", "/v1/moderations",
@@ -52,8 +52,8 @@ func routedPaths() []string {
 		"/v1/images/generations", "/v1/images/edits", "/v1/images/variations"}
 }
 
-// TestOpenAIGoSuiteIsForwardedByteForByte runs openai-go's own tests twice, at
-// a recorder and at the gateway before it, and compares what the recorder got.
+// TestOpenAIGoSuiteIsForwardedByteForByte runs openai-go's own tests twice, against a recorder and
+// through the gateway, and compares the recorded requests.
 func TestOpenAIGoSuiteIsForwardedByteForByte(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), suiteTime)
@@ -112,8 +112,8 @@ models: { "*": all }
 		len(results[0].passed), len(results[1].passed), forwarded, total(own), own)
 }
 
-// compare returns how many requests the gateway answered itself, by name, how
-// many it had to forward, and what differs.
+// compare returns the number of requests that the gateway answered itself, by name, the number of
+// forwarded requests, and all differences.
 func compare(direct, behind []recorded) (own map[string]int, forwarded int, complaints []string) {
 	own = map[string]int{}
 	missing := map[string]int{} // by fingerprint; below zero: too many
@@ -145,7 +145,7 @@ func compare(direct, behind []recorded) (own map[string]int, forwarded int, comp
 		case n > 0:
 			complaints = append(complaints, fmt.Sprintf("%d requests were sent directly and not forwarded like this:\n%s", n, f))
 		case n < 0:
-			complaints = append(complaints, fmt.Sprintf("%d requests were forwarded that nobody sent like this:\n%s", -n, f))
+			complaints = append(complaints, fmt.Sprintf("%d forwarded requests equal no sent request:\n%s", -n, f))
 		}
 	}
 	return own, forwarded, complaints
@@ -169,12 +169,12 @@ func startEngine(t *testing.T, h http.Handler) string {
 	return s.URL
 }
 
-// suite is openai-go's tests, compiled once for both runs.
+// suite holds openai-go's tests, compiled once for both runs.
 type suite struct {
 	binaries, folders []string // one a package; tests run in their package's folder
 }
 
-// suiteResult is how one run went.
+// suiteResult is the result of one run.
 type suiteResult struct {
 	passed, failed, skipped []string
 	log                     string // of what failed
@@ -246,8 +246,7 @@ func (s *suite) run(ctx context.Context, base string) (r suiteResult) {
 	return r
 }
 
-// read collects the verdicts of the top level's tests, and what was said by
-// those that failed.
+// read collects the results of the top-level tests and the output of the failed ones.
 func (r *suiteResult) read(name string, out []byte) {
 	said := ""
 	for line := range strings.Lines(string(out)) {

@@ -14,13 +14,13 @@ import (
 	"tierway/e2e/rig"
 )
 
-// Shape of the load that a bad collector must not disturb.
+// The load that a bad collector must not disturb.
 const (
 	askers   = 8
 	perAsker = 25
 )
 
-// load asks many requests at once, and fails the test unless all are answered.
+// load sends many requests at once and fails the test unless all succeed.
 func (r *traceRig) load() {
 	r.T.Helper()
 	var asked sync.WaitGroup
@@ -37,7 +37,7 @@ func (r *traceRig) load() {
 	asked.Wait()
 }
 
-// spans are the gateway's counts of spans by result.
+// spans returns the gateway's counts of spans by result.
 func (r *traceRig) spans() (exported, failed, dropped, queued float64) {
 	s, err := r.Metrics()
 	if err != nil {
@@ -48,12 +48,12 @@ func (r *traceRig) spans() (exported, failed, dropped, queued float64) {
 		s.Sum("tierway_trace_queue")
 }
 
-// perRequest is how many spans a request has that one worker answered at once.
+// perRequest is the number of spans of a request with one attempt and no wait.
 const perRequest = 3
 
-// stopped stops the gateway, and fails the test when that takes longer than what
-// is left for the collector and the drain, generously.
-func (r *traceRig) stopped() {
+// stopInTime stops the gateway and fails the test if that takes much longer than the timeouts of the
+// drain and of the last export.
+func (r *traceRig) stopInTime() {
 	r.T.Helper()
 	began := time.Now()
 	r.Stop()
@@ -62,8 +62,8 @@ func (r *traceRig) stopped() {
 	}
 }
 
-// RS-13: a collector that is not there costs requests nothing, and is told of once.
-func TestACollectorThatIsAwayCostsNothing(t *testing.T) {
+// RS-13: an unreachable collector does not affect requests and causes one log line.
+func TestUnreachableCollectorDoesNotAffectRequests(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -83,13 +83,12 @@ func TestACollectorThatIsAwayCostsNothing(t *testing.T) {
 	if n := strings.Count(r.Log(), "spans lost"); n != 1 {
 		t.Errorf("%d lines tell of the lost spans:\n%s", n, r.Log())
 	}
-	r.stopped()
+	r.stopInTime()
 }
 
-// RS-13: a collector that takes what it is sent and never answers costs requests
-// nothing; what does not fit is dropped and counted, and a stop does not wait for
-// it.
-func TestACollectorThatHangsCostsNothing(t *testing.T) {
+// RS-13: a collector that never responds does not affect requests. Spans beyond the queue are
+// dropped and counted, and a stop does not wait for the collector.
+func TestHangingCollectorDoesNotAffectRequests(t *testing.T) {
 	r := newRig(t, 1)
 	hung := newReceiver(t)
 	end := make(chan struct{})
@@ -110,12 +109,12 @@ func TestACollectorThatHangsCostsNothing(t *testing.T) {
 	if most := 50.0*perRequest + 30 + perRequest; queued > most {
 		t.Errorf("%v spans are kept for a collector that hangs, more than %v", queued, most)
 	}
-	r.stopped()
+	r.stopInTime()
 }
 
-// RS-13: a collector that is slow, or refuses now and then, costs requests nothing,
-// and every span is counted once.
-func TestACollectorThatIsSlowCostsNothing(t *testing.T) {
+// RS-13: a collector that is slow or sometimes rejects exports does not affect requests, and every
+// span is counted once.
+func TestSlowCollectorDoesNotAffectRequests(t *testing.T) {
 	r := newRig(t, 1)
 	slow := newReceiver(t)
 	var posts atomic.Int64
@@ -145,14 +144,14 @@ func TestACollectorThatIsSlowCostsNothing(t *testing.T) {
 		}
 		return nil
 	})
-	r.stopped()
+	r.stopInTime()
 }
 
-func TestAStopExportsWhatIsThere(t *testing.T) {
+func TestAStopExportsQueuedSpans(t *testing.T) {
 	r := newRig(t, 1)
 	r.serve("otlp: "+r.collector.URL, "", "OTEL_BSP_SCHEDULE_DELAY=600000")
 	r.load()
-	r.stopped()
+	r.stopInTime()
 	roots, children := map[string]string{}, map[string]int{} // a request by its span, and how many are below it
 	for _, s := range r.collector.all() {
 		switch {
@@ -176,9 +175,9 @@ func TestAStopExportsWhatIsThere(t *testing.T) {
 	}
 }
 
-// OB-01: a collector's password stands in the environment, reaches the collector
-// and nobody else, also where it cannot be read.
-func TestACollectorsPasswordStaysBetweenTheTwo(t *testing.T) {
+// OB-01: a collector's password in the environment reaches only the collector, even if the variable
+// is invalid.
+func TestCollectorPasswordReachesOnlyTheCollector(t *testing.T) {
 	r := newRig(t, 1)
 	var sent atomic.Value
 	locked := newReceiver(t)

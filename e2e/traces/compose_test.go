@@ -14,11 +14,11 @@ import (
 	"tierway/e2e/rig"
 )
 
-// variable is how compose writes one: ${NAME}, ${NAME:-if unset or empty},
-// ${NAME-if unset}, and with ? an error instead.
+// variable matches a variable of Docker Compose: ${NAME}, ${NAME:-default if unset or empty},
+// ${NAME-default if unset}, or an error message with ? instead of -.
 var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)(?:(:?[-?])([^}]*))?\}`)
 
-// interpolate replaces variables as compose does.
+// interpolate replaces variables like Docker Compose.
 func interpolate(t *testing.T, text string, set map[string]string) string {
 	return variable.ReplaceAllStringFunc(text, func(use string) string {
 		part := variable.FindStringSubmatch(use)
@@ -36,8 +36,7 @@ func interpolate(t *testing.T, text string, set map[string]string) string {
 	})
 }
 
-// composed reads the gateway's environment in docker-compose.yml, with what a person
-// has exported.
+// composed reads the gateway's environment in docker-compose.yml. set holds the user's environment.
 func composed(t *testing.T, set map[string]string) (env []string, at string) {
 	t.Helper()
 	root, err := gateway.Root()
@@ -65,8 +64,8 @@ func composed(t *testing.T, set map[string]string) (env []string, at string) {
 	return env, filepath.Join(root, config)
 }
 
-// bare takes everything out of the environment that the container has not. What
-// the tests themselves go by stays.
+// bare removes all variables that the container does not have from the environment, except those that
+// the tests need.
 func bare(t *testing.T) {
 	t.Helper()
 	had := os.Environ()
@@ -106,14 +105,14 @@ func TestTheGatewayOfComposeExports(t *testing.T) {
 		t.Fatalf("status %d", status)
 	}
 	tr := r.collector.request("composed", 1)
-	tr.lies()
+	tr.checkNesting()
 	call := tr.one("chat sim")
 	if tr.root.service != gatewayService || tr.root.trace != callerTrace || tr.root.parent != callerSpan ||
 		tr.one("llm_request").parent != call.id || tr.one("route").parent != tr.root.id {
 		t.Errorf("compose's gateway exports %+v", tr.all)
 	}
-	tr.has(tr.root, map[string]string{"tierway.tenant": "default", "tierway.tier": "default", "tierway.worker": "engine",
-		"tierway.outcome": "ok"})
+	tr.wantAttrs(tr.root, map[string]string{"tierway.tenant": "default", "tierway.tier": "default",
+		"tierway.worker": "engine", "tierway.outcome": "ok"})
 }
 
 func TestComposeSendsTracesToItsJaeger(t *testing.T) {

@@ -31,12 +31,12 @@ func TestARetryIsTwoAttempts(t *testing.T) {
 	if len(calls) != 2 || len(routes) != 2 {
 		t.Fatalf("a retry is told by %q", tr.names())
 	}
-	tr.lies()
-	tr.has(tr.root, map[string]string{"tierway.attempts": "2", "tierway.worker": "w1", "tierway.outcome": "ok",
+	tr.checkNesting()
+	tr.wantAttrs(tr.root, map[string]string{"tierway.attempts": "2", "tierway.worker": "w1", "tierway.outcome": "ok",
 		"error.type": ""})
-	tr.has(calls[0], map[string]string{"error.type": "500", "http.response.status_code": "500", "tierway.worker": "w0",
-		"tierway.attempt": "1"})
-	tr.has(calls[1], map[string]string{"error.type": "", "http.response.status_code": "200", "tierway.worker": "w1",
+	tr.wantAttrs(calls[0], map[string]string{"error.type": "500", "http.response.status_code": "500",
+		"tierway.worker": "w0", "tierway.attempt": "1"})
+	tr.wantAttrs(calls[1], map[string]string{"error.type": "", "http.response.status_code": "200", "tierway.worker": "w1",
 		"tierway.attempt": "2"})
 	if !calls[0].failed || calls[1].failed || tr.root.failed || calls[0].id == calls[1].id {
 		t.Errorf("failed: %v, %v, the request %v; ids %s, %s", calls[0].failed, calls[1].failed, tr.root.failed, calls[0].id,
@@ -64,22 +64,22 @@ func TestAWaitInTheQueueIsASpan(t *testing.T) {
 	asked.Go(func() { r.ask("second", body(prompt, true)) })
 	rig.Eventually(t, func() error {
 		if r.Sum("tierway_queue_depth") != 1 {
-			return errors.New("nobody waits")
+			return errors.New("no request waits")
 		}
 		return nil
 	})
 	r.ReleaseHeld()
 	asked.Wait()
 	tr := r.collector.request("second", 1)
-	tr.lies()
+	tr.checkNesting()
 	queue, route, call := tr.one("queue"), tr.one("route"), tr.one("chat sim")
-	tr.has(queue, map[string]string{"tierway.tier": "small", "tierway.class": "interactive", "tierway.attempt": "1"})
+	tr.wantAttrs(queue, map[string]string{"tierway.tier": "small", "tierway.class": "interactive", "tierway.attempt": "1"})
 	if !queue.end.After(queue.start) || queue.end.After(route.end) || route.end.After(call.start) {
 		t.Errorf("the wait lasts from %v to %v, the choice ends at %v, the attempt begins at %v", queue.start, queue.end,
 			route.end, call.start)
 	}
 	if first := r.collector.request("first", 1); len(first.named("queue")) != 0 {
-		t.Error("who had a worker at once has waited")
+		t.Error("a request that did not wait has a queue span")
 	}
 }
 
@@ -109,13 +109,13 @@ func TestARefusedRequestIsASpan(t *testing.T) {
 			t.Errorf("%s: status %d, want %d", c.id, status, c.status)
 		}
 		tr := r.collector.request(c.id, 0)
-		tr.has(tr.root, map[string]string{"http.response.status_code": fmt.Sprint(c.status), "error.type": "",
+		tr.wantAttrs(tr.root, map[string]string{"http.response.status_code": fmt.Sprint(c.status), "error.type": "",
 			"tierway.outcome": "refused",
 			"tierway.tenant":  c.tenant, "tierway.limit": c.limit, "gen_ai.request.model": c.model, "tierway.attempts": "0"})
 		if tr.root.failed || tr.root.attrs["tierway.code"] == "" {
 			t.Errorf("%s: failed %v, code %q", c.id, tr.root.failed, tr.root.attrs["tierway.code"])
 		}
-		// OB-07: who is unknown has no say in whose trace the request is.
+		// OB-07: a request without a valid key does not join its caller's trace.
 		if known := tr.root.trace == callerTrace; known != c.known {
 			t.Errorf("%s: in its caller's trace: %v, want %v", c.id, known, c.known)
 		}
@@ -130,7 +130,7 @@ func TestAFailedRequestIsAFailedSpan(t *testing.T) {
 	r.traced("")
 	status, _ := r.ask("failed", body(prompt, false))
 	tr := r.collector.request("failed", 0)
-	tr.has(tr.root, map[string]string{"http.response.status_code": fmt.Sprint(status), "tierway.outcome": "failed",
+	tr.wantAttrs(tr.root, map[string]string{"http.response.status_code": fmt.Sprint(status), "tierway.outcome": "failed",
 		"error.type": tr.root.attrs["tierway.code"]})
 	calls := tr.named("chat sim")
 	if status < 500 || !tr.root.failed || len(calls) == 0 || !calls[0].failed || calls[0].attrs["error.type"] == "" {
@@ -138,9 +138,8 @@ func TestAFailedRequestIsAFailedSpan(t *testing.T) {
 	}
 }
 
-// OB-07: the sampled flag of somebody unknown is not honoured, and of somebody
-// known it is.
-func TestWhoIsKnownDecidesWhatIsExported(t *testing.T) {
+// OB-07: the sampled flag counts only for requests with a valid key.
+func TestOnlyTrustedCallersDecideTheSampling(t *testing.T) {
 	r := newRig(t, 1)
 	r.serve("otlp: "+r.collector.URL+", sample: 0", "")
 	r.ask("unasked", body(prompt, false))
@@ -165,12 +164,12 @@ func TestWhoIsKnownDecidesWhatIsExported(t *testing.T) {
 	}
 }
 
-func TestALinkedRequestHasATraceOfItsOwn(t *testing.T) {
+func TestLinkedRequestHasItsOwnTrace(t *testing.T) {
 	r := newRig(t, 1)
 	r.serve("otlp: "+r.collector.URL+", clients: link", "")
 	r.ask("linked", body(prompt, true), "Traceparent", unsampled, "Tracestate", "vendor=1")
 	tr := r.collector.request("linked", 1)
-	tr.lies()
+	tr.checkNesting()
 	if tr.root.trace == callerTrace || tr.root.parent != "" || len(tr.root.links) != 1 || tr.root.links[0] != callerTrace+
 		":"+callerSpan {
 		t.Errorf("the request's span is %+v", tr.root)

@@ -1,4 +1,3 @@
-// Package traces looks at the gateway through a collector of OpenTelemetry: a
-// receiver in the test takes what the real binary and the engines behind it export,
-// and the tests ask it for whole traces.
+// Package traces tests the traces that the real binary exports. A receiver in the test collects the
+// spans of the gateway and of the engines behind it, and returns whole traces. It has tests only.
 package traces

@@ -21,7 +21,7 @@ import (
 	"tierway/e2e/rig"
 )
 
-// span is one span as it came.
+// span is one exported span.
 type span struct {
 	service, version, schema string
 	trace, id, parent        string // in hexadecimal
@@ -38,7 +38,7 @@ type event struct {
 	attrs map[string]string
 }
 
-// receiver is a collector of OTLP over HTTP.
+// receiver is a collector for OTLP over HTTP.
 type receiver struct {
 	*httptest.Server
 	t *testing.T
@@ -49,7 +49,7 @@ type receiver struct {
 	spans []span
 }
 
-// newReceiver starts a collector that takes everything.
+// newReceiver starts a collector that accepts everything.
 func newReceiver(t *testing.T) *receiver {
 	t.Helper()
 	r := &receiver{t: t}
@@ -58,7 +58,7 @@ func newReceiver(t *testing.T) *receiver {
 	return r
 }
 
-// ServeHTTP takes an export.
+// ServeHTTP receives an export.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(req.Body)
 	var asked coltracepb.ExportTraceServiceRequest
@@ -101,7 +101,7 @@ func read(s *tracepb.Span) span {
 	return one
 }
 
-// plain are attributes as text.
+// plain returns attributes as text.
 func plain(list []*commonpb.KeyValue) map[string]string {
 	m := map[string]string{}
 	for _, kv := range list {
@@ -126,15 +126,15 @@ func (r *receiver) all() []span {
 	return slices.Clone(r.spans)
 }
 
-// tree is one request's spans.
+// tree holds the spans of one request.
 type tree struct {
 	t    *testing.T
 	root span
 	all  []span
 }
 
-// request waits for the whole trace of the request with that id: as many spans of
-// the gateway as its own says, and those of the engines that it called.
+// request waits for the whole trace of the request with an id: all spans of the gateway and the spans
+// of the given number of engines.
 func (r *receiver) request(id string, engines int) tree {
 	r.t.Helper()
 	var found tree
@@ -169,7 +169,7 @@ func (tr tree) names() (names []string) {
 	return names
 }
 
-// named returns the spans of that name, in the order in which they began.
+// named returns the spans with a name, in the order of their start.
 func (tr tree) named(name string) (found []span) {
 	for _, s := range tr.all {
 		if s.name == name {
@@ -180,7 +180,7 @@ func (tr tree) named(name string) (found []span) {
 	return found
 }
 
-// one returns the only span of that name.
+// one returns the only span with a name.
 func (tr tree) one(name string) span {
 	tr.t.Helper()
 	found := tr.named(name)
@@ -190,8 +190,8 @@ func (tr tree) one(name string) span {
 	return found[0]
 }
 
-// has compares some attributes of a span.
-func (tr tree) has(s span, want map[string]string) {
+// wantAttrs compares some attributes of a span.
+func (tr tree) wantAttrs(s span, want map[string]string) {
 	tr.t.Helper()
 	for key, value := range want {
 		if got, there := s.attrs[key]; got != value || there != (value != "") {
@@ -200,9 +200,9 @@ func (tr tree) has(s span, want map[string]string) {
 	}
 }
 
-// lies checks that each span of the gateway but the request's own is its child, and
-// lies within it.
-func (tr tree) lies() {
+// checkNesting checks that all other spans of the gateway are children of the request's span and lie
+// within its time.
+func (tr tree) checkNesting() {
 	tr.t.Helper()
 	const rounding = time.Millisecond // records hold microseconds
 	for _, s := range tr.all {

@@ -30,7 +30,7 @@ const (
 	sampled     = "00-" + callerTrace + "-" + callerSpan + "-01"
 	unsampled   = "00-" + callerTrace + "-" + callerSpan + "-00"
 
-	// prompt is what most requests ask; no span has it.
+	// prompt is the text of most requests. No span may have it.
 	prompt = "tell me the secret of the sphinx"
 )
 
@@ -59,7 +59,7 @@ func newRig(t *testing.T, n int) *traceRig {
 	return &traceRig{Rig: r, collector: collector}
 }
 
-// engineTraces exports what engines do, until the test ends.
+// engineTraces exports the engines' spans until the test ends.
 func engineTraces(t *testing.T, collector string) *telemetry.Traces {
 	t.Helper()
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
@@ -73,11 +73,10 @@ func engineTraces(t *testing.T, collector string) *telemetry.Traces {
 	return traces
 }
 
-// exporter exports a span of each request that names a trace, by the name that vLLM
-// gives its own.
+// exporter exports a span for each request with a trace, under the name that vLLM uses.
 func exporter(traces *telemetry.Traces) func(*http.Request, engines.Account) {
 	return func(r *http.Request, a engines.Account) {
-		if r.Header.Get("Traceparent") == "" { // checks of health name no trace
+		if r.Header.Get("Traceparent") == "" { // health checks have no trace
 			return
 		}
 		attrs := []attribute.KeyValue{semconv.HTTPRouteKey.String(r.URL.Path), semconv.GenAIResponseModelKey.String("sim")}
@@ -90,7 +89,7 @@ func exporter(traces *telemetry.Traces) func(*http.Request, engines.Account) {
 	}
 }
 
-// engineSpan is a request's only span.
+// engineSpan is the engine's only span of a request.
 type engineSpan telemetry.Span
 
 func (s engineSpan) Len() int { return 1 }
@@ -98,26 +97,26 @@ func (s engineSpan) Spans(list []attribute.KeyValue) ([]telemetry.Span, []attrib
 	return []telemetry.Span{telemetry.Span(s)}, list
 }
 
-// soon has the gateway export often, so that no test waits.
+// soon makes the gateway export often, so that tests wait less.
 const soon = "OTEL_BSP_SCHEDULE_DELAY=20"
 
-// serve starts the gateway: telemetry are keys of that section, perWorker those of
-// each worker, in YAML.
+// serve starts the gateway. telemetry and perWorker are keys of the setting telemetry and of each
+// worker, in YAML.
 func (r *traceRig) serve(telemetry, perWorker string, env ...string) {
 	r.T.Helper()
 	own := rig.Settings{"telemetry": "{ " + telemetry + " }", "tiers": r.Tiers(perWorker, "policy: { name: chwbl }")}
 	r.Serve(own, append([]string{soon}, env...)...)
-	r.APIKey = rig.TenantKey // that the SDKs send
+	r.APIKey = rig.TenantKey // sent by the SDKs
 	r.WaitUntilReady()
 }
 
-// traced is serve with the rig's own collector.
+// traced is serve with the rig's collector.
 func (r *traceRig) traced(perWorker string) {
 	r.T.Helper()
 	r.serve("otlp: "+r.collector.URL, perWorker)
 }
 
-// body is a chat of one turn.
+// body returns a chat with one message.
 func body(text string, stream bool) string {
 	return rig.Chat("auto", text, fmt.Sprintf(`"stream":%v,"max_tokens":20`, stream))
 }

@@ -16,7 +16,7 @@ import (
 	"tierway/e2e/rig"
 )
 
-// goSDK is openai-go with nothing but the gateway's address and a key.
+// goSDK returns an openai-go client with only the gateway's address and a key.
 func (r *traceRig) goSDK(header ...string) openai.Client {
 	options := []option.RequestOption{option.WithBaseURL(r.BaseURL), option.WithAPIKey(r.APIKey), option.WithMaxRetries(0)}
 	for i := 0; i+1 < len(header); i += 2 {
@@ -30,10 +30,10 @@ func chat() openai.ChatCompletionNewParams {
 		Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage(prompt)}}
 }
 
-// whole checks a trace of one streamed request that one worker has answered.
-func whole(tr tree) {
+// checkWhole checks the trace of one streamed request with one attempt.
+func checkWhole(tr tree) {
 	tr.t.Helper()
-	tr.lies()
+	tr.checkNesting()
 	root, route, call, engine := tr.root, tr.one("route"), tr.one("chat sim"), tr.one("llm_request")
 	if root.kind != "server" || root.name != "POST /chat/completions" || root.service != gatewayService ||
 		root.schema != "https://opentelemetry.io/schemas/1.41.0" || root.failed {
@@ -44,7 +44,7 @@ func whole(tr tree) {
 		tr.t.Errorf("kinds %s, %s, %s; the engine's parent is %q and the attempt %q", call.kind, route.kind, engine.kind,
 			engine.parent, call.id)
 	}
-	tr.has(root, map[string]string{
+	tr.wantAttrs(root, map[string]string{
 		"http.request.method": "POST", "http.route": "/chat/completions", "http.response.status_code": "200",
 		"error.type":            "",
 		"gen_ai.operation.name": "", "gen_ai.usage.input_tokens": "", "gen_ai.usage.output_tokens": "",
@@ -55,14 +55,14 @@ func whole(tr tree) {
 		"tierway.policy": "chwbl", "tierway.worker": "w0", "tierway.outcome": "ok", "tierway.attempts": "1",
 		"tierway.config_generation": "1",
 	})
-	tr.has(route, map[string]string{"tierway.policy": "chwbl", "tierway.worker": "w0",
+	tr.wantAttrs(route, map[string]string{"tierway.policy": "chwbl", "tierway.worker": "w0",
 		"tierway.reason":           root.attrs["tierway.reason"],
 		"tierway.route.candidates": "1", "tierway.attempt": "1", "tierway.predicted_cached_tokens": "0"})
 	if len(route.events) != 1 || route.events[0].name != "candidate" || route.events[0].attrs["tierway.worker"] != "w0" ||
 		route.events[0].attrs["tierway.candidate.score"] == "" {
 		tr.t.Errorf("the choice's events are %v", route.events)
 	}
-	tr.has(call, map[string]string{
+	tr.wantAttrs(call, map[string]string{
 		"gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.request.model": "sim",
 		"tierway.requested_model": "auto",
 		"gen_ai.request.stream":   "true", "gen_ai.request.max_tokens": "20",
@@ -79,8 +79,8 @@ func whole(tr tree) {
 	}
 }
 
-// OB-02: no span has a word of the prompt, the key or the worker's address.
-func TestAnSDKsCallIsOneTraceIntoTheEngine(t *testing.T) {
+// OB-02: no span has the prompt, the key or the worker's address.
+func TestSDKCallIsOneTraceIntoTheEngine(t *testing.T) {
 	r := newRig(t, 1)
 	r.traced("")
 	c := r.goSDK("traceparent", sampled, "tracestate", "vendor=1", "baggage", "user=alice", "X-Request-Id", "sdk-1")
@@ -91,7 +91,7 @@ func TestAnSDKsCallIsOneTraceIntoTheEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr := r.collector.request("sdk-1", 1)
-	whole(tr)
+	checkWhole(tr)
 	if tr.root.trace != callerTrace || tr.root.parent != callerSpan || tr.root.state != "vendor=1" {
 		t.Errorf("the caller's trace is not gone on with: %+v", tr.root)
 	}
@@ -111,7 +111,7 @@ func TestAnSDKsCallIsOneTraceIntoTheEngine(t *testing.T) {
 	}
 }
 
-// Nobody outside the engine sees the first token of a whole answer.
+// The gateway cannot see the first token of an answer that is not a stream.
 func TestAWholeAnswerHasNoFirstContent(t *testing.T) {
 	r := newRig(t, 1)
 	r.traced("")
@@ -120,12 +120,12 @@ func TestAWholeAnswerHasNoFirstContent(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr := r.collector.request("sdk-2", 1)
-	tr.lies()
+	tr.checkNesting()
 	if call := tr.one("chat sim"); len(call.events) != 0 || call.attrs["gen_ai.response.time_to_first_chunk"] != "" {
 		t.Errorf("the first content is told by %v and %q", call.events, call.attrs["gen_ai.response.time_to_first_chunk"])
 	}
-	tr.has(tr.root, map[string]string{"gen_ai.request.stream": "", "tierway.outcome": "ok"})
-	tr.has(tr.one("chat sim"),
+	tr.wantAttrs(tr.root, map[string]string{"gen_ai.request.stream": "", "tierway.outcome": "ok"})
+	tr.wantAttrs(tr.one("chat sim"),
 		map[string]string{"gen_ai.request.stream": "",
 			"gen_ai.usage.output_tokens": tr.one("llm_request").attrs["gen_ai.usage.output_tokens"]})
 	if tr.root.parent != "" {
@@ -133,7 +133,7 @@ func TestAWholeAnswerHasNoFirstContent(t *testing.T) {
 	}
 }
 
-// script is a call with the official SDK for Python.
+// script is a request with the official SDK for Python.
 const script = `
 import os, openai
 c = openai.OpenAI(base_url=os.environ["BASE_URL"], api_key=os.environ["API_KEY"], max_retries=0)
@@ -142,7 +142,7 @@ for chunk in c.chat.completions.create(model="auto", max_tokens=20, stream=True,
     pass
 `
 
-func TestThePythonSDKsCallIsOneTraceIntoTheEngine(t *testing.T) {
+func TestPythonSDKCallIsOneTraceIntoTheEngine(t *testing.T) {
 	r := newRig(t, 1)
 	r.traced("")
 	python := os.Getenv("TIERWAY_PYTHON")
@@ -162,13 +162,13 @@ func TestThePythonSDKsCallIsOneTraceIntoTheEngine(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	tr := r.collector.request("python-1", 1)
-	whole(tr)
+	checkWhole(tr)
 	if tr.root.trace != callerTrace || tr.root.parent != callerSpan {
 		t.Errorf("the caller's trace is not gone on with: %+v", tr.root)
 	}
 }
 
-func TestWithoutTracingAClientsTraceReachesTheEngine(t *testing.T) {
+func TestWithoutTracingTheClientsTraceReachesTheEngine(t *testing.T) {
 	r := newRig(t, 1)
 	r.serve("", "")
 	if status, _ := r.ask("plain", body(prompt, false), "Traceparent", sampled, "Tracestate", "vendor=1", "Baggage",
