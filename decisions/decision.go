@@ -43,7 +43,7 @@ type Decision struct {
 	Model          string    `json:"model,omitempty"`           // the model name that the worker received
 	Tier           string    `json:"tier,omitempty"`            // the tier or pool
 	Rule           string    `json:"rule,omitempty"`            // reason for the tier: header, model, alias, default
-	// what the rule skipped, such as an unknown X-Model-Tier
+	// why the rule ignored an input, such as an unknown X-Model-Tier
 	RuleNote string    `json:"rule_note,omitempty"`
 	Features Features  `json:"features,omitzero"` // further input of the classifier
 	Policy   string    `json:"policy,omitempty"`

@@ -62,7 +62,7 @@ const choiceJSON = `{"policy":"chwbl","key":"000000000000000b","key_of":"prefix"
 	`"runner_up":"w0","seen":1,"candidates":[{"worker":"w1","index":1,"score":2,"passed":"tokens","weight":1,"inflight":3,"max_inflight":4,"full":true,` +
 	`"pending_tokens":5,"output_tokens":6,"overlap_tokens":7,"waiting":8,"kv_usage":0.5,"prefill_rate":8000,"terms":{"load":1.25,"ring":-2}}]}`
 
-// fullJSON is the form of version 1. Files of records, and whatever reads them, hold
+// fullJSON is the form of version 1. Files of records, and programs that read them, hold
 // it: a renamed or removed field needs another SchemaVersion.
 const fullJSON = `{"schema_version":1,"time":"2026-01-02T03:04:05.000006Z","request_id":"r","config_generation":2,"tenant":"acme","key":"k","class":"batch",` +
 	`"asked_class":"interactive","method":"POST","route":"/chat/completions","trace_id":"0af7651916cd43dd8448eb211c80319c","dialect":"chat","stream":true,` +

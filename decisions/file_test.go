@@ -63,7 +63,7 @@ func fileAt(t *testing.T, path string, maxSize int64, files int) (*File, *logged
 	return f, log
 }
 
-// recordsIn returns the request ids in a file, and how many lines are no record.
+// recordsIn returns the request ids in a file, and the number of lines that are not records.
 func recordsIn(t *testing.T, path string) (ids []string, bad int) {
 	t.Helper()
 	text, err := os.ReadFile(path)

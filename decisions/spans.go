@@ -99,7 +99,7 @@ func (t Trace) rootSpan(a *attrs) telemetry.Span {
 	s.Name = strings.TrimSpace(verb + " " + route)
 	a.text(semconv.HTTPRequestMethodKey, method)
 	a.text(semconv.HTTPRouteKey, route)
-	if t.Status != StatusClientGone { // 499 is no status of an answer
+	if t.Status != StatusClientGone { // 499 is never sent
 		a.number(semconv.HTTPResponseStatusCodeKey, int64(t.Status))
 	}
 	// A stream that was opened for heartbeats can fail with the status 200.

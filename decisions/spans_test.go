@@ -141,7 +141,7 @@ func TestRequestWithoutModelIsNoGenerationSpan(t *testing.T) {
 	}
 }
 
-// A stream that was opened for heartbeats has the status 200 whatever becomes of it.
+// A stream that was opened for heartbeats has the status 200 even if it fails.
 func TestFailedRequestIsAnErrorSpanAtAnyStatus(t *testing.T) {
 	for _, c := range []struct {
 		outcome Result

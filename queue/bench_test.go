@@ -11,7 +11,7 @@ import (
 // benchDepths are the numbers of requests that already wait.
 func benchDepths() []int { return []int{1000, 100_000} }
 
-// crowd fills a queue with so many waiting requests of 40 tenants in all classes.
+// crowd fills a queue with n waiting requests of 40 tenants in all classes.
 func crowd(b *testing.B, n int) *rig {
 	b.Helper()
 	r := newRig(b, usual(), 16, 4)

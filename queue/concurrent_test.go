@@ -58,7 +58,7 @@ func newBustle(t *testing.T) *bustle {
 	return b
 }
 
-// configure gives the pool the first so many of its members.
+// configure gives the pool the given number of its members, from the first on.
 func (b *bustle) configure(t *testing.T, workers int) {
 	policy, err := routing.New(routing.Config{Name: "chwbl"})
 	if err != nil {

@@ -46,8 +46,8 @@ const (
 	maxRejectionMemos = 64
 	// maxReservations bounds the attempts of one pass to reserve a worker.
 	maxReservations = 16
-	// unknownChanges is no value of the pool's change counter: every waiting request must be
-	// offered.
+	// unknownChanges is not a value of the pool's change counter. It means that every waiting
+	// request must be offered.
 	unknownChanges = math.MaxUint64
 	// maxUnroutable bounds the unroutable tickets that one pass offers again.
 	maxUnroutable = 64

@@ -29,7 +29,7 @@ func (q *Queue) victimsLocked(c *Config, t *Ticket, reason string) []*Ticket {
 	return nil
 }
 
-// largestLocked returns the requests to evict to free so many bytes; nil if maxVictims requests
+// largestLocked returns the requests to evict to free over bytes; nil if maxVictims requests
 // do not suffice.
 func (q *Queue) largestLocked(t *Ticket, over int64) (victims []*Ticket) {
 	for i := Classes - 1; i > t.Class; i-- {

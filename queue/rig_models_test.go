@@ -20,7 +20,7 @@ func (r *rig) configure(policy string, ms ...routing.Member) {
 	}
 }
 
-// newModelRig returns a pool of so many workers with one slot and one model each: worker 0
+// newModelRig returns a pool of workers with one slot and one model each: worker 0
 // serves model 1.
 func newModelRig(t testing.TB, c Config, workers int) *rig {
 	t.Helper()
@@ -97,7 +97,7 @@ func (r *rig) tally() (all tally) {
 	return all
 }
 
-// chat returns a turn of a chat of so many blocks of 256 tokens.
+// chat returns a turn of a chat with that number of blocks of 256 tokens.
 func (r *rig) chat(blocks int) *Ticket {
 	tk := r.ticket(0, "a", int64(blocks)*256)
 	for i := range blocks {

@@ -44,7 +44,7 @@ type rig struct {
 	made  int
 }
 
-// newRig returns a pool of so many workers with so many slots each.
+// newRig returns a pool with that number of workers and of slots per worker.
 func newRig(t testing.TB, c Config, workers, places int) *rig {
 	t.Helper()
 	r := &rig{t: t, now: start(), dice: 7, held: map[*Ticket]*routing.Lease{}}

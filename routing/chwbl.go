@@ -221,7 +221,7 @@ type loadBound struct {
 	mean        float64 // mean weight
 	share       float64 // c/n: of the pool's tokens, for a worker of mean weight
 	tokens      float64 // booked on all workers
-	slack       float64 // tokens over the share; 0 is no bound on tokens
+	slack       float64 // tokens over the share; 0: no bound on tokens
 	prompt, out float64 // tokens that the request brings
 }
 

@@ -63,7 +63,7 @@ func TestMaxPrefixLengthBoundsTheKey(t *testing.T) {
 		{399, blocks, 4, 3},
 		{200, blocks, 4, 2},
 		{100, blocks, 4, 1},
-		{1, blocks, 4, 1}, // the first one whatever its length
+		{1, blocks, 4, 1}, // the first block, regardless of its length
 		{250, blocks[:1], 1, 1},
 	} {
 		p := mustCHWBL(t, Config{Depth: "fixed", MaxPrefixLength: c.max})

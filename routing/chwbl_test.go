@@ -109,7 +109,7 @@ func (a *auditor) Pick(r *Request, ws []View) (int, Reason) {
 		slack := max(16_000, 2*math.Sqrt(mean*squares))
 		fair := float64(v.Weight) * n / float64(weight)
 		adds := r.PromptTokens - min(v.Overlap, r.PromptTokens) + r.OutputTokens
-		// A whole number is at most a ceiling exactly when one less is below what is rounded up.
+		// An integer n is at most ceil(x) exactly if n-1 is less than x.
 		return float64(v.Inflight) < (1.25*mean+2*math.Sqrt(mean))*fair &&
 			float64(v.PendingTokens+v.OutputTokens+adds) <= 1.25*float64(tokens+adds)/n*fair+slack
 	}
@@ -206,7 +206,7 @@ func TestOverflowGoesToTheNextWorkerWithRoom(t *testing.T) {
 	if i, reason := p.Pick(&r, equals(1, 1, 1, 1)); i != home || reason != ReasonPrefixSaturated {
 		t.Errorf("too much for all it went to %d (%s), want home %d", i, reason, home)
 	}
-	// An idle home has no bound: others with more weight would take it else.
+	// An idle home has no bound. Otherwise workers with more weight would take the request.
 	for _, ws := range [][]View{equals(0, 0, 0, 0), weighted(1, 50, 50, 50)} {
 		home, _ := p.Pick(&Request{Prefix: r.Prefix, PromptTokens: 1}, ws)
 		if i, reason := p.Pick(&r, ws); i != home || reason != ReasonPrefixHome {

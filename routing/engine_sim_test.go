@@ -56,7 +56,7 @@ func (h *simEvents) Pop() any {
 type engineSim struct {
 	pool           *Pool
 	engine         simEngine
-	dice           rng // of arrivals: the same whatever else happens
+	dice           rng // of arrivals: independent of all other events
 	luck           rng // of all else
 	now            time.Time
 	next           simEvents

@@ -92,7 +92,7 @@ func TestCachedChatsDoNotRaiseTheRate(t *testing.T) {
 func TestSlowWorkerShowsOnCachedAndColdPrompts(t *testing.T) {
 	p := pacedPool(2)
 	ws := []*mixedWorker{{rate: 8000}, {rate: 1600}}
-	for i := range 900 { // so many that the prior hardly weighs
+	for i := range 900 { // enough samples to outweigh the prior
 		now := start.Add(time.Duration(i) * time.Second)
 		for k, m := range ws {
 			m.serve(t, p, p.workers[k], now, i%3 > 0, i%2 == 0)

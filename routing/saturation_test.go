@@ -106,7 +106,7 @@ func TestEngineQueueIsExtrapolatedBetweenReports(t *testing.T) {
 	p.Observe("a", nil, Status{Up: true, Waiting: 7, LoadAt: start}) // no new metrics
 	end()
 	mustAcquire(t, p)
-	p.Observe("a", nil, Status{Up: true, Waiting: 5, LoadAt: start.Add(1)}) // counted anew
+	p.Observe("a", nil, Status{Up: true, Waiting: 5, LoadAt: start.Add(1)}) // a new count
 	if _, err := p.Acquire(ask()); !errors.Is(err, ErrFull) {
 		t.Errorf("fresh metrics report five waiting requests: %v", err)
 	}

@@ -34,7 +34,7 @@ func TestTokensInFlightAreBounded(t *testing.T) {
 		}
 		p, got := poolOf(c.members...), ""
 		for _, o := range c.offers {
-			// Equal prompts: what is cached counts all the same.
+			// Equal prompts: cached tokens count too.
 			_, err := p.Acquire(&Request{Now: start, PromptTokens: o[0], OutputTokens: o[1], Blocks: prompt(1, 0, 8)})
 			switch {
 			case err == nil:

@@ -13,7 +13,7 @@ import (
 type admission interface {
 	enter(f *inflight)                     // calls World.send or World.refuse, now or later
 	abandon(f *inflight)                   // the client leaves during the wait
-	settleUsage(f *inflight, tokens int64) // the request ended, with so many tokens in all
+	settleUsage(f *inflight, tokens int64) // the request ended after that number of tokens in total
 	dispatch()                             // something has changed: a waiting request may be dispatched
 	waiting() int
 }

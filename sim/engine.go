@@ -58,22 +58,22 @@ func (e Engine) withDefaults() Engine {
 	return e
 }
 
-// Prefill returns the time to compute so many tokens of a prompt while so many answers are
-// running.
+// Prefill returns the time to compute that number of prompt tokens while running answers are
+// decoded.
 func (e Engine) Prefill(tokens int64, running int) time.Duration {
 	rate := e.withDefaults().Rate * max(slowest, 1-slowdown*float64(running))
 	return time.Duration(float64(tokens)/rate*float64(time.Second)) + prefillStep
 }
 
-// Decode returns the time of an answer of so many tokens from its first token on, while so many
-// answers are running, including itself.
+// Decode returns the time of an answer of that number of tokens from its first token on. running
+// is the number of answers that are decoded at once, including itself.
 func (e Engine) Decode(tokens int64, running int) time.Duration {
 	e = e.withDefaults()
 	return time.Duration(tokens) * (e.Step + time.Duration(running)*e.StepEach)
 }
 
-// Service returns the time of a request from the start of its prefill: so many prompt tokens
-// are uncached and so many answers are running, including itself.
+// Service returns the time of a request from the start of its prefill. uncached is the number of
+// prompt tokens to compute, and running the number of answers, including its own.
 func (e Engine) Service(uncached, output int64, running int) time.Duration {
 	return e.Prefill(uncached, running-1) + e.Decode(output, running)
 }

@@ -20,7 +20,7 @@ func TestFiguresAgreeWithTheReference(t *testing.T) {
 		policy          routing.Config
 		rate            float64
 		mean, p99, hits float64 // of the reference; the first two in seconds
-		within          float64 // what the mean may be off, as a factor
+		within          float64 // largest factor between the measured mean and the model
 	}{
 		{routing.Config{Name: "round_robin"}, 3, 0.855, 4.4, 0.45, 1.3},
 		{routing.Config{Name: "chwbl", Depth: "fixed"}, 3, 0.22, 1.69, 0.83, 1.3},

@@ -28,7 +28,7 @@ type Request struct {
 	Bytes        int64 // size of the body, for the bounds of a queue
 
 	Deadline time.Duration // time from arrival until the answer is useless; 0: never
-	Patience time.Duration // how long the client waits for a dispatch before it leaves; 0: for ever
+	Patience time.Duration // how long the client waits for a dispatch before it leaves; 0: no limit
 	Retries  int           // retries after a shed, as in the official SDKs
 
 	// Done, unless nil, is called when the request has ended in any way. It may
@@ -49,7 +49,7 @@ func blocksOf(tokens int64) int { return int((tokens + BlockTokens - 1) / BlockT
 // RoundUp returns tokens rounded up to whole blocks.
 func RoundUp(tokens int64) int64 { return int64(blocksOf(tokens)) * BlockTokens }
 
-// Extend returns the chain with blocks for so many more tokens, rounded up. The seed stands for
+// Extend returns the chain with blocks for that number of further tokens, rounded up. The seed stands for
 // the text: chains share a beginning as far as they are extended by the same seeds and lengths
 // in the same order. The given chain is not changed.
 func Extend(chain []routing.Block, seed uint64, tokens int64) []routing.Block {

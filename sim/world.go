@@ -20,7 +20,7 @@ type Admission int
 // The kinds of admission.
 const (
 	Queued Admission = iota // the gateway's queue
-	Direct                  // none: each request goes at once to the worker that the policy picks, whatever its load
+	Direct                  // none: each request goes at once to the worker that the policy picks, regardless of its load
 	FIFO                    // one queue for all requests; its first one goes to any worker with a free slot
 )
 
@@ -44,7 +44,7 @@ type Config struct {
 	Loads      []Load             // each gets its own RNG, by its index
 	Scrape     time.Duration      // interval at which the engines' metrics are observed; 0: never
 	Saturation routing.Saturation // limits of these metrics that exclude an engine
-	Until      time.Duration      // end of the simulation, whatever is in flight; 0: when all requests have ended
+	Until      time.Duration      // end of the simulation, even with requests in flight; 0: when all requests have ended
 
 	// Choices records the policy's choice for each request.
 	Choices bool

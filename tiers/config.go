@@ -17,8 +17,8 @@ type Rules struct {
 	Unavailable  string             `yaml:"unavailable" enum:"up,down,refuse" doc:"Target of a request if its tier has no worker up. 'up': the next higher tier with a worker up, or else the next lower one. 'down': the reverse. 'refuse': the request stays at its tier and is rejected with 503 'no_healthy_worker' after 'queue.engine_wait'. A request that names a worker's own model never moves."`
 }
 
-// Keyword is one group of expressions. A group counts once however often it matches. Weight 0
-// means 1; without In the last user turn is searched.
+// Keyword is one group of expressions. A group counts once, however often it matches. Weight 0
+// means 1. Without In, the last user turn is searched.
 type Keyword struct {
 	Tier   string   `yaml:"tier" required:"true" doc:"Tier that the group selects."`
 	Name   string   `yaml:"name" required:"true" form:"name" doc:"Name of the group. X-Tier-Reason shows it as 'keyword:NAME'."`

@@ -108,7 +108,7 @@ func TestRecordedChatStaysAtItsTier(t *testing.T) {
 		{Evidence{Classified: true}, "small", true},
 		{Evidence{Classified: true, Groups: []string{"code"}}, "large", true},
 		{Evidence{Classified: true}, "large", true},
-		{Evidence{}, "large", true}, // whatever it matched
+		{Evidence{}, "large", true}, // regardless of the matched groups
 	} {
 		f := &ClassifierInput{Now: time.Unix(int64(1000+i), 0), Session: 7}
 		v, known, err := k.ResolveRecorded(Query{Input: f, Chats: chats}, &c.was, nil)
