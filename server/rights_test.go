@@ -33,7 +33,7 @@ func inferenceRoutes() []string {
 	var paths []string
 	for _, p := range intake.Prefixes() {
 		for _, rt := range intake.Routes() {
-			if rt.Kind == intake.Infer || rt.Kind == intake.Beside {
+			if rt.Kind == intake.Infer || rt.Kind == intake.Optional {
 				paths = append(paths, p.Path+rt.Path)
 			}
 		}

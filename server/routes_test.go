@@ -15,7 +15,7 @@ func TestTheConfigurationKnowsTheDataPlanesPaths(t *testing.T) {
 	for _, p := range intake.Prefixes() {
 		for _, rt := range intake.Routes() {
 			want := rt.Method
-			if strings.ContainsAny(rt.Path, ":*") || rt.Kind == intake.Beside {
+			if strings.ContainsAny(rt.Path, ":*") || rt.Kind == intake.Optional {
 				want = ""
 			}
 			if got := openai.OwnMethod(p.Path + rt.Path); got != want {

@@ -12,13 +12,13 @@ import (
 // Caller is the tenant and key of a request.
 type Caller struct {
 	*tenants.Caller      // nil: unknown
-	Disabled        bool // the tenant is disabled
+	Disabled        bool // the tenant is disabled, and its requests are refused
 	keyless         bool // admitted without a key
 }
 
-// Authenticate finds the caller of a request by its key. Missing, malformed and unknown
-// keys get the same answer, which does not reveal the keys that exist. A request that has
-// passed this gateway before, or too many other gateways, is refused first.
+// Authenticate finds the caller of a request by its key. Missing, malformed and unknown keys get the
+// same answer, which does not reveal the keys that exist. Before that, it rejects a request that has
+// passed this gateway before, or too many other gateways.
 func (it *Intake) Authenticate(in *Inbound) (Caller, error) {
 	if err := it.CheckLoop(in); err != nil {
 		return Caller{}, err
@@ -30,8 +30,8 @@ func (it *Intake) Authenticate(in *Inbound) (Caller, error) {
 	return c, err
 }
 
-// Identify finds the caller of a request by its key and counts nothing. unknown reports
-// that a key is required, and this one is missing, malformed or unknown.
+// Identify finds the caller of a request by its key, without counting failures. unknown reports that a
+// key is required and that the key of the request is missing, malformed or unknown.
 func (it *Intake) Identify(in *Inbound) (c Caller, unknown bool, err error) {
 	key, given := control.Credential(in.HTTP.Header)
 	err = tenants.ErrUnknownKey
@@ -75,13 +75,13 @@ func BadKey() error {
 
 // unread reports whether a key may be valid although it is unknown, because the database was never
 // read.
-func (it *Intake) unread(who *control.Identity, key string) bool {
-	return it.control.Stores.SQL != nil && who.ReadAt.IsZero() && strings.HasPrefix(key, tenants.TenantPrefix) &&
+func (it *Intake) unread(identity *control.Identity, key string) bool {
+	return it.control.Stores.SQL != nil && identity.ReadAt.IsZero() && strings.HasPrefix(key, tenants.TenantPrefix) &&
 		tenants.WellFormed(key)
 }
 
-// countUnknownKey counts a request with an unknown key, or without one. It returns err, or
-// another error if too many came from the client's address.
+// countUnknownKey counts a request with a missing or unknown key. It returns err, or a rate-limit error
+// if too many unknown keys came from the client's address.
 func (it *Intake) countUnknownKey(in *Inbound, err error) error {
 	key, _ := control.Credential(in.HTTP.Header)
 	it.metrics.AuthFailures.Inc()

@@ -20,8 +20,7 @@ const (
 	bodyRate = 1 << 10
 )
 
-// readBody reads and decodes the request's body within max_body_bytes and
-// max_buffered_bytes.
+// readBody reads and decodes the request's body, within max_body_bytes and max_buffered_bytes.
 func (it *Intake) readBody(in *Inbound, c *Caller) ([]byte, error) {
 	if !in.hasBody() {
 		in.ReadAt = time.Now()
@@ -32,7 +31,7 @@ func (it *Intake) readBody(in *Inbound, c *Caller) ([]byte, error) {
 		in.closeConnection() // the rest is not read
 	}
 	encoding := strings.ToLower(strings.TrimSpace(strings.Join(in.HTTP.Header.Values("Content-Encoding"), ", ")))
-	in.body = paced{r: in.HTTP.Body, control: in.conn, start: in.Start, stall: in.Snap.File.Timeouts.ClientStall}
+	in.body = pacedReader{r: in.HTTP.Body, control: in.conn, start: in.Start, stall: in.Snap.File.Timeouts.ClientStall}
 	in.Memory = it.Memory(c.Tenant)
 	body, err := openai.Decode(encoding, &in.body, in.HTTP.ContentLength, most, &in.Memory)
 	if err == nil {
@@ -55,7 +54,7 @@ func (it *Intake) readBody(in *Inbound, c *Caller) ([]byte, error) {
 	return nil, in.brokenBody(err)
 }
 
-// brokenBody returns the answer to a body that could not be read to its end.
+// brokenBody returns the answer to a body that ended early or arrived too slowly.
 func (in *Inbound) brokenBody(err error) error {
 	in.closeConnection()
 	var timeout net.Error
@@ -95,9 +94,9 @@ func (p *Parsed) DropBody(in *Inbound) {
 	in.Memory.Release()
 }
 
-// paced reads a body. It fails if the body arrives more slowly than bodyRate, or if nothing arrives for
+// pacedReader reads a body. It fails if the body arrives more slowly than bodyRate, or if nothing arrives for
 // the stall time, even if earlier parts arrived faster.
-type paced struct {
+type pacedReader struct {
 	r       io.Reader
 	control *http.ResponseController
 	start   time.Time
@@ -106,7 +105,7 @@ type paced struct {
 	limit   time.Time
 }
 
-func (p *paced) Read(b []byte) (int, error) {
+func (p *pacedReader) Read(b []byte) (int, error) {
 	limit := p.start.Add(bodyGrace + time.Duration(p.n)*time.Second/bodyRate)
 	if silence := time.Now().Add(p.stall); silence.Before(limit) {
 		limit = silence
@@ -131,7 +130,7 @@ func stalled(err error, limit time.Time) error {
 	return os.ErrDeadlineExceeded
 }
 
-// noBodyMemory returns the answer to a request for whose body no memory is left.
+// noBodyMemory returns the answer to a request if no memory is left for its body.
 func (it *Intake) noBodyMemory() error {
 	it.metrics.BodiesRefused.Inc()
 	// Clients that are rejected together must not retry together.

@@ -15,18 +15,18 @@ const (
 	bodyMemoryUnlimited = 1 << 30
 )
 
-// bodyBudget bounds the memory of all request bodies that are read, queued or may be sent again, and
-// of long answers and events. A reservation succeeds if the tenant's total is then at most the free
-// memory. One tenant alone can thus use half of the budget, and a second one at least a quarter. A
-// tenant without reservations can reserve half of the free memory.
+// bodyBudget bounds the memory of all buffered request bodies, and of long answers and events. A
+// reservation succeeds if the tenant's total is afterwards at most the free memory. Thus one tenant
+// alone can use half of the budget, and a second one a quarter. A tenant without reservations can
+// reserve half of the free memory.
 type bodyBudget struct {
-	mu    sync.Mutex
-	limit int64
-	held  int64
-	by    map[string]int64 // tenant → bytes, without tenants that hold nothing
+	mu       sync.Mutex
+	limit    int64
+	reserved int64
+	by       map[string]int64 // tenant → reserved bytes; no entry is 0
 }
 
-// ErrBodyMemory means that the tenant's share of max_buffered_bytes is used up.
+// ErrBodyMemory means that a tenant has used its share of max_buffered_bytes.
 var ErrBodyMemory = errors.New("other bodies use the memory of max_buffered_bytes")
 
 // configure sets the limit; 0 selects the default. Reservations stay.
@@ -47,13 +47,13 @@ func (b *bodyBudget) configure(limit, longest int64) {
 func (b *bodyBudget) reserve(tenant string, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.by[tenant]+n > b.limit-b.held-n {
+	if b.by[tenant]+n > b.limit-b.reserved-n {
 		return false
 	}
 	if b.by == nil {
 		b.by = map[string]int64{}
 	}
-	b.held += n
+	b.reserved += n
 	b.by[tenant] += n
 	return true
 }
@@ -62,25 +62,25 @@ func (b *bodyBudget) reserve(tenant string, n int64) bool {
 func (b *bodyBudget) release(tenant string, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.held -= n
+	b.reserved -= n
 	if b.by[tenant] -= n; b.by[tenant] == 0 {
 		delete(b.by, tenant)
 	}
 }
 
 // sizes returns the reserved bytes and the limit.
-func (b *bodyBudget) sizes() (held, limit int64) {
+func (b *bodyBudget) sizes() (reserved, limit int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.held, b.limit
+	return b.reserved, b.limit
 }
 
 // BodyMemory is the part of the budget that one request has reserved. The goroutine of the request owns
 // it.
 type BodyMemory struct {
-	budget *bodyBudget
-	tenant string
-	Held   int64
+	budget   *bodyBudget
+	tenant   string
+	Reserved int64
 }
 
 // Reserve implements openai.Memory.
@@ -88,19 +88,19 @@ func (m *BodyMemory) Reserve(n int64) error {
 	if !m.budget.reserve(m.tenant, n) {
 		return ErrBodyMemory
 	}
-	m.Held += n
+	m.Reserved += n
 	return nil
 }
 
 // Return implements openai.Memory.
 func (m *BodyMemory) Return(n int64) {
-	m.Held -= n
+	m.Reserved -= n
 	m.budget.release(m.tenant, n)
 }
 
 // Release releases the whole reservation. It may be called again.
 func (m *BodyMemory) Release() {
-	if m.Held > 0 {
-		m.Return(m.Held)
+	if m.Reserved > 0 {
+		m.Return(m.Reserved)
 	}
 }

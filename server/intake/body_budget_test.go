@@ -9,9 +9,8 @@ import (
 	"tierway/openai"
 )
 
-// TestNoTenantTakesTheMemoryOfOthers: whatever tenants hold, one that holds nothing
-// finds memory free, and nothing is given back twice.
-func TestNoTenantTakesTheMemoryOfOthers(t *testing.T) {
+// TestTenantWithoutReservationsFindsFreeMemory also checks that a second Release releases nothing.
+func TestTenantWithoutReservationsFindsFreeMemory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const limit = 1 << 20
 		var b bodyBudget
@@ -27,30 +26,30 @@ func TestNoTenantTakesTheMemoryOfOthers(t *testing.T) {
 			all = append(all, m)
 			_ = m.Reserve(rapid.Int64Range(1, limit).Draw(t, "bytes"))
 		}
-		held, _ := b.sizes()
+		reserved, _ := b.sizes()
 		var sum int64
 		for _, m := range all {
-			sum += m.Held
+			sum += m.Reserved
 		}
-		if held != sum || held >= limit {
-			t.Fatalf("%d bytes are held, %d by requests", held, sum)
+		if reserved != sum || reserved >= limit {
+			t.Fatalf("%d bytes are reserved, %d by requests", reserved, sum)
 		}
-		if !b.reserve("d", (limit-held)/2) {
-			t.Fatalf("a tenant that holds nothing gets nothing of %d free bytes", limit-held)
+		if !b.reserve("d", (limit-reserved)/2) {
+			t.Fatalf("a tenant without reservations gets nothing of %d free bytes", limit-reserved)
 		}
-		b.release("d", (limit-held)/2)
+		b.release("d", (limit-reserved)/2)
 		for _, m := range all {
 			m.Release()
 		}
-		if held, _ := b.sizes(); held != 0 || len(b.by) != 0 {
-			t.Fatalf("%d bytes of %d tenants are left", held, len(b.by))
+		if reserved, _ := b.sizes(); reserved != 0 || len(b.by) != 0 {
+			t.Fatalf("%d bytes of %d tenants are left", reserved, len(b.by))
 		}
 	})
 }
 
-// TestTheLongestBodyFitsBesideAnotherTenantsBacklog: in a budget of eight times its length,
-// announced or not.
-func TestTheLongestBodyFitsBesideAnotherTenantsBacklog(t *testing.T) {
+// TestLongestBodyFitsBesideAnotherTenantsBacklog uses a budget of eight times the longest body. It reads
+// the body with and without a Content-Length.
+func TestLongestBodyFitsBesideAnotherTenantsBacklog(t *testing.T) {
 	const longest = 1 << 20
 	var b bodyBudget
 	b.configure(8*longest, longest)
@@ -61,7 +60,7 @@ func TestTheLongestBodyFitsBesideAnotherTenantsBacklog(t *testing.T) {
 		m := BodyMemory{budget: &b, tenant: "b"}
 		if body, err := openai.Decode("", bytes.NewReader(make([]byte, longest)), hint, longest, &m); err != nil ||
 			len(body) != longest {
-			t.Errorf("announced as %d: %d bytes, %v, beside %d", hint, len(body), err, backlog.Held)
+			t.Errorf("announced as %d: %d bytes, %v, beside %d", hint, len(body), err, backlog.Reserved)
 		}
 		m.Release()
 	}

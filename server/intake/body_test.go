@@ -10,14 +10,14 @@ import (
 	"tierway/openai"
 )
 
-// TestSilenceEndsABodyWhateverCameBefore: a megabyte that came at once is no credit for
-// silence, which client_stall bounds.
-func TestSilenceEndsABodyWhateverCameBefore(t *testing.T) {
+// TestSilenceEndsABodyAfterAnyAmountOfData: data that arrived fast does not extend the limit of
+// client_stall.
+func TestSilenceEndsABodyAfterAnyAmountOfData(t *testing.T) {
 	for sent, within := range map[int]time.Duration{0: bodyGrace, 10 << 10: 15 * time.Second, 1 << 20: 30 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			body := &silentBody{send: sent}
 			began := time.Now()
-			p := &paced{r: body, control: http.NewResponseController(body), start: began, stall: 30 * time.Second}
+			p := &pacedReader{r: body, control: http.NewResponseController(body), start: began, stall: 30 * time.Second}
 			_, err := openai.Decode("", p, 32<<20, 32<<20, &BodyMemory{budget: &bodyBudget{limit: 1 << 30}})
 			if took := time.Since(began); err == nil || took != within {
 				t.Errorf("%d bytes, then silence: it ended after %v, want %v", sent, took, within)
@@ -26,7 +26,7 @@ func TestSilenceEndsABodyWhateverCameBefore(t *testing.T) {
 	}
 }
 
-// silentBody is a body that sends its bytes at once and then waits for its deadline.
+// silentBody is a body that returns its bytes at once and then waits for its deadline.
 type silentBody struct {
 	send  int
 	until time.Time
@@ -41,8 +41,8 @@ func (s *silentBody) Read(p []byte) (int, error) {
 	return 0, os.ErrDeadlineExceeded
 }
 
-// Header, Write and WriteHeader make it a http.ResponseWriter, as whose deadline
-// the reader's is set.
+// Header, Write and WriteHeader make silentBody an http.ResponseWriter, because a ResponseController
+// sets the read deadline through one.
 func (s *silentBody) Header() http.Header { return nil }
 
 func (s *silentBody) Write(p []byte) (int, error) { return len(p), nil }

@@ -33,7 +33,7 @@ type Inbound struct {
 
 	header http.Header // of the answer, which may say that the connection closes
 	conn   *http.ResponseController
-	body   paced // reads HTTP.Body; here because an Inbound is allocated anyway
+	body   pacedReader // reads HTTP.Body; here because an Inbound is allocated anyway
 }
 
 // Begin starts the clock of a request under the configuration snap. header belongs to its answer, and

@@ -51,7 +51,7 @@ func (it *Intake) Configure(f *config.File) {
 }
 
 // BodyMemory returns the bytes that bodies have reserved, and their limit.
-func (it *Intake) BodyMemory() (held, limit int64) { return it.bodies.sizes() }
+func (it *Intake) BodyMemory() (reserved, limit int64) { return it.bodies.sizes() }
 
 // Memory returns an empty reservation for bodies of a tenant. The caller must release it.
 func (it *Intake) Memory(tenant string) BodyMemory {

@@ -12,15 +12,15 @@ import (
 
 // Parsed is the content of a request.
 type Parsed struct {
-	in         *Inbound        // set by the stage that returns it
-	Req        *openai.Request // nil before it was read
-	Upload     *Upload         // the body, if that streams; else nil
+	in         *Inbound
+	Req        *openai.Request // nil before the body is read
+	Upload     *Upload         // the body if it streams to the worker; otherwise nil
 	Class      tenants.Class
-	AskedClass string  // the requested class, if the caller may not use it; else empty
-	Prompt     *Prompt // nil where no prompt is read
-	Salt       string  // of the engine's prefix cache; "" for the shared cache
-	RawTokens  int64   // of the prompt, estimated by its characters alone
-	Estimate   int64   // of the prompt, by the default tier's learned scale
+	AskedClass string  // the requested class if the caller may not use it; otherwise empty
+	Prompt     *Prompt // nil without a prompt
+	Salt       string  // salt of the engine's prefix cache; "" selects the shared cache
+	RawTokens  int64   // prompt tokens, estimated by the characters alone
+	Estimate   int64   // prompt tokens, estimated with the default tier's learned scale
 }
 
 // WholeText reports whether the engine reads exactly the text that the gateway has read. Its prompt
@@ -55,9 +55,9 @@ func (p *Parsed) MostUsage() openai.Usage {
 	return openai.Usage{Prompt: tokensMax + int64(len(p.Req.Body)), Output: output * max(1, p.Req.N) * p.Req.Prompts()}
 }
 
-// Once reports whether the request must not reach an engine twice, because it creates or stores an
+// AtMostOnce reports whether the request must not reach an engine twice, because it creates or stores an
 // object there.
-func (p *Parsed) Once() bool {
+func (p *Parsed) AtMostOnce() bool {
 	return p.Upload != nil || p.Stores() || p.Req.Store || p.Req.Background || p.in.Dialect == openai.Audio ||
 		p.in.Dialect == openai.Images ||
 		p.in.Dialect == openai.Other && p.in.HTTP.Method != http.MethodGet && p.in.HTTP.Method != http.MethodHead
@@ -81,9 +81,9 @@ func (p *Parsed) UsesEngine() bool {
 	return false
 }
 
-// FailedRequest returns the request as evidence. Its content is the hash of the prompt,
-// because a client can vary every other field, or of the whole body if there is no prompt.
-// The body of an upload is not kept: its length stands for it.
+// FailedRequest returns the identity of the request as evidence about workers. Its content is the hash
+// of the prompt, because a client can vary every other field. Without a prompt it is the hash of the
+// body, and for an upload the hash of its length, because the body is not kept.
 func (p *Parsed) FailedRequest(seed maphash.Seed, tenant string) control.FailedRequest {
 	r := control.FailedRequest{Tenant: maphash.String(seed, tenant), Content: maphash.String(seed, p.in.HTTP.URL.Path)}
 	switch {

@@ -10,8 +10,8 @@ import (
 	"tierway/server/control"
 )
 
-// FindPool finds the pool whose paths cover a request that matches no route. status is 405
-// when the path has a route for other methods.
+// FindPool returns the pool whose paths cover a request that matches no route, or the error for the
+// client. status is 405 if the path has a route for other methods.
 func FindPool(in *Inbound, c *Caller, status int) (*control.Pool, error) {
 	if in.isUpgrade() {
 		return nil, noWebSocket()
@@ -58,7 +58,7 @@ func matchPath(pattern, urlPath string) bool {
 func (it *Intake) ReadPassed(in *Inbound, c *Caller, pool *control.Pool) (Parsed, error) {
 	p := Parsed{in: in}
 	p.Class, p.AskedClass = in.class(c.Caller, "")
-	if err := refuseKept(in, pool); err != nil {
+	if err := refuseKeptObjects(in, pool); err != nil {
 		return p, err
 	}
 	u, err := openUpload(in, pool.MaxUploadBytes)
@@ -142,11 +142,10 @@ func (in *Inbound) otherwiseEncoded(body []byte) bool {
 	return body[0] == 0 || body[1] == 0 || body[0] >= 0xfe
 }
 
-// passedRequest returns a body that passes unchanged, except for a cache_salt, which no
-// tenant may choose for itself, a priority above its class, and fields that name other
-// hosts or place the request inside an engine. A body that cannot be
-// read for these must not contain them at all. A body of the Responses API is read
-// too, because it may continue a stored response.
+// passedRequest returns the request of a passed path. Its body passes unchanged, except for fields that
+// a tenant may not choose freely: cache_salt, a priority above its class, and fields that name hosts or
+// a place inside an engine. The body is parsed only if it may have such a field, or if it belongs to
+// the Responses API and may continue a stored response. It is then rejected if it is not JSON in UTF-8.
 func passedRequest(in *Inbound, pool *control.Pool, body []byte) (*openai.Request, error) {
 	_, _, continues := openai.ResponsePath(in.HTTP.URL.Path)
 	if !in.otherwiseEncoded(body) && !(isObject(body) && (continues || mayHaveRestrictedField(body, pool.Engine))) {
@@ -157,7 +156,7 @@ func passedRequest(in *Inbound, pool *control.Pool, body []byte) (*openai.Reques
 		return nil, err
 	}
 	if !continues {
-		r.PreviousResponseID, r.ConversationID = "", "" // of another API, whose meaning is not known
+		r.PreviousResponseID, r.ConversationID = "", "" // another API may use these names with another meaning
 	}
 	return r, nil
 }

@@ -9,20 +9,20 @@ import (
 // Prompt is the parsed prompt of a request, in pooled buffers.
 type Prompt struct {
 	chain        []prompt.Block
-	first        int // blocks up to the end of the first turn
+	first        int // number of blocks up to the end of the first turn
 	blocks       []routing.Block
 	turns        []uint64
 	user, system []byte
 	features     tiers.ClassifierInput
 }
 
-// Session returns the session that the classifier used; 0 without one.
+// Session returns the hash of the session that the classifier used, or 0 without one.
 func (p *Prompt) Session() uint64 { return p.features.Session }
 
 // UserTextBytes returns the length of the classified part of the user's text.
 func (p *Prompt) UserTextBytes() int { return len(p.user) }
 
-// Bounds of the buffers that are pooled: the chain of a prompt of 1 MB, and the two ends of a
+// Bounds of pooled buffers, in blocks and bytes: the chain of a prompt of 1 MB, and the two ends of a
 // text.
 const (
 	blocksKept = 2048

@@ -21,7 +21,7 @@ func (it *Intake) Read(in *Inbound, c *Caller) (Parsed, error) {
 	if err != nil {
 		return p, err
 	}
-	req, err := parse(in, c, body)
+	req, err := parseBody(in, c, body)
 	if err != nil {
 		return p, err
 	}
@@ -40,8 +40,8 @@ func (it *Intake) Read(in *Inbound, c *Caller) (Parsed, error) {
 	return p, nil
 }
 
-// parse parses a body by its Content-Type.
-func parse(in *Inbound, c *Caller, body []byte) (*openai.Request, error) {
+// parseBody parses a body by its Content-Type.
+func parseBody(in *Inbound, c *Caller, body []byte) (*openai.Request, error) {
 	contentType := in.HTTP.Header.Get("Content-Type")
 	switch kind := openai.MediaType(contentType); {
 	case kind == "multipart/form-data" && (in.Dialect == openai.Audio || in.Dialect == openai.Images):

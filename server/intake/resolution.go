@@ -7,16 +7,16 @@ import (
 	"tierway/tiers"
 )
 
-// Resolution is where a request goes and why.
+// Resolution is the tier or pool of a request, with the reason.
 type Resolution struct {
 	tiers.Resolution
 	Pool      *control.Pool  // nil if none was found; without a rule, the pool that refuses the request
 	Requested string         // the model's name as the client wrote it; "other" for one that no pool serves
-	ModelName string         // the name that the worker is asked for
-	Stored    bool           // it is about a stored response, at the worker that holds it
-	Overlong  bool           // longer than the pool's context by the estimate; the engine decides
-	Evidence  tiers.Evidence // by which it was classified, if records are kept
-	Moves     []tiers.Move   // tiers that a rule asked for and did not get
+	ModelName string         // the model's name in the request to the worker
+	Stored    bool           // the request is about a stored response
+	Overlong  bool           // the estimate exceeds the pool's context; the engine decides
+	Evidence  tiers.Evidence // evidence of the classification, if records are kept
+	Moves     []tiers.Move   // tiers that a rule selected and that the request could not use
 }
 
 // reserve returns the tokens to reserve for the request: its prompt, and max_tokens or else the 90th
@@ -60,9 +60,9 @@ func (res *Resolution) KnownModel() string {
 	return res.Pool.Model
 }
 
-// Unreported returns the estimated output tokens of a whole answer of that many bytes without reported
+// EstimateOutput returns the estimated output tokens of a whole answer of that many bytes without reported
 // usage. A background response has not begun; it counts with the 90th percentile of the pool's answers.
-func (res *Resolution) Unreported(p *Parsed, bytes int) int64 {
+func (res *Resolution) EstimateOutput(p *Parsed, bytes int) int64 {
 	if p.Req.Background {
 		return res.Pool.Routing.Learned().OutputP90(p.Req.MaxTokens)
 	}

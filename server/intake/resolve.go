@@ -16,8 +16,8 @@ import (
 	"tierway/tiers"
 )
 
-// View selects the further state that Resolve reads and returns.
-type View struct {
+// ResolveOptions selects the further state that Resolve reads and returns.
+type ResolveOptions struct {
 	Chats     *tiers.Chats            // chats that stay at their tier; nil: none
 	Evidence  bool                    // return the evidence of the classification
 	Explained *tiers.ClassifierReport // receives the classifier's explanation if it runs; nil: not requested
@@ -25,8 +25,8 @@ type View struct {
 
 // Resolve resolves the names or the content of a request to a tier or pool that the caller may use and
 // that serves the dialect. The resolution of a refused request is incomplete.
-func (it *Intake) Resolve(in *Inbound, c *Caller, p *Parsed, view View) (Resolution, error) {
-	return it.resolver(in, c, p).resolve(view)
+func (it *Intake) Resolve(in *Inbound, c *Caller, p *Parsed, options ResolveOptions) (Resolution, error) {
+	return it.resolver(in, c, p).resolve(options)
 }
 
 // Targets returns whether each tier, and the pool of res, could serve the request.
@@ -49,12 +49,12 @@ func (it *Intake) Targets(in *Inbound, c *Caller, p *Parsed, res *Resolution) (t
 
 // ModelNames returns the model names that a caller may use.
 func ModelNames(in *Inbound, c *Caller) []string {
-	return in.Snap.Catalog.Models(query(in.Snap, c.Caller, ""))
+	return in.Snap.Catalog.Models(catalogQuery(in.Snap, c.Caller, ""))
 }
 
 // CheckModel returns an error if a caller may not use a model name.
 func CheckModel(in *Inbound, c *Caller, name string) error {
-	if _, err := in.Snap.Catalog.Resolve(query(in.Snap, c.Caller, name)); err != nil {
+	if _, err := in.Snap.Catalog.Resolve(catalogQuery(in.Snap, c.Caller, name)); err != nil {
 		return modelNotFound(name)
 	}
 	return nil
@@ -66,8 +66,8 @@ func modelNotFound(name string) error {
 			" does not exist or you do not have access to it. GET /v1/models lists the available models."}
 }
 
-// query returns the query of the catalog for a caller's permissions.
-func query(snap *control.Snapshot, c *tenants.Caller, model string) tiers.Query {
+// catalogQuery returns the query of the catalog for a caller's permissions.
+func catalogQuery(snap *control.Snapshot, c *tenants.Caller, model string) tiers.Query {
 	return tiers.Query{Model: model, Allowed: func(name string) bool { return snap.MayUse(c, name) },
 		AllowedModel: c.MayUseModel}
 }
@@ -86,10 +86,10 @@ func (it *Intake) resolver(in *Inbound, c *Caller, p *Parsed) *resolver {
 }
 
 // resolve resolves the request.
-func (r *resolver) resolve(view View) (Resolution, error) {
+func (r *resolver) resolve(options ResolveOptions) (Resolution, error) {
 	req, res := r.parsed.Req, &r.res
 	res.Requested = "other"
-	v, err := r.queryCatalog(view)
+	v, err := r.queryCatalog(options)
 	if req.Model == "" && (errors.Is(err, tiers.ErrUnknownModel) ||
 		err == nil && !r.in.Snap.ByName[v.Target].Served[r.in.Dialect]) {
 		v, err = r.resolveUnnamed(v)
@@ -120,17 +120,17 @@ func (r *resolver) resolve(view View) (Resolution, error) {
 
 // queryCatalog resolves the request by the catalog. A request that continues a stored response and does
 // not name its tier goes to the pool of that response.
-func (r *resolver) queryCatalog(view View) (tiers.Resolution, error) {
-	q := query(r.in.Snap, r.caller, r.parsed.Req.Model)
+func (r *resolver) queryCatalog(options ResolveOptions) (tiers.Resolution, error) {
+	q := catalogQuery(r.in.Snap, r.caller, r.parsed.Req.Model)
 	q.Header, q.Fits, q.Available = r.in.HTTP.Header.Get("X-Model-Tier"), r.fits, r.available
-	q.Report, q.Moves = view.Explained, &r.res.Moves
-	if view.Evidence {
+	q.Report, q.Moves = options.Explained, &r.res.Moves
+	if options.Evidence {
 		q.Evidence = &r.res.Evidence
 	}
 	if !r.in.Snap.Catalog.Classifies(q) {
 		return r.in.Snap.Catalog.Resolve(q)
 	}
-	q.Input, q.Chats = r.features(), view.Chats
+	q.Input, q.Chats = r.classifierInput(), options.Chats
 	v, err := r.in.Snap.Catalog.Resolve(q)
 	if err != nil || r.parsed.Req.PreviousResponseID == "" {
 		return v, err
@@ -206,9 +206,9 @@ func promptField(d openai.Dialect) string {
 	return "input"
 }
 
-// features returns the features of the request for the classifier. The text is extracted only on
+// classifierInput returns the features of the request for the classifier. The text is extracted only on
 // demand.
-func (r *resolver) features() *tiers.ClassifierInput {
+func (r *resolver) classifierInput() *tiers.ClassifierInput {
 	p, req := r.parsed.Prompt, r.parsed.Req
 	// mixed, or a session with the name of its tenant would cancel it
 	tenant := routing.Mix(maphash.String(r.it.seed, r.caller.Tenant))
@@ -319,8 +319,8 @@ const namesShown = 10
 // servedNames returns the first model names that the caller may use and whose tier or pool serves the
 // endpoint of the request, quoted for a message.
 func (r *resolver) servedNames() (names []string) {
-	for _, name := range r.in.Snap.Catalog.Models(query(r.in.Snap, r.caller, "")) {
-		v, err := r.in.Snap.Catalog.Resolve(query(r.in.Snap, r.caller, name))
+	for _, name := range r.in.Snap.Catalog.Models(catalogQuery(r.in.Snap, r.caller, "")) {
+		v, err := r.in.Snap.Catalog.Resolve(catalogQuery(r.in.Snap, r.caller, name))
 		if err != nil || !r.in.Snap.ByName[v.Target].Served[r.in.Dialect] {
 			continue
 		}

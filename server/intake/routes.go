@@ -12,8 +12,7 @@ import (
 	"tierway/tenants"
 )
 
-// Route is one endpoint of the data plane. Routes returns all of them; the router, the golden
-// transcripts and the permission tests are made from that table.
+// Route is one endpoint of the data plane. Routes returns all of them.
 type Route struct {
 	Method  string
 	Path    string // below the optional /v1 and class prefixes
@@ -23,27 +22,27 @@ type Route struct {
 	counts  bool // the route answers with the length of a prompt
 }
 
-// Kind is how a route's requests are served.
+// Kind selects how the requests of a route are served.
 type Kind uint8
 
-// The kinds.
+// The kinds of routes.
 const (
-	Infer  Kind = iota // parsed, routed by its model and relayed
-	Stored             // goes to the worker that made the response in the path
-	Beside             // as infer where a pool serves the dialect, else as a path without a route
-	Models             // answered from the catalogue
+	Infer    Kind = iota // parsed, routed by the model, and relayed
+	Stored               // forwarded to the worker that has the response in the path
+	Optional             // Infer if a pool serves the dialect; otherwise the path has no route
+	Models               // answered from the catalog, without a worker
 )
 
 const (
-	// routeCountTokens and routeInputTokens answer with the length of a prompt.
+	// routeCountTokens and routeInputTokens return the length of a prompt.
 	routeCountTokens = "/messages/count_tokens"
 	routeInputTokens = "/responses/input_tokens"
-	routeCompact     = "/responses/compact" // answers with a shorter conversation, which is not stored
+	routeCompact     = "/responses/compact" // returns a shorter conversation, which is not stored
 	routeResponses   = "/responses"
 	routeResponse    = "/responses/:id"
 )
 
-// Routes is the data plane's endpoints.
+// Routes returns the endpoints of the data plane.
 func Routes() []Route {
 	post := func(path string, d openai.Dialect) Route {
 		return Route{Method: http.MethodPost, Path: path, Dialect: d, Worker: "/v1" + path}
@@ -56,8 +55,9 @@ func Routes() []Route {
 		post("/completions", openai.Completions),
 		post(routeResponses, openai.Responses),
 		{Method: http.MethodPost, Path: routeInputTokens, Dialect: openai.Responses, Worker: "/v1" + routeInputTokens,
-			Kind: Beside, counts: true},
-		{Method: http.MethodPost, Path: routeCompact, Dialect: openai.Responses, Worker: "/v1" + routeCompact, Kind: Beside},
+			Kind: Optional, counts: true},
+		{Method: http.MethodPost, Path: routeCompact, Dialect: openai.Responses, Worker: "/v1" + routeCompact,
+			Kind: Optional},
 		about(http.MethodGet, routeResponse),
 		about(http.MethodDelete, routeResponse),
 		about(http.MethodPost, routeResponse+"/cancel"),
@@ -68,7 +68,7 @@ func Routes() []Route {
 		post("/embeddings", openai.Embeddings),
 		post("/rerank", openai.Rerank),
 		post("/score", openai.Score),
-		// engines have it at their root
+		// engines serve this path without /v1
 		{Method: http.MethodPost, Path: "/tokenize", Dialect: openai.Tokenize, Worker: "/tokenize", counts: true},
 		post("/moderations", openai.Moderations),
 		post("/audio/transcriptions", openai.Audio),
@@ -82,8 +82,7 @@ func Routes() []Route {
 	}
 }
 
-// Prefix is a path prefix under which every route stands, with the class of
-// priority that it asks for.
+// Prefix is a path prefix under which every route is served, with the priority class that it selects.
 type Prefix struct {
 	Path  string
 	class tenants.Class
@@ -99,7 +98,7 @@ func Prefixes() []Prefix {
 	}
 }
 
-// Inbound is a request of the route, under one of its prefixes.
+// Inbound returns a request that matches the route under the prefix p. id is the :id of the path.
 func (rt *Route) Inbound(r *http.Request, p Prefix, id string) Inbound {
 	in := Inbound{HTTP: r, Pattern: rt.Path, Kind: rt.Kind, counts: rt.counts, Dialect: rt.Dialect, Shape: rt.Dialect,
 		WorkerPath: rt.Worker, PathID: strings.TrimPrefix(id, "/"), prefixed: p.set, prefixClass: p.class}
@@ -109,16 +108,16 @@ func (rt *Route) Inbound(r *http.Request, p Prefix, id string) Inbound {
 	return in
 }
 
-// Outside is a request that matches no route.
-func Outside(r *http.Request) Inbound {
+// Unrouted returns a request that matches no route.
+func Unrouted(r *http.Request) Inbound {
 	return Inbound{HTTP: r, Pattern: decisions.RouteOther, Dialect: openai.Other, Shape: errorShape(r)}
 }
 
-// Find returns a request as the router would find it. For a request that matches no
-// route, allowed are the methods for which its path has one.
-func Find(r *http.Request) (in Inbound, allowed []string) {
+// FindRoute returns the Inbound that the router would make for a request. If the request matches no
+// route, allowed contains the methods for which its path has one.
+func FindRoute(r *http.Request) (in Inbound, allowed []string) {
 	if r.URL.Path == "/livez" || r.URL.Path == "/readyz" {
-		return Outside(r), []string{http.MethodGet, http.MethodHead}
+		return Unrouted(r), []string{http.MethodGet, http.MethodHead}
 	}
 	for _, p := range Prefixes() {
 		below, ok := strings.CutPrefix(r.URL.Path, p.Path)
@@ -135,10 +134,10 @@ func Find(r *http.Request) (in Inbound, allowed []string) {
 			allowed = append(allowed, rt.Method)
 		}
 	}
-	return Outside(r), allowed
+	return Unrouted(r), allowed
 }
 
-// isRoute reports whether a path without a slash at its end is that of a route.
+// isRoute reports whether a path, without a trailing slash, has a route.
 func isRoute(urlPath string) bool {
 	for _, p := range Prefixes() {
 		below, ok := strings.CutPrefix(urlPath, p.Path)
@@ -149,8 +148,8 @@ func isRoute(urlPath string) bool {
 	return false
 }
 
-// matchRoute reports whether a route's path, in the router's notation, covers a path:
-// :name is one segment, *name is the rest.
+// matchRoute reports whether a path matches a pattern in the router's notation: :name is one segment,
+// *name is the rest.
 func matchRoute(pattern, urlPath string) bool {
 	for pattern != "" && urlPath != "" {
 		var want, got string
@@ -166,7 +165,7 @@ func matchRoute(pattern, urlPath string) bool {
 	return pattern == urlPath
 }
 
-// cutSegment splits a path behind its first segment, which begins with a slash.
+// cutSegment splits a path after its first segment. The path and both parts begin with a slash.
 func cutSegment(urlPath string) (segment, rest string) {
 	if i := strings.IndexByte(urlPath[1:], '/'); i >= 0 {
 		return urlPath[:i+1], urlPath[i+1:]
@@ -183,11 +182,10 @@ func errorShape(r *http.Request) openai.Dialect {
 	return openai.Other
 }
 
-// fromAnthropicSDK reports whether a request has the header that Anthropic's API
-// requires.
+// fromAnthropicSDK reports whether a request has the header that Anthropic's API requires.
 func fromAnthropicSDK(r *http.Request) bool { return r.Header.Get("Anthropic-Version") != "" }
 
-// servedPaths names the endpoints of a pool for a message.
+// servedPaths returns the endpoints of a pool for an error message.
 func servedPaths(p *control.Pool) string {
 	var out []string
 	for _, rt := range Routes() {

@@ -5,13 +5,13 @@ import (
 	"testing"
 )
 
-// TestARouteIsToldFromWhatIsNone: under every prefix.
-func TestARouteIsToldFromWhatIsNone(t *testing.T) {
+func TestIsRouteFindsEveryRouteUnderEveryPrefixAndNoOtherPath(t *testing.T) {
 	for _, p := range Prefixes() {
 		for _, rt := range Routes() {
 			path := p.Path + strings.NewReplacer(":id", "x", "*id", "x").Replace(rt.Path)
 			if !isRoute(path) || isRoute(p.Path+"/none"+rt.Path) {
-				t.Errorf("%s is told apart from what is no route: %v", path, isRoute(path))
+				t.Errorf("isRoute is %v for %s and %v for %s", isRoute(path), path, isRoute(p.Path+"/none"+rt.Path),
+					p.Path+"/none"+rt.Path)
 			}
 		}
 	}

@@ -8,20 +8,20 @@ import (
 	"tierway/tenants"
 )
 
-// Remember stores which worker has a response.
-func (it *Intake) Remember(r StoredResponse) { it.stored.Put(r) }
+// RememberResponse stores which worker has a response.
+func (it *Intake) RememberResponse(r StoredResponse) { it.stored.Put(r) }
 
-// Forget removes a response that its owner deleted.
-func (it *Intake) Forget(id string) { it.stored.Forget(id) }
+// ForgetResponse removes a response that its owner deleted.
+func (it *Intake) ForgetResponse(id string) { it.stored.Forget(id) }
 
 // StoredCount returns the number of responses with a known worker.
 func (it *Intake) StoredCount() int { return it.stored.Count() }
 
-// Locate finds the worker that has a stored response, and its pool. foreign reports that the caller may
+// LocateResponse finds the worker that has a stored response, and its pool. foreign reports that the caller may
 // not access the response. Otherwise a nil member means that the worker is unknown: the response was
 // created before the gateway started, through another gateway, or by a worker that is no longer
 // configured.
-func (it *Intake) Locate(in *Inbound, c *Caller, id string) (p *control.Pool, m *control.Member, foreign bool) {
+func (it *Intake) LocateResponse(in *Inbound, c *Caller, id string) (p *control.Pool, m *control.Member, foreign bool) {
 	at, known := it.stored.Get(id)
 	if !known {
 		return nil, nil, false
@@ -41,9 +41,9 @@ func owns(snap *control.Snapshot, c *tenants.Caller, at StoredResponse) bool {
 	return !at.contested && at.Tenant == c.Tenant && snap.MayUse(c, at.Pool) && c.MayUseModel(at.Model)
 }
 
-// refuseKept returns an error for a path under which the pool's engines store objects without
+// refuseKeptObjects returns an error for a path under which the pool's engines store objects without
 // separating tenants.
-func refuseKept(in *Inbound, p *control.Pool) error {
+func refuseKeptObjects(in *Inbound, p *control.Pool) error {
 	kind := openai.StoredKind(in.HTTP.Method, in.HTTP.URL.Path)
 	if kind == "" || in.Snap.Private(p) {
 		return nil

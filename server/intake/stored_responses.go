@@ -9,16 +9,16 @@ import (
 // each, less than 32 MiB.
 const maxStoredResponses = 100_000
 
-// StoredResponse is a stored response: its tenant, and the worker that holds it. The
-// Worker is known by its name, because a reload may replace it.
+// StoredResponse is a response that an engine stores: its tenant, and the worker that has it. Worker is a
+// name, because a reload may replace the worker.
 type StoredResponse struct {
 	ID     string
 	Tenant string
 	Pool   string
 	Worker string
 	Model  string // as the client requested it
-	// contested is set once a worker has given two tenants the same id. Which of the
-	// two responses the worker keeps is not known, so neither tenant reaches it.
+	// contested is set if a worker returned the same id to two tenants. It is unknown which of the two
+	// responses the worker keeps, so neither tenant may access it.
 	contested bool
 }
 
@@ -77,7 +77,7 @@ func (a *storedResponses) evictLocked(from *list.List) {
 	a.removeLocked(from.Back())
 }
 
-// removeLocked drops an entry.
+// removeLocked removes an entry.
 func (a *storedResponses) removeLocked(e *list.Element) {
 	s := e.Value.(StoredResponse)
 	delete(a.byID, s.ID)

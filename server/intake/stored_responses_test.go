@@ -7,9 +7,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestNoTenantMakesAnothersResponsesUnknown: of a full directory the tenant with more
-// than an equal share loses its oldest, whoever makes the next response.
-func TestNoTenantMakesAnothersResponsesUnknown(t *testing.T) {
+// TestTenantWithinItsShareLosesNoResponse: if the directory is full, a tenant with more than an equal
+// share loses its oldest response, even if another tenant adds one.
+func TestTenantWithinItsShareLosesNoResponse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 12).Draw(t, "limit")
 		a := newStoredResponses(limit)
@@ -24,7 +24,8 @@ func TestNoTenantMakesAnothersResponsesUnknown(t *testing.T) {
 					continue
 				}
 				if len(ids)*len(kept) <= limit {
-					t.Fatalf("%s had %d of %d answers beside %d tenants and lost one to %s", name, len(ids), limit, len(kept), tenant)
+					t.Fatalf("%s had %d of %d responses beside %d tenants and lost one to %s", name, len(ids), limit, len(kept),
+						tenant)
 				}
 				if kept[name] = ids[1:]; len(ids) == 1 {
 					delete(kept, name)
@@ -40,14 +41,14 @@ func TestNoTenantMakesAnothersResponsesUnknown(t *testing.T) {
 				}
 			}
 			if total != a.Count() || total > limit {
-				t.Fatalf("%d answers are known, %d of them by their ids; at most %d may be", a.Count(), total, limit)
+				t.Fatalf("Count is %d and %d ids are found; the limit is %d", a.Count(), total, limit)
 			}
 		}
 	})
 }
 
-// TestRepeatedIDOfTwoTenantsIsContested: an engine whose ids begin again after its
-// restart overwrites one tenant's response with another's.
+// TestRepeatedIDOfTwoTenantsIsContested: an engine that repeats its ids after a restart overwrites one
+// tenant's response with another's.
 func TestRepeatedIDOfTwoTenantsIsContested(t *testing.T) {
 	a := newStoredResponses(2)
 	for _, tenant := range []string{"acme", "other", "other", "acme"} {
@@ -57,29 +58,29 @@ func TestRepeatedIDOfTwoTenantsIsContested(t *testing.T) {
 		t.Errorf("the id of two tenants: %+v, %v", got, known)
 	}
 	if a.Put(StoredResponse{ID: "r2", Tenant: "acme"}); a.Count() != 2 || len(a.byTenant) != 1 {
-		t.Errorf("%d known of %d tenants", a.Count(), len(a.byTenant))
+		t.Errorf("%d responses of %d tenants, want 2 of 1", a.Count(), len(a.byTenant))
 	}
 }
 
-func TestStoredAnswersStayWithTheirOwner(t *testing.T) {
+func TestStoredResponsesAreReplacedEvictedAndForgotten(t *testing.T) {
 	a := newStoredResponses(2)
 	a.Put(StoredResponse{ID: "r1", Tenant: "acme", Worker: "w0"})
 	a.Put(StoredResponse{ID: "r1", Tenant: "acme", Worker: "w1"})
 	if got, _ := a.Get("r1"); got.Worker != "w1" || a.Count() != 1 {
-		t.Errorf("an id that its tenant got again leads to the older answer, %d known", a.Count())
+		t.Errorf("a repeated id of its tenant has the worker %s, and Count is %d", got.Worker, a.Count())
 	}
 	a.Put(StoredResponse{ID: "", Tenant: "acme", Worker: "w0"})
 	a.Put(StoredResponse{ID: "r2", Tenant: "acme", Worker: "w0"})
 	a.Put(StoredResponse{ID: "r3", Tenant: "acme", Worker: "w0"})
 	if _, ok := a.Get("r1"); ok {
-		t.Error("the oldest answer outlived the bound")
+		t.Error("the oldest response is kept beyond the limit")
 	}
 	a.Forget("r2")
 	if _, ok := a.Get("r2"); ok || a.Count() != 1 {
-		t.Errorf("forgotten: %v, %d known", ok, a.Count())
+		t.Errorf("a forgotten response is found: %v, Count is %d", ok, a.Count())
 	}
 	a.Forget("r3")
 	if len(a.byTenant) != 0 || a.Count() != 0 {
-		t.Errorf("%d tenants are left without an answer", len(a.byTenant))
+		t.Errorf("%d tenants are left without a response", len(a.byTenant))
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"tierway/tenants"
 )
 
-// TestAKeyOwnsNoStoredAnswerBeyondItsRights: of its own tenant either.
-func TestAKeyOwnsNoStoredAnswerBeyondItsRights(t *testing.T) {
+// TestKeyCannotAccessStoredResponsesBeyondItsPermissions also covers responses of the key's own tenant.
+func TestKeyCannotAccessStoredResponsesBeyondItsPermissions(t *testing.T) {
 	at := StoredResponse{ID: "resp_1", Tenant: "acme", Pool: "small", Worker: "w0", Model: "small"}
 	for c, want := range map[*tenants.Caller]bool{
 		tenants.NewCaller(tenants.Tenant{Name: "acme"}, tenants.Key{Rights: tenants.Rights{Tiers: []string{}}}):     false,
@@ -17,7 +17,7 @@ func TestAKeyOwnsNoStoredAnswerBeyondItsRights(t *testing.T) {
 		tenants.NewCaller(tenants.Tenant{Name: "acme"}, tenants.Key{}):                                              true,
 	} {
 		if got := owns(new(control.Snapshot), c, at); got != want {
-			t.Errorf("a key of %+v owns it: %v", c, got)
+			t.Errorf("a key of %+v may access the response: %v, want %v", c, got, want)
 		}
 	}
 }

@@ -17,29 +17,28 @@ import (
 const uploadHead = 512
 
 var (
-	errUploadOver    = errors.New("the upload is over")
+	errUploadEnded   = errors.New("the upload is over")
 	errUploadTooLong = errors.New("the upload exceeds max_upload_bytes")
 )
 
-// Upload is a request body that streams to one worker. One piece of it is in memory at
-// a time, and it is sent at most once. The worker's Sender may read it on any
-// goroutine; Stop and End end it.
+// Upload is a request body that streams to one worker. One piece of it is in memory at a time, and it is
+// sent at most once. Read may run on another goroutine than Stop and End, which end the upload.
 type Upload struct {
-	Length int64 // -1: not known
+	Length int64 // in bytes; -1: unknown
 	in     *Inbound
-	most   int64     // of its bytes
-	from   io.Reader // what was read before, then the client's body
-	closes bool      // the answer says that the connection closes
+	most   int64     // maximum length in bytes
+	source io.Reader // the head, then the rest of the client's body
+	closes bool      // the upload has set `Connection: close` in the answer
 
-	reading sync.Mutex // held by a read; guards the next three
+	reading sync.Mutex // locked during a read; guards the next three
 	n       int64
 	waited  time.Duration // time waited for the client
-	err     error         // why the client's side failed
+	err     error         // failure of the client's side
 
 	mu    sync.Mutex // guards the rest
-	begun bool       // a worker may have part of it
-	whole bool       // the client has sent all of it
-	over  bool       // nothing further is read
+	begun bool       // a worker may have received a part
+	whole bool       // the client has sent the whole body
+	ended bool       // no further reads
 }
 
 // openUpload returns the request's body as an upload of at most `most` bytes. It returns nil if the pool
@@ -51,7 +50,7 @@ func openUpload(in *Inbound, most int64) (*Upload, error) {
 		len(in.HTTP.Header["Content-Encoding"]) > 0 {
 		return nil, nil
 	}
-	u := &Upload{in: in, most: most, Length: length, from: in.HTTP.Body}
+	u := &Upload{in: in, most: most, Length: length, source: in.HTTP.Body}
 	if length > most {
 		in.closeConnection()
 		return nil, u.failure(errUploadTooLong)
@@ -60,12 +59,12 @@ func openUpload(in *Inbound, most int64) (*Upload, error) {
 	if err != nil {
 		return nil, u.failure(err)
 	}
-	u.from = io.MultiReader(bytes.NewReader(head), in.HTTP.Body)
+	u.source = io.MultiReader(bytes.NewReader(head), in.HTTP.Body)
 	if in.mayBeObject(head) {
 		in.HTTP.Body = struct {
 			io.Reader
 			io.Closer
-		}{u.from, in.HTTP.Body}
+		}{u.source, in.HTTP.Body}
 		return nil, nil
 	}
 	in.ReadAt = time.Now()
@@ -93,8 +92,8 @@ func (u *Upload) head() ([]byte, error) {
 	return head, nil
 }
 
-// mayBeObject reports whether a body that begins so may be a JSON object in an encoding
-// that engines read.
+// mayBeObject reports whether a body with this beginning may be a JSON object, in any encoding that
+// engines read.
 func (in *Inbound) mayBeObject(head []byte) bool {
 	return len(trimBlank(head)) == 0 || isObject(head) || in.otherwiseEncoded(head)
 }
@@ -115,51 +114,51 @@ func (u *Upload) read(p []byte) (int, error) {
 	began := time.Now()
 	allowed := bodyGrace + time.Duration(u.n)*time.Second/bodyRate - u.waited
 	limit := began.Add(min(allowed, u.in.Snap.File.Timeouts.ClientStall))
-	if err := u.arm(limit); err != nil {
+	if err := u.setDeadline(limit); err != nil {
 		return 0, err
 	}
-	n, err := u.from.Read(p)
+	n, err := u.source.Read(p)
 	err = stalled(err, limit)
 	u.n += int64(n)
 	u.waited += time.Since(began)
 	if u.n > u.most {
 		n, err = 0, errUploadTooLong
 	}
-	if over := u.disarm(errors.Is(err, io.EOF) || u.n == u.Length); err != nil && !errors.Is(err, io.EOF) && !over {
+	if over := u.clearDeadline(errors.Is(err, io.EOF) || u.n == u.Length); err != nil && !errors.Is(err, io.EOF) && !over {
 		u.err = err
 	}
 	return n, err
 }
 
-// arm sets the deadline of the client's next bytes.
-func (u *Upload) arm(limit time.Time) error {
+// setDeadline sets the deadline of the client's next bytes.
+func (u *Upload) setDeadline(limit time.Time) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	switch {
-	case u.over:
-		return errUploadOver
+	case u.ended:
+		return errUploadEnded
 	case u.whole:
 		return nil
 	}
 	return u.in.conn.SetReadDeadline(limit)
 }
 
-// disarm removes the deadline: over HTTP/2 it would end the stream even between reads. It reports
+// clearDeadline removes the deadline: over HTTP/2 it would end the stream even between reads. It reports
 // whether the upload was ended meanwhile.
-func (u *Upload) disarm(whole bool) (over bool) {
+func (u *Upload) clearDeadline(whole bool) (over bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.whole = u.whole || whole; !u.over {
+	if u.whole = u.whole || whole; !u.ended {
 		u.in.conn.SetReadDeadline(time.Time{}) //nolint:errcheck // a dead connection shows at the next read
 	}
-	return u.over
+	return u.ended
 }
 
 // Stop ends the upload, and a read that waits for the client.
 func (u *Upload) Stop() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.over = true; !u.whole {
+	if u.ended = true; !u.whole {
 		u.in.conn.SetReadDeadline(time.Unix(1, 0)) //nolint:errcheck // a dead connection has no rest
 	}
 }
@@ -174,36 +173,36 @@ func (u *Upload) End() {
 	}
 }
 
-// IsWhole reports whether the client has sent all of it.
+// IsWhole reports whether the client has sent the whole body.
 func (u *Upload) IsWhole() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.whole
 }
 
-// Untouched reports whether no worker can have received any part of it.
+// Untouched reports whether no worker can have received any part of the body.
 func (u *Upload) Untouched() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return !u.begun
 }
 
-// Left reports whether the client ended its own body early.
-func (u *Upload) Left() bool {
+// ClientLeft reports whether the client ended its own body early.
+func (u *Upload) ClientLeft() bool {
 	u.reading.Lock()
 	defer u.reading.Unlock()
 	return brokenOff(u.err)
 }
 
-// brokenOff reports whether err means that the connection or stream of a body ended early. A body that is
-// too long, too slow or malformed is not broken off.
+// brokenOff reports whether err means that the connection or stream of a body ended early. It returns
+// false for a body that is too long, too slow or malformed.
 func brokenOff(err error) bool {
 	timeout, isNet := errors.AsType[net.Error](err)
 	return errors.Is(err, io.ErrUnexpectedEOF) || isNet && !timeout.Timeout()
 }
 
-// Failed returns why the client's side failed, and the answer to that; nil if it did not.
-func (u *Upload) Failed() (cause, answer error) {
+// ClientFailure returns the failure of the client's side and its answer, or nil if there is none.
+func (u *Upload) ClientFailure() (cause, answer error) {
 	u.reading.Lock()
 	defer u.reading.Unlock()
 	if u.err == nil {

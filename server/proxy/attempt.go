@@ -76,7 +76,7 @@ func (a *attempt) firstByteWithin() time.Duration {
 
 // movable reports whether another worker may answer a request that has reached the worker id.
 func movable(x *exchange, id string) bool {
-	return !x.parsed.Once() && len(x.dispatch.attempts) < x.in.Snap.File.Retry.Attempts &&
+	return !x.parsed.AtMostOnce() && len(x.dispatch.attempts) < x.in.Snap.File.Retry.Attempts &&
 		hasOtherWorker(x.resolution.Pool, id)
 }
 

@@ -11,7 +11,7 @@ import (
 // The worker is not at fault, and its work is charged.
 func (a *attempt) noAnswerMemory(bytes int) *failure {
 	a.x.s.metrics.BodiesRefused.Inc()
-	a.bookEstimate(a.x.resolution.Unreported(&a.x.parsed, bytes))
+	a.bookEstimate(a.x.resolution.EstimateOutput(&a.x.parsed, bytes))
 	cause := excluded("%w", intake.ErrBodyMemory)
 	return &failure{sent: true, fault: cause, err: &openai.Error{
 		Code:       openai.CodeOverloaded,

@@ -15,7 +15,7 @@ func (x *exchange) complete() (err error) {
 		return err
 	}
 	if x.resolution, err = it.Resolve(&x.in, &x.caller, &x.parsed,
-		intake.View{Chats: it.Chats(), Evidence: keepsRecords(x)}); err != nil {
+		intake.ResolveOptions{Chats: it.Chats(), Evidence: keepsRecords(x)}); err != nil {
 		return err
 	}
 	if err = x.charge(x.s.control.Stores.Limits); err != nil {
@@ -25,9 +25,9 @@ func (x *exchange) complete() (err error) {
 	return x.forward()
 }
 
-// completeBeside serves an endpoint that belongs to POST /v1/responses and that few engines have. If
+// completeOptional serves an endpoint that belongs to POST /v1/responses and that few engines have. If
 // no pool serves the dialect, the paths of a pool may cover it.
-func completeBeside(x *exchange) error {
+func completeOptional(x *exchange) error {
 	if x.routed() {
 		return x.complete()
 	}
@@ -39,7 +39,7 @@ func (x *exchange) routed() bool {
 	switch x.in.Kind {
 	case intake.Infer:
 		return x.in.Pattern != decisions.RouteOther
-	case intake.Beside:
+	case intake.Optional:
 		return x.in.Snap.Serving(x.in.Dialect, x.caller.Caller) != nil
 	}
 	return false

@@ -180,7 +180,7 @@ func (x *exchange) fail(err error) {
 // clientGone reports whether the client has left.
 func (x *exchange) clientGone() bool {
 	if x.parsed.Upload != nil && x.in.HTTP.ProtoMajor < 2 && !x.parsed.Upload.IsWhole() {
-		return x.parsed.Upload.Left() // net/http cancels after any failed read, even a timeout
+		return x.parsed.Upload.ClientLeft() // net/http cancels after any failed read, even a timeout
 	}
 	cause := context.Cause(x.in.HTTP.Context())
 	return cause != nil && !x.in.TooSlow && !errors.Is(cause, ErrDrainCut)

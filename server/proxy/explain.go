@@ -27,7 +27,7 @@ func (px *Proxy) Explain(r *http.Request, q control.Question) (*decisions.Explan
 	if q.Under != nil {
 		snap = q.Under
 	}
-	in, allowed := intake.Find(r)
+	in, allowed := intake.FindRoute(r)
 	n := &explainer{Question: q, x: px.newExchange(snap, discarded{http.Header{}}, in), allowed: allowed}
 	if err := px.control.Vocabularies.Load(snap.Vocabulary); err != nil {
 		n.addNote("%v", err)
@@ -107,7 +107,7 @@ func (n *explainer) runStages() (stage string, err error) {
 			return decisions.StageRequest, err
 		}
 		if x.resolution, err = it.Resolve(&x.in, &x.caller, &x.parsed,
-			intake.View{Chats: it.Chats().ReadOnly(), Evidence: true, Explained: &n.class}); err != nil {
+			intake.ResolveOptions{Chats: it.Chats().ReadOnly(), Evidence: true, Explained: &n.class}); err != nil {
 			return decisions.StageTier, err
 		}
 	} else if err := n.readPassed(); err != nil {

@@ -99,7 +99,8 @@ func statusFailure(status int, retryAfter time.Duration, asked bool) (f failure,
 		f.fault, f.retry =
 			excluded("the worker answered 508: the request has passed it before, or has passed too many gateways"), true
 		f.err = &openai.Error{Code: openai.CodeLoopDetected,
-			Message: "The URL of the worker leads to a gateway that the request has already passed. The operator must correct the URL."}
+			Message: "The URL of the worker leads to a gateway that the request has already passed. The operator must " +
+				"correct the URL."}
 	case status == http.StatusNotImplemented:
 		f.fault, f.retry = excluded("the worker answered 501: it does not support the request"), true
 		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "The worker does not support a feature of the request."}

@@ -139,7 +139,7 @@ func setDeadline(x *exchange) {
 // mayRetry reports whether another worker may be tried after the n-th attempt failed. If so, it spends
 // one retry of the budget.
 func mayRetry(x *exchange, f *failure, n int) bool {
-	if !f.retry || x.in.HTTP.Context().Err() != nil || x.answer.committed() || x.parsed.Once() && f.sent {
+	if !f.retry || x.in.HTTP.Context().Err() != nil || x.answer.committed() || x.parsed.AtMostOnce() && f.sent {
 		return false
 	}
 	if n >= x.in.Snap.File.Retry.Attempts {

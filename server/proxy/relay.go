@@ -96,7 +96,7 @@ func passRefusal(a *attempt, resp *http1.Response, body []byte) {
 	}
 	e := &openai.Error{Code: codeWorkerRefused, Status: resp.Status, Message: "The worker refused the request."}
 	// the engine read the action as the id of a response
-	if resp.Status == http.StatusMethodNotAllowed && x.in.Kind == intake.Beside {
+	if resp.Status == http.StatusMethodNotAllowed && x.in.Kind == intake.Optional {
 		e, body = notServed(x), nil
 	}
 	seen, ok := openai.ErrorOf(body)
@@ -189,7 +189,7 @@ func relayWhole(a *attempt, resp *http1.Response) *failure {
 		at = time.Time{}
 	}
 	a.answered(at, nil)
-	if seen := a.x.resolution.Unreported(&a.x.parsed, buf.Len()); answer.HasUsage {
+	if seen := a.x.resolution.EstimateOutput(&a.x.parsed, buf.Len()); answer.HasUsage {
 		a.bookReported(answer.Usage, seen)
 	} else {
 		a.bookEstimate(seen)
@@ -219,7 +219,7 @@ func readWhole(a *attempt, resp *http1.Response, buf *bytes.Buffer, memory *inta
 	for {
 		if buf.Available() < bytes.MinRead {
 			more := max(bytes.MinRead, buf.Len()) // doubles
-			before := memory.Held
+			before := memory.Reserved
 			if size := int64(buf.Len() + more); size > unreservedMax && memory.Reserve(size) != nil {
 				return a.noAnswerMemory(buf.Len())
 			}
@@ -249,7 +249,7 @@ func readWhole(a *attempt, resp *http1.Response, buf *bytes.Buffer, memory *inta
 // received length. Another worker's answer would be as large. Therefore the worker is not at fault, no
 // other worker is tried, and the usage is charged.
 func tooLarge(a *attempt, what string, bytes int) *failure {
-	a.bookEstimate(a.x.resolution.Unreported(&a.x.parsed, bytes))
+	a.bookEstimate(a.x.resolution.EstimateOutput(&a.x.parsed, bytes))
 	most := a.x.in.Snap.File.MaxResponseBytes
 	cause := excluded("%s of more than %v, which is max_response_bytes", what, most)
 	return &failure{sent: true, fault: cause, err: &openai.Error{Code: openai.CodeResponseTooLarge, Cause: cause,

@@ -169,7 +169,7 @@ const preambleMax = 64 << 10
 // another worker can take over a failing stream. A request that must not reach an engine twice is not
 // held, and its client receives the id of the response at once.
 func (s *stream) holdsPreamble() bool {
-	return s.usesEngine && !s.opened && len(s.out) < preambleMax && !s.x.parsed.Once()
+	return s.usesEngine && !s.opened && len(s.out) < preambleMax && !s.x.parsed.AtMostOnce()
 }
 
 // open sends the status. Afterwards no other worker can answer.

@@ -200,7 +200,7 @@ func TestASlowUploadDoesNotRefillABucket(t *testing.T) {
 	}
 	// What a request that began two minutes ago asks of the limits now.
 	c, _ := gin.CreateTestContext(httptest.NewRecorder())
-	x := r.newExchange(r.control.Snapshot(), c.Writer, intake.Outside(httptest.NewRequest("POST", "/", nil)))
+	x := r.newExchange(r.control.Snapshot(), c.Writer, intake.Unrouted(httptest.NewRequest("POST", "/", nil)))
 	x.in.Start = time.Now().Add(-2 * time.Minute)
 	x.caller.Caller, _ = x.in.Snap.Identity.Directory.Authenticate("key", x.in.Start)
 	var err error

@@ -42,8 +42,8 @@ func (px *Proxy) serve(rt intake.Route, p intake.Prefix) gin.HandlerFunc {
 			x.run(func() error { return listModels(x) })
 		case intake.Stored:
 			x.run(func() error { return serveStored(x) })
-		case intake.Beside:
-			x.run(func() error { return completeBeside(x) })
+		case intake.Optional:
+			x.run(func() error { return completeOptional(x) })
 		default:
 			x.run(x.complete)
 		}
@@ -52,6 +52,6 @@ func (px *Proxy) serve(rt intake.Route, p intake.Prefix) gin.HandlerFunc {
 
 // pass serves a request that matches no route, through a pool whose paths cover it or with an error.
 func (px *Proxy) pass(w gin.ResponseWriter, r *http.Request, status int) {
-	x := px.begin(w, intake.Outside(r))
+	x := px.begin(w, intake.Unrouted(r))
 	x.run(func() error { return passThrough(x, status) })
 }

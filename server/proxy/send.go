@@ -63,7 +63,7 @@ func sendRequest(ctx context.Context, a *attempt, addUsage bool, priority sentPr
 		Method: x.in.HTTP.Method,
 		Path:   x.in.WorkerPath,
 		Header: workerHeader(x.in.HTTP.Header, x.in.RequestID),
-		Fresh:  x.parsed.Once(),
+		Fresh:  x.parsed.AtMostOnce(),
 	}
 	telemetry.Inject(req.Header, a.span)
 	if q := x.in.HTTP.URL.RawQuery; q != "" {

@@ -15,7 +15,7 @@ import (
 func (a *attempt) rememberResponse(id string) {
 	x := a.x
 	if x.parsed.Stores() {
-		x.s.intake.Remember(intake.StoredResponse{
+		x.s.intake.RememberResponse(intake.StoredResponse{
 			ID:     id,
 			Tenant: x.caller.Tenant,
 			Pool:   x.resolution.Pool.Name,
@@ -30,7 +30,7 @@ func serveStored(x *exchange) error {
 	if err := x.in.CheckHeaders(); err != nil {
 		return err
 	}
-	p, m, foreign := x.s.intake.Locate(&x.in, &x.caller, x.in.PathID)
+	p, m, foreign := x.s.intake.LocateResponse(&x.in, &x.caller, x.in.PathID)
 	switch {
 	case m != nil:
 		x.in.WorkerPath = "/v1" + strings.Replace(x.in.Pattern, ":id", url.PathEscape(x.in.PathID), 1)
@@ -48,7 +48,7 @@ func passStored(x *exchange) (done bool, err error) {
 	if !ok || id == "" {
 		return false, nil
 	}
-	p, m, foreign := x.s.intake.Locate(&x.in, &x.caller, id)
+	p, m, foreign := x.s.intake.LocateResponse(&x.in, &x.caller, id)
 	// A POST to /responses/compact is an action: no API has a POST to a response itself.
 	action := x.in.HTTP.Method == http.MethodPost && below == ""
 	switch {
@@ -81,7 +81,7 @@ func forwardToHolder(x *exchange, id string, p *control.Pool, m *control.Member)
 	err = forwardTo(x, m)
 	_, below, _ := openai.ResponsePath(x.in.HTTP.URL.Path)
 	if err == nil && x.in.HTTP.Method == http.MethodDelete && below == "" && x.answer.status == http.StatusOK {
-		x.s.intake.Forget(id)
+		x.s.intake.ForgetResponse(id)
 	}
 	return err
 }
@@ -90,7 +90,7 @@ func forwardToHolder(x *exchange, id string, p *control.Pool, m *control.Member)
 // a not-found error for a response or conversation that may belong to another tenant.
 func pinToStored(x *exchange) error {
 	if id := x.parsed.Req.PreviousResponseID; id != "" {
-		p, m, foreign := x.s.intake.Locate(&x.in, &x.caller, id)
+		p, m, foreign := x.s.intake.LocateResponse(&x.in, &x.caller, id)
 		switch {
 		case foreign, m == nil && !x.in.Snap.Private(x.resolution.Pool):
 			return previousNotFound(id)

@@ -53,7 +53,7 @@ func (a *attempt) uploadFailure() *failure {
 	if a.x.parsed.Upload == nil {
 		return nil
 	}
-	cause, answer := a.x.parsed.Upload.Failed()
+	cause, answer := a.x.parsed.Upload.ClientFailure()
 	if cause == nil {
 		return nil
 	}
