@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-func TestAClientThatReadsSteadilyIsNotCut(t *testing.T) {
+func TestSteadyClientIsNotCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, inner := newAnswer(time.Second)
 		w := &slowWire{wire: inner}
 		a := answerOver(w, time.Second)
 		a.sendHead(http.StatusOK, func(http.Header) {})
-		if err := a.write(make([]byte, 40*pieceBytes), true); err != nil { // four seconds of a stall time of one
+		if err := a.write(make([]byte, 40*pieceBytes), true); err != nil { // takes 4 s; the stall time is 1 s
 			t.Error(err)
 		}
 	})
 }
 
-// slowWire takes a piece in a tenth of a second, and nothing after its deadline.
+// slowWire accepts a piece in 100 ms, and fails after its deadline.
 type slowWire struct {
 	*wire
 	until time.Time

@@ -12,7 +12,7 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// wire is a client's side that takes deadlines as a socket does.
+// wire is the client's side of an answer. It counts write deadlines.
 type wire struct {
 	*httptest.ResponseRecorder
 	deadlines int
@@ -36,14 +36,14 @@ func answerOver(w http.ResponseWriter, stall time.Duration) *answer {
 	return a
 }
 
-// beats counts the heartbeats that were sent.
-func beats(a *answer, w *wire) int {
+// sentBeats returns the number of sent heartbeats.
+func sentBeats(a *answer, w *wire) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return strings.Count(w.Body.String(), string(heartbeat))
 }
 
-func TestTheFirstHeartbeatOpensAnAnswerAndLaterOnesFillPauses(t *testing.T) {
+func TestFirstHeartbeatOpensTheAnswerAndLaterOnesFillPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, w := newAnswer(time.Minute)
 		opened := 0
@@ -51,7 +51,7 @@ func TestTheFirstHeartbeatOpensAnAnswerAndLaterOnesFillPauses(t *testing.T) {
 		time.Sleep(14 * time.Second)
 		synctest.Wait()
 		if !a.held() {
-			t.Fatal("opened before its time")
+			t.Fatal("the answer opened before the first heartbeat")
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
@@ -70,28 +70,28 @@ func TestTheFirstHeartbeatOpensAnAnswerAndLaterOnesFillPauses(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if n := beats(a, w); n != 1 {
-			t.Errorf("%d heartbeats, want the first alone", n)
+		if n := sentBeats(a, w); n != 1 {
+			t.Errorf("%d heartbeats, want only the first", n)
 		}
 		time.Sleep(31 * time.Second)
 		synctest.Wait()
-		if n := beats(a, w); n != 3 {
+		if n := sentBeats(a, w); n != 3 {
 			t.Errorf("%d heartbeats after a pause of 31 s, want 3", n)
 		}
 		a.stopBeats()
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if n := beats(a, w); n != 3 {
+		if n := sentBeats(a, w); n != 3 {
 			t.Errorf("%d heartbeats after the end, want 3", n)
 		}
 	})
 }
 
-func TestAHeartbeatWaitsForNoWriter(t *testing.T) {
+func TestHeartbeatDoesNotBlockOnAPendingWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, w := newAnswer(time.Minute)
 		a.startBeats(time.Second, func() {})
-		a.mu.Lock() // as a write that hangs does
+		a.mu.Lock() // a hanging write
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		a.mu.Unlock()
@@ -99,12 +99,12 @@ func TestAHeartbeatWaitsForNoWriter(t *testing.T) {
 		synctest.Wait()
 		a.stopBeats()
 		if w.Body.Len() == 0 {
-			t.Error("the heartbeat did not come back after the write")
+			t.Error("no heartbeat after the write ended")
 		}
 	})
 }
 
-func TestAFailedWriteIsKept(t *testing.T) {
+func TestEveryWriteAfterAFailedOneReturnsItsError(t *testing.T) {
 	a, w := newAnswer(time.Minute)
 	a.sendHead(http.StatusOK, func(http.Header) {})
 	if err := a.write([]byte("x"), true); err != nil {
@@ -116,14 +116,14 @@ func TestAFailedWriteIsKept(t *testing.T) {
 	}
 	w.broken = nil
 	if err := a.write([]byte("z"), true); err == nil {
-		t.Error("a broken answer took another write")
+		t.Error("a write after a failed one succeeded")
 	}
 	if got := w.Body.String(); got != "xy" {
 		t.Errorf("sent %q", got)
 	}
 }
 
-func TestTheWriteDeadlineRollsButNotWithEveryWrite(t *testing.T) {
+func TestWriteDeadlineIsRenewedButNotAtEveryWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, w := newAnswer(40 * time.Second)
 		a.sendHead(http.StatusOK, func(http.Header) {})

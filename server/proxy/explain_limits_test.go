@@ -8,9 +8,9 @@ import (
 	"tierway/tenants"
 )
 
-// TestLimitsAreExplainedAsTheyAreConfigured: a rate by its limit and its burst,
-// money in the unit of the configuration, and nothing with an exponent.
-func TestLimitsAreExplainedAsTheyAreConfigured(t *testing.T) {
+// TestLimitsAreExplainedInTheUnitsOfTheConfiguration: a rate has its limit and its burst, money has the
+// unit of the configuration, and no number has an exponent.
+func TestLimitsAreExplainedInTheUnitsOfTheConfiguration(t *testing.T) {
 	e := &explainer{limits: []tenants.Use{
 		{Scope: "tenant", Limit: tenants.LimitRPM, Used: 1.0 / 3, Capacity: 100, Rate: 600, Cost: 1},
 		{Scope: "tenant", Limit: tenants.LimitTPM, Capacity: 2e6, Rate: 2e6, Cost: 12},

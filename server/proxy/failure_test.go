@@ -10,11 +10,10 @@ import (
 	"tierway/routing"
 )
 
-// TestWhatAStatusMeans is the classification of a worker's answers, whole.
-func TestWhatAStatusMeans(t *testing.T) {
+func TestWorkerStatusesAreClassified(t *testing.T) {
 	type want struct {
 		passes, excluded, retry bool
-		cool                    time.Duration
+		backoff                 time.Duration
 		code                    openai.Code
 		status                  int
 	}
@@ -30,21 +29,21 @@ func TestWhatAStatusMeans(t *testing.T) {
 		{status: 409, want: want{passes: true, excluded: true}},
 		{status: 413, want: want{passes: true, excluded: true}},
 		{status: 422, want: want{passes: true, excluded: true}},
-		{status: 401, want: want{excluded: true, retry: true, cool: backoffMin, code: openai.CodeWorkerAuthFailed,
+		{status: 401, want: want{excluded: true, retry: true, backoff: backoffMin, code: openai.CodeWorkerAuthFailed,
 			status: 502}},
-		{status: 403, want: want{excluded: true, retry: true, cool: backoffMin, code: openai.CodeWorkerAuthFailed,
+		{status: 403, want: want{excluded: true, retry: true, backoff: backoffMin, code: openai.CodeWorkerAuthFailed,
 			status: 502}},
 		{status: 408, want: want{excluded: true, retry: true, code: openai.CodeWorkerTimeout, status: 504}},
 		{status: 429, asked: true,
-			want: want{excluded: true, retry: true, cool: backoffMin, code: openai.CodeRateLimitExceeded, status: 429}},
-		{status: 503, asked: true, want: want{excluded: true, retry: true, cool: backoffMin, code: openai.CodeOverloaded,
+			want: want{excluded: true, retry: true, backoff: backoffMin, code: openai.CodeRateLimitExceeded, status: 429}},
+		{status: 503, asked: true, want: want{excluded: true, retry: true, backoff: backoffMin, code: openai.CodeOverloaded,
 			status: 503}},
-		{status: 429, want: want{excluded: true, retry: true, cool: backoffMin, code: openai.CodeRateLimitExceeded,
+		{status: 429, want: want{excluded: true, retry: true, backoff: backoffMin, code: openai.CodeRateLimitExceeded,
 			status: 429}},
-		{status: 429, after: 5 * time.Second, asked: true, want: want{excluded: true, retry: true, cool: 5 * time.Second,
+		{status: 429, after: 5 * time.Second, asked: true, want: want{excluded: true, retry: true, backoff: 5 * time.Second,
 			code: openai.CodeRateLimitExceeded, status: 429}},
 		{status: 503, after: time.Hour, asked: true,
-			want: want{excluded: true, retry: true, cool: backoffMax, code: openai.CodeOverloaded, status: 503}},
+			want: want{excluded: true, retry: true, backoff: backoffMax, code: openai.CodeOverloaded, status: 503}},
 		{status: 503, want: want{retry: true, code: openai.CodeWorkerError, status: 502}},
 		{status: 501, want: want{excluded: true, retry: true, code: openai.CodeWorkerError, status: 502}},
 		{status: 500, want: want{retry: true, code: openai.CodeWorkerError, status: 502}},
@@ -55,7 +54,7 @@ func TestWhatAStatusMeans(t *testing.T) {
 		{status: 100, want: want{retry: true, code: openai.CodeWorkerProtocol, status: 502}},
 	} {
 		f, passes := statusFailure(c.status, c.after, c.asked)
-		got := want{passes: passes, excluded: errors.Is(f.fault, routing.ErrExcluded), retry: f.retry, cool: f.backoff}
+		got := want{passes: passes, excluded: errors.Is(f.fault, routing.ErrExcluded), retry: f.retry, backoff: f.backoff}
 		if f.err != nil {
 			got.code, got.status = f.err.Code, f.err.HTTPStatus()
 		}
@@ -63,15 +62,15 @@ func TestWhatAStatusMeans(t *testing.T) {
 			t.Errorf("%d (Retry-After %v): %+v, want %+v", c.status, c.after, got, c.want)
 		}
 		if c.asked && f.err.RetryAfter != max(c.after, time.Second) {
-			t.Errorf("%d: the client is told to wait %v, the worker asked for %v", c.status, f.err.RetryAfter, c.after)
+			t.Errorf("%d: the client's Retry-After is %v, the worker's %v", c.status, f.err.RetryAfter, c.after)
 		}
 		if f.fault == nil || !f.sent {
-			t.Errorf("%d: a failure without fault, or as if nothing was sent", c.status)
+			t.Errorf("%d: the fault is %v, sent is %v", c.status, f.fault, f.sent)
 		}
 	}
 }
 
-func TestRetryAfterIsReadInBothForms(t *testing.T) {
+func TestRetryAfterIsParsedAsSecondsAndAsDate(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, c := range []struct {
 		value string

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestNoOtherSpellingOfAWithheldHeaderReachesAWorker: CGI and WSGI read an underscore
-// in a header's name as a hyphen.
-func TestNoOtherSpellingOfAWithheldHeaderReachesAWorker(t *testing.T) {
+// TestNoSpellingOfAWithheldHeaderReachesAWorker: CGI and WSGI read an underscore in a header's name as a
+// hyphen.
+func TestNoSpellingOfAWithheldHeaderReachesAWorker(t *testing.T) {
 	from := http.Header{"X-Custom": {"kept"}, "X_custom": {"kept"}, "_": {"kept"}, "X-_-Y": {"kept"}}
 	for name := range withheld {
 		from[name] = []string{"a client's"}
@@ -28,17 +28,17 @@ func TestNoOtherSpellingOfAWithheldHeaderReachesAWorker(t *testing.T) {
 	to := workerHeader(from, "not a UUID")
 	for name := range to {
 		if withheld[name] || strings.Contains(name, "_") && name != "X_custom" && name != "_" && name != "X-_-Y" {
-			t.Errorf("a worker gets %s", name)
+			t.Errorf("the worker receives %s", name)
 		}
 	}
 	for _, name := range []string{"X-Custom", "X_custom", "_", "X-_-Y"} {
 		if !slices.Equal(to[name], []string{"kept"}) {
-			t.Errorf("%s is gone: %v", name, slices.Sorted(maps.Keys(to)))
+			t.Errorf("%s is missing: %v", name, slices.Sorted(maps.Keys(to)))
 		}
 	}
 }
 
-func TestWhatBelongsToAHopEndsThere(t *testing.T) {
+func TestCredentialsAndHopByHopHeadersDoNotReachAWorker(t *testing.T) {
 	from := http.Header{"Authorization": {"x"}, "X-Api-Key": {"x"}, "Cookie": {"x"},
 		"Connection": {"close, X-Named", "x-second"}, "X-Named": {"x"},
 		"X-Second": {"x"}, "X-Tenant-Id": {"x"}, "Openai-Organization": {"x"}, "Accept-Encoding": {"gzip"},
@@ -52,11 +52,11 @@ func TestWhatBelongsToAHopEndsThere(t *testing.T) {
 		t.Errorf("sent:\n%s\nwant:\n%s", got, want)
 	}
 	if got := workerHeader(from, "my-own-1").Get("X-Request-Id"); got != "" {
-		t.Errorf("an engine that takes UUIDs alone was sent %q", got)
+		t.Errorf("the worker receives the request id %q, which is not a UUID", got)
 	}
 }
 
-// headerLines is a header in the order of its names.
+// headerLines returns the lines of a header, sorted by name, without Via.
 func headerLines(h http.Header) string {
 	var lines []string
 	for k, v := range h {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestTheOldestRequestInFlightIsKnown: in whatever order requests end.
-func TestTheOldestRequestInFlightIsKnown(t *testing.T) {
+// TestAgeOfTheOldestRequestInFlight ends requests from both ends and from the middle.
+func TestAgeOfTheOldestRequestInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f inflightRequests
 		begun := time.Now()

@@ -15,8 +15,8 @@ import (
 	"tierway/telemetry"
 )
 
-// What comes after the last content is no token: the usage, the end, the trailer.
-func TestThePaceIsThatOfTheContent(t *testing.T) {
+// TestTimePerOutputTokenCountsContentOnly: usage, end and trailer of a stream have no tokens.
+func TestTimePerOutputTokenCountsContentOnly(t *testing.T) {
 	first := time.Unix(100, 0)
 	for _, c := range []struct {
 		output int64
@@ -38,19 +38,19 @@ func TestThePaceIsThatOfTheContent(t *testing.T) {
 	}
 }
 
-// A client that left, a drain and a time that is over are nobody's failure to
-// connect, however far the attempt had come.
-func TestAnAttemptFailedByWhatCutIt(t *testing.T) {
+// TestErrorTypeOfAnAttemptIsTheCauseOfItsEnd: a departed client, a drain and a timeout are no connection
+// failures, even if the request was not sent yet.
+func TestErrorTypeOfAnAttemptIsTheCauseOfItsEnd(t *testing.T) {
 	worker := &openai.Error{Code: openai.CodeWorkerError}
-	for _, left := range []bool{false, true} {
+	for _, sent := range []bool{false, true} {
 		for fault, want := range map[error]string{
 			errClientGone: decisions.ErrorClientGone, ErrDrainCut: decisions.ErrorShutdown,
 			errTotalTimeout:     decisions.ErrorTimeout,
 			errFirstByteTimeout: decisions.ErrorTimeout, errIdleTimeout: decisions.ErrorTimeout,
 		} {
-			f := &failure{sent: left, fault: excluded("%w", fault), err: worker}
+			f := &failure{sent: sent, fault: excluded("%w", fault), err: worker}
 			if got := errorType(&attempt{outcome: outcome{failure: f}}); got != want {
-				t.Errorf("%v, sent %v: %q, want %q", fault, left, got, want)
+				t.Errorf("%v, sent %v: %q, want %q", fault, sent, got, want)
 			}
 		}
 	}
@@ -68,8 +68,7 @@ func TestAnAttemptFailedByWhatCutIt(t *testing.T) {
 	}
 }
 
-// A request whose trace is not exported pays for no record that nobody reads.
-func TestARecordIsMadeForThoseWhoReadIt(t *testing.T) {
+func TestFullRecordIsKeptOnlyIfItIsStoredOrExported(t *testing.T) {
 	for _, c := range []struct{ kept, sampled, want bool }{
 		{want: false}, {kept: true, want: true}, {sampled: true, want: true},
 	} {

@@ -8,8 +8,8 @@ import (
 	"tierway/telemetry"
 )
 
-// TestAPassedPathHasNoRouteInItsSpans: there are as many paths as clients write.
-func TestAPassedPathHasNoRouteInItsSpans(t *testing.T) {
+// TestSpansOfAPassedPathHaveNoRoute: clients choose these paths, so their number is unlimited.
+func TestSpansOfAPassedPathHaveNoRoute(t *testing.T) {
 	r := newProxyRig(t, "auth: { required: false }\npools: [ { name: raw, paths: [\"/raw/*\"], workers: [ %s ] } ]\n",
 		fakeAnswers())
 	r.post(r.url+"/raw/x", "{}")
@@ -25,7 +25,7 @@ func TestAPassedPathHasNoRouteInItsSpans(t *testing.T) {
 	}
 }
 
-// routeOf is the route that a span names.
+// routeOf returns the http.route of a span.
 func routeOf(s telemetry.Span) string {
 	for _, a := range s.Attributes {
 		if a.Key == "http.route" {

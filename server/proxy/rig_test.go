@@ -25,16 +25,16 @@ import (
 	"tierway/telemetry"
 )
 
-// proxyRig is a data plane in front of engines of the test's own process.
+// proxyRig is a data plane with engines in the process of the test.
 type proxyRig struct {
 	*Proxy
 	t    *testing.T
-	text string // its access log, which access guards
+	text string // access log; mu guards it
 	mu   sync.Mutex
 	url  string
 }
 
-// Write keeps the access log.
+// Write appends to the access log.
 func (r *proxyRig) Write(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -49,8 +49,8 @@ func (r *proxyRig) logged() string {
 	return r.text
 }
 
-// newProxyRig serves a configuration whose %s is replaced by the workers' list, one worker
-// for each handler.
+// newProxyRig serves the configuration yaml. Its %s is replaced by a list of workers, one for each
+// handler.
 func newProxyRig(t *testing.T, yaml string, handlers ...http.Handler) *proxyRig {
 	t.Helper()
 	var list []string
@@ -86,13 +86,13 @@ func newProxyRig(t *testing.T, yaml string, handlers ...http.Handler) *proxyRig 
 		if n := r.Inflight(); n != 0 {
 			t.Errorf("%d requests are still in flight", n)
 		}
-		r.unloaded()
+		r.checkUnloaded()
 	})
 	return r
 }
 
-// unloaded fails unless no worker has a load.
-func (r *proxyRig) unloaded() {
+// checkUnloaded fails if a worker has a load.
+func (r *proxyRig) checkUnloaded() {
 	r.t.Helper()
 	for _, g := range r.control.Pools.Gauges() {
 		if g.Inflight != 0 || g.PendingTokens != 0 || g.OutputTokens != 0 {
@@ -118,7 +118,7 @@ func (r *proxyRig) post(url, body string) (resp *http.Response, text string, err
 	return resp, string(all), err
 }
 
-// chat asks the tier small.
+// chat sends a chat completion to the tier small.
 func (r *proxyRig) chat() (resp *http.Response, text string) {
 	r.t.Helper()
 	resp, text, err := r.post(r.url+"/v1/chat/completions",
@@ -141,13 +141,13 @@ func (r *proxyRig) counter(name string) string {
 	return ""
 }
 
-// limitedTier is one tier whose tenant has limits.
+// limitedTier configures one tier, and a tenant with limits.
 const limitedTier = `
 auth: { keys: [ { name: acme, sha256: 2c70e12b7a0646f92279f427c7b38e7334d8e5389cff167a1dc30e73f826b683, limits: LIMITS } ] }
 tiers: [ { name: small, model: fake-7b, workers: [ %s ] } ]
 `
 
-// openTier is one tier for everybody, whose workers are asked in turns.
+// openTier configures one tier without keys. Requests go to its workers in turn.
 const openTier = `
 auth: { required: false }
 breaker: { consecutive_failures: 1000, min_requests: 1000 }
@@ -159,7 +159,7 @@ func fakeAnswers() http.Handler {
 	return engines.New(engines.Config{Name: "fake", Model: "fake-7b", Seed: 1, CacheTokens: 4096})
 }
 
-func TestAPanicIsAnErrorBeforeTheAnswerAndACutWithinIt(t *testing.T) {
+func TestPanicIsAnErrorBeforeTheAnswerAndACutWithinIt(t *testing.T) {
 	r := newProxyRig(t, openTier, fakeAnswers())
 	e := newEngine()
 	e.POST("/before", func(c *gin.Context) {
@@ -187,18 +187,18 @@ func TestAPanicIsAnErrorBeforeTheAnswerAndACutWithinIt(t *testing.T) {
 		t.Errorf("within: %d %q ended well (%v)", resp.StatusCode, text, err)
 	}
 	if strings.Contains(r.logged(), "prompt") {
-		t.Errorf("the log tells what the panic held: %s", r.logged())
+		t.Errorf("the log contains the value of the panic: %s", r.logged())
 	}
 }
 
-// A request whose body came slowly is as late as its end: what began before others
-// would stop or empty their buckets.
-func TestASlowUploadDoesNotRefillABucket(t *testing.T) {
+// TestSlowUploadDoesNotRefillABucket: a request is charged when its body is complete. If it were charged
+// at its start, the limits would see times out of order.
+func TestSlowUploadDoesNotRefillABucket(t *testing.T) {
 	r := newProxyRig(t, strings.Replace(limitedTier, "LIMITS", "{ rpm: 1, burst: 1, tpm: 100000 }", 1), fakeAnswers())
 	if resp, text := r.chat(); resp.StatusCode != 200 {
 		t.Fatalf("%d %s", resp.StatusCode, text)
 	}
-	// What a request that began two minutes ago asks of the limits now.
+	// The charge of a request that began two minutes ago.
 	c, _ := gin.CreateTestContext(httptest.NewRecorder())
 	x := r.newExchange(r.control.Snapshot(), c.Writer, intake.Unrouted(httptest.NewRequest("POST", "/", nil)))
 	x.in.Start = time.Now().Add(-2 * time.Minute)
@@ -208,20 +208,20 @@ func TestASlowUploadDoesNotRefillABucket(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := x.charge(r.control.Stores.Limits); err == nil {
-		t.Error("it is admitted")
+		t.Error("the slow request is admitted")
 	}
 	if resp, _ := r.chat(); resp.StatusCode != 429 {
-		t.Errorf("after it: %d", resp.StatusCode)
+		t.Errorf("the request after it has status %d, want 429", resp.StatusCode)
 	}
 }
 
-func TestAPanicWhileRelayingGivesEverythingBackAndIsToldOf(t *testing.T) {
+func TestPanicWhileRelayingReleasesTheLoadAndIsRecorded(t *testing.T) {
 	r := newProxyRig(t, openTier, fakeAnswers())
-	r.buffers.bodies = sync.Pool{New: func() any { return 1 }} // a fault of the program, once the worker has answered
+	r.buffers.bodies = sync.Pool{New: func() any { return 1 }} // panics after the worker has answered
 	if resp, text := r.chat(); resp.StatusCode != 500 || !strings.Contains(text, "internal_error") {
 		t.Errorf("%d %s", resp.StatusCode, text)
 	}
-	r.unloaded()
+	r.checkUnloaded()
 	d := r.records.log.Last(1)[0]
 	if len(d.Attempts) != 1 || d.Attempts[0].Worker != d.Worker || d.Attempts[0].ErrorType != decisions.ErrorCut ||
 		d.Attempts[0].Error == "" {
@@ -229,9 +229,8 @@ func TestAPanicWhileRelayingGivesEverythingBackAndIsToldOf(t *testing.T) {
 	}
 }
 
-// TestSpentRetryBudgetTellsClientsNotToRetry keeps the SDKs from multiplying
-// the attempts that the budget has just bounded.
-func TestSpentRetryBudgetTellsClientsNotToRetry(t *testing.T) {
+// TestSpentRetryBudgetForbidsClientRetries: otherwise the SDKs would retry beyond the budget.
+func TestSpentRetryBudgetForbidsClientRetries(t *testing.T) {
 	var attempts atomic.Int64
 	fails := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		attempts.Add(1)
@@ -259,11 +258,10 @@ func TestSpentRetryBudgetTellsClientsNotToRetry(t *testing.T) {
 	}
 }
 
-// TestAPanicWhileARequestIsRecordedGivesEverythingBack: the tenant's only slot is
-// free for the next request.
-func TestAPanicWhileARequestIsRecordedGivesEverythingBack(t *testing.T) {
+// TestPanicWhileRecordingReleasesEverything: the tenant's only concurrent request is released.
+func TestPanicWhileRecordingReleasesEverything(t *testing.T) {
 	r := newProxyRig(t, strings.Replace(limitedTier, "LIMITS", "{ concurrent: 1 }", 1), fakeAnswers())
-	r.records.access = &decisions.AccessLog{} // a fault of the program where the request's record goes
+	r.records.access = &decisions.AccessLog{} // panics when the record is written
 	for range 2 {
 		if resp, text := r.chat(); resp.StatusCode != 200 {
 			t.Errorf("%d %s", resp.StatusCode, text)

@@ -16,7 +16,7 @@ import (
 	"tierway/server/control"
 )
 
-func TestAQueryIsEscapedForTheRequestLineAndMeansTheSame(t *testing.T) {
+func TestEscapedQueryIsValidAndKeepsItsMeaning(t *testing.T) {
 	for raw, want := range map[string]string{
 		"":                      "",
 		"api-version=1&x=a%20b": "api-version=1&x=a%20b",
@@ -48,28 +48,28 @@ func TestAQueryIsEscapedForTheRequestLineAndMeansTheSame(t *testing.T) {
 	})
 }
 
-// TestWhatNeverLeftBlamesNoWorker: a request that cannot be written is the client's,
-// and a lack of descriptors the gateway's.
-func TestWhatNeverLeftBlamesNoWorker(t *testing.T) {
+// TestOnlyARefusedConnectionIsTheWorkersFault: the client causes a request that cannot be written, and
+// the gateway causes a lack of descriptors. A refused connection is the worker's fault.
+func TestOnlyARefusedConnectionIsTheWorkersFault(t *testing.T) {
 	full := &net.OpError{Op: "dial", Err: os.NewSyscallError("socket", syscall.EMFILE)}
 	type want struct {
-		excluded, retry, left, gone, suspect bool
-		status                               int
-		code                                 openai.Code
-		wait, counted                        bool
+		excluded, retry, sent, unreachable, recheck bool
+		status                                      int
+		code                                        openai.Code
+		retryAfter, counted                         bool
 	}
 	for name, c := range map[string]struct {
 		err  error
 		want want
 	}{
-		"cannot be written": {&http1.SendError{Phase: http1.PhasePrepare, Err: errors.New("x")},
+		"the request cannot be written": {&http1.SendError{Phase: http1.PhasePrepare, Err: errors.New("x")},
 			want{excluded: true, status: 400, code: openai.CodeInvalidValue}},
-		"no descriptor": {&http1.SendError{Phase: http1.PhaseConnect, Err: full},
-			want{excluded: true, status: 503, code: openai.CodeOverloaded, wait: true, counted: true}},
-		"none after a kept connection broke": {&http1.SendError{Phase: http1.PhaseAwait, Err: full},
-			want{excluded: true, left: true, status: 503, code: openai.CodeOverloaded, wait: true, counted: true}},
-		"refused": {&http1.SendError{Phase: http1.PhaseConnect, Err: syscall.ECONNREFUSED},
-			want{retry: true, gone: true, suspect: true, status: 502, code: openai.CodeWorkerError}},
+		"no free descriptor": {&http1.SendError{Phase: http1.PhaseConnect, Err: full},
+			want{excluded: true, status: 503, code: openai.CodeOverloaded, retryAfter: true, counted: true}},
+		"no free descriptor after a kept connection broke": {&http1.SendError{Phase: http1.PhaseAwait, Err: full},
+			want{excluded: true, sent: true, status: 503, code: openai.CodeOverloaded, retryAfter: true, counted: true}},
+		"the worker refuses the connection": {&http1.SendError{Phase: http1.PhaseConnect, Err: syscall.ECONNREFUSED},
+			want{retry: true, unreachable: true, recheck: true, status: 502, code: openai.CodeWorkerError}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newProxyRig(t, openTier, fakeAnswers())

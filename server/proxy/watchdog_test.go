@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// TestAWatchdogCountsSilenceOnly is what ends an attempt and when, in seconds from its
-// start.
-func TestAWatchdogCountsSilenceOnly(t *testing.T) {
+// TestWatchdogMeasuresTheWorkersSilenceOnly checks the cause and the time of an attempt's end. Times
+// count from its start.
+func TestWatchdogMeasuresTheWorkersSilenceOnly(t *testing.T) {
 	const s = time.Second
-	await := func(d time.Duration) func(*watchdog) {
+	start := func(d time.Duration) func(*watchdog) {
 		return func(w *watchdog) { w.startSilence(d, errIdleTimeout) }
 	}
-	rest := func(w *watchdog) { w.stopSilence() }
+	stop := func(w *watchdog) { w.stopSilence() }
 	extend := func(w *watchdog) { w.extendTotal(time.Now().Add(100 * s)) }
 	type step struct {
 		at time.Duration
@@ -28,33 +28,34 @@ func TestAWatchdogCountsSilenceOnly(t *testing.T) {
 		ends             time.Duration
 		cause            error
 	}{
-		{"nothing comes", 5 * s, 60 * s, nil, 5 * s, errFirstByteTimeout},
-		{"nothing comes of a whole answer", unbounded, 60 * s, nil, 60 * s, errTotalTimeout},
-		{"nothing comes and the total is first", 5 * s, 3 * s, nil, 3 * s, errTotalTimeout},
-		{"no time is left", 5 * s, 0, nil, 0, errTotalTimeout},
-		{"it falls silent", 5 * s, 60 * s, []step{{3 * s, await(10 * s)}, {12 * s, await(10 * s)}}, 22 * s, errIdleTimeout},
-		{"a shorter wait", 50 * s, 60 * s, []step{{1 * s, await(2 * s)}}, 3 * s, errIdleTimeout},
-		{"a shorter wait after a longer one", 5 * s, 600 * s, []step{{1 * s, await(200 * s)}, {2 * s, await(10 * s)}}, 12 * s,
+		{"no first byte", 5 * s, 60 * s, nil, 5 * s, errFirstByteTimeout},
+		{"no first byte of a whole answer", unbounded, 60 * s, nil, 60 * s, errTotalTimeout},
+		{"no first byte, and a shorter total time", 5 * s, 3 * s, nil, 3 * s, errTotalTimeout},
+		{"no total time left", 5 * s, 0, nil, 0, errTotalTimeout},
+		{"silence after data", 5 * s, 60 * s, []step{{3 * s, start(10 * s)}, {12 * s, start(10 * s)}}, 22 * s,
 			errIdleTimeout},
-		{"its answer is on its way to the client", 5 * s, 60 * s, []step{{3 * s, rest}}, 60 * s, errTotalTimeout},
-		{"a slow client, then silence", 5 * s, 60 * s, []step{{3 * s, rest}, {40 * s, await(10 * s)}}, 50 * s,
+		{"a shorter limit", 50 * s, 60 * s, []step{{1 * s, start(2 * s)}}, 3 * s, errIdleTimeout},
+		{"a shorter limit after a longer one", 5 * s, 600 * s,
+			[]step{{1 * s, start(200 * s)}, {2 * s, start(10 * s)}}, 12 * s, errIdleTimeout},
+		{"a slow client, no more silence", 5 * s, 60 * s, []step{{3 * s, stop}}, 60 * s, errTotalTimeout},
+		{"a slow client, then silence", 5 * s, 60 * s, []step{{3 * s, stop}, {40 * s, start(10 * s)}}, 50 * s,
 			errIdleTimeout},
-		{"a client that takes the whole pause", 5 * s, 60 * s,
-			[]step{{3 * s, await(10 * s)}, {4 * s, rest}, {30 * s, await(10 * s)}, {31 * s, rest}}, 60 * s, errTotalTimeout},
-		{"a stream goes on beyond the client's patience", 5 * s, 10 * s, []step{{3 * s, extend}, {3 * s, await(50 * s)}},
+		{"a slow client twice", 5 * s, 60 * s,
+			[]step{{3 * s, start(10 * s)}, {4 * s, stop}, {30 * s, start(10 * s)}, {31 * s, stop}}, 60 * s, errTotalTimeout},
+		{"a stream beyond the client's patience", 5 * s, 10 * s, []step{{3 * s, extend}, {3 * s, start(50 * s)}},
 			53 * s, errIdleTimeout},
-		{"a whole answer that becomes a stream", unbounded, 10 * s, []step{{3 * s, extend}, {3 * s, rest}}, 103 * s,
+		{"a whole answer that becomes a stream", unbounded, 10 * s, []step{{3 * s, extend}, {3 * s, stop}}, 103 * s,
 			errTotalTimeout},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
-				start := time.Now()
+				began := time.Now()
 				var w watchdog
-				w.start(cancel, c.firstByte, start.Add(c.total))
+				w.start(cancel, c.firstByte, began.Add(c.total))
 				defer w.stop()
 				for _, st := range c.steps {
-					time.Sleep(time.Until(start.Add(st.at)))
+					time.Sleep(time.Until(began.Add(st.at)))
 					synctest.Wait()
 					if ctx.Err() != nil {
 						t.Fatalf("it ended with %v before %v", context.Cause(ctx), st.at)
@@ -62,7 +63,7 @@ func TestAWatchdogCountsSilenceOnly(t *testing.T) {
 					st.do(&w)
 				}
 				<-ctx.Done()
-				if at := time.Since(start); at != c.ends || !errors.Is(context.Cause(ctx), c.cause) {
+				if at := time.Since(began); at != c.ends || !errors.Is(context.Cause(ctx), c.cause) {
 					t.Errorf("it ended after %v with %v, want %v, %v", at, context.Cause(ctx), c.ends, c.cause)
 				}
 			})
