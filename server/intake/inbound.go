@@ -31,7 +31,7 @@ type Inbound struct {
 	TooSlow   bool      // the body's deadline has passed, which net/http reports as a client that left
 	Memory    BodyMemory
 
-	header http.Header // of the answer, which may say that the connection closes
+	header http.Header // header of the answer, for `Connection: close`
 	conn   *http.ResponseController
 	body   pacedReader // reads HTTP.Body; here because an Inbound is allocated anyway
 }

@@ -26,7 +26,7 @@ func checkKeyless(r *http.Request, f *config.File) error {
 	return nil
 }
 
-// ForeignHost returns the message for a request whose Host header has a foreign name.
+// ForeignHost returns the message for a request with a foreign name in its Host header.
 func ForeignHost(host string) string {
 	return "The host " + openai.Quoted(host) + " is not a name of this gateway. Add it to `hosts` of the configuration " +
 		"(of serve --model: --hosts), or send the request to localhost or an IP address."

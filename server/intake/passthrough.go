@@ -10,7 +10,7 @@ import (
 	"tierway/server/control"
 )
 
-// FindPool returns the pool whose paths cover a request that matches no route, or the error for the
+// FindPool returns the pool that covers the path of a request without a route, or the error for the
 // client. status is 405 if the path has a route for other methods.
 func FindPool(in *Inbound, c *Caller, status int) (*control.Pool, error) {
 	if in.isUpgrade() {
@@ -25,7 +25,7 @@ func FindPool(in *Inbound, c *Caller, status int) (*control.Pool, error) {
 	return nil, in.unknownURL(status)
 }
 
-// PassingPool returns the pool whose paths cover a request that matches no route, or nil. The longest
+// PassingPool returns the pool that covers the path of a request without a route, or nil. The longest
 // pattern wins. Engines normalize dot segments and double slashes and often ignore a trailing slash,
 // so no pattern covers a path that an engine could read as another one.
 func PassingPool(in *Inbound, c *Caller) *control.Pool {

@@ -78,7 +78,7 @@ type resolver struct {
 	in     *Inbound
 	caller *tenants.Caller
 	parsed *Parsed
-	res    Resolution // so far
+	res    Resolution // filled by resolve
 }
 
 func (it *Intake) resolver(in *Inbound, c *Caller, p *Parsed) *resolver {
@@ -316,8 +316,8 @@ func (r *resolver) servedTwice(p *control.Pool) bool {
 // namesShown is the largest number of names in an error message.
 const namesShown = 10
 
-// servedNames returns the first model names that the caller may use and whose tier or pool serves the
-// endpoint of the request, quoted for a message.
+// servedNames returns the first model names that the caller may use on the endpoint of the request,
+// quoted for a message.
 func (r *resolver) servedNames() (names []string) {
 	for _, name := range r.in.Snap.Catalog.Models(catalogQuery(r.in.Snap, r.caller, "")) {
 		v, err := r.in.Snap.Catalog.Resolve(catalogQuery(r.in.Snap, r.caller, name))

@@ -43,7 +43,7 @@ type Upload struct {
 
 // openUpload returns the request's body as an upload of at most `most` bytes. It returns nil if the pool
 // takes no uploads, if the body is at most max_body_bytes long, if it is compressed, or if it may be a
-// JSON object, whose fields must be read. Such bodies are buffered.
+// JSON object with fields to check. Such bodies are buffered.
 func openUpload(in *Inbound, most int64) (*Upload, error) {
 	length := in.HTTP.ContentLength
 	if most == 0 || !in.hasBody() || length >= 0 && length <= int64(in.Snap.File.MaxBodyBytes) ||

@@ -113,13 +113,13 @@ type moments struct {
 // outcome is the result of an attempt for its worker and, in ending, for the request.
 type outcome struct {
 	failure       *failure
-	fault         error  // of a relayed answer: nil, ErrExcluded or the worker's fault
-	ending        ending // of the request; set if failure is nil
+	fault         error  // fault of a relayed answer: nil, ErrExcluded or the worker's fault
+	ending        ending // ending of the request; set if failure is nil
 	begun         bool   // the worker has answered
 	settled       bool   // the attempt ended without a panic
 	used          settlement
 	reported      bool
-	reportedFault error // of the worker, once the outcome is reported
+	reportedFault error // the fault that was reported for the worker
 }
 
 // sendAndRelay sends the request and relays the answer.
@@ -149,7 +149,7 @@ func (a *attempt) sendAndRelay(ctx context.Context) *failure {
 
 // answered records that the worker answered, successfully if err is nil, and reports the pending
 // outcomes of earlier attempts. at is the time of the first event; it is zero for a whole answer to a
-// request for a stream, whose first token has no known time.
+// request for a stream, because the time of its first token is unknown.
 func (a *attempt) answered(at time.Time, err error) {
 	if a.begun { // the end of a stream calls answered again
 		return

@@ -8,7 +8,7 @@ import (
 )
 
 // bufferPools pools the buffers through which answers are relayed. The user of a buffer returns it when
-// nothing refers to its bytes any more.
+// nothing refers to its bytes.
 type bufferPools struct {
 	bodies  sync.Pool // of *bytes.Buffer, for whole answers
 	copies  sync.Pool // of *[]byte, for answers that are not parsed

@@ -66,9 +66,9 @@ func (x *exchange) gather() {
 	x.s.metrics.Overhead.Observe(ms(x.overhead) / 1000)
 }
 
-// passThrough serves a request that matches no route. A pool whose paths cover it receives it
-// unchanged, and its answer is relayed as raw bytes; without such a pool the answer is an error. status
-// is 405 if the path has a route for other methods.
+// passThrough serves a request without a route. A pool that covers its path receives it unchanged, and
+// the answer is relayed as raw bytes. Without such a pool the answer is an error. status is 405 if the
+// path has a route for other methods.
 func passThrough(x *exchange, status int) (err error) {
 	if x.resolution.Pool, err = intake.FindPool(&x.in, &x.caller, status); err != nil {
 		return err
@@ -86,7 +86,7 @@ func passThrough(x *exchange, status int) (err error) {
 	return x.forward()
 }
 
-// passUnrouted serves a request that matches a route like one that matches none.
+// passUnrouted serves a request as if its path had no route.
 func passUnrouted(x *exchange) error {
 	x.in.Dialect = openai.Other
 	return passThrough(x, 0)
@@ -100,7 +100,7 @@ func readPassed(x *exchange) (err error) {
 	return err
 }
 
-// notServed returns the answer to a request whose pool has engines without its endpoint.
+// notServed returns the answer to a request if the engines of its pool do not serve its endpoint.
 func notServed(x *exchange) *openai.Error {
 	return &openai.Error{Code: openai.CodeEndpointNotSupported,
 		Message: "The engines of " + openai.Quoted(x.resolution.Pool.Name) + " do not serve " + x.in.WorkerPath + "."}

@@ -23,9 +23,9 @@
 //     answered, so that one client cannot open the breakers of all workers.
 //   - end runs for every request, also after a panic, and releases what the request holds.
 //
-// A request that matches no route passes through a pool whose paths cover it (passThrough). A request
-// about a stored response goes to the worker that has it (serveStored). Explain runs the stages for a
-// request that is not sent, and changes no state.
+// A request without a route passes through a pool that covers its path (passThrough). A request about a
+// stored response goes to the worker that has it (serveStored). Explain runs the stages for a request
+// that is not sent, and changes no state.
 //
 // A Proxy is safe for concurrent use. Of an exchange, only the answer is shared, with the timer of its
 // heartbeats.

@@ -15,7 +15,7 @@ func setInto(h http.Header) headerSet {
 	return headerSet{h: h, values: make([]string, 0, maxHeaders)}
 }
 
-// set sets a header whose name is in canonical form.
+// set sets a header; name must be in canonical form.
 func (s *headerSet) set(name, value string) {
 	s.values = append(s.values, value)
 	n := len(s.values)

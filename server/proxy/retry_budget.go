@@ -23,7 +23,7 @@ const (
 	retryCap = 10 * retryTrickle
 )
 
-// newRetryBudget returns a full budget whose share is 0 until configure.
+// newRetryBudget returns a full budget. Its share is 0 until configure.
 func newRetryBudget() *retryBudget { return &retryBudget{tokens: retryCap} }
 
 // configure sets the share. Saved retries stay.

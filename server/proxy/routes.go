@@ -2,9 +2,10 @@ package proxy
 
 import (
 	"net/http"
-	"tierway/server/intake"
 
 	"github.com/gin-gonic/gin"
+
+	"tierway/server/intake"
 )
 
 // Handler returns the router of the data plane. A request that matches no route gets an error in the
@@ -50,7 +51,7 @@ func (px *Proxy) serve(rt intake.Route, p intake.Prefix) gin.HandlerFunc {
 	}
 }
 
-// pass serves a request that matches no route, through a pool whose paths cover it or with an error.
+// pass serves a request without a route: through a pool that covers its path, or with an error.
 func (px *Proxy) pass(w gin.ResponseWriter, r *http.Request, status int) {
 	x := px.begin(w, intake.Unrouted(r))
 	x.run(func() error { return passThrough(x, status) })

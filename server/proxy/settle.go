@@ -117,7 +117,7 @@ func writeLedger(x *exchange, d *decisions.Decision) {
 	})
 }
 
-// bookEstimate books an estimated usage for an answer whose engine reported none: the prompt's estimate,
+// bookEstimate books an estimated usage if the engine reported none: the estimate of the prompt,
 // and output, which the gateway counted. The ledger marks it as estimated. Raw answers have no tokens.
 func (a *attempt) bookEstimate(output int64) {
 	x := a.x
