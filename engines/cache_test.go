@@ -6,7 +6,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestCacheForgetsWhatWasUnusedLongest(t *testing.T) {
+func TestCacheEvictsTheLeastRecentlyUsedBlock(t *testing.T) {
 	c := newPrefixCache(4, 2)
 	a, b := []uint32{1, 2, 3, 4, 9}, []uint32{5, 6, 7, 8, 9}
 	c.add(a)

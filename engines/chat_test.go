@@ -105,10 +105,10 @@ func TestUsageIsWhatWasWritten(t *testing.T) {
 	}
 }
 
-func TestUsageComesOnlyWhenAsked(t *testing.T) {
+func TestUsageIsSentOnlyOnRequest(t *testing.T) {
 	_, body := call(t, New(Config{Model: "m"}), "POST", "/v1/chat/completions", `{"model":"m","stream":true,`+hello+`}`)
 	if strings.Contains(body, "usage") {
-		t.Errorf("nobody asked for usage: %s", body)
+		t.Errorf("usage without a request for it: %s", body)
 	}
 	_, body = call(t, New(Config{Model: "m"}), "POST", "/v1/chat/completions",
 		`{"model":"m","stream":true,"stream_options":{"include_usage":true},`+hello+`}`)
@@ -150,7 +150,7 @@ func TestStopSequencesEndTheAnswer(t *testing.T) {
 	}
 }
 
-func TestToolsAreCalledWhenAskedFor(t *testing.T) {
+func TestToolsAreCalledOnRequest(t *testing.T) {
 	const tools = `"tools":[{"type":"function","function":{"name":"get_time","parameters":{"type":"object"}}},{"type":"function","function":{"name":"send_letter","parameters":{"type":"object","required":["to"],"properties":{"to":{"type":"string"}}}}}]`
 	user := func(s string) string { return `{"role":"user","content":"` + s + `"}` }
 	table := []struct{ messages, choice, called string }{

@@ -7,7 +7,7 @@ import (
 )
 
 // The texts are those of vLLM 0.32.0.
-func TestOverflowIsRefusedInTheWordsOfVLLM(t *testing.T) {
+func TestContextOverflowHasTheWordingOfVLLM(t *testing.T) {
 	const (
 		tooMany = "%[1]s=65 cannot be greater than max_model_len=64. Please request fewer output tokens. (parameter=%[1]s, value=65)"
 		tooLong = "This model's maximum context length is 64 tokens. However, your prompt contains at least 65 input tokens, " +

@@ -212,7 +212,7 @@ func TestModelsHealthAndMetricsAnswer(t *testing.T) {
 	}
 }
 
-func TestScriptOverrules(t *testing.T) {
+func TestScriptOverridesTheAnswer(t *testing.T) {
 	e := New(Config{AnyModel: true, Script: func(path string, body []byte) Script {
 		if strings.Contains(string(body), "twelve") {
 			return Script{Tokens: 12}
@@ -251,7 +251,7 @@ func (c counted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.Handler.ServeHTTP(w, r)
 }
 
-func TestLeavingClientsGiveTheirSlotsBack(t *testing.T) {
+func TestDisconnectedClientsReleaseTheirSlots(t *testing.T) {
 	const clients, slots = 40, 8
 	e := New(Config{Model: "m", Slots: slots, Script: func(string, []byte) Script { return Script{HoldAfter: 2} }})
 	done := make(chan struct{}, clients)

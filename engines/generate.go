@@ -55,28 +55,28 @@ func (e *Engine) write(ctx context.Context, w http.ResponseWriter, p *plan, to r
 // generate executes a plan: it waits for a slot, reads the prompts, generates the tokens, and
 // releases everything in any case. The account counts the tokens up to the end.
 func (e *Engine) generate(ctx context.Context, p *plan, to sink) (Tokens, error) {
-	told := p.account
-	told.Asked, told.stream = int64(p.promptTokens()), p.stream
+	usage := p.account
+	usage.Asked, usage.stream = int64(p.promptTokens()), p.stream
 	if err := e.slots.enter(ctx, p.priority); err != nil {
 		return Tokens{}, err
 	}
 	defer e.slots.leave()
-	e.inUse.Add(told.Asked)
-	defer func() { e.inUse.Add(-told.Asked - told.Output) }()
+	e.inUse.Add(usage.Asked)
+	defer func() { e.inUse.Add(-usage.Asked - usage.Output) }()
 
 	if err := e.readPrompts(ctx, p); err != nil {
 		return Tokens{}, err
 	}
 	defer e.decoding.Add(-1)
-	told.begun = true
-	if err := to.begin(told.Tokens); err != nil {
+	usage.begun = true
+	if err := to.begin(usage.Tokens); err != nil {
 		return Tokens{}, err
 	}
 	if err := e.decode(ctx, p, to); err != nil {
 		return Tokens{}, err
 	}
 	e.keepOutputs(p)
-	return told.Tokens, nil
+	return usage.Tokens, nil
 }
 
 // readPrompts takes the engine's only prefill turn. It checks the cache within the turn, so that

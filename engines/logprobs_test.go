@@ -147,7 +147,7 @@ func TestResponsesReturnLogprobs(t *testing.T) {
 	}
 }
 
-func TestLogprobsThatCannotBeAreRefused(t *testing.T) {
+func TestInvalidLogprobsAreRejected(t *testing.T) {
 	table := []struct{ path, body, says string }{
 		{"/v1/chat/completions", hello + `,"top_logprobs":2`, "when using `top_logprobs`, `logprobs` must be set to true."},
 		{"/v1/chat/completions", hello + `,"logprobs":true,"top_logprobs":21`, "top_logprobs must be 0 to 20, not 21"},

@@ -129,7 +129,7 @@ func served(t *testing.T, set Priority, slots int) []string {
 	return order
 }
 
-func TestTheLowestPriorityGoesFirst(t *testing.T) {
+func TestLowestPriorityIsServedFirst(t *testing.T) {
 	byPriority := []string{"first", "interactive", "interactive 2", "background", "background 2", "batch", "batch 2"}
 	var asTheyCame []string
 	for _, a := range arrivals {
@@ -192,7 +192,7 @@ func TestASaturatedEngineServesAtItsCapacity(t *testing.T) {
 	}
 }
 
-func TestThoseWhoWaitByPriorityMayLeave(t *testing.T) {
+func TestRequestsWaitingByPriorityCanBeCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := newTurnstile(1)
 		if err := gate.enter(t.Context(), 0); err != nil {

@@ -92,7 +92,7 @@ func TestResumedStreamsRepeatTheRest(t *testing.T) {
 	}
 }
 
-func TestBackgroundStreamsGoOnWithoutTheirClient(t *testing.T) {
+func TestBackgroundStreamsContinueWithoutTheirClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := New(timed(4))
 		ctx, leave := context.WithCancel(t.Context())
@@ -178,7 +178,7 @@ func TestCancelledBackgroundStreamsEnd(t *testing.T) {
 	})
 }
 
-func TestStreamsThatCannotBeResumedAreRefused(t *testing.T) {
+func TestInvalidResumesAndCancelsAreRejected(t *testing.T) {
 	e := New(Config{Model: "m"})
 	defer e.Close()
 	_, body := call(t, e, "POST", "/v1/responses", backgroundStream)

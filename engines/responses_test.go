@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 )
 
-func TestResponsesStreamTellsTheWholeStory(t *testing.T) {
+func TestResponsesStreamHasAllEvents(t *testing.T) {
 	const tools = `,"tool_choice":"required","tools":[{"type":"function","name":"look","parameters":{"type":"object","properties":{"a":{"type":"integer"}}}}]`
 	for fields, status := range map[string]string{``: "completed", `,"max_output_tokens":4`: "incomplete",
 		tools: "completed"} {
@@ -58,7 +58,7 @@ func TestResponsesStreamTellsTheWholeStory(t *testing.T) {
 	}
 }
 
-func TestResponsesAreKeptContinuedAndDeleted(t *testing.T) {
+func TestResponsesAreStoredContinuedAndDeleted(t *testing.T) {
 	e := New(Config{Model: "m", CacheTokens: 1 << 14})
 	first := ask(t, e, "/v1/responses",
 		`{"model":"m","instructions":"Be kind.","input":[{"role":"user","content":[{"type":"input_text","text":"`+

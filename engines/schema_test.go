@@ -301,7 +301,7 @@ func TestFormatsStandInForUnknownPatterns(t *testing.T) {
 	}
 }
 
-func TestSchemasThatAreNoneAreRefused(t *testing.T) {
+func TestInvalidSchemasAreRejected(t *testing.T) {
 	for _, raw := range []string{`{`, `3`, `"x"`, `[]`} {
 		if out, err := conform(json.RawMessage(raw), 1); err == nil {
 			t.Errorf("%s made %s", raw, out)

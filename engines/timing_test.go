@@ -69,7 +69,7 @@ func TestFirstTokenWaitsForUncachedPromptOnly(t *testing.T) {
 	})
 }
 
-func TestLoadSlowsEverybody(t *testing.T) {
+func TestLoadSlowsAllRequests(t *testing.T) {
 	table := []struct {
 		slots         int
 		first, second []time.Duration
@@ -136,7 +136,7 @@ func TestEqualPromptsAtOnceAreReadOnce(t *testing.T) {
 	})
 }
 
-func TestLeavingIsNoticedWithinOneToken(t *testing.T) {
+func TestDisconnectIsDetectedWithinOneToken(t *testing.T) {
 	for _, leave := range ms(5, 50, 101, 117, 133) { // in line, while the prompt is read, between tokens
 		synctest.Test(t, func(t *testing.T) {
 			e := New(timed(1))
@@ -158,7 +158,7 @@ func TestLeavingIsNoticedWithinOneToken(t *testing.T) {
 	}
 }
 
-func TestThoseWhoLeaveTheLineLoseNobodysTurn(t *testing.T) {
+func TestCancelledWaitingRequestKeepsTheOrderOfTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := newTurnstile(1)
 		if err := gate.enter(t.Context(), 0); err != nil {

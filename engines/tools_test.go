@@ -83,7 +83,7 @@ func (a agent) run(t *testing.T, history, choice string, names ...string) []stri
 	return called
 }
 
-func TestAgentsComeToAnEnd(t *testing.T) {
+func TestAgentLoopsEnd(t *testing.T) {
 	user := func(s string) string { return `{"role":"user","content":"` + s + `"}` }
 	required := map[string]string{"chat": `,"tool_choice":"required"`, "responses": `,"tool_choice":"required"`,
 		"messages": `,"tool_choice":{"type":"any"}`}
@@ -127,7 +127,7 @@ func TestCallsThatWereWrittenAsTextCount(t *testing.T) {
 	}
 }
 
-func TestASecondQuestionIsWorkedOnAgain(t *testing.T) {
+func TestToolsAreCalledAgainForASecondQuestion(t *testing.T) {
 	call := func(name string) string {
 		return `{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"` + name +
 			`","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c","content":"42"}`

@@ -153,7 +153,7 @@ func TestFaultsHitSomeRequestsOnly(t *testing.T) {
 	}
 }
 
-func TestUnknownFaultsAreRefusedAndChangeNothing(t *testing.T) {
+func TestUnknownFaultsAreRejectedWithoutEffect(t *testing.T) {
 	r := newRig(t)
 	r.set(t, Fault{Kind: CRLF}, Fault{Kind: Status, Status: 503, RetryAfter: "1"})
 	for _, wrong := range []Fault{{}, {Kind: "flood"}, {Kind: Status}, {Kind: ErrorFirst, Form: "x"},
