@@ -28,7 +28,7 @@ type Balancer struct {
 	conns map[net.Conn]bool // open connections, closed when the balancer ends
 }
 
-// target is a gateway behind a Balancer, whose mutex guards ready.
+// target is a gateway behind a Balancer. The Balancer's mutex guards ready.
 type target struct {
 	addr  string
 	ready bool

@@ -1,7 +1,11 @@
-// Package backends runs the real servers that tests need: redis-server,
-// PostgreSQL, and a small TCP balancer. Each listens on a port of the loopback
-// interface that is its own, keeps its files in a temporary folder, and ends
-// with the test that started it, or with the test program if that dies first.
+// Package backends runs the real servers that tests need: redis-server, PostgreSQL and a small
+// TCP balancer.
 //
-// A server that is not installed fails the test; `make deps` installs it.
+// [Redis] and [Postgres] start a server for one test, which may kill, suspend and restart it. A
+// test that only needs a database calls [Database]; its package calls [Main] from TestMain.
+// [NewBalancer] starts a balancer in front of gateways.
+//
+// Each server listens on its own port of the loopback interface, keeps its files in a temporary
+// folder, and ends with its test, or with the test program if that dies first. A test fails if
+// its server is not installed; `make deps` installs it.
 package backends

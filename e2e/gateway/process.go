@@ -63,8 +63,8 @@ func Demo(t testing.TB, env ...string) *Process {
 }
 
 // Serve starts `tierway serve` with a configuration on free addresses and returns when /readyz
-// returns 200. Stopping takes at least the configuration's drain.accept_grace, whose default
-// is seconds.
+// returns 200. Stopping takes at least the configuration's drain.accept_grace; set it, because
+// its default is several seconds.
 func Serve(t testing.TB, yaml string, env ...string) *Process {
 	t.Helper()
 	p := Start(t, yaml, env...)

@@ -6,7 +6,7 @@ import { anthropicClient, ask, client, collect, isForecast, parameters } from '.
 
 const functions = ['search', 'calculate', 'final_answer'].map((name) => ({ type: 'function', function: { name, parameters } }));
 
-test('an agent whose calls are required ends with its last tool', async () => {
+test('an agent with tool_choice required ends with its last tool', async () => {
   const [openai] = client();
   const messages = [...ask];
   const called = [];

@@ -115,7 +115,7 @@ func (r *queueRig) checkRemoved(n int, cut time.Time, before float64, holders []
 // TestThousandDisconnectedRequestsLeaveTheQueue disconnects all waiting clients at once, half of
 // them with a reset. Their requests leave the queue and are never sent to an engine.
 //
-// RL-05, QU-02: a request whose client disconnects gives its place back at once and is never
+// RL-05, QU-02: after a disconnect, the request gives its place back at once and is never
 // dispatched.
 func TestThousandDisconnectedRequestsLeaveTheQueue(t *testing.T) {
 	r, holders := newFullRig(t, nil)

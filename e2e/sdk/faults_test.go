@@ -109,7 +109,7 @@ func TestTheSlowModelHasHeartbeats(t *testing.T) {
 	}
 	beats, content, ok := strings.Cut(string(body), "data: ")
 	if !strings.HasPrefix(beats, ":") || !ok || !strings.HasSuffix(content, "data: [DONE]\n\n") {
-		t.Errorf("a stream whose first event is late began with %q and ended with %q", beats,
+		t.Errorf("a stream with a late first event began with %q and ended with %q", beats,
 			content[max(0, len(content)-40):])
 	}
 }

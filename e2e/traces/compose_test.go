@@ -120,7 +120,7 @@ func TestComposeSendsTracesToItsJaeger(t *testing.T) {
 	said := strings.Join(env, "\n")
 	if !strings.Contains(said, "OTEL_EXPORTER_OTLP_ENDPOINT=http://jaeger:4318") ||
 		!strings.Contains(said, "OTEL_SERVICE_NAME=tierway") {
-		t.Errorf("without a word of the person who starts it:\n%s", said)
+		t.Errorf("without variables of the user:\n%s", said)
 	}
 	off, _ := composed(t, map[string]string{"TIERWAY_KEY_SHA256": "x", "TIERWAY_OTLP": ""})
 	if !strings.Contains(fmt.Sprintln(strings.Join(off, "\n")), "OTEL_EXPORTER_OTLP_ENDPOINT=\n") {
