@@ -42,7 +42,11 @@ func printLadder(w io.Writer, e *decisions.Explanation) error {
 	for i := range e.Steps {
 		st := &e.Steps[i]
 		mark := "ok"
-		if !st.OK {
+		switch {
+		case st.OK:
+		case e.Outcome == decisions.Undetermined:
+			mark = "unknown"
+		default:
 			mark = "refused"
 		}
 		fmt.Fprintf(t, "%s\t%s: %s\n", st.Stage, mark, plain(st.Detail))

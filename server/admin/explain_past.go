@@ -14,9 +14,9 @@ import (
 	"tierway/tenants"
 )
 
-// explainPast explains a past request from its record. The tier is the recorded one. Each worker
-// selection is repeated over the workers as they were recorded, by the policy of live, the
-// configuration in force, or of the draft under, if that is not nil.
+// explainPast explains a past request from its record, by the configuration in force, live, or by the
+// draft under if that is not nil. The tier is the recorded one, unless the draft lacks it. Each worker
+// selection is repeated over the workers as they were recorded.
 func (a *routeAPI) explainPast(live *control.Snapshot, d *decisions.Decision,
 	under *control.Snapshot) *decisions.Explanation {
 	e := &decisions.Explanation{
@@ -51,6 +51,9 @@ func (a *routeAPI) explainPast(live *control.Snapshot, d *decisions.Decision,
 	snap, to := live, was
 	if under != nil {
 		snap, to = under, a.setupPool(under, d.Tier)
+	}
+	moved := under != nil && to == nil && d.Tier != ""
+	if under != nil && !moved {
 		e.Notes = append(e.Notes, "the tier is the recorded one; a replay repeats the tier decision too")
 	}
 	if snap.Generation != d.Generation {
@@ -61,6 +64,12 @@ func (a *routeAPI) explainPast(live *control.Snapshot, d *decisions.Decision,
 	e.Steps = pastSteps(e, d, why)
 	if under != nil || live.Generation == d.Generation {
 		addQueueBounds(e.Steps, snap.ByName[d.Tier], d.Class)
+	}
+	if moved {
+		c, notes := a.tierUnder(live, under, d)
+		c.applyTo(e, d)
+		e.Notes = append(e.Notes, notes...)
+		return e
 	}
 	decide := func(a *decisions.Attempt) (*decisions.RedecidedPick, *routing.Choice, error) {
 		was, to := was, to
@@ -198,7 +207,8 @@ func asRecorded(e *decisions.Explanation, d *decisions.Decision, a *decisions.At
 	switch {
 	case p == nil:
 		e.Notes = append(e.Notes,
-			fmt.Sprintf("the tier or pool %s no longer exists: decided by the default settings of the policy %s", d.Tier, by))
+			fmt.Sprintf("the configuration in force has no tier or pool %s: decided by the default settings of the policy %s",
+				d.Tier, by))
 		return &replay.Pool{Name: d.Tier, Policy: routing.Config{Name: by}}
 	case p.Policy.Name != by:
 		e.Notes = append(e.Notes,
