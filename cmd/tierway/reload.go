@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -107,13 +106,25 @@ func printReload(w io.Writer, r admin.ReloadAnswer) error {
 			r.Generation)
 		return err
 	}
-	waiting := len(r.Impact.RestartNeeded)
-	line := counted(len(r.Changes)-waiting, "change") + ", applied as generation " + strconv.FormatInt(r.Generation, 10)
-	if waiting > 0 {
-		line += "; " + counted(waiting, "change") + " after a restart"
-	}
-	_, err := fmt.Fprintln(w, line)
+	_, err := fmt.Fprintln(w, reloadSummary(len(r.Changes), len(r.Impact.RestartNeeded), r.Generation))
 	return err
+}
+
+// reloadSummary returns the result of a reload in one line. It counts all changes, as the log and the
+// audit log of the gateway do, and then those of them that need a restart.
+func reloadSummary(changes, restarts int, generation int64) string {
+	needs := "need a restart"
+	if restarts == 1 {
+		needs = "needs a restart"
+	}
+	switch {
+	case restarts > 0 && restarts == changes:
+		return fmt.Sprintf("%s %s: generation %d stays active", counted(changes, "change"), needs, generation)
+	case restarts > 0:
+		return fmt.Sprintf("%s, applied as generation %d; %d of them %s", counted(changes, "change"), generation, restarts,
+			needs)
+	}
+	return fmt.Sprintf("%s, applied as generation %d", counted(changes, "change"), generation)
 }
 
 // counted returns a number with its noun, in the plural if needed.
@@ -149,6 +160,6 @@ func impactLines(im control.Impact) []string {
 			lines = append(lines, fmt.Sprintf("%s: %.1f %% of prompts move to another worker", plain(pool), 100*share))
 		}
 	}
-	list("applied after a restart: ", im.RestartNeeded)
+	list("restart needed: ", im.RestartNeeded)
 	return lines
 }

@@ -41,14 +41,31 @@ restart  replace  listen                           :80 → :81
 workers added: s2, s3
 workers removed after their in-flight requests: s1
 small: 16.8 % of prompts move to another worker
-applied after a restart: listen
-2 changes, applied as generation 4; 1 change after a restart
+restart needed: listen
+3 changes, applied as generation 4; 1 of them needs a restart
 `
 	if s.out != want || s.messages != "config.yaml:3:1: warning: insecure: open\n" {
 		t.Errorf("it says\n%s%s", s.out, s.messages)
 	}
 	if got := asked(); got != "POST /admin/reload" {
 		t.Errorf("asked %s", got)
+	}
+}
+
+// TestReloadSummaryCountsAllChanges: those that need a restart are a part of them, as in the
+// gateway's log line with changes and restart_needed.
+func TestReloadSummaryCountsAllChanges(t *testing.T) {
+	for want, n := range map[string][2]int{
+		"0 changes, applied as generation 4":                            {0, 0},
+		"1 change, applied as generation 4":                             {1, 0},
+		"3 changes, applied as generation 4; 2 of them need a restart":  {3, 2},
+		"2 changes, applied as generation 4; 1 of them needs a restart": {2, 1},
+		"1 change needs a restart: generation 4 stays active":           {1, 1},
+		"2 changes need a restart: generation 4 stays active":           {2, 2},
+	} {
+		if got := reloadSummary(n[0], n[1], 4); got != want {
+			t.Errorf("%v is %q, want %q", n, got, want)
+		}
 	}
 }
 

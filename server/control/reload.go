@@ -139,7 +139,12 @@ func (ctl *Control) recordReload(ctx context.Context, r ReloadRequest, result Re
 	case !changed:
 		ctl.rejected.Store(false)
 		ctl.metrics.ReloadUnchanged()
-		ctl.log.Info("the configuration is unchanged", "via", r.Actor.Via, "generation", result.Generation)
+		message := "the configuration is unchanged"
+		if len(result.Changes) > 0 {
+			message = "the configuration stays in force: every change needs a restart"
+		}
+		ctl.log.Info(message, "via", r.Actor.Via, "generation", result.Generation,
+			"changes", len(result.Changes), "restart_needed", result.Impact.RestartNeeded)
 		return
 	default:
 		ctl.rejected.Store(false)
