@@ -209,9 +209,9 @@ func (o *ExplainOrder) caller(p *control.Identity, now time.Time) (*control.Subj
 	if at < 0 {
 		return nil, invalid("body.tenant", "there is no such tenant; GET /admin/tenants lists the names", name)
 	}
-	is := &control.Subject{Caller: tenants.NewCaller(ts[at], key), Who: "tenant " + name}
+	is := &control.Subject{Caller: tenants.NewCaller(ts[at], key), Name: "tenant " + name}
 	if o.KeyID != "" {
-		is.Who += fmt.Sprintf(", key %s (%s)", key.Hint, key.ID)
+		is.Name += fmt.Sprintf(", key %s (%s)", key.Hint, key.ID)
 	}
 	switch {
 	case o.KeyID != "" && !key.Valid(now):

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// Bounds of attempts with unknown keys.
+// Bounds of authentication failures.
 const (
-	// guessesAMinute is how many wrong keys an address may send a minute: a
-	// mistyped key in forty applications behind one address is found before.
-	guessesAMinute = 20
-	// guessersMax is the largest number of counted addresses: 1 MB of memory.
-	guessersMax = 10_000
+	// failuresPerMinute is the number of unknown keys that an address may send per minute. It leaves
+	// room for a few misconfigured applications behind one address.
+	failuresPerMinute = 20
+	// maxAddresses is the largest number of addresses that are counted apart: 1 MB of memory.
+	maxAddresses = 10_000
 )
 
 // AuthFailureLimiter counts the unknown keys of each address, to slow down guesses. Valid keys
@@ -25,9 +25,9 @@ type AuthFailureLimiter struct {
 	byIP  map[string]int
 }
 
-// guesserOf returns the key by which an address is counted: for IPv6 its /64 prefix, which one customer
-// has.
-func guesserOf(ip string) string {
+// addressGroup returns the key under which an address is counted. For IPv6 it is the /64 prefix, which
+// belongs to one customer.
+func addressGroup(ip string) string {
 	addr, err := netip.ParseAddr(ip)
 	if err != nil || addr.Unmap().Is4() {
 		return ip
@@ -47,12 +47,12 @@ func (g *AuthFailureLimiter) Add(ip string, now time.Time) (tooMany bool, wait t
 	if now.Sub(g.since) >= time.Minute || g.byIP == nil {
 		g.since, g.byIP = now, map[string]int{}
 	}
-	ip = guesserOf(ip)
-	if _, known := g.byIP[ip]; !known && len(g.byIP) >= guessersMax {
-		ip = "" // all others together
+	ip = addressGroup(ip)
+	if _, known := g.byIP[ip]; !known && len(g.byIP) >= maxAddresses {
+		ip = "" // all other addresses together
 	}
 	g.byIP[ip]++
-	return g.byIP[ip] > guessesAMinute, time.Minute - now.Sub(g.since)
+	return g.byIP[ip] > failuresPerMinute, time.Minute - now.Sub(g.since)
 }
 
 // Credential returns the key of a request's Authorization or X-Api-Key header, and whether

@@ -12,8 +12,8 @@ import (
 	"tierway/tenants"
 )
 
-// bootstrapFor is the lifetime of a bootstrap secret: long enough to copy it once.
-const bootstrapFor = 15 * time.Minute
+// bootstrapLifetime is the lifetime of a bootstrap secret: long enough to copy it once.
+const bootstrapLifetime = 15 * time.Minute
 
 // bootstrapSecret is the secret that creates the first admin. Only this process has it.
 type bootstrapSecret struct {
@@ -21,26 +21,25 @@ type bootstrapSecret struct {
 	until  time.Time
 }
 
-// Bootstrap holds the one-time secret that makes the first admin. It is safe for concurrent
-// use.
+// Bootstrap holds the one-time secret that creates the first admin. It is safe for concurrent use.
 type Bootstrap struct {
 	log      *slog.Logger
-	announce func(secret string, until time.Time) // nil: no secret is made
+	announce func(secret string, until time.Time) // nil: there is no secret
 	withdraw func()                               // may be nil
 	secret   atomic.Pointer[bootstrapSecret]
 }
 
-// announceIfAlone announces a secret, once, if the database was read and no admin is in
-// force. It voids the secret when an admin is in force or the secret has expired.
-func (b *Bootstrap) announceIfAlone(p *Identity) {
+// announceWithoutAdmin announces a secret, once, if the database was read and there is no valid admin
+// key. It voids the secret when there is one or the secret has expired.
+func (b *Bootstrap) announceWithoutAdmin(p *Identity) {
 	now := time.Now()
 	if secret := b.secret.Load(); secret != nil {
-		if administered(p, now) || now.After(secret.until) {
+		if hasAdmin(p, now) || now.After(secret.until) {
 			b.Void()
 		}
 		return
 	}
-	if b.announce == nil || p.ReadAt.IsZero() || administered(p, now) {
+	if b.announce == nil || p.ReadAt.IsZero() || hasAdmin(p, now) {
 		return
 	}
 	secret, err := tenants.NewKey(rand.Reader, tenants.BootstrapPrefix)
@@ -49,18 +48,18 @@ func (b *Bootstrap) announceIfAlone(p *Identity) {
 			err.Error())
 		return
 	}
-	until := now.Add(bootstrapFor)
+	until := now.Add(bootstrapLifetime)
 	b.offer(secret, until)
 	b.announce(secret, until)
 }
 
-// offer makes a secret valid until a time or until Void.
+// offer makes a secret valid until the given time or a call of Void.
 func (b *Bootstrap) offer(secret string, until time.Time) {
 	b.secret.Store(&bootstrapSecret{digest: tenants.Digest(secret), until: until})
 }
 
-// Check reports whether secret is the bootstrap secret and valid, in constant time. The
-// secret stays valid: a caller that has made the admin calls Void.
+// Check reports in constant time whether secret is the bootstrap secret and valid. The secret stays
+// valid: the caller must call Void after it has created the admin.
 func (b *Bootstrap) Check(secret string) bool {
 	is := b.secret.Load()
 	if is == nil || !tenants.WellFormed(secret) || time.Now().After(is.until) {
@@ -77,9 +76,9 @@ func (b *Bootstrap) Void() {
 	}
 }
 
-// administered reports whether an admin with the role admin is in force, from the database
-// or from config.yaml.
-func administered(p *Identity, now time.Time) bool {
+// hasAdmin reports whether there is a valid key with the role admin, from the database or from
+// config.yaml.
+func hasAdmin(p *Identity, now time.Time) bool {
 	for _, a := range p.admins {
 		if a.Role == store.RoleAdmin && (a.ExpiresAt.IsZero() || now.Before(a.ExpiresAt)) {
 			return true

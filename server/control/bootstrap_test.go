@@ -11,10 +11,9 @@ import (
 	"tierway/tenants"
 )
 
-// AD-05: a secret is made where nobody may change anything, as where there are
-// viewers only or the last admin has expired, and none where somebody may. It is
-// taken back when an admin is made by another door, or its time is over.
-func TestTheBootstrapIsForThoseWithoutAnAdmin(t *testing.T) {
+// AD-05: a secret is announced if no key has the role admin, which includes expired keys and keys
+// of viewers. It is withdrawn when such a key appears or the secret expires.
+func TestBootstrapSecretIsAnnouncedOnlyWithoutAnAdmin(t *testing.T) {
 	admin := func(role string, expires time.Time) []store.Admin {
 		return []store.Admin{{ID: "1", Name: "ada", Role: role, Digest: tenants.Digest("1"), ExpiresAt: expires,
 			CreatedAt: time.Now()}}
@@ -26,47 +25,48 @@ func TestTheBootstrapIsForThoseWithoutAnAdmin(t *testing.T) {
 		admins []store.Admin
 		want   bool
 	}{
-		"nobody": {"", nil, true}, "a viewer of the file": {viewer, nil, true},
-		"a viewer":        {"", admin(store.RoleViewer, time.Time{}), true},
-		"one who is over": {"", admin(store.RoleAdmin, time.Now().Add(-time.Second)), true},
-		"an admin":        {"", admin(store.RoleAdmin, time.Now().Add(time.Minute)), false},
-		"one of the file": {ops, admin(store.RoleViewer, time.Time{}), false},
+		"no admin":             {"", nil, true},
+		"a viewer of the file": {viewer, nil, true},
+		"a viewer":             {"", admin(store.RoleViewer, time.Time{}), true},
+		"an expired admin":     {"", admin(store.RoleAdmin, time.Now().Add(-time.Second)), true},
+		"an admin":             {"", admin(store.RoleAdmin, time.Now().Add(time.Minute)), false},
+		"an admin of the file": {ops, admin(store.RoleViewer, time.Time{}), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newTestControl(t, tt.yaml+"store: { sql: \"sqlite://:memory:\" }\n"+small)
 			announced, withdrawn := 0, 0
 			c.Bootstrap.announce, c.Bootstrap.withdraw = func(string, time.Time) { announced++ }, func() { withdrawn++ }
-			adopt := func(admins []store.Admin) {
+			apply := func(admins []store.Admin) {
 				t.Helper()
 				if err := c.applyContents(store.Contents{Admins: admins}, time.Now()); err != nil {
 					t.Fatal(err)
 				}
 			}
-			adopt(tt.admins)
-			adopt(tt.admins)
+			apply(tt.admins)
+			apply(tt.admins)
 			if got := announced == 1; got != tt.want || withdrawn != 0 {
 				t.Fatalf("announced %d times, withdrawn %d", announced, withdrawn)
 			}
 			if !tt.want {
 				return
 			}
-			if name == "nobody" {
+			if name == "no admin" {
 				c.Bootstrap.secret.Store(&bootstrapSecret{digest: c.Bootstrap.secret.Load().digest,
 					until: time.Now().Add(-time.Second)})
-				adopt(nil)
+				apply(nil)
 			} else {
-				adopt(admin(store.RoleAdmin, time.Time{}))
-				adopt(admin(store.RoleAdmin, time.Time{}))
+				apply(admin(store.RoleAdmin, time.Time{}))
+				apply(admin(store.RoleAdmin, time.Time{}))
 			}
 			if withdrawn != 1 || announced != 1 {
-				t.Errorf("afterwards it is announced %d times, withdrawn %d", announced, withdrawn)
+				t.Errorf("after the change it is announced %d times, withdrawn %d", announced, withdrawn)
 			}
 		})
 	}
 }
 
-// AD-05: an expired secret is no better than a wrong one.
-func TestABootstrapSecretExpires(t *testing.T) {
+// AD-05: an expired secret is rejected.
+func TestBootstrapSecretExpires(t *testing.T) {
 	secret, err := tenants.NewKey(rand.Reader, tenants.BootstrapPrefix)
 	if err != nil {
 		t.Fatal(err)
@@ -74,12 +74,12 @@ func TestABootstrapSecretExpires(t *testing.T) {
 	for until, want := range map[time.Duration]bool{time.Minute: true, -time.Second: false} {
 		b := &Bootstrap{}
 		if b.offer(secret, time.Now().Add(until)); b.Check(secret) != want {
-			t.Errorf("valid for %v, it is good: %v", until, !want)
+			t.Errorf("valid for %v, accepted: %v", until, !want)
 		}
 	}
 }
 
-// hexDigest is the digest of a key as config.yaml writes it.
+// hexDigest returns the digest of a key in the form of config.yaml.
 func hexDigest(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return hex.EncodeToString(sum[:])

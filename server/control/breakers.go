@@ -9,21 +9,21 @@ import (
 	"tierway/routing"
 )
 
-// newBreaker makes the breaker of a pool's member.
+// newBreaker returns the breaker of a pool's member.
 func (ps *Pools) newBreaker(pool string, p *routing.Pool, m *Member, c breaker.Config) *breaker.Breaker {
 	return breaker.New(c, breaker.Options{
 		Outcome:  outcomeOf,
-		Rand:     ps.unit,
+		Rand:     ps.randomUnit,
 		OnChange: func(c breaker.Change) { ps.breakerChanged(pool, p, m, c) },
 	})
 }
 
-// unit is a random number of [0, 1).
-func (ps *Pools) unit() float64 {
+// randomUnit returns a random number in [0, 1).
+func (ps *Pools) randomUnit() float64 {
 	return routing.Unit(ps.rand())
 }
 
-// outcomeOf is how a breaker counts the end of a request.
+// outcomeOf returns the outcome that a breaker counts for the error of a request.
 func outcomeOf(err error) breaker.Outcome {
 	switch failed, _ := errors.AsType[*http1.SendError](err); {
 	case err == nil:
@@ -56,27 +56,27 @@ func (ps *Pools) breakerChanged(pool string, p *routing.Pool, m *Member, c break
 		return
 	}
 	if c.To == breaker.HalfOpen {
-		m.Live.forget() // what was silent before is no part of the trial
+		m.Live.clearSilent() // streams from before the probes do not count
 	}
 	ps.log.Info("a worker's breaker is "+c.To.String(), "worker", m.Name, "tier", pool, "cause", c.Cause)
 }
 
-// pollEvery is how often breakers are read, which is what turns an open one
-// half-open without any traffic.
+// pollEvery is the interval at which breakers are polled. Without traffic, only a poll makes an open
+// breaker half-open.
 const pollEvery = time.Second
 
-// pollBreakers reads every breaker each second until done, reports good health
-// checks and hangs to it, and updates the number of live gateways.
+// pollBreakers polls every breaker each second until done is closed, and updates the number of live
+// gateways.
 func (ps *Pools) pollBreakers(done <-chan struct{}) {
 	ps.recover.Every(pollEvery, done, "reading the breakers", func(now time.Time) {
-		ps.shareAgain()
+		ps.updateGatewayCount()
 		for _, p := range ps.live() {
 			p.poll(now)
 		}
 	})
 }
 
-// poll reads the pool's breakers, and reports good health checks and hangs to them.
+// poll makes the pool's breakers follow the time, good health checks and hangs.
 func (p *livePool) poll(now time.Time) {
 	var members []*Member
 	for _, v := range p.Routing.Snapshot(now) {

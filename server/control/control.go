@@ -13,8 +13,8 @@ import (
 	"tierway/workers"
 )
 
-// Control is the state that a gateway runs by: the configuration in force with its pools, and
-// the directory of tenants and admins. After Begin it is safe for concurrent use.
+// Control is the state of a gateway: the configuration in force with its pools, and the directory of
+// tenants and admins. After Begin it is safe for concurrent use.
 type Control struct {
 	log          *slog.Logger
 	metrics      *telemetry.Metrics
@@ -26,14 +26,14 @@ type Control struct {
 	Vocabularies *Vocabularies
 	AuthFailures *AuthFailureLimiter
 
-	snapshot atomic.Pointer[Snapshot]     // never nil; apply and amend alone store it
+	snapshot atomic.Pointer[Snapshot]     // never nil; only apply and amend store it
 	applied  func(*config.File)           // receives each applied configuration
-	source   func() (*config.File, error) // reads the configuration again; nil without one to read
-	rejected atomic.Bool                  // the last file to be reloaded was rejected
+	source   func() (*config.File, error) // reads the configuration again; nil without a file
+	rejected atomic.Bool                  // the last reloaded file was rejected
 
 	reloading    sync.Mutex                       // one reload at a time; taken before applying
 	applying     sync.Mutex                       // one change of configuration, overrides or directory at a time
-	ownOverrides atomic.Pointer[[]store.Override] // where there is no database
+	ownOverrides atomic.Pointer[[]store.Override] // used without a database
 }
 
 // Options are the parts of a Control. Config, Applied, Log, Metrics, Recover and Rand are
@@ -123,7 +123,7 @@ func (ctl *Control) apply(c Configuration, identity *Identity) error {
 	ctl.Pools.connect(was, next, func() { ctl.snapshot.Store(next) })
 	ctl.metrics.KeepTenants(next.File.Telemetry.Tenants)
 	ctl.Stores.Limits.SetGateways(next.File.Gateways)
-	ctl.Vocabularies.loadSoon()
+	ctl.Vocabularies.requestLoad()
 	ctl.applied(next.File)
 	return nil
 }
@@ -136,8 +136,8 @@ func (ctl *Control) amend(change func(*Snapshot)) {
 	ctl.snapshot.Store(&next)
 }
 
-// Begin puts the first configuration in force and reads the directory. It is called once,
-// before all other methods. An unreachable database is no error: Run reads it later.
+// Begin puts the first configuration in force and reads the directory. It must be called once, before
+// all other methods except Close. An unreachable database is not an error: Run reads it later.
 func (ctl *Control) Begin(ctx context.Context) error {
 	f := ctl.Snapshot().Base
 	identity, err := newIdentity(f, store.Contents{}, time.Time{})
@@ -166,7 +166,8 @@ func (ctl *Control) Run(ctx context.Context) {
 	owned.Wait()
 }
 
-// Close closes the connections to workers and stores. Run and all requests have ended before.
+// Close closes the connections to workers and stores. Run must have returned and all requests must have
+// ended.
 func (ctl *Control) Close() {
 	ctl.Pools.fleet.Close()
 	if err := ctl.Stores.close(); err != nil {

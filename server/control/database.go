@@ -13,28 +13,28 @@ import (
 
 // Intervals and time limits of the database.
 const (
-	// AskEvery is how often the database's revision is read: one row. Without Redis it is
-	// how long a revoked key still works.
-	AskEvery = time.Second
-	// askPause is the shortest interval of additional reads because of unknown keys.
-	askPause = 100 * time.Millisecond
-	// readEvery is how often all is read anyway, for what is no change of the
-	// directory: when keys were last used.
-	readEvery = time.Minute
-	// spentEvery is how often what was spent is read from the ledger, for what
-	// other gateways spend without a common Redis.
-	spentEvery = 10 * time.Second
-	// sqlPatience bounds one step of work on the database. Requests of the data plane never wait
-	// for it; changes by the admin API do.
-	sqlPatience = 5 * time.Second
-	// startPatience is how long a start waits for an unavailable database.
-	startPatience = 3 * time.Second
+	// PollInterval is the interval at which the revision of the database, one row, is read. Without
+	// Redis, a revoked key works for at most this time.
+	PollInterval = time.Second
+	// minRefreshInterval is the shortest interval between additional reads because of unknown keys.
+	minRefreshInterval = 100 * time.Millisecond
+	// readInterval is the interval at which everything is read even if the revision is the same. The
+	// last uses of keys do not change the revision.
+	readInterval = time.Minute
+	// spentInterval is the interval at which spent budgets are read from the ledger. Without Redis,
+	// it is the only source of the usage on other gateways.
+	spentInterval = 10 * time.Second
+	// sqlTimeout limits one step of work on the database. Changes by the admin API wait for such a
+	// step; requests of the data plane never do.
+	sqlTimeout = 5 * time.Second
+	// startTimeout is the longest time that a start waits for an unavailable database.
+	startTimeout = 3 * time.Second
 )
 
-// DatabaseState is what the gateway can do with the SQL database.
+// DatabaseState says whether the gateway can read and write the SQL database.
 type DatabaseState int32
 
-// The states.
+// The states of the database.
 const (
 	DatabaseOK       DatabaseState = iota // reads and writes
 	DatabaseAway                          // neither
@@ -52,29 +52,29 @@ type Database struct {
 	recover  *Recoverer
 	stores   *Stores
 	snapshot func() *Snapshot
-	apply    func(store.Contents, time.Time) error // puts what was read in force
+	apply    func(store.Contents, time.Time) error // puts the contents in force
 
 	state      atomic.Int32 // a DatabaseState
 	migrated   atomic.Bool
-	currentAt  atomic.Int64  // when the directory was last known to be the database's; Unix nanoseconds, 0: never
-	readDue    chan struct{} // the revision is to be compared at once
-	refreshDue chan struct{} // the same, unless it was compared within askPause
+	currentAt  atomic.Int64  // when the directory was last known to be current, in Unix nanoseconds; 0: never
+	readDue    chan struct{} // requests a comparison of the revision at once
+	refreshDue chan struct{} // the same, unless it was compared within minRefreshInterval
 	LastUsed   lastUsed
 }
 
-// open brings the schema up to date and reads the directory. A database
-// that is away is no error: it is tried again while serving.
+// open brings the schema up to date and reads the directory. An unavailable database is not an error:
+// follow tries it again.
 func (db *Database) open(ctx context.Context) error {
 	if db.stores.SQL == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	err := db.Read(ctx)
 	if err != nil && !store.Unreachable(err) && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	db.noteState(err, nil)
+	db.updateState(err, nil)
 	return nil
 }
 
@@ -92,12 +92,12 @@ func (db *Database) Read(ctx context.Context) error {
 	if err := db.apply(c, began); err != nil {
 		return err
 	}
-	return db.seedBudgets(ctx) // last: a ledger that fails must keep no revoked key valid
+	return db.seedBudgets(ctx) // last, so that a failing ledger keeps no revoked key valid
 }
 
-// migrate brings the schema up to date, once. It takes as long as it takes, on a
-// database that answers. The next release's schema is served too: it only adds, and
-// gateways of both share a database while they are replaced.
+// migrate brings the schema up to date, once. It has no time limit if the database responds. The schema
+// of the next release is accepted too: it only adds to this one, and gateways of both releases share a
+// database during an upgrade.
 func (db *Database) migrate(ctx context.Context) error {
 	if db.migrated.Load() {
 		return nil
@@ -126,7 +126,7 @@ func (db *Database) seedBudgets(ctx context.Context) error {
 	now := time.Now()
 	rows, err := db.stores.SQL.Spent(ctx, now)
 	if err != nil {
-		return fmt.Errorf("reading what was spent: %w", err)
+		return fmt.Errorf("reading the spent budgets: %w", err)
 	}
 	for _, r := range rows {
 		db.stores.Limiter.Seed(r.Tenant, r.Key, now, r.Day, r.Month)
@@ -134,46 +134,46 @@ func (db *Database) seedBudgets(ctx context.Context) error {
 	return nil
 }
 
-// follow reads the directory whenever it has changed, until ctx ends.
+// follow reads the directory after each change of the database, until ctx ends.
 func (db *Database) follow(ctx context.Context) {
 	if db.stores.SQL == nil {
 		return
 	}
-	poll := time.NewTicker(AskEvery)
+	poll := time.NewTicker(PollInterval)
 	defer poll.Stop()
 	var spent time.Time // when the budgets were last read
-	asked := time.Now()
+	polled := time.Now()
 	for {
 		select {
 		case <-db.refreshDue:
-			if time.Since(asked) < askPause {
+			if time.Since(polled) < minRefreshInterval {
 				continue
 			}
 		case <-ctx.Done():
-			db.recover.Run("writing when keys were last used", func() { db.lastTouches(ctx) })
+			db.recover.Run("writing when keys were last used", func() { db.flushLastUsed(ctx) })
 			return
 		case <-db.readDue:
 		case <-poll.C:
 		}
-		asked = time.Now()
+		polled = time.Now()
 		err := db.recover.Try("following the database", func() error {
-			ctx, cancel := context.WithTimeout(ctx, sqlPatience)
+			ctx, cancel := context.WithTimeout(ctx, sqlTimeout)
 			defer cancel()
 			if err := db.refreshIfChanged(ctx); err != nil {
 				spent = time.Time{} // perhaps the budgets alone could not be read
 				return err
 			}
-			if time.Since(spent) < spentEvery {
+			if time.Since(spent) < spentInterval {
 				return nil
 			}
 			err := db.seedBudgets(ctx)
 			if err == nil {
 				spent = time.Now()
 			}
-			return errors.Join(err, db.writeTouches(ctx))
+			return errors.Join(err, db.writeLastUsed(ctx))
 		})
 		if ctx.Err() == nil {
-			db.noteState(err, db.stores.Ledger.Stats().Err)
+			db.updateState(err, db.stores.Ledger.Stats().Err)
 		}
 	}
 }
@@ -181,7 +181,7 @@ func (db *Database) follow(ctx context.Context) {
 // refreshIfChanged reads the directory if it may have changed.
 func (db *Database) refreshIfChanged(ctx context.Context) error {
 	p := db.snapshot().Identity
-	if time.Since(p.ReadAt) < readEvery {
+	if time.Since(p.ReadAt) < readInterval {
 		revision, err := db.stores.SQL.Revision(ctx)
 		if err != nil {
 			return err
@@ -194,17 +194,17 @@ func (db *Database) refreshIfChanged(ctx context.Context) error {
 	return db.Read(ctx)
 }
 
-// State returns what the gateway can do with the database now.
+// State returns the current state of the database.
 func (db *Database) State() DatabaseState { return DatabaseState(db.state.Load()) }
 
-// noteState derives the state from the errors of the last read and the last write, and
-// logs each change once.
-func (db *Database) noteState(read, write error) {
+// updateState derives the state from the errors of the last read and the last write, and logs each
+// change of it.
+func (db *Database) updateState(read, write error) {
 	now, cause := DatabaseOK, ""
 	switch {
 	case read != nil:
 		now, cause = DatabaseAway, read.Error()
-	case store.Unreachable(write): // a read may be the first to succeed, or the last
+	case store.Unreachable(write): // the read may have succeeded just before or after
 		now, cause = DatabaseAway, write.Error()
 	case write != nil:
 		now, cause = DatabaseReadOnly, write.Error()
@@ -224,8 +224,8 @@ func (db *Database) noteState(read, write error) {
 	}
 }
 
-// HasCallers reports whether any request could be served: before the database was read for
-// the first time, only if the configuration has keys or requires none.
+// HasCallers reports whether any request could be authenticated. Before the first read of the database,
+// this needs a configuration that has keys or requires none.
 func (db *Database) HasCallers() bool {
 	snap := db.snapshot()
 	return db.stores.SQL == nil || !snap.Identity.ReadAt.IsZero() || len(snap.Identity.ownKeys) > 0 ||
@@ -235,7 +235,7 @@ func (db *Database) HasCallers() bool {
 // Changed reads the directory after this gateway has changed the database, and notifies the
 // other gateways. If the read fails, it is repeated in the background.
 func (db *Database) Changed(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqlPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqlTimeout)
 	defer cancel()
 	if err := db.Read(ctx); err != nil {
 		db.log.Warn("reading the directory after a change failed; it is read again shortly", "cause", err.Error())
@@ -255,7 +255,7 @@ func (db *Database) RequestRefresh() { wake(db.refreshDue) }
 // requestRead makes Run read the directory as soon as possible if the database has changed.
 func (db *Database) requestRead() { wake(db.readDue) }
 
-// wake has a loop that reads from due, which holds one signal, take its next step.
+// wake makes the loop that receives from due run once more. due has a buffer of one signal.
 func wake(due chan<- struct{}) {
 	select {
 	case due <- struct{}{}:

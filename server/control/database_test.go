@@ -13,8 +13,8 @@ import (
 	"tierway/tenants"
 )
 
-// TestASchemaThatIsTooNewIsNamedOnce: with what was being done.
-func TestASchemaThatIsTooNewIsNamedOnce(t *testing.T) {
+// TestTooNewSchemaErrorNamesTheOperationOnce.
+func TestTooNewSchemaErrorNamesTheOperationOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "t.db")
 	c := newTestControl(t, "store: { sql: \"sqlite://"+file+"\" }\n"+small)
 	db, err := sql.Open("sqlite", file)
@@ -33,9 +33,8 @@ func TestASchemaThatIsTooNewIsNamedOnce(t *testing.T) {
 	}
 }
 
-// TestAFailingLedgerKeepsNoRevokedKeyValid: the directory is in force although what was spent
-// could not be read.
-func TestAFailingLedgerKeepsNoRevokedKeyValid(t *testing.T) {
+// TestRevokedKeyIsInvalidAlthoughTheLedgerFails: the directory is applied before the budgets are read.
+func TestRevokedKeyIsInvalidAlthoughTheLedgerFails(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "t.db")
 	c := newTestControl(t, "store: { sql: \"sqlite://"+file+"\" }\n"+small)
 	secret, key, err := tenants.Mint(rand.Reader, "acme")

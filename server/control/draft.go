@@ -9,10 +9,10 @@ import (
 	"tierway/routing"
 )
 
-// DraftOf builds the snapshot that a reload of a checked configuration would put in
-// force, and puts nothing in force. Live overrides hold in it as they would after the
-// reload. Its pools are the live ones of their names, with a routing.Draft in place of
-// policy and members: nothing of it reaches fleet, pools or metrics.
+// DraftOf returns the snapshot that a reload of a checked configuration would put in force, with the
+// live overrides, and puts nothing in force. Its pools use the live state of the pools with the same
+// names, with a routing.Draft that replaces policy and members. It changes neither workers nor pools nor
+// metrics.
 func (ctl *Control) DraftOf(f *config.File) (*Snapshot, error) {
 	live := ctl.Snapshot()
 	identity, err := newIdentity(f, live.Identity.contents, live.Identity.ReadAt)
@@ -30,8 +30,8 @@ func (ctl *Control) DraftOf(f *config.File) (*Snapshot, error) {
 	return snap, nil
 }
 
-// draftOf connects a draft's pool with the live one of its name, which is nil for a new pool,
-// and with the workers that a reload would keep. Its other members stand for new workers.
+// draftOf connects a draft's pool with the live pool of its name, which is nil for a new pool, and with
+// the workers that a reload would keep. For each new worker it has a member without a worker.
 func (p *Pool) draftOf(live *Pool, gateways int) {
 	if live != nil {
 		p.livePool = live.livePool
@@ -53,7 +53,8 @@ func (p *Pool) draftOf(live *Pool, gateways int) {
 	}
 }
 
-// HasWorkers reports whether any worker of the pool is in rotation, or would be in a draft's.
+// HasWorkers reports whether any worker of the pool is in rotation. For a draft's pool, it reports
+// whether any would be after a reload.
 func (p *Pool) HasWorkers(now time.Time) bool {
 	if p.Draft == nil {
 		return p.Routing.Up(now)

@@ -7,8 +7,8 @@ import (
 	"tierway/config"
 )
 
-// TestADraftReachesNoFleet: its new workers are neither checked nor known to the pools.
-func TestADraftReachesNoFleet(t *testing.T) {
+// TestDraftAddsNoWorkers: its new workers are neither checked nor in a live pool.
+func TestDraftAddsNoWorkers(t *testing.T) {
 	c := newTestControl(t, small)
 	in := c.Snapshot()
 	text := strings.Replace(small, "[ { name: w0", `[ { name: w1, url: "http://127.0.0.1:10" }, { name: w0`, 1) + `

@@ -8,28 +8,28 @@ import (
 	"tierway/routing"
 )
 
-// evidenceKept is how many different requests a worker's evidence holds: more than the
-// failures in a row that open a breaker by default, in 256 bytes for each worker.
+// evidenceKept is the largest number of different requests in a worker's evidence. It exceeds the
+// consecutive failures that open a breaker by default, and takes 256 bytes per worker.
 const evidenceKept = 16
 
-// contradictedFor is how long a good answer to another tenant outweighs what one tenant's
-// prompts show of a worker: as long as one tenant's silent streams show no hang.
-const contradictedFor = hangAlone
+// contradictedFor is the time for which a good answer to another tenant outweighs the failures of one
+// tenant's requests. It is the time for which silent streams of one tenant alone prove no hang.
+const contradictedFor = hangOneTenant
 
-// evidence holds the requests that a worker has failed last, newest first. An engine may
-// fail because of the request, so that one of them says nothing of the worker, however
-// often it is repeated. It is safe for concurrent use; the zero evidence holds none.
+// evidence holds the last requests that failed on a worker, newest first. A request can itself make an
+// engine fail, so one failing request proves nothing about the worker, however often it is repeated.
+// It is safe for concurrent use; the zero evidence is empty.
 type evidence struct {
 	mu     sync.Mutex
 	worker *routing.Worker // of the last failure
 	failed []FailedRequest // at most evidenceKept
-	good   [2]goodAnswer   // the last one of each of the last two tenants
+	good   [2]goodAnswer   // of the last two tenants
 }
 
 // FailedRequest identifies a request by its tenant and its content.
 type FailedRequest struct{ Tenant, Content uint64 }
 
-// goodAnswer is when the worker has last answered a tenant well.
+// goodAnswer is the last good answer of the worker to a tenant.
 type goodAnswer struct {
 	tenant uint64
 	at     time.Time
@@ -45,10 +45,10 @@ func (e *evidence) AddAnswer(tenant uint64, now time.Time) {
 	e.good[0] = goodAnswer{tenant, now}
 }
 
-// AddFailure records a failure of the worker and reports whether the worker is at fault by what
-// it failed before. The last failure of another tenant's request is evidence. Another
-// request of the same tenant is, unless the worker has failed this one too or has
-// answered another tenant well lately.
+// AddFailure records the failure of a request on the worker and reports whether the earlier failures
+// show that the worker is at fault. They do if the previous failure was of another tenant. If it was of
+// the same tenant, this request must be a new one, and the worker must have no good answer to another
+// tenant within contradictedFor.
 func (e *evidence) AddFailure(w *routing.Worker, r FailedRequest, now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -65,15 +65,16 @@ func (e *evidence) AddFailure(w *routing.Worker, r FailedRequest, now time.Time)
 	return blamed
 }
 
-// contradicted reports whether the worker has answered another tenant well lately. The
-// caller holds mu.
+// contradicted reports whether the worker has a good answer to another tenant within contradictedFor.
+// The caller holds mu.
 func (e *evidence) contradicted(tenant uint64, now time.Time) bool {
 	return slices.ContainsFunc(e.good[:], func(g goodAnswer) bool {
 		return g.tenant != tenant && !g.at.IsZero() && now.Sub(g.at) < contradictedFor
 	})
 }
 
-// FailedWorker returns the worker if it has failed the request, else nil.
+// FailedWorker returns the worker of the last failure if the request has failed on this member, else
+// nil.
 func (e *evidence) FailedWorker(r FailedRequest) *routing.Worker {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -7,9 +7,9 @@ import (
 	"tierway/routing"
 )
 
-// TestEvidenceNeedsTwoRequests is the rule of blame for failures that a request may have
-// caused, one letter a tenant and one digit a prompt; 0 is a good answer, a dot a minute
-// later, and ! a failure that counts.
+// TestEvidenceNeedsTwoRequests: a failure that its request may have caused counts only beside another
+// one. A letter is a tenant and a digit a prompt; 0 is a good answer, and a dot is a minute without
+// requests. An exclamation mark is under each failure that counts.
 func TestEvidenceNeedsTwoRequests(t *testing.T) {
 	for _, c := range []struct{ events, blamed string }{
 		{"a1 a1 a1 a1 a1 a1 a1", "                    "},
@@ -38,14 +38,14 @@ func TestEvidenceNeedsTwoRequests(t *testing.T) {
 			default:
 				if blamed := e.AddFailure(nil, FailedRequest{tenant, content}, now); blamed != (i < len(c.blamed) &&
 					c.blamed[i] == '!') {
-					t.Errorf("%s: event %d is blamed: %v", c.events, i/3+1, blamed)
+					t.Errorf("%s: event %d counts: %v", c.events, i/3+1, blamed)
 				}
 			}
 		}
 	}
 }
 
-// TestEvidenceIsBounded and forgets the oldest request first.
+// TestEvidenceIsBounded: the oldest request is removed first.
 func TestEvidenceIsBounded(t *testing.T) {
 	var e evidence
 	w := &routing.Worker{}
@@ -53,10 +53,10 @@ func TestEvidenceIsBounded(t *testing.T) {
 		e.AddFailure(w, FailedRequest{Tenant: 1, Content: uint64(i)}, time.Time{})
 	}
 	if len(e.failed) != evidenceKept || cap(e.failed) > 2*evidenceKept {
-		t.Errorf("%d requests are held in %d places", len(e.failed), cap(e.failed))
+		t.Errorf("%d requests are kept, with a capacity of %d", len(e.failed), cap(e.failed))
 	}
 	if e.FailedWorker(FailedRequest{1, 10*evidenceKept - 1}) != w ||
 		e.FailedWorker(FailedRequest{1, 9*evidenceKept - 1}) != nil {
-		t.Error("it does not hold the last failures")
+		t.Error("the last failures are not kept")
 	}
 }

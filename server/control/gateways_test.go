@@ -14,13 +14,13 @@ import (
 	"tierway/store"
 )
 
-// bound is how many requests the first worker takes at once.
-func bound(c *Control) int {
+// concurrencyLimit returns the number of requests that the first worker takes at once.
+func concurrencyLimit(c *Control) int {
 	return c.Snapshot().Pools[0].Routing.Snapshot(time.Now())[0].ConcurrencyLimit
 }
 
-// bounded is a tier whose worker takes nine requests at once. It wants a Redis and
-// the number of gateways.
+// bounded has a tier with one worker that takes nine requests at once. Its arguments are the URL of
+// Redis and the number of gateways.
 const bounded = `
 store: { sql: "", redis: %q }
 gateways: %d
@@ -30,9 +30,9 @@ tiers:
   - { name: small, model: fake-7b, serves: [chat], workers: [ { name: w0, url: "http://127.0.0.1:1", max_inflight: 9, max_tokens_inflight: 900 } ] }
 `
 
-// TestABoundIsDividedAmongTheGatewaysThatLive: Redis counts them, and the
-// configuration says how many there are at least. What is booked stays.
-func TestABoundIsDividedAmongTheGatewaysThatLive(t *testing.T) {
+// TestBoundIsDividedAmongTheLiveGateways: Redis counts them, and the configuration has the minimum.
+// Booked requests stay booked.
+func TestBoundIsDividedAmongTheLiveGateways(t *testing.T) {
 	mini := miniredis.RunT(t)
 	url := "redis://" + mini.Addr()
 	for gateways, want := range map[int][2]int{1: {9, 5}, 2: {5, 5}, 3: {3, 3}} {
@@ -47,20 +47,20 @@ func TestABoundIsDividedAmongTheGatewaysThatLive(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := bound(c); got != want[0] {
-				t.Errorf("alone it takes %d, want %d", got, want[0])
+			if got := concurrencyLimit(c); got != want[0] {
+				t.Errorf("one gateway takes %d, want %d", got, want[0])
 			}
 			other, err := store.OpenRedis(store.RedisConfig{URL: url, Gateway: "other"})
 			if err != nil {
 				t.Fatal(err)
 			}
 			owned.Go(func() { other.Run(ctx) })
-			until(t, "two gateways live", func() bool { return len(members(t, mini)) == 2 })
-			owned.Go(func() { c.Stores.Redis.Run(ctx) }) // it asks at once, and not in some seconds
-			until(t, "this one knows", func() bool { return c.Stores.Redis.Gateways() == 2 })
-			c.Pools.shareAgain()
-			if got := bound(c); got != want[1] {
-				t.Errorf("beside another it takes %d, want %d", got, want[1])
+			until(t, "two live gateways", func() bool { return len(members(t, mini)) == 2 })
+			owned.Go(func() { c.Stores.Redis.Run(ctx) }) // a start counts the gateways at once
+			until(t, "this gateway counts both", func() bool { return c.Stores.Redis.Gateways() == 2 })
+			c.Pools.updateGatewayCount()
+			if got := concurrencyLimit(c); got != want[1] {
+				t.Errorf("one of two gateways takes %d, want %d", got, want[1])
 			}
 			if got := c.Pools.Gauges()[0].Inflight; got != 1 {
 				t.Errorf("%d are booked, want 1", got)
@@ -70,7 +70,7 @@ func TestABoundIsDividedAmongTheGatewaysThatLive(t *testing.T) {
 	}
 }
 
-// members are the gateways that Redis knows of.
+// members returns the gateways that are registered in Redis.
 func members(t *testing.T, mini *miniredis.Miniredis) []string {
 	t.Helper()
 	if !mini.Exists("tierway:gateways") {
@@ -83,14 +83,13 @@ func members(t *testing.T, mini *miniredis.Miniredis) []string {
 	return all
 }
 
-// TestWithoutRedisTheFileDividesABound: nobody else counts, and asking again changes
-// nothing.
-func TestWithoutRedisTheFileDividesABound(t *testing.T) {
+// TestWithoutRedisTheConfiguredGatewaysDivideABound, and a repeated update changes nothing.
+func TestWithoutRedisTheConfiguredGatewaysDivideABound(t *testing.T) {
 	c := newTestControl(t, strings.Replace(fmt.Sprintf(bounded, "", 4), `, redis: ""`, "", 1))
 	for range 2 {
-		if got := bound(c); got != 3 {
+		if got := concurrencyLimit(c); got != 3 {
 			t.Errorf("it takes %d, want 3 of 9", got)
 		}
-		c.Pools.shareAgain()
+		c.Pools.updateGatewayCount()
 	}
 }

@@ -18,13 +18,13 @@ import (
 type Identity struct {
 	Directory *tenants.Directory
 	admins    map[[sha256.Size]byte]store.Admin // by the key's digest
-	own       []tenants.Tenant                  // config.yaml's
-	ownKeys   []tenants.Key
-	contents  store.Contents // the database's
-	ReadAt    time.Time      // of contents; zero: never, so that any key may be a good one
+	own       []tenants.Tenant                  // of config.yaml
+	ownKeys   []tenants.Key                     // of config.yaml
+	contents  store.Contents                    // of the database
+	ReadAt    time.Time                         // when contents was read; zero: never, so any unknown key may be valid
 }
 
-// newIdentity puts together what the configuration and the database say.
+// newIdentity combines the tenants and admins of the configuration and of the database.
 func newIdentity(f *config.File, c store.Contents, readAt time.Time) (*Identity, error) {
 	ts, ks, err := tenants.FromConfig(f.Auth.Keys)
 	if err != nil {
@@ -56,11 +56,11 @@ func newIdentity(f *config.File, c store.Contents, readAt time.Time) (*Identity,
 	return p, nil
 }
 
-// adminKeys are the admin plane's keys as the directory's checks take them.
+// adminKeys returns the keys of the admin plane in the form that tenants.FromConfig checks.
 func adminKeys(keys []config.AdminKey) []tenants.KeyConfig {
 	out := make([]tenants.KeyConfig, len(keys))
 	for i, k := range keys {
-		out[i] = tenants.KeyConfig{Name: "admin", SHA256: k.SHA256} // names of admins follow other rules
+		out[i] = tenants.KeyConfig{Name: "admin", SHA256: k.SHA256} // names of admins have other rules
 	}
 	return out
 }
@@ -84,8 +84,8 @@ func (p *Identity) Tenants() ([]tenants.Tenant, []tenants.Key) {
 // Admins returns all admins, in no order.
 func (p *Identity) Admins() []store.Admin { return slices.Collect(maps.Values(p.admins)) }
 
-// applyContents puts what the database holds in force, and the live overrides with it,
-// unless a reading that began later was faster.
+// applyContents puts the contents of the database in force, with the live overrides, unless a read that
+// began later was applied before.
 func (ctl *Control) applyContents(c store.Contents, readAt time.Time) error {
 	ctl.applying.Lock()
 	defer ctl.applying.Unlock()
@@ -101,14 +101,14 @@ func (ctl *Control) applyContents(c store.Contents, readAt time.Time) error {
 		ctl.Database.currentAt.Store(readAt.UnixNano())
 	}
 	ctl.Stores.Limiter.Forget(p.Directory.Knows)
-	ctl.Bootstrap.announceIfAlone(p)
+	ctl.Bootstrap.announceWithoutAdmin(p)
 	return ctl.applyOverrides()
 }
 
-// rankEvery is how often the tenants with series of their own are chosen anew.
+// rankEvery is the interval at which the tenants with their own metric series are selected.
 const rankEvery = time.Minute
 
-// rankTenants gives the busiest tenants their series until done.
+// rankTenants selects the tenants with their own metric series, by traffic, until done is closed.
 func (ctl *Control) rankTenants(done <-chan struct{}) {
 	ctl.Recoverer.Every(rankEvery, done, "ranking tenants", func(now time.Time) {
 		directory := ctl.Snapshot().Identity.Directory

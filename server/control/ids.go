@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// RequestID returns the client's X-Request-Id if it is safe to log and to send on, else a new
-// random UUID.
+// RequestID returns the client's X-Request-Id if it is safe to log and to forward, else a new random
+// UUID.
 func RequestID(h http.Header, rand func() uint64) string {
 	if id := h.Get("X-Request-Id"); saneID(id) {
-		return strings.Clone(id) // the header's strings lie in one block of memory, and records live on
+		return strings.Clone(id) // the strings of a header share one block of memory, which a record would keep alive
 	}
 	return newUUID(rand(), rand())
 }
 
-// newUUID returns a random UUID of version 4 (RFC 9562). Servers built on
-// Starlette commonly refuse a request whose X-Request-ID is no UUID.
+// newUUID returns a UUID of version 4 (RFC 9562) from 128 random bits. Servers that are built on
+// Starlette commonly reject a request if its X-Request-ID is not a UUID.
 func newUUID(high, low uint64) string { return FormatUUID(high, low, 4) }
 
 // FormatUUID returns 128 bits as a UUID of a version from 0 to 15.

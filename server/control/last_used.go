@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// lastUsed is when keys were last used, until that is written to the database.
+// lastUsed buffers the times of the last uses of keys until they are written to the database.
 type lastUsed struct {
 	mu   sync.Mutex
 	used map[string]time.Time
 }
 
-// NoteUse records the use of a key of the database.
-func (t *lastUsed) NoteUse(key string, at time.Time) {
+// RecordUse records the use of a key of the database.
+func (t *lastUsed) RecordUse(key string, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.used == nil {
@@ -22,8 +22,8 @@ func (t *lastUsed) NoteUse(key string, at time.Time) {
 	t.used[key] = at
 }
 
-// takeAll returns what was recorded since its last call.
-func (t *lastUsed) takeAll() map[string]time.Time {
+// removeAll returns the recorded times and removes them.
+func (t *lastUsed) removeAll() map[string]time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	used := t.used
@@ -31,19 +31,19 @@ func (t *lastUsed) takeAll() map[string]time.Time {
 	return used
 }
 
-// lastTouches writes at the end what was not yet written.
-func (db *Database) lastTouches(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second) // a minute's precision is worth no more
+// flushLastUsed writes the recorded times when the gateway ends.
+func (db *Database) flushLastUsed(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second) // not worth a longer wait
 	defer cancel()
-	if err := db.writeTouches(ctx); err != nil {
+	if err := db.writeLastUsed(ctx); err != nil {
 		db.log.Debug("writing the last use of keys failed", "cause", err.Error())
 	}
 }
 
-// writeTouches writes when keys were last used. What could not be written is recorded
-// again by the key's next use.
-func (db *Database) writeTouches(ctx context.Context) error {
-	used := db.LastUsed.takeAll()
+// writeLastUsed writes the recorded times. If the write fails they are lost until the next use of each
+// key.
+func (db *Database) writeLastUsed(ctx context.Context) error {
+	used := db.LastUsed.removeAll()
 	if len(used) == 0 {
 		return nil
 	}

@@ -10,71 +10,69 @@ import (
 	"tierway/workers"
 )
 
-// liveness is what a worker's answers show of whether its engine still works: the
-// streams that have no byte since the worker last sent a part of an answer. It is
-// safe for concurrent use; the zero liveness knows nothing.
+// liveness detects a worker that accepts requests and sends nothing. It holds the streams without a
+// byte since the worker last sent part of an answer. It is safe for concurrent use; the zero liveness
+// holds no streams.
 type liveness struct {
-	silent atomic.Int64 // streams in waiting and in ended; read for each piece of an answer
+	silent atomic.Int64 // number of streams in waiting and ended; read for each part of an answer
 	sentAt atomic.Int64 // when the engine last sent a part of an answer, in Unix nanoseconds
 
 	mu       sync.Mutex // guards the rest
 	waiting  []unanswered
-	ended    []unanswered // cut after their patience; at most endedKept
-	hung     bool         // found by its silence, and still silent
+	ended    []unanswered // cut after their deadline; at most endedKept
+	hung     bool         // the worker was silent while its peers answered, and has sent nothing since
 	answered [hangRequests]SentStream
-	next     int // in answered
-	// tenants are the last streams answered of the last two tenants, so that one
-	// tenant's many requests do not hide that another tenant has any.
+	next     int // index in answered
+	// tenants has the last answered stream of each of the last two tenants. In answered, the streams
+	// of one busy tenant can displace those of all others.
 	tenants [2]SentStream
 }
 
-// SentStream identifies a stream that was sent to a worker: its tenant, the hash of its prompt
-// and when it began.
+// SentStream identifies a stream that was sent to a worker, by its tenant, the hash of its prompt and
+// the time when it began.
 type SentStream struct {
 	Tenant string
 	Prompt uint64
 	Began  time.Time
 }
 
-// unanswered is one stream that has no byte yet.
+// unanswered is a stream without a byte of its answer.
 type unanswered struct {
 	SentStream
-	attempt any       // which it is
-	late    time.Time // the end of its patience
+	attempt  any       // identifies the attempt
+	deadline time.Time // the stream is overdue if it has no byte then
 }
 
 const (
-	// hangRequests is how many streams must be overdue, and how many later ones
-	// other workers must have answered, before a worker counts as hung: one slow
-	// request says nothing of its worker.
+	// hangRequests is the number of overdue streams, and of later streams that peers answered, from
+	// which on a worker counts as hung. A single slow request says nothing about its worker.
 	hangRequests = 3
-	// hangFactor is how many times its predicted time a stream's first byte may
-	// take. The prediction knows the tokens ahead on the worker; a sound engine is
-	// not off by four.
+	// hangFactor is the ratio of a stream's deadline to its predicted time to the first byte. The
+	// prediction includes the tokens ahead on the worker; a healthy engine is not off by a factor of 4.
 	hangFactor = 4
-	// hangFloor is the shortest patience: below it, a pause of the machine or of
-	// the network would look like a hang.
+	// hangFloor is the shortest deadline. Below it, a pause of the machine or of the network would
+	// look like a hang.
 	hangFloor = 3 * time.Second
-	// hangWindow is how old a stream may be to count: long enough for a worker
-	// that gets one in 100 s.
+	// hangWindow is the greatest age of a stream that counts. It suffices for a worker that receives
+	// one stream in 100 s.
 	hangWindow = 5 * time.Minute
-	// hangAlone is how long the streams of one tenant must be silent while the
-	// peers answer other tenants: its prompts may be slow on a sound worker. A tenant
-	// may also be the only one whose prompts go to a worker that hangs.
-	hangAlone = time.Minute
-	// endedKept is how many cut streams are kept of one worker: the last ones, and
-	// the first. They have to show two tenants, of which one may send most requests.
+	// hangOneTenant is the time after which the silent streams of a single tenant count although the
+	// peers answer only other tenants. Until then the tenant's prompts may be slow on a healthy worker.
+	// Later, the tenant may be the only one that uses a worker that hangs.
+	hangOneTenant = time.Minute
+	// endedKept is the largest number of cut streams that are kept for a worker: the first and the
+	// newest. It leaves room for a second tenant beside one that sends most requests.
 	endedKept = 32
-	// stalledAfter is how long an engine's step counters may stand still while
-	// requests run. One step takes up to a few seconds on the largest models.
+	// stalledAfter is the time for which an engine's step counters may stand still while requests
+	// run. One step takes up to a few seconds on the largest models.
 	stalledAfter = 10 * time.Second
-	// sentLate is how long the last bytes of an engine that stops may be on their
-	// way when its counters are read.
-	sentLate = time.Second
+	// sentGrace is the time for which bytes may arrive after the engine's counters have stopped: the
+	// last bytes were already on their way.
+	sentGrace = time.Second
 )
 
-// BeginStream records a stream that is sent to the worker, with the predicted time of its
-// first byte.
+// BeginStream records a stream that is sent to the worker. a identifies the attempt, and expected is
+// the predicted time to the first byte. The caller must call EndStream with the same a.
 func (l *liveness) BeginStream(a any, q SentStream, expected time.Duration) {
 	l.mu.Lock()
 	l.waiting = append(l.waiting, unanswered{q, a, q.Began.Add(max(hangFloor, hangFactor*expected))})
@@ -82,8 +80,8 @@ func (l *liveness) BeginStream(a any, q SentStream, expected time.Duration) {
 	l.mu.Unlock()
 }
 
-// EndStream records the end of a request. cut means that its client or a timeout ended it:
-// if it had no byte after its patience, it stays a sign of a hang.
+// EndStream records the end of the attempt a. cut means that its client or a timeout ended it. A
+// stream that was cut without a byte after its deadline still counts as overdue.
 func (l *liveness) EndStream(a any, now time.Time, cut bool) {
 	if l.silent.Load() == 0 {
 		return
@@ -96,7 +94,7 @@ func (l *liveness) EndStream(a any, now time.Time, cut bool) {
 	}
 	u := l.waiting[i]
 	l.waiting = slices.Delete(l.waiting, i, i+1)
-	if cut && !now.Before(u.late) {
+	if cut && !now.Before(u.deadline) {
 		l.ended = slices.DeleteFunc(l.ended, func(u unanswered) bool { return now.Sub(u.Began) >= hangWindow })
 		if len(l.ended) == endedKept {
 			l.ended = slices.Delete(l.ended, 1, 2)
@@ -111,12 +109,12 @@ func (l *liveness) EndStream(a any, now time.Time, cut bool) {
 func (l *liveness) Received(now time.Time) {
 	l.sentAt.Store(now.UnixNano())
 	if l.silent.Load() > 0 {
-		l.forget()
+		l.clearSilent()
 	}
 }
 
-// forget drops all silent streams.
-func (l *liveness) forget() {
+// clearSilent removes all silent streams, so that the worker does not count as hung.
+func (l *liveness) clearSilent() {
 	l.mu.Lock()
 	clear(l.waiting)
 	clear(l.ended)
@@ -125,7 +123,7 @@ func (l *liveness) forget() {
 	l.mu.Unlock()
 }
 
-// AnswerStream records that a stream has its first content.
+// AnswerStream records a stream of which the first content has arrived.
 func (l *liveness) AnswerStream(q SentStream) {
 	l.mu.Lock()
 	l.answered[l.next] = q
@@ -137,17 +135,17 @@ func (l *liveness) AnswerStream(q SentStream) {
 	l.mu.Unlock()
 }
 
-// overdue returns the streams that have no byte after their patience, the last one
-// first, and whether the worker was found hung before.
+// overdue returns the streams without a byte after their deadlines, newest first, and whether the
+// worker already counts as hung.
 func (l *liveness) overdue(now time.Time) (streams []SentStream, hung bool) {
 	if l.silent.Load() == 0 {
 		return nil, false
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, of := range [][]unanswered{l.ended, l.waiting} {
-		for _, u := range of {
-			if !now.Before(u.late) && now.Sub(u.Began) < hangWindow {
+	for _, list := range [][]unanswered{l.ended, l.waiting} {
+		for _, u := range list {
+			if !now.Before(u.deadline) && now.Sub(u.Began) < hangWindow {
 				streams = append(streams, u.SentStream)
 			}
 		}
@@ -156,30 +154,30 @@ func (l *liveness) overdue(now time.Time) (streams []SentStream, hung bool) {
 	return streams, l.hung
 }
 
-// hung reports whether the worker hangs: its engine's step counters stand still
-// although requests run, or its streams are silent while its peers answer. While it
-// is tried, only the trial counts: its counters may be wrong.
+// hung reports whether the worker hangs: its engine's step counters stand still although requests
+// run, or its streams are silent while its peers answer. While its breaker is half-open, the counters
+// are ignored, because they may be older than the probes.
 func (m *Member) hung(peers []*Member, now time.Time) bool {
-	return m.Gate.State() != breaker.HalfOpen && m.Live.stalled(m.Worker.Status()) || m.silent(peers, now)
+	return m.Gate.State() != breaker.HalfOpen && m.Live.stalled(m.Worker.Status()) || m.silentBesidePeers(peers, now)
 }
 
-// stalled reports whether the engine's step counters stand still although requests
-// run. Counters of an engine that has sent part of an answer meanwhile are stale.
+// stalled reports whether the engine's step counters stand still although requests run. If the engine
+// has sent part of an answer meanwhile, the counters are stale and prove nothing.
 func (l *liveness) stalled(st workers.Status) bool {
 	if st.StalledSince.IsZero() || st.LoadAt.Sub(st.StalledSince) < stalledAfter {
 		return false
 	}
-	return l.sentAt.Load() <= st.StalledSince.Add(sentLate).UnixNano()
+	return l.sentAt.Load() <= st.StalledSince.Add(sentGrace).UnixNano()
 }
 
-// silent reports whether several of the worker's streams are overdue while its peers
-// have answered as many that began later. Only streams count, because a whole answer
-// has no byte before its end. While the peers answer other tenants, the overdue
-// streams must be of two tenants, or of one for longer.
-func (m *Member) silent(peers []*Member, now time.Time) bool {
-	streams, found := m.Live.overdue(now)
-	if found || len(streams) < hangRequests {
-		return found
+// silentBesidePeers reports whether several of the worker's streams are overdue while its peers have
+// answered as many streams that began later. Only streams count, because an answer in one piece has no
+// byte before its end. If the peers answer other tenants, the overdue streams must belong to two
+// tenants, or be older than hangOneTenant.
+func (m *Member) silentBesidePeers(peers []*Member, now time.Time) bool {
+	streams, hung := m.Live.overdue(now)
+	if hung || len(streams) < hangRequests {
+		return hung
 	}
 	var answered, tenants []SentStream
 	for _, p := range peers {
@@ -189,20 +187,20 @@ func (m *Member) silent(peers []*Member, now time.Time) bool {
 			p.Live.mu.Unlock()
 		}
 	}
-	var counted []uint64 // prompts
-	several := false     // tenants
+	var prompts []uint64 // that count
+	severalTenants := false
 	for _, q := range streams {
-		several = several || q.Tenant != streams[0].Tenant
+		severalTenants = severalTenants || q.Tenant != streams[0].Tenant
 		later := func(other SentStream) bool { return other.Began.After(q.Began) }
 		same := func(other SentStream) bool { return other.Prompt == q.Prompt && later(other) }
-		// A prompt counts once, because it may be what is slow; each time, if a peer
-		// has answered it.
-		if !slices.Contains(counted, q.Prompt) || slices.ContainsFunc(answered, same) {
-			counted = append(counted, q.Prompt)
+		// A repeated prompt counts once, because the prompt itself may be slow. It counts each time
+		// if a peer has answered it.
+		if !slices.Contains(prompts, q.Prompt) || slices.ContainsFunc(answered, same) {
+			prompts = append(prompts, q.Prompt)
 		}
 		others := func(other SentStream) bool { return other.Tenant != q.Tenant && later(other) }
-		alone := !several && slices.ContainsFunc(tenants, others)
-		if len(counted) < hangRequests || alone && now.Sub(q.Began) < hangAlone {
+		oneTenant := !severalTenants && slices.ContainsFunc(tenants, others)
+		if len(prompts) < hangRequests || oneTenant && now.Sub(q.Began) < hangOneTenant {
 			continue
 		}
 		n := 0
@@ -219,7 +217,7 @@ func (m *Member) silent(peers []*Member, now time.Time) bool {
 	return false
 }
 
-// setHung records that the worker hangs, which holds until it sends something.
+// setHung makes the worker count as hung until it sends something.
 func (l *liveness) setHung() {
 	l.mu.Lock()
 	l.hung = l.silent.Load() > 0

@@ -9,7 +9,7 @@ import (
 	"tierway/workers"
 )
 
-// rigMembers makes members of one pool whose workers were never checked.
+// rigMembers returns members of one pool without any health check.
 func rigMembers(t *testing.T, n int) []*Member {
 	t.Helper()
 	fleet := workers.NewFleet(workers.Options{})
@@ -39,128 +39,128 @@ func (r *liveRig) at(s float64) time.Time {
 	return r.start.Add(time.Duration(s * float64(time.Second)))
 }
 
-// sends gives a stream to a.
-func (r *liveRig) sends(tenant string, prompt uint64, began float64, expected time.Duration) {
+// send sends a stream to a.
+func (r *liveRig) send(tenant string, prompt uint64, began float64, expected time.Duration) {
 	a := new(int)
 	r.tried = append(r.tried, a)
 	r.a.Live.BeginStream(a, SentStream{tenant, prompt, r.at(began)}, expected)
 }
 
-// silent gives three streams of one tenant to a.
-func (r *liveRig) silent() {
+// sendThree sends three streams of one tenant to a, which answers none.
+func (r *liveRig) sendThree() {
 	for i := range 3 {
-		r.sends("t", uint64(i), 0, 0)
+		r.send("t", uint64(i), 0, 0)
 	}
 }
 
-// leave ends all streams of a.
-func (r *liveRig) leave(at float64, cut bool) {
+// endAll ends all streams of a.
+func (r *liveRig) endAll(at float64, cut bool) {
 	for _, a := range r.tried {
 		r.a.Live.EndStream(a, r.at(at), cut)
 	}
 }
 
-// answers has b answer streams that began at these times.
-func (r *liveRig) answers(tenant string, prompt uint64, began ...float64) {
+// answer makes b answer streams that began at the given times.
+func (r *liveRig) answer(tenant string, prompt uint64, began ...float64) {
 	for _, s := range began {
 		r.b.Live.AnswerStream(SentStream{tenant, prompt, r.at(s)})
 	}
 }
 
-// TestHungWorkerIsFoundByItsSilence states which worker counts as hung: one with
-// several streams that are overdue without a byte, while its peers answer later ones.
-func TestHungWorkerIsFoundByItsSilence(t *testing.T) {
+// TestSilentWorkerIsHungIfPeersAnswerLaterStreams: several of its streams must be overdue without a
+// byte.
+func TestSilentWorkerIsHungIfPeersAnswerLaterStreams(t *testing.T) {
 	for name, c := range map[string]struct {
 		do   func(*liveRig)
 		at   float64
 		hung bool
 	}{
-		"overdue, and a peer answers":        {func(r *liveRig) { r.silent(); r.answers("t", 9, 1, 2, 3) }, 3.1, true},
-		"not overdue yet":                    {func(r *liveRig) { r.silent(); r.answers("t", 9, 1, 2, 3) }, 2.9, false},
-		"the peers are silent too":           {func(r *liveRig) { r.silent() }, 60, false},
-		"the peers answered earlier streams": {func(r *liveRig) { r.silent(); r.answers("t", 9, -1, -2, -3) }, 60, false},
-		"too few of the peers' answers":      {func(r *liveRig) { r.silent(); r.answers("t", 9, 1, 2) }, 60, false},
-		"one slow stream": {func(r *liveRig) { r.sends("t", 1, 0, 0); r.answers("t", 9, 1, 2, 3) }, 60,
+		"overdue, and a peer answers":        {func(r *liveRig) { r.sendThree(); r.answer("t", 9, 1, 2, 3) }, 3.1, true},
+		"not overdue yet":                    {func(r *liveRig) { r.sendThree(); r.answer("t", 9, 1, 2, 3) }, 2.9, false},
+		"the peers are silent too":           {func(r *liveRig) { r.sendThree() }, 60, false},
+		"the peers answered earlier streams": {func(r *liveRig) { r.sendThree(); r.answer("t", 9, -1, -2, -3) }, 60, false},
+		"too few of the peers' answers":      {func(r *liveRig) { r.sendThree(); r.answer("t", 9, 1, 2) }, 60, false},
+		"one slow stream": {func(r *liveRig) { r.send("t", 1, 0, 0); r.answer("t", 9, 1, 2, 3) }, 60,
 			false},
-		"older than the window": {func(r *liveRig) { r.silent(); r.answers("t", 9, 1, 2, 3) }, 301, false},
+		"older than the window": {func(r *liveRig) { r.sendThree(); r.answer("t", 9, 1, 2, 3) }, 301, false},
 		"a long prediction": {func(r *liveRig) {
 			for i := range 3 {
-				r.sends("t", uint64(i), 0, 10*time.Second)
+				r.send("t", uint64(i), 0, 10*time.Second)
 			}
-			r.answers("t", 9, 1, 2, 3)
+			r.answer("t", 9, 1, 2, 3)
 		}, 39, false},
 		"a byte of any answer": {func(r *liveRig) {
-			r.silent()
+			r.sendThree()
 			r.a.Live.Received(r.at(1))
-			r.answers("t", 9, 1, 2, 3)
+			r.answer("t", 9, 1, 2, 3)
 		}, 60, false},
 
-		"clients that left after the patience": {func(r *liveRig) {
-			r.silent()
-			r.leave(6, true)
-			r.answers("t", 9, 1, 2, 3)
+		"clients that disconnect after the deadline": {func(r *liveRig) {
+			r.sendThree()
+			r.endAll(6, true)
+			r.answer("t", 9, 1, 2, 3)
 		}, 7, true},
-		"clients that left before it": {func(r *liveRig) {
-			r.silent()
-			r.leave(2, true)
-			r.answers("t", 9, 1, 2, 3)
+		"clients that disconnect before the deadline": {func(r *liveRig) {
+			r.sendThree()
+			r.endAll(2, true)
+			r.answer("t", 9, 1, 2, 3)
 		}, 60, false},
-		"answered with an error, late": {func(r *liveRig) {
-			r.silent()
-			r.leave(6, false)
-			r.answers("t", 9, 1, 2, 3)
+		"a late answer with an error": {func(r *liveRig) {
+			r.sendThree()
+			r.endAll(6, false)
+			r.answer("t", 9, 1, 2, 3)
 		}, 7, false},
-		"a byte after clients left": {func(r *liveRig) {
-			r.silent()
-			r.leave(6, true)
+		"a byte after clients disconnected": {func(r *liveRig) {
+			r.sendThree()
+			r.endAll(6, true)
 			r.a.Live.Received(r.at(7))
-			r.answers("t", 9, 1, 2, 3)
+			r.answer("t", 9, 1, 2, 3)
 		}, 60, false},
 
 		"one prompt, repeated": {func(r *liveRig) {
 			for range 3 {
-				r.sends("t", 1, 0, 0)
+				r.send("t", 1, 0, 0)
 			}
-			r.answers("t", 9, 1, 2, 3)
+			r.answer("t", 9, 1, 2, 3)
 		}, 60, false},
 		"one prompt that a peer answers": {func(r *liveRig) {
 			for range 3 {
-				r.sends("t", 1, 0, 0)
+				r.send("t", 1, 0, 0)
 			}
-			r.answers("t", 1, 1, 2, 3)
+			r.answer("t", 1, 1, 2, 3)
 		}, 60, true},
 
-		"one tenant beside others":               {func(r *liveRig) { r.silent(); r.answers("u", 9, 1, 2, 3) }, 59, false},
-		"one tenant beside others, for a minute": {func(r *liveRig) { r.silent(); r.answers("u", 9, 1, 2, 3) }, 60, true},
+		"one tenant beside others":               {func(r *liveRig) { r.sendThree(); r.answer("u", 9, 1, 2, 3) }, 59, false},
+		"one tenant beside others, for a minute": {func(r *liveRig) { r.sendThree(); r.answer("u", 9, 1, 2, 3) }, 60, true},
 		"one tenant's many, beside others, for a minute": {func(r *liveRig) {
 			for i := range 200 {
-				r.sends("t", uint64(i), .3*float64(i), 0)
+				r.send("t", uint64(i), .3*float64(i), 0)
 				r.a.Live.EndStream(r.tried[i], r.at(.3*float64(i)+5), true)
 			}
-			r.answers("u", 9, 55, 56, 57)
+			r.answer("u", 9, 55, 56, 57)
 		}, 65, true},
 		"one tenant beside others, hidden by its own answers": {func(r *liveRig) {
-			r.silent()
-			r.answers("u", 9, 1)
-			r.answers("t", 9, 1, 2, 3, 4, 5)
+			r.sendThree()
+			r.answer("u", 9, 1)
+			r.answer("t", 9, 1, 2, 3, 4, 5)
 		}, 59, false},
 		"one tenant after others": {func(r *liveRig) {
-			r.answers("u", 9, -1, -2, -3)
-			r.silent()
-			r.answers("t", 9, 1, 2, 3)
+			r.answer("u", 9, -1, -2, -3)
+			r.sendThree()
+			r.answer("t", 9, 1, 2, 3)
 		}, 60, true},
 		"two tenants beside others": {func(r *liveRig) {
-			r.silent()
-			r.sends("v", 7, 0, 0)
-			r.answers("u", 9, 1, 2, 3)
+			r.sendThree()
+			r.send("v", 7, 0, 0)
+			r.answer("u", 9, 1, 2, 3)
 		}, 60, true},
 		"a second tenant among many of the first": {func(r *liveRig) {
-			r.sends("v", 7, 0, 0)
+			r.send("v", 7, 0, 0)
 			for i := range 20 {
-				r.sends("t", uint64(i), .1*float64(i), 0)
+				r.send("t", uint64(i), .1*float64(i), 0)
 			}
-			r.leave(6, true)
-			r.answers("u", 9, 1, 2, 3)
+			r.endAll(6, true)
+			r.answer("u", 9, 1, 2, 3)
 		}, 60, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -177,25 +177,24 @@ func TestHungWorkerIsFoundByItsSilence(t *testing.T) {
 	}
 }
 
-// TestHungWorkerStaysHungUntilItSends: what its peers do later, and the departure of
-// its clients, say nothing of the worker.
+// TestHungWorkerStaysHungUntilItSends, whatever its peers and its clients do.
 func TestHungWorkerStaysHungUntilItSends(t *testing.T) {
 	for name, ends := range map[string]func(*liveness, time.Time){
 		"a byte":  func(l *liveness, at time.Time) { l.Received(at) },
-		"a trial": func(l *liveness, _ time.Time) { l.forget() },
+		"a trial": func(l *liveness, _ time.Time) { l.clearSilent() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			members := rigMembers(t, 2)
 			r := &liveRig{start: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), a: members[0], b: members[1]}
-			r.silent()
-			r.answers("t", 9, 1, 2, 3)
+			r.sendThree()
+			r.answer("t", 9, 1, 2, 3)
 			if !r.a.hung(members, r.at(4)) {
 				t.Fatal("the worker does not count as hung")
 			}
-			r.leave(6, true)
-			r.answers("u", 9, 7, 8, 9)
+			r.endAll(6, true)
+			r.answer("u", 9, 7, 8, 9)
 			if !r.a.hung(members, r.at(1000)) {
-				t.Error("the worker hangs no more although it has sent nothing")
+				t.Error("the worker no longer counts as hung although it has sent nothing")
 			}
 			ends(&r.a.Live, r.at(1001))
 			if r.a.hung(members, r.at(1002)) {
@@ -205,21 +204,21 @@ func TestHungWorkerStaysHungUntilItSends(t *testing.T) {
 	}
 }
 
-// TestStaleCountersAreNoHang states which counters that stand still are a hang:
-// those of an engine that sends nothing meanwhile.
-func TestStaleCountersAreNoHang(t *testing.T) {
+// TestStoppedCountersAreAHangOnlyWithoutAnswers: an engine that sends parts of answers has stale
+// counters.
+func TestStoppedCountersAreAHangOnlyWithoutAnswers(t *testing.T) {
 	since := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for name, c := range map[string]struct {
 		read, sent time.Duration // after they stopped; 0: nothing is sent
 		stalled    bool
 	}{
-		"nothing is sent":                {10 * time.Second, 0, true},
-		"not for long enough":            {9 * time.Second, 0, false},
-		"sent before":                    {10 * time.Second, -time.Minute, true},
-		"the bytes of the last step":     {10 * time.Second, 500 * time.Millisecond, true},
-		"sent while they stand still":    {10 * time.Second, 9 * time.Second, false},
-		"sent once while they stand":     {time.Hour, 2 * time.Second, false},
-		"sent in the last moments of it": {time.Hour, time.Hour, false},
+		"nothing is sent":             {10 * time.Second, 0, true},
+		"not for long enough":         {9 * time.Second, 0, false},
+		"sent before":                 {10 * time.Second, -time.Minute, true},
+		"the bytes of the last step":  {10 * time.Second, 500 * time.Millisecond, true},
+		"sent while they stand still": {10 * time.Second, 9 * time.Second, false},
+		"sent once while they stand":  {time.Hour, 2 * time.Second, false},
+		"sent until the end":          {time.Hour, time.Hour, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var l liveness
@@ -233,16 +232,16 @@ func TestStaleCountersAreNoHang(t *testing.T) {
 	}
 	var l liveness
 	if l.stalled(workers.Status{LoadAt: since.Add(time.Hour)}) {
-		t.Error("counters that move are a hang")
+		t.Error("moving counters are a hang")
 	}
 }
 
-// TestLivenessEndsAtZero ends every request that was begun, in each way.
+// TestLivenessEndsAtZero after all its streams have ended.
 func TestLivenessEndsAtZero(t *testing.T) {
 	members := rigMembers(t, 2)
 	r := &liveRig{start: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), a: members[0], b: members[1]}
 	for i := range 2 * endedKept {
-		r.sends("t", uint64(i), 0, 0)
+		r.send("t", uint64(i), 0, 0)
 	}
 	l := &r.a.Live
 	for i, a := range r.tried[:4] {
@@ -251,7 +250,7 @@ func TestLivenessEndsAtZero(t *testing.T) {
 	if n, _ := l.overdue(r.at(60)); len(n) != 2*endedKept-2 || l.silent.Load() != 2*endedKept-2 {
 		t.Errorf("%d are overdue and %d silent, want %d", len(n), l.silent.Load(), 2*endedKept-2)
 	}
-	r.leave(60, true)
+	r.endAll(60, true)
 	if len(l.waiting) != 0 || len(l.ended) != endedKept || l.silent.Load() != endedKept {
 		t.Errorf("left: %d silent, %d ended, %d waiting", l.silent.Load(), len(l.ended), len(l.waiting))
 	}

@@ -11,27 +11,29 @@ import (
 	"tierway/workers"
 )
 
-// Member is one worker as requests use it. It lives as long as the worker. It is safe for
-// concurrent use.
+// Member is a worker in a pool, with the state that requests use. It lives as long as the worker and is
+// safe for concurrent use.
 type Member struct {
 	Worker   *workers.Worker
 	Name     string
 	Series   *telemetry.Worker
 	Gate     *breaker.Breaker
 	Stats    workerStats
-	Evidence evidence // the requests that the worker has failed last
-	Live     liveness // what its answers show of whether its engine works
+	Evidence evidence // the last requests that failed on the worker
+	Live     liveness // the streams without a byte, which show whether the engine hangs
 
-	// RejectsAccounting is set when the engine has rejected a field that was added for
-	// accounting with 400. Nothing is added again until the engine was down.
+	// RejectsAccounting is set if the engine answered 400 to a field that was added for accounting.
+	// The field is then omitted until the engine has been down.
 	RejectsAccounting atomic.Bool
-	RejectsPriority   atomic.Bool // the same for the field that orders the engine's own queue
+	// RejectsPriority is the same for the field that orders the engine's own queue.
+	RejectsPriority atomic.Bool
 
 	hasTimings atomic.Bool // see HasTimings
-	down       atomic.Bool // what comes up again may be another engine
+	down       atomic.Bool // after the last check; another engine may come up in its place
 }
 
-// memberLocked returns a worker of the pool: that of was if it is the same one.
+// memberLocked returns the member for a worker of the pool: the one of was, the previous pool of that
+// name, if its worker is the same, else a new one.
 func (ps *Pools) memberLocked(p, was *Pool, name string, reasons []string) *Member {
 	w := ps.fleet.Get(name)
 	var m *Member
@@ -46,7 +48,7 @@ func (ps *Pools) memberLocked(p, was *Pool, name string, reasons []string) *Memb
 	return m
 }
 
-// forgetWorkersLocked drops the series of the workers that are gone or in another pool.
+// forgetWorkersLocked removes the metrics of workers that were removed or moved to another pool.
 func (ps *Pools) forgetWorkersLocked(was *Snapshot) {
 	for _, p := range was.Pools {
 		for name := range p.Members {
@@ -57,12 +59,12 @@ func (ps *Pools) forgetWorkersLocked(was *Snapshot) {
 	}
 }
 
-// statusOf returns the part of a worker's status that a pool reads.
+// statusOf returns the part of a worker's status that routing uses.
 func statusOf(st workers.Status) routing.Status {
 	return routing.Status{Up: st.Up && st.Suspended == "", Waiting: st.Waiting, KVUsage: st.KVUsage, LoadAt: st.LoadAt}
 }
 
-// observe applies what a health check or a scrape has found to the worker's pool.
+// observe applies the result of a health check or a scrape to the worker's pool.
 func (ps *Pools) observe(w *workers.Worker, st workers.Status) {
 	ps.mu.Lock()
 	p := ps.snapshot().ByName[w.Pool()]
@@ -83,16 +85,16 @@ func (p *Pool) observe(m *Member, st workers.Status) {
 	if was := m.down.Swap(!st.Up); was && st.Up {
 		m.RejectsAccounting.Store(false)
 		m.RejectsPriority.Store(false)
-		m.Live.forget()
+		m.Live.clearSilent()
 	}
 	p.Routing.Observe(m.Name, m, statusOf(st))
 }
 
-// HasTimings reports whether the engine is llama.cpp, whose last chunk has its timings unless
-// usage was requested: they hold the same numbers, and its clients show them.
+// HasTimings reports whether the engine is llama.cpp. Its last chunk then has timings unless usage was
+// requested. They hold the same numbers as usage, and clients of llama.cpp show them.
 func (m *Member) HasTimings() bool { return m.hasTimings.Load() }
 
-// Engine returns what the worker runs: as configured, else as its answers show.
+// Engine returns the engine of the worker: the configured one, or else the one that its answers show.
 func (m *Member) Engine() openai.Engine {
 	if e := openai.Engine(m.Worker.Spec().Engine); e != openai.EngineAuto && e != "" {
 		return e
@@ -100,8 +102,8 @@ func (m *Member) Engine() openai.Engine {
 	return openai.Engine(m.Worker.Status().Engine)
 }
 
-// LiveWorker is one worker at one moment: the views of its pool, its health checks and its
-// breaker. Metrics, the admin API and readiness read this one value.
+// LiveWorker is the state of one worker at one moment: the views of its pool, its health checks and its
+// breaker. Metrics, the admin API and readiness use the same value.
 type LiveWorker struct {
 	routing.WorkerView
 	*Member
@@ -135,7 +137,7 @@ func (w *LiveWorker) State() string {
 	return "up"
 }
 
-// Gauges returns every worker as a scrape shows it.
+// Gauges returns the values of all workers for a scrape of the metrics.
 func (ps *Pools) Gauges() []telemetry.WorkerGauges {
 	var out []telemetry.WorkerGauges
 	now := time.Now()
@@ -168,8 +170,7 @@ func (ps *Pools) Gauges() []telemetry.WorkerGauges {
 	return out
 }
 
-// NameHash returns the FNV-1a hash of a name, mixed; 0 without a name. It is the same in every
-// gateway.
+// NameHash returns a hash of a name, or 0 for an empty name. It is the same in every gateway.
 func NameHash(name string) uint64 {
 	if name == "" {
 		return 0
@@ -181,7 +182,7 @@ func NameHash(name string) uint64 {
 	return routing.Mix(h)
 }
 
-// modelHashes are the names that a worker serves, as routing compares them.
+// modelHashes returns the hashes of model names that routing compares.
 func modelHashes(names []string) []uint64 {
 	var out []uint64
 	for _, n := range names {

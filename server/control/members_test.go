@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestANewMemberHasWhatItsWorkerShowedBefore: checks of its worker ended before the reload that
-// makes the member put it in force.
-func TestANewMemberHasWhatItsWorkerShowedBefore(t *testing.T) {
+// TestNewMemberHasTheStateOfEarlierChecks: checks of a worker may end before a reload puts its member in
+// force.
+func TestNewMemberHasTheStateOfEarlierChecks(t *testing.T) {
 	var fails atomic.Bool
 	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {

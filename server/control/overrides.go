@@ -11,8 +11,8 @@ import (
 	"tierway/store"
 )
 
-// OverridesNow returns the live overrides in force: the database's, or this
-// process's own where there is none.
+// OverridesNow returns the live overrides in force: those in the database, or without a database those
+// of this process.
 func (ctl *Control) OverridesNow() []store.Override {
 	all := ctl.Snapshot().Identity.contents.Overrides
 	if ctl.Stores.SQL == nil {
@@ -22,9 +22,10 @@ func (ctl *Control) OverridesNow() []store.Override {
 	return slices.DeleteFunc(slices.Clone(all), func(o store.Override) bool { return !o.InForce(now) })
 }
 
-// EditOverride changes a worker's override by f, as store.SQL.EditOverride does: for all
-// gateways if there is a database, else for this one until it ends. If f returns ErrConflict,
-// the directory is read first, so that the next request sees the override that f rejected.
+// EditOverride changes a worker's override by f, as store.SQL.EditOverride does. The change applies to
+// all gateways; without a database, to this one until it ends. If f returns store.ErrConflict, the
+// directory is read before EditOverride returns, so that the next request sees the override that f
+// rejected.
 func (ctl *Control) EditOverride(ctx context.Context, a store.Actor, worker string,
 	f func(store.Override) (store.Override, error)) (store.Override, error) {
 	if ctl.Stores.SQL == nil {
@@ -42,7 +43,7 @@ func (ctl *Control) EditOverride(ctx context.Context, a store.Actor, worker stri
 	return o, err
 }
 
-// editOwnOverride is EditOverride where there is no database.
+// editOwnOverride is EditOverride without a database.
 func (ctl *Control) editOwnOverride(a store.Actor, worker string,
 	f func(store.Override) (store.Override, error)) (store.Override, error) {
 	ctl.applying.Lock()
@@ -62,12 +63,11 @@ func (ctl *Control) editOwnOverride(a store.Actor, worker string,
 		all = append(all, after)
 	}
 	ctl.ownOverrides.Store(&all)
-	ctl.applyOverrides() //nolint:errcheck // a weight can always be applied: the file was
+	ctl.applyOverrides() //nolint:errcheck // only weights change, and the same file was applied before
 	return after, nil
 }
 
-// weightsOf are the weights that overrides give, by worker. A worker that drains
-// has none.
+// weightsOf returns the weights that overrides set, by worker. The weight of a draining worker is 0.
 func weightsOf(overrides []store.Override) map[string]int {
 	weights := map[string]int{}
 	for _, o := range overrides {
@@ -81,8 +81,8 @@ func weightsOf(overrides []store.Override) map[string]int {
 	return weights
 }
 
-// applyOverrides puts the overrides in force over the configuration, if they are
-// others than before. The caller holds applying.
+// applyOverrides applies the overrides to the configuration if they have changed. The caller holds
+// applying.
 func (ctl *Control) applyOverrides() error {
 	live, weights := ctl.Snapshot(), weightsOf(ctl.OverridesNow())
 	if maps.Equal(weights, live.weights) {
@@ -91,7 +91,7 @@ func (ctl *Control) applyOverrides() error {
 	return ctl.apply(live.withWeights(weights), live.Identity)
 }
 
-// followOverrides ends overrides whose time is over, until done is closed.
+// followOverrides removes expired overrides until done is closed.
 func (ctl *Control) followOverrides(done <-chan struct{}) {
 	ctl.Recoverer.Every(time.Second, done, "ending overrides", func(time.Time) {
 		ctl.applying.Lock()

@@ -17,7 +17,7 @@ import (
 	"tierway/tenants"
 )
 
-func TestARecoveredPanicIsCountedAndLoggedWithoutItsValue(t *testing.T) {
+func TestRecoveredPanicIsCountedAndLoggedWithoutItsValue(t *testing.T) {
 	log, metrics := &strings.Builder{}, telemetry.New("test")
 	recoverer := NewRecoverer(slog.New(slog.NewJSONHandler(log, nil)), metrics)
 	err := recoverer.Try("reading an answer", func() error { panic("a prompt") })
@@ -38,9 +38,8 @@ func TestARecoveredPanicIsCountedAndLoggedWithoutItsValue(t *testing.T) {
 	}
 }
 
-// TestAPanicWhileTheDatabaseIsReadDoesNotEndItsFollower has a fault of the program
-// in each reading.
-func TestAPanicWhileTheDatabaseIsReadDoesNotEndItsFollower(t *testing.T) {
+// TestPanicInADatabaseReadDoesNotEndTheLoop: here every read panics.
+func TestPanicInADatabaseReadDoesNotEndTheLoop(t *testing.T) {
 	c := newTestControl(t, "store: { sql: \"sqlite://:memory:\" }\n"+small)
 	c.Stores.Limiter = nil
 	ctx, stop := context.WithCancel(t.Context())
@@ -53,13 +52,13 @@ func TestAPanicWhileTheDatabaseIsReadDoesNotEndItsFollower(t *testing.T) {
 		c.Database.requestRead()
 		for deadline := time.Now().Add(10 * time.Second); counted(c.metrics, "tierway_panics_total") <= strconv.Itoa(n); {
 			if time.Now().After(deadline) {
-				t.Fatalf("the reading after %d panics never came", n)
+				t.Fatalf("the read after %d panics did not happen", n)
 			}
 			time.Sleep(time.Millisecond)
 		}
 	}
 	stop()
 	run.Wait()
-	c.applying.Lock() // it is free: else this hangs
+	c.applying.Lock() // hangs if a panic has left it locked
 	defer c.applying.Unlock()
 }

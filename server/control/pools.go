@@ -18,8 +18,8 @@ import (
 	"tierway/workers"
 )
 
-// Pools connects the pools of a snapshot with their workers, breakers and queues, and keeps
-// those over a reload. It is safe for concurrent use.
+// Pools connects the pools of a snapshot with their workers, breakers and queues, which outlive a
+// reload. It is safe for concurrent use.
 type Pools struct {
 	log      *slog.Logger
 	metrics  *telemetry.Metrics
@@ -29,37 +29,36 @@ type Pools struct {
 	fleet    *workers.Fleet
 	snapshot func() *Snapshot
 
-	mu      sync.Mutex               // guards what follows; connect holds it until its snapshot is in force
-	retired []weak.Pointer[livePool] // pools that a reload removed and that requests may still use
-	shared  int                      // the gateways among which the workers' bounds are divided
+	mu       sync.Mutex               // guards the fields below; connect holds it until its snapshot is in force
+	retired  []weak.Pointer[livePool] // pools that a reload removed and that requests may still use
+	gateways int                      // number of gateways that share the workers' bounds
 }
 
-// Waiter is what the tickets of a pool's queue refer to. OnWake is called when the wait is over;
-// it must not block.
+// Waiter is a waiting request, the Ref of a ticket in a pool's queue. OnWake is called when the wait
+// ends; it must not block.
 type Waiter interface{ OnWake() }
 
-// Pool is one tier or pool of a snapshot. It is immutable, except for what outlives a reload:
-// routing, queue and members, which are safe for concurrent use.
+// Pool is one tier or pool of a snapshot. It is immutable, except for routing, queue and members, which
+// outlive a reload and are safe for concurrent use.
 type Pool struct {
 	config.Pool
 	*livePool
-	Picker  routing.Policy // of routing; it is called under that one's lock only
+	Picker  routing.Policy // the policy of Routing, which calls it under its own lock only
 	Series  *telemetry.Tier
 	Served  [openai.Audio + 1]bool
 	Members map[string]*Member // by the worker's name
-	Draft   *routing.Draft     // what a draft has in place of routing's policy and members; nil where it is in force
+	Draft   *routing.Draft     // replaces policy and members of Routing in a draft; nil in a configuration in force
 }
 
-// livePool is what a pool keeps when its configuration is replaced. It lives as long as
-// requests use it.
+// livePool is the state of a pool that outlives a reload. It lives as long as requests use it.
 type livePool struct {
 	Routing   *routing.Pool
-	WaitQueue *queue.Queue // of the requests that wait for routing
+	WaitQueue *queue.Queue // the requests that wait for a worker of Routing
 	Waits     telemetry.Waits
 }
 
-// membersOf returns the workers of a tier or pool as a policy knows them, with the part
-// of their bounds that one of so many gateways has.
+// membersOf returns the workers of a tier or pool for a policy, with one gateway's share of their
+// bounds.
 func membersOf(c config.Pool, gateways int) []routing.Member {
 	members := make([]routing.Member, len(c.Workers))
 	for i, w := range c.Workers {
@@ -67,19 +66,22 @@ func membersOf(c config.Pool, gateways int) []routing.Member {
 			ID:                w.Name,
 			Weight:            *w.Weight,
 			Group:             w.Priority,
-			MaxInflight:       part(w.MaxInflight, gateways),
-			MaxTokensInflight: part(w.MaxTokensInflight, int64(gateways)),
+			MaxInflight:       gatewayShare(w.MaxInflight, gateways),
+			MaxTokensInflight: gatewayShare(w.MaxTokensInflight, int64(gateways)),
 			Models:            modelHashes(w.Models),
 		}
 	}
 	return members
 }
 
-// part is one gateway's part of a bound that so many share: an equal one, rounded
-// up, because a gateway without any place would serve no request.
-func part[N int | int64](bound, gateways N) N { return (bound + gateways - 1) / max(1, gateways) }
+// gatewayShare returns one gateway's equal share of a bound. It is rounded up, because a gateway
+// without a slot would serve no request.
+func gatewayShare[N int | int64](bound, gateways N) N {
+	return (bound + gateways - 1) / max(1, gateways)
+}
 
-// configure puts the pool's policy and members in force, for one of so many gateways.
+// configure puts the pool's policy and members in force. gateways is the number of gateways that share
+// the workers.
 func (p *Pool) configure(gateways int) {
 	members := membersOf(p.Pool, gateways)
 	for i := range members {
@@ -89,14 +91,14 @@ func (p *Pool) configure(gateways int) {
 	p.Routing.Configure(p.Picker, members)
 }
 
-// connect gives the pools of a new snapshot their workers and what they keep, and has the
-// snapshot put in force by publish. was is the one before.
+// connect gives the pools of a new snapshot their workers and the state that outlives a reload, and
+// calls publish, which puts the snapshot in force. was is the previous snapshot.
 func (ps *Pools) connect(was, snap *Snapshot, publish func()) {
 	ps.fleet.Sync(snap.File.Specs()) // waits for observe, which takes the lock
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	ps.forgetWorkersLocked(was)
-	ps.shared = ps.Gateways(snap.File)
+	ps.gateways = ps.Gateways(snap.File)
 	for _, p := range snap.Pools {
 		ps.openLocked(p, was.ByName[p.Name], snap.File.Breaker)
 	}
@@ -104,8 +106,8 @@ func (ps *Pools) connect(was, snap *Snapshot, publish func()) {
 	ps.retireLocked(was, snap)
 }
 
-// openLocked connects a pool of a new snapshot with its live pool and its workers, which
-// are those of was where they are the same, and configures them. was is nil for a new pool.
+// openLocked connects a pool of a new snapshot with its live pool and its workers, and configures them.
+// Workers that are the same in was, the previous pool of that name, are kept. was is nil for a new pool.
 func (ps *Pools) openLocked(p, was *Pool, c breaker.Config) {
 	p.Series = ps.metrics.Tier(p.Name, p.Policy.Name, Dialects, Outcomes)
 	if was != nil {
@@ -131,22 +133,22 @@ func (ps *Pools) openLocked(p, was *Pool, c breaker.Config) {
 	p.Routing.SetSlowness(routing.Slowness(c.Slow))
 	p.WaitQueue.Configure(p.Queue, time.Now())
 	// After the new bounds, so that new slots are offered to queued requests.
-	p.configure(ps.shared)
-	for _, m := range p.Members { // a check may have ended before its worker was a member
+	p.configure(ps.gateways)
+	for _, m := range p.Members { // health checks that ended before the worker was a member
 		p.observe(m, m.Worker.Status())
 	}
 }
 
-// newLivePool makes what a new pool will keep.
+// newLivePool returns the live pool of a new pool.
 func (ps *Pools) newLivePool(p *Pool) *livePool {
 	live := &livePool{Routing: routing.NewPool(p.Picker, nil), Waits: ps.metrics.Waits(p.Name, tenants.Classes())}
 	live.WaitQueue = queue.New(live.Routing, p.Queue, func(t *queue.Ticket) { t.Ref.(Waiter).OnWake() })
-	live.Routing.Watch(func() { ps.passQueue(live.WaitQueue, time.Now()) })
+	live.Routing.Watch(func() { ps.dispatchQueue(live.WaitQueue, time.Now()) })
 	return live
 }
 
-// retireLocked forgets the pools of was that snap no longer has. Requests in flight finish
-// on the old pool, and queued requests stay queued.
+// retireLocked retires the pools of was that snap does not have. Their in-flight requests finish there,
+// and their queued requests stay queued.
 func (ps *Pools) retireLocked(was, snap *Snapshot) {
 	for _, p := range was.Pools {
 		if snap.ByName[p.Name] == nil {
@@ -174,8 +176,8 @@ func (ps *Pools) live() []*livePool {
 	return all
 }
 
-// Gateways returns how many gateways share the workers: as many as the configuration says, or
-// as Redis counts if those are more.
+// Gateways returns the number of gateways that share the workers: the configured number, or the number
+// that Redis counts if it is larger.
 func (ps *Pools) Gateways(f *config.File) int {
 	if ps.redis == nil {
 		return f.Gateways
@@ -183,17 +185,17 @@ func (ps *Pools) Gateways(f *config.File) int {
 	return max(f.Gateways, ps.redis.Gateways())
 }
 
-// shareAgain divides the workers' bounds anew if the number of gateways has changed.
-func (ps *Pools) shareAgain() {
+// updateGatewayCount divides the workers' bounds again if the number of gateways has changed.
+func (ps *Pools) updateGatewayCount() {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	snap := ps.snapshot()
 	now := ps.Gateways(snap.File)
-	if now == ps.shared {
+	if now == ps.gateways {
 		return
 	}
-	ps.log.Info("the number of gateways that share the workers changed", "gateways", now, "before", ps.shared)
-	ps.shared = now
+	ps.log.Info("the number of gateways that share the workers changed", "gateways", now, "before", ps.gateways)
+	ps.gateways = now
 	for _, p := range snap.Pools {
 		p.configure(now)
 	}

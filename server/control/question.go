@@ -5,13 +5,13 @@ import "tierway/tenants"
 // Subject is the caller for which a request is explained.
 type Subject struct {
 	Caller *tenants.Caller
-	Who    string
-	Barred error // the error that its requests get; nil: they are served
+	Name   string // tenant and key, for the explanation
+	Barred error  // the error that rejects its requests; nil: they are served
 }
 
-// Question is the input of an explanation besides the request.
+// Question has the inputs of an explanation besides the request.
 type Question struct {
-	As    *Subject  // the caller of a request without a key; nil: the key's
-	Under *Snapshot // of a draft; nil: the configuration in force
-	Rand  *uint64   // the random number by which a worker is picked; nil: a new one
+	As    *Subject  // replaces the caller of the request's key; nil: the request has its own
+	Under *Snapshot // snapshot of a draft; nil: the configuration in force
+	Rand  *uint64   // random number for the worker selection; nil: a new one
 }

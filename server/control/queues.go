@@ -8,29 +8,29 @@ import (
 	"tierway/tenants"
 )
 
-// tickEvery is how often a queue with requests is read for what only time changes: ages,
-// backoffs that end, workers that stay down.
+// tickEvery is the interval at which queues with requests are dispatched for changes that only time
+// makes: ages, the ends of backoffs, and workers that stay down.
 const tickEvery = 100 * time.Millisecond
 
-// tickQueues lets time pass in the queues until done is closed. Run calls it.
+// tickQueues dispatches from every queue at each tick until done is closed.
 func (ps *Pools) tickQueues(done <-chan struct{}) {
 	ps.recover.Every(tickEvery, done, "letting time pass in the queues", func(now time.Time) {
 		for _, p := range ps.live() {
-			ps.passQueue(p.WaitQueue, now)
+			ps.dispatchQueue(p.WaitQueue, now)
 		}
 	})
 }
 
-// passQueue dispatches what the queue can dispatch. The caller has returned a slot
-// for all waiting requests: a panic here must not end the caller's own request.
-func (ps *Pools) passQueue(q *queue.Queue, now time.Time) {
+// dispatchQueue dispatches the requests that workers can take. A request that releases its slot calls
+// it for others, so a panic here must not end that request.
+func (ps *Pools) dispatchQueue(q *queue.Queue, now time.Time) {
 	if q.Waiting() == 0 {
 		return
 	}
 	ps.recover.Run("dispatching from a queue", func() { q.Dispatch(now) })
 }
 
-// QueueGauges returns every queue as a scrape shows it.
+// QueueGauges returns the values of all queues for a scrape of the metrics.
 func (ps *Pools) QueueGauges() []telemetry.QueueGauges {
 	now := time.Now()
 	var out []telemetry.QueueGauges
@@ -46,7 +46,7 @@ func (ps *Pools) QueueGauges() []telemetry.QueueGauges {
 	return out
 }
 
-// classGauges shows one class of a queue to a scrape.
+// classGauges returns the values of one class of a queue for a scrape.
 func classGauges(name string, c *queue.ClassView) telemetry.ClassGauges {
 	g := telemetry.ClassGauges{Class: name, Depth: c.Depth, Oldest: c.Oldest, Entered: c.Entered, Dispatched: c.Dispatched,
 		Promoted: c.Promoted, Abandoned: c.Abandoned, Expired: c.Expired}

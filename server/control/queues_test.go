@@ -10,8 +10,8 @@ import (
 	"tierway/telemetry"
 )
 
-// TestAClassIsShownAsTheQueueHasIt: in metrics and in the admin API alike.
-func TestAClassIsShownAsTheQueueHasIt(t *testing.T) {
+// TestMetricsShowEveryNumberOfAClass: each number of the queue's view has its own value here.
+func TestMetricsShowEveryNumberOfAClass(t *testing.T) {
 	c := &queue.ClassView{Depth: 1, Tokens: 2, Oldest: 3 * time.Second, Drain: 4 * time.Second, Entered: 5, Dispatched: 6,
 		Promoted: 7, Abandoned: 8, Expired: 9}
 	for i := range c.Shed {

@@ -23,9 +23,9 @@ func NewRecoverer(log *slog.Logger, m *telemetry.Metrics) *Recoverer {
 	return &Recoverer{log: log, metrics: m}
 }
 
-// Try runs one step of background work and returns its error. A panic ends the step and not
-// the process: it is counted, logged with its stack and without values, and returned as
-// errPanicked. The caller's loop continues with its next step.
+// Try runs one step of background work and returns its error. A panic ends only the step. It is counted,
+// logged with its stack and without values, and returned as an error, so that the caller's loop
+// continues.
 func (rec *Recoverer) Try(work string, step func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -65,7 +65,7 @@ func (rec *Recoverer) Panicked(p any, about slog.Attr) {
 		slog.String("panic", panicText(p)), slog.String("stack", string(debug.Stack())))
 }
 
-// panicText names a panic without the values in it, which may hold a prompt.
+// panicText describes a panic without its value, which may contain a prompt.
 func panicText(p any) string {
 	var err error
 	if e, ok := p.(error); ok {

@@ -27,7 +27,7 @@ type ReloadResult struct {
 	ToHash     string          `json:"to_hash" doc:"Hash of the file that was read. Send it as If-Match to reload exactly the previewed file."`
 	Changes    []config.Change `json:"changes" nullable:"false"`
 	Impact     Impact          `json:"impact"`
-	Problems   config.Problems `json:"problems"` // errors of a rejected configuration, else warnings
+	Problems   config.Problems `json:"problems"` // errors if the configuration is rejected, else warnings
 }
 
 // Impact is what a reload does to the workers. A worker that moves to another pool or URL is both
@@ -47,13 +47,13 @@ var (
 )
 
 // Reload reads the configuration and applies all of it, or nothing if it has an error. In-flight
-// requests keep the configuration that they began with. Learned state, counters and leases are
-// kept. Concurrent calls run one after the other.
+// requests keep the configuration that they began with. Learned state, counters and leases stay.
+// Concurrent calls run one after the other.
 func (ctl *Control) Reload(ctx context.Context, r ReloadRequest) (ReloadResult, error) {
 	ctl.reloading.Lock()
 	defer ctl.reloading.Unlock()
 	before := ctl.Snapshot().Generation
-	f, err := ctl.ReadSource() // before the lock of applying: reading may hang, and keys must stay revocable
+	f, err := ctl.ReadSource() // before applying is locked: a read may hang, and keys must stay revocable
 	ctl.applying.Lock()
 	result, err := ctl.reload(r, f, err)
 	ctl.applying.Unlock()
@@ -76,8 +76,8 @@ func (ctl *Control) ReadSource() (*config.File, error) {
 // applied.
 func (ctl *Control) FileRejected() bool { return ctl.rejected.Load() }
 
-// reload applies f, or returns the error that err, the error of reading f, stands for. The
-// caller holds ctl.applying.
+// reload applies f. err is the error of reading f; if it lists problems, they are in the result and the
+// error is ErrRejected. The caller holds ctl.applying.
 func (ctl *Control) reload(r ReloadRequest, f *config.File, err error) (ReloadResult, error) {
 	live := ctl.Snapshot()
 	old := live.Base
@@ -155,7 +155,7 @@ func (ctl *Control) recordReload(ctx context.Context, r ReloadRequest, result Re
 	if ctl.Stores.SQL == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqlPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqlTimeout)
 	defer cancel()
 	after := fmt.Sprintf(`{"generation":%d,"hash":%q,"changes":%d}`, result.Generation, result.ToHash, len(result.Changes))
 	before := fmt.Sprintf(`{"hash":%q}`, result.FromHash)

@@ -15,8 +15,9 @@ func TestReloadLogsAllChangesAndThoseThatNeedARestart(t *testing.T) {
 		"nothing":    {"", "m", `msg="the configuration is unchanged" via="" generation=1 changes=0 restart_needed=[]`},
 		"a model":    {"", "n", `msg="the configuration was reloaded" via="" generation=2 changes=1 restart_needed=[]`},
 		"both kinds": {"listen: \"127.0.0.1:81\"\n", "n", `via="" generation=2 changes=2 restart_needed=[listen]`},
-		"restarts only": {"listen: \"127.0.0.1:81\"\n", "m", `msg="the configuration stays in force: every change needs a restart" ` +
-			`via="" generation=1 changes=1 restart_needed=[listen]`},
+		"restarts only": {"listen: \"127.0.0.1:81\"\n", "m",
+			`msg="the configuration stays in force: every change needs a restart" ` +
+				`via="" generation=1 changes=1 restart_needed=[listen]`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, log := newTestControl(t, small), &strings.Builder{}

@@ -10,8 +10,8 @@ import (
 	"tierway/tenants"
 )
 
-// ReplaySetup returns a configuration as a replay of recorded decisions uses it. Only callers
-// whose keys stand in it are known.
+// ReplaySetup returns a configuration in the form that a replay of recorded decisions uses. It has only
+// the tenants and keys of the configuration itself.
 func ReplaySetup(f *config.File) (replay.Setup, error) {
 	identity, err := newIdentity(f, store.Contents{}, time.Time{})
 	if err != nil {
@@ -24,7 +24,8 @@ func ReplaySetup(f *config.File) (replay.Setup, error) {
 	return snap.ReplaySetup(f.Gateways), nil
 }
 
-// ReplaySetup returns a snapshot as a replay uses it, for one of so many gateways.
+// ReplaySetup returns the snapshot in the form that a replay uses. gateways is the number of gateways
+// that share the workers.
 func (snap *Snapshot) ReplaySetup(gateways int) replay.Setup {
 	s := replay.Setup{Catalog: snap.Catalog, Pools: make([]replay.Pool, len(snap.Pools)), Rights: snap.rights()}
 	for i, p := range snap.Pools {
@@ -33,7 +34,8 @@ func (snap *Snapshot) ReplaySetup(gateways int) replay.Setup {
 	return s
 }
 
-// SetupPool returns one tier or pool as a replay uses it, for one of so many gateways.
+// SetupPool returns a tier or pool in the form that a replay uses. gateways is the number of gateways
+// that share the workers.
 func SetupPool(c config.Pool, gateways int) replay.Pool {
 	p := replay.Pool{
 		Name:       c.Name,
@@ -50,8 +52,8 @@ func SetupPool(c config.Pool, gateways int) replay.Pool {
 	return p
 }
 
-// rights returns what the callers of recorded requests may use, as far as their tenants and
-// keys are still there.
+// rights returns a function with the permissions of a recorded request's caller. known is false if the
+// tenant or key does not exist.
 func (snap *Snapshot) rights() func(d *decisions.Decision) (tier, model func(string) bool, known bool) {
 	type name struct{ tenant, key string }
 	anonymous := tenants.Anonymous()

@@ -13,7 +13,7 @@ import (
 	"tierway/telemetry"
 )
 
-// newTestControl has a configuration in force.
+// newTestControl returns a Control with the configuration in force.
 func newTestControl(t *testing.T, yaml string) *Control {
 	t.Helper()
 	if !strings.Contains(yaml, "store:") {
@@ -49,7 +49,7 @@ func counted(m *telemetry.Metrics, name string) string {
 	return ""
 }
 
-// small is one tier with a worker that is not there.
+// small has one tier with one worker, at a port without a server.
 const small = `
 auth: { required: false }
 health: { path: "off" }
@@ -63,7 +63,7 @@ func until(t *testing.T, what string, ok func() bool) {
 	defer tick.Stop()
 	for end := time.Now().Add(20 * time.Second); !ok(); <-tick.C {
 		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
+			t.Fatalf("timed out waiting for: %s", what)
 		}
 	}
 }

@@ -29,18 +29,18 @@ type Snapshot struct {
 	Pools    []*Pool // tiers in order, then pools
 	ByName   map[string]*Pool
 
-	Vocabulary string // counts prompts near a threshold; "" when there is no threshold
-	Usual      *Pool  // the default tier; nil without tiers
+	Vocabulary  string // counts the tokens of prompts near a threshold; "" if there is no threshold
+	DefaultTier *Pool  // nil without tiers
 }
 
 // Configuration is a configuration as it was read, with the live overrides.
 type Configuration struct {
 	File       *config.File   // with the live overrides
 	Base       *config.File   // without them; its restart-only values are those of the start
-	Hash       string         // of the file as it was read last
-	Generation int64          // counts the configurations that were put in force, from 1
+	Hash       string         // of the last file that was read
+	Generation int64          // number of configurations that were put in force, from 1
 	LoadedAt   time.Time      // when Base was put in force
-	weights    map[string]int // that the overrides give, by worker
+	weights    map[string]int // weights of the overrides, by worker
 }
 
 // withWeights returns the configuration with the weights of live overrides.
@@ -59,9 +59,9 @@ var (
 		openai.Tokenize.String(), openai.Moderations.String(), openai.Images.String(), openai.Audio.String()}
 )
 
-// newSnapshot builds what of a configuration can fail, and puts nothing in force: its pools
-// are to be connected with live ones. A pool that live has with the same policy keeps that
-// one, with what it remembers.
+// newSnapshot builds the parts of a snapshot that can fail. It puts nothing in force: Pools.connect then
+// connects the pools with their live state. A pool that has the same policy in live keeps that policy
+// with its memory.
 func newSnapshot(c Configuration, identity *Identity, live *Snapshot) (*Snapshot, error) {
 	f := c.File
 	snap := &Snapshot{
@@ -85,27 +85,26 @@ func newSnapshot(c Configuration, identity *Identity, live *Snapshot) (*Snapshot
 		snap.Pools = append(snap.Pools, p)
 		snap.ByName[p.Name] = p
 	}
-	snap.Usual = snap.ByName[snap.Catalog.Default()]
-	snap.Vocabulary = snap.counts()
+	snap.DefaultTier = snap.ByName[snap.Catalog.Default()]
+	snap.Vocabulary = snap.vocabulary()
 	return snap, nil
 }
 
-// counts returns the vocabulary that prompts are counted by: the one nearest to
-// the default tier's model, or "" where nothing depends on a prompt's length.
-func (snap *Snapshot) counts() string {
+// vocabulary returns the name of the vocabulary that counts prompts: the nearest one to the default
+// tier's model, or "" if no decision depends on the length of a prompt.
+func (snap *Snapshot) vocabulary() string {
 	bounded := func(p *Pool) bool { return p.Context > 0 }
 	switch {
 	case len(snap.File.Tiers) <= 1 && !slices.ContainsFunc(snap.Pools, bounded):
 		return ""
-	case snap.Usual == nil:
+	case snap.DefaultTier == nil:
 		return tokens.NameFor("")
 	}
-	return tokens.NameFor(snap.Usual.Model)
+	return tokens.NameFor(snap.DefaultTier.Model)
 }
 
-// Private reports whether all objects that the workers of a pool keep are one caller's
-// own: the pool is its tenant's, or no keys are required, so that
-// all requests come from one party.
+// Private reports whether all objects that the workers of a pool store belong to one caller: the pool
+// belongs to a tenant, or no keys are required, so that all requests count as one caller's.
 func (snap *Snapshot) Private(p *Pool) bool { return p.Tenant != "" || !snap.File.Auth.Required }
 
 // MayUse reports whether a caller may use the tier or pool of that name.
@@ -114,8 +113,8 @@ func (snap *Snapshot) MayUse(c *tenants.Caller, name string) bool {
 	return c.MayUseTier(name) && (p == nil || p.Admits(c))
 }
 
-// ClientIP returns the address of a request's client: the peer's, or the one that trusted
-// proxies report. They append to X-Forwarded-For, so that its last address which is no trusted
+// ClientIP returns the address of a request's client: the address of the peer, or the address that
+// trusted proxies report. Proxies append to X-Forwarded-For, so its last address that is not a trusted
 // proxy's is the client's.
 func (snap *Snapshot) ClientIP(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
@@ -138,7 +137,7 @@ func (snap *Snapshot) ClientIP(r *http.Request) string {
 	return host
 }
 
-// trusts reports whether the address is a trusted proxy's.
+// trusts reports whether the address belongs to a trusted proxy.
 func (snap *Snapshot) trusts(ip string) bool {
 	if len(snap.proxies) == 0 {
 		return false
@@ -159,7 +158,7 @@ func (snap *Snapshot) Serving(d openai.Dialect, c *tenants.Caller) *Pool {
 	return nil
 }
 
-// TierNamed returns the tier of that name, whatever its case; nil if there is none.
+// TierNamed returns the tier of that name, without regard to case; nil if there is none.
 func (snap *Snapshot) TierNamed(name string) *Pool {
 	for _, p := range snap.Pools {
 		if p.Tier && strings.EqualFold(p.Name, name) {

@@ -20,11 +20,11 @@ type Stores struct {
 	Redis   *store.Redis
 	Ledger  *store.Ledger
 	Limits  *store.Limits
-	Limiter *tenants.Limiter // what this gateway has admitted
+	Limiter *tenants.Limiter // usage of the requests that this gateway admitted
 }
 
-// openStores makes what the configuration's store section names. Nothing is
-// connected yet: neither is needed to start.
+// openStores opens the stores of the configuration's store section. It connects to nothing: a gateway
+// starts without its stores.
 func openStores(o Options) (*Stores, error) {
 	f, st := o.Config, &Stores{}
 	if url := f.Store.SQL; url != "" && !o.Offline {
@@ -52,8 +52,8 @@ func openStores(o Options) (*Stores, error) {
 	return st, nil
 }
 
-// Run writes usage and limits and reads the messages of other gateways. It returns when ctx
-// has ended and what was buffered is written.
+// Run writes usage and limits and reads the messages of other gateways. It returns when ctx has ended
+// and the buffered usage is written.
 func (st *Stores) Run(ctx context.Context) {
 	var owned sync.WaitGroup
 	if st.Redis != nil {
@@ -78,7 +78,7 @@ func (st *Stores) close() error {
 	return errors.Join(errs...)
 }
 
-// Gauges returns the stores as a scrape shows them.
+// Gauges returns the values of the stores for a scrape of the metrics.
 func (db *Database) Gauges() telemetry.Stores {
 	var g telemetry.Stores
 	if db.stores.Redis != nil {

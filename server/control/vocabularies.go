@@ -8,30 +8,30 @@ import (
 	"tierway/openai/tokens"
 )
 
-// Vocabularies holds the tokenizer vocabularies that were loaded. Requests do not wait for one
-// that is not. It is safe for concurrent use.
+// Vocabularies holds the loaded tokenizer vocabularies. Requests do not wait for a vocabulary: until it
+// is loaded, their tokens are estimated. It is safe for concurrent use.
 type Vocabularies struct {
 	log      *slog.Logger
 	recover  *Recoverer
 	snapshot func() *Snapshot
 	due      chan struct{} // a vocabulary may be missing
 
-	loading sync.Mutex // one at a time, so that each is loaded once
+	loading sync.Mutex // held during a load, so that each vocabulary is loaded once
 	mu      sync.Mutex
 	byName  map[string]*tokens.Vocabulary
 }
 
-// Get returns a vocabulary; nil while it is not loaded.
+// Get returns a vocabulary, or nil if it is not loaded.
 func (v *Vocabularies) Get(name string) *tokens.Vocabulary {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.byName[name]
 }
 
-// loadSoon has the snapshot's vocabulary loaded, if it is not.
-func (v *Vocabularies) loadSoon() { wake(v.due) }
+// requestLoad makes run load the snapshot's vocabulary unless it is loaded. It does not block.
+func (v *Vocabularies) requestLoad() { wake(v.due) }
 
-// run loads what snapshots count by, until done is closed.
+// run loads the vocabularies of the snapshots until done is closed.
 func (v *Vocabularies) run(done <-chan struct{}) {
 	for {
 		select {
@@ -46,7 +46,7 @@ func (v *Vocabularies) run(done <-chan struct{}) {
 	}
 }
 
-// Load loads a vocabulary unless it is loaded or its name is "". It blocks for some 300 ms.
+// Load loads a vocabulary unless it is loaded or its name is "". It takes about 300 ms.
 func (v *Vocabularies) Load(name string) error {
 	if name == "" || v.Get(name) != nil {
 		return nil

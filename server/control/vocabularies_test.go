@@ -7,8 +7,8 @@ import (
 	"tierway/openai/tokens"
 )
 
-// TestAVocabularyIsLoadedOnce however many want it at once.
-func TestAVocabularyIsLoadedOnce(t *testing.T) {
+// TestConcurrentLoadsLoadAVocabularyOnce.
+func TestConcurrentLoadsLoadAVocabularyOnce(t *testing.T) {
 	v := new(Vocabularies)
 	var got [3]*tokens.Vocabulary
 	var all sync.WaitGroup

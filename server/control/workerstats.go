@@ -6,48 +6,48 @@ import (
 	"time"
 )
 
-// workerStats is what one worker has done since the program started, and how fast
-// it was of late. It is safe for concurrent use; the zero workerStats is empty.
+// workerStats holds the totals of one worker since the program started, and the latencies of its recent
+// attempts. It is safe for concurrent use; the zero workerStats is empty.
 type workerStats struct {
 	mu      sync.Mutex
-	totals  StatsView      // without what the windows hold
-	windows [2]statsWindow // the present one and the one before, by the parity of their epoch
+	totals  StatsView      // without the fields of the windows
+	windows [2]statsWindow // the current and the previous one, indexed by the parity of their epoch
 }
 
-// AttemptOutcome is how an attempt on a worker ended, as the worker's totals count it.
+// AttemptOutcome is the end of an attempt for the totals of its worker.
 type AttemptOutcome uint8
 
-// The outcomes of an attempt. An excluded attempt says nothing of the worker: the client
-// left, or its request was at fault.
+// The outcomes of an attempt. An excluded attempt says nothing about the worker: the client
+// disconnected, or the request was at fault.
 const (
 	AttemptOK AttemptOutcome = iota
 	AttemptExcluded
 	AttemptFailed
 )
 
-// AttemptStats is one attempt on a worker, after its end.
+// AttemptStats has the measurements of one completed attempt on a worker.
 type AttemptStats struct {
 	Outcome AttemptOutcome
-	TTFT    time.Duration // until the first event; 0: there was none
-	Total   time.Duration // counts only for an attempt that is ok
+	TTFT    time.Duration // time to the first event; 0: there was none
+	Total   time.Duration // duration; counted for AttemptOK only
 
 	Prompt, Cached, Output int64 // tokens
 }
 
-// statsWindow5m is how long a window collects. A view shows the present window and the one
-// before, and so the last 5 to 10 minutes: long enough for a hundredth of a quiet
-// worker's requests, short enough to follow a deployment.
+// statsWindow5m is the length of a window. A view has the current and the previous window, and so the
+// last 5 to 10 minutes: enough requests for the P99 of a quiet worker, and short enough to follow a
+// deployment.
 const statsWindow5m = 5 * time.Minute
 
 // statsWindow is one window's attempts and times.
 type statsWindow struct {
-	epoch       int64 // which 5 minutes since 1970
-	attempts    int64 // all, whatever their outcome
+	epoch       int64 // number of the window since 1970
+	attempts    int64 // of every outcome
 	total, ttft histogram
 }
 
-// Observe counts one attempt that ended at now. One that ended in a window that is gone
-// counts in a present one.
+// Observe counts an attempt that ended at now. If the window of now is already replaced, the attempt
+// counts in the window that replaced it.
 func (st *workerStats) Observe(now time.Time, a AttemptStats) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -80,7 +80,7 @@ func (st *workerStats) Observe(now time.Time, a AttemptStats) {
 	}
 }
 
-// StatsView is what a worker has done, at one moment.
+// StatsView has the totals and recent latencies of a worker at one moment.
 type StatsView struct {
 	OK, Excluded, Failed   int64
 	Prompt, Cached, Output int64     // tokens
@@ -89,14 +89,14 @@ type StatsView struct {
 	Total, TTFT            TimesView // within the windows
 }
 
-// TimesView sums up times. Its percentiles are at most a twentieth off for times from 1 µs
-// to 71 minutes.
+// TimesView summarizes durations. Its percentiles are at most 5 % off for durations from 1 µs to 71
+// minutes.
 type TimesView struct {
 	Count          int64
 	Mean, P95, P99 time.Duration
 }
 
-// View returns what the worker has done until now.
+// View returns the totals and recent latencies at now.
 func (st *workerStats) View(now time.Time) StatsView {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -114,15 +114,14 @@ func (st *workerStats) View(now time.Time) StatsView {
 	return v
 }
 
-// Buckets of a histogram: eight for each doubling, so that the middle of a bucket is at
-// most 4.4 % from any of its times; from 1 µs to 71 minutes, longer than any request may
-// take.
+// Buckets of a histogram, from 1 µs to 71 minutes, which exceeds the longest request. There are eight
+// for each doubling, so that the middle of a bucket is at most 4.4 % off.
 const (
 	perOctave   = 8
 	bucketCount = perOctave * 32
 )
 
-// histogram counts times in buckets. The zero histogram is empty.
+// histogram counts durations in buckets. The zero histogram is empty.
 type histogram struct {
 	sum     time.Duration
 	count   int64
@@ -143,18 +142,18 @@ func (h *histogram) merge(o *histogram) {
 	}
 }
 
-// bucketOf returns the bucket of a time: its logarithm in eighths of an octave.
+// bucketOf returns the bucket of a duration: its binary logarithm in eighths.
 func bucketOf(d time.Duration) int {
 	micros := max(1, float64(d)/float64(time.Microsecond))
 	return min(int(perOctave*math.Log2(micros)), bucketCount-1)
 }
 
-// middle returns the time in the middle of a bucket.
-func middle(bucket int) time.Duration {
+// bucketMiddle returns the duration in the middle of a bucket.
+func bucketMiddle(bucket int) time.Duration {
 	return time.Duration(math.Exp2((float64(bucket)+0.5)/perOctave) * float64(time.Microsecond))
 }
 
-// view sums up the histogram.
+// view summarizes the histogram.
 func (h *histogram) view() TimesView {
 	if h.count == 0 {
 		return TimesView{}
@@ -162,13 +161,13 @@ func (h *histogram) view() TimesView {
 	return TimesView{Count: h.count, Mean: h.sum / time.Duration(h.count), P95: h.quantile(0.95), P99: h.quantile(0.99)}
 }
 
-// quantile returns the time that a share q of all stays at or below.
+// quantile returns the duration that the share q of all durations does not exceed.
 func (h *histogram) quantile(q float64) time.Duration {
 	rank := int64(math.Ceil(q * float64(h.count)))
 	for i, n := range h.buckets {
 		if rank -= int64(n); rank <= 0 {
-			return middle(i)
+			return bucketMiddle(i)
 		}
 	}
-	return middle(bucketCount - 1)
+	return bucketMiddle(bucketCount - 1)
 }

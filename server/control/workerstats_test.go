@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// statsEpoch is the beginning of a window.
+// statsEpoch returns the beginning of a window.
 func statsEpoch() time.Time { return time.Unix(0, 0).Add(1000 * statsWindow5m) }
 
 func TestPercentilesAreAtMostATenthOff(t *testing.T) {
@@ -26,7 +26,7 @@ func TestPercentilesAreAtMostATenthOff(t *testing.T) {
 		at := func(q float64) float64 { return float64(times[int(math.Ceil(q*float64(len(times))))-1]) }
 		v := st.View(statsEpoch())
 		if v.Total.Count != int64(len(times)) || math.Abs(float64(v.Total.Mean)-sum/float64(len(times))) > 1 {
-			t.Fatalf("%+v of %d times with the mean %g", v.Total, len(times), sum/float64(len(times)))
+			t.Fatalf("%+v of %d durations with the mean %g", v.Total, len(times), sum/float64(len(times)))
 		}
 		for got, want := range map[time.Duration]float64{v.Total.P95: at(0.95), v.Total.P99: at(0.99), v.TTFT.P99: at(0.99)} {
 			if off := math.Abs(float64(got)-want) / want; off > 0.1 {
@@ -36,7 +36,7 @@ func TestPercentilesAreAtMostATenthOff(t *testing.T) {
 	})
 }
 
-func TestEveryTimeHasABucket(t *testing.T) {
+func TestEveryDurationHasABucket(t *testing.T) {
 	for _, d := range []time.Duration{-1, 0, 1, time.Microsecond, time.Second, 71 * time.Minute, 100 * time.Hour,
 		math.MaxInt64} {
 		if b := bucketOf(d); b < 0 || b >= bucketCount {
@@ -44,13 +44,13 @@ func TestEveryTimeHasABucket(t *testing.T) {
 		}
 	}
 	for b := range bucketCount {
-		if got := bucketOf(middle(b)); got != b {
-			t.Errorf("the middle of bucket %d, %v, is in %d", b, middle(b), got)
+		if got := bucketOf(bucketMiddle(b)); got != b {
+			t.Errorf("the middle of bucket %d, %v, is in %d", b, bucketMiddle(b), got)
 		}
 	}
 }
 
-func TestOldTimesAreForgottenAndTotalsAreNot(t *testing.T) {
+func TestOldLatenciesExpireAndTotalsStay(t *testing.T) {
 	st, begin := &workerStats{}, statsEpoch()
 	st.Observe(begin, AttemptStats{Total: time.Second, Prompt: 5, Cached: 3, Output: 7})
 	st.Observe(begin.Add(statsWindow5m), AttemptStats{Outcome: AttemptFailed, TTFT: time.Millisecond})
@@ -68,13 +68,13 @@ func TestOldTimesAreForgottenAndTotalsAreNot(t *testing.T) {
 		}
 	}
 	st.Observe(begin.Add(2*statsWindow5m), AttemptStats{Outcome: AttemptExcluded})
-	st.Observe(begin, AttemptStats{Total: time.Second}) // a straggler
+	st.Observe(begin, AttemptStats{Total: time.Second}) // the attempt ended in a replaced window
 	if v := st.View(begin.Add(2 * statsWindow5m)); v.Recent != 3 || v.Excluded != 1 || v.OK != 2 {
-		t.Errorf("with a straggler: %+v", v)
+		t.Errorf("with a late attempt: %+v", v)
 	}
 }
 
-func TestNoAttemptIsLostBetweenGoroutines(t *testing.T) {
+func TestConcurrentAttemptsAreAllCounted(t *testing.T) {
 	st := &workerStats{}
 	var all sync.WaitGroup
 	for range 8 {

@@ -44,7 +44,7 @@ func (it *Intake) Identify(in *Inbound) (c Caller, unknown bool, err error) {
 	case errors.Is(err, tenants.ErrDisabled):
 		return Caller{Caller: c.Caller, Disabled: true}, false, RefusedKey(err)
 	case it.unread(in.Snap.Identity, key):
-		return Caller{}, false, &openai.Error{Code: openai.CodeAuthBackendUnavailable, RetryAfter: control.AskEvery,
+		return Caller{}, false, &openai.Error{Code: openai.CodeAuthBackendUnavailable, RetryAfter: control.PollInterval,
 			Message: "API keys cannot be checked because the database is unavailable. Try again later."}
 	case in.Snap.File.Auth.Required:
 		return Caller{}, true, BadKey()

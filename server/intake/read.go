@@ -29,7 +29,7 @@ func (it *Intake) Read(in *Inbound, c *Caller) (Parsed, error) {
 	p.Req, p.RawTokens = req, req.PromptTokens()
 	p.Class, p.AskedClass = in.class(c.Caller, req.ServiceTier)
 	p.Estimate = p.RawTokens
-	if usual := in.Snap.Usual; usual != nil {
+	if usual := in.Snap.DefaultTier; usual != nil {
 		p.Estimate = usual.Routing.Learned().PromptTokens(p.RawTokens)
 	}
 	if req.CacheSalt != "" || c.IsolateCache {

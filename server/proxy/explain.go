@@ -133,7 +133,7 @@ func notExplained() error {
 func (n *explainer) authenticate() (err error) {
 	x := n.x
 	if is := n.As; is != nil {
-		n.callerText, x.caller.Caller = is.Who, is.Caller
+		n.callerText, x.caller.Caller = is.Name, is.Caller
 		return intake.RefusedKey(is.Barred)
 	}
 	h := x.in.HTTP.Header

@@ -87,7 +87,7 @@ func writeLedger(x *exchange, d *decisions.Decision) {
 		return
 	}
 	if x.caller.Key != "" {
-		x.s.control.Database.LastUsed.NoteUse(x.caller.Key, x.in.Start)
+		x.s.control.Database.LastUsed.RecordUse(x.caller.Key, x.in.Start)
 	}
 	at := x.admission.At
 	if at.IsZero() {
