@@ -57,6 +57,7 @@ func (a *adminAPI) listAdmins(_ context.Context, in *struct{ PageQuery }) (*repl
 	return &reply[page[adminView]]{Body: paged(mapped(all, showAdmin), in.PageQuery, id, name)}, nil
 }
 
+// newAdminKey returns an admin with a new key, and the key. It writes nothing.
 func newAdminKey(name, role, by string, expires time.Time) (secret string, ad store.Admin, err error) {
 	if secret, err = tenants.NewKey(rand.Reader, tenants.AdminPrefix); err != nil {
 		return "", ad, err
@@ -111,15 +112,15 @@ func (a *adminAPI) deleteAdmin(ctx context.Context, in *IDPath) (*struct{}, erro
 func (a *adminAPI) bootstrap(ctx context.Context, in *struct{ Body bootstrapRequest }) (*reply[adminAnswer], error) {
 	if !a.control.Bootstrap.Check(in.Body.Secret) {
 		a.guard.counts.AuthFailures.Inc()
-		a.guard.noteOnce(ctx, actorOf(ctx), "admin.refused", "POST /admin/bootstrap", "an incorrect secret")
+		a.guard.logOncePerSecond(ctx, actorOf(ctx), "admin.refused", "POST /admin/bootstrap", "an incorrect secret")
 		if tooMany, wait := a.control.AuthFailures.Add(actorOf(ctx).IP, time.Now()); tooMany {
 			return nil,
 				huma.ErrorWithHeaders(huma.Error429TooManyRequests("Too many incorrect secrets came from this address. Try again "+
 					"after the time in Retry-After."),
 					http.Header{"Retry-After": {strconv.Itoa(int(wait/time.Second) + 1)}})
 		}
-		return nil, huma.Error401Unauthorized("The secret is incorrect, already used or expired. A gateway whose database " +
-			"has no admin prints a new secret when it starts.")
+		return nil, huma.Error401Unauthorized("The secret is incorrect, already used or expired. A gateway " +
+			"without an admin in its database prints a new secret when it starts.")
 	}
 	secret, ad, err := newAdminKey(in.Body.Name, store.RoleAdmin, "bootstrap", time.Time{})
 	if err != nil {

@@ -40,6 +40,7 @@ func schemaName(t reflect.Type, hint string) string {
 	return name
 }
 
+// newAPI returns the framework's API without operations.
 func (a *Plane) newAPI(version string) huma.API {
 	registry := huma.NewMapRegistry("#/components/schemas/", schemaName)
 	registry.RegisterTypeAlias(reflect.TypeFor[tenants.Limits](), reflect.TypeFor[limitSettings]())
@@ -65,8 +66,10 @@ func (a *Plane) newAPI(version string) huma.API {
 	return api
 }
 
+// ginPath returns a path with its parameters in gin's notation.
 func ginPath(path string) string { return strings.NewReplacer("{", ":", "}", "").Replace(path) }
 
+// securityScheme is the name of the admin key in the OpenAPI document.
 const securityScheme = "admin_key"
 
 func (a *Plane) document(context.Context, *struct{}) (*reply[json.RawMessage], error) {
@@ -77,10 +80,12 @@ func (a *Plane) document(context.Context, *struct{}) (*reply[json.RawMessage], e
 	return &reply[json.RawMessage]{Body: text}, nil
 }
 
+// reply is an answer with a JSON body.
 type reply[T any] struct {
 	Body T
 }
 
+// tagged is an answer with a JSON body and the version of its object.
 type tagged[T any] struct {
 	ETag string `header:"ETag" doc:"Version of the object; send it as If-Match to change exactly this version."`
 	Body T

@@ -27,7 +27,7 @@ func TestPagesCoverTheWholeListOnce(t *testing.T) {
 		}
 		for _, item := range all {
 			if seen[item] != 1 {
-				t.Fatalf("%q was seen %d times", item, seen[item])
+				t.Fatalf("%q is on %d pages", item, seen[item])
 			}
 		}
 	})

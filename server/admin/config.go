@@ -81,7 +81,7 @@ func (a *configAPI) getConfig(context.Context, *struct{}) (*reply[configView], e
 		RestartRequired: []string{},
 		Warnings:        mapped(snap.File.Warnings(), problemView),
 	}
-	if onDisk, err := a.control.ReadSource(); err == nil { // problems of the file are what validate shows
+	if onDisk, err := a.control.ReadSource(); err == nil { // validate-config shows the problems of the file
 		for _, c := range config.Changes(snap.Base, onDisk) {
 			if c.Effect == "restart" {
 				v.RestartRequired = append(v.RestartRequired, c.Path)

@@ -61,7 +61,7 @@ func (a *decisionAPI) listDecisions(_ context.Context, in *struct {
 	if err := checkFilter("query.until", &in.Filter); err != nil {
 		return nil, err
 	}
-	if wants(in.Accept, ndjson) {
+	if prefers(in.Accept, ndjson) {
 		if err := reservePlace(&a.exports, maxExports, "exports", "Try again when one is complete."); err != nil {
 			return nil, err
 		}
@@ -111,14 +111,14 @@ func (a *decisionAPI) decisionRow(e decisions.Entry) decisionView {
 	v.Features.Chain = nil
 	v.Attempts = slices.Clone(v.Attempts)
 	for i := range v.Attempts {
-		v.Attempts[i].Choice = short(v.Attempts[i].Choice)
+		v.Attempts[i].Choice = withoutCandidates(v.Attempts[i].Choice)
 	}
-	v.Refused = short(v.Refused)
+	v.Refused = withoutCandidates(v.Refused)
 	return v
 }
 
-// short returns a choice without its candidates.
-func short(c *routing.Choice) *routing.Choice {
+// withoutCandidates returns a choice without its candidates.
+func withoutCandidates(c *routing.Choice) *routing.Choice {
 	if c == nil {
 		return nil
 	}
@@ -163,7 +163,7 @@ func (a *decisionAPI) streamDecisions(ctx context.Context, in *struct {
 		return nil, err
 	}
 	if a.options.Draining() {
-		// another gateway is up by then
+		// after 5 s, another gateway is up
 		return nil, huma.ErrorWithHeaders(huma.Error503ServiceUnavailable("The gateway is shutting down."),
 			http.Header{"Retry-After": {"5"}})
 	}
@@ -190,9 +190,9 @@ func (a *decisionAPI) streamDecisions(ctx context.Context, in *struct {
 	}}, nil
 }
 
-// mayFollow reports whether a stream may go on: the operator's key is still valid, and the gateway
+// mayFollow reports whether a stream may continue: the operator's key is still valid, and the gateway
 // is not shutting down.
 func (a *decisionAPI) mayFollow(o operator) bool {
 	admin, good := a.control.Snapshot().Identity.AdminWith(o.Digest, time.Now())
-	return good && slices.Contains(anybody, admin.Role) && !a.options.Draining()
+	return good && slices.Contains(allRoles, admin.Role) && !a.options.Draining()
 }

@@ -11,9 +11,9 @@ import (
 	"tierway/decisions"
 )
 
-// TestThereAreOnlySoManyExports: each may hold as much as the log, and one that is read
-// whole gives its place back.
-func TestThereAreOnlySoManyExports(t *testing.T) {
+// TestConcurrentExportsAreLimited, because each may keep as much memory as the log. A complete export
+// frees its place.
+func TestConcurrentExportsAreLimited(t *testing.T) {
 	r := newPlaneRig(t)
 	r.decisions.Add(&decisions.Decision{RequestID: "one"})
 	export := func() *httptest.ResponseRecorder {
@@ -22,15 +22,15 @@ func TestThereAreOnlySoManyExports(t *testing.T) {
 	r.plane.records.exports.Store(2)
 	if got := export(); got.Code != http.StatusTooManyRequests || got.Header().Get("Retry-After") == "" ||
 		!strings.Contains(got.Body.String(), "2 exports") {
-		t.Errorf("one more: %d %s", got.Code, got.Body.String())
+		t.Errorf("beyond the limit: %d %s", got.Code, got.Body.String())
 	}
-	if got := r.ask("ops", http.MethodGet, "/admin/decisions", ""); got.Code != http.StatusOK { // a page is none
+	if got := r.ask("ops", http.MethodGet, "/admin/decisions", ""); got.Code != http.StatusOK { // a page is not an export
 		t.Errorf("a page: %d", got.Code)
 	}
 	r.plane.records.exports.Store(2 - 1)
 	for range 2 {
 		if got := export(); got.Code != http.StatusOK || strings.Count(got.Body.String(), "\n") != 1 {
-			t.Errorf("where there is room: %d %s", got.Code, got.Body.String())
+			t.Errorf("below the limit: %d %s", got.Code, got.Body.String())
 		}
 	}
 	if n := r.plane.records.exports.Load(); n != 2-1 {
@@ -38,9 +38,8 @@ func TestThereAreOnlySoManyExports(t *testing.T) {
 	}
 }
 
-// TestAStreamOutlivesWhatBoundsOtherRequests: an answer of the admin API ends after
-// adminPatience, a stream does not.
-func TestAStreamOutlivesWhatBoundsOtherRequests(t *testing.T) {
+// TestStreamHasNoTimeLimit: all other requests end after adminPatience.
+func TestStreamHasNoTimeLimit(t *testing.T) {
 	r := newPlaneRig(t)
 	for _, op := range r.plane.guard.routes {
 		if want := op.id == "stream-decisions"; op.endless != want {

@@ -99,7 +99,8 @@ func changeStored[T any](ctx context.Context, a *tenantAPI, ifMatch string, find
 	return made, store.ErrConflict
 }
 
-func (a *tenantAPI) mint(ctx context.Context, k tenants.Key) (tenants.Key, string, error) {
+// createKeyWithSecret writes a key with a new secret to the database and returns both.
+func (a *tenantAPI) createKeyWithSecret(ctx context.Context, k tenants.Key) (tenants.Key, string, error) {
 	secret, made, err := tenants.Mint(rand.Reader, k.Tenant)
 	if err != nil {
 		return k, "", err
@@ -120,7 +121,7 @@ func (a *tenantAPI) usedNow(tenant, key string, now time.Time) *usedNow {
 // checkRights checks the values of rights; patch is the body that was sent. It returns an error for a
 // default_priority above priority, if patch sets it, and for names that no tier or model can have.
 func checkRights(r tenants.Rights, patch json.RawMessage) error {
-	sent, err := object(patch)
+	sent, err := parseObject(patch)
 	if err != nil {
 		return err
 	}
@@ -180,11 +181,11 @@ func merged[T any](current T, patch json.RawMessage) (T, error) {
 	if err != nil {
 		return changed, fmt.Errorf("encoding the current object: %w", err)
 	}
-	base, err := object(text)
+	base, err := parseObject(text)
 	if err != nil {
 		return changed, err
 	}
-	change, err := object(patch)
+	change, err := parseObject(patch)
 	if err != nil {
 		return changed, err
 	}
@@ -199,8 +200,8 @@ func merged[T any](current T, patch json.RawMessage) (T, error) {
 	return changed, nil
 }
 
-// object parses a JSON object. Numbers stay as they are written.
-func object(text []byte) (m map[string]any, err error) {
+// parseObject parses a JSON object. Numbers keep their text.
+func parseObject(text []byte) (m map[string]any, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	if err = d.Decode(&m); err != nil {
@@ -209,6 +210,7 @@ func object(text []byte) (m map[string]any, err error) {
 	return m, nil
 }
 
+// mergePatch applies a merge patch to base.
 func mergePatch(base, change map[string]any) {
 	for name, value := range change {
 		switch v := value.(type) {
@@ -227,9 +229,9 @@ func mergePatch(base, change map[string]any) {
 	}
 }
 
-// advice returns warnings about rights and limits that have no effect with the configuration f. They
-// are not errors: the configuration may follow later.
-func advice(f *config.File, r tenants.Rights, l tenants.Limits) []string {
+// ineffectiveSettings returns warnings about rights and limits without an effect under the configuration
+// f. They are not errors, because the configuration may change later.
+func ineffectiveSettings(f *config.File, r tenants.Rights, l tenants.Limits) []string {
 	var out []string
 	warn := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	known, names, priced := map[string]bool{}, []string{}, false

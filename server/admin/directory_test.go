@@ -10,8 +10,8 @@ import (
 	"tierway/tenants"
 )
 
-// TestAMergePatchOfItselfChangesNothing: what is read can be sent back.
-func TestAMergePatchOfItselfChangesNothing(t *testing.T) {
+// TestMergePatchWithTheSameValuesChangesNothing: an object can be read and sent back.
+func TestMergePatchWithTheSameValuesChangesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := rapid.SliceOfN(rapid.StringMatching(`[a-z*?]{1,8}`), 0, 3)
 		s := tenants.Tenant{Disabled: rapid.Bool().Draw(t, "disabled"), Degrade: rapid.Bool().Draw(t, "degrade"),

@@ -18,8 +18,8 @@ import (
 	"tierway/tenants"
 )
 
-// failed returns the answer to an error of a store. The answer has the reason if the client can
-// act on it; otherwise only the log has it. doing describes the operation, such as "creating a key".
+// failed returns the answer to an error of a store. If the client can act on the error, the answer has
+// the reason; otherwise only the log has it. doing describes the operation, such as "creating a key".
 func (a *gateway) failed(doing string, err error) error {
 	var answered huma.StatusError
 	switch {
@@ -49,10 +49,10 @@ func (a *gateway) failed(doing string, err error) error {
 	return huma.Error500InternalServerError("The gateway failed while " + doing + ". Its log has the cause.")
 }
 
-// unavailable returns the answer to a request that needs the database while that cannot be used.
+// unavailable returns the answer to a request that needs the database while it cannot be used.
 func (a *gateway) unavailable(doing string, err error, detail string) error {
 	a.log.Warn("an admin request failed: the database is unavailable", "doing", doing, "cause", err.Error())
-	// a restart takes seconds
+	// 5 s: a restart of the database takes seconds
 	return huma.ErrorWithHeaders(huma.Error503ServiceUnavailable(detail), http.Header{"Retry-After": {"5"}})
 }
 
@@ -147,7 +147,7 @@ func improveError(ctx huma.Context, _ string, v any) (any, error) {
 			d.Value = nil
 		}
 	}
-	// such errors come alone, in the order of a map
+	// such errors come without others, in the order of a map
 	if len(e.Errors) > 0 && strings.HasPrefix(e.Errors[0].Message, unknownQuery) {
 		slices.SortFunc(e.Errors, func(a, b *huma.ErrorDetail) int { return strings.Compare(a.Location, b.Location) })
 	}

@@ -45,7 +45,7 @@ func (a *routeAPI) explainPast(live *control.Snapshot, d *decisions.Decision,
 	}
 	why := ""
 	if len(d.Attempts) == 0 {
-		why = unsent(e, d)
+		why = setEndWithoutAttempt(e, d)
 	}
 	was := a.setupPool(live, d.Tier)
 	snap, to := live, was
@@ -74,7 +74,7 @@ func (a *routeAPI) explainPast(live *control.Snapshot, d *decisions.Decision,
 	decide := func(a *decisions.Attempt) (*decisions.RedecidedPick, *routing.Choice, error) {
 		was, to := was, to
 		if under == nil || to == nil {
-			to = asRecorded(e, d, a, to)
+			to = withRecordedPolicy(e, d, a, to)
 			was = to
 		}
 		as, unknown, err := replay.Redecide(was, to, d, a)
@@ -94,7 +94,7 @@ func (a *routeAPI) explainPast(live *control.Snapshot, d *decisions.Decision,
 		}
 	}
 	if e.Summary == "" {
-		e.Summary = pastSentence(e)
+		e.Summary = pastSummary(e)
 	}
 	return e
 }
@@ -109,7 +109,8 @@ func (a *routeAPI) setupPool(snap *control.Snapshot, name string) *replay.Pool {
 	return new(control.SetupPool(p.Pool, a.control.Pools.Gateways(snap.File)))
 }
 
-func unsent(e *decisions.Explanation, d *decisions.Decision) (why string) {
+// setEndWithoutAttempt sets the outcome of a request that reached no worker, and returns its reason.
+func setEndWithoutAttempt(e *decisions.Explanation, d *decisions.Decision) (why string) {
 	if c := d.Refused; c != nil { // the workers that it would have waited for
 		e.Candidates, e.RunnerUp = c.Candidates, c.RunnerUp
 	}
@@ -172,6 +173,8 @@ func addQueueBounds(steps []decisions.Step, p *control.Pool, class string) {
 	}
 }
 
+// pastAttempt returns the worker step of one recorded attempt, and sets its worker in e. decide repeats
+// the selection.
 func pastAttempt(e *decisions.Explanation, a *decisions.Attempt,
 	decide func(*decisions.Attempt) (*decisions.RedecidedPick, *routing.Choice, error)) decisions.Step {
 	st := decisions.Step{Stage: decisions.StageWorker, OK: true,
@@ -200,9 +203,9 @@ func pastAttempt(e *decisions.Explanation, a *decisions.Attempt,
 	return st
 }
 
-// asRecorded returns p, the tier or pool as it is configured now, with the policy of the record. p is
-// nil if the configuration does not have it.
-func asRecorded(e *decisions.Explanation, d *decisions.Decision, a *decisions.Attempt, p *replay.Pool) *replay.Pool {
+// withRecordedPolicy returns p, the tier or pool of the configuration in force, with the policy of the
+// record. p is nil if the configuration lacks it.
+func withRecordedPolicy(e *decisions.Explanation, d *decisions.Decision, a *decisions.Attempt, p *replay.Pool) *replay.Pool {
 	by := a.Choice.Policy
 	switch {
 	case p == nil:
@@ -220,7 +223,8 @@ func asRecorded(e *decisions.Explanation, d *decisions.Decision, a *decisions.At
 	return p
 }
 
-func pastSentence(e *decisions.Explanation) string {
+// pastSummary returns the summary of a past request: its outcome and the reason.
+func pastSummary(e *decisions.Explanation) string {
 	last := e.Steps[len(e.Steps)-1]
 	switch e.Outcome {
 	case decisions.WouldReject:

@@ -11,8 +11,8 @@ import (
 	"tierway/tenants"
 )
 
-// TestADraftWithoutAWorkerForARequestRefusesIt, whoever had it.
-func TestADraftWithoutAWorkerForARequestRefusesIt(t *testing.T) {
+// TestDraftWithoutAWorkerForAPastRequestRejectsIt.
+func TestDraftWithoutAWorkerForAPastRequestRejectsIt(t *testing.T) {
 	e := &decisions.Explanation{Outcome: decisions.WouldRoute}
 	st := pastAttempt(e, &decisions.Attempt{Worker: "w0", Reason: "random", Choice: &routing.Choice{}},
 		func(*decisions.Attempt) (*decisions.RedecidedPick, *routing.Choice, error) {

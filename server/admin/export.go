@@ -35,10 +35,12 @@ func exports[T any](other string) addition {
 	}
 }
 
+// written is an answer that its handler writes itself.
 type written struct {
 	Body func(huma.Context)
 }
 
+// inJSON returns an answer with v as its JSON body.
 func inJSON(v any) *written {
 	return &written{Body: func(c huma.Context) {
 		c.SetHeader("Content-Type", "application/json")
@@ -47,7 +49,8 @@ func inJSON(v any) *written {
 	}}
 }
 
-func wants(accept, other string) bool {
+// prefers reports whether an Accept header prefers the media type other to JSON.
+func prefers(accept, other string) bool {
 	return negotiation.SelectQValueFast(accept, []string{"application/json", other}) == other
 }
 
@@ -97,7 +100,7 @@ func (a *historyAPI) listAudit(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, a.failed("reading the audit log", err)
 	}
-	if wants(in.Accept, ndjson) {
+	if prefers(in.Accept, ndjson) {
 		return &written{Body: func(c huma.Context) { a.exportAudit(ctx, c, q, entries) }}, nil
 	}
 	p := auditPage{Items: mapped(entries, showAudit)}
@@ -132,6 +135,7 @@ func (a *historyAPI) exportAudit(ctx context.Context, c huma.Context, q store.Au
 	})
 }
 
+// exportBatch is the size in bytes from which on lines are sent.
 const exportBatch = 256 << 10
 
 // exportLines writes records as JSON lines. It must be complete by end, unless end is zero. If the
@@ -150,7 +154,7 @@ func exportLines(c huma.Context, file string, end time.Time, records iter.Seq2[a
 		if !end.IsZero() && end.Before(by) {
 			by = end
 		}
-		control.SetWriteDeadline(by) //nolint:errcheck // a writer without deadlines is a test's
+		control.SetWriteDeadline(by) //nolint:errcheck // only writers of tests have no deadlines
 		if _, err := batch.WriteTo(c.BodyWriter()); err != nil {
 			panic(http.ErrAbortHandler)
 		}
@@ -190,7 +194,7 @@ func (a *historyAPI) getUsage(ctx context.Context, in *struct {
 	Key     string `query:"key" maxLength:"63" doc:"Only usage of the key with this id."`
 }) (*written, error) {
 	q := store.UsageQuery{Tenant: in.Name, Key: in.Key, GroupBy: in.GroupBy}
-	if err := window(&q, in.From, in.To, time.Now()); err != nil {
+	if err := setUsageDays(&q, in.From, in.To, time.Now()); err != nil {
 		return nil, err
 	}
 	rows, err := a.control.Stores.SQL.Usage(ctx, q)
@@ -200,7 +204,7 @@ func (a *historyAPI) getUsage(ctx context.Context, in *struct {
 	if _, err := a.tenant(in.Name); err != nil && len(rows) == 0 { // the usage of a deleted tenant stays
 		return nil, err
 	}
-	if wants(in.Accept, csvType) {
+	if prefers(in.Accept, csvType) {
 		return &written{Body: func(c huma.Context) {
 			c.SetHeader("Content-Type", csvType+"; charset=utf-8")
 			c.SetHeader("Content-Disposition", `attachment; filename="usage.csv"`)
@@ -212,11 +216,12 @@ func (a *historyAPI) getUsage(ctx context.Context, in *struct {
 		Items: append([]store.UsageRow{}, rows...), Total: len(rows)}), nil
 }
 
-func window(q *store.UsageQuery, from, to string, now time.Time) (err error) {
-	if q.To, err = day("query.to", to, now.UTC().Truncate(24*time.Hour).AddDate(0, 0, 1)); err != nil {
+// setUsageDays sets the days of a usage query from the parameters from and to.
+func setUsageDays(q *store.UsageQuery, from, to string, now time.Time) (err error) {
+	if q.To, err = parseDay("query.to", to, now.UTC().Truncate(24*time.Hour).AddDate(0, 0, 1)); err != nil {
 		return err
 	}
-	if q.From, err = day("query.from", from, q.To.AddDate(0, 0, -usageDays)); err != nil {
+	if q.From, err = parseDay("query.from", from, q.To.AddDate(0, 0, -usageDays)); err != nil {
 		return err
 	}
 	if !q.From.Before(q.To) {
@@ -228,9 +233,10 @@ func window(q *store.UsageQuery, from, to string, now time.Time) (err error) {
 	return nil
 }
 
-func day(location, text string, usual time.Time) (time.Time, error) {
+// parseDay parses a day, which is fallback if text is empty.
+func parseDay(location, text string, fallback time.Time) (time.Time, error) {
 	if text == "" {
-		return usual, nil
+		return fallback, nil
 	}
 	at, err := time.Parse(time.DateOnly, text)
 	if err != nil {
@@ -239,6 +245,7 @@ func day(location, text string, usual time.Time) (time.Time, error) {
 	return at, nil
 }
 
+// writeUsage writes usage as CSV.
 func writeUsage(w io.Writer, rows []store.UsageRow) {
 	out := csv.NewWriter(w)
 	//nolint:errcheck // the client is gone
@@ -247,14 +254,14 @@ func writeUsage(w io.Writer, rows []store.UsageRow) {
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	for _, r := range rows {
 		//nolint:errcheck // the client is gone
-		out.Write([]string{r.Day, cell(r.Group), number(r.Requests), number(r.Refused), number(r.Failed),
+		out.Write([]string{r.Day, csvCell(r.Group), number(r.Requests), number(r.Refused), number(r.Failed),
 			number(r.Gone), number(r.Estimated), number(r.Prompt), number(r.Cached), number(r.Output), r.Money.String()})
 	}
 	out.Flush()
 }
 
-// cell quotes a name that a spreadsheet would read as a formula. Model names come from clients.
-func cell(text string) string {
+// csvCell quotes a name that a spreadsheet would run as a formula. Model names come from clients.
+func csvCell(text string) string {
 	if strings.IndexAny(text, "=+-@\t\r") == 0 {
 		return "'" + text
 	}

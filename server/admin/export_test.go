@@ -18,9 +18,8 @@ import (
 	"tierway/store"
 )
 
-// TestAuditExportOutlastsTheTimeOfOneRequest exports a log whose first page took all
-// the time that a request of the admin API may take.
-func TestAuditExportOutlastsTheTimeOfOneRequest(t *testing.T) {
+// TestAuditExportOutlastsTheTimeLimitOfARequest: here the first page has used up the time limit.
+func TestAuditExportOutlastsTheTimeLimitOfARequest(t *testing.T) {
 	r := newPlaneRig(t)
 	for range 450 {
 		if err := r.plane.control.Stores.SQL.AppendAudit(t.Context(), store.Actor{Name: "ops"}, "test", "target", "", "",
@@ -44,15 +43,14 @@ func TestAuditExportOutlastsTheTimeOfOneRequest(t *testing.T) {
 	}
 }
 
-// TestAFullDatabaseIsAnsweredAsOneThatIsAway: the change may be sent again once there
-// is room, so that 500 would be wrong.
-func TestAFullDatabaseIsAnsweredAsOneThatIsAway(t *testing.T) {
+// TestFullDatabaseIsAnswered503: the client may repeat the change when there is room.
+func TestFullDatabaseIsAnswered503(t *testing.T) {
 	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "full.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	db.SetMaxOpenConns(1) // the pragma is the connection's
+	db.SetMaxOpenConns(1) // the pragma applies to one connection
 	var full error
 	for _, do := range []string{"PRAGMA max_page_count = 1", "CREATE TABLE a (b)", "CREATE TABLE c (d)",
 		"CREATE TABLE e (f)"} {

@@ -39,19 +39,19 @@ type guard struct {
 	log     *slog.Logger
 	counts  *telemetry.Metrics
 	rand    func() uint64
-	cross   http.CrossOriginProtection // rejects requests that a page of another site sent
+	origin  http.CrossOriginProtection // rejects requests that a page of another site sent
 	routes  map[string]*operation      // by method and gin's path; read-only while serving
 
 	mu        sync.Mutex          // guards the rest
 	refused   map[string]refusals // by client address
-	elsewhere int                 // unlogged refusals of addresses that are not in refused
+	elsewhere int                 // omitted rejections of addresses that are not in refused
 }
 
 // adminPatience is the time limit of one request of the admin API. Its database queries take
 // milliseconds, and an operator waits for the answer.
 const adminPatience = 10 * time.Second
 
-// check is the middleware of every route of the admin plane. It passes requests whose key may use
+// check is the middleware of every route of the admin plane. It passes requests if their key may use
 // the operation, and logs all others.
 func (g *guard) check(c *gin.Context) {
 	if !strings.HasPrefix(c.FullPath(), "/admin/") { // metrics, probes and unknown paths
@@ -67,7 +67,7 @@ func (g *guard) check(c *gin.Context) {
 	}
 	ctx := context.WithValue(c.Request.Context(), operatorKey{}, o)
 	if op.endless {
-		unbound(c)
+		removeDeadlines(c)
 	} else {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, adminPatience)
@@ -75,14 +75,14 @@ func (g *guard) check(c *gin.Context) {
 	}
 	c.Request = c.Request.WithContext(ctx)
 	c.Next()
-	g.noteFailure(c, op, o.actor)
+	g.logRejectedChange(c, op, o.actor)
 }
 
 // admitted sets the operator of a request and reports whether the operator may use op. If not, it
 // has written the answer.
 func (g *guard) admitted(c *gin.Context, op *operation, o *operator) bool {
-	if err := g.cross.Check(c.Request); err != nil {
-		g.noteRefusal(c.Request, o.actor, "a page of another site")
+	if err := g.origin.Check(c.Request); err != nil {
+		g.logRejection(c.Request, o.actor, "a page of another site")
 		Problem(c.Writer, http.StatusForbidden,
 			"A page of another site sent this request. Send admin requests from a tool, or from this gateway's own pages.")
 		return false
@@ -94,14 +94,14 @@ func (g *guard) admitted(c *gin.Context, op *operation, o *operator) bool {
 	key, sent := control.Credential(c.Request.Header)
 	admin, known := g.control.Snapshot().Identity.AdminOf(key, time.Now())
 	if !sent || !known {
-		g.refuse(c, o.actor, key)
+		g.rejectKey(c, o.actor, key)
 		return false
 	}
 	o.Admin, o.actor.Name, o.actor.Role = admin, admin.Name, admin.Role
-	if slices.Contains(op.roles, admin.Role) || op.preview && slices.Contains(anybody, admin.Role) && dryRun(c) {
+	if slices.Contains(op.roles, admin.Role) || op.preview && slices.Contains(allRoles, admin.Role) && dryRun(c) {
 		return true
 	}
-	g.noteRefusal(c.Request, o.actor, "the role is "+admin.Role)
+	g.logRejection(c.Request, o.actor, "the role is "+admin.Role)
 	detail := fmt.Sprintf("Your key has the role %s; this operation needs the role %s.", admin.Role,
 		strings.Join(op.roles, " or "))
 	if op.preview {
@@ -117,9 +117,9 @@ func dryRun(c *gin.Context) bool {
 	return on && err == nil
 }
 
-// refuse answers a request without a valid admin key, and logs an invalid key. The answer to a
-// tenant's key says so: the key is valid but cannot be used here.
-func (g *guard) refuse(c *gin.Context, actor store.Actor, key string) {
+// rejectKey answers a request without a valid admin key, and logs an invalid key. The answer to a
+// tenant's key names the difference: the key is valid but not for the admin API.
+func (g *guard) rejectKey(c *gin.Context, actor store.Actor, key string) {
 	now, detail := time.Now(), "Send an admin key as `Authorization: Bearer <key>`. If no admin key exists yet: with a "+
 		"database, the gateway logs at its start how to create the first one; without a database, add `admin.keys` to "+
 		"config.yaml."
@@ -128,11 +128,11 @@ func (g *guard) refuse(c *gin.Context, actor store.Actor, key string) {
 	case key == "":
 	case caller != nil:
 		actor.Name = "tenant:" + caller.Tenant
-		g.noteRefusal(c.Request, actor, "a tenant's key")
+		g.logRejection(c.Request, actor, "a tenant's key")
 		detail = "This is a tenant's key. The admin API accepts admin keys only."
 	default:
 		g.counts.AuthFailures.Inc()
-		g.noteRefusal(c.Request, actor, "an unknown key")
+		g.logRejection(c.Request, actor, "an unknown key")
 		if tooMany, wait := g.control.AuthFailures.Add(actor.IP, now); tooMany {
 			c.Writer.Header().Set("Retry-After", strconv.Itoa(int(wait/time.Second)+1))
 			Problem(c.Writer, http.StatusTooManyRequests,
@@ -144,14 +144,14 @@ func (g *guard) refuse(c *gin.Context, actor store.Actor, key string) {
 	Problem(c.Writer, http.StatusUnauthorized, detail)
 }
 
-// noteRefusal writes a rejected request to the log and the audit log.
-func (g *guard) noteRefusal(r *http.Request, actor store.Actor, why string) {
-	g.noteOnce(r.Context(), actor, "admin.refused", r.Method+" "+r.URL.Path, why)
+// logRejection writes a rejected request to the log and the audit log.
+func (g *guard) logRejection(r *http.Request, actor store.Actor, why string) {
+	g.logOncePerSecond(r.Context(), actor, "admin.refused", r.Method+" "+r.URL.Path, why)
 }
 
-// noteFailure writes a change that its handler rejected to the log and the audit log. Invalid
+// logRejectedChange writes a change that its handler rejected to the log and the audit log. Invalid
 // requests, unknown names and failures of the database leave no entry.
-func (g *guard) noteFailure(c *gin.Context, op *operation, actor store.Actor) {
+func (g *guard) logRejectedChange(c *gin.Context, op *operation, actor store.Actor) {
 	switch c.Writer.Status() {
 	case http.StatusPreconditionFailed:
 		if op.id == "reload" { // Control.Reload has written it
@@ -162,13 +162,13 @@ func (g *guard) noteFailure(c *gin.Context, op *operation, actor store.Actor) {
 		return
 	}
 	if c.Request.Method != http.MethodGet && !dryRun(c) {
-		g.noteOnce(c.Request.Context(), actor, op.action(), c.Request.URL.Path,
+		g.logOncePerSecond(c.Request.Context(), actor, op.action(), c.Request.URL.Path,
 			"refused: "+http.StatusText(c.Writer.Status()))
 	}
 }
 
-// refusedMax is the largest number of addresses that are tracked within a second. More addresses at
-// once are an attack, which the log then shows sufficiently.
+// refusedMax is the largest number of addresses that are tracked within a second. More addresses are an
+// attack, which these entries show well enough.
 const refusedMax = 1000
 
 // targetMax is the length in bytes of the longest target by which the audit log can be searched.
@@ -176,13 +176,13 @@ const targetMax = 300
 
 // refusals counts the rejected requests of one address.
 type refusals struct {
-	second int64 // of the last logged refusal, Unix time
-	more   int   // unlogged refusals since then
+	second int64 // Unix time of the last logged rejection
+	more   int   // omitted rejections since then
 }
 
-// noteOnce writes a rejected request to the log and the audit log, at most once per second and
-// address. The entry has the number of refusals that were left out before it.
-func (g *guard) noteOnce(ctx context.Context, actor store.Actor, action, target, outcome string) {
+// logOncePerSecond writes a rejected request to the log and the audit log, at most once per second and
+// address. The entry has the number of rejections that were omitted before it.
+func (g *guard) logOncePerSecond(ctx context.Context, actor store.Actor, action, target, outcome string) {
 	more, elsewhere, first := g.firstOfSecond(actor.IP, time.Now().Unix())
 	if !first {
 		return
@@ -209,9 +209,9 @@ func (g *guard) noteOnce(ctx context.Context, actor store.Actor, action, target,
 	}
 }
 
-// firstOfSecond reports whether a refusal is the first of its address in this second. If so, it also
-// returns the numbers of refusals that were left out: more of this address, elsewhere of addresses
-// that are no longer or were never tracked.
+// firstOfSecond reports whether a rejection is the first of its address in this second. If so, it also
+// returns the numbers of omitted rejections: more of this address, and elsewhere of addresses that are
+// not tracked.
 func (g *guard) firstOfSecond(ip string, second int64) (more, elsewhere int, first bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -237,12 +237,12 @@ func (g *guard) firstOfSecond(ip string, second int64) (more, elsewhere int, fir
 	return was.more, elsewhere, true
 }
 
-// auditPatience is the time limit for writing a refusal to the audit log.
+// auditPatience is the time limit for writing a rejection to the audit log.
 const auditPatience = 2 * time.Second
 
-// unbound removes the deadlines of a request with an endless answer. It first reads a body, which such
+// removeDeadlines removes the deadlines of a request with an endless answer. It first reads a body, which such
 // a request should not have: while a body is unread, net/http does not notice that the client left.
-func unbound(c *gin.Context) {
+func removeDeadlines(c *gin.Context) {
 	control := controller(c.Writer)
 	if _, err := io.CopyN(io.Discard, c.Request.Body, maxAdminBody); errors.Is(err, io.EOF) {
 		control.SetReadDeadline(time.Time{}) //nolint:errcheck // a dead connection shows at the first write
@@ -252,7 +252,7 @@ func unbound(c *gin.Context) {
 	control.SetWriteDeadline(time.Time{}) //nolint:errcheck // a dead connection shows at the first write
 }
 
-// controller returns the controller of an answer's connection. gin's own writer hides errors.
+// controller returns the controller of an answer's connection. The controller of gin's writer hides errors.
 func controller(w gin.ResponseWriter) *http.ResponseController {
 	return http.NewResponseController(w.(interface{ Unwrap() http.ResponseWriter }).Unwrap())
 }

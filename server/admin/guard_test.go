@@ -12,9 +12,9 @@ import (
 	"tierway/tenants"
 )
 
-// AU-05, AD-08: who fails to get in leaves a line with the path that was asked for,
-// and a number for those that come at once.
-func TestWhoIsNotLetInIsWrittenDown(t *testing.T) {
+// AU-05, AD-08: a rejected request leaves an entry with its path. Of several in one second, the next
+// entry has the number.
+func TestRejectedRequestLeavesAnAuditEntry(t *testing.T) {
 	wellFormed, err := tenants.NewKey(crand.Reader, tenants.AdminPrefix)
 	if err != nil {
 		t.Fatal(err)
@@ -23,7 +23,7 @@ func TestWhoIsNotLetInIsWrittenDown(t *testing.T) {
 	for i, tt := range []struct {
 		method, path, key, body, site string
 		status                        int
-		target, why, who              string
+		target, why, actor            string
 	}{
 		{"GET", "/admin/tenants/acme", "wrong", "", "", 401, "GET /admin/tenants/acme", "an unknown key", "unknown"},
 		{"GET", "/admin/keys/k1", wellFormed, "", "", 401, "GET /admin/keys/k1", "an unknown key", "unknown"},
@@ -44,7 +44,7 @@ func TestWhoIsNotLetInIsWrittenDown(t *testing.T) {
 		}
 		all := r.audited()
 		if e := all[0]; len(all) != i+1 || e.Action != "admin.refused" || e.Target != tt.target || e.Outcome != want ||
-			e.Actor != tt.who || e.IP != "192.0.2.1" || e.RequestID == "" {
+			e.Actor != tt.actor || e.IP != "192.0.2.1" || e.RequestID == "" {
 			t.Errorf("%s is logged as %+v", tt.target, e)
 		}
 		log := r.log.String()
@@ -53,14 +53,14 @@ func TestWhoIsNotLetInIsWrittenDown(t *testing.T) {
 			t.Errorf("the log is %s", log)
 		}
 	}
-	r.ask("", http.MethodGet, "/admin/tenants", "") // without a key nothing was tried
+	r.ask("", http.MethodGet, "/admin/tenants", "") // a request without a key is not logged
 	r.plane.guard.refused = map[string]refusals{}
 	for range 5 {
 		r.ask("wrong", http.MethodGet, "/admin/"+strings.Repeat("x", 400), "")
 		r.ask("wrong", http.MethodGet, "/admin/tenants/"+strings.Repeat("x", 400), "")
 	}
 	if all := r.audited(); len(all) < 7 || len(all) > 9 || len(all[0].Target) != 300 { // a second may have passed
-		t.Errorf("of five at once are logged: %+v", all)
+		t.Errorf("of five in one second are logged: %+v", all)
 	}
 }
 
@@ -103,7 +103,7 @@ func TestRejectedChangeLeavesAnAuditEntry(t *testing.T) {
 	}
 }
 
-func TestAPanicOnTheAdminPlaneIsAProblemAndCounted(t *testing.T) {
+func TestPanicOfAHandlerIsAnswered500WithoutItsValue(t *testing.T) {
 	r := newPlaneRig(t)
 	r.plane.engine.GET("/broken", func(*gin.Context) { panic("a key") })
 	w := r.ask("", http.MethodGet, "/broken", "")

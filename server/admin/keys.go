@@ -19,7 +19,7 @@ type KeySettings keyView
 
 // TransformSchema implements huma.SchemaTransformer.
 func (KeySettings) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
-	return only(s, "name", "tiers", "models", "priority", "default_priority", "limits", "expires_at")
+	return keepOnly(s, "name", "tiers", "models", "priority", "default_priority", "limits", "expires_at")
 }
 
 type keyView struct {
@@ -107,13 +107,13 @@ func (a *tenantAPI) createKey(ctx context.Context, in *struct {
 		warnings = append(warnings,
 			fmt.Sprintf("the tenant %q is defined in config.yaml: the permissions and limits of the file apply", in.Name))
 	}
-	k, secret, err := a.mint(ctx, wanted)
+	k, secret, err := a.createKeyWithSecret(ctx, wanted)
 	if err != nil {
 		return nil, a.failed("creating a key", err)
 	}
 	a.control.Database.Changed(ctx)
 	return &tagged[keyAnswer]{ETag: etag(k.Version), Body: keyAnswer{Key: showKey(k, time.Now()), Secret: secret,
-		Warnings: append(warnings, advice(a.control.Snapshot().File, k.Rights, k.Limits)...)}}, nil
+		Warnings: append(warnings, ineffectiveSettings(a.control.Snapshot().File, k.Rights, k.Limits)...)}}, nil
 }
 
 func (a *tenantAPI) updateKey(ctx context.Context, in *struct {
@@ -135,7 +135,7 @@ func (a *tenantAPI) updateKey(ctx context.Context, in *struct {
 		return nil, a.failed("changing a key", err)
 	}
 	return &tagged[keyAnswer]{ETag: etag(made.Version), Body: keyAnswer{Key: showKey(made, time.Now()),
-		Warnings: advice(a.control.Snapshot().File, made.Rights, made.Limits)}}, nil
+		Warnings: ineffectiveSettings(a.control.Snapshot().File, made.Rights, made.Limits)}}, nil
 }
 
 type keyRotation struct {

@@ -25,10 +25,10 @@ type operation struct {
 	register           func(huma.API, huma.Operation)
 }
 
-// Roles that may use an operation.
+// The roles of an operation.
 var (
-	anybody = []string{store.RoleAdmin, store.RoleViewer}
-	admins  = []string{store.RoleAdmin}
+	allRoles  = []string{store.RoleAdmin, store.RoleViewer}
+	adminOnly = []string{store.RoleAdmin}
 )
 
 // Errors of operations of one kind.
@@ -44,111 +44,111 @@ var (
 // table returns all operations.
 func (a *Plane) table() []operation {
 	return []operation{
-		{id: "list-tenants", route: "GET /admin/tenants", roles: anybody, register: handle(a.directory.listTenants),
+		{id: "list-tenants", route: "GET /admin/tenants", roles: allRoles, register: handle(a.directory.listTenants),
 			summary: "List the tenants"},
-		{id: "create-tenant", route: "POST /admin/tenants", roles: admins, status: http.StatusCreated, errors: creating,
+		{id: "create-tenant", route: "POST /admin/tenants", roles: adminOnly, status: http.StatusCreated, errors: creating,
 			register: handle(withDatabase(a.gateway, a.directory.createTenant), bodyOf[tenantCreate]),
 			summary:  "Create a tenant; issue_key also creates its first key"},
-		{id: "get-tenant", route: "GET /admin/tenants/{name}", roles: anybody, register: handle(a.directory.getTenant),
+		{id: "get-tenant", route: "GET /admin/tenants/{name}", roles: allRoles, register: handle(a.directory.getTenant),
 			summary: "Show a tenant and its current usage"},
-		{id: "update-tenant", route: "PATCH /admin/tenants/{name}", roles: admins, errors: changing,
+		{id: "update-tenant", route: "PATCH /admin/tenants/{name}", roles: adminOnly, errors: changing,
 			register: handle(a.directory.updateTenant, bodyOf[TenantSettings]),
 			summary:  "Change a tenant by a JSON merge patch"},
-		{id: "delete-tenant", route: "DELETE /admin/tenants/{name}", roles: admins, errors: changing,
+		{id: "delete-tenant", route: "DELETE /admin/tenants/{name}", roles: adminOnly, errors: changing,
 			register: handle(a.directory.deleteTenant), summary: "Delete a tenant and its keys; its recorded usage stays"},
-		{id: "list-keys", route: "GET /admin/tenants/{name}/keys", roles: anybody, register: handle(a.directory.listKeys),
+		{id: "list-keys", route: "GET /admin/tenants/{name}/keys", roles: allRoles, register: handle(a.directory.listKeys),
 			summary: "List a tenant's keys, including expired and revoked ones"},
-		{id: "create-key", route: "POST /admin/tenants/{name}/keys", roles: admins, status: http.StatusCreated,
+		{id: "create-key", route: "POST /admin/tenants/{name}/keys", roles: adminOnly, status: http.StatusCreated,
 			errors:   creating,
 			register: handle(withDatabase(a.gateway, a.directory.createKey), bodyOf[KeySettings]),
 			summary:  "Create a key; the answer shows the secret once"},
-		{id: "get-key", route: "GET /admin/keys/{id}", roles: anybody, register: handle(a.directory.getKey),
+		{id: "get-key", route: "GET /admin/keys/{id}", roles: allRoles, register: handle(a.directory.getKey),
 			summary: "Show a key without its secret"},
-		{id: "update-key", route: "PATCH /admin/keys/{id}", roles: admins, errors: changing,
+		{id: "update-key", route: "PATCH /admin/keys/{id}", roles: adminOnly, errors: changing,
 			register: handle(a.directory.updateKey, bodyOf[KeySettings]),
 			summary:  "Change a key's name, rights, limits or expiry by a JSON merge patch"},
-		{id: "rotate-key", route: "POST /admin/keys/{id}/rotate", roles: admins, status: http.StatusCreated, errors: changing,
+		{id: "rotate-key", route: "POST /admin/keys/{id}/rotate", roles: adminOnly, status: http.StatusCreated, errors: changing,
 			register: handle(a.directory.rotateKey), summary: "Replace a key with a new one; both work during grace_s"},
-		{id: "revoke-key", route: "POST /admin/keys/{id}/revoke", roles: admins, errors: changing,
+		{id: "revoke-key", route: "POST /admin/keys/{id}/revoke", roles: adminOnly, errors: changing,
 			register: handle(a.directory.revokeKey), summary: "Revoke a key at once and permanently"},
-		{id: "list-admins", route: "GET /admin/admins", roles: admins, register: handle(a.keys.listAdmins),
+		{id: "list-admins", route: "GET /admin/admins", roles: adminOnly, register: handle(a.keys.listAdmins),
 			summary: "List the admin keys"},
-		{id: "create-admin", route: "POST /admin/admins", roles: admins, status: http.StatusCreated, errors: creating,
+		{id: "create-admin", route: "POST /admin/admins", roles: adminOnly, status: http.StatusCreated, errors: creating,
 			register: handle(withDatabase(a.gateway, a.keys.createAdmin)),
 			summary:  "Create an admin key; the answer shows the secret once"},
-		{id: "delete-admin", route: "DELETE /admin/admins/{id}", roles: admins,
+		{id: "delete-admin", route: "DELETE /admin/admins/{id}", roles: adminOnly,
 			errors:   []int{http.StatusConflict, http.StatusServiceUnavailable},
 			register: handle(a.keys.deleteAdmin), summary: "Delete an admin key"},
 		{id: "bootstrap", route: "POST /admin/bootstrap", status: http.StatusCreated, errors: creating,
 			register: handle(withDatabase(a.gateway, a.keys.bootstrap)),
 			summary:  "Create the first admin key with the one-time secret that the gateway announces at its start"},
-		{id: "list-audit", route: "GET /admin/audit", roles: anybody, errors: reading,
+		{id: "list-audit", route: "GET /admin/audit", roles: allRoles, errors: reading,
 			register: handle(withDatabase(a.gateway, a.history.listAudit), exports[auditPage](ndjson)),
 			summary:  "List changes with their authors, newest first; Accept: application/x-ndjson exports all"},
-		{id: "get-usage", route: "GET /admin/tenants/{name}/usage", roles: anybody, errors: reading,
+		{id: "get-usage", route: "GET /admin/tenants/{name}/usage", roles: allRoles, errors: reading,
 			register: handle(withDatabase(a.gateway, a.history.getUsage), exports[usageView](csvType)),
 			summary:  "Show a tenant's usage by UTC day; Accept: text/csv exports it"},
-		{id: "list-workers", route: "GET /admin/workers", roles: anybody,
+		{id: "list-workers", route: "GET /admin/workers", roles: allRoles,
 			register: handle(a.fleet.listWorkers),
 			summary:  "List the workers with state, load, latencies and share, and the learned values of their pools"},
-		{id: "get-worker", route: "GET /admin/workers/{name}", roles: anybody, register: handle(a.fleet.getWorker),
+		{id: "get-worker", route: "GET /admin/workers/{name}", roles: allRoles, register: handle(a.fleet.getWorker),
 			summary: "Show a worker and the progress of its drain"},
-		{id: "list-backends", route: "GET /admin/backends", roles: anybody, register: handle(a.fleet.listWorkers),
+		{id: "list-backends", route: "GET /admin/backends", roles: allRoles, register: handle(a.fleet.listWorkers),
 			summary: "Alias of /admin/workers"},
-		{id: "get-backend", route: "GET /admin/backends/{name}", roles: anybody, register: handle(a.fleet.getWorker),
+		{id: "get-backend", route: "GET /admin/backends/{name}", roles: allRoles, register: handle(a.fleet.getWorker),
 			summary: "Alias of /admin/workers/{name}"},
-		{id: "weigh-worker", route: "PATCH /admin/workers/{name}", roles: admins, preview: true,
+		{id: "weigh-worker", route: "PATCH /admin/workers/{name}", roles: adminOnly, preview: true,
 			errors:   []int{http.StatusConflict, http.StatusPreconditionFailed, http.StatusServiceUnavailable},
 			register: handle(a.fleet.weighWorker), summary: "Set a worker's weight for ttl_s seconds, or until null resets it"},
-		{id: "drain-worker", route: "POST /admin/workers/{name}/drain", roles: admins, status: http.StatusAccepted,
+		{id: "drain-worker", route: "POST /admin/workers/{name}/drain", roles: adminOnly, status: http.StatusAccepted,
 			errors:   overriding,
 			register: handle(a.fleet.drainWorker),
 			summary:  "Drain a worker: it receives no new requests and finishes the current ones"},
-		{id: "undrain-worker", route: "POST /admin/workers/{name}/undrain", roles: admins, errors: overriding,
+		{id: "undrain-worker", route: "POST /admin/workers/{name}/undrain", roles: adminOnly, errors: overriding,
 			register: handle(a.fleet.undrainWorker), summary: "End a worker's drain"},
-		{id: "list-overrides", route: "GET /admin/overrides", roles: anybody,
+		{id: "list-overrides", route: "GET /admin/overrides", roles: allRoles,
 			register: handle(a.fleet.listOverrides), summary: "List the live overrides with their authors and times"},
-		{id: "clear-override", route: "DELETE /admin/overrides/{worker}", roles: admins, errors: overriding,
+		{id: "clear-override", route: "DELETE /admin/overrides/{worker}", roles: adminOnly, errors: overriding,
 			register: handle(a.fleet.deleteOverride),
 			summary:  "Remove a worker's live override; the configuration applies again"},
-		{id: "list-tiers", route: "GET /admin/tiers", roles: anybody, register: handle(a.fleet.listTiers),
+		{id: "list-tiers", route: "GET /admin/tiers", roles: allRoles, register: handle(a.fleet.listTiers),
 			summary: "List the tiers and pools"},
-		{id: "list-queues", route: "GET /admin/queues", roles: anybody,
+		{id: "list-queues", route: "GET /admin/queues", roles: allRoles,
 			register: handle(a.fleet.listQueues),
 			summary:  "List the queues: by class, how many requests wait, for how long, and how earlier waits ended"},
-		{id: "get-queue", route: "GET /admin/queues/{tier}", roles: anybody,
+		{id: "get-queue", route: "GET /admin/queues/{tier}", roles: allRoles,
 			register: handle(a.fleet.getQueue),
 			summary:  "Show the queue of a tier or pool and its waiting requests, in dispatch order"},
-		{id: "list-decisions", route: "GET /admin/decisions", roles: anybody,
+		{id: "list-decisions", route: "GET /admin/decisions", roles: allRoles,
 			register: handle(a.records.listDecisions, exports[decisionPage](ndjson)), summary: "List the records of the last " +
 				"requests, including rejected ones, newest first; Accept: application/x-ndjson exports whole records, oldest " +
 				"first, as replay reads them"},
-		{id: "get-decision", route: "GET /admin/decisions/{id}", roles: anybody,
+		{id: "get-decision", route: "GET /admin/decisions/{id}", roles: allRoles,
 			register: handle(a.records.getDecision),
 			summary:  "Show a request's whole record by its id, with the score of each candidate; the newest of several with one id"},
-		{id: "stream-decisions", route: "GET /admin/decisions/stream", roles: anybody, endless: true,
+		{id: "stream-decisions", route: "GET /admin/decisions/stream", roles: allRoles, endless: true,
 			errors:   []int{http.StatusServiceUnavailable},
 			register: handle(a.records.streamDecisions, streams),
 			summary:  "Stream records as server-sent events; last_event_id or Last-Event-ID resumes"},
-		{id: "explain-route", route: "POST /admin/route/explain", roles: anybody,
+		{id: "explain-route", route: "POST /admin/route/explain", roles: allRoles,
 			errors:   []int{http.StatusNotFound, http.StatusConflict},
 			register: handle(a.route.explainRoute), summary: "Explain where a request would be routed now, or under a draft " +
 				"configuration, without sending it; or explain a past request by its id. The body is at most 1 MiB: explain a " +
 				"longer request by its id"},
-		{id: "replay-route", route: "POST /admin/route/replay", roles: anybody, errors: deciding,
+		{id: "replay-route", route: "POST /admin/route/replay", roles: allRoles, errors: deciding,
 			register: handle(a.route.replayRoute), summary: "Repeat the decisions of the last requests under a draft " +
 				"configuration: requests that change tier or worker, and estimates of hit rate, regret and cost. Without a " +
 				"draft: whether the configuration in force explains them"},
-		{id: "get-config", route: "GET /admin/config", roles: anybody, register: handle(a.configs.getConfig),
+		{id: "get-config", route: "GET /admin/config", roles: allRoles, register: handle(a.configs.getConfig),
 			summary: "Show the configuration in force, without secrets"},
-		{id: "validate-config", route: "POST /admin/config/validate", roles: anybody, errors: deciding,
+		{id: "validate-config", route: "POST /admin/config/validate", roles: allRoles, errors: deciding,
 			register: handle(a.configs.validateConfig), summary: "Check the file on disk, or a text in the body (role admin)"},
-		{id: "reload", route: "POST /admin/reload", roles: admins, preview: true, errors: reloading,
+		{id: "reload", route: "POST /admin/reload", roles: adminOnly, preview: true, errors: reloading,
 			register: handle(a.configs.reloadConfig),
 			summary:  "Reload the configuration: all of it, or nothing if it has an error"},
-		{id: "get-status", route: "GET /admin/status", roles: anybody,
+		{id: "get-status", route: "GET /admin/status", roles: allRoles,
 			register: handle(a.configs.getStatus), summary: "Show version, uptime, and the state of database, Redis and ledger"},
-		{id: "get-openapi", route: "GET /admin/openapi.json", roles: anybody, register: handle(a.document),
+		{id: "get-openapi", route: "GET /admin/openapi.json", roles: allRoles, register: handle(a.document),
 			summary: "This API as an OpenAPI document"},
 	}
 }
@@ -165,6 +165,7 @@ func (op *operation) action() string {
 	return noun + "." + verb
 }
 
+// describe returns the description of the operation without its input and answer.
 func (op operation) describe() huma.Operation {
 	method, path, _ := strings.Cut(op.route, " ")
 	o := huma.Operation{OperationID: op.id, Method: method, Path: path, Summary: op.summary,
@@ -177,7 +178,7 @@ func (op operation) describe() huma.Operation {
 		o.Security = []map[string][]string{{securityScheme: {}}}
 	}
 	if op.preview {
-		o.Extensions["x-dry-run-roles"] = anybody
+		o.Extensions["x-dry-run-roles"] = allRoles
 	}
 	if strings.Contains(path, "{") {
 		errors = append(errors, http.StatusNotFound)
@@ -195,8 +196,10 @@ func (op operation) describe() huma.Operation {
 	return o
 }
 
+// handler is the function of one operation, with its parsed input and its answer.
 type handler[I, O any] func(context.Context, *I) (*O, error)
 
+// addition adds to the description of an operation what its types do not express.
 type addition func(huma.Registry, *huma.Operation)
 
 // handle returns a function that registers an operation with handler h.
@@ -221,8 +224,8 @@ func withDatabase[I, O any](a *gateway, h handler[I, O]) handler[I, O] {
 	}
 }
 
-// only removes all properties of s except those named.
-func only(s *huma.Schema, names ...string) *huma.Schema {
+// keepOnly removes all properties of s except the named ones.
+func keepOnly(s *huma.Schema, names ...string) *huma.Schema {
 	maps.DeleteFunc(s.Properties, func(name string, _ *huma.Schema) bool { return !slices.Contains(names, name) })
 	s.Required = slices.DeleteFunc(s.Required, func(name string) bool { return !slices.Contains(names, name) })
 	return s

@@ -10,8 +10,7 @@ import (
 	"tierway/server/control"
 )
 
-// TestExpectedSharesFollowWeights: of the lowest group that has a worker which
-// is up.
+// TestExpectedSharesFollowWeights within the lowest group that has a worker in rotation.
 func TestExpectedSharesFollowWeights(t *testing.T) {
 	view := func(id string, weight, group int, up bool) control.LiveWorker {
 		return control.LiveWorker{WorkerView: routing.WorkerView{ID: id, Weight: weight, Group: group, Up: up}}
@@ -33,9 +32,8 @@ func TestExpectedSharesFollowWeights(t *testing.T) {
 	}
 }
 
-// TestAWorkerWithAnOpenBreakerExpectsNoShare: requests go to the next group while its breaker
-// keeps them from it; one in backoff keeps its share.
-func TestAWorkerWithAnOpenBreakerExpectsNoShare(t *testing.T) {
+// TestEjectedWorkerHasNoExpectedShare: the next group has it. A worker in backoff keeps its share.
+func TestEjectedWorkerHasNoExpectedShare(t *testing.T) {
 	all := []control.LiveWorker{
 		{WorkerView: routing.WorkerView{ID: "open", Weight: 1, Up: true, Open: time.Second}},
 		{WorkerView: routing.WorkerView{ID: "backoff", Weight: 1, Group: 1, Up: true, Backoff: time.Second}},
@@ -46,8 +44,8 @@ func TestAWorkerWithAnOpenBreakerExpectsNoShare(t *testing.T) {
 	}
 }
 
-// TestModelsAreNamedOnce: those of the file first, then what the engine lists.
-func TestModelsAreNamedOnce(t *testing.T) {
+// TestModelsAreListedOnce: the configured ones first, then the ones that the engine lists.
+func TestModelsAreListedOnce(t *testing.T) {
 	if diff := cmp.Diff([]string{"b", "a", "c"}, modelsOf([]string{"b", "a"}, []string{"a", "c", "b"})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

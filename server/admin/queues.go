@@ -23,7 +23,7 @@ type QueueState struct {
 }
 
 type throughputState struct {
-	PerSecond float64 `json:"per_second" doc:"Requests that end per second, and so free slots."`
+	PerSecond float64 `json:"per_second" doc:"Number of requests that end per second. Each frees a slot."`
 	Sure      bool    `json:"sure" doc:"true: measured. false: estimated from the lengths of prompts and answers."`
 }
 

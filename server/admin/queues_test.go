@@ -9,8 +9,8 @@ import (
 	"tierway/queue"
 )
 
-// TestTheAPIShowsAClassAsTheQueueHasIt: all of it.
-func TestTheAPIShowsAClassAsTheQueueHasIt(t *testing.T) {
+// TestAPIShowsEveryNumberOfAClass: each number of the queue's view has its own value here.
+func TestAPIShowsEveryNumberOfAClass(t *testing.T) {
 	c := &queue.ClassView{Depth: 1, Tokens: 2, Oldest: 3 * time.Second, Drain: 4 * time.Second, Entered: 5, Dispatched: 6,
 		Promoted: 7, Abandoned: 8, Expired: 9}
 	for i := range c.Shed {

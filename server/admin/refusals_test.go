@@ -5,13 +5,13 @@ import (
 	"testing"
 )
 
-// TestRefusalsAreBoundedByAddress: one a second of each, and of all a thousand.
-func TestRefusalsAreBoundedByAddress(t *testing.T) {
+// TestLoggedRejectionsAreBounded: one per second and address, and refusedMax per second in total.
+func TestLoggedRejectionsAreBounded(t *testing.T) {
 	a := &guard{refused: map[string]refusals{}}
 	for second := int64(1); second < 4; second++ {
 		n, left := 0, 0
 		for i := range 2 * refusedMax {
-			if second%2 == 0 { // those that are forgotten come first
+			if second%2 == 0 { // the untracked addresses first
 				i = 2*refusedMax - 1 - i
 			}
 			for range 3 {
@@ -23,11 +23,11 @@ func TestRefusalsAreBoundedByAddress(t *testing.T) {
 			}
 		}
 		if n != refusedMax || len(a.refused) > refusedMax {
-			t.Errorf("in second %d: %d, and %d are remembered", second, n, len(a.refused))
+			t.Errorf("in second %d: %d are logged, %d addresses are tracked", second, n, len(a.refused))
 		}
-		// Of three from each of two thousand, one from each of a thousand is written.
+		// Each of 2 * refusedMax addresses sends three, and one of each of refusedMax addresses is logged.
 		if want := 5 * refusedMax; second > 1 && left != want {
-			t.Errorf("in second %d: %d of the second before were left out, want %d", second, left, want)
+			t.Errorf("in second %d: %d of the second before were omitted, want %d", second, left, want)
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"tierway/telemetry"
 )
 
-// planeRig is an admin plane over a Control of its own, without a data plane.
+// planeRig is an admin plane with its own Control, without a data plane.
 type planeRig struct {
 	plane     *Plane
 	decisions *decisions.Log
@@ -27,8 +27,8 @@ type planeRig struct {
 	metrics   *telemetry.Metrics
 }
 
-// newPlaneRig has the admin ops, the viewer eyes and the tenant filed, whose keys are
-// their names, and a database.
+// newPlaneRig returns a plane with a database, the admin ops, the viewer eyes and the tenant filed. The
+// key of each is its name.
 func newPlaneRig(t *testing.T) *planeRig {
 	t.Helper()
 	digest := func(key string) string { sum := sha256.Sum256([]byte(key)); return hex.EncodeToString(sum[:]) }

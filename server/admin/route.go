@@ -49,12 +49,12 @@ type DraftReview struct {
 	Warnings []ProblemView   `json:"warnings,omitempty" doc:"Warnings about the draft."`
 }
 
-// routeAPI explains and replays requests. It does so one at a time, because a draft or a replay can
-// occupy a core that requests need.
+// routeAPI explains and replays requests. Explanations under a draft and replays each run one at a time,
+// because either can occupy a core that requests need.
 type routeAPI struct {
 	*gateway
-	drafting  sync.Mutex // explanations under a draft
-	replaying sync.Mutex // replays
+	drafting  sync.Mutex // held by an explanation under a draft
+	replaying sync.Mutex // held by a replay
 }
 
 func (a *routeAPI) explainRoute(ctx context.Context, in *struct {
@@ -64,7 +64,7 @@ func (a *routeAPI) explainRoute(ctx context.Context, in *struct {
 	if (o.Decision == "") == (len(o.Request) == 0) {
 		return nil, invalid("body", "send either request or decision", nil)
 	}
-	if o.Draft != nil { // the draft determines the time that it takes
+	if o.Draft != nil { // a large draft takes long
 		if !a.drafting.TryLock() {
 			return nil, huma.Error409Conflict("Another explanation under a draft is running. Try again in a second.")
 		}

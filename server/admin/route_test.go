@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestOneDraftAtATime: each takes a core from requests.
-func TestOneDraftAtATime(t *testing.T) {
+// TestOneDraftIsExplainedAtATime, because it occupies a core that requests need.
+func TestOneDraftIsExplainedAtATime(t *testing.T) {
 	r := newPlaneRig(t)
 	const plain, drafted = `{"request":{"model":"small"}}`,
 		`{"request":{"model":"small"},"draft":"tiers: [ { name: small, model: fake-7b, workers: [ { name: w0, url: \"http://127.0.0.1:9\" } ] } ]"}`
@@ -22,16 +22,16 @@ func TestOneDraftAtATime(t *testing.T) {
 	r.plane.route.drafting.Unlock()
 	if got := r.ask("ops", http.MethodPost, "/admin/route/explain",
 		`{"request":{"model":"small"},"draft":"nonsense: 1"}`); got.Code != http.StatusUnprocessableEntity {
-		t.Errorf("a draft of nonsense: %d %s", got.Code, got.Body)
+		t.Errorf("a draft with an unknown key: %d %s", got.Code, got.Body)
 	}
 	if got := r.ask("ops", http.MethodPost, "/admin/route/explain", drafted); got.Code != http.StatusOK ||
 		!strings.Contains(got.Body.String(), `"draft":`) {
-		t.Errorf("after it: %d %s", got.Code, got.Body)
+		t.Errorf("afterwards: %d %s", got.Code, got.Body)
 	}
 }
 
-// TestOneReplayAtATime: each takes a core from requests.
-func TestOneReplayAtATime(t *testing.T) {
+// TestOneReplayRunsAtATime, because it occupies a core that requests need.
+func TestOneReplayRunsAtATime(t *testing.T) {
 	r := newPlaneRig(t)
 	r.plane.route.replaying.Lock()
 	if got := r.ask("ops", http.MethodPost, "/admin/route/replay", "{}"); got.Code != http.StatusConflict {
@@ -39,6 +39,6 @@ func TestOneReplayAtATime(t *testing.T) {
 	}
 	r.plane.route.replaying.Unlock()
 	if got := r.ask("ops", http.MethodPost, "/admin/route/replay", "{}"); got.Code != http.StatusOK {
-		t.Errorf("after it: %d %s", got.Code, got.Body)
+		t.Errorf("afterwards: %d %s", got.Code, got.Body)
 	}
 }

@@ -23,7 +23,7 @@ type TenantSettings tenants.Tenant
 
 // TransformSchema implements huma.SchemaTransformer.
 func (TenantSettings) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
-	return only(s, tenantSettings()...)
+	return keepOnly(s, tenantSettings()...)
 }
 
 type tenantCreate struct {
@@ -34,7 +34,7 @@ type tenantCreate struct {
 }
 
 func (tenantCreate) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
-	return only(s, append(tenantSettings(), "name", "issue_key", "key_name")...)
+	return keepOnly(s, append(tenantSettings(), "name", "issue_key", "key_name")...)
 }
 
 type tenantView struct {
@@ -119,9 +119,9 @@ func (a *tenantAPI) createTenant(ctx context.Context, in *struct {
 		return nil, a.failed("creating a tenant", err)
 	}
 	answer := tenantAnswer{Tenant: showTenant(made, 0),
-		Warnings: advice(a.control.Snapshot().File, made.Rights, made.Limits)}
+		Warnings: ineffectiveSettings(a.control.Snapshot().File, made.Rights, made.Limits)}
 	if c.IssueKey {
-		key, secret, err := a.mint(ctx, tenants.Key{Tenant: made.Name, Name: c.KeyName})
+		key, secret, err := a.createKeyWithSecret(ctx, tenants.Key{Tenant: made.Name, Name: c.KeyName})
 		if err != nil {
 			a.control.Database.Changed(ctx)
 			return nil,
@@ -154,7 +154,7 @@ func (a *tenantAPI) updateTenant(ctx context.Context, in *struct {
 	_, ks := a.control.Snapshot().Identity.Tenants()
 	return &tagged[tenantAnswer]{ETag: etag(made.Version),
 		Body: tenantAnswer{Tenant: showTenant(made, countKeys(ks, time.Now())[made.Name]),
-			Warnings: advice(a.control.Snapshot().File, made.Rights, made.Limits)}}, nil
+			Warnings: ineffectiveSettings(a.control.Snapshot().File, made.Rights, made.Limits)}}, nil
 }
 
 func (a *tenantAPI) deleteTenant(ctx context.Context, in *struct {

@@ -15,8 +15,8 @@ type tierChange struct {
 	unknown string // why the draft's tier cannot be determined; empty: it is determined
 }
 
-// tierUnder repeats the tier decision of a past request, whose tier the draft under lacks, as a replay
-// of its record does. notes says which facts the record lacks.
+// tierUnder repeats the tier decision of a past request under a draft that lacks its tier, in the same
+// way as a replay of the record. notes names the facts that the record lacks.
 func (a *routeAPI) tierUnder(live, under *control.Snapshot, d *decisions.Decision) (c tierChange, notes []string) {
 	c.gone = "tier or pool " + d.Tier
 	if p := live.ByName[d.Tier]; p != nil && p.Tier {
@@ -61,7 +61,7 @@ func (c tierChange) String() string {
 	text := "the draft has no " + c.gone
 	switch {
 	case c.unknown != "":
-		return text + "; which tier the request would get is unknown: " + c.unknown
+		return text + "; the tier that the request would get is unknown: " + c.unknown
 	case c.to == "":
 		return text + ", and refuses the request"
 	}
@@ -69,8 +69,8 @@ func (c tierChange) String() string {
 }
 
 // applyTo changes the explanation e of a past request, which has the recorded steps, to the tier that
-// the draft gives it. What depends on the state of that tier is unknown, because the record has only
-// the queue and the workers of the recorded one.
+// the draft gives it. Queue and worker of that tier are unknown, because the record has only those of
+// the recorded tier.
 func (c tierChange) applyTo(e *decisions.Explanation, d *decisions.Decision) {
 	e.Tier, e.Rule, e.Note, e.Model, e.Policy = c.to, "", "", "", ""
 	e.Worker, e.Reason, e.RunnerUp, e.Candidates = "", "", "", nil
@@ -80,7 +80,7 @@ func (c tierChange) applyTo(e *decisions.Explanation, d *decisions.Decision) {
 	}
 	e.Steps[tier].OK, e.Steps[tier].Detail = c.to != "", c.String()
 	if c.to != "" && d.Limit != "" { // limits do not depend on the tier
-		e.Summary = c.String() + "; " + pastSentence(e)
+		e.Summary = c.String() + "; " + pastSummary(e)
 		return
 	}
 	e.Status, e.Code, e.Limit, e.Shed = 0, "", "", ""

@@ -41,7 +41,7 @@ type workerState struct {
 	Learned routing.WorkerEstimates `json:"learned"`
 }
 
-// WorkerLoad is as this gateway counts it.
+// WorkerLoad is the load of a worker that this gateway counts.
 type WorkerLoad struct {
 	Weight        int     `json:"weight" doc:"Weight in force."`
 	Share         float64 `json:"share" doc:"Fraction of the worker's usual load; below 1 during slow start."`
@@ -55,7 +55,7 @@ type WorkerLoad struct {
 	OutputTokens  int64   `json:"output_tokens"`
 }
 
-// EngineLoad is by the engine's own metrics.
+// EngineLoad is the load of a worker in the metrics of its engine.
 type EngineLoad struct {
 	Waiting   int     `json:"engine_waiting"`
 	Running   int     `json:"engine_running"`
@@ -119,7 +119,7 @@ type poolState struct {
 	Depth  *depthState      `json:"depth,omitempty"`
 }
 
-// depthState is where in prompts chwbl's keys lie.
+// depthState describes the prefix lengths from which the policy chwbl makes its keys.
 type depthState struct {
 	Shared  int   `json:"shared_blocks" doc:"Number of leading blocks that most of the traffic shares."`
 	Splits  int   `json:"splits" doc:"Number of prefixes with too much load for one worker."`
@@ -134,7 +134,7 @@ type workersView struct {
 // workerAPI shows pools, workers and queues, and changes weights.
 type workerAPI struct {
 	*gateway
-	drains sync.Map // of drainBegun by worker, those that were begun here
+	drains sync.Map // drainBegun by worker, of the drains that began on this gateway
 }
 
 func (a *workerAPI) listWorkers(context.Context, *struct{}) (*reply[workersView], error) {
@@ -201,10 +201,9 @@ func timesOf(t control.TimesView) timesState {
 	return timesState{Count: t.Count, Mean: millis(t.Mean), P95: millis(t.P95), P99: millis(t.P99)}
 }
 
-// modelsOf returns the models that a worker is told to have, then those that its
-// engine lists, each once.
-func modelsOf(told, listed []string) []string {
-	all := append([]string{}, told...)
+// modelsOf returns the configured models of a worker, then further models that its engine lists.
+func modelsOf(configured, listed []string) []string {
+	all := append([]string{}, configured...)
 	for _, name := range listed {
 		if !slices.Contains(all, name) {
 			all = append(all, name)
@@ -213,7 +212,7 @@ func modelsOf(told, listed []string) []string {
 	return all
 }
 
-// workerStateOf returns a worker as the API shows it, without what depends on others.
+// workerStateOf returns a worker as the API shows it, without weights, drain and distribution.
 func workerStateOf(p *control.Pool, w *control.LiveWorker, stats control.StatsView,
 	learned routing.WorkerEstimates) workerState {
 	seen, b := &w.Health, &w.Breaker
