@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// plainListener accepts connections whose HTTP/1 requests are followed by a framing.
+// plainListener accepts connections without TLS and checks the framing of their HTTP/1 requests.
 type plainListener struct{ net.Listener }
 
 // Accept is part of net.Listener.
@@ -21,8 +21,7 @@ func (l plainListener) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// plainConn is a client's connection. It is a *net.TCPConn to net/http but for what
-// is read from it.
+// plainConn is a client's connection without TLS. It embeds the *net.TCPConn and changes only Read.
 type plainConn struct {
 	*net.TCPConn
 	framing Framing
@@ -35,7 +34,7 @@ func (c *plainConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// secureConn is a client's connection of TLS that speaks HTTP/1.
+// secureConn is a client's TLS connection that speaks HTTP/1.
 type secureConn struct {
 	*tls.Conn
 	framing Framing
@@ -48,13 +47,12 @@ func (c *secureConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// tlsListener completes the handshake of a connection before net/http gets it. Only
-// then it is known whether the client speaks HTTP/1, whose requests are followed, or
-// HTTP/2, for which net/http needs the *tls.Conn.
+// tlsListener completes the handshake of a connection before net/http gets it. The handshake decides
+// the protocol: the framing of HTTP/1 requests is checked; for HTTP/2 net/http needs the *tls.Conn.
 type tlsListener struct {
 	net.Listener
 	config *tls.Config
-	keep   func(work string, step func())
+	guard  func(work string, step func()) // runs a step and recovers its panics
 	ready  chan acceptance
 	done   chan struct{} // closed by end
 	end    func()
@@ -67,14 +65,14 @@ type acceptance struct {
 	err  error
 }
 
-// newTLSListener returns a listener that must be closed. keep is Run of a
-// Server: handshakes read what strangers send.
-func newTLSListener(l net.Listener, config *tls.Config, keep func(string, func())) *tlsListener {
+// newTLSListener returns a listener that must be closed. guard is Run of a control.Recoverer: a
+// handshake reads untrusted bytes, and its panic must not end the process.
+func newTLSListener(l net.Listener, config *tls.Config, guard func(string, func())) *tlsListener {
 	ctx, cancel := context.WithCancel(context.Background())
 	t := &tlsListener{
 		Listener: l,
 		config:   config.Clone(),
-		keep:     keep,
+		guard:    guard,
 		ready:    make(chan acceptance),
 		done:     make(chan struct{}),
 	}
@@ -96,8 +94,7 @@ func (l *tlsListener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close is part of net.Listener. It cuts the connections whose handshakes are under
-// way.
+// Close is part of net.Listener. It cuts connections that are still in their handshake.
 func (l *tlsListener) Close() error {
 	err := l.Listener.Close()
 	l.end()
@@ -113,22 +110,22 @@ func (l *tlsListener) run(ctx context.Context) {
 		case errors.Is(err, net.ErrClosed):
 			return
 		case err != nil:
-			l.hand(acceptance{err: err}) // net/http waits before it accepts again
+			l.deliver(acceptance{err: err}) // net/http waits before it accepts again
 		default:
-			l.owned.Go(func() { l.keep("a TLS handshake", func() { l.handshake(ctx, c) }) })
+			l.owned.Go(func() { l.guard("a TLS handshake", func() { l.handshake(ctx, c) }) })
 		}
 	}
 }
 
-// handshake completes one handshake. One that fails is left to net/http, which tells
-// the client and the log what went wrong.
+// handshake completes one handshake. A connection whose handshake fails goes to net/http all the
+// same: net/http answers the client and logs the error.
 func (l *tlsListener) handshake(ctx context.Context, c net.Conn) {
 	secure := tls.Server(c, l.config)
 	ctx, cancel := context.WithTimeout(ctx, headerTimeout)
 	defer cancel()
-	handed := false
+	delivered := false
 	defer func() {
-		if !handed {
+		if !delivered {
 			c.Close()
 		}
 	}()
@@ -136,11 +133,11 @@ func (l *tlsListener) handshake(ctx context.Context, c net.Conn) {
 	if secure.HandshakeContext(ctx) == nil && secure.ConnectionState().NegotiatedProtocol != "h2" {
 		a.conn = &secureConn{Conn: secure}
 	}
-	handed = l.hand(a)
+	delivered = l.deliver(a)
 }
 
-// hand gives Accept what to return; false when the listener is closed.
-func (l *tlsListener) hand(a acceptance) bool {
+// deliver passes a to Accept. It returns false if the listener is closed.
+func (l *tlsListener) deliver(a acceptance) bool {
 	select {
 	case l.ready <- a:
 		return true
@@ -149,6 +146,6 @@ func (l *tlsListener) hand(a acceptance) bool {
 	}
 }
 
-// headerTimeout bounds a handshake, and the header of a request: each is one packet
-// or two; slower is an attack.
+// headerTimeout limits a handshake and the header of a request. Each needs one or two packets; a
+// client that needs longer is treated as an attack.
 const headerTimeout = 5 * time.Second

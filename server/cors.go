@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// exposed are the answer headers that a browser's script may read.
-const exposed = "X-Request-ID, Request-ID, X-Model-Tier, X-Tier-Reason, X-Routed-To, X-Route-Reason, X-Queue-Ms, " +
+// exposedHeaders are the answer headers that a browser's script may read.
+const exposedHeaders = "X-Request-ID, Request-ID, X-Model-Tier, X-Tier-Reason, X-Routed-To, X-Route-Reason, X-Queue-Ms, " +
 	"X-Request-Duration, Retry-After, Retry-After-Ms, X-Should-Retry, Openai-Processing-Ms, " +
 	"X-Ratelimit-Limit-Requests, X-Ratelimit-Remaining-Requests, X-Ratelimit-Reset-Requests, " +
 	"X-Ratelimit-Limit-Tokens, X-Ratelimit-Remaining-Tokens, X-Ratelimit-Reset-Tokens"
 
-// cors lets the configured origins' pages use the data plane. Without origins
-// it adds nothing. Cookies are never allowed: keys travel in headers.
+// cors lets pages of the configured origins use the data plane. Without origins it adds no headers.
+// Cookies are never allowed, because keys are sent in headers.
 func (p *planes) cors(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f := p.control.Snapshot().File
@@ -29,13 +29,13 @@ func (p *planes) cors(next http.Handler) http.Handler {
 		allowed := origin != "" && (slices.Contains(c.Origins, "*") || slices.Contains(c.Origins, origin))
 		if allowed {
 			h.Set("Access-Control-Allow-Origin", origin)
-			h.Set("Access-Control-Expose-Headers", exposed)
+			h.Set("Access-Control-Expose-Headers", exposedHeaders)
 		}
 		if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
 			if allowed {
-				preflight(h, r, c.MaxAge)
+				setPreflightHeaders(h, r, c.MaxAge)
 			}
-			//nolint:errcheck // a dead connection takes nothing
+			//nolint:errcheck // a closed connection needs no deadline
 			http.NewResponseController(w).SetWriteDeadline(time.Now().Add(f.Timeouts.ClientStall))
 			w.WriteHeader(http.StatusNoContent)
 			return
@@ -44,10 +44,10 @@ func (p *planes) cors(next http.Handler) http.Handler {
 	})
 }
 
-func preflight(h http.Header, r *http.Request, maxAge time.Duration) {
+func setPreflightHeaders(h http.Header, r *http.Request, maxAge time.Duration) {
 	h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
-	if asked := r.Header.Get("Access-Control-Request-Headers"); asked != "" {
-		h.Set("Access-Control-Allow-Headers", asked)
+	if requested := r.Header.Get("Access-Control-Request-Headers"); requested != "" {
+		h.Set("Access-Control-Allow-Headers", requested)
 	}
 	if maxAge > 0 {
 		h.Set("Access-Control-Max-Age", strconv.Itoa(int(maxAge/time.Second)))

@@ -45,7 +45,7 @@ func TestDatabaseThatTakesNoWritesIsReported(t *testing.T) {
 	}
 	until(t, "another state", func() bool { _, up, _ := state(); return up == "0" })
 	if ready, up, status := state(); !strings.Contains(ready, `"ready":true`) ||
-		!strings.Contains(ready, "database: takes no writes") || up != "0" || status != "read_only" {
+		!strings.Contains(ready, "database: rejects writes") || up != "0" || status != "read_only" {
 		t.Errorf("/readyz %s, tierway_database_up %s, status %s", ready, up, status)
 	}
 	rename("away", "ledger")

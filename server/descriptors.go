@@ -8,13 +8,13 @@ import (
 	"tierway/workers"
 )
 
-// acceptor is a listener that reports the connections which it could not accept.
-// net/http only logs them for debugging, and tries again.
+// acceptor is a listener that reports failures to accept a connection. net/http only logs them at
+// debug level and retries.
 type acceptor struct {
 	net.Listener
 	plane string
 	log   *slog.Logger
-	// exhausted counts a connection that was not made because no descriptor is free.
+	// exhausted counts a failure that comes from a lack of file descriptors or memory.
 	exhausted func(operation string, err error)
 }
 

@@ -5,135 +5,135 @@ import (
 	"math"
 )
 
-// Framing follows the requests in the bytes of an HTTP/1 connection, to find one
-// that has a Content-Length beside a Transfer-Encoding, or a Transfer-Encoding in
-// HTTP/1.0. A proxy before the gateway may have read such a request with another
-// end, so that the rest of it is another client's next request. net/http accepts it
-// and hides it from handlers: it drops the Content-Length.
+// Framing parses the requests of an HTTP/1 connection to find ambiguous ones, which allow request
+// smuggling. A request is ambiguous if it has both Content-Length and Transfer-Encoding, or
+// Transfer-Encoding in HTTP/1.0. A proxy in front of the gateway may see another end of such a request
+// and take its rest for the next client's request. net/http accepts such a request and drops its
+// Content-Length, so a handler cannot detect it.
 //
-// It reads no more than net/http does to find the next request: what it cannot
-// follow, net/http refuses.
+// Framing parses only as much as net/http does to find the next request. It stops at input that
+// net/http rejects. The zero value is ready for a new connection.
 type Framing struct {
-	at      framingState
-	name    string // in inName: of the field that the line may have
-	matched int    // of name
-	last    byte   // of the request line
-	empty   bool   // in inTrailer: nothing of the line has come
-	old     bool   // the request is of HTTP/1.0
-	length  bool   // it has a Content-Length
-	chunked bool   // it has a Transfer-Encoding
-	digits  int    // of a chunk's size that were read; in afterChunk: bytes
-	left    uint64 // of the body or the chunk
+	state     framingState
+	name      string // in inName: the field name that the line may have
+	matched   int    // bytes of name that matched
+	last      byte   // last byte of the request line
+	emptyLine bool   // in inTrailer: the line has no bytes so far
+	http10    bool   // the request is HTTP/1.0
+	length    bool   // the request has a Content-Length
+	chunked   bool   // the request has a Transfer-Encoding
+	digits    int    // digits of a chunk's size that were read; in afterChunk: bytes of its CRLF
+	left      uint64 // bytes of the body or chunk that are still to come
 }
 
-// framingState is what comes next.
+// framingState is the part of a request that the next byte belongs to.
 type framingState uint8
 
 const (
-	beforeRequest framingState = iota // maybe empty lines, which net/http skips after a POST
+	beforeRequest framingState = iota // may be an empty line, which net/http skips after a POST
 	inRequestLine
-	atLineStart // of a field
-	inName      // which still may be one of the two
+	atLineStart // start of a header line
+	inName      // a field name that may still be one of the two
 	inLength    // the value of Content-Length
 	inValue     // any other value, or the rest of a name
-	inBody      // of known length
-	inChunkSize // digits
+	inBody      // a body of known length
+	inChunkSize // the digits of a chunk's size
 	inChunkRest // the rest of a chunk's first line
-	inChunk     // its data
-	afterChunk  // its CRLF
-	inTrailer   // the lines behind the last chunk
-	framingLost // net/http refuses the request
+	inChunk     // the data of a chunk
+	afterChunk  // the CRLF after a chunk
+	inTrailer   // the lines after the last chunk
+	framingLost // net/http rejects the request; the rest is not parsed
 )
 
 const (
-	// maxSizeDigits is how many digits of a chunk's size net/http accepts.
+	// maxSizeDigits is the number of digits of a chunk's size that net/http accepts.
 	maxSizeDigits = 16
 	nameLength    = "content-length"
 	nameEncoding  = "transfer-encoding"
 )
 
-// Inspect follows bytes that were read. It makes net/http refuse an ambiguous
-// request, with 400 and the end of the connection, by spoiling its second such
-// field: a name without its colon is no field.
+// Inspect parses the next bytes of the connection. In an ambiguous request it overwrites the colon
+// of the second of the two fields in p. Without the colon the line is malformed: net/http returns 400
+// and closes the connection.
 func (f *Framing) Inspect(p []byte) {
 	for len(p) > 0 {
-		switch f.at {
+		switch f.state {
 		case inBody, inChunk:
-			p = f.skip(p)
+			p = f.skipBody(p)
 		case framingLost:
 			return
 		case inRequestLine, inValue, inChunkRest, inTrailer:
-			p = f.line(p)
+			p = f.skipLine(p)
 		default:
-			f.step(&p[0])
+			f.readByte(&p[0])
 			p = p[1:]
 		}
 	}
 }
 
-// skip passes over the body, or a chunk of it.
-func (f *Framing) skip(p []byte) []byte {
+// skipBody skips the body, or a chunk of it, and returns the bytes after it.
+func (f *Framing) skipBody(p []byte) []byte {
 	n := min(f.left, uint64(len(p)))
 	if f.left -= n; f.left == 0 {
-		if f.at == inBody {
+		if f.state == inBody {
 			*f = Framing{}
 		} else {
-			f.at, f.digits = afterChunk, 0
+			f.state, f.digits = afterChunk, 0
 		}
 	}
 	return p[n:]
 }
 
-// line passes over the rest of a line that needs no reading.
-func (f *Framing) line(p []byte) []byte {
+// skipLine skips the rest of a line whose content does not matter, and returns the bytes after it.
+func (f *Framing) skipLine(p []byte) []byte {
 	end := bytes.IndexByte(p, '\n')
 	text := p
 	if end >= 0 {
 		text = p[:end]
 	}
-	text = bytes.TrimSuffix(text, []byte{'\r'}) // one in the middle of a line is refused by net/http
+	text = bytes.TrimSuffix(text, []byte{'\r'}) // net/http rejects a CR elsewhere in a line
 	if len(text) > 0 {
-		f.last, f.empty = text[len(text)-1], false
+		f.last, f.emptyLine = text[len(text)-1], false
 	}
 	if end < 0 {
 		return nil
 	}
-	switch f.at {
+	switch f.state {
 	case inRequestLine:
-		f.at, f.old = atLineStart, f.last == '0' // HTTP/1.0; 2.0 is refused
+		f.state, f.http10 = atLineStart, f.last == '0' // HTTP/1.0; net/http rejects 2.0
 	case inValue:
-		f.at = atLineStart
+		f.state = atLineStart
 	case inChunkRest:
 		f.endChunkLine()
 	case inTrailer:
-		if f.empty {
+		if f.emptyLine {
 			*f = Framing{}
 		}
-		f.empty = true
+		f.emptyLine = true
 	}
 	return p[end+1:]
 }
 
-// step reads one byte.
-func (f *Framing) step(b *byte) {
-	switch f.at {
+// readByte parses one byte of a part whose content matters.
+func (f *Framing) readByte(b *byte) {
+	switch f.state {
 	case beforeRequest:
 		if *b != '\r' && *b != '\n' {
-			f.at = inRequestLine
+			f.state = inRequestLine
 		}
 	case atLineStart:
 		f.startLine(*b)
 	case inName:
-		f.match(b)
+		f.matchName(b)
 	case inLength:
 		f.readLength(*b)
 	case inChunkSize:
 		f.readSize(*b)
 	case afterChunk: // exactly CRLF
 		if *b != "\r\n"[f.digits] {
-			f.at = framingLost
+			f.state = framingLost
 		} else if f.digits++; f.digits == 2 {
-			f.at, f.digits = inChunkSize, 0
+			f.state, f.digits = inChunkSize, 0
 		}
 	}
 }
@@ -142,108 +142,108 @@ func (f *Framing) step(b *byte) {
 func (f *Framing) startLine(b byte) {
 	switch b {
 	case 'c', 'C':
-		f.at, f.name, f.matched = inName, nameLength, 1
+		f.state, f.name, f.matched = inName, nameLength, 1
 	case 't', 'T':
-		f.at, f.name, f.matched = inName, nameEncoding, 1
-	case ' ', '\t': // the line before goes on
-		f.at = inValue
+		f.state, f.name, f.matched = inName, nameEncoding, 1
+	case ' ', '\t': // continues the previous line
+		f.state = inValue
 		if f.name == nameLength && f.matched == len(nameLength) {
-			f.at = inLength
+			f.state = inLength
 		}
 	case '\r':
 	case '\n':
 		f.endHead()
 	default:
-		f.at, f.matched = inValue, 0
+		f.state, f.matched = inValue, 0
 	}
 }
 
-// match reads a byte of a name that still may be one of the two.
-func (f *Framing) match(b *byte) {
+// matchName parses a byte of a name that may still be one of the two.
+func (f *Framing) matchName(b *byte) {
 	switch {
 	case f.matched < len(f.name):
-		if *b|0x20 == f.name[f.matched] { // the names' letters and hyphen; a carriage return is no hyphen
+		if *b|0x20 == f.name[f.matched] { // |0x20 folds case; it also maps CR to '-', which net/http rejects
 			f.matched++
 			return
 		}
 	case *b == ':' && f.name == nameLength:
 		if f.chunked {
-			f.spoil(b)
+			f.spoilField(b)
 			return
 		}
-		f.at, f.length, f.left = inLength, true, 0
+		f.state, f.length, f.left = inLength, true, 0
 		return
 	case *b == ':':
-		if f.length || f.old {
-			f.spoil(b)
+		if f.length || f.http10 {
+			f.spoilField(b)
 			return
 		}
-		f.at, f.chunked = inValue, true
+		f.state, f.chunked = inValue, true
 		return
 	}
 	f.matched = 0
-	f.at = inValue
+	f.state = inValue
 	if *b == '\n' {
-		f.at = atLineStart
+		f.state = atLineStart
 	}
 }
 
-// spoil makes a field's line none.
-func (f *Framing) spoil(colon *byte) {
+// spoilField makes the field's line malformed, so that net/http rejects the request.
+func (f *Framing) spoilField(colon *byte) {
 	*colon = 0
-	f.at = framingLost
+	f.state = framingLost
 }
 
-// readLength reads a byte of Content-Length's value, which may be folded.
+// readLength parses a byte of Content-Length's value, which may continue on the next line.
 func (f *Framing) readLength(b byte) {
 	switch {
 	case '0' <= b && b <= '9':
-		if f.left < math.MaxInt64 { // net/http refuses what is larger
+		if f.left < math.MaxInt64 { // net/http rejects larger values
 			f.left = 10*f.left + uint64(b-'0')
 		}
 	case b == '\n':
-		f.at = atLineStart
+		f.state = atLineStart
 	}
 }
 
-// endHead decides where the request's body ends.
+// endHead determines how the request's body ends.
 func (f *Framing) endHead() {
 	switch {
 	case f.chunked:
-		f.at, f.left, f.digits = inChunkSize, 0, 0
+		f.state, f.left, f.digits = inChunkSize, 0, 0
 	case f.length && f.left > 0:
-		f.at = inBody
+		f.state = inBody
 	default:
 		*f = Framing{}
 	}
 }
 
-// readSize reads a byte of a chunk's size.
+// readSize parses a byte of a chunk's size.
 func (f *Framing) readSize(b byte) {
 	d := hexDigit(b)
 	if d < 0 {
-		f.at = inChunkRest
+		f.state = inChunkRest
 		if b == '\n' {
 			f.endChunkLine()
 		}
 		return
 	}
 	if f.digits++; f.digits > maxSizeDigits {
-		f.at = framingLost
+		f.state = framingLost
 		return
 	}
 	f.left = f.left<<4 | uint64(d)
 }
 
-// endChunkLine begins a chunk's data, or after the last one the trailer.
+// endChunkLine enters the chunk's data, or the trailer after the last chunk.
 func (f *Framing) endChunkLine() {
 	switch {
 	case f.digits == 0:
-		f.at = framingLost
+		f.state = framingLost
 	case f.left == 0:
-		f.at, f.empty = inTrailer, true
+		f.state, f.emptyLine = inTrailer, true
 	default:
-		f.at = inChunk
+		f.state = inChunk
 	}
 }
 

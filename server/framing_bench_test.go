@@ -28,7 +28,7 @@ func BenchmarkFraming(b *testing.B) {
 					rest = rest[n:]
 				}
 			}
-			if f.at != beforeRequest || !bytes.Equal(buf, []byte(text)) {
+			if f.state != beforeRequest || !bytes.Equal(buf, []byte(text)) {
 				b.Fatal("it lost its way")
 			}
 		})

@@ -8,8 +8,8 @@ import (
 	"tierway/server/control"
 )
 
-// live answers that the process runs. It reads no state.
-func live(w http.ResponseWriter, _ *http.Request) {
+// serveLive reports that the process runs. It reads no state.
+func serveLive(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Write([]byte("ok\n")) //nolint:errcheck // the prober is gone
 }
@@ -18,12 +18,12 @@ func live(w http.ResponseWriter, _ *http.Request) {
 type readiness struct {
 	Ready    bool     `json:"ready"`
 	Draining bool     `json:"draining,omitempty"`
-	Degraded []string `json:"degraded"` // tiers and pools with a worker that is down, and stores that are away
+	Degraded []string `json:"degraded"` // pools with a worker out of rotation; unavailable stores; a rejected file
 }
 
-// ready answers whether requests should come here: 503 only while draining or
-// when nothing at all could be served.
-func (p *planes) ready(w http.ResponseWriter, _ *http.Request) {
+// serveReady reports whether a balancer should send requests here. It returns 503 while the gateway
+// drains, while no pool has a worker in rotation, and while the tenants are not loaded yet.
+func (p *planes) serveReady(w http.ResponseWriter, _ *http.Request) {
 	r := readiness{Draining: p.proxy.Draining(), Degraded: []string{}}
 	served := false
 	for _, pool := range p.control.Snapshot().Pools {
@@ -37,22 +37,22 @@ func (p *planes) ready(w http.ResponseWriter, _ *http.Request) {
 		served = served || up > 0
 		switch {
 		case up == 0:
-			r.Degraded = append(r.Degraded, pool.Name+": no worker can be used")
+			r.Degraded = append(r.Degraded, pool.Name+": no worker is in rotation")
 		case up < all:
-			r.Degraded = append(r.Degraded, pool.Name+": not all workers can be used")
+			r.Degraded = append(r.Degraded, pool.Name+": some workers are out of rotation")
 		}
 	}
 	if p.control.Stores.Redis != nil && !p.control.Stores.Redis.Up() {
-		r.Degraded = append(r.Degraded, "redis: away; limits are enforced by this gateway alone")
+		r.Degraded = append(r.Degraded, "redis: unavailable; this gateway enforces limits alone")
 	}
 	if p.control.FileRejected() {
-		r.Degraded = append(r.Degraded, "configuration: the file on disk has errors; the one before it is in force")
+		r.Degraded = append(r.Degraded, "configuration: the file on disk has errors; the previous configuration stays in force")
 	}
 	switch p.control.Database.State() {
 	case control.DatabaseAway:
 		r.Degraded = append(r.Degraded, "database: unavailable; tenants are served from memory, usage rows are buffered")
 	case control.DatabaseReadOnly:
-		r.Degraded = append(r.Degraded, "database: takes no writes; usage rows are buffered")
+		r.Degraded = append(r.Degraded, "database: rejects writes; usage rows are buffered")
 	}
 	r.Ready = served && !r.Draining && p.control.Database.HasCallers()
 	status := http.StatusOK
@@ -65,8 +65,8 @@ func (p *planes) ready(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, status, r)
 }
 
-// writeJSON writes a value of the program; what cannot be encoded is a fault of
-// the program and shows as 500.
+// writeJSON writes v as the answer's body. A value that cannot be encoded is a fault of the program
+// and results in status 500.
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {

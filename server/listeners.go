@@ -16,7 +16,7 @@ import (
 	"tierway/server/proxy"
 )
 
-// address is a plane's address before it is opened.
+// address is what a plane needs to open its listener.
 type address struct {
 	plane   string
 	listen  string
@@ -34,30 +34,30 @@ type listener struct {
 // listeners are the open addresses of a gateway. They are opened once, before they are
 // served.
 type listeners struct {
-	log     *slog.Logger
-	recover *control.Recoverer
-	proxy   *proxy.Proxy
-	cut     context.CancelCauseFunc // ends the requests of all
+	log         *slog.Logger
+	recover     *control.Recoverer
+	proxy       *proxy.Proxy
+	cutRequests context.CancelCauseFunc // cancels all requests in flight
 
 	mu     sync.Mutex
-	onOpen func() // waits for the addresses; guarded by mu
+	onOpen func() // called by open; guarded by mu
 	all    []listener
 }
 
-// addressSettings has the settings of each plane's address, for errors.
+// addressSettings names the settings of each plane's address, for errors; immutable.
 var addressSettings = map[string]string{
 	"data":    "--listen, or listen in a configuration file",
 	"admin":   "--admin-listen, or admin.listen in a configuration file",
 	"metrics": "metrics.listen in the configuration file",
 }
 
-// open opens all addresses, or none and returns an error. Then it calls what waits for
-// them.
+// open opens all addresses, then calls the function of whenOpen. If one address fails, it closes
+// the others and returns the error.
 func (ls *listeners) open(addresses []address) error {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	base, cut := context.WithCancelCause(context.Background())
-	ls.cut = cut
+	ls.cutRequests = cut
 	for _, a := range addresses {
 		l, err := ls.openOne(base, a)
 		if err != nil {
@@ -76,7 +76,7 @@ func (ls *listeners) open(addresses []address) error {
 	return nil
 }
 
-// openOne opens one address, whose requests end with base.
+// openOne opens one address. base is the parent context of its requests.
 func (ls *listeners) openOne(base context.Context, a address) (listener, error) {
 	l, err := net.Listen("tcp", a.listen)
 	if err != nil {
@@ -89,7 +89,7 @@ func (ls *listeners) openOne(base context.Context, a address) (listener, error) 
 		certs, err := newCertificates(a.files.Cert, a.files.Key, ls.log)
 		if err != nil {
 			l.Close()
-			return listener{}, fmt.Errorf("the %s plane's certificate: %w", a.plane, err)
+			return listener{}, fmt.Errorf("loading the certificate of the %s plane: %w", a.plane, err)
 		}
 		secure = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certs.get, NextProtos: []string{"h2", "http/1.1"}}
 	}
@@ -98,13 +98,13 @@ func (ls *listeners) openOne(base context.Context, a address) (listener, error) 
 		Handler:           a.handler,
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ReadHeaderTimeout: headerTimeout,
-		IdleTimeout:       60 * time.Second, // below the 75 s at which common balancers let go first
-		MaxHeaderBytes:    64 << 10,         // bearer keys and traces need a fraction of it
+		IdleTimeout:       60 * time.Second, // below 75 s, a common idle timeout of balancers
+		MaxHeaderBytes:    64 << 10,         // keys and trace headers need a fraction of it
 		ErrorLog:          slog.NewLogLogger(ls.log.Handler(), slog.LevelDebug),
 	}}, nil
 }
 
-// whenOpen calls f when the addresses are open.
+// whenOpen calls f once the addresses are open. Only the last f given before that is called.
 func (ls *listeners) whenOpen(f func()) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -125,8 +125,8 @@ func (ls *listeners) address(plane string) string {
 	return ""
 }
 
-// serve serves all addresses in goroutines of owned until they are shut. The channel
-// gets the error of each that ends before.
+// serve serves all addresses in goroutines of owned until shut is called. The channel receives the
+// error of each address that fails before that.
 func (ls *listeners) serve(owned *sync.WaitGroup) <-chan error {
 	failed := make(chan error, len(ls.all))
 	for _, l := range ls.all {
@@ -143,17 +143,17 @@ func (ls *listeners) serve(owned *sync.WaitGroup) <-chan error {
 	return failed
 }
 
-// shut closes the addresses in their order, so that those after the first answer until
-// its requests have ended. Requests that are left at the deadline are cut and get a
-// moment to send their error frames.
+// shut closes the addresses in order: the admin plane and the metrics stay open until the requests of
+// the data plane have ended. Requests that still run at the deadline are cut and get 2 s to send their
+// error frames.
 func (ls *listeners) shut(deadline context.Context) {
 	for _, l := range ls.all {
 		if l.server.Shutdown(deadline) == nil {
 			continue
 		}
 		ls.proxy.Cut()
-		ls.cut(proxy.ErrDrainCut)
-		last, cancel := context.WithTimeout(context.Background(), 2*time.Second) // an error frame is one write
+		ls.cutRequests(proxy.ErrDrainCut)
+		last, cancel := context.WithTimeout(context.Background(), 2*time.Second) // ample: an error frame is one write
 		if l.server.Shutdown(last) != nil {
 			l.server.Close()
 		}

@@ -13,7 +13,7 @@ import (
 	"tierway/telemetry"
 )
 
-// planes are the handlers of a gateway's addresses: each plane with what stands before it.
+// planes are the handlers of a gateway's addresses: each plane with its middleware.
 type planes struct {
 	control *control.Control
 	proxy   *proxy.Proxy
@@ -21,7 +21,7 @@ type planes struct {
 	admin   *admin.Plane
 }
 
-// newPlanes makes the planes of a server whose proxy is made.
+// newPlanes builds the planes. s.control and s.proxy must be set.
 func (s *Server) newPlanes(o Options) *planes {
 	p := &planes{control: s.control, proxy: s.proxy, metrics: s.metrics}
 	a := admin.Options{
@@ -38,7 +38,7 @@ func (s *Server) newPlanes(o Options) *planes {
 		Rand:      o.Rand,
 	}
 	if f := o.Config; f.Metrics.Listen == "" {
-		a.Metrics = p.named(f.Admin.Listen, s.metrics.Handler())
+		a.Metrics = p.checkHost(f.Admin.Listen, s.metrics.Handler())
 	}
 	p.admin = admin.New(a)
 	return p
@@ -58,24 +58,28 @@ func (p *planes) addresses(f *config.File) []address {
 	return all
 }
 
-// dataHandler is the data plane with what stands before it.
-func (p *planes) dataHandler() http.Handler { return p.edge(p.cors(p.proxy.Handler(p.probes()))) }
-
-// adminHandler is the admin plane with what stands before it.
-func (p *planes) adminHandler() http.Handler { return p.edge(p.bounded(secured(p.admin.Handler()))) }
-
-// metricsHandler serves the metrics on an address of their own.
-func (p *planes) metricsHandler() http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", p.named(p.control.Snapshot().File.Metrics.Listen, p.metrics.Handler()))
-	return p.edge(p.bounded(secured(mux)))
+// dataHandler is the data plane with its middleware.
+func (p *planes) dataHandler() http.Handler {
+	return p.limitStalls(p.cors(p.proxy.Handler(p.probes())))
 }
 
-// probes are the endpoints of balancers and orchestrators by their path.
+// adminHandler is the admin plane with its middleware.
+func (p *planes) adminHandler() http.Handler {
+	return p.limitStalls(p.limitWrites(secured(p.admin.Handler())))
+}
+
+// metricsHandler serves the metrics on a separate address.
+func (p *planes) metricsHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", p.checkHost(p.control.Snapshot().File.Metrics.Listen, p.metrics.Handler()))
+	return p.limitStalls(p.limitWrites(secured(mux)))
+}
+
+// probes are the health endpoints for balancers and orchestrators, by path.
 func (p *planes) probes() map[string]http.Handler {
 	return map[string]http.Handler{
-		"/livez":  p.bounded(http.HandlerFunc(live)),
-		"/readyz": p.bounded(p.namedKeyless(http.HandlerFunc(p.ready))),
+		"/livez":  p.limitWrites(http.HandlerFunc(serveLive)),
+		"/readyz": p.limitWrites(p.checkHostIfKeyless(http.HandlerFunc(p.serveReady))),
 	}
 }
 
@@ -90,34 +94,33 @@ func sharePlanes(data, admin http.Handler) http.Handler {
 	})
 }
 
-// edge is the first handler of every plane. It bounds how long a client can hold a
-// request that no longer needs it: net/http reads an unread body before it keeps a
-// connection of HTTP/1, and a stream of HTTP/2 ends with the last byte that its client
-// takes. A handler that reads a body sets read deadlines of its own, and removes them at
-// the body's end.
-func (p *planes) edge(next http.Handler) http.Handler {
+// limitStalls is the first handler of every plane. It limits how long a stalled client can occupy a
+// request after the handler has finished. On HTTP/1, net/http reads the rest of an unread body before
+// it reuses the connection. An HTTP/2 stream ends when the client has read the last byte.
+// A handler that reads a body sets read deadlines of its own, and removes them at the body's end.
+func (p *planes) limitStalls(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor < 2 && r.Body != nil && r.Body != http.NoBody {
 			if c, ok := w.(interface{ SetReadDeadline(time.Time) error }); ok { // a ResponseController allocates
-				c.SetReadDeadline(time.Now().Add(intake.UnreadGrace)) //nolint:errcheck // a dead connection has no rest
+				c.SetReadDeadline(time.Now().Add(intake.UnreadGrace)) //nolint:errcheck // no body on a closed connection
 			}
 		}
 		next.ServeHTTP(w, r)
 		if r.ProtoMajor >= 2 {
-			p.boundAnswer(w)
+			p.setWriteDeadline(w)
 		}
 	})
 }
 
-// boundAnswer bounds how long the client may take for an answer that is written at
-// once. It is for answers that set no write deadlines of their own.
-func (p *planes) boundAnswer(w http.ResponseWriter) {
+// setWriteDeadline gives the client timeouts.client_stall to read the whole answer. It is for short
+// answers whose handlers set no write deadlines.
+func (p *planes) setWriteDeadline(w http.ResponseWriter) {
 	stall := p.control.Snapshot().File.Timeouts.ClientStall
-	//nolint:errcheck // a dead connection takes nothing
+	//nolint:errcheck // a closed connection needs no deadline
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(stall))
 }
 
-// secured sets the headers of all answers of the admin plane and of the metrics.
+// secured sets the security headers of all answers of the admin plane and of the metrics.
 func secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -127,34 +130,35 @@ func secured(next http.Handler) http.Handler {
 	})
 }
 
-// bounded is boundAnswer before a handler.
-func (p *planes) bounded(next http.Handler) http.Handler {
+// limitWrites calls setWriteDeadline before the handler.
+func (p *planes) limitWrites(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p.boundAnswer(w)
+		p.setWriteDeadline(w)
 		next.ServeHTTP(w, r)
 	})
 }
 
-// named refuses a request to a foreign name, for what needs no key on an address.
-// Without hosts, the names of an address that is not loopback are not known.
-func (p *planes) named(listen string, next http.Handler) http.Handler {
+// checkHost rejects a request whose Host is foreign. It protects endpoints that need no key against
+// DNS rebinding. Without configured hosts it only protects loopback addresses, because the names of
+// other addresses are unknown.
+func (p *planes) checkHost(listen string, next http.Handler) http.Handler {
 	loopback := config.Loopback(listen)
-	return refuseForeign(next, func() (hosts []string, on bool) {
+	return rejectForeignHost(next, func() (hosts []string, on bool) {
 		hosts = p.control.Snapshot().File.Hosts
 		return hosts, loopback || len(hosts) > 0
 	})
 }
 
-// namedKeyless refuses a request to a foreign name while no keys are required.
-func (p *planes) namedKeyless(next http.Handler) http.Handler {
-	return refuseForeign(next, func() (hosts []string, on bool) {
+// checkHostIfKeyless rejects a request whose Host is foreign while auth.required is off.
+func (p *planes) checkHostIfKeyless(next http.Handler) http.Handler {
+	return rejectForeignHost(next, func() (hosts []string, on bool) {
 		f := p.control.Snapshot().File
 		return f.Hosts, !f.Auth.Required
 	})
 }
 
-// refuseForeign refuses a request to a name that is not among hosts while that is on.
-func refuseForeign(next http.Handler, check func() (hosts []string, on bool)) http.Handler {
+// rejectForeignHost rejects a request with 421 if check reports on and the Host is not one of hosts.
+func rejectForeignHost(next http.Handler, check func() (hosts []string, on bool)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if hosts, on := check(); on && intake.IsForeign(r.Host, hosts) {
 			admin.Problem(w, http.StatusMisdirectedRequest, intake.ForeignHost(r.Host))

@@ -20,6 +20,7 @@ import (
 
 // Options are the parts of a Server. Config, Log, Metrics and Rand are required.
 type Options struct {
+	// Config is the checked configuration to start with.
 	Config *config.File
 	// Source reads the configuration again for a reload; nil without a file.
 	Source func() (*config.File, error)
@@ -30,33 +31,34 @@ type Options struct {
 	Version  string // version of the program; may be empty
 	// Withdraw is called when the secret is used or has expired.
 	Withdraw func()
-	// Offline opens neither database nor Redis, for decisions without serving.
+	// Offline opens neither database nor Redis. Such a Server only explains decisions.
 	Offline bool
 	Log     *slog.Logger
-	// Access gets one JSON line for each request, in one Write that must not block, as
-	// a spool.Writer's does not. Nil: no line is written.
+	// Access receives one JSON line for each request, as one Write. The Write must not block;
+	// spool.Writer satisfies this. Nil: no access log.
 	Access  io.Writer
 	Metrics *telemetry.Metrics
 	Rand    func() uint64 // uniform; safe for concurrent use
 }
 
-// Server is a gateway: its listeners before the data plane and the admin plane.
+// Server is a gateway: the listeners, the data plane and the admin plane.
 type Server struct {
 	log       *slog.Logger
 	metrics   *telemetry.Metrics
 	recover   *control.Recoverer
 	control   *control.Control
 	proxy     *proxy.Proxy
-	name      string // of this process among gateways
+	name      string // name of this process among the gateways
 	planes    *planes
 	listeners *listeners
 
 	decisions    *decisions.Log
-	decisionFile *decisions.File   // nil without
-	traces       *telemetry.Traces // nil without
+	decisionFile *decisions.File   // nil if decisions.file is not set
+	traces       *telemetry.Traces // nil if offline or without an exporter
 }
 
-// New builds the server for a checked configuration. It opens no socket.
+// New builds the server for a checked configuration. It opens no listener. Unless Offline is set, it
+// opens the decision file, the database and Redis as configured.
 func New(o Options) (*Server, error) {
 	id, err := tenants.NewID(rand.Reader)
 	if err != nil {
@@ -113,8 +115,7 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// openFiles opens the file of decisions and the exporter of traces, as far as they are
-// configured.
+// openFiles opens the decision file and the trace exporter if they are configured.
 func (s *Server) openFiles(o Options) (err error) {
 	if o.Offline {
 		return nil
@@ -137,16 +138,16 @@ func (s *Server) openFiles(o Options) (err error) {
 	return nil
 }
 
-// announce returns a function that calls to with a bootstrap secret once the addresses are
-// known; nil if to is nil.
-func (s *Server) announce(to func(secret string, until time.Time)) func(string, time.Time) {
-	if to == nil {
+// announce returns a function that passes a bootstrap secret to publish once the addresses are open.
+// It returns nil if publish is nil.
+func (s *Server) announce(publish func(secret string, until time.Time)) func(string, time.Time) {
+	if publish == nil {
 		return nil
 	}
 	return func(secret string, until time.Time) {
 		s.listeners.whenOpen(func() {
-			if s.control.Bootstrap.Check(secret) { // it may be void by now
-				to(secret, until)
+			if s.control.Bootstrap.Check(secret) { // it may be used or expired by now
+				publish(secret, until)
 			}
 		})
 	}
@@ -157,16 +158,16 @@ func (s *Server) Reload(ctx context.Context, r control.ReloadRequest) (control.R
 	return s.control.Reload(ctx, r)
 }
 
-// Watches reports whether the configuration in force has its file reloaded on changes.
+// Watches reports whether the file in force sets watch: the caller then reloads on each file change.
 func (s *Server) Watches() bool { return s.control.Snapshot().File.Watch }
 
-// Explain is proxy.Proxy.Explain for a request that asks for itself.
+// Explain is proxy.Proxy.Explain with the identity of the request itself. It sends nothing to a worker.
 func (s *Server) Explain(r *http.Request) *decisions.Explanation {
 	e, _ := s.proxy.Explain(r, control.Question{})
 	return e
 }
 
-// decisionGauges shows the records to a scrape.
+// decisionGauges returns the state of the decision log for a scrape.
 func (s *Server) decisionGauges() telemetry.DecisionLog {
 	now := s.decisions.Span()
 	g := telemetry.DecisionLog{Kept: int(now.Next - now.Oldest), Bytes: now.Bytes, Streams: s.planes.admin.Streams()}
@@ -177,27 +178,27 @@ func (s *Server) decisionGauges() telemetry.DecisionLog {
 	return g
 }
 
-// close lets go of everything that is held. Requests have ended.
+// close releases all resources. All requests must have ended.
 func (s *Server) close() {
 	s.closeFiles()
 	s.control.Close()
 }
 
-// closeFiles closes what openFiles has opened.
+// closeFiles closes the decision file.
 func (s *Server) closeFiles() {
 	if s.decisionFile != nil {
 		s.decisionFile.Close()
 	}
 }
 
-// Listen opens the addresses of the configuration. Until it has returned,
-// Addr answers nothing.
+// Listen opens the addresses of the configuration. If one cannot be opened, it closes the others and
+// returns an error. Call it once.
 func (s *Server) Listen() error {
 	return s.listeners.open(s.planes.addresses(s.control.Snapshot().File))
 }
 
-// Addr returns the address that a plane listens on, data or admin; the admin
-// plane may share the data plane's.
+// Addr returns the address, as host:port, of a plane: "data", "admin" or "metrics". It returns the data
+// plane's address for an admin plane without one. It returns "" before Listen has returned.
 func (s *Server) Addr(plane string) string {
 	if addr := s.listeners.address(plane); addr != "" || plane != "admin" {
 		return addr
@@ -205,9 +206,13 @@ func (s *Server) Addr(plane string) string {
 	return s.listeners.address("data")
 }
 
-// Run serves until ctx ends, then drains: it reports itself unready and goes on
-// accepting for accept_grace, stops accepting, lets what is under way finish
-// until timeout, cuts the rest with an error frame, and returns.
+// Run serves until ctx ends, then drains and releases all resources. The drain has these steps:
+//
+//   - for drain.accept_grace, /readyz reports not ready and requests are still accepted
+//   - the listeners close; requests in flight have drain.timeout to finish
+//   - the remaining requests are cut with an error frame
+//
+// Run returns nil after a drain, or the error of a listener that failed. Call it once, after Listen.
 func (s *Server) Run(ctx context.Context) error {
 	controlCtx, stopControl := context.WithCancel(context.Background())
 	var owned sync.WaitGroup
@@ -226,22 +231,22 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	s.drain()
 	stopControl()
-	stopStores() // what the last requests have used is written first
+	stopStores() // their Run writes buffered rows before it returns
 	owned.Wait()
 	s.close()
 	return err
 }
 
-// drain is the two-phase stop of Run.
+// drain stops the server in the steps of Run.
 func (s *Server) drain() {
 	d := s.control.Snapshot().File.Drain
 	s.proxy.Drain()
 	s.log.Info("draining", "accept_grace", d.AcceptGrace.String(), "timeout", d.Timeout.String(), "inflight",
 		s.proxy.Inflight())
-	// Kept connections are let go one by one, each with its next answer: closing
-	// idle ones now would lose the request that a balancer is just sending.
+	// Each kept-alive connection closes after its next answer. Closing idle ones now would lose a
+	// request that a balancer is sending.
 	//
-	// A balancer needs this long to see /readyz and send new requests elsewhere.
+	// accept_grace gives balancers time to see /readyz and to send new requests elsewhere.
 	<-time.After(d.AcceptGrace)
 	deadline, cancel := context.WithTimeout(context.Background(), d.Timeout)
 	defer cancel()

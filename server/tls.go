@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// certificates serves a key pair and reads it again when its files change. A
-// pair that does not load leaves the one in force.
+// certificates serves a key pair and reloads it when its files change. If the new pair does not load,
+// the current one stays in use.
 type certificates struct {
-	cert, key string
+	cert, key string // paths
 	log       *slog.Logger
 
-	mu      sync.Mutex
-	current *tls.Certificate
-	stamp   [2]time.Time
-	checked time.Time
+	mu       sync.Mutex
+	current  *tls.Certificate
+	modified [2]time.Time // of the files at the last load
+	checked  time.Time    // when modified was last compared
 }
 
-// certificateCheck is how often the files are looked at, at most: renewals are
-// days apart, handshakes microseconds.
+// certificateCheck is the minimum interval between two checks of the files. A renewal is picked up
+// soon enough, and few handshakes pay for the check.
 const certificateCheck = time.Second
 
 func newCertificates(cert, key string, log *slog.Logger) (*certificates, error) {
@@ -30,12 +30,12 @@ func newCertificates(cert, key string, log *slog.Logger) (*certificates, error) 
 	if err != nil {
 		return nil, err
 	}
-	c.current, c.stamp, c.checked = &pair, c.stamps(), time.Now()
+	c.current, c.modified, c.checked = &pair, c.modTimes(), time.Now()
 	return c, nil
 }
 
-// stamps returns the modification times of both files, zero for a missing one.
-func (c *certificates) stamps() (t [2]time.Time) {
+// modTimes returns the modification times of both files, zero for a missing file.
+func (c *certificates) modTimes() (t [2]time.Time) {
 	for i, name := range []string{c.cert, c.key} {
 		if info, err := os.Stat(name); err == nil {
 			t[i] = info.ModTime()
@@ -50,8 +50,8 @@ func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	defer c.mu.Unlock()
 	if now := time.Now(); now.Sub(c.checked) >= certificateCheck {
 		c.checked = now
-		if stamp := c.stamps(); stamp != c.stamp {
-			c.stamp = stamp
+		if modified := c.modTimes(); modified != c.modified {
+			c.modified = modified
 			if pair, err := tls.LoadX509KeyPair(c.cert, c.key); err == nil {
 				c.current = &pair
 			} else {
