@@ -12,9 +12,9 @@ import (
 	"tierway/tenants"
 )
 
-// AD-05, AD-17: the secret of the first start makes one admin, once; a wrong and a
-// used one make none.
-func TestTheBootstrapMakesOneAdmin(t *testing.T) {
+// AD-05, AD-17: the secret of the first start creates one admin, once. A wrong or used secret creates
+// none.
+func TestBootstrapSecretCreatesOneAdmin(t *testing.T) {
 	var secret string
 	withdrawn := 0
 	r := adminRigOf(newRigWith(t, strings.Replace(plain, "auth:", "store: { sql: \"sqlite://:memory:\" }\nauth:", 1),
@@ -22,7 +22,7 @@ func TestTheBootstrapMakesOneAdmin(t *testing.T) {
 			o.Announce, o.Withdraw = func(s string, _ time.Time) { secret = s }, func() { withdrawn++ }
 		}, fakeEngine()))
 	if secret != "" {
-		t.Fatal("the secret was announced before the address")
+		t.Fatal("the secret was announced before the addresses were open")
 	}
 	r.listeners.onOpen()
 	if secret == "" {
@@ -33,22 +33,22 @@ func TestTheBootstrapMakesOneAdmin(t *testing.T) {
 		body   string
 		status int
 	}{
-		{body(wellFormed(t, tenants.BootstrapPrefix), "eve"), 401}, {body("", "eve"), 401}, {body(secret, "<b>"), 422},
+		{body(unknownKey(t, tenants.BootstrapPrefix), "eve"), 401}, {body("", "eve"), 401}, {body(secret, "<b>"), 422},
 		{body(secret, ""), 422},
 		{body(secret, "ada"), 201}, {body(secret, "eve"), 401},
 	} {
-		got := r.ask("", http.MethodPost, "/admin/bootstrap", tt.body)
+		got := r.callAdmin("", http.MethodPost, "/admin/bootstrap", tt.body)
 		if got.status != tt.status {
 			t.Fatalf("%s is %d: %s", tt.body, got.status, got.body)
 		}
 		if got.status != http.StatusCreated {
 			continue
 		}
-		made := decoded[adminMade](t, got)
+		made := decode[adminMade](t, got)
 		if !tenants.WellFormed(made.Secret) || made.Admin.Name != "ada" || made.Admin.Role != store.RoleAdmin {
 			t.Errorf("made %+v", made)
 		}
-		if got := r.ask(made.Secret, http.MethodGet, "/admin/admins", ""); got.status != http.StatusOK ||
+		if got := r.callAdmin(made.Secret, http.MethodGet, "/admin/admins", ""); got.status != http.StatusOK ||
 			strings.Contains(got.body, made.Secret) {
 			t.Errorf("the first admin sees %d: %s", got.status, got.body)
 		}
@@ -56,23 +56,23 @@ func TestTheBootstrapMakesOneAdmin(t *testing.T) {
 	if withdrawn != 1 {
 		t.Errorf("the secret was withdrawn %d times", withdrawn)
 	}
-	log := slices.DeleteFunc(r.audited(), func(e store.AuditEntry) bool { return e.Action == "admin.refused" })
+	log := slices.DeleteFunc(r.auditLog(), func(e store.AuditEntry) bool { return e.Action == "admin.refused" })
 	if len(log) != 1 || log[0].Via != "bootstrap" {
-		t.Errorf("written down: %+v", log)
+		t.Errorf("the audit log is %+v", log)
 	}
 }
 
-// TestABootstrapBesideAnAdminMakesNone: another gateway has made one, and this one has not
+// TestBootstrapFailsIfAnAdminExists: another gateway has created the admin, and this gateway has not
 // read it yet.
-func TestABootstrapBesideAnAdminMakesNone(t *testing.T) {
+func TestBootstrapFailsIfAnAdminExists(t *testing.T) {
 	r, secret := bootstrapRig(t)
 	if _, err := r.control.Stores.SQL.CreateAdmin(t.Context(), store.Actor{},
 		store.Admin{ID: "a1", Name: "ada", Role: store.RoleAdmin, Digest: tenants.Digest("ada")}); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.ask("", http.MethodPost, "/admin/bootstrap",
+	if got := r.callAdmin("", http.MethodPost, "/admin/bootstrap",
 		fmt.Sprintf(`{"secret":%q,"name":"eve"}`, secret)); got.status != http.StatusConflict {
-		t.Errorf("where there is an admin, a good secret is %d: %s", got.status, got.body)
+		t.Errorf("with an existing admin, a valid secret gets %d: %s", got.status, got.body)
 	}
 }
 
@@ -85,13 +85,13 @@ func bootstrapRig(t *testing.T) (r *adminRig, secret string) {
 	return r, secret
 }
 
-// AD-17: the last admin stays. An admin of config.yaml is another one, a viewer is not.
-func TestTheLastAdminStays(t *testing.T) {
+// AD-17: an admin of config.yaml counts as another admin, a viewer does not.
+func TestTheLastAdminCannotBeDeleted(t *testing.T) {
 	const config = "{ name: ops, sha256: %s }, "
 	for _, others := range []string{"", fmt.Sprintf(config, digestHex("ops"))} {
 		r := adminRigOf(newRig(t, strings.Replace(adminYAML(memoryDB), fmt.Sprintf(config, digestHex("ops")), others, 1),
 			fakeEngine()))
-		secret := wellFormed(t, tenants.AdminPrefix)
+		secret := unknownKey(t, tenants.AdminPrefix)
 		ad := store.Admin{ID: "a1", Name: "ada", Role: store.RoleAdmin, Digest: tenants.Digest(secret)}
 		if _, err := r.control.Stores.SQL.CreateAdmin(t.Context(), store.Actor{Name: "test"}, ad); err != nil {
 			t.Fatal(err)
@@ -100,17 +100,17 @@ func TestTheLastAdminStays(t *testing.T) {
 			t.Fatal(err)
 		}
 		status := map[bool]int{true: http.StatusConflict, false: http.StatusNoContent}[others == ""]
-		if got := r.ask(secret, http.MethodDelete, "/admin/admins/"+ad.ID, ""); got.status != status {
+		if got := r.callAdmin(secret, http.MethodDelete, "/admin/admins/"+ad.ID, ""); got.status != status {
 			t.Errorf("with %q in config.yaml it is %d: %s", others, got.status, got.body)
 		}
 	}
 }
 
-// TestAdminsAreMadeAndEnded: those of config.yaml are changed there; keys that are over
-// open nothing.
-func TestAdminsAreMadeAndEnded(t *testing.T) {
+// TestAdminsAreCreatedAndDeleted: admins of config.yaml cannot be changed by the API, and a deleted
+// admin's key is rejected.
+func TestAdminsAreCreatedAndDeleted(t *testing.T) {
 	r := newAdminRig(t)
-	made := decoded[adminMade](t,
+	made := decode[adminMade](t,
 		r.ops(http.StatusCreated, http.MethodPost, "/admin/admins", `{"name":"ada","role":"admin"}`))
 	r.ops(http.StatusConflict, http.MethodPost, "/admin/admins", `{"name":"ada","role":"viewer"}`)
 	r.ops(http.StatusConflict, http.MethodPost, "/admin/admins", `{"name":"ops","role":"viewer"}`)
@@ -118,13 +118,13 @@ func TestAdminsAreMadeAndEnded(t *testing.T) {
 	r.ops(http.StatusUnprocessableEntity, http.MethodPost, "/admin/admins",
 		`{"name":"bob","role":"viewer","expires_at":"2020-01-01T00:00:00Z"}`)
 	r.ops(http.StatusConflict, http.MethodDelete, "/admin/admins/"+digestID("ops"), "")
-	second := decoded[adminMade](t,
+	second := decode[adminMade](t,
 		r.ops(http.StatusCreated, http.MethodPost, "/admin/admins", `{"name":"bob","role":"admin"}`))
 	r.ops(http.StatusNoContent, http.MethodDelete, "/admin/admins/"+made.Admin.ID, "")
-	if got := r.ask(made.Secret, http.MethodGet, "/admin/status", ""); got.status != http.StatusUnauthorized {
+	if got := r.callAdmin(made.Secret, http.MethodGet, "/admin/status", ""); got.status != http.StatusUnauthorized {
 		t.Errorf("a deleted admin gets %d", got.status)
 	}
-	if got := r.ask(second.Secret, http.MethodGet, "/admin/status", ""); got.status != http.StatusOK {
+	if got := r.callAdmin(second.Secret, http.MethodGet, "/admin/status", ""); got.status != http.StatusOK {
 		t.Errorf("the other gets %d", got.status)
 	}
 	if _, ok := r.control.Snapshot().Identity.AdminOf(second.Secret, time.Now()); !ok {
@@ -132,5 +132,5 @@ func TestAdminsAreMadeAndEnded(t *testing.T) {
 	}
 }
 
-// digestID is the id that a key of config.yaml has.
+// digestID is the ID of a key of config.yaml.
 func digestID(key string) string { return "config-" + digestHex(key)[:8] }

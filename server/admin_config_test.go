@@ -17,8 +17,7 @@ import (
 	"tierway/store"
 )
 
-// fileRig is an adminRig whose configuration can be written anew: what it is
-// given replaces the tier's model.
+// fileRig is an adminRig with a configuration file that can be rewritten. write replaces the tier's model.
 func fileRig(t *testing.T) (r *adminRig, write func(model string)) {
 	t.Helper()
 	r = newAdminRig(t)
@@ -41,12 +40,11 @@ func fileRig(t *testing.T) (r *adminRig, write func(model string)) {
 	return r, write
 }
 
-// TestAReloadIsPreviewedAndIsWhatWasPreviewed. CF-07: with the hash of a preview,
-// another file is refused.
-func TestAReloadIsPreviewedAndIsWhatWasPreviewed(t *testing.T) {
+// TestReloadAppliesThePreviewedFile. CF-07: with the hash of a preview, another file is rejected.
+func TestReloadAppliesThePreviewedFile(t *testing.T) {
 	r, write := fileRig(t)
 	write("other-7b")
-	preview := decoded[admin.ReloadAnswer](t, r.ask("eyes", http.MethodPost, "/admin/reload?dry_run=true", ""))
+	preview := decode[admin.ReloadAnswer](t, r.callAdmin("eyes", http.MethodPost, "/admin/reload?dry_run=true", ""))
 	if !preview.DryRun || preview.Generation != 1 || len(preview.Changes) == 0 || preview.Changes[0].Effect == "" {
 		t.Fatalf("the preview is %+v", preview)
 	}
@@ -55,20 +53,20 @@ func TestAReloadIsPreviewedAndIsWhatWasPreviewed(t *testing.T) {
 	}
 	r.ops(http.StatusPreconditionFailed, http.MethodPost, "/admin/reload", "", "If-Match", `"`+strings.Repeat("0", 64)+`"`)
 	got := r.ops(http.StatusOK, http.MethodPost, "/admin/reload", "", "If-Match", `"`+preview.ToHash+`"`)
-	if a := decoded[admin.ReloadAnswer](t, got); a.Generation != 2 || a.FromHash == a.ToHash ||
+	if a := decode[admin.ReloadAnswer](t, got); a.Generation != 2 || a.FromHash == a.ToHash ||
 		got.header.Get("ETag") != `"`+preview.ToHash+`"` {
 		t.Errorf("the reload is %s", got.body)
 	}
 	if got := r.control.Snapshot().Pools[0].Model; got != "other-7b" {
 		t.Errorf("after the reload the model is %s", got)
 	}
-	shown := decoded[configShown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/config", ""))
+	shown := decode[configShown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/config", ""))
 	if shown.Generation != 2 || shown.Hash != preview.ToHash || len(shown.RestartRequired) != 0 ||
 		!strings.Contains(string(shown.Effective), "other-7b") {
 		t.Errorf("the configuration is %+v", shown)
 	}
 	ok, refused := 0, 0
-	for _, e := range r.audited() {
+	for _, e := range r.auditLog() {
 		if e.Action == "config.reload" && e.Outcome == "ok" {
 			ok++
 		} else if e.Action == "config.reload" {
@@ -76,29 +74,28 @@ func TestAReloadIsPreviewedAndIsWhatWasPreviewed(t *testing.T) {
 		}
 	}
 	if ok != 1 || refused != 1 {
-		t.Errorf("written down: %d reloads and %d refusals", ok, refused)
+		t.Errorf("the audit log has %d reloads and %d rejected ones", ok, refused)
 	}
 }
 
-// CF-02: a configuration with errors is refused with all of them and their lines,
-// and nothing changes.
-func TestAWrongFileIsRefusedWithAllItsLines(t *testing.T) {
+// CF-02: an invalid configuration is rejected with all its errors and their lines. Nothing changes.
+func TestInvalidFileIsRejectedWithAllErrors(t *testing.T) {
 	r, write := fileRig(t)
 	for name, model := range map[string]string{
 		"unknown fields": "fake-7b\n    modle: x\n    polcy: {}", "a bad value": "fake-7b\n    context: -1",
-		"no YAML": "fake-7b\n\t x: [",
+		"invalid YAML": "fake-7b\n\t x: [",
 	} {
 		t.Run(name, func(t *testing.T) {
 			write(model)
 			for _, query := range []string{"", "?dry_run=true"} {
 				got := r.ops(http.StatusUnprocessableEntity, http.MethodPost, "/admin/reload"+query, "")
-				p := decoded[problemOf](t, got)
+				p := decode[problemOf](t, got)
 				if len(p.Errors) == 0 || name == "unknown fields" && len(p.Errors) != 2 ||
 					!strings.HasPrefix(p.Errors[0].Message, "config.yaml:9:") {
 					t.Errorf("%s", got.body)
 				}
 			}
-			v := decoded[validationShown](t, r.ask("eyes", http.MethodPost, "/admin/config/validate", ""))
+			v := decode[validationShown](t, r.callAdmin("eyes", http.MethodPost, "/admin/config/validate", ""))
 			if v.Valid || len(v.Problems) == 0 || v.Problems[0].Line != 9 || v.Problems[0].Severity != "error" {
 				t.Errorf("the file on disk is %+v", v)
 			}
@@ -109,9 +106,9 @@ func TestAWrongFileIsRefusedWithAllItsLines(t *testing.T) {
 	}
 }
 
-// CF-02: a file that cannot be read is the file's fault and not the database's, and
-// is named; what is sent to a reload is refused, not left out.
-func TestAFileThatCannotBeReadIsNamed(t *testing.T) {
+// CF-02: the error names the file and does not blame the database. A body sent to a reload is rejected,
+// not ignored.
+func TestUnreadableFileIsNamed(t *testing.T) {
 	r, write := fileRig(t)
 	write("other-7b")
 	for _, body := range []string{`{"text":"tiers: []"}`, `{"tiers":[]}`, `[]`} {
@@ -120,40 +117,39 @@ func TestAFileThatCannotBeReadIsNamed(t *testing.T) {
 	good := r.source
 	gone := filepath.Join(t.TempDir(), "gone.yaml")
 	for name, source := range map[string]func() (*config.File, error){
-		gone:       func() (*config.File, error) { return config.Load(gone, os.LookupEnv) },
-		"no words": func() (*config.File, error) { return nil, errors.New("there are no words") },
+		gone:         func() (*config.File, error) { return config.Load(gone, os.LookupEnv) },
+		"read error": func() (*config.File, error) { return nil, errors.New("a read error") },
 	} {
 		r.source = source
 		for _, query := range []string{"", "?dry_run=true"} {
 			got := r.ops(http.StatusUnprocessableEntity, http.MethodPost, "/admin/reload"+query, "")
-			if p := decoded[problemOf](t, got); !strings.Contains(p.Detail, name) || strings.Contains(p.Detail, "database") ||
+			if p := decode[problemOf](t, got); !strings.Contains(p.Detail, name) || strings.Contains(p.Detail, "database") ||
 				got.header.Get("Retry-After") != "" {
 				t.Errorf("%s: %v %s", name, got.header, got.body)
 			}
 		}
 	}
 	r.source = good
-	if got := decoded[admin.ReloadAnswer](t,
+	if got := decode[admin.ReloadAnswer](t,
 		r.ops(http.StatusOK, http.MethodPost, "/admin/reload", "{}")); got.Generation != 2 {
 		t.Errorf("afterwards: %+v", got)
 	}
 }
 
-// CF-07: reloads at once are done one after the other, and the last file written
-// is in force afterwards.
-func TestReloadsAtOnceAreDoneInTurn(t *testing.T) {
+// CF-07: concurrent reloads run one after the other. Afterwards the last written file is in force.
+func TestConcurrentReloadsRunOneAfterTheOther(t *testing.T) {
 	r, write := fileRig(t)
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
 			write(fmt.Sprintf("model-%d", i))
-			if got := r.ask("ops", http.MethodPost, "/admin/reload", ""); got.status != http.StatusOK {
+			if got := r.callAdmin("ops", http.MethodPost, "/admin/reload", ""); got.status != http.StatusOK {
 				t.Errorf("%d: %s", got.status, got.body)
 			}
 		})
 	}
 	all.Wait()
-	if got := r.control.Snapshot().Generation; got < 2 || got > 9 { // a file that is in force already is no generation
+	if got := r.control.Snapshot().Generation; got < 2 || got > 9 { // a reload without a change makes no generation
 		t.Errorf("generation %d after 8 reloads", got)
 	}
 	want, err := r.source()
@@ -165,25 +161,26 @@ func TestReloadsAtOnceAreDoneInTurn(t *testing.T) {
 	}
 }
 
-func TestATextIsCheckedWithoutBeingUsed(t *testing.T) {
+func TestValidateDoesNotApplyTheText(t *testing.T) {
 	r := newAdminRig(t)
 	for text, valid := range map[string]bool{
 		"auth: { required: false }\npools:\n  - { name: p, paths: [/x], workers: [ { name: w, url: " +
 			"\\\"http://127.0.0.1:1\\\" } ] }": true,
 		"tires: []": false, "[": false, "auth: { keys: [ { name: x, sha256: secret } ] }": false,
 	} {
-		got := r.ask("ops", http.MethodPost, "/admin/config/validate", `{"text":"`+strings.ReplaceAll(text, "\n", `\n`)+`"}`)
-		if v := decoded[validationShown](t, got); got.status != http.StatusOK || v.Valid != valid ||
+		got := r.callAdmin("ops", http.MethodPost, "/admin/config/validate", `{"text":"`+strings.ReplaceAll(text, "\n",
+			`\n`)+`"}`)
+		if v := decode[validationShown](t, got); got.status != http.StatusOK || v.Valid != valid ||
 			!valid && (len(v.Problems) == 0 || v.Problems[0].Line == 0) || strings.Contains(got.body, "secret\"") {
 			t.Errorf("%s is %s", text, got.body)
 		}
 	}
 	r.ops(http.StatusConflict, http.MethodPost, "/admin/config/validate", "") // there is no file
-	if got := r.ask("eyes", http.MethodPost, "/admin/config/validate", "{}"); got.status != http.StatusConflict {
+	if got := r.callAdmin("eyes", http.MethodPost, "/admin/config/validate", "{}"); got.status != http.StatusConflict {
 		t.Errorf("a viewer's check of the file is %d: %s", got.status, got.body)
 	}
-	for _, text := range []string{`{"text":"gateways: ${HOME}"}`, `{"text":"["}`} { // it tells of this machine
-		if got := r.ask("eyes", http.MethodPost, "/admin/config/validate", text); got.status != http.StatusForbidden ||
+	for _, text := range []string{`{"text":"gateways: ${HOME}"}`, `{"text":"["}`} { // expands variables of this machine
+		if got := r.callAdmin("eyes", http.MethodPost, "/admin/config/validate", text); got.status != http.StatusForbidden ||
 			!strings.Contains(got.body, "viewer") {
 			t.Errorf("a viewer's %s is %d: %s", text, got.status, got.body)
 		}
@@ -191,9 +188,9 @@ func TestATextIsCheckedWithoutBeingUsed(t *testing.T) {
 	r.ops(http.StatusConflict, http.MethodPost, "/admin/reload", "")
 }
 
-// RS-08, RS-11: while the database is away, what is known is shown, changes are
-// refused for now, and overrides with them: they are everybody's.
-func TestWithoutItsDatabaseThePlaneReads(t *testing.T) {
+// RS-08, RS-11: while the database is unavailable, reads are served from memory. Changes get 503,
+// overrides too, because all gateways share them.
+func TestUnavailableDatabaseLeavesReadsOnly(t *testing.T) {
 	r := adminRigOf(newRig(t, adminYAML("postgres://tierway:hunter2@127.0.0.1:1/none?sslmode=disable&connect_timeout=1"),
 		fakeEngine()))
 	for _, op := range r.plane.Operations() {
@@ -208,7 +205,7 @@ func TestWithoutItsDatabaseThePlaneReads(t *testing.T) {
 		case "list-audit", "get-usage":
 			want = http.StatusServiceUnavailable
 		case "get-decision":
-			want = http.StatusNotFound // of no request here
+			want = http.StatusNotFound // no request was recorded
 		}
 		if got := r.ops(want, op.Method, path, ""); strings.Contains(got.body, "hunter2") {
 			t.Errorf("%s holds the database's password: %s", path, got.body)
@@ -225,17 +222,17 @@ func TestWithoutItsDatabaseThePlaneReads(t *testing.T) {
 			t.Errorf("%s %s: %v %s", tt[0], tt[1], got.header, got.body)
 		}
 	}
-	if st := decoded[statusShown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/status", "")); st.SQL.State != "away" ||
+	if st := decode[statusShown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/status", "")); st.SQL.State != "away" ||
 		st.SQL.Kind != "postgres" || st.SQL.ReadAt != nil || st.Redis.State != "off" {
 		t.Errorf("the status is %+v", st)
 	}
 	if r.chat("filed") != http.StatusOK || r.worker("w0").Weight != 1 {
-		t.Error("what is in force has changed")
+		t.Error("the configuration in force has changed")
 	}
 }
 
-// TestWithoutADatabaseTheWayOutIsTold: nothing to change, and how to get it.
-func TestWithoutADatabaseTheWayOutIsTold(t *testing.T) {
+// TestErrorsNameStoreSQLIfNoDatabaseIsConfigured: the error says which setting enables changes.
+func TestErrorsNameStoreSQLIfNoDatabaseIsConfigured(t *testing.T) {
 	r := adminRigOf(newRig(t, adminYAML(""), fakeEngine()))
 	for _, tt := range [][3]string{
 		{http.MethodPost, "/admin/tenants", `{"name":"acme"}`}, {http.MethodPost, "/admin/tenants/filed/keys", `{}`},
@@ -247,17 +244,17 @@ func TestWithoutADatabaseTheWayOutIsTold(t *testing.T) {
 			t.Errorf("%s %s: %s", tt[0], tt[1], got.body)
 		}
 	}
-	st := decoded[statusShown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/status", ""))
+	st := decode[statusShown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/status", ""))
 	if st.SQL.State != "off" || st.Ledger != nil || st.Generation != 1 || st.Redis.Gateways != 1 {
 		t.Errorf("the status is %+v", st)
 	}
 }
 
-// AD-13: what cannot be written down does not happen.
-func TestWhatCannotBeWrittenDownDoesNotHappen(t *testing.T) {
+// AD-13: a change and its audit entry are one transaction.
+func TestChangesFailIfTheAuditLogCannotBeWritten(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "t.db")
 	r := adminRigOf(newRig(t, adminYAML("sqlite://"+file), fakeEngine()))
-	key := decoded[tenantChanged](t,
+	key := decode[tenantChanged](t,
 		r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"acme","issue_key":true}`)).Key
 	db, err := sql.Open("sqlite", file)
 	if err != nil {
@@ -280,7 +277,7 @@ func TestWhatCannotBeWrittenDownDoesNotHappen(t *testing.T) {
 	} {
 		got := r.ops(http.StatusInternalServerError, tt[0], tt[1], tt[2])
 		if strings.Contains(got.body, "full") {
-			t.Errorf("%s %s tells the client its cause: %s", tt[0], tt[1], got.body)
+			t.Errorf("%s %s shows the cause to the client: %s", tt[0], tt[1], got.body)
 		}
 	}
 	c, err := r.control.Stores.SQL.Contents(t.Context())
@@ -292,6 +289,6 @@ func TestWhatCannotBeWrittenDownDoesNotHappen(t *testing.T) {
 		t.Errorf("the database has %+v", c)
 	}
 	if log, err := r.control.Stores.SQL.Audit(t.Context(), store.AuditQuery{}); err != nil || len(log) != 2 {
-		t.Errorf("%d lines are written down (%v)", len(log), err)
+		t.Errorf("the audit log has %d entries (%v)", len(log), err)
 	}
 }

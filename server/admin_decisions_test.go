@@ -18,33 +18,33 @@ import (
 	"tierway/tenants"
 )
 
-// remember puts records where those of requests are.
-func (r *adminRig) remember(all ...*decisions.Decision) {
+// addDecisions adds records to the decision log, as requests do.
+func (r *adminRig) addDecisions(all ...*decisions.Decision) {
 	for _, d := range all {
 		r.decisions.Add(d)
 	}
 }
 
-// listed returns the request ids of a list.
-func (r *adminRig) listed(query string) (p decisionList, ids []string) {
+// listDecisions returns a page of the list and its request IDs.
+func (r *adminRig) listDecisions(query string) (p decisionList, ids []string) {
 	r.t.Helper()
-	got := r.ask("eyes", http.MethodGet, "/admin/decisions"+query, "")
+	got := r.callAdmin("eyes", http.MethodGet, "/admin/decisions"+query, "")
 	if got.status != http.StatusOK {
 		r.t.Fatalf("%s: %d: %s", query, got.status, got.body)
 	}
-	p = decoded[decisionList](r.t, got)
+	p = decode[decisionList](r.t, got)
 	for _, d := range p.Items {
 		ids = append(ids, d.RequestID)
 	}
 	return p, ids
 }
 
-// TestDecisionsAreListedNewestFirstByFilters: each page is the next older part, and
-// what nobody wrote is refused with the field's name.
-func TestDecisionsAreListedNewestFirstByFilters(t *testing.T) {
+// TestDecisionListIsFilteredAndNewestFirst: each page continues with older records. Unknown filter
+// values are rejected with the field's name.
+func TestDecisionListIsFilteredAndNewestFirst(t *testing.T) {
 	r := newAdminRig(t)
 	at := func(s int) time.Time { return time.Unix(1_700_000_000+int64(s), 0).UTC() }
-	r.remember(
+	r.addDecisions(
 		&decisions.Decision{RequestID: "a", Time: at(0), Tenant: "acme", Tier: "small", Result: decisions.OK, Status: 200,
 			DurationMs: 10, Rule: "alias", Model: "m1",
 			Attempts: []decisions.Attempt{{Worker: "w0", Reason: "random"}, {Worker: "w1", Reason: "prefix_home"}}},
@@ -61,15 +61,15 @@ func TestDecisionsAreListedNewestFirstByFilters(t *testing.T) {
 		"?status=401": "c", "?min_ms=10": "da",
 		"?request_id=c": "c", "?q=UMB": "d", "?q=RATE_": "b", "?tier=large": "d",
 		"?since=" + at(1).Format(time.RFC3339):                                          "dcb",
-		"?since=" + at(1).Format(time.RFC3339) + "&until=" + at(3).Format(time.RFC3339): "cb", "?tenant=nobody": "",
+		"?since=" + at(1).Format(time.RFC3339) + "&until=" + at(3).Format(time.RFC3339): "cb", "?tenant=unknown": "",
 	} {
-		p, got := r.listed(query)
+		p, got := r.listDecisions(query)
 		if strings.Join(got, "") != want || p.Kept != 4 || p.Keep != 2000 || (p.Next != nil) != (query == "?limit=2") {
 			t.Errorf("%s: %v of %d, next %v, want %s", query, got, p.Kept, p.Next, want)
 		}
 	}
-	p, _ := r.listed("?limit=2")
-	if p, got := r.listed("?limit=2&cursor=" + *p.Next); strings.Join(got, "") != "ba" || p.Next != nil {
+	p, _ := r.listDecisions("?limit=2")
+	if p, got := r.listDecisions("?limit=2&cursor=" + *p.Next); strings.Join(got, "") != "ba" || p.Next != nil {
 		t.Errorf("the second page is %v", got)
 	}
 	for query, field := range map[string]string{"outcome=good": "query.outcome", "class=urgent": "query.class",
@@ -81,31 +81,31 @@ func TestDecisionsAreListedNewestFirstByFilters(t *testing.T) {
 			if strings.Contains(path, "stream") && (field == "query.limit" || field == "query.cursor") {
 				continue
 			}
-			if got := r.ask("eyes", http.MethodGet, path+query, ""); got.status != http.StatusUnprocessableEntity ||
+			if got := r.callAdmin("eyes", http.MethodGet, path+query, ""); got.status != http.StatusUnprocessableEntity ||
 				!strings.Contains(got.body, `"`+field+`"`) {
 				t.Errorf("%s%s: %d %s", path, query, got.status, got.body)
 			}
 		}
 	}
 	for _, path := range []string{"/admin/decisions", "/admin/decisions/a", "/admin/decisions/stream"} {
-		if got := r.ask("", http.MethodGet, path, ""); got.status != http.StatusUnauthorized {
+		if got := r.callAdmin("", http.MethodGet, path, ""); got.status != http.StatusUnauthorized {
 			t.Errorf("%s without a key: %d", path, got.status)
 		}
 	}
 }
 
-// TestADecisionIsShownWholeById: with its candidates and its trace, which a list
-// leaves out; of two with one id the newer.
-func TestADecisionIsShownWholeById(t *testing.T) {
+// TestDecisionByIDIsComplete: it has candidates and features, which the list omits. If two records
+// share an ID, the newer one is returned.
+func TestDecisionByIDIsComplete(t *testing.T) {
 	r := adminRigOf(newRig(t, adminYAML(memoryDB)+"telemetry: { trace_ui: \"http://jaeger:16686/\" }\n", fakeEngine(),
 		fakeEngine()))
 	d := wholeDecision()
 	d.Attempts[1].Choice = &routing.Choice{Policy: "chwbl", Seen: 2, RunnerUp: "w0",
 		Candidates: []routing.Candidate{{Worker: "w0"}, {Worker: "w1", Index: 1, Score: 0.5}}}
 	d.Features = decisions.Features{Prefix: 0xfeed, Chain: []routing.Link{{Hash: 0xbeef, End: 100}}, Blocks: 1}
-	r.remember(&decisions.Decision{RequestID: "r-1"}, d)
-	got := r.ask("eyes", http.MethodGet, "/admin/decisions/r-1", "")
-	v := decoded[decisionShown](t, got)
+	r.addDecisions(&decisions.Decision{RequestID: "r-1"}, d)
+	got := r.callAdmin("eyes", http.MethodGet, "/admin/decisions/r-1", "")
+	v := decode[decisionShown](t, got)
 	if diff := cmp.Diff(*d, v.Decision, cmp.Comparer(func(a, b routing.Terms) bool {
 		return a.IsZero() == b.IsZero()
 	})); diff != "" {
@@ -115,26 +115,25 @@ func TestADecisionIsShownWholeById(t *testing.T) {
 		!strings.Contains(got.body, `"chain":["000000000000beef:100"]`) || v.Seq != r.decisions.Span().Next-1 {
 		t.Errorf("it is shown as %s", got.body)
 	}
-	p, _ := r.listed("?limit=1")
+	p, _ := r.listDecisions("?limit=1")
 	row := p.Items[0]
 	if c := row.Attempts[1].Choice; c == nil || c.RunnerUp != "w0" || len(c.Candidates) != 0 ||
 		row.Features.Chain != nil || row.Features.Prefix != 0xfeed || row.TraceURL != v.TraceURL {
 		t.Errorf("it is listed as %+v", row)
 	}
 	if len(d.Attempts[1].Choice.Candidates) != 2 || d.Features.Chain == nil {
-		t.Error("listing it changed it")
+		t.Error("listing the record changed it")
 	}
-	r.ops(http.StatusNotFound, http.MethodGet, "/admin/decisions/nobody", "")
+	r.ops(http.StatusNotFound, http.MethodGet, "/admin/decisions/unknown", "")
 }
 
-// TestAnExportIsWhatTheFileHas: whole records, the oldest first, one a line, as
-// many as match.
-func TestAnExportIsWhatTheFileHas(t *testing.T) {
+// TestExportHasCompleteRecordsOldestFirst: it has all matching records, one per line.
+func TestExportHasCompleteRecordsOldestFirst(t *testing.T) {
 	r := newAdminRig(t)
 	for i := range 1500 {
 		d := wholeDecision()
 		d.RequestID, d.Tenant = fmt.Sprintf("r%04d", i), []string{"acme", "umbrella"}[i%2]
-		r.remember(d)
+		r.addDecisions(d)
 	}
 	for query, want := range map[string]int{"": 1500, "?tenant=acme": 750, "?limit=1200": 1200} {
 		got := r.ops(http.StatusOK, http.MethodGet, "/admin/decisions"+query, "", "Accept", "application/x-ndjson")
@@ -156,21 +155,21 @@ func TestAnExportIsWhatTheFileHas(t *testing.T) {
 	}
 }
 
-// TestRealRequestsAreRemembered: answered ones and refused ones, and nothing of
-// what they say.
-func TestRealRequestsAreRemembered(t *testing.T) {
+// TestServedAndRejectedRequestsAreRecorded: the record has no text of the prompt and no key.
+func TestServedAndRejectedRequestsAreRecorded(t *testing.T) {
 	r := newAdminRig(t)
-	r.post("/v1/chat/completions", ask("small", "a secret", ""), "Authorization", "Bearer filed", "X-Request-ID", "good")
-	r.post("/v1/chat/completions", ask("small", "a secret", ""), "Authorization", "Bearer wrong", "X-Request-ID",
+	r.post("/v1/chat/completions", chatBody("small", "a secret", ""), "Authorization", "Bearer filed", "X-Request-ID",
+		"good")
+	r.post("/v1/chat/completions", chatBody("small", "a secret", ""), "Authorization", "Bearer wrong", "X-Request-ID",
 		"refused")
-	p, got := r.listed("")
+	p, got := r.listDecisions("")
 	if strings.Join(got, " ") != "refused good" || p.Items[0].Code != "invalid_api_key" || p.Items[1].Tenant != "filed" ||
 		len(p.Items[1].Attempts) != 1 {
 		t.Errorf("the list is %+v", p)
 	}
 	if text := r.ops(http.StatusOK, http.MethodGet, "/admin/decisions/good", "").body; strings.Contains(text,
 		"a secret") || strings.Contains(text, "Bearer") {
-		t.Errorf("it tells %s", text)
+		t.Errorf("the record contains a secret: %s", text)
 	}
 }
 
@@ -215,7 +214,7 @@ type sse struct {
 	data  string
 }
 
-// nextEvent returns the next event that is named.
+// nextEvent returns the next event that has data.
 func nextEvent(t *testing.T, from *bufio.Reader) (e sse) {
 	t.Helper()
 	for {
@@ -236,11 +235,11 @@ func nextEvent(t *testing.T, from *bufio.Reader) (e sse) {
 	}
 }
 
-// TestAStreamTellsWhatComes: by the same filters as the list, from where its reader
-// left off, with headers that no proxy keeps it back for.
-func TestAStreamTellsWhatComes(t *testing.T) {
+// TestDecisionStreamSendsNewDecisions: it has the filters of the list, resumes after the last event ID,
+// and has headers that keep proxies from buffering.
+func TestDecisionStreamSendsNewDecisions(t *testing.T) {
 	r := newAdminRig(t)
-	plane := served(t, r.front)
+	plane := startServer(t, r.front)
 	resp, events := openStream(t, plane, "eyes", "?tenant=acme")
 	for name, want := range map[string]string{"Content-Type": "text/event-stream", "Cache-Control": "no-store",
 		"X-Accel-Buffering": "no"} {
@@ -248,13 +247,13 @@ func TestAStreamTellsWhatComes(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
-	r.remember(&decisions.Decision{RequestID: "a", Tenant: "umbrella"},
+	r.addDecisions(&decisions.Decision{RequestID: "a", Tenant: "umbrella"},
 		&decisions.Decision{RequestID: "b", Tenant: "acme"})
 	e := nextEvent(t, events)
 	var v decisionShown
 	must(t, json.Unmarshal([]byte(e.data), &v))
 	if e.event != "decision" || v.RequestID != "b" || e.id != v.Seq || v.Seq != r.decisions.Span().First+1 {
-		t.Errorf("it is told %+v", e)
+		t.Errorf("the event is %+v", e)
 	}
 	for i, resume := range [][]string{{"?last_event_id=0"}, {fmt.Sprintf("?last_event_id=%d", v.Seq-1)},
 		{"?last_event_id=0", "Last-Event-ID", fmt.Sprint(v.Seq - 1)}} {
@@ -265,18 +264,17 @@ func TestAStreamTellsWhatComes(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"x", "-1", "1.5"} {
-		if got := r.ask("eyes", http.MethodGet, "/admin/decisions/stream?last_event_id="+bad, ""); got.status !=
+		if got := r.callAdmin("eyes", http.MethodGet, "/admin/decisions/stream?last_event_id="+bad, ""); got.status !=
 			http.StatusUnprocessableEntity {
 			t.Errorf("last_event_id=%s: %d", bad, got.status)
 		}
 	}
 }
 
-// TestThereAreOnlySoManyStreams: one more is told so, and has a place when another
-// one leaves.
-func TestThereAreOnlySoManyStreams(t *testing.T) {
+// TestDecisionStreamsAreLimited: one stream too many gets 429 until another one ends.
+func TestDecisionStreamsAreLimited(t *testing.T) {
 	r := newAdminRig(t)
-	plane := served(t, r.front)
+	plane := startServer(t, r.front)
 	var first *http.Response
 	for i := range 32 {
 		resp, _ := openStream(t, plane, "ops", "")
@@ -285,26 +283,27 @@ func TestThereAreOnlySoManyStreams(t *testing.T) {
 		}
 		first = resp
 	}
-	if got := r.ask("ops", http.MethodGet, "/admin/decisions/stream", ""); got.status != http.StatusTooManyRequests ||
+	if got := r.callAdmin("ops", http.MethodGet, "/admin/decisions/stream",
+		""); got.status != http.StatusTooManyRequests ||
 		got.header.Get("Retry-After") == "" || !strings.Contains(got.body, "32 streams") {
 		t.Errorf("one more: %d %s", got.status, got.body)
 	}
 	if text := r.scrape(); !strings.Contains(text, "tierway_decisions_streams 32") {
-		t.Error("the metrics do not tell of the streams")
+		t.Error("the metrics do not count the streams")
 	}
 	first.Body.Close()
-	until(t, "a stream to end", func() bool { return r.plane.Streams() < 32 })
+	waitUntil(t, "a stream to end", func() bool { return r.plane.Streams() < 32 })
 	if resp, _ := openStream(t, plane, "ops", ""); resp.StatusCode != http.StatusOK {
 		t.Errorf("after one has left: %d", resp.StatusCode)
 	}
 }
 
-// TestAStreamEndsWithItsKeyAndWithTheGateway: within a moment, and a new one is
-// refused while the gateway drains.
-func TestAStreamEndsWithItsKeyAndWithTheGateway(t *testing.T) {
+// TestDecisionStreamEndsWithItsKeyAndOnDrain: open streams end at once, and new ones are rejected while
+// the gateway drains.
+func TestDecisionStreamEndsWithItsKeyAndOnDrain(t *testing.T) {
 	r := newAdminRig(t)
-	plane := served(t, r.front)
-	made := decoded[struct {
+	plane := startServer(t, r.front)
+	made := decode[struct {
 		Secret string     `json:"secret"`
 		Admin  adminShown `json:"admin"`
 	}](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/admins", `{"name":"brief","role":"viewer"}`))
@@ -317,17 +316,18 @@ func TestAStreamEndsWithItsKeyAndWithTheGateway(t *testing.T) {
 	if text, err := events.ReadString('}'); err == nil {
 		t.Errorf("the stream of an ended key goes on: %s", text)
 	}
-	r.remember(&decisions.Decision{RequestID: "later"})
+	r.addDecisions(&decisions.Decision{RequestID: "later"})
 	nextEvent(t, other)
 	r.proxy.Drain()
 	if text, err := other.ReadString('}'); err == nil {
 		t.Errorf("a stream goes on while the gateway drains: %s", text)
 	}
-	if got := r.ask("ops", http.MethodGet, "/admin/decisions/stream", ""); got.status != http.StatusServiceUnavailable ||
+	if got := r.callAdmin("ops", http.MethodGet, "/admin/decisions/stream",
+		""); got.status != http.StatusServiceUnavailable ||
 		got.header.Get("Retry-After") == "" {
 		t.Errorf("while it drains: %d", got.status)
 	}
-	until(t, "no stream", func() bool { return r.plane.Streams() == 0 })
+	waitUntil(t, "no stream", func() bool { return r.plane.Streams() == 0 })
 }
 
 func must(t *testing.T, err error) {

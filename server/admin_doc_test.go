@@ -33,12 +33,12 @@ func (r *adminRig) documentedOperations() map[string]*huma.Operation {
 	return all
 }
 
-func TestEveryOperationSaysWhoMayAndWhatGoesWrong(t *testing.T) {
+func TestEveryOperationDocumentsRolesAndErrors(t *testing.T) {
 	r := adminRigOf(newRig(t, plain, fakeEngine()))
 	ids := map[string]bool{}
 	for name, op := range r.documentedOperations() {
 		if ids[op.OperationID] || op.OperationID == "" || op.Summary == "" {
-			t.Errorf("%s has the id %q, which is not its own, or no summary", name, op.OperationID)
+			t.Errorf("%s has the id %q, which is not unique, or no summary", name, op.OperationID)
 		}
 		ids[op.OperationID] = true
 		roles, _ := op.Extensions["x-roles"].([]string)
@@ -52,11 +52,11 @@ func TestEveryOperationSaysWhoMayAndWhatGoesWrong(t *testing.T) {
 		}
 		for _, status := range []string{"401", "403", "429", "500"} {
 			if op.Responses[status] == nil || op.Responses[status].Content["application/problem+json"] == nil {
-				t.Errorf("%s does not say that it may answer %s", name, status)
+				t.Errorf("%s does not document the status %s", name, status)
 			}
 		}
 		if strings.Contains(name, "{") && op.Responses["404"] == nil {
-			t.Errorf("%s does not say that there may be no such thing", name)
+			t.Errorf("%s does not document the status 404", name)
 		}
 		if op.RequestBody != nil && (op.Responses["413"] == nil || op.MaxBodyBytes != 1<<20) {
 			t.Errorf("%s has a body of up to %d bytes", name, op.MaxBodyBytes)
@@ -64,15 +64,15 @@ func TestEveryOperationSaysWhoMayAndWhatGoesWrong(t *testing.T) {
 	}
 }
 
-func TestTheDocumentIsServedToThoseWithAKey(t *testing.T) {
+func TestOpenAPIDocumentNeedsAnAdminKey(t *testing.T) {
 	r := adminRigOf(newRig(t, adminYAML(""), fakeEngine()))
-	if got := r.ask("", http.MethodGet, "/admin/openapi.json", ""); got.status != http.StatusUnauthorized {
+	if got := r.callAdmin("", http.MethodGet, "/admin/openapi.json", ""); got.status != http.StatusUnauthorized {
 		t.Errorf("without a key: %d", got.status)
 	}
-	doc := decoded[struct {
+	doc := decode[struct {
 		OpenAPI string                    `json:"openapi"`
 		Paths   map[string]map[string]any `json:"paths"`
-	}](t, r.ask("eyes", http.MethodGet, "/admin/openapi.json", ""))
+	}](t, r.callAdmin("eyes", http.MethodGet, "/admin/openapi.json", ""))
 	if doc.OpenAPI != "3.1.0" || doc.Paths["/admin/tenants"]["post"] == nil {
 		t.Errorf("the document is %+v", doc)
 	}
@@ -160,11 +160,11 @@ const adminRules = `
   Other changes with 400, 404, 422 or 503 leave no line, nor does a preview.
 - **Without a database** (` + "`store.sql: \"\"`" + `), there is no audit log. Weights and drains are written to the
   log only, and end with the gateway.
-- **If the database is unavailable or takes no writes** (a full disk), reads are answered from memory.
+- **If the database is unavailable or rejects writes** (a full disk), reads are answered from memory.
   Changes get 503 with ` + "`Retry-After`" + `.
 `
 
-// adminExamples are run by TestTheExamplesOfTheDocWork.
+// adminExamples are run by TestAdminDocExamplesWork.
 const adminExamples = `# create the first admin key, with the secret that the gateway announces at its start
 curl -s $ADMIN_URL/admin/bootstrap -H 'Content-Type: application/json' -d '{"secret":"'$BOOTSTRAP_SECRET'","name":"ada"}'
 # create a tenant with its first key
@@ -189,11 +189,12 @@ curl -s -X POST "$ADMIN_URL/admin/reload?dry_run=true" -H "Authorization: Bearer
 curl -s -X POST $ADMIN_URL/admin/reload -H "Authorization: Bearer $ADMIN_KEY" -H 'If-Match: "'$TO_HASH'"'
 `
 
-// TestTheExamplesOfTheDocWork runs them unchanged, with workers of the demo's names.
-func TestTheExamplesOfTheDocWork(t *testing.T) {
+// TestAdminDocExamplesWork runs the examples unchanged. The workers have the names of the demo's
+// workers.
+func TestAdminDocExamplesWork(t *testing.T) {
 	r, secret := bootstrapRig(t)
 	r.text = strings.NewReplacer("name: w0,", "name: small-0,", "name: w1,", "name: small-1,").Replace(r.text)
-	r.source = func() (*config.File, error) { // the rig's own was read under another name
+	r.source = func() (*config.File, error) { // a reload needs the name config.yaml
 		return config.Parse("config.yaml", []byte(r.text), func(string) (string, bool) { return "", false })
 	}
 	if _, err := r.control.Reload(t.Context(), control.ReloadRequest{}); err != nil {
@@ -231,13 +232,13 @@ func TestTheExamplesOfTheDocWork(t *testing.T) {
 	}
 	for _, action := range []string{"worker.override", "worker.override.clear"} {
 		is := func(e store.AuditEntry) bool { return e.Action == action && e.Target == "small-1" }
-		if !slices.ContainsFunc(r.audited(), is) {
+		if !slices.ContainsFunc(r.auditLog(), is) {
 			t.Errorf("the audit log has no %s of small-1", action)
 		}
 	}
 }
 
-func TestAdminDocIsMadeFromTheDocument(t *testing.T) {
+func TestAdminDocIsGeneratedFromOpenAPI(t *testing.T) {
 	const path = "../docs/admin-api.md"
 	want := adminRigOf(newRig(t, plain, fakeEngine())).adminDoc()
 	if os.Getenv("UPDATE_DOCS") == "1" {

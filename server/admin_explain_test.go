@@ -14,7 +14,7 @@ import (
 	"tierway/server/admin"
 )
 
-// explains asks for an explanation and fails unless it has the status.
+// explain requests an explanation and fails unless the answer has the status.
 func (r *adminRig) explains(status int, order any) admin.RouteExplanation {
 	r.t.Helper()
 	text, err := json.Marshal(order)
@@ -25,14 +25,14 @@ func (r *adminRig) explains(status int, order any) admin.RouteExplanation {
 	if status != http.StatusOK {
 		return admin.RouteExplanation{Explanation: decisions.Explanation{Error: got.body}}
 	}
-	return decoded[admin.RouteExplanation](r.t, got)
+	return decode[admin.RouteExplanation](r.t, got)
 }
 
-// order is a JSON object.
+// order is the JSON body of a request.
 type order map[string]any
 
-// hi is a short chat.
-func hi(model string) order {
+// hiRequest is a short chat request.
+func hiRequest(model string) order {
 	return order{"model": model, "messages": []order{{"role": "user", "content": "Hi"}}}
 }
 
@@ -69,8 +69,8 @@ func newExplainRig(t *testing.T) *adminRig {
 	return adminRigOf(newRig(t, yaml, fakeEngine(), fakeEngine()))
 }
 
-// fill books the one place of a worker; what is returned gives it back.
-func (r *adminRig) fill(tier string) (give func()) {
+// occupyWorker occupies the only slot of a tier's worker. release frees it.
+func (r *adminRig) occupyWorker(tier string) (release func()) {
 	r.t.Helper()
 	lease, err := r.control.Snapshot().ByName[tier].Routing.Acquire(&routing.Request{Now: time.Now(), Stream: true})
 	if err != nil {
@@ -79,12 +79,11 @@ func (r *adminRig) fill(tier string) (give func()) {
 	return func() { lease.Release(routing.Result{Err: routing.ErrExcluded}) }
 }
 
-// TestARefusalIsAnOutcome: whatever a request is refused for, the answer is 200 and
-// says at which stage, with the status and code that its client would be sent; those
-// before it have passed, and none comes after it.
-func TestARefusalIsAnOutcome(t *testing.T) {
+// TestExplainReportsARejectionAsAnOutcome: the answer is 200. It names the stage that rejects, with the
+// status and code that a client would get. Earlier stages have passed, later ones are absent.
+func TestExplainReportsARejectionAsAnOutcome(t *testing.T) {
 	r := newExplainRig(t)
-	defer r.fill("medium")()
+	defer r.occupyWorker("medium")()
 	r.post("/v1/chat/completions", `{"model":"small","messages":[{"role":"user","content":"Hi"}]}`, "Authorization",
 		"Bearer spent")
 	long := strings.Repeat("many words of a text ", 20_000)
@@ -95,25 +94,26 @@ func TestARefusalIsAnOutcome(t *testing.T) {
 		status int
 		code   string
 	}{
-		{"an unknown model", order{"request": hi("nobody's")}, decisions.StageTier, 404, "model_not_found"},
-		{"a tier that is not allowed", order{"tenant": "acme", "request": hi("large")}, decisions.StageTier, 404,
+		{"an unknown model", order{"request": hiRequest("unknown")}, decisions.StageTier, 404, "model_not_found"},
+		{"a tier that is not allowed", order{"tenant": "acme", "request": hiRequest("large")}, decisions.StageTier, 404,
 			"model_not_found"},
-		{"a body that is none", order{"request": []int{1}}, decisions.StageRequest, 400, ""},
+		{"a body that is no object", order{"request": []int{1}}, decisions.StageRequest, 400, ""},
 		{"a prompt that is too long",
 			order{"request": order{"model": "s", "messages": []order{{"role": "user", "content": long}}}}, decisions.StageTier,
 			400, "context_length_exceeded"},
 		{"another dialect", order{"path": "/v1/embeddings", "request": order{"model": "small", "input": "x"}},
 			decisions.StageTier, 404, "endpoint_not_supported"},
-		{"no such path", order{"path": "/v1/nothing", "request": hi("small")}, decisions.StageRequest, 404, "unknown_url"},
+		{"no such path", order{"path": "/v1/nothing", "request": hiRequest("small")}, decisions.StageRequest, 404,
+			"unknown_url"},
 		{"a stored answer", order{"path": "/v1/responses/r1/cancel", "request": order{}}, decisions.StageRequest, 404,
 			"endpoint_not_supported"},
-		{"a spent limit", order{"tenant": "spent", "key_id": "", "request": hi("small")}, decisions.StageLimits, 429,
+		{"a spent limit", order{"tenant": "spent", "key_id": "", "request": hiRequest("small")}, decisions.StageLimits, 429,
 			"rate_limit_exceeded"},
 		{"a reservation over the burst",
 			order{"tenant": "acme",
 				"request": order{"model": "small", "messages": []order{{"role": "user", "content": long[:8000]}}}},
 			decisions.StageLimits, 429, "rate_limit_exceeded"},
-		{"full workers and no queue", order{"request": hi("medium")}, decisions.StageQueue, 503, "overloaded"},
+		{"full workers and no queue", order{"request": hiRequest("medium")}, decisions.StageQueue, 503, "overloaded"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := r.explains(http.StatusOK, c.order)
@@ -122,7 +122,7 @@ func TestARefusalIsAnOutcome(t *testing.T) {
 			}
 			for i, st := range e.Steps {
 				if last := i+1 == len(e.Steps); st.OK == last || last && (st.Stage != c.stage || st.Detail == "") {
-					t.Errorf("step %d is %+v, want the refusal at %s", i, st, c.stage)
+					t.Errorf("step %d is %+v, want a rejection at %s", i, st, c.stage)
 				}
 			}
 			if !strings.Contains(e.Summary, c.stage) {
@@ -132,13 +132,12 @@ func TestARefusalIsAnOutcome(t *testing.T) {
 	}
 }
 
-// TestEveryStageSaysWhatItSaw of a request that would be sent, for a tenant with
-// limits; nothing of it is text of the prompt.
-func TestEveryStageSaysWhatItSaw(t *testing.T) {
+// TestExplainDescribesEveryStage for a request of a tenant with limits. No text of the prompt appears.
+func TestExplainDescribesEveryStage(t *testing.T) {
 	r := newExplainRig(t)
 	got := r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain",
 		`{"tenant":"acme","class":"batch","request":{"model":"auto","messages":[{"role":"user","content":"the canary implements a function in Python"}]}}`)
-	e := decoded[admin.RouteExplanation](t, got)
+	e := decode[admin.RouteExplanation](t, got)
 	if strings.Contains(got.body, "canary") {
 		t.Errorf("it repeats the prompt: %s", got.body)
 	}
@@ -157,7 +156,7 @@ func TestEveryStageSaysWhatItSaw(t *testing.T) {
 	tier := stepOf(&e.Explanation, decisions.StageTier).Tier
 	if e.Tier != "medium" || e.Rule != "clamped" || len(tier.Signals) < 4 || len(tier.Moves) != 1 ||
 		tier.Moves[0].Tier != "large" || tier.Moves[0].By != "clamped" {
-		t.Errorf("the tier is %s by %s, found so: %+v", e.Tier, e.Rule, tier)
+		t.Errorf("the tier is %s by %s: %+v", e.Tier, e.Rule, tier)
 	}
 	if n := len(tier.Targets); n != 3 || tier.Targets[2].Allowed || !tier.Targets[1].Allowed || !tier.Targets[0].Fits {
 		t.Errorf("the tiers are %+v", tier.Targets)
@@ -175,11 +174,11 @@ func TestEveryStageSaysWhatItSaw(t *testing.T) {
 	}
 }
 
-// TestARequestThatWouldWaitIsToldSo, with who is passed over and why.
-func TestARequestThatWouldWaitIsToldSo(t *testing.T) {
+// TestExplainReportsThatARequestWouldWait: it names the workers that are full.
+func TestExplainReportsThatARequestWouldWait(t *testing.T) {
 	r := newExplainRig(t)
-	defer r.fill("large")()
-	e := r.explains(http.StatusOK, order{"request": hi("large")})
+	defer r.occupyWorker("large")()
+	e := r.explains(http.StatusOK, order{"request": hiRequest("large")})
 	q, w := stepOf(&e.Explanation, decisions.StageQueue).Queue, stepOf(&e.Explanation, decisions.StageWorker).Worker
 	if e.Outcome != decisions.WouldQueue || q.Would != decisions.QueueHolds || q.Why == "" ||
 		!strings.Contains(e.Summary, "wait") {
@@ -190,11 +189,11 @@ func TestARequestThatWouldWaitIsToldSo(t *testing.T) {
 	}
 }
 
-// TestADraftIsTriedBesideWhatIsInForce: other weights, policies, tiers, workers and
-// bounds, each beside the configuration in force, which stays.
-func TestADraftIsTriedBesideWhatIsInForce(t *testing.T) {
+// TestExplainComparesADraftWithTheConfigurationInForce for weights, policies, tiers, workers and
+// limits. The configuration in force does not change.
+func TestExplainComparesADraftWithTheConfigurationInForce(t *testing.T) {
 	r := newExplainRig(t)
-	defer r.fill("large")()
+	defer r.occupyWorker("large")()
 	in := r.control.Snapshot()
 	for _, c := range []struct {
 		name, draft string
@@ -202,10 +201,10 @@ func TestADraftIsTriedBesideWhatIsInForce(t *testing.T) {
 		changed     []string
 		check       func(e *admin.RouteExplanation) bool
 	}{
-		{"a worker without weight", `tiers: [ { name: small, workers: [ { name: w0, weight: 0 } ] } ]`, hi("small"),
+		{"a worker without weight", `tiers: [ { name: small, workers: [ { name: w0, weight: 0 } ] } ]`, hiRequest("small"),
 			[]string{"worker"},
 			func(e *admin.RouteExplanation) bool { return e.Worker == "w0" && e.Draft.Worker == "w1" }},
-		{"another policy", `tiers: [ { name: small, policy: { name: least_load } } ]`, hi("small"), nil,
+		{"another policy", `tiers: [ { name: small, policy: { name: least_load } } ]`, hiRequest("small"), nil,
 			func(e *admin.RouteExplanation) bool {
 				return e.Policy == "round_robin" && e.Draft.Policy == "least_load"
 			}},
@@ -215,20 +214,21 @@ func TestADraftIsTriedBesideWhatIsInForce(t *testing.T) {
 			func(e *admin.RouteExplanation) bool {
 				return e.Tier == "small" && e.Draft.Tier == "medium" && e.Draft.Worker == "m0"
 			}},
-		{"a new worker", `tiers: [ { name: large, workers: [ { name: l1, url: "http://127.0.0.1:12" } ] } ]`, hi("large"),
+		{"a new worker", `tiers: [ { name: large, workers: [ { name: l1, url: "http://127.0.0.1:12" } ] } ]`,
+			hiRequest("large"),
 			[]string{"outcome", "worker"},
 			func(e *admin.RouteExplanation) bool {
 				return e.Outcome == decisions.WouldQueue && e.Draft.Worker == "l1"
 			}},
-		{"no queue", `tiers: [ { name: large, queue: { max_depth: 0 } } ]`, hi("large"), []string{"outcome", "worker"},
+		{"no queue", `tiers: [ { name: large, queue: { max_depth: 0 } } ]`, hiRequest("large"), []string{"outcome", "worker"},
 			func(e *admin.RouteExplanation) bool {
 				return e.Outcome == decisions.WouldQueue && e.Draft.Outcome == decisions.WouldReject && e.Draft.Code == "overloaded"
 			}},
 		{"a new pool",
 			`pools: [ { name: extra, model: x, serves: [chat], workers: [ { name: x0, url: "http://127.0.0.1:13" } ] } ]`,
-			hi("x"), []string{"outcome", "tier", "worker"},
+			hiRequest("x"), []string{"outcome", "tier", "worker"},
 			func(e *admin.RouteExplanation) bool { return e.Status == 404 && e.Draft.Worker == "x0" }},
-		{"a tenant's rights", `auth: { keys: [ { name: spent, tiers: [medium] } ] }`, hi("small"), nil,
+		{"a tenant's rights", `auth: { keys: [ { name: spent, tiers: [medium] } ] }`, hiRequest("small"), nil,
 			func(e *admin.RouteExplanation) bool {
 				return e.Outcome == decisions.WouldRoute && e.Draft.Outcome == decisions.WouldRoute
 			}},
@@ -236,7 +236,7 @@ func TestADraftIsTriedBesideWhatIsInForce(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			e := r.explains(http.StatusOK, order{"request": c.request, "draft": r.edited(c.draft)})
 			if e.Draft == nil || len(e.Changes) == 0 {
-				t.Fatalf("nothing is said of the draft: %+v", e)
+				t.Fatalf("the draft is not explained: %+v", e)
 			}
 			if c.changed != nil && !slices.Equal(e.Changed, c.changed) || !c.check(&e) {
 				t.Errorf("changed is %v; in force %s %s %s, under the draft %s %s %s: %+v", e.Changed, e.Outcome, e.Tier, e.Worker,
@@ -249,43 +249,45 @@ func TestADraftIsTriedBesideWhatIsInForce(t *testing.T) {
 	}
 }
 
-// TestAnExplanationIsAskedForProperly: mistakes in the question are HTTP errors, with
-// their place; a credential is not taken, nor a body beyond the bound, nor a draft
-// with errors.
-func TestAnExplanationIsAskedForProperly(t *testing.T) {
+// TestInvalidExplainRequestsAreRejected: the error names the field. Credentials, bodies above the limit
+// and invalid drafts are rejected.
+func TestInvalidExplainRequestsAreRejected(t *testing.T) {
 	r := newExplainRig(t)
 	for _, c := range []struct {
 		name   string
 		order  order
 		status int
-		says   string
+		detail string
 	}{
-		{"nothing", order{}, 422, "request or decision"},
-		{"both", order{"request": hi("small"), "decision": "x"}, 422, "request or decision"},
-		{"an unknown decision", order{"decision": "nobody's"}, 404, "decisions.keep"},
+		{"neither request nor decision", order{}, 422, "request or decision"},
+		{"both request and decision", order{"request": hiRequest("small"), "decision": "x"}, 422, "request or decision"},
+		{"an unknown decision", order{"decision": "unknown"}, 404, "decisions.keep"},
 		{"a decision with a tenant", order{"decision": "x", "tenant": "acme"}, 422, "its own tenant"},
-		{"an unknown tenant", order{"request": hi("small"), "tenant": "nobody"}, 422, "no such tenant"},
-		{"an unknown key", order{"request": hi("small"), "key_id": "nobody"}, 422, "no such key"},
-		{"a credential", order{"request": hi("small"), "headers": order{"authorization": "Bearer tw-x"}}, 422, "credential"},
-		{"another credential", order{"request": hi("small"), "headers": order{"X-API-Key": "tw-x"}}, 422, "credential"},
-		{"no path", order{"request": hi("small"), "path": "v1"}, 422, "path"},
-		{"an unknown class", order{"request": hi("small"), "class": "urgent"}, 422, "class"},
-		{"a draft with errors", order{"request": hi("small"), "draft": "tiers: [ { name: small, polcy: x } ]\nlisten: 5x"},
+		{"an unknown tenant", order{"request": hiRequest("small"), "tenant": "unknown"}, 422, "no such tenant"},
+		{"an unknown key", order{"request": hiRequest("small"), "key_id": "unknown"}, 422, "no such key"},
+		{"a credential", order{"request": hiRequest("small"), "headers": order{"authorization": "Bearer tw-x"}}, 422,
+			"credential"},
+		{"another credential", order{"request": hiRequest("small"), "headers": order{"X-API-Key": "tw-x"}}, 422,
+			"credential"},
+		{"no path", order{"request": hiRequest("small"), "path": "v1"}, 422, "path"},
+		{"an unknown class", order{"request": hiRequest("small"), "class": "urgent"}, 422, "class"},
+		{"a draft with errors", order{"request": hiRequest("small"),
+			"draft": "tiers: [ { name: small, polcy: x } ]\nlisten: 5x"},
 			422, "polcy"},
-		{"a draft of the environment", order{"request": hi("small"), "draft": "listen: ${HOME}"}, 422, "draft"},
-		{"too much",
+		{"a draft with a variable", order{"request": hiRequest("small"), "draft": "listen: ${HOME}"}, 422, "draft"},
+		{"a body above the limit",
 			order{"request": order{"model": "small",
 				"messages": []order{{"role": "user", "content": strings.Repeat("x", 1<<20)}}}}, 413, "1048576"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := r.explains(c.status, c.order); !strings.Contains(got.Error, c.says) ||
+			if got := r.explains(c.status, c.order); !strings.Contains(got.Error, c.detail) ||
 				strings.Contains(got.Error, "tw-x") {
-				t.Errorf("it is answered %s", got.Error)
+				t.Errorf("the answer is %s", got.Error)
 			}
 		})
 	}
-	if got := r.ask("eyes", http.MethodPost, "/admin/route/explain",
+	if got := r.callAdmin("eyes", http.MethodPost, "/admin/route/explain",
 		`{"request":{"model":"small","messages":[{"role":"user","content":"Hi"}]}}`); got.status != http.StatusOK {
-		t.Errorf("a viewer is answered %d: %s", got.status, got.body)
+		t.Errorf("a viewer gets %d: %s", got.status, got.body)
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"tierway/store"
 )
 
-func TestUsageIsToldByDayAndNobodyElses(t *testing.T) {
+// AU-10: usage has the rows of one tenant only, as JSON and as CSV. A name in CSV is not a formula.
+func TestUsageIsReportedByDayForOneTenant(t *testing.T) {
 	r := newAdminRig(t)
 	for _, name := range []string{"acme", "other"} {
 		r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"`+name+`"}`)
@@ -24,7 +25,7 @@ func TestUsageIsToldByDayAndNobodyElses(t *testing.T) {
 		[]store.Row{row("1", "acme", "m"), row("2", "acme", "=HYPERLINK(1)"), row("3", "other", "m")}); err != nil {
 		t.Fatal(err)
 	}
-	got := decoded[usageShown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants/acme/usage", ""))
+	got := decode[usageShown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants/acme/usage", ""))
 	if len(got.Items) != 1 || got.Items[0].Requests != 2 || got.Items[0].Prompt != 20 || got.Items[0].Money != 10 ||
 		got.Items[0].Day != day.Format(time.DateOnly) {
 		t.Errorf("the usage is %+v", got)
@@ -41,10 +42,10 @@ func TestUsageIsToldByDayAndNobodyElses(t *testing.T) {
 	} {
 		r.ops(status, http.MethodGet, "/admin/tenants/acme/usage"+query, "")
 	}
-	r.ops(http.StatusNotFound, http.MethodGet, "/admin/tenants/nobody/usage", "")
+	r.ops(http.StatusNotFound, http.MethodGet, "/admin/tenants/unknown/usage", "")
 	r.ops(http.StatusNoContent, http.MethodDelete, "/admin/tenants/acme?confirm=acme", "")
-	if got := decoded[usageShown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants/acme/usage", "")); len(
+	if got := decode[usageShown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants/acme/usage", "")); len(
 		got.Items) != 1 {
-		t.Errorf("of a deleted tenant the usage is %+v", got)
+		t.Errorf("the usage of a deleted tenant is %+v", got)
 	}
 }

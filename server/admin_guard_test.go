@@ -14,8 +14,8 @@ import (
 	"tierway/tenants"
 )
 
-// wellFormed returns a key of a kind that nobody has.
-func wellFormed(t *testing.T, prefix string) string {
+// unknownKey returns a well-formed key that no tenant or admin has.
+func unknownKey(t *testing.T, prefix string) string {
 	t.Helper()
 	key, err := tenants.NewKey(rand.Reader, prefix)
 	if err != nil {
@@ -24,25 +24,25 @@ func wellFormed(t *testing.T, prefix string) string {
 	return key
 }
 
-// concrete replaces the names of a path by one that nothing has.
-func concrete(path string) string {
-	return strings.NewReplacer("{name}", "nobody", "{id}", "nobody", "{worker}", "nobody").Replace(path)
+// fillPath replaces the parameters of a path by a name that does not exist.
+func fillPath(path string) string {
+	return strings.NewReplacer("{name}", "missing", "{id}", "missing", "{worker}", "missing").Replace(path)
 }
 
-// AD-01: without any admin key the plane is closed to everybody, whatever they
-// send, but for the bootstrap, which takes one secret that nobody was given.
+// AD-01: without any admin key the plane rejects every request. Only the bootstrap is open, and it
+// accepts one secret.
 func TestWithoutAdminKeysThePlaneIsClosed(t *testing.T) {
 	r := adminRigOf(newRig(t, strings.Replace(plain, "auth:", "store: { sql: \"sqlite://:memory:\" }\nauth:", 1),
 		fakeEngine()))
-	body := fmt.Sprintf(`{"secret":%q,"name":"eve"}`, wellFormed(t, tenants.BootstrapPrefix))
-	if got := r.ask("", http.MethodPost, "/admin/bootstrap", body); got.status != http.StatusUnauthorized {
-		t.Errorf("a made-up secret gets %d: %s", got.status, got.body)
+	body := fmt.Sprintf(`{"secret":%q,"name":"eve"}`, unknownKey(t, tenants.BootstrapPrefix))
+	if got := r.callAdmin("", http.MethodPost, "/admin/bootstrap", body); got.status != http.StatusUnauthorized {
+		t.Errorf("an unknown secret gets %d: %s", got.status, got.body)
 	}
 	for name := range r.documentedOperations() {
 		method, path, _ := strings.Cut(name, " ")
-		for _, key := range []string{"", "ops", "key", wellFormed(t, tenants.AdminPrefix),
-			wellFormed(t, tenants.BootstrapPrefix)} {
-			got := r.send(call{method: method, path: concrete(path), key: key, body: "{}"})
+		for _, key := range []string{"", "ops", "key", unknownKey(t, tenants.AdminPrefix),
+			unknownKey(t, tenants.BootstrapPrefix)} {
+			got := r.send(call{method: method, path: fillPath(path), key: key, body: "{}"})
 			open := path == "/admin/bootstrap" && got.status == http.StatusUnprocessableEntity
 			if got.status != http.StatusUnauthorized && got.status != http.StatusTooManyRequests && !open {
 				t.Errorf("%s with the key %q is %d: %s", name, key, got.status, got.body)
@@ -51,8 +51,8 @@ func TestWithoutAdminKeysThePlaneIsClosed(t *testing.T) {
 	}
 }
 
-// AD-02, CF-08: a tenant's key is no admin's on any route; what it tried is
-// written down, once a second.
+// AD-02, CF-08: every route rejects a tenant's key. The audit log has one entry per second for the
+// attempts.
 func TestATenantsKeyOpensNoAdminRoute(t *testing.T) {
 	r, begin := newAdminRig(t), time.Now()
 	for name, op := range r.documentedOperations() {
@@ -60,18 +60,18 @@ func TestATenantsKeyOpensNoAdminRoute(t *testing.T) {
 		if len(op.Security) == 0 {
 			continue
 		}
-		if got := r.send(call{method: method, path: concrete(path), key: "filed", body: "{}"}); got.status !=
+		if got := r.send(call{method: method, path: fillPath(path), key: "filed", body: "{}"}); got.status !=
 			http.StatusUnauthorized {
 			t.Errorf("%s is %d: %s", name, got.status, got.body)
 		}
 	}
-	log := r.audited()
+	log := r.auditLog()
 	if most := 2 + int(time.Since(begin)/time.Second); len(log) == 0 || len(log) > most {
-		t.Fatalf("%d refusals are written down", len(log))
+		t.Fatalf("the audit log has %d entries", len(log))
 	}
 	if e := log[0]; e.Action != "admin.refused" || e.Actor != "tenant:filed" || e.Via != "api" || e.IP != "192.0.2.1" ||
 		e.RequestID == "" || e.Outcome != "a tenant's key" {
-		t.Errorf("a refusal is written down as %+v", e)
+		t.Errorf("the audit entry is %+v", e)
 	}
 	if got := r.do(http.MethodPost, "/admin/reload", "{}", "Authorization", "Bearer filed"); got.status !=
 		http.StatusNotFound {
@@ -79,7 +79,7 @@ func TestATenantsKeyOpensNoAdminRoute(t *testing.T) {
 	}
 }
 
-// matrix is who may do what. An answer other than 401 and 403 is a "yes".
+// matrix lists the roles that may call each operation. Any status other than 401 and 403 counts as allowed.
 const matrix = `
 DELETE /admin/admins/{id}                 admin
 DELETE /admin/overrides/{worker}          admin
@@ -109,7 +109,7 @@ PATCH  /admin/keys/{id}                   admin
 PATCH  /admin/tenants/{name}              admin
 PATCH  /admin/workers/{name}              admin viewer:dry_run
 POST   /admin/admins                      admin
-POST   /admin/bootstrap                   nobody admin viewer
+POST   /admin/bootstrap                   anonymous admin viewer
 POST   /admin/config/validate             admin viewer
 POST   /admin/keys/{id}/revoke            admin
 POST   /admin/keys/{id}/rotate            admin
@@ -122,9 +122,9 @@ POST   /admin/workers/{name}/drain        admin
 POST   /admin/workers/{name}/undrain      admin
 `
 
-// AD-04, AD-17: who has which role may do what the matrix says and nothing else;
-// so a viewer makes no admin, of itself or others.
-func TestRolesMayWhatTheMatrixSays(t *testing.T) {
+// AD-04, AD-17: each role may call what the matrix lists and nothing else. A viewer cannot create an
+// admin.
+func TestRolesMatchTheMatrix(t *testing.T) {
 	r := newAdminRig(t)
 	var got []string
 	for name := range r.documentedOperations() {
@@ -136,14 +136,14 @@ func TestRolesMayWhatTheMatrixSays(t *testing.T) {
 				body = ""
 			}
 			if path == "/admin/decisions/stream" {
-				query = "?unknown=1" // refused after the roles are asked, where another one would not end
+				query = "?unknown=1" // rejected after the role check; a valid stream would not end
 			}
-			a := r.send(call{method: method, path: concrete(path) + query, key: key, body: body})
+			a := r.send(call{method: method, path: fillPath(path) + query, key: key, body: body})
 			return a.status != http.StatusUnauthorized && a.status != http.StatusForbidden
 		}
-		for _, who := range []struct{ name, key string }{{"nobody", ""}, {"admin", "ops"}, {"viewer", "eyes"}} {
-			if may(who.key, "") {
-				line += " " + who.name
+		for _, role := range []struct{ name, key string }{{"anonymous", ""}, {"admin", "ops"}, {"viewer", "eyes"}} {
+			if may(role.key, "") {
+				line += " " + role.name
 			}
 		}
 		if !strings.HasSuffix(line, "viewer") && may("eyes", "?dry_run=true") {
@@ -157,8 +157,8 @@ func TestRolesMayWhatTheMatrixSays(t *testing.T) {
 	}
 }
 
-// AD-04: asking for a preview where there is none is no way in.
-func TestADryRunIsOnlyAPreview(t *testing.T) {
+// AD-04: dry_run on an operation without a preview does not let a viewer in.
+func TestDryRunGivesViewersNoWriteAccess(t *testing.T) {
 	r := newAdminRig(t)
 	for _, query := range []string{"?dry_run=true", "?dry_run=1", "?dry_run=false&dry_run=true",
 		"?dry_run=true&dry_run=false", "?dry_run=yes", "?Dry_run=true", "?dry_run=TRUE"} {
@@ -167,7 +167,7 @@ func TestADryRunIsOnlyAPreview(t *testing.T) {
 			if roles, _ := op.Extensions["x-roles"].([]string); method == http.MethodGet || len(roles) != 1 {
 				continue
 			}
-			if a := r.send(call{method: method, path: concrete(path) + query, key: "eyes", body: "{}"}); a.status < 400 &&
+			if a := r.send(call{method: method, path: fillPath(path) + query, key: "eyes", body: "{}"}); a.status < 400 &&
 				path != "/admin/reload" {
 				t.Errorf("a viewer's %s%s is %d", name, query, a.status)
 			}
@@ -176,20 +176,20 @@ func TestADryRunIsOnlyAPreview(t *testing.T) {
 	change := `{"weight":3}`
 	for _, query := range []string{"", "?dry_run=true", "?dry_run=false&dry_run=true", "?dry_run=true&dry_run=false",
 		"?dry_run=1", "?dry_run=t"} {
-		r.ask("eyes", http.MethodPatch, "/admin/workers/w0"+query, change)
+		r.callAdmin("eyes", http.MethodPatch, "/admin/workers/w0"+query, change)
 		if left := r.control.OverridesNow(); len(left) != 0 {
 			t.Fatalf("a viewer's PATCH%s changed %+v", query, left)
 		}
 	}
-	if got := r.ask("ops", http.MethodPatch, "/admin/workers/w0?dryrun=true", change); got.status !=
+	if got := r.callAdmin("ops", http.MethodPatch, "/admin/workers/w0?dryrun=true", change); got.status !=
 		http.StatusUnprocessableEntity || len(r.control.OverridesNow()) != 0 {
 		t.Errorf("a mistyped dry_run is %d: %s", got.status, got.body)
 	}
 }
 
-// AD-08: what a page of another site makes a browser send changes nothing, with
-// and without a key; tools and the gateway's own pages pass.
-func TestPagesOfOtherSitesChangeNothing(t *testing.T) {
+// AD-08: a page of another site cannot change anything through a browser, with or without a key. Tools
+// and same-origin pages can.
+func TestCrossSiteRequestsChangeNothing(t *testing.T) {
 	r := newAdminRig(t)
 	make := func(name string) string { return fmt.Sprintf(`{"name":%q}`, name) }
 	for i, tt := range []struct {
@@ -207,33 +207,33 @@ func TestPagesOfOtherSitesChangeNothing(t *testing.T) {
 		{nil, 201},
 		{[]string{"Content-Type", "text/plain"}, 415},
 	} {
-		got := r.ask("ops", http.MethodPost, "/admin/tenants", make(fmt.Sprintf("t%d", i)), tt.headers...)
+		got := r.callAdmin("ops", http.MethodPost, "/admin/tenants", make(fmt.Sprintf("t%d", i)), tt.headers...)
 		if got.status != tt.status {
 			t.Errorf("%v is %d: %s", tt.headers, got.status, got.body)
 		}
 	}
 	for _, op := range r.plane.Operations() { // GET never changes anything
 		if op.Method == http.MethodGet && op.OperationID != "stream-decisions" {
-			r.ask("ops", op.Method, concrete(op.Path), "")
+			r.callAdmin("ops", op.Method, fillPath(op.Path), "")
 		}
 	}
-	for _, e := range r.audited() {
+	for _, e := range r.auditLog() {
 		if e.Action != "tenant.create" &&
 			(e.Action != "admin.refused" || !strings.HasPrefix(e.Outcome, "a page of another site")) {
-			t.Errorf("written down: %+v", e)
+			t.Errorf("the audit log has %+v", e)
 		}
 	}
 }
 
-// AU-02: keys that cannot be any cost no question to the database.
-func TestMalformedAdminKeysAskNoDatabase(t *testing.T) {
+// AU-02: a malformed key is rejected without a query to the database.
+func TestMalformedAdminKeysCauseNoQuery(t *testing.T) {
 	r := newAdminRig(t)
-	if err := r.control.Stores.SQL.Close(); err != nil { // any question would fail now
+	if err := r.control.Stores.SQL.Close(); err != nil { // any query fails now
 		t.Fatal(err)
 	}
-	good := wellFormed(t, tenants.AdminPrefix)
+	good := unknownKey(t, tenants.AdminPrefix)
 	for _, key := range []string{good[:len(good)-1] + "!", "tw-adm-", "tw-x", "x", strings.Repeat("a", 4000)} {
-		if got := r.ask(key, http.MethodGet, "/admin/status", ""); got.status != http.StatusUnauthorized ||
+		if got := r.callAdmin(key, http.MethodGet, "/admin/status", ""); got.status != http.StatusUnauthorized ||
 			got.header.Get("WWW-Authenticate") != "Bearer" {
 			t.Errorf("%q is %d: %s", key, got.status, got.body)
 		}
@@ -241,12 +241,12 @@ func TestMalformedAdminKeysAskNoDatabase(t *testing.T) {
 	r.control.Stores.SQL = nil // it is closed
 }
 
-// AD-16: there is nothing to look into the process with.
+// AD-16: no plane serves profiles or debug pages.
 func TestNoProfilesOnAnyPlane(t *testing.T) {
 	r := newAdminRig(t)
 	for _, path := range []string{"/debug/pprof/", "/debug/vars", "/docs", "/schemas", "/openapi.json", "/admin/docs",
 		"/admin/schemas", "/admin/debug/pprof/"} {
-		if got := r.ask("ops", http.MethodGet, path, ""); got.status != http.StatusNotFound {
+		if got := r.callAdmin("ops", http.MethodGet, path, ""); got.status != http.StatusNotFound {
 			t.Errorf("%s on the admin plane is %d", path, got.status)
 		}
 		if got := r.do(http.MethodGet, path, ""); got.status != http.StatusNotFound && got.status != http.StatusUnauthorized {
@@ -258,12 +258,11 @@ func TestNoProfilesOnAnyPlane(t *testing.T) {
 	}
 }
 
-// TestEveryAdminAnswerIsNobodyElses: not kept by caches, not guessed at, and told
-// apart by its id.
-func TestEveryAdminAnswerIsNobodyElses(t *testing.T) {
+// TestAdminAnswersAreNotCached, have no guessed content type, and carry their request ID.
+func TestAdminAnswersAreNotCached(t *testing.T) {
 	r := newAdminRig(t)
 	for _, key := range []string{"ops", ""} {
-		got := r.ask(key, http.MethodGet, "/admin/tenants", "", "X-Request-ID", "mine-1")
+		got := r.callAdmin(key, http.MethodGet, "/admin/tenants", "", "X-Request-ID", "mine-1")
 		if got.header.Get("Cache-Control") != "no-store" || got.header.Get("X-Content-Type-Options") != "nosniff" ||
 			got.header.Get("X-Request-Id") != "mine-1" {
 			t.Errorf("the headers are %v", got.header)

@@ -8,21 +8,21 @@ import (
 	"tierway/tenants"
 )
 
-// AU-08, AD-11, AU-10: a key's life: rotated with an overlap, revoked, and never
-// shown again.
-func TestAKeysLife(t *testing.T) {
+// AU-08, AD-11, AU-10: a key is created, changed, rotated with an overlap and revoked. Its secret is
+// never shown again.
+func TestKeyLifecycle(t *testing.T) {
 	r := newAdminRig(t)
 	r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"acme"}`)
 	got := r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants/acme/keys",
 		`{"name":"ci","limits":{"rps":100},"expires_at":"2099-01-01T00:00:00Z"}`)
-	first := decoded[keyChanged](t, got)
+	first := decode[keyChanged](t, got)
 	if got.header.Get("Cache-Control") != "no-store" || first.Key.CreatedBy != "ops" || first.Key.Tenant != "acme" {
 		t.Errorf("made %s with %v", got.body, got.header)
 	}
 	path := "/admin/keys/" + first.Key.ID
 	renamed := r.ops(http.StatusOK, http.MethodPatch, path, `{"name":"build","expires_at":null}`, "If-Match",
 		got.header.Get("ETag"))
-	if k := decoded[keyChanged](t, renamed).Key; k.Name != "build" || k.ExpiresAt != nil || k.Limits.RPS != 100 ||
+	if k := decode[keyChanged](t, renamed).Key; k.Name != "build" || k.ExpiresAt != nil || k.Limits.RPS != 100 ||
 		k.Version != 2 {
 		t.Errorf("renamed %s", renamed.body)
 	}
@@ -30,7 +30,7 @@ func TestAKeysLife(t *testing.T) {
 	r.ops(http.StatusPreconditionFailed, http.MethodPatch, path, `{"name":"x"}`, "If-Match", `"1"`)
 	r.ops(http.StatusUnprocessableEntity, http.MethodPatch, path, `{"expires_at":"2020-01-01T00:00:00Z"}`)
 	r.ops(http.StatusUnprocessableEntity, http.MethodPost, path+"/rotate", `{"grace_s":604801}`)
-	second := decoded[keyChanged](t, r.ops(http.StatusCreated, http.MethodPost, path+"/rotate", `{"grace_s":3600}`))
+	second := decode[keyChanged](t, r.ops(http.StatusCreated, http.MethodPost, path+"/rotate", `{"grace_s":3600}`))
 	if second.Replaced.State != "grace" || second.Replaced.ReplacedBy != second.Key.ID || second.Key.Name != "build" ||
 		second.Key.Limits.RPS != 100 {
 		t.Errorf("rotated to %+v", second)
@@ -45,29 +45,29 @@ func TestAKeysLife(t *testing.T) {
 	}
 	r.ops(http.StatusConflict, http.MethodPatch, path, `{"name":"x"}`)
 	r.ops(http.StatusConflict, http.MethodPost, path+"/rotate", "")
-	third := decoded[keyChanged](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/keys/"+second.Key.ID+"/rotate", ""))
+	third := decode[keyChanged](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/keys/"+second.Key.ID+"/rotate", ""))
 	if status := r.chat(second.Secret); status != http.StatusUnauthorized || third.Replaced.State != "expired" {
 		t.Errorf("rotated without an overlap, the old key is %s and gets %d", third.Replaced.State, status)
 	}
-	list := r.ask("eyes", http.MethodGet, "/admin/tenants/acme/keys", "")
-	if keys := decoded[pageOf[keyShown]](t, list); keys.Total != 3 || strings.Contains(list.body, "secret") {
+	list := r.callAdmin("eyes", http.MethodGet, "/admin/tenants/acme/keys", "")
+	if keys := decode[pageOf[keyShown]](t, list); keys.Total != 3 || strings.Contains(list.body, "secret") {
 		t.Errorf("the list is %s", list.body)
 	}
-	if one := r.ask("eyes", http.MethodGet, "/admin/keys/"+third.Key.ID, ""); one.status != http.StatusOK ||
+	if one := r.callAdmin("eyes", http.MethodGet, "/admin/keys/"+third.Key.ID, ""); one.status != http.StatusOK ||
 		strings.Contains(one.body, "secret") {
 		t.Errorf("the key is shown as %s", one.body)
 	}
 	r.ops(http.StatusNotFound, http.MethodGet, "/admin/tenants/filed2/keys", "")
-	r.wroteDown("tenant.create", "key.create", "key.update", "key.rotate", "key.rotate", "key.revoke")
-	r.holdsNoSecret(third.Secret)
+	r.checkAuditLog("tenant.create", "key.create", "key.update", "key.rotate", "key.rotate", "key.revoke")
+	r.checkNoSecret(third.Secret)
 }
 
-// TestAFilesTenantMayHaveKeysOfTheDatabase: they work as the file's do, and the
-// answer says whose settings count, as `tierway keys create` does.
-func TestAFilesTenantMayHaveKeysOfTheDatabase(t *testing.T) {
+// TestTenantOfTheFileCanHaveDatabaseKeys: such a key works, and the answer warns that the file's
+// settings apply.
+func TestTenantOfTheFileCanHaveDatabaseKeys(t *testing.T) {
 	r := newAdminRig(t)
 	for _, name := range []string{"first", "second"} {
-		made := decoded[keyChanged](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants/filed/keys",
+		made := decode[keyChanged](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants/filed/keys",
 			`{"name":"`+name+`"}`))
 		if len(made.Warnings) != 1 || !strings.Contains(made.Warnings[0], "config.yaml") || made.Key.FromConfig ||
 			made.Key.Tenant != "filed" {
@@ -81,18 +81,18 @@ func TestAFilesTenantMayHaveKeysOfTheDatabase(t *testing.T) {
 			t.Errorf("%s gets %d after it was revoked", name, status)
 		}
 	}
-	if v := decoded[tenantShown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants/filed", "")); !v.FromConfig {
+	if v := decode[tenantShown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants/filed", "")); !v.FromConfig {
 		t.Errorf("the tenant is %+v", v)
 	}
-	r.wroteDown("tenant.create", "key.create", "key.create", "key.revoke", "key.revoke")
+	r.checkAuditLog("tenant.create", "key.create", "key.create", "key.revoke", "key.revoke")
 }
 
-// TestAKeyEndsAtTheVersionThatWasSeen: rotating and revoking honour If-Match, also
-// where another gateway has changed the key and this one has not read it yet.
-func TestAKeyEndsAtTheVersionThatWasSeen(t *testing.T) {
+// TestKeyRotationAndRevocationHonourIfMatch, also if another gateway has changed the key and this one
+// has not read it yet.
+func TestKeyRotationAndRevocationHonourIfMatch(t *testing.T) {
 	a, b := twoGateways(t)
 	a.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"acme"}`)
-	made := decoded[keyChanged](t, a.ops(http.StatusCreated, http.MethodPost, "/admin/tenants/acme/keys", `{}`))
+	made := decode[keyChanged](t, a.ops(http.StatusCreated, http.MethodPost, "/admin/tenants/acme/keys", `{}`))
 	path := "/admin/keys/" + made.Key.ID
 	if err := b.control.Database.Read(t.Context()); err != nil {
 		t.Fatal(err)
@@ -107,24 +107,24 @@ func TestAKeyEndsAtTheVersionThatWasSeen(t *testing.T) {
 			}
 		}
 	}
-	second := decoded[keyChanged](t, b.ops(http.StatusCreated, http.MethodPost, path+"/rotate", `{"grace_s":60}`,
+	second := decode[keyChanged](t, b.ops(http.StatusCreated, http.MethodPost, path+"/rotate", `{"grace_s":60}`,
 		"If-Match", now))
 	if second.Replaced.Name != "ci" || second.Replaced.State != "grace" {
 		t.Errorf("rotated %+v", second)
 	}
 	got := b.ops(http.StatusOK, http.MethodPost, path+"/revoke", "", "If-Match", etagOf(second.Replaced.Version))
-	if k := decoded[keyChanged](t, got).Key; k.State != "revoked" || got.header.Get("ETag") != etagOf(k.Version) {
+	if k := decode[keyChanged](t, got).Key; k.State != "revoked" || got.header.Get("ETag") != etagOf(k.Version) {
 		t.Errorf("revoked %s", got.body)
 	}
 }
 
-// TestADefaultPriorityIsKept: lowering the priority lowers the default in effect
-// only, and a default above the priority is refused where it is asked for.
-func TestADefaultPriorityIsKept(t *testing.T) {
+// TestDefaultPriorityNeverExceedsThePriority: a lower priority lowers only the effective default. A
+// request for a default above the priority is rejected.
+func TestDefaultPriorityNeverExceedsThePriority(t *testing.T) {
 	r := newAdminRig(t)
 	r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"acme"}`)
 	r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"keyed"}`)
-	key := decoded[keyChanged](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants/keyed/keys", `{}`)).Key
+	key := decode[keyChanged](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants/keyed/keys", `{}`)).Key
 	for _, path := range []string{"/admin/tenants/acme", "/admin/keys/" + key.ID} {
 		for _, tt := range []struct {
 			patch          string
@@ -145,7 +145,7 @@ func TestADefaultPriorityIsKept(t *testing.T) {
 			if tt.status == 422 && !strings.Contains(got.body, "body.default_priority") {
 				t.Errorf("%s %s: %s", path, tt.patch, got.body)
 			}
-			if v := decoded[rightsShown](t, r.ops(http.StatusOK, http.MethodGet, path, "")); v.Priority != tt.priority ||
+			if v := decode[rightsShown](t, r.ops(http.StatusOK, http.MethodGet, path, "")); v.Priority != tt.priority ||
 				v.Default != tt.deft {
 				t.Errorf("%s after %s: %s, by default %s", path, tt.patch, v.Priority, v.Default)
 			}

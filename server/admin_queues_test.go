@@ -14,8 +14,8 @@ import (
 	"tierway/routing"
 )
 
-// oneAtATime is a rig whose only worker takes one request at once.
-func oneAtATime(t *testing.T, engine http.Handler) *adminRig {
+// oneSlotRig is a rig with one worker that has one slot.
+func oneSlotRig(t *testing.T, engine http.Handler) *adminRig {
 	t.Helper()
 	worker := httptest.NewServer(engine)
 	t.Cleanup(worker.Close)
@@ -23,13 +23,13 @@ func oneAtATime(t *testing.T, engine http.Handler) *adminRig {
 	return adminRigOf(newRig(t, yaml+"queue: { max_depth: 3 }\n# %s"))
 }
 
-// enter makes a request come that many seconds ago; it goes back when the test ends.
-// Who comes first has the worker, the others wait.
-func (r *adminRig) enter(tenant, id string, class int, tokens int64, secondsAgo int) {
+// enqueue enters a request into the queue as if it had arrived secondsAgo. The first one occupies the
+// worker, the next ones wait. The test's end removes it.
+func (r *adminRig) enqueue(tenant, id string, class int, tokens int64, secondsAgo int) {
 	r.t.Helper()
 	q, now := r.control.Snapshot().ByName["small"].WaitQueue, time.Now()
 	ticket := &queue.Ticket{Request: &routing.Request{PromptTokens: tokens, OutputTokens: 1}, Class: class, Tenant: tenant,
-		Tokens: tokens, Bytes: 1000, ID: id, Ref: unheard{}}
+		Tokens: tokens, Bytes: 1000, ID: id, Ref: noopWaiter{}}
 	lease, err := q.Enter(ticket, now.Add(time.Duration(-secondsAgo)*time.Second))
 	switch {
 	case err == nil:
@@ -44,7 +44,7 @@ func (r *adminRig) enter(tenant, id string, class int, tokens int64, secondsAgo 
 	}
 }
 
-// line is a request that waits, without its times.
+// line is a waiting request without its times.
 type line struct {
 	Position      int
 	ID, Tenant    string
@@ -53,14 +53,14 @@ type line struct {
 	SecondsWaited int
 }
 
-// waiting returns who waits, as somebody who may only look sees it.
-func (r *adminRig) waiting(query string) (v queueShown, lines []line) {
+// listWaiting returns the waiting requests as a viewer sees them.
+func (r *adminRig) listWaiting(query string) (v queueShown, lines []line) {
 	r.t.Helper()
-	got := r.ask("eyes", http.MethodGet, "/admin/queues/small"+query, "")
+	got := r.callAdmin("eyes", http.MethodGet, "/admin/queues/small"+query, "")
 	if got.status != http.StatusOK {
 		r.t.Fatalf("%s: %d: %s", query, got.status, got.body)
 	}
-	v = decoded[queueShown](r.t, got)
+	v = decode[queueShown](r.t, got)
 	for _, w := range v.Waiting {
 		if w.Estimated == nil || *w.Estimated <= 0 {
 			r.t.Errorf("%s has no estimate", w.RequestID)
@@ -70,18 +70,18 @@ func (r *adminRig) waiting(query string) (v queueShown, lines []line) {
 	return v, lines
 }
 
-// TestAQueueShowsWhoWaitsInTheOrderInWhichTheyGo: classes are strict, tenants take
-// turns, and filters leave the positions as they are.
-func TestAQueueShowsWhoWaitsInTheOrderInWhichTheyGo(t *testing.T) {
-	r := oneAtATime(t, fakeEngine())
-	if v, _ := r.waiting(""); v.Depth != 0 || len(v.Waiting) != 0 || v.Drain == nil || *v.Drain != 0 {
+// TestQueueListsRequestsInDispatchOrder: classes are strict, tenants alternate, and filters do not
+// change positions.
+func TestQueueListsRequestsInDispatchOrder(t *testing.T) {
+	r := oneSlotRig(t, fakeEngine())
+	if v, _ := r.listWaiting(""); v.Depth != 0 || len(v.Waiting) != 0 || v.Drain == nil || *v.Drain != 0 {
 		t.Errorf("an empty queue is %+v", v)
 	}
-	r.enter("acme", "r0", 0, 100, 9) // has the worker
-	r.enter("acme", "r1", 2, 300, 8)
-	r.enter("acme", "r2", 2, 300, 7)
-	r.enter("umbrella", "r3", 2, 200, 6)
-	r.enter("umbrella", "r4", 0, 400, 1)
+	r.enqueue("acme", "r0", 0, 100, 9) // occupies the worker
+	r.enqueue("acme", "r1", 2, 300, 8)
+	r.enqueue("acme", "r2", 2, 300, 7)
+	r.enqueue("umbrella", "r3", 2, 200, 6)
+	r.enqueue("umbrella", "r4", 0, 400, 1)
 	all := []line{{1, "r4", "umbrella", "interactive", 400, 1}, {2, "r1", "acme", "batch", 300, 8},
 		{3, "r3", "umbrella", "batch", 200, 6}, {4, "r2", "acme", "batch", 300, 7}}
 	for _, tt := range []struct {
@@ -95,9 +95,9 @@ func TestAQueueShowsWhoWaitsInTheOrderInWhichTheyGo(t *testing.T) {
 		{"?class=batch&limit=1", 3, all[1:2]},
 		{"?tenant=acme", 2, []line{all[1], all[3]}},
 		{"?tenant=umbrella&class=batch&limit=1", 1, all[2:3]},
-		{"?tenant=nobody", 0, nil},
+		{"?tenant=unknown", 0, nil},
 	} {
-		v, got := r.waiting(tt.query)
+		v, got := r.listWaiting(tt.query)
 		if diff := cmp.Diff(tt.want, got); diff != "" || v.Matched != tt.matched || v.Depth != 4 {
 			t.Errorf("%s: %d match of %d (-want +got):\n%s", tt.query, v.Matched, v.Depth, diff)
 		}
@@ -106,19 +106,19 @@ func TestAQueueShowsWhoWaitsInTheOrderInWhichTheyGo(t *testing.T) {
 	for _, query := range []string{"?limit=0", "?limit=1001", "?class=urgent", "?limt=1"} {
 		r.ops(http.StatusUnprocessableEntity, http.MethodGet, "/admin/queues/small"+query, "")
 	}
-	if got := r.ask("", http.MethodGet, "/admin/queues", ""); got.status != http.StatusUnauthorized {
+	if got := r.callAdmin("", http.MethodGet, "/admin/queues", ""); got.status != http.StatusUnauthorized {
 		t.Errorf("without a key: %d", got.status)
 	}
 }
 
-// TestQueuesShowWhatBecameOfRequests: by class, in the API and in the metrics alike.
-func TestQueuesShowWhatBecameOfRequests(t *testing.T) {
-	r := oneAtATime(t, fakeEngine())
-	r.enter("acme", "r0", 0, 100, 0)
-	for range 4 { // of which three may wait
-		r.enter("acme", "r", 2, 300, 5)
+// TestQueueCountersAgreeInAPIAndMetrics, by class.
+func TestQueueCountersAgreeInAPIAndMetrics(t *testing.T) {
+	r := oneSlotRig(t, fakeEngine())
+	r.enqueue("acme", "r0", 0, 100, 0)
+	for range 4 { // max_depth is 3
+		r.enqueue("acme", "r", 2, 300, 5)
 	}
-	list := decoded[pageOf[queueShown]](t, r.ask("eyes", http.MethodGet, "/admin/queues", ""))
+	list := decode[pageOf[queueShown]](t, r.callAdmin("eyes", http.MethodGet, "/admin/queues", ""))
 	if list.Total != 1 || len(list.Items) != 1 {
 		t.Fatalf("the queues are %+v", list)
 	}
@@ -156,49 +156,49 @@ func TestQueuesShowWhatBecameOfRequests(t *testing.T) {
 	}
 }
 
-// TestNoEstimateWhereNothingGoes: a pool that ends nothing is not said to be done
-// in no time.
-func TestNoEstimateWhereNothingGoes(t *testing.T) {
-	r := oneAtATime(t, fakeEngine())
+// TestStalledQueueHasNoEstimate: a pool without throughput reports no drain time, instead of 0.
+func TestStalledQueueHasNoEstimate(t *testing.T) {
+	r := oneSlotRig(t, fakeEngine())
 	p := r.control.Snapshot().ByName["small"]
 	p.Routing.Observe("w0", p.Routing.Snapshot(time.Now())[0].Ref, routing.Status{Up: true, Saturated: true})
-	r.enter("acme", "r0", 0, 100, 1)
+	r.enqueue("acme", "r0", 0, 100, 1)
 	if w := r.worker("w0"); !w.Saturated || w.Stale ||
 		!strings.Contains(r.scrape(), `tierway_worker_saturated{tier="small",worker="w0"} 1`) {
 		t.Errorf("the worker is %+v", w)
 	}
-	v := decoded[queueShown](t, r.ask("eyes", http.MethodGet, "/admin/queues/small", ""))
+	v := decode[queueShown](t, r.callAdmin("eyes", http.MethodGet, "/admin/queues/small", ""))
 	if v.Depth != 1 || v.Drain != nil || v.Classes["interactive"].Drain != nil || *v.Classes["batch"].Drain != 0 ||
 		v.Waiting[0].Estimated != nil {
 		t.Errorf("the queue is %+v", v)
 	}
 }
 
-// TestARequestIsShownWhileItWaits: from the moment in which it finds nobody open to
-// the moment in which it goes, by its id, and nothing of what it says.
+// TestARequestIsShownWhileItWaits, by its ID and without its text.
 func TestARequestIsShownWhileItWaits(t *testing.T) {
 	reached, hold := make(chan struct{}), make(chan struct{})
-	r := oneAtATime(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+	r := oneSlotRig(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		reached <- struct{}{}
 		<-hold
 		fakeEngine().ServeHTTP(w, q)
 	}))
-	done := make(chan answered, 2)
+	done := make(chan httpAnswer, 2)
 	send := func(id, class string) {
-		done <- r.post("/v1/chat/completions", ask("small", "a secret", ""), "Authorization", "Bearer filed", "X-Request-ID",
+		done <- r.post("/v1/chat/completions", chatBody("small", "a secret", ""), "Authorization", "Bearer filed",
+			"X-Request-ID",
 			id, "X-Request-Priority", class)
 	}
 	go send("first", "interactive")
 	<-reached
 	go send("second", "background")
-	until(t, "the second to wait", func() bool { return r.control.Snapshot().ByName["small"].WaitQueue.Waiting() == 1 })
-	text := r.ask("eyes", http.MethodGet, "/admin/queues/small", "").body
-	v, lines := r.waiting("")
+	waitUntil(t, "the second to wait",
+		func() bool { return r.control.Snapshot().ByName["small"].WaitQueue.Waiting() == 1 })
+	text := r.callAdmin("eyes", http.MethodGet, "/admin/queues/small", "").body
+	v, lines := r.listWaiting("")
 	if len(lines) != 1 || lines[0].ID != "second" || lines[0].Tenant != "filed" || lines[0].Class != "background" ||
 		lines[0].Tokens == 0 || v.Bytes == 0 || v.Drain == nil || *v.Drain <= 0 || strings.Contains(text, "secret") {
 		t.Errorf("the queue is %s", text)
 	}
-	if tiers := decoded[pageOf[tierShown]](t,
+	if tiers := decode[pageOf[tierShown]](t,
 		r.ops(http.StatusOK, http.MethodGet, "/admin/tiers", "")); tiers.Items[0].Queued != 1 {
 		t.Errorf("the tier has %d in its queue", tiers.Items[0].Queued)
 	}
@@ -212,7 +212,7 @@ func TestARequestIsShownWhileItWaits(t *testing.T) {
 			t.Errorf("%d: %s", a.status, a.body)
 		}
 	}
-	v, lines = r.waiting("")
+	v, lines = r.listWaiting("")
 	if k := v.Classes["background"]; len(lines) != 0 || v.Depth != 0 || v.Bytes != 0 || k.Entered != 1 || k.Granted != 1 {
 		t.Errorf("afterwards the queue is %+v", v)
 	}
@@ -228,8 +228,8 @@ func TestARequestIsShownWhileItWaits(t *testing.T) {
 	}
 }
 
-// unheard is a request that nobody serves.
-type unheard struct{}
+// noopWaiter ignores its wakeup.
+type noopWaiter struct{}
 
 // OnWake is part of control.Waiter.
-func (unheard) OnWake() {}
+func (noopWaiter) OnWake() {}

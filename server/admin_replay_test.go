@@ -17,11 +17,11 @@ import (
 	"tierway/routing"
 )
 
-// replayRig is a gateway with a tier of two workers and one of one worker, which has
-// answered 200 chats of many lengths, some of them turns of one chat, and refused one.
+// replayRig is a gateway with a tier of two workers and a tier of one. It has served 200 chats of many
+// lengths, some of them turns of one chat, and rejected one.
 func replayRig(t *testing.T, policy string) *adminRig {
 	t.Helper()
-	big := httptest.NewServer(serving("large-70b"))
+	big := httptest.NewServer(engineWithModel("large-70b"))
 	t.Cleanup(big.Close)
 	r := adminRigOf(newRig(t, fmt.Sprintf(`
 store: { sql: %q }
@@ -33,7 +33,7 @@ tiers:
   - { name: small, model: small-7b, price: { input: 1, output: 2 }, workers: [ %%s ] }
   - { name: large, model: large-70b, price: { input: 10, output: 20 }, workers: [ { name: big, url: %q } ] }
 classifier: { preset: none, prompt_tokens: { large: 700 }, max_tokens: {}, sticky: { enabled: false } }
-`, memoryDB, digestHex("ops"), digestHex("eyes"), digestHex("acme"), policy, big.URL), serving("small-7b"), serving("small-7b")))
+`, memoryDB, digestHex("ops"), digestHex("eyes"), digestHex("acme"), policy, big.URL), engineWithModel("small-7b"), engineWithModel("small-7b")))
 	for n := range 200 {
 		messages := []string{fmt.Sprintf(`{"role":"user","content":"chat %d %s"}`, n/4, strings.Repeat("word ", 4*n))}
 		for turn := range n % 4 {
@@ -45,7 +45,7 @@ classifier: { preset: none, prompt_tokens: { large: 700 }, max_tokens: {}, stick
 			t.Fatalf("request %d: %d %s", n, got.status, got.body)
 		}
 	}
-	if got := r.post("/v1/chat/completions", `{"model":"nobody has it","messages":[{"role":"user","content":"hi"}]}`,
+	if got := r.post("/v1/chat/completions", `{"model":"unknown","messages":[{"role":"user","content":"hi"}]}`,
 		"Authorization", "Bearer acme"); got.status != http.StatusNotFound {
 		t.Fatalf("an unknown model: %d %s", got.status, got.body)
 	}
@@ -53,12 +53,12 @@ classifier: { preset: none, prompt_tokens: { large: 700 }, max_tokens: {}, stick
 	return r
 }
 
-// serving is an engine with a model.
-func serving(model string) http.Handler {
+// engineWithModel is an engine that serves one model.
+func engineWithModel(model string) http.Handler {
 	return engines.New(engines.Config{Name: model, Model: model, Seed: 1, CacheTokens: 100_000})
 }
 
-// replay asks for a replay.
+// replay posts a replay and returns its report.
 func (r *adminRig) replay(order string) (answer replayShown) {
 	r.t.Helper()
 	if err := json.Unmarshal([]byte(r.ops(http.StatusOK, http.MethodPost, "/admin/route/replay", order).body),
@@ -68,7 +68,7 @@ func (r *adminRig) replay(order string) (answer replayShown) {
 	return answer
 }
 
-func TestAReplayExplainsWhatWasDecided(t *testing.T) {
+func TestReplayReproducesEveryDecision(t *testing.T) {
 	for _, policy := range routing.Names() {
 		got := replayRig(t, policy).replay(`{}`)
 		if got.Records != 201 || got.Decided != 200 ||
@@ -82,7 +82,7 @@ func TestAReplayExplainsWhatWasDecided(t *testing.T) {
 	}
 }
 
-func TestAReplayedDraftMovesExactlyWhomItConcerns(t *testing.T) {
+func TestReplayOfADraftMovesOnlyAffectedRequests(t *testing.T) {
 	r := replayRig(t, "chwbl")
 	const lower = 200
 	var above, left []string
@@ -116,7 +116,7 @@ func TestAReplayedDraftMovesExactlyWhomItConcerns(t *testing.T) {
 	}
 }
 
-func TestExportedDecisionsReplayAsTheyWere(t *testing.T) {
+func TestExportedDecisionsReplayLikeTheLog(t *testing.T) {
 	for _, policy := range routing.Names() {
 		r := replayRig(t, policy)
 		replay, err := replay.New(replay.Config{Now: r.control.Snapshot().ReplaySetup(1)})
@@ -138,7 +138,7 @@ func TestExportedDecisionsReplayAsTheyWere(t *testing.T) {
 	}
 }
 
-func TestAReplayTakesTheNewestThatMatch(t *testing.T) {
+func TestReplayTakesTheNewestMatchingRecords(t *testing.T) {
 	r := replayRig(t, "least_load")
 	all := r.decisions.Last(0)
 	if got := r.replay(`{"last":7}`); got.Records != 7 || !got.From.Equal(all[194].Time) {
@@ -150,7 +150,7 @@ func TestAReplayTakesTheNewestThatMatch(t *testing.T) {
 	}
 }
 
-func TestAWrongReplayNamesItsField(t *testing.T) {
+func TestInvalidReplayNamesTheField(t *testing.T) {
 	r := adminRigOf(newRig(t, adminYAML(memoryDB), fakeEngine()))
 	for order, want := range map[string]string{
 		`{"last":0}`:              "body.last",
@@ -162,12 +162,13 @@ func TestAWrongReplayNamesItsField(t *testing.T) {
 		`{"draft":"tiers: [ { name: small, polisy: x } ]"}`:                          "polisy",
 		`{"draft":"admin: { keys: [ { name: x, sha256: \"${HOME}\" } ] }"}`:          "admin",
 	} {
-		if got := r.ask("ops", http.MethodPost, "/admin/route/replay", order); got.status != http.StatusUnprocessableEntity ||
+		if got := r.callAdmin("ops", http.MethodPost, "/admin/route/replay",
+			order); got.status != http.StatusUnprocessableEntity ||
 			!strings.Contains(got.body, want) {
 			t.Errorf("%s: %d %s", order, got.status, got.body)
 		}
 	}
-	if got := r.ask("eyes", http.MethodPost, "/admin/route/replay", `{}`); got.status != http.StatusOK {
+	if got := r.callAdmin("eyes", http.MethodPost, "/admin/route/replay", `{}`); got.status != http.StatusOK {
 		t.Errorf("a viewer: %d %s", got.status, got.body)
 	}
 }

@@ -19,22 +19,22 @@ import (
 	"tierway/store"
 )
 
-// adminRig is a rig whose admin plane is asked in the test's own goroutine. Every
-// answer of it is checked against the OpenAPI document.
+// adminRig is a rig with access to its admin plane. Requests to the plane run in the test's goroutine.
+// Every answer is checked against the OpenAPI document.
 type adminRig struct {
 	*rig
 	plane *admin.Plane
-	front http.Handler // the plane with what stands before it
+	front http.Handler // the plane with its middleware
 }
 
-// digestHex is the digest of a key as config.yaml writes it.
+// digestHex is the digest of a key in the form of config.yaml.
 func digestHex(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return hex.EncodeToString(sum[:])
 }
 
-// adminYAML has an admin, a viewer and a tenant, whose keys are their names, a
-// tier of all workers, and a database.
+// adminYAML has a database, an admin, a viewer and a tenant, with their names as keys, and a tier with
+// all workers.
 func adminYAML(sql string) string {
 	return fmt.Sprintf(`
 store: { sql: %q }
@@ -62,8 +62,7 @@ func adminRigOf(r *rig) *adminRig {
 	return &adminRig{rig: r, plane: r.planes.admin, front: r.planes.adminHandler()}
 }
 
-// twoGateways serve one database. Neither hears of the other's changes before it
-// reads the database itself.
+// twoGateways serve one database. Each sees the other's changes only after it has read the database.
 func twoGateways(t *testing.T) (a, b *adminRig) {
 	t.Helper()
 	yaml := adminYAML("sqlite://" + filepath.Join(t.TempDir(), "t.db"))
@@ -83,8 +82,8 @@ type call struct {
 	header             http.Header
 }
 
-// ask sends a request by somebody.
-func (r *adminRig) ask(key, method, path, body string, headers ...string) answered {
+// callAdmin sends a request with a key, or without one if key is empty.
+func (r *adminRig) callAdmin(key, method, path, body string, headers ...string) httpAnswer {
 	r.t.Helper()
 	c := call{method: method, path: path, body: body, key: key, header: http.Header{}}
 	for i := 0; i+1 < len(headers); i += 2 {
@@ -93,17 +92,17 @@ func (r *adminRig) ask(key, method, path, body string, headers ...string) answer
 	return r.send(c)
 }
 
-// ops sends a request by the admin and fails unless it has the status.
-func (r *adminRig) ops(status int, method, path, body string, headers ...string) answered {
+// ops sends a request as the admin and fails unless the answer has the status.
+func (r *adminRig) ops(status int, method, path, body string, headers ...string) httpAnswer {
 	r.t.Helper()
-	got := r.ask("ops", method, path, body, headers...)
+	got := r.callAdmin("ops", method, path, body, headers...)
 	if got.status != status {
 		r.t.Fatalf("%s %s is %d, want %d: %s", method, path, got.status, status, got.body)
 	}
 	return got
 }
 
-func (r *adminRig) send(c call) answered {
+func (r *adminRig) send(c call) httpAnswer {
 	r.t.Helper()
 	req := httptest.NewRequest(c.method, c.path, strings.NewReader(c.body))
 	req.Host = "localhost"
@@ -118,29 +117,29 @@ func (r *adminRig) send(c call) answered {
 	}
 	rec := httptest.NewRecorder()
 	r.front.ServeHTTP(rec, req)
-	got := answered{status: rec.Code, header: rec.Header(), body: rec.Body.String()}
+	got := httpAnswer{status: rec.Code, header: rec.Header(), body: rec.Body.String()}
 	if op := r.operationOf(c.method, req.URL.Path); op != nil {
-		r.documented(op, got)
+		r.checkDocumented(op, got)
 	}
 	return got
 }
 
 // operationOf finds the operation of a path in the document.
 func (r *adminRig) operationOf(method, path string) *huma.Operation {
-	asked := strings.Split(path, "/")
+	segments := strings.Split(path, "/")
 	var best *huma.Operation
 	for template, item := range r.plane.OpenAPI().Paths {
 		parts := strings.Split(template, "/")
 		op := map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PATCH": item.Patch,
 			"DELETE": item.Delete}[method]
-		if len(parts) != len(asked) || op == nil {
+		if len(parts) != len(segments) || op == nil {
 			continue
 		}
 		same, named := true, false
 		for i := range parts {
 			variable := strings.HasPrefix(parts[i], "{")
 			named = named || variable
-			same = same && (variable || parts[i] == asked[i])
+			same = same && (variable || parts[i] == segments[i])
 		}
 		if same && (best == nil || !named) {
 			best = op
@@ -149,9 +148,9 @@ func (r *adminRig) operationOf(method, path string) *huma.Operation {
 	return best
 }
 
-// documented fails unless the document has the answer: its status, its type, and
-// its body's schema.
-func (r *adminRig) documented(op *huma.Operation, got answered) {
+// checkDocumented fails unless the document has the answer's status and media type, and the body
+// matches its schema.
+func (r *adminRig) checkDocumented(op *huma.Operation, got httpAnswer) {
 	r.t.Helper()
 	response := op.Responses[strconv.Itoa(got.status)]
 	if response == nil {
@@ -186,8 +185,8 @@ func (r *adminRig) documented(op *huma.Operation, got answered) {
 	}
 }
 
-// decoded reads an answer.
-func decoded[T any](t *testing.T, a answered) (v T) {
+// decode parses the body of an answer.
+func decode[T any](t *testing.T, a httpAnswer) (v T) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(a.body), &v); err != nil {
 		t.Fatalf("%v in %s", err, a.body)
@@ -195,8 +194,8 @@ func decoded[T any](t *testing.T, a answered) (v T) {
 	return v
 }
 
-// audited returns the audit log, the newest first.
-func (r *adminRig) audited() []store.AuditEntry {
+// auditLog returns the audit log, newest first.
+func (r *adminRig) auditLog() []store.AuditEntry {
 	r.t.Helper()
 	all, err := r.control.Stores.SQL.Audit(r.t.Context(), store.AuditQuery{Limit: 200})
 	if err != nil {
@@ -205,13 +204,13 @@ func (r *adminRig) audited() []store.AuditEntry {
 	return all
 }
 
-// override puts an override in the place of the one that its worker has.
+// override replaces a worker's override.
 func (s *Server) override(ctx context.Context, a store.Actor, o store.Override) error {
 	_, err := s.control.EditOverride(ctx, a, o.Worker, func(store.Override) (store.Override, error) { return o, nil })
 	return err
 }
 
-// clearOverride ends a worker's override.
+// clearOverride removes a worker's override.
 func (s *Server) clearOverride(ctx context.Context, a store.Actor, worker string) error {
 	_, err := s.control.EditOverride(ctx, a, worker, func(o store.Override) (store.Override, error) {
 		if !o.Says() {
@@ -222,5 +221,5 @@ func (s *Server) clearOverride(ctx context.Context, a store.Actor, worker string
 	return err
 }
 
-// etag is a version as ETag and If-Match carry it.
+// etagOf formats a version as ETag and If-Match carry it.
 func etagOf(version int64) string { return fmt.Sprintf(`"v%d"`, version) }

@@ -16,10 +16,10 @@ import (
 	"tierway/tenants"
 )
 
-// chat asks for an answer with a tenant's key.
+// chat sends a chat request with a tenant's key and returns the status.
 func (r *adminRig) chat(key string) int {
 	r.t.Helper()
-	return r.post("/v1/chat/completions", ask("small", "hi", ""), "Authorization", "Bearer "+key).status
+	return r.post("/v1/chat/completions", chatBody("small", "hi", ""), "Authorization", "Bearer "+key).status
 }
 
 // problemOf is an answer of RFC 9457.
@@ -29,13 +29,13 @@ type problemOf struct {
 	Errors []struct{ Message, Location string }
 }
 
-// AD-11, AD-13: a tenant's life. Its key is in one answer, every change is one
-// line of the audit log, and none of them holds a secret.
-func TestATenantsLife(t *testing.T) {
+// AD-11, AD-13: a tenant is created, changed and deleted. Its key is in one answer only. Every change
+// is one entry of the audit log, without secrets.
+func TestTenantLifecycle(t *testing.T) {
 	r := newAdminRig(t)
 	got := r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants",
 		`{"name":"acme","models":["gpt-4o*","sm*","claude-*"],"tiers":["small","huge"],"limits":{"rpm":600,"month_money":12.345678901},"priority":"background","issue_key":true,"key_name":"ci"}`)
-	made := decoded[tenantChanged](t, got)
+	made := decode[tenantChanged](t, got)
 	if got.header.Get("ETag") != `"v1"` || !tenants.WellFormed(made.Secret) || made.Key.Name != "ci" ||
 		made.Key.State != "active" || made.Tenant.Keys != 1 {
 		t.Fatalf("made %s with %v", got.body, got.header)
@@ -53,13 +53,13 @@ func TestATenantsLife(t *testing.T) {
 	if status := r.chat(made.Secret); status != http.StatusOK {
 		t.Errorf("the new key gets %d", status)
 	}
-	if v := decoded[tenantShown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants/acme", "")); v.Now == nil ||
+	if v := decode[tenantShown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants/acme", "")); v.Now == nil ||
 		v.Now.Inflight != 0 || v.Now.Day.Tokens == 0 || v.Now.Day != v.Now.Month {
 		t.Errorf("what is used now: %+v", v.Now)
 	}
 	changed := r.ops(http.StatusOK, http.MethodPatch, "/admin/tenants/acme",
 		`{"disabled":true,"limits":{"rpm":null,"tpm":1000},"tiers":null,"models":[]}`, "If-Match", `"v1"`)
-	after := decoded[tenantChanged](t, changed).Tenant
+	after := decode[tenantChanged](t, changed).Tenant
 	if !after.Disabled || after.Limits.RPM != 0 || after.Limits.TPM != 1000 || after.Limits.MonthMoney != 12_345_678_901 ||
 		after.Tiers != nil || after.Models == nil || len(after.Models) != 0 {
 		t.Errorf("after the change: %s", changed.body)
@@ -77,22 +77,22 @@ func TestATenantsLife(t *testing.T) {
 	if status := r.chat(made.Secret); status != http.StatusUnauthorized {
 		t.Errorf("the key of a deleted tenant gets %d", status)
 	}
-	r.wroteDown("tenant.create", "key.create", "tenant.update", "tenant.delete")
-	r.holdsNoSecret(made.Secret)
+	r.checkAuditLog("tenant.create", "key.create", "tenant.update", "tenant.delete")
+	r.checkNoSecret(made.Secret)
 }
 
-// wroteDown fails unless the audit log has these actions of the admin, once each.
-func (r *adminRig) wroteDown(actions ...string) {
+// checkAuditLog fails unless the audit log has exactly these actions of the admin.
+func (r *adminRig) checkAuditLog(actions ...string) {
 	r.t.Helper()
 	seen, want := map[string]int{}, map[string]int{}
-	for _, e := range r.audited() {
+	for _, e := range r.auditLog() {
 		if strings.HasPrefix(e.Outcome, "refused") {
 			continue
 		}
 		seen[e.Action]++
 		if e.Actor != "ops" || e.Role != store.RoleAdmin || e.Via != "api" || e.IP == "" || e.RequestID == "" ||
 			e.Outcome != "ok" {
-			r.t.Errorf("written down: %+v", e)
+			r.t.Errorf("the audit log has %+v", e)
 		}
 	}
 	for _, a := range actions {
@@ -103,32 +103,33 @@ func (r *adminRig) wroteDown(actions ...string) {
 	}
 }
 
-// holdsNoSecret fails if any list, or the audit log, holds the key or its digest.
-func (r *adminRig) holdsNoSecret(secret string) {
+// checkNoSecret fails if a list or the audit log has the key or its digest.
+func (r *adminRig) checkNoSecret(secret string) {
 	r.t.Helper()
 	digest := fmt.Sprintf("%x", tenants.Digest(secret))
 	for _, path := range []string{"/admin/audit", "/admin/tenants", "/admin/admins", "/admin/config", "/admin/status"} {
-		if got := r.ask("ops", http.MethodGet, path, ""); strings.Contains(got.body, secret) ||
+		if got := r.callAdmin("ops", http.MethodGet, path, ""); strings.Contains(got.body, secret) ||
 			strings.Contains(got.body, digest) {
 			r.t.Errorf("%s holds a secret: %s", path, got.body)
 		}
 	}
-	if log := r.ask("ops", http.MethodGet, "/admin/audit", "", "Accept", "application/x-ndjson"); strings.Count(log.body,
-		"\n") != len(r.audited()) || strings.Contains(log.body, secret) {
+	if log := r.callAdmin("ops", http.MethodGet, "/admin/audit", "", "Accept",
+		"application/x-ndjson"); strings.Count(log.body,
+		"\n") != len(r.auditLog()) || strings.Contains(log.body, secret) {
 		r.t.Errorf("the export is %s", log.body)
 	}
 }
 
-// TestChangesAtOnceAreAllMade: a merge patch keeps what it does not name, whoever
-// changes that at the same time; with the ETag of before only one is made.
-func TestChangesAtOnceAreAllMade(t *testing.T) {
+// TestConcurrentPatchesAreAllApplied: a merge patch keeps the fields that it does not name. With
+// If-Match on one version, only one patch is applied.
+func TestConcurrentPatchesAreAllApplied(t *testing.T) {
 	r := newAdminRig(t)
 	r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"acme"}`)
 	fields := []string{"rpm", "rps", "burst", "tpm", "token_burst", "concurrent", "day_tokens", "month_tokens"}
 	var all sync.WaitGroup
 	for _, field := range fields {
 		all.Go(func() {
-			if got := r.ask("ops", http.MethodPatch, "/admin/tenants/acme", `{"limits":{"`+field+`":7}}`); got.status !=
+			if got := r.callAdmin("ops", http.MethodPatch, "/admin/tenants/acme", `{"limits":{"`+field+`":7}}`); got.status !=
 				http.StatusOK {
 				t.Errorf("%s: %d %s", field, got.status, got.body)
 			}
@@ -142,7 +143,7 @@ func TestChangesAtOnceAreAllMade(t *testing.T) {
 	var made atomic.Int64
 	for range 8 {
 		all.Go(func() {
-			if r.ask("ops", http.MethodPatch, "/admin/tenants/acme", `{"degrade":true}`, "If-Match",
+			if r.callAdmin("ops", http.MethodPatch, "/admin/tenants/acme", `{"degrade":true}`, "If-Match",
 				`"v9"`).status == http.StatusOK {
 				made.Add(1)
 			}
@@ -155,16 +156,16 @@ func TestChangesAtOnceAreAllMade(t *testing.T) {
 	refused := func(e store.AuditEntry) bool {
 		return e.Action == "tenant.update" && e.Outcome == "refused: Precondition Failed"
 	}
-	if log := r.audited(); !slices.ContainsFunc(log, refused) {
-		t.Errorf("no refusal is written down: %+v", log)
+	if log := r.auditLog(); !slices.ContainsFunc(log, refused) {
+		t.Errorf("the audit log has no rejected change: %+v", log)
 	}
 }
 
-// TestWhatStandsInTheFileIsChangedThere: it is shown, and every change of it says
-// where it is made.
-func TestWhatStandsInTheFileIsChangedThere(t *testing.T) {
+// TestItemsOfTheFileAreReadOnly: they are listed. An attempt to change them gets an error that names
+// config.yaml.
+func TestItemsOfTheFileAreReadOnly(t *testing.T) {
 	r := newAdminRig(t)
-	if got := decoded[pageOf[tenantShown]](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants", "")); got.Total !=
+	if got := decode[pageOf[tenantShown]](t, r.ops(http.StatusOK, http.MethodGet, "/admin/tenants", "")); got.Total !=
 		1 || !got.Items[0].FromConfig || got.Items[0].Keys != 1 {
 		t.Errorf("the tenants are %+v", got)
 	}
@@ -178,21 +179,20 @@ func TestWhatStandsInTheFileIsChangedThere(t *testing.T) {
 		{http.MethodPost, "/admin/keys/" + id + "/revoke", ""},
 	} {
 		got := r.ops(http.StatusConflict, tt[0], tt[1], tt[2])
-		if p := decoded[problemOf](t, got); tt[1] != "/admin/tenants" && !strings.Contains(p.Detail, "config.yaml") {
+		if p := decode[problemOf](t, got); tt[1] != "/admin/tenants" && !strings.Contains(p.Detail, "config.yaml") {
 			t.Errorf("%s %s says %q", tt[0], tt[1], p.Detail)
 		}
 	}
 }
 
-// AU-14, AD-10: names are plain, and where they are not, they are data: refused
-// with their place, or shown as they are.
-func TestNamesAreData(t *testing.T) {
+// AU-14, AD-10: an invalid name is rejected with its field. Any other name is returned unchanged.
+func TestNamesAreValidatedAndNeverInterpreted(t *testing.T) {
 	r := newAdminRig(t)
 	for _, name := range []string{"", "../../x", "<script>alert(1)</script>", strings.Repeat("a", 64), "Acme", "a b",
 		"ünï", "😀", "a\u0000", "a/b", "'; DROP TABLE tenants; --"} {
 		body, _ := json.Marshal(map[string]string{"name": name})
 		got := r.ops(http.StatusUnprocessableEntity, http.MethodPost, "/admin/tenants", string(body))
-		if p := decoded[problemOf](t, got); len(p.Errors) == 0 || p.Errors[0].Location != "body.name" {
+		if p := decode[problemOf](t, got); len(p.Errors) == 0 || p.Errors[0].Location != "body.name" {
 			t.Errorf("%q: %s", name, got.body)
 		}
 	}
@@ -205,7 +205,7 @@ func TestNamesAreData(t *testing.T) {
 		`{"name":"\u0000"}`: "body.name",
 	} {
 		got := r.ops(http.StatusUnprocessableEntity, http.MethodPost, keys, body)
-		if p := decoded[problemOf](t, got); len(p.Errors) != 1 || p.Errors[0].Location != location {
+		if p := decode[problemOf](t, got); len(p.Errors) != 1 || p.Errors[0].Location != location {
 			t.Errorf("%s: want %s in %s", body, location, got.body)
 		}
 	}
@@ -215,21 +215,20 @@ func TestNamesAreData(t *testing.T) {
 	odd := `<img src=x onerror=alert(1)>"'&`
 	body, _ := json.Marshal(map[string]any{"name": odd, "models": []string{odd}})
 	got := r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants/"+strings.Repeat("a", 63)+"/keys", string(body))
-	if k := decoded[keyChanged](t, got); k.Key.Name != odd || k.Key.Models[0] != odd ||
+	if k := decode[keyChanged](t, got); k.Key.Name != odd || k.Key.Models[0] != odd ||
 		got.header.Get("Content-Type") != "application/json" {
 		t.Errorf("%s in %s", got.body, got.header.Get("Content-Type"))
 	}
 	for _, path := range []string{"/admin/tenants/%3Cscript%3E", "/admin/tenants/..", "/admin/keys/%00",
 		"/admin/workers/..%2f..%2fetc"} {
-		if got := r.ask("ops", http.MethodGet, path, ""); got.status != http.StatusNotFound {
+		if got := r.callAdmin("ops", http.MethodGet, path, ""); got.status != http.StatusNotFound {
 			t.Errorf("%s is %d: %s", path, got.status, got.body)
 		}
 	}
 }
 
-// TestWrongFieldsAreNamed: unknown ones, and values that make no sense, each with
-// its place.
-func TestWrongFieldsAreNamed(t *testing.T) {
+// TestInvalidFieldsAreNamed: unknown fields and invalid values are rejected with their path.
+func TestInvalidFieldsAreNamed(t *testing.T) {
 	r := newAdminRig(t)
 	r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"acme"}`)
 	for body, location := range map[string]string{
@@ -254,7 +253,7 @@ func TestWrongFieldsAreNamed(t *testing.T) {
 		`{"name":"x","issue_key":1}`:    "body.issue_key",
 	} {
 		got := r.ops(http.StatusUnprocessableEntity, http.MethodPost, "/admin/tenants", body)
-		p := decoded[problemOf](t, got)
+		p := decode[problemOf](t, got)
 		if len(p.Errors) == 0 || p.Errors[0].Location != location ||
 			got.header.Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%s: want %s in %s", body, location, got.body)
@@ -262,10 +261,5 @@ func TestWrongFieldsAreNamed(t *testing.T) {
 	}
 	r.ops(http.StatusUnprocessableEntity, http.MethodPatch, "/admin/tenants/acme", `{"name":"other"}`)
 	r.ops(http.StatusConflict, http.MethodPost, "/admin/tenants", `{"name":"acme"}`)
-	r.ops(http.StatusNotFound, http.MethodPatch, "/admin/tenants/nobody", `{}`)
+	r.ops(http.StatusNotFound, http.MethodPatch, "/admin/tenants/unknown", `{}`)
 }
-
-// TestPagesCoverTheWholeListOnce: whatever the page's length, and with items that
-// come and go in between.
-// TestUsageIsToldByDayAndNobodyElses: as JSON and as CSV, in which no name is a
-// formula. AU-10: a tenant's usage has its own rows only.

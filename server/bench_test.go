@@ -15,15 +15,14 @@ import (
 	"tierway/telemetry"
 )
 
-// BenchmarkChat walks a chat request through the whole line, with a worker and
-// a client that cost next to nothing.
+// BenchmarkChat sends a chat request through the whole gateway. Worker and client cost next to nothing.
 func BenchmarkChat(b *testing.B) {
 	for _, size := range []int{400, 48 << 10} {
 		b.Run(fmt.Sprintf("%dB", size), func(b *testing.B) { benchChat(b, size, "") })
 	}
 }
 
-// BenchmarkChatTraced is BenchmarkChat with a collector that reads and forgets.
+// BenchmarkChatTraced is BenchmarkChat with a collector that discards all traces.
 func BenchmarkChatTraced(b *testing.B) {
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -89,8 +88,8 @@ func readRaw(b *testing.B, r *bufio.Reader) (first string) {
 	return first
 }
 
-// benchFront serves one tier before a raw worker that answers always the same. more is
-// added to its configuration.
+// benchFront serves one tier before a raw worker with a constant answer. more is added to its
+// configuration.
 func benchFront(b *testing.B, answer, more string) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// scarce is a small budget, of which a lone tenant may hold half.
-const scarce = plain + `
+// smallBudgetYAML has a small memory budget for bodies. One tenant may use half of it.
+const smallBudgetYAML = plain + `
 max_body_bytes: 64KiB
 max_buffered_bytes: 256KiB
 `
@@ -23,31 +23,31 @@ func longChat(n int, more string) string {
 	return fmt.Sprintf(`{"model":"small",%s"messages":[{"role":"user","content":%q}]}`, more, strings.Repeat("a", n))
 }
 
-// heldBytes is the memory that bodies hold.
-func (r *rig) heldBytes() int64 {
+// bodyBytes is the memory that request bodies occupy.
+func (r *rig) bodyBytes() int64 {
 	return r.proxy.BodyMemory().Used
 }
 
-// TestBodiesShareOneBudget: beyond max_buffered_bytes a request is 503 before it is
-// read, and served when the memory is free again.
+// TestBodiesShareOneBudget: beyond max_buffered_bytes a request gets 503 before its body is read. It is
+// served once memory is free.
 func TestBodiesShareOneBudget(t *testing.T) {
 	entered, release := make(chan struct{}, 8), make(chan struct{})
 	engine := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		io.Copy(io.Discard, q.Body) //nolint:errcheck // what came is what there is
+		io.Copy(io.Discard, q.Body) //nolint:errcheck // the client may have left
 		entered <- struct{}{}
 		<-release
 		w.Header().Set("Content-Type", "application/json")
 		io.WriteString(w, `{"id":"x","object":"chat.completion","choices":[]}`) //nolint:errcheck // the client may have left
 	})
-	r := newRig(t, scarce, engine)
+	r := newRig(t, smallBudgetYAML, engine)
 	chat := longChat(50<<10, "")
-	answers := make(chan answered, 2)
+	answers := make(chan httpAnswer, 2)
 	for range 2 {
 		go func() { answers <- r.do(http.MethodPost, "/v1/chat/completions", chat) }()
 		<-entered
 	}
-	if held := r.heldBytes(); held < 2*int64(len(chat)) || held > 3*int64(len(chat)) {
-		t.Errorf("two bodies of %d bytes hold %d", len(chat), held)
+	if used := r.bodyBytes(); used < 2*int64(len(chat)) || used > 3*int64(len(chat)) {
+		t.Errorf("two bodies of %d bytes occupy %d", len(chat), used)
 	}
 	a := r.do(http.MethodPost, "/v1/chat/completions", chat)
 	if a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, `"code":"overloaded"`) ||
@@ -66,15 +66,15 @@ func TestBodiesShareOneBudget(t *testing.T) {
 	if a := r.do(http.MethodPost, "/v1/chat/completions", chat); a.status != http.StatusOK {
 		t.Errorf("afterwards: %d %s", a.status, a.body)
 	}
-	if held := r.heldBytes(); held != 0 {
-		t.Errorf("%d bytes are still held", held)
+	if used := r.bodyBytes(); used != 0 {
+		t.Errorf("%d bytes are still in use", used)
 	}
 }
 
-// TestMemoryOfBodiesReturnsOnEveryPath: after each end of a request nothing is held.
-func TestMemoryOfBodiesReturnsOnEveryPath(t *testing.T) {
-	r := newRig(t, scarce, fakeEngine())
-	bomb := func(n int) string {
+// TestBodyMemoryIsFreedOnEveryPath: after every end of a request no memory is in use.
+func TestBodyMemoryIsFreedOnEveryPath(t *testing.T) {
+	r := newRig(t, smallBudgetYAML, fakeEngine())
+	zipped := func(n int) string {
 		var b bytes.Buffer
 		z := gzip.NewWriter(&b)
 		z.Write(make([]byte, n)) //nolint:errcheck // memory takes everything
@@ -90,13 +90,13 @@ func TestMemoryOfBodiesReturnsOnEveryPath(t *testing.T) {
 		"no JSON":        {strings.Repeat("x", 5000), "", http.StatusBadRequest},
 		"no model":       {strings.Replace(longChat(5000, ""), "small", "none", 1), "", http.StatusNotFound},
 		"too long":       {longChat(70<<10, ""), "", http.StatusRequestEntityTooLarge},
-		"unpacked, long": {bomb(70 << 10), "gzip", http.StatusRequestEntityTooLarge},
-		"broken gzip":    {bomb(60 << 10)[:20], "gzip", http.StatusBadRequest},
+		"unpacked, long": {zipped(70 << 10), "gzip", http.StatusRequestEntityTooLarge},
+		"broken gzip":    {zipped(60 << 10)[:20], "gzip", http.StatusBadRequest},
 		"no encoding":    {"{}", "br", http.StatusUnsupportedMediaType},
 	} {
 		a := r.do(http.MethodPost, "/v1/chat/completions", c.body, "Content-Encoding", c.encoding)
-		if held := r.heldBytes(); a.status != c.want || held != 0 {
-			t.Errorf("%s: %d %s; %d bytes are held", name, a.status, a.body, held)
+		if used := r.bodyBytes(); a.status != c.want || used != 0 {
+			t.Errorf("%s: %d %s; %d bytes are in use", name, a.status, a.body, used)
 		}
 	}
 	for name, headers := range map[string]string{"cut": "Content-Length: 5000\r\n",
@@ -111,31 +111,31 @@ func TestMemoryOfBodiesReturnsOnEveryPath(t *testing.T) {
 		for strings.Count(r.access.String(), "\n") == logged {
 			<-time.After(time.Millisecond)
 		}
-		if held := r.heldBytes(); held != 0 {
-			t.Errorf("%s: %d bytes are held", name, held)
+		if used := r.bodyBytes(); used != 0 {
+			t.Errorf("%s: %d bytes are in use", name, used)
 		}
 	}
 }
 
-// TestAStreamGivesItsBodyBack: an answer that has begun is not sent again, so its
-// request holds no memory.
-func TestAStreamGivesItsBodyBack(t *testing.T) {
+// TestAStreamFreesItsBodyWhenItBegins: an answer that has begun is not retried, so the body is not
+// needed.
+func TestAStreamFreesItsBodyWhenItBegins(t *testing.T) {
 	begun, release := make(chan struct{}), make(chan struct{})
 	engine := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		say(t, w, `data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}`+"\n\n")
+		writeNow(t, w, `data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}`+"\n\n")
 		close(begun)
 		<-release
-		say(t, w, chunkAndEnd)
+		writeNow(t, w, chunkAndEnd)
 	})
-	r := newRig(t, scarce, engine)
+	r := newRig(t, smallBudgetYAML, engine)
 	resp := r.send(t.Context(), http.DefaultClient, "/v1/chat/completions", longChat(50<<10, `"stream":true,`))
 	<-begun
 	if _, err := resp.Body.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
-	if held := r.heldBytes(); held != 0 || r.Inflight() != 1 {
-		t.Errorf("%d bytes are held by %d requests", held, r.Inflight())
+	if used := r.bodyBytes(); used != 0 || r.Inflight() != 1 {
+		t.Errorf("%d bytes are in use by %d requests", used, r.Inflight())
 	}
 	close(release)
 	if body, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(body), "[DONE]") {

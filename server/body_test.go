@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 )
 
-// pipes is a listener of connections that live in memory.
+// pipes is a listener of in-memory connections.
 type pipes chan net.Conn
 
 func (p pipes) Accept() (net.Conn, error) {
@@ -24,9 +24,9 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error   { return nil }
 func (p pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
 
-// TestABodyThatStallsIsAnswered: within its data, between its chunks and within its
-// trailer, where net/http hides the deadline from the reader.
-func TestABodyThatStallsIsAnswered(t *testing.T) {
+// TestStalledBodyGets408: the body stalls in its data, between chunks or in the trailer, where net/http
+// hides the deadline from the reader.
+func TestStalledBodyGets408(t *testing.T) {
 	for name, part := range map[string]string{
 		"data": "5\r\n{\"m", "the last chunk": "2\r\n{}\r\n", "the trailer": "2\r\n{}\r\n0\r\nX: ",
 	} {
@@ -40,7 +40,7 @@ func TestABodyThatStallsIsAnswered(t *testing.T) {
 			client, conn := net.Pipe()
 			l <- conn
 			close(l)
-			//nolint:errcheck // and then nothing
+			//nolint:errcheck // the rest never comes
 			go fmt.Fprintf(client, "POST /v1/chat/completions HTTP/1.1\r\n"+
 				"Host: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n%s", part)
 			resp, err := http.ReadResponse(bufio.NewReader(client), nil)

@@ -18,8 +18,8 @@ import (
 	"tierway/store"
 )
 
-// limited is two tiers with prices and contexts, and one tenant whose settings are the first
-// %s; the second is the workers' list of both tiers.
+// limited is two tiers with prices and contexts, and one tenant. Its verbs are the digest of the key, the
+// tenant's settings and the URL of the large tier's engine.
 const limited = `
 store: { sql: "sqlite://:memory:" }
 auth: { keys: [ { name: acme, sha256: %s, %s } ] }
@@ -41,27 +41,27 @@ tiers:
 models: { cheap: small, dear: large }
 `
 
-// limitedRig serves limited with a tenant's settings; its key is "key".
+// limitedRig serves limited with a tenant's settings. The tenant's key is "key".
 func limitedRig(t *testing.T, settings string, small, large http.Handler) *rig {
 	t.Helper()
 	digest := sha256.Sum256([]byte("key"))
-	return newRig(t, fmt.Sprintf(limited, hex.EncodeToString(digest[:]), settings, served(t, large)), small)
+	return newRig(t, fmt.Sprintf(limited, hex.EncodeToString(digest[:]), settings, startServer(t, large)), small)
 }
 
-// bigEngine is fakeEngine with the large tier's model.
+// bigEngine is fakeEngine with the model of the large tier.
 func bigEngine() http.Handler {
 	return engines.New(engines.Config{Name: "big", Model: "big-70b", Seed: 1, CacheTokens: 4096,
 		Clock: func() time.Time { return time.Unix(1_700_000_000, 0) }})
 }
 
-// ask sends a chat with the tenant's key.
-func (r *rig) ask(model string, headers ...string) answered {
+// sendChat sends a chat with the tenant's key.
+func (r *rig) sendChat(model string, headers ...string) httpAnswer {
 	r.t.Helper()
 	body := fmt.Sprintf(`{"model":%q,"max_tokens":5,"messages":[{"role":"user","content":"hi"}]}`, model)
 	return r.post("/v1/chat/completions", body, append([]string{"Authorization", "Bearer key"}, headers...)...)
 }
 
-// rows are the ledger's, written down first.
+// rows flushes the ledger and returns the tenant's usage by outcome.
 func (r *rig) rows() []store.UsageRow {
 	r.t.Helper()
 	if err := r.control.Stores.Ledger.Flush(r.t.Context()); err != nil {
@@ -76,7 +76,7 @@ func (r *rig) rows() []store.UsageRow {
 	return rows
 }
 
-// row returns the ledger's sums of one outcome.
+// row returns the usage of one outcome.
 func (r *rig) row(outcome string) store.UsageRow {
 	r.t.Helper()
 	for _, row := range r.rows() {
@@ -87,8 +87,8 @@ func (r *rig) row(outcome string) store.UsageRow {
 	return store.UsageRow{}
 }
 
-// remaining is what is left of the requests a minute.
-func remaining(t *testing.T, a answered) int {
+// remaining returns the number of requests that the limit still allows.
+func remaining(t *testing.T, a httpAnswer) int {
 	t.Helper()
 	n, err := strconv.Atoi(a.header.Get("X-Ratelimit-Remaining-Requests"))
 	if err != nil {
@@ -97,10 +97,10 @@ func remaining(t *testing.T, a answered) int {
 	return n
 }
 
-// RL-01: the six headers in OpenAI's forms, and the refusal that SDKs wait for.
-func TestLimitsAreToldAsOpenAITellsThem(t *testing.T) {
+// RL-01: the six headers and the 429 have the form that OpenAI's SDKs expect.
+func TestRateLimitHeadersHaveOpenAIsForm(t *testing.T) {
 	r := limitedRig(t, "limits: { rpm: 60, burst: 2, tpm: 40000 }", fakeEngine(), bigEngine())
-	a := r.ask("cheap")
+	a := r.sendChat("cheap")
 	duration := regexp.MustCompile(`^([0-9]+h)?([0-9]+m)?([0-9.]+s|[0-9]+ms)$`)
 	for name, form := range map[string]*regexp.Regexp{
 		"X-Ratelimit-Limit-Requests": regexp.MustCompile(`^60$`), "X-Ratelimit-Remaining-Requests": regexp.MustCompile(`^1$`),
@@ -112,8 +112,8 @@ func TestLimitsAreToldAsOpenAITellsThem(t *testing.T) {
 			t.Errorf("%s: %q is not of the form %v", name, got, form)
 		}
 	}
-	r.ask("cheap")
-	a = r.ask("cheap")
+	r.sendChat("cheap")
+	a = r.sendChat("cheap")
 	after, _ := strconv.Atoi(a.header.Get("Retry-After"))
 	ms, _ := strconv.Atoi(a.header.Get("Retry-After-Ms"))
 	if a.status != 429 || after < 1 || ms < 1 || ms > 1000 || a.header.Get("X-Should-Retry") != "" {
@@ -124,18 +124,18 @@ func TestLimitsAreToldAsOpenAITellsThem(t *testing.T) {
 		t.Error(a.body)
 	}
 	if remaining(t, a) != 0 {
-		t.Error("something is left after a refusal")
+		t.Error("a rejected request reports remaining requests")
 	}
 }
 
-// RL-04: what is refused before a worker is asked costs nothing.
-func TestRefusedRequestsCostNothing(t *testing.T) {
+// RL-04: a request that is rejected before dispatch is not charged.
+func TestRejectedRequestsAreNotCharged(t *testing.T) {
 	r := limitedRig(t, "limits: { rpm: 600, burst: 50, tpm: 100000, concurrent: 2 }", fakeEngine(), http.NotFoundHandler())
-	before := remaining(t, r.ask("cheap"))
+	before := remaining(t, r.sendChat("cheap"))
 	key := []string{"Authorization", "Bearer key"}
-	for what, a := range map[string]answered{
+	for what, a := range map[string]httpAnswer{
 		"400": r.post("/v1/chat/completions", `{"model":`, key...),
-		"404": r.ask("nobody"),
+		"404": r.sendChat("unknown"),
 		"401": r.post("/v1/chat/completions", hello, "Authorization", "Bearer other"),
 		"415": r.post("/v1/chat/completions", hello, append(key, "Content-Type", "text/plain")...),
 	} {
@@ -143,24 +143,24 @@ func TestRefusedRequestsCostNothing(t *testing.T) {
 			t.Errorf("%s: got %d %s", what, a.status, a.body)
 		}
 	}
-	if after := remaining(t, r.ask("cheap")); after < before-1 {
+	if after := remaining(t, r.sendChat("cheap")); after < before-1 {
 		t.Errorf("%d requests are left of %d", after, before)
 	}
 }
 
-// RL-04: neither does a request that no worker could be found for.
-func TestARequestThatReachedNoWorkerIsGivenBack(t *testing.T) {
+// RL-04: nor is a request without an available worker.
+func TestARequestThatReachedNoWorkerIsRefunded(t *testing.T) {
 	r := limitedRig(t, "limits: { rpm: 60, burst: 3, tpm: 1000 }", fakeEngine(), bigEngine())
 	p := r.control.Snapshot().ByName["large"]
 	for _, v := range p.Routing.Snapshot(time.Now()) {
 		p.Routing.SetOpen(v.ID, v.Ref, time.Now().Add(time.Hour))
 	}
 	for range 5 {
-		if a := r.ask("big-70b"); a.status != 503 {
+		if a := r.sendChat("big-70b"); a.status != 503 {
 			t.Fatalf("%d %s", a.status, a.body)
 		}
 	}
-	if got := remaining(t, r.ask("cheap")); got != 2 {
+	if got := remaining(t, r.sendChat("cheap")); got != 2 {
 		t.Errorf("%d requests are left, want 2 of 3", got)
 	}
 }
@@ -175,27 +175,27 @@ func TestARequestLargerThanTheLimitIsNotRetried(t *testing.T) {
 	}
 }
 
-// RL-07: what was used beyond the reservation is booked too.
-func TestMoreThanWasReservedIsBooked(t *testing.T) {
+// RL-07: usage above the reservation is charged too.
+func TestUsageAboveTheReservationIsCharged(t *testing.T) {
 	r := limitedRig(t, "limits: { tpm: 100000 }", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w,
 			`{"id":"c","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"x"},"finish_reason":"stop"}],"usage":{"prompt_tokens":89990,"completion_tokens":10,"total_tokens":90000}}`)
 	}), bigEngine())
-	if a := r.ask("cheap"); a.status != 200 {
+	if a := r.sendChat("cheap"); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	a := r.ask("cheap")
+	a := r.sendChat("cheap")
 	if left, err := strconv.Atoi(a.header.Get("X-Ratelimit-Remaining-Tokens")); err != nil || left > 11000 {
 		t.Errorf("%d tokens are left of 100,000 after 90,000 were used", left)
 	}
 }
 
-// RL-07: a reservation becomes what was really used.
-func TestAReservationBecomesWhatWasUsed(t *testing.T) {
+// RL-07: the unused part of a reservation is returned.
+func TestReservationIsReplacedByRealUsage(t *testing.T) {
 	r := limitedRig(t, "limits: { tpm: 100000 }", fakeEngine(), bigEngine())
 	left := func() int {
-		a := r.ask("cheap")
+		a := r.sendChat("cheap")
 		n, err := strconv.Atoi(a.header.Get("X-Ratelimit-Remaining-Tokens"))
 		if a.status != 200 || err != nil {
 			t.Fatalf("%d %v", a.status, err)
@@ -211,32 +211,32 @@ func TestAReservationBecomesWhatWasUsed(t *testing.T) {
 	}
 }
 
-func TestASpentBudgetIsRefusedForGood(t *testing.T) {
+func TestSpentBudgetIsRejectedWithoutRetry(t *testing.T) {
 	r := limitedRig(t, "limits: { day_tokens: 10 }", fakeEngine(), bigEngine())
-	if a := r.ask("cheap"); a.status != 200 {
+	if a := r.sendChat("cheap"); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	a := r.ask("cheap")
+	a := r.sendChat("cheap")
 	if a.status != 429 || a.header.Get("X-Should-Retry") != "false" ||
 		!strings.Contains(a.body, `"code":"insufficient_quota"`) || !strings.Contains(a.body, "daily token budget") {
 		t.Errorf("%d %s %v", a.status, a.body, a.header)
 	}
 	if got := r.row("refused"); got.Requests != 1 || got.Prompt+got.Output != 0 {
-		t.Errorf("the refused request is %+v in the ledger", got)
+		t.Errorf("the rejected request is %+v in the ledger", got)
 	}
 }
 
 func TestASpentBudgetMovesToTheCheapestTier(t *testing.T) {
 	r := limitedRig(t, "degrade: true, limits: { day_money: 0.0001 }", fakeEngine(), bigEngine())
-	if a := r.ask("dear"); a.status != 200 || a.header.Get("X-Model-Tier") != "large" {
+	if a := r.sendChat("dear"); a.status != 200 || a.header.Get("X-Model-Tier") != "large" {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	a := r.ask("dear")
+	a := r.sendChat("dear")
 	if a.status != 200 || a.header.Get("X-Model-Tier") != "small" ||
 		!strings.HasPrefix(a.header.Get("X-Tier-Reason"), "budget") {
 		t.Errorf("%d %s %v", a.status, a.body, a.header)
 	}
-	if a := r.ask("big-70b"); a.status != 429 || !strings.Contains(a.body, "insufficient_quota") {
+	if a := r.sendChat("big-70b"); a.status != 429 || !strings.Contains(a.body, "insufficient_quota") {
 		t.Errorf("an engine's own model was moved: %d %s", a.status, a.body)
 	}
 	if got := r.row("ok"); got.Requests != 2 || got.Money <= 0 {
@@ -244,8 +244,8 @@ func TestASpentBudgetMovesToTheCheapestTier(t *testing.T) {
 	}
 }
 
-// RL-10: an attempt whose answer nobody got is not paid for.
-func TestOnlyTheAnswerThatCameIsInTheLedger(t *testing.T) {
+// RL-10: only the answer that the client received is charged.
+func TestFailedAttemptsAreNotCharged(t *testing.T) {
 	engine := fakeEngine()
 	calls := 0
 	flaky := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -257,7 +257,7 @@ func TestOnlyTheAnswerThatCameIsInTheLedger(t *testing.T) {
 	})
 	r := newRig(t, strings.Replace(fmt.Sprintf(limited, digestOfKey, "limits: { rpm: 60 }", "http://127.0.0.1:1"),
 		"workers: [ %s ]", "workers: [ %s ]", 1), flaky, flaky)
-	a := r.ask("cheap")
+	a := r.sendChat("cheap")
 	if a.status != 200 || calls != 2 {
 		t.Fatalf("%d after %d calls", a.status, calls)
 	}
@@ -271,14 +271,15 @@ func TestOnlyTheAnswerThatCameIsInTheLedger(t *testing.T) {
 // digestOfKey is the digest of "key".
 const digestOfKey = "2c70e12b7a0646f92279f427c7b38e7334d8e5389cff167a1dc30e73f826b683"
 
-// RL-08: a client that leaves pays for what it got, by the gateway's own count.
-func TestAClientThatLeavesPaysForWhatItGot(t *testing.T) {
+// RL-08: a client that disconnects is charged for the output that it received, by the gateway's own
+// count.
+func TestClientThatLeavesIsChargedForReceivedOutput(t *testing.T) {
 	left := make(chan struct{})
 	r := limitedRig(t, "limits: { rpm: 60 }", http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		defer close(left)
 		w.Header().Set("Content-Type", "text/event-stream")
 		for range 7 {
-			say(t, w,
+			writeNow(t, w,
 				`data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}`+"\n\n")
 		}
 		<-q.Context().Done()
@@ -303,15 +304,15 @@ func TestAClientThatLeavesPaysForWhatItGot(t *testing.T) {
 	}
 	cancel()
 	<-left
-	until(t, "the end", func() bool { return r.Inflight() == 0 })
+	waitUntil(t, "the end", func() bool { return r.Inflight() == 0 })
 	got := r.row("client_gone")
 	if got.Requests != 1 || got.Estimated != 1 || got.Output != 7 || got.Prompt < 1 {
 		t.Errorf("the ledger has %+v", got)
 	}
 }
 
-// RL-08: one who leaves before the first word has had the engine read the prompt.
-func TestAClientThatLeavesEarlyPaysForItsPrompt(t *testing.T) {
+// RL-08: the engine has read the prompt even if the client leaves before the first token.
+func TestClientThatLeavesEarlyIsChargedForItsPrompt(t *testing.T) {
 	reading := make(chan struct{})
 	r := limitedRig(t, "limits: { rpm: 60 }", http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
 		_, _ = io.Copy(io.Discard, q.Body)
@@ -328,21 +329,21 @@ func TestAClientThatLeavesEarlyPaysForItsPrompt(t *testing.T) {
 		resp.Body.Close()
 		t.Fatal("an answer came")
 	}
-	until(t, "the end", func() bool { return r.Inflight() == 0 })
+	waitUntil(t, "the end", func() bool { return r.Inflight() == 0 })
 	if got := r.row("client_gone"); got.Requests != 1 || got.Estimated != 1 || got.Output != 0 || got.Prompt < 1 {
 		t.Errorf("the ledger has %+v", got)
 	}
 }
 
-// Counting tokens is no use of a model.
-func TestCountingTokensCostsNone(t *testing.T) {
-	counting := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+// TestTokenCountingIsNotCharged: counting does not run the model.
+func TestTokenCountingIsNotCharged(t *testing.T) {
+	counter := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w, `{"input_tokens":5000,"count":5000,"max_model_len":1,"tokens":[1,2]}`)
 	})
 	yaml := strings.Replace(fmt.Sprintf(limited, digestOfKey, "limits: { tpm: 100, day_tokens: 1000 }",
 		"http://127.0.0.1:1"), "messages, embeddings]", "messages, embeddings, tokenize]", 1)
-	r := newRig(t, yaml, counting)
+	r := newRig(t, yaml, counter)
 	body := `{"model":"cheap","max_tokens":900,"prompt":"` + strings.Repeat("word ", 500) +
 		`","messages":[{"role":"user","content":"` + strings.Repeat("word ", 500) + `"}]}`
 	for range 3 {
@@ -357,8 +358,8 @@ func TestCountingTokensCostsNone(t *testing.T) {
 	}
 }
 
-// RL-05: whoever leaves gives its slot back, at whatever point.
-func TestSlotsComeBackFromClientsThatLeave(t *testing.T) {
+// RL-05: a client that disconnects releases its slot, at whatever point.
+func TestClientsThatLeaveReleaseTheirSlots(t *testing.T) {
 	block := make(chan struct{})
 	defer close(block)
 	r := limitedRig(t, "limits: { concurrent: 2 }", http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -378,24 +379,24 @@ func TestSlotsComeBackFromClientsThatLeave(t *testing.T) {
 		}
 		cancel()
 	}
-	until(t, "the end", func() bool { return r.Inflight() == 0 })
+	waitUntil(t, "the end", func() bool { return r.Inflight() == 0 })
 	for range 2 {
-		if a := r.ask("dear"); a.status != 200 {
+		if a := r.sendChat("dear"); a.status != 200 {
 			t.Errorf("%d %s", a.status, a.body)
 		}
 	}
 }
 
-// AU-13: what an engine gets as cache_salt is the tenant's own, whatever it sends.
+// AU-13: the engine receives a cache_salt that belongs to the tenant, whatever salt the client sends.
 func TestACacheSaltIsTheTenantsOwn(t *testing.T) {
 	for name, c := range map[string]struct{ settings, body, want string }{
-		"nobody asks": {"priority: batch", `{"model":"cheap","messages":[{"role":"user","content":"hi"}]}`, ""},
-		"the tenant is kept": {"isolate_cache: true", `{"model":"cheap","messages":[{"role":"user","content":"hi"}]}`,
+		"no salt": {"priority: batch", `{"model":"cheap","messages":[{"role":"user","content":"hi"}]}`, ""},
+		"isolate_cache": {"isolate_cache: true", `{"model":"cheap","messages":[{"role":"user","content":"hi"}]}`,
 			openai.CacheSalt("acme", "")},
-		"a client asks": {"priority: batch",
+		"the client's salt": {"priority: batch",
 			`{"model":"cheap","cache_salt":"theirs","messages":[{"role":"user","content":"hi"}]}`,
 			openai.CacheSalt("acme", "theirs")},
-		"both": {"isolate_cache: true",
+		"isolate_cache and the client's salt": {"isolate_cache: true",
 			`{"cache_salt":"theirs","model":"cheap","messages":[{"role":"user","content":"hi"}]}`,
 			openai.CacheSalt("acme", "theirs")},
 	} {
@@ -423,9 +424,8 @@ func TestACacheSaltIsTheTenantsOwn(t *testing.T) {
 	}
 }
 
-// AU-05: who tries many keys from one address is slowed down; good keys of the
-// same address are not.
-func TestManyWrongKeysAreSlowedDown(t *testing.T) {
+// AU-05: an address that tries many keys gets 429. Valid keys of the same address are not affected.
+func TestManyWrongKeysAreRateLimited(t *testing.T) {
 	r := limitedRig(t, "priority: batch", fakeEngine(), bigEngine())
 	for i := range 20 + 5 {
 		a := r.post("/v1/chat/completions", hello, "Authorization", fmt.Sprintf("Bearer wrong-%d", i))
@@ -437,14 +437,14 @@ func TestManyWrongKeysAreSlowedDown(t *testing.T) {
 			t.Fatalf("wrong key %d: %d %s", i, a.status, a.body)
 		}
 	}
-	if a := r.ask("cheap"); a.status != 200 {
-		t.Errorf("a good key: %d %s", a.status, a.body)
+	if a := r.sendChat("cheap"); a.status != 200 {
+		t.Errorf("a valid key: %d %s", a.status, a.body)
 	}
 }
 
-// A response that is made in the background says nothing of its length when it is
-// queued: it costs what such answers may take, at once.
-func TestABackgroundResponseIsPaidForAtOnce(t *testing.T) {
+// TestBackgroundResponseIsChargedAtOnce: the answer "queued" has no usage, so the maximum output is
+// charged.
+func TestBackgroundResponseIsChargedAtOnce(t *testing.T) {
 	queued := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w, `{"id":"resp_1","object":"response","status":"queued","usage":null}`)
@@ -460,11 +460,11 @@ func TestABackgroundResponseIsPaidForAtOnce(t *testing.T) {
 		t.Errorf("the ledger has %+v", got)
 	}
 	if a := r.post("/v1/responses/resp_1/cancel", "", "Authorization", "Bearer key"); a.status == 429 {
-		t.Error("a spent budget keeps its tenant from cancelling")
+		t.Error("a tenant with a spent budget cannot cancel")
 	}
 }
 
-func TestManyPromptsReserveForEach(t *testing.T) {
+func TestEachPromptOfARequestIsReserved(t *testing.T) {
 	r := limitedRig(t, "limits: { tpm: 1000 }", fakeEngine(), bigEngine())
 	body := `{"model":"cheap","max_tokens":200,"prompt":["a","b","c","d","e","f"]}`
 	if a := r.post("/v1/completions", body, "Authorization", "Bearer key"); a.status != 429 ||
@@ -473,9 +473,9 @@ func TestManyPromptsReserveForEach(t *testing.T) {
 	}
 }
 
-// AU-13: what nobody reads is not salted: who shares no cache may not send it, and
-// a salt in it is the tenant's own.
-func TestPassedBodiesCarryNoForeignSalt(t *testing.T) {
+// AU-13: a tenant with isolate_cache may not use pass-through paths. For other tenants, a salt in such
+// a body is replaced by one of the tenant's own.
+func TestPassthroughBodiesCarryNoForeignSalt(t *testing.T) {
 	for settings, want := range map[string]int{"priority: batch": 200, "isolate_cache: true": 404} {
 		var got string
 		engine := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -484,7 +484,7 @@ func TestPassedBodiesCarryNoForeignSalt(t *testing.T) {
 		})
 		yaml := strings.Replace(plain, "auth: { required: false }", fmt.Sprintf("auth: { keys: [ { name: acme, sha256: %s, "+
 			"%s } ] }\npools: [ { name: raw, paths: [\"/raw/*\"], workers: [ { name: raw-0, url: %q } ] } ]", digestOfKey,
-			settings, served(t, engine)), 1)
+			settings, startServer(t, engine)), 1)
 		r := newRig(t, yaml, fakeEngine())
 		for _, body := range []string{`{"cache_salt":"VICTIM","x":1}`, `{"cache_\u0073alt":"VICTIM"}`} {
 			got = ""
@@ -503,7 +503,7 @@ func TestPassedBodiesCarryNoForeignSalt(t *testing.T) {
 	}
 }
 
-// AU-10: a stored answer is its tenant's, and no key's that may not use its tier.
+// AU-10: a stored answer belongs to its tenant. A key that may not use its tier cannot read it.
 func TestAKeyReachesNoStoredAnswerBeyondItsRights(t *testing.T) {
 	few := sha256.Sum256([]byte("few"))
 	keys := fmt.Sprintf("auth: { keys: [ { name: acme, sha256: %s }, { name: other, sha256: %s, tiers: [] } ] }",
@@ -521,9 +521,9 @@ func TestAKeyReachesNoStoredAnswerBeyondItsRights(t *testing.T) {
 	}
 }
 
-// TestEveryKnownCallersRequestIsInTheLedger: also one that matches no route or asks for a
-// WebSocket, but not a list of models, which uses nothing.
-func TestEveryKnownCallersRequestIsInTheLedger(t *testing.T) {
+// TestAuthenticatedRequestsAreInTheLedger, also if no route matches or a WebSocket is requested. A list
+// of models uses nothing and is not recorded.
+func TestAuthenticatedRequestsAreInTheLedger(t *testing.T) {
 	r := limitedRig(t, "limits: { rpm: 600 }", fakeEngine(), bigEngine())
 	for _, c := range []struct {
 		method, path string

@@ -11,23 +11,22 @@ import (
 	"tierway/store"
 )
 
-// TestAnAttemptThatATimeoutCutsIsPaidFor: the engine has worked for the request, and the
-// client's own timeout may be what ended it. A worker that sent nothing within first_byte
-// is paid nothing.
-func TestAnAttemptThatATimeoutCutsIsPaidFor(t *testing.T) {
+// TestAttemptCutByATimeoutIsCharged: the engine has worked for the request, and the client's own
+// timeout may have ended it. A worker that sent nothing within first_byte is not charged.
+func TestAttemptCutByATimeoutIsCharged(t *testing.T) {
 	const (
 		chat   = "/v1/chat/completions"
 		stream = `{"stream":true,"model":"small` + helloTo
 		token  = `data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}` + "\n\n"
 		whole  = `{"object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"x"},"finish_reason":"stop"}],"usage":{"prompt_tokens":40,"completion_tokens":2}}`
-		sdk    = "0.1" // seconds that the client waits
+		sdk    = "0.1" // the client's timeout in seconds
 	)
 	for _, c := range []struct {
-		name, path, body, patience string
-		kind, sent                 string // by the first worker before its silence; no sent: not even a head
-		workers                    int
-		outcome                    string
-		want                       store.UsageRow // Prompt: at least so many
+		name, path, body, timeout string
+		kind, sent                string // by the first worker before it stalls; no sent: no header either
+		workers                   int
+		outcome                   string
+		want                      store.UsageRow // Prompt is a lower bound
 	}{
 		{"a whole answer's total time", chat, hello, sdk, "", "", 1, "failed", store.UsageRow{Prompt: 1, Estimated: 1}},
 		{"the total time of embeddings", "/v1/embeddings", `{"model":"small","input":"hello to all of you"}`, sdk, "", "", 1,
@@ -48,17 +47,17 @@ func TestAnAttemptThatATimeoutCutsIsPaidFor(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			var asked atomic.Int32
+			var calls atomic.Int32
 			engine := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-				io.Copy(io.Discard, q.Body) //nolint:errcheck // a test's own worker
-				if asked.Add(1) > 1 {
+				io.Copy(io.Discard, q.Body) //nolint:errcheck // the test's own worker
+				if calls.Add(1) > 1 {
 					w.Header().Set("Content-Type", "application/json")
-					say(t, w, whole)
+					writeNow(t, w, whole)
 					return
 				}
 				if c.sent != "" {
 					w.Header().Set("Content-Type", c.kind)
-					say(t, w, c.sent)
+					writeNow(t, w, c.sent)
 				}
 				<-q.Context().Done()
 			})
@@ -67,11 +66,11 @@ func TestAnAttemptThatATimeoutCutsIsPaidFor(t *testing.T) {
 				"http://127.0.0.1:1"),
 				[]http.Handler{engine, engine}[:c.workers]...)
 			headers := []string{"Authorization", "Bearer key"}
-			if c.patience != "" {
-				headers = append(headers, "X-Stainless-Timeout", c.patience)
+			if c.timeout != "" {
+				headers = append(headers, "X-Stainless-Timeout", c.timeout)
 			}
 			a := r.post(c.path, c.body, headers...)
-			until(t, "the end", func() bool { return r.Inflight() == 0 })
+			waitUntil(t, "the end", func() bool { return r.Inflight() == 0 })
 			got := r.row(c.outcome)
 			if got.Requests != 1 || got.Prompt < c.want.Prompt || (got.Prompt == 0) != (c.want.Prompt == 0) ||
 				got.Output != c.want.Output || got.Estimated != c.want.Estimated {

@@ -12,7 +12,7 @@ import (
 	"tierway/engines"
 )
 
-// newTieredRig is a rig of three tiers of one worker each.
+// newTieredRig is a rig of three tiers with one worker each.
 func newTieredRig(t *testing.T, more string) *rig {
 	t.Helper()
 	var list strings.Builder
@@ -23,14 +23,14 @@ func newTieredRig(t *testing.T, more string) *rig {
 			tier, 8000<<(2*i), tier, w.URL)
 	}
 	if !strings.Contains(more, "classifier:") {
-		more += "classifier: {}\n" // with its preset, which rigs go without
+		more += "classifier: {}\n" // the default preset; newRig sets none
 	}
 	return newRig(t, "auth: { required: false }\nhealth: { path: \"off\" }\ntiers:\n"+list.String()+
 		"models: { \"gpt-*\": small }\n"+more+"# %s\n")
 }
 
-// ask is a chat of one turn.
-func ask(model, text string, more string) string {
+// chatBody is a chat request with one user message. more is added to its fields.
+func chatBody(model, text string, more string) string {
 	b, err := json.Marshal(text)
 	if err != nil {
 		panic(err) // strings always marshal
@@ -38,7 +38,7 @@ func ask(model, text string, more string) string {
 	return fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":%s}]%s}`, model, b, more)
 }
 
-// explained asks a rig's server to explain a request.
+// explained returns the server's explanation of a request.
 func (r *rig) explained(path, body string, headers ...string) *decisions.Explanation {
 	r.t.Helper()
 	req, err := http.NewRequest(http.MethodPost, path, strings.NewReader(body))
@@ -52,35 +52,36 @@ func (r *rig) explained(path, body string, headers ...string) *decisions.Explana
 	return r.Explain(req)
 }
 
-// tierOf is the tier that an answer came from, and the rule that chose it.
-func tierOf(got answered) (tier, rule string) {
+// tierOf returns the tier that served an answer and the rule that selected it.
+func tierOf(got httpAnswer) (tier, rule string) {
 	rule, _, _ = strings.Cut(got.header.Get("X-Tier-Reason"), ";") // the note follows
 	return got.header.Get("X-Model-Tier"), rule
 }
 
-// TestARequestIsExplainedAsItIsSent: every rule decides, what is explained is
-// what happens, and explaining sends nothing and changes nothing.
-func TestARequestIsExplainedAsItIsSent(t *testing.T) {
+// TestExplanationMatchesTheRequestsRoute for every rule. Explain sends nothing and changes no state.
+func TestExplanationMatchesTheRequestsRoute(t *testing.T) {
 	const words = "a few plain words about the weather in spring and what the garden needs then "
 	for _, c := range []struct {
 		name, body, header string
 		tier, rule         string
 	}{
-		{name: "nothing to go by", body: ask("auto", "Hi", ""), tier: "small", rule: "default"},
-		{name: "a long prompt", body: ask("auto", strings.Repeat(words, 350), ""), tier: "medium", rule: "prompt_tokens"},
-		{name: "a very long prompt", body: ask("auto", strings.Repeat(words, 1200), ""), tier: "large",
+		{name: "no rule applies", body: chatBody("auto", "Hi", ""), tier: "small", rule: "default"},
+		{name: "a long prompt", body: chatBody("auto", strings.Repeat(words, 350), ""), tier: "medium",
 			rule: "prompt_tokens"},
-		{name: "a long answer", body: ask("auto", "Hi", `,"max_tokens":2001`), tier: "large", rule: "max_tokens"},
-		{name: "a longish answer", body: ask("auto", "Hi", `,"max_completion_tokens":501`), tier: "medium",
+		{name: "a very long prompt", body: chatBody("auto", strings.Repeat(words, 1200), ""), tier: "large",
+			rule: "prompt_tokens"},
+		{name: "a long answer", body: chatBody("auto", "Hi", `,"max_tokens":2001`), tier: "large", rule: "max_tokens"},
+		{name: "a longish answer", body: chatBody("auto", "Hi", `,"max_completion_tokens":501`), tier: "medium",
 			rule: "max_tokens"},
-		{name: "a keyword", body: ask("auto", "Implement a function in Python that sorts a list of numbers", ""),
+		{name: "a keyword", body: chatBody("auto", "Implement a function in Python that sorts a list of numbers", ""),
 			tier: "large", rule: "keyword:code"},
-		{name: "a header", body: ask("auto", "Hi", ""), header: "LARGE", tier: "large", rule: "header"},
-		{name: "a tier's name", body: ask("medium", "Hi", ""), tier: "medium", rule: "model"},
-		{name: "an alias", body: ask("gpt-4o", "Hi", ""), tier: "small", rule: "alias"},
-		{name: "an alias whose context is too short", body: ask("gpt-4o", strings.Repeat(words, 600), ""), tier: "medium",
+		{name: "a header", body: chatBody("auto", "Hi", ""), header: "LARGE", tier: "large", rule: "header"},
+		{name: "a tier's name", body: chatBody("medium", "Hi", ""), tier: "medium", rule: "model"},
+		{name: "an alias", body: chatBody("gpt-4o", "Hi", ""), tier: "small", rule: "alias"},
+		{name: "an alias with too short a context", body: chatBody("gpt-4o", strings.Repeat(words, 600), ""),
+			tier: "medium",
 			rule: "context"},
-		{name: "an answer that the context does not hold", body: ask("small", "Hi", `,"max_tokens":8000`), tier: "medium",
+		{name: "an answer that exceeds the context", body: chatBody("small", "Hi", `,"max_tokens":8000`), tier: "medium",
 			rule: "context"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -105,9 +106,8 @@ func TestARequestIsExplainedAsItIsSent(t *testing.T) {
 	}
 }
 
-// TestAChatStaysAtItsTier: what was asked before keeps a chat from falling, by
-// its session's id or by its own beginning.
-func TestAChatStaysAtItsTier(t *testing.T) {
+// TestAChatDoesNotFallBelowItsTier: a chat is recognized by its session ID or by its first messages.
+func TestAChatDoesNotFallBelowItsTier(t *testing.T) {
 	first := `{"role":"user","content":"Implement a function in Python that sorts a list"}`
 	grown := first +
 		`,{"role":"assistant","content":"def f(x): return sorted(x)"},{"role":"user","content":"Thanks, nice."}`
@@ -139,11 +139,11 @@ func TestAChatStaysAtItsTier(t *testing.T) {
 	}
 	t.Run("not by its prompt_cache_key, which all chats of an application may share", func(t *testing.T) {
 		r := newTieredRig(t, "")
-		keyed := func(messages string) string {
+		withCacheKey := func(messages string) string {
 			return strings.Replace(chat(messages), "{", `{"prompt_cache_key":"app",`, 1)
 		}
-		r.post("/v1/chat/completions", keyed(first))
-		if got := r.post("/v1/chat/completions", keyed(`{"role":"user","content":"Thanks."}`)); got.header.Get(
+		r.post("/v1/chat/completions", withCacheKey(first))
+		if got := r.post("/v1/chat/completions", withCacheKey(`{"role":"user","content":"Thanks."}`)); got.header.Get(
 			"X-Model-Tier") != "small" {
 			t.Errorf("another chat is at %s", got.header.Get("X-Model-Tier"))
 		}
@@ -157,8 +157,8 @@ func TestAChatStaysAtItsTier(t *testing.T) {
 	})
 }
 
-// TestAFollowUpGoesWhereItsResponseLies: another tier's engine does not know it.
-func TestAFollowUpGoesWhereItsResponseLies(t *testing.T) {
+// TestAFollowUpGoesToTheTierOfItsResponse: no other tier's engine has the response.
+func TestAFollowUpGoesToTheTierOfItsResponse(t *testing.T) {
 	r := newTieredRig(t, "")
 	first := r.post("/v1/responses", `{"model":"auto","input":"Implement a function in Python that sorts a list"}`)
 	var made struct {
@@ -173,9 +173,9 @@ func TestAFollowUpGoesWhereItsResponseLies(t *testing.T) {
 	}
 }
 
-// TestAPromptThatNothingHoldsIsRefused where that is sure, and where the
-// client may not be moved; what an estimate may be wrong about, engines judge.
-func TestAPromptThatNothingHoldsIsRefused(t *testing.T) {
+// TestAPromptAboveEveryContextIsRejected only if the estimate is far above the context. Near it, the
+// engine decides.
+func TestAPromptAboveEveryContextIsRejected(t *testing.T) {
 	r := newTieredRig(t, "")
 	for _, c := range []struct {
 		name, model string
@@ -187,7 +187,7 @@ func TestAPromptThatNothingHoldsIsRefused(t *testing.T) {
 		{"just beyond a pinned model", "small-model", 8_200, http.StatusOK},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := r.post("/v1/chat/completions", ask(c.model, strings.Repeat("word", c.tokens), ""))
+			got := r.post("/v1/chat/completions", chatBody(c.model, strings.Repeat("word", c.tokens), ""))
 			if got.status != c.status {
 				t.Fatalf("the status is %d, want %d: %.300s", got.status, c.status, got.body)
 			}
@@ -198,15 +198,14 @@ func TestAPromptThatNothingHoldsIsRefused(t *testing.T) {
 	}
 }
 
-// TestExplainSaysWhyNot: a request that would be refused is explained by its
-// refusal, and nothing of its prompt is in the explanation.
-func TestExplainSaysWhyNot(t *testing.T) {
+// TestExplainHasTheErrorOfARejection and no text of the prompt.
+func TestExplainHasTheErrorOfARejection(t *testing.T) {
 	r := newTieredRig(t, "")
-	if e := r.explained("/v1/chat/completions", ask("nobody's", "Hi", "")); e.Status != http.StatusNotFound ||
+	if e := r.explained("/v1/chat/completions", chatBody("unknown", "Hi", "")); e.Status != http.StatusNotFound ||
 		!strings.Contains(e.Error, "model_not_found") {
 		t.Errorf("explained as %+v", e)
 	}
-	e := r.explained("/v1/chat/completions", ask("auto", "the secret canary implements a function", ""))
+	e := r.explained("/v1/chat/completions", chatBody("auto", "the secret canary implements a function", ""))
 	text, err := json.Marshal(e)
 	if err != nil {
 		t.Fatal(err)
@@ -219,11 +218,11 @@ func TestExplainSaysWhyNot(t *testing.T) {
 	}
 }
 
-// TestAPromptNearAThresholdIsCounted: its characters alone would say less.
+// TestAPromptNearAThresholdIsCounted: the estimate by characters alone would be below the threshold.
 func TestAPromptNearAThresholdIsCounted(t *testing.T) {
 	r := newTieredRig(t, "")
 	// 15,600 characters are estimated at 3,900 tokens and are twice as many.
-	e := r.explained("/v1/chat/completions", ask("auto", strings.Repeat(" a", 7800), ""))
+	e := r.explained("/v1/chat/completions", chatBody("auto", strings.Repeat(" a", 7800), ""))
 	if e.Tier != "medium" || e.Rule != "prompt_tokens" {
 		t.Fatalf("explained as %+v", e)
 	}
@@ -232,17 +231,17 @@ func TestAPromptNearAThresholdIsCounted(t *testing.T) {
 			t.Errorf("the signal is %+v", s)
 		}
 	}
-	if e := r.explained("/v1/chat/completions", ask("auto", strings.Repeat(" a", 3000), "")); e.Tier != "small" ||
+	if e := r.explained("/v1/chat/completions", chatBody("auto", strings.Repeat(" a", 3000), "")); e.Tier != "small" ||
 		e.Classified.Signals[0].Exact {
 		t.Errorf("far from a threshold it is %+v", e.Classified)
 	}
 }
 
-// TestATierWithNobodyUpIsLeft as the rules say, but not by a request that names
-// the engine's own model.
-func TestATierWithNobodyUpIsLeft(t *testing.T) {
+// TestATierWithoutWorkersIsReplaced as classifier.unavailable says. A request that names the engine's
+// model stays at its tier.
+func TestATierWithoutWorkersIsReplaced(t *testing.T) {
 	gone := httptest.NewServer(http.NotFoundHandler())
-	gone.Close() // nobody listens there any more
+	gone.Close() // connections are refused
 	there := httptest.NewServer(engines.New(engines.Config{AnyModel: true, Seed: 1}))
 	t.Cleanup(there.Close)
 	rig := func(more string) *rig {
@@ -255,21 +254,21 @@ tiers:
 %s`, gone.URL, there.URL, more)+"# %s\n")
 	}
 	r := rig("")
-	if got := r.post("/v1/chat/completions", ask("auto", "Hi", "")); got.status != http.StatusBadGateway {
-		t.Fatalf("the request that found out is %d: %s", got.status, got.body)
+	if got := r.post("/v1/chat/completions", chatBody("auto", "Hi", "")); got.status != http.StatusBadGateway {
+		t.Fatalf("the request that detects it is %d: %s", got.status, got.body)
 	}
 	for _, model := range []string{"auto", "small"} {
-		if tier, rule := tierOf(r.post("/v1/chat/completions", ask(model, "Hi", ""))); tier != "large" ||
+		if tier, rule := tierOf(r.post("/v1/chat/completions", chatBody(model, "Hi", ""))); tier != "large" ||
 			rule != "unavailable" {
 			t.Errorf("%s is at %s by %s", model, tier, rule)
 		}
 	}
-	if got := r.post("/v1/chat/completions", ask("s", "Hi", "")); got.status != http.StatusServiceUnavailable {
+	if got := r.post("/v1/chat/completions", chatBody("s", "Hi", "")); got.status != http.StatusServiceUnavailable {
 		t.Errorf("a pinned request is %d: %s", got.status, got.body)
 	}
 	r = rig("classifier: { unavailable: refuse }\n")
-	r.post("/v1/chat/completions", ask("auto", "Hi", ""))
-	if got := r.post("/v1/chat/completions", ask("auto", "Hi", "")); got.status != http.StatusServiceUnavailable {
-		t.Errorf("where it shall be refused it is %d: %s", got.status, got.body)
+	r.post("/v1/chat/completions", chatBody("auto", "Hi", ""))
+	if got := r.post("/v1/chat/completions", chatBody("auto", "Hi", "")); got.status != http.StatusServiceUnavailable {
+		t.Errorf("with unavailable: refuse it is %d: %s", got.status, got.body)
 	}
 }

@@ -13,8 +13,7 @@ import (
 	"time"
 )
 
-// overTLS serves the rig's data plane over TLS too, with HTTP/2 where the client asks
-// for it, and returns a client of the given version.
+// overTLS also serves the rig's data plane over TLS. It returns a client that uses HTTP/2 or HTTP/1.1.
 func (r *rig) overTLS(http2 bool) *http.Client {
 	r.t.Helper()
 	front := httptest.NewUnstartedServer(r.planes.dataHandler())
@@ -45,9 +44,9 @@ func (r *rig) send(ctx context.Context, client *http.Client, path, body string) 
 	return resp
 }
 
-// stalling is a pool of every kind of relay with a short client_stall. Heartbeats
+// shortStallYAML is a tier and a pool for every kind of relay, with a short client_stall. Heartbeats
 // never come within a test.
-const stalling = `
+const shortStallYAML = `
 auth: { required: false }
 health: { path: "off" }
 queue: { heartbeat_after: 1h }
@@ -59,10 +58,9 @@ pools:
 # %%s
 `
 
-// TestAWorkersSilenceIsNoStallOfTheClient: client_stall bounds a write that the client
-// does not take. Over HTTP/2 a deadline that is left behind would end a stream in which
-// nothing is written.
-func TestAWorkersSilenceIsNoStallOfTheClient(t *testing.T) {
+// TestASilentWorkerIsNotAStalledClient: client_stall limits a write that the client does not read. Over
+// HTTP/2, a deadline that is left behind would end an idle stream.
+func TestASilentWorkerIsNotAStalledClient(t *testing.T) {
 	const stall, silence = 100 * time.Millisecond, 400 * time.Millisecond
 	const first = `data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}` + "\n\n"
 	engine := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -71,16 +69,16 @@ func TestAWorkersSilenceIsNoStallOfTheClient(t *testing.T) {
 			kind, begin, end = "text/event-stream", first, chunkAndEnd
 		}
 		w.Header().Set("Content-Type", kind)
-		say(t, w, begin)
+		writeNow(t, w, begin)
 		<-time.After(silence)
-		say(t, w, end)
+		writeNow(t, w, end)
 	})
 	for _, http2 := range []bool{false, true} {
 		for path, want := range map[string]string{"/raw/x": "beginend", "/v1/audio/speech": "beginend",
 			"/v1/chat/completions": first + chunkAndEnd} {
 			t.Run(fmt.Sprintf("HTTP/2 %v %s", http2, path), func(t *testing.T) {
 				t.Parallel()
-				r := newRig(t, fmt.Sprintf(stalling, stall, served(t, engine), served(t, engine)))
+				r := newRig(t, fmt.Sprintf(shortStallYAML, stall, startServer(t, engine), startServer(t, engine)))
 				resp := r.send(t.Context(), r.overTLS(http2), path,
 					`{"model":"small","stream":true,"input":"x","messages":[{"role":"user","content":"hi"}]}`)
 				if (resp.ProtoMajor == 2) != http2 {
@@ -94,8 +92,7 @@ func TestAWorkersSilenceIsNoStallOfTheClient(t *testing.T) {
 	}
 }
 
-// TestAStalledClientIsCut: a client that takes nothing of an answer that waits for it
-// gives its place back, over either protocol.
+// TestAStalledClientIsCut: a client that does not read its answer loses its slot, over either protocol.
 func TestAStalledClientIsCut(t *testing.T) {
 	left := make(chan struct{}, 4)
 	engine := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -109,7 +106,7 @@ func TestAStalledClientIsCut(t *testing.T) {
 		left <- struct{}{}
 	})
 	for _, http2 := range []bool{false, true} {
-		r := newRig(t, fmt.Sprintf(stalling, 100*time.Millisecond, served(t, engine), served(t, engine)))
+		r := newRig(t, fmt.Sprintf(shortStallYAML, 100*time.Millisecond, startServer(t, engine), startServer(t, engine)))
 		resp := r.send(t.Context(), r.overTLS(http2), "/raw/x", "{}")
 		if resp.StatusCode != http.StatusOK {
 			t.Fatalf("HTTP/2 %v: %d", http2, resp.StatusCode)

@@ -117,8 +117,8 @@ func (l *tlsListener) run(ctx context.Context) {
 	}
 }
 
-// handshake completes one handshake. A connection whose handshake fails goes to net/http all the
-// same: net/http answers the client and logs the error.
+// handshake completes one handshake. After a failed handshake the connection goes to net/http
+// all the same, because net/http answers the client and logs the error.
 func (l *tlsListener) handshake(ctx context.Context, c net.Conn) {
 	secure := tls.Server(c, l.config)
 	ctx, cancel := context.WithTimeout(ctx, headerTimeout)

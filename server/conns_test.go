@@ -10,8 +10,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestASilentHandshakeHoldsNoOtherUpAndEndsWithTheListener: nor does one that fails.
-func TestASilentHandshakeHoldsNoOtherUpAndEndsWithTheListener(t *testing.T) {
+// TestASilentHandshakeBlocksNoOtherAndEndsWithTheListener, and a failed one blocks none either.
+func TestASilentHandshakeBlocksNoOtherAndEndsWithTheListener(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	certs := httptest.NewUnstartedServer(nil)
 	certs.StartTLS()
@@ -59,14 +59,14 @@ func TestASilentHandshakeHoldsNoOtherUpAndEndsWithTheListener(t *testing.T) {
 	}
 	c, err := l.Accept()
 	if _, ok := c.(*tls.Conn); err != nil || !ok {
-		t.Errorf("a failed handshake is given on as %T, %v", c, err)
+		t.Errorf("after a failed handshake Accept returns %T, %v", c, err)
 	}
 	c.Close()
-	if err := l.Close(); err != nil { // it waits for the silent one
+	if err := l.Close(); err != nil { // waits for the silent handshake to end
 		t.Error(err)
 	}
 	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("closed, it returns %v", err)
+		t.Errorf("after Close, Accept returns %v", err)
 	}
 	silent.Close()
 	goleak.VerifyNone(t, before)

@@ -12,9 +12,9 @@ import (
 	"tierway/store"
 )
 
-// TestDatabaseThatTakesNoWritesIsReported lets every write of the ledger fail, while the
-// directory can be read.
-func TestDatabaseThatTakesNoWritesIsReported(t *testing.T) {
+// TestDatabaseThatRejectsWritesIsReported: every write of the ledger fails, while the directory can be
+// read.
+func TestDatabaseThatRejectsWritesIsReported(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.db")
 	r := adminRigOf(newRig(t, adminYAML("sqlite://"+path), fakeEngine()))
 	db, err := sql.Open("sqlite", path)
@@ -35,15 +35,15 @@ func TestDatabaseThatTakesNoWritesIsReported(t *testing.T) {
 				up = strings.TrimSpace(strings.TrimPrefix(line, "tierway_database_up "))
 			}
 		}
-		return ready, up, decoded[statusShown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/status", "")).SQL.State
+		return ready, up, decode[statusShown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/status", "")).SQL.State
 	}
-	r.running()
+	r.runControl()
 	rename("ledger", "away")
 	r.control.Stores.Ledger.Add(store.Row{ID: "r1", Tenant: "acme"})
 	if err := r.control.Stores.Ledger.Flush(t.Context()); err == nil {
 		t.Fatal("the ledger was written")
 	}
-	until(t, "another state", func() bool { _, up, _ := state(); return up == "0" })
+	waitUntil(t, "another state", func() bool { _, up, _ := state(); return up == "0" })
 	if ready, up, status := state(); !strings.Contains(ready, `"ready":true`) ||
 		!strings.Contains(ready, "database: rejects writes") || up != "0" || status != "read_only" {
 		t.Errorf("/readyz %s, tierway_database_up %s, status %s", ready, up, status)
@@ -52,7 +52,7 @@ func TestDatabaseThatTakesNoWritesIsReported(t *testing.T) {
 	if err := r.control.Stores.Ledger.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the state before", func() bool { _, up, _ := state(); return up == "1" })
+	waitUntil(t, "the state before", func() bool { _, up, _ := state(); return up == "1" })
 	if ready, up, status := state(); strings.Contains(ready, "database") || up != "1" || status != "ok" {
 		t.Errorf("afterwards /readyz %s, tierway_database_up %s, status %s", ready, up, status)
 	}
@@ -61,8 +61,8 @@ func TestDatabaseThatTakesNoWritesIsReported(t *testing.T) {
 	}
 }
 
-// TestAnErrorSaysOnceWhatWasBeingDone: of a configuration that cannot be read.
-func TestAnErrorSaysOnceWhatWasBeingDone(t *testing.T) {
+// TestReloadErrorHasItsPrefixOnce if the configuration cannot be read.
+func TestReloadErrorHasItsPrefixOnce(t *testing.T) {
 	r := newAdminRig(t)
 	gone := filepath.Join(t.TempDir(), "config.yaml")
 	r.source = func() (*config.File, error) { return config.Load(gone, nil) }

@@ -18,41 +18,41 @@ import (
 	"tierway/store"
 )
 
-// draftRig is a driftRig whose requests are explained under a file before a reload of the
-// file, and sent after it.
+// draftRig is a driftRig that explains requests under a draft and sends them after a reload of that
+// draft.
 type draftRig struct {
 	*driftRig
 	*driftWorld
-	held map[string]*loads // by tier or pool
-	saw  map[string]int    // outcomes, and the codes of rejections
+	leases map[string]*loads // by tier or pool
+	saw    map[string]int    // counts of outcomes and of the codes of rejections
 
-	drained string // the tier whose workers drain
+	drained string // the tier with draining workers
 }
 
-// newDraftRig makes a rig that has served some requests and has some slots taken.
+// newDraftRig makes a rig that has served some requests and has some slots occupied.
 func newDraftRig(t *testing.T, seed uint64, saw map[string]int) *draftRig {
 	t.Helper()
-	r := &draftRig{driftRig: newDriftRig(t, "", quick), driftWorld: newDriftWorld(seed), held: map[string]*loads{},
+	r := &draftRig{driftRig: newDriftRig(t, "", quick), driftWorld: newDriftWorld(seed), leases: map[string]*loads{},
 		saw: saw}
-	t.Cleanup(r.give)
-	for range 30 { // later turns of chats too
-		r.sent(r.wish())
+	t.Cleanup(r.releaseAll)
+	for range 30 { // so that later turns of chats occur
+		r.sent(r.drawRequest())
 	}
-	for range 30 { // only now: with these slots taken, one of the requests above could wait for minutes
+	for range 30 { // after the requests: with these slots occupied, one of them could wait for minutes
 		r.shakeAll()
 	}
 	return r
 }
 
-// shakeAll takes or releases slots of every pool in force.
+// shakeAll occupies or releases slots of every pool in force.
 func (r *draftRig) shakeAll() {
 	for _, p := range r.control.Snapshot().Pools {
-		if r.held[p.Name] == nil {
-			r.held[p.Name] = &loads{}
+		if r.leases[p.Name] == nil {
+			r.leases[p.Name] = &loads{}
 		}
-		r.held[p.Name].shake(r.driftWorld, p.Routing)
+		r.leases[p.Name].shake(r.driftWorld, p.Routing)
 		for name, m := range p.Members {
-			at := time.Now().Add(-time.Minute) // so that no slow start is under way
+			at := time.Now().Add(-time.Minute) // so that slow start is over
 			switch r.IntN(8) {
 			case 0:
 				p.Routing.Eject(name, m, routing.Ejection{At: at, Until: at.Add(time.Hour)})
@@ -64,13 +64,13 @@ func (r *draftRig) shakeAll() {
 }
 
 // give releases all slots.
-func (r *draftRig) give() {
-	for _, l := range r.held {
-		l.give()
+func (r *draftRig) releaseAll() {
+	for _, l := range r.leases {
+		l.releaseAll()
 	}
 }
 
-// reloads puts a file in force.
+// reloads puts a configuration in force.
 func (r *draftRig) reloads(t *testing.T, text string) {
 	t.Helper()
 	f, err := config.Parse("test.yaml", []byte(text), func(string) (string, bool) { return "", false })
@@ -83,8 +83,7 @@ func (r *draftRig) reloads(t *testing.T, text string) {
 	}
 }
 
-// drains takes all requests from the workers that driftConfig gives a tier, and has those of
-// the tier before take them again.
+// drains drains the tier's workers that driftConfig defines, and ends the previous drain.
 func (r *draftRig) drains(t *testing.T, tier string) {
 	t.Helper()
 	for i := range 4 {
@@ -105,21 +104,21 @@ func (r *draftRig) drains(t *testing.T, tier string) {
 func (r *draftRig) servesAsExplained(t *testing.T, draft string) {
 	t.Helper()
 	r.shakeAll()
-	settled(t, r.driftRig)
+	waitForRequests(t, r.driftRig)
 	r.chance.Store(r.Uint64())
-	w := r.wish()
-	e := decoded[admin.RouteExplanation](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain",
+	w := r.drawRequest()
+	e := decode[admin.RouteExplanation](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain",
 		w.order(map[string]any{"draft": draft}))).Draft
 	r.reloads(t, draft)
 	r.saw[e.Outcome]++
 	if e.Outcome == decisions.WouldQueue {
-		r.waits(t, w, e, func() {
-			r.give()
+		r.checkWaits(t, w, e, func() {
+			r.releaseAll()
 			r.drains(t, "")
 		})
 		return
 	}
-	got, status, want := r.sent(w), http.StatusOK, promised(e)
+	got, status, want := r.sent(w), http.StatusOK, expectedHeaders(e)
 	is := map[string]string{}
 	if e.Outcome == decisions.WouldReject {
 		r.saw[e.Code]++
@@ -137,15 +136,15 @@ func (r *draftRig) servesAsExplained(t *testing.T, draft string) {
 }
 
 // codeOf is the code of an error.
-func codeOf(a answered) string {
+func codeOf(a httpAnswer) string {
 	var body struct{ Error struct{ Code string } }
-	_ = json.Unmarshal([]byte(a.body), &body) // no error has no code
+	_ = json.Unmarshal([]byte(a.body), &body) // other answers have no code
 	return body.Error.Code
 }
 
-// TestADraftIsWhatAReloadPutsInForce: what is explained under a draft is where the
-// request goes after a reload of it.
-func TestADraftIsWhatAReloadPutsInForce(t *testing.T) {
+// TestRequestsGoAsExplainedUnderTheDraft: after a reload of the draft, a request goes where the
+// explanation said.
+func TestRequestsGoAsExplainedUnderTheDraft(t *testing.T) {
 	for i, draft := range []string{
 		`policy: { name: least_load }`,
 		`tiers: [ { name: one, workers: [ { name: one-0, weight: 0 }, { name: one-1, weight: 9 } ] }, { name: two, policy: { name: chwbl } } ]`,
@@ -163,10 +162,10 @@ func TestADraftIsWhatAReloadPutsInForce(t *testing.T) {
 	}
 }
 
-// TestARandomDraftIsWhatAReloadPutsInForce: tiers, workers, policies, queues, contexts, names
-// and thresholds of the drafts are drawn. A request is explained under each of two drafts
-// while the other one is in force, several times.
-func TestARandomDraftIsWhatAReloadPutsInForce(t *testing.T) {
+// TestRequestsGoAsExplainedUnderRandomDrafts: drafts have random tiers, workers, policies, queues,
+// contexts, names and thresholds. Requests are explained under each of two drafts while the other one
+// is in force.
+func TestRequestsGoAsExplainedUnderRandomDrafts(t *testing.T) {
 	saw := map[string]int{}
 	now := uint64(time.Now().UnixNano())
 	for _, seed := range []uint64{1, 2, 3, 4, 5, 6, 7, now, now + 1} {
@@ -190,7 +189,7 @@ func TestARandomDraftIsWhatAReloadPutsInForce(t *testing.T) {
 	}
 }
 
-// draft draws a configuration with the tenants and the engines of driftConfig.
+// draft draws a configuration with the tenants and engines of driftConfig.
 func (r *draftRig) draft() string {
 	var b strings.Builder
 	b.WriteString(driftHead())
@@ -246,15 +245,15 @@ func (r *draftRig) policy() string {
 		"depth: fixed, virtual_nodes: 20 }"}, driftPolicies...)...)
 }
 
-// queue draws how requests wait.
+// queue draws a queue section.
 func (r *draftRig) queue() string {
 	wait := func() string { return r.pick("20s", "20s", "20s", "0s") }
 	return fmt.Sprintf("{ max_depth: %s, max_wait: { interactive: %s, background: %s, batch: %s }, engine_wait: %s }",
 		r.pick("1000", "1000", "1000", "0"), wait(), wait(), wait(), r.pick("0s", "0s", "20s"))
 }
 
-// workers draws the workers of a tier or pool, at most six of its own. Those that driftConfig
-// does not have stand at the engines of the next tier; now and then one moves to another engine.
+// workers draws the workers of a tier or pool, at most six of its own. Workers that driftConfig does
+// not have use engines of the next tier. Some workers move to another engine.
 func (r *draftRig) workers(of string, at int, roamer bool) (list []string) {
 	worker := func(name string, engine int) {
 		if r.IntN(8) == 0 {

@@ -14,17 +14,16 @@ import (
 	"tierway/server/admin"
 )
 
-// slow is an engine that takes its time, so that requests meet and wait.
+// slow is an engine that takes long enough for requests to overlap and to wait.
 func slow(tier string, i int) http.Handler {
 	return engines.New(engines.Config{Name: fmt.Sprint(tier, i), AnyModel: true, Seed: uint64(i) + 1, CacheTokens: 1 << 20,
 		Prefill: 20_000, PerToken: 12 * time.Millisecond, Slots: 6})
 }
 
-// TestWhatWasDoneIsExplainedAsItWas: under 100 requests a second, whose loads nobody
-// could hold still, each of 500 requests that went to a worker is explained from its
-// record: as its answer told, wait or not, with the same scores; and its tier is
-// decided again as it was.
-func TestWhatWasDoneIsExplainedAsItWas(t *testing.T) {
+// TestRecordsExplainWhatWasServedUnderLoad: 500 requests are sent at 100 per second under changing
+// loads. Each is explained from its record: same worker, tier, reasons and scores as in its answer. A
+// replay selects the same tiers.
+func TestRecordsExplainWhatWasServedUnderLoad(t *testing.T) {
 	const requests, every = 500, 10 * time.Millisecond
 	r := newDriftRig(t, "", slow)
 	seed := uint64(time.Now().UnixNano())
@@ -35,10 +34,10 @@ func TestWhatWasDoneIsExplainedAsItWas(t *testing.T) {
 	var all sync.WaitGroup
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for went.Load() < requests { // some are refused
+	for went.Load() < requests { // some are rejected
 		for went.Load()+flying.Load() < requests {
 			<-tick.C
-			w := d.wish()
+			w := d.drawRequest()
 			flying.Add(1)
 			all.Go(func() {
 				if got := r.sent(w); got.header.Get("X-Routed-To") != "" {
@@ -52,22 +51,23 @@ func TestWhatWasDoneIsExplainedAsItWas(t *testing.T) {
 	}
 	saw := map[string]int{}
 	answers.Range(func(id, header any) bool {
-		r.explainsPast(t, id.(string), header.(http.Header), saw)
+		r.checkPastExplanation(t, id.(string), header.(http.Header), saw)
 		return true
 	})
 	t.Log(saw)
 	if saw["all"] < requests || saw["waited"] == 0 {
 		t.Errorf("of %d requests %d waited for a worker", saw["all"], saw["waited"])
 	}
-	again := decoded[replayShown](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/replay", `{"last":100000}`))
-	// Of a chat's requests that were under way at once another one may be the first.
+	again := decode[replayShown](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/replay", `{"last":100000}`))
+	// Concurrent requests of one chat may be replayed in another order.
 	if is := again.TiersReproduced; is.Of < requests || is.Of-is.N > requests/100 {
 		t.Errorf("of %d tiers %d are what they were: %+v", is.Of, is.N, again.ChangedTier)
 	}
 }
 
-// explainsPast explains a request that has ended, and whose answer told where it went.
-func (r *driftRig) explainsPast(t *testing.T, id string, told http.Header, saw map[string]int) {
+// checkPastExplanation explains a finished request from its record and compares the explanation with
+// the headers of its answer.
+func (r *driftRig) checkPastExplanation(t *testing.T, id string, header http.Header, saw map[string]int) {
 	t.Helper()
 	kept, known := r.decisions.Get(id)
 	if !known || len(kept.Decision.Attempts) == 0 {
@@ -79,7 +79,7 @@ func (r *driftRig) explainsPast(t *testing.T, id string, told http.Header, saw m
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := decoded[admin.RouteExplanation](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain", string(body)))
+	e := decode[admin.RouteExplanation](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain", string(body)))
 	saw["all"]++
 	saw[e.Policy]++
 	if kept.Decision.QueueMs > 0 {
@@ -91,14 +91,14 @@ func (r *driftRig) explainsPast(t *testing.T, id string, told http.Header, saw m
 	}
 	for name, is := range map[string]string{"X-Routed-To": e.Worker, "X-Route-Reason": e.Reason, "X-Model-Tier": e.Tier,
 		"X-Tier-Reason": rule} {
-		if told.Get(name) != is {
-			t.Errorf("%s was told %s %s, and is explained as %s: %+v", id, name, told.Get(name), is, was.Choice)
+		if header.Get(name) != is {
+			t.Errorf("%s was answered with %s %s, and is explained as %s: %+v", id, name, header.Get(name), is, was.Choice)
 		}
 	}
 	again := &routing.Choice{RunnerUp: e.RunnerUp, Candidates: e.Candidates}
 	if was.Choice == nil {
 		t.Errorf("the pick of %s was not recorded", id)
-	} else if diff := sameScores(was.Choice, again); diff != "" {
+	} else if diff := scoreDiff(was.Choice, again); diff != "" {
 		t.Errorf("%s: %s", id, diff)
 	}
 }

@@ -21,15 +21,15 @@ import (
 	"tierway/telemetry"
 )
 
-// driftRig is a gateway with a tier of each policy, a pool, and three tenants, whose
-// random numbers the test says. Its admin plane is asked without a socket.
+// driftRig is a gateway with one tier per policy, a pool and three tenants. The test controls its
+// random numbers. Its admin plane is called without a socket.
 type driftRig struct {
 	*adminRig
-	chance  atomic.Uint64 // 0: another one each time
+	chance  atomic.Uint64 // the next random number; 0: a real one
 	engines []string      // URLs, four of each tier and of the pool
 }
 
-// random is the gateway's chance.
+// random is the gateway's source of random numbers.
 func (r *driftRig) random() uint64 {
 	if n := r.chance.Load(); n != 0 {
 		return n
@@ -46,10 +46,10 @@ var driftPolicies = []string{
 // driftTiers are the tiers' names, in order.
 var driftTiers = []string{"one", "two", "three", "four", "five", "six"}
 
-// driftTenants are the tenants, whose keys are their names.
+// driftTenants are the tenants. Their keys are their names.
 var driftTenants = []string{"acme", "beta", "gamma"}
 
-// driftHead is the part of the rig's configuration that no draft changes.
+// driftHead is the part of the configuration that drafts do not change.
 func driftHead() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "store: { sql: %q }\nhealth: { path: \"off\" }\n", memoryDB)
@@ -64,7 +64,7 @@ func driftHead() string {
 	return b.String()
 }
 
-// driftConfig is the rig's configuration; every worker's engine is made by engine.
+// driftConfig is the rig's configuration. engine makes the engine of each worker.
 func driftConfig(t *testing.T, more string, engine func(tier string, i int) http.Handler) string {
 	t.Helper()
 	var b strings.Builder
@@ -104,8 +104,8 @@ func newDriftRig(t *testing.T, more string, engine func(tier string, i int) http
 	for _, s := range file.Specs() {
 		d.engines = append(d.engines, s.URL)
 	}
-	r := &rig{t: t, text: text, access: &lines{}}
-	r.Server, err = New(Options{Config: file, Source: r.reread, Log: slog.New(slog.DiscardHandler), Access: r.access,
+	r := &rig{t: t, text: text, access: &logBuffer{}}
+	r.Server, err = New(Options{Config: file, Source: r.readSource, Log: slog.New(slog.DiscardHandler), Access: r.access,
 		Metrics: telemetry.New("test"), Rand: d.random})
 	if err != nil {
 		t.Fatal(err)
@@ -123,14 +123,14 @@ func newDriftRig(t *testing.T, more string, engine func(tier string, i int) http
 	return d
 }
 
-// wish is one request.
-type wish struct {
+// randomRequest is one request of a tenant.
+type randomRequest struct {
 	tenant, path, body string
 	header             http.Header
 }
 
-// sent sends the request.
-func (r *driftRig) sent(w wish) answered {
+// sent sends the request and returns its answer.
+func (r *driftRig) sent(w randomRequest) httpAnswer {
 	r.t.Helper()
 	headers := []string{"Authorization", "Bearer " + w.tenant}
 	for name := range w.header {
@@ -139,8 +139,8 @@ func (r *driftRig) sent(w wish) answered {
 	return r.post(w.path, w.body, headers...)
 }
 
-// order is the same request, to be explained.
-func (w wish) order(more map[string]any) string {
+// order is the body that explains the request, with further fields.
+func (w randomRequest) order(more map[string]any) string {
 	headers := map[string]string{}
 	for name := range w.header {
 		headers[name] = w.header.Get(name)
@@ -157,29 +157,29 @@ func (w wish) order(more map[string]any) string {
 	return string(text)
 }
 
-// keyID is the part of a key of config.yaml's id that is its own.
+// keyID is the part of the ID of a key of config.yaml that depends on the key.
 func keyID(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return hex.EncodeToString(sum[:4])
 }
 
-// whyOf asks the admin API where the request would go.
-func (r *driftRig) whyOf(w wish) admin.RouteExplanation {
+// explainRequest returns the admin API's explanation of the request.
+func (r *driftRig) explainRequest(w randomRequest) admin.RouteExplanation {
 	r.t.Helper()
-	return decoded[admin.RouteExplanation](r.t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain",
+	return decode[admin.RouteExplanation](r.t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain",
 		w.order(nil)))
 }
 
-// driftWorld draws requests: chats whose beginnings are shared, of all lengths, asked
-// for by every way there is.
+// driftWorld draws requests: chats of all lengths with shared beginnings. Header, name, alias or
+// content select their tier.
 type driftWorld struct {
 	*rand.Rand
-	chats []string // messages of chats that go on
+	chats []string // the messages of chats that can continue
 }
 
 func newDriftWorld(seed uint64) *driftWorld { return &driftWorld{Rand: rand.New(rand.NewPCG(seed, 1))} }
 
-// pick draws one of them.
+// pick draws one of the values.
 func (d *driftWorld) pick(of ...string) string { return of[d.IntN(len(of))] }
 
 // words is a text of about n tokens.
@@ -191,9 +191,9 @@ func (d *driftWorld) words(n int) string {
 	return b.String()
 }
 
-// wish draws the next request.
-func (d *driftWorld) wish() wish {
-	w := wish{tenant: d.pick(driftTenants...), path: "/v1/chat/completions", header: http.Header{}}
+// drawRequest draws the next request.
+func (d *driftWorld) drawRequest() randomRequest {
+	w := randomRequest{tenant: d.pick(driftTenants...), path: "/v1/chat/completions", header: http.Header{}}
 	if d.IntN(10) == 0 {
 		w.path, w.body = "/v1/embeddings", fmt.Sprintf(`{"model":%q,"input":%q}`, d.pick("bge", "text-embed"), d.words(20))
 		return w
@@ -220,7 +220,7 @@ func (d *driftWorld) wish() wish {
 	return w
 }
 
-// chat is the messages of a new chat, or of one that goes on.
+// chat is the messages of a new chat or of the next turn of an old one.
 func (d *driftWorld) chat() string {
 	turn := func() string {
 		n := []int{5, 20, 100, 400, 900, 2000, 6000}[d.IntN(7)]
@@ -244,38 +244,38 @@ func (d *driftWorld) chat() string {
 	return d.chats[at]
 }
 
-// quick is an engine that answers at once.
+// quick is an engine that answers without delay.
 func quick(tier string, i int) http.Handler {
 	return engines.New(engines.Config{Name: fmt.Sprint(tier, i), AnyModel: true, Seed: uint64(i) + 1,
 		CacheTokens: 1 << 20})
 }
 
-// loads keeps leases of pools, as requests in flight would.
+// loads holds leases of a pool, as requests in flight do.
 type loads struct {
-	held []*routing.Lease
+	leases []*routing.Lease
 }
 
-// shake takes or gives back some places of the pool.
+// shake occupies or releases some slots of the pool.
 func (l *loads) shake(d *driftWorld, p *routing.Pool) {
 	for range d.IntN(4) {
-		if len(l.held) > 0 && d.IntN(5) < 2 {
-			at := d.IntN(len(l.held))
-			l.held[at].Release(routing.Result{Err: routing.ErrExcluded})
-			l.held = append(l.held[:at], l.held[at+1:]...)
+		if len(l.leases) > 0 && d.IntN(5) < 2 {
+			at := d.IntN(len(l.leases))
+			l.leases[at].Release(routing.Result{Err: routing.ErrExcluded})
+			l.leases = append(l.leases[:at], l.leases[at+1:]...)
 			continue
 		}
 		r := routing.Request{Now: time.Now(), Rand: d.Uint64(), PromptTokens: int64(d.IntN(9000)),
 			OutputTokens: int64(d.IntN(800)), Stream: true}
 		if lease, err := p.Acquire(&r); err == nil {
-			l.held = append(l.held, &lease)
+			l.leases = append(l.leases, &lease)
 		}
 	}
 }
 
-// give gives all places back.
-func (l *loads) give() {
-	for _, lease := range l.held {
+// releaseAll releases all slots.
+func (l *loads) releaseAll() {
+	for _, lease := range l.leases {
 		lease.Release(routing.Result{Err: routing.ErrExcluded})
 	}
-	l.held = nil
+	l.leases = nil
 }

@@ -9,7 +9,7 @@ import (
 	"tierway/routing"
 )
 
-// picked is one recorded pick with the worker that was used.
+// picked is one recorded pick and the worker that was used.
 type picked struct {
 	choice        routing.Choice
 	model, prefix routing.Hash
@@ -19,9 +19,9 @@ type picked struct {
 	reason        routing.Reason
 }
 
-// picksOf records picks of a policy under loads that change all the time: prompts
-// of all lengths with beginnings in common, some without any, workers of several
-// weights that are full at times, and requests that have waited.
+// picksOf records picks of a policy under changing loads. Prompts have all lengths, most share a
+// beginning, some have none. Workers have several weights and are full at times. Some requests have
+// waited.
 func picksOf(t *testing.T, policy string, picks int) (all []picked) {
 	t.Helper()
 	d := newDriftWorld(7)
@@ -44,7 +44,7 @@ func picksOf(t *testing.T, policy string, picks int) (all []picked) {
 	var open []*routing.Lease
 	for len(all) < picks {
 		now = now.Add(time.Duration(d.IntN(200)) * time.Millisecond)
-		phase := len(all) / 250 % 3 // crowded, long prompts, none
+		phase := len(all) / 250 % 3 // full workers, long prompts, mostly no prompts
 		for len(open) > 0 && (len(open) > []int{24, 60, 12}[phase] || d.IntN(3) == 0) {
 			at := d.IntN(len(open))
 			open[at].Answered(now, nil)
@@ -52,20 +52,20 @@ func picksOf(t *testing.T, policy string, picks int) (all []picked) {
 			open = append(open[:at], open[at+1:]...)
 		}
 		r := d.request(now, phase)
-		look, err := p.Preview(r, nil)
-		if look.Worker == "" {
-			continue // nobody could be chosen
+		preview, err := p.Preview(r, nil)
+		if preview.Worker == "" {
+			continue // no worker is available
 		}
 		record := routing.Choice{}
 		r.Record = &record
 		lease, bookErr := p.Acquire(r)
 		is := picked{choice: record, model: routing.Hash(r.Model), prefix: routing.Hash(r.Prefix),
-			chain: routing.AppendChain(nil, r.Blocks), at: now, used: look.Worker, reason: look.Reason}
+			chain: routing.AppendChain(nil, r.Blocks), at: now, used: preview.Worker, reason: preview.Reason}
 		switch {
-		case bookErr == nil && lease.Worker().ID() != look.Worker:
-			t.Fatalf("booked on %s, previewed %s", lease.Worker().ID(), look.Worker)
+		case bookErr == nil && lease.Worker().ID() != preview.Worker:
+			t.Fatalf("booked on %s, previewed %s", lease.Worker().ID(), preview.Worker)
 		case !errors.Is(bookErr, err):
-			t.Fatalf("booking says %v, the preview %v", bookErr, err)
+			t.Fatalf("the booking returns %v, the preview %v", bookErr, err)
 		case bookErr == nil:
 			open = append(open, &lease)
 		}
@@ -74,8 +74,8 @@ func picksOf(t *testing.T, policy string, picks int) (all []picked) {
 	return all
 }
 
-// request is a request of the world of picksOf: in its last phase mostly one without
-// a prompt, and without tokens, so that requests are all that there is to compare.
+// request draws a request for picksOf. In the last phase most have no prompt and no tokens, so that
+// only numbers of requests can be compared.
 func (d *driftWorld) request(now time.Time, phase int) *routing.Request {
 	r := &routing.Request{Now: now, Rand: d.Uint64(), Model: 1, Stream: true,
 		Wait: d.IntN(4) > 0, Waited: time.Duration(d.IntN(20_000)) * time.Millisecond}
@@ -98,8 +98,8 @@ func (d *driftWorld) request(now time.Time, phase int) *routing.Request {
 	return r
 }
 
-// again decides a pick again and returns the worker and how it was chosen.
-func (p *picked) again(t *testing.T, policy routing.Policy,
+// redecide decides a pick a second time. It returns the worker, the reason and the scores.
+func (p *picked) redecide(t *testing.T, policy routing.Policy,
 	c *routing.Choice) (string, routing.Reason, *routing.Choice) {
 	t.Helper()
 	i, reason, decided, err := routing.Redecide(policy, c, p.model, p.prefix, p.chain, p.at)
@@ -109,7 +109,7 @@ func (p *picked) again(t *testing.T, policy routing.Policy,
 	return c.Candidates[i].Worker, reason, decided
 }
 
-// facts are what a policy decides by, each with what takes it out of a record.
+// facts are the inputs of policies. Each function removes one input from a record.
 var facts = map[string]func(c *routing.Choice, w *routing.Candidate){
 	"key":             func(c *routing.Choice, _ *routing.Candidate) { c.Key = 0 },
 	"key_of":          func(c *routing.Choice, _ *routing.Candidate) { c.KeyOf = "" },
@@ -129,7 +129,7 @@ var facts = map[string]func(c *routing.Choice, w *routing.Candidate){
 	"terms":           func(_ *routing.Choice, w *routing.Candidate) { w.Terms = routing.Terms{} },
 }
 
-// factsOf are the facts that each policy decides by.
+// factsOf are the facts that each policy uses.
 var factsOf = map[string][]string{
 	"chwbl": {"key", "key_of", "memory", "rand", "prompt_tokens", "expected_output", "waited", "weight", "inflight",
 		"pending_tokens", "output_tokens", "overlap_tokens", "full", "prefill_rate"},
@@ -140,8 +140,8 @@ var factsOf = map[string][]string{
 	"weighted_round_robin": {"weight", "terms"},
 }
 
-// TestEveryPickIsDecidedAgainAsItWas: the worker, the reason and every score.
-func TestEveryPickIsDecidedAgainAsItWas(t *testing.T) {
+// TestRedecideReproducesEveryPick: the worker, the reason and every score are the same.
+func TestRedecideReproducesEveryPick(t *testing.T) {
 	for _, name := range routing.Names() {
 		t.Run(name, func(t *testing.T) {
 			policy, err := routing.New(routing.Config{Name: name})
@@ -149,11 +149,11 @@ func TestEveryPickIsDecidedAgainAsItWas(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i, p := range picksOf(t, name, 3000) {
-				worker, reason, decided := p.again(t, policy, &p.choice)
+				worker, reason, decided := p.redecide(t, policy, &p.choice)
 				if worker != p.used || reason != p.reason {
 					t.Fatalf("pick %d: %s by %s, was %s by %s: %+v", i, worker, reason, p.used, p.reason, p.choice)
 				}
-				if diff := sameScores(&p.choice, decided); diff != "" {
+				if diff := scoreDiff(&p.choice, decided); diff != "" {
 					t.Fatalf("pick %d: %s", i, diff)
 				}
 			}
@@ -161,8 +161,9 @@ func TestEveryPickIsDecidedAgainAsItWas(t *testing.T) {
 	}
 }
 
-// sameScores says where two choices differ in what a candidate scored; "" nowhere.
-func sameScores(was, is *routing.Choice) string {
+// scoreDiff describes the first difference in the scores of two choices. It returns "" if there is
+// none.
+func scoreDiff(was, is *routing.Choice) string {
 	if len(was.Candidates) != len(is.Candidates) || was.RunnerUp != is.RunnerUp {
 		return fmt.Sprintf("%d candidates, next %s; were %d, next %s", len(is.Candidates), is.RunnerUp, len(was.Candidates),
 			was.RunnerUp)
@@ -177,10 +178,9 @@ func sameScores(was, is *routing.Choice) string {
 	return ""
 }
 
-// TestARecordWithoutOneFactDrifts: every fact that a policy decides by is needed.
-// Without any one of them in the records, some pick is decided otherwise: so the
-// tests above see when a term of a score is left out.
-func TestARecordWithoutOneFactDrifts(t *testing.T) {
+// TestEveryRecordedFactIsNeeded: without any one fact in the records, some pick is decided differently.
+// So the tests above detect a missing term of a score.
+func TestEveryRecordedFactIsNeeded(t *testing.T) {
 	for _, name := range routing.Names() {
 		policy, err := routing.New(routing.Config{Name: name})
 		if err != nil {
@@ -188,7 +188,7 @@ func TestARecordWithoutOneFactDrifts(t *testing.T) {
 		}
 		all := picksOf(t, name, 3000)
 		if len(factsOf[name]) == 0 {
-			t.Errorf("nothing is known of what %s decides by", name)
+			t.Errorf("no facts are listed for %s", name)
 		}
 		for _, fact := range factsOf[name] {
 			t.Run(name+" without "+fact, func(t *testing.T) {
@@ -199,12 +199,12 @@ func TestARecordWithoutOneFactDrifts(t *testing.T) {
 					for i := range c.Candidates {
 						facts[fact](&c, &c.Candidates[i])
 					}
-					if worker, reason, _ := p.again(t, policy, &c); worker == p.used && reason == p.reason {
+					if worker, reason, _ := p.redecide(t, policy, &c); worker == p.used && reason == p.reason {
 						agree++
 					}
 				}
 				if t.Logf("%d of %d agree", agree, len(all)); agree == len(all) {
-					t.Errorf("nobody notices that %s is left out", fact)
+					t.Errorf("all picks agree without %s", fact)
 				}
 			})
 		}

@@ -8,32 +8,31 @@ import (
 	"tierway/decisions"
 )
 
-// TestWhatIsExplainedIsWhatIsDone: 500 random requests of several tenants, under
-// every policy, by header, name, alias and content, over loads that change between
-// them: each is explained, then sent, and goes where the explanation said, for the
-// reasons that it gave; or is refused as it said.
-func TestWhatIsExplainedIsWhatIsDone(t *testing.T) {
+// TestRequestsGoAsExplained: 500 random requests are explained and then sent, under every policy, over
+// changing loads. Tiers are selected by header, name, alias and content. Each request goes where its
+// explanation says, for the same reasons, or is rejected as it says.
+func TestRequestsGoAsExplained(t *testing.T) {
 	const requests = 500 // that go to a worker
 	r := newDriftRig(t, "", quick)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	d := newDriftWorld(seed)
-	held := map[string]*loads{}
+	leases := map[string]*loads{}
 	for _, p := range r.control.Snapshot().Pools {
-		held[p.Name] = &loads{}
+		leases[p.Name] = &loads{}
 	}
 	saw := map[string]int{}
 	for i := 0; saw[decisions.WouldRoute] < requests; i++ {
 		for _, p := range r.control.Snapshot().Pools {
-			held[p.Name].shake(d, p.Routing)
+			leases[p.Name].shake(d, p.Routing)
 		}
 		r.chance.Store(d.Uint64())
-		w := d.wish()
-		e := r.whyOf(w)
+		w := d.drawRequest()
+		e := r.explainRequest(w)
 		saw[e.Outcome]++
 		saw["policy "+e.Policy]++
 		if e.Outcome == decisions.WouldQueue {
-			r.waits(t, w, &e.Explanation, held[e.Tier].give)
+			r.checkWaits(t, w, &e.Explanation, leases[e.Tier].releaseAll)
 			continue
 		}
 		got := r.sent(w)
@@ -44,14 +43,14 @@ func TestWhatIsExplainedIsWhatIsDone(t *testing.T) {
 			continue
 		}
 		saw[e.Rule]++
-		for name, want := range promised(&e.Explanation) {
+		for name, want := range expectedHeaders(&e.Explanation) {
 			if is := got.header.Get(name); got.status != http.StatusOK || is != want {
 				t.Fatalf("request %d (%d): %s is %q, explained as %q\n%+v\n%.300s", i, got.status, name, is, want, e, w.body)
 			}
 		}
 	}
-	for _, l := range held {
-		l.give()
+	for _, l := range leases {
+		l.releaseAll()
 	}
 	t.Log(saw)
 	for _, name := range []string{decisions.WouldRoute, decisions.WouldReject, "header", "model", "alias", "prompt_tokens",
@@ -63,8 +62,8 @@ func TestWhatIsExplainedIsWhatIsDone(t *testing.T) {
 	}
 }
 
-// promised are the headers of an answer that is sent as explained.
-func promised(e *decisions.Explanation) map[string]string {
+// expectedHeaders are the headers of an answer that matches its explanation.
+func expectedHeaders(e *decisions.Explanation) map[string]string {
 	reason := e.Rule
 	if e.Note != "" {
 		reason += "; " + e.Note
@@ -73,11 +72,11 @@ func promised(e *decisions.Explanation) map[string]string {
 		"X-Route-Reason": e.Reason}
 }
 
-// waits sends a request that is explained to wait, and sees it do so until free has
-// made a place for it.
-func (r *driftRig) waits(t *testing.T, w wish, e *decisions.Explanation, free func()) {
+// checkWaits sends a request that waits according to its explanation. It fails unless the request waits
+// until free has released a slot.
+func (r *driftRig) checkWaits(t *testing.T, w randomRequest, e *decisions.Explanation, free func()) {
 	t.Helper()
-	done := make(chan answered, 1)
+	done := make(chan httpAnswer, 1)
 	go func() { done <- r.sent(w) }()
 	q := r.control.Snapshot().ByName[e.Tier].WaitQueue
 	for deadline := time.Now().Add(5 * time.Second); q.Waiting() == 0; {
@@ -87,12 +86,12 @@ func (r *driftRig) waits(t *testing.T, w wish, e *decisions.Explanation, free fu
 		case <-time.After(time.Millisecond):
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("it does not wait: %+v", e)
+			t.Fatalf("the request does not wait: %+v", e)
 		}
 	}
 	free()
 	if got := <-done; got.status != http.StatusOK || got.header.Get("X-Model-Tier") != e.Tier {
-		t.Fatalf("after its wait it is answered %d by %s, explained for %s", got.status, got.header.Get("X-Model-Tier"),
+		t.Fatalf("after its wait it gets %d from %s, explained for %s", got.status, got.header.Get("X-Model-Tier"),
 			e.Tier)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"tierway/openai"
 )
 
-// recorder keeps the last request of a worker.
+// recorder records the last request to a worker.
 type recorder struct {
 	mu     sync.Mutex
 	header http.Header
@@ -27,16 +27,16 @@ func (k *recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	k.next.ServeHTTP(w, r)
 }
 
-// last returns what the worker was sent last.
+// last returns header and body of the worker's last request.
 func (k *recorder) last() (http.Header, string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.header, k.body
 }
 
-// TestFieldsThatNameOtherHostsStayHere: a tenant could have an engine read another host's
-// memory, choose its rank, or spoil the index of its events.
-func TestFieldsThatNameOtherHostsStayHere(t *testing.T) {
+// TestEngineFieldsAreNotForwarded: with such a field a tenant could make an engine read another host's
+// memory, choose its rank, or corrupt the index of its events.
+func TestEngineFieldsAreNotForwarded(t *testing.T) {
 	const form = "--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nfake-7b\r\n--b\r\nContent-Disposition: " +
 		"form-data; name=\"FIELD\"\r\n\r\n1\r\n" +
 		"--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.wav\"\r\n\r\nx\r\n--b--\r\n"
@@ -64,14 +64,14 @@ pools: [ { name: small, model: fake-7b, serves: [chat, messages, embeddings, aud
 				}
 			}
 		}
-		const text = `["a text about kv_transfer_params"]` // is no object, and passes as it is
+		const text = `["a text about kv_transfer_params"]` // no object, so it is forwarded unchanged
 		if r.post("/v9/generate", text); k.body != text {
 			t.Errorf("the worker got %s", k.body)
 		}
 	}
 }
 
-// TestMessagesCarryTheirClassToTheEngine: their body has no field for it, and vLLM reads a
+// TestMessagesCarryTheirClassToTheEngine: their body has no field for it, so vLLM reads it from a
 // header.
 func TestMessagesCarryTheirClassToTheEngine(t *testing.T) {
 	k := &recorder{next: fakeEngine()}
@@ -87,7 +87,7 @@ func TestMessagesCarryTheirClassToTheEngine(t *testing.T) {
 		{"/v1/messages", body + `,"priority":-50}`, "batch", "20"},
 		{"/v1/messages", body + `,"priority":-50}`, "interactive", ""},
 		{"/v1/messages/count_tokens", body + "}", "batch", ""},
-		{"/v1/chat/completions", body + "}", "batch", ""}, // whose body has it
+		{"/v1/chat/completions", body + "}", "batch", ""}, // the body has a field for it
 	} {
 		a := r.post(c.path, c.body, "X-Request-Priority", c.class, "X-Vllm-Priority", "-100")
 		header, _ := k.last()
@@ -97,20 +97,21 @@ func TestMessagesCarryTheirClassToTheEngine(t *testing.T) {
 	}
 	other := newRig(t, plain, k)
 	if other.post("/v1/messages", body+"}", "X-Request-Priority", "batch"); k.header.Get("X-Vllm-Priority") != "" {
-		t.Errorf("an engine that is not known to read it got %s", k.header.Get("X-Vllm-Priority"))
+		t.Errorf("an engine without support for the header got %s", k.header.Get("X-Vllm-Priority"))
 	}
 }
 
-// TestAnEngineWithoutPrioritiesStillAnswersMessages: it refuses the header, and gets none
-// from then on.
+// TestAnEngineWithoutPrioritiesStillAnswersMessages: after the engine has rejected the header, the
+// gateway omits it.
 func TestAnEngineWithoutPrioritiesStillAnswersMessages(t *testing.T) {
-	asked, k := 0, &recorder{}
+	calls, k := 0, &recorder{}
 	engine := fakeEngine()
 	k.next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if asked++; r.Header.Get("X-Vllm-Priority") != "" {
+		if calls++; r.Header.Get("X-Vllm-Priority") != "" {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusBadRequest)
-			io.WriteString(w, `{"type":"error","error":{"type":"invalid_request_error","message":"Got priority 20 but Priority scheduling is not enabled."}}`) //nolint:errcheck // a client that left shows elsewhere
+			io.WriteString(w,
+				`{"type":"error","error":{"type":"invalid_request_error","message":"Got priority 20 but Priority scheduling is not enabled."}}`) //nolint:errcheck // a client that left shows elsewhere
 			return
 		}
 		engine.ServeHTTP(w, r)
@@ -119,8 +120,8 @@ func TestAnEngineWithoutPrioritiesStillAnswersMessages(t *testing.T) {
 	for i, want := range []int{2, 3, 4} {
 		a := r.post("/v1/messages", `{"model":"small","max_tokens":5,"messages":[{"role":"user","content":"hi"}]}`,
 			"X-Request-Priority", "batch")
-		if a.status != http.StatusOK || asked != want {
-			t.Errorf("request %d: %d %s after %d requests to the engine, want %d", i, a.status, a.body, asked, want)
+		if a.status != http.StatusOK || calls != want {
+			t.Errorf("request %d: %d %s after %d requests to the engine, want %d", i, a.status, a.body, calls, want)
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"tierway/decisions"
 )
 
-// TestWhatServingRefusesAtOnceIsExplainedSo: refusals before a request is routed.
-func TestWhatServingRefusesAtOnceIsExplainedSo(t *testing.T) {
+// TestEarlyRejectionsAreExplained: rejections before a request is routed.
+func TestEarlyRejectionsAreExplained(t *testing.T) {
 	r, _ := rawRig(t, "vllm")
 	const chat = `{"model":"fake-7b","messages":[{"role":"user","content":"hi"}]}`
 	for _, c := range []struct{ path, body, header, value, code, stage string }{
@@ -31,9 +31,9 @@ func TestWhatServingRefusesAtOnceIsExplainedSo(t *testing.T) {
 	}
 }
 
-// TestWhatIsAskedWithoutAKeyIsExplainedAsItIsServed: web pages of other sites are refused
-// where no key is required.
-func TestWhatIsAskedWithoutAKeyIsExplainedAsItIsServed(t *testing.T) {
+// TestKeylessRequestsAreExplainedAsServed: if no key is required, requests from pages of other sites
+// and with foreign hosts are rejected.
+func TestKeylessRequestsAreExplainedAsServed(t *testing.T) {
 	r := newRig(t, plain, fakeEngine())
 	for name, c := range map[string]struct{ host, site, code string }{
 		"no browser":        {"localhost", "", ""},
@@ -53,7 +53,7 @@ func TestWhatIsAskedWithoutAKeyIsExplainedAsItIsServed(t *testing.T) {
 	}
 }
 
-// panicking is a body whose reader panics after so many bytes.
+// panicking is a body that panics after left bytes.
 type panicking struct{ left int }
 
 // Read is part of io.Reader.
@@ -69,20 +69,20 @@ func (p *panicking) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// TestAPanicWhileExplainingKeepsNoMemory and is an internal error.
-func TestAPanicWhileExplainingKeepsNoMemory(t *testing.T) {
+// TestAPanicInExplainFreesItsMemory and is reported as an internal error.
+func TestAPanicInExplainFreesItsMemory(t *testing.T) {
 	r := newRig(t, plain, fakeEngine())
 	q := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", &panicking{left: 1 << 20})
 	q.ContentLength, q.Host = 2<<20, "localhost"
 	if e := r.Explain(q); e.Outcome != decisions.WouldReject || e.Code != "internal_error" {
 		t.Errorf("%s %s", e.Outcome, e.Code)
 	}
-	if held := r.proxy.BodyMemory().Used; held != 0 {
-		t.Errorf("%d bytes are held", held)
+	if used := r.proxy.BodyMemory().Used; used != 0 {
+		t.Errorf("%d bytes are in use", used)
 	}
 }
 
-// TestATooLongPromptIsExplainedWithItsSignals although it gets no tier.
+// TestATooLongPromptIsExplainedWithItsSignals although no tier is selected.
 func TestATooLongPromptIsExplainedWithItsSignals(t *testing.T) {
 	r := newRig(t, strings.Replace(plain, "model: fake-7b", "model: fake-7b\n    context: 50", 1), fakeEngine())
 	body := `{"model":"auto","messages":[{"role":"user","content":"` + strings.Repeat("some words and others ", 400) +
@@ -98,10 +98,10 @@ func TestATooLongPromptIsExplainedWithItsSignals(t *testing.T) {
 	}
 }
 
-// TestTheRecordOfADisabledTenantNamesNoKey, since no key was accepted.
+// TestTheRecordOfADisabledTenantNamesNoKey, because no key was accepted.
 func TestTheRecordOfADisabledTenantNamesNoKey(t *testing.T) {
 	r := newAdminRig(t)
-	made := decoded[tenantChanged](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants",
+	made := decode[tenantChanged](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/tenants",
 		`{"name":"off","issue_key":true}`))
 	r.ops(http.StatusOK, http.MethodPatch, "/admin/tenants/off", `{"disabled":true}`)
 	if a := r.post("/v1/chat/completions", hello, "Authorization", "Bearer "+made.Secret); a.status !=

@@ -21,8 +21,8 @@ import (
 	"tierway/tenants"
 )
 
-// remains is all that an explanation could have changed, as text to be compared.
-func (r *driftRig) remains() map[string]string {
+// state is all state that an explanation could change, as text.
+func (r *driftRig) state() map[string]string {
 	r.t.Helper()
 	text := func(v any) string {
 		b, err := json.Marshal(v)
@@ -69,75 +69,73 @@ func (r *driftRig) dataMetrics() string {
 	return strings.Join(kept, "")
 }
 
-// TestToExplainChangesNothing: no booking, no debit of a limit, no chat kept, nothing
-// that a policy or an estimate remembers, no metric of the data plane, no row of the
-// ledger, no record and no line of a log, whatever becomes of the request, under the
-// configuration in force and under drafts.
-func TestToExplainChangesNothing(t *testing.T) {
+// TestExplainChangesNoState: no booking, limit, chat, policy, estimate, metric, ledger row, record or
+// log line changes. This holds for every outcome, under the configuration in force and under drafts.
+func TestExplainChangesNoState(t *testing.T) {
 	r := newDriftRig(t, "", quick)
 	d := newDriftWorld(3)
-	held := &loads{}
-	defer held.give()
-	for range 40 { // a past that could be changed
-		r.sent(d.wish())
+	leases := &loads{}
+	defer leases.releaseAll()
+	for range 40 { // state that could be changed
+		r.sent(d.drawRequest())
 		for _, p := range r.control.Snapshot().Pools {
-			held.shake(d, p.Routing)
+			leases.shake(d, p.Routing)
 		}
 	}
 	r.chance.Store(7)
 	kept, _ := r.decisions.Page(0, 5, func(*decisions.Decision) bool { return true })
-	settled(t, r)
-	before := r.remains()
+	waitForRequests(t, r)
+	before := r.state()
 	draft := map[string]any{"draft": r.edited("policy: { name: round_robin }\ntiers: [ { name: one, workers: [ { name: " +
 		"one-1, weight: 0 }, { name: new, url: \"http://127.0.0.1:9\", weight: 40 } ] } ]\n")}
 	outcomes := map[string]int{}
 	for i := range 120 {
-		w := d.wish()
+		w := d.drawRequest()
 		order := w.order(nil)
 		if i%6 == 0 {
 			order = w.order(draft)
 		}
-		e := decoded[admin.RouteExplanation](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain", order))
+		e := decode[admin.RouteExplanation](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain", order))
 		outcomes[e.Outcome]++
-		again := decoded[admin.RouteExplanation](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain", order))
-		if diff := cmp.Diff(e.Candidates, again.Candidates, cmp.AllowUnexported(routing.Terms{})) +
+		second := decode[admin.RouteExplanation](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain", order))
+		if diff := cmp.Diff(e.Candidates, second.Candidates, cmp.AllowUnexported(routing.Terms{})) +
 			cmp.Diff([]string{e.Worker, e.Reason, e.Tier, e.Rule},
-				[]string{again.Worker, again.Reason, again.Tier, again.Rule}); diff != "" {
-			t.Fatalf("asked twice it says something else: %s", diff)
+				[]string{second.Worker, second.Reason, second.Tier, second.Rule}); diff != "" {
+			t.Fatalf("the second explanation differs: %s", diff)
 		}
 	}
 	for _, k := range kept {
 		r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain", `{"decision":"`+k.Decision.RequestID+`"}`)
 	}
 	if outcomes[decisions.WouldRoute] == 0 || outcomes[decisions.WouldReject] == 0 {
-		t.Errorf("not every outcome was met: %v", outcomes)
+		t.Errorf("an outcome is missing: %v", outcomes)
 	}
-	if diff := cmp.Diff(before, r.remains()); diff != "" {
+	if diff := cmp.Diff(before, r.state()); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// settled waits until what the last answers leave behind is done.
-func settled(t *testing.T, r *driftRig) {
+// waitForRequests waits until no request is in flight.
+func waitForRequests(t *testing.T, r *driftRig) {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Second); r.Inflight() > 0; {
 		if time.Now().After(deadline) {
-			t.Fatal("requests do not end")
+			t.Fatal("requests are still in flight")
 		}
 		<-time.After(time.Millisecond)
 	}
 }
 
-// TestAPastRequestIsTriedUnderADraft: its pick is decided again among the draft's
-// workers as they were then; a new one is idle. A refused one stays refused.
-func TestAPastRequestIsTriedUnderADraft(t *testing.T) {
+// TestPastRequestIsRedecidedUnderADraft: the pick uses the draft's workers with their recorded load. A
+// new worker is idle. A rejected request stays rejected.
+func TestPastRequestIsRedecidedUnderADraft(t *testing.T) {
 	r := newExplainRig(t)
 	sent := r.post("/v1/chat/completions", `{"model":"small","messages":[{"role":"user","content":"Hi"}]}`,
 		"Authorization", "Bearer acme", "X-Request-ID", "why-1")
 	if sent.header.Get("X-Routed-To") != "w0" {
-		t.Fatalf("it went to %s: %s", sent.header.Get("X-Routed-To"), sent.body)
+		t.Fatalf("the request went to %s: %s", sent.header.Get("X-Routed-To"), sent.body)
 	}
-	r.post("/v1/chat/completions", `{"model":"nobody's","messages":[{"role":"user","content":"Hi"}]}`, "Authorization",
+	r.post("/v1/chat/completions", `{"model":"unknown","messages":[{"role":"user","content":"Hi"}]}`, "Authorization",
 		"Bearer acme", "X-Request-ID", "why-2")
 	for draft, want := range map[string]string{
 		`tiers: [ { name: small, workers: [ { name: w0, weight: 0 } ] } ]`:                                                                    "w1",
@@ -156,10 +154,9 @@ func TestAPastRequestIsTriedUnderADraft(t *testing.T) {
 	}
 }
 
-// TestAPastRequestThatNoWorkerWasAskedForIsToldSo: refused, answered by the gateway
-// itself, or left by its client; each with a reason in words, at the stage where it
-// ended.
-func TestAPastRequestThatNoWorkerWasAskedForIsToldSo(t *testing.T) {
+// TestPastRequestWithoutAWorkerIsExplained: it was rejected, answered by the gateway itself, or its
+// client left. The explanation has a reason at the stage where the request ended.
+func TestPastRequestWithoutAWorkerIsExplained(t *testing.T) {
 	r := newExplainRig(t)
 	r.do(http.MethodGet, "/v1/models", "", "Authorization", "Bearer acme", "X-Request-ID", "why-1")
 	if e := r.explains(http.StatusOK, order{"decision": "why-1"}); e.Outcome != decisions.WasAnswered || e.Status != 0 ||
@@ -201,9 +198,9 @@ func TestAPastRequestThatNoWorkerWasAskedForIsToldSo(t *testing.T) {
 	}
 }
 
-// TestADraftsSaturationIsTheOneOfItsReload: who is passed over under a draft is passed
-// over after a reload of it.
-func TestADraftsSaturationIsTheOneOfItsReload(t *testing.T) {
+// TestDraftSaturationMatchesItsReload: a worker that is excluded under a draft is also excluded after
+// its reload.
+func TestDraftSaturationMatchesItsReload(t *testing.T) {
 	r := newExplainRig(t)
 	p := r.control.Snapshot().ByName["small"].Routing
 	observe := func() {
@@ -213,26 +210,26 @@ func TestADraftsSaturationIsTheOneOfItsReload(t *testing.T) {
 	}
 	observe()
 	draft := `tiers: [ { name: small, saturation: { waiting: 3 } } ]`
-	e := r.explains(http.StatusOK, order{"request": hi("small"), "draft": r.edited(draft)})
+	e := r.explains(http.StatusOK, order{"request": hiRequest("small"), "draft": r.edited(draft)})
 	f := r.draft(draft)
 	r.source = func() (*config.File, error) { return f, nil }
 	if _, err := r.Reload(t.Context(), control.ReloadRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	observe()
-	after := r.explains(http.StatusOK, order{"request": hi("small")})
+	after := r.explains(http.StatusOK, order{"request": hiRequest("small")})
 	if e.Worker != "w0" || e.Draft.Worker != "w1" || after.Worker != "w1" {
 		t.Errorf("%s in force, %s under the draft, %s after its reload", e.Worker, e.Draft.Worker, after.Worker)
 	}
 }
 
-// TestADraftsQueueBoundsAreThoseOfItsReload explains a request behind ten others of
-// its own class and tenant, where one ends each second, under a wait of five seconds.
-func TestADraftsQueueBoundsAreThoseOfItsReload(t *testing.T) {
+// TestDraftQueueLimitsMatchTheirReload explains a request behind ten others of its class and tenant.
+// One request ends each second, and the draft's wait limit is 5 s.
+func TestDraftQueueLimitsMatchTheirReload(t *testing.T) {
 	r := newExplainRig(t)
 	p := r.control.Snapshot().ByName["large"]
 	now := time.Now().Add(-5 * time.Minute)
-	for range 200 { // the pool learns that a request takes a second
+	for range 200 { // the pool learns that a request lasts 1 s
 		lease, err := p.Routing.Acquire(&routing.Request{Now: now, Stream: true})
 		if err != nil {
 			t.Fatal(err)
@@ -241,23 +238,23 @@ func TestADraftsQueueBoundsAreThoseOfItsReload(t *testing.T) {
 		lease.Answered(now, nil)
 		lease.Release(routing.Result{At: now, OutputTokens: 9})
 	}
-	defer r.fill("large")()
+	defer r.occupyWorker("large")()
 	for range 10 {
 		tk := &queue.Ticket{Request: &routing.Request{Stream: true}, Tenant: tenants.Anonymous().Tenant, Tokens: 10,
 			Bytes: 10}
 		if _, err := p.WaitQueue.Enter(tk, time.Now()); !errors.Is(err, queue.ErrWaiting) {
 			t.Fatal(err)
 		}
-		defer p.WaitQueue.Leave(tk, queue.Cancelled, time.Now()) //nolint:errcheck // it is gone
+		defer p.WaitQueue.Leave(tk, queue.Cancelled, time.Now()) //nolint:errcheck // it may have left already
 	}
 	draft := `tiers: [ { name: large, queue: { max_wait: { interactive: 5s } } } ]`
-	e := r.explains(http.StatusOK, order{"request": hi("large"), "draft": r.edited(draft)})
+	e := r.explains(http.StatusOK, order{"request": hiRequest("large"), "draft": r.edited(draft)})
 	f := r.draft(draft)
 	r.source = func() (*config.File, error) { return f, nil }
 	if _, err := r.Reload(t.Context(), control.ReloadRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	after := r.explains(http.StatusOK, order{"request": hi("large")})
+	after := r.explains(http.StatusOK, order{"request": hiRequest("large")})
 	if e.Draft.Outcome != decisions.WouldReject || after.Outcome != decisions.WouldReject {
 		t.Errorf("%s under the draft, %s after its reload, want %s for both", e.Draft.Outcome, after.Outcome,
 			decisions.WouldReject)

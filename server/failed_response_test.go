@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Events of a stream of the Responses dialect; a delta has its number.
+// Events of a stream of the Responses dialect. A delta needs its sequence number.
 const (
 	createdEvent = `event: response.created` + "\n" +
 		`data: {"type":"response.created","sequence_number":0,"response":{"id":"resp_s1","object":"response","status":"in_progress"}}` + "\n\n"
@@ -18,8 +18,8 @@ const (
 		`data: {"type":"response.completed","sequence_number":2,"response":{"id":"resp_s1","object":"response","status":"completed"}}` + "\n\n"
 )
 
-// TestAFailureInAResponsesStreamIsAFailedResponse, whose numbers go on and whose id
-// is the response's: Codex reads nothing else of it.
+// TestAFailureInAResponsesStreamIsAFailedResponse: sequence numbers continue, and the ID is the
+// response's. Codex reads no other error.
 func TestAFailureInAResponsesStreamIsAFailedResponse(t *testing.T) {
 	for what, end := range map[string]string{
 		"a cut": "",
@@ -29,7 +29,7 @@ func TestAFailureInAResponsesStreamIsAFailedResponse(t *testing.T) {
 	} {
 		r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
-			say(t, w, createdEvent+fmt.Sprintf(deltaEvent, 1)+fmt.Sprintf(deltaEvent, 2)+end)
+			writeNow(t, w, createdEvent+fmt.Sprintf(deltaEvent, 1)+fmt.Sprintf(deltaEvent, 2)+end)
 		}))
 		a := r.post("/v1/responses", `{"model":"small","input":"hi","stream":true}`)
 		rest, ok := strings.CutPrefix(a.body, createdEvent+fmt.Sprintf(deltaEvent, 1)+fmt.Sprintf(deltaEvent, 2))

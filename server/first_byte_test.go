@@ -13,8 +13,8 @@ import (
 	"tierway/server/control"
 )
 
-// impatient has two workers and a first_byte that every answer takes longer than.
-const impatient = `
+// shortFirstByteYAML has two workers and a first_byte that is shorter than every answer.
+const shortFirstByteYAML = `
 auth: { required: false }
 health: { path: "off" }
 policy: { name: round_robin }
@@ -25,10 +25,10 @@ pools:
   - { name: raw, paths: ["/raw/*"], workers: [ { name: raw-0, url: %q } ] }
 `
 
-// late answers a request with a body after a while.
-func late(after time.Duration, kind, body string) http.Handler {
+// delayedAnswer answers a request with a body after a delay.
+func delayedAnswer(after time.Duration, kind, body string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		io.Copy(io.Discard, q.Body) //nolint:errcheck // a test's own worker; it then sees the gateway leave
+		io.Copy(io.Discard, q.Body) //nolint:errcheck // after the body, net/http detects a disconnect
 		select {
 		case <-time.After(after):
 		case <-q.Context().Done():
@@ -38,12 +38,13 @@ func late(after time.Duration, kind, body string) http.Handler {
 	})
 }
 
-// TestFirstByteBoundsStreamsAlone: a whole answer comes when its last token is there,
-// so only the total bounds it. A stream without an event in time is asked for elsewhere.
-func TestFirstByteBoundsStreamsAlone(t *testing.T) {
+// TestFirstByteLimitsOnlyStreams: a whole answer arrives with its last token, so only the total timeout
+// limits it. A stream without an event in time is retried on another worker.
+func TestFirstByteLimitsOnlyStreams(t *testing.T) {
 	const slow = 100 * time.Millisecond
-	whole := late(slow, "application/json", `{"id":"resp_1","type":"message","object":"response","choices":[],"data":[]}`)
-	r := newRig(t, fmt.Sprintf(impatient, "10s", served(t, whole)), whole, whole)
+	whole := delayedAnswer(slow, "application/json",
+		`{"id":"resp_1","type":"message","object":"response","choices":[],"data":[]}`)
+	r := newRig(t, fmt.Sprintf(shortFirstByteYAML, "10s", startServer(t, whole)), whole, whole)
 	for path, body := range map[string]string{
 		"/v1/chat/completions": hello, "/v1/completions": `{"model":"small","prompt":"x","max_tokens":9}`,
 		"/v1/responses":  `{"model":"small","input":"x"}`,
@@ -60,7 +61,7 @@ func TestFirstByteBoundsStreamsAlone(t *testing.T) {
 	}
 	for _, d := range r.Server.decisions.Last(100) {
 		if len(d.Attempts) != 1 || d.Attempts[0].Error != "" {
-			t.Errorf("%s took %+v", d.Route, d.Attempts)
+			t.Errorf("%s: the attempts are %+v", d.Route, d.Attempts)
 		}
 	}
 	a := r.post("/v1/chat/completions", strings.Replace(hello, "{", `{"stream":true,`, 1))
@@ -70,15 +71,15 @@ func TestFirstByteBoundsStreamsAlone(t *testing.T) {
 	if d := r.Server.decisions.Last(1)[0]; len(d.Attempts) != 2 ||
 		d.Attempts[0].Error != "no first event within timeouts.first_byte" ||
 		d.Attempts[1].Error != "no first event within timeouts.first_byte" {
-		t.Errorf("a stream took %+v", d.Attempts)
+		t.Errorf("a stream: the attempts are %+v", d.Attempts)
 	}
 }
 
-// TestTheTotalTimeoutOfAWholeAnswerIsNoFailureOfTheWorker: nothing tells a long answer from none, so
-// the worker is not at fault and no other one is asked.
-func TestTheTotalTimeoutOfAWholeAnswerIsNoFailureOfTheWorker(t *testing.T) {
-	never := late(time.Hour, "application/json", "{}")
-	r := newRig(t, fmt.Sprintf(impatient, "60ms", served(t, never)), never, never)
+// TestTotalTimeoutDoesNotBlameTheWorker: a long answer and no answer look the same, so the worker is
+// not at fault and no other worker is tried.
+func TestTotalTimeoutDoesNotBlameTheWorker(t *testing.T) {
+	never := delayedAnswer(time.Hour, "application/json", "{}")
+	r := newRig(t, fmt.Sprintf(shortFirstByteYAML, "60ms", startServer(t, never)), never, never)
 	for path, body := range map[string]string{"/v1/chat/completions": hello,
 		"/v1/images/generations": `{"model":"small","prompt":"x"}`, "/raw/x": "anything"} {
 		a := r.post(path, body)
@@ -87,27 +88,27 @@ func TestTheTotalTimeoutOfAWholeAnswerIsNoFailureOfTheWorker(t *testing.T) {
 		}
 		if d := r.Server.decisions.Last(1)[0]; len(d.Attempts) != 1 ||
 			!strings.Contains(d.Attempts[0].Error, "the request reached its total time") {
-			t.Errorf("%s took %+v", path, d.Attempts)
+			t.Errorf("%s: the attempts are %+v", path, d.Attempts)
 		}
 	}
 	for line := range strings.SplitSeq(r.scrape(), "\n") {
 		if strings.HasPrefix(line, "tierway_attempts_total") && strings.Contains(line, `result="error"`) &&
 			!strings.HasSuffix(line, " 0") {
-			t.Errorf("a worker is blamed for the end of the request's time: %s", line)
+			t.Errorf("a worker is blamed for the total timeout: %s", line)
 		}
 	}
 }
 
-// TestARawAnswerOutlivesTheSDKsOwnTimeout: the SDKs stop their clocks when the head is
-// there, as with streams.
-func TestARawAnswerOutlivesTheSDKsOwnTimeout(t *testing.T) {
+// TestSDKTimeoutEndsWithTheHeadersOfARelayedAnswer: the SDKs stop their clocks when the headers arrive,
+// as with streams.
+func TestSDKTimeoutEndsWithTheHeadersOfARelayedAnswer(t *testing.T) {
 	engine := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "audio/mpeg")
-		say(t, w, "begin")
+		writeNow(t, w, "begin")
 		<-time.After(150 * time.Millisecond)
-		say(t, w, "end")
+		writeNow(t, w, "end")
 	})
-	r := newRig(t, fmt.Sprintf(impatient, "10s", served(t, engine)), engine)
+	r := newRig(t, fmt.Sprintf(shortFirstByteYAML, "10s", startServer(t, engine)), engine)
 	for _, path := range []string{"/v1/audio/speech", "/raw/x"} {
 		if a := r.post(path, `{"model":"small","input":"x"}`, "X-Stainless-Timeout", "0.1"); a.body != "beginend" ||
 			a.err != nil {
@@ -116,14 +117,14 @@ func TestARawAnswerOutlivesTheSDKsOwnTimeout(t *testing.T) {
 	}
 }
 
-// sickThenSlow answers 500 until it is cured and takes its time from then on.
-type sickThenSlow struct {
+// failingThenSlow answers 500 until it is cured. Then it answers slowly.
+type failingThenSlow struct {
 	cured atomic.Bool
-	tried atomic.Int32 // requests since then
+	tried atomic.Int32 // requests since it was cured
 	slow  http.Handler
 }
 
-func (s *sickThenSlow) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+func (s *failingThenSlow) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	if !s.cured.Load() {
 		w.WriteHeader(http.StatusInternalServerError)
 		return
@@ -132,9 +133,9 @@ func (s *sickThenSlow) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	s.slow.ServeHTTP(w, q)
 }
 
-// TestAProbeCutsAWholeAnswerOnlyForAnotherWorker: the breaker's patience with a worker
-// on trial ends a request early where that helps it, and is no bound of its own.
-func TestAProbeCutsAWholeAnswerOnlyForAnotherWorker(t *testing.T) {
+// TestProbeTimeoutOnlyMovesARequestThatCanBeRetried: probe_timeout ends a probe early if another worker
+// can serve the request. Otherwise it does not limit the request.
+func TestProbeTimeoutOnlyMovesARequestThatCanBeRetried(t *testing.T) {
 	const yaml = `
 auth: { required: false }
 health: { path: "off" }
@@ -146,11 +147,11 @@ tiers:
 `
 	for path, c := range map[string]struct{ body, answers string }{
 		"/v1/chat/completions": {hello, "another"},
-		// a stored response is made once
+		// a stored response is not retried
 		"/v1/responses": {`{"model":"small","input":"x","store":true,"max_output_tokens":1}`, "w0"},
 	} {
-		well := late(0, "application/json", `{"id":"resp_1","object":"response","choices":[]}`)
-		sick := &sickThenSlow{slow: late(400*time.Millisecond, "application/json",
+		well := delayedAnswer(0, "application/json", `{"id":"resp_1","object":"response","choices":[]}`)
+		sick := &failingThenSlow{slow: delayedAnswer(400*time.Millisecond, "application/json",
 			`{"id":"resp_1","object":"response","choices":[]}`)}
 		r := newRig(t, yaml, sick, well, well)
 		p := r.control.Snapshot().Pools[0]

@@ -84,7 +84,7 @@ func (f *Framing) skipBody(p []byte) []byte {
 	return p[n:]
 }
 
-// skipLine skips the rest of a line whose content does not matter, and returns the bytes after it.
+// skipLine skips the rest of a line that needs no parsing, and returns the bytes after it.
 func (f *Framing) skipLine(p []byte) []byte {
 	end := bytes.IndexByte(p, '\n')
 	text := p
@@ -114,7 +114,7 @@ func (f *Framing) skipLine(p []byte) []byte {
 	return p[end+1:]
 }
 
-// readByte parses one byte of a part whose content matters.
+// readByte parses one byte of a part that skipBody and skipLine cannot skip.
 func (f *Framing) readByte(b *byte) {
 	switch f.state {
 	case beforeRequest:

@@ -29,7 +29,7 @@ func BenchmarkFraming(b *testing.B) {
 				}
 			}
 			if f.state != beforeRequest || !bytes.Equal(buf, []byte(text)) {
-				b.Fatal("it lost its way")
+				b.Fatal("the parser lost the request or changed it")
 			}
 		})
 	}

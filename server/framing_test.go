@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// inspected is what net/http reads of data that arrives in parts of step bytes.
+// inspected is data after Inspect, read in parts of step bytes.
 func inspected(data string, step func() int) string {
 	var f Framing
 	out := []byte(data)
@@ -28,8 +28,8 @@ func inspected(data string, step func() int) string {
 func bytewise() int { return 1 }
 func whole() int    { return 1 << 30 }
 
-// accepted are the heads of the requests that net/http's server takes from one
-// connection, as they came; the error is why it takes no other.
+// accepted returns the heads of the requests that net/http accepts from one connection. The error is
+// the reason why it accepts no more.
 func accepted(data string) (heads []string, err error) {
 	src := strings.NewReader(data)
 	in := bufio.NewReader(src)
@@ -65,24 +65,24 @@ func ambiguous(head string) bool {
 	return encoding && (length || strings.HasSuffix(strings.TrimRight(first, "\r"), "HTTP/1.0"))
 }
 
-func TestARequestWithTwoFramingsIsRefusedByNetHTTP(t *testing.T) {
+func TestARequestWithTwoFramingsIsRejected(t *testing.T) {
 	const chunks = "0\r\n\r\n"
 	for name, request := range map[string]string{
 		"length, then chunks": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n" +
 			chunks,
 		"chunks, then length": "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n" +
 			chunks,
-		"in other letters": "POST / HTTP/1.1\r\nHost: x\r\nTRANSFER-encoding:chunked\r\ncontent-LENGTH:5\r\n\r\n" +
+		"in other case": "POST / HTTP/1.1\r\nHost: x\r\nTRANSFER-encoding:chunked\r\ncontent-LENGTH:5\r\n\r\n" +
 			chunks,
 		"other fields between": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Type: a\r\nTe: " +
 			"trailers\r\nX: y\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks,
 		"length on another line": "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length:\r\n 5\r\n\r\n" + chunks,
 		"encoding on another line": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: " +
 			"5\r\nTransfer-Encoding:\r\n\tchunked\r\n\r\n" + chunks,
-		"a fold before it": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nX: a\r\n Content-Length: " +
+		"a folded field before it": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nX: a\r\n Content-Length: " +
 			"9\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks,
 		"lines that end in LF": "POST / HTTP/1.1\nHost: x\nContent-Length: 5\nTransfer-Encoding: chunked\n\n" + chunks,
-		"a length of nothing": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n" +
+		"a length of 0": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n" +
 			chunks,
 		"chunks in HTTP/1.0": "POST / HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks,
 		"both in HTTP/1.0": "POST / HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n" +
@@ -94,19 +94,19 @@ func TestARequestWithTwoFramingsIsRefusedByNetHTTP(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if heads, _ := accepted(request); len(heads) != 1 {
-				t.Fatal("net/http refuses it by itself")
+				t.Fatal("net/http rejects the request without Framing")
 			}
 			for _, step := range []func() int{whole, bytewise} {
 				if heads, err := accepted(inspected(request, step)); len(heads) != 0 || err == nil || errors.Is(err, io.EOF) {
-					t.Errorf("net/http takes %q (%v)", heads, err)
+					t.Errorf("net/http accepts %q (%v)", heads, err)
 				}
 			}
 		})
 	}
 }
 
-// drawn is a proper request with a body that looks like requests.
-func drawn(t *rapid.T) string {
+// drawRequestText draws a valid request with a body that looks like requests.
+func drawRequestText(t *rapid.T) string {
 	var b strings.Builder
 	method := rapid.SampledFrom([]string{"GET", "POST", "PUT", "DELETE"}).Draw(t, "method")
 	version := rapid.SampledFrom([]string{"HTTP/1.1", "HTTP/1.1", "HTTP/1.0"}).Draw(t, "version")
@@ -146,14 +146,14 @@ func drawn(t *rapid.T) string {
 	return b.String()
 }
 
-// TestProperRequestsPassUnchangedHoweverTheyArrive, and one with two framings behind
-// them is found.
-func TestProperRequestsPassUnchangedHoweverTheyArrive(t *testing.T) {
+// TestValidRequestsAreNotChanged, however their bytes are split. A request with two framings after them
+// is still rejected.
+func TestValidRequestsAreNotChanged(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		requests := rapid.SliceOfN(rapid.Custom(drawn), 1, 5).Draw(t, "requests")
+		requests := rapid.SliceOfN(rapid.Custom(drawRequestText), 1, 5).Draw(t, "requests")
 		all := strings.Join(requests, "")
 		if heads, err := accepted(all); len(heads) != len(requests) || !errors.Is(err, io.EOF) {
-			t.Fatalf("net/http takes %d of %d (%v)", len(heads), len(requests), err)
+			t.Fatalf("net/http accepts %d of %d (%v)", len(heads), len(requests), err)
 		}
 		sizes := rapid.SliceOfN(rapid.IntRange(1, 3000), 1, 20).Draw(t, "steps")
 		i := 0
@@ -164,13 +164,13 @@ func TestProperRequestsPassUnchangedHoweverTheyArrive(t *testing.T) {
 		const bad = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
 		if heads, err := accepted(inspected(all+bad, step)); len(heads) != len(requests) || err == nil ||
 			errors.Is(err, io.EOF) {
-			t.Fatalf("behind %d requests net/http takes %d more (%v)", len(requests), len(heads)-len(requests), err)
+			t.Fatalf("after %d requests net/http accepts %d more (%v)", len(requests), len(heads)-len(requests), err)
 		}
 	})
 }
 
-// FuzzFraming: whatever comes, and however it arrives, net/http accepts no request
-// with two framings, and no byte of a request without changes.
+// FuzzFraming: net/http accepts no request with two framings, and no valid request is changed, whatever
+// the bytes and however they are split.
 func FuzzFraming(f *testing.F) {
 	f.Add([]byte("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhelloGET / HTTP/1.1\r\nHost: x\r\n\r\n"),
 		uint64(1))
@@ -186,12 +186,12 @@ func FuzzFraming(f *testing.F) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		once := inspected(string(data), whole)
 		if ragged := inspected(string(data), func() int { return 1 + random.IntN(9) }); ragged != once {
-			t.Fatalf("the way it arrives matters: %q, %q", once, ragged)
+			t.Fatalf("the result depends on how the bytes are split: %q, %q", once, ragged)
 		}
 		heads, _ := accepted(once)
 		for _, head := range heads {
 			if ambiguous(head) {
-				t.Fatalf("net/http takes %q of %q", head, once)
+				t.Fatalf("net/http accepts %q of %q", head, once)
 			}
 		}
 		before, _ := accepted(string(data))

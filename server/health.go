@@ -46,7 +46,7 @@ func (p *planes) serveReady(w http.ResponseWriter, _ *http.Request) {
 		r.Degraded = append(r.Degraded, "redis: unavailable; this gateway enforces limits alone")
 	}
 	if p.control.FileRejected() {
-		r.Degraded = append(r.Degraded, "configuration: the file on disk has errors; the previous configuration stays in force")
+		r.Degraded = append(r.Degraded, "configuration: the file on disk has errors; the previous one stays in force")
 	}
 	switch p.control.Database.State() {
 	case control.DatabaseAway:

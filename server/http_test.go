@@ -12,8 +12,8 @@ import (
 	"tierway/tenants"
 )
 
-// keyed has two tenants, one of which may use little.
-const keyed = `
+// keyedYAML has two tenants. The tenant few has only the tier small and the class background.
+const keyedYAML = `
 auth:
   keys:
     - { name: all, sha256: 2c70e12b7a0646f92279f427c7b38e7334d8e5389cff167a1dc30e73f826b683 } # key
@@ -36,8 +36,8 @@ const (
 	helloTo = `","messages":[{"role":"user","content":"hi"}],"max_tokens":1}`
 )
 
-// errorOf reads an error body of either shape, strictly.
-func errorOf(t *testing.T, a answered) (kind, code, message string) {
+// errorOf parses an error body of either dialect and rejects unknown fields.
+func errorOf(t *testing.T, a httpAnswer) (kind, code, message string) {
 	t.Helper()
 	var b struct {
 		Type      string  `json:"type"`
@@ -63,8 +63,8 @@ func errorOf(t *testing.T, a answered) (kind, code, message string) {
 	return b.Type + b.Error.Type, code, b.Error.Message
 }
 
-func TestEveryRefusalHasTheShapeOfItsDialect(t *testing.T) {
-	r := newRig(t, keyed, fakeEngine())
+func TestEveryErrorHasTheFormOfItsDialect(t *testing.T) {
+	r := newRig(t, keyedYAML, fakeEngine())
 	for _, c := range []struct {
 		name, method, path, body string
 		headers                  []string
@@ -74,11 +74,11 @@ func TestEveryRefusalHasTheShapeOfItsDialect(t *testing.T) {
 		{"no key", "POST", "/v1/chat/completions", hello, []string{"Authorization", ""}, 401, "invalid_api_key"},
 		{"another scheme", "POST", "/v1/chat/completions", hello, []string{"Authorization", "Basic key"}, 401,
 			"invalid_api_key"},
-		{"an unknown key", "POST", "/v1/chat/completions", hello, []string{"Authorization", "Bearer nobody"}, 401,
+		{"an unknown key", "POST", "/v1/chat/completions", hello, []string{"Authorization", "Bearer unknown"}, 401,
 			"invalid_api_key"},
 		{"a key in the query", "POST", "/v1/chat/completions?api_key=key", hello, []string{"Authorization", ""}, 401,
 			"invalid_api_key"},
-		{"no such model", "POST", "/v1/chat/completions", `{"model":"nobody` + helloTo, nil, 404, "model_not_found"},
+		{"no such model", "POST", "/v1/chat/completions", `{"model":"unknown` + helloTo, nil, 404, "model_not_found"},
 		{"another tenant's model", "POST", "/v1/chat/completions", `{"model":"big` + helloTo,
 			[]string{"Authorization", fewKey}, 404, "model_not_found"},
 		{"a dialect that the tier lacks", "POST", "/v1/images/generations", `{"model":"small","prompt":"x"}`, nil, 404,
@@ -91,10 +91,10 @@ func TestEveryRefusalHasTheShapeOfItsDialect(t *testing.T) {
 			413, "request_too_large"},
 		{"another type of body", "POST", "/v1/chat/completions", hello, []string{"Content-Type", "text/plain"}, 415,
 			"unsupported_media_type"},
-		{"a compression of today", "POST", "/v1/chat/completions", hello, []string{"Content-Encoding", "br"}, 415,
+		{"an unknown encoding", "POST", "/v1/chat/completions", hello, []string{"Content-Encoding", "br"}, 415,
 			"unsupported_encoding"},
 		{"a WebSocket", "GET", "/v1/responses", "", []string{"Upgrade", "websocket"}, 426, "websocket_not_supported"},
-		{"nobody's answer", "GET", "/v1/responses/resp_1", "", nil, 404, "response_not_found"},
+		{"an unknown response", "GET", "/v1/responses/resp_1", "", nil, 404, "response_not_found"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			headers := append([]string{"Authorization", allKey}, c.headers...)
@@ -126,8 +126,8 @@ func TestEveryRefusalHasTheShapeOfItsDialect(t *testing.T) {
 	}
 }
 
-func TestAWorkerThatIsNotThereRests(t *testing.T) {
-	r := newRig(t, keyed, fakeEngine())
+func TestUnreachableWorkerIsEjected(t *testing.T) {
+	r := newRig(t, keyedYAML, fakeEngine())
 	body := `{"model":"big` + helloTo
 	a := r.post("/v1/chat/completions", body, "Authorization", allKey)
 	if _, code, _ := errorOf(t, a); a.status != 502 || code != "worker_error" {
@@ -140,10 +140,10 @@ func TestAWorkerThatIsNotThereRests(t *testing.T) {
 	}
 }
 
-func TestRefusalsOfKeysDoNotDiffer(t *testing.T) {
-	r := newRig(t, keyed, fakeEngine())
+func TestAllInvalidKeysGetTheSameAnswer(t *testing.T) {
+	r := newRig(t, keyedYAML, fakeEngine())
 	first := r.post("/v1/chat/completions", hello, "X-Request-Id", "same")
-	for _, value := range []string{"Basic x", "Bearer ", "Bearer", "key", "Bearer nobody", "Bearer tw-broken_000000"} {
+	for _, value := range []string{"Basic x", "Bearer ", "Bearer", "key", "Bearer unknown", "Bearer tw-broken_000000"} {
 		a := r.post("/v1/chat/completions", hello, "Authorization", value, "X-Request-Id", "same")
 		a.header.Del("Date")
 		first.header.Del("Date")
@@ -153,8 +153,8 @@ func TestRefusalsOfKeysDoNotDiffer(t *testing.T) {
 	}
 }
 
-func TestATenantSeesAndReachesOnlyItsOwn(t *testing.T) {
-	r := newRig(t, keyed, fakeEngine())
+func TestATenantSeesAndReachesOnlyItsModels(t *testing.T) {
+	r := newRig(t, keyedYAML, fakeEngine())
 	list := func(key string) (ids []string) {
 		var b struct{ Data []struct{ ID string } }
 		if err := json.Unmarshal([]byte(r.do("GET", "/v1/models", "", "Authorization", key).body), &b); err != nil {
@@ -171,7 +171,7 @@ func TestATenantSeesAndReachesOnlyItsOwn(t *testing.T) {
 	if got := strings.Join(list(fewKey), " "); got != "auto fake-7b small" {
 		t.Errorf("few: %s", got)
 	}
-	for id, want := range map[string]int{"small": 200, "gpt-4-turbo": 200, "nobody": 404} {
+	for id, want := range map[string]int{"small": 200, "gpt-4-turbo": 200, "unknown": 404} {
 		if a := r.do("GET", "/v1/models/"+id, "", "Authorization", allKey); a.status != want {
 			t.Errorf("/v1/models/%s: %d %s", id, a.status, a.body)
 		}
@@ -186,8 +186,8 @@ func TestATenantSeesAndReachesOnlyItsOwn(t *testing.T) {
 	}
 }
 
-func TestStoredAnswersAreTheirTenantsAlone(t *testing.T) {
-	r := newRig(t, keyed, fakeEngine())
+func TestStoredAnswersBelongToOneTenant(t *testing.T) {
+	r := newRig(t, keyedYAML, fakeEngine())
 	made := r.post("/v1/responses", `{"model":"small","input":"hi","max_output_tokens":1}`, "Authorization", allKey)
 	path := "/v1/responses/" + idPattern.FindString(made.body)
 	if a := r.do("GET", path, "", "Authorization", fewKey); a.status != 404 {
@@ -199,18 +199,18 @@ func TestStoredAnswersAreTheirTenantsAlone(t *testing.T) {
 	followUp := `{"model":"small","input":"go on","max_output_tokens":1,"previous_response_id":"` +
 		idPattern.FindString(made.body) + `"}`
 	if a := r.post("/v1/responses", followUp, "Authorization", fewKey); a.status != 404 {
-		t.Errorf("another tenant went on with it: %d %s", a.status, a.body)
+		t.Errorf("another tenant continued it: %d %s", a.status, a.body)
 	}
 	if a := r.post("/v1/responses", followUp, "Authorization", allKey); a.status != 200 {
-		t.Errorf("its own tenant could not go on with it: %d %s", a.status, a.body)
+		t.Errorf("its own tenant could not continue it: %d %s", a.status, a.body)
 	}
 	if a := r.do("GET", path, "", "Authorization", allKey); a.status != 200 {
 		t.Errorf("its own tenant got %d %s", a.status, a.body)
 	}
 }
 
-func TestPriorityIsNeverAboveTheTenants(t *testing.T) {
-	r := newRig(t, keyed, fakeEngine())
+func TestPriorityIsCappedByTheTenants(t *testing.T) {
+	r := newRig(t, keyedYAML, fakeEngine())
 	for _, c := range []struct {
 		key, path, header, tier string
 		want                    tenants.Class
@@ -241,7 +241,7 @@ func TestPriorityIsNeverAboveTheTenants(t *testing.T) {
 	}
 }
 
-func TestPathsArePassedUntouchedToTheLongestPattern(t *testing.T) {
+func TestPassthroughPathsAreForwardedUnchanged(t *testing.T) {
 	engine := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Seen", r.Method+" "+r.RequestURI)
 		w.WriteHeader(http.StatusTeapot)
@@ -263,8 +263,8 @@ pools:
 	}
 }
 
-func TestCrossOriginPagesOfTheListMayAsk(t *testing.T) {
-	r := newRig(t, keyed, fakeEngine())
+func TestCORSAllowsConfiguredOriginsOnly(t *testing.T) {
+	r := newRig(t, keyedYAML, fakeEngine())
 	a := r.do("OPTIONS", "/v1/chat/completions", "", "Origin", "https://app.example",
 		"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "authorization,content-type")
 	if a.status != 204 || a.header.Get("Access-Control-Allow-Origin") != "https://app.example" ||
@@ -286,11 +286,11 @@ func TestCrossOriginPagesOfTheListMayAsk(t *testing.T) {
 	}
 }
 
-func TestAKeptConnectionOutlivesTheDeadlineOfItsLastAnswer(t *testing.T) {
-	r := newRig(t, strings.Replace(keyed, "cors:", "timeouts: { client_stall: 20ms }\ncors:", 1), fakeEngine())
+func TestAKeptAliveConnectionHasNoDeadlineOfItsLastAnswer(t *testing.T) {
+	r := newRig(t, strings.Replace(keyedYAML, "cors:", "timeouts: { client_stall: 20ms }\ncors:", 1), fakeEngine())
 	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
 	defer client.CloseIdleConnections()
-	ask := func(method, path, body string) (status int, reused bool) {
+	send := func(method, path, body string) (status int, reused bool) {
 		ctx := httptrace.WithClientTrace(t.Context(),
 			&httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }})
 		req, err := http.NewRequestWithContext(ctx, method, r.url+path, strings.NewReader(body))
@@ -312,19 +312,19 @@ func TestAKeptConnectionOutlivesTheDeadlineOfItsLastAnswer(t *testing.T) {
 		return resp.StatusCode, reused
 	}
 	for _, next := range []string{"GET /livez", "GET /readyz", "OPTIONS /v1/chat/completions", "GET /v1/models"} {
-		if status, _ := ask("POST", "/v1/chat/completions", hello); status != 200 {
+		if status, _ := send("POST", "/v1/chat/completions", hello); status != 200 {
 			t.Fatalf("the chat: %d", status)
 		}
-		// Nothing but time makes a deadline pass.
+		// The deadline of the last answer must pass.
 		<-time.After(60 * time.Millisecond)
 		method, path, _ := strings.Cut(next, " ")
-		if status, reused := ask(method, path, ""); status >= 300 || !reused {
+		if status, reused := send(method, path, ""); status >= 300 || !reused {
 			t.Errorf("%s: %d, on the same connection: %v", next, status, reused)
 		}
 	}
 }
 
-func TestAPingIsNoChunk(t *testing.T) {
+func TestPingsAreNotForwarded(t *testing.T) {
 	const chunk = `data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}]}` + "\n\n"
 	engine := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -338,8 +338,8 @@ func TestAPingIsNoChunk(t *testing.T) {
 	}
 }
 
-func TestLlamaCppIsNotAskedForUsageAndItsTimingsCount(t *testing.T) {
-	var sent word
+func TestLlamaCppUsageComesFromItsTimings(t *testing.T) {
+	var sent sharedText
 	engine := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -357,6 +357,6 @@ func TestLlamaCppIsNotAskedForUsageAndItsTimingsCount(t *testing.T) {
 		t.Errorf("sent %s, got %s", sent.get(), a.body)
 	}
 	if line := r.access.String(); !strings.Contains(line, `"prompt_tokens":5,"cached_tokens":2,"output_tokens":1`) {
-		t.Errorf("the line counts %s", line)
+		t.Errorf("the access log has %s", line)
 	}
 }

@@ -8,29 +8,29 @@ import (
 	"tierway/server/intake"
 )
 
-// keyless is plain with a name, a page that may ask, and a tenant's key.
-var keyless = strings.Replace(plain, "auth: { required: false }",
+// keylessYAML is plain with a host, an origin that CORS allows, and a tenant's key.
+var keylessYAML = strings.Replace(plain, "auth: { required: false }",
 	`auth: { required: false, keys: [ { name: all, sha256: `+digestHex("key")+` } ] }
 hosts: [ai.lan]
 cors: { origins: ["https://app.example"] }`, 1)
 
-// through sends a request for a host to a plane that listens.
-func through(t *testing.T, front *httptest.Server, method, path, host, body string, headers ...string) answered {
+// requestHost sends a request for a host to a server.
+func requestHost(t *testing.T, front *httptest.Server, method, path, host, body string, headers ...string) httpAnswer {
 	t.Helper()
 	r := &rig{t: t, url: front.URL}
 	return r.do(method, path, body, append(headers, "Host", host)...)
 }
 
-// listening serves a handler to a test.
-func listening(t *testing.T, h http.Handler) *httptest.Server {
+// listenServer starts a server that ends with the test.
+func listenServer(t *testing.T, h http.Handler) *httptest.Server {
 	t.Helper()
 	front := httptest.NewServer(h)
 	t.Cleanup(front.Close)
 	return front
 }
 
-// TestOnlyNamesCanBeForeign: a name is foreign unless it never leaves the machine or is
-// one of hosts, whatever stands around it.
+// TestOnlyNamesCanBeForeign: a name is foreign unless it is local to the machine or listed in hosts.
+// Port, case and a trailing dot do not matter.
 func TestOnlyNamesCanBeForeign(t *testing.T) {
 	for host, foreign := range map[string]bool{
 		"localhost": false, "localhost:8080": false, "LocalHost.": false, "tierway.localhost:8080": false,
@@ -48,34 +48,34 @@ func TestOnlyNamesCanBeForeign(t *testing.T) {
 	}
 }
 
-// TestWithoutKeysOnlyItsOwnNamesAreServed: a web page cannot reach the gateway by a name
-// of its own that leads here.
-func TestWithoutKeysOnlyItsOwnNamesAreServed(t *testing.T) {
-	front := listening(t, newRig(t, keyless, fakeEngine()).planes.dataHandler())
-	for host, served := range map[string]bool{"localhost:8080": true, "127.0.0.1": true, "ai.lan": true,
+// TestKeylessGatewayRejectsForeignHosts: a web page cannot reach the gateway by a name that resolves to
+// it.
+func TestKeylessGatewayRejectsForeignHosts(t *testing.T) {
+	front := listenServer(t, newRig(t, keylessYAML, fakeEngine()).planes.dataHandler())
+	for host, allowed := range map[string]bool{"localhost:8080": true, "127.0.0.1": true, "ai.lan": true,
 		"evil.example:8080": false, "localhost.evil.example": false} {
 		for _, c := range [][3]string{{"GET", "/v1/models", ""}, {"POST", "/v1/chat/completions", hello},
 			{"GET", "/readyz", ""}, {"POST", "/nowhere", ""},
 			{"POST", "/v1/messages", hello}} {
-			got := through(t, front, c[0], c[1], host, c[2])
-			if (got.status != http.StatusMisdirectedRequest) != served {
+			got := requestHost(t, front, c[0], c[1], host, c[2])
+			if (got.status != http.StatusMisdirectedRequest) != allowed {
 				t.Errorf("Host %q: %s %s is %d", host, c[0], c[1], got.status)
 			}
-			if !served && (!strings.Contains(got.body, "`"+host+"`") || !strings.Contains(got.body, "`hosts`") ||
+			if !allowed && (!strings.Contains(got.body, "`"+host+"`") || !strings.Contains(got.body, "`hosts`") ||
 				!strings.Contains(got.body, "--hosts")) {
 				t.Errorf("Host %q: the message is %s", host, got.body)
 			}
 		}
-		if got := through(t, front, "POST", "/v1/chat/completions", host, hello, "Authorization", allKey); got.status !=
+		if got := requestHost(t, front, "POST", "/v1/chat/completions", host, hello, "Authorization", allKey); got.status !=
 			http.StatusOK {
 			t.Errorf("Host %q: with a key the status is %d", host, got.status)
 		}
 	}
 }
 
-// TestWithoutKeysNoOtherSitesPageIsServed: whatever the method and the type of the body.
-func TestWithoutKeysNoOtherSitesPageIsServed(t *testing.T) {
-	front := listening(t, newRig(t, keyless, fakeEngine()).planes.dataHandler())
+// TestKeylessGatewayRejectsCrossSiteRequests of every method and content type.
+func TestKeylessGatewayRejectsCrossSiteRequests(t *testing.T) {
+	front := listenServer(t, newRig(t, keylessYAML, fakeEngine()).planes.dataHandler())
 	for _, c := range []struct {
 		headers []string
 		status  int
@@ -95,7 +95,7 @@ func TestWithoutKeysNoOtherSitesPageIsServed(t *testing.T) {
 	} {
 		for _, q := range [][3]string{{"POST", "/v1/chat/completions", hello}, {"GET", "/v1/models", ""}} {
 			headers := append([]string{"Content-Type", "application/json"}, c.headers...)
-			if got := through(t, front, q[0], q[1], "localhost:8080", q[2], headers...); got.status != c.status {
+			if got := requestHost(t, front, q[0], q[1], "localhost:8080", q[2], headers...); got.status != c.status {
 				t.Errorf("%s %q: %d %s", q[0], c.headers, got.status, got.body)
 			}
 		}
@@ -104,33 +104,35 @@ func TestWithoutKeysNoOtherSitesPageIsServed(t *testing.T) {
 		"form-data; name=\"prompt\"\r\n\r\nx\r\n--b\r\nContent-Disposition: form-data; name=\"image\"; " +
 		"filename=\"a.png\"\r\n\r\nx\r\n--b--\r\n"
 	upload := []string{"Content-Type", "multipart/form-data; boundary=b"}
-	if got := through(t, front, "POST", "/v1/images/edits", "localhost", form, upload...); got.status != 200 {
+	if got := requestHost(t, front, "POST", "/v1/images/edits", "localhost", form, upload...); got.status != 200 {
 		t.Errorf("a form of a tool: %d %s", got.status, got.body)
 	}
-	if got := through(t, front, "POST", "/v1/images/edits", "localhost", form,
+	if got := requestHost(t, front, "POST", "/v1/images/edits", "localhost", form,
 		append(upload, "Origin", "https://evil.example")...); got.status != 403 {
 		t.Errorf("a form of another site: %d %s", got.status, got.body)
 	}
 }
 
-// TestWithoutKeysABodyNeedsItsType: a page can send any body without a type.
-func TestWithoutKeysABodyNeedsItsType(t *testing.T) {
-	front := listening(t, newRig(t, keyless, fakeEngine()).planes.dataHandler())
+// TestKeylessGatewayNeedsAContentType: a web page can send any body without a content type.
+func TestKeylessGatewayNeedsAContentType(t *testing.T) {
+	front := listenServer(t, newRig(t, keylessYAML, fakeEngine()).planes.dataHandler())
 	for kind, status := range map[string]int{"": 415, "text/plain": 415, "application/x-www-form-urlencoded": 415,
 		"application/json": 200, "application/json; charset=utf-8": 200} {
-		if got := through(t, front, "POST", "/v1/chat/completions", "localhost", hello, "Content-Type", kind); got.status !=
+		if got := requestHost(t, front, "POST", "/v1/chat/completions", "localhost", hello, "Content-Type",
+			kind); got.status !=
 			status {
 			t.Errorf("%q: %d %s", kind, got.status, got.body)
 		}
 	}
-	if got := through(t, front, "POST", "/v1/chat/completions", "localhost", hello, "Authorization", allKey); got.status !=
+	if got := requestHost(t, front, "POST", "/v1/chat/completions", "localhost", hello, "Authorization",
+		allKey); got.status !=
 		200 {
 		t.Errorf("without a type, with a key: %d %s", got.status, got.body)
 	}
 }
 
-// TestForeignNamesDoNotReadTheMetrics: on loopback, and wherever the names are known.
-func TestForeignNamesDoNotReadTheMetrics(t *testing.T) {
+// TestMetricsRejectForeignHosts on loopback, and on other addresses if hosts is set.
+func TestMetricsRejectForeignHosts(t *testing.T) {
 	for _, c := range []struct {
 		settings string
 		foreign  int
@@ -150,9 +152,9 @@ func TestForeignNamesDoNotReadTheMetrics(t *testing.T) {
 			if (plane == "admin") == strings.Contains(c.settings, "9090") {
 				continue
 			}
-			front := listening(t, h)
+			front := listenServer(t, h)
 			for host, status := range map[string]int{"localhost:8081": 200, "127.0.0.1:8081": 200, "evil.example": c.foreign} {
-				if got := through(t, front, "GET", "/metrics", host, ""); got.status != status {
+				if got := requestHost(t, front, "GET", "/metrics", host, ""); got.status != status {
 					t.Errorf("%q, %s: Host %s is %d, want %d", c.settings, plane, host, got.status, status)
 				}
 			}
@@ -160,15 +162,15 @@ func TestForeignNamesDoNotReadTheMetrics(t *testing.T) {
 	}
 }
 
-// TestEveryAnswerOfTheAdminPlaneHasItsSecurityHeaders: those that need no key too.
-func TestEveryAnswerOfTheAdminPlaneHasItsSecurityHeaders(t *testing.T) {
+// TestEveryAdminAnswerHasSecurityHeaders, also answers that need no key.
+func TestEveryAdminAnswerHasSecurityHeaders(t *testing.T) {
 	r := newAdminRig(t)
 	for plane, h := range map[string]http.Handler{"admin": r.planes.adminHandler(), "metrics": r.planes.metricsHandler()} {
-		front := listening(t, h)
+		front := listenServer(t, h)
 		for _, line := range []string{"GET /metrics", "GET /nowhere", "POST /metrics", "GET /livez", "GET /admin/nowhere",
 			"PUT /admin/workers", "GET /admin/workers"} {
 			method, path, _ := strings.Cut(line, " ")
-			got := through(t, front, method, path, "localhost", "").header
+			got := requestHost(t, front, method, path, "localhost", "").header
 			if got.Get("X-Content-Type-Options") != "nosniff" || got.Get("Cache-Control") != "no-store" {
 				t.Errorf("%s: %s has %v", plane, line, got)
 			}

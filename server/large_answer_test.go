@@ -12,8 +12,8 @@ import (
 	"tierway/server/control"
 )
 
-// large has three workers, of which one breaker opens at the second failure in a row.
-const large = `
+// threeWorkersYAML has three workers. One breaker may open, at the second consecutive failure.
+const threeWorkersYAML = `
 auth: { required: false }
 health: { path: "off" }
 policy: { name: round_robin }
@@ -24,40 +24,41 @@ tiers:
   - { name: small, model: fake-7b, serves: [chat, embeddings, audio], workers: [ %%s ] }
 `
 
-const askStream = `{"stream":true,"model":"small` + helloTo
+const streamRequest = `{"stream":true,"model":"small` + helloTo
 
-// contentEvent is an event of so many bytes of content.
+// contentEvent is an event with size bytes of content.
 func contentEvent(size int) string {
 	return `data: {"choices":[{"index":0,"delta":{"content":"` + strings.Repeat("x", size) + `"},"finish_reason":null}]}` +
 		"\n\n"
 }
 
-// TestAnEventMayBeAsLongAsAnAnswer: max_response_bytes bounds what one worker can make
-// the gateway hold, whatever the form.
+// TestAnEventMayBeAsLongAsAnAnswer: max_response_bytes limits the memory that one worker's answer can
+// take, in either form.
 func TestAnEventMayBeAsLongAsAnAnswer(t *testing.T) {
 	body := contentEvent(5<<20) + chunkAndEnd
-	r := newRig(t, fmt.Sprintf(large, ""), late(0, "text/event-stream", body))
-	if a := r.post("/v1/chat/completions", askStream); a.status != http.StatusOK || a.body != body {
+	r := newRig(t, fmt.Sprintf(threeWorkersYAML, ""), delayedAnswer(0, "text/event-stream", body))
+	if a := r.post("/v1/chat/completions", streamRequest); a.status != http.StatusOK || a.body != body {
 		t.Errorf("%d, %d of %d bytes", a.status, len(a.body), len(body))
 	}
 }
 
-// TestAnAnswerThatIsTooLargeBlamesNoWorker: another worker's would be as large, and one
-// tenant's requests must not open breakers. The client learns which bound it met.
-func TestAnAnswerThatIsTooLargeBlamesNoWorker(t *testing.T) {
+// TestATooLargeAnswerBlamesNoWorker: another worker's answer would be as large, and one tenant must not
+// open breakers. The error names the limit.
+func TestATooLargeAnswerBlamesNoWorker(t *testing.T) {
 	const most = 64 << 10
 	long := strings.Repeat("x", 2*most)
 	for _, c := range []struct {
 		name, path, body, kind string
-		sent                   []string // an answer in more than one piece says no length
-		begun                  bool     // the client has content before
+		sent                   []string // one piece is sent with its length, more pieces without
+		begun                  bool     // the client has received content before
 	}{
 		{"an announced length", "/v1/embeddings", `{"model":"small","input":"x"}`, "application/json",
 			[]string{`{"data":"` + long + `"}`}, false},
 		{"a whole answer in chunks", "/v1/chat/completions", hello, "application/json", []string{`{"data":"`, long, long},
 			false},
-		{"a first event", "/v1/chat/completions", askStream, "text/event-stream", []string{contentEvent(2 * most)}, false},
-		{"a later event", "/v1/chat/completions", askStream, "text/event-stream",
+		{"a first event", "/v1/chat/completions", streamRequest, "text/event-stream", []string{contentEvent(2 * most)},
+			false},
+		{"a later event", "/v1/chat/completions", streamRequest, "text/event-stream",
 			[]string{contentEvent(1), contentEvent(2 * most)}, true},
 	} {
 		engine := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -66,11 +67,11 @@ func TestAnAnswerThatIsTooLargeBlamesNoWorker(t *testing.T) {
 				w.Header().Set("Content-Length", fmt.Sprint(len(c.sent[0])))
 			}
 			for _, piece := range c.sent {
-				io.WriteString(w, piece)              //nolint:errcheck // the gateway leaves before the end
-				http.NewResponseController(w).Flush() //nolint:errcheck // likewise
+				io.WriteString(w, piece)              //nolint:errcheck // the gateway disconnects early
+				http.NewResponseController(w).Flush() //nolint:errcheck // the same
 			}
 		})
-		r := newRig(t, fmt.Sprintf(large, "max_response_bytes: 64KiB"), engine, engine, engine)
+		r := newRig(t, fmt.Sprintf(threeWorkersYAML, "max_response_bytes: 64KiB"), engine, engine, engine)
 		for range 6 {
 			a := r.post(c.path, c.body)
 			if c.begun {
@@ -100,31 +101,32 @@ func TestAnAnswerThatIsTooLargeBlamesNoWorker(t *testing.T) {
 	}
 }
 
-// TestALongEventIsNoSilence: idle counts from the last byte, not from the last event.
-func TestALongEventIsNoSilence(t *testing.T) {
-	r := newRig(t, fmt.Sprintf(large, "timeouts: { idle: 200ms }"), http.HandlerFunc(func(w http.ResponseWriter,
+// TestIdleCountsFromTheLastByte, not from the last event.
+func TestIdleCountsFromTheLastByte(t *testing.T) {
+	r := newRig(t, fmt.Sprintf(threeWorkersYAML, "timeouts: { idle: 200ms }"), http.HandlerFunc(func(w http.ResponseWriter,
 		q *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		say(t, w, contentEvent(1)+"data:")
+		writeNow(t, w, contentEvent(1)+"data:")
 		for range 8 {
 			<-time.After(60 * time.Millisecond)
-			say(t, w, " ")
+			writeNow(t, w, " ")
 		}
-		say(t, w, strings.TrimPrefix(chunkAndEnd, "data:"))
+		writeNow(t, w, strings.TrimPrefix(chunkAndEnd, "data:"))
 	}))
-	if a := r.post("/v1/chat/completions", askStream); !strings.HasSuffix(a.body, chunkAndEnd[len("data: "):]) {
+	if a := r.post("/v1/chat/completions", streamRequest); !strings.HasSuffix(a.body, chunkAndEnd[len("data: "):]) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 }
 
-// TestASlowClientIsNoSilenceOfTheWorker: idle bounds the worker, client_stall the client.
-func TestASlowClientIsNoSilenceOfTheWorker(t *testing.T) {
-	const size = 32 << 20 // more than the sockets between them hold
+// TestASlowClientDoesNotTripIdle: idle limits the worker, client_stall the client.
+func TestASlowClientDoesNotTripIdle(t *testing.T) {
+	const size = 32 << 20 // more than the socket buffers hold
 	for path, c := range map[string]struct{ kind, sent string }{
 		"/v1/audio/speech":     {"audio/mpeg", strings.Repeat("x", size)},
 		"/v1/chat/completions": {"text/event-stream", contentEvent(size) + chunkAndEnd},
 	} {
-		r := newRig(t, fmt.Sprintf(large, "timeouts: { idle: 100ms, client_stall: 20s }"), late(0, c.kind, c.sent))
+		r := newRig(t, fmt.Sprintf(threeWorkersYAML, "timeouts: { idle: 100ms, client_stall: 20s }"), delayedAnswer(0, c.kind,
+			c.sent))
 		resp := r.send(t.Context(), http.DefaultClient, path, `{"stream":true,"input":"x","model":"small`+helloTo)
 		<-time.After(400 * time.Millisecond)
 		if n, err := io.Copy(io.Discard, resp.Body); err != nil || n != int64(len(c.sent)) {

@@ -16,14 +16,14 @@ import (
 	"tierway/engines/chaos"
 )
 
-// looped serves a tier of so many workers that are the gateway itself, and further
-// ones. came counts the requests that come back.
-func looped(t *testing.T, workers int, others ...http.Handler) (r *rig, came *atomic.Int64) {
+// loopRig serves a tier of workers that lead back to the gateway, and others. returned counts the
+// requests that came back.
+func loopRig(t *testing.T, workers int, others ...http.Handler) (r *rig, returned *atomic.Int64) {
 	t.Helper()
-	came = new(atomic.Int64)
+	returned = new(atomic.Int64)
 	to := new(atomic.Pointer[url.URL])
 	back := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		came.Add(1)
+		returned.Add(1)
 		httputil.NewSingleHostReverseProxy(to.Load()).ServeHTTP(w, q)
 	})
 	yaml := strings.Replace(plain, "auth:", "policy: { name: round_robin }\nauth:", 1)
@@ -33,13 +33,13 @@ func looped(t *testing.T, workers int, others ...http.Handler) (r *rig, came *at
 		t.Fatal(err)
 	}
 	to.Store(u)
-	return r, came
+	return r, returned
 }
 
-// TestARequestThatComesBackIsRefused: the workers are the gateway itself. Each is asked
-// once, and the client is told not to try again.
-func TestARequestThatComesBackIsRefused(t *testing.T) {
-	r, came := looped(t, 2)
+// TestALoopIsRejected: all workers lead back to the gateway. Each is tried once, and the answer tells
+// the client not to retry.
+func TestALoopIsRejected(t *testing.T) {
+	r, came := loopRig(t, 2)
 	for path, body := range map[string]string{"/v1/chat/completions": hello, "/v1/messages": hello,
 		"/v1/responses": `{"model":"small","input":"x","store":false}`} {
 		came.Store(0)
@@ -51,10 +51,10 @@ func TestARequestThatComesBackIsRefused(t *testing.T) {
 	}
 }
 
-// TestAnotherWorkerServesWhatComesBack: one of two workers is the gateway itself.
-func TestAnotherWorkerServesWhatComesBack(t *testing.T) {
-	r, came := looped(t, 1, fakeEngine())
-	for range 3 { // as many retries as a quiet gateway has at once
+// TestALoopIsRetriedOnAnotherWorker: one of two workers leads back to the gateway.
+func TestALoopIsRetriedOnAnotherWorker(t *testing.T) {
+	r, came := loopRig(t, 1, fakeEngine())
+	for range 3 { // the retry budget of an idle gateway
 		if a := r.post("/v1/chat/completions", hello); a.status != 200 {
 			t.Errorf("%d %s", a.status, a.body)
 		}
@@ -64,8 +64,8 @@ func TestAnotherWorkerServesWhatComesBack(t *testing.T) {
 	}
 }
 
-// TestGatewaysMayStandBehindEachOther, and each adds itself to what the next one sees.
-func TestGatewaysMayStandBehindEachOther(t *testing.T) {
+// TestGatewaysCanBeChained up to a limit. Each adds itself to Via.
+func TestGatewaysCanBeChained(t *testing.T) {
 	engine := chaos.Record(fakeEngine())
 	r := newRig(t, plain, engine)
 	for n := range 5 + 2 {
@@ -89,32 +89,32 @@ func TestGatewaysMayStandBehindEachOther(t *testing.T) {
 		}
 	}
 	if a := r.do("GET", "/v1/models", "", "Via", "1.1 "+r.name); a.status != 508 {
-		t.Errorf("a health check that comes back: %d %s", a.status, a.body)
+		t.Errorf("a list of models that comes back: %d %s", a.status, a.body)
 	}
 }
 
-// TestAForgedViaOpensNoBreaker of a worker that is a gateway: a 508 may be the client's
-// doing, and is tried on another worker all the same.
+// TestAForgedViaOpensNoBreaker of a worker that is a gateway: the client may have caused the 508.
+// Another worker is tried all the same.
 func TestAForgedViaOpensNoBreaker(t *testing.T) {
 	engine := fakeEngine()
-	var refused atomic.Int64
+	var rejected atomic.Int64
 	next := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if strings.Count(strings.Join(q.Header["Via"], ","), "tierway-") >= 5 {
-			refused.Add(1)
+			rejected.Add(1)
 			w.WriteHeader(http.StatusLoopDetected)
 			return
 		}
 		engine.ServeHTTP(w, q)
 	})
-	r := newRig(t, tenanted, next, next)
+	r := newRig(t, twoTenantsYAML, next, next)
 	for i := range 30 {
-		if a := r.post("/v1/chat/completions", ask("fake-7b", fmt.Sprint("Hi ", i), ""), "Authorization",
+		if a := r.post("/v1/chat/completions", chatBody("fake-7b", fmt.Sprint("Hi ", i), ""), "Authorization",
 			[]string{allKey, fewKey}[i%2],
 			"Via", "1.1 tierway-a, 1.1 tierway-b, 1.1 tierway-c, 1.1 tierway-d"); a.status != http.StatusLoopDetected {
 			t.Errorf("%d %s", a.status, a.body)
 		}
 	}
-	if refused.Load() <= 30 {
+	if rejected.Load() <= 30 {
 		t.Error("no request was tried on another worker")
 	}
 	for _, name := range []string{"w0", "w1"} {

@@ -7,7 +7,7 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// TestMain sets gin's mode, as the program does: its routes are not printed.
+// TestMain sets gin's release mode, as the program does, so that gin does not print its routes.
 func TestMain(m *testing.M) {
 	gin.SetMode(gin.ReleaseMode)
 	os.Exit(m.Run())

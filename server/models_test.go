@@ -7,20 +7,20 @@ import (
 	"testing"
 )
 
-// TestModelsSpeakTheClientsDialect: Anthropic's SDKs read their own form of errors, and
-// both vendors' SDKs read one list.
-func TestModelsSpeakTheClientsDialect(t *testing.T) {
+// TestModelListsHaveTheFormOfTheClientsDialect: Anthropic's SDKs need their own form of errors. One
+// form of the list serves the SDKs of both vendors.
+func TestModelListsHaveTheFormOfTheClientsDialect(t *testing.T) {
 	r := newRig(t, plain, fakeEngine())
 	for _, id := range []string{"unknown", "org/messages-7b"} {
 		got := r.do(http.MethodGet, "/v1/models/"+id, "", "Anthropic-Version", "2023-06-01")
 		if got.status != http.StatusNotFound ||
 			!strings.HasPrefix(got.body, `{"type":"error","error":{"type":"not_found_error"`) ||
 			got.header.Get("Request-Id") == "" {
-			t.Errorf("Anthropic's client reads %d %v %s", got.status, got.header, got.body)
+			t.Errorf("Anthropic's client gets %d %v %s", got.status, got.header, got.body)
 		}
 		if got := r.do(http.MethodGet, "/v1/models/"+id, ""); got.status != http.StatusNotFound ||
 			!strings.HasPrefix(got.body, `{"error":{"message":`) {
-			t.Errorf("OpenAI's client reads %d %s", got.status, got.body)
+			t.Errorf("OpenAI's client gets %d %s", got.status, got.body)
 		}
 	}
 	var list struct {
@@ -44,7 +44,7 @@ func TestModelsSpeakTheClientsDialect(t *testing.T) {
 	}
 	for _, line := range strings.Split(strings.TrimSpace(r.access.String()), "\n") {
 		if strings.Contains(line, `"dialect":"messages"`) {
-			t.Errorf("the list is of no dialect: %s", line)
+			t.Errorf("the list must not be recorded with a dialect: %s", line)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// counter reads a counter without labels from the metrics.
+// counter returns the value of a counter without labels.
 func (r *rig) counter(name string) int {
 	r.t.Helper()
 	w := httptest.NewRecorder()
@@ -26,9 +26,9 @@ func (r *rig) counter(name string) int {
 	return 0
 }
 
-// A panic after the client has content cuts the connection, so that the client does
-// not take the answer for whole.
-func TestAPanicWithinAStreamCutsItAndGivesEverythingBack(t *testing.T) {
+// TestAPanicInAStreamCutsItAndReleasesEverything: the connection is cut, so that the client does not
+// take the answer for complete.
+func TestAPanicInAStreamCutsItAndReleasesEverything(t *testing.T) {
 	r := newRig(t, plain, fakeEngine())
 	for _, m := range r.control.Snapshot().ByName["small"].Members {
 		m.Series.Prompt = nil // a fault of the program where usage is counted

@@ -12,9 +12,9 @@ import (
 	"tierway/server/control"
 )
 
-// passing has a pool that passes paths to its workers in turn. The breaker of one of
-// three opens at the second failure in a row.
-const passing = `
+// passthroughYAML has a pool with pass-through paths under round_robin. Of three workers, the breaker of one
+// may open, at the second consecutive failure.
+const passthroughYAML = `
 auth: { required: false }
 health: { path: "off" }
 breaker: { consecutive_failures: 2 }
@@ -23,14 +23,14 @@ pools:
   - { name: other, paths: ["/raw/*", "/exact", "/v1/*"], workers: [ %s ] }
 `
 
-// newPassing is a rig of three workers that answer alike.
-func newPassing(t *testing.T, yaml string, engine http.HandlerFunc) *rig {
+// newPassthroughRig is a rig of three workers with the same engine.
+func newPassthroughRig(t *testing.T, yaml string, engine http.HandlerFunc) *rig {
 	t.Helper()
 	return newRig(t, yaml, engine, engine, engine)
 }
 
-// blameless wants no worker to be blamed for anything.
-func (r *rig) blameless() {
+// checkNoWorkerBlamed fails if a breaker is open or an answer counts as a failure.
+func (r *rig) checkNoWorkerBlamed() {
 	r.t.Helper()
 	p := r.control.Snapshot().Pools[0]
 	for _, v := range p.Routing.Snapshot(time.Now()) {
@@ -47,12 +47,11 @@ func (r *rig) blameless() {
 	}
 }
 
-// TestPassedAnswersAreNeverParsed: neither the path nor the client's headers make a
-// passed answer one of a dialect, so that no answer is refused, changed or counted
-// against its worker.
-func TestPassedAnswersAreNeverParsed(t *testing.T) {
+// TestPassthroughAnswersAreNotParsed: neither the path nor the client's headers give them a dialect. So
+// no answer is rejected, changed or counted against its worker.
+func TestPassthroughAnswersAreNotParsed(t *testing.T) {
 	const stream = "event: progress\ndata: 10\n\ndata: not json\n\n"
-	r := newPassing(t, passing, func(w http.ResponseWriter, q *http.Request) {
+	r := newPassthroughRig(t, passthroughYAML, func(w http.ResponseWriter, q *http.Request) {
 		kind, body := "application/octet-stream", "\x00\x01\x02"
 		switch {
 		case strings.HasSuffix(q.URL.Path, "stream"):
@@ -75,10 +74,10 @@ func TestPassedAnswersAreNeverParsed(t *testing.T) {
 			}
 		}
 	}
-	r.blameless()
+	r.checkNoWorkerBlamed()
 	for _, d := range r.Server.decisions.Last(100) {
 		if d.Dialect != "other" || d.Result != "ok" {
-			t.Errorf("a passed request is recorded as %s, %s", d.Dialect, d.Result)
+			t.Errorf("a pass-through request is recorded as %s, %s", d.Dialect, d.Result)
 		}
 	}
 	for header, want := range map[string]string{"Anthropic-Version": `{"type":"error"`, "X-None": `{"error":`} {
@@ -89,12 +88,12 @@ func TestPassedAnswersAreNeverParsed(t *testing.T) {
 	}
 }
 
-// TestPassedRedirectsReachTheClient: a redirect or a 304 is an answer like any other.
-// No Location tells where the worker listens.
-func TestPassedRedirectsReachTheClient(t *testing.T) {
+// TestPassthroughRedirectsReachTheClient: a redirect or a 304 is forwarded like any answer. Location
+// does not expose the worker's address.
+func TestPassthroughRedirectsReachTheClient(t *testing.T) {
 	var own string
 	hits := 0
-	r := newPassing(t, passing, func(w http.ResponseWriter, q *http.Request) {
+	r := newPassthroughRig(t, passthroughYAML, func(w http.ResponseWriter, q *http.Request) {
 		hits++
 		own = q.Host
 		if to := strings.ReplaceAll(q.URL.Query().Get("to"), "OWN", q.Host); to != "" {
@@ -130,20 +129,21 @@ func TestPassedRedirectsReachTheClient(t *testing.T) {
 			t.Errorf("%d to %q leads to %q and %q, want %q", c.status, c.to, where, a.header.Get("Content-Location"), want)
 		}
 		if n, has := a.header["Content-Length"]; has && c.status == 304 {
-			t.Errorf("a 304 says that its file has %q bytes", n)
+			t.Errorf("a 304 has the Content-Length %q", n)
 		}
 	}
-	r.blameless()
+	r.checkNoWorkerBlamed()
 }
 
-// TestARedirectBelowABasePathLeadsBelowTheGateway: the base path belongs to the
-// worker's address.
+// TestARedirectBelowABasePathLeadsBelowTheGateway: the base path is part of the worker's address and is
+// removed.
 func TestARedirectBelowABasePathLeadsBelowTheGateway(t *testing.T) {
-	engine := served(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+	engine := startServer(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		w.Header().Set("Location", strings.ReplaceAll(q.URL.Query().Get("to"), "OWN", q.Host))
 		w.WriteHeader(http.StatusFound)
 	}))
-	r := newRig(t, fmt.Sprintf(strings.Replace(passing, "%s", "{ name: w0, url: %q }%%s", 1), engine+"/engines/a/v1"))
+	r := newRig(t, fmt.Sprintf(strings.Replace(passthroughYAML, "%s", "{ name: w0, url: %q }%%s", 1),
+		engine+"/engines/a/v1"))
 	for to, want := range map[string]string{"/engines/a/raw/y": "/raw/y", "http://OWN/engines/a/raw/y?q": "/raw/y?q",
 		"/engines/b/raw/y": "/engines/b/raw/y", "http://OWN/engines/a": "/"} {
 		if a := r.do("GET", "/raw/x?to="+to, ""); a.status != http.StatusFound || a.header.Get("Location") != want {
@@ -152,12 +152,12 @@ func TestARedirectBelowABasePathLeadsBelowTheGateway(t *testing.T) {
 	}
 }
 
-// TestPassedDownloadsKeepHTTPsOwnSemantics: HEAD, ranges, conditions and encodings are
-// between the client and the worker.
-func TestPassedDownloadsKeepHTTPsOwnSemantics(t *testing.T) {
+// TestPassthroughKeepsHTTPSemantics: HEAD, ranges, conditions and encodings work between client and
+// worker.
+func TestPassthroughKeepsHTTPSemantics(t *testing.T) {
 	for _, engine := range []string{"auto", "vllm"} {
 		modified := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-		r := newPassing(t, strings.Replace(passing, "name: other,", "name: other, engine: "+engine+",", 1),
+		r := newPassthroughRig(t, strings.Replace(passthroughYAML, "name: other,", "name: other, engine: "+engine+",", 1),
 			func(w http.ResponseWriter, q *http.Request) {
 				w.Header().Set("Etag", `"v1"`)
 				switch q.URL.Path {
@@ -207,16 +207,15 @@ func TestPassedDownloadsKeepHTTPsOwnSemantics(t *testing.T) {
 				}
 			}
 		}
-		r.blameless()
+		r.checkNoWorkerBlamed()
 	}
 }
 
-// TestRoutingAndTheWorkerReadOnePath: a slash at the end is part of a passed path. What
-// two readers could clean in two ways passes nowhere, and a slash at the end of a route
-// is no way around the route.
-func TestRoutingAndTheWorkerReadOnePath(t *testing.T) {
+// TestAmbiguousPathsAreRejected: a path that two parsers could normalize differently is not forwarded.
+// A slash at the end is part of a pass-through path and does not bypass a route.
+func TestAmbiguousPathsAreRejected(t *testing.T) {
 	seen := ""
-	r := newPassing(t, passing, func(w http.ResponseWriter, q *http.Request) { seen = q.RequestURI })
+	r := newPassthroughRig(t, passthroughYAML, func(w http.ResponseWriter, q *http.Request) { seen = q.RequestURI })
 	for path, passes := range map[string]bool{
 		"/raw/": true, "/raw/a/": true, "/raw/a": true, "/raw/a%20b/": true, "/v1/files/": true,
 		"/v1/files/f-1/content/": true,
@@ -241,9 +240,8 @@ func TestRoutingAndTheWorkerReadOnePath(t *testing.T) {
 	}
 }
 
-// TestRedirectsOfOtherAnswersAreFailures: outside passed paths no endpoint answers with
-// a redirect, and no client gets one.
-func TestRedirectsOfOtherAnswersAreFailures(t *testing.T) {
+// TestRedirectsOfAPIEndpointsAreFailures: only pass-through paths forward redirects to the client.
+func TestRedirectsOfAPIEndpointsAreFailures(t *testing.T) {
 	r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		w.Header().Set("Location", "http://"+q.Host+"/v1/chat/completions/")
 		w.WriteHeader(http.StatusTemporaryRedirect)

@@ -10,7 +10,8 @@ import (
 	"unicode/utf16"
 )
 
-// rawRig has a pool that passes /raw/* to an engine, whose last body it returns.
+// rawRig has a pool that forwards /raw/* to an engine. got returns the last body that the engine
+// received.
 func rawRig(t *testing.T, engine string) (r *rig, got func() string) {
 	t.Helper()
 	var last string
@@ -20,14 +21,14 @@ func rawRig(t *testing.T, engine string) (r *rig, got func() string) {
 	})
 	pools := fmt.Sprintf("auth: { keys: [ { name: acme, sha256: %s, priority: batch } ] }\npools: [ { name: raw, "+
 		"engine: %s, paths: [\"/raw/*\"], workers: [ { name: raw-0, url: %q } ] } ]",
-		digestOfKey, engine, served(t, raw))
+		digestOfKey, engine, startServer(t, raw))
 	r = newRig(t, strings.Replace(plain, "auth: { required: false }", pools, 1), fakeEngine())
 	return r, func() string { defer func() { last = "" }(); return last }
 }
 
-// TestTextsThatSpeakOfPriorityPass: the word is one of many, and a name only where a
-// colon follows it; what is no object has no names at all.
-func TestTextsThatSpeakOfPriorityPass(t *testing.T) {
+// TestTextsThatContainPriorityAreForwarded: the word is a field name only if a colon follows it, and
+// only in an object.
+func TestTextsThatContainPriorityAreForwarded(t *testing.T) {
 	for _, engine := range []string{"auto", "vllm", "llamacpp"} {
 		r, got := rawRig(t, engine)
 		for _, body := range []string{
@@ -42,9 +43,9 @@ func TestTextsThatSpeakOfPriorityPass(t *testing.T) {
 	}
 }
 
-// TestNoPassedPriorityIsAboveItsClass: QU-08, however its name is written. What the
-// gateway cannot read for it does not pass.
-func TestNoPassedPriorityIsAboveItsClass(t *testing.T) {
+// TestPassthroughPriorityIsCappedByItsClass: QU-08, in every spelling of the name. A body that the
+// gateway cannot check is rejected.
+func TestPassthroughPriorityIsCappedByItsClass(t *testing.T) {
 	r, got := rawRig(t, "vllm")
 	for _, name := range []string{`"priority":`, "\"priority\" \t\r\n:", `"prio\u0072ity":`} {
 		if a := r.post("/raw/x", "\n {"+name+`-5}`, "Authorization", "Bearer key"); a.status != http.StatusOK ||
@@ -59,26 +60,25 @@ func TestNoPassedPriorityIsAboveItsClass(t *testing.T) {
 		}
 		return string(b)
 	}
-	const asks = `{"priority":-5}`
-	for _, body := range []string{asks + asks, asks[1:], "\xef\xbb\xbf" + asks, wide(binary.LittleEndian, asks),
-		wide(binary.BigEndian, asks),
-		wide(binary.LittleEndian, "\ufeff"+asks), wide(binary.BigEndian, "\ufeff"+asks), "\x00\x00\x00{\x00\x00\x00}"} {
+	const urgent = `{"priority":-5}`
+	for _, body := range []string{urgent + urgent, urgent[1:], "\xef\xbb\xbf" + urgent, wide(binary.LittleEndian, urgent),
+		wide(binary.BigEndian, urgent),
+		wide(binary.LittleEndian, "\ufeff"+urgent), wide(binary.BigEndian, "\ufeff"+urgent), "\x00\x00\x00{\x00\x00\x00}"} {
 		a := r.post("/raw/x", body, "Authorization", "Bearer key")
-		if sent := got(); body != asks[1:] && (a.status != http.StatusBadRequest || sent != "") ||
-			body == asks[1:] && sent != body {
+		if sent := got(); body != urgent[1:] && (a.status != http.StatusBadRequest || sent != "") ||
+			body == urgent[1:] && sent != body {
 			t.Errorf("%q: %d, the engine got %q", body, a.status, sent)
 		}
 	}
 	binaryBody := "\x00\x01\x02"
 	if a := r.post("/raw/x", binaryBody, "Authorization", "Bearer key", "Content-Type",
 		"application/octet-stream"); a.status != http.StatusOK || got() != binaryBody {
-		t.Errorf("%d %s: bytes that are not said to be JSON do not pass", a.status, a.body)
+		t.Errorf("%d %s: a binary body is not forwarded", a.status, a.body)
 	}
 }
 
-// Whatever way a request comes to its pool, the rule that gave it is counted, and
-// what asks no model is told as a plain call.
-func TestAPassedPathIsDecidedByItsRule(t *testing.T) {
+// TestPassthroughRequestsCountUnderTheirRule in the metrics of tier decisions.
+func TestPassthroughRequestsCountUnderTheirRule(t *testing.T) {
 	r, _ := rawRig(t, "vllm")
 	if a := r.post("/raw/x", "{}", "Authorization", "Bearer key"); a.status != http.StatusOK {
 		t.Fatalf("%d %s", a.status, a.body)

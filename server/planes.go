@@ -112,8 +112,8 @@ func (p *planes) limitStalls(next http.Handler) http.Handler {
 	})
 }
 
-// setWriteDeadline gives the client timeouts.client_stall to read the whole answer. It is for short
-// answers whose handlers set no write deadlines.
+// setWriteDeadline gives the client timeouts.client_stall to read the whole answer. It is for handlers of
+// short answers, which set no write deadlines themselves.
 func (p *planes) setWriteDeadline(w http.ResponseWriter) {
 	stall := p.control.Snapshot().File.Timeouts.ClientStall
 	//nolint:errcheck // a closed connection needs no deadline
@@ -138,7 +138,7 @@ func (p *planes) limitWrites(next http.Handler) http.Handler {
 	})
 }
 
-// checkHost rejects a request whose Host is foreign. It protects endpoints that need no key against
+// checkHost rejects a request with a foreign Host. It protects endpoints that need no key against
 // DNS rebinding. Without configured hosts it only protects loopback addresses, because the names of
 // other addresses are unknown.
 func (p *planes) checkHost(listen string, next http.Handler) http.Handler {
@@ -149,7 +149,7 @@ func (p *planes) checkHost(listen string, next http.Handler) http.Handler {
 	})
 }
 
-// checkHostIfKeyless rejects a request whose Host is foreign while auth.required is off.
+// checkHostIfKeyless rejects a request with a foreign Host while auth.required is off.
 func (p *planes) checkHostIfKeyless(next http.Handler) http.Handler {
 	return rejectForeignHost(next, func() (hosts []string, on bool) {
 		f := p.control.Snapshot().File

@@ -7,13 +7,13 @@ import (
 	"tierway/routing"
 )
 
-// TestARequestTakesItsPoolsLockThreeTimes: to pick, at the first event and at release,
-// with limits, and with contexts, a classifier and tiers without a worker that ask for what
-// the pools have learned. The lock of a pool that a request is moved away from is not taken.
+// TestARequestTakesItsPoolsLockThreeTimes at most: for the pick, the first event and the release. This
+// includes limits, contexts, the classifier and tiers without workers. A pool that a request only
+// leaves is not locked.
 func TestARequestTakesItsPoolsLockThreeTimes(t *testing.T) {
 	r := limitedRig(t, "limits: { rpm: 1000, tpm: 1000000, concurrent: 8 }", fakeEngine(), bigEngine())
 	small, large := r.control.Snapshot().ByName["small"], r.control.Snapshot().ByName["large"]
-	asks := func(body, tier, rule string) {
+	check := func(body, tier, rule string) {
 		t.Helper()
 		atSmall, atLarge := small.Routing.LockCount(), large.Routing.LockCount()
 		a := r.post("/v1/chat/completions", body, "Authorization", "Bearer key")
@@ -26,18 +26,18 @@ func TestARequestTakesItsPoolsLockThreeTimes(t *testing.T) {
 		most := map[string]int64{tier: 3}
 		n, m := small.Routing.LockCount()-atSmall, large.Routing.LockCount()-atLarge
 		if n > most["small"] || m > most["large"] {
-			t.Errorf("%s took the lock of small %d times, that of large %d times", body, n, m)
+			t.Errorf("%s locked small %d times and large %d times", body, n, m)
 		}
 	}
-	asks(`{"model":"cheap","max_tokens":5,"messages":[{"role":"user","content":"hi"}]}`, "small", "alias")
-	asks(`{"model":"cheap","max_tokens":5,"stream":true,"messages":[{"role":"user","content":"hi"}]}`, "small", "alias")
-	asks(`{"model":"auto","max_tokens":5,"messages":[{"role":"user","content":"hi"}]}`, "small", "default")
-	asks(`{"model":"cheap","max_tokens":10000,"messages":[{"role":"user","content":"hi"}]}`, "large", "context")
-	asks(`{"model":"auto","max_tokens":10000,"stream":true,"messages":[{"role":"user","content":"hi"}]}`, "large",
+	check(`{"model":"cheap","max_tokens":5,"messages":[{"role":"user","content":"hi"}]}`, "small", "alias")
+	check(`{"model":"cheap","max_tokens":5,"stream":true,"messages":[{"role":"user","content":"hi"}]}`, "small", "alias")
+	check(`{"model":"auto","max_tokens":5,"messages":[{"role":"user","content":"hi"}]}`, "small", "default")
+	check(`{"model":"cheap","max_tokens":10000,"messages":[{"role":"user","content":"hi"}]}`, "large", "context")
+	check(`{"model":"auto","max_tokens":10000,"stream":true,"messages":[{"role":"user","content":"hi"}]}`, "large",
 		"context")
 	down := small.Members["w0"]
 	small.Routing.Observe(down.Name, down, routing.Status{})
-	asks(`{"model":"cheap","max_tokens":5,"messages":[{"role":"user","content":"hi"}]}`, "large", "unavailable")
-	asks(`{"model":"auto","max_tokens":5,"stream":true,"messages":[{"role":"user","content":"hi"}]}`, "large",
+	check(`{"model":"cheap","max_tokens":5,"messages":[{"role":"user","content":"hi"}]}`, "large", "unavailable")
+	check(`{"model":"auto","max_tokens":5,"stream":true,"messages":[{"role":"user","content":"hi"}]}`, "large",
 		"unavailable")
 }

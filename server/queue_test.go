@@ -19,10 +19,9 @@ import (
 	"tierway/engines/chaos"
 )
 
-// narrow is one tier whose first worker takes one request at a time. It wants the
-// digests of two keys, more keys of the queue, the engine, the worker's URL, and
-// more workers.
-const narrow = `
+// narrowYAML is one tier. Its first worker has one slot. Its verbs are the digests of two keys, more
+// settings of the queue, the engine, the worker's URL, and more workers.
+const narrowYAML = `
 auth: { keys: [ { name: acme, sha256: %s }, { name: low, sha256: %s, priority: batch } ] }
 health: { path: "off" }
 retry: { attempts: 2, budget: 1 }
@@ -37,31 +36,30 @@ tiers:
 models: { auto: small }
 `
 
-// holding is an engine whose answers to a prompt with the word "hold" wait until
-// the test lets them go.
-type holding struct {
+// blockingEngine is an engine. Its answers to a prompt with the word "hold" wait for release.
+type blockingEngine struct {
 	*chaos.Recorder
 	once sync.Once
 	let  chan struct{}
 
-	mu   sync.Mutex // guards told
-	told []engines.Account
+	mu    sync.Mutex // guards ended
+	ended []engines.Account
 }
 
-// accounts returns what the requests were told that have ended.
-func (h *holding) accounts() []engines.Account {
+// accounts returns the accounts of the requests that have ended.
+func (h *blockingEngine) accounts() []engines.Account {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.Clone(h.told)
+	return slices.Clone(h.ended)
 }
 
-func newHolding(c engines.Config) *holding {
-	h := &holding{let: make(chan struct{})}
+func newBlockingEngine(c engines.Config) *blockingEngine {
+	h := &blockingEngine{let: make(chan struct{})}
 	c.Name, c.Model = "fake", "fake-7b"
 	c.Ended = func(_ *http.Request, a engines.Account) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.told = append(h.told, a)
+		h.ended = append(h.ended, a)
 	}
 	c.Script = func(_ string, body []byte) engines.Script {
 		if strings.Contains(string(body), "hold") {
@@ -73,23 +71,24 @@ func newHolding(c engines.Config) *holding {
 	return h
 }
 
-func (h *holding) release() { h.once.Do(func() { close(h.let) }) }
+func (h *blockingEngine) release() { h.once.Do(func() { close(h.let) }) }
 
 // narrowRig serves narrow in front of h. Its keys are "key" and "low".
-func narrowRig(t *testing.T, h *holding, queue, engine string, more ...string) *rig {
+func narrowRig(t *testing.T, h *blockingEngine, queue, engine string, more ...string) *rig {
 	t.Helper()
 	digest := func(key string) string {
 		sum := sha256.Sum256([]byte(key))
 		return hex.EncodeToString(sum[:])
 	}
-	url := served(t, h)
-	r := newRig(t, fmt.Sprintf(narrow, digest("key"), digest("low"), queue, engine, url, strings.Join(more, ""))+"# %s")
-	t.Cleanup(h.release) // before the server waits for what is under way
-	r.running()
-	r.checked()
+	url := startServer(t, h)
+	r := newRig(t, fmt.Sprintf(narrowYAML, digest("key"), digest("low"), queue, engine, url, strings.Join(more,
+		""))+"# %s")
+	t.Cleanup(h.release) // before the server waits for requests in flight
+	r.runControl()
+	r.waitForChecks()
 	t.Cleanup(func() {
 		if n := r.control.Snapshot().Pools[0].WaitQueue.Waiting(); n != 0 {
-			t.Errorf("%d requests still wait", n)
+			t.Errorf("%d requests are still queued", n)
 		}
 	})
 	return r
@@ -97,7 +96,7 @@ func narrowRig(t *testing.T, h *holding, queue, engine string, more ...string) *
 
 const chatOf = `{"model":"auto","messages":[{"role":"user","content":%q}],"max_tokens":4%s}`
 
-func (r *rig) chat(ctx context.Context, word, more string, headers ...string) <-chan answered {
+func (r *rig) chat(ctx context.Context, word, more string, headers ...string) <-chan httpAnswer {
 	r.t.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/v1/chat/completions",
 		strings.NewReader(fmt.Sprintf(chatOf, word, more)))
@@ -108,31 +107,32 @@ func (r *rig) chat(ctx context.Context, word, more string, headers ...string) <-
 	for i := 0; i+1 < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
-	got := make(chan answered, 1)
+	got := make(chan httpAnswer, 1)
 	go func() {
 		resp, err := http.DefaultTransport.RoundTrip(req)
 		if err != nil {
-			got <- answered{err: err}
+			got <- httpAnswer{err: err}
 			return
 		}
 		defer resp.Body.Close()
 		body, err := io.ReadAll(resp.Body)
-		got <- answered{resp.StatusCode, resp.Header, string(body), err}
+		got <- httpAnswer{resp.StatusCode, resp.Header, string(body), err}
 	}()
 	return got
 }
 
-// hold takes the one place, and returns when it is taken.
-func (r *rig) hold() <-chan answered {
+// occupySlot sends a request that occupies the only slot, and returns when it does.
+func (r *rig) occupySlot() <-chan httpAnswer {
 	r.t.Helper()
 	got := r.chat(context.Background(), "hold", "")
-	r.until("the place is taken", func() bool { return r.control.Pools.Gauges()[0].Inflight == 1 })
+	r.until("the slot is occupied", func() bool { return r.control.Pools.Gauges()[0].Inflight == 1 })
 	return got
 }
 
-func (r *rig) waiting(n int) {
+func (r *rig) waitForQueued(n int) {
 	r.t.Helper()
-	r.until(fmt.Sprint(n, " wait"), func() bool { return r.control.Snapshot().Pools[0].WaitQueue.Waiting() == n })
+	r.until(fmt.Sprint(n, " queued requests"),
+		func() bool { return r.control.Snapshot().Pools[0].WaitQueue.Waiting() == n })
 }
 
 func (r *rig) until(what string, ok func() bool) {
@@ -146,14 +146,13 @@ func (r *rig) until(what string, ok func() bool) {
 	}
 }
 
-// TestARequestWaitsForItsPlace: it is answered when the place is given back, and
-// says how long it waited.
-func TestARequestWaitsForItsPlace(t *testing.T) {
-	h := newHolding(engines.Config{})
+// TestARequestWaitsForASlot: it is served when the slot is free, and X-Queue-Ms is its wait.
+func TestARequestWaitsForASlot(t *testing.T) {
+	h := newBlockingEngine(engines.Config{})
 	r := narrowRig(t, h, "", "auto")
-	first := r.hold()
+	first := r.occupySlot()
 	second := r.chat(context.Background(), "hi", "")
-	r.waiting(1)
+	r.waitForQueued(1)
 	time.AfterFunc(20*time.Millisecond, h.release)
 	if a := <-first; a.status != http.StatusOK || a.header.Get("X-Queue-Ms") != "0" {
 		t.Errorf("the first: %d, X-Queue-Ms %q, want 200 and 0", a.status, a.header.Get("X-Queue-Ms"))
@@ -165,23 +164,23 @@ func TestARequestWaitsForItsPlace(t *testing.T) {
 	}
 }
 
-// TestTheMoreUrgentIsAnsweredFirst: by the header, the path, and the service tier,
-// and QU-08: never above what the tenant may.
-func TestTheMoreUrgentIsAnsweredFirst(t *testing.T) {
-	h := newHolding(engines.Config{})
+// TestQueuedRequestsAreServedByPriority: the class comes from the header or the service tier. QU-08: it
+// is never above the tenant's.
+func TestQueuedRequestsAreServedByPriority(t *testing.T) {
+	h := newBlockingEngine(engines.Config{})
 	r := narrowRig(t, h, "", "vllm")
-	held := r.hold()
-	var all []<-chan answered
+	first := r.occupySlot()
+	var all []<-chan httpAnswer
 	for i, c := range []struct{ word, more, key, class string }{
 		{"clamped", "", "low", "interactive"}, {"batch", "", "key", "batch"}, {"flex", `,"service_tier":"flex"`, "key", ""},
 		{"background", "", "key", "background"}, {"urgent", "", "key", ""},
 	} {
 		all = append(all, r.chat(context.Background(), c.word, c.more, "Authorization", "Bearer "+c.key, "X-Request-Priority",
 			c.class))
-		r.waiting(i + 1)
+		r.waitForQueued(i + 1)
 	}
 	h.release()
-	for _, got := range append(all, held) {
+	for _, got := range append(all, first) {
 		if a := <-got; a.status != http.StatusOK {
 			t.Fatalf("%d %s", a.status, a.body)
 		}
@@ -194,9 +193,9 @@ func TestTheMoreUrgentIsAnsweredFirst(t *testing.T) {
 			}
 		}
 	}
-	// Of one class tenants take turns: who has had nothing yet goes first.
+	// Within a class tenants alternate: a tenant without a served request goes first.
 	if got := strings.Join(order, " "); got != "hold urgent background clamped batch flex" {
-		t.Errorf("asked in the order %s", got)
+		t.Errorf("served in the order %s", got)
 	}
 	for _, acc := range h.accounts() {
 		if acc.Prioritized != (acc.Priority > 0) {
@@ -205,12 +204,12 @@ func TestTheMoreUrgentIsAnsweredFirst(t *testing.T) {
 	}
 }
 
-// TestAnEngineIsToldThePriority: by class, never above it, and not again once it
-// has refused one; the usage that the client asked for still reaches it.
-func TestAnEngineIsToldThePriority(t *testing.T) {
+// TestPriorityIsForwardedToTheEngine: never above the class, and not after the engine has rejected it.
+// Usage that the client requested still arrives.
+func TestPriorityIsForwardedToTheEngine(t *testing.T) {
 	const usage = `,"stream":true,"stream_options":{"include_usage":true}`
-	t.Run("taken", func(t *testing.T) {
-		h := newHolding(engines.Config{Priority: engines.PriorityFirst})
+	t.Run("accepted", func(t *testing.T) {
+		h := newBlockingEngine(engines.Config{Priority: engines.PriorityFirst})
 		r := narrowRig(t, h, "", "vllm")
 		for _, c := range []struct {
 			class, more string
@@ -223,7 +222,7 @@ func TestAnEngineIsToldThePriority(t *testing.T) {
 		} {
 			a := <-r.chat(context.Background(), "hi", c.more+usage, "X-Request-Priority", c.class)
 			if a.status != http.StatusOK || !strings.Contains(a.body, `"usage":{`) {
-				t.Errorf("%s%s: %d %s, want the usage that was asked for", c.class, c.more, a.status, a.body)
+				t.Errorf("%s%s: %d %s, want usage", c.class, c.more, a.status, a.body)
 			}
 			accounts := h.accounts()
 			if got := accounts[len(accounts)-1]; got.Priority != c.want || got.Prioritized != c.sent {
@@ -231,8 +230,8 @@ func TestAnEngineIsToldThePriority(t *testing.T) {
 			}
 		}
 	})
-	t.Run("refused", func(t *testing.T) {
-		h := newHolding(engines.Config{Priority: engines.PriorityRefused})
+	t.Run("rejected", func(t *testing.T) {
+		h := newBlockingEngine(engines.Config{Priority: engines.PriorityRefused})
 		r := narrowRig(t, h, "", "vllm")
 		for range 3 {
 			if a := <-r.chat(context.Background(), "hi", "", "X-Request-Priority", "batch"); a.status != http.StatusOK {
@@ -251,13 +250,13 @@ func TestAnEngineIsToldThePriority(t *testing.T) {
 	})
 }
 
-// TestAFullQueueSheds: QU-01.
-func TestAFullQueueSheds(t *testing.T) {
-	h := newHolding(engines.Config{})
+// QU-01: a full queue rejects at once, with Retry-After.
+func TestAFullQueueRejects(t *testing.T) {
+	h := newBlockingEngine(engines.Config{})
 	r := narrowRig(t, h, ", max_depth: 2", "auto")
-	first := r.hold()
+	first := r.occupySlot()
 	one, two := r.chat(context.Background(), "hi", ""), r.chat(context.Background(), "hi", "")
-	r.waiting(2)
+	r.waitForQueued(2)
 	a := <-r.chat(context.Background(), "hi", "")
 	var e struct {
 		Error struct{ Code, Message string }
@@ -271,25 +270,25 @@ func TestAFullQueueSheds(t *testing.T) {
 		t.Errorf("Retry-After %q, Retry-After-Ms %q", a.header.Get("Retry-After"), a.header.Get("Retry-After-Ms"))
 	}
 	if a.header.Get("X-Should-Retry") != "" {
-		t.Errorf("X-Should-Retry is %q: who is shed should come again", a.header.Get("X-Should-Retry"))
+		t.Errorf("X-Should-Retry is %q: a shed request should be retried", a.header.Get("X-Should-Retry"))
 	}
 	h.release()
-	for _, got := range []<-chan answered{first, one, two} {
+	for _, got := range []<-chan httpAnswer{first, one, two} {
 		if a := <-got; a.status != http.StatusOK {
 			t.Errorf("%d %s", a.status, a.body)
 		}
 	}
 	if got := len(h.Requests()); got != 3 {
-		t.Errorf("the engine was asked %d times, want 3", got)
+		t.Errorf("the engine got %d requests, want 3", got)
 	}
 }
 
-// TestTheWaitIsBounded: QU-02. An answer that is held gets its status; one that
-// heartbeats have opened gets an error frame.
-func TestTheWaitIsBounded(t *testing.T) {
-	h := newHolding(engines.Config{})
+// QU-02: an answer that has not begun gets status 503. A stream that heartbeats have opened gets an
+// error frame.
+func TestTheWaitIsLimited(t *testing.T) {
+	h := newBlockingEngine(engines.Config{})
 	r := narrowRig(t, h, ", max_wait: { interactive: 100ms }", "auto")
-	first := r.hold()
+	first := r.occupySlot()
 	whole, stream := r.chat(context.Background(), "hi", ""), r.chat(context.Background(), "hi", `,"stream":true`)
 	if a := <-whole; a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, "overloaded") ||
 		a.header.Get("Retry-After") == "" {
@@ -303,91 +302,90 @@ func TestTheWaitIsBounded(t *testing.T) {
 	h.release()
 	<-first
 	if got := len(h.Requests()); got != 1 {
-		t.Errorf("the engine was asked %d times, want once", got)
+		t.Errorf("the engine got %d requests, want 1", got)
 	}
 }
 
-// TestAStreamIsKeptAliveWhileItWaits: and is answered whole.
+// TestAStreamIsKeptAliveWhileItWaits and is then complete.
 func TestAStreamIsKeptAliveWhileItWaits(t *testing.T) {
-	h := newHolding(engines.Config{})
+	h := newBlockingEngine(engines.Config{})
 	r := narrowRig(t, h, "", "auto")
-	r.hold()
+	r.occupySlot()
 	stream := r.chat(context.Background(), "hi", `,"stream":true`)
-	r.waiting(1)
+	r.waitForQueued(1)
 	time.AfterFunc(100*time.Millisecond, h.release)
 	if a := <-stream; !strings.HasPrefix(a.body, ": keep-alive\n\n") || !strings.HasSuffix(a.body, "data: [DONE]\n\n") {
 		t.Errorf("the stream: %d %q", a.status, a.body)
 	}
 }
 
-// TestWhoLeavesTheQueueIsGone: nothing of it reaches an engine, its place is free,
-// and it is nobody's failure.
-func TestWhoLeavesTheQueueIsGone(t *testing.T) {
-	h := newHolding(engines.Config{})
+// TestACancelledRequestLeavesTheQueue: no part of it reaches an engine, its place is free, and no
+// worker is blamed.
+func TestACancelledRequestLeavesTheQueue(t *testing.T) {
+	h := newBlockingEngine(engines.Config{})
 	r := narrowRig(t, h, "", "auto")
-	first := r.hold()
+	first := r.occupySlot()
 	ctx, leave := context.WithCancel(context.Background())
-	var all []<-chan answered
+	var all []<-chan httpAnswer
 	for range 20 {
 		all = append(all, r.chat(ctx, "hi", ""))
 	}
-	r.waiting(20)
+	r.waitForQueued(20)
 	leave()
 	for _, got := range all {
 		<-got
 	}
-	r.waiting(0)
+	r.waitForQueued(0)
 	h.release()
 	<-first
 	r.until("all ended", func() bool { return r.Inflight() == 0 })
 	if got := len(h.Requests()); got != 1 {
-		t.Errorf("the engine was asked %d times, want once", got)
+		t.Errorf("the engine got %d requests, want 1", got)
 	}
 	if got := strings.Count(r.access.String(), `"outcome":"client_gone"`); got != 20 {
-		t.Errorf("%d of 20 ended as clients that left", got)
+		t.Errorf("%d of 20 ended as client_gone", got)
 	}
 }
 
-// TestARetryWaitsItsTurn: a worker that fails is left, and the request waits for
-// the other one, which is full.
-func TestARetryWaitsItsTurn(t *testing.T) {
-	h := newHolding(engines.Config{})
-	broken := served(t,
+// TestARetryWaitsForAnotherWorker: one worker fails, and the other one is full.
+func TestARetryWaitsForAnotherWorker(t *testing.T) {
+	h := newBlockingEngine(engines.Config{})
+	broken := startServer(t,
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
 	r := narrowRig(t, h, "", "auto", fmt.Sprintf(", { name: w1, url: %q }", broken))
-	first := r.hold()
+	first := r.occupySlot()
 	second := r.chat(context.Background(), "hi", "")
-	r.waiting(1)
+	r.waitForQueued(1)
 	h.release()
 	if a := <-second; a.status != http.StatusOK || a.header.Get("X-Routed-To") != "w0" {
 		t.Errorf("%d from %s: %s", a.status, a.header.Get("X-Routed-To"), a.body)
 	}
 	<-first
 	if log := r.access.String(); !strings.Contains(log, `"attempts":2`) {
-		t.Errorf("the broken worker was never asked: %s", log)
+		t.Errorf("the broken worker was not tried: %s", log)
 	}
 }
 
-// TestAHopelessDeadlineIsRefused: a client that waits for a second gets no place
-// behind five seconds' work.
-func TestAHopelessDeadlineIsRefused(t *testing.T) {
-	h := newHolding(engines.Config{PerToken: 150 * time.Millisecond})
+// TestARequestWhoseDeadlineCannotBeMetIsRejected: the client waits 1 s, and the queue holds 5 s of
+// work.
+func TestARequestWhoseDeadlineCannotBeMetIsRejected(t *testing.T) {
+	h := newBlockingEngine(engines.Config{PerToken: 150 * time.Millisecond})
 	r := narrowRig(t, h, "", "auto")
 	for range 9 { // about 0.5 s each
 		<-r.chat(context.Background(), "hi", "")
 	}
-	first := r.hold()
+	first := r.occupySlot()
 	ctx, leave := context.WithCancel(context.Background())
 	for range 10 {
 		r.chat(ctx, "hi", "")
 	}
-	r.waiting(10)
+	r.waitForQueued(10)
 	a := <-r.chat(context.Background(), "hi", "", "X-Stainless-Timeout", "1")
 	if a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, "longer than its client does") {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	leave()
-	r.waiting(0)
+	r.waitForQueued(0)
 	h.release()
 	<-first
 }

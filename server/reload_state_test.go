@@ -12,9 +12,9 @@ import (
 	"tierway/server/control"
 )
 
-// TestAReloadOfHowAWorkerIsReachedKeepsItsState: load, breaker and learned rates
-// are the engine's, which is the same one.
-func TestAReloadOfHowAWorkerIsReachedKeepsItsState(t *testing.T) {
+// TestReloadOfConnectionSettingsKeepsWorkerState: load, breaker and learned rates belong to the engine,
+// which stays the same.
+func TestReloadOfConnectionSettingsKeepsWorkerState(t *testing.T) {
 	const yaml = `
 auth: { required: false }
 %s
@@ -33,13 +33,13 @@ tiers:
 		"the model":        {top: off, model: "fake-70b"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			h := newHolding(engines.Config{})
-			a, b := served(t, h),
-				served(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			h := newBlockingEngine(engines.Config{})
+			a, b := startServer(t, h),
+				startServer(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 					w.WriteHeader(http.StatusInternalServerError)
 				}))
-			elsewhereA, elsewhereB := served(t, fakeEngine()), served(t, fakeEngine())
-			r, from := reloadable(t, fmt.Sprintf(yaml, off, "fake-7b", a, "", b, "")+"# %s\n")
+			elsewhereA, elsewhereB := startServer(t, fakeEngine()), startServer(t, fakeEngine())
+			r, from := newReloadRig(t, fmt.Sprintf(yaml, off, "fake-7b", a, "", b, "")+"# %s\n")
 			t.Cleanup(h.release)
 			r.source = func() (*config.File, error) {
 				return config.Parse("config.yaml", []byte(from.text), func(name string) (string, bool) {
@@ -51,9 +51,9 @@ tiers:
 					fmt.Sprintf(`{"model":"small","stream":true,"messages":[{"role":"user","content":"%d %s"}]}`, i,
 						strings.Repeat("word ", 4000)))
 			}
-			held := make(chan answered, 1)
+			first := make(chan httpAnswer, 1)
 			go func() {
-				held <- r.post("/v1/chat/completions", `{"model":"small","messages":[{"role":"user","content":"hold"}]}`)
+				first <- r.post("/v1/chat/completions", `{"model":"small","messages":[{"role":"user","content":"hold"}]}`)
 			}()
 			r.until("a has a request", func() bool { return r.control.Pools.Gauges()[0].Inflight == 1 })
 			state := func() (out []string) {
@@ -86,8 +86,8 @@ tiers:
 				t.Errorf("after the reload: %s\nwant %s", got, want)
 			}
 			h.release()
-			if a := <-held; a.status != http.StatusOK {
-				t.Errorf("the request under way: %d %s", a.status, a.body)
+			if a := <-first; a.status != http.StatusOK {
+				t.Errorf("the request in flight: %d %s", a.status, a.body)
 			}
 		})
 	}

@@ -20,34 +20,34 @@ import (
 	"tierway/store"
 )
 
-// source is a configuration file that a test writes.
-type source struct {
+// editableFile is a configuration file that a test rewrites.
+type editableFile struct {
 	mu   sync.Mutex
 	text string
 }
 
-func (s *source) write(text string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.text = text
+func (f *editableFile) write(text string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.text = text
 }
 
-func (s *source) read() (*config.File, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return config.Parse("config.yaml", []byte(s.text), func(string) (string, bool) { return "", false })
+func (f *editableFile) read() (*config.File, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return config.Parse("config.yaml", []byte(f.text), func(string) (string, bool) { return "", false })
 }
 
-// reloadable is a rig whose configuration can be written anew.
-func reloadable(t *testing.T, yaml string, handlers ...http.Handler) (*rig, *source) {
+// newReloadRig is a rig with a configuration file that can be rewritten.
+func newReloadRig(t *testing.T, yaml string, handlers ...http.Handler) (*rig, *editableFile) {
 	t.Helper()
 	r := newRig(t, yaml, handlers...)
-	from := &source{}
+	from := &editableFile{}
 	r.source = from.read
 	return r, from
 }
 
-// reload reads the configuration again, which must go well.
+// reload reloads the configuration and fails if that fails.
 func (r *rig) reload() control.ReloadResult {
 	r.t.Helper()
 	result, err := r.Reload(r.t.Context(), control.ReloadRequest{Actor: store.Actor{Name: "test", Via: "api"}})
@@ -57,9 +57,8 @@ func (r *rig) reload() control.ReloadResult {
 	return result
 }
 
-// twoWorkers has two workers whose weights are its verbs, and a tenant whose
-// limits are the last.
-const twoWorkers = `
+// limitedTenantYAML is one tier and a tenant. Its verbs are the digest of the key, the limits and the workers.
+const limitedTenantYAML = `
 store: { sql: "" }
 auth: { keys: [ { name: acme, sha256: %s, limits: { %s } } ] }
 health: { path: "off" }
@@ -76,18 +75,17 @@ func entryOf(name, url string, weight int) string {
 	return fmt.Sprintf("{ name: %s, url: %q, weight: %d }", name, url, weight)
 }
 
-// served starts a worker.
-func served(t *testing.T, h http.Handler) string {
+// startServer serves a handler until the test ends and returns its URL.
+func startServer(t *testing.T, h http.Handler) string {
 	t.Helper()
 	w := httptest.NewServer(h)
 	t.Cleanup(w.Close)
 	return w.URL
 }
 
-// CF-02, CF-05: a configuration with an error changes nothing at all, and every
-// problem is reported with its line.
+// CF-02, CF-05: an invalid configuration changes nothing, and every error is reported with its line.
 func TestARejectedConfigurationChangesNothing(t *testing.T) {
-	r, from := reloadable(t, plain, fakeEngine())
+	r, from := newReloadRig(t, plain, fakeEngine())
 	before := r.control.Snapshot()
 	from.write("auth: { required: false }\ntiers:\n  - name: small\n    modle: x\n    workers: [ { name: a, url: " +
 		"\"http://127.0.0.1:1\", weight: 900 } ]\n")
@@ -97,7 +95,7 @@ func TestARejectedConfigurationChangesNothing(t *testing.T) {
 		t.Fatalf("%v %+v", err, result)
 	}
 	if r.control.Snapshot() != before {
-		t.Error("another snapshot is in force")
+		t.Error("the snapshot was replaced")
 	}
 	if !strings.Contains(r.scrape(), `tierway_config_reloads_total{result="rejected"} 1`) {
 		t.Error("the rejection is not counted")
@@ -117,20 +115,20 @@ func TestARejectedConfigurationChangesNothing(t *testing.T) {
 	}
 }
 
-// CF-04: what was learned and counted stays over a reload.
-func TestAReloadKeepsWhatIsKnown(t *testing.T) {
+// CF-04: a reload keeps breakers, estimates and limit buckets.
+func TestAReloadKeepsState(t *testing.T) {
 	engine := fakeEngine()
 	failing := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusInternalServerError)
 	})
-	a, b := served(t, engine), served(t, failing)
+	a, b := startServer(t, engine), startServer(t, failing)
 	text := func(weight int, limits string) string {
-		return fmt.Sprintf(twoWorkers, digestOfKey, limits, listOf(entryOf("a", a, weight), entryOf("b", b, 1)))
+		return fmt.Sprintf(limitedTenantYAML, digestOfKey, limits, listOf(entryOf("a", a, weight), entryOf("b", b, 1)))
 	}
-	r, from := reloadable(t, strings.ReplaceAll(text(1, "rpm: 60, burst: 30"), "%", "%%")+
-		"classifier: {} # as what is loaded below\n# %s\n")
+	r, from := newReloadRig(t, strings.ReplaceAll(text(1, "rpm: 60, burst: 30"), "%", "%%")+
+		"classifier: {} # as in the reloaded file\n# %s\n")
 	for range 12 {
-		r.ask("small")
+		r.sendChat("small")
 	}
 	p := r.control.Snapshot().ByName["small"]
 	breakers := func() string {
@@ -144,66 +142,66 @@ func TestAReloadKeepsWhatIsKnown(t *testing.T) {
 	if !strings.Contains(open, "b:open") {
 		t.Fatalf("the breakers are %s", open)
 	}
-	left := remaining(t, r.ask("small"))
+	left := remaining(t, r.sendChat("small"))
 	from.write(text(7, "rpm: 60, burst: 30"))
 	result := r.reload()
 	if result.Generation != 2 || len(result.Changes) != 1 || result.Changes[0].Effect != "live" {
 		t.Errorf("%+v", result)
 	}
 	if got := breakers(); got != open {
-		t.Errorf("the breakers are %s, and were %s", got, open)
+		t.Errorf("the breakers are %s, want %s", got, open)
 	}
 	if got := p.Routing.Estimates(); got.OutputTokens.Count < learned.OutputTokens.Count {
-		t.Errorf("the pool has forgotten: %+v, was %+v", got, learned)
+		t.Errorf("the pool lost its estimates: %+v, want %+v", got, learned)
 	}
 	for _, v := range p.Routing.Snapshot(time.Now()) {
 		if v.ID == "a" && v.Weight != 7 {
 			t.Errorf("a has the weight %d", v.Weight)
 		}
 	}
-	if got := remaining(t, r.ask("small")); got > left {
-		t.Errorf("%d requests are left, and were %d: the bucket was refilled", got, left)
+	if got := remaining(t, r.sendChat("small")); got > left {
+		t.Errorf("%d requests are left, want at most %d: the bucket was refilled", got, left)
 	}
 }
 
-// RL-13: a limit that is lowered counts at once, with what was used before.
-func TestALoweredLimitKeepsWhatWasUsed(t *testing.T) {
-	url := served(t, fakeEngine())
+// RL-13: a lowered limit applies at once and includes earlier usage.
+func TestALoweredLimitKeepsItsUsage(t *testing.T) {
+	url := startServer(t, fakeEngine())
 	text := func(limits string) string {
-		return fmt.Sprintf(twoWorkers, digestOfKey, limits, entryOf("a", url, 1))
+		return fmt.Sprintf(limitedTenantYAML, digestOfKey, limits, entryOf("a", url, 1))
 	}
-	r, from := reloadable(t, text("rpm: 600, burst: 100")+"# %s\n")
+	r, from := newReloadRig(t, text("rpm: 600, burst: 100")+"# %s\n")
 	for range 20 {
-		r.ask("small")
+		r.sendChat("small")
 	}
 	from.write(text("rpm: 6, burst: 30"))
 	r.reload()
-	if got := remaining(t, r.ask("small")); got > 12 {
+	if got := remaining(t, r.sendChat("small")); got > 12 {
 		t.Errorf("%d of 30 are left after 20 requests", got)
 	}
 	from.write(text("rpm: 6, burst: 2"))
 	r.reload()
-	if a := r.ask("small"); a.status != 429 {
-		t.Errorf("%d after more than the new burst", a.status)
+	if a := r.sendChat("small"); a.status != 429 {
+		t.Errorf("status %d above the new burst, want 429", a.status)
 	}
 }
 
-// CF-10, WK-16: a worker that leaves the configuration finishes what it has and
-// gets nothing new; one of the same name and place that comes back is another.
-func TestAWorkerThatLeavesFinishesItsStreams(t *testing.T) {
+// CF-10, WK-16: a removed worker finishes its requests and gets no new ones. A worker with the same
+// name and URL that is added later is a new one.
+func TestARemovedWorkerFinishesItsStreams(t *testing.T) {
 	release, started := make(chan struct{}), make(chan struct{}, 1)
-	slow := served(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+	slow := startServer(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		first, rest, _ := strings.Cut(chunkAndEnd, "\n\n")
-		say(t, w, strings.Replace(first, `"stop"`, "null", 1)+"\n\n")
+		writeNow(t, w, strings.Replace(first, `"stop"`, "null", 1)+"\n\n")
 		started <- struct{}{}
 		<-release
-		say(t, w, first+"\n\n"+rest)
+		writeNow(t, w, first+"\n\n"+rest)
 	}))
-	other := served(t, fakeEngine())
-	text := func(workers string) string { return fmt.Sprintf(twoWorkers, digestOfKey, "", workers) }
-	r, from := reloadable(t, text(entryOf("old", slow, 1))+"# %s\n")
-	done := make(chan answered)
+	other := startServer(t, fakeEngine())
+	text := func(workers string) string { return fmt.Sprintf(limitedTenantYAML, digestOfKey, "", workers) }
+	r, from := newReloadRig(t, text(entryOf("old", slow, 1))+"# %s\n")
+	done := make(chan httpAnswer)
 	go func() {
 		done <- r.post("/v1/chat/completions", streamedHello, "Authorization", "Bearer key")
 	}()
@@ -214,20 +212,20 @@ func TestAWorkerThatLeavesFinishesItsStreams(t *testing.T) {
 		t.Errorf("%+v", result.Impact)
 	}
 	for range 5 {
-		if a := r.ask("small"); a.status != 200 || a.header.Get("X-Routed-To") != "new" {
+		if a := r.sendChat("small"); a.status != 200 || a.header.Get("X-Routed-To") != "new" {
 			t.Errorf("%d from %s", a.status, a.header.Get("X-Routed-To"))
 		}
 	}
 	from.write(text(listOf(entryOf("new", other, 1), entryOf("old", slow, 1))))
 	r.reload()
 	if r.member("old").Worker == gone {
-		t.Error("the worker that came back is the one that left")
+		t.Error("the worker that was added again has the old state")
 	}
 	close(release)
 	if a := <-done; a.status != 200 || !strings.Contains(a.body, "[DONE]") {
 		t.Errorf("the stream ended with %d %s", a.status, a.body)
 	}
-	until(t, "no load", func() bool { return r.Inflight() == 0 })
+	waitUntil(t, "no load", func() bool { return r.Inflight() == 0 })
 	for _, v := range r.control.Snapshot().ByName["small"].Routing.Snapshot(time.Now()) {
 		if v.Inflight != 0 {
 			t.Errorf("%s has %d in flight", v.ID, v.Inflight)
@@ -235,13 +233,13 @@ func TestAWorkerThatLeavesFinishesItsStreams(t *testing.T) {
 	}
 }
 
-// CF-07: reloads are done one after the other, and an unexpected file is refused.
-func TestReloadsAreDoneOneByOne(t *testing.T) {
-	url := served(t, fakeEngine())
+// CF-07: reloads run one after the other, and an unexpected file is rejected.
+func TestConcurrentReloadsAreSerialized(t *testing.T) {
+	url := startServer(t, fakeEngine())
 	text := func(weight int) string {
-		return fmt.Sprintf(twoWorkers, digestOfKey, "", entryOf("a", url, weight))
+		return fmt.Sprintf(limitedTenantYAML, digestOfKey, "", entryOf("a", url, weight))
 	}
-	r, from := reloadable(t, text(1)+"# %s\n")
+	r, from := newReloadRig(t, text(1)+"# %s\n")
 	var all sync.WaitGroup
 	for i := range 16 {
 		all.Go(func() {
@@ -291,46 +289,47 @@ func weightNow(r *rig, worker string) int {
 	return -1
 }
 
-func TestALiveOverrideLiesOverTheFileUntilItIsOver(t *testing.T) {
-	url := served(t, fakeEngine())
+func TestOverrideAppliesOverTheFileUntilItEnds(t *testing.T) {
+	url := startServer(t, fakeEngine())
 	text := func(weight int) string {
-		return fmt.Sprintf(twoWorkers, digestOfKey, "",
-			listOf(entryOf("a", url, weight), entryOf("b", served(t, fakeEngine()), 1)))
+		return fmt.Sprintf(limitedTenantYAML, digestOfKey, "",
+			listOf(entryOf("a", url, weight), entryOf("b", startServer(t, fakeEngine()), 1)))
 	}
 	first := text(10)
-	r, from := reloadable(t, first+"# %s\n")
-	who := store.Actor{Name: "ops", Via: "api"}
-	if err := r.override(t.Context(), who, store.Override{Worker: "a", Weight: new(40), By: "ops", At: time.Now()}); err !=
+	r, from := newReloadRig(t, first+"# %s\n")
+	actor := store.Actor{Name: "ops", Via: "api"}
+	if err := r.override(t.Context(), actor, store.Override{Worker: "a", Weight: new(40), By: "ops",
+		At: time.Now()}); err !=
 		nil || weightNow(r, "a") != 40 {
 		t.Fatalf("%v: the weight is %d", err, weightNow(r, "a"))
 	}
 	from.write(strings.Replace(first, "weight: 10", "weight: 20", 1))
 	r.reload()
 	if got := weightNow(r, "a"); got != 40 {
-		t.Errorf("a reload has taken the override away: %d", got)
+		t.Errorf("a reload removed the override: the weight is %d", got)
 	}
-	if err := r.override(t.Context(), who,
+	if err := r.override(t.Context(), actor,
 		store.Override{Worker: "a", Drain: true, At: time.Now(), Until: time.Now().Add(20 * time.Millisecond)}); err != nil ||
 		weightNow(r, "a") != 0 {
 		t.Errorf("%v: a worker that drains has the weight %d", err, weightNow(r, "a"))
 	}
-	r.running()
-	until(t, "the end of the override", func() bool { return weightNow(r, "a") == 20 })
-	if err := r.clearOverride(t.Context(), who, "nobody"); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("clearing what is not there: %v", err)
+	r.runControl()
+	waitUntil(t, "the end of the override", func() bool { return weightNow(r, "a") == 20 })
+	if err := r.clearOverride(t.Context(), actor, "unknown"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("clearing an override that does not exist: %v", err)
 	}
 }
 
-// CF-11: reloads leave nothing behind: no goroutine, no worker, no pool.
-func TestManyReloadsLeaveNothingBehind(t *testing.T) {
-	url := served(t, fakeEngine())
+// CF-11: reloads leak no goroutines, workers or pools.
+func TestReloadsLeakNothing(t *testing.T) {
+	url := startServer(t, fakeEngine())
 	text := func(i int) string {
-		return fmt.Sprintf(twoWorkers, digestOfKey, "", entryOf(fmt.Sprintf("w%d", i%7), url, i%9+1)) +
+		return fmt.Sprintf(limitedTenantYAML, digestOfKey, "", entryOf(fmt.Sprintf("w%d", i%7), url, i%9+1)) +
 			fmt.Sprintf("pools:\n  - { name: extra-%d, serves: [embeddings], models: [m], workers: [ { name: e%d, url: "+
 				"\"http://127.0.0.1:%d\" } ] }\n", i%5, i%5, 1+i%5)
 	}
-	r, from := reloadable(t, text(0)+"# %s\n")
-	r.running()
+	r, from := newReloadRig(t, text(0)+"# %s\n")
+	r.runControl()
 	pools := map[weak.Pointer[routing.Pool]]bool{}
 	round := func(n int) {
 		for i := range n {
@@ -339,7 +338,7 @@ func TestManyReloadsLeaveNothingBehind(t *testing.T) {
 			for _, p := range r.control.Snapshot().Pools {
 				pools[weak.Make(p.Routing)] = true
 			}
-			if a := r.ask("small"); a.status != 200 {
+			if a := r.sendChat("small"); a.status != 200 {
 				t.Fatalf("%d %s", a.status, a.body)
 			}
 		}
@@ -347,8 +346,9 @@ func TestManyReloadsLeaveNothingBehind(t *testing.T) {
 	round(35) // every combination
 	goroutines := runtime.NumGoroutine()
 	round(35)
-	until(t, "the goroutines of workers that are gone", func() bool { return runtime.NumGoroutine() <= goroutines+10 })
-	until(t, "the pools that are gone", func() bool {
+	waitUntil(t, "the goroutines of removed workers to end",
+		func() bool { return runtime.NumGoroutine() <= goroutines+10 })
+	waitUntil(t, "the removed pools to be collected", func() bool {
 		runtime.GC()
 		maps.DeleteFunc(pools, func(p weak.Pointer[routing.Pool], _ bool) bool { return p.Value() == nil })
 		return len(pools) == 2

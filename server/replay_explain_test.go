@@ -9,9 +9,9 @@ import (
 	"tierway/routing"
 )
 
-// TestOneRecordUnderOneDraftGoesToOneWorker: the explanation of a past request and the
-// replay of its record say the same of a draft, whatever that changes.
-func TestOneRecordUnderOneDraftGoesToOneWorker(t *testing.T) {
+// TestExplainAndReplayAgreeUnderADraft: a past request goes to the same worker in both, whatever the
+// draft changes.
+func TestExplainAndReplayAgreeUnderADraft(t *testing.T) {
 	r := newExplainRig(t)
 	p := r.control.Snapshot().ByName["small"].Routing
 	for range 2 { // one request in flight at each worker
@@ -25,7 +25,7 @@ func TestOneRecordUnderOneDraftGoesToOneWorker(t *testing.T) {
 		"Authorization", "Bearer acme", "X-Request-ID", "why-1")
 	went := sent.header.Get("X-Routed-To")
 	if went != "w0" {
-		t.Fatalf("it went to %s: %s", went, sent.body)
+		t.Fatalf("the request went to %s: %s", went, sent.body)
 	}
 	for draft, want := range map[string]string{
 		`tiers: [ { name: large, workers: [ { name: l0, weight: 3 } ] } ]`:                                                "w0",

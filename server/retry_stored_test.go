@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestAResponseIsNotMadeTwice: the endpoint stores by default, so that a request
-// whose body an engine has is not sent to another one, and one that has not is.
-func TestAResponseIsNotMadeTwice(t *testing.T) {
+// TestStoredResponsesAreNotRetried: the endpoint stores by default. A request is not sent to another
+// engine after an engine has received its body. A request without a connection is.
+func TestStoredResponsesAreNotRetried(t *testing.T) {
 	for _, c := range []struct {
 		path, body string
 		hits       int64
@@ -35,10 +35,10 @@ func TestAResponseIsNotMadeTwice(t *testing.T) {
 		}
 	}
 	r := newRig(t, strings.Replace(plain, "[ %s ]", `[ { name: gone, url: "http://127.0.0.1:1" }, %s ]`, 1),
-		&shelf{name: "a"})
+		&storingEngine{name: "a"})
 	for range 4 {
 		if a := r.post("/v1/responses", `{"model":"small","input":"hi"}`); a.status != http.StatusOK {
-			t.Errorf("a request that left for no engine: %d %s", a.status, a.body)
+			t.Errorf("a request that reached no engine: %d %s", a.status, a.body)
 		}
 	}
 }

@@ -19,49 +19,48 @@ import (
 	"tierway/telemetry"
 )
 
-// rig is a server in front of engines of the test's own process.
+// rig is a server in front of engines in the test's process.
 type rig struct {
 	*Server
 	t      *testing.T
 	url    string
-	text   string // its configuration
-	access *lines
-	logs   *lines                       // of everything else
-	source func() (*config.File, error) // what a reload reads; nil: nothing
+	text   string // the configuration
+	access *logBuffer
+	logs   *logBuffer                   // the log without the access log
+	source func() (*config.File, error) // the configuration for a reload; nil: none
 }
 
-// lines collects a log.
-type lines struct {
+// logBuffer collects a log.
+type logBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-func (l *lines) Write(p []byte) (int, error) {
+func (l *logBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.Write(p)
 }
 
-func (l *lines) String() string {
+func (l *logBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
 }
 
-// fakeEngine answers fast and always the same.
+// fakeEngine is a fast engine with constant answers.
 func fakeEngine() *engines.Engine {
 	return engines.New(engines.Config{Name: "fake", Model: "fake-7b", Seed: 1, CacheTokens: 4096,
 		Clock: func() time.Time { return time.Unix(1_700_000_000, 0) }})
 }
 
-// newRig serves a configuration whose %s is replaced by the workers' list, one
-// worker for each handler.
+// newRig serves a configuration. Its %s is replaced by a list of workers, one per handler.
 func newRig(t *testing.T, yaml string, handlers ...http.Handler) *rig {
 	t.Helper()
 	return newRigWith(t, yaml, func(*Options) {}, handlers...)
 }
 
-// newRigWith is newRig with other options.
+// newRigWith is newRig with changed options.
 func newRigWith(t *testing.T, yaml string, change func(*Options), handlers ...http.Handler) *rig {
 	t.Helper()
 	var list []string
@@ -75,16 +74,16 @@ func newRigWith(t *testing.T, yaml string, change func(*Options), handlers ...ht
 		text = "store: { sql: \"\" }\n" + text
 	}
 	if !strings.Contains(text, "classifier:") {
-		text = "classifier: { preset: none }\n" + text // which takes 100 ms to compile under the race detector
+		text = "classifier: { preset: none }\n" + text // the default preset takes 100 ms to compile under the race detector
 	}
 	file, err := config.Parse("test.yaml", []byte(text), func(string) (string, bool) { return "", false })
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, text: text, access: &lines{}, logs: &lines{}}
+	r := &rig{t: t, text: text, access: &logBuffer{}, logs: &logBuffer{}}
 	var n uint64
 	var mu sync.Mutex
-	o := Options{Config: file, Source: r.reread, Log: slog.New(slog.NewTextHandler(r.logs, nil)), Access: r.access,
+	o := Options{Config: file, Source: r.readSource, Log: slog.New(slog.NewTextHandler(r.logs, nil)), Access: r.access,
 		Metrics: telemetry.New("test"), Rand: func() uint64 { mu.Lock(); defer mu.Unlock(); n++; return n }}
 	change(&o)
 	r.Server, err = New(o)
@@ -99,8 +98,8 @@ func newRigWith(t *testing.T, yaml string, change func(*Options), handlers ...ht
 		if left := r.Inflight(); left != 0 {
 			t.Errorf("%d requests are still in flight", left)
 		}
-		if held := r.proxy.BodyMemory().Used; held != 0 {
-			t.Errorf("request bodies still hold %d bytes", held)
+		if used := r.proxy.BodyMemory().Used; used != 0 {
+			t.Errorf("request bodies still use %d bytes", used)
 		}
 		for _, g := range r.control.Pools.Gauges() {
 			if g.Inflight != 0 || g.PendingTokens != 0 || g.OutputTokens != 0 {
@@ -123,15 +122,15 @@ tiers:
 models: { "gpt-4o-mini": small }
 `
 
-// answered is an answer that was read whole.
-type answered struct {
+// httpAnswer is an answer that was read to its end.
+type httpAnswer struct {
 	status int
 	header http.Header
 	body   string
-	err    error // of reading the body: a cut connection
+	err    error // from reading the body, for example of a cut connection
 }
 
-func (r *rig) do(method, path, body string, headers ...string) answered {
+func (r *rig) do(method, path, body string, headers ...string) httpAnswer {
 	r.t.Helper()
 	req, err := http.NewRequestWithContext(context.Background(), method, r.url+path, strings.NewReader(body))
 	if err != nil {
@@ -150,26 +149,26 @@ func (r *rig) do(method, path, body string, headers ...string) answered {
 	}
 	defer resp.Body.Close()
 	got, err := io.ReadAll(resp.Body)
-	return answered{resp.StatusCode, resp.Header, string(got), err}
+	return httpAnswer{resp.StatusCode, resp.Header, string(got), err}
 }
 
-func (r *rig) post(path, body string, headers ...string) answered {
+func (r *rig) post(path, body string, headers ...string) httpAnswer {
 	r.t.Helper()
 	return r.do(http.MethodPost, path, body, headers...)
 }
 
-// reread reads source.
-func (r *rig) reread() (*config.File, error) {
+// reread returns the configuration of source.
+func (r *rig) readSource() (*config.File, error) {
 	if r.source == nil {
 		return nil, control.ErrNoSource
 	}
 	return r.source()
 }
 
-// Inflight returns the requests between their first byte and their last.
+// Inflight returns the number of requests in flight.
 func (r *rig) Inflight() int64 { return r.proxy.Inflight() }
 
-// member returns the worker of that name.
+// member returns the worker with that name.
 func (r *rig) member(name string) *control.Member {
 	r.t.Helper()
 	for _, p := range r.control.Snapshot().Pools {

@@ -9,8 +9,8 @@ import (
 	"tierway/server/intake"
 )
 
-// rightsRig has a tier that serves everything, whose requests it counts, and a
-// tenant with the given settings and the key "key".
+// rightsRig has a tier that serves everything and counts its requests. It has a tenant with the
+// settings and the key "key".
 func rightsRig(t *testing.T, settings string) (*rig, *atomic.Int64) {
 	t.Helper()
 	var hits atomic.Int64
@@ -24,11 +24,10 @@ func rightsRig(t *testing.T, settings string) (*rig, *atomic.Int64) {
 	return newRig(t, yaml, counted), &hits
 }
 
-// bodyOf is a request that every inference route of a dialect takes.
+// anyBody is a body that every inference route accepts.
 const anyBody = `{"model":"small","messages":[{"role":"user","content":"hi"}],"prompt":"hi","input":"hi","query":"hi","documents":["a"],"text_1":"a","text_2":"b","max_tokens":3}`
 
-// inferenceRoutes are all routes of the table, below every prefix, whose requests
-// reach an engine.
+// inferenceRoutes are the paths, with every prefix, of requests that reach an engine.
 func inferenceRoutes() []string {
 	var paths []string
 	for _, p := range intake.Prefixes() {
@@ -41,9 +40,9 @@ func inferenceRoutes() []string {
 	return paths
 }
 
-// AU-11: what a tenant may not use is refused on every route, and no engine
-// hears of it; without a key nothing is served at all.
-func TestRightsHoldOnEveryRoute(t *testing.T) {
+// AU-11: a request beyond the tenant's rights is rejected on every route and reaches no engine. Without
+// a key, every request is rejected.
+func TestRightsApplyToEveryRoute(t *testing.T) {
 	for settings, want := range map[string]int{
 		"priority: batch":       200,
 		"tiers: []":             404,
@@ -72,8 +71,8 @@ func TestRightsHoldOnEveryRoute(t *testing.T) {
 	}
 }
 
-// AU-11: leaving the model out is no way around what a tenant may ask for.
-func TestAMissingModelIsNeverAllowed(t *testing.T) {
+// AU-11.
+func TestAMissingModelDoesNotBypassRights(t *testing.T) {
 	r, hits := rightsRig(t, `models: ["gpt-*"]`)
 	for _, path := range inferenceRoutes() {
 		body := strings.Replace(anyBody, `"model":"small",`, "", 1)
@@ -83,8 +82,8 @@ func TestAMissingModelIsNeverAllowed(t *testing.T) {
 	}
 }
 
-// RL: a limit counts on every route, so that none is a way around it.
-func TestLimitsHoldOnEveryRoute(t *testing.T) {
+// RL: every route counts against a limit, so none bypasses it.
+func TestLimitsApplyToEveryRoute(t *testing.T) {
 	paths := inferenceRoutes()
 	r, hits := rightsRig(t, "limits: { rpm: 1, burst: 1 }")
 	for i, path := range paths {
@@ -98,13 +97,13 @@ func TestLimitsHoldOnEveryRoute(t *testing.T) {
 	}
 }
 
-// AU-01: every refusal of a key is the same, and a key in the query is none.
-func TestARefusedKeyIsAlwaysTheSameAnswer(t *testing.T) {
+// AU-01: every rejected key gets the same answer. A key in the query does not count.
+func TestARejectedKeyAlwaysGetsTheSameAnswer(t *testing.T) {
 	r, _ := rightsRig(t, "priority: batch")
 	var first string
 	for _, headers := range [][]string{{}, {"Authorization", "Basic a2V5"}, {"Authorization", "Bearer "},
-		{"Authorization", "Bearer nobody"},
-		{"Authorization", "Bearer tw-000000000000000000000000000_000000"}, {"X-Api-Key", "nobody"}} {
+		{"Authorization", "Bearer unknown"},
+		{"Authorization", "Bearer tw-000000000000000000000000000_000000"}, {"X-Api-Key", "unknown"}} {
 		a := r.post("/v1/chat/completions?api_key=key", hello, append(headers, "X-Request-Id", "same")...)
 		a.header.Del("Date")
 		got := fmt.Sprint(a.status, a.header, a.body)

@@ -8,10 +8,9 @@ import (
 	"tierway/server/intake"
 )
 
-// TestTheConfigurationKnowsTheDataPlanesPaths: a path of a pool that the data plane
-// answers itself is warned of. A route with a parameter or that a pool may take with
-// its paths is none.
-func TestTheConfigurationKnowsTheDataPlanesPaths(t *testing.T) {
+// TestConfigurationWarnsOfTheDataPlanesPaths: openai.OwnMethod knows every path that the data plane
+// answers itself. Routes with parameters, and routes that a pool may override, are excluded.
+func TestConfigurationWarnsOfTheDataPlanesPaths(t *testing.T) {
 	for _, p := range intake.Prefixes() {
 		for _, rt := range intake.Routes() {
 			want := rt.Method

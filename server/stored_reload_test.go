@@ -10,9 +10,9 @@ import (
 	"tierway/config"
 )
 
-// shelf is an engine that keeps responses: every POST /v1/responses makes one, and
-// every request below it finds one. It remembers what it was asked, with the key.
-type shelf struct {
+// storingEngine is an engine that stores responses. Each POST /v1/responses makes one, and each request
+// below that path finds one. It records its requests with their keys.
+type storingEngine struct {
 	name string
 
 	mu   sync.Mutex
@@ -20,7 +20,7 @@ type shelf struct {
 	seen []string
 }
 
-func (s *shelf) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+func (s *storingEngine) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	line := q.Method + " " + q.URL.RequestURI()
@@ -37,8 +37,8 @@ func (s *shelf) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	fmt.Fprintf(w, `{"id":%q,"object":"response","status":"completed","output":[],"choices":[]}`, id)
 }
 
-// last returns the latest request, and how many there were.
-func (s *shelf) last() (line string, n int) {
+// last returns the latest request and the number of requests.
+func (s *storingEngine) last() (line string, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n = len(s.seen); n > 0 {
@@ -47,8 +47,8 @@ func (s *shelf) last() (line string, n int) {
 	return line, n
 }
 
-// restart has the shelf count its ids anew.
-func (s *shelf) restart() {
+// restart makes the engine start its IDs at 1 again.
+func (s *storingEngine) restart() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.made = 0
@@ -56,9 +56,9 @@ func (s *shelf) restart() {
 
 const followUp = `{"model":"small","input":"go on","previous_response_id":%q}`
 
-// TestAStoredResponseOutlivesAReload: a response belongs to the worker of its name,
-// however a reload has that worker reached, checked and paid for.
-func TestAStoredResponseOutlivesAReload(t *testing.T) {
+// TestAStoredResponseSurvivesAReload: a response belongs to the worker with that name, whatever a
+// reload changes in URL, health or key.
+func TestAStoredResponseSurvivesAReload(t *testing.T) {
 	const yaml = `
 auth: { required: false }
 %s
@@ -78,9 +78,9 @@ tiers:
 		"a URL":             {top: off, moved: true},
 	} {
 		t.Run(what, func(t *testing.T) {
-			home, other, next := &shelf{name: "a"}, &shelf{name: "b"}, &shelf{name: "c"}
-			homeURL, otherURL, nextURL := served(t, home), served(t, other), served(t, next)
-			r, from := reloadable(t, fmt.Sprintf(yaml, off, homeURL, "", otherURL)+"# %s\n")
+			home, other, next := &storingEngine{name: "a"}, &storingEngine{name: "b"}, &storingEngine{name: "c"}
+			homeURL, otherURL, nextURL := startServer(t, home), startServer(t, other), startServer(t, next)
+			r, from := newReloadRig(t, fmt.Sprintf(yaml, off, homeURL, "", otherURL)+"# %s\n")
 			r.source = func() (*config.File, error) {
 				return config.Parse("config.yaml", []byte(from.text), func(name string) (string, bool) {
 					return "second", name == "NEW"
@@ -94,18 +94,19 @@ tiers:
 			}
 			from.write(fmt.Sprintf(yaml, c.top, homeURL, c.worker, otherURL))
 			r.reload()
-			for _, ask := range []struct{ method, path, body string }{
+			for _, chatBody := range []struct{ method, path, body string }{
 				{"POST", "/v1/responses", fmt.Sprintf(followUp, "resp_a1")},
 				{"POST", "/v1/responses", fmt.Sprintf(followUp, "resp_a1")},
 				{"GET", "/v1/responses/resp_a1", ""},
 				{"POST", "/v1/responses/resp_a1/cancel", ""},
 				{"DELETE", "/v1/responses/resp_a1", ""},
 			} {
-				a := r.do(ask.method, ask.path, ask.body)
+				a := r.do(chatBody.method, chatBody.path, chatBody.body)
 				got, _ := home.last()
-				if want := ask.method + " " + ask.path + c.key; a.status != http.StatusOK || a.header.Get("X-Routed-To") != "w0" ||
+				if want := chatBody.method + " " + chatBody.path + c.key; a.status != http.StatusOK ||
+					a.header.Get("X-Routed-To") != "w0" ||
 					got != want {
-					t.Errorf("%s %s: %d from %q, the engine got %q, want %q", ask.method, ask.path, a.status,
+					t.Errorf("%s %s: %d from %q, the engine got %q, want %q", chatBody.method, chatBody.path, a.status,
 						a.header.Get("X-Routed-To"), got, want)
 				}
 			}
@@ -113,9 +114,8 @@ tiers:
 	}
 }
 
-// TestAResponseWhoseWorkerLeftIsNotFound, also after a worker of another pool has
-// taken its name.
-func TestAResponseWhoseWorkerLeftIsNotFound(t *testing.T) {
+// TestAResponseOfARemovedWorkerIsNotFound, even if a worker of another pool has its name now.
+func TestAResponseOfARemovedWorkerIsNotFound(t *testing.T) {
 	const yaml = `
 auth: { keys: [ { name: acme, sha256: ` + digestOfKey + ` } ] }
 health: { path: "off" }
@@ -123,16 +123,16 @@ tiers:
   - { name: small, model: fake-7b, workers: [ { name: %s, url: %q } ] }
   - { name: large, model: big, workers: [ { name: %s, url: %q } ] }
 `
-	home, other := &shelf{name: "a"}, &shelf{name: "b"}
-	homeURL, otherURL := served(t, home), served(t, other)
-	r, from := reloadable(t, fmt.Sprintf(yaml, "w0", homeURL, "w1", otherURL)+"# %s\n")
+	home, other := &storingEngine{name: "a"}, &storingEngine{name: "b"}
+	homeURL, otherURL := startServer(t, home), startServer(t, other)
+	r, from := newReloadRig(t, fmt.Sprintf(yaml, "w0", homeURL, "w1", otherURL)+"# %s\n")
 	made := r.post("/v1/responses", `{"model":"small","input":"hi"}`, "Authorization", "Bearer key")
 	if !strings.Contains(made.body, "resp_a1") {
 		t.Fatalf("%d %s", made.status, made.body)
 	}
 	from.write(fmt.Sprintf(yaml, "w2", homeURL, "w0", otherURL))
 	r.reload()
-	_, asked := home.last()
+	_, before := home.last()
 	if a := r.do("GET", "/v1/responses/resp_a1", "", "Authorization", "Bearer key"); a.status != http.StatusNotFound {
 		t.Errorf("GET: %d %s", a.status, a.body)
 	}
@@ -140,10 +140,10 @@ tiers:
 		http.StatusNotFound {
 		t.Errorf("a follow-up: %d %s", a.status, a.body)
 	}
-	if _, n := home.last(); n != asked {
-		t.Errorf("the engine got %d requests", n-asked)
+	if _, n := home.last(); n != before {
+		t.Errorf("the engine got %d requests", n-before)
 	}
 	if _, n := other.last(); n != 0 {
-		t.Errorf("the worker that took the name got %d requests", n)
+		t.Errorf("the worker with the name got %d requests", n)
 	}
 }

@@ -11,48 +11,48 @@ import (
 	"testing"
 )
 
-// slowShelf is a shelf whose streams say that they have begun and then wait.
-type slowShelf struct {
-	shelf
+// streamingEngine is a storingEngine that sends the first event of a stream and then waits.
+type streamingEngine struct {
+	storingEngine
 	t       *testing.T
 	release chan struct{}
 	once    sync.Once
-	left    atomic.Int32 // clients that left before the end
+	left    atomic.Int32 // number of clients that disconnected before the end
 }
 
-func newSlowShelf(t *testing.T) *slowShelf {
-	s := &slowShelf{shelf: shelf{name: "s"}, t: t, release: make(chan struct{})}
+func newStreamingEngine(t *testing.T) *streamingEngine {
+	s := &streamingEngine{storingEngine: storingEngine{name: "s"}, t: t, release: make(chan struct{})}
 	t.Cleanup(s.end)
 	return s
 }
 
-// end lets all streams end.
-func (s *slowShelf) end() { s.once.Do(func() { close(s.release) }) }
+// end ends all streams.
+func (s *streamingEngine) end() { s.once.Do(func() { close(s.release) }) }
 
-func (s *slowShelf) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+func (s *streamingEngine) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	if q.Method != http.MethodPost || q.URL.Path != "/v1/responses" {
 		if q.URL.Query().Get("stream") != "true" {
-			s.shelf.ServeHTTP(w, q)
+			s.storingEngine.ServeHTTP(w, q)
 			return
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
-		say(s.t, w, fmt.Sprintf(deltaEvent, 1)+completedEvent)
+		writeNow(s.t, w, fmt.Sprintf(deltaEvent, 1)+completedEvent)
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	say(s.t, w, createdEvent)
+	writeNow(s.t, w, createdEvent)
 	select {
 	case <-s.release:
-		say(s.t, w, fmt.Sprintf(deltaEvent, 1)+completedEvent)
+		writeNow(s.t, w, fmt.Sprintf(deltaEvent, 1)+completedEvent)
 	case <-q.Context().Done():
 		s.left.Add(1)
 	}
 }
 
-// TestAStreamedResponseIsKnownFromItsFirstEvent: it can be read, resumed, continued
-// and cancelled while it is made, and after its client has left.
-func TestAStreamedResponseIsKnownFromItsFirstEvent(t *testing.T) {
-	engine := newSlowShelf(t)
+// TestAStreamedResponseCanBeUsedFromItsFirstEvent: it can be read, resumed and cancelled while it is
+// generated, and after its client has left.
+func TestAStreamedResponseCanBeUsedFromItsFirstEvent(t *testing.T) {
+	engine := newStreamingEngine(t)
 	keys := fmt.Sprintf("auth: { keys: [ { name: all, sha256: %s } ] }", digestOfKey)
 	r := newRig(t, strings.Replace(plain, "auth: { required: false }", keys, 1), engine)
 	ctx, leave := context.WithCancel(t.Context())
@@ -72,7 +72,7 @@ func TestAStreamedResponseIsKnownFromItsFirstEvent(t *testing.T) {
 	if line, err := bufio.NewReader(resp.Body).ReadString('\n'); err != nil || line != "event: response.created\n" {
 		t.Fatalf("%q, %v", line, err)
 	}
-	ask := func(when string) {
+	checkRequests := func(when string) {
 		t.Helper()
 		for _, c := range []struct{ method, path string }{
 			{"GET", "/v1/responses/resp_s1"}, {"GET", "/v1/responses/resp_s1?stream=true&starting_after=0"},
@@ -87,17 +87,17 @@ func TestAStreamedResponseIsKnownFromItsFirstEvent(t *testing.T) {
 			}
 		}
 	}
-	ask("while it is made")
+	checkRequests("while it is generated")
 	leave()
 	r.until("the engine sees its client leave", func() bool { return engine.left.Load() == 1 })
-	ask("after its client left")
-	ask("after it was resumed")
+	checkRequests("after its client left")
+	checkRequests("after it was resumed")
 }
 
-// TestOnlyWhatIsStoredIsRemembered: neither what the client keeps itself, nor what
-// belongs to no response.
-func TestOnlyWhatIsStoredIsRemembered(t *testing.T) {
-	r := newRig(t, plain, &shelf{name: "a"})
+// TestOnlyStoredResponsesAreRemembered: neither responses with store: false nor answers that are no
+// response.
+func TestOnlyStoredResponsesAreRemembered(t *testing.T) {
+	r := newRig(t, plain, &storingEngine{name: "a"})
 	for _, c := range []struct {
 		path, body string
 		stored     bool

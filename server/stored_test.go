@@ -11,9 +11,8 @@ import (
 // digestOfLittle is the digest of "little".
 const digestOfLittle = "180ca01b95f0dfdd36fbb600e51cf6e46c8ef468de56b017847886fefaf7b6f9"
 
-// twoTenants serves a tier of one worker, with more that a test adds, to the
-// tenants of allKey and fewKey.
-const twoTenants = `
+// storedYAML is a tier of two workers and the tenants of allKey and fewKey. Its last verb is more sections.
+const storedYAML = `
 auth: { required: %t, keys: [ { name: all, sha256: ` + digestOfKey + ` }, { name: few, sha256: ` + digestOfLittle + ` } ] }
 health: { path: "off" }
 tiers:
@@ -21,37 +20,37 @@ tiers:
 %s
 `
 
-// shelfRig serves twoTenants over two shelves, and more for what a test adds.
-func shelfRig(t *testing.T, required bool, more string) (r *rig, shelves [2]*shelf) {
+// storingRig serves storedYAML with two storingEngines and more sections.
+func storingRig(t *testing.T, required bool, more string) (r *rig, stores [2]*storingEngine) {
 	t.Helper()
-	shelves = [2]*shelf{{name: "a"}, {name: "b"}}
-	yaml := fmt.Sprintf(twoTenants, required, served(t, shelves[0]), served(t, shelves[1]), more)
-	return newRig(t, yaml+"# %s\n"), shelves
+	stores = [2]*storingEngine{{name: "a"}, {name: "b"}}
+	yaml := fmt.Sprintf(storedYAML, required, startServer(t, stores[0]), startServer(t, stores[1]), more)
+	return newRig(t, yaml+"# %s\n"), stores
 }
 
-// asked returns how many requests the shelves have had.
-func asked(shelves [2]*shelf) int {
-	_, a := shelves[0].last()
-	_, b := shelves[1].last()
+// requestCount returns the number of requests that the engines have received.
+func requestCount(stores [2]*storingEngine) int {
+	_, a := stores[0].last()
+	_, b := stores[1].last()
 	return a + b
 }
 
-// TestReadingAResponseChangesNothingOfIt: its model is the one that it was made by,
-// which the key that made it may use.
-func TestReadingAResponseChangesNothingOfIt(t *testing.T) {
-	engine := &shelf{name: "a"}
+// TestAStoredResponseStaysReadableUntilItsDeletion: the key's rights are checked against the model that
+// generated the response.
+func TestAStoredResponseStaysReadableUntilItsDeletion(t *testing.T) {
+	engine := &storingEngine{name: "a"}
 	yaml := fmt.Sprintf("auth: { keys: [ { name: all, sha256: %s, models: [small] } ] }", digestOfKey)
 	r := newRig(t, strings.Replace(plain, "auth: { required: false }", yaml, 1), engine)
 	if a := r.post("/v1/responses", `{"model":"small","input":"hi"}`, "Authorization", allKey); a.status != http.StatusOK {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	for i, ask := range []struct{ method, path string }{
+	for i, request := range []struct{ method, path string }{
 		{"GET", "/v1/responses/resp_a1"}, {"GET", "/v1/responses/resp_a1"}, {"GET", "/v1/responses/resp_a1?stream=true"},
 		{"POST", "/v1/responses/resp_a1/cancel"}, {"GET", "/v1/responses/resp_a1/input_items"},
 		{"DELETE", "/v1/responses/resp_a1"},
 	} {
-		if a := r.do(ask.method, ask.path, "", "Authorization", allKey); a.status != http.StatusOK {
-			t.Errorf("%d. %s %s: %d %s", i+1, ask.method, ask.path, a.status, a.body)
+		if a := r.do(request.method, request.path, "", "Authorization", allKey); a.status != http.StatusOK {
+			t.Errorf("%d. %s %s: %d %s", i+1, request.method, request.path, a.status, a.body)
 		}
 	}
 	if a := r.do("GET", "/v1/responses/resp_a1", "", "Authorization", allKey); a.status != http.StatusNotFound {
@@ -59,9 +58,8 @@ func TestReadingAResponseChangesNothingOfIt(t *testing.T) {
 	}
 }
 
-// belowResponse are requests about the response %s, in a gateway whose pool passes
-// /v1/* and /openai/*.
-var belowResponse = []struct{ method, path string }{
+// responsePaths are requests about the response %s. They match the paths /v1/* and /openai/* of a pool.
+var responsePaths = []struct{ method, path string }{
 	{"GET", "/v1/responses/%s"}, {"HEAD", "/v1/responses/%s"}, {"DELETE", "/v1/responses/%s"},
 	{"PATCH", "/v1/responses/%s"}, {"POST", "/v1/responses/%s"},
 	{"GET", "/v1/responses/%s/input_items"}, {"GET", "/v1/responses/%s/input_items?limit=1"},
@@ -72,60 +70,61 @@ var belowResponse = []struct{ method, path string }{
 	{"GET", "/openai/v1/responses/%s/input_items"},
 }
 
-const passesAll = `pools: [ { name: rest, paths: ["/v1/*", "/responses/*", "/background/*", "/openai/*"], workers: [ { name: r0, url: %q } ] } ]`
+const allPathsPool = `pools: [ { name: rest, paths: ["/v1/*", "/responses/*", "/background/*", "/openai/*"], workers: [ { name: r0, url: %q } ] } ]`
 
-// TestAnotherTenantsResponseIsNotFoundAnywhere: no path about it reaches an engine,
-// and its own tenant's requests reach the one that holds it.
-func TestAnotherTenantsResponseIsNotFoundAnywhere(t *testing.T) {
+// TestAnotherTenantsResponseIsNotFoundOnAnyPath: requests of another tenant reach no engine. Requests
+// of its own tenant reach the engine that stores it.
+func TestAnotherTenantsResponseIsNotFoundOnAnyPath(t *testing.T) {
 	for _, required := range []bool{true, false} {
-		rest := &shelf{name: "r"}
-		r, shelves := shelfRig(t, required, fmt.Sprintf(passesAll, served(t, rest)))
-		for range 3 { // the second lies on w1
+		rest := &storingEngine{name: "r"}
+		r, stores := storingRig(t, required, fmt.Sprintf(allPathsPool, startServer(t, rest)))
+		for range 3 { // w1 stores the second one
 			r.post("/v1/responses", `{"model":"small","input":"hi"}`, "Authorization", allKey)
 		}
-		before := asked(shelves)
-		for _, ask := range belowResponse {
-			path := fmt.Sprintf(ask.path, "resp_b1")
-			a := r.do(ask.method, path, "", "Authorization", fewKey)
-			if _, n := rest.last(); a.status != http.StatusNotFound || asked(shelves) != before || n != 0 {
-				t.Errorf("required %v, %s %s: %d after %d requests of engines", required, ask.method, path, a.status,
-					asked(shelves)-before+n)
+		before := requestCount(stores)
+		for _, request := range responsePaths {
+			path := fmt.Sprintf(request.path, "resp_b1")
+			a := r.do(request.method, path, "", "Authorization", fewKey)
+			if _, n := rest.last(); a.status != http.StatusNotFound || requestCount(stores) != before || n != 0 {
+				t.Errorf("required %v, %s %s: %d after %d requests of engines", required, request.method, path, a.status,
+					requestCount(stores)-before+n)
 			}
 		}
-		for _, ask := range belowResponse {
-			if ask.method == "DELETE" {
+		for _, request := range responsePaths {
+			if request.method == "DELETE" {
 				continue
 			}
-			path := fmt.Sprintf(ask.path, "resp_b1")
-			a := r.do(ask.method, path, "", "Authorization", allKey)
-			if got, _ := shelves[1].last(); a.status != http.StatusOK || !strings.HasPrefix(got, ask.method+" ") ||
+			path := fmt.Sprintf(request.path, "resp_b1")
+			a := r.do(request.method, path, "", "Authorization", allKey)
+			if got, _ := stores[1].last(); a.status != http.StatusOK || !strings.HasPrefix(got, request.method+" ") ||
 				!strings.Contains(got, "resp_b1") || a.header.Get("X-Routed-To") != "w1" {
-				t.Errorf("required %v, its own tenant's %s %s: %d from %q, the engine got %q", required, ask.method, path, a.status,
+				t.Errorf("required %v, its own tenant's %s %s: %d from %q, the engine got %q", required, request.method, path,
+					a.status,
 					a.header.Get("X-Routed-To"), got)
 			}
 		}
 	}
 }
 
-// TestAnIDThatTwoTenantsGotReachesNoEngine: an engine that was started again counts its
-// ids anew. Which of the two responses it still holds is not known.
-func TestAnIDThatTwoTenantsGotReachesNoEngine(t *testing.T) {
-	r, shelves := shelfRig(t, true, "")
+// TestAnAmbiguousResponseIDReachesNoEngine: a restarted engine reuses its IDs. If two tenants got the
+// same ID, the gateway does not know which response the engine still has.
+func TestAnAmbiguousResponseIDReachesNoEngine(t *testing.T) {
+	r, stores := storingRig(t, true, "")
 	respond := func(key string) {
 		if a := r.post("/v1/responses", `{"model":"small","input":"hi"}`, "Authorization", key); a.status != http.StatusOK {
 			t.Fatalf("%d %s", a.status, a.body)
 		}
 	}
-	for range shelves { // one response each
+	for range stores { // one response each
 		respond(allKey)
 	}
-	for _, s := range shelves {
+	for _, s := range stores {
 		s.restart()
 	}
-	for range shelves {
+	for range stores {
 		respond(fewKey)
 	}
-	before := asked(shelves)
+	before := requestCount(stores)
 	for _, key := range []string{allKey, fewKey} {
 		for _, method := range []string{"GET", "DELETE"} {
 			if a := r.do(method, "/v1/responses/resp_a1", "", "Authorization", key); a.status != http.StatusNotFound {
@@ -134,27 +133,27 @@ func TestAnIDThatTwoTenantsGotReachesNoEngine(t *testing.T) {
 		}
 		if a := r.post("/v1/responses", fmt.Sprintf(followUp, "resp_a1"), "Authorization", key); a.status !=
 			http.StatusNotFound {
-			t.Errorf("a request that goes on with it: %d %s", a.status, a.body)
+			t.Errorf("a request that continues it: %d %s", a.status, a.body)
 		}
 	}
-	if n := asked(shelves) - before; n != 0 {
-		t.Errorf("the engines were asked %d times", n)
+	if n := requestCount(stores) - before; n != 0 {
+		t.Errorf("the engines got %d requests", n)
 	}
 }
 
-// TestAnUnknownResponseReachesNoEngineWhereKeysAreRequired: it may be another
-// tenant's, made before the gateway started.
-func TestAnUnknownResponseReachesNoEngineWhereKeysAreRequired(t *testing.T) {
-	rest := &shelf{name: "r"}
-	r, shelves := shelfRig(t, true, fmt.Sprintf(passesAll, served(t, rest)))
-	for _, ask := range belowResponse {
-		if ask.method == "POST" && !strings.Contains(ask.path, "%s/") {
+// TestAnUnknownResponseIsNotFoundIfKeysAreRequired: it may be another tenant's, from before the
+// gateway's start.
+func TestAnUnknownResponseIsNotFoundIfKeysAreRequired(t *testing.T) {
+	rest := &storingEngine{name: "r"}
+	r, stores := storingRig(t, true, fmt.Sprintf(allPathsPool, startServer(t, rest)))
+	for _, request := range responsePaths {
+		if request.method == "POST" && !strings.Contains(request.path, "%s/") {
 			continue // a POST names an action there
 		}
-		path := fmt.Sprintf(ask.path, "resp_x")
-		if a := r.do(ask.method, path, "", "Authorization", allKey); a.status != http.StatusNotFound ||
-			ask.method != "HEAD" && !strings.Contains(a.body, "_not_found") {
-			t.Errorf("%s %s: %d %s", ask.method, path, a.status, a.body)
+		path := fmt.Sprintf(request.path, "resp_x")
+		if a := r.do(request.method, path, "", "Authorization", allKey); a.status != http.StatusNotFound ||
+			request.method != "HEAD" && !strings.Contains(a.body, "_not_found") {
+			t.Errorf("%s %s: %d %s", request.method, path, a.status, a.body)
 		}
 	}
 	for _, path := range []string{"/v1/responses", "/batch/v1/responses", "/v1/responses/input_tokens",
@@ -172,8 +171,8 @@ func TestAnUnknownResponseReachesNoEngineWhereKeysAreRequired(t *testing.T) {
 			}
 		}
 	}
-	if _, n := rest.last(); n+asked(shelves) != 0 {
-		t.Errorf("engines had %d requests", n+asked(shelves))
+	if _, n := rest.last(); n+requestCount(stores) != 0 {
+		t.Errorf("the engines got %d requests", n+requestCount(stores))
 	}
 	for _, body := range []string{`{"model":"small","input":"hi","previous_response_id":null}`,
 		`{"model":"small","input":"hi","previous_response_id":"","conversation":null}`,
@@ -186,16 +185,16 @@ func TestAnUnknownResponseReachesNoEngineWhereKeysAreRequired(t *testing.T) {
 	}
 }
 
-// TestAnUnknownResponsePassesWhereNoKeyIsRequired: all are one tenant there, and a
-// response may have been made before the gateway started.
-func TestAnUnknownResponsePassesWhereNoKeyIsRequired(t *testing.T) {
-	rest := &shelf{name: "r"}
-	r, _ := shelfRig(t, false, fmt.Sprintf(passesAll, served(t, rest)))
-	for _, ask := range belowResponse {
-		path := fmt.Sprintf(ask.path, "resp_x")
-		a := r.do(ask.method, path, "")
+// TestAnUnknownResponseIsForwardedIfNoKeyIsRequired: without keys there is one tenant, and the response
+// may be from before the gateway's start.
+func TestAnUnknownResponseIsForwardedIfNoKeyIsRequired(t *testing.T) {
+	rest := &storingEngine{name: "r"}
+	r, _ := storingRig(t, false, fmt.Sprintf(allPathsPool, startServer(t, rest)))
+	for _, request := range responsePaths {
+		path := fmt.Sprintf(request.path, "resp_x")
+		a := r.do(request.method, path, "")
 		if got, _ := rest.last(); a.status != http.StatusOK || !strings.Contains(got, "resp_x") {
-			t.Errorf("%s %s: %d, the engine got %q", ask.method, path, a.status, got)
+			t.Errorf("%s %s: %d, the engine got %q", request.method, path, a.status, got)
 		}
 	}
 	for _, path := range []string{"/v1/responses", "/openai/v1/responses"} {
@@ -207,12 +206,11 @@ func TestAnUnknownResponsePassesWhereNoKeyIsRequired(t *testing.T) {
 	}
 }
 
-// TestAPassedFollowUpGoesToTheWorkerThatHoldsItsResponse.
-func TestAPassedFollowUpGoesToTheWorkerThatHoldsItsResponse(t *testing.T) {
-	rest := [2]*shelf{{name: "r"}, {name: "s"}}
-	r, _ := shelfRig(t, true,
+func TestAPassthroughFollowUpGoesToTheWorkerOfItsResponse(t *testing.T) {
+	rest := [2]*storingEngine{{name: "r"}, {name: "s"}}
+	r, _ := storingRig(t, true,
 		fmt.Sprintf(`pools: [ { name: rest, model: rest, serves: [responses], paths: ["/openai/*"], policy: { name: round_robin },
-  workers: [ { name: r0, url: %q }, { name: r1, url: %q } ] } ]`, served(t, rest[0]), served(t, rest[1])))
+  workers: [ { name: r0, url: %q }, { name: r1, url: %q } ] } ]`, startServer(t, rest[0]), startServer(t, rest[1])))
 	for range 2 {
 		r.post("/v1/responses", `{"model":"rest","input":"hi"}`, "Authorization", allKey)
 	}
@@ -229,13 +227,12 @@ func TestAPassedFollowUpGoesToTheWorkerThatHoldsItsResponse(t *testing.T) {
 	}
 }
 
-// TestABodyAboutAnOwnResponseNamesNoOther: what passes to the worker that holds a
-// response is read for rights as everything that passes.
-func TestABodyAboutAnOwnResponseNamesNoOther(t *testing.T) {
-	r, shelves := shelfRig(t, true, fmt.Sprintf(passesAll, served(t, &shelf{name: "r"})))
+// TestABodyAboutAResponseIsCheckedForRights: it must not name another tenant's response.
+func TestABodyAboutAResponseIsCheckedForRights(t *testing.T) {
+	r, stores := storingRig(t, true, fmt.Sprintf(allPathsPool, startServer(t, &storingEngine{name: "r"})))
 	r.post("/v1/responses", `{"model":"small","input":"hi"}`, "Authorization", allKey)
 	r.post("/v1/responses", `{"model":"small","input":"hi"}`, "Authorization", fewKey)
-	before := asked(shelves)
+	before := requestCount(stores)
 	for body, want := range map[string]int{
 		`{"previous_response_id":"resp_b1"}`:      http.StatusOK,
 		`{"previous_response_id":"resp_a1"}`:      http.StatusNotFound,
@@ -245,19 +242,20 @@ func TestABodyAboutAnOwnResponseNamesNoOther(t *testing.T) {
 		`{"priority":1,"priority":2,"x":"other"}`: http.StatusBadRequest,
 	} {
 		a := r.post("/v1/responses/resp_b1/whatever", body, "Authorization", fewKey)
-		if n := asked(shelves); a.status != want || (n > before) != (want == http.StatusOK) {
+		if n := requestCount(stores); a.status != want || (n > before) != (want == http.StatusOK) {
 			t.Errorf("%s: %d, want %d: %s", body, a.status, want, a.body)
 		}
-		before = asked(shelves)
+		before = requestCount(stores)
 	}
 }
 
-// TestABodyAboutAStoredResponseIsSentAsItCame: it is of no dialect, so nothing is added
-// to it. What no client may choose is removed as everywhere.
-func TestABodyAboutAStoredResponseIsSentAsItCame(t *testing.T) {
+// TestABodyAboutAStoredResponseGetsNoAdditions: it has no dialect. Fields that clients may not set are
+// removed.
+func TestABodyAboutAStoredResponseGetsNoAdditions(t *testing.T) {
 	k := &recorder{next: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		io.WriteString(w, `{"id":"resp_1","object":"response","status":"completed","output":[]}`) //nolint:errcheck // the client may have left
+		io.WriteString(w,
+			`{"id":"resp_1","object":"response","status":"completed","output":[]}`) //nolint:errcheck // the client may have left
 	})}
 	r := newRig(t, strings.Replace(plain, "model: fake-7b", "model: fake-7b\n    engine: vllm", 1), k)
 	r.post("/v1/responses", `{"model":"small","input":"x"}`)

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// uploading has a pool that takes uploads and one that does not.
-const uploading = `
+// uploadYAML has a pool that accepts uploads and one that does not.
+const uploadYAML = `
 auth: { required: false }
 health: { path: "off" }
 max_body_bytes: 64KiB
@@ -29,14 +29,14 @@ pools:
   - { name: other, paths: ["/other/*"], workers: [ { name: other-0, url: "http://127.0.0.1:1" } ] }
 `
 
-func newUploading(t *testing.T, engines ...http.Handler) *rig {
+func newUploadRig(t *testing.T, engines ...http.Handler) *rig {
 	t.Helper()
-	return newRig(t, fmt.Sprintf(uploading, "10s", "10s"), engines...)
+	return newRig(t, fmt.Sprintf(uploadYAML, "10s", "10s"), engines...)
 }
 
-// upload sends a body of unknown length, or of one if it is at least 0.
+// upload sends a body with the given length. A negative length sends it chunked.
 func (r *rig) upload(ctx context.Context, client *http.Client, path string, body io.Reader, length int64,
-	headers ...string) (answered, error) {
+	headers ...string) (httpAnswer, error) {
 	r.t.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPut, r.url+path, body)
 	if err != nil {
@@ -54,28 +54,28 @@ func (r *rig) upload(ctx context.Context, client *http.Client, path string, body
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return answered{}, err
+		return httpAnswer{}, err
 	}
 	defer resp.Body.Close()
 	got, err := io.ReadAll(resp.Body)
-	return answered{resp.StatusCode, resp.Header, string(got), err}, nil
+	return httpAnswer{resp.StatusCode, resp.Header, string(got), err}, nil
 }
 
-// digesting answers with what it got: the framing, the length and the digest.
-func digesting(w http.ResponseWriter, q *http.Request) {
+// digestEngine answers with the Content-Length, the length and the digest of the body.
+func digestEngine(w http.ResponseWriter, q *http.Request) {
 	sum := sha256.New()
 	n, err := io.Copy(sum, q.Body)
 	fmt.Fprintf(w, "%d %d %x %v", q.ContentLength, n, sum.Sum(nil), err)
 }
 
-// TestLargeBodiesStreamWhereAPoolTakesThem: known or unknown in length, over either
-// protocol. What is longer than the pool takes is 413.
-func TestLargeBodiesStreamWhereAPoolTakesThem(t *testing.T) {
+// TestUploadsAreStreamedToPoolsThatAcceptThem, with known or unknown length and over either protocol. A
+// longer body gets 413.
+func TestUploadsAreStreamedToPoolsThatAcceptThem(t *testing.T) {
 	const size = 3 << 20
 	body := bytes.Repeat([]byte("0123456789abcdef"), size/16)
 	sum := sha256.Sum256(body)
 	for _, http2 := range []bool{false, true} {
-		r := newUploading(t, http.HandlerFunc(digesting))
+		r := newUploadRig(t, http.HandlerFunc(digestEngine))
 		client := r.overTLS(http2)
 		for _, length := range []int64{size, -1} {
 			a, err := r.upload(t.Context(), client, "/files/x", bytes.NewReader(body), length)
@@ -85,7 +85,7 @@ func TestLargeBodiesStreamWhereAPoolTakesThem(t *testing.T) {
 			}
 			if a, err := r.upload(t.Context(), client, "/other/x", bytes.NewReader(body), length); err == nil &&
 				a.status != http.StatusRequestEntityTooLarge {
-				t.Errorf("HTTP/2 %v, length %d: a pool that takes no uploads answers %d %s, %v", http2, length, a.status, a.body,
+				t.Errorf("HTTP/2 %v, length %d: a pool without uploads answers %d %s, %v", http2, length, a.status, a.body,
 					err)
 			}
 		}
@@ -95,7 +95,7 @@ func TestLargeBodiesStreamWhereAPoolTakesThem(t *testing.T) {
 		}
 		a, err = r.upload(t.Context(), client, "/files/x", io.LimitReader(zeros{}, 65<<20), 65<<20)
 		if err == nil && (a.status != http.StatusRequestEntityTooLarge ||
-			!strings.Contains(a.body, "max_upload_bytes")) { // or the client still writes when the connection closes
+			!strings.Contains(a.body, "max_upload_bytes")) { // err: the client still wrote when the connection closed
 			t.Errorf("HTTP/2 %v: a body beyond the pool's bound: %d %s, %v", http2, a.status, a.body, err)
 		}
 		a, err = r.upload(t.Context(), client, "/files/x", io.LimitReader(zeros{}, 65<<20), -1)
@@ -111,16 +111,16 @@ func TestLargeBodiesStreamWhereAPoolTakesThem(t *testing.T) {
 	}
 }
 
-// zeros never ends.
+// zeros is an endless body.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// TestAnUploadKeepsTheClientsConnection: a body that was read to its end leaves nothing
-// behind on it.
+// TestAnUploadKeepsTheClientsConnection: the connection is reused after a body that was read to its
+// end.
 func TestAnUploadKeepsTheClientsConnection(t *testing.T) {
 	var conns atomic.Int32
-	r := newUploading(t, http.HandlerFunc(digesting))
+	r := newUploadRig(t, http.HandlerFunc(digestEngine))
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network,
 		addr string) (net.Conn, error) {
 		conns.Add(1)
@@ -138,10 +138,9 @@ func TestAnUploadKeepsTheClientsConnection(t *testing.T) {
 	}
 }
 
-// TestWhatMayBeJSONIsRead: nobody chooses a cache salt or a priority by the length of
-// a body.
-func TestWhatMayBeJSONIsRead(t *testing.T) {
-	r := newUploading(t, http.HandlerFunc(digesting))
+// TestLargeJSONBodiesAreNotStreamed: otherwise a long body could set a cache salt or a priority.
+func TestLargeJSONBodiesAreNotStreamed(t *testing.T) {
+	r := newUploadRig(t, http.HandlerFunc(digestEngine))
 	for _, head := range []string{`{"cache_salt":"x","a":"`, "\xef\xbb\xbf{\"a\":\"", " \r\n\t{\"a\":\"",
 		strings.Repeat(" ", 600) + `{"a":"`} {
 		for _, kind := range []string{"application/json", "application/octet-stream", ""} {
@@ -156,7 +155,7 @@ func TestWhatMayBeJSONIsRead(t *testing.T) {
 		short := head + `"}`
 		if a, err := r.upload(t.Context(), http.DefaultClient, "/files/x", strings.NewReader(short), -1, "Content-Type",
 			"application/json"); err != nil || a.status != http.StatusOK || strings.HasPrefix(a.body, "-1") {
-			t.Errorf("%.20q and little more is not buffered: %d %s, %v", head, a.status, a.body, err)
+			t.Errorf("%.20q in a short body is not buffered: %d %s, %v", head, a.status, a.body, err)
 		}
 	}
 	wide := "{\x00\"\x00" + strings.Repeat("x\x00", 40<<10)
@@ -170,16 +169,14 @@ func TestWhatMayBeJSONIsRead(t *testing.T) {
 	}
 }
 
-// deadlined is a recorder that takes deadlines.
-type deadlined struct{ *httptest.ResponseRecorder }
+// deadlineRecorder is a ResponseRecorder that accepts deadlines.
+type deadlineRecorder struct{ *httptest.ResponseRecorder }
 
-func (deadlined) SetReadDeadline(time.Time) error  { return nil }
-func (deadlined) SetWriteDeadline(time.Time) error { return nil }
+func (deadlineRecorder) SetReadDeadline(time.Time) error  { return nil }
+func (deadlineRecorder) SetWriteDeadline(time.Time) error { return nil }
 
-// TestWhatMayBeJSONIsReadHoweverItArrives: the pieces in which a body comes do not decide
-// what it may be.
-func TestWhatMayBeJSONIsReadHoweverItArrives(t *testing.T) {
-	r := newUploading(t, http.HandlerFunc(digesting))
+func TestJSONIsDetectedHoweverItsBytesAreSplit(t *testing.T) {
+	r := newUploadRig(t, http.HandlerFunc(digestEngine))
 	for _, head := range []string{`{"kv_transfer_params":{},"a":"`, " {\"a\":\"", "\xef\xbb\xbf{\"a\":\"",
 		"\xef\xbb\xbf \r\n{\"a\":\"",
 		"\xef\xbb\xbf" + strings.Repeat(" ", 600) + `{"a":"`, "{\x00\"\x00", "\xff\xfe{\x00", "\x00{\x00\"",
@@ -190,7 +187,7 @@ func TestWhatMayBeJSONIsReadHoweverItArrives(t *testing.T) {
 			req := httptest.NewRequest(http.MethodPost, "/files/x", io.NopCloser(body))
 			req.Host, req.ContentLength = "localhost", -1
 			req.Header.Set("Content-Type", "application/json")
-			w := deadlined{httptest.NewRecorder()}
+			w := deadlineRecorder{httptest.NewRecorder()}
 			r.planes.dataHandler().ServeHTTP(w, req)
 			if w.Code != http.StatusRequestEntityTooLarge {
 				t.Errorf("%.20q after %d bytes: %d %s", head, split, w.Code, w.Body)
@@ -199,10 +196,10 @@ func TestWhatMayBeJSONIsReadHoweverItArrives(t *testing.T) {
 	}
 }
 
-// TestAnUploadHoldsNoMoreThanAPiece: whatever its length.
-func TestAnUploadHoldsNoMoreThanAPiece(t *testing.T) {
+// TestAnUploadNeedsLittleMemory, whatever its length.
+func TestAnUploadNeedsLittleMemory(t *testing.T) {
 	var most atomic.Int64
-	r := newUploading(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+	r := newUploadRig(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		var m runtime.MemStats
 		buf := make([]byte, 1<<20)
 		for n := 0; ; n++ {
@@ -228,16 +225,16 @@ func TestAnUploadHoldsNoMoreThanAPiece(t *testing.T) {
 	}
 }
 
-// TestAnUploadIsTriedOnceUnlessNothingLeft: a worker that took part of it may have done
-// something with it. One that took no connection has not.
-func TestAnUploadIsTriedOnceUnlessNothingLeft(t *testing.T) {
+// TestAnUploadIsRetriedOnlyIfNothingWasSent: a worker that read a part may have processed it. A worker
+// that refused the connection has not.
+func TestAnUploadIsRetriedOnlyIfNothingWasSent(t *testing.T) {
 	var hits atomic.Int32
 	fails := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		hits.Add(1)
 		io.CopyN(io.Discard, q.Body, 100_000) //nolint:errcheck // a test's own worker
 		panic(http.ErrAbortHandler)
 	})
-	r := newUploading(t, fails, fails)
+	r := newUploadRig(t, fails, fails)
 	for _, length := range []int64{4 << 20, -1} {
 		hits.Store(0)
 		a, err := r.upload(t.Context(), http.DefaultClient, "/files/x", io.LimitReader(zeros{}, 4<<20), length)
@@ -245,23 +242,22 @@ func TestAnUploadIsTriedOnceUnlessNothingLeft(t *testing.T) {
 			t.Errorf("length %d: %d %s, %v after %d attempts", length, a.status, a.body, err, hits.Load())
 		}
 	}
-	yaml := strings.Replace(fmt.Sprintf(uploading, "10s", "10s"), "workers: [ %s ]",
+	yaml := strings.Replace(fmt.Sprintf(uploadYAML, "10s", "10s"), "workers: [ %s ]",
 		`workers: [ { name: none, url: "http://127.0.0.1:9", weight: 100 }, %s ]`, 1)
-	r = newRig(t, "policy: { name: round_robin }\n"+yaml, http.HandlerFunc(digesting))
+	r = newRig(t, "policy: { name: round_robin }\n"+yaml, http.HandlerFunc(digestEngine))
 	for range 2 {
 		if a, err := r.upload(t.Context(), http.DefaultClient, "/files/x", io.LimitReader(zeros{}, 1<<20), -1); err != nil ||
 			a.status != http.StatusOK || !strings.HasPrefix(a.body, "-1 1048576 ") {
-			t.Errorf("beside a worker that takes no connection: %d %s, %v", a.status, a.body, err)
+			t.Errorf("beside a worker that refuses connections: %d %s, %v", a.status, a.body, err)
 		}
 	}
 }
 
-// TestAWorkerMayRefuseAnUploadEarly: its own answer reaches the client, which learns
-// that its connection is of no more use.
-func TestAWorkerMayRefuseAnUploadEarly(t *testing.T) {
-	r := newUploading(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+// TestAnEarlyErrorOfAWorkerReachesTheClient, and the client's connection is closed.
+func TestAnEarlyErrorOfAWorkerReachesTheClient(t *testing.T) {
+	r := newUploadRig(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		w.Header().Set("Connection", "close")
-		http.Error(w, "no room", http.StatusInsufficientStorage-100) // 407: a 4xx passes as it is
+		http.Error(w, "no room", http.StatusInsufficientStorage-100) // 407: a 4xx is forwarded unchanged
 	}))
 	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
 	if err != nil {
@@ -271,7 +267,7 @@ func TestAWorkerMayRefuseAnUploadEarly(t *testing.T) {
 	fmt.Fprintf(conn,
 		"PUT /files/x HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n",
 		60<<20)
-	go io.CopyN(conn, zeros{}, 60<<20) //nolint:errcheck // it fails when the gateway closes
+	go io.CopyN(conn, zeros{}, 60<<20) //nolint:errcheck // fails when the gateway closes
 	answer := make([]byte, 4096)
 	n, err := conn.Read(answer)
 	if text := string(answer[:n]); err != nil || !strings.HasPrefix(text, "HTTP/1.1 407 ") ||
@@ -280,13 +276,13 @@ func TestAWorkerMayRefuseAnUploadEarly(t *testing.T) {
 	}
 }
 
-// TestAnUploadEndsWithItsClient: the worker sees no whole body, is not blamed, and its
-// place is free.
+// TestAnUploadEndsWithItsClient: the worker sees an incomplete body, is not blamed, and its slot is
+// free.
 func TestAnUploadEndsWithItsClient(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		begun, ends := make(chan struct{}, 1), make(chan error, 1)
-		r := newUploading(t, http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
-			io.ReadFull(q.Body, make([]byte, 1)) //nolint:errcheck // the copy tells
+		r := newUploadRig(t, http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+			io.ReadFull(q.Body, make([]byte, 1)) //nolint:errcheck // the copy below fails too
 			begun <- struct{}{}
 			_, err := io.Copy(io.Discard, q.Body)
 			ends <- err
@@ -299,15 +295,15 @@ func TestAnUploadEndsWithItsClient(t *testing.T) {
 				out.Write(bytes.Repeat([]byte("x"), 1<<20)) //nolint:errcheck // the request has ended
 				<-begun
 				cancel()
-				out.CloseWithError(context.Canceled) // net/http waits for it
+				out.CloseWithError(context.Canceled) // net/http waits for the end of the body
 			}()
 			if _, err := r.upload(ctx, client, "/files/x", in, length); !errors.Is(err, context.Canceled) {
 				t.Errorf("HTTP/2 %v, length %d: %v", http2, length, err)
 			}
 			if err := <-ends; err == nil {
-				t.Errorf("HTTP/2 %v, length %d: the worker took a part for the whole", http2, length)
+				t.Errorf("HTTP/2 %v, length %d: the worker read an incomplete body as complete", http2, length)
 			}
-			until(t, "the end", func() bool { return r.Inflight() == 0 })
+			waitUntil(t, "the end", func() bool { return r.Inflight() == 0 })
 			d := r.Server.decisions.Last(1)[0]
 			if d.Result != "client_gone" || len(d.Attempts) != 1 || d.Attempts[0].ErrorType != "client_gone" {
 				t.Errorf("HTTP/2 %v, length %d: %s after %+v", http2, length, d.Result, d.Attempts)
@@ -316,13 +312,13 @@ func TestAnUploadEndsWithItsClient(t *testing.T) {
 	}
 }
 
-// TestAStalledUploadIsCut: the error and the blame are those of the side that stalls.
+// TestAStalledUploadIsCut: error and blame go to the side that stalls.
 func TestAStalledUploadIsCut(t *testing.T) {
 	slow := strings.Repeat("x", 100<<10)
 	t.Run("the client", func(t *testing.T) {
 		for _, http2 := range []bool{false, true} {
 			ends := make(chan error, 1)
-			r := newRig(t, fmt.Sprintf(uploading, "10s", "100ms"), http.HandlerFunc(func(_ http.ResponseWriter,
+			r := newRig(t, fmt.Sprintf(uploadYAML, "10s", "100ms"), http.HandlerFunc(func(_ http.ResponseWriter,
 				q *http.Request) {
 				_, err := io.Copy(io.Discard, q.Body)
 				ends <- err
@@ -336,9 +332,9 @@ func TestAStalledUploadIsCut(t *testing.T) {
 				t.Errorf("HTTP/2 %v: %d %s, %v", http2, a.status, a.body, err)
 			}
 			if err := <-ends; err == nil {
-				t.Errorf("HTTP/2 %v: the worker took a part for the whole", http2)
+				t.Errorf("HTTP/2 %v: the worker read an incomplete body as complete", http2)
 			}
-			until(t, "the end", func() bool { return r.Inflight() == 0 })
+			waitUntil(t, "the end", func() bool { return r.Inflight() == 0 })
 			if d := r.Server.decisions.Last(1)[0]; len(d.Attempts) != 1 ||
 				!strings.Contains(d.Attempts[0].Error, "the client's body failed") {
 				t.Errorf("HTTP/2 %v: %+v", http2, d.Attempts)
@@ -347,7 +343,7 @@ func TestAStalledUploadIsCut(t *testing.T) {
 	})
 	t.Run("the worker", func(t *testing.T) {
 		stuck := make(chan struct{})
-		r := newRig(t, fmt.Sprintf(uploading, "200ms", "10s"), http.HandlerFunc(func(_ http.ResponseWriter,
+		r := newRig(t, fmt.Sprintf(uploadYAML, "200ms", "10s"), http.HandlerFunc(func(_ http.ResponseWriter,
 			q *http.Request) {
 			<-stuck
 		}))
@@ -356,7 +352,7 @@ func TestAStalledUploadIsCut(t *testing.T) {
 		if err == nil && a.status != http.StatusGatewayTimeout {
 			t.Errorf("%d %s, %v", a.status, a.body, err)
 		}
-		until(t, "the end", func() bool { return r.Inflight() == 0 })
+		waitUntil(t, "the end", func() bool { return r.Inflight() == 0 })
 		if d := r.Server.decisions.Last(1)[0]; len(d.Attempts) != 1 ||
 			d.Attempts[0].Error != "no bytes within timeouts.idle" {
 			t.Errorf("%+v", d.Attempts)
@@ -364,7 +360,7 @@ func TestAStalledUploadIsCut(t *testing.T) {
 	})
 	t.Run("beyond the total time", func(t *testing.T) {
 		ends := make(chan error, 1)
-		yaml := strings.Replace(uploading, "client_stall: %s", "client_stall: %s, total: { interactive: 150ms }", 1)
+		yaml := strings.Replace(uploadYAML, "client_stall: %s", "client_stall: %s, total: { interactive: 150ms }", 1)
 		r := newRig(t, fmt.Sprintf(yaml, "10s", "10s"), http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
 			_, err := io.Copy(io.Discard, q.Body)
 			ends <- err
@@ -377,20 +373,20 @@ func TestAStalledUploadIsCut(t *testing.T) {
 			t.Errorf("%d %s, %v", a.status, a.body, err)
 		}
 		if err := <-ends; err == nil {
-			t.Error("the worker took a part for the whole")
+			t.Error("the worker read an incomplete body as complete")
 		}
-		until(t, "the end", func() bool { return r.Inflight() == 0 })
+		waitUntil(t, "the end", func() bool { return r.Inflight() == 0 })
 		if d := r.Server.decisions.Last(1)[0]; len(d.Attempts) != 1 ||
 			!strings.Contains(d.Attempts[0].Error, "the request reached its total time") {
 			t.Errorf("%+v", d.Attempts)
 		}
 	})
 	t.Run("neither, for longer than idle", func(t *testing.T) {
-		r := newRig(t, fmt.Sprintf(uploading, "150ms", "10s"), http.HandlerFunc(digesting))
+		r := newRig(t, fmt.Sprintf(uploadYAML, "150ms", "10s"), http.HandlerFunc(digestEngine))
 		in, out := io.Pipe()
 		go func() {
 			for range 5 {
-				io.WriteString(out, slow) //nolint:errcheck // the test tells
+				io.WriteString(out, slow) //nolint:errcheck // the upload below fails too
 				<-time.After(80 * time.Millisecond)
 			}
 			out.Close()

@@ -8,11 +8,10 @@ import (
 	"testing"
 )
 
-// vllmStream answers as vLLM 0.32 streams: its fingerprint is in the last chunk, which is
-// that of the usage where usage was asked for, and every chunk has usage where that was
-// asked for beside it.
+// vllmStream streams as vLLM 0.32. Its fingerprint is in the last chunk, which is the usage chunk if
+// usage is requested. With continuous_usage_stats every chunk has usage.
 func vllmStream(w http.ResponseWriter, q *http.Request) {
-	body, _ := io.ReadAll(q.Body) //nolint:errcheck // what came is what there is
+	body, _ := io.ReadAll(q.Body) //nolint:errcheck // the client may have left
 	include := strings.Contains(string(body), `"include_usage":true`)
 	usage, last := "", `,"system_fingerprint":"vllm-1"`
 	if include && strings.Contains(string(body), `"continuous_usage_stats":true`) {
@@ -33,23 +32,23 @@ func vllmStream(w http.ResponseWriter, q *http.Request) {
 	fmt.Fprint(w, "data: [DONE]\n\n")
 }
 
-// TestAStreamIsWhatItsClientAskedFor: the gateway asks for usage to account for it, and
-// the client gets what the engine would have sent without that.
-func TestAStreamIsWhatItsClientAskedFor(t *testing.T) {
+// TestAddedUsageIsRemovedFromTheStream: the gateway requests usage for its accounting. The client gets
+// the stream that its own request would have produced.
+func TestAddedUsageIsRemovedFromTheStream(t *testing.T) {
 	const (
 		first  = `data: {"id":"x","choices":[{"index":0,"delta":{"content":"ok"},"finish_reason":null}]}` + "\n\n"
 		finish = `data: {"id":"x","choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"system_fingerprint":"vllm-1"}` +
 			"\n\n"
 		done    = "data: [DONE]\n\n"
-		unasked = first + finish + done
+		without = first + finish + done
 	)
 	for _, options := range []string{``, `,"stream_options":{}`, `,"stream_options":null`,
 		`,"stream_options":{"continuous_usage_stats":true}`,
 		`,"stream_options":{"include_usage":false,"continuous_usage_stats":true}`} {
 		r := newRig(t, plain, http.HandlerFunc(vllmStream))
-		got := r.post("/v1/chat/completions", ask("small", "Hi", `,"stream":true`+options))
-		if got.body != unasked {
-			t.Errorf("%s:\n got %s\nwant %s", options, got.body, unasked)
+		got := r.post("/v1/chat/completions", chatBody("small", "Hi", `,"stream":true`+options))
+		if got.body != without {
+			t.Errorf("%s:\n got %s\nwant %s", options, got.body, without)
 		}
 		if line := r.access.String(); !strings.Contains(line, `"prompt_tokens":3`) ||
 			!strings.Contains(line, `"output_tokens":2`) {
@@ -58,15 +57,15 @@ func TestAStreamIsWhatItsClientAskedFor(t *testing.T) {
 	}
 	r := newRig(t, plain, http.HandlerFunc(vllmStream))
 	got := r.post("/v1/chat/completions",
-		ask("small", "Hi", `,"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}`))
+		chatBody("small", "Hi", `,"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}`))
 	if n := strings.Count(got.body, `"usage":{`); n != 3 || !strings.Contains(got.body, `"choices":[],"usage"`) {
-		t.Errorf("what was asked for is not all there: %s", got.body)
+		t.Errorf("requested usage is missing: %s", got.body)
 	}
 }
 
-// TestANullErrorLosesNothingOfAStream: the chunk that ends generation gets what the usage
-// chunk says beside usage, whatever else is removed from it.
-func TestANullErrorLosesNothingOfAStream(t *testing.T) {
+// TestANullErrorDoesNotChangeTheStream: the last content chunk takes over the other fields of the
+// removed usage chunk.
+func TestANullErrorDoesNotChangeTheStream(t *testing.T) {
 	r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		fmt.Fprint(w, `data: {"choices":[{"index":0,"delta":{"content":"ok"},"finish_reason":null}],"error":null}`+"\n\n")

@@ -11,8 +11,7 @@ import (
 	"testing"
 )
 
-// reportingEngine answers each chat with eight words and the usage that report
-// returns.
+// reportingEngine answers each chat with eight words and the usage of report.
 func reportingEngine(t *testing.T, report func() string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		body, err := io.ReadAll(q.Body)
@@ -22,25 +21,25 @@ func reportingEngine(t *testing.T, report func() string) http.Handler {
 		const words = "one two three four five six seven eight"
 		if !bytes.Contains(body, []byte(`"stream":true`)) {
 			w.Header().Set("Content-Type", "application/json")
-			say(t, w, `{"id":"c","object":"chat.completion","padding":"`+strings.Repeat("x", 300)+
+			writeNow(t, w, `{"id":"c","object":"chat.completion","padding":"`+strings.Repeat("x", 300)+
 				`","choices":[{"index":0,"message":{"role":"assistant","content":"`+words+
 				`"},"finish_reason":"stop"}],"usage":`+report()+`}`)
 			return
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
 		for _, word := range strings.Fields(words) {
-			say(t, w, `data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"`+word+
+			writeNow(t, w, `data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"`+word+
 				` "},"finish_reason":null}]}`+"\n\n")
 		}
-		say(t, w,
+		writeNow(t, w,
 			`data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`+"\n\n")
-		say(t, w, `data: {"id":"c","object":"chat.completion.chunk","choices":[],"usage":`+report()+"}\n\ndata: [DONE]\n\n")
+		writeNow(t, w, `data: {"id":"c","object":"chat.completion.chunk","choices":[],"usage":`+report()+"}\n\ndata: [DONE]\n\n")
 	})
 }
 
-// TestUsageThatCannotBeIsEstimated: a count that is missing or no number is not zero,
-// and no answer with max_tokens of 50 has a million tokens.
-func TestUsageThatCannotBeIsEstimated(t *testing.T) {
+// TestImplausibleUsageIsEstimated: a missing or invalid count is not 0, and an answer with max_tokens
+// of 50 cannot have a million tokens.
+func TestImplausibleUsageIsEstimated(t *testing.T) {
 	for _, c := range []struct {
 		usage     string
 		estimated bool
@@ -68,7 +67,7 @@ func TestUsageThatCannotBeIsEstimated(t *testing.T) {
 				a := r.post("/v1/chat/completions",
 					fmt.Sprintf(`{"model":"cheap","stream":%t,"max_tokens":50,"messages":[{"role":"user","content":"hi"}]}`, stream),
 					"Authorization", "Bearer key")
-				until(t, "the end", func() bool { return r.Inflight() == 0 })
+				waitUntil(t, "the end", func() bool { return r.Inflight() == 0 })
 				got := r.row("ok")
 				if a.status != 200 || got.Requests != 1 || (got.Estimated == 1) != c.estimated || got.Output < c.output ||
 					got.Output > 300 || got.Prompt < 1 || got.Prompt > 300 {
@@ -80,8 +79,9 @@ func TestUsageThatCannotBeIsEstimated(t *testing.T) {
 	}
 }
 
-// TestUsageOfCompletionsIsBooked: the body is gone when the report of a stream comes.
-func TestUsageOfCompletionsIsBooked(t *testing.T) {
+// TestUsageOfCompletionsIsCharged, although the request body is freed before the usage of a stream
+// arrives.
+func TestUsageOfCompletionsIsCharged(t *testing.T) {
 	r := limitedRig(t, "limits: { tpm: 100000 }", fakeEngine(), bigEngine())
 	for _, stream := range []bool{false, true} {
 		a := r.post("/v1/completions", fmt.Sprintf(`{"model":"cheap","stream":%t,"max_tokens":5,"prompt":["hi","there"]}`,
@@ -90,15 +90,15 @@ func TestUsageOfCompletionsIsBooked(t *testing.T) {
 			t.Errorf("%d %s", a.status, a.body)
 		}
 	}
-	until(t, "the end", func() bool { return r.Inflight() == 0 })
+	waitUntil(t, "the end", func() bool { return r.Inflight() == 0 })
 	if got := r.row("ok"); got.Requests != 2 || got.Output < 4 || got.Estimated != 0 {
 		t.Errorf("the ledger has %+v", got)
 	}
 }
 
-// TestAGuessAloneRefusesNoRequest: what a pool's answers taught about their length, a
-// broken engine's reports included, refuses no tenant that names no max_tokens.
-func TestAGuessAloneRefusesNoRequest(t *testing.T) {
+// TestAnOutputEstimateAloneRejectsNoRequest: a request without max_tokens is not rejected for the
+// output length that the pool has learned, even if a broken engine reports wrong usage.
+func TestAnOutputEstimateAloneRejectsNoRequest(t *testing.T) {
 	digest := sha256.Sum256([]byte("other"))
 	second := ", limits: { tpm: 1000 } }, { name: other, sha256: " + hex.EncodeToString(digest[:])
 	r := limitedRig(t, second[2:],

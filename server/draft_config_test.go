@@ -8,8 +8,8 @@ import (
 	"tierway/config"
 )
 
-// edited returns the text of the rig's configuration with a text laid over it: sections
-// key by key, lists of named sections item by item. Another policy replaces the section.
+// edited returns the rig's configuration with the changes of over: sections are merged key by key,
+// lists of named sections item by item. A policy of another name replaces the section.
 func (r *rig) edited(over string) string {
 	r.t.Helper()
 	var a, b any
@@ -18,14 +18,14 @@ func (r *rig) edited(over string) string {
 			r.t.Fatal(err)
 		}
 	}
-	out, err := yaml.Marshal(laidOver(a, b))
+	out, err := yaml.Marshal(merged(a, b))
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	return string(out)
 }
 
-// draft parses edited.
+// draft parses the result of edited.
 func (r *rig) draft(over string) *config.File {
 	r.t.Helper()
 	f, err := r.control.Snapshot().Base.Draft([]byte(r.edited(over)))
@@ -35,7 +35,8 @@ func (r *rig) draft(over string) *config.File {
 	return f
 }
 
-func laidOver(a, b any) any {
+// merged returns a with the changes of b.
+func merged(a, b any) any {
 	switch b := b.(type) {
 	case map[string]any:
 		a, ok := a.(map[string]any)
@@ -43,26 +44,26 @@ func laidOver(a, b any) any {
 			return b
 		}
 		for k, v := range b {
-			a[k] = laidOver(a[k], v)
+			a[k] = merged(a[k], v)
 		}
 		return a
 	case []any:
 		a, _ := a.([]any)
 		for _, item := range b {
-			at := named(a, item)
+			at := indexByName(a, item)
 			if at < 0 {
 				a = append(a, item)
 				continue
 			}
-			a[at] = laidOver(a[at], item)
+			a[at] = merged(a[at], item)
 		}
 		return a
 	}
 	return b
 }
 
-// named returns the index of the item with the name of another one, -1 without one.
-func named(items []any, as any) int {
+// indexByName returns the index of the item with the name of item as, or -1.
+func indexByName(items []any, as any) int {
 	want, _ := as.(map[string]any)
 	for i, item := range items {
 		if m, ok := item.(map[string]any); ok && m["name"] != nil && m["name"] == want["name"] {
@@ -72,12 +73,12 @@ func named(items []any, as any) int {
 	return -1
 }
 
-// TestAnEditedConfigurationIsComplete: the tests' own drafts are complete files.
+// TestAnEditedConfigurationIsComplete: the result of edited is a valid draft.
 func TestAnEditedConfigurationIsComplete(t *testing.T) {
 	r := newExplainRig(t)
 	f := r.draft(`tiers: [ { name: large, workers: [ { name: l0, weight: 3 } ] } ]`)
 	if got := config.Changes(r.control.Snapshot().Base, f); len(got) != 1 ||
 		got[0].Path != "tiers[large].workers[l0].weight" {
-		t.Errorf("it changes %+v", got)
+		t.Errorf("the draft changes %+v", got)
 	}
 }

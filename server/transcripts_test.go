@@ -18,22 +18,22 @@ import (
 	"tierway/server/intake"
 )
 
-// transcript is one request whose whole exchange is kept under testdata.
+// transcript is one request. Its exchange is recorded under testdata.
 type transcript struct {
 	name        string
 	route       string // method and path of the route table
-	path        string // as asked; "" is /v1 and the route's
+	path        string // as requested; "" is /v1 and the route's path
 	body        string
 	contentType string
-	first       string // asked before, whose answer's id replaces :id
+	first       string // body of an earlier request; the ID of its response replaces :id
 }
 
 const form = "--b\r\nContent-Disposition: form-data; " +
 	"name=\"model\"\r\n\r\ngpt-4o-mini\r\n--b\r\nContent-Disposition: form-data; name=\"file\"; " +
 	"filename=\"a.wav\"\r\nContent-Type: audio/wav\r\n\r\nRIFF\x00\x01\r\n--b--\r\n"
 
-// picture is form with what an engine wants for images.
-func picture() string {
+// imageForm is form with the fields that an engine needs for images.
+func imageForm() string {
 	return strings.Replace(strings.Replace(form, `"file"`, `"image"`, 1),
 		"--b\r\n", "--b\r\nContent-Disposition: form-data; name=\"prompt\"\r\n\r\na cat\r\n--b\r\n", 1)
 }
@@ -81,15 +81,15 @@ func transcripts() []transcript {
 		{name: "translations", route: "POST /audio/translations", body: form, contentType: multipart},
 		{name: "speech", route: "POST /audio/speech", body: `{"model":"small","input":"hi","voice":"a"}`},
 		{name: "images", route: "POST /images/generations", body: `{"model":"small","prompt":"a cat","size":"1x1"}`},
-		{name: "images-edit", route: "POST /images/edits", body: picture(), contentType: multipart},
-		{name: "images-variation", route: "POST /images/variations", body: picture(), contentType: multipart},
+		{name: "images-edit", route: "POST /images/edits", body: imageForm(), contentType: multipart},
+		{name: "images-variation", route: "POST /images/variations", body: imageForm(), contentType: multipart},
 		{name: "models", route: "GET /models"},
 		{name: "model", route: "GET /models/*id", path: "/v1/models/gpt-4o-mini"},
 	}
 }
 
-// streamed are the dialects whose routes must have a streamed transcript too.
-var streamed = []string{"POST /chat/completions", "POST /completions", "POST /responses", "POST /messages"}
+// streamedRoutes are the routes that need a streamed transcript too.
+var streamedRoutes = []string{"POST /chat/completions", "POST /completions", "POST /responses", "POST /messages"}
 
 func TestEveryRouteHasATranscript(t *testing.T) {
 	whole, stream := map[string]bool{}, map[string]bool{}
@@ -105,14 +105,13 @@ func TestEveryRouteHasATranscript(t *testing.T) {
 		if !whole[name] {
 			t.Errorf("%s has no transcript", name)
 		}
-		if slices.Contains(streamed, name) && !stream[name] {
+		if slices.Contains(streamedRoutes, name) && !stream[name] {
 			t.Errorf("%s has no streamed transcript", name)
 		}
 	}
 }
 
-// transcriptEngine is a fakeEngine whose background responses run until they are
-// cancelled.
+// transcriptEngine is a fakeEngine that runs background responses until they are cancelled.
 func transcriptEngine() *engines.Engine {
 	c := fakeEngine().Config()
 	c.Script = func(_ string, body []byte) engines.Script {
@@ -148,7 +147,7 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// run makes the exchange and writes down what every side saw.
+// run makes the exchange and returns what client and engine have sent and received.
 func (c transcript) run(r *rig, engine *chaos.Recorder) string {
 	method, path, _ := strings.Cut(c.route, " ")
 	path = "/v1" + path
@@ -175,7 +174,7 @@ func (c transcript) run(r *rig, engine *chaos.Recorder) string {
 	return scrub(b.String())
 }
 
-// headerText is a header in a stable order, without what differs each time.
+// headerText is a header in a stable order, without the fields that differ on each run.
 func headerText(h http.Header) string {
 	var lines []string
 	for k, v := range h {
@@ -194,7 +193,7 @@ var (
 	portPattern = regexp.MustCompile(`127\.0\.0\.1:\d+`)
 )
 
-// scrub replaces what differs each time.
+// scrub replaces IDs and ports, which differ on each run.
 func scrub(s string) string {
 	return portPattern.ReplaceAllString(idPattern.ReplaceAllString(s, "$1-ID"), "127.0.0.1:PORT")
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// answerHeaders are what a worker sends in TestAWorkersHeadersPassByAnAllowList, each
-// with whether it passes.
+// answerHeaders are the headers that the worker sends. The value is true if the gateway forwards the
+// header.
 var answerHeaders = map[string]bool{
 	"Content-Disposition": true, "Content-Language": true, "Accept-Ranges": true, "X-Content-Type-Options": true,
 	"Etag": true, "Last-Modified": true, "Expires": true, "Age": true,
@@ -30,8 +30,8 @@ var answerHeaders = map[string]bool{
 	"Openai-Processing-Ms": false, "Via": false, "Alt-Svc": false, "Strict-Transport-Security": false, "X-Upstream": false,
 }
 
-// allHeaders is a worker whose every answer has them, in the form that its path and
-// query ask for.
+// allHeaders is a worker that sends all answerHeaders with each answer. Path and body of the request
+// select the form of the answer.
 func allHeaders(w http.ResponseWriter, r *http.Request) {
 	for name := range answerHeaders {
 		w.Header().Set(name, "the worker's")
@@ -61,9 +61,9 @@ func allHeaders(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, answer) //nolint:errcheck // a client that left shows elsewhere
 }
 
-// TestAWorkersHeadersPassByAnAllowList: what is not known to be harmless stays here, and
-// so do the gateway's own names.
-func TestAWorkersHeadersPassByAnAllowList(t *testing.T) {
+// TestOnlyAllowedHeadersOfAWorkerAreForwarded: headers that are not known to be harmless are dropped,
+// and so are the gateway's own names.
+func TestOnlyAllowedHeadersOfAWorkerAreForwarded(t *testing.T) {
 	r := newRig(t, `
 auth: { required: false }
 health: { path: "off" }
@@ -94,14 +94,14 @@ pools: [ { name: small, model: fake-7b, serves: [chat, audio], paths: ["/v9/*"],
 			}
 		}
 		if strings.Contains(a.header.Get("Content-Type"), "event-stream") && a.header.Get("X-Accel-Buffering") != "no" {
-			t.Errorf("%s: proxies may hold the events back: %v", name, a.header)
+			t.Errorf("%s: proxies may buffer the events: %v", name, a.header)
 		}
 	}
 }
 
-// TestATenantsOwnRateLimitsStandInEveryAnswer: beside them a worker's would contradict,
-// and an engine's refusal counts like an answer, whatever its form.
-func TestATenantsOwnRateLimitsStandInEveryAnswer(t *testing.T) {
+// TestRateLimitHeadersAreTheTenants: the headers of a worker would contradict them. An engine's error
+// is charged like an answer.
+func TestRateLimitHeadersAreTheTenants(t *testing.T) {
 	worker := http.HandlerFunc(allHeaders)
 	r := limitedRig(t, "limits: { rpm: 60, burst: 10, tpm: 40000 }", worker, worker)
 	for i, word := range []string{"x", "native", "foreign"} {
@@ -117,13 +117,13 @@ func TestATenantsOwnRateLimitsStandInEveryAnswer(t *testing.T) {
 		}
 		if got := a.header.Values("X-Ratelimit-Limit-Requests"); !slices.Equal(got, []string{"60"}) ||
 			a.header.Get("Anthropic-Ratelimit-Tokens-Remaining") != "" {
-			t.Errorf("%s: the worker's limits pass: %v %v", word, got, a.header)
+			t.Errorf("%s: the worker's limits are forwarded: %v %v", word, got, a.header)
 		}
 	}
 }
 
-// TestAWorkersVaryIsAddedToTheGatewaysOwn: caches must keep the answers to each origin
-// apart too.
+// TestAWorkersVaryIsAddedToTheGatewaysOwn: without the gateway's Vary, caches would mix the answers to
+// different origins.
 func TestAWorkersVaryIsAddedToTheGatewaysOwn(t *testing.T) {
 	r := newRig(t, "cors: { origins: [\"https://app.example\"] }\n"+plain,
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// TestAScrapeShowsTheOldestRequest: until it has ended.
-func TestAScrapeShowsTheOldestRequest(t *testing.T) {
-	begun, on := make(chan struct{}), make(chan struct{})
+// TestMetricsShowTheAgeOfTheOldestRequest until it has ended.
+func TestMetricsShowTheAgeOfTheOldestRequest(t *testing.T) {
+	begun, release := make(chan struct{}), make(chan struct{})
 	r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		close(begun)
-		<-on
+		<-release
 		w.WriteHeader(http.StatusTeapot)
 	}))
 	shown := func() string {
@@ -30,14 +30,14 @@ func TestAScrapeShowsTheOldestRequest(t *testing.T) {
 	}()
 	<-begun
 	if v := shown(); v == "" || v == "0" {
-		t.Errorf("with a request in flight it is %q", v)
+		t.Errorf("with a request in flight the age is %q", v)
 	}
-	close(on)
+	close(release)
 	<-ended
 	for r.Inflight() > 0 {
 		<-time.After(time.Millisecond)
 	}
 	if v := shown(); v != "0" {
-		t.Errorf("without requests it is %q", v)
+		t.Errorf("without requests the age is %q", v)
 	}
 }

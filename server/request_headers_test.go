@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestNoHeaderOfAClientSteersAnEngine: a batch key would go before interactive requests,
-// and any key could choose a rank, or a host that the engine talks to.
-func TestNoHeaderOfAClientSteersAnEngine(t *testing.T) {
+// TestHeadersThatSteerEnginesAreNotForwarded: with them a batch key could overtake interactive
+// requests, and any key could choose a rank or a host that the engine connects to.
+func TestHeadersThatSteerEnginesAreNotForwarded(t *testing.T) {
 	var mu sync.Mutex
 	var got http.Header
 	engine := fakeEngine()
@@ -37,8 +37,8 @@ func TestNoHeaderOfAClientSteersAnEngine(t *testing.T) {
 	}
 }
 
-// TestAControlHeaderThatIsThereTwiceIsRefused: readers differ about which counts.
-func TestAControlHeaderThatIsThereTwiceIsRefused(t *testing.T) {
+// TestARepeatedControlHeaderIsRejected: readers disagree about which value counts.
+func TestARepeatedControlHeaderIsRejected(t *testing.T) {
 	r := newRig(t, plain, fakeEngine())
 	for _, name := range []string{"Content-Type", "X-Model-Tier", "X-Request-Priority", "X-Session-Id", "Session-Id",
 		"X-Stainless-Timeout"} {
@@ -53,7 +53,7 @@ func TestAControlHeaderThatIsThereTwiceIsRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			a := read(t, resp)
+			a := readAnswer(t, resp)
 			if _, code, message := errorOf(t, a); a.status != 400 || code != "invalid_value" ||
 				!strings.Contains(message, name) || !strings.Contains(a.body, `"param":"`+name+`"`) {
 				t.Errorf("%s twice: %d %s", name, a.status, a.body)
@@ -66,8 +66,8 @@ func TestAControlHeaderThatIsThereTwiceIsRefused(t *testing.T) {
 	}
 }
 
-// read reads an answer to its end.
-func read(t *testing.T, resp *http.Response) answered {
+// readAnswer reads an answer to its end.
+func readAnswer(t *testing.T, resp *http.Response) httpAnswer {
 	t.Helper()
 	defer resp.Body.Close()
 	var b strings.Builder
@@ -76,7 +76,7 @@ func read(t *testing.T, resp *http.Response) answered {
 		n, err := resp.Body.Read(buf)
 		b.Write(buf[:n])
 		if err != nil {
-			return answered{resp.StatusCode, resp.Header, b.String(), nil}
+			return httpAnswer{resp.StatusCode, resp.Header, b.String(), nil}
 		}
 	}
 }

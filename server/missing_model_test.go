@@ -10,8 +10,8 @@ import (
 	"tierway/engines"
 )
 
-// unnamedRig has no tiers: a pool for responses, one for moderations and two for images.
-func unnamedRig(t *testing.T) *rig {
+// missingModelRig has no tiers: it has a pool for responses, one for moderations and two for images.
+func missingModelRig(t *testing.T) *rig {
 	w := httptest.NewServer(engines.New(engines.Config{Name: "fake", AnyModel: true, Seed: 1}))
 	t.Cleanup(w.Close)
 	return newRig(t, fmt.Sprintf(`
@@ -28,42 +28,42 @@ models: { painter: sdxl }
 `, digestOfKey, w.URL)+"# %s\n")
 }
 
-// TestARequestWithoutAModelGoesToTheOnlyPoolThatServesIt: where there are several, or the
-// key is kept to models, the client reads which it may name.
+// TestARequestWithoutAModelGoesToTheOnlyPoolThatServesIt. If there are several, or the key is
+// restricted to models, the error lists the models that the client may name.
 func TestARequestWithoutAModelGoesToTheOnlyPoolThatServesIt(t *testing.T) {
-	r := unnamedRig(t)
+	r := missingModelRig(t)
 	for _, c := range []struct {
 		path, body string
 		key        bool
 		status     int
 		worker     string
-		said       string
+		want       string
 	}{
-		{path: "/v1/responses", body: `{"input":"hi"}`, status: http.StatusOK, worker: "t0", said: `"model":"qwen"`},
-		{path: "/v1/moderations", body: `{"input":"hi"}`, status: http.StatusOK, worker: "g0", said: `"model":"guard-1"`},
+		{path: "/v1/responses", body: `{"input":"hi"}`, status: http.StatusOK, worker: "t0", want: `"model":"qwen"`},
+		{path: "/v1/moderations", body: `{"input":"hi"}`, status: http.StatusOK, worker: "g0", want: `"model":"guard-1"`},
 		{path: "/v1/images/generations", body: `{"prompt":"a cat"}`, status: http.StatusBadRequest,
-			said: "The field model is missing: send one of `flux`, `painter`, `sdxl`."},
+			want: "The field model is missing: send one of `flux`, `painter`, `sdxl`."},
 		{path: "/v1/images/generations", body: `{"prompt":"a cat"}`, key: true, status: http.StatusBadRequest,
-			said: "The field model is missing: send one of `flux`."},
+			want: "The field model is missing: send one of `flux`."},
 		{path: "/v1/moderations", body: `{"input":"hi"}`, key: true, status: http.StatusNotFound,
-			said: "No model that you may use is served on /v1/moderations."},
+			want: "No model that you may use is served on /v1/moderations."},
 		{path: "/v1/score", body: `{"text_1":"a","text_2":"b"}`, status: http.StatusNotFound,
-			said: `"code":"endpoint_not_supported"`},
+			want: `"code":"endpoint_not_supported"`},
 		{path: "/v1/chat/completions", body: `{"messages":[{"role":"user","content":"hi"}]}`, status: http.StatusBadRequest,
-			said: `"param":"model"`},
+			want: `"param":"model"`},
 	} {
 		var headers []string
 		if c.key {
 			headers = []string{"Authorization", "Bearer key"}
 		}
 		got := r.post(c.path, c.body, headers...)
-		if got.status != c.status || got.header.Get("X-Routed-To") != c.worker || !strings.Contains(got.body, c.said) {
+		if got.status != c.status || got.header.Get("X-Routed-To") != c.worker || !strings.Contains(got.body, c.want) {
 			t.Errorf("%s: %d by %q: %s", c.path, got.status, got.header.Get("X-Routed-To"), got.body)
 		}
 	}
 }
 
-// TestAResponseWithoutAModelIsClassified: where there are tiers, they are the default.
+// TestAResponseWithoutAModelIsClassified if there are tiers.
 func TestAResponseWithoutAModelIsClassified(t *testing.T) {
 	r := newTieredRig(t, "")
 	for text, tier := range map[string]string{"hi": "small", "Implement a function in Python that sorts a list": "large"} {

@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// until waits for a condition that other goroutines bring about.
-func until(t *testing.T, what string, holds func() bool) {
+// waitUntil waits for a condition that other goroutines bring about.
+func waitUntil(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); !holds(); {
 		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
+			t.Fatalf("timeout while waiting for %s", what)
 		}
 		<-time.After(2 * time.Millisecond)
 	}
 }
 
-// scrape returns the metrics as Prometheus reads them.
+// scrape returns the metrics in Prometheus' text format.
 func (r *rig) scrape() string {
 	w := httptest.NewRecorder()
 	r.metrics.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
@@ -32,24 +32,24 @@ func (r *rig) scrape() string {
 
 const streamedHello = `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`
 
-func TestThePrefillIsOffTheAccountWithTheFirstEvent(t *testing.T) {
+func TestTheFirstEventClearsPendingPromptTokens(t *testing.T) {
 	release := make(chan struct{})
 	r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		<-release
 		w.Header().Set("Content-Type", "text/event-stream")
 		first, rest, _ := strings.Cut(chunkAndEnd, "\n\n")
-		say(t, w, strings.Replace(first, `"stop"`, "null", 1)+"\n\n")
+		writeNow(t, w, strings.Replace(first, `"stop"`, "null", 1)+"\n\n")
 		<-release
-		say(t, w, first+"\n\n"+rest)
+		writeNow(t, w, first+"\n\n"+rest)
 	}))
-	done := make(chan answered)
+	done := make(chan httpAnswer)
 	go func() { done <- r.post("/v1/chat/completions", streamedHello) }()
-	until(t, "the booking", func() bool {
+	waitUntil(t, "the booking", func() bool {
 		g := r.control.Pools.Gauges()[0]
 		return g.PendingTokens > 0 && g.OutputTokens > 0
 	})
 	release <- struct{}{}
-	until(t, "the first event", func() bool {
+	waitUntil(t, "the first event", func() bool {
 		g := r.control.Pools.Gauges()[0]
 		return g.PendingTokens == 0 && g.OutputTokens > 0 && g.Inflight == 1
 	})
@@ -59,7 +59,7 @@ func TestThePrefillIsOffTheAccountWithTheFirstEvent(t *testing.T) {
 	}
 }
 
-func TestAWorkerThatBreaksOffIsCheckedAtOnce(t *testing.T) {
+func TestACutConnectionTriggersAHealthCheck(t *testing.T) {
 	var checks atomic.Int64
 	r := newRig(t, strings.Replace(plain, `health: { path: "off" }`, "health: { path: /health, interval: 1h }", 1),
 		http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
@@ -68,19 +68,19 @@ func TestAWorkerThatBreaksOffIsCheckedAtOnce(t *testing.T) {
 			}
 			checks.Add(1)
 		}))
-	r.running()
-	until(t, "the first check", func() bool { return checks.Load() == 1 })
+	r.runControl()
+	waitUntil(t, "the first check", func() bool { return checks.Load() == 1 })
 	if a := r.post("/v1/chat/completions", hello); a.status != 502 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	until(t, "another check", func() bool { return checks.Load() > 1 })
+	waitUntil(t, "another check", func() bool { return checks.Load() > 1 })
 }
 
-func TestAnEngineThatKeepsItsStreamOpenHoldsNobody(t *testing.T) {
+func TestAStreamEndsAtItsDoneEvent(t *testing.T) {
 	left := make(chan struct{})
 	r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		say(t, w, chunkAndEnd)
+		writeNow(t, w, chunkAndEnd)
 		<-q.Context().Done()
 		close(left)
 	}))
@@ -90,7 +90,7 @@ func TestAnEngineThatKeepsItsStreamOpenHoldsNobody(t *testing.T) {
 	<-left
 	if m := r.scrape(); !strings.Contains(m, `tierway_attempts_total{result="ok",tier="small",worker="w0"} 1`) ||
 		!strings.Contains(m, `tierway_stream_end_total{reason="complete"} 1`) {
-		t.Error("the stream does not count as whole")
+		t.Error("the stream does not count as complete")
 	}
 }
 
@@ -108,14 +108,14 @@ func TestAFollowUpGoesToTheWorkerThatHoldsTheResponse(t *testing.T) {
 	}
 }
 
-func TestAClientThatLeavesIsNobodysFault(t *testing.T) {
+func TestAClientThatLeavesBlamesNoWorker(t *testing.T) {
 	r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		if _, err := io.Copy(io.Discard, q.Body); err != nil { // net/http notices a client that leaves only after its body
+		if _, err := io.Copy(io.Discard, q.Body); err != nil { // net/http detects a disconnect only after the body
 			t.Error(err)
 		}
 		if strings.Contains(q.Header.Get("X-Part"), "content") {
 			w.Header().Set("Content-Type", "text/event-stream")
-			say(t, w, `data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":null}]}`+"\n\n")
+			writeNow(t, w, `data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":null}]}`+"\n\n")
 		}
 		<-q.Context().Done()
 	}))
@@ -129,7 +129,7 @@ func TestAClientThatLeavesIsNobodysFault(t *testing.T) {
 		req.Header.Set("X-Part", part)
 		if part == "nothing" {
 			go func() {
-				until(t, "the booking", func() bool { return r.control.Pools.Gauges()[0].Inflight == 1 })
+				waitUntil(t, "the booking", func() bool { return r.control.Pools.Gauges()[0].Inflight == 1 })
 				leave()
 			}()
 		}
@@ -138,11 +138,11 @@ func TestAClientThatLeavesIsNobodysFault(t *testing.T) {
 				t.Error(err)
 			}
 			leave()
-			_, _ = io.Copy(io.Discard, resp.Body) // it ends by our own leaving
+			_, _ = io.Copy(io.Discard, resp.Body) // ends because this client has disconnected
 			resp.Body.Close()
 		}
 		leave()
-		until(t, "the end", func() bool { return r.Inflight() == 0 })
+		waitUntil(t, "the end", func() bool { return r.Inflight() == 0 })
 	}
 	m := r.scrape()
 	if !strings.Contains(m, `tierway_attempts_total{result="excluded",tier="small",worker="w0"} 2`) ||
@@ -155,7 +155,7 @@ func TestAClientThatLeavesIsNobodysFault(t *testing.T) {
 	}
 }
 
-func TestAPathThatIsForbiddenToOneTakesNobodysWorker(t *testing.T) {
+func TestA403OfAPathDoesNotEjectItsWorker(t *testing.T) {
 	r := newRig(t, `
 auth: { required: false }
 health: { path: "off" }
@@ -174,32 +174,36 @@ pools:
 	}
 }
 
-func TestARefusedKeyRestsItsWorkerOnlyWhereAnotherTakesOver(t *testing.T) {
-	refusing := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
-	alone := newRig(t, plain, refusing)
+func TestARejectedEngineKeyEjectsTheWorkerOnlyIfAnotherServes(t *testing.T) {
+	unauthorized := http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		w.WriteHeader(http.StatusUnauthorized)
+	})
+	alone := newRig(t, plain, unauthorized)
 	for range 2 {
 		if a := alone.post("/v1/chat/completions", hello); a.status != 502 ||
 			!strings.Contains(a.body, "worker_auth_failed") {
 			t.Errorf("alone: %d %s", a.status, a.body)
 		}
 	}
-	two := newRig(t, strings.Replace(plain, "auth:", "policy: { name: round_robin }\nauth:", 1), refusing, fakeEngine())
+	two := newRig(t, strings.Replace(plain, "auth:", "policy: { name: round_robin }\nauth:", 1), unauthorized,
+		fakeEngine())
 	for range 4 {
 		if a := two.post("/v1/chat/completions", hello); a.status != 200 {
 			t.Errorf("beside another: %d %s", a.status, a.body)
 		}
 	}
 	if m := two.scrape(); !strings.Contains(m, `tierway_retries_total{tier="small"} 1`) {
-		t.Error("the worker with the wrong key did not rest")
+		t.Error("the worker with the wrong key stayed in rotation")
 	}
 }
 
-// TestASDKsTimeoutBoundsAStreamThatIsHeld: while the gateway holds the first events, the
-// client has no header, and its clock runs.
-func TestASDKsTimeoutBoundsAStreamThatIsHeld(t *testing.T) {
+// TestSDKTimeoutLimitsAHeldStream: while the gateway holds the first events, the client has no headers
+// and its clock runs.
+func TestSDKTimeoutLimitsAHeldStream(t *testing.T) {
 	r := newRig(t, "timeouts: { idle: 2s }\n"+plain, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		say(t, w, `data: {"choices":[{"index":0,"delta":{"role":"assistant"},"finish_reason":null}]}`+"\n\n")
+		writeNow(t, w, `data: {"choices":[{"index":0,"delta":{"role":"assistant"},"finish_reason":null}]}`+"\n\n")
 		<-q.Context().Done()
 	}))
 	a := r.post("/v1/chat/completions", streamedHello, "X-Stainless-Timeout", "0.2")
@@ -209,13 +213,13 @@ func TestASDKsTimeoutBoundsAStreamThatIsHeld(t *testing.T) {
 	}
 }
 
-func TestASDKsTimeoutBoundsAStreamOnlyUntilItsFirstEvent(t *testing.T) {
+func TestSDKTimeoutEndsWithTheFirstEvent(t *testing.T) {
 	r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		first, rest, _ := strings.Cut(chunkAndEnd, "\n\n")
-		say(t, w, strings.Replace(first, `"stop"`, "null", 1)+"\n\n")
+		writeNow(t, w, strings.Replace(first, `"stop"`, "null", 1)+"\n\n")
 		<-time.After(700 * time.Millisecond)
-		say(t, w, first+"\n\n"+rest)
+		writeNow(t, w, first+"\n\n"+rest)
 	}))
 	if a := r.post("/v1/chat/completions", streamedHello, "X-Stainless-Timeout", "0.5"); a.status != 200 ||
 		!strings.HasSuffix(a.body, "data: [DONE]\n\n") || strings.Contains(a.body, "error") {

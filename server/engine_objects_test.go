@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// keptPaths are requests for objects that engines keep, which a pool with the paths
-// /v1/* and /openai/* would pass.
-var keptPaths = []struct{ method, path string }{
+// objectPaths are requests for objects that engines store. They match the paths /v1/* and /openai/* of a pool.
+var objectPaths = []struct{ method, path string }{
 	{"GET", "/v1/files"}, {"POST", "/v1/files"}, {"GET", "/v1/files/file-1/content"}, {"GET", "/v1/f%69les/file-1"},
 	{"GET", "/v1/files%2Ffile-1"}, {"GET", "/v1/Files"}, {"GET", "/openai/v1/files"}, {"POST", "/v1/uploads"},
 	{"POST", "/v1/batches"}, {"GET", "/v1/batches"}, {"POST", "/v1/batches/batch_1/cancel"},
@@ -21,9 +20,9 @@ var keptPaths = []struct{ method, path string }{
 	{"POST", "/v1/chat/completions/chatcmpl-1"},
 }
 
-// TestEnginesKeepObjectsForOneTenantOnly: where keys are required, an engine that
-// serves several tenants is asked for none, because it does not tell them apart.
-func TestEnginesKeepObjectsForOneTenantOnly(t *testing.T) {
+// TestStoredObjectsNeedAPoolOfOneTenant: engines do not separate tenants. If keys are required,
+// requests for stored objects reach only a pool with one tenant.
+func TestStoredObjectsNeedAPoolOfOneTenant(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		required bool
@@ -36,60 +35,62 @@ func TestEnginesKeepObjectsForOneTenantOnly(t *testing.T) {
 		{"a pool of one, without keys", false, ", tenant: all", map[string]int{allKey: 200, fewKey: 404, "": 404}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			rest := &shelf{name: "r"}
-			r, _ := shelfRig(t, c.required,
+			rest := &storingEngine{name: "r"}
+			r, _ := storingRig(t, c.required,
 				fmt.Sprintf(`pools: [ { name: rest, paths: ["/v1/*", "/openai/*"], workers: [ { name: r0, url: %q } ]%s } ]`,
-					served(t, rest), c.tenant))
-			for _, ask := range keptPaths {
+					startServer(t, rest), c.tenant))
+			for _, request := range objectPaths {
 				for key, want := range c.want {
 					_, before := rest.last()
-					a := r.do(ask.method, ask.path, "", "Authorization", key)
+					a := r.do(request.method, request.path, "", "Authorization", key)
 					if a.status == http.StatusMethodNotAllowed {
 						a.status = http.StatusNotFound // the path has a route for another method
 					}
 					if _, n := rest.last(); a.status != want || (n > before) != (want == 200) {
-						t.Errorf("%s %s with %q: %d, want %d; the engine got %d", ask.method, ask.path, key, a.status, want, n-before)
+						t.Errorf("%s %s with %q: %d, want %d; the engine got %d", request.method, request.path, key, a.status, want,
+							n-before)
 					}
 				}
 			}
-			for _, ask := range []struct {
+			for _, request := range []struct {
 				method, path string
 			}{{"GET", "/v1/version"}, {"POST", "/v1/pooling"}, {"GET", "/openai/v1/models"}} {
 				want := 200
 				if c.tenant != "" {
 					want = c.want[fewKey]
 				}
-				if a := r.do(ask.method, ask.path, "", "Authorization", fewKey); a.status != want {
-					t.Errorf("%s %s: %d, want %d", ask.method, ask.path, a.status, want)
+				if a := r.do(request.method, request.path, "", "Authorization", fewKey); a.status != want {
+					t.Errorf("%s %s: %d, want %d", request.method, request.path, a.status, want)
 				}
 			}
 		})
 	}
 }
 
-// TestWhatIsKeptWithoutTenantsIsLogged: the operator reads why a path of the pool
-// does not pass.
-func TestWhatIsKeptWithoutTenantsIsLogged(t *testing.T) {
-	r, _ := shelfRig(t, true,
-		fmt.Sprintf(`pools: [ { name: rest, paths: ["/v1/*"], workers: [ { name: r0, url: %q } ] } ]`, served(t, &shelf{})))
+// TestARejectedObjectPathIsLoggedWithItsReason: the operator reads why a path of the pool is not
+// forwarded.
+func TestARejectedObjectPathIsLoggedWithItsReason(t *testing.T) {
+	r, _ := storingRig(t, true,
+		fmt.Sprintf(`pools: [ { name: rest, paths: ["/v1/*"], workers: [ { name: r0, url: %q } ] } ]`, startServer(t,
+			&storingEngine{})))
 	a := r.do("GET", "/v1/files", "", "Authorization", allKey)
 	if _, code, _ := errorOf(t, a); code != "unknown_url" {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	if line := r.logged(); !strings.Contains(line, "engines keep files without tenants: set tenant of the pool rest") {
-		t.Errorf("the line: %s", line)
+	if line := r.accessLog(); !strings.Contains(line, "engines keep files without tenants: set tenant of the pool rest") {
+		t.Errorf("the access log has %s", line)
 	}
 }
 
-// TestAPoolOfOneTenantServesNoOther: by no name, path or list, and its tenant may
-// continue what the gateway does not know.
+// TestAPoolOfOneTenantServesNoOther, neither by model name, path nor list. Its tenant may continue
+// conversations that the gateway does not know.
 func TestAPoolOfOneTenantServesNoOther(t *testing.T) {
-	own := &shelf{name: "o"}
-	r, shelves := shelfRig(t, true,
+	own := &storingEngine{name: "o"}
+	r, stores := storingRig(t, true,
 		fmt.Sprintf(
-			`pools: [ { name: own, model: own-7b, serves: [chat, responses, embeddings], paths: ["/v9/*", "/openai/*"], tenant: all, workers: [ { name: o0, url: %q } ] } ]`, served(t, own)))
+			`pools: [ { name: own, model: own-7b, serves: [chat, responses, embeddings], paths: ["/v9/*", "/openai/*"], tenant: all, workers: [ { name: o0, url: %q } ] } ]`, startServer(t, own)))
 	responses := func(model, more string) string { return fmt.Sprintf(`{"model":%q,"input":"hi"%s}`, model, more) }
-	for _, ask := range []struct{ method, path, body string }{
+	for _, request := range []struct{ method, path, body string }{
 		{"POST", "/v1/responses", responses("own-7b", "")},
 		{"POST", "/v1/embeddings", responses("own-7b", "")}, {"GET", "/v1/models/own-7b", ""}, {"GET", "/v9/x", ""},
 		{"POST", "/v1/responses", responses("own-7b", `,"previous_response_id":"resp_x"`)},
@@ -98,14 +99,14 @@ func TestAPoolOfOneTenantServesNoOther(t *testing.T) {
 		{"GET", "/openai/v1/responses/resp_x", ""}, {"GET", "/openai/v1/responses/resp_x/input_items", ""},
 	} {
 		_, before := own.last()
-		if a := r.do(ask.method, ask.path, ask.body, "Authorization", fewKey); a.status != http.StatusNotFound {
-			t.Errorf("another tenant's %s %s %s: %d %s", ask.method, ask.path, ask.body, a.status, a.body)
+		if a := r.do(request.method, request.path, request.body, "Authorization", fewKey); a.status != http.StatusNotFound {
+			t.Errorf("another tenant's %s %s %s: %d %s", request.method, request.path, request.body, a.status, a.body)
 		}
 		if _, n := own.last(); n != before {
-			t.Errorf("the engine got another tenant's %s %s", ask.method, ask.path)
+			t.Errorf("the engine got another tenant's %s %s", request.method, request.path)
 		}
-		if a := r.do(ask.method, ask.path, ask.body, "Authorization", allKey); a.status != http.StatusOK {
-			t.Errorf("its tenant's %s %s %s: %d %s", ask.method, ask.path, ask.body, a.status, a.body)
+		if a := r.do(request.method, request.path, request.body, "Authorization", allKey); a.status != http.StatusOK {
+			t.Errorf("its tenant's %s %s %s: %d %s", request.method, request.path, request.body, a.status, a.body)
 		}
 	}
 	for key, want := range map[string]bool{allKey: true, fewKey: false} {
@@ -113,14 +114,14 @@ func TestAPoolOfOneTenantServesNoOther(t *testing.T) {
 			t.Errorf("the models of %s: %s", key, a.body)
 		}
 	}
-	if n := asked(shelves); n != 0 {
+	if n := requestCount(stores); n != 0 {
 		t.Errorf("the tier got %d requests", n)
 	}
 }
 
-// TestActionsBelowResponsesPassOrAreNotFound: a POST there is no response, whose
-// other methods a 405 would name.
-func TestActionsBelowResponsesPassOrAreNotFound(t *testing.T) {
+// TestActionsBelowResponsesAreForwardedOr404: such an action is no response, so a 405 with the methods
+// of a response would be wrong.
+func TestActionsBelowResponsesAreForwardedOr404(t *testing.T) {
 	const pathsOnly = `
 auth: { required: false }
 health: { path: "off" }
@@ -150,7 +151,7 @@ tiers: [ { name: small, model: fake-7b, serves: [%s], workers: [ %%s ] } ]
 		{"paths", fmt.Sprintf(pathsOnly, "/v1/*"), "POST", "/v1/responses/other", "POST /v1/responses/other", ""},
 		{"another path", fmt.Sprintf(pathsOnly, "/v9/*"), "POST", "/v1/responses/compact", "", "unknown_url"},
 	} {
-		engine := &shelf{name: "a"}
+		engine := &storingEngine{name: "a"}
 		r := newRig(t, c.yaml, engine)
 		a := r.do(c.method, c.path, body)
 		if got, _ := engine.last(); got != c.got || (a.status == http.StatusOK) != (c.code == "") {
@@ -165,12 +166,12 @@ tiers: [ { name: small, model: fake-7b, serves: [%s], workers: [ %%s ] } ]
 	}
 }
 
-// TestCountingInputTokensCostsNothing: it is charged as a request and never as
-// tokens, as counting on /v1/messages is.
+// TestCountingInputTokensCostsNothing: it counts as a request and costs no tokens, as counting on
+// /v1/messages.
 func TestCountingInputTokensCostsNothing(t *testing.T) {
 	counts := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		say(t, w, `{"object":"response.input_tokens","input_tokens":900}`)
+		writeNow(t, w, `{"object":"response.input_tokens","input_tokens":900}`)
 	})
 	keys := fmt.Sprintf("auth: { keys: [ { name: acme, sha256: %s, limits: { tpm: 100 } } ] }", digestOfKey)
 	r := newRig(t, strings.Replace(plain, "auth: { required: false }", keys, 1), counts)
@@ -181,8 +182,8 @@ func TestCountingInputTokensCostsNothing(t *testing.T) {
 			t.Fatalf("%d %s", a.status, a.body)
 		}
 	}
-	if line := r.logged(); strings.Contains(line, `"completion_tokens":9`) || !strings.Contains(line, `"status":200`) {
-		t.Errorf("the lines: %s", line)
+	if line := r.accessLog(); strings.Contains(line, `"completion_tokens":9`) || !strings.Contains(line, `"status":200`) {
+		t.Errorf("the access log has %s", line)
 	}
 	if a := r.post("/v1/responses", `{"model":"small","max_output_tokens":900,"input":"hi"}`, "Authorization",
 		"Bearer key"); a.status != http.StatusTooManyRequests {

@@ -7,18 +7,18 @@ import (
 	"tierway/decisions"
 )
 
-// TestARecordOfARefusedRequestHasWhomItWaitedFor: the last pick, with everybody that
-// the policy saw; the list leaves them out, as it does with attempts.
-func TestARecordOfARefusedRequestHasWhomItWaitedFor(t *testing.T) {
+// TestRecordOfARejectedRequestHasItsLastPick with all candidates that the policy saw. The list omits
+// candidates.
+func TestRecordOfARejectedRequestHasItsLastPick(t *testing.T) {
 	r := newRig(t, `
 admin: { keys: [ { name: ops, sha256: `+digestHex("ops")+` }, { name: eyes, sha256: `+digestHex("eyes")+`, role: viewer } ] }
 auth: { required: false }
 health: { path: "off" }
 queue: { max_wait: { interactive: 20ms } }
-tiers: # of a policy that is shown full workers
+tiers: # chwbl considers full workers too
   - { name: small, model: m, policy: { name: chwbl }, workers: [ { name: w0, url: "http://127.0.0.1:9", max_inflight: 1 }, { name: w1, url: "http://127.0.0.1:10", max_inflight: 1 } ] }
 # %s`)
-	defer r.fill()()
+	defer r.occupyWorkers()()
 	a := r.post("/v1/chat/completions", `{"model":"small","messages":[{"role":"user","content":"Hi"}]}`)
 	if a.status != http.StatusServiceUnavailable {
 		t.Fatalf("%d %s", a.status, a.body)
@@ -31,7 +31,7 @@ tiers: # of a policy that is shown full workers
 		t.Fatalf("the record has %+v of %+v", c, d)
 	}
 	admin := adminRigOf(r)
-	page, _ := admin.listed("")
+	page, _ := admin.listDecisions("")
 	row := page.Items[0]
 	if row.Refused == nil || len(row.Refused.Candidates) != 0 || len(d.Refused.Candidates) == 0 {
 		t.Errorf("the list has %+v of %+v", row.Refused, d.Refused)

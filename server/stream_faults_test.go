@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// word is a text that a test and its workers share.
-type word struct{ atomic.Value }
+// sharedText is a text that a test and its workers share.
+type sharedText struct{ atomic.Value }
 
-func (w *word) set(text string) { w.Store(text) }
+func (w *sharedText) set(text string) { w.Store(text) }
 
-func (w *word) get() string {
+func (w *sharedText) get() string {
 	text, _ := w.Load().(string)
 	return text
 }
 
-// restless has timeouts that a test can outlast.
-const restless = `
+// shortIdleYAML has an idle timeout and heartbeats that are short enough for a test.
+const shortIdleYAML = `
 auth: { required: false }
 health: { path: "off" }
 queue: { heartbeat_after: 20ms }
@@ -33,8 +33,8 @@ tiers:
     workers: [ %s ]
 `
 
-// say writes a part of an answer to the wire.
-func say(t *testing.T, w http.ResponseWriter, text string) {
+// writeNow writes a part of an answer and flushes it.
+func writeNow(t *testing.T, w http.ResponseWriter, text string) {
 	if _, err := io.WriteString(w, text); err != nil {
 		t.Error(err)
 	}
@@ -46,8 +46,8 @@ func say(t *testing.T, w http.ResponseWriter, text string) {
 const chunkAndEnd = `data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}]}` +
 	"\n\ndata: [DONE]\n\n"
 
-func TestAFaultAtAStoredAnswerIsAnErrorLikeAnyOther(t *testing.T) {
-	var fault word
+func TestFailureToReadAStoredAnswerHasItsStatus(t *testing.T) {
+	var fault sharedText
 	r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		switch fault.get() {
 		case "429":
@@ -56,7 +56,7 @@ func TestAFaultAtAStoredAnswerIsAnErrorLikeAnyOther(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		default:
 			w.Header().Set("Content-Type", "application/json")
-			say(t, w, `{"id":"resp_1","object":"response","status":"completed","output":[]}`)
+			writeNow(t, w, `{"id":"resp_1","object":"response","status":"completed","output":[]}`)
 		}
 	}))
 	if a := r.post("/v1/responses", `{"model":"small","input":"x"}`); a.status != 200 {
@@ -70,9 +70,9 @@ func TestAFaultAtAStoredAnswerIsAnErrorLikeAnyOther(t *testing.T) {
 	}
 }
 
-func TestNothingIsMixedIntoBytesThatAreNotLookedInto(t *testing.T) {
+func TestNoHeartbeatsInRelayedBytes(t *testing.T) {
 	const pause = 60 * time.Millisecond // three heartbeats
-	r := newRig(t, strings.Replace(restless, "idle: 50ms", "idle: 5s", 1),
+	r := newRig(t, strings.Replace(shortIdleYAML, "idle: 50ms", "idle: 5s", 1),
 		http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			<-time.After(pause)
 			kind, half := "audio/mpeg", "AAAA"
@@ -80,9 +80,9 @@ func TestNothingIsMixedIntoBytesThatAreNotLookedInto(t *testing.T) {
 				kind, half = "text/event-stream", `data: {"b64_json":"AAAA`
 			}
 			w.Header().Set("Content-Type", kind)
-			say(t, w, half)
+			writeNow(t, w, half)
 			<-time.After(pause)
-			say(t, w, "BBBB")
+			writeNow(t, w, "BBBB")
 		}))
 	for path, want := range map[string]string{"audio/speech": "AAAABBBB",
 		"images/generations": `data: {"b64_json":"AAAABBBB`} {
@@ -94,11 +94,11 @@ func TestNothingIsMixedIntoBytesThatAreNotLookedInto(t *testing.T) {
 }
 
 func TestACommentIsNoFirstEvent(t *testing.T) {
-	r := newRig(t, restless, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	r := newRig(t, shortIdleYAML, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		say(t, w, ": warming up\n\n")
+		writeNow(t, w, ": warming up\n\n")
 		<-time.After(200 * time.Millisecond) // four times idle, which counts from the first event
-		say(t, w, chunkAndEnd)
+		writeNow(t, w, chunkAndEnd)
 	}))
 	a := r.post("/v1/chat/completions", `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
 	if a.status != 200 || !strings.HasSuffix(a.body, chunkAndEnd) {
@@ -106,8 +106,8 @@ func TestACommentIsNoFirstEvent(t *testing.T) {
 	}
 }
 
-func TestOneTenantsMistakeDoesNotEndAccounting(t *testing.T) {
-	var last word
+func TestOneTenantsErrorDoesNotDisableUsage(t *testing.T) {
+	var last sharedText
 	r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		b, err := io.ReadAll(q.Body)
 		if err != nil {
@@ -116,11 +116,11 @@ func TestOneTenantsMistakeDoesNotEndAccounting(t *testing.T) {
 		if last.set(string(b)); strings.Contains(last.get(), `"logit_bias":"bad"`) {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusUnprocessableEntity)
-			say(t, w, fmt.Sprintf(`{"detail":[{"loc":["body","logit_bias"],"msg":"bad","input":%s}]}`, b))
+			writeNow(t, w, fmt.Sprintf(`{"detail":[{"loc":["body","logit_bias"],"msg":"bad","input":%s}]}`, b))
 			return
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
-		say(t, w, chunkAndEnd)
+		writeNow(t, w, chunkAndEnd)
 	}))
 	good := `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`
 	if a := r.post("/v1/chat/completions", strings.Replace(good, "{", `{"logit_bias":"bad",`, 1)); a.status != 422 {
@@ -128,7 +128,7 @@ func TestOneTenantsMistakeDoesNotEndAccounting(t *testing.T) {
 	}
 	r.post("/v1/chat/completions", good)
 	if !strings.Contains(last.get(), "include_usage") {
-		t.Errorf("usage is not asked for any more: %s", last.get())
+		t.Errorf("the request has no include_usage: %s", last.get())
 	}
 }
 
@@ -138,7 +138,7 @@ func TestAnErrorWhoseBodyHangsIsRetriedAtOnce(t *testing.T) {
 		if err := http.NewResponseController(w).Flush(); err != nil {
 			t.Error(err)
 		}
-		<-q.Context().Done() // which is the gateway's leaving, not the end of a timeout
+		<-q.Context().Done() // ends when the gateway disconnects, before any timeout
 	})
 	r := newRig(t, strings.Replace(plain, "auth:", "policy: { name: round_robin }\nauth:", 1), hang, fakeEngine())
 	for range 2 {
@@ -148,10 +148,10 @@ func TestAnErrorWhoseBodyHangsIsRetriedAtOnce(t *testing.T) {
 	}
 }
 
-func TestWhatComesAfterTheEndIsCountedAndNotSent(t *testing.T) {
+func TestEventsAfterTheEndAreCountedAndNotSent(t *testing.T) {
 	r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		say(t, w, chunkAndEnd+`data: {"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":1}}`+"\n\n"+
+		writeNow(t, w, chunkAndEnd+`data: {"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":1}}`+"\n\n"+
 			`data: {"error":{"message":"late"}}`+"\n\n")
 	}))
 	a := r.post("/v1/chat/completions", `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
@@ -164,12 +164,12 @@ func TestWhatComesAfterTheEndIsCountedAndNotSent(t *testing.T) {
 	}
 }
 
-func TestAWholeAnswerDoesNotFitIntoAnOpenStream(t *testing.T) {
-	r := newRig(t, strings.Replace(restless, "idle: 50ms", "idle: 5s", 1),
+func TestAWholeAnswerIntoAnOpenStreamIsAnError(t *testing.T) {
+	r := newRig(t, strings.Replace(shortIdleYAML, "idle: 50ms", "idle: 5s", 1),
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			<-time.After(100 * time.Millisecond) // five heartbeats
 			w.Header().Set("Content-Type", "application/json")
-			say(t, w, `{"object":"chat.completion","choices":[]}`)
+			writeNow(t, w, `{"object":"chat.completion","choices":[]}`)
 		}))
 	a := r.post("/v1/chat/completions", `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
 	if !strings.HasPrefix(a.body, ": keep-alive\n\n") || !strings.Contains(a.body, `"code":"worker_protocol"`) ||
@@ -178,8 +178,8 @@ func TestAWholeAnswerDoesNotFitIntoAnOpenStream(t *testing.T) {
 	}
 }
 
-// A whole answer comes when its last token is there, and what is not generated has
-// none: among times to the first token either would count as a slow worker's.
+// TestOnlyAGeneratedStreamHasAFirstToken: a whole answer arrives with its last token, and other data
+// has no tokens. Either would look like a slow worker's first token.
 func TestOnlyAGeneratedStreamHasAFirstToken(t *testing.T) {
 	r := newRig(t, plain, fakeEngine())
 	for body, want := range map[string]bool{hello: false, strings.Replace(hello, "{", `{"stream":true,`, 1): true} {
@@ -194,7 +194,7 @@ func TestOnlyAGeneratedStreamHasAFirstToken(t *testing.T) {
 	}
 }
 
-func TestTheRequestWithoutAnAdditionHasItsOwnTime(t *testing.T) {
+func TestRetryWithoutTheRejectedFieldHasItsOwnTimeout(t *testing.T) {
 	r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		b, err := io.ReadAll(q.Body)
 		if err != nil {
@@ -202,12 +202,12 @@ func TestTheRequestWithoutAnAdditionHasItsOwnTime(t *testing.T) {
 		}
 		if strings.Contains(string(b), "include_usage") {
 			w.WriteHeader(http.StatusBadRequest)
-			say(t, w, `{"error":{"message":"unknown field stream_options"}}`)
+			writeNow(t, w, `{"error":{"message":"unknown field stream_options"}}`)
 			return
 		}
 		<-time.After(2500 * time.Millisecond)
 		w.Header().Set("Content-Type", "text/event-stream")
-		say(t, w, chunkAndEnd)
+		writeNow(t, w, chunkAndEnd)
 	}))
 	a := r.post("/v1/chat/completions", `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
 	if a.status != 200 || a.body != chunkAndEnd {

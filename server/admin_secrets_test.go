@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// OB-01: an error repeats no secret that was sent with a mistake beside it.
+// OB-01: an error about one field repeats no secret that another field has.
 func TestAnErrorRepeatsNoSecret(t *testing.T) {
 	r := newRig(t, strings.Replace(plain, "auth:", "store: { sql: \"sqlite://:memory:\" }\nauth:", 1), fakeEngine())
-	admin := served(t, r.planes.adminHandler())
+	admin := startServer(t, r.planes.adminHandler())
 	r.url = admin
 	const secret = "tw-boot-000000000000000000000000000_000000"
 	for _, body := range []string{`{"secret":"` + secret + `"}`, `{"secret":"` + secret + `","name":5}`,

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestOperatorsSeeWhyAWorkerIsLeft: its breaker's state and cause, and what was
-// learned of its peer.
-func TestOperatorsSeeWhyAWorkerIsLeft(t *testing.T) {
+// TestWorkersShowTheirBreakerAndLearnedState: the failing worker shows state and cause, its peer shows
+// what was learned.
+func TestWorkersShowTheirBreakerAndLearnedState(t *testing.T) {
 	sick := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusInternalServerError)
 	})
@@ -16,13 +16,14 @@ func TestOperatorsSeeWhyAWorkerIsLeft(t *testing.T) {
 		"policy: { name: round_robin }\nretry: { attempts: 2, budget: 1 }\nhealth:").Replace(adminYAML(""))
 	r := adminRigOf(newRig(t, yaml, sick, fakeEngine()))
 	for range 12 {
-		got := r.post("/v1/chat/completions", ask("fake-7b", strings.Repeat("some words that an engine counts ", 20), ""),
+		got := r.post("/v1/chat/completions", chatBody("fake-7b", strings.Repeat("some words that an engine counts ", 20),
+			""),
 			"Authorization", "Bearer filed")
 		if got.status != http.StatusOK {
 			t.Fatalf("the status is %d: %s", got.status, got.body)
 		}
 	}
-	got := decoded[workersShown](t, r.ask("eyes", http.MethodGet, "/admin/workers", ""))
+	got := decode[workersShown](t, r.callAdmin("eyes", http.MethodGet, "/admin/workers", ""))
 	if len(got.Workers) != 2 {
 		t.Fatalf("%+v", got)
 	}

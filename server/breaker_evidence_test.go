@@ -11,7 +11,7 @@ import (
 	"tierway/breaker"
 )
 
-// faulty fails requests whose body has one of its words, and answers all others well.
+// faulty fails requests with one of its words in the body and passes the others to next.
 type faulty struct {
 	fail  func(w http.ResponseWriter)
 	words []string
@@ -41,7 +41,7 @@ func poisoned(n int, fail func(http.ResponseWriter), words ...string) (hs []http
 	return hs
 }
 
-// status answers with a status alone.
+// status answers with a status and no body.
 func status(code int) func(http.ResponseWriter) {
 	return func(w http.ResponseWriter) { w.WriteHeader(code) }
 }
@@ -49,21 +49,21 @@ func status(code int) func(http.ResponseWriter) {
 // cutOff closes the connection without an answer.
 func cutOff(http.ResponseWriter) { panic(http.ErrAbortHandler) }
 
-// tenanted is held with the tenants of allKey and fewKey.
-var tenanted = strings.Replace(held, "auth: { required: false }",
+// twoTenantsYAML is held with the tenants of allKey and fewKey.
+var twoTenantsYAML = strings.Replace(retryYAML, "auth: { required: false }",
 	"auth: { keys: [ { name: all, sha256: "+digestOfKey+" }, { name: few, sha256: "+digestOfLittle+" } ] }", 1)
 
-// TestOnePoisonPromptOpensNoBreaker, however often one tenant repeats it, whether or
-// not there is any other traffic.
+// TestOnePoisonPromptOpensNoBreaker, however often one tenant repeats it and with or without other
+// traffic.
 func TestOnePoisonPromptOpensNoBreaker(t *testing.T) {
 	for name, fail := range map[string]func(http.ResponseWriter){
 		"500": status(500), "503": status(503), "508": status(508), "a cut": cutOff,
 		"no JSON": func(w http.ResponseWriter) { _, _ = io.WriteString(w, "<html>") },
 	} {
 		for _, workers := range []int{2, 3} {
-			r := newRig(t, tenanted, poisoned(workers, fail, "poison")...)
+			r := newRig(t, twoTenantsYAML, poisoned(workers, fail, "poison")...)
 			for range 20 {
-				if a := r.post("/v1/chat/completions", ask("fake-7b", "poison", ""), "Authorization", allKey); a.status < 500 {
+				if a := r.post("/v1/chat/completions", chatBody("fake-7b", "poison", ""), "Authorization", allKey); a.status < 500 {
 					t.Errorf("%s: the poison is answered %d", name, a.status)
 				}
 			}
@@ -72,7 +72,7 @@ func TestOnePoisonPromptOpensNoBreaker(t *testing.T) {
 					t.Errorf("%s from all of %d workers: w%d is %v", name, workers, i, st)
 				}
 			}
-			if a := r.post("/v1/chat/completions", ask("fake-7b", "Hi", ""), "Authorization", fewKey); a.status !=
+			if a := r.post("/v1/chat/completions", chatBody("fake-7b", "Hi", ""), "Authorization", fewKey); a.status !=
 				http.StatusOK {
 				t.Errorf("%s: another tenant's request is %d: %s", name, a.status, a.body)
 			}
@@ -80,11 +80,12 @@ func TestOnePoisonPromptOpensNoBreaker(t *testing.T) {
 	}
 }
 
-// TestTwoPoisonPromptsOfOneTenantOpenNoBreaker: each is one piece of evidence.
+// TestTwoPoisonPromptsOfOneTenantOpenNoBreaker: each prompt is one piece of evidence, and two are too
+// few.
 func TestTwoPoisonPromptsOfOneTenantOpenNoBreaker(t *testing.T) {
-	r := newRig(t, tenanted, poisoned(2, status(500), "poison")...)
+	r := newRig(t, twoTenantsYAML, poisoned(2, status(500), "poison")...)
 	for i := range 40 {
-		r.post("/v1/chat/completions", ask("fake-7b", fmt.Sprint("poison ", i%2), ""), "Authorization", allKey)
+		r.post("/v1/chat/completions", chatBody("fake-7b", fmt.Sprint("poison ", i%2), ""), "Authorization", allKey)
 	}
 	for _, name := range []string{"w0", "w1"} {
 		if st := r.stateOf(name); st != breaker.Closed {
@@ -93,18 +94,18 @@ func TestTwoPoisonPromptsOfOneTenantOpenNoBreaker(t *testing.T) {
 	}
 }
 
-// TestFailuresOfTwoTenantsOpenABreaker, and those of a tenant's several prompts, though
-// every worker fails them.
+// TestFailuresOfTwoTenantsOpenABreaker, and failures of several prompts of one tenant do, even if every
+// worker fails them.
 func TestFailuresOfTwoTenantsOpenABreaker(t *testing.T) {
 	for name, send := range map[string]func(r *rig, i int){
 		"two tenants": func(r *rig, i int) {
-			r.post("/v1/chat/completions", ask("fake-7b", "Hi", ""), "Authorization", []string{allKey, fewKey}[i%2])
+			r.post("/v1/chat/completions", chatBody("fake-7b", "Hi", ""), "Authorization", []string{allKey, fewKey}[i%2])
 		},
 		"several prompts": func(r *rig, i int) {
-			r.post("/v1/chat/completions", ask("fake-7b", fmt.Sprint("Hi ", i), ""), "Authorization", allKey)
+			r.post("/v1/chat/completions", chatBody("fake-7b", fmt.Sprint("Hi ", i), ""), "Authorization", allKey)
 		},
 	} {
-		r := newRig(t, tenanted, poisoned(2, status(500), "Hi")...)
+		r := newRig(t, twoTenantsYAML, poisoned(2, status(500), "Hi")...)
 		for i := range 12 {
 			send(r, i)
 		}
@@ -114,13 +115,13 @@ func TestFailuresOfTwoTenantsOpenABreaker(t *testing.T) {
 	}
 }
 
-// TestAWorkerThatFailsAloneIsBlamed for one prompt of one tenant as well: another
-// worker's answer shows that the request is sound.
+// TestAWorkerThatFailsAloneIsBlamed, even for one prompt of one tenant: another worker's success shows
+// that the request is valid.
 func TestAWorkerThatFailsAloneIsBlamed(t *testing.T) {
 	for name, fail := range map[string]func(http.ResponseWriter){"500": status(500), "a cut": cutOff} {
-		r := newRig(t, tenanted, &faulty{fail, []string{"Hi"}, fakeEngine()}, fakeEngine())
+		r := newRig(t, twoTenantsYAML, &faulty{fail, []string{"Hi"}, fakeEngine()}, fakeEngine())
 		for range 20 {
-			if a := r.post("/v1/chat/completions", ask("fake-7b", "Hi", ""), "Authorization", allKey); a.status !=
+			if a := r.post("/v1/chat/completions", chatBody("fake-7b", "Hi", ""), "Authorization", allKey); a.status !=
 				http.StatusOK {
 				t.Errorf("%s: a request that one worker can answer is %d: %s", name, a.status, a.body)
 			}
@@ -131,10 +132,10 @@ func TestAWorkerThatFailsAloneIsBlamed(t *testing.T) {
 	}
 }
 
-// TestARequestThatIsNotRetriedNeedsEvidenceToo: it fails on one worker at a time, so that
-// no other worker's failure shows that the request may be the cause.
+// TestARequestThatIsNotRetriedNeedsEvidenceToo: it fails on one worker only, so no other failure shows
+// that the request may be the cause.
 func TestARequestThatIsNotRetriedNeedsEvidenceToo(t *testing.T) {
-	noBudget := strings.Replace(tenanted, "retry: { attempts: 2, budget: 1 }", "retry: { attempts: 1 }", 1)
+	noBudget := strings.Replace(twoTenantsYAML, "retry: { attempts: 2, budget: 1 }", "retry: { attempts: 1 }", 1)
 	cutStream := func(w http.ResponseWriter) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, createdEvent)
@@ -145,13 +146,14 @@ func TestARequestThatIsNotRetriedNeedsEvidenceToo(t *testing.T) {
 		yaml, path, body string
 		fail             func(http.ResponseWriter)
 	}{
-		"a stored response": {tenanted, "/v1/responses", `{"model":"fake-7b","input":"poison %d"}`, cutOff},
-		"a stored response's bad JSON": {tenanted, "/v1/responses", `{"model":"fake-7b","input":"poison %d"}`,
+		"a stored response": {twoTenantsYAML, "/v1/responses", `{"model":"fake-7b","input":"poison %d"}`, cutOff},
+		"a stored response's bad JSON": {twoTenantsYAML, "/v1/responses", `{"model":"fake-7b","input":"poison %d"}`,
 			func(w http.ResponseWriter) { _, _ = io.WriteString(w, "<html>") }},
-		"a stored response's stream": {tenanted, "/v1/responses", `{"model":"fake-7b","input":"poison %d","stream":true}`,
+		"a stored response's stream": {twoTenantsYAML, "/v1/responses",
+			`{"model":"fake-7b","input":"poison %d","stream":true}`,
 			cutStream},
-		"a request without an attempt": {noBudget, "/v1/chat/completions", ask("fake-7b", "poison %d", ""), cutOff},
-		"a stream without an attempt": {noBudget, "/v1/chat/completions", ask("fake-7b", "poison %d", `,"stream":true`),
+		"a request without an attempt": {noBudget, "/v1/chat/completions", chatBody("fake-7b", "poison %d", ""), cutOff},
+		"a stream without an attempt": {noBudget, "/v1/chat/completions", chatBody("fake-7b", "poison %d", `,"stream":true`),
 			cutOff},
 		"a response that is not stored": {noBudget, "/v1/responses", `{"model":"fake-7b","input":"poison %d","store":false}`,
 			cutOff},
@@ -172,12 +174,14 @@ func TestARequestThatIsNotRetriedNeedsEvidenceToo(t *testing.T) {
 	}
 }
 
-// TestOnePromptWithOtherFieldsIsOneRequest: what shapes no prompt makes no other evidence.
+// TestOnePromptWithOtherFieldsIsOneRequest: fields that do not shape the prompt make no further
+// evidence.
 func TestOnePromptWithOtherFieldsIsOneRequest(t *testing.T) {
-	r := newRig(t, tenanted, poisoned(2, status(500), "poison")...)
+	r := newRig(t, twoTenantsYAML, poisoned(2, status(500), "poison")...)
 	for i := range 20 {
 		r.post("/v1/chat/completions",
-			ask("fake-7b", "poison", fmt.Sprintf(`,"seed":%d,"user":"u%d","metadata":{"n":"%d"}`, i, i, i)), "Authorization",
+			chatBody("fake-7b", "poison", fmt.Sprintf(`,"seed":%d,"user":"u%d","metadata":{"n":"%d"}`, i, i, i)),
+			"Authorization",
 			allKey)
 	}
 	for _, name := range []string{"w0", "w1"} {
@@ -187,17 +191,18 @@ func TestOnePromptWithOtherFieldsIsOneRequest(t *testing.T) {
 	}
 }
 
-// TestOneTenantsPromptsOpenNoBreakerWhereAnotherIsAnswered: the worker is sound for
-// another tenant, so that any number of one tenant's prompts are one piece of evidence.
-func TestOneTenantsPromptsOpenNoBreakerWhereAnotherIsAnswered(t *testing.T) {
-	r := newRig(t, strings.Replace(tenanted, "least_load", "round_robin", 1), poisoned(2, status(500), "poison")...)
+// TestOneTenantsPromptsOpenNoBreakerIfAnotherTenantSucceeds: the worker serves another tenant, so all
+// prompts of one tenant are one piece of evidence.
+func TestOneTenantsPromptsOpenNoBreakerIfAnotherTenantSucceeds(t *testing.T) {
+	r := newRig(t, strings.Replace(twoTenantsYAML, "least_load", "round_robin", 1), poisoned(2, status(500), "poison")...)
 	for range 2 {
-		if a := r.post("/v1/chat/completions", ask("fake-7b", "Hi", ""), "Authorization", fewKey); a.status != http.StatusOK {
+		if a := r.post("/v1/chat/completions", chatBody("fake-7b", "Hi", ""), "Authorization",
+			fewKey); a.status != http.StatusOK {
 			t.Fatalf("%d %s", a.status, a.body)
 		}
 	}
 	for i := range 40 {
-		r.post("/v1/chat/completions", ask("fake-7b", fmt.Sprint("poison ", i), ""), "Authorization", allKey)
+		r.post("/v1/chat/completions", chatBody("fake-7b", fmt.Sprint("poison ", i), ""), "Authorization", allKey)
 	}
 	for _, name := range []string{"w0", "w1"} {
 		if st := r.stateOf(name); st != breaker.Closed {
@@ -206,8 +211,8 @@ func TestOneTenantsPromptsOpenNoBreakerWhereAnotherIsAnswered(t *testing.T) {
 	}
 }
 
-// TestAnEnginesErrorAfterContentNeedsEvidence: the engine reports it, so that one request
-// may cause it as well as before its content. A connection that ends needs none.
+// TestAnEnginesErrorAfterContentNeedsEvidence: the request may be the cause of an error that the engine
+// reports, also after content. A cut connection needs no further evidence.
 func TestAnEnginesErrorAfterContentNeedsEvidence(t *testing.T) {
 	for name, c := range map[string]struct {
 		end    string
@@ -223,9 +228,9 @@ func TestAnEnginesErrorAfterContentNeedsEvidence(t *testing.T) {
 			_, _ = io.WriteString(w, roleChunk+textChunk+c.end)
 		}
 		send := func(prompt func(i int) string) (opened bool) {
-			r := newRig(t, tenanted, poisoned(2, fails, "poison")...)
+			r := newRig(t, twoTenantsYAML, poisoned(2, fails, "poison")...)
 			for i := range 30 {
-				r.post("/v1/chat/completions", ask("fake-7b", prompt(i), `,"stream":true`), "Authorization", allKey)
+				r.post("/v1/chat/completions", chatBody("fake-7b", prompt(i), `,"stream":true`), "Authorization", allKey)
 			}
 			return r.stateOf("w0") == breaker.Open || r.stateOf("w1") == breaker.Open
 		}

@@ -21,8 +21,8 @@ import (
 	"tierway/server/control"
 )
 
-// checked waits until the state of every worker is known, which its first check tells.
-func (r *rig) checked() {
+// waitForChecks waits until every worker has its first health check.
+func (r *rig) waitForChecks() {
 	r.t.Helper()
 	r.until("every worker is checked", func() bool {
 		for _, p := range r.control.Snapshot().Pools {
@@ -36,61 +36,61 @@ func (r *rig) checked() {
 	})
 }
 
-// running keeps the state up to date to the end of the test.
-func (r *rig) running() {
+// runControl runs the control loops until the test ends.
+func (r *rig) runControl() {
 	ctx, stop := context.WithCancel(context.Background())
 	var owned sync.WaitGroup
 	owned.Go(func() { r.control.Run(ctx) })
 	r.t.Cleanup(func() { stop(); owned.Wait() })
 }
 
-// TestAFollowUpWaitsForTheWorkerThatHoldsItsResponse: also when a reload brings
-// another one while it waits, which knows nothing of the response.
-func TestAFollowUpWaitsForTheWorkerThatHoldsItsResponse(t *testing.T) {
-	home, other := newHolding(engines.Config{}), newHolding(engines.Config{})
+// TestAFollowUpWaitsForTheWorkerOfItsResponse, also if a reload adds a worker while it waits: the new
+// worker does not have the response.
+func TestAFollowUpWaitsForTheWorkerOfItsResponse(t *testing.T) {
+	home, other := newBlockingEngine(engines.Config{}), newBlockingEngine(engines.Config{})
 	yaml := `
 auth: { required: false }
 health: { path: "off" }
 tiers:
   - { name: small, model: fake-7b, serves: [responses], policy: { name: least_load }, workers: [ { name: w0, url: %q, max_inflight: 1 }%s ] }
 `
-	homeURL, otherURL := served(t, home), served(t, other)
-	r, from := reloadable(t, fmt.Sprintf(yaml, homeURL, "")+"# %s\n")
-	r.running()
-	t.Cleanup(home.release) // before the server is closed, which waits for its requests
+	homeURL, otherURL := startServer(t, home), startServer(t, other)
+	r, from := newReloadRig(t, fmt.Sprintf(yaml, homeURL, "")+"# %s\n")
+	r.runControl()
+	t.Cleanup(home.release) // before the server closes, which waits for its requests
 	var stored struct{ ID string }
 	if a := r.post("/v1/responses", `{"model":"small","input":"hi","store":true}`); json.Unmarshal([]byte(a.body),
 		&stored) != nil || stored.ID == "" {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	held, followed := make(chan answered, 1), make(chan answered, 1)
-	go func() { held <- r.post("/v1/responses", `{"model":"small","input":"hold"}`) }()
-	r.until("the place is taken", func() bool { return r.control.Pools.Gauges()[0].Inflight == 1 })
+	first, followed := make(chan httpAnswer, 1), make(chan httpAnswer, 1)
+	go func() { first <- r.post("/v1/responses", `{"model":"small","input":"hold"}`) }()
+	r.until("the slot is occupied", func() bool { return r.control.Pools.Gauges()[0].Inflight == 1 })
 	go func() {
 		followed <- r.post("/v1/responses", fmt.Sprintf(`{"model":"small","input":"more","previous_response_id":%q}`,
 			stored.ID))
 	}()
-	r.waiting(1)
+	r.waitForQueued(1)
 	from.write(fmt.Sprintf(yaml, homeURL, fmt.Sprintf(", { name: w1, url: %q }", otherURL)))
 	r.reload()
 	if a := r.post("/v1/responses", `{"model":"small","input":"hi"}`); a.header.Get("X-Routed-To") != "w1" {
-		t.Errorf("%d from %q: the new worker takes nothing", a.status, a.header.Get("X-Routed-To"))
+		t.Errorf("%d from %q: the new worker gets no request", a.status, a.header.Get("X-Routed-To"))
 	}
-	r.waiting(1)
+	r.waitForQueued(1)
 	home.release()
 	if a := <-followed; a.status != http.StatusOK || a.header.Get("X-Routed-To") != "w0" {
 		t.Errorf("the follow-up: %d from %q: %s", a.status, a.header.Get("X-Routed-To"), a.body)
 	}
-	<-held
+	<-first
 }
 
-// TestWhoWaitsForARemovedTierIsServed: time goes on in its queue, so that it has the
-// worker when that has rested. Nothing is left of the queue afterwards.
-func TestWhoWaitsForARemovedTierIsServed(t *testing.T) {
-	var asked atomic.Int32
+// TestARequestQueuedInARemovedTierIsServed: its queue continues until the worker's backoff ends. Then
+// the pool is collected.
+func TestARequestQueuedInARemovedTierIsServed(t *testing.T) {
+	var calls atomic.Int32
 	engine := fakeEngine()
-	rests := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		if asked.Add(1) == 1 {
+	backingOff := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if calls.Add(1) == 1 {
 			w.Header().Set("Retry-After", "1")
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
@@ -106,30 +106,30 @@ tiers:
   - { name: keep, model: other, serves: [chat], workers: [ { name: k0, url: %q } ] }
   - { name: %s, model: fake-7b, serves: [chat], policy: { name: least_load }, workers: [ { name: w0, url: %q } ] }
 `
-	url, keep := served(t, rests), served(t, fakeEngine())
-	r, from := reloadable(t, fmt.Sprintf(yaml, keep, "small", url)+"# %s\n")
-	r.running()
-	ask := func() answered {
+	url, keep := startServer(t, backingOff), startServer(t, fakeEngine())
+	r, from := newReloadRig(t, fmt.Sprintf(yaml, keep, "small", url)+"# %s\n")
+	r.runControl()
+	send := func() httpAnswer {
 		return r.post("/v1/chat/completions", `{"model":"small","messages":[{"role":"user","content":"hi"}]}`)
 	}
-	if a := ask(); a.status != http.StatusServiceUnavailable {
+	if a := send(); a.status != http.StatusServiceUnavailable {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	got := make(chan answered, 1)
-	go func() { got <- ask() }()
-	r.until("it waits", func() bool { return r.control.Snapshot().ByName["small"].WaitQueue.Waiting() == 1 })
+	got := make(chan httpAnswer, 1)
+	go func() { got <- send() }()
+	r.until("the request is queued", func() bool { return r.control.Snapshot().ByName["small"].WaitQueue.Waiting() == 1 })
 	pool := weak.Make(r.control.Snapshot().ByName["small"].Routing)
 	from.write(fmt.Sprintf(yaml, keep, "renamed", url))
 	r.reload()
 	if a := <-got; a.status != http.StatusOK {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	r.until("the pool is forgotten", func() bool { runtime.GC(); return pool.Value() == nil })
+	r.until("the pool is collected", func() bool { runtime.GC(); return pool.Value() == nil })
 }
 
-// TestBreakersOfARemovedPoolAreReadWhileRequestsUseIt opens a breaker after the reload
-// that removed its pool. The pool learns that, and what time does to the breaker.
-func TestBreakersOfARemovedPoolAreReadWhileRequestsUseIt(t *testing.T) {
+// TestBreakersOfARemovedPoolStillApply opens a breaker after the reload that removed its pool. The pool
+// follows the breaker as long as requests use it.
+func TestBreakersOfARemovedPoolStillApply(t *testing.T) {
 	yaml := `
 auth: { required: false }
 health: { path: "off" }
@@ -137,8 +137,8 @@ breaker: { open_for: 50ms }
 tiers:
   - { name: %s, model: fake-7b, serves: [chat], workers: [ { name: w0, url: %q } ] }
 `
-	url := served(t, fakeEngine())
-	r, from := reloadable(t, fmt.Sprintf(yaml, "small", url)+"# %s\n")
+	url := startServer(t, fakeEngine())
+	r, from := newReloadRig(t, fmt.Sprintf(yaml, "small", url)+"# %s\n")
 	p := r.control.Snapshot().ByName["small"]
 	from.write(fmt.Sprintf(yaml, "renamed", url))
 	r.reload()
@@ -151,19 +151,18 @@ tiers:
 		m.Gate.Report(ticket, &http1.SendError{Phase: http1.PhaseConnect, Err: errors.New("connection refused")})
 	}
 	if v := p.Routing.Snapshot(time.Now())[0]; m.Gate.State() != breaker.Open || v.Open <= 0 {
-		t.Errorf("the breaker is %s, and the pool keeps the worker out for %v", m.Gate.State(), v.Open)
+		t.Errorf("the breaker is %s, and the pool ejects the worker for %v", m.Gate.State(), v.Open)
 	}
-	r.running()
+	r.runControl()
 	r.until("the breaker is half-open", func() bool { return m.Gate.State() == breaker.HalfOpen })
 	if v := p.Routing.Snapshot(time.Now())[0]; v.Open != 0 {
-		t.Errorf("the pool keeps the worker of a half-open breaker out for %v", v.Open)
+		t.Errorf("the pool ejects the worker of a half-open breaker for %v", v.Open)
 	}
 	runtime.KeepAlive(p)
 }
 
-// TestWhoFoundAWorkerAwayHasItWhenItIsBack: with engine_wait whoever was refused the
-// connection waits for the worker as who comes after it does.
-func TestWhoFoundAWorkerAwayHasItWhenItIsBack(t *testing.T) {
+// TestEngineWaitAppliesToTheRequestThatFoundTheWorkerDown as to later requests.
+func TestEngineWaitAppliesToTheRequestThatFoundTheWorkerDown(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -181,21 +180,21 @@ queue: { engine_wait: %s }
 tiers:
   - { name: small, model: fake-7b, serves: [chat], workers: [ { name: w0, url: "http://%s" } ] }
 `, c.wait, addr)+"# %s")
-		r.running()
-		r.checked()
-		got := make(chan answered, 1)
+		r.runControl()
+		r.waitForChecks()
+		got := make(chan httpAnswer, 1)
 		go func() {
 			got <- r.post("/v1/chat/completions", `{"model":"small","messages":[{"role":"user","content":"hi"}]}`)
 		}()
 		if c.status == http.StatusOK {
-			r.waiting(1)
+			r.waitForQueued(1)
 			back, err := net.Listen("tcp", addr)
 			if err != nil {
 				t.Fatal(err)
 			}
 			engine := &http.Server{Handler: fakeEngine(), ReadHeaderTimeout: time.Minute}
 			defer engine.Close()
-			go engine.Serve(back) //nolint:errcheck // it ends with the test
+			go engine.Serve(back) //nolint:errcheck // ends with the test
 		}
 		if a := <-got; a.status != c.status {
 			t.Errorf("engine_wait %s: %d %s", c.wait, a.status, a.body)
@@ -203,21 +202,21 @@ tiers:
 	}
 }
 
-// TestAFailureWhoseRetryIsShedIsFinal: the gateway has tried for the client, and the
-// SDKs do not try as often again. A queue that takes nobody gives no other answer.
+// TestAFailureWhoseRetryIsShedIsFinal: the client gets the worker's error with X-Should-Retry: false,
+// because the gateway has already tried to retry.
 func TestAFailureWhoseRetryIsShedIsFinal(t *testing.T) {
-	h := newHolding(engines.Config{})
-	broken := served(t,
+	h := newBlockingEngine(engines.Config{})
+	broken := startServer(t,
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
 	r := narrowRig(t, h, ", max_wait: { interactive: 200ms }", "auto", fmt.Sprintf(", { name: w1, url: %q }", broken))
-	first := r.hold()
-	a := <-r.chat(t.Context(), "hi", "") // the broken one takes it, and the other one stays full
+	first := r.occupySlot()
+	a := <-r.chat(t.Context(), "hi", "") // fails on the broken worker; the other one stays full
 	if a.status != http.StatusBadGateway || a.header.Get("X-Should-Retry") != "false" {
 		t.Errorf("%d, X-Should-Retry %q, want 502 and false", a.status, a.header.Get("X-Should-Retry"))
 	}
 	h.release()
 	<-first
-	if log := r.logged(); !strings.Contains(log, `"attempts":1,`) || !strings.Contains(log, `"shed":"wait"`) {
+	if log := r.accessLog(); !strings.Contains(log, `"attempts":1,`) || !strings.Contains(log, `"shed":"wait"`) {
 		t.Errorf("the retry was not shed: %s", log)
 	}
 }

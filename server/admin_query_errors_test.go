@@ -8,10 +8,9 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// TestAQueryThatIsWrongIsToldHowItIsRight: the value that came, the nearest
-// parameter or all that there are, which one came twice, and how a time is written;
-// a key is not repeated.
-func TestAQueryThatIsWrongIsToldHowItIsRight(t *testing.T) {
+// TestQueryErrorsNameTheWayOut: the error has the value, the nearest parameter or all known ones, the
+// repeated parameter, or the format of a time. It repeats no key.
+func TestQueryErrorsNameTheWayOut(t *testing.T) {
 	r := newAdminRig(t)
 	const aTime = "expected an RFC 3339 time such as 2026-11-21T14:05:00Z"
 	for _, c := range []struct {
@@ -47,15 +46,15 @@ func TestAQueryThatIsWrongIsToldHowItIsRight(t *testing.T) {
 		{"POST", "/admin/route/replay", `{"filter":{"since":"yesterday"}}`,
 			[]huma.ErrorDetail{{Location: "body.filter.since", Message: aTime, Value: "yesterday"}}},
 	} {
-		got := r.ask("ops", c.method, c.path, c.body)
-		told := decoded[huma.ErrorModel](t, got)
-		if got.status != http.StatusUnprocessableEntity || len(told.Errors) != len(c.want) {
+		got := r.callAdmin("ops", c.method, c.path, c.body)
+		problem := decode[huma.ErrorModel](t, got)
+		if got.status != http.StatusUnprocessableEntity || len(problem.Errors) != len(c.want) {
 			t.Errorf("%s %s: %d %s", c.method, c.path, got.status, got.body)
 			continue
 		}
-		for i, d := range told.Errors {
+		for i, d := range problem.Errors {
 			if *d != c.want[i] {
-				t.Errorf("%s %s: it is told %+v, want %+v", c.method, c.path, *d, c.want[i])
+				t.Errorf("%s %s: the error is %+v, want %+v", c.method, c.path, *d, c.want[i])
 			}
 		}
 		if strings.Contains(got.body, "tw-adm-") {

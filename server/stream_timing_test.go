@@ -10,10 +10,9 @@ import (
 	"tierway/server/control"
 )
 
-// TestOnlyGeneratedStreamsHaveAPace: a time to the first token, and between two tokens,
-// is measured of streams of tokens alone. A whole answer to a request for a stream comes
-// with its last token, and images and audio have none.
-func TestOnlyGeneratedStreamsHaveAPace(t *testing.T) {
+// TestTokenTimesAreMeasuredForTokenStreamsOnly: a whole answer to a request for a stream arrives with
+// its last token, and images and audio have no tokens.
+func TestTokenTimesAreMeasuredForTokenStreamsOnly(t *testing.T) {
 	const yaml = `
 auth: { required: false }
 health: { path: "off" }
@@ -25,7 +24,7 @@ tiers:
 	const usage = `"usage":{"prompt_tokens":9,"completion_tokens":9,"total_tokens":18}`
 	for _, c := range []struct {
 		name, path, kind, body string
-		paced                  bool
+		timed                  bool
 	}{
 		{"a whole answer", "/v1/chat/completions", "application/json",
 			`{"choices":[{"index":0,"message":{"content":"x"},"finish_reason":"stop"}],` + usage + `}`, false},
@@ -35,7 +34,7 @@ tiers:
 			`data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}],` + usage + "}\n\ndata: [DONE]\n\n",
 			true},
 	} {
-		engine := late(10*time.Millisecond, c.kind, c.body)
+		engine := delayedAnswer(10*time.Millisecond, c.kind, c.body)
 		r := newRig(t, yaml, engine, engine, engine)
 		for range 3 * 6 { // five samples of each worker, and one more
 			if a := r.post(c.path,
@@ -48,7 +47,7 @@ tiers:
 		for _, v := range p.Routing.Snapshot(time.Now()) {
 			slow = slow || v.Ref.(*control.Member).Gate.State() != breaker.Closed
 		}
-		if slow != c.paced {
+		if slow != c.timed {
 			t.Errorf("%s: a worker counts as slow: %v", c.name, slow)
 		}
 		for line := range strings.SplitSeq(r.scrape(), "\n") {
@@ -56,8 +55,8 @@ tiers:
 			case strings.HasPrefix(line, "tierway_time_per_output_token_seconds_sum") && strings.Contains(line, " -"):
 				t.Errorf("%s: negative time for each token: %s", c.name, line)
 			case strings.HasPrefix(line, "tierway_time_per_output_token_seconds_count") &&
-				strings.HasSuffix(line, " 0") == c.paced,
-				strings.HasPrefix(line, "tierway_time_to_first_token_seconds_count") && strings.HasSuffix(line, " 0") == c.paced:
+				strings.HasSuffix(line, " 0") == c.timed,
+				strings.HasPrefix(line, "tierway_time_to_first_token_seconds_count") && strings.HasSuffix(line, " 0") == c.timed:
 				t.Errorf("%s: %s", c.name, line)
 			}
 		}

@@ -20,9 +20,9 @@ import (
 	"tierway/telemetry"
 )
 
-// TestNoQueryOrPathOfAClientHurtsAWorker sends what HTTP/2 carries and a request
-// line does not: all requests reach both workers, and no breaker has counted any.
-func TestNoQueryOrPathOfAClientHurtsAWorker(t *testing.T) {
+// TestInvalidURLBytesBlameNoWorker sends bytes that HTTP/2 allows in a URL and a request line does not.
+// All requests reach both workers, and no breaker counts a failure.
+func TestInvalidURLBytesBlameNoWorker(t *testing.T) {
 	var mu sync.Mutex
 	var seen []string
 	engine := fakeEngine()
@@ -35,9 +35,9 @@ func TestNoQueryOrPathOfAClientHurtsAWorker(t *testing.T) {
 		}
 	})
 	pool := fmt.Sprintf("pools: [ { name: other, paths: [\"/v9/*\"], workers: [ { name: p0, url: %q }, { name: p1, url: "+
-		"%q } ] } ]\n", served(t, worker), served(t, worker))
+		"%q } ] } ]\n", startServer(t, worker), startServer(t, worker))
 	r := newRig(t, pool+plain, worker, worker)
-	var to *url.URL // what net/http has made of a request's first lines
+	var to *url.URL // the URL that the gateway sees
 	data := r.planes.dataHandler()
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		q.URL = to
@@ -64,32 +64,31 @@ func TestNoQueryOrPathOfAClientHurtsAWorker(t *testing.T) {
 	for _, name := range []string{"small", "other"} {
 		for _, v := range r.control.Snapshot().ByName[name].Routing.Snapshot(time.Now()) {
 			if v.Open != 0 || v.Backoff != 0 {
-				t.Errorf("%s is left alone: %+v", v.ID, v)
+				t.Errorf("%s is out of rotation: %+v", v.ID, v)
 			}
 		}
 	}
 }
 
-// refusing is a listener whose system has no descriptors.
-type refusing struct {
+// failingListener is a listener that fails to accept, with err.
+type failingListener struct {
 	net.Listener
 	err error
 }
 
-func (l refusing) Accept() (net.Conn, error) { return nil, l.err }
+func (l failingListener) Accept() (net.Conn, error) { return nil, l.err }
 
-// TestAFailingAcceptIsCountedAndLoggedOnceAMinute: net/http itself tries again
-// every second.
+// TestAFailingAcceptIsCountedAndLoggedOnceAMinute: net/http itself retries every second.
 func TestAFailingAcceptIsCountedAndLoggedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := &lines{}
+		log := &logBuffer{}
 		logger, metrics := slog.New(slog.NewJSONHandler(log, nil)), telemetry.New("test")
 		s := proxy.New(proxy.Options{Log: logger, Metrics: metrics})
 		full := &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
-		l := acceptor{refusing{err: full}, "data", logger, s.Exhausted}
+		l := acceptor{failingListener{err: full}, "data", logger, s.Exhausted}
 		for range 90 {
 			if _, err := l.Accept(); !errors.Is(err, full) {
-				t.Fatalf("net/http is given %v", err)
+				t.Fatalf("Accept returns %v", err)
 			}
 			time.Sleep(time.Second)
 		}
@@ -101,16 +100,17 @@ func TestAFailingAcceptIsCountedAndLoggedOnceAMinute(t *testing.T) {
 		}
 		if n := (&rig{Server: &Server{metrics: metrics}, t: t}).counter(
 			`tierway_fd_exhausted_total{operation="accept"}`); n != 90 {
-			t.Errorf("%d are counted", n)
+			t.Errorf("%d failures are counted", n)
 		}
 		before := log.String()
-		closed := acceptor{refusing{err: net.ErrClosed}, "data", logger, s.Exhausted}
+		closed := acceptor{failingListener{err: net.ErrClosed}, "data", logger, s.Exhausted}
 		if _, err := closed.Accept(); !errors.Is(err, net.ErrClosed) || log.String() != before {
-			t.Errorf("a closed listener gives %v and logs %s", err, log.String())
+			t.Errorf("a closed listener returns %v and logs %s", err, log.String())
 		}
-		odd := acceptor{refusing{err: &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.EPERM)}}, "data",
+		other := acceptor{failingListener{err: &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.EPERM)}},
+			"data",
 			logger, s.Exhausted}
-		if odd.Accept(); !strings.Contains(log.String(), `"msg":"accepting a connection failed","plane":"data"`) {
+		if other.Accept(); !strings.Contains(log.String(), `"msg":"accepting a connection failed","plane":"data"`) {
 			t.Errorf("another failure logs %s", log.String())
 		}
 	})

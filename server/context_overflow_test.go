@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// answering returns a handler that answers every request with a body.
-func answering(status int, contentType, body string) http.Handler {
+// constantStatus answers every request with the same status and body.
+func constantStatus(status int, contentType, body string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", contentType)
 		w.WriteHeader(status)
@@ -15,17 +15,17 @@ func answering(status int, contentType, body string) http.Handler {
 	})
 }
 
-// TestAnOverflowIsRefusedInTheVendorsWords: agents shorten their prompt by them.
-func TestAnOverflowIsRefusedInTheVendorsWords(t *testing.T) {
+// TestContextOverflowHasTheVendorsMessage: agents parse it and shorten their prompt.
+func TestContextOverflowHasTheVendorsMessage(t *testing.T) {
 	r := newTieredRig(t, "")
 	long := strings.Repeat("word", 20_000)
 	for _, c := range []struct{ path, body, want string }{
-		{"/v1/chat/completions", ask("small-model", long, ""),
+		{"/v1/chat/completions", chatBody("small-model", long, ""),
 			`"message":"This model's maximum context length is 8000 tokens. However, your messages resulted in 20000 tokens.`},
 		{"/v1/responses", `{"model":"small-model","input":"` + long + `"}`, `However, your input resulted in 20000 tokens.`},
-		{"/v1/messages", ask("small-model", long, `,"max_tokens":9`),
+		{"/v1/messages", chatBody("small-model", long, `,"max_tokens":9`),
 			`{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 20000 tokens > 8000 maximum"}`},
-		{"/v1/messages", ask("small-model", "Hi", `,"max_tokens":9000`),
+		{"/v1/messages", chatBody("small-model", "Hi", `,"max_tokens":9000`),
 			"exceed context limit: 1 + 9000 > 8000, decrease input length or `max_tokens` and try again"},
 	} {
 		if got := r.post(c.path, c.body); got.status != http.StatusBadRequest || !strings.Contains(got.body, c.want) {
@@ -34,30 +34,30 @@ func TestAnOverflowIsRefusedInTheVendorsWords(t *testing.T) {
 	}
 }
 
-// TestAnEnginesOverflowHasTheCodeThatClientsKnow, in a refusal and as the first event of
-// a stream.
-func TestAnEnginesOverflowHasTheCodeThatClientsKnow(t *testing.T) {
+// TestAnEnginesContextOverflowHasTheStandardCode, as an error status and as the first event of a
+// stream.
+func TestAnEnginesContextOverflowHasTheStandardCode(t *testing.T) {
 	const words = "This model's maximum context length is 64 tokens. However, your prompt contains at least 65 input tokens"
 	vllm := `{"error":{"message":"` + words + `","type":"BadRequestError","param":"input_tokens","code":400}}`
 	const llamacpp = `{"error":{"code":400,"message":"request (9000 tokens) exceeds the available context size (8192 tokens)","type":"exceed_context_size_error","n_ctx":8192}}`
-	stream := ask("small", "Hi", `,"stream":true`)
+	stream := chatBody("small", "Hi", `,"stream":true`)
 	for _, c := range []struct {
 		name, path, body string
 		engine           http.Handler
 		want             []string
 	}{
-		{"vLLM", "/v1/chat/completions", ask("small", "Hi", ""), answering(400, "application/json", vllm),
+		{"vLLM", "/v1/chat/completions", chatBody("small", "Hi", ""), constantStatus(400, "application/json", vllm),
 			[]string{`"code":"context_length_exceeded"`, words, `"param":"input_tokens"`}},
 		{"vLLM, in a stream", "/v1/chat/completions", stream,
-			answering(200, "text/event-stream", "data: "+vllm+"\n\ndata: [DONE]\n\n"),
+			constantStatus(200, "text/event-stream", "data: "+vllm+"\n\ndata: [DONE]\n\n"),
 			[]string{`"code":"context_length_exceeded"`, words}},
-		{"vLLM, for Anthropic's clients", "/v1/messages", ask("small", "Hi", `,"max_tokens":9`),
-			answering(400, "application/json", vllm),
+		{"vLLM, for Anthropic's clients", "/v1/messages", chatBody("small", "Hi", `,"max_tokens":9`),
+			constantStatus(400, "application/json", vllm),
 			[]string{`"type":"error"`, "prompt is too long: 65 tokens > 64 maximum"}},
-		{"llama.cpp", "/v1/chat/completions", ask("small", "Hi", ""), answering(400, "application/json", llamacpp),
+		{"llama.cpp", "/v1/chat/completions", chatBody("small", "Hi", ""), constantStatus(400, "application/json", llamacpp),
 			[]string{`"code":"context_length_exceeded"`, "This model's maximum context length is 8192 tokens.", `"n_ctx":8192`}},
-		{"SGLang's old form", "/v1/chat/completions", ask("small", "Hi", ""),
-			answering(400, "application/json",
+		{"SGLang's old form", "/v1/chat/completions", chatBody("small", "Hi", ""),
+			constantStatus(400, "application/json",
 				`{"object":"error","message":"The input (9000 tokens) is longer than the model's context length (8192 tokens).","type":"BadRequestError","param":null,"code":400}`),
 			[]string{`{"error":{`, `"code":"context_length_exceeded"`, "This model's maximum context length is 8192 tokens."}},
 	} {
@@ -74,7 +74,7 @@ func TestAnEnginesOverflowHasTheCodeThatClientsKnow(t *testing.T) {
 			}
 			if line := r.access.String(); !strings.Contains(line, `"code":"context_length_exceeded"`) ||
 				strings.Contains(line, "maximum") {
-				t.Errorf("the log says %s", line)
+				t.Errorf("the access log has %s", line)
 			}
 		})
 	}

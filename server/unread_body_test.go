@@ -14,8 +14,7 @@ import (
 	"time"
 )
 
-// unreadRequests are requests whose bodies no handler reads, by plane, each with its
-// status.
+// unreadRequests are requests with bodies that no handler reads, by plane, with their statuses.
 func unreadRequests() map[string][]struct {
 	line, headers string
 	status        int
@@ -52,27 +51,27 @@ func unreadRequests() map[string][]struct {
 	}
 }
 
-// handlers are those of the rig's planes.
+// handlers are the handlers of the rig's planes.
 func (r *rig) handlers() map[string]http.Handler {
 	return map[string]http.Handler{"data": r.planes.dataHandler(), "admin": r.planes.adminHandler(),
 		"metrics": r.planes.metricsHandler()}
 }
 
-// edgeYAML is adminYAML with a page that may ask, and no worker.
-func edgeYAML() string {
+// corsYAML is adminYAML with an origin that CORS allows.
+func corsYAML() string {
 	return strings.Replace(adminYAML(memoryDB), "health:", "cors: { origins: [\"https://app.example\"] }\nhealth:", 1)
 }
 
-// TestAnUnreadBodyHoldsNoConnection: a request that announces a body and sends none is
-// answered, and its connection ends.
-func TestAnUnreadBodyHoldsNoConnection(t *testing.T) {
-	r := newRig(t, strings.Replace(edgeYAML(), "[ %s ]", `[ { name: away, url: "http://127.0.0.1:1" } ]`, 1)+"# %s\n")
-	type asked struct {
+// TestAnUnreadBodyDoesNotKeepItsConnection: a request that announces a body and sends none is answered,
+// and its connection is closed.
+func TestAnUnreadBodyDoesNotKeepItsConnection(t *testing.T) {
+	r := newRig(t, strings.Replace(corsYAML(), "[ %s ]", `[ { name: away, url: "http://127.0.0.1:1" } ]`, 1)+"# %s\n")
+	type pendingRequest struct {
 		what, method string
 		status       int
 		net.Conn
 	}
-	var all []asked
+	var all []pendingRequest
 	for plane, handler := range r.handlers() {
 		front := httptest.NewServer(handler)
 		t.Cleanup(front.Close)
@@ -87,7 +86,7 @@ func TestAnUnreadBodyHoldsNoConnection(t *testing.T) {
 				conn.SetDeadline(time.Now().Add(10 * time.Second)) //nolint:errcheck // the read fails
 				fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: localhost\r\n%s%s\r\n", c.line, c.headers, body)
 				method, _, _ := strings.Cut(c.line, " ")
-				all = append(all, asked{plane + " " + c.line + " " + body, method, c.status, conn})
+				all = append(all, pendingRequest{plane + " " + c.line + " " + body, method, c.status, conn})
 			}
 		}
 	}
@@ -102,14 +101,14 @@ func TestAnUnreadBodyHoldsNoConnection(t *testing.T) {
 			t.Errorf("%q: status %d, want %d (%v)", c.what, resp.StatusCode, c.status, err)
 		}
 		if _, err := in.ReadByte(); err != io.EOF {
-			t.Errorf("%q: the connection goes on: %v", c.what, err)
+			t.Errorf("%q: the connection stays open: %v", c.what, err)
 		}
 	}
 }
 
-// TestAnUnreadBodyHoldsNoStream: the same over HTTP/2, whose connection goes on.
-func TestAnUnreadBodyHoldsNoStream(t *testing.T) {
-	r := newRig(t, strings.Replace(edgeYAML(), "[ %s ]", `[ { name: away, url: "http://127.0.0.1:1" } ]`, 1)+"# %s\n")
+// TestAnUnreadBodyDoesNotKeepItsStream: over HTTP/2 the stream ends and the connection stays.
+func TestAnUnreadBodyDoesNotKeepItsStream(t *testing.T) {
+	r := newRig(t, strings.Replace(corsYAML(), "[ %s ]", `[ { name: away, url: "http://127.0.0.1:1" } ]`, 1)+"# %s\n")
 	for plane, handler := range r.handlers() {
 		front := httptest.NewUnstartedServer(handler)
 		front.EnableHTTP2 = true
@@ -143,10 +142,10 @@ func TestAnUnreadBodyHoldsNoStream(t *testing.T) {
 	}
 }
 
-// TestAnUntakenAnswerHoldsNoStream: a stream whose client takes no byte of the answer
-// is reset, whether or not the request has a key.
-func TestAnUntakenAnswerHoldsNoStream(t *testing.T) {
-	r := newRig(t, strings.Replace(edgeYAML(), "health:", "timeouts: { client_stall: 100ms }\nhealth:", 1), fakeEngine())
+// TestAnUnreadAnswerDoesNotKeepItsStream: a stream is reset if its client reads no byte of the answer,
+// with or without a key.
+func TestAnUnreadAnswerDoesNotKeepItsStream(t *testing.T) {
+	r := newRig(t, strings.Replace(corsYAML(), "health:", "timeouts: { client_stall: 100ms }\nhealth:", 1), fakeEngine())
 	paths := map[string][]string{"data": {"/livez", "/readyz", "/v1/models", "/nowhere"},
 		"admin": {"/metrics", "/livez", "/nowhere", "/admin/workers"}, "metrics": {"/metrics"}}
 	for plane, handler := range r.handlers() {
@@ -169,7 +168,7 @@ func TestAnUntakenAnswerHoldsNoStream(t *testing.T) {
 			const resetStream = 3
 			for frame := make([]byte, 9); ; {
 				if _, err := io.ReadFull(conn, frame); err != nil {
-					t.Errorf("%s %s: the stream goes on: %v", plane, path, err)
+					t.Errorf("%s %s: the stream stays open: %v", plane, path, err)
 					break
 				}
 				if frame[3] == resetStream {
@@ -182,13 +181,13 @@ func TestAnUntakenAnswerHoldsNoStream(t *testing.T) {
 	}
 }
 
-// TestAStreamOutlastsTheUnreadGrace: a deadline for unread bodies ends neither an answer
-// to a body that was read, nor an endless one whose request has a body.
+// TestAStreamOutlastsTheUnreadGrace: the deadline for unread bodies ends neither an answer to a body
+// that was read nor an endless answer to a request with a body.
 func TestAStreamOutlastsTheUnreadGrace(t *testing.T) {
 	engine := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		<-time.After(intake.UnreadGrace + 200*time.Millisecond)
-		say(t, w, chunkAndEnd)
+		writeNow(t, w, chunkAndEnd)
 	})
 	r := adminRigOf(newRig(t, adminYAML(memoryDB), engine))
 	admin := httptest.NewServer(r.planes.adminHandler())

@@ -12,7 +12,7 @@ import (
 	"tierway/tenants"
 )
 
-// What the tests read of the admin API's answers.
+// The parts of the admin API's answers that the tests read.
 type (
 	pageOf[T any] struct {
 		Items []T
@@ -107,7 +107,7 @@ type (
 	}
 )
 
-// What the tests read of workers, tiers and queues.
+// The parts of answers about workers, tiers and queues that the tests read.
 type (
 	workerShown struct {
 		Name, Pool, Model, State string

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// IN-16: only proxies of the list are believed, and only what stands last.
-func TestAnAddressIsWhatTrustedProxiesSay(t *testing.T) {
+// IN-16: X-Forwarded-For counts only from a trusted proxy. Its last untrusted address is the client.
+func TestClientIPComesFromTrustedProxiesOnly(t *testing.T) {
 	r := newRig(t, strings.Replace(plain, "health:", `trusted_proxies: ["10.0.0.0/8", "fd00::/8", "127.0.0.1"]`+
 		"\nhealth:", 1), fakeEngine())
 	for _, c := range []struct{ peer, forwarded, want string }{

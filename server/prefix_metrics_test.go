@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// An engine that does not say what it had cached makes no belief look wrong.
-func TestPredictionsAreComparedWithWhatEnginesSay(t *testing.T) {
+// TestCacheHitsAreComparedWithPredictions only for engines that report cached tokens.
+func TestCacheHitsAreComparedWithPredictions(t *testing.T) {
 	prompt := strings.Repeat("the quick brown fox jumps over the lazy dog ", 200)
 	for details, want := range map[string][]string{
 		"": {"0", "0"},
@@ -23,7 +23,7 @@ func TestPredictionsAreComparedWithWhatEnginesSay(t *testing.T) {
 				t.Error(err)
 			}
 			w.Header().Set("Content-Type", "application/json")
-			say(t, w,
+			writeNow(t, w,
 				`{"id":"x","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"a"},"finish_reason":"stop"}],"usage":{"prompt_tokens":2000,"completion_tokens":1`+details+`}}`)
 		}))
 		for range 2 {
