@@ -37,7 +37,7 @@ func (p *strictEngine) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 
 // askStrictEngine sends a stream of class batch. The gateway adds a priority and stream_options to it.
 // It returns which of the two the engine accepted.
-func (r *rig) askPicky(p *strictEngine) (sent string) {
+func (r *rig) askStrictEngine(p *strictEngine) (sent string) {
 	r.t.Helper()
 	a := r.post("/v1/chat/completions", `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`,
 		"X-Request-Priority", "batch")
@@ -70,7 +70,7 @@ func TestOnlyRejectedFieldsAreOmitted(t *testing.T) {
 		p := &strictEngine{rejects: strings.Fields(c.rejects)}
 		r := newRig(t, strings.Replace(plain, "model: fake-7b", "model: fake-7b\n    engine: vllm", 1), p)
 		for i, want := range c.want {
-			if got := r.askPicky(p); got != want {
+			if got := r.askStrictEngine(p); got != want {
 				t.Errorf("rejects %q, request %d: accepted %q, want %q", c.rejects, i, got, want)
 			}
 		}
@@ -99,14 +99,14 @@ func TestOmittedFieldsAreSentAgainAfterAWorkerWasDown(t *testing.T) {
 		engine)
 	r.runControl()
 	for range 3 {
-		r.askPicky(p)
+		r.askStrictEngine(p)
 	}
 	p.mu.Lock()
 	p.rejects = nil
 	p.mu.Unlock()
 	before := checks.Load()
 	waitUntil(t, "good checks", func() bool { return checks.Load() > before+1 })
-	if got := r.askPicky(p); got != "" {
+	if got := r.askStrictEngine(p); got != "" {
 		t.Errorf("a worker that stayed up accepted %q", got)
 	}
 	isUp := func() bool { return r.control.Pools.Gauges()[0].Up }
@@ -114,7 +114,7 @@ func TestOmittedFieldsAreSentAgainAfterAWorkerWasDown(t *testing.T) {
 	waitUntil(t, "a failed check", func() bool { return !isUp() })
 	down.Store(false)
 	waitUntil(t, "a good check", isUp)
-	if got := r.askPicky(p); got != "priority stream_options" {
+	if got := r.askStrictEngine(p); got != "priority stream_options" {
 		t.Errorf("a worker that was down accepted %q", got)
 	}
 }

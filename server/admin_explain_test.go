@@ -15,7 +15,7 @@ import (
 )
 
 // explain requests an explanation and fails unless the answer has the status.
-func (r *adminRig) explains(status int, order any) admin.RouteExplanation {
+func (r *adminRig) explain(status int, order any) admin.RouteExplanation {
 	r.t.Helper()
 	text, err := json.Marshal(order)
 	if err != nil {
@@ -116,7 +116,7 @@ func TestExplainReportsARejectionAsAnOutcome(t *testing.T) {
 		{"full workers and no queue", order{"request": hiRequest("medium")}, decisions.StageQueue, 503, "overloaded"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e := r.explains(http.StatusOK, c.order)
+			e := r.explain(http.StatusOK, c.order)
 			if e.Outcome != decisions.WouldReject || e.Status != c.status || c.code != "" && e.Code != c.code || e.Worker != "" {
 				t.Fatalf("explained as %+v", e.Explanation)
 			}
@@ -178,7 +178,7 @@ func TestExplainDescribesEveryStage(t *testing.T) {
 func TestExplainReportsThatARequestWouldWait(t *testing.T) {
 	r := newExplainRig(t)
 	defer r.occupyWorker("large")()
-	e := r.explains(http.StatusOK, order{"request": hiRequest("large")})
+	e := r.explain(http.StatusOK, order{"request": hiRequest("large")})
 	q, w := stepOf(&e.Explanation, decisions.StageQueue).Queue, stepOf(&e.Explanation, decisions.StageWorker).Worker
 	if e.Outcome != decisions.WouldQueue || q.Would != decisions.QueueHolds || q.Why == "" ||
 		!strings.Contains(e.Summary, "wait") {
@@ -234,7 +234,7 @@ func TestExplainComparesADraftWithTheConfigurationInForce(t *testing.T) {
 			}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e := r.explains(http.StatusOK, order{"request": c.request, "draft": r.edited(c.draft)})
+			e := r.explain(http.StatusOK, order{"request": c.request, "draft": r.edited(c.draft)})
 			if e.Draft == nil || len(e.Changes) == 0 {
 				t.Fatalf("the draft is not explained: %+v", e)
 			}
@@ -280,7 +280,7 @@ func TestInvalidExplainRequestsAreRejected(t *testing.T) {
 				"messages": []order{{"role": "user", "content": strings.Repeat("x", 1<<20)}}}}, 413, "1048576"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := r.explains(c.status, c.order); !strings.Contains(got.Error, c.detail) ||
+			if got := r.explain(c.status, c.order); !strings.Contains(got.Error, c.detail) ||
 				strings.Contains(got.Error, "tw-x") {
 				t.Errorf("the answer is %s", got.Error)
 			}

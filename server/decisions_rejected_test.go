@@ -36,7 +36,7 @@ tiers: # chwbl considers full workers too
 	if row.Refused == nil || len(row.Refused.Candidates) != 0 || len(d.Refused.Candidates) == 0 {
 		t.Errorf("the list has %+v of %+v", row.Refused, d.Refused)
 	}
-	if past := admin.explains(http.StatusOK, order{"decision": d.RequestID}); past.Outcome != decisions.WouldReject ||
+	if past := admin.explain(http.StatusOK, order{"decision": d.RequestID}); past.Outcome != decisions.WouldReject ||
 		len(past.Candidates) != len(c.Candidates) {
 		t.Errorf("explained as %+v", past)
 	}

@@ -63,7 +63,7 @@ func (r *draftRig) shakeAll() {
 	}
 }
 
-// give releases all slots.
+// releaseAll releases all slots.
 func (r *draftRig) releaseAll() {
 	for _, l := range r.leases {
 		l.releaseAll()

@@ -142,13 +142,13 @@ func TestPastRequestIsRedecidedUnderADraft(t *testing.T) {
 		`tiers: [ { name: small, workers: [ { name: w0, weight: 0 }, { name: w1, weight: 0 }, { name: w2, url: "http://127.0.0.1:14" } ] } ]`: "w2",
 		`tiers: [ { name: large, workers: [ { name: l0, weight: 3 } ] } ]`:                                                                    "w0",
 	} {
-		e := r.explains(http.StatusOK, order{"decision": "why-1", "draft": r.edited(draft)})
+		e := r.explain(http.StatusOK, order{"decision": "why-1", "draft": r.edited(draft)})
 		if e.Worker != "w0" || e.Draft.Worker != want || e.Tier != "small" ||
 			!stepOf(&e.Explanation, decisions.StageWorker).Worker.Redecided.Agrees {
 			t.Errorf("%s: %s in force, %s under the draft, want %s: %+v", draft, e.Worker, e.Draft.Worker, want, e.Draft.Steps)
 		}
 	}
-	if e := r.explains(http.StatusOK, order{"decision": "why-2"}); e.Outcome != decisions.WouldReject ||
+	if e := r.explain(http.StatusOK, order{"decision": "why-2"}); e.Outcome != decisions.WouldReject ||
 		e.Status != http.StatusNotFound || e.Code != "model_not_found" || e.Steps[len(e.Steps)-1].OK {
 		t.Errorf("explained as %+v", e.Explanation)
 	}
@@ -159,7 +159,7 @@ func TestPastRequestIsRedecidedUnderADraft(t *testing.T) {
 func TestPastRequestWithoutAWorkerIsExplained(t *testing.T) {
 	r := newExplainRig(t)
 	r.do(http.MethodGet, "/v1/models", "", "Authorization", "Bearer acme", "X-Request-ID", "why-1")
-	if e := r.explains(http.StatusOK, order{"decision": "why-1"}); e.Outcome != decisions.WasAnswered || e.Status != 0 ||
+	if e := r.explain(http.StatusOK, order{"decision": "why-1"}); e.Outcome != decisions.WasAnswered || e.Status != 0 ||
 		len(e.Steps) != 2 || !e.Steps[1].OK {
 		t.Errorf("a list of models is explained as %+v", e.Explanation)
 	}
@@ -189,7 +189,7 @@ func TestPastRequestWithoutAWorkerIsExplained(t *testing.T) {
 		c.change(&d)
 		d.RequestID = "past-" + strings.ReplaceAll(name, " ", "-")
 		r.decisions.Add(&d)
-		e := r.explains(http.StatusOK, order{"decision": d.RequestID})
+		e := r.explain(http.StatusOK, order{"decision": d.RequestID})
 		last := e.Steps[len(e.Steps)-1]
 		if e.Outcome != c.outcome || e.Status != c.status || last.Stage != c.stage ||
 			last.OK != (c.outcome != decisions.WouldReject) || last.Detail == "" || e.Summary != c.summary {
@@ -210,14 +210,14 @@ func TestDraftSaturationMatchesItsReload(t *testing.T) {
 	}
 	observe()
 	draft := `tiers: [ { name: small, saturation: { waiting: 3 } } ]`
-	e := r.explains(http.StatusOK, order{"request": hiRequest("small"), "draft": r.edited(draft)})
+	e := r.explain(http.StatusOK, order{"request": hiRequest("small"), "draft": r.edited(draft)})
 	f := r.draft(draft)
 	r.source = func() (*config.File, error) { return f, nil }
 	if _, err := r.Reload(t.Context(), control.ReloadRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	observe()
-	after := r.explains(http.StatusOK, order{"request": hiRequest("small")})
+	after := r.explain(http.StatusOK, order{"request": hiRequest("small")})
 	if e.Worker != "w0" || e.Draft.Worker != "w1" || after.Worker != "w1" {
 		t.Errorf("%s in force, %s under the draft, %s after its reload", e.Worker, e.Draft.Worker, after.Worker)
 	}
@@ -248,13 +248,13 @@ func TestDraftQueueLimitsMatchTheirReload(t *testing.T) {
 		defer p.WaitQueue.Leave(tk, queue.Cancelled, time.Now()) //nolint:errcheck // it may have left already
 	}
 	draft := `tiers: [ { name: large, queue: { max_wait: { interactive: 5s } } } ]`
-	e := r.explains(http.StatusOK, order{"request": hiRequest("large"), "draft": r.edited(draft)})
+	e := r.explain(http.StatusOK, order{"request": hiRequest("large"), "draft": r.edited(draft)})
 	f := r.draft(draft)
 	r.source = func() (*config.File, error) { return f, nil }
 	if _, err := r.Reload(t.Context(), control.ReloadRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	after := r.explains(http.StatusOK, order{"request": hiRequest("large")})
+	after := r.explain(http.StatusOK, order{"request": hiRequest("large")})
 	if e.Draft.Outcome != decisions.WouldReject || after.Outcome != decisions.WouldReject {
 		t.Errorf("%s under the draft, %s after its reload, want %s for both", e.Draft.Outcome, after.Outcome,
 			decisions.WouldReject)

@@ -35,7 +35,7 @@ func TestExplainAndReplayAgreeUnderADraft(t *testing.T) {
 		`tiers: [ { name: small, policy: { name: least_load }, workers: [ { name: w0, weight: 0 } ] } ]`:                  "w1",
 		`tiers: [ { name: small, policy: { name: least_load }, workers: [ { name: w2, url: "http://127.0.0.1:14" } ] } ]`: "w2",
 	} {
-		e := r.explains(http.StatusOK, order{"decision": "why-1", "draft": r.edited(draft)})
+		e := r.explain(http.StatusOK, order{"decision": "why-1", "draft": r.edited(draft)})
 		a := r.replay(fmt.Sprintf(`{"draft":%q}`, r.edited(draft)))
 		replayed := went
 		for _, m := range a.WorkerMoves {

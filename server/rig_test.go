@@ -157,7 +157,7 @@ func (r *rig) post(path, body string, headers ...string) httpAnswer {
 	return r.do(http.MethodPost, path, body, headers...)
 }
 
-// reread returns the configuration of source.
+// readSource returns the configuration of source.
 func (r *rig) readSource() (*config.File, error) {
 	if r.source == nil {
 		return nil, control.ErrNoSource
