@@ -116,7 +116,7 @@ pools: [{name: p, models: [n], serves: [chat], price: {cached_input: 1.5, inptu:
     - {name: a, sha256: ` + digestA + `, limits: {rpm: 5}}
     - {name: a, sha256: ` + digestB + `, limits: {rpm: 6}}
 `, []string{
-			`5:14: auth.keys[1].name: duplicate name "a" with other settings (repeat the tenant's tiers, models, priorities and limits, or name it otherwise)`,
+			`5:14: auth.keys[1].name: another key of "a" has different settings (give all keys of a tenant the same settings, or choose another name)`,
 		}},
 		"roles": {keys + small + `admin:  {keys: [{name: a, sha256: ` + digestB + `, role: veiwer}]}`, []string{
 			`3:107: admin.keys[0].role: want one of admin, viewer, got "veiwer" (did you mean viewer?)`,

@@ -76,7 +76,7 @@ type Admin struct {
 // AdminKey is one key of the admin plane, stored as its digest.
 type AdminKey struct {
 	Name   string `yaml:"name" required:"true" form:"name" doc:"Name of the key's holder, for the audit log."`
-	SHA256 string `yaml:"sha256" required:"true" form:"digest" secret:"true" doc:"SHA-256 of the key in hex: \x60printf %s \"$KEY\" | sha256sum | cut -d ' ' -f 1\x60. The key must not begin with 'tw-' unless the gateway made it."`
+	SHA256 string `yaml:"sha256" required:"true" form:"digest" secret:"true" doc:"SHA-256 of the key in hex: \x60printf %s \"$KEY\" | sha256sum | cut -d ' ' -f 1\x60. A key that begins with 'tw-' must be one that the gateway generated."`
 	Role   string `yaml:"role" enum:"admin,viewer" absent:"'admin'" doc:"Permissions: 'admin' may read and change everything, 'viewer' may read everything except secrets."`
 }
 

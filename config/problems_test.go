@@ -206,9 +206,9 @@ tiers:
 `, []string{
 			`4:101: auth.keys[0].priority: want one of interactive, background, batch, got "urgent"`,
 			`5:25: auth.keys[1].sha256: duplicates the key of auth.keys[0] (create a separate key for each entry)`,
-			`6:14: auth.keys[2].name: duplicate name "a" with other settings (repeat the tenant's tiers, models, priorities and limits, or name it otherwise)`,
+			`6:14: auth.keys[2].name: another key of "a" has different settings (give all keys of a tenant the same settings, or choose another name)`,
 			`7:14: auth.keys[3].name: want a name of up to 63 lower-case letters, digits and hyphens, got "A"`,
-			`7:25: auth.keys[3].sha256: is the digest of no key at all (use that of the key)`,
+			`7:25: auth.keys[3].sha256: is the digest of an empty key (use the digest of the key)`,
 			`8:25: auth.keys[4].sha256: want 64 hex digits, got 4 characters`,
 			`8:39: auth.keys[4].tiers[0]: "sm*" is not a tier or pool of this file (known: small)`,
 			`8:56: auth.keys[4].models[0]: "" matches no model, tier or alias of this file (known: auto, classify, small, m)`,

@@ -98,10 +98,10 @@ func (l *Limits) newQueue(size int) *spool.Spool[*Grant] {
 // SetGateways sets the maximum number of gateways for times when Redis does not count them.
 func (l *Limits) SetGateways(n int) { l.gateways.Store(int64(max(1, n))) }
 
-// Take admits or refuses a request at c.At. A refused request has no grant and no reservation. Take
+// TakeCharge admits or refuses a request at c.At. A refused request has no grant and no reservation. It
 // waits at most 50 ms for a Redis that hangs, and not at all for one that is known to be down. The
 // only error is ErrLimitsAway.
-func (l *Limits) Take(ctx context.Context, c *tenants.Charge) (*Grant, tenants.Admission, error) {
+func (l *Limits) TakeCharge(ctx context.Context, c *tenants.Charge) (*Grant, tenants.Admission, error) {
 	g := &Grant{limits: l, charge: c}
 	if len(c.Caller.Subjects) == 0 {
 		return g, tenants.Admission{}, nil
@@ -128,7 +128,7 @@ func (l *Limits) decide(ctx context.Context, g *Grant) (tenants.Admission, error
 			return tenants.Admission{}, fmt.Errorf("admitting a request of tenant %s: %w", caller.Tenant, ErrLimitsAway)
 		}
 	}
-	return l.local.Take(g.charge, l.share()), nil
+	return l.local.TakeCharge(g.charge, l.share()), nil
 }
 
 // share returns the number of gateways that share the limits while this one decides alone.
@@ -167,7 +167,7 @@ func (g *Grant) Settle(u tenants.Used) {
 		return
 	}
 	l := g.limits
-	l.local.Settle(g.charge, u, l.now())
+	l.local.SettleCharge(g.charge, u, l.now())
 	g.used = u
 	if l.redis != nil && l.redis.Up() && g.matters() {
 		l.queue.Add(g)
@@ -212,7 +212,7 @@ func (l *Limits) guarded(work string, step func()) {
 	})
 }
 
-// Peek returns the decision that Take would make, as far as this gateway knows, and the use of each
+// Peek returns the decision that TakeCharge would make, as far as this gateway knows, and the use of each
 // limit. It sends no request to Redis and reserves nothing. While Redis decides, rates and requests
 // in flight are those of this gateway; budgets are those of all gateways, as last received. partial
 // reports this case. The only error is ErrLimitsAway.

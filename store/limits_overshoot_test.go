@@ -74,7 +74,7 @@ func TestFourGatewaysAdmitNoMoreThanOne(t *testing.T) {
 	}
 	waitForAll(t, limits)
 	for i := range 9 { // all slots are free
-		_, v, err := limits[i%4].Take(t.Context(), &tenants.Charge{Caller: slots(), At: time.Now()})
+		_, v, err := limits[i%4].TakeCharge(t.Context(), &tenants.Charge{Caller: slots(), At: time.Now()})
 		if err != nil || (v.Refused == "") != (i < 8) {
 			t.Errorf("afterwards request %d is %+v, %v", i, v, err)
 		}
@@ -96,7 +96,7 @@ func (n *count) ask(t *testing.T, l *Limits, until time.Time) {
 	var mine *Grant
 	take := func(c *tenants.Caller) *Grant {
 		n.asked.Add(1)
-		g, _, err := l.Take(t.Context(), &tenants.Charge{Caller: c, At: time.Now()})
+		g, _, err := l.TakeCharge(t.Context(), &tenants.Charge{Caller: c, At: time.Now()})
 		if err != nil {
 			t.Error(err)
 		}
@@ -135,7 +135,7 @@ func waitForAll(t testing.TB, limits []*Limits) {
 	t.Helper()
 	eventually(t, func() bool {
 		for _, l := range limits {
-			if l.queue.Stats().Waiting != 0 || !l.local.Zero() {
+			if l.queue.Stats().Waiting != 0 || !l.local.Idle() {
 				return false
 			}
 		}
@@ -158,7 +158,7 @@ func TestClientsThatLeaveLeaveNoSlotBehind(t *testing.T) {
 			} else {
 				go cancel()
 			}
-			if g, _, err := limits[i%4].Take(ctx, &tenants.Charge{Caller: c, At: time.Now()}); err == nil && g != nil {
+			if g, _, err := limits[i%4].TakeCharge(ctx, &tenants.Charge{Caller: c, At: time.Now()}); err == nil && g != nil {
 				g.Settle(tenants.Used{Refund: i%2 == 0})
 				g.Settle(tenants.Used{})
 			}
@@ -170,7 +170,7 @@ func TestClientsThatLeaveLeaveNoSlotBehind(t *testing.T) {
 	wg.Wait()
 	waitForAll(t, limits)
 	for i := range 3 {
-		_, v, err := limits[0].Take(t.Context(), &tenants.Charge{Caller: c, At: time.Now()})
+		_, v, err := limits[0].TakeCharge(t.Context(), &tenants.Charge{Caller: c, At: time.Now()})
 		if err != nil || (v.Refused == "") != (i < 2) {
 			t.Errorf("afterwards request %d is %+v, %v", i, v, err)
 		}
@@ -188,7 +188,7 @@ func benchmark(b *testing.B, l *Limits, c *tenants.Caller) {
 	b.Helper()
 	b.ReportAllocs()
 	for b.Loop() {
-		g, v, err := l.Take(b.Context(), &tenants.Charge{Caller: c, At: time.Now(), Tokens: 100})
+		g, v, err := l.TakeCharge(b.Context(), &tenants.Charge{Caller: c, At: time.Now(), Tokens: 100})
 		if err != nil || v.Refused != "" {
 			b.Fatal(v, err)
 		}
@@ -215,7 +215,7 @@ func BenchmarkTakeAndSettle(b *testing.B) {
 		defer stop()
 		server.Kill()
 		eventually(b, func() bool {
-			_, _, _ = limits[0].Take(b.Context(), &tenants.Charge{Caller: heavy(), At: time.Now()})
+			_, _, _ = limits[0].TakeCharge(b.Context(), &tenants.Charge{Caller: heavy(), At: time.Now()})
 			return limits[0].Degraded()
 		})
 		benchmark(b, limits[0], heavy())

@@ -22,7 +22,7 @@ func fleetOf(t *testing.T) []*gateway {
 func (g *gateway) alone(c *tenants.Caller, tokens int64) {
 	charge := &tenants.Charge{Caller: c, At: g.now}
 	g.local.CommitRemote(charge)
-	g.local.Settle(charge, tenants.Used{Tokens: tokens}, g.now)
+	g.local.SettleCharge(charge, tenants.Used{Tokens: tokens}, g.now)
 }
 
 // knows returns the tokens of today that a gateway counts after one request.

@@ -192,7 +192,7 @@ func TestSlowRedisIsDown(t *testing.T) {
 	c := callerWith(tenants.Limits{RPM: 60_000, Burst: 60_000, Concurrent: 1000}, tenants.Limits{})
 	ask := func() time.Duration {
 		began := time.Now()
-		g, v, err := l.Take(t.Context(), &tenants.Charge{Caller: c, At: began})
+		g, v, err := l.TakeCharge(t.Context(), &tenants.Charge{Caller: c, At: began})
 		if err != nil || v.Refused != "" {
 			t.Fatalf("%+v, %v", v, err)
 		}
@@ -239,7 +239,7 @@ func TestAnOutageOfRedisIsShortForEveryRequest(t *testing.T) {
 			var slow []time.Duration
 			ask := func() {
 				began := time.Now()
-				g, v, err := l.Take(t.Context(), &tenants.Charge{Caller: caller, At: began, Tokens: 1})
+				g, v, err := l.TakeCharge(t.Context(), &tenants.Charge{Caller: caller, At: began, Tokens: 1})
 				if took := time.Since(began); took > 10*time.Millisecond {
 					slow = append(slow, took)
 				}
@@ -301,7 +301,7 @@ func TestAnOutageLeavesEachGatewayItsShare(t *testing.T) {
 			tenants.Key{})
 	}
 	take := func(closed bool) (tenants.Admission, error) {
-		_, v, err := l.Take(t.Context(), &tenants.Charge{Caller: caller(closed), At: noon()})
+		_, v, err := l.TakeCharge(t.Context(), &tenants.Charge{Caller: caller(closed), At: noon()})
 		return v, err
 	}
 	if v, err := take(true); err != nil || v.Refused != "" {
@@ -345,7 +345,7 @@ func TestInvalidRedisRepliesFailNoRequest(t *testing.T) {
 			defer start(l.Run)()
 			c := callerWith(tenants.Limits{RPM: 600, DayTokens: 1000}, tenants.Limits{Concurrent: 50})
 			ask := func() {
-				g, v, err := l.Take(t.Context(), &tenants.Charge{Caller: c, At: noon(), Tokens: 1})
+				g, v, err := l.TakeCharge(t.Context(), &tenants.Charge{Caller: c, At: noon(), Tokens: 1})
 				if err != nil || v.Refused != "" {
 					t.Fatalf("%+v, %v", v, err)
 				}
@@ -458,7 +458,7 @@ func TestScriptsRunInACluster(t *testing.T) {
 	c := callerWith(tenants.Limits{RPM: 6, Burst: 3, TPM: 600, Concurrent: 5, DayTokens: 100},
 		tenants.Limits{RPM: 600, Concurrent: 5, MonthMoney: 100})
 	eventually(t, func() bool { // the client's first command learns the nodes
-		_, v, err := g.Take(t.Context(), &tenants.Charge{Caller: c, At: noon(), Tokens: 1})
+		_, v, err := g.TakeCharge(t.Context(), &tenants.Charge{Caller: c, At: noon(), Tokens: 1})
 		return err != nil || v.Refused != ""
 	})
 	if err := g.redis.beat(t.Context()); err != nil {
@@ -583,14 +583,14 @@ func TestAStartWithoutRedisServes(t *testing.T) {
 	l := w.limits(2)
 	defer start(w.Run, l.Run)()
 	eventually(t, l.Degraded)
-	g, v, err := l.Take(t.Context(),
+	g, v, err := l.TakeCharge(t.Context(),
 		&tenants.Charge{Caller: callerWith(tenants.Limits{RPM: 6, Burst: 2}, tenants.Limits{}), At: noon()})
 	// one of the two concurrent ones belongs to another gateway
 	if err != nil || v.Refused != "" || v.Requests.Remaining != 0 {
 		t.Fatalf("%+v, %v", v, err)
 	}
 	g.Settle(tenants.Used{})
-	if w.log.lines() != 1 || !l.local.Zero() {
+	if w.log.lines() != 1 || !l.local.Idle() {
 		t.Errorf("the log is:\n%s", w.log.String())
 	}
 }

@@ -103,7 +103,7 @@ func (s *SQL) RotateKey(ctx context.Context, a Actor, id string, next tenants.Ke
 			made = fresh(next, a, now)
 			made.Tenant, made.Name, made.Rights, made.Limits = before.Tenant, before.Name, before.Rights, before.Limits
 			if made.ExpiresAt.IsZero() {
-				made.ExpiresAt = stamp(before.Successor(now))
+				made.ExpiresAt = stamp(before.SuccessorExpiry(now))
 			}
 			if err := insert(ctx, tx, "keys", keyColumns(&made)); err != nil {
 				return edit{}, err

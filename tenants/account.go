@@ -1,7 +1,7 @@
 package tenants
 
-// budgetWindows is what a subject has used of its budgets in two windows: the present one, and
-// the one before it, which may still have requests in flight.
+// budgetWindows is a subject's usage of its budgets in two windows: the current one, and the one
+// before it, which may still have in-flight requests.
 type budgetWindows [2]window
 
 // window is one UTC day or month of a subject.
@@ -60,10 +60,10 @@ func (a *budgetWindows) seed(index int, s Spent) {
 	}
 }
 
-// sharedFloor returns what the shared counters must hold at least, without what this process
-// will add itself. After their first reply it is that reply: the ledger also has what other
-// gateways are still to add, which would count twice. Before, the counters may be empty, and
-// the ledger is the only source.
+// sharedFloor returns the minimum that the shared counters must hold, without the usage that this
+// process still has to add. After their first reply it is that reply: the ledger also contains usage
+// that other gateways have not added yet, and would count it twice. Before the first reply, the
+// counters may be empty, and the ledger is the only source.
 func (w window) sharedFloor() Spent {
 	if w.synced {
 		return w.shared

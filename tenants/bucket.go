@@ -29,9 +29,9 @@ const (
 	// is exact to a ten-thousandth of it, so that a returned wait is always sufficient.
 	slack = 1e-6
 
-	// horizon is how long, in µs, a bucket stops leaking after the clock stepped back: more
-	// than the clocks of one site differ. A time further ahead was written by a wrong clock and
-	// is discarded; otherwise it would stop the bucket until then.
+	// horizon is the maximum time in µs for which a bucket stops leaking after the clock stepped
+	// back: more than the clocks of one site differ. A time further ahead was written by a wrong
+	// clock and is discarded; otherwise it would stop the bucket until then.
 	horizon = 60e6
 )
 
@@ -44,7 +44,7 @@ func (b bucket) decayed(now int64, r rate) bucket {
 	return bucket{used: max(0, b.used-float64(gone)*r.limit/r.period), at: max(b.at, now)}
 }
 
-// wait returns for how many µs a decayed bucket has no capacity for the cost; 0 if it has, or
+// wait returns the µs until a decayed bucket has capacity for the cost; 0 if it has capacity now or
 // has no limit. A cost above the whole capacity waits for an empty bucket.
 func (b bucket) wait(cost float64, r rate) int64 {
 	over := b.used + min(cost, r.capacity) - r.capacity
@@ -69,7 +69,7 @@ func (b *bucket) correct(by float64, now int64, r rate) {
 	}
 }
 
-// micros returns a Duration of so many µs.
+// micros converts µs to a Duration.
 func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 
 // buckets has the buckets of a subject: requests per minute, requests per second, tokens per
@@ -92,10 +92,10 @@ func (b *buckets) decayed(now int64, r rates) (out buckets) {
 	return out
 }
 
-// rates has the limits of buckets; 0 is no limit.
+// rates has the limits of a subject's buckets; a limit of 0 means none.
 type rates [3]rate
 
-// rates returns the bucket limits of one of so many gateways.
+// rates returns the part of the bucket limits that one of share gateways enforces.
 func (l *Limits) rates(share int) rates {
 	part := func(n int64) float64 { return float64(portion(n, share)) }
 	return rates{{part(l.RPM), minute, part(l.RequestBurst())}, {part(l.RPS), second, part(l.SecondBurst())},
@@ -123,9 +123,9 @@ func (l Limit) rank() int {
 	return slices.Index(limitNames[:], l)
 }
 
-// noteRefusal records a refusal by a subject's limit if it takes precedence: by rank, and among
+// recordRefusal records a refusal by a subject's limit if it takes precedence: by rank, and among
 // rates by the longest wait.
-func (v *Admission) noteRefusal(s *Subject, found Limit, wait time.Duration) {
+func (v *Admission) recordRefusal(s *Subject, found Limit, wait time.Duration) {
 	if a, b := found.rank(), v.Refused.rank(); a < b || a == b && wait > v.Wait {
 		v.Refused, v.Wait, v.Scope = found, wait, s.scope()
 	}

@@ -2,7 +2,8 @@ package tenants
 
 import "time"
 
-// Caller is a tenant as one of its keys authenticates it. It is immutable.
+// Caller is the identity of a request: a tenant with the rights and limits of one of its keys. It is
+// immutable.
 type Caller struct {
 	Tenant       string
 	Key          string    // the key's id; empty for anonymous
@@ -60,8 +61,8 @@ func (c *Caller) MayUseTier(name string) bool {
 }
 
 // MayUseModel reports whether the caller may request that model name. A request without a model
-// has the empty name, which only a glob of stars matches: leaving the name out is no way around
-// a restriction.
+// has the empty name, which only a glob of stars matches, so that a request cannot avoid a
+// restriction by omitting the model.
 func (c *Caller) MayUseModel(name string) bool {
 	return c.tenant.allowsModel(name) && c.key.allowsModel(name)
 }
@@ -73,5 +74,5 @@ func (c *Caller) MayPass(pool string) bool {
 	return !c.IsolateCache && c.tenant.allowsPassThrough(pool) && c.key.allowsPassThrough(pool)
 }
 
-// Clamp returns the class that the caller gets for a requested one.
-func (c *Caller) Clamp(asked Class) Class { return max(asked, c.Highest) }
+// Clamp returns the requested class, or the caller's highest class if that is less urgent.
+func (c *Caller) Clamp(requested Class) Class { return max(requested, c.Highest) }

@@ -199,10 +199,10 @@ func TestClassIsEncodedAsItsName(t *testing.T) {
 func TestSuccessorHasTheSameLifetime(t *testing.T) {
 	made := time.Unix(1000, 0)
 	k := Key{CreatedAt: made, ExpiresAt: made.Add(time.Hour)}
-	if got := k.Successor(made.Add(50 * time.Minute)); !got.Equal(made.Add(110 * time.Minute)) {
+	if got := k.SuccessorExpiry(made.Add(50 * time.Minute)); !got.Equal(made.Add(110 * time.Minute)) {
 		t.Errorf("it expires at %v", got)
 	}
-	if got := (&Key{CreatedAt: made}).Successor(made); !got.IsZero() {
+	if got := (&Key{CreatedAt: made}).SuccessorExpiry(made); !got.IsZero() {
 		t.Errorf("one without an end expires at %v", got)
 	}
 }

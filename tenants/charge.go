@@ -33,36 +33,37 @@ var limitNames = [...]Limit{LimitDayTokens, LimitMonthTokens, LimitDayMoney, Lim
 // LimitNames returns the names of all limits, in their order.
 func LimitNames() []Limit { return slices.Clone(limitNames[:]) }
 
-// Charge is what one request takes from its caller's limits on admission.
+// Charge is the reservation of one request in the limits of its caller.
 type Charge struct {
 	Caller       *Caller
 	At           time.Time // time of admission: budgets are booked to its UTC day and month
-	Tokens       int64     // reservation: the prompt's estimate plus the expected answer
+	Tokens       int64     // reservation: the prompt's estimate plus the expected output
 	IgnoreBudget bool      // degraded: admitted although a budget is spent
 }
 
 // Used is the real usage of a request.
 type Used struct {
-	Tokens int64 // prompt plus answer
+	Tokens int64 // prompt plus output
 	Money  Money
 	Refund bool // nothing was sent to a worker: the request itself is not counted
 }
 
-// Admission says whether a request is admitted, and what remains of its caller's limits.
+// Admission is the result of a charge: whether the request is admitted, and what remains of the limits
+// of its caller.
 type Admission struct {
 	Refused  Limit         // the limit that refuses; empty: admitted
 	Scope    string        // owner of that limit: "tenant" or "key"
-	Wait     time.Duration // until a retry may pass; of a budget, until its window ends
+	Wait     time.Duration // until a retry may pass; for a budget, until its window ends
 	Requests Meter         // the request limit with the least remaining
 	Tokens   Meter         // the token limit with the least remaining
 }
 
 // Meter has the values of the x-ratelimit headers for one limit.
 type Meter struct {
-	Set       bool          // there is such a limit
-	Limit     int64         // per minute; of requests without rpm, per second
+	Set       bool          // the subject has such a limit
+	Limit     int64         // per minute; for requests without rpm, per second
 	Remaining int64         // never negative
-	Reset     time.Duration // until all of it is available
+	Reset     time.Duration // until the whole limit is available
 }
 
 // Spent is a subject's usage of its budgets in one window.

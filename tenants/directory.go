@@ -13,25 +13,25 @@ import (
 )
 
 // KeyConfig is one key and the permissions of its tenant, as in config.yaml. Two entries with
-// the same name and settings are two keys of one tenant: so a key is replaced without a gap.
+// the same name and settings are two keys of one tenant, so that a key can be replaced without a gap.
 type KeyConfig struct {
-	Name            string   `yaml:"name" required:"true" form:"tenant" doc:"The tenant. Several keys with the same rights may name the same one."`
-	SHA256          string   `yaml:"sha256" required:"true" form:"digest" secret:"true" doc:"SHA-256 of the key in hex: \x60printf %s \"$KEY\" | sha256sum | cut -d ' ' -f 1\x60. The key must not begin with 'tw-' unless the gateway made it."`
-	Tiers           []string `yaml:"tiers" absent:"all" doc:"Tiers and pools that the key may use, by name. '[]': none."`
-	Models          []string `yaml:"models" absent:"all" doc:"Model names that the key may ask by; '*' stands for any run of characters, '?' for one. '[]': none."`
-	Priority        string   `yaml:"priority" enum:"interactive,background,batch" absent:"'interactive'" doc:"The highest class that the key may ask for."`
-	DefaultPriority string   `yaml:"default_priority" enum:"interactive,background,batch" absent:"'priority'" doc:"The class of a request that asks for none. Not above 'priority'."`
-	Weight          int      `yaml:"weight" min:"1" max:"1000" absent:"'1'" doc:"Its share of the tokens beside other tenants of a class, while both wait: 2 gets twice what 1 gets."`
-	Limits          Limits   `yaml:"limits" doc:"What the tenant may use, all its keys together. What is absent or 0 is not limited."`
-	IsolateCache    bool     `yaml:"isolate_cache" doc:"Keep its prompts out of what other tenants share in the engines' caches."`
-	Degrade         bool     `yaml:"degrade" doc:"When a budget is spent, go on with the cheapest tier that it may use, instead of refusing."`
-	FailClosed      bool     `yaml:"fail_closed" doc:"Refuse its requests while Redis is away, instead of limiting by what this gateway alone knows."`
+	Name            string   `yaml:"name" required:"true" form:"tenant" doc:"Name of the tenant. Entries with the same name and equal settings are several keys of one tenant."`
+	SHA256          string   `yaml:"sha256" required:"true" form:"digest" secret:"true" doc:"SHA-256 of the key in hex: \x60printf %s \"$KEY\" | sha256sum | cut -d ' ' -f 1\x60. A key that begins with 'tw-' must be one that the gateway generated."`
+	Tiers           []string `yaml:"tiers" absent:"all" doc:"Names of the tiers and pools that the key may use. '[]': none."`
+	Models          []string `yaml:"models" absent:"all" doc:"Model names that the key may request. '*' matches any run of characters, '?' exactly one. '[]': none."`
+	Priority        string   `yaml:"priority" enum:"interactive,background,batch" absent:"'interactive'" doc:"Highest priority class that the key may request."`
+	DefaultPriority string   `yaml:"default_priority" enum:"interactive,background,batch" absent:"'priority'" doc:"Class of a request that names none. At most 'priority'."`
+	Weight          int      `yaml:"weight" min:"1" max:"1000" absent:"'1'" doc:"Share of the tokens while requests of several tenants of one class wait: weight 2 gets twice the tokens of weight 1."`
+	Limits          Limits   `yaml:"limits" doc:"Limits of the tenant, for all its keys together. A limit that is absent or 0 does not apply."`
+	IsolateCache    bool     `yaml:"isolate_cache" doc:"Salt its prompts, so that it shares no engine's prefix cache with other tenants."`
+	Degrade         bool     `yaml:"degrade" doc:"When a budget is spent, route its requests to the cheapest tier that it may use instead of rejecting them."`
+	FailClosed      bool     `yaml:"fail_closed" doc:"While Redis is unavailable, reject its requests instead of enforcing this gateway's share of the limits."`
 }
 
-// FromConfig checks the keys of config.yaml and returns them with their tenants. Package config
-// checks classes and weights by the tags of KeyConfig. The error joins all mistakes; each part
-// starts with its key in config.yaml. It never repeats a digest, because a key may have been
-// pasted in its place.
+// FromConfig checks the keys of config.yaml and returns them with their tenants. The caller must have
+// checked classes and weights by the tags of KeyConfig, as package config does. The error joins all
+// mistakes; each part starts with its key in config.yaml. It never contains a digest, because a key
+// may have been pasted in its place.
 func FromConfig(configs []KeyConfig) ([]Tenant, []Key, error) {
 	var errs []error
 	var ts []Tenant
@@ -40,7 +40,7 @@ func FromConfig(configs []KeyConfig) ([]Tenant, []Key, error) {
 	for i, c := range configs {
 		at := fmt.Sprintf("auth.keys[%d]", i)
 		if !Slug(c.Name) {
-			errs = append(errs, fmt.Errorf("%s.name: bad name %q: use 1 to 63 of a-z, 0-9 and -, but not %q",
+			errs = append(errs, fmt.Errorf("%s.name: %q is not a valid name: use 1 to 63 of a-z, 0-9 and -, but not %q",
 				at, c.Name, anonymous))
 		}
 		digest, err := c.digest(at)
@@ -49,7 +49,8 @@ func FromConfig(configs []KeyConfig) ([]Tenant, []Key, error) {
 		case err != nil:
 			errs = append(errs, err)
 		case taken:
-			errs = append(errs, fmt.Errorf("%s.sha256: duplicate: auth.keys[%d] has the same key", at, first))
+			errs = append(errs,
+				fmt.Errorf("%s.sha256: is the digest of auth.keys[%d] too: remove one of the two entries", at, first))
 			continue
 		default:
 			owners[digest] = i
@@ -59,8 +60,8 @@ func FromConfig(configs []KeyConfig) ([]Tenant, []Key, error) {
 			known[t.Name] = len(ts)
 			ts = append(ts, t)
 		} else if !reflect.DeepEqual(t, ts[other]) {
-			errs = append(errs, fmt.Errorf("%s.name: duplicate name %q with other settings: "+
-				"repeat the tenant's tiers, models, priorities and limits, or name it otherwise", at, t.Name))
+			errs = append(errs, fmt.Errorf("%s.name: another key of %q has different settings: "+
+				"give all keys of a tenant the same settings, or choose another name", at, t.Name))
 		}
 		ks = append(ks, Key{ID: fmt.Sprintf("config-%x", digest[:4]), Tenant: t.Name,
 			Hint: "config.yaml", Digest: digest, FromConfig: true})
@@ -105,11 +106,11 @@ func (k *KeyConfig) digest(at string) (digest [sha256.Size]byte, err error) {
 		return digest, fmt.Errorf("%s.sha256: is not hexadecimal: use the 64 hexadecimal digits of the key's SHA-256", at)
 	}
 	if digest == Digest("") {
-		return digest, fmt.Errorf("%s.sha256: is the digest of no key at all: use that of the key", at)
+		return digest, fmt.Errorf("%s.sha256: is the digest of an empty key: use the digest of the key", at)
 	}
 	if weakDigests[digest] {
 		return digest, fmt.Errorf("%s.sha256: is the digest of a well-known key: "+
-			"make a key with `openssl rand -hex 20` and write its digest", at)
+			"generate a key with `openssl rand -hex 20` and use its digest", at)
 	}
 	return digest, nil
 }
@@ -150,8 +151,7 @@ func NewDirectory(ts []Tenant, ks []Key) *Directory {
 	return d
 }
 
-// The refusals of Authenticate. Unknown, malformed, expired and revoked keys get the
-// same error.
+// Errors of Authenticate. Unknown, malformed, expired and revoked keys get the same error.
 var (
 	ErrUnknownKey = errors.New("the key is not known")
 	ErrDisabled   = errors.New("the tenant is disabled")

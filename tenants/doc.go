@@ -9,25 +9,26 @@
 //
 // # Limits
 //
-// A tenant and a key are each a subject with Limits of their own. A request must pass the limits
-// of both, or nothing is booked.
+// A tenant is a subject with Limits, and so is a key. A request must pass the limits of both, or
+// nothing is booked.
 //
 //   - Rates (rpm, rps, tpm) are leaky buckets. The tokens of a request are reserved at admission
 //     and replaced by the real usage at the end.
-//   - Concurrent bounds the requests in flight.
+//   - Concurrent bounds the in-flight requests.
 //   - Budgets bound the tokens and the money of a UTC day or month. They are booked at the end,
 //     by real usage.
 //
-// A request goes through a Limiter in two calls: Take returns an Admission, and Settle ends an
-// admitted request. Each admission must be settled once. Peek returns what Take would.
+// A request goes through a Limiter in two calls: TakeCharge returns an Admission, and SettleCharge
+// ends an admitted request. Each admitted request must be settled once. Peek returns the Admission
+// that TakeCharge would return.
 //
 // # Several gateways
 //
-// If the limits are kept in shared counters, these decide instead of Take, and the Limiter is
-// the local copy from which an outage starts. BeginRemote returns the SubjectStates to send;
+// With shared counters, Redis decides instead of TakeCharge. The Limiter then keeps a local copy, from
+// which the gateway continues when Redis is unavailable. BeginRemote returns the SubjectStates to send;
 // CommitRemote or AbortRemote ends the decision; UpdateShared applies the SharedCounters of the
-// reply. DirtySubjects returns what must be sent again. Package store has the protocol. Without
-// shared counters, each of n gateways enforces an n-th of each limit except budgets.
+// reply. DirtySubjects returns the states that must be sent again. Package store has the protocol.
+// Without shared counters, each of n gateways enforces an n-th of each limit except budgets.
 //
 // The package has no clock: time is an argument.
 package tenants

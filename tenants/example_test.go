@@ -27,11 +27,11 @@ func Example() {
 	second := &tenants.Charge{Caller: caller, At: now, Tokens: 100}
 	third := &tenants.Charge{Caller: caller, At: now, Tokens: 100}
 	for _, c := range []*tenants.Charge{first, second, third} {
-		a := limiter.Take(c, 1)
+		a := limiter.TakeCharge(c, 1)
 		fmt.Printf("refused by %q of the %q, in flight %d\n", a.Refused, a.Scope, limiter.Inflight("acme", ""))
 	}
-	limiter.Settle(first, tenants.Used{Tokens: 80}, now.Add(time.Second))
-	fmt.Printf("refused by %q\n", limiter.Take(third, 1).Refused)
+	limiter.SettleCharge(first, tenants.Used{Tokens: 80}, now.Add(time.Second))
+	fmt.Printf("refused by %q\n", limiter.TakeCharge(third, 1).Refused)
 	// Output:
 	// acme <nil> true false
 	// refused by "" of the "", in flight 1

@@ -35,10 +35,10 @@ type state struct {
 // NewLimiter returns an empty limiter.
 func NewLimiter() *Limiter { return &Limiter{subjects: map[subjectID]*state{}} }
 
-// Take admits or refuses a request at c.At. The request must pass all limits of all subjects of
-// its caller; otherwise nothing is booked. This gateway is one of share, and enforces that part
-// of each limit except budgets.
-func (l *Limiter) Take(c *Charge, share int) Admission {
+// TakeCharge admits or refuses a request at c.At. The request must pass all limits of all subjects of
+// its caller; otherwise nothing is booked. share is the number of gateways that divide the limits:
+// this one enforces a part of each limit except budgets.
+func (l *Limiter) TakeCharge(c *Charge, share int) Admission {
 	var buf [2]*state
 	states := l.lockStates(c.Caller.Subjects, share, buf[:0])
 	defer unlockStates(states)
@@ -57,10 +57,10 @@ func (l *Limiter) Take(c *Charge, share int) Admission {
 	return v
 }
 
-// Settle ends an admitted request. It frees the slot, replaces the reserved tokens by the real
+// SettleCharge ends an admitted request. It frees the slot, replaces the reserved tokens by the real
 // ones, and books the usage to the UTC day and month of c.At. It must be called once for each
 // admission.
-func (l *Limiter) Settle(c *Charge, u Used, now time.Time) {
+func (l *Limiter) SettleCharge(c *Charge, u Used, now time.Time) {
 	for i := range c.Caller.Subjects {
 		sub := &c.Caller.Subjects[i]
 		s := l.lockState(subjectID{sub.Tenant, sub.Key})
@@ -71,7 +71,7 @@ func (l *Limiter) Settle(c *Charge, u Used, now time.Time) {
 	}
 }
 
-// Inflight returns the number of requests in flight of a tenant or one of its keys.
+// Inflight returns the number of in-flight requests of a tenant or one of its keys.
 func (l *Limiter) Inflight(tenant, key string) (n int64) {
 	l.withState(tenant, key, func(s *state) { n = s.inflight })
 	return n
@@ -94,8 +94,8 @@ func (l *Limiter) Seed(tenant, key string, at time.Time, day, month Spent) {
 	s.months.seed(Month(at), month)
 }
 
-// Forget drops the subjects that keep rejects and that have no request in flight, so that the
-// directory bounds the memory.
+// Forget removes the subjects for which keep returns false, except those with in-flight requests. The
+// directory thus bounds the memory.
 func (l *Limiter) Forget(keep func(tenant, key string) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -112,8 +112,8 @@ func (l *Limiter) Forget(keep func(tenant, key string) bool) {
 	}
 }
 
-// Zero reports whether no request is in flight.
-func (l *Limiter) Zero() bool {
+// Idle reports whether no request is in flight.
+func (l *Limiter) Idle() bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	for _, s := range l.subjects {

@@ -26,7 +26,7 @@ func newHouse() *house { return &house{Limiter: NewLimiter(), now: noon()} }
 
 func (h *house) take(c *Caller, tokens int64, share int) Admission {
 	charge := &Charge{Caller: c, At: h.now, Tokens: tokens}
-	v := h.Take(charge, share)
+	v := h.TakeCharge(charge, share)
 	if v.Refused == "" {
 		h.open = append(h.open, charge)
 	}
@@ -45,7 +45,7 @@ func (h *house) admitted(c *Caller, n int, tokens int64, share int) (admitted in
 
 // settle ends the oldest request in flight.
 func (h *house) settle(u Used) {
-	h.Settle(h.open[0], u, h.now)
+	h.SettleCharge(h.open[0], u, h.now)
 	h.open = h.open[1:]
 }
 
@@ -110,7 +110,7 @@ func TestBudgetsRefuseUntilTheirWindowEnds(t *testing.T) {
 			t.Errorf("%s: %+v", name, v)
 		}
 		degraded := &Charge{Caller: client, At: h.now, IgnoreBudget: true}
-		if v := h.Take(degraded, 1); v.Refused != "" || h.Inflight("x", "") != 3 {
+		if v := h.TakeCharge(degraded, 1); v.Refused != "" || h.Inflight("x", "") != 3 {
 			t.Errorf("%s: degraded it is %+v, %d under way", name, v, h.Inflight("x", ""))
 		}
 		h.now = h.now.Add(c.wait)
@@ -176,7 +176,7 @@ func TestSettlingCorrectsTheBucketBothWays(t *testing.T) {
 	h := newHouse()
 	client := caller(Limits{TPM: 6000}, Limits{})
 	remaining := func() int64 {
-		return h.Take(&Charge{Caller: client, At: h.now, Tokens: 9999}, 1).Tokens.Remaining
+		return h.TakeCharge(&Charge{Caller: client, At: h.now, Tokens: 9999}, 1).Tokens.Remaining
 	}
 	h.take(client, 1000, 1)
 	h.settle(Used{Tokens: 10})
@@ -356,25 +356,25 @@ func TestEachSlotIsFreedAtTheEnd(t *testing.T) {
 		wg.Go(func() {
 			for i := range 500 {
 				c := &Charge{Caller: client, At: noon()}
-				if l.Take(c, 1).Refused != "" {
+				if l.TakeCharge(c, 1).Refused != "" {
 					continue
 				}
 				mu.Lock()
 				most = max(most, l.Inflight("x", ""))
 				mu.Unlock()
-				l.Settle(c, Used{Refund: (g+i)%3 == 0}, noon())
+				l.SettleCharge(c, Used{Refund: (g+i)%3 == 0}, noon())
 			}
 			l.Forget(func(string, string) bool { return g%2 == 0 })
-			l.Zero()
+			l.Idle()
 			l.DirtySubjects(noon(), nil)
 		})
 	}
 	wg.Wait()
-	if !l.Zero() || most > 2 {
+	if !l.Idle() || most > 2 {
 		t.Errorf("%d were under way at once, at the end %d", most, l.Inflight("x", ""))
 	}
 	for range 2 {
-		if v := l.Take(&Charge{Caller: client, At: noon()}, 1); v.Refused != "" {
+		if v := l.TakeCharge(&Charge{Caller: client, At: noon()}, 1); v.Refused != "" {
 			t.Errorf("afterwards: %+v", v)
 		}
 	}
@@ -386,7 +386,7 @@ func TestCallerWithoutLimitsIsNotCounted(t *testing.T) {
 		t.Errorf("%+v, %d subjects", v, len(h.subjects))
 	}
 	h.settle(Used{Tokens: 5})
-	if !h.Zero() || len(h.subjects) != 0 {
+	if !h.Idle() || len(h.subjects) != 0 {
 		t.Error("something is counted")
 	}
 }
@@ -410,7 +410,7 @@ func TestOnlyIdleUnknownSubjectsAreForgotten(t *testing.T) {
 	}
 	h.settle(Used{})
 	h.settle(Used{})
-	if !h.Zero() {
+	if !h.Idle() {
 		t.Error("something is under way")
 	}
 }
@@ -426,7 +426,7 @@ func TestSeedRaisesAndNeverLowers(t *testing.T) {
 			if rapid.Bool().Draw(rt, "settle") {
 				c := &Charge{Caller: client, At: noon(), IgnoreBudget: true}
 				l.CommitRemote(c)
-				l.Settle(c, Used{Tokens: s.Tokens, Money: s.Money}, noon())
+				l.SettleCharge(c, Used{Tokens: s.Tokens, Money: s.Money}, noon())
 				want = Spent{Tokens: before.Tokens + s.Tokens, Money: before.Money + s.Money}
 			} else {
 				l.Seed("x", "", noon(), s, Spent{})
@@ -462,7 +462,7 @@ func TestSharedCountersCountNothingTwice(t *testing.T) {
 	settle := func(n int64) {
 		c := &Charge{Caller: client, At: noon()}
 		l.CommitRemote(c)
-		l.Settle(c, Used{Tokens: n}, noon())
+		l.SettleCharge(c, Used{Tokens: n}, noon())
 	}
 	spent := func() int64 { day, _ := l.Spent("x", "", noon()); return day.Tokens }
 	settle(10)
@@ -494,7 +494,7 @@ func TestRemoteDecisionTakesNothingUntilCommit(t *testing.T) {
 	l, client := NewLimiter(), caller(Limits{Concurrent: 1, RPM: 60}, Limits{RPM: 6})
 	c := &Charge{Caller: client, At: noon()}
 	s := l.BeginRemote(c, nil)
-	if len(s) != 2 || s[0].Key != "" || s[1].Key != "k" || s[0].Pending != 0 || l.Zero() || l.Inflight("x", "") != 0 {
+	if len(s) != 2 || s[0].Key != "" || s[1].Key != "k" || s[0].Pending != 0 || l.Idle() || l.Inflight("x", "") != 0 {
 		t.Fatalf("asking is %+v", s)
 	}
 	if again := l.BeginRemote(c, nil); again[0].Pending != 1 {
@@ -502,11 +502,11 @@ func TestRemoteDecisionTakesNothingUntilCommit(t *testing.T) {
 	}
 	l.AbortRemote(c)
 	l.CommitRemote(c)
-	if v := l.Take(c, 1); v.Refused != LimitRPM || v.Scope != "key" || l.Inflight("x", "") != 1 || l.Zero() {
+	if v := l.TakeCharge(c, 1); v.Refused != LimitRPM || v.Scope != "key" || l.Inflight("x", "") != 1 || l.Idle() {
 		t.Errorf("booked: %+v", v)
 	}
-	l.Settle(c, Used{}, noon())
-	if s := l.SubjectStates(c, nil); !l.Zero() || len(s) != 2 || s[0].Ended != 1 {
+	l.SettleCharge(c, Used{}, noon())
+	if s := l.SubjectStates(c, nil); !l.Idle() || len(s) != 2 || s[0].Ended != 1 {
 		t.Errorf("at the end it is %+v", s)
 	}
 }
@@ -557,25 +557,25 @@ func full() *Caller {
 	return caller(l, l)
 }
 
-func BenchmarkTakeAndSettle(b *testing.B) {
+func BenchmarkTakeAndSettleCharge(b *testing.B) {
 	l, c := NewLimiter(), &Charge{Caller: full(), At: noon(), Tokens: 100}
 	b.ReportAllocs()
 	for b.Loop() {
-		if v := l.Take(c, 1); v.Refused != "" {
+		if v := l.TakeCharge(c, 1); v.Refused != "" {
 			b.Fatal(v)
 		}
-		l.Settle(c, Used{Tokens: 10, Money: 1}, noon())
+		l.SettleCharge(c, Used{Tokens: 10, Money: 1}, noon())
 	}
 }
 
-func BenchmarkTakeAndSettleOfManyAtOnce(b *testing.B) {
+func BenchmarkTakeAndSettleChargeOfManyAtOnce(b *testing.B) {
 	l, client := NewLimiter(), full()
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		c := &Charge{Caller: client, At: noon(), Tokens: 100}
 		for pb.Next() {
-			l.Take(c, 1)
-			l.Settle(c, Used{Tokens: 10, Money: 1}, noon())
+			l.TakeCharge(c, 1)
+			l.SettleCharge(c, Used{Tokens: 10, Money: 1}, noon())
 		}
 	})
 }

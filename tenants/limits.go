@@ -11,30 +11,31 @@ import (
 // Limits bounds the usage of a tenant or of one of its keys; 0 is no limit. A request counts
 // against the limits of its tenant and of its key, and must pass both.
 type Limits struct {
-	RPM         int64 `yaml:"rpm" json:"rpm,omitempty" max:"1000000000" doc:"Requests a minute."`
-	RPS         int64 `yaml:"rps" json:"rps,omitempty" max:"1000000000" doc:"Requests a second."`
-	Burst       int64 `yaml:"burst" json:"burst,omitempty" max:"1000000000" absent:"a sixth of 'rpm', a second of 'rps'" doc:"Requests at once. Needs 'rpm' or 'rps'."`
-	TPM         int64 `yaml:"tpm" json:"tpm,omitempty" max:"1000000000000000" doc:"Tokens a minute, of prompts and answers."`
-	TokenBurst  int64 `yaml:"token_burst" json:"token_burst,omitempty" max:"1000000000000000" absent:"a minute of 'tpm'" doc:"Tokens at once. Needs 'tpm'."`
-	Concurrent  int64 `yaml:"concurrent" json:"concurrent,omitempty" max:"1000000000" doc:"Requests under way."`
-	DayTokens   int64 `yaml:"day_tokens" json:"day_tokens,omitempty" max:"1000000000000000" doc:"Tokens a UTC day."`
-	MonthTokens int64 `yaml:"month_tokens" json:"month_tokens,omitempty" max:"1000000000000000" doc:"Tokens a UTC month."`
-	DayMoney    Money `yaml:"day_money" json:"day_money,omitempty" max:"1000000000" doc:"Money a UTC day, at the prices of tiers and pools."`
-	MonthMoney  Money `yaml:"month_money" json:"month_money,omitempty" max:"1000000000" doc:"Money a UTC month, at the prices of tiers and pools."`
+	RPM         int64 `yaml:"rpm" json:"rpm,omitempty" max:"1000000000" doc:"Requests per minute."`
+	RPS         int64 `yaml:"rps" json:"rps,omitempty" max:"1000000000" doc:"Requests per second."`
+	Burst       int64 `yaml:"burst" json:"burst,omitempty" max:"1000000000" absent:"a sixth of 'rpm', or 'rps'" doc:"Requests that may arrive at once. Needs 'rpm' or 'rps'."`
+	TPM         int64 `yaml:"tpm" json:"tpm,omitempty" max:"1000000000000000" doc:"Tokens per minute, of prompts and outputs."`
+	TokenBurst  int64 `yaml:"token_burst" json:"token_burst,omitempty" max:"1000000000000000" absent:"'tpm'" doc:"Tokens that may be reserved at once. Needs 'tpm'."`
+	Concurrent  int64 `yaml:"concurrent" json:"concurrent,omitempty" max:"1000000000" doc:"In-flight requests."`
+	DayTokens   int64 `yaml:"day_tokens" json:"day_tokens,omitempty" max:"1000000000000000" doc:"Tokens per UTC day."`
+	MonthTokens int64 `yaml:"month_tokens" json:"month_tokens,omitempty" max:"1000000000000000" doc:"Tokens per UTC month."`
+	DayMoney    Money `yaml:"day_money" json:"day_money,omitempty" max:"1000000000" doc:"Money per UTC day, at the prices of tiers and pools."`
+	MonthMoney  Money `yaml:"month_money" json:"month_money,omitempty" max:"1000000000" doc:"Money per UTC month, at the prices of tiers and pools."`
 }
 
-// RequestBurst returns how many requests may come at once under RPM: Burst, or a sixth of RPM,
-// at least one.
+// RequestBurst returns the number of requests that RPM admits at once: Burst, or a sixth of RPM, at
+// least one.
 func (l *Limits) RequestBurst() int64 {
 	return cmp.Or(l.Burst, max(1, l.RPM/6))
 }
 
-// SecondBurst returns how many requests may come at once under RPS: Burst, or RPS.
+// SecondBurst returns the number of requests that RPS admits at once: Burst, or RPS.
 func (l *Limits) SecondBurst() int64 {
 	return cmp.Or(l.Burst, max(1, l.RPS))
 }
 
-// TokensAtOnce returns how many tokens may be reserved at once under TPM: TokenBurst, or TPM.
+// TokensAtOnce returns the number of tokens that TPM lets requests reserve at once: TokenBurst, or
+// TPM.
 func (l *Limits) TokensAtOnce() int64 {
 	return cmp.Or(l.TokenBurst, l.TPM)
 }
@@ -65,12 +66,12 @@ func ParseMoney(text string) (Money, error) {
 	whole, fraction, _ := strings.Cut(text, ".")
 	digits := func(s string) bool { return strings.Trim(s, "0123456789") == "" }
 	if whole == "" && fraction == "" || !digits(whole) || !digits(fraction) || len(fraction) > 9 || len(whole) > 10 {
-		return 0, fmt.Errorf("%q is no amount: write a number of units such as 12.50, with at most 9 decimals", text)
+		return 0, fmt.Errorf("%q is not an amount: write a number of units such as 12.50, with at most 9 decimals", text)
 	}
 	units, _ := strconv.ParseInt("0"+whole, 10, 64)
 	nanos, _ := strconv.ParseInt((fraction + "000000000")[:9], 10, 64)
 	if units > maxUnits || units == maxUnits && nanos > 0 {
-		return 0, fmt.Errorf("%q is too much: at most %d units", text, maxUnits)
+		return 0, fmt.Errorf("%q is too much: write at most %d units", text, maxUnits)
 	}
 	return Money(units)*Unit + Money(nanos), nil
 }
@@ -97,13 +98,13 @@ func (m *Money) UnmarshalJSON(b []byte) (err error) {
 // Price is the cost of tokens of a tier, in units of money per million tokens. The zero Price
 // is free.
 type Price struct {
-	Input       float64  `yaml:"input" json:"input" max:"1000000" doc:"A million tokens of the prompt."`
-	CachedInput *float64 `yaml:"cached_input,omitempty" json:"cached_input,omitempty" max:"1000000" absent:"'input'" doc:"A million tokens of the prompt that came from the engine's cache."`
-	Output      float64  `yaml:"output" json:"output" max:"1000000" doc:"A million tokens of the answer."`
+	Input       float64  `yaml:"input" json:"input" max:"1000000" doc:"Price of a million prompt tokens."`
+	CachedInput *float64 `yaml:"cached_input,omitempty" json:"cached_input,omitempty" max:"1000000" absent:"'input'" doc:"Price of a million prompt tokens that the engine read from its cache."`
+	Output      float64  `yaml:"output" json:"output" max:"1000000" doc:"Price of a million output tokens."`
 }
 
-// Cost returns the cost of an answer: prompt tokens, of which cached came from a cache, and
-// output tokens. It is rounded up to the next nano-unit, so that nothing with a price is free.
+// Cost returns the cost of a response. cached is the part of the prompt tokens that came from the
+// engine's cache. The cost is rounded up to the next nano-unit, so that nothing with a price is free.
 func (p Price) Cost(prompt, cached, output int64) Money {
 	cached = min(max(cached, 0), max(prompt, 0))
 	cachedPrice := p.Input

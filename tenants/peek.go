@@ -5,12 +5,12 @@ type Use struct {
 	Scope    string  // "tenant" or "key"
 	Limit    Limit   // any of LimitNames except LimitTokenBurst
 	Used     float64 // requests, tokens, or money in nano-units
-	Capacity float64 // how much may be used at once: the burst of a rate, otherwise the limit
-	Rate     int64   // of a rate: the units that leak per minute, or per second for rps; otherwise 0
-	Cost     float64 // what the request takes; 0 for a budget, which is booked by real usage
+	Capacity float64 // maximum of Used: the burst of a rate, otherwise the limit
+	Rate     int64   // units of a rate that leak per minute, or per second for rps; otherwise 0
+	Cost     float64 // reservation of the request; 0 for a budget, which is booked by real usage
 }
 
-// Peek returns the admission that Take would return for a charge, and the usage of each limit
+// Peek returns the admission that TakeCharge would return for a charge, and the usage of each limit
 // of the caller. It books nothing and creates no state.
 func (l *Limiter) Peek(c *Charge, share int) (Admission, []Use) {
 	var v Admission
@@ -26,7 +26,7 @@ func (l *Limiter) Peek(c *Charge, share int) (Admission, []Use) {
 		states = append(states, s)
 	}
 	for _, s := range states {
-		if v.Refused == "" { // the remaining amounts are those after the booking, as with Take
+		if v.Refused == "" { // the remaining amounts are those after the booking, as with TakeCharge
 			s.bookCosts(c, now)
 		}
 		s.measureRates(now, &v)
@@ -34,7 +34,7 @@ func (l *Limiter) Peek(c *Charge, share int) (Admission, []Use) {
 	return v, uses
 }
 
-// copyState returns a copy of a subject's present state, empty if there is none.
+// copyState returns a copy of a subject's current state, empty if there is none.
 func (l *Limiter) copyState(sub *Subject) *state {
 	is := &state{}
 	l.withState(sub.Tenant, sub.Key, func(s *state) {

@@ -28,7 +28,7 @@ func TestPeekAgreesWithTakeAndChangesNothing(t *testing.T) {
 			if d := cmp.Diff(peeked, again) + cmp.Diff(uses, same); d != "" {
 				t.Fatalf("to peek changes something: %s", d)
 			}
-			taken := l.Take(charge, share)
+			taken := l.TakeCharge(charge, share)
 			if d := cmp.Diff(peeked, taken); d != "" {
 				t.Fatalf("peeked (-) is not what was taken (+): %s", d)
 			}
@@ -36,7 +36,7 @@ func TestPeekAgreesWithTakeAndChangesNothing(t *testing.T) {
 				open = append(open, charge)
 			}
 			if len(open) > 0 && rapid.Bool().Draw(t, "settle") {
-				l.Settle(open[0], Used{Tokens: number(900)}, at)
+				l.SettleCharge(open[0], Used{Tokens: number(900)}, at)
 				open = open[1:]
 			}
 		}
@@ -56,7 +56,7 @@ func TestPeekReturnsEachLimit(t *testing.T) {
 	if n := len(l.subjects); n != 0 {
 		t.Errorf("%d subjects are remembered", n)
 	}
-	l.Take(&Charge{Caller: c, At: at, Tokens: 100}, 1)
+	l.TakeCharge(&Charge{Caller: c, At: at, Tokens: 100}, 1)
 	_, uses := l.Peek(&Charge{Caller: c, At: at, Tokens: 300}, 1)
 	got := map[string]float64{}
 	for _, u := range uses {

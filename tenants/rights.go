@@ -10,10 +10,10 @@ import (
 // tenant and never widen them. The tags describe them for the admin API. A default class above
 // priority is stored as set and applies once priority is raised.
 type Rights struct {
-	Tiers    []string `json:"tiers" required:"false" nullable:"true" maxItems:"500" maxLength:"100" doc:"Tiers and pools by name; null or absent: all, []: none."`
-	Models   []string `json:"models" required:"false" nullable:"true" maxItems:"500" maxLength:"200" doc:"Globs of the model names that may be asked by; null or absent: all, []: none."`
-	Priority Class    `json:"priority" required:"false" nullable:"true" enum:"interactive,background,batch" doc:"The most urgent class that may be asked for; absent: interactive."`
-	Default  Class    `json:"default_priority" required:"false" nullable:"true" enum:"interactive,background,batch" doc:"The class of a request that asks for none; never above priority."`
+	Tiers    []string `json:"tiers" required:"false" nullable:"true" maxItems:"500" maxLength:"100" doc:"Names of the tiers and pools that may be used; null or absent: all, []: none."`
+	Models   []string `json:"models" required:"false" nullable:"true" maxItems:"500" maxLength:"200" doc:"Globs of the model names that may be requested; null or absent: all, []: none."`
+	Priority Class    `json:"priority" required:"false" nullable:"true" enum:"interactive,background,batch" doc:"Highest priority class that may be requested; absent: interactive."`
+	Default  Class    `json:"default_priority" required:"false" nullable:"true" enum:"interactive,background,batch" doc:"Class of a request that names none; at most priority."`
 }
 
 // permit is the compiled form of Rights. It is immutable.

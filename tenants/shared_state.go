@@ -62,7 +62,7 @@ func (l *Limiter) endRemote(c *Charge, admitted bool) {
 	}
 }
 
-// SubjectStates appends the present states of the caller's subjects to all, in the windows of
+// SubjectStates appends the current states of the caller's subjects to all, in the windows of
 // c.At.
 func (l *Limiter) SubjectStates(c *Charge, all []SubjectState) []SubjectState {
 	for i := range c.Caller.Subjects {
@@ -106,7 +106,7 @@ func RemoteAdmission(c *Charge, refused Limit, index int, wait time.Duration, us
 		if refused.Budget() {
 			wait = refused.UntilNext(c.At)
 		}
-		a.noteRefusal(&c.Caller.Subjects[index], refused, wait)
+		a.recordRefusal(&c.Caller.Subjects[index], refused, wait)
 	}
 	for i := range min(len(used), len(c.Caller.Subjects)) {
 		l := &c.Caller.Subjects[i].Limits

@@ -2,7 +2,7 @@ package tenants
 
 import "time"
 
-// costs returns what a request takes from each bucket.
+// costs returns the cost of a request in each bucket.
 func (c *Charge) costs() [3]float64 { return [3]float64{1, 1, float64(max(0, c.Tokens))} }
 
 // checkLimits records in v which of the subject's limits refuse the request.
@@ -11,21 +11,21 @@ func (s *state) checkLimits(c *Charge, sub *Subject, now int64, v *Admission) {
 	if !c.IgnoreBudget {
 		for _, b := range s.budgets(l, c.At) {
 			if b.most > 0 && b.spent >= b.most {
-				v.noteRefusal(sub, b.limit, b.limit.UntilNext(c.At))
+				v.recordRefusal(sub, b.limit, b.limit.UntilNext(c.At))
 			}
 		}
 	}
 	if l.TPM > 0 && c.Tokens > l.TokensAtOnce() {
-		v.noteRefusal(sub, LimitTokenBurst, 0)
+		v.recordRefusal(sub, LimitTokenBurst, 0)
 	}
 	r, costs := l.rates(s.share), c.costs()
 	for i, b := range s.buckets.decayed(now, r) {
 		if wait := b.wait(costs[i], r[i]); wait > 0 {
-			v.noteRefusal(sub, rateLimits[i], micros(wait))
+			v.recordRefusal(sub, rateLimits[i], micros(wait))
 		}
 	}
 	if l.Concurrent > 0 && s.inflight >= portion(l.Concurrent, s.share) {
-		v.noteRefusal(sub, LimitConcurrent, time.Second) // the next end of a request is unknown
+		v.recordRefusal(sub, LimitConcurrent, time.Second) // the next end of a request is unknown
 	}
 }
 

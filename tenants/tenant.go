@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// Tenant is a customer or team with its permissions and limits, as the database and the admin
-// API have it. Its printed form holds no secret.
+// Tenant is a customer or team with its permissions and limits, in the form of the database and the
+// admin API. It contains no secret.
 type Tenant struct {
 	Name     string `json:"name"` // 1 to 63 of a-z, 0-9 and "-"
-	Disabled bool   `json:"disabled" required:"false" nullable:"true" doc:"Its requests are refused."`
+	Disabled bool   `json:"disabled" required:"false" nullable:"true" doc:"All its requests are rejected."`
 	Rights          // for all its keys together
 
 	// Weight is from 1 to MaxWeight; 0 means 1.
-	Weight       int    `json:"weight" required:"false" nullable:"true" minimum:"1" maximum:"1000" doc:"Its share of the tokens beside other tenants of a class while both wait; absent: 1."`
-	Limits       Limits `json:"limits" required:"false" doc:"Of all its keys together; absent: none."`
-	IsolateCache bool   `json:"isolate_cache" required:"false" nullable:"true" doc:"Its prompts share no engine's cache with other tenants."`
-	Degrade      bool   `json:"degrade" required:"false" nullable:"true" doc:"A spent budget moves it to the cheapest tier it may use."`
-	FailClosed   bool   `json:"fail_closed" required:"false" nullable:"true" doc:"Refused while Redis is away."`
+	Weight       int    `json:"weight" required:"false" nullable:"true" minimum:"1" maximum:"1000" doc:"Share of the tokens while requests of several tenants of one class wait: weight 2 gets twice the tokens of weight 1; absent: 1."`
+	Limits       Limits `json:"limits" required:"false" doc:"Limits for all its keys together; absent: none."`
+	IsolateCache bool   `json:"isolate_cache" required:"false" nullable:"true" doc:"Its prompts are salted, so that it shares no engine's prefix cache with other tenants."`
+	Degrade      bool   `json:"degrade" required:"false" nullable:"true" doc:"When a budget is spent, its requests are routed to the cheapest tier that it may use."`
+	FailClosed   bool   `json:"fail_closed" required:"false" nullable:"true" doc:"Its requests are rejected while Redis is unavailable."`
 
 	FromConfig bool      `json:"from_config" doc:"Defined in config.yaml; edit that file to change it."`
 	Version    int64     `json:"version"` // increases with every change
@@ -40,17 +40,17 @@ type Key struct {
 	ID     string            `json:"id"` // random, independent of the secret
 	Tenant string            `json:"tenant"`
 	Name   string            `json:"name,omitempty"`
-	Hint   string            `json:"hint" doc:"First and last characters, to tell keys apart."`
+	Hint   string            `json:"hint" doc:"First and last characters, to distinguish keys."`
 	Digest [sha256.Size]byte `json:"-"`
 	Rights                   // narrow the tenant's
-	Limits Limits            `json:"limits" required:"false" doc:"Of this key, besides its tenant's; absent: none."`
+	Limits Limits            `json:"limits" required:"false" doc:"Limits of this key, in addition to those of its tenant; absent: none."`
 
 	CreatedBy  string    `json:"created_by,omitempty"`
 	CreatedAt  time.Time `json:"created_at,omitzero"`
 	ExpiresAt  time.Time `json:"expires_at,omitzero"` // zero: never
 	RevokedAt  time.Time `json:"revoked_at,omitzero"` // zero: not revoked
-	LastUsedAt time.Time `json:"last_used_at,omitzero" doc:"To the minute."`
-	ReplacedBy string    `json:"replaced_by,omitempty" doc:"The id of the key that a rotation put in its place."`
+	LastUsedAt time.Time `json:"last_used_at,omitzero" doc:"Time of its last request, accurate to the minute."`
+	ReplacedBy string    `json:"replaced_by,omitempty" doc:"ID of the key that replaced it in a rotation."`
 	FromConfig bool      `json:"from_config" doc:"Defined in config.yaml; edit that file to change it."`
 	Version    int64     `json:"version"`
 }
@@ -60,9 +60,9 @@ func (k *Key) Valid(now time.Time) bool {
 	return k.RevokedAt.IsZero() && (k.ExpiresAt.IsZero() || now.Before(k.ExpiresAt))
 }
 
-// Successor returns the expiry of a key that replaces this one: the same lifetime as this one
-// had; zero: never.
-func (k *Key) Successor(now time.Time) time.Time {
+// SuccessorExpiry returns the expiry of a key that replaces this one at now and has the same
+// lifetime; zero: never.
+func (k *Key) SuccessorExpiry(now time.Time) time.Time {
 	if k.ExpiresAt.IsZero() {
 		return time.Time{}
 	}

@@ -20,7 +20,7 @@ type Admission struct {
 
 // Limits admits or refuses charges. store.Limits reserves an admitted charge; Explain only reads.
 type Limits interface {
-	Take(ctx context.Context, c *tenants.Charge) (*store.Grant, tenants.Admission, error)
+	TakeCharge(ctx context.Context, c *tenants.Charge) (*store.Grant, tenants.Admission, error)
 }
 
 // Charge reserves the request's estimated usage against the caller's limits. A refused request
@@ -49,7 +49,7 @@ func (it *Intake) Charge(in *Inbound, c *Caller, p *Parsed, res Resolution,
 
 // admit submits a charge to limits.
 func admit(ctx context.Context, limits Limits, c *tenants.Charge) (Admission, error) {
-	grant, allowance, err := limits.Take(ctx, c)
+	grant, allowance, err := limits.TakeCharge(ctx, c)
 	ad := Admission{Grant: grant, Allowance: allowance, At: c.At}
 	switch {
 	case errors.Is(err, store.ErrLimitsAway):

@@ -176,8 +176,8 @@ func (n *explainer) readPassed() (err error) {
 	return readPassed(x)
 }
 
-// Take implements intake.Limits: it reads the limits and reserves nothing.
-func (n *explainer) Take(_ context.Context, c *tenants.Charge) (_ *store.Grant, v tenants.Admission, err error) {
+// TakeCharge implements intake.Limits: it reads the limits and reserves nothing.
+func (n *explainer) TakeCharge(_ context.Context, c *tenants.Charge) (_ *store.Grant, v tenants.Admission, err error) {
 	v, n.limits, n.partial, err = n.x.s.control.Stores.Limits.Peek(c)
 	return nil, v, err
 }
