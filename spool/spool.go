@@ -18,7 +18,7 @@ type Config[T any] struct {
 	Write func(ctx context.Context, batch []T) (lost int, err error)
 	Max   int           // maximum of waiting values; beyond it the oldest is dropped
 	Batch int           // values in one batch
-	Delay time.Duration // how long a value waits for others, unless a batch is full
+	Delay time.Duration // time for which a value waits for others, unless a batch is full
 }
 
 const (
@@ -27,7 +27,7 @@ const (
 	// outage.
 	firstPause = 100 * time.Millisecond
 	lastPause  = 800 * time.Millisecond
-	// lastFlush is how long values are still written after Run's context has ended.
+	// lastFlush is the time limit for writing values after Run's context has ended.
 	lastFlush = 5 * time.Second
 )
 
@@ -108,12 +108,12 @@ func (s *Spool[T]) Run(ctx context.Context) {
 		case <-ctx.Done():
 		case <-s.some:
 			gather(s.config.Delay, s.full, ctx.Done())
-			s.insist(ctx, lastPause)
+			s.flushUntilDone(ctx, lastPause)
 		}
 	}
 	last, done := context.WithTimeout(context.WithoutCancel(ctx), lastFlush)
 	defer done()
-	s.insist(last, firstPause)
+	s.flushUntilDone(last, firstPause)
 }
 
 // gather waits until full or end, but no longer than the delay.
@@ -128,8 +128,8 @@ func gather(delay time.Duration, full, end <-chan struct{}) {
 	}
 }
 
-// insist writes the waiting values, repeatedly until they are written or ctx ends.
-func (s *Spool[T]) insist(ctx context.Context, longest time.Duration) {
+// flushUntilDone writes the waiting values, and repeats failed writes until ctx ends.
+func (s *Spool[T]) flushUntilDone(ctx context.Context, longest time.Duration) {
 	for pause := firstPause; s.Flush(ctx) != nil; pause = min(2*pause, longest) {
 		select {
 		case <-ctx.Done():
@@ -144,12 +144,12 @@ func (s *Spool[T]) insist(ctx context.Context, longest time.Duration) {
 func (s *Spool[T]) Flush(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
-		return fmt.Errorf("writing what waits: %w", ctx.Err())
+		return fmt.Errorf("writing the waiting values: %w", ctx.Err())
 	case <-s.turn:
 	}
 	defer signal(s.turn)
 	// Values that arrive meanwhile wait for the next flush, so that they share a batch.
-	for left := s.Stats().Waiting; s.take(left) > 0; {
+	for left := s.Stats().Waiting; s.takeBatch(left) > 0; {
 		left -= len(s.batch)
 		lost, err := s.config.Write(ctx, s.batch)
 		if s.settleBatch(lost, err); err != nil {
@@ -159,9 +159,9 @@ func (s *Spool[T]) Flush(ctx context.Context) error {
 	return nil
 }
 
-// take copies at most the given number of the oldest values into the batch and returns their
+// takeBatch copies at most the given number of the oldest values into the batch and returns their
 // number.
-func (s *Spool[T]) take(most int) int {
+func (s *Spool[T]) takeBatch(most int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.writing = min(most, len(s.waiting), s.config.Batch)

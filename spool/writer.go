@@ -14,8 +14,8 @@ type WriterConfig struct {
 	// Max bounds the waiting bytes, and separately those being written; 0 is 4 MiB, some 8,000
 	// lines of an access log.
 	Max int
-	// Delay is how long a line may wait for others, so that they share a system call; 0 writes it
-	// at once.
+	// Delay is the time for which a line may wait for others, so that they share a system call; 0
+	// writes it at once.
 	Delay time.Duration
 	// OnLoss is called with over false when lines begin to be dropped. It is called again with over
 	// true when To accepts lines and none was dropped for a second; lost is then their total
@@ -28,14 +28,14 @@ const (
 	// flushAt is the number of waiting bytes that ends the delay: some 100 lines. A system call per
 	// line would cost more than the rest of the work on it.
 	flushAt = 64 << 10
-	// quietFor is how long no line may be dropped before a loss is over.
+	// quietFor is the time without dropped lines after which a loss is over.
 	quietFor = time.Second
 )
 
 // Writer is an io.Writer that never blocks. It is safe for concurrent use.
 type Writer struct {
 	config  WriterConfig
-	written chan struct{} // holds one if something waits
+	written chan struct{} // holds one if a line waits
 	full    chan struct{} // holds one if flushAt bytes wait
 	lossy   chan struct{} // holds one if a line was dropped
 	closing chan struct{}
@@ -65,8 +65,8 @@ func NewWriter(c WriterConfig) *Writer {
 	return w
 }
 
-// Write adds whole lines, all of p or nothing, and never waits. It always reports success: dropped
-// lines are counted, and the caller need not care.
+// Write adds whole lines, all of p or nothing, and never waits. It always reports success; dropped lines
+// are counted.
 func (w *Writer) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	if w.closed || len(w.waiting)+len(p) > w.config.Max {
@@ -189,7 +189,7 @@ func (w *Writer) roomy() bool {
 	return len(w.waiting) <= w.config.Max/2
 }
 
-// signal leaves a signal for the goroutine that waits for it, now or later.
+// signal wakes the goroutine that receives from c, now or when it receives next.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -116,7 +116,7 @@ func (l *Ledger) write(ctx context.Context, rows []Row) (lost int, err error) {
 func (l *Ledger) ping(ctx context.Context) error {
 	ctx, done := context.WithTimeout(ctx, pingTimeout)
 	defer done()
-	return l.recover("asking for the ledger's database", func() error { return l.sql.Ping(ctx) })
+	return l.recover("pinging the ledger's database", func() error { return l.sql.Ping(ctx) })
 }
 
 // writeBatch writes rows in one transaction. If the contents of a row make it fail, it writes the

@@ -16,8 +16,8 @@ import (
 	"tierway/tenants"
 )
 
-// ErrLimitsAway means that a request of a fail-closed tenant is not admitted, because Redis cannot
-// count the requests of the other gateways.
+// ErrLimitsAway means that a request of a tenant with fail_closed is not admitted, because Redis, which
+// counts the requests of all gateways, is unavailable.
 var ErrLimitsAway = errors.New("the shared limits are unavailable")
 
 // LimitsConfig configures Limits.
@@ -40,7 +40,7 @@ type Limits struct {
 	log      *slog.Logger
 	now      func() time.Time
 	recover  Recover
-	queue    *spool.Spool[*Grant] // settlements to send to Redis
+	queue    *spool.Spool[*Grant] // settlements that wait for Redis
 	renew    chan struct{}
 
 	takeScript, settleScript *redis.Script
@@ -90,7 +90,7 @@ func NewLimits(c LimitsConfig) *Limits {
 func (l *Limits) newQueue(size int) *spool.Spool[*Grant] {
 	return spool.New(spool.Config[*Grant]{Max: size, Batch: batch,
 		Write: func(ctx context.Context, all []*Grant) (int, error) {
-			l.guarded("sending settlements to Redis", func() { l.send(ctx, all) })
+			l.guarded("sending settlements to Redis", func() { l.sendSettlements(ctx, all) })
 			return 0, nil
 		}})
 }
@@ -118,12 +118,12 @@ func (l *Limits) decide(ctx context.Context, g *Grant) (tenants.Admission, error
 	if l.redis != nil {
 		v, err := tenants.Admission{}, errAway
 		if l.redis.Up() {
-			v, err = l.ask(ctx, g.charge)
+			v, err = l.decideInRedis(ctx, g.charge)
 		}
 		if g.shared = err == nil; g.shared {
 			return v, nil
 		}
-		l.log.Debug("a limit was not asked of Redis", "error", err)
+		l.log.Debug("Redis did not decide about a limit", "error", err)
 		if caller := g.charge.Caller; caller.FailClosed {
 			return tenants.Admission{}, fmt.Errorf("admitting a request of tenant %s: %w", caller.Tenant, ErrLimitsAway)
 		}
@@ -139,14 +139,14 @@ func (l *Limits) share() int {
 	return max(int(l.gateways.Load()), l.redis.Gateways())
 }
 
-// ask lets Redis decide and also books the admitted request in this process, from where an outage
-// continues.
-func (l *Limits) ask(ctx context.Context, c *tenants.Charge) (tenants.Admission, error) {
+// decideInRedis lets Redis decide. It also books the admitted request in this process, which continues
+// from there when Redis becomes unavailable.
+func (l *Limits) decideInRedis(ctx context.Context, c *tenants.Charge) (tenants.Admission, error) {
 	var buf [2]tenants.SubjectState
 	states := l.local.BeginRemote(c, buf[:0])
 	var v tenants.Admission
 	err := l.redis.timed(ctx, "taking from limits", func(ctx context.Context) (err error) {
-		v, err = l.take(ctx, c, states)
+		v, err = l.runTakeScript(ctx, c, states)
 		return err
 	}, true)
 	if err != nil || v.Refused != "" {
@@ -157,11 +157,10 @@ func (l *Limits) ask(ctx context.Context, c *tenants.Charge) (tenants.Admission,
 	return v, err
 }
 
-// Settle ends the request: its slot is free, its reservation corrected, and what it used
-// is booked. Only the first call counts. It never waits: Redis is updated a moment later.
-// If that message is lost, only the correction of the rates is lost; the reservation
-// decays. Slots and budgets are sent as sums, with the next message about the same subject
-// or the renewal every 5 s.
+// Settle ends the request: it frees the slot, corrects the reservation and books the usage. Only the
+// first call counts. It never waits: Redis is updated a moment later. If the message is lost, only the
+// rate correction is lost; the reservation decays. Slots and budgets are sent as totals, again with the
+// next message about the same subject or the renewal every 5 s.
 func (g *Grant) Settle(u tenants.Used) {
 	if g.done.Swap(true) || len(g.charge.Caller.Subjects) == 0 {
 		return
@@ -169,7 +168,7 @@ func (g *Grant) Settle(u tenants.Used) {
 	l := g.limits
 	l.local.SettleCharge(g.charge, u, l.now())
 	g.used = u
-	if l.redis != nil && l.redis.Up() && g.matters() {
+	if l.redis != nil && l.redis.Up() && g.changesRedis() {
 		l.queue.Add(g)
 	}
 }
@@ -199,7 +198,7 @@ func (l *Limits) Run(ctx context.Context) {
 		case <-tick.C:
 		case <-l.renew:
 		}
-		l.guarded("renewing what Redis knows of limits", func() { l.renewAll(ctx) })
+		l.guarded("renewing the state of limits in Redis", func() { l.renewAll(ctx) })
 	}
 }
 

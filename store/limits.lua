@@ -3,23 +3,23 @@
 --
 -- KEYS, per subject: its rates, its requests in flight, its UTC day, its UTC month. All keys of
 -- one tenant have one hash tag.
--- ARGV: 1 this gateway, 2 the lease in µs, 3 and 4 the script's own. Then per subject:
+-- ARGV: 1 this gateway, 2 the lease in µs, 3 and 4 arguments of the script. Then per subject:
 -- 1 rpm and 2 its capacity, 3 rps and 4 its capacity, 5 tpm and 6 its capacity, 7 concurrent;
 -- 8 in flight, 9 pending, 10 ended and 11 sequence of this gateway;
 -- 12 to 15 the budgets: tokens of the day, tokens of the month, money of the day, money of the
 -- month;
--- 16 to 21 of the day, and 22 to 27 of the month: shared, own and sent, each in tokens and
--- money;
--- 28 to 30 what this gateway has admitted of the three rates. A subject whose state is lost
--- starts from it.
+-- 16 to 21 of the day, and 22 to 27 of the month: shared, own and confirmed, each in tokens
+-- and money;
+-- 28 to 30 the levels of the three rates, as this gateway admitted. If Redis has lost the state of a
+-- subject, the subject starts from these levels.
 local slack, horizon, minute, second = 1e-6, 60e6, 60e6, 1e6
 local width = 30
 local gateway, lease = ARGV[1], tonumber(ARGV[2])
 local clock = redis.call('TIME')
 local now = tonumber(clock[1]) * 1e6 + tonumber(clock[2])
 
--- read returns the reply of a command on a hash. A key of another type is deleted, and the
--- subject starts again from the state of the gateways.
+-- read returns the reply of a command on a hash. A key of another type is deleted, and the subject
+-- continues from the state of the gateways.
 local function read(command, key, ...)
   local found = redis.pcall(command, key, ...)
   if found.err then
@@ -62,9 +62,9 @@ local function buckets(key, at)
   return found, true
 end
 
--- keep writes back corrected buckets. They expire an hour after they are empty, so that a limit
--- that is lowered meanwhile finds the used amount.
-local function keep(key, found)
+-- save stores corrected buckets. They expire an hour after they are empty, so that a limit that is
+-- lowered meanwhile applies to the used amount.
+local function save(key, found)
   local fields, life = {}, 3600
   for i, name in ipairs({ 'r', 's', 't' }) do
     local b = found[i]
@@ -88,14 +88,14 @@ end
 
 local function shown(b) return string.format('%.17g', b.used or 0) end
 
--- under returns the requests in flight on this gateway and on others, and a function that
+-- inflight returns the requests in flight on this gateway and on others, and a function that
 -- stores this gateway's number. A gateway sends its requests in flight, the requests ended
 -- since its start, and a sequence number. The newest message sets the number; older ones only
 -- subtract ended requests. Messages may therefore be lost, repeated or reordered. A number that
 -- is not renewed for a lease counts as 0.
-local function under(key, at)
-  local held, pending, left, seq = tonumber(ARGV[at + 8]), tonumber(ARGV[at + 9]), tonumber(ARGV[at + 10]), tonumber(ARGV[at + 11])
-  local others, own = 0, held
+local function inflight(key, at)
+  local running, pending, ended, seq = tonumber(ARGV[at + 8]), tonumber(ARGV[at + 9]), tonumber(ARGV[at + 10]), tonumber(ARGV[at + 11])
+  local others, own = 0, running
   local entries = read('HGETALL', key)
   for i = 1, #entries, 2 do
     local n, gone, number, expiry = string.match(entries[i + 1], '^(%d+) (%d+) (%d+) (%d+)$')
@@ -105,13 +105,13 @@ local function under(key, at)
     elseif entries[i] ~= gateway then
       others = others + n
     else
-      own = math.max(0, n - math.max(0, left - gone))
-      if seq > number then own = math.min(math.max(own, held), held + pending) end
-      left, seq = math.max(left, gone), math.max(seq, number)
+      own = math.max(0, n - math.max(0, ended - gone))
+      if seq > number then own = math.min(math.max(own, running), running + pending) end
+      ended, seq = math.max(ended, gone), math.max(seq, number)
     end
   end
   return own, others, function(n)
-    redis.call('HSET', key, gateway, string.format('%.0f %.0f %.0f %.0f', n, left, seq, now + lease))
+    redis.call('HSET', key, gateway, string.format('%.0f %.0f %.0f %.0f', n, ended, seq, now + lease))
     redis.call('PEXPIRE', key, string.format('%.0f', lease / 1000))
   end
 end
@@ -127,12 +127,12 @@ end
 
 local function less(a, b) return #a < #b or #a == #b and a < b end
 
--- merged raises one sum to what this gateway knows: at least the last received sum, plus all
--- settled amounts that it lacks. It returns the sum and this gateway's part of it.
-local function merged(key, kind, was, counted, shared, own, told, life)
+-- merged raises one sum to at least the last sum that this gateway received, and adds all amounts
+-- that the gateway has settled and that the sum lacks. It returns the sum and this gateway's part.
+local function merged(key, kind, was, counted, shared, own, confirmed, life)
   local sum, base, mine = amount(was), amount(counted), kind .. ':' .. gateway
   local changed = was and was ~= sum
-  if less(base, told) then base, changed = told, true end
+  if less(base, confirmed) then base, changed = confirmed, true end
   if less(sum, shared) then sum, changed = shared, true end
   if changed then redis.call('HSET', key, kind, sum, mine, base) end
   if less(base, own) then

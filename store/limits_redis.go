@@ -56,8 +56,8 @@ func (l *Limits) newUpdate(own int64, flag bool, states []tenants.SubjectState) 
 	return w
 }
 
-// take lets Redis decide about one request.
-func (l *Limits) take(ctx context.Context, c *tenants.Charge,
+// runTakeScript lets Redis decide about one request.
+func (l *Limits) runTakeScript(ctx context.Context, c *tenants.Charge,
 	states []tenants.SubjectState) (tenants.Admission, error) {
 	w := l.newUpdate(max(0, c.Tokens), c.IgnoreBudget, states)
 	reply, err := l.takeScript.Run(ctx, l.redis.client, w.keys, w.argv...).Slice()
@@ -131,8 +131,8 @@ func (r *reader) sharedCounters() (h tenants.SharedCounters) {
 	return h
 }
 
-// send sends settlements to Redis.
-func (l *Limits) send(ctx context.Context, all []*Grant) {
+// sendSettlements sends settlements to Redis.
+func (l *Limits) sendSettlements(ctx context.Context, all []*Grant) {
 	updates := make([]counterUpdate, 0, len(all))
 	for _, g := range all {
 		if w := l.settlementUpdate(g); len(w.states) > 0 {
@@ -161,8 +161,8 @@ func (l *Limits) settlementUpdate(g *Grant) counterUpdate {
 	return l.newUpdate(by, g.used.Refund && g.shared, states)
 }
 
-// matters reports whether Redis stores anything that the settlement changes.
-func (g *Grant) matters() bool {
+// changesRedis reports whether Redis stores anything that the settlement changes.
+func (g *Grant) changesRedis() bool {
 	for i := range g.charge.Caller.Subjects {
 		l := &g.charge.Caller.Subjects[i].Limits
 		rates := g.used.Refund && l.RPM+l.RPS > 0 || l.TPM > 0 && g.used.Tokens != g.charge.Tokens
@@ -230,6 +230,6 @@ func (l *Limits) sendUpdates(ctx context.Context, updates []counterUpdate) {
 		return nil
 	})
 	if err != nil {
-		l.log.Debug("Redis was not told of settled requests", "error", err)
+		l.log.Debug("settlements were not sent to Redis", "error", err)
 	}
 }

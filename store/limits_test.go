@@ -77,7 +77,8 @@ func (g *gateway) advance(d time.Duration) {
 
 func (g *gateway) take(c *tenants.Caller, tokens int64, ignore bool) tenants.Admission {
 	g.t.Helper()
-	grant, v, err := g.TakeCharge(g.t.Context(), &tenants.Charge{Caller: c, At: g.now, Tokens: tokens, IgnoreBudget: ignore})
+	charge := &tenants.Charge{Caller: c, At: g.now, Tokens: tokens, IgnoreBudget: ignore}
+	grant, v, err := g.TakeCharge(g.t.Context(), charge)
 	if err != nil || (grant == nil) != (v.Refused != "") {
 		g.t.Fatalf("the grant is %v, the verdict %+v, %v", grant, v, err)
 	}
@@ -433,7 +434,8 @@ func TestRemainingSettlementsAreSentAtTheEnd(t *testing.T) {
 	}
 	alone := newGateway(t, "", "a", nil)
 	alone.Run(ctx)
-	if _, _, err := alone.TakeCharge(ctx, &tenants.Charge{Caller: c, At: noon()}); err != nil || errors.Is(err, ErrLimitsAway) {
+	_, _, err := alone.TakeCharge(ctx, &tenants.Charge{Caller: c, At: noon()})
+	if err != nil || errors.Is(err, ErrLimitsAway) {
 		t.Error(err)
 	}
 }

@@ -72,13 +72,13 @@ const (
 	// maxCauses bounds the log lines of one outage. A server fails in few ways, but an error text
 	// that always differs would give a line per probe.
 	maxCauses = 8
-	// lease is how long other gateways count this one after its last renewal, and renewEvery is the
-	// time between renewals. Two renewals may be lost.
+	// lease is the time for which other gateways count this one after its last renewal, and renewEvery
+	// is the time between renewals. Two renewals may be lost.
 	lease      = 15 * time.Second
 	renewEvery = 5 * time.Second
-	// poolSize bounds the connections, and how many are dialled at once when Redis comes back.
-	// Redis runs one script at a time: 32 connections keep it busy, more would only wait there
-	// instead of here.
+	// poolSize bounds the connections, and the number of dials at once when Redis is available again.
+	// Redis runs one script at a time: 32 connections keep it busy. The requests of further
+	// connections would wait in Redis instead of here.
 	poolSize = 32
 )
 
@@ -136,7 +136,7 @@ func (r *Redis) Gateways() int { return int(max(1, r.gateways.Load())) }
 
 // PublishChange makes all subscribed gateways, including this one, call their OnChange function.
 func (r *Redis) PublishChange(ctx context.Context) error {
-	return r.do(ctx, "telling gateways of a change", func(ctx context.Context) error {
+	return r.do(ctx, "publishing a change", func(ctx context.Context) error {
 		return r.client.Publish(ctx, changes, r.gateway).Err()
 	})
 }
@@ -298,7 +298,7 @@ func (r *Redis) Run(ctx context.Context) {
 }
 
 // beat renews this gateway's lease. It is also the probe: if it succeeds, a request's script will.
-// Its failure counts as a request's does.
+// Its failure counts like that of a request.
 func (r *Redis) beat(ctx context.Context) error {
 	began := time.Now()
 	n, err := r.enlist(ctx, false)
@@ -306,7 +306,7 @@ func (r *Redis) beat(ctx context.Context) error {
 		return nil // it was interrupted
 	}
 	if err == nil && r.away.Load() {
-		err = r.steady(time.Since(began))
+		err = r.checkRecovery(time.Since(began))
 	}
 	r.countResult(err)
 	if err != nil {
@@ -326,8 +326,8 @@ func (r *Redis) beat(ctx context.Context) error {
 	return nil
 }
 
-// steady decides whether a Redis that is down and has answered a probe is back.
-func (r *Redis) steady(took time.Duration) error {
+// checkRecovery returns an error if Redis, which is down, has answered a probe but is not usable yet.
+func (r *Redis) checkRecovery(took time.Duration) error {
 	if took > r.patience/2 {
 		r.swift = 0
 		return errSlow

@@ -12,10 +12,10 @@ for place = 1, #KEYS / 4 do
       correct(found[2], -1)
     end
     if by ~= 0 then correct(found[3], by) end
-    keep(key, found)
+    save(key, found)
   end
   if ARGV[at + 7] ~= '0' then
-    local own, _, write = under(KEYS[place * 4 - 2], at)
+    local own, _, write = inflight(KEYS[place * 4 - 2], at)
     write(own)
   end
   local day, month = sums(place, at)

@@ -69,7 +69,7 @@ func (s *SQL) Kind() string { return s.kind }
 // Ping checks that the database answers.
 func (s *SQL) Ping(ctx context.Context) error {
 	var one int64
-	return s.readOne(ctx, "asking the database for a sign of life", "SELECT 1", &one)
+	return s.readOne(ctx, "pinging the database", "SELECT 1", &one)
 }
 
 // readOne reads one row.

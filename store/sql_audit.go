@@ -101,7 +101,7 @@ func (s *SQL) AppendAudit(ctx context.Context, a Actor, action, target, before, 
 		e.Before, e.After, e.Outcome = before, after, outcome
 		return appendAudit(ctx, tx, e)
 	})
-	return s.fail(ctx, fmt.Sprintf("noting %q in the audit log", action), err)
+	return s.fail(ctx, fmt.Sprintf("writing %q to the audit log", action), err)
 }
 
 // Audit returns the entries that match all conditions of the query, newest first. Conditions are

@@ -89,7 +89,8 @@ func TestARotatedKeyWorksUntilItsOverlapEnds(t *testing.T) {
 			want.ExpiresAt, want.ReplacedBy, want.Version = c.want, next.ID, 2
 			same(t, name+": the old key", old, want)
 			want = k
-			want.ID, want.Digest, want.Hint, want.ExpiresAt, want.CreatedAt = next.ID, next.Digest, next.Hint, k.SuccessorExpiry(noon),
+			want.ID, want.Digest, want.Hint, want.ExpiresAt, want.CreatedAt =
+				next.ID, next.Digest, next.Hint, k.SuccessorExpiry(noon),
 				noon
 			same(t, name+": the new key", made, want)
 			_, again := mint(t, "acme")

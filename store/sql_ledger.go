@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// Maximum length of a field that a client or an engine may have written.
+	// Maximum length in bytes of a field that comes from a client or an engine.
 	fieldMost = 256
 	// Maximum tokens of one request: far above any context, and low enough that sums never
 	// overflow, whatever an engine reports.
@@ -246,7 +246,7 @@ func (s *SQL) Spent(ctx context.Context, at time.Time) ([]SpentRow, error) {
 	}, "FROM usage WHERE day >= $1 AND day < $2 GROUP BY tenant, key_id",
 		int64(tenants.Day(first)), int64(tenants.Day(first.AddDate(0, 1, 0))))
 	if err != nil {
-		return nil, s.fail(ctx, "reading what is spent", err)
+		return nil, s.fail(ctx, "reading the usage of the budgets", err)
 	}
 	whole := map[string]*SpentRow{}
 	var all []SpentRow

@@ -191,7 +191,7 @@ func collect[T any](ctx context.Context, q querier, columns func(*T) []column, t
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close() //nolint:errcheck // Err tells what went wrong
+	defer rows.Close() //nolint:errcheck // Err returns the error
 	var all []T
 	for rows.Next() {
 		if err := rows.Scan(scans...); err != nil {

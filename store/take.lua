@@ -3,12 +3,12 @@
 -- Returns the number of the refusing limit (0: none), its subject counted from 0, the wait in
 -- µs, and for each subject the used part of its three rates and its two windows.
 local cost = tonumber(ARGV[3])
-local refused, whose, longest, rank = 0, 0, 0, 7
+local refused, subject, longest, rank = 0, 0, 0, 7
 local reply, book = {}, {}
 
 local function refuse(limit, order, place, us)
   if order < rank or order == rank and us > longest then
-    refused, whose, longest, rank = limit, place - 1, us, order
+    refused, subject, longest, rank = limit, place - 1, us, order
   end
 end
 
@@ -33,13 +33,13 @@ for place = 1, #KEYS / 4 do
 
   local limit, own, others, write = tonumber(ARGV[at + 7]), 0, 0, nil
   if limit > 0 then
-    own, others, write = under(KEYS[place * 4 - 2], at)
+    own, others, write = inflight(KEYS[place * 4 - 2], at)
     if own + others >= limit then refuse(9, 6, place, 1e6) end
   end
   book[place] = function(admitted)
     if admitted then
       for i, b in ipairs(found) do correct(b, costs[i]) end
-      keep(key, found)
+      save(key, found)
     end
     if write then write(admitted and own + 1 or own) end
     append(reply, { shown(found[1]), shown(found[2]), shown(found[3]) })
@@ -49,4 +49,4 @@ for place = 1, #KEYS / 4 do
 end
 
 for place = 1, #book do book[place](refused == 0) end
-return { refused, whose, string.format('%.0f', longest), unpack(reply) }
+return { refused, subject, string.format('%.0f', longest), unpack(reply) }

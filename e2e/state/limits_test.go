@@ -39,7 +39,7 @@ func (r *stateRig) fleet(n int, redis string, own rig.Settings) (bases []string)
 // moment.
 func (r *stateRig) decidedAlone() (n int) {
 	for _, p := range r.gateways {
-		n += len(linesWith(p, "a limit was not asked of Redis"))
+		n += len(linesWith(p, "Redis did not decide about a limit"))
 	}
 	return n
 }
