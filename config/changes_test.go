@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// parsed parses a configuration that nothing is wrong with.
+// parsed parses a valid configuration.
 func parsed(t *testing.T, src string, vars map[string]string) *File {
 	t.Helper()
 	f, err := Parse("f", []byte(src), environment(vars))
@@ -21,7 +21,7 @@ func parsed(t *testing.T, src string, vars map[string]string) *File {
 	return f
 }
 
-// grown is what the cases of TestWhatAReloadWouldChange change.
+// grown is the configuration that the cases of TestChangesListEachDifference change.
 const grown = `auth: {keys: [{name: a, sha256: ` + digestA + `, limits: {rpm: 60}}]}
 tiers:
   - {name: small, model: m, workers: [{name: w0, url: "http://h:1", api_key_env: K}, {name: w1, url: "http://h:2"}]}
@@ -29,14 +29,14 @@ tiers:
 models: {auto: classify, "gpt-4*": small}
 `
 
-func TestWhatAReloadWouldChange(t *testing.T) {
+func TestChangesListEachDifference(t *testing.T) {
 	with := func(pairs ...string) string { return strings.NewReplacer(pairs...).Replace(grown) }
 	cases := map[string]struct {
 		src  string
 		want []string
 	}{
 		"nothing": {grown, nil},
-		"what means the same": {"# a comment\nlisten: 127.0.0.1:8080\ngateways: 1\n" + with(
+		"equal meaning": {"# a comment\nlisten: 127.0.0.1:8080\ngateways: 1\n" + with(
 			`rpm: 60}`, `rpm: 60, tpm: 0}, priority: interactive, weight: 1`,
 			`{name: w0, url: "http://h:1", api_key_env: K}, {name: w1, url: "http://h:2"}`,
 			`{name: w1, url: "http://h:2", weight: 1, priority: 0}, {name: w0, url: "http://h:1", api_key_env: K, health: {path: auto}}`,
@@ -52,12 +52,12 @@ func TestWhatAReloadWouldChange(t *testing.T) {
 			"add auth.keys[a bbbbbbbb…]:  → {name: a, sha256: bbbbbbbb…, limits: {rpm: 60}, isolate_cache: f… (live)"}},
 		"another key of a tenant": {with(digestA, digestB), []string{
 			"replace auth.keys[a].sha256: aaaaaaaa… → bbbbbbbb… (live)"}},
-		"a worker comes": {with("tiers:\n  - {name: small, model: m, workers: [",
+		"a worker is added": {with("tiers:\n  - {name: small, model: m, workers: [",
 			"tiers:\n  - {name: small, model: m, workers: [{name: x, url: \"http://h:9\"}, "), []string{
 			"add tiers[small].workers[x]:  → {name: x, url: 'http://h:9'} (live)"}},
-		"a worker goes": {with(`, {name: w1, url: "http://h:2"}`, ""), []string{
+		"a worker is removed": {with(`, {name: w1, url: "http://h:2"}`, ""), []string{
 			"remove tiers[small].workers[w1]: {name: w1, url: 'http://h:2'} →  (drain)"}},
-		"a worker weighs more": {with(`"http://h:2"`, `"http://h:2", weight: 3`), []string{
+		"a worker has a higher weight": {with(`"http://h:2"`, `"http://h:2", weight: 3`), []string{
 			"replace tiers[small].workers[w1].weight: 1 → 3 (live)"}},
 		"a worker is elsewhere": {with(`"http://h:2"`, `"http://h:9"`), []string{
 			"replace tiers[small].workers[w1].url: http://h:2 → http://h:9 (drain)"}},
@@ -135,7 +135,7 @@ func TestWhatAReloadWouldChange(t *testing.T) {
 	}
 }
 
-func TestAChangedSecretIsToldAndNotShown(t *testing.T) {
+func TestChangedSecretIsReportedAndNotShown(t *testing.T) {
 	src := func(password string) string {
 		return grown + "store: {sql: \"postgres://u:" + password + "@h/db?sslpassword=" + password +
 			"\", redis: \"rediss://:" + password + "@h:1/2\"}\n"
@@ -152,8 +152,8 @@ func TestAChangedSecretIsToldAndNotShown(t *testing.T) {
 	}
 }
 
-// filled sets every key below v to something, with one item in every list and
-// map. All numbers and texts differ, so that what is inherited does too.
+// filled sets every key below v, with one item in every list and map. All numbers and texts differ, so
+// that inherited values differ too.
 func filled(v reflect.Value, n *int64) {
 	*n++
 	switch v.Kind() {
@@ -183,7 +183,7 @@ func filled(v reflect.Value, n *int64) {
 	}
 }
 
-// eachKey calls try once for every key below v while it has another value.
+// eachKey calls try once for every key below v, while the key has another value.
 func eachKey(v reflect.Value, path string, try func(path string)) {
 	before := reflect.New(v.Type()).Elem()
 	before.Set(v)
@@ -214,11 +214,11 @@ func eachKey(v reflect.Value, path string, try func(path string)) {
 	v.Set(before)
 }
 
-func TestNoKeyChangesUnseen(t *testing.T) {
+func TestEveryChangedKeyIsReported(t *testing.T) {
 	var old, f File
 	filled(reflect.ValueOf(&old).Elem(), new(int64))
 	filled(reflect.ValueOf(&f).Elem(), new(int64))
-	// another than that of tiers and pools, as numbers and texts are
+	// it differs from the value of tiers and pools, like numbers and texts
 	old.Queue.Displace, f.Queue.Displace = new(false), new(false)
 	if diff := Changes(&old, &f); len(diff) > 0 {
 		t.Fatalf("without any change: %v", diff)
@@ -246,7 +246,7 @@ func TestNoKeyChangesUnseen(t *testing.T) {
 	}
 }
 
-func TestAConfigurationDoesNotDifferFromItself(t *testing.T) {
+func TestConfigurationDoesNotDifferFromItself(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := drawFile(t)
 		if got := Changes(&f, &f); len(got) > 0 {

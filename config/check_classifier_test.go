@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestRulesThatChooseATierAreChecked(t *testing.T) {
+func TestClassifierRulesAreChecked(t *testing.T) {
 	keyword := func(more string) string {
 		return "classifier: {keywords: [{tier: large, name: a, match: [abc]}" + more + "]}"
 	}
@@ -88,7 +88,7 @@ func TestRulesThatChooseATierAreChecked(t *testing.T) {
 	}
 }
 
-func TestRulesOfTiersWithDotsInTheirNamesAreFound(t *testing.T) {
+func TestClassifierRulesApplyToTierNamesWithDots(t *testing.T) {
 	src := keys + `tiers: [{name: qwen2.5, model: m, workers: [{name: w, url: "http://h:1"}]}]
 classifier: {max_tokens: {qwen2.5: 1}}
 `
@@ -99,7 +99,7 @@ classifier: {max_tokens: {qwen2.5: 1}}
 	}
 }
 
-func TestRulesNeedTiers(t *testing.T) {
+func TestClassifierRulesNeedTiers(t *testing.T) {
 	src := keys + `pools: [{name: a, models: [m], serves: [chat], workers: [{name: w, url: "http://h:1"}]}]
 classifier: {max_tokens: {a: 1}}
 `
@@ -109,9 +109,9 @@ classifier: {max_tokens: {a: 1}}
 	}
 }
 
-// TestEveryFileHasItsCatalog: whatever makes or copies a file compiles its catalog or
-// keeps the compiled one.
-func TestEveryFileHasItsCatalog(t *testing.T) {
+// TestEveryFileHasACatalog: each function that makes or copies a file compiles its
+// catalog or keeps the compiled one.
+func TestEveryFileHasACatalog(t *testing.T) {
 	f, err := Parse("f", []byte(keys+three+"classifier: {default: medium}\n"), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ func TestEveryFileHasItsCatalog(t *testing.T) {
 	}
 }
 
-func TestTheCatalogHasTheRulesOfTheFile(t *testing.T) {
+func TestCatalogHasTheRulesOfItsFile(t *testing.T) {
 	f, err := Parse("f", []byte(keys+three+"classifier: {default: medium, preset: lesson, max_tokens: {large: 9}}\n"), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +150,7 @@ func TestTheCatalogHasTheRulesOfTheFile(t *testing.T) {
 	}
 }
 
-// expressions are n words as a list of YAML.
+// expressions returns a YAML list of n words.
 func expressions(n int) string {
 	words := make([]string, n)
 	for i := range words {

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// The file of decisions is appended to and rotated: over the configuration or the
-// database it would destroy either.
-func TestTheFileOfDecisionsIsNoOther(t *testing.T) {
+// The decision file is appended to and rotated. If it were the configuration or the database, it would
+// destroy that file.
+func TestDecisionFileIsDistinctFromOtherFiles(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.yaml")
 	for name, want := range map[string]string{

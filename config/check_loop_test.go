@@ -2,7 +2,7 @@ package config
 
 import "testing"
 
-func TestAnAddressLeadsToAListenerOfThisMachine(t *testing.T) {
+func TestAddressesOfThisMachineAreRecognised(t *testing.T) {
 	for _, c := range []struct {
 		worker, listen string
 		want           bool
@@ -31,7 +31,7 @@ func TestAnAddressLeadsToAListenerOfThisMachine(t *testing.T) {
 	}
 }
 
-func TestAWorkerAtTheGatewaysOwnAddressIsAWarning(t *testing.T) {
+func TestWorkerAtTheGatewaysOwnAddressCausesAWarning(t *testing.T) {
 	f, err := Parse("f", []byte("listen: 127.0.0.1:9999\nadmin: {listen: \"127.0.0.1:9998\"}\nauth: {required: "+
 		"false}\ntiers:\n- name: small\n  model: m\n  workers:\n"+
 		"  - {name: a, url: \"http://localhost:9999/v1\"}\n  - {name: b, url: \"http://127.0.0.1:9998\"}\n  - {name: c, "+

@@ -13,14 +13,14 @@ import (
 	"tierway/tiers"
 )
 
-// three are three tiers to which nothing is wrong.
+// three is a configuration of three valid tiers.
 const three = `tiers:
   - {name: small, model: s, workers: [{name: ws, url: "http://h:1"}]}
   - {name: medium, model: m, workers: [{name: wm, url: "http://h:2"}]}
   - {name: large, model: l, workers: [{name: wl, url: "http://h:3"}]}
 `
 
-func TestEveryKeyThatDecidesWhereARequestGoesIsAccepted(t *testing.T) {
+func TestRoutingKeysAreAccepted(t *testing.T) {
 	src := keys +
 		`policy: { name: chwbl, epsilon: 0.25, slack: 2, virtual_nodes: 150, max_prefix_length: 0, no_key: least_load, depth: adaptive }
 tiers:
@@ -78,7 +78,7 @@ breaker: { consecutive_failures: 5, failure_ratio: 0.5, min_requests: 20, window
 	}
 }
 
-func TestWordsOfTheSectionsThatDecideAreAccepted(t *testing.T) {
+func TestRoutingEnumValuesAreAccepted(t *testing.T) {
 	for _, section := range []string{
 		"classifier: {mode: first_match, preset: lesson, unavailable: down}",
 		"classifier: {preset: none, unavailable: refuse, sticky: {enabled: false}}",
@@ -94,7 +94,7 @@ func TestWordsOfTheSectionsThatDecideAreAccepted(t *testing.T) {
 	}
 }
 
-func TestWhatIsLeftOutOfTheSectionsThatDecide(t *testing.T) {
+func TestAbsentRoutingKeysHaveDefaults(t *testing.T) {
 	f, err := Parse("f", []byte(keys+three), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestWhatIsLeftOutOfTheSectionsThatDecide(t *testing.T) {
 	}
 }
 
-func TestATiersPolicyReplacesTheFilesWhole(t *testing.T) {
+func TestTierPolicyReplacesTheFilesPolicyAsAWhole(t *testing.T) {
 	f, err := Parse("f", []byte(keys+`policy: {epsilon: 0.5}
 tiers:
   - {name: a, model: m, workers: [{name: w0, url: "http://h:1"}]}
@@ -139,7 +139,7 @@ tiers:
 	}
 }
 
-func TestWhatDecidesWhereARequestGoesIsChecked(t *testing.T) {
+func TestRoutingKeysAreChecked(t *testing.T) {
 	cases := map[string]struct{ section, want string }{
 		"a policy's option beside another policy": {"policy: {name: round_robin, epsilon: 0.5}",
 			`6:38: policy.epsilon: applies only to the policy chwbl, but the policy is round_robin (remove the key, or write name: chwbl)`},
@@ -245,7 +245,7 @@ func TestWhatDecidesWhereARequestGoesIsChecked(t *testing.T) {
 	}
 }
 
-func TestWhatATierOrPoolSaysOfItsRoutingIsChecked(t *testing.T) {
+func TestRoutingKeysOfTiersAndPoolsAreChecked(t *testing.T) {
 	worker := func(n int, more string) string { return fmt.Sprintf(`{name: w%d, url: "http://h:%d"%s}`, n, n, more) }
 	cases := map[string]struct {
 		src  string
@@ -305,7 +305,7 @@ func TestWhatATierOrPoolSaysOfItsRoutingIsChecked(t *testing.T) {
 	}
 }
 
-func TestNoMapAndAnEmptyOneArePrintedAsWhatTheyAre(t *testing.T) {
+func TestAbsentAndEmptyMapsArePrintedDifferently(t *testing.T) {
 	for section, want := range map[string]map[string]int64{
 		"": nil, "classifier: {max_tokens: ~}": nil, "classifier: {max_tokens: {}}": {},
 		"classifier: {max_tokens: {large: 0, medium: 7}}": {"large": 0, "medium": 7},

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// CF-02: what cannot be kept is refused with its line and path.
+// CF-02: invalid values are rejected with line and path.
 func TestStoresProxiesAndLimitsAreChecked(t *testing.T) {
 	const shared = `warning: store.sql: a SQLite file serves one gateway, but %s: each would have its own tenants, keys and ledger (use postgres:// to share tenants, keys and the ledger)`
 	cases := map[string]struct {
@@ -131,7 +131,7 @@ pools: [{name: p, models: [n], serves: [chat], price: {cached_input: 1.5, inptu:
 	}
 }
 
-func TestWhatTheNewSectionsSayIsRead(t *testing.T) {
+func TestStoreProxyAndLimitKeysAreRead(t *testing.T) {
 	f := parsed(t, `auth:
   keys: [{name: a, sha256: `+digestA+`, limits: {rpm: 60, day_money: 0.000000001, month_money: 12.50}, degrade: true}]
 admin: {keys: [{name: x, sha256: `+digestB+`}, {name: y, sha256: `+strings.Replace(digestB, "b", "c", 1)+`, role: viewer}]}
@@ -170,7 +170,7 @@ trusted_proxies: [10.0.0.0/8, 192.0.2.7, "::ffff:198.51.100.0/120", "::1"]
 	}
 }
 
-func TestAStoresURLIsShownWithoutItsPassword(t *testing.T) {
+func TestStoreURLIsPrintedWithoutItsPassword(t *testing.T) {
 	src := keys + small + "store: {sql: \"postgres://u:hunter2@h/db\", redis: \"redis://:${SECRET}@h:1\"}\n"
 	f := parsed(t, src, map[string]string{"SECRET": "hunter3"})
 	if out := fmt.Sprint(f); strings.Contains(out, "hunter") || !strings.Contains(out, "sql: postgres://***@h\n") ||
@@ -182,7 +182,7 @@ func TestAStoresURLIsShownWithoutItsPassword(t *testing.T) {
 	}
 }
 
-func TestNoProblemShowsAStoresPassword(t *testing.T) {
+func TestProblemsDoNotShowAStorePassword(t *testing.T) {
 	stores := map[string]string{
 		"a bad scheme":           "store: {sql: \"mysql://u:hunter2@h/db\"}",
 		"no scheme":              "store:\n  sql: u:hunter2@h/db\n",

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// CF-02: what cannot be kept is refused with its line and path.
+// CF-02: invalid values are rejected with line and path.
 func TestTelemetryAndDecisionsAreChecked(t *testing.T) {
 	const otlp = " (write the collector's URL, such as http://127.0.0.1:4318; set its key in OTEL_EXPORTER_OTLP_HEADERS)"
 	const ui = " (write the URL of the trace viewer, such as http://127.0.0.1:16686)"
@@ -66,8 +66,8 @@ func TestTelemetryAndDecisionsAreChecked(t *testing.T) {
 	}
 }
 
-// OB-01: a password that was written into an address stands in no report.
-func TestNoReportShowsAPasswordOfACollector(t *testing.T) {
+// OB-01: no problem contains a password from an address.
+func TestProblemsDoNotShowACollectorPassword(t *testing.T) {
 	src := keys + small + "telemetry:\n  otlp: http://u:hunter2@otel:4318\n  trace_ui: ${UI}\n"
 	_, err := Parse("f", []byte(src), environment(map[string]string{"UI": "http://u:hunter2@jaeger"}))
 	var problems Problems
@@ -84,7 +84,7 @@ func TestNoReportShowsAPasswordOfACollector(t *testing.T) {
 	}
 }
 
-func TestATraceHasAPageWhereThereIsATraceUI(t *testing.T) {
+func TestTraceURLNeedsATraceUI(t *testing.T) {
 	for _, c := range []struct{ ui, id, want string }{
 		{"", "4bf9", ""}, {"http://jaeger:16686", "", ""},
 		{"http://jaeger:16686", "4bf9", "http://jaeger:16686/trace/4bf9"},
@@ -96,7 +96,7 @@ func TestATraceHasAPageWhereThereIsATraceUI(t *testing.T) {
 	}
 }
 
-func TestAFileOfDecisionsLiesBesideTheConfiguration(t *testing.T) {
+func TestDecisionFileIsResolvedAgainstTheConfigurationsFolder(t *testing.T) {
 	dir := t.TempDir()
 	for name, want := range map[string]string{"d.jsonl": filepath.Join(dir, "d.jsonl"), "/var/d.jsonl": "/var/d.jsonl",
 		`""`: ""} {
@@ -114,7 +114,7 @@ func TestAFileOfDecisionsLiesBesideTheConfiguration(t *testing.T) {
 	}
 }
 
-func TestWhichChangesOfTelemetryWaitForARestart(t *testing.T) {
+func TestTelemetryChangesThatNeedARestart(t *testing.T) {
 	old := parsed(t, keys+small, nil)
 	f := parsed(t,
 		keys+small+

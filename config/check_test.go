@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestWhatIsServedIsChecked(t *testing.T) {
+func TestTiersPoolsAndWorkersAreChecked(t *testing.T) {
 	worker := func(n int) string { return fmt.Sprintf(`{name: w%d, url: "http://h:%d"}`, n, n) }
 	cases := map[string]struct {
 		src  string
@@ -172,7 +172,7 @@ tiers:
 	}
 }
 
-func TestNothingButLoopbackIsServedInPlainTextWithoutAWord(t *testing.T) {
+func TestPlainTextOutsideLoopbackNeedsConfirmation(t *testing.T) {
 	const (
 		data  = `listen: "%s" is not loopback and has no TLS: keys and prompts would cross the network in plain text (set tls.cert and tls.key, or insecure: true if a proxy or the network protects it)`
 		admin = `admin.listen: "%s" is not loopback and has no TLS: keys and prompts would cross the network in plain text (set admin.tls.cert and admin.tls.key, or admin.insecure: true if a proxy or the network protects it)`
@@ -256,7 +256,7 @@ func TestNothingButLoopbackIsServedInPlainTextWithoutAWord(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoConfigurationIsRefused(t *testing.T) {
+func TestInvalidFilesAreRejected(t *testing.T) {
 	bomb := "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
 	for c := 'b'; c <= 'i'; c++ {
 		bomb += fmt.Sprintf("%c: &%c [%s*%c]\n", c, c, strings.Repeat(fmt.Sprintf("*%c,", c-1), 9), c-1)
@@ -292,7 +292,7 @@ func TestWhatIsNoConfigurationIsRefused(t *testing.T) {
 	}
 }
 
-func TestAliasesMayStandForWholeValues(t *testing.T) {
+func TestYAMLAliasesMayReplaceWholeValues(t *testing.T) {
 	f, err := Parse("f", []byte(keys+`tiers:
   - {name: a, model: m, health: &h {interval: 9s}, workers: [{name: w1, url: "http://h:1"}]}
   - {name: b, model: n, health: *h, workers: [{name: w2, url: "http://h:2"}]}
@@ -305,7 +305,7 @@ func TestAliasesMayStandForWholeValues(t *testing.T) {
 	}
 }
 
-func TestAliasesCannotBlowAFileUp(t *testing.T) {
+func TestYAMLAliasesCannotExpandWithoutLimit(t *testing.T) {
 	src := keys + small + "cors: {origins: &a [" + strings.Repeat("x,", 1000) + "]}\npools:\n"
 	src += strings.Repeat("  - {paths: *a, workers: []}\n", 60)
 	_, d := decode("f", []byte(src), nil)
@@ -318,7 +318,7 @@ func TestAliasesCannotBlowAFileUp(t *testing.T) {
 	}
 }
 
-func TestASnippetPointsAtTheColumnAndHidesSecrets(t *testing.T) {
+func TestSnippetMarksTheColumnAndHidesSecrets(t *testing.T) {
 	src := `admin: {keys: [{name: é, sha256: ` + digestA + `}]}
 tiers:
   - name: small

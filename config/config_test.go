@@ -21,7 +21,7 @@ import (
 	"tierway/workers"
 )
 
-func TestTheExampleLoads(t *testing.T) {
+func TestExampleLoads(t *testing.T) {
 	env := environment(map[string]string{"TIERWAY_KEY_SHA256": digestA})
 	f, err := Load("../config.yaml", env)
 	if err != nil {
@@ -42,14 +42,14 @@ func TestTheExampleLoads(t *testing.T) {
 	}
 }
 
-func TestAFileThatCannotBeReadIsNamed(t *testing.T) {
+func TestErrorNamesTheFileThatCannotBeRead(t *testing.T) {
 	_, err := Load("/nowhere/config.yaml", nil)
 	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "/nowhere/config.yaml") {
 		t.Error(err)
 	}
 }
 
-// inherited sets on each level what the levels above set too.
+// inherited sets values on each level that the levels above set too.
 const inherited = keys + `policy: {name: round_robin}
 queue: {heartbeat_after: 20s, max_depth: 50}
 saturation: {stale_after: 8s}
@@ -73,7 +73,7 @@ pools:
   - {name: d, paths: [/v9/*], workers: [{name: d0, url: "unix:///d.sock"}]}
 `
 
-func TestWhatIsLeftOutIsInherited(t *testing.T) {
+func TestAbsentKeysAreInherited(t *testing.T) {
 	f, err := Parse("f", []byte(inherited), environment(map[string]string{"K": "worker-key"}))
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +121,7 @@ func TestWhatIsLeftOutIsInherited(t *testing.T) {
 	}
 }
 
-func TestTheResolvedFormIsTheCallersOwn(t *testing.T) {
+func TestResolvedPoolsDoNotShareMemoryWithTheFile(t *testing.T) {
 	f, err := Parse("f", []byte(inherited), environment(map[string]string{"K": "k"}))
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +140,7 @@ func TestTheResolvedFormIsTheCallersOwn(t *testing.T) {
 	}
 }
 
-func TestAStartWithoutAFile(t *testing.T) {
+func TestFromFlagsBuildsAConfiguration(t *testing.T) {
 	f, err := FromFlags([]string{"m"}, []string{"http://127.0.0.1:8000", " http://127.0.0.1:8001"}, nil, "127.0.0.1:0", "")
 	if err != nil {
 		t.Fatal(err)
@@ -201,7 +201,7 @@ command line: --admin-listen: "0.0.0.0:1" is not loopback and has no TLS: keys a
 	}
 }
 
-func TestNothingPrintsASecret(t *testing.T) {
+func TestPrintedFormsContainNoSecret(t *testing.T) {
 	src := keys + `admin: {keys: [{name: ops, sha256: ` + digestB + `}]}
 tiers: [{name: a, model: m, workers: [{name: w, url: "http://h:1", api_key_env: K}]}]
 `
@@ -227,8 +227,8 @@ tiers: [{name: a, model: m, workers: [{name: w, url: "http://h:1", api_key_env: 
 	}
 }
 
-// drawFile draws a File in which every key may be set, to values that the
-// decoder takes, whether or not they make sense together.
+// drawFile draws a File in which every key may be set. The decoder accepts each value; their combination
+// may be invalid.
 func drawFile(t *rapid.T) File {
 	f := Default()
 	draw(t, reflect.ValueOf(&f).Elem(), key{})
@@ -289,7 +289,7 @@ func draw(t *rapid.T, v reflect.Value, k key) {
 	}
 }
 
-func TestWhatIsPrintedIsReadBack(t *testing.T) {
+func TestPrintedFormRoundTrips(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := drawFile(t)
 		src := printed(&want)
@@ -303,7 +303,7 @@ func TestWhatIsPrintedIsReadBack(t *testing.T) {
 	})
 }
 
-func TestTheDefaultIsAnEmptyFile(t *testing.T) {
+func TestDefaultEqualsAnEmptyFile(t *testing.T) {
 	want := Default()
 	for _, src := range []string{"", "# nothing\n", "{}", "log:\n", string(printed(&want))} {
 		got, d := decode("f", []byte(src), nil)
@@ -313,7 +313,7 @@ func TestTheDefaultIsAnEmptyFile(t *testing.T) {
 	}
 }
 
-func TestSizes(t *testing.T) {
+func TestSizesAreParsedAndPrinted(t *testing.T) {
 	cases := map[string]struct {
 		want Size
 		ok   bool
@@ -335,7 +335,7 @@ func TestSizes(t *testing.T) {
 	})
 }
 
-func TestDidYouMean(t *testing.T) {
+func TestUnknownKeysGetASuggestion(t *testing.T) {
 	known := []string{"listen", "tls", "admin", "auth", "models", "pools", "least_load"}
 	cases := map[string]string{
 		"lissten": "listen", "listne": "listen", "Listen": "listen", "modles": "models", "adm": "", "authn": "auth",

@@ -34,8 +34,7 @@ Reference of the configuration file for operators: every key with its type, defa
 	return []byte(b.String())
 }
 
-// walk calls f for every key below section, parents first. A list is followed
-// into what its items hold.
+// walk calls f for every key below section, parents first. It includes the keys of list items.
 func walk(path string, section reflect.Value, f func(path string, k key, v reflect.Value)) {
 	for k, v := range members(section) {
 		at := join(path, k.name)
@@ -52,7 +51,7 @@ func walk(path string, section reflect.Value, f func(path string, k key, v refle
 	}
 }
 
-// typeName names what a key takes.
+// typeName returns the type of a key for the reference.
 func typeName(t reflect.Type, k key) string {
 	switch {
 	case t.Kind() == reflect.Pointer:
@@ -103,9 +102,8 @@ func defaultText(v reflect.Value, k key) string {
 	return ""
 }
 
-// schema returns docs/config.schema.json: the file's shape as a JSON schema for
-// editors. It knows keys, types, words and ranges; what several keys mean
-// together only Parse checks.
+// schema returns docs/config.schema.json, a JSON schema for editors. It checks keys, types, enum values
+// and ranges. Only Parse checks combinations of keys.
 func schema() ([]byte, error) {
 	root := schemaOf(reflect.TypeFor[File](), key{})
 	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
@@ -117,7 +115,7 @@ func schema() ([]byte, error) {
 	return append(out, '\n'), nil
 }
 
-// variable is the form of a value that holds ${…}, which fits any type.
+// variable is the schema of a value with ${…}, which is valid for any type.
 const variable = `\$\{`
 
 // schemaOf describes one type.
@@ -207,7 +205,7 @@ func sectionSchema(t reflect.Type) map[string]any {
 	return s
 }
 
-// restartText lists the keys that only a restart changes for people.
+// restartText lists the keys that need a restart, for readers of the reference.
 func restartText() string {
 	var list []string
 	walk("", reflect.ValueOf(File{}), func(path string, k key, _ reflect.Value) {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A live file's own text is a draft that changes nothing; and whatever a draft says, it
-// changes nothing of the live configuration and shows nothing of the environment.
+// The text of a live file is a draft that changes nothing. No draft changes the live configuration or
+// shows values of the environment.
 func FuzzDraft(f *testing.F) {
 	for _, draft := range []string{"", live, "tiers: [{name: small, workers: [{name: w0, weight: 0}, {name: w9}]}]",
 		"tiers: &a [{name: small, pools: *a}, *a]",
@@ -17,7 +17,7 @@ func FuzzDraft(f *testing.F) {
 		"tiers: null\npools: {}\nretry: 5\ncors: {origins: ['$${x}', null, [a]]}",
 		"classifier: {keywords: [{name: k, in: [system], match: ['(']}], prompt_tokens: {}}",
 		"a: &a b\n*a : c\nqueue: {age: {batch: ~}, <<: *a}"} {
-		// of presets every parse compiles all
+		// every parse compiles all expressions of the presets
 		for _, src := range []string{live, inherited + "classifier: {preset: none}",
 			keys + small + "classifier: {preset: none}"} {
 			f.Add(src, draft)

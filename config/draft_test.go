@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// live is the configuration that the drafts of these tests stand beside.
+// live is the configuration with which these tests compare their drafts.
 var live = `listen: "${LISTEN:-127.0.0.1:8080}"
 store: {sql: "postgres://u:${PW}@h/db", redis: "redis://:${PW}@r:6379"}
 auth:
@@ -36,7 +36,7 @@ var (
 	liveEnv = map[string]string{"PW": "hunter2-hunter2", "KEY_A": digestA, "K": "worker-key", "OTHER": "other-secret"}
 )
 
-// changed returns what a draft changes, one change a line.
+// changed returns the changes of a draft, one per line.
 func changed(t *testing.T, f, draft *File) []string {
 	t.Helper()
 	lines := []string{}
@@ -46,9 +46,9 @@ func changed(t *testing.T, f, draft *File) []string {
 	return lines
 }
 
-// TestADraftIsACompleteConfiguration: what it does not say has its default, and the
-// live configuration stays as it is.
-func TestADraftIsACompleteConfiguration(t *testing.T) {
+// TestDraftIsACompleteConfiguration: absent keys have their defaults, and the live
+// configuration does not change.
+func TestDraftIsACompleteConfiguration(t *testing.T) {
 	f := parsed(t, live, liveEnv)
 	before := string(printed(f))
 	for name, c := range map[string]struct {
@@ -86,8 +86,8 @@ func TestADraftIsACompleteConfiguration(t *testing.T) {
 	}
 }
 
-// TestADraftHasTheErrorsOfAFile: the same problems at the same lines.
-func TestADraftHasTheErrorsOfAFile(t *testing.T) {
+// TestDraftHasTheErrorsOfAFile: a draft has the same problems at the same lines.
+func TestDraftHasTheErrorsOfAFile(t *testing.T) {
 	f := parsed(t, live, liveEnv)
 	for _, text := range []string{"", "tiers: [", "teirs: []\ntiers:\n  - {name: small, wieght: 3}\n",
 		keys + small + "listen: \":80\"\n", "retry: {attempts: }\n" + keys + small,
@@ -112,9 +112,9 @@ func TestADraftHasTheErrorsOfAFile(t *testing.T) {
 	}
 }
 
-// TestADraftReadsNothingButItsText: no variable of the environment but where the live
-// file has it, and no file; and it shows no value of either.
-func TestADraftReadsNothingButItsText(t *testing.T) {
+// TestDraftReadsOnlyItsText: it reads no file, and only the environment variables that the
+// live file uses. It shows no value of either.
+func TestDraftReadsOnlyItsText(t *testing.T) {
 	const way = " (write the value; ${…} is allowed only where the live file has the same text under the same key)"
 	f := parsed(t, live, liveEnv)
 	draft := "models: {x: \"${OTHER}\", y: \"${NOBODY:-small}\"}\nauth: {keys: [{name: b, sha256: \"${KEY_A}\"}, {name: " +
@@ -146,7 +146,7 @@ func TestADraftReadsNothingButItsText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A copy has no printing of its own.
+	// A copy of another type does not have the methods that redact the printed form.
 	for _, out := range []string{out.String(), string(shown), fmt.Sprintf("%v %+v %#v", same, same, same),
 		fmt.Sprintf("%+v %#v", *f, *same)} {
 		for name, secret := range liveEnv {
@@ -158,7 +158,7 @@ func TestADraftReadsNothingButItsText(t *testing.T) {
 	}
 }
 
-func TestADraftOfAFileKeepsWhereItLies(t *testing.T) {
+func TestDraftKeepsThePathOfItsFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	text := keys + small + "decisions: {file: d.jsonl}\nstore: {sql: \"sqlite://x.db\"}\n"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

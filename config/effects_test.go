@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestAReloadKeepsWhatOnlyARestartChanges(t *testing.T) {
+func TestReloadKeepsKeysThatNeedARestart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		old, f := drawFile(t), drawFile(t)
 		before := string(printed(&f))
@@ -30,7 +30,7 @@ func TestAReloadKeepsWhatOnlyARestartChanges(t *testing.T) {
 	})
 }
 
-func TestOverridesAreOfWeightsAndLeaveTheFileAlone(t *testing.T) {
+func TestOverridesSetWeightsOfACopy(t *testing.T) {
 	f := parsed(t,
 		grown+`pools: [{name: p, models: [x], serves: [chat], workers: [{name: w3, url: "http://h:4", weight: 5}]}]`,
 		map[string]string{"K": "worker-key"})
@@ -60,7 +60,7 @@ func TestOverridesAreOfWeightsAndLeaveTheFileAlone(t *testing.T) {
 	}
 }
 
-func TestAReloadNeverOpensAnAddressThatIsNotLoopback(t *testing.T) {
+func TestReloadKeepsKeysRequiredOutsideLoopback(t *testing.T) {
 	open := "listen: \"0.0.0.0:8080\"\ninsecure: true\n" + keys + small
 	old, f := parsed(t, open, nil), parsed(t, "auth: {required: false}\n"+small, nil)
 	kept := f.KeepRestartOnly(old)
@@ -82,7 +82,7 @@ func TestAReloadNeverOpensAnAddressThatIsNotLoopback(t *testing.T) {
 	}
 }
 
-func TestTheHashIsThatOfTheBytes(t *testing.T) {
+func TestHashCoversTheBytesOfTheFile(t *testing.T) {
 	f := parsed(t, keys+small, nil)
 	if f.Hash() != hashOf([]byte(keys+small)) || len(f.Hash()) != 64 {
 		t.Error(f.Hash())

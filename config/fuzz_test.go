@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// printed returns a configuration as a file would hold it.
+// printed returns a configuration in the form of a file.
 func printed(f *File) []byte {
 	out, err := yaml.Marshal(nodeOf(reflect.ValueOf(f).Elem(), key{}, false))
 	if err != nil {

@@ -15,8 +15,8 @@ func digestOf(key string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// TestHostsAreNames: without scheme, port and capital letters.
-func TestHostsAreNames(t *testing.T) {
+// TestHostsAreChecked: a host has no scheme, port or capital letters.
+func TestHostsAreChecked(t *testing.T) {
 	const hint = "(write a name in lower case without scheme and port, such as tierway.example.com; IP addresses need no entry)"
 	want := []string{}
 	for i, text := range []string{"http://a", "a:80", "A", "*.a", "", "10.0.0.1", "::1", ".a"} {
@@ -43,8 +43,8 @@ func TestHostsAreNames(t *testing.T) {
 	}
 }
 
-// TestEveryPageIsNoOriginWithoutKeys: origins that are named are.
-func TestEveryPageIsNoOriginWithoutKeys(t *testing.T) {
+// TestOriginStarNeedsKeys: listed origins are allowed without keys.
+func TestOriginStarNeedsKeys(t *testing.T) {
 	const src = "auth: {required: %v, keys: [{name: a, sha256: " + digestA + "}]}\n" + small + "cors: {origins: [%q]}\n"
 	for _, c := range []struct {
 		required bool
@@ -57,8 +57,8 @@ func TestEveryPageIsNoOriginWithoutKeys(t *testing.T) {
 	}
 }
 
-// TestAWeakKeysDigestIsRefused: of both planes, in either case.
-func TestAWeakKeysDigestIsRefused(t *testing.T) {
+// TestDigestOfAWeakKeyIsRejected: on both planes, in upper and lower case.
+func TestDigestOfAWeakKeyIsRejected(t *testing.T) {
 	for _, key := range []string{"changeme", "sk-1234", "password", "EMPTY", "sk-no-key-required"} {
 		got := problemsOf(t, "auth: {keys: [{name: a, sha256: "+strings.ToUpper(digestOf(key))+"}]}\n"+small, nil)
 		if len(got) != 1 || !strings.Contains(got[0], "auth.keys[0].sha256: is the digest of a well-known key") {
@@ -71,9 +71,9 @@ func TestAWeakKeysDigestIsRefused(t *testing.T) {
 	}
 }
 
-// TestAWorkersKeyHasNoControlCharacters: a header could not carry it. The problem does
+// TestWorkerKeyWithControlCharactersIsRejected: a header cannot contain it. The problem does
 // not show it.
-func TestAWorkersKeyHasNoControlCharacters(t *testing.T) {
+func TestWorkerKeyWithControlCharactersIsRejected(t *testing.T) {
 	src := keys + `tiers: [{name: a, model: m, workers: [{name: w, url: "http://h:1", api_key_env: KEY}]}]` + "\n"
 	for _, key := range []string{"hunter2\n", "hunter2\r\nX-Admin: 1", "hun\x00ter2", "hunter2\x7f", "\thunter2"} {
 		got := problemsOf(t, src, map[string]string{"KEY": key})

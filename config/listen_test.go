@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestAFlagOpensNothingThatTheFileDoesNotAllow(t *testing.T) {
+func TestListenFlagsObeyTheFile(t *testing.T) {
 	f, err := Parse("f", []byte(keys+small), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -26,7 +26,7 @@ func TestAFlagOpensNothingThatTheFileDoesNotAllow(t *testing.T) {
 	}
 }
 
-func TestAnOpenAddressIsWarnedOfWhoeverGaveIt(t *testing.T) {
+func TestOpenAddressCausesAWarningFromFileOrFlag(t *testing.T) {
 	warning := func(at, path, address string) string {
 		return fmt.Sprintf("%s: warning: %s: keys and prompts cross the network to %q in plain text", at, path, address)
 	}
@@ -76,7 +76,7 @@ func TestAnOpenAddressIsWarnedOfWhoeverGaveIt(t *testing.T) {
 	}
 }
 
-func TestTheDataPlanesCertificateCoversTheAdminPlaneOnItsAddressOnly(t *testing.T) {
+func TestDataPlaneCertificateAppliesToTheAdminPlaneOnlyOnASharedAddress(t *testing.T) {
 	cert, key := writePair(t, t.TempDir(), "a")
 	src := keys + small +
 		fmt.Sprintf("listen: \":443\"\ntls: {cert: %q, key: %q}\nadmin: {listen: \":443\", insecure: true}\n", cert, key)
@@ -94,7 +94,7 @@ func TestTheDataPlanesCertificateCoversTheAdminPlaneOnItsAddressOnly(t *testing.
 	}
 }
 
-func TestBothPlanesMayAskForAnyFreePort(t *testing.T) {
+func TestBothPlanesMayUseAnyFreePort(t *testing.T) {
 	for _, address := range []string{"127.0.0.1:0", "[::1]:0", "localhost:0"} {
 		f, err := Parse("f",
 			[]byte(keys+small+fmt.Sprintf("listen: %q\nadmin: {listen: %q}\nmetrics: {listen: %q}\n", address, address,

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Whoever reads a configuration from wherever means the same database.
-func TestASQLiteFileLiesBesideItsConfiguration(t *testing.T) {
+// The configuration names the same database in every working directory.
+func TestSQLiteFileIsResolvedAgainstTheConfigurationsFolder(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(t.TempDir())
 	file := filepath.Join(dir, "config.yaml")
@@ -100,7 +100,7 @@ func TestOnlyRegularFilesAreConfigurations(t *testing.T) {
 	}
 }
 
-func TestViewersAloneDeserveALook(t *testing.T) {
+func TestOnlyViewersCauseAWarning(t *testing.T) {
 	const viewers = "all keys are viewers"
 	cases := map[string]struct {
 		roles []string
@@ -130,7 +130,7 @@ func TestViewersAloneDeserveALook(t *testing.T) {
 	}
 }
 
-// decode reads src over the defaults without checking what its values mean together.
+// decode reads src over the defaults without checking combinations of values.
 func decode(name string, src []byte, env lookup) (*File, *decoder) {
 	d := newDecoder(name, env)
 	return d.decode(src), d

@@ -15,13 +15,13 @@ const (
 	digestB = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
 )
 
-// small is a tier to which nothing is wrong, keys its auth section.
+// small is a valid tier, keys its auth section.
 const (
 	small = "tiers: [{name: small, model: m, workers: [{name: w, url: \"http://h:1\"}]}]\n"
 	keys  = "auth: {keys: [{name: a, sha256: " + digestA + "}]}\n"
 )
 
-// policies are the names of this build's policies.
+// policies returns the names of this build's policies.
 var policies = strings.Join(routing.Names(), ", ")
 
 // environment is a lookup in a literal map.
@@ -29,8 +29,7 @@ func environment(vars map[string]string) lookup {
 	return func(name string) (string, bool) { v, ok := vars[name]; return v, ok }
 }
 
-// problemsOf parses src and returns its problems, warnings included, one a line
-// and without the file's name.
+// problemsOf parses src and returns its problems and warnings without the name of the file.
 func problemsOf(t *testing.T, src string, vars map[string]string) []string {
 	t.Helper()
 	f, err := Parse("f", []byte(src), environment(vars))
@@ -50,7 +49,7 @@ func problemsOf(t *testing.T, src string, vars map[string]string) []string {
 	return lines
 }
 
-func TestEveryProblemIsReportedWithItsPlaceAndAWayOut(t *testing.T) {
+func TestEveryProblemHasAPositionAndAHint(t *testing.T) {
 	env := map[string]string{"WEIGHT": "7", "BAD": "sk-very-secret", "EMPTY": "", "KEY": "k"}
 	cases := map[string]struct {
 		src  string

@@ -27,7 +27,7 @@ func withTier(keysOfTier string) string {
 	return keys + "tiers: [{name: small, model: m, " + keysOfTier + ` workers: [{name: w, url: "http://h:1"}]}]` + "\n"
 }
 
-func TestEveryKeyOfAQueueIsInheritedAlone(t *testing.T) {
+func TestQueueKeysAreInheritedOneByOne(t *testing.T) {
 	file := "queue: {max_depth: 7, max_wait: {batch: 2m}, age: {interactive: 1s}, max_bytes: 64MiB, displace: true, " +
 		"engine_wait: 3s}\nsaturation: {waiting: 9, stale_after: 6s}\n"
 	ofFile, fileSaturates := waits(), saturates()
@@ -102,7 +102,7 @@ func TestEveryKeyOfAQueueIsInheritedAlone(t *testing.T) {
 	}
 }
 
-func TestPoolsOutsideTheTiersWaitAsTiersDo(t *testing.T) {
+func TestPoolsHaveTheSameQueueDefaultsAsTiers(t *testing.T) {
 	f := parsed(t,
 		keys+
 			`pools: [{name: p, models: [n], serves: [chat], queue: {max_depth: 3}, saturation: {waiting: 1}, workers: [{name: x, url: "http://h:2", max_inflight: 4, max_tokens_inflight: 65536}]}]`, nil)
@@ -223,8 +223,8 @@ tiers: [{name: small, model: m, workers: [{name: w, url: "http://h:1", max_token
 	}
 }
 
-// Whatever a tier says of its queue, what it leaves out is the file's.
-func TestAQueuesKeysComeFromTheTierOrTheFile(t *testing.T) {
+// Keys that a tier's queue omits come from the file's queue.
+func TestQueueKeysComeFromTheTierOrTheFile(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := drawFile(t)
 		if len(f.Tiers) == 0 {

@@ -51,7 +51,7 @@ func TestEveryTagIsUnderstood(t *testing.T) {
 	}
 }
 
-func TestTagsListWhatTheirPackagesKnow(t *testing.T) {
+func TestEnumTagsAgreeWithTheirPackages(t *testing.T) {
 	dialects := []string{}
 	for d := openai.Chat; d.String() != openai.Other.String(); d++ {
 		dialects = append(dialects, d.String())
@@ -85,7 +85,7 @@ func TestTagsListWhatTheirPackagesKnow(t *testing.T) {
 	}
 }
 
-func TestTheReferencesAreUpToDate(t *testing.T) {
+func TestGeneratedReferencesAreUpToDate(t *testing.T) {
 	text, err := schema()
 	if err != nil {
 		t.Fatal(err)
@@ -106,8 +106,7 @@ func TestTheReferencesAreUpToDate(t *testing.T) {
 	}
 }
 
-// conforms checks v against the part of JSON schema that schema uses and
-// returns where it does not.
+// conforms checks v against the part of JSON schema that schema uses. It returns the paths of the faults.
 func conforms(schema map[string]any, v any, path string) (faults []string) {
 	fault := func(why string) { faults = append(faults, path+": "+why) }
 	if choices, ok := schema["anyOf"].([]any); ok {
@@ -217,7 +216,7 @@ func schemaFaults(t *testing.T, src []byte) []string {
 	return conforms(schema, v, "")
 }
 
-func TestTheSchemaTakesWhatTheDecoderTakes(t *testing.T) {
+func TestSchemaAcceptsWhatTheDecoderAccepts(t *testing.T) {
 	example, err := os.ReadFile("../config.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -231,7 +230,7 @@ func TestTheSchemaTakesWhatTheDecoderTakes(t *testing.T) {
 	}
 }
 
-func TestTheSchemaRefusesWhatTheDecoderRefuses(t *testing.T) {
+func TestSchemaRejectsWhatTheDecoderRejects(t *testing.T) {
 	for _, src := range []string{"lissten: x", "retry: {attempts: 6}", "log: {level: loud}", "drain: {timeout: 5}",
 		"max_body_bytes: 3 apples",
 		"tiers: [{name: a, model: m}]", "tiers: [{name: A, model: m, workers: [{name: w, url: x}]}]",

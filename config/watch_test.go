@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-func TestContentCountsOnceItIsTheSameTwice(t *testing.T) {
+func TestContentCountsAfterTwoEqualReads(t *testing.T) {
 	const gone = "\x00" // stands for a file that cannot be read
 	cases := map[string]struct {
 		reads []string // one a second, from the start on; the last one stays. "a" was loaded
-		want  []int    // seconds in which a change is told
+		want  []int    // seconds in which a change is reported
 	}{
 		"nothing":                     {[]string{"a"}, nil},
 		"a change":                    {[]string{"a", "b"}, []int{2}},
@@ -57,14 +57,14 @@ func TestContentCountsOnceItIsTheSameTwice(t *testing.T) {
 				cancel()
 				<-done
 				if !slices.Equal(got, c.want) {
-					t.Errorf("a change was told in seconds %v, want %v", got, c.want)
+					t.Errorf("changes were reported in seconds %v, want %v", got, c.want)
 				}
 			})
 		})
 	}
 }
 
-// What is not wanted is not read, and nothing is missed when it is wanted again.
+// While Wanted is false, the file is not read. When it is true again, no change is missed.
 func TestAFileIsReadOnlyWhileItIsWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -94,7 +94,7 @@ func TestAFileIsReadOnlyWhileItIsWatched(t *testing.T) {
 			t.Errorf("read in seconds %v, want %v", read, want)
 		}
 		if want := []int{11}; !slices.Equal(told, want) {
-			t.Errorf("told in seconds %v, want %v", told, want)
+			t.Errorf("changes were reported in seconds %v, want %v", told, want)
 		}
 	})
 }
@@ -145,7 +145,7 @@ func TestAFileIsFollowedThroughRenamesAndLinks(t *testing.T) {
 		must(os.WriteFile(name, []byte(text), 0o600))
 		return name
 	}
-	// It changes between the reading at the start and the first look.
+	// The file changes between loading and the first poll.
 	loaded := hashOf([]byte("one"))
 	write("config.yaml", "two")
 
@@ -167,10 +167,10 @@ func TestAFileIsFollowedThroughRenamesAndLinks(t *testing.T) {
 		select {
 		case got := <-told:
 			if got != want {
-				t.Fatalf("told of %q, want %q", got, want)
+				t.Fatalf("reported %q, want %q", got, want)
 			}
 		case <-time.After(10 * time.Second):
-			t.Fatalf("%q was not told", want)
+			t.Fatalf("%q was not reported", want)
 		}
 	}
 	next("two")
@@ -180,7 +180,7 @@ func TestAFileIsFollowedThroughRenamesAndLinks(t *testing.T) {
 	write("config.yaml", "removed and written")
 	next("removed and written")
 
-	// As Kubernetes does it: config.yaml → ..data/config.yaml, ..data → a folder.
+	// Kubernetes uses two links: config.yaml → ..data/config.yaml, ..data → a folder.
 	write("..1/config.yaml", "map 1")
 	write("..2/config.yaml", "map 2")
 	must(os.Symlink("..1", filepath.Join(dir, "..data")))
@@ -194,6 +194,6 @@ func TestAFileIsFollowedThroughRenamesAndLinks(t *testing.T) {
 	cancel()
 	<-done
 	if len(told) > 0 {
-		t.Errorf("told once more, of %q", <-told)
+		t.Errorf("reported again: %q", <-told)
 	}
 }

@@ -68,9 +68,9 @@ func TestEveryValueIsWrittenOrCounted(t *testing.T) {
 	})
 }
 
-// TestTheEndIsBounded: five seconds after the end of its context Run returns, with
+// TestRunEndsFiveSecondsAfterItsContext: five seconds after the end of its context Run returns, with
 // what could not be written still counted as waiting.
-func TestTheEndIsBounded(t *testing.T) {
+func TestRunEndsFiveSecondsAfterItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Config[int]{Max: 10, Batch: 5, Write: func(context.Context, []int) (int, error) {
 			return 0, errors.New("down")

@@ -82,7 +82,7 @@ func write(t *testing.T, w *Writer, from, to int) {
 	}
 }
 
-func TestAStalledReaderDelaysNoWriteAndCostsOnlyWhatDoesNotFit(t *testing.T) {
+func TestStalledReaderDelaysNoWriteAndLosesOnlyOverflow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stall := make(chan struct{})
 		to := &pipe{stall: stall}
@@ -124,7 +124,7 @@ func TestCloseIsBoundedWhileTheReaderStalls(t *testing.T) {
 	})
 }
 
-func TestCloseWritesTheRestAtOnceAndMayBeRepeated(t *testing.T) {
+func TestCloseWritesRemainingLinesAtOnceAndIsIdempotent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &pipe{}
 		w := NewWriter(WriterConfig{To: to, Delay: time.Hour})
@@ -170,9 +170,9 @@ func TestLinesWithinTheDelayShareAWrite(t *testing.T) {
 	})
 }
 
-// TestAFailedWriteLosesItsLinesAndLeavesTheNextOnesWhole: a full disk takes a part
+// TestFailedWriteLosesOnlyItsOwnLines: a full disk takes a part
 // of a line.
-func TestAFailedWriteLosesItsLinesAndLeavesTheNextOnesWhole(t *testing.T) {
+func TestFailedWriteLosesOnlyItsOwnLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &pipe{broken: errors.New("no space left"), takes: lineBytes + 4}
 		w := NewWriter(WriterConfig{To: to, Delay: time.Millisecond})
@@ -190,9 +190,9 @@ func TestAFailedWriteLosesItsLinesAndLeavesTheNextOnesWhole(t *testing.T) {
 	})
 }
 
-// TestALossIsReportedWhenItBeginsAndWhenItIsOver: the report may be a line of the
+// TestLossIsReportedAtItsStartAndEnd: the report may be a line of the
 // same Writer, and a reader that never comes back causes no second one.
-func TestALossIsReportedWhenItBeginsAndWhenItIsOver(t *testing.T) {
+func TestLossIsReportedAtItsStartAndEnd(t *testing.T) {
 	type report struct {
 		at   time.Duration
 		lost int64
@@ -311,7 +311,7 @@ func TestManyProducersLoseNothingThatFits(t *testing.T) {
 	}
 }
 
-func TestALineAllocatesNothing(t *testing.T) {
+func TestWriteAllocatesNothing(t *testing.T) {
 	w := NewWriter(WriterConfig{To: io.Discard})
 	defer w.Close(time.Second)
 	line := []byte(lines(0, 50))

@@ -42,7 +42,7 @@ func eventually(t *testing.T, limit time.Duration, what string, holds func() boo
 	}
 }
 
-func TestTheLedgerReachesTheDatabase(t *testing.T) {
+func TestLedgerRowsReachTheDatabase(t *testing.T) {
 	onEach(t, func(t *testing.T, s *store.SQL) {
 		l := store.NewLedger(store.LedgerConfig{SQL: s, Retention: time.Hour})
 		stop := running(t, l)
@@ -68,7 +68,7 @@ func TestTheLedgerReachesTheDatabase(t *testing.T) {
 
 // RL-11: PostgreSQL is killed during writes. Every row arrives once, within two seconds of its
 // return, and the log has one line for the outage and one for its end.
-func TestRowsOutliveTheDatabasesCrash(t *testing.T) {
+func TestRowsSurviveACrashOfTheDatabase(t *testing.T) {
 	server := backends.Postgres(t)
 	s := open(t, server.URL)
 	migrate(t, s)
@@ -116,7 +116,7 @@ func (l locked) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-func TestNothingRunsOnAfterClose(t *testing.T) {
+func TestCloseEndsAllGoroutines(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	for _, d := range databases() {
 		s, err := store.OpenSQL(store.SQLConfig{URL: d.url(t)})

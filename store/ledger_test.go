@@ -131,7 +131,7 @@ func TestARowIsWrittenWithinASecondAndABatchAtOnce(t *testing.T) {
 	})
 }
 
-func TestRowsWaitWhileTheDatabaseIsAwayAndGoOutWithinTwoSeconds(t *testing.T) {
+func TestRowsWaitDuringAnOutageAndAreWrittenWithinTwoSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &shelf{}
 		var log bytes.Buffer
@@ -173,7 +173,7 @@ func TestOldestRowsAreDroppedWhenTooManyWait(t *testing.T) {
 	})
 }
 
-func TestARowThatMadeRoomWhileItWasWrittenIsNotCountedAsLost(t *testing.T) {
+func TestRowDroppedWhileItIsWrittenIsNotCountedAsLost(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			to := &shelf{takes: time.Second}
@@ -199,7 +199,7 @@ func TestARowThatMadeRoomWhileItWasWrittenIsNotCountedAsLost(t *testing.T) {
 }
 
 // RL-11: a batch whose result is lost is written again unchanged, so that the database detects it.
-func TestABatchWithoutAnAnswerIsWrittenAgain(t *testing.T) {
+func TestBatchWithUnknownResultIsWrittenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &shelf{lose: true}
 		l := newLedger(LedgerConfig{}, to)
@@ -226,7 +226,7 @@ func TestRejectedRowDelaysNoOther(t *testing.T) {
 	})
 }
 
-func TestTheEndWritesWhatIsLeftForFiveSeconds(t *testing.T) {
+func TestRunWritesRemainingRowsForFiveSecondsAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &shelf{}
 		l := newLedger(LedgerConfig{}, to)
@@ -247,7 +247,7 @@ func TestTheEndWritesWhatIsLeftForFiveSeconds(t *testing.T) {
 	})
 }
 
-func TestOldRowsGoOnceAnHour(t *testing.T) {
+func TestOldRowsAreDeletedOnceAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &shelf{}
 		stop := started(t, newLedger(LedgerConfig{Retention: 24 * time.Hour}, to))

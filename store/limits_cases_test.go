@@ -127,7 +127,7 @@ func cases() map[string][]step {
 			{times: 1, want: V{Refused: tenants.LimitDayTokens, Scope: "tenant", Wait: 12 * time.Hour}},
 			{advance: 12*time.Hour - time.Second},
 			{times: 1, want: V{Refused: tenants.LimitDayTokens, Scope: "tenant", Wait: time.Second}},
-			// yesterday's are booked to yesterday
+			// usage of yesterday's requests is booked to yesterday
 			{advance: time.Second}, {times: 1}, {settle: used(50, 50)}, {settle: used(50, 50)}, {times: 1},
 			{settle: used(10, 10)}, {times: 1, want: V{Refused: tenants.LimitDayTokens, Scope: "tenant", Wait: 24 * time.Hour}},
 			{advance: 24 * time.Hour},
@@ -136,7 +136,7 @@ func cases() map[string][]step {
 	}
 }
 
-// run plays a case; near allows for the time that a real server's clock takes.
+// run runs a case; near tolerates the time that passes on a real server's clock.
 func (g *gateway) run(steps []step, near time.Duration) {
 	g.t.Helper()
 	var tenant, key tenants.Limits

@@ -33,7 +33,7 @@ func fleet(t testing.TB, url string) (limits []*Limits, journals []*journal, sto
 	return limits, journals, start(runs...)
 }
 
-// count is what a fleet has admitted.
+// count is the usage that a fleet has admitted.
 type count struct {
 	asked, byRate, held, most, granted, spent atomic.Int64
 }
@@ -81,13 +81,13 @@ func TestFourGatewaysAdmitNoMoreThanOne(t *testing.T) {
 	}
 }
 
-// slots is a caller that may have eight requests in flight.
+// slots returns a caller with eight slots.
 func slots() *tenants.Caller {
 	return tenants.NewCaller(tenants.Tenant{Name: "slots", Limits: tenants.Limits{Concurrent: 8}}, tenants.Key{})
 }
 
-// ask takes from a rate, a budget and slots until then. A slot is held for the time
-// of two other requests.
+// ask sends requests with a rate, a budget and slots until the given time. Each slot stays in use during
+// two other requests.
 func (n *count) ask(t *testing.T, l *Limits, until time.Time) {
 	rate := tenants.NewCaller(tenants.Tenant{Name: "rate", Limits: tenants.Limits{RPM: 60}}, tenants.Key{})
 	budget := tenants.NewCaller(tenants.Tenant{Name: "budget", Limits: tenants.Limits{DayTokens: 1000, Concurrent: 8}},
@@ -144,7 +144,7 @@ func waitForAll(t testing.TB, limits []*Limits) {
 }
 
 // RL-05: clients that leave during admission leave no slot behind.
-func TestClientsThatLeaveLeaveNoSlotBehind(t *testing.T) {
+func TestCancelledRequestsFreeTheirSlots(t *testing.T) {
 	server := backends.Redis(t)
 	limits, _, stop := fleet(t, server.URL)
 	defer stop()
@@ -177,7 +177,7 @@ func TestClientsThatLeaveLeaveNoSlotBehind(t *testing.T) {
 	}
 }
 
-// heavy is a caller with every limit, none of which it meets.
+// heavy returns a caller with every limit, none of which is reached.
 func heavy() *tenants.Caller {
 	l := tenants.Limits{RPM: 1 << 40, RPS: 1 << 40, TPM: 1 << 50, Concurrent: 1 << 40, DayTokens: 1 << 60,
 		MonthTokens: 1 << 60, DayMoney: 1 << 60, MonthMoney: 1 << 60}

@@ -18,7 +18,7 @@ func fleetOf(t *testing.T) []*gateway {
 	return all
 }
 
-// alone spends tokens that only this gateway and the ledger know of.
+// alone spends tokens that only this gateway and the ledger know.
 func (g *gateway) alone(c *tenants.Caller, tokens int64) {
 	charge := &tenants.Charge{Caller: c, At: g.now}
 	g.local.CommitRemote(charge)
@@ -63,7 +63,7 @@ func TestSpendingDuringAnOutageCountsOnce(t *testing.T) {
 	}
 }
 
-func TestABudgetThatIsSetLaterBeginsWithTheLedger(t *testing.T) {
+func TestBudgetThatIsSetLaterStartsFromTheLedger(t *testing.T) {
 	all := fleetOf(t)
 	before := callerWith(tenants.Limits{RPM: 1000}, tenants.Limits{})
 	for _, g := range all {

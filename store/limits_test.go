@@ -103,9 +103,8 @@ func (g *gateway) drain() {
 	}
 }
 
-// RL-02, RL-05, RL-07, RL-13: one meaning in memory, in miniredis and in
-// redis-server.
-func TestLimitsMeanTheSameWhereverTheyAreKept(t *testing.T) {
+// RL-02, RL-05, RL-07, RL-13: limits have the same meaning in memory, in miniredis and in redis-server.
+func TestLimitsAgreeInMemoryAndInRedis(t *testing.T) {
 	server := backends.Redis(t)
 	for name, steps := range cases() {
 		t.Run("memory/"+name, func(t *testing.T) {
@@ -212,7 +211,7 @@ func TestMemoryAndRedisAgreeOnEverySchedule(t *testing.T) {
 
 // RL-02: Redis's clock counts, not the gateways' clocks. If it steps back, nothing more is
 // admitted.
-func TestClocksThatDifferAdmitNothingMore(t *testing.T) {
+func TestDifferentClocksAdmitNothingMore(t *testing.T) {
 	limits := callerWith(tenants.Limits{RPM: 60}, tenants.Limits{})
 	admitted := func(skew time.Duration, back time.Duration) (n int) {
 		mini, url := newMini(t)
@@ -248,7 +247,7 @@ func TestClocksThatDifferAdmitNothingMore(t *testing.T) {
 }
 
 // SD-07: the slots of a killed gateway are free after its lease; those of a live one stay.
-func TestAKilledGatewayFreesItsSlots(t *testing.T) {
+func TestSlotsOfAKilledGatewayExpire(t *testing.T) {
 	mini, url := newMini(t)
 	dead, alive, third := newGateway(t, url, "dead", mini), newGateway(t, url, "alive", mini),
 		newGateway(t, url, "third", mini)
@@ -408,11 +407,11 @@ func TestUnsentSettlementsAreBounded(t *testing.T) {
 	}
 	g.renewAll(t.Context()) // one update covers all of them
 	if got := mini.HGet(fmt.Sprintf("tierway:{x}:d%d", tenants.Day(noon())), "tokens"); got != fmt.Sprint(size+more) {
-		t.Errorf("Redis has heard of %s tokens", got)
+		t.Errorf("Redis has %s tokens", got)
 	}
 	g.drain()
 	if got := mini.HGet(fmt.Sprintf("tierway:{x}:d%d", tenants.Day(noon())), "tokens"); got != fmt.Sprint(size+more) {
-		t.Errorf("told twice, Redis has heard of %s tokens", got)
+		t.Errorf("after two messages Redis has %s tokens", got)
 	}
 }
 
@@ -430,7 +429,7 @@ func TestRemainingSettlementsAreSentAtTheEnd(t *testing.T) {
 	g.Run(ctx)
 	if got := mini.HGet(fmt.Sprintf("tierway:{x}:d%d", tenants.Day(noon())), "tokens"); got != "250" ||
 		g.queue.Stats().Waiting != 0 {
-		t.Errorf("Redis has heard of %s tokens, %d wait", got, g.queue.Stats().Waiting)
+		t.Errorf("Redis has %s tokens, %d settlements wait", got, g.queue.Stats().Waiting)
 	}
 	alone := newGateway(t, "", "a", nil)
 	alone.Run(ctx)

@@ -56,7 +56,7 @@ func (m *mined) WriteRows(ctx context.Context, rows []Row) (int, error) {
 	return m.shelf.WriteRows(ctx, rows)
 }
 
-func TestARowThatPanicsIsLostAloneAndTheLedgerGoesOn(t *testing.T) {
+func TestOnlyTheRowThatPanicsIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to, seen := &mined{mine: "000003"}, &panics{}
 		l := newLedger(LedgerConfig{Recover: seen.recover}, to)

@@ -222,7 +222,7 @@ func TestSlowRedisIsDown(t *testing.T) {
 
 // RS-01, RS-02, RS-08: whether Redis is killed, hangs or never starts, a few requests lose at most
 // 50 ms each. The log has one line for each change, and Redis is used again without help.
-func TestAnOutageOfRedisIsShortForEveryRequest(t *testing.T) {
+func TestRedisOutageDelaysFewRequests(t *testing.T) {
 	for name, c := range map[string]struct{ begin, end func(*backends.RedisServer) }{
 		"killed": {(*backends.RedisServer).Kill, (*backends.RedisServer).Restart},
 		"hung":   {(*backends.RedisServer).Hang, (*backends.RedisServer).Resume},
@@ -292,7 +292,7 @@ func TestAnOutageOfRedisIsShortForEveryRequest(t *testing.T) {
 }
 
 // RS-04: while Redis is unavailable a gateway enforces its share; fail-closed tenants are refused.
-func TestAnOutageLeavesEachGatewayItsShare(t *testing.T) {
+func TestGatewayEnforcesItsShareDuringARedisOutage(t *testing.T) {
 	mini, url := newMini(t)
 	w := openRedis(t, url)
 	l := w.limits(4)
@@ -397,7 +397,7 @@ func TestLostScriptsAreLoadedAgain(t *testing.T) {
 }
 
 // RS-05: whatever our keys contain, no request fails, and limits are enforced again.
-func TestGarbageInRedisHeals(t *testing.T) {
+func TestInvalidRedisContentsAreReplaced(t *testing.T) {
 	server := backends.Redis(t)
 	day, month := fmt.Sprintf("tierway:{x}:d%d", tenants.Day(noon())),
 		fmt.Sprintf("tierway:{x}:m%d", tenants.Month(noon()))
@@ -469,7 +469,7 @@ func TestScriptsRunInACluster(t *testing.T) {
 	}
 }
 
-func TestGatewaysSeeEachOther(t *testing.T) {
+func TestRedisCountsLiveGateways(t *testing.T) {
 	server := backends.Redis(t)
 	open := func(id string) *Redis {
 		r, err := OpenRedis(RedisConfig{URL: server.URL, Gateway: id})
@@ -526,7 +526,7 @@ func TestPublishedChangeReachesEveryGateway(t *testing.T) {
 	eventually(t, func() bool { return heard.Load() >= 4 })
 }
 
-func TestURLsOfRedis(t *testing.T) {
+func TestRedisURLsAreChecked(t *testing.T) {
 	for url, want := range map[string]redis.UniversalOptions{
 		"redis://h":         {Addrs: []string{"h:6379"}},
 		"redis://u:p@h:1/2": {Addrs: []string{"h:1"}, Username: "u", Password: "p", DB: 2},
@@ -564,7 +564,7 @@ func TestURLsOfRedis(t *testing.T) {
 }
 
 // No secret of the URL is logged.
-func TestNothingOfTheURLIsLogged(t *testing.T) {
+func TestRedisURLSecretsAreNotLogged(t *testing.T) {
 	w := openRedis(t, "redis://someuser:s3cret@127.0.0.1:1")
 	for range tripAfter { // no request is sent: the probes detect it
 		if err := w.beat(t.Context()); err == nil || !w.Up() && w.log.lines() != 1 {
@@ -578,7 +578,7 @@ func TestNothingOfTheURLIsLogged(t *testing.T) {
 }
 
 // RS-08: a gateway that starts without Redis serves, degraded, and sends no commands.
-func TestAStartWithoutRedisServes(t *testing.T) {
+func TestGatewayServesWithoutRedisFromTheStart(t *testing.T) {
 	w := openRedis(t, "redis://127.0.0.1:1")
 	l := w.limits(2)
 	defer start(w.Run, l.Run)()

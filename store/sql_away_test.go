@@ -44,7 +44,7 @@ func TestUnreachableSeparatesOutagesFromRefusals(t *testing.T) {
 	}
 }
 
-func TestABusySQLiteFileIsAnOutageAndARefusalIsNone(t *testing.T) {
+func TestBusySQLiteFileIsAnOutageAndARefusalIsNot(t *testing.T) {
 	address := databases()[1].url(t)
 	s, db := open(t, address), raw(t, address)
 	migrate(t, s)
@@ -79,7 +79,7 @@ func TestABusySQLiteFileIsAnOutageAndARefusalIsNone(t *testing.T) {
 
 // RS-10: a gateway opens an unreachable database. Each call returns Unreachable, and works once the
 // database is back.
-func TestADatabaseThatIsAwayAtFirstIsUsedOnceItIsBack(t *testing.T) {
+func TestDatabaseThatIsUnreachableAtFirstIsUsedLater(t *testing.T) {
 	server := backends.Postgres(t)
 	server.Kill()
 	s := open(t, server.URL)
@@ -128,7 +128,7 @@ func TestHangingDatabaseDelaysNoCallForLong(t *testing.T) {
 	}
 }
 
-func TestNoErrorHoldsThePassword(t *testing.T) {
+func TestErrorsDoNotContainThePassword(t *testing.T) {
 	server := backends.Postgres(t)
 	u, err := url.Parse(server.URL)
 	if err != nil {

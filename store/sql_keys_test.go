@@ -16,7 +16,7 @@ import (
 	"tierway/tenants"
 )
 
-func TestAKeyIsReadAsItWasWritten(t *testing.T) {
+func TestKeyRoundTrips(t *testing.T) {
 	onEach(t, func(t *testing.T, s *store.SQL) {
 		createTenant(t, s, "acme")
 		_, k := mint(t, "acme")
@@ -42,7 +42,7 @@ func TestAKeyIsReadAsItWasWritten(t *testing.T) {
 
 // AU-10: a key is not found under another tenant's name, and a tenant's usage has no rows of other
 // tenants, whatever else is queried.
-func TestOneTenantSeesNothingOfAnother(t *testing.T) {
+func TestTenantsAreIsolated(t *testing.T) {
 	onEach(t, func(t *testing.T, s *store.SQL) {
 		createTenant(t, s, "a")
 		createTenant(t, s, "b")
@@ -68,7 +68,7 @@ func TestOneTenantSeesNothingOfAnother(t *testing.T) {
 	})
 }
 
-func TestARotatedKeyWorksUntilItsOverlapEnds(t *testing.T) {
+func TestRotatedKeyWorksUntilItsOverlapEnds(t *testing.T) {
 	onEach(t, func(t *testing.T, s *store.SQL) {
 		ctx := t.Context()
 		createTenant(t, s, "acme")
@@ -106,7 +106,7 @@ func TestARotatedKeyWorksUntilItsOverlapEnds(t *testing.T) {
 	})
 }
 
-func TestARevokedKeyStaysRevoked(t *testing.T) {
+func TestRevokedKeyStaysRevoked(t *testing.T) {
 	onEach(t, func(t *testing.T, s *store.SQL) {
 		ctx := t.Context()
 		createTenant(t, s, "acme")
@@ -129,7 +129,7 @@ func TestARevokedKeyStaysRevoked(t *testing.T) {
 	})
 }
 
-func TestLastUseIsKeptToTheMinuteAndNeverGoesBack(t *testing.T) {
+func TestLastUseIsAccurateToTheMinuteAndNeverDecreases(t *testing.T) {
 	onEach(t, func(t *testing.T, s *store.SQL) {
 		createTenant(t, s, "acme")
 		k := createKey(t, s, "acme")
@@ -280,7 +280,7 @@ func TestTheLastAdminCannotBeDeleted(t *testing.T) {
 	})
 }
 
-func TestOneOfManyBecomesTheFirstAdmin(t *testing.T) {
+func TestConcurrentBootstrapsCreateOneAdmin(t *testing.T) {
 	onEach(t, func(t *testing.T, s *store.SQL) {
 		var all sync.WaitGroup
 		results := make([]error, 6)
@@ -306,7 +306,7 @@ func TestOneOfManyBecomesTheFirstAdmin(t *testing.T) {
 	})
 }
 
-func TestAnOverrideReplacesTheOneBefore(t *testing.T) {
+func TestOverrideReplacesTheEarlierOne(t *testing.T) {
 	onEach(t, func(t *testing.T, s *store.SQL) {
 		ctx, forty, zero, until := t.Context(), 40, 0, noon.AddDate(100, 0, 0)
 		for _, o := range []store.Override{{Worker: "w1", Drain: true},

@@ -33,7 +33,7 @@ func batch(prefix string, n int) []store.Row {
 
 // RL-11: a flush that is written again, in whole, in part or by two gateways at
 // once, counts once.
-func TestAReplayedFlushCountsOnce(t *testing.T) {
+func TestRepeatedBatchCountsOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, s *store.SQL) {
 		rows := batch("a", 250)
 		if n := write(t, s, rows...); n != 250 {
@@ -60,7 +60,7 @@ func TestAReplayedFlushCountsOnce(t *testing.T) {
 	})
 }
 
-func TestUsageIsGroupedByDayAndWhatIsAskedFor(t *testing.T) {
+func TestUsageIsGroupedByDayAndGroup(t *testing.T) {
 	onEach(t, func(t *testing.T, s *store.SQL) {
 		day := 24 * time.Hour
 		rows := []store.Row{
@@ -140,7 +140,7 @@ func idOf(at time.Time, prefix string, i int) string {
 	return fmt.Sprintf("%s-%s-%s-%d", ms[:8], ms[8:], prefix, i)
 }
 
-func TestPruneTakesOldRowsAndNoOthers(t *testing.T) {
+func TestPruneDeletesOnlyOldRows(t *testing.T) {
 	onEach(t, func(t *testing.T, s *store.SQL) {
 		old := batch("old", 11_000) // more than go at once
 		for i := range old {
@@ -162,7 +162,7 @@ func TestPruneTakesOldRowsAndNoOthers(t *testing.T) {
 	})
 }
 
-func TestUsageOfEnginesIsBounded(t *testing.T) {
+func TestReportedUsageIsBounded(t *testing.T) {
 	onEach(t, func(t *testing.T, s *store.SQL) {
 		r := store.Row{At: noon, Tenant: "acme", Outcome: "ok", Model: "m\x00\xff", RequestID: string(make([]byte, 10_000)),
 			Prompt: math.MaxInt64, Output: -5, Money: math.MaxInt64}

@@ -48,7 +48,7 @@ func TestConcurrentMigrationsRunOnce(t *testing.T) {
 	}
 }
 
-func TestAnOlderProgramSaysThatTheSchemaIsNewer(t *testing.T) {
+func TestOlderProgramReportsANewerSchema(t *testing.T) {
 	for _, d := range databases()[1:] {
 		t.Run(d.name, func(t *testing.T) {
 			address := d.url(t)
@@ -80,8 +80,8 @@ func TestAnOlderProgramSaysThatTheSchemaIsNewer(t *testing.T) {
 	}
 }
 
-// releaseBefore takes the schema back to what the release before this one made, and
-// adds a tenant as that release does: without a word of a weight.
+// releaseBefore reverts the schema to that of the release before this one, and adds a tenant without a
+// weight, as that release does.
 func releaseBefore(t *testing.T, address string, back bool) {
 	t.Helper()
 	statements := []string{"INSERT INTO tenants (name, priority, default_priority, created_at, updated_at) VALUES " +
@@ -97,9 +97,9 @@ func releaseBefore(t *testing.T, address string, back bool) {
 	}
 }
 
-// The release before this one works on while both share the database, and what it
-// made is served by this one: a tenant of its weighs 1.
-func TestTwoReleasesShareADatabase(t *testing.T) {
+// The release before this one continues to work while both share the database. This release serves its
+// tenants with the weight 1.
+func TestAdjacentReleasesShareADatabase(t *testing.T) {
 	for _, d := range databases()[1:] {
 		for name, back := range map[string]bool{"before it is migrated": true, "after": false} {
 			t.Run(d.name+" "+name, func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestTwoReleasesShareADatabase(t *testing.T) {
 	}
 }
 
-func TestMigrationsSpeakBothDialectsAndOnlyAdd(t *testing.T) {
+func TestMigrationsRunOnBothDatabasesAndOnlyAdd(t *testing.T) {
 	files, err := filepath.Glob("../migrations/*.sql")
 	if err != nil || len(files) == 0 {
 		t.Fatal(err)
@@ -145,7 +145,7 @@ func TestMigrationsSpeakBothDialectsAndOnlyAdd(t *testing.T) {
 	}
 }
 
-func TestMigratingIsSilent(t *testing.T) {
+func TestMigrateWritesNoOutput(t *testing.T) {
 	var spoken bytes.Buffer
 	log.SetOutput(&spoken)
 	defer log.SetOutput(os.Stderr)
@@ -156,7 +156,7 @@ func TestMigratingIsSilent(t *testing.T) {
 	}
 }
 
-func TestTheURLOfADatabaseIsChecked(t *testing.T) {
+func TestDatabaseURLsAreChecked(t *testing.T) {
 	for _, url := range []string{"", "tierway.db", "mysql://x", "sqlite://", "sqlite://a?b=c", "sqlite://a#b",
 		"postgres://%zz", "postgres://u:" + planted + "@h:port/d", "postgres://u:" + planted + "@h/d?sslmode=perhaps",
 		planted} {
@@ -179,7 +179,7 @@ func TestTheURLOfADatabaseIsChecked(t *testing.T) {
 	}
 }
 
-func TestAFolderThatIsMissingIsNoOutage(t *testing.T) {
+func TestMissingFolderIsNotAnOutage(t *testing.T) {
 	_, err := store.OpenSQL(store.SQLConfig{URL: "sqlite://" + filepath.Join(t.TempDir(), "missing", "x.db")})
 	if err == nil || store.Unreachable(err) || !strings.Contains(err.Error(), "missing") {
 		t.Errorf("the error is %v", err)

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// A file that was removed or replaced still takes writes, which are gone with the
-// process: nothing is read from it or written to it until it is back.
-func TestAFileThatWasMovedTakesNoWrites(t *testing.T) {
+// An open file that was removed or replaced still accepts writes, which are lost with the process.
+// Nothing is read from it or written to it until it is back.
+func TestMovedFileRejectsWrites(t *testing.T) {
 	dir := t.TempDir()
 	file, away := filepath.Join(dir, "a.db"), filepath.Join(dir, "b.db")
 	s, err := OpenSQL(SQLConfig{URL: "sqlite://" + file})

@@ -9,7 +9,7 @@ import (
 
 // The error for a file that cannot be opened has the whole path, the reason and the way out,
 // instead of SQLite's number.
-func TestAFileThatCannotBeOpenedIsNamed(t *testing.T) {
+func TestErrorNamesTheFileThatCannotBeOpened(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	if err := os.WriteFile("file", []byte("x"), 0o600); err != nil {
@@ -38,7 +38,7 @@ func TestAFileThatCannotBeOpenedIsNamed(t *testing.T) {
 }
 
 // A file of something else is named with its path and the way out.
-func TestAFileThatIsNoDatabaseIsNamed(t *testing.T) {
+func TestErrorNamesTheFileThatIsNotADatabase(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	if err := os.WriteFile(file, []byte(strings.Repeat("listen: 127.0.0.1:8080\n", 100)), 0o600); err != nil {
 		t.Fatal(err)

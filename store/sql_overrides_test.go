@@ -10,9 +10,9 @@ import (
 	"tierway/store"
 )
 
-// TestNoEditOfAnOverrideUndoesAnother: each is made from the last one, whichever
-// gateway made that, so that a drain outlives every weight.
-func TestNoEditOfAnOverrideUndoesAnother(t *testing.T) {
+// TestConcurrentOverrideEditsAreAllKept: each edit starts from the last one of any
+// gateway, so that no change of a weight undoes a drain.
+func TestConcurrentOverrideEditsAreAllKept(t *testing.T) {
 	for _, d := range databases()[1:] {
 		t.Run(d.name, func(t *testing.T) {
 			address := d.url(t)
@@ -55,9 +55,9 @@ func TestNoEditOfAnOverrideUndoesAnother(t *testing.T) {
 	}
 }
 
-// TestAnEditSaysWhatItChanged: to the audit log and by its number, and an edit
-// that changes nothing or fails leaves no trace.
-func TestAnEditSaysWhatItChanged(t *testing.T) {
+// TestOverrideEditIsAuditedAndNumbered: an edit that changes nothing or fails has no audit
+// entry and no new number.
+func TestOverrideEditIsAuditedAndNumbered(t *testing.T) {
 	onEach(t, func(t *testing.T, s *store.SQL) {
 		five, refused := 5, errors.New("no")
 		edit := func(f func(o *store.Override) error) (store.Override, error) {
@@ -110,8 +110,8 @@ func TestAnEditSaysWhatItChanged(t *testing.T) {
 	})
 }
 
-// TestEveryEditHasALaterTime: also where the clock stands still or goes back.
-func TestEveryEditHasALaterTime(t *testing.T) {
+// TestEachOverrideEditHasALaterTime: also if the clock stands still or steps back.
+func TestEachOverrideEditHasALaterTime(t *testing.T) {
 	o := store.Override{Worker: "w"}
 	for i, now := range []time.Time{noon, noon, noon.Add(-time.Hour), noon.Add(time.Nanosecond), noon.Add(time.Second)} {
 		before := o

@@ -15,7 +15,7 @@ import (
 	"tierway/tenants"
 )
 
-// database is one kind of database that every law of store.SQL is proved on.
+// database is one kind of database that the tests of store.SQL run on.
 type database struct {
 	name string
 	url  func(t testing.TB) string
@@ -125,7 +125,7 @@ func same[T any](t *testing.T, what string, got, want T) {
 	}
 }
 
-// everything is a tenant that says something in each of its fields.
+// everything is a tenant with a value in each field.
 func everything(name string) tenants.Tenant {
 	return tenants.Tenant{Name: name, Disabled: true,
 		Rights: tenants.Rights{Tiers: []string{"small", `qu"ote`}, Models: []string{}, Priority: tenants.Background,
@@ -135,7 +135,7 @@ func everything(name string) tenants.Tenant {
 		Weight: 11, IsolateCache: true, Degrade: true, FailClosed: true}
 }
 
-func TestATenantIsReadAsItWasWritten(t *testing.T) {
+func TestTenantRoundTrips(t *testing.T) {
 	onEach(t, func(t *testing.T, s *store.SQL) {
 		plain := createTenant(t, s, "plain")
 		full := must(s.CreateTenant(t.Context(), actor, everything("full")))(t)
@@ -148,7 +148,7 @@ func TestATenantIsReadAsItWasWritten(t *testing.T) {
 			t.Errorf("the weights are %d and, where none was given, %d", full.Weight, plain.Weight)
 		}
 		if c.Tenants[0].Models == nil || c.Tenants[1].Models != nil {
-			t.Error("none and all are told apart no more")
+			t.Error("none and all are not distinguished")
 		}
 		_, err := s.CreateTenant(t.Context(), actor, tenants.Tenant{Name: "full"})
 		wants(t, err, store.ErrExists)
@@ -181,7 +181,7 @@ func TestUpdateOfAnOldVersionConflicts(t *testing.T) {
 	})
 }
 
-func TestATenantGoesWithItsKeysAndLeavesItsLedger(t *testing.T) {
+func TestDeletedTenantLosesItsKeysAndKeepsItsLedger(t *testing.T) {
 	onEach(t, func(t *testing.T, s *store.SQL) {
 		for _, name := range []string{"acme", "other"} {
 			createTenant(t, s, name)
@@ -202,7 +202,7 @@ func TestATenantGoesWithItsKeysAndLeavesItsLedger(t *testing.T) {
 	})
 }
 
-func TestTheRevisionGrowsWithEveryChangeAndNoOther(t *testing.T) {
+func TestRevisionGrowsOnlyWithChanges(t *testing.T) {
 	onEach(t, func(t *testing.T, s *store.SQL) {
 		step := func(what string, grows int64, do func() error) {
 			t.Helper()
@@ -233,9 +233,9 @@ func TestTheRevisionGrowsWithEveryChangeAndNoOther(t *testing.T) {
 	})
 }
 
-// TestMemoryOutlivesCallsThatAreCutShort: the one connection of :memory: is the
-// database, whatever becomes of a call.
-func TestMemoryOutlivesCallsThatAreCutShort(t *testing.T) {
+// TestInMemoryDatabaseSurvivesCancelledCalls: the only connection of :memory: contains
+// the database and must survive every call.
+func TestInMemoryDatabaseSurvivesCancelledCalls(t *testing.T) {
 	s := open(t, "sqlite://:memory:")
 	migrate(t, s)
 	createTenant(t, s, "acme")

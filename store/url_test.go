@@ -2,7 +2,7 @@ package store
 
 import "testing"
 
-func TestAURLIsShownWithoutItsPassword(t *testing.T) {
+func TestURLIsShownWithoutItsPassword(t *testing.T) {
 	cases := map[string]string{
 		"":                                     "",
 		"sqlite://tierway.db":                  "sqlite://tierway.db",

@@ -10,8 +10,8 @@ import (
 	"tierway/tenants"
 )
 
-// AD-11: an admin key is shown once too, and the database has its digest alone.
-func TestAnAdminKeyIsShownOnceAndKeptNowhere(t *testing.T) {
+// AD-11: an admin key is shown once; the database contains only its digest.
+func TestAdminKeyIsShownOnceAndNotStored(t *testing.T) {
 	h := newHouse(t, "")
 	s := must(t, "keys", "create", "-c", h.config, "--admin", "--name", "jane", "--expires", "24h")
 	keys := keysIn(s.out)
@@ -31,7 +31,7 @@ func TestAnAdminKeyIsShownOnceAndKeptNowhere(t *testing.T) {
 	h.noSecret(t, keys[0])
 }
 
-func TestAnAdminHasANameAndARole(t *testing.T) {
+func TestAdminNeedsANameAndAValidRole(t *testing.T) {
 	h := newHouse(t, "")
 	s := must(t, "keys", "create", "-c", h.config, "--admin", "--name", "joe", "--role", "viewer", "--json")
 	var got struct {

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestAuditVerifyFindsTheFirstEntryThatWasTamperedWith changes, removes and appends
-// entries behind the program's back.
-func TestAuditVerifyFindsTheFirstEntryThatWasTamperedWith(t *testing.T) {
+// TestAuditVerifyNamesTheFirstChangedEntry changes, removes and appends
+// entries without the program.
+func TestAuditVerifyNamesTheFirstChangedEntry(t *testing.T) {
 	for name, c := range map[string]struct {
 		tamper string
 		status int
@@ -37,8 +37,8 @@ func TestAuditVerifyFindsTheFirstEntryThatWasTamperedWith(t *testing.T) {
 	}
 }
 
-// TestAuditVerifyOfNoDatabaseSaysSo names the setting that is missing.
-func TestAuditVerifyOfNoDatabaseSaysSo(t *testing.T) {
+// TestAuditVerifyNeedsADatabase: the error names the missing setting.
+func TestAuditVerifyNeedsADatabase(t *testing.T) {
 	h := newHouse(t, "")
 	if s := tierway(t, "audit", "verify", "-c", h.config); s.status != 2 || !strings.Contains(s.messages, "no audit log") {
 		t.Errorf("of an absent database: status %d, %s%s", s.status, s.out, s.messages)

@@ -25,7 +25,7 @@ func announcing() (a *announcer, said *bytes.Buffer) {
 	}}, said
 }
 
-// bootstraps are the bootstrap files of the working directory.
+// bootstraps returns the bootstrap files of the working directory.
 func bootstraps(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("tierway-bootstrap*.txt")
@@ -35,9 +35,9 @@ func bootstraps(t *testing.T) []string {
 	return files
 }
 
-// AD-05: the secret stands in a file that only its user may read, with the way to
-// use it, and not in the log.
-func TestABootstrapSecretIsForItsUserAlone(t *testing.T) {
+// AD-05: the secret is in a file that only its user may read, with the command that uses it, and not in
+// the log.
+func TestBootstrapSecretIsInAPrivateFileAndNotInTheLog(t *testing.T) {
 	t.Chdir(t.TempDir())
 	a, said := announcing()
 	secret := newKey(t, tenants.BootstrapPrefix)
@@ -66,9 +66,8 @@ func TestABootstrapSecretIsForItsUserAlone(t *testing.T) {
 	}
 }
 
-// AD-05: neither what another gateway has written nor what somebody has put there
-// is followed, overwritten or removed.
-func TestABootstrapFileIsItsGatewaysOwn(t *testing.T) {
+// AD-05: files of other gateways and existing links are not followed, overwritten or removed.
+func TestBootstrapFilesOfOthersAreNotTouched(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "precious", "mine")
 	for _, err := range []error{os.Symlink("precious", "tierway-bootstrap.txt"),
@@ -97,9 +96,8 @@ func TestABootstrapFileIsItsGatewaysOwn(t *testing.T) {
 	}
 }
 
-// AD-05: the file goes with its secret: when that is over, and when another takes
-// its place.
-func TestABootstrapFileGoesWithItsSecret(t *testing.T) {
+// AD-05: the file is removed when its secret expires and when another secret replaces it.
+func TestBootstrapFileIsRemovedWithItsSecret(t *testing.T) {
 	t.Chdir(t.TempDir())
 	synctest.Test(t, func(t *testing.T) {
 		a, _ := announcing()
@@ -123,8 +121,8 @@ func TestABootstrapFileGoesWithItsSecret(t *testing.T) {
 	})
 }
 
-// A folder that cannot be written to costs the file and not the start.
-func TestWithoutAFileTheOtherWayIsNamed(t *testing.T) {
+// If the folder is not writable, the gateway starts without the file.
+func TestUnwritableFolderLogsTheOtherWayToCreateAnAdmin(t *testing.T) {
 	gone := t.TempDir() + "/gone"
 	if err := os.Mkdir(gone, 0o700); err != nil {
 		t.Fatal(err)
@@ -141,8 +139,8 @@ func TestWithoutAFileTheOtherWayIsNamed(t *testing.T) {
 	}
 }
 
-// The address is the one that is listened on, as this machine reaches it.
-func TestTheWayToTheAdminPlaneIsARealOne(t *testing.T) {
+// The address is the listening address in a form that this machine can reach.
+func TestAdminAddressIsReachable(t *testing.T) {
 	cases := map[string]struct {
 		file config.File
 		want string
@@ -165,9 +163,8 @@ func TestTheWayToTheAdminPlaneIsARealOne(t *testing.T) {
 	}
 }
 
-// AD-05: a whole gateway announces where it really listens, and leaves nothing
-// behind.
-func TestAGatewayWithoutAnAdminSaysHowToMakeOne(t *testing.T) {
+// AD-05: a whole gateway announces its real address, and removes the file when it stops.
+func TestGatewayWithoutAdminAnnouncesTheBootstrap(t *testing.T) {
 	h := newHouse(t, "")
 	t.Chdir(h.dir)
 	text, err := os.ReadFile(h.config)
@@ -198,6 +195,6 @@ func TestAGatewayWithoutAnAdminSaysHowToMakeOne(t *testing.T) {
 		t.Error(err)
 	}
 	if files := bootstraps(t); len(files) != 0 {
-		t.Errorf("it left %q", files)
+		t.Errorf("the gateway left %q", files)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"tierway/tenants"
 )
 
-// explaining plays a gateway that answers every explanation alike, and returns what
-// it was asked.
+// explaining starts a fake gateway with one answer for every explanation. It returns the requests that
+// the gateway received.
 func explaining(t *testing.T, status int, body string) (address string, asked func() admin.ExplainOrder) {
 	t.Helper()
 	orders := make(chan admin.ExplainOrder, 1)
@@ -42,9 +42,9 @@ const explained = `{"outcome":"route","summary":"small by default; w0","tier":"s
 "candidates":[{"worker":"w0","index":0,"score":0,"weight":1,"inflight":2,"pending_tokens":5,"output_tokens":6,"overlap_tokens":7,"prefill_rate":1,"terms":{"step":0,"requests":0.5}}]},
 "others":[{"worker":"w1","why":"down"}]}}],"notes":["\u001b[31mred"],`
 
-// TestARunningGatewayExplains: the order says what the flags say, and the ladder what
-// the gateway answered, without what a terminal would obey.
-func TestARunningGatewayExplains(t *testing.T) {
+// TestExplainCallsTheGateway: the request contains the values of the flags. The output shows
+// the gateway's answer without control characters.
+func TestExplainCallsTheGateway(t *testing.T) {
 	address, asked := explaining(t, 200,
 		explained+
 			`"draft":{"outcome":"reject","summary":"refused at tier","status":404,"error":"{}"},"changed":["outcome"],"changes":[{"path":"tiers[small]","op":"add","old":"","new":"x","effect":"live"}]}`)
@@ -80,8 +80,8 @@ func TestARunningGatewayExplains(t *testing.T) {
 	}
 }
 
-// TestTheStatusIsTheOutcome of an explanation by a gateway.
-func TestTheStatusIsTheOutcome(t *testing.T) {
+// TestExplainExitStatusIsTheOutcome: each outcome of an explanation has its exit status.
+func TestExplainExitStatusIsTheOutcome(t *testing.T) {
 	for _, c := range []struct {
 		status int
 		body   string
@@ -107,8 +107,8 @@ func TestTheStatusIsTheOutcome(t *testing.T) {
 	}
 }
 
-// TestWhatAGatewayHasAgainstAnOrderIsNamedByItsFlag, with what was written there.
-func TestWhatAGatewayHasAgainstAnOrderIsNamedByItsFlag(t *testing.T) {
+// TestErrorsOfTheGatewayNameTheFlag: an error for a field names the flag and its value.
+func TestErrorsOfTheGatewayNameTheFlag(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"location":"body.tenant","message":"there is no such tenant","value":"acem"}`:                                                                                                                 `tierway: --tenant "acem": there is no such tenant`,
 		`{"location":"body.class","message":"expected value to be one of \"interactive, background, batch\"","value":"urgent"},{"location":"body.key_id","message":"there is no such key","value":"k"}`: `tierway: --priority "urgent": expected value to be one of "interactive, background, batch"; --key-id "k": there is no such key`,
@@ -126,9 +126,9 @@ func TestWhatAGatewayHasAgainstAnOrderIsNamedByItsFlag(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotExplainedIsNotRefused: a configuration or a draft with problems ends
-// with another status than a request that would be refused.
-func TestWhatIsNotExplainedIsNotRefused(t *testing.T) {
+// TestInvalidConfigurationHasAnotherStatusThanARefusedRequest: a configuration or
+// draft with problems ends with another status than a refused request.
+func TestInvalidConfigurationHasAnotherStatusThanARefusedRequest(t *testing.T) {
 	dir := t.TempDir()
 	bad, request := filepath.Join(dir, "bad.yaml"), filepath.Join(dir, "r.json")
 	write(t, bad, "tiers: [{ name: small, polisy: x }]")
@@ -156,8 +156,8 @@ func TestWhatIsNotExplainedIsNotRefused(t *testing.T) {
 	}
 }
 
-// TestFlagsThatNeedAGatewaySaySo, and those that exclude each other.
-func TestFlagsThatNeedAGatewaySaySo(t *testing.T) {
+// TestFlagsThatNeedAGatewayAreRejectedWithoutOne: flags that exclude each other are rejected too.
+func TestFlagsThatNeedAGatewayAreRejectedWithoutOne(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		says string

@@ -20,16 +20,16 @@ import (
 	"tierway/server/control"
 )
 
-// played is a gateway that serves until its time is over or it fails.
+// played is a fake gateway that serves until its context ends or it fails.
 type played struct {
 	failure error         // ends Run at once
-	hang    chan struct{} // Reload waits for its end; nil: for nothing
+	hang    chan struct{} // Reload waits until it is closed; nil: Reload does not wait
 	watches bool
-	nothing bool          // to read again
+	nothing bool          // there is no configuration file
 	source  *configSource // read by Reload; nil: none
 
 	mu       sync.Mutex
-	via      []string // of reloads
+	via      []string // sources of the reloads so far
 	rejected bool     // the last reload failed
 }
 
@@ -62,14 +62,14 @@ func (p *played) Reload(_ context.Context, r control.ReloadRequest) (control.Rel
 
 func (p *played) Watches() bool { return p.watches }
 
-// reloads are where the reloads so far came from.
+// reloads returns the sources of the reloads so far.
 func (p *played) reloads() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.via)
 }
 
-// hangups returns SIGHUPs that have come already.
+// hangups returns a channel that has received n SIGHUPs.
 func hangups(n int) chan os.Signal {
 	hup := make(chan os.Signal, 1)
 	for range n {
@@ -78,9 +78,8 @@ func hangups(n int) chan os.Signal {
 	return hup
 }
 
-// A gateway whose listener fails ends with that error, although nobody asked it to
-// end, and although a reload hangs.
-func TestAGatewayThatFailsEnds(t *testing.T) {
+// If a listener fails, run returns its error at once, also while a reload hangs.
+func TestRunEndsWhenServingFails(t *testing.T) {
 	failure := errors.New("the listener is gone")
 	for name, hangs := range map[string]bool{"at rest": false, "in a reload": true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -99,9 +98,9 @@ func TestAGatewayThatFailsEnds(t *testing.T) {
 	}
 }
 
-// A SIGHUP reloads, one that came before the gateway served too; where there
-// is no file to reload, the log says so and the process goes on.
-func TestASIGHUPIsNeverLost(t *testing.T) {
+// A SIGHUP reloads the configuration, also if it arrives before the gateway serves. Without a file, the
+// log has a line and the process continues.
+func TestEverySIGHUPReloads(t *testing.T) {
 	for _, nothing := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -125,9 +124,8 @@ func TestASIGHUPIsNeverLost(t *testing.T) {
 	}
 }
 
-// What was written after the configuration was loaded and before it was
-// first looked at counts, if the configuration asks for that.
-func TestAnEditDuringTheStartIsSeen(t *testing.T) {
+// With watch, an edit between loading the configuration and the first poll is a change.
+func TestEditDuringTheStartIsReloaded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	write(t, path, trial)
 	loaded, err := config.Load(path, nil)
@@ -151,9 +149,8 @@ func TestAnEditDuringTheStartIsSeen(t *testing.T) {
 	}
 }
 
-// A reload that finds the file missing is repeated when the file is back, with its content
-// unchanged too.
-func TestAReloadIsRepeatedWhenAMissingFileIsBack(t *testing.T) {
+// A reload that finds the file missing is repeated when the file is back, even with unchanged content.
+func TestReloadIsRepeatedWhenAMissingFileIsBack(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	write(t, path, trial)
 	loaded, err := config.Load(path, nil)
@@ -196,7 +193,7 @@ store: { sql: "" }
 tiers: [{ name: small, model: m, workers: [{ name: s0, url: "http://127.0.0.1:1" }] }]
 `
 
-// lines is a log that is written and read at once.
+// lines is a log that is written and read concurrently.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -214,9 +211,8 @@ func (l *lines) has(text string) bool {
 	return strings.Contains(l.text.String(), text)
 }
 
-// The signal itself, to a whole gateway: without a handler it would end the program
-// of this test.
-func TestAGatewayOutlivesASIGHUP(t *testing.T) {
+// A whole gateway handles the real signal: without a handler it would end this test's process.
+func TestSIGHUPReloadsARunningGateway(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	write(t, path, trial+"drain: { accept_grace: 0s, timeout: 1s }\n")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -225,11 +221,11 @@ func TestAGatewayOutlivesASIGHUP(t *testing.T) {
 	c.SetArgs([]string{"serve", "-c", path, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"})
 	ended := make(chan error, 1)
 	go func() { ended <- c.ExecuteContext(ctx) }()
-	until(t, "it serves", func() bool { return log.has(`"serving"`) })
+	until(t, "the gateway serves", func() bool { return log.has(`"serving"`) })
 	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "it has read its file again", func() bool {
+	until(t, "the gateway has read its file again", func() bool {
 		return log.has(`"the configuration is unchanged","via":"signal"`)
 	})
 	cancel()

@@ -14,8 +14,8 @@ import (
 	"tierway/tenants"
 )
 
-// gateway plays the admin plane by its documented shapes and keeps what it was
-// asked. A known tenant is acme, with the key id1.
+// gateway is a fake admin plane with the documented responses. It records its requests. It knows the
+// tenant acme, with the key id1.
 type gateway struct {
 	*httptest.Server
 	key    string // the admin key that it takes
@@ -104,7 +104,7 @@ func newGateway(t *testing.T) *gateway {
 	return g
 }
 
-// requests returns what was asked since it was called last.
+// requests returns the requests since its last call.
 func (g *gateway) requests() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -132,7 +132,7 @@ func newKey(t *testing.T, prefix string) string {
 	return key
 }
 
-func TestTheVerbsGoThroughAGateway(t *testing.T) {
+func TestKeyCommandsSendAdminRequests(t *testing.T) {
 	g := newGateway(t)
 	for _, c := range []struct {
 		args  []string
@@ -179,8 +179,8 @@ POST /admin/tenants/new/keys {"priority":"interactive","default_priority":"inter
 	}
 }
 
-// What a gateway refuses is told in its words, with what was asked.
-func TestARefusalIsToldInTheGatewaysWords(t *testing.T) {
+// A rejected request is printed with the text of the gateway.
+func TestGatewayErrorsArePrintedWithTheRequest(t *testing.T) {
 	g := newGateway(t)
 	s := tierway(t, "keys", "revoke", "nosuch", "--yes", "--api", g.URL)
 	if want := "tierway: POST " + g.URL +
@@ -197,8 +197,8 @@ func TestARefusalIsToldInTheGatewaysWords(t *testing.T) {
 	}
 }
 
-// The admin key comes from the environment, and is looked at before it is sent.
-func TestAnAdminKeyIsLookedAtBeforeItIsSent(t *testing.T) {
+// The admin key comes from the environment, and is checked before it is sent.
+func TestAdminKeyIsCheckedBeforeItIsSent(t *testing.T) {
 	g := newGateway(t)
 	for name, c := range map[string]struct{ key, want string }{
 		"none":      {"", "TIERWAY_ADMIN_KEY is empty"},
@@ -226,8 +226,8 @@ func TestAnAdminKeyIsLookedAtBeforeItIsSent(t *testing.T) {
 	}
 }
 
-// The admin key goes to the address that was named and nowhere else.
-func TestTheAdminKeyFollowsNoRedirect(t *testing.T) {
+// The admin key is sent only to the address of --api.
+func TestAdminKeyIsNotSentToARedirect(t *testing.T) {
 	g := newGateway(t)
 	elsewhere := httptest.NewServer(http.RedirectHandler(g.URL+"/admin/tenants", http.StatusTemporaryRedirect))
 	defer elsewhere.Close()
@@ -245,7 +245,7 @@ func TestTheAdminKeyFollowsNoRedirect(t *testing.T) {
 	}
 }
 
-func TestAnOverlapIsRoundedUpToSeconds(t *testing.T) {
+func TestOverlapIsRoundedUpToSeconds(t *testing.T) {
 	for d, want := range map[time.Duration]int64{0: 0, time.Nanosecond: 1, time.Second: 1, 1500 * time.Millisecond: 2,
 		time.Hour: 3600} {
 		if got := seconds(d); got != want {

@@ -16,9 +16,8 @@ import (
 	"tierway/store"
 )
 
-// AU-07: a change is told over Redis, so that gateways hear of it at once; what
-// they do then is the server's.
-func TestEveryChangeIsToldOverRedis(t *testing.T) {
+// AU-07: a change is published over Redis, so that gateways apply it at once.
+func TestKeyChangesArePublishedOverRedis(t *testing.T) {
 	m := miniredis.RunT(t)
 	h := newHouse(t, fmt.Sprintf(`, redis: "redis://%s"`, m.Addr()))
 	gateway, err := store.OpenRedis(store.RedisConfig{URL: "redis://" + m.Addr(), Gateway: "g1"})
@@ -61,8 +60,8 @@ func TestEveryChangeIsToldOverRedis(t *testing.T) {
 	}
 }
 
-// Redis that is away is a warning and no error: the change is made.
-func TestRedisThatIsAwayIsAWarning(t *testing.T) {
+// If Redis is unavailable, the change is made and a warning is printed.
+func TestUnavailableRedisIsAWarning(t *testing.T) {
 	h := newHouse(t, `, redis: "redis://:hunter2@127.0.0.1:1"`)
 	s := must(t, "keys", "create", "-c", h.config, "--tenant", "acme", "--quiet")
 	if strings.Count(s.messages, "tierway: warning: gateways could not be notified over Redis") != 1 ||
@@ -77,9 +76,8 @@ func TestRedisThatIsAwayIsAWarning(t *testing.T) {
 	}
 }
 
-// A database that is away is told, without its password, and nothing is
-// printed that looks like a key.
-func TestADatabaseThatIsAwayIsToldWithoutItsPassword(t *testing.T) {
+// The error for an unreachable database does not contain its password, and no key is printed.
+func TestUnreachableDatabaseIsReportedWithoutItsPassword(t *testing.T) {
 	h := newHouse(t, "")
 	text, err := os.ReadFile(h.config)
 	if err != nil {
@@ -98,8 +96,8 @@ func TestADatabaseThatIsAwayIsToldWithoutItsPassword(t *testing.T) {
 	}
 }
 
-// A key that was made in a database of this process's memory would work nowhere.
-func TestADatabaseInMemoryIsRefused(t *testing.T) {
+// A key in a database in this command's memory would never work.
+func TestInMemoryDatabaseIsRejected(t *testing.T) {
 	h := newHouse(t, "")
 	text, err := os.ReadFile(h.config)
 	if err != nil {
@@ -112,8 +110,8 @@ func TestADatabaseInMemoryIsRefused(t *testing.T) {
 	}
 }
 
-// What only asks makes no file, so that a wrong folder is noticed.
-func TestWhatOnlyAsksMakesNoDatabase(t *testing.T) {
+// Commands that only read create no file, so that a wrong folder is noticed.
+func TestReadingCommandsCreateNoDatabase(t *testing.T) {
 	h := newHouse(t, "")
 	for _, args := range [][]string{{"keys", "list"}, {"keys", "rotate", "x"}, {"keys", "revoke", "x", "--yes"},
 		{"migrate", "status"}} {
@@ -130,7 +128,7 @@ func TestWhatOnlyAsksMakesNoDatabase(t *testing.T) {
 	}
 }
 
-func TestAFolderThatIsNotThereIsTold(t *testing.T) {
+func TestMissingFolderIsReported(t *testing.T) {
 	h := newHouse(t, "")
 	text, err := os.ReadFile(h.config)
 	if err != nil {
@@ -145,7 +143,7 @@ func TestAFolderThatIsNotThereIsTold(t *testing.T) {
 	}
 }
 
-// until waits for a condition, for ten seconds at most.
+// until waits for a condition for at most ten seconds.
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -160,7 +158,7 @@ func until(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// settle waits until a count has stayed the same for a moment.
+// settle waits until a count is stable.
 func settle(t *testing.T, n *atomic.Int32) {
 	t.Helper()
 	last, since := n.Load(), time.Now()
@@ -173,7 +171,7 @@ func settle(t *testing.T, n *atomic.Int32) {
 }
 
 // A command finds the gateway's database wherever both are started.
-func TestTheDatabaseIsTheSameFromEverywhere(t *testing.T) {
+func TestRelativeDatabaseIsTheSameFromEveryFolder(t *testing.T) {
 	h := newHouse(t, "")
 	write(t, h.config, fmt.Sprintf(houseConfig, "tierway.db", ""))
 	elsewhere := filepath.Join(h.dir, "elsewhere")

@@ -12,8 +12,8 @@ import (
 	"tierway/tenants"
 )
 
-// What is wrong names the flag, the value and the way out, and makes nothing.
-func TestAWrongFlagIsToldWithTheWayOut(t *testing.T) {
+// An error names the flag, the value and the way out. Nothing is created.
+func TestFlagErrorsNameTheValueAndTheWayOut(t *testing.T) {
 	h := newHouse(t, "")
 	create := []string{"keys", "create", "-c", h.config}
 	acme := append(append([]string{}, create...), "--tenant", "acme")
@@ -73,8 +73,8 @@ func TestAWrongFlagIsToldWithTheWayOut(t *testing.T) {
 	}
 }
 
-// A key in the place of its id is noticed, and not repeated.
-func TestAKeyForAnIDIsNotRepeated(t *testing.T) {
+// A key in place of an ID is rejected, and not printed.
+func TestKeyInPlaceOfAnIDIsNotPrinted(t *testing.T) {
 	h := newHouse(t, "")
 	key := keysIn(must(t, "keys", "create", "-c", h.config, "--tenant", "acme", "--quiet").out)[0]
 	s := tierway(t, "keys", "revoke", "-c", h.config, key, "--yes")
@@ -83,8 +83,8 @@ func TestAKeyForAnIDIsNotRepeated(t *testing.T) {
 	}
 }
 
-// A configuration that does not load is told as check tells it.
-func TestAConfigurationWithProblemsIsToldAsByCheck(t *testing.T) {
+// An invalid configuration is reported in the format of `tierway check`.
+func TestKeyCommandsPrintConfigurationProblemsLikeCheck(t *testing.T) {
 	h := newHouse(t, "")
 	text, err := os.ReadFile(h.config)
 	if err != nil {
@@ -118,7 +118,7 @@ func TestHelpFitsATerminal(t *testing.T) {
 	}
 }
 
-func TestAnExpiryIsADurationADateOrATime(t *testing.T) {
+func TestExpiryIsADurationADateOrATime(t *testing.T) {
 	now := time.Date(2026, 11, 21, 8, 0, 0, 500, time.FixedZone("", 3600))
 	for text, want := range map[string]string{
 		"":                          "0001-01-01T00:00:00Z",
@@ -139,7 +139,7 @@ func TestAnExpiryIsADurationADateOrATime(t *testing.T) {
 	}
 }
 
-func TestAModelThatMayBeMeantIsLetPass(t *testing.T) {
+func TestModelGlobsThatOverlapAServedModelAreAccepted(t *testing.T) {
 	names := []string{"auto", "qwen-7b", "gpt-4*-mini"}
 	for glob, want := range map[string]bool{"auto": true, "qwen*": true, "*": true, "gpt-4o-mini": true, "gpt-4o*": true,
 		"gpt-?o-m*ni": true, "llama-*": false, "gpt-*-maxi": false, "gpt-4o": false, "qwen-8b": false, "gpt-5": false,
@@ -150,7 +150,7 @@ func TestAModelThatMayBeMeantIsLetPass(t *testing.T) {
 	}
 }
 
-func TestAnAddressIsReachedFromThisMachine(t *testing.T) {
+func TestReachableReturnsALocalURL(t *testing.T) {
 	for listen, want := range map[string]string{
 		"127.0.0.1:8080": "http://127.0.0.1:8080", "0.0.0.0:80": "http://127.0.0.1:80", ":8080": "http://127.0.0.1:8080",
 		"[::]:8080": "http://127.0.0.1:8080", "[::1]:8080": "http://[::1]:8080",
@@ -165,7 +165,7 @@ func TestAnAddressIsReachedFromThisMachine(t *testing.T) {
 	}
 }
 
-func TestOnlyAYesIsAYes(t *testing.T) {
+func TestOnlyYesConfirms(t *testing.T) {
 	for answer, want := range map[string]bool{"y\n": true, "Yes\r\n": true, " yes \n": true, "y": true, "n\n": false,
 		"\n": false, "": false, "yesterday\n": false} {
 		var out bytes.Buffer
@@ -177,7 +177,7 @@ func TestOnlyAYesIsAYes(t *testing.T) {
 	}
 }
 
-func TestTheNullDeviceIsNobody(t *testing.T) {
+func TestNullDeviceIsNotATerminal(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +193,7 @@ func TestTheNullDeviceIsNobody(t *testing.T) {
 	}
 }
 
-func TestWhatATerminalWouldActUponIsNotShown(t *testing.T) {
+func TestControlCharactersAreNotPrinted(t *testing.T) {
 	if got := plain("a\x1b[31mb\r\u009b\tc é"); got != "a?[31mb???c é" {
 		t.Errorf("%q", got)
 	}

@@ -57,7 +57,7 @@ func runGateway(t *testing.T) running {
 	return running{h, "http://" + s.Addr("data"), "http://" + s.Addr("admin")}
 }
 
-// status asks the data plane for the models with a key.
+// status returns the status of a models request with a key.
 func (g running) status(t *testing.T, key string) int {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, g.data+"/v1/models", nil)
@@ -73,10 +73,9 @@ func (g running) status(t *testing.T, key string) int {
 	return res.StatusCode
 }
 
-// AU-07, AU-08: what the verbs do through a gateway holds there at once: a key
-// works, one that is rotated works beside its successor, one that is revoked does
-// not.
-func TestTheVerbsDoThroughARealGatewayWhatTheySay(t *testing.T) {
+// AU-07, AU-08: changes through a gateway apply there at once: a new key works, a rotated key works
+// beside its successor, and a revoked key does not work.
+func TestKeyCommandsTakeEffectThroughAGateway(t *testing.T) {
 	g := runGateway(t)
 	made := must(t, "keys", "create", "--api", g.admin, "--tenant", "acme", "--name", "ci", "--rpm", "600", "--tiers",
 		"small", "--expires", "720h")
@@ -115,19 +114,19 @@ func TestTheVerbsDoThroughARealGatewayWhatTheySay(t *testing.T) {
 	}
 }
 
-// AU-07: a gateway sees what was done in its database, without Redis too.
-func TestAGatewaySeesWhatWasDoneInItsDatabase(t *testing.T) {
+// AU-07: a gateway applies changes of its database also without Redis.
+func TestGatewayAppliesChangesOfItsDatabase(t *testing.T) {
 	g := runGateway(t)
 	key := strings.TrimSpace(must(t, "keys", "create", "-c", g.config, "--tenant", "acme", "--quiet").out)
 	until(t, "the key works", func() bool { return g.status(t, key) == 200 })
 	must(t, "keys", "revoke", "-c", g.config, g.contents(t).Keys[0].ID, "--yes")
-	// So many refusals in a row may have become 429 meanwhile.
+	// After many rejected requests in a row, the gateway may return 429.
 	until(t, "the key is refused", func() bool { return g.status(t, key) != 200 })
 }
 
-// CF-02: a configuration with problems is refused with all of them; without, what
-// a dry run tells is what a reload does.
-func TestARealReload(t *testing.T) {
+// CF-02: a reload of an invalid configuration prints all problems. A reload makes the changes that its
+// dry run prints.
+func TestReloadCommandReportsProblemsAndChanges(t *testing.T) {
 	g := runGateway(t)
 	good, err := os.ReadFile(g.config)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"tierway/tenants"
 )
 
-// said is what a command wrote and how it ended.
+// said is the output and the exit status of a command.
 type said struct {
 	out, messages string
 	status        int
@@ -42,7 +42,7 @@ func tierway(t *testing.T, args ...string) said {
 	return said{out.String(), messages.String(), status}
 }
 
-// must runs the program and fails the test unless it ends well.
+// must runs the program and fails the test unless its status is 0.
 func must(t *testing.T, args ...string) said {
 	t.Helper()
 	s := tierway(t, args...)
@@ -85,7 +85,7 @@ func (h house) contents(t *testing.T) store.Contents {
 	return query(t, h, func(ctx context.Context, s *store.SQL) (store.Contents, error) { return s.Contents(ctx) })
 }
 
-// query asks the house's database one thing.
+// query runs a query on the house's database.
 func query[T any](t *testing.T, h house, question func(ctx context.Context, s *store.SQL) (T, error)) T {
 	t.Helper()
 	s, err := store.OpenSQL(store.SQLConfig{URL: "sqlite://" + h.database})
@@ -100,7 +100,7 @@ func query[T any](t *testing.T, h house, question func(ctx context.Context, s *s
 	return answer
 }
 
-// accepted reports whether the house's gateways would take a key at a time.
+// accepted reports whether the house's gateways would accept a key at a time.
 func (h house) accepted(t *testing.T, key string, at time.Time) bool {
 	t.Helper()
 	c := h.contents(t)
@@ -111,7 +111,7 @@ func (h house) accepted(t *testing.T, key string, at time.Time) bool {
 // keysIn finds the keys in a text.
 func keysIn(text string) []string { return regexp.MustCompile(tenants.Pattern).FindAllString(text, -1) }
 
-// noSecret fails the test if a file of the house holds the key.
+// noSecret fails the test if a file of the house contains the key.
 func (h house) noSecret(t *testing.T, key string) {
 	t.Helper()
 	files, err := os.ReadDir(h.dir)

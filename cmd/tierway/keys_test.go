@@ -14,8 +14,8 @@ import (
 	"tierway/tenants"
 )
 
-// AD-11: the key is shown once; the database holds its digest and hint alone.
-func TestAKeyIsShownOnceAndKeptNowhere(t *testing.T) {
+// AD-11: the key is shown once; the database contains only its digest and hint.
+func TestKeyIsShownOnceAndNotStored(t *testing.T) {
 	for name, more := range map[string][]string{"text": nil, "json": {"--json"}, "quiet": {"--quiet"}} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t, "")
@@ -50,7 +50,7 @@ func TestAKeyIsShownOnceAndKeptNowhere(t *testing.T) {
 	}
 }
 
-func TestQuietIsTheKeyAlone(t *testing.T) {
+func TestQuietPrintsOnlyTheKey(t *testing.T) {
 	h := newHouse(t, "")
 	made := must(t, "keys", "create", "-c", h.config, "--tenant", "acme", "--quiet")
 	if keys := keysIn(made.out); len(keys) != 1 || made.out != keys[0]+"\n" {
@@ -62,7 +62,7 @@ func TestQuietIsTheKeyAlone(t *testing.T) {
 	}
 }
 
-func TestWhatAKeyMayDoIsWhatWasAskedFor(t *testing.T) {
+func TestCreatedKeyHasTheRightsAndLimitsOfTheFlags(t *testing.T) {
 	h := newHouse(t, "")
 	s := must(t, "keys", "create", "-c", h.config, "--tenant", "acme", "--name", "night jobs", "--rpm", "60", "--rps", "2",
 		"--burst", "5",
@@ -124,7 +124,7 @@ func TestCreateAndRotateShowTheRestrictionsOfTheKey(t *testing.T) {
 	}
 }
 
-func TestASecondKeyOfATenantLeavesItAlone(t *testing.T) {
+func TestSecondKeyDoesNotChangeItsTenant(t *testing.T) {
 	h := newHouse(t, "")
 	must(t, "keys", "create", "-c", h.config, "--tenant", "acme")
 	s := must(t, "keys", "create", "-c", h.config, "--tenant", "acme", "--quiet")
@@ -136,8 +136,8 @@ func TestASecondKeyOfATenantLeavesItAlone(t *testing.T) {
 	}
 }
 
-// The request that is printed asks for what the key may use.
-func TestTheFirstRequestFitsTheKey(t *testing.T) {
+// The printed request uses a model that the key may use.
+func TestPrintedFirstRequestFitsTheKey(t *testing.T) {
 	h := newHouse(t, "")
 	open := must(t, "keys", "create", "-c", h.config, "--tenant", "acme").out
 	if !strings.Contains(open,
@@ -150,9 +150,9 @@ func TestTheFirstRequestFitsTheKey(t *testing.T) {
 	}
 }
 
-// AU-08: with an overlap both keys work until the old one's end, and belong to
-// one tenant under two ids; without one the old key ends at once.
-func TestARotatedKeyWorksOnForTheOverlap(t *testing.T) {
+// AU-08: with an overlap, both keys work until the old key expires. They belong to one tenant and have
+// two IDs. Without an overlap, the old key expires at once.
+func TestRotatedKeyWorksForTheOverlap(t *testing.T) {
 	h := newHouse(t, "")
 	before := keysIn(must(t, "keys", "create", "-c", h.config, "--tenant", "acme", "--name", "ci", "--rpm", "7",
 		"--quiet").out)[0]
@@ -198,7 +198,7 @@ func TestARotatedKeyWorksOnForTheOverlap(t *testing.T) {
 	}
 }
 
-func TestARevokedKeyIsRefused(t *testing.T) {
+func TestRevokedKeyIsRefused(t *testing.T) {
 	h := newHouse(t, "")
 	key := keysIn(must(t, "keys", "create", "-c", h.config, "--tenant", "acme", "--quiet").out)[0]
 	id := h.contents(t).Keys[0].ID
@@ -229,7 +229,7 @@ func TestARevokedKeyIsRefused(t *testing.T) {
 	}
 }
 
-func TestAKeyThatIsNotThereIsTold(t *testing.T) {
+func TestUnknownKeyIsReported(t *testing.T) {
 	h := newHouse(t, "")
 	for _, verb := range []string{"rotate", "revoke"} {
 		for range 2 { // of an empty database, and of one with a schema
@@ -272,8 +272,8 @@ func TestKeysAreListedByTenant(t *testing.T) {
 	}
 }
 
-// Keys of config.yaml are in the list, and only the file changes them.
-func TestKeysOfTheFileAreListedAndLeftToIt(t *testing.T) {
+// Keys of config.yaml are listed, and change only in the file.
+func TestKeysOfTheFileAreListedAndReadOnly(t *testing.T) {
 	h := newHouse(t, "")
 	text, err := os.ReadFile(h.config)
 	if err != nil {

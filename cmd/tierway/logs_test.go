@@ -11,9 +11,8 @@ import (
 	"time"
 )
 
-// OB-08: the program's log writes ten lines of a message that repeats, and one that
-// counts the others.
-func TestTheLogCountsWhatRepeats(t *testing.T) {
+// OB-08: the program's log writes ten lines of a repeated message, and one line that counts the others.
+func TestRepeatedLogLinesAreCounted(t *testing.T) {
 	var out bytes.Buffer
 	h := logHandler(&out, "warn")
 	stop := countRepeats(h)
@@ -30,7 +29,7 @@ func TestTheLogCountsWhatRepeats(t *testing.T) {
 	}
 }
 
-// left is the pipe of a reader that has left, until it has another.
+// left is a pipe without a reader, until another reader is set.
 type left struct {
 	mu    sync.Mutex
 	again bool
@@ -45,7 +44,7 @@ func (l *left) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func TestALogThatLosesLinesSaysWhenItBeginsAndWhenItIsOver(t *testing.T) {
+func TestLossOfLogLinesIsLoggedAtItsStartAndEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		var reader left

@@ -5,9 +5,9 @@ import (
 	"testing/fstest"
 )
 
-// TestTheNarrowestBoundIsTheMemory: of the machine and the control groups around the
-// process, in both versions of their files.
-func TestTheNarrowestBoundIsTheMemory(t *testing.T) {
+// TestMemoryIsTheLowestOfAllLimits: the limits are the machine's and those of the
+// control groups of the process, in both versions of their files.
+func TestMemoryIsTheLowestOfAllLimits(t *testing.T) {
 	const meminfo = "MemTotal:       24680940 kB\nMemFree:          436820 kB\n"
 	const machine = 24680940 << 10
 	for name, c := range map[string]struct {

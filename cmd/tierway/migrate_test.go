@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestMigrateSaysWhereItBeganAndEnded(t *testing.T) {
+func TestMigratePrintsBothVersions(t *testing.T) {
 	h := newHouse(t, "")
 	s := tierway(t, "migrate", "status", "-c", h.config)
 	if s.status != 1 || !strings.Contains(s.out, "schema 0, latest ") ||
@@ -28,9 +28,8 @@ func TestMigrateSaysWhereItBeganAndEnded(t *testing.T) {
 	}
 }
 
-// A database of the release before is brought up by the verb that is for it, and what
-// stood in it stays.
-func TestAnOlderDatabaseIsBroughtUpByMigrateAlone(t *testing.T) {
+// Only `tierway migrate up` updates a database of the release before. Its contents are kept.
+func TestOnlyMigrateUpdatesAnOlderDatabase(t *testing.T) {
 	h := newHouse(t, "")
 	must(t, "keys", "create", "-c", h.config, "--tenant", "acme")
 	h.execute(t, "ALTER TABLE tenants DROP COLUMN weight")
@@ -51,8 +50,8 @@ func TestAnOlderDatabaseIsBroughtUpByMigrateAlone(t *testing.T) {
 	}
 }
 
-// A database of a newer release is left alone by every verb, with the way out.
-func TestANewerDatabaseIsLeftAlone(t *testing.T) {
+// No command changes a database of a newer release; the error names the way out.
+func TestNewerDatabaseIsNotChanged(t *testing.T) {
 	h := newHouse(t, "")
 	must(t, "keys", "create", "-c", h.config, "--tenant", "acme")
 	before := h.contents(t)
@@ -72,9 +71,9 @@ func TestANewerDatabaseIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestTheNextReleasesSchemaIsServedAndSaidSo: a gateway serves beside a schema that
-// is one version newer, and `migrate status` asks for no release in its place.
-func TestTheNextReleasesSchemaIsServedAndSaidSo(t *testing.T) {
+// TestNextReleasesSchemaIsServedAndReported: a gateway serves with a schema that is one
+// version newer, and `migrate status` does not require another release.
+func TestNextReleasesSchemaIsServedAndReported(t *testing.T) {
 	h := newHouse(t, "")
 	if s := tierway(t, "migrate", "up", "-c", h.config); s.status != 0 {
 		t.Fatal(s.messages)
@@ -88,13 +87,13 @@ func TestTheNextReleasesSchemaIsServedAndSaidSo(t *testing.T) {
 	}
 }
 
-// age notes a migration of the next release in the house's database.
+// age records a migration of the next release in the house's database.
 func (h house) age(t *testing.T) {
 	t.Helper()
 	h.execute(t, "INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, 1)")
 }
 
-// execute runs a statement on the house's database, beside the program.
+// execute runs a statement on the house's database without the program.
 func (h house) execute(t *testing.T, statement string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", h.database)

@@ -11,7 +11,7 @@ import (
 )
 
 // OB-01: the SDK reports a value that it cannot read, which may be a collector's key.
-func TestReportsOfOTelAreLoggedWithoutValues(t *testing.T) {
+func TestOTelErrorsAreLoggedWithoutValues(t *testing.T) {
 	var out bytes.Buffer
 	log := logr.FromSlogHandler(otelLog{slog.New(slog.NewTextHandler(&out, nil))})
 	log.Error(errors.New("missing secret"), "parse headers", "input", "secret")

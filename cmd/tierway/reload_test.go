@@ -10,8 +10,7 @@ import (
 	"tierway/tenants"
 )
 
-// reloading plays a gateway that answers every reload alike, and returns where it
-// was asked.
+// reloading starts a fake gateway with one answer for every reload. It returns the URLs of the requests.
 func reloading(t *testing.T, status int, body string) (address string, asked func() string) {
 	t.Helper()
 	uri := make(chan string, 1) // one command asks once
@@ -32,7 +31,7 @@ const reloaded = `{"generation":4,"from_hash":"aa","to_hash":"bb",
 "impact":{"workers_added":["s2","s3"],"workers_removed":["s1"],"affinity_moved":{"small":0.168,"medium":0},"restart_needed":["listen"]},
 "problems":[{"file":"config.yaml","line":3,"column":1,"path":"insecure","message":"open","severity":"warning"}]}`
 
-func TestAReloadSaysWhatChangedAndHow(t *testing.T) {
+func TestReloadPrintsChangesAndEffects(t *testing.T) {
 	address, asked := reloading(t, 200, reloaded)
 	s := must(t, "reload", "--api", address)
 	want := `live     replace  tiers[small].workers[s0].weight  1 → 2
@@ -52,8 +51,8 @@ restart needed: listen
 	}
 }
 
-// TestReloadSummaryCountsAllChanges: those that need a restart are a part of them, as in the
-// gateway's log line with changes and restart_needed.
+// TestReloadSummaryCountsAllChanges: changes that need a restart are included, as in the gateway's log
+// line.
 func TestReloadSummaryCountsAllChanges(t *testing.T) {
 	for want, n := range map[string][2]int{
 		"0 changes, applied as generation 4":                            {0, 0},
@@ -69,7 +68,7 @@ func TestReloadSummaryCountsAllChanges(t *testing.T) {
 	}
 }
 
-func TestADryRunChangesNothingAndSaysSo(t *testing.T) {
+func TestDryRunChangesNothing(t *testing.T) {
 	address, asked := reloading(t, 200, strings.Replace(reloaded, "{", `{"dry_run":true,`, 1))
 	s := must(t, "reload", "--api", address, "--dry-run")
 	if !strings.HasSuffix(s.out, "3 changes, not applied: generation 4 stays active\n") {
@@ -86,9 +85,8 @@ func TestADryRunChangesNothingAndSaysSo(t *testing.T) {
 	}
 }
 
-// CF-02: what is wrong with the configuration is told whole, with its places, and
-// the status is 1.
-func TestAReloadThatIsRefusedTellsAllProblems(t *testing.T) {
+// CF-02: all problems of the configuration are printed with their positions, and the status is 1.
+func TestRejectedReloadPrintsAllProblems(t *testing.T) {
 	address, _ := reloading(t, 422,
 		`{"title":"Unprocessable Entity","status":422,"detail":"The configuration has errors and was not applied. The previous configuration stays in force.","errors":[
 {"location":"tiers[0].weight","message":"config.yaml:3:5: tiers[0].weight: is negative (write 0 to 100)"},
@@ -103,7 +101,7 @@ tierway: The configuration has errors and was not applied. The previous configur
 	}
 }
 
-func TestAReloadThatCannotBeAskedForIsAnError(t *testing.T) {
+func TestUnreachableGatewayIsAnError(t *testing.T) {
 	address, _ := reloading(t, 409, `{"status":409,"detail":"another reload was first"}`)
 	if s := tierway(t, "reload", "--api", address); s.status != 2 ||
 		!strings.Contains(s.messages, "409 Conflict: another reload was first") {

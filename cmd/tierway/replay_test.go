@@ -28,8 +28,8 @@ classifier: { preset: none, prompt_tokens: { large: 4000 }, max_tokens: {} }
 var replayDraft = strings.NewReplacer("large: 4000", "large: 2000", "name: s0,",
 	"name: s0, weight: 0,").Replace(replayConfig)
 
-// logged is a request of so many prompt tokens, as a gateway under replayConfig
-// records it. Of two idle workers odd random numbers choose the first.
+// logged is the record of a request with the given prompt tokens under replayConfig. Of two idle
+// workers, an odd random number selects the first.
 func logged(n int, tokens int64) *decisions.Decision {
 	d := &decisions.Decision{SchemaVersion: 1, Time: time.Date(2026, 1, 2, 3, 4, n, 0, time.UTC),
 		RequestID: fmt.Sprint("r", n), Generation: 1, Tenant: "anonymous",
@@ -49,8 +49,8 @@ func logged(n int, tokens int64) *decisions.Decision {
 	return d
 }
 
-// logFile writes decisions of 500, 1,000 … tokens and what else is given, and a
-// configuration and a draft beside it.
+// logFile writes decisions of 500, 1,000 … tokens and the given lines, with a configuration and a draft
+// in the same folder.
 func logFile(t *testing.T, n int, more ...string) (config, log, draft string) {
 	t.Helper()
 	var b bytes.Buffer
@@ -74,7 +74,7 @@ func logFile(t *testing.T, n int, more ...string) (config, log, draft string) {
 	return filepath.Join(dir, "config.yaml"), filepath.Join(dir, "log"), filepath.Join(dir, "draft.yaml")
 }
 
-func TestAReplaySaysWhoWouldGoElsewhere(t *testing.T) {
+func TestReplayReportsMovedRequests(t *testing.T) {
 	config, log, draft := logFile(t, 10)
 	s := must(t, "replay", "-c", config, "--decisions", log, "--draft", draft, "--changes")
 	want := `records        10, 2026-01-02 03:04:00 to 2026-01-02 03:04:09, from 1 configuration
@@ -106,8 +106,8 @@ cost           0.114 → 0.231
 	}
 }
 
-// TestWhatAListLeavesOutIsCounted: the lines of a list sum up to what is said above it.
-func TestWhatAListLeavesOutIsCounted(t *testing.T) {
+// TestOmittedListLinesAreCounted: the lines of a list, with the omitted ones, sum up to its total.
+func TestOmittedListLinesAreCounted(t *testing.T) {
 	r := &replay.Report{Decided: 40, Redecided: 40, ChangedWorker: 33,
 		ChangedTier: []replay.TierMove{{From: "small", To: "large", N: 7, Examples: []string{"r1", "r2"}}}}
 	for n := range 6 {
@@ -152,7 +152,7 @@ func TestReplayNamesUnroutedAndLimitedRequestsAsSuch(t *testing.T) {
 	}
 }
 
-func TestTornAndForeignLinesAreLeftOutAndCounted(t *testing.T) {
+func TestTruncatedAndForeignLinesAreSkippedAndCounted(t *testing.T) {
 	config, log, _ := logFile(t, 4, "{\"schema_version\":1,\"ti\n", "\n", "[]\n", "{}\n",
 		`{"schema_version":1,"time":"2026-01-02`)
 	s := must(t, "replay", "-c", config, "--decisions", log)
@@ -162,8 +162,9 @@ func TestTornAndForeignLinesAreLeftOutAndCounted(t *testing.T) {
 	}
 }
 
-// TestATornFileBeforeAnotherIsCounted: its last line is not being written any more.
-func TestATornFileBeforeAnotherIsCounted(t *testing.T) {
+// TestTruncatedLastLineOfARotatedFileIsCounted: no gateway writes to it
+// any more, so a truncated last line is lost.
+func TestTruncatedLastLineOfARotatedFileIsCounted(t *testing.T) {
 	config, torn, _ := logFile(t, 1, `{"schema_version":1,"time":"2026-01-02`)
 	_, whole, _ := logFile(t, 2)
 	s := must(t, "replay", "-c", config, "--decisions", torn, "--decisions", whole)
@@ -173,8 +174,8 @@ func TestATornFileBeforeAnotherIsCounted(t *testing.T) {
 	}
 }
 
-// TestRecordsOfAnotherPolicyAreSaid: the report names the policy as the reason for unreproduced workers.
-func TestRecordsOfAnotherPolicyAreSaid(t *testing.T) {
+// TestRecordsOfAnotherPolicyAreReported: the report names the policy as the reason for unreproduced workers.
+func TestRecordsOfAnotherPolicyAreReported(t *testing.T) {
 	config, log, _ := logFile(t, 2)
 	other := filepath.Join(t.TempDir(), "config.yaml")
 	text, err := os.ReadFile(config)
@@ -190,7 +191,7 @@ func TestRecordsOfAnotherPolicyAreSaid(t *testing.T) {
 	}
 }
 
-func TestANewerVersionIsRefusedByName(t *testing.T) {
+func TestNewerRecordVersionIsRejected(t *testing.T) {
 	for _, line := range []string{`{"schema_version":2,"time":"2026-01-02T03:04:05Z"}`,
 		`{"schema_version":2,"time":{"unix":7}}`} {
 		config, log, _ := logFile(t, 1, line+"\n")
@@ -202,7 +203,7 @@ func TestANewerVersionIsRefusedByName(t *testing.T) {
 	}
 }
 
-func TestWrongUsesOfReplaySayWhatToDo(t *testing.T) {
+func TestReplayUsageErrorsNameTheWayOut(t *testing.T) {
 	config, log, _ := logFile(t, 1)
 	empty := filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty, []byte("no\n"), 0o600); err != nil {
@@ -229,7 +230,7 @@ func TestWrongUsesOfReplaySayWhatToDo(t *testing.T) {
 	}
 }
 
-func TestALiveReplayAsksTheGateway(t *testing.T) {
+func TestLiveReplayCallsTheGateway(t *testing.T) {
 	_, _, draft := logFile(t, 0)
 	address, asked := reloading(t, 200,
 		`{"records":3,"n":3,"changed_worker":1,"redecided":3,"config_generations":2,"tiers":[]}`)

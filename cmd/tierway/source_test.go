@@ -12,8 +12,8 @@ import (
 	"tierway/config"
 )
 
-// A file system that hangs costs each reload a bounded time and one reader in all.
-func TestAReadingThatHangsIsGivenUp(t *testing.T) {
+// A file system that does not respond delays each reload for a limited time, and blocks one reader in all.
+func TestBlockedReadTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var begun atomic.Int32
 		hang := make(chan struct{})
@@ -40,8 +40,8 @@ func TestAReadingThatHangsIsGivenUp(t *testing.T) {
 	})
 }
 
-// TestReadingsFollowEachOther: a reload during GET /admin/config reads the file after it.
-func TestReadingsFollowEachOther(t *testing.T) {
+// TestReadsDoNotOverlap: a reload during GET /admin/config reads the file after it.
+func TestReadsDoNotOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		read := limitReadTime(func() (*config.File, error) {
 			time.Sleep(time.Second)

@@ -5,9 +5,8 @@ import (
 	"testing"
 )
 
-// TestFlagsThatDoNotGoTogetherAreNamedAsTheyAreWritten: what is missing or too
-// much, in whatever verb.
-func TestFlagsThatDoNotGoTogetherAreNamedAsTheyAreWritten(t *testing.T) {
+// TestFlagConflictsNameTheFlags: missing and conflicting flags of every command.
+func TestFlagConflictsNameTheFlags(t *testing.T) {
 	for args, want := range map[string]string{
 		"explain":                       "tierway: --file or --decision is required; tierway explain --help has examples\n",
 		"explain --live -f x -c y":      "tierway: --live and --config: use only one of them\n",
@@ -25,8 +24,8 @@ func TestFlagsThatDoNotGoTogetherAreNamedAsTheyAreWritten(t *testing.T) {
 	}
 }
 
-// TestHelpSaysWhatAStatusMeans of every verb that ends with more than one.
-func TestHelpSaysWhatAStatusMeans(t *testing.T) {
+// TestHelpExplainsExitStatuses: the help of every command with several exit statuses lists them.
+func TestHelpExplainsExitStatuses(t *testing.T) {
 	for _, verb := range []string{"check", "explain", "reload", "replay"} {
 		if s := must(t, verb, "--help"); !strings.Contains(s.out, "Exit status: 0 ") {
 			t.Errorf("%s --help does not say:\n%s", verb, s.out)
