@@ -1,7 +1,28 @@
-// Package store keeps the data that outlives a gateway or that gateways share. SQL holds what must
-// not be lost: tenants, keys, the ledger, live overrides and the audit log. Redis holds what is
-// fast and may be lost: limits and notices of changes. No request waits for SQL, and no request
-// fails because either is down.
+// Package store keeps the data that outlives a gateway or that gateways share.
+//
+// # SQL
+//
+// SQL is a SQLite or PostgreSQL database. It contains the data that must not be lost: tenants, keys,
+// admins, the ledger, live overrides and the audit log. OpenSQL opens it, and Migrate creates or
+// updates its schema. Contents returns the part that gateways keep in memory; Revision is a cheap check
+// for changes of it. Each change is one transaction together with its audit entry. Unreachable and
+// Unwritable classify errors of an outage.
+//
+// A Ledger writes one Row per request in the background and buffers the rows during an outage. No
+// request waits for SQL.
+//
+// # Redis
+//
+// Redis contains the data that is fast and may be lost: the counters of limits and the list of live
+// gateways. It also carries notices of changes. Run keeps the gateway in the list and probes Redis
+// while it is down. A request waits at most 50 ms for Redis, and not at all while Redis counts as down.
+//
+// # Limits
+//
+// Limits admits requests with scripts in Redis, for all gateways together. Without Redis, or during an
+// outage, it decides with the gateway's tenants.Limiter by this gateway's share of the limits.
+// TakeCharge returns a Grant, and the caller must call its Settle. During an outage, TakeCharge refuses
+// requests of tenants with fail_closed; no other request fails because a store is down.
 package store
 
 import (
