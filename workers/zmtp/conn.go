@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 	"time"
 )
 
@@ -19,12 +20,19 @@ type Socket string
 const (
 	Sub    Socket = "SUB"    // reads the messages of a PUB or XPUB
 	Dealer Socket = "DEALER" // sends requests to a ROUTER and reads its replies
+	Pub    Socket = "PUB"    // sends messages to SUBs, for simulated engines
+	Router Socket = "ROUTER" // answers requests, for simulated engines
 )
 
 // peers returns the socket types that a socket may be connected to.
 func (s Socket) peers() [2]string {
-	if s == Sub {
+	switch s {
+	case Sub:
 		return [2]string{"PUB", "XPUB"}
+	case Pub:
+		return [2]string{"SUB", "XSUB"}
+	case Router:
+		return [2]string{"DEALER", "REQ"}
 	}
 	return [2]string{"ROUTER", "REP"}
 }
@@ -58,14 +66,16 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Conn is one connection with a finished handshake. Receive and Send may run at the same time
-// as Close, but not beside each other.
+// Conn is one connection with a finished handshake. One goroutine may receive while others send,
+// and Close may be called at any time.
 type Conn struct {
 	conn   net.Conn
 	in     *bufio.Reader
 	limits Limits
-	out    []byte // frames of the message being sent
 	body   []byte // body of the command being read
+
+	sending sync.Mutex
+	out     []byte // frames of the message being sent
 
 	heartbeats heartbeats
 	pinged     bool // a PING was sent since the last byte was received
@@ -129,18 +139,29 @@ func (c *Conn) Subscribe(topic string) error {
 
 // Send writes one message.
 func (c *Conn) Send(parts ...[]byte) error {
-	c.out = c.out[:0]
-	for i, p := range parts {
-		var flags byte
-		if i < len(parts)-1 {
-			flags = flagMore
-		}
-		c.out = appendFrame(c.out, flags, p)
-	}
-	return c.write()
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	c.out = appendMessage(c.out[:0], parts...)
+	return c.writeLocked()
 }
 
-func (c *Conn) write() error {
+// sendFrames writes the frames of one message.
+func (c *Conn) sendFrames(frames []byte) error {
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	c.out = append(c.out[:0], frames...)
+	return c.writeLocked()
+}
+
+// sendCommand writes one command.
+func (c *Conn) sendCommand(name string, data []byte) error {
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	c.out = appendCommand(c.out[:0], name, data)
+	return c.writeLocked()
+}
+
+func (c *Conn) writeLocked() error {
 	if err := c.conn.SetWriteDeadline(time.Now().Add(Patience)); err != nil {
 		return err
 	}

@@ -2,7 +2,8 @@
 // that inference engines publish. It needs no C library.
 //
 // It has what an event reader needs, and nothing else: the NULL mechanism, the socket types SUB
-// and DEALER, and the transports tcp and ipc.
+// and DEALER, and the transports tcp and ipc. [Publisher] and [Replier] are the other side, for
+// simulated engines.
 //
 // # Sockets
 //

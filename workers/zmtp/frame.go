@@ -27,6 +27,18 @@ func appendFrame(b []byte, flags byte, body []byte) []byte {
 	return append(b, body...)
 }
 
+// appendMessage appends the frames of one message.
+func appendMessage(b []byte, parts ...[]byte) []byte {
+	for i, p := range parts {
+		var flags byte
+		if i < len(parts)-1 {
+			flags = flagMore
+		}
+		b = appendFrame(b, flags, p)
+	}
+	return b
+}
+
 // appendCommand appends a command frame: the length of the name, the name, the data.
 func appendCommand(b []byte, name string, data []byte) []byte {
 	body := append([]byte{byte(len(name))}, name...)
@@ -160,8 +172,7 @@ func (c *Conn) command(flags byte, size uint64) error {
 		if len(data) < 2 || len(data) > 18 {
 			return fmt.Errorf("%w: a PING of %d bytes", ErrProtocol, len(data))
 		}
-		c.out = appendCommand(c.out[:0], "PONG", data[2:])
-		return c.write()
+		return c.sendCommand("PONG", data[2:])
 	case "PONG":
 		c.heartbeats = heartbeatsAnswered
 	}
@@ -171,6 +182,5 @@ func (c *Conn) command(flags byte, size uint64) error {
 // ping asks the peer for a PONG.
 func (c *Conn) ping() error {
 	c.pinged = true
-	c.out = appendCommand(c.out[:0], "PING", []byte{0, 0}) // TTL 0: the peer keeps no timer for us
-	return c.write()
+	return c.sendCommand("PING", []byte{0, 0}) // TTL 0: the peer keeps no timer for us
 }

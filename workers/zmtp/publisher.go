@@ -1,0 +1,184 @@
+package zmtp
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"sync"
+)
+
+// queuedMessages is how many messages wait for one subscriber; further ones are dropped for it,
+// as a PUB does.
+const queuedMessages = 1000
+
+// Publisher is a PUB socket that is bound to an address.
+type Publisher struct {
+	listener *Listener
+	stop     context.CancelFunc
+	all      sync.WaitGroup
+
+	mu          sync.Mutex
+	subscribers map[*subscriber]bool
+}
+
+// subscriber is one connection of a publisher.
+type subscriber struct {
+	queue  chan []byte // frames of messages
+	topics [][]byte    // prefixes that it has subscribed to
+}
+
+// Publish binds a PUB socket. The caller must close it.
+func Publish(ctx context.Context, address string) (*Publisher, error) {
+	l, err := Listen(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	p := &Publisher{listener: l, stop: stop, subscribers: map[*subscriber]bool{}}
+	p.all.Go(func() { acceptAll(ctx, l, Pub, &p.all, func(c *Conn) { p.serve(ctx, c) }) })
+	return p, nil
+}
+
+// Addr is the address that the socket is bound to.
+func (p *Publisher) Addr() net.Addr { return p.listener.Addr() }
+
+// Close ends the socket and its connections.
+func (p *Publisher) Close() {
+	p.stop()
+	p.all.Wait()
+}
+
+// Send publishes one message to all subscribers of its first part. It does not wait for them.
+func (p *Publisher) Send(parts ...[]byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var frames []byte
+	for s := range p.subscribers {
+		if !s.wants(parts[0]) {
+			continue
+		}
+		if frames == nil {
+			frames = appendMessage(nil, parts...)
+		}
+		select {
+		case s.queue <- frames:
+		default:
+		}
+	}
+}
+
+func (s *subscriber) wants(topic []byte) bool {
+	for _, prefix := range s.topics {
+		if bytes.HasPrefix(topic, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// serve reads the subscriptions of one connection and writes its messages.
+func (p *Publisher) serve(ctx context.Context, c *Conn) {
+	s := &subscriber{queue: make(chan []byte, queuedMessages)}
+	p.mu.Lock()
+	p.subscribers[s] = true
+	p.mu.Unlock()
+	ctx, stop := context.WithCancel(ctx)
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		defer c.Close() //nolint:errcheck // the reader reports
+		for {
+			select {
+			case frames := <-s.queue:
+				if c.sendFrames(frames) != nil {
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	for m := (Message{}); c.Receive(&m) == nil; {
+		p.subscribe(s, m.Parts[0])
+	}
+	stop()
+	writer.Wait()
+	p.mu.Lock()
+	delete(p.subscribers, s)
+	p.mu.Unlock()
+}
+
+// subscribe takes a subscription (1 and a prefix) or its end (0 and the prefix).
+func (p *Publisher) subscribe(s *subscriber, request []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case len(request) == 0:
+	case request[0] == 1:
+		s.topics = append(s.topics, bytes.Clone(request[1:]))
+	case request[0] == 0:
+		for i, t := range s.topics {
+			if bytes.Equal(t, request[1:]) {
+				s.topics = append(s.topics[:i], s.topics[i+1:]...)
+				return
+			}
+		}
+	}
+}
+
+// Replier is a ROUTER socket that is bound to an address and answers requests.
+type Replier struct {
+	listener *Listener
+	stop     context.CancelFunc
+	all      sync.WaitGroup
+}
+
+// Reply binds a ROUTER socket. answer is called for each request, with its parts and a function
+// that sends one reply to its peer; requests of different peers run concurrently. The caller
+// must close the socket.
+func Reply(ctx context.Context, address string, answer func(request [][]byte, reply func(...[]byte) error)) (*Replier,
+	error) {
+	l, err := Listen(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	r := &Replier{listener: l, stop: stop}
+	r.all.Go(func() {
+		acceptAll(ctx, l, Router, &r.all, func(c *Conn) {
+			for m := (Message{}); c.Receive(&m) == nil; {
+				answer(m.Parts, c.Send)
+			}
+		})
+	})
+	return r, nil
+}
+
+// Addr is the address that the socket is bound to.
+func (r *Replier) Addr() net.Addr { return r.listener.Addr() }
+
+// Close ends the socket and its connections.
+func (r *Replier) Close() {
+	r.stop()
+	r.all.Wait()
+}
+
+// acceptAll serves each connection of a listener until the context ends.
+func acceptAll(ctx context.Context, l *Listener, socket Socket, all *sync.WaitGroup, serve func(*Conn)) {
+	defer context.AfterFunc(ctx, func() { l.Close() })()
+	defer l.Close() //nolint:errcheck // it has ended
+	for {
+		nc, err := l.Accept()
+		if err != nil {
+			return
+		}
+		all.Go(func() {
+			c, err := Handshake(ctx, nc, socket, Limits{})
+			if err != nil {
+				return
+			}
+			defer c.Close() //nolint:errcheck // nothing is left to send
+			defer context.AfterFunc(ctx, func() { c.Close() })()
+			serve(c)
+		})
+	}
+}
