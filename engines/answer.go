@@ -58,6 +58,7 @@ type plan struct {
 
 	priority int64 // place in the queue: lower first
 	account  *Account
+	salt     string // separates the cache entries of its prompts
 }
 
 func (p *plan) promptTokens() int {
@@ -101,7 +102,8 @@ func (e *Engine) add(p *plan, prompt []uint32, turns []turn, w *wishes) error {
 		}
 		p.answers = append(p.answers, a)
 	}
-	p.prompts = append(p.prompts, salted(prompt, w.salt))
+	p.prompts = append(p.prompts, prompt)
+	p.salt = w.salt
 	return nil
 }
 

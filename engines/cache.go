@@ -18,16 +18,18 @@ type prefixCache struct {
 	size     int // tokens per block
 	blocks   map[uint64]*list.Element
 	recent   list.List // of uint64, most recently used first
+	changed  func(cacheChange)
 }
 
 func newPrefixCache(capacity, size int) *prefixCache {
-	return &prefixCache{capacity: capacity, size: size, blocks: make(map[uint64]*list.Element)}
+	return &prefixCache{capacity: capacity, size: size, blocks: make(map[uint64]*list.Element),
+		changed: func(cacheChange) {}}
 }
 
-// chain returns the hashes of the full blocks of ids.
-func (c *prefixCache) chain(ids []uint32) []uint64 {
+// chain returns the hashes of the full blocks of ids. Prompts with different salts share none.
+func (c *prefixCache) chain(salt string, ids []uint32) []uint64 {
 	hashes := make([]uint64, 0, len(ids)/c.size)
-	h := uint64(0)
+	h := hashIDs(0, appendIDs(nil, salt))
 	for len(ids) >= c.size {
 		for _, id := range ids[:c.size] {
 			h = routing.Draw(h ^ uint64(id))
@@ -40,11 +42,11 @@ func (c *prefixCache) chain(ids []uint32) []uint64 {
 
 // match returns the number of leading tokens of ids that are cached. The last token is always
 // computed: its output begins the answer.
-func (c *prefixCache) match(ids []uint32) int {
+func (c *prefixCache) match(salt string, ids []uint32) int {
 	if c.capacity == 0 || len(ids) == 0 {
 		return 0
 	}
-	chain := c.chain(ids[:len(ids)-1])
+	chain := c.chain(salt, ids[:len(ids)-1])
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := 0
@@ -56,22 +58,33 @@ func (c *prefixCache) match(ids []uint32) int {
 }
 
 // add adds the full blocks of ids.
-func (c *prefixCache) add(ids []uint32) {
+func (c *prefixCache) add(salt string, ids []uint32) {
 	if c.capacity == 0 {
 		return
 	}
-	chain := c.chain(ids)
+	chain := c.chain(salt, ids)
 	chain = chain[:min(len(chain), c.capacity)]
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, h := range chain {
+	first := len(chain) // of the new blocks: what lacks a block lacks all behind it
+	for i, h := range chain {
 		if c.blocks[h] == nil {
 			c.blocks[h] = c.recent.PushFront(h)
+			first = min(first, i)
 		}
 	}
 	c.touchLocked(chain)
+	change := cacheChange{stored: chain[first:], tokens: ids[first*c.size : len(chain)*c.size], salt: salt}
 	for c.recent.Len() > c.capacity {
-		delete(c.blocks, c.recent.Remove(c.recent.Back()).(uint64))
+		h := c.recent.Remove(c.recent.Back()).(uint64)
+		delete(c.blocks, h)
+		change.removed = append(change.removed, h)
+	}
+	if first > 0 && first < len(chain) {
+		change.parent, change.hasParent = chain[first-1], true
+	}
+	if len(change.stored)+len(change.removed) > 0 {
+		c.changed(change)
 	}
 }
 

@@ -9,20 +9,20 @@ import (
 func TestCacheEvictsTheLeastRecentlyUsedBlock(t *testing.T) {
 	c := newPrefixCache(4, 2)
 	a, b := []uint32{1, 2, 3, 4, 9}, []uint32{5, 6, 7, 8, 9}
-	c.add(a)
-	c.add(b)
-	if c.match(a) != 4 || c.match(b) != 4 {
-		t.Fatalf("both fit: %d and %d", c.match(a), c.match(b))
+	c.add("", a)
+	c.add("", b)
+	if c.match("", a) != 4 || c.match("", b) != 4 {
+		t.Fatalf("both fit: %d and %d", c.match("", a), c.match("", b))
 	}
-	c.match(a)
-	c.add([]uint32{10, 11})
-	if c.match(a) != 4 || c.match(b) != 2 { // b's end goes before its start
-		t.Errorf("after one more block: a %d, b %d", c.match(a), c.match(b))
+	c.match("", a)
+	c.add("", []uint32{10, 11})
+	if c.match("", a) != 4 || c.match("", b) != 2 { // b's end goes before its start
+		t.Errorf("after one more block: a %d, b %d", c.match("", a), c.match("", b))
 	}
-	if c.match([]uint32{3, 4, 9}) != 0 {
+	if c.match("", []uint32{3, 4, 9}) != 0 {
 		t.Error("a block was found without its prefix")
 	}
-	if c.match(a[:4]) != 2 {
+	if c.match("", a[:4]) != 2 {
 		t.Error("the last token of a prompt must be computed")
 	}
 }
@@ -34,7 +34,7 @@ func TestCacheAgreesWithAModel(t *testing.T) {
 		var seen [][]uint32
 		for range rapid.IntRange(1, 20).Draw(t, "steps") {
 			p := ids.Draw(t, "prompt")
-			got := c.match(p)
+			got := c.match("", p)
 			longest := 0
 			for _, old := range seen {
 				n := 0
@@ -46,12 +46,12 @@ func TestCacheAgreesWithAModel(t *testing.T) {
 			if got > longest || got%c.size != 0 || got >= len(p) {
 				t.Fatalf("%v: %d tokens found, at most %d were computed", p, got, longest)
 			}
-			c.add(p)
+			c.add("", p)
 			seen = append(seen, p)
 			if c.len() > c.capacity {
 				t.Fatalf("%d blocks in a cache of %d", c.len(), c.capacity)
 			}
-			if again := c.match(p); c.capacity*c.size >= len(p) && again != (len(p)-1)/c.size*c.size {
+			if again := c.match("", p); c.capacity*c.size >= len(p) && again != (len(p)-1)/c.size*c.size {
 				t.Fatalf("%v was just added: %d found", p, again)
 			}
 		}

@@ -60,6 +60,7 @@ type Engine struct {
 	slots   *turnstile
 	prefill *turnstile // there is one compute unit: prompts are read one after the other
 	cache   *prefixCache
+	events  *cacheEvents // nil: the engine publishes none
 	stored  *responseStore
 
 	decoding  atomic.Int64
@@ -100,6 +101,7 @@ func (e *Engine) Config() Config { return e.c }
 func (e *Engine) Close() {
 	e.stored.cancelAll()
 	e.work.Wait()
+	e.events.close()
 }
 
 // request is one call for the handlers. Its body is completely read, so that net/http detects a
@@ -131,6 +133,7 @@ var routes = map[string]route{
 	"/v1/score":                 {http.MethodPost, (*Engine).score},
 	"/score":                    {http.MethodPost, (*Engine).score},
 	"/v1/moderations":           {http.MethodPost, (*Engine).moderations},
+	"/kv_event_sources":         {http.MethodGet, (*Engine).eventSources},
 	"/tokenize":                 {http.MethodPost, (*Engine).tokenize},
 	"/v1/audio/transcriptions":  {http.MethodPost, (*Engine).transcribe},
 	"/v1/audio/translations":    {http.MethodPost, (*Engine).transcribe},

@@ -88,11 +88,11 @@ func (e *Engine) readPrompts(ctx context.Context, p *plan) error {
 	}
 	defer e.prefill.leave()
 	for _, ids := range p.prompts {
-		cached := e.cache.match(ids)
+		cached := e.cache.match(p.salt, ids)
 		if err := pause(ctx, e.prefillTime(len(ids)-cached)); err != nil {
 			return err
 		}
-		e.cache.add(ids)
+		e.cache.add(p.salt, ids)
 		e.computed.Add(int64(len(ids)))
 		p.account.Prompt += int64(len(ids))
 		p.account.Cached += int64(cached)
@@ -152,7 +152,7 @@ func (e *Engine) keepOutputs(p *plan) {
 			for _, piece := range a.pieces {
 				ids = append(ids, tokenID(piece))
 			}
-			e.cache.add(ids)
+			e.cache.add(p.salt, ids)
 		}
 	}
 }

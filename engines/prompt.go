@@ -110,19 +110,6 @@ func appendRole(ids []uint32, role string) []uint32 {
 	return append(ids, markText)
 }
 
-// salted separates the cache entries of prompts with different cache salts.
-func salted(ids []uint32, salt string) []uint32 {
-	if salt == "" {
-		return ids
-	}
-	h := uint32(hashIDs(0, appendIDs(nil, salt))) | 1<<16
-	out := make([]uint32, len(ids))
-	for i, id := range ids {
-		out[i] = id ^ h
-	}
-	return out
-}
-
 // input is the input of completions and embeddings: a string, strings, token ids, or lists of token
 // ids.
 type input [][]uint32
