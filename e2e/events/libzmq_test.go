@@ -2,6 +2,7 @@ package events
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -30,19 +31,22 @@ type publisher struct {
 	out     *bufio.Reader
 }
 
-// start runs a publisher until the test ends or kill is called.
-func start(t *testing.T, mode, pub, router, layout string) *publisher {
+// python is the interpreter that has pyzmq.
+func python(t *testing.T) string {
 	t.Helper()
-	python := os.Getenv("TIERWAY_PYTHON")
-	if python == "" {
-		python = "../../.cache/python/bin/python"
-	}
-	python, err := filepath.Abs(python)
+	path, err := filepath.Abs(cmp.Or(os.Getenv("TIERWAY_PYTHON"), "../../.cache/python/bin/python"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &publisher{t: t, process: exec.Command(python, "publisher.py", mode, pub, router, layout)}
+	return path
+}
+
+// start runs a publisher until the test ends or kill is called.
+func start(t *testing.T, mode, pub, router, layout string) *publisher {
+	t.Helper()
+	p := &publisher{t: t, process: exec.Command(python(t), "publisher.py", mode, pub, router, layout)}
 	p.process.Stderr = os.Stderr
+	var err error
 	if p.in, err = p.process.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
