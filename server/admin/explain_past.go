@@ -205,7 +205,8 @@ func pastAttempt(e *decisions.Explanation, a *decisions.Attempt,
 
 // withRecordedPolicy returns p, the tier or pool of the configuration in force, with the policy of the
 // record. p is nil if the configuration lacks it.
-func withRecordedPolicy(e *decisions.Explanation, d *decisions.Decision, a *decisions.Attempt, p *replay.Pool) *replay.Pool {
+func withRecordedPolicy(e *decisions.Explanation, d *decisions.Decision, a *decisions.Attempt,
+	p *replay.Pool) *replay.Pool {
 	by := a.Choice.Policy
 	switch {
 	case p == nil:

@@ -42,7 +42,8 @@ func TestDraftWithoutTheTierOfAPastRequestSaysWhatTheRequestGets(t *testing.T) {
 			[]string{"outcome", "tier", "worker"}},
 		"over-a-limit": {func(d *decisions.Decision) {
 			d.Attempts, d.Worker, d.Result, d.Status, d.Limit = nil, "", decisions.Refused, 429, "rpm"
-		}, draftAlias, decisions.WouldReject, "medium", decisions.StageLimits, "was refused at limits: rpm", []string{"tier"}},
+		}, draftAlias, decisions.WouldReject, "medium", decisions.StageLimits, "was refused at limits: rpm",
+			[]string{"tier"}},
 		"shed-by-the-queue": {func(d *decisions.Decision) {
 			d.Attempts, d.Worker, d.Result, d.Status, d.Shed = nil, "", decisions.Failed, 503, "depth"
 		}, draftAlias, decisions.Undetermined, "medium", decisions.StageLimits, "; whether it would wait there is unknown",
