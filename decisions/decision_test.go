@@ -58,8 +58,8 @@ func fullDecision() *Decision {
 }
 
 // choiceJSON is the form of a pick in it.
-const choiceJSON = `{"policy":"chwbl","key":"000000000000000b","key_of":"prefix","memory":1.5,"halved":1,"rand":"ffffffffffffffff","prompt_tokens":12,"expected_output_tokens":13,"waited_ms":14,"waits":true,"held":true,` +
-	`"runner_up":"w0","seen":1,"candidates":[{"worker":"w1","index":1,"score":2,"passed":"tokens","weight":1,"inflight":3,"max_inflight":4,"full":true,` +
+const choiceJSON = `{"policy":"chwbl","key":"000000000000000b","key_of":"prefix","memory":1.5,"halved":1,"rand":"ffffffffffffffff","prompt_tokens":12,"expected_output_tokens":13,"waited_ms":14,"waits":true,"worker_full":true,` +
+	`"runner_up":"w0","seen":1,"candidates":[{"worker":"w1","index":1,"score":2,"excluded":"tokens","weight":1,"inflight":3,"max_inflight":4,"full":true,` +
 	`"pending_tokens":5,"output_tokens":6,"overlap_tokens":7,"waiting":8,"kv_usage":0.5,"prefill_rate":8000,"terms":{"load":1.25,"ring":-2}}]}`
 
 // fullJSON is the form of version 1. Files of records, and programs that read them, hold

@@ -15,7 +15,7 @@ const (
 	WouldQueue  = "queue"
 	WouldReject = "reject"
 	WasAnswered = "answer"
-	WasLeft     = "left"
+	WasLeft     = "abandoned"
 
 	Undetermined = "unknown"
 )
@@ -23,7 +23,7 @@ const (
 // Explanation is the decision about one request with its reasons. It holds features and names,
 // never text of a prompt.
 type Explanation struct {
-	Outcome string   `json:"outcome" enum:"route,queue,reject,answer,left,unknown" doc:"route: it would be sent at once; queue: it would wait for a worker; reject: it would be refused. Past requests without a worker also have answer (the gateway answered it) and left (its client left first). unknown: a draft lacks the tier of a past request, and its record does not determine another."`
+	Outcome string   `json:"outcome" enum:"route,queue,reject,answer,abandoned,unknown" doc:"route: it would be sent at once; queue: it would wait for a worker; reject: it would be refused. Past requests without a worker also have answer (the gateway answered it) and abandoned (its client disconnected first). unknown: a draft lacks the tier of a past request, and its record does not determine another."`
 	Summary string   `json:"summary" doc:"One sentence."`
 	Tenant  string   `json:"tenant"`
 	Key     string   `json:"key,omitempty" doc:"The key's id."`

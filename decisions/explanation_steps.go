@@ -73,12 +73,12 @@ func (w *WorkerStep) Detail(e *Explanation) string {
 // LimitUse is the state of one limit. Money has the unit of prices and budgets in the
 // configuration.
 type LimitUse struct {
-	Scope    string        `json:"whose" enum:"tenant,key"`
+	Scope    string        `json:"scope" enum:"tenant,key"`
 	Limit    tenants.Limit `json:"limit"`
 	Used     float64       `json:"used" doc:"Requests, tokens, or money in the unit of the configuration."`
 	Room     float64       `json:"room" doc:"Capacity: the burst of rpm, rps and tpm; otherwise the limit."`
 	Rate     int64         `json:"rate,omitempty" doc:"Refill of rpm and tpm per minute, of rps per second; absent for other limits."`
-	WouldUse float64       `json:"asks,omitempty" doc:"What the request would use."`
+	WouldUse float64       `json:"would_use,omitempty" doc:"What the request would use."`
 }
 
 // String returns the limit as the configuration writes it, and its use.

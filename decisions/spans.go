@@ -197,7 +197,7 @@ func (t Trace) routeSpan(a *attrs, try *Attempt, n int) telemetry.Span {
 		a.text("tierway.route.key_of", c.KeyOf)
 		a.text("tierway.route.runner_up", c.RunnerUp)
 		a.number("tierway.route.candidates", int64(c.Seen))
-		a.yes("tierway.route.held", c.WorkerFull)
+		a.yes("tierway.route.worker_full", c.WorkerFull)
 	}
 	s.Attributes = a.next()
 	if try.Choice != nil {
@@ -234,7 +234,7 @@ func candidates(a *attrs, c *routing.Choice, chosen string, at time.Time) []tele
 func candidateAttrs(a *attrs, v *routing.Candidate) []attribute.KeyValue {
 	a.text("tierway.worker", v.Worker)
 	a.list = append(a.list, attribute.Float64("tierway.candidate.score", v.Score))
-	a.text("tierway.candidate.passed", v.Excluded)
+	a.text("tierway.candidate.excluded", v.Excluded)
 	a.number("tierway.candidate.overlap_tokens", v.Overlap)
 	a.count("tierway.candidate.pending_tokens", v.PendingTokens)
 	a.count("tierway.candidate.inflight", int64(v.Inflight))

@@ -28,19 +28,19 @@ type Choice struct {
 	PromptTokens int64       `json:"prompt_tokens"`          // as booked
 	OutputTokens int64       `json:"expected_output_tokens"` // as booked
 	WaitedMs     float64     `json:"waited_ms,omitempty"`
-	Waits        bool        `json:"waits,omitempty"`     // Request.Wait
-	WorkerFull   bool        `json:"held,omitempty"`      // the chosen worker was full: the request waits for it
-	RunnerUp     string      `json:"runner_up,omitempty"` // the next best worker; empty with one candidate
-	Seen         int         `json:"seen"`                // candidates, of which at most MaxCandidates are kept
+	Waits        bool        `json:"waits,omitempty"`       // Request.Wait
+	WorkerFull   bool        `json:"worker_full,omitempty"` // the chosen worker was full: the request waits for it
+	RunnerUp     string      `json:"runner_up,omitempty"`   // the next best worker; empty with one candidate
+	Seen         int         `json:"seen"`                  // candidates, of which at most MaxCandidates are kept
 	Candidates   []Candidate `json:"candidates"`
 }
 
 // Candidate is one worker of a pick: the fields of its View, its score and the score's terms.
 type Candidate struct {
 	Worker        string  `json:"worker"`
-	Index         int     `json:"index"`            // position among the members of the pool
-	Score         float64 `json:"score"`            // lower is better
-	Excluded      string  `json:"passed,omitempty"` // why it could not be chosen, in one word; empty if it could
+	Index         int     `json:"index"`              // position among the members of the pool
+	Score         float64 `json:"score"`              // lower is better
+	Excluded      string  `json:"excluded,omitempty"` // why it could not be chosen, in one word; empty if it could
 	Weight        int     `json:"weight"`
 	Inflight      int     `json:"inflight"`
 	MaxInflight   int     `json:"max_inflight,omitempty"`

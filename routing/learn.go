@@ -149,7 +149,7 @@ type Estimates struct {
 	Rate         float64  `json:"rate"`          // prefill rate of a typical worker, tokens/s
 	OutputTokens Estimate `json:"output_tokens"` // tokens of an answer
 	// seconds from booking to release; from eight samples on their mean without the prior
-	ResidenceTime Estimate          `json:"place_time"`
+	ResidenceTime Estimate          `json:"residence_time"`
 	PromptScale   Estimate          `json:"prompt_scale"` // the engines' prompt tokens per estimated token
 	Workers       []WorkerEstimates `json:"workers"`      // in the order of the members
 }

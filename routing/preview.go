@@ -27,14 +27,14 @@ type Excluded struct {
 const (
 	ExcludedDown        = "down"
 	ExcludedNoWeight    = "no_weight"
-	ExcludedModel       = "model"     // it does not serve the model
-	ExcludedOtherWorker = "not_asked" // the request is for another worker only
+	ExcludedModel       = "model"        // it does not serve the model
+	ExcludedOtherWorker = "other_worker" // the request is for another worker only
 	ExcludedTried       = "tried"
 	ExcludedOpen        = "open" // its breaker is open, or its server accepts no connection
-	ExcludedBackoff     = "cooling"
+	ExcludedBackoff     = "backoff"
 	ExcludedGroup       = "group" // a lower group has a usable worker
 	ExcludedSaturated   = "saturated"
-	ExcludedSlowStart   = "starting" // it is in slow start and has its share
+	ExcludedSlowStart   = "slow_start" // it is in slow start and has its share
 )
 
 // Draft is a configuration of a pool that is evaluated but not applied. A member with the ID and

@@ -43,7 +43,7 @@ func TestPreviewAccountsForEveryMember(t *testing.T) {
 		"no weight": {members: []Member{{ID: "a"}, {ID: "b", Weight: 1}}, worker: "b", others: "a no_weight"},
 		"the model": {members: []Member{{ID: "a", Weight: 1, Models: []uint64{1}}, {ID: "b", Weight: 1, Models: []uint64{2}}},
 			do: func(_ *Pool, r *Request) { r.Model = 1 }, worker: "a", others: "b model"},
-		"not asked": {do: func(_ *Pool, r *Request) { r.Only = 3 }, worker: "c", others: "a not_asked, b not_asked"},
+		"not asked": {do: func(_ *Pool, r *Request) { r.Only = 3 }, worker: "c", others: "a other_worker, b other_worker"},
 		"tried":     {tried: []int{0}, worker: "b", others: "a tried, c group"},
 		"all tried": {tried: []int{0, 1, 2}, others: "a tried, b tried, c tried", err: ErrNoWorker},
 		"full":      {do: func(p *Pool, _ *Request) { p.workers[0].inflight = 1 }, worker: "b", others: "a full, c group"},
@@ -60,29 +60,29 @@ func TestPreviewAccountsForEveryMember(t *testing.T) {
 		"all but the next group in backoff": {do: func(p *Pool, _ *Request) {
 			p.SetBackoff(p.workers[0], start.Add(time.Second))
 			p.SetBackoff(p.workers[1], start.Add(2*time.Second))
-		}, worker: "c", others: "a cooling 1s, b cooling 2s"},
+		}, worker: "c", others: "a backoff 1s, b backoff 2s"},
 		"all in backoff": {do: func(p *Pool, _ *Request) {
 			for i, w := range p.workers {
 				p.SetBackoff(w, start.Add(time.Duration(i+1)*time.Second))
 			}
-		}, others: "a cooling 1s, b cooling 2s, c cooling 3s", err: &BackoffError{Until: start.Add(time.Second)}},
+		}, others: "a backoff 1s, b backoff 2s, c backoff 3s", err: &BackoffError{Until: start.Add(time.Second)}},
 		"all open": {do: func(p *Pool, _ *Request) {
 			for i, w := range p.workers {
 				p.SetOpen(w.id, w.ref, start.Add(time.Duration(i+1)*time.Second))
 			}
 			p.SetBackoff(p.workers[0], start.Add(500*time.Millisecond)) // is over before
 			p.SetBackoff(p.workers[1], start.Add(9*time.Second))        // lasts longer
-		}, others: "a open 1s, b cooling 9s, c open 3s", err: &OpenError{Until: start.Add(time.Second)}},
+		}, others: "a open 1s, b backoff 9s, c open 3s", err: &OpenError{Until: start.Add(time.Second)}},
 		"all down": {do: func(p *Pool, _ *Request) {
 			for _, w := range p.workers {
 				p.Observe(w.id, w.ref, Status{})
 			}
 		}, others: "a down, b down, c down", err: ErrNoWorker},
-		"starting": {do: func(p *Pool, r *Request) {
+		"slow start": {do: func(p *Pool, r *Request) {
 			p.Restore("b", 2, start.Add(-time.Second))
 			p.Restore("c", 3, start)
 			p.workers[1].inflight, r.Wait = 5, true
-		}, worker: "a", others: "b starting 9s, c group"},
+		}, worker: "a", others: "b slow_start 9s, c group"},
 		"down before all else": {do: func(p *Pool, _ *Request) {
 			p.Observe("a", 1, Status{Saturated: true})
 			p.SetBackoff(p.workers[0], start.Add(time.Second))
@@ -101,7 +101,7 @@ func TestPreviewAccountsForEveryMember(t *testing.T) {
 		"a planner is not shown slow start": {policy: &wanting{}, do: func(p *Pool, r *Request) {
 			p.Restore("a", 1, start.Add(-time.Second))
 			p.workers[0].inflight, r.Wait, r.Prefix = 1, true, 1
-		}, worker: "b", others: "a starting 9s, c group"},
+		}, worker: "b", others: "a slow_start 9s, c group"},
 	} {
 		members, policy := c.members, c.policy
 		if members == nil {

@@ -68,10 +68,10 @@ type (
 	}
 
 	configShown struct {
-		Effective       json.RawMessage
-		Hash            string
-		Generation      int64
-		RestartRequired []string `json:"restart_required"`
+		Effective     json.RawMessage
+		Hash          string
+		Generation    int64
+		RestartNeeded []string `json:"restart_needed"`
 	}
 	validationShown struct {
 		Valid    bool
@@ -185,14 +185,14 @@ type (
 		}
 		Drain   *float64 `json:"drain_ms"`
 		Classes map[string]struct {
-			Depth                  int
-			Oldest                 float64 `json:"oldest_ms"`
-			MaxWait                float64 `json:"max_wait_ms"`
-			Tokens                 int64
-			Drain                  *float64 `json:"drain_ms"`
-			Entered, Granted, Left int64
-			PutOut                 int64 `json:"put_out"`
-			Shed                   map[string]int64
+			Depth                          int
+			Oldest                         float64 `json:"oldest_ms"`
+			MaxWait                        float64 `json:"max_wait_ms"`
+			Tokens                         int64
+			Drain                          *float64 `json:"drain_ms"`
+			Entered, Dispatched, Abandoned int64
+			Expired                        int64 `json:"expired"`
+			Shed                           map[string]int64
 		}
 		Waiting []struct {
 			Position      int

@@ -61,7 +61,7 @@ func TestReloadAppliesThePreviewedFile(t *testing.T) {
 		t.Errorf("after the reload the model is %s", got)
 	}
 	shown := decode[configShown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/config", ""))
-	if shown.Generation != 2 || shown.Hash != preview.ToHash || len(shown.RestartRequired) != 0 ||
+	if shown.Generation != 2 || shown.Hash != preview.ToHash || len(shown.RestartNeeded) != 0 ||
 		!strings.Contains(string(shown.Effective), "other-7b") {
 		t.Errorf("the configuration is %+v", shown)
 	}

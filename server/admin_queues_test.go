@@ -131,7 +131,8 @@ func TestQueueCountersAgreeInAPIAndMetrics(t *testing.T) {
 	}
 	if batch.Depth != 3 || batch.Oldest < 5000 || batch.Oldest > 60_000 || batch.MaxWait != 600_000 ||
 		batch.Tokens != 900 || batch.Drain == nil || *batch.Drain != *q.Drain ||
-		batch.Entered != 3 || batch.Granted != 0 || batch.Left != 0 || batch.PutOut != 0 || batch.Shed["depth"] != 1 ||
+		batch.Entered != 3 || batch.Dispatched != 0 || batch.Abandoned != 0 || batch.Expired != 0 ||
+		batch.Shed["depth"] != 1 ||
 		len(batch.Shed) != len(queue.ShedReasons()) {
 		t.Errorf("its batch class is %+v", batch)
 	}
@@ -213,7 +214,8 @@ func TestARequestIsShownWhileItWaits(t *testing.T) {
 		}
 	}
 	v, lines = r.listWaiting("")
-	if k := v.Classes["background"]; len(lines) != 0 || v.Depth != 0 || v.Bytes != 0 || k.Entered != 1 || k.Granted != 1 {
+	if k := v.Classes["background"]; len(lines) != 0 || v.Depth != 0 || v.Bytes != 0 || k.Entered != 1 ||
+		k.Dispatched != 1 {
 		t.Errorf("afterwards the queue is %+v", v)
 	}
 	text = r.scrape()

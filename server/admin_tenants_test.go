@@ -179,7 +179,7 @@ func TestItemsOfTheFileAreReadOnly(t *testing.T) {
 		{http.MethodPost, "/admin/keys/" + id + "/revoke", ""},
 	} {
 		got := r.ops(http.StatusConflict, tt[0], tt[1], tt[2])
-		if p := decode[problemOf](t, got); tt[1] != "/admin/tenants" && !strings.Contains(p.Detail, "config.yaml") {
+		if p := decode[problemOf](t, got); tt[1] != "/admin/tenants" && !strings.Contains(p.Detail, "configuration file") {
 			t.Errorf("%s %s says %q", tt[0], tt[1], p.Detail)
 		}
 	}

@@ -37,7 +37,7 @@ func explaining(t *testing.T, status int, body string) (address string, asked fu
 
 const explained = `{"outcome":"route","summary":"small by default; w0","tier":"small","worker":"w0","steps":[
 {"stage":"tier","ok":true,"detail":"small by default","tier":{"asked":"auto","signals":[{"rule":"max_tokens","value":32000,"threshold":500,"not_counted":"the request offers tools"}],"moves":[{"tier":"large","rule":"keyword:code","by":"clamped"}],"targets":[{"name":"large","allowed":false,"served":true,"fits":true,"up":true}]}},
-{"stage":"limits","ok":true,"detail":"rpm 3/10","limits":[{"whose":"tenant","limit":"rpm","used":3,"room":10,"rate":60,"asks":1},{"whose":"key","limit":"month_money","used":0.5,"room":250}]},
+{"stage":"limits","ok":true,"detail":"rpm 3/10","limits":[{"scope":"tenant","limit":"rpm","used":3,"room":10,"rate":60,"would_use":1},{"scope":"key","limit":"month_money","used":0.5,"room":250}]},
 {"stage":"worker","ok":true,"detail":"w0","worker":{"choice":{"policy":"chwbl","key":"00000000000000ff","key_of":"prefix","rand":"0000000000000001","prompt_tokens":9,"expected_output_tokens":9,"seen":1,
 "candidates":[{"worker":"w0","index":0,"score":0,"weight":1,"inflight":2,"pending_tokens":5,"output_tokens":6,"overlap_tokens":7,"prefill_rate":1,"terms":{"step":0,"requests":0.5}}]},
 "others":[{"worker":"w1","why":"down"}]}}],"notes":["\u001b[31mred"],`

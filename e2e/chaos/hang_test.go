@@ -71,7 +71,7 @@ func stuckRig(t *testing.T) (*chaosRig, *stuck) {
 func (r *chaosRig) stateOf(name string) string {
 	r.T.Helper()
 	_, body := r.read("http://"+r.AdminAddr+"/admin/workers/"+name, "Authorization", "Bearer operator")
-	for _, state := range []string{"up", "down", "asleep", "paused", "cooling", "open", "half_open"} {
+	for _, state := range []string{"up", "down", "asleep", "paused", "backoff", "open", "half_open"} {
 		if strings.Contains(body, `"state":"`+state+`"`) {
 			if state == "open" && strings.Contains(body, `"cause":"hung"`) {
 				return "hung"

@@ -194,11 +194,11 @@ func (s *storm) checkQueuesEmpty() {
 			Depth   int    `json:"depth"`
 			Bytes   int64  `json:"bytes"`
 			Classes map[string]struct {
-				Depth   int   `json:"depth"`
-				Entered int64 `json:"entered"`
-				Granted int64 `json:"granted"`
-				Left    int64 `json:"left"`
-				PutOut  int64 `json:"put_out"`
+				Depth      int   `json:"depth"`
+				Entered    int64 `json:"entered"`
+				Dispatched int64 `json:"dispatched"`
+				Abandoned  int64 `json:"abandoned"`
+				Expired    int64 `json:"expired"`
 			} `json:"classes"`
 		} `json:"items"`
 	}
@@ -213,7 +213,7 @@ func (s *storm) checkQueuesEmpty() {
 			s.T.Errorf("the queue of %s has %d requests and %d bytes", q.Name, q.Depth, q.Bytes)
 		}
 		for class, c := range q.Classes {
-			if c.Depth != 0 || c.Entered != c.Granted+c.Left+c.PutOut {
+			if c.Depth != 0 || c.Entered != c.Dispatched+c.Abandoned+c.Expired {
 				s.T.Errorf("the queue of %s, %s: %+v", q.Name, class, c)
 			}
 		}

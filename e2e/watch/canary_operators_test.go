@@ -78,8 +78,11 @@ func (c *canary) reloadInvalid() {
 		}
 		return nil
 	})
-	_, told := c.Admin(http.MethodPost, "/admin/config/reload", "", rig.AdminKey)
-	c.search(c.T, "the answer of a reload", told, false)
+	status, answer := c.Admin(http.MethodPost, "/admin/reload", "", rig.AdminKey)
+	if status != http.StatusUnprocessableEntity {
+		c.T.Errorf("the reload of a bad file got %d", status)
+	}
+	c.search(c.T, "the answer of a reload", answer, false)
 	if err := os.WriteFile(c.File, good, 0o600); err != nil {
 		c.T.Fatal(err)
 	}

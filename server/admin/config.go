@@ -19,14 +19,14 @@ import (
 )
 
 type configView struct {
-	Effective       json.RawMessage  `json:"effective" doc:"Configuration in force, with defaults and live overrides. Digests are shortened and secrets omitted."`
-	Path            string           `json:"path,omitempty" doc:"Path of the configuration file. Absent: the gateway was started without one."`
-	Hash            string           `json:"hash" doc:"SHA-256 of the file that was read last. restart_required lists the keys of it that are not yet in force."`
-	Generation      int64            `json:"generation"`
-	LoadedAt        time.Time        `json:"loaded_at"`
-	Overrides       []store.Override `json:"overrides" nullable:"false"`
-	RestartRequired []string         `json:"restart_required" nullable:"false" doc:"Keys whose values on disk take effect after a restart."`
-	Warnings        []ProblemView    `json:"warnings" nullable:"false"`
+	Effective     json.RawMessage  `json:"effective" doc:"Configuration in force, with defaults and live overrides. Digests are shortened and secrets omitted."`
+	Path          string           `json:"path,omitempty" doc:"Path of the configuration file. Absent: the gateway was started without one."`
+	Hash          string           `json:"hash" doc:"SHA-256 of the file that was read last. restart_needed lists the keys of it that are not yet in force."`
+	Generation    int64            `json:"generation"`
+	LoadedAt      time.Time        `json:"loaded_at"`
+	Overrides     []store.Override `json:"overrides" nullable:"false"`
+	RestartNeeded []string         `json:"restart_needed" nullable:"false" doc:"Keys whose values on disk take effect after a restart."`
+	Warnings      []ProblemView    `json:"warnings" nullable:"false"`
 }
 
 // ProblemView is a problem of a configuration, with its severity.
@@ -72,19 +72,19 @@ func (a *configAPI) getConfig(context.Context, *struct{}) (*reply[configView], e
 		return nil, a.failed("writing the configuration", err)
 	}
 	v := configView{
-		Effective:       effective,
-		Path:            a.options.Path,
-		Hash:            snap.Hash,
-		Generation:      snap.Generation,
-		LoadedAt:        snap.LoadedAt.UTC(),
-		Overrides:       append([]store.Override{}, a.control.OverridesNow()...),
-		RestartRequired: []string{},
-		Warnings:        mapped(snap.File.Warnings(), problemView),
+		Effective:     effective,
+		Path:          a.options.Path,
+		Hash:          snap.Hash,
+		Generation:    snap.Generation,
+		LoadedAt:      snap.LoadedAt.UTC(),
+		Overrides:     append([]store.Override{}, a.control.OverridesNow()...),
+		RestartNeeded: []string{},
+		Warnings:      mapped(snap.File.Warnings(), problemView),
 	}
 	if onDisk, err := a.control.ReadSource(); err == nil { // validate-config shows the problems of the file
 		for _, c := range config.Changes(snap.Base, onDisk) {
 			if c.Effect == "restart" {
-				v.RestartRequired = append(v.RestartRequired, c.Path)
+				v.RestartNeeded = append(v.RestartNeeded, c.Path)
 			}
 		}
 	}

@@ -29,17 +29,17 @@ type throughputState struct {
 
 // classState is one class of a queue. Its totals count since the gateway started.
 type classState struct {
-	Depth    int              `json:"depth"`
-	Oldest   float64          `json:"oldest_ms" doc:"Wait of the oldest waiting request. 0: no request waits."`
-	MaxWait  float64          `json:"max_wait_ms"`
-	Tokens   int64            `json:"tokens" doc:"Tokens of the waiting prompts and their expected answers."`
-	Drain    *float64         `json:"drain_ms" doc:"Like the queue's drain_ms, for the requests of this class and of more urgent classes."`
-	Entered  int64            `json:"entered" doc:"Requests that entered the queue: the sum of granted, left, put_out and the waiting requests."`
-	Granted  int64            `json:"granted" doc:"Requests that were dispatched to a worker after a wait."`
-	Promoted int64            `json:"promoted" doc:"Dispatched requests that were promoted to the class above because they had waited longer than age."`
-	Left     int64            `json:"left" doc:"Requests whose client disconnected while they waited."`
-	PutOut   int64            `json:"put_out" doc:"Requests that were rejected after a wait."`
-	Shed     map[string]int64 `json:"shed" doc:"Requests that were rejected with 503, at once or after a wait, by reason."`
+	Depth      int              `json:"depth"`
+	Oldest     float64          `json:"oldest_ms" doc:"Wait of the oldest waiting request. 0: no request waits."`
+	MaxWait    float64          `json:"max_wait_ms"`
+	Tokens     int64            `json:"tokens" doc:"Tokens of the waiting prompts and their expected answers."`
+	Drain      *float64         `json:"drain_ms" doc:"Like the queue's drain_ms, for the requests of this class and of more urgent classes."`
+	Entered    int64            `json:"entered" doc:"Requests that entered the queue: the sum of dispatched, abandoned, expired and the waiting requests."`
+	Dispatched int64            `json:"dispatched" doc:"Requests that were dispatched to a worker after a wait."`
+	Promoted   int64            `json:"promoted" doc:"Dispatched requests that were promoted to the class above because they had waited longer than age."`
+	Abandoned  int64            `json:"abandoned" doc:"Requests whose client disconnected while they waited."`
+	Expired    int64            `json:"expired" doc:"Requests that were rejected after a wait."`
+	Shed       map[string]int64 `json:"shed" doc:"Requests that were rejected with 503, at once or after a wait, by reason."`
 }
 
 type waiterState struct {
@@ -133,17 +133,17 @@ func queueState(p *control.Pool, now time.Time) QueueState {
 
 func classStateOf(c *queue.ClassView, maxWait time.Duration) classState {
 	st := classState{
-		Depth:    c.Depth,
-		Oldest:   millis(c.Oldest),
-		MaxWait:  millis(maxWait),
-		Tokens:   c.Tokens,
-		Drain:    estimate(c.Drain, c.Depth > 0),
-		Entered:  c.Entered,
-		Granted:  c.Dispatched,
-		Promoted: c.Promoted,
-		Left:     c.Abandoned,
-		PutOut:   c.Expired,
-		Shed:     map[string]int64{},
+		Depth:      c.Depth,
+		Oldest:     millis(c.Oldest),
+		MaxWait:    millis(maxWait),
+		Tokens:     c.Tokens,
+		Drain:      estimate(c.Drain, c.Depth > 0),
+		Entered:    c.Entered,
+		Dispatched: c.Dispatched,
+		Promoted:   c.Promoted,
+		Abandoned:  c.Abandoned,
+		Expired:    c.Expired,
+		Shed:       map[string]int64{},
 	}
 	for i, reason := range queue.ShedReasons() {
 		st.Shed[reason] = c.Shed[i]

@@ -16,8 +16,8 @@ func TestAPIShowsEveryNumberOfAClass(t *testing.T) {
 	for i := range c.Shed {
 		c.Shed[i] = int64(10 + i)
 	}
-	state := classState{Depth: 1, Oldest: 3000, MaxWait: 60_000, Tokens: 2, Drain: new(4000.0), Entered: 5, Granted: 6,
-		Promoted: 7, Left: 8, PutOut: 9,
+	state := classState{Depth: 1, Oldest: 3000, MaxWait: 60_000, Tokens: 2, Drain: new(4000.0), Entered: 5, Dispatched: 6,
+		Promoted: 7, Abandoned: 8, Expired: 9,
 		Shed: map[string]int64{"depth": 10, "bytes": 11, "wait": 12, "deadline": 13, "displaced": 14, "engine": 15}}
 	if diff := cmp.Diff(state, classStateOf(c, time.Minute)); diff != "" {
 		t.Errorf("the admin API (-want +got):\n%s", diff)

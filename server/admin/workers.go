@@ -21,7 +21,7 @@ type workerState struct {
 	Model  string   `json:"model" doc:"Model of the pool. Empty: the model that the client requests."`
 	Models []string `json:"models" nullable:"false" doc:"Further configured models, then the models that the engine lists."`
 
-	State     string `json:"state" enum:"up,down,asleep,paused,cooling,open,half_open,draining,drained" doc:"asleep and paused: the engine reports that it runs no requests. open: breaker.cause has the reason. cooling: the worker is in backoff."`
+	State     string `json:"state" enum:"up,down,asleep,paused,backoff,open,half_open,draining,drained" doc:"asleep and paused: the engine reports that it runs no requests. open: breaker.cause has the reason. backoff: the worker returned 429, or 503 with Retry-After, or refused the gateway's key."`
 	Since     string `json:"since,omitempty" doc:"Time when the worker came up or went down."`
 	LastError string `json:"last_error,omitempty"`
 

@@ -132,7 +132,7 @@ func (w *LiveWorker) State() string {
 	case w.Breaker.State != breaker.Closed && !w.EjectionDenied:
 		return w.Breaker.State.String()
 	case w.Backoff > 0:
-		return "cooling"
+		return "backoff"
 	}
 	return "up"
 }
