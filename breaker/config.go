@@ -20,7 +20,7 @@ type Config struct {
 
 // Slow is the rule that makes a worker too slow. Package routing applies it.
 type Slow struct {
-	Factor     float64       `yaml:"factor" max:"1000" doc:"A worker is slow if its time to first token, divided by the predicted time, is more than this multiple of its peers' value, over streams of the same period. 0 turns the rule off."`
+	Factor     float64       `yaml:"factor" max:"1000" doc:"A worker is slow if the ratio of its time to first token to the predicted time exceeds its peers' ratio by this factor. Only streams of the same period are compared. 0 turns the rule off."`
 	MinSamples int           `yaml:"min_samples" min:"5" max:"64" doc:"Minimum number of streams within five minutes for a worker to count as slow."`
 	P95Above   time.Duration `yaml:"p95_above" zero:"true" doc:"A worker is also slow if the 95th percentile of its time to first token exceeds this. '0s' turns the rule off."`
 }

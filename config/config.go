@@ -18,17 +18,17 @@ type File struct {
 	Listen           string            `yaml:"listen" reload:"restart" doc:"Address of the data plane, host:port. An address that is not loopback needs 'tls' or 'insecure'."`
 	TLS              TLS               `yaml:"tls" reload:"restart" doc:"Certificate of the data plane."`
 	Insecure         bool              `yaml:"insecure" reload:"restart" doc:"Serve the data plane in plain text on an address that is not loopback, for example behind a proxy that terminates TLS."`
-	Hosts            []string          `yaml:"hosts" form:"host" doc:"Host names of the gateway, in addition to 'localhost' and IP addresses. They protect against DNS rebinding, where a web page points its own name at the gateway: without keys ('auth.required: false') and at '/metrics', a request for any other name is rejected with 421. If 'hosts' is empty, '/metrics' on an address that is not loopback accepts every name."`
+	Hosts            []string          `yaml:"hosts" form:"host" doc:"Host names of the gateway, in addition to 'localhost' and IP addresses. They protect against DNS rebinding, where a web page points its own name at the gateway. Without keys ('auth.required: false') and at '/metrics', a request for any other name is rejected with 421. If 'hosts' is empty, '/metrics' on an address that is not loopback accepts every name."`
 	Proxies          []string          `yaml:"trusted_proxies" form:"proxy" doc:"Addresses and networks (CIDR) of proxies in front of the gateway. X-Forwarded-For sets the client address only in requests from these proxies; other requests' headers are ignored."`
 	Watch            bool              `yaml:"watch" doc:"Reload this file when it changes. SIGHUP and the admin plane reload it at any time."`
 	Admin            Admin             `yaml:"admin" doc:"The admin plane."`
 	Metrics          Metrics           `yaml:"metrics" doc:"Listener of '/metrics' for Prometheus."`
 	Store            Store             `yaml:"store" reload:"restart" doc:"Storage that outlives the process or is shared by several gateways. If a store is unavailable, requests neither wait nor fail, except under 'fail_closed'."`
-	Gateways         int               `yaml:"gateways" min:"1" max:"1000" doc:"Minimum number of gateways that share the traffic. If Redis sees more live gateways, the larger number is used. Each gateway uses its share of a worker's 'max_inflight' and 'max_tokens_inflight', rounded up. Without Redis, or while it is unavailable, each gateway also enforces its share of every tenant limit."`
+	Gateways         int               `yaml:"gateways" min:"1" max:"1000" doc:"Minimum number of gateways that share the traffic. If Redis counts more live gateways, the larger number is used; during an outage, its last count stays in use. Each gateway uses its share of a worker's 'max_inflight' and 'max_tokens_inflight', rounded up. Without Redis, or while it is unavailable, each gateway also enforces its share of every tenant's rates and 'concurrent'. Budgets are not divided."`
 	Auth             Auth              `yaml:"auth" doc:"Access to the data plane."`
 	MaxBodyBytes     Size              `yaml:"max_body_bytes" doc:"Longest request body, after decompression. A longer body is rejected with 413."`
-	MaxBufferedBytes Size              `yaml:"max_buffered_bytes" absent:"a quarter of 'GOMEMLIMIT', or of 90% of the memory of the control group or machine" doc:"Memory limit for all request bodies while they are read, queued or kept for a retry, and for responses and events over 1 MiB while they are read. At least four times 'max_body_bytes'. A tenant may take memory only while its total does not exceed the memory that remains free, so one tenant alone gets at most half. Eight times 'max_body_bytes' leaves room for the longest body beside the backlog of one other tenant. Over the limit, the request is rejected with 503 'overloaded'."`
-	MaxResponseBytes Size              `yaml:"max_response_bytes" doc:"Longest response of a worker that is not a stream, and longest event of a stream. A longer one is rejected with 502 'response_too_large' and does not count as a worker failure. Raw responses (audio, images, 'paths') have no limit."`
+	MaxBufferedBytes Size              `yaml:"max_buffered_bytes" absent:"a quarter of 'GOMEMLIMIT', or of 90% of the memory of the control group or machine" doc:"Memory limit for all request bodies while they are read, queued or kept for a retry. Answers and events over 1 MiB count too while they are read. At least four times 'max_body_bytes'. A tenant may take memory only while its total does not exceed the memory that remains free, so one tenant alone gets at most half. Eight times 'max_body_bytes' leaves room for the longest body beside the backlog of one other tenant. Over the limit, the request is rejected with 503 'overloaded'."`
+	MaxResponseBytes Size              `yaml:"max_response_bytes" doc:"Longest answer of a worker that is not a stream, and longest event of a stream. A longer one is rejected with 502 'response_too_large' and does not count as a worker failure. Raw answers (audio, images, 'paths') have no limit."`
 	Drain            Drain             `yaml:"drain" doc:"Shutdown: requests are accepted for 'accept_grace', then in-flight requests have 'timeout' to finish."`
 	Policy           routing.Config    `yaml:"policy" doc:"Routing policy of every tier and pool without its own."`
 	Tiers            []Tier            `yaml:"tiers" reload:"drain" ordered:"true" doc:"Model tiers, least capable first."`
@@ -59,7 +59,7 @@ type File struct {
 // is.
 type TLS struct {
 	Cert string `yaml:"cert" doc:"PEM file with the certificate and its chain. Reloaded when it changes."`
-	Key  string `yaml:"key" doc:"PEM file with the private key."`
+	Key  string `yaml:"key" doc:"PEM file with the private key. Reloaded when it changes."`
 }
 
 // On reports whether a certificate is configured.
@@ -67,7 +67,7 @@ func (t TLS) On() bool { return t.Cert != "" || t.Key != "" }
 
 // Admin configures the admin plane. Without keys, here or in the database, it is closed.
 type Admin struct {
-	Listen   string     `yaml:"listen" reload:"restart" doc:"Address of the admin plane, host:port. It may equal 'listen'."`
+	Listen   string     `yaml:"listen" reload:"restart" doc:"Address of the admin plane, host:port. It may equal 'listen'; then 'tls' applies to both planes. An address that is not loopback needs 'admin.tls' (if shared, 'tls') or 'admin.insecure'."`
 	TLS      TLS        `yaml:"tls" reload:"restart" doc:"Certificate of the admin plane. Must be empty if both planes share an address."`
 	Insecure bool       `yaml:"insecure" reload:"restart" doc:"Serve the admin plane in plain text on an address that is not loopback."`
 	Keys     []AdminKey `yaml:"keys" doc:"Keys of the admin plane. Without keys, here or in the database, the admin plane is closed."`
@@ -77,7 +77,7 @@ type Admin struct {
 type AdminKey struct {
 	Name   string `yaml:"name" required:"true" form:"name" doc:"Name of the key's holder, for the audit log."`
 	SHA256 string `yaml:"sha256" required:"true" form:"digest" secret:"true" doc:"SHA-256 of the key in hex: \x60printf %s \"$KEY\" | sha256sum | cut -d ' ' -f 1\x60. A key that begins with 'tw-' must be one that the gateway generated."`
-	Role   string `yaml:"role" enum:"admin,viewer" absent:"'admin'" doc:"Permissions: 'admin' may read and change everything, 'viewer' may read everything except secrets."`
+	Role   string `yaml:"role" enum:"admin,viewer" absent:"'admin'" doc:"Permissions: 'admin' may read and change everything, 'viewer' may read everything except admin keys and secrets."`
 }
 
 // Metrics configures where /metrics is served. An empty Listen means the admin plane's address.
@@ -88,7 +88,7 @@ type Metrics struct {
 
 // Auth configures access to the data plane.
 type Auth struct {
-	Required bool                `yaml:"required" doc:"Require a key. 'false' is allowed only if every address is loopback. Without keys, the gateway accepts only the host names 'localhost', IP addresses and 'hosts', and rejects requests from pages of other sites unless 'cors.origins' lists them. It then accepts JSON only with 'Content-Type: application/json'; 'paths' of pools accept any type."`
+	Required bool                `yaml:"required" doc:"Require a key. 'false' is allowed only if every address is loopback. Without keys, the gateway accepts only the host names 'localhost', IP addresses and 'hosts'. It rejects requests from pages of other sites unless 'cors.origins' lists them. It accepts JSON only with 'Content-Type: application/json'; 'paths' of pools accept any type."`
 	Keys     []tenants.KeyConfig `yaml:"keys" doc:"Tenants and their keys."`
 }
 
@@ -110,10 +110,10 @@ type Store struct {
 // PoolConfig is one pool as the file writes it. Empty fields inherit from the file's section of
 // the same name.
 type PoolConfig struct {
-	Name       string           `yaml:"name" required:"true" form:"name" doc:"Name of the pool, unique in the file."`
+	Name       string           `yaml:"name" required:"true" form:"name" tier_doc:"Name of the tier, unique in the file." doc:"Name of the pool, unique in the file."`
 	Model      string           `yaml:"model" tier_required:"true" tier_doc:"Model that the tier's workers serve, by the name that they use." reload:"drain" doc:"Model that the pool's workers serve, by the name that they use. Requests for an alias of the pool are sent with this name."`
 	Models     []string         `yaml:"models" tier_yaml:"-" doc:"More models that the pool's workers serve, such as adapters. Clients request them by these names."`
-	Engine     string           `yaml:"engine" enum:"auto,vllm,sglang,llamacpp,ollama,openai" reload:"drain" absent:"'auto'" doc:"Inference engine of the workers. 'auto' detects it from their responses."`
+	Engine     string           `yaml:"engine" enum:"auto,vllm,sglang,llamacpp,ollama,openai" reload:"drain" absent:"'auto'" doc:"Inference engine of the workers. 'auto' detects it from their answers."`
 	Serves     []string         `yaml:"serves" tier_absent:"chat, completions, responses, messages, tokenize" tier_doc:"Kinds of request that the tier's workers serve." enum:"chat,completions,responses,messages,embeddings,rerank,score,tokenize,moderations,images,audio" doc:"Kinds of request that the pool's workers serve. Required for a pool with models."`
 	Context    int64            `yaml:"context" tier_doc:"Context length of the model in tokens, prompt and output together. A request that does not fit moves to a higher tier, unless the client requested the model by name. If it certainly fits no tier, it is rejected. 0: unknown, no check." doc:"Context length of the models in tokens, prompt and output together. A request that does not fit is rejected. 0: unknown, no check."`
 	Price      *tenants.Price   `yaml:"price" absent:"free" doc:"Price of a million tokens, in units of money."`
@@ -142,8 +142,8 @@ type Retry struct {
 // Timeouts limit the stages of a request.
 type Timeouts struct {
 	Connect     time.Duration `yaml:"connect" doc:"Limit for connecting to a worker."`
-	FirstByte   time.Duration `yaml:"first_byte" doc:"Limit from the end of the request to the first event of a stream. Responses that are not streams are limited only by 'total'."`
-	Idle        time.Duration `yaml:"idle" doc:"Longest pause between two parts of a response after it began."`
+	FirstByte   time.Duration `yaml:"first_byte" doc:"Limit from the end of the request to the first event of a stream. Answers that are not streams are limited only by 'total'."`
+	Idle        time.Duration `yaml:"idle" doc:"Longest pause between two parts of an answer after it began."`
 	Total       Total         `yaml:"total" doc:"Limit for a whole request by class, including its queue time. Reaching it does not count as a worker failure, and the request is not retried."`
 	ClientStall time.Duration `yaml:"client_stall" doc:"Longest time that a write to the client may block or the client may pause within its request body. Afterwards the connection is closed. Time in which the worker sends nothing does not count."`
 }

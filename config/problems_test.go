@@ -110,7 +110,7 @@ pools:
   - workers:
       - weight: 1
 `, []string{
-			`3:5: tiers[0].name: missing (add name: name of the pool, unique in the file)`,
+			`3:5: tiers[0].name: missing (add name: name of the tier, unique in the file)`,
 			`3:5: tiers[0].model: missing (add model: model that the tier's workers serve, by the name that they use)`,
 			`3:5: tiers[0].workers: missing (add workers: workers of the pool: at least one, each with a name and a URL)`,
 			`4:5: tiers[1].model: missing (add model: model that the tier's workers serve, by the name that they use)`,

@@ -12,11 +12,11 @@ import (
 type Queue struct {
 	MaxDepth       *int           `yaml:"max_depth" doc:"Maximum number of waiting requests per class. Over it, a request is rejected with 503 'overloaded' and Retry-After. 0: no queueing."`
 	MaxWait        ByClass        `yaml:"max_wait" doc:"Maximum wait by class. A request that exceeds it is rejected with 503 'overloaded'. '0s': requests of the class do not wait."`
-	Age            ByClass        `yaml:"age" doc:"Wait by class after which a request is dispatched like one of the next higher class, and to any worker with a free slot instead of the best one. '0s': requests of the class are never promoted."`
+	Age            ByClass        `yaml:"age" doc:"Wait by class after which a request is dispatched like one of the next higher class. It then goes to any worker with a free slot instead of the best one. '0s': requests of the class are never promoted."`
 	AgedShare      *float64       `yaml:"aged_share" below:"1" doc:"Largest share of tokens that promoted requests of lower classes receive while higher classes wait. 0: no share, regardless of their wait."`
 	MaxBytes       *Size          `yaml:"max_bytes" zero:"true" doc:"Maximum total size of all waiting request bodies. 0: no limit."`
 	Displace       *bool          `yaml:"displace" doc:"A full queue evicts waiting requests for a new one. If the class is full, it evicts the newest request of the tenant with the largest backlog for its weight. If bytes are short, it evicts from less urgent classes first. 'false' rejects the new request instead."`
-	EngineWait     *time.Duration `yaml:"engine_wait" zero:"true" doc:"Maximum wait while no worker that could serve the request is up, at least 2 s. It replaces 'max_wait' meanwhile, longer or shorter. '0s': a new request is rejected at once with 503 'no_healthy_worker'."`
+	EngineWait     *time.Duration `yaml:"engine_wait" zero:"true" doc:"Maximum wait while no worker that could serve the request is up, in place of 'max_wait'. '0s' rejects new requests at once with 503 'no_healthy_worker'; other values below 2 s count as 2 s."`
 	HeartbeatAfter time.Duration  `yaml:"heartbeat_after" doc:"Time after which a stream that has sent nothing is opened and kept alive with comments, in the queue and while the engine is silent."`
 }
 
@@ -32,7 +32,7 @@ type ByClass struct {
 type Saturation struct {
 	Waiting    *int          `yaml:"waiting" doc:"Requests waiting inside the engine. 0 turns the check off."`
 	KVUsage    *float64      `yaml:"kv_usage" max:"1" doc:"Used share of the engine's KV cache. It counts only while requests wait inside the engine. 0 turns the check off."`
-	StaleAfter time.Duration `yaml:"stale_after" doc:"Age after which metrics are ignored. A busy worker's metrics are read every third of this period, at least once per second and at most every 100 ms."`
+	StaleAfter time.Duration `yaml:"stale_after" doc:"Age after which metrics are ignored. A busy worker's metrics are read every third of this period, but at intervals of 100 ms to 1 s."`
 }
 
 // defaultQueue returns the default of the queue section.

@@ -11,7 +11,7 @@ var table = []Row{
 		"Send one JSON object in UTF-8. The message names the byte offset of the error."},
 	{CodeJSONTooDeep, 400, "invalid_request_error", "invalid_request_error", RetryDefault,
 		"The body is nested too deeply.",
-		"Reduce the nesting; the usual cause are JSON schemas of tools."},
+		"Reduce the nesting. Schemas of tools are the usual cause."},
 	{CodeAmbiguousJSON, 400, "invalid_request_error", "invalid_request_error", RetryDefault,
 		"The body contains a duplicate field that affects routing, or a message contains its role, content or text twice.",
 		"Send the field in `param` once."},
@@ -75,13 +75,14 @@ var table = []Row{
 		"The gateway does not support WebSocket.",
 		"Send an HTTP POST with `\"stream\": true`. Codex does so automatically."},
 	{CodeRateLimitExceeded, 429, "requests", "rate_limit_error", RetryAfter,
-		"A rate limit of the key or tenant is reached, or the last worker that was tried returned 429, or the client's " +
+		"A rate limit of the key or tenant is reached. Or the last worker that was tried returned 429, or the client's " +
 			"address sent too many unknown keys.",
 		"Wait for Retry-After. Without Retry-After, the request alone exceeds its limit: shorten the prompt or lower " +
 			"`max_tokens`. The type is `tokens` if the limit counts tokens."},
 	{CodeInsufficientQuota, 429, "insufficient_quota", "rate_limit_error", RetryNever,
 		"The budget of the key or its tenant is spent.",
-		"Wait for the next UTC day or month, depending on the budget. Operator: raise the budget."},
+		"Wait for the next UTC day or month, depending on the budget; Retry-After is the time until then. Operator: raise " +
+			"the budget."},
 	{CodeInternalError, 500, "server_error", "api_error", RetryDefault,
 		"The gateway failed with an internal error.",
 		"Report the request ID to the operator. The log contains the cause under this ID."},
@@ -92,15 +93,16 @@ var table = []Row{
 		"The worker rejected the gateway's own credentials.",
 		"Operator: correct the worker's key (`api_key_env`). The client's key is not the cause."},
 	{CodeWorkerProtocol, 502, "server_error", "api_error", RetryDefault,
-		"The worker's response does not match the format of the endpoint.",
+		"The worker's answer does not match the format of the endpoint.",
 		"Operator: check that the worker's URL belongs to an inference engine with this endpoint."},
 	{CodeResponseTooLarge, 502, "server_error", "api_error", RetryNever,
-		"The worker's response, or one event of it, exceeds max_response_bytes.",
+		"The worker's answer, or one event of it, exceeds max_response_bytes.",
 		"Request less at once, for example fewer inputs. Operator: raise `max_response_bytes`."},
 	{CodeOverloaded, 503, "server_error", "overloaded_error", RetryAfter,
-		"All workers are busy, and the queue is full (depth), the wait limit was or would be exceeded (wait), or the " +
-			"request was evicted for another one (displaced). Or all workers are in backoff after 429, 503 or a refused " +
-			"key, for longer than the request may wait. Or no memory or file descriptor is free.",
+		"All workers are busy, and the queue rejected the request. The queue is full (depth, bytes), the wait exceeds or " +
+			"would exceed its limit (wait, deadline), or the request was evicted for another one (displaced). Or all " +
+			"workers are in backoff after 429, 503 or a refused key, for longer than the request may wait. Or no memory " +
+			"or file descriptor is free.",
 		"Wait for Retry-After. Operator: add workers; if the message names `max_buffered_bytes`, raise that key."},
 	{CodeNoHealthyWorker, 503, "server_error", "overloaded_error", RetryAfter,
 		"No worker that could serve the request is up.",
@@ -116,7 +118,7 @@ var table = []Row{
 		"Wait for Retry-After. Operator: check Redis, or turn off `fail_closed` so that each gateway enforces the limits " +
 			"on its own."},
 	{CodeWorkerTimeout, 504, "server_error", "timeout_error", RetryDefault,
-		"The worker did not respond in time.",
+		"The worker did not answer in time.",
 		"Retry, or request less output. Operator: raise `timeouts`."},
 	{CodeLoopDetected, 508, "server_error", "api_error", RetryNever,
 		"The request passed this gateway before, or too many other gateways: a worker's URL points back to a gateway.",

@@ -41,7 +41,7 @@ func errorDoc() string {
 	}
 	b.WriteString("```\n\n" +
 		"The official SDKs retry 408, 409, 429 and 5xx twice. The header `x-should-retry: false` stops them in these cases:\n\n" +
-		"- the table says never;\n" +
+		"- the column \"SDKs retry\" has never;\n" +
 		"- the gateway has used up its own attempts on other workers;\n" +
 		"- the request alone exceeds its rate limit;\n" +
 		"- Retry-After exceeds one minute, the longest wait that SDKs accept.\n\n" +

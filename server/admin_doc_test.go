@@ -112,7 +112,7 @@ every field of every operation.
 
 The admin plane listens on 127.0.0.1:8081 by default (` + "`admin.listen`" + `). Each request carries an admin
 key as ` + "`Authorization: Bearer <key>`" + `. A key has the role ` + "`admin`" + ` or ` + "`viewer`" + `.
-[operations.md](operations.md#the-first-admin) says how to make the first key.
+[operations.md](operations.md#the-first-admin) shows how to make the first key.
 
 ## Examples
 
@@ -155,7 +155,7 @@ const adminRules = `
 - **Audit log.** Each change of tenants, keys, admins and overrides is written in one transaction with
   its line of the audit log. A reload applies first, and its line follows.
 - **Rejections.** Failed authentication and changes that are rejected with 403, 409 or 412 are written
-  to log and audit log, at most one line per second for each address. The next line has the number of
+  to log and audit log. Each address has at most one line per second; its next line has the number of
   the omitted ones. Each reload of a file that changed (412) or has errors (422) has its own line.
   Other changes with 400, 404, 422 or 503 leave no line, nor does a preview.
 - **Without a database** (` + "`store.sql: \"\"`" + `), there is no audit log. Weights and drains are written to the

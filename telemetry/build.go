@@ -11,8 +11,8 @@ import (
 // buildInfo defines tierway_build_info.
 func (d *definer) buildInfo(version string) {
 	const name = "tierway_build_info"
-	const help = "Always 1. The labels are the version of the program, the version of Go that built it and the " +
-		"revision of its sources (unknown if it was built outside a repository)."
+	const help = "Always 1. The labels are the version of the program, the version of Go that built it, and the " +
+		"revision of its sources. The revision of a build outside a repository is unknown."
 	labels := []string{"version", "goversion", "revision"}
 	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 	g.WithLabelValues(version, runtime.Version(), cmp.Or(sourceRevision(), "unknown")).Set(1)

@@ -50,9 +50,9 @@ func New(version string) *Metrics {
 	m.Panics = d.counter("tierway_panics_total", "Panics that were recovered, in requests and in background work.")
 	m.RetryBudgetExhausted = d.counter("tierway_retry_budget_exhausted_total",
 		"Retries that were skipped because the retry budget was spent.")
-	ends := d.counters("tierway_stream_end_total", "Ended streams by reason: complete (ended by the engine), "+
-		"repaired (complete, but the gateway added the missing terminator), truncated (the engine or its connection "+
-		"failed after the first content), client_gone (the client disconnected).", "reason")
+	ends := d.counters("tierway_stream_end_total", "Ended streams by reason. complete: ended by the engine. "+
+		"repaired: complete, but the gateway added the missing terminator. truncated: the engine or its connection "+
+		"failed after the first content. client_gone: the client disconnected.", "reason")
 	m.streams = resolved(ends,
 		[]string{string(EndComplete), string(EndRepaired), string(EndTruncated), string(EndClientGone)})
 	m.BodiesRefused = d.counter("tierway_request_bodies_refused_total", "Requests rejected with 503 because "+

@@ -19,7 +19,7 @@ type WorkerGauges struct {
 	Worker           string  `label:"worker"`
 	Up               bool    `metric:"tierway_worker_up" help:"1 while the worker's health checks pass and its engine reports neither sleep nor pause."`
 	Weight           int     `metric:"tierway_worker_weight" help:"Weight in force, from the configuration or set by an operator; 0 while the worker is drained."`
-	Backoff          bool    `metric:"tierway_worker_backoff" help:"1 while the worker is in backoff and receives no requests: after 429, after 503 with Retry-After or with a full engine queue, or after it rejected the gateway's key."`
+	Backoff          bool    `metric:"tierway_worker_backoff" help:"1 while the worker is in backoff and receives no requests. Causes: 429, 503 with Retry-After or with a full engine queue, or a rejection of the gateway's key."`
 	Inflight         int     `metric:"tierway_worker_inflight" help:"Requests booked on the worker."`
 	PendingTokens    int64   `metric:"tierway_worker_pending_tokens" help:"Prompt tokens of booked requests before their first content."`
 	OutputTokens     int64   `metric:"tierway_worker_output_tokens" help:"Output tokens booked for requests in flight."`
@@ -38,7 +38,7 @@ type WorkerGauges struct {
 type QueueGauges struct {
 	Tier     string `label:"tier"`
 	Bytes    int64  `metric:"tierway_queue_bytes" help:"Bytes of the bodies of waiting requests."`
-	Stale    int64  `metric:"tierway_metrics_stale_seconds_total" help:"Seconds with decisions that ignored a worker's own metrics because they were older than saturation.stale_after, summed over workers."`
+	Stale    int64  `metric:"tierway_metrics_stale_seconds_total" help:"Seconds with decisions while a worker's own metrics were older than saturation.stale_after and thus ignored, summed over workers."`
 	MaxBytes int64  `metric:"tierway_queue_limit_bytes" help:"Limit of tierway_queue_bytes (queue.max_bytes); 0 if there is none."`
 	MaxDepth int    `metric:"tierway_queue_limit_requests" help:"Limit of tierway_queue_depth of each class (queue.max_depth); 0 if no request may wait."`
 	Classes  []ClassGauges
@@ -60,7 +60,7 @@ type ClassGauges struct {
 // ShedTotal counts the requests that a queue rejected for one reason.
 type ShedTotal struct {
 	Reason string `label:"reason"` // from a fixed set
-	Total  int64  `metric:"tierway_queue_shed_total" help:"Requests that the queue rejected, at once or after a wait, by reason: depth (max_depth requests of the class waited), bytes (their bodies filled max_bytes), wait (max_wait or the client's deadline passed), deadline (the request's turn would come after that time), displaced (a request that goes first took its place), engine (no worker was up for engine_wait). Retries that the queue rejects after a failed attempt count too; their clients receive the error of that attempt."`
+	Total  int64  `metric:"tierway_queue_shed_total" help:"Requests that the queue rejected, at once or after a wait, by reason. depth: max_depth requests of the class waited. bytes: the bodies of waiting requests filled max_bytes. wait: max_wait or the client's deadline passed. deadline: the request's turn would come after that time. displaced: the request was evicted for a more urgent one, or for a tenant with a smaller backlog. engine: no worker was up for engine_wait. Retries that the queue rejects after a failed attempt count too; their clients receive the error of that attempt."`
 }
 
 // Stores is the state of Redis and the database. A store that is not configured is nil.
