@@ -81,7 +81,7 @@ func TestUncountedMaxTokensIsInTheNote(t *testing.T) {
 		t.Errorf("%+v, %v; want the note %q", v, err, want)
 	}
 	v, err = k.Resolve(Query{Model: Auto, Input: f, Available: func(target string) bool { return target != "small" }})
-	if want := "max_tokens not counted: the request offers tools; default asked for small"; err != nil ||
+	if want := "max_tokens not counted: the request offers tools; default selected small"; err != nil ||
 		v.Target != "medium" || v.Rule != "unavailable" || v.Note != want {
 		t.Errorf("%+v, %v; want the note %q", v, err, want)
 	}

@@ -60,24 +60,24 @@ func TestEachRuleIsNamed(t *testing.T) {
 		"alias":               {Query{Model: "mini", Input: prove}, "small s alias"},
 		"header":              {Query{Header: "Medium", Input: prove}, "medium m header"},
 		"unknown header":      {Query{Header: "huge", Input: prove}, "large l keyword:reasoning " + NoteUnknownHeader},
-		"sticky":              {Query{Input: hello, Chats: chat("medium")}, "medium m sticky default asked for small"},
+		"sticky":              {Query{Input: hello, Chats: chat("medium")}, "medium m sticky default selected small"},
 		"sticky, rises":       {Query{Input: prove, Chats: chat("medium")}, "large l keyword:reasoning"},
 		"sticky, the same":    {Query{Input: hello, Chats: chat("small")}, "small s default"},
 		"sticky, not by name": {Query{Model: "small", Input: hello, Chats: chat("large")}, "small s model"},
 		"sticky, not header":  {Query{Header: "small", Input: hello, Chats: chat("large")}, "small s header"},
 		"sticky, clamped": {Query{Input: hello, Chats: chat("large"), Allowed: only("small", "medium")},
-			"medium m clamped default asked for small; sticky asked for large"},
+			"medium m clamped default selected small; sticky selected large"},
 		"clamped": {Query{Input: prove, Allowed: only("small")},
-			"small s clamped keyword:reasoning asked for large"},
-		"clamped up":     {Query{Input: hello, Allowed: only("large")}, "large l clamped default asked for small"},
-		"clamped header": {Query{Header: "large", Allowed: only("medium")}, "medium m clamped header asked for large"},
+			"small s clamped keyword:reasoning selected large"},
+		"clamped up":     {Query{Input: hello, Allowed: only("large")}, "large l clamped default selected small"},
+		"clamped header": {Query{Header: "large", Allowed: only("medium")}, "medium m clamped header selected large"},
 		"context": {Query{Input: hello, Fits: only("medium", "large")},
-			"medium m context default asked for small"},
-		"context, next fits": {Query{Model: "mini", Fits: only("large")}, "large l context alias asked for small"},
+			"medium m context default selected small"},
+		"context, next fits": {Query{Model: "mini", Fits: only("large")}, "large l context alias selected small"},
 		"context, next may": {Query{Model: "small", Fits: only("medium", "large"), Allowed: only("small", "large")},
-			"large l context model asked for small"},
+			"large l context model selected small"},
 		"context, by header": {Query{Model: "s", Header: "small", Fits: only("medium")},
-			"medium m context header asked for small"},
+			"medium m context header selected small"},
 		"context, never down": {Query{Model: "large", Fits: only("medium", "small")},
 			`prompt too long for the context of "large"`},
 		"context, none allowed": {Query{Input: hello, Fits: only("large"), Allowed: only("small", "medium")},
@@ -85,25 +85,25 @@ func TestEachRuleIsNamed(t *testing.T) {
 		"context, no name": {Query{Model: "small", Fits: only("large"), AllowedModel: only("small")},
 			`prompt too long for the context of "small"`},
 		"context, auto": {Query{Model: "auto", Fits: only("large"), AllowedModel: only("auto")},
-			"large l context default asked for small"},
+			"large l context default selected small"},
 		"context, pinned": {Query{Model: "s", Fits: only("large")}, `prompt too long for the context of "small"`},
 		"context, a pool": {Query{Model: "vectors", Fits: only("large")}, `prompt too long for the context of "embed"`},
 		"clamped, context": {Query{Input: prove, Allowed: only("small", "medium"), Fits: only("large")},
 			`prompt too long for the context of "medium"`},
 		"unavailable": {Query{Input: hello, Available: only("large")},
-			"large l unavailable default asked for small"},
+			"large l unavailable default selected small"},
 		"unavailable, down": {Query{Model: "large", Available: only("small", "medium")},
-			"medium m unavailable model asked for large"},
+			"medium m unavailable model selected large"},
 		"unavailable, fits": {Query{Model: "small", Available: only("medium", "large"), Fits: only("small", "large")},
-			"large l unavailable model asked for small"},
+			"large l unavailable model selected small"},
 		"unavailable, none up": {Query{Model: "mini", Available: only()}, "small s alias"},
 		"unavailable, nowhere": {Query{Model: "mini", Allowed: only("small"), Available: only("large")}, "small s alias"},
 		"unavailable, pinned":  {Query{Model: "s", Available: only("large")}, "small s model"},
 		"unavailable, a pool":  {Query{Model: "vectors", Available: only("large")}, "embed bge alias"},
 		"context, unavailable": {Query{Model: "small", Fits: only("medium", "large"), Available: only("small", "large")},
-			"large l unavailable model asked for small; context to medium"},
+			"large l unavailable model selected small; context to medium"},
 		"clamped, unavailable": {Query{Input: prove, Allowed: only("small", "medium"), Available: only("small")},
-			"small s unavailable keyword:reasoning asked for large; clamped to medium"},
+			"small s unavailable keyword:reasoning selected large; clamped to medium"},
 	} {
 		if got := outcome(classes(t, Config{}).Resolve(c.q)); got != c.want {
 			t.Errorf("%s: %s\nwant %s", name, got, c.want)
@@ -130,9 +130,9 @@ func TestPromptTooLongForAllTiersMovesToTheLargest(t *testing.T) {
 		q    Query
 		want string
 	}{
-		"named": {Query{Model: "medium", Fits: only()}, "large l context model asked for medium"},
+		"named": {Query{Model: "medium", Fits: only()}, "large l context model selected medium"},
 		"allowed": {Query{Model: "small", Fits: only(), Allowed: only("small", "medium")},
-			"medium m context model asked for small"},
+			"medium m context model selected small"},
 		"pinned":  {Query{Model: "s", Fits: only()}, "small s model"},
 		"highest": {Query{Model: "large", Fits: only()}, "large l model"},
 	} {
@@ -304,7 +304,7 @@ func TestMovesNeverReachAForbiddenTarget(t *testing.T) {
 			rt.Errorf("a pinned request moved: %+v", v)
 		}
 		if moved := v.Rule == "clamped" || v.Rule == "context" || v.Rule == "unavailable"; moved &&
-			!strings.Contains(v.Note, " asked for ") {
+			!strings.Contains(v.Note, " selected ") {
 			rt.Errorf("the note lacks the overridden tier: %+v", v)
 		}
 		free := q.Model == "" || q.Model == "auto" || q.Model == "best"

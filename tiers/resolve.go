@@ -50,7 +50,7 @@ type Resolution struct {
 	// Rule is the step that decided: header, model, alias, prompt_tokens, max_tokens,
 	// keyword:NAME, sticky, clamped, context, unavailable or default.
 	Rule string
-	// Note is what that step overrode, such as "keyword:code asked for large", or why
+	// Note is what that step overrode, such as "keyword:code selected large", or why
 	// max_tokens was not counted; mostly empty.
 	Note   string
 	Pinned bool // requested by the engine's own model name: the request must not be moved
@@ -153,7 +153,7 @@ func (k *Catalog) noteMove(q *Query, v *Resolution, at int, rule string) {
 	case "clamped", "context":
 		v.addNote(v.Rule + " to " + k.targets[at].Name)
 	default:
-		v.addNote(v.Rule + " asked for " + k.targets[at].Name)
+		v.addNote(v.Rule + " selected " + k.targets[at].Name)
 	}
 	v.Rule = rule
 }

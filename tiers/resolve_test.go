@@ -109,13 +109,13 @@ func TestForbiddenTargetsAreClampedOrUnknown(t *testing.T) {
 		want string // target rule note, or the error
 	}{
 		"header, lower first": {Query{Model: "small", Header: "large", Allowed: only("small", "medium")},
-			"medium clamped header asked for large"},
+			"medium clamped header selected large"},
 		"header, else higher": {Query{Model: "large", Header: "small", Allowed: only("large")},
-			"large clamped header asked for small"},
+			"large clamped header selected small"},
 		"default, lower first": {Query{Model: "auto", Allowed: only("small", "large")},
-			"small clamped default asked for medium"},
-		"default, else higher": {Query{Allowed: only("large", "embed")}, "large clamped default asked for medium"},
-		"default and bad header": {Query{Allowed: only("small"), Header: "x"}, "small clamped default asked for medium; " +
+			"small clamped default selected medium"},
+		"default, else higher": {Query{Allowed: only("large", "embed")}, "large clamped default selected medium"},
+		"default and bad header": {Query{Allowed: only("small"), Header: "x"}, "small clamped default selected medium; " +
 			NoteUnknownHeader},
 		"default, no tier at all": {Query{Allowed: only("embed", "any")}, "unknown model"},
 		"a tier's name":           {Query{Model: "large", Allowed: only("small")}, "unknown model"},
@@ -292,14 +292,14 @@ func TestHeaderCannotBypassAModelRestriction(t *testing.T) {
 		names  []string
 		want   string
 	}{
-		"not named":              {"small", "large", []string{"small"}, "small s clamped header asked for large"},
-		"not named, downwards":   {"large", "small", []string{"large"}, "large l clamped header asked for small"},
+		"not named":              {"small", "large", []string{"small"}, "small s clamped header selected large"},
+		"not named, downwards":   {"large", "small", []string{"large"}, "large l clamped header selected small"},
 		"by the tier's name":     {"small", "large", []string{"small", "large"}, "large l header "},
 		"by its model":           {"small", "large", []string{"small", "l"}, "large l header "},
 		"by an alias":            {"large", "small", []string{"large", "mini"}, "small s header "},
 		"by a glob":              {"small", "medium", []string{"small", "gpt-4*"}, "medium m header "},
-		"the nearest that it is": {"small", "large", []string{"small", "m"}, "medium m clamped header asked for large"},
-		"auto alone":             {"auto", "large", []string{"auto"}, "small s clamped header asked for large"},
+		"the nearest that it is": {"small", "large", []string{"small", "m"}, "medium m clamped header selected large"},
+		"auto alone":             {"auto", "large", []string{"auto"}, "small s clamped header selected large"},
 	} {
 		v, err := k.Resolve(Query{Model: tt.model, Header: tt.header, AllowedModel: only(tt.names...)})
 		if got := v.Target + " " + v.Model + " " + v.Rule + " " + v.Note; err != nil || got != tt.want {

@@ -43,7 +43,7 @@ tiers:
 			"no key"}},
 		{"by a header", []string{"-f", request, "-H", "X-Model-Tier: small"}, 0, []string{"small", "header", "s0"}},
 		{"for a tenant", []string{"-f", request, "-H", "Authorization: Bearer tenant"}, 0,
-			[]string{"small", "clamped", "keyword:code asked for large", "team"}},
+			[]string{"small", "clamped", "keyword:code selected large", "team"}},
 		{"with a wrong key", []string{"-f", request, "-H", "Authorization: Bearer nobody's"}, 1,
 			[]string{"refused", "401", "invalid_api_key"}},
 		{"refused", []string{"-f", wrong}, 1, []string{"refused", "404", "model_not_found"}},

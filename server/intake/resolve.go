@@ -142,7 +142,7 @@ func (r *resolver) queryCatalog(options ResolveOptions) (tiers.Resolution, error
 	// The tenant owns the response, whatever model names it may use now.
 	q.Model, q.Header, q.Input, q.AllowedModel, q.Evidence = at.Pool, "", nil, nil, nil
 	if home, err := r.in.Snap.Catalog.Resolve(q); err == nil && home.Target == at.Pool {
-		home.Rule, home.Note = "sticky", v.Rule+" asked for "+v.Target
+		home.Rule, home.Note = "sticky", v.Rule+" selected "+v.Target
 		return home, nil
 	}
 	return v, nil
@@ -273,7 +273,7 @@ func (r *resolver) degrade(res Resolution, spent tenants.Limit) (Resolution, boo
 	}
 	note := "the " + string(spent) + " budget is spent"
 	if best != res.Pool {
-		note += "; " + res.Rule + " asked for " + res.Pool.Name
+		note += "; " + res.Rule + " selected " + res.Pool.Name
 	}
 	res.Moves = append(res.Moves, tiers.Move{Tier: res.Pool.Name, Rule: res.Rule, By: "budget"})
 	res.Resolution = tiers.Resolution{Target: best.Name, Tier: true, Model: best.Model, Rule: "budget", Note: note}
