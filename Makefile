@@ -22,6 +22,7 @@ run: build ## Build and start the gateway in front of simulated engines, without
 	@bin/tierway demo
 
 build: ## Build the static binary bin/tierway
+	@[ -e bin/tierway ] || echo "building bin/tierway: the first time takes a few minutes"
 	@CGO_ENABLED=0 go build $(TAGS) -trimpath -ldflags "-s -w" -o bin/tierway ./cmd/tierway
 
 test: deps build ## Run all tests: units, with the race detector where goroutines run, then the binary with the official SDKs

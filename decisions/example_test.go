@@ -1,8 +1,9 @@
 package decisions_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
-	"os"
 
 	"tierway/decisions"
 )
@@ -31,7 +32,20 @@ func Example() {
 
 // ExampleAccessLog writes the line of a request that a limit refused.
 func ExampleAccessLog() {
-	log := decisions.NewAccessLog(os.Stdout)
+	var line bytes.Buffer
+	log := decisions.NewAccessLog(&line)
 	log.Write(&decisions.Decision{RequestID: "r1", Method: "POST", Route: "/v1/chat/completions", Tenant: "search",
 		Result: decisions.Refused, Status: 429, Code: "rate_limit_exceeded", Limit: "rpm", DurationMs: 0.2})
+	var fields struct {
+		Status  int
+		Outcome string
+		Code    string
+		Limit   string
+	}
+	if err := json.Unmarshal(line.Bytes(), &fields); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Printf("%+v\n", fields)
+	// Output:
+	// {Status:429 Outcome:refused Code:rate_limit_exceeded Limit:rpm}
 }

@@ -1,8 +1,3 @@
-// Package engines simulates inference engines over HTTP, for the demo, the tests and the
-// benchmarks. An [Engine] speaks the dialects of real engines. It models what matters to a router:
-// a bounded number of slots, a prompt speed, a time per token that grows with load, and a prefix
-// cache. Its texts are meaningless, but its counts are exact: the reported usage is what it wrote.
-// An engine parses requests with encoding/json alone, independently of the gateway's parser.
 package engines
 
 import (

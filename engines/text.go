@@ -39,7 +39,7 @@ func pieces(s string) []string {
 	return ps
 }
 
-// tokenID numbers a token's text (FNV-1a); below 1<<16 are the markers.
+// tokenID is the id of a token: the FNV-1a hash of its text. Ids below 1<<16 are markers.
 func tokenID(piece string) uint32 {
 	h := uint32(2166136261)
 	for i := range len(piece) {

@@ -173,7 +173,7 @@ func (f *form) readPart(headers []byte, content, whole span) error {
 	*seen = true
 	if file || encoded {
 		return &RequestError{Reason: CodeInvalidValue, Param: name,
-			Message: name + " must be a plain part without a filename or transfer encoding"}
+			Message: name + " must not have a filename or a transfer encoding: send it as a plain form field"}
 	}
 	if name == "stream" {
 		return f.readStream(f.body[content.from:content.to])

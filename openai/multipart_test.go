@@ -200,7 +200,8 @@ func TestAmbiguousFormsAreRejected(t *testing.T) {
 // every accepted form to the end, with the same model.
 func FuzzParseMultipart(f *testing.F) {
 	f.Add(formType, []byte(formPart("model", "m")+formPart("stream", "true")+formEnd))
-	f.Add(`multipart/form-data; boundary="X X"`, []byte(strings.ReplaceAll(formPart("model", "m")+formEnd, "--XX", "--X X")))
+	f.Add(`multipart/form-data; boundary="X X"`,
+		[]byte(strings.ReplaceAll(formPart("model", "m")+formEnd, "--XX", "--X X")))
 	f.Add(formType, []byte("--XX\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\nContent-Type: "+
 		"audio/wav\r\n\r\n\x00\r\n--X\r\n"+formEnd))
 	f.Fuzz(func(t *testing.T, contentType string, body []byte) {

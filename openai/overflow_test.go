@@ -115,7 +115,8 @@ func TestRewrittenBodyKeepsItsOtherMembers(t *testing.T) {
 			t.Errorf("%s became %s", other, got)
 		}
 	}
-	if got := string(e.RewriteBody([]byte(`{"type":"error","error":{"type":"t","message":"m"}}`), Messages)); strings.Contains(
+	if got := string(e.RewriteBody([]byte(`{"type":"error","error":{"type":"t","message":"m"}}`),
+		Messages)); strings.Contains(
 		got, "code") {
 		t.Errorf("Anthropic's form has no code: %s", got)
 	}

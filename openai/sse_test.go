@@ -64,7 +64,8 @@ func TestEventsAreReadByTheStandard(t *testing.T) {
 		{"last blank line is a CR", "data: a\r\n\r", []eventValues{{Data: "a"}}, io.EOF},
 		{"incomplete line", "data: a\n\ndata: [DON", []eventValues{{Data: "a"}}, io.ErrUnexpectedEOF},
 		{"incomplete second line", "data: a\ndata: b", nil, io.ErrUnexpectedEOF},
-		{"llama.cpp's error field", "error: {\"code\":500}\n\n", []eventValues{{Name: "error", Data: `{"code":500}`}}, io.EOF},
+		{"llama.cpp's error field", "error: {\"code\":500}\n\n", []eventValues{{Name: "error", Data: `{"code":500}`}},
+			io.EOF},
 		{"bare JSON", "{\"error\":\"x\"}\n\n", []eventValues{{Name: "error", Data: `{"error":"x"}`}}, io.EOF},
 	}
 	for _, tt := range tests {

@@ -25,7 +25,8 @@ func TestEstimatedOutputOfEveryKindOfDelta(t *testing.T) {
 			delta(`"content":"."`)), 3},
 		{"several tokens an event", Chat, unnamedEvents(delta(`"content":"` + long + `"`)), 10},
 		{"reasoning", Chat, unnamedEvents(delta(`"reasoning_content":"` + long + `"`)), 10},
-		{"reasoning under two names", Chat, unnamedEvents(delta(`"reasoning":"` + long + `","reasoning_content":"` + long + `"`)), 10},
+		{"reasoning under two names", Chat,
+			unnamedEvents(delta(`"reasoning":"` + long + `","reasoning_content":"` + long + `"`)), 10},
 		{"reasoning and content", Chat, unnamedEvents(delta(`"reasoning":"` + long + `","content":"` + long + `"`)), 20},
 		{"a refusal", Chat, unnamedEvents(delta(`"refusal":"` + long + `"`)), 10},
 		{"the opening of a call", Chat,
@@ -33,18 +34,22 @@ func TestEstimatedOutputOfEveryKindOfDelta(t *testing.T) {
 				delta(
 					`"tool_calls":[{"index":0,"id":"call_0123456789abcdef0123456789","type":"function","function":{"name":"f","arguments":""}}]`)), 1},
 		{"arguments", Chat,
-			unnamedEvents(delta(`"tool_calls":[{"index":0,"function":{"arguments":"` + long + `"}},{"index":1,"function":{"arguments":"` +
+			unnamedEvents(delta(`"tool_calls":[{"index":0,"function":{"arguments":"` + long +
+				`"}},{"index":1,"function":{"arguments":"` +
 				long + `"}}]`)), 20},
 		{"a custom tool", Chat, unnamedEvents(delta(`"tool_calls":[{"custom":{"input":"` + long + `"}}]`)), 10},
 		{"a function call", Chat, unnamedEvents(delta(`"function_call":{"arguments":"` + long + `"}`)), 10},
 		{"a token within a character", Chat,
-			unnamedEvents(`{"choices":[{"index":0,"delta":{"content":""},"logprobs":{"content":[{"token":"x"}]},"token_ids":[5]}]}`), 1},
+			unnamedEvents(
+				`{"choices":[{"index":0,"delta":{"content":""},"logprobs":{"content":[{"token":"x"}]},"token_ids":[5]}]}`), 1},
 		{"audio", Chat, unnamedEvents(delta(`"audio":{"data":"` + strings.Repeat("A", 900) + `"}`)), 1},
 		{"two choices in an event", Chat,
 			unnamedEvents(`{"choices":[{"index":0,"delta":{"content":"a"}},{"index":1,"delta":{"content":"b"}}]}`), 2},
-		{"finish and usage", Chat, unnamedEvents(delta(`"content":"a"`), `{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`,
-			`{"choices":[],"usage":null}`, `[DONE]`), 1},
-		{"completions", Completions, unnamedEvents(`{"choices":[{"index":0,"text":"a"}]}`, `{"choices":[{"index":0,"text":"`+long+
+		{"finish and usage", Chat,
+			unnamedEvents(delta(`"content":"a"`), `{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`,
+				`{"choices":[],"usage":null}`, `[DONE]`), 1},
+		{"completions", Completions, unnamedEvents(`{"choices":[{"index":0,"text":"a"}]}`, `{"choices":[{"index":0,"text":"`+
+			long+
 			`"}]}`, `{"choices":[{"index":0,"text":""}]}`), 10},
 		{"responses", Responses,
 			namedEvents(`{"type":"response.created","response":{"id":"r"}}`,
@@ -60,13 +65,15 @@ func TestEstimatedOutputOfEveryKindOfDelta(t *testing.T) {
 				`{"type":"response.function_call_arguments.delta","delta":"{"}`,
 				`{"type":"response.function_call_arguments.delta","delta":"}"}`,
 				`{"type":"response.function_call_arguments.done","arguments":"{}"}`), 3},
-		{"audio in responses", Responses, namedEvents(`{"type":"response.output_audio.delta","delta":"` + strings.Repeat("A", 900) +
-			`"}`), 1},
-		{"messages", Messages, namedEvents(`{"type":"message_start","message":{"usage":{"input_tokens":5,"output_tokens":1}}}`,
-			`{"type":"content_block_start","content_block":{"type":"thinking","thinking":""}}`,
-			`{"type":"content_block_delta","delta":{"type":"thinking_delta","thinking":"`+long+`"}}`,
-			`{"type":"content_block_delta","delta":{"type":"signature_delta","signature":"`+long+`"}}`,
-			`{"type":"content_block_delta","delta":{"type":"text_delta","text":"`+long+`"}}`, `{"type":"ping"}`), 20},
+		{"audio in responses", Responses,
+			namedEvents(`{"type":"response.output_audio.delta","delta":"` + strings.Repeat("A", 900) +
+				`"}`), 1},
+		{"messages", Messages,
+			namedEvents(`{"type":"message_start","message":{"usage":{"input_tokens":5,"output_tokens":1}}}`,
+				`{"type":"content_block_start","content_block":{"type":"thinking","thinking":""}}`,
+				`{"type":"content_block_delta","delta":{"type":"thinking_delta","thinking":"`+long+`"}}`,
+				`{"type":"content_block_delta","delta":{"type":"signature_delta","signature":"`+long+`"}}`,
+				`{"type":"content_block_delta","delta":{"type":"text_delta","text":"`+long+`"}}`, `{"type":"ping"}`), 20},
 		{"a call in messages", Messages,
 			namedEvents(`{"type":"content_block_start","content_block":{"type":"tool_use","id":"t","name":"f","input":{}}}`,
 				`{"type":"content_block_delta","delta":{"type":"input_json_delta","partial_json":""}}`,

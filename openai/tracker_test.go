@@ -128,10 +128,12 @@ func TestChatStreamsOfEveryEngine(t *testing.T) {
 			`{"id":"chatcmpl-1","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":"stop"}]}`,
 			`[DONE]`),
 			trackerState{Marks: []string{"content", "content", "finish", "done end"}, Proven: true, Events: 4, Output: 2}},
-		{"heartbeats are not events", ": OPENROUTER PROCESSING\n\n" + unnamedEvents(`{"choices":[{"delta":{"content":"x"}}]}`) +
+		{"heartbeats are not events", ": OPENROUTER PROCESSING\n\n" +
+			unnamedEvents(`{"choices":[{"delta":{"content":"x"}}]}`) +
 			": hb\n\n",
 			trackerState{Marks: []string{"", "content", ""}, Events: 1, Output: 1}},
-		{"error is null", unnamedEvents(`{"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":null}],"error":null}`),
+		{"error is null",
+			unnamedEvents(`{"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":null}],"error":null}`),
 			trackerState{Marks: []string{"content null-error"}, Events: 1, Output: 1}},
 		{"two choices, one incomplete", unnamedEvents(
 			`{"choices":[{"index":0,"delta":{"role":"assistant"}},{"index":1,"delta":{"role":"assistant"}}]}`,
@@ -147,10 +149,12 @@ func TestChatStreamsOfEveryEngine(t *testing.T) {
 		{"choice 200 is incomplete", unnamedEvents(
 			`{"choices":[{"index":0,"delta":{},"finish_reason":"stop"},{"index":200,"delta":{"content":"a"}}]}`, `[DONE]`),
 			trackerState{Marks: []string{"content finish", "done"}, Events: 2, Output: 1}},
-		{"[DONE] without a finish_reason proves nothing", unnamedEvents(`{"choices":[{"index":0,"delta":{"content":"a"}}]}`, `[DONE]`),
+		{"[DONE] without a finish_reason proves nothing", unnamedEvents(`{"choices":[{"index":0,"delta":{"content":"a"}}]}`,
+			`[DONE]`),
 			trackerState{Marks: []string{"content", "done"}, Events: 2, Output: 1}},
 		{"[DONE] alone proves nothing", unnamedEvents(`[DONE]`), trackerState{Marks: []string{"done"}, Events: 1}},
-		{"finish_reason without [DONE]", unnamedEvents(`{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}]}`),
+		{"finish_reason without [DONE]",
+			unnamedEvents(`{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}]}`),
 			trackerState{Marks: []string{"content finish"}, Finished: true, Events: 1, Output: 1}},
 		{"content that looks like structure", unnamedEvents(
 			`{"choices":[{"index":0,"delta":{"content":"\"finish_reason\":\"stop\" [DONE] {\"error\":{}} \\"}}]}`, `"[DONE]"`),
@@ -218,7 +222,8 @@ func TestResponsesStreams(t *testing.T) {
 		{"failed", namedEvents(created,
 			`{"type":"response.failed","response":{"id":"resp_1","status":"failed","error":{"code":"server_error","message":"boom"},"usage":null}}`),
 			trackerState{Marks: []string{"", "finish end failed"}, Proven: true, Events: 2, ID: "resp_1"}},
-		{"error", namedEvents(created, `{"type":"error","code":"server_error","message":"boom","param":null,"sequence_number":3}`),
+		{"error",
+			namedEvents(created, `{"type":"error","code":"server_error","message":"boom","param":null,"sequence_number":3}`),
 			trackerState{Marks: []string{"", "error"}, Events: 2, ID: "resp_1"}},
 		{"cut", namedEvents(created, `{"type":"response.output_text.delta","delta":"response.completed"}`),
 			trackerState{Marks: []string{"", "content"}, Events: 2, Output: 1, ID: "resp_1"}},
@@ -267,7 +272,8 @@ func TestMessagesStreams(t *testing.T) {
 			trackerState{Marks: []string{"", ""}, Usage: Usage{60, 30, 4, true}, HasUsage: true, Events: 2}},
 		{"error", namedEvents(start, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`),
 			trackerState{Marks: []string{"", "error"}, Usage: Usage{60, 30, 1, true}, HasUsage: true, Events: 2}},
-		{"cut", namedEvents(start, `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"message_stop"}}`),
+		{"cut",
+			namedEvents(start, `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"message_stop"}}`),
 			trackerState{Marks: []string{"", "content"}, Usage: Usage{60, 30, 1, true}, HasUsage: true, Events: 2, Output: 1}},
 	}
 	for _, tt := range tests {
@@ -300,7 +306,8 @@ func TestAbortedAnswerIsNotComplete(t *testing.T) {
 		{Chat, unnamedEvents(`{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`,
 			`{"choices":[{"index":1,"delta":{},"finish_reason":"error"}]}`, `[DONE]`), true},
 		{Completions, unnamedEvents(`{"choices":[{"index":0,"text":"a","finish_reason":"abort"}]}`, `[DONE]`), true},
-		{Chat, unnamedEvents(`{"choices":[{"index":0,"delta":{"content":"abort"},"finish_reason":"stop"}]}`, `[DONE]`), false},
+		{Chat, unnamedEvents(`{"choices":[{"index":0,"delta":{"content":"abort"},"finish_reason":"stop"}]}`, `[DONE]`),
+			false},
 		{Messages, message(`{"stop_reason":null,"stop_sequence":null}`), true},
 		{Messages, message(`{"stop_reason":"end_turn","stop_sequence":null}`), false},
 		{Messages, message(`{}`), false},
@@ -360,7 +367,8 @@ func TestDialectWithoutTerminatorIsProvenByOneEvent(t *testing.T) {
 func TestFailedStreamIsNeverProven(t *testing.T) {
 	finish := `{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`
 	for _, failure := range []string{
-		unnamedEvents(`{"error":{"message":"x"}}`), unnamedEvents(`{"choices":[`), "event: error\n\n", "event: error\ndata: oops\n\n",
+		unnamedEvents(`{"error":{"message":"x"}}`), unnamedEvents(`{"choices":[`), "event: error\n\n",
+		"event: error\ndata: oops\n\n",
 	} {
 		for _, stream := range []string{unnamedEvents(finish) + failure + unnamedEvents("[DONE]"),
 			failure + unnamedEvents(finish, "[DONE]")} {

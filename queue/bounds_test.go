@@ -273,8 +273,8 @@ func TestRequestWaitsForAWorkerInBackoff(t *testing.T) {
 	}
 	r.end(waits)
 	r.pool.SetBackoff(w, r.now.Add(11*time.Second))
-	var cooled *routing.BackoffError
-	if err := r.enter(r.ticket(0, "a", 1)); !errors.As(err, &cooled) {
+	var backoff *routing.BackoffError
+	if err := r.enter(r.ticket(0, "a", 1)); !errors.As(err, &backoff) {
 		t.Errorf("%v, want a retry at the end of the backoff", err)
 	}
 }

@@ -14,7 +14,7 @@ func (q *Queue) Claim(t *Ticket, now time.Time) (lease routing.Lease, err error)
 	for {
 		var st state
 		q.locked(func() {
-			if st = t.state; st == stateGranted {
+			if st = t.state; st == stateDispatched {
 				t.state = stateNew
 			}
 		})
@@ -24,7 +24,7 @@ func (q *Queue) Claim(t *Ticket, now time.Time) (lease routing.Lease, err error)
 		case stateEvicted:
 			return lease, t.err
 		case stateNew:
-			return lease, errNotGranted
+			return lease, errNotDispatched
 		}
 		worker := t.lease.Worker()
 		if t.lease.Admit() == nil {
@@ -37,11 +37,11 @@ func (q *Queue) Claim(t *Ticket, now time.Time) (lease routing.Lease, err error)
 	}
 }
 
-var errNotGranted = errors.New("the claimed ticket neither waits nor is granted: call Enter first")
+var errNotDispatched = errors.New("the claimed ticket neither waits nor is dispatched: call Enter first")
 
 // requeue makes a ticket wait again after its worker's breaker refused it. It reports whether
-// another worker was granted at once.
-func (q *Queue) requeue(t *Ticket, refusedBy *routing.Worker, now time.Time) (granted bool) {
+// another worker was dispatched at once.
+func (q *Queue) requeue(t *Ticket, refusedBy *routing.Worker, now time.Time) (dispatched bool) {
 	q.locked(func() {
 		counts := &q.classes[t.Class].counts
 		t.refusedBy, t.refusedAt = append(t.refusedBy, refusedBy), now
@@ -59,9 +59,9 @@ func (q *Queue) requeue(t *Ticket, refusedBy *routing.Worker, now time.Time) (gr
 		t.startWait(now)
 		q.insertLocked(t)
 		q.markUnroutableLocked(t, isUnroutable(t, q.dispatchLocked(now, t), q.waitLimitLocked(t)), now)
-		granted = t.state == stateGranted
+		dispatched = t.state == stateDispatched
 	})
-	return granted
+	return dispatched
 }
 
 // LeaveReason is why a ticket leaves the queue.
@@ -73,7 +73,7 @@ const (
 	Late                         // the time of WaitUntil has passed
 )
 
-// Leave removes a waiting ticket at once. For a granted, unclaimed ticket, Cancelled returns
+// Leave removes a waiting ticket at once. For a dispatched, unclaimed ticket, Cancelled returns
 // the lease to the pool, and Late returns nil: the caller must Claim it. For a waiting ticket,
 // Late returns the error of the answer, or ErrWaiting if its limit has moved: see WaitUntil.
 func (q *Queue) Leave(t *Ticket, why LeaveReason, now time.Time) (err error) {
@@ -92,7 +92,7 @@ func (q *Queue) Leave(t *Ticket, why LeaveReason, now time.Time) (err error) {
 			err = q.shedLocked(t, q.lateReasonLocked(t), now)
 			q.removeLocked(t, now)
 			counts.Expired++
-		case t.state == stateGranted && why == Cancelled:
+		case t.state == stateDispatched && why == Cancelled:
 			unclaimed, t.lease, t.state = t.lease, routing.Lease{}, stateNew
 			q.settleChargeLocked(t, 0)
 			if t.counted {
@@ -117,7 +117,7 @@ func (q *Queue) WaitUntil(t *Ticket) (until time.Time) {
 }
 
 // SettleUsage replaces a ticket's charge by the tokens that were really used. The owner must call it
-// after the last attempt of a claimed ticket. It does nothing for a ticket that was not granted
+// after the last attempt of a claimed ticket. It does nothing for a ticket that was not dispatched
 // by a pass.
 func (q *Queue) SettleUsage(t *Ticket, tokens int64) {
 	if t.charged != 0 { // guarded by the owner after Claim

@@ -17,7 +17,7 @@ type Config struct {
 	// Age is the wait, by class, after which a request is aged: it may be promoted to the class
 	// above, and no longer waits for a worker with a better cache. 0: never.
 	Age [Classes]time.Duration
-	// AgedShare is the largest share of the tokens granted while a higher class waits that goes
+	// AgedShare is the largest share of the tokens dispatched while a higher class waits that goes
 	// to aged requests; 0 to less than 1.
 	AgedShare float64
 	// Displace lets a full queue evict requests for a new one: the least urgent, or those of

@@ -28,12 +28,12 @@ func (q *Queue) dispatchLocked(now time.Time, newcomer *Ticket) error {
 	return poolErr
 }
 
-// runRoundLocked runs one round of the pool. Leases that are booked are granted even after a
+// runRoundLocked runs one round of the pool. Tickets with a booked lease are dispatched even after a
 // panic.
 func (q *Queue) runRoundLocked(now time.Time, newcomer *Ticket) error {
 	round := q.pool.BeginRound(now)
 	defer round.End()
-	defer q.grantAllLocked(now, newcomer)
+	defer q.dispatchBookedLocked(now, newcomer)
 	q.offerUnroutableLocked(round, now)
 	open := round.Open()
 	changes, sure := round.Changes()
@@ -51,8 +51,8 @@ func (q *Queue) runRoundLocked(now time.Time, newcomer *Ticket) error {
 	return nil
 }
 
-// grant is a ticket with a booked lease.
-type grant struct {
+// bookedTicket is a ticket with a booked lease.
+type bookedTicket struct {
 	ticket *Ticket
 	path   [Classes - 1]step
 }
@@ -87,7 +87,7 @@ func (q *Queue) offerAllLocked(round *routing.DispatchRound, now time.Time, newc
 			err = q.offerLocked(round, t, path, now)
 		}
 		if err == nil {
-			q.walk.recordGrant(t, path)
+			q.walk.recordDispatch(t, path)
 			if !round.Open() {
 				break
 			}
@@ -136,7 +136,7 @@ func (q *Queue) offerLocked(round *routing.DispatchRound, t *Ticket, path [Class
 	lease, err := round.Offer(t.Request, t.excludedWorkers(now))
 	if err == nil {
 		t.lease = lease
-		q.grants = append(q.grants, grant{t, path})
+		q.booked = append(q.booked, bookedTicket{t, path})
 	} else if !errors.Is(err, routing.ErrBestWorkerFull) {
 		q.recordRejectionLocked(round, t, err, now)
 	}
@@ -202,17 +202,17 @@ func (q *Queue) updateExpectedTokensLocked(t *Ticket) {
 	q.classes[t.Class].tokens += more
 }
 
-func (q *Queue) grantAllLocked(now time.Time, newcomer *Ticket) {
-	for i := range q.grants {
-		q.grantLocked(q.grants[i].ticket, q.grants[i].path, now, newcomer)
+func (q *Queue) dispatchBookedLocked(now time.Time, newcomer *Ticket) {
+	for i := range q.booked {
+		q.dispatchTicketLocked(q.booked[i].ticket, q.booked[i].path, now, newcomer)
 	}
-	clear(q.grants)
+	clear(q.booked)
 	clear(q.rejections)
-	q.grants, q.rejections = q.grants[:0], q.rejections[:0]
+	q.booked, q.rejections = q.booked[:0], q.rejections[:0]
 }
 
-// grantLocked removes a ticket with a booked lease from the queue and charges its tenant.
-func (q *Queue) grantLocked(t *Ticket, path [Classes - 1]step, now time.Time, newcomer *Ticket) {
+// dispatchTicketLocked removes a ticket with a booked lease from the queue and charges its tenant.
+func (q *Queue) dispatchTicketLocked(t *Ticket, path [Classes - 1]step, now time.Time, newcomer *Ticket) {
 	c := &q.classes[t.Class]
 	c.virtual = t.flow.start()
 	t.path = path
@@ -221,7 +221,7 @@ func (q *Queue) grantLocked(t *Ticket, path [Classes - 1]step, now time.Time, ne
 	c.charge(t.flow, t.cost())
 	q.bookCreditLocked(t, t.cost())
 	q.removeLocked(t, now)
-	t.state = stateGranted
+	t.state = stateDispatched
 	t.promoted = slices.Contains(path[:], stepPromoted)
 	if t == newcomer && !t.counted {
 		return // it is dispatched at once and has not waited
@@ -235,14 +235,14 @@ func (q *Queue) grantLocked(t *Ticket, path [Classes - 1]step, now time.Time, ne
 	}
 }
 
-// bookCreditLocked books a grant's tokens on the levels where it was chosen. Credit that no
+// bookCreditLocked books the tokens of a dispatch on the levels where it was chosen. Credit that no
 // aged request can use does not accumulate.
 func (q *Queue) bookCreditLocked(t *Ticket, tokens float64) {
 	for level, s := range t.path {
 		c := &q.classes[level]
 		switch {
 		case c.depth == 0:
-			// none of the class waits
+			// the class has no waiting request
 		case s == stepOwn:
 			c.credit = accrueCredit(c.credit, tokens*q.config.Load().accrual())
 		case s == stepPromoted:
@@ -252,12 +252,12 @@ func (q *Queue) bookCreditLocked(t *Ticket, tokens float64) {
 }
 
 // accrueCredit returns the credit after more is added. Credit grows up to the amount of one
-// grant.
+// dispatch.
 func accrueCredit(credit, more float64) float64 {
 	return min(credit+more, max(credit, more))
 }
 
-// settleChargeLocked replaces a ticket's charge by the tokens used; 0 cancels the grant.
+// settleChargeLocked replaces a ticket's charge by the tokens used; 0 cancels the dispatch.
 func (q *Queue) settleChargeLocked(t *Ticket, tokens int64) {
 	if t.charged == 0 {
 		return

@@ -10,7 +10,7 @@
 //   - Between classes: by priority, 0 first. A request that has waited for its class's Age may be
 //     promoted, within AgedShare of the tokens.
 //   - Between tenants of a class: weighted fair queueing over tokens. Idle tenants do not
-//     accumulate credit. A grant charges the expected tokens; SettleUsage replaces them by the real ones.
+//     accumulate credit. A dispatch charges the expected tokens; SettleUsage replaces them by the real ones.
 //   - Inside a tenant: first in, first out.
 //
 // # Bounds

@@ -6,7 +6,7 @@ import (
 )
 
 // flow is the waiting requests of one tenant in one class, first in, first out. Its tag is the
-// virtual start time of start-time fair queueing (Goyal, Vin, Cheng 1996): the tokens granted
+// virtual start time of start-time fair queueing (Goyal, Vin, Cheng 1996): the tokens dispatched
 // to the tenant, per unit of its weight, since the class was last empty. The lowest tag is
 // dispatched next.
 type flow struct {
@@ -20,7 +20,7 @@ type flow struct {
 	at        int     // index in its class's heap; -1 while nothing waits
 }
 
-// start returns the virtual time of the flow's next grant: its tag without the charges of
+// start returns the virtual time of the flow's next dispatch: its tag without the charges of
 // unsettled requests, whose tokens may never be used.
 func (f *flow) start() float64 { return max(0, f.tag-f.unsettled/f.weight) }
 
@@ -54,7 +54,7 @@ type class struct {
 	all         ticketList // all tickets of the class
 	depth       int
 	tokens      int64
-	credit      float64   // tokens that aged requests of lower classes may be granted before this class
+	credit      float64   // tokens that aged requests of lower classes may be dispatched before this class
 	nextRetryAt time.Time // the time of the latest planned retry
 	counts      ClassView // totals
 }

@@ -14,7 +14,7 @@ const (
 
 // order iterates over the waiting tickets in the order of dispatch, as if a worker could take each
 // of them. It does not change them. Classes are strictly ordered except for aged tickets. Inside a
-// class, flows are ordered by their tags as if each earlier ticket were granted.
+// class, flows are ordered by their tags as if each earlier ticket were dispatched.
 type order struct {
 	q      *Queue
 	now    time.Time
@@ -100,8 +100,8 @@ func (o *order) agedBelow(class int) int {
 	return -1
 }
 
-// recordGrant records that the ticket returned last was granted.
-func (o *order) recordGrant(t *Ticket, path [Classes - 1]step) {
+// recordDispatch records that the ticket returned last was dispatched.
+func (o *order) recordDispatch(t *Ticket, path [Classes - 1]step) {
 	for level, s := range path {
 		switch s {
 		case stepOwn:

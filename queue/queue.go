@@ -30,10 +30,10 @@ type Queue struct {
 	// State of one pass.
 	output     int64 // the pool's expected output tokens of an answer
 	walk       order
-	grants     []grant
+	booked     []bookedTicket
 	rejections []rejectionMemo
 	evictions  []*Ticket // tickets to evict
-	wakeups    []*Ticket // granted or evicted tickets: onWake is called after the lock is released
+	wakeups    []*Ticket // dispatched or evicted tickets: onWake is called after the lock is released
 }
 
 // New returns an empty queue before a pool. onWake is called once each time a ticket's wait is
@@ -114,10 +114,10 @@ func isUnroutable(t *Ticket, err error, until time.Time) bool {
 	return !errors.As(err, &backoff) || !backoff.Until.Before(until)
 }
 
-// enter adds the ticket to the queue, offers it, and returns its lease if it is granted. The
-// bounds apply only to a ticket that is not granted.
+// enter adds the ticket to the queue, offers it, and returns its lease if it is dispatched. The
+// bounds apply only to a ticket that is not dispatched.
 func (q *Queue) enter(t *Ticket, first bool, now time.Time) (lease routing.Lease, err error) {
-	granted, panics := false, true
+	dispatched, panics := false, true
 	defer func() {
 		if panics { // no caller would remove the ticket
 			_ = q.Leave(t, Cancelled, now)
@@ -128,7 +128,7 @@ func (q *Queue) enter(t *Ticket, first bool, now time.Time) (lease routing.Lease
 		t.counted = false
 		q.insertLocked(t)
 		poolErr := q.dispatchLocked(now, t)
-		if granted = t.state == stateGranted; granted {
+		if dispatched = t.state == stateDispatched; dispatched {
 			return
 		}
 		switch unroutable := isUnroutable(t, poolErr, q.waitLimitLocked(t)); {
@@ -147,7 +147,7 @@ func (q *Queue) enter(t *Ticket, first bool, now time.Time) (lease routing.Lease
 	})
 	panics = false
 	switch {
-	case granted:
+	case dispatched:
 		return q.Claim(t, now)
 	case err != nil:
 		return lease, err
@@ -155,7 +155,7 @@ func (q *Queue) enter(t *Ticket, first bool, now time.Time) (lease routing.Lease
 	return lease, ErrWaiting
 }
 
-// Dispatch offers the waiting requests to the pool and grants those that a worker takes. If
+// Dispatch offers the waiting requests to the pool and dispatches those that a worker takes. If
 // another goroutine runs Dispatch, that one does it.
 func (q *Queue) Dispatch(now time.Time) {
 	if q.waiting.Load() == 0 {

@@ -83,8 +83,8 @@ func TestRetryIsExemptFromTheBounds(t *testing.T) {
 	r.check()
 }
 
-// TestTicketThatLeftIsNeverGranted: QU-02.
-func TestTicketThatLeftIsNeverGranted(t *testing.T) {
+// TestAbandonedTicketIsNeverDispatched: QU-02.
+func TestAbandonedTicketIsNeverDispatched(t *testing.T) {
 	r := newRig(t, usual(), 1, 1)
 	first := r.fill(1)[0]
 	gone := r.mustWait(r.ticket(0, "a", 1))
@@ -106,7 +106,7 @@ func TestTicketThatLeftIsNeverGranted(t *testing.T) {
 	r.check()
 }
 
-func TestCancelledGrantReturnsItsLease(t *testing.T) {
+func TestCancelledDispatchReturnsItsLease(t *testing.T) {
 	r := newRig(t, usual(), 1, 1)
 	first := r.fill(1)[0]
 	gone := r.mustWait(r.ticket(0, "a", 1))
@@ -214,9 +214,9 @@ func TestListIsTheOrderOfDispatch(t *testing.T) {
 	})
 }
 
-// TestEachTicketIsGrantedOrLeaves runs random schedules of everything that can happen. The
+// TestEachTicketIsDispatchedOrLeaves runs random schedules of everything that can happen. The
 // totals agree at each step and are zero at the end.
-func TestEachTicketIsGrantedOrLeaves(t *testing.T) {
+func TestEachTicketIsDispatchedOrLeaves(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		c := usual()
 		c.Age = [Classes]time.Duration{0: time.Second, 1: 2 * time.Second, 2: 3 * time.Second}

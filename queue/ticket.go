@@ -43,10 +43,10 @@ func (e *ShedError) Error() string {
 type state uint8
 
 const (
-	stateNew     state = iota // it never waited, or has left
-	stateWaiting              // in its flow
-	stateGranted              // its lease is to be claimed
-	stateEvicted              // its wait ended with err
+	stateNew        state = iota // it never waited, or has left
+	stateWaiting                 // in its flow
+	stateDispatched              // its lease is to be claimed
+	stateEvicted                 // its wait ended with err
 )
 
 // Ticket is one request at a queue. Its owner sets the exported fields before Enter and must
@@ -72,7 +72,7 @@ type Ticket struct {
 	seq             uint64        // order of arrival; 0 before the first Enter
 	entered         time.Time     // start of this wait, moved back by earlier waits
 	waitingSince    time.Time     // start of this wait
-	waited          time.Duration // total wait up to the last grant
+	waited          time.Duration // total wait up to the last dispatch
 	counted         bool          // counted in ClassView.Entered for this wait
 	lease           routing.Lease
 	err             error

@@ -67,8 +67,8 @@ func TestRequestOfAWorkerInBackoffIsNotUnroutable(t *testing.T) {
 		r.pool.SetBackoff(worker, r.now.Add(cools))
 		tk := r.of(1, 0, "a", 1)
 		if may < cools {
-			var cooled *routing.BackoffError
-			if err := r.enter(tk); !errors.As(err, &cooled) {
+			var backoff *routing.BackoffError
+			if err := r.enter(tk); !errors.As(err, &backoff) {
 				t.Errorf("the request that may wait for %s gets %v, want the error that the backoff is longer", may, err)
 			}
 			continue

@@ -78,7 +78,7 @@ func (q *Queue) List(now time.Time, limit int) []Waiter {
 		if t == nil {
 			break
 		}
-		q.walk.recordGrant(t, path)
+		q.walk.recordDispatch(t, path)
 		w := Waiter{Position: len(list) + 1, ID: t.ID, Tenant: t.Tenant, Class: t.Class, Tokens: t.Tokens,
 			Waited: now.Sub(t.entered)}
 		if rate > 0 {

@@ -64,8 +64,8 @@ type recordedTier struct {
 	unknownCaller bool   // the caller's permissions are unknown
 }
 
-// resolve returns a configuration's decision on a recorded request; groups are the keyword
-// groups that the record lacks.
+// resolve returns the tier decision of a configuration for a recorded request. groups are the
+// keyword groups that the record lacks.
 //
 // All tiers count as available, because a record does not have the tiers without workers. For a
 // request that was moved for that reason, it has the rule, and the overridden tiers only as

@@ -64,7 +64,7 @@ func TestRequestsKeptAwayByTheDraftAreNoLoad(t *testing.T) {
 		draft := setup(t, thresholds(5000, 9000), routing.Config{Name: "least_load"}, change[1])
 		kept := chained(1, "out", "a1", 1, candidate("a1", 0))
 		kept.Features.Model = hash
-		kept.Attempts[0].FirstAtMs, kept.Attempts[0].EndAtMs = 60_000, 60_000 // it is there while the next one comes
+		kept.Attempts[0].FirstAtMs, kept.Attempts[0].EndAtMs = 60_000, 60_000 // it is in flight when the next one arrives
 		busy, other := candidate("a1", 0), candidate("a2", 1)
 		busy.Inflight, busy.PendingTokens, busy.OutputTokens = 1, 1000, 100
 		other.PendingTokens = 500 // of requests that are not among the records

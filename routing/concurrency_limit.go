@@ -17,9 +17,9 @@ const (
 	// than an engine needs to be busy. Without it the prediction would grow with the queue that
 	// it should reveal.
 	limitAhead = 2 * time.Second
-	// limitConvoyBand and limitConvoy excuse streams behind a very long prompt. Up to
-	// limitConvoy, a delay that the prefill of everything ahead explains within a quarter is not
-	// late. 15 s are 120,000 tokens at the prior rate.
+	// limitConvoyBand and limitConvoy excuse streams behind a very long prompt. A delay of up to
+	// limitConvoy is not late if it is at most limitConvoyBand times the prefill of all prompts
+	// ahead. 15 s are 120,000 tokens at the prior rate.
 	limitConvoyBand = 1.25
 	limitConvoy     = 15 * time.Second
 	// limitWindowStreams is the number of streams that one decision uses. More than half of

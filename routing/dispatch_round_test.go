@@ -118,8 +118,8 @@ func TestGateIsCalledAfterTheRound(t *testing.T) {
 			wantBooks(t, p, "a 0 0 0")
 			l.Answered(start, nil)
 			l.Release(Result{At: start, OutputTokens: 5})
-			if len(g.verdicts) != 0 || p.Estimates().OutputTokens.Count != 0 || changes != 1 {
-				t.Errorf("a refused lease gave verdicts %v and was seen %d times", g.verdicts, changes)
+			if len(g.outcomes) != 0 || p.Estimates().OutputTokens.Count != 0 || changes != 1 {
+				t.Errorf("a refused lease gave outcomes %v and was seen %d times", g.outcomes, changes)
 			}
 			continue
 		}
@@ -128,8 +128,8 @@ func TestGateIsCalledAfterTheRound(t *testing.T) {
 		}
 		wantBooks(t, p, "a 1 100 10")
 		l.Release(Result{})
-		if len(g.verdicts) != 1 {
-			t.Errorf("verdicts %v", g.verdicts)
+		if len(g.outcomes) != 1 {
+			t.Errorf("outcomes %v", g.outcomes)
 		}
 	}
 	p := poolOf(Member{ID: "a", Weight: 1})

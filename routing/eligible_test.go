@@ -141,13 +141,13 @@ func TestUnbookGivesBackTheLoadAndStillOwesTheOutcome(t *testing.T) {
 		l.Unbook()
 		wantBooks(t, p, "a 0 0 0")
 		noChains(t, p)
-		if len(g.verdicts) != 0 {
-			t.Errorf("%s: a verdict was given already: %v", name, g.verdicts)
+		if len(g.outcomes) != 0 {
+			t.Errorf("%s: an outcome was reported already: %v", name, g.outcomes)
 		}
 		other := mustAcquire(t, p)
 		c.end(&l)
 		wantBooks(t, p, "a 1 100 10") // the other's, although it has the first one's record
-		if got := fmt.Sprint(g.verdicts); got != c.want {
+		if got := fmt.Sprint(g.outcomes); got != c.want {
 			t.Errorf("%s: the error is %s, want %s", name, got, c.want)
 		}
 		other.Release(Result{})

@@ -182,7 +182,7 @@ func TestOutcomeIsExpectedAtTheAnswersPredictedTime(t *testing.T) {
 			t.Fatal(err)
 		}
 		if (g.expected - c.want).Abs() > time.Microsecond {
-			t.Errorf("%s: the verdict is expected after %s, want %s", name, g.expected, c.want)
+			t.Errorf("%s: the outcome is expected after %s, want %s", name, g.expected, c.want)
 		}
 		l.Release(Result{})
 	}

@@ -52,7 +52,7 @@ func TestPaceIsMeasuredByThePoolsRate(t *testing.T) {
 		}
 		l.Answered(start.Add(3*time.Second), c.answer)
 		l.Release(Result{Err: c.end})
-		if got, cuts := fmt.Sprint(g.verdicts), fmt.Sprint(g.cuts); len(w.pace.samples) != c.paced || got != c.outcomes ||
+		if got, cuts := fmt.Sprint(g.outcomes), fmt.Sprint(g.cuts); len(w.pace.samples) != c.paced || got != c.outcomes ||
 			cuts != c.cuts {
 			t.Errorf("%s: %d samples, reported %s, then %s; want %d, %s and %s", name, len(w.pace.samples), got, cuts, c.paced,
 				c.outcomes, c.cuts)

@@ -53,7 +53,7 @@ type recordingGate struct {
 	refuse   bool
 	asked    int
 	expected time.Duration // as Allow had it last
-	verdicts []error
+	outcomes []error
 	cuts     []error
 	began    time.Time // as the last cut had it
 }
@@ -71,7 +71,7 @@ func (g *recordingGate) Allow(expected time.Duration) (uint64, error) {
 	return uint64(g.asked), nil
 }
 
-func (g *recordingGate) Report(_ uint64, err error) { g.verdicts = append(g.verdicts, err) }
+func (g *recordingGate) Report(_ uint64, err error) { g.outcomes = append(g.outcomes, err) }
 
 func TestWorkerIsDownUntilObservedUp(t *testing.T) {
 	p := NewPool(leastLoad{}, []Member{{ID: "a", Weight: 1}})
@@ -158,9 +158,9 @@ func TestEachTicketGetsOneOutcome(t *testing.T) {
 			g := &recordingGate{}
 			p := poolOf(Member{ID: "a", Weight: 1, Gate: g})
 			c.end(mustAcquire(t, p))
-			if g.asked != 1 || !slices.Equal(g.verdicts, c.want) || !slices.Equal(g.cuts, c.cuts) {
+			if g.asked != 1 || !slices.Equal(g.outcomes, c.want) || !slices.Equal(g.cuts, c.cuts) {
 				t.Errorf("called %d times with the outcomes %v, then %v; want %v, then %v",
-					g.asked, g.verdicts, g.cuts, c.want, c.cuts)
+					g.asked, g.outcomes, g.cuts, c.want, c.cuts)
 			}
 			if len(c.cuts) > 0 && !g.began.Equal(start) {
 				t.Errorf("the cut stream began at %v, want %v", g.began, start)

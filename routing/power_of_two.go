@@ -25,12 +25,12 @@ func (powerOfTwo) Pick(r *Request, ws []View) (int, Reason) {
 	return first, ReasonPowerOfTwo
 }
 
-// drawn returns the worker that owns the ticket, if each worker but the one at index without has as
-// many tickets as its weight.
-func drawn(ws []View, ticket uint64, without int) int {
+// drawn returns the worker that owns the ticket. Each worker has as many tickets as its weight,
+// except the worker at index skip, which has none.
+func drawn(ws []View, ticket uint64, skip int) int {
 	last := 0
 	for i := range ws {
-		if i == without {
+		if i == skip {
 			continue
 		}
 		last = i

@@ -163,7 +163,7 @@ func TestIdleWorkersStayEligibleWhenMetricsAloneSaturateThePool(t *testing.T) {
 	full := Status{Up: true, Waiting: 9, KVUsage: 1, LoadAt: start}
 	for name, c := range map[string]struct {
 		members []Member
-		said    map[string]Status // of the members that do not say full
+		said    map[string]Status // of the members with other metrics than full
 		want    []string          // the workers of the requests before the first ErrFull
 	}{
 		"all by metrics": {[]Member{{ID: "a"}, {ID: "b"}}, nil, []string{"a", "b"}},

@@ -35,7 +35,7 @@ type sum struct {
 // refusingGate is a gate that refuses one request in eight.
 type refusingGate struct {
 	dice    *rng
-	permits int // without a verdict
+	permits int // without an outcome
 }
 
 func (g *refusingGate) Allow(time.Duration) (uint64, error) {

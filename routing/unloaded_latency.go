@@ -6,8 +6,8 @@ const (
 	// loadLevels is the number of ranges of levels: 1, 2, up to 4, 8 and so on, and everything
 	// above 1,024.
 	loadLevels = 12
-	// unloadedSamples is the least number of streams behind the line: one that is off by a
-	// factor of two then changes it by a twentieth.
+	// unloadedSamples is the minimum number of streams that the line is fitted to. A stream that is
+	// off by a factor of two then changes it by a twentieth.
 	unloadedSamples = 16
 	// unloadedMemory is the number of streams that each range keeps, with fading weights.
 	unloadedMemory = 64

@@ -46,7 +46,7 @@ func TestARequestWithoutAModelGoesToTheOnlyPoolThatServesIt(t *testing.T) {
 		{path: "/v1/images/generations", body: `{"prompt":"a cat"}`, key: true, status: http.StatusBadRequest,
 			want: "The field model is missing: send one of `flux`."},
 		{path: "/v1/moderations", body: `{"input":"hi"}`, key: true, status: http.StatusNotFound,
-			want: "No model that you may use is served on /v1/moderations."},
+			want: "No model that you may use is served on /v1/moderations. Ask the operator for access."},
 		{path: "/v1/score", body: `{"text_1":"a","text_2":"b"}`, status: http.StatusNotFound,
 			want: `"code":"endpoint_not_supported"`},
 		{path: "/v1/chat/completions", body: `{"messages":[{"role":"user","content":"hi"}]}`, status: http.StatusBadRequest,

@@ -100,8 +100,8 @@ func TestTwoFailingWorkersDoNotExcuseEachOther(t *testing.T) {
 	}
 }
 
-// TestAFailingWorkerGetsFewRequestsWhileItsVerdictWaits for the answer of a slow worker.
-func TestAFailingWorkerGetsFewRequestsWhileItsVerdictWaits(t *testing.T) {
+// TestFailingWorkerGetsFewRequestsWhileItsOutcomeIsPending for the answer of a slow worker.
+func TestFailingWorkerGetsFewRequestsWhileItsOutcomeIsPending(t *testing.T) {
 	sick := &countingEngine{status: 500}
 	well := &countingEngine{next: fakeEngine(), delay: 2 * time.Second}
 	r := newRig(t, retryYAML, sick, well)

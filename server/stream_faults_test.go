@@ -93,7 +93,7 @@ func TestNoHeartbeatsInRelayedBytes(t *testing.T) {
 	}
 }
 
-func TestACommentIsNoFirstEvent(t *testing.T) {
+func TestCommentDoesNotCountAsFirstEvent(t *testing.T) {
 	r := newRig(t, shortIdleYAML, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		writeNow(t, w, ": warming up\n\n")

@@ -55,7 +55,7 @@ func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			if pair, err := tls.LoadX509KeyPair(c.cert, c.key); err == nil {
 				c.current = &pair
 			} else {
-				c.log.Warn("loading a renewed certificate failed; the previous one stays in use", "cert", c.cert, "error",
+				c.log.Warn("loading a renewed certificate failed; the previous one stays in use", "cert", c.cert, "cause",
 					err.Error())
 			}
 		}

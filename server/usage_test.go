@@ -33,7 +33,8 @@ func reportingEngine(t *testing.T, report func() string) http.Handler {
 		}
 		writeNow(t, w,
 			`data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`+"\n\n")
-		writeNow(t, w, `data: {"id":"c","object":"chat.completion.chunk","choices":[],"usage":`+report()+"}\n\ndata: [DONE]\n\n")
+		writeNow(t, w, `data: {"id":"c","object":"chat.completion.chunk","choices":[],"usage":`+report()+
+			"}\n\ndata: [DONE]\n\n")
 	})
 }
 

@@ -17,7 +17,7 @@ const charactersAToken = 4
 type Request struct {
 	Kind         string // label for the reader of the results; otherwise unused
 	Tenant       string
-	Weight       int             // the tenant's weight in its class; 0: 1
+	Weight       int             // the tenant's weight in its class; 0 means 1
 	Class        int             // priority class, 0 to queue.Classes-1
 	Model        uint64          // as in routing.Request; 0: none
 	Prefix       uint64          // as in routing.Request: the hash of the prompt's first turn; 0: none

@@ -1,9 +1,3 @@
-// Package sim runs the gateway's own queue and pool in virtual time against simulated engines
-// and clients. An hour of traffic takes seconds, and the same Config always gives exactly the
-// same Result, so that two policies can be compared on the same requests.
-//
-// A simulation is a Config: engines, a policy, the bounds of a queue, and loads that submit
-// requests. Run simulates it and returns a Record of each request.
 package sim
 
 import (

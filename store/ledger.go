@@ -85,7 +85,7 @@ func (l *Ledger) prune(ctx context.Context) {
 		})
 		switch {
 		case err != nil && ctx.Err() == nil:
-			l.log.Warn("old ledger rows not deleted; trying again in an hour", "error", err)
+			l.log.Warn("old ledger rows not deleted; trying again in an hour", "cause", err)
 		case n > 0:
 			l.log.Info("old ledger rows deleted", "rows", n)
 		}
@@ -106,7 +106,7 @@ func (l *Ledger) write(ctx context.Context, rows []Row) (lost int, err error) {
 	}
 	switch {
 	case before.Err == nil && err != nil:
-		l.log.Debug("ledger rows wait in memory; the database does not accept them", "rows", before.Waiting, "error", err)
+		l.log.Debug("ledger rows wait in memory; the database does not accept them", "rows", before.Waiting, "cause", err)
 	case before.Err != nil && err == nil:
 		l.log.Debug("the database accepts ledger rows again", "rows", before.Waiting, "dropped", before.Dropped)
 	}
@@ -132,7 +132,7 @@ func (l *Ledger) writeBatch(ctx context.Context, rows []Row) (lost int, err erro
 		case err == nil:
 		case bad:
 			lost++
-			l.log.Error("ledger row lost; its contents cannot be written", "id", r.ID, "error", err)
+			l.log.Error("ledger row lost; its contents cannot be written", "id", r.ID, "cause", err)
 		default:
 			return 0, err // all are retried; rows that are already stored do not count twice
 		}

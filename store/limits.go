@@ -123,7 +123,7 @@ func (l *Limits) decide(ctx context.Context, g *Grant) (tenants.Admission, error
 		if g.shared = err == nil; g.shared {
 			return v, nil
 		}
-		l.log.Debug("Redis did not decide about a limit", "error", err)
+		l.log.Debug("Redis did not decide about a limit", "cause", err)
 		if caller := g.charge.Caller; caller.FailClosed {
 			return tenants.Admission{}, fmt.Errorf("admitting a request of tenant %s: %w", caller.Tenant, ErrLimitsAway)
 		}

@@ -230,6 +230,6 @@ func (l *Limits) sendUpdates(ctx context.Context, updates []counterUpdate) {
 		return nil
 	})
 	if err != nil {
-		l.log.Debug("settlements were not sent to Redis", "error", err)
+		l.log.Debug("settlements were not sent to Redis", "cause", err)
 	}
 }

@@ -80,7 +80,7 @@ func (g *gateway) take(c *tenants.Caller, tokens int64, ignore bool) tenants.Adm
 	charge := &tenants.Charge{Caller: c, At: g.now, Tokens: tokens, IgnoreBudget: ignore}
 	grant, v, err := g.TakeCharge(g.t.Context(), charge)
 	if err != nil || (grant == nil) != (v.Refused != "") {
-		g.t.Fatalf("the grant is %v, the verdict %+v, %v", grant, v, err)
+		g.t.Fatalf("the grant is %v, the admission %+v, %v", grant, v, err)
 	}
 	if grant != nil {
 		g.open = append(g.open, grant)

@@ -255,11 +255,11 @@ func (r *Redis) logOutage(probe error) {
 	if r.logged.CompareAndSwap(false, true) {
 		first := *r.cause.Load()
 		r.causes = map[string]bool{kind(first): true}
-		r.log.Warn("Redis unavailable; enforcing this gateway's share of the limits", "error", first)
+		r.log.Warn("Redis unavailable; enforcing this gateway's share of the limits", "cause", first)
 	}
 	if k := kind(probe); !r.causes[k] && len(r.causes) < maxCauses {
 		r.causes[k] = true
-		r.log.Warn("Redis still unavailable, for another reason", "error", probe)
+		r.log.Warn("Redis still unavailable, for another reason", "cause", probe)
 	}
 }
 
@@ -351,7 +351,7 @@ func (r *Redis) enlist(ctx context.Context, leave bool) (int64, error) {
 func (r *Redis) leave(ctx context.Context) {
 	if r.Up() {
 		if _, err := r.enlist(context.WithoutCancel(ctx), true); err != nil {
-			r.log.Debug("leaving the list of gateways", "error", err)
+			r.log.Debug("leaving the list of gateways", "cause", err)
 		}
 	}
 }

@@ -111,7 +111,7 @@ func NewTraces(c TracesConfig) *Traces {
 	}
 	exporter, err := otlptracehttp.New(context.Background(), options...)
 	if err != nil {
-		c.Log.Warn("tracing disabled: the exporter rejects the OTEL_EXPORTER_OTLP_* variables", "error", err)
+		c.Log.Warn("tracing disabled: the exporter rejects the OTEL_EXPORTER_OTLP_* variables", "cause", err)
 		return nil
 	}
 	return newTraces(c, u, exporter)

@@ -96,7 +96,7 @@ func (t *Traces) logLosses(err error) {
 		cause = t.redact(err)
 	}
 	t.log.Warn("spans lost: the trace collector does not accept them",
-		"endpoint", t.endpoint, "error", cause, "lost", lost-t.lossesLogged)
+		"endpoint", t.endpoint, "cause", cause, "lost", lost-t.lossesLogged)
 	t.lossLoggedAt, t.lossesLogged = time.Now(), lost
 }
 

@@ -143,7 +143,7 @@ func TestLossesAreLoggedOncePerMinute(t *testing.T) {
 			t.Errorf("%d spans failed", got)
 		}
 		if n := strings.Count(log.String(), "\n"); n != 2 ||
-			strings.Count(log.String(), `endpoint=http://collector:4318 error="connection refused" lost=`) != 2 {
+			strings.Count(log.String(), `endpoint=http://collector:4318 cause="connection refused" lost=`) != 2 {
 			t.Errorf("the log:\n%s", log)
 		}
 	})

@@ -45,8 +45,8 @@ func newAutomaton(all []literal) *automaton {
 	return a
 }
 
-// trie builds the tree of all literals: its edges to numbers of states, 0 for none, and the
-// owners of the literals that end in each state.
+// trie builds the tree of all literals. Each state gets its edges (the number of the next state, 0
+// for no edge) and the owners of the literals that end in it.
 func (a *automaton) trie(all []literal) {
 	a.next, a.ends = make([]uint32, a.width), make([][]int32, 1)
 	for _, l := range all {

@@ -48,8 +48,8 @@ type Classifier struct {
 }
 
 // NewClassifier checks rules and compiles them for tiers of these names, least capable first.
-// Package config checks single values by the tags of Rules and Keyword. The error joins all
-// mistakes; each part starts with its key in config.yaml.
+// The error joins all mistakes; each part starts with its key in config.yaml. Single values are
+// checked before, by package config from the tags of Rules and Keyword.
 func NewClassifier(rules Rules, tierNames []string) (*Classifier, error) {
 	c := &checker{tiers: slices.Clone(tierNames), names: map[string]string{}}
 	normal := DefaultRules(c.tiers)

@@ -14,8 +14,8 @@ const (
 	// loadChecksPerAge is the number of load checks before a load is stale: two may fail or be late
 	// before the third.
 	loadChecksPerAge = 3
-	// idleLoadChecksPerAge is the same number for an idle worker: its next request finds a load
-	// that is not stale.
+	// idleLoadChecksPerAge is the number of checks of an idle worker in the same time, so that its
+	// next request finds a load that is not stale.
 	idleLoadChecksPerAge = 2
 	// minLoadCheckInterval is the minimum time between two load checks for every stale_after.
 	minLoadCheckInterval = 100 * time.Millisecond

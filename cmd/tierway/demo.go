@@ -189,7 +189,7 @@ const greeting = `Tierway demo: three tiers of simulated engines behind one gate
 
 Variables for the commands in the documentation:
 
-export BASE_URL={{.BaseURL}} API_KEY={{.Key}} ADMIN_URL={{.AdminURL}} ADMIN_KEY={{.AdminKey}} TIERWAY_ADMIN_KEY={{.AdminKey}}
+export BASE_URL={{.BaseURL}} API_KEY={{.Key}} ADMIN_URL={{.AdminURL}} ADMIN_KEY={{.AdminKey}} TIERWAY_ADMIN_KEY={{.AdminKey}} TIERWAY_ADMIN_URL={{.AdminURL}}
 
 A streamed response:
 

@@ -51,7 +51,7 @@ func explainCommand() *cobra.Command {
 	flags.StringVar(&f.path, "path", "", "URL path of the request (default: detected from the body)")
 	flags.BoolVar(&f.json, "json", false, "print JSON")
 	flags.BoolVar(&f.live, "live", false, "let a running gateway evaluate the request")
-	flags.StringVar(&f.api, "api", "http://127.0.0.1:8081",
+	flags.StringVar(&f.api, "api", defaultAdminURL(),
 		"with --live: URL of the gateway's admin plane; its key comes from $"+adminKeyVariable)
 	flags.StringVar(&f.tenant, "tenant", "", "with --live: tenant of the request")
 	flags.StringVar(&f.key, "key-id", "", "with --live: ID of the key that sends the request")

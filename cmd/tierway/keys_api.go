@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -18,6 +20,12 @@ import (
 // adminKeyVariable is the environment variable of the admin key. A flag would show the key to
 // all users of the machine.
 const adminKeyVariable = "TIERWAY_ADMIN_KEY"
+
+// adminURLVariable is the environment variable of the admin plane's URL, the default of --api.
+const adminURLVariable = "TIERWAY_ADMIN_URL"
+
+// defaultAdminURL is the default of --api for commands that need a running gateway.
+func defaultAdminURL() string { return cmp.Or(os.Getenv(adminURLVariable), "http://127.0.0.1:8081") }
 
 type adminAPI struct {
 	base   *url.URL

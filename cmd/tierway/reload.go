@@ -35,7 +35,7 @@ func reloadCommand() *cobra.Command {
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
-	c.Flags().StringVar(&f.api, "api", "http://127.0.0.1:8081", "URL of the gateway's admin plane; its key comes from $"+
+	c.Flags().StringVar(&f.api, "api", defaultAdminURL(), "URL of the gateway's admin plane; its key comes from $"+
 		adminKeyVariable)
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would change without applying it")
 	c.Flags().BoolVar(&f.json, "json", false, "print JSON")

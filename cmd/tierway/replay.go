@@ -43,7 +43,7 @@ func replayCommand() *cobra.Command {
 	c.Flags().StringVar(&f.draft, "draft", "", "complete configuration file to compare; with --live, - for standard input")
 	c.Flags().IntVar(&f.last, "last", 0, "replay only the newest N decisions (default all; with --live 1000)")
 	c.Flags().BoolVar(&f.live, "live", false, "let a gateway replay the decisions that it keeps")
-	c.Flags().StringVar(&f.api, "api", "http://127.0.0.1:8081",
+	c.Flags().StringVar(&f.api, "api", defaultAdminURL(),
 		"with --live: URL of the gateway's admin plane; its key comes from $"+adminKeyVariable)
 	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	c.Flags().BoolVar(&f.changes, "changes", false, "list all moves between tiers and workers with request IDs")

@@ -160,7 +160,7 @@ func TestASlowWorkerIsLeftAndFoundAgain(t *testing.T) {
 
 // TestClientErrorsAndBackpressureOpenNoBreaker: 4xx responses, backpressure and clients that
 // disconnect are not failures of a worker, however many there are.
-func TestWhatIsNoWorkersFaultOpensNothing(t *testing.T) {
+func TestFaultsOfOthersOpenNoBreaker(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
@@ -222,7 +222,7 @@ func TestWhatIsNoWorkersFaultOpensNothing(t *testing.T) {
 
 // TestRequestThatFailsOnEveryWorkerOpensNoBreaker: engines answer some client errors with 500.
 // A client that repeats such a request must not eject workers for other clients.
-func TestARequestThatFailsEverywhereBlamesNobody(t *testing.T) {
+func TestRequestThatFailsEverywhereOpensNoBreaker(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 3, rig.Settings{"breaker": quickBreaker, "retry": "{ attempts: 2, budget: 1 }"}, engines.Config{})
 	for _, w := range r.Workers {

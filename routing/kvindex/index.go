@@ -14,7 +14,7 @@ const BlockBytes = 160
 // MaxWorkers is the number of workers that one index can have.
 const MaxWorkers = 64
 
-// maxSliding is the number of sliding-window groups that are told apart.
+// maxSliding is the number of sliding-window groups that are distinguished.
 const maxSliding = 8
 
 // ErrFull is the error of Add on an index with MaxWorkers workers.

@@ -130,7 +130,7 @@ func (g *gate) Report(ticket uint64, err error) {
 // ReportCut counts the second outcome of an answer that broke off after a good one.
 func (g *gate) ReportCut(began time.Time, err error) {
 	if g.good == 0 || err == nil || errors.Is(err, routing.ErrExcluded) || began.Before(epoch()) {
-		g.t.Fatalf("after %d good verdicts an answer that began at %s was cut: %v", g.good, began, err)
+		g.t.Fatalf("after %d successes an answer that began at %s was cut: %v", g.good, began, err)
 	}
 	g.bad++
 }

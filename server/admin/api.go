@@ -114,7 +114,7 @@ type (
 type PageQuery struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"Maximum number of items."`
 	Cursor string `query:"cursor" maxLength:"200" doc:"next_cursor of the previous page."`
-	Search string `query:"q" maxLength:"100" doc:"Only items whose name contains this text."`
+	Search string `query:"q" maxLength:"100" doc:"Only items with this text in their name."`
 }
 
 type page[T any] struct {

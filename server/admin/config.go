@@ -25,7 +25,7 @@ type configView struct {
 	Generation    int64            `json:"generation"`
 	LoadedAt      time.Time        `json:"loaded_at"`
 	Overrides     []store.Override `json:"overrides" nullable:"false"`
-	RestartNeeded []string         `json:"restart_needed" nullable:"false" doc:"Keys whose values on disk take effect after a restart."`
+	RestartNeeded []string         `json:"restart_needed" nullable:"false" doc:"Keys with values on disk that take effect after a restart."`
 	Warnings      []ProblemView    `json:"warnings" nullable:"false"`
 }
 

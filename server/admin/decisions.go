@@ -137,7 +137,8 @@ func reservePlace(n *atomic.Int32, most int32, what, wayOut string) error {
 	return huma.ErrorWithHeaders(huma.Error429TooManyRequests(full), http.Header{"Retry-After": {"15"}})
 }
 
-// checkFilter returns an error if until, the name of that parameter, is not after since.
+// checkFilter returns an error if the end of the period is not after its beginning. until is the
+// name of the parameter that sets the end.
 func checkFilter(until string, f *decisions.Filter) error {
 	if !f.Until.IsZero() && !f.Since.Before(f.Until) {
 		return invalid(until, "until must be after since", f.Until.Format(time.RFC3339Nano))

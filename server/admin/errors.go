@@ -21,9 +21,9 @@ import (
 // failed returns the answer to an error of a store. If the client can act on the error, the answer has
 // the reason; otherwise only the log has it. doing describes the operation, such as "creating a key".
 func (a *gateway) failed(doing string, err error) error {
-	var answered huma.StatusError
+	var statusErr huma.StatusError
 	switch {
-	case errors.As(err, &answered):
+	case errors.As(err, &statusErr):
 		return err // huma finds it, and its headers, within
 	case errors.Is(err, store.ErrNotFound):
 		return huma.Error404NotFound("The object does not exist.")

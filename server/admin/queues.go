@@ -37,7 +37,7 @@ type classState struct {
 	Entered    int64            `json:"entered" doc:"Requests that entered the queue: the sum of dispatched, abandoned, expired and the waiting requests."`
 	Dispatched int64            `json:"dispatched" doc:"Requests that were dispatched to a worker after a wait."`
 	Promoted   int64            `json:"promoted" doc:"Dispatched requests that were promoted to the class above because they had waited longer than age."`
-	Abandoned  int64            `json:"abandoned" doc:"Requests whose client disconnected while they waited."`
+	Abandoned  int64            `json:"abandoned" doc:"Requests that waited until their client disconnected."`
 	Expired    int64            `json:"expired" doc:"Requests that were rejected after a wait."`
 	Shed       map[string]int64 `json:"shed" doc:"Requests that were rejected with 503, at once or after a wait, by reason."`
 }

@@ -17,9 +17,9 @@ const (
 		"keywords: [ { name: proofs, tier: large, match: [prove] } ] }"
 )
 
-// TestDraftWithoutTheTierOfAPastRequestSaysWhatTheRequestGets: another tier, a refusal, or why neither
+// TestPastRequestIsExplainedUnderADraftWithoutItsTier: another tier, a refusal, or why neither
 // can be determined. Stages that depend on another tier's state are left out.
-func TestDraftWithoutTheTierOfAPastRequestSaysWhatTheRequestGets(t *testing.T) {
+func TestPastRequestIsExplainedUnderADraftWithoutItsTier(t *testing.T) {
 	r := newPlaneRig(t)
 	for id, tt := range map[string]struct {
 		change                       func(d *decisions.Decision)

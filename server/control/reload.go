@@ -35,8 +35,8 @@ type ReloadResult struct {
 type Impact struct {
 	WorkersAdded   []string           `json:"workers_added" nullable:"false"`
 	WorkersRemoved []string           `json:"workers_removed" nullable:"false" doc:"Removed workers finish their current requests."`
-	AffinityMoved  map[string]float64 `json:"affinity_moved" doc:"By pool: share of prompts whose preferred worker changes, 0 to 1."`
-	RestartNeeded  []string           `json:"restart_needed" nullable:"false"` // keys whose new values need a restart
+	AffinityMoved  map[string]float64 `json:"affinity_moved" doc:"By pool: share of prompts that change their preferred worker, 0 to 1."`
+	RestartNeeded  []string           `json:"restart_needed" nullable:"false"` // keys with new values that need a restart
 }
 
 // Errors of Reload. In each case the configuration in force stays.

@@ -178,5 +178,5 @@ func (in *Inbound) unknownURL(status int) error {
 }
 
 func (in *Inbound) unknownURLMessage() string {
-	return "Unknown URL: " + in.Method() + " " + openai.Quoted(in.HTTP.URL.Path) + "."
+	return "Unknown URL: " + in.Method() + " " + openai.Quoted(in.HTTP.URL.Path) + ". Check the base URL and the path."
 }

@@ -300,7 +300,7 @@ func (r *resolver) resolveUnnamed(v tiers.Resolution) (tiers.Resolution, error) 
 	names := r.servedNames()
 	if len(names) == 0 {
 		return tiers.Resolution{}, &openai.Error{Code: openai.CodeEndpointNotSupported,
-			Message: "No model that you may use is served on " + r.in.HTTP.URL.Path + "."}
+			Message: "No model that you may use is served on " + r.in.HTTP.URL.Path + ". Ask the operator for access."}
 	}
 	return tiers.Resolution{}, &openai.Error{Code: openai.CodeMissingField, Param: "model",
 		Message: "The field model is missing: send one of " + strings.Join(names, ", ") + "."}

@@ -103,5 +103,6 @@ func readPassed(x *exchange) (err error) {
 // notServed returns the answer to a request if the engines of its pool do not serve its endpoint.
 func notServed(x *exchange) *openai.Error {
 	return &openai.Error{Code: openai.CodeEndpointNotSupported,
-		Message: "The engines of " + openai.Quoted(x.resolution.Pool.Name) + " do not serve " + x.in.WorkerPath + "."}
+		Message: "The engines of " + openai.Quoted(x.resolution.Pool.Name) + " do not serve " + x.in.WorkerPath +
+			". Use a model of another tier or pool: GET /v1/models lists the models."}
 }

@@ -24,17 +24,19 @@ var (
 
 func responseNotFound(id string) error {
 	return &openai.Error{Code: openai.CodeResponseNotFound, Message: "Response with id " + openai.Quoted(id) +
-		" not found."}
+		" not found. It may have expired, or belong to another key."}
 }
 
 func previousNotFound(id string) error {
 	return &openai.Error{Code: openai.CodePreviousResponseNotFound, Param: "previous_response_id",
-		Message: "Previous response with id " + openai.Quoted(id) + " not found."}
+		Message: "Previous response with id " + openai.Quoted(id) +
+			" not found. It may have expired, or belong to another key. Send the whole conversation as input instead."}
 }
 
 func conversationNotFound(id string) error {
 	return &openai.Error{Code: openai.CodeConversationNotFound, Param: "conversation",
-		Message: "Conversation with id " + openai.Quoted(id) + " not found."}
+		Message: "Conversation with id " + openai.Quoted(id) +
+			" not found. It may have expired, or belong to another key."}
 }
 
 func shuttingDown() *openai.Error {

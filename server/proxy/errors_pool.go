@@ -14,7 +14,7 @@ import (
 // noWorker returns the client's error for err, with which the selection of a worker failed. checks is
 // the interval of health checks.
 func noWorker(p *control.Pool, err error, class tenants.Class, checks time.Duration) error {
-	var cooled *routing.BackoffError
+	var backoff *routing.BackoffError
 	var open *routing.OpenError
 	var shed *queue.ShedError
 	var answer *openai.Error
@@ -31,8 +31,8 @@ func noWorker(p *control.Pool, err error, class tenants.Class, checks time.Durat
 			Message: "All workers of " + openai.Quoted(p.Name) +
 				" failed repeatedly and receive no requests for now. Try again later.",
 		}
-	case errors.As(err, &cooled):
-		wait := max(time.Until(cooled.Until), time.Second)
+	case errors.As(err, &backoff):
+		wait := max(time.Until(backoff.Until), time.Second)
 		return &openai.Error{Code: openai.CodeOverloaded, RetryAfter: wait, Cause: err,
 			Message: "All workers of " + openai.Quoted(p.Name) + " failed or returned 429 moments ago. Try again later."}
 	case errors.Is(err, routing.ErrFull):

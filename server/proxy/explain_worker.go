@@ -81,13 +81,13 @@ func (n *explainer) previewQueue(poolErr error) (stage string, err error) {
 
 // waitReason returns the reason why no worker takes the request now.
 func waitReason(poolErr error) string {
-	var cooled *routing.BackoffError
+	var backoff *routing.BackoffError
 	switch {
 	case errors.Is(poolErr, routing.ErrFull):
 		return "every worker is full"
 	case errors.Is(poolErr, routing.ErrBestWorkerFull):
 		return "the best worker is full"
-	case errors.As(poolErr, &cooled):
+	case errors.As(poolErr, &backoff):
 		return "every worker is in backoff"
 	}
 	return "no worker is up"

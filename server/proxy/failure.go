@@ -103,7 +103,8 @@ func statusFailure(status int, retryAfter time.Duration, asked bool) (f failure,
 				"correct the URL."}
 	case status == http.StatusNotImplemented:
 		f.fault, f.retry = excluded("the worker answered 501: it does not support the request"), true
-		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "The worker does not support a feature of the request."}
+		f.err = &openai.Error{Code: openai.CodeWorkerError,
+			Message: "The worker does not support a feature of the request. Remove the feature, or use another model."}
 	case status >= 500:
 		f.fault, f.retry, f.recheck = fmt.Errorf("the worker answered %d", status), true, true
 		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "The worker failed to answer. Try again later.",
@@ -113,8 +114,9 @@ func statusFailure(status int, retryAfter time.Duration, asked bool) (f failure,
 		return f, true
 	default:
 		f.fault, f.retry = fmt.Errorf("the worker answered with status %d", status), true
-		f.err = &openai.Error{Code: openai.CodeWorkerProtocol, Message: "The worker's answer has an unknown format.",
-			Cause: f.fault}
+		f.err = &openai.Error{Code: openai.CodeWorkerProtocol,
+			Message: "The worker's answer has an unknown format. Try again; if it recurs, report the request ID to the operator.",
+			Cause:   f.fault}
 	}
 	if f.err.Cause == nil {
 		f.err.Cause = f.fault
@@ -149,7 +151,8 @@ func (a *attempt) sendFailure(err error) *failure {
 	case !prepared:
 		f.fault, f.retry = excluded("%w", err), false
 		f.err = &openai.Error{Code: openai.CodeInvalidValue, Cause: err,
-			Message: "The request's path, query or headers cannot be forwarded."}
+			Message: "The request's path, query or headers cannot be forwarded. Send the path percent-encoded and headers " +
+				"without control characters."}
 	case cause == nil && workers.OutOfResources(err):
 		a.x.s.Exhausted("connect", err)
 		f.fault, f.retry = excluded("%w", err), false // another worker needs a descriptor too
@@ -157,18 +160,21 @@ func (a *attempt) sendFailure(err error) *failure {
 			Message: "The gateway has no file descriptor free. Try again later."}
 	case cause == nil && !f.sent:
 		f.unreachable, f.recheck = true, true
-		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "No worker could be reached.", Cause: err}
+		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "No worker could be reached. Try again later.",
+			Cause: err}
 	case cause == nil:
 		f.recheck = true
 		f.err = &openai.Error{Code: openai.CodeWorkerError,
-			Message: "The worker closed the connection before its answer was complete.", Cause: err}
+			Message: "The worker closed the connection before its answer was complete. Try again, unless the request must not run twice.", Cause: err}
 	case errors.Is(cause, errFirstByteTimeout), errors.Is(cause, errIdleTimeout):
 		f.fault, f.recheck = cause, true
-		f.err = &openai.Error{Code: openai.CodeWorkerTimeout, Message: "The worker did not answer in time.", Cause: cause}
+		f.err = &openai.Error{Code: openai.CodeWorkerTimeout,
+			Message: "The worker did not answer in time. Try again, with a shorter prompt or a lower max_tokens.", Cause: cause}
 	case errors.Is(cause, errTotalTimeout):
 		f.fault, f.retry = excluded("%w", cause), false
 		f.err = &openai.Error{Code: openai.CodeWorkerTimeout,
-			Message: "The request reached its time limit before its answer was complete.", Cause: cause}
+			Message: "The request reached its time limit before its answer was complete. Lower max_tokens, or ask the " +
+				"operator for a longer timeouts.total.", Cause: cause}
 	case errors.Is(cause, ErrDrainCut):
 		f.fault, f.retry = excluded("%w", cause), false
 		f.err = shuttingDown()
@@ -186,8 +192,9 @@ func protocolFailure(format string, args ...any) *failure {
 		sent:  true,
 		retry: true,
 		fault: cause,
-		err: &openai.Error{Code: openai.CodeWorkerProtocol, Message: "The worker's answer has an unknown format.",
-			Cause: cause},
+		err: &openai.Error{Code: openai.CodeWorkerProtocol,
+			Message: "The worker's answer has an unknown format. Try again; if it recurs, report the request ID to the operator.",
+			Cause:   cause},
 	}
 }
 

@@ -94,7 +94,8 @@ func passRefusal(a *attempt, resp *http1.Response, body []byte) {
 	if a.m.Worker.RepeatsKey(body) {
 		body = nil // it would reveal the gateway's own key
 	}
-	e := &openai.Error{Code: codeWorkerRefused, Status: resp.Status, Message: "The worker refused the request."}
+	e := &openai.Error{Code: codeWorkerRefused, Status: resp.Status,
+		Message: "The worker rejected the request without a message. Check the request's fields."}
 	// the engine read the action as the id of a response
 	if resp.Status == http.StatusMethodNotAllowed && x.in.Kind == intake.Optional {
 		e, body = notServed(x), nil

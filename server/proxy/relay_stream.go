@@ -333,7 +333,7 @@ func (s *stream) engineFailed(ev openai.Event) (*failure, bool) {
 	f, _ := engineFailure(e)
 	message := e.Message
 	if message == "" || e.Status >= 500 || s.m.Worker.RepeatsKey(ev.Data) {
-		message = "The worker failed before its answer was complete."
+		message = "The worker failed before its answer was complete. Try again."
 	}
 	f.err = &openai.Error{Code: openai.CodeWorkerError, Message: message, Cause: f.fault}
 	return s.fail(&f)

@@ -16,9 +16,9 @@ var (
 	errHole = errors.New("kvstream: the replay has a hole")
 )
 
-// catchUp asks for a replay of what the stream does not know. It asks for the last known batch
-// too: if the engine has another one at that number, or none, it has restarted. whole asks for
-// all that the engine still has, to complete what is known in part.
+// catchUp requests a replay of the batches after the last known one, and that one too. If the
+// engine has another batch at its number, or none, the engine has restarted. whole requests all
+// batches that the engine still has, to complete a partial state.
 func (s *Stream) catchUp(ctx context.Context, whole bool) {
 	if s.config.Replay == "" {
 		return

@@ -153,8 +153,8 @@ func socketType(data []byte) (string, error) {
 	return "", fmt.Errorf("%w: READY without Socket-Type", ErrProtocol)
 }
 
-// command reads a command between messages: it answers PING, notes PONG and ignores the rest,
-// as the protocol asks.
+// command reads a command between messages: it answers PING, records PONG and ignores the rest,
+// as the protocol requires.
 func (c *Conn) command(flags byte, size uint64) error {
 	if size > maxCommand {
 		return fmt.Errorf("%w: a command of %d bytes", ErrLimit, size)

@@ -1,0 +1,24 @@
+// Package sim runs the gateway's own queue and pool in virtual time against simulated engines
+// and clients. An hour of traffic takes seconds, and the same Config always gives exactly the
+// same Result, so that two policies can be compared on the same requests.
+//
+//	r, err := sim.Run(sim.Config{Engines: …, Policy: …, Queue: …, Loads: …})
+//
+// # Parts
+//
+//   - A Load submits requests: single requests at a rate, or sessions that continue after a pause.
+//     Clients retry after a rejection as the SDKs do.
+//   - The gateway is the code of packages queue and routing, with its learned numbers. Admission
+//     replaces the queue by none (Direct) or by one list for all requests (FIFO) for comparisons.
+//   - An engine reads prompts one after the other, keeps a prefix cache and decodes at a speed that
+//     falls with the number of running answers.
+//
+// # Result
+//
+// The Result has a Record of each request: when it was submitted, dispatched, answered and ended,
+// on which engine, and how many of its tokens were cached. Stats summarizes the records that a
+// function selects, such as those of one tenant.
+//
+// The simulation has no goroutine and no clock: events are processed in order of their time, and
+// all chance comes from the seed of the Config.
+package sim
