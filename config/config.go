@@ -135,7 +135,7 @@ type Tier PoolConfig
 
 // Retry limits the attempts of a request.
 type Retry struct {
-	Attempts int     `yaml:"attempts" min:"1" max:"5" doc:"Attempts per request, including the first. A request that creates or stores an object on its engine, such as a response without 'store: false', is not retried after its body was sent."`
+	Attempts int     `yaml:"attempts" min:"1" max:"5" doc:"Attempts per request, including the first. A request that creates an object on its engine, such as a response without 'store: false', is not retried after its body was sent."`
 	Budget   float64 `yaml:"budget" max:"1" doc:"Retries allowed as a share of all requests, in addition to 10 per second. When the budget is spent, errors carry 'x-should-retry: false'. The exception is a backoff of the workers after 429 or 503: then Retry-After names its end."`
 }
 

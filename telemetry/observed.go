@@ -105,7 +105,7 @@ type DecisionLog struct {
 // TraceCounts counts the spans of ended requests: ended = exported + failed + dropped + queued.
 // A span is dropped if the queue is full, or if it ends after the gateway has stopped exporting.
 type TraceCounts struct {
-	Exported int64 `metric:"tierway_trace_spans_total" with:"result=exported" help:"Spans of ended requests by result: exported (the collector accepted them), failed (the collector rejected them or could not be reached), dropped (the queue was full). 0 without tracing."`
+	Exported int64 `metric:"tierway_trace_spans_total" with:"result=exported" help:"Spans of ended requests by result. exported: the collector accepted them. failed: the collector rejected them or could not be reached. dropped: the queue was full. 0 without tracing."`
 	Failed   int64 `metric:"tierway_trace_spans_total" with:"result=failed"`
 	Dropped  int64 `metric:"tierway_trace_spans_total" with:"result=dropped"`
 	Queued   int64 `metric:"tierway_trace_queue" help:"Spans of ended requests that wait for export or are being exported; 0 without tracing."`

@@ -51,8 +51,8 @@ func newTierVectors(d *definer) (v tierVectors) {
 	v.selections = d.histograms("tierway_selection_seconds", "Time to select and book a worker, including the wait "+
 		"for the pool's lock. Only requests that did not queue count.", selectionSeconds, "tier", "policy")
 	v.prefixes = d.counters("tierway_prefix_results_total", "Attempts by the prediction for the selected worker's "+
-		"cache: hit (it has a part of the prompt), miss (it has nothing), none (the request has no prompt that can be "+
-		"compared).", "tier", "policy", "result")
+		"cache. hit: it has a part of the prompt. miss: it has nothing. none: the request has no prompt that can be "+
+		"compared.", "tier", "policy", "result")
 	v.predicted = d.counters("tierway_prefix_predicted_tokens_total", "Prompt tokens that were predicted to be in the "+
 		"selected worker's cache, for attempts with cached tokens reported by the engine. Compare it with "+
 		"tierway_prefix_cached_tokens_total.", "tier", "policy")

@@ -28,7 +28,7 @@ type Health struct {
 	Interval  time.Duration `yaml:"interval" doc:"Time between two checks."`
 	Timeout   time.Duration `yaml:"timeout" doc:"Timeout of a check. At most 'interval'."`
 	DownAfter int           `yaml:"down_after" min:"1" max:"1000" doc:"Consecutive failed checks until the worker counts as down."`
-	UpAfter   int           `yaml:"up_after" min:"1" max:"1000" doc:"Consecutive passed checks until a worker that is down counts as up. One passed check is enough if it is the first one of a new worker, or the first one after a change of the key or of 'health'."`
+	UpAfter   int           `yaml:"up_after" min:"1" max:"1000" doc:"Consecutive passed checks until a worker that is down counts as up. One passed check is enough if it is the first of a new worker, or the first after a change of key or 'health'."`
 }
 
 // Spec is one worker with all inherited values resolved. Two Specs with the same name, pool, URL,
