@@ -47,7 +47,7 @@ bench-queue: ## Measure queues: entering, leaving, granting, one pass over 256, 
 	@go test $(TAGS) -run '^$$' -bench 'Enter|Grant|AllLeave|Round256' -benchmem -benchtime $(BENCHTIME) ./queue ./routing
 
 simulate: ## Print figures of queues and policies in virtual time
-	@go test $(TAGS) -count=1 -v -run 'Backlog|Share|Weights|Flood|Locality|ComeBack|Drown|Reference' ./sim
+	@go test $(TAGS) -count=1 -v -run 'Backlog|Share|Weights|Flood|Locality|RetryAndSucceed|Reference' ./sim
 
 bench-proxy: build ## Compare the binary with nginx (BENCH="-memory", "-cpu -rate 500 -old PATH", "-rounds 7 -seconds 3", "-json")
 	@scripts/nginx.sh
