@@ -40,11 +40,11 @@ func errorDoc() string {
 		b.Write((&Error{Code: CodeWorkerError}).Frame(d))
 	}
 	b.WriteString("```\n\n" +
-		"The official SDKs retry 408, 409, 429 and 5xx twice. The header `x-should-retry: false` stops them in these cases:\n\n" +
+		"The official SDKs retry 408, 409, 429 and 5xx at most twice. The header `x-should-retry: false` stops them in these cases:\n\n" +
 		"- the column \"SDKs retry\" has never;\n" +
 		"- the gateway has used up its own attempts on other workers;\n" +
 		"- the request alone exceeds its rate limit;\n" +
-		"- Retry-After exceeds one minute, the longest wait that SDKs accept.\n\n" +
+		"- Retry-After exceeds one minute, the longest wait that openai-node obeys.\n\n" +
 		"| status | code | type | type on /v1/messages | SDKs retry | what it means | what to do " +
 		"|\n|---|---|---|---|---|---|---|\n")
 	for _, r := range sortedTable() {

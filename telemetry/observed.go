@@ -73,7 +73,7 @@ type Stores struct {
 type RedisGauges struct {
 	Up       bool `metric:"tierway_redis_up" help:"1 while Redis responds; absent without Redis."`
 	Gateways int  `metric:"tierway_redis_gateways" help:"Live gateways that share this Redis, at the last exchange; absent without Redis."`
-	Degraded bool `metric:"tierway_ratelimit_degraded" help:"1 while each gateway enforces its part of the limits alone because Redis is unavailable; absent without Redis."`
+	Degraded bool `metric:"tierway_ratelimit_degraded" help:"1 while each gateway enforces its part of rpm, tpm and concurrent alone because Redis is unavailable; absent without Redis."`
 }
 
 // DatabaseGauges is the state of the SQL database and of the ledger that is written to it.

@@ -65,15 +65,24 @@ func TestRedisOutageFailsNoRequest(t *testing.T) {
 			if mid := without.at(0.5); mid > usual.at(0.5)+10*time.Millisecond {
 				t.Errorf("without Redis half of the answers took more than %v, with it %v", mid, usual.at(0.5))
 			}
-			lines := linesWith(p, "redis")[before:]
-			if len(lines) != 2 {
-				t.Errorf("there are %d log lines about one outage: %q", len(lines), lines)
-			}
+			checkOutagesAreLoggedOnce(t, linesWith(p, "redis")[before:])
 			t.Logf("with Redis: %v", usual)
 			t.Logf("without it: %v; %d took 50ms more than usual; noticed after %v", without,
 				without.countAbove(usual.at(0.5)+50*time.Millisecond), noticed)
 			t.Logf("after it:   %v; used again after %v", l.times(back, time.Now()), recovered)
 		})
+	}
+}
+
+// checkOutagesAreLoggedOnce reports lines beyond one for the begin of each outage, one for its end and
+// a few for changes of its cause. A slow machine can make Redis late, which is an outage too; a line
+// for each of the hundreds of requests is a fault on every machine.
+func checkOutagesAreLoggedOnce(t *testing.T, lines []string) {
+	t.Helper()
+	begins := strings.Count(strings.Join(lines, "\n"), "Redis unavailable; ")
+	ends := strings.Count(strings.Join(lines, "\n"), "Redis available again")
+	if begins == 0 || begins != ends || len(lines) > 12 {
+		t.Errorf("the outage has %d begins, %d ends and %d log lines: %q", begins, ends, len(lines), lines)
 	}
 }
 
@@ -137,7 +146,7 @@ func TestRedisErrorsFailNoRequest(t *testing.T) {
 		if took := up + waitForMetric(t, p, "tierway_ratelimit_degraded", 0, rig.Patience); took > recovery {
 			t.Errorf("%v after the end of %s Redis was used again", took, trouble.begin)
 		}
-		if lines := linesWith(p, "redis")[before:]; len(lines) > 2 {
+		if lines := linesWith(p, "redis")[before:]; len(lines) > 12 {
 			t.Errorf("%s is %d log lines: %q", trouble.begin, len(lines), lines)
 		}
 	}
