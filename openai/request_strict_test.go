@@ -13,7 +13,7 @@ import (
 // FuzzParseAgainstStrictJSON compares with the strictest reader of the standard library. Both must
 // agree on validity; both reject an unpaired surrogate.
 func FuzzParseAgainstStrictJSON(f *testing.F) {
-	seeds(f)
+	addSeeds(f)
 	f.Fuzz(func(t *testing.T, d byte, body []byte) {
 		dialect := Dialect(d % byte(Audio+1))
 		value := jsontext.Value(body)

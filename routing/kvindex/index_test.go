@@ -63,8 +63,8 @@ func (e *engine) store(prompt []uint32) []kvevents.Event {
 	return []kvevents.Event{event}
 }
 
-// again makes the event of a block that the engine computes once more, such as the last one of a
-// prompt that fills its blocks exactly.
+// again makes the event of a block that the engine computes once more behind cached ones, such as the
+// last one of a prompt that fills its blocks exactly.
 func (e *engine) again(hash uint64) []kvevents.Event {
 	b := e.blocks[hash]
 	event := kvevents.Event{Kind: kvevents.Stored, BlockSize: size, Hashes: []uint64{hash},
@@ -149,7 +149,7 @@ func TestIndexIsWhatTheEnginesHave(t *testing.T) {
 				m := kvevents.Medium(rapid.IntRange(0, 2).Draw(rt, "medium"))
 				switch step {
 				case 4:
-					if e.blocks[h].copies[kvevents.GPU] > 0 {
+					if prefix := e.blocks[h].prefix; e.cached(prefix).ByMedium[kvevents.GPU] == len(prefix)/size {
 						events = e.again(h)
 					}
 				case 5:
@@ -197,6 +197,18 @@ func overlap(x *Index, w *Worker, root uint64, tokens []uint32, extras []uint64)
 	var m [MaxWorkers]Match
 	x.Overlap(AppendKeys(nil, root, size, tokens, extras, 0), &m)
 	return m[w.ID()].Blocks
+}
+
+func TestBlocksBehindAMissingOneAreComputedAgain(t *testing.T) {
+	x, w := onlyWorker(t, 1<<20)
+	all := kvevents.Event{Kind: kvevents.Stored, BlockSize: size, Hashes: []uint64{1, 2, 3},
+		Tokens: []uint32{1, 2, 3, 4, 5, 6}}
+	removed := func(hash uint64) kvevents.Event { return kvevents.Event{Kind: kvevents.Removed, Hashes: []uint64{hash}} }
+	w.Apply(&kvevents.Batch{Events: []kvevents.Event{all, removed(1)}})
+	w.Apply(&kvevents.Batch{Events: []kvevents.Event{all, removed(2)}})
+	if n := overlap(x, w, Root("", size), []uint32{1, 2, 3, 4, 5, 6}, nil); n != 3 {
+		t.Errorf("%d of 3 blocks", n)
+	}
 }
 
 func TestBlockAfterAnUnknownOneIsNoBeginning(t *testing.T) {

@@ -175,6 +175,7 @@ func (w *Worker) store(e *kvevents.Event) {
 			return
 		}
 	}
+	reused := true
 	for i, hash := range e.Hashes {
 		extra := uint64(0)
 		if e.Extra != nil {
@@ -187,10 +188,11 @@ func (w *Worker) store(e *kvevents.Event) {
 			w.forget(b.key)
 			b = block{}
 		}
-		// A store of several blocks begins with one that the engine did not have: its prefix was
-		// looked up before. Known blocks before the last one are a report of what was reused,
-		// which no removal will match.
-		if known && b.key == parent && b.full[e.Medium] > 0 && i < len(e.Hashes)-1 {
+		// The blocks of an event were computed from the first missing one on. Known blocks at its
+		// beginning are a report of what was reused, which no removal will match; the last block
+		// of an event is always computed.
+		reused = reused && known && b.key == parent && b.full[e.Medium] > 0
+		if reused && i < len(e.Hashes)-1 {
 			continue
 		}
 		if !known {
