@@ -203,7 +203,9 @@ func TestBlocksBehindAMissingOneAreComputedAgain(t *testing.T) {
 	x, w := onlyWorker(t, 1<<20)
 	all := kvevents.Event{Kind: kvevents.Stored, BlockSize: size, Hashes: []uint64{1, 2, 3},
 		Tokens: []uint32{1, 2, 3, 4, 5, 6}}
-	removed := func(hash uint64) kvevents.Event { return kvevents.Event{Kind: kvevents.Removed, Hashes: []uint64{hash}} }
+	removed := func(hash uint64) kvevents.Event {
+		return kvevents.Event{Kind: kvevents.Removed, Hashes: []uint64{hash}}
+	}
 	w.Apply(&kvevents.Batch{Events: []kvevents.Event{all, removed(1)}})
 	w.Apply(&kvevents.Batch{Events: []kvevents.Event{all, removed(2)}})
 	if n := overlap(x, w, Root("", size), []uint32{1, 2, 3, 4, 5, 6}, nil); n != 3 {
