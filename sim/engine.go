@@ -4,22 +4,30 @@ import (
 	"time"
 )
 
-// Engine is one simulated inference engine. It prefills prompts one after the other, decodes
-// answers together (the more at once, the slower), and caches computed blocks while there is
-// room. Its zero values are the engine of the reference figures: a model of some 8 billion
-// parameters on one data-centre GPU.
+// Engine is one simulated inference engine. It decodes answers together (the more at once, the
+// slower), and caches computed blocks while there is room. The leading blocks of a prompt that
+// are cached need no prefill, except for its last token. Its zero values are the engine of the
+// reference figures: a model of some 8 billion parameters on one data-centre GPU.
 //
-// \tprefill = uncached tokens / (Rate · max(0.3, 1 − 0.004·running)) + 8 ms
-// \tdecode  = tokens · (Step + StepEach·running)
+// Without Chunk it prefills whole prompts one after the other, beside the decodes:
+//
+//	prefill = uncached tokens / (Rate · max(0.3, 1 − 0.004·running)) + 8 ms
+//	decode  = tokens · (Step + StepEach·running)
 //
 // running is the number of answers that are decoded when the prefill or the decode starts; a
-// decode counts itself. The leading blocks of a prompt that are cached need no prefill, except
-// for its last token.
+// decode counts itself.
+//
+// With Chunk it computes steps of at most that many tokens, as engines with chunked prefill do:
+// one token of each running answer, then prompts in the order of arrival. Long prompts are
+// computed in several steps, and slow the answers down.
+//
+//	step = Step + StepEach·running + prompt tokens / Rate
 type Engine struct {
 	Name        string        // ID of its worker; empty: its index, e0, e1 …
 	Rate        float64       // prefill rate in tokens/s while nothing is decoded; 0: 10,000
 	Step        time.Duration // per output token; 0: 20 ms
 	StepEach    time.Duration // added to Step per running answer; 0: 0.4 ms
+	Chunk       int64         // tokens of a step, such as 2,048; 0: prompts are prefilled whole
 	CacheTokens int64         // 0: 300,000; negative: no cache
 	// MaxSeqs is how many answers run at once, including the one in prefill; others wait in the
 	// engine. 0: unbounded.
@@ -84,6 +92,16 @@ type job struct {
 	cached       int64  // cached prompt tokens; set when the prefill starts
 	onFirstToken func() // called at the first token
 	onEnd        func()
+
+	remaining int64 // prompt tokens to compute; set when the prefill starts
+	lastStep  int64 // with Chunk: the step that computes its last token
+	started   bool  // the prefill has started
+}
+
+// scheduler decides which prompts and answers an engine computes, and when.
+type scheduler interface {
+	accept(j *job)
+	waiting() int // jobs whose prefill has not started
 }
 
 // engineState is an engine in a World.
@@ -91,8 +109,7 @@ type engineState struct {
 	Engine
 	world          *World
 	cache          *cache
-	waiting        []*job // for their prefill, in order of arrival
-	prefilled      *job   // nil while no prompt is prefilled
+	scheduler      scheduler
 	decoding       int
 	residentTokens int64 // tokens of all jobs inside, for the used share of the cache
 
@@ -100,44 +117,84 @@ type engineState struct {
 }
 
 func newEngineState(e Engine, w *World) *engineState {
-	return &engineState{Engine: e, world: w, cache: newCache(int(max(0, e.CacheTokens) / BlockTokens))}
+	s := &engineState{Engine: e, world: w, cache: newCache(int(max(0, e.CacheTokens) / w.config.BlockTokens))}
+	if e.Chunk > 0 {
+		s.scheduler = &chunkScheduler{engine: s}
+	} else {
+		s.scheduler = &promptScheduler{engine: s}
+	}
+	return s
 }
 
 // accept gives the engine a job.
 func (e *engineState) accept(j *job) {
 	e.residentTokens += j.request.PromptTokens + j.request.OutputTokens
-	e.waiting = append(e.waiting, j)
-	e.startPrefill()
+	e.scheduler.accept(j)
 }
 
-// startPrefill starts the prefill of the oldest waiting job if the engine is free.
-func (e *engineState) startPrefill() {
-	if e.prefilled != nil || len(e.waiting) == 0 || e.MaxSeqs > 0 && e.decoding >= e.MaxSeqs {
-		return
-	}
-	j := e.waiting[0]
-	e.waiting[0] = nil
-	e.waiting, e.prefilled = e.waiting[1:], j
-	// The last token is always computed: it yields the first token of the answer.
-	hits := int64(e.cache.hits(j.request.Prompt())) * BlockTokens
-	j.cached = max(0, min(hits, (j.request.PromptTokens-1)/BlockTokens*BlockTokens))
-	e.world.After(e.Prefill(j.request.PromptTokens-j.cached, e.decoding), func() { e.startDecode(j) })
+// startPrefill looks up the prompt's cached blocks. The last token is always computed: it yields
+// the first token of the answer.
+func (e *engineState) startPrefill(j *job) {
+	j.started = true
+	j.cached = e.hitTokens(j.request, e.cache.hits(j.request.promptNumbers()))
+	j.remaining = j.request.PromptTokens - j.cached
 }
 
-// startDecode ends a prefill and starts the decode.
+// hitTokens returns the tokens of that many leading blocks that need no prefill.
+func (e *engineState) hitTokens(r *Request, blocks int) int64 {
+	block := e.world.config.BlockTokens
+	return max(0, min(int64(blocks), (r.PromptTokens-1)/block)) * block
+}
+
+// startDecode ends a prefill.
 func (e *engineState) startDecode(j *job) {
-	e.prefilled = nil
-	e.cache.store(j.request.Prompt())
+	e.cache.store(j.request.promptNumbers())
 	e.decoding++
-	e.world.After(e.Decode(j.request.OutputTokens, e.decoding), func() { e.end(j) })
-	j.onFirstToken()
-	e.startPrefill()
 }
 
 func (e *engineState) end(j *job) {
 	e.decoding--
 	e.residentTokens -= j.request.PromptTokens + j.request.OutputTokens
-	e.cache.store(j.request.answer())
-	e.startPrefill()
-	j.onEnd()
+	e.cache.store(j.request.answerNumbers())
+}
+
+// promptScheduler prefills whole prompts, one after the other.
+type promptScheduler struct {
+	engine    *engineState
+	jobs      []*job // waiting for their prefill, in order of arrival
+	prefilled *job   // nil while no prompt is prefilled
+}
+
+func (s *promptScheduler) waiting() int { return len(s.jobs) }
+
+func (s *promptScheduler) accept(j *job) {
+	s.jobs = append(s.jobs, j)
+	s.next()
+}
+
+// next starts the prefill of the oldest waiting job if the engine is free.
+func (s *promptScheduler) next() {
+	e := s.engine
+	if s.prefilled != nil || len(s.jobs) == 0 || e.MaxSeqs > 0 && e.decoding >= e.MaxSeqs {
+		return
+	}
+	j := s.jobs[0]
+	s.jobs[0] = nil
+	s.jobs, s.prefilled = s.jobs[1:], j
+	e.startPrefill(j)
+	e.world.After(e.Prefill(j.remaining, e.decoding), func() { s.decode(j) })
+}
+
+// decode ends a prefill and starts the decode.
+func (s *promptScheduler) decode(j *job) {
+	e := s.engine
+	s.prefilled = nil
+	e.startDecode(j)
+	e.world.After(e.Decode(j.request.OutputTokens, e.decoding), func() {
+		e.end(j)
+		s.next()
+		j.onEnd()
+	})
+	j.onFirstToken()
+	s.next()
 }

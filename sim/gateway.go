@@ -24,6 +24,7 @@ var errLeft = errors.New("the client left")
 
 // Submit sends a client's request now.
 func (w *World) Submit(r Request) {
+	r.numbers = w.numbers.appendNumbers(r.numbers, r.Chain)
 	rec := &Record{Request: r, Number: len(w.requests), SubmittedAt: w.now}
 	w.requests = append(w.requests, rec)
 	w.startAttempt(rec)

@@ -6,7 +6,7 @@ import (
 	"tierway/routing"
 )
 
-// BlockTokens is how many tokens one block of a chain has.
+// BlockTokens is how many tokens one block of a chain has that Extend makes.
 const BlockTokens = 64
 
 // charactersAToken converts tokens to the characters of a block's End: the usual length of a
@@ -31,6 +31,8 @@ type Request struct {
 	Patience time.Duration // how long the client waits for a dispatch before it leaves; 0: no limit
 	Retries  int           // retries after a shed, as in the official SDKs
 
+	numbers []int32 // of the blocks of Chain
+
 	// Done, unless nil, is called when the request has ended in any way. It may
 	// submit further requests.
 	Done func(*Record)
@@ -41,8 +43,9 @@ func (r *Request) Prompt() []routing.Block {
 	return r.Chain[:min(len(r.Chain), blocksOf(r.PromptTokens))]
 }
 
-// answer returns the blocks of the answer.
-func (r *Request) answer() []routing.Block { return r.Chain[len(r.Prompt()):] }
+// promptNumbers returns the numbers of the prompt's blocks, and answerNumbers those of the answer's.
+func (r *Request) promptNumbers() []int32 { return r.numbers[:len(r.Prompt())] }
+func (r *Request) answerNumbers() []int32 { return r.numbers[len(r.Prompt()):] }
 
 func blocksOf(tokens int64) int { return int((tokens + BlockTokens - 1) / BlockTokens) }
 
@@ -55,6 +58,11 @@ func RoundUp(tokens int64) int64 { return int64(blocksOf(tokens)) * BlockTokens 
 func Extend(chain []routing.Block, seed uint64, tokens int64) []routing.Block {
 	longer := make([]routing.Block, len(chain), len(chain)+blocksOf(tokens))
 	copy(longer, chain)
+	return appendBlocks(longer, seed, tokens)
+}
+
+// appendBlocks is Extend for a chain that belongs to the caller, which may be changed behind its end.
+func appendBlocks(chain []routing.Block, seed uint64, tokens int64) []routing.Block {
 	last := routing.Block{}
 	if len(chain) > 0 {
 		last = chain[len(chain)-1]
@@ -62,7 +70,7 @@ func Extend(chain []routing.Block, seed uint64, tokens int64) []routing.Block {
 	for i := range blocksOf(tokens) {
 		last.Hash = routing.Draw(last.Hash ^ routing.Draw(seed+uint64(i)))
 		last.End += BlockTokens * charactersAToken
-		longer = append(longer, last)
+		chain = append(chain, last)
 	}
-	return longer
+	return chain
 }

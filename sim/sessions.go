@@ -93,13 +93,17 @@ func (c *chat) turn() {
 	}
 	answer := int64(math.Ceil(leastAnswer + d.Lognormal(answerMedian, answerSigma)))
 	r := &c.request
-	r.Chain = Extend(r.Chain, d.Uint64(), int64(math.Ceil(user)))
+	if c.turns == 0 {
+		r.Chain = slices.Clone(r.Chain) // the tenant's system prompt
+	}
+	r.Chain = appendBlocks(r.Chain, d.Uint64(), int64(math.Ceil(user)))
 	r.PromptTokens = int64(len(r.Chain)) * BlockTokens
 	if c.turns == 0 {
 		r.Prefix = r.Chain[len(r.Chain)-1].Hash
 	}
-	r.Chain = Extend(r.Chain, d.Uint64(), answer)
+	r.Chain = appendBlocks(r.Chain, d.Uint64(), answer)
 	r.OutputTokens = answer
+	r.numbers = c.world.numbers.appendNumbers(r.numbers, r.Chain)
 	c.turns++
 	c.world.Submit(*r)
 }

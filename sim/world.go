@@ -30,15 +30,17 @@ type Load interface {
 
 // Config is a whole simulation.
 type Config struct {
-	Seed       uint64 // any value, including 0
-	Engines    []Engine
-	Policy     routing.Config
-	Admission  Admission
-	Queue      queue.Config       // FIFO uses only MaxWait
-	Loads      []Load             // each gets its own RNG, by its index
-	Scrape     time.Duration      // interval at which the engines' metrics are observed; 0: never
-	Saturation routing.Saturation // limits of these metrics that exclude an engine
-	Until      time.Duration      // end of the simulation, even with requests in flight; 0: when all requests have ended
+	Seed      uint64 // any value, including 0
+	Engines   []Engine
+	Policy    routing.Config
+	Admission Admission
+	Queue     queue.Config // FIFO uses only MaxWait
+	Loads     []Load       // each gets its own RNG, by its index
+	// Tokens of a block in the engines' caches, which the chains of all loads must have; 0: BlockTokens.
+	BlockTokens int64
+	Scrape      time.Duration      // interval at which the engines' metrics are observed; 0: never
+	Saturation  routing.Saturation // limits of these metrics that exclude an engine
+	Until       time.Duration      // end of the simulation, even with requests in flight; 0: when all requests have ended
 
 	// Choices records the policy's choice for each request.
 	Choices bool
@@ -61,6 +63,7 @@ type World struct {
 	pool            *routing.Pool
 	engines         []*engineState
 	byID            map[string]*engineState
+	numbers         blockNumbers
 	admission       admission
 	rng             *RNG // of the gateway
 	clients         *RNG // of the clients' retry delays
@@ -108,8 +111,14 @@ func newWorld(c Config) (*World, error) {
 	if len(c.Engines) == 0 {
 		return nil, fmt.Errorf("there are no engines")
 	}
+	if c.BlockTokens == 0 {
+		c.BlockTokens = BlockTokens
+	}
 	const gateway, clients = 1 << 32, 1<<32 + 1 // numbers above those of any load
-	w := &World{config: c, byID: map[string]*engineState{}, rng: Split(c.Seed, gateway), clients: Split(c.Seed, clients)}
+	w := &World{
+		config: c, byID: map[string]*engineState{}, numbers: blockNumbers{},
+		rng: Split(c.Seed, gateway), clients: Split(c.Seed, clients),
+	}
 	members := make([]routing.Member, len(c.Engines))
 	for i, e := range c.Engines {
 		if e.Name == "" {
@@ -213,7 +222,7 @@ func (w *World) scrape() {
 		return
 	}
 	for _, e := range w.engines {
-		s := routing.Status{Up: true, Waiting: len(e.waiting), LoadAt: w.time(w.now)}
+		s := routing.Status{Up: true, Waiting: e.scheduler.waiting(), LoadAt: w.time(w.now)}
 		if e.CacheTokens > 0 {
 			s.KVUsage = min(1, float64(e.residentTokens)/float64(e.CacheTokens))
 		}
