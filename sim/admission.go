@@ -22,7 +22,9 @@ type admission interface {
 type directAdmission struct{ world *World }
 
 func (d *directAdmission) enter(f *inflight) {
+	d.world.current = f
 	lease, err := d.world.pool.Acquire(&f.route)
+	d.world.current = nil
 	if err != nil {
 		d.world.refuse(f, err)
 		return

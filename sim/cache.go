@@ -6,12 +6,15 @@ import "tierway/routing"
 // caches are arrays.
 type blockNumbers map[uint64]int32
 
+// count returns how many blocks have a number.
+func (b blockNumbers) count() int32 { return int32(len(b)) }
+
 // appendNumbers appends the numbers of the blocks of a chain that numbers does not have yet.
 func (b blockNumbers) appendNumbers(numbers []int32, chain []routing.Block) []int32 {
 	for _, block := range chain[len(numbers):] {
 		number, known := b[block.Hash]
 		if !known {
-			number = int32(len(b))
+			number = b.count()
 			b[block.Hash] = number
 		}
 		numbers = append(numbers, number)

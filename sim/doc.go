@@ -6,12 +6,15 @@
 //
 // # Parts
 //
-//   - A Load submits requests: single requests at a rate, or sessions that continue after a pause.
-//     Clients retry after a rejection as the SDKs do.
+//   - A Load submits requests: single requests at a rate, sessions that continue after a pause, or
+//     a recorded trace. Modes are the loads of the reference figures. Clients retry after a
+//     rejection as the SDKs do.
 //   - The gateway is the code of packages queue and routing, with its learned numbers. Admission
 //     replaces the queue by none (Direct) or by one list for all requests (FIFO) for comparisons.
-//   - An engine reads prompts one after the other, keeps a prefix cache and decodes at a speed that
-//     falls with the number of running answers.
+//   - An engine prefills prompts one after the other, or in chunks beside the answers. It keeps a
+//     prefix cache and decodes at a speed that falls with the number of running answers.
+//   - Peers are policies of other routers, rebuilt from their formulas, which see the caches and
+//     the queues of the engines as those routers do.
 //
 // # Result
 //

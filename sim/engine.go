@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 )
 
@@ -96,12 +97,15 @@ type job struct {
 	remaining int64 // prompt tokens to compute; set when the prefill starts
 	lastStep  int64 // with Chunk: the step that computes its last token
 	started   bool  // the prefill has started
+	expected  int64 // cached prompt tokens, as expected at its arrival
 }
 
 // scheduler decides which prompts and answers an engine computes, and when.
 type scheduler interface {
 	accept(j *job)
 	waiting() int // jobs whose prefill has not started
+	// timeToFirst returns the time until the request's first token if it is accepted now.
+	timeToFirst(r *Request) time.Duration
 }
 
 // engineState is an engine in a World.
@@ -112,12 +116,15 @@ type engineState struct {
 	scheduler      scheduler
 	decoding       int
 	residentTokens int64 // tokens of all jobs inside, for the used share of the cache
+	books
+	perfect
+	at int // its index
 
 	inside, most int // requests sent here and not ended, now and at most
 }
 
-func newEngineState(e Engine, w *World) *engineState {
-	s := &engineState{Engine: e, world: w, cache: newCache(int(max(0, e.CacheTokens) / w.config.BlockTokens))}
+func newEngineState(e Engine, w *World, at int) *engineState {
+	s := &engineState{Engine: e, world: w, at: at, cache: newCache(int(max(0, e.CacheTokens) / w.config.BlockTokens))}
 	if e.Chunk > 0 {
 		s.scheduler = &chunkScheduler{engine: s}
 	} else {
@@ -129,6 +136,8 @@ func newEngineState(e Engine, w *World) *engineState {
 // accept gives the engine a job.
 func (e *engineState) accept(j *job) {
 	e.residentTokens += j.request.PromptTokens + j.request.OutputTokens
+	e.change(e.world.now).queue++
+	e.addAhead(j)
 	e.scheduler.accept(j)
 }
 
@@ -136,6 +145,9 @@ func (e *engineState) accept(j *job) {
 // the first token of the answer.
 func (e *engineState) startPrefill(j *job) {
 	j.started = true
+	l := e.change(e.world.now)
+	l.queue--
+	l.tokens += j.request.PromptTokens
 	j.cached = e.hitTokens(j.request, e.cache.hits(j.request.promptNumbers()))
 	j.remaining = j.request.PromptTokens - j.cached
 }
@@ -149,11 +161,13 @@ func (e *engineState) hitTokens(r *Request, blocks int) int64 {
 // startDecode ends a prefill.
 func (e *engineState) startDecode(j *job) {
 	e.cache.store(j.request.promptNumbers())
+	e.removeAhead(j)
 	e.decoding++
 }
 
 func (e *engineState) end(j *job) {
 	e.decoding--
+	e.change(e.world.now).tokens -= j.request.PromptTokens
 	e.residentTokens -= j.request.PromptTokens + j.request.OutputTokens
 	e.cache.store(j.request.answerNumbers())
 }
@@ -163,6 +177,9 @@ type promptScheduler struct {
 	engine    *engineState
 	jobs      []*job // waiting for their prefill, in order of arrival
 	prefilled *job   // nil while no prompt is prefilled
+
+	prefillEnd time.Duration
+	ends       []time.Duration // of running answers, the latest first
 }
 
 func (s *promptScheduler) waiting() int { return len(s.jobs) }
@@ -182,7 +199,8 @@ func (s *promptScheduler) next() {
 	s.jobs[0] = nil
 	s.jobs, s.prefilled = s.jobs[1:], j
 	e.startPrefill(j)
-	e.world.After(e.Prefill(j.remaining, e.decoding), func() { s.decode(j) })
+	s.prefillEnd = e.world.now + e.Prefill(j.remaining, e.decoding)
+	e.world.At(s.prefillEnd, func() { s.decode(j) })
 }
 
 // decode ends a prefill and starts the decode.
@@ -190,7 +208,11 @@ func (s *promptScheduler) decode(j *job) {
 	e := s.engine
 	s.prefilled = nil
 	e.startDecode(j)
-	e.world.After(e.Decode(j.request.OutputTokens, e.decoding), func() {
+	end := e.world.now + e.Decode(j.request.OutputTokens, e.decoding)
+	at, _ := slices.BinarySearchFunc(s.ends, end, func(other, end time.Duration) int { return int(end - other) })
+	s.ends = slices.Insert(s.ends, at, end)
+	e.world.At(end, func() {
+		s.ends = s.ends[:len(s.ends)-1]
 		e.end(j)
 		s.next()
 		j.onEnd()

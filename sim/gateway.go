@@ -16,7 +16,8 @@ type inflight struct {
 	ticket         *queue.Ticket // with a queue only
 	expectedTokens int64         // tokens of the prompt plus the expected answer
 	lease          routing.Lease
-	settled        bool // sent to an engine or refused: the wait is over
+	settled        bool  // sent to an engine or refused: the wait is over
+	hits           []int // leading blocks in each engine's cache, as the index knew at the arrival; nil without one
 }
 
 // errLeft ends a request after its client left during the wait.
@@ -45,6 +46,7 @@ func (w *World) startAttempt(rec *Record) {
 		rec.Choice = &routing.Choice{}
 		f.route.Record = rec.Choice
 	}
+	w.lookUp(f)
 	if r.Patience > 0 {
 		w.After(r.Patience, func() {
 			if !f.settled {
@@ -65,12 +67,15 @@ func (w *World) send(f *inflight, lease routing.Lease) {
 	e.inside++
 	e.most = max(e.most, e.inside)
 	j := &job{request: &rec.Request}
+	b := w.book(f, e)
 	j.onFirstToken = func() {
 		rec.First, rec.Cached = w.now, j.cached
+		b.answered()
 		f.lease.Answered(w.time(w.now), nil)
 	}
 	j.onEnd = func() {
 		e.inside--
+		b.ended()
 		r := &rec.Request
 		f.lease.Release(routing.Result{
 			At: w.time(w.now), Text: true,

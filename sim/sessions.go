@@ -19,29 +19,80 @@ type Sessions struct {
 	Tenant  string        // tenant of all chats for the gateway; empty: each tenant's own
 	Class   int
 	Pause   time.Duration // mean time from an answer to the next turn; 0: 8 s
+
+	// The first tenant's weight, unless 0, and the tokens of its system prompt.
+	HotWeight float64
+	HotSystem int64
+	// Burst is the mean number of chats of one tenant that begin within 0.2 s; 0: chats begin
+	// independently.
+	Burst float64
+	// Agents makes chats long: up to 40 turns with the outputs of tools, and long system prompts.
+	Agents bool
+}
+
+// chatShape is the distributions of a chat.
+type chatShape struct {
+	system, systemSigma float64 // median of tokens and standard deviation of their logarithm, as below
+	user, userSigma     float64
+	userMost            float64
+	answer, answerSigma float64
+	documents           float64 // chance of a document in a turn
+	next                float64 // chance of another turn after each answer
+	turns               int     // at most
 }
 
 const (
 	sessionTenants = 40
 	sessionPause   = 8 * time.Second
-	// The chance of another turn after each answer, and the most turns of a chat:
-	// 3.87 turns on average.
-	continueChance, maxTurns = 0.75, 12
-	// Medians of tokens and standard deviations of
-	// their logarithms.
-	systemMedian, systemSigma = 2500, 0.7
-	userMedian, userSigma     = 150, 1.0
-	answerMedian, answerSigma = 180, 0.7
 	// leastUser and leastAnswer are added: the chat template's own tokens.
 	leastUser, leastAnswer = 10, 5
-	// The chance that a turn has a document, and the document's tokens.
-	documentChance, documentLeast, documentMore = 0.06, 8000, 8000
+	// The tokens of a document.
+	documentLeast, documentMore = 8000, 8000
+	// burstSpan is the time within which the chats of a burst begin.
+	burstSpan = 200 * time.Millisecond
 )
+
+// chatOfPeople has 3.87 turns on average, and chatOfAgents 17.
+func chatOfPeople() chatShape {
+	return chatShape{
+		system: 2500, systemSigma: 0.7, user: 150, userSigma: 1, userMost: math.Inf(1),
+		answer: 180, answerSigma: 0.7, documents: 0.06, next: 0.75, turns: 12,
+	}
+}
+
+func chatOfAgents() chatShape {
+	return chatShape{
+		system: 7500, systemSigma: 0.7, user: 900, userSigma: 1, userMost: 16_000,
+		answer: 120, answerSigma: 0.8, next: 0.95, turns: 40,
+	}
+}
+
+// userTokens and answerTokens draw the lengths of one turn.
+func (s *chatShape) userTokens(d *RNG) int64 {
+	user := min(s.userMost, leastUser+d.Lognormal(s.user, s.userSigma))
+	if d.Unit() < s.documents {
+		user = documentLeast + documentMore*d.Unit()
+	}
+	return int64(math.Ceil(user))
+}
+
+func (s *chatShape) answerTokens(d *RNG) int64 {
+	return int64(math.Ceil(leastAnswer + d.Lognormal(s.answer, s.answerSigma)))
+}
+
+// sessions is a load of chats in progress.
+type sessions struct {
+	Sessions
+	world   *World
+	rng     *RNG
+	shape   chatShape
+	shares  []float64 // sums of the tenants' weights
+	systems [][]routing.Block
+}
 
 // chat is one chat in progress.
 type chat struct {
-	load    *Sessions
-	world   *World
+	load    *sessions
 	rng     *RNG
 	request Request // last turn; its chain is the whole chat
 	turns   int
@@ -55,30 +106,59 @@ func (s Sessions) Start(w *World, d *RNG) {
 	if s.Pause == 0 {
 		s.Pause = sessionPause
 	}
-	shares, sum := make([]float64, s.Tenants), 0.0
-	systems := make([][]routing.Block, s.Tenants)
-	for k := range systems {
-		sum += 1 / float64(k+1)
-		shares[k] = sum
-		systems[k] = Extend(nil, d.Uint64(), int64(math.Ceil(d.Lognormal(systemMedian, systemSigma))))
+	l := &sessions{Sessions: s, world: w, rng: d, shape: chatOfPeople(), shares: make([]float64, s.Tenants),
+		systems: make([][]routing.Block, s.Tenants)}
+	if s.Agents {
+		l.shape = chatOfAgents()
+	}
+	sum := 0.0
+	for k := range l.systems {
+		weight, tokens := 1/float64(k+1), int64(0)
+		seed := d.Uint64()
+		tokens = int64(math.Ceil(d.Lognormal(l.shape.system, l.shape.systemSigma)))
+		if k == 0 && s.HotWeight > 0 {
+			weight, tokens = s.HotWeight, s.HotSystem
+		}
+		sum += weight
+		l.shares[k] = sum
+		l.systems[k] = Extend(nil, seed, tokens)
 	}
 	mean := time.Duration(float64(time.Second) / s.Rate)
+	if s.Burst > 0 {
+		mean = time.Duration(float64(mean) * s.Burst)
+	}
 	var arrive func()
 	arrive = func() {
 		if w.Now() > s.Until {
 			return
 		}
-		k, _ := slices.BinarySearch(shares, d.Unit()*sum)
-		c := &chat{load: &s, world: w, rng: NewRNG(d.Uint64())}
-		tenant := s.Tenant
-		if tenant == "" {
-			tenant = tenantName(k)
+		k, _ := slices.BinarySearch(l.shares, d.Unit()*sum)
+		first := l.newChat(k)
+		if s.Burst > 0 {
+			l.burst(k)
 		}
-		c.request = Request{Kind: "chat", Tenant: tenant, Class: s.Class, Chain: systems[k], Done: c.answered}
 		w.After(d.Exp(mean), arrive)
-		c.turn()
+		first.turn()
 	}
 	w.At(d.Exp(mean), arrive)
+}
+
+// burst plans the other chats of a burst, whose number has a geometric distribution.
+func (s *sessions) burst(k int) {
+	for s.rng.Unit() < 1-1/s.Burst {
+		s.world.After(time.Duration(s.rng.Unit()*float64(burstSpan)), s.newChat(k).turn)
+	}
+}
+
+// newChat returns a chat of that tenant.
+func (s *sessions) newChat(k int) *chat {
+	c := &chat{load: s, rng: NewRNG(s.rng.Uint64())}
+	tenant := s.Tenant
+	if tenant == "" {
+		tenant = tenantName(k)
+	}
+	c.request = Request{Kind: "chat", Tenant: tenant, Class: s.Class, Chain: slices.Clone(s.systems[k]), Done: c.answered}
+	return c
 }
 
 // tenantName returns the name of a tenant by its rank.
@@ -86,33 +166,28 @@ func tenantName(k int) string { return "tenant-" + string(rune('0'+k/10)) + stri
 
 // turn submits the next turn.
 func (c *chat) turn() {
-	d := c.rng
-	user := leastUser + d.Lognormal(userMedian, userSigma)
-	if d.Unit() < documentChance {
-		user = documentLeast + documentMore*d.Unit()
-	}
-	answer := int64(math.Ceil(leastAnswer + d.Lognormal(answerMedian, answerSigma)))
+	d, shape, w := c.rng, &c.load.shape, c.load.world
+	user := shape.userTokens(d)
+	answer := shape.answerTokens(d)
 	r := &c.request
-	if c.turns == 0 {
-		r.Chain = slices.Clone(r.Chain) // the tenant's system prompt
-	}
-	r.Chain = appendBlocks(r.Chain, d.Uint64(), int64(math.Ceil(user)))
+	r.Chain = appendBlocks(r.Chain, d.Uint64(), user)
 	r.PromptTokens = int64(len(r.Chain)) * BlockTokens
 	if c.turns == 0 {
 		r.Prefix = r.Chain[len(r.Chain)-1].Hash
 	}
 	r.Chain = appendBlocks(r.Chain, d.Uint64(), answer)
 	r.OutputTokens = answer
-	r.numbers = c.world.numbers.appendNumbers(r.numbers, r.Chain)
+	r.numbers = w.numbers.appendNumbers(r.numbers, r.Chain)
 	c.turns++
-	c.world.Submit(*r)
+	w.Submit(*r)
 }
 
 // answered plans the next turn, if there is one.
 func (c *chat) answered(rec *Record) {
-	more, pause := c.rng.Unit() < continueChance, c.rng.Exp(c.load.Pause)
-	if rec.Err != nil || !more || c.turns >= maxTurns || c.world.Now()+pause > c.load.Until {
+	w := c.load.world
+	more, pause := c.rng.Unit() < c.load.shape.next, c.rng.Exp(c.load.Pause)
+	if rec.Err != nil || !more || c.turns >= c.load.shape.turns || w.Now()+pause > c.load.Until {
 		return
 	}
-	c.world.After(pause, c.turn)
+	w.After(pause, c.turn)
 }

@@ -30,9 +30,14 @@ type Load interface {
 
 // Config is a whole simulation.
 type Config struct {
-	Seed      uint64 // any value, including 0
-	Engines   []Engine
-	Policy    routing.Config
+	Seed    uint64 // any value, including 0
+	Engines []Engine
+	Policy  routing.Config
+	// NewPolicy, unless nil, makes the policy instead, from the world in which it decides. It
+	// needs Admission Direct.
+	NewPolicy func(w *World) (routing.Policy, error)
+	// Events gives the policy the content of the engines' caches, 10 ms late, as engines publish it.
+	Events    bool
 	Admission Admission
 	Queue     queue.Config // FIFO uses only MaxWait
 	Loads     []Load       // each gets its own RNG, by its index
@@ -64,6 +69,9 @@ type World struct {
 	engines         []*engineState
 	byID            map[string]*engineState
 	numbers         blockNumbers
+	index           *index    // nil unless a policy or Config.Events needs it
+	current         *inflight // the request that a policy decides on, with Direct
+	knowledge       knowledge // what the policy needs of the books
 	admission       admission
 	rng             *RNG // of the gateway
 	clients         *RNG // of the clients' retry delays
@@ -104,10 +112,6 @@ func (w *World) run() *Result {
 }
 
 func newWorld(c Config) (*World, error) {
-	policy, err := routing.New(c.Policy)
-	if err != nil {
-		return nil, err
-	}
 	if len(c.Engines) == 0 {
 		return nil, fmt.Errorf("there are no engines")
 	}
@@ -127,9 +131,13 @@ func newWorld(c Config) (*World, error) {
 		if w.byID[e.Name] != nil {
 			return nil, fmt.Errorf("two engines are called %q", e.Name)
 		}
-		r := newEngineState(e.withDefaults(), w)
+		r := newEngineState(e.withDefaults(), w, i)
 		w.engines, w.byID[e.Name] = append(w.engines, r), r
 		members[i] = r.member(c.Admission)
+	}
+	policy, err := w.newPolicy()
+	if err != nil {
+		return nil, err
 	}
 	w.pool = routing.NewPool(policy, members)
 	w.pool.SetSaturation(c.Saturation)
@@ -138,6 +146,22 @@ func newWorld(c Config) (*World, error) {
 		w.pool.Observe(e.Name, e, routing.Status{Up: true})
 	}
 	return w, nil
+}
+
+// newPolicy returns the policy of the config, and opens the index if the config needs it.
+func (w *World) newPolicy() (routing.Policy, error) {
+	if w.config.Events {
+		if err := w.openIndex(); err != nil {
+			return nil, err
+		}
+	}
+	if w.config.NewPolicy == nil {
+		return routing.New(w.config.Policy)
+	}
+	if w.config.Admission != Direct {
+		return nil, fmt.Errorf("a policy that reads the world needs direct admission, and there is %q", w.config.Admission)
+	}
+	return w.config.NewPolicy(w)
 }
 
 // member returns the gateway's configuration of the engine.

@@ -1,0 +1,65 @@
+package sim
+
+// lookUp asks the index for the engines that have the beginning of the prompt.
+func (w *World) lookUp(f *inflight) {
+	if w.index == nil {
+		return
+	}
+	numbers := f.record.Request.promptNumbers()
+	f.hits = append(f.hits[:0], w.index.lookUp(numbers, true)...)
+}
+
+// match returns how many leading blocks of the prompt the engine has, as the index
+// knows, and the tokens that are left to prefill.
+func (f *inflight) match(e *engineState) (blocks int, uncached int64) {
+	r := &f.record.Request
+	if f.hits != nil {
+		blocks = f.hits[e.at]
+	}
+	return blocks, r.PromptTokens - e.hitTokens(r, blocks)
+}
+
+// booking is a request in the books of its engine.
+type booking struct {
+	world    *World
+	engine   *engineState
+	request  *Request
+	uncached int64
+}
+
+// book enters a request into the books of its engine.
+func (w *World) book(f *inflight, e *engineState) *booking {
+	b := &booking{world: w, engine: e, request: &f.record.Request}
+	_, b.uncached = f.match(e)
+	e.unanswered++
+	e.pending += b.uncached
+	numbers := b.request.promptNumbers()
+	if w.knowledge.active {
+		e.addActive(numbers, len(w.numbers))
+	}
+	if w.knowledge.index {
+		w.index.addRouted(numbers, b.engine.at)
+		if !w.knowledge.untilFirstToken {
+			w.After(routedFor, b.forget)
+		}
+	}
+	return b
+}
+
+func (b *booking) forget() { b.world.index.removeRouted(b.request.promptNumbers(), b.engine.at) }
+
+// answered is called at the first token.
+func (b *booking) answered() {
+	b.engine.unanswered--
+	b.engine.pending -= b.uncached
+	if b.world.knowledge.index && b.world.knowledge.untilFirstToken {
+		b.world.After(eventDelay, b.forget)
+	}
+}
+
+// ended is called at the end of the answer.
+func (b *booking) ended() {
+	if b.world.knowledge.active {
+		b.engine.removeActive(b.request.promptNumbers())
+	}
+}

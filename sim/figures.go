@@ -1,0 +1,52 @@
+package sim
+
+import "time"
+
+// Figures sums up a run as the reference tables do: over the requests that were submitted from a
+// moment on. A time that had not ended with the simulation counts up to that end.
+type Figures struct {
+	Requests   int
+	Unfinished int     // not ended with the simulation, or refused
+	Hits       float64 // share of the prompt tokens that the engines had cached
+	Uneven     float64 // prompt tokens of the engine with the most, by the mean over the engines
+	TTFT, E2E  Times   // sorted: from the submission to the first token, and to the end
+}
+
+// Figures sums up the requests that were submitted from that time on.
+func (r *Result) Figures(from time.Duration) Figures {
+	f := Figures{}
+	prompt, cached := int64(0), int64(0)
+	tokens := map[string]int64{}
+	for _, rec := range r.Records {
+		if rec.SubmittedAt < from {
+			continue
+		}
+		f.Requests++
+		if !rec.Answered() {
+			f.Unfinished++
+		}
+		first, done := rec.First, rec.Done
+		if first == 0 {
+			first = r.End
+		}
+		if !rec.Answered() {
+			done = r.End
+		}
+		f.TTFT, f.E2E = append(f.TTFT, first-rec.SubmittedAt), append(f.E2E, done-rec.SubmittedAt)
+		if rec.First > 0 {
+			prompt, cached = prompt+rec.Request.PromptTokens, cached+rec.Cached
+			tokens[rec.Worker] += rec.Request.PromptTokens
+		}
+	}
+	f.TTFT.Sort()
+	f.E2E.Sort()
+	if prompt > 0 {
+		f.Hits = float64(cached) / float64(prompt)
+		most := int64(0)
+		for _, n := range tokens {
+			most = max(most, n)
+		}
+		f.Uneven = float64(most) * float64(len(r.Engines)) / float64(prompt)
+	}
+	return f
+}
