@@ -155,9 +155,9 @@ pools: [{name: p, models: [n], serves: [chat, other], workers: [{name: x, url: "
 			`2:42: tiers[0].serves[0]: want one of chat, completions, responses, messages, embeddings, rerank, score, tokenize, moderations, images, audio, got "other"`,
 			`3:47: pools[0].serves[1]: want one of chat, completions, responses, messages, embeddings, rerank, score, tokenize, moderations, images, audio, got "other"`,
 		}},
-		"a policy and an option that there are not": {keys + small + "policy: {name: kv_aware, block_size: 16}\n", []string{
-			`3:16: policy.name: want one of ` + policies + `, got "kv_aware"`,
-			`3:26: policy.block_size: unknown key (known: name, epsilon, slack, virtual_nodes, max_prefix_length, no_key, depth)`,
+		"a policy and an option that there are not": {keys + small + "policy: {name: prefix_tree, block_size: 16}\n", []string{
+			`3:16: policy.name: want one of ` + policies + `, got "prefix_tree"`,
+			`3:29: policy.block_size: unknown key (known: name, epsilon, slack, virtual_nodes, max_prefix_length, no_key, depth)`,
 		}},
 		"a mistyped policy": {keys + small + "policy: {name: least_laod}\n", []string{
 			`3:16: policy.name: want one of ` + policies + `, got "least_laod" (did you mean least_load?)`,

@@ -83,7 +83,14 @@ func (p *Pool) bookLocked(l *Lease, r *Request, tried []*Worker) error {
 	l.pool, l.worker, l.gate, l.reason = p, w, w.gate, reason
 	l.stream, l.bookedAt, l.prompt = r.Stream, r.Now, booked(r.PromptTokens)
 	l.estimate = float64(l.prompt) / p.scaleLocked()
-	l.overlap = min(l.prompt, ws[i].Overlap)
+	l.overlap, l.predicted, l.exact = min(l.prompt, ws[i].Overlap), ws[i].predicted, ws[i].exact
+	if p.costs {
+		l.elsewhere = soonestElsewhere(r, ws, i)
+	}
+	p.countSourceLocked(&ws[i])
+	if p.reuse >= 0 {
+		p.traffic.reuse.learn(p.reuse.Seconds())
+	}
 	l.booking = p.bookRequestLocked(r, w, &ws[i])
 	l.prefill, l.ahead, l.assumedCached, l.level = l.booking.prefill, w.pending, w.assumedCached, w.inflight
 	l.expected, l.queueTime = l.expectedLocked(l.booking.output), p.queueTimeLocked(w)
@@ -104,8 +111,10 @@ func (p *Pool) showLocked(r *Request, tried []*Worker) ([]View, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.inflightPrefixes.setOverlaps(r.Blocks, booked(r.PromptTokens), ws, p.workers)
-	p.history.setOverlaps(r, booked(r.PromptTokens), ws, p.workers)
+	p.setOverlapsLocked(r, ws)
+	if p.costs || r.Record != nil {
+		p.setCostsLocked(r, ws)
+	}
 	return ws, nil
 }
 

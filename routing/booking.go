@@ -10,10 +10,11 @@ import (
 type booking struct {
 	worker          *Worker
 	prefill, output int64
-	tokens          int64    // prompt tokens, cached or not, and expected output
-	assumedCached   int64    // tokens that are not in prefill because the history says that they are cached
-	rows            []int32  // inflightPrefixes rows of the prompt's landmarks
-	hashes          []uint64 // hashes under which prefixHistory records the prompt
+	tokens          int64         // prompt tokens, cached or not, and expected output
+	assumedCached   int64         // tokens that are not in prefill because the history says that they are cached
+	rows            []int32       // inflightPrefixes rows of the prompt's landmarks
+	blocks          []promptBlock // by which the cache model records the prompt
+	recorded        bool          // the cache model has them
 	stream          bool
 	answering       bool // the stream's first event has arrived
 
@@ -21,6 +22,13 @@ type booking struct {
 	// first event does not show that end.
 	due  time.Time
 	next *booking // in the pool's list of unused bookings
+
+	// While the first event is due, the booking is in the list of its worker's prefills.
+	awaits        bool
+	bookedAt      time.Time
+	uncached      int64   // prompt tokens to compute
+	seconds       float64 // predicted duration of that
+	before, after *booking
 }
 
 // maxBooked bounds the tokens that one request books on each account: a million requests with
@@ -34,7 +42,7 @@ func booked(tokens int64) int64 { return min(max(tokens, 0), maxBooked) }
 const maxPrefill = 10 * time.Minute
 
 // bookRequestLocked books the request on the view's worker. The booked prefill is the part of
-// the prompt that is neither in flight there nor in the prefix history.
+// the prompt that is neither in flight there nor cached.
 func (p *Pool) bookRequestLocked(r *Request, w *Worker, v *View) *booking {
 	b := p.free
 	if b == nil {
@@ -43,11 +51,14 @@ func (p *Pool) bookRequestLocked(r *Request, w *Worker, v *View) *booking {
 		p.free = b.next
 	}
 	prompt := booked(r.PromptTokens)
-	*b = booking{worker: w, rows: b.rows[:0], hashes: b.hashes[:0], output: booked(r.OutputTokens), stream: r.Stream}
+	*b = booking{worker: w, rows: b.rows[:0], blocks: b.blocks[:0], output: booked(r.OutputTokens), stream: r.Stream}
 	b.tokens = prompt + b.output
 	if prompt > 0 {
 		b.prefill, b.assumedCached = uncached(prompt, v), v.Overlap-v.computing
 	}
+	p.countArrivalLocked(r.Now)
+	p.enqueuePrefillLocked(b, r.Now)
+	w.countInflightLocked(r.Now)
 	w.inflight++
 	if b.stream {
 		w.streams++
@@ -59,10 +70,8 @@ func (p *Pool) bookRequestLocked(r *Request, w *Worker, v *View) *booking {
 	if len(r.Blocks) > 0 {
 		b.rows = p.inflightPrefixes.addBooking(r.Blocks, w.column, b.rows)
 		w.prefixBookings++
-		if w.column < historyWorkers {
-			for d, last := 0, len(r.Blocks)-1; d <= last; d = nextLandmark(d, last, historyLandmarkLog) {
-				b.hashes = append(b.hashes, r.Blocks[d].Hash)
-			}
+		if w.column < modelWorkers {
+			b.blocks = appendPromptBlocks(b.blocks, r.Blocks, prompt)
 		}
 	}
 	if !r.Stream && b.prefill > 0 {
@@ -84,6 +93,7 @@ func uncached(prompt int64, v *View) int64 {
 func (p *Pool) removeBookingLocked(b *booking) {
 	w := b.worker
 	w.endPrefillLocked(b)
+	w.countInflightLocked(p.traffic.at)
 	w.inflight--
 	if b.stream {
 		w.streams--
@@ -104,6 +114,7 @@ func (p *Pool) removeBookingLocked(b *booking) {
 
 // endPrefillLocked takes the booking's prefill out of the books.
 func (w *Worker) endPrefillLocked(b *booking) {
+	w.dequeuePrefillLocked(b)
 	w.pending -= b.prefill
 	w.assumedCached -= b.assumedCached
 	b.prefill, b.assumedCached = 0, 0
@@ -127,6 +138,10 @@ func (w *Worker) schedulePrefillEndLocked(b *booking, now time.Time) {
 // endDuePrefillsLocked removes prefills from the books after their predicted end.
 func (w *Worker) endDuePrefillsLocked(now time.Time) {
 	for len(w.prefillEnds) > 0 && !now.Before(w.prefillEnds[0].due) {
-		w.endPrefillLocked(w.prefillEnds[0])
+		b := w.prefillEnds[0]
+		if b.due.After(w.costs.answeredAt) {
+			w.costs.answeredAt = b.due
+		}
+		w.endPrefillLocked(b)
 	}
 }

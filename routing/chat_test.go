@@ -85,7 +85,7 @@ func (w *chatSim) turn(c *simulatedChat) {
 	if c.home == l.worker {
 		c.stayed++
 		c.booked += l.prefill
-		c.new += 2000
+		c.new += 2000 - 160 // the answer is cached too
 	} else if c.home != nil {
 		c.went++
 	}

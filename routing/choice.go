@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// MaxCandidates is the number of candidates that a Choice keeps, which take about 23 KB. For a
+// MaxCandidates is the number of candidates that a Choice keeps, which take about 34 KB. For a
 // larger pool it keeps the first members, the chosen worker and the runner-up; such a pick
 // cannot be decided again.
 const MaxCandidates = 128
@@ -31,27 +31,30 @@ type Choice struct {
 	Waits        bool        `json:"waits,omitempty"`       // Request.Wait
 	WorkerFull   bool        `json:"worker_full,omitempty"` // the chosen worker was full: the request waits for it
 	RunnerUp     string      `json:"runner_up,omitempty"`   // the next best worker; empty with one candidate
-	Seen         int         `json:"seen"`                  // candidates, of which at most MaxCandidates are kept
+	Traffic      Traffic     `json:"traffic,omitzero"`
+	Seen         int         `json:"seen"` // candidates, of which at most MaxCandidates are kept
 	Candidates   []Candidate `json:"candidates"`
 }
 
 // Candidate is one worker of a pick: the fields of its View, its score and the score's terms.
 type Candidate struct {
-	Worker        string  `json:"worker"`
-	Index         int     `json:"index"`              // position among the members of the pool
-	Score         float64 `json:"score"`              // lower is better
-	Excluded      string  `json:"excluded,omitempty"` // why it could not be chosen, in one word; empty if it could
-	Weight        int     `json:"weight"`
-	Inflight      int     `json:"inflight"`
-	MaxInflight   int     `json:"max_inflight,omitempty"`
-	Full          bool    `json:"full,omitempty"`
-	PendingTokens int64   `json:"pending_tokens"`
-	OutputTokens  int64   `json:"output_tokens"`
-	Overlap       int64   `json:"overlap_tokens"`
-	Waiting       int     `json:"waiting,omitempty"`
-	KVUsage       float64 `json:"kv_usage,omitempty"`
-	Rate          float64 `json:"prefill_rate"`
-	Terms         Terms   `json:"terms,omitzero"`
+	Worker        string    `json:"worker"`
+	Index         int       `json:"index"`              // position among the members of the pool
+	Score         float64   `json:"score"`              // lower is better
+	Excluded      string    `json:"excluded,omitempty"` // why it could not be chosen, in one word; empty if it could
+	Weight        int       `json:"weight"`
+	Inflight      int       `json:"inflight"`
+	MaxInflight   int       `json:"max_inflight,omitempty"`
+	Full          bool      `json:"full,omitempty"`
+	PendingTokens int64     `json:"pending_tokens"`
+	OutputTokens  int64     `json:"output_tokens"`
+	Overlap       int64     `json:"overlap_tokens"`
+	Waiting       int       `json:"waiting,omitempty"`
+	KVUsage       float64   `json:"kv_usage,omitempty"`
+	Rate          float64   `json:"prefill_rate"`
+	Events        bool      `json:"kv_events,omitempty"` // Overlap comes from the worker's cache events
+	Cost          CostFacts `json:"cost,omitzero"`
+	Terms         Terms     `json:"terms,omitzero"`
 }
 
 // The reasons why a policy excludes a candidate.
@@ -203,6 +206,7 @@ func (c *Choice) begin(policy string, r *Request) {
 		OutputTokens: booked(r.OutputTokens),
 		WaitedMs:     float64(r.Waited) / float64(time.Millisecond),
 		Waits:        r.Wait,
+		Traffic:      r.traffic,
 		Candidates:   c.Candidates[:0],
 	}
 }
@@ -264,6 +268,8 @@ func candidate(v *View, m *assessment) Candidate {
 		Waiting:       v.Waiting,
 		KVUsage:       finite(v.KVUsage),
 		Rate:          v.Rate,
+		Events:        v.exact,
+		Cost:          v.Cost,
 		Terms:         m.terms,
 	}
 }

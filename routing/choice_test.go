@@ -246,6 +246,10 @@ func TestCandidateHoldsEveryFieldOfItsView(t *testing.T) {
 			f.SetBool(true)
 		case f.CanInt():
 			f.SetInt(int64(i) + 1)
+		case f.Kind() == reflect.Struct:
+			for k := range f.NumField() {
+				f.Field(k).SetFloat(float64(i) + float64(k)/16)
+			}
 		default:
 			f.SetFloat(float64(i) + 0.5)
 		}

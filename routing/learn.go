@@ -101,6 +101,7 @@ func (p *Pool) learnLocked(l *Lease, o Result) {
 		p.learned.output.learn(float64(o.OutputTokens))
 		p.learned.outputP90.learn(o.OutputTokens)
 	}
+	p.learnCreditLocked(l, o)
 	if o.Text && o.PromptTokens > 0 && l.estimate >= minEstimate {
 		p.learned.scale.learn(float64(o.PromptTokens) / l.estimate)
 	}
@@ -111,6 +112,9 @@ func (p *Pool) learnLocked(l *Lease, o Result) {
 	ahead, sure := l.prefilledTokens(o)
 	if took := l.firstAt.Sub(l.bookedAt); took > 0 && sure && ahead >= minPrefill {
 		p.learnQuantityLocked(l.worker, prefillRate, float64(ahead)/max(took-firstStep, took/2).Seconds())
+	}
+	if tokens, known := l.uncachedTokens(o); known {
+		p.learnTimesLocked(l, o, tokens)
 	}
 	if took := o.At.Sub(l.firstAt); o.Err == nil && took > 0 && o.OutputTokens >= minOutput {
 		p.learnQuantityLocked(l.worker, tokenTime, took.Seconds()/float64(o.OutputTokens-1))
@@ -132,6 +136,15 @@ func (l *Lease) prefilledTokens(o Result) (tokens int64, sure bool) {
 		own = prompt
 	}
 	return others + own, l.assumedCached <= (others+own)/maxAssumedCached
+}
+
+// uncachedTokens returns the prompt tokens that the engine computed for the lease, and whether they are
+// known well enough to learn from.
+func (l *Lease) uncachedTokens(o Result) (tokens int64, known bool) {
+	if prompt := booked(o.PromptTokens); prompt > 0 && l.worker.reportsCached {
+		return max(1, prompt-booked(o.CachedTokens)), true
+	}
+	return l.prefill, l.overlap <= l.prefill/maxAssumedCached
 }
 
 // learnQuantityLocked adds a sample of a worker's quantity.

@@ -30,6 +30,9 @@ type Lease struct {
 	expected      time.Duration // predicted time from the booking to the outcome
 	queueTime     time.Duration // predicted time that it waits inside the engine before its prefill
 	overlap       int64         // prompt tokens that the worker should have cached
+	predicted     int64         // the same before the worker's credit was applied, without prompts in flight
+	exact         bool          // predicted comes from the worker's cache events
+	elsewhere     float64       // predicted seconds to first token on the best other worker; 0 if unknown
 
 	// The rest is guarded by the pool's lock.
 	booking  *booking  // nil once everything is given back
@@ -37,6 +40,7 @@ type Lease struct {
 	released bool      // Release was called
 	outcome  error     // the gate's outcome, once reported
 	firstAt  time.Time // first event of a good answer; zero without one
+	sample   prefillSample
 }
 
 // Result describes how a leased request ended.
@@ -104,7 +108,14 @@ func (l *Lease) recordFirstEvent(at time.Time, err error) (outcome error, first 
 		return nil, false
 	}
 	l.reported = true
+	if !at.IsZero() {
+		p.advanceTrafficLocked(at)
+	}
 	if l.booking != nil {
+		if l.stream && err == nil && !at.IsZero() {
+			l.sample = l.worker.endOfPrefillLocked(l.booking, at)
+			p.judgeLocked(l, at)
+		}
 		l.worker.endPrefillLocked(l.booking)
 		if l.stream && err == nil {
 			p.recordPrefixLocked(l.booking, l.timeOr(at))
@@ -175,9 +186,15 @@ func (l *Lease) Release(o Result) {
 	l.pool.mu.Lock()
 	last, first, outcome := !l.released, !l.reported, l.outcome
 	l.released, l.reported = true, true
+	if !o.At.IsZero() {
+		l.pool.advanceTrafficLocked(o.At)
+	}
 	// The prefix of a stream is recorded at its first event.
 	if l.booking != nil && o.Err == nil && (first || !l.stream && outcome == nil) {
 		l.pool.recordPrefixLocked(l.booking, l.timeOr(o.At))
+	}
+	if b := l.booking; b != nil && b.recorded && o.OutputTokens > 0 {
+		l.pool.caches.recordAnswer(b.blocks[len(b.blocks)-1].hash, o.OutputTokens, l.worker.column)
 	}
 	if last {
 		l.pool.learnLocked(l, o)

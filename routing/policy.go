@@ -21,16 +21,25 @@ type Request struct {
 	PromptTokens int64 // estimated, and corrected by Learned.PromptTokens
 	OutputTokens int64 // expected tokens of the answer
 	Stream       bool
-	Waited       time.Duration // time in the queue up to Now
-	Wait         bool          // the request can wait: a Planner is shown full workers and may choose one
-	Only         any           // the Ref of the only member that may take the request; nil is any
-	Record       *Choice       // filled by each pick; nil records nothing
+	Waited       time.Duration  // time in the queue up to Now
+	Wait         bool           // the request can wait: a Planner is shown full workers and may choose one
+	Only         any            // the Ref of the only member that may take the request; nil is any
+	Cached       []CachedPrefix // by workers that publish the events of their caches
+	Record       *Choice        // filled by each pick; nil records nothing
 
 	learned     bool         // a policy has already learned from it, at an earlier offer
 	preview     bool         // the request is not sent: no counter changes
+	traffic     Traffic      // of the pool, for policies that use costs
 	recorded    *Choice      // the record of the pick that is decided again; nil for other picks
 	assessments []assessment // of the candidates, while the pick is recorded; otherwise nil
 	runnerUp    int          // index of the next best candidate, while the pick is recorded; -1: by assessments
+}
+
+// CachedPrefix is the part of a request's prompt that a worker has cached, by its own cache events.
+type CachedPrefix struct {
+	Ref    any           // the member's Ref
+	Tokens int64         // leading tokens of the prompt
+	Load   time.Duration // time to load those of them that are not in the GPU's memory
 }
 
 // Block is one hashed segment of a prompt.
@@ -51,10 +60,14 @@ type View struct {
 	OutputTokens  int64 // expected output of all requests in flight
 	Waiting       int   // requests in the engine's own queue, as last reported
 	KVUsage       float64
-	Overlap       int64   // leading prompt tokens that the worker has in flight or prefilled within the last minutes
+	Overlap       int64   // leading prompt tokens that the worker has in flight or should have cached
 	Rate          float64 // learned prefill rate, tokens/s
 
+	Cost CostFacts // only for policies that use costs, and in records
+
 	computing int64 // the part of Overlap that is in flight
+	predicted int64 // the cached part of Overlap, before it was reduced by the worker's credit
+	exact     bool  // predicted comes from the worker's cache events
 }
 
 // score is the load by which candidates are compared: booked tokens per unit of weight.
@@ -82,6 +95,9 @@ const (
 	ReasonModelOverflow Reason = "model_overflow"
 	// all are over their bounds; the model's home, or the next open worker
 	ReasonModelSaturated Reason = "model_saturated"
+	ReasonKVEvents       Reason = "kv_events"   // lowest cost, with a prefix cached by the worker's events
+	ReasonKVHistory      Reason = "kv_history"  // lowest cost, with a prefix cached by the routing history
+	ReasonLowestCost     Reason = "lowest_cost" // lowest cost, without a cached prefix
 )
 
 // policies lists all policies by name.
@@ -92,6 +108,8 @@ var policies = []struct {
 }{
 	{"chwbl", []Reason{ReasonPrefixHome, ReasonPrefixOverflow, ReasonPrefixSaturated,
 		ReasonModelHome, ReasonModelOverflow, ReasonModelSaturated}, func(c Config) Policy { return newCHWBL(c) }},
+	{"kv_aware", []Reason{ReasonKVEvents, ReasonKVHistory, ReasonLowestCost},
+		func(Config) Policy { return newKVAware() }},
 	{"least_load", nil, func(Config) Policy { return leastLoad{} }},
 	{"power_of_two", []Reason{ReasonPowerOfTwo}, func(Config) Policy { return powerOfTwo{} }},
 	{"random", []Reason{ReasonRandom}, func(Config) Policy { return random{} }},
@@ -163,7 +181,7 @@ func plans(p Policy) bool {
 // Config is the policy section of a configuration. An empty Name means least_load. Any other
 // field that is nil, 0 or empty has the value of its tag "absent".
 type Config struct {
-	Name    string   `yaml:"name" enum:"chwbl,least_load,power_of_two,random,round_robin,weighted_round_robin" doc:"Name of the policy."`
+	Name    string   `yaml:"name" enum:"chwbl,kv_aware,least_load,power_of_two,random,round_robin,weighted_round_robin" doc:"Name of the policy."`
 	Epsilon *float64 `yaml:"epsilon" policy:"chwbl" absent:"'0.25'" doc:"'chwbl': share by which the load of a worker may exceed the mean of the eligible workers, before requests overflow to the next worker. 0.25 allows 25% more."`
 	Slack   *float64 `yaml:"slack" policy:"chwbl" absent:"'2'" doc:"'chwbl': further requests that a worker may have above 'epsilon', as a multiple of the square root of the mean. With few requests, 'epsilon' alone allows less than one."`
 	// A worker's share of the keys has a relative error of 1/√points: 3 % for 1,000 points.

@@ -42,6 +42,8 @@ type Status struct {
 	Waiting   int       // requests in the engine's own queue
 	KVUsage   float64   // share of the KV cache in use, 0 to 1
 	LoadAt    time.Time // when the engine reported Waiting and KVUsage; zero if it never did
+	// size of the KV cache in tokens; 0 if unknown
+	CacheTokens int64
 }
 
 // Worker is one member of a pool with the load that is booked on it. The same ID and Ref keep
@@ -82,14 +84,16 @@ type Worker struct {
 	streams                 int       // in flight
 	answering, slots        int       // streams with a first event: now, and the most so far
 	staleAt                 time.Time // when its stale metrics were last counted
-	// prompt tokens that are not in pending, because the history says that they are cached
+	// prompt tokens that are not in pending, because the worker should have them cached
 	assumedCached  int64
 	learned        [quantities]estimator
 	prior          [quantities]float64 // of learned, as last refreshed
-	column         int                 // its column in inflightPrefixes and its bit in prefixHistory
+	column         int                 // its column in inflightPrefixes and its bit in cacheModel
 	prefixBookings int                 // bookings with a chain
-	inHistory      bool                // prefixHistory has entries of this worker
-	removed        bool                // no longer a member
+	costs          workerCosts
+	credit         [sources]credit
+	reportsCached  bool // the engine has reported cached tokens
+	removed        bool // no longer a member
 }
 
 // ID returns the member's ID.
@@ -135,7 +139,12 @@ type Pool struct {
 	views            []View       // buffer of one decision
 	assessments      []assessment // buffer of one recorded decision
 	inflightPrefixes inflightPrefixes
-	history          prefixHistory
+	caches           *cacheModel
+	costs            bool // the policy uses costs
+	times            workTimes
+	reuse            time.Duration // of the conversation of the current decision; negative without one
+	predictions      Predictions
+	traffic          traffic
 	free             *booking // list of unused bookings
 	learned          learned
 	saturation       Saturation
@@ -154,6 +163,7 @@ func NewPool(policy Policy, members []Member) *Pool {
 	p.inflightPrefixes.rowsByHash = map[uint64]int32{}
 	p.learned.output.limits, p.learned.scale.limits, p.learned.residenceTime.limits = outputLimits, scaleLimits,
 		residenceTimeLimits
+	p.caches, p.times = &cacheModel{}, newWorkTimes()
 	p.Configure(policy, members)
 	return p
 }
@@ -186,6 +196,7 @@ func (p *Pool) Configure(policy Policy, members []Member) {
 		}
 	}
 	p.policy, p.plans, p.workers = policy, plans(policy), workers
+	_, p.costs = policy.(usesCosts)
 	p.views, p.assessments = make([]View, 0, len(members)), make([]assessment, len(members))
 	p.inflightPrefixes.reserveRoom(len(members))
 	p.learned.sorted = make([]float64, 0, len(members))
@@ -249,6 +260,9 @@ func (p *Pool) Observe(id string, ref any, s Status) {
 	}
 	w.recordLoadLocked(s)
 	w.status = s
+	if w.column < modelWorkers {
+		p.caches.setCapacity(w.column, s.CacheTokens)
+	}
 	p.capEjectionsLocked()
 }
 

@@ -129,6 +129,7 @@ func (p *Pool) UpUnder(draft *Draft, now time.Time) bool {
 func newDraft(d *Draft) (p *Pool, at map[string]int) {
 	p = &Pool{
 		policy:     d.Policy,
+		costs:      true,
 		plans:      plans(d.Policy),
 		saturation: d.Limit,
 		workers:    make([]*Worker, len(d.Members)),
@@ -146,8 +147,9 @@ func newDraft(d *Draft) (p *Pool, at map[string]int) {
 // copyLocked copies the workers of a live pool into a temporary pool, which may then be used
 // under the live pool's lock only. It returns the copies of the workers in tried.
 func (p *Pool) copyLocked(live *Pool, at map[string]int, now time.Time, tried []*Worker) (copied []*Worker) {
-	p.slowness, p.pausedUntil, p.inflightPrefixes, p.history, p.learned = live.slowness, live.pausedUntil,
-		live.inflightPrefixes, live.history, live.learned
+	p.slowness, p.pausedUntil, p.inflightPrefixes, p.caches, p.learned = live.slowness, live.pausedUntil,
+		live.inflightPrefixes, live.caches, live.learned
+	p.times, p.traffic = live.times, live.traffic
 	for _, w := range live.workers {
 		i, ok := at[w.id]
 		if !ok || p.workers[i].ref != w.ref {

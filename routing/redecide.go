@@ -50,6 +50,7 @@ func (c *Choice) recorded(model, prefix Hash, chain []Link, at time.Time) (Reque
 		OutputTokens: c.OutputTokens,
 		Waited:       time.Duration(math.Round(c.WaitedMs * float64(time.Millisecond))),
 		Wait:         c.Waits,
+		traffic:      c.Traffic,
 	}
 	for _, l := range chain {
 		r.Blocks = append(r.Blocks, Block(l))
@@ -116,5 +117,7 @@ func (c *Candidate) view() View {
 		Waiting:       c.Waiting,
 		KVUsage:       c.KVUsage,
 		Rate:          c.Rate,
+		Cost:          c.Cost,
+		exact:         c.Events,
 	}
 }

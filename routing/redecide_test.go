@@ -42,6 +42,9 @@ func facts() map[string]func(*Choice) {
 		"max in flight":  each(func(v *Candidate) { v.MaxInflight = 0 }),
 		"engine's queue": each(func(v *Candidate) { v.Waiting = 0 }),
 		"cache in use":   each(func(v *Candidate) { v.KVUsage = 0 }),
+		"kv events":      each(func(v *Candidate) { v.Events = false }),
+		"cost":           each(func(v *Candidate) { v.Cost = CostFacts{} }),
+		"traffic":        func(c *Choice) { c.Traffic = Traffic{} },
 	}
 }
 
@@ -75,7 +78,8 @@ func pastPicks(t *testing.T, policy Policy, n int) (picks []pastPick) {
 		now = now.Add(d.exp(time.Second))
 		r := Request{Now: now, Rand: d.next(), Model: uint64(d.below(3)), PromptTokens: int64(d.below(60_000)),
 			OutputTokens: int64(d.below(8000)),
-			Wait:         d.below(2) == 0, Waited: d.exp(20 * time.Second), Record: &Choice{}}
+			Wait:         d.below(2) == 0, Waited: d.exp(20 * time.Second), Record: &Choice{},
+			traffic: Traffic{Arrivals: 3 * d.unit(), Utilization: d.unit(), Cached: 9000 * d.unit()}}
 		if d.below(5) > 0 {
 			r.Blocks = chainOf(chainOf(nil, 1, 3), uint64(d.below(40)), 1+d.below(20))
 			r.Prefix = r.Blocks[0].Hash
@@ -102,6 +106,10 @@ func loaded(d *rng, someFull bool) (ws []View) {
 		}
 		v.Overlap = int64(d.below(3)) * 10_000
 		v.Full = someFull && d.below(2) == 0
+		v.exact = d.below(2) == 0
+		v.Cost = CostFacts{Backlog: d.unit() * float64(d.below(3)), Overhead: 0.01, PerToken: 1 / (5000 + 5000*d.unit()),
+			Slowdown: 0.004 * d.unit(), Step: 0.02, StepEach: 0.001 * d.unit(), Stall: d.unit(), WorkingSet: d.unit(),
+			SlotWait: float64(d.below(2)) * d.unit()}
 		ws = append(ws, v)
 	}
 	return ws
@@ -116,6 +124,7 @@ func used() map[string][]string {
 		"random":               {"rand"},
 		"least_load":           {"rand", "weight", "inflight", "pending", "output"},
 		"power_of_two":         {"rand", "weight", "inflight", "pending", "output"},
+		"kv_aware":             {"prompt tokens", "output tokens", "weight", "inflight", "overlap", "kv events", "cost", "traffic"},
 		"chwbl": {"policy", "key", "key of", "memory", "rand", "prompt tokens", "output tokens", "waited",
 			"weight", "inflight", "pending", "output", "overlap", "full", "rate"},
 	}

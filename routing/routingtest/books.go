@@ -8,34 +8,33 @@ import (
 	"tierway/routing"
 )
 
-// lasts reports whether the pool's prefix history still has the prompt: it lasts to the end of the next
-// period of 150 seconds, counted from 1970.
-func (m *machine) lasts(p prefilled) bool { return m.now.Unix()/150-p.at.Unix()/150 <= 1 }
-
-// checkOverlaps compares the views' Overlap with the prompts in flight and those prefilled within the
-// last minutes. It is never more than they share, and at least four fifths of what is in flight and
-// eight ninths of what was prefilled.
+// checkOverlaps compares the views' Overlap with the prompts in flight and the prefilled ones. It is at
+// least four fifths of what is in flight. It is at most what they share; a prompt that continues a
+// whole earlier one may repeat the answer to that too.
 func (m *machine) checkOverlaps(r *routing.Request, ws []routing.View) {
 	prompt := float64(min(max(0, r.PromptTokens), maxBooked))
 	for _, v := range ws {
-		w, flying, lately := m.members[v.Index], 0, 0
+		w, flying, cached, answered := m.members[v.Index], 0, 0, false
 		for _, h := range m.leases {
 			if !h.unbooked && h.on == w {
 				flying = max(flying, common(h.blocks, r.Blocks))
 			}
 		}
-		for _, p := range w.prefilled {
-			if m.lasts(p) {
-				lately = max(lately, common(p.blocks, r.Blocks))
-			}
+		for _, blocks := range w.prefilled {
+			shared := common(blocks, r.Blocks)
+			cached = max(cached, shared)
+			answered = answered || shared > 0 && shared == len(blocks)
 		}
 		tokens := func(shared int) float64 {
 			return prompt * float64(shared) / float64(max(1, len(r.Blocks)))
 		}
-		least, most := max(0.8*tokens(flying), 8*tokens(lately)/9), tokens(max(flying, lately))
+		least, most := 0.8*tokens(flying), tokens(max(flying, cached))
+		if answered {
+			most = prompt
+		}
 		if got := float64(v.Overlap); got > most*1.000001 || got < least-1 {
-			m.policy.t.Fatalf("%v of a prompt's tokens are in flight and %v were prefilled lately, and the policy saw %v",
-				tokens(flying), tokens(lately), got)
+			m.policy.t.Fatalf("%v of a prompt's tokens are in flight and %v were prefilled, and the policy saw %v",
+				tokens(flying), tokens(cached), got)
 		}
 	}
 }

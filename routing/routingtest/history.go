@@ -213,7 +213,7 @@ func (m *machine) answered(rt *rapid.T) {
 	h := m.drawLease(rt)
 	at, err := m.drawTime(rt), drawResult(rt)
 	if h.lease.Answered(at, err); !h.reported && err == nil && h.stream {
-		h.remember(at)
+		h.remember()
 	}
 	if h.prefill = 0; !h.reported {
 		h.reported, h.outcome = true, err
@@ -235,7 +235,7 @@ func (m *machine) release(rt *rapid.T) {
 		OutputTokens: rapid.Int64().Draw(rt, "output"),
 	})
 	if err == nil && (!h.reported || !h.stream && h.outcome == nil) {
-		h.remember(at)
+		h.remember()
 	}
 	h.reported = true
 	h.unbook()

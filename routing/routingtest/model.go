@@ -20,22 +20,16 @@ type member struct {
 	inflight                int
 	output                  int64
 	tokens                  int64
-	concurrencyLimit        int         // on requests; the pool may learn one if no bound is configured
-	backlog                 backlog     // of the current round
-	reserved                bool        // in the current round
-	prefilled               []prefilled // since it was last observed up
+	concurrencyLimit        int               // on requests; the pool may learn one if no bound is configured
+	backlog                 backlog           // of the current round
+	reserved                bool              // in the current round
+	prefilled               [][]routing.Block // prompts since it was last observed up
 }
 
 // backlog is the load of a round's requests that wait for a worker.
 type backlog struct {
 	requests        int
 	prefill, output int64
-}
-
-// prefilled is a prompt that should be in a worker's cache.
-type prefilled struct {
-	blocks []routing.Block
-	at     time.Time
 }
 
 // pausedUntil returns when the worker is neither in backoff nor open.
@@ -150,13 +144,10 @@ type bookedLease struct {
 	outcome         error
 }
 
-// remember records that the lease's prompt was prefilled at at.
-func (h *bookedLease) remember(at time.Time) {
-	if at.IsZero() {
-		at = h.bookedAt
-	}
+// remember records that the lease's prompt was prefilled.
+func (h *bookedLease) remember() {
 	if !h.unbooked {
-		h.on.prefilled = append(h.on.prefilled, prefilled{h.blocks, at})
+		h.on.prefilled = append(h.on.prefilled, h.blocks)
 	}
 }
 

@@ -1,0 +1,273 @@
+package routing
+
+import (
+	"math"
+	"time"
+)
+
+// CostFacts is what kv_aware knows about the time that work takes on one worker, at one pick.
+type CostFacts struct {
+	Backlog    float64 `json:"backlog_s"`            // seconds until the prefills that are booked on it end
+	Overhead   float64 `json:"overhead_s"`           // seconds of a prefill besides its tokens
+	PerToken   float64 `json:"per_token_s"`          // seconds per uncached prompt token, beside its present load
+	Slowdown   float64 `json:"slowdown,omitempty"`   // share of the prefill rate that one more request takes
+	Step       float64 `json:"step_s"`               // seconds per output token of a single request
+	StepEach   float64 `json:"step_each_s"`          // seconds that each further request adds to Step
+	Stall      float64 `json:"stall,omitempty"`      // seconds that a second of prefill takes from each running answer
+	WorkingSet float64 `json:"working_set"`          // share of its cache that conversations will soon need again
+	Load       float64 `json:"load_s,omitempty"`     // seconds to load the cached tokens from slower media
+	SlotWait   float64 `json:"slot_wait_s,omitzero"` // seconds until it has room; 0 unless it is full
+}
+
+// Traffic is what kv_aware knows about the requests of a pool, at one pick.
+type Traffic struct {
+	Arrivals    float64 `json:"arrivals_per_s"`     // requests per second and worker
+	Utilization float64 `json:"utilization"`        // share of the workers with a prefill to do
+	Cached      float64 `json:"mean_cached_tokens"` // cached tokens of a request
+}
+
+// workTimes is what a pool has learned about the time of work: its shape on the mean worker. Each
+// worker has a scale for both.
+type workTimes struct {
+	prefill regression // over 1, uncached tokens, uncached tokens · requests in flight
+	decode  regression // seconds per output token: over 1, requests in flight, prefill seconds per token
+}
+
+// newWorkTimes returns the priors: those of the other learned numbers, without any effect of load.
+func newWorkTimes() workTimes {
+	const perToken, step = 1.0 / PriorRate, 0.025
+	return workTimes{
+		prefill: newRegression([3]float64{firstStep.Seconds(), perToken, 0},
+			[3]float64{firstStep.Seconds(), perToken, perToken / 50}),
+		decode: newRegression([3]float64{step, 0, 0}, [3]float64{step, step / 20, 0.5}),
+	}
+}
+
+// scale is a worker's time relative to the mean worker's.
+type scale struct {
+	value   float64 // 0 without samples, which means 1
+	samples int
+}
+
+func (s *scale) get() float64 {
+	if s.samples == 0 {
+		return 1
+	}
+	return s.value
+}
+
+// learn adds the ratio of a sample and its prediction. The gain falls to half a percent.
+func (s *scale) learn(ratio float64) {
+	gain := max(0.005, 0.5/float64(s.samples+5))
+	s.value = s.get() * (1 + gain*(min(max(ratio, 1.0/maxRatio), maxRatio)-1))
+	s.samples++
+}
+
+// workerCosts is the part of a worker's books by which its costs are predicted.
+type workerCosts struct {
+	first, last *booking  // bookings without a first event, in the order of booking
+	seconds     float64   // their predicted prefill
+	answeredAt  time.Time // when the latest prefill ended
+
+	prefillScale, decodeScale scale
+
+	countedAt       time.Time
+	inflightSeconds float64 // integral of the requests in flight up to countedAt
+	prefillSeconds  float64 // total duration of the prefills so far
+	step            uint64  // number of the latest prefill end
+	joined          [joinedSteps]joinedStep
+}
+
+// joinedStep is the tokens of further prefills that ended in the same step of the engine.
+type joinedStep struct {
+	step   uint64
+	tokens int64
+}
+
+const (
+	joinedSteps = 64
+	// oneStep is the longest time between the ends of two prefills of one step.
+	oneStep = 20 * time.Millisecond
+	// headProgress bounds the part of the head's prefill that is assumed to be done.
+	headProgress = 0.9
+)
+
+// prefillSecondsLocked predicts the prefill of that many uncached tokens on a worker.
+func (p *Pool) prefillSecondsLocked(w *Worker, tokens int64, inflight int) float64 {
+	u := float64(tokens)
+	return w.costs.prefillScale.get() * p.times.prefill.predict([3]float64{1, u, u * float64(inflight)})
+}
+
+// enqueuePrefillLocked adds a booking to the prefills of its worker.
+func (p *Pool) enqueuePrefillLocked(b *booking, now time.Time) {
+	c := &b.worker.costs
+	b.bookedAt, b.uncached, b.awaits = now, b.prefill, true
+	b.seconds = p.prefillSecondsLocked(b.worker, b.prefill, b.worker.inflight)
+	c.seconds += b.seconds
+	if b.before = c.last; b.before == nil {
+		c.first = b
+	} else {
+		b.before.after = b
+	}
+	c.last = b
+}
+
+// dequeuePrefillLocked removes a booking from the prefills of its worker.
+func (w *Worker) dequeuePrefillLocked(b *booking) {
+	if !b.awaits {
+		return
+	}
+	c := &w.costs
+	if b.before == nil {
+		c.first = b.after
+	} else {
+		b.before.after = b.after
+	}
+	if b.after == nil {
+		c.last = b.before
+	} else {
+		b.after.before = b.before
+	}
+	b.before, b.after, b.awaits = nil, nil, false
+	if c.seconds -= b.seconds; c.first == nil {
+		c.seconds = 0 // no rounding error stays
+	}
+}
+
+// backlogLocked returns the seconds until the booked prefills end: their predictions, less the
+// progress of the first one.
+func (w *Worker) backlogLocked(now time.Time) float64 {
+	c := &w.costs
+	if c.first == nil {
+		return 0
+	}
+	began := c.first.bookedAt
+	if c.answeredAt.After(began) {
+		began = c.answeredAt
+	}
+	done := min(max(0, now.Sub(began).Seconds()), headProgress*c.first.seconds)
+	return max(0, c.seconds-done)
+}
+
+// countInflightLocked adds the time since the last change of the requests in flight to their
+// integral. It precedes each change.
+func (w *Worker) countInflightLocked(now time.Time) {
+	c := &w.costs
+	if now.After(c.countedAt) {
+		if !c.countedAt.IsZero() {
+			c.inflightSeconds += float64(w.inflight) * now.Sub(c.countedAt).Seconds()
+		}
+		c.countedAt = now
+	}
+}
+
+// prefillSample is what a lease keeps from its first event until its usage is known.
+type prefillSample struct {
+	took                            float64 // seconds
+	inflight                        int
+	step                            uint64 // 0: the prefill teaches nothing
+	inflightSeconds, prefillSeconds float64
+}
+
+// endOfPrefillLocked records the end of a booking's prefill and returns its sample.
+func (w *Worker) endOfPrefillLocked(b *booking, at time.Time) (s prefillSample) {
+	c := &w.costs
+	w.countInflightLocked(at)
+	if b.awaits {
+		began := b.bookedAt
+		if c.answeredAt.After(began) {
+			began = c.answeredAt
+		}
+		s.took, s.inflight = at.Sub(began).Seconds(), w.inflight-1
+		switch {
+		case !(s.took > 0):
+		case c.step > 0 && at.Sub(c.answeredAt) < oneStep:
+			if j := &c.joined[c.step%joinedSteps]; j.step == c.step {
+				j.tokens += b.uncached
+			}
+		default:
+			c.step++
+			c.joined[c.step%joinedSteps] = joinedStep{step: c.step}
+			s.step = c.step
+		}
+		c.prefillSeconds += max(0, s.took)
+		if at.After(c.answeredAt) {
+			c.answeredAt = at
+		}
+	}
+	s.inflightSeconds, s.prefillSeconds = c.inflightSeconds, c.prefillSeconds
+	return s
+}
+
+// learnTimesLocked learns from a stream's answer. uncached are the prompt tokens that were computed.
+func (p *Pool) learnTimesLocked(l *Lease, o Result, uncached int64) {
+	w, s := l.worker, &l.sample
+	c := &w.costs
+	if j := c.joined[s.step%joinedSteps]; s.step > 0 && j.step == s.step && uncached > 0 {
+		u := float64(uncached + j.tokens)
+		x := [3]float64{1, u, u * float64(s.inflight)}
+		own := c.prefillScale.get()
+		c.prefillScale.learn(s.took / (own * p.times.prefill.predict(x)))
+		p.times.prefill.learn(x, s.took/own)
+		p.centerScales(&p.times.prefill, func(w *Worker) *scale { return &w.costs.prefillScale })
+	}
+	took := o.At.Sub(l.firstAt).Seconds()
+	if o.Err != nil || o.OutputTokens < minOutput || !(took > 0) {
+		return
+	}
+	w.countInflightLocked(o.At)
+	tokens := float64(o.OutputTokens - 1)
+	others := max(0, (c.inflightSeconds-s.inflightSeconds)/took-1)
+	x := [3]float64{1, others, (c.prefillSeconds - s.prefillSeconds) / tokens}
+	own := c.decodeScale.get()
+	c.decodeScale.learn(took / tokens / (own * p.times.decode.predict(x)))
+	p.times.decode.learn(x, took/tokens/own)
+	p.centerScales(&p.times.decode, func(w *Worker) *scale { return &w.costs.decodeScale })
+}
+
+// centerScales moves the common factor of all workers' scales into the shape.
+func (p *Pool) centerScales(shape *regression, of func(*Worker) *scale) {
+	logs, n := 0.0, 0.0
+	for _, w := range p.workers {
+		if s := of(w); s.samples > 0 {
+			logs, n = logs+math.Log(s.value), n+1
+		}
+	}
+	if n == 0 {
+		return
+	}
+	mean := math.Exp(logs / n)
+	for _, w := range p.workers {
+		if s := of(w); s.samples > 0 {
+			s.value /= mean
+		}
+	}
+	for i := range shape.coefficients {
+		shape.coefficients[i] *= mean
+	}
+}
+
+// costFactsLocked returns the facts of a worker for one pick.
+func (p *Pool) costFactsLocked(w *Worker, v *View, now time.Time, residence float64) CostFacts {
+	c, prefill, decode := &w.costs, &p.times.prefill.coefficients, &p.times.decode.coefficients
+	n := float64(v.Inflight)
+	perToken := prefill[1] + prefill[2]*n
+	f := CostFacts{
+		Overhead: c.prefillScale.get() * prefill[0],
+		PerToken: c.prefillScale.get() * perToken,
+		Step:     c.decodeScale.get() * decode[0],
+		StepEach: c.decodeScale.get() * decode[1],
+		Stall:    decode[2],
+	}
+	f.Backlog = w.backlogLocked(now) + float64(w.backlog.requests)*f.Overhead + float64(w.backlog.prefill)*f.PerToken
+	if perToken > 0 {
+		f.Slowdown = prefill[2] / perToken
+	}
+	if gap := p.traffic.reuse.mean; gap > 0 && w.column >= 0 && w.column < modelWorkers {
+		f.WorkingSet = p.caches.workingSet(w.column, now.UnixMilli()-int64(reuseGaps*gap*1000))
+	}
+	if v.Full {
+		f.SlotWait = residence * float64(w.backlog.requests+1) / float64(max(1, w.inflight))
+	}
+	return f
+}

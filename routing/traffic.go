@@ -1,0 +1,82 @@
+package routing
+
+import (
+	"math"
+	"time"
+)
+
+// traffic is what a pool has observed of its requests: exponential means over the last 20 seconds, or
+// the last hundred requests.
+type traffic struct {
+	at       time.Time
+	arrivals float64 // per second
+	busy     float64 // share of the workers with a prefill to do
+	cached   average // cached tokens of a request
+	reuse    average // seconds from the last use of a conversation to its next turn
+}
+
+const (
+	trafficMemory = 20 * time.Second
+	// reuseGaps is the age, in mean times between two turns, up to which a conversation counts as
+	// part of the working set.
+	reuseGaps = 3
+)
+
+// average is an exponential mean of the last hundred samples.
+type average struct {
+	mean    float64
+	samples int
+}
+
+func (a *average) learn(x float64) {
+	a.samples++
+	a.mean += (x - a.mean) / float64(min(a.samples, 100))
+}
+
+// advanceTrafficLocked brings the means to now. It precedes each change of the prefills.
+func (p *Pool) advanceTrafficLocked(now time.Time) {
+	t := &p.traffic
+	passed := now.Sub(t.at)
+	if t.at.IsZero() || passed <= 0 {
+		if t.at.IsZero() {
+			t.at = now
+		}
+		return
+	}
+	up, busy := 0, 0
+	for _, w := range p.workers {
+		if w.status.Up && w.weight > 0 {
+			up++
+			if w.costs.first != nil {
+				busy++
+			}
+		}
+	}
+	keep := math.Exp(-passed.Seconds() / trafficMemory.Seconds())
+	t.arrivals *= keep
+	if up > 0 {
+		t.busy += (float64(busy)/float64(up) - t.busy) * (1 - keep)
+	}
+	t.at = now
+}
+
+// countArrivalLocked counts a request that is booked now.
+func (p *Pool) countArrivalLocked(now time.Time) {
+	p.advanceTrafficLocked(now)
+	p.traffic.arrivals += 1 / trafficMemory.Seconds()
+}
+
+// trafficLocked returns the facts for one pick.
+func (p *Pool) trafficLocked() Traffic {
+	up := 0
+	for _, w := range p.workers {
+		if w.status.Up && w.weight > 0 {
+			up++
+		}
+	}
+	return Traffic{
+		Arrivals:    p.traffic.arrivals / float64(max(1, up)),
+		Utilization: p.traffic.busy,
+		Cached:      p.traffic.cached.mean,
+	}
+}
