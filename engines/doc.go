@@ -15,7 +15,7 @@
 //   - Prefix cache: blocks of 16 tokens, of which the least recently used is evicted first. With
 //     PublishEvents the engine publishes the changes over ZeroMQ as vLLM does.
 //   - Endpoints: chat, completions, responses, messages, embeddings, rerank, score, moderations,
-//     images, audio, tokenize, models, health and metrics under vLLM's names.
+//     images, audio, tokenize and render, models, health and metrics under vLLM's names.
 //
 // # What is exact
 //

@@ -85,6 +85,11 @@ const (
 // render formats turns like a chat template and returns the prompt's tokens. Each message is
 // tokenised separately, so that an answer in the history has the tokens that it was written with.
 func render(tools []tool, turns []turn) []uint32 {
+	return appendRole(renderTurns(tools, turns), "assistant")
+}
+
+// renderTurns is render without the marks that begin the answer.
+func renderTurns(tools []tool, turns []turn) []uint32 {
 	size := 2
 	for _, t := range turns {
 		size += len(t.text)/tokenBytes + 8
@@ -101,7 +106,7 @@ func render(tools []tool, turns []turn) []uint32 {
 		ids = appendIDs(ids, t.text)
 		ids = append(ids, markEnd)
 	}
-	return appendRole(ids, "assistant")
+	return ids
 }
 
 func appendRole(ids []uint32, role string) []uint32 {
