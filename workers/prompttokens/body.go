@@ -1,0 +1,157 @@
+package prompttokens
+
+import (
+	"encoding/json"
+
+	"github.com/cespare/xxhash/v2"
+
+	"tierway/openai"
+)
+
+// promptKind is the form of a completion's prompt.
+type promptKind uint8
+
+const (
+	promptOther promptKind = iota // several prompts, or none
+	promptText
+	promptIDs
+)
+
+// promptOf returns the form of a completion's prompt, and the string or the array of ids in it. A
+// list of one prompt is that prompt.
+func promptOf(raw []byte) (kind promptKind, value []byte) {
+	if len(raw) > 0 && raw[0] == '[' {
+		holder := openai.Request{Body: raw}
+		rd := holder.Reader()
+		if c := rd.Inside(); c == '"' || c == '[' {
+			rd.Enter('[')
+			rd.More(']')
+			raw = rd.Skip()
+			if rd.More(']') {
+				return promptOther, nil
+			}
+		}
+	}
+	switch {
+	case len(raw) == 0:
+		return promptOther, nil
+	case raw[0] == '"':
+		return promptText, raw
+	case raw[0] == '[':
+		return promptIDs, raw
+	}
+	return promptOther, nil
+}
+
+// modelOf returns the model's name in requests to engines.
+func modelOf(q *Query) string {
+	if q.Model != "" {
+		return q.Model
+	}
+	return q.Request.Model
+}
+
+// seedOf returns what separates prompts with equal chains: all that shapes them beside their text.
+func seedOf(q *Query, f *fields) uint64 {
+	return mix(f.variant, xxhash.Sum64String(modelOf(q))) ^ xxhash.Sum64String(q.Adapter)
+}
+
+// appendMember appends a member with a raw value, and a comma.
+func appendMember(b []byte, name string, value []byte) []byte {
+	b = append(append(append(b, '"'), name...), `":`...)
+	return append(append(b, value...), ',')
+}
+
+// newJob copies what is needed of a request: its body may be reused when the request ends.
+func newJob(q *Query, f *fields) *job {
+	seed := seedOf(q, f)
+	j := &job{blocks: make([]uint64, len(q.Chain)), done: make(chan struct{})}
+	for i := range q.Chain {
+		j.blocks[i] = mix(q.Chain[i].Hash, seed)
+		if q.Chain[i].Message {
+			j.ends = append(j.ends, i)
+		}
+	}
+	if f.renderOnly {
+		j.path = map[openai.Dialect]string{openai.Chat: "/v1/chat/completions/render",
+			openai.Completions: "/v1/completions/render"}[q.Request.Dialect]
+		for _, piece := range q.Request.Splice(openai.Edit{Model: q.Model}) {
+			j.body = append(j.body, piece...)
+		}
+		return j
+	}
+	j.path = tokenizePath
+	name, _ := json.Marshal(modelOf(q)) // a string always has a JSON form
+	size := len(name) + 256
+	for m := range memberCount {
+		size += len(f.raw[m])
+	}
+	b := appendMember(append(make([]byte, 0, size), '{'), "model", name)
+	for m := range memberCount {
+		if f.raw[m] == nil {
+			continue
+		}
+		b = appendMember(b, m.String(), f.raw[m])
+		value := b[len(b)-1-len(f.raw[m]) : len(b)-1]
+		switch m {
+		case messages:
+			j.messages = value
+		case text:
+			j.text = value
+		case tools:
+			j.tools = value
+		case arguments:
+			j.arguments = value
+		case special:
+			j.plain = string(value) == "false"
+		}
+	}
+	b[len(b)-1] = '}'
+	j.body, j.model, j.divisible = b, name, f.divisible()
+	j.seams = mix(xxhash.Sum64(name), xxhash.Sum64(j.arguments))
+	return j
+}
+
+// elements returns the elements of a JSON array.
+func elements(array []byte) (all [][]byte) {
+	holder := openai.Request{Body: array}
+	rd := holder.Reader()
+	for rd.Enter('['); rd.More(']'); {
+		all = append(all, rd.Skip())
+	}
+	return all
+}
+
+// roleOf returns the role of a message.
+func roleOf(message []byte) string {
+	holder := openai.Request{Body: message}
+	rd := holder.Reader()
+	for rd.Enter('{'); rd.More('}'); {
+		if string(rd.Name()) == "role" {
+			return string(rd.Word())
+		}
+	}
+	return ""
+}
+
+// part returns a body of /tokenize for some messages. answer adds what begins an answer.
+func (j *job) part(messages [][]byte, answer, tools bool) []byte {
+	b := appendMember([]byte{'{'}, "model", j.model)
+	if j.arguments != nil {
+		b = appendMember(b, "chat_template_kwargs", j.arguments)
+	}
+	if tools && j.tools != nil {
+		b = appendMember(b, "tools", j.tools)
+	}
+	if !answer {
+		b = append(b, `"add_generation_prompt":false,`...)
+	}
+	b = append(b, `"messages":[`...)
+	for i, m := range messages {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, m...)
+	}
+	return append(b, `]}`...)
+}

@@ -1,0 +1,255 @@
+package prompttokens
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"tierway/openai"
+)
+
+// Prompts that were rendered in parts are rendered as a whole too, to compare: the first ones of a
+// source, and one of many after that. Templates fail in the first requests of a kind.
+const (
+	firstCompared = 16
+	comparedEvery = 64
+)
+
+// job is a prompt that is being tokenized, for all look-ups of the same prompt.
+type job struct {
+	blocks []uint64 // keys of the chain
+	ends   []int    // the blocks that end messages
+
+	path  string
+	body  []byte // the request for the whole prompt
+	plain bool   // without the special tokens that the tokenizer adds
+
+	// Parts of body, as raw JSON.
+	model, messages, text, tools, arguments []byte
+
+	divisible bool
+	seams     uint64 // hash of model and arguments
+
+	once sync.Once
+	done chan struct{} // closed when the prompt is known, or cannot be
+	ok   bool          // written before done is closed
+}
+
+// await starts the tokenization of a prompt, or joins it, and waits. It returns false if the prompt
+// is still not known.
+func (s *Source) await(ctx context.Context, q *Query, f *fields) bool {
+	j := s.flight(q, f)
+	if j == nil {
+		return false
+	}
+	timer := time.NewTimer(s.c.LookupTimeout)
+	defer timer.Stop()
+	select {
+	case <-j.done:
+		if j.ok {
+			s.counts.answered.Add(1)
+		}
+		return j.ok
+	case <-timer.C:
+		s.counts.timedOut.Add(1)
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// flight returns the job of a prompt; nil if the prompt cannot be tokenized now.
+func (s *Source) flight(q *Query, f *fields) *job {
+	key := mix(q.Chain[len(q.Chain)-1].Hash, seedOf(q, f))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if j := s.flights[key]; j != nil {
+		return j
+	}
+	local := s.c.Tokenizer != nil && q.Request.Dialect == openai.Completions && !f.renderOnly
+	if !local && !s.asks(f) {
+		return nil
+	}
+	if len(s.jobs) == cap(s.jobs) {
+		s.counts.busy.Add(1)
+		return nil
+	}
+	j := newJob(q, f)
+	s.flights[key] = j
+	s.jobs <- j // only this function sends, under the lock
+	return j
+}
+
+// asks reports whether an engine may be asked for a prompt.
+func (s *Source) asks(f *fields) bool {
+	at := &s.tokenizeAt
+	if f.renderOnly {
+		at = &s.renderAt
+	}
+	return time.Now().UnixNano() >= at.Load()
+}
+
+// finish wakes the look-ups that wait for a job.
+func (s *Source) finish(j *job) {
+	j.once.Do(func() {
+		s.mu.Lock()
+		delete(s.flights, j.blocks[len(j.blocks)-1])
+		s.mu.Unlock()
+		close(j.done)
+	})
+}
+
+// succeed is finish for a prompt that is known.
+func (s *Source) succeed(j *job) {
+	j.ok = true
+	s.finish(j)
+}
+
+// resolve tokenizes a prompt and enters it into the memo.
+func (s *Source) resolve(ctx context.Context, j *job) {
+	if j.text != nil && s.c.Tokenizer != nil {
+		s.enter(j, s.c.Tokenizer.EncodePrompt(nil, unquote(j.text), !j.plain), nil, false)
+		s.succeed(j)
+		return
+	}
+	messages := s.divide(j)
+	if tokens, ok := s.resolveEnd(ctx, j, messages); ok {
+		s.succeed(j)
+		s.compare(ctx, j, tokens)
+		return
+	}
+	tokens, err := s.ask(ctx, j.path, j.body)
+	if err != nil {
+		s.fail(j, err)
+		return
+	}
+	suffix, exact := s.knownStart(j, messages, tokens)
+	s.enter(j, tokens, suffix, exact)
+	s.succeed(j)
+	if messages != nil {
+		s.learn(ctx, j, messages, tokens, exact)
+	}
+}
+
+// fail counts a prompt without an answer. An endpoint that the engine does not have is not asked
+// for a while.
+func (s *Source) fail(j *job, err error) {
+	s.counts.failed.Add(1)
+	if !errors.Is(err, errUnsupported) {
+		return
+	}
+	at := &s.tokenizeAt
+	if j.path != tokenizePath {
+		at = &s.renderAt
+	}
+	if at.Swap(time.Now().Add(retryUnsupported).UnixNano()) == 0 {
+		s.c.Log.Info("the engine does not serve "+j.path+"; prompts that need it are routed without exact blocks",
+			"retry", retryUnsupported)
+	}
+}
+
+// divide returns the messages of a chat; nil if they must be rendered together.
+func (s *Source) divide(j *job) [][]byte {
+	if !j.divisible || s.whole.Load() {
+		return nil
+	}
+	m := elements(j.messages)
+	if len(m) == 0 || len(m) != len(j.ends) {
+		return nil
+	}
+	return m
+}
+
+// enter puts a prompt into the memo.
+func (s *Source) enter(j *job, tokens, suffix []uint32, exact bool) {
+	if !s.memo.put(j.blocks, tokens, suffix, exact && !s.whole.Load()) {
+		s.mismatch(j, tokens)
+	}
+}
+
+// mismatch ends the rendering of messages in parts: the template is one for which it is wrong.
+func (s *Source) mismatch(j *job, tokens []uint32) {
+	s.counts.mismatched.Add(1)
+	if !s.whole.Swap(true) {
+		s.c.Log.Info("the chat template changes earlier messages; prompts are now tokenized as a whole")
+	}
+	s.memo.clear()
+	s.memo.put(j.blocks, tokens, nil, false)
+}
+
+// resolveEnd tokenizes the messages behind the last one of which the tokens are known.
+func (s *Source) resolveEnd(ctx context.Context, j *job, messages [][]byte) (tokens []uint32, ok bool) {
+	if messages == nil {
+		return nil, false
+	}
+	begin, at := s.memo.findExact(j.blocks)
+	if at < 0 {
+		return nil, false
+	}
+	known, found := slices.BinarySearch(j.ends, at)
+	if !found || known+1 >= len(messages) {
+		return nil, false
+	}
+	role := roleOf(messages[known])
+	m := s.seam(ctx, j, role)
+	if !m.holds {
+		return nil, false
+	}
+	part := append([][]byte{probeMessage(role, probeContents()[0])}, messages[known+1:]...)
+	end, err := s.ask(ctx, tokenizePath, j.part(part, true, false))
+	if err != nil || commonPrefix(m.first, end) < len(m.first) {
+		return nil, false
+	}
+	tokens = slices.Concat(begin, end[len(m.first):])
+	suffix, exact := s.knownStart(j, messages, tokens)
+	s.enter(j, tokens, suffix, exact)
+	return tokens, true
+}
+
+// compare renders a prompt as a whole that was rendered in parts.
+func (s *Source) compare(ctx context.Context, j *job, tokens []uint32) {
+	if n := s.parts.Add(1); n > firstCompared && n%comparedEvery != 0 {
+		return
+	}
+	whole, err := s.ask(ctx, j.path, j.body)
+	if err == nil && !slices.Equal(whole, tokens) {
+		s.mismatch(j, whole)
+	}
+}
+
+// knownStart returns the tokens at a prompt's end that begin the answer, if the seam behind its
+// last message was probed.
+func (s *Source) knownStart(j *job, messages [][]byte, tokens []uint32) (suffix []uint32, exact bool) {
+	if messages == nil {
+		return nil, false
+	}
+	m, ok := s.seams.get(seamKey{j.seams, roleOf(messages[len(messages)-1])})
+	if !ok || !m.holds || !endsWith(tokens, m.start) {
+		return nil, false
+	}
+	return m.start, true
+}
+
+func endsWith(tokens, end []uint32) bool {
+	return len(tokens) > len(end) && slices.Equal(tokens[len(tokens)-len(end):], end)
+}
+
+// learn makes longer chats cheap: it finds where the prompt ends before the answer, and where its
+// system message ends, which other chats may share.
+func (s *Source) learn(ctx context.Context, j *job, messages [][]byte, tokens []uint32, exact bool) {
+	if !exact {
+		m := s.seam(ctx, j, roleOf(messages[len(messages)-1]))
+		if m.holds && endsWith(tokens, m.start) {
+			s.enter(j, tokens, m.start, true)
+		}
+	}
+	role := roleOf(messages[0])
+	if len(messages) < 2 || role != "system" && role != "developer" || s.memo.proved(j.blocks[j.ends[0]]) ||
+		!s.seam(ctx, j, role).holds {
+		return
+	}
+	if begin, err := s.ask(ctx, tokenizePath, j.part(messages[:1], false, true)); err == nil {
+		s.memo.prove(j.blocks[j.ends[0]], begin)
+	}
+}

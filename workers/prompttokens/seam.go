@@ -1,0 +1,106 @@
+package prompttokens
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+)
+
+// maxSeams bounds the seams of a source: clients choose chat_template_kwargs.
+const maxSeams = 256
+
+// seam is what a chat template puts behind a message of one role. It is known to be independent
+// of the message, so that the messages behind it can be rendered without those before it.
+type seam struct {
+	holds bool
+	first []uint32 // of a chat with the message of probeContents()[0] alone
+	start []uint32 // tokens that begin the answer behind a message of the role
+}
+
+// seamKey identifies a seam: a template renders a role in the same way for all messages, unless
+// its arguments differ.
+type seamKey struct {
+	template uint64 // hash of model and arguments
+	role     string
+}
+
+// seams are the seams that a source has probed.
+type seams struct {
+	mu    sync.Mutex
+	known map[seamKey]seam
+}
+
+func (s *seams) get(k seamKey) (m seam, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m, ok = s.known[k]
+	return m, ok
+}
+
+func (s *seams) set(k seamKey, m seam) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.known) < maxSeams {
+		s.known[k] = m
+	}
+}
+
+// probeContents are the messages of a probe. If a message and what follows it were joined to one
+// token, they would be for one of these ends: a line break, a space, a letter, a digit, a mark.
+func probeContents() []string { return []string{"x", "x\n", "x ", "x.\n\n", "7"} }
+
+// probeMessage is a message of a role.
+func probeMessage(role, content string) []byte {
+	m := map[string]string{"role": role, "content": content}
+	if role == "tool" {
+		m["tool_call_id"] = "000000000" // nine characters: Mistral's templates reject others
+	}
+	b, _ := json.Marshal(m) // strings always have a JSON form
+	return b
+}
+
+// seam returns the seam behind a role. It probes it once: the tokens of a chat of one message must
+// begin the tokens of the same chat with the beginning of an answer, and what follows must be the
+// same for every end of the message.
+func (s *Source) seam(ctx context.Context, j *job, role string) seam {
+	k := seamKey{j.seams, role}
+	if m, ok := s.seams.get(k); ok {
+		return m
+	}
+	var m seam
+	for i, content := range probeContents() {
+		message := [][]byte{probeMessage(role, content)}
+		closed, err := s.ask(ctx, tokenizePath, j.part(message, false, false))
+		if err != nil {
+			return s.failSeam(k, err)
+		}
+		open, err := s.ask(ctx, tokenizePath, j.part(message, true, false))
+		if err != nil {
+			return s.failSeam(k, err)
+		}
+		if commonPrefix(closed, open) < len(closed) {
+			s.seams.set(k, seam{})
+			return seam{}
+		}
+		start := open[len(closed):]
+		if i == 0 {
+			m = seam{holds: true, first: closed, start: start}
+		} else if !slices.Equal(start, m.start) {
+			s.seams.set(k, seam{})
+			return seam{}
+		}
+	}
+	s.seams.set(k, m)
+	return m
+}
+
+// failSeam keeps a refusal, such as that of a template that takes no chat with this role alone. A
+// failure of the engine says nothing about the template.
+func (s *Source) failSeam(k seamKey, err error) seam {
+	if errors.Is(err, errRefused) {
+		s.seams.set(k, seam{})
+	}
+	return seam{}
+}

@@ -1,0 +1,214 @@
+package prompttokens
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tierway/openai"
+	"tierway/openai/prompt"
+	"tierway/workers/kvevents"
+)
+
+const (
+	// DefaultLookupTimeout is the time that a request waits for the tokens of its prompt.
+	DefaultLookupTimeout = 5 * time.Millisecond
+	// DefaultBudget keeps the tokens of 14 million prompt tokens: the cache of 16 workers with 0.9
+	// million tokens each.
+	DefaultBudget = 64 << 20
+
+	// concurrency is the number of prompts that are tokenized at a time. A vLLM API server tokenizes
+	// with a few threads beside its other work.
+	concurrency = 8
+	// maxWaiting is the number of further prompts that wait for their turn.
+	maxWaiting = 64
+	// maxChain is the length at which package prompt cuts a chain: the prompts of such a chain may
+	// differ behind it.
+	maxChain = 4096
+)
+
+// Config configures a Source.
+type Config struct {
+	LookupTimeout time.Duration // how long Lookup waits; 0 is DefaultLookupTimeout
+	Budget        int64         // bytes of memory for known prompts; 0 is DefaultBudget
+
+	// Worker returns a worker of the pool that is up and has a live event stream, nil if there is
+	// none. It is called once for each request to an engine.
+	Worker func() Poster
+	// Tokenizer tokenizes the prompts of completions in the gateway; nil: engines do.
+	Tokenizer Encoder
+	Log       *slog.Logger // nil discards
+	// Recover runs a step that reads an engine's answer and turns a panic into an error; nil: the
+	// step runs as it is.
+	Recover func(work string, step func() error) error
+}
+
+// Encoder tokenizes text. A *tokenizer.Tokenizer is one.
+type Encoder interface {
+	// EncodePrompt appends the token ids of a text to dst. special adds the tokens with which the
+	// model's prompts begin or end.
+	EncodePrompt(dst []uint32, text []byte, special bool) []uint32
+}
+
+// Query is the prompt of one request.
+type Query struct {
+	Request   *openai.Request
+	Chain     []prompt.Block // of the request, as prompt.AppendChain makes it; the seed covers Salt
+	Model     string         // the name that the worker receives; "" is the request's own
+	Adapter   string         // the LoRA adapter that Model names; "" is none
+	Salt      string         // the cache_salt that the worker receives; "" is none
+	BlockSize int            // tokens of a block in the engines' caches
+}
+
+// Prompt is what is known of a prompt's tokens.
+type Prompt struct {
+	// Keys are those of routing/kvindex for the blocks that an engine may have cached. The block of
+	// the last token is not among them: engines always compute it.
+	Keys []uint64
+	// Tokens is the exact length of the prompt. It is 0 if only its beginning is known: then Keys are
+	// those of the beginning.
+	Tokens int64
+}
+
+// Source knows the tokens of prompts. It is safe for concurrent use.
+type Source struct {
+	c      Config
+	memo   *memo
+	seams  seams
+	counts counts
+	ids    idBuffers
+	jobs   chan *job
+
+	// whole is set when a template contradicts what was proved of it: messages are then never
+	// rendered in parts again.
+	whole atomic.Bool
+	parts atomic.Int64 // prompts that were rendered in parts
+
+	tokenizeAt, renderAt atomic.Int64 // Unix nanoseconds before which the endpoint is not asked
+
+	mu      sync.Mutex
+	flights map[uint64]*job // by the key of the last block
+}
+
+// New returns a Source. It asks engines while Run runs.
+func New(c Config) *Source {
+	if c.LookupTimeout <= 0 {
+		c.LookupTimeout = DefaultLookupTimeout
+	}
+	if c.Budget <= 0 {
+		c.Budget = DefaultBudget
+	}
+	if c.Worker == nil {
+		c.Worker = func() Poster { return nil }
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Recover == nil {
+		c.Recover = func(_ string, step func() error) error { return step() }
+	}
+	return &Source{c: c, memo: newMemo(c.Budget), seams: seams{known: make(map[seamKey]seam)},
+		jobs: make(chan *job, maxWaiting), flights: make(map[uint64]*job)}
+}
+
+// Run tokenizes prompts until ctx ends.
+func (s *Source) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	for range concurrency {
+		running.Go(func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case j := <-s.jobs:
+					// An error is a panic that Recover has logged.
+					_ = s.c.Recover("tokenizing a prompt", func() error { s.resolve(ctx, j); return nil })
+					s.finish(j)
+				}
+			}
+		})
+	}
+	running.Wait()
+}
+
+// Lookup appends the keys of a prompt's blocks to dst. It returns at once if the tokens are known.
+// Otherwise it waits for them until the lookup timeout or ctx ends; a later look-up finds them. The
+// result is empty if nothing is known.
+func (s *Source) Lookup(ctx context.Context, q *Query, dst []uint64) Prompt {
+	if q.BlockSize <= 0 || len(q.Chain) == 0 || len(q.Chain) >= maxChain {
+		return Prompt{Keys: dst}
+	}
+	r := q.Request
+	if r.Dialect != openai.Chat && r.Dialect != openai.Completions {
+		return Prompt{Keys: dst}
+	}
+	id := identity{first: kvevents.ExtraKey(q.Adapter, q.Salt), each: kvevents.ExtraKey(q.Adapter)}
+	f := readFields(r)
+	if r.Dialect == openai.Completions {
+		kind, value := promptOf(f.raw[text])
+		switch kind {
+		case promptIDs:
+			return s.lookupIDs(value, q.BlockSize, id, dst)
+		case promptOther:
+			return Prompt{Keys: dst}
+		}
+		f.raw[text] = value
+	}
+	p := s.known(q, &f, id, dst)
+	if p.Tokens > 0 {
+		s.counts.known.Add(1)
+		return p
+	}
+	if r.Media || !s.await(ctx, q, &f) {
+		if len(p.Keys) > len(dst) {
+			s.counts.partial.Add(1)
+		}
+		return p
+	}
+	return s.known(q, &f, id, dst)
+}
+
+// known returns what the memo has.
+func (s *Source) known(q *Query, f *fields, id identity, dst []uint64) Prompt {
+	n, whole := s.memo.find(q.Chain, seedOf(q, f))
+	if n.of == nil {
+		return Prompt{Keys: dst}
+	}
+	p := Prompt{Keys: n.appendKeys(dst, q.BlockSize, id, whole)}
+	if whole {
+		p.Tokens = int64(n.whole + len(n.suffix))
+	}
+	return p
+}
+
+// Counts are numbers since the start.
+type Counts struct {
+	Known    int64 // look-ups that found the whole prompt at once
+	Answered int64 // that waited and got it
+	Partial  int64 // that found the beginning only
+	TimedOut int64 // that stopped waiting
+	Busy     int64 // that did not wait, because too many prompts did
+
+	Asked      int64 // requests to engines
+	Parts      int64 // prompts of which only the new messages were sent
+	Failed     int64 // prompts without an answer
+	Mismatched int64 // prompts that contradict an earlier one
+
+	Bytes   int64 // memory of known prompts
+	Prompts int64 // known prompts
+}
+
+type counts struct {
+	known, answered, partial, timedOut, busy, asked, failed, mismatched atomic.Int64
+}
+
+// Counts returns the numbers for metrics.
+func (s *Source) Counts() Counts {
+	bytes, prompts := s.memo.size()
+	c := &s.counts
+	return Counts{Known: c.known.Load(), Answered: c.answered.Load(), Partial: c.partial.Load(),
+		TimedOut: c.timedOut.Load(), Busy: c.busy.Load(), Asked: c.asked.Load(), Parts: s.parts.Load(),
+		Failed: c.failed.Load(), Mismatched: c.mismatched.Load(), Bytes: bytes, Prompts: int64(prompts)}
+}

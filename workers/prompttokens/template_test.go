@@ -1,0 +1,259 @@
+package prompttokens
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"tierway/http1"
+	"tierway/openai"
+)
+
+// chat is what a template renders.
+type chat struct {
+	Messages []struct {
+		Role    string `json:"role"`
+		Content string `json:"content"`
+	} `json:"messages"`
+	Prompt string            `json:"prompt"`
+	Tools  []json.RawMessage `json:"tools"`
+	Answer *bool             `json:"add_generation_prompt"`
+}
+
+// templateEngine answers /tokenize and the render endpoints with a template and a tokenizer.
+type templateEngine struct {
+	render func(c *chat, answer bool) (prompt string, ok bool)
+	tokens func(prompt string) []uint32
+	status int // of all answers, if it is not 0
+}
+
+func (e *templateEngine) Send(_ context.Context, r *http1.Request) (*http1.Response, error) {
+	var c chat
+	if err := json.Unmarshal(bytes.Join(r.Body, nil), &c); err != nil {
+		return nil, err
+	}
+	text, ok := c.Prompt, true
+	if len(c.Messages) > 0 && e.status == 0 {
+		text, ok = e.render(&c, c.Answer == nil || *c.Answer)
+	}
+	answer := func(status int, body any) (*http1.Response, error) {
+		b, err := json.Marshal(body)
+		return &http1.Response{Status: status, Body: io.NopCloser(bytes.NewReader(b))}, err
+	}
+	switch {
+	case e.status != 0:
+		return answer(e.status, nil)
+	case !ok:
+		return answer(http.StatusBadRequest, object{"error": "the template fails"})
+	case strings.HasSuffix(r.Path, "/render") && len(c.Messages) == 0:
+		return answer(http.StatusOK, []object{{"token_ids": e.tokens(text)}})
+	case strings.HasSuffix(r.Path, "/render"):
+		return answer(http.StatusOK, object{"token_ids": e.tokens(text)})
+	}
+	return answer(http.StatusOK, object{"count": 1, "tokens": e.tokens(text), "token_strs": nil})
+}
+
+// words makes tokens of runs of the same kind of character, at most six characters long. What is in
+// angle brackets is one token. It joins what stands side by side, like the pieces of real
+// tokenizers.
+func words(text string) (ids []uint32) {
+	kind := func(c byte) int {
+		switch {
+		case c == '<':
+			return 0
+		case c == ' ' || c == '\n':
+			return 1
+		case '0' <= c && c <= '9':
+			return 2
+		}
+		return 3
+	}
+	for text != "" {
+		n := 1
+		if text[0] == '<' {
+			n = strings.IndexByte(text, '>') + 1
+		} else {
+			for n < len(text) && n < 6 && kind(text[n]) == kind(text[0]) {
+				n++
+			}
+		}
+		id := uint32(2166136261)
+		for i := range n {
+			id = (id ^ uint32(text[i])) * 16777619
+		}
+		ids = append(ids, id)
+		text = text[n:]
+	}
+	return ids
+}
+
+// marked is a template with special tokens around messages, like ChatML.
+func marked(c *chat, answer bool) (string, bool) {
+	var b strings.Builder
+	for _, t := range c.Tools {
+		fmt.Fprintf(&b, "<tool>%s", t)
+	}
+	for _, m := range c.Messages {
+		fmt.Fprintf(&b, "<start>%s\n%s<end>\n", m.Role, m.Content)
+	}
+	if answer {
+		b.WriteString("<start>assistant\n")
+	}
+	return b.String(), true
+}
+
+// open is a template without special tokens: text and template may be joined to one token.
+func open(c *chat, answer bool) (string, bool) {
+	var b strings.Builder
+	for _, m := range c.Messages {
+		fmt.Fprintf(&b, "[%s] %s", m.Role, m.Content)
+	}
+	if answer {
+		b.WriteString("[assistant] ")
+	}
+	return b.String(), true
+}
+
+// alone is marked, but takes no chat of a system message alone.
+func alone(c *chat, answer bool) (string, bool) {
+	prompt, _ := marked(c, answer)
+	return prompt, len(c.Messages) > 1 || c.Messages[0].Role != "system"
+}
+
+// forgetful is marked, but leaves the thoughts of answers out when a question follows.
+func forgetful(c *chat, answer bool) (string, bool) {
+	for i := range c.Messages {
+		if m := &c.Messages[i]; i < len(c.Messages)-2 {
+			m.Content = strings.ReplaceAll(m.Content, "thought", "")
+		}
+	}
+	return marked(c, answer)
+}
+
+// numbered is marked, but states the number of messages first.
+func numbered(c *chat, answer bool) (string, bool) {
+	prompt, ok := marked(c, answer)
+	return fmt.Sprintf("<%d>", len(c.Messages)) + prompt, ok
+}
+
+// drawChats draws chats that share beginnings, in the order of a session's requests.
+func drawChats(t *rapid.T) (bodies []object) {
+	content := func(label string) string {
+		unit := rapid.StringOfN(rapid.SampledFrom([]rune("ab1 \n.é")), 1, 12, -1).Draw(t, label)
+		end := rapid.SampledFrom([]string{"", "x", "1 b", " ", "\nx"}).Draw(t, label+" end")
+		return strings.Repeat(unit, rapid.SampledFrom([]int{1, 3, 40, 400}).Draw(t, label+" times")) + end
+	}
+	chats := [][]object{nil}
+	for range rapid.IntRange(1, 12).Draw(t, "requests") {
+		messages := chats[rapid.IntRange(0, len(chats)-1).Draw(t, "chat")]
+		if len(messages) == 0 {
+			messages = []object{say(rapid.SampledFrom([]string{"system", "user"}).Draw(t, "first"), content("first"))}
+		}
+		for range rapid.IntRange(0, 3).Draw(t, "new messages") {
+			role := rapid.SampledFrom([]string{"user", "assistant", "tool"}).Draw(t, "role")
+			messages = append(messages[:len(messages):len(messages)], say(role, content("message")))
+		}
+		chats = append(chats, messages)
+		body := object{"model": "m", "messages": messages}
+		if rapid.IntRange(0, 3).Draw(t, "tools") == 0 {
+			body["tools"] = []object{{"type": "function", "function": object{"name": "f"}}}
+		}
+		bodies = append(bodies, body)
+	}
+	return bodies
+}
+
+// TestTokensOfPartsAreThoseOfTheWholePrompt compares all results, also the beginnings that are
+// known before a prompt is tokenized, with the tokens of the whole prompt. No result is compared by
+// the source itself.
+func TestTokensOfPartsAreThoseOfTheWholePrompt(t *testing.T) {
+	for name, render := range map[string]func(*chat, bool) (string, bool){"marked": marked, "open": open, "alone": alone} {
+		t.Run(name, func(t *testing.T) {
+			parts := int64(0)
+			rapid.Check(t, func(rt *rapid.T) {
+				w := &templateEngine{render: render, tokens: words}
+				s := source(w)
+				s.parts.Store(firstCompared)
+				for _, body := range drawChats(rt) {
+					if messages := body["messages"].([]object); len(messages) == 1 && messages[0]["role"] == "system" {
+						continue // one of the templates rejects it
+					}
+					q := query(t, openai.Chat, body)
+					tokens := tokenize(t, w, q)
+					check(rt, q, remembered(s, q), tokens)
+					p := lookup(t, s, q)
+					if p.Tokens == 0 {
+						rt.Fatal("not known")
+					}
+					check(rt, q, p, tokens)
+				}
+				if c := s.Counts(); c.Mismatched > 0 {
+					rt.Fatalf("%+v", c)
+				}
+				parts += s.parts.Load() - firstCompared
+			})
+			if (parts > 0) != (name != "open") {
+				t.Errorf("%d prompts were rendered in parts", parts)
+			}
+		})
+	}
+}
+
+// TestPromptsShareTheBeginningsOfTexts compares the beginnings that are known of a text before it is
+// tokenized with its tokens.
+func TestPromptsShareTheBeginningsOfTexts(t *testing.T) {
+	known := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		w := &templateEngine{tokens: words}
+		s := source(w)
+		texts := []string{""}
+		for range rapid.IntRange(2, 8).Draw(rt, "texts") {
+			of := rapid.SampledFrom(texts).Draw(rt, "beginning")
+			unit := rapid.StringOfN(rapid.SampledFrom([]rune("ab1 \n.é")), 1, 40, -1).Draw(rt, "unit")
+			cut := len(of)*rapid.SampledFrom([]int{2, 3, 4}).Draw(rt, "quarters")/4 - rapid.IntRange(0, 700).Draw(rt, "less")
+			times := rapid.SampledFrom([]int{1, 30, 200}).Draw(rt, "times")
+			text := strings.ToValidUTF8(of[:max(cut, 0)], "") + strings.Repeat(unit, times)
+			texts = append(texts, text)
+			q := query(t, openai.Completions, object{"model": "m", "prompt": text})
+			tokens := tokenize(t, w, q)
+			p := remembered(s, q)
+			check(rt, q, p, tokens)
+			known += len(p.Keys)
+			check(rt, q, lookup(t, s, q), tokens)
+		}
+		if c := s.Counts(); c.Mismatched > 0 {
+			rt.Fatalf("%+v", c)
+		}
+	})
+	if known == 0 {
+		t.Error("no beginning was known")
+	}
+}
+
+func TestATemplateThatChangesEarlierMessagesIsRenderedAsAWhole(t *testing.T) {
+	for name, render := range map[string]func(*chat, bool) (string, bool){"forgetful": forgetful, "numbered": numbered} {
+		w := &templateEngine{render: render, tokens: words}
+		s := source(w)
+		messages := []object{say("system", "be brief"), say("user", long(1, 100))}
+		wrong := 0
+		for range 12 {
+			q := query(t, openai.Chat, object{"model": "m", "messages": messages})
+			tokens := tokenize(t, w, q)
+			if p := lookup(t, s, q); p.Tokens != int64(len(tokens)) {
+				wrong++
+			}
+			check(t, q, lookup(t, s, q), tokens)
+			messages = append(messages, say("assistant", "thought "+long(2, 20)), say("user", "and then?"))
+		}
+		if c := s.Counts(); wrong > 1 || !s.whole.Load() || c.Mismatched == 0 {
+			t.Errorf("%s: %d wrong results, %+v", name, wrong, c)
+		}
+	}
+}
