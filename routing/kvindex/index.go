@@ -73,6 +73,21 @@ type Match struct {
 // New returns an empty index. budget is the memory that all workers together may take, in bytes.
 func New(budget int) *Index { return &Index{budget: budget, entries: map[uint64]entry{}} }
 
+// SetBudget sets the memory that all workers together may take, in bytes. A worker over its part
+// loses blocks with its next store.
+func (x *Index) SetBudget(bytes int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.budget = bytes
+}
+
+// Budget is the memory that all workers together may take, in bytes.
+func (x *Index) Budget() int {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.budget
+}
+
 // Add returns a new worker without blocks. The namespace is that of [Root].
 func (x *Index) Add(namespace string) (*Worker, error) {
 	x.mu.Lock()

@@ -31,5 +31,7 @@
 // # State
 //
 // A stream is live while its connection is up and all events up to now were given to the sink,
-// or the sink was reset. A sink uses what it knows for routing only while its stream is live.
+// or the sink was reset. A sink uses what it knows for routing only while its stream is live. It
+// knows the whole cache if [Begun] was reported after the last reset; otherwise the engine may have
+// blocks from before the first batch.
 package kvstream

@@ -38,7 +38,7 @@ type Sink interface {
 	// SetLive is called when the stream becomes live and when it ceases to be.
 	SetLive(live bool)
 	// Report is called for each happening that operators count. err is nil for Connected,
-	// Replayed and Restarted.
+	// Restarted, Replayed and Begun.
 	Report(h Happening, err error)
 }
 
@@ -55,13 +55,14 @@ const (
 	ReplayFailed                  // a replay is not complete
 	Unsequenced                   // messages have no sequence number: gaps cannot be found
 	Undecodable                   // a message is no batch of events
-	happeningCount
+	Begun                         // the next batch is the engine's first
+	Happenings                    // number of happenings
 )
 
 // String is the happening's name in metrics.
 func (h Happening) String() string {
-	return [happeningCount]string{"connected", "lost", "gap", "restarted", "replayed", "replay_failed", "unsequenced",
-		"undecodable"}[h]
+	return [Happenings]string{"connected", "lost", "gap", "restarted", "replayed", "replay_failed", "unsequenced",
+		"undecodable", "begun"}[h]
 }
 
 // Stream follows one publisher.
@@ -208,8 +209,14 @@ func (s *Stream) takeMessage(ctx context.Context, parts [][]byte) {
 	s.apply(number, s.decode(parts[2])) // again, because a replay has used the decoder
 }
 
+// lastFirst is the highest number of a first batch: vLLM begins with 0, llm-d-inference-sim with 1.
+const lastFirst = 1
+
 // apply gives a batch to the sink. A message that is no batch takes its number only.
 func (s *Stream) apply(number uint64, b *kvevents.Batch) {
+	if !s.known && number <= lastFirst {
+		s.sink.Report(Begun, nil)
+	}
 	s.known, s.last = true, number
 	if b != nil {
 		s.lastTime = b.Time

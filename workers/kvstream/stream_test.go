@@ -21,7 +21,7 @@ type setSink struct {
 	mu     sync.Mutex
 	cache  map[uint64]bool
 	live   bool
-	counts [happeningCount]int
+	counts [Happenings]int
 	resets int
 }
 
