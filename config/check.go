@@ -32,6 +32,7 @@ func (d *decoder) check(f *File) {
 	d.checkContexts(f.Tiers)
 	d.checkStore(f)
 	d.checkProxies(f.Proxies)
+	d.checkEvents(f)
 	d.checkBuffered(f)
 	d.checkLimits(f)
 	d.checkQueues(f)

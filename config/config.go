@@ -9,6 +9,7 @@ import (
 	"tierway/tenants"
 	"tierway/tiers"
 	"tierway/workers"
+	"tierway/workers/kvcache"
 )
 
 // File is a whole configuration. The zero File is not usable: start from Default, Load, Parse
@@ -37,6 +38,7 @@ type File struct {
 	Classifier       tiers.Rules       `yaml:"classifier" doc:"Rules that select a tier for requests that name 'auto' or another alias of 'classify'."`
 	Breaker          breaker.Config    `yaml:"breaker" doc:"Ejection of failing and slow workers."`
 	Health           workers.Health    `yaml:"health" doc:"Health checks of workers."`
+	KVEvents         KVEvents          `yaml:"kv_events" doc:"KV-cache events of engines: with them, the gateway knows which prompts each worker has cached. Engines that publish events and state where are found without configuration; see docs/kv-events.md."`
 	Retry            Retry             `yaml:"retry" doc:"Retries. A request is never retried after content was sent to the client."`
 	Timeouts         Timeouts          `yaml:"timeouts" doc:"Time limits for the stages of a request."`
 	Queue            Queue             `yaml:"queue" doc:"Queueing while all suitable workers are full. Every tier and pool has a queue: higher classes are dispatched first, and tenants of a class share by 'weight'."`
@@ -124,6 +126,7 @@ type PoolConfig struct {
 	Queue      Queue            `yaml:"queue" absent:"'queue'" doc:"Queueing of the pool's requests; absent keys inherit the file's values."`
 	Saturation Saturation       `yaml:"saturation" absent:"'saturation'" doc:"Saturation thresholds of the pool's workers; absent keys inherit the file's values."`
 	Health     *workers.Health  `yaml:"health" absent:"'health'" doc:"Health checks of the pool's workers; absent keys inherit the file's values."`
+	KVEvents   *kvcache.Config  `yaml:"kv_events" absent:"'kv_events'" doc:"KV-cache events of the pool's engines; absent keys inherit the file's values."`
 	Workers    []workers.Config `yaml:"workers" required:"true" reload:"drain" doc:"Workers of the pool: at least one, each with a name and a URL."`
 
 	AllowFields     []string `yaml:"allow_fields" enum:"kv_transfer_params,ec_transfer_params,vllm_xargs,bootstrap_host,bootstrap_port,bootstrap_room,bootstrap_pair_key,data_parallel_rank,routed_dp_rank,disagg_prefill_dp_rank" absent:"none" doc:"Fields that are passed to the pool's workers although they name other hosts or place the request inside an engine. All other fields of this kind are removed from request bodies."`
@@ -183,9 +186,10 @@ func Default() File {
 		// The thresholds depend on the tiers; see tiers.DefaultRules.
 		Classifier: tiers.Rules{Mode: "max", Preset: "groups", Unavailable: "up",
 			Sticky: tiers.Sticky{Enabled: new(true), Idle: 30 * time.Minute}},
-		Breaker: breaker.Default(),
-		Health:  workers.DefaultHealth(),
-		Retry:   Retry{Attempts: 2, Budget: 0.2},
+		Breaker:  breaker.Default(),
+		Health:   workers.DefaultHealth(),
+		KVEvents: KVEvents{Enabled: new(true), MaxBytes: kvcache.DefaultMemory},
+		Retry:    Retry{Attempts: 2, Budget: 0.2},
 		Timeouts: Timeouts{
 			Connect:   2 * time.Second,   // long enough for one retransmitted SYN, sent after 1 s
 			FirstByte: 300 * time.Second, // of a stream: a long prompt in the queue of a busy engine

@@ -19,6 +19,7 @@ import (
 	"tierway/routing"
 	"tierway/tenants"
 	"tierway/workers"
+	"tierway/workers/kvcache"
 )
 
 func TestExampleLoads(t *testing.T) {
@@ -80,7 +81,8 @@ func TestAbsentKeysAreInherited(t *testing.T) {
 	}
 	models := map[string]string{"a": "m", "b": "n", "c": "o"}
 	spec := func(name, url, pool string, weight int, engine openai.Engine, h workers.Health) workers.Spec {
-		return workers.Spec{Config: workers.Config{Name: name, URL: url, Weight: &weight, Health: &h},
+		return workers.Spec{Config: workers.Config{Name: name, URL: url, Weight: &weight, Health: &h,
+			KVEvents: &kvcache.Config{Enabled: new(true)}},
 			Pool: pool, Model: models[pool], Engine: string(engine), ConnectTimeout: 3 * time.Second,
 			StaleAfter: 8 * time.Second}
 	}

@@ -66,11 +66,13 @@ func (f *File) resolveSection(s section) PoolConfig {
 	c.Policy.Epsilon, c.Policy.Slack = copyOf(c.Policy.Epsilon), copyOf(c.Policy.Slack)
 	c.Queue, c.Saturation = overlay(c.Queue, f.Queue), overlay(c.Saturation, f.Saturation)
 	health := f.healthOf(c.Health)
-	c.Health, c.Workers = &health, slices.Clone(c.Workers)
+	events := f.eventsOf(c.KVEvents)
+	c.Health, c.KVEvents, c.Workers = &health, eventsCopy(events), slices.Clone(c.Workers)
 	for i := range c.Workers {
 		w := &c.Workers[i]
 		w.Weight = new(*cmp.Or(w.Weight, new(1)))
 		w.Health, w.Models = new(overlay(valueOf(w.Health), health)), slices.Clone(w.Models)
+		w.KVEvents = eventsCopy(overlay(valueOf(w.KVEvents), events))
 	}
 	return c
 }

@@ -3,7 +3,9 @@ package engines
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"math"
+	"net"
 	"net/http"
 	"sync"
 
@@ -166,6 +168,15 @@ func (e *Engine) eventSources(w http.ResponseWriter, _ *request) error {
 		return writeJSON(w, http.StatusOK, map[string]any{})
 	}
 	return writeJSON(w, http.StatusOK, map[string]any{"0": map[string]any{
-		"enable_kv_cache_events": true, "publisher": "zmq", "endpoint": zmtp.Endpoint(e.events.pub.Addr()),
-		"replay_endpoint": zmtp.Endpoint(e.events.router.Addr()), "buffer_steps": replayBatches, "topic": eventTopic}})
+		"enable_kv_cache_events": true, "publisher": "zmq", "endpoint": wildcard(e.events.pub.Addr()),
+		"replay_endpoint": wildcard(e.events.router.Addr()), "buffer_steps": replayBatches, "topic": eventTopic}})
+}
+
+// wildcard returns the endpoint of a socket with * as host. vLLM listens on such an endpoint; to one
+// with a host it connects.
+func wildcard(bound net.Addr) string {
+	if tcp, ok := bound.(*net.TCPAddr); ok {
+		return fmt.Sprintf("tcp://*:%d", tcp.Port)
+	}
+	return zmtp.Endpoint(bound)
 }

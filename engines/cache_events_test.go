@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"tierway/routing/kvindex"
+	"tierway/workers/kvcache"
 	"tierway/workers/kvevents"
 	"tierway/workers/kvstream"
 )
@@ -55,12 +56,13 @@ func TestIndexOfPublishedEventsPredictsCachedTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := httptest.NewServer(e)
-	var source map[string]struct {
-		Endpoint string
-		Replay   string `json:"replay_endpoint"`
-		Topic    string
+	var announced json.RawMessage
+	get(t, s.URL+"/kv_event_sources", &announced)
+	found, err := kvcache.ParseSources(announced)
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%s: %v", announced, err)
 	}
-	get(t, s.URL+"/kv_event_sources", &source)
+	source := kvcache.Config{}.Sources("127.0.0.1", found)[0]
 	x := kvindex.New(1 << 20)
 	w, err := x.Add("")
 	if err != nil {
@@ -69,8 +71,7 @@ func TestIndexOfPublishedEventsPredictsCachedTokens(t *testing.T) {
 	sink := &indexSink{Worker: w}
 	var stream sync.WaitGroup
 	stream.Go(func() {
-		kvstream.New(kvstream.Config{Topic: source["0"].Topic, Replay: source["0"].Replay}, sink).
-			Follow(ctx, source["0"].Endpoint)
+		kvstream.New(kvstream.Config{Topic: source.Topic, Replay: source.Replay}, sink).Follow(ctx, source.Address)
 	})
 	defer func() { cancel(); stream.Wait(); s.Close(); e.Close() }()
 

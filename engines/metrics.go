@@ -35,5 +35,9 @@ func (e *Engine) metrics(w http.ResponseWriter, _ *request) error {
 	row("kv_cache_usage_perc", "gauge", usage)
 	row("prompt_tokens_total", "counter", float64(e.computed.Load()))
 	row("generation_tokens_total", "counter", float64(e.generated.Load()))
+	if e.c.CacheTokens > 0 {
+		fmt.Fprintf(&b, "# TYPE vllm:cache_config_info gauge\nvllm:cache_config_info{block_size=\"%d\",num_gpu_blocks=\"%d\"} 1\n",
+			e.cache.size, e.cache.capacity)
+	}
 	return writeBytes(w, http.StatusOK, "text/plain; version=0.0.4; charset=utf-8", []byte(b.String()))
 }

@@ -15,23 +15,55 @@ type BodyMemory struct {
 
 // WorkerGauges is the state of one worker.
 type WorkerGauges struct {
-	Tier             string  `label:"tier"`
-	Worker           string  `label:"worker"`
-	Up               bool    `metric:"tierway_worker_up" help:"1 while the worker's health checks pass and its engine reports neither sleep nor pause."`
-	Weight           int     `metric:"tierway_worker_weight" help:"Weight in force, from the configuration or set by an operator; 0 while the worker is drained."`
-	Backoff          bool    `metric:"tierway_worker_backoff" help:"1 while the worker is in backoff and receives no requests. Causes: 429, 503 with Retry-After or with a full engine queue, or a rejection of the gateway's key."`
-	Inflight         int     `metric:"tierway_worker_inflight" help:"Requests booked on the worker."`
-	PendingTokens    int64   `metric:"tierway_worker_pending_tokens" help:"Prompt tokens of booked requests before their first content."`
-	OutputTokens     int64   `metric:"tierway_worker_output_tokens" help:"Output tokens booked for requests in flight."`
-	Waiting          int     `metric:"tierway_worker_engine_waiting" help:"Requests in the engine's own queue, as the engine reports them."`
-	Running          int     `metric:"tierway_worker_engine_running" help:"Requests that the engine runs, as the engine reports them."`
-	KVUsage          float64 `metric:"tierway_worker_kv_usage_ratio" help:"Used share of the engine's KV cache, 0 to 1, as the engine reports it."`
-	Breaker          int     `metric:"tierway_worker_breaker" help:"State of the worker's circuit breaker: 0 closed, 1 half-open, 2 open. A worker that the ejection cap keeps in rotation counts as closed."`
-	PrefillRate      float64 `metric:"tierway_worker_prefill_tokens_per_second" help:"Learned prefill rate: prompt tokens per second."`
-	ConcurrencyLimit int     `metric:"tierway_worker_concurrency_limit" help:"Limit on the worker's concurrent requests: max_inflight or the learned limit; 0 if there is none."`
-	Saturated        bool    `metric:"tierway_worker_saturated" help:"1 while the engine's own queue or KV cache keeps new requests from the worker."`
-	ChecksOK         int64   `metric:"tierway_health_checks_total" with:"result=ok" help:"Health checks of a worker by result: ok, failed."`
-	ChecksFailed     int64   `metric:"tierway_health_checks_total" with:"result=failed"`
+	Tier             string       `label:"tier"`
+	Worker           string       `label:"worker"`
+	Up               bool         `metric:"tierway_worker_up" help:"1 while the worker's health checks pass and its engine reports neither sleep nor pause."`
+	Weight           int          `metric:"tierway_worker_weight" help:"Weight in force, from the configuration or set by an operator; 0 while the worker is drained."`
+	Backoff          bool         `metric:"tierway_worker_backoff" help:"1 while the worker is in backoff and receives no requests. Causes: 429, 503 with Retry-After or with a full engine queue, or a rejection of the gateway's key."`
+	Inflight         int          `metric:"tierway_worker_inflight" help:"Requests booked on the worker."`
+	PendingTokens    int64        `metric:"tierway_worker_pending_tokens" help:"Prompt tokens of booked requests before their first content."`
+	OutputTokens     int64        `metric:"tierway_worker_output_tokens" help:"Output tokens booked for requests in flight."`
+	Waiting          int          `metric:"tierway_worker_engine_waiting" help:"Requests in the engine's own queue, as the engine reports them."`
+	Running          int          `metric:"tierway_worker_engine_running" help:"Requests that the engine runs, as the engine reports them."`
+	KVUsage          float64      `metric:"tierway_worker_kv_usage_ratio" help:"Used share of the engine's KV cache, 0 to 1, as the engine reports it."`
+	Breaker          int          `metric:"tierway_worker_breaker" help:"State of the worker's circuit breaker: 0 closed, 1 half-open, 2 open. A worker that the ejection cap keeps in rotation counts as closed."`
+	PrefillRate      float64      `metric:"tierway_worker_prefill_tokens_per_second" help:"Learned prefill rate: prompt tokens per second."`
+	ConcurrencyLimit int          `metric:"tierway_worker_concurrency_limit" help:"Limit on the worker's concurrent requests: max_inflight or the learned limit; 0 if there is none."`
+	Saturated        bool         `metric:"tierway_worker_saturated" help:"1 while the engine's own queue or KV cache keeps new requests from the worker."`
+	ChecksOK         int64        `metric:"tierway_health_checks_total" with:"result=ok" help:"Health checks of a worker by result: ok, failed."`
+	ChecksFailed     int64        `metric:"tierway_health_checks_total" with:"result=failed"`
+	Events           *EventGauges // nil if no KV-cache events of the worker are read
+}
+
+// EventGauges is the state of a worker's KV-cache events, of all its data-parallel ranks together.
+// Totals count since the worker was added.
+type EventGauges struct {
+	Up            bool          `metric:"tierway_kv_events_up" help:"1 while all streams of the worker's KV-cache events are connected; absent for a worker without events."`
+	Known         bool          `metric:"tierway_kv_events_complete" help:"1 while requests are routed by the worker's events: they are connected, and the index has the whole cache or nearly all of it. 0: routing uses its own history of the worker."`
+	Blocks        int           `metric:"tierway_kv_index_blocks" help:"Cached blocks of the worker that the gateway knows from events."`
+	Lag           time.Duration `metric:"tierway_kv_events_lag_seconds" help:"Time from the engine's timestamp of the last batch of events until the gateway has applied it."`
+	Batches       int64         `metric:"tierway_kv_event_batches_total" help:"Batches of KV-cache events that were applied."`
+	Stored        int64         `metric:"tierway_kv_events_total" with:"kind=stored" help:"KV-cache events by kind: stored, removed, cleared (the whole cache), rejected (the event could not be used)."`
+	Removed       int64         `metric:"tierway_kv_events_total" with:"kind=removed"`
+	Cleared       int64         `metric:"tierway_kv_events_total" with:"kind=cleared"`
+	Rejected      int64         `metric:"tierway_kv_events_total" with:"kind=rejected"`
+	StoredBlocks  int64         `metric:"tierway_kv_event_blocks_total" with:"result=stored" help:"Blocks of KV-cache events by result. stored, removed: the index has changed. unknown: the block, or the one before it, was published before the gateway read the events. evicted: dropped because kv_events.max_bytes was reached."`
+	RemovedBlocks int64         `metric:"tierway_kv_event_blocks_total" with:"result=removed"`
+	UnknownBlocks int64         `metric:"tierway_kv_event_blocks_total" with:"result=unknown"`
+	EvictedBlocks int64         `metric:"tierway_kv_event_blocks_total" with:"result=evicted"`
+	Lost          int64         `metric:"tierway_kv_events_faults_total" with:"kind=lost" help:"Faults of KV-cache events by kind. lost: the connection ended or could not be made. gap: messages are missing. restart: the engine began a new stream. undecodable: a message is not a batch of events. reset: the index of a stream was emptied, after a gap or restart that no replay repaired."`
+	Gaps          int64         `metric:"tierway_kv_events_faults_total" with:"kind=gap"`
+	Restarts      int64         `metric:"tierway_kv_events_faults_total" with:"kind=restart"`
+	Undecodable   int64         `metric:"tierway_kv_events_faults_total" with:"kind=undecodable"`
+	Resets        int64         `metric:"tierway_kv_events_faults_total" with:"kind=reset"`
+	Replayed      int64         `metric:"tierway_kv_event_replays_total" with:"result=ok" help:"Replays of missed KV-cache events by result: ok, failed."`
+	ReplayFailed  int64         `metric:"tierway_kv_event_replays_total" with:"result=failed"`
+}
+
+// IndexMemory is the memory of the index of cached blocks, in bytes.
+type IndexMemory struct {
+	Used  int64 `metric:"tierway_kv_index_bytes" help:"Memory of all cached blocks that the gateway knows from KV-cache events, at most."`
+	Limit int64 `metric:"tierway_kv_index_limit_bytes" help:"Limit of tierway_kv_index_bytes (kv_events.max_bytes)."`
 }
 
 // QueueGauges is the state of one queue.

@@ -6,10 +6,12 @@ import (
 	"log/slog"
 	"slices"
 	"time"
+
+	"tierway/workers/kvcache"
 )
 
-// Config is one worker in config.yaml. If Weight is nil, the weight is 1. If Models or Health is nil,
-// the value of the pool applies.
+// Config is one worker in config.yaml. If Weight is nil, the weight is 1. If Models, Health or
+// KVEvents is nil, the value of the pool applies.
 type Config struct {
 	Name              string   `yaml:"name" required:"true" form:"name" doc:"Name of the worker, unique in the file. X-Routed-To shows it."`
 	URL               string   `yaml:"url" required:"true" reload:"drain" doc:"Address of the server: http://host:port, https://host/base or unix:///path. A user or password is not allowed. A server with several models has one entry in each of their tiers or pools. It is checked once for all entries; limits apply to each entry separately."`
@@ -20,6 +22,9 @@ type Config struct {
 	Models            []string `yaml:"models" absent:"all" doc:"Models of the tier or pool that this worker serves, such as the adapters that it has loaded."`
 	APIKeyEnv         string   `yaml:"api_key_env" form:"variable" secret:"true" doc:"Environment variable with the worker's bearer key."`
 	Health            *Health  `yaml:"health" absent:"the tier's or pool's 'health', then the file's" doc:"Health checks of this worker. Each key replaces the inherited one."`
+	// KVEvents inherits from the tier or pool, key by key.
+	KVEvents    *kvcache.Config `yaml:"kv_events" absent:"the tier's or pool's 'kv_events'" doc:"KV-cache events of this worker's engine. Each key replaces the inherited one."`
+	CacheTokens int64           `yaml:"cache_tokens" absent:"the size that the engine reports" doc:"Size of the engine's KV cache in tokens, of all its data-parallel ranks together. Needed only for engines whose metrics do not state it: vLLM and SGLang state it."`
 }
 
 // Health is the configuration of health checks.
@@ -70,6 +75,14 @@ func (s Spec) SameWorker(o Spec) bool {
 	return s.Name == o.Name && s.URL == o.URL && s.Pool == o.Pool && s.Engine == o.Engine && s.Model == o.Model
 }
 
+// events returns the worker's section kv_events.
+func (s Spec) events() kvcache.Config {
+	if s.KVEvents == nil {
+		return kvcache.Config{}
+	}
+	return *s.KVEvents
+}
+
 // clone returns a deep copy of s.
 func (s Spec) clone() Spec {
 	if s.Weight != nil {
@@ -77,6 +90,9 @@ func (s Spec) clone() Spec {
 	}
 	if s.Health != nil {
 		s.Health = new(*s.Health)
+	}
+	if s.KVEvents != nil {
+		s.KVEvents = new(*s.KVEvents)
 	}
 	s.Models = slices.Clone(s.Models)
 	return s

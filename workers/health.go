@@ -49,6 +49,8 @@ type checker struct {
 	progress       progress
 	asleep, paused bool // as the engine last reported
 	noPausedPath   bool // the engine does not report whether it is paused
+
+	askedForSources bool // the engine has answered where it publishes KV events
 }
 
 // newChecker returns the checker of the workers that one server backs. It continues from the
@@ -156,6 +158,9 @@ func (c *checker) checkHealth(ctx context.Context) {
 		if cameUp && c.path != pathModels {
 			c.readModels(ctx)
 		}
+		c.readEventSources(ctx)
+	} else {
+		c.askedForSources = false
 	}
 	c.publish()
 }

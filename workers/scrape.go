@@ -30,7 +30,8 @@ type load struct {
 	engine           string // by the prefix of the names; empty: unknown
 	waiting, running int
 	kvUsage          float64
-	found            bool // at least one of the three was present
+	cacheTokens      int64 // of all ranks; 0: not stated
+	found            bool  // at least one of the three was present
 	asleep           bool
 	steps            stepCounters
 }
@@ -75,6 +76,7 @@ func (c *checker) scrapeLoad(ctx context.Context, timeout time.Duration) {
 		if measured.found {
 			s.Waiting, s.Running, s.KVUsage, s.LoadAt = measured.waiting, measured.running, measured.kvUsage, now
 		}
+		s.CacheTokens = measured.cacheTokens
 		s.StalledSince = stalled
 	})
 }
@@ -90,6 +92,7 @@ const (
 	counterGenerated
 	counterIterations
 	gaugeSleep
+	infoCache
 )
 
 // gauges are the engines' load metrics, including their old names, and vLLM's progress counters.
@@ -103,6 +106,8 @@ var gauges = map[string]gauge{
 	"vllm:generation_tokens_total":      counterGenerated,
 	"vllm:iteration_tokens_total_count": counterIterations,
 	"vllm:engine_sleep_state":           gaugeSleep,
+	"vllm:cache_config_info":            infoCache,
+	"sglang:cache_config_info":          infoCache,
 	"sglang:num_queue_reqs":             gaugeWaiting,
 	"sglang:num_running_reqs":           gaugeRunning,
 	"sglang:token_usage":                gaugeUsage,
@@ -169,6 +174,8 @@ func (l *load) addSample(line []byte) {
 	case gaugeSleep:
 		// vLLM writes one sample per state; awake is 0 while it sleeps.
 		l.asleep = l.asleep || number == 0 && bytes.Contains(line, []byte(`sleep_state="awake"`))
+	case infoCache:
+		l.cacheTokens = addTokens(l.cacheTokens, cacheTokens(line))
 	case gaugeWaiting:
 		l.waiting = wholeCount(float64(l.waiting) + number)
 	case gaugeRunning:
@@ -177,6 +184,42 @@ func (l *load) addSample(line []byte) {
 		l.kvUsage = min(max(l.kvUsage, number), 1)
 	}
 }
+
+// cacheTokens returns the size of a cache from the labels of an info metric; 0 if they do not state
+// it. vLLM 0.32 writes kv_cache_size_tokens, and all versions write blocks; SGLang writes pages.
+func cacheTokens(line []byte) int64 {
+	if n := numberLabel(line, "kv_cache_size_tokens"); n > 0 {
+		return n
+	}
+	if n := numberLabel(line, "block_size") * numberLabel(line, "num_gpu_blocks"); n > 0 {
+		return n
+	}
+	return numberLabel(line, "page_size") * numberLabel(line, "num_pages")
+}
+
+// numberLabel returns the whole number in a label of a sample; 0 if there is none.
+func numberLabel(line []byte, name string) int64 {
+	for rest := line; ; {
+		before, after, found := bytes.Cut(rest, []byte(name+`="`))
+		if !found {
+			return 0
+		}
+		if n := len(before); n > 0 && (before[n-1] == '{' || before[n-1] == ',' || before[n-1] == ' ') {
+			digits, _, _ := bytes.Cut(after, []byte{'"'})
+			number, err := strconv.ParseInt(string(digits), 10, 32)
+			if err != nil || number < 0 {
+				return 0
+			}
+			return number
+		}
+		rest = after
+	}
+}
+
+// maxCacheTokens is a bound on the size of a cache, far above that of any engine.
+const maxCacheTokens = 1 << 40
+
+func addTokens(a, b int64) int64 { return min(a+b, maxCacheTokens) }
 
 // wholeCount limits a metric to the range of a 32-bit int.
 func wholeCount(f float64) int { return int(min(math.Round(f), math.MaxInt32)) }

@@ -51,6 +51,20 @@ sglang:num_queue_reqs{model_name="m"} 2
 llamacpp:requests_deferred 6
 llamacpp:kv_cache_usage_ratio 0.125
 `, load{engine: "llamacpp", found: true, waiting: 6, running: 1, kvUsage: 0.125}},
+		"vLLM's cache": {`vllm:cache_config_info{_block_size_resolved="True",block_size="32",cache_dtype="auto",` +
+			`effective_attention_block_size="16",engine="0",kv_cache_size_tokens="5120",mamba_block_size="None",` +
+			`num_cpu_blocks="None",num_gpu_blocks="170",num_gpu_blocks_override="999"} 1.0`,
+			load{engine: "vllm", cacheTokens: 5120}},
+		"older vLLM's caches": {`vllm:cache_config_info{block_size="16",engine="0",num_gpu_blocks="100"} 1.0
+vllm:cache_config_info{hash_block_size="64",engine="1", block_size="16",num_gpu_blocks="50"} 1.0
+`, load{engine: "vllm", cacheTokens: 2400}},
+		"SGLang's cache": {`sglang:cache_config_info{page_size="64",num_pages="1000"} 1`,
+			load{engine: "sglang", cacheTokens: 64000}},
+		"caches without a size": {`vllm:cache_config_info{block_size="None",num_gpu_blocks="None"} 1.0
+vllm:cache_config_info{hash_block_size="16",num_gpu_blocks="7"} 1.0
+vllm:cache_config_info{block_size="-4",num_gpu_blocks="99999999999"} 1.0
+vllm:cache_config_info{block_size="4
+`, load{engine: "vllm"}},
 		"engine without the gauges": {"vllm:other 1\n", load{engine: "vllm"}},
 		"another program":           {"go_goroutines 7\nvllmish:num_requests_waiting 3\nnum_requests_waiting 3\n", load{}},
 		"web page":                  {"<!DOCTYPE html>\n<html>{\n", load{}},

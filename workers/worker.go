@@ -2,9 +2,11 @@ package workers
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"slices"
 	"sync"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"tierway/http1"
+	"tierway/workers/kvcache"
 )
 
 // Worker is one live worker. It is safe for concurrent use. The Fleet that created it maintains its
@@ -67,6 +70,10 @@ type Status struct {
 	KVUsage float64   // share of the KV cache in use, 0 to 1; the maximum of all ranks
 	LoadAt  time.Time // time of the load; zero if the engine never reported one
 
+	CacheTokens int64 // size of the engine's KV cache in tokens, of all ranks; 0 if unknown
+	// EventSources are where the engine publishes the events of its KV cache; nil if it does not say.
+	EventSources []kvcache.Announced
+
 	// Suspended is the reason why an engine with a healthy server runs no requests.
 	Suspended Suspension
 	// StalledSince is the time since when the engine's step counters stand still although requests
@@ -97,6 +104,24 @@ func (w *Worker) Name() string { return w.Spec().Name }
 // Pool returns the name of the worker's pool.
 func (w *Worker) Pool() string { return w.Spec().Pool }
 
+// ConfigureEvents sets the sources of the worker's KV events in w, from the worker's configuration
+// and the status of its engine.
+func (w *Worker) ConfigureEvents(events *kvcache.Worker, s *Status) {
+	spec := w.Spec()
+	host, _, err := net.SplitHostPort(w.address.host)
+	if err != nil {
+		host = "" // a Unix socket
+	}
+	events.SetCacheTokens(spec.cacheTokens(s))
+	events.Configure(spec.events(), host, s.EventSources)
+}
+
+// CacheTokens returns the size of the engine's KV cache in tokens: the configured one, else the one
+// that the engine reports; 0 if it is unknown.
+func (w *Worker) CacheTokens(s *Status) int64 { return w.Spec().cacheTokens(s) }
+
+func (s Spec) cacheTokens(seen *Status) int64 { return cmp.Or(s.Config.CacheTokens, seen.CacheTokens) }
+
 // Spec returns a copy of the last synced spec. Its Key is set: printing a Spec hides it, reading
 // the field does not.
 func (w *Worker) Spec() Spec {
@@ -112,7 +137,7 @@ func (w *Worker) Status() Status {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	status := w.status
-	status.Models = slices.Clone(status.Models)
+	status.Models, status.EventSources = slices.Clone(status.Models), slices.Clone(status.EventSources)
 	return status
 }
 
@@ -259,5 +284,6 @@ func (w *Worker) update(change func(*Status)) (reportable bool) {
 	return before.Since.IsZero() != after.Since.IsZero() || before.Up != after.Up ||
 		before.LoadAt != after.LoadAt || before.Suspended != after.Suspended ||
 		before.Waiting != after.Waiting || before.Running != after.Running || before.KVUsage != after.KVUsage ||
-		before.Engine != after.Engine || !slices.Equal(before.Models, after.Models)
+		before.Engine != after.Engine || !slices.Equal(before.Models, after.Models) ||
+		before.CacheTokens != after.CacheTokens || !slices.Equal(before.EventSources, after.EventSources)
 }

@@ -11,6 +11,7 @@ import (
 	"tierway/store"
 	"tierway/telemetry"
 	"tierway/workers"
+	"tierway/workers/kvcache"
 )
 
 // Control is the state of a gateway: the configuration in force with its pools, and the directory of
@@ -91,6 +92,7 @@ func New(o Options) (*Control, error) {
 		Recover:  o.Recover.Try,
 		Via:      o.Via,
 	})
+	ctl.Pools.caches = kvcache.New(kvcache.Options{Log: o.Log, Listen: o.Config.KVEvents.Listen, Recover: o.Recover.Try})
 	ctl.Database = &Database{
 		log:        o.Log,
 		recover:    o.Recover,
@@ -157,6 +159,7 @@ func (ctl *Control) Begin(ctx context.Context) error {
 func (ctl *Control) Run(ctx context.Context) {
 	var owned sync.WaitGroup
 	owned.Go(func() { ctl.Pools.fleet.Run(ctx) })
+	owned.Go(func() { ctl.Pools.caches.Run(ctx) })
 	owned.Go(func() { ctl.Pools.pollBreakers(ctx.Done()) })
 	owned.Go(func() { ctl.Pools.tickQueues(ctx.Done()) })
 	owned.Go(func() { ctl.Vocabularies.run(ctx.Done()) })

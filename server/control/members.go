@@ -9,6 +9,7 @@ import (
 	"tierway/routing"
 	"tierway/telemetry"
 	"tierway/workers"
+	"tierway/workers/kvcache"
 )
 
 // Member is a worker in a pool, with the state that requests use. It lives as long as the worker and is
@@ -21,6 +22,7 @@ type Member struct {
 	Stats    workerStats
 	Evidence evidence // the last requests that failed on the worker
 	Live     liveness // the streams without a byte, which show whether the engine hangs
+	Events   *kvcache.Worker
 
 	// RejectsAccounting is set if the engine answered 400 to a field that was added for accounting.
 	// The field is then omitted until the engine has been down.
@@ -43,25 +45,32 @@ func (ps *Pools) memberLocked(p, was *Pool, name string, reasons []string) *Memb
 	if m == nil || m.Worker != w {
 		m = &Member{Worker: w, Name: name, Series: ps.metrics.Worker(p.Name, name, p.Policy.Name, reasons)}
 		m.hasTimings.Store(p.Engine == openai.EngineLlamaCpp)
+		m.Events = p.Caches.Add(name, m)
 	}
 	m.Series.SetPolicy(p.Policy.Name, reasons)
 	return m
 }
 
-// forgetWorkersLocked removes the metrics of workers that were removed or moved to another pool.
+// forgetWorkersLocked ends the event streams of workers that were removed or replaced. It removes the
+// metrics of workers that were removed or moved to another pool.
 func (ps *Pools) forgetWorkersLocked(was *Snapshot) {
 	for _, p := range was.Pools {
-		for name := range p.Members {
-			if now := ps.fleet.Get(name); now == nil || now.Pool() != p.Name {
+		for name, m := range p.Members {
+			now := ps.fleet.Get(name)
+			if now != m.Worker {
+				m.Events.Remove()
+			}
+			if now == nil || now.Pool() != p.Name {
 				ps.metrics.RemoveWorker(name)
 			}
 		}
 	}
 }
 
-// statusOf returns the part of a worker's status that routing uses.
-func statusOf(st workers.Status) routing.Status {
-	return routing.Status{Up: st.Up && st.Suspended == "", Waiting: st.Waiting, KVUsage: st.KVUsage, LoadAt: st.LoadAt}
+// statusOf returns the part of the worker's status that routing uses.
+func (m *Member) statusOf(st *workers.Status) routing.Status {
+	return routing.Status{Up: st.Up && st.Suspended == "", Waiting: st.Waiting, KVUsage: st.KVUsage, LoadAt: st.LoadAt,
+		CacheTokens: m.Worker.CacheTokens(st)}
 }
 
 // observe applies the result of a health check or a scrape to the worker's pool.
@@ -87,7 +96,8 @@ func (p *Pool) observe(m *Member, st workers.Status) {
 		m.RejectsPriority.Store(false)
 		m.Live.clearSilent()
 	}
-	p.Routing.Observe(m.Name, m, statusOf(st))
+	m.Worker.ConfigureEvents(m.Events, &st)
+	p.Routing.Observe(m.Name, m, m.statusOf(&st))
 }
 
 // HasTimings reports whether the engine is llama.cpp. Its last chunk then has timings unless usage was
@@ -109,6 +119,7 @@ type LiveWorker struct {
 	*Member
 	Health  workers.Status
 	Breaker breaker.View
+	KV      kvcache.View // what the engine's events say about its cache
 }
 
 // LiveWorkers returns the workers of the pool in the order of the configuration.
@@ -117,7 +128,8 @@ func (p *livePool) LiveWorkers(now time.Time) []LiveWorker {
 	all := make([]LiveWorker, len(views))
 	for i, v := range views {
 		m := v.Ref.(*Member)
-		all[i] = LiveWorker{WorkerView: v, Member: m, Health: m.Worker.Status(), Breaker: m.Gate.View()}
+		all[i] = LiveWorker{WorkerView: v, Member: m, Health: m.Worker.Status(), Breaker: m.Gate.View(),
+			KV: m.Events.View()}
 	}
 	return all
 }
@@ -164,6 +176,7 @@ func (ps *Pools) Gauges() []telemetry.WorkerGauges {
 			if !w.EjectionDenied { // a worker that the ejection cap keeps in rotation can be used
 				g.Breaker = int(w.Breaker.State)
 			}
+			g.Events = eventGauges(&w.KV)
 			out = append(out, g)
 		}
 	}

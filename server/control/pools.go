@@ -16,6 +16,7 @@ import (
 	"tierway/telemetry"
 	"tierway/tenants"
 	"tierway/workers"
+	"tierway/workers/kvcache"
 )
 
 // Pools connects the pools of a snapshot with their workers, breakers and queues, which outlive a
@@ -27,6 +28,7 @@ type Pools struct {
 	rand     func() uint64
 	redis    *store.Redis // nil without
 	fleet    *workers.Fleet
+	caches   *kvcache.Caches
 	snapshot func() *Snapshot
 
 	mu       sync.Mutex               // guards the fields below; connect holds it until its snapshot is in force
@@ -54,6 +56,7 @@ type Pool struct {
 type livePool struct {
 	Routing   *routing.Pool
 	WaitQueue *queue.Queue // the requests that wait for a worker of Routing
+	Caches    *kvcache.Pool
 	Waits     telemetry.Waits
 }
 
@@ -98,6 +101,7 @@ func (ps *Pools) connect(was, snap *Snapshot, publish func()) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	ps.forgetWorkersLocked(was)
+	ps.caches.SetMemory(int(snap.File.KVEvents.MaxBytes))
 	ps.gateways = ps.Gateways(snap.File)
 	for _, p := range snap.Pools {
 		ps.openLocked(p, was.ByName[p.Name], snap.File.Breaker)
@@ -141,7 +145,8 @@ func (ps *Pools) openLocked(p, was *Pool, c breaker.Config) {
 
 // newLivePool returns the live pool of a new pool.
 func (ps *Pools) newLivePool(p *Pool) *livePool {
-	live := &livePool{Routing: routing.NewPool(p.Picker, nil), Waits: ps.metrics.Waits(p.Name, tenants.Classes())}
+	live := &livePool{Routing: routing.NewPool(p.Picker, nil), Caches: ps.caches.NewPool(),
+		Waits: ps.metrics.Waits(p.Name, tenants.Classes())}
 	live.WaitQueue = queue.New(live.Routing, p.Queue, func(t *queue.Ticket) { t.Ref.(Waiter).OnWake() })
 	live.Routing.Watch(func() { ps.dispatchQueue(live.WaitQueue, time.Now()) })
 	return live

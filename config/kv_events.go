@@ -1,0 +1,118 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+
+	"tierway/workers/kvcache"
+)
+
+// KVEvents configures the reader of KV-cache events.
+type KVEvents struct {
+	Enabled  *bool  `yaml:"enabled" doc:"Read the KV-cache events of engines that publish them."`
+	Listen   string `yaml:"listen" reload:"restart" doc:"Address, host:port, for engines that connect to the gateway to publish events. Each of their workers has a 'kv_events.topic' of its own. The protocol has no authentication: use an address of a private network. Empty: none; the gateway connects to engines."`
+	MaxBytes Size   `yaml:"max_bytes" doc:"Memory limit for what is known of all caches together. A cached block takes at most 160 bytes: 512MiB hold 53 million tokens in blocks of 16. Each data-parallel rank of each worker has the same share; its oldest blocks are dropped first."`
+}
+
+// eventsOf returns the section kv_events of a tier or pool with the file's values for absent keys.
+func (f *File) eventsOf(own *kvcache.Config) kvcache.Config {
+	return overlay(valueOf(own), kvcache.Config{Enabled: f.KVEvents.Enabled})
+}
+
+// eventsCopy returns a copy that shares no memory.
+func eventsCopy(c kvcache.Config) *kvcache.Config {
+	if c.Enabled != nil {
+		c.Enabled = new(*c.Enabled)
+	}
+	return &c
+}
+
+// checkEvents checks the sections kv_events of the file and of all workers.
+func (d *decoder) checkEvents(f *File) {
+	d.checkEventsListener(f)
+	topics := map[string]string{}
+	for _, s := range f.sections() {
+		pool := f.eventsOf(s.KVEvents)
+		at := s.path + ".kv_events"
+		if s.KVEvents != nil {
+			d.checkEventPorts(at, pool)
+		}
+		for i, w := range s.Workers {
+			own := fmt.Sprintf("%s.workers[%d].kv_events", s.path, i)
+			events := overlay(valueOf(w.KVEvents), pool)
+			if w.KVEvents != nil {
+				d.checkEventPorts(own, events)
+			}
+			if events.Topic == "" || events.Port > 0 || events.Off() {
+				continue
+			}
+			path := own + ".topic"
+			if !d.written(path) {
+				path = at + ".topic"
+			}
+			d.checkTopic(f, topics, path, events.Topic, w.Name)
+		}
+	}
+}
+
+// checkTopic checks the topic of an engine that connects to the gateway. seen has the worker of each
+// topic.
+func (d *decoder) checkTopic(f *File, seen map[string]string, path, topic, worker string) {
+	switch first := seen[topic]; {
+	case f.KVEvents.Listen == "":
+		d.report(path, d.shown(path, topic)+" has no effect: no port is set to connect to, and no address for engines "+
+			"that connect to the gateway", "set kv_events.port of the worker, or kv_events.listen of the file")
+	case first != "":
+		d.report(path, d.shown(path, topic)+" is the topic of two workers, "+first+" and "+worker+
+			": their events could not be told apart", "set a topic for each worker")
+	}
+	seen[topic] = worker
+}
+
+// checkEventsListener checks the address for engines that connect to the gateway.
+func (d *decoder) checkEventsListener(f *File) {
+	const path = "kv_events.listen"
+	if f.KVEvents.Listen == "" {
+		return
+	}
+	l := listener{path: path, address: f.KVEvents.Listen, way: "choose another port"}
+	l.loopback, l.ok = d.checkListen(path, l.address)
+	if !l.ok {
+		return
+	}
+	for _, other := range [...]listener{{path: "listen", address: f.Listen},
+		{path: "admin.listen", address: f.Admin.Listen}, {path: "metrics.listen", address: f.Metrics.Listen}} {
+		d.checkPortConflict(l, other)
+	}
+	if host, _, _ := net.SplitHostPort(l.address); host == "" || ipOf(host).IsUnspecified() {
+		d.warn(path, d.shown(path, l.address)+" accepts events from every network, and the protocol has no authentication",
+			"use an address of a private network")
+	}
+}
+
+// checkEventPorts checks the ports of a worker's data-parallel ranks.
+func (d *decoder) checkEventPorts(path string, c kvcache.Config) {
+	const highest = 65535
+	ranks := cmp.Or(c.Ranks, 1)
+	for _, p := range [...]struct {
+		key  string
+		port int
+	}{{".port", c.Port}, {".replay_port", c.ReplayPort}} {
+		if p.port > 0 && p.port+ranks-1 > highest {
+			d.report(path+p.key, fmt.Sprintf("%d is too high: rank %d would have port %d", p.port, ranks-1, p.port+ranks-1),
+				fmt.Sprintf("set at most %d", highest-ranks+1))
+		}
+	}
+	apart := c.Port - c.ReplayPort
+	switch {
+	case c.Port > 0 && c.ReplayPort > 0 && apart < ranks && -apart < ranks:
+		d.report(path+".replay_port", fmt.Sprintf("ports %d to %d of replays overlap with ports %d to %d of events",
+			c.ReplayPort, c.ReplayPort+ranks-1, c.Port, c.Port+ranks-1),
+			"set ports that differ by at least the number of ranks, in the engine too")
+	case c.Port == 0 && c.ReplayPort > 0 && c.Topic == "":
+		d.report(path+".replay_port", "has no effect without port or topic", "set port, or remove the key")
+	case c.Port == 0 && c.Ranks > 1:
+		d.report(path+".ranks", "has no effect without port", "set port, or remove the key: the engine states its ranks")
+	}
+}

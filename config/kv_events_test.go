@@ -1,0 +1,78 @@
+package config
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tierway/workers/kvcache"
+)
+
+// withEvents is a configuration of two workers with sections kv_events of the file, the tier and the
+// first worker.
+func withEvents(file, tier, worker string) string {
+	return `auth: {required: false}
+kv_events: {` + file + `}
+tiers:
+  - name: a
+    model: m
+    kv_events: {` + tier + `}
+    workers: [{name: w0, url: "http://h:1", kv_events: {` + worker + `}}, {name: w1, url: "http://h:2"}]
+`
+}
+
+func TestEventsAreInheritedKeyByKey(t *testing.T) {
+	f, err := Parse("f", []byte(withEvents("enabled: false", "port: 5557, topic: kv", "replay_port: 7000, enabled: true")),
+		environment(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	specs := f.Specs()
+	got := []*kvcache.Config{specs[0].KVEvents, specs[1].KVEvents}
+	want := []*kvcache.Config{{Enabled: new(true), Port: 5557, ReplayPort: 7000, Topic: "kv"},
+		{Enabled: new(false), Port: 5557, Topic: "kv"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestEventSettingsAreChecked(t *testing.T) {
+	for name, c := range map[string]struct{ file, tier, worker, want string }{
+		"nothing":          {},
+		"a tier's port":    {tier: "port: 5557, replay_port: 5558"},
+		"ranks":            {tier: "port: 5557, replay_port: 5657, ranks: 8, topic: kv"},
+		"topics":           {file: `listen: "127.0.0.1:5557"`, worker: "topic: kv@a"},
+		"a topic when off": {tier: "enabled: false, topic: kv"},
+		"ports that overlap": {tier: "port: 5557, replay_port: 5558, ranks: 2",
+			want: `6:42: tiers[0].kv_events.replay_port: ports 5558 to 5559 of replays overlap with ports 5557 to 5558 of events`},
+		"a worker's ranks": {tier: "port: 5557, replay_port: 5559", worker: "ranks: 4",
+			want: `ports 5559 to 5562 of replays overlap with ports 5557 to 5560 of events`},
+		"a port too high": {tier: "port: 65535, ranks: 2", want: "tiers[0].kv_events.port: 65535 is too high: rank 1 would " +
+			"have port 65536"},
+		"replay alone":    {worker: "replay_port: 5558", want: "replay_port: has no effect without port or topic"},
+		"ranks alone":     {worker: "ranks: 2", want: "ranks: has no effect without port"},
+		"no listener":     {worker: "topic: kv@a", want: `workers[0].kv_events.topic: "kv@a" has no effect`},
+		"a shared topic":  {file: `listen: "127.0.0.1:5557"`, tier: "topic: kv", want: "the topic of two workers, w0 and w1"},
+		"a taken port":    {file: `listen: "127.0.0.1:8081"`, want: "uses the same port as admin.listen"},
+		"a bad address":   {file: `listen: "5557"`, want: `kv_events.listen: "5557" is not an address`},
+		"no memory":       {file: "max_bytes: 0", want: "kv_events.max_bytes: want"},
+		"a bad port":      {worker: "port: 99999", want: "kv_events.port: want an integer from 0 to 65535"},
+		"a bad switch":    {worker: "enabled: auto", want: "kv_events.enabled: want true or false"},
+		"every interface": {file: `listen: ":5557"`, want: "accepts events from every network"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, err := Parse("f", []byte(withEvents(c.file, c.tier, c.worker)), environment(nil))
+			text := ""
+			switch {
+			case err != nil:
+				text = err.Error()
+			case len(f.Warnings()) > 0:
+				text = f.Warnings()[0].String()
+			}
+			if (c.want == "") != (text == "") || !strings.Contains(text, c.want) {
+				t.Errorf("got %q, want %q", text, c.want)
+			}
+		})
+	}
+}

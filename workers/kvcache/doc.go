@@ -1,0 +1,45 @@
+// Package kvcache knows what the workers of a gateway have in their KV caches, from the events that
+// their engines publish.
+//
+// [Caches] belongs to one gateway. It owns the event streams, and one index for each pool:
+//
+//	caches := kvcache.New(kvcache.Options{Log: log})
+//	pool := caches.NewPool()
+//	w := pool.Add("small-0", ref)
+//	w.Configure(config, host, announced)
+//	go caches.Run(ctx)
+//
+// A request asks with the keys of its prompt's blocks (see package kvindex):
+//
+//	for _, size := range pool.BlockSizes(nil) {
+//		pool.Lookup(&request, size, keys)
+//	}
+//
+// # Sources
+//
+// A source is one publisher of events. A worker has one for each data-parallel rank. They come from
+// the first of these that applies:
+//
+//	kv_events.port           the publisher listens on port + rank of the worker's host
+//	GET /kv_event_sources    the engine states endpoint, replay endpoint and topic of each rank
+//	kv_events.topic          the publisher connects to kv_events.listen and sends this topic
+//
+// The gateway connects to the worker's own host only, whatever an engine states.
+//
+// # Ranks
+//
+// Each rank has a cache of its own, and the engine chooses the rank of a request. The expected
+// number of cached tokens of a worker is therefore the mean over its ranks.
+//
+// # What is known
+//
+// A worker has an entry in [routing.Request.Cached] while all its streams are live and complete. A
+// stream is complete if it has read all events since the engine's start or since its cache was
+// cleared. A stream that begins later is complete once the index has nine tenths of the engine's
+// cache. A worker without an entry is judged by the history of its pool.
+//
+// # Memory
+//
+// The budget is divided equally among all streams; the block that a stream stored first is evicted
+// first. A pool's index has places for 64 streams. Further workers have no entry.
+package kvcache
