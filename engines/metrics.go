@@ -3,6 +3,7 @@ package engines
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 )
 
@@ -36,8 +37,8 @@ func (e *Engine) metrics(w http.ResponseWriter, _ *request) error {
 	row("prompt_tokens_total", "counter", float64(e.computed.Load()))
 	row("generation_tokens_total", "counter", float64(e.generated.Load()))
 	if e.c.CacheTokens > 0 {
-		fmt.Fprintf(&b, "# TYPE vllm:cache_config_info gauge\nvllm:cache_config_info{block_size=\"%d\",num_gpu_blocks=\"%d\"} 1\n",
-			e.cache.size, e.cache.capacity)
+		fmt.Fprintf(&b, "# TYPE vllm:cache_config_info gauge\nvllm:cache_config_info{block_size=%q,num_gpu_blocks=%q} 1\n",
+			strconv.Itoa(e.cache.size), strconv.Itoa(e.cache.capacity))
 	}
 	return writeBytes(w, http.StatusOK, "text/plain; version=0.0.4; charset=utf-8", []byte(b.String()))
 }
