@@ -39,6 +39,7 @@ type Caches struct {
 
 	mu      sync.Mutex // guards the rest, and the sources and ranks of all workers
 	memory  int
+	added   int // workers that were ever added
 	workers map[*Worker]bool
 }
 
@@ -207,6 +208,7 @@ func (c *Caches) publishLocked(p *Pool) {
 			}
 		}
 	}
+	slices.SortFunc(entries, func(a, b entry) int { return a.worker.number - b.worker.number })
 	p.entries.Store(&entries)
 	c.byTopic.Store(&topics)
 	c.divideLocked()

@@ -33,9 +33,10 @@ type entry struct {
 
 // Add adds a worker without sources. ref is the Ref of its member in the routing pool.
 func (p *Pool) Add(name string, ref any) *Worker {
-	w := &Worker{pool: p, name: name, ref: ref}
 	p.caches.mu.Lock()
 	defer p.caches.mu.Unlock()
+	p.caches.added++
+	w := &Worker{pool: p, name: name, ref: ref, number: p.caches.added}
 	p.caches.workers[w] = true
 	return w
 }
@@ -51,7 +52,7 @@ func (p *Pool) BlockSizes(sizes []int) []int {
 	return sizes
 }
 
-// Lookup appends to r.Cached what the events say about a prompt, for each worker with blocks of that
+// Lookup appends to r.Cached, in the order of Add, what the events say about a prompt, for each worker with blocks of that
 // many tokens whose cache is known. keys are those of the prompt's blocks from the root of that block
 // size and an empty namespace. Lookup does not allocate if r.Cached has room.
 func (p *Pool) Lookup(r *routing.Request, blockSize int, keys []uint64) {

@@ -13,6 +13,7 @@ type Worker struct {
 	pool        *Pool
 	name        string
 	ref         any
+	number      int          // in the order of Add
 	cacheTokens atomic.Int64 // size of the engine's cache; 0: unknown
 
 	// guarded by the lock of Caches
