@@ -52,9 +52,10 @@ func (p *Pool) BlockSizes(sizes []int) []int {
 	return sizes
 }
 
-// Lookup appends to r.Cached, in the order of Add, what the events say about a prompt, for each worker with blocks of that
-// many tokens whose cache is known. keys are those of the prompt's blocks from the root of that block
-// size and an empty namespace. Lookup does not allocate if r.Cached has room.
+// Lookup appends to r.Cached what the events say about a prompt: in the order of Add, an entry for
+// each worker with blocks of that many tokens whose cache is known. keys are those of the prompt's
+// blocks from the root of that block size and an empty namespace. Lookup does not allocate if
+// r.Cached has room.
 func (p *Pool) Lookup(r *routing.Request, blockSize int, keys []uint64) {
 	var matches [kvindex.MaxWorkers]kvindex.Match
 	entries := *p.entries.Load()
