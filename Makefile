@@ -9,6 +9,7 @@ FUZZTIME ?= 30s
 TIERWAY_SOAK ?= 60s
 BENCHTIME ?= 200ms
 BENCH ?=
+SIMULATE ?= --mode base,hot,hetero,nosharing,mixed,agentic,burst --seeds 1
 
 # Without msgpack, which is not used, gin is 6 MiB smaller.
 TAGS := -tags nomsgpack
@@ -46,8 +47,9 @@ bench-core: ## Measure parsing, classification, hashing and booking, with their 
 bench-queue: ## Measure queues: entering, leaving, granting, one pass over 256, 20,000 that leave
 	@go test $(TAGS) -run '^$$' -bench 'Enter|Grant|AllLeave|Round256' -benchmem -benchtime $(BENCHTIME) ./queue ./routing
 
-simulate: ## Print figures of queues and policies in virtual time
+simulate: ## Print figures of queues and policies in virtual time (SIMULATE="--mode base --seeds 5" for other loads)
 	@go test $(TAGS) -count=1 -v -run 'Backlog|Share|Weights|Flood|Locality|RetryAndSucceed|Reference' ./sim
+	@go run $(TAGS) ./cmd/tierway simulate $(SIMULATE)
 
 bench-proxy: build ## Compare the binary with nginx (BENCH="-memory", "-cpu -rate 500 -old PATH", "-rounds 7 -seconds 3", "-json")
 	@scripts/nginx.sh

@@ -40,7 +40,7 @@ func TestGuardReportsEachViolation(t *testing.T) {
 		"a test library of the house": {map[string]string{"cmd/tierway/a.go": file("main",
 			`import _ "tierway/engines/chaos"`)}, "cmd/tierway imports engines/chaos, which is for tests"},
 		"a gateway with a simulator": {map[string]string{"server/a.go": file("server", `import _ "tierway/sim"`)},
-			"server imports sim, which is for tests"},
+			"server imports sim, which is a simulator"},
 
 		"a folder without a floor": {map[string]string{"attic/a.go": file("attic", "")},
 			"attic: the folder has Go files and stands on no floor"},
@@ -88,6 +88,8 @@ func TestGuardAcceptsAllowedCode(t *testing.T) {
 			"server/proxy/a.go": file("proxy",
 				"import (\n\t_ \"tierway/config\"\n\t_ \"tierway/workers\"\n\t_ \"github.com/gin-gonic/gin/binding\"\n)"),
 			"sim/a.go":                 file("sim", "import _ \"tierway/queue\""),
+			"sim/comparison/a.go":      file("comparison", "import _ \"tierway/sim\""),
+			"cmd/tierway/a.go":         file("main", "import _ \"tierway/sim/comparison\""),
 			"routing/routingtest/a.go": file("routingtest", "import (\n\t_ \"pgregory.net/rapid\"\n\t_ \"tierway/routing\"\n)"),
 			"e2e/rig/a.go":             file("rig", "import (\n\t_ \"tierway/engines/chaos\"\n\t_ \"tierway/e2e/gateway\"\n)"),
 			"bench/proxy/a.go": file("main",

@@ -33,7 +33,7 @@ func floors() map[string]string {
 		"server/control": "4a",
 		"engines/chaos":  "4a",
 		"config":         "3", "engines": "3", "replay": "3",
-		"sim":                  "2",
+		"sim": "2", "sim/comparison": "2b",
 		"workers/prompttokens": "1b",
 		"workers":              "1", "store": "1", "openai/prompt": "1", "queue": "1", "decisions": "1", "routing/routingtest": "1",
 		"routing": "0", "tiers": "0", "tenants": "0", "openai": "0", "openai/tokens": "0", "http1": "0", "breaker": "0",
@@ -45,7 +45,10 @@ func floors() map[string]string {
 }
 
 // testCode are the packages that only tests, e2e and bench import.
-func testCode() []string { return []string{"routing/routingtest", "engines/chaos", "sim"} }
+func testCode() []string { return []string{"routing/routingtest", "engines/chaos"} }
+
+// simulator are the packages that no part of the gateway imports but its command line.
+func simulator() []string { return []string{"sim", "sim/comparison"} }
 
 // floorOf returns the floor of a folder; ok is false for one that has none.
 func floorOf(folder string) (floor string, ok bool) {
@@ -261,6 +264,9 @@ func importsGoDown(t *tree) (complaints []string) {
 				below))
 		case slices.Contains(testCode(), to) && !under(from, "e2e") && !under(from, "bench"):
 			complaints = append(complaints, fmt.Sprintf("%s: %s imports %s, which is for tests", at, from, to))
+		case slices.Contains(simulator(), to) && !slices.Contains(simulator(), from) && from != "cmd/tierway" &&
+			!under(from, "e2e") && !under(from, "bench"):
+			complaints = append(complaints, fmt.Sprintf("%s: %s imports %s, which is a simulator", at, from, to))
 		case from == "sim" && !slices.Contains(pure(), to):
 			complaints = append(complaints, fmt.Sprintf("%s: sim imports %s, which is not pure", at, to))
 		}

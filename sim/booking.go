@@ -1,12 +1,25 @@
 package sim
 
-// lookUp asks the index for the engines that have the beginning of the prompt.
+import "tierway/routing"
+
+// lookUp asks the index for the engines that have the beginning of the prompt, and gives the result to
+// the peer or, without one, to the pool.
 func (w *World) lookUp(f *inflight) {
 	if w.index == nil {
 		return
 	}
-	numbers := f.record.Request.promptNumbers()
-	f.hits = append(f.hits[:0], w.index.lookUp(numbers, true)...)
+	r := &f.record.Request
+	numbers := r.promptNumbers()
+	if w.config.NewPolicy != nil {
+		f.hits = append(f.hits[:0], w.index.lookUp(numbers, true)...)
+		return
+	}
+	f.route.Cached = f.route.Cached[:0]
+	for i, blocks := range w.index.lookUp(numbers, false) {
+		f.route.Cached = append(f.route.Cached, routing.CachedPrefix{
+			Ref: w.engines[i], Tokens: min(int64(blocks)*w.config.BlockTokens, r.PromptTokens),
+		})
+	}
 }
 
 // match returns how many leading blocks of the prompt the engine has, as the index

@@ -59,7 +59,7 @@ func root(out, messages io.Writer) *cobra.Command {
 	c.CompletionOptions.HiddenDefaultCmd = true
 	c.SetHelpTemplate(helpTemplate)
 	c.AddCommand(serveCommand(), demoCommand(), checkCommand(), explainCommand(), keysCommand(), migrateCommand(),
-		auditCommand(), reloadCommand(), replayCommand(), versionCommand())
+		auditCommand(), reloadCommand(), replayCommand(), simulateCommand(), versionCommand())
 	return c
 }
 

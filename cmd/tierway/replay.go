@@ -92,7 +92,7 @@ func (f replayFlags) offline(c *cobra.Command) (report *replay.Report, answer an
 		return nil, nil, err
 	}
 	var kept []*decisions.Decision // the newest records, with --last
-	read, err := f.read(c, func(d *decisions.Decision) {
+	read, err := readDecisionFiles(c, f.decisions, func(d *decisions.Decision) {
 		if f.last == 0 {
 			again.Add(d)
 			return

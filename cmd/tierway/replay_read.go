@@ -36,13 +36,14 @@ func (n readCount) report(c *cobra.Command) {
 	}
 }
 
-func (f replayFlags) read(c *cobra.Command, add func(*decisions.Decision)) (readCount, error) {
+// readDecisionFiles calls add for each record of the files; - is standard input.
+func readDecisionFiles(c *cobra.Command, paths []string, add func(*decisions.Decision)) (readCount, error) {
 	var all readCount
-	for _, path := range f.decisions {
+	for _, path := range paths {
 		if all.torn { // a file before another one is no longer written
 			all.malformed, all.torn = all.malformed+1, false
 		}
-		n, err := f.readOne(c, path, add)
+		n, err := readDecisionFile(c, path, add)
 		all.decisions += n.decisions
 		all.malformed += n.malformed
 		all.torn = n.torn
@@ -57,7 +58,7 @@ func (f replayFlags) read(c *cobra.Command, add func(*decisions.Decision)) (read
 	return all, nil
 }
 
-func (f replayFlags) readOne(c *cobra.Command, path string, add func(*decisions.Decision)) (readCount, error) {
+func readDecisionFile(c *cobra.Command, path string, add func(*decisions.Decision)) (readCount, error) {
 	in, name := c.InOrStdin(), "standard input"
 	if path != "-" {
 		file, err := os.Open(path)

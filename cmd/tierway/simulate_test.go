@@ -1,0 +1,117 @@
+package main
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tierway/sim/comparison"
+)
+
+// shortTrace is a recorded second of three requests, two of them with a common prefix.
+const shortTrace = `{"timestamp": 0, "input_length": 1500, "output_length": 20, "hash_ids": [0, 1, 2]}
+{"timestamp": 400, "input_length": 1100, "output_length": 10, "hash_ids": [0, 1, 3]}
+{"timestamp": 900, "input_length": 600, "output_length": 5, "hash_ids": [4, 5]}
+`
+
+func traceFile(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "trace.jsonl")
+	if err := os.WriteFile(path, []byte(shortTrace), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestSimulatePrintsATableOfATrace(t *testing.T) {
+	s := must(t, "simulate", "--trace", traceFile(t), "--rate", "0.5,2", "--policies", "least_load,perfect",
+		"--engines", "1", "--seeds", "1")
+	lines := strings.Split(strings.TrimRight(s.out, "\n"), "\n")
+	if len(lines) != 6 || s.messages != "" {
+		t.Fatalf("%s%s", s.out, s.messages)
+	}
+	want := "trace 0.5 perfect 3 0.081* 0.068* 0.158* 0.566* 32.0 % 1.00"
+	if got := strings.Join(strings.Fields(lines[2]), " "); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestSimulateWritesJSONAndAChart(t *testing.T) {
+	chart := filepath.Join(t.TempDir(), "chart.svg")
+	s := must(t, "simulate", "--trace", traceFile(t), "--requests", "2", "--policies", "chwbl+events+queue,llm_d",
+		"--chunk-tokens", "512", "--cache-tokens", "0", "--prefill-rate", "1000,2000", "--engines", "2", "--seeds", "2",
+		"--json", "--svg", chart)
+	var r comparison.Report
+	if err := json.Unmarshal([]byte(s.out), &r); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Rows) != 2 || len(r.Seeds) != 2 || r.Rows[0].Requests != 2 || r.Rows[0].Hits != 0 ||
+		r.Rows[1].TTFT.Mean < 0.5 {
+		t.Errorf("%+v", r)
+	}
+	text, err := os.ReadFile(chart)
+	if err != nil || xml.Unmarshal(text, new(struct{})) != nil || !strings.Contains(string(text), "llm_d") {
+		t.Errorf("%s %v", text, err)
+	}
+}
+
+func TestSimulateReplaysDecisions(t *testing.T) {
+	_, log, _ := logFile(t, 6)
+	s := must(t, "simulate", "--decisions", log, "--policies", "least_load", "--seeds", "1")
+	if got := strings.Fields(s.out); !strings.Contains(s.out, "decisions") || len(got) == 0 {
+		t.Errorf("%s", s.out)
+	}
+}
+
+func TestSimulateRefusesInvalidFlags(t *testing.T) {
+	trace := traceFile(t)
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--mode", "fast"}, `--mode: mode "fast" is unknown: write one of base, `},
+		{[]string{"--policies", "fastest"}, `--policies: policy "fastest" is unknown: write one of chwbl, `},
+		{[]string{"--seeds", "0"}, "--seeds 0: write an integer from 1 to 1000"},
+		{[]string{"--engines", "65"}, "--engines 65: write an integer from 1 to 64"},
+		{[]string{"--rate", "0"}, "--rate 0: write a number from 0.001"},
+		{[]string{"--prefill-rate", "-1"}, "--prefill-rate -1: write tokens per second"},
+		{[]string{"--cache-tokens", "-1"}, "--cache-tokens -1: write 0 for no cache"},
+		{[]string{"--chunk-tokens", "-1"}, "--chunk-tokens -1: write 0, or"},
+		{[]string{"--max-inflight", "-1"}, "--max-inflight -1: write 0, or"},
+		{[]string{"--trace", "nowhere.jsonl"}, "--trace: open nowhere.jsonl"},
+		{[]string{"--trace", trace, "--block-tokens", "0"}, "--block-tokens 0: write the tokens of one hash"},
+		{[]string{"--trace", trace, "--block-tokens", "2048"}, "line 1 of the trace: hash_ids has 3 blocks"},
+		{[]string{"--trace", trace, "--requests", "-1"}, "--requests -1: write 0 for all"},
+		{[]string{"--trace", trace, "--decisions", trace}, "--trace"},
+		{[]string{"--decisions", trace}, "--decisions contains no decision records"},
+		{[]string{"--trace", trace, "--svg", filepath.Join(trace, "chart.svg"), "--engines", "1"}, "--svg: open "},
+	} {
+		s := tierway(t, append([]string{"simulate"}, c.args...)...)
+		if s.status != 2 || !strings.Contains(s.messages, c.want) || s.out != "" {
+			t.Errorf("%v: status %d, %s%s, want %q", c.args, s.status, s.out, s.messages, c.want)
+		}
+	}
+}
+
+// TestProgressIsShownOnTerminalsOnly: a buffer is none, and /dev/null is a character device as terminals are.
+func TestProgressIsShownOnTerminalsOnly(t *testing.T) {
+	var buffer strings.Builder
+	b := newProgressBar(&buffer)
+	b.show(1, 2)
+	b.clear()
+	if buffer.Len() > 0 {
+		t.Errorf("%q was written to a buffer", buffer.String())
+	}
+	b.out = &buffer
+	for done := range 3 {
+		b.show(done, 80)
+	}
+	b.clear()
+	want := "\r[" + strings.Repeat(".", 40) + "] 0 of 80\r[#" + strings.Repeat(".", 39) + "] 2 of 80\r\x1b[K"
+	if buffer.String() != want {
+		t.Errorf("got %q, want %q", buffer.String(), want)
+	}
+}
