@@ -127,12 +127,15 @@ var facts = map[string]func(c *routing.Choice, w *routing.Candidate){
 	"full":            func(_ *routing.Choice, w *routing.Candidate) { w.Full = false },
 	"prefill_rate":    func(_ *routing.Choice, w *routing.Candidate) { w.Rate = 0 },
 	"terms":           func(_ *routing.Choice, w *routing.Candidate) { w.Terms = routing.Terms{} },
+	"cost":            func(_ *routing.Choice, w *routing.Candidate) { w.Cost = routing.CostFacts{} },
+	"traffic":         func(c *routing.Choice, _ *routing.Candidate) { c.Traffic = routing.Traffic{} },
 }
 
 // factsOf are the facts that each policy uses.
 var factsOf = map[string][]string{
 	"chwbl": {"key", "key_of", "memory", "rand", "prompt_tokens", "expected_output", "waited", "weight", "inflight",
 		"pending_tokens", "output_tokens", "overlap_tokens", "full", "prefill_rate"},
+	"kv_aware":             {"prompt_tokens", "expected_output", "weight", "inflight", "overlap_tokens", "cost", "traffic"},
 	"least_load":           {"rand", "weight", "inflight", "pending_tokens", "output_tokens"},
 	"power_of_two":         {"rand", "weight", "inflight", "pending_tokens", "output_tokens"},
 	"random":               {"rand"},
