@@ -135,7 +135,7 @@ var facts = map[string]func(c *routing.Choice, w *routing.Candidate){
 var factsOf = map[string][]string{
 	"chwbl": {"key", "key_of", "memory", "rand", "prompt_tokens", "expected_output", "waited", "weight", "inflight",
 		"pending_tokens", "output_tokens", "overlap_tokens", "full", "prefill_rate"},
-	"kv_aware":             {"prompt_tokens", "expected_output", "weight", "inflight", "overlap_tokens", "cost", "traffic"},
+	"kv_aware":             {"prompt_tokens", "expected_output", "weight", "overlap_tokens", "cost", "traffic"},
 	"least_load":           {"rand", "weight", "inflight", "pending_tokens", "output_tokens"},
 	"power_of_two":         {"rand", "weight", "inflight", "pending_tokens", "output_tokens"},
 	"random":               {"rand"},
