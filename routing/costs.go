@@ -88,6 +88,9 @@ const (
 	joinedSteps = 64
 	// oneStep is the longest time between the ends of two prefills of one step.
 	oneStep = 20 * time.Millisecond
+	// sharedStep is the number of tokens below which a prefill takes only a part of an engine's step:
+	// engines compute short prefills together.
+	sharedStep = 512
 	// headProgress bounds the part of the head's prefill that is assumed to be done.
 	headProgress = 0.9
 )
@@ -98,11 +101,17 @@ func (p *Pool) prefillSecondsLocked(w *Worker, tokens int64, inflight int) float
 	return w.costs.prefillScale.get() * p.times.prefill.predict([3]float64{1, u, u * float64(inflight)})
 }
 
+// ownSteps returns the share of a prefill's steps that it does not share with others, behind a backlog.
+func ownSteps(tokens float64) float64 { return min(1, tokens/sharedStep) }
+
 // enqueuePrefillLocked adds a booking to the prefills of its worker.
 func (p *Pool) enqueuePrefillLocked(b *booking, now time.Time) {
 	c := &b.worker.costs
 	b.bookedAt, b.uncached, b.awaits = now, b.prefill, true
 	b.seconds = p.prefillSecondsLocked(b.worker, b.prefill, b.worker.inflight)
+	if c.first != nil {
+		b.seconds *= ownSteps(float64(b.prefill))
+	}
 	c.seconds += b.seconds
 	if b.before = c.last; b.before == nil {
 		c.first = b

@@ -39,7 +39,8 @@ func TestSamePromptIsPrefilledOnce(t *testing.T) {
 	for _, c := range []struct {
 		policy Config
 		most   int // workers that prefill the prompt
-	}{{Config{Name: "chwbl"}, 2}, {Config{Name: "chwbl", Depth: "fixed"}, 2}, {Config{Name: "least_load"}, 4}} {
+	}{{Config{Name: "chwbl"}, 2}, {Config{Name: "chwbl", Depth: "fixed"}, 2}, {Config{Name: "least_load"}, 4},
+		{Config{Name: "kv_aware"}, 1}} {
 		var members []Member
 		for i := range 4 {
 			members = append(members, Member{ID: fmt.Sprint("w", i), Weight: 1})

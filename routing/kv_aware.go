@@ -123,11 +123,11 @@ func (b *costBasis) terms(v *View) [maxTerms]float64 {
 	f, share := v.costFacts(), b.share(v)
 	uncached := b.uncached(v)
 	backlog, n := f.Backlog/share, float64(v.Inflight)/share
-	prefill := f.Load + uncached*f.PerToken + f.Overhead
+	prefill := f.prefill(uncached)
 	firstToken := backlog + prefill + f.SlotWait
 	step := f.Step + f.StepEach*n
 	decode := b.output * step * step / f.Step
-	work := uncached/b.rate + f.Overhead + slowdownShare*f.Slowdown*decode
+	work := uncached/b.rate + f.Overhead*ownSteps(uncached) + slowdownShare*f.Slowdown*decode
 	return [maxTerms]float64{
 		firstToken + tailWeight*firstToken*firstToken/(tailBase+b.minBacklog),
 		b.delayed * work * (backlog + sharedBacklog*b.minBacklog + work/2),
@@ -136,13 +136,22 @@ func (b *costBasis) terms(v *View) [maxTerms]float64 {
 	}
 }
 
+// prefill returns the seconds of a prefill with that many uncached tokens.
+func (f *CostFacts) prefill(uncached float64) float64 {
+	seconds := uncached*f.PerToken + f.Overhead
+	if f.Backlog > 0 {
+		seconds *= ownSteps(uncached)
+	}
+	return f.Load + seconds
+}
+
 // uncached returns the prompt tokens that the worker has to compute.
 func (b *costBasis) uncached(v *View) float64 { return max(0, b.prompt-float64(max(0, v.Overlap))) }
 
 // firstToken returns the predicted seconds to first token on a worker.
 func (b *costBasis) firstToken(v *View) float64 {
 	f := v.costFacts()
-	return f.Backlog + f.Load + b.uncached(v)*f.PerToken + f.Overhead + f.SlotWait
+	return f.Backlog + f.prefill(b.uncached(v)) + f.SlotWait
 }
 
 // costFacts returns the facts of the view. Those that a record of another policy lacks follow from

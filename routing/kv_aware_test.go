@@ -1,0 +1,236 @@
+package routing
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// kvPool returns a pool of idle workers w0, w1 … with the policy kv_aware.
+func kvPool(members ...Member) *Pool {
+	for i := range members {
+		members[i].ID, members[i].Ref = fmt.Sprint("w", i), i
+		members[i].Weight = max(1, members[i].Weight)
+	}
+	p := poolOf(members...)
+	p.Configure(newKVAware(), members)
+	return p
+}
+
+// book sends a request that stays in flight.
+func book(t *testing.T, p *Pool, r Request) *Lease {
+	t.Helper()
+	l, err := p.Acquire(&r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &l
+}
+
+func TestColdPromptGoesToTheShortestBacklog(t *testing.T) {
+	p := kvPool(make([]Member, 4)...)
+	var used []string
+	for i := range 4 {
+		blocks := prompt(i, 0, 100)
+		l := book(t, p, Request{Now: start, Prefix: blocks[0].Hash, Blocks: blocks, PromptTokens: 8000, OutputTokens: 100,
+			Stream: true})
+		if used = append(used, l.Worker().ID()); l.Reason() != ReasonLowestCost {
+			t.Errorf("the reason is %s", l.Reason())
+		}
+	}
+	if slices.Sort(used); len(slices.Compact(used)) != 4 {
+		t.Errorf("four prompts are on %v", used)
+	}
+}
+
+func TestConversationReturnsToItsCacheUntilTheBacklogCostsMore(t *testing.T) {
+	p := kvPool(Member{}, Member{})
+	blocks := prompt(1, 100, 30)
+	home := answer(t, p, Request{Now: start, Blocks: blocks[:20], PromptTokens: 10_000, Stream: true}).Worker()
+	next := Request{Now: start.Add(time.Second), Blocks: blocks, PromptTokens: 15_000, OutputTokens: 100, Stream: true}
+	l := book(t, p, next)
+	if l.Worker() != home || l.Reason() != ReasonKVHistory || l.Overlap() != 10_000 {
+		t.Errorf("the next turn is on %s by %s with %d cached tokens", l.Worker().ID(), l.Reason(), l.Overlap())
+	}
+	l.Release(Result{Err: ErrExcluded})
+	for i := range 3 { // three cold prompts of 5 s each
+		book(t, p, Request{Now: start.Add(time.Second), Blocks: prompt(10+i, 0, 10), PromptTokens: 40_000, Stream: true,
+			Only: home.ref})
+	}
+	if l := book(t, p, next); l.Worker() == home {
+		t.Error("the next turn waits for 15 s of prefill to save one")
+	}
+}
+
+func TestGatewaysAgreeOnAnIdleWorkerForAPrompt(t *testing.T) {
+	chosen := map[string]int{}
+	for prefix := range uint64(400) {
+		first := ""
+		for gateway := range 3 {
+			p := kvPool(make([]Member, 4)...)
+			l := book(t, p, Request{Now: start, Rand: uint64(gateway), Prefix: Mix(prefix + 1), PromptTokens: 500, Stream: true})
+			if first == "" {
+				first = l.Worker().ID()
+			}
+			if id := l.Worker().ID(); id != first {
+				t.Fatalf("gateway %d sends prompt %d to %s, another one to %s", gateway, prefix, id, first)
+			}
+		}
+		chosen[first]++
+	}
+	for i := range 4 {
+		if n := chosen[fmt.Sprint("w", i)]; n < 60 || n > 140 {
+			t.Errorf("w%d is the home of %d of 400 prompts", i, n)
+		}
+	}
+}
+
+func TestCacheEventsReplaceTheModel(t *testing.T) {
+	p := kvPool(Member{}, Member{})
+	blocks := prompt(1, 100, 20)
+	r := Request{Now: start, Blocks: blocks, PromptTokens: 10_000, Stream: true}
+	old := answer(t, p, r).Worker()
+	other := 1 - old.index
+	r.Cached = []CachedPrefix{{Ref: other, Tokens: 9600}, {Ref: old.ref, Tokens: 0}}
+	if l := book(t, p, r); l.Worker().index != other || l.Reason() != ReasonKVEvents || l.Overlap() != 9600 {
+		t.Errorf("%s by %s with %d cached tokens", l.Worker().ID(), l.Reason(), l.Overlap())
+	}
+	if n := p.Predictions(); n.Events != 1 || n.None != 1 {
+		t.Errorf("%+v", n)
+	}
+	r.Cached[0].Load = 3 * time.Second // slower than computing it
+	if l := book(t, p, r); l.Worker() != old {
+		t.Error("the prompt is loaded for 3 s instead of computed in 1.2 s")
+	}
+}
+
+func TestWrongPredictionsLoseTheirInfluence(t *testing.T) {
+	p := kvPool(Member{}, Member{})
+	blocks := prompt(1, 100, 20)
+	r := Request{Now: start, Blocks: blocks, PromptTokens: 10_000, Stream: true}
+	turn := func(cached int64, events ...CachedPrefix) *Lease {
+		r.Cached = events
+		l := book(t, p, r)
+		l.Answered(r.Now.Add(time.Second), nil)
+		r.Now = r.Now.Add(time.Minute)
+		l.Release(Result{At: r.Now, PromptTokens: 10_000, CachedTokens: cached, OutputTokens: 10})
+		return l
+	}
+	w := turn(16).Worker() // the engine reports cached tokens
+	events := CachedPrefix{Ref: w.ref, Tokens: 9000}
+	first := turn(0, events).Overlap()
+	for range 30 {
+		turn(0, events)
+	}
+	if first != 9000 || w.credit[fromEvents].value() >= leastCredit {
+		t.Errorf("at first %d tokens counted; the credit of the events is now %v", first, w.credit[fromEvents].value())
+	}
+	for range 60 {
+		turn(0)
+	}
+	if n := w.credit[fromHistory].value(); n > 0.15 {
+		t.Errorf("the credit of the model is %v after sixty wrong predictions", n)
+	}
+	for range 200 {
+		turn(9990)
+	}
+	if n := w.credit[fromHistory].value(); n < 0.9 {
+		t.Errorf("the credit of the model is %v after two hundred good predictions", n)
+	}
+	n := p.Predictions()
+	if n.WrongTokens < 300_000 || n.CachedTokens < 1_900_000 || n.PromptTokens != 292*10_000 {
+		t.Errorf("%+v", n)
+	}
+}
+
+func TestFullWorkerIsWorthItsWaitByCost(t *testing.T) {
+	p := kvPool(Member{MaxInflight: 1}, Member{MaxInflight: 1})
+	blocks := prompt(1, 100, 20)
+	long := Request{Now: start, Blocks: blocks, PromptTokens: 40_000, OutputTokens: 10, Stream: true, Wait: true}
+	w := answer(t, p, long).Worker()
+	book(t, p, Request{Now: start, PromptTokens: 10, OutputTokens: 10, Stream: true, Only: w.ref})
+	if _, err := p.Acquire(&long); !errors.Is(err, ErrBestWorkerFull) {
+		t.Errorf("a slot would be free within 1 s, and the cache saves 5 s: %v", err)
+	}
+	short := long
+	short.Blocks, short.PromptTokens = prompt(2, 0, 1), 100
+	if l, err := p.Acquire(&short); err != nil || l.Worker() == w {
+		t.Errorf("a short prompt is not on the open worker: %v", err)
+	}
+}
+
+func TestSpeedsOfUnequalWorkersAreLearned(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		speeds := []float64{rapid.Float64Range(3000, 20_000).Draw(rt, "rate"), 0}
+		speeds[1] = speeds[0] * rapid.Float64Range(0.3, 0.8).Draw(rt, "ratio")
+		p := kvPool(Member{}, Member{})
+		now, state := start, rapid.Uint64().Draw(rt, "seed")
+		for i := range 600 {
+			state++
+			tokens := 1000 + int64(8000*Unit(Draw(state)))
+			l, err := p.Acquire(&Request{Now: now, Only: i % 2, PromptTokens: tokens, OutputTokens: 50, Stream: true})
+			if err != nil {
+				rt.Fatal(err)
+			}
+			took := (0.01 + float64(tokens)/speeds[l.Worker().index]) * noisy(&state, 0.1)
+			now = now.Add(seconds(took))
+			l.Answered(now, nil)
+			now = now.Add(time.Second)
+			l.Release(Result{At: now, PromptTokens: tokens, OutputTokens: 51, Text: true})
+			now = now.Add(100 * time.Millisecond)
+		}
+		for i, w := range p.workers {
+			want := 0.01 + 5000/speeds[i]
+			if got := p.prefillSecondsLocked(w, 5000, 0); math.Abs(got/want-1) > 0.15 {
+				rt.Errorf("a prefill of 5,000 tokens on %s takes %.3f s, and %.3f s are predicted", w.id, want, got)
+			}
+		}
+	})
+}
+
+func TestBacklogEndsAtZero(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		p := kvPool(Member{}, Member{})
+		var leases []*Lease
+		now := start
+		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 500).Draw(rt, "ms")) * time.Millisecond)
+			if len(leases) == 0 || rapid.Bool().Draw(rt, "book") {
+				l, err := p.Acquire(&Request{Now: now, PromptTokens: rapid.Int64Range(0, 9000).Draw(rt, "tokens"),
+					Stream: rapid.Bool().Draw(rt, "stream")})
+				if err != nil {
+					rt.Fatal(err)
+				}
+				leases = append(leases, &l)
+				continue
+			}
+			l := rapid.SampledFrom(leases).Draw(rt, "lease")
+			switch rapid.IntRange(0, 2).Draw(rt, "end") {
+			case 0:
+				l.Answered(now, nil)
+			case 1:
+				l.Unbook()
+			default:
+				l.Release(Result{At: now, Err: rapid.SampledFrom([]error{nil, ErrExcluded}).Draw(rt, "error")})
+			}
+			for _, w := range p.workers {
+				if b := w.backlogLocked(now); b < 0 || math.IsNaN(b) || w.costs.first == nil && w.costs.seconds != 0 {
+					rt.Fatalf("the backlog of %s is %v s", w.id, b)
+				}
+			}
+		}
+		for _, l := range leases {
+			l.Release(Result{At: now})
+		}
+		for _, w := range p.workers {
+			if w.costs.first != nil || w.costs.last != nil || w.costs.seconds != 0 {
+				rt.Fatalf("%s has a backlog of %v s without requests", w.id, w.costs.seconds)
+			}
+		}
+	})
+}
