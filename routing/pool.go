@@ -294,6 +294,9 @@ type WorkerView struct {
 	RateCount      int64         // samples behind Rate; 0: Rate is the median of its peers
 	TokenTime      time.Duration // time per output token
 	TokenTimeCount int64
+	// recent share of the predicted cached tokens that the worker had, 0 to 1, by the source of the
+	// prediction: the worker's cache events, and the model of its cache
+	EventsCredit, HistoryCredit float64
 }
 
 // InRotation reports whether the pool sends requests to the worker: it is up, has weight, and
@@ -338,6 +341,8 @@ func (p *Pool) Snapshot(now time.Time) []WorkerView {
 			RateCount:         w.learned[prefillRate].count,
 			TokenTime:         seconds(w.value[tokenTime]),
 			TokenTimeCount:    w.learned[tokenTime].count,
+			EventsCredit:      w.credit[fromEvents].value(),
+			HistoryCredit:     w.credit[fromHistory].value(),
 		}
 	}
 	return views

@@ -25,6 +25,7 @@ func exercised() *Metrics {
 	Observe(m, func() []WorkerGauges { return []WorkerGauges{{Tier: "small", Worker: "a", Events: &EventGauges{}}} })
 	Observe(m, func() IndexMemory { return IndexMemory{} })
 	Observe(m, func() []QueueGauges { return []QueueGauges{oneQueue} })
+	Observe(m, func() []PredictionGauges { return []PredictionGauges{onePrediction} })
 	Observe(m, func() Stores {
 		return Stores{Redis: &RedisGauges{}, Database: &DatabaseGauges{Directory: &DirectoryGauges{Read: time.Unix(1, 0)}}}
 	})
@@ -111,7 +112,7 @@ func TestNamesFollowPrometheus(t *testing.T) {
 // configuration or from a fixed set.
 func boundedLabels() []string {
 	return []string{"tier", "worker", "policy", "rule", "class", "tenant", // the configuration; tenants the busiest only
-		"dialect", "outcome", "result", "reason", "kind", "limit", "to", "operation", "log", // fixed
+		"dialect", "outcome", "result", "reason", "source", "kind", "limit", "to", "operation", "log", // fixed
 		"version", "goversion", "revision"} // one each
 }
 

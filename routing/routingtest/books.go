@@ -110,6 +110,8 @@ func (m *machine) checkBooks(rt *rapid.T) {
 			LimitLearned:      got[i].LimitLearned,
 			SlowRatio:         got[i].SlowRatio,
 			Samples:           got[i].Samples,
+			EventsCredit:      got[i].EventsCredit,
+			HistoryCredit:     got[i].HistoryCredit,
 		}
 		if got[i] != want || math.Abs(got[i].Share-w.share(m.now)) > 1e-9 {
 			rt.Fatalf("the books show\n%+v, not\n%+v", got[i], want)

@@ -46,6 +46,22 @@ func (ps *Pools) QueueGauges() []telemetry.QueueGauges {
 	return out
 }
 
+// PredictionGauges returns how well each pool's routing predicts, for a scrape of the metrics.
+func (ps *Pools) PredictionGauges() []telemetry.PredictionGauges {
+	now := time.Now()
+	var out []telemetry.PredictionGauges
+	for _, p := range ps.snapshot().Pools {
+		n := p.Routing.Predictions()
+		g := telemetry.PredictionGauges{Tier: p.Name, Events: n.Events, History: n.History, None: n.None,
+			WrongTokens: n.WrongTokens, Judged: n.Judged, Regretted: n.Regretted}
+		for _, w := range p.Routing.Snapshot(now) {
+			g.Workers = append(g.Workers, telemetry.CreditGauges{Worker: w.ID, Events: w.EventsCredit, History: w.HistoryCredit})
+		}
+		out = append(out, g)
+	}
+	return out
+}
+
 // classGauges returns the values of one class of a queue for a scrape.
 func classGauges(name string, c *queue.ClassView) telemetry.ClassGauges {
 	g := telemetry.ClassGauges{Class: name, Depth: c.Depth, Oldest: c.Oldest, Entered: c.Entered, Dispatched: c.Dispatched,
