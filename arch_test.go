@@ -39,7 +39,7 @@ func floors() map[string]string {
 		"routing": "0", "tiers": "0", "tenants": "0", "openai": "0", "openai/tokens": "0", "http1": "0", "breaker": "0",
 		"telemetry": "0", "migrations": "0", "workers/kvstream": "0",
 		"workers/kvcache": "0b",
-		"routing/prefix":  "-1", "spool": "-1", "workers/kvevents": "-1", "workers/zmtp": "-1",
+		"routing/prefix":  "-1", "spool": "-1", "tokenizer": "-1", "workers/kvevents": "-1", "workers/zmtp": "-1",
 		"routing/kvindex": "-1b",
 	}
 }
