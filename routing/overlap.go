@@ -8,6 +8,12 @@ import (
 // usesCosts is a Policy that reads View.Cost and the pool's traffic.
 type usesCosts interface{ usesCosts() }
 
+// UsesCaches reports whether a policy uses Request.Cached to choose.
+func UsesCaches(p Policy) bool {
+	_, uses := p.(usesCosts)
+	return uses
+}
+
 // The sources of a predicted prefix.
 const (
 	fromHistory = iota // the gateway's model of the worker's cache

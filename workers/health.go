@@ -366,20 +366,25 @@ func (c *checker) storeModels(body []byte) {
 		Data []struct {
 			ID      string `json:"id"`
 			OwnedBy string `json:"owned_by"`
+			Parent  string `json:"parent"` // vLLM: the model that an adapter belongs to
 		} `json:"data"`
 	}
 	if json.Unmarshal(body, &list) != nil || len(list.Data) == 0 {
 		return
 	}
 	models, engine := make([]string, 0, len(list.Data)), ""
+	var adapters []string
 	for _, model := range list.Data {
 		models = append(models, model.ID)
+		if model.Parent != "" {
+			adapters = append(adapters, model.ID)
+		}
 		if engine == "" {
 			engine = engineByOwner[model.OwnedBy]
 		}
 	}
 	c.update(func(s *Status) {
-		s.Models = models
+		s.Models, s.Adapters = models, adapters
 		if engine != "" {
 			s.Engine = engine
 		}

@@ -83,6 +83,8 @@ type Status struct {
 	Health string   // the checked path; empty until one has answered
 	Engine string   // the detected engine, an openai.Engine; empty if unknown
 	Models []string // the list of GET /v1/models; nil if unknown
+	// Adapters are those of Models that vLLM lists with a parent: LoRA adapters.
+	Adapters []string
 }
 
 func newWorker(spec Spec, send func(Spec) Sender) *Worker {
@@ -137,7 +139,8 @@ func (w *Worker) Status() Status {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	status := w.status
-	status.Models, status.EventSources = slices.Clone(status.Models), slices.Clone(status.EventSources)
+	status.Models, status.Adapters = slices.Clone(status.Models), slices.Clone(status.Adapters)
+	status.EventSources = slices.Clone(status.EventSources)
 	return status
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
@@ -57,7 +58,7 @@ func demo(c *cobra.Command, listen, adminListen string, asJSON bool) error {
 	if err != nil {
 		return fmt.Errorf("making an admin key: %w", err)
 	}
-	fleet, closeFleet, err := startFleet()
+	fleet, closeFleet, err := startFleet(ctx)
 	if err != nil {
 		return err
 	}
@@ -119,7 +120,7 @@ type demoTier struct {
 
 type demoWorker struct{ Name, URL string }
 
-func startFleet() (tiers []demoTier, stop func(), err error) {
+func startFleet(ctx context.Context) (tiers []demoTier, stop func(), err error) {
 	var stops []func()
 	stop = func() {
 		for _, end := range slices.Backward(stops) {
@@ -129,6 +130,11 @@ func startFleet() (tiers []demoTier, stop func(), err error) {
 	for _, c := range engines.Demo(demoSeed) {
 		e := engines.New(c)
 		stops = append(stops, e.Close)
+		err := e.PublishEvents(ctx, "tcp://127.0.0.1:0", "tcp://127.0.0.1:0")
+		if err != nil {
+			stop()
+			return nil, nil, fmt.Errorf("publishing the KV events of the simulated engine %s: %w", c.Name, err)
+		}
 		s, err := engines.Start(e, "127.0.0.1:0")
 		if err != nil {
 			stop()

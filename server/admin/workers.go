@@ -38,6 +38,7 @@ type workerState struct {
 	Distribution distribution `json:"distribution" doc:"The worker's share of its pool's requests."`
 
 	Breaker breakerState            `json:"breaker"`
+	Events  *eventsState            `json:"kv_events,omitempty" doc:"KV-cache events of the worker's engine. Absent if none are read."`
 	Learned routing.WorkerEstimates `json:"learned"`
 }
 
@@ -251,6 +252,7 @@ func workerStateOf(p *control.Pool, w *control.LiveWorker, stats control.StatsVi
 		LastSelected: optional(stats.LastSelected),
 		Breaker: breakerState{State: b.State.String(), Until: seconds(b.Until), Cause: b.Cause, Failures: b.Failures,
 			Requests: b.Requests, ConsecutiveFailures: b.ConsecutiveFailures, SlowRatio: w.SlowRatio, Samples: w.Samples},
+		Events:  eventsOf(&w.KV),
 		Learned: learned,
 	}
 }

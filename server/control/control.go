@@ -84,6 +84,8 @@ func New(o Options) (*Control, error) {
 		rand:     o.Rand,
 		redis:    stores.Redis,
 		snapshot: ctl.Snapshot,
+
+		connected: make(chan struct{}, 1),
 	}
 	ctl.Pools.fleet = workers.NewFleet(workers.Options{
 		Log:      o.Log,
@@ -160,6 +162,7 @@ func (ctl *Control) Run(ctx context.Context) {
 	var owned sync.WaitGroup
 	owned.Go(func() { ctl.Pools.fleet.Run(ctx) })
 	owned.Go(func() { ctl.Pools.caches.Run(ctx) })
+	owned.Go(func() { ctl.Pools.runTokens(ctx) })
 	owned.Go(func() { ctl.Pools.pollBreakers(ctx.Done()) })
 	owned.Go(func() { ctl.Pools.tickQueues(ctx.Done()) })
 	owned.Go(func() { ctl.Vocabularies.run(ctx.Done()) })

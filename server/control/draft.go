@@ -35,6 +35,9 @@ func (ctl *Control) DraftOf(f *config.File) (*Snapshot, error) {
 func (p *Pool) draftOf(live *Pool, gateways int) {
 	if live != nil {
 		p.livePool = live.livePool
+		if routing.UsesCaches(p.Picker) {
+			p.tokens = live.tokens
+		}
 	} else {
 		p.livePool = &livePool{Routing: routing.NewPool(p.Picker, nil)}
 		p.WaitQueue = queue.New(p.Routing, p.Queue, func(*queue.Ticket) {})

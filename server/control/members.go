@@ -30,8 +30,9 @@ type Member struct {
 	// RejectsPriority is the same for the field that orders the engine's own queue.
 	RejectsPriority atomic.Bool
 
-	hasTimings atomic.Bool // see HasTimings
-	down       atomic.Bool // after the last check; another engine may come up in its place
+	hasTimings atomic.Bool              // see HasTimings
+	adapters   atomic.Pointer[[]string] // LoRA adapters that the engine lists
+	down       atomic.Bool              // after the last check; another engine may come up in its place
 }
 
 // memberLocked returns the member for a worker of the pool: the one of was, the previous pool of that
@@ -97,6 +98,7 @@ func (p *Pool) observe(m *Member, st workers.Status) {
 		m.Live.clearSilent()
 	}
 	m.Worker.ConfigureEvents(m.Events, &st)
+	m.adapters.Store(&st.Adapters)
 	p.Routing.Observe(m.Name, m, m.statusOf(&st))
 }
 

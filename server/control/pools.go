@@ -31,6 +31,8 @@ type Pools struct {
 	caches   *kvcache.Caches
 	snapshot func() *Snapshot
 
+	connected chan struct{} // holds one after a new snapshot
+
 	mu       sync.Mutex               // guards the fields below; connect holds it until its snapshot is in force
 	retired  []weak.Pointer[livePool] // pools that a reload removed and that requests may still use
 	gateways int                      // number of gateways that share the workers' bounds
@@ -49,6 +51,7 @@ type Pool struct {
 	Series  *telemetry.Tier
 	Served  [openai.Audio + 1]bool
 	Members map[string]*Member // by the worker's name
+	tokens  *promptTokens      // nil if the policy does not use the workers' KV-cache events
 	Draft   *routing.Draft     // replaces policy and members of Routing in a draft; nil in a configuration in force
 }
 
@@ -108,6 +111,7 @@ func (ps *Pools) connect(was, snap *Snapshot, publish func()) {
 	}
 	publish()
 	ps.retireLocked(was, snap)
+	wake(ps.connected)
 }
 
 // openLocked connects a pool of a new snapshot with its live pool and its workers, and configures them.
@@ -119,6 +123,7 @@ func (ps *Pools) openLocked(p, was *Pool, c breaker.Config) {
 	} else {
 		p.livePool = ps.newLivePool(p)
 	}
+	ps.openTokensLocked(p, was)
 	var reasons []string
 	for _, r := range routing.Reasons(p.Policy.Name) {
 		reasons = append(reasons, string(r))

@@ -1,19 +1,36 @@
 package intake
 
 import (
+	"context"
+
 	"tierway/routing"
 	"tierway/server/control"
+	"tierway/workers/prompttokens"
 )
 
-// Gather returns the facts about the request that the routing policy uses.
-func (it *Intake) Gather(p *Parsed, res *Resolution) routing.Request {
+// Gather returns the facts about the request that the routing policy uses. If the policy uses what
+// the workers have cached and ask is set, an engine may be asked for the tokens of the prompt, and Gather
+// waits for them up to the policy's lookup timeout.
+func (it *Intake) Gather(ctx context.Context, p *Parsed, res *Resolution, ask bool) routing.Request {
 	learned := res.Pool.Routing.Learned()
 	facts := routing.Request{Rand: it.rand(), Stream: p.GeneratesStream(), Model: control.NameHash(res.ModelName),
 		PromptTokens: learned.PromptTokens(p.RawTokens), OutputTokens: learned.OutputTokens(p.Req.MaxTokens)}
 	if p.Prompt != nil {
 		p.Prompt.setBlocks(&facts)
+		if res.Pool.UsesCaches() {
+			p.Prompt.setCached(ctx, p, res, &facts, ask)
+		}
 	}
 	return facts
+}
+
+// setCached sets what the workers' KV-cache events say about the prompt.
+func (p *Prompt) setCached(ctx context.Context, of *Parsed, res *Resolution, facts *routing.Request, ask bool) {
+	q := prompttokens.Query{Request: of.Req, Chain: p.chain, Model: res.ModelName, Salt: of.Salt,
+		Adapter: res.Pool.Adapter(res.ModelName)}
+	facts.Cached = p.cached[:0]
+	p.keys = res.Pool.LookupCaches(ctx, &q, facts, p.keys, ask)
+	p.cached = facts.Cached
 }
 
 // setBlocks sets the blocks of the prompt. It mixes the model into every hash, because each model and

@@ -12,6 +12,8 @@ type Prompt struct {
 	first        int // number of blocks up to the end of the first turn
 	blocks       []routing.Block
 	turns        []uint64
+	keys         []uint64 // of the blocks of the engine's cache
+	cached       []routing.CachedPrefix
 	user, system []byte
 	features     tiers.ClassifierInput
 }
@@ -22,10 +24,11 @@ func (p *Prompt) Session() uint64 { return p.features.Session }
 // UserTextBytes returns the length of the classified part of the user's text.
 func (p *Prompt) UserTextBytes() int { return len(p.user) }
 
-// Bounds of pooled buffers, in blocks and bytes: the chain of a prompt of 1 MB, and the two ends of a
-// text.
+// Bounds of pooled buffers, in blocks, keys and bytes: the chain of a prompt of 1 MB, the keys of
+// 128,000 tokens in blocks of 16, and the two ends of a text.
 const (
 	blocksKept = 2048
+	keysKept   = 8192
 	textKept   = 4 * tiers.TextLimit
 )
 
@@ -36,6 +39,11 @@ func (it *Intake) DropPrompt(of *Parsed) {
 	if p == nil || cap(p.chain) > blocksKept || cap(p.user) > textKept || cap(p.system) > textKept {
 		return
 	}
-	*p = Prompt{chain: p.chain[:0], blocks: p.blocks[:0], turns: p.turns[:0], user: p.user[:0], system: p.system[:0]}
+	if cap(p.keys) > keysKept {
+		p.keys = nil
+	}
+	clear(p.cached) // its references to workers
+	*p = Prompt{chain: p.chain[:0], blocks: p.blocks[:0], turns: p.turns[:0], keys: p.keys[:0], cached: p.cached[:0],
+		user: p.user[:0], system: p.system[:0]}
 	it.prompts.Put(p)
 }

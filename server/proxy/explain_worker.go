@@ -1,19 +1,21 @@
 package proxy
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
 	"tierway/decisions"
 	"tierway/queue"
 	"tierway/routing"
+	"tierway/server/control"
 )
 
 // previewWorker selects the worker for the request with the code that books workers, but books nothing.
 // It returns the stage that refuses the request, and its error.
 func (n *explainer) previewWorker() (stage string, err error) {
 	x := n.x
-	x.facts = x.s.intake.Gather(&x.parsed, &x.resolution)
+	x.facts = x.s.intake.Gather(x.in.HTTP.Context(), &x.parsed, &x.resolution, false)
 	setDeadline(x)
 	if err := pinToStored(x); err != nil {
 		return decisions.StageWorker, err
@@ -24,6 +26,7 @@ func (n *explainer) previewWorker() (stage string, err error) {
 		x.facts.Rand = *n.Rand
 	}
 	n.drawn = &x.facts.Rand
+	n.noteCaches(p)
 	o, err := p.Routing.Preview(&x.facts, p.Draft, x.dispatch.tried...)
 	n.preview, n.queue = &o, n.queueStep()
 	if err != nil {
@@ -33,6 +36,24 @@ func (n *explainer) previewWorker() (stage string, err error) {
 		n.addNote("%d requests wait in the queue and are dispatched first", n.queue.Waiting)
 	}
 	return "", nil
+}
+
+// noteCaches adds notes about workers whose cache is not known from events although these are read.
+func (n *explainer) noteCaches(p *control.Pool) {
+	if !p.UsesCaches() {
+		return
+	}
+	for _, w := range p.LiveWorkers(n.x.facts.Now) {
+		switch v := &w.KV; {
+		case v.Streams == 0 || v.Known:
+		case v.Live:
+			n.addNote("the KV-cache events of %s do not name its whole cache (%d blocks are known): the history of the "+
+				"gateway decides", w.ID, v.Blocks)
+		default:
+			n.addNote("the KV-cache events of %s are down (%s): the history of the gateway decides", w.ID,
+				cmp.Or(v.Fault, "not connected yet"))
+		}
+	}
 }
 
 // queueStep returns the state of the queue that the request would enter.

@@ -52,6 +52,17 @@ func (p *Pool) BlockSizes(sizes []int) []int {
 	return sizes
 }
 
+// Pick returns the ref of a worker whose events are read and for which wanted returns true; nil if
+// there is none.
+func (p *Pool) Pick(wanted func(ref any) bool) any {
+	for _, e := range *p.entries.Load() {
+		if e.blockSize() > 0 && wanted(e.worker.ref) {
+			return e.worker.ref
+		}
+	}
+	return nil
+}
+
 // Lookup appends to r.Cached what the events say about a prompt: in the order of Add, an entry for
 // each worker with blocks of that many tokens whose cache is known. keys are those of the prompt's
 // blocks from the root of that block size and an empty namespace. Lookup does not allocate if

@@ -26,7 +26,6 @@ func (s *Source) lookupIDs(array []byte, size int, id identity, dst []uint64) Pr
 	if !ok || len(ids) == 0 {
 		return Prompt{Keys: dst}
 	}
-	s.counts.known.Add(1)
 	root := kvindex.Root("", size)
 	return Prompt{Keys: id.appendKeys(dst, root, size, ids[:len(ids)-1], true), Tokens: int64(len(ids))}
 }

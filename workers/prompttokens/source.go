@@ -137,37 +137,59 @@ func (s *Source) Run(ctx context.Context) {
 // Otherwise it waits for them until the lookup timeout or ctx ends; a later look-up finds them. The
 // result is empty if nothing is known.
 func (s *Source) Lookup(ctx context.Context, q *Query, dst []uint64) Prompt {
-	if q.BlockSize <= 0 || len(q.Chain) == 0 || len(q.Chain) >= maxChain {
-		return Prompt{Keys: dst}
-	}
-	r := q.Request
-	if r.Dialect != openai.Chat && r.Dialect != openai.Completions {
-		return Prompt{Keys: dst}
-	}
-	id := identity{first: kvevents.ExtraKey(q.Adapter, q.Salt), each: kvevents.ExtraKey(q.Adapter)}
-	f := readFields(r)
-	if r.Dialect == openai.Completions {
-		kind, value := promptOf(f.raw[text])
-		switch kind {
-		case promptIDs:
-			return s.lookupIDs(value, q.BlockSize, id, dst)
-		case promptOther:
-			return Prompt{Keys: dst}
-		}
-		f.raw[text] = value
-	}
-	p := s.known(q, &f, id, dst)
+	var f fields
+	p, more := s.find(q, &f, dst)
 	if p.Tokens > 0 {
 		s.counts.known.Add(1)
 		return p
 	}
-	if r.Media || !s.await(ctx, q, &f) {
+	if !more {
+		return p
+	}
+	if q.Request.Media || !s.await(ctx, q, &f) {
 		if len(p.Keys) > len(dst) {
 			s.counts.partial.Add(1)
 		}
 		return p
 	}
-	return s.known(q, &f, id, dst)
+	return s.known(q, &f, identityOf(q), dst)
+}
+
+// Remembered is Lookup without a request to an engine and without a wait. It counts nothing.
+func (s *Source) Remembered(q *Query, dst []uint64) Prompt {
+	var f fields
+	p, _ := s.find(q, &f, dst)
+	return p
+}
+
+// find returns what is known of a prompt, and reads the request's fields into f. more reports whether
+// an engine may know more.
+func (s *Source) find(q *Query, f *fields, dst []uint64) (p Prompt, more bool) {
+	if q.BlockSize <= 0 || len(q.Chain) == 0 || len(q.Chain) >= maxChain {
+		return Prompt{Keys: dst}, false
+	}
+	r := q.Request
+	if r.Dialect != openai.Chat && r.Dialect != openai.Completions {
+		return Prompt{Keys: dst}, false
+	}
+	id := identityOf(q)
+	*f = readFields(r)
+	if r.Dialect == openai.Completions {
+		kind, value := promptOf(f.raw[text])
+		switch kind {
+		case promptIDs:
+			return s.lookupIDs(value, q.BlockSize, id, dst), false
+		case promptOther:
+			return Prompt{Keys: dst}, false
+		}
+		f.raw[text] = value
+	}
+	return s.known(q, f, id, dst), true
+}
+
+// identityOf returns what distinguishes the blocks of the request beside their tokens.
+func identityOf(q *Query) identity {
+	return identity{first: kvevents.ExtraKey(q.Adapter, q.Salt), each: kvevents.ExtraKey(q.Adapter)}
 }
 
 // known returns what the memo has.

@@ -1,0 +1,118 @@
+package control
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"tierway/routing"
+	"tierway/workers/prompttokens"
+)
+
+// promptTokens knows the tokens of the prompts of one pool, while the pool's policy uses them.
+type promptTokens struct {
+	*prompttokens.Source
+	policy routing.Config
+	live   *livePool
+}
+
+// openTokensLocked gives the pool of a new snapshot its source of tokens, if its policy uses what
+// workers have cached. The source of was, the previous pool of that name, is kept if the policy is
+// the same.
+func (ps *Pools) openTokensLocked(p, was *Pool) {
+	if !routing.UsesCaches(p.Picker) {
+		return
+	}
+	if was != nil && was.tokens != nil && was.Picker == p.Picker {
+		p.tokens = was.tokens
+		return
+	}
+	t := &promptTokens{policy: p.Policy, live: p.livePool}
+	t.Source = prompttokens.New(prompttokens.Config{Worker: t.worker, Log: ps.log, Recover: ps.recover.Try})
+	p.tokens = t
+}
+
+// worker returns a worker that is up and whose events are read; nil if there is none.
+func (t *promptTokens) worker() prompttokens.Poster {
+	m, ok := t.live.Caches.Pick(func(ref any) bool {
+		s := ref.(*Member).Worker.Status()
+		return s.Up && s.Suspended == ""
+	}).(*Member)
+	if !ok {
+		return nil
+	}
+	return m.Worker
+}
+
+// runTokens runs the sources of the snapshots until ctx ends. It returns when all have ended.
+func (ps *Pools) runTokens(ctx context.Context) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	running := map[*promptTokens]context.CancelFunc{}
+	for {
+		wanted := map[*promptTokens]bool{}
+		for _, p := range ps.snapshot().Pools {
+			if t := p.tokens; t != nil {
+				wanted[t] = true
+				if running[t] == nil {
+					var own context.Context
+					own, running[t] = context.WithCancel(ctx)
+					all.Go(func() { t.Run(own) })
+				}
+			}
+		}
+		for t, stop := range running {
+			if !wanted[t] {
+				stop()
+				delete(running, t)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			for _, stop := range running {
+				stop()
+			}
+			return
+		case <-ps.connected:
+		}
+	}
+}
+
+// LookupCaches sets what the workers' KV-cache events say about a request's prompt, and the length of
+// the prompt if it is known. q has no block size. An engine is asked for the tokens of an unknown
+// prompt if ask is set; LookupCaches then waits for them, at most the lookup timeout. keys is a buffer,
+// which it returns, possibly enlarged.
+func (p *Pool) LookupCaches(ctx context.Context, q *prompttokens.Query, facts *routing.Request, keys []uint64,
+	ask bool) []uint64 {
+	var sizes [4]int // engines of one pool have one size, or few
+	for _, q.BlockSize = range p.Caches.BlockSizes(sizes[:0]) {
+		var found prompttokens.Prompt
+		if ask {
+			found = p.tokens.Lookup(ctx, q, keys[:0])
+		} else {
+			found = p.tokens.Remembered(q, keys[:0])
+		}
+		keys = found.Keys
+		if found.Tokens > 0 {
+			facts.PromptTokens = found.Tokens
+		}
+		if found.Tokens > 0 || len(found.Keys) > 0 {
+			p.Caches.Lookup(facts, q.BlockSize, found.Keys)
+		}
+	}
+	return keys
+}
+
+// UsesCaches reports whether the pool's policy uses the result of LookupCaches, which must not be called
+// otherwise.
+func (p *Pool) UsesCaches() bool { return p.tokens != nil }
+
+// Adapter returns the model if it is a LoRA adapter on a worker of the pool, else "".
+func (p *Pool) Adapter(model string) string {
+	for _, m := range p.Members {
+		if adapters := m.adapters.Load(); adapters != nil && slices.Contains(*adapters, model) {
+			return model
+		}
+	}
+	return ""
+}

@@ -1,0 +1,154 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"tierway/engines"
+)
+
+// withEvents is a tier whose engines are asked for their KV-cache events.
+const withEvents = `
+auth: { required: false }
+health: { interval: 100ms, timeout: 100ms }
+tiers:
+  - name: small
+    model: fake-7b
+    policy: { name: kv_aware }
+    workers: [ %s ]
+`
+
+// publishing returns an engine that publishes KV-cache events.
+func publishing(t *testing.T) *engines.Engine {
+	t.Helper()
+	e := engines.New(engines.Config{Name: "fake", Model: "fake-7b", Seed: 1, CacheTokens: 1 << 20})
+	if err := e.PublishEvents(context.Background(), "tcp://127.0.0.1:0", "tcp://127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	return e
+}
+
+// eventually waits for a condition.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	end := time.After(20 * time.Second)
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatalf("no %s", what)
+		}
+	}
+}
+
+// chatAbout returns the body of a chat with a long prompt that differs by number.
+func chatAbout(number int) string {
+	text := strings.Repeat(fmt.Sprintf("chat %d has the same long words ", number), 300)
+	return fmt.Sprintf(`{"model":"fake-7b","max_tokens":1,"messages":[{"role":"user","content":%q}]}`, text)
+}
+
+// sendDirectly sends a request to an engine past the gateway.
+func sendDirectly(t *testing.T, url, body string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/chat/completions",
+		strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultTransport.RoundTrip(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		t.Fatalf("the engine answered %d", answer.StatusCode)
+	}
+}
+
+// TestRequestGoesToTheWorkerWhoseEventsNameItsPrompt: only direct traffic has filled the cache, which
+// the gateway's own history cannot know.
+func TestRequestGoesToTheWorkerWhoseEventsNameItsPrompt(t *testing.T) {
+	r := newRig(t, withEvents, publishing(t), publishing(t), publishing(t))
+	r.runControl()
+	pool := r.control.Snapshot().Pools[0]
+	home := r.member("w2")
+	url := home.Worker.Spec().URL
+	eventually(t, "stream", func() bool { return home.Events.View().Live })
+	// Tokens that arrive after the lookup timeout serve the next request only, so one of the first chats
+	// may be routed without them.
+	for n := 0; ; n++ {
+		before, predicted := home.Events.View().Blocks, pool.Routing.Predictions().Events
+		sendDirectly(t, url, chatAbout(n))
+		eventually(t, "event of the direct request", func() bool { return home.Events.View().Blocks > before })
+		a := r.post("/v1/chat/completions", chatAbout(n))
+		if a.status != http.StatusOK {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		if pool.Routing.Predictions().Events == predicted {
+			continue
+		}
+		var answer struct {
+			Usage struct {
+				Details struct {
+					Cached int64 `json:"cached_tokens"`
+				} `json:"prompt_tokens_details"`
+			}
+		}
+		if err := json.Unmarshal([]byte(a.body), &answer); err != nil {
+			t.Fatal(err)
+		}
+		if to := a.header.Get("X-Routed-To"); to != "w2" || answer.Usage.Details.Cached < 1000 {
+			t.Errorf("chat %d went to %s, which had %d tokens", n, to, answer.Usage.Details.Cached)
+		}
+		break
+	}
+	scrape := r.scrape()
+	for _, want := range []string{`tierway_kv_events_up{tier="small",worker="w2"} 1`,
+		`tierway_kv_events_complete{tier="small",worker="w2"} 1`, `tierway_kv_index_limit_bytes 5.36870912e+08`} {
+		if !strings.Contains(scrape, want) {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
+}
+
+func TestReloadKeepsEventStreamsOfUnchangedWorkersAndEndsOthers(t *testing.T) {
+	a, b := startServer(t, publishing(t)), startServer(t, publishing(t))
+	text := func(workers ...string) string {
+		return "classifier: { preset: none }\nstore: { sql: \"\" }\n" + fmt.Sprintf(withEvents, listOf(workers...))
+	}
+	both := text(entryOf("a", a, 1), entryOf("b", b, 1))
+	r, from := newReloadRig(t, strings.ReplaceAll(both, "%", "%%")+"# %s\n")
+	r.runControl()
+	kept, removed := r.member("a"), r.member("b")
+	sendDirectly(t, a, chatAbout(1))
+	sendDirectly(t, b, chatAbout(1))
+	eventually(t, "events of both", func() bool {
+		return kept.Events.View().Blocks > 0 && removed.Events.View().Blocks > 0
+	})
+	since := kept.Events.View().Since
+	alone := text(entryOf("a", a, 2))
+	from.write(alone)
+	r.reload()
+	if v := r.member("a").Events.View(); r.member("a") != kept || v.Since != since || v.Blocks == 0 {
+		t.Errorf("the stream of the kept worker: %+v", v)
+	}
+	if v := removed.Events.View(); v.Streams != 0 || strings.Contains(r.scrape(), `worker="b"`) {
+		t.Errorf("the stream of the removed worker: %+v", v)
+	}
+	if used := r.control.Pools.IndexMemory().Used; used != int64(kept.Events.View().Blocks*160) {
+		t.Errorf("%d bytes are used", used)
+	}
+	from.write(strings.Replace(alone, "workers:", "kv_events: { enabled: false }\n    workers:", 1))
+	r.reload()
+	if v := kept.Events.View(); v.Streams != 0 || r.control.Pools.IndexMemory().Used != 0 {
+		t.Errorf("switched off: %+v", v)
+	}
+}
