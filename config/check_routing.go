@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -9,11 +10,13 @@ import (
 
 	"tierway/routing"
 	"tierway/tiers"
+	"tierway/tokenizer"
 )
 
 // checkPolicy checks a policy section. The section of a tier or pool replaces the file's as a
 // whole, so options without a name would have no policy.
 func (d *decoder) checkPolicy(path string, c routing.Config) {
+	d.checkTokenizer(path+".tokenizer", c.Tokenizer)
 	for k := range members(reflect.ValueOf(c)) {
 		at := join(path, k.name)
 		switch {
@@ -27,6 +30,24 @@ func (d *decoder) checkPolicy(path string, c routing.Config) {
 		}
 	}
 }
+
+// checkTokenizer reads a tokenizer.json.
+func (d *decoder) checkTokenizer(path, file string) {
+	if file == "" || d.draft || d.tokens[file] != nil { // a draft may not read files
+		return
+	}
+	t, err := tokenizer.Load(file)
+	if err != nil {
+		d.report(path, fmt.Sprintf("cannot use %s: %v", d.shown(path, file), errors.Unwrap(err)),
+			"name the tokenizer.json of the model, relative to the working directory of the process; "+
+				"without the key, the engines tokenize")
+		return
+	}
+	d.tokens[file] = t
+}
+
+// Tokenizer returns the tokenizer of a policy; nil if it has none, and in a draft.
+func (f *File) Tokenizer(c routing.Config) *tokenizer.Tokenizer { return f.tokens[c.Tokenizer] }
 
 // checkContexts warns of tiers with a smaller context than a lower tier: overlong prompts
 // cannot move up to them.

@@ -8,6 +8,7 @@ import (
 	"tierway/routing"
 	"tierway/tenants"
 	"tierway/tiers"
+	"tierway/tokenizer"
 	"tierway/workers"
 	"tierway/workers/kvcache"
 )
@@ -53,8 +54,9 @@ type File struct {
 	path     string // of the loaded file; empty if there is none
 	warnings Problems
 	catalog  *tiers.Catalog
-	keys     func(variable string) string // workers' keys; a function, so that printing cannot show them
-	expanded *expansion                   // a pointer, so that printing cannot show it; nil without parsed text
+	tokens   map[string]*tokenizer.Tokenizer // by policy.tokenizer
+	keys     func(variable string) string    // workers' keys; a function, so that printing cannot show them
+	expanded *expansion                      // a pointer, so that printing cannot show it; nil without parsed text
 }
 
 // TLS names the PEM files of a certificate and its private key. Either both are set or neither

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"tierway/tokenizer"
 )
 
 // maxNodes limits the values of one file after alias expansion. A thousand workers need about
@@ -34,11 +36,12 @@ type decoder struct {
 	problems          Problems
 	reported          map[string]bool // paths that have a problem; each is reported once
 	nodes             int
-	draft             bool              // the source is a draft and may read nothing else
-	allowedExpansions map[string]string // values with ${…} that a draft may contain, by expansionKey
-	expanded          map[string]string // expanded values of this source, by expansionKey
-	variables         map[string]string // values of variables, without those too short to be secrets
-	keys              map[string]string // workers' keys by variable
+	draft             bool                            // the source is a draft and may read nothing else
+	allowedExpansions map[string]string               // values with ${…} that a draft may contain, by expansionKey
+	expanded          map[string]string               // expanded values of this source, by expansionKey
+	variables         map[string]string               // values of variables, without those too short to be secrets
+	keys              map[string]string               // workers' keys by variable
+	tokens            map[string]*tokenizer.Tokenizer // by path
 }
 
 // reportNode adds a problem of the value at path, positioned at n, and returns it.

@@ -15,6 +15,8 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"tierway/tokenizer"
 )
 
 // maxFile is the size limit of config.yaml in bytes: a thousand workers take about 200 KB.
@@ -110,6 +112,7 @@ func (d *decoder) finish(f *File) (*File, error) {
 		}
 	}
 	keys := d.keys
+	f.tokens = d.tokens
 	f.keys = func(variable string) string { return keys[variable] }
 	f.expanded = &expansion{values: d.expanded, variables: d.variables}
 	return f, nil
@@ -121,7 +124,8 @@ func newDecoder(name string, env lookup) *decoder {
 		env = func(string) (string, bool) { return "", false }
 	}
 	return &decoder{file: name, env: env, places: map[string]place{}, reported: map[string]bool{},
-		expanded: map[string]string{}, variables: map[string]string{}, keys: map[string]string{}}
+		expanded: map[string]string{}, variables: map[string]string{}, keys: map[string]string{},
+		tokens: map[string]*tokenizer.Tokenizer{}}
 }
 
 // decode reads src over the defaults. It does not check combinations of values.

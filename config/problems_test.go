@@ -157,7 +157,7 @@ pools: [{name: p, models: [n], serves: [chat, other], workers: [{name: x, url: "
 		}},
 		"a policy and an option that there are not": {keys + small + "policy: {name: prefix_tree, block_size: 16}\n", []string{
 			`3:16: policy.name: want one of ` + policies + `, got "prefix_tree"`,
-			`3:29: policy.block_size: unknown key (known: name, epsilon, slack, virtual_nodes, max_prefix_length, no_key, depth)`,
+			`3:29: policy.block_size: unknown key (known: name, epsilon, slack, virtual_nodes, max_prefix_length, no_key, depth, lookup_timeout, tokenizer)`,
 		}},
 		"a mistyped policy": {keys + small + "policy: {name: least_laod}\n", []string{
 			`3:16: policy.name: want one of ` + policies + `, got "least_laod" (did you mean least_load?)`,

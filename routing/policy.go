@@ -189,4 +189,8 @@ type Config struct {
 	MaxPrefixLength int    `yaml:"max_prefix_length" policy:"chwbl" doc:"'chwbl': maximum number of characters at the start of a prompt that determine its worker. 0: no limit."`
 	NoKey           string `yaml:"no_key" enum:"least_load,model_hash" policy:"chwbl" absent:"'least_load'" doc:"'chwbl': worker of a request without a prompt. 'least_load': the least loaded worker. 'model_hash': the same worker for all requests of a model."`
 	Depth           string `yaml:"depth" enum:"adaptive,fixed" policy:"chwbl" absent:"'adaptive'" doc:"'chwbl': part of a prompt that determines its worker. 'adaptive': the prefix that most of the traffic shares, and the block after it. 'fixed': the first turn."`
+
+	// The requests of a pool with KV-cache events are looked up by the tokens of their prompts.
+	LookupTimeout time.Duration `yaml:"lookup_timeout" policy:"kv_aware" absent:"'5ms'" doc:"'kv_aware': how long a request waits for the tokens of its prompt, if the engines publish KV-cache events. Afterwards the known beginning of the prompt decides, or what the gateway has sent to the workers."`
+	Tokenizer     string        `yaml:"tokenizer" policy:"kv_aware" absent:"the engines tokenize" doc:"'kv_aware': path of the model's tokenizer.json (byte-level BPE), with which the gateway tokenizes the prompts of completions itself. Chats are tokenized by the engines, which know the chat template."`
 }

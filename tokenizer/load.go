@@ -13,10 +13,13 @@ import (
 // MaxFile bounds a tokenizer.json in bytes. The largest in use have 200,000 tokens and 20 MB.
 const MaxFile = 128 << 20
 
+var errTooLarge = fmt.Errorf("the file has more than %d bytes", MaxFile)
+
 // maxID is the largest token id.
 const maxID = 1<<31 - 1
 
-// Load reads a tokenizer.json. Errors name the part of the file that is not supported.
+// Load reads a tokenizer.json. An error wraps one without the path, which names the part of the
+// file that is not supported.
 func Load(path string) (*Tokenizer, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -28,7 +31,7 @@ func Load(path string) (*Tokenizer, error) {
 		return nil, err
 	}
 	if len(data) > MaxFile {
-		return nil, fmt.Errorf("%s has more than %d bytes; name the tokenizer.json of the model", path, MaxFile)
+		return nil, fmt.Errorf("%s: %w", path, errTooLarge)
 	}
 	t, err := Parse(data)
 	if err != nil {
