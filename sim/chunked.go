@@ -80,7 +80,7 @@ func (s *chunkScheduler) begin() {
 	default:
 		return // idle
 	}
-	s.began, s.length = e.world.now, e.step(tokens, len(s.running))
+	s.began, s.length = e.world.now, e.noisy(e.step(tokens, len(s.running)))
 	s.planEnd()
 }
 

@@ -30,6 +30,11 @@ type Engine struct {
 	StepEach    time.Duration // added to Step per running answer; 0: 0.4 ms
 	Chunk       int64         // tokens of a step, such as 2,048; 0: prompts are prefilled whole
 	CacheTokens int64         // 0: 300,000; negative: no cache
+	// ReportedTokens is the size of the cache in the engine's metrics; 0: the real one; negative: none.
+	ReportedTokens int64
+	// Noise is the standard deviation of the logarithm of a factor of each prefill, each answer and
+	// with Chunk each run of equal steps; 0: the times are exact.
+	Noise float64
 	// MaxSeqs is how many answers run at once, including the one in prefill; others wait in the
 	// engine. 0: unbounded.
 	MaxSeqs int
@@ -62,6 +67,9 @@ func (e Engine) withDefaults() Engine {
 	}
 	if e.CacheTokens == 0 {
 		e.CacheTokens = 300_000
+	}
+	if e.ReportedTokens == 0 {
+		e.ReportedTokens = e.CacheTokens
 	}
 	e.Weight = max(1, e.Weight)
 	return e
@@ -112,6 +120,7 @@ type scheduler interface {
 type engineState struct {
 	Engine
 	world          *World
+	rng            *RNG // of Noise
 	cache          *cache
 	scheduler      scheduler
 	decoding       int
@@ -124,13 +133,25 @@ type engineState struct {
 }
 
 func newEngineState(e Engine, w *World, at int) *engineState {
-	s := &engineState{Engine: e, world: w, at: at, cache: newCache(int(max(0, e.CacheTokens) / w.config.BlockTokens))}
+	const noise = 1 << 33 // above the numbers of all loads and of the gateway
+	s := &engineState{
+		Engine: e, world: w, at: at, rng: Split(w.config.Seed, noise+uint64(at)),
+		cache: newCache(int(max(0, e.CacheTokens) / w.config.BlockTokens)),
+	}
 	if e.Chunk > 0 {
 		s.scheduler = &chunkScheduler{engine: s}
 	} else {
 		s.scheduler = &promptScheduler{engine: s}
 	}
 	return s
+}
+
+// noisy returns the time that the engine really takes.
+func (e *engineState) noisy(d time.Duration) time.Duration {
+	if e.Noise == 0 {
+		return d
+	}
+	return max(1, time.Duration(e.rng.Lognormal(float64(d), e.Noise)))
 }
 
 // accept gives the engine a job.
@@ -199,7 +220,7 @@ func (s *promptScheduler) next() {
 	s.jobs[0] = nil
 	s.jobs, s.prefilled = s.jobs[1:], j
 	e.startPrefill(j)
-	s.prefillEnd = e.world.now + e.Prefill(j.remaining, e.decoding)
+	s.prefillEnd = e.world.now + e.noisy(e.Prefill(j.remaining, e.decoding))
 	e.world.At(s.prefillEnd, func() { s.decode(j) })
 }
 
@@ -208,7 +229,7 @@ func (s *promptScheduler) decode(j *job) {
 	e := s.engine
 	s.prefilled = nil
 	e.startDecode(j)
-	end := e.world.now + e.Decode(j.request.OutputTokens, e.decoding)
+	end := e.world.now + e.noisy(e.Decode(j.request.OutputTokens, e.decoding))
 	at, _ := slices.BinarySearchFunc(s.ends, end, func(other, end time.Duration) int { return int(end - other) })
 	s.ends = slices.Insert(s.ends, at, end)
 	e.world.At(end, func() {

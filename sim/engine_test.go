@@ -91,6 +91,31 @@ func TestEngineTimesFollowTheModel(t *testing.T) {
 	}
 }
 
+// TestNoiseVariesEachTime around its exact value, for both kinds of prefill.
+func TestNoiseVariesEachTime(t *testing.T) {
+	for _, chunk := range []int64{0, 2048} {
+		var asks at
+		for i := range 400 {
+			asks = append(asks, at{{time.Duration(i) * time.Second, Request{PromptTokens: 1000, OutputTokens: 1}}}...)
+		}
+		times := func(noise float64) Times {
+			e := Engine{Chunk: chunk, Noise: noise}
+			f := play(t, Config{Seed: 1, Engines: []Engine{e}, Policy: leastLoad(), Admission: Direct,
+				Loads: []Load{asks}}).Figures(0)
+			return f.TTFT
+		}
+		exact, noisy := times(0), times(0.2)
+		if exact[0] != exact.Max() {
+			t.Errorf("chunk %d: without noise the first token comes after %s to %s", chunk, exact[0], exact.Max())
+		}
+		for _, c := range []struct{ q, want float64 }{{0.1587, 0.8187}, {0.5, 1}, {0.8413, 1.2214}} { // ±1 deviation
+			if got := noisy.Quantile(c.q).Seconds() / exact[0].Seconds(); got < c.want*0.95 || got > c.want*1.05 {
+				t.Errorf("chunk %d: the quantile %v is %.3f times the exact one, want %.3f", chunk, c.q, got, c.want)
+			}
+		}
+	}
+}
+
 // TestCacheEvictsTheLeastRecentlyUsedBlock compares with a list of the blocks in the order of
 // their last use.
 func TestCacheEvictsTheLeastRecentlyUsedBlock(t *testing.T) {

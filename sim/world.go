@@ -143,7 +143,7 @@ func newWorld(c Config) (*World, error) {
 	w.pool.SetSaturation(c.Saturation)
 	w.openAdmission()
 	for _, e := range w.engines {
-		w.pool.Observe(e.Name, e, routing.Status{Up: true, CacheTokens: max(0, e.CacheTokens)})
+		w.pool.Observe(e.Name, e, routing.Status{Up: true, CacheTokens: max(0, e.ReportedTokens)})
 	}
 	return w, nil
 }
@@ -247,7 +247,7 @@ func (w *World) scrape() {
 	}
 	for _, e := range w.engines {
 		s := routing.Status{Up: true, Waiting: e.scheduler.waiting(), LoadAt: w.time(w.now),
-			CacheTokens: max(0, e.CacheTokens)}
+			CacheTokens: max(0, e.ReportedTokens)}
 		if e.CacheTokens > 0 {
 			s.KVUsage = min(1, float64(e.residentTokens)/float64(e.CacheTokens))
 		}

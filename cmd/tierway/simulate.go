@@ -25,6 +25,8 @@ type simulateFlags struct {
 	engines      int
 	prefillRates []float64
 	cacheTokens  int64
+	reported     int64
+	noise        float64
 	chunkTokens  int64
 	maxInflight  int
 
@@ -69,6 +71,9 @@ func simulateCommand() *cobra.Command {
 	c.Flags().Float64SliceVar(&f.prefillRates, "prefill-rate", []float64{10_000},
 		"prompt tokens per second of an engine; several values apply to the engines in turn")
 	c.Flags().Int64Var(&f.cacheTokens, "cache-tokens", 300_000, "tokens of an engine's prefix cache")
+	c.Flags().Int64Var(&f.reported, "reported-cache-tokens", 0,
+		"cache size in the engines' metrics (default the real one; -1: no such metric)")
+	c.Flags().Float64Var(&f.noise, "noise", 0, "random variation of the engines' times; 0.2 is about 20 %")
 	c.Flags().Int64Var(&f.chunkTokens, "chunk-tokens", 0,
 		"tokens of an engine's step, for chunked prefill; 0 prefills whole prompts one after the other")
 	c.Flags().IntVar(&f.maxInflight, "max-inflight", 0,
@@ -135,6 +140,11 @@ func (f *simulateFlags) fleet() ([]sim.Engine, error) {
 		return nil, fmt.Errorf("--cache-tokens %d: write 0 for no cache, or its tokens", f.cacheTokens)
 	case f.chunkTokens < 0:
 		return nil, fmt.Errorf("--chunk-tokens %d: write 0, or the tokens of a step such as 2048", f.chunkTokens)
+	case f.reported < -1:
+		return nil, fmt.Errorf("--reported-cache-tokens %d: write -1 for no metric, 0 for the real size, or tokens",
+			f.reported)
+	case !(f.noise >= 0 && f.noise <= 1):
+		return nil, fmt.Errorf("--noise %v: write a number from 0 to 1", f.noise)
 	case f.maxInflight < 0:
 		return nil, fmt.Errorf("--max-inflight %d: write 0, or the requests of a worker", f.maxInflight)
 	}
@@ -147,7 +157,7 @@ func (f *simulateFlags) fleet() ([]sim.Engine, error) {
 	for i := range engines {
 		engines[i] = sim.Engine{
 			Rate: f.prefillRates[i%len(f.prefillRates)], Chunk: f.chunkTokens, MaxInflight: f.maxInflight,
-			CacheTokens: f.cacheTokens,
+			CacheTokens: f.cacheTokens, ReportedTokens: f.reported, Noise: f.noise,
 		}
 		if f.cacheTokens == 0 {
 			engines[i].CacheTokens = -1

@@ -80,6 +80,8 @@ func TestSimulateRefusesInvalidFlags(t *testing.T) {
 		{[]string{"--prefill-rate", "-1"}, "--prefill-rate -1: write tokens per second"},
 		{[]string{"--cache-tokens", "-1"}, "--cache-tokens -1: write 0 for no cache"},
 		{[]string{"--chunk-tokens", "-1"}, "--chunk-tokens -1: write 0, or"},
+		{[]string{"--reported-cache-tokens", "-2"}, "--reported-cache-tokens -2: write -1 for no metric"},
+		{[]string{"--noise", "2"}, "--noise 2: write a number from 0 to 1"},
 		{[]string{"--max-inflight", "-1"}, "--max-inflight -1: write 0, or"},
 		{[]string{"--trace", "nowhere.jsonl"}, "--trace: open nowhere.jsonl"},
 		{[]string{"--trace", trace, "--block-tokens", "0"}, "--block-tokens 0: write the tokens of one hash"},
