@@ -57,6 +57,7 @@ func (p *Pool) bookRequestLocked(r *Request, w *Worker, v *View) *booking {
 		b.prefill, b.assumedCached = uncached(prompt, v), v.Overlap-v.computing
 	}
 	p.countArrivalLocked(r.Now)
+	w.countTokensLocked(b.tokens, r.Now)
 	p.enqueuePrefillLocked(b, r.Now)
 	w.countInflightLocked(r.Now)
 	w.inflight++

@@ -16,6 +16,7 @@ type CostFacts struct {
 	Stall      float64 `json:"stall,omitempty"`      // seconds that a second of prefill takes from each running answer
 	WorkingSet float64 `json:"working_set"`          // share of its cache that conversations will soon need again
 	Load       float64 `json:"load_s,omitempty"`     // seconds to load the cached tokens from slower media
+	Recent     float64 `json:"recent_tokens"`        // tokens sent to it, with a memory of half an hour
 	SlotWait   float64 `json:"slot_wait_s,omitzero"` // seconds until it has room; 0 unless it is full
 }
 
@@ -24,23 +25,59 @@ type Traffic struct {
 	Arrivals    float64 `json:"arrivals_per_s"`     // requests per second and worker
 	Utilization float64 `json:"utilization"`        // share of the workers with a prefill to do
 	Cached      float64 `json:"mean_cached_tokens"` // cached tokens of a request
+	Queueing    float64 `json:"queueing"`           // share of a backlog for which a request waits
 }
 
 // workTimes is what a pool has learned about the time of work: its shape on the mean worker. Each
 // worker has a scale for both.
 type workTimes struct {
-	prefill regression // over 1, uncached tokens, uncached tokens · requests in flight
+	prefill [orders]prefillTimes
 	decode  regression // seconds per output token: over 1, requests in flight, prefill seconds per token
+	waits   int        // samples behind a backlog
 }
 
-// newWorkTimes returns the priors: those of the other learned numbers, without any effect of load.
-func newWorkTimes() workTimes {
-	const perToken, step = 1.0 / PriorRate, 0.025
-	return workTimes{
-		prefill: newRegression([3]float64{firstStep.Seconds(), perToken, 0},
-			[3]float64{firstStep.Seconds(), perToken, perToken / 50}),
-		decode: newRegression([3]float64{step, 0, 0}, [3]float64{step, step / 20, 0.5}),
+// The orders in which an engine may prefill prompts. One model is learned for each, and the one that
+// explains the times of requests behind a backlog is used.
+const (
+	oneByOne  = iota // a prefill begins when the one before it ends
+	allAtOnce        // a prefill begins when its request arrives, whatever the backlog is
+	orders
+)
+
+// prefillTimes is the model of one order.
+type prefillTimes struct {
+	regression         // over 1, uncached tokens, uncached tokens · requests in flight
+	wrong      float64 // squared logarithms of sample/prediction, of recent requests behind a backlog
+}
+
+const (
+	// orderSamples is the number of requests behind a backlog from which their times decide the order.
+	orderSamples = 50
+	orderMemory  = 0.99
+	// clearlyBetter is the share of the error of oneByOne that allAtOnce must stay below.
+	clearlyBetter = 0.5
+)
+
+// order returns the order that explains the recent times: one by one, unless the other is clearly better.
+func (t *workTimes) order() int {
+	if t.waits >= orderSamples && t.prefill[allAtOnce].wrong < clearlyBetter*t.prefill[oneByOne].wrong {
+		return allAtOnce
 	}
+	return oneByOne
+}
+
+// queueing returns the share of a backlog for which a request waits.
+func (t *workTimes) queueing() float64 { return float64(allAtOnce - t.order()) }
+
+// newWorkTimes returns the priors: those of the other learned numbers, without any effect of load.
+func newWorkTimes() (t workTimes) {
+	const perToken, step = 1.0 / PriorRate, 0.025
+	for i := range t.prefill {
+		t.prefill[i].regression = newRegression([3]float64{firstStep.Seconds(), perToken, 0},
+			[3]float64{firstStep.Seconds(), perToken, perToken / 50})
+	}
+	t.decode = newRegression([3]float64{step, 0, 0}, [3]float64{step, step / 20, 0.5})
+	return t
 }
 
 // scale is a worker's time relative to the mean worker's.
@@ -56,9 +93,9 @@ func (s *scale) get() float64 {
 	return s.value
 }
 
-// learn adds the ratio of a sample and its prediction. The gain falls to half a percent.
+// learn adds the ratio of a sample and its prediction. The gain falls to two percent.
 func (s *scale) learn(ratio float64) {
-	gain := max(0.005, 0.5/float64(s.samples+5))
+	gain := max(0.02, 0.5/float64(s.samples+5))
 	s.value = s.get() * (1 + gain*(min(max(ratio, 1.0/maxRatio), maxRatio)-1))
 	s.samples++
 }
@@ -68,8 +105,11 @@ type workerCosts struct {
 	first, last *booking  // bookings without a first event, in the order of booking
 	seconds     float64   // their predicted prefill
 	answeredAt  time.Time // when the latest prefill ended
+	recent      float64   // tokens sent to the worker, decayed to recentAt
+	recentAt    time.Time
 
-	prefillScale, decodeScale scale
+	prefillScale [orders]scale
+	decodeScale  scale
 
 	countedAt       time.Time
 	inflightSeconds float64 // integral of the requests in flight up to countedAt
@@ -97,8 +137,8 @@ const (
 
 // prefillSecondsLocked predicts the prefill of that many uncached tokens on a worker.
 func (p *Pool) prefillSecondsLocked(w *Worker, tokens int64, inflight int) float64 {
-	u := float64(tokens)
-	return w.costs.prefillScale.get() * p.times.prefill.predict([3]float64{1, u, u * float64(inflight)})
+	u, order := float64(tokens), p.times.order()
+	return w.costs.prefillScale[order].get() * p.times.prefill[order].predict([3]float64{1, u, u * float64(inflight)})
 }
 
 // ownSteps returns the share of a prefill's steps that it does not share with others, behind a backlog.
@@ -143,6 +183,19 @@ func (w *Worker) dequeuePrefillLocked(b *booking) {
 	}
 }
 
+// recentMemory is the time in which a token loses two thirds of its weight in CostFacts.Recent.
+const recentMemory = 30 * time.Minute
+
+// recentLocked returns the tokens sent to the worker, decayed to now.
+func (w *Worker) recentLocked(now time.Time) float64 {
+	return w.costs.recent * math.Exp(-max(0, now.Sub(w.costs.recentAt).Seconds())/recentMemory.Seconds())
+}
+
+// countTokensLocked adds tokens that are sent to the worker now.
+func (w *Worker) countTokensLocked(tokens int64, now time.Time) {
+	w.costs.recent, w.costs.recentAt = w.recentLocked(now)+float64(tokens), now
+}
+
 // backlogLocked returns the seconds until the booked prefills end: their predictions, less the
 // progress of the first one.
 func (w *Worker) backlogLocked(now time.Time) float64 {
@@ -172,24 +225,27 @@ func (w *Worker) countInflightLocked(now time.Time) {
 
 // prefillSample is what a lease keeps from its first event until its usage is known.
 type prefillSample struct {
-	took                            float64 // seconds
+	took                            [orders]float64 // seconds of the prefill
+	behind                          bool            // another prefill ended in the meantime
 	inflight                        int
 	step                            uint64 // 0: the prefill teaches nothing
 	inflightSeconds, prefillSeconds float64
 }
 
 // endOfPrefillLocked records the end of a booking's prefill and returns its sample.
-func (w *Worker) endOfPrefillLocked(b *booking, at time.Time) (s prefillSample) {
+func (p *Pool) endOfPrefillLocked(b *booking, at time.Time) (s prefillSample) {
+	w := b.worker
 	c := &w.costs
 	w.countInflightLocked(at)
 	if b.awaits {
 		began := b.bookedAt
-		if c.answeredAt.After(began) {
+		if s.behind = c.answeredAt.After(began); s.behind {
 			began = c.answeredAt
 		}
-		s.took, s.inflight = at.Sub(began).Seconds(), w.inflight-1
+		s.took = [orders]float64{oneByOne: at.Sub(began).Seconds(), allAtOnce: at.Sub(b.bookedAt).Seconds()}
+		s.inflight = w.inflight - 1
 		switch {
-		case !(s.took > 0):
+		case !(s.took[oneByOne] > 0):
 		case c.step > 0 && at.Sub(c.answeredAt) < oneStep:
 			if j := &c.joined[c.step%joinedSteps]; j.step == c.step {
 				j.tokens += b.uncached
@@ -199,7 +255,7 @@ func (w *Worker) endOfPrefillLocked(b *booking, at time.Time) (s prefillSample) 
 			c.joined[c.step%joinedSteps] = joinedStep{step: c.step}
 			s.step = c.step
 		}
-		c.prefillSeconds += max(0, s.took)
+		c.prefillSeconds += max(0, s.took[oneByOne])
 		if at.After(c.answeredAt) {
 			c.answeredAt = at
 		}
@@ -213,12 +269,11 @@ func (p *Pool) learnTimesLocked(l *Lease, o Result, uncached int64) {
 	w, s := l.worker, &l.sample
 	c := &w.costs
 	if j := c.joined[s.step%joinedSteps]; s.step > 0 && j.step == s.step && uncached > 0 {
-		u := float64(uncached + j.tokens)
-		x := [3]float64{1, u, u * float64(s.inflight)}
-		own := c.prefillScale.get()
-		c.prefillScale.learn(s.took / (own * p.times.prefill.predict(x)))
-		p.times.prefill.learn(x, s.took/own)
-		p.centerScales(&p.times.prefill, func(w *Worker) *scale { return &w.costs.prefillScale })
+		p.learnPrefillLocked(w, oneByOne, s, float64(uncached+j.tokens))
+		p.learnPrefillLocked(w, allAtOnce, s, float64(uncached))
+		if s.behind {
+			p.times.waits++
+		}
 	}
 	took := o.At.Sub(l.firstAt).Seconds()
 	if o.Err != nil || o.OutputTokens < minOutput || !(took > 0) {
@@ -232,6 +287,20 @@ func (p *Pool) learnTimesLocked(l *Lease, o Result, uncached int64) {
 	c.decodeScale.learn(took / tokens / (own * p.times.decode.predict(x)))
 	p.times.decode.learn(x, took/tokens/own)
 	p.centerScales(&p.times.decode, func(w *Worker) *scale { return &w.costs.decodeScale })
+}
+
+// learnPrefillLocked adds a sample to the model of one order.
+func (p *Pool) learnPrefillLocked(w *Worker, order int, s *prefillSample, uncached float64) {
+	t, own := &p.times.prefill[order], &w.costs.prefillScale[order]
+	x, factor := [3]float64{1, uncached, uncached * float64(s.inflight)}, own.get()
+	ratio := s.took[order] / (factor * t.predict(x))
+	if s.behind {
+		wrong := math.Log(min(max(ratio, 1.0/maxRatio), maxRatio))
+		t.wrong = orderMemory*t.wrong + wrong*wrong
+	}
+	own.learn(ratio)
+	t.learn(x, s.took[order]/factor)
+	p.centerScales(&t.regression, func(w *Worker) *scale { return &w.costs.prefillScale[order] })
 }
 
 // centerScales moves the common factor of all workers' scales into the shape.
@@ -258,17 +327,20 @@ func (p *Pool) centerScales(shape *regression, of func(*Worker) *scale) {
 
 // costFactsLocked returns the facts of a worker for one pick.
 func (p *Pool) costFactsLocked(w *Worker, v *View, now time.Time, residence float64) CostFacts {
-	c, prefill, decode := &w.costs, &p.times.prefill.coefficients, &p.times.decode.coefficients
+	c, order, decode := &w.costs, p.times.order(), &p.times.decode.coefficients
+	prefill, factor := &p.times.prefill[order].coefficients, c.prefillScale[order].get()
 	n := float64(v.Inflight)
 	perToken := prefill[1] + prefill[2]*n
 	f := CostFacts{
-		Overhead: c.prefillScale.get() * prefill[0],
-		PerToken: c.prefillScale.get() * perToken,
+		Overhead: factor * prefill[0],
+		PerToken: factor * perToken,
 		Step:     c.decodeScale.get() * decode[0],
 		StepEach: c.decodeScale.get() * decode[1],
 		Stall:    decode[2],
+		Recent:   w.recentLocked(now),
 	}
 	f.Backlog = w.backlogLocked(now) + float64(w.backlog.requests)*f.Overhead + float64(w.backlog.prefill)*f.PerToken
+	f.Backlog *= p.times.queueing()
 	if perToken > 0 {
 		f.Slowdown = prefill[2] / perToken
 	}

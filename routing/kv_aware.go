@@ -1,5 +1,7 @@
 package routing
 
+import "math"
+
 // kvAware sends a request to the worker where it costs the least time in total: its own time to
 // first token, and the time that it costs other requests. With u uncached tokens, U the backlog of
 // the worker and n its requests in flight, all in seconds:
@@ -9,6 +11,8 @@ package routing
 //	D = output · step(n)² / step(0)                              its decode, and what that costs others
 //	g = u/mean rate + overhead + slowdown·D/2                    work that it adds to the queue
 //	a = arrivals / max(0.1, 1 − utilization)                     requests that the work delays
+//
+// If the engine computes all prompts at once, the backlog U and a are 0 (see workTimes.order).
 //
 //	first_token = T + T²/(2·(1 + min U))                         a late request should not wait longer
 //	queue       = a·g·(U + 2·min U + g/2)                        first tokens of later requests
@@ -30,6 +34,8 @@ const (
 	sharedBacklog = 2
 	cacheWeight   = 2
 	slowdownShare = 0.5
+	// Costs that differ by less than both count as equal: no prediction is that exact.
+	sameSeconds, sameShare = 0.005, 0.02
 )
 
 func newKVAware() *kvAware {
@@ -44,28 +50,35 @@ func (*kvAware) Plans() bool { return true }
 // usesCosts marks a policy that reads View.Cost and the traffic.
 func (*kvAware) usesCosts() {}
 
-// Pick returns the worker of the lowest cost. Workers of equal cost take turns by the prompt's first
-// turn, so that gateways agree on an idle worker without communication, or else by chance.
+// Pick returns the worker of the lowest cost. Of workers whose costs differ by less than a prediction is
+// worth, it returns the one that has the most of the prompt, then the one with the fewest recent tokens.
+// Before any traffic the hash of the prompt's first turn decides, so that gateways agree without
+// communication.
 func (p *kvAware) Pick(r *Request, ws []View) (int, Reason) {
 	b := newCostBasis(r, ws)
+	lowest := math.Inf(1)
+	for i := range ws {
+		terms := b.terms(&ws[i])
+		cost := terms[0] + terms[1] + terms[2] + terms[3]
+		lowest = min(lowest, cost)
+		if r.assessments != nil {
+			r.assessments[i] = assessment{score: cost, terms: Terms{names: p.terms, values: terms}}
+		}
+	}
 	key := r.Prefix
 	if key == 0 {
 		key = r.Rand
 	}
-	chosen, lowest, rank := -1, 0.0, uint64(0)
+	chosen, fewest, rank := -1, 0.0, uint64(0)
+	limit := lowest + max(sameSeconds, sameShare*lowest)
 	for i := range ws {
 		terms := b.terms(&ws[i])
-		cost := terms[0] + terms[1] + terms[2] + terms[3]
-		if r.assessments != nil {
-			r.assessments[i] = assessment{score: cost, terms: Terms{names: p.terms, values: terms}}
-		}
-		const same = 1e-6
-		if chosen >= 0 && cost > lowest*(1+same) {
+		if terms[0]+terms[1]+terms[2]+terms[3] > limit || chosen >= 0 && ws[i].Overlap < ws[chosen].Overlap {
 			continue
 		}
-		own := Mix(key ^ hashName(ws[i].ID))
-		if chosen < 0 || cost < lowest*(1-same) || own > rank {
-			chosen, lowest, rank = i, cost, own
+		recent, own := ws[i].Cost.Recent/b.share(&ws[i]), Mix(key^hashName(ws[i].ID))
+		if chosen < 0 || ws[i].Overlap > ws[chosen].Overlap || recent < fewest || recent == fewest && own > rank {
+			chosen, fewest, rank = i, recent, own
 		}
 	}
 	switch v := &ws[chosen]; {
@@ -111,7 +124,7 @@ func newCostBasis(r *Request, ws []View) (b costBasis) {
 	}
 	b.prompt, b.output = float64(booked(r.PromptTokens)), float64(booked(r.OutputTokens))
 	b.cached = r.traffic.Cached
-	b.delayed = r.traffic.Arrivals / max(minIdle, 1-r.traffic.Utilization)
+	b.delayed = r.traffic.Queueing * r.traffic.Arrivals / max(minIdle, 1-r.traffic.Utilization)
 	return b
 }
 

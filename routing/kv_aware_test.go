@@ -193,6 +193,56 @@ func TestSpeedsOfUnequalWorkersAreLearned(t *testing.T) {
 	})
 }
 
+func TestOrderOfPrefillsIsLearned(t *testing.T) {
+	for _, parallel := range []bool{false, true} {
+		p := kvPool(Member{MaxInflight: 100}, Member{MaxInflight: 100})
+		state, now := uint64(5), start
+		busy := [2]time.Time{start, start}
+		type flight struct {
+			lease Lease
+			first time.Time
+			r     Result
+		}
+		var flying []flight
+		for range 1500 {
+			state++
+			tokens := 500 + int64(6000*Unit(Draw(state)))
+			now = now.Add(time.Duration(600*Unit(Draw(state+1<<40))) * time.Millisecond)
+			flying = slices.DeleteFunc(flying, func(f flight) bool {
+				if done := !now.Before(f.first); !done {
+					return false
+				}
+				f.lease.Answered(f.first, nil)
+				f.r.At = f.first.Add(time.Second)
+				f.lease.Release(f.r)
+				return true
+			})
+			l, err := p.Acquire(&Request{Now: now, Rand: Draw(state), PromptTokens: tokens, OutputTokens: 50, Stream: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			began, w := now, l.Worker().index
+			if !parallel && busy[w].After(now) {
+				began = busy[w]
+			}
+			busy[w] = began.Add(seconds(0.01 + float64(tokens)/10_000))
+			flying = append(flying, flight{l, busy[w], Result{PromptTokens: tokens, OutputTokens: 51, Text: true}})
+			slices.SortStableFunc(flying, func(a, b flight) int { return a.first.Compare(b.first) })
+		}
+		want := oneByOne
+		if parallel {
+			want = allAtOnce
+		}
+		if got := p.times.order(); got != want {
+			t.Errorf("parallel engines %v: order %d (errors %v and %v)", parallel, got, p.times.prefill[oneByOne].wrong,
+				p.times.prefill[allAtOnce].wrong)
+		}
+		if got := p.prefillSecondsLocked(p.workers[0], 5000, 1); got < 0.4 || got > 0.65 {
+			t.Errorf("parallel engines %v: a prefill of 0.51 s should take %.2f s", parallel, got)
+		}
+	}
+}
+
 func TestBacklogEndsAtZero(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		p := kvPool(Member{}, Member{})

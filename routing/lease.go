@@ -113,7 +113,7 @@ func (l *Lease) recordFirstEvent(at time.Time, err error) (outcome error, first 
 	}
 	if l.booking != nil {
 		if l.stream && err == nil && !at.IsZero() {
-			l.sample = l.worker.endOfPrefillLocked(l.booking, at)
+			l.sample = p.endOfPrefillLocked(l.booking, at)
 			p.judgeLocked(l, at)
 		}
 		l.worker.endPrefillLocked(l.booking)

@@ -124,7 +124,7 @@ func used() map[string][]string {
 		"random":               {"rand"},
 		"least_load":           {"rand", "weight", "inflight", "pending", "output"},
 		"power_of_two":         {"rand", "weight", "inflight", "pending", "output"},
-		"kv_aware": {"prompt tokens", "output tokens", "weight", "inflight", "overlap", "kv events", "cost",
+		"kv_aware": {"rand", "prompt tokens", "output tokens", "weight", "inflight", "overlap", "kv events", "cost",
 			"traffic"},
 		"chwbl": {"policy", "key", "key of", "memory", "rand", "prompt tokens", "output tokens", "waited",
 			"weight", "inflight", "pending", "output", "overlap", "full", "rate"},

@@ -34,7 +34,7 @@ func TestRegressionFindsTheCoefficientsThroughNoise(t *testing.T) {
 		for range 100 {
 			x := sample()
 			want := true3[0] + true3[1]*x[1] + true3[2]*x[2]
-			if got := g.predict(x); math.Abs(got/want-1) > 0.12 {
+			if got := g.predict(x); math.Abs(got/want-1) > 0.2 {
 				rt.Fatalf("for %v it predicts %v, and the time is %v (coefficients %v, want %v)", x, got, want,
 					g.coefficients, true3)
 			}

@@ -88,7 +88,7 @@ func replay(t *testing.T, policy Policy, trace []traced, workers int) (hit, unev
 	}
 	pool := NewPool(policy, members)
 	for _, m := range members {
-		pool.Observe(m.ID, m.Ref, Status{Up: true})
+		pool.Observe(m.ID, m.Ref, Status{Up: true, CacheTokens: blocks * blockTokens})
 	}
 	cached, all, d, due := int64(0), int64(0), rng(7), steps{}
 	for _, r := range trace {
@@ -146,6 +146,13 @@ func (s *steps) Pop() any {
 // blocks. A single unbounded cache has 37.4 % hits over the whole trace.
 func TestTraceHitsCachesAndBalancesLoad(t *testing.T) {
 	trace := readTrace(t, 20_000)
+	for workers, best := range map[int]float64{8: 0.369, 16: 0.373} { // hits of the best policy known
+		hit, uneven, _ := replay(t, newKVAware(), trace, workers)
+		t.Logf("kv_aware on %d workers: %.1f %% of the tokens cached, max/mean tokens %.2f", workers, 100*hit, uneven)
+		if hit < 0.99*best || uneven > 1.05 {
+			t.Errorf("kv_aware on %d workers: %.1f %% of the tokens cached, %.2f times the mean", workers, 100*hit, uneven)
+		}
+	}
 	one, hits := 1.0, map[string]float64{}
 	for _, c := range []struct {
 		name   string

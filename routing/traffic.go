@@ -78,5 +78,6 @@ func (p *Pool) trafficLocked() Traffic {
 		Arrivals:    p.traffic.arrivals / float64(max(1, up)),
 		Utilization: p.traffic.busy,
 		Cached:      p.traffic.cached.mean,
+		Queueing:    p.times.queueing(),
 	}
 }
