@@ -72,6 +72,7 @@ func New(version string) *Metrics {
 	describe[WorkerGauges](d)
 	describe[IndexMemory](d)
 	describe[PredictionGauges](d)
+	describe[TokenGauges](d)
 	d.setSubject("Queues")
 	m.waits = d.histograms("tierway_queue_wait_seconds", "Total queue time of requests that reached a worker, all "+
 		"waits of a request together; 0 if it did not wait.", waitSeconds, "tier", "class")

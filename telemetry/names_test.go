@@ -26,6 +26,7 @@ func exercised() *Metrics {
 	Observe(m, func() IndexMemory { return IndexMemory{} })
 	Observe(m, func() []QueueGauges { return []QueueGauges{oneQueue} })
 	Observe(m, func() []PredictionGauges { return []PredictionGauges{onePrediction} })
+	Observe(m, func() []TokenGauges { return []TokenGauges{{Tier: "small"}} })
 	Observe(m, func() Stores {
 		return Stores{Redis: &RedisGauges{}, Database: &DatabaseGauges{Directory: &DirectoryGauges{Read: time.Unix(1, 0)}}}
 	})

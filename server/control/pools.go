@@ -15,6 +15,7 @@ import (
 	"tierway/store"
 	"tierway/telemetry"
 	"tierway/tenants"
+	"tierway/tokenizer"
 	"tierway/workers"
 	"tierway/workers/kvcache"
 )
@@ -53,6 +54,8 @@ type Pool struct {
 	Members map[string]*Member // by the worker's name
 	tokens  *promptTokens      // nil if the policy does not use the workers' KV-cache events
 	Draft   *routing.Draft     // replaces policy and members of Routing in a draft; nil in a configuration in force
+
+	tokenizer *tokenizer.Tokenizer // of the policy; nil if it has none
 }
 
 // livePool is the state of a pool that outlives a reload. It lives as long as requests use it.

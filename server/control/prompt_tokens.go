@@ -6,14 +6,14 @@ import (
 	"sync"
 
 	"tierway/routing"
+	"tierway/telemetry"
 	"tierway/workers/prompttokens"
 )
 
 // promptTokens knows the tokens of the prompts of one pool, while the pool's policy uses them.
 type promptTokens struct {
 	*prompttokens.Source
-	policy routing.Config
-	live   *livePool
+	live *livePool
 }
 
 // openTokensLocked gives the pool of a new snapshot its source of tokens, if its policy uses what
@@ -27,8 +27,12 @@ func (ps *Pools) openTokensLocked(p, was *Pool) {
 		p.tokens = was.tokens
 		return
 	}
-	t := &promptTokens{policy: p.Policy, live: p.livePool}
-	t.Source = prompttokens.New(prompttokens.Config{Worker: t.worker, Log: ps.log, Recover: ps.recover.Try})
+	t := &promptTokens{live: p.livePool}
+	c := prompttokens.Config{LookupTimeout: p.Policy.LookupTimeout, Worker: t.worker, Log: ps.log, Recover: ps.recover.Try}
+	if p.tokenizer != nil {
+		c.Tokenizer = p.tokenizer
+	}
+	t.Source = prompttokens.New(c)
 	p.tokens = t
 }
 
@@ -101,6 +105,21 @@ func (p *Pool) LookupCaches(ctx context.Context, q *prompttokens.Query, facts *r
 		}
 	}
 	return keys
+}
+
+// TokenGauges returns what is known of each pool's prompts, for a scrape of the metrics.
+func (ps *Pools) TokenGauges() []telemetry.TokenGauges {
+	var out []telemetry.TokenGauges
+	for _, p := range ps.snapshot().Pools {
+		if p.tokens == nil {
+			continue
+		}
+		c := p.tokens.Counts()
+		out = append(out, telemetry.TokenGauges{Tier: p.Name, Known: c.Known, Answered: c.Answered, Beginning: c.Beginning,
+			Unknown: c.Unknown, TimedOut: c.TimedOut, Busy: c.Busy, Asked: c.Asked, Parts: c.Parts, Failed: c.Failed,
+			Mismatched: c.Mismatched, Bytes: c.Bytes})
+	}
+	return out
 }
 
 // UsesCaches reports whether the pool's policy uses the result of LookupCaches, which must not be called

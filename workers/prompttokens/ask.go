@@ -17,7 +17,8 @@ const (
 	tokenizePath = "/tokenize"
 	renderSuffix = "/render"
 
-	// askLimit is the time for one answer. A prompt of 100,000 tokens takes vLLM 0.2 s.
+	// askLimit is the time for one answer. Hugging Face's tokenizers take 0.2 s for
+	// 100,000 tokens.
 	askLimit = 5 * time.Second
 	// maxAnswer bounds an answer in bytes: 8 million tokens.
 	maxAnswer = 64 << 20

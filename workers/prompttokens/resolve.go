@@ -48,9 +48,6 @@ func (s *Source) await(ctx context.Context, q *Query, f *fields) bool {
 	defer timer.Stop()
 	select {
 	case <-j.done:
-		if j.ok {
-			s.counts.answered.Add(1)
-		}
 		return j.ok
 	case <-timer.C:
 		s.counts.timedOut.Add(1)
@@ -209,7 +206,7 @@ func (s *Source) resolveEnd(ctx context.Context, j *job, messages [][]byte) (tok
 
 // compare renders a prompt as a whole that was rendered in parts.
 func (s *Source) compare(ctx context.Context, j *job, tokens []uint32) {
-	if n := s.parts.Add(1); n > firstCompared && n%comparedEvery != 0 {
+	if n := s.counts.parts.Add(1); n > firstCompared && n%comparedEvery != 0 {
 		return
 	}
 	whole, err := s.ask(ctx, j.path, j.body)

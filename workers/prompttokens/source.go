@@ -84,7 +84,6 @@ type Source struct {
 	// whole is set when a template contradicts what was proved of it: messages are then never
 	// rendered in parts again.
 	whole atomic.Bool
-	parts atomic.Int64 // prompts that were rendered in parts
 
 	tokenizeAt, renderAt atomic.Int64 // Unix nanoseconds before which the endpoint is not asked
 
@@ -139,20 +138,19 @@ func (s *Source) Run(ctx context.Context) {
 func (s *Source) Lookup(ctx context.Context, q *Query, dst []uint64) Prompt {
 	var f fields
 	p, more := s.find(q, &f, dst)
-	if p.Tokens > 0 {
-		s.counts.known.Add(1)
-		return p
+	at := &s.counts.known
+	if more && p.Tokens == 0 && !q.Request.Media && s.await(ctx, q, &f) {
+		p, at = s.known(q, &f, identityOf(q), dst), &s.counts.answered
 	}
-	if !more {
-		return p
+	switch {
+	case p.Tokens > 0:
+		at.Add(1)
+	case len(p.Keys) > len(dst):
+		s.counts.beginning.Add(1)
+	default:
+		s.counts.unknown.Add(1)
 	}
-	if q.Request.Media || !s.await(ctx, q, &f) {
-		if len(p.Keys) > len(dst) {
-			s.counts.partial.Add(1)
-		}
-		return p
-	}
-	return s.known(q, &f, identityOf(q), dst)
+	return p
 }
 
 // Remembered is Lookup without a request to an engine and without a wait. It counts nothing.
@@ -207,10 +205,12 @@ func (s *Source) known(q *Query, f *fields, id identity, dst []uint64) Prompt {
 
 // Counts are numbers since the start.
 type Counts struct {
-	Known    int64 // look-ups that found the whole prompt at once
-	Answered int64 // that waited and got it
-	Partial  int64 // that found the beginning only
-	TimedOut int64 // that stopped waiting
+	Known     int64 // look-ups that found the whole prompt at once
+	Answered  int64 // that waited and got it
+	Beginning int64 // that found the beginning of the prompt only
+	Unknown   int64 // that found nothing
+
+	TimedOut int64 // look-ups that stopped waiting
 	Busy     int64 // that did not wait, because too many prompts did
 
 	Asked      int64 // requests to engines
@@ -223,14 +223,15 @@ type Counts struct {
 }
 
 type counts struct {
-	known, answered, partial, timedOut, busy, asked, failed, mismatched atomic.Int64
+	known, answered, beginning, unknown, timedOut, busy, asked, parts, failed, mismatched atomic.Int64
 }
 
 // Counts returns the numbers for metrics.
 func (s *Source) Counts() Counts {
 	bytes, prompts := s.memo.size()
 	c := &s.counts
-	return Counts{Known: c.known.Load(), Answered: c.answered.Load(), Partial: c.partial.Load(),
-		TimedOut: c.timedOut.Load(), Busy: c.busy.Load(), Asked: c.asked.Load(), Parts: s.parts.Load(),
-		Failed: c.failed.Load(), Mismatched: c.mismatched.Load(), Bytes: bytes, Prompts: int64(prompts)}
+	return Counts{Known: c.known.Load(), Answered: c.answered.Load(), Beginning: c.beginning.Load(),
+		Unknown: c.unknown.Load(), TimedOut: c.timedOut.Load(), Busy: c.busy.Load(), Asked: c.asked.Load(),
+		Parts: c.parts.Load(), Failed: c.failed.Load(), Mismatched: c.mismatched.Load(), Bytes: bytes,
+		Prompts: int64(prompts)}
 }

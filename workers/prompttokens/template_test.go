@@ -180,7 +180,7 @@ func TestTokensOfPartsAreThoseOfTheWholePrompt(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				w := &templateEngine{render: render, tokens: words}
 				s := source(w)
-				s.parts.Store(firstCompared)
+				s.counts.parts.Store(firstCompared)
 				for _, body := range drawChats(rt) {
 					if messages := body["messages"].([]object); len(messages) == 1 && messages[0]["role"] == "system" {
 						continue // one of the templates rejects it
@@ -197,7 +197,7 @@ func TestTokensOfPartsAreThoseOfTheWholePrompt(t *testing.T) {
 				if c := s.Counts(); c.Mismatched > 0 {
 					rt.Fatalf("%+v", c)
 				}
-				parts += s.parts.Load() - firstCompared
+				parts += s.counts.parts.Load() - firstCompared
 			})
 			if (parts > 0) != (name != "open") {
 				t.Errorf("%d prompts were rendered in parts", parts)
