@@ -59,3 +59,29 @@ func TestWorldsThatCannotBeIndexedAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestIdenticalPromptsArePrefilledOnce: of sixteen equal prompts that arrive within a millisecond at four
+// idle engines, one is prefilled, and the others find its blocks.
+func TestIdenticalPromptsArePrefilledOnce(t *testing.T) {
+	for _, chunk := range []int64{0, 2048} {
+		for _, events := range []bool{false, true} {
+			chain := Extend(nil, 1, 8192)
+			var asks at
+			for i := range 16 {
+				asks = append(asks, at{{time.Second + time.Duration(i)*60*time.Microsecond,
+					Request{Chain: chain, Prefix: chain[0].Hash, PromptTokens: 8192, OutputTokens: 100}}}...)
+			}
+			r := play(t, Config{Engines: identical(4, Engine{Chunk: chunk}), Policy: routing.Config{Name: "kv_aware"},
+				Events: events, Admission: Direct, Loads: []Load{asks}})
+			cold := 0
+			for _, rec := range r.Records {
+				if rec.Cached == 0 {
+					cold++
+				}
+			}
+			if cold != 1 {
+				t.Errorf("chunk %d, events %t: %d of 16 equal prompts were prefilled", chunk, events, cold)
+			}
+		}
+	}
+}
