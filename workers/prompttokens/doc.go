@@ -39,7 +39,9 @@
 // token crosses the seam between them. A source proves both before it relies on them: it renders
 // probe messages with different ends alone and with the beginning of an answer, which must add the
 // same tokens to each. It also compares the first prompts in parts, and each 64th later one, with
-// the whole prompt. After one difference all prompts are tokenized as a whole.
+// the whole prompt. After a difference it forgets everything, and tokenizes prompts as a whole for an
+// hour. If the template begins a chat in a new way, such as with another date, it forgets everything
+// and learns again.
 //
 // # Cost
 //

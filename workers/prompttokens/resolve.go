@@ -15,6 +15,10 @@ import (
 const (
 	firstCompared = 16
 	comparedEvery = 64
+
+	// wholeFor is the time for which messages are rendered together after a difference. Some templates
+	// state the date, and differ once a day from what is known; others always do.
+	wholeFor = time.Hour
 )
 
 // job is a prompt that is being tokenized, for all look-ups of the same prompt.
@@ -148,7 +152,7 @@ func (s *Source) fail(j *job, err error) {
 
 // divide returns the messages of a chat; nil if they must be rendered together.
 func (s *Source) divide(j *job) [][]byte {
-	if !j.divisible || s.whole.Load() {
+	if !j.divisible || !s.divides() {
 		return nil
 	}
 	m := elements(j.messages)
@@ -160,19 +164,37 @@ func (s *Source) divide(j *job) [][]byte {
 
 // enter puts a prompt into the memo.
 func (s *Source) enter(j *job, tokens, suffix []uint32, exact bool) {
-	if !s.memo.put(j.blocks, tokens, suffix, exact && !s.whole.Load()) {
+	if !s.memo.put(j.blocks, tokens, suffix, exact && s.divides()) {
 		s.mismatch(j, tokens)
 	}
 }
 
-// mismatch ends the rendering of messages in parts: the template is one for which it is wrong.
+// divides reports whether messages may be rendered in parts.
+func (s *Source) divides() bool { return time.Now().UnixNano() >= s.wholeUntil.Load() }
+
+// mismatch ends the rendering of messages in parts for a while, after a prompt that contradicts what
+// is known.
 func (s *Source) mismatch(j *job, tokens []uint32) {
-	s.counts.mismatched.Add(1)
-	if !s.whole.Swap(true) {
-		s.c.Log.Info("the chat template changes earlier messages; prompts are now tokenized as a whole")
-	}
-	s.memo.clear()
+	s.suspendParts()
+	s.forget()
 	s.memo.put(j.blocks, tokens, nil, false)
+}
+
+// suspendParts makes all prompts be tokenized as a whole for a while.
+func (s *Source) suspendParts() {
+	s.counts.mismatched.Add(1)
+	if s.divides() {
+		s.c.Log.Info("the tokens of a prompt differ from those of its earlier messages; prompts are tokenized as a whole",
+			"for", wholeFor)
+	}
+	s.wholeUntil.Store(time.Now().Add(wholeFor).UnixNano())
+	s.inParts.Store(0)
+}
+
+// forget removes all that is known of prompts and of the template.
+func (s *Source) forget() {
+	s.memo.clear()
+	s.seams.clear()
 }
 
 // resolveEnd tokenizes the messages behind the last one of which the tokens are known.
@@ -195,7 +217,11 @@ func (s *Source) resolveEnd(ctx context.Context, j *job, messages [][]byte) (tok
 	}
 	part := append([][]byte{probeMessage(role, probeContents()[0])}, messages[known+1:]...)
 	end, err := s.ask(ctx, tokenizePath, j.part(part, true, false))
-	if err != nil || commonPrefix(m.first, end) < len(m.first) {
+	if err != nil {
+		return nil, false
+	}
+	if commonPrefix(m.first, end) < len(m.first) {
+		s.renew(ctx, j, role, m)
 		return nil, false
 	}
 	tokens = slices.Concat(begin, end[len(m.first):])
@@ -204,9 +230,20 @@ func (s *Source) resolveEnd(ctx context.Context, j *job, messages [][]byte) (tok
 	return tokens, true
 }
 
+// renew probes a seam again behind which messages do not begin as they did. If the template now
+// begins a chat in another way, such as with the date of a new day, all that is known is outdated.
+// Otherwise the template depends on the messages that follow.
+func (s *Source) renew(ctx context.Context, j *job, role string, was seam) {
+	s.forget()
+	if now := s.seam(ctx, j, role); now.holds && slices.Equal(now.first, was.first) {
+		s.suspendParts()
+	}
+}
+
 // compare renders a prompt as a whole that was rendered in parts.
 func (s *Source) compare(ctx context.Context, j *job, tokens []uint32) {
-	if n := s.counts.parts.Add(1); n > firstCompared && n%comparedEvery != 0 {
+	s.counts.parts.Add(1)
+	if n := s.inParts.Add(1); n > firstCompared && n%comparedEvery != 0 {
 		return
 	}
 	whole, err := s.ask(ctx, j.path, j.body)

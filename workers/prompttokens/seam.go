@@ -47,6 +47,12 @@ func (s *seams) set(k seamKey, m seam) {
 	}
 }
 
+func (s *seams) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.known)
+}
+
 // probeContents are the messages of a probe. If a message and what follows it were joined to one
 // token, they would be for one of these ends: a line break, a space, a letter, a digit, a mark.
 func probeContents() []string { return []string{"x", "x\n", "x ", "x.\n\n", "7"} }

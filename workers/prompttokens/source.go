@@ -81,9 +81,10 @@ type Source struct {
 	ids    idBuffers
 	jobs   chan *job
 
-	// whole is set when a template contradicts what was proved of it: messages are then never
-	// rendered in parts again.
-	whole atomic.Bool
+	// wholeUntil is set when a template contradicts what was proved of it, in Unix nanoseconds: until
+	// then, messages are rendered together.
+	wholeUntil atomic.Int64
+	inParts    atomic.Int64 // prompts that were rendered in parts since then
 
 	tokenizeAt, renderAt atomic.Int64 // Unix nanoseconds before which the endpoint is not asked
 

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -180,7 +182,7 @@ func TestTokensOfPartsAreThoseOfTheWholePrompt(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				w := &templateEngine{render: render, tokens: words}
 				s := source(w)
-				s.counts.parts.Store(firstCompared)
+				s.inParts.Store(firstCompared)
 				for _, body := range drawChats(rt) {
 					if messages := body["messages"].([]object); len(messages) == 1 && messages[0]["role"] == "system" {
 						continue // one of the templates rejects it
@@ -197,7 +199,7 @@ func TestTokensOfPartsAreThoseOfTheWholePrompt(t *testing.T) {
 				if c := s.Counts(); c.Mismatched > 0 {
 					rt.Fatalf("%+v", c)
 				}
-				parts += s.counts.parts.Load() - firstCompared
+				parts += s.counts.parts.Load()
 			})
 			if (parts > 0) != (name != "open") {
 				t.Errorf("%d prompts were rendered in parts", parts)
@@ -252,8 +254,62 @@ func TestATemplateThatChangesEarlierMessagesIsRenderedAsAWhole(t *testing.T) {
 			check(t, q, lookup(t, s, q), tokens)
 			messages = append(messages, say("assistant", "thought "+long(2, 20)), say("user", "and then?"))
 		}
-		if c := s.Counts(); wrong > 1 || !s.whole.Load() || c.Mismatched == 0 {
+		if c := s.Counts(); wrong > 1 || s.divides() || c.Mismatched == 0 {
 			t.Errorf("%s: %d wrong results, %+v", name, wrong, c)
 		}
 	}
+}
+
+// dated is marked, but states the date first.
+func dated(date *string) func(*chat, bool) (string, bool) {
+	return func(c *chat, answer bool) (string, bool) {
+		prompt, ok := marked(c, answer)
+		return "<" + *date + ">" + prompt, ok
+	}
+}
+
+func TestATemplateWithADateIsLearnedAgain(t *testing.T) {
+	date := "Monday"
+	w := &templateEngine{render: dated(&date), tokens: words}
+	s := source(w)
+	messages := []object{say("system", "be brief"), say("user", long(1, 100))}
+	for day := range 3 {
+		for turn := range 2 * firstCompared {
+			q := query(t, openai.Chat, object{"model": "m", "messages": messages})
+			check(t, q, lookup(t, s, q), tokenize(t, w, q))
+			messages = append(messages, say("assistant", "no"), say("user", fmt.Sprintf("turn %d?", turn)))
+		}
+		date = fmt.Sprintf("day %d", day)
+	}
+	if c := s.Counts(); c.Mismatched > 0 || c.Parts < 6*firstCompared-10 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestPromptsAreDividedAgainLater: the first prompts are compared again.
+func TestPromptsAreDividedAgainLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &templateEngine{render: forgetful, tokens: words}
+		s := source(w)
+		messages := []object{say("system", "be brief"), say("user", long(1, 100))}
+		turn := func(answer string) {
+			lookup(t, s, query(t, openai.Chat, object{"model": "m", "messages": messages}))
+			messages = append(messages, say("assistant", answer), say("user", "and then?"))
+		}
+		for range 5 {
+			turn("thought")
+		}
+		before := s.Counts()
+		if before.Mismatched == 0 || s.divides() {
+			t.Fatalf("%+v", before)
+		}
+		time.Sleep(wholeFor)
+		w.render = marked
+		for range 5 {
+			turn("no")
+		}
+		if c := s.Counts(); c.Parts < before.Parts+3 || c.Mismatched != before.Mismatched {
+			t.Errorf("%+v, before %+v", c, before)
+		}
+	})
 }

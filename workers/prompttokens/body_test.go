@@ -1,0 +1,63 @@
+package prompttokens
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+
+	"tierway/openai"
+	"tierway/openai/prompt"
+)
+
+// FuzzRequestsForTokens checks that what engines are asked is JSON with the messages of the request, and that
+// no body makes a look-up fail.
+func FuzzRequestsForTokens(f *testing.F) {
+	for _, body := range []string{
+		`{"model":"m","messages":[{"role":"user","content":"hello"}]}`,
+		`{"messages":[{"role":"system","content":"a"},{"role":"user","content":[{"type":"text","text":"b"}]}],"model":"m\"",
+			"tools":[{"type":"function"}],"chat_template_kwargs":{"a":[1]},"tool_choice":"auto"}`,
+		`{"model":"m","messages":[],"add_generation_prompt":false,"chat_template":"x","documents":null}`,
+		`{"model":"m","messages":"x","tool_choice":"none","tools":[1]}`,
+		`{"model":"m","prompt":"a\u00e9\n","add_special_tokens":false}`,
+		`{"model":"m","prompt":[["a"]]}`, `{"model":"m","prompt":[1,2,3]}`, `{"model":"m","prompt":[[1]]}`, `{"model":"m","prompt":[]}`,
+	} {
+		f.Add([]byte(body))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		for _, d := range []openai.Dialect{openai.Chat, openai.Completions} {
+			r, err := openai.Parse(d, raw)
+			if err != nil {
+				continue
+			}
+			q := &Query{Request: r, BlockSize: 16}
+			q.Chain, _ = prompt.AppendChain(nil, r, 0)
+			s := New(Config{})
+			if p := s.Remembered(q, nil); p.Tokens == 0 && len(p.Keys) > 0 {
+				t.Errorf("%+v of a prompt that was never seen", p)
+			}
+			if len(q.Chain) == 0 {
+				continue
+			}
+			fields := readFields(r)
+			j := newJob(q, &fields)
+			var sent, received map[string]any
+			if err := json.Unmarshal(j.body, &sent); err != nil {
+				t.Fatalf("%s: %v", j.body, err)
+			}
+			if err := json.Unmarshal(raw, &received); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{"messages", "prompt", "tools", "chat_template_kwargs"} {
+				if !reflect.DeepEqual(sent[name], received[name]) && fields.raw[messages] != nil {
+					t.Errorf("%s: %v, not %v", name, sent[name], received[name])
+				}
+			}
+			if d == openai.Chat && j.divisible {
+				part := j.part(elements(j.messages), true, true)
+				if err := json.Unmarshal(part, &sent); err != nil {
+					t.Errorf("%s: %v", part, err)
+				}
+			}
+		}
+	})
+}
