@@ -78,7 +78,8 @@ type Conn struct {
 	out     []byte // frames of the message being sent
 
 	heartbeats heartbeats
-	pinged     bool // a PING was sent since the last byte was received
+	asked      time.Time // of the PING of Subscribe; zero without
+	pinged     bool      // a PING was sent since the last byte was received
 }
 
 // heartbeats is what is known about the peer's answers to PING.
@@ -132,9 +133,15 @@ func (c *Conn) Close() error { return c.conn.Close() }
 // RemoteAddr is the address of the peer. It does not identify a publisher.
 func (c *Conn) RemoteAddr() net.Addr { return c.conn.RemoteAddr() }
 
-// Subscribe asks for the messages of which the first part begins with a topic; "" asks for all.
+// Subscribe asks for the messages of which the first part begins with a topic; "" asks for all. The
+// first call also sends a PING, whose answer shows how a loss of the peer is found. Subscribe must not
+// run beside Receive.
 func (c *Conn) Subscribe(topic string) error {
-	return c.Send(append([]byte{1}, topic...))
+	if err := c.Send(append([]byte{1}, topic...)); err != nil || !c.asked.IsZero() {
+		return err
+	}
+	c.asked = time.Now()
+	return c.sendPing()
 }
 
 // Send writes one message.
@@ -283,6 +290,8 @@ func (c *Conn) peek(n int) ([]byte, error) {
 			}
 			return nil, err
 		case c.in.Buffered() > before: // part of the n bytes arrived
+		case !c.pinged && c.ignoresPings():
+			c.heartbeats = heartbeatsIgnored
 		case !c.pinged:
 			if err := c.ping(); err != nil {
 				return nil, err
@@ -293,6 +302,12 @@ func (c *Conn) peek(n int) ([]byte, error) {
 			c.heartbeats = heartbeatsIgnored
 		}
 	}
+}
+
+// ignoresPings reports whether the peer has not answered the PING of Subscribe, although it had the
+// time. A PING to such a peer would delay TCP's keep-alive, by which alone its loss is found.
+func (c *Conn) ignoresPings() bool {
+	return c.heartbeats == heartbeatsUntried && !c.asked.IsZero() && time.Since(c.asked) > Patience
 }
 
 // readDeadline is the time at which a silent peer is sent a PING or given up; zero if neither

@@ -134,7 +134,8 @@ func slicesEqual(a, b [][]byte) bool {
 }
 
 func TestSubscriptionIsAMessageThatAllVersionsUnderstand(t *testing.T) {
-	for topic, want := range map[string]string{"": "00 01 01", "kv": "00 03 01 6b 76"} {
+	const ping = " 04 07 04 50 49 4e 47 00 00"
+	for topic, want := range map[string]string{"": "00 01 01" + ping, "kv": "00 03 01 6b 76" + ping} {
 		c, far, err := connect(t, Sub, Limits{}, libzmqHello(t, "XPUB"))
 		if err != nil {
 			t.Fatal(err)
@@ -297,6 +298,43 @@ func TestPeerThatStopsAnsweringIsGivenUpWithinFiveSeconds(t *testing.T) {
 			t.Errorf("after %v: %v", took, err)
 		}
 	})
+}
+
+// TestBusyPeerIsGivenUpWithinFiveSeconds: a peer that was never silent was sent one PING, when it was
+// subscribed to.
+func TestBusyPeerIsGivenUpWithinFiveSeconds(t *testing.T) {
+	for name, answers := range map[string]bool{"answers": true, "ignores": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, far, err := connect(t, Sub, Limits{}, libzmqHello(t, "PUB"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				defer far.Close()
+				const stops = 5 * time.Second
+				began := time.Now()
+				pings := serveCommands(far, func() bool { return answers && time.Since(began) < stops })
+				if err := c.Subscribe(""); err != nil {
+					t.Fatal(err)
+				}
+				for at := time.Duration(0); at < stops; at += Heartbeat / 2 {
+					time.AfterFunc(at, func() { far.Write([]byte{0, 1, 'x'}) }) //nolint:errcheck // Receive fails then
+				}
+				time.AfterFunc(time.Minute, func() { far.Close() })
+				var m Message
+				for err == nil {
+					err = c.Receive(&m)
+				}
+				if took := time.Since(began); answers != errors.Is(err, ErrSilent) || answers && took > stops+5*time.Second {
+					t.Errorf("%d pings, %v after %v", pings(), err, took)
+				}
+				if !answers && pings() != 1 {
+					t.Errorf("%d pings to a peer that ignores them", pings())
+				}
+			})
+		})
+	}
 }
 
 func TestIdlePeerThatIgnoresPingsIsKept(t *testing.T) {

@@ -28,10 +28,10 @@
 //
 // # Liveness
 //
-// No message is also what an idle publisher looks like. [Conn.Receive] therefore sends a PING
-// after [Heartbeat] of silence. It returns [ErrSilent] if a peer that has once answered a PING
-// sends nothing for another [Patience]. A peer that never answers one is watched by TCP
-// keep-alive alone, with the same bounds.
+// No message is also what an idle publisher looks like. [Conn.Subscribe] therefore sends a PING, and
+// [Conn.Receive] another after [Heartbeat] of silence. Receive returns [ErrSilent] if a peer that has
+// once answered a PING sends nothing for another [Patience]. A peer that never answers one is sent no
+// more of them and watched by TCP keep-alive alone, with the same bounds.
 //
 // # Hostile peers
 //

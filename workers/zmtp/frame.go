@@ -182,5 +182,9 @@ func (c *Conn) command(flags byte, size uint64) error {
 // ping asks the peer for a PONG.
 func (c *Conn) ping() error {
 	c.pinged = true
+	return c.sendPing()
+}
+
+func (c *Conn) sendPing() error {
 	return c.sendCommand("PING", []byte{0, 0}) // TTL 0: the peer keeps no timer for us
 }
