@@ -10,10 +10,13 @@ import (
 
 // KVEvents configures the reader of KV-cache events.
 type KVEvents struct {
-	Enabled  *bool  `yaml:"enabled" doc:"Read the KV-cache events of engines that publish them."`
+	Enabled  *bool  `yaml:"enabled" doc:"Read the KV-cache events of engines that publish them, for pools with the policy 'kv_aware'. Other policies do not use them."`
 	Listen   string `yaml:"listen" reload:"restart" doc:"Address, host:port, for engines that connect to the gateway to publish events. Each of their workers has a 'kv_events.topic' of its own. The protocol has no authentication: use an address of a private network. Empty: none; the gateway connects to engines."`
 	MaxBytes Size   `yaml:"max_bytes" doc:"Memory limit for what is known of all caches together. A cached block takes at most 160 bytes: 512MiB hold 53 million tokens in blocks of 16. Each data-parallel rank of each worker has the same share; its oldest blocks are dropped first."`
 }
+
+// eventsPolicy is the policy that uses KV-cache events.
+const eventsPolicy = "kv_aware"
 
 // eventsOf returns the section kv_events of a tier or pool with the file's values for absent keys.
 func (f *File) eventsOf(own *kvcache.Config) kvcache.Config {
@@ -37,12 +40,14 @@ func (d *decoder) checkEvents(f *File) {
 		at := s.path + ".kv_events"
 		if s.KVEvents != nil {
 			d.checkEventPorts(at, pool)
+			d.checkEventsUsed(at, f, s)
 		}
 		for i, w := range s.Workers {
 			own := fmt.Sprintf("%s.workers[%d].kv_events", s.path, i)
 			events := overlay(valueOf(w.KVEvents), pool)
 			if w.KVEvents != nil {
 				d.checkEventPorts(own, events)
+				d.checkEventsUsed(own, f, s)
 			}
 			if events.Topic == "" || events.Port > 0 || events.Off() {
 				continue
@@ -53,6 +58,14 @@ func (d *decoder) checkEvents(f *File) {
 			}
 			d.checkTopic(f, topics, path, events.Topic, w.Name)
 		}
+	}
+}
+
+// checkEventsUsed warns of events that no policy uses.
+func (d *decoder) checkEventsUsed(path string, f *File, s section) {
+	if policy := cmp.Or(s.Policy.Name, f.Policy.Name); policy != eventsPolicy {
+		d.warn(path, "has no effect: the policy "+policy+" does not use the events of engines",
+			"set policy: { name: "+eventsPolicy+" }, or remove the key")
 	}
 }
 

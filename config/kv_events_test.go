@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"tierway/routing"
 	"tierway/workers/kvcache"
 )
 
@@ -13,6 +14,7 @@ import (
 // first worker.
 func withEvents(file, tier, worker string) string {
 	return `auth: {required: false}
+policy: {name: kv_aware}
 kv_events: {` + file + `}
 tiers:
   - name: a
@@ -45,7 +47,7 @@ func TestEventSettingsAreChecked(t *testing.T) {
 		"topics":           {file: `listen: "127.0.0.1:5557"`, worker: "topic: kv@a"},
 		"a topic when off": {tier: "enabled: false, topic: kv"},
 		"ports that overlap": {tier: "port: 5557, replay_port: 5558, ranks: 2",
-			want: `6:42: tiers[0].kv_events.replay_port: ports 5558 to 5559 of replays overlap with ports 5557 to 5558 of events`},
+			want: `7:42: tiers[0].kv_events.replay_port: ports 5558 to 5559 of replays overlap with ports 5557 to 5558 of events`},
 		"a worker's ranks": {tier: "port: 5557, replay_port: 5559", worker: "ranks: 4",
 			want: `ports 5559 to 5562 of replays overlap with ports 5557 to 5560 of events`},
 		"a port too high": {tier: "port: 65535, ranks: 2", want: "tiers[0].kv_events.port: 65535 is too high: rank 1 would " +
@@ -59,10 +61,15 @@ func TestEventSettingsAreChecked(t *testing.T) {
 		"no memory":       {file: "max_bytes: 0", want: "kv_events.max_bytes: want"},
 		"a bad port":      {worker: "port: 99999", want: "kv_events.port: want an integer from 0 to 65535"},
 		"a bad switch":    {worker: "enabled: auto", want: "kv_events.enabled: want true or false"},
+		"another policy":  {tier: "port: 5557", want: "tiers[0].kv_events: has no effect: the policy random does not use"},
 		"every interface": {file: `listen: ":5557"`, want: "accepts events from every network"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, err := Parse("f", []byte(withEvents(c.file, c.tier, c.worker)), environment(nil))
+			source := withEvents(c.file, c.tier, c.worker)
+			if name == "another policy" {
+				source = strings.Replace(source, "kv_aware", "random", 1)
+			}
+			f, err := Parse("f", []byte(source), environment(nil))
 			text := ""
 			switch {
 			case err != nil:
@@ -74,5 +81,17 @@ func TestEventSettingsAreChecked(t *testing.T) {
 				t.Errorf("got %q, want %q", text, c.want)
 			}
 		})
+	}
+}
+
+func TestOnlyOnePolicyUsesEvents(t *testing.T) {
+	for _, name := range routing.Names() {
+		p, err := routing.New(routing.Config{Name: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := routing.UsesCaches(p); got != (name == eventsPolicy) {
+			t.Errorf("%s uses events: %v", name, got)
+		}
 	}
 }

@@ -106,16 +106,20 @@ func (w *Worker) Name() string { return w.Spec().Name }
 // Pool returns the name of the worker's pool.
 func (w *Worker) Pool() string { return w.Spec().Pool }
 
-// ConfigureEvents sets the sources of the worker's KV events in w, from the worker's configuration
-// and the status of its engine.
-func (w *Worker) ConfigureEvents(events *kvcache.Worker, s *Status) {
+// ConfigureEvents sets the sources of the worker's KV-cache events, from the worker's configuration
+// and the status of its engine. Without used there are none.
+func (w *Worker) ConfigureEvents(events *kvcache.Worker, s *Status, used bool) {
 	spec := w.Spec()
+	sources := spec.events()
+	if !used {
+		sources.Enabled = new(false)
+	}
 	host, _, err := net.SplitHostPort(w.address.host)
 	if err != nil {
 		host = "" // a Unix socket
 	}
 	events.SetCacheTokens(spec.cacheTokens(s))
-	events.Configure(spec.events(), host, s.EventSources)
+	events.Configure(sources, host, s.EventSources)
 }
 
 // CacheTokens returns the size of the engine's KV cache in tokens: the configured one, else the one

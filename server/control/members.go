@@ -97,7 +97,7 @@ func (p *Pool) observe(m *Member, st workers.Status) {
 		m.RejectsPriority.Store(false)
 		m.Live.clearSilent()
 	}
-	m.Worker.ConfigureEvents(m.Events, &st)
+	m.Worker.ConfigureEvents(m.Events, &st, p.UsesCaches())
 	m.adapters.Store(&st.Adapters)
 	p.Routing.Observe(m.Name, m, m.statusOf(&st))
 }
