@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +20,7 @@ health: { interval: 100ms, timeout: 100ms }
 tiers:
   - name: small
     model: fake-7b
-    policy: { name: kv_aware }
+    policy: { name: kv_aware, lookup_timeout: 10s }
     workers: [ %s ]
 `
 
@@ -82,33 +83,24 @@ func TestRequestGoesToTheWorkerWhoseEventsNameItsPrompt(t *testing.T) {
 	home := r.member("w2")
 	url := home.Worker.Spec().URL
 	eventually(t, "stream", func() bool { return home.Events.View().Live })
-	// Tokens that arrive after the lookup timeout serve the next request only, so one of the first chats
-	// may be routed without them.
-	for n := 0; ; n++ {
-		before, predicted := home.Events.View().Blocks, pool.Routing.Predictions().Events
-		sendDirectly(t, url, chatAbout(n))
-		eventually(t, "event of the direct request", func() bool { return home.Events.View().Blocks > before })
-		a := r.post("/v1/chat/completions", chatAbout(n))
-		if a.status != http.StatusOK {
-			t.Fatalf("%d %s", a.status, a.body)
+	sendDirectly(t, url, chatAbout(1))
+	eventually(t, "event of the direct request", func() bool { return home.Events.View().Known })
+	a := r.post("/v1/chat/completions", chatAbout(1))
+	var answer struct {
+		Usage struct {
+			Details struct {
+				Cached int64 `json:"cached_tokens"`
+			} `json:"prompt_tokens_details"`
 		}
-		if pool.Routing.Predictions().Events == predicted {
-			continue
-		}
-		var answer struct {
-			Usage struct {
-				Details struct {
-					Cached int64 `json:"cached_tokens"`
-				} `json:"prompt_tokens_details"`
-			}
-		}
-		if err := json.Unmarshal([]byte(a.body), &answer); err != nil {
-			t.Fatal(err)
-		}
-		if to := a.header.Get("X-Routed-To"); to != "w2" || answer.Usage.Details.Cached < 1000 {
-			t.Errorf("chat %d went to %s, which had %d tokens", n, to, answer.Usage.Details.Cached)
-		}
-		break
+	}
+	if err := json.Unmarshal([]byte(a.body), &answer); err != nil {
+		t.Fatalf("%d %s: %v", a.status, a.body, err)
+	}
+	if to := a.header.Get("X-Routed-To"); to != "w2" || answer.Usage.Details.Cached < 1000 {
+		t.Errorf("the chat went to %s, which had %d tokens", to, answer.Usage.Details.Cached)
+	}
+	if n := pool.Routing.Predictions().Events; n != 1 {
+		t.Errorf("%d requests were routed by events", n)
 	}
 	scrape := r.scrape()
 	for _, want := range []string{`tierway_kv_events_up{tier="small",worker="w2"} 1`,
@@ -150,5 +142,22 @@ func TestReloadKeepsEventStreamsOfUnchangedWorkersAndEndsOthers(t *testing.T) {
 	r.reload()
 	if v := kept.Events.View(); v.Streams != 0 || r.control.Pools.IndexMemory().Used != 0 {
 		t.Errorf("switched off: %+v", v)
+	}
+}
+
+// TestExplanationNotesWorkersWhoseEventsAreDown: it asks no engine for tokens.
+func TestExplanationNotesWorkersWhoseEventsAreDown(t *testing.T) {
+	r := newRig(t, strings.Replace(withEvents, "workers:", "kv_events: { port: 1 }\n    workers:", 1), publishing(t))
+	r.runControl()
+	home := r.member("w0")
+	eventually(t, "report of the refused connection", func() bool { return home.Events.View().Fault != "" })
+	request := httptest.NewRequest(http.MethodPost, "http://127.0.0.1/v1/chat/completions", strings.NewReader(chatAbout(1)))
+	request.Header.Set("Content-Type", "application/json")
+	e := r.Explain(request)
+	if len(e.Notes) == 0 || !strings.Contains(strings.Join(e.Notes, "; "), "the KV-cache events of w0 are down (") {
+		t.Errorf("the notes are %q", e.Notes)
+	}
+	if !strings.Contains(r.scrape(), `tierway_prompt_tokenize_requests_total{tier="small"} 0`) {
+		t.Error("an engine was asked for tokens")
 	}
 }
