@@ -123,7 +123,7 @@ func TestReloadKeepsEventStreamsOfUnchangedWorkersAndEndsOthers(t *testing.T) {
 	sendDirectly(t, a, chatAbout(1))
 	sendDirectly(t, b, chatAbout(1))
 	eventually(t, "events of both", func() bool {
-		return kept.Events.View().Blocks > 0 && removed.Events.View().Blocks > 0
+		return kept.Events.View().Known && removed.Events.View().Known
 	})
 	since := kept.Events.View().Since
 	alone := text(entryOf("a", a, 2))
@@ -151,7 +151,8 @@ func TestExplanationNotesWorkersWhoseEventsAreDown(t *testing.T) {
 	r.runControl()
 	home := r.member("w0")
 	eventually(t, "report of the refused connection", func() bool { return home.Events.View().Fault != "" })
-	request := httptest.NewRequest(http.MethodPost, "http://127.0.0.1/v1/chat/completions", strings.NewReader(chatAbout(1)))
+	request := httptest.NewRequest(http.MethodPost, "http://127.0.0.1/v1/chat/completions",
+		strings.NewReader(chatAbout(1)))
 	request.Header.Set("Content-Type", "application/json")
 	e := r.Explain(request)
 	if len(e.Notes) == 0 || !strings.Contains(strings.Join(e.Notes, "; "), "the KV-cache events of w0 are down (") {
