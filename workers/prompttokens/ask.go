@@ -22,9 +22,6 @@ const (
 	askLimit = 5 * time.Second
 	// maxAnswer bounds an answer in bytes: 8 million tokens.
 	maxAnswer = 64 << 20
-	// retryUnsupported is the pause after an engine answered that it has no such endpoint. An engine
-	// that is replaced by one with the endpoint is found within a minute.
-	retryUnsupported = time.Minute
 )
 
 // Poster sends a request to an engine. A *workers.Worker is one.

@@ -150,6 +150,26 @@ func TestAnEndpointThatIsMissingIsAskedOnceAMinute(t *testing.T) {
 	})
 }
 
+// TestAnEngineThatRefusesAllChatsIsAskedOnceAMinute: its texts are still tokenized.
+func TestAnEngineThatRefusesAllChatsIsAskedOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		textsOnly := func(*chat, bool) (string, bool) { return "", false }
+		w := &counting{Poster: &templateEngine{render: textsOnly, tokens: words}}
+		s, stop := run(Config{Worker: func() Poster { return w }})
+		defer stop()
+		for i := range 3 * refusedInARow {
+			messages := []object{say("user", long(i, 20))}
+			s.Lookup(t.Context(), query(t, openai.Chat, object{"model": "m", "messages": messages}), nil)
+		}
+		if paths, _ := w.taken(); len(paths) != refusedInARow {
+			t.Errorf("%d requests", len(paths))
+		}
+		if p := s.Lookup(t.Context(), textQuery(t, "a"), nil); p.Tokens == 0 {
+			t.Error("texts are tokenized")
+		}
+	})
+}
+
 func TestWithoutAWorkerNothingIsKnown(t *testing.T) {
 	s, stop := run(Config{LookupTimeout: time.Minute})
 	defer goleak.VerifyNone(t)

@@ -65,7 +65,7 @@ func appendMember(b []byte, name string, value []byte) []byte {
 // newJob copies what is needed of a request: its body may be reused when the request ends.
 func newJob(q *Query, f *fields) *job {
 	seed := seedOf(q, f)
-	j := &job{blocks: make([]uint64, len(q.Chain)), done: make(chan struct{})}
+	j := &job{kind: f.kind(), blocks: make([]uint64, len(q.Chain)), done: make(chan struct{})}
 	for i := range q.Chain {
 		j.blocks[i] = mix(q.Chain[i].Hash, seed)
 		if q.Chain[i].Message {

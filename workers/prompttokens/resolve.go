@@ -2,7 +2,6 @@ package prompttokens
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -26,6 +25,7 @@ type job struct {
 	blocks []uint64 // keys of the chain
 	ends   []int    // the blocks that end messages
 
+	kind  kind
 	path  string
 	body  []byte // the request for the whole prompt
 	plain bool   // without the special tokens that the tokenizer adds
@@ -69,7 +69,7 @@ func (s *Source) flight(q *Query, f *fields) *job {
 		return j
 	}
 	local := s.c.Tokenizer != nil && q.Request.Dialect == openai.Completions && !f.renderOnly
-	if !local && !s.asks(f) {
+	if !local && !s.gates[f.kind()].isOpen() {
 		return nil
 	}
 	if len(s.jobs) == cap(s.jobs) {
@@ -80,15 +80,6 @@ func (s *Source) flight(q *Query, f *fields) *job {
 	s.flights[key] = j
 	s.jobs <- j // only this function sends, under the lock
 	return j
-}
-
-// asks reports whether an engine may be asked for a prompt.
-func (s *Source) asks(f *fields) bool {
-	at := &s.tokenizeAt
-	if f.renderOnly {
-		at = &s.renderAt
-	}
-	return time.Now().UnixNano() >= at.Load()
 }
 
 // finish wakes the look-ups that wait for a job.
@@ -121,8 +112,12 @@ func (s *Source) resolve(ctx context.Context, j *job) {
 		return
 	}
 	tokens, err := s.ask(ctx, j.path, j.body)
+	if s.gates[j.kind].note(err) {
+		s.c.Log.Info("engines do not tokenize a kind of prompts at "+j.path+"; they are routed without exact blocks",
+			"chats", j.kind == chatKind, "retry", retryUnsupported, "cause", err.Error())
+	}
 	if err != nil {
-		s.fail(j, err)
+		s.counts.failed.Add(1)
 		return
 	}
 	suffix, exact := s.knownStart(j, messages, tokens)
@@ -130,23 +125,6 @@ func (s *Source) resolve(ctx context.Context, j *job) {
 	s.succeed(j)
 	if messages != nil {
 		s.learn(ctx, j, messages, tokens, exact)
-	}
-}
-
-// fail counts a prompt without an answer. An endpoint that the engine does not have is not asked
-// for a while.
-func (s *Source) fail(j *job, err error) {
-	s.counts.failed.Add(1)
-	if !errors.Is(err, errUnsupported) {
-		return
-	}
-	at := &s.tokenizeAt
-	if j.path != tokenizePath {
-		at = &s.renderAt
-	}
-	if at.Swap(time.Now().Add(retryUnsupported).UnixNano()) == 0 {
-		s.c.Log.Info("the engine does not serve "+j.path+"; prompts that need it are routed without exact blocks",
-			"retry", retryUnsupported)
 	}
 }
 

@@ -86,7 +86,7 @@ type Source struct {
 	wholeUntil atomic.Int64
 	inParts    atomic.Int64 // prompts that were rendered in parts since then
 
-	tokenizeAt, renderAt atomic.Int64 // Unix nanoseconds before which the endpoint is not asked
+	gates [kindCount]gate
 
 	mu      sync.Mutex
 	flights map[uint64]*job // by the key of the last block
