@@ -78,6 +78,7 @@ func TestChangesListEachDifference(t *testing.T) {
 			"replace tiers: small, large → small (live)"}},
 		"what tiers inherit, once": {grown + "health: {interval: 9s}\npolicy: {name: chwbl, epsilon: 0.5}\nqueue: " +
 			"{heartbeat_after: 1s}\ntimeouts: {connect: 1s}\n", []string{
+			"replace policy.name: kv_aware → chwbl (live)",
 			"add policy.epsilon:  → 0.5 (live)",
 			"replace health.interval: 5s → 9s (live)",
 			"replace timeouts.connect: 2s → 1s (live)",
@@ -98,10 +99,10 @@ func TestChangesListEachDifference(t *testing.T) {
 		"a tenant's weight": {with("rpm: 60}", "rpm: 60}, weight: 3"), []string{
 			"replace auth.keys[a].weight: 1 → 3 (live)"}},
 		"a tier stops to inherit": {with("model: m,", "model: m, policy: {name: random}, health: {interval: 9s},"), []string{
-			"replace tiers[small].policy.name: chwbl → random (live)",
+			"replace tiers[small].policy.name: kv_aware → random (live)",
 			"replace tiers[small].health.interval: 5s → 9s (live)"}},
 		"a tier inherits": {with("policy: {name: random}, ", ""), []string{
-			"replace tiers[large].policy.name: random → chwbl (live)"}},
+			"replace tiers[large].policy.name: random → kv_aware (live)"}},
 		"prices": {with("price: {input: 1, output: 2}", "price: {input: 1, output: 3, cached_input: 0.1}"), []string{
 			"replace tiers[large].price.cached_input: 1 → 0.1 (live)",
 			"replace tiers[large].price.output: 2 → 3 (live)"}},

@@ -86,7 +86,7 @@ func TestRoutingEnumValuesAreAccepted(t *testing.T) {
 		"classifier: {prompt_tokens: {large: 0}, max_tokens: ~}",
 		"breaker: {slow: {factor: 0}}",
 		"breaker: {failure_ratio: 1, probes: 10, slow: {factor: 1.5, min_samples: 5, p95_above: 2s}}",
-		"policy: {epsilon: 1, depth: fixed}", "policy: {name: random}", "policy: {}",
+		"policy: {name: chwbl, epsilon: 1, depth: fixed}", "policy: {name: random}", "policy: {}",
 	} {
 		if got := problemsOf(t, keys+three+section+"\n", nil); len(got) > 0 {
 			t.Errorf("%s: %s", section, got)
@@ -111,14 +111,14 @@ func TestAbsentRoutingKeysHaveDefaults(t *testing.T) {
 		t.Errorf("classifier: -want +got:\n%s", diff)
 	}
 	for _, p := range f.ResolvedPools() {
-		if diff := cmp.Diff(routing.Config{Name: "chwbl"}, p.Policy); diff != "" || p.Context != 0 {
+		if diff := cmp.Diff(routing.Config{Name: "kv_aware"}, p.Policy); diff != "" || p.Context != 0 {
 			t.Errorf("%s: context %d, policy -want +got:\n%s", p.Name, p.Context, diff)
 		}
 	}
 }
 
 func TestTierPolicyReplacesTheFilesPolicyAsAWhole(t *testing.T) {
-	f, err := Parse("f", []byte(keys+`policy: {epsilon: 0.5}
+	f, err := Parse("f", []byte(keys+`policy: {name: chwbl, epsilon: 0.5}
 tiers:
   - {name: a, model: m, workers: [{name: w0, url: "http://h:1"}]}
   - {name: b, model: n, policy: {name: chwbl, slack: 3}, workers: [{name: w1, url: "http://h:2"}]}

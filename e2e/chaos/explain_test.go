@@ -39,7 +39,7 @@ tiers:
 		status int
 		has    []string
 	}{
-		{"by its words", []string{"-f", request}, 0, []string{"tier", "large", "keyword:code", "worker", "prefix_home",
+		{"by its words", []string{"-f", request}, 0, []string{"tier", "large", "keyword:code", "worker", "lowest_cost",
 			"no key"}},
 		{"by a header", []string{"-f", request, "-H", "X-Model-Tier: small"}, 0, []string{"small", "header", "s0"}},
 		{"for a tenant", []string{"-f", request, "-H", "Authorization: Bearer tenant"}, 0,
@@ -76,7 +76,7 @@ tiers:
 		}
 		var got struct{ Tier, Rule, Worker, Policy string }
 		if err := json.Unmarshal([]byte(p.Stdout()), &got); err != nil || got.Tier != "large" ||
-			got.Rule != "keyword:code" || got.Policy != "chwbl" || got.Worker == "" {
+			got.Rule != "keyword:code" || got.Policy != "kv_aware" || got.Worker == "" {
 			t.Errorf("%v in %s", err, p.Stdout())
 		}
 	})

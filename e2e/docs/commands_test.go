@@ -21,6 +21,7 @@ var notRun = []struct{ begins, reason string }{
 	{"TIERWAY_SOAK=60s go test ", "runs for a minute"},
 	{"sqlite3 ", "needs the program sqlite3"},
 	{"pg_dump ", "needs a PostgreSQL server"},
+	{"tierway simulate --trace ", "needs a recorded trace"},
 	{"vllm serve ", "needs an engine"},
 	{"OLLAMA_NUM_PARALLEL=", "needs an engine"},
 	{"ollama ", "needs an engine"},
