@@ -51,7 +51,7 @@ func TestUnchangedPolicyKeepsItsStateOnReload(t *testing.T) {
 	if r.reload().Generation != 2 || r.control.Snapshot().ByName["small"].Picker != before {
 		t.Error("the unchanged policy was replaced")
 	}
-	from.write("policy: { depth: fixed }\n" + r.text)
+	from.write("policy: { name: chwbl, depth: fixed }\n" + r.text)
 	if r.reload().Generation != 3 || r.control.Snapshot().ByName["small"].Picker == before {
 		t.Error("the changed policy was not applied")
 	}

@@ -219,7 +219,7 @@ func BenchmarkClassify(b *testing.B) {
 // BenchmarkAcquire measures the booking of a request that does not wait: queue, selection,
 // booking, answer, release. "recorded" also makes the record that the gateway makes.
 func BenchmarkAcquire(b *testing.B) {
-	for _, policy := range []string{"least_load", "chwbl"} {
+	for _, policy := range []string{"least_load", "chwbl", "kv_aware"} {
 		for _, workers := range []int{4, 16, 64} {
 			for name, records := range map[string]bool{"plain": false, "recorded": true} {
 				b.Run(fmt.Sprintf("%s/%d/%s", policy, workers, name), func(b *testing.B) {
@@ -237,10 +237,50 @@ func BenchmarkAcquire(b *testing.B) {
 	}
 }
 
+// BenchmarkAcquireLong measures the booking of a prompt of 1,000 blocks (some 125,000 tokens) under
+// kv_aware among 16 workers of which each has a part of it cached.
+func BenchmarkAcquireLong(b *testing.B) {
+	const workers, blocks = 16, 1000
+	p, err := routing.New(routing.Config{Name: "kv_aware"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	members := make([]routing.Member, workers)
+	for i := range members {
+		members[i] = routing.Member{ID: fmt.Sprint("worker-", i), Weight: 1, Ref: i}
+	}
+	pool, now := routing.NewPool(p, members), time.Unix(1, 0)
+	long := make([]routing.Block, blocks)
+	for i := range long {
+		long[i] = routing.Block{Hash: routing.Mix(uint64(i + 1)), End: int64(i+1) * 512}
+	}
+	for i, m := range members {
+		pool.Observe(m.ID, m.Ref, routing.Status{Up: true, CacheTokens: 1 << 20})
+		l, err := pool.Acquire(&routing.Request{Now: now, Blocks: long[:60*(i+1)], PromptTokens: int64(7500 * (i + 1)),
+			Stream: true, Only: m.Ref})
+		if err != nil {
+			b.Fatal(err)
+		}
+		l.Answered(now, nil)
+		l.Release(routing.Result{At: now})
+	}
+	r := routing.Request{Now: now, Prefix: long[0].Hash, Blocks: long, PromptTokens: 125_000,
+		OutputTokens: 256, Stream: true}
+	b.ReportAllocs()
+	for b.Loop() {
+		r.Now = r.Now.Add(time.Millisecond)
+		l, err := pool.Acquire(&r)
+		if err != nil {
+			b.Fatal(err)
+		}
+		l.Release(routing.Result{At: r.Now, Err: routing.ErrExcluded})
+	}
+}
+
 // BenchmarkDecide measures the whole decision about one chat of 8 KB, with its record. The
 // budget is 60 µs and 10 allocations; the target is 20 µs without parsing.
 func BenchmarkDecide(b *testing.B) {
-	text, d := body(b), newDecider(b, "chwbl", 16)
+	text, d := body(b), newDecider(b, "kv_aware", 16)
 	d.records = true
 	b.ReportAllocs()
 	for b.Loop() {
@@ -254,7 +294,7 @@ func BenchmarkDecide(b *testing.B) {
 // TestDecisionStaysWithinAllocationBudget checks the whole decision, with its record.
 func TestDecisionStaysWithinAllocationBudget(t *testing.T) {
 	const most = 10
-	text, d := body(t), newDecider(t, "chwbl", 16)
+	text, d := body(t), newDecider(t, "kv_aware", 16)
 	d.records = true
 	if len(text) != 8<<10 {
 		t.Fatalf("the body has %d bytes", len(text))
