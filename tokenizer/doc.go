@@ -19,7 +19,7 @@
 //
 // # Cost
 //
-// Text takes about 100 ns a token (BenchmarkEncode), and a piece of text without a word's end takes
+// Text takes 0.4 µs a token on a busy core (BenchmarkEncode). A piece of text without a word's end takes
 // time that grows little faster than the piece. A vocabulary of 100,000 tokens takes some tens of
 // megabytes.
 package tokenizer
