@@ -93,6 +93,19 @@ func (s *scale) get() float64 {
 	return s.value
 }
 
+// decodeNoise is the logarithm of a worker's decode scale that its traffic alone can cause: a worker that
+// gets long prompts has its answers stalled more often.
+const decodeNoise = 0.15
+
+// beyondNoise returns the value as far as it exceeds decodeNoise.
+func (s *scale) beyondNoise() float64 {
+	l := math.Log(s.get())
+	if math.Abs(l) <= decodeNoise {
+		return 1
+	}
+	return math.Exp(l - math.Copysign(decodeNoise, l))
+}
+
 // learn adds the ratio of a sample and its prediction. The gain falls to two percent.
 func (s *scale) learn(ratio float64) {
 	gain := max(0.02, 0.5/float64(s.samples+5))
@@ -329,13 +342,13 @@ func (p *Pool) centerScales(shape *regression, of func(*Worker) *scale) {
 func (p *Pool) costFactsLocked(w *Worker, v *View, now time.Time, residence float64) CostFacts {
 	c, order, decode := &w.costs, p.times.order(), &p.times.decode.coefficients
 	prefill, factor := &p.times.prefill[order].coefficients, c.prefillScale[order].get()
-	n := float64(v.Inflight)
+	n, decodeScale := float64(v.Inflight), c.decodeScale.beyondNoise()
 	perToken := prefill[1] + prefill[2]*n
 	f := CostFacts{
 		Overhead: factor * prefill[0],
 		PerToken: factor * perToken,
-		Step:     c.decodeScale.get() * decode[0],
-		StepEach: c.decodeScale.get() * decode[1],
+		Step:     decodeScale * decode[0],
+		StepEach: decodeScale * decode[1],
 		Stall:    decode[2],
 		Recent:   w.recentLocked(now),
 	}

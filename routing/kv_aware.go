@@ -16,7 +16,7 @@ import "math"
 //
 //	first_token = T + T²/(2·(1 + min U))                         a late request should not wait longer
 //	queue       = a·g·(U + 2·min U + g/2)                        first tokens of later requests
-//	decode      = (D + stall·n·s)/4                              running answers
+//	decode      = (D + stall·n·s)/4 · (1 − 0.7·stall)            running answers
 //	cache       = 2·workingSet²·(u + mean cached)·perToken       cached tokens that are evicted
 //
 // The queue term is the derivative of the mean waiting time of a queue with Poisson arrivals. The
@@ -27,7 +27,10 @@ type kvAware struct {
 }
 
 const (
-	decodeWeight  = 0.25 // seconds to first token that one second of answers is worth
+	decodeWeight = 0.25 // seconds to first token that one second of answers is worth
+	// stalledShare is the part of an answer's time that prefills cause where they stall answers. Another
+	// worker would not avoid it.
+	stalledShare  = 0.7
 	tailWeight    = 0.5
 	tailBase      = 1.0 // seconds
 	minIdle       = 0.1
@@ -144,7 +147,7 @@ func (b *costBasis) terms(v *View) [maxTerms]float64 {
 	return [maxTerms]float64{
 		firstToken + tailWeight*firstToken*firstToken/(tailBase+b.minBacklog),
 		b.delayed * work * (backlog + sharedBacklog*b.minBacklog + work/2),
-		decodeWeight * (decode + f.Stall*n*prefill),
+		decodeWeight * (1 - stalledShare*min(1, f.Stall)) * (decode + f.Stall*n*prefill),
 		cacheWeight * f.WorkingSet * f.WorkingSet * (uncached + b.cached) * f.PerToken,
 	}
 }
