@@ -59,6 +59,7 @@ type plan struct {
 	priority int64 // place in the queue: lower first
 	account  *Account
 	salt     string // separates the cache entries of its prompts
+	accepted *accepted
 }
 
 func (p *plan) promptTokens() int {

@@ -11,7 +11,8 @@
 //   - Slots: a bounded number of requests runs, others wait in order of arrival or by priority.
 //   - Prefill: prompts are read one after the other at a speed in tokens per second. Tokens of
 //     the prefix cache take no time, and running answers slow prefill down.
-//   - Decode: each output token takes a time that grows with the number of running answers.
+//   - Decode: each output token takes a time that grows with the number of running answers. An event
+//     of a stream has one token or, with Interval, several.
 //   - Prefix cache: blocks of 16 tokens, of which the least recently used is evicted first. With
 //     PublishEvents the engine publishes the changes over ZeroMQ as vLLM does.
 //   - Endpoints: chat, completions, responses, messages, embeddings, rerank, score, moderations,

@@ -25,6 +25,7 @@ type Config struct {
 	PerToken time.Duration // time per output token of a request that runs alone
 	Slots    int           // concurrent requests, others wait; 0: 64
 	Priority Priority      // handling of a request's priority; the zero value ignores it
+	Interval int           // output tokens per event of a stream after the first, as vLLM's --stream-interval; 0: 1
 
 	CacheTokens int // capacity of the prefix cache; 0: no cache
 	Context     int // maximum of prompt and answer together, in tokens; 0: 32768
@@ -56,6 +57,7 @@ type Engine struct {
 	prefill *turnstile // there is one compute unit: prompts are read one after the other
 	cache   *prefixCache
 	events  *cacheEvents // nil: the engine publishes none
+	backlog backlog
 	stored  *responseStore
 
 	decoding  atomic.Int64
@@ -78,11 +80,13 @@ func New(c Config) *Engine {
 	if c.Clock == nil {
 		c.Clock = time.Now
 	}
+	c.Interval = max(1, c.Interval)
 	return &Engine{
 		c:       c,
 		slots:   newTurnstile(c.Slots),
 		prefill: newTurnstile(1),
 		cache:   newPrefixCache(max(c.CacheTokens, 0)/blockTokens, blockTokens),
+		backlog: backlog{blocks: make(map[uint64]int)},
 		stored:  newResponseStore(),
 		counts:  counters{Stats: Stats{Requests: make(map[string]int64)}},
 	}

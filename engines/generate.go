@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -57,6 +58,8 @@ func (e *Engine) write(ctx context.Context, w http.ResponseWriter, p *plan, to r
 func (e *Engine) generate(ctx context.Context, p *plan, to sink) (Tokens, error) {
 	usage := p.account
 	usage.Asked, usage.stream = int64(p.promptTokens()), p.stream
+	p.accepted = e.accept(p.salt, p.prompts)
+	defer p.accepted.leave()
 	if err := e.slots.enter(ctx, p.priority); err != nil {
 		return Tokens{}, err
 	}
@@ -89,7 +92,7 @@ func (e *Engine) readPrompts(ctx context.Context, p *plan) error {
 	defer e.prefill.leave()
 	for _, ids := range p.prompts {
 		cached := e.cache.match(p.salt, ids)
-		if err := pause(ctx, e.prefillTime(len(ids)-cached)); err != nil {
+		if err := e.pausePrefill(ctx, p, e.prefillTime(len(ids)-cached)); err != nil {
 			return err
 		}
 		e.cache.add(p.salt, ids)
@@ -97,17 +100,31 @@ func (e *Engine) readPrompts(ctx context.Context, p *plan) error {
 		p.account.Prompt += int64(len(ids))
 		p.account.Cached += int64(cached)
 	}
+	p.accepted.leave()
 	e.decoding.Add(1)
 	return nil
 }
 
-// decode generates one token of every choice per step. The prefill produces the first token; each
-// later one takes a token's time.
+// pausePrefill takes the time of a prefill.
+func (e *Engine) pausePrefill(ctx context.Context, p *plan, d time.Duration) error {
+	began := time.Now()
+	p.accepted.begin(d)
+	if err := pause(ctx, d); err != nil {
+		return err
+	}
+	late := time.Since(began) - d
+	e.counts.change(func(c *counters) { c.Prefills++; c.Prefill += d; c.Late += late })
+	return nil
+}
+
+// decode generates tokens of every choice. The prefill produces the first token; each later one takes
+// a token's time. An event has one token, or Interval tokens after the first.
 func (e *Engine) decode(ctx context.Context, p *plan, to sink) error {
-	for step, left := 0, len(p.answers); left > 0; step++ {
+	for step, left := 0, len(p.answers); left > 0; {
+		tokens := e.eventTokens(p, step)
 		var wait time.Duration
 		if step > 0 {
-			wait = e.tokenTime()
+			wait = time.Duration(tokens) * e.tokenTime()
 		}
 		if err := pause(ctx, wait); err != nil {
 			return err
@@ -120,23 +137,51 @@ func (e *Engine) decode(ctx context.Context, p *plan, to sink) error {
 			}
 		}
 		for i, a := range p.answers {
-			if step < len(a.pieces) {
-				if err := to.token(i, step, a.pieces[step]); err != nil {
-					return err
-				}
-				p.account.Output++
-				e.inUse.Add(1)
-				e.generated.Add(1)
+			ended, err := e.writeEvent(p, to, i, step, tokens)
+			if err != nil {
+				return err
 			}
-			if step == max(len(a.pieces)-1, 0) {
+			if ended {
 				if err := to.end(i, a.finish); err != nil {
 					return err
 				}
 				left--
 			}
 		}
+		step += tokens
 	}
 	return nil
+}
+
+// eventTokens returns the number of tokens of the next event: at most those that are left.
+func (e *Engine) eventTokens(p *plan, step int) int {
+	if step == 0 || e.c.Interval == 1 || p.script.HoldAfter > 0 {
+		return 1
+	}
+	longest := 0
+	for _, a := range p.answers {
+		if a.logprobs { // an event has the probabilities of one token
+			return 1
+		}
+		longest = max(longest, len(a.pieces))
+	}
+	return max(1, min(e.c.Interval, longest-step))
+}
+
+// writeEvent writes the next tokens of a choice, if it has some. It reports whether they are its last.
+func (e *Engine) writeEvent(p *plan, to sink, i, step, tokens int) (ended bool, err error) {
+	pieces := p.answers[i].pieces
+	last := max(len(pieces)-1, 0)
+	if step < len(pieces) {
+		part := pieces[step:min(step+tokens, len(pieces))]
+		if err := to.token(i, step, strings.Join(part, "")); err != nil {
+			return false, err
+		}
+		p.account.Output += int64(len(part))
+		e.inUse.Add(int64(len(part)))
+		e.generated.Add(int64(len(part)))
+	}
+	return step <= last && last < step+tokens, nil
 }
 
 // keepOutputs adds answers to the cache behind their prompts: the next turn of a chat begins with

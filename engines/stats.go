@@ -16,6 +16,8 @@ type Stats struct {
 	Cancelled     int64            // requests whose client left before the end
 	CancelledAt   time.Time        // last time that the engine detected one
 	Written       Tokens           // tokens reported to requests that have ended
+	Prefills      int64            // prompts that were read
+	Prefill, Late time.Duration    // planned time of these prefills, and the time by which they ended late
 }
 
 // Tokens counts reported tokens: prompt tokens, the part from the prefix cache, and output tokens.
