@@ -109,6 +109,32 @@ func TestCacheEventsReplaceTheModel(t *testing.T) {
 	}
 }
 
+// TestEventsOfAPromptsBeginningDoNotHideTheRest: the history knows more of a prompt whose tokens are
+// known only up to its system message.
+func TestEventsOfAPromptsBeginningDoNotHideTheRest(t *testing.T) {
+	p := kvPool(Member{}, Member{})
+	r := Request{Now: start, Blocks: prompt(1, 100, 20), PromptTokens: 10_000, Stream: true}
+	old := answer(t, p, r).Worker()
+	other := 1 - old.index
+	for _, c := range []struct {
+		own, others CachedPrefix
+		home        bool
+		reason      Reason
+	}{
+		{CachedPrefix{Tokens: 512, More: true}, CachedPrefix{Tokens: 512, More: true}, true, ReasonKVHistory},
+		{CachedPrefix{Tokens: 0}, CachedPrefix{Tokens: 512, More: true}, false, ReasonKVEvents},
+		{CachedPrefix{Tokens: 512}, CachedPrefix{Tokens: 9600, More: true}, false, ReasonKVEvents},
+	} {
+		c.own.Ref, c.others.Ref = old.ref, other
+		r.Cached = []CachedPrefix{c.own, c.others}
+		l := book(t, p, r)
+		if (l.Worker() == old) != c.home || l.Reason() != c.reason {
+			t.Errorf("%+v and %+v: %s by %s", c.own, c.others, l.Worker().ID(), l.Reason())
+		}
+		l.Release(Result{At: r.Now, Err: errors.New("cancelled")})
+	}
+}
+
 func TestWrongPredictionsLoseTheirInfluence(t *testing.T) {
 	p := kvPool(Member{}, Member{})
 	blocks := prompt(1, 100, 20)

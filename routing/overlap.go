@@ -54,7 +54,8 @@ func (p *Pool) setOverlapsLocked(r *Request, ws []View) {
 	for i := range ws {
 		v := &ws[i]
 		w := p.workers[v.Index]
-		if c := cachedPrefix(r.Cached, w.ref, i); c != nil && w.credit[fromEvents].value() >= leastCredit {
+		c := cachedPrefix(r.Cached, w.ref, i)
+		if c != nil && w.credit[fromEvents].value() >= leastCredit && !(c.More && c.Tokens < v.predicted) {
 			v.predicted, v.exact, v.Cost.Load = min(prompt, max(0, c.Tokens)), true, c.Load.Seconds()
 		}
 		source := fromHistory

@@ -40,6 +40,7 @@ type CachedPrefix struct {
 	Ref    any           // the member's Ref
 	Tokens int64         // leading tokens of the prompt
 	Load   time.Duration // time to load those of them that are not in the GPU's memory
+	More   bool          // the worker has all that is known of the prompt's tokens, and may have more of it
 }
 
 // Block is one hashed segment of a prompt.

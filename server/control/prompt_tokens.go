@@ -101,7 +101,7 @@ func (p *Pool) LookupCaches(ctx context.Context, q *prompttokens.Query, facts *r
 			facts.PromptTokens = found.Tokens
 		}
 		if found.Tokens > 0 || len(found.Keys) > 0 {
-			p.Caches.Lookup(facts, q.BlockSize, found.Keys)
+			p.Caches.Lookup(facts, q.BlockSize, found.Keys, found.Tokens > 0)
 		}
 	}
 	return keys

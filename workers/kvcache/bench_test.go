@@ -32,7 +32,7 @@ func BenchmarkLookup(b *testing.B) {
 	for b.Loop() {
 		r.Cached = r.Cached[:0]
 		for _, size := range pool.BlockSizes(sizes[:0]) {
-			pool.Lookup(&r, size, keys)
+			pool.Lookup(&r, size, keys, true)
 		}
 	}
 	if len(r.Cached) != workers || r.Cached[workers-1].Tokens != blocks*blockSize {

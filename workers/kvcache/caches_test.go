@@ -263,13 +263,20 @@ func TestLookupDoesNotAllocate(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
 		r.Cached = r.Cached[:0]
 		for _, size := range pool.BlockSizes(sizes[:0]) {
-			pool.Lookup(&r, size, keys)
+			pool.Lookup(&r, size, keys, true)
 		}
 	}); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
-	if len(r.Cached) != 16 || r.Cached[0].Tokens != 3*blockSize {
+	if len(r.Cached) != 16 || r.Cached[0].Tokens != 3*blockSize || r.Cached[0].More {
 		t.Errorf("%+v", r.Cached)
+	}
+	for known, more := range map[int]bool{2: true, 3: true, 4: false} {
+		r.Cached = r.Cached[:0]
+		pool.Lookup(&r, blockSize, keys[:known], false)
+		if got := r.Cached[0]; got.More != more || got.Tokens != int64(min(known, 3)*blockSize) {
+			t.Errorf("of %d known blocks: %+v", known, got)
+		}
 	}
 }
 

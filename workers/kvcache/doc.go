@@ -12,7 +12,7 @@
 // A request asks with the keys of its prompt's blocks (see package kvindex):
 //
 //	for _, size := range pool.BlockSizes(nil) {
-//		pool.Lookup(&request, size, keys)
+//		pool.Lookup(&request, size, keys, true)
 //	}
 //
 // # Sources

@@ -65,9 +65,9 @@ func (p *Pool) Pick(wanted func(ref any) bool) any {
 
 // Lookup appends to r.Cached what the events say about a prompt: in the order of Add, an entry for
 // each worker with blocks of that many tokens whose cache is known. keys are those of the prompt's
-// blocks from the root of that block size and an empty namespace. Lookup does not allocate if
-// r.Cached has room.
-func (p *Pool) Lookup(r *routing.Request, blockSize int, keys []uint64) {
+// blocks from the root of that block size and an empty namespace; of its beginning, if whole is false.
+// Lookup does not allocate if r.Cached has room.
+func (p *Pool) Lookup(r *routing.Request, blockSize int, keys []uint64, whole bool) {
 	var matches [kvindex.MaxWorkers]kvindex.Match
 	entries := *p.entries.Load()
 	p.index.Overlap(keys, &matches)
@@ -86,7 +86,7 @@ func (p *Pool) Lookup(r *routing.Request, blockSize int, keys []uint64) {
 		}
 		n := len(e.ranks)
 		r.Cached = append(r.Cached, routing.CachedPrefix{Ref: e.worker.ref, Tokens: int64(tokens / n),
-			Load: load / time.Duration(n)})
+			Load: load / time.Duration(n), More: !whole && tokens/n == len(keys)*blockSize})
 	}
 }
 

@@ -118,7 +118,7 @@ func run(t *testing.T, o Options) *Caches {
 func cached(p *Pool) map[any]routing.CachedPrefix {
 	var r routing.Request
 	for _, size := range p.BlockSizes(nil) {
-		p.Lookup(&r, size, keysOf(5))
+		p.Lookup(&r, size, keysOf(5), true)
 	}
 	all := map[any]routing.CachedPrefix{}
 	for _, e := range r.Cached {
