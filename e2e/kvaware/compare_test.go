@@ -1,0 +1,261 @@
+package kvaware
+
+import (
+	"strings"
+	"testing"
+
+	"tierway/e2e/gateway"
+)
+
+// size is the size of a comparison.
+type size struct {
+	requests int
+	speed    float64 // of the replay
+	full     bool
+}
+
+func sizeOf(t *testing.T, requests int) size {
+	t.Helper()
+	if full(t) {
+		return size{requests: requests, speed: 5, full: true}
+	}
+	return size{requests: 24, speed: 40}
+}
+
+const workers = 8
+
+// run replays the chats through one policy and new engines, which nothing else uses meanwhile. on is
+// called at each request, before it is sent; it may choose another way for it.
+func run(t *testing.T, p policy, s size, cache int, chats []*chat, on func(f *fleet, c *call) route) figures {
+	t.Helper()
+	f := newFleet(t, workers, s.speed, cache, chats)
+	defer f.stop()
+	var g *gateway.Process
+	where := (&greedy{fleet: f}).route
+	if p.setting != "" {
+		g = f.serve(p)
+		defer g.Stop()
+		where = to(strings.TrimSuffix(g.BaseURL, "/v1"))
+	}
+	direct := make([]bool, len(chats))
+	samples := replay(t.Context(), chats, s.speed, p.setting == "", func(c *call) (string, func()) {
+		if on != nil {
+			if other := on(f, c); other != nil {
+				direct[c.number] = true
+				return other(c)
+			}
+		}
+		return where(c)
+	})
+	for i := range samples {
+		checkUsage(t, chats[i], &samples[i])
+	}
+	routed := samples[:0]
+	for i, s := range samples {
+		if !direct[i] {
+			routed = append(routed, s)
+		}
+	}
+	return figuresOf(t, p.name, routed, f, g)
+}
+
+// checkUsage compares the reported tokens with those of the trace.
+func checkUsage(t *testing.T, c *chat, s *sample) {
+	t.Helper()
+	if s.err != nil {
+		return // counted
+	}
+	if want := int64(c.Input + c.templateTokens()); s.prompt != want || s.output != int64(c.Output) {
+		t.Errorf("request %d: %d prompt and %d output tokens, want %d and %d", c.number, s.prompt, s.output, want, c.Output)
+	}
+}
+
+// TestPoliciesOnATrace compares policies on the same requests, one after the other. The reference is a
+// router that knows the real state of each engine. In full size, the means must have their places.
+func TestPoliciesOnATrace(t *testing.T) {
+	s := sizeOf(t, 2000)
+	chats := readTrace(t, s.requests)
+	var all []figures
+	for _, p := range []policy{
+		{name: "perfect greedy"},
+		withEvents,
+		withoutEvents,
+		{name: "chwbl", setting: `{ name: chwbl }`},
+		{name: "least_load", setting: `{ name: least_load }`},
+	} {
+		f := run(t, p, s, cacheTokens, chats, nil)
+		if f.failed > 0 {
+			t.Errorf("%s: %d requests failed", p.name, f.failed)
+		}
+		all = append(all, f)
+	}
+	logTable(t, all)
+	if !s.full || !onTime(t, s, all) {
+		return
+	}
+	perfect, exact, history := all[0], all[1], all[2]
+	if share := exact.sources["events"]; share < 0.95 {
+		t.Errorf("%.1f %% of the choices came from events, want 95 %%", 100*share)
+	}
+	for _, c := range []struct {
+		figures
+		most float64
+	}{{exact, 1.05}, {history, 1.12}} {
+		ratio := c.mean.Seconds() / perfect.mean.Seconds()
+		t.Logf("%s: %.3f of perfect greedy", c.name, ratio)
+		if ratio > c.most {
+			t.Errorf("%s: the mean is %.3f of that of perfect greedy, want at most %.2f", c.name, ratio, c.most)
+		}
+		for _, peer := range all[3:] {
+			if c.mean >= peer.mean {
+				t.Errorf("%s: the mean is %v, that of %s %v", c.name, c.mean, peer.name, peer.mean)
+			}
+		}
+	}
+}
+
+// onTime reports whether the machine was fast enough for a comparison of times: engines and client
+// share it with the gateway.
+func onTime(t *testing.T, s size, all []figures) bool {
+	t.Helper()
+	const most = 0.02
+	for _, f := range all {
+		late := f.sendLate.Seconds() * s.speed / f.mean.Seconds()
+		if f.prefillLate > most || late > most {
+			t.Logf("%s: prefills ended %.1f %% late, and requests were sent late by %.1f %% of the mean: the machine was "+
+				"too busy, and the times are not compared", f.name, 100*f.prefillLate, 100*late)
+			return false
+		}
+	}
+	return true
+}
+
+// TestEventsCorrectTheHistory compares routing with and without events where the gateway's own history
+// is wrong.
+func TestEventsCorrectTheHistory(t *testing.T) {
+	s := sizeOf(t, 600)
+	chats := readTrace(t, s.requests)
+	for _, c := range []struct {
+		name   string
+		cache  int
+		worker string
+		on     func(f *fleet, c *call) route
+	}{
+		{"half of the requests go past the gateway", cacheTokens, "", func(f *fleet, c *call) route {
+			if c.number%2 == 0 {
+				return nil
+			}
+			return to(f.servers[c.number/2%workers].URL)
+		}},
+		{"engines restart one after the other", cacheTokens, "", func(f *fleet, c *call) route {
+			if every := len(chats) / workers; c.number%every == every-1 {
+				f.restart(c.number / every % workers)
+			}
+			return nil
+		}},
+		{"the caches are half as large as configured", cacheTokens / 4, "cache_tokens: 512000", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			exact, history := withEvents, withoutEvents
+			exact.worker, history.worker = c.worker, c.worker
+			all := []figures{run(t, exact, s, c.cache, chats, c.on), run(t, history, s, c.cache, chats, c.on)}
+			logTable(t, all)
+			t.Logf("with events, the mean is %+.1f %%, and the hit rate is %+.1f points",
+				100*(all[0].mean.Seconds()/all[1].mean.Seconds()-1), 100*(all[0].hits-all[1].hits))
+			if s.full && onTime(t, s, all) && all[0].mean >= all[1].mean {
+				t.Errorf("the mean is %v with events and %v without", all[0].mean, all[1].mean)
+			}
+		})
+	}
+}
+
+// alone returns a chat that is sent at once.
+func alone(c *chat) []*chat {
+	one := *c
+	one.at = 0
+	return []*chat{&one}
+}
+
+// TestChatsReturnToTheWorkerWhoseEventsNameTheirPrompt: requests come one after the other. Each finds
+// nearly all that it has in common with earlier ones, and events are the source of each choice.
+func TestChatsReturnToTheWorkerWhoseEventsNameTheirPrompt(t *testing.T) {
+	chats := newChats(conversations(1, 80))
+	f := newFleet(t, 4, 1000, cacheTokens, chats)
+	p := withEvents
+	p.setting = `{ name: kv_aware, lookup_timeout: 10s }` // a slow machine has the tokens in time, too
+	g := f.serve(p)
+	common, seen := int64(0), map[uint64]bool{}
+	var samples []sample
+	for _, c := range chats {
+		for _, id := range c.HashIDs {
+			if seen[id] {
+				common += blockTokens
+			}
+			seen[id] = true
+		}
+		s := replay(t.Context(), alone(c), 1, false, to(strings.TrimSuffix(g.BaseURL, "/v1")))[0]
+		if s.err != nil {
+			t.Fatal(s.err)
+		}
+		checkUsage(t, c, &s)
+		samples = append(samples, s)
+	}
+	r := figuresOf(t, p.name, samples, f, g)
+	logTable(t, []figures{r})
+	prompt := int64(0)
+	for _, s := range samples {
+		prompt += s.prompt
+	}
+	if best := float64(common) / float64(prompt); r.hits < 0.95*best {
+		t.Errorf("%.1f %% of the tokens were cached, and prompts had %.1f %% in common", 100*r.hits, 100*best)
+	}
+	// Before its first event an engine's cache is not known.
+	if r.sources["events"] < 0.9 {
+		t.Errorf("sources of the choices: %v", r.sources)
+	}
+}
+
+// TestEqualPromptsAtOnceArePrefilledOnce: sixteen requests with the same prompt of 8,000 tokens come at
+// once to idle engines. One engine computes it, and the others do not.
+func TestEqualPromptsAtOnceArePrefilledOnce(t *testing.T) {
+	const requests = 16
+	chats := make([]*chat, requests)
+	first := newChats(conversations(1, 1))[0]
+	for i := range chats {
+		c := *first
+		c.number, c.Input, c.Output, c.at = i, 8000, 4, 0
+		c.HashIDs, c.ends, c.shared = nil, []int{16}, false
+		for id := range uint64(16) {
+			c.HashIDs = append(c.HashIDs, id)
+		}
+		chats[i] = &c
+	}
+	for _, p := range []policy{withEvents, withoutEvents} {
+		t.Run(p.name, func(t *testing.T) {
+			f := newFleet(t, 4, 1, cacheTokens, chats)
+			g := f.serve(p)
+			samples := replay(t.Context(), chats, 1, false, to(strings.TrimSuffix(g.BaseURL, "/v1")))
+			computed := int64(0)
+			for i := range samples {
+				if samples[i].err != nil {
+					t.Fatal(samples[i].err)
+				}
+				checkUsage(t, chats[i], &samples[i])
+				computed += samples[i].prompt - samples[i].cached
+			}
+			// The block of the last token is always computed.
+			if most := samples[0].prompt + (requests-1)*16; computed > most {
+				t.Errorf("%d tokens were computed, want at most %d", computed, most)
+			}
+			used := 0
+			for _, e := range f.engines {
+				if e.Stats().Prefills > 0 {
+					used++
+				}
+			}
+			if used != 1 {
+				t.Errorf("%d engines computed the prompt", used)
+			}
+		})
+	}
+}

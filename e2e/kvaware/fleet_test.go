@@ -1,0 +1,162 @@
+package kvaware
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"tierway/e2e/gateway"
+	"tierway/e2e/rig"
+	"tierway/engines"
+)
+
+func TestMain(m *testing.M) { os.Exit(rig.Main(m)) }
+
+const (
+	engineRate  = 10_000 // prompt tokens per second
+	engineToken = 20 * time.Millisecond
+	cacheTokens = 1_024_000
+)
+
+// fleet is engines of one kind.
+type fleet struct {
+	t       *testing.T
+	config  engines.Config
+	engines []*engines.Engine
+	servers []*engines.Server
+	events  [][2]string // addresses of their events and replays
+}
+
+// newFleet starts n engines with caches of that many tokens. They are faster by speed than in reality.
+func newFleet(t *testing.T, n int, speed float64, cache int, chats []*chat) *fleet {
+	t.Helper()
+	f := &fleet{t: t, config: engines.Config{
+		Model: "sim", Prefill: engineRate * speed, PerToken: time.Duration(float64(engineToken) / speed),
+		Interval: 16, CacheTokens: cache, Context: 1 << 18,
+		Script: func(_ string, body []byte) engines.Script { return engines.Script{Tokens: outputOf(body, chats)} },
+	}}
+	for i := range n {
+		f.engines, f.servers = append(f.engines, nil), append(f.servers, nil)
+		f.events = append(f.events, [2]string{"tcp://" + freeAddress(t), "tcp://" + freeAddress(t)})
+		f.start(i, "127.0.0.1:0")
+	}
+	t.Cleanup(f.stop)
+	return f
+}
+
+// freeAddress returns an address whose port stays free while nothing listens on it.
+func freeAddress(t *testing.T) string { return gateway.Address(t) }
+
+// outputOf returns the length of the answer to a request: its seed is its number in the trace.
+func outputOf(body []byte, chats []*chat) int {
+	_, rest, found := bytes.Cut(body[:min(len(body), 200)], []byte(`"seed":`))
+	if !found {
+		return 0
+	}
+	digits := 0
+	for digits < len(rest) && rest[digits] >= '0' && rest[digits] <= '9' {
+		digits++
+	}
+	if n, err := strconv.Atoi(string(rest[:digits])); err == nil && n < len(chats) {
+		return chats[n].Output
+	}
+	return 0
+}
+
+func (f *fleet) start(i int, addr string) {
+	f.t.Helper()
+	config := f.config
+	config.Name, config.Seed = fmt.Sprintf("w%d", i), uint64(i)
+	rig.Eventually(f.t, func() (err error) {
+		e := engines.New(config)
+		if err := e.PublishEvents(context.Background(), f.events[i][0], f.events[i][1]); err != nil {
+			return err
+		}
+		f.engines[i] = e
+		f.servers[i], err = engines.Start(e, addr)
+		return err
+	})
+}
+
+// restart ends an engine as a crash would, and starts one with an empty cache at the same addresses.
+func (f *fleet) restart(i int) {
+	f.t.Helper()
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(f.servers[i].URL, "http://"))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.servers[i].Kill()
+	f.engines[i].Close()
+	f.start(i, "127.0.0.1:"+port)
+}
+
+func (f *fleet) stop() {
+	for i, s := range f.servers {
+		s.Kill()
+		f.engines[i].Close()
+	}
+}
+
+// policy is a way to choose a worker.
+type policy struct {
+	name    string
+	setting string // of the gateway; empty: the router of the test
+	events  bool   // the gateway reads events
+	worker  string // further keys of each worker
+}
+
+// The engines, the gateway and the client share two cores: to tokenize a long prompt takes longer than the
+// default of 5 ms.
+const kvAware = `{ name: kv_aware, lookup_timeout: 20ms }`
+
+var (
+	withEvents    = policy{name: "kv_aware, events", setting: kvAware, events: true}
+	withoutEvents = policy{name: "kv_aware, no events", setting: kvAware}
+)
+
+// serve starts a gateway before the engines. It returns when the events of all engines are read, if
+// the policy uses them.
+func (f *fleet) serve(p policy) *gateway.Process {
+	f.t.Helper()
+	var workers []string
+	for i, s := range f.servers {
+		workers = append(workers, fmt.Sprintf("{ name: w%d, url: %q, %s }", i, s.URL, p.worker))
+	}
+	g := gateway.Serve(f.t, rig.Settings{
+		"auth":      `{ required: false }`,
+		"store":     `{ sql: "" }`,
+		"drain":     `{ accept_grace: 1ms, timeout: 20s }`,
+		"health":    `{ interval: 500ms, timeout: 500ms }`,
+		"kv_events": fmt.Sprintf(`{ enabled: %t }`, p.events),
+		"policy":    p.setting,
+		"tiers":     fmt.Sprintf(`[ { name: small, model: sim, workers: [ %s ] } ]`, strings.Join(workers, ", ")),
+	}.String())
+	rig.Eventually(f.t, func() error {
+		m, err := g.Metrics()
+		if err != nil {
+			return err
+		}
+		if p.events && m.Sum("tierway_kv_events_up") != float64(len(f.engines)) {
+			return errors.New("the events of some engine are not read")
+		}
+		return nil
+	})
+	return g
+}
+
+// lateness returns the time by which prefills ended late, relative to their planned time.
+func (f *fleet) lateness() float64 {
+	var planned, late time.Duration
+	for _, e := range f.engines {
+		s := e.Stats()
+		planned, late = planned+s.Prefill, late+s.Late
+	}
+	return late.Seconds() / max(planned.Seconds(), 1e-9)
+}

@@ -1,0 +1,182 @@
+package kvaware
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tierway/e2e/rig"
+	"tierway/routing"
+)
+
+const (
+	blockTokens = 512 // of a hash id
+	tokenBytes  = 4   // of the engines' tokenizer
+)
+
+// recorded is one line of a trace in Mooncake's format.
+type recorded struct {
+	Timestamp float64  `json:"timestamp"` // milliseconds
+	Input     int      `json:"input_length"`
+	Output    int      `json:"output_length"`
+	HashIDs   []uint64 `json:"hash_ids"` // one for each 512 tokens of the prompt
+}
+
+// chat is one request of a trace.
+type chat struct {
+	recorded
+	number int
+	at     time.Duration // since the first request of the trace
+	ends   []int         // where each message ends, in blocks
+	shared bool          // its first message begins other prompts too
+}
+
+// readTrace returns the first requests of the file that TIERWAY_TRACE names, or else generated ones.
+func readTrace(t *testing.T, most int) []*chat {
+	t.Helper()
+	name := os.Getenv("TIERWAY_TRACE")
+	if name == "" {
+		t.Log("the conversations are generated; TIERWAY_TRACE names a recorded trace")
+		return newChats(conversations(1, most))
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatalf("TIERWAY_TRACE: %v", err)
+	}
+	defer f.Close()
+	var all []recorded
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for len(all) < most && lines.Scan() {
+		var r recorded
+		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		all = append(all, r)
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return newChats(all)
+}
+
+// conversations generates the traffic of users that talk in turns, behind a few system prompts. About
+// 3.3 requests per second come, with prompts of about 8,000 tokens.
+func conversations(seed uint64, requests int) (all []recorded) {
+	rng := routing.Draw(seed)
+	draw := func(from, to int) int {
+		rng = routing.Draw(rng + 1)
+		return from + int(rng%uint64(to-from+1))
+	}
+	next := uint64(0)
+	grow := func(chain []uint64, blocks int) []uint64 {
+		chain = slices.Clip(chain)
+		for range blocks {
+			next++
+			chain = append(chain, next)
+		}
+		return chain
+	}
+	var systems [6][]uint64
+	for i := range systems {
+		systems[i] = grow(nil, draw(1, 4))
+	}
+	for start := 0.0; len(all) < 2*requests; start += float64(draw(0, 2000)) {
+		chain, at := systems[draw(0, len(systems)-1)], start
+		for range draw(1, 6) {
+			chain = grow(chain, draw(1, 10))
+			output := draw(20, 600)
+			all = append(all, recorded{at, len(chain) * blockTokens, output, chain})
+			at += float64(5000 + 30*output + draw(0, 20_000))
+		}
+	}
+	slices.SortStableFunc(all, func(a, b recorded) int { return cmp.Compare(a.Timestamp, b.Timestamp) })
+	return all[:requests]
+}
+
+// newChats splits the prompts into messages: one ends where prompts with this beginning differ, as
+// turns of a conversation do.
+func newChats(all []recorded) []*chat {
+	const end = ^uint64(0)
+	follows, forks := map[uint64]uint64{}, map[uint64]bool{}
+	for _, r := range all {
+		for i, id := range r.HashIDs {
+			next := end
+			if i+1 < len(r.HashIDs) {
+				next = r.HashIDs[i+1]
+			}
+			if known, ok := follows[id]; ok && known != next {
+				forks[id] = true
+			}
+			follows[id] = next
+		}
+	}
+	chats := make([]*chat, len(all))
+	for n, r := range all {
+		c := &chat{recorded: r, number: n, at: time.Duration((r.Timestamp - all[0].Timestamp) * float64(time.Millisecond))}
+		for i, id := range r.HashIDs {
+			if forks[id] || i == len(r.HashIDs)-1 {
+				c.ends = append(c.ends, i+1)
+			}
+		}
+		c.shared = forks[r.HashIDs[c.ends[0]-1]]
+		chats[n] = c
+	}
+	return chats
+}
+
+// body returns the request. Its seed is its number, by which an engine finds the length of the answer.
+func (c *chat) body() []byte {
+	var b strings.Builder
+	b.Grow(c.Input*tokenBytes + 1024)
+	fmt.Fprintf(&b, `{"seed":%d,"model":"sim","stream":true,"stream_options":{"include_usage":true},"messages":[`, c.number)
+	for i, begin := 0, 0; i < len(c.ends); i++ {
+		role := "user"
+		if i == 0 && c.shared {
+			role = "system"
+		}
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `{"role":%q,"content":"`, role)
+		for ; begin < c.ends[i]; begin++ {
+			writeBlock(&b, c.HashIDs[begin], min(blockTokens, c.Input-begin*blockTokens))
+		}
+		b.WriteString(`"}`)
+	}
+	b.WriteString(`]}`)
+	return []byte(b.String())
+}
+
+// writeBlock writes a text of that many tokens, which depends on the hash id alone.
+func writeBlock(b *strings.Builder, id uint64, tokens int) {
+	rng := routing.Draw(id + 1)
+	for range tokens {
+		rng = routing.Draw(rng)
+		for shift := 0; shift < 24; shift += 8 {
+			b.WriteByte('a' + byte(rng>>shift)%26)
+		}
+		b.WriteByte(' ')
+	}
+}
+
+// templateTokens is the tokens that the engines' chat template adds to the texts.
+func (c *chat) templateTokens() int {
+	tokens := 3 + len("assistant")/tokenBytes
+	for i := range c.ends {
+		tokens += 4
+		if i == 0 && c.shared {
+			tokens++ // "system" has two tokens
+		}
+	}
+	return tokens
+}
+
+// full reports whether the comparisons have their full size.
+func full(t *testing.T) bool { return rig.Soak(t, time.Second) >= rig.FullSoak }
