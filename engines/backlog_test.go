@@ -13,7 +13,8 @@ import (
 // chatWith returns the body of a streamed chat.
 func chatWith(t *testing.T, text string, more map[string]any) string {
 	t.Helper()
-	body := map[string]any{"model": "m", "stream": true, "messages": []any{map[string]any{"role": "user", "content": text}}}
+	body := map[string]any{"model": "m", "stream": true,
+		"messages": []any{map[string]any{"role": "user", "content": text}}}
 	for key, value := range more {
 		body[key] = value
 	}

@@ -37,6 +37,9 @@ const (
 	// creditMargin is the number of tokens that an engine may compute again: the last block, and the
 	// error of an estimate.
 	creditMargin = 64
+	// historyMargin is the number of tokens by which the model of the cache may exceed what events say
+	// of a prompt's beginning, although both mean the same: its lengths are estimates.
+	historyMargin = 256
 )
 
 func (c *credit) value() float64 { return (creditPrior + c.cached) / (creditPrior + c.predicted) }
@@ -55,7 +58,7 @@ func (p *Pool) setOverlapsLocked(r *Request, ws []View) {
 		v := &ws[i]
 		w := p.workers[v.Index]
 		c := cachedPrefix(r.Cached, w.ref, i)
-		if c != nil && w.credit[fromEvents].value() >= leastCredit && !(c.More && c.Tokens < v.predicted) {
+		if c != nil && w.credit[fromEvents].value() >= leastCredit && !(c.More && c.Tokens+historyMargin < v.predicted) {
 			v.predicted, v.exact, v.Cost.Load = min(prompt, max(0, c.Tokens)), true, c.Load.Seconds()
 		}
 		source := fromHistory

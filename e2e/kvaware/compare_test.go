@@ -17,7 +17,7 @@ type size struct {
 func sizeOf(t *testing.T, requests int) size {
 	t.Helper()
 	if full(t) {
-		return size{requests: requests, speed: 5, full: true}
+		return size{requests: requests, speed: 4, full: true}
 	}
 	return size{requests: 24, speed: 40}
 }

@@ -77,8 +77,8 @@ func logTable(t *testing.T, all []figures) {
 		"prefills late\tsent late\t")
 	for _, r := range all {
 		fmt.Fprintf(w, "%s\t%.3f\t%.2f\t%.1f %%\t%.1f %%\t%.1f %%\t%.2f %%\t%.1f %%\t%d\t%.2f %%\t%v\t\n", r.name,
-			r.mean.Seconds(), r.p99.Seconds(), 100*r.hits, 100*r.sources["events"], 100*r.sources["history"], 100*r.wrong, 100*r.regret, r.failed,
-			100*r.prefillLate, r.sendLate.Round(10*time.Microsecond))
+			r.mean.Seconds(), r.p99.Seconds(), 100*r.hits, 100*r.sources["events"], 100*r.sources["history"], 100*r.wrong,
+			100*r.regret, r.failed, 100*r.prefillLate, r.sendLate.Round(10*time.Microsecond))
 	}
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)
