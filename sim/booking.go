@@ -22,8 +22,8 @@ func (w *World) lookUp(f *inflight) {
 	}
 }
 
-// match returns how many leading blocks of the prompt the engine has, as the index
-// knows, and the tokens that are left to prefill.
+// match returns how many leading blocks of the prompt the engine has, as the index knows, and the
+// tokens that are left to prefill. Without an index these are all.
 func (f *inflight) match(e *engineState) (blocks int, uncached int64) {
 	r := &f.record.Request
 	if f.hits != nil {
