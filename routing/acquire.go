@@ -47,6 +47,7 @@ func (l *Lease) Admit() error {
 		return nil
 	}
 	l.reported, l.released = true, true
+	p.uncountLocked(l)
 	l.unbookLocked()
 	p.unlockChanged()
 	return err
@@ -83,7 +84,8 @@ func (p *Pool) bookLocked(l *Lease, r *Request, tried []*Worker) error {
 	l.pool, l.worker, l.gate, l.reason = p, w, w.gate, reason
 	l.stream, l.bookedAt, l.prompt = r.Stream, r.Now, booked(r.PromptTokens)
 	l.estimate = float64(l.prompt) / p.scaleLocked()
-	l.overlap, l.predicted, l.exact = min(l.prompt, ws[i].Overlap), ws[i].predicted, ws[i].exact
+	l.overlap, l.predicted = min(l.prompt, ws[i].Overlap), ws[i].predicted
+	l.exact, l.byEvents = ws[i].exact, ws[i].byEvents
 	if p.costs {
 		l.elsewhere = soonestElsewhere(r, ws, i)
 	}

@@ -142,6 +142,8 @@ func (w *Worker) endDuePrefillsLocked(now time.Time) {
 		b := w.prefillEnds[0]
 		if b.due.After(w.costs.answeredAt) {
 			w.costs.answeredAt = b.due
+			w.costs.prefillSeconds += b.seconds
+			w.costs.beginStep() // no stream's prefill is counted into this predicted one
 		}
 		w.endPrefillLocked(b)
 	}

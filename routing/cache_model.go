@@ -42,6 +42,7 @@ type cachedBlock struct {
 // cacheList is the cache of one worker, by last use.
 type cacheList struct {
 	newest, oldest int32
+	blocks         int
 	tokens         int64
 	capacity       int64 // in tokens
 	edge           int32 // oldest block of the working set
@@ -140,6 +141,7 @@ func (c *cacheModel) insert(hash uint64, column int) int32 {
 		c.blocks = append(c.blocks, cachedBlock{})
 	}
 	e := c.byHash[hash]
+	c.lists[column].blocks++
 	c.blocks[n] = cachedBlock{hash: hash, column: uint8(column), other: e.first}
 	c.byHash[hash] = copies{holders: e.holders | 1<<column, first: n}
 	return n
@@ -151,6 +153,7 @@ func (c *cacheModel) remove(n int32) {
 	b := &c.blocks[n]
 	l := &c.lists[b.column]
 	l.resize(b, 0)
+	l.blocks--
 	e := c.byHash[b.hash]
 	if e.holders &^= 1 << b.column; e.holders == 0 {
 		delete(c.byHash, b.hash)
@@ -214,16 +217,23 @@ func (l *cacheList) resize(b *cachedBlock, tokens int32) {
 	b.tokens = tokens
 }
 
+// leastBlock is the mean number of tokens of a block below which the model keeps fewer tokens than the
+// cache: it bounds the memory for prompts of empty messages.
+const leastBlock = 16
+
 // evict removes the least recently used blocks that exceed the capacity.
 func (c *cacheModel) evict(l *cacheList) {
-	for l.tokens > l.capacity && l.oldest != 0 {
+	for (l.tokens > l.capacity || int64(l.blocks) > l.capacity/leastBlock+1) && l.oldest != 0 {
 		c.remove(l.oldest)
 	}
 }
 
-// setCapacity sets the size of a worker's cache in tokens; 0 is unknown.
+// setCapacity sets the size of a worker's cache in tokens. 0 is unknown and keeps a known size.
 func (c *cacheModel) setCapacity(column int, tokens int64) {
 	l := &c.lists[column]
+	if tokens <= 0 && l.capacity > 0 {
+		return
+	}
 	if tokens <= 0 {
 		tokens = defaultCacheTokens
 	}
@@ -330,7 +340,7 @@ func (s *overlapSearch) end(blocks, column int) {
 	if blocks > s.depth || blocks == s.depth && b.leaf && b.at > s.used {
 		s.depth, s.continues, s.used = blocks, b.leaf, b.at
 	}
-	s.views[c.views[column]].predicted = tokens
+	s.views[c.views[column]].predicted[fromHistory] = tokens
 }
 
 // recordPrefixLocked records that the booking's prompt is in its worker's cache.

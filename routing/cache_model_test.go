@@ -54,7 +54,7 @@ func (c *plainCache) tokens(since int64) (n int64) {
 }
 
 func (c *plainCache) evict() {
-	for c.tokens(0) > c.capacity {
+	for c.tokens(0) > c.capacity || int64(len(c.blocks)) > c.capacity/leastBlock+1 {
 		c.blocks = c.blocks[1:]
 	}
 }
@@ -126,13 +126,13 @@ func TestCacheModelIsALRUCacheOfTheWorkersSize(t *testing.T) {
 			"": func(rt *rapid.T) {
 				blocks, tokens := draw()
 				for i := range ws {
-					ws[i].predicted = 0
+					ws[i].predicted = [sources]int64{}
 				}
 				c.predict(&Request{Now: now, Blocks: blocks}, tokens, ws, all)
 				since := now.Add(-time.Duration(rapid.IntRange(0, 200).Draw(rt, "age")) * time.Second).UnixMilli()
 				for i := range ws {
-					if want := plain[i].overlap(blocks, tokens); ws[i].predicted != want {
-						rt.Fatalf("worker %d has %d tokens of the prompt, not %d", i, want, ws[i].predicted)
+					if want := plain[i].overlap(blocks, tokens); ws[i].predicted[fromHistory] != want {
+						rt.Fatalf("worker %d has %d tokens of the prompt, not %d", i, want, ws[i].predicted[fromHistory])
 					}
 					want := min(1, float64(plain[i].tokens(since))/float64(plain[i].capacity))
 					if got := c.workingSet(i, since); got != want {
@@ -151,6 +151,26 @@ func TestCacheModelIsALRUCacheOfTheWorkersSize(t *testing.T) {
 			rt.Fatalf("%d blocks are left", len(c.byHash))
 		}
 	})
+}
+
+func TestEmptyMessagesDoNotFillTheMemory(t *testing.T) {
+	var c cacheModel
+	c.setCapacity(0, 100_000)
+	for i := range 100 {
+		c.record(appendPromptBlocks(nil, prompt(i, 0, 4000), 100), 0, start)
+	}
+	if n := c.lists[0].blocks; n > 100_000/leastBlock+1 || len(c.byHash) != n {
+		t.Errorf("%d blocks for 100,000 tokens", n)
+	}
+}
+
+func TestUnknownSizeKeepsTheKnownOne(t *testing.T) {
+	p := poolOf(Member{ID: "a", Weight: 1})
+	p.Observe("a", nil, Status{Up: true, CacheTokens: 1 << 20})
+	p.Observe("a", nil, Status{Up: true})
+	if n := p.caches.lists[0].capacity; n != 1<<20 {
+		t.Errorf("the cache has %d tokens", n)
+	}
 }
 
 func TestAnswerBelongsToTheConversationThatContinues(t *testing.T) {

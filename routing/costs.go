@@ -74,9 +74,11 @@ func newWorkTimes() (t workTimes) {
 	const perToken, step = 1.0 / PriorRate, 0.025
 	for i := range t.prefill {
 		t.prefill[i].regression = newRegression([3]float64{firstStep.Seconds(), perToken, 0},
-			[3]float64{firstStep.Seconds(), perToken, perToken / 50})
+			[3]float64{firstStep.Seconds(), perToken, perToken / 50}, [3]float64{10, 1 / rateLimits.floor, 1 / rateLimits.floor})
 	}
-	t.decode = newRegression([3]float64{step, 0, 0}, [3]float64{step, step / 20, 0.5})
+	// A second of prefill takes at most a second from each answer.
+	t.decode = newRegression([3]float64{step, 0, 0}, [3]float64{step, step / 20, 0.5},
+		[3]float64{timeLimits.ceiling, timeLimits.ceiling, 1})
 	return t
 }
 
@@ -125,10 +127,10 @@ type workerCosts struct {
 	decodeScale  scale
 
 	countedAt       time.Time
-	inflightSeconds float64 // integral of the requests in flight up to countedAt
-	prefillSeconds  float64 // total duration of the prefills so far
-	step            uint64  // number of the latest prefill end
-	joined          [joinedSteps]joinedStep
+	inflightSeconds float64      // integral of the requests in flight up to countedAt
+	prefillSeconds  float64      // total duration of the prefills so far
+	step            uint64       // number of the latest prefill end
+	joined          []joinedStep // by number modulo joinedSteps
 }
 
 // joinedStep is the tokens of further prefills that ended in the same step of the engine.
@@ -138,7 +140,8 @@ type joinedStep struct {
 }
 
 const (
-	joinedSteps = 64
+	// joinedSteps is more than the prefills that end on a worker during one long answer.
+	joinedSteps = 4096
 	// oneStep is the longest time between the ends of two prefills of one step.
 	oneStep = 20 * time.Millisecond
 	// sharedStep is the number of tokens below which a prefill takes only a part of an engine's step:
@@ -209,6 +212,26 @@ func (w *Worker) countTokensLocked(tokens int64, now time.Time) {
 	w.costs.recent, w.costs.recentAt = w.recentLocked(now)+float64(tokens), now
 }
 
+// levelRecentLocked raises a worker's recent tokens to the mean of its peers. Without it, a worker that is
+// new or was down would win all choices between equal costs.
+func (p *Pool) levelRecentLocked(w *Worker) {
+	at := w.costs.recentAt
+	for _, peer := range p.workers {
+		if peer.costs.recentAt.After(at) {
+			at = peer.costs.recentAt
+		}
+	}
+	sum, n := 0.0, 0.0
+	for _, peer := range p.workers {
+		if peer != w && peer.status.Up {
+			sum, n = sum+peer.recentLocked(at), n+1
+		}
+	}
+	if n > 0 {
+		w.costs.recent, w.costs.recentAt = max(sum/n, w.recentLocked(at)), at
+	}
+}
+
 // backlogLocked returns the seconds until the booked prefills end: their predictions, less the
 // progress of the first one.
 func (w *Worker) backlogLocked(now time.Time) float64 {
@@ -234,6 +257,16 @@ func (w *Worker) countInflightLocked(now time.Time) {
 		}
 		c.countedAt = now
 	}
+}
+
+// beginStep begins a step that no earlier prefill shares, and returns its number.
+func (c *workerCosts) beginStep() uint64 {
+	if c.joined == nil {
+		c.joined = make([]joinedStep, joinedSteps)
+	}
+	c.step++
+	c.joined[c.step%joinedSteps] = joinedStep{step: c.step}
+	return c.step
 }
 
 // prefillSample is what a lease keeps from its first event until its usage is known.
@@ -264,9 +297,7 @@ func (p *Pool) endOfPrefillLocked(b *booking, at time.Time) (s prefillSample) {
 				j.tokens += b.uncached
 			}
 		default:
-			c.step++
-			c.joined[c.step%joinedSteps] = joinedStep{step: c.step}
-			s.step = c.step
+			s.step = c.beginStep()
 		}
 		c.prefillSeconds += max(0, s.took[oneByOne])
 		if at.After(c.answeredAt) {
@@ -281,7 +312,8 @@ func (p *Pool) endOfPrefillLocked(b *booking, at time.Time) (s prefillSample) {
 func (p *Pool) learnTimesLocked(l *Lease, o Result, uncached int64) {
 	w, s := l.worker, &l.sample
 	c := &w.costs
-	if j := c.joined[s.step%joinedSteps]; s.step > 0 && j.step == s.step && uncached > 0 {
+	if s.step > 0 && c.joined[s.step%joinedSteps].step == s.step && uncached > 0 {
+		j := &c.joined[s.step%joinedSteps]
 		p.learnPrefillLocked(w, oneByOne, s, float64(uncached+j.tokens))
 		p.learnPrefillLocked(w, allAtOnce, s, float64(uncached))
 		if s.behind {
@@ -334,7 +366,7 @@ func (p *Pool) centerScales(shape *regression, of func(*Worker) *scale) {
 		}
 	}
 	for i := range shape.coefficients {
-		shape.coefficients[i] *= mean
+		shape.coefficients[i] = min(shape.coefficients[i]*mean, shape.most[i])
 	}
 }
 
@@ -346,10 +378,10 @@ func (p *Pool) costFactsLocked(w *Worker, v *View, now time.Time, residence floa
 	perToken := prefill[1] + prefill[2]*n
 	f := CostFacts{
 		Overhead: factor * prefill[0],
-		PerToken: factor * perToken,
-		Step:     decodeScale * decode[0],
+		PerToken: min(max(factor*perToken, 1/rateLimits.ceiling), 1/rateLimits.floor),
+		Step:     min(max(decodeScale*decode[0], timeLimits.floor), timeLimits.ceiling),
 		StepEach: decodeScale * decode[1],
-		Stall:    decode[2],
+		Stall:    decodeScale * decode[2],
 		Recent:   w.recentLocked(now),
 	}
 	f.Backlog = w.backlogLocked(now) + float64(w.backlog.requests)*f.Overhead + float64(w.backlog.prefill)*f.PerToken

@@ -8,7 +8,8 @@ import "math"
 //
 //	s = load + u·perToken + overhead                             prefill of this request
 //	T = U + s + slotWait                                         its time to first token
-//	D = output · step(n)² / step(0)                              its decode, and what that costs others
+//	D = output · step(n)² / step(0)                              its decode, and what that costs others;
+//	                                                             step(0) is at least step(n)/4
 //	g = u/mean rate + overhead + slowdown·D/2                    work that it adds to the queue
 //	a = arrivals / max(0.1, 1 − utilization)                     requests that the work delays
 //
@@ -37,6 +38,9 @@ const (
 	sharedBacklog = 2
 	cacheWeight   = 2
 	slowdownShare = 0.5
+	// leastStep bounds the effect of an engine whose requests in flight hardly vary: the parts of a step
+	// that depend on them and that do not are then not told apart.
+	leastStep = 0.25
 	// Costs that differ by less than both count as equal: no prediction is that exact.
 	sameSeconds, sameShare = 0.005, 0.02
 )
@@ -142,7 +146,7 @@ func (b *costBasis) terms(v *View) [maxTerms]float64 {
 	prefill := f.prefill(uncached)
 	firstToken := backlog + prefill + f.SlotWait
 	step := f.Step + f.StepEach*n
-	decode := b.output * step * step / f.Step
+	decode := b.output * step * step / max(f.Step, leastStep*step)
 	work := uncached/b.rate + f.Overhead*ownSteps(uncached) + slowdownShare*f.Slowdown*decode
 	return [maxTerms]float64{
 		firstToken + tailWeight*firstToken*firstToken/(tailBase+b.minBacklog),

@@ -153,8 +153,14 @@ func TestWrongPredictionsLoseTheirInfluence(t *testing.T) {
 	for range 30 {
 		turn(0, events)
 	}
-	if first != 9000 || w.credit[fromEvents].value() >= leastCredit {
+	if l := turn(0, events); first != 9000 || l.exact || w.credit[fromEvents].value() >= leastCredit {
 		t.Errorf("at first %d tokens counted; the credit of the events is now %v", first, w.credit[fromEvents].value())
+	}
+	for range 60 {
+		turn(9000, events)
+	}
+	if l := turn(9000, events); !l.exact || w.credit[fromEvents].value() < 0.9 {
+		t.Errorf("after sixty good predictions the credit of the events is %v", w.credit[fromEvents].value())
 	}
 	for range 60 {
 		turn(0)
@@ -169,10 +175,61 @@ func TestWrongPredictionsLoseTheirInfluence(t *testing.T) {
 		t.Errorf("the credit of the model is %v after two hundred good predictions", n)
 	}
 	n := p.Predictions()
-	if n.WrongTokens < 300_000 || n.CachedTokens < 1_900_000 || n.PromptTokens != 292*10_000 {
+	if n.WrongTokens < 300_000 || n.CachedTokens < 2_400_000 || n.PromptTokens != 354*10_000 {
 		t.Errorf("%+v", n)
 	}
 }
+
+func TestOldEventsDoNotCount(t *testing.T) {
+	p := kvPool(Member{})
+	blocks := prompt(1, 100, 20)
+	r := Request{Now: start.Add(time.Minute), CachedAt: start, Blocks: blocks, PromptTokens: 10_000, Stream: true,
+		Cached: []CachedPrefix{{Ref: 0, Tokens: 9000}}}
+	if l := book(t, p, r); l.Overlap() != 0 {
+		t.Errorf("%d tokens count a minute after the look-up", l.Overlap())
+	}
+}
+
+func TestTimesAreLearnedBehindManyRequests(t *testing.T) {
+	p := kvPool(Member{MaxInflight: 1000})
+	state, now := uint64(3), start
+	var flying []*Lease
+	for range 2000 {
+		state++
+		tokens := 500 + int64(6000*Unit(Draw(state)))
+		l := book(t, p, Request{Now: now, PromptTokens: tokens, OutputTokens: 50, Stream: true})
+		now = now.Add(seconds(0.01 + float64(tokens)/20_000))
+		l.Answered(now, nil)
+		if flying = append(flying, l); len(flying) > 256 {
+			flying[0].Release(Result{At: now, PromptTokens: flying[0].prompt, OutputTokens: 50, Text: true})
+			flying = flying[1:]
+		}
+	}
+	if got := p.prefillSecondsLocked(p.workers[0], 5000, 256); got < 0.2 || got > 0.35 {
+		t.Errorf("with 256 requests in flight a prefill of 0.26 s should take %.2f s", got)
+	}
+}
+
+func TestRefusalByTheGateLeavesNoTrace(t *testing.T) {
+	p := kvPool(Member{Gate: shutGate{}})
+	before := p.Predictions()
+	for range 50 {
+		r := Request{Now: start, PromptTokens: 1000, Stream: true}
+		if _, err := p.Acquire(&r); err == nil {
+			t.Fatal("the gate is shut")
+		}
+	}
+	if n := p.trafficLocked(); p.Predictions() != before || n.Arrivals != 0 || p.workers[0].costs.recent != 0 {
+		t.Errorf("%+v, %+v, %v recent tokens", p.Predictions(), n, p.workers[0].costs.recent)
+	}
+}
+
+// shutGate refuses all requests.
+type shutGate struct{}
+
+func (shutGate) Allow(time.Duration) (uint64, error) { return 0, errors.New("shut") }
+func (shutGate) Report(uint64, error)                {}
+func (shutGate) ReportCut(time.Time, error)          {}
 
 func TestFullWorkerIsWorthItsWaitByCost(t *testing.T) {
 	p := kvPool(Member{MaxInflight: 1}, Member{MaxInflight: 1})

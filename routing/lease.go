@@ -30,9 +30,11 @@ type Lease struct {
 	expected      time.Duration // predicted time from the booking to the outcome
 	queueTime     time.Duration // predicted time that it waits inside the engine before its prefill
 	overlap       int64         // prompt tokens that the worker should have cached
-	predicted     int64         // the same before the worker's credit was applied, without prompts in flight
-	exact         bool          // predicted comes from the worker's cache events
-	elsewhere     float64       // predicted seconds to first token on the best other worker; 0 if unknown
+	// the same by source, before the worker's credit was applied, without prompts in flight
+	predicted [sources]int64
+	exact     bool    // overlap follows the worker's cache events
+	byEvents  bool    // these events know the prompt
+	elsewhere float64 // predicted seconds to first token on the best other worker; 0 if unknown
 
 	// The rest is guarded by the pool's lock.
 	booking  *booking  // nil once everything is given back

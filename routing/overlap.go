@@ -37,6 +37,9 @@ const (
 	// creditMargin is the number of tokens that an engine may compute again: the last block, and the
 	// error of an estimate.
 	creditMargin = 64
+	// maxCachedAge is the time after which what events said about a request is too old: it has waited in
+	// the queue, or other workers were tried.
+	maxCachedAge = 5 * time.Second
 	// historyMargin is the number of tokens by which the model of the cache may exceed what events say
 	// of a prompt's beginning, although both mean the same: its lengths are estimates.
 	historyMargin = 256
@@ -45,6 +48,9 @@ const (
 func (c *credit) value() float64 { return (creditPrior + c.cached) / (creditPrior + c.predicted) }
 
 func (c *credit) learn(predicted, cached int64) {
+	if predicted <= 0 {
+		return
+	}
 	c.predicted = creditDecay*c.predicted + float64(predicted)
 	c.cached = creditDecay*c.cached + float64(min(predicted, cached+creditMargin))
 }
@@ -54,18 +60,18 @@ func (p *Pool) setOverlapsLocked(r *Request, ws []View) {
 	prompt := booked(r.PromptTokens)
 	p.inflightPrefixes.setOverlaps(r.Blocks, prompt, ws, p.workers)
 	p.reuse = p.caches.predict(r, prompt, ws, p.workers)
+	fresh := r.CachedAt.IsZero() || r.Now.Sub(r.CachedAt) <= maxCachedAge
 	for i := range ws {
 		v := &ws[i]
-		w := p.workers[v.Index]
+		w, source := p.workers[v.Index], fromHistory
 		c := cachedPrefix(r.Cached, w.ref, i)
-		if c != nil && w.credit[fromEvents].value() >= leastCredit && !(c.More && c.Tokens+historyMargin < v.predicted) {
-			v.predicted, v.exact, v.Cost.Load = min(prompt, max(0, c.Tokens)), true, c.Load.Seconds()
+		if fresh && c != nil && !(c.More && c.Tokens+historyMargin < v.predicted[fromHistory]) {
+			v.predicted[fromEvents], v.byEvents = min(prompt, max(0, c.Tokens)), true
+			if v.exact = w.credit[fromEvents].value() >= leastCredit; v.exact {
+				source, v.Cost.Load = fromEvents, c.Load.Seconds()
+			}
 		}
-		source := fromHistory
-		if v.exact {
-			source = fromEvents
-		}
-		v.Overlap = max(v.computing, int64(float64(v.predicted)*w.credit[source].value()))
+		v.Overlap = max(v.computing, int64(float64(v.predicted[source])*w.credit[source].value()))
 	}
 }
 
@@ -116,14 +122,28 @@ func (p *Pool) countSourceLocked(v *View) {
 	switch {
 	case v.exact:
 		p.predictions.Events++
-	case v.predicted > 0:
+	case v.predicted[fromHistory] > 0:
 		p.predictions.History++
 	default:
 		p.predictions.None++
 	}
 }
 
-// learnCreditLocked compares the predicted prefix with the report of the engine. An engine that never
+// uncountLocked takes back what bookLocked has counted for a lease that its worker's gate refuses.
+func (p *Pool) uncountLocked(l *Lease) {
+	switch {
+	case l.exact:
+		p.predictions.Events--
+	case l.predicted[fromHistory] > 0:
+		p.predictions.History--
+	default:
+		p.predictions.None--
+	}
+	p.traffic.arrivals = max(0, p.traffic.arrivals-1/trafficMemory.Seconds())
+	l.worker.costs.recent = max(0, l.worker.costs.recent-float64(l.booking.tokens))
+}
+
+// learnCreditLocked compares the predicted prefixes of both sources with the report of the engine. An engine that never
 // reported a cached token may not report any.
 func (p *Pool) learnCreditLocked(l *Lease, o Result) {
 	w := l.worker
@@ -133,20 +153,20 @@ func (p *Pool) learnCreditLocked(l *Lease, o Result) {
 		return
 	}
 	p.traffic.cached.learn(float64(booked(o.CachedTokens)))
-	predicted, cached := min(l.predicted, booked(o.PromptTokens)), booked(o.CachedTokens)
+	used := fromHistory
+	if l.exact {
+		used = fromEvents
+	}
+	predicted, cached := min(l.predicted[used], booked(o.PromptTokens)), booked(o.CachedTokens)
 	t := &p.predictions
 	t.PromptTokens += booked(o.PromptTokens)
 	t.PredictedTokens += predicted
 	t.CachedTokens += cached
 	t.WrongTokens += max(predicted-cached, cached-predicted)
-	if predicted == 0 {
-		return
+	w.credit[fromHistory].learn(min(l.predicted[fromHistory], booked(o.PromptTokens)), cached)
+	if l.byEvents {
+		w.credit[fromEvents].learn(min(l.predicted[fromEvents], booked(o.PromptTokens)), cached)
 	}
-	source := fromHistory
-	if l.exact {
-		source = fromEvents
-	}
-	w.credit[source].learn(predicted, cached)
 }
 
 // soonestElsewhere returns the lowest predicted seconds to first token of the other workers, or 0 if

@@ -25,6 +25,7 @@ type Request struct {
 	Wait         bool           // the request can wait: a Planner is shown full workers and may choose one
 	Only         any            // the Ref of the only member that may take the request; nil is any
 	Cached       []CachedPrefix // by workers that publish the events of their caches
+	CachedAt     time.Time      // when Cached was looked up; zero: now
 	Record       *Choice        // filled by each pick; nil records nothing
 
 	learned     bool         // a policy has already learned from it, at an earlier offer
@@ -67,8 +68,10 @@ type View struct {
 	Cost CostFacts // only for policies that use costs, and in records
 
 	computing int64 // the part of Overlap that is in flight
-	predicted int64 // the cached part of Overlap, before it was reduced by the worker's credit
-	exact     bool  // predicted comes from the worker's cache events
+	// what each source says is cached, before it is reduced by the worker's credit
+	predicted [sources]int64
+	exact     bool // Overlap follows the worker's cache events
+	byEvents  bool // the worker's cache events know the prompt
 }
 
 // score is the load by which candidates are compared: booked tokens per unit of weight.

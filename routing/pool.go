@@ -256,7 +256,8 @@ func (p *Pool) Observe(id string, ref any, s Status) {
 	}
 	if s.Up && !w.status.Up {
 		p.forgetCacheLocked(w)
-		w.concurrencyLimit, w.slots = concurrencyLimit{}, 0
+		w.concurrencyLimit, w.slots, w.credit = concurrencyLimit{}, 0, [sources]credit{}
+		p.levelRecentLocked(w)
 	}
 	w.recordLoadLocked(s)
 	w.status = s

@@ -172,6 +172,7 @@ func (p *Pool) configureLocked(d *Draft) {
 		m := &d.Members[i]
 		if w.id == "" {
 			w.id, w.column, w.status = m.ID, -1, Status{Up: true}
+			p.levelRecentLocked(w)
 			w.learned[prefillRate].limits, w.learned[tokenTime].limits = rateLimits, timeLimits
 		}
 		w.index, w.weight, w.group, w.maxInflight = i, m.Weight, m.Group, m.MaxInflight

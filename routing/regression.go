@@ -9,6 +9,7 @@ type regression struct {
 	coefficients [3]float64
 	covariance   [3][3]float64
 	start        [3]float64 // variances at the start
+	most         [3]float64 // upper bounds of the coefficients; the lower ones are 0
 }
 
 const (
@@ -20,9 +21,10 @@ const (
 	maxRatio = 3
 )
 
-// newRegression returns a regression with a prior: coefficients and their standard deviations.
-func newRegression(prior, deviation [3]float64) (g regression) {
-	g.coefficients = prior
+// newRegression returns a regression with a prior, coefficients and their standard deviations, and upper
+// bounds of the coefficients.
+func newRegression(prior, deviation, most [3]float64) (g regression) {
+	g.coefficients, g.most = prior, most
 	for i, d := range deviation {
 		g.start[i] = d * d
 		g.covariance[i][i] = d * d
@@ -55,7 +57,7 @@ func (g *regression) learn(x [3]float64, y float64) {
 		s += x[i] * px[i]
 	}
 	for i := range px {
-		g.coefficients[i] = max(0, g.coefficients[i]+px[i]/s*(y-predicted))
+		g.coefficients[i] = min(max(0, g.coefficients[i]+px[i]/s*(y-predicted)), g.most[i])
 	}
 	for i := range px {
 		for j := range px {

@@ -19,7 +19,8 @@ func TestRegressionFindsTheCoefficientsThroughNoise(t *testing.T) {
 		true3 := [3]float64{rapid.Float64Range(0.002, 0.05).Draw(rt, "overhead"),
 			1 / rapid.Float64Range(2000, 50000).Draw(rt, "rate"), 0}
 		true3[2] = true3[1] * rapid.Float64Range(0, 0.01).Draw(rt, "slowdown")
-		g := newRegression([3]float64{0.025, 1.0 / 8000, 0}, [3]float64{0.05, 1.0 / 4000, 1.0 / 400_000})
+		g := newRegression([3]float64{0.025, 1.0 / 8000, 0}, [3]float64{0.05, 1.0 / 4000, 1.0 / 400_000},
+			[3]float64{10, 1, 1})
 		state := rapid.Uint64().Draw(rt, "seed")
 		sample := func() [3]float64 {
 			state++
@@ -44,7 +45,8 @@ func TestRegressionFindsTheCoefficientsThroughNoise(t *testing.T) {
 
 func TestRegressionStaysFiniteWhateverItLearns(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		g := newRegression([3]float64{0.025, 1.0 / 8000, 0}, [3]float64{0.05, 1.0 / 4000, 1.0 / 400_000})
+		g := newRegression([3]float64{0.025, 1.0 / 8000, 0}, [3]float64{0.05, 1.0 / 4000, 1.0 / 400_000},
+			[3]float64{10, 1, 1})
 		value := rapid.OneOf(rapid.Float64(), rapid.Float64Range(0, 1e6), rapid.Just(math.Inf(1)), rapid.Just(math.NaN()))
 		fact := rapid.Float64Range(0, 1e7)
 		for range rapid.IntRange(1, 200).Draw(rt, "samples") {

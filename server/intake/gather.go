@@ -2,6 +2,7 @@ package intake
 
 import (
 	"context"
+	"time"
 
 	"tierway/routing"
 	"tierway/server/control"
@@ -30,7 +31,7 @@ func (p *Prompt) setCached(ctx context.Context, of *Parsed, res *Resolution, fac
 		Adapter: res.Pool.Adapter(res.ModelName)}
 	facts.Cached = p.cached[:0]
 	p.keys = res.Pool.LookupCaches(ctx, &q, facts, p.keys, ask)
-	p.cached = facts.Cached
+	p.cached, facts.CachedAt = facts.Cached, time.Now()
 }
 
 // setBlocks sets the blocks of the prompt. It mixes the model into every hash, because each model and
