@@ -55,8 +55,8 @@ func TestTimeToFirstIsWhatRequestsTake(t *testing.T) {
 			synctest.Wait()
 			time.Sleep(50 * time.Millisecond)
 		}
-		synctest.Wait()
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if n := len(e.backlog.blocks); n != 0 || e.backlog.waiting != 0 {
 			t.Errorf("%d blocks and %d tokens stay in the backlog", n, e.backlog.waiting)
 		}
