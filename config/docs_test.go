@@ -21,7 +21,7 @@ Reference of the configuration file for operators: every key with its type, defa
 - **duration**: ` + "`250ms`, `5s`, `2m`, `1h30m`" + `. **size**: bytes, or a number with a unit: ` + "`64KB`, `32MiB`" + `. **money**: a decimal number in the unit of the prices, such as ` + "`12.50`" + `, with at most nine decimals.
 - ` + "`${NAME}`" + ` in a value is replaced by the environment variable NAME, ` + "`${NAME:-default}`" + ` adds a default, and ` + "`$${`" + ` is a literal ` + "`${`" + `. An unset variable without a default is an error.
 - The file contains no secrets. ` + "`api_key_env`" + ` names the variable of a worker's key, tenants' keys are stored as SHA-256, and the URLs of stores take passwords from ` + "`${NAME}`" + `.
-- A reload (SIGHUP, the admin plane or ` + "`watch`" + `) applies the whole file, or nothing if the file has an error. Changes of ` + restartText() + ` take effect after a restart. A worker that is removed, or whose URL changes, finishes its in-flight requests.
+- A reload (SIGHUP, the admin plane or ` + "`watch`" + `) applies the whole file, or nothing if the file has an error. Changes of ` + restartText() + ` take effect after a restart. A worker that is removed or gets another URL finishes its in-flight requests.
 - Names of tiers, pools and workers match ` + "`" + forms["name"].pattern.String() + "`" + ` and are unique.
 
 | key | type | default | meaning |

@@ -7,7 +7,7 @@ type PredictionGauges struct {
 	Events      int64  `metric:"tierway_prefix_predictions_total" with:"source=events" help:"Requests sent to a worker, by the source of the predicted cached part of their prompt: events (the engine's KV-cache events), history (the gateway's own model of the cache), none (nothing is cached)."`
 	History     int64  `metric:"tierway_prefix_predictions_total" with:"source=history"`
 	None        int64  `metric:"tierway_prefix_predictions_total" with:"source=none"`
-	WrongTokens int64  `metric:"tierway_prefix_wrong_tokens_total" help:"Difference of predicted and cached prompt tokens, summed over requests without regard to its sign, for requests whose worker reports cached tokens."`
+	WrongTokens int64  `metric:"tierway_prefix_wrong_tokens_total" help:"Difference of predicted and cached prompt tokens, summed over requests without regard to its sign. Only workers that report cached tokens count."`
 	Judged      int64  `metric:"tierway_routes_judged_total" help:"Streams with a predicted time to first token on another worker (policy kv_aware)."`
 	Regretted   int64  `metric:"tierway_routes_regretted_total" help:"Judged streams that another worker would have served at least 20 % sooner, by that prediction."`
 	Workers     []CreditGauges

@@ -24,7 +24,7 @@ type Config struct {
 	Health            *Health  `yaml:"health" absent:"the tier's or pool's 'health', then the file's" doc:"Health checks of this worker. Each key replaces the inherited one."`
 	// KVEvents inherits from the tier or pool, key by key.
 	KVEvents    *kvcache.Config `yaml:"kv_events" absent:"the tier's or pool's 'kv_events'" doc:"KV-cache events of this worker's engine. Each key replaces the inherited one."`
-	CacheTokens int64           `yaml:"cache_tokens" absent:"the size that the engine reports" doc:"Size of the engine's KV cache in tokens, of all its data-parallel ranks together. Needed only for engines whose metrics do not state it: vLLM and SGLang state it."`
+	CacheTokens int64           `yaml:"cache_tokens" absent:"the size that the engine reports" doc:"Size of the engine's KV cache in tokens, of all its data-parallel ranks together. Needed only for engines without a metric for it: vLLM and SGLang have one."`
 }
 
 // Health is the configuration of health checks.
