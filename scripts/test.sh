@@ -53,7 +53,7 @@ else
 	# Three at a time: some of them mostly wait for timers and servers.
 	# The drift tests send one request at a time, for two minutes under the race detector: they run
 	# without it.
-	drift='DraftIsWhatAReloadPutsInForce$|AsExplainedUnder(RandomDrafts|TheDraft)$'
+	drift='AsExplainedUnder(RandomDrafts|TheDraft)$'
 	step race go test -tags nomsgpack -race -p 3 -v -timeout 10m -skip "$drift" "${units[@]}"
 	step drift go test -tags nomsgpack -v -timeout 10m -run "$drift" ./server
 	# Compares the request reader with the strictest JSON reader of the standard library.
