@@ -47,7 +47,7 @@ func (s *indexSink) hasApplied(batches uint64) bool {
 }
 
 // TestIndexOfPublishedEventsPredictsCachedTokens sends chats with and without a salt to an engine
-// whose cache is small. Before each, the index has to say what the engine will take from its
+// with a small cache. Before each, the index has to say what the engine will take from its
 // cache.
 func TestIndexOfPublishedEventsPredictsCachedTokens(t *testing.T) {
 	e := New(Config{Model: "m", CacheTokens: 34 * blockTokens})

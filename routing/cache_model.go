@@ -250,7 +250,7 @@ func (c *cacheModel) forgetWorker(column int) {
 	}
 }
 
-// workingSet returns the share of the cache whose blocks were used since a time in ms, 0 to 1.
+// workingSet returns the share of the cache, 0 to 1, that was used since a time in ms.
 func (c *cacheModel) workingSet(column int, since int64) float64 {
 	l := &c.lists[column]
 	if l.capacity == 0 {

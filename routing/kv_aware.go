@@ -38,8 +38,8 @@ const (
 	sharedBacklog = 2
 	cacheWeight   = 2
 	slowdownShare = 0.5
-	// leastStep bounds the effect of an engine whose requests in flight hardly vary: the parts of a step
-	// that depend on them and that do not are then not told apart.
+	// leastStep bounds an error of the learned step. If the number of requests in flight hardly varies, its
+	// effect on the step is not told apart from the rest.
 	leastStep = 0.25
 	// Costs that differ by less than both count as equal: no prediction is that exact.
 	sameSeconds, sameShare = 0.005, 0.02

@@ -51,7 +51,7 @@ func newFleet(t *testing.T, n int, speed float64, cache int, chats []*chat) *fle
 	return f
 }
 
-// freeAddress returns an address whose port stays free while nothing listens on it.
+// freeAddress returns an address of which the port stays free while nothing listens on it.
 func freeAddress(t *testing.T) string { return gateway.Address(t) }
 
 // outputOf returns the length of the answer to a request: its seed is its number in the trace.
