@@ -35,6 +35,10 @@ check: .cache/bin/golangci-lint .cache/bin/govulncheck ## Check format, linters,
 soak: deps build ## Run the long end-to-end tests for TIERWAY_SOAK (60s)
 	@TIERWAY_SOAK=$(TIERWAY_SOAK) scripts/test.sh soak
 
+e2e-vllm: build .cache/vllm/.stamp ## Route before two real vLLM engines on the CPU (downloads 6 GB; about 5 minutes)
+	@TIERWAY_BIN=$(CURDIR)/bin/tierway TIERWAY_VLLM=$(CURDIR)/.cache/vllm/bin/python \
+		go test -tags nomsgpack,vllm -count=1 -timeout 30m -v ./e2e/vllm
+
 fuzz: ## Fuzz every parser for FUZZTIME (30s) each
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
 
@@ -62,7 +66,7 @@ bench-classify: ## Measure the quality and savings of the classifier's rules on 
 	@go run $(TAGS) ./bench/classify $(BENCH)
 
 docs: ## Regenerate the generated references in docs/
-	@grep -rl --include='*_test.go' UPDATE_DOCS . | xargs -r -n 1 dirname | sort -u | UPDATE_DOCS=1 xargs -r go test $(TAGS) -count=1
+	@UPDATE_DOCS=1 scripts/docs.sh
 
 deps: .cache/python/.stamp e2e/node/node_modules/.stamp ## Download the test dependencies once
 	@scripts/packages.sh
@@ -74,6 +78,10 @@ deps: .cache/python/.stamp e2e/node/node_modules/.stamp ## Download the test dep
 
 e2e/node/node_modules/.stamp: e2e/node/package-lock.json
 	@scripts/quiet.sh "node SDKs" npm ci --prefix e2e/node --ignore-scripts --no-audit --no-fund
+	@touch $@
+
+.cache/vllm/.stamp: e2e/vllm/requirements.txt scripts/python.sh
+	@scripts/quiet.sh "vLLM" scripts/python.sh .cache/vllm e2e/vllm/requirements.txt
 	@touch $@
 
 .cache/bin/golangci-lint: tools/go.mod tools/go.sum

@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"tierway/tenants"
+	"tierway/tokenizer"
 	"tierway/workers"
 )
 
@@ -213,12 +214,13 @@ type flattener struct {
 	all    []setting
 	shared map[string]bool // tenants with several keys; these are named by digest too
 	keys   func(variable string) string
+	tokens map[string]*tokenizer.Tokenizer
 }
 
 // settingsOf returns the settings of a configuration in the order of the reference, without
 // unset values that have no default.
 func settingsOf(f *File, shared map[string]bool) []setting {
-	l := flattener{shared: shared, keys: f.keys}
+	l := flattener{shared: shared, keys: f.keys, tokens: f.tokens}
 	l.section("", effectLive, reflect.ValueOf(f).Elem())
 	return l.all
 }
@@ -259,8 +261,11 @@ func (l *flattener) value(path, effect string, k key, v reflect.Value) {
 // scalar adds a single value.
 func (l *flattener) scalar(path, effect string, k key, v reflect.Value) {
 	value := scalarNode(v, k, false).Value
-	if k.form == "variable" && l.keys != nil {
+	switch t := l.tokens[value]; {
+	case k.form == "variable" && l.keys != nil:
 		value += "\x00" + l.keys(value) // a new key changes how the worker is called
+	case k.form == "tokenizer" && t != nil:
+		value += "\x00" + t.Hash()
 	}
 	if k.reload == effectDrain {
 		effect = effectDrain

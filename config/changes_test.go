@@ -2,6 +2,8 @@ package config
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -150,6 +152,34 @@ func TestChangedSecretIsReportedAndNotShown(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, Changes(old, f)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestChangedTokenizerIsAChange: the policy names a path, and the file at that path changes.
+func TestChangedTokenizerIsAChange(t *testing.T) {
+	vocabulary, err := os.ReadFile("../tokenizer/testdata/bytes.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "tokenizer.json")
+	src := strings.Replace(grown, ", api_key_env: K", "", 1) + "policy: {name: kv_aware, tokenizer: " + path + "}\n"
+	read := func(data []byte) *File {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return parsed(t, src, nil)
+	}
+	old, same, changed := read(vocabulary), read(vocabulary), read(append(vocabulary, '\n'))
+	if got := Changes(old, same); len(got) > 0 {
+		t.Errorf("the same file is a change: %+v", got)
+	}
+	got := Changes(old, changed)
+	if len(got) != 1 || got[0].Path != "policy.tokenizer" || !strings.HasSuffix(got[0].New, " (another value)") {
+		t.Errorf("the changes are %+v", got)
+	}
+	draft, err := changed.Draft([]byte(src))
+	if err != nil || len(Changes(changed, draft)) > 0 {
+		t.Errorf("the same text as a draft: %v, %+v", err, Changes(changed, draft))
 	}
 }
 

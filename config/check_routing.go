@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"tierway/routing"
 	"tierway/tiers"
@@ -17,6 +18,10 @@ import (
 // whole, so options without a name would have no policy.
 func (d *decoder) checkPolicy(path string, c routing.Config) {
 	d.checkTokenizer(path+".tokenizer", c.Tokenizer)
+	if at := path + ".lookup_timeout"; c.LookupTimeout > longLookup {
+		d.warn(at, fmt.Sprintf("%v: a request with a new prompt can wait that long before a worker is selected",
+			c.LookupTimeout), "use at most "+longLookup.String()+"; the default is 5ms")
+	}
 	for k := range members(reflect.ValueOf(c)) {
 		at := join(path, k.name)
 		switch {
@@ -30,6 +35,9 @@ func (d *decoder) checkPolicy(path string, c routing.Config) {
 		}
 	}
 }
+
+// longLookup is a time for tokens above which a warning is worth it: /tokenize takes milliseconds.
+const longLookup = 250 * time.Millisecond
 
 // checkTokenizer reads a tokenizer.json.
 func (d *decoder) checkTokenizer(path, file string) {
@@ -46,7 +54,8 @@ func (d *decoder) checkTokenizer(path, file string) {
 	d.tokens[file] = t
 }
 
-// Tokenizer returns the tokenizer of a policy; nil if it has none, and in a draft.
+// Tokenizer returns the tokenizer of a policy; nil if it has none. A draft has those of the file beside
+// which it is evaluated.
 func (f *File) Tokenizer(c routing.Config) *tokenizer.Tokenizer { return f.tokens[c.Tokenizer] }
 
 // checkContexts warns of tiers with a smaller context than a lower tier: overlong prompts

@@ -266,6 +266,10 @@ func TestRoutingKeysOfTiersAndPoolsAreChecked(t *testing.T) {
 		"options beside another policy": {`pools: [{name: a, models: [m], serves: [chat], policy: {name: random, slack: 1}, workers: [` + worker(1, "") + `]}]`, []string{
 			`2:78: pools[0].policy.slack: applies only to the policy chwbl, but the policy is random (remove the key, or write name: chwbl)`,
 		}},
+		"a long look-up": {`tiers: [{name: a, model: m, policy: {name: kv_aware, lookup_timeout: 2s}, workers: [` +
+			worker(1, "") + `]}]`, []string{
+			`2:70: warning: tiers[0].policy.lookup_timeout: 2s: a request with a new prompt can wait that long before a worker is selected (use at most 250ms; the default is 5ms)`,
+		}},
 		"contexts": {`tiers:
   - {name: a, model: m, context: -1, workers: [` + worker(1, "") + `]}
   - {name: b, model: n, context: 32k, workers: [` + worker(2, "") + `]}

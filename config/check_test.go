@@ -269,6 +269,8 @@ func TestInvalidFilesAreRejected(t *testing.T) {
 			`3:1: a second document starts here (remove the ---: a configuration is one document)`},
 		"not UTF-8": {keys + "listen: ä\xff\n" + small, `2:10: the file is not UTF-8 (save it as UTF-8)`},
 		"a list":    {"- a\n", `1:1: want a section of keys, got a list`},
+		"a policy's name alone": {keys + small + "policy: kv_aware\n",
+			`3:9: policy: want a section of keys, got a single value (write { name: kv_aware })`},
 		"a key twice": {keys + small + "insecure: false\nlog: {level: info, level: info}\n",
 			`4:20: log.level: the key appears twice, first in line 4 (remove one of them)`},
 		"a merge key": {keys + small + "log: {<<: {level: info}}\n",

@@ -184,7 +184,7 @@ func Default() File {
 		// A load balancer that polls /readyz every one or two seconds notices the drain within
 		// 5 s; a long response takes minutes.
 		Drain:  Drain{AcceptGrace: 5 * time.Second, Timeout: 300 * time.Second},
-		Policy: routing.Config{Name: "kv_aware"}, // lowest time to first token in all measured loads
+		Policy: routing.Config{Name: "kv_aware"}, // lowest time to first token, or near it, in most loads of docs/simulate.md
 		// The thresholds depend on the tiers; see tiers.DefaultRules.
 		Classifier: tiers.Rules{Mode: "max", Preset: "groups", Unavailable: "up",
 			Sticky: tiers.Sticky{Enabled: new(true), Idle: 30 * time.Minute}},

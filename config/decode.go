@@ -164,7 +164,11 @@ func (d *decoder) list(n *yaml.Node, path string, k key, v reflect.Value) {
 func (d *decoder) eachPair(n *yaml.Node, path string, f func(kn, vn *yaml.Node, sub string)) bool {
 	if n.Kind != yaml.MappingNode {
 		if !d.isNull(n) {
-			d.reportNode(n, path, "want a section of keys, got "+kindOf(n), "")
+			hint := ""
+			if n.Kind == yaml.ScalarNode && (path == "policy" || strings.HasSuffix(path, ".policy")) {
+				hint = fmt.Sprintf("write { name: %s }", n.Value)
+			}
+			d.reportNode(n, path, "want a section of keys, got "+kindOf(n), hint)
 		}
 		return false
 	}

@@ -25,7 +25,7 @@ func (f *File) Draft(text []byte) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	draft.keys = f.keys
+	draft.keys, draft.tokens = f.keys, f.tokens
 	if f.path != "" {
 		draft.resolvePaths(f.path)
 	}

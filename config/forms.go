@@ -45,11 +45,12 @@ var forms = map[string]form{
 	"file": {check: unless(func(text string) bool {
 		return !strings.HasSuffix(text, "/") && !strings.ContainsRune(text, 0)
 	}, "is not a file name", "")},
-	"proxy": {check: checkProxy},
-	"path":  {check: checkPath},
-	"web":   {check: checkWebURL, hide: true},
-	"sql":   {check: store.CheckSQLURL, hide: true},
-	"redis": {check: store.CheckRedisURL, hide: true},
+	"proxy":     {check: checkProxy},
+	"path":      {check: checkPath},
+	"tokenizer": {}, // checkTokenizer reads it
+	"web":       {check: checkWebURL, hide: true},
+	"sql":       {check: store.CheckSQLURL, hide: true},
+	"redis":     {check: store.CheckRedisURL, hide: true},
 }
 
 // isForm reports whether the decoder accepts text for the form of that name.

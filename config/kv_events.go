@@ -4,7 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"net"
+	"net/url"
+	"strconv"
+	"strings"
 
+	"tierway/workers"
 	"tierway/workers/kvcache"
 )
 
@@ -12,7 +16,7 @@ import (
 type KVEvents struct {
 	Enabled  *bool  `yaml:"enabled" doc:"Read the KV-cache events of engines that publish them, for pools with the policy 'kv_aware'. Other policies do not use them."`
 	Listen   string `yaml:"listen" reload:"restart" doc:"Address, host:port, for engines that connect to the gateway to publish events. Each of their workers has a 'kv_events.topic' of its own. The protocol has no authentication: use an address of a private network. Empty: none; the gateway connects to engines."`
-	MaxBytes Size   `yaml:"max_bytes" doc:"Memory limit for what is known of all caches together. A cached block takes at most 160 bytes: 512MiB hold 53 million tokens in blocks of 16. Each data-parallel rank of each worker has the same share; its oldest blocks are dropped first."`
+	MaxBytes Size   `yaml:"max_bytes" doc:"Memory limit for what is known of all caches together. A cached block takes at most 288 bytes: 512MiB hold 29 million tokens in blocks of 16. Each data-parallel rank of each worker has the same share. Over it, the ends of the prompts that were not stored for longest are dropped."`
 }
 
 // eventsPolicy is the policy that uses KV-cache events.
@@ -34,7 +38,11 @@ func eventsCopy(c kvcache.Config) *kvcache.Config {
 // checkEvents checks the sections kv_events of the file and of all workers.
 func (d *decoder) checkEvents(f *File) {
 	d.checkEventsListener(f)
-	topics := map[string]string{}
+	if size := f.KVEvents.MaxBytes; size > 0 && size < leastIndex {
+		d.warn("kv_events.max_bytes", fmt.Sprintf("%d bytes hold too few blocks to be of use", size),
+			"write a number with a unit, such as 512MiB")
+	}
+	topics, ports := map[string]string{}, map[string]eventPort{}
 	for _, s := range f.sections() {
 		pool := f.eventsOf(s.KVEvents)
 		at := s.path + ".kv_events"
@@ -49,15 +57,51 @@ func (d *decoder) checkEvents(f *File) {
 				d.checkEventPorts(own, events)
 				d.checkEventsUsed(own, f, s)
 			}
-			if events.Topic == "" || events.Port > 0 || events.Off() {
+			if events.Off() {
 				continue
 			}
-			path := own + ".topic"
-			if !d.written(path) {
-				path = at + ".topic"
+			pathOf := func(key string) string {
+				if d.written(own + key) {
+					return own + key
+				}
+				return at + key
 			}
-			d.checkTopic(f, topics, path, events.Topic, w.Name)
+			switch {
+			case events.Port > 0:
+				d.checkEventPort(ports, pathOf(".port"), events.Port, cmp.Or(events.Ranks, 1), w)
+				d.checkEventPort(ports, pathOf(".replay_port"), events.ReplayPort, cmp.Or(events.Ranks, 1), w)
+			case events.Topic != "":
+				d.checkTopic(f, topics, pathOf(".topic"), events.Topic, w.Name)
+			}
 		}
+	}
+}
+
+// leastIndex is the memory limit below which a warning is worth it.
+const leastIndex = 1 << 20
+
+// eventPort is a port on which an engine publishes or replays events.
+type eventPort struct{ worker, url string }
+
+// checkEventPort checks that the ports of a worker's ranks belong to no other worker and are not the one
+// that serves its requests. seen has the ports of the workers before it.
+func (d *decoder) checkEventPort(seen map[string]eventPort, path string, port, ranks int, w workers.Config) {
+	u, err := url.Parse(w.URL)
+	if err != nil || u.Hostname() == "" || port == 0 {
+		return
+	}
+	for p := port; p < port+ranks; p++ {
+		address := net.JoinHostPort(u.Hostname(), strconv.Itoa(p))
+		other, taken := seen[address]
+		switch {
+		case u.Port() == strconv.Itoa(p):
+			d.report(path, fmt.Sprintf("%d is the port that serves the requests of %s", p, w.Name),
+				"set the port of the engine's --kv-events-config")
+		case taken && other.url != w.URL:
+			d.report(path, address+" is the port of two workers, "+other.worker+" and "+w.Name+
+				": the events of one would count for both", "set a port for each worker")
+		}
+		seen[address] = eventPort{w.Name, w.URL}
 	}
 }
 
@@ -119,6 +163,7 @@ func (d *decoder) checkEventPorts(path string, c kvcache.Config) {
 	}
 	apart := c.Port - c.ReplayPort
 	switch {
+	case d.hasProblemIn(path): // a wrong or misspelt port is not a missing one
 	case c.Port > 0 && c.ReplayPort > 0 && apart < ranks && -apart < ranks:
 		d.report(path+".replay_port", fmt.Sprintf("ports %d to %d of replays overlap with ports %d to %d of events",
 			c.ReplayPort, c.ReplayPort+ranks-1, c.Port, c.Port+ranks-1),
@@ -128,4 +173,14 @@ func (d *decoder) checkEventPorts(path string, c kvcache.Config) {
 	case c.Port == 0 && c.Ranks > 1:
 		d.report(path+".ranks", "has no effect without port", "set port, or remove the key: the engine states its ranks")
 	}
+}
+
+// hasProblemIn reports whether a key of a section has a problem.
+func (d *decoder) hasProblemIn(path string) bool {
+	for reported := range d.reported {
+		if strings.HasPrefix(reported, path+".") {
+			return true
+		}
+	}
+	return false
 }

@@ -20,7 +20,7 @@ tiers:
   - name: a
     model: m
     kv_events: {` + tier + `}
-    workers: [{name: w0, url: "http://h:1", kv_events: {` + worker + `}}, {name: w1, url: "http://h:2"}]
+    workers: [{name: w0, url: "http://h:1", kv_events: {` + worker + `}}, {name: w1, url: "http://g:2"}]
 `
 }
 
@@ -59,6 +59,10 @@ func TestEventSettingsAreChecked(t *testing.T) {
 		"a taken port":    {file: `listen: "127.0.0.1:8081"`, want: "uses the same port as admin.listen"},
 		"a bad address":   {file: `listen: "5557"`, want: `kv_events.listen: "5557" is not an address`},
 		"no memory":       {file: "max_bytes: 0", want: "kv_events.max_bytes: want"},
+		"a misspelt port": {worker: "prot: 5557, replay_port: 5558", want: "kv_events.prot: unknown key (did you mean port?)"},
+		"a text as port":  {worker: `port: "abc"`, want: `got "abc"`},
+		"little memory":   {file: "max_bytes: 512", want: "512 bytes hold too few blocks"},
+		"the HTTP port":   {worker: "port: 1", want: "1 is the port that serves the requests of w0"},
 		"a bad port":      {worker: "port: 99999", want: "kv_events.port: want an integer from 0 to 65535"},
 		"a bad switch":    {worker: "enabled: auto", want: "kv_events.enabled: want true or false"},
 		"another policy":  {tier: "port: 5557", want: "tiers[0].kv_events: has no effect: the policy random does not use"},
@@ -81,6 +85,38 @@ func TestEventSettingsAreChecked(t *testing.T) {
 				t.Errorf("got %q, want %q", text, c.want)
 			}
 		})
+	}
+}
+
+func TestTwoWorkersOfOneHostHaveTheirOwnEventPorts(t *testing.T) {
+	for name, c := range map[string]struct{ tier, first, second, want string }{
+		"one port": {tier: "port: 5557",
+			want: "7:23: tiers[0].kv_events.port: h:5557 is the port of two workers, w0 and w1"},
+		"a port each": {first: "port: 5557", second: "port: 5558"},
+		"replays on the other's": {first: "port: 5557, replay_port: 5559", second: "port: 5558, replay_port: 5557",
+			want: "h:5557 is the port of two"},
+		"ranks reach into the other": {first: "port: 5557, ranks: 4", second: "port: 5560",
+			want: "tiers[0].workers[1].kv_events.port: h:5560 is"},
+		"one is off": {tier: "port: 5557", second: "enabled: false"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			source := strings.NewReplacer(`url: "http://h:1", kv_events: {}`, `url: "http://h:1", kv_events: {`+c.first+`}`,
+				`url: "http://g:2"`, `url: "http://h:2", kv_events: {`+c.second+`}`).Replace(withEvents("", c.tier, ""))
+			_, err := Parse("f", []byte(source), environment(nil))
+			if (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// TestOneEngineInTwoTiersHasOneEventPort: an engine that serves two models has a worker in both tiers.
+func TestOneEngineInTwoTiersHasOneEventPort(t *testing.T) {
+	source := withEvents("", "port: 5557", "") + `
+  - {name: b, model: n, kv_events: {port: 5557}, workers: [{name: w2, url: "http://h:1"}]}
+`
+	if _, err := Parse("f", []byte(source), environment(nil)); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -85,7 +85,7 @@ func TestEnumTagsAgreeWithTheirPackages(t *testing.T) {
 	}
 }
 
-func TestGeneratedReferencesAreUpToDate(t *testing.T) {
+func TestConfigDocIsGenerated(t *testing.T) {
 	text, err := schema()
 	if err != nil {
 		t.Fatal(err)

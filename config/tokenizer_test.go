@@ -1,6 +1,7 @@
 package config
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -20,7 +21,14 @@ func TestTheTokenizerOfAPolicyIsLoaded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if tok := draft.Tokenizer(p); tok != nil {
-		t.Errorf("a draft has %v: it may not read files", tok)
+	if draft.Tokenizer(p) != f.Tokenizer(p) {
+		t.Error("a draft has another tokenizer than the file beside it")
+	}
+	other, err := f.Draft([]byte(strings.Replace(src, "/bytes.json", "/./bytes.json", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tok := other.Tokenizer(other.ResolvedPools()[0].Policy); tok != nil {
+		t.Error("a draft has read a tokenizer.json that the file beside it does not name")
 	}
 }

@@ -105,7 +105,10 @@ func setScalar(v reflect.Value, k key, text string, quoted bool) (hint string, o
 	case v.Kind() == reflect.String:
 		return setString(v, k, text)
 	case quoted:
-		return "remove the quotes", false
+		if hint, ok = setScalar(reflect.New(v.Type()).Elem(), k, text, false); ok {
+			hint = "remove the quotes"
+		}
+		return hint, false
 	case v.Type() == reflect.TypeFor[tenants.Money]():
 		amount, err := tenants.ParseMoney(text)
 		if err != nil {

@@ -49,7 +49,8 @@ func fullDecision() *Decision {
 				Candidates: []routing.Candidate{{Worker: "w1", Index: 1, Score: 2, Excluded: "tokens", Weight: 1, Inflight: 3,
 					MaxInflight: 4, Full: true,
 					PendingTokens: 5, OutputTokens: 6, Overlap: 7, Waiting: 8, KVUsage: 0.5, Rate: 8000, Events: true,
-					Cost: routing.CostFacts{Backlog: 1, Overhead: 2, PerToken: 3, Slowdown: 4, Step: 5, StepEach: 6, Stall: 7,
+					Cost: routing.CostFacts{Backlog: 1, Overhead: 2, Behind: 2.5, PerToken: 3, Slowdown: 4, Step: 5, StepEach: 6,
+						Stall:      7,
 						WorkingSet: 8, Load: 9, Recent: 11, SlotWait: 10},
 					Terms: terms(`{"load":1.25,"ring":-2}`)}}}}},
 		Promoted: true, PromptTokens: 15, MaxTokens: 16, Usage: Usage{Prompt: 17, Cached: 18, Output: 19}, Estimated: true,
@@ -62,7 +63,7 @@ func fullDecision() *Decision {
 // choiceJSON is the form of a pick in it.
 const choiceJSON = `{"policy":"chwbl","key":"000000000000000b","key_of":"prefix","memory":1.5,"halved":1,"rand":"ffffffffffffffff","prompt_tokens":12,"expected_output_tokens":13,"waited_ms":14,"waits":true,"worker_full":true,` +
 	`"runner_up":"w0","traffic":{"arrivals_per_s":1,"utilization":0.5,"mean_cached_tokens":2,"queueing":1},"seen":1,"candidates":[{"worker":"w1","index":1,"score":2,"excluded":"tokens","weight":1,"inflight":3,"max_inflight":4,"full":true,` +
-	`"pending_tokens":5,"output_tokens":6,"overlap_tokens":7,"waiting":8,"kv_usage":0.5,"prefill_rate":8000,"kv_events":true,"cost":{"backlog_s":1,"overhead_s":2,"per_token_s":3,"slowdown":4,"step_s":5,"step_each_s":6,"stall":7,"working_set":8,"load_s":9,"recent_tokens":11,"slot_wait_s":10},"terms":{"load":1.25,"ring":-2}}]}`
+	`"pending_tokens":5,"output_tokens":6,"overlap_tokens":7,"waiting":8,"kv_usage":0.5,"prefill_rate":8000,"kv_events":true,"cost":{"backlog_s":1,"overhead_s":2,"overhead_behind_s":2.5,"per_token_s":3,"slowdown":4,"step_s":5,"step_each_s":6,"stall":7,"working_set":8,"load_s":9,"recent_tokens":11,"slot_wait_s":10},"terms":{"load":1.25,"ring":-2}}]}`
 
 // fullJSON is the form of version 1. Files of records, and programs that read them, hold
 // it: a renamed or removed field needs another SchemaVersion.

@@ -39,19 +39,22 @@ func pieces(s string) []string {
 	return ps
 }
 
-// tokenID is the id of a token: the FNV-1a hash of its text. Ids below 1<<16 are markers.
+// tokenID is the id of a token: the FNV-1a hash of its text, folded to 16 bits, plus 1<<16. With fewer
+// than 1<<17 tokens the vocabulary is as large as those of real models. Ids below 1<<16 are markers.
 func tokenID(piece string) uint32 {
 	h := uint32(2166136261)
 	for i := range len(piece) {
 		h = (h ^ uint32(piece[i])) * 16777619
 	}
-	return h | 1<<16
+	return (h>>16^h)&(1<<16-1) | 1<<16
 }
 
 // appendIDs appends the tokens of a text to ids.
 func appendIDs(ids []uint32, s string) []uint32 {
-	for _, piece := range pieces(s) {
-		ids = append(ids, tokenID(piece))
+	for s != "" {
+		end := pieceEnd(s)
+		ids = append(ids, tokenID(s[:end]))
+		s = s[end:]
 	}
 	return ids
 }

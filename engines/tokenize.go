@@ -2,7 +2,9 @@ package engines
 
 import (
 	"cmp"
+	"encoding/json"
 	"net/http"
+	"strconv"
 )
 
 // tokenize serves POST /tokenize in vLLM's form: a prompt, or messages rendered as a chat.
@@ -31,8 +33,21 @@ func (e *Engine) tokenize(w http.ResponseWriter, r *request) error {
 	default:
 		return badRequest("prompt", "prompt or messages is needed")
 	}
-	return writeJSON(w, http.StatusOK, map[string]any{"count": len(ids), "max_model_len": e.c.Context, "tokens": ids,
-		"token_strs": nil})
+	return writeJSON(w, http.StatusOK, map[string]any{"count": len(ids), "max_model_len": e.c.Context,
+		"tokens": listOf(ids), "token_strs": nil})
+}
+
+// listOf returns ids as a JSON array.
+func listOf(ids []uint32) json.RawMessage {
+	b := make([]byte, 1, 7*len(ids)+2)
+	b[0] = '['
+	for i, id := range ids {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendUint(b, uint64(id), 10)
+	}
+	return append(b, ']')
 }
 
 // renderChat serves POST /v1/chat/completions/render in vLLM's form: the tokens of the request's
@@ -65,5 +80,5 @@ func (e *Engine) renderCompletions(w http.ResponseWriter, r *request) error {
 }
 
 func (e *Engine) rendered(id, model string, ids []uint32) map[string]any {
-	return map[string]any{"request_id": e.newID(id), "token_ids": ids, "features": nil, "model": model}
+	return map[string]any{"request_id": e.newID(id), "token_ids": listOf(ids), "features": nil, "model": model}
 }

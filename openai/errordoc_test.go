@@ -63,7 +63,7 @@ func errorDoc() string {
 	return b.String()
 }
 
-func TestErrorDocMatchesTheTable(t *testing.T) {
+func TestErrorDocIsGeneratedFromTheTable(t *testing.T) {
 	const path = "../docs/errors.md"
 	want := errorDoc()
 	if os.Getenv("UPDATE_DOCS") == "1" {

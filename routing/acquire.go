@@ -85,7 +85,7 @@ func (p *Pool) bookLocked(l *Lease, r *Request, tried []*Worker) error {
 	l.stream, l.bookedAt, l.prompt = r.Stream, r.Now, booked(r.PromptTokens)
 	l.estimate = float64(l.prompt) / p.scaleLocked()
 	l.overlap, l.predicted = min(l.prompt, ws[i].Overlap), ws[i].predicted
-	l.exact, l.byEvents = ws[i].exact, ws[i].byEvents
+	l.exact, l.byEvents, l.published, l.computing = ws[i].exact, ws[i].byEvents, ws[i].published, ws[i].computing
 	if p.costs {
 		l.elsewhere = soonestElsewhere(r, ws, i)
 	}

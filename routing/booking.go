@@ -29,6 +29,10 @@ type booking struct {
 	uncached      int64   // prompt tokens to compute
 	seconds       float64 // predicted duration of that
 	before, after *booking
+
+	// Set for an answer that is not streamed, at the predicted end of its prefill or when the answer arrives.
+	run    uint64 // number of its prefillRun; 0: none
+	others int    // other requests in flight
 }
 
 // maxBooked bounds the tokens that one request books on each account: a million requests with
@@ -93,7 +97,7 @@ func uncached(prompt int64, v *View) int64 {
 // removeBookingLocked takes the booking out of the books.
 func (p *Pool) removeBookingLocked(b *booking) {
 	w := b.worker
-	w.endPrefillLocked(b)
+	p.endPrefillLocked(b)
 	w.countInflightLocked(p.traffic.at)
 	w.inflight--
 	if b.stream {
@@ -113,9 +117,18 @@ func (p *Pool) removeBookingLocked(b *booking) {
 	p.free = b
 }
 
-// endPrefillLocked takes the booking's prefill out of the books.
-func (w *Worker) endPrefillLocked(b *booking) {
-	w.dequeuePrefillLocked(b)
+// endPrefillLocked removes the booking's prefill from the books. If it is still among the worker's prefills, its
+// end is unknown.
+func (p *Pool) endPrefillLocked(b *booking) {
+	if b.awaits {
+		p.breakRunLocked(b.worker)
+		b.worker.dequeuePrefillLocked(b)
+	}
+	b.worker.unbookPrefillLocked(b)
+}
+
+// unbookPrefillLocked takes the tokens of a prefill out of the worker's books.
+func (w *Worker) unbookPrefillLocked(b *booking) {
 	w.pending -= b.prefill
 	w.assumedCached -= b.assumedCached
 	b.prefill, b.assumedCached = 0, 0
@@ -136,15 +149,10 @@ func (w *Worker) schedulePrefillEndLocked(b *booking, now time.Time) {
 	w.prefillEnds = append(w.prefillEnds, b)
 }
 
-// endDuePrefillsLocked removes prefills from the books after their predicted end.
-func (w *Worker) endDuePrefillsLocked(now time.Time) {
+// endDuePrefillsLocked ends prefills of unstreamed answers after their predicted end.
+func (p *Pool) endDuePrefillsLocked(w *Worker, now time.Time) {
 	for len(w.prefillEnds) > 0 && !now.Before(w.prefillEnds[0].due) {
-		b := w.prefillEnds[0]
-		if b.due.After(w.costs.answeredAt) {
-			w.costs.answeredAt = b.due
-			w.costs.prefillSeconds += b.seconds
-			w.costs.beginStep() // no stream's prefill is counted into this predicted one
-		}
-		w.endPrefillLocked(b)
+		w.unbookPrefillLocked(w.prefillEnds[0])
 	}
+	p.endFirstPrefillsLocked(w, now)
 }

@@ -13,14 +13,14 @@ import (
 // blocks behind it, and the workers that have a block have all blocks before it.
 type cacheModel struct {
 	byHash map[uint64]copies
-	blocks []cachedBlock // by number; number 0 is none
+	blocks []cachedBlock // by number; number 0 means no block
 	unused int32         // list of free blocks, linked by older
 	lists  [modelWorkers]cacheList
 
 	views [modelWorkers]int32 // index of the view by column, during a decision
 }
 
-// copies are the workers that have a block, as bits by column, and the first copy.
+// copies are the holders of a block, as bits by column, and the number of the first copy.
 type copies struct {
 	holders uint64
 	first   int32
@@ -49,11 +49,11 @@ type cacheList struct {
 	working        int64 // tokens of the working set
 }
 
-// modelWorkers is the number of columns in a word. Other workers count as cold.
+// modelWorkers is the number of columns, the bits of a word. The model has no cache of further workers.
 const modelWorkers = 64
 
 // defaultCacheTokens is the assumed size of a cache: that of an 8 billion parameter model on a GPU of
-// 80 GB. A model that is too small costs more time than one that is too large.
+// 80 GB. An estimate that is too small costs more time than one that is too large.
 const defaultCacheTokens = 500_000
 
 // promptBlock is one block of a recorded prompt.
@@ -217,8 +217,8 @@ func (l *cacheList) resize(b *cachedBlock, tokens int32) {
 	b.tokens = tokens
 }
 
-// leastBlock is the mean number of tokens of a block below which the model keeps fewer tokens than the
-// cache: it bounds the memory for prompts of empty messages.
+// leastBlock is the least mean number of tokens of a block with which the model can hold a whole cache. It
+// bounds the memory for prompts of empty messages.
 const leastBlock = 16
 
 // evict removes the least recently used blocks that exceed the capacity.
@@ -228,7 +228,7 @@ func (c *cacheModel) evict(l *cacheList) {
 	}
 }
 
-// setCapacity sets the size of a worker's cache in tokens. 0 is unknown and keeps a known size.
+// setCapacity sets the size of a worker's cache in tokens. 0 means unknown, and keeps a known size.
 func (c *cacheModel) setCapacity(column int, tokens int64) {
 	l := &c.lists[column]
 	if tokens <= 0 && l.capacity > 0 {
@@ -276,7 +276,7 @@ func (c *cacheModel) workingSet(column int, since int64) float64 {
 }
 
 // predict sets the leading prompt tokens that each view's worker should have cached. It returns the
-// time since the last use of the conversation that the prompt continues, or a negative one if it
+// time since the last use of the conversation that the prompt continues, or a negative time if it
 // continues none.
 func (c *cacheModel) predict(r *Request, prompt int64, ws []View, workers []*Worker) (reuse time.Duration) {
 	if len(c.byHash) == 0 || len(r.Blocks) == 0 {
@@ -289,7 +289,12 @@ func (c *cacheModel) predict(r *Request, prompt int64, ws []View, workers []*Wor
 			c.views[column] = int32(i)
 		}
 	}
-	s := overlapSearch{model: c, request: r, prompt: prompt, views: ws}
+	lookup := r.CachedAt
+	if lookup.IsZero() {
+		lookup = r.Now
+	}
+	s := overlapSearch{model: c, request: r, prompt: prompt, views: ws,
+		published: lookup.Add(-maxEventDelay).UnixMilli()}
 	s.bisect(0, len(r.Blocks), shown)
 	if s.depth == 0 || !s.continues {
 		return -1
@@ -303,12 +308,13 @@ type overlapSearch struct {
 	request   *Request
 	prompt    int64
 	views     []View
+	published int64 // ms since 1970; events of blocks recorded until then had arrived at the look-up
 	depth     int   // blocks of the longest prefix so far
 	continues bool  // that prefix is a whole earlier prompt
 	used      int64 // its last use, ms since 1970
 }
 
-// bisect finds the cached prefixes of workers that have the first low blocks and not the one at high.
+// bisect finds the cached prefixes of workers that have the blocks before low and not the one at high.
 func (s *overlapSearch) bisect(low, high int, workers uint64) {
 	for workers != 0 && low < high {
 		middle := (low + high) / 2
@@ -328,19 +334,22 @@ func (s *overlapSearch) bisect(low, high int, workers uint64) {
 	}
 }
 
-// end sets the overlap of a worker that has that many blocks. If they are a whole earlier prompt, its
-// answer follows, and this prompt most likely repeats it.
+// end sets the overlap of a worker that has that many blocks. If these are a whole earlier prompt, this
+// prompt most likely continues with the earlier answer.
 func (s *overlapSearch) end(blocks, column int) {
 	c, all := s.model, s.request.Blocks
 	tokens := tokensUpTo(all[blocks-1].End, all[len(all)-1].End, s.prompt)
-	b := &c.blocks[c.find(all[blocks-1].Hash, column)]
+	b, v := &c.blocks[c.find(all[blocks-1].Hash, column)], &s.views[c.views[column]]
+	if b.at <= s.published {
+		v.published = tokens // without the answer, which may be more recent
+	}
 	if blocks < len(all) && b.leaf {
 		tokens = min(s.prompt, tokens+int64(b.answer))
 	}
 	if blocks > s.depth || blocks == s.depth && b.leaf && b.at > s.used {
 		s.depth, s.continues, s.used = blocks, b.leaf, b.at
 	}
-	s.views[c.views[column]].predicted[fromHistory] = tokens
+	v.predicted[fromHistory] = tokens
 }
 
 // recordPrefixLocked records that the booking's prompt is in its worker's cache.

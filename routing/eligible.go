@@ -169,13 +169,13 @@ func (p *Pool) eligibleLocked(r *Request, tried []*Worker) ([]View, error) {
 			f.skip(w, saturated)
 			continue
 		}
-		f.show(w, r, full)
+		p.appendViewLocked(&f, w, r, full)
 		f.slowStart = f.slowStart || starting
 	}
 	if len(f.views) == 0 && f.saturatedByMetricsAlone() {
 		for _, w := range p.workers {
 			if w.group == f.group && w.idleLocked() && p.usableLocked(w, r, tried) {
-				f.show(w, r, false)
+				p.appendViewLocked(&f, w, r, false)
 			}
 		}
 	}
@@ -221,9 +221,9 @@ func (f *eligibleSet) skip(w *Worker, saturated bool) {
 // and one of them has no request in flight, so that it can take one.
 func (f *eligibleSet) saturatedByMetricsAlone() bool { return f.idle > 0 && !f.full }
 
-// show adds the worker to the views.
-func (f *eligibleSet) show(w *Worker, r *Request, full bool) {
-	w.endDuePrefillsLocked(r.Now)
+// appendViewLocked adds the worker to the views.
+func (p *Pool) appendViewLocked(f *eligibleSet, w *Worker, r *Request, full bool) {
+	p.endDuePrefillsLocked(w, r.Now)
 	f.views = f.views[:len(f.views)+1]
 	w.viewLocked(&f.views[len(f.views)-1], full)
 }

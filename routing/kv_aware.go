@@ -3,46 +3,60 @@ package routing
 import "math"
 
 // kvAware sends a request to the worker where it costs the least time in total: its own time to
-// first token, and the time that it costs other requests. With u uncached tokens, U the backlog of
-// the worker and n its requests in flight, all in seconds:
+// first token, and the time that it costs other requests. All times are in seconds. With
 //
-//	s = load + u·perToken + overhead                             prefill of this request
-//	T = U + s + slotWait                                         its time to first token
-//	D = output · step(n)² / step(0)                              its decode, and what that costs others;
-//	                                                             step(0) is at least step(n)/4
-//	g = u/mean rate + overhead + slowdown·D/2                    work that it adds to the queue
-//	a = arrivals / max(0.1, 1 − utilization)                     requests that the work delays
+//	u  uncached tokens                      o  overhead of a prefill on an idle worker
+//	U  backlog of the worker                b  overhead of a prefill behind another one
+//	n  requests in flight on the worker
+//
+// where U and n are divided by the worker's relative weight, and minima and means are those of the candidates:
+//
+//	s = load + u·perToken                                prefill of its own tokens
+//	T = max(min(U, o) + o, U + b) + s + slotWait         its time to first token
+//	D = output · (step + 3·n·stepEach)                   its decode, and the delay of others by it
+//	g = u/mean rate + b + slowdown·D/2                   work that it adds to the worker's prefills
+//	a = arrivals / max(0.1, 1 − utilization)             requests per second that the work delays
+//	w = min(1, min U) · min(1, max(0, stall − 0.2)/0.2)  weight of the rule for overload
 //
 // If the engine computes all prompts at once, the backlog U and a are 0 (see workTimes.order).
 //
-//	first_token = T + T²/(2·(1 + min U))                         a late request should not wait longer
-//	queue       = a·g·(U + 2·min U + g/2)                        first tokens of later requests
-//	decode      = (D + stall·n·s)/4 · (1 − 0.7·stall)            running answers
-//	cache       = 2·workingSet²·(u + mean cached)·perToken       cached tokens that are evicted
+//	first_token = (T + 3·T²/(4·(1 + min U))) · ((n+1)/(mean n + 1))^w  a late request should not wait longer
+//	queue       = a·g·(U + 2·min U + g/2) · (1 − w)                    first tokens of later requests
+//	decode      = D/4 · (1 − w)                                        running answers
+//	cache       = 2·workingSet²·(u + mean cached)·perToken             cached tokens that are evicted
 //
 // The queue term is the derivative of the mean waiting time of a queue with Poisson arrivals. The
-// cache term is that of the time to compute evicted conversations again. The weights were chosen
-// once, in simulations; docs/simulate.md has the comparison.
+// cache term is the derivative of the time to compute evicted conversations again. Engines with chunked
+// prefill stall their answers while they compute prompts. If every worker is overloaded, later requests wait
+// on all of them. The product of time and requests then sends long prompts to workers with few requests, so
+// that short prompts do not wait behind long ones. The weights come from simulations; docs/simulate.md has the
+// comparison.
 type kvAware struct {
 	terms *[maxTerms]string
 }
 
 const (
-	decodeWeight = 0.25 // seconds to first token that one second of answers is worth
-	// stalledShare is the part of an answer's time that prefills cause where they stall answers. Another
-	// worker would not avoid it.
-	stalledShare  = 0.7
-	tailWeight    = 0.5
+	decodeWeight = 0.25 // seconds to first token that count as much as one second of answers
+	// decodeShare counts three delays for each other answer in flight: of this answer by that one, of that one by
+	// this answer, and of later answers, because both end later.
+	decodeShare   = 3
+	tailWeight    = 0.75
 	tailBase      = 1.0 // seconds
 	minIdle       = 0.1
 	sharedBacklog = 2
 	cacheWeight   = 2
 	slowdownShare = 0.5
-	// leastStep bounds an error of the learned step. If the number of requests in flight hardly varies, its
-	// effect on the step is not told apart from the rest.
-	leastStep = 0.25
-	// Costs that differ by less than both count as equal: no prediction is that exact.
+	// overloadBacklog is the smallest backlog, in seconds, at which the rule for overload counts fully.
+	overloadBacklog = 1.0
+	// Seconds that a second of prefill takes from each answer: up to minStall an engine does not stall answers,
+	// from fullStall on it does, and between them in part. Simulated engines have 0.6 to 0.9 with chunked
+	// prefill, and below 0.2 without.
+	minStall, fullStall = 0.2, 0.4
+	// Costs that differ by less than the larger of both count as equal: no prediction is that exact.
 	sameSeconds, sameShare = 0.005, 0.02
+	// Equal prompts that arrive at once should wait for one prefill. A worker that lacks at most missingShare of
+	// the prompt is picked although it costs more than the lowest, up to the share repeatSurcharge.
+	repeatSurcharge, missingShare = 0.25, 1.0 / 64
 )
 
 func newKVAware() *kvAware {
@@ -51,36 +65,42 @@ func newKVAware() *kvAware {
 
 func (*kvAware) Name() string { return "kv_aware" }
 
-// Plans returns true: a full worker is worth its wait if the cost says so.
+// Plans returns true: the cost of a full worker includes the wait for a slot.
 func (*kvAware) Plans() bool { return true }
 
 // usesCosts marks a policy that reads View.Cost and the traffic.
 func (*kvAware) usesCosts() {}
 
-// Pick returns the worker of the lowest cost. Of workers whose costs differ by less than a prediction is
-// worth, it returns the one that has the most of the prompt, then the one with the fewest recent tokens.
-// Before any traffic the hash of the prompt's first turn decides, so that gateways agree without
-// communication.
+// Pick returns the worker of the lowest cost, or the cheapest worker with the prompt (see repeatSurcharge). Of
+// workers with equal costs (see sameSeconds), it returns the one that has the most of the prompt, then the one
+// with the fewest recent tokens. Before any traffic the hash of the prompt's first turn decides, so that gateways
+// agree without communication.
 func (p *kvAware) Pick(r *Request, ws []View) (int, Reason) {
 	b := newCostBasis(r, ws)
-	lowest := math.Inf(1)
+	lowest, withPrompt := math.Inf(1), math.Inf(1)
 	for i := range ws {
 		terms := b.terms(&ws[i])
 		cost := terms[0] + terms[1] + terms[2] + terms[3]
-		lowest = min(lowest, cost)
+		if lowest = min(lowest, cost); b.hasPrompt(&ws[i]) {
+			withPrompt = min(withPrompt, cost)
+		}
 		if r.assessments != nil {
 			r.assessments[i] = assessment{score: cost, terms: Terms{names: p.terms, values: terms}}
 		}
+	}
+	repeated := !math.IsInf(withPrompt, 1) && withPrompt <= lowest+max(sameSeconds, repeatSurcharge*lowest)
+	if repeated {
+		lowest = withPrompt
 	}
 	key := r.Prefix
 	if key == 0 {
 		key = r.Rand
 	}
 	chosen, fewest, rank := -1, 0.0, uint64(0)
-	limit := lowest + max(sameSeconds, sameShare*lowest)
 	for i := range ws {
 		terms := b.terms(&ws[i])
-		if terms[0]+terms[1]+terms[2]+terms[3] > limit || chosen >= 0 && ws[i].Overlap < ws[chosen].Overlap {
+		if terms[0]+terms[1]+terms[2]+terms[3] > lowest+max(sameSeconds, sameShare*lowest) ||
+			repeated && !b.hasPrompt(&ws[i]) || chosen >= 0 && ws[i].Overlap < ws[chosen].Overlap {
 			continue
 		}
 		recent, own := ws[i].Cost.Recent/b.share(&ws[i]), Mix(key^hashName(ws[i].ID))
@@ -106,12 +126,14 @@ func hashName(name string) uint64 {
 	return h
 }
 
-// costBasis is what the costs of all workers at one pick share.
+// costBasis has the values that are common to the costs of all workers at one pick.
 type costBasis struct {
 	prompt, output float64
 	cached         float64 // mean cached tokens of a request
-	delayed        float64 // a
+	delayed        float64 // a of the formula
 	minBacklog     float64
+	overload       float64 // 0 if a worker has no backlog, 1 from a smallest backlog of overloadBacklog on
+	inflight       float64 // mean requests in flight
 	rate           float64 // mean prefill rate, tokens/s
 	weight         float64 // mean weight
 }
@@ -128,9 +150,10 @@ func newCostBasis(r *Request, ws []View) (b costBasis) {
 			b.minBacklog = backlog
 		}
 		b.rate += 1 / f.PerToken / n
+		b.inflight += float64(ws[i].Inflight) / b.share(&ws[i]) / n
 	}
 	b.prompt, b.output = float64(booked(r.PromptTokens)), float64(booked(r.OutputTokens))
-	b.cached = r.traffic.Cached
+	b.cached, b.overload = r.traffic.Cached, min(1, b.minBacklog/overloadBacklog)
 	b.delayed = r.traffic.Queueing * r.traffic.Arrivals / max(minIdle, 1-r.traffic.Utilization)
 	return b
 }
@@ -143,39 +166,47 @@ func (b *costBasis) terms(v *View) [maxTerms]float64 {
 	f, share := v.costFacts(), b.share(v)
 	uncached := b.uncached(v)
 	backlog, n := f.Backlog/share, float64(v.Inflight)/share
-	prefill := f.prefill(uncached)
-	firstToken := backlog + prefill + f.SlotWait
-	step := f.Step + f.StepEach*n
-	decode := b.output * step * step / max(f.Step, leastStep*step)
-	work := uncached/b.rate + f.Overhead*ownSteps(uncached) + slowdownShare*f.Slowdown*decode
+	firstToken := f.firstToken(uncached, backlog)
+	firstToken += tailWeight * firstToken * firstToken / (tailBase + b.minBacklog)
+	decode := b.output * (f.Step + decodeShare*f.StepEach*n)
+	work := uncached/b.rate + f.Behind + slowdownShare*f.Slowdown*decode
+	later := 1.0
+	if w := b.overload * min(1, max(0, f.Stall-minStall)/(fullStall-minStall)); w > 0 {
+		firstToken *= math.Pow((n+1)/(b.inflight+1), w)
+		later = 1 - w
+	}
 	return [maxTerms]float64{
-		firstToken + tailWeight*firstToken*firstToken/(tailBase+b.minBacklog),
-		b.delayed * work * (backlog + sharedBacklog*b.minBacklog + work/2),
-		decodeWeight * (1 - stalledShare*min(1, f.Stall)) * (decode + f.Stall*n*prefill),
+		firstToken,
+		later * b.delayed * work * (backlog + sharedBacklog*b.minBacklog + work/2),
+		later * decodeWeight * decode,
 		cacheWeight * f.WorkingSet * f.WorkingSet * (uncached + b.cached) * f.PerToken,
 	}
 }
 
-// prefill returns the seconds of a prefill with that many uncached tokens.
-func (f *CostFacts) prefill(uncached float64) float64 {
-	seconds := uncached*f.PerToken + f.Overhead
-	if f.Backlog > 0 {
-		seconds *= ownSteps(uncached)
-	}
-	return f.Load + seconds
+// firstToken returns the predicted seconds to first token of a prompt with that many uncached tokens, behind a
+// backlog in seconds. A prompt waits at least for the engine's present step, of at most Overhead, and for its
+// own. Behind a longer backlog it shares steps with the prompts before it, and takes only Behind in addition.
+func (f *CostFacts) firstToken(uncached, backlog float64) float64 {
+	own := f.Load + uncached*f.PerToken
+	return max(min(backlog, f.Overhead)+f.Overhead, backlog+f.Behind) + own + f.SlotWait
 }
 
 // uncached returns the prompt tokens that the worker has to compute.
 func (b *costBasis) uncached(v *View) float64 { return max(0, b.prompt-float64(max(0, v.Overlap))) }
 
+// hasPrompt reports whether the worker lacks at most missingShare of the prompt, in its cache or in prefill.
+func (b *costBasis) hasPrompt(v *View) bool {
+	return b.prompt > 0 && b.uncached(v) <= missingShare*b.prompt
+}
+
 // firstToken returns the predicted seconds to first token on a worker.
 func (b *costBasis) firstToken(v *View) float64 {
 	f := v.costFacts()
-	return f.Backlog + f.prefill(b.uncached(v)) + f.SlotWait
+	return f.firstToken(b.uncached(v), f.Backlog)
 }
 
-// costFacts returns the facts of the view. Those that a record of another policy lacks follow from
-// the booked tokens and the priors.
+// costFacts returns the facts of the view. A record of another policy has none: then they follow from the
+// booked tokens and the priors.
 func (v *View) costFacts() CostFacts {
 	f := v.Cost
 	if !(f.PerToken > 0) {

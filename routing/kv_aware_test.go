@@ -153,25 +153,25 @@ func TestWrongPredictionsLoseTheirInfluence(t *testing.T) {
 	for range 30 {
 		turn(0, events)
 	}
-	if l := turn(0, events); first != 9000 || l.exact || w.credit[fromEvents].value() >= leastCredit {
-		t.Errorf("at first %d tokens counted; the credit of the events is now %v", first, w.credit[fromEvents].value())
+	if l := turn(0, events); first != 9000 || l.exact || w.credit[fromEvents].trust() >= leastTrust {
+		t.Errorf("at first %d tokens counted; the credit of the events is now %v", first, w.credit[fromEvents].trust())
 	}
 	for range 60 {
 		turn(9000, events)
 	}
-	if l := turn(9000, events); !l.exact || w.credit[fromEvents].value() < 0.9 {
-		t.Errorf("after sixty good predictions the credit of the events is %v", w.credit[fromEvents].value())
+	if l := turn(9000, events); !l.exact || w.credit[fromEvents].trust() < 0.9 {
+		t.Errorf("after sixty good predictions the credit of the events is %v", w.credit[fromEvents].trust())
 	}
 	for range 60 {
 		turn(0)
 	}
-	if n := w.credit[fromHistory].value(); n > 0.15 {
+	if n := w.credit[fromHistory].trust(); n > 0.15 {
 		t.Errorf("the credit of the model is %v after sixty wrong predictions", n)
 	}
 	for range 200 {
 		turn(9990)
 	}
-	if n := w.credit[fromHistory].value(); n < 0.9 {
+	if n := w.credit[fromHistory].trust(); n < 0.9 {
 		t.Errorf("the credit of the model is %v after two hundred good predictions", n)
 	}
 	n := p.Predictions()
@@ -190,6 +190,46 @@ func TestOldEventsDoNotCount(t *testing.T) {
 	}
 }
 
+// TestRepeatedPromptGoesToItsCheapestHolder: a quarter of the cost may be lost for the whole prompt, but not among
+// the workers that have it.
+func TestRepeatedPromptGoesToItsCheapestHolder(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		tokens  int64
+		backlog []int64 // tokens on each worker
+		want    int
+	}{
+		{"a holder costs less than an idle worker", 20_000, []int64{23_000, 21_000, 0}, 1},
+		{"both cost clearly more", 20_000, []int64{50_000, 60_000, 0}, 2},
+		{"without a prompt the load decides", 0, []int64{200, 2000, 100}, 2},
+	} {
+		p := kvPool(Member{}, Member{}, Member{})
+		answer(t, p, Request{Now: start, PromptTokens: 50_000, Stream: true, Only: 1}) // more recent tokens
+		for i, tokens := range c.backlog {
+			book(t, p, Request{Now: start, PromptTokens: tokens, OutputTokens: 1, Stream: true, Only: i})
+		}
+		l := book(t, p, Request{Now: start, CachedAt: start, PromptTokens: c.tokens, OutputTokens: 1, Stream: true,
+			Cached: []CachedPrefix{{Ref: 0, Tokens: c.tokens}, {Ref: 1, Tokens: c.tokens}, {Ref: 2}}})
+		if got := l.Worker().index; got != c.want {
+			t.Errorf("%s: worker %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+// TestOverloadedEnginesThatStallAnswersShareByRequests: a longer backlog with fewer requests is better only if every
+// worker has a backlog and its prefills stall answers.
+func TestOverloadedEnginesThatStallAnswersShareByRequests(t *testing.T) {
+	for _, c := range []struct{ shorter, stall, want float64 }{{2, 0.8, 1}, {2, 0.1, 0}, {0, 0.8, 0}} {
+		facts := CostFacts{PerToken: 1e-4, Step: 0.02, Stall: c.stall}
+		ws := []View{{ID: "a", Weight: 1, Inflight: 20, Cost: facts}, {ID: "b", Weight: 1, Inflight: 5, Cost: facts}}
+		ws[0].Cost.Backlog, ws[1].Cost.Backlog = c.shorter, 2.5
+		r := Request{PromptTokens: 1000, OutputTokens: 10}
+		if got, _ := newKVAware().Pick(&r, ws); float64(got) != c.want {
+			t.Errorf("backlogs %v and 2.5 s, stall %v: worker %d, want %v", c.shorter, c.stall, got, c.want)
+		}
+	}
+}
+
 func TestTimesAreLearnedBehindManyRequests(t *testing.T) {
 	p := kvPool(Member{MaxInflight: 1000})
 	state, now := uint64(3), start
@@ -205,7 +245,7 @@ func TestTimesAreLearnedBehindManyRequests(t *testing.T) {
 			flying = flying[1:]
 		}
 	}
-	if got := p.prefillSecondsLocked(p.workers[0], 5000, 256); got < 0.2 || got > 0.35 {
+	if got := p.prefillSecondsLocked(p.workers[0], oneByOne, prefillRegressors(5000, 256, true)); got < 0.2 || got > 0.35 {
 		t.Errorf("with 256 requests in flight a prefill of 0.26 s should take %.2f s", got)
 	}
 }
@@ -269,7 +309,7 @@ func TestSpeedsOfUnequalWorkersAreLearned(t *testing.T) {
 		}
 		for i, w := range p.workers {
 			want := 0.01 + 5000/speeds[i]
-			if got := p.prefillSecondsLocked(w, 5000, 0); math.Abs(got/want-1) > 0.15 {
+			if got := p.prefillSecondsLocked(w, oneByOne, prefillRegressors(5000, 0, false)); math.Abs(got/want-1) > 0.15 {
 				rt.Errorf("a prefill of 5,000 tokens on %s takes %.3f s, and %.3f s are predicted", w.id, want, got)
 			}
 		}
@@ -320,7 +360,7 @@ func TestOrderOfPrefillsIsLearned(t *testing.T) {
 			t.Errorf("parallel engines %v: order %d (errors %v and %v)", parallel, got, p.times.prefill[oneByOne].wrong,
 				p.times.prefill[allAtOnce].wrong)
 		}
-		if got := p.prefillSecondsLocked(p.workers[0], 5000, 1); got < 0.4 || got > 0.65 {
+		if got := p.prefillSecondsLocked(p.workers[0], want, prefillRegressors(5000, 1, false)); got < 0.4 || got > 0.65 {
 			t.Errorf("parallel engines %v: a prefill of 0.51 s should take %.2f s", parallel, got)
 		}
 	}

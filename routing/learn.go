@@ -106,16 +106,18 @@ func (p *Pool) learnLocked(l *Lease, o Result) {
 		p.learned.scale.learn(float64(o.PromptTokens) / l.estimate)
 	}
 	p.publishLearnedLocked()
-	if !l.stream || l.firstAt.IsZero() {
+	if !l.stream {
+		p.learnUnstreamedPrefillLocked(l, o)
+		return
+	}
+	if l.firstAt.IsZero() {
 		return
 	}
 	ahead, sure := l.prefilledTokens(o)
 	if took := l.firstAt.Sub(l.bookedAt); took > 0 && sure && ahead >= minPrefill {
 		p.learnQuantityLocked(l.worker, prefillRate, float64(ahead)/max(took-firstStep, took/2).Seconds())
 	}
-	if tokens, known := l.uncachedTokens(o); known {
-		p.learnTimesLocked(l, o, tokens)
-	}
+	p.learnTimesLocked(l, o)
 	if took := o.At.Sub(l.firstAt); o.Err == nil && took > 0 && o.OutputTokens >= minOutput {
 		p.learnQuantityLocked(l.worker, tokenTime, took.Seconds()/float64(o.OutputTokens-1))
 	}
@@ -138,13 +140,19 @@ func (l *Lease) prefilledTokens(o Result) (tokens int64, sure bool) {
 	return others + own, l.assumedCached <= (others+own)/maxAssumedCached
 }
 
-// uncachedTokens returns the prompt tokens that the engine computed for the lease, and whether they are
-// known well enough to learn from.
-func (l *Lease) uncachedTokens(o Result) (tokens int64, known bool) {
-	if prompt := booked(o.PromptTokens); prompt > 0 && l.worker.reportsCached {
-		return max(1, prompt-booked(o.CachedTokens)), true
+// uncachedTokens returns the prompt tokens that the engine computed for the lease, 0 if they are unknown, and the
+// other tokens of the prompt if they were predicted and not reported as cached.
+func (l *Lease) uncachedTokens(o Result) (uncached, assumed float64) {
+	switch prompt := float64(booked(o.PromptTokens)); {
+	case prompt > 0 && l.worker.reportsCached:
+		return max(1, prompt-float64(booked(o.CachedTokens))), 0
+	case prompt > 0 && l.prompt > 0:
+		uncached = max(1, prompt*float64(l.prefill)/float64(l.prompt))
+		return uncached, max(0, prompt-uncached)
+	case prompt > 0:
+		return prompt, 0
 	}
-	return l.prefill, l.overlap <= l.prefill/maxAssumedCached
+	return float64(l.prefill), float64(l.prompt - l.prefill)
 }
 
 // learnQuantityLocked adds a sample of a worker's quantity.

@@ -32,6 +32,8 @@ type Lease struct {
 	overlap       int64         // prompt tokens that the worker should have cached
 	// the same by source, before the worker's credit was applied, without prompts in flight
 	predicted [sources]int64
+	published int64   // of these, by history: tokens whose events must have arrived
+	computing int64   // the part of overlap that was in flight
 	exact     bool    // overlap follows the worker's cache events
 	byEvents  bool    // these events know the prompt
 	elsewhere float64 // predicted seconds to first token on the best other worker; 0 if unknown
@@ -118,7 +120,10 @@ func (l *Lease) recordFirstEvent(at time.Time, err error) (outcome error, first 
 			l.sample = p.endOfPrefillLocked(l.booking, at)
 			p.judgeLocked(l, at)
 		}
-		l.worker.endPrefillLocked(l.booking)
+		if !l.stream && err == nil {
+			p.endUnstreamedPrefillLocked(l.booking)
+		}
+		p.endPrefillLocked(l.booking)
 		if l.stream && err == nil {
 			p.recordPrefixLocked(l.booking, l.timeOr(at))
 			l.worker.beginStreamLocked(l.booking)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// usesCosts is a Policy that reads View.Cost and the pool's traffic.
+// usesCosts marks a Policy that reads View.Cost and the pool's traffic.
 type usesCosts interface{ usesCosts() }
 
 // UsesCaches reports whether a policy uses Request.Cached to choose.
@@ -21,41 +21,69 @@ const (
 	sources
 )
 
-// credit is the share of the predicted cached tokens that a worker really had, over its last twenty
-// or so predictions. A wrong prediction thus loses its influence on the choice.
+// credit compares a source's predictions for a worker with the cached tokens that the engine reported,
+// over the last twenty or so predictions. A wrong prediction thus loses its influence on the choice.
+// The zero value has full credit.
 type credit struct {
-	predicted, cached float64
+	predicted, cached float64 // tokens; both 0 before the first prediction
+	missed            float64 // cached tokens that the source should have predicted and did not
 }
 
 const (
-	// creditPrior is the number of tokens that count as predicted well at the start: two long
-	// prompts.
+	// creditPrior is the number of tokens that count as predicted correctly at the start. They decay
+	// like all others, so that short prompts lose their credit too.
 	creditPrior = 20_000
 	creditDecay = 0.95
-	// leastCredit is the credit of cache events below which the model of the cache decides.
-	leastCredit = 0.5
+	// mostCredited is the number of tokens that one prediction counts for at most: a single wrong one
+	// leaves a new source two thirds of its credit.
+	mostCredited = creditPrior / 2
+	// leastTrust is the trust in cache events below which the model of the cache decides.
+	leastTrust = 0.5
 	// creditMargin is the number of tokens that an engine may compute again: the last block, and the
 	// error of an estimate.
 	creditMargin = 64
-	// maxCachedAge is the time after which what events said about a request is too old: it has waited in
-	// the queue, or other workers were tried.
+	// maxCachedAge is the age at which a look-up of a request in the events' index is discarded. It gets old
+	// while the request waits in the queue or other workers are tried.
 	maxCachedAge = 5 * time.Second
-	// historyMargin is the number of tokens by which the model of the cache may exceed what events say
-	// of a prompt's beginning, although both mean the same: its lengths are estimates.
+	// historyMargin is the number of tokens by which the model of the cache may exceed the events' prediction
+	// for a prompt's beginning, although both mean the same prefix: the model estimates its lengths.
 	historyMargin = 256
+	// maxEventDelay bounds the time from a prefill's end to the arrival of its events. Blocks that the
+	// history recorded later may lack theirs.
+	maxEventDelay = time.Second
 )
 
-func (c *credit) value() float64 { return (creditPrior + c.cached) / (creditPrior + c.predicted) }
-
-func (c *credit) learn(predicted, cached int64) {
-	if predicted <= 0 {
-		return
+// share returns the share of the predicted tokens that the worker had. Predictions count for that share.
+func (c *credit) share() float64 {
+	if c.predicted == 0 {
+		return 1
 	}
-	c.predicted = creditDecay*c.predicted + float64(predicted)
-	c.cached = creditDecay*c.cached + float64(min(predicted, cached+creditMargin))
+	return c.cached / c.predicted
 }
 
-// setOverlapsLocked sets what the workers have of the prompt: in flight, and cached.
+// trust returns the correct predictions as a share of the tokens that were predicted or missed.
+func (c *credit) trust() float64 {
+	if c.predicted == 0 {
+		return 1
+	}
+	return c.cached / (c.predicted + c.missed)
+}
+
+func (c *credit) learn(predicted, cached, missed int64) {
+	tokens := predicted + missed
+	if tokens <= 0 {
+		return
+	}
+	if c.predicted == 0 {
+		c.predicted, c.cached = creditPrior, creditPrior
+	}
+	weight := min(1, mostCredited/float64(tokens))
+	c.predicted = creditDecay*c.predicted + weight*float64(predicted)
+	c.cached = creditDecay*c.cached + weight*float64(min(predicted, cached+creditMargin))
+	c.missed = creditDecay*c.missed + weight*float64(missed)
+}
+
+// setOverlapsLocked sets the part of the prompt that each worker has: in flight, and cached.
 func (p *Pool) setOverlapsLocked(r *Request, ws []View) {
 	prompt := booked(r.PromptTokens)
 	p.inflightPrefixes.setOverlaps(r.Blocks, prompt, ws, p.workers)
@@ -67,15 +95,15 @@ func (p *Pool) setOverlapsLocked(r *Request, ws []View) {
 		c := cachedPrefix(r.Cached, w.ref, i)
 		if fresh && c != nil && !(c.More && c.Tokens+historyMargin < v.predicted[fromHistory]) {
 			v.predicted[fromEvents], v.byEvents = min(prompt, max(0, c.Tokens)), true
-			if v.exact = w.credit[fromEvents].value() >= leastCredit; v.exact {
+			if v.exact = w.credit[fromEvents].trust() >= leastTrust; v.exact {
 				source, v.Cost.Load = fromEvents, c.Load.Seconds()
 			}
 		}
-		v.Overlap = max(v.computing, int64(float64(v.predicted[source])*w.credit[source].value()))
+		v.Overlap = max(v.computing, int64(float64(v.predicted[source])*w.credit[source].share()))
 	}
 }
 
-// cachedPrefix returns the entry of a worker, which is most likely at the index of its view.
+// cachedPrefix returns the entry of a worker; nil if there is none. The index likely is tried first.
 func cachedPrefix(all []CachedPrefix, ref any, likely int) *CachedPrefix {
 	if likely < len(all) && all[likely].Ref == ref {
 		return &all[likely]
@@ -99,15 +127,15 @@ func (p *Pool) setCostsLocked(r *Request, ws []View) {
 	}
 }
 
-// Predictions is how well a pool has predicted cached prefixes and times to first token, in total.
+// Predictions counts how well a pool has predicted cached prefixes and times to first token.
 type Predictions struct {
-	Events, History, None int64 // requests by what their cached prefix was predicted from
+	Events, History, None int64 // requests by the source of their predicted prefix
 	PromptTokens          int64 // of requests with a report of cached tokens, like the next three
 	PredictedTokens       int64
 	CachedTokens          int64
 	WrongTokens           int64 // predicted and not cached, or cached and not predicted
 	Judged                int64 // streams with a predicted time to first token on another worker
-	Regretted             int64 // those that another worker would have served at least 20 % sooner
+	Regretted             int64 // Judged streams with such a prediction at least 20 % below the measured time
 }
 
 // Predictions returns the totals since the pool was made.
@@ -117,7 +145,7 @@ func (p *Pool) Predictions() Predictions {
 	return p.predictions
 }
 
-// countSourceLocked counts what the prefix of the chosen worker was predicted from.
+// countSourceLocked counts the source of the chosen worker's predicted prefix.
 func (p *Pool) countSourceLocked(v *View) {
 	switch {
 	case v.exact:
@@ -129,7 +157,7 @@ func (p *Pool) countSourceLocked(v *View) {
 	}
 }
 
-// uncountLocked takes back what bookLocked has counted for a lease that its worker's gate refuses.
+// uncountLocked reverts the counts of bookLocked for a lease that its worker's gate refuses.
 func (p *Pool) uncountLocked(l *Lease) {
 	switch {
 	case l.exact:
@@ -143,8 +171,8 @@ func (p *Pool) uncountLocked(l *Lease) {
 	l.worker.costs.recent = max(0, l.worker.costs.recent-float64(l.booking.tokens))
 }
 
-// learnCreditLocked compares the predicted prefixes of both sources with the report of the engine. An engine that never
-// reported a cached token may not report any.
+// learnCreditLocked compares the predicted prefixes of both sources with the report of the engine. It
+// ignores engines that never reported a cached token: they may not report any.
 func (p *Pool) learnCreditLocked(l *Lease, o Result) {
 	w := l.worker
 	w.reportsCached = w.reportsCached || o.CachedTokens > 0
@@ -163,10 +191,21 @@ func (p *Pool) learnCreditLocked(l *Lease, o Result) {
 	t.PredictedTokens += predicted
 	t.CachedTokens += cached
 	t.WrongTokens += max(predicted-cached, cached-predicted)
-	w.credit[fromHistory].learn(min(l.predicted[fromHistory], booked(o.PromptTokens)), cached)
+	w.credit[fromHistory].learn(min(l.predicted[fromHistory], booked(o.PromptTokens)), cached, 0)
 	if l.byEvents {
-		w.credit[fromEvents].learn(min(l.predicted[fromEvents], booked(o.PromptTokens)), cached)
+		w.credit[fromEvents].learn(min(l.predicted[fromEvents], booked(o.PromptTokens)), cached, l.missedByEvents(cached))
 	}
+}
+
+// missedByEvents returns the cached tokens that the history predicted and the worker's events should have
+// shown. If the history predicted too much, it does not prove anything about the events. Nor do tokens that
+// were in flight at the look-up: up to a fifth of a common prefix lies after its last landmark.
+func (l *Lease) missedByEvents(cached int64) int64 {
+	shown := max(l.predicted[fromEvents], l.computing+l.computing/4)
+	if l.published > cached+historyMargin || l.published <= shown+historyMargin {
+		return 0
+	}
+	return l.published - shown
 }
 
 // soonestElsewhere returns the lowest predicted seconds to first token of the other workers, or 0 if
@@ -184,7 +223,7 @@ func soonestElsewhere(r *Request, ws []View, chosen int) float64 {
 	return soonest
 }
 
-// judgeLocked compares a stream's time to first token with the prediction for the other workers.
+// judgeLocked compares a stream's time to first token with the lowest prediction for the other workers.
 func (p *Pool) judgeLocked(l *Lease, at time.Time) {
 	if l.elsewhere <= 0 {
 		return

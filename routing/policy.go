@@ -70,8 +70,9 @@ type View struct {
 	computing int64 // the part of Overlap that is in flight
 	// what each source says is cached, before it is reduced by the worker's credit
 	predicted [sources]int64
-	exact     bool // Overlap follows the worker's cache events
-	byEvents  bool // the worker's cache events know the prompt
+	published int64 // prompt tokens that the history predicts and of which the events must have arrived
+	exact     bool  // Overlap follows the worker's cache events
+	byEvents  bool  // the worker's cache events know the prompt
 }
 
 // score is the load by which candidates are compared: booked tokens per unit of weight.
@@ -196,5 +197,5 @@ type Config struct {
 
 	// The requests of a pool with KV-cache events are looked up by the tokens of their prompts.
 	LookupTimeout time.Duration `yaml:"lookup_timeout" policy:"kv_aware" absent:"'5ms'" doc:"'kv_aware': how long a request waits for the tokens of its prompt, if the engines publish KV-cache events. Afterwards the known beginning of the prompt decides, or what the gateway has sent to the workers."`
-	Tokenizer     string        `yaml:"tokenizer" policy:"kv_aware" absent:"the engines tokenize" doc:"'kv_aware': path of the model's tokenizer.json (byte-level BPE), with which the gateway tokenizes the prompts of completions itself. Chats are tokenized by the engines, which know the chat template."`
+	Tokenizer     string        `yaml:"tokenizer" form:"tokenizer" policy:"kv_aware" absent:"the engines tokenize" doc:"'kv_aware': path of the model's tokenizer.json (byte-level BPE), with which the gateway tokenizes the prompts of completions itself. Chats are tokenized by the engines, which know the chat template."`
 }

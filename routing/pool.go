@@ -296,7 +296,8 @@ type WorkerView struct {
 	TokenTime      time.Duration // time per output token
 	TokenTimeCount int64
 	// recent share of the predicted cached tokens that the worker had, 0 to 1, by the source of the
-	// prediction: the worker's cache events, and the model of its cache
+	// prediction: the worker's cache events, and the model of its cache. Cached tokens that events should
+	// have shown count as predicted too.
 	EventsCredit, HistoryCredit float64
 }
 
@@ -311,7 +312,7 @@ func (p *Pool) Snapshot(now time.Time) []WorkerView {
 	defer p.mu.Unlock()
 	views := make([]WorkerView, len(p.workers))
 	for i, w := range p.workers {
-		w.endDuePrefillsLocked(now)
+		p.endDuePrefillsLocked(w, now)
 		w.pace.prune(now)
 		saturated, stale := p.metricsLocked(w, now)
 		views[i] = WorkerView{
@@ -342,8 +343,8 @@ func (p *Pool) Snapshot(now time.Time) []WorkerView {
 			RateCount:         w.learned[prefillRate].count,
 			TokenTime:         seconds(w.value[tokenTime]),
 			TokenTimeCount:    w.learned[tokenTime].count,
-			EventsCredit:      w.credit[fromEvents].value(),
-			HistoryCredit:     w.credit[fromHistory].value(),
+			EventsCredit:      w.credit[fromEvents].trust(),
+			HistoryCredit:     w.credit[fromHistory].trust(),
 		}
 	}
 	return views

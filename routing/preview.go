@@ -147,6 +147,9 @@ func newDraft(d *Draft) (p *Pool, at map[string]int) {
 // copyLocked copies the workers of a live pool into a temporary pool, which may then be used
 // under the live pool's lock only. It returns the copies of the workers in tried.
 func (p *Pool) copyLocked(live *Pool, at map[string]int, now time.Time, tried []*Worker) (copied []*Worker) {
+	for _, w := range live.workers {
+		live.endDuePrefillsLocked(w, now)
+	}
 	p.slowness, p.pausedUntil, p.inflightPrefixes, p.caches, p.learned = live.slowness, live.pausedUntil,
 		live.inflightPrefixes, live.caches, live.learned
 	p.times, p.traffic = live.times, live.traffic
@@ -155,7 +158,6 @@ func (p *Pool) copyLocked(live *Pool, at map[string]int, now time.Time, tried []
 		if !ok || p.workers[i].ref != w.ref {
 			continue
 		}
-		w.endDuePrefillsLocked(now)
 		*p.workers[i] = *w
 		if slices.Contains(tried, w) {
 			copied = append(copied, p.workers[i])

@@ -2,14 +2,20 @@ package routing
 
 import "math"
 
-// regression learns a time as a linear function of three facts from samples with relative errors:
+// regressors are the facts on which a time depends linearly.
+type regressors [regressorCount]float64
+
+const regressorCount = 4
+
+// regression learns a time as a linear function of its regressors from samples with relative errors:
 // recursive least squares with weights 1/prediction², exponential forgetting, and a covariance that
-// never exceeds its start, so that facts that do not vary keep their coefficients.
+// never exceeds its start, so that the coefficients of regressors that do not vary stay. A coefficient with
+// a variance of 0 at the start keeps its prior.
 type regression struct {
-	coefficients [3]float64
-	covariance   [3][3]float64
-	start        [3]float64 // variances at the start
-	most         [3]float64 // upper bounds of the coefficients; the lower ones are 0
+	coefficients regressors
+	covariance   [regressorCount]regressors
+	start        regressors // variances at the start
+	most         regressors // upper bounds of the coefficients; the lower ones are 0
 }
 
 const (
@@ -23,7 +29,7 @@ const (
 
 // newRegression returns a regression with a prior, coefficients and their standard deviations, and upper
 // bounds of the coefficients.
-func newRegression(prior, deviation, most [3]float64) (g regression) {
+func newRegression(prior, deviation, most regressors) (g regression) {
 	g.coefficients, g.most = prior, most
 	for i, d := range deviation {
 		g.start[i] = d * d
@@ -32,39 +38,63 @@ func newRegression(prior, deviation, most [3]float64) (g regression) {
 	return g
 }
 
-// predict returns the time for these facts.
-func (g *regression) predict(x [3]float64) (y float64) {
+// predict returns the time for these regressors.
+func (g *regression) predict(x regressors) (y float64) {
 	for i := range x {
 		y += g.coefficients[i] * x[i]
 	}
 	return y
 }
 
-// learn adds a sample: y was measured where the facts were x.
-func (g *regression) learn(x [3]float64, y float64) {
+// learn adds a sample: the time y, measured with the regressors x. If a sample would move a
+// coefficient beyond its bound, that coefficient stays, and the others absorb the whole difference.
+func (g *regression) learn(x regressors, y float64) {
 	predicted := g.predict(x)
 	if !(predicted > 0) || !(y > 0) || math.IsInf(y, 1) {
 		return
 	}
-	y = min(max(y, predicted/maxRatio), predicted*maxRatio)
-	noise := relativeNoise * predicted
-	var px [3]float64 // covariance · x
-	s := forgetting * noise * noise
-	for i := range px {
-		for j := range x {
-			px[i] += g.covariance[i][j] * x[j]
-		}
-		s += x[i] * px[i]
+	difference := min(max(y, predicted/maxRatio), predicted*maxRatio) - predicted
+	noise := forgetting * relativeNoise * relativeNoise * predicted * predicted
+	var stays [regressorCount]bool
+	gain, variance := g.covarianceTimes(x, stays, noise)
+	for i, c := range g.coefficients {
+		stays[i] = c <= 0 && gain[i]*difference < 0 || c >= g.most[i] && gain[i]*difference > 0
 	}
-	for i := range px {
-		g.coefficients[i] = min(max(0, g.coefficients[i]+px[i]/s*(y-predicted)), g.most[i])
+	free, freeVariance := g.covarianceTimes(x, stays, noise)
+	for i, c := range g.coefficients {
+		g.coefficients[i] = min(max(0, c+free[i]/freeVariance*difference), g.most[i])
 	}
-	for i := range px {
-		for j := range px {
-			g.covariance[i][j] = (g.covariance[i][j] - px[i]*px[j]/s) / forgetting
-		}
-	}
+	// The covariance shrinks as if all coefficients had learned. Otherwise the noise of many samples would move
+	// a coefficient off its bound.
+	g.reduceCovariance(gain, variance)
 	g.boundCovariance()
+}
+
+// covarianceTimes returns covariance · x, and the predicted variance of a sample. Coefficients that stay count as
+// exact.
+func (g *regression) covarianceTimes(x regressors, stays [regressorCount]bool, noise float64) (regressors, float64) {
+	variance, gain := noise, regressors{}
+	for i := range x {
+		if stays[i] {
+			continue
+		}
+		for j := range x {
+			if !stays[j] {
+				gain[i] += g.covariance[i][j] * x[j]
+			}
+		}
+		variance += x[i] * gain[i]
+	}
+	return gain, variance
+}
+
+// reduceCovariance updates the covariance after a sample.
+func (g *regression) reduceCovariance(gain regressors, variance float64) {
+	for i := range gain {
+		for j := range gain {
+			g.covariance[i][j] = (g.covariance[i][j] - gain[i]*gain[j]/variance) / forgetting
+		}
+	}
 }
 
 // boundCovariance scales rows and columns so that no variance exceeds its start.

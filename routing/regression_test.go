@@ -14,30 +14,42 @@ func noisy(state *uint64, sigma float64) float64 {
 	return math.Exp(sigma * math.Sqrt(-2*math.Log(1-a)) * math.Cos(2*math.Pi*b))
 }
 
+// prefillModel returns a model with the priors of prefills.
+func prefillModel() regression {
+	t := newWorkTimes()
+	return t.prefill[oneByOne].regression
+}
+
 func TestRegressionFindsTheCoefficientsThroughNoise(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		true3 := [3]float64{rapid.Float64Range(0.002, 0.05).Draw(rt, "overhead"),
-			1 / rapid.Float64Range(2000, 50000).Draw(rt, "rate"), 0}
-		true3[2] = true3[1] * rapid.Float64Range(0, 0.01).Draw(rt, "slowdown")
-		g := newRegression([3]float64{0.025, 1.0 / 8000, 0}, [3]float64{0.05, 1.0 / 4000, 1.0 / 400_000},
-			[3]float64{10, 1, 1})
+		truth := regressors{xAlone: rapid.Float64Range(0.002, 0.05).Draw(rt, "alone"),
+			xBehind: rapid.Float64Range(0, 0.02).Draw(rt, "behind"),
+			xTokens: 1 / rapid.Float64Range(2000, 50000).Draw(rt, "rate")}
+		truth[xInflightTokens] = truth[xTokens] * rapid.Float64Range(0, 0.01).Draw(rt, "slowdown")
+		time := func(x regressors) (y float64) {
+			for i := range x {
+				y += truth[i] * x[i]
+			}
+			return y
+		}
+		g := prefillModel()
 		state := rapid.Uint64().Draw(rt, "seed")
-		sample := func() [3]float64 {
+		sample := func() regressors {
 			state++
 			u, n := 100+12_000*Unit(Draw(state)), math.Floor(60*Unit(Draw(state+1<<50)))
-			return [3]float64{1, u, u * n}
+			x := prefillRegressors(u, n, false)
+			x[xBehind] = math.Floor(4 * Unit(Draw(state+1<<51)))
+			return x
 		}
 		for range 3000 {
 			x := sample()
-			y := true3[0] + true3[1]*x[1] + true3[2]*x[2]
-			g.learn(x, y*noisy(&state, 0.2))
+			g.learn(x, time(x)*noisy(&state, 0.2))
 		}
 		for range 100 {
 			x := sample()
-			want := true3[0] + true3[1]*x[1] + true3[2]*x[2]
-			if got := g.predict(x); math.Abs(got/want-1) > 0.2 {
+			if got, want := g.predict(x), time(x); math.Abs(got-want) > 0.15*want+0.01 {
 				rt.Fatalf("for %v it predicts %v, and the time is %v (coefficients %v, want %v)", x, got, want,
-					g.coefficients, true3)
+					g.coefficients, truth)
 			}
 		}
 	})
@@ -45,12 +57,11 @@ func TestRegressionFindsTheCoefficientsThroughNoise(t *testing.T) {
 
 func TestRegressionStaysFiniteWhateverItLearns(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		g := newRegression([3]float64{0.025, 1.0 / 8000, 0}, [3]float64{0.05, 1.0 / 4000, 1.0 / 400_000},
-			[3]float64{10, 1, 1})
+		g := prefillModel()
 		value := rapid.OneOf(rapid.Float64(), rapid.Float64Range(0, 1e6), rapid.Just(math.Inf(1)), rapid.Just(math.NaN()))
 		fact := rapid.Float64Range(0, 1e7)
 		for range rapid.IntRange(1, 200).Draw(rt, "samples") {
-			g.learn([3]float64{1, fact.Draw(rt, "u"), fact.Draw(rt, "un")}, value.Draw(rt, "y"))
+			g.learn(regressors{1, fact.Draw(rt, "k"), fact.Draw(rt, "u"), fact.Draw(rt, "un")}, value.Draw(rt, "y"))
 		}
 		for i, c := range g.coefficients {
 			if !(c >= 0) || math.IsInf(c, 1) || !(g.covariance[i][i] <= g.start[i]*1.001) {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// traffic is what a pool has observed of its requests: exponential means over the last 20 seconds, or
-// the last hundred requests.
+// traffic is the measured traffic of a pool: exponential means over the last 20 seconds, or the last
+// hundred requests.
 type traffic struct {
 	at       time.Time
 	arrivals float64 // per second
@@ -33,7 +33,7 @@ func (a *average) learn(x float64) {
 	a.mean += (x - a.mean) / float64(min(a.samples, 100))
 }
 
-// advanceTrafficLocked brings the means to now. It precedes each change of the prefills.
+// advanceTrafficLocked advances the means to now. The caller calls it before each change of the prefills.
 func (p *Pool) advanceTrafficLocked(now time.Time) {
 	t := &p.traffic
 	passed := now.Sub(t.at)

@@ -24,7 +24,5 @@ vulnerable=$(.cache/bin/govulncheck -tags nomsgpack ./... 2>&1) || {
 	esac
 }
 scripts/quiet.sh "laws of the house" go test -tags nomsgpack -count=1 . || status=1
-mapfile -t generated < <(grep -rl --include='*_test.go' --exclude-dir=node_modules UPDATE_DOCS . | xargs -r -n 1 dirname | sort -u)
-[ ${#generated[@]} -eq 0 ] ||
-	scripts/quiet.sh "generated docs are fresh" go test -tags nomsgpack -count=1 "${generated[@]}" || status=1
+scripts/quiet.sh "generated docs are fresh" scripts/docs.sh || status=1
 exit "$status"

@@ -11,8 +11,24 @@ passed=0
 failed=0
 skipped=0
 
-# step NAME COMMAND…: runs one `go test -v`. If it fails, its log is printed without
-# the passed tests.
+# results KIND LOG: prints the lines of tests that ended with KIND, which is FAIL or SKIP. With FAIL it also
+# prints those of tests that did not end, and lines outside of tests.
+results() {
+	awk -v kind="$1" '
+		/^=== (RUN|CONT|NAME|PAUSE) / { test = $3; next }
+		/^ *--- (PASS|SKIP|FAIL): / {
+			if ($2 == kind ":") printf "%s%s\n", lines[$3], $0
+			delete lines[$3]
+			next
+		}
+		/^(ok  |\?   |PASS$)/ { test = ""; next }
+		kind == "FAIL" && /^FAIL/ { for (name in lines) printf "%s", lines[name]; delete lines; test = "" }
+		test != "" { lines[test] = lines[test] $0 "\n"; next }
+		kind == "FAIL" { print }
+		END { if (kind == "FAIL") for (name in lines) printf "%s", lines[name] }' "$2"
+}
+
+# step NAME COMMAND…: runs one `go test -v`. If it fails, the failures are printed.
 step() {
 	local name=$1 begin=$SECONDS status=0 before=$failed
 	local log=.cache/logs/$name.log
@@ -24,10 +40,10 @@ step() {
 	if [ "$status" -ne 0 ]; then
 		# A failed build or a crashed process is not counted as a failed test.
 		[ "$failed" -gt "$before" ] || failed=$((failed + 1))
-		grep -vE '^(=== |ok  |\?   |PASS$|\s*--- (PASS|SKIP): )' "$log"
+		results FAIL "$log"
 		echo "FAILED: $name, in full in $log"
 	else
-		grep -hE -A 3 '^--- SKIP: ' "$log"
+		results SKIP "$log"
 		echo "done: $name ($((SECONDS - begin))s)"
 	fi
 }
@@ -47,7 +63,9 @@ else
 	norace='^tierway(/bench/classify|/config|/openai(/prompt|/tokens)?|/replay|/routing|/routing/routingtest|/sim)?$'
 	raced='AtOnce|Concurren|Meanwhile|AFileIs|ContentCounts|OnlyRegularFiles|Keeps?TheLaws//Concurren'
 	mapfile -t unraced < <(go list -tags nomsgpack ./... | grep -E "$norace")
-	mapfile -t units < <(go list -tags nomsgpack ./... | grep -v '/e2e' | grep -vE "$norace")
+	# The package that takes longest begins first.
+	mapfile -t units < <(echo tierway/server &&
+		go list -tags nomsgpack ./... | grep -v '/e2e' | grep -vE "$norace|^tierway/server$")
 	step race-some go test -tags nomsgpack -race -v -timeout 10m -run "$raced" "${unraced[@]}"
 	step no-race go test -tags nomsgpack -v -timeout 10m "${unraced[@]}"
 	# Three at a time: some of them mostly wait for timers and servers.

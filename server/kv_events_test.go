@@ -7,13 +7,15 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"tierway/engines"
+	"tierway/routing/kvindex"
 )
 
-// withEvents is a tier whose engines are asked for their KV-cache events.
+// withEvents is a tier with engines that publish KV-cache events.
 const withEvents = `
 auth: { required: false }
 health: { interval: 100ms, timeout: 100ms }
@@ -74,8 +76,8 @@ func sendDirectly(t *testing.T, url, body string) {
 	}
 }
 
-// TestRequestGoesToTheWorkerWhoseEventsNameItsPrompt: only direct traffic has filled the cache, which
-// the gateway's own history cannot know.
+// TestRequestGoesToTheWorkerWhoseEventsNameItsPrompt: only direct traffic has filled the cache, so it is not
+// in the gateway's own history.
 func TestRequestGoesToTheWorkerWhoseEventsNameItsPrompt(t *testing.T) {
 	r := newRig(t, withEvents, publishing(t), publishing(t), publishing(t))
 	r.runControl()
@@ -84,7 +86,7 @@ func TestRequestGoesToTheWorkerWhoseEventsNameItsPrompt(t *testing.T) {
 	url := home.Worker.Spec().URL
 	eventually(t, "stream", func() bool { return home.Events.View().Live })
 	sendDirectly(t, url, chatAbout(1))
-	eventually(t, "event of the direct request", func() bool { return home.Events.View().Known })
+	eventually(t, "event of the direct request", func() bool { return home.Events.View().Blocks > 0 })
 	a := r.post("/v1/chat/completions", chatAbout(1))
 	var answer struct {
 		Usage struct {
@@ -123,7 +125,7 @@ func TestReloadKeepsEventStreamsOfUnchangedWorkersAndEndsOthers(t *testing.T) {
 	sendDirectly(t, a, chatAbout(1))
 	sendDirectly(t, b, chatAbout(1))
 	eventually(t, "events of both", func() bool {
-		return kept.Events.View().Known && removed.Events.View().Known
+		return kept.Events.View().Blocks > 0 && removed.Events.View().Blocks > 0
 	})
 	since := kept.Events.View().Since
 	alone := text(entryOf("a", a, 2))
@@ -135,7 +137,7 @@ func TestReloadKeepsEventStreamsOfUnchangedWorkersAndEndsOthers(t *testing.T) {
 	if v := removed.Events.View(); v.Streams != 0 || strings.Contains(r.scrape(), `worker="b"`) {
 		t.Errorf("the stream of the removed worker: %+v", v)
 	}
-	if used := r.control.Pools.IndexMemory().Used; used != int64(kept.Events.View().Blocks*160) {
+	if used := r.control.Pools.IndexMemory().Used; used != int64(kept.Events.View().Blocks*kvindex.BlockBytes) {
 		t.Errorf("%d bytes are used", used)
 	}
 	from.write(strings.Replace(alone, "workers:", "kv_events: { enabled: false }\n    workers:", 1))
@@ -145,7 +147,7 @@ func TestReloadKeepsEventStreamsOfUnchangedWorkersAndEndsOthers(t *testing.T) {
 	}
 }
 
-// TestExplanationNotesWorkersWhoseEventsAreDown: it asks no engine for tokens.
+// TestExplanationNotesWorkersWhoseEventsAreDown: an explanation sends no requests to /tokenize.
 func TestExplanationNotesWorkersWhoseEventsAreDown(t *testing.T) {
 	r := newRig(t, strings.Replace(withEvents, "workers:", "kv_events: { port: 1 }\n    workers:", 1), publishing(t))
 	r.runControl()
@@ -159,6 +161,41 @@ func TestExplanationNotesWorkersWhoseEventsAreDown(t *testing.T) {
 		t.Errorf("the notes are %q", e.Notes)
 	}
 	if !strings.Contains(r.scrape(), `tierway_prompt_tokenize_requests_total{tier="small"} 0`) {
-		t.Error("an engine was asked for tokens")
+		t.Error("an engine got a request to /tokenize")
+	}
+}
+
+// TestFailingTokenizerIsLeftAlone: one engine of two that answers no request for tokens does not stop the
+// look-ups of new prompts.
+func TestFailingTokenizerIsLeftAlone(t *testing.T) {
+	engine, asked := publishing(t), atomic.Int64{}
+	failing := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/tokenize" {
+			asked.Add(1)
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		engine.ServeHTTP(w, r)
+	})
+	r := newRig(t, withEvents, failing, publishing(t))
+	r.runControl()
+	for i, name := range []string{"w0", "w1"} {
+		m := r.member(name)
+		eventually(t, "stream", func() bool { return m.Events.View().Live })
+		sendDirectly(t, m.Worker.Spec().URL, chatAbout(i))
+		eventually(t, "events", func() bool { return m.Events.View().Blocks > 0 })
+	}
+	const chats = 10
+	for i := range chats {
+		if a := r.post("/v1/chat/completions", chatAbout(100+i)); a.status != http.StatusOK {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	if n := asked.Load(); n == 0 || n > 3 { // others may run when the first one fails
+		t.Errorf("%d requests to the failing tokenizer", n)
+	}
+	if want := fmt.Sprintf(`tierway_prompt_lookups_total{result="answered",tier="small"} %d`, chats); !strings.Contains(
+		r.scrape(), want) {
+		t.Errorf("the metrics lack %s", want)
 	}
 }

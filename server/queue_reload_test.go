@@ -36,12 +36,14 @@ func (r *rig) waitForChecks() {
 	})
 }
 
-// runControl runs the control loops until the test ends.
-func (r *rig) runControl() {
-	ctx, stop := context.WithCancel(context.Background())
+// runControl runs the control loops until stop is called or the test ends.
+func (r *rig) runControl() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
 	var owned sync.WaitGroup
 	owned.Go(func() { r.control.Run(ctx) })
-	r.t.Cleanup(func() { stop(); owned.Wait() })
+	stop = func() { cancel(); owned.Wait() }
+	r.t.Cleanup(stop)
+	return stop
 }
 
 // TestAFollowUpWaitsForTheWorkerOfItsResponse, also if a reload adds a worker while it waits: the new
@@ -108,7 +110,7 @@ tiers:
 `
 	url, keep := startServer(t, backingOff), startServer(t, fakeEngine())
 	r, from := newReloadRig(t, fmt.Sprintf(yaml, keep, "small", url)+"# %s\n")
-	r.runControl()
+	stopControl := r.runControl()
 	send := func() httpAnswer {
 		return r.post("/v1/chat/completions", `{"model":"small","messages":[{"role":"user","content":"hi"}]}`)
 	}
@@ -124,6 +126,7 @@ tiers:
 	if a := <-got; a.status != http.StatusOK {
 		t.Errorf("%d %s", a.status, a.body)
 	}
+	stopControl() // a tick during a collection would keep the pool until the next one
 	r.until("the pool is collected", func() bool { runtime.GC(); return pool.Value() == nil })
 }
 

@@ -329,7 +329,7 @@ func TestReloadsLeakNothing(t *testing.T) {
 				"\"http://127.0.0.1:%d\" } ] }\n", i%5, i%5, 1+i%5)
 	}
 	r, from := newReloadRig(t, text(0)+"# %s\n")
-	r.runControl()
+	stopControl := r.runControl()
 	pools := map[weak.Pointer[routing.Pool]]bool{}
 	round := func(n int) {
 		for i := range n {
@@ -348,6 +348,7 @@ func TestReloadsLeakNothing(t *testing.T) {
 	round(35)
 	waitUntil(t, "the goroutines of removed workers to end",
 		func() bool { return runtime.NumGoroutine() <= goroutines+10 })
+	stopControl() // a tick during a collection would keep its pools until the next one
 	waitUntil(t, "the removed pools to be collected", func() bool {
 		runtime.GC()
 		maps.DeleteFunc(pools, func(p weak.Pointer[routing.Pool], _ bool) bool { return p.Value() == nil })

@@ -9,12 +9,12 @@ import (
 	"tierway/routing"
 )
 
-// admission is what decides between clients and engines.
+// admission admits requests to the engines, at once or after a wait.
 type admission interface {
-	enter(f *inflight)                     // calls World.send or World.refuse, now or later
+	enter(f *inflight)                     // takes a new request: calls World.send or World.refuse, now or later
 	abandon(f *inflight)                   // the client leaves during the wait
 	settleUsage(f *inflight, tokens int64) // the request ended after that number of tokens in total
-	dispatch()                             // something has changed: a waiting request may be dispatched
+	dispatch()                             // dispatches waiting requests, after a change of the pool or the time
 	waiting() int
 }
 
@@ -37,9 +37,9 @@ func (d *directAdmission) settleUsage(*inflight, int64) {}
 func (d *directAdmission) dispatch()                    {}
 func (d *directAdmission) waiting() int                 { return 0 }
 
-// fifoAdmission is one first-in first-out queue before all engines, as in a gateway without
-// classes, shares and queueing for a specific worker. Its first request goes to any worker with
-// a free slot, and blocks all others while there is none.
+// fifoAdmission is one first-in first-out queue for all engines, as in a gateway without classes, shares
+// and queueing for a specific worker. Its first request goes to any worker with a free slot. While there
+// is none, all requests wait.
 type fifoAdmission struct {
 	world           *World
 	waitingRequests []*inflight

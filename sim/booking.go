@@ -2,8 +2,8 @@ package sim
 
 import "tierway/routing"
 
-// lookUp asks the index for the engines that have the beginning of the prompt, and gives the result to
-// the peer or, without one, to the pool.
+// lookUp finds the engines that have the beginning of the prompt in the index, for the peer or, without one,
+// for the pool.
 func (w *World) lookUp(f *inflight) {
 	if w.index == nil {
 		return
@@ -22,8 +22,8 @@ func (w *World) lookUp(f *inflight) {
 	}
 }
 
-// match returns how many leading blocks of the prompt the engine has, as the index knows, and the
-// tokens that are left to prefill. Without an index these are all.
+// match returns how many leading blocks of the prompt the engine has by the index, and the other tokens,
+// which it must prefill. Without an index, no block is cached.
 func (f *inflight) match(e *engineState) (blocks int, uncached int64) {
 	r := &f.record.Request
 	if f.hits != nil {
@@ -32,7 +32,7 @@ func (f *inflight) match(e *engineState) (blocks int, uncached int64) {
 	return blocks, r.PromptTokens - e.hitTokens(r, blocks)
 }
 
-// booking is a request in the books of its engine.
+// booking is a request that is counted in the books of its engine.
 type booking struct {
 	world    *World
 	engine   *engineState
@@ -40,7 +40,7 @@ type booking struct {
 	uncached int64
 }
 
-// book enters a request into the books of its engine.
+// book counts a request in the books of its engine.
 func (w *World) book(f *inflight, e *engineState) *booking {
 	b := &booking{world: w, engine: e, request: &f.record.Request}
 	_, b.uncached = f.match(e)
@@ -59,6 +59,7 @@ func (w *World) book(f *inflight, e *engineState) *booking {
 	return b
 }
 
+// forget ends the time in which the prompt counts as cached before its events have arrived.
 func (b *booking) forget() { b.world.index.removeRouted(b.request.promptNumbers(), b.engine.at) }
 
 // answered is called at the first token.

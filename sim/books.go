@@ -2,18 +2,18 @@ package sim
 
 import "time"
 
-// books is what a gateway counts of one engine by itself, and what it reads from the engine's
-// metrics. The pool has its own books; these are for policies that need other numbers.
+// books are a gateway's own counts of one engine, and the engine's metrics. The pool has its own books;
+// these are for policies that need other numbers.
 type books struct {
 	unanswered int   // requests that wait for their first token
 	pending    int64 // their uncached tokens, as estimated when they were routed
 
 	// active counts the requests in flight by the number of each block of their prompts;
-	// activeBlocks is how many blocks have any. Only if the policy needs them.
+	// activeBlocks is the number of blocks with a request. Only if the policy needs them.
 	active       []uint16
 	activeBlocks int
 
-	// The engine's metrics as last scraped, and what has been true since.
+	// The time and the result of the last scrape of the engine's metrics, and their present values.
 	scrapedAt time.Duration
 	scraped   load
 	current   load
@@ -25,7 +25,7 @@ type load struct {
 	tokens int64 // prompt tokens of the requests that run
 }
 
-// scrapeEach is the interval at which policies of the reference read the engines' metrics.
+// scrapeEach is the interval at which peers read the engines' metrics.
 const scrapeEach = 100 * time.Millisecond
 
 // scrape returns the load at the last multiple of scrapeEach.
@@ -36,13 +36,13 @@ func (b *books) scrape(now time.Duration) load {
 	return b.scraped
 }
 
-// change returns the load to change it now.
+// change returns the present load for a change.
 func (b *books) change(now time.Duration) *load {
 	b.scrape(now)
 	return &b.current
 }
 
-// addActive counts the blocks of a prompt by one more or one less request.
+// addActive counts one more request for each block of a prompt, and removeActive one less.
 func (b *books) addActive(numbers []int32, blocks int) {
 	if missing := blocks - len(b.active); missing > 0 {
 		b.active = append(b.active, make([]uint16, missing+blocks/2)...)

@@ -6,9 +6,9 @@ import (
 )
 
 // TestLearnedLimitKeepsInteractiveWaitsShort: engines without a configured limit get a learned
-// one. Without it, all requests of five hundred batch clients would be inside. With it, an
-// interactive request does not wait long, and the total throughput is no lower. The figures of
-// a suitable max_inflight are printed beside.
+// one. Without it, all requests of five hundred batch clients would be in the engines. With it, an
+// interactive request does not wait long, and the total throughput is no lower. The table also has the
+// figures of a suitable max_inflight.
 func TestLearnedLimitKeepsInteractiveWaitsShort(t *testing.T) {
 	const calm, settled, end = 30 * time.Second, 100 * time.Second, 300 * time.Second
 	var b table

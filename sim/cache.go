@@ -2,8 +2,8 @@ package sim
 
 import "tierway/routing"
 
-// blockNumbers numbers the blocks of a simulation in the order of their first use, so that
-// caches are arrays.
+// blockNumbers numbers the blocks of a simulation in the order of their first use, so that slices can be
+// indexed by block.
 type blockNumbers map[uint64]int32
 
 // count returns how many blocks have a number.
@@ -67,7 +67,7 @@ func (c *cache) store(chain []int32) {
 	}
 }
 
-// add gives the block a place outside of the order: a new one, or that of the least recently
+// add gives the block a place that is not yet in the order of use: a new one, or that of the least recently
 // used block.
 func (c *cache) add(number int32) (at int32) {
 	if missing := int(number) + 1 - len(c.placeOf); missing > 0 {

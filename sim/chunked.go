@@ -9,8 +9,8 @@ import (
 // chunkScheduler computes steps of at most Chunk tokens: one token of each running answer, then
 // prompts in the order of their arrival.
 //
-// Steps without a prompt are equal until an answer ends, so they are one event. A prompt that
-// arrives meanwhile is computed from the end of the current step on.
+// Steps without a prompt are equal until an answer ends, so they are one event. A prompt that arrives
+// during such steps is computed from the end of the current step on.
 type chunkScheduler struct {
 	engine  *engineState
 	prompts []*job // not computed completely, in order of arrival
@@ -119,7 +119,7 @@ func (s *chunkScheduler) finish() {
 	s.begin()
 }
 
-// decode starts the answer of a computed prompt, which is the oldest one.
+// decode starts the answer of a computed prompt, the oldest one.
 func (s *chunkScheduler) decode(j *job) {
 	s.prompts[0] = nil
 	s.prompts = s.prompts[1:]

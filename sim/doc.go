@@ -12,9 +12,9 @@
 //   - The gateway is the code of packages queue and routing, with its learned numbers. Admission
 //     replaces the queue by none (Direct) or by one list for all requests (FIFO) for comparisons.
 //   - An engine prefills prompts one after the other, or in chunks beside the answers. It keeps a
-//     prefix cache and decodes at a speed that falls with the number of running answers.
-//   - Peers are policies of other routers, rebuilt from their formulas, which see the caches and
-//     the queues of the engines as those routers do.
+//     prefix cache, and its decode speed decreases with the number of running answers.
+//   - Peers are policies of other routers, rebuilt from their formulas. They get the state of the engines'
+//     caches and queues as those routers do.
 //
 // # Result
 //
@@ -22,6 +22,6 @@
 // on which engine, and how many of its tokens were cached. Stats summarizes the records that a
 // function selects, such as those of one tenant.
 //
-// The simulation has no goroutine and no clock: events are processed in order of their time, and
-// all chance comes from the seed of the Config.
+// The simulation starts no goroutine and reads no clock: events are processed in order of their time, and
+// all random numbers depend on the seed of the Config.
 package sim

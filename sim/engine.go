@@ -32,8 +32,8 @@ type Engine struct {
 	CacheTokens int64         // 0: 300,000; negative: no cache
 	// ReportedTokens is the size of the cache in the engine's metrics; 0: the real one; negative: none.
 	ReportedTokens int64
-	// Noise is the standard deviation of the logarithm of a factor of each prefill, each answer and
-	// with Chunk each run of equal steps; 0: the times are exact.
+	// Noise is the standard deviation of the logarithm of a random factor, which multiplies the time of each
+	// prefill and each answer, and with Chunk of each run of equal steps. 0: the times are exact.
 	Noise float64
 	// MaxSeqs is how many answers run at once, including the one in prefill; others wait in the
 	// engine. 0: unbounded.
@@ -111,7 +111,7 @@ type job struct {
 // scheduler decides which prompts and answers an engine computes, and when.
 type scheduler interface {
 	accept(j *job)
-	waiting() int // jobs whose prefill has not started
+	waiting() int // number of jobs before their prefill
 	// timeToFirst returns the time until the request's first token if it is accepted now.
 	timeToFirst(r *Request) time.Duration
 }
@@ -124,12 +124,12 @@ type engineState struct {
 	cache          *cache
 	scheduler      scheduler
 	decoding       int
-	residentTokens int64 // tokens of all jobs inside, for the used share of the cache
+	residentTokens int64 // tokens of all jobs in the engine, for the used share of the cache
 	books
 	perfect
 	at int // its index
 
-	inside, most int // requests sent here and not ended, now and at most
+	inside, most int // requests that were sent here and have not ended: now, and the maximum
 }
 
 func newEngineState(e Engine, w *World, at int) *engineState {
@@ -146,7 +146,7 @@ func newEngineState(e Engine, w *World, at int) *engineState {
 	return s
 }
 
-// noisy returns the time that the engine really takes.
+// noisy returns the time with the engine's noise.
 func (e *engineState) noisy(d time.Duration) time.Duration {
 	if e.Noise == 0 {
 		return d

@@ -40,50 +40,52 @@ const ms = time.Millisecond
 func TestEngineTimesFollowTheModel(t *testing.T) {
 	system := Extend(nil, 1, 640)
 	first, second := Extend(system, 2, 320), Extend(system, 3, 320)
-	ask := func(chain []routing.Block, prompt, output int64) Request {
+	newRequest := func(chain []routing.Block, prompt, output int64) Request {
 		return Request{Chain: chain, PromptTokens: prompt, OutputTokens: output}
 	}
 	for name, c := range map[string]struct {
-		engine Engine
-		asks   at
-		want   []moments
+		engine   Engine
+		requests at
+		want     []moments
 	}{
 		"alone: 1,000 tokens at 10,000/s and 8 ms, then 10 at 20.4 ms": {
-			asks: at{{0, ask(nil, 1000, 10)}},
-			want: []moments{{0, 108 * ms, 312 * ms}},
+			requests: at{{0, newRequest(nil, 1000, 10)}},
+			want:     []moments{{0, 108 * ms, 312 * ms}},
 		},
 		"prefills come one after the other, the second at 0.996 of the rate, and decode beside the first": {
-			asks: at{{0, ask(nil, 1000, 100)}, {0, ask(nil, 996, 10)}},
-			want: []moments{{0, 108 * ms, 2148 * ms}, {0, 216 * ms, 424 * ms}},
+			requests: at{{0, newRequest(nil, 1000, 100)}, {0, newRequest(nil, 996, 10)}},
+			want:     []moments{{0, 108 * ms, 2148 * ms}, {0, 216 * ms, 424 * ms}},
 		},
 		"what two prompts have in common is computed once, and all but the last token of one that is there whole": {
-			asks: at{{0, ask(first, 960, 1)}, {time.Second, ask(second, 960, 1)}, {2 * time.Second, ask(second, 960, 1)}},
+			requests: at{{0, newRequest(first, 960, 1)}, {time.Second, newRequest(second, 960, 1)},
+				{2 * time.Second, newRequest(second, 960, 1)}},
 			want: []moments{{0, 104 * ms, 124400 * time.Microsecond},
 				{time.Second, 1040 * ms, 1060400 * time.Microsecond},
 				{2 * time.Second, 2014400 * time.Microsecond, 2034800 * time.Microsecond}},
 		},
 		"an answer is in the cache for the next turn": {
-			asks: at{{0, ask(first, 640, 320)}, {7 * time.Second, ask(Extend(first, 4, 64), 1024, 1)}},
-			want: []moments{{0, 72 * ms, 6600 * ms}, {7 * time.Second, 7014400 * time.Microsecond, 7034800 * time.Microsecond}},
+			requests: at{{0, newRequest(first, 640, 320)}, {7 * time.Second, newRequest(Extend(first, 4, 64), 1024, 1)}},
+			want: []moments{{0, 72 * ms, 6600 * ms},
+				{7 * time.Second, 7014400 * time.Microsecond, 7034800 * time.Microsecond}},
 		},
 		"without room nothing is in the cache": {
-			engine: Engine{CacheTokens: -1},
-			asks:   at{{0, ask(first, 960, 1)}, {time.Second, ask(first, 960, 1)}},
-			want:   []moments{{0, 104 * ms, 124400 * time.Microsecond}, {time.Second, 1104 * ms, 1124400 * time.Microsecond}},
+			engine:   Engine{CacheTokens: -1},
+			requests: at{{0, newRequest(first, 960, 1)}, {time.Second, newRequest(first, 960, 1)}},
+			want:     []moments{{0, 104 * ms, 124400 * time.Microsecond}, {time.Second, 1104 * ms, 1124400 * time.Microsecond}},
 		},
 		"a request beyond max_num_seqs waits inside the engine": {
-			engine: Engine{MaxSeqs: 1},
-			asks:   at{{0, ask(nil, 920, 10)}, {0, ask(nil, 920, 10)}},
-			want:   []moments{{0, 100 * ms, 304 * ms}, {0, 404 * ms, 608 * ms}},
+			engine:   Engine{MaxSeqs: 1},
+			requests: at{{0, newRequest(nil, 920, 10)}, {0, newRequest(nil, 920, 10)}},
+			want:     []moments{{0, 100 * ms, 304 * ms}, {0, 404 * ms, 608 * ms}},
 		},
 		"a request beyond max_inflight waits before it": {
-			engine: Engine{MaxInflight: 1},
-			asks:   at{{0, ask(nil, 920, 10)}, {50 * ms, ask(nil, 920, 10)}},
-			want:   []moments{{0, 100 * ms, 304 * ms}, {304 * ms, 404 * ms, 608 * ms}},
+			engine:   Engine{MaxInflight: 1},
+			requests: at{{0, newRequest(nil, 920, 10)}, {50 * ms, newRequest(nil, 920, 10)}},
+			want:     []moments{{0, 100 * ms, 304 * ms}, {304 * ms, 404 * ms, 608 * ms}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := play(t, Config{Engines: []Engine{c.engine}, Queue: patient(), Loads: []Load{c.asks}})
+			r := play(t, Config{Engines: []Engine{c.engine}, Queue: patient(), Loads: []Load{c.requests}})
 			if got := momentsOf(r); !slices.Equal(got, c.want) {
 				t.Errorf("got %v, want %v", got, c.want)
 			}
@@ -94,14 +96,14 @@ func TestEngineTimesFollowTheModel(t *testing.T) {
 // TestNoiseVariesEachTime around its exact value, for both kinds of prefill.
 func TestNoiseVariesEachTime(t *testing.T) {
 	for _, chunk := range []int64{0, 2048} {
-		var asks at
+		var requests at
 		for i := range 400 {
-			asks = append(asks, at{{time.Duration(i) * time.Second, Request{PromptTokens: 1000, OutputTokens: 1}}}...)
+			requests = append(requests, at{{time.Duration(i) * time.Second, Request{PromptTokens: 1000, OutputTokens: 1}}}...)
 		}
 		times := func(noise float64) Times {
 			e := Engine{Chunk: chunk, Noise: noise}
 			f := play(t, Config{Seed: 1, Engines: []Engine{e}, Policy: leastLoad(), Admission: Direct,
-				Loads: []Load{asks}}).Figures(0)
+				Loads: []Load{requests}}).Figures(0)
 			return f.TTFT
 		}
 		exact, noisy := times(0), times(0.2)
@@ -122,7 +124,7 @@ func TestCacheEvictsTheLeastRecentlyUsedBlock(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		most := rapid.IntRange(0, 8).Draw(t, "blocks")
 		c := newCache(most)
-		var model []int32 // the longest not touched first
+		var model []int32 // least recently used first
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			chain := rapid.SliceOfNDistinct(rapid.Int32Range(0, 11), 0, 10, rapid.ID).Draw(t, "chain")
 			hits := 0
@@ -174,8 +176,7 @@ func TestSimulationIsDeterministic(t *testing.T) {
 	}
 }
 
-// TestAllAdmissionsGetTheSameRequests: the same chats in the same order, whatever happens to
-// each.
+// TestAllAdmissionsGetTheSameRequests: all admissions get the same chats in the same order.
 func TestAllAdmissionsGetTheSameRequests(t *testing.T) {
 	firsts := map[Admission][]time.Duration{}
 	for _, a := range []Admission{Queued, Direct, FIFO} {
@@ -242,8 +243,8 @@ func TestClientsRetryLikeTheSDKs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		attempt           int
-		told, least, most time.Duration
+		attempt                 int
+		retryAfter, least, most time.Duration
 	}{
 		{1, 5 * time.Second, 5 * time.Second, 5 * time.Second},
 		{2, time.Minute, time.Minute, time.Minute},
@@ -254,8 +255,8 @@ func TestClientsRetryLikeTheSDKs(t *testing.T) {
 		{90, 0, 6 * time.Second, 8 * time.Second},
 	} {
 		for range 100 {
-			if got := w.retryDelay(c.attempt, c.told); got < c.least || got > c.most {
-				t.Fatalf("with Retry-After %s the client retries %s after attempt %d, want %s to %s", c.told, got, c.attempt,
+			if got := w.retryDelay(c.attempt, c.retryAfter); got < c.least || got > c.most {
+				t.Fatalf("with Retry-After %s the client retries %s after attempt %d, want %s to %s", c.retryAfter, got, c.attempt,
 					c.least, c.most)
 			}
 		}

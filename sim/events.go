@@ -2,7 +2,7 @@ package sim
 
 import "time"
 
-// event is a function to call at a moment of virtual time.
+// event is a function that is called at a moment of virtual time.
 type event struct {
 	at  time.Duration
 	seq uint64 // order of planning: at the same moment, the event planned first is called first

@@ -8,8 +8,8 @@ import (
 	"tierway/routing"
 )
 
-// TestPoolGetsTheCacheEventsOfItsEngines: blocks that an engine has got past the gateway count as cached
-// there once their events have arrived, and no longer once they are evicted.
+// TestPoolGetsTheCacheEventsOfItsEngines: blocks of requests that did not pass the gateway count as cached
+// once their events have arrived, until they are evicted.
 func TestPoolGetsTheCacheEventsOfItsEngines(t *testing.T) {
 	for _, events := range []bool{false, true} {
 		w, err := newWorld(Config{Engines: identical(2, Engine{CacheTokens: 64 * 20}), Events: events, Choices: true,
@@ -17,18 +17,18 @@ func TestPoolGetsTheCacheEventsOfItsEngines(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ask := func(seed uint64) Request {
+		newRequest := func(seed uint64) Request {
 			return Request{Chain: Extend(nil, seed, 640), PromptTokens: 640, OutputTokens: 1}
 		}
 		store := func(seed uint64, blocks int64) {
 			w.engines[1].cache.store(w.numbers.appendNumbers(nil, Extend(nil, seed, 64*blocks)))
 		}
 		w.At(0, func() { store(1, 10) })
-		w.At(9*ms, func() { w.Submit(ask(1)) })
+		w.At(9*ms, func() { w.Submit(newRequest(1)) })
 		w.At(time.Second, func() { store(2, 10) })
-		w.At(1010*ms, func() { w.Submit(ask(2)) })
+		w.At(1010*ms, func() { w.Submit(newRequest(2)) })
 		w.At(2*time.Second, func() { store(3, 20) })
-		w.At(2010*ms, func() { w.Submit(ask(2)) })
+		w.At(2010*ms, func() { w.Submit(newRequest(2)) })
 		r := w.run()
 		seen := func(i int) int64 { return r.Records[i].Choice.CandidateOf("e1").Overlap }
 		if seen(0) != 0 {
@@ -66,13 +66,13 @@ func TestIdenticalPromptsArePrefilledOnce(t *testing.T) {
 	for _, chunk := range []int64{0, 2048} {
 		for _, events := range []bool{false, true} {
 			chain := Extend(nil, 1, 8192)
-			var asks at
+			var requests at
 			for i := range 16 {
-				asks = append(asks, at{{time.Second + time.Duration(i)*60*time.Microsecond,
+				requests = append(requests, at{{time.Second + time.Duration(i)*60*time.Microsecond,
 					Request{Chain: chain, Prefix: chain[0].Hash, PromptTokens: 8192, OutputTokens: 100}}}...)
 			}
 			r := play(t, Config{Engines: identical(4, Engine{Chunk: chunk}), Policy: routing.Config{Name: "kv_aware"},
-				Events: events, Admission: Direct, Loads: []Load{asks}})
+				Events: events, Admission: Direct, Loads: []Load{requests}})
 			cold := 0
 			for _, rec := range r.Records {
 				if rec.Cached == 0 {

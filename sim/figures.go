@@ -2,23 +2,23 @@ package sim
 
 import "time"
 
-// Figures sums up a run as the reference tables do: over the requests that were submitted from a
-// moment on. A time that had not ended with the simulation counts up to that end.
+// Figures summarizes the requests of a run that were submitted from a moment on, as the reference tables do.
+// For a request that has not ended with the simulation, times count up to that end.
 type Figures struct {
 	Requests   int
-	Unfinished int     // not ended with the simulation, or refused
+	Unfinished int     // requests that were refused, or had not ended with the simulation
 	Hits       float64 // share of the prompt tokens that the engines had cached
-	Uneven     float64 // prompt tokens of the engine with the most, by the mean over the engines
+	Uneven     float64 // prompt tokens of the engine with the most, divided by the mean over the engines
 	TTFT, E2E  Times   // sorted: from the submission to the first token, and to the end
 }
 
-// Figures sums up the requests that were submitted from that time on.
+// Figures returns the figures of the requests that were submitted from that time on.
 func (r *Result) Figures(from time.Duration) Figures {
 	f := Figures{}
 	prompt, cached := int64(0), int64(0)
 	tokens := map[string]int64{}
 	for _, rec := range r.Records {
-		if rec.SubmittedAt < from {
+		if rec.SubmittedAt < from || rec.Direct {
 			continue
 		}
 		f.Requests++

@@ -16,8 +16,8 @@ type inflight struct {
 	ticket         *queue.Ticket // with a queue only
 	expectedTokens int64         // tokens of the prompt plus the expected answer
 	lease          routing.Lease
-	settled        bool  // sent to an engine or refused: the wait is over
-	hits           []int // leading blocks in each engine's cache, as the index knew at the arrival; nil without one
+	settled        bool  // sent to an engine or refused
+	hits           []int // leading blocks in each engine's cache by the index at the arrival; nil without an index
 }
 
 // errLeft ends a request after its client left during the wait.
@@ -28,7 +28,21 @@ func (w *World) Submit(r Request) {
 	r.numbers = w.numbers.appendNumbers(r.numbers, r.Chain)
 	rec := &Record{Request: r, Number: len(w.requests), SubmittedAt: w.now}
 	w.requests = append(w.requests, rec)
+	if rec.Direct = routing.Unit(routing.Draw(^uint64(rec.Number))) < w.config.DirectShare; rec.Direct {
+		w.sendDirectly(rec)
+		return
+	}
 	w.startAttempt(rec)
+}
+
+// sendDirectly gives a request to the next engine, without the gateway.
+func (w *World) sendDirectly(rec *Record) {
+	e := w.engines[w.direct%len(w.engines)]
+	w.direct++
+	j := &job{request: &rec.Request}
+	j.onFirstToken = func() { rec.First, rec.Cached = w.now, j.cached }
+	j.onEnd = func() { w.end(rec) }
+	e.accept(j)
 }
 
 // startAttempt brings a request to the gateway, for the first time or as a retry.
@@ -39,7 +53,8 @@ func (w *World) startAttempt(rec *Record) {
 	f := &inflight{record: rec, route: routing.Request{
 		Now: w.time(w.now), Rand: w.rng.Uint64(), Model: r.Model, Prefix: r.Prefix, Blocks: r.Prompt(),
 		PromptTokens: w.pool.Learned().PromptTokens(r.PromptTokens),
-		OutputTokens: w.pool.Learned().OutputTokens(r.MaxTokens), Stream: true,
+		OutputTokens: w.pool.Learned().OutputTokens(r.MaxTokens),
+		Stream:       routing.Unit(routing.Draw(uint64(rec.Number))) >= w.config.UnstreamedShare,
 	}}
 	f.expectedTokens = f.route.PromptTokens + f.route.OutputTokens
 	if w.config.Choices {
@@ -71,15 +86,21 @@ func (w *World) send(f *inflight, lease routing.Lease) {
 	j.onFirstToken = func() {
 		rec.First, rec.Cached = w.now, j.cached
 		b.answered()
-		f.lease.Answered(w.time(w.now), nil)
+		if f.route.Stream {
+			f.lease.Answered(w.time(w.now), nil)
+		}
 	}
 	j.onEnd = func() {
 		e.inside--
 		b.ended()
-		r := &rec.Request
+		f.lease.Answered(w.time(w.now), nil)
+		r, reported := &rec.Request, j.cached
+		if w.config.HideCachedTokens {
+			reported = 0
+		}
 		f.lease.Release(routing.Result{
 			At: w.time(w.now), Text: true,
-			PromptTokens: r.PromptTokens, CachedTokens: j.cached, OutputTokens: r.OutputTokens,
+			PromptTokens: r.PromptTokens, CachedTokens: reported, OutputTokens: r.OutputTokens,
 		})
 		w.admission.settleUsage(f, r.PromptTokens+r.OutputTokens)
 		w.end(rec)
@@ -90,8 +111,8 @@ func (w *World) send(f *inflight, lease routing.Lease) {
 	e.accept(j)
 }
 
-// refuse ends an attempt without an answer. A client with retries left comes again after the
-// requested delay.
+// refuse ends an attempt without an answer. A client with retries left sends the request again after the
+// retry delay.
 func (w *World) refuse(f *inflight, err error) {
 	rec := f.record
 	f.settled = true
@@ -123,7 +144,7 @@ func (w *World) retryDelay(attempt int, after time.Duration) time.Duration {
 	return time.Duration(float64(min(most, first<<min(attempt-1, 10))) * (1 - w.clients.Unit()/4))
 }
 
-// queueAdmission is the gateway's queue, used as the server uses it.
+// queueAdmission is the gateway's queue, with the same calls as in the server.
 type queueAdmission struct {
 	world *World
 	queue *queue.Queue
@@ -165,8 +186,8 @@ func (h *queueAdmission) handleEntry(f *inflight, lease routing.Lease, err error
 	}
 }
 
-// onWake is called at the end of the pass that granted or evicted the ticket. Its owner claims
-// it right after that.
+// onWake is called at the end of the pass that dispatched or evicted the ticket. The ticket is claimed in
+// the next event.
 func (h *queueAdmission) onWake(t *queue.Ticket) {
 	f := t.Ref.(*inflight)
 	h.world.After(0, func() {
@@ -181,7 +202,7 @@ func (h *queueAdmission) expire(f *inflight) {
 	if f.settled {
 		return
 	}
-	// Without an error it was granted at this very moment, and is claimed next.
+	// Without an error the ticket was dispatched at this moment, and the next event claims it.
 	switch err := h.queue.Leave(f.ticket, queue.Late, h.world.time(h.world.now)); {
 	case errors.Is(err, queue.ErrWaiting):
 		h.world.At(h.queue.WaitUntil(f.ticket).Sub(epoch()), func() { h.expire(f) })

@@ -7,26 +7,26 @@ import (
 )
 
 const (
-	// eventDelay is the time from a change of an engine's cache until a gateway sees it.
+	// eventDelay is the time from a change of an engine's cache until a gateway receives its event.
 	eventDelay = 10 * time.Millisecond
 	// maxIndexed is the number of engines of an index: the bits of a word.
 	maxIndexed = 64
 )
 
-// index is the content of the engines' caches as a gateway knows it from their events, and the
-// prompts that it has routed lately.
+// index is the content of the engines' caches by their events, as a gateway gets them, and the prompts that
+// were routed recently.
 type index struct {
 	world   *World
 	cached  []uint64 // by the block's number: the engines that have it
-	routed  []uint64 // the engines that get it from a prompt that was routed lately
-	counts  []uint16 // by block and engine: the prompts behind routed
+	routed  []uint64 // the engines that a prompt with the block was recently routed to
+	counts  []uint16 // by block and engine: the number of these prompts
 	changes []cacheChange
 	hits    []int // buffer of one look-up, by engine
 }
 
-// cacheChange is a change that the gateway has not seen yet.
+// cacheChange is a change with an event that the gateway has not received yet.
 type cacheChange struct {
-	at     time.Duration // when it sees it
+	at     time.Duration // time at which the gateway receives it
 	number int32
 	engine uint8
 	stored bool
@@ -60,7 +60,7 @@ func (x *index) grow() {
 	}
 }
 
-// advance applies the changes that the gateway has seen by now.
+// advance applies the changes that the gateway has received by now.
 func (x *index) advance() {
 	x.grow()
 	n := 0
@@ -75,8 +75,8 @@ func (x *index) advance() {
 	x.changes = x.changes[n:]
 }
 
-// lookUp returns how many leading blocks each engine has, also of prompts that were routed lately
-// if the caller wants them. The result is valid until the next call.
+// lookUp returns how many leading blocks each engine has. With routed, prompts that were routed recently
+// count as cached. The result is valid until the next call.
 func (x *index) lookUp(numbers []int32, routed bool) []int {
 	x.advance()
 	left := ^uint64(0) >> (maxIndexed - len(x.hits))
@@ -98,8 +98,7 @@ func (x *index) lookUp(numbers []int32, routed bool) []int {
 	return x.hits
 }
 
-// addRouted counts a prompt as present on the engine before its cache has it. removeRouted takes
-// that back.
+// addRouted counts a prompt as cached on the engine before its events have arrived. removeRouted reverts it.
 func (x *index) addRouted(numbers []int32, engine int) {
 	x.grow()
 	for _, number := range numbers {

@@ -42,8 +42,8 @@ func (p Poisson) Start(w *World, d *RNG) {
 	w.At(p.From+d.Exp(mean), arrive)
 }
 
-// Closed is a number of clients with one request in flight each. The next request of a client
-// comes as soon as its last one has ended.
+// Closed is a number of clients with one request in flight each. A client sends its next request as soon as
+// its last one has ended.
 type Closed struct {
 	Clients     int
 	From, Until time.Duration

@@ -42,7 +42,7 @@ func (c chats) config() Config {
 // chatFigures is the sums over some seeds of the scenario.
 type chatFigures struct {
 	all  Stats
-	busy float64 // part of the places' time that was held
+	busy float64 // used share of the slots' time
 }
 
 func playChats(t testing.TB, c chats, seeds int) chatFigures {

@@ -8,9 +8,9 @@ import (
 	"tierway/routing"
 )
 
-// TestFiguresAgreeWithTheReference runs cells of the project's reference, which another program
-// measured with other seeds. The figures agree within the difference between seeds, which grows with
-// the load.
+// TestFiguresAgreeWithTheReference runs cells of the project's reference figures, which are those of another
+// program with other seeds. The figures agree within the difference between seeds, which grows with the
+// load.
 func TestFiguresAgreeWithTheReference(t *testing.T) {
 	const seeds = 2
 	var b table

@@ -11,7 +11,7 @@ type Mode struct {
 	Rates []float64 // the rates of the reference figures, from light load to overload
 	// Loads returns the mode's loads at a rate.
 	Loads func(rate float64) []Load
-	// Engines changes n engines into those of the mode; nil leaves them.
+	// Engines changes default engines into those of the mode; nil leaves them.
 	Engines func(all []Engine)
 }
 
@@ -23,7 +23,7 @@ const (
 	modeEnd   = 600 * time.Second
 	// singleDocuments is the share of long prompts among single requests.
 	singleDocuments = 0.154
-	// mixedChats is the share of chats in arrivals of which half of the requests are chats.
+	// mixedChats is the share of chats among arrivals with which half of the requests belong to chats.
 	mixedChats = 0.205
 )
 
@@ -72,7 +72,7 @@ func singles(rate float64) Load {
 	}}
 }
 
-// halveSomeRates makes three of eight engines slower, which are spread over the order.
+// halveSomeRates halves the rates of three of each eight engines, spread over the order.
 func halveSomeRates(all []Engine) {
 	for i := range all {
 		if i*3/8 != (i+1)*3/8 {
@@ -81,8 +81,8 @@ func halveSomeRates(all []Engine) {
 	}
 }
 
-// Run runs the mode at a rate on engines in place of those of the config, and sums up the
-// requests that count.
+// Run runs the mode at a rate on the engines of the config, changed by Mode.Engines. It returns the figures
+// of the requests after modeFrom.
 func (m *Mode) Run(c Config, rate float64) (Figures, error) {
 	c.Engines = append([]Engine(nil), c.Engines...)
 	if m.Engines != nil {

@@ -68,7 +68,7 @@ func (w *pacedWorld) breakerChanged(e *engineState, c breaker.Change) {
 	w.pool.Eject(e.Name, e, routing.Ejection{At: now, Until: until, Slow: c.Slow})
 }
 
-// ejections plays a world with breakers, in a bubble, and returns their openings.
+// ejections runs a world with breakers, in a bubble, and returns their openings.
 func ejections(t testing.TB, c Config) []ejected {
 	t.Helper()
 	world, err := newWorld(c)
@@ -124,7 +124,7 @@ func burstWorld(seed uint64) Config {
 	d := Split(seed, 77)
 	step, distinct, prefix := time.Duration(5+d.Below(25))*ms, oneOf(d, 1, 8, prompts), int64(200+d.Below(4000))
 	answer, sigma := oneOf(d, 30.0, 60, 120, 240), oneOf(d, 0, 0.3, 0.7)
-	ask := func(d *RNG, n int) Request {
+	newRequest := func(d *RNG, n int) Request {
 		chain := Extend(nil, seed+uint64(n%distinct), prefix)
 		return Request{Chain: chain, Prefix: chain[0].Hash, PromptTokens: int64(len(chain)) * BlockTokens,
 			OutputTokens: int64(1 + d.Lognormal(answer, sigma))}
@@ -137,11 +137,11 @@ func burstWorld(seed uint64) Config {
 	c.reports(d)
 	for n := range prompts { // what the engines have cached, and their pace before
 		c.Loads = append(c.Loads,
-			Burst{At: time.Duration(n) * quiet, Count: 1, Make: func(d *RNG, _ int) Request { return ask(d, n) }})
+			Burst{At: time.Duration(n) * quiet, Count: 1, Make: func(d *RNG, _ int) Request { return newRequest(d, n) }})
 	}
 	at := prompts*quiet + 5*time.Second
 	for range bursts {
-		c.Loads = append(c.Loads, Burst{At: at, Count: prompts, Make: ask})
+		c.Loads = append(c.Loads, Burst{At: at, Count: prompts, Make: newRequest})
 		at += time.Duration(1+d.Below(60)) * time.Second
 	}
 	c.Until = at + 2*time.Minute
@@ -187,7 +187,7 @@ func soundWorld(seed uint64) Config {
 		c.Engines = append(c.Engines, like)
 	}
 	c.reports(d)
-	ask := func(d *RNG, _ int) Request {
+	newRequest := func(d *RNG, _ int) Request {
 		var chain []routing.Block
 		if prefixes > 0 {
 			chain = Extend(nil, seed+uint64(d.Below(prefixes)), int64(prompt/2))
@@ -197,12 +197,12 @@ func soundWorld(seed uint64) Config {
 			OutputTokens: int64(1 + d.Lognormal(answer, 0.6))}
 	}
 	service := e.Service(int64(prompt), int64(answer*1.2), e.MaxSeqs/2+1).Seconds()
-	// requests/s; 40 is what a test can play
+	// requests/s; a test can run 40
 	capacity := min(40, float64(n)*min(float64(e.MaxSeqs)/service, e.Rate/prompt*0.6))
-	c.Loads = append(c.Loads, Poisson{Rate: (0.05 + 1.15*d.Unit()) * capacity, Until: c.Until, Make: ask})
+	c.Loads = append(c.Loads, Poisson{Rate: (0.05 + 1.15*d.Unit()) * capacity, Until: c.Until, Make: newRequest})
 	for range d.Below(5) {
 		c.Loads = append(c.Loads,
-			Burst{At: time.Duration(d.Unit() * float64(c.Until)), Count: int(capacity * (1 + 10*d.Unit())), Make: ask})
+			Burst{At: time.Duration(d.Unit() * float64(c.Until)), Count: int(capacity * (1 + 10*d.Unit())), Make: newRequest})
 	}
 	return c
 }

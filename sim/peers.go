@@ -8,8 +8,8 @@ import (
 	"tierway/routing"
 )
 
-// Peer is a policy of another router, rebuilt from its published formula, or a bound for all
-// policies. Every peer sees all events of the caches and its own requests; see docs/simulate.md.
+// Peer is a policy of another router, rebuilt from its published formula, or a reference for all policies.
+// docs/simulate.md has the formulas.
 type Peer struct {
 	Name string
 	Doc  string // one sentence
@@ -17,7 +17,7 @@ type Peer struct {
 	New func(w *World) (routing.Policy, error)
 }
 
-// Peers returns the peers. The last one is the bound.
+// Peers returns the peers. The last one is the reference.
 func Peers() []Peer {
 	return []Peer{
 		{"least_inflight", "Fewest requests in flight.",
@@ -30,13 +30,13 @@ func Peers() []Peer {
 			peer("lmetric", knowledge{index: true}, func(c *candidate) float64 {
 				return float64(c.engine.pending+c.uncached) * float64(c.engine.inside+1)
 			})},
-		{"dynamo", "Dynamo: 8 times the uncached blocks plus the blocks in decode.",
+		{"dynamo", "Dynamo: 8 times the uncached blocks plus the blocks of the requests in flight.",
 			peer("dynamo", knowledge{index: true, active: true}, dynamo)},
 		{"llm_d", "llm-d with precise prefix cache: weights 3:2:2 for prefix, queue and cache usage.",
 			peer("llm_d", knowledge{index: true}, llmD)},
 		{"e", "Earlier cost of this project: seconds with a capped price of uncached work, known rates.",
 			peer("e", knowledge{index: true, untilFirstToken: true}, costE)},
-		{"perfect", "Knows the real caches, rates, lengths and queues: the least time to first token.",
+		{"perfect", "The least time to first token, computed from the real caches, rates, lengths and queues.",
 			peer("perfect", knowledge{queues: true}, func(c *candidate) float64 {
 				return float64(c.engine.scheduler.timeToFirst(&c.world.current.record.Request))
 			})},
@@ -46,19 +46,19 @@ func Peers() []Peer {
 // reasonPeer is the reason of all picks of peers.
 const reasonPeer routing.Reason = "peer"
 
-// knowledge is what a peer needs besides the load.
+// knowledge selects the state that a peer needs besides the load.
 type knowledge struct {
-	index  bool // the caches' content and prompts that were routed lately
+	index  bool // the caches' content, and prompts that were routed recently
 	active bool // books.active
-	queues bool // perfect
-	// A routed prompt counts as cached until its first token, and not for two seconds.
+	queues bool // engineState.perfect
+	// A routed prompt counts as cached until its first token, instead of for two seconds.
 	untilFirstToken bool
 }
 
-// routedFor is how long a routed prompt counts as cached, without untilFirstToken.
+// routedFor is the time for which a routed prompt counts as cached, without untilFirstToken.
 const routedFor = 2 * time.Second
 
-// candidate is one engine as a peer compares it.
+// candidate is one engine in a peer's choice.
 type candidate struct {
 	world    *World
 	engine   *engineState
@@ -68,7 +68,7 @@ type candidate struct {
 	all      *fleet
 }
 
-// fleet is sums and extremes over the eligible engines of one pick.
+// fleet has sums and extremes over the eligible engines of one pick.
 type fleet struct {
 	engines               float64
 	inflight              float64
@@ -147,7 +147,7 @@ func dynamo(c *candidate) float64 {
 	return scale*prefill + float64(c.engine.activeBlocks+c.engine.newActive(numbers))
 }
 
-// llmD is the negative of llm-d's score.
+// llmD is llm-d's score with the sign of a cost.
 func llmD(c *candidate) float64 {
 	const prefix, queue, kv = 3, 2, 2
 	l := c.engine.scrape(c.world.now)
@@ -159,7 +159,7 @@ func llmD(c *candidate) float64 {
 	return -(prefix*float64(c.matched)/float64(max(1, c.blocks)) + queue*short + kv*(1-used))
 }
 
-// costE is cost E of the reference: seconds, with known rates.
+// costE is an earlier cost of this project, in seconds, with known rates.
 func costE(c *candidate) float64 {
 	const (
 		fleetRate   = 10_000
@@ -172,7 +172,7 @@ func costE(c *candidate) float64 {
 		perInflight*float64(c.engine.inside)
 }
 
-// kubeAI is consistent hashing with bounded loads in Google's form.
+// kubeAI is KubeAI's policy: consistent hashing with bounded loads (Mirrokni et al.).
 type kubeAI struct {
 	world *World
 	ring  []ringPoint

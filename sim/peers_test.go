@@ -129,7 +129,7 @@ func TestPerfectPeerPredictsTheFirstToken(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := Engine{Chunk: rapid.SampledFrom([]int64{0, 256}).Draw(t, "chunk"), MaxSeqs: rapid.IntRange(0, 4).Draw(t, "seqs")}
 		texts := rapid.Uint64Range(2, 4) // prompts with a common prefix, also equal ones
-		var asks at
+		var requests at
 		when := time.Duration(0)
 		for i := range rapid.Uint64Range(1, 12).Draw(t, "requests") {
 			when += time.Duration(rapid.IntRange(0, 300).Draw(t, "pause"))*ms + 1
@@ -138,23 +138,23 @@ func TestPerfectPeerPredictsTheFirstToken(t *testing.T) {
 			}
 			tokens := rapid.Int64Range(64, 900).Draw(t, "prompt")
 			chain := Extend(Extend(nil, texts.Draw(t, "system"), 320), texts.Draw(t, "text"), tokens)
-			asks = append(asks, struct {
+			requests = append(requests, struct {
 				when    time.Duration
 				request Request
 			}{when, Request{Chain: chain, PromptTokens: int64(len(chain)) * BlockTokens,
 				OutputTokens: rapid.Int64Range(1, 30).Draw(t, "output")}})
 		}
 		predicted := time.Duration(0)
-		r, err := Run(Config{Engines: []Engine{e}, Admission: Direct, Loads: []Load{asks}, NewPolicy: perfect.New,
+		r, err := Run(Config{Engines: []Engine{e}, Admission: Direct, Loads: []Load{requests}, NewPolicy: perfect.New,
 			Observer: func(w *World, granted *Record) {
-				if granted.Number == len(asks)-1 {
+				if granted.Number == len(requests)-1 {
 					predicted = w.engines[0].scheduler.timeToFirst(&granted.Request)
 				}
 			}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if last := r.Records[len(asks)-1]; last.TTFT() != predicted {
+		if last := r.Records[len(requests)-1]; last.TTFT() != predicted {
 			t.Fatalf("the first token came after %s, and %s were predicted", last.TTFT(), predicted)
 		}
 	})

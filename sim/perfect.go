@@ -9,11 +9,11 @@ import (
 // lengths and answers, and the real content of the cache. It ignores evictions and arrivals
 // between now and the first token, and assumes that the prompts ahead are cached by then.
 type perfect struct {
-	ahead []uint16 // by the block's number: prompts that wait here or are computed
-	ends  []int64  // buffer: the ends of running answers in the unit of the scheduler, the latest first
+	ahead []uint16 // by the block's number: prompts that wait in the engine or are computed
+	ends  []int64  // buffer: the ends of running answers, as times or steps of the scheduler, the latest first
 }
 
-// expect returns the prompt tokens that the engine will have cached when it comes to the request.
+// expect returns the prompt tokens that the engine will have cached when it starts the request.
 func (e *engineState) expect(r *Request) int64 {
 	numbers := r.promptNumbers()
 	for i, number := range numbers {
@@ -24,8 +24,8 @@ func (e *engineState) expect(r *Request) int64 {
 	return e.hitTokens(r, len(numbers))
 }
 
-// addAhead counts a prompt that the engine has accepted, and removeAhead takes it back once its
-// blocks are cached.
+// addAhead counts a prompt that the engine has accepted, and removeAhead removes it when its blocks are
+// cached.
 func (e *engineState) addAhead(j *job) {
 	if !e.world.knowledge.queues {
 		return
@@ -48,8 +48,7 @@ func (e *engineState) removeAhead(j *job) {
 	}
 }
 
-// addEnd enters the end of a running answer, and dropEnds removes those up to now. The latest
-// comes first.
+// addEnd adds the end of a running answer, and dropEnds removes the ends up to now. The latest comes first.
 func (p *perfect) addEnd(end int64) {
 	at, _ := slices.BinarySearchFunc(p.ends, end, func(other, end int64) int { return int(end - other) })
 	p.ends = slices.Insert(p.ends, at, end)

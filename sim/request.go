@@ -6,7 +6,7 @@ import (
 	"tierway/routing"
 )
 
-// BlockTokens is how many tokens one block of a chain has that Extend makes.
+// BlockTokens is the number of tokens of a block in the chains of Extend.
 const BlockTokens = 64
 
 // charactersAToken converts tokens to the characters of a block's End: the usual length of a
@@ -15,7 +15,7 @@ const charactersAToken = 4
 
 // Request is one request of a client.
 type Request struct {
-	Kind         string // label for the reader of the results; otherwise unused
+	Kind         string // label in the results; otherwise unused
 	Tenant       string
 	Weight       int             // the tenant's weight in its class; 0 means 1
 	Class        int             // priority class, 0 to queue.Classes-1
@@ -23,8 +23,8 @@ type Request struct {
 	Prefix       uint64          // as in routing.Request: the hash of the prompt's first turn; 0: none
 	Chain        []routing.Block // blocks of the prompt and then of the answer; nil: nothing is shared
 	PromptTokens int64
-	OutputTokens int64 // real length of the answer, which the gateway does not know
-	MaxTokens    int64 // the client's limit, which the gateway knows; 0: none
+	OutputTokens int64 // real length of the answer, which the gateway cannot read
+	MaxTokens    int64 // the client's limit, which the gateway reads; 0: none
 	Bytes        int64 // size of the body, for the bounds of a queue
 
 	Deadline time.Duration // time from arrival until the answer is useless; 0: never
@@ -33,8 +33,8 @@ type Request struct {
 
 	numbers []int32 // of the blocks of Chain
 
-	// Done, unless nil, is called when the request has ended in any way. It may
-	// submit further requests.
+	// Done, unless nil, is called when the request has ended, with or without an answer. It may submit
+	// further requests.
 	Done func(*Record)
 }
 
@@ -61,7 +61,7 @@ func Extend(chain []routing.Block, seed uint64, tokens int64) []routing.Block {
 	return appendBlocks(longer, seed, tokens)
 }
 
-// appendBlocks is Extend for a chain that belongs to the caller, which may be changed behind its end.
+// appendBlocks is Extend without a copy: it may write behind the end of the chain.
 func appendBlocks(chain []routing.Block, seed uint64, tokens int64) []routing.Block {
 	last := routing.Block{}
 	if len(chain) > 0 {

@@ -13,11 +13,12 @@ import (
 type Record struct {
 	Request     Request
 	Number      int           // in order of submission
+	Direct      bool          // it went past the gateway
 	SubmittedAt time.Duration // first submission
 	Arrived     time.Duration // start of the last attempt
 	Attempts    int
 	Sheds       []error // errors of refused attempts
-	// error of the last attempt; nil if it was answered, or not ended before the simulation did
+	// error of the last attempt; nil if it was answered, or had not ended with the simulation
 	Err error
 
 	// The remaining fields describe the last attempt.
@@ -28,9 +29,9 @@ type Record struct {
 	DispatchedAt time.Duration   // dispatch to the worker
 	First        time.Duration   // first token
 	Done         time.Duration   // end, also without an answer
-	Ended        bool            // false if the simulation ended before
+	Ended        bool            // false if the simulation ended first
 	Cached       int64           // prompt tokens that the engine had cached
-	Choice       *routing.Choice // what its policy saw; nil without Config.Choices
+	Choice       *routing.Choice // the candidates and the choice of the policy; nil without Config.Choices
 }
 
 // Answered reports whether the request got a whole answer.
@@ -78,7 +79,7 @@ func (w *World) result() *Result {
 	return r
 }
 
-// Stats sums up a set of requests.
+// Stats summarizes a set of requests.
 type Stats struct {
 	Submitted, Answered, Shed int     // Shed counts requests that the queue's bounds refused for good.
 	Attempts                  float64 // mean of all ended requests
@@ -95,7 +96,7 @@ func (s Stats) Hits() float64 {
 	return float64(s.Cached) / float64(s.Prompt)
 }
 
-// Stats sums up the requests that keep accepts; all for nil.
+// Stats summarizes the requests for which keep returns true; all for nil.
 func (r *Result) Stats(keep func(*Record) bool) Stats {
 	var s Stats
 	attempts, ended := 0, 0

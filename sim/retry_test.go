@@ -15,7 +15,7 @@ import (
 func TestShedClientsRetryAndSucceed(t *testing.T) {
 	const depth, workers = 100, 2
 	var b table
-	b.row("engine", "before the burst", "asked", "shed at first", "failed", "attempts", "retry-after p50", "longest",
+	b.row("engine", "before the burst", "requests", "shed at first", "failed", "attempts", "retry-after p50", "longest",
 		"all over after")
 	for _, engine := range []struct {
 		name string
@@ -42,18 +42,18 @@ func TestShedClientsRetryAndSucceed(t *testing.T) {
 			r := play(t, Config{Seed: 7, Engines: identical(workers, engine.Engine), Policy: leastLoad(), Queue: q,
 				Loads: loads})
 			s := r.Stats(ofKind("burst", 0, r.End))
-			first, told := 0, Times{}
+			first, retryAfter := 0, Times{}
 			for _, rec := range r.Records {
 				for i, err := range rec.Sheds {
 					var shed *queue.ShedError
 					if errors.As(err, &shed) && i == 0 {
 						first++
-						told = append(told, shed.RetryAfter)
+						retryAfter = append(retryAfter, shed.RetryAfter)
 					}
 				}
 			}
-			told.Sort()
-			b.row(engine.name, before, s.Submitted, first, s.Shed, s.Attempts, told.Quantile(0.5), told.Max(), r.End)
+			retryAfter.Sort()
+			b.row(engine.name, before, s.Submitted, first, s.Shed, s.Attempts, retryAfter.Quantile(0.5), retryAfter.Max(), r.End)
 			if 2*first < s.Submitted {
 				t.Errorf("%s after %s: of %d clients only %d were shed", engine.name, before, s.Submitted, first)
 			}

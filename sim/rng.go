@@ -7,13 +7,13 @@ import (
 	"tierway/routing"
 )
 
-// RNG is a deterministic stream of random numbers: xorshift64* (Vigna 2016), which is unrelated
-// to the hashes of package routing. Each part of a simulation that draws has its own stream, so
-// that a change of one part does not change the others.
+// RNG is a deterministic stream of random numbers: xorshift64* (Vigna 2016), which is unrelated to the
+// hashes of package routing. Each random part of a simulation has its own stream, so that a change of one
+// part does not change the others.
 type RNG struct{ state uint64 }
 
-// NewRNG returns the stream of a seed. Streams of different seeds are independent, also of
-// neighbouring ones.
+// NewRNG returns the stream of a seed. Streams of different seeds are independent, also with consecutive
+// seeds.
 func NewRNG(seed uint64) *RNG {
 	// The state must not be zero, which xorshift never leaves.
 	return &RNG{routing.Draw(seed) | 1}

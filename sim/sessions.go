@@ -8,7 +8,7 @@ import (
 	"tierway/routing"
 )
 
-// Sessions is chats of many tenants that grow turn by turn: the traffic of the reference
+// Sessions are chats of many tenants that grow turn by turn: the traffic of the reference
 // figures. Chats of a tenant start with its system prompt. The prompt of a turn is the whole
 // chat so far plus the new text. The next turn comes some seconds after the answer. Each chat
 // has its own RNG, so that all policies see the same chats.
@@ -52,7 +52,7 @@ const (
 	burstSpan = 200 * time.Millisecond
 )
 
-// chatOfPeople has 3.87 turns on average, and chatOfAgents 17.
+// chatOfPeople is a chat of a person, with 3.87 turns on average; chatOfAgents has 17.
 func chatOfPeople() chatShape {
 	return chatShape{
 		system: 2500, systemSigma: 0.7, user: 150, userSigma: 1, userMost: math.Inf(1),
@@ -143,7 +143,7 @@ func (s Sessions) Start(w *World, d *RNG) {
 	w.At(d.Exp(mean), arrive)
 }
 
-// burst plans the other chats of a burst, whose number has a geometric distribution.
+// burst plans the other chats of a burst. Their number has a geometric distribution.
 func (s *sessions) burst(k int) {
 	for s.rng.Unit() < 1-1/s.Burst {
 		s.world.After(time.Duration(s.rng.Unit()*float64(burstSpan)), s.newChat(k).turn)

@@ -109,7 +109,7 @@ func TestNoRequestStarvesUnderOverload(t *testing.T) {
 		},
 	})
 	var b table
-	b.row("class", "asked", "shed", "wait p50", "wait p99", "longest")
+	b.row("class", "requests", "shed", "wait p50", "wait p99", "longest")
 	for i, kind := range []string{"interactive", "background", "batch"} {
 		s := r.Stats(ofKind(kind, 0, r.End))
 		b.row(kind, s.Submitted, s.Shed, s.Wait.Quantile(0.5), s.Wait.Quantile(0.99), s.Wait.Max())
@@ -147,7 +147,7 @@ func TestTokensFollowTenantWeights(t *testing.T) {
 				want)
 		}
 	}
-	b.log(t, "the large tenant asks ten times as often, with prompts ten times as long")
+	b.log(t, "the large tenant sends ten times as many requests, with prompts ten times as long")
 }
 
 // QU-04: ten tenants that always have waiting requests, with twenty to two hundred clients and
@@ -198,7 +198,7 @@ func TestFloodDelaysOnlyItsTenant(t *testing.T) {
 			t.Errorf("of %d answered the p99 wait is %s, want at most %s", s.Answered, s.Wait.Quantile(0.99), 2*unloaded)
 		}
 	}
-	b.log(t, "one tenant asks 10,000 at once, the other one once a second")
+	b.log(t, "one tenant sends 10,000 requests at once, the other one sends one per second")
 }
 
 // TestNoRequestPatternGainsTokens: a tenant does not gain tokens by shorter requests, less

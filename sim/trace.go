@@ -44,10 +44,10 @@ func (t Trace) Start(w *World, _ *RNG) {
 	plan()
 }
 
-// MooncakeTokens is the tokens of a block in the traces that Mooncake has published.
+// MooncakeTokens is the number of tokens of a block in Mooncake's published traces.
 const MooncakeTokens = 512
 
-// Bounds of one recorded request, which keep a damaged file from using all memory.
+// Bounds of one recorded request, so that a damaged file cannot use all memory.
 const (
 	maxTraceLine   = 4 << 20 // bytes
 	maxTraceTokens = 1 << 24
@@ -67,11 +67,11 @@ func ReadMooncake(in io.Reader, blockTokens int64, most int) ([]Arrival, error) 
 		if len(lines.Bytes()) == 0 {
 			continue
 		}
-		var l traceLine
-		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
-			return nil, fmt.Errorf("line %d of the trace is not a JSON object of numbers: %w", number, err)
+		l, err := parseTraceLine(lines.Bytes())
+		if err == nil {
+			err = l.check(blockTokens)
 		}
-		if err := l.check(blockTokens); err != nil {
+		if err != nil {
 			return nil, fmt.Errorf("line %d of the trace: %w", number, err)
 		}
 		a := l.arrival(blockTokens)
@@ -100,10 +100,40 @@ func ReadMooncake(in io.Reader, blockTokens int64, most int) ([]Arrival, error) 
 
 // traceLine is one line of a trace.
 type traceLine struct {
-	Timestamp float64  `json:"timestamp"`
-	Input     int64    `json:"input_length"`
-	Output    int64    `json:"output_length"`
-	HashIDs   []uint64 `json:"hash_ids"`
+	Timestamp float64
+	Input     int64
+	Output    int64
+	HashIDs   []uint64
+}
+
+// parseTraceLine reads a JSON object. All fields of a traceLine must be there.
+func parseTraceLine(text []byte) (l traceLine, err error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(text, &fields); err != nil || fields == nil {
+		return l, errors.New("it is not a JSON object: write one JSON object per line")
+	}
+	for _, f := range []struct {
+		name, want string
+		to         any
+	}{
+		{"timestamp", "a number", &l.Timestamp},
+		{"input_length", "an integer", &l.Input},
+		{"output_length", "an integer", &l.Output},
+		{"hash_ids", "a list of integers from 0 on", &l.HashIDs},
+	} {
+		raw := fields[f.name]
+		if len(raw) == 0 || string(raw) == "null" {
+			return l, fmt.Errorf("%s is missing: write %s", f.name, f.want)
+		}
+		if json.Unmarshal(raw, f.to) != nil {
+			if raw[0] == '"' {
+				f.want += " without quotes"
+			}
+			const most = 40 // bytes of a wrong value in the message
+			return l, fmt.Errorf("%s is %.*s: write %s", f.name, most, raw, f.want)
+		}
+	}
+	return l, nil
 }
 
 func (l *traceLine) check(blockTokens int64) error {
@@ -116,7 +146,8 @@ func (l *traceLine) check(blockTokens int64) error {
 	case l.Output < 0 || l.Output > maxTraceTokens:
 		return fmt.Errorf("output_length is %d: write an integer from 0 to %d", l.Output, maxTraceTokens)
 	case int64(len(l.HashIDs)) > blocks:
-		return fmt.Errorf("hash_ids has %d blocks, and input_length %d has only %d of %d tokens", len(l.HashIDs), l.Input,
+		return fmt.Errorf("hash_ids has %d blocks, and input_length %d fills only %d blocks of %d tokens: "+
+			"set --block-tokens to the block size of the trace", len(l.HashIDs), l.Input,
 			blocks, blockTokens)
 	}
 	return nil

@@ -32,9 +32,15 @@ func TestInvalidTracesAreRefusedWithTheLine(t *testing.T) {
 	with := func(old, replaced string) string { return strings.Replace(good, old, replaced, 1) }
 	for text, want := range map[string]string{
 		"":                                "the trace has no request: write one JSON object per line",
-		good + "[]\n":                     "line 2 of the trace is not a JSON object of numbers",
+		good + "[]\n":                     "line 2 of the trace: it is not a JSON object: write one",
+		"null\n":                          "line 1 of the trace: it is not a JSON object: write one",
+		with(`": 5`, `": "400"`):          `line 1 of the trace: timestamp is "400": write a number without quotes`,
+		with("600", "0.5"):                "input_length is 0.5: write an integer",
+		with("[0, 1]", "[-1]"):            "hash_ids is [-1]: write a list of integers",
+		with("input_length", "input"):     "input_length is missing: write an integer",
+		with("[0, 1]", "null"):            "hash_ids is missing: write a list of integers",
 		good + with("5", "4"):             "line 2 of the trace: timestamp 4 is before the line above",
-		with("600", "512"):                "hash_ids has 2 blocks, and input_length 512 has only 1 of 512 tokens",
+		with("600", "512"):                "hash_ids has 2 blocks, and input_length 512 fills only 1 blocks of 512 tokens:",
 		with("600", "0"):                  "input_length is 0: write an integer from 1 to",
 		with("5", "-5"):                   "timestamp is -5: write the milliseconds since the start",
 		with(`length": 1`, `length": -1`): "output_length is -1: write an integer from 0 to",

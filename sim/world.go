@@ -15,7 +15,7 @@ type Admission int
 const (
 	Queued Admission = iota // the gateway's queue
 	Direct                  // none: each request goes at once to the worker that the policy picks, regardless of its load
-	FIFO                    // one queue for all requests; its first one goes to any worker with a free slot
+	FIFO                    // one queue for all requests; the first request goes to any worker with a free slot
 )
 
 // String returns the admission's name in tables.
@@ -33,10 +33,16 @@ type Config struct {
 	Seed    uint64 // any value, including 0
 	Engines []Engine
 	Policy  routing.Config
-	// NewPolicy, unless nil, makes the policy instead, from the world in which it decides. It
-	// needs Admission Direct.
+	// NewPolicy, unless nil, makes the policy instead of Policy, with the state of the world. It needs
+	// Admission Direct.
 	NewPolicy func(w *World) (routing.Policy, error)
-	// Events gives the policy the content of the engines' caches, 10 ms late, as engines publish it.
+	// UnstreamedShare is the share of the answers that are not streamed.
+	UnstreamedShare float64
+	// DirectShare is the share of the requests that go past the gateway, to the engines in turn.
+	DirectShare float64
+	// HideCachedTokens stops the engines' reports of cached tokens.
+	HideCachedTokens bool
+	// Events gives the policy the content of the engines' caches, 10 ms late, as their events do.
 	Events    bool
 	Admission Admission
 	Queue     queue.Config // FIFO uses only MaxWait
@@ -55,7 +61,7 @@ type Config struct {
 	Observer func(w *World, granted *Record)
 }
 
-// tickEach is the interval of dispatches without any event, as in the server.
+// tickEach is the interval of dispatches without an event, as in the server.
 const tickEach = 100 * time.Millisecond
 
 // World is a simulation in progress. It belongs to one goroutine, like everything that it
@@ -69,9 +75,10 @@ type World struct {
 	engines         []*engineState
 	byID            map[string]*engineState
 	numbers         blockNumbers
+	direct          int       // requests past the gateway so far
 	index           *index    // nil unless a policy or Config.Events needs it
-	current         *inflight // the request that a policy decides on, with Direct
-	knowledge       knowledge // what the policy needs of the books
+	current         *inflight // the request that the policy decides on; only with Direct
+	knowledge       knowledge // the parts of the books that the policy needs
 	admission       admission
 	rng             *RNG // of the gateway
 	clients         *RNG // of the clients' retry delays
@@ -83,7 +90,7 @@ type World struct {
 func epoch() time.Time { return time.Unix(1_800_000_000, 0).UTC() }
 
 // Run runs a simulation. Without Until it returns when no event is left, which the loads must
-// ensure. The error says what is invalid in the config.
+// ensure. An error names the invalid part of the config.
 func Run(c Config) (*Result, error) {
 	w, err := newWorld(c)
 	if err != nil {
@@ -212,7 +219,7 @@ func (w *World) After(d time.Duration, do func()) { w.At(w.now+d, do) }
 // time returns a moment of virtual time as a time.Time.
 func (w *World) time(at time.Duration) time.Time { return epoch().Add(at) }
 
-// planDispatch plans a dispatch at this moment, after the present event.
+// planDispatch plans a dispatch at this moment, after the current event.
 func (w *World) planDispatch() {
 	if w.dispatchPlanned || w.admission.waiting() == 0 {
 		return

@@ -203,7 +203,7 @@ func metricsDoc() string {
 	return b.String()
 }
 
-func TestMetricsDocIsMadeFromNames(t *testing.T) {
+func TestMetricsDocIsGeneratedFromNames(t *testing.T) {
 	const path = "../docs/metrics.md"
 	want := metricsDoc()
 	if os.Getenv("UPDATE_DOCS") == "1" {

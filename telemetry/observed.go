@@ -38,26 +38,30 @@ type WorkerGauges struct {
 // EventGauges is the state of a worker's KV-cache events, of all its data-parallel ranks together.
 // Totals count since the worker was added.
 type EventGauges struct {
-	Up            bool          `metric:"tierway_kv_events_up" help:"1 while all streams of the worker's KV-cache events are connected; absent for a worker without events."`
-	Known         bool          `metric:"tierway_kv_events_complete" help:"1 while requests are routed by the worker's events: they are connected, and the index has the whole cache or nearly all of it. 0: routing uses its own history of the worker."`
-	Blocks        int           `metric:"tierway_kv_index_blocks" help:"Cached blocks of the worker that the gateway knows from events."`
-	Lag           time.Duration `metric:"tierway_kv_events_lag_seconds" help:"Time from the engine's timestamp of the last batch of events until the gateway has applied it."`
-	Batches       int64         `metric:"tierway_kv_event_batches_total" help:"Batches of KV-cache events that were applied."`
-	Stored        int64         `metric:"tierway_kv_events_total" with:"kind=stored" help:"KV-cache events by kind: stored, removed, cleared (the whole cache), rejected (the event could not be used)."`
-	Removed       int64         `metric:"tierway_kv_events_total" with:"kind=removed"`
-	Cleared       int64         `metric:"tierway_kv_events_total" with:"kind=cleared"`
-	Rejected      int64         `metric:"tierway_kv_events_total" with:"kind=rejected"`
-	StoredBlocks  int64         `metric:"tierway_kv_event_blocks_total" with:"result=stored" help:"Blocks of KV-cache events by result. stored, removed: the index has changed. unknown: the block, or the one before it, was published before the gateway read the events. evicted: dropped because kv_events.max_bytes was reached."`
-	RemovedBlocks int64         `metric:"tierway_kv_event_blocks_total" with:"result=removed"`
-	UnknownBlocks int64         `metric:"tierway_kv_event_blocks_total" with:"result=unknown"`
-	EvictedBlocks int64         `metric:"tierway_kv_event_blocks_total" with:"result=evicted"`
-	Lost          int64         `metric:"tierway_kv_events_faults_total" with:"kind=lost" help:"Faults of KV-cache events by kind. lost: the connection ended or could not be made. gap: messages are missing. restart: the engine began a new stream. undecodable: a message is not a batch of events. reset: the index of a stream was emptied, after a gap or restart that no replay repaired."`
-	Gaps          int64         `metric:"tierway_kv_events_faults_total" with:"kind=gap"`
-	Restarts      int64         `metric:"tierway_kv_events_faults_total" with:"kind=restart"`
-	Undecodable   int64         `metric:"tierway_kv_events_faults_total" with:"kind=undecodable"`
-	Resets        int64         `metric:"tierway_kv_events_faults_total" with:"kind=reset"`
-	Replayed      int64         `metric:"tierway_kv_event_replays_total" with:"result=ok" help:"Replays of missed KV-cache events by result: ok, failed."`
-	ReplayFailed  int64         `metric:"tierway_kv_event_replays_total" with:"result=failed"`
+	Up             bool          `metric:"tierway_kv_events_up" help:"1 while all streams of the worker's KV-cache events are connected, and no missed events are being replayed; absent for a worker without events."`
+	Known          bool          `metric:"tierway_kv_events_complete" help:"1 while requests are routed by the worker's events: they are connected, the index has the whole cache or nearly all of it, and no blocks have an unnamed adapter. 0: routing uses its own history of the worker."`
+	Blocks         int           `metric:"tierway_kv_index_blocks" help:"Cached blocks of the worker that the gateway knows from events."`
+	Lag            time.Duration `metric:"tierway_kv_events_lag_seconds" help:"Time from the engine's timestamp of the last batch of events until the gateway has applied it."`
+	Batches        int64         `metric:"tierway_kv_event_batches_total" help:"Batches of KV-cache events that were applied."`
+	Stored         int64         `metric:"tierway_kv_events_total" with:"kind=stored" help:"KV-cache events by kind: stored, removed, cleared (the whole cache), rejected (the event could not be used), unnamed_adapter (blocks of a LoRA adapter that the engine states by number only, so that no request matches them)."`
+	Removed        int64         `metric:"tierway_kv_events_total" with:"kind=removed"`
+	Cleared        int64         `metric:"tierway_kv_events_total" with:"kind=cleared"`
+	Rejected       int64         `metric:"tierway_kv_events_total" with:"kind=rejected"`
+	Unnamed        int64         `metric:"tierway_kv_events_total" with:"kind=unnamed_adapter"`
+	StoredBlocks   int64         `metric:"tierway_kv_event_blocks_total" with:"result=stored" help:"Blocks of KV-cache events by result. stored, removed: the index has changed. unknown: the block, or the one before it, was published before the gateway read the events. evicted: dropped because kv_events.max_bytes was reached. unusable: the group of the block represents no prefix, such as the state of Mamba layers. changed: stored again with other tokens."`
+	RemovedBlocks  int64         `metric:"tierway_kv_event_blocks_total" with:"result=removed"`
+	UnknownBlocks  int64         `metric:"tierway_kv_event_blocks_total" with:"result=unknown"`
+	EvictedBlocks  int64         `metric:"tierway_kv_event_blocks_total" with:"result=evicted"`
+	UnusableBlocks int64         `metric:"tierway_kv_event_blocks_total" with:"result=unusable"`
+	ChangedBlocks  int64         `metric:"tierway_kv_event_blocks_total" with:"result=changed"`
+	Lost           int64         `metric:"tierway_kv_events_faults_total" with:"kind=lost" help:"Faults of KV-cache events by kind. lost: the connection ended or could not be made. gap: messages are missing. restart: the engine began a new stream. undecodable: a message is not a batch of events. unsequenced: messages of a stream have no sequence number, so that gaps cannot be found; counts once for each stream. reset: the index of a stream was emptied, after a gap or restart that no replay repaired."`
+	Gaps           int64         `metric:"tierway_kv_events_faults_total" with:"kind=gap"`
+	Restarts       int64         `metric:"tierway_kv_events_faults_total" with:"kind=restart"`
+	Undecodable    int64         `metric:"tierway_kv_events_faults_total" with:"kind=undecodable"`
+	Unsequenced    int64         `metric:"tierway_kv_events_faults_total" with:"kind=unsequenced"`
+	Resets         int64         `metric:"tierway_kv_events_faults_total" with:"kind=reset"`
+	Replayed       int64         `metric:"tierway_kv_event_replays_total" with:"result=ok" help:"Replays of missed KV-cache events by result: ok, failed."`
+	ReplayFailed   int64         `metric:"tierway_kv_event_replays_total" with:"result=failed"`
 }
 
 // IndexMemory is the memory of the index of cached blocks, in bytes.

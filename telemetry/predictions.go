@@ -9,13 +9,13 @@ type PredictionGauges struct {
 	None        int64  `metric:"tierway_prefix_predictions_total" with:"source=none"`
 	WrongTokens int64  `metric:"tierway_prefix_wrong_tokens_total" help:"Difference of predicted and cached prompt tokens, summed over requests without regard to its sign. Only workers that report cached tokens count."`
 	Judged      int64  `metric:"tierway_routes_judged_total" help:"Streams with a predicted time to first token on another worker (policy kv_aware)."`
-	Regretted   int64  `metric:"tierway_routes_regretted_total" help:"Judged streams that another worker would have served at least 20 % sooner, by that prediction."`
+	Regretted   int64  `metric:"tierway_routes_regretted_total" help:"Judged streams whose real time to first token is at least 25 % above the prediction for another worker. Errors of that prediction count too: the share of better choices is lower."`
 	Workers     []CreditGauges
 }
 
 // CreditGauges is the credit of one worker's predictions.
 type CreditGauges struct {
 	Worker  string  `label:"worker"`
-	Events  float64 `metric:"tierway_worker_prefix_credit_ratio" with:"source=events" help:"Recent share of predicted cached tokens that the worker really had, by source of the prediction (events, history), 0 to 1. Predictions count for that share."`
+	Events  float64 `metric:"tierway_worker_prefix_credit_ratio" with:"source=events" help:"Recent share of predicted cached tokens that the worker really had, by source of the prediction (events, history), 0 to 1. Cached tokens that events should have shown, but did not, count as wrong predictions. If the ratio of events is below 0.5, the history predicts for that worker."`
 	History float64 `metric:"tierway_worker_prefix_credit_ratio" with:"source=history"`
 }

@@ -97,7 +97,7 @@ func (t *Tokenizer) mergeOf(a, b uint32) merge {
 	return merge{rank: noRank}
 }
 
-// appendLong is appendShort with a heap: its time grows little faster than the piece.
+// appendLong is appendShort with a heap: its time grows little faster than the length of the piece.
 func (t *Tokenizer) appendLong(dst []uint32, m *merger, piece []byte) []uint32 {
 	m.symbols, m.heap = m.symbols[:0], m.heap[:0]
 	for i, b := range piece {
@@ -111,7 +111,7 @@ func (t *Tokenizer) appendLong(dst []uint32, m *merger, piece []byte) []uint32 {
 		c := m.pop()
 		left := &m.symbols[c.at]
 		if left.gone || left.id != c.left || left.next < 0 || m.symbols[left.next].id != c.with {
-			continue // one of them was joined meanwhile
+			continue // one of the two symbols has changed since the push
 		}
 		right := &m.symbols[left.next]
 		right.gone = true

@@ -85,7 +85,7 @@ func loadCl100k(t testing.TB) *Tokenizer {
 	return tok
 }
 
-// documents returns pages of the documentation, a source file and bytes without sense.
+// documents returns pages of the documentation, a source file and random bytes.
 func documents(t testing.TB) (texts [][]byte) {
 	t.Helper()
 	pages, err := filepath.Glob("../docs/*.md")

@@ -1,6 +1,8 @@
 package tokenizer
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,8 +20,8 @@ var errTooLarge = fmt.Errorf("the file has more than %d bytes", MaxFile)
 // maxID is the largest token id.
 const maxID = 1<<31 - 1
 
-// Load reads a tokenizer.json. An error wraps one without the path, which names the part of the
-// file that is not supported.
+// Load reads a tokenizer.json. An error about the content names the part of the file that is not supported,
+// and wraps an error without the path.
 func Load(path string) (*Tokenizer, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -127,7 +129,8 @@ func Parse(data []byte) (*Tokenizer, error) {
 	if err := json.Unmarshal(data, &f); err != nil {
 		return nil, fmt.Errorf("no tokenizer.json: %w", err)
 	}
-	t := &Tokenizer{whole: f.Model.IgnoreMerges}
+	sum := sha256.Sum256(data)
+	t := &Tokenizer{whole: f.Model.IgnoreMerges, hash: hex.EncodeToString(sum[:])}
 	if err := t.readModel(&f.Model); err != nil {
 		return nil, err
 	}
@@ -171,7 +174,7 @@ func (t *Tokenizer) readModel(m *model) error {
 		}
 		text, ok := level.decode(written)
 		if !ok {
-			text = written // a special token, which no merge makes
+			text = written // a special token, which is no result of a merge
 		} else {
 			t.pieces[text] = uint32(id)
 		}
@@ -219,7 +222,7 @@ func (t *Tokenizer) readNormalizer(s *step) error {
 	return fmt.Errorf("normalizer %q is not supported; NFC is", s.Type)
 }
 
-// readPreTokenizer reads the splits, which end with the byte level.
+// readPreTokenizer reads the split steps, of which the last one is ByteLevel.
 func (t *Tokenizer) readPreTokenizer(s *step) error {
 	if s == nil {
 		return errors.New("pre_tokenizer is missing; only byte-level BPE is supported")
@@ -253,7 +256,7 @@ func (t *Tokenizer) readSplit(s *step, last bool) error {
 	case s.Pattern.Regex == nil:
 		return errors.New("pre_tokenizer: a Split without a pattern of type Regex is not supported")
 	}
-	// Some files have the characters themselves, which the expression treats alike.
+	// Some files have the characters themselves, which mean the same in an expression.
 	pattern := strings.NewReplacer("\r", `\r`, "\n", `\n`).Replace(*s.Pattern.Regex)
 	splitter := splitterOf(pattern)
 	if splitter == nil {

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// A splitter returns the end of the first piece of a text that is not empty: a match of its pattern,
-// or what lies before the first match.
+// A splitter returns the end of the first piece of a text that is not empty: a match of its pattern, or
+// the text before the first match.
 type splitter func(text []byte) (end int)
 
 // The patterns by which families of models split a text before merging. A tokenizer.json names its
@@ -102,7 +102,7 @@ func asciiClass(b byte) class {
 	return sign
 }
 
-// while returns the end of the run of characters at i that accept takes.
+// while returns the end of the run of characters from i on for which accept returns true.
 func while(text []byte, i int, accept func(class) bool) int {
 	for i < len(text) {
 		c, size := classOf(text[i:])
@@ -130,8 +130,8 @@ func isWord(c class) bool { return c == letter || c == mark }
 
 func isSign(c class) bool { return c == sign }
 
-// spaces is \s+(?!\S)|\s+ at the start of a text: all white space, but not its last character if
-// something follows it.
+// spaces returns the length of a match of \s+(?!\S)|\s+ at the start of a text: all white space, without its
+// last character if another character follows.
 func spaces(text []byte) int {
 	end, last := 0, 0
 	for end < len(text) {
@@ -148,8 +148,8 @@ func spaces(text []byte) int {
 	return end
 }
 
-// lines is \s*[\r\n]+ at the start of a text: white space up to its last line break; 0 if it has
-// none.
+// lines returns the length of a match of \s*[\r\n]+ at the start of a text: white space up to its last line
+// break; 0 if it has no line break.
 func lines(text []byte) int {
 	end := 0
 	for i := 0; i < len(text); {
@@ -164,13 +164,13 @@ func lines(text []byte) int {
 	return end
 }
 
-// contraction is 's|'t|'re|'ve|'m|'ll|'d at the start of a text, in small letters or, with fold, in
-// any; 0 if there is none.
+// contraction returns the length of a match of 's|'t|'re|'ve|'m|'ll|'d at the start of a text; 0 if there is
+// none. With fold, upper-case letters match too.
 func contraction(text []byte, fold bool) int {
 	if len(text) < 2 || text[0] != '\'' {
 		return 0
 	}
-	small := func(i int) byte {
+	lower := func(i int) byte {
 		if i >= len(text) {
 			return 0
 		}
@@ -179,25 +179,26 @@ func contraction(text []byte, fold bool) int {
 		}
 		return text[i]
 	}
-	switch small(1) {
+	switch lower(1) {
 	case 's', 't', 'm', 'd':
 		return 2
 	case 'r', 'v':
-		if small(2) == 'e' {
+		if lower(2) == 'e' {
 			return 3
 		}
 	case 'l':
-		if small(2) == 'l' {
+		if lower(2) == 'l' {
 			return 3
 		}
 	}
-	if fold && len(text) >= 3 && text[1] == 0xc5 && text[2] == 0xbf { // ſ is s in another case
+	if fold && len(text) >= 3 && text[1] == 0xc5 && text[2] == 0xbf { // ſ folds to s
 		return 3
 	}
 	return 0
 }
 
-// afterSpace returns the end of a space, if the text begins with one, and the class behind it.
+// afterSpace returns the index behind a space that the text begins with, else 0, and the class of the
+// character there.
 func afterSpace(text []byte) (from int, c class) {
 	c, _ = classOf(text)
 	if text[0] == ' ' && len(text) > 1 {
@@ -223,8 +224,8 @@ func splitGPT2(text []byte) int {
 	return spaces(text)
 }
 
-// splitLlama splits by llama3Pattern or one that is like it: with numbers of at most so many digits,
-// and with the classes of words and of markup.
+// splitLlama splits by llama3Pattern or a similar one: with numbers of at most so many digits, and with the
+// given classes of words and of markup.
 func splitLlama(text []byte, digits int, inWord, inMarkup func(class) bool) int {
 	if n := contraction(text, true); n > 0 {
 		return n
@@ -291,7 +292,7 @@ func splitWords(text []byte) int {
 	if end := wordsMatch(text); end > 0 {
 		return end
 	}
-	// Characters that no alternative takes stay together.
+	// Characters that match no alternative are one piece.
 	_, end := classOf(text)
 	for end < len(text) && wordsMatch(text[end:]) == 0 {
 		_, size := classOf(text[end:])

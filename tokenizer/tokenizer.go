@@ -18,10 +18,12 @@ type Tokenizer struct {
 
 	splitters []splitter // applied one after the other
 	whole     bool       // a piece that is a token is not merged (ignore_merges)
-	composed  bool       // text is brought to NFC first
+	composed  bool       // text is normalized to NFC first
 
 	added         [256][]addedToken // by first byte, longest first
 	before, after []uint32          // tokens around a prompt
+
+	hash string
 
 	mergers sync.Pool
 }
@@ -31,6 +33,9 @@ type addedToken struct {
 	text string
 	id   uint32
 }
+
+// Hash returns the SHA-256, in hex, of the tokenizer.json.
+func (t *Tokenizer) Hash() string { return t.hash }
 
 // EncodePrompt appends the token ids of a prompt to dst. special adds the tokens that the
 // tokenizer.json puts around each prompt. The text must be UTF-8.
@@ -123,8 +128,8 @@ func (t *Tokenizer) addToken(text string, id uint32) {
 	t.texts[id] = text
 }
 
-// alphabet returns the characters by which byte-level tokenizers write bytes: printable ones stand
-// for themselves, the others for the characters from U+0100 on.
+// alphabet returns the characters that stand for bytes in the files of byte-level tokenizers: a printable
+// byte stands for itself, and the others are the characters from U+0100 on.
 func alphabet() (chars [256]rune) {
 	next := rune(256)
 	for b := range chars {
@@ -139,8 +144,7 @@ func alphabet() (chars [256]rune) {
 	return chars
 }
 
-// byteLevel turns the characters of byte-level tokenizers back into bytes. ok is false for other
-// characters.
+// byteLevel maps the characters of alphabet back to bytes.
 type byteLevel map[rune]byte
 
 func newByteLevel() byteLevel {
@@ -151,6 +155,7 @@ func newByteLevel() byteLevel {
 	return l
 }
 
+// decode returns the bytes of a written token. ok is false if it has other characters.
 func (l byteLevel) decode(written string) (text string, ok bool) {
 	b := make([]byte, 0, utf8.RuneCountInString(written))
 	for _, c := range written {

@@ -13,8 +13,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// golden is a tokenizer.json of 1,200 tokens, and what Hugging Face's tokenizers 0.23.3 make of
-// texts with it.
+// golden is a tokenizer.json of 1,200 tokens, and the tokens of texts by Hugging Face's tokenizers 0.23.3
+// with it.
 type golden struct {
 	Tokenizer json.RawMessage
 	Prompt    []uint32 // of "hello", with special tokens

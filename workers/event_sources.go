@@ -16,8 +16,8 @@ const (
 )
 
 // readEventSources asks the engine once where it publishes the events of its KV cache, and again
-// after a failed check, because another engine may have taken the address. It asks vLLM only: no
-// other engine has the path.
+// after a failed check, because another engine may have taken the address. It asks vLLM and
+// engines of an unknown kind.
 func (c *checker) readEventSources(ctx context.Context) {
 	if c.askedForSources || !slices.ContainsFunc(c.all, (*Worker).discoversEvents) {
 		return

@@ -299,7 +299,7 @@ func TestTheDataIsRead(t *testing.T) {
 	}
 }
 
-func TestTheDocumentsShowWhatIsMeasured(t *testing.T) {
+func TestDataDocIsGeneratedFromMeasurements(t *testing.T) {
 	const path, begin, end = "../../docs/tiers.md", "<!-- measured -->\n", "<!-- /measured -->\n"
 	r, err := measure(append(labelled(t), ordinary()...), 2000, false)
 	if err != nil {

@@ -238,7 +238,7 @@ func BenchmarkAcquire(b *testing.B) {
 }
 
 // BenchmarkAcquireLong measures the booking of a prompt of 1,000 blocks (some 125,000 tokens) under
-// kv_aware among 16 workers of which each has a part of it cached.
+// kv_aware among 16 workers of which each has a part of it cached, by history and by events.
 func BenchmarkAcquireLong(b *testing.B) {
 	const workers, blocks = 16, 1000
 	p, err := routing.New(routing.Config{Name: "kv_aware"})
@@ -266,9 +266,13 @@ func BenchmarkAcquireLong(b *testing.B) {
 	}
 	r := routing.Request{Now: now, Prefix: long[0].Hash, Blocks: long, PromptTokens: 125_000,
 		OutputTokens: 256, Stream: true}
+	for i, m := range members {
+		r.Cached = append(r.Cached, routing.CachedPrefix{Ref: m.Ref, Tokens: int64(7400 * (i + 1))})
+	}
 	b.ReportAllocs()
 	for b.Loop() {
 		r.Now = r.Now.Add(time.Millisecond)
+		r.CachedAt = r.Now
 		l, err := pool.Acquire(&r)
 		if err != nil {
 			b.Fatal(err)

@@ -58,7 +58,8 @@ func demo(c *cobra.Command, listen, adminListen string, asJSON bool) error {
 	if err != nil {
 		return fmt.Errorf("making an admin key: %w", err)
 	}
-	fleet, closeFleet, err := startFleet(ctx)
+	// The engines outlive the signal: their streams must not end before the gateway that reads them.
+	fleet, closeFleet, err := startFleet(context.WithoutCancel(ctx))
 	if err != nil {
 		return err
 	}

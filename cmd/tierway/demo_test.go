@@ -2,7 +2,11 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
+	"io"
 	"net"
+	"net/http"
 	"strings"
 	"testing"
 )
@@ -43,4 +47,52 @@ func TestDemoGreetingNamesNoConfigurationFile(t *testing.T) {
 			t.Errorf("the demo names a configuration file:\n%s", text)
 		}
 	}
+}
+
+// TestAStoppedDemoLogsNoFault stops a demo that reads the events of all its engines.
+func TestAStoppedDemoLogsNoFault(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	greeting, out := io.Pipe()
+	var messages bytes.Buffer
+	c := root(out, &messages)
+	c.SetArgs([]string{"demo", "--json", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"})
+	ended := make(chan error, 1)
+	go func() {
+		err := c.ExecuteContext(ctx)
+		out.CloseWithError(err)
+		ended <- err
+	}()
+	var r ready
+	if err := json.NewDecoder(greeting).Decode(&r); err != nil {
+		t.Fatal(err)
+	}
+	for read := 0; read < 7; {
+		state := demoWorkers(t, r)
+		read = strings.Count(state, `"state":"partial"`) + strings.Count(state, `"state":"complete"`)
+	}
+	cancel()
+	if err := <-ended; err != nil || messages.Len() > 0 {
+		t.Errorf("%v\n%s", err, messages.String())
+	}
+}
+
+// demoWorkers returns the state of a demo's workers.
+func demoWorkers(t *testing.T, r ready) string {
+	t.Helper()
+	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.AdminURL+"/admin/workers", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Header.Set("Authorization", "Bearer "+r.AdminKey)
+	answer, err := http.DefaultClient.Do(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

@@ -58,6 +58,7 @@ func root(out, messages io.Writer) *cobra.Command {
 	c.SetErr(messages)
 	c.CompletionOptions.HiddenDefaultCmd = true
 	c.SetHelpTemplate(helpTemplate)
+	c.SetFlagErrorFunc(flagError)
 	c.AddCommand(serveCommand(), demoCommand(), checkCommand(), explainCommand(), keysCommand(), migrateCommand(),
 		auditCommand(), reloadCommand(), replayCommand(), simulateCommand(), versionCommand())
 	return c

@@ -37,9 +37,10 @@ func (b *progressBar) show(done, total int) {
 		total)
 }
 
-// clear removes the bar.
+// clear removes the bar until it is shown again.
 func (b *progressBar) clear() {
 	if b.out != nil && b.shown >= 0 {
 		fmt.Fprint(b.out, "\r\x1b[K")
 	}
+	b.shown = -1
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -52,25 +53,29 @@ func readDecisionFiles(c *cobra.Command, paths []string, add func(*decisions.Dec
 		}
 	}
 	if all.decisions == 0 {
-		return all, fmt.Errorf("--decisions contains no decision records (%d other lines): name files in the format of "+
-			"decisions.file or GET /admin/decisions, one JSON object per line", all.malformed)
+		return all, fmt.Errorf("--decisions %s: no decision records (%d other lines): %s", strings.Join(paths, ", "),
+			all.malformed, decisionSources)
 	}
 	return all, nil
 }
+
+// decisionSources names the sources of whole decision records, in messages.
+const decisionSources = "pass files that decisions.file names, or the output of GET /admin/decisions with " +
+	"Accept: application/x-ndjson"
 
 func readDecisionFile(c *cobra.Command, path string, add func(*decisions.Decision)) (readCount, error) {
 	in, name := c.InOrStdin(), "standard input"
 	if path != "-" {
 		file, err := os.Open(path)
 		if err != nil {
-			return readCount{}, fmt.Errorf("opening the decisions: %w", err)
+			return readCount{}, fmt.Errorf("--decisions %s: %w", path, withoutPath(err))
 		}
 		defer file.Close()
 		in, name = file, path
 	}
 	n, err := readDecisions(in, add)
 	if err != nil {
-		return n, fmt.Errorf("reading %s: %w", name, err)
+		return n, fmt.Errorf("--decisions %s: %w", name, withoutPath(err))
 	}
 	return n, nil
 }

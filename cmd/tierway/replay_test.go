@@ -214,13 +214,14 @@ func TestReplayUsageErrorsNameTheWayOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, args := range map[string][]string{
-		"2 --decisions or --live is re":              {"-c", config},
-		"2 --config and --live: use on":              {"-c", config, "--decisions", log, "--live"},
-		"2 --decisions contains no decision records": {"-c", config, "--decisions", empty},
-		"2 --last -1: write an integer":              {"-c", config, "--decisions", log, "--last", "-1"},
-		"2 opening the decisions: open":              {"-c", config, "--decisions", "/nowhere"},
-		"1 polisy":                                   {"-c", config, "--decisions", log, "--draft", bad},
-		"1 unknown":                                  {"-c", bad, "--decisions", log},
+		"2 --decisions or --live is re":               {"-c", config},
+		"2 --config and --live: use on":               {"-c", config, "--decisions", log, "--live"},
+		"2 --decisions " + empty + ": no decision re": {"-c", config, "--decisions", empty},
+		"2 --last -1: write an integer":               {"-c", config, "--decisions", log, "--last", "-1"},
+		"2 --decisions /nowhere: no such file":        {"-c", config, "--decisions", "/nowhere"},
+		"2 --decisions /: is a directory":             {"-c", config, "--decisions", "/"},
+		"1 polisy":                                    {"-c", config, "--decisions", log, "--draft", bad},
+		"1 unknown":                                   {"-c", bad, "--decisions", log},
 	} {
 		s := tierway(t, append([]string{"replay"}, args...)...)
 		status, text, _ := strings.Cut(want, " ")

@@ -30,10 +30,10 @@ func TestSimulatePrintsATableOfATrace(t *testing.T) {
 	s := must(t, "simulate", "--trace", traceFile(t), "--rate", "0.5,2", "--policies", "least_load,perfect",
 		"--engines", "1", "--seeds", "1")
 	lines := strings.Split(strings.TrimRight(s.out, "\n"), "\n")
-	if len(lines) != 6 || s.messages != "" {
+	if len(lines) != 6 || lines[3] != "" || s.messages != "" {
 		t.Fatalf("%s%s", s.out, s.messages)
 	}
-	want := "trace 0.5 perfect 3 0.081* 0.068* 0.158* 0.566* 32.0 % 1.00"
+	want := "trace 0.5 perfect 3 0.081* 0.068* 0.158* 0.566* 32.0 % 1.00 +0.0 %"
 	if got := strings.Join(strings.Fields(lines[2]), " "); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -58,11 +58,29 @@ func TestSimulateWritesJSONAndAChart(t *testing.T) {
 	}
 }
 
+// TestSimulateDoubtsTheSizeOfBlocks: with 128 tokens a block, the hashes of a prompt of 1,500 tokens
+// cover a fourth of it.
+func TestSimulateDoubtsTheSizeOfBlocks(t *testing.T) {
+	var out, messages strings.Builder
+	c := root(&out, &messages)
+	c.SetIn(strings.NewReader(shortTrace))
+	c.SetArgs([]string{"simulate", "--trace", "-", "--policies", " least_load, chwbl+queue", "--seeds", "1",
+		"--block-tokens", "128", "--max-inflight", "1"})
+	if err := c.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := "tierway: --trace standard input: request 1: hash_ids covers 3 of 12 blocks of input_length 1500 " +
+		"(3 of 3 requests are like it): is --block-tokens 128 right?\n"
+	if messages.String() != want || !strings.Contains(out.String(), " chwbl+queue ") {
+		t.Errorf("got %s%s, want %s", out.String(), messages.String(), want)
+	}
+}
+
 func TestSimulateReplaysDecisions(t *testing.T) {
 	_, log, _ := logFile(t, 6)
 	s := must(t, "simulate", "--decisions", log, "--policies", "least_load", "--seeds", "1")
-	if got := strings.Fields(s.out); !strings.Contains(s.out, "decisions") || len(got) == 0 {
-		t.Errorf("%s", s.out)
+	if !strings.Contains(s.out, "decisions") || !strings.Contains(s.messages, "no record has features.chain") {
+		t.Errorf("%s%s", s.out, s.messages)
 	}
 }
 
@@ -78,18 +96,32 @@ func TestSimulateRefusesInvalidFlags(t *testing.T) {
 		{[]string{"--engines", "65"}, "--engines 65: write an integer from 1 to 64"},
 		{[]string{"--rate", "0"}, "--rate 0: write a number from 0.001"},
 		{[]string{"--prefill-rate", "-1"}, "--prefill-rate -1: write tokens per second"},
+		{[]string{"--prefill-rate", "1000,2000,3000", "--engines", "2"}, "--prefill-rate has 3 values for --engines 2"},
 		{[]string{"--cache-tokens", "-1"}, "--cache-tokens -1: write 0 for no cache"},
 		{[]string{"--chunk-tokens", "-1"}, "--chunk-tokens -1: write 0, or"},
 		{[]string{"--reported-cache-tokens", "-2"}, "--reported-cache-tokens -2: write -1 for no metric"},
 		{[]string{"--noise", "2"}, "--noise 2: write a number from 0 to 1"},
-		{[]string{"--max-inflight", "-1"}, "--max-inflight -1: write 0, or"},
-		{[]string{"--trace", "nowhere.jsonl"}, "--trace: open nowhere.jsonl"},
+		{[]string{"--max-inflight", "-1", "--policies", "chwbl+queue"}, "--max-inflight -1: write 0, or"},
+		{[]string{"--rate", "x"}, `--rate "x": write numbers, such as 0.5,1,2`},
+		{[]string{"--rate", "1,2,1"}, "--rate 1 is given twice"},
+		{[]string{"--cache-tokens", "1M"}, `--cache-tokens "1M": write an integer, such as 300000`},
+		{[]string{"--direct", "1"}, "--direct 1: write a number from 0 to below 1"},
+		{[]string{"--noise", "x"}, `--noise "x": write a number`},
+		{[]string{"--polices", "chwbl"}, "unknown flag: --polices (`tierway simulate --help` lists"},
+		{[]string{"--policies", ""}, "--policies: write one or more of chwbl, "},
+		{[]string{"--policies", "chwbl,llm_d,chwbl"}, `--policies: policy "chwbl" is given twice`},
+		{[]string{"--mode", ""}, "--mode: write one or more of base, "},
+		{[]string{"--mode", "base,hot, base"}, `--mode: "base" is given twice`},
+		{[]string{"--requests", "5"}, "--requests has no effect on built-in traffic"},
+		{[]string{"--decisions", trace, "--block-tokens", "512"}, "--block-tokens has no effect without --trace"},
+		{[]string{"--max-inflight", "5"}, "--max-inflight has no effect without a queue"},
+		{[]string{"--trace", "nowhere.jsonl"}, "--trace nowhere.jsonl: no such file"},
 		{[]string{"--trace", trace, "--block-tokens", "0"}, "--block-tokens 0: write the tokens of one hash"},
 		{[]string{"--trace", trace, "--block-tokens", "2048"}, "line 1 of the trace: hash_ids has 3 blocks"},
 		{[]string{"--trace", trace, "--requests", "-1"}, "--requests -1: write 0 for all"},
 		{[]string{"--trace", trace, "--decisions", trace}, "--trace"},
-		{[]string{"--decisions", trace}, "--decisions contains no decision records"},
-		{[]string{"--trace", trace, "--svg", filepath.Join(trace, "chart.svg"), "--engines", "1"}, "--svg: open "},
+		{[]string{"--decisions", trace}, "--decisions " + trace + ": no decision records"},
+		{[]string{"--trace", trace, "--svg", trace + "/chart.svg"}, "--svg " + trace + "/chart.svg: not a dir"},
 	} {
 		s := tierway(t, append([]string{"simulate"}, c.args...)...)
 		if s.status != 2 || !strings.Contains(s.messages, c.want) || s.out != "" {
@@ -98,7 +130,7 @@ func TestSimulateRefusesInvalidFlags(t *testing.T) {
 	}
 }
 
-// TestProgressIsShownOnTerminalsOnly: a buffer is none, and /dev/null is a character device as terminals are.
+// TestProgressIsShownOnTerminalsOnly: a buffer is no terminal.
 func TestProgressIsShownOnTerminalsOnly(t *testing.T) {
 	var buffer strings.Builder
 	b := newProgressBar(&buffer)
@@ -112,7 +144,9 @@ func TestProgressIsShownOnTerminalsOnly(t *testing.T) {
 		b.show(done, 80)
 	}
 	b.clear()
-	want := "\r[" + strings.Repeat(".", 40) + "] 0 of 80\r[#" + strings.Repeat(".", 39) + "] 2 of 80\r\x1b[K"
+	b.show(3, 80) // after a row of the table
+	one := "\r[#" + strings.Repeat(".", 39) + "] "
+	want := "\r[" + strings.Repeat(".", 40) + "] 0 of 80" + one + "2 of 80\r\x1b[K" + one + "3 of 80"
 	if buffer.String() != want {
 		t.Errorf("got %q, want %q", buffer.String(), want)
 	}

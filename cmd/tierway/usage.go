@@ -44,3 +44,35 @@ func noArguments(c *cobra.Command, args []string) error {
 	return fmt.Errorf("%q: %s takes no arguments, only flags; %s --help has examples", args[0], c.CommandPath(),
 		c.CommandPath())
 }
+
+// flagError rewrites cobra's errors of flags as instructions. Unknown errors are returned unchanged.
+func flagError(c *cobra.Command, err error) error {
+	if strings.HasPrefix(err.Error(), "unknown ") {
+		return fmt.Errorf("%w (`%s --help` lists the flags)", err, c.CommandPath())
+	}
+	var invalid interface{ GetValue() string }
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	_, name, _ := strings.Cut(err.Error(), ` for "`)
+	name, _, _ = strings.Cut(name, `" flag: `)
+	f := c.Flags().Lookup(strings.TrimPrefix(name, "--"))
+	if f == nil {
+		return err
+	}
+	want := ""
+	switch f.Value.Type() {
+	case "int", "int64", "uint64":
+		want = "an integer"
+		if f.DefValue != "0" {
+			want += ", such as " + f.DefValue
+		}
+	case "float64":
+		want = "a number"
+	case "float64Slice":
+		want = "numbers, such as 0.5,1,2"
+	default:
+		return err
+	}
+	return fmt.Errorf("--%s %q: write %s", f.Name, plain(invalid.GetValue()), want)
+}

@@ -22,6 +22,7 @@ var notRun = []struct{ begins, reason string }{
 	{"sqlite3 ", "needs the program sqlite3"},
 	{"pg_dump ", "needs a PostgreSQL server"},
 	{"tierway simulate --trace ", "needs a recorded trace"},
+	{"tierway simulate --mode base,hot", "takes minutes"},
 	{"vllm serve ", "needs an engine"},
 	{"OLLAMA_NUM_PARALLEL=", "needs an engine"},
 	{"ollama ", "needs an engine"},

@@ -45,8 +45,8 @@ func (s *simulated) end() {
 	s.engine.Close()
 }
 
-// ask sends a chat of some words to an engine or a gateway.
-func ask(t *testing.T, url, word string, words int) {
+// sendChat sends a chat of some words to an engine or a gateway.
+func sendChat(t *testing.T, url, word string, words int) {
 	t.Helper()
 	body := fmt.Sprintf(`{"model":"m","max_tokens":1,"messages":[{"role":"user","content":%q}]}`,
 		strings.Repeat(word+" ", words))
@@ -65,8 +65,8 @@ func ask(t *testing.T, url, word string, words int) {
 	}
 }
 
-// configuration is a gateway of one worker. Its verbs are the file's kv_events, the worker's URL and the
-// worker's kv_events.
+// configuration is a gateway with one worker. Its formatting verbs stand for the file's kv_events, the
+// worker's URL and the worker's kv_events.
 const configuration = `
 auth: { required: false }
 store: { sql: "" }
@@ -91,8 +91,8 @@ func metric(t *testing.T, p *gateway.Process, name string, pairs ...string) floa
 // portOf returns the port of a ZeroMQ address.
 func portOf(address string) string { return address[strings.LastIndexByte(address, ':')+1:] }
 
-// wire passes connections to an address on, until it is cut: then it drops all bytes and keeps the
-// connections open, as a failed network does.
+// wire forwards connections to an address until it is cut. Then it drops all bytes and keeps the connections
+// open, like a failed network.
 type wire struct {
 	net.Listener
 	to string
@@ -167,12 +167,12 @@ func (w *wire) setCut() {
 }
 
 func TestStreamThatIsCutWithoutACloseIsReportedWithinFiveSeconds(t *testing.T) {
-	pub, router := freeAddress(t), freeAddress(t)
+	pub, router := zmqAddress(t), zmqAddress(t)
 	s := simulate(t, "127.0.0.1:0", pub, router)
 	w := newWire(t, strings.TrimPrefix(pub, "tcp://"))
 	p := gateway.Serve(t, fmt.Sprintf(configuration, "", s.URL,
 		fmt.Sprintf("port: %s, replay_port: %s", portOf(w.Addr().String()), portOf(router))))
-	ask(t, p.BaseURL, "first", 300)
+	sendChat(t, p.BaseURL, "first", 300)
 	complete := func() bool { return metric(t, p, "tierway_kv_events_complete") == 1 }
 	p.WaitFor("the events", complete)
 	w.setCut()
@@ -186,29 +186,39 @@ func TestStreamThatIsCutWithoutACloseIsReportedWithinFiveSeconds(t *testing.T) {
 	if n := strings.Count(p.Log(), "KV events are lost"); n != 1 {
 		t.Errorf("the log has %d lines about the loss:\n%s", n, p.Log())
 	}
-	ask(t, p.BaseURL, "second", 300)
+	sendChat(t, p.BaseURL, "second", 300)
 	if n := metric(t, p, "tierway_kv_events_faults_total", `kind="lost"`); n < 1 {
 		t.Errorf("%v losses are counted", n)
 	}
 }
 
 func TestRestartedEngineHasNoBlocksOfTheFormerOne(t *testing.T) {
-	at, pub, router := gateway.Address(t), freeAddress(t), freeAddress(t)
+	at, pub, router := gateway.Address(t), zmqAddress(t), zmqAddress(t)
 	first := simulate(t, at, pub, router)
 	p := gateway.Serve(t, fmt.Sprintf(configuration, "", first.URL, ""))
-	ask(t, p.BaseURL, "former", 2000)
+	sendChat(t, p.BaseURL, "former", 2000)
 	blocks := func() float64 { return metric(t, p, "tierway_kv_index_blocks") }
 	p.WaitFor("the events", func() bool { return blocks() > 100 })
+	sendChat(t, p.BaseURL, "former", 2000)
+	predicted := metric(t, p, "tierway_prefix_predicted_tokens_total")
+	cached := metric(t, p, "tierway_prefix_cached_tokens_total")
+	if predicted < 1000 || cached < 1000 {
+		t.Errorf("before the restart %v tokens were predicted and %v cached, want 1,000 each", predicted, cached)
+	}
 	first.end()
 	second := simulate(t, at, pub, router)
-	ask(t, second.URL+"/v1", "later", 200) // its first event
+	sendChat(t, second.URL+"/v1", "later", 200) // its first event
 	p.WaitFor("the first event of the new engine", func() bool {
 		n := blocks()
 		return n > 0 && n < 100 && metric(t, p, "tierway_kv_events_complete") == 1
 	})
-	ask(t, p.BaseURL, "former", 2000)
-	if n := metric(t, p, "tierway_tokens_total", `kind="cached"`); n != 0 {
-		t.Errorf("%v tokens were cached", n)
+	sendChat(t, p.BaseURL, "former", 2000)
+	// The later chat has at most its first block of 16 tokens in common with the former one.
+	if n := metric(t, p, "tierway_prefix_predicted_tokens_total") - predicted; n > 16 {
+		t.Errorf("%v tokens of the former engine were predicted, want at most 16", n)
+	}
+	if n := metric(t, p, "tierway_prefix_cached_tokens_total") - cached; n > 16 {
+		t.Errorf("the restarted engine had %v tokens cached, want at most 16", n)
 	}
 	p.WaitFor("the events of the prompt", func() bool { return blocks() > 100 })
 }
@@ -220,7 +230,7 @@ func TestEngineThatConnectsIsKnownByItsTopic(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { server.Kill(); s.Close() }()
-	listen, router := gateway.Address(t), freeAddress(t)
+	listen, router := gateway.Address(t), zmqAddress(t)
 	p := gateway.Serve(t, fmt.Sprintf(configuration, fmt.Sprintf("listen: %q", listen), server.URL,
 		"topic: kv, replay_port: "+portOf(router)))
 	publisher := start(t, "connect", "tcp://"+listen, router, "topic")

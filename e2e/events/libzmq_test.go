@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/tinylib/msgp/msgp"
 
+	"tierway/e2e/gateway"
 	"tierway/workers/kvevents"
 	"tierway/workers/kvstream"
 	"tierway/workers/zmtp"
@@ -182,16 +182,8 @@ func eventually(t *testing.T, what string, nudge func(), holds func() bool) {
 	}
 }
 
-// freeAddress is a loopback address on which no process listened a moment ago.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close() //nolint:errcheck // only its port is used
-	return "tcp://" + l.Addr().String()
-}
+// zmqAddress returns a free ZeroMQ address.
+func zmqAddress(t *testing.T) string { return "tcp://" + gateway.Address(t) }
 
 // read starts the reader of a publisher's stream: it connects to one that binds, and listens for
 // one that dials. It ends with the test.
@@ -223,7 +215,7 @@ func TestStreamOfLibzmqIsReadThroughLossKillAndRestart(t *testing.T) {
 	for _, mode := range []string{"bind", "connect"} {
 		for _, layout := range []string{"topic", "plain"} {
 			t.Run(mode+" "+layout, func(t *testing.T) {
-				pub, router := freeAddress(t), freeAddress(t)
+				pub, router := zmqAddress(t), zmqAddress(t)
 				x := read(t, mode, pub, router) // before the publisher is there
 				p := start(t, mode, pub, router, layout)
 				p.store("keep", 0, 100) // published before the subscription
@@ -261,14 +253,14 @@ func TestStreamOfLibzmqIsReadThroughLossKillAndRestart(t *testing.T) {
 }
 
 func TestStoppedPublisherIsFoundAndReadAgain(t *testing.T) {
-	pub, router := freeAddress(t), freeAddress(t)
+	pub, router := zmqAddress(t), zmqAddress(t)
 	p := start(t, "bind", pub, router, "topic")
 	x := read(t, "bind", pub, router)
 	p.store("keep", 0, 1)
 	p.store("send", 1, 2)
 	eventually(t, "index", nil, x.is(1, 2))
-	// libzmq answers PINGs, so a process that stands still is not mistaken for an idle one. The
-	// first PING comes with the first silence, and its answer is what a stop is told by.
+	// libzmq answers PINGs, so the reader distinguishes a stopped process from an idle one. It needs one
+	// answered PING before the stop.
 	eventually(t, "a second of silence", nil, after(2*zmtp.Heartbeat))
 	if err := p.process.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -291,7 +283,7 @@ func after(d time.Duration) func() bool {
 
 func TestFloodOfLibzmqIsReadWhole(t *testing.T) {
 	const count = 200_000
-	pub, router := freeAddress(t), freeAddress(t)
+	pub, router := zmqAddress(t), zmqAddress(t)
 	p := start(t, "bind", pub, router, "topic")
 	x := read(t, "bind", pub, router)
 	p.store("send", 0, 7)

@@ -23,7 +23,7 @@ func TestLibzmqReadsWhatSimulatedEnginesPublish(t *testing.T) {
 	defer p.Close()
 	e := engines.New(engines.Config{Model: "m", CacheTokens: 1000})
 	defer e.Close()
-	router := freeAddress(t)
+	router := zmqAddress(t)
 	if err := e.PublishEvents(context.Background(), "tcp://127.0.0.1:0", router); err != nil {
 		t.Fatal(err)
 	}

@@ -1,13 +1,13 @@
-// Package kvaware tests the policy kv_aware end to end: recorded traffic goes over HTTP through the
-// real program to simulated engines, which publish their KV-cache events over ZeroMQ. The same requests
-// go through other policies, and past the program through a router that knows each engine's real state.
-// It has tests only.
+// Package kvaware tests the policy kv_aware end to end: recorded requests are sent over HTTP through the
+// real program to simulated engines, which publish their KV-cache events over ZeroMQ. For comparison, the
+// same requests are sent through the program with other policies, and through a router of the test that
+// reads each engine's real state. It has tests only.
 //
 // TIERWAY_BIN names the program; without it the tests build one. With TIERWAY_SOAK of a minute or more
 // the comparisons have their full size. TIERWAY_TRACE names a file in Mooncake's format for them, such
 // as its conversation trace; without it they use generated conversations.
 //
-// The engines compute prompts one after the other, and answers beside them (package engines). Their
+// The engines compute prompts one after the other, and answers at the same time (package engines). Their
 // times are divided by the speed of the replay, and measured times are multiplied by it: all printed
-// times are those of the engines at their real speed.
+// times are those of the engines at speed 1.
 package kvaware

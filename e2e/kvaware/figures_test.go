@@ -14,21 +14,21 @@ import (
 // figures are the results of one policy.
 type figures struct {
 	name      string
-	mean, p99 time.Duration // time to first token at the engines' real speed
+	mean, p99 time.Duration // time to first token at speed 1
 	hits      float64       // share of prompt tokens that were cached
 	failed    int
 
 	// Of a gateway.
 	sources map[string]float64 // share of choices by source of the predicted prefix
 	wrong   float64            // predicted tokens that were wrong, relative to the prompt tokens
-	regret  float64            // share of streams that another worker would have served 20 % sooner
+	regret  float64            // share of streams with a prediction for another worker that is 20 % lower
 
 	// Of the rig.
-	prefillLate float64       // by which prefills ended late, relative to their time
+	prefillLate float64       // delay of the ends of prefills, relative to their planned time
 	sendLate    time.Duration // mean time by which requests were sent late, in real time
 }
 
-// figuresOf sums up the results of a replay. g is nil if no gateway took part.
+// figuresOf summarizes the results of a replay. g is nil if the router of the test sent the requests.
 func figuresOf(t *testing.T, name string, samples []sample, f *fleet, g *gateway.Process) figures {
 	t.Helper()
 	speed := f.config.Prefill / engineRate

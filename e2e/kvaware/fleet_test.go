@@ -34,7 +34,7 @@ type fleet struct {
 	events  [][2]string // addresses of their events and replays
 }
 
-// newFleet starts n engines with caches of that many tokens. They are faster by speed than in reality.
+// newFleet starts n engines with caches of that many tokens. speed multiplies their rates.
 func newFleet(t *testing.T, n int, speed float64, cache int, chats []*chat) *fleet {
 	t.Helper()
 	f := &fleet{t: t, config: engines.Config{
@@ -44,17 +44,14 @@ func newFleet(t *testing.T, n int, speed float64, cache int, chats []*chat) *fle
 	}}
 	for i := range n {
 		f.engines, f.servers = append(f.engines, nil), append(f.servers, nil)
-		f.events = append(f.events, [2]string{"tcp://" + freeAddress(t), "tcp://" + freeAddress(t)})
+		f.events = append(f.events, [2]string{"tcp://" + gateway.Address(t), "tcp://" + gateway.Address(t)})
 		f.start(i, "127.0.0.1:0")
 	}
 	t.Cleanup(f.stop)
 	return f
 }
 
-// freeAddress returns an address of which the port stays free while nothing listens on it.
-func freeAddress(t *testing.T) string { return gateway.Address(t) }
-
-// outputOf returns the length of the answer to a request: its seed is its number in the trace.
+// outputOf returns the length of the answer to a request. The seed of the request is its number in the trace.
 func outputOf(body []byte, chats []*chat) int {
 	_, rest, found := bytes.Cut(body[:min(len(body), 200)], []byte(`"seed":`))
 	if !found {
@@ -104,16 +101,16 @@ func (f *fleet) stop() {
 	}
 }
 
-// policy is a way to choose a worker.
+// policy is a policy of the gateway, or the router of the test.
 type policy struct {
 	name    string
-	setting string // of the gateway; empty: the router of the test
+	setting string // policy section of the gateway; empty: the router of the test
 	events  bool   // the gateway reads events
 	worker  string // further keys of each worker
 }
 
-// The engines, the gateway and the client share two cores: to tokenize a long prompt takes longer than the
-// default of 5 ms.
+// The engines, the gateway and the client share two cores, so tokenizing a long prompt takes longer than the
+// default lookup_timeout of 5 ms.
 const kvAware = `{ name: kv_aware, lookup_timeout: 20ms }`
 
 var (
@@ -151,7 +148,7 @@ func (f *fleet) serve(p policy) *gateway.Process {
 	return g
 }
 
-// lateness returns the time by which prefills ended late, relative to their planned time.
+// lateness returns the delay of the ends of prefills, relative to their planned time.
 func (f *fleet) lateness() float64 {
 	var planned, late time.Duration
 	for _, e := range f.engines {

@@ -16,7 +16,7 @@ import (
 // sample is the result of one request.
 type sample struct {
 	ttft                   time.Duration // from sending to the first token
-	late                   time.Duration // by which it was sent after its time
+	late                   time.Duration // delay of the sending after the request's time
 	prompt, cached, output int64
 	err                    error
 }
@@ -28,13 +28,14 @@ type call struct {
 	tokens []uint32 // nil unless the route needs them
 }
 
-// route decides where a request is sent: an URL without path. It calls sent when the response begins.
+// route returns the URL, without a path, to which a request is sent. The caller calls sent when the response
+// begins.
 type route func(c *call) (url string, sent func())
 
 // to is the route to one server.
 func to(url string) route { return func(*call) (string, func()) { return url, func() {} } }
 
-// preparation is the time before a request's own time in which its body is made.
+// preparation is the time before a request's time at which its body is made.
 const preparation = 50 * time.Millisecond
 
 // replay sends the chats at their times, divided by speed, and returns their results.
@@ -62,6 +63,7 @@ func replay(ctx context.Context, chats []*chat, speed float64, tokens bool, wher
 
 // send sends a chat and reads its response.
 func (s *sample) send(ctx context.Context, client *http.Client, c *call, at time.Time, where route) {
+	s.late = time.Since(at) // the routing by the test is not part of it
 	url, sent := where(c)
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/chat/completions", bytes.NewReader(c.body))
 	if err != nil {
@@ -70,7 +72,6 @@ func (s *sample) send(ctx context.Context, client *http.Client, c *call, at time
 	}
 	request.Header.Set("Content-Type", "application/json")
 	began := time.Now()
-	s.late = began.Sub(at)
 	response, err := client.Do(request)
 	sent()
 	if err != nil {
@@ -118,8 +119,8 @@ func (s *sample) readUsage(line []byte) error {
 	return err
 }
 
-// greedy is a router that knows the real state of each engine: what it computes and will compute, its
-// cache and its speed. It chooses the engine of the earliest first token.
+// greedy is a router that reads the real state of each engine: its running and waiting prompts, its cache
+// and its speed. It chooses the engine with the earliest first token.
 type greedy struct {
 	mu        sync.Mutex
 	fleet     *fleet

@@ -33,8 +33,15 @@ type chat struct {
 	recorded
 	number int
 	at     time.Duration // since the first request of the trace
-	ends   []int         // where each message ends, in blocks
-	shared bool          // its first message begins other prompts too
+	ends   []int         // where each message ends, in tokens
+	shared bool          // other prompts begin with the same first message
+	begins map[uint64]part
+}
+
+// part is the beginning of a block that is the text of another block.
+type part struct {
+	of     uint64
+	tokens int
 }
 
 // readTrace returns the first requests of the file that TIERWAY_TRACE names, or else generated ones.
@@ -66,8 +73,8 @@ func readTrace(t *testing.T, most int) []*chat {
 	return newChats(all)
 }
 
-// conversations generates the traffic of users that talk in turns, behind a few system prompts. About
-// 3.3 requests per second come, with prompts of about 8,000 tokens.
+// conversations generates conversations of several turns, behind a few system prompts: about 3.3 requests per
+// second, with prompts of about 8,000 tokens.
 func conversations(seed uint64, requests int) (all []recorded) {
 	rng := routing.Draw(seed)
 	draw := func(from, to int) int {
@@ -100,35 +107,64 @@ func conversations(seed uint64, requests int) (all []recorded) {
 	return all[:requests]
 }
 
-// newChats splits the prompts into messages: one ends where prompts with this beginning differ, as
-// turns of a conversation do.
+// endOfPrompt stands for the block behind the last one of a prompt.
+const endOfPrompt = ^uint64(0)
+
+// newChats splits the prompts into messages. A message ends where prompts with a common beginning differ,
+// such as after a system prompt, and where an earlier turn of the conversation ended. A trace has one hash
+// for the last block of a turn, and another for the same block of the next turn, which is longer. The text
+// of the longer block begins with that of the shorter one.
 func newChats(all []recorded) []*chat {
-	const end = ^uint64(0)
-	follows, forks := map[uint64]uint64{}, map[uint64]bool{}
+	next, lasts := map[uint64][]uint64{}, map[uint64]int{} // lasts: tokens of blocks that end a prompt
 	for _, r := range all {
 		for i, id := range r.HashIDs {
-			next := end
+			follows := endOfPrompt
 			if i+1 < len(r.HashIDs) {
-				next = r.HashIDs[i+1]
+				follows = r.HashIDs[i+1]
+			} else {
+				lasts[id] = r.Input - i*blockTokens
 			}
-			if known, ok := follows[id]; ok && known != next {
-				forks[id] = true
+			if !slices.Contains(next[id], follows) {
+				next[id] = append(next[id], follows)
 			}
-			follows[id] = next
+		}
+	}
+	begins := map[uint64]part{}
+	for id, follow := range next {
+		if a, b, ok := turns(follow, lasts); ok {
+			begins[b], next[id] = part{a, lasts[a]}, nil
 		}
 	}
 	chats := make([]*chat, len(all))
 	for n, r := range all {
-		c := &chat{recorded: r, number: n, at: time.Duration((r.Timestamp - all[0].Timestamp) * float64(time.Millisecond))}
+		c := &chat{recorded: r, number: n, begins: begins,
+			at: time.Duration((r.Timestamp - all[0].Timestamp) * float64(time.Millisecond))}
 		for i, id := range r.HashIDs {
-			if forks[id] || i == len(r.HashIDs)-1 {
-				c.ends = append(c.ends, i+1)
+			if p, ok := begins[id]; ok && i*blockTokens+p.tokens < r.Input {
+				c.ends = append(c.ends, i*blockTokens+p.tokens)
+			}
+			if len(next[id]) > 1 && (i+1)*blockTokens < r.Input {
+				c.ends = append(c.ends, (i+1)*blockTokens)
+				c.shared = c.shared || len(c.ends) == 1
 			}
 		}
-		c.shared = forks[r.HashIDs[c.ends[0]-1]]
+		c.ends = append(c.ends, r.Input)
 		chats[n] = c
 	}
 	return chats
+}
+
+// turns reports whether the two blocks that follow a block are a, which ends a turn, and b, the longer block
+// of the next turn.
+func turns(follow []uint64, lasts map[uint64]int) (a, b uint64, ok bool) {
+	if len(follow) != 2 || follow[0] == endOfPrompt || follow[1] == endOfPrompt {
+		return 0, 0, false
+	}
+	length := func(id uint64) int { return cmp.Or(lasts[id], blockTokens) }
+	if a, b = follow[0], follow[1]; length(a) > length(b) {
+		a, b = b, a
+	}
+	return a, b, length(a) < length(b)
 }
 
 // body returns the request. Its seed is its number, by which an engine finds the length of the answer.
@@ -146,7 +182,7 @@ func (c *chat) body() []byte {
 		}
 		fmt.Fprintf(&b, `{"role":%q,"content":"`, role)
 		for ; begin < c.ends[i]; begin++ {
-			writeBlock(&b, c.HashIDs[begin], min(blockTokens, c.Input-begin*blockTokens))
+			c.writeToken(&b, begin)
 		}
 		b.WriteString(`"}`)
 	}
@@ -154,19 +190,20 @@ func (c *chat) body() []byte {
 	return []byte(b.String())
 }
 
-// writeBlock writes a text of that many tokens, which depends on the hash id alone.
-func writeBlock(b *strings.Builder, id uint64, tokens int) {
-	rng := routing.Draw(id + 1)
-	for range tokens {
-		rng = routing.Draw(rng)
-		for shift := 0; shift < 24; shift += 8 {
-			b.WriteByte('a' + byte(rng>>shift)%26)
-		}
-		b.WriteByte(' ')
+// writeToken writes a token of the prompt, which depends only on its block's hash and its place.
+func (c *chat) writeToken(b *strings.Builder, at int) {
+	id, place := c.HashIDs[at/blockTokens], at%blockTokens
+	for p, ok := c.begins[id]; ok && place < p.tokens; p, ok = c.begins[id] {
+		id = p.of
 	}
+	rng := routing.Draw(id*blockTokens + uint64(place) + 1)
+	for shift := 0; shift < 24; shift += 8 {
+		b.WriteByte('a' + byte(rng>>shift)%26)
+	}
+	b.WriteByte(' ')
 }
 
-// templateTokens is the tokens that the engines' chat template adds to the texts.
+// templateTokens is the number of tokens that the engines' chat template adds to the texts.
 func (c *chat) templateTokens() int {
 	tokens := 3 + len("assistant")/tokenBytes
 	for i := range c.ends {

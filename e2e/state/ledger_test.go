@@ -197,22 +197,29 @@ func (r *stateRig) runMixed(m *mixed, p *gateway.Process, clients, questions int
 		work.Wait()
 		close(done)
 	}()
+	var last *rig.Worker // the last one that was killed, and when it was back
+	var back time.Time
 	for {
 		select {
 		case <-done:
 			return deaths
 		case <-time.After(rand.N(300 * time.Millisecond)):
 		}
-		if !allHealthy(p, len(r.Workers)) {
+		w := r.Workers[rand.IntN(len(r.Workers))]
+		if !allHealthy(p, len(r.Workers)) || w != last && time.Since(back) < unreachable {
 			continue // a retry needs another healthy worker
 		}
-		w := r.Workers[rand.IntN(len(r.Workers))]
 		w.Stop()
 		deaths++
 		pause(100 * time.Millisecond)
 		w.Listen()
+		last, back = w, time.Now()
 	}
 }
+
+// unreachable is longer than the time for which a worker gets no request after it accepted no connection. The
+// metrics do not show it.
+const unreachable = 1200 * time.Millisecond
 
 // allHealthy reports whether a gateway finds all of its workers healthy.
 func allHealthy(p *gateway.Process, workers int) bool {

@@ -2,8 +2,6 @@ package kvindex
 
 import (
 	"errors"
-	"fmt"
-	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -37,7 +35,7 @@ func (e *engine) hashOf(prefix []uint32) uint64 {
 	return h
 }
 
-// store makes the events of a prompt as an engine does: of the blocks that it has not.
+// store makes the events of a prompt as an engine does: of the blocks that it does not have.
 func (e *engine) store(prompt []uint32) []kvevents.Event {
 	done := 0
 	for ; done+size <= len(prompt); done += size {
@@ -259,35 +257,6 @@ func TestPromptsOfAnotherModelSizeOrSaltDoNotMatch(t *testing.T) {
 	}
 }
 
-func TestSlidingGroupsNeedTheirLastWindow(t *testing.T) {
-	x, w := onlyWorker(t, 1<<20)
-	full := kvevents.Event{Kind: kvevents.Stored, BlockSize: size, Group: 3, Hashes: []uint64{1, 2, 3, 4, 5},
-		Tokens: []uint32{1, 1, 2, 2, 3, 3, 4, 4, 5, 5}}
-	slides := func(hashes ...uint64) kvevents.Event {
-		return kvevents.Event{Kind: kvevents.Stored, Attention: kvevents.Attention{Sliding: true, Window: 4}, Group: 0,
-			BlockSize: size, Hashes: hashes, Tokens: full.Tokens}
-	}
-	removed := func(group int, hash uint64) kvevents.Event {
-		return kvevents.Event{Kind: kvevents.Removed, Group: group, Hashes: []uint64{hash}}
-	}
-	for _, step := range []struct {
-		name   string
-		events []kvevents.Event
-		want   int
-	}{
-		{"the last window of the prompt", []kvevents.Event{slides(4, 5), full}, 5},
-		{"its last block is gone", []kvevents.Event{removed(0, 5)}, 0},
-		{"a window in the middle", []kvevents.Event{slides(3)}, 4},
-		{"the whole beginning", []kvevents.Event{removed(0, 4), removed(0, 3), slides(1, 2)}, 2},
-		{"the full group lacks a block", []kvevents.Event{removed(3, 2)}, 1},
-	} {
-		w.Apply(&kvevents.Batch{Events: step.events})
-		if got := overlap(x, w, Root("", size), full.Tokens, nil); got != step.want {
-			t.Errorf("%s: %d blocks instead of %d", step.name, got, step.want)
-		}
-	}
-}
-
 func TestBudgetBoundsEachWorkerWhateverItPublishes(t *testing.T) {
 	x, w := onlyWorker(t, 100*BlockBytes)
 	for i := range uint64(10_000) {
@@ -297,8 +266,8 @@ func TestBudgetBoundsEachWorkerWhateverItPublishes(t *testing.T) {
 			w.Apply(&kvevents.Batch{Events: []kvevents.Event{{Kind: kvevents.Removed, Hashes: []uint64{i}}}})
 		}
 	}
-	if blocks, keys := x.Size(); blocks > 100 || keys > 100 || w.oldest.len() > 300 {
-		t.Errorf("%d blocks, %d keys, %d in the queue", blocks, keys, w.oldest.len())
+	if blocks, keys := x.Size(); blocks > 100 || keys > 100 || w.tree.used > 102 {
+		t.Errorf("%d blocks, %d keys, %d places", blocks, keys, w.tree.used)
 	}
 	if w.Counts().Evicted == 0 {
 		t.Error("no block was evicted")
@@ -361,83 +330,22 @@ func TestStoresAndLookupsRunConcurrently(t *testing.T) {
 	}
 }
 
-// filled is an index of n workers of which each has the same prompt of a number of blocks, and
-// others of their own.
-func filled(b testing.TB, n, blocks int) (*Index, []uint64) {
-	x := New(1 << 34)
-	tokens := make([]uint32, blocks*16)
-	for i := range tokens {
-		tokens[i] = uint32(i)
+func TestLargerBlocksInAnotherMediumLeaveTheBlockSize(t *testing.T) {
+	x, w := onlyWorker(t, 1<<20)
+	store := func(m kvevents.Medium, size int, hash uint64) {
+		w.Apply(&kvevents.Batch{Events: []kvevents.Event{{Kind: kvevents.Stored, Medium: m, BlockSize: size,
+			Hashes: []uint64{hash}, Tokens: make([]uint32, size)}}})
 	}
-	for i := range n {
-		w, err := x.Add("")
-		if err != nil {
-			b.Fatal(err)
-		}
-		hashes := make([]uint64, blocks)
-		for k := range hashes {
-			hashes[k] = uint64(i)<<32 | uint64(k)
-		}
-		w.Apply(&kvevents.Batch{Events: []kvevents.Event{{Kind: kvevents.Stored, BlockSize: 16, Hashes: hashes,
-			Tokens: tokens}}})
+	store(kvevents.CPU, 8*size, 1)
+	if n := w.BlockSize(); n != 8*size {
+		t.Errorf("%d tokens before a block on the GPU", n)
 	}
-	return x, AppendKeys(nil, Root("", 16), 16, tokens, nil, 0)
-}
-
-func BenchmarkOverlap(b *testing.B) {
-	for _, workers := range []int{1, 16, 64} {
-		b.Run(fmt.Sprintf("%d workers, 1000 blocks", workers), func(b *testing.B) {
-			x, keys := filled(b, workers, 1000)
-			var m [MaxWorkers]Match
-			b.ReportAllocs()
-			for b.Loop() {
-				x.Overlap(keys, &m)
-			}
-		})
+	store(kvevents.GPU, size, 2)
+	store(kvevents.CPU, 8*size, 3)
+	if n := w.BlockSize(); n != size {
+		t.Errorf("%d tokens after it", n)
 	}
-}
-
-func BenchmarkApply(b *testing.B) {
-	x := New(1 << 34)
-	w, err := x.Add("")
-	if err != nil {
-		b.Fatal(err)
-	}
-	tokens := make([]uint32, 16)
-	b.ReportAllocs()
-	for i := uint64(0); b.Loop(); i++ {
-		tokens[0] = uint32(i)
-		w.Apply(&kvevents.Batch{Events: []kvevents.Event{{Kind: kvevents.Stored, BlockSize: 16, Hashes: []uint64{i},
-			Tokens: tokens}}})
-		if i >= 50_000 {
-			w.Apply(&kvevents.Batch{Events: []kvevents.Event{{Kind: kvevents.Removed, Hashes: []uint64{i - 50_000}}}})
-		}
-	}
-}
-
-// BenchmarkMemory prints the memory of one block of one worker, where no two workers share one.
-func BenchmarkMemory(b *testing.B) {
-	for b.Loop() {
-		var before, after runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&before)
-		x := New(1 << 34)
-		const workers, blocks = 4, 100_000
-		for i := range workers {
-			w, err := x.Add(fmt.Sprint(i))
-			if err != nil {
-				b.Fatal(err)
-			}
-			tokens := make([]uint32, 16)
-			for k := range uint64(blocks) {
-				tokens[0] = uint32(k)
-				w.Apply(&kvevents.Batch{Events: []kvevents.Event{{Kind: kvevents.Stored, BlockSize: 16, Hashes: []uint64{k},
-					Tokens: tokens}}})
-			}
-		}
-		runtime.GC()
-		runtime.ReadMemStats(&after)
-		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/(workers*blocks), "B/block")
-		runtime.KeepAlive(x)
+	if got := overlap(x, w, Root("", size), make([]uint32, size), nil); got != 1 {
+		t.Errorf("%d blocks", got)
 	}
 }

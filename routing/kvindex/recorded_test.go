@@ -11,8 +11,8 @@ import (
 	"tierway/workers/kvevents"
 )
 
-// recorded is a line of a recording: a message of the engine's event stream, or a request with
-// what the engine reported of it.
+// recorded is a line of a recording: a message of the engine's event stream, or a request with the
+// engine's report of it.
 type recorded struct {
 	Seq     int
 	Payload []byte

@@ -7,7 +7,7 @@ import (
 
 // eventsState is the state of a worker's KV-cache events, of all its data-parallel ranks together.
 type eventsState struct {
-	State     string  `json:"state" enum:"complete,partial,down" doc:"complete: requests are routed by the events. partial: events are read, but the engine may have blocks that no event named; routing uses its own history of the worker. down: a stream is not connected, and routing uses its own history."`
+	State     string  `json:"state" enum:"complete,partial,down" doc:"complete: requests are routed by the events. partial: events are read, but the engine may have blocks that no event named, or blocks of a LoRA adapter without its name; routing uses its own history of the worker. down: a stream is not connected, or replays missed events; routing uses its own history."`
 	Since     string  `json:"since,omitempty" doc:"Time when a stream last came up or went down."`
 	Error     string  `json:"error,omitempty" doc:"Why a stream is down."`
 	Streams   int     `json:"streams" doc:"Number of streams: one for each data-parallel rank."`

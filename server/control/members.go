@@ -33,6 +33,8 @@ type Member struct {
 	hasTimings atomic.Bool              // see HasTimings
 	adapters   atomic.Pointer[[]string] // LoRA adapters that the engine lists
 	down       atomic.Bool              // after the last check; another engine may come up in its place
+
+	tokenizeAfter atomic.Int64 // end of the backoff of requests for tokens, in Unix nanoseconds
 }
 
 // memberLocked returns the member for a worker of the pool: the one of was, the previous pool of that

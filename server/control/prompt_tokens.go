@@ -2,11 +2,15 @@ package control
 
 import (
 	"context"
+	"net/http"
 	"slices"
 	"sync"
+	"time"
 
+	"tierway/http1"
 	"tierway/routing"
 	"tierway/telemetry"
+	"tierway/tokenizer"
 	"tierway/workers/prompttokens"
 )
 
@@ -18,13 +22,13 @@ type promptTokens struct {
 
 // openTokensLocked gives the pool of a new snapshot its source of tokens, if its policy uses what
 // workers have cached. The source of was, the previous pool of that name, is kept if the policy is
-// the same.
+// the same and the content of its tokenizer.json too.
 func (ps *Pools) openTokensLocked(p, was *Pool) {
 	if !routing.UsesCaches(p.Picker) {
 		return
 	}
-	if was != nil && was.tokens != nil && was.Picker == p.Picker {
-		p.tokens = was.tokens
+	if was != nil && was.tokens != nil && was.Picker == p.Picker && sameTokenizer(was.tokenizer, p.tokenizer) {
+		p.tokens, p.tokenizer = was.tokens, was.tokenizer
 		return
 	}
 	t := &promptTokens{live: p.livePool}
@@ -36,16 +40,46 @@ func (ps *Pools) openTokensLocked(p, was *Pool) {
 	p.tokens = t
 }
 
-// worker returns a worker that is up and whose events are read; nil if there is none.
+// sameTokenizer reports whether two policies of one configuration key have read the same file. The file
+// may change at its path.
+func sameTokenizer(a, b *tokenizer.Tokenizer) bool {
+	return a == b || a != nil && b != nil && a.Hash() == b.Hash()
+}
+
+// tokenizeBackoff is the pause after a failed request for tokens to a worker, while there is another one.
+// A tokenizer that hangs holds one of few places for 5 s at each request.
+const tokenizeBackoff = 30 * time.Second
+
+// worker returns a worker that is up and whose events are read; nil if there is none. It prefers workers
+// without a recent failure.
 func (t *promptTokens) worker() prompttokens.Poster {
-	m, ok := t.live.Caches.Pick(func(ref any) bool {
+	up := func(ref any) bool {
 		s := ref.(*Member).Worker.Status()
 		return s.Up && s.Suspended == ""
+	}
+	now := time.Now()
+	m, ok := t.live.Caches.Pick(func(ref any) bool {
+		return up(ref) && now.UnixNano() >= ref.(*Member).tokenizeAfter.Load()
 	}).(*Member)
+	if !ok {
+		m, ok = t.live.Caches.Pick(up).(*Member)
+	}
 	if !ok {
 		return nil
 	}
-	return m.Worker
+	return tokenizeServer{m}
+}
+
+// tokenizeServer sends requests for tokens to a worker.
+type tokenizeServer struct{ *Member }
+
+// Send implements prompttokens.Poster.
+func (s tokenizeServer) Send(ctx context.Context, r *http1.Request) (*http1.Response, error) {
+	answer, err := s.Worker.Send(ctx, r)
+	if err != nil || answer.Status >= http.StatusInternalServerError {
+		s.tokenizeAfter.Store(time.Now().Add(tokenizeBackoff).UnixNano())
+	}
+	return answer, err
 }
 
 // runTokens runs the sources of the snapshots until ctx ends. It returns when all have ended.

@@ -1,15 +1,59 @@
 package control
 
 import (
+	"bytes"
 	"context"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"tierway/config"
 	"tierway/openai"
 	"tierway/openai/prompt"
 	"tierway/workers/prompttokens"
 )
+
+// TestAChangedTokenizerAppliesAtAReload: the path in the configuration stays the same.
+func TestAChangedTokenizerAppliesAtAReload(t *testing.T) {
+	vocabulary, err := os.ReadFile("../../tokenizer/testdata/bytes.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "tokenizer.json")
+	write := func(data []byte) {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(vocabulary)
+	text := "store: { sql: \"\" }\npolicy: { name: kv_aware, tokenizer: " + path + " }\n" + small
+	ctl := newTestControl(t, text)
+	ctl.source = func() (*config.File, error) {
+		return config.Parse("test.yaml", []byte("classifier: { preset: none }\n"+text), nil)
+	}
+	reload := func() *Pool {
+		if _, err := ctl.Reload(t.Context(), ReloadRequest{}); err != nil {
+			t.Fatal(err)
+		}
+		return ctl.Snapshot().Pools[0]
+	}
+	encoded := func(p *Pool) []uint32 { return p.tokenizer.EncodePrompt(nil, []byte("aa"), true) }
+	old := ctl.Snapshot().Pools[0]
+	if p := reload(); p.tokens != old.tokens || p.tokenizer != old.tokenizer {
+		t.Error("the same file replaces the source of tokens, with all that it remembers")
+	}
+	write(bytes.ReplaceAll(vocabulary, []byte(`"a": 97`), []byte(`"a": 300`)))
+	p := reload()
+	if p.tokens == old.tokens || slices.Equal(encoded(p), encoded(old)) {
+		t.Errorf("a changed vocabulary encodes a prompt as %v, and the old one as %v", encoded(p), encoded(old))
+	}
+	if p.Picker != old.Picker {
+		t.Error("the policy has lost its memory")
+	}
+}
 
 // TestThePolicysTokenizerNeedsNoWorker states it for a completion; chats need one.
 func TestThePolicysTokenizerNeedsNoWorker(t *testing.T) {

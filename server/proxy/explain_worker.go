@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"cmp"
 	"errors"
 	"time"
 
@@ -49,9 +48,10 @@ func (n *explainer) noteCaches(p *control.Pool) {
 		case v.Live:
 			n.addNote("the KV-cache events of %s do not name its whole cache (%d blocks are known): the history of the "+
 				"gateway decides", w.ID, v.Blocks)
+		case v.Fault == "":
+			n.addNote("the KV-cache events of %s have not been read: the history of the gateway decides", w.ID)
 		default:
-			n.addNote("the KV-cache events of %s are down (%s): the history of the gateway decides", w.ID,
-				cmp.Or(v.Fault, "not connected yet"))
+			n.addNote("the KV-cache events of %s are down (%s): the history of the gateway decides", w.ID, v.Fault)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 // Cell is one load at one rate.
 type Cell struct {
-	Load string // name of the load, equal in all cells of a ladder
+	Load string // name of the load; cells with the same load differ in their rate
 	Rate float64
 	Unit string // of the rate
 	run  func(c sim.Config) (sim.Figures, error)
@@ -19,7 +19,7 @@ type Cell struct {
 // Name returns the load and the rate.
 func (c *Cell) Name() string { return fmt.Sprint(c.Load, " ", c.Rate) }
 
-// ModeCells returns the cells of a mode at those rates, or at its own rates without any.
+// ModeCells returns the cells of a mode at those rates; without rates, at the mode's own.
 func ModeCells(name string, rates []float64) ([]Cell, error) {
 	modes := sim.Modes()
 	at := slices.IndexFunc(modes, func(m sim.Mode) bool { return m.Name == name })

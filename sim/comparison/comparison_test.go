@@ -16,7 +16,7 @@ import (
 	"tierway/sim"
 )
 
-// small returns a comparison of two short ladders under two policies.
+// small returns a comparison of two short loads under two policies.
 func small(t *testing.T) Config {
 	t.Helper()
 	var arrivals []sim.Arrival
@@ -30,28 +30,42 @@ func small(t *testing.T) Config {
 		Cells: append(TraceCells("short", arrivals[:20], sim.BlockTokens, []float64{1, 4}),
 			TraceCells("long", arrivals, sim.BlockTokens, []float64{2})...),
 	}
-	for _, name := range []string{"least_load", "chwbl+events+queue", "lmetric"} {
-		p, err := ParsePolicy(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Policies = append(c.Policies, p)
+	var err error
+	if c.Policies, err = ParsePolicies([]string{"least_load", "chwbl+events+queue", " lmetric"}); err != nil {
+		t.Fatal(err)
 	}
 	return c
 }
 
 // TestAReportHasARowForEachPolicyOfEachCell, in the order of the config, whatever the order in which
-// the runs end.
+// the runs end. The rows of each cell are reported while later runs have not ended.
 func TestAReportHasARowForEachPolicyOfEachCell(t *testing.T) {
 	c := small(t)
 	var last, total, calls int
 	c.Progress = func(done, of int) { last, total, calls = done, of, calls+1 }
+	var reported []Row
+	begun := make(chan struct{})
+	c.Finished = func(rows []Row) error {
+		if len(reported) == 0 {
+			close(begun)
+		}
+		reported = append(reported, rows...)
+		return nil
+	}
+	simulate := c.Cells[2].run
+	c.Cells[2].run = func(s sim.Config) (sim.Figures, error) {
+		<-begun
+		return simulate(s)
+	}
 	first, err := Run(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if last != 27 || total != 27 || calls != 27 {
+	if last != 27 || total != 27 || calls != 28 {
 		t.Errorf("%d calls of Progress, the last one with %d of %d", calls, last, total)
+	}
+	if !reflect.DeepEqual(reported, first.Rows) {
+		t.Errorf("%+v were reported before %+v", reported, first.Rows)
 	}
 	for i, want := range []struct {
 		load   string
@@ -69,6 +83,7 @@ func TestAReportHasARowForEachPolicyOfEachCell(t *testing.T) {
 			t.Errorf("row %d is %+v, want %+v", i, row, want)
 		}
 	}
+	c.Finished = nil
 	second, err := Run(t.Context(), c)
 	if err != nil || !reflect.DeepEqual(first, second) {
 		t.Errorf("the same comparison gave %+v, and then %+v, %v", first, second, err)
@@ -85,11 +100,17 @@ func TestACancelledComparisonReturnsItsError(t *testing.T) {
 }
 
 func TestAnErrorOfOneRunNamesTheRun(t *testing.T) {
-	c := small(t)
-	c.Engines = []sim.Engine{{Name: "a"}, {Name: "a"}}
-	if _, err := Run(t.Context(), c); err == nil ||
+	same := small(t)
+	same.Engines = []sim.Engine{{Name: "a"}, {Name: "a"}}
+	same.Policies, same.Cells, same.Seeds = same.Policies[:1], same.Cells[:1], same.Seeds[:1]
+	if _, err := Run(t.Context(), same); err == nil ||
 		!strings.Contains(err.Error(), "short 1 under least_load with seed 1") {
 		t.Error(err)
+	}
+	c, full := small(t), errors.New("the disk is full")
+	c.Finished = func([]Row) error { return full }
+	if _, err := Run(t.Context(), c); !errors.Is(err, full) {
+		t.Errorf("%v, want the error of Finished", err)
 	}
 	if _, err := Run(t.Context(), Config{}); err == nil {
 		t.Error("a comparison of nothing has a report")
@@ -97,8 +118,8 @@ func TestAnErrorOfOneRunNamesTheRun(t *testing.T) {
 }
 
 func TestPoliciesAreReadWithTheirOptions(t *testing.T) {
-	p, err := ParsePolicy("chwbl+queue+events")
-	if err != nil || !p.queue || !p.events || p.peer != nil {
+	p, err := parsePolicy("chwbl+queue+events")
+	if err != nil || !p.Queue || !p.events || p.peer != nil {
 		t.Errorf("%+v, %v", p, err)
 	}
 	for text, want := range map[string]string{
@@ -107,13 +128,21 @@ func TestPoliciesAreReadWithTheirOptions(t *testing.T) {
 		"llm_d+events": `policy "llm_d+events": "llm_d" has no options`,
 		"":             `policy "" is unknown`,
 	} {
-		if _, err := ParsePolicy(text); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := parsePolicy(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}
 	for _, name := range PolicyNames() {
-		if _, err := ParsePolicy(name); err != nil {
+		if _, err := parsePolicy(name); err != nil {
 			t.Error(err)
+		}
+	}
+	for want, texts := range map[string][]string{
+		"write one or more of chwbl, ":                       nil,
+		`policy "chwbl+queue+events" is given twice: remove`: {"chwbl+events+queue", "chwbl", "chwbl+queue+events"},
+	} {
+		if _, err := ParsePolicies(texts); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", texts, err, want)
 		}
 	}
 	if _, err := ModeCells("fast", nil); err == nil || !strings.Contains(err.Error(), "base, hot, hetero") {
@@ -131,30 +160,48 @@ func report() *Report {
 		row(10, "a", 12.345, 60), row(10, "b<c>", 0, 30)}}
 }
 
-func TestTheTableMarksTheLowestTimes(t *testing.T) {
+func TestTheTableMarksTimesNearTheLowest(t *testing.T) {
+	r := report()
+	r.Rows[3].TTFT.P50 = 6.32 // 2.4 % above the other
+	r.Rows[3].E2E.P99 = 584   // 2.6 % below the other
 	var b strings.Builder
-	if err := report().Print(&b); err != nil {
-		t.Fatal(err)
+	table := NewTable(&b, []Cell{{Load: "base", Rate: 3}, {Load: "base", Rate: 10}}, []Policy{{Name: "a"}, {Name: "b<c>"}})
+	for _, rows := range [][]Row{r.Rows[:2], r.Rows[2:]} {
+		if err := table.Print(rows); err != nil {
+			t.Fatal(err)
+		}
 	}
 	const want = `
-  load  rate  policy  requests  TTFT mean s     p50    p99  duration p99 s  hit rate  max/mean tokens
-  base     3       a       100       0.250*  0.125*  1.50            15.0     50.0 %             1.25
-  base     3    b<c>       100       0.500   0.250   1.20*           12.0*    50.0 %             1.25
+  load  rate  policy  requests  TTFT mean s   p50 s   p99 s  duration p99 s  hit rate  max/mean tokens
+  base     3       a       100       0.250*  0.125*   1.50            15.0     50.0 %             1.25
+  base     3    b<c>       100       0.500   0.250    1.20*           12.0*    50.0 %             1.25
 
-  base    10       a       100        12.3    6.17   60.0             600     50.0 %             1.25
-  base    10    b<c>       100       0.000*  0.000*  30.0*            300*    50.0 %             1.25
+  base    10       a       100        12.3    6.17*   60.0             600     50.0 %             1.25
+  base    10    b<c>       100       0.000*   6.32*   30.0*            584*    50.0 %             1.25
 `
-	var lines []string
-	for line := range strings.Lines(b.String()) {
-		lines = append(lines, strings.TrimRight(line, " \n"))
-	}
-	if got := "\n" + strings.Join(lines, "\n") + "\n"; got != want {
+	if got := "\n" + b.String(); got != want {
 		t.Errorf("got\n%s", got)
 	}
 }
 
-// TestTheChartIsAnImage: XML with a line for each policy in each of two panels, and no number that is
-// none.
+func TestTheTableComparesMeansWithPerfect(t *testing.T) {
+	r := report()
+	r.Rows[1].Policy = "perfect"
+	rows := append(r.Rows[:2:2], Row{Load: "base", Policy: "b", TTFT: Seconds{Mean: 0.49999}})
+	var b strings.Builder
+	table := NewTable(&b, []Cell{{Load: "base", Rate: 3}}, []Policy{{Name: "a"}, {Name: "perfect"}, {Name: "b"}})
+	if err := table.Print(rows); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(b.String(), "\n")
+	for i, end := range []string{"vs perfect", "-50.0 %", "+0.0 %", "+0.0 %"} {
+		if !strings.HasSuffix(lines[i], "  "+end) {
+			t.Errorf("%q does not end with %q", lines[i], end)
+		}
+	}
+}
+
+// TestTheChartIsAnImage: XML with a line for each policy in each of two panels, and no NaN or infinity.
 func TestTheChartIsAnImage(t *testing.T) {
 	r := report()
 	r.Rows = append(r.Rows, Row{Load: "alone", Rate: 1, Unit: "times", Policy: "a", TTFT: Seconds{Mean: 1, P99: 1}})

@@ -14,8 +14,8 @@ import (
 // DecisionArrivals returns the requests of a gateway's decision records, in the order of their
 // arrival. Requests that never reached a worker, and those without a prompt, are left out.
 //
-// A record has the hashes of some blocks of its prompt, with their ends in characters. Blocks between
-// two of them belong to the later one: prompts share them if they share that block.
+// A record has the hashes of some blocks of its prompt, with their ends in characters. Prompts share the
+// blocks between two of them if they share the later one.
 func DecisionArrivals(records []*decisions.Decision) ([]sim.Arrival, error) {
 	sent := slices.DeleteFunc(slices.Clone(records), func(d *decisions.Decision) bool {
 		return d.Worker == "" || promptTokens(d) <= 0

@@ -11,14 +11,15 @@ import (
 	"tierway/sim"
 )
 
-// Policy is a policy with the way in which it is run.
+// Policy is a policy with its options.
 type Policy struct {
-	Name   string // as it was written
+	Name   string // the text of ParsePolicies
 	Doc    string // one sentence; empty for the gateway's own policies
 	base   string
 	peer   *sim.Peer // nil for the gateway's own policies
 	events bool
-	queue  bool
+	// Queue means that requests wait in the gateway's queue for a free worker.
+	Queue bool
 }
 
 // The options that can follow the name of a policy of the gateway.
@@ -27,9 +28,34 @@ const (
 	withQueue  = "queue"  // requests wait in the gateway's queue for a free worker
 )
 
-// ParsePolicy reads a policy: a name of package routing with options, such as kv_aware+events+queue,
+// ParsePolicies reads policies; spaces around them are ignored. There must be one at least, and each
+// only once.
+func ParsePolicies(texts []string) ([]Policy, error) {
+	if len(texts) == 0 {
+		return nil, fmt.Errorf("write one or more of %s", strings.Join(PolicyNames(), ", "))
+	}
+	var all []Policy
+	for _, text := range texts {
+		p, err := parsePolicy(strings.TrimSpace(text))
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(all, p.same) {
+			return nil, fmt.Errorf("policy %q is given twice: remove one of them", p.Name)
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// same reports whether q has p's name and options, in any order.
+func (p *Policy) same(q Policy) bool {
+	return p.base == q.base && p.events == q.events && p.Queue == q.Queue
+}
+
+// parsePolicy reads a policy: a name of package routing with options, such as kv_aware+events+queue,
 // or the name of a peer.
-func ParsePolicy(text string) (Policy, error) {
+func parsePolicy(text string) (Policy, error) {
 	name, options, _ := strings.Cut(text, "+")
 	p := Policy{Name: text, base: name}
 	for _, peer := range sim.Peers() {
@@ -49,7 +75,7 @@ func ParsePolicy(text string) (Policy, error) {
 		case option == withEvents:
 			p.events = true
 		case option == withQueue:
-			p.queue = true
+			p.Queue = true
 		default:
 			return p, fmt.Errorf("policy %q: option %q is unknown: write %s or %s", text, option, withEvents, withQueue)
 		}
@@ -77,12 +103,12 @@ func (p *Policy) configure(c *sim.Config) {
 		return
 	}
 	c.Policy, c.Events = routing.Config{Name: p.base}, p.events
-	if p.queue {
+	if p.Queue {
 		c.Admission, c.Queue = sim.Queued, patientQueue()
 	}
 }
 
-// patientQueue returns a queue that rejects no request, so that all policies answer the same ones.
+// patientQueue returns a queue that rejects no request, so that all policies answer the same requests.
 func patientQueue() queue.Config {
 	const depth, wait = 1 << 20, 24 * time.Hour
 	q := queue.Config{MaxDepth: depth}

@@ -17,8 +17,13 @@ type Config struct {
 	Cells    []Cell
 	Policies []Policy
 	Seeds    []uint64
-	// Progress, unless nil, is called after each run, by one goroutine at a time.
+	// DirectShare is the share of the requests past the gateway, which the figures leave out.
+	DirectShare float64
+	// Progress, unless nil, is called at the start and after each run.
 	Progress func(done, total int)
+	// Finished, unless nil, is called with the rows of each cell, in the order of the cells, as soon as
+	// the runs of the cell and of those before it have ended. Its error ends the comparison.
+	Finished func(rows []Row) error
 }
 
 // Report is the result of a comparison.
@@ -35,9 +40,9 @@ type Row struct {
 	Unit       string  `json:"rate_unit"`
 	Policy     string  `json:"policy"`
 	Requests   float64 `json:"requests"`
-	Unfinished float64 `json:"unfinished"`       // at the end of the simulation, up to which their times count
+	Unfinished float64 `json:"unfinished"`       // refused, or not ended; times count up to the end of the simulation
 	Hits       float64 `json:"hit_rate"`         // share of the prompt tokens that the engines had cached
-	Uneven     float64 `json:"max_mean_tokens"`  // prompt tokens of the busiest engine, by the mean
+	Uneven     float64 `json:"max_mean_tokens"`  // prompt tokens of the busiest engine, divided by the mean
 	TTFT       Seconds `json:"ttft_seconds"`     // from the arrival to the first token
 	E2E        Seconds `json:"duration_seconds"` // from the arrival to the last token
 }
@@ -71,19 +76,52 @@ func (r *Row) add(f *sim.Figures, share float64) {
 }
 
 // Run runs all cells under all policies with all seeds, one run per processor at a time. It stops
-// early when ctx ends, with its error.
+// early at the first error, and when ctx ends. Progress and Finished are called by the caller's goroutine.
 func Run(ctx context.Context, c Config) (*Report, error) {
 	if len(c.Cells) == 0 || len(c.Policies) == 0 || len(c.Seeds) == 0 || len(c.Engines) == 0 {
 		return nil, errors.New("a comparison needs engines, cells, policies and seeds")
 	}
-	runs := len(c.Cells) * len(c.Policies) * len(c.Seeds)
-	results := make([]outcome, runs)
+	runs, stop := context.WithCancel(ctx)
+	defer stop()
+	k := collector{Config: &c, results: make([]outcome, len(c.Cells)*len(c.Policies)*len(c.Seeds)),
+		ended: make([]int, len(c.Cells)), report: &Report{Engines: c.Engines, Seeds: c.Seeds}}
+	k.showProgress()
+	var failure error
+	for i := range k.start(runs) {
+		if failure == nil {
+			failure = k.add(i)
+		}
+		if failure != nil {
+			stop() // the other runs that have begun end first
+		}
+	}
+	if failure == nil && k.done < len(k.results) {
+		failure = ctx.Err()
+	}
+	if failure != nil {
+		return nil, failure
+	}
+	return k.report, nil
+}
+
+// collector makes rows of the results of runs.
+type collector struct {
+	*Config
+	results []outcome // of each run
+	ended   []int     // runs of each cell
+	done    int       // runs of all cells
+	report  *Report   // with the rows of the first cells
+}
+
+// start begins all runs until ctx ends. The channel has the number of each run after its end; it is
+// closed at the end of all.
+func (k *collector) start(ctx context.Context) <-chan int {
 	next, done := make(chan int), make(chan int)
 	var workers sync.WaitGroup
-	for range min(runs, runtime.GOMAXPROCS(0)) {
+	for range min(len(k.results), runtime.GOMAXPROCS(0)) {
 		workers.Go(func() {
 			for i := range next {
-				results[i] = c.runOne(i)
+				k.results[i] = k.runOne(i)
 				done <- i
 			}
 		})
@@ -92,7 +130,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 		defer close(done)
 		defer workers.Wait()
 		defer close(next)
-		for i := range runs {
+		for i := range k.results {
 			select {
 			case next <- i:
 			case <-ctx.Done():
@@ -100,16 +138,52 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 			}
 		}
 	}()
-	finished := 0
-	for range done {
-		if finished++; c.Progress != nil {
-			c.Progress(finished, runs)
+	return done
+}
+
+// add counts a run that has ended, and reports the cells that are complete.
+func (k *collector) add(i int) error {
+	cell, policy, seed := k.split(i)
+	if err := k.results[i].err; err != nil {
+		return fmt.Errorf("simulating %s under %s with seed %d: %w", k.Cells[cell].Name(), k.Policies[policy].Name,
+			k.Seeds[seed], err)
+	}
+	k.done++
+	k.ended[cell]++
+	k.showProgress()
+	for reported := len(k.report.Rows) / len(k.Policies); reported < len(k.Cells); reported++ {
+		if k.ended[reported] < len(k.Policies)*len(k.Seeds) {
+			break
+		}
+		rows := k.rows(reported)
+		k.report.Rows = append(k.report.Rows, rows...)
+		if k.Finished == nil {
+			continue
+		}
+		if err := k.Finished(rows); err != nil {
+			return err
 		}
 	}
-	if err := ctx.Err(); err != nil && finished < runs {
-		return nil, err
+	return nil
+}
+
+func (k *collector) showProgress() {
+	if k.Progress != nil {
+		k.Progress(k.done, len(k.results))
 	}
-	return c.report(results)
+}
+
+// rows returns the rows of a complete cell.
+func (k *collector) rows(cell int) []Row {
+	at, rows := &k.Cells[cell], make([]Row, len(k.Policies))
+	for policy := range rows {
+		row := &rows[policy]
+		row.Load, row.Rate, row.Unit, row.Policy = at.Load, at.Rate, at.Unit, k.Policies[policy].Name
+		for seed := range k.Seeds {
+			row.add(&k.results[(cell*len(rows)+policy)*len(k.Seeds)+seed].figures, 1/float64(len(k.Seeds)))
+		}
+	}
+	return rows
 }
 
 // outcome is the result of one run.
@@ -121,7 +195,7 @@ type outcome struct {
 // runOne runs the run of that number.
 func (c *Config) runOne(i int) (o outcome) {
 	cell, policy, seed := c.split(i)
-	s := sim.Config{Seed: c.Seeds[seed], Engines: c.Engines}
+	s := sim.Config{Seed: c.Seeds[seed], Engines: c.Engines, DirectShare: c.DirectShare}
 	c.Policies[policy].configure(&s)
 	o.figures, o.err = c.Cells[cell].run(s)
 	return o
@@ -131,19 +205,4 @@ func (c *Config) runOne(i int) (o outcome) {
 func (c *Config) split(i int) (cell, policy, seed int) {
 	policies, seeds := len(c.Policies), len(c.Seeds)
 	return i / seeds / policies, i / seeds % policies, i % seeds
-}
-
-func (c *Config) report(results []outcome) (*Report, error) {
-	r := &Report{Engines: c.Engines, Seeds: c.Seeds, Rows: make([]Row, len(c.Cells)*len(c.Policies))}
-	for i := range results {
-		cell, policy, seed := c.split(i)
-		at, p := &c.Cells[cell], &c.Policies[policy]
-		if err := results[i].err; err != nil {
-			return nil, fmt.Errorf("simulating %s under %s with seed %d: %w", at.Name(), p.Name, c.Seeds[seed], err)
-		}
-		row := &r.Rows[cell*len(c.Policies)+policy]
-		row.Load, row.Rate, row.Unit, row.Policy = at.Load, at.Rate, at.Unit, p.Name
-		row.add(&results[i].figures, 1/float64(len(c.Seeds)))
-	}
-	return r, nil
 }

@@ -16,7 +16,7 @@ const (
 	marginBottom, legendWidth, gap = 44, 170, 16
 )
 
-// colors tell policies apart, also for readers who cannot tell red from green; more policies get
+// colors are the colors of the policies, also distinct with red-green color blindness. Further policies get
 // dashed lines.
 func colors() []string {
 	return []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8b6d3f"}
@@ -63,7 +63,7 @@ func (r *Report) SVG(w io.Writer) error {
 	return err
 }
 
-// panel is one coordinate system.
+// panel is one diagram of the chart.
 type panel struct {
 	left, top      int
 	fromX, toX     float64

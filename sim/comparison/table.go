@@ -3,54 +3,110 @@ package comparison
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
+	"math"
+	"slices"
+	"strings"
 )
 
-// best marks the lowest time of a cell.
-const best = "*"
+// near is the factor of the lowest time of a cell up to which times are marked. Differences below it
+// are within the spread of a few seeds.
+const near = 1.025
 
-// Print prints a table with one row for each policy of each cell.
-func (r *Report) Print(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(t, "load\trate\tpolicy\trequests\tTTFT mean s\tp50\tp99\tduration p99 s\thit rate\tmax/mean tokens\t\n")
-	for at := 0; at < len(r.Rows); {
-		rows := r.cell(at)
-		least := rows[0]
-		for i := range rows {
-			least.TTFT.Mean, least.TTFT.P50 = min(least.TTFT.Mean, rows[i].TTFT.Mean), min(least.TTFT.P50, rows[i].TTFT.P50)
-			least.TTFT.P99, least.E2E.P99 = min(least.TTFT.P99, rows[i].TTFT.P99), min(least.E2E.P99, rows[i].E2E.P99)
-		}
-		for i := range rows {
-			row := &rows[i]
-			fmt.Fprintf(t, "%s\t%v\t%s\t%.0f\t%s\t%s\t%s\t%s\t%.1f %%\t%.2f\t\n", row.Load, row.Rate, row.Policy, row.Requests,
-				marked(row.TTFT.Mean, least.TTFT.Mean), marked(row.TTFT.P50, least.TTFT.P50),
-				marked(row.TTFT.P99, least.TTFT.P99), marked(row.E2E.P99, least.E2E.P99), 100*row.Hits, row.Uneven)
-		}
-		if at += len(rows); at < len(r.Rows) {
-			fmt.Fprint(t, "\t\t\t\t\t\t\t\t\t\t\n")
-		}
-	}
-	return t.Flush()
+// nearMark follows marked times.
+const nearMark = "*"
+
+// Table prints the rows of a comparison cell by cell. Its columns have fixed widths, so that each cell
+// can be printed as soon as its runs have ended.
+type Table struct {
+	out     io.Writer
+	columns []column
+	perfect int // index of the policy perfect; -1 if it is not compared
+	begun   bool
 }
 
-// cell returns the rows of the cell that begins at that index.
-func (r *Report) cell(at int) []Row {
-	end := at
-	for end < len(r.Rows) && r.Rows[end].Load == r.Rows[at].Load && r.Rows[end].Rate == r.Rows[at].Rate {
-		end++
-	}
-	return r.Rows[at:end]
+type column struct {
+	header string
+	width  int
 }
 
-// marked formats three significant digits, and marks the least time.
+// NewTable returns a table for those cells and policies. It prints nothing before the first row. If perfect is
+// one of the policies, the last column is the difference of the mean TTFT from that of perfect, in percent.
+func NewTable(out io.Writer, cells []Cell, policies []Policy) *Table {
+	t := &Table{out: out, columns: []column{{"load", 0}, {"rate", 0}, {"policy", 0}, {"requests", 0}, {"TTFT mean s", 0},
+		{"p50 s", 6}, {"p99 s", 6}, {"duration p99 s", 0}, {"hit rate", 0}, {"max/mean tokens", 0}}}
+	if t.perfect = slices.IndexFunc(policies, func(p Policy) bool { return p.Name == "perfect" }); t.perfect >= 0 {
+		t.columns = append(t.columns, column{"vs perfect", 0})
+	}
+	for i := range t.columns {
+		t.columns[i].width = max(t.columns[i].width, len(t.columns[i].header))
+	}
+	for i := range cells {
+		t.columns[0].width = max(t.columns[0].width, len(cells[i].Load))
+		t.columns[1].width = max(t.columns[1].width, len(fmt.Sprint(cells[i].Rate)))
+	}
+	for i := range policies {
+		t.columns[2].width = max(t.columns[2].width, len(policies[i].Name))
+	}
+	return t
+}
+
+// Print prints the rows of one cell, after an empty line unless it is the first one.
+func (t *Table) Print(rows []Row) error {
+	var b strings.Builder
+	if t.begun {
+		b.WriteString("\n")
+	} else {
+		headers := make([]string, len(t.columns))
+		for i := range t.columns {
+			headers[i] = t.columns[i].header
+		}
+		t.line(&b, headers)
+	}
+	t.begun = true
+	least := leastTimes(rows)
+	for i := range rows {
+		row := &rows[i]
+		texts := []string{row.Load, fmt.Sprint(row.Rate), row.Policy, fmt.Sprintf("%.0f", row.Requests),
+			marked(row.TTFT.Mean, least.TTFT.Mean), marked(row.TTFT.P50, least.TTFT.P50),
+			marked(row.TTFT.P99, least.TTFT.P99), marked(row.E2E.P99, least.E2E.P99),
+			fmt.Sprintf("%.1f %%", 100*row.Hits), fmt.Sprintf("%.2f", row.Uneven)}
+		if t.perfect >= 0 {
+			distance := math.Round(1000*(row.TTFT.Mean/rows[t.perfect].TTFT.Mean-1)) / 10
+			texts = append(texts, fmt.Sprintf("%+.1f %%", distance+0)) // no negative zero
+		}
+		t.line(&b, texts)
+	}
+	_, err := io.WriteString(t.out, b.String())
+	return err
+}
+
+// line appends a line of right-aligned texts.
+func (t *Table) line(b *strings.Builder, texts []string) {
+	for i, text := range texts {
+		fmt.Fprintf(b, "  %*s", t.columns[i].width, text)
+	}
+	b.WriteString("\n")
+}
+
+// leastTimes returns the lowest of each time.
+func leastTimes(rows []Row) Row {
+	least := rows[0]
+	for i := range rows {
+		least.TTFT.Mean, least.TTFT.P50 = min(least.TTFT.Mean, rows[i].TTFT.Mean), min(least.TTFT.P50, rows[i].TTFT.P50)
+		least.TTFT.P99, least.E2E.P99 = min(least.TTFT.P99, rows[i].TTFT.P99), min(least.E2E.P99, rows[i].E2E.P99)
+	}
+	return least
+}
+
+// marked formats three significant digits, and marks times near the lowest one.
 func marked(s, least float64) string {
 	digits := 3
 	for most := 1.0; digits > 0 && s >= most; most *= 10 {
 		digits--
 	}
 	text := fmt.Sprintf("%.*f", digits, s)
-	if s == least {
-		return text + best
+	if s <= near*least {
+		return text + nearMark
 	}
 	return text + " "
 }

@@ -13,8 +13,8 @@ import (
 	"tierway/workers/zmtp"
 )
 
-// DefaultMemory is the default memory of all indexes, in bytes: 53 million tokens in blocks of 16.
-// That is the cache of about 50 workers with a million tokens each.
+// DefaultMemory is the default memory of all indexes, in bytes: 29 million tokens in blocks of 16.
+// That is the cache of 29 workers with a million tokens each.
 const DefaultMemory = 512 << 20
 
 // retryAfter is the pause after a panic of a reader, and between attempts to listen.
@@ -26,20 +26,20 @@ type Options struct {
 	Log *slog.Logger
 	// Listen is the address, host:port, for publishers that connect to the gateway. Empty: none.
 	Listen string
-	// Recover runs a step that reads what engines send. It returns the step's error, or an error if
-	// the step panics. Nil: a panic ends the process.
+	// Recover runs a step that reads data of engines. It returns the step's error, or an error if the step
+	// panics. Nil: a panic ends the process.
 	Recover func(work string, step func() error) error
 }
 
-// Caches knows the caches of all workers of a gateway. It is safe for concurrent use.
+// Caches has the cached blocks of all workers of a gateway. It is safe for concurrent use.
 type Caches struct {
 	options Options
-	changed chan struct{}                               // holds one if Run must start streams
+	changed chan struct{}                               // has an element if Run must start streams
 	byTopic atomic.Pointer[map[string]*kvstream.Stream] // of publishers that connect to the gateway
 
 	mu      sync.Mutex // guards the rest, and the sources and ranks of all workers
 	memory  int
-	added   int // workers that were ever added
+	added   int // number of calls of Add
 	workers map[*Worker]bool
 }
 
@@ -71,7 +71,7 @@ func (c *Caches) SetMemory(bytes int) {
 	c.divideLocked()
 }
 
-// Memory returns the memory that the indexes use at most now, and their limit, in bytes.
+// Memory returns an upper bound of the memory that the indexes use now, and their limit, in bytes.
 func (c *Caches) Memory() (used, limit int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,7 +83,7 @@ func (c *Caches) Memory() (used, limit int) {
 	return used, c.memory
 }
 
-// divideLocked gives each index its part of the memory: each stream has the same share.
+// divideLocked sets the budgets of the indexes: each stream has the same share of the memory.
 func (c *Caches) divideLocked() {
 	streams, byPool := 0, map[*Pool]int{}
 	for w := range c.workers {
@@ -193,8 +193,8 @@ func pause(ctx context.Context) {
 	}
 }
 
-// publishLocked applies a change of a worker's ranks: to the entries of its pool, to the topics and
-// to the memory of the indexes. It makes Run start the new streams.
+// publishLocked applies a change of a worker's ranks to the entries of its pool, the topics and the memory
+// of the indexes. It makes Run start the new streams.
 func (c *Caches) publishLocked(p *Pool) {
 	var entries []entry
 	topics := map[string]*kvstream.Stream{}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tierway/routing"
+	"tierway/routing/kvindex"
 	"tierway/workers/kvevents"
 	"tierway/workers/kvstream"
 )
@@ -56,7 +57,7 @@ func TestRanksOfAWorkerAreAveraged(t *testing.T) {
 }
 
 // TestLateReaderHasNoEntryUntilItKnowsTheCache: an engine that ran before its reader, and has no
-// replay, may have blocks that no event names.
+// replay, may have blocks without an event.
 func TestLateReaderHasNoEntryUntilItKnowsTheCache(t *testing.T) {
 	c := run(t, Options{})
 	pool := c.NewPool()
@@ -117,7 +118,7 @@ func TestRemovedWorkerFreesItsMemory(t *testing.T) {
 	w := pool.Add("w", "w")
 	w.Configure(p.config(true), "127.0.0.1", nil)
 	eventually(t, "entry", func() bool { return len(cached(pool)) == 1 })
-	if used, _ := c.Memory(); used != 5*160 {
+	if used, _ := c.Memory(); used != 5*kvindex.BlockBytes {
 		t.Errorf("%d bytes for five blocks", used)
 	}
 	w.Remove()

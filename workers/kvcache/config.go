@@ -16,7 +16,7 @@ import (
 type Config struct {
 	Enabled    *bool  `yaml:"enabled" absent:"'kv_events.enabled'" doc:"Read the KV-cache events of the engine, if it publishes them."`
 	Port       int    `yaml:"port" max:"65535" absent:"the answer of the engine to GET /kv_event_sources" doc:"Port of the worker's host on which the engine publishes events, such as 5557."`
-	ReplayPort int    `yaml:"replay_port" max:"65535" absent:"none" doc:"Port of the worker's host on which the engine replays events, such as 5558. It needs 'port' or 'topic'. Without replay, a lost event empties the index of the worker."`
+	ReplayPort int    `yaml:"replay_port" max:"65535" absent:"none" doc:"Port of the worker's host on which the engine replays events, such as 5657. It needs 'port' or 'topic'. Without replay, a lost event empties the index of the worker."`
 	Ranks      int    `yaml:"ranks" min:"1" max:"64" absent:"'1'" doc:"Number of data-parallel ranks of the engine. Rank r publishes on 'port' + r and replays on 'replay_port' + r. It needs 'port'."`
 	Topic      string `yaml:"topic" absent:"all topics" doc:"Topic of the events. With 'port': only topics that begin with it are read. Without: the engine connects to the file's 'kv_events.listen' and publishes this topic, which no other worker has."`
 }
@@ -75,8 +75,8 @@ type Source struct {
 	Topic   string // prefix of the topics to read; without Address, the whole topic
 }
 
-// Sources returns the sources of a worker at a host, which is empty for a Unix socket. announced is
-// what its engine states, nil if nothing.
+// Sources returns the sources of a worker at a host, which is empty for a Unix socket. announced has the
+// sources that its engine states; nil if it states none.
 func (c Config) Sources(host string, announced []Announced) []Source {
 	var all []Source
 	switch {

@@ -1,5 +1,5 @@
-// Package kvcache knows what the workers of a gateway have in their KV caches, from the events that
-// their engines publish.
+// Package kvcache records the contents of the KV caches of a gateway's workers, from the events that their
+// engines publish.
 //
 // [Caches] belongs to one gateway. It owns the event streams, and one index for each pool:
 //
@@ -9,7 +9,7 @@
 //	w.Configure(config, host, announced)
 //	go caches.Run(ctx)
 //
-// A request asks with the keys of its prompt's blocks (see package kvindex):
+// A request is looked up by the keys of its prompt's blocks (see package kvindex):
 //
 //	for _, size := range pool.BlockSizes(nil) {
 //		pool.Lookup(&request, size, keys, true)
@@ -24,22 +24,23 @@
 //	GET /kv_event_sources    the engine states endpoint, replay endpoint and topic of each rank
 //	kv_events.topic          the publisher connects to kv_events.listen and sends this topic
 //
-// The gateway connects to the worker's own host only, whatever an engine states.
+// The gateway connects to the worker's own host only, whatever host an engine states.
 //
 // # Ranks
 //
 // Each rank has a cache of its own, and the engine chooses the rank of a request. The expected
 // number of cached tokens of a worker is therefore the mean over its ranks.
 //
-// # What is known
+// # Complete streams
 //
 // A worker has an entry in [routing.Request.Cached] while all its streams are live and complete. A
 // stream is complete if it has read all events since the engine's start or since its cache was
-// cleared. A stream that begins later is complete once the index has nine tenths of the engine's
-// cache. A worker without an entry is judged by the history of its pool.
+// cleared. A stream that begins later is complete once the index has nine tenths of the rank's cache on
+// the GPU. The same holds for a stream that had blocks evicted from the index. For a worker without an
+// entry, the history of its pool decides.
 //
 // # Memory
 //
-// The budget is divided equally among all streams; the block that a stream stored first is evicted
-// first. A pool's index has places for 64 streams. Further workers have no entry.
+// All streams have equal shares of the budget. A stream evicts the ends of the prompts that were least
+// recently stored. A pool's index has places for 64 streams; further workers have no entry.
 package kvcache

@@ -10,9 +10,9 @@ import (
 	"tierway/workers/kvevents"
 )
 
-// Time to bring the KV cache of one token from a slower medium to the GPU, until it is learned. At
-// 8,000 prefill tokens per second, a token costs 125 µs to compute: a block in CPU memory saves three
-// quarters of that, a block on disk a tenth.
+// Assumed time to load the KV cache of one token from a slower medium to the GPU. At 8,000 prefill tokens
+// per second, a token takes 125 µs to compute: a block in CPU memory saves three quarters of that, a block
+// on disk a tenth.
 const (
 	loadCPU  = 31 * time.Microsecond
 	loadDisk = 112 * time.Microsecond
@@ -23,9 +23,10 @@ type Pool struct {
 	caches  *Caches
 	index   *kvindex.Index
 	entries atomic.Pointer[[]entry] // of the workers with streams; the slice is replaced, never changed
+	picks   atomic.Uint64           // calls of Pick
 }
 
-// entry is a worker with its streams, as requests read them.
+// entry is a worker with its streams, for look-ups.
 type entry struct {
 	worker *Worker
 	ranks  []*rank
@@ -41,8 +42,8 @@ func (p *Pool) Add(name string, ref any) *Worker {
 	return w
 }
 
-// BlockSizes appends the sizes, in tokens, of the blocks of all workers that Lookup can answer for,
-// each once. It appends none if the events say nothing about any worker.
+// BlockSizes appends the block sizes, in tokens, of the workers with a known cache, each size once. It
+// appends none if no worker has one.
 func (p *Pool) BlockSizes(sizes []int) []int {
 	for _, e := range *p.entries.Load() {
 		if size := e.blockSize(); size > 0 && !slices.Contains(sizes, size) {
@@ -52,10 +53,13 @@ func (p *Pool) BlockSizes(sizes []int) []int {
 	return sizes
 }
 
-// Pick returns the ref of a worker whose events are read and for which wanted returns true; nil if
-// there is none.
+// Pick returns the ref of a worker that has a known cache and for which wanted returns true; nil if there
+// is none. Successive calls begin with successive workers.
 func (p *Pool) Pick(wanted func(ref any) bool) any {
-	for _, e := range *p.entries.Load() {
+	entries := *p.entries.Load()
+	first := p.picks.Add(1)
+	for i := range entries {
+		e := &entries[(first+uint64(i))%uint64(len(entries))]
 		if e.blockSize() > 0 && wanted(e.worker.ref) {
 			return e.worker.ref
 		}
@@ -63,17 +67,17 @@ func (p *Pool) Pick(wanted func(ref any) bool) any {
 	return nil
 }
 
-// Lookup appends to r.Cached what the events say about a prompt: in the order of Add, an entry for
-// each worker with blocks of that many tokens whose cache is known. keys are those of the prompt's
-// blocks from the root of that block size and an empty namespace; of its beginning, if whole is false.
-// Lookup does not allocate if r.Cached has room.
+// Lookup appends the cached prefixes of a prompt to r.Cached: in the order of Add, an entry for each worker
+// with a known cache and blocks of blockSize tokens. keys are the keys of the prompt's blocks, or of its
+// beginning if whole is false; their root has that block size and an empty namespace. Lookup does not
+// allocate if r.Cached has room.
 func (p *Pool) Lookup(r *routing.Request, blockSize int, keys []uint64, whole bool) {
 	var matches [kvindex.MaxWorkers]kvindex.Match
 	entries := *p.entries.Load()
 	p.index.Overlap(keys, &matches)
 	for i := range entries {
 		e := &entries[i]
-		// After Overlap: the place of a removed stream may already belong to another one.
+		// This check follows Overlap: the place of a removed stream may already belong to another one.
 		if e.blockSize() != blockSize {
 			continue
 		}

@@ -74,11 +74,16 @@ func (p *publisher) store(medium string, blocks int, live bool) {
 		b = msgp.AppendUint32(b, id)
 	}
 	b = msgp.AppendString(msgp.AppendNil(msgp.AppendInt(b, blockSize)), medium)
+	p.send(b, live)
+}
+
+// send publishes a payload, or keeps it for replays only.
+func (p *publisher) send(payload []byte, live bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.log = append(p.log, b)
+	p.log = append(p.log, payload)
 	if live {
-		p.pub.Send([]byte("kv"), binary.BigEndian.AppendUint64(nil, uint64(len(p.log)-1)), b)
+		p.pub.Send([]byte("kv"), binary.BigEndian.AppendUint64(nil, uint64(len(p.log)-1)), payload)
 	}
 }
 
@@ -114,7 +119,7 @@ func run(t *testing.T, o Options) *Caches {
 	return c
 }
 
-// cached returns what Lookup says about a prompt of five blocks, by worker.
+// cached returns the result of Lookup for a prompt of five blocks, by worker.
 func cached(p *Pool) map[any]routing.CachedPrefix {
 	var r routing.Request
 	for _, size := range p.BlockSizes(nil) {

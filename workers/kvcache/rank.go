@@ -2,6 +2,7 @@ package kvcache
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -14,15 +15,16 @@ import (
 	"tierway/workers/kvstream"
 )
 
-// logEvery is the shortest time between two log lines about gaps, restarts and replays of a stream.
+// logEvery is the shortest time between two log lines about losses of a stream, and between two about its
+// gaps, restarts and replays.
 const logEvery = time.Minute
 
-// knownShare is the share of an engine's cache that the index must have for a stream that began
-// after the engine. The blocks behind an unknown one are unknown too, so a lower share means that
-// prompts of many requests are missing.
+// knownShare is the share of an engine's cache that the index must have if the stream began after the
+// engine, or if the index has evicted blocks. Blocks behind an unknown block are not in the index, so with
+// a lower share the prompts of many requests would be missing.
 const knownShare = 0.9
 
-// rank is the stream of one source with its place in the index. It is the stream's sink.
+// rank is the stream of one source with its blocks in the index. It is the stream's sink.
 type rank struct {
 	worker *Worker
 	source Source
@@ -33,22 +35,29 @@ type rank struct {
 	closed    atomic.Bool
 	live      atomic.Bool
 	complete  atomic.Bool  // the index has all blocks, or nearly all
+	unnamed   atomic.Bool  // the engine has blocks of LoRA adapters that it states without a name
 	blockSize atomic.Int64 // in tokens; 0 before the first event
+	evicted   atomic.Int64 // blocks that the index had evicted after the last batch
 
-	mu       sync.Mutex // guards the rest
-	counts   Counts
-	since    time.Time // of the last change of live; zero before the first
-	fault    string    // cause of the last loss; empty while live
-	lost     bool      // the loss was logged
-	lastGap  time.Time
-	lag      time.Duration
-	upToDate time.Time // batches that are older were kept for the reader, and say nothing about the lag
-	logged   time.Time // last line about a gap, restart or replay
+	mu         sync.Mutex // guards the rest
+	counts     Counts
+	since      time.Time // of the last change of live; zero before the first
+	fault      string    // cause of the last loss; empty while live
+	lost       bool      // the last loss was logged, and no later connection
+	lostLogged time.Time // time of the last line about a loss
+	lastGap    time.Time
+	lag        time.Duration
+	upToDate   time.Time // older batches were queued or replayed: the lag does not count them
+	logged     time.Time // last log line about a gap, restart or replay
 }
 
 var _ kvstream.Sink = (*rank)(nil)
 
-// newRank returns the stream of a source. It has to be started. The error is that of the index.
+// errUnnamed is the reason why the events of an engine with such blocks are not used.
+var errUnnamed = errors.New("the engine states LoRA adapters by number, and requests by name: blocks of adapters " +
+	"cannot be found; update the engine to a version that publishes lora_name")
+
+// newRank returns the stream of a source, which Caches.start starts. The error is that of the index.
 func newRank(w *Worker, s Source) (*rank, error) {
 	index, err := w.pool.index.Add("")
 	if err != nil {
@@ -69,28 +78,28 @@ func (r *rank) close() {
 	r.index.Remove()
 }
 
-// known reports whether the index knows the cache of the rank.
-func (r *rank) known() bool { return r.live.Load() && r.complete.Load() }
+// known reports whether the index has the cache of the rank: its stream is live and complete.
+func (r *rank) known() bool { return r.live.Load() && r.complete.Load() && !r.unnamed.Load() }
 
 // Apply implements kvstream.Sink.
 func (r *rank) Apply(b *kvevents.Batch) {
 	r.index.Apply(b)
 	r.blockSize.Store(int64(r.index.BlockSize()))
-	if slices.ContainsFunc(b.Events, func(e kvevents.Event) bool { return e.Kind == kvevents.Cleared }) {
-		r.complete.Store(true)
-	} else if !r.complete.Load() {
-		r.complete.Store(r.knowsMost())
-	}
+	r.judgeComplete(b)
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if b.Rejected[kvevents.UnnamedAdapter] > 0 {
+		r.unnamed.Store(true)
+		r.logRarely(now, "unnamed_adapter", errUnnamed)
+	}
 	r.counts.add(b)
 	if at := unixTime(b.Time); at.After(r.upToDate) {
 		r.lag = max(0, now.Sub(at))
 	}
 }
 
-// unixTime returns the time of a batch. A time that no clock can show is zero.
+// unixTime returns the time of a batch; zero for a time that is not valid.
 func unixTime(seconds float64) time.Time {
 	const most = 1 << 33 // the year 2242
 	if !(seconds > 0 && seconds < most) {
@@ -99,16 +108,37 @@ func unixTime(seconds float64) time.Time {
 	return time.Unix(0, int64(seconds*1e9))
 }
 
-// knowsMost reports whether the index has most of the engine's cache.
+// judgeComplete sets complete and unnamed after a batch. An index that evicts for its budget is treated
+// like one that began late: the chats that go on behind an evicted block are unknown, however often they
+// are used.
+func (r *rank) judgeComplete(b *kvevents.Batch) {
+	cleared := slices.ContainsFunc(b.Events, func(e kvevents.Event) bool { return e.Kind == kvevents.Cleared })
+	if cleared {
+		r.unnamed.Store(false)
+	}
+	evicted := int64(r.index.Counts().Evicted)
+	switch {
+	case r.evicted.Swap(evicted) < evicted:
+		r.complete.Store(r.knowsMost())
+	case cleared:
+		r.complete.Store(true)
+	case !r.complete.Load():
+		r.complete.Store(r.knowsMost())
+	}
+}
+
+// knowsMost reports whether the index has most of the cache of the rank. The engine's cache is that of all
+// its ranks.
 func (r *rank) knowsMost() bool {
-	tokens := r.worker.cacheTokens.Load()
-	known := int64(r.index.Len()) * r.blockSize.Load()
-	return tokens > 0 && float64(known) >= knownShare*float64(tokens)
+	tokens := float64(r.worker.cacheTokens.Load()) / float64(max(1, r.worker.rankCount.Load()))
+	known := float64(int64(r.index.OnGPU()) * r.blockSize.Load())
+	return tokens > 0 && known >= knownShare*tokens
 }
 
 // Reset implements kvstream.Sink.
 func (r *rank) Reset() {
 	r.complete.Store(false)
+	r.unnamed.Store(false)
 	r.index.Reset()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,11 +153,13 @@ func (r *rank) SetLive(live bool) {
 	r.live.Store(live)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.since = time.Now()
 	if live {
+		if r.lost || r.since.IsZero() {
+			r.log(slog.LevelInfo, "KV events are read")
+		}
 		r.lost, r.fault = false, ""
-		r.log(slog.LevelInfo, "KV events are read")
 	}
+	r.since = time.Now()
 }
 
 // Report implements kvstream.Sink.
@@ -145,25 +177,29 @@ func (r *rank) Report(h kvstream.Happening, err error) {
 		r.upToDate = now
 	case kvstream.Lost:
 		r.fault = err.Error()
-		if !r.lost {
-			r.lost = true
-			r.log(slog.LevelWarn, "KV events are lost; routing uses its own history of the worker", cause(err))
+		if !r.lost && now.Sub(r.lostLogged) >= logEvery {
+			r.lost, r.lostLogged = true, now
+			message := "KV events are lost; routing uses its own history of the worker"
+			if r.since.IsZero() {
+				message = "KV events cannot be read; routing uses its own history of the worker"
+			}
+			r.log(slog.LevelWarn, message, cause(err))
 		}
 	case kvstream.Gap, kvstream.Restarted:
 		r.upToDate, r.lastGap = now, now
-		r.logRarely(now, h, err)
+		r.logRarely(now, h.String(), err)
 	case kvstream.ReplayFailed, kvstream.Undecodable, kvstream.Unsequenced:
-		r.logRarely(now, h, err)
+		r.logRarely(now, h.String(), err)
 	}
 }
 
 // logRarely writes a line about a happening unless the last one is recent.
-func (r *rank) logRarely(now time.Time, h kvstream.Happening, err error) {
+func (r *rank) logRarely(now time.Time, kind string, err error) {
 	if now.Sub(r.logged) < logEvery {
 		return
 	}
 	r.logged = now
-	attrs := []slog.Attr{slog.String("kind", h.String())}
+	attrs := []slog.Attr{slog.String("kind", kind)}
 	if err != nil {
 		attrs = append(attrs, cause(err))
 	}

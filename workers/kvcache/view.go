@@ -8,10 +8,11 @@ import (
 	"tierway/workers/kvstream"
 )
 
-// Counts are what was read since the worker was added.
+// Counts are numbers since the worker was added.
 type Counts struct {
 	Batches, Stored, Removed, Cleared int64 // events by kind
-	Rejected                          int64 // events that could not be used
+	Rejected                          int64 // events that could not be used, except Unnamed
+	Unnamed                           int64 // stores of a LoRA adapter without its name
 	Resets                            int64 // times that the index of a stream was emptied
 	Happened                          [kvstream.Happenings]int64
 }
@@ -32,6 +33,9 @@ func (c *Counts) add(b *kvevents.Batch) {
 	for _, n := range b.Rejected {
 		c.Rejected += int64(n)
 	}
+	unnamed := int64(b.Rejected[kvevents.UnnamedAdapter])
+	c.Rejected -= unnamed
+	c.Unnamed += unnamed
 }
 
 // merge adds other counts.
@@ -41,6 +45,7 @@ func (c *Counts) merge(o *Counts) {
 	c.Removed += o.Removed
 	c.Cleared += o.Cleared
 	c.Rejected += o.Rejected
+	c.Unnamed += o.Unnamed
 	c.Resets += o.Resets
 	for i, n := range o.Happened {
 		c.Happened[i] += n
@@ -51,9 +56,9 @@ func (c *Counts) merge(o *Counts) {
 type View struct {
 	Streams   int       // sources that are read
 	Live      bool      // all streams are live
-	Known     bool      // Lookup answers for the worker
+	Known     bool      // the worker has an entry in Lookup
 	Since     time.Time // of the last change of a stream; zero before the first
-	Fault     string    // why a stream is not live
+	Fault     string    // cause of a stream that is not live
 	BlockSize int       // in tokens; 0 before the first event
 	Blocks    int       // in the index
 	LastGap   time.Time // last gap or restart; zero without
@@ -98,7 +103,7 @@ func (r *rank) addTo(v *View) {
 	v.Lag = max(v.Lag, r.lag)
 }
 
-// addIndex adds what the events of a stream came to.
+// addIndex adds the counts of a stream's index.
 func addIndex(sum *kvindex.Counts, c kvindex.Counts) {
 	sum.Stored += c.Stored
 	sum.Removed += c.Removed

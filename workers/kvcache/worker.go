@@ -14,20 +14,21 @@ type Worker struct {
 	name        string
 	ref         any
 	number      int          // in the order of Add
-	cacheTokens atomic.Int64 // size of the engine's cache; 0: unknown
+	cacheTokens atomic.Int64 // size of the engine's cache, of all ranks; 0: unknown
+	rankCount   atomic.Int64 // number of sources
 
 	// guarded by the lock of Caches
 	sources []Source // of the last Configure
 	ranks   []*rank  // one for each source that is read
-	refused bool     // the sources cannot be read; was logged
+	refused bool     // the log has a line that the sources are not read
 	// counts of streams that have ended, so that counters never decrease
 	ended      Counts
 	endedIndex kvindex.Counts
 }
 
-// Configure sets the sources of the worker's events, from its configuration, its host and what its
-// engine states. A stream with an unchanged source is kept, the others end. A removed worker has no
-// sources.
+// Configure sets the sources of the worker's events, from its configuration, its host and the sources that
+// its engine states. Streams with an unchanged source are kept, and the others end. A removed worker has
+// no sources.
 func (w *Worker) Configure(c Config, host string, announced []Announced) {
 	sources := c.Sources(host, announced)
 	all := w.pool.caches
@@ -35,11 +36,13 @@ func (w *Worker) Configure(c Config, host string, announced []Announced) {
 	defer all.mu.Unlock()
 	if all.workers[w] && !slices.Equal(sources, w.sources) {
 		w.sources, w.refused = sources, false
+		w.rankCount.Store(int64(len(sources)))
 		w.connectLocked()
 	}
 }
 
-// SetCacheTokens sets the size of the engine's cache in tokens; 0 means unknown.
+// SetCacheTokens sets the size of the engine's cache in tokens, of all its ranks together; 0 means
+// unknown.
 func (w *Worker) SetCacheTokens(tokens int64) { w.cacheTokens.Store(tokens) }
 
 // Remove ends the streams and frees the memory of the worker. Remove and later calls of Configure
@@ -55,7 +58,7 @@ func (w *Worker) Remove() {
 	}
 }
 
-// connectLocked makes the worker's ranks those of its sources.
+// connectLocked makes the worker's ranks match its sources.
 func (w *Worker) connectLocked() {
 	var kept []*rank
 	wanted := w.sources
@@ -98,7 +101,7 @@ func (w *Worker) closeLocked(r *rank) {
 	w.ended.merge(&r.counts)
 }
 
-// unreadableLocked returns why the sources cannot be read; empty if they can.
+// unreadableLocked returns the reason for which the sources cannot be read; empty if they can.
 func (w *Worker) unreadableLocked() string {
 	all := w.pool.caches
 	for _, s := range w.sources {

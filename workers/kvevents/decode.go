@@ -1,7 +1,6 @@
 package kvevents
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -13,6 +12,20 @@ import (
 // ErrBatch is the error of a payload that is no batch of events.
 var ErrBatch = errors.New("kvevents: not a batch of events")
 
+// Bounds of one batch. A step of an engine that stores 8,192 blocks of 16 tokens in each of four
+// KV-cache groups, and removes as many, is within them.
+const (
+	MaxEvents = 1 << 15
+	MaxBlocks = 1 << 16 // of all events
+	MaxTokens = 1 << 20 // of all events
+)
+
+// errTooLarge is the error of a batch over the bounds.
+var errTooLarge = errors.New("more events, blocks or tokens than a batch may have")
+
+// keptPayload is the largest payload, in bytes, of which Decode keeps the buffers for the next one.
+const keptPayload = 64 << 10
+
 // Decoder decodes payloads one after another. The zero value is ready for use. It must not be
 // used by two goroutines at a time.
 type Decoder struct {
@@ -22,13 +35,14 @@ type Decoder struct {
 	extra  []uint64
 	tokens []uint32
 	raw    rawEvent
+	large  bool // the last payload was over keptPayload
 }
 
-// rawEvent is what an event states before it is checked.
+// rawEvent has the fields of an event before they are checked.
 type rawEvent struct {
 	kind      []byte
 	adapter   []byte // name of the LoRA adapter
-	adapterID uint64 // for engines that state no name
+	adapterID int    // its number in the engine; 0 if there is none
 	salt      []byte
 	extraKeys []byte // MessagePack
 	attention []byte // name of the group's kind
@@ -39,8 +53,11 @@ type rawEvent struct {
 // errMalformed is the error of a field that has another type than engines send.
 var errMalformed = errors.New("malformed")
 
-// Decode decodes one payload. The batch and all that it refers to are valid until the next call.
+// Decode decodes one payload. The batch and its events are valid until the next call. An error is an
+// [ErrBatch].
 func (d *Decoder) Decode(payload []byte) (*Batch, error) {
+	d.Trim()
+	d.large = len(payload) > keptPayload
 	d.batch = Batch{Rank: NoRank, Events: d.batch.Events[:0]}
 	d.hashes, d.extra, d.tokens = d.hashes[:0], d.extra[:0], d.tokens[:0]
 	var err error
@@ -58,7 +75,15 @@ func (d *Decoder) Decode(payload []byte) (*Batch, error) {
 	return &d.batch, nil
 }
 
-// positionalBatch decodes [time, events, rank?]. Later elements are of newer engines.
+// Trim frees the buffers that a large payload has left; the last batch is not valid any more. Decode
+// calls it too, but the next payload may be long in coming.
+func (d *Decoder) Trim() {
+	if d.large {
+		*d = Decoder{}
+	}
+}
+
+// positionalBatch decodes [time, events, rank?] and skips later elements, which newer engines have added.
 func (d *Decoder) positionalBatch(b []byte) error {
 	n, b, err := msgp.ReadArrayHeaderBytes(b)
 	if err != nil || n < 2 {
@@ -90,7 +115,7 @@ func (d *Decoder) batchField(name string, b []byte) (rest []byte, err error) {
 	return msgp.Skip(b)
 }
 
-// eventOf decodes one event and keeps it, or counts why not.
+// eventOf decodes one event and appends it to the batch, or counts the reason for its rejection.
 func (d *Decoder) eventOf(b []byte) ([]byte, error) {
 	rest, err := msgp.Skip(b)
 	if err != nil {
@@ -105,6 +130,9 @@ func (d *Decoder) eventOf(b []byte) ([]byte, error) {
 		_, err = eachField(b, func(key []byte, b []byte) ([]byte, error) { return d.eventField(string(key), b) })
 	default:
 		err = errMalformed
+	}
+	if errors.Is(err, errTooLarge) || len(d.batch.Events) == MaxEvents {
+		return nil, errTooLarge
 	}
 	if reason, ok := d.accept(err); ok {
 		d.batch.Events = append(d.batch.Events, d.event)
@@ -142,6 +170,8 @@ func (d *Decoder) accept(err error) (Reason, bool) {
 		return 0, true
 	case e.HasParent && len(e.Hashes) > 0 && e.Parent == e.Hashes[0]:
 		return SelfParent, false
+	case r.adapterID != 0 && len(r.adapter) == 0:
+		return UnnamedAdapter, false
 	case len(e.Tokens) > 0 && e.BlockSize <= 0:
 		return Malformed, false
 	case !e.Sliding && !e.Other && len(e.Tokens) > 0 && len(e.Tokens) != len(e.Hashes)*e.BlockSize:
@@ -184,7 +214,7 @@ func (d *Decoder) positionalEvent(b []byte) error {
 	return nil
 }
 
-// eventField decodes a field by its name; a field without a meaning for the index is skipped.
+// eventField decodes a field by its name and skips unknown fields.
 func (d *Decoder) eventField(name string, b []byte) (rest []byte, err error) {
 	e, r := &d.event, &d.raw
 	switch name {
@@ -193,6 +223,9 @@ func (d *Decoder) eventField(name string, b []byte) (rest []byte, err error) {
 	case "block_hashes":
 		at := len(d.hashes)
 		rest, err = eachElement(b, func(b []byte) ([]byte, error) {
+			if len(d.hashes) == MaxBlocks {
+				return nil, errTooLarge
+			}
 			hash, rest, err := readHash(b)
 			d.hashes = append(d.hashes, hash)
 			return rest, err
@@ -209,13 +242,13 @@ func (d *Decoder) eventField(name string, b []byte) (rest []byte, err error) {
 	case "block_size":
 		e.BlockSize, rest, err = readCount(b, 0)
 	case "lora_id":
-		r.adapterID, rest, err = readAdapterID(b)
+		r.adapterID, rest, err = readCount(b, 0)
 	case "medium":
 		var medium []byte
 		medium, rest, err = readText(b)
 		e.Medium = mediumOf(medium)
 	case "lora_name":
-		if msgp.NextType(b) == msgp.MapType { // SGLang's metadata stands in this place
+		if msgp.NextType(b) == msgp.MapType { // SGLang has its metadata in this position
 			return eachField(b, func(key []byte, b []byte) ([]byte, error) { return d.metadata(string(key), b) })
 		}
 		r.adapter, rest, err = readText(b)
@@ -249,8 +282,8 @@ func (d *Decoder) metadata(name string, b []byte) ([]byte, error) {
 	return msgp.Skip(b)
 }
 
-// readTokens reads token ids, or the pairs of ids that EAGLE's drafts are keyed by, which begin
-// with the token of their position.
+// readTokens reads token ids. An engine with EAGLE drafts sends pairs of ids instead; the first id of a pair
+// is the token of the position.
 func (d *Decoder) readTokens(b []byte) ([]byte, error) {
 	at := len(d.tokens)
 	rest, err := eachElement(b, func(b []byte) ([]byte, error) {
@@ -280,15 +313,18 @@ func (d *Decoder) readToken(b []byte) ([]byte, error) {
 	if err != nil || id > math.MaxUint32 {
 		return nil, cmpError(err)
 	}
+	if len(d.tokens) == MaxTokens {
+		return nil, errTooLarge
+	}
 	d.tokens = append(d.tokens, uint32(id))
 	return rest, nil
 }
 
-// readExtra computes the event's Extra: the adapter of each block, the salt of a prompt's first
-// block and the extra keys. An adapter that stands in the extra keys too counts once.
+// readExtra computes the event's Extra from the adapter of each block, the salt of a prompt's first
+// block and the extra keys. An adapter that the extra keys contain too counts once.
 func (d *Decoder) readExtra() error {
 	e, r := &d.event, &d.raw
-	each := r.adapterID
+	each := uint64(0)
 	if len(r.adapter) > 0 {
 		each = xxhash.Sum64(r.adapter)
 	}
@@ -343,13 +379,4 @@ func readExtraValue(b []byte) (uint64, []byte, error) {
 		return xxhash.Sum64(text), rest, err
 	}
 	return xxhash.Sum64(b[:len(b)-len(rest)]), rest, nil
-}
-
-// readAdapterID reads the number of a LoRA adapter as an Extra; 0 if there is none.
-func readAdapterID(b []byte) (uint64, []byte, error) {
-	id, rest, err := readCount(b, 0)
-	if err != nil || id == 0 {
-		return 0, rest, err
-	}
-	return xxhash.Sum64(binary.BigEndian.AppendUint64([]byte("adapter"), uint64(id))), rest, nil
 }

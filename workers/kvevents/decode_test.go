@@ -213,10 +213,26 @@ func TestAdapterCountsOnceAndSaltInTheFirstBlock(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
+}
+
+// TestBlocksOfAnAdapterWithoutItsNameAreNoBlocksOfTheModel: requests state an adapter by its name, so no
+// request can match blocks that an engine publishes under the adapter's number alone.
+func TestBlocksOfAnAdapterWithoutItsNameAreNoBlocksOfTheModel(t *testing.T) {
 	var d Decoder
-	got, err := d.Decode(batchOf(t, []any{"BlockStored", []any{1}, nil, []any{1}, 1, 4}))
-	if err != nil || got.Events[0].Extra[0] == 0 {
-		t.Errorf("an adapter without a name is no adapter: %+v, %v", got, err)
+	named := []any{"BlockStored", []any{2}, nil, []any{1}, 1, 4, "GPU", "ad1"}
+	for name, event := range map[string]any{
+		"without the field": []any{"BlockStored", []any{1}, nil, []any{1}, 1, 4},
+		"nil":               []any{"BlockStored", []any{1}, nil, []any{1}, 1, 4, "GPU", nil},
+		"a map":             map[string]any{"type": "BlockStored", "block_hashes": []any{1}, "lora_id": 4},
+	} {
+		got, err := d.Decode(batchOf(t, event, named))
+		if err != nil || got.Rejected[UnnamedAdapter] != 1 || len(got.Events) != 1 || got.Events[0].Hashes[0] != 2 {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	got, err := d.Decode(batchOf(t, []any{"BlockStored", []any{1}, nil, []any{1}, 1, 0}))
+	if err != nil || len(got.Events) != 1 || got.Events[0].Extra != nil {
+		t.Errorf("number 0, which is no adapter: %+v, %v", got, err)
 	}
 }
 
@@ -265,6 +281,11 @@ func FuzzDecode(f *testing.F) {
 		"sglang-metadata", "eagle-pairs", "batch-as-map", "inference-sim"} {
 		f.Add(fixture(f, name))
 	}
+	for _, name := range []string{"lmcache-stream", "sglang-stream"} {
+		for _, payload := range messages(f, name) {
+			f.Add(payload)
+		}
+	}
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		var d Decoder
 		b, err := d.Decode(payload)
@@ -277,8 +298,8 @@ func FuzzDecode(f *testing.F) {
 				t.Fatalf("%+v", e)
 			}
 		}
-		if n := cap(d.hashes) + cap(d.tokens) + cap(d.batch.Events); n > 64+4*len(payload) {
-			t.Errorf("%d values for %d bytes", n, len(payload))
+		if n := held(&d); n > 4<<10+32*len(payload) || n > 16<<20 {
+			t.Errorf("%d bytes for %d", n, len(payload))
 		}
 	})
 }

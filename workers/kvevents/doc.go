@@ -3,7 +3,7 @@
 //
 // A [Decoder] reads the MessagePack payloads of vLLM (all forms since 0.10), SGLang, LMCache and
 // llm-d-inference-sim: batches and events as arrays or as maps, hashes as integers or bytes. It
-// decides by the type of each value and never by a version of the engine:
+// detects the form by the type of each value, never by a version of the engine:
 //
 //	var d kvevents.Decoder
 //	batch, err := d.Decode(payload)
@@ -16,16 +16,17 @@
 //	}
 //
 // An event that cannot be used is skipped and counted in [Batch].Rejected; the other events of
-// its batch are kept. Only a batch that is no batch is an error.
+// its batch are kept. Only a payload that is no batch is an error.
 //
 // # Hashes
 //
 // Engines hash blocks in different ways, with or without a seed. A hash is therefore an opaque
-// name for a block of one worker: it links parents and removals, and says nothing about the
-// content. The content is in Tokens and [Event].Extra.
+// name for a block of one worker. It links parents and removals; the content of the block is in
+// [Event].Tokens and [Event].Extra.
 //
 // # Memory
 //
-// The decoder keeps its buffers. It never allocates more than a small multiple of the payload's
-// size, whatever lengths the payload announces.
+// A batch has at most [MaxEvents], [MaxBlocks] and [MaxTokens]; one with more is an error. Whatever a
+// payload announces or has, its batch takes at most 16 MiB. The decoder keeps its buffers for the next
+// payload, unless the payload was over 64 KiB; [Decoder.Trim] frees these at once.
 package kvevents

@@ -39,9 +39,9 @@ type Event struct {
 	// Fields of Stored.
 	Parent    uint64   // hash of the block before the first one, if HasParent
 	HasParent bool     // false: the first block begins a prompt
-	Tokens    []uint32 // BlockSize for each block; empty where blocks were copied to another medium
+	Tokens    []uint32 // BlockSize for each block; empty if the blocks were copied to another medium
 	BlockSize int
-	Extra     []uint64 // for each block, what distinguishes it beside its tokens; nil means 0 for all
+	Extra     []uint64 // hash of each block's identity besides its tokens, see ExtraKey; nil means 0 for all
 }
 
 // Medium is where a block is kept. Engines name media in many ways; see mediumOf.
@@ -59,8 +59,8 @@ const (
 func (m Medium) String() string { return [mediumCount]string{"gpu", "cpu", "disk"}[m] }
 
 // mediumOf classifies an engine's name of a medium, such as GPU, CPU_TIER1, STORAGE or
-// device(type='cuda', index=0). A name that it does not know is the memory that the engine
-// computes in, because that is where an engine with one medium keeps its blocks.
+// device(type='cuda', index=0). An unknown name means the GPU: an engine with one
+// medium keeps its blocks there.
 func mediumOf(name []byte) Medium {
 	contains := func(part string) bool { return containsFold(name, part) }
 	switch {
@@ -73,15 +73,15 @@ func mediumOf(name []byte) Medium {
 	return GPU
 }
 
-// Attention is the kind of attention of a KV-cache group. A prefix is cached if its blocks are
-// in each full group and the blocks of its last window in each sliding group.
+// Attention is the kind of attention of a KV-cache group. A prefix is cached if each full group has its
+// blocks, and each sliding group has the blocks of its last window.
 type Attention struct {
 	Sliding bool // the group keeps the last Window tokens only
-	Other   bool // the group's blocks do not represent a prefix, such as a state of mamba
+	Other   bool // the group's blocks do not represent a prefix, such as the state of Mamba layers
 	Window  int  // tokens; 0 if not stated
 }
 
-// attentionOf classifies the name of a KV-cache group's kind. No name means full attention.
+// attentionOf classifies the name of a group's kind. An empty name means full attention.
 func attentionOf(name []byte) (a Attention) {
 	switch {
 	case containsFold(name, "sliding"), containsFold(name, "chunked"):
@@ -92,30 +92,23 @@ func attentionOf(name []byte) (a Attention) {
 	return a
 }
 
-// Reason is why an event was rejected.
+// Reason is the reason for the rejection of an event.
 type Reason uint8
 
 // The reasons.
 const (
-	Malformed   Reason = iota // a field has another type than engines send, or is missing
-	Unknown                   // the event's type is not known
-	WrongLength               // the number of tokens is not that of the blocks
-	SelfParent                // a block is its own parent
-	Elsewhere                 // the blocks are on another worker
+	Malformed      Reason = iota // a field has another type than engines send, or is missing
+	Unknown                      // the event's type is not known
+	WrongLength                  // the number of tokens is not that of the blocks
+	SelfParent                   // a block is its own parent
+	Elsewhere                    // the blocks are on another worker
+	UnnamedAdapter               // stored blocks of a LoRA adapter without its name, which requests state
 	reasonCount
 )
 
-// Reasons lists all reasons, in the order of [Batch].Rejected.
-func Reasons() []Reason { return []Reason{Malformed, Unknown, WrongLength, SelfParent, Elsewhere} }
-
-// String is the reason's name in metrics.
-func (r Reason) String() string {
-	return [reasonCount]string{"malformed", "unknown", "wrong_length", "self_parent", "elsewhere"}[r]
-}
-
-// ExtraKey is the [Event].Extra of a block that is distinguished by names beside its tokens: the
-// LoRA adapter for each block, the cache salt for the first one of a prompt. The order of names
-// does not count and empty ones are skipped. 0 means none.
+// ExtraKey is the [Event].Extra of a block: the hash of the names that belong to its identity besides its
+// tokens. These are the LoRA adapter, and for the first block of a prompt the cache salt. The order of
+// names does not matter, and empty names are skipped. 0 means no names.
 func ExtraKey(names ...string) (key uint64) {
 	for _, n := range names {
 		if n != "" {

@@ -7,7 +7,7 @@ import (
 	"github.com/tinylib/msgp/msgp"
 )
 
-// cmpError returns err, or errMalformed if the value was readable and still no use.
+// cmpError returns err, or errMalformed for a value that was read and is invalid.
 func cmpError(err error) error {
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func readNumber(b []byte) (float64, []byte, error) {
 	return msgp.ReadFloat64Bytes(b)
 }
 
-// readCount reads an integer from 0 to 2^31-1; nil is none.
+// readCount reads an integer from 0 to 2^31-1. It returns none for nil.
 func readCount(b []byte, none int) (int, []byte, error) {
 	if rest, isNil := skipNil(b); isNil {
 		return none, rest, nil
@@ -86,9 +86,8 @@ func readCount(b []byte, none int) (int, []byte, error) {
 	return int(n), rest, nil
 }
 
-// readHash reads a block's hash: an integer of any width, of which a negative one stands for its
-// bits, or a digest in bytes, of which the last 8 count. vLLM publishes the same 8 bytes where
-// it is set to integers.
+// readHash reads a block's hash: an integer, or the last 8 bytes of a digest. A negative integer stands for
+// its bits. vLLM publishes the same 8 bytes if it is set to integers.
 func readHash(b []byte) (uint64, []byte, error) {
 	switch msgp.NextType(b) {
 	case msgp.IntType:

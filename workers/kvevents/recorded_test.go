@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// recordedMessage is one live message of a vLLM engine: its parts, and what the engine's own
-// library decodes them to.
+// recordedMessage is one live message of a vLLM engine: its parts, and their content as the engine's own
+// library decodes it.
 type recordedMessage struct {
 	Frames  [][]byte
 	Decoded struct {

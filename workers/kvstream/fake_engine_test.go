@@ -26,7 +26,7 @@ type fakeEngine struct {
 	from    int               // number of the first payload in the replay buffer
 	cache   map[uint64]bool   // blocks that the engine has
 	readers map[net.Conn]bool // subscribers
-	mute    bool              // replay requests are not answered
+	hold    chan struct{}     // replay requests are answered after it was closed; nil: at once
 	hole    bool              // replays lack one message
 	old     bool              // replies have no topic
 	asked   int               // replay requests
@@ -152,10 +152,10 @@ func (e *fakeEngine) answer(c net.Conn) {
 		e.mu.Lock()
 		e.asked++
 		first, log := max(int(binary.BigEndian.Uint64(number)), e.from), slices.Clone(e.log)
-		mute, hole, old := e.mute, e.hole, e.old
+		hold, hole, old := e.hold, e.hole, e.old
 		e.mu.Unlock()
-		if mute {
-			continue
+		if hold != nil {
+			<-hold
 		}
 		for i := first; i < len(log); i++ {
 			if hole && i == first+1 {
@@ -209,6 +209,14 @@ func (e *fakeEngine) send(lost bool, event string, hash uint64) {
 	for c := range e.readers {
 		writeMessage(c, []byte("kv"), binary.BigEndian.AppendUint64(nil, number), b) //nolint:errcheck // a reader left
 	}
+}
+
+// sendForgotten loses batches that the replay buffer has no longer.
+func (e *fakeEngine) sendForgotten(n int) {
+	for range n {
+		e.send(true, "clear", 0)
+	}
+	e.locked(func() { e.from = len(e.log) })
 }
 
 // restart begins a new process. With cut it closes the connections, as a process that ends does.

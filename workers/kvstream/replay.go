@@ -8,21 +8,26 @@ import (
 	"math"
 	"time"
 
+	"tierway/workers/kvevents"
 	"tierway/workers/zmtp"
 )
 
-// Errors of a replay.
-var (
-	errHole = errors.New("kvstream: the replay has a hole")
-)
+// errHole is the error of a replay with a missing number.
+var errHole = errors.New("kvstream: the replay has a hole")
 
-// catchUp requests a replay of the batches after the last known one, and that one too. If the
-// engine has another batch at its number, or none, the engine has restarted. whole requests all
-// batches that the engine still has, to complete a partial state.
-func (s *Stream) catchUp(ctx context.Context, whole bool) {
+// catchUp requests a replay from the last known batch on, that one included. If the engine has another
+// batch at its number, or none, the engine has restarted. With whole it requests all batches that the
+// engine still has, to complete a partial state. The stream is not live afterwards. catchUp returns false
+// if it requested no replay: there is no endpoint, or the last replay failed less than RetryReplay ago.
+func (s *Stream) catchUp(ctx context.Context, whole bool) (requested bool) {
 	if s.config.Replay == "" {
-		return
+		return false
 	}
+	if time.Now().Before(s.retryAt) {
+		s.partial = true
+		return false
+	}
+	s.setLive(false)
 	begun, err := s.replay(ctx, whole)
 	if errors.Is(err, errRestarted) {
 		s.sink.Report(Restarted, nil)
@@ -40,12 +45,14 @@ func (s *Stream) catchUp(ctx context.Context, whole bool) {
 		}
 		s.partial, s.retryAt = true, time.Now().Add(RetryReplay)
 	}
+	return true
 }
 
-// errRestarted is the error of a replay that is not of the engine's process that was known.
+// errRestarted is the error of a replay by another process of the engine than the known one.
 var errRestarted = errors.New("kvstream: the engine has restarted")
 
-// replay asks once and applies the replies until the end marker. begun says that a reply came.
+// replay sends one request and applies the replies until the end marker. begun reports whether a reply
+// came.
 func (s *Stream) replay(ctx context.Context, whole bool) (begun bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, replayLimit)
 	defer cancel()
@@ -73,7 +80,7 @@ func (s *Stream) replay(ctx context.Context, whole bool) (begun bool, err error)
 		if err != nil {
 			return r.begun, fmt.Errorf("replay from %d: %w", from, err)
 		}
-		if end, err := r.takeReply(m.Parts); end || err != nil {
+		if end, err := r.applyReply(m.Parts); end || err != nil {
 			return r.begun, err
 		}
 	}
@@ -81,15 +88,16 @@ func (s *Stream) replay(ctx context.Context, whole bool) (begun bool, err error)
 
 // replayReader reads the replies to one request.
 type replayReader struct {
-	stream *Stream
-	next   uint64 // number of the next reply
-	begun  bool
-	whole  bool
+	stream  *Stream
+	decoder kvevents.Decoder // not the stream's, which has a live message meanwhile
+	next    uint64           // number of the next reply
+	begun   bool
+	whole   bool
 }
 
-// takeReply reads one reply: an empty part, the topic in newer engines, the sequence number and
+// applyReply applies one reply: an empty part, the topic in newer engines, the sequence number and
 // the payload. The end marker has the highest number and an empty payload.
-func (r *replayReader) takeReply(parts [][]byte) (end bool, err error) {
+func (r *replayReader) applyReply(parts [][]byte) (end bool, err error) {
 	if len(parts) > 0 && len(parts[0]) == 0 {
 		parts = parts[1:]
 	}
@@ -101,12 +109,15 @@ func (r *replayReader) takeReply(parts [][]byte) (end bool, err error) {
 	}
 	number, s := binary.BigEndian.Uint64(parts[0]), r.stream
 	if number == math.MaxUint64 || len(parts[1]) == 0 {
-		if !r.begun && s.known && !r.whole {
+		switch {
+		case !r.begun && s.known && !r.whole:
 			return true, errRestarted
+		case !r.begun && !s.known: // the engine has published nothing
+			s.begin()
 		}
 		return true, nil
 	}
-	b := s.decode(parts[1])
+	b := s.decode(&r.decoder, parts[1])
 	if !r.begun {
 		r.begun = true
 		switch {
@@ -116,7 +127,7 @@ func (r *replayReader) takeReply(parts [][]byte) (end bool, err error) {
 			}
 			r.next++
 			return false, nil
-		case s.known: // the engine's buffer begins later, or the whole is read
+		case s.known, s.begun && number > lastFirst: // the engine's buffer begins later, or all of it is read
 			s.reset()
 		}
 		r.next = number

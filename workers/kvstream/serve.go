@@ -2,14 +2,20 @@ package kvstream
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"tierway/workers/zmtp"
 )
 
-// maxPublishers bounds the connections of one Serve: the NULL mechanism authenticates no peer.
-const maxPublishers = 1024
+// Bounds of one Serve, because the NULL mechanism authenticates no peer. A connection without a known
+// topic takes about 24 KiB; one with a known topic may send a whole message.
+const (
+	maxPublishers = 256  // connections
+	maxTopic      = 1024 // bytes of a topic
+	maxReaders    = 2    // connections of one stream: the publisher's present one and its last
+)
 
 // Serve accepts publishers that dial, and gives each message to the stream of its topic, until
 // the context ends. streams returns nil for a topic that belongs to no worker; such messages are
@@ -42,7 +48,7 @@ func Serve(ctx context.Context, l *zmtp.Listener, streams func(topic []byte) *St
 		}
 		all.Go(func() {
 			defer func() { <-slots }()
-			c, err := zmtp.Handshake(ctx, nc, zmtp.Sub, zmtp.Limits{})
+			c, err := zmtp.Handshake(ctx, nc, zmtp.Sub, zmtp.Limits{First: maxTopic})
 			if err == nil {
 				servePublisher(ctx, c, streams)
 			}
@@ -50,8 +56,8 @@ func Serve(ctx context.Context, l *zmtp.Listener, streams func(topic []byte) *St
 	}
 }
 
-// pauseAfter waits a moment after an error of Accept that may pass, such as no free file
-// descriptor.
+// pauseAfter waits minBackoff after a temporary error of Accept, such as no free file descriptor. It
+// returns false for other errors.
 func pauseAfter(ctx context.Context, err error) bool {
 	t, ok := err.(interface{ Temporary() bool })
 	if !ok || !t.Temporary() {
@@ -66,32 +72,55 @@ func pauseAfter(ctx context.Context, err error) bool {
 	return true
 }
 
-// servePublisher reads one connection. It subscribes to all topics, because the workers that
-// publish on it are not known before their first message.
+// servePublisher reads one connection. It subscribes to all topics, because the workers of a connection
+// are unknown before their first message.
 func servePublisher(ctx context.Context, c *zmtp.Conn, streams func(topic []byte) *Stream) {
 	defer c.Close() //nolint:errcheck // it was only read
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
 	err := c.Subscribe("")
-	begun := map[*Stream]bool{}
+	joined := map[*Stream]bool{}
 	for m := (zmtp.Message{}); err == nil; {
-		if err = c.Receive(&m); err != nil || len(m.Parts) == 0 {
-			continue
+		var s *Stream
+		if err = c.ReceiveIf(&m, func(topic []byte) bool { s = streams(topic); return s != nil }); err != nil {
+			break
 		}
-		s := streams(m.Parts[0])
-		if s == nil {
-			continue
+		if !joined[s] {
+			joined[s] = true
+			s.join(ctx, c)
 		}
-		if !begun[s] {
-			begun[s] = true
-			s.begin(ctx, true)
-		}
-		s.takeMessage(ctx, m.Parts)
+		s.applyMessage(ctx, m.Parts)
 	}
 	if ctx.Err() != nil {
 		return
 	}
-	for s := range begun {
+	for s := range joined {
+		s.leave(c, err)
+	}
+}
+
+// join adds a connection with the stream's topic. The publisher's last connection may still be open, and
+// any peer may send the topic, so the stream is lost when the last of its connections ends.
+func (s *Stream) join(ctx context.Context, c *zmtp.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.readers) == maxReaders {
+		s.readers[0].Close() //nolint:errcheck // it was only read
+		s.readers = slices.Delete(s.readers, 0, 1)
+	}
+	s.readers = append(s.readers, c)
+	s.connect(ctx, true)
+}
+
+// leave takes a connection out that has ended.
+func (s *Stream) leave(c *zmtp.Conn, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.Index(s.readers, c)
+	if i < 0 {
+		return // a later one has displaced it
+	}
+	if s.readers = slices.Delete(s.readers, i, i+1); len(s.readers) == 0 {
 		s.disconnect(err)
 	}
 }

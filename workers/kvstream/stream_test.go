@@ -2,21 +2,23 @@ package kvstream
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.uber.org/goleak"
 
 	"tierway/workers/kvevents"
-	"tierway/workers/zmtp"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// setSink is an index that knows hashes only.
+// setSink is an index of hashes only.
 type setSink struct {
 	mu     sync.Mutex
 	cache  map[uint64]bool
@@ -75,6 +77,12 @@ func (s *setSink) isLive() bool {
 	return s.live
 }
 
+func (s *setSink) has(hash uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cache[hash]
+}
+
 func (s *setSink) knows(cache map[uint64]bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,11 +102,13 @@ func follow(t *testing.T, config Config, address string) *setSink {
 	return sink
 }
 
-// agree waits until the sink knows exactly what the engine has. A last batch shows the gaps.
+// agree waits until the sink has exactly the engine's blocks. It first sends a batch, which shows a gap.
 func agree(t *testing.T, e *fakeEngine, s *setSink) {
 	t.Helper()
 	e.subscribed()
-	e.send(false, "store", 1<<40+uint64(e.asked))
+	mark := uint64(1 << 40)
+	e.locked(func() { mark += uint64(e.asked) })
+	e.send(false, "store", mark)
 	eventually(t, "agreement", func() bool {
 		e.mu.Lock()
 		cache := maps.Clone(e.cache)
@@ -176,7 +186,7 @@ func TestSinkWithoutAReplayNeverKnowsWhatTheEngineHasNot(t *testing.T) {
 		last := 100 + seed
 		e.send(false, "store", last)
 		e.send(false, "store", last)
-		eventually(t, "last event", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.cache[last] })
+		eventually(t, "last event", func() bool { return s.has(last) })
 		e.mu.Lock()
 		s.mu.Lock()
 		for h := range s.cache {
@@ -186,6 +196,39 @@ func TestSinkWithoutAReplayNeverKnowsWhatTheEngineHasNot(t *testing.T) {
 		}
 		s.mu.Unlock()
 		e.mu.Unlock()
+	}
+}
+
+func TestEngineWithoutEventsHasBegunBeforeItsFirst(t *testing.T) {
+	for name, c := range map[string]struct {
+		change        func(e *fakeEngine)
+		begun, resets int
+	}{
+		"its first event":               {nil, 1, 0},
+		"a new connection":              {func(e *fakeEngine) { e.locked(e.cut) }, 1, 0},
+		"its first event is lost":       {func(e *fakeEngine) { e.send(true, "store", 1) }, 1, 0},
+		"its first events are too old":  {func(e *fakeEngine) { e.sendForgotten(3) }, 1, 1},
+		"its replay ends":               {func(e *fakeEngine) { e.sendForgotten(3); e.router.Close() }, 1, 1},
+		"a restart before it publishes": {func(e *fakeEngine) { e.restart(true) }, 1, 0},
+	} {
+		e := startFake(t)
+		s := follow(t, Config{Replay: e.replay()}, e.address())
+		e.subscribed()
+		eventually(t, "live stream", s.isLive)
+		if s.count(Begun) != 1 {
+			t.Errorf("%s: %+v before an event", name, s)
+		}
+		if c.change != nil {
+			c.change(e)
+			e.subscribed()
+		}
+		e.send(false, "store", 9)
+		eventually(t, "event", func() bool { return s.has(9) })
+		s.mu.Lock()
+		if s.counts[Begun] != c.begun || s.resets != c.resets {
+			t.Errorf("%s: %+v", name, s)
+		}
+		s.mu.Unlock()
 	}
 }
 
@@ -202,7 +245,7 @@ func TestReplayThatFailsResetsOnceAndIsTriedLater(t *testing.T) {
 		e.send(true, "store", 2)
 		e.send(false, "store", 3)
 		e.send(false, "store", 4)
-		eventually(t, "last event", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.cache[4] })
+		eventually(t, "last event", func() bool { return s.has(4) })
 		s.mu.Lock()
 		if s.counts[ReplayFailed] != 1 || s.counts[Gap] != 1 || !s.live || s.cache[1<<40] {
 			t.Errorf("%s: %+v", name, s)
@@ -218,45 +261,120 @@ func TestMessagesWithoutANumberAreAppliedAndReportedOnce(t *testing.T) {
 	}
 	stream := New(Config{}, s)
 	for _, payload := range e.log {
-		stream.takeMessage(t.Context(), [][]byte{[]byte("kv"), payload})
+		stream.applyMessage(t.Context(), [][]byte{[]byte("kv"), payload})
 	}
-	stream.takeMessage(t.Context(), [][]byte{[]byte("kv"), []byte("no batch")})
-	stream.takeMessage(t.Context(), [][]byte{[]byte("kv"), {1, 2}, e.log[0]})
+	stream.applyMessage(t.Context(), [][]byte{[]byte("kv"), []byte("no batch")})
+	stream.applyMessage(t.Context(), [][]byte{[]byte("kv"), {1, 2}, e.log[0]})
 	if len(s.cache) != 3 || s.counts[Unsequenced] != 1 || s.counts[Undecodable] != 2 {
 		t.Errorf("%+v", s)
 	}
 }
 
-func TestServeTellsPublishersApartByTopic(t *testing.T) {
-	l, err := zmtp.Listen(t.Context(), "tcp://127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+func TestUndecodableMessageIsReportedOnceAndTakesItsNumber(t *testing.T) {
+	e, s := startFake(t), newSink()
+	e.send(true, "store", 1)
+	stream := New(Config{}, s)
+	stream.applyMessage(t.Context(), message(0, []byte("no batch")))
+	stream.applyMessage(t.Context(), message(1, e.log[0]))
+	if s.counts[Undecodable] != 1 || s.counts[Gap] != 0 || !s.cache[1] {
+		t.Errorf("%+v", s)
 	}
-	sinks := map[string]*setSink{"kv@a": newSink(), "kv@b": newSink()}
-	streams := map[string]*Stream{}
-	for topic, s := range sinks {
-		streams[topic] = New(Config{}, s)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- Serve(ctx, l, func(topic []byte) *Stream { return streams[string(topic)] }) }()
+}
+
+// message is a live message of the topic kv.
+func message(number uint64, payload []byte) [][]byte {
+	return [][]byte{[]byte("kv"), binary.BigEndian.AppendUint64(nil, number), payload}
+}
+
+func TestReplayThatFailedIsRequestedAgainAfterThePauseOnly(t *testing.T) {
 	e := startFake(t)
-	e.send(false, "store", 5)
-	c := dialAsPublisher(t, l.Addr().String())
-	for _, topic := range []string{"kv@a", "kv@stranger", "kv@b"} {
-		if err := writeMessage(c, []byte(topic), make([]byte, 8), e.log[0]); err != nil {
-			t.Fatal(err)
+	for h := range uint64(40) {
+		e.send(true, "store", h)
+	}
+	e.router.Close()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSink()
+		stream := New(Config{Replay: e.replay()}, s)
+		number := uint64(10)
+		receive := func() { stream.applyMessage(t.Context(), message(number, e.log[number])) }
+		receive()
+		stream.setLive(true)
+		for range 5 {
+			number += 2
+			receive()
+			if !s.knows(map[uint64]bool{number: true}) {
+				t.Fatalf("after the gap before %d: %+v", number, s)
+			}
 		}
+		if s.counts[ReplayFailed] != 1 || s.counts[Gap] != 5 {
+			t.Errorf("within the pause: %+v", s)
+		}
+		stream.connect(t.Context(), false) // of another connection
+		if s.counts[ReplayFailed] != 1 || len(s.cache) > 0 {
+			t.Errorf("a new connection within the pause: %+v", s)
+		}
+		time.Sleep(RetryReplay)
+		number++
+		receive()
+		if s.counts[ReplayFailed] != 2 || !s.knows(map[uint64]bool{number: true}) {
+			t.Errorf("after the pause: %+v", s)
+		}
+	})
+}
+
+func TestStreamIsNotLiveDuringAReplay(t *testing.T) {
+	e := startFake(t)
+	e.send(true, "store", 1)
+	s := follow(t, Config{Replay: e.replay()}, e.address())
+	agree(t, e, s)
+	hold, before := make(chan struct{}), 0
+	release := sync.OnceFunc(func() { close(hold) })
+	defer release()
+	e.locked(func() { e.hold, before = hold, e.asked })
+	e.send(true, "clear", 0)
+	e.send(false, "store", 2)
+	eventually(t, "replay", func() (asked bool) { e.locked(func() { asked = e.asked > before }); return asked })
+	if s.isLive() {
+		t.Error("live, with blocks that the engine has cleared")
 	}
-	for topic, s := range sinks {
-		eventually(t, "event of "+topic, func() bool { return s.knows(map[uint64]bool{5: true}) })
+	release()
+	eventually(t, "agreement", func() bool { return s.knows(map[uint64]bool{2: true}) })
+}
+
+// panickingSink panics at its first batch.
+type panickingSink struct {
+	*setSink
+	batches int
+}
+
+func (s *panickingSink) Apply(b *kvevents.Batch) {
+	if s.batches++; s.batches == 1 {
+		panic("a fault of the sink")
 	}
-	c.Close()
-	for topic, s := range sinks {
-		eventually(t, "end of "+topic, func() bool { return !s.isLive() && s.count(Lost) == 1 })
-	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	s.setSink.Apply(b)
+}
+
+func TestStreamIsLiveAgainAfterAPanicOfItsSink(t *testing.T) {
+	e, s := startFake(t), &panickingSink{setSink: newSink()}
+	stream := New(Config{}, s)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			func() {
+				defer func() {
+					if recover() != nil {
+						s.setSink.SetLive(false)
+					}
+				}()
+				stream.Follow(ctx, e.address())
+			}()
+		}
+	}()
+	defer func() { cancel(); <-done }()
+	e.subscribed()
+	e.send(false, "store", 1)
+	eventually(t, "panic", func() bool { return s.count(Connected) == 2 })
+	eventually(t, "live stream", s.isLive)
 }

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	tokenizePath = "/tokenize"
-	renderSuffix = "/render"
+	tokenizePath   = "/tokenize"
+	chatRenderPath = "/v1/chat/completions/render"
+	textRenderPath = "/v1/completions/render"
 
-	// askLimit is the time for one answer. Hugging Face's tokenizers take 0.2 s for
-	// 100,000 tokens.
+	// askLimit bounds the time of one request. Hugging Face's tokenizers take 0.2 s for 100,000 tokens.
 	askLimit = 5 * time.Second
 	// maxAnswer bounds an answer in bytes: 8 million tokens.
 	maxAnswer = 64 << 20
@@ -36,8 +36,8 @@ var (
 	errNoTokens    = errors.New("the answer has no list of token ids")
 )
 
-// ask sends a body to an endpoint of a worker and returns the token ids of the answer.
-func (s *Source) ask(ctx context.Context, path string, body []byte) ([]uint32, error) {
+// requestTokens sends a body to an endpoint of a worker and returns the token ids of the answer.
+func (s *Source) requestTokens(ctx context.Context, path string, body []byte) ([]uint32, error) {
 	w := s.c.Worker()
 	if w == nil {
 		return nil, errNoWorker

@@ -139,12 +139,13 @@ func TestAnEndpointThatIsMissingIsAskedOnceAMinute(t *testing.T) {
 			s.Lookup(t.Context(), query(t, openai.Chat, object{"model": "m", "reasoning_effort": "low",
 				"messages": []object{say("user", long(i, 20))}}), nil)
 		}
-		if paths, _ := w.taken(); fmt.Sprint(paths) != "[/tokenize /v1/chat/completions/render]" {
-			t.Error(paths)
+		if paths, _ := w.taken(); fmt.Sprint(paths) != "[/tokenize /tokenize "+
+			"/v1/chat/completions/render /v1/chat/completions/render]" {
+			t.Error(paths) // each path gets the prompt and a probe
 		}
 		time.Sleep(retryUnsupported)
 		s.Lookup(t.Context(), textQuery(t, "a"), nil)
-		if paths, _ := w.taken(); len(paths) != 1 {
+		if paths, _ := w.taken(); len(paths) != 2 {
 			t.Error(paths)
 		}
 	})
@@ -161,11 +162,32 @@ func TestAnEngineThatRefusesAllChatsIsAskedOnceAMinute(t *testing.T) {
 			messages := []object{say("user", long(i, 20))}
 			s.Lookup(t.Context(), query(t, openai.Chat, object{"model": "m", "messages": messages}), nil)
 		}
-		if paths, _ := w.taken(); len(paths) != refusedInARow {
+		if paths, _ := w.taken(); len(paths) != refusedInARow+1 { // one is the probe
 			t.Errorf("%d requests", len(paths))
 		}
 		if p := s.Lookup(t.Context(), textQuery(t, "a"), nil); p.Tokens == 0 {
 			t.Error("texts are tokenized")
+		}
+	})
+}
+
+// TestRefusedChatsOfOneClientDoNotAffectOthers: an engine may refuse any number of wrong chats.
+func TestRefusedChatsOfOneClientDoNotAffectOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		onlyUsers := func(c *chat, begin bool) (string, bool) {
+			text, _ := marked(c, begin)
+			return text, c.Messages[0].Role == "user"
+		}
+		w := &templateEngine{render: onlyUsers, tokens: words}
+		s, stop := run(Config{Worker: func() Poster { return w }})
+		defer stop()
+		for i := range 3 * refusedInARow {
+			messages := []object{say("critic", long(i, 20))}
+			s.Lookup(t.Context(), query(t, openai.Chat, object{"model": "m", "messages": messages}), nil)
+		}
+		messages := []object{say("user", long(0, 20))}
+		if p := s.Lookup(t.Context(), query(t, openai.Chat, object{"model": "m", "messages": messages}), nil); p.Tokens == 0 {
+			t.Error("a right chat is not tokenized")
 		}
 	})
 }
@@ -179,8 +201,8 @@ func TestWithoutAWorkerNothingIsKnown(t *testing.T) {
 	}
 }
 
-// TestImagesAndOtherDialectsAreNotTokenized also states what a request with an image gets: the
-// messages before it, if they are known.
+// TestImagesAndOtherDialectsAreNotTokenized: a request with an image gets the keys of the messages before it,
+// if they are known.
 func TestImagesAndOtherDialectsAreNotTokenized(t *testing.T) {
 	w := &counting{Poster: &templateEngine{render: marked, tokens: words}}
 	s := source(w)
@@ -212,7 +234,7 @@ func TestImagesAndOtherDialectsAreNotTokenized(t *testing.T) {
 	}
 }
 
-// failing is a Poster of which all requests fail.
+// failing is a Poster that fails all requests.
 type failing struct{}
 
 func (failing) Send(context.Context, *http1.Request) (*http1.Response, error) {

@@ -9,8 +9,8 @@ import (
 	"tierway/openai"
 )
 
-// BenchmarkLookup measures what a request pays for a prompt of 16,000 tokens of which all, or all
-// but the last message, are known. It has 1,000 blocks.
+// BenchmarkLookup measures the look-up of a prompt of 16,000 tokens, or 1,000 blocks. All of it is known, or
+// all but the last message.
 func BenchmarkLookup(b *testing.B) {
 	w := &templateEngine{render: marked, tokens: words}
 	for _, turns := range []int{1, 50} {

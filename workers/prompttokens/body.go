@@ -51,7 +51,8 @@ func modelOf(q *Query) string {
 	return q.Request.Model
 }
 
-// seedOf returns what separates prompts with equal chains: all that shapes them beside their text.
+// seedOf returns a seed that separates prompts with equal chains: the hash of all that shapes them besides
+// their text.
 func seedOf(q *Query, f *fields) uint64 {
 	return mix(f.variant, xxhash.Sum64String(modelOf(q))) ^ xxhash.Sum64String(q.Adapter)
 }
@@ -62,7 +63,7 @@ func appendMember(b []byte, name string, value []byte) []byte {
 	return append(append(b, value...), ',')
 }
 
-// newJob copies what is needed of a request: its body may be reused when the request ends.
+// newJob copies the needed parts of a request, because its body may be reused after the request ends.
 func newJob(q *Query, f *fields) *job {
 	seed := seedOf(q, f)
 	j := &job{kind: f.kind(), blocks: make([]uint64, len(q.Chain)), done: make(chan struct{})}
@@ -72,21 +73,20 @@ func newJob(q *Query, f *fields) *job {
 			j.ends = append(j.ends, i)
 		}
 	}
+	j.model, _ = json.Marshal(modelOf(q)) // a string always has a JSON form
 	if f.renderOnly {
-		j.path = map[openai.Dialect]string{openai.Chat: "/v1/chat/completions/render",
-			openai.Completions: "/v1/completions/render"}[q.Request.Dialect]
+		j.path = map[openai.Dialect]string{openai.Chat: chatRenderPath, openai.Completions: textRenderPath}[q.Request.Dialect]
 		for _, piece := range q.Request.Splice(openai.Edit{Model: q.Model}) {
 			j.body = append(j.body, piece...)
 		}
 		return j
 	}
 	j.path = tokenizePath
-	name, _ := json.Marshal(modelOf(q)) // a string always has a JSON form
-	size := len(name) + 256
+	size := len(j.model) + 256
 	for m := range memberCount {
 		size += len(f.raw[m])
 	}
-	b := appendMember(append(make([]byte, 0, size), '{'), "model", name)
+	b := appendMember(append(make([]byte, 0, size), '{'), "model", j.model)
 	for m := range memberCount {
 		if f.raw[m] == nil {
 			continue
@@ -107,8 +107,8 @@ func newJob(q *Query, f *fields) *job {
 		}
 	}
 	b[len(b)-1] = '}'
-	j.body, j.model, j.divisible = b, name, f.divisible()
-	j.seams = mix(xxhash.Sum64(name), xxhash.Sum64(j.arguments))
+	j.body, j.divisible = b, f.divisible()
+	j.seams = mix(xxhash.Sum64(j.model), xxhash.Sum64(j.arguments))
 	return j
 }
 
@@ -134,7 +134,8 @@ func roleOf(message []byte) string {
 	return ""
 }
 
-// part returns a body of /tokenize for some messages. answer adds what begins an answer.
+// part returns a body of /tokenize for some messages. With answer, the rendered prompt ends with the
+// beginning of an answer.
 func (j *job) part(messages [][]byte, answer, tools bool) []byte {
 	b := appendMember([]byte{'{'}, "model", j.model)
 	if j.arguments != nil {

@@ -9,8 +9,8 @@ import (
 	"tierway/openai/prompt"
 )
 
-// FuzzRequestsForTokens checks that what engines are asked is JSON with the messages of the request, and that
-// no body makes a look-up fail.
+// FuzzRequestsForTokens checks that requests to engines are JSON with the messages of the client's request, and
+// that no body makes a look-up fail.
 func FuzzRequestsForTokens(f *testing.F) {
 	for _, body := range []string{
 		`{"model":"m","messages":[{"role":"user","content":"hello"}]}`,

@@ -1,5 +1,5 @@
-// Package prompttokens knows the tokens of a request's prompt, and with them the keys by which
-// package kvindex finds the workers that have its blocks in their KV caches.
+// Package prompttokens finds the tokens of a request's prompt, and the keys of its blocks in package
+// kvindex, which has the workers with these blocks in their KV caches.
 //
 // A [Source] serves one pool. Its tokens come from the engines of the pool:
 //
@@ -11,37 +11,36 @@
 //
 // # What a look-up returns
 //
-// The keys of the whole prompt, if its tokens are known or arrive within the lookup timeout. The
-// keys of its longest known beginning otherwise: earlier turns of the chat, or a system message that
-// other chats share. Nothing, if no part is known. An answer after the timeout serves later
-// look-ups, such as the next turn.
+// If the tokens of the prompt are known or arrive within the lookup timeout, the keys of the whole prompt.
+// Otherwise the keys of its longest known beginning: earlier turns of the chat, or a system message that
+// other chats share. If no part is known, no keys. Answers after the timeout are kept for later look-ups,
+// such as the next turn.
 //
-// Chats and completions have tokens, all other dialects none. A prompt of token ids needs no engine.
-// Messages before an image have keys, messages behind it none.
+// Only chats and completions have keys. A prompt of token ids needs no engine. Messages before an image
+// have keys, messages behind it none.
 //
 // # Where tokens come from
 //
 // POST /tokenize renders and tokenizes a chat as the engine itself does. A request that uses a field
-// that /tokenize does not have, such as reasoning_effort, needs vLLM's render endpoints, which exist
+// that /tokenize does not have, such as reasoning_effort, needs vLLM's render endpoints, which vLLM has
 // with --enable-scale-out.
 //
 // The memory of a source maps the blocks of the gateway's own chain (package prompt) to tokens. Two
-// prompts with the same block begin alike, so what is known of one holds for the other:
+// prompts with the same block have the same beginning, so the tokens of one are valid for the other:
 //
 //   - up to the end of a message: exactly;
-//   - up to a block inside a message: as far as two prompts that share this block and not the next
-//     one have the same tokens, less a margin for what they share by chance.
+//   - up to a block inside a message: the common tokens of two prompts that share this block and not the
+//     next one, less a margin for text that they share by chance.
 //
 // # Messages in parts
 //
-// Of a chat that grows, only the messages behind the known ones are sent, after a short message in
-// place of those. This is right only if the template renders messages independently, and if no
-// token crosses the seam between them. A source proves both before it relies on them: it renders
-// probe messages with different ends alone and with the beginning of an answer, which must add the
-// same tokens to each. It also compares the first prompts in parts, and each 64th later one, with
-// the whole prompt. After a difference it forgets everything, and tokenizes prompts as a whole for an
-// hour. If the template begins a chat in a new way, such as with another date, it forgets everything
-// and learns again.
+// Of a chat that grows, only the messages behind the known ones are sent, after a short message that stands
+// for those. The result is correct only if the template renders messages independently, and no token
+// crosses the seam between them. A source tests both first. It renders probe messages with different ends,
+// each alone and with the beginning of an answer, which must add the same tokens to all of them. It also
+// compares the first prompts in parts, and each 64th later one, with the whole prompt. After a difference
+// it discards all known tokens, and tokenizes prompts as a whole for an hour. If the template begins a chat
+// in a new way, such as with another date, it discards them and tests the template again.
 //
 // # Cost
 //

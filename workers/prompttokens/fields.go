@@ -54,7 +54,7 @@ func rendersOnly(name []byte) bool {
 type fields struct {
 	raw [memberCount][]byte // JSON; nil if absent or null
 
-	renderOnly bool   // a member has an effect that only the render endpoints know
+	renderOnly bool   // a member has an effect that only the render endpoints implement
 	variant    uint64 // hash of all parts but messages and prompt, which the chain covers
 }
 
@@ -88,7 +88,7 @@ func readFields(r *openai.Request) (f fields) {
 	return f
 }
 
-// mix is an ordered hash of two hashes.
+// mix combines two hashes. It depends on their order.
 func mix(a, b uint64) uint64 {
 	hi, lo := bits.Mul64(a^0xa0761d6478bd642f, b^0xe7037ed1a0b428db)
 	return hi ^ lo

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// sharedMargin is subtracted from the tokens that two prompts share at the last common block of
-	// their chains. The next block differs, so at most 511 bytes of the shared text are not in the
-	// block; each is at most one token. The block's end may cut a word, which is shorter than 129
-	// bytes in natural text and code.
+	// sharedMargin is subtracted from the common tokens of two prompts at the last common block of their
+	// chains. The next block differs, so at most 511 bytes of the shared text are behind the block, and each
+	// is at most one token. The block's end may cut a word, which is shorter than 129 bytes in natural text
+	// and code.
 	sharedMargin = 640
 
 	nodeBytes  = 80  // of an element of memo.nodes, with the map's spare room
@@ -22,7 +22,7 @@ const (
 )
 
 // memo maps the blocks of prompts to the tokens that they begin with. It is safe for concurrent
-// use. Its size is bounded: the prompts that were not used for longest are removed.
+// use. Its size is bounded: the least recently used prompts are removed first.
 type memo struct {
 	budget int64 // bytes
 
@@ -46,19 +46,19 @@ func (e *entry) size() int64 {
 	return entryBytes + 4*int64(len(e.tokens)) + int64(len(e.tokens))/2 + 8*int64(len(e.blocks))
 }
 
-// node is what is known of the prompts that have one block in their chains.
+// node has the known tokens of the prompts with one block in their chains.
 type node struct {
 	of     *entry   // the last prompt with the block
-	tokens int      // leading tokens of the entry with which all these prompts begin; 0 is not known
+	tokens int      // number of the entry's leading tokens with which all these prompts begin; 0: unknown
 	exact  bool     // tokens ends with the message that the block ends
-	whole  int      // the prompt that the block ends has so many tokens of the entry, then suffix; 0 is not known
+	whole  int      // the prompt that the block ends is so many tokens of the entry, then suffix; 0: unknown
 	suffix []uint32 // tokens that begin the answer
 }
 
 func newMemo(budget int64) *memo { return &memo{budget: budget, nodes: make(map[uint64]node)} }
 
-// find returns what is known of a prompt: all of it, or the longest beginning. n.of is nil if
-// nothing is.
+// find returns the node of a whole prompt, or of its longest known beginning. n.of is nil if none is
+// known.
 func (m *memo) find(chain []prompt.Block, seed uint64) (n node, whole bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -86,9 +86,9 @@ func (m *memo) findExact(blocks []uint64) (tokens []uint32, at int) {
 	return nil, -1
 }
 
-// put enters a prompt: the keys of its blocks and its tokens, of which the last ones, suffix, begin
-// the answer. exact means that what is before suffix begins each longer chat. consistent is false
-// if the prompt contradicts an earlier one, which is then no longer used for it.
+// put adds a prompt: the keys of its blocks, and its tokens. suffix are the last tokens, which begin the
+// answer. exact means that each longer chat begins with the tokens before suffix. consistent is false if
+// the prompt contradicts an earlier one, which is then no longer used for it.
 func (m *memo) put(blocks []uint64, tokens, suffix []uint32, exact bool) (consistent bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -107,8 +107,8 @@ func (m *memo) put(blocks []uint64, tokens, suffix []uint32, exact bool) (consis
 	return consistent
 }
 
-// inheritLocked makes the nodes of an entry its own. They keep what is known of them as far as the
-// entry agrees.
+// inheritLocked assigns the nodes of an entry's blocks to it. They keep their known tokens as far as the
+// entry has the same.
 func (m *memo) inheritLocked(e *entry) (consistent bool) {
 	consistent = true
 	var compared *entry
@@ -130,7 +130,7 @@ func (m *memo) inheritLocked(e *entry) (consistent bool) {
 		if n.whole > shared {
 			n.whole, n.suffix = 0, nil
 		}
-		// The next block is not shared: what both begin with is little more than this one.
+		// The next block is not shared: the common beginning is little longer than this block.
 		if i == deepest && i < len(e.blocks)-1 && n.tokens == 0 {
 			n.tokens = max(shared-sharedMargin, 0)
 		}
@@ -141,8 +141,8 @@ func (m *memo) inheritLocked(e *entry) (consistent bool) {
 	return consistent
 }
 
-// prove states that prompts with a block begin with these tokens, which end with the message that
-// the block ends. It reports whether the last prompt with the block does.
+// prove records that prompts with a block begin with these tokens, which end with the message that the
+// block ends. It returns false if the last prompt with the block does not begin with them.
 func (m *memo) prove(block uint64, tokens []uint32) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -178,7 +178,7 @@ func (m *memo) size() (bytes int64, prompts int) {
 	return m.bytes + nodeBytes*int64(len(m.nodes)), m.recent.Len()
 }
 
-// releaseLocked takes a node from an entry. An entry without nodes is removed.
+// releaseLocked removes one node of an entry. An entry without nodes is removed.
 func (m *memo) releaseLocked(e *entry) {
 	if e.nodes--; e.nodes == 0 {
 		m.recent.Remove(e.at)
@@ -199,7 +199,7 @@ func (m *memo) evictLocked() {
 	}
 }
 
-// commonPrefix returns the number of tokens with which a and b begin alike.
+// commonPrefix returns the number of leading tokens that a and b have in common.
 func commonPrefix(a, b []uint32) int {
 	n := min(len(a), len(b))
 	for i := range n {
@@ -210,7 +210,7 @@ func commonPrefix(a, b []uint32) int {
 	return n
 }
 
-// identity distinguishes blocks beside their tokens, in the form of kvevents.ExtraKey.
+// identity is the identity of blocks besides their tokens, in the form of kvevents.ExtraKey.
 type identity struct {
 	first uint64 // of the first block
 	each  uint64 // of the later ones
@@ -243,8 +243,8 @@ func (e *entry) blockKeys(size int, id identity) []uint64 {
 	return k.keys
 }
 
-// appendKeys appends the keys of the blocks of a known beginning, or of a whole prompt but its
-// last token.
+// appendKeys appends the keys of the blocks of a known beginning, or of a whole prompt without its last
+// token.
 func (n *node) appendKeys(dst []uint64, size int, id identity, whole bool) []uint64 {
 	own, total := n.tokens, n.tokens
 	if whole {

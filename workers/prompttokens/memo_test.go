@@ -63,25 +63,31 @@ func TestTheStatedMemoryIsThatOfTheProcess(t *testing.T) {
 }
 
 func TestConcurrentLookupsAreRight(t *testing.T) {
-	w := client(t, engine(t, 1<<20))
-	s, stop := run(Config{LookupTimeout: 1 << 40, Worker: func() Poster { return w }, Budget: 64 << 10})
-	defer stop()
-	var all sync.WaitGroup
-	for i := range 8 {
-		all.Go(func() {
-			messages := []object{say("system", long(i%2, 100)), say("user", "hello")}
-			for turn := range 10 {
-				q := query(t, openai.Chat, object{"model": "m", "messages": slices.Clone(messages)})
-				p := s.Lookup(t.Context(), q, nil)
-				tokens := tokenize(t, w.Poster, q)
-				if want := keysOf(q, tokens); !slices.Equal(p.Keys, want) {
-					t.Errorf("%d keys, not %d", len(p.Keys), len(want))
+	const evicting = 64 << 10 // may remove a prompt before its look-up finds it
+	for _, budget := range []int64{evicting, DefaultBudget} {
+		w := client(t, engine(t, 1<<20))
+		s, stop := run(Config{LookupTimeout: 1 << 40, Worker: func() Poster { return w }, Budget: budget})
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() {
+				messages := []object{say("system", long(i%2, 100)), say("user", "hello")}
+				for turn := range 10 {
+					q := query(t, openai.Chat, object{"model": "m", "messages": slices.Clone(messages)})
+					p := s.Lookup(t.Context(), q, nil)
+					want := keysOf(q, tokenize(t, w.Poster, q))
+					if budget == evicting {
+						want = want[:min(len(p.Keys), len(want))]
+					}
+					if !slices.Equal(p.Keys, want) {
+						t.Errorf("budget %d: %d keys, not %d", budget, len(p.Keys), len(want))
+					}
+					messages = append(messages, say("assistant", long(10*i+turn, 30)), say("user", "and then?"))
 				}
-				messages = append(messages, say("assistant", long(10*i+turn, 30)), say("user", "and then?"))
-			}
-		})
+			})
+		}
+		all.Wait()
+		stop()
 	}
-	all.Wait()
 }
 
 func FuzzReadTokens(f *testing.F) {

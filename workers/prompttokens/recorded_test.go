@@ -19,7 +19,7 @@ import (
 )
 
 // recorded is a line of a recording of package kvindex: a message of the engine's event stream, or
-// a request with what the engine reported of it.
+// a request with the engine's report of it.
 type recorded struct {
 	Seq     int
 	Payload []byte

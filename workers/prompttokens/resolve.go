@@ -9,14 +9,15 @@ import (
 	"tierway/openai"
 )
 
-// Prompts that were rendered in parts are rendered as a whole too, to compare: the first ones of a
-// source, and one of many after that. Templates fail in the first requests of a kind.
+// Some prompts that were rendered in parts are also rendered as a whole, to compare the tokens: the first
+// ones of a source, and each 64th after that. Most templates that depend on earlier messages differ in the
+// first requests.
 const (
 	firstCompared = 16
 	comparedEvery = 64
 
 	// wholeFor is the time for which messages are rendered together after a difference. Some templates
-	// state the date, and differ once a day from what is known; others always do.
+	// contain the date, and differ once a day; others always differ.
 	wholeFor = time.Hour
 )
 
@@ -44,7 +45,7 @@ type job struct {
 // await starts the tokenization of a prompt, or joins it, and waits. It returns false if the prompt
 // is still not known.
 func (s *Source) await(ctx context.Context, q *Query, f *fields) bool {
-	j := s.flight(q, f)
+	j := s.joinJob(q, f)
 	if j == nil {
 		return false
 	}
@@ -60,8 +61,9 @@ func (s *Source) await(ctx context.Context, q *Query, f *fields) bool {
 	return false
 }
 
-// flight returns the job of a prompt; nil if the prompt cannot be tokenized now.
-func (s *Source) flight(q *Query, f *fields) *job {
+// joinJob returns the job of a prompt, and queues it if it is new. It returns nil if the prompt cannot be
+// tokenized now.
+func (s *Source) joinJob(q *Query, f *fields) *job {
 	key := mix(q.Chain[len(q.Chain)-1].Hash, seedOf(q, f))
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +84,7 @@ func (s *Source) flight(q *Query, f *fields) *job {
 	return j
 }
 
-// finish wakes the look-ups that wait for a job.
+// finish ends a job, and wakes the look-ups that wait for it.
 func (s *Source) finish(j *job) {
 	j.once.Do(func() {
 		s.mu.Lock()
@@ -98,10 +100,10 @@ func (s *Source) succeed(j *job) {
 	s.finish(j)
 }
 
-// resolve tokenizes a prompt and enters it into the memo.
+// resolve tokenizes a prompt and adds it to the memo.
 func (s *Source) resolve(ctx context.Context, j *job) {
 	if j.text != nil && s.c.Tokenizer != nil {
-		s.enter(j, s.c.Tokenizer.EncodePrompt(nil, unquote(j.text), !j.plain), nil, false)
+		s.addPrompt(j, s.c.Tokenizer.EncodePrompt(nil, unquote(j.text), !j.plain), nil, false)
 		s.succeed(j)
 		return
 	}
@@ -111,8 +113,8 @@ func (s *Source) resolve(ctx context.Context, j *job) {
 		s.compare(ctx, j, tokens)
 		return
 	}
-	tokens, err := s.ask(ctx, j.path, j.body)
-	if s.gates[j.kind].note(err) {
+	tokens, err := s.requestTokens(ctx, j.path, j.body)
+	if g := &s.gates[j.kind]; g.recordResult(err) && s.refusesProbe(ctx, j) && g.close() {
 		s.c.Log.Info("engines do not tokenize a kind of prompts at "+j.path+"; they are routed without exact blocks",
 			"chats", j.kind == chatKind, "retry", retryUnsupported, "cause", err.Error())
 	}
@@ -121,7 +123,7 @@ func (s *Source) resolve(ctx context.Context, j *job) {
 		return
 	}
 	suffix, exact := s.knownStart(j, messages, tokens)
-	s.enter(j, tokens, suffix, exact)
+	s.addPrompt(j, tokens, suffix, exact)
 	s.succeed(j)
 	if messages != nil {
 		s.learn(ctx, j, messages, tokens, exact)
@@ -140,8 +142,8 @@ func (s *Source) divide(j *job) [][]byte {
 	return m
 }
 
-// enter puts a prompt into the memo.
-func (s *Source) enter(j *job, tokens, suffix []uint32, exact bool) {
+// addPrompt adds a prompt to the memo.
+func (s *Source) addPrompt(j *job, tokens, suffix []uint32, exact bool) {
 	if !s.memo.put(j.blocks, tokens, suffix, exact && s.divides()) {
 		s.mismatch(j, tokens)
 	}
@@ -150,15 +152,14 @@ func (s *Source) enter(j *job, tokens, suffix []uint32, exact bool) {
 // divides reports whether messages may be rendered in parts.
 func (s *Source) divides() bool { return time.Now().UnixNano() >= s.wholeUntil.Load() }
 
-// mismatch ends the rendering of messages in parts for a while, after a prompt that contradicts what
-// is known.
+// mismatch discards all known tokens and suspends parts, after a prompt that contradicts an earlier one.
 func (s *Source) mismatch(j *job, tokens []uint32) {
 	s.suspendParts()
 	s.forget()
 	s.memo.put(j.blocks, tokens, nil, false)
 }
 
-// suspendParts makes all prompts be tokenized as a whole for a while.
+// suspendParts makes the source tokenize all prompts as a whole for wholeFor.
 func (s *Source) suspendParts() {
 	s.counts.mismatched.Add(1)
 	if s.divides() {
@@ -169,13 +170,13 @@ func (s *Source) suspendParts() {
 	s.inParts.Store(0)
 }
 
-// forget removes all that is known of prompts and of the template.
+// forget removes all known tokens of prompts, and the seams of the template.
 func (s *Source) forget() {
 	s.memo.clear()
 	s.seams.clear()
 }
 
-// resolveEnd tokenizes the messages behind the last one of which the tokens are known.
+// resolveEnd tokenizes the messages behind the last one with known tokens.
 func (s *Source) resolveEnd(ctx context.Context, j *job, messages [][]byte) (tokens []uint32, ok bool) {
 	if messages == nil {
 		return nil, false
@@ -194,7 +195,7 @@ func (s *Source) resolveEnd(ctx context.Context, j *job, messages [][]byte) (tok
 		return nil, false
 	}
 	part := append([][]byte{probeMessage(role, probeContents()[0])}, messages[known+1:]...)
-	end, err := s.ask(ctx, tokenizePath, j.part(part, true, false))
+	end, err := s.requestTokens(ctx, tokenizePath, j.part(part, true, false))
 	if err != nil {
 		return nil, false
 	}
@@ -204,13 +205,13 @@ func (s *Source) resolveEnd(ctx context.Context, j *job, messages [][]byte) (tok
 	}
 	tokens = slices.Concat(begin, end[len(m.first):])
 	suffix, exact := s.knownStart(j, messages, tokens)
-	s.enter(j, tokens, suffix, exact)
+	s.addPrompt(j, tokens, suffix, exact)
 	return tokens, true
 }
 
-// renew probes a seam again behind which messages do not begin as they did. If the template now
-// begins a chat in another way, such as with the date of a new day, all that is known is outdated.
-// Otherwise the template depends on the messages that follow.
+// renew discards all known tokens and probes a seam again, after a chat did not begin with the tokens of the
+// first probe. If the probe begins with other tokens too, such as the date of a new day, the source starts
+// again with it. Otherwise the template depends on the messages that follow, and parts are suspended.
 func (s *Source) renew(ctx context.Context, j *job, role string, was seam) {
 	s.forget()
 	if now := s.seam(ctx, j, role); now.holds && slices.Equal(now.first, was.first) {
@@ -218,20 +219,20 @@ func (s *Source) renew(ctx context.Context, j *job, role string, was seam) {
 	}
 }
 
-// compare renders a prompt as a whole that was rendered in parts.
+// compare renders some prompts as a whole that were rendered in parts, and compares the tokens.
 func (s *Source) compare(ctx context.Context, j *job, tokens []uint32) {
 	s.counts.parts.Add(1)
 	if n := s.inParts.Add(1); n > firstCompared && n%comparedEvery != 0 {
 		return
 	}
-	whole, err := s.ask(ctx, j.path, j.body)
+	whole, err := s.requestTokens(ctx, j.path, j.body)
 	if err == nil && !slices.Equal(whole, tokens) {
 		s.mismatch(j, whole)
 	}
 }
 
-// knownStart returns the tokens at a prompt's end that begin the answer, if the seam behind its
-// last message was probed.
+// knownStart returns the tokens at a prompt's end that begin the answer, if the seam behind its last
+// message is known. exact reports whether it is.
 func (s *Source) knownStart(j *job, messages [][]byte, tokens []uint32) (suffix []uint32, exact bool) {
 	if messages == nil {
 		return nil, false
@@ -247,13 +248,13 @@ func endsWith(tokens, end []uint32) bool {
 	return len(tokens) > len(end) && slices.Equal(tokens[len(tokens)-len(end):], end)
 }
 
-// learn makes longer chats cheap: it finds where the prompt ends before the answer, and where its
-// system message ends, which other chats may share.
+// learn finds where the prompt ends before the answer, and where its system message ends. Longer chats and
+// other chats then need to send only their further messages.
 func (s *Source) learn(ctx context.Context, j *job, messages [][]byte, tokens []uint32, exact bool) {
 	if !exact {
 		m := s.seam(ctx, j, roleOf(messages[len(messages)-1]))
 		if m.holds && endsWith(tokens, m.start) {
-			s.enter(j, tokens, m.start, true)
+			s.addPrompt(j, tokens, m.start, true)
 		}
 	}
 	role := roleOf(messages[0])
@@ -261,7 +262,7 @@ func (s *Source) learn(ctx context.Context, j *job, messages [][]byte, tokens []
 		!s.seam(ctx, j, role).holds {
 		return
 	}
-	if begin, err := s.ask(ctx, tokenizePath, j.part(messages[:1], false, true)); err == nil {
+	if begin, err := s.requestTokens(ctx, tokenizePath, j.part(messages[:1], false, true)); err == nil {
 		s.memo.prove(j.blocks[j.ends[0]], begin)
 	}
 }

@@ -74,13 +74,12 @@ func client(t testing.TB, address string) *counting {
 	return &counting{Poster: c}
 }
 
-// source returns a source of which the test runs the jobs.
+// source returns a source without Run: the test runs its jobs.
 func source(w Poster) *Source {
 	return New(Config{LookupTimeout: time.Minute, Worker: func() Poster { return w }}) // no look-up gives up
 }
 
-// lookup looks a prompt up. If it must be tokenized, that has completely ended before lookup
-// returns.
+// lookup looks a prompt up. If the prompt must be tokenized, its job has ended before lookup returns.
 func lookup(t testing.TB, s *Source, q *Query) Prompt {
 	t.Helper()
 	result := make(chan Prompt, 1)
@@ -95,7 +94,7 @@ func lookup(t testing.TB, s *Source, q *Query) Prompt {
 	}
 }
 
-// remembered returns what a source has in its memory.
+// remembered returns the part of a prompt that a source has in its memory.
 func remembered(s *Source, q *Query) Prompt {
 	f := readFields(q.Request)
 	id := identity{kvevents.ExtraKey(q.Adapter, q.Salt), kvevents.ExtraKey(q.Adapter)}

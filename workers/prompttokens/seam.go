@@ -11,11 +11,11 @@ import (
 // maxSeams bounds the seams of a source: clients choose chat_template_kwargs.
 const maxSeams = 256
 
-// seam is what a chat template puts behind a message of one role. It is known to be independent
-// of the message, so that the messages behind it can be rendered without those before it.
+// seam is the end of messages of one role in a chat template. If it holds, it does not depend on the
+// message, and the messages behind it can be rendered without those before it.
 type seam struct {
 	holds bool
-	first []uint32 // of a chat with the message of probeContents()[0] alone
+	first []uint32 // tokens of a chat with the message of probeContents()[0] alone
 	start []uint32 // tokens that begin the answer behind a message of the role
 }
 
@@ -53,8 +53,8 @@ func (s *seams) clear() {
 	clear(s.known)
 }
 
-// probeContents are the messages of a probe. If a message and what follows it were joined to one
-// token, they would be for one of these ends: a line break, a space, a letter, a digit, a mark.
+// probeContents are the messages of a probe. A tokenizer that joins the end of a message with the text
+// behind it does so for one of these ends: a letter, a line break, a space, a mark, a digit.
 func probeContents() []string { return []string{"x", "x\n", "x ", "x.\n\n", "7"} }
 
 // probeMessage is a message of a role.
@@ -67,9 +67,9 @@ func probeMessage(role, content string) []byte {
 	return b
 }
 
-// seam returns the seam behind a role. It probes it once: the tokens of a chat of one message must
-// begin the tokens of the same chat with the beginning of an answer, and what follows must be the
-// same for every end of the message.
+// seam returns the seam behind a role, and probes it once. The tokens of a chat of one message must be a
+// prefix of the tokens of the same chat with the beginning of an answer. The further tokens must be the
+// same for all messages of the probe.
 func (s *Source) seam(ctx context.Context, j *job, role string) seam {
 	k := seamKey{j.seams, role}
 	if m, ok := s.seams.get(k); ok {
@@ -78,11 +78,11 @@ func (s *Source) seam(ctx context.Context, j *job, role string) seam {
 	var m seam
 	for i, content := range probeContents() {
 		message := [][]byte{probeMessage(role, content)}
-		closed, err := s.ask(ctx, tokenizePath, j.part(message, false, false))
+		closed, err := s.requestTokens(ctx, tokenizePath, j.part(message, false, false))
 		if err != nil {
 			return s.failSeam(k, err)
 		}
-		open, err := s.ask(ctx, tokenizePath, j.part(message, true, false))
+		open, err := s.requestTokens(ctx, tokenizePath, j.part(message, true, false))
 		if err != nil {
 			return s.failSeam(k, err)
 		}
@@ -102,8 +102,8 @@ func (s *Source) seam(ctx context.Context, j *job, role string) seam {
 	return m
 }
 
-// failSeam keeps a refusal, such as that of a template that takes no chat with this role alone. A
-// failure of the engine says nothing about the template.
+// failSeam records a refusal, such as that of a template that rejects a chat with this role alone. Another
+// failure of the engine is no property of the template, and is not recorded.
 func (s *Source) failSeam(k seamKey, err error) seam {
 	if errors.Is(err, errRefused) {
 		s.seams.set(k, seam{})

@@ -15,16 +15,16 @@ import (
 const (
 	// DefaultLookupTimeout is the time that a request waits for the tokens of its prompt.
 	DefaultLookupTimeout = 5 * time.Millisecond
-	// DefaultBudget keeps the tokens of 14 million prompt tokens: the cache of 16 workers with 0.9
-	// million tokens each.
+	// DefaultBudget is enough for 14 million prompt tokens: the caches of 16 workers with 0.9 million tokens
+	// each.
 	DefaultBudget = 64 << 20
 
 	// concurrency is the number of prompts that are tokenized at a time. A vLLM API server tokenizes
 	// with a few threads beside its other work.
 	concurrency = 8
-	// maxWaiting is the number of further prompts that wait for their turn.
+	// maxWaiting is the number of further prompts that wait.
 	maxWaiting = 64
-	// maxChain is the length at which package prompt cuts a chain: the prompts of such a chain may
+	// maxChain is the length at which package prompt cuts a chain: prompts with the same cut chain may
 	// differ behind it.
 	maxChain = 4096
 )
@@ -40,8 +40,8 @@ type Config struct {
 	// Tokenizer tokenizes the prompts of completions in the gateway; nil: engines do.
 	Tokenizer Encoder
 	Log       *slog.Logger // nil discards
-	// Recover runs a step that reads an engine's answer and turns a panic into an error; nil: the
-	// step runs as it is.
+	// Recover runs a step that reads an engine's answer, and turns a panic into an error; nil: a panic ends
+	// the process.
 	Recover func(work string, step func() error) error
 }
 
@@ -62,17 +62,17 @@ type Query struct {
 	BlockSize int            // tokens of a block in the engines' caches
 }
 
-// Prompt is what is known of a prompt's tokens.
+// Prompt has the keys of a prompt's known blocks.
 type Prompt struct {
-	// Keys are those of routing/kvindex for the blocks that an engine may have cached. The block of
-	// the last token is not among them: engines always compute it.
+	// Keys are the keys of package kvindex for the blocks that an engine may have cached. The block of the
+	// last token is not among them: engines always compute it.
 	Keys []uint64
 	// Tokens is the exact length of the prompt. It is 0 if only its beginning is known: then Keys are
 	// those of the beginning.
 	Tokens int64
 }
 
-// Source knows the tokens of prompts. It is safe for concurrent use.
+// Source finds and keeps the tokens of prompts. It is safe for concurrent use.
 type Source struct {
 	c      Config
 	memo   *memo
@@ -81,8 +81,8 @@ type Source struct {
 	ids    idBuffers
 	jobs   chan *job
 
-	// wholeUntil is set when a template contradicts what was proved of it, in Unix nanoseconds: until
-	// then, messages are rendered together.
+	// wholeUntil is the time, in Unix nanoseconds, until which messages are rendered together. It is set when
+	// a prompt contradicts an earlier one.
 	wholeUntil atomic.Int64
 	inParts    atomic.Int64 // prompts that were rendered in parts since then
 
@@ -92,7 +92,7 @@ type Source struct {
 	flights map[uint64]*job // by the key of the last block
 }
 
-// New returns a Source. It asks engines while Run runs.
+// New returns a Source. It sends requests to engines while Run runs.
 func New(c Config) *Source {
 	if c.LookupTimeout <= 0 {
 		c.LookupTimeout = DefaultLookupTimeout
@@ -135,7 +135,7 @@ func (s *Source) Run(ctx context.Context) {
 
 // Lookup appends the keys of a prompt's blocks to dst. It returns at once if the tokens are known.
 // Otherwise it waits for them until the lookup timeout or ctx ends; a later look-up finds them. The
-// result is empty if nothing is known.
+// result has no keys if no part of the prompt is known.
 func (s *Source) Lookup(ctx context.Context, q *Query, dst []uint64) Prompt {
 	var f fields
 	p, more := s.find(q, &f, dst)
@@ -161,8 +161,8 @@ func (s *Source) Remembered(q *Query, dst []uint64) Prompt {
 	return p
 }
 
-// find returns what is known of a prompt, and reads the request's fields into f. more reports whether
-// an engine may know more.
+// find returns the known part of a prompt, and reads the request's fields into f. more reports whether an
+// engine may tokenize the rest.
 func (s *Source) find(q *Query, f *fields, dst []uint64) (p Prompt, more bool) {
 	if q.BlockSize <= 0 || len(q.Chain) == 0 || len(q.Chain) >= maxChain {
 		return Prompt{Keys: dst}, false
@@ -186,12 +186,12 @@ func (s *Source) find(q *Query, f *fields, dst []uint64) (p Prompt, more bool) {
 	return s.known(q, f, id, dst), true
 }
 
-// identityOf returns what distinguishes the blocks of the request beside their tokens.
+// identityOf returns the identity of the request's blocks besides their tokens.
 func identityOf(q *Query) identity {
 	return identity{first: kvevents.ExtraKey(q.Adapter, q.Salt), each: kvevents.ExtraKey(q.Adapter)}
 }
 
-// known returns what the memo has.
+// known returns the part of the prompt that the memo has.
 func (s *Source) known(q *Query, f *fields, id identity, dst []uint64) Prompt {
 	n, whole := s.memo.find(q.Chain, seedOf(q, f))
 	if n.of == nil {
@@ -207,12 +207,12 @@ func (s *Source) known(q *Query, f *fields, id identity, dst []uint64) Prompt {
 // Counts are numbers since the start.
 type Counts struct {
 	Known     int64 // look-ups that found the whole prompt at once
-	Answered  int64 // that waited and got it
-	Beginning int64 // that found the beginning of the prompt only
-	Unknown   int64 // that found nothing
+	Answered  int64 // look-ups that waited and got the whole prompt
+	Beginning int64 // look-ups that found the beginning of the prompt only
+	Unknown   int64 // look-ups that found no part of the prompt
 
-	TimedOut int64 // look-ups that stopped waiting
-	Busy     int64 // that did not wait, because too many prompts did
+	TimedOut int64 // look-ups that waited until the lookup timeout
+	Busy     int64 // look-ups that did not wait, because too many prompts were waiting
 
 	Asked      int64 // requests to engines
 	Parts      int64 // prompts of which only the new messages were sent

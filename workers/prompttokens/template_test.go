@@ -62,9 +62,8 @@ func (e *templateEngine) Send(_ context.Context, r *http1.Request) (*http1.Respo
 	return answer(http.StatusOK, object{"count": 1, "tokens": e.tokens(text), "token_strs": nil})
 }
 
-// words makes tokens of runs of the same kind of character, at most six characters long. What is in
-// angle brackets is one token. It joins what stands side by side, like the pieces of real
-// tokenizers.
+// words makes tokens of runs of the same kind of character, at most six characters long. Text in angle
+// brackets is one token. Like real tokenizers, it joins adjacent text across messages.
 func words(text string) (ids []uint32) {
 	kind := func(c byte) int {
 		switch {
@@ -172,9 +171,8 @@ func drawChats(t *rapid.T) (bodies []object) {
 	return bodies
 }
 
-// TestTokensOfPartsAreThoseOfTheWholePrompt compares all results, also the beginnings that are
-// known before a prompt is tokenized, with the tokens of the whole prompt. No result is compared by
-// the source itself.
+// TestTokensOfPartsAreThoseOfTheWholePrompt compares all results with the tokens of the whole prompt, also
+// the beginnings that are known before it is tokenized. The source's own comparison is off.
 func TestTokensOfPartsAreThoseOfTheWholePrompt(t *testing.T) {
 	for name, render := range map[string]func(*chat, bool) (string, bool){"marked": marked, "open": open, "alone": alone} {
 		t.Run(name, func(t *testing.T) {

@@ -39,8 +39,8 @@ func (s Socket) peers() [2]string {
 
 // Bounds of liveness. Together they are less than the 5 s in which a lost stream is reported.
 const (
-	Heartbeat = time.Second     // silence after which the peer is sent a PING
-	Patience  = 3 * time.Second // further silence after which the connection is given up
+	Heartbeat = time.Second     // silence after which the connection sends a PING
+	Patience  = 3 * time.Second // further silence after which the connection counts as lost
 )
 
 // Errors of a connection. Each may be wrapped; use [errors.Is].
@@ -53,7 +53,8 @@ var (
 // Limits bound one message of a peer. The zero value means the defaults.
 type Limits struct {
 	Parts int // parts of a message; default 8
-	Bytes int // bytes of all parts of a message; default 16 MiB
+	Bytes int // bytes of all parts of a message; default 4 MiB
+	First int // bytes of the first part; default Bytes
 }
 
 func (l Limits) withDefaults() Limits {
@@ -61,7 +62,10 @@ func (l Limits) withDefaults() Limits {
 		l.Parts = 8
 	}
 	if l.Bytes == 0 {
-		l.Bytes = 16 << 20
+		l.Bytes = 4 << 20
+	}
+	if l.First == 0 {
+		l.First = l.Bytes
 	}
 	return l
 }
@@ -78,11 +82,11 @@ type Conn struct {
 	out     []byte // frames of the message being sent
 
 	heartbeats heartbeats
-	asked      time.Time // of the PING of Subscribe; zero without
+	pingedAt   time.Time // time of the PING of Subscribe; zero without
 	pinged     bool      // a PING was sent since the last byte was received
 }
 
-// heartbeats is what is known about the peer's answers to PING.
+// heartbeats is the state of the peer's answers to PING.
 type heartbeats int
 
 const (
@@ -91,16 +95,8 @@ const (
 	heartbeatsIgnored             // no PONG has arrived: no more PINGs, TCP keep-alive decides
 )
 
-// Message is one message. Its parts share one buffer, which the next Receive overwrites.
-type Message struct {
-	Parts [][]byte
-	buf   []byte
-	ends  []int // end of each part in buf
-}
-
-// Handshake exchanges greeting and READY on a new connection and takes the connection over: it
-// is closed on an error. The context bounds the handshake. Without a deadline of its own, the
-// handshake may take [Patience].
+// Handshake exchanges greeting and READY on a new connection. The connection then belongs to the Conn; on an
+// error Handshake closes it. The context bounds the handshake, which takes at most [Patience].
 func Handshake(ctx context.Context, nc net.Conn, socket Socket, limits Limits) (*Conn, error) {
 	deadline := time.Now().Add(Patience)
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
@@ -125,7 +121,7 @@ func Handshake(ctx context.Context, nc net.Conn, socket Socket, limits Limits) (
 	return c, nil
 }
 
-func newReader(nc net.Conn) *bufio.Reader { return bufio.NewReaderSize(nc, 64<<10) }
+func newReader(nc net.Conn) *bufio.Reader { return bufio.NewReaderSize(nc, 16<<10) }
 
 // Close ends the connection. A Receive that waits returns an error.
 func (c *Conn) Close() error { return c.conn.Close() }
@@ -133,14 +129,14 @@ func (c *Conn) Close() error { return c.conn.Close() }
 // RemoteAddr is the address of the peer. It does not identify a publisher.
 func (c *Conn) RemoteAddr() net.Addr { return c.conn.RemoteAddr() }
 
-// Subscribe asks for the messages of which the first part begins with a topic; "" asks for all. The
-// first call also sends a PING, whose answer shows how a loss of the peer is found. Subscribe must not
-// run beside Receive.
+// Subscribe subscribes to the messages with a first part that begins with a topic; "" means all messages.
+// The first call also sends a PING: its answer decides whether PINGs or TCP keep-alive detect a loss of the
+// peer. Subscribe must not run concurrently with Receive.
 func (c *Conn) Subscribe(topic string) error {
-	if err := c.Send(append([]byte{1}, topic...)); err != nil || !c.asked.IsZero() {
+	if err := c.Send(append([]byte{1}, topic...)); err != nil || !c.pingedAt.IsZero() {
 		return err
 	}
-	c.asked = time.Now()
+	c.pingedAt = time.Now()
 	return c.sendPing()
 }
 
@@ -176,45 +172,6 @@ func (c *Conn) writeLocked() error {
 	return err
 }
 
-// Receive reads the next message into m. It returns an error of [ErrLimit], [ErrProtocol] or
-// [ErrSilent], or of the network; after an error the connection is of no use and the caller
-// closes it.
-func (c *Conn) Receive(m *Message) error {
-	m.Parts, m.buf, m.ends = m.Parts[:0], m.buf[:0], m.ends[:0]
-	for {
-		flags, size, err := c.header()
-		if err != nil {
-			return err
-		}
-		if flags&flagCommand != 0 {
-			if err := c.command(flags, size); err != nil {
-				return err
-			}
-			continue
-		}
-		if len(m.ends) == c.limits.Parts {
-			return fmt.Errorf("%w: more than %d parts", ErrLimit, c.limits.Parts)
-		}
-		if size > uint64(c.limits.Bytes-len(m.buf)) {
-			return fmt.Errorf("%w: a part of %d bytes after %d, where a message may have %d", ErrLimit, size, len(m.buf),
-				c.limits.Bytes)
-		}
-		if m.buf, err = c.appendBody(m.buf, int(size)); err != nil {
-			return err
-		}
-		m.ends = append(m.ends, len(m.buf))
-		if flags&flagMore == 0 {
-			break
-		}
-	}
-	at := 0
-	for _, end := range m.ends {
-		m.Parts = append(m.Parts, m.buf[at:end:end])
-		at = end
-	}
-	return nil
-}
-
 // Frame flags.
 const (
 	flagMore    = 1
@@ -222,7 +179,7 @@ const (
 	flagCommand = 4
 )
 
-// header reads the flags and the size of the next frame, and keeps the peer's liveness.
+// header reads the flags and the size of the next frame, and checks the peer's liveness.
 func (c *Conn) header() (flags byte, size uint64, err error) {
 	head, err := c.peek(2)
 	if err != nil {
@@ -243,40 +200,15 @@ func (c *Conn) header() (flags byte, size uint64, err error) {
 	return flags, size, err
 }
 
-// appendBody reads the body of a frame. Memory grows with the bytes that have arrived, not with
-// the size that the frame announces.
-func (c *Conn) appendBody(buf []byte, size int) ([]byte, error) {
-	const step = 64 << 10
-	for size > 0 {
-		n := min(size, step)
-		at := len(buf)
-		buf = append(buf, make([]byte, n)...) // append grows in place: no second slice is allocated
-		for filled := at; filled < at+n; {
-			if _, err := c.peek(1); err != nil {
-				return buf, unexpectedEnd(err)
-			}
-			got, err := c.in.Read(buf[filled : at+n])
-			if err != nil {
-				return buf, unexpectedEnd(err)
-			}
-			filled += got
-		}
-		size -= n
-	}
-	return buf, nil
-}
-
 // peek waits until n bytes have arrived. While nothing arrives it sends a PING after Heartbeat,
-// and gives the peer up as described in the package documentation.
+// and detects a lost peer as described in the package documentation.
 func (c *Conn) peek(n int) ([]byte, error) {
 	if c.in.Buffered() >= n {
 		return c.in.Peek(n)
 	}
 	for {
 		before := c.in.Buffered()
-		if err := c.conn.SetReadDeadline(c.readDeadline()); err != nil {
-			return nil, err
-		}
+		c.conn.SetReadDeadline(c.readDeadline()) //nolint:errcheck // fails with the connection, as Peek then does
 		b, err := c.in.Peek(n)
 		if c.in.Buffered() > before {
 			c.pinged = false
@@ -304,15 +236,15 @@ func (c *Conn) peek(n int) ([]byte, error) {
 	}
 }
 
-// ignoresPings reports whether the peer has not answered the PING of Subscribe, although it had the
-// time. A PING to such a peer would delay TCP's keep-alive, by which alone its loss is found.
+// ignoresPings reports whether the peer has not answered the PING of Subscribe within Patience. A PING to
+// such a peer would delay TCP's keep-alive, which alone detects its loss.
 func (c *Conn) ignoresPings() bool {
-	return c.heartbeats == heartbeatsUntried && !c.asked.IsZero() && time.Since(c.asked) > Patience
+	return c.heartbeats == heartbeatsUntried && !c.pingedAt.IsZero() && time.Since(c.pingedAt) > Patience
 }
 
-// readDeadline is the time at which a silent peer is sent a PING or given up; zero if neither
-// will happen. While a PING is not acknowledged, TCP sends no keep-alive probes, so a peer that
-// ignores PINGs must not be sent them.
+// readDeadline is the time at which silence leads to a PING or to ErrSilent; zero if it leads to neither.
+// While a PING is not acknowledged, TCP sends no keep-alive probes. A peer that ignores PINGs must
+// therefore receive none.
 func (c *Conn) readDeadline() time.Time {
 	switch {
 	case c.heartbeats == heartbeatsIgnored:
@@ -323,7 +255,7 @@ func (c *Conn) readDeadline() time.Time {
 	return time.Now().Add(Heartbeat)
 }
 
-// unexpectedEnd names an end inside a message for what it is.
+// unexpectedEnd returns io.ErrUnexpectedEOF for an io.EOF inside a message.
 func unexpectedEnd(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

@@ -1,7 +1,7 @@
 // Package zmtp is a client of ZMTP 3.0, the protocol of ZeroMQ sockets, for reading the events
 // that inference engines publish. It needs no C library.
 //
-// It has what an event reader needs, and nothing else: the NULL mechanism, the socket types SUB
+// It implements only the parts that an event reader needs: the NULL mechanism, the socket types SUB
 // and DEALER, and the transports tcp and ipc. [Publisher] and [Replier] are the other side, for
 // simulated engines.
 //
@@ -19,23 +19,25 @@
 //		…
 //	}
 //
-// A DEALER asks a ROUTER for a replay: [Conn.Send] writes the request, [Conn.Receive] reads the
+// A DEALER requests a replay from a ROUTER: [Conn.Send] writes the request, [Conn.Receive] reads the
 // replies.
 //
-// A connection is not reconnected by this package: its error is returned at once, because
-// everything that a publisher sends until the next subscription is lost. The caller decides
-// what it still knows.
+// The package does not connect again after an error. It returns the error at once, because all messages
+// that a publisher sends until the next subscription are lost. The caller decides which of its state is
+// still valid.
 //
 // # Liveness
 //
-// No message is also what an idle publisher looks like. [Conn.Subscribe] therefore sends a PING, and
-// [Conn.Receive] another after [Heartbeat] of silence. Receive returns [ErrSilent] if a peer that has
-// once answered a PING sends nothing for another [Patience]. A peer that never answers one is sent no
-// more of them and watched by TCP keep-alive alone, with the same bounds.
+// An idle publisher sends no messages, and neither does a lost one. [Conn.Subscribe] therefore sends a
+// PING, and [Conn.Receive] another after [Heartbeat] of silence. Receive returns [ErrSilent] if a peer that
+// has once answered a PING sends nothing for another [Patience]. A peer that answers no PING receives no
+// more of them; TCP keep-alive alone detects its loss, with the same bounds.
 //
 // # Hostile peers
 //
 // The NULL mechanism authenticates no peer: any process that reaches a listening address can
 // publish. [Limits] bound the parts and bytes of a message before memory is allocated for them;
-// a peer that exceeds them costs one error and its connection. Bind to private addresses only.
+// for a peer that exceeds them, Receive returns an error. [Conn.ReceiveIf] checks the topic before it
+// reads on, so that a peer with an unknown topic takes a reader of 16 KiB. The buffer of a message over
+// 128 KiB is freed before the next one is awaited. Bind to private addresses only.
 package zmtp

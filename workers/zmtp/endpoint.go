@@ -10,7 +10,7 @@ import (
 
 // endpoint splits a ZeroMQ address into Go's network and address: tcp://HOST:PORT, or
 // ipc://PATH, where a PATH that begins with @ is a name in Linux's abstract namespace.
-// Host * means all interfaces, which is an address to listen on only.
+// Host * means all interfaces; it is valid only with listen.
 func endpoint(text string, listen bool) (network, address string, err error) {
 	scheme, rest, _ := strings.Cut(text, "://")
 	switch {
@@ -37,7 +37,7 @@ func Endpoint(bound net.Addr) string {
 	return bound.Network() + "://" + bound.String()
 }
 
-// keepAlive finds a connection that was cut without a close, within Heartbeat + Patience.
+// keepAlive returns a configuration that detects a lost peer within Heartbeat + Patience.
 func keepAlive() net.KeepAliveConfig {
 	return net.KeepAliveConfig{Enable: true, Idle: Heartbeat, Interval: time.Second, Count: int(Patience / time.Second)}
 }
@@ -57,9 +57,8 @@ func Dial(ctx context.Context, address string, socket Socket, limits Limits) (*C
 	return Handshake(ctx, c, socket, limits)
 }
 
-// Listener accepts connections of publishers that dial. Its methods are those of [net.Listener];
-// pass each accepted connection to [Handshake] in a goroutine of its own, because a peer may
-// delay its greeting.
+// Listener accepts connections of publishers that dial. Pass each accepted connection to [Handshake] in a
+// goroutine of its own, because a peer may delay its greeting.
 type Listener struct{ net.Listener }
 
 // Listen binds an address for publishers that dial.

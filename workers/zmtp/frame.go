@@ -13,7 +13,7 @@ import (
 // filler 31 bytes.
 const greetingSize = 64
 
-// maxCommand bounds the body of a command, in bytes. READY with an identity has below 400.
+// maxCommand bounds the body of a command, in bytes. A READY with an identity has fewer than 400.
 const maxCommand = 4 << 10
 
 // appendFrame appends one frame.
@@ -45,15 +45,15 @@ func appendCommand(b []byte, name string, data []byte) []byte {
 	return appendFrame(b, flagCommand, append(body, data...))
 }
 
-// appendGreeting appends the greeting of version 3.0 with the NULL mechanism. Version 3.0 makes
-// peers accept a subscription as a message, which all of them understand.
+// appendGreeting appends the greeting of version 3.0 with the NULL mechanism. With version 3.0 a
+// subscription is a message, which all peers accept.
 func appendGreeting(b []byte) []byte {
 	b = append(b, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0x7f, 3, 0)
 	b = append(b, "NULL"...)
 	return append(b, make([]byte, greetingSize-16)...)
 }
 
-// greet exchanges greeting and READY. Ours is sent before the peer's is read, because a peer
+// greet exchanges greeting and READY. It sends its greeting before it reads the peer's, because a peer
 // may send its signature first and wait.
 func (c *Conn) greet(socket Socket) error {
 	c.out = appendGreeting(c.out[:0])
@@ -83,7 +83,7 @@ func (c *Conn) greet(socket Socket) error {
 	return c.readReady(socket)
 }
 
-// readReady reads the peer's READY and checks that its socket fits ours.
+// readReady reads the peer's READY and checks that the socket types match.
 func (c *Conn) readReady(socket Socket) error {
 	var head [9]byte
 	if _, err := io.ReadFull(c.in, head[:2]); err != nil {
@@ -133,7 +133,7 @@ func splitCommand(body []byte) (name string, data []byte, err error) {
 	return string(body[1:n]), body[n:], nil
 }
 
-// socketType returns the Socket-Type of READY's properties. Their names have no case.
+// socketType returns the Socket-Type of READY's properties. Their names are case-insensitive.
 func socketType(data []byte) (string, error) {
 	for len(data) > 0 {
 		name, rest, err := splitCommand(data)
@@ -179,12 +179,12 @@ func (c *Conn) command(flags byte, size uint64) error {
 	return nil
 }
 
-// ping asks the peer for a PONG.
+// ping sends a PING and records it, for the peer's liveness.
 func (c *Conn) ping() error {
 	c.pinged = true
 	return c.sendPing()
 }
 
 func (c *Conn) sendPing() error {
-	return c.sendCommand("PING", []byte{0, 0}) // TTL 0: the peer keeps no timer for us
+	return c.sendCommand("PING", []byte{0, 0}) // TTL 0: the peer starts no timer
 }

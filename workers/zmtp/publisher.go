@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// queuedMessages is how many messages wait for one subscriber; further ones are dropped for it,
-// as a PUB does.
+// queuedMessages is the number of messages that wait for one subscriber. Like a PUB of libzmq, a Publisher
+// drops further ones for this subscriber.
 const queuedMessages = 1000
 
 // Publisher is a PUB socket that is bound to an address.
@@ -107,7 +107,7 @@ func (p *Publisher) serve(ctx context.Context, c *Conn) {
 	p.mu.Unlock()
 }
 
-// subscribe takes a subscription (1 and a prefix) or its end (0 and the prefix).
+// subscribe applies a subscription (1 and a prefix) or its end (0 and the prefix).
 func (p *Publisher) subscribe(s *subscriber, request []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

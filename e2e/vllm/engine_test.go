@@ -1,0 +1,190 @@
+//go:build vllm
+
+package vllm
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"tierway/e2e/gateway"
+	"tierway/e2e/rig"
+)
+
+const (
+	blockTokens = 32  // of the engines; vLLM's CPU backend takes multiples of 32
+	cacheBlocks = 160 // of each engine: 5,120 tokens
+	// starting bounds the start of an engine, which compiles for about a minute.
+	starting = 5 * time.Minute
+)
+
+// engine is a vLLM engine. It connects to a gateway that listens for its events.
+type engine struct {
+	name   string
+	url    string
+	replay string // port
+
+	t       *testing.T
+	model   string
+	events  string // address at which the gateway listens
+	process *exec.Cmd
+	log     *os.File
+}
+
+// python is the interpreter that has vLLM.
+func python(t *testing.T) string {
+	t.Helper()
+	path := os.Getenv("TIERWAY_VLLM")
+	if path == "" {
+		t.Fatal("TIERWAY_VLLM is not set: use `make e2e-vllm`")
+	}
+	return path
+}
+
+// makeModel makes a model of which the tokenizer knows the words of this project's docs.
+func makeModel(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "model")
+	texts, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(python(t), append([]string{"model.py", dir}, texts...)...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return dir
+}
+
+// newEngine starts an engine that publishes its events to an address. It returns before it is ready.
+func newEngine(t *testing.T, name, model, events string) *engine {
+	t.Helper()
+	e := &engine{name: name, t: t, model: model, events: events, url: "http://" + gateway.Address(t)}
+	e.replay = portOf(gateway.Address(t))
+	var err error
+	if e.log, err = os.Create(filepath.Join(t.TempDir(), name+".log")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		e.kill()
+		if text, err := os.ReadFile(e.log.Name()); err == nil && t.Failed() {
+			t.Logf("the last lines of %s:\n%s", name, text[max(0, len(text)-4000):])
+		}
+	})
+	e.start()
+	return e
+}
+
+func (e *engine) start() {
+	e.t.Helper()
+	events, err := json.Marshal(map[string]any{"enable_kv_cache_events": true, "publisher": "zmq",
+		"endpoint": "tcp://" + e.events, "replay_endpoint": "tcp://127.0.0.1:" + e.replay, "topic": "kv@" + e.name})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	e.process = exec.Command(python(e.t), "-m", "vllm.entrypoints.openai.api_server",
+		"--model", e.model, "--served-model-name", "tiny", "--load-format", "dummy", "--seed", "7",
+		"--host", "127.0.0.1", "--port", portOf(e.url), "--dtype", "bfloat16", "--enforce-eager",
+		"--max-model-len", "4096", "--max-num-seqs", "8", "--block-size", fmt.Sprint(blockTokens),
+		"--num-gpu-blocks-override", fmt.Sprint(cacheBlocks), "--enable-prefix-caching", "--enable-prompt-tokens-details",
+		"--kv-events-config", string(events))
+	e.process.Env = append(os.Environ(), "VLLM_CPU_KVCACHE_SPACE=1", "VLLM_SERVER_DEV_MODE=1", "VLLM_NO_USAGE_STATS=1",
+		"HF_HUB_OFFLINE=1", "TRANSFORMERS_OFFLINE=1", "VLLM_CPU_OMP_THREADS_BIND=nobind", "OMP_NUM_THREADS=1",
+		"VLLM_HOST_IP=127.0.0.1", "GLOO_SOCKET_IFNAME=lo", "TOKENIZERS_PARALLELISM=false")
+	e.process.Stdout, e.process.Stderr = e.log, e.log
+	e.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // its core is a process of its own
+	if err := e.process.Start(); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// waitUntilReady waits until the engine answers.
+func (e *engine) waitUntilReady() {
+	e.t.Helper()
+	rig.Within(e.t, starting, func() error {
+		answer, err := http.Get(e.url + "/health")
+		if err != nil {
+			return err
+		}
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s: status %d", e.name, answer.StatusCode)
+		}
+		return nil
+	})
+}
+
+// kill ends all processes of the engine at once, as a crash does.
+func (e *engine) kill() {
+	if e.process.ProcessState == nil {
+		syscall.Kill(-e.process.Process.Pid, syscall.SIGKILL) //nolint:errcheck // they may have ended
+		e.process.Wait()                                      //nolint:errcheck // it was killed
+	}
+}
+
+// clear makes the engine drop its cache. Its event comes with the next step of the engine.
+func (e *engine) clear() {
+	e.t.Helper()
+	if _, err := post(e.t.Context(), e.url+"/reset_prefix_cache", nil); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// ask sends a chat past the gateway.
+func (e *engine) ask(body string) {
+	e.t.Helper()
+	if _, err := post(e.t.Context(), e.url+"/v1"+chatPath, []byte(body)); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// completion is an answer, as far as the tests need it.
+type completion struct {
+	Choices []struct {
+		Message struct {
+			Content string `json:"content"`
+		} `json:"message"`
+	} `json:"choices"`
+	Usage struct {
+		Prompt  int64 `json:"prompt_tokens"`
+		Details struct {
+			Cached int64 `json:"cached_tokens"`
+		} `json:"prompt_tokens_details"`
+	} `json:"usage"`
+	worker string // from the gateway
+	id     string // the gateway's id of the request
+}
+
+// post sends a request and returns its answer.
+func post(ctx context.Context, url string, body []byte) (c completion, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return c, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return c, err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return c, err
+	}
+	if answer.StatusCode != http.StatusOK {
+		return c, fmt.Errorf("%s: status %d: %s", url, answer.StatusCode, text)
+	}
+	c.worker, c.id = answer.Header.Get("X-Routed-To"), answer.Header.Get("X-Request-Id")
+	if len(text) == 0 {
+		return c, nil
+	}
+	return c, json.Unmarshal(text, &c)
+}

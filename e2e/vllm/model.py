@@ -1,0 +1,53 @@
+"""model.py DIR TEXT…: makes a model for vLLM with random weights. Its tokenizer is trained on the texts.
+
+Weights are not stored: the engine must run with --load-format dummy.
+"""
+
+import json
+import pathlib
+import sys
+
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+CONTEXT = 4096
+SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def train(texts):
+    """Returns a byte-level BPE tokenizer of 2,000 tokens and SPECIAL."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    tokenizer.train(texts, trainers.BpeTrainer(vocab_size=2000, show_progress=False, initial_alphabet=alphabet))
+    tokenizer.add_special_tokens([AddedToken(token, special=True) for token in SPECIAL])
+    return tokenizer
+
+
+def main(directory, texts):
+    directory.mkdir(parents=True, exist_ok=True)
+    tokenizer = train(texts)
+    end, _, stop = (tokenizer.token_to_id(token) for token in SPECIAL)
+    files = {
+        "tokenizer_config.json": {
+            "tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": CONTEXT, "eos_token": SPECIAL[2],
+            "pad_token": SPECIAL[0], "clean_up_tokenization_spaces": False, "chat_template": TEMPLATE,
+        },
+        "config.json": {
+            "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "vocab_size": tokenizer.get_vocab_size(),
+            "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2,
+            "num_key_value_heads": 1, "max_position_embeddings": CONTEXT, "rms_norm_eps": 1e-6, "hidden_act": "silu",
+            "tie_word_embeddings": False, "torch_dtype": "bfloat16", "bos_token_id": end, "eos_token_id": stop,
+        },
+    }
+    for name, value in files.items():
+        (directory / name).write_text(json.dumps(value, indent=1))
+    tokenizer.save(str(directory / "tokenizer.json"))
+
+
+if __name__ == "__main__":
+    main(pathlib.Path(sys.argv[1]), sys.argv[2:])
