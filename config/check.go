@@ -23,6 +23,8 @@ func (d *decoder) check(f *File) {
 	d.checkOrigins(f)
 	d.checkHealth("health", f.Health)
 	d.checkPolicy("policy", f.Policy)
+	d.checkRules("policy_rules", f.PolicyRules)
+	d.checkKeyHeaders(f)
 	d.checkBreaker(f)
 	d.checkPools(f)
 	d.checkWorkers(f)

@@ -47,6 +47,7 @@ func (d *decoder) checkPools(f *File) {
 			d.checkUpload(f, s)
 		}
 		d.checkPolicy(s.path+".policy", s.Policy)
+		d.checkRules(s.path+".policy_rules", s.PolicyRules)
 		d.checkModels(s)
 		d.checkTenant(f, s)
 		d.checkPaths(f, s, paths)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"reflect"
 	"slices"
 	"strings"
@@ -25,13 +26,56 @@ func (d *decoder) checkPolicy(path string, c routing.Config) {
 	for k := range members(reflect.ValueOf(c)) {
 		at := join(path, k.name)
 		switch {
-		case k.policy == "" || !d.written(at) || c.Name == k.policy || d.reported[path+".name"]:
+		case k.policy == "" || !d.written(at) || d.reported[path+".name"] || usesOption(c, k):
 		case c.Name == "":
 			d.report(path+".name", "missing, but "+k.name+" is set",
-				"write name: "+k.policy+"; this section replaces the file's policy as a whole")
-		default:
+				"write name: "+k.firstPolicy()+"; this section replaces the file's policy as a whole")
+		case k.firstPolicy() == k.policy:
 			d.report(at, "applies only to the policy "+k.policy+", but the policy is "+c.Name,
 				"remove the key, or write name: "+k.policy)
+		default:
+			d.report(at, "applies only to the policies "+strings.ReplaceAll(k.policy, ",", ", ")+", but the policy is "+
+				c.Name, "remove the key, or write name: "+k.firstPolicy())
+		}
+	}
+	d.checkHashKey(path, c)
+	if c.Fallback != "" && c.Fallback == c.Name {
+		d.report(path+".fallback", "is the policy itself", "name another policy, or remove the key")
+	}
+}
+
+// usesOption reports whether the policy or its fallback has the option.
+func usesOption(c routing.Config, k key) bool {
+	with := strings.Split(k.policy, ",")
+	return slices.Contains(with, c.Name) || k.name != "fallback" && slices.Contains(with, c.Fallback)
+}
+
+// firstPolicy returns the first policy that has the option.
+func (k key) firstPolicy() string {
+	first, _, _ := strings.Cut(k.policy, ",")
+	return first
+}
+
+// checkHashKey checks the options that determine the key of consistent_hash and rendezvous_hash.
+func (d *decoder) checkHashKey(path string, c routing.Config) {
+	switch {
+	case c.Key == routing.KeyHeader && c.KeyHeader == "":
+		d.report(path+".key_header", "missing", "write the name of the header that determines the worker")
+	case c.Key != routing.KeyHeader && c.KeyHeader != "":
+		d.report(path+".key_header", "has no effect without key: header", "write key: header, or remove the key")
+	case c.Key != "" && c.Key != routing.KeySession && c.FallbackKey != "":
+		d.report(path+".fallback_key", "has no effect with key: "+c.Key, "remove the key")
+	}
+}
+
+// checkKeyHeaders warns of keys that many clients or proxies set anew for each request.
+func (d *decoder) checkKeyHeaders(f *File) {
+	for i, name := range f.SessionKeys {
+		at := fmt.Sprintf("session_keys[%d]", i)
+		if perRequest := []string{"X-Request-Id", "X-Correlation-Id", "X-Trace-Id"}; d.written(at) &&
+			slices.Contains(perRequest, http.CanonicalHeaderKey(name)) {
+			d.warn(at, d.shown(at, name)+" is different in each request of most clients and proxies, which then have no affinity",
+				"list it only if your clients send the same value for all requests of a session")
 		}
 	}
 }

@@ -33,6 +33,8 @@ type File struct {
 	MaxResponseBytes Size              `yaml:"max_response_bytes" doc:"Longest answer of a worker that is not a stream, and longest event of a stream. A longer one is rejected with 502 'response_too_large' and does not count as a worker failure. Raw answers (audio, images, 'paths') have no limit."`
 	Drain            Drain             `yaml:"drain" doc:"Shutdown: requests are accepted for 'accept_grace', then in-flight requests have 'timeout' to finish."`
 	Policy           routing.Config    `yaml:"policy" doc:"Routing policy of every tier and pool without its own."`
+	PolicyRules      []PolicyRule      `yaml:"policy_rules" ordered:"true" doc:"Policies for some requests of every tier and pool without its own 'policy_rules'. The first rule that a request meets selects its policy; without one, 'policy' applies."`
+	SessionKeys      []string          `yaml:"session_keys" form:"sessionkey" doc:"Where 'consistent_hash' and 'rendezvous_hash' find the key of a session: headers by name, and fields of the body. The first one that a request has is used. X-Request-ID, X-Correlation-ID and X-Trace-ID are not in the default list, because most clients and proxies set a new one for each request."`
 	Tiers            []Tier            `yaml:"tiers" reload:"drain" ordered:"true" doc:"Model tiers, least capable first."`
 	Pools            []PoolConfig      `yaml:"pools" reload:"drain" ordered:"true" doc:"Workers for models outside the tiers."`
 	Models           map[string]string `yaml:"models" doc:"Aliases: each maps a model name that clients send to a tier, pool or model. '*' in a name matches any run of characters, '?' matches one. Exact names match before patterns, longer patterns before shorter ones. The target 'classify' selects the classifier."`
@@ -50,13 +52,14 @@ type File struct {
 	Decisions        Decisions         `yaml:"decisions" doc:"Decision log: one record for every request, including refused ones. A record holds the request in numbers and hashes (never text), every candidate worker with the terms of its score, and the result."`
 	Log              Log               `yaml:"log" reload:"restart" doc:"Logs in JSON lines: the program's log on standard error, the access log on standard output."`
 
-	hash     string // Hash
-	path     string // of the loaded file; empty if there is none
-	warnings Problems
-	catalog  *tiers.Catalog
-	tokens   map[string]*tokenizer.Tokenizer // by policy.tokenizer
-	keys     func(variable string) string    // workers' keys; a function, so that printing cannot show them
-	expanded *expansion                      // a pointer, so that printing cannot show it; nil without parsed text
+	hash           string // Hash
+	replacedPolicy string // name for which WithPolicy has replaced the policies; empty if it has not
+	path           string // of the loaded file; empty if there is none
+	warnings       Problems
+	catalog        *tiers.Catalog
+	tokens         map[string]*tokenizer.Tokenizer // by policy.tokenizer
+	keys           func(variable string) string    // workers' keys; a function, so that printing cannot show them
+	expanded       *expansion                      // a pointer, so that printing cannot show it; nil without parsed text
 }
 
 // TLS names the PEM files of a certificate and its private key. Either both are set or neither
@@ -114,22 +117,23 @@ type Store struct {
 // PoolConfig is one pool as the file writes it. Empty fields inherit from the file's section of
 // the same name.
 type PoolConfig struct {
-	Name       string           `yaml:"name" required:"true" form:"name" tier_doc:"Name of the tier, unique in the file." doc:"Name of the pool, unique in the file."`
-	Model      string           `yaml:"model" tier_required:"true" tier_doc:"Model that the tier's workers serve, by the name that they use." reload:"drain" doc:"Model that the pool's workers serve, by the name that they use. Requests for an alias of the pool are sent with this name."`
-	Models     []string         `yaml:"models" tier_yaml:"-" doc:"More models that the pool's workers serve, such as adapters. Clients request them by these names."`
-	Engine     string           `yaml:"engine" enum:"auto,vllm,sglang,llamacpp,ollama,openai" reload:"drain" absent:"'auto'" doc:"Inference engine of the workers. 'auto' detects it from their answers."`
-	Serves     []string         `yaml:"serves" tier_absent:"chat, completions, responses, messages, tokenize" tier_doc:"Kinds of request that the tier's workers serve." enum:"chat,completions,responses,messages,embeddings,rerank,score,tokenize,moderations,images,audio" doc:"Kinds of request that the pool's workers serve. Required for a pool with models."`
-	Context    int64            `yaml:"context" tier_doc:"Context length of the model in tokens, prompt and output together. A request that does not fit moves to a higher tier, unless the client requested the model by name. If it certainly fits no tier, it is rejected. 0: unknown, no check." doc:"Context length of the models in tokens, prompt and output together. A request that does not fit is rejected. 0: unknown, no check."`
-	Price      *tenants.Price   `yaml:"price" absent:"free" doc:"Price of a million tokens, in units of money."`
-	Paths      []string         `yaml:"paths" form:"path" tier_yaml:"-" doc:"Other URL paths that pass through to the pool unchanged: exact, or with '*' at the end for everything below."`
-	Tenant     string           `yaml:"tenant" form:"owner" tier_yaml:"-" absent:"all tenants" doc:"The only tenant that may use the pool. Its requests may then refer to objects that the pool's engines store: 'paths' such as '/v1/files/*', conversations, and responses that this gateway does not know. See docs/tenants.md."`
-	MaxUpload  Size             `yaml:"max_upload_bytes" tier_yaml:"-" absent:"no streaming" doc:"Longest request body on 'paths'. A body longer than 'max_body_bytes' or without Content-Length is streamed to the worker instead of being buffered, unless it looks like JSON. Without this key, 'max_body_bytes' is the limit."`
-	Policy     routing.Config   `yaml:"policy" absent:"'policy'" doc:"Routing policy of the pool. It replaces the file's policy as a whole."`
-	Queue      Queue            `yaml:"queue" absent:"'queue'" doc:"Queueing of the pool's requests; absent keys inherit the file's values."`
-	Saturation Saturation       `yaml:"saturation" absent:"'saturation'" doc:"Saturation thresholds of the pool's workers; absent keys inherit the file's values."`
-	Health     *workers.Health  `yaml:"health" absent:"'health'" doc:"Health checks of the pool's workers; absent keys inherit the file's values."`
-	KVEvents   *kvcache.Config  `yaml:"kv_events" absent:"'kv_events'" doc:"KV-cache events of the pool's engines; absent keys inherit the file's values."`
-	Workers    []workers.Config `yaml:"workers" required:"true" reload:"drain" doc:"Workers of the pool: at least one, each with a name and a URL."`
+	Name        string           `yaml:"name" required:"true" form:"name" tier_doc:"Name of the tier, unique in the file." doc:"Name of the pool, unique in the file."`
+	Model       string           `yaml:"model" tier_required:"true" tier_doc:"Model that the tier's workers serve, by the name that they use." reload:"drain" doc:"Model that the pool's workers serve, by the name that they use. Requests for an alias of the pool are sent with this name."`
+	Models      []string         `yaml:"models" tier_yaml:"-" doc:"More models that the pool's workers serve, such as adapters. Clients request them by these names."`
+	Engine      string           `yaml:"engine" enum:"auto,vllm,sglang,llamacpp,ollama,openai" reload:"drain" absent:"'auto'" doc:"Inference engine of the workers. 'auto' detects it from their answers."`
+	Serves      []string         `yaml:"serves" tier_absent:"chat, completions, responses, messages, tokenize" tier_doc:"Kinds of request that the tier's workers serve." enum:"chat,completions,responses,messages,embeddings,rerank,score,tokenize,moderations,images,audio" doc:"Kinds of request that the pool's workers serve. Required for a pool with models."`
+	Context     int64            `yaml:"context" tier_doc:"Context length of the model in tokens, prompt and output together. A request that does not fit moves to a higher tier, unless the client requested the model by name. If it certainly fits no tier, it is rejected. 0: unknown, no check." doc:"Context length of the models in tokens, prompt and output together. A request that does not fit is rejected. 0: unknown, no check."`
+	Price       *tenants.Price   `yaml:"price" absent:"free" doc:"Price of a million tokens, in units of money."`
+	Paths       []string         `yaml:"paths" form:"path" tier_yaml:"-" doc:"Other URL paths that pass through to the pool unchanged: exact, or with '*' at the end for everything below."`
+	Tenant      string           `yaml:"tenant" form:"owner" tier_yaml:"-" absent:"all tenants" doc:"The only tenant that may use the pool. Its requests may then refer to objects that the pool's engines store: 'paths' such as '/v1/files/*', conversations, and responses that this gateway does not know. See docs/tenants.md."`
+	MaxUpload   Size             `yaml:"max_upload_bytes" tier_yaml:"-" absent:"no streaming" doc:"Longest request body on 'paths'. A body longer than 'max_body_bytes' or without Content-Length is streamed to the worker instead of being buffered, unless it looks like JSON. Without this key, 'max_body_bytes' is the limit."`
+	Policy      routing.Config   `yaml:"policy" absent:"'policy'" doc:"Routing policy of the pool. It replaces the file's policy as a whole."`
+	PolicyRules []PolicyRule     `yaml:"policy_rules" absent:"'policy_rules'" doc:"Policies for some requests of the pool. The list replaces the file's as a whole."`
+	Queue       Queue            `yaml:"queue" absent:"'queue'" doc:"Queueing of the pool's requests; absent keys inherit the file's values."`
+	Saturation  Saturation       `yaml:"saturation" absent:"'saturation'" doc:"Saturation thresholds of the pool's workers; absent keys inherit the file's values."`
+	Health      *workers.Health  `yaml:"health" absent:"'health'" doc:"Health checks of the pool's workers; absent keys inherit the file's values."`
+	KVEvents    *kvcache.Config  `yaml:"kv_events" absent:"'kv_events'" doc:"KV-cache events of the pool's engines; absent keys inherit the file's values."`
+	Workers     []workers.Config `yaml:"workers" required:"true" reload:"drain" doc:"Workers of the pool: at least one, each with a name and a URL."`
 
 	AllowFields     []string `yaml:"allow_fields" enum:"kv_transfer_params,ec_transfer_params,vllm_xargs,bootstrap_host,bootstrap_port,bootstrap_room,bootstrap_pair_key,data_parallel_rank,routed_dp_rank,disagg_prefill_dp_rank" absent:"none" doc:"Fields that are passed to the pool's workers although they name other hosts or place the request inside an engine. All other fields of this kind are removed from request bodies."`
 	ResponseHeaders []string `yaml:"response_headers" form:"header" absent:"none" doc:"More response headers of the pool's workers that are passed to clients, such as x-inference-pod. Headers for content, caching, rate limits, OpenAI and Anthropic are always passed; see docs/operations.md."`
@@ -183,8 +187,9 @@ func Default() File {
 		MaxResponseBytes: 256 << 20, // 2,048 embeddings of 4,096 numbers in JSON come to about 170 MB
 		// A load balancer that polls /readyz every one or two seconds notices the drain within
 		// 5 s; a long response takes minutes.
-		Drain:  Drain{AcceptGrace: 5 * time.Second, Timeout: 300 * time.Second},
-		Policy: routing.Config{Name: "kv_aware"}, // lowest time to first token, or near it, in most loads of docs/simulate.md
+		Drain:       Drain{AcceptGrace: 5 * time.Second, Timeout: 300 * time.Second},
+		Policy:      routing.Config{Name: "kv_aware"}, // lowest time to first token, or near it, in most loads of docs/simulate.md
+		SessionKeys: defaultSessionKeys(),
 		// The thresholds depend on the tiers; see tiers.DefaultRules.
 		Classifier: tiers.Rules{Mode: "max", Preset: "groups", Unavailable: "up",
 			Sticky: tiers.Sticky{Enabled: new(true), Idle: 30 * time.Minute}},
@@ -217,6 +222,13 @@ func Default() File {
 		Store:     Store{SQL: "sqlite://tierway.db", Retention: 90 * 24 * time.Hour}, // a quarter, for billing
 		Gateways:  1,
 	}
+}
+
+// defaultSessionKeys returns the keys that name a session, a user or a tenant, most specific first as in
+// vLLM Router.
+func defaultSessionKeys() []string {
+	return []string{"X-Session-ID", "Session-Id", "X-User-ID", "X-Tenant-ID", "session_params.session_id",
+		"prompt_cache_key", "user", "session_id", "user_id"}
 }
 
 // Warnings returns the warnings about a valid configuration.

@@ -8,6 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"tierway/routing"
 	"tierway/tokenizer"
 )
 
@@ -102,6 +103,9 @@ func (d *decoder) isNull(n *yaml.Node) bool {
 
 // section decodes a mapping into a struct.
 func (d *decoder) section(n *yaml.Node, path string, v reflect.Value) {
+	if v.Type() == reflect.TypeFor[routing.Config]() {
+		n = d.readPolicyAliases(n, path)
+	}
 	fields := sections[v.Type()]
 	read := d.eachPair(n, path, func(kn, vn *yaml.Node, sub string) {
 		if k, ok := fields.keys[kn.Value]; ok {

@@ -29,7 +29,7 @@ func (f *File) Draft(text []byte) (*File, error) {
 	if f.path != "" {
 		draft.resolvePaths(f.path)
 	}
-	return draft, nil
+	return draft.WithPolicy(f.replacedPolicy)
 }
 
 // expansion has the replacements of ${…} in a file.

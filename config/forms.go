@@ -34,6 +34,13 @@ var forms = map[string]form{
 	"header": {pattern: regexp.MustCompile(`^[0-9A-Za-z-]+$`), want: "a header's name of letters, digits and hyphens",
 		check: unless(func(text string) bool { return openai.MayRelay(http.CanonicalHeaderKey(text)) },
 			"is never passed to clients: the gateway sets it, or it is specific to the connection or the worker", "remove it")},
+	"keyheader": {pattern: regexp.MustCompile(`^[0-9A-Za-z-]+$`), want: "a header's name of letters, digits and hyphens",
+		check: unless(func(text string) bool { return !slices.Contains(secretHeaders(), http.CanonicalHeaderKey(text)) },
+			"contains a secret", "name another header")},
+	"sessionkey": {pattern: regexp.MustCompile(
+		`^(session_params\.session_id|prompt_cache_key|user|session_id|user_id|[0-9A-Za-z]+(-[0-9A-Za-z]+)+)$`),
+		want: "a header's name with a hyphen, such as X-Session-ID, or one of session_params.session_id, " +
+			"prompt_cache_key, user, session_id, user_id"},
 	"health": {pattern: regexp.MustCompile(`^(auto|off|/[^ \t\r\n#]*)$`), want: "auto, off or a path that starts with /"},
 	"variable": {pattern: regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`),
 		want: "the name of an environment variable, not the key"},
@@ -51,6 +58,11 @@ var forms = map[string]form{
 	"web":       {check: checkWebURL, hide: true},
 	"sql":       {check: store.CheckSQLURL, hide: true},
 	"redis":     {check: store.CheckRedisURL, hide: true},
+}
+
+// secretHeaders returns the headers with keys of clients.
+func secretHeaders() []string {
+	return []string{"Authorization", "Cookie", "Proxy-Authorization", "X-Api-Key"}
 }
 
 // isForm reports whether the decoder accepts text for the form of that name.

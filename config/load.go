@@ -25,6 +25,9 @@ const maxFile = 4 << 20
 // maxProblems limits the number of reported problems; more would not be read.
 const maxProblems = 1000
 
+// PolicyVariable is the environment variable with the policy that replaces those of the file.
+const PolicyVariable = "TIERWAY_POLICY"
+
 // Load reads and checks a configuration file. env returns environment variables, like
 // os.LookupEnv. Relative paths of SQLite and decision files are resolved against the directory
 // of the configuration. The error is a Problems, unless the file could not be read. A file that
@@ -39,6 +42,14 @@ func Load(path string, env func(string) (string, bool)) (*File, error) {
 		return nil, err
 	}
 	f.resolvePaths(path)
+	if env == nil {
+		return f, nil
+	}
+	name, _ := env(PolicyVariable)
+	f, err = f.WithPolicy(name)
+	if err != nil {
+		return nil, fmt.Errorf("the environment variable %s: %w", PolicyVariable, err)
+	}
 	return f, nil
 }
 
@@ -132,6 +143,7 @@ func newDecoder(name string, env lookup) *decoder {
 func (d *decoder) decode(src []byte) *File {
 	f := Default()
 	if root := d.parse(src); root != nil {
+		d.readAliases(root)
 		d.value(root, "", key{}, reflect.ValueOf(&f).Elem())
 	}
 	return &f

@@ -29,6 +29,7 @@ type Pool struct {
 	Context        int64    // context length in tokens, prompt and output; 0: unknown
 	Price          tenants.Price
 	Policy         routing.Config
+	Rules          []PolicyRule // that select another policy, in order
 	Workers        []workers.Spec
 	Queue          queue.Config
 	Saturation     routing.Saturation
@@ -63,7 +64,14 @@ func (f *File) resolveSection(s section) PoolConfig {
 	if c.Policy.Name == "" {
 		c.Policy = f.Policy
 	}
-	c.Policy.Epsilon, c.Policy.Slack = copyOf(c.Policy.Epsilon), copyOf(c.Policy.Slack)
+	if c.PolicyRules == nil {
+		c.PolicyRules = f.PolicyRules
+	}
+	c.Policy, c.PolicyRules = policyCopy(c.Policy), slices.Clone(c.PolicyRules)
+	for i := range c.PolicyRules {
+		r := &c.PolicyRules[i]
+		r.Policy, r.Header = policyCopy(r.Policy), http.CanonicalHeaderKey(r.Header)
+	}
 	c.Queue, c.Saturation = overlay(c.Queue, f.Queue), overlay(c.Saturation, f.Saturation)
 	health := f.healthOf(c.Health)
 	events := f.eventsOf(c.KVEvents)
@@ -81,7 +89,7 @@ func (f *File) resolveSection(s section) PoolConfig {
 func (f *File) poolOf(c PoolConfig, tier bool) Pool {
 	p := Pool{Name: c.Name, Model: c.Model, Tier: tier, Engine: openai.Engine(c.Engine), Models: slices.Clone(c.Models),
 		Paths: slices.Clone(c.Paths), MaxUploadBytes: int64(c.MaxUpload), Tenant: c.Tenant, Context: c.Context,
-		Price: valueOf(c.Price), Policy: c.Policy, Queue: c.Queue.config(), HeartbeatAfter: c.Queue.HeartbeatAfter,
+		Price: valueOf(c.Price), Policy: c.Policy, Rules: c.PolicyRules, Queue: c.Queue.config(), HeartbeatAfter: c.Queue.HeartbeatAfter,
 		Saturation: c.Saturation.config(), AllowFields: slices.Clone(c.AllowFields)}
 	if c.Model != "" && !slices.Contains(p.Models, c.Model) {
 		p.Models = slices.Insert(p.Models, 0, c.Model)
@@ -107,6 +115,18 @@ func (f *File) poolOf(c PoolConfig, tier bool) Pool {
 
 // healthOf returns the health section of a tier or pool with the file's values for absent keys.
 func (f *File) healthOf(own *workers.Health) workers.Health { return overlay(valueOf(own), f.Health) }
+
+// policyCopy returns a copy that shares no number, with the canonical name of its header.
+func policyCopy(c routing.Config) routing.Config {
+	v := reflect.ValueOf(&c).Elem()
+	for i := range v.NumField() {
+		if number, ok := v.Field(i).Interface().(*float64); ok {
+			v.Field(i).Set(reflect.ValueOf(copyOf(number)))
+		}
+	}
+	c.KeyHeader = http.CanonicalHeaderKey(c.KeyHeader)
+	return c
+}
 
 // copyOf returns a pointer to a copy of the number; nil for nil.
 func copyOf(number *float64) *float64 {

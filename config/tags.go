@@ -29,7 +29,7 @@ import (
 //	reload    "restart": a change of it, or of anything below it, needs a restart;
 //	          "drain": a worker drains after a change, or after the removal of an item
 //	ordered   "true": the order of a list of sections is significant
-//	policy    the only routing policy that uses it
+//	policy    the routing policies that use it, comma-separated
 //	way       the hint for a string that does not have its form
 //
 // A tag tier_x replaces x in a section of tiers, and tier_yaml:"-" removes the key.

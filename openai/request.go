@@ -51,6 +51,9 @@ type Request struct {
 	User      string // cut to 512 bytes; empty if absent or not a string
 	UserID    string // user_id, in the same form
 	SessionID string // session_params.session_id, else session_id, in the same form
+	// SessionParams reports that SessionID is session_params.session_id.
+	SessionParams  bool
+	PromptCacheKey string // prompt_cache_key, in the same form
 
 	CacheSalt string // the client's own cache_salt; empty if absent or null
 
@@ -190,7 +193,7 @@ func (p *parser) rejectDuplicate(param, where string) {
 // checkRequired checks that the required fields of the dialect are present.
 func (p *parser) checkRequired() {
 	r := p.req
-	if r.SessionID = p.nested; r.SessionID == "" {
+	if r.SessionID, r.SessionParams = p.nested, p.nested != ""; !r.SessionParams {
 		r.SessionID = p.session
 	}
 	if r.Model == "" && !dialects[r.Dialect].unnamed {

@@ -26,6 +26,7 @@ const (
 	FieldUserID
 	FieldSessionID
 	FieldSessionParams
+	FieldPromptCacheKey
 	FieldCacheSalt
 	FieldExtraKey
 	FieldPriority
@@ -55,7 +56,8 @@ var fieldNames = [fieldCount]string{
 	FieldStore: "store", FieldBackground: "background", FieldServiceTier: "service_tier",
 	FieldTools: "tools", FieldUser: "user", FieldUserID: "user_id",
 	FieldSessionID: "session_id", FieldSessionParams: "session_params",
-	FieldCacheSalt: "cache_salt", FieldExtraKey: "extra_key", FieldPriority: "priority",
+	FieldPromptCacheKey: "prompt_cache_key",
+	FieldCacheSalt:      "cache_salt", FieldExtraKey: "extra_key", FieldPriority: "priority",
 	FieldSystem: "system", FieldInstructions: "instructions", FieldFunctions: "functions",
 	FieldSuffix: "suffix", FieldPromptEmbeds: "prompt_embeds",
 	FieldPreviousResponseID: "previous_response_id", FieldConversation: "conversation",
@@ -154,6 +156,8 @@ func (p *parser) readField(f Field) {
 		p.readLooseString(&r.UserID)
 	case FieldSessionID:
 		p.readLooseString(&p.session)
+	case FieldPromptCacheKey:
+		p.readLooseString(&r.PromptCacheKey)
 	case FieldSessionParams:
 		if p.Next() != '{' {
 			p.Skip()

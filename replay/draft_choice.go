@@ -233,7 +233,8 @@ func (to *sidePool) rate() float64 {
 // that could take it, with the load that the draft placed on them.
 func (r *Replay) otherPoolChoice(p *pick, to *sidePool) *routing.Choice {
 	was := p.a.Choice
-	c := &routing.Choice{Rand: was.Rand, PromptTokens: was.PromptTokens, OutputTokens: was.OutputTokens, Waits: was.Waits}
+	c := &routing.Choice{Rand: was.Rand, PromptTokens: was.PromptTokens, OutputTokens: was.OutputTokens, Waits: was.Waits,
+		Stream: was.Stream, Key: was.Key, KeyOf: was.KeyOf}
 	workers := make([]routing.Loaded, len(to.Members))
 	c.Candidates = make([]routing.Candidate, len(to.Members))
 	for i := range to.Members {

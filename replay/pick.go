@@ -155,7 +155,7 @@ func (to *sidePool) byRecord(p *pick, c *routing.Choice) (as Placement, ok bool,
 // request.
 func (p *sidePool) observePick(k *pick, c *routing.Choice) Placement {
 	f := &k.d.Features
-	i, reason := routing.LearnChoice(p.policy, c, f.Model, f.Prefix, f.Chain, k.pickTime(), k.d.Stream)
+	i, reason := routing.LearnChoice(p.policy, c, f.Model, f.Prefix, f.Chain, k.pickTime())
 	return Placement{c, c.Candidates[i].Worker, reason}
 }
 

@@ -125,13 +125,12 @@ func (p *Pool) showLocked(r *Request, tried []*Worker) ([]View, error) {
 func (p *Pool) pickLocked(r *Request, ws []View) (int, Reason) {
 	if r.Record != nil {
 		r.assessments, r.runnerUp = p.assessments[:len(ws)], -1
-		for i := range ws { // for policies that assess nothing
-			r.assessments[i] = assessment{score: ws[i].score(), excluded: exclusionIfFull(&ws[i])}
-		}
+		r.assessByLoad(ws) // for policies that assess nothing
 		r.Record.begin(p.policy.Name(), r)
 	}
 	i, reason := p.policy.Pick(r, ws)
 	if i < 0 || i >= len(ws) {
+		r.assessByLoad(ws)
 		i, reason = leastLoad{}.Pick(r, ws)
 	}
 	if r.Record != nil {

@@ -67,6 +67,7 @@ func (p *Pool) bookRequestLocked(r *Request, w *Worker, v *View) *booking {
 	w.inflight++
 	if b.stream {
 		w.streams++
+		w.latency.touch(r.Now)
 	}
 	w.pending += b.prefill
 	w.assumedCached += b.assumedCached

@@ -12,10 +12,13 @@ import (
 // A prompt is recorded from its end to its beginning. A block is therefore never evicted before the
 // blocks behind it, and the workers that have a block have all blocks before it.
 type cacheModel struct {
-	byHash map[uint64]copies
-	blocks []cachedBlock // by number; number 0 means no block
-	unused int32         // list of free blocks, linked by older
-	lists  [modelWorkers]cacheList
+	byHash  map[uint64]copies
+	blocks  []cachedBlock // by number; number 0 means no block
+	unused  int32         // list of free blocks, linked by older
+	most    int           // blocks of one worker; 0: no limit
+	every   time.Duration // interval at which the limit is applied
+	limited int64         // when it was last applied, ms since 1970
+	lists   [modelWorkers]cacheList
 
 	views [modelWorkers]int32 // index of the view by column, during a decision
 }
@@ -103,6 +106,7 @@ func (c *cacheModel) record(prompt []promptBlock, column int, at time.Time) {
 		c.pushNewest(n)
 	}
 	c.evict(l)
+	c.applyLimit(now)
 }
 
 // recordAnswer records the answer to a recorded prompt that ends with that block.
@@ -228,6 +232,22 @@ func (c *cacheModel) evict(l *cacheList) {
 	}
 }
 
+// limitTrees limits the blocks of each worker, at intervals. 0 blocks is no limit.
+func (c *cacheModel) limitTrees(blocks int, every time.Duration) { c.most, c.every = blocks, every }
+
+// applyLimit removes the least recently used blocks over the limit, once per interval.
+func (c *cacheModel) applyLimit(now int64) {
+	if c.most == 0 || now-c.limited < c.every.Milliseconds() {
+		return
+	}
+	c.limited = now
+	for i := range c.lists {
+		for l := &c.lists[i]; l.blocks > c.most; {
+			c.remove(l.oldest)
+		}
+	}
+}
+
 // setCapacity sets the size of a worker's cache in tokens. 0 means unknown, and keeps a known size.
 func (c *cacheModel) setCapacity(column int, tokens int64) {
 	l := &c.lists[column]
@@ -241,6 +261,14 @@ func (c *cacheModel) setCapacity(column int, tokens int64) {
 		l.capacity = tokens
 		c.evict(l)
 	}
+}
+
+// blocksOf returns the number of blocks in a column.
+func (c *cacheModel) blocksOf(column int) int {
+	if column < 0 || column >= modelWorkers {
+		return 0
+	}
+	return c.lists[column].blocks
 }
 
 // forgetWorker empties a column.

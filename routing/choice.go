@@ -20,15 +20,17 @@ const MaxCandidates = 128
 type Choice struct {
 	Policy string  `json:"policy"`
 	Key    Hash    `json:"key,omitzero"`     // key by which a hashing policy placed the request
-	KeyOf  string  `json:"key_of,omitempty"` // what Key identifies: prefix or model; empty without a key
+	KeyOf  string  `json:"key_of,omitempty"` // what Key identifies, such as KeySession; empty without a key
 	Memory float64 `json:"memory,omitempty"` // the policy's memory before this request
 	// how often a hashing policy halved the points of each worker to fit its ring
 	Halved       int         `json:"halved,omitempty"`
+	Rule         int         `json:"rule,omitempty"`         // Request.Rule
 	Rand         Hash        `json:"rand"`                   // Request.Rand
 	PromptTokens int64       `json:"prompt_tokens"`          // as booked
 	OutputTokens int64       `json:"expected_output_tokens"` // as booked
 	WaitedMs     float64     `json:"waited_ms,omitempty"`
-	Waits        bool        `json:"waits,omitempty"`       // Request.Wait
+	Waits        bool        `json:"waits,omitempty"` // Request.Wait
+	Stream       bool        `json:"stream,omitempty"`
 	WorkerFull   bool        `json:"worker_full,omitempty"` // the chosen worker was full: the request waits for it
 	RunnerUp     string      `json:"runner_up,omitempty"`   // the next best worker; empty with one candidate
 	Traffic      Traffic     `json:"traffic,omitzero"`
@@ -38,23 +40,26 @@ type Choice struct {
 
 // Candidate is one worker of a pick: the fields of its View, its score and the score's terms.
 type Candidate struct {
-	Worker        string    `json:"worker"`
-	Index         int       `json:"index"`              // position among the members of the pool
-	Score         float64   `json:"score"`              // lower is better
-	Excluded      string    `json:"excluded,omitempty"` // why it could not be chosen, in one word; empty if it could
-	Weight        int       `json:"weight"`
-	Inflight      int       `json:"inflight"`
-	MaxInflight   int       `json:"max_inflight,omitempty"`
-	Full          bool      `json:"full,omitempty"`
-	PendingTokens int64     `json:"pending_tokens"`
-	OutputTokens  int64     `json:"output_tokens"`
-	Overlap       int64     `json:"overlap_tokens"`
-	Waiting       int       `json:"waiting,omitempty"`
-	KVUsage       float64   `json:"kv_usage,omitempty"`
-	Rate          float64   `json:"prefill_rate"`
-	Events        bool      `json:"kv_events,omitempty"` // Overlap comes from the worker's cache events
-	Cost          CostFacts `json:"cost,omitzero"`
-	Terms         Terms     `json:"terms,omitzero"`
+	Worker        string       `json:"worker"`
+	Index         int          `json:"index"`              // position among the members of the pool
+	Score         float64      `json:"score"`              // lower is better
+	Excluded      string       `json:"excluded,omitempty"` // why it could not be chosen, in one word; empty if it could
+	Weight        int          `json:"weight"`
+	Inflight      int          `json:"inflight"`
+	MaxInflight   int          `json:"max_inflight,omitempty"`
+	Full          bool         `json:"full,omitempty"`
+	PendingTokens int64        `json:"pending_tokens"`
+	OutputTokens  int64        `json:"output_tokens"`
+	Overlap       int64        `json:"overlap_tokens"`
+	Waiting       int          `json:"waiting,omitempty"`
+	KVUsage       float64      `json:"kv_usage,omitempty"`
+	Rate          float64      `json:"prefill_rate"`
+	CachedBlocks  int          `json:"cached_blocks,omitempty"`
+	Success       float64      `json:"success"`
+	Latency       LatencyFacts `json:"latency,omitzero"`
+	Events        bool         `json:"kv_events,omitempty"` // Overlap comes from the worker's cache events
+	Cost          CostFacts    `json:"cost,omitzero"`
+	Terms         Terms        `json:"terms,omitzero"`
 }
 
 // The reasons why a policy excludes a candidate.
@@ -161,6 +166,13 @@ func (r *Request) assess(i int, score float64, passed string) {
 	}
 }
 
+// assessByLoad records the load of each candidate as its score, if the pick is recorded.
+func (r *Request) assessByLoad(ws []View) {
+	for i := range r.assessments {
+		r.assessments[i] = assessment{score: ws[i].score(), excluded: exclusionIfFull(&ws[i])}
+	}
+}
+
 // excludeUndrawn records that only these two candidates were drawn, if the pick is recorded.
 func (r *Request) excludeUndrawn(first, second int) {
 	for i := range r.assessments {
@@ -201,11 +213,15 @@ func (c *Choice) CandidateOf(worker string) *Candidate {
 func (c *Choice) begin(policy string, r *Request) {
 	*c = Choice{
 		Policy:       policy,
+		Rule:         r.Rule,
+		Key:          Hash(r.Key),
+		KeyOf:        r.KeyOf,
 		Rand:         Hash(r.Rand),
 		PromptTokens: booked(r.PromptTokens),
 		OutputTokens: booked(r.OutputTokens),
 		WaitedMs:     float64(r.Waited) / float64(time.Millisecond),
 		Waits:        r.Wait,
+		Stream:       r.Stream,
 		Traffic:      r.traffic,
 		Candidates:   c.Candidates[:0],
 	}
@@ -268,6 +284,9 @@ func candidate(v *View, m *assessment) Candidate {
 		Waiting:       v.Waiting,
 		KVUsage:       finite(v.KVUsage),
 		Rate:          v.Rate,
+		CachedBlocks:  v.CachedBlocks,
+		Success:       v.Success,
+		Latency:       v.Latency,
 		Events:        v.exact,
 		Cost:          v.Cost,
 		Terms:         m.terms,

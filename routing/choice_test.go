@@ -248,7 +248,11 @@ func TestCandidateHoldsEveryFieldOfItsView(t *testing.T) {
 			f.SetInt(int64(i) + 1)
 		case f.Kind() == reflect.Struct:
 			for k := range f.NumField() {
-				f.Field(k).SetFloat(float64(i) + float64(k)/16)
+				if n := f.Field(k); n.CanInt() {
+					n.SetInt(int64(i) + 1)
+				} else {
+					n.SetFloat(float64(i) + float64(k)/16)
+				}
 			}
 		default:
 			f.SetFloat(float64(i) + 0.5)

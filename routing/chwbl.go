@@ -82,7 +82,7 @@ func (*chwbl) Name() string { return "chwbl" }
 func (p *chwbl) Pick(r *Request, ws []View) (int, Reason) {
 	by, key := p.key(r, len(ws))
 	if by == byNothing {
-		return leastLoad{}.Pick(r, ws)
+		return -1, ""
 	}
 	if !p.ring.update(r.Now, ws) {
 		return -1, "" // more workers than a ring can hold
@@ -91,8 +91,7 @@ func (p *chwbl) Pick(r *Request, ws []View) (int, Reason) {
 	if c := r.recalled(p); c != nil {
 		squares = c.Memory
 		if p.ring.halved != c.Halved {
-			p.ring = newRing(p.ring.units)
-			p.ring.least = c.Halved
+			p.ring = p.ring.halvedBy(c.Halved)
 			p.ring.update(r.Now, ws)
 		}
 	}

@@ -21,11 +21,12 @@ func TestRequestWithoutPromptIsPlacedByLoadOrModel(t *testing.T) {
 			ReasonPrefixHome},
 		"but for fixed the first turn": {Config{Depth: "fixed"}, Request{Blocks: prompt(1, 0, 3)}, ReasonLeastLoad},
 	} {
-		i, reason := mustCHWBL(t, c.config).Pick(&c.r, equals(0, 0, 0, 0))
+		pick := func(ws []View) (int, Reason) { return (&Pool{policy: mustCHWBL(t, c.config)}).pickLocked(&c.r, ws) }
+		i, reason := pick(equals(0, 0, 0, 0))
 		if reason != c.want {
 			t.Errorf("%s: %d for %q, want %q", name, i, reason, c.want)
 		}
-		if i, reason := mustCHWBL(t, c.config).Pick(&c.r, busy); reason == ReasonLeastLoad && i != 2 {
+		if i, reason := pick(busy); reason == ReasonLeastLoad && i != 2 {
 			t.Errorf("%s: %d is not the least loaded", name, i)
 		}
 	}

@@ -5,11 +5,7 @@ var keysOf = [...]string{byNothing: "", byPrefix: "prefix", byModel: "model"}
 
 // chwblTerms are the terms of a candidate: its place clockwise from the home, and its requests and
 // tokens as shares of their bounds.
-func chwblTerms() *[maxTerms]string { return &[maxTerms]string{"step", "requests", "tokens"} }
-
-// recordedPoints bounds the walk around the ring, per worker. Of sixteen equal workers, all but the
-// last are met within three points per worker, but one of little weight may be thousands away.
-const recordedPoints = 8
+func chwblTerms() *[maxTerms]string { return &[maxTerms]string{stepTerm, "requests", "tokens"} }
 
 // recordAssessments records the request's key, and each candidate's distance from the home and from
 // its bounds. The score is the place clockwise from the home, which is at s and at. Candidates that
@@ -18,21 +14,10 @@ func (p *chwbl) recordAssessments(r *Request, ws []View, b *loadBound, squares f
 	at int) {
 	c := r.Record
 	c.Key, c.KeyOf, c.Memory, c.Halved = Hash(key), keysOf[by], squares, p.ring.halved
-	met, waits := 0, anyOf(ws, true)
-	p.markFit(ws, func(*View) bool { return true })
-	for points := 0; met < len(ws)-1 && points < recordedPoints*len(ws); points++ {
-		if s.fit {
-			s.fit = false
-			p.assess(&r.assessments[s.view], &ws[s.view], b, met, waits || met == 0)
-			met++
-		}
-		s, at = p.ring.next(at)
-	}
-	for i := range ws {
-		if r.assessments[i].terms.IsZero() {
-			p.assess(&r.assessments[i], &ws[i], b, met, waits || met == 0)
-		}
-	}
+	waits := anyOf(ws, true)
+	p.ring.eachWorker(ws, s, at, func(i, step int) {
+		p.assess(&r.assessments[i], &ws[i], b, step, waits || step == 0)
+	})
 }
 
 // assess fills the assessment of one candidate. An idle home has no bound; if some worker is full,

@@ -13,7 +13,7 @@ const (
 )
 
 // Plans returns true: the cache of a full worker may be worth a wait.
-func (*chwbl) Plans() bool { return true }
+func (*chwbl) Plans(*Request) bool { return true }
 
 // besideFull returns the worker for a request whose ring position gave chosen. If no worker is full,
 // that is chosen. An open worker that holds at least worthMoving more tokens of the prompt takes the

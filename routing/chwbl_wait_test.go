@@ -104,7 +104,8 @@ func TestRequestWithoutKeyWaitsForNoWorker(t *testing.T) {
 		"the open one is the busier": {[]View{{Weight: 1, Full: true, Inflight: 1},
 			{Weight: 1, Inflight: 50, OutputTokens: 500}}, 1},
 	} {
-		if i, reason := mustCHWBL(t, Config{}).Pick(&Request{Wait: true}, c.ws); i != c.want || reason != ReasonLeastLoad {
+		pool := Pool{policy: mustCHWBL(t, Config{})}
+		if i, reason := pool.pickLocked(&Request{Wait: true}, c.ws); i != c.want || reason != ReasonLeastLoad {
 			t.Errorf("%s: it went to %d (%s), want %d", name, i, reason, c.want)
 		}
 	}

@@ -154,7 +154,7 @@ func (f *eligibleSet) enterGroup(group int) bool {
 // flight are eligible.
 func (p *Pool) eligibleLocked(r *Request, tried []*Worker) ([]View, error) {
 	f := eligibleSet{views: p.views[:0]}
-	plan, tokens := p.plans && r.Wait, booked(r.PromptTokens)+booked(r.OutputTokens)
+	plan, tokens := r.Wait && plans(p.policy, r), booked(r.PromptTokens)+booked(r.OutputTokens)
 	anyPaused := r.Now.Before(p.pausedUntil) // usually no worker is paused
 	for _, w := range p.workers {
 		if w.exclusionLocked(r, tried) != "" || anyPaused && w.pausedLocked(r.Now) || !f.enterGroup(w.group) {
@@ -225,7 +225,9 @@ func (f *eligibleSet) saturatedByMetricsAlone() bool { return f.idle > 0 && !f.f
 func (p *Pool) appendViewLocked(f *eligibleSet, w *Worker, r *Request, full bool) {
 	p.endDuePrefillsLocked(w, r.Now)
 	f.views = f.views[:len(f.views)+1]
-	w.viewLocked(&f.views[len(f.views)-1], full)
+	v := &f.views[len(f.views)-1]
+	w.viewLocked(v, full)
+	v.Latency = w.latency.facts(r.Now)
 }
 
 // anyOf reports whether any view has that value of Full.

@@ -66,10 +66,9 @@ func newKVAware() *kvAware {
 func (*kvAware) Name() string { return "kv_aware" }
 
 // Plans returns true: the cost of a full worker includes the wait for a slot.
-func (*kvAware) Plans() bool { return true }
+func (*kvAware) Plans(*Request) bool { return true }
 
-// usesCosts marks a policy that reads View.Cost and the traffic.
-func (*kvAware) usesCosts() {}
+func (*kvAware) usesCosts() bool { return true }
 
 // Pick returns the worker of the lowest cost, or the cheapest worker with the prompt (see repeatSurcharge). Of
 // workers with equal costs (see sameSeconds), it returns the one that has the most of the prompt, then the one

@@ -128,6 +128,9 @@ func (l *Lease) recordFirstEvent(at time.Time, err error) (outcome error, first 
 			p.recordPrefixLocked(l.booking, l.timeOr(at))
 			l.worker.beginStreamLocked(l.booking)
 			l.learnConcurrencyLimitLocked(at)
+			if !at.IsZero() {
+				l.worker.latency.learn(at.Sub(l.bookedAt), at)
+			}
 		}
 	}
 	if err == nil {

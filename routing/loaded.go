@@ -19,7 +19,6 @@ func Eligible(p Policy, limit Saturation, r *Request, workers []Loaded) ([]View,
 	all := make([]Worker, len(workers))
 	pool := Pool{
 		policy:     p,
-		plans:      plans(p),
 		saturation: limit,
 		workers:    make([]*Worker, len(workers)),
 		views:      make([]View, 0, len(workers)),

@@ -8,7 +8,7 @@ import (
 // planning is a policy that plans.
 type planning struct{ first }
 
-func (planning) Plans() bool { return true }
+func (planning) Plans(*Request) bool { return true }
 
 // TestEligibleIsWhatAPoolShowsItsPolicy has one row per rule. A shown worker is written by its name,
 // with a * if it is full.

@@ -5,14 +5,16 @@ import (
 	"time"
 )
 
-// usesCosts marks a Policy that reads View.Cost and the pool's traffic.
-type usesCosts interface{ usesCosts() }
+// usesCosts is a Policy that may read View.Cost and the pool's traffic.
+type usesCosts interface{ usesCosts() bool }
+
+func costs(p Policy) bool {
+	u, ok := p.(usesCosts)
+	return ok && u.usesCosts()
+}
 
 // UsesCaches reports whether a policy uses Request.Cached to choose.
-func UsesCaches(p Policy) bool {
-	_, uses := p.(usesCosts)
-	return uses
-}
+func UsesCaches(p Policy) bool { return costs(p) }
 
 // The sources of a predicted prefix.
 const (
@@ -92,6 +94,7 @@ func (p *Pool) setOverlapsLocked(r *Request, ws []View) {
 	for i := range ws {
 		v := &ws[i]
 		w, source := p.workers[v.Index], fromHistory
+		v.CachedBlocks = p.caches.blocksOf(w.column)
 		c := cachedPrefix(r.Cached, w.ref, i)
 		if fresh && c != nil && !(c.More && c.Tokens+historyMargin < v.predicted[fromHistory]) {
 			v.predicted[fromEvents], v.byEvents = min(prompt, max(0, c.Tokens)), true

@@ -13,8 +13,8 @@ import (
 // views.
 type wanting struct{ shown []View }
 
-func (*wanting) Name() string { return "wanting" }
-func (*wanting) Plans() bool  { return true }
+func (*wanting) Name() string        { return "wanting" }
+func (*wanting) Plans(*Request) bool { return true }
 func (p *wanting) Pick(r *Request, ws []View) (int, Reason) {
 	p.shown = append(p.shown[:0], ws...)
 	for i := range ws {

@@ -16,6 +16,9 @@ type Request struct {
 	Now          time.Time
 	Rand         uint64 // fresh for each request; the only source of chance for a policy
 	Model        uint64 // hash of the model name that the worker receives; 0 without one
+	Key          uint64 // hash of the session key, header or body by which a hashing policy places it; 0 without one
+	KeyOf        string // what Key is: KeySession, KeyHeader or KeyBody; empty without one
+	Rule         int    // number of the pool's rule that selects the policy, from 1; 0: none
 	Prefix       uint64 // hash of the prompt up to the end of its first turn; 0 without a prompt
 	Blocks       []Block
 	PromptTokens int64 // estimated, and corrected by Learned.PromptTokens
@@ -64,6 +67,9 @@ type View struct {
 	KVUsage       float64
 	Overlap       int64   // leading prompt tokens that the worker has in flight or should have cached
 	Rate          float64 // learned prefill rate, tokens/s
+	CachedBlocks  int     // blocks of prompts in the gateway's own model of the worker's cache
+	Success       float64 // recent share of the worker's requests that succeeded, 0 to 1
+	Latency       LatencyFacts
 
 	Cost CostFacts // only for policies that use costs, and in records
 
@@ -100,24 +106,43 @@ const (
 	ReasonModelOverflow Reason = "model_overflow"
 	// all are over their bounds; the model's home, or the next open worker
 	ReasonModelSaturated Reason = "model_saturated"
-	ReasonKVEvents       Reason = "kv_events"   // lowest cost, with a prefix cached by the worker's events
-	ReasonKVHistory      Reason = "kv_history"  // lowest cost, with a prefix cached by the routing history
-	ReasonLowestCost     Reason = "lowest_cost" // lowest cost, without a cached prefix
+	ReasonKVEvents       Reason = "kv_events"     // lowest cost, with a prefix cached by the worker's events
+	ReasonKVHistory      Reason = "kv_history"    // lowest cost, with a prefix cached by the routing history
+	ReasonLowestCost     Reason = "lowest_cost"   // lowest cost, without a cached prefix
+	ReasonSessionHome    Reason = "session_home"  // home of the session's key
+	ReasonHeaderHome     Reason = "header_home"   // home of a header's value
+	ReasonBodyHome       Reason = "body_home"     // home of the request's body
+	ReasonCacheMatch     Reason = "cache_match"   // most of the prompt
+	ReasonCacheMiss      Reason = "cache_miss"    // no worker has enough of the prompt
+	ReasonImbalanced     Reason = "imbalanced"    // least load, because the loads differ too much
+	ReasonKVOverlap      Reason = "kv_overlap"    // highest score of overlap, load and health
+	ReasonLeastLatency   Reason = "least_latency" // lowest average time to first event, by load
+	ReasonLatencyProbe   Reason = "latency_probe" // no stream for a while: its average may be out of date
 )
 
-// policies lists all policies by name.
-var policies = []struct {
+// policy is an entry of policies.
+type policy struct {
 	name    string
 	reasons []Reason // besides ReasonLeastLoad, the reason if the policy abstains
 	make    func(Config) Policy
-}{
+}
+
+// policies lists all policies by name.
+var policies = []policy{
+	{"cache_aware", []Reason{ReasonCacheMatch, ReasonCacheMiss, ReasonImbalanced},
+		func(c Config) Policy { return newCacheAware(c) }},
 	{"chwbl", []Reason{ReasonPrefixHome, ReasonPrefixOverflow, ReasonPrefixSaturated,
 		ReasonModelHome, ReasonModelOverflow, ReasonModelSaturated}, func(c Config) Policy { return newCHWBL(c) }},
+	{"consistent_hash", homeReasons(), func(c Config) Policy { return newConsistentHash(c) }},
 	{"kv_aware", []Reason{ReasonKVEvents, ReasonKVHistory, ReasonLowestCost},
 		func(Config) Policy { return newKVAware() }},
+	{"kv_overlap", []Reason{ReasonKVOverlap}, func(c Config) Policy { return newKVOverlap(c) }},
+	{"least_latency", []Reason{ReasonLeastLatency, ReasonLatencyProbe},
+		func(Config) Policy { return newLeastLatency() }},
 	{"least_load", nil, func(Config) Policy { return leastLoad{} }},
 	{"power_of_two", []Reason{ReasonPowerOfTwo}, func(Config) Policy { return powerOfTwo{} }},
 	{"random", []Reason{ReasonRandom}, func(Config) Policy { return random{} }},
+	{"rendezvous_hash", homeReasons(), func(c Config) Policy { return newRendezvousHash(c) }},
 	{"round_robin", []Reason{ReasonRoundRobin}, func(Config) Policy { return &roundRobin{last: -1} }},
 	{"weighted_round_robin", []Reason{ReasonWeightedRoundRobin}, func(Config) Policy { return newWeightedRoundRobin() }},
 }
@@ -130,26 +155,44 @@ func Names() (names []string) {
 	return names
 }
 
-// Reasons returns all reasons that the policy of that name can give.
-func Reasons(policy string) (reasons []Reason) {
-	for _, p := range policies {
-		if p.name == policy {
-			reasons = slices.Clone(p.reasons)
+// Reasons returns all reasons that the policies of these configurations can give, each one once.
+func Reasons(configs ...Config) []Reason {
+	reasons := []Reason{ReasonLeastLoad}
+	for _, c := range configs {
+		for _, p := range policies {
+			if slices.Contains(c.chain(), p.name) {
+				reasons = append(reasons, p.reasons...)
+			}
 		}
 	}
-	return append(reasons, ReasonLeastLoad)
+	slices.Sort(reasons)
+	return slices.Compact(reasons)
 }
 
 // New returns a policy without memory. Its error names the unknown policy and all known
 // ones. New does not check the other fields: package config enforces the tags of Config.
 func New(c Config) (Policy, error) {
-	name := cmp.Or(c.Name, "least_load")
-	for _, p := range policies {
-		if p.name == name {
-			return p.make(c), nil
+	var chain []Policy
+	for _, name := range c.chain() {
+		at := slices.IndexFunc(policies, func(p policy) bool { return p.name == name })
+		if at < 0 {
+			return nil, fmt.Errorf("unknown policy %q (known: %s)", name, strings.Join(Names(), ", "))
 		}
+		chain = append(chain, policies[at].make(c))
 	}
-	return nil, fmt.Errorf("unknown policy %q (known: %s)", c.Name, strings.Join(Names(), ", "))
+	if len(chain) == 1 {
+		return chain[0], nil
+	}
+	return &composed{[][]Policy{chain}}, nil
+}
+
+// chain returns the names of the policy and of its fallback.
+func (c Config) chain() []string {
+	names := []string{cmp.Or(c.Name, "least_load")}
+	if c.Fallback != "" {
+		names = append(names, c.Fallback)
+	}
+	return names
 }
 
 // Policy chooses a worker. The pool calls Pick under its lock, so a policy needs no locking.
@@ -167,8 +210,8 @@ type Policy interface {
 // picks a full worker, the request waits for that worker: the pool returns
 // ErrBestWorkerFull, or ErrFull if all are full.
 type Planner interface {
-	// Plans reports whether the policy plans. The pool calls it once, in Configure.
-	Plans() bool
+	// Plans reports whether the policy plans for the request.
+	Plans(r *Request) bool
 }
 
 // Adaptive is a Policy whose keys follow the traffic: it places a request by a part of the
@@ -178,22 +221,40 @@ type Adaptive interface {
 	Depth() prefix.Depth
 }
 
-func plans(p Policy) bool {
+func plans(p Policy, r *Request) bool {
 	planner, ok := p.(Planner)
-	return ok && planner.Plans()
+	return ok && planner.Plans(r)
 }
 
 // Config is the policy section of a configuration. An empty Name means least_load. Any other
 // field that is nil, 0 or empty has the value of its tag "absent".
 type Config struct {
-	Name    string   `yaml:"name" enum:"chwbl,kv_aware,least_load,power_of_two,random,round_robin,weighted_round_robin" doc:"Name of the policy."`
+	Name     string `yaml:"name" enum:"cache_aware,chwbl,consistent_hash,kv_aware,kv_overlap,least_latency,least_load,power_of_two,random,rendezvous_hash,round_robin,weighted_round_robin" doc:"Name of the policy."`
+	Fallback string `yaml:"fallback" enum:"cache_aware,chwbl,consistent_hash,kv_aware,kv_overlap,least_latency,least_load,power_of_two,random,rendezvous_hash,round_robin,weighted_round_robin" policy:"cache_aware,chwbl,consistent_hash,kv_overlap,least_latency,rendezvous_hash" absent:"'least_load'" doc:"Policy for requests for which the first one has no choice: no key, no match, a score up to 'min_score', or too few samples. Its options are set in this section too."`
+
 	Epsilon *float64 `yaml:"epsilon" policy:"chwbl" absent:"'0.25'" doc:"'chwbl': share by which the load of a worker may exceed the mean of the eligible workers, before requests overflow to the next worker. 0.25 allows 25% more."`
 	Slack   *float64 `yaml:"slack" policy:"chwbl" absent:"'2'" doc:"'chwbl': further requests that a worker may have above 'epsilon', as a multiple of the square root of the mean. With few requests, 'epsilon' alone allows less than one."`
 	// A worker's share of the keys has a relative error of 1/√points: 3 % for 1,000 points.
-	VirtualNodes    int    `yaml:"virtual_nodes" min:"1" max:"1000" policy:"chwbl" absent:"'150'" doc:"'chwbl': points on the hash ring per unit of weight. More points distribute prompts more evenly and take longer to set up."`
+	VirtualNodes    int    `yaml:"virtual_nodes" min:"1" max:"1000" policy:"chwbl,consistent_hash" absent:"150 for 'chwbl', 160 for 'consistent_hash'" doc:"'chwbl', 'consistent_hash': points on the hash ring per unit of weight. More points distribute keys more evenly and take longer to set up."`
 	MaxPrefixLength int    `yaml:"max_prefix_length" policy:"chwbl" doc:"'chwbl': maximum number of characters at the start of a prompt that determine its worker. 0: no limit."`
-	NoKey           string `yaml:"no_key" enum:"least_load,model_hash" policy:"chwbl" absent:"'least_load'" doc:"'chwbl': worker of a request without a prompt. 'least_load': the least loaded worker. 'model_hash': the same worker for all requests of a model."`
+	NoKey           string `yaml:"no_key" enum:"least_load,model_hash" policy:"chwbl" absent:"'least_load'" doc:"'chwbl': worker of a request without a prompt. 'least_load': that of 'fallback', by default the least loaded worker. 'model_hash': the same worker for all requests of a model."`
 	Depth           string `yaml:"depth" enum:"adaptive,fixed" policy:"chwbl" absent:"'adaptive'" doc:"'chwbl': part of a prompt that determines its worker. 'adaptive': the prefix that most of the traffic shares, and the block after it. 'fixed': the first turn."`
+
+	Key         string `yaml:"key" enum:"session,header,model" policy:"consistent_hash,rendezvous_hash" absent:"'session'" doc:"'consistent_hash', 'rendezvous_hash': what determines the worker of a request. 'session': the first of 'session_keys' that it has. 'header': the value of 'key_header'. 'model': the model."`
+	KeyHeader   string `yaml:"key_header" form:"keyheader" policy:"consistent_hash,rendezvous_hash" absent:"none" doc:"Header for 'key: header'."`
+	FallbackKey string `yaml:"fallback_key" enum:"prefix,body,none" policy:"consistent_hash,rendezvous_hash" absent:"'prefix'" doc:"What determines the worker of a request without a session key. 'prefix': its prompt up to the end of the first turn. 'body': its whole body. 'none': 'fallback' decides."`
+
+	CacheThreshold   *float64      `yaml:"cache_threshold" max:"1" policy:"cache_aware" absent:"'0.5'" doc:"'cache_aware': share of a prompt that a worker must have, so that the request goes there."`
+	BalanceAbs       *float64      `yaml:"balance_abs_threshold" policy:"cache_aware" absent:"'32'" doc:"'cache_aware': the loads are imbalanced if the most and the fewest requests in flight of a worker differ by more than this, and 'balance_rel_threshold' is exceeded too. The least loaded worker is then chosen."`
+	BalanceRel       *float64      `yaml:"balance_rel_threshold" min:"1" policy:"cache_aware" absent:"'1.1'" doc:"'cache_aware': see 'balance_abs_threshold'; ratio of the most to the fewest requests in flight."`
+	EvictionInterval time.Duration `yaml:"eviction_interval" policy:"cache_aware" absent:"'30s'" doc:"'cache_aware': interval at which blocks over 'max_tree_size' are forgotten."`
+	MaxTreeSize      int           `yaml:"max_tree_size" min:"1" policy:"cache_aware" absent:"'10000'" doc:"'cache_aware': number of prompt blocks of each worker that are remembered. The least recently used ones are forgotten first. Blocks are also forgotten when they exceed the size of the worker's cache."`
+	OnMiss           string        `yaml:"on_miss" enum:"least_load,smallest_tree" policy:"cache_aware" absent:"'fallback', else 'least_load'" doc:"'cache_aware': worker of a request without a match. 'smallest_tree': the worker with the fewest remembered blocks."`
+
+	OverlapWeight *float64 `yaml:"overlap_weight" max:"100" policy:"kv_overlap" absent:"'0.6'" doc:"'kv_overlap': weight of the share of the prompt that a worker has."`
+	LoadWeight    *float64 `yaml:"load_weight" max:"100" policy:"kv_overlap" absent:"'0.3'" doc:"'kv_overlap': weight of one minus the worker's load, from 0 to 1."`
+	HealthWeight  *float64 `yaml:"health_weight" max:"100" policy:"kv_overlap" absent:"'0.1'" doc:"'kv_overlap': weight of the share of the worker's recent requests that succeeded."`
+	MinScore      *float64 `yaml:"min_score" max:"300" policy:"kv_overlap" absent:"'0.3'" doc:"'kv_overlap': score that the best worker must exceed. Otherwise 'fallback' decides."`
 
 	// The requests of a pool with KV-cache events are looked up by the tokens of their prompts.
 	LookupTimeout time.Duration `yaml:"lookup_timeout" policy:"kv_aware" absent:"'5ms'" doc:"'kv_aware': how long a request waits for the tokens of its prompt, if the engines publish KV-cache events. Afterwards the known beginning of the prompt decides, or what the gateway has sent to the workers."`

@@ -90,6 +90,7 @@ type Worker struct {
 	prior          [quantities]float64 // of learned, as last refreshed
 	column         int                 // its column in inflightPrefixes and its bit in cacheModel
 	prefixBookings int                 // bookings with a chain
+	latency        latency
 	costs          workerCosts
 	credit         [sources]credit
 	reportsCached  bool // the engine has reported cached tokens
@@ -110,7 +111,7 @@ func (w *Worker) viewLocked(v *View, full bool) {
 		Inflight: w.inflight + w.backlog.requests, MaxInflight: w.concurrencyLimitLocked(), Full: full,
 		PendingTokens: w.pending + w.backlog.prefill, OutputTokens: w.output + w.backlog.output,
 		Waiting: w.status.Waiting, KVUsage: w.status.KVUsage,
-		Rate: w.value[prefillRate],
+		Rate: w.value[prefillRate], Success: 1,
 	}
 }
 
@@ -134,7 +135,6 @@ type Pool struct {
 
 	// mu guards the remaining fields.
 	policy           Policy
-	plans            bool         // the policy is a Planner that plans
 	workers          []*Worker    // in the order of the members
 	views            []View       // buffer of one decision
 	assessments      []assessment // buffer of one recorded decision
@@ -195,8 +195,8 @@ func (p *Pool) Configure(policy Policy, members []Member) {
 			p.releaseColumnLocked(w)
 		}
 	}
-	p.policy, p.plans, p.workers = policy, plans(policy), workers
-	_, p.costs = policy.(usesCosts)
+	p.policy, p.workers, p.costs = policy, workers, costs(policy)
+	p.caches.limitTrees(treeLimit(policy))
 	p.views, p.assessments = make([]View, 0, len(members)), make([]assessment, len(members))
 	p.inflightPrefixes.reserveRoom(len(members))
 	p.learned.sorted = make([]float64, 0, len(members))

@@ -130,7 +130,6 @@ func newDraft(d *Draft) (p *Pool, at map[string]int) {
 	p = &Pool{
 		policy:     d.Policy,
 		costs:      true,
-		plans:      plans(d.Policy),
 		saturation: d.Limit,
 		workers:    make([]*Worker, len(d.Members)),
 		views:      make([]View, 0, len(d.Members)),
@@ -215,7 +214,7 @@ func (p *Pool) excludedLocked(w *Worker, r *Request, tried []*Worker, group int)
 		is.Why = ExcludedGroup
 	case saturated:
 		is.Why = ExcludedSaturated
-	case w.fullLocked(booked(r.PromptTokens)+booked(r.OutputTokens)) && !(p.plans && r.Wait):
+	case w.fullLocked(booked(r.PromptTokens)+booked(r.OutputTokens)) && !(r.Wait && plans(p.policy, r)):
 		is.Why = ExcludedFull
 	case w.ejectionDenied:
 		is.Why = ExcludedSlowStart

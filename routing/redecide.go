@@ -31,10 +31,8 @@ func Redecide(p Policy, c *Choice, model, prefix Hash, chain []Link,
 
 // LearnChoice lets a policy pick among the candidates of a record by its own memory, and learn from
 // the request. c must be valid by Check.
-func LearnChoice(p Policy, c *Choice, model, prefix Hash, chain []Link, at time.Time,
-	stream bool) (i int, reason Reason) {
+func LearnChoice(p Policy, c *Choice, model, prefix Hash, chain []Link, at time.Time) (i int, reason Reason) {
 	r, ws := c.recorded(model, prefix, chain, at)
-	r.Stream = stream
 	pool := Pool{policy: p}
 	return pool.pickLocked(&r, ws)
 }
@@ -48,9 +46,14 @@ func (c *Choice) recorded(model, prefix Hash, chain []Link, at time.Time) (Reque
 		Prefix:       uint64(prefix),
 		PromptTokens: c.PromptTokens,
 		OutputTokens: c.OutputTokens,
+		Rule:         c.Rule,
 		Waited:       time.Duration(math.Round(c.WaitedMs * float64(time.Millisecond))),
 		Wait:         c.Waits,
+		Stream:       c.Stream,
 		traffic:      c.Traffic,
+	}
+	if c.KeyOf == KeySession || c.KeyOf == KeyHeader || c.KeyOf == KeyBody {
+		r.Key, r.KeyOf = uint64(c.Key), c.KeyOf
 	}
 	for _, l := range chain {
 		r.Blocks = append(r.Blocks, Block(l))
@@ -117,6 +120,9 @@ func (c *Candidate) view() View {
 		Waiting:       c.Waiting,
 		KVUsage:       c.KVUsage,
 		Rate:          c.Rate,
+		CachedBlocks:  c.CachedBlocks,
+		Success:       c.Success,
+		Latency:       c.Latency,
 		Cost:          c.Cost,
 		exact:         c.Events,
 	}

@@ -25,6 +25,7 @@ func facts() map[string]func(*Choice) {
 		"prompt tokens":  func(c *Choice) { c.PromptTokens = 0 },
 		"output tokens":  func(c *Choice) { c.OutputTokens = 0 },
 		"waited":         func(c *Choice) { c.WaitedMs = 0 },
+		"stream":         func(c *Choice) { c.Stream = false },
 		"waits":          func(c *Choice) { c.Waits = false },
 		"worker full":    func(c *Choice) { c.WorkerFull = false },
 		"runner-up":      func(c *Choice) { c.RunnerUp = "" },
@@ -44,6 +45,10 @@ func facts() map[string]func(*Choice) {
 		"cache in use":   each(func(v *Candidate) { v.KVUsage = 0 }),
 		"kv events":      each(func(v *Candidate) { v.Events = false }),
 		"cost":           each(func(v *Candidate) { v.Cost = CostFacts{} }),
+		"success":        each(func(v *Candidate) { v.Success = 0 }),
+		"latency":        each(func(v *Candidate) { v.Latency.Mean = 0 }),
+		"samples":        each(func(v *Candidate) { v.Latency.Samples = 0 }),
+		"idle":           each(func(v *Candidate) { v.Latency.Idle = 0 }),
 		"traffic":        func(c *Choice) { c.Traffic = Traffic{} },
 	}
 }
@@ -73,16 +78,19 @@ func pastPicks(t *testing.T, policy Policy, n int) (picks []pastPick) {
 	t.Helper()
 	d, now := rng(99), start
 	planner, plans := policy.(Planner)
-	plans = plans && planner.Plans()
+	plans = plans && planner.Plans(&Request{})
 	for range n {
 		now = now.Add(d.exp(time.Second))
 		r := Request{Now: now, Rand: d.next(), Model: uint64(d.below(3)), PromptTokens: int64(d.below(60_000)),
 			OutputTokens: int64(d.below(8000)),
-			Wait:         d.below(2) == 0, Waited: d.exp(20 * time.Second), Record: &Choice{},
+			Stream:       d.below(2) == 0, Wait: d.below(2) == 0, Waited: d.exp(20 * time.Second), Record: &Choice{},
 			traffic: Traffic{Arrivals: 3 * d.unit(), Utilization: d.unit(), Cached: 9000 * d.unit()}}
 		if d.below(5) > 0 {
 			r.Blocks = chainOf(chainOf(nil, 1, 3), uint64(d.below(40)), 1+d.below(20))
 			r.Prefix = r.Blocks[0].Hash
+		}
+		if d.below(3) == 0 {
+			r.Key, r.KeyOf = d.next(), KeySession
 		}
 		ws := loaded(&d, plans && r.Wait && d.below(2) == 0)
 		pool := Pool{policy: policy, assessments: make([]assessment, len(ws))}
@@ -94,7 +102,7 @@ func pastPicks(t *testing.T, policy Policy, n int) (picks []pastPick) {
 
 // loaded returns some of eight workers; half of them are idle at times.
 func loaded(d *rng, someFull bool) (ws []View) {
-	light := d.below(3) == 0
+	light, warm := d.below(3) == 0, d.below(3) > 0
 	for i := range 8 {
 		if d.below(4) == 0 && (i < 7 || len(ws) > 0) {
 			continue
@@ -110,6 +118,11 @@ func loaded(d *rng, someFull bool) (ws []View) {
 		v.Cost = CostFacts{Backlog: d.unit() * float64(d.below(3)), Overhead: 0.01, PerToken: 1 / (5000 + 5000*d.unit()),
 			Slowdown: 0.004 * d.unit(), Step: 0.02, StepEach: 0.001 * d.unit(), Stall: d.unit(), WorkingSet: d.unit(),
 			SlotWait: float64(d.below(2)) * d.unit()}
+		v.Success = d.unit()
+		v.Latency = LatencyFacts{Mean: d.unit(), Samples: 9 + d.below(3), Idle: 10.1 * d.unit()}
+		if warm {
+			v.Latency.Samples++
+		}
 		ws = append(ws, v)
 	}
 	return ws
@@ -126,6 +139,11 @@ func used() map[string][]string {
 		"power_of_two":         {"rand", "weight", "inflight", "pending", "output"},
 		"kv_aware": {"rand", "prompt tokens", "output tokens", "weight", "inflight", "overlap", "kv events", "cost",
 			"traffic"},
+		"cache_aware":     {"rand", "prompt tokens", "weight", "inflight", "pending", "output", "overlap"},
+		"consistent_hash": {"key", "key of", "rand", "weight", "inflight", "pending", "output"},
+		"rendezvous_hash": {"key", "key of", "rand", "weight", "inflight", "pending", "output"},
+		"least_latency":   {"rand", "stream", "weight", "inflight", "pending", "output", "latency", "samples", "idle"},
+		"kv_overlap":      {"rand", "prompt tokens", "weight", "inflight", "pending", "overlap", "success"},
 		"chwbl": {"policy", "key", "key of", "memory", "rand", "prompt tokens", "output tokens", "waited",
 			"weight", "inflight", "pending", "output", "overlap", "full", "rate"},
 	}
@@ -170,7 +188,7 @@ func TestRecordHoldsEveryFactThatThePolicyUsed(t *testing.T) {
 // TestRunnerUpIsPickedWithoutTheChosenWorker from the same record. Among full workers, and for policies
 // that draw, the runner-up is only the next best one.
 func TestRunnerUpIsPickedWithoutTheChosenWorker(t *testing.T) {
-	for _, name := range []string{"chwbl", "least_load", "round_robin", "weighted_round_robin"} {
+	for _, name := range []string{"cache_aware", "chwbl", "consistent_hash", "least_load", "rendezvous_hash", "round_robin", "weighted_round_robin"} {
 		policy, err := New(Config{Name: name})
 		if err != nil {
 			t.Fatal(err)

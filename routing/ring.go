@@ -217,6 +217,41 @@ func (g *ring) next(at int) (*slot, int) {
 	}
 }
 
+// halvedBy returns an empty ring whose points per unit of weight are halved at least that often.
+func (g *ring) halvedBy(times int) *ring {
+	r := newRing(g.units)
+	r.least = times
+	return r
+}
+
+// eachWorker calls f for each worker with its place clockwise from the home, which is at s and at. The
+// walk is bounded: workers that it does not meet share the last place.
+func (g *ring) eachWorker(ws []View, s *slot, at int, f func(view, step int)) {
+	met := 0
+	for i := range ws {
+		if place, known := g.findSlot(&ws[i]); known {
+			g.slots[place].fit = true
+		}
+	}
+	for points := 0; met < len(ws)-1 && points < recordedPoints*len(ws); points++ {
+		if s.fit {
+			s.fit = false
+			f(int(s.view), met)
+			met++
+		}
+		s, at = g.next(at)
+	}
+	for i := range ws {
+		if place, known := g.findSlot(&ws[i]); !known || g.slots[place].fit {
+			f(i, met)
+		}
+	}
+}
+
+// recordedPoints bounds the walk of eachWorker, per worker. Of sixteen equal workers, all but the last
+// are met within three points per worker, but one of little weight may be thousands away.
+const recordedPoints = 8
+
 // point returns the hash of a worker's point of that ordinal.
 func point(seed uint64, ordinal int) uint64 { return Mix(seed + (uint64(ordinal)+1)*golden) }
 

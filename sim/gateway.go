@@ -56,6 +56,9 @@ func (w *World) startAttempt(rec *Record) {
 		OutputTokens: w.pool.Learned().OutputTokens(r.MaxTokens),
 		Stream:       routing.Unit(routing.Draw(uint64(rec.Number))) >= w.config.UnstreamedShare,
 	}}
+	if r.Session != 0 {
+		f.route.Key, f.route.KeyOf = r.Session, routing.KeySession
+	}
 	f.expectedTokens = f.route.PromptTokens + f.route.OutputTokens
 	if w.config.Choices {
 		rec.Choice = &routing.Choice{}

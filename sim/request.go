@@ -20,6 +20,7 @@ type Request struct {
 	Weight       int             // the tenant's weight in its class; 0 means 1
 	Class        int             // priority class, 0 to queue.Classes-1
 	Model        uint64          // as in routing.Request; 0: none
+	Session      uint64          // hash of a session key; 0: none
 	Prefix       uint64          // as in routing.Request: the hash of the prompt's first turn; 0: none
 	Chain        []routing.Block // blocks of the prompt and then of the answer; nil: nothing is shared
 	PromptTokens int64

@@ -25,6 +25,31 @@ func compile(pattern string) *regexp.Regexp {
 	return regexp.MustCompile(`(?s)\A` + wild.Replace(regexp.QuoteMeta(pattern)) + `\z`)
 }
 
+// MatchGlob reports whether the whole name matches the pattern, in which `*` is any run of characters and
+// `?` exactly one.
+func MatchGlob(pattern, name string) bool {
+	p, n, star, from := 0, 0, -1, 0
+	for n < len(name) {
+		_, size := utf8.DecodeRuneInString(name[n:])
+		switch {
+		case p < len(pattern) && pattern[p] == '*':
+			star, from = p, n
+			p++
+		case p < len(pattern) && pattern[p] == '?':
+			p, n = p+1, n+size
+		case p < len(pattern) && pattern[p] == name[n]:
+			p, n = p+1, n+1
+		case star >= 0: // the last * takes one more character
+			_, size = utf8.DecodeRuneInString(name[from:])
+			from += size
+			p, n = star+1, from
+		default:
+			return false
+		}
+	}
+	return strings.Trim(pattern[p:], "*") == ""
+}
+
 // starred matches a run of wildcards that contains a `*`.
 var starred = regexp.MustCompile(`[*?]*\*[*?]*`)
 

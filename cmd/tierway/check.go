@@ -39,7 +39,12 @@ func checkCommand() *cobra.Command {
 // loadConfig loads a configuration and prints its problems and warnings to the message output.
 // If it is invalid, the error is an exit status of 1.
 func loadConfig(c *cobra.Command, path string) (*config.File, error) {
-	f, err := config.Load(path, os.LookupEnv)
+	return loadConfigWith(c, path, os.LookupEnv)
+}
+
+// loadConfigWith is loadConfig with other environment variables.
+func loadConfigWith(c *cobra.Command, path string, env func(string) (string, bool)) (*config.File, error) {
+	f, err := config.Load(path, env)
 	var problems config.Problems
 	switch {
 	case errors.As(err, &problems):

@@ -21,6 +21,7 @@ import (
 
 type serveFlags struct {
 	config, listen, adminListen string
+	policy                      string
 	models, workerURLs, hosts   []string
 }
 
@@ -48,6 +49,9 @@ func serveCommand() *cobra.Command {
 	c.Flags().StringVarP(&f.config, "config", "c", "", "configuration file (default config.yaml unless --model is given)")
 	c.Flags().StringVar(&f.listen, "listen", "", "address of the data plane; overrides listen")
 	c.Flags().StringVar(&f.adminListen, "admin-listen", "", "address of the admin plane; overrides admin.listen")
+	c.Flags().StringVar(&f.policy, "policy", "",
+		"routing policy that replaces those of the file, of every tier and pool and of all policy_rules; overrides "+
+			config.PolicyVariable)
 	c.Flags().StringArrayVar(&f.models, "model", nil,
 		"without a configuration file: model that the workers serve; several as MODEL=TIER, least capable first")
 	c.Flags().StringSliceVar(&f.workerURLs, "worker-urls", nil,
@@ -63,13 +67,25 @@ func serveCommand() *cobra.Command {
 func (f serveFlags) load(c *cobra.Command) (*config.File, error) {
 	if len(f.models) > 0 {
 		file, err := config.FromFlags(f.models, f.workerURLs, f.hosts, f.listen, f.adminListen)
-		return file, showFlagProblems(c, err)
+		if err != nil {
+			return nil, showFlagProblems(c, err)
+		}
+		name, _ := f.lookup(config.PolicyVariable)
+		return file.WithPolicy(name)
 	}
-	file, err := loadConfig(c, f.path())
+	file, err := loadConfigWith(c, f.path(), f.lookup)
 	if err != nil {
 		return nil, err
 	}
 	return override(c, file, f.listen, f.adminListen)
+}
+
+// lookup returns an environment variable. The flag --policy replaces the variable of the policy.
+func (f serveFlags) lookup(name string) (string, bool) {
+	if name == config.PolicyVariable && f.policy != "" {
+		return f.policy, true
+	}
+	return os.LookupEnv(name)
 }
 
 // showFlagProblems prints the problems of flag values and returns exit status 1. It returns
@@ -96,7 +112,7 @@ func (f serveFlags) path() string {
 
 // reloadConfig loads the configuration for a reload.
 func (f serveFlags) reloadConfig() (*config.File, error) {
-	file, err := config.Load(f.path(), os.LookupEnv)
+	file, err := config.Load(f.path(), f.lookup)
 	if err != nil || f.listen == "" && f.adminListen == "" {
 		return file, err
 	}

@@ -57,10 +57,10 @@ type witness struct {
 	chose     int                                    // index of the last call
 }
 
-// Plans reports whether the policy plans.
-func (w *witness) Plans() bool {
+// Plans reports whether the policy plans for the request.
+func (w *witness) Plans(r *routing.Request) bool {
 	p, ok := w.one.(routing.Planner)
-	return ok && p.Plans()
+	return ok && p.Plans(r)
 }
 
 // overlap returns the Overlap of the worker of that ID in the last call.
@@ -77,7 +77,7 @@ func (w *witness) Name() string { return w.one.Name() }
 
 // Pick returns the policy's choice after it has checked the laws.
 func (w *witness) Pick(r *routing.Request, ws []routing.View) (int, routing.Reason) {
-	plan := w.Plans() && r.Wait
+	plan := r.Wait && w.Plans(r)
 	for _, v := range ws {
 		if !v.Up || v.Saturated || v.Full && !plan || v.Weight < 1 || v.Group != ws[0].Group || !(v.Rate > 0) {
 			w.t.Fatalf("the policy was shown an ineligible worker: %+v", v)
@@ -123,7 +123,7 @@ func choices(rt *rapid.T, newPolicy func() routing.Policy) {
 			ws = append(ws, routing.View{
 				ID: fmt.Sprint("w", index), Index: index, Up: true,
 				Weight:        weights[index],
-				Full:          w.Plans() && r.Wait && rapid.Bool().Draw(rt, "full"),
+				Full:          r.Wait && w.Plans(&r) && rapid.Bool().Draw(rt, "full"),
 				Inflight:      rapid.IntRange(0, 1000).Draw(rt, "inflight"),
 				PendingTokens: rapid.Int64Range(0, 1<<60).Draw(rt, "pending"),
 				OutputTokens:  rapid.Int64Range(0, 1<<60).Draw(rt, "output"),
@@ -131,6 +131,10 @@ func choices(rt *rapid.T, newPolicy func() routing.Policy) {
 				KVUsage:       rapid.Float64Range(0, 1).Draw(rt, "kv usage"),
 				Overlap:       rapid.Int64Range(0, 1<<40).Draw(rt, "overlap"),
 				Rate:          rapid.Float64Range(50, 1e6).Draw(rt, "rate"),
+				CachedBlocks:  rapid.IntRange(0, 20_000).Draw(rt, "blocks"),
+				Success:       rapid.Float64Range(0, 1).Draw(rt, "success"),
+				Latency: routing.LatencyFacts{Mean: rapid.Float64Range(0, 100).Draw(rt, "latency"),
+					Samples: rapid.IntRange(8, 12).Draw(rt, "samples"), Idle: rapid.Float64Range(0, 20).Draw(rt, "idle")},
 			})
 		}
 		if len(ws) > 0 {
@@ -147,12 +151,16 @@ func drawRequest(rt *rapid.T, now time.Time) routing.Request {
 		OutputTokens: rapid.Int64().Draw(rt, "output tokens"),
 		Stream:       rapid.Bool().Draw(rt, "stream"),
 		Wait:         rapid.Bool().Draw(rt, "wait"),
+		Rule:         rapid.IntRange(0, 2).Draw(rt, "rule"),
 		Waited:       time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(rt, "waited")),
 	}
 	r.Blocks = chain(rapid.IntRange(0, 1).Draw(rt, "chat"), rapid.IntRange(0, 40).Draw(rt, "branch"),
 		rapid.IntRange(0, 60).Draw(rt, "blocks"))
 	if len(r.Blocks) > 0 {
 		r.Prefix = r.Blocks[0].Hash
+	}
+	if r.KeyOf = rapid.SampledFrom([]string{"", routing.KeySession, routing.KeyHeader}).Draw(rt, "key of"); r.KeyOf != "" {
+		r.Key = rapid.Uint64Range(1, 20).Draw(rt, "key")
 	}
 	return r
 }

@@ -96,7 +96,7 @@ func TestAbstainingPolicyKeepsTheLaws(t *testing.T) {
 // planner is a policy that plans.
 type planner struct{ pick }
 
-func (planner) Plans() bool { return true }
+func (planner) Plans(*routing.Request) bool { return true }
 
 // TestPlannersKeepTheLaws runs the laws on planners that abstain, and on planners that wait whenever they
 // can.

@@ -25,7 +25,7 @@ func (m *machine) expected(r *routing.Request, tried []*member, gates bool) (may
 		return !w.status.Saturated && !full(w) && !m.overShare(w, group)
 	})
 	for _, w := range group {
-		if !w.status.Saturated && (full(w) && r.Wait && m.policy.Plans() || !full(w) && !slow) {
+		if !w.status.Saturated && (full(w) && r.Wait && m.policy.Plans(r) || !full(w) && !slow) {
 			may = append(may, w)
 		}
 	}

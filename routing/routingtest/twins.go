@@ -45,7 +45,7 @@ func recorded(rt *rapid.T, newPolicy func() routing.Policy) {
 		limit:     routing.Saturation{Waiting: 8, StaleAfter: 10 * time.Second},
 	}
 	other := routing.Config{Name: "chwbl"}
-	if p, ok := m.judge.(routing.Planner); ok && p.Plans() {
+	if p, ok := m.judge.(routing.Planner); ok && p.Plans(&routing.Request{}) {
 		other.Name = "least_load"
 	}
 	var err error

@@ -187,9 +187,9 @@ func (ps *Pools) Gauges() []telemetry.WorkerGauges {
 	return out
 }
 
-// NameHash returns a hash of a name, or 0 for an empty name. It is the same in every gateway.
-func NameHash(name string) uint64 {
-	if name == "" {
+// NameHash returns a hash of a name or body, or 0 for an empty one. It is the same in every gateway.
+func NameHash[T string | []byte](name T) uint64 {
+	if len(name) == 0 {
 		return 0
 	}
 	h := uint64(0xcbf29ce484222325)

@@ -128,7 +128,7 @@ func (ps *Pools) openLocked(p, was *Pool, c breaker.Config) {
 	}
 	ps.openTokensLocked(p, was)
 	var reasons []string
-	for _, r := range routing.Reasons(p.Policy.Name) {
+	for _, r := range routing.Reasons(p.Policies()...) {
 		reasons = append(reasons, string(r))
 	}
 	p.Members = make(map[string]*Member, len(p.Workers))

@@ -29,8 +29,9 @@ type Snapshot struct {
 	Pools    []*Pool // tiers in order, then pools
 	ByName   map[string]*Pool
 
-	Vocabulary  string // counts the tokens of prompts near a threshold; "" if there is no threshold
-	DefaultTier *Pool  // nil without tiers
+	SessionKeys []string // where the key of a session is found, in order; headers in canonical form
+	Vocabulary  string   // counts the tokens of prompts near a threshold; "" if there is no threshold
+	DefaultTier *Pool    // nil without tiers
 }
 
 // Configuration is a configuration as it was read, with the live overrides.
@@ -70,6 +71,7 @@ func newSnapshot(c Configuration, identity *Identity, live *Snapshot) (*Snapshot
 		proxies:       f.TrustedProxies(),
 		Catalog:       f.Catalog(),
 		ByName:        map[string]*Pool{},
+		SessionKeys:   sessionKeys(f.SessionKeys),
 	}
 	for _, c := range f.ResolvedPools() {
 		p := &Pool{Pool: c, tokenizer: f.Tokenizer(c.Policy)}
@@ -77,9 +79,9 @@ func newSnapshot(c Configuration, identity *Identity, live *Snapshot) (*Snapshot
 			p.Served[d] = true
 		}
 		var err error
-		if was := live.ByName[c.Name]; was != nil && reflect.DeepEqual(was.Policy, c.Policy) {
+		if was := live.ByName[c.Name]; was != nil && reflect.DeepEqual(was.Policies(), c.Policies()) {
 			p.Picker = was.Picker
-		} else if p.Picker, err = routing.New(c.Policy); err != nil {
+		} else if p.Picker, err = routing.Compose(c.Policy, c.RulePolicies()); err != nil {
 			return nil, fmt.Errorf("%s: %w", c.Name, err)
 		}
 		snap.Pools = append(snap.Pools, p)
@@ -88,6 +90,17 @@ func newSnapshot(c Configuration, identity *Identity, live *Snapshot) (*Snapshot
 	snap.DefaultTier = snap.ByName[snap.Catalog.Default()]
 	snap.Vocabulary = snap.vocabulary()
 	return snap, nil
+}
+
+// sessionKeys returns the names with those of headers in canonical form. Fields of the body have no hyphen.
+func sessionKeys(names []string) []string {
+	keys := slices.Clone(names)
+	for i, name := range keys {
+		if strings.Contains(name, "-") {
+			keys[i] = http.CanonicalHeaderKey(name)
+		}
+	}
+	return keys
 }
 
 // vocabulary returns the name of the vocabulary that counts prompts: the nearest one to the default

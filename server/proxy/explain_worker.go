@@ -14,7 +14,7 @@ import (
 // It returns the stage that refuses the request, and its error.
 func (n *explainer) previewWorker() (stage string, err error) {
 	x := n.x
-	x.facts = x.s.intake.Gather(x.in.HTTP.Context(), &x.parsed, &x.resolution, false)
+	x.facts = x.s.intake.Gather(x.in.HTTP.Context(), &x.caller, &x.parsed, &x.resolution, false)
 	setDeadline(x)
 	if err := pinToStored(x); err != nil {
 		return decisions.StageWorker, err

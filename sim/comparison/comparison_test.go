@@ -123,7 +123,7 @@ func TestPoliciesAreReadWithTheirOptions(t *testing.T) {
 		t.Errorf("%+v, %v", p, err)
 	}
 	for text, want := range map[string]string{
-		"fastest":      `policy "fastest" is unknown: write one of chwbl, `,
+		"fastest":      `policy "fastest" is unknown: write one of cache_aware, `,
 		"chwbl+warp":   `policy "chwbl+warp": option "warp" is unknown: write events or queue`,
 		"llm_d+events": `policy "llm_d+events": "llm_d" has no options`,
 		"":             `policy "" is unknown`,
@@ -138,7 +138,7 @@ func TestPoliciesAreReadWithTheirOptions(t *testing.T) {
 		}
 	}
 	for want, texts := range map[string][]string{
-		"write one or more of chwbl, ":                       nil,
+		"write one or more of cache_aware, ":                 nil,
 		`policy "chwbl+queue+events" is given twice: remove`: {"chwbl+events+queue", "chwbl", "chwbl+queue+events"},
 	} {
 		if _, err := ParsePolicies(texts); err == nil || !strings.Contains(err.Error(), want) {

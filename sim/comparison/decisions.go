@@ -50,7 +50,7 @@ func blockCharacters(records []*decisions.Decision) int64 {
 // requestOf returns the request of a record.
 func requestOf(d *decisions.Decision, blockCharacters int64) sim.Request {
 	r := sim.Request{
-		Kind: "recorded", Tenant: d.Tenant, Prefix: uint64(d.Features.Prefix),
+		Kind: "recorded", Tenant: d.Tenant, Session: uint64(d.Features.Session), Prefix: uint64(d.Features.Prefix),
 		PromptTokens: promptTokens(d), OutputTokens: max(1, d.Usage.Output), MaxTokens: d.MaxTokens,
 	}
 	most := int((r.PromptTokens + sim.BlockTokens - 1) / sim.BlockTokens)

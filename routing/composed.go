@@ -1,0 +1,120 @@
+package routing
+
+import (
+	"time"
+
+	"tierway/routing/prefix"
+)
+
+// composed is a policy with a fallback, or with others for the requests of some rules. Its first chain
+// serves the requests without a rule.
+type composed struct {
+	chains [][]Policy // by Request.Rule: a policy, and those that follow if it abstains
+}
+
+// Compose returns the policy of a pool: that of c, and for the requests with the rule i+1 that of
+// rules[i]. The errors are those of [New].
+func Compose(c Config, rules []Config) (Policy, error) {
+	first, err := New(c)
+	if err != nil || len(rules) == 0 {
+		return first, err
+	}
+	chains := [][]Policy{linksOf(first)}
+	for _, rule := range rules {
+		p, err := New(rule)
+		if err != nil {
+			return nil, err
+		}
+		chains = append(chains, linksOf(p))
+	}
+	return &composed{chains}, nil
+}
+
+// linksOf returns the policies of a chain.
+func linksOf(p Policy) []Policy {
+	if c, ok := p.(*composed); ok {
+		return c.chains[0]
+	}
+	return []Policy{p}
+}
+
+// Name returns the name of the policy for requests without a rule.
+func (p *composed) Name() string { return p.chains[0][0].Name() }
+
+func (p *composed) chain(r *Request) []Policy {
+	if r.Rule > 0 && r.Rule < len(p.chains) {
+		return p.chains[r.Rule]
+	}
+	return p.chains[0]
+}
+
+// Pick returns the choice of the first policy of the request's chain that does not abstain. The record
+// names that policy.
+func (p *composed) Pick(r *Request, ws []View) (int, Reason) {
+	for i, link := range p.chain(r) {
+		if i > 0 {
+			r.assessByLoad(ws)
+		}
+		if r.Record != nil {
+			r.Record.Policy = link.Name()
+		}
+		if i, reason := link.Pick(r, ws); i >= 0 {
+			return i, reason
+		}
+	}
+	return -1, ""
+}
+
+// Plans reports whether the policy of the request plans.
+func (p *composed) Plans(r *Request) bool { return plans(p.chain(r)[0], r) }
+
+func (p *composed) usesCosts() bool {
+	return p.any(func(q Policy) bool { return costs(q) })
+}
+
+// any reports whether f is true for any of the policies.
+func (p *composed) any(f func(Policy) bool) bool {
+	for _, chain := range p.chains {
+		for _, q := range chain {
+			if f(q) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Depth returns the length of the keys of the first policy that has any.
+func (p *composed) Depth() (depth prefix.Depth) {
+	p.any(func(q Policy) bool {
+		a, ok := q.(Adaptive)
+		if ok {
+			depth = a.Depth()
+		}
+		return ok
+	})
+	return depth
+}
+
+func (p *composed) treeLimit() (blocks int, every time.Duration) {
+	p.any(func(q Policy) bool {
+		blocks, every = treeLimit(q)
+		return blocks > 0
+	})
+	return blocks, every
+}
+
+// clone copies the chain of the request.
+func (p *composed) clone(r *Request) Policy {
+	q := &composed{chains: make([][]Policy, len(p.chains))}
+	copy(q.chains, p.chains)
+	at := 0
+	if r.Rule > 0 && r.Rule < len(p.chains) {
+		at = r.Rule
+	}
+	q.chains[at] = nil
+	for _, link := range p.chains[at] {
+		q.chains[at] = append(q.chains[at], policyCopy(link, r))
+	}
+	return q
+}

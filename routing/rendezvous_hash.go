@@ -1,0 +1,42 @@
+package routing
+
+import "math"
+
+// rendezvousHash sends all requests with one key to one worker: the one with the highest score for
+// the key, which is a hash of key and worker (highest random weight, Thaler and Ravishankar, 1998).
+// If a worker leaves, only its own keys move. It has no memory and needs no ring. Load is not
+// considered.
+type rendezvousHash struct {
+	keys keySource
+}
+
+func newRendezvousHash(c Config) *rendezvousHash { return &rendezvousHash{newKeySource(c)} }
+
+func (*rendezvousHash) Name() string { return "rendezvous_hash" }
+
+// Pick returns the worker with the lowest rank for the request's key. It abstains if the request has
+// no key.
+func (p *rendezvousHash) Pick(r *Request, ws []View) (int, Reason) {
+	of, key := p.keys.find(p, r)
+	if of == "" {
+		return -1, ""
+	}
+	r.recordKey(of, key)
+	chosen, lowest := -1, 0.0
+	for i := range ws {
+		rank := rendezvousRank(key, &ws[i])
+		r.assess(i, rank, "")
+		if chosen < 0 || rank < lowest {
+			chosen, lowest = i, rank
+		}
+	}
+	return chosen, homeReason(of)
+}
+
+// rendezvousRank is −ln(u)/weight, where u in (0, 1) is a hash of the key and the worker. The lowest
+// of such ranks belongs to a worker with the probability of its share of the weights.
+func rendezvousRank(key uint64, v *View) float64 {
+	const half = 0x1p-54 // keeps u above 0
+	u := Unit(Mix(Mix(key)^hashName(v.ID))) + half
+	return -math.Log(u) / float64(v.Weight)
+}
