@@ -215,8 +215,10 @@ func TestSlowRedisIsDown(t *testing.T) {
 	eventually(t, w.logged.Load)
 	hook.slow.Store(0)
 	eventually(t, w.Up)
-	if got := w.log.lines(); got != 2 || !strings.Contains(w.log.String(), "slow") {
-		t.Errorf("the log has %d lines:\n%s", got, w.log.String())
+	// The machine may also be so slow that the first cause is a timeout.
+	if log := w.log.String(); strings.Count(log, "Redis unavailable;") != 1 || strings.Count(log, "again;") != 1 ||
+		!strings.Contains(log, "slow") {
+		t.Errorf("the log has:\n%s", log)
 	}
 }
 
