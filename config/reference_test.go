@@ -101,7 +101,7 @@ func TestConfigDocIsGenerated(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(got, want) {
-			t.Errorf("%s is out of date: UPDATE_DOCS=1 go test ./config -run References writes it", path)
+			t.Errorf("%s is out of date: make docs writes it", path)
 		}
 	}
 }

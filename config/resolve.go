@@ -64,14 +64,7 @@ func (f *File) resolveSection(s section) PoolConfig {
 	if c.Policy.Name == "" {
 		c.Policy = f.Policy
 	}
-	if c.PolicyRules == nil {
-		c.PolicyRules = f.PolicyRules
-	}
-	c.Policy, c.PolicyRules = policyCopy(c.Policy), slices.Clone(c.PolicyRules)
-	for i := range c.PolicyRules {
-		r := &c.PolicyRules[i]
-		r.Policy, r.Header = policyCopy(r.Policy), http.CanonicalHeaderKey(r.Header)
-	}
+	c.Policy, c.PolicyRules = policyCopy(c.Policy), rulesCopy(c.PolicyRules)
 	c.Queue, c.Saturation = overlay(c.Queue, f.Queue), overlay(c.Saturation, f.Saturation)
 	health := f.healthOf(c.Health)
 	events := f.eventsOf(c.KVEvents)
@@ -91,6 +84,9 @@ func (f *File) poolOf(c PoolConfig, tier bool) Pool {
 		Paths: slices.Clone(c.Paths), MaxUploadBytes: int64(c.MaxUpload), Tenant: c.Tenant, Context: c.Context,
 		Price: valueOf(c.Price), Policy: c.Policy, Rules: c.PolicyRules, Queue: c.Queue.config(), HeartbeatAfter: c.Queue.HeartbeatAfter,
 		Saturation: c.Saturation.config(), AllowFields: slices.Clone(c.AllowFields)}
+	if c.PolicyRules == nil {
+		p.Rules = rulesCopy(f.PolicyRules)
+	}
 	if c.Model != "" && !slices.Contains(p.Models, c.Model) {
 		p.Models = slices.Insert(p.Models, 0, c.Model)
 	}
@@ -116,6 +112,16 @@ func (f *File) poolOf(c PoolConfig, tier bool) Pool {
 // healthOf returns the health section of a tier or pool with the file's values for absent keys.
 func (f *File) healthOf(own *workers.Health) workers.Health { return overlay(valueOf(own), f.Health) }
 
+// rulesCopy returns a copy that shares nothing, with the canonical names of its headers.
+func rulesCopy(rules []PolicyRule) []PolicyRule {
+	rules = slices.Clone(rules)
+	for i := range rules {
+		r := &rules[i]
+		r.Policy, r.Header, r.Stream = policyCopy(r.Policy), http.CanonicalHeaderKey(r.Header), copyOf(r.Stream)
+	}
+	return rules
+}
+
 // policyCopy returns a copy that shares no number, with the canonical name of its header.
 func policyCopy(c routing.Config) routing.Config {
 	v := reflect.ValueOf(&c).Elem()
@@ -128,12 +134,12 @@ func policyCopy(c routing.Config) routing.Config {
 	return c
 }
 
-// copyOf returns a pointer to a copy of the number; nil for nil.
-func copyOf(number *float64) *float64 {
-	if number == nil {
+// copyOf returns a pointer to a copy of the value; nil for nil.
+func copyOf[T any](value *T) *T {
+	if value == nil {
 		return nil
 	}
-	return new(*number)
+	return new(*value)
 }
 
 // overlay returns own with base's values for its absent keys.

@@ -94,6 +94,9 @@ func (d *driftWorld) request(now time.Time, phase int) *routing.Request {
 	for i := range blocks {
 		r.Blocks = append(r.Blocks, routing.Block{Hash: routing.Mix(root<<32 + uint64(i) + 1), End: int64(1000 * (i + 1))})
 	}
+	if r.Stream = blocks%5 > 0; blocks%3 > 0 {
+		r.Key, r.KeyOf = routing.Mix(root*64+uint64(blocks)+1), routing.KeySession
+	}
 	r.Prefix, r.PromptTokens = r.Blocks[0].Hash, int64([]int{400, 2500, 400}[phase]*blocks)
 	return r
 }
@@ -127,12 +130,20 @@ var facts = map[string]func(c *routing.Choice, w *routing.Candidate){
 	"full":            func(_ *routing.Choice, w *routing.Candidate) { w.Full = false },
 	"prefill_rate":    func(_ *routing.Choice, w *routing.Candidate) { w.Rate = 0 },
 	"terms":           func(_ *routing.Choice, w *routing.Candidate) { w.Terms = routing.Terms{} },
+	"success":         func(_ *routing.Choice, w *routing.Candidate) { w.Success = 0 },
+	"latency":         func(_ *routing.Choice, w *routing.Candidate) { w.Latency = routing.LatencyFacts{} },
+	"stream":          func(c *routing.Choice, _ *routing.Candidate) { c.Stream = false },
 	"cost":            func(_ *routing.Choice, w *routing.Candidate) { w.Cost = routing.CostFacts{} },
 	"traffic":         func(c *routing.Choice, _ *routing.Candidate) { c.Traffic = routing.Traffic{} },
 }
 
 // factsOf are the facts that each policy uses.
 var factsOf = map[string][]string{
+	"cache_aware":     {"rand", "prompt_tokens", "weight", "inflight", "pending_tokens", "output_tokens", "overlap_tokens"},
+	"consistent_hash": {"key", "key_of", "weight"},
+	"kv_overlap":      {"prompt_tokens", "weight", "inflight", "overlap_tokens", "success"},
+	"least_latency":   {"weight", "inflight", "latency", "stream"},
+	"rendezvous_hash": {"key", "key_of", "weight"},
 	"chwbl": {"key", "key_of", "memory", "rand", "prompt_tokens", "expected_output", "waited", "weight", "inflight",
 		"pending_tokens", "output_tokens", "overlap_tokens", "full", "prefill_rate"},
 	"kv_aware":             {"prompt_tokens", "expected_output", "weight", "overlap_tokens", "cost", "traffic"},

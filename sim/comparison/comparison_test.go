@@ -118,6 +118,9 @@ func TestAnErrorOfOneRunNamesTheRun(t *testing.T) {
 }
 
 func TestPoliciesAreReadWithTheirOptions(t *testing.T) {
+	if all, err := ParsePolicies([]string{" all "}); err != nil || len(all) != len(routing.Names()) {
+		t.Errorf("all are %d policies (%v), want %d", len(all), err, len(routing.Names()))
+	}
 	p, err := parsePolicy("chwbl+queue+events")
 	if err != nil || !p.Queue || !p.events || p.peer != nil {
 		t.Errorf("%+v, %v", p, err)

@@ -28,9 +28,15 @@ const (
 	withQueue  = "queue"  // requests wait in the gateway's queue for a free worker
 )
 
+// AllPolicies stands for all policies of the gateway in a list of one.
+const AllPolicies = "all"
+
 // ParsePolicies reads policies; spaces around them are ignored. There must be one at least, and each
-// only once.
+// only once. [AllPolicies] alone stands for all policies of the gateway.
 func ParsePolicies(texts []string) ([]Policy, error) {
+	if len(texts) == 1 && strings.TrimSpace(texts[0]) == AllPolicies {
+		texts = routing.Names()
+	}
 	if len(texts) == 0 {
 		return nil, fmt.Errorf("write one or more of %s", strings.Join(PolicyNames(), ", "))
 	}

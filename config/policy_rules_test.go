@@ -1,0 +1,156 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"tierway/routing"
+)
+
+func TestFirstMatchingRuleSelectsThePolicy(t *testing.T) {
+	f := parsed(t, keys+small+`
+policy_rules:
+  - { model: "gpt-4*", max_tokens: { above: 2000 }, policy: { name: consistent_hash } }
+  - { tenant: research, policy: { name: round_robin } }
+  - { header: x-team, header_value: search, policy: { name: random } }
+  - { header: X-Team, policy: { name: power_of_two } }
+  - { stream: true, prompt_tokens: { above: 100, up_to: 200 }, policy: { name: least_latency, fallback: chwbl, epsilon: 0.5 } }
+`, nil)
+	p := f.ResolvedPools()[0]
+	team := func(value string) func(string) string {
+		return func(name string) string {
+			if name == "X-Team" {
+				return value
+			}
+			return ""
+		}
+	}
+	for name, c := range map[string]struct {
+		facts RuleFacts
+		want  int
+	}{
+		"a long answer of the model":      {RuleFacts{Requested: "gpt-4o", MaxTokens: 2001}, 1},
+		"as it is sent to the worker":     {RuleFacts{Requested: "x", Model: "gpt-4", MaxTokens: 9000}, 1},
+		"not so long":                     {RuleFacts{Requested: "gpt-4o", MaxTokens: 2000}, 0},
+		"another model":                   {RuleFacts{Requested: "my-gpt-4", MaxTokens: 9000}, 0},
+		"the first rule counts":           {RuleFacts{Requested: "gpt-4", MaxTokens: 9000, Tenant: "research"}, 1},
+		"a tenant":                        {RuleFacts{Tenant: "research"}, 2},
+		"a header's value":                {RuleFacts{Header: team("search")}, 3},
+		"any value":                       {RuleFacts{Header: team("other")}, 4},
+		"no value":                        {RuleFacts{Header: team("")}, 0},
+		"a stream of the range":           {RuleFacts{Stream: true, PromptTokens: 200}, 5},
+		"a stream above the range":        {RuleFacts{Stream: true, PromptTokens: 201}, 0},
+		"a stream at the range's start":   {RuleFacts{Stream: true, PromptTokens: 100}, 0},
+		"no stream":                       {RuleFacts{PromptTokens: 150}, 0},
+		"nothing that any rule asks for ": {RuleFacts{}, 0},
+	} {
+		if got := p.RuleOf(&c.facts); got != c.want {
+			t.Errorf("%s: rule %d, want %d", name, got, c.want)
+		}
+	}
+	if got := p.PolicyOf(5); got.Name != "least_latency" || got.Fallback != "chwbl" || *got.Epsilon != 0.5 {
+		t.Errorf("the policy of rule 5 is %+v", got)
+	}
+	if got := p.PolicyOf(0); got.Name != "kv_aware" {
+		t.Errorf("the policy without a rule is %+v", got)
+	}
+}
+
+func TestPoliciesAndRulesHaveProblems(t *testing.T) {
+	rule := func(text string) string { return keys + small + "policy_rules:\n  - " + text + "\n" }
+	policy := func(text string) string { return keys + small + "policy: " + text + "\n" }
+	for name, c := range map[string]struct{ src, want string }{
+		"no policy":          {rule(`{ model: x }`), `policy_rules[0].policy: missing`},
+		"no name":            {rule(`{ model: x, policy: {} }`), `policy_rules[0].policy.name: missing (write the name of a policy)`},
+		"a value alone":      {rule(`{ header_value: x, policy: { name: random } }`), `header_value: has no effect without header`},
+		"a secret header":    {rule(`{ header: authorization, policy: { name: random } }`), `"authorization" contains a secret`},
+		"an empty range":     {rule(`{ max_tokens: { above: 9, up_to: 9 }, policy: { name: random } }`), `no number is above 9 and at most 9`},
+		"unreachable":        {rule("{ model: x, policy: { name: random } }\n  - { model: x, stream: true, policy: { name: random } }"), `policy_rules[1]: can never match: policy_rules[0] meets all of its requests before`},
+		"no key header":      {policy(`{ name: rendezvous_hash, key: header }`), `policy.key_header: missing`},
+		"a useless header":   {policy(`{ name: rendezvous_hash, key_header: X-A }`), `policy.key_header: has no effect without key: header`},
+		"a useless fallback": {policy(`{ name: consistent_hash, key: model, fallback_key: body }`), `policy.fallback_key: has no effect with key: model`},
+		"itself":             {policy(`{ name: cache_aware, fallback: cache_aware }`), `policy.fallback: is the policy itself`},
+		"never abstains":     {policy(`{ name: random, fallback: chwbl }`), `policy.fallback: applies only to the policies cache_aware, chwbl, consistent_hash, kv_overlap, least_latency, rendezvous_hash, but the policy is random`},
+		"of no policy":       {policy(`{ name: cache_aware, fallback: chwbl, key: model }`), `policy.key: applies only to the policies consistent_hash, rendezvous_hash, but the policy is cache_aware`},
+		"per request":        {keys + small + "session_keys: [X-Request-ID, user]\n", `session_keys[0]: "X-Request-ID" is different in each request of most clients and proxies`},
+		"no such field":      {keys + small + "session_keys: [email]\n", `session_keys[0]: want a header's name with a hyphen`},
+	} {
+		if got := strings.Join(problemsOf(t, c.src, nil), "\n"); !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q lacks %q", name, got, c.want)
+		}
+	}
+}
+
+func TestOtherRoutersWordsAreRead(t *testing.T) {
+	for src, want := range map[string]routing.Config{
+		"selection_strategy: PrefixAwareHash\nprefix_routing: { enabled: true, max_prefix_length: 1024, " +
+			"load_factor_epsilon: 0.25, virtual_nodes: 150 }": {Name: "chwbl", NoKey: "model_hash", MaxPrefixLength: 1024,
+			Epsilon: new(0.25), VirtualNodes: 150},
+		"selection_strategy: WeightedRoundRobin":                            {Name: "weighted_round_robin"},
+		"policy: { name: ConsistentHash }":                                  {Name: "consistent_hash", Key: "model"},
+		"policy: { name: ConsistentHash, key: session }":                    {Name: "consistent_hash", Key: "session"},
+		"policy: { strategy: LeastLatency, fallback_strategy: RoundRobin }": {Name: "least_latency", Fallback: "round_robin"},
+		"policy: { type: cache_aware, cache_threshold: 0.6, balance_abs_threshold: 16, balance_rel_threshold: 1.5, " +
+			"eviction_interval_secs: 60, max_tree_size: 5000 }": {Name: "cache_aware", CacheThreshold: new(0.6),
+			BalanceAbs: new(16.0), BalanceRel: new(1.5), EvictionInterval: 60e9, MaxTreeSize: 5000},
+		"policy: { name: KvOverlapScorer, fallback: PrefixAwareHash }": {Name: "kv_overlap", Fallback: "chwbl",
+			NoKey: "model_hash"},
+	} {
+		if f := parsed(t, keys+small+src+"\n", nil); !reflect.DeepEqual(f.Policy, want) {
+			t.Errorf("%s\nis %+v\nwant %+v", src, f.Policy, want)
+		}
+	}
+	for src, want := range map[string]string{
+		"policy: { name: lmcache_aware }":                             "there is no policy \"lmcache_aware\" (use kv_aware",
+		"selection_strategy: Geographic":                              "write region at the workers",
+		"selection_strategy: Random\npolicy: { name: random }":        "policy is set too",
+		"policy: { name: kv_aware, enable_speculative: true }":        "policy.enable_speculative: is no key of a policy (remove it",
+		"policy: { name: kv_aware, model_path: x }":                   "write tokenizer",
+		"prefix_routing: { enabled: false }":                          "prefix_routing.enabled: want true",
+		"prefix_routing: { anthropic_cache_control_injection: true }": "write inject_cache_control there",
+		"policy: { name: Fastest }":                                   "policy.name: want one of",
+	} {
+		if got := strings.Join(problemsOf(t, keys+small+src+"\n", nil), "\n"); !strings.Contains(got, want) {
+			t.Errorf("%s: %q lacks %q", src, got, want)
+		}
+	}
+}
+
+// TestAnEnvironmentVariableReplacesAllPolicies of a file, its tiers and its rules.
+func TestAnEnvironmentVariableReplacesAllPolicies(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	text := keys + `
+policy: { name: chwbl, epsilon: 0.5 }
+policy_rules: [ { stream: true, policy: { name: random } } ]
+tiers:
+  - { name: small, model: m, policy: { name: kv_aware }, workers: [ { name: a, url: "http://h:1" } ] }
+  - { name: large, model: l, workers: [ { name: b, url: "http://h:2" } ] }
+`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for variable, want := range map[string][2]routing.Config{
+		"":                {{Name: "kv_aware"}, {Name: "chwbl", Epsilon: new(0.5)}},
+		"round_robin":     {{Name: "round_robin"}, {Name: "round_robin"}},
+		"chwbl":           {{Name: "chwbl"}, {Name: "chwbl", Epsilon: new(0.5)}},
+		"PrefixAwareHash": {{Name: "chwbl"}, {Name: "chwbl", Epsilon: new(0.5)}},
+	} {
+		f, err := Load(path, environment(map[string]string{PolicyVariable: variable}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pools := f.ResolvedPools()
+		for i := range pools {
+			if !reflect.DeepEqual(pools[i].Policy, want[i]) || len(pools[i].Rules) != map[bool]int{true: 1}[variable == ""] {
+				t.Errorf("%q: tier %d has %+v and %d rules, want %+v", variable, i, pools[i].Policy, len(pools[i].Rules), want[i])
+			}
+		}
+	}
+	if _, err := Load(path, environment(map[string]string{PolicyVariable: "rond_robin"})); err == nil ||
+		!strings.Contains(err.Error(), `TIERWAY_POLICY: unknown policy "rond_robin": did you mean round_robin?`) {
+		t.Errorf("a mistyped policy: %v", err)
+	}
+}
