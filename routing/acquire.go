@@ -86,7 +86,7 @@ func (p *Pool) bookLocked(l *Lease, r *Request, tried []*Worker) error {
 	l.estimate = float64(l.prompt) / p.scaleLocked()
 	l.overlap, l.predicted = min(l.prompt, ws[i].Overlap), ws[i].predicted
 	l.exact, l.byEvents, l.published, l.computing = ws[i].exact, ws[i].byEvents, ws[i].published, ws[i].computing
-	if p.costs {
+	if p.facts&usesCosts != 0 {
 		l.elsewhere = soonestElsewhere(r, ws, i)
 	}
 	p.countSourceLocked(&ws[i])
@@ -114,7 +114,7 @@ func (p *Pool) showLocked(r *Request, tried []*Worker) ([]View, error) {
 		return nil, err
 	}
 	p.setOverlapsLocked(r, ws)
-	if p.costs || r.Record != nil {
+	if p.facts&usesCosts != 0 || r.Record != nil {
 		p.setCostsLocked(r, ws)
 	}
 	return ws, nil

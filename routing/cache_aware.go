@@ -70,6 +70,8 @@ func treeLimit(p Policy) (blocks int, every time.Duration) {
 
 func (p *cacheAware) treeLimit() (blocks int, every time.Duration) { return p.maxTree, p.every }
 
+func (*cacheAware) facts() facts { return usesTrees }
+
 func (*cacheAware) Name() string { return "cache_aware" }
 
 // Pick returns the worker of the longest match, or a less loaded one. Without a match it abstains if the

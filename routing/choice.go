@@ -55,7 +55,7 @@ type Candidate struct {
 	KVUsage       float64      `json:"kv_usage,omitempty"`
 	Rate          float64      `json:"prefill_rate"`
 	CachedBlocks  int          `json:"cached_blocks,omitempty"`
-	Success       float64      `json:"success"`
+	Success       float64      `json:"success,omitempty"`
 	Latency       LatencyFacts `json:"latency,omitzero"`
 	Events        bool         `json:"kv_events,omitempty"` // Overlap comes from the worker's cache events
 	Cost          CostFacts    `json:"cost,omitzero"`

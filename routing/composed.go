@@ -68,8 +68,12 @@ func (p *composed) Pick(r *Request, ws []View) (int, Reason) {
 // Plans reports whether the policy of the request plans.
 func (p *composed) Plans(r *Request) bool { return plans(p.chain(r)[0], r) }
 
-func (p *composed) usesCosts() bool {
-	return p.any(func(q Policy) bool { return costs(q) })
+func (p *composed) facts() (all facts) {
+	p.any(func(q Policy) bool {
+		all |= factsOf(q)
+		return false
+	})
+	return all
 }
 
 // any reports whether f is true for any of the policies.

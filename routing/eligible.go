@@ -227,7 +227,12 @@ func (p *Pool) appendViewLocked(f *eligibleSet, w *Worker, r *Request, full bool
 	f.views = f.views[:len(f.views)+1]
 	v := &f.views[len(f.views)-1]
 	w.viewLocked(v, full)
-	v.Latency = w.latency.facts(r.Now)
+	if p.facts&usesLatency != 0 {
+		v.Latency = w.latency.facts(r.Now)
+	}
+	if p.facts&usesSuccess != 0 {
+		v.Success = 1
+	}
 }
 
 // anyOf reports whether any view has that value of Full.

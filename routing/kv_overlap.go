@@ -35,6 +35,8 @@ func newKVOverlap(c Config) *kvOverlap {
 	return p
 }
 
+func (*kvOverlap) facts() facts { return usesSuccess }
+
 func (*kvOverlap) Name() string { return "kv_overlap" }
 
 // Pick returns the worker of the highest score; of equals, the least loaded one. It abstains if no

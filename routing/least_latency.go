@@ -62,6 +62,8 @@ func newLeastLatency() leastLatency {
 	return leastLatency{&[maxTerms]string{latencyTerm, requestsTerm}}
 }
 
+func (leastLatency) facts() facts { return usesLatency }
+
 func (leastLatency) Name() string { return "least_latency" }
 
 // Pick abstains until each worker has enough samples.

@@ -5,16 +5,26 @@ import (
 	"time"
 )
 
-// usesCosts is a Policy that may read View.Cost and the pool's traffic.
-type usesCosts interface{ usesCosts() bool }
+// facts are parts of a View that only some policies use.
+type facts uint8
 
-func costs(p Policy) bool {
-	u, ok := p.(usesCosts)
-	return ok && u.usesCosts()
+const (
+	usesCosts   facts = 1 << iota // View.Cost, and the traffic of the Request
+	usesLatency                   // View.Latency
+	usesTrees                     // View.CachedBlocks
+	usesSuccess                   // View.Success
+)
+
+// factsOf returns the parts that the policy uses.
+func factsOf(p Policy) facts {
+	if u, ok := p.(interface{ facts() facts }); ok {
+		return u.facts()
+	}
+	return 0
 }
 
 // UsesCaches reports whether a policy uses Request.Cached to choose.
-func UsesCaches(p Policy) bool { return costs(p) }
+func UsesCaches(p Policy) bool { return factsOf(p)&usesCosts != 0 }
 
 // The sources of a predicted prefix.
 const (
@@ -94,7 +104,9 @@ func (p *Pool) setOverlapsLocked(r *Request, ws []View) {
 	for i := range ws {
 		v := &ws[i]
 		w, source := p.workers[v.Index], fromHistory
-		v.CachedBlocks = p.caches.blocksOf(w.column)
+		if p.facts&usesTrees != 0 {
+			v.CachedBlocks = p.caches.blocksOf(w.column)
+		}
 		c := cachedPrefix(r.Cached, w.ref, i)
 		if fresh && c != nil && !(c.More && c.Tokens+historyMargin < v.predicted[fromHistory]) {
 			v.predicted[fromEvents], v.byEvents = min(prompt, max(0, c.Tokens)), true

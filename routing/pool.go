@@ -111,7 +111,7 @@ func (w *Worker) viewLocked(v *View, full bool) {
 		Inflight: w.inflight + w.backlog.requests, MaxInflight: w.concurrencyLimitLocked(), Full: full,
 		PendingTokens: w.pending + w.backlog.prefill, OutputTokens: w.output + w.backlog.output,
 		Waiting: w.status.Waiting, KVUsage: w.status.KVUsage,
-		Rate: w.value[prefillRate], Success: 1,
+		Rate: w.value[prefillRate],
 	}
 }
 
@@ -140,7 +140,7 @@ type Pool struct {
 	assessments      []assessment // buffer of one recorded decision
 	inflightPrefixes inflightPrefixes
 	caches           *cacheModel
-	costs            bool // the policy uses costs
+	facts            facts // that the policy uses
 	times            workTimes
 	reuse            time.Duration // of the conversation of the current decision; negative without one
 	predictions      Predictions
@@ -195,7 +195,7 @@ func (p *Pool) Configure(policy Policy, members []Member) {
 			p.releaseColumnLocked(w)
 		}
 	}
-	p.policy, p.workers, p.costs = policy, workers, costs(policy)
+	p.policy, p.workers, p.facts = policy, workers, factsOf(policy)
 	p.caches.limitTrees(treeLimit(policy))
 	p.views, p.assessments = make([]View, 0, len(members)), make([]assessment, len(members))
 	p.inflightPrefixes.reserveRoom(len(members))

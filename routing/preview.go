@@ -129,7 +129,7 @@ func (p *Pool) UpUnder(draft *Draft, now time.Time) bool {
 func newDraft(d *Draft) (p *Pool, at map[string]int) {
 	p = &Pool{
 		policy:     d.Policy,
-		costs:      true,
+		facts:      usesCosts | factsOf(d.Policy),
 		saturation: d.Limit,
 		workers:    make([]*Worker, len(d.Members)),
 		views:      make([]View, 0, len(d.Members)),

@@ -8,7 +8,7 @@ import (
 )
 
 // facts lists the parts of a record that a policy may use, each with a function that removes it.
-func facts() map[string]func(*Choice) {
+func blanks() map[string]func(*Choice) {
 	each := func(blank func(*Candidate)) func(*Choice) {
 		return func(c *Choice) {
 			for i := range c.Candidates {
@@ -167,7 +167,7 @@ func TestRecordHoldsEveryFactThatThePolicyUsed(t *testing.T) {
 					picks[i].record)
 			}
 		}
-		for fact, blank := range facts() {
+		for fact, blank := range blanks() {
 			others := 0
 			for i := range picks {
 				without := picks[i].record

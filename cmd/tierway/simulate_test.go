@@ -91,7 +91,7 @@ func TestSimulateRefusesInvalidFlags(t *testing.T) {
 		want string
 	}{
 		{[]string{"--mode", "fast"}, `--mode: mode "fast" is unknown: write one of base, `},
-		{[]string{"--policies", "fastest"}, `--policies: policy "fastest" is unknown: write one of chwbl, `},
+		{[]string{"--policies", "fastest"}, `--policies: policy "fastest" is unknown: write one of cache_aware, `},
 		{[]string{"--seeds", "0"}, "--seeds 0: write an integer from 1 to 1000"},
 		{[]string{"--engines", "65"}, "--engines 65: write an integer from 1 to 64"},
 		{[]string{"--rate", "0"}, "--rate 0: write a number from 0.001"},
@@ -108,7 +108,7 @@ func TestSimulateRefusesInvalidFlags(t *testing.T) {
 		{[]string{"--direct", "1"}, "--direct 1: write a number from 0 to below 1"},
 		{[]string{"--noise", "x"}, `--noise "x": write a number`},
 		{[]string{"--polices", "chwbl"}, "unknown flag: --polices (`tierway simulate --help` lists"},
-		{[]string{"--policies", ""}, "--policies: write one or more of chwbl, "},
+		{[]string{"--policies", ""}, "--policies: write one or more of cache_aware, "},
 		{[]string{"--policies", "chwbl,llm_d,chwbl"}, `--policies: policy "chwbl" is given twice`},
 		{[]string{"--mode", ""}, "--mode: write one or more of base, "},
 		{[]string{"--mode", "base,hot, base"}, `--mode: "base" is given twice`},
