@@ -36,6 +36,7 @@ func (d *decoder) check(f *File) {
 	d.checkBuffered(f)
 	d.checkLimits(f)
 	d.checkQueues(f)
+	d.checkHealthWeights(f)
 	d.checkDecisions(f)
 }
 

@@ -22,7 +22,9 @@
 // neither in backoff nor ejected, and is neither full nor saturated. Workers of a higher
 // group are eligible only if no worker of a lower group is usable. During slow start a
 // worker is shown only its share of the requests. A Planner is shown full workers too, if
-// the request can wait. The Pool takes these states from its callers:
+// the request can wait. Policies divide requests by effective weights: by the rule of
+// SetHealthWeight, a worker that fails requests has less than its weight. The Pool takes these
+// states from its callers:
 //
 //   - Observe: health and engine metrics
 //   - SetBackoff: the pause after 429, or 503 with Retry-After

@@ -225,7 +225,7 @@ func (f *eligibleSet) saturatedByMetricsAlone() bool { return f.idle > 0 && !f.f
 func (p *Pool) appendViewLocked(f *eligibleSet, w *Worker, r *Request, full bool) {
 	p.endDuePrefillsLocked(w, r.Now)
 	f.views = f.views[:len(f.views)+1]
-	w.viewLocked(&f.views[len(f.views)-1], full)
+	w.viewLocked(&f.views[len(f.views)-1], full, p.effectiveWeightLocked(w, r.Now))
 }
 
 // anyOf reports whether any view has that value of Full.

@@ -44,6 +44,7 @@ type Draft struct {
 	Policy  Policy // the pool's own, or one that is not used meanwhile
 	Members []Member
 	Limit   Saturation
+	Health  HealthWeight
 }
 
 // Preview returns where Acquire would book the request now, or under a draft if draft is not
@@ -128,12 +129,13 @@ func (p *Pool) UpUnder(draft *Draft, now time.Time) bool {
 // by ID.
 func newDraft(d *Draft) (p *Pool, at map[string]int) {
 	p = &Pool{
-		policy:     d.Policy,
-		costs:      true,
-		plans:      plans(d.Policy),
-		saturation: d.Limit,
-		workers:    make([]*Worker, len(d.Members)),
-		views:      make([]View, 0, len(d.Members)),
+		policy:       d.Policy,
+		costs:        true,
+		plans:        plans(d.Policy),
+		saturation:   d.Limit,
+		healthWeight: d.Health,
+		workers:      make([]*Worker, len(d.Members)),
+		views:        make([]View, 0, len(d.Members)),
 	}
 	workers := make([]Worker, len(d.Members))
 	at = make(map[string]int, len(d.Members))

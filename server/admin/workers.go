@@ -45,6 +45,8 @@ type workerState struct {
 // WorkerLoad is the load of a worker that this gateway counts.
 type WorkerLoad struct {
 	Weight        int     `json:"weight" doc:"Weight in force."`
+	Effective     float64 `json:"effective_weight" doc:"The weight by which requests are divided: weight, or less by health_weight."`
+	SuccessRate   float64 `json:"success_rate" doc:"Share of the worker's recent requests that succeeded, by the outcomes that its breaker counts."`
 	Share         float64 `json:"share" doc:"Fraction of the worker's usual load; below 1 during slow start."`
 	Inflight      int     `json:"inflight"`
 	MaxInflight   int     `json:"max_inflight" doc:"Configured maximum of in-flight requests. 0: unlimited."`
@@ -228,6 +230,8 @@ func workerStateOf(p *control.Pool, w *control.LiveWorker, stats control.StatsVi
 		LastError: seen.LastError,
 		WorkerLoad: WorkerLoad{
 			Weight:        w.Weight,
+			Effective:     w.EffectiveWeight(),
+			SuccessRate:   w.SuccessRate,
 			Share:         w.Share,
 			Inflight:      w.Inflight,
 			MaxInflight:   w.MaxInflight,

@@ -142,6 +142,7 @@ func (ps *Pools) openLocked(p, was *Pool, c breaker.Config) {
 		p.Members[w.Name] = m
 	}
 	p.Routing.SetSaturation(p.Saturation)
+	p.Routing.SetHealthWeight(p.HealthWeight)
 	p.Routing.SetSlowness(routing.Slowness(c.Slow))
 	p.WaitQueue.Configure(p.Queue, time.Now())
 	// After the new bounds, so that new slots are offered to queued requests.
