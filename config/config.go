@@ -45,6 +45,8 @@ type File struct {
 	Queue            Queue             `yaml:"queue" doc:"Queueing while all suitable workers are full. Every tier and pool has a queue: higher classes are dispatched first, and tenants of a class share by 'weight'."`
 	Saturation       Saturation        `yaml:"saturation" doc:"Thresholds of the engine's own metrics at which a worker receives no more requests until the metrics fall."`
 	HealthWeight     HealthWeight      `yaml:"health_weight" doc:"Weights that follow the success rates of workers: a worker that fails more requests than usual receives fewer of them, before its circuit breaker opens."`
+	Region           string            `yaml:"region" form:"name" absent:"none" doc:"Region of the gateway. Workers of its region are used first, then those of other regions, as 'regions' says."`
+	Regions          Regions           `yaml:"regions" doc:"Distances between regions, for workers with a 'region'."`
 	RoutingHeaders   bool              `yaml:"routing_headers" doc:"Send response headers that explain a routing decision: X-Model-Tier, X-Tier-Reason, X-Routed-To, X-Route-Reason, X-Queue-Ms."`
 	CORS             CORS              `yaml:"cors" doc:"Browser pages that may call the data plane."`
 	Telemetry        Telemetry         `yaml:"telemetry" doc:"Traces (OpenTelemetry) and the detail of metrics. Settings that are absent here come from the OTEL_* environment variables if these name a collector."`

@@ -26,6 +26,7 @@ type Request struct {
 	Only         any            // the Ref of the only member that may take the request; nil is any
 	Cached       []CachedPrefix // by workers that publish the events of their caches
 	CachedAt     time.Time      // when Cached was looked up; zero: now
+	Regions      []uint64       // hashes of regions, the nearest first; empty: distances do not matter
 	Record       *Choice        // filled by each pick; nil records nothing
 
 	learned     bool         // a policy has already learned from it, at an earlier offer

@@ -18,6 +18,7 @@ type Member struct {
 	MaxTokensInflight int64
 	Models            []uint64 // hashes of the models that it serves, as in Request.Model; empty serves all
 	Gate              Gate     // called before each request; nil admits all
+	Region            uint64   // hash of the name of its region, as in Request.Regions; 0 is none
 	Ref               any      // the caller's handle of the worker; comparable, and opaque to the pool
 }
 
@@ -56,6 +57,7 @@ type Worker struct {
 	// that they share few cache lines.
 	index, weight, group, maxInflight int
 	models                            []uint64
+	region                            uint64
 	status                            Status
 	slowStartFrom                     time.Time
 	inflight                          int
@@ -185,7 +187,7 @@ func (p *Pool) Configure(policy Policy, members []Member) {
 			w.learned[prefillRate].limits, w.learned[tokenTime].limits = rateLimits, timeLimits
 		}
 		w.index, w.weight, w.group, w.maxInflight, w.gate = i, m.Weight, m.Group, m.MaxInflight, m.Gate
-		w.maxTokens, w.models = m.MaxTokensInflight, slices.Clone(m.Models)
+		w.maxTokens, w.models, w.region = m.MaxTokensInflight, slices.Clone(m.Models), m.Region
 		if w.maxInflight > 0 || w.maxTokens > 0 {
 			w.concurrencyLimit = concurrencyLimit{}
 		}

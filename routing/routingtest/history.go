@@ -108,6 +108,7 @@ func (m *machine) configure(rt *rapid.T) {
 			MaxInflight:       rapid.IntRange(0, 3).Draw(rt, "max in flight"),
 			MaxTokensInflight: rapid.SampledFrom([]int64{0, 0, 20_000}).Draw(rt, "max tokens in flight"),
 			Models:            rapid.SampledFrom([][]uint64{nil, nil, {1}, {1, 2}}).Draw(rt, "models"),
+			Region:            rapid.Uint64Range(0, 3).Draw(rt, "region"),
 		}
 		if rapid.Bool().Draw(rt, "gated") {
 			members[i].Gate = m.gates[name]

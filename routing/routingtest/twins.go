@@ -96,6 +96,7 @@ func (m *twins) drawMembers(rt *rapid.T) (members []routing.Member) {
 			MaxInflight:       rapid.IntRange(0, 4).Draw(rt, "max in flight"),
 			MaxTokensInflight: rapid.SampledFrom([]int64{0, 0, 40_000}).Draw(rt, "max tokens in flight"),
 			Models:            rapid.SampledFrom([][]uint64{nil, nil, nil, {1}}).Draw(rt, "models"),
+			Region:            rapid.Uint64Range(0, 3).Draw(rt, "region"),
 		})
 	}
 	return members

@@ -19,11 +19,13 @@ type workerState struct {
 	Pool   string   `json:"pool"`
 	Tier   bool     `json:"tier" doc:"true: the pool is a tier."`
 	Model  string   `json:"model" doc:"Model of the pool. Empty: the model that the client requests."`
+	Region string   `json:"region,omitempty" doc:"Region of the worker."`
 	Models []string `json:"models" nullable:"false" doc:"Further configured models, then the models that the engine lists."`
 
-	State     string `json:"state" enum:"up,down,asleep,paused,backoff,open,half_open,draining,drained" doc:"asleep and paused: the engine reports that it runs no requests. open: breaker.cause has the reason. backoff: the worker returned 429, or 503 with Retry-After, or refused the gateway's key."`
-	Since     string `json:"since,omitempty" doc:"Time when the worker came up or went down."`
-	LastError string `json:"last_error,omitempty"`
+	State     string  `json:"state" enum:"up,down,asleep,paused,backoff,open,half_open,draining,drained" doc:"asleep and paused: the engine reports that it runs no requests. open: breaker.cause has the reason. backoff: the worker returned 429, or 503 with Retry-After, or refused the gateway's key."`
+	Since     string  `json:"since,omitempty" doc:"Time when the worker came up or went down."`
+	LastError string  `json:"last_error,omitempty"`
+	RoundTrip float64 `json:"round_trip_ms,omitempty" doc:"Round-trip time of health checks, without delays by the engine. It orders regions that regions.order does not list. Absent: unknown."`
 
 	WorkerLoad
 	EngineLoad
@@ -228,6 +230,8 @@ func workerStateOf(p *control.Pool, w *control.LiveWorker, stats control.StatsVi
 		State:     w.State(),
 		Since:     seconds(seen.Since),
 		LastError: seen.LastError,
+		Region:    w.Worker.Spec().Region,
+		RoundTrip: millis(seen.RoundTrip),
 		WorkerLoad: WorkerLoad{
 			Weight:        w.Weight,
 			Effective:     w.EffectiveWeight(),

@@ -55,6 +55,7 @@ func (p *Pool) draftOf(live *Pool, gateways int) {
 		}
 		p.Members[w.Name], p.Draft.Members[i].Ref = m, m
 	}
+	p.measureRegions()
 }
 
 // HasWorkers reports whether any worker of the pool is in rotation. For a draft's pool, it reports

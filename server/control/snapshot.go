@@ -72,7 +72,7 @@ func newSnapshot(c Configuration, identity *Identity, live *Snapshot) (*Snapshot
 		ByName:        map[string]*Pool{},
 	}
 	for _, c := range f.ResolvedPools() {
-		p := &Pool{Pool: c, tokenizer: f.Tokenizer(c.Policy)}
+		p := &Pool{Pool: c, tokenizer: f.Tokenizer(c.Policy), regions: newRegions(f, c)}
 		for _, d := range c.Serves {
 			p.Served[d] = true
 		}

@@ -14,7 +14,8 @@ import (
 // It returns the stage that refuses the request, and its error.
 func (n *explainer) previewWorker() (stage string, err error) {
 	x := n.x
-	x.facts = x.s.intake.Gather(x.in.HTTP.Context(), &x.parsed, &x.resolution, false)
+	region := x.in.Snap.ExplainedRegion(x.in.HTTP.Header)
+	x.facts = x.s.intake.Gather(x.in.HTTP.Context(), &x.parsed, &x.resolution, region, false)
 	setDeadline(x)
 	if err := pinToStored(x); err != nil {
 		return decisions.StageWorker, err
@@ -25,6 +26,9 @@ func (n *explainer) previewWorker() (stage string, err error) {
 		x.facts.Rand = *n.Rand
 	}
 	n.drawn = &x.facts.Rand
+	if known := p.KnownRegion(region); known != "" {
+		n.addNote("the region of the request is %s", known)
+	}
 	n.noteCaches(p)
 	o, err := p.Routing.Preview(&x.facts, p.Draft, x.dispatch.tried...)
 	n.preview, n.queue = &o, n.queueStep()
