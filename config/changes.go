@@ -279,6 +279,11 @@ func (l *flattener) table(path, effect string, v reflect.Value) {
 		l.add(setting{path: path, effect: effect, value: "{}", shown: "{}"})
 	}
 	for name, value := range entries(v) {
+		if value.Kind() == reflect.Slice { // its order is significant
+			shown := "[" + strings.Join(value.Interface().([]string), ", ") + "]"
+			l.add(setting{path: join(path, name), effect: effect, value: shown, shown: shown})
+			continue
+		}
 		l.scalar(join(path, name), effect, key{}, value)
 	}
 }

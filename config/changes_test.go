@@ -251,6 +251,7 @@ func TestEveryChangedKeyIsReported(t *testing.T) {
 	filled(reflect.ValueOf(&f).Elem(), new(int64))
 	// it differs from the value of tiers and pools, like numbers and texts
 	old.Queue.Displace, f.Queue.Displace = new(false), new(false)
+	old.HealthWeight.Enabled, f.HealthWeight.Enabled = new(false), new(false)
 	for _, c := range [...]*File{&old, &f} {
 		c.Tiers[0].KVEvents.Enabled, c.Pools[0].KVEvents.Enabled = new(false), new(false)
 	}

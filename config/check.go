@@ -38,6 +38,8 @@ func (d *decoder) check(f *File) {
 	d.checkBuffered(f)
 	d.checkLimits(f)
 	d.checkQueues(f)
+	d.checkHealthWeights(f)
+	d.checkRegions(f)
 	d.checkDecisions(f)
 }
 

@@ -46,6 +46,9 @@ type File struct {
 	Timeouts         Timeouts          `yaml:"timeouts" doc:"Time limits for the stages of a request."`
 	Queue            Queue             `yaml:"queue" doc:"Queueing while all suitable workers are full. Every tier and pool has a queue: higher classes are dispatched first, and tenants of a class share by 'weight'."`
 	Saturation       Saturation        `yaml:"saturation" doc:"Thresholds of the engine's own metrics at which a worker receives no more requests until the metrics fall."`
+	HealthWeight     HealthWeight      `yaml:"health_weight" doc:"Weights that follow the success rates of workers: a worker that fails more requests than usual receives fewer of them, before its circuit breaker opens."`
+	Region           string            `yaml:"region" form:"name" absent:"none" doc:"Region of the gateway. Workers of its region are used first, then those of other regions, as 'regions' says."`
+	Regions          Regions           `yaml:"regions" doc:"Distances between regions, for workers with a 'region'."`
 	RoutingHeaders   bool              `yaml:"routing_headers" doc:"Send response headers that explain a routing decision: X-Model-Tier, X-Tier-Reason, X-Routed-To, X-Route-Reason, X-Queue-Ms."`
 	CORS             CORS              `yaml:"cors" doc:"Browser pages that may call the data plane."`
 	Telemetry        Telemetry         `yaml:"telemetry" doc:"Traces (OpenTelemetry) and the detail of metrics. Settings that are absent here come from the OTEL_* environment variables if these name a collector."`
@@ -135,8 +138,9 @@ type PoolConfig struct {
 	KVEvents    *kvcache.Config  `yaml:"kv_events" absent:"'kv_events'" doc:"KV-cache events of the pool's engines; absent keys inherit the file's values."`
 	Workers     []workers.Config `yaml:"workers" required:"true" reload:"drain" doc:"Workers of the pool: at least one, each with a name and a URL."`
 
-	AllowFields     []string `yaml:"allow_fields" enum:"kv_transfer_params,ec_transfer_params,vllm_xargs,bootstrap_host,bootstrap_port,bootstrap_room,bootstrap_pair_key,data_parallel_rank,routed_dp_rank,disagg_prefill_dp_rank" absent:"none" doc:"Fields that are passed to the pool's workers although they name other hosts or place the request inside an engine. All other fields of this kind are removed from request bodies."`
-	ResponseHeaders []string `yaml:"response_headers" form:"header" absent:"none" doc:"More response headers of the pool's workers that are passed to clients, such as x-inference-pod. Headers for content, caching, rate limits, OpenAI and Anthropic are always passed; see docs/operations.md."`
+	AllowFields     []string     `yaml:"allow_fields" enum:"kv_transfer_params,ec_transfer_params,vllm_xargs,bootstrap_host,bootstrap_port,bootstrap_room,bootstrap_pair_key,data_parallel_rank,routed_dp_rank,disagg_prefill_dp_rank" absent:"none" doc:"Fields that are passed to the pool's workers although they name other hosts or place the request inside an engine. All other fields of this kind are removed from request bodies."`
+	HealthWeight    HealthWeight `yaml:"health_weight" absent:"'health_weight'" doc:"Weights that follow the success rates of the pool's workers; absent keys inherit the file's values."`
+	ResponseHeaders []string     `yaml:"response_headers" form:"header" absent:"none" doc:"More response headers of the pool's workers that are passed to clients, such as x-inference-pod. Headers for content, caching, rate limits, OpenAI and Anthropic are always passed; see docs/operations.md."`
 }
 
 // Tier is one model tier with its workers: a pool without the keys that apply only to pools.
@@ -210,6 +214,7 @@ func Default() File {
 		},
 		Queue:          defaultQueue(),
 		Saturation:     defaultSaturation(),
+		HealthWeight:   defaultHealthWeight(),
 		RoutingHeaders: true,
 		CORS:           CORS{MaxAge: 10 * time.Minute},
 		// LLM gateways serve hundreds of requests per second, few enough to trace all. A graph

@@ -261,7 +261,7 @@ func draw(t *rapid.T, v reflect.Value, k key) {
 		v.Set(reflect.MakeMap(v.Type()))
 		for _, name := range rapid.SliceOfN(rapid.StringMatching(`[a-z*."]{0,5}`), 0, 3).Draw(t, "names") {
 			item := reflect.New(v.Type().Elem()).Elem()
-			draw(t, item, key{min: k.min, max: k.max, above: k.above, required: true})
+			draw(t, item, key{min: k.min, max: k.max, above: k.above, form: k.form, required: true})
 			v.SetMapIndex(reflect.ValueOf(name), item)
 		}
 	case v.Kind() == reflect.Slice:

@@ -115,7 +115,7 @@ func entries(m reflect.Value) iter.Seq2[string, reflect.Value] {
 
 // itemNode returns the node of a list item, which exists even if it is empty.
 func itemNode(v reflect.Value, k key, redact bool) *yaml.Node {
-	if v.Kind() != reflect.Struct {
+	if v.Kind() != reflect.Struct && v.Kind() != reflect.Slice {
 		return scalarNode(v, k, redact)
 	}
 	if n := nodeOf(v, k, redact); n != nil {

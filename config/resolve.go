@@ -33,6 +33,7 @@ type Pool struct {
 	Workers        []workers.Spec
 	Queue          queue.Config
 	Saturation     routing.Saturation
+	HealthWeight   routing.HealthWeight
 	HeartbeatAfter time.Duration
 
 	AllowFields     []string // those of openai.EngineFields that reach its workers
@@ -66,6 +67,7 @@ func (f *File) resolveSection(s section) PoolConfig {
 	}
 	c.Policy, c.PolicyRules = policyCopy(c.Policy), rulesCopy(c.PolicyRules)
 	c.Queue, c.Saturation = overlay(c.Queue, f.Queue), overlay(c.Saturation, f.Saturation)
+	c.HealthWeight = overlay(c.HealthWeight, f.HealthWeight)
 	health := f.healthOf(c.Health)
 	events := f.eventsOf(c.KVEvents)
 	c.Health, c.KVEvents, c.Workers = &health, eventsCopy(events), slices.Clone(c.Workers)
@@ -82,8 +84,9 @@ func (f *File) resolveSection(s section) PoolConfig {
 func (f *File) poolOf(c PoolConfig, tier bool) Pool {
 	p := Pool{Name: c.Name, Model: c.Model, Tier: tier, Engine: openai.Engine(c.Engine), Models: slices.Clone(c.Models),
 		Paths: slices.Clone(c.Paths), MaxUploadBytes: int64(c.MaxUpload), Tenant: c.Tenant, Context: c.Context,
-		Price: valueOf(c.Price), Policy: c.Policy, Rules: c.PolicyRules, Queue: c.Queue.config(), HeartbeatAfter: c.Queue.HeartbeatAfter,
-		Saturation: c.Saturation.config(), AllowFields: slices.Clone(c.AllowFields)}
+		Price: valueOf(c.Price), Policy: c.Policy, Rules: c.PolicyRules, Queue: c.Queue.config(),
+		HeartbeatAfter: c.Queue.HeartbeatAfter, Saturation: c.Saturation.config(), HealthWeight: c.HealthWeight.config(),
+		AllowFields: slices.Clone(c.AllowFields)}
 	if c.PolicyRules == nil {
 		p.Rules = rulesCopy(f.PolicyRules)
 	}

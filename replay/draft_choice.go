@@ -73,6 +73,7 @@ func (r *Replay) draftCandidate(p *pick, to *sidePool, v *routing.Candidate) (w 
 	if m != nil {
 		w.Group = m.Group
 		if was == nil || m.Weight != was.Weight {
+			v.Effective *= float64(m.Weight) / float64(max(1, v.Weight))
 			v.Weight = m.Weight
 		}
 		if was == nil || !slices.Equal(m.Models, was.Models) {

@@ -137,7 +137,7 @@ func matched(v *View, r *Request) float64 {
 
 // requestsByWeight returns the requests in flight of a worker, as if it had the mean weight.
 func requestsByWeight(v *View, mean float64) float64 {
-	return float64(v.Inflight) * mean / float64(v.Weight)
+	return float64(v.Inflight) * mean / v.weight()
 }
 
 // smallestTree returns the worker with the fewest blocks per unit of weight, without the one at that
@@ -149,7 +149,7 @@ func smallestTree(ws []View, without int) int {
 			continue
 		}
 		if best >= 0 {
-			own, other := ws[i].CachedBlocks*ws[best].Weight, ws[best].CachedBlocks*ws[i].Weight
+			own, other := float64(ws[i].CachedBlocks)*ws[best].weight(), float64(ws[best].CachedBlocks)*ws[i].weight()
 			if own > other || own == other && compareLoad(&ws[i], &ws[best]) >= 0 {
 				continue
 			}
@@ -163,7 +163,7 @@ func smallestTree(ws []View, without int) int {
 func meanWeight(ws []View) float64 {
 	sum := 0.0
 	for i := range ws {
-		sum += float64(ws[i].Weight)
+		sum += ws[i].weight()
 	}
 	return sum / float64(len(ws))
 }

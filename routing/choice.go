@@ -40,11 +40,13 @@ type Choice struct {
 
 // Candidate is one worker of a pick: the fields of its View, its score and the score's terms.
 type Candidate struct {
-	Worker        string       `json:"worker"`
-	Index         int          `json:"index"`              // position among the members of the pool
-	Score         float64      `json:"score"`              // lower is better
-	Excluded      string       `json:"excluded,omitempty"` // why it could not be chosen, in one word; empty if it could
-	Weight        int          `json:"weight"`
+	Worker   string  `json:"worker"`
+	Index    int     `json:"index"`              // position among the members of the pool
+	Score    float64 `json:"score"`              // lower is better
+	Excluded string  `json:"excluded,omitempty"` // why it could not be chosen, in one word; empty if it could
+	Weight   int     `json:"weight"`
+	// weight in force if the worker fails requests, less than Weight
+	Effective     float64      `json:"effective_weight,omitempty"`
 	Inflight      int          `json:"inflight"`
 	MaxInflight   int          `json:"max_inflight,omitempty"`
 	Full          bool         `json:"full,omitempty"`
@@ -275,6 +277,7 @@ func candidate(v *View, m *assessment) Candidate {
 		Score:         finite(m.score),
 		Excluded:      m.excluded,
 		Weight:        v.Weight,
+		Effective:     v.Effective,
 		Inflight:      v.Inflight,
 		MaxInflight:   v.MaxInflight,
 		Full:          v.Full,

@@ -234,7 +234,7 @@ func (p *chwbl) bound(r *Request, ws []View, squares float64, without int) loadB
 		v := &ws[i]
 		n++
 		inflight += float64(v.Inflight)
-		weight += float64(v.Weight)
+		weight += v.weight()
 		// Floats, because the sum over a pool may overflow an integer.
 		tokens += float64(v.PendingTokens) + float64(v.OutputTokens)
 	}
@@ -275,7 +275,7 @@ func (b *loadBound) admits(v *View) bool {
 // maxRequests returns the bound on that worker's requests.
 func (b *loadBound) maxRequests(v *View) float64 {
 	// The small term keeps a whole product from being rounded up by a floating-point error.
-	return math.Ceil(b.requests*float64(v.Weight)/b.mean - 1e-9)
+	return math.Ceil(b.requests*v.weight()/b.mean - 1e-9)
 }
 
 // tokensWith returns the worker's tokens with the request; maxTokens returns their bound.
@@ -284,5 +284,5 @@ func (b *loadBound) tokensWith(v *View) float64 {
 }
 
 func (b *loadBound) maxTokens(v *View) float64 {
-	return b.share*(float64(v.Weight)/b.mean)*(b.tokens+b.addedTokens(v)) + b.slack
+	return b.share*(v.weight()/b.mean)*(b.tokens+b.addedTokens(v)) + b.slack
 }

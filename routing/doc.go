@@ -20,9 +20,12 @@
 //
 // A worker is eligible if it is up, has weight, serves the model, was not tried before, is
 // neither in backoff nor ejected, and is neither full nor saturated. Workers of a higher
-// group are eligible only if no worker of a lower group is usable. During slow start a
+// group are eligible only if no worker of a lower group is usable, workers of a farther region
+// only if no worker of a nearer one is open. During slow start a
 // worker is shown only its share of the requests. A Planner is shown full workers too, if
-// the request can wait. The Pool takes these states from its callers:
+// the request can wait. Policies divide requests by effective weights: by the rule of
+// SetHealthWeight, a worker that fails requests has less than its weight. The Pool takes these
+// states from its callers:
 //
 //   - Observe: health and engine metrics
 //   - SetBackoff: the pause after 429, or 503 with Retry-After

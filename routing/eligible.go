@@ -151,7 +151,8 @@ func (f *eligibleSet) enterGroup(group int) bool {
 // usable worker, the open ones. If the request can wait and the policy plans, it returns the
 // full ones too. Full and saturated workers keep their group: load does not move to the next
 // group. If metrics alone saturate all workers of the group, the ones without requests in
-// flight are eligible.
+// flight are eligible. Of the group, the workers of the nearest region with an open worker are
+// returned.
 func (p *Pool) eligibleLocked(r *Request, tried []*Worker) ([]View, error) {
 	f := eligibleSet{views: p.views[:0]}
 	plan, tokens := r.Wait && plans(p.policy, r), booked(r.PromptTokens)+booked(r.OutputTokens)
@@ -183,9 +184,10 @@ func (p *Pool) eligibleLocked(r *Request, tried []*Worker) ([]View, error) {
 	case !f.any:
 		return nil, p.noWorkerErrorLocked(r, tried)
 	case f.slowStart:
-		return p.applySlowStartLocked(r, &f)
+		ws, err := p.applySlowStartLocked(r, &f)
+		return p.nearestLocked(r, ws), err
 	case len(f.views) > 0:
-		return f.views, nil
+		return p.nearestLocked(r, f.views), nil
 	}
 	return nil, ErrFull
 }
@@ -226,12 +228,12 @@ func (p *Pool) appendViewLocked(f *eligibleSet, w *Worker, r *Request, full bool
 	p.endDuePrefillsLocked(w, r.Now)
 	f.views = f.views[:len(f.views)+1]
 	v := &f.views[len(f.views)-1]
-	w.viewLocked(v, full)
+	w.viewLocked(v, full, p.effectiveWeightLocked(w, r.Now))
 	if p.facts&usesLatency != 0 {
 		v.Latency = w.latency.facts(r.Now)
 	}
 	if p.facts&usesSuccess != 0 {
-		v.Success = 1
+		v.Success = w.success.value(r.Now)
 	}
 }
 

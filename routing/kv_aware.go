@@ -140,7 +140,7 @@ type costBasis struct {
 func newCostBasis(r *Request, ws []View) (b costBasis) {
 	n := float64(len(ws))
 	for i := range ws {
-		b.weight += float64(ws[i].Weight) / n
+		b.weight += ws[i].weight() / n
 	}
 	for i := range ws {
 		f := ws[i].costFacts()
@@ -158,7 +158,7 @@ func newCostBasis(r *Request, ws []View) (b costBasis) {
 }
 
 // share is the weight of a worker relative to the mean.
-func (b *costBasis) share(v *View) float64 { return float64(v.Weight) / b.weight }
+func (b *costBasis) share(v *View) float64 { return v.weight() / b.weight }
 
 // terms returns the terms of the cost on one worker, in seconds.
 func (b *costBasis) terms(v *View) [maxTerms]float64 {

@@ -133,6 +133,7 @@ func (l *Lease) recordFirstEvent(at time.Time, err error) (outcome error, first 
 			}
 		}
 	}
+	l.countOutcomeLocked(err)
 	if err == nil {
 		l.firstAt = at
 		if l.stream && !at.IsZero() && !l.worker.mayHaveQueuedLocked(l.bookedAt, at) &&
@@ -208,6 +209,12 @@ func (l *Lease) Release(o Result) {
 	}
 	if last {
 		l.pool.learnLocked(l, o)
+		switch {
+		case first:
+			l.countOutcomeLocked(o.Err)
+		case outcome == nil && o.Err != nil && !errors.Is(o.Err, ErrExcluded):
+			l.worker.success.countCut(l.pool.traffic.at)
+		}
 	}
 	wasBooked := l.booking != nil
 	// an excluded request without an event may never have been sent
@@ -228,5 +235,12 @@ func (l *Lease) Release(o Result) {
 		l.reportOutcome(o.Err)
 	case l.ticketed && outcome == nil && o.Err != nil && !errors.Is(o.Err, ErrExcluded):
 		l.gate.ReportCut(l.bookedAt, o.Err)
+	}
+}
+
+// countOutcomeLocked adds the first outcome of the request to its worker's success rate.
+func (l *Lease) countOutcomeLocked(err error) {
+	if !errors.Is(err, ErrExcluded) {
+		l.worker.success.count(err != nil, l.pool.traffic.at)
 	}
 }

@@ -74,7 +74,7 @@ func (p leastLatency) Pick(r *Request, ws []View) (int, Reason) {
 		}
 		if r.assessments != nil {
 			r.assessments[i] = assessment{score: latencyScore(&ws[i]), terms: Terms{names: p.terms,
-				values: [maxTerms]float64{ws[i].Latency.Mean, float64(ws[i].Inflight+1) / float64(ws[i].Weight)}}}
+				values: [maxTerms]float64{ws[i].Latency.Mean, float64(ws[i].Inflight+1) / ws[i].weight()}}}
 		}
 	}
 	if r.Stream {
@@ -94,7 +94,7 @@ func (p leastLatency) Pick(r *Request, ws []View) (int, Reason) {
 
 // latencyScore is the expected time to first event of one more request, if requests wait for each other.
 func latencyScore(v *View) float64 {
-	return v.Latency.Mean * float64(v.Inflight+1) / float64(v.Weight)
+	return v.Latency.Mean * float64(v.Inflight+1) / v.weight()
 }
 
 // idlest returns the worker that got no stream for the longest time, at least probeAfter; -1: none.

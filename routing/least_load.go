@@ -1,5 +1,7 @@
 package routing
 
+import "math"
+
 // leastLoad picks the worker with the fewest booked tokens, then the fewest requests, both per unit
 // of weight. Full workers rank after all open ones. It has no memory.
 type leastLoad struct{}
@@ -19,7 +21,7 @@ func (leastLoad) Pick(r *Request, ws []View) (int, Reason) {
 // least returns the least loaded of ws without the one at that index (-1: of all), or -1 if none is
 // left.
 func least(rand uint64, ws []View, without int) int {
-	best, tied := -1, uint64(0)
+	best, tied := -1, 0.0
 	for i := range ws {
 		if i == without {
 			continue
@@ -30,20 +32,21 @@ func least(rand uint64, ws []View, without int) int {
 		}
 		switch order {
 		case -1:
-			best, tied = i, uint64(ws[i].Weight)
+			best, tied = i, ws[i].weight()
 		case 0:
-			tied += uint64(ws[i].Weight)
+			tied += ws[i].weight()
 		}
 	}
 	if best < 0 {
 		return -1
 	}
-	left := rand % tied
+	whole := uint64(math.Ceil(tied))
+	left := (float64(rand%whole) + Unit(Mix(rand))) / float64(whole) * tied
 	for i := best + 1; i < len(ws); i++ {
 		if i == without || compareLoad(&ws[i], &ws[best]) != 0 {
 			continue
 		}
-		if w := uint64(ws[i].Weight); left >= w {
+		if w := ws[i].weight(); left >= w {
 			left -= w
 			continue
 		}
@@ -63,7 +66,7 @@ func compareLoad(a, b *View) int {
 	}
 	x, y := a.score(), b.score()
 	if x == y {
-		x, y = float64(a.Inflight)/float64(a.Weight), float64(b.Inflight)/float64(b.Weight)
+		x, y = float64(a.Inflight)/a.weight(), float64(b.Inflight)/b.weight()
 	}
 	switch {
 	case x < y:

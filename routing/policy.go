@@ -29,6 +29,7 @@ type Request struct {
 	Only         any            // the Ref of the only member that may take the request; nil is any
 	Cached       []CachedPrefix // by workers that publish the events of their caches
 	CachedAt     time.Time      // when Cached was looked up; zero: now
+	Regions      []uint64       // hashes of regions, the nearest first; empty: distances do not matter
 	Record       *Choice        // filled by each pick; nil records nothing
 
 	learned     bool         // a policy has already learned from it, at an earlier offer
@@ -52,9 +53,11 @@ type Block = prefix.Block
 
 // View is one worker as a policy sees it, with the load that this gateway has booked on it.
 type View struct {
-	ID            string
-	Index         int // position among all members of the pool
-	Weight        int // at least 1: a worker of weight 0 is not eligible
+	ID     string
+	Index  int // position among all members of the pool
+	Weight int // at least 1: a worker of weight 0 is not eligible
+	// weight in force of a worker that fails requests, less than Weight; 0: Weight is in force
+	Effective     float64
 	Group         int // equal in all views of one call
 	Up            bool
 	Saturated     bool  // the engine's metrics show that it cannot take more work
@@ -83,7 +86,7 @@ type View struct {
 
 // score is the load by which candidates are compared: booked tokens per unit of weight.
 func (v *View) score() float64 {
-	return float64(v.PendingTokens+v.OutputTokens) / float64(v.Weight)
+	return float64(v.PendingTokens+v.OutputTokens) / v.weight()
 }
 
 // Reason is the reason why a worker was chosen, in one word.

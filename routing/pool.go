@@ -18,6 +18,7 @@ type Member struct {
 	MaxTokensInflight int64
 	Models            []uint64 // hashes of the models that it serves, as in Request.Model; empty serves all
 	Gate              Gate     // called before each request; nil admits all
+	Region            uint64   // hash of the name of its region, as in Request.Regions; 0 is none
 	Ref               any      // the caller's handle of the worker; comparable, and opaque to the pool
 }
 
@@ -56,9 +57,11 @@ type Worker struct {
 	// that they share few cache lines.
 	index, weight, group, maxInflight int
 	models                            []uint64
+	region                            uint64
 	status                            Status
 	slowStartFrom                     time.Time
 	inflight                          int
+	success                           successRate
 	// booked tokens: prefill without a first event, and expected output
 	pending, output int64
 	// tokens in flight, prompts and expected output, and their bound
@@ -103,10 +106,10 @@ func (w *Worker) ID() string { return w.id }
 // Ref returns the member's Ref.
 func (w *Worker) Ref() any { return w.ref }
 
-// viewLocked sets v to the worker as a policy sees it.
-func (w *Worker) viewLocked(v *View, full bool) {
+// viewLocked sets v to the worker as a policy sees it. weight is its effective weight.
+func (w *Worker) viewLocked(v *View, full bool, weight float64) {
 	*v = View{
-		ID: w.id, Index: w.index, Weight: w.weight, Group: w.group,
+		ID: w.id, Index: w.index, Weight: w.weight, Effective: weight, Group: w.group,
 		Up: w.status.Up, Saturated: w.status.Saturated,
 		Inflight: w.inflight + w.backlog.requests, MaxInflight: w.concurrencyLimitLocked(), Full: full,
 		PendingTokens: w.pending + w.backlog.prefill, OutputTokens: w.output + w.backlog.output,
@@ -149,6 +152,7 @@ type Pool struct {
 	learned          learned
 	saturation       Saturation
 	slowness         Slowness
+	healthWeight     HealthWeight
 	stale            int64         // see StaleSeconds
 	pausedUntil      time.Time     // from then on no worker is in backoff or open
 	round            DispatchRound // the current one
@@ -183,7 +187,7 @@ func (p *Pool) Configure(policy Policy, members []Member) {
 			w.learned[prefillRate].limits, w.learned[tokenTime].limits = rateLimits, timeLimits
 		}
 		w.index, w.weight, w.group, w.maxInflight, w.gate = i, m.Weight, m.Group, m.MaxInflight, m.Gate
-		w.maxTokens, w.models = m.MaxTokensInflight, slices.Clone(m.Models)
+		w.maxTokens, w.models, w.region = m.MaxTokensInflight, slices.Clone(m.Models), m.Region
 		if w.maxInflight > 0 || w.maxTokens > 0 {
 			w.concurrencyLimit = concurrencyLimit{}
 		}
@@ -246,7 +250,7 @@ func (p *Pool) findLocked(id string, ref any) *Worker {
 
 // Observe sets the observed state of the worker with that ID and Ref, if the pool has it. A
 // worker that was down and is up may have restarted: the pool assumes an empty cache and
-// drops its learned concurrency limit.
+// drops its learned concurrency limit and its success rate.
 func (p *Pool) Observe(id string, ref any, s Status) {
 	p.mu.Lock()
 	defer p.unlockChanged()
@@ -257,6 +261,7 @@ func (p *Pool) Observe(id string, ref any, s Status) {
 	if s.Up && !w.status.Up {
 		p.forgetCacheLocked(w)
 		w.concurrencyLimit, w.slots, w.credit = concurrencyLimit{}, 0, [sources]credit{}
+		w.success = successRate{}
 		p.levelRecentLocked(w)
 	}
 	w.recordLoadLocked(s)
@@ -289,6 +294,8 @@ type WorkerView struct {
 	EjectionDenied    bool          // its breaker is not closed, and the ejection cap keeps it in rotation
 	// share of its usual load during slow start or with EjectionDenied, 0.1 to 1; otherwise 1
 	Share          float64
+	SuccessRate    float64       // share of its recent requests that succeeded, 0 to 1
+	WeightLoss     float64       // share of Weight that is not in force, by HealthWeight
 	SlowRatio      float64       // median of its last comparisons with its peers' streams; 0 if there are too few
 	Samples        int           // streams of the last five minutes, at most 64
 	Rate           float64       // prefill rate, tokens/s
@@ -300,6 +307,9 @@ type WorkerView struct {
 	// have shown count as predicted too.
 	EventsCredit, HistoryCredit float64
 }
+
+// EffectiveWeight returns the weight by which requests are divided.
+func (v *WorkerView) EffectiveWeight() float64 { return float64(v.Weight) * (1 - v.WeightLoss) }
 
 // InRotation reports whether the pool sends requests to the worker: it is up, has weight, and
 // is not open. Backoff, saturation and a full worker do not end rotation: meanwhile its
@@ -337,6 +347,8 @@ func (p *Pool) Snapshot(now time.Time) []WorkerView {
 			Open:              max(0, w.openUntilLocked().Sub(now)),
 			EjectionDenied:    w.ejectionDenied,
 			Share:             w.shareLocked(now),
+			SuccessRate:       w.success.value(now),
+			WeightLoss:        1 - p.healthWeight.share(w.success.value(now)),
 			SlowRatio:         w.pace.slowRatio(),
 			Samples:           len(w.pace.samples),
 			Rate:              w.value[prefillRate],

@@ -9,15 +9,15 @@ func (powerOfTwo) Name() string { return "power_of_two" }
 // Pick draws two distinct workers with probabilities by weight and returns the less loaded one. Of
 // equals it returns the first one drawn, so that weights count.
 func (powerOfTwo) Pick(r *Request, ws []View) (int, Reason) {
-	total := uint64(0)
+	total := 0.0
 	for i := range ws {
-		total += uint64(ws[i].Weight)
+		total += ws[i].weight()
 	}
-	first := drawn(ws, below(r.Rand, total), -1)
+	first := drawn(ws, Unit(r.Rand)*total, -1)
 	if len(ws) == 1 {
 		return first, ReasonPowerOfTwo
 	}
-	second := drawn(ws, below(Mix(r.Rand), total-uint64(ws[first].Weight)), first)
+	second := drawn(ws, Unit(Mix(r.Rand))*(total-ws[first].weight()), first)
 	r.excludeUndrawn(first, second)
 	if compareLoad(&ws[second], &ws[first]) < 0 {
 		return second, ReasonPowerOfTwo
@@ -25,16 +25,16 @@ func (powerOfTwo) Pick(r *Request, ws []View) (int, Reason) {
 	return first, ReasonPowerOfTwo
 }
 
-// drawn returns the worker that owns the ticket. Each worker has as many tickets as its weight,
-// except the worker at index skip, which has none.
-func drawn(ws []View, ticket uint64, skip int) int {
+// drawn returns the worker that owns the ticket. Each worker owns as many as its weight, except the
+// worker at index skip, which owns none.
+func drawn(ws []View, ticket float64, skip int) int {
 	last := 0
 	for i := range ws {
 		if i == skip {
 			continue
 		}
 		last = i
-		w := uint64(ws[i].Weight)
+		w := ws[i].weight()
 		if ticket < w {
 			break
 		}

@@ -34,6 +34,7 @@ const (
 	ExcludedBackoff     = "backoff"
 	ExcludedGroup       = "group" // a lower group has a usable worker
 	ExcludedSaturated   = "saturated"
+	ExcludedRegion      = "region"     // a worker of a nearer region takes requests
 	ExcludedSlowStart   = "slow_start" // it is in slow start and has its share
 )
 
@@ -44,6 +45,7 @@ type Draft struct {
 	Policy  Policy // the pool's own, or one that is not used meanwhile
 	Members []Member
 	Limit   Saturation
+	Health  HealthWeight
 }
 
 // Preview returns where Acquire would book the request now, or under a draft if draft is not
@@ -128,11 +130,12 @@ func (p *Pool) UpUnder(draft *Draft, now time.Time) bool {
 // by ID.
 func newDraft(d *Draft) (p *Pool, at map[string]int) {
 	p = &Pool{
-		policy:     d.Policy,
-		facts:      usesCosts | factsOf(d.Policy),
-		saturation: d.Limit,
-		workers:    make([]*Worker, len(d.Members)),
-		views:      make([]View, 0, len(d.Members)),
+		policy:       d.Policy,
+		facts:        usesCosts | factsOf(d.Policy),
+		saturation:   d.Limit,
+		healthWeight: d.Health,
+		workers:      make([]*Worker, len(d.Members)),
+		views:        make([]View, 0, len(d.Members)),
 	}
 	workers := make([]Worker, len(d.Members))
 	at = make(map[string]int, len(d.Members))
@@ -177,7 +180,7 @@ func (p *Pool) configureLocked(d *Draft) {
 			w.learned[prefillRate].limits, w.learned[tokenTime].limits = rateLimits, timeLimits
 		}
 		w.index, w.weight, w.group, w.maxInflight = i, m.Weight, m.Group, m.MaxInflight
-		w.maxTokens, w.models, w.prefillEnds = m.MaxTokensInflight, m.Models, nil
+		w.maxTokens, w.models, w.region, w.prefillEnds = m.MaxTokensInflight, m.Models, m.Region, nil
 	}
 	p.capEjectionsLocked()
 	for q := range quantities {
@@ -188,19 +191,25 @@ func (p *Pool) configureLocked(d *Draft) {
 // allExcludedLocked returns the members that are not among those shown, each with its reason.
 func (p *Pool) allExcludedLocked(r *Request, shown []View, tried []*Worker) (others []Excluded) {
 	group, _ := p.groupLocked(r, tried)
+	farthest := len(r.Regions) // of the workers shown, if some are
+	for i := range shown {
+		if d := r.distance(p.workers[shown[i].Index]); i == 0 || d > farthest {
+			farthest = d
+		}
+	}
 	for i, w := range p.workers {
 		if len(shown) > 0 && shown[0].Index == i { // both are in the order of the members
 			shown = shown[1:]
 			continue
 		}
-		others = append(others, p.excludedLocked(w, r, tried, group))
+		others = append(others, p.excludedLocked(w, r, tried, group, farthest))
 	}
 	return others
 }
 
 // excludedLocked returns why the worker is not shown. A policy that plans is shown full workers,
-// unless they are in slow start.
-func (p *Pool) excludedLocked(w *Worker, r *Request, tried []*Worker, group int) Excluded {
+// unless they are in slow start or in a region beyond farthest.
+func (p *Pool) excludedLocked(w *Worker, r *Request, tried []*Worker, group, farthest int) Excluded {
 	is := Excluded{Worker: w.id, Why: w.exclusionLocked(r, tried)}
 	saturated, _ := p.metricsLocked(w, r.Now)
 	open := w.openUntilLocked()
@@ -216,6 +225,8 @@ func (p *Pool) excludedLocked(w *Worker, r *Request, tried []*Worker, group int)
 		is.Why = ExcludedSaturated
 	case w.fullLocked(booked(r.PromptTokens)+booked(r.OutputTokens)) && !(r.Wait && plans(p.policy, r)):
 		is.Why = ExcludedFull
+	case r.distance(w) > farthest:
+		is.Why = ExcludedRegion
 	case w.ejectionDenied:
 		is.Why = ExcludedSlowStart
 	default:

@@ -97,6 +97,10 @@ func (c *Choice) check() error {
 		if v.Weight < 1 || v.Weight > maxWeight {
 			return fmt.Errorf("the candidate %q has weight %d: it must be from 1 to %d", v.Worker, v.Weight, maxWeight)
 		}
+		if v.Effective < 0 || v.Effective > float64(v.Weight) {
+			return fmt.Errorf("the candidate %q has effective_weight %v: it must be from 0 to its weight", v.Worker,
+				v.Effective)
+		}
 		if v.Index < 0 || v.Index >= maxSlots {
 			return fmt.Errorf("the candidate %q has index %d: it must be from 0 to %d", v.Worker, v.Index, maxSlots-1)
 		}
@@ -110,6 +114,7 @@ func (c *Candidate) view() View {
 		ID:            c.Worker,
 		Index:         c.Index,
 		Weight:        c.Weight,
+		Effective:     c.Effective,
 		Up:            true,
 		Inflight:      c.Inflight,
 		MaxInflight:   c.MaxInflight,

@@ -38,5 +38,5 @@ func (p *rendezvousHash) Pick(r *Request, ws []View) (int, Reason) {
 func rendezvousRank(key uint64, v *View) float64 {
 	const half = 0x1p-54 // keeps u above 0
 	u := Unit(Mix(Mix(key)^hashName(v.ID))) + half
-	return -math.Log(u) / float64(v.Weight)
+	return -math.Log(u) / v.weight()
 }

@@ -79,7 +79,7 @@ func (g *ring) update(now time.Time, ws []View) bool {
 			}
 			s := &g.slots[at]
 			s.view, s.pick, s.seen = int32(i), g.picks, g.now
-			s.live = uint32(g.points(ws[i].Weight))
+			s.live = max(1, uint32(float64(g.points(ws[i].Weight))*ws[i].weightShare()))
 			grow, entered = grow || min(ws[i].Weight, maxWeight) > s.room, true
 		}
 		if !grow || again {

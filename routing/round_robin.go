@@ -1,7 +1,8 @@
 package routing
 
 // roundRobin picks the workers in turn. It remembers the last picked member: each other member is
-// picked at most once before a worker that stays eligible.
+// picked at most once before a worker that stays eligible. A worker with a lower effective weight takes
+// the same share of its turns.
 type roundRobin struct {
 	last int // View.Index of the last pick; -1 before the first
 }
@@ -20,6 +21,9 @@ func (p *roundRobin) Pick(r *Request, ws []View) (int, Reason) {
 			next = i
 			break
 		}
+	}
+	for skipped := 0; skipped < len(ws) && chance(r.Rand, ws[next].Index) >= ws[next].weightShare(); skipped++ {
+		next = (next + 1) % len(ws)
 	}
 	if r.Record != nil {
 		r.Record.Memory = float64(last)

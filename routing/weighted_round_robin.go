@@ -16,9 +16,9 @@ type weightedRoundRobin struct {
 // account is the credit of one member.
 type account struct {
 	id     string
-	weight int
-	credit int64  // earned and not spent
-	pick   uint64 // the last pick in which it took part
+	weight float64
+	credit float64 // earned and not spent
+	pick   uint64  // the last pick in which it took part
 }
 
 func newWeightedRoundRobin() *weightedRoundRobin {
@@ -33,11 +33,11 @@ func (p *weightedRoundRobin) Pick(r *Request, ws []View) (int, Reason) {
 		p.limitDebts(ws)
 	}
 	p.recordCredits(r, ws)
-	best, total := 0, int64(0)
+	best, total := 0, 0.0
 	for i := range ws {
 		own := &p.accounts[ws[i].Index]
-		own.credit += int64(ws[i].Weight)
-		total += int64(ws[i].Weight)
+		own.credit += ws[i].weight()
+		total += ws[i].weight()
 		if own.credit > p.accounts[ws[best].Index].credit {
 			best = i
 		}
@@ -62,12 +62,12 @@ func (p *weightedRoundRobin) recordCredits(r *Request, ws []View) {
 		own := &p.accounts[ws[i].Index]
 		if was := r.recalled(p); was != nil {
 			if c := was.CandidateOf(ws[i].ID); c != nil {
-				own.credit = int64(c.Terms.Get(hasTerm))
+				own.credit = c.Terms.Get(hasTerm)
 			}
 		}
 		if r.assessments != nil {
-			r.assess(i, -float64(own.credit+int64(ws[i].Weight)), "")
-			r.assessments[i].terms = Terms{names: p.terms, values: [maxTerms]float64{float64(own.credit)}}
+			r.assess(i, -(own.credit + ws[i].weight()), "")
+			r.assessments[i].terms = Terms{names: p.terms, values: [maxTerms]float64{own.credit}}
 		}
 	}
 }
@@ -86,16 +86,16 @@ func (p *weightedRoundRobin) markPresent(ws []View) (changed bool) {
 		if own.id != v.ID {
 			*own = account{id: v.ID, credit: p.meanCredit(ws)}
 		}
-		changed = changed || own.pick != p.pick-1 || own.weight != v.Weight
-		own.pick, own.weight = p.pick, v.Weight
+		changed = changed || own.pick != p.pick-1 || own.weight != v.weight()
+		own.pick, own.weight = p.pick, v.weight()
 	}
 	return changed
 }
 
 // meanCredit returns the mean credit of the workers of the last pick. A new worker begins with it,
 // neither first nor last.
-func (p *weightedRoundRobin) meanCredit(ws []View) int64 {
-	sum, n := int64(0), int64(0)
+func (p *weightedRoundRobin) meanCredit(ws []View) float64 {
+	sum, n := 0.0, 0.0
 	for i := range ws {
 		if at := ws[i].Index; at < len(p.accounts) && p.accounts[at].id == ws[i].ID && p.accounts[at].pick+1 >= p.pick &&
 			p.accounts[at].pick > 0 {
@@ -111,9 +111,9 @@ func (p *weightedRoundRobin) meanCredit(ws []View) int64 {
 // limitDebts bounds every debt to twice the sum of the weights, the largest difference between present
 // workers. A debt from a time of higher weights would otherwise cost as many turns.
 func (p *weightedRoundRobin) limitDebts(ws []View) {
-	total, top := int64(0), p.accounts[ws[0].Index].credit
+	total, top := 0.0, p.accounts[ws[0].Index].credit
 	for i := range ws {
-		total += int64(ws[i].Weight)
+		total += ws[i].weight()
 		top = max(top, p.accounts[ws[i].Index].credit)
 	}
 	for i := range ws {

@@ -20,6 +20,7 @@ type Config struct {
 	MaxTokensInflight int64    `yaml:"max_tokens_inflight" doc:"Maximum number of tokens in flight, of prompts and expected output. An idle worker accepts a request of any size. 0: no limit."`
 	Priority          int      `yaml:"priority" doc:"Failover group. The lowest number is used first. A higher one is used only while all workers with lower numbers are down, drained, ejected, in backoff or already tried."`
 	Models            []string `yaml:"models" absent:"all" doc:"Models of the tier or pool that this worker serves, such as the adapters that it has loaded."`
+	Region            string   `yaml:"region" form:"name" absent:"none" doc:"Region of the worker. Of one 'priority', workers of the region of a request are used first, and farther ones while all nearer ones are full, saturated or not usable. A worker without a region is the farthest."`
 	APIKeyEnv         string   `yaml:"api_key_env" form:"variable" secret:"true" doc:"Environment variable with the worker's bearer key."`
 	Health            *Health  `yaml:"health" absent:"the tier's or pool's 'health', then the file's" doc:"Health checks of this worker. Each key replaces the inherited one."`
 	// KVEvents inherits from the tier or pool, key by key.

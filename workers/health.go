@@ -305,7 +305,11 @@ func (c *checker) checkPath(ctx context.Context, path string) (code int, err err
 	if path == pathModels {
 		limit = maxModelsBody
 	}
+	began := time.Now()
 	code, body, err := c.readPath(ctx, path, limit)
+	if err == nil {
+		c.recordRoundTrip(time.Since(began))
+	}
 	switch {
 	case code == 0:
 		return 0, c.explainError(ctx, path, err)
@@ -326,6 +330,21 @@ func (c *checker) checkPath(ctx context.Context, path string) (code int, err err
 		c.storeModels(body)
 	}
 	return code, nil
+}
+
+// roundTripMemory is the number of checks in which a rise of the round-trip time takes effect for the most part.
+const roundTripMemory = 16
+
+// recordRoundTrip records the time of an answer to a check. The round-trip time follows lower times at once and
+// higher ones slowly: an engine or a connection can delay an answer, and nothing makes it come too soon.
+func (c *checker) recordRoundTrip(took time.Duration) {
+	c.update(func(s *Status) {
+		if s.RoundTrip == 0 || took < s.RoundTrip {
+			s.RoundTrip = took
+		} else {
+			s.RoundTrip += (took - s.RoundTrip) / roundTripMemory
+		}
+	})
 }
 
 // readPath sends GET path and reads at most limit bytes of the answer. code is 0 if there was no

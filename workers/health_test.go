@@ -52,7 +52,8 @@ type scriptedHealth struct {
 	status  map[string]int // 0: no connection
 	body    map[string]string
 	hang    bool
-	started []time.Time // times of the requests for /health
+	delay   time.Duration // of each answer
+	started []time.Time   // times of the requests for /health
 }
 
 func (s *scriptedHealth) set(path string, status int, body string) {
@@ -67,11 +68,12 @@ func (s *scriptedHealth) set(path string, status int, body string) {
 func (s *scriptedHealth) answer(ctx context.Context, r *http1.Request) (*http1.Response, error) {
 	s.mu.Lock()
 	status, known := s.status[r.Path]
-	body, hang := s.body[r.Path], s.hang
+	body, hang, delay := s.body[r.Path], s.hang, s.delay
 	if r.Path == pathHealth {
 		s.started = append(s.started, time.Now())
 	}
 	s.mu.Unlock()
+	<-time.After(delay)
 	switch {
 	case hang:
 		<-ctx.Done()
@@ -429,5 +431,35 @@ func TestWorkerThatIsThisGatewayIsDownWithTheReason(t *testing.T) {
 		}
 		stop()
 		run.Wait()
+	})
+}
+
+// TestRoundTripFollowsTheFastestAnswers: a lower time counts at once, one slow answer hardly, and failed checks not
+// at all.
+func TestRoundTripFollowsTheFastestAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := &scriptedHealth{}
+		engine.set("/health", http.StatusOK, "")
+		w, _, _, _ := checkWorker(t, Health{Path: "/health", Interval: 5 * time.Second, Timeout: 4 * time.Second}, engine)
+		for _, step := range []struct {
+			delay, least, most time.Duration
+			checks             int
+			status             int
+		}{
+			{80 * time.Millisecond, 80 * time.Millisecond, 80 * time.Millisecond, 1, http.StatusOK},
+			{30 * time.Millisecond, 30 * time.Millisecond, 30 * time.Millisecond, 1, http.StatusOK},
+			{190 * time.Millisecond, 40 * time.Millisecond, 40 * time.Millisecond, 1, http.StatusOK},
+			{time.Second, 40 * time.Millisecond, 40 * time.Millisecond, 3, 0},
+			{200 * time.Millisecond, 180 * time.Millisecond, 200 * time.Millisecond, 40, http.StatusOK},
+		} {
+			engine.set("/health", step.status, "")
+			engine.mu.Lock()
+			engine.delay = step.delay
+			engine.mu.Unlock()
+			advanceTime(time.Duration(step.checks) * 6 * time.Second)
+			if got := w.Status().RoundTrip; got < step.least || got > step.most {
+				t.Errorf("after answers in %v the round trip is %v, not %v to %v", step.delay, got, step.least, step.most)
+			}
+		}
 	})
 }

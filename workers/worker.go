@@ -58,10 +58,11 @@ func newLink(sender Sender, key string, former func() string) *link {
 
 // Status is the result of a worker's checks.
 type Status struct {
-	Up                  bool      // accepts requests; also true before the first check has ended
-	Since               time.Time // last change of Up, or end of the first check; zero before that
-	CheckedAt           time.Time // start of the last check; zero before the first has ended
-	LastError           string    // cause of the last failed check; empty once the worker is healthy
+	Up                  bool          // accepts requests; also true before the first check has ended
+	Since               time.Time     // last change of Up, or end of the first check; zero before that
+	CheckedAt           time.Time     // start of the last check; zero before the first has ended
+	RoundTrip           time.Duration // of a health check without delays; 0 if unknown
+	LastError           string        // cause of the last failed check; empty once the worker is healthy
 	ConsecutiveFailures int
 	Passed, Failed      int64 // checks since the gateway knows the worker
 

@@ -151,6 +151,9 @@ func candidateText(c *routing.Candidate, chosen string) string {
 	if c.Overlap > 0 {
 		text += fmt.Sprintf(", %d cached", c.Overlap)
 	}
+	if c.Effective > 0 {
+		text += fmt.Sprintf("; weight %.3g of %d, because it fails requests", c.Effective, c.Weight)
+	}
 	if c.Excluded != "" {
 		text += "; excluded: " + c.Excluded
 	}

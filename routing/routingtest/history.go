@@ -11,6 +11,14 @@ import (
 // epoch is the start of every history; any fixed time would do.
 func epoch() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 
+// healthFactor is the factor of healthWeight.
+const healthFactor = 0.5
+
+// healthWeight is the rule of every history for workers that fail requests.
+func healthWeight() routing.HealthWeight {
+	return routing.HealthWeight{Healthy: 0.9, Degraded: 0.7, Factor: healthFactor}
+}
+
 // machine applies the same history to a pool and to its model.
 type machine struct {
 	policy  *witness
@@ -31,6 +39,7 @@ func history(rt *rapid.T, newPolicy func() routing.Policy) {
 		m.gates[i] = &gate{t: rt, open: map[uint64]bool{}}
 	}
 	m.pool = routing.NewPool(m.policy, nil)
+	m.pool.SetHealthWeight(healthWeight())
 	m.configure(rt)
 	rt.Repeat(map[string]func(*rapid.T){
 		"":          m.checkBooks,
@@ -99,6 +108,7 @@ func (m *machine) configure(rt *rapid.T) {
 			MaxInflight:       rapid.IntRange(0, 3).Draw(rt, "max in flight"),
 			MaxTokensInflight: rapid.SampledFrom([]int64{0, 0, 20_000}).Draw(rt, "max tokens in flight"),
 			Models:            rapid.SampledFrom([][]uint64{nil, nil, {1}, {1, 2}}).Draw(rt, "models"),
+			Region:            rapid.Uint64Range(0, 3).Draw(rt, "region"),
 		}
 		if rapid.Bool().Draw(rt, "gated") {
 			members[i].Gate = m.gates[name]

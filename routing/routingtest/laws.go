@@ -154,6 +154,7 @@ func drawRequest(rt *rapid.T, now time.Time) routing.Request {
 		Rule:         rapid.IntRange(0, 2).Draw(rt, "rule"),
 		Waited:       time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(rt, "waited")),
 	}
+	r.Regions = rapid.SampledFrom([][]uint64{nil, nil, {1}, {2, 1}, {1, 2, 3}}).Draw(rt, "regions")
 	r.Blocks = chain(rapid.IntRange(0, 1).Draw(rt, "chat"), rapid.IntRange(0, 40).Draw(rt, "branch"),
 		rapid.IntRange(0, 60).Draw(rt, "blocks"))
 	if len(r.Blocks) > 0 {

@@ -32,7 +32,28 @@ func (m *machine) expected(r *routing.Request, tried []*member, gates bool) (may
 	if len(may) == 0 {
 		return nil, routing.ErrFull
 	}
-	return may, nil
+	return m.nearest(r, may, full), nil
+}
+
+// nearest drops the workers that are farther than an open worker outside of slow start.
+func (m *machine) nearest(r *routing.Request, may []*member, full func(*member) bool) []*member {
+	if len(r.Regions) == 0 {
+		return may
+	}
+	distance := func(w *member) int {
+		at := slices.Index(r.Regions, w.Region)
+		if at < 0 {
+			return len(r.Regions)
+		}
+		return at
+	}
+	nearest := len(r.Regions)
+	for _, w := range may {
+		if !full(w) && w.share(m.now) == 1 {
+			nearest = min(nearest, distance(w))
+		}
+	}
+	return slices.DeleteFunc(may, func(w *member) bool { return distance(w) > nearest })
 }
 
 // overShare reports whether one more request would exceed the share of a worker in slow start, compared

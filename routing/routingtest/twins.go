@@ -25,6 +25,7 @@ type twins struct {
 	now       time.Time
 	members   []routing.Member
 	limit     routing.Saturation
+	health    routing.HealthWeight
 	leases    [2][]*routing.Lease // also those released
 	waiting   [2][]*routing.Request
 }
@@ -43,6 +44,7 @@ func recorded(rt *rapid.T, newPolicy func() routing.Policy) {
 		judge:     newPolicy(),
 		now:       epoch(),
 		limit:     routing.Saturation{Waiting: 8, StaleAfter: 10 * time.Second},
+		health:    healthWeight(),
 	}
 	other := routing.Config{Name: "chwbl"}
 	if p, ok := m.judge.(routing.Planner); ok && p.Plans(&routing.Request{}) {
@@ -56,6 +58,7 @@ func recorded(rt *rapid.T, newPolicy func() routing.Policy) {
 		m.policies[side] = newPolicy()
 		m.pools[side] = routing.NewPool(m.policies[side], nil)
 		m.pools[side].SetSaturation(m.limit)
+		m.pools[side].SetHealthWeight(m.health)
 	}
 	m.configure(m.drawMembers(rt))
 	m.allUp(rt)
@@ -93,6 +96,7 @@ func (m *twins) drawMembers(rt *rapid.T) (members []routing.Member) {
 			MaxInflight:       rapid.IntRange(0, 4).Draw(rt, "max in flight"),
 			MaxTokensInflight: rapid.SampledFrom([]int64{0, 0, 40_000}).Draw(rt, "max tokens in flight"),
 			Models:            rapid.SampledFrom([][]uint64{nil, nil, nil, {1}}).Draw(rt, "models"),
+			Region:            rapid.Uint64Range(0, 3).Draw(rt, "region"),
 		})
 	}
 	return members

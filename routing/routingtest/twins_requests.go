@@ -165,12 +165,14 @@ func (m *twins) round(rt *rapid.T) {
 	})
 }
 
-// draft previews a request under other members and another saturation and then applies them: the preview
+// draft previews a request under other members and other rules and then applies them: the preview
 // must be the same. A new member is up.
 func (m *twins) draft(rt *rapid.T) {
 	members, pair := m.drawMembers(rt), m.drawPair(rt)
 	m.limit.Waiting = rapid.IntRange(0, 9).Draw(rt, "saturated at")
-	preview, want := m.pools[0].Preview(pair[0], &routing.Draft{Policy: m.policies[0], Members: members, Limit: m.limit})
+	m.health.Factor = rapid.SampledFrom([]float64{0, healthFactor}).Draw(rt, "health factor")
+	preview, want := m.pools[0].Preview(pair[0], &routing.Draft{Policy: m.policies[0], Members: members, Limit: m.limit,
+		Health: m.health})
 	known := map[string]bool{}
 	for _, w := range m.members {
 		known[w.ID] = true
@@ -178,6 +180,7 @@ func (m *twins) draft(rt *rapid.T) {
 	m.configure(members)
 	m.both(func(p *routing.Pool, _ int) {
 		p.SetSaturation(m.limit)
+		p.SetHealthWeight(m.health)
 		for _, w := range members {
 			if !known[w.ID] {
 				p.Observe(w.ID, w.Ref, routing.Status{Up: true})

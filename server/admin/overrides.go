@@ -269,8 +269,8 @@ func (a *workerAPI) fileWeights() map[string]int {
 // expectedShares returns each worker's share of its pool's requests by weight. Only the lowest group
 // that has a worker in rotation receives requests. weights replaces weights in force.
 func expectedShares(ws []control.LiveWorker, weights map[string]int) map[string]float64 {
-	shares, sum, group := map[string]float64{}, 0, math.MaxInt
-	weight := func(w *control.LiveWorker) int {
+	shares, sum, group := map[string]float64{}, 0.0, math.MaxInt
+	weight := func(w *control.LiveWorker) float64 {
 		v := w.WorkerView
 		if replaced, ok := weights[v.ID]; ok {
 			v.Weight = replaced
@@ -278,7 +278,7 @@ func expectedShares(ws []control.LiveWorker, weights map[string]int) map[string]
 		if !v.InRotation() {
 			return 0
 		}
-		return v.Weight
+		return v.EffectiveWeight()
 	}
 	for i := range ws {
 		if weight(&ws[i]) > 0 {
@@ -289,12 +289,14 @@ func expectedShares(ws []control.LiveWorker, weights map[string]int) map[string]
 		v := &ws[i]
 		shares[v.ID] = 0
 		if v.Group == group {
-			shares[v.ID] = float64(weight(v))
+			shares[v.ID] = weight(v)
 			sum += weight(v)
 		}
 	}
 	for id := range shares {
-		shares[id] /= float64(max(sum, 1))
+		if sum > 0 {
+			shares[id] /= sum
+		}
 	}
 	return shares
 }

@@ -19,11 +19,13 @@ type workerState struct {
 	Pool   string   `json:"pool"`
 	Tier   bool     `json:"tier" doc:"true: the pool is a tier."`
 	Model  string   `json:"model" doc:"Model of the pool. Empty: the model that the client requests."`
+	Region string   `json:"region,omitempty" doc:"Region of the worker."`
 	Models []string `json:"models" nullable:"false" doc:"Further configured models, then the models that the engine lists."`
 
-	State     string `json:"state" enum:"up,down,asleep,paused,backoff,open,half_open,draining,drained" doc:"asleep and paused: the engine reports that it runs no requests. open: breaker.cause has the reason. backoff: the worker returned 429, or 503 with Retry-After, or refused the gateway's key."`
-	Since     string `json:"since,omitempty" doc:"Time when the worker came up or went down."`
-	LastError string `json:"last_error,omitempty"`
+	State     string  `json:"state" enum:"up,down,asleep,paused,backoff,open,half_open,draining,drained" doc:"asleep and paused: the engine reports that it runs no requests. open: breaker.cause has the reason. backoff: the worker returned 429, or 503 with Retry-After, or refused the gateway's key."`
+	Since     string  `json:"since,omitempty" doc:"Time when the worker came up or went down."`
+	LastError string  `json:"last_error,omitempty"`
+	RoundTrip float64 `json:"round_trip_ms,omitempty" doc:"Round-trip time of health checks, without delays by the engine. It orders regions that regions.order does not list. Absent: unknown."`
 
 	WorkerLoad
 	EngineLoad
@@ -45,6 +47,8 @@ type workerState struct {
 // WorkerLoad is the load of a worker that this gateway counts.
 type WorkerLoad struct {
 	Weight        int     `json:"weight" doc:"Weight in force."`
+	Effective     float64 `json:"effective_weight" doc:"The weight by which requests are divided: weight, or less by health_weight."`
+	SuccessRate   float64 `json:"success_rate" doc:"Share of the worker's recent requests that succeeded, by the outcomes that its breaker counts."`
 	Share         float64 `json:"share" doc:"Fraction of the worker's usual load; below 1 during slow start."`
 	Inflight      int     `json:"inflight"`
 	MaxInflight   int     `json:"max_inflight" doc:"Configured maximum of in-flight requests. 0: unlimited."`
@@ -226,8 +230,12 @@ func workerStateOf(p *control.Pool, w *control.LiveWorker, stats control.StatsVi
 		State:     w.State(),
 		Since:     seconds(seen.Since),
 		LastError: seen.LastError,
+		Region:    w.Worker.Spec().Region,
+		RoundTrip: millis(seen.RoundTrip),
 		WorkerLoad: WorkerLoad{
 			Weight:        w.Weight,
+			Effective:     w.EffectiveWeight(),
+			SuccessRate:   w.SuccessRate,
 			Share:         w.Share,
 			Inflight:      w.Inflight,
 			MaxInflight:   w.MaxInflight,

@@ -73,6 +73,9 @@ func (ps *Pools) pollBreakers(done <-chan struct{}) {
 		for _, p := range ps.live() {
 			p.poll(now)
 		}
+		for _, p := range ps.snapshot().Pools {
+			p.measureRegions()
+		}
 	})
 }
 

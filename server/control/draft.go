@@ -42,7 +42,8 @@ func (p *Pool) draftOf(live *Pool, gateways int) {
 		p.livePool = &livePool{Routing: routing.NewPool(p.Picker, nil)}
 		p.WaitQueue = queue.New(p.Routing, p.Queue, func(*queue.Ticket) {})
 	}
-	p.Draft = &routing.Draft{Policy: p.Picker, Members: membersOf(p.Pool, gateways), Limit: p.Saturation}
+	p.Draft = &routing.Draft{Policy: p.Picker, Members: membersOf(p.Pool, gateways), Limit: p.Saturation,
+		Health: p.HealthWeight}
 	p.Members = make(map[string]*Member, len(p.Workers))
 	for i, w := range p.Workers {
 		var m *Member
@@ -54,6 +55,7 @@ func (p *Pool) draftOf(live *Pool, gateways int) {
 		}
 		p.Members[w.Name], p.Draft.Members[i].Ref = m, m
 	}
+	p.measureRegions()
 }
 
 // HasWorkers reports whether any worker of the pool is in rotation. For a draft's pool, it reports

@@ -164,6 +164,8 @@ func (ps *Pools) Gauges() []telemetry.WorkerGauges {
 				Worker:           w.ID,
 				Up:               w.Up,
 				Weight:           w.Weight,
+				EffectiveWeight:  w.EffectiveWeight(),
+				SuccessRate:      w.SuccessRate,
 				Backoff:          w.Backoff > 0,
 				Inflight:         w.Inflight,
 				PendingTokens:    w.PendingTokens,

@@ -52,6 +52,7 @@ type Pool struct {
 	Series  *telemetry.Tier
 	Served  [openai.Audio + 1]bool
 	Members map[string]*Member // by the worker's name
+	regions *regions           // nil if no worker has a region
 	tokens  *promptTokens      // nil if the policy does not use the workers' KV-cache events
 	Draft   *routing.Draft     // replaces policy and members of Routing in a draft; nil in a configuration in force
 
@@ -78,6 +79,7 @@ func membersOf(c config.Pool, gateways int) []routing.Member {
 			MaxInflight:       gatewayShare(w.MaxInflight, gateways),
 			MaxTokensInflight: gatewayShare(w.MaxTokensInflight, int64(gateways)),
 			Models:            modelHashes(w.Models),
+			Region:            NameHash(w.Region),
 		}
 	}
 	return members
@@ -142,10 +144,12 @@ func (ps *Pools) openLocked(p, was *Pool, c breaker.Config) {
 		p.Members[w.Name] = m
 	}
 	p.Routing.SetSaturation(p.Saturation)
+	p.Routing.SetHealthWeight(p.HealthWeight)
 	p.Routing.SetSlowness(routing.Slowness(c.Slow))
 	p.WaitQueue.Configure(p.Queue, time.Now())
 	// After the new bounds, so that new slots are offered to queued requests.
 	p.configure(ps.gateways)
+	p.measureRegions()
 	for _, m := range p.Members { // health checks that ended before the worker was a member
 		p.observe(m, m.Worker.Status())
 	}

@@ -12,10 +12,12 @@ import (
 // Gather returns the facts about the request that the routing policy uses. If the policy uses what
 // the workers have cached and ask is set, an engine may be asked for the tokens of the prompt, and Gather
 // waits for them up to the policy's lookup timeout.
-func (it *Intake) Gather(ctx context.Context, c *Caller, p *Parsed, res *Resolution, ask bool) routing.Request {
+func (it *Intake) Gather(ctx context.Context, c *Caller, p *Parsed, res *Resolution, region string,
+	ask bool) routing.Request {
 	learned := res.Pool.Routing.Learned()
 	facts := routing.Request{Rand: it.rand(), Stream: p.GeneratesStream(), Model: control.NameHash(res.ModelName),
-		PromptTokens: learned.PromptTokens(p.RawTokens), OutputTokens: learned.OutputTokens(p.Req.MaxTokens)}
+		PromptTokens: learned.PromptTokens(p.RawTokens), OutputTokens: learned.OutputTokens(p.Req.MaxTokens),
+		Regions: res.Pool.Regions(region)}
 	facts.Rule = p.rule(c, res, &facts)
 	p.setKey(c, res.Pool.PolicyOf(facts.Rule), &facts)
 	if p.Prompt != nil {

@@ -57,7 +57,7 @@ func (x *exchange) charge(limits intake.Limits) (err error) {
 // gather collects the facts for the policy, starts the heartbeats of a stream and records the
 // gateway's overhead.
 func (x *exchange) gather() {
-	x.facts = x.s.intake.Gather(x.in.HTTP.Context(), &x.caller, &x.parsed, &x.resolution, true)
+	x.facts = x.s.intake.Gather(x.in.HTTP.Context(), &x.caller, &x.parsed, &x.resolution, x.in.Snap.Region(x.in.HTTP), true)
 	x.s.metrics.TierResolved(x.resolution.Pool.Name, x.resolution.Rule)
 	if x.parsed.Req.Stream && x.in.Dialect.Generates() {
 		x.answer.startBeats(x.resolution.Pool.HeartbeatAfter, func() { h := setInto(x.answer.header()); openHeaders(x, &h) })

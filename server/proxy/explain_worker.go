@@ -14,7 +14,8 @@ import (
 // It returns the stage that refuses the request, and its error.
 func (n *explainer) previewWorker() (stage string, err error) {
 	x := n.x
-	x.facts = x.s.intake.Gather(x.in.HTTP.Context(), &x.caller, &x.parsed, &x.resolution, false)
+	region := x.in.Snap.ExplainedRegion(x.in.HTTP.Header)
+	x.facts = x.s.intake.Gather(x.in.HTTP.Context(), &x.caller, &x.parsed, &x.resolution, region, false)
 	setDeadline(x)
 	if err := pinToStored(x); err != nil {
 		return decisions.StageWorker, err
@@ -25,9 +26,13 @@ func (n *explainer) previewWorker() (stage string, err error) {
 		x.facts.Rand = *n.Rand
 	}
 	n.drawn = &x.facts.Rand
+	if known := p.KnownRegion(region); known != "" {
+		n.addNote("the region of the request is %s", known)
+	}
 	n.noteCaches(p)
 	o, err := p.Routing.Preview(&x.facts, p.Draft, x.dispatch.tried...)
 	n.preview, n.queue = &o, n.queueStep()
+	n.noteWeights(p)
 	if err != nil {
 		return n.previewQueue(err)
 	}
@@ -52,6 +57,25 @@ func (n *explainer) noteCaches(p *control.Pool) {
 			n.addNote("the KV-cache events of %s have not been read: the history of the gateway decides", w.ID)
 		default:
 			n.addNote("the KV-cache events of %s are down (%s): the history of the gateway decides", w.ID, v.Fault)
+		}
+	}
+}
+
+// noteWeights adds notes about candidates with a lower effective weight.
+func (n *explainer) noteWeights(p *control.Pool) {
+	var live []control.LiveWorker
+	for _, c := range n.preview.Choice.Candidates {
+		if c.Effective == 0 {
+			continue
+		}
+		if live == nil {
+			live = p.LiveWorkers(n.x.facts.Now)
+		}
+		for i := range live {
+			if live[i].ID == c.Worker {
+				n.addNote("%s counts with %.3g of its weight %d: %.0f %% of its recent requests succeeded (health_weight)",
+					c.Worker, c.Effective, c.Weight, 100*live[i].SuccessRate)
+			}
 		}
 	}
 }
