@@ -61,6 +61,9 @@ func TestErrorNamesTheFirstPauseToEnd(t *testing.T) {
 		if got := p.Up(start); got != c.up {
 			t.Errorf("%s: up is %v", name, got)
 		}
+		if got := p.Ready(start); got != (c.want == nil) {
+			t.Errorf("%s: ready is %v", name, got)
+		}
 		_, err := p.Acquire(ask())
 		if fmt.Sprintf("%T %v", err, err) != fmt.Sprintf("%T %v", c.want, c.want) {
 			t.Errorf("%s: Acquire returned %v, want %v", name, err, c.want)
