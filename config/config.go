@@ -17,38 +17,38 @@ import (
 // or FromFlags. Files of the latter three are checked and must not be changed. Struct tags,
 // which tags.go explains, describe every key.
 type File struct {
-	Listen           string            `yaml:"listen" reload:"restart" doc:"Address of the data plane, host:port. An address that is not loopback needs 'tls' or 'insecure'."`
-	TLS              TLS               `yaml:"tls" reload:"restart" doc:"Certificate of the data plane."`
-	Insecure         bool              `yaml:"insecure" reload:"restart" doc:"Serve the data plane in plain text on an address that is not loopback, for example behind a proxy that terminates TLS."`
-	Hosts            []string          `yaml:"hosts" form:"host" doc:"Host names of the gateway, in addition to 'localhost' and IP addresses. They protect against DNS rebinding, where a web page points its own name at the gateway. Without keys ('auth.required: false') and at '/metrics', a request for any other name is rejected with 421. If 'hosts' is empty, '/metrics' on an address that is not loopback accepts every name."`
-	Proxies          []string          `yaml:"trusted_proxies" form:"proxy" doc:"Addresses and networks (CIDR) of proxies in front of the gateway. X-Forwarded-For sets the client address only in requests from these proxies; other requests' headers are ignored."`
-	Watch            bool              `yaml:"watch" doc:"Reload this file when it changes. SIGHUP and the admin plane reload it at any time."`
-	Admin            Admin             `yaml:"admin" doc:"The admin plane."`
-	Metrics          Metrics           `yaml:"metrics" doc:"Listener of '/metrics' for Prometheus."`
-	Store            Store             `yaml:"store" reload:"restart" doc:"Storage that outlives the process or is shared by several gateways. If a store is unavailable, requests neither wait nor fail, except under 'fail_closed'."`
-	Gateways         int               `yaml:"gateways" min:"1" max:"1000" doc:"Minimum number of gateways that share the traffic. If Redis counts more live gateways, the larger number is used; during an outage, its last count stays in use. Each gateway uses its share of a worker's 'max_inflight' and 'max_tokens_inflight', rounded up. Without Redis, or while it is unavailable, each gateway also enforces its share of every tenant's rates and 'concurrent'. Budgets are not divided."`
-	Auth             Auth              `yaml:"auth" doc:"Access to the data plane."`
-	MaxBodyBytes     Size              `yaml:"max_body_bytes" doc:"Longest request body, after decompression. A longer body is rejected with 413."`
-	MaxBufferedBytes Size              `yaml:"max_buffered_bytes" absent:"a quarter of 'GOMEMLIMIT', or of 90% of the memory of the control group or machine" doc:"Memory limit for all request bodies while they are read, queued or kept for a retry. Answers and events over 1 MiB count too while they are read. At least four times 'max_body_bytes'. A tenant may take memory only while its total does not exceed the memory that remains free, so one tenant alone gets at most half. Eight times 'max_body_bytes' leaves room for the longest body beside the backlog of one other tenant. Over the limit, the request is rejected with 503 'overloaded'."`
-	MaxResponseBytes Size              `yaml:"max_response_bytes" doc:"Longest answer of a worker that is not a stream, and longest event of a stream. A longer one is rejected with 502 'response_too_large' and does not count as a worker failure. Raw answers (audio, images, 'paths') have no limit."`
-	Drain            Drain             `yaml:"drain" doc:"Shutdown: requests are accepted for 'accept_grace', then in-flight requests have 'timeout' to finish."`
-	Policy           routing.Config    `yaml:"policy" doc:"Routing policy of every tier and pool without its own."`
-	Tiers            []Tier            `yaml:"tiers" reload:"drain" ordered:"true" doc:"Model tiers, least capable first."`
-	Pools            []PoolConfig      `yaml:"pools" reload:"drain" ordered:"true" doc:"Workers for models outside the tiers."`
-	Models           map[string]string `yaml:"models" doc:"Aliases: each maps a model name that clients send to a tier, pool or model. '*' in a name matches any run of characters, '?' matches one. Exact names match before patterns, longer patterns before shorter ones. The target 'classify' selects the classifier."`
-	Classifier       tiers.Rules       `yaml:"classifier" doc:"Rules that select a tier for requests that name 'auto' or another alias of 'classify'."`
-	Breaker          breaker.Config    `yaml:"breaker" doc:"Ejection of failing and slow workers."`
-	Health           workers.Health    `yaml:"health" doc:"Health checks of workers."`
-	KVEvents         KVEvents          `yaml:"kv_events" doc:"KV-cache events of engines: with them, the gateway knows which prompts each worker has cached. Engines that publish events and state where are found without configuration; see docs/kv-events.md."`
-	Retry            Retry             `yaml:"retry" doc:"Retries. A request is never retried after content was sent to the client."`
-	Timeouts         Timeouts          `yaml:"timeouts" doc:"Time limits for the stages of a request."`
-	Queue            Queue             `yaml:"queue" doc:"Queueing while all suitable workers are full. Every tier and pool has a queue: higher classes are dispatched first, and tenants of a class share by 'weight'."`
-	Saturation       Saturation        `yaml:"saturation" doc:"Thresholds of the engine's own metrics at which a worker receives no more requests until the metrics fall."`
-	RoutingHeaders   bool              `yaml:"routing_headers" doc:"Send response headers that explain a routing decision: X-Model-Tier, X-Tier-Reason, X-Routed-To, X-Route-Reason, X-Queue-Ms."`
-	CORS             CORS              `yaml:"cors" doc:"Browser pages that may call the data plane."`
-	Telemetry        Telemetry         `yaml:"telemetry" doc:"Traces (OpenTelemetry) and the detail of metrics. Settings that are absent here come from the OTEL_* environment variables if these name a collector."`
-	Decisions        Decisions         `yaml:"decisions" doc:"Decision log: one record for every request, including refused ones. A record holds the request in numbers and hashes (never text), every candidate worker with the terms of its score, and the result."`
-	Log              Log               `yaml:"log" reload:"restart" doc:"Logs in JSON lines: the program's log on standard error, the access log on standard output."`
+	Listen           string                   `yaml:"listen" reload:"restart" doc:"Address of the data plane, host:port. An address that is not loopback needs 'tls' or 'insecure'."`
+	TLS              TLS                      `yaml:"tls" reload:"restart" doc:"Certificate of the data plane."`
+	Insecure         bool                     `yaml:"insecure" reload:"restart" doc:"Serve the data plane in plain text on an address that is not loopback, for example behind a proxy that terminates TLS."`
+	Hosts            []string                 `yaml:"hosts" form:"host" doc:"Host names of the gateway, in addition to 'localhost' and IP addresses. They protect against DNS rebinding, where a web page points its own name at the gateway. Without keys ('auth.required: false') and at '/metrics', a request for any other name is rejected with 421. If 'hosts' is empty, '/metrics' on an address that is not loopback accepts every name."`
+	Proxies          []string                 `yaml:"trusted_proxies" form:"proxy" doc:"Addresses and networks (CIDR) of proxies in front of the gateway. X-Forwarded-For sets the client address only in requests from these proxies; other requests' headers are ignored."`
+	Watch            bool                     `yaml:"watch" doc:"Reload this file when it changes. SIGHUP and the admin plane reload it at any time."`
+	Admin            Admin                    `yaml:"admin" doc:"The admin plane."`
+	Metrics          Metrics                  `yaml:"metrics" doc:"Listener of '/metrics' for Prometheus."`
+	Store            Store                    `yaml:"store" reload:"restart" doc:"Storage that outlives the process or is shared by several gateways. If a store is unavailable, requests neither wait nor fail, except under 'fail_closed'."`
+	Gateways         int                      `yaml:"gateways" min:"1" max:"1000" doc:"Minimum number of gateways that share the traffic. If Redis counts more live gateways, the larger number is used; during an outage, its last count stays in use. Each gateway uses its share of a worker's 'max_inflight' and 'max_tokens_inflight', rounded up. Without Redis, or while it is unavailable, each gateway also enforces its share of every tenant's rates and 'concurrent'. Budgets are not divided."`
+	Auth             Auth                     `yaml:"auth" doc:"Access to the data plane."`
+	MaxBodyBytes     Size                     `yaml:"max_body_bytes" doc:"Longest request body, after decompression. A longer body is rejected with 413."`
+	MaxBufferedBytes Size                     `yaml:"max_buffered_bytes" absent:"a quarter of 'GOMEMLIMIT', or of 90% of the memory of the control group or machine" doc:"Memory limit for all request bodies while they are read, queued or kept for a retry. Answers and events over 1 MiB count too while they are read. At least four times 'max_body_bytes'. A tenant may take memory only while its total does not exceed the memory that remains free, so one tenant alone gets at most half. Eight times 'max_body_bytes' leaves room for the longest body beside the backlog of one other tenant. Over the limit, the request is rejected with 503 'overloaded'."`
+	MaxResponseBytes Size                     `yaml:"max_response_bytes" doc:"Longest answer of a worker that is not a stream, and longest event of a stream. A longer one is rejected with 502 'response_too_large' and does not count as a worker failure. Raw answers (audio, images, 'paths') have no limit."`
+	Drain            Drain                    `yaml:"drain" doc:"Shutdown: requests are accepted for 'accept_grace', then in-flight requests have 'timeout' to finish."`
+	Policy           routing.Config           `yaml:"policy" doc:"Routing policy of every tier and pool without its own."`
+	Tiers            []Tier                   `yaml:"tiers" reload:"drain" ordered:"true" doc:"Model tiers, least capable first."`
+	Pools            []PoolConfig             `yaml:"pools" reload:"drain" ordered:"true" doc:"Workers for models outside the tiers."`
+	Models           map[string]tiers.Targets `yaml:"models" doc:"Aliases: each maps a model name that clients send to a tier, pool or model, or to a list of them in the order of preference. A request gets the first target of the list that can take it; see docs/tiers.md. '*' in a name matches any run of characters, '?' matches one. Exact names match before patterns, longer patterns before shorter ones. The target 'classify' selects the classifier."`
+	Classifier       tiers.Rules              `yaml:"classifier" doc:"Rules that select a tier for requests that name 'auto' or another alias of 'classify'."`
+	Breaker          breaker.Config           `yaml:"breaker" doc:"Ejection of failing and slow workers."`
+	Health           workers.Health           `yaml:"health" doc:"Health checks of workers."`
+	KVEvents         KVEvents                 `yaml:"kv_events" doc:"KV-cache events of engines: with them, the gateway knows which prompts each worker has cached. Engines that publish events and state where are found without configuration; see docs/kv-events.md."`
+	Retry            Retry                    `yaml:"retry" doc:"Retries. A request is never retried after content was sent to the client."`
+	Timeouts         Timeouts                 `yaml:"timeouts" doc:"Time limits for the stages of a request."`
+	Queue            Queue                    `yaml:"queue" doc:"Queueing while all suitable workers are full. Every tier and pool has a queue: higher classes are dispatched first, and tenants of a class share by 'weight'."`
+	Saturation       Saturation               `yaml:"saturation" doc:"Thresholds of the engine's own metrics at which a worker receives no more requests until the metrics fall."`
+	RoutingHeaders   bool                     `yaml:"routing_headers" doc:"Send response headers that explain a routing decision: X-Model-Tier, X-Tier-Reason, X-Routed-To, X-Route-Reason, X-Queue-Ms."`
+	CORS             CORS                     `yaml:"cors" doc:"Browser pages that may call the data plane."`
+	Telemetry        Telemetry                `yaml:"telemetry" doc:"Traces (OpenTelemetry) and the detail of metrics. Settings that are absent here come from the OTEL_* environment variables if these name a collector."`
+	Decisions        Decisions                `yaml:"decisions" doc:"Decision log: one record for every request, including refused ones. A record holds the request in numbers and hashes (never text), every candidate worker with the terms of its score, and the result."`
+	Log              Log                      `yaml:"log" reload:"restart" doc:"Logs in JSON lines: the program's log on standard error, the access log on standard output."`
 
 	hash     string // Hash
 	path     string // of the loaded file; empty if there is none
@@ -120,6 +120,7 @@ type PoolConfig struct {
 	Engine     string           `yaml:"engine" enum:"auto,vllm,sglang,llamacpp,ollama,openai" reload:"drain" absent:"'auto'" doc:"Inference engine of the workers. 'auto' detects it from their answers."`
 	Serves     []string         `yaml:"serves" tier_absent:"chat, completions, responses, messages, tokenize" tier_doc:"Kinds of request that the tier's workers serve." enum:"chat,completions,responses,messages,embeddings,rerank,score,tokenize,moderations,images,audio" doc:"Kinds of request that the pool's workers serve. Required for a pool with models."`
 	Context    int64            `yaml:"context" tier_doc:"Context length of the model in tokens, prompt and output together. A request that does not fit moves to a higher tier, unless the client requested the model by name. If it certainly fits no tier, it is rejected. 0: unknown, no check." doc:"Context length of the models in tokens, prompt and output together. A request that does not fit is rejected. 0: unknown, no check."`
+	Fallback   []string         `yaml:"fallback" ordered:"true" absent:"none" tier_doc:"Tiers, pools or models that get the tier's requests, in this order, if the tier cannot take them: it has no healthy worker, too little context or a full queue, or its attempts failed. It takes the place of 'classifier.unavailable'. Requests for a worker's own model never move. See docs/tiers.md." doc:"Tiers, pools or models that get the requests of the pool's aliases, in this order, if the pool cannot take them: it has no healthy worker, too little context or a full queue, or its attempts failed. Requests for the pool's own models never move. See docs/tiers.md."`
 	Price      *tenants.Price   `yaml:"price" absent:"free" doc:"Price of a million tokens, in units of money."`
 	Paths      []string         `yaml:"paths" form:"path" tier_yaml:"-" doc:"Other URL paths that pass through to the pool unchanged: exact, or with '*' at the end for everything below."`
 	Tenant     string           `yaml:"tenant" form:"owner" tier_yaml:"-" absent:"all tenants" doc:"The only tenant that may use the pool. Its requests may then refer to objects that the pool's engines store: 'paths' such as '/v1/files/*', conversations, and responses that this gateway does not know. See docs/tenants.md."`

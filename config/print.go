@@ -12,6 +12,7 @@ import (
 
 	"tierway/store"
 	"tierway/tenants"
+	"tierway/tiers"
 )
 
 // redacted returns the whole configuration as YAML, including defaults, with digests cut to
@@ -88,6 +89,9 @@ func nodeOf(v reflect.Value, k key, redact bool) *yaml.Node {
 		}
 		return n
 	case reflect.Slice:
+		if v.Type() == reflect.TypeFor[tiers.Targets]() && v.Len() == 1 {
+			return itemNode(v.Index(0), k, redact)
+		}
 		n := &yaml.Node{Kind: yaml.SequenceNode}
 		if v.Len() == 0 {
 			n.Style = yaml.FlowStyle // []: an absent list would mean all
@@ -115,7 +119,7 @@ func entries(m reflect.Value) iter.Seq2[string, reflect.Value] {
 
 // itemNode returns the node of a list item, which exists even if it is empty.
 func itemNode(v reflect.Value, k key, redact bool) *yaml.Node {
-	if v.Kind() != reflect.Struct {
+	if v.Kind() != reflect.Struct && v.Kind() != reflect.Slice {
 		return scalarNode(v, k, redact)
 	}
 	if n := nodeOf(v, k, redact); n != nil {

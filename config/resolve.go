@@ -64,6 +64,7 @@ func (f *File) resolveSection(s section) PoolConfig {
 		c.Policy = f.Policy
 	}
 	c.Policy.Epsilon, c.Policy.Slack = copyOf(c.Policy.Epsilon), copyOf(c.Policy.Slack)
+	c.Fallback = slices.Clone(c.Fallback)
 	c.Queue, c.Saturation = overlay(c.Queue, f.Queue), overlay(c.Saturation, f.Saturation)
 	health := f.healthOf(c.Health)
 	events := f.eventsOf(c.KVEvents)
