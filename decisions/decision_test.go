@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tierway/routing"
+	"tierway/tiers"
 )
 
 // sameTerms compares terms by their JSON form.
@@ -35,12 +36,13 @@ func fullDecision() *Decision {
 		AskedClass: "interactive", Method: "POST", Route: "/chat/completions", TraceID: "0af7651916cd43dd8448eb211c80319c",
 		Dialect: "chat", Stream: true,
 		RequestedModel: "auto", Model: "m", Tier: "small", Rule: "keyword", RuleNote: "n",
+		Passed: []tiers.Move{{Tier: "t", Rule: "alias", By: "fallback", Why: "failed"}},
 		Features: Features{Header: "large", Classified: true, Estimate: 7, Counted: 9, UserTextBytes: 8,
 			Groups: []string{"code"}, LimitRequired: true, Tools: true, Media: true,
 			Session: 1, Model: 2, Prefix: 3, Chain: []routing.Link{{Hash: 0xff, End: 64}, {Hash: math.MaxUint64, End: 128}},
 			Blocks: 2},
 		Policy: "chwbl", Worker: "w1", Reason: "prefix_home",
-		Attempts: []Attempt{{Worker: "w1", Reason: "prefix_home", AtMs: 1, QueueMs: 0.5, SelectionUs: 2.25, Status: 200,
+		Attempts: []Attempt{{Worker: "w1", Tier: "t", Reason: "prefix_home", AtMs: 1, QueueMs: 0.5, SelectionUs: 2.25, Status: 200,
 			Error: "e", ErrorType: "cut", DurationMs: 3, FirstAtMs: 4, EndAtMs: 5,
 			Predicted: 6, Usage: Usage{Prompt: 7, Cached: 8, Output: 9}, Span: 10,
 			Choice: &routing.Choice{Policy: "chwbl", Key: 11, KeyOf: "prefix", Memory: 1.5, Halved: 1, Rand: math.MaxUint64,
@@ -70,10 +72,11 @@ const choiceJSON = `{"policy":"chwbl","key":"000000000000000b","key_of":"prefix"
 const fullJSON = `{"schema_version":1,"time":"2026-01-02T03:04:05.000006Z","request_id":"r","config_generation":2,"tenant":"acme","key":"k","class":"batch",` +
 	`"asked_class":"interactive","method":"POST","route":"/chat/completions","trace_id":"0af7651916cd43dd8448eb211c80319c","dialect":"chat","stream":true,` +
 	`"requested_model":"auto","model":"m","tier":"small","rule":"keyword","rule_note":"n",` +
+	`"passed_over":[{"tier":"t","rule":"alias","by":"fallback","why":"failed"}],` +
 	`"features":{"header":"large","classified":true,"estimated_tokens":7,"counted_tokens":9,"user_text_bytes":8,"groups":["code"],"limit_required":true,"tools":true,"media":true,` +
 	`"session":"0000000000000001","model":"0000000000000002","prefix":"0000000000000003","chain":["00000000000000ff:64","ffffffffffffffff:128"],"blocks":2},` +
 	`"policy":"chwbl","worker":"w1","reason":"prefix_home",` +
-	`"attempts":[{"worker":"w1","reason":"prefix_home","at_ms":1,"queue_ms":0.5,"selection_us":2.25,"status":200,"error":"e","error_type":"cut","duration_ms":3,"first_at_ms":4,"end_at_ms":5,` +
+	`"attempts":[{"worker":"w1","tier":"t","reason":"prefix_home","at_ms":1,"queue_ms":0.5,"selection_us":2.25,"status":200,"error":"e","error_type":"cut","duration_ms":3,"first_at_ms":4,"end_at_ms":5,` +
 	`"predicted_cached_tokens":6,"usage":{"prompt":7,"cached":8,"output":9},"span":"000000000000000a",` +
 	`"choice":` + choiceJSON + `}],` +
 	`"refused_choice":` + choiceJSON + `,` +
