@@ -55,8 +55,8 @@ func TestErrorNamesTheFirstPauseToEnd(t *testing.T) {
 	} {
 		p := poolOf(Member{ID: "a", Weight: 1}, Member{ID: "b", Weight: 1})
 		for i, w := range p.workers {
-			p.SetBackoff(w, at(c.backoff[i]))
 			p.SetOpen(w.id, nil, at(c.open[i]))
+			p.SetBackoff(w, at(c.backoff[i]))
 		}
 		if got := p.Up(start); got != c.up {
 			t.Errorf("%s: up is %v", name, got)

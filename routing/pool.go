@@ -129,7 +129,7 @@ func (w *Worker) overTokensLocked(tokens int64) bool {
 // selects among them. It is safe for concurrent use.
 type Pool struct {
 	mu         mutex
-	learnedNow atomic.Uint64             // a packed Learned
+	learnedNow atomic.Uint64           // a packed Learned
 	upFrom     atomic.Pointer[upTimes] // nil: no member will be in rotation
 
 	// mu guards the remaining fields.

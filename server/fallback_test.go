@@ -40,7 +40,7 @@ tiers:
     workers: [ { name: l0, url: %q, max_inflight: 1 } ]
 pools:
   - { name: other, models: [o], serves: [chat], price: { input: 100, output: 200 }, workers: [ { name: o0, url: %q } ] }
-models: { auto: large, up: [small, large], best: [large, small, other], one: [large, small] }
+models: { auto: large, up: [small, large], best: [large, small, other], one: [large, small], pooled: [other, small] }
 `
 
 // listedRig serves listedYAML. All its requests and workers must be at zero in the end.
@@ -143,6 +143,22 @@ func TestRequestFallsBackFromATargetWithoutAWorker(t *testing.T) {
 	if got := r.postKey(chatBody("fake-7b-l", "Hi", "")); got.status != http.StatusServiceUnavailable {
 		t.Errorf("a request for the engine's model gets %d: %s", got.status, got.body)
 	}
+}
+
+// TestRequestDoesNotWaitForABackoff if another target can take it at once.
+func TestRequestDoesNotWaitForABackoff(t *testing.T) {
+	r := newListedRig(t, "", "", nil)
+	large := r.control.Snapshot().ByName["large"].Routing
+	lease, err := large.Acquire(&routing.Request{Now: time.Now()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	large.SetBackoff(lease.Worker(), time.Now().Add(time.Minute))
+	lease.Release(routing.Result{Err: routing.ErrExcluded})
+	r.check("in backoff", r.postKey(chatBody("best", "Hi", "")), "small", "s0",
+		"fallback:small; large has only workers in backoff; alias selected large")
+	got := r.post("/v1/completions", `{"model":"pooled","prompt":"Hi"}`, "Authorization", "Bearer key")
+	r.check("another endpoint", got, "small", "s0", "fallback:small; other does not serve the endpoint; alias selected other")
 }
 
 // setDown marks a worker as down.

@@ -19,6 +19,5 @@ func (it *Intake) FallBack(in *Inbound, c *Caller, p *Parsed, res Resolution, wh
 		return r.res, false
 	}
 	r.res.Resolution, r.res.Pool, r.res.ModelName = v, in.Snap.ByName[v.Target], cmp.Or(v.Model, p.Req.Model)
-	r.res.Overlong = false
 	return r.res, true
 }
