@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"tierway/tenants"
+	"tierway/tiers"
 	"tierway/tokenizer"
 	"tierway/workers"
 )
@@ -252,7 +253,7 @@ func (l *flattener) value(path, effect string, k key, v reflect.Value) {
 	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct:
 		l.items(path, effect, k, v)
 	case v.Kind() == reflect.Slice:
-		l.texts(path, effect, v)
+		l.texts(path, effect, k, v)
 	default:
 		l.scalar(path, effect, k, v)
 	}
@@ -279,23 +280,28 @@ func (l *flattener) table(path, effect string, v reflect.Value) {
 		l.add(setting{path: path, effect: effect, value: "{}", shown: "{}"})
 	}
 	for name, value := range entries(v) {
-		if value.Kind() == reflect.Slice { // its order is significant
-			shown := "[" + strings.Join(value.Interface().([]string), ", ") + "]"
-			l.add(setting{path: join(path, name), effect: effect, value: shown, shown: shown})
-			continue
+		if value.Kind() == reflect.Slice {
+			l.texts(join(path, name), effect, key{ordered: true}, value)
+		} else {
+			l.scalar(join(path, name), effect, key{}, value)
 		}
-		l.scalar(join(path, name), effect, key{}, value)
 	}
 }
 
-// texts adds a list of strings. These lists are sets: their order is not significant.
-func (l *flattener) texts(path, effect string, v reflect.Value) {
+// texts adds a list of strings. Unless its key says so, the order is not significant. A single target of
+// an alias is shown as the file writes it.
+func (l *flattener) texts(path, effect string, k key, v reflect.Value) {
 	list := make([]string, v.Len())
 	for i := range list {
 		list[i] = v.Index(i).String()
 	}
 	shown := "[" + strings.Join(list, ", ") + "]"
-	slices.Sort(list)
+	if !k.ordered {
+		slices.Sort(list)
+	}
+	if v.Type() == reflect.TypeFor[tiers.Targets]() && len(list) == 1 {
+		shown = list[0]
+	}
 	l.add(setting{path: path, effect: effect, value: strings.Join(list, "\x00") + shown[:1], shown: shown})
 }
 

@@ -219,6 +219,32 @@ func ofTiers[N int64 | float64](d *decoder, path string, section map[string]N, n
 	return known
 }
 
+// checkDialects warns of targets of a list that do not serve what the first one serves.
+func (d *decoder) checkDialects(f *File, rename func(path string) string) {
+	serves := map[string][]string{}
+	for _, s := range f.sections() {
+		serves[s.Name] = f.resolveSection(s).Serves
+	}
+	for _, l := range f.catalog.Lists() {
+		first := l.Targets[0]
+		for i, name := range l.Targets[1:] {
+			var lacks []string
+			for _, kind := range serves[first] {
+				if !slices.Contains(serves[name], kind) {
+					lacks = append(lacks, kind)
+				}
+			}
+			if at := i + 1; len(lacks) > 0 {
+				if l.Own {
+					at--
+				}
+				d.warn(rename(fmt.Sprintf("%s[%d]", l.Key, at)), fmt.Sprintf("%s does not serve %s, which %s serves: such requests "+
+					"pass it over", quote(name), strings.Join(lacks, ", "), quote(first)), "remove it, or name a target that serves them")
+			}
+		}
+	}
+}
+
 // Catalog returns the names of tiers and pools, compiled with the classifier's rules. It is nil
 // unless the File, or the File that it is a copy of, comes from Load, Parse, FromFlags or
 // Draft.
@@ -228,7 +254,8 @@ func (f *File) Catalog() *tiers.Catalog { return f.catalog }
 func (f *File) catalogConfig() tiers.Config {
 	c := tiers.Config{Aliases: f.Models, Default: f.Classifier.Default, Rules: f.Classifier}
 	for _, s := range f.sections() {
-		c.Targets = append(c.Targets, tiers.Target{Name: s.Name, Tier: s.tier, Model: s.Model, Models: s.Models})
+		c.Targets = append(c.Targets, tiers.Target{Name: s.Name, Tier: s.tier, Model: s.Model, Models: s.Models,
+			Fallback: s.Fallback})
 	}
 	if c.Default == "" && len(f.Tiers) > 0 {
 		c.Default = f.Tiers[0].Name
@@ -246,8 +273,12 @@ func (d *decoder) checkCatalog(f *File) {
 	rules, paths := d.checkClassifier(f)
 	c.Rules = rules
 	catalog, err := tiers.New(c)
-	for alias := range f.Models {
-		paths[fmt.Sprintf("models[%q]", alias)] = join("models", alias)
+	for alias, targets := range f.Models {
+		key, ours := fmt.Sprintf("models[%q]", alias), join("models", alias)
+		paths[key] = ours
+		for i := range targets {
+			paths[fmt.Sprintf("%s[%d]", key, i)] = fmt.Sprintf("%s[%d]", ours, i)
+		}
 	}
 	rename := func(path string) string {
 		if ours, ok := paths[path]; ok {
@@ -260,6 +291,7 @@ func (d *decoder) checkCatalog(f *File) {
 		return
 	}
 	f.catalog = catalog
+	d.checkDialects(f, rename)
 	for _, warning := range catalog.Warnings() {
 		path, message := cutPath(warning)
 		message, hint := cutHint(message)

@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"tierway/routing"
+	"tierway/tiers"
 	"tierway/tokenizer"
 )
 
@@ -89,6 +90,12 @@ func (d *decoder) value(n *yaml.Node, path string, k key, v reflect.Value) {
 	case reflect.Map:
 		d.table(n, path, k, v)
 	case reflect.Slice:
+		if v.Type() == reflect.TypeFor[tiers.Targets]() && n.Kind == yaml.ScalarNode && !d.isNull(n) {
+			v.Set(reflect.MakeSlice(v.Type(), 1, 1)) // one target, written without a list
+			v = v.Index(0)
+			d.scalar(n, path, k, v)
+			return
+		}
 		d.list(n, path, k, v)
 	default:
 		d.scalar(n, path, k, v)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tierway/tenants"
+	"tierway/tiers"
 )
 
 // reference returns docs/config.md: every key with its type, default and
@@ -60,6 +61,8 @@ func typeName(t reflect.Type, k key) string {
 		return "section"
 	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
 		return "list of sections"
+	case t == reflect.TypeFor[tiers.Targets]():
+		return "string or list of strings"
 	case t.Kind() == reflect.Slice && k.words != nil:
 		return "list of `" + strings.Join(k.words, "`, `") + "`"
 	case t.Kind() == reflect.Slice:
@@ -128,6 +131,10 @@ func schemaOf(t reflect.Type, k key) map[string]any {
 	case reflect.Struct:
 		return sectionSchema(t)
 	case reflect.Slice:
+		if t == reflect.TypeFor[tiers.Targets]() {
+			return map[string]any{"anyOf": []any{textSchema(k),
+				map[string]any{"type": "array", "items": textSchema(k), "minItems": 1}}}
+		}
 		list := map[string]any{"type": "array", "items": schemaOf(t.Elem(), key{words: k.words})}
 		if k.required {
 			list["minItems"] = 1

@@ -12,6 +12,7 @@ import (
 
 	"tierway/store"
 	"tierway/tenants"
+	"tierway/tiers"
 )
 
 // redacted returns the whole configuration as YAML, including defaults, with digests cut to
@@ -88,6 +89,9 @@ func nodeOf(v reflect.Value, k key, redact bool) *yaml.Node {
 		}
 		return n
 	case reflect.Slice:
+		if v.Type() == reflect.TypeFor[tiers.Targets]() && v.Len() == 1 {
+			return itemNode(v.Index(0), k, redact)
+		}
 		n := &yaml.Node{Kind: yaml.SequenceNode}
 		if v.Len() == 0 {
 			n.Style = yaml.FlowStyle // []: an absent list would mean all

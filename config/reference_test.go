@@ -145,8 +145,10 @@ func conforms(schema map[string]any, v any, path string) (faults []string) {
 		if least, ok := schema["minItems"].(float64); ok && len(v) < int(least) {
 			fault("minItems")
 		}
-		for _, item := range v {
-			faults = append(faults, conforms(schema["items"].(map[string]any), item, path+"[]")...)
+		if items, ok := schema["items"].(map[string]any); ok {
+			for _, item := range v {
+				faults = append(faults, conforms(items, item, path+"[]")...)
+			}
 		}
 	case map[string]any:
 		properties, _ := schema["properties"].(map[string]any)

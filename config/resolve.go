@@ -66,6 +66,7 @@ func (f *File) resolveSection(s section) PoolConfig {
 		c.Policy = f.Policy
 	}
 	c.Policy, c.PolicyRules = policyCopy(c.Policy), rulesCopy(c.PolicyRules)
+	c.Fallback = slices.Clone(c.Fallback)
 	c.Queue, c.Saturation = overlay(c.Queue, f.Queue), overlay(c.Saturation, f.Saturation)
 	c.HealthWeight = overlay(c.HealthWeight, f.HealthWeight)
 	health := f.healthOf(c.Health)

@@ -28,7 +28,7 @@ import (
 //	secret    "true": the value is never shown; "url": it is shown without its password
 //	reload    "restart": a change of it, or of anything below it, needs a restart;
 //	          "drain": a worker drains after a change, or after the removal of an item
-//	ordered   "true": the order of a list of sections is significant
+//	ordered   "true": the order of a list is significant
 //	policy    the routing policies that use it, comma-separated
 //	way       the hint for a string that does not have its form
 //

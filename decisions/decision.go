@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"tierway/routing"
+	"tierway/tiers"
 )
 
 // SchemaVersion is the version of Decision's JSON form. It grows when a field is removed or changes
@@ -44,12 +45,14 @@ type Decision struct {
 	Tier           string    `json:"tier,omitempty"`            // the tier or pool
 	Rule           string    `json:"rule,omitempty"`            // reason for the tier: header, model, alias, default
 	// why the rule ignored an input, such as an unknown X-Model-Tier
-	RuleNote string    `json:"rule_note,omitempty"`
-	Features Features  `json:"features,omitzero"` // further input of the classifier
-	Policy   string    `json:"policy,omitempty"`
-	Worker   string    `json:"worker,omitempty"` // of the last attempt
-	Reason   string    `json:"reason,omitempty"` // reason for the worker
-	Attempts []Attempt `json:"attempts,omitempty"`
+	RuleNote string `json:"rule_note,omitempty"`
+	// targets of the request's list that were passed over, in order
+	Passed   []tiers.Move `json:"passed_over,omitempty"`
+	Features Features     `json:"features,omitzero"` // further input of the classifier
+	Policy   string       `json:"policy,omitempty"`
+	Worker   string       `json:"worker,omitempty"` // of the last attempt
+	Reason   string       `json:"reason,omitempty"` // reason for the worker
+	Attempts []Attempt    `json:"attempts,omitempty"`
 	// last pick of a request that got no worker, or no other one; nil if no policy was used
 	Refused *routing.Choice `json:"refused_choice,omitempty"`
 	// it exceeded its class's wait limit and was dispatched as the class above
@@ -111,6 +114,7 @@ type Features struct {
 // count from the request's beginning.
 type Attempt struct {
 	Worker  string  `json:"worker"`
+	Tier    string  `json:"tier,omitempty"` // the worker's tier or pool, if it is not the request's
 	Reason  string  `json:"reason"`
 	AtMs    float64 `json:"at_ms"`              // when the worker was booked
 	QueueMs float64 `json:"queue_ms,omitempty"` // wait for this worker, up to AtMs

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tierway/routing"
+	"tierway/tiers"
 )
 
 // sameTerms compares terms by their JSON form.
@@ -35,18 +36,19 @@ func fullDecision() *Decision {
 		AskedClass: "interactive", Method: "POST", Route: "/chat/completions", TraceID: "0af7651916cd43dd8448eb211c80319c",
 		Dialect: "chat", Stream: true,
 		RequestedModel: "auto", Model: "m", Tier: "small", Rule: "keyword", RuleNote: "n",
+		Passed: []tiers.Move{{Tier: "t", Rule: "alias", By: "fallback", Why: "failed"}},
 		Features: Features{Header: "large", Classified: true, Estimate: 7, Counted: 9, UserTextBytes: 8,
 			Groups: []string{"code"}, LimitRequired: true, Tools: true, Media: true,
 			Session: 1, Model: 2, Prefix: 3, Chain: []routing.Link{{Hash: 0xff, End: 64}, {Hash: math.MaxUint64, End: 128}},
 			Blocks: 2},
 		Policy: "chwbl", Worker: "w1", Reason: "prefix_home",
-		Attempts: []Attempt{{Worker: "w1", Reason: "prefix_home", AtMs: 1, QueueMs: 0.5, SelectionUs: 2.25, Status: 200,
+		Attempts: []Attempt{{Worker: "w1", Tier: "t", Reason: "prefix_home", AtMs: 1, QueueMs: 0.5, SelectionUs: 2.25, Status: 200,
 			Error: "e", ErrorType: "cut", DurationMs: 3, FirstAtMs: 4, EndAtMs: 5,
 			Predicted: 6, Usage: Usage{Prompt: 7, Cached: 8, Output: 9}, Span: 10,
 			Choice: &routing.Choice{Policy: "chwbl", Key: 11, KeyOf: "prefix", Memory: 1.5, Halved: 1, Rule: 2, Rand: math.MaxUint64,
 				PromptTokens: 12, OutputTokens: 13, WaitedMs: 14, Waits: true, Stream: true, WorkerFull: true,
 				RunnerUp: "w0", Traffic: routing.Traffic{Arrivals: 1, Utilization: 0.5, Cached: 2, Queueing: 1}, Seen: 1,
-				Candidates: []routing.Candidate{{Worker: "w1", Index: 1, Score: 2, Excluded: "tokens", Weight: 1, Inflight: 3,
+				Candidates: []routing.Candidate{{Worker: "w1", Index: 1, Score: 2, Excluded: "tokens", Weight: 1, Effective: 0.5, Inflight: 3,
 					MaxInflight: 4, Full: true,
 					PendingTokens: 5, OutputTokens: 6, Overlap: 7, Waiting: 8, KVUsage: 0.5, Rate: 8000, Events: true,
 					CachedBlocks: 9, Success: 0.5, Latency: routing.LatencyFacts{Mean: 0.25, Samples: 12, Idle: 3},
@@ -63,7 +65,7 @@ func fullDecision() *Decision {
 
 // choiceJSON is the form of a pick in it.
 const choiceJSON = `{"policy":"chwbl","key":"000000000000000b","key_of":"prefix","memory":1.5,"halved":1,"rule":2,"rand":"ffffffffffffffff","prompt_tokens":12,"expected_output_tokens":13,"waited_ms":14,"waits":true,"stream":true,"worker_full":true,` +
-	`"runner_up":"w0","traffic":{"arrivals_per_s":1,"utilization":0.5,"mean_cached_tokens":2,"queueing":1},"seen":1,"candidates":[{"worker":"w1","index":1,"score":2,"excluded":"tokens","weight":1,"inflight":3,"max_inflight":4,"full":true,` +
+	`"runner_up":"w0","traffic":{"arrivals_per_s":1,"utilization":0.5,"mean_cached_tokens":2,"queueing":1},"seen":1,"candidates":[{"worker":"w1","index":1,"score":2,"excluded":"tokens","weight":1,"effective_weight":0.5,"inflight":3,"max_inflight":4,"full":true,` +
 	`"pending_tokens":5,"output_tokens":6,"overlap_tokens":7,"waiting":8,"kv_usage":0.5,"prefill_rate":8000,"cached_blocks":9,"success":0.5,"latency":{"mean_s":0.25,"samples":12,"idle_s":3},"kv_events":true,"cost":{"backlog_s":1,"overhead_s":2,"overhead_behind_s":2.5,"per_token_s":3,"slowdown":4,"step_s":5,"step_each_s":6,"stall":7,"working_set":8,"load_s":9,"recent_tokens":11,"slot_wait_s":10},"terms":{"load":1.25,"ring":-2}}]}`
 
 // fullJSON is the form of version 1. Files of records, and programs that read them, hold
@@ -71,10 +73,11 @@ const choiceJSON = `{"policy":"chwbl","key":"000000000000000b","key_of":"prefix"
 const fullJSON = `{"schema_version":1,"time":"2026-01-02T03:04:05.000006Z","request_id":"r","config_generation":2,"tenant":"acme","key":"k","class":"batch",` +
 	`"asked_class":"interactive","method":"POST","route":"/chat/completions","trace_id":"0af7651916cd43dd8448eb211c80319c","dialect":"chat","stream":true,` +
 	`"requested_model":"auto","model":"m","tier":"small","rule":"keyword","rule_note":"n",` +
+	`"passed_over":[{"tier":"t","rule":"alias","by":"fallback","why":"failed"}],` +
 	`"features":{"header":"large","classified":true,"estimated_tokens":7,"counted_tokens":9,"user_text_bytes":8,"groups":["code"],"limit_required":true,"tools":true,"media":true,` +
 	`"session":"0000000000000001","model":"0000000000000002","prefix":"0000000000000003","chain":["00000000000000ff:64","ffffffffffffffff:128"],"blocks":2},` +
 	`"policy":"chwbl","worker":"w1","reason":"prefix_home",` +
-	`"attempts":[{"worker":"w1","reason":"prefix_home","at_ms":1,"queue_ms":0.5,"selection_us":2.25,"status":200,"error":"e","error_type":"cut","duration_ms":3,"first_at_ms":4,"end_at_ms":5,` +
+	`"attempts":[{"worker":"w1","tier":"t","reason":"prefix_home","at_ms":1,"queue_ms":0.5,"selection_us":2.25,"status":200,"error":"e","error_type":"cut","duration_ms":3,"first_at_ms":4,"end_at_ms":5,` +
 	`"predicted_cached_tokens":6,"usage":{"prompt":7,"cached":8,"output":9},"span":"000000000000000a",` +
 	`"choice":` + choiceJSON + `}],` +
 	`"refused_choice":` + choiceJSON + `,` +

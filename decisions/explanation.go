@@ -98,8 +98,9 @@ type TierStep struct {
 	Asked   string         `json:"asked" doc:"The requested model; \"other\" if no pool serves it."`
 	Header  string         `json:"header,omitempty" doc:"The tier named by X-Model-Tier; \"other\" if it is unknown."`
 	Signals []tiers.Signal `json:"signals,omitempty" doc:"The tier that each kind of evidence selects; absent if the content was not classified."`
-	Moves   []tiers.Move   `json:"moves,omitempty" doc:"Tiers that a rule selected and could not use, in order."`
-	Targets []TierTarget   `json:"targets,omitempty" doc:"The tiers, and the selected pool if it is not a tier."`
+	Moves   []tiers.Move   `json:"moves,omitempty" doc:"Tiers that a rule selected and could not use, and targets of the list that were passed over, in order."`
+	List    []string       `json:"list,omitempty" doc:"The targets of the alias, or the tier or pool with its fallback, in the order of preference; absent without a fallback."`
+	Targets []TierTarget   `json:"targets,omitempty" doc:"The tiers, and the selected pool and those of the list if they are not tiers."`
 	Note    string         `json:"note,omitempty"`
 }
 

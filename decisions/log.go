@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"tierway/routing"
+	"tierway/tiers"
 )
 
 // Log keeps the records of the requests that ended last. Each has a number that grows by one.
@@ -176,6 +177,7 @@ func (l *Log) Last(n int) []*Decision {
 // the configuration and do not count; texts from clients and failures do.
 func bytesOf(d *Decision) int64 {
 	n := int(unsafe.Sizeof(*d)) + cap(d.Attempts)*int(unsafe.Sizeof(Attempt{})) +
+		cap(d.Passed)*int(unsafe.Sizeof(tiers.Move{})) +
 		cap(d.Features.Chain)*int(unsafe.Sizeof(routing.Link{})) +
 		len(d.RequestID) + len(d.TraceID) + len(d.RequestedModel) + len(d.RuleNote) + len(d.Cause)
 	for i := range d.Attempts {

@@ -83,6 +83,46 @@ func TestRetryIsExemptFromTheBounds(t *testing.T) {
 	r.check()
 }
 
+// TestWaitsCountInTheQueueOfAnotherPool: a request that has used up its wait gets a free worker there, and
+// does not wait again.
+func TestWaitsCountInTheQueueOfAnotherPool(t *testing.T) {
+	c := usual()
+	c.MaxWait[0] = 10 * time.Second
+	for waited, want := range map[time.Duration]string{10 * time.Second: ShedDeadline, 4 * time.Second: ""} {
+		a, b := newRig(t, c, 1, 1), newRig(t, c, 1, 1)
+		a.fill(1)
+		tk := a.mustWait(a.ticket(0, "t", 1))
+		a.now = a.now.Add(waited)
+		if waited == c.MaxWait[0] {
+			if err := a.queue.Leave(tk, Late, a.now); shedFor(err) != ShedWait {
+				t.Fatal(err)
+			}
+		} else if err := a.queue.Leave(tk, Cancelled, a.now); err != nil {
+			t.Fatal(err)
+		}
+		move := func() *Ticket {
+			to := tk.ForOtherQueue()
+			to.Request, to.Tenant, to.Tokens = tk.Request, tk.Tenant, tk.Tokens
+			return to
+		}
+		b.now = a.now
+		if err := b.enter(move()); err != nil {
+			t.Errorf("after %s, a free worker: %v", waited, err)
+		}
+		moved := move()
+		if err := b.enter(moved); shedFor(err) != want {
+			t.Errorf("after %s: %v, want shed for %q", waited, err, want)
+		}
+		if want == "" {
+			if rest := b.queue.WaitUntil(moved).Sub(b.now); rest != c.MaxWait[0]-waited {
+				t.Errorf("after %s it may wait for %s", waited, rest)
+			}
+		}
+		a.check()
+		b.check()
+	}
+}
+
 // TestAbandonedTicketIsNeverDispatched: QU-02.
 func TestAbandonedTicketIsNeverDispatched(t *testing.T) {
 	r := newRig(t, usual(), 1, 1)

@@ -90,6 +90,10 @@ type Ticket struct {
 // startWait starts a wait. Earlier waits count; the time of attempts does not.
 func (t *Ticket) startWait(now time.Time) { t.waitingSince, t.entered = now, now.Add(-t.waited) }
 
+// ForOtherQueue returns a ticket for the queue of another pool, where the waits of t count. t must
+// not wait.
+func (t *Ticket) ForOtherQueue() *Ticket { return &Ticket{waited: t.waited} }
+
 // Promoted reports whether a claimed ticket was dispatched as one of a higher class.
 func (t *Ticket) Promoted() bool { return t.promoted }
 

@@ -205,11 +205,11 @@ func (r *Replay) Report() *Report {
 	return r.report()
 }
 
-// picked returns the last attempt whose worker a policy chose, which produced the answer; nil
-// without one.
+// picked returns the last attempt in the request's tier whose worker a policy chose, which produced
+// the answer; nil without one.
 func picked(d *decisions.Decision) *decisions.Attempt {
 	for i := len(d.Attempts) - 1; i >= 0; i-- {
-		if d.Attempts[i].Choice != nil {
+		if d.Attempts[i].Choice != nil && d.Attempts[i].Tier == "" {
 			return &d.Attempts[i]
 		}
 	}

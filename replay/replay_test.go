@@ -45,6 +45,26 @@ func setup(t testing.TB, rules tiers.Rules, policy routing.Config, change ...fun
 	return s
 }
 
+// TestAttemptsInOtherTiersAreNotDecidedAgain: the request failed there before or after its own tier.
+func TestAttemptsInOtherTiersAreNotDecidedAgain(t *testing.T) {
+	s := setup(t, thresholds(1000, 2000), routing.Config{Name: "round_robin"})
+	d := written(1, "small", "a1", "round_robin", 10, candidate("a1", 0), candidate("a2", 1))
+	other := written(1, "medium", "b1", "round_robin", 10, candidate("b1", 0)).Attempts[0]
+	other.Tier = "medium"
+	d.Attempts = append(d.Attempts, other)
+	r, err := New(Config{Now: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Add(d)
+	if got := r.Report(); got.WorkersReproduced.Of != 1 || len(got.Skipped) > 0 {
+		t.Errorf("%+v", got)
+	}
+	if a := picked(d); a.Worker != "a1" {
+		t.Errorf("the attempt at %s is decided again", a.Worker)
+	}
+}
+
 // candidate returns an idle worker.
 func candidate(id string, index int) routing.Candidate {
 	return routing.Candidate{Worker: id, Index: index, Weight: 1, Rate: 1000}

@@ -70,12 +70,13 @@ type recordedTier struct {
 // All tiers count as available, because a record does not have the tiers without workers. For a
 // request that was moved for that reason, it has the rule, and the overridden tiers only as
 // text. Such a request is not reproduced. It stays where it was; if the draft resolves it to
-// another tier, it is left out as SkippedTier.
+// another tier, it is left out as SkippedTier. Targets of a list that the request passed over are in
+// the record. They count as blocked, unless the catalog decides itself why.
 func (r *Replay) resolve(s *replaySide, d *decisions.Decision, groups []string) (is recordedTier) {
 	q := tiers.Query{Model: d.RequestedModel, Header: d.Features.Header, Chats: s.chats, Fits: func(target string) bool {
 		p := s.pools[target]
 		return p == nil || p.Context == 0 || d.PromptTokens+d.MaxTokens <= p.Context
-	}}
+	}, Blocked: func(target string) string { return passedOver(d, target) }}
 	if s.setup.Rights != nil {
 		tier, model, known := s.setup.Rights(d)
 		if is.unknownCaller = !known; known {
@@ -98,6 +99,17 @@ func (r *Replay) resolve(s *replaySide, d *decisions.Decision, groups []string) 
 		is.target = v.Target
 	}
 	return is
+}
+
+// passedOver returns why a recorded request passed over a target, if the catalog cannot decide it again;
+// else "".
+func passedOver(d *decisions.Decision, target string) string {
+	for _, m := range d.Passed {
+		if m.Tier == target && m.Why != tiers.WhyNotAllowed && m.Why != tiers.WhyContext {
+			return m.Why
+		}
+	}
+	return ""
 }
 
 // turnsOf returns substitutes for the message ends that identify a chat: the blocks of the

@@ -50,6 +50,7 @@ func (p *Pool) SetBackoff(w *Worker, until time.Time) {
 	if until.After(w.backoffUntil) {
 		w.backoffUntil = until
 		p.extendPauseLocked(until)
+		p.publishUpLocked()
 	}
 }
 

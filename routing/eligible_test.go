@@ -55,11 +55,14 @@ func TestErrorNamesTheFirstPauseToEnd(t *testing.T) {
 	} {
 		p := poolOf(Member{ID: "a", Weight: 1}, Member{ID: "b", Weight: 1})
 		for i, w := range p.workers {
-			p.SetBackoff(w, at(c.backoff[i]))
 			p.SetOpen(w.id, nil, at(c.open[i]))
+			p.SetBackoff(w, at(c.backoff[i]))
 		}
 		if got := p.Up(start); got != c.up {
 			t.Errorf("%s: up is %v", name, got)
+		}
+		if got := p.Ready(start); got != (c.want == nil) {
+			t.Errorf("%s: ready is %v", name, got)
 		}
 		_, err := p.Acquire(ask())
 		if fmt.Sprintf("%T %v", err, err) != fmt.Sprintf("%T %v", c.want, c.want) {

@@ -67,18 +67,37 @@ func (p *Pool) publishLearnedLocked() {
 // the pool's lock.
 func (p *Pool) Up(now time.Time) bool {
 	from := p.upFrom.Load()
-	return from != nil && !now.Before(*from)
+	return from != nil && !now.Before(from.rotation)
 }
 
-// publishUpLocked publishes the time from which a member is in rotation.
+// Ready reports whether any member is in rotation and not in backoff. It does not take the pool's
+// lock.
+func (p *Pool) Ready(now time.Time) bool {
+	from := p.upFrom.Load()
+	return from != nil && !now.Before(from.ready)
+}
+
+// upTimes is when the first member will be in rotation, and when the first one will also not be in
+// backoff.
+type upTimes struct{ rotation, ready time.Time }
+
+// publishUpLocked publishes the times of Up and Ready.
 func (p *Pool) publishUpLocked() {
-	var from *time.Time
+	var from *upTimes
 	for _, w := range p.workers {
 		if !w.status.Up || w.weight <= 0 {
 			continue
 		}
-		if open := w.openUntilLocked(); from == nil || open.Before(*from) {
-			from = &open
+		open, paused := w.openUntilLocked(), w.pausedUntilLocked()
+		if from == nil {
+			from = &upTimes{open, paused}
+			continue
+		}
+		if open.Before(from.rotation) {
+			from.rotation = open
+		}
+		if paused.Before(from.ready) {
+			from.ready = paused
 		}
 	}
 	p.upFrom.Store(from)

@@ -133,8 +133,8 @@ func (w *Worker) overTokensLocked(tokens int64) bool {
 // selects among them. It is safe for concurrent use.
 type Pool struct {
 	mu         mutex
-	learnedNow atomic.Uint64             // a packed Learned
-	upFrom     atomic.Pointer[time.Time] // some member is in rotation from then on; nil: none will be
+	learnedNow atomic.Uint64           // a packed Learned
+	upFrom     atomic.Pointer[upTimes] // nil: no member will be in rotation
 
 	// mu guards the remaining fields.
 	policy           Policy

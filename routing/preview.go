@@ -116,14 +116,14 @@ func (p *Pool) capture(r *Request, draft *Draft, tried []*Worker) (v poolView, e
 	return v, err
 }
 
-// UpUnder returns what Up would return under the draft.
-func (p *Pool) UpUnder(draft *Draft, now time.Time) bool {
+// UpUnder returns what Up and Ready would return under the draft.
+func (p *Pool) UpUnder(draft *Draft, now time.Time) (up, ready bool) {
 	draftPool, at := newDraft(draft)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	draftPool.copyLocked(p, at, now, nil)
 	draftPool.configureLocked(draft)
-	return draftPool.Up(now)
+	return draftPool.Up(now), draftPool.Ready(now)
 }
 
 // newDraft returns a temporary pool with one empty worker for each member, and their indexes

@@ -87,7 +87,8 @@ func driftConfig(t *testing.T, more string, engine func(tier string, i int) http
 		"model_hash }, workers: [ %s ] }\n", workers("vectors"))
 	b.WriteString("classifier: { prompt_tokens: { two: 300, three: 700, four: 1500, five: 4000 }, max_tokens: { two: " +
 		"300, six: 3000 } }\n")
-	b.WriteString("models: { \"gpt-4*\": three, \"gpt-5\": four, \"best\": classify, \"text-*\": vectors }\n")
+	b.WriteString("models: { \"gpt-4*\": three, \"gpt-5\": four, \"best\": classify, \"text-*\": vectors, " +
+		"\"listed\": [one, vectors, three, two] }\n")
 	b.WriteString(more)
 	return b.String()
 }
@@ -207,7 +208,7 @@ func (d *driftWorld) drawRequest() randomRequest {
 	if d.IntN(10) == 0 {
 		w.header.Set("X-Request-Priority", d.pick("interactive", "background", "batch"))
 	}
-	model := d.pick(append([]string{"auto", "auto", "auto", "best", "gpt-4o", "gpt-5", "one-model", "six-model", "two",
+	model := d.pick(append([]string{"auto", "auto", "auto", "best", "gpt-4o", "gpt-5", "listed", "one-model", "six-model", "two",
 		"unknown-model"}, driftTiers...)...)
 	more := ""
 	if d.IntN(3) == 0 {

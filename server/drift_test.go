@@ -54,6 +54,7 @@ func TestRequestsGoAsExplained(t *testing.T) {
 	}
 	t.Log(saw)
 	for _, name := range []string{decisions.WouldRoute, decisions.WouldReject, "header", "model", "alias", "prompt_tokens",
+		"fallback:three",
 		"default", "policy chwbl", "policy least_load",
 		"policy power_of_two", "policy random", "policy round_robin", "policy weighted_round_robin"} {
 		if saw[name] == 0 {

@@ -23,6 +23,8 @@ type Target struct {
 	Tier   bool
 	Model  string   // the model of its workers; empty keeps the client's name
 	Models []string // further models of its workers, such as adapters
+	// Fallback is the targets that get its requests in this order while it cannot take them; nil: none
+	Fallback []string
 }
 
 // served returns all model names that the target's workers serve.
@@ -44,27 +46,29 @@ func (t *Target) workerModel() string {
 
 // Config has everything that model names can lead to.
 type Config struct {
-	Targets []Target          // tiers, least capable first, then pools
-	Aliases map[string]string // model name or glob to a tier, a pool, a served model, or Classify
-	Default string            // tier of Classify if no rule decides; empty: Rules.Default
-	Rules   Rules             // classifier rules
+	Targets []Target           // tiers, least capable first, then pools
+	Aliases map[string]Targets // model name or glob to tiers, pools, served models, or Classify
+	Default string             // tier of Classify if no rule decides; empty: Rules.Default
+	Rules   Rules              // classifier rules
 }
 
 // route is where a name leads.
 type route struct {
-	target   int // index in targets; -1: none
-	model    string
-	rule     string
-	pinned   bool
-	fallback bool // Classify: target is the default tier, and the decision may be clamped to the allowed tiers
+	target int // index in targets; -1: none
+	model  string
+	rule   string
+	pinned bool
+	free   bool        // Classify: target is the default tier, and the decision may be clamped to the allowed tiers
+	list   *targetList // of an alias with several targets, of which target is the first; nil: one
 }
 
 // target is a Target with data of the catalog.
 type target struct {
 	Target
-	key   string   // its key in config.yaml
-	hash  uint32   // hash of its name, as stored in Chats
-	leads []string // names and globs that lead to it
+	key   string      // its key in config.yaml
+	hash  uint32      // hash of its name, as stored in Chats
+	leads []string    // names and globs that lead to it
+	list  *targetList // itself and its fallback; nil without one
 }
 
 // Catalog resolves model names to targets. It is immutable.
@@ -74,6 +78,8 @@ type Catalog struct {
 	names        map[string]route // exact names: tiers, served models, aliases
 	globs        []glob           // in the order of precedence
 	byName       map[string]int   // index in targets
+	served       map[string]route // names without aliases
+	lists        []*targetList    // of fallbacks, then of aliases
 	defaultRoute route            // the default tier; target -1 without one
 
 	classifier      *Classifier   // of the tiers in their order
@@ -88,7 +94,7 @@ func New(c Config) (*Catalog, error) {
 	k := &Catalog{names: map[string]route{}, byName: map[string]int{}}
 	tiers := 0
 	for _, t := range c.Targets {
-		t.Models = slices.Clone(t.Models)
+		t.Models, t.Fallback = slices.Clone(t.Models), slices.Clone(t.Fallback)
 		h := fnv.New32a()
 		h.Write([]byte(t.Name))
 		key := keyAt("pools", len(k.targets)-tiers)
@@ -103,7 +109,10 @@ func New(c Config) (*Catalog, error) {
 	}
 	errs := k.addTargets()
 	errs = append(errs, k.addDefault(c.Default)...)
+	k.served = maps.Clone(k.names)
+	errs = append(errs, k.addFallbacks()...)
 	errs = append(errs, k.addAliases(c.Aliases)...)
+	errs = append(errs, k.checkFallbacks()...)
 	errs = append(errs, k.addRules(c.Rules)...)
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
@@ -145,7 +154,7 @@ func (k *Catalog) addRules(rules Rules) []error {
 // addLeads records, for each target, the names that lead to it.
 func (k *Catalog) addLeads() {
 	lead := func(name string, to route) {
-		if to.target >= 0 && !to.fallback {
+		if to.target >= 0 && !to.free {
 			t := &k.targets[to.target]
 			t.leads = append(t.leads, name)
 		}
@@ -207,7 +216,7 @@ func (k *Catalog) addTargets() (errs []error) {
 
 // addDefault sets the default tier.
 func (k *Catalog) addDefault(name string) []error {
-	k.defaultRoute = route{target: -1, rule: "default", fallback: true}
+	k.defaultRoute = route{target: -1, rule: "default", free: true}
 	i, known := k.byName[name]
 	switch {
 	case name == "" && len(k.tiers) == 0:
@@ -230,13 +239,13 @@ func (k *Catalog) tierNames() (names []string) {
 }
 
 // addAliases adds the targets of aliases, and Auto unless another entry has that name.
-func (k *Catalog) addAliases(aliases map[string]string) (errs []error) {
-	served, same := maps.Clone(k.names), map[string]string{}
+func (k *Catalog) addAliases(aliases map[string]Targets) (errs []error) {
+	same := map[string]string{}
 	for _, alias := range slices.Sorted(maps.Keys(aliases)) {
 		key := fmt.Sprintf("models[%q]", alias)
-		to, err := k.aliasTarget(served, aliases[alias])
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", key, err))
+		to, mistakes := k.aliasRoute(key, alias, aliases[alias])
+		if len(mistakes) > 0 {
+			errs = append(errs, mistakes...)
 			continue
 		}
 		if isGlob(alias) {
@@ -249,7 +258,7 @@ func (k *Catalog) addAliases(aliases map[string]string) (errs []error) {
 			k.globs = append(k.globs, glob{pattern: alias, match: compile(alias), to: to})
 			continue
 		}
-		if r, taken := served[alias]; taken {
+		if r, taken := k.served[alias]; taken {
 			errs = append(errs, fmt.Errorf("%s: never matches: %q is already a name of %q: remove the alias",
 				key, alias, k.targets[r.target].Name))
 		} else if alias == "" {
@@ -264,8 +273,26 @@ func (k *Catalog) addAliases(aliases map[string]string) (errs []error) {
 	return errs
 }
 
-// aliasTarget returns where an alias leads.
-func (k *Catalog) aliasTarget(served map[string]route, to string) (route, error) {
+// aliasRoute returns where an alias leads.
+func (k *Catalog) aliasRoute(key, alias string, targets Targets) (route, []error) {
+	if len(targets) == 1 {
+		to, err := k.aliasTarget(targets[0])
+		if err != nil {
+			return route{}, []error{fmt.Errorf("%s: %w", key, err)}
+		}
+		return to, nil
+	}
+	list, errs := k.newList(key, alias, nil, targets)
+	if len(errs) > 0 {
+		return route{}, errs
+	}
+	first := list.entries[0]
+	first.list = list
+	return first, nil
+}
+
+// aliasTarget returns where one target of an alias leads.
+func (k *Catalog) aliasTarget(to string) (route, error) {
 	if to == Classify {
 		if len(k.tiers) == 0 {
 			return route{}, fmt.Errorf("%q needs tiers, but there are none: add a tier, or name a pool", Classify)
@@ -275,7 +302,7 @@ func (k *Catalog) aliasTarget(served map[string]route, to string) (route, error)
 	if i, ok := k.byName[to]; ok {
 		return route{target: i, model: k.targets[i].workerModel(), rule: "alias"}, nil
 	}
-	if r, ok := served[to]; ok {
+	if r, ok := k.served[to]; ok {
 		return route{target: r.target, model: r.model, rule: "alias"}, nil
 	}
 	known := slices.Sorted(maps.Keys(k.byName))

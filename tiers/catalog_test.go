@@ -15,11 +15,11 @@ func TestEachMistakeIsReportedUnderItsConfigKey(t *testing.T) {
 	}{
 		"alias to nowhere": {
 			Config{Targets: []Target{tier("small", "m")}, Default: "small",
-				Aliases: map[string]string{"gpt-4": "smal", "x*": "y*"}},
+				Aliases: toOne(map[string]string{"gpt-4": "smal", "x*": "y*"})},
 			[]string{`models["gpt-4"]: unknown target "smal": name a tier or pool (small)`, `models["x*"]: unknown target "y*"`},
 		},
 		"alias to an alias": {
-			Config{Targets: []Target{tier("small", "m")}, Default: "small", Aliases: map[string]string{"a": "small", "b": "a"}},
+			Config{Targets: []Target{tier("small", "m")}, Default: "small", Aliases: toOne(map[string]string{"a": "small", "b": "a"})},
 			[]string{`models["b"]: unknown target "a"`},
 		},
 		"two of one name": {
@@ -41,7 +41,7 @@ func TestEachMistakeIsReportedUnderItsConfigKey(t *testing.T) {
 			[]string{`tiers[0].model: duplicate name "large", used by tiers[1].name`},
 		},
 		"an alias without a name": {
-			Config{Targets: []Target{tier("small", "n")}, Default: "small", Aliases: map[string]string{"": "small"}},
+			Config{Targets: []Target{tier("small", "n")}, Default: "small", Aliases: toOne(map[string]string{"": "small"})},
 			[]string{`models[""]: empty model name`},
 		},
 		"a reserved name": {
@@ -53,18 +53,18 @@ func TestEachMistakeIsReportedUnderItsConfigKey(t *testing.T) {
 		"a pool as the default": {Config{Targets: []Target{tier("small", "m"), {Name: "p"}}, Default: "p"},
 			[]string{`classifier.default: unknown tier "p"`}},
 		"classify without tiers": {
-			Config{Targets: []Target{{Name: "p"}}, Aliases: map[string]string{"x": "classify"}},
+			Config{Targets: []Target{{Name: "p"}}, Aliases: toOne(map[string]string{"x": "classify"})},
 			[]string{`models["x"]: "classify" needs tiers`},
 		},
 		"globs that match the same": {
 			Config{Targets: []Target{tier("small", "m")}, Default: "small",
-				Aliases: map[string]string{"a*": "small", "a**": "small", "b?*": "small", "b*?": "small"}},
+				Aliases: toOne(map[string]string{"a*": "small", "a**": "small", "b?*": "small", "b*?": "small"})},
 			[]string{`models["a**"]: never matches: models["a*"] matches the same`,
 				`models["b?*"]: never matches: models["b*?"]`},
 		},
 		"an alias behind a name": {
 			Config{Targets: []Target{tier("small", "m")}, Default: "small",
-				Aliases: map[string]string{"m": "small", "small": "m"}},
+				Aliases: toOne(map[string]string{"m": "small", "small": "m"})},
 			[]string{`models["m"]: never matches: "m" is already a name of "small"`, `models["small"]: never matches`},
 		},
 	} {
@@ -87,12 +87,12 @@ func TestEachMistakeIsReportedUnderItsConfigKey(t *testing.T) {
 }
 
 func TestCatalogDoesNotAliasItsConfig(t *testing.T) {
-	models, aliases := []string{"x"}, map[string]string{"y": "t"}
+	models, aliases := []string{"x"}, toOne(map[string]string{"y": "t"})
 	k, err := New(Config{Targets: []Target{{Name: "t", Tier: true, Models: models}}, Aliases: aliases, Default: "t"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	models[0], aliases["y"] = "changed", "changed"
+	models[0], aliases["y"][0] = "changed", "changed"
 	for _, header := range []string{"", "t"} {
 		if v, err := k.Resolve(Query{Model: "y", Header: header}); err != nil || v.Model != "x" {
 			t.Errorf("after its config changed the catalog returns %+v, %v", v, err)

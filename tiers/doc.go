@@ -14,6 +14,9 @@
 //  6. The context: a prompt that does not fit moves to the next higher tier where it fits.
 //  7. Availability: if a tier has no worker up, its requests move to another tier.
 //
+// A request with a list of targets, by its alias or by the fallback of its target, gets the first of them
+// that can take it, in place of the last two steps. FallBack moves it on later.
+//
 // # Classifier
 //
 // The classifier has three signals, and each may request a tier: the tokens of the prompt, the

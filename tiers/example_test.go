@@ -13,7 +13,7 @@ func Example() {
 			{Name: "small", Tier: true, Model: "llama-8b"},
 			{Name: "large", Tier: true, Model: "llama-70b"},
 		},
-		Aliases: map[string]string{"gpt-4o*": "large"},
+		Aliases: map[string]tiers.Targets{"gpt-4o*": {"large"}},
 	})
 	if err != nil {
 		panic(err)

@@ -19,7 +19,7 @@ func classes(t testing.TB, c Config) *Catalog {
 		{Name: "large", Tier: true, Model: "l"},
 		{Name: "embed", Models: []string{"bge"}},
 	}
-	c.Aliases = map[string]string{"mini": "small", "vectors": "embed", "best": "classify"}
+	c.Aliases = toOne(map[string]string{"mini": "small", "vectors": "embed", "best": "classify"})
 	w := words()
 	c.Rules.Preset, c.Rules.Keywords, c.Rules.KeywordScore = w.Preset, w.Keywords, w.KeywordScore
 	k, err := New(c)

@@ -34,9 +34,12 @@ type Query struct {
 	// certain: an uncertain estimate is true. nil: it fits.
 	Fits      func(target string) bool
 	Available func(target string) bool // whether a worker of the target is up; nil: yes
-	Moves     *[]Move                  // receives each tier that was passed over, unless nil
-	Evidence  *Evidence                // filled when the request is classified, unless nil
-	Report    *ClassifierReport        // filled when the request is classified, unless nil
+	// Blocked returns why a target of a list cannot take the request, as the end of a sentence
+	// such as "has no healthy worker"; empty: it can. nil: every target can.
+	Blocked  func(target string) string
+	Moves    *[]Move           // receives each tier that was passed over, unless nil
+	Evidence *Evidence         // filled when the request is classified, unless nil
+	Report   *ClassifierReport // filled when the request is classified, unless nil
 }
 
 // permits calls a function of a Query for a target; nil permits everything.
@@ -48,12 +51,15 @@ type Resolution struct {
 	Tier   bool   // Target is a tier, not a pool
 	Model  string // model name to send to the worker; empty keeps the client's name
 	// Rule is the step that decided: header, model, alias, prompt_tokens, max_tokens,
-	// keyword:NAME, sticky, clamped, context, unavailable or default.
+	// keyword:NAME, sticky, clamped, context, unavailable, fallback:TARGET or default.
 	Rule string
 	// Note is what that step overrode, such as "keyword:code selected large", or why
 	// max_tokens was not counted; mostly empty.
 	Note   string
 	Pinned bool // requested by the engine's own model name: the request must not be moved
+
+	list  *targetList // the targets among which the request may move; nil: none
+	index int         // of Target in list
 }
 
 // Evidence is what a request was classified by, as names and numbers that can be stored.
@@ -92,8 +98,11 @@ func (v *Resolution) addNote(text string) {
 // an allowed name leads to. Any other name of a forbidden target fails with ErrUnknownModel, with
 // or without a header.
 //
-// A prompt that does not fit moves to the next higher tier where it fits. If the tier has no
-// worker up, the request moves as the rules say. Neither moves a request out of a pool, nor one that
+// A request whose name leads to several targets, or whose target has a fallback, gets the first
+// of these that can take it. If all are blocked, it stays at the first where it fits.
+//
+// Any other prompt that does not fit, and one that fits none of its targets, moves to the next
+// higher tier where it fits. If the tier has no worker up, the request moves as the rules say. Neither moves a request out of a pool, nor one that
 // the engine's own model name pins. A prompt that fits nowhere fails with ErrTooLong, and the
 // resolution has the highest tier that it may use.
 func (k *Catalog) Resolve(q Query) (Resolution, error) {
@@ -104,12 +113,12 @@ func (k *Catalog) Resolve(q Query) (Resolution, error) {
 	if !ok {
 		return Resolution{}, ErrUnknownModel
 	}
-	v := Resolution{Model: r.model, Rule: r.rule, Pinned: r.pinned}
-	at, classified := r.target, r.fallback && k.headerTier(&q) < 0
+	v := Resolution{Model: r.model, Rule: r.rule, Pinned: r.pinned, list: r.list}
+	at, classified := r.target, r.free && k.headerTier(&q) < 0
 	if classified && q.Input != nil {
 		at = k.classify(&v, &q)
 	}
-	if r.fallback {
+	if r.free {
 		asked := at
 		if at, ok = k.clamp(at, func(i int) bool { return permits(q.Allowed, k.targets[i].Name) }); !ok {
 			return Resolution{}, ErrUnknownModel
@@ -118,20 +127,33 @@ func (k *Catalog) Resolve(q Query) (Resolution, error) {
 			k.noteMove(&q, &v, asked, "clamped")
 		}
 		v.Model = k.targets[at].workerModel()
-	} else if !permits(q.Allowed, k.targets[at].Name) {
+	} else if at, ok = k.firstAllowed(&v, at, &q); !ok {
 		return Resolution{}, ErrUnknownModel
 	}
 	if q.Header != "" {
 		at = k.applyHeader(&v, at, &q)
 	}
-	at, err := k.fitContext(&v, at, r.fallback, &q)
-	if err == nil {
+	if v.list == nil && !v.Pinned {
+		v.list = k.targets[at].list
+	}
+	// A chat is remembered at its tier before a move for workers that cannot take the request: the
+	// move is short, and the chat has no cache there.
+	remember := func() {
 		if classified && k.usesChats(&q) {
-			// The tier before a move for unavailable workers: the move is short, and
-			// the chat has no cache there.
 			q.Chats.remember(q.Input, k.targets[at].hash)
 		}
-		at = k.avoidUnavailable(&v, at, r.fallback, &q)
+	}
+	if v.list != nil {
+		if to, ok := k.chooseFromList(v, r.free, &q); ok {
+			remember()
+			return to, nil
+		}
+		v.list = nil
+	}
+	at, err := k.fitContext(&v, at, r.free, &q)
+	if err == nil {
+		remember()
+		at = k.avoidUnavailable(&v, at, r.free, &q)
 	}
 	v.Target, v.Tier = k.targets[at].Name, k.targets[at].Tier
 	return v, err
@@ -141,7 +163,9 @@ func (k *Catalog) Resolve(q Query) (Resolution, error) {
 type Move struct {
 	Tier string `json:"tier"`
 	Rule string `json:"rule"` // the rule that requested it
-	By   string `json:"by"`   // the rule that overrode it: sticky, clamped, context or unavailable
+	By   string `json:"by"`   // the rule that overrode it: sticky, clamped, context, unavailable, budget or fallback
+	// why a target of a list was passed over, as the end of a sentence about it; else empty
+	Why string `json:"why,omitempty"`
 }
 
 // noteMove records the tier that the rule so far requested, and the rule that overrides it.
@@ -149,13 +173,17 @@ func (k *Catalog) noteMove(q *Query, v *Resolution, at int, rule string) {
 	if q.Moves != nil {
 		*q.Moves = append(*q.Moves, Move{Tier: k.targets[at].Name, Rule: v.Rule, By: rule})
 	}
-	switch v.Rule {
-	case "clamped", "context":
-		v.addNote(v.Rule + " to " + k.targets[at].Name)
-	default:
-		v.addNote(v.Rule + " selected " + k.targets[at].Name)
-	}
+	v.addNote(overridden(v.Rule, k.targets[at].Name))
 	v.Rule = rule
+}
+
+// overridden returns the note about the target that a rule selected and another rule overrode.
+func overridden(rule, target string) string {
+	switch rule {
+	case "clamped", "context":
+		return rule + " to " + target
+	}
+	return rule + " selected " + target
 }
 
 // move moves a request from one target to another by a rule.
@@ -342,7 +370,7 @@ func (k *Catalog) Models(q Query) []string {
 // Classifies reports whether q leaves its tier to the gateway.
 func (k *Catalog) Classifies(q Query) bool {
 	r, ok := k.lookup(q.Model)
-	return ok && r.fallback && k.headerTier(&q) < 0
+	return ok && r.free && k.headerTier(&q) < 0
 }
 
 // Default returns the name of the tier of requests that no rule decides; empty without tiers.

@@ -21,16 +21,25 @@ func house(t *testing.T) *Catalog {
 			{Name: "embed", Models: []string{"bge-m3", "bge-m3-v2"}},
 			{Name: "any"},
 		},
-		Aliases: map[string]string{
+		Aliases: toOne(map[string]string{
 			"gpt-4o-mini": "small", "gpt-4*": "large", "gpt-4o*": "medium", "gpt-?": "qwen-7b-lora", "mini": "qwen-7b",
 			"text-embedding-*": "embed", "vectors": "bge-m3-v2", "other/*": "any", "best": "classify",
-		},
+		}),
 		Default: "medium",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return k
+}
+
+// toOne returns aliases that lead to one target each.
+func toOne(aliases map[string]string) map[string]Targets {
+	all := map[string]Targets{}
+	for name, to := range aliases {
+		all[name] = Targets{to}
+	}
+	return all
 }
 
 func only(names ...string) func(string) bool {
@@ -153,7 +162,7 @@ func TestAutoIsAnAliasLikeAnother(t *testing.T) {
 	}{
 		"by default": {Config{Targets: []Target{small}, Default: "small"}, "small default"},
 		"overridden": {Config{Targets: []Target{small, {Name: "p", Model: "x"}}, Default: "small",
-			Aliases: map[string]string{"auto": "p"}}, "p alias"},
+			Aliases: toOne(map[string]string{"auto": "p"})}, "p alias"},
 		"a tier's name": {Config{Targets: []Target{small, {Name: "auto", Tier: true}}, Default: "small"}, "auto model"},
 		"without tiers": {Config{Targets: []Target{{Name: "p", Model: "x"}}}, "unknown model"},
 	} {
@@ -205,7 +214,7 @@ func TestModelsListsTheNamesThatTheTenantMayUse(t *testing.T) {
 
 // drawConfig returns a valid config with random aliases and globs.
 func drawConfig(rt *rapid.T) Config {
-	c := Config{Aliases: map[string]string{}, Default: fmt.Sprint("t", rapid.IntRange(0, 2).Draw(rt, "default")),
+	c := Config{Aliases: map[string]Targets{}, Default: fmt.Sprint("t", rapid.IntRange(0, 2).Draw(rt, "default")),
 		Rules: Rules{Preset: "none"}}
 	to := []string{Classify}
 	for i := range 5 {
@@ -227,7 +236,7 @@ func drawConfig(rt *rapid.T) Config {
 			continue
 		}
 		forms[canonical(name)] = true
-		c.Aliases[name] = rapid.SampledFrom(to).Draw(rt, "to")
+		c.Aliases[name] = Targets{rapid.SampledFrom(to).Draw(rt, "to")}
 	}
 	return c
 }
@@ -281,7 +290,7 @@ func TestHeaderCannotBypassAModelRestriction(t *testing.T) {
 	k, err := New(Config{
 		Targets: []Target{{Name: "small", Tier: true, Model: "s"}, {Name: "medium", Tier: true, Model: "m"},
 			{Name: "large", Tier: true, Model: "l"}},
-		Aliases: map[string]string{"mini": "small", "gpt-4*": "medium"}, Default: "small",
+		Aliases: toOne(map[string]string{"mini": "small", "gpt-4*": "medium"}), Default: "small",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -376,11 +385,11 @@ func TestLongestGlobWinsInAnyMapOrder(t *testing.T) {
 
 func TestEquallyLongGlobsHaveOneOrder(t *testing.T) {
 	c := Config{Targets: []Target{{Name: "t", Tier: true}}, Default: "t",
-		Aliases: map[string]string{"?zz": "t", "*zz": "t", "a?*": "t"}}
+		Aliases: toOne(map[string]string{"?zz": "t", "*zz": "t", "a?*": "t"})}
 	want := []string{"?zz", "*zz"}
 	for letter := 'a'; letter < 'z'; letter++ { // more than a sort keeps in order by itself
 		pattern := string(letter) + "z*"
-		c.Aliases[pattern] = "t"
+		c.Aliases[pattern] = Targets{"t"}
 		want = append(want, pattern)
 	}
 	slices.Sort(want[1:])

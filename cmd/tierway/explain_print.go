@@ -97,7 +97,14 @@ func printTier(line func(name, format string, args ...any), st *decisions.TierSt
 		line("signal", "%s", signalText(s))
 	}
 	for _, m := range st.Moves {
-		line("moved", "%s selected %s; overridden by %s", m.Rule, m.Tier, m.By)
+		text := fmt.Sprintf("%s selected %s; overridden by %s", m.Rule, m.Tier, m.By)
+		if m.Why != "" {
+			text += ": " + m.Tier + " " + m.Why
+		}
+		line("moved", "%s", text)
+	}
+	if len(st.List) > 0 {
+		line("list", "%s", strings.Join(st.List, ", "))
 	}
 	for _, t := range st.Targets {
 		var not []string

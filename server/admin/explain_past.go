@@ -47,12 +47,11 @@ func (a *routeAPI) explainPast(live *control.Snapshot, d *decisions.Decision,
 	if len(d.Attempts) == 0 {
 		why = setEndWithoutAttempt(e, d)
 	}
-	was := a.setupPool(live, d.Tier)
-	snap, to := live, was
+	snap := live
 	if under != nil {
-		snap, to = under, a.setupPool(under, d.Tier)
+		snap = under
 	}
-	moved := under != nil && to == nil && d.Tier != ""
+	moved := under != nil && under.ByName[d.Tier] == nil && d.Tier != ""
 	if under != nil && !moved {
 		e.Notes = append(e.Notes, "the tier is the recorded one; a replay repeats the tier decision too")
 	}
@@ -71,13 +70,14 @@ func (a *routeAPI) explainPast(live *control.Snapshot, d *decisions.Decision,
 		e.Notes = append(e.Notes, notes...)
 		return e
 	}
-	decide := func(a *decisions.Attempt) (*decisions.RedecidedPick, *routing.Choice, error) {
-		was, to := was, to
+	decide := func(try *decisions.Attempt) (*decisions.RedecidedPick, *routing.Choice, error) {
+		tier := cmp.Or(try.Tier, d.Tier)
+		was, to := a.setupPool(live, tier), a.setupPool(snap, tier)
 		if under == nil || to == nil {
-			to = withRecordedPolicy(e, d, a, to)
+			to = withRecordedPolicy(e, tier, try, to)
 			was = to
 		}
-		as, unknown, err := replay.Redecide(was, to, d, a)
+		as, unknown, err := replay.Redecide(was, to, d, try)
 		if err != nil && !errors.Is(err, replay.ErrNoWorker) {
 			err = fmt.Errorf("the selection cannot be repeated: %w", err)
 		}
@@ -85,7 +85,7 @@ func (a *routeAPI) explainPast(live *control.Snapshot, d *decisions.Decision,
 			e.Notes = append(e.Notes,
 				"the record lacks some of the loads that the draft's bounds and saturation need: decided by the recorded loads")
 		}
-		again := &decisions.RedecidedPick{Worker: as.Worker, Reason: string(as.Reason), Agrees: as.Worker == a.Worker}
+		again := &decisions.RedecidedPick{Worker: as.Worker, Reason: string(as.Reason), Agrees: as.Worker == try.Worker}
 		return again, as.Choice, err
 	}
 	for i := range d.Attempts {
@@ -144,7 +144,8 @@ func pastSteps(e *decisions.Explanation, d *decisions.Decision, why string) []de
 		{Stage: decisions.StageRequest, OK: d.Class != "", Detail: fmt.Sprintf("%s, about %d prompt tokens", d.Dialect,
 			d.PromptTokens)},
 		{Stage: decisions.StageTier, OK: d.Tier != "", Detail: e.TierDetail(),
-			Tier: &decisions.TierStep{Asked: d.RequestedModel, Header: d.Features.Header, Note: d.RuleNote}},
+			Tier: &decisions.TierStep{Asked: d.RequestedModel, Header: d.Features.Header, Note: d.RuleNote,
+				Moves: d.Passed}},
 		{Stage: decisions.StageLimits, OK: d.Limit == "", Detail: "passed"},
 		{Stage: decisions.StageQueue, OK: d.Shed == "" || len(d.Attempts) > 0,
 			Detail: fmt.Sprintf("class %s, waited %.0f ms", d.Class, d.QueueMs), Queue: q},
@@ -205,18 +206,18 @@ func pastAttempt(e *decisions.Explanation, a *decisions.Attempt,
 
 // withRecordedPolicy returns p, the tier or pool of the configuration in force, with the policy of the
 // record. p is nil if the configuration lacks it.
-func withRecordedPolicy(e *decisions.Explanation, d *decisions.Decision, a *decisions.Attempt,
+func withRecordedPolicy(e *decisions.Explanation, tier string, a *decisions.Attempt,
 	p *replay.Pool) *replay.Pool {
 	by := a.Choice.Policy
 	switch {
 	case p == nil:
 		e.Notes = append(e.Notes,
 			fmt.Sprintf("the configuration in force has no tier or pool %s: decided by the default settings of the policy %s",
-				d.Tier, by))
-		return &replay.Pool{Name: d.Tier, Policy: routing.Config{Name: by}}
+				tier, by))
+		return &replay.Pool{Name: tier, Policy: routing.Config{Name: by}}
 	case p.Policy.Name != by:
 		e.Notes = append(e.Notes,
-			fmt.Sprintf("%s now has the policy %s: decided by the default settings of the recorded policy %s", d.Tier,
+			fmt.Sprintf("%s now has the policy %s: decided by the default settings of the recorded policy %s", tier,
 				p.Policy.Name, by))
 		p = new(*p)
 		p.Policy = routing.Config{Name: by}

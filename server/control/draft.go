@@ -64,5 +64,16 @@ func (p *Pool) HasWorkers(now time.Time) bool {
 	if p.Draft == nil {
 		return p.Routing.Up(now)
 	}
-	return p.Routing.UpUnder(p.Draft, now)
+	up, _ := p.Routing.UpUnder(p.Draft, now)
+	return up
+}
+
+// Ready reports whether any worker of the pool is in rotation and not in backoff. For a draft's pool, it
+// reports whether any would be after a reload.
+func (p *Pool) Ready(now time.Time) bool {
+	if p.Draft == nil {
+		return p.Routing.Ready(now)
+	}
+	_, ready := p.Routing.UpUnder(p.Draft, now)
+	return ready
 }

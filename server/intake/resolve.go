@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"slices"
 	"strings"
+	"time"
 
 	"tierway/decisions"
 	"tierway/openai"
@@ -29,11 +30,12 @@ func (it *Intake) Resolve(in *Inbound, c *Caller, p *Parsed, options ResolveOpti
 	return it.resolver(in, c, p).resolve(options)
 }
 
-// Targets returns whether each tier, and the pool of res, could serve the request.
+// Targets returns whether each tier, the pool of res and each target of its list could serve the request.
 func (it *Intake) Targets(in *Inbound, c *Caller, p *Parsed, res *Resolution) (targets []decisions.TierTarget) {
 	r := it.resolver(in, c, p)
+	list := in.Snap.Catalog.List(res.Resolution)
 	for _, pool := range in.Snap.Pools {
-		if pool.Tier || pool == res.Pool {
+		if pool.Tier || pool == res.Pool || slices.Contains(list, pool.Name) {
 			targets = append(targets, decisions.TierTarget{
 				Name:    pool.Name,
 				Allowed: r.mayUse(pool.Name),
@@ -78,11 +80,20 @@ type resolver struct {
 	in     *Inbound
 	caller *tenants.Caller
 	parsed *Parsed
+	now    time.Time
 	res    Resolution // filled by resolve
 }
 
 func (it *Intake) resolver(in *Inbound, c *Caller, p *Parsed) *resolver {
-	return &resolver{it: it, in: in, caller: c.Caller, parsed: p}
+	return &resolver{it: it, in: in, caller: c.Caller, parsed: p, now: in.Start}
+}
+
+// query returns the query of the catalog for the request, without the features of its content.
+func (r *resolver) query() tiers.Query {
+	q := catalogQuery(r.in.Snap, r.caller, r.parsed.Req.Model)
+	q.Header, q.Fits, q.Available, q.Blocked = r.in.HTTP.Header.Get("X-Model-Tier"), r.fits, r.available, r.blocked
+	q.Moves = &r.res.Moves
+	return q
 }
 
 // resolve resolves the request.
@@ -121,9 +132,8 @@ func (r *resolver) resolve(options ResolveOptions) (Resolution, error) {
 // queryCatalog resolves the request by the catalog. A request that continues a stored response and does
 // not name its tier goes to the pool of that response.
 func (r *resolver) queryCatalog(options ResolveOptions) (tiers.Resolution, error) {
-	q := catalogQuery(r.in.Snap, r.caller, r.parsed.Req.Model)
-	q.Header, q.Fits, q.Available = r.in.HTTP.Header.Get("X-Model-Tier"), r.fits, r.available
-	q.Report, q.Moves = options.Explained, &r.res.Moves
+	q := r.query()
+	q.Report = options.Explained
 	if options.Evidence {
 		q.Evidence = &r.res.Evidence
 	}
@@ -153,7 +163,21 @@ func (r *resolver) mayUse(name string) bool { return r.in.Snap.MayUse(r.caller, 
 
 // available reports whether a tier or pool can take requests, now or after a release.
 func (r *resolver) available(target string) bool {
-	return r.in.Snap.ByName[target].HasWorkers(r.in.Start)
+	return r.in.Snap.ByName[target].HasWorkers(r.now)
+}
+
+// blocked returns why a target of a list cannot take the request now; empty if it can. Other targets can,
+// so that the request does not wait for the end of a backoff.
+func (r *resolver) blocked(target string) string {
+	switch p := r.in.Snap.ByName[target]; {
+	case !p.Served[r.in.Dialect]:
+		return "does not serve the endpoint"
+	case !p.HasWorkers(r.now):
+		return WhyNoWorker
+	case !p.Ready(r.now):
+		return "has only workers in backoff"
+	}
+	return ""
 }
 
 // fits reports whether the prompt, by its estimate, and max_tokens fit into the context of a tier or

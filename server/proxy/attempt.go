@@ -28,6 +28,7 @@ func (x *exchange) attempt(m *control.Member, lease *routing.Lease) *attempt {
 	a := &attempt{
 		x:         x,
 		m:         m,
+		pool:      x.resolution.Pool,
 		lease:     lease,
 		moments:   moments{started: started},
 		outcome:   outcome{ending: ending{result: decisions.Refused}},
@@ -83,6 +84,7 @@ func movable(x *exchange, id string) bool {
 // attempt is one try on one worker.
 type attempt struct {
 	x            *exchange
+	pool         *control.Pool
 	m            *control.Member
 	lease        *routing.Lease
 	placement    placement    // how the worker was selected

@@ -57,13 +57,23 @@ func (x *exchange) charge(limits intake.Limits) (err error) {
 // gather collects the facts for the policy, starts the heartbeats of a stream and records the
 // gateway's overhead.
 func (x *exchange) gather() {
-	x.facts = x.s.intake.Gather(x.in.HTTP.Context(), &x.caller, &x.parsed, &x.resolution, x.in.Snap.Region(x.in.HTTP), true)
-	x.s.metrics.TierResolved(x.resolution.Pool.Name, x.resolution.Rule)
+	x.gatherFacts()
 	if x.parsed.Req.Stream && x.in.Dialect.Generates() {
-		x.answer.startBeats(x.resolution.Pool.HeartbeatAfter, func() { h := setInto(x.answer.header()); openHeaders(x, &h) })
+		// While the request may get another target, its tier is unknown, and the timer must not read it.
+		tierKnown := !x.mayFallBack()
+		x.answer.startBeats(x.resolution.Pool.HeartbeatAfter, func() {
+			h := setInto(x.answer.header())
+			openHeaders(x, &h, tierKnown)
+		})
 	}
 	x.overhead = time.Since(x.in.ReadAt)
 	x.s.metrics.Overhead.Observe(ms(x.overhead) / 1000)
+}
+
+// gatherFacts collects the facts for the policy of the request's pool, and counts the request there.
+func (x *exchange) gatherFacts() {
+	x.facts = x.s.intake.Gather(x.in.HTTP.Context(), &x.caller, &x.parsed, &x.resolution, x.in.Snap.Region(x.in.HTTP), true)
+	x.s.metrics.TierResolved(x.resolution.Pool.Name, x.resolution.Rule)
 }
 
 // passThrough serves a request without a route. A pool that covers its path receives it unchanged, and

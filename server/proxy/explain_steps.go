@@ -67,6 +67,7 @@ func (n *explainer) tierStep(e *decisions.Explanation) *decisions.TierStep {
 	if e.Classified != nil {
 		st.Signals = e.Classified.Signals
 	}
+	st.List = x.in.Snap.Catalog.List(x.resolution.Resolution)
 	st.Targets = x.s.intake.Targets(&x.in, &x.caller, &x.parsed, &x.resolution)
 	return st
 }

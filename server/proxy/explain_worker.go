@@ -10,15 +10,37 @@ import (
 	"tierway/server/control"
 )
 
-// previewWorker selects the worker for the request with the code that books workers, but books nothing.
-// It returns the stage that refuses the request, and its error.
+// previewWorker previews the pool of the request, and the further targets of its list while these would
+// not serve it. It returns the stage that refuses the request, and its error.
 func (n *explainer) previewWorker() (stage string, err error) {
+	x, notes := n.x, n.notes
+	why, stage, err := n.previewPool()
+	if why == "" || !x.mayFallBack() {
+		return stage, err
+	}
+	for first := x.resolution; ; {
+		to, ok := x.s.intake.FallBack(&x.in, &x.caller, &x.parsed, x.resolution, why)
+		if x.resolution = to; !ok {
+			first.Note, first.Moves = to.Note, to.Moves
+			x.resolution, n.notes = first, notes
+			_, stage, err = n.previewPool()
+			return stage, err
+		}
+		if why, stage, err = n.previewPool(); why == "" {
+			return stage, err
+		}
+	}
+}
+
+// previewPool selects the worker for the request with the code that books workers, but books nothing. It
+// returns the stage that refuses the request, and its error. why is the result of whyUnserved.
+func (n *explainer) previewPool() (why, stage string, err error) {
 	x := n.x
 	region := x.in.Snap.ExplainedRegion(x.in.HTTP.Header)
 	x.facts = x.s.intake.Gather(x.in.HTTP.Context(), &x.caller, &x.parsed, &x.resolution, region, false)
 	setDeadline(x)
 	if err := pinToStored(x); err != nil {
-		return decisions.StageWorker, err
+		return "", decisions.StageWorker, err
 	}
 	p := x.resolution.Pool
 	x.facts.Now, x.facts.Wait = time.Now(), p.Queue.Waits(int(x.parsed.Class))
@@ -39,7 +61,7 @@ func (n *explainer) previewWorker() (stage string, err error) {
 	if n.queue.Waiting > 0 {
 		n.addNote("%d requests wait in the queue and are dispatched first", n.queue.Waiting)
 	}
-	return "", nil
+	return "", "", nil
 }
 
 // noteCaches adds notes about workers whose cache is not known from events although these are read.
@@ -101,8 +123,8 @@ func (n *explainer) queueStep() *decisions.QueueStep {
 }
 
 // previewQueue previews the queue's decision about a request for which the pool returned poolErr: the
-// request waits or is rejected.
-func (n *explainer) previewQueue(poolErr error) (stage string, err error) {
+// request waits or is rejected. The results are those of previewPool.
+func (n *explainer) previewQueue(poolErr error) (why, stage string, err error) {
 	x, q, p := n.x, n.queue, n.x.resolution.Pool
 	bounds := &p.Queue
 	if p.Draft == nil {
@@ -114,14 +136,14 @@ func (n *explainer) previewQueue(poolErr error) (stage string, err error) {
 	case errors.As(o.Err, &shed):
 		q.Would, q.Why, q.Shed = decisions.QueueShed, waitReason(poolErr), shed.Reason
 		n.addNote("%s, and the queue would reject the request (%s); %d requests wait now", q.Why, shed.Reason, q.Waiting)
-		return decisions.StageQueue, shedAnswer(p, &queue.ShedError{Reason: shed.Reason, RetryAfter: time.Second},
+		return whyUnserved(shed), decisions.StageQueue, shedAnswer(p, &queue.ShedError{Reason: shed.Reason, RetryAfter: time.Second},
 			x.parsed.Class, x.in.Snap.File.Health.Interval)
 	case o.Err != nil:
-		return decisions.StageWorker, noWorker(p, o.Err, x.parsed.Class, x.in.Snap.File.Health.Interval)
+		return whyUnserved(o.Err), decisions.StageWorker, noWorker(p, o.Err, x.parsed.Class, x.in.Snap.File.Health.Interval)
 	}
 	q.Would, q.Why, q.Estimated, n.waits = decisions.QueueHolds, waitReason(poolErr), milliseconds(o.Wait), true
 	n.addNote("%s: the request would wait in the queue; %d requests wait now", q.Why, q.Waiting)
-	return "", nil
+	return "", "", nil
 }
 
 // waitReason returns the reason why no worker takes the request now.

@@ -18,40 +18,64 @@ type dispatch struct {
 	firstAt  time.Time         // first content of a generated stream
 }
 
-// forward sends the request to workers of its pool until one answers, the attempts or the retry
-// budget are spent, or the client has received part of an answer.
+// forward sends the request to its pool, and to the further targets of its list while these do not serve
+// it. If none does, the client gets the error of the first one.
 func (x *exchange) forward() error {
-	d := &x.dispatch
 	setDeadline(x)
 	x.s.budget.creditRequest()
 	if err := pinToStored(x); err != nil {
 		return err
 	}
-	defer func() { d.reportFailed(errNoAnswer) }()
+	defer func() { x.dispatch.reportFailed(errNoAnswer) }()
+	why, err := x.forwardToPool()
+	if why == "" || !x.mayFallBack() {
+		return err
+	}
+	first, rejected, firstErr := x.resolution, x.wait.rejection, err
+	for {
+		if !x.fallBack(why) {
+			x.returnTo(first, rejected)
+			return firstErr
+		}
+		if why, err = x.forwardToPool(); why == "" {
+			return err
+		}
+	}
+}
+
+// forwardToPool sends the request to workers of its pool until one answers, the attempts or the retry
+// budget are spent, or the client has received part of an answer. With an error, why completes a sentence
+// about the pool if another target may serve the request; otherwise it is empty.
+func (x *exchange) forwardToPool() (why string, err error) {
+	d := &x.dispatch
 	for n := 1; ; n++ {
 		lease, err := x.enterQueue()
 		if err != nil {
-			if len(d.failed) == 0 {
-				return noWorker(x.resolution.Pool, err, x.parsed.Class, x.in.Snap.File.Health.Interval)
+			if n == 1 {
+				return whyUnserved(err), noWorker(x.resolution.Pool, err, x.parsed.Class, x.in.Snap.File.Health.Interval)
 			}
 			last := d.failed[len(d.failed)-1].failure
 			last.setNoRetry()
-			return last.err
+			return whyFailed, last.err
 		}
 		if took := x.wait.placement.selection; took > 0 {
 			x.resolution.Pool.Series.Selection.Observe(took.Seconds())
 		}
 		a := x.attempt(lease.Ref().(*control.Member), &lease)
 		if a.failure == nil {
-			return nil
+			return "", nil
 		}
-		retry := mayRetry(x, a.failure, n)
+		repeatable := mayRepeat(x, a.failure)
+		retry := repeatable && n < x.in.Snap.File.Retry.Attempts && spendRetry(x, a.failure)
 		d.addFailed(a)
 		if !retry {
 			if n > 1 {
 				a.failure.setNoRetry()
 			}
-			return a.failure.err
+			if repeatable {
+				why = whyFailed
+			}
+			return why, a.failure.err
 		}
 		// With engine_wait, the request waits for an unreachable worker, which has received nothing of it.
 		if !(a.failure.unreachable && x.resolution.Pool.Queue.EngineWait > 0) {
@@ -136,15 +160,13 @@ func setDeadline(x *exchange) {
 	}
 }
 
-// mayRetry reports whether another worker may be tried after the n-th attempt failed. If so, it spends
-// one retry of the budget.
-func mayRetry(x *exchange, f *failure, n int) bool {
-	if !f.retry || x.in.HTTP.Context().Err() != nil || x.answer.committed() || x.parsed.AtMostOnce() && f.sent {
-		return false
-	}
-	if n >= x.in.Snap.File.Retry.Attempts {
-		return false
-	}
+// mayRepeat reports whether another worker may be tried after an attempt failed.
+func mayRepeat(x *exchange, f *failure) bool {
+	return f.retry && x.in.HTTP.Context().Err() == nil && !x.answer.committed() && !(x.parsed.AtMostOnce() && f.sent)
+}
+
+// spendRetry spends one retry of the budget, and reports whether one was left.
+func spendRetry(x *exchange, f *failure) bool {
 	if !x.s.budget.spendRetry(time.Now()) {
 		x.s.metrics.RetryBudgetExhausted.Inc()
 		f.setNoRetry() // the client's own retries would exceed the budget

@@ -176,9 +176,9 @@ func streamHeaders(h *headerSet) {
 }
 
 // openHeaders sets the headers that are known when a heartbeat opens an answer.
-func openHeaders(x *exchange, h *headerSet) {
+func openHeaders(x *exchange, h *headerSet, tierKnown bool) {
 	streamHeaders(h)
-	if x.in.Snap.File.RoutingHeaders {
+	if tierKnown && x.in.Snap.File.RoutingHeaders {
 		tierHeaders(&x.resolution, h)
 	}
 }

@@ -51,13 +51,19 @@ func (t *wakeup) reset() {
 
 // wait is the state of a request in the queue of its pool.
 type wait struct {
-	ticket    queue.Ticket
+	ticket    *queue.Ticket // in the queue of the pool; nil before the first wait
+	first     queue.Ticket  // initial ticket, which saves an allocation
 	wakeup    wakeup
-	placement placement       // selection of the last worker
-	total     time.Duration   // sum of all waits
-	promoted  bool            // the queue dispatched the request before its class, because of its age
-	shed      string          // queue.Shed… reason for which the queue rejected the request
-	refused   *routing.Choice // candidates of the policy when no worker was selected
+	placement placement     // selection of the last worker
+	total     time.Duration // sum of all waits
+	promoted  bool          // the queue dispatched the request before its class, because of its age
+	rejection
+}
+
+// rejection describes the last selection without a worker.
+type rejection struct {
+	shed    string          // queue.Shed… reason for which the queue rejected the request
+	refused *routing.Choice // candidates of the policy when no worker was selected
 }
 
 var _ control.Waiter = (*wait)(nil)
@@ -67,7 +73,10 @@ func (w *wait) OnWake() { w.wakeup.notify() }
 
 // fillTicket returns the ticket that represents the request in its pool's queue.
 func fillTicket(x *exchange) *queue.Ticket {
-	t := &x.wait.ticket
+	if x.wait.ticket == nil {
+		x.wait.ticket = &x.wait.first
+	}
+	t := x.wait.ticket
 	t.Request, t.Tried = &x.facts, x.dispatch.tried
 	if t.Ref == nil {
 		t.Ref, t.ID = &x.wait, x.in.RequestID
@@ -140,8 +149,8 @@ func waitForWakeup(x *exchange, t *queue.Ticket, began time.Time) (routing.Lease
 
 // leaveQueue settles the real usage of the request against its tenant's share of the queue.
 func leaveQueue(x *exchange) {
-	if x.wait.ticket.Ref != nil {
+	if x.wait.ticket != nil {
 		used := settlementOf(x).usage
-		x.resolution.Pool.WaitQueue.SettleUsage(&x.wait.ticket, used.Prompt+used.Output)
+		x.resolution.Pool.WaitQueue.SettleUsage(x.wait.ticket, used.Prompt+used.Output)
 	}
 }

@@ -93,6 +93,11 @@ func buildDecision(x *exchange, d *decisions.Decision) {
 			d.Features = decisionFeatures(x)
 		}
 	}
+	for _, m := range res.Moves {
+		if m.Why != "" {
+			d.Passed = append(d.Passed, m)
+		}
+	}
 	for _, a := range x.dispatch.attempts {
 		d.Worker, d.Reason = a.m.Name, string(a.lease.Reason())
 		d.Attempts = append(d.Attempts, buildAttempt(a))
@@ -219,6 +224,9 @@ func buildAttempt(a *attempt) decisions.Attempt {
 		Predicted:   a.lease.Overlap(),
 		Usage:       decisions.Usage{Prompt: a.usage.Prompt, Cached: a.usage.Cached, Output: a.usage.Output},
 		Choice:      a.placement.choice,
+	}
+	if a.pool != x.resolution.Pool {
+		try.Tier = a.pool.Name
 	}
 	if x.trace.Sampled {
 		id := a.span.SpanContext().SpanID()

@@ -44,9 +44,10 @@ func hasRateHeaders(x *exchange) bool {
 // settlement is the usage of a request, or of one attempt.
 type settlement struct {
 	usage     openai.Usage
-	known     bool // usage is booked
-	estimated bool // no engine reported the usage, or only a part of it
-	sent      bool // a worker may have received part of the request, so it is not refunded
+	known     bool          // usage is booked
+	estimated bool          // no engine reported the usage, or only a part of it
+	sent      bool          // a worker may have received part of the request, so it is not refunded
+	pool      *control.Pool // its prices apply; nil if usage is not booked
 }
 
 // settlementOf returns the usage of a request: the usage that its attempts booked last.
@@ -55,6 +56,7 @@ func settlementOf(x *exchange) (s settlement) {
 		sent := s.sent || a.used.sent
 		if a.used.known || a.used.estimated {
 			s = a.used
+			s.pool = a.pool
 		}
 		s.sent = sent
 	}
@@ -68,17 +70,17 @@ func refunded(x *exchange) bool { return x.admission.Grant != nil && !settlement
 // settleUsage replaces the reservation by the real usage.
 func (x *exchange) settleUsage() {
 	if g := x.admission.Grant; g != nil {
-		u := settlementOf(x).usage
-		g.Settle(tenants.Used{Tokens: u.Prompt + u.Output, Money: money(x, u), Refund: refunded(x)})
+		s := settlementOf(x)
+		g.Settle(tenants.Used{Tokens: s.usage.Prompt + s.usage.Output, Money: s.money(), Refund: refunded(x)})
 	}
 }
 
-// money returns the cost of a usage by the price of the request's pool.
-func money(x *exchange, u openai.Usage) tenants.Money {
-	if x.resolution.Pool == nil {
+// money returns the cost of the usage by the price of the pool that served it.
+func (s settlement) money() tenants.Money {
+	if s.pool == nil {
 		return 0
 	}
-	return x.resolution.Pool.Price.Cost(u.Prompt, u.Cached, u.Output)
+	return s.pool.Price.Cost(s.usage.Prompt, s.usage.Cached, s.usage.Output)
 }
 
 // writeLedger writes the request's row of the ledger.
@@ -111,7 +113,7 @@ func writeLedger(x *exchange, d *decisions.Decision) {
 		Prompt:     d.Usage.Prompt,
 		Cached:     d.Usage.Cached,
 		Output:     d.Usage.Output,
-		Money:      money(x, settlementOf(x).usage),
+		Money:      settlementOf(x).money(),
 		Estimated:  d.Estimated,
 		DurationMs: int64(d.DurationMs),
 	})
