@@ -124,6 +124,16 @@ func queueOf(steps []Step) QueueStep {
 	return QueueStep{}
 }
 
+// choiceOf returns the choice of the worker; nil without one.
+func choiceOf(steps []Step) *routing.Choice {
+	for _, st := range steps {
+		if st.Worker != nil {
+			return st.Worker.Choice
+		}
+	}
+	return nil
+}
+
 // TierDetail returns the tier with the rule that selected it and the rule's note.
 func (e *Explanation) TierDetail() string {
 	text := e.Tier + " by " + e.Rule
@@ -142,11 +152,11 @@ func (e *Explanation) Sentence(steps []Step) string {
 	text := fmt.Sprintf("%s by %s", e.Tier, e.Rule)
 	switch {
 	case e.Outcome == WouldQueue && e.Worker != "":
-		text += fmt.Sprintf("; it would wait for %s (%s: %s)", e.Worker, e.Policy, e.Reason)
+		text += fmt.Sprintf("; it would wait for %s (%s: %s)", e.Worker, policyOf(e.Policy, choiceOf(steps)), e.Reason)
 	case e.Outcome == WouldQueue:
 		text += "; it would wait: " + queueOf(steps).Why
 	default:
-		text += fmt.Sprintf("; %s (%s: %s)", e.Worker, e.Policy, e.Reason)
+		text += fmt.Sprintf("; %s (%s: %s)", e.Worker, policyOf(e.Policy, choiceOf(steps)), e.Reason)
 	}
 	if c := (&routing.Choice{Candidates: e.Candidates}); e.RunnerUp != "" {
 		if first, second := c.CandidateOf(e.Worker), c.CandidateOf(e.RunnerUp); first != nil && second != nil {

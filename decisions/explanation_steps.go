@@ -1,6 +1,7 @@
 package decisions
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -67,7 +68,19 @@ func (w *WorkerStep) Detail(e *Explanation) string {
 	if e.Worker != "" {
 		where = e.Worker + ": " + e.Reason
 	}
-	return fmt.Sprintf("%s by %s, of %d candidates, %d others", where, e.Policy, n, len(w.Others))
+	return fmt.Sprintf("%s by %s, of %d candidates, %d others", where, policyOf(e.Policy, w.Choice), n, len(w.Others))
+}
+
+// policyOf returns the policy that made the choice, with its rule. configured is the policy of the tier or pool.
+func policyOf(configured string, c *routing.Choice) string {
+	if c == nil {
+		return configured
+	}
+	by := cmp.Or(c.Policy, configured)
+	if c.Rule > 0 {
+		by += fmt.Sprintf(" (policy_rules[%d])", c.Rule-1)
+	}
+	return by
 }
 
 // LimitUse is the state of one limit. Money has the unit of prices and budgets in the

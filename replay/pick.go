@@ -128,6 +128,9 @@ func (r *Replay) decideDraft(p *pick, to *sidePool) (as Placement, err error) {
 	if len(c.Candidates) == 0 {
 		return as, ErrNoWorker
 	}
+	if !to.samePolicy {
+		c.Rule = to.rule(p.d)
+	}
 	learned := to.observePick(p, c) // the policy sees every request of its pool, also if the record decides
 	as, ok, err := to.byRecord(p, c)
 	if !ok {
@@ -142,13 +145,21 @@ func (r *Replay) decideDraft(p *pick, to *sidePool) (as Placement, err error) {
 func (to *sidePool) byRecord(p *pick, c *routing.Choice) (as Placement, ok bool, err error) {
 	switch {
 	case !to.samePolicy || p.tier != p.d.Tier:
-	case c.Policy == to.policy.Name(): // by the recorded memory of the policy
+	case to.Chooses(c): // by the recorded memory of the policy
 		as, err = p.redecide(to.policy, c)
 		return as, true, err
 	case c.CandidateOf(p.worker) != nil: // made under an older configuration, which the draft does not change
 		return Placement{c, p.worker, routing.Reason(p.a.Reason)}, true, nil
 	}
 	return as, false, nil
+}
+
+// rule returns the number of the draft's rule that the request meets; 0 without one.
+func (p *sidePool) rule(d *decisions.Decision) int {
+	if p.RuleOf == nil {
+		return 0
+	}
+	return p.RuleOf(d)
 }
 
 // observePick lets the pool's own policy pick among the candidates. The policy remembers the
@@ -222,6 +233,9 @@ func Redecide(was, to *Pool, d *decisions.Decision, a *decisions.Attempt) (as Pl
 	as, ok, err := pool.byRecord(p, c)
 	if !ok {
 		asked := *c
+		if !pool.samePolicy {
+			asked.Rule = pool.rule(d)
+		}
 		asked.Policy = "" // the memory of another policy or configuration does not apply
 		as, err = p.redecide(pool.policy, &asked)
 	}

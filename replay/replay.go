@@ -44,7 +44,9 @@ type Setup struct {
 type Pool struct {
 	Name       string
 	Policy     routing.Config
-	Members    []routing.Member // all fields except Gate and Ref
+	Rules      []routing.Config                // policies of its rules, as Choice.Rule numbers them
+	RuleOf     func(d *decisions.Decision) int // number of the rule that a recorded request meets; nil without rules
+	Members    []routing.Member                // all fields except Gate and Ref
 	Saturation routing.Saturation
 	Context    int64 // tokens of prompt and answer that its model takes; 0: unknown
 
@@ -154,11 +156,11 @@ func (s *replaySide) open(setup, now *Setup, tokens int64) error {
 }
 
 func openPool(setup, was *Pool, tokens int64) (*sidePool, error) {
-	policy, err := routing.New(setup.Policy)
+	policy, err := routing.Compose(setup.Policy, setup.Rules)
 	if err != nil {
 		return nil, fmt.Errorf("the policy of %s: %w", setup.Name, err)
 	}
-	return &sidePool{Pool: setup, was: was, samePolicy: was != nil && reflect.DeepEqual(was.Policy, setup.Policy),
+	return &sidePool{Pool: setup, was: was, samePolicy: was != nil && reflect.DeepEqual(was.Policy, setup.Policy) && reflect.DeepEqual(was.Rules, setup.Rules),
 		policy: policy, workers: map[string]*workerState{}, cacheTokens: tokens}, nil
 }
 
@@ -167,6 +169,14 @@ func (s *Setup) pool(name string) *Pool {
 		return &s.Pools[i]
 	}
 	return nil
+}
+
+// Chooses reports whether a policy of the pool made the choice.
+func (p *Pool) Chooses(c *routing.Choice) bool {
+	if c.Rule > 0 && c.Rule <= len(p.Rules) {
+		return p.Rules[c.Rule-1].Includes(c.Policy)
+	}
+	return p.Policy.Includes(c.Policy)
 }
 
 // member returns the member with that ID and its index; nil and -1 without one.

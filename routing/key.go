@@ -1,7 +1,5 @@
 package routing
 
-import "slices"
-
 // The kinds of a key by which a hashing policy places a request, as in Choice.KeyOf.
 const (
 	KeySession = "session" // an ID of a session, user or chat
@@ -14,7 +12,7 @@ const (
 
 // UsesKeys reports whether a policy of the configuration places requests by Request.Key.
 func (c Config) UsesKeys() bool {
-	return slices.ContainsFunc(c.chain(), func(name string) bool { return name == "consistent_hash" || name == "rendezvous_hash" })
+	return c.Includes("consistent_hash") || c.Includes("rendezvous_hash")
 }
 
 // keySource is how consistent_hash and rendezvous_hash find the key of a request.

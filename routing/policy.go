@@ -189,6 +189,9 @@ func New(c Config) (Policy, error) {
 	return &composed{[][]Policy{chain}}, nil
 }
 
+// Includes reports whether the policy or its fallback has that name.
+func (c Config) Includes(name string) bool { return slices.Contains(c.chain(), name) }
+
 // chain returns the names of the policy and of its fallback.
 func (c Config) chain() []string {
 	names := []string{cmp.Or(c.Name, "least_load")}

@@ -215,12 +215,12 @@ func withRecordedPolicy(e *decisions.Explanation, tier string, a *decisions.Atte
 			fmt.Sprintf("the configuration in force has no tier or pool %s: decided by the default settings of the policy %s",
 				tier, by))
 		return &replay.Pool{Name: tier, Policy: routing.Config{Name: by}}
-	case p.Policy.Name != by:
+	case !p.Chooses(a.Choice):
 		e.Notes = append(e.Notes,
 			fmt.Sprintf("%s now has the policy %s: decided by the default settings of the recorded policy %s", tier,
 				p.Policy.Name, by))
 		p = new(*p)
-		p.Policy = routing.Config{Name: by}
+		p.Policy, p.Rules = routing.Config{Name: by}, nil
 	}
 	return p
 }

@@ -38,8 +38,13 @@ func (snap *Snapshot) ReplaySetup(gateways int) replay.Setup {
 // that share the workers.
 func SetupPool(c config.Pool, gateways int) replay.Pool {
 	p := replay.Pool{
-		Name:       c.Name,
-		Policy:     c.Policy,
+		Name:   c.Name,
+		Policy: c.Policy,
+		Rules:  c.RulePolicies(),
+		RuleOf: func(d *decisions.Decision) int {
+			return c.RuleOf(&config.RuleFacts{Requested: d.RequestedModel, Model: d.Model, MaxTokens: d.MaxTokens,
+				PromptTokens: d.PromptTokens, Stream: d.Stream, Tenant: d.Tenant})
+		},
 		Members:    membersOf(c, gateways),
 		Saturation: c.Saturation,
 		Context:    c.Context,
