@@ -56,7 +56,9 @@ type File struct {
 	catalog  *tiers.Catalog
 	tokens   map[string]*tokenizer.Tokenizer // by policy.tokenizer
 	keys     func(variable string) string    // workers' keys; a function, so that printing cannot show them
-	expanded *expansion                      // a pointer, so that printing cannot show it; nil without parsed text
+	// rankWeights are the weights of overrides by worker, for workers that are ranks of an entry
+	rankWeights map[string]int
+	expanded    *expansion // a pointer, so that printing cannot show it; nil without parsed text
 }
 
 // TLS names the PEM files of a certificate and its private key. Either both are set or neither

@@ -100,7 +100,12 @@ func (f *File) poolOf(c PoolConfig, tier bool) Pool {
 		if w.APIKeyEnv != "" && f.keys != nil {
 			s.Key = f.keys(w.APIKeyEnv)
 		}
-		p.Workers = append(p.Workers, s)
+		for _, rank := range s.PerRank() {
+			if weight, ok := f.rankWeights[rank.Name]; ok && w.Ranks > 0 {
+				rank.Weight = &weight
+			}
+			p.Workers = append(p.Workers, rank)
+		}
 	}
 	return p
 }

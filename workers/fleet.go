@@ -61,7 +61,7 @@ func NewFleet(o Options) *Fleet {
 }
 
 // Sync replaces the fleet's workers by specs, whose names must be unique. A worker with the same
-// name, pool, URL, engine and model stays the same *Worker, with its status. Every other spec
+// name, pool, URL, rank, engine and model stays the same *Worker, with its status. Every other spec
 // becomes a new worker, and workers without a spec are removed.
 //
 // A new worker counts as up until its first check. If a worker's key or health settings change, it

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +27,8 @@ type Worker struct {
 	sent           atomic.Bool            // requests were sent since the last load check
 	checkedThrough atomic.Pointer[Worker] // the worker that sends the checks for this one; nil: itself
 	via            []string               // added to the Via header of requests; immutable
+	rank           *int                   // Spec.Rank; immutable
+	rankValue      []string               // value of rankHeader; nil without rank. Immutable
 
 	mu     sync.Mutex
 	spec   Spec // without its Key
@@ -65,12 +68,13 @@ type Status struct {
 	ConsecutiveFailures int
 	Passed, Failed      int64 // checks since the gateway knows the worker
 
+	// The load is that of the worker's rank, else the sum of all ranks.
 	Waiting int       // requests in the engine's own queue
 	Running int       // requests that the engine works on
-	KVUsage float64   // share of the KV cache in use, 0 to 1; the maximum of all ranks
+	KVUsage float64   // share of the KV cache in use, 0 to 1; without a rank, the maximum of all ranks
 	LoadAt  time.Time // time of the load; zero if the engine never reported one
 
-	CacheTokens int64 // size of the engine's KV cache in tokens, of all ranks; 0 if unknown
+	CacheTokens int64 // size of the KV cache in tokens, of the worker's rank or of all ranks; 0 if unknown
 	// EventSources are where the engine publishes the events of its KV cache; nil if it does not say.
 	EventSources []kvcache.Announced
 
@@ -95,6 +99,9 @@ func newWorker(spec Spec, send func(Spec) Sender) *Worker {
 	}
 	// If the URL cannot be parsed, every exchange of the Sender fails with the cause.
 	w.address, _ = parseAddress(spec.URL)
+	if spec.Rank != nil {
+		w.rank, w.rankValue = spec.Rank, []string{strconv.Itoa(*spec.Rank)}
+	}
 	w.spec.Key = ""
 	w.link.Store(newLink(send(spec), spec.Key, func() string { return "" }))
 	return w
@@ -111,6 +118,7 @@ func (w *Worker) Pool() string { return w.Spec().Pool }
 func (w *Worker) ConfigureEvents(events *kvcache.Worker, s *Status, used bool) {
 	spec := w.Spec()
 	sources := spec.events()
+	sources.Rank = spec.Rank
 	if !used {
 		sources.Enabled = new(false)
 	}
@@ -181,11 +189,12 @@ var credentials = []string{"Authorization", "Cookie", "Proxy-Authorization", "X-
 
 // Send sends r to the worker as a Sender does. r.Path is relative to the gateway's root, such as
 // /v1/chat/completions; the worker's base path is prepended. Send changes r.Header: the worker's
-// key replaces any credential, and the answer is requested uncompressed.
+// key replaces any credential, its rank is selected, and the answer is requested uncompressed.
 func (w *Worker) Send(ctx context.Context, r *http1.Request) (*http1.Response, error) {
 	if !w.sent.Load() {
 		w.sent.Store(true)
 	}
+	w.setRank(&r.Header)
 	return w.sendTo(ctx, w.address.join(r.Path), r)
 }
 
