@@ -46,6 +46,10 @@ func (d *decoder) checkPools(f *File) {
 			d.checkPurpose(s)
 			d.checkUpload(f, s)
 		}
+		if messages := openai.Messages.String(); s.CacheControl && !slices.Contains(f.resolveSection(s).Serves, messages) {
+			d.report(s.path+".inject_cache_control", "has no effect: the "+s.kind()+" serves no "+messages,
+				"add "+messages+" to serves, or remove the key")
+		}
 		d.checkPolicy(s.path+".policy", s.Policy)
 		d.checkModels(s)
 		d.checkTenant(f, s)

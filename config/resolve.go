@@ -35,6 +35,7 @@ type Pool struct {
 	HeartbeatAfter time.Duration
 
 	AllowFields     []string // those of openai.EngineFields that reach its workers
+	CacheControl    bool     // mark the prompts of messages for the prompt cache
 	ResponseHeaders []string // more response headers that reach clients; canonical
 }
 
@@ -55,6 +56,9 @@ func (f *File) resolveSection(s section) PoolConfig {
 	if s.tier && len(c.Serves) == 0 {
 		// The dialects of chat models. Embeddings need other models.
 		c.Serves = []string{"chat", "completions", "responses", "messages", "tokenize"}
+		if c.Engine == string(openai.EngineAnthropic) {
+			c.Serves = []string{openai.Messages.String()}
+		}
 	}
 	if c.Price != nil {
 		c.Price = new(*c.Price)
@@ -82,7 +86,8 @@ func (f *File) poolOf(c PoolConfig, tier bool) Pool {
 	p := Pool{Name: c.Name, Model: c.Model, Tier: tier, Engine: openai.Engine(c.Engine), Models: slices.Clone(c.Models),
 		Paths: slices.Clone(c.Paths), MaxUploadBytes: int64(c.MaxUpload), Tenant: c.Tenant, Context: c.Context,
 		Price: valueOf(c.Price), Policy: c.Policy, Queue: c.Queue.config(), HeartbeatAfter: c.Queue.HeartbeatAfter,
-		Saturation: c.Saturation.config(), AllowFields: slices.Clone(c.AllowFields)}
+		Saturation: c.Saturation.config(), AllowFields: slices.Clone(c.AllowFields),
+		CacheControl: c.CacheControl}
 	if c.Model != "" && !slices.Contains(p.Models, c.Model) {
 		p.Models = slices.Insert(p.Models, 0, c.Model)
 	}

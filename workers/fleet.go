@@ -147,10 +147,11 @@ func (f *Fleet) Run(ctx context.Context) {
 	}
 }
 
-// server identifies the target of a check: a URL with its key and health settings.
+// server identifies the target of a check: a URL with its key, the header of the key and health settings.
 type server struct {
-	url, key string
-	health   Health
+	url, key  string
+	anthropic bool
+	health    Health
 }
 
 // checkLoop is the goroutine that checks one server. It sends its requests through the first of the
@@ -171,7 +172,7 @@ func loopsByServer(workers []*Worker) (all []*checkLoop) {
 		if err != nil {
 			url = spec.Name // its own loop: its Sender returns the cause
 		}
-		s := server{url, spec.Key, spec.health()}
+		s := server{url, spec.Key, spec.anthropic(), spec.health()}
 		if at[s] == nil {
 			at[s] = &checkLoop{server: s, ended: make(chan struct{})}
 			all = append(all, at[s])

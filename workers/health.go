@@ -71,6 +71,9 @@ func newChecker(all []*Worker, o Options) *checker {
 	}
 	c := &checker{w: w, all: all, options: o, health: health, tally: t, unreported: make([]bool, len(all)),
 		progress: make([]progress, len(all))}
+	if health.Path == pathAuto && w.Spec().anthropic() {
+		c.path = pathModels // auto tries /health if the server has no list of models
+	}
 	for _, other := range all {
 		other.checkedThrough.Store(w)
 	}

@@ -46,13 +46,32 @@ type link struct {
 	sender      Sender
 	key         func() string
 	previousKey func() string     // the previous key, which answers in flight may repeat
-	authorize   func(http.Header) // sets the key; nil if there is none
+	authorize   func(http.Header) // sets the key and other headers of the engine's API; nil if there are none
 }
 
-// newLink returns a link over a Sender with a key and the previous key.
-func newLink(sender Sender, key string, former func() string) *link {
+// anthropicVersion is the version of Anthropic's API for requests that name none. It is the only one
+// with the present form of messages.
+var anthropicVersion = []string{"2023-06-01"}
+
+// newLink returns a link over a Sender with spec's key and the previous key.
+func newLink(sender Sender, spec Spec, former func() string) *link {
+	key := spec.Key
 	l := &link{sender: sender, key: func() string { return key }, previousKey: former}
-	if key != "" {
+	switch {
+	case spec.anthropic():
+		var value []string
+		if key != "" {
+			value = []string{key}
+		}
+		l.authorize = func(h http.Header) {
+			if value != nil {
+				h["X-Api-Key"] = value
+			}
+			if len(h["Anthropic-Version"]) == 0 {
+				h["Anthropic-Version"] = anthropicVersion
+			}
+		}
+	case key != "":
 		authorization := []string{"Bearer " + key}
 		l.authorize = func(h http.Header) { h["Authorization"] = authorization }
 	}
@@ -103,7 +122,7 @@ func newWorker(spec Spec, send func(Spec) Sender) *Worker {
 		w.rank, w.rankValue = spec.Rank, []string{strconv.Itoa(*spec.Rank)}
 	}
 	w.spec.Key = ""
-	w.link.Store(newLink(send(spec), spec.Key, func() string { return "" }))
+	w.link.Store(newLink(send(spec), spec, func() string { return "" }))
 	return w
 }
 
@@ -215,7 +234,7 @@ var (
 // header sets the worker's own headers.
 func (l *link) header(h http.Header, via []string) http.Header {
 	if h == nil {
-		h = make(http.Header, 4) // the four headers below
+		h = make(http.Header, 5) // the headers below
 	}
 	for _, name := range credentials {
 		delete(h, name)
@@ -266,9 +285,9 @@ func (w *Worker) applySpec(spec Spec, send func(Spec) Sender) {
 	}
 	switch {
 	case rekeyed:
-		w.link.Store(newLink(sender, spec.Key, old.key))
+		w.link.Store(newLink(sender, spec, old.key))
 	case reconnects:
-		w.link.Store(newLink(sender, spec.Key, old.previousKey))
+		w.link.Store(newLink(sender, spec, old.previousKey))
 	}
 }
 
