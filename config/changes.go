@@ -3,6 +3,7 @@ package config
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -180,11 +181,12 @@ func keepRestartOnly(section, old reflect.Value) {
 // requests. Unknown names are ignored. It does not change f.
 func (f *File) WithOverrides(weight map[string]int) *File {
 	out := *f
+	out.rankWeights = maps.Clone(weight)
 	out.Tiers, out.Pools = slices.Clone(f.Tiers), slices.Clone(f.Pools)
 	override := func(list []workers.Config) []workers.Config {
 		list = slices.Clone(list)
 		for i := range list {
-			if w, ok := weight[list[i].Name]; ok {
+			if w, ok := weight[list[i].Name]; ok && list[i].Ranks == 0 {
 				list[i].Weight = &w
 			}
 		}

@@ -154,7 +154,7 @@ func (d *decoder) checkOwnAddress(f *File) {
 		{path: "metrics.listen", address: f.Metrics.Listen}}
 	for _, s := range f.sections() {
 		for i, w := range s.Workers {
-			canonical, err := workers.Canonical(w.URL)
+			canonical, err := workers.Canonical(w.Server())
 			if err != nil {
 				continue // reported before
 			}

@@ -46,6 +46,10 @@ func (d *decoder) checkPools(f *File) {
 			d.checkPurpose(s)
 			d.checkUpload(f, s)
 		}
+		if messages := openai.Messages.String(); s.CacheControl && !slices.Contains(f.resolveSection(s).Serves, messages) {
+			d.report(s.path+".inject_cache_control", "has no effect: the "+s.kind()+" serves no "+messages,
+				"add "+messages+" to serves, or remove the key")
+		}
 		d.checkPolicy(s.path+".policy", s.Policy)
 		d.checkRules(s.path+".policy_rules", s.PolicyRules)
 		d.checkModels(s)
@@ -126,19 +130,20 @@ func (d *decoder) checkPaths(f *File, s section, seen map[string]string) {
 func (d *decoder) checkWorkers(f *File) {
 	names, elsewhere := map[string]string{}, map[string]string{}
 	for _, s := range f.sections() {
-		usable, here := len(s.Workers) == 0, map[string]string{}
+		usable, here := len(s.Workers) == 0, map[string][]serverEntry{}
 		for i, w := range s.Workers {
 			path := fmt.Sprintf("%s.workers[%d]", s.path, i)
 			d.checkUnique(names, path+".name", w.Name)
-			d.checkURL(here, elsewhere, path+".url", w.URL)
+			d.checkURL(here, elsewhere, path, w)
 			d.checkKey(path+".api_key_env", w.APIKeyEnv)
 			usable = usable || w.Weight == nil || *w.Weight > 0
 		}
-		for url, path := range here {
+		for url, entries := range here {
 			if elsewhere[url] == "" {
-				elsewhere[url] = path
+				elsewhere[url] = entries[0].path
 			}
 		}
+		d.checkRankFields(s)
 		if !usable {
 			d.report(s.path+".workers", "every worker has weight 0, so none receives requests",
 				"set the weight of one worker to 1 or more")
@@ -146,25 +151,70 @@ func (d *decoder) checkWorkers(f *File) {
 	}
 }
 
-// checkURL checks a worker's URL. A server may back a worker in several tiers or pools, once in
-// each. here has the URLs of the same tier or pool, elsewhere those of earlier ones.
-func (d *decoder) checkURL(here, elsewhere map[string]string, path, url string) {
-	if url == "" {
+// checkRankFields reports fields with which clients would choose the rank in place of the gateway.
+func (d *decoder) checkRankFields(s section) {
+	isRank := func(w workers.Config) bool { return w.Ranks > 0 || w.Server() != w.URL }
+	if !slices.ContainsFunc(s.Workers, isRank) {
 		return
 	}
-	canonical, err := workers.Canonical(url)
+	for i, name := range s.AllowFields {
+		if name == "data_parallel_rank" || name == "routed_dp_rank" {
+			path := fmt.Sprintf("%s.allow_fields[%d]", s.path, i)
+			d.report(path, d.shown(path, name)+" names a rank, but the gateway chooses the ranks of the workers",
+				"remove it, or remove the ranks of the workers")
+		}
+	}
+}
+
+// serverEntry is an entry of a server in a tier or pool.
+type serverEntry struct {
+	path   string // of its URL
+	rank   int
+	ranked bool // the URL has the rank
+}
+
+// checkURL checks the URL of the worker at path. A server may back a worker in several tiers or
+// pools, once in each, or once for each of its ranks. here has the entries of the same tier or pool
+// by the URL of their server, elsewhere a path in an earlier one.
+func (d *decoder) checkURL(here map[string][]serverEntry, elsewhere map[string]string, at string, w workers.Config) {
+	if w.URL == "" {
+		return
+	}
+	path, shown := at+".url", d.shown(at+".url", w.URL)
+	server, rank, ranked := workers.SplitRank(w.URL)
+	canonical, err := workers.Canonical(server)
 	if err != nil {
-		d.report(path, strings.TrimPrefix(err.Error(), "url: "), "").hide = strings.ContainsAny(url, "@?")
+		d.report(path, strings.TrimPrefix(err.Error(), "url: "), "").hide = strings.ContainsAny(w.URL, "@?")
 		return
 	}
-	if first, twice := here[canonical]; twice {
-		d.report(path, d.shown(path, url)+" is already the URL of "+first,
-			"remove one of them: a server appears once per tier or pool")
+	switch {
+	case ranked && w.Ranks > 0:
+		d.report(at+".ranks", fmt.Sprintf("the url has the rank @%d: an entry is one rank, or all of them", rank),
+			"remove the rank from the url, or remove ranks")
+		return
+	case rank >= workers.MaxRanks:
+		d.report(path, fmt.Sprintf("%s has the rank %d; it must be 0 to %d", shown, rank, workers.MaxRanks-1),
+			"count the ranks of a server from 0")
 		return
 	}
-	here[canonical] = path
+	for _, e := range here[canonical] {
+		switch {
+		case e.ranked != ranked:
+			d.report(path, shown+" and "+e.path+" are one server, once with a rank and once without",
+				"write every entry of the server with its rank, or keep one entry without")
+			return
+		case !ranked:
+			d.report(path, shown+" is already the URL of "+e.path,
+				"remove one of them: a server appears once per tier or pool")
+			return
+		case e.rank == rank:
+			d.report(path, shown+" is already the rank of "+e.path, "remove one of them: a rank appears once per tier or pool")
+			return
+		}
+	}
+	here[canonical] = append(here[canonical], serverEntry{path, rank, ranked})
 	if first := elsewhere[canonical]; first != "" {
-		d.warn(path, d.shown(path, url)+" is also the server of "+first+
+		d.warn(path, shown+" is also the server of "+first+
 			": limits such as max_inflight apply to each entry separately",
 			"divide the server's capacity among its entries")
 	}

@@ -23,8 +23,7 @@ func (d *decoder) checkQueues(f *File) {
 		d.checkAges(s.path+".queue", waits)
 		d.checkWaits(s.path+".queue", waits, f.Timeouts.Total)
 		d.checkBodies(s.path+".queue", waits, f)
-		// these engines have no metrics
-		if e := openai.Engine(s.Engine); e != openai.EngineOpenAI && e != openai.EngineOllama {
+		if openai.Engine(s.Engine).HasMetrics() {
 			d.checkStale(s.path+".", overlay(s.Saturation, f.Saturation), f.healthOf(s.Health))
 		}
 		off := f.healthOf(s.Health).Path == "off"

@@ -63,6 +63,8 @@ type File struct {
 	tokens         map[string]*tokenizer.Tokenizer // by policy.tokenizer
 	keys           func(variable string) string    // workers' keys; a function, so that printing cannot show them
 	expanded       *expansion                      // a pointer, so that printing cannot show it; nil without parsed text
+	// rankWeights are the weights of overrides by worker, for workers that are ranks of an entry
+	rankWeights map[string]int
 }
 
 // TLS names the PEM files of a certificate and its private key. Either both are set or neither
@@ -123,7 +125,7 @@ type PoolConfig struct {
 	Name        string           `yaml:"name" required:"true" form:"name" tier_doc:"Name of the tier, unique in the file." doc:"Name of the pool, unique in the file."`
 	Model       string           `yaml:"model" tier_required:"true" tier_doc:"Model that the tier's workers serve, by the name that they use." reload:"drain" doc:"Model that the pool's workers serve, by the name that they use. Requests for an alias of the pool are sent with this name."`
 	Models      []string         `yaml:"models" tier_yaml:"-" doc:"More models that the pool's workers serve, such as adapters. Clients request them by these names."`
-	Engine      string           `yaml:"engine" enum:"auto,vllm,sglang,llamacpp,ollama,openai" reload:"drain" absent:"'auto'" doc:"Inference engine of the workers. 'auto' detects it from their answers."`
+	Engine      string           `yaml:"engine" enum:"auto,vllm,sglang,llamacpp,ollama,openai,anthropic" reload:"drain" absent:"'auto'" doc:"Inference engine of the workers. 'auto' detects it from their answers. 'openai' and 'anthropic' are hosted endpoints with these APIs."`
 	Serves      []string         `yaml:"serves" tier_absent:"chat, completions, responses, messages, tokenize" tier_doc:"Kinds of request that the tier's workers serve." enum:"chat,completions,responses,messages,embeddings,rerank,score,tokenize,moderations,images,audio" doc:"Kinds of request that the pool's workers serve. Required for a pool with models."`
 	Context     int64            `yaml:"context" tier_doc:"Context length of the model in tokens, prompt and output together. A request that does not fit moves to a higher tier, unless the client requested the model by name. If it certainly fits no tier, it is rejected. 0: unknown, no check." doc:"Context length of the models in tokens, prompt and output together. A request that does not fit is rejected. 0: unknown, no check."`
 	Fallback    []string         `yaml:"fallback" ordered:"true" absent:"none" tier_doc:"Tiers, pools or models that get the tier's requests, in this order, if the tier cannot take them: it has no healthy worker, too little context or a full queue, or its attempts failed. It takes the place of 'classifier.unavailable'. Requests for a worker's own model never move. See docs/tiers.md." doc:"Tiers, pools or models that get the requests of the pool's aliases, in this order, if the pool cannot take them: it has no healthy worker, too little context or a full queue, or its attempts failed. Requests for the pool's own models never move. See docs/tiers.md."`
@@ -140,6 +142,7 @@ type PoolConfig struct {
 	Workers     []workers.Config `yaml:"workers" required:"true" reload:"drain" doc:"Workers of the pool: at least one, each with a name and a URL."`
 
 	AllowFields     []string     `yaml:"allow_fields" enum:"kv_transfer_params,ec_transfer_params,vllm_xargs,bootstrap_host,bootstrap_port,bootstrap_room,bootstrap_pair_key,data_parallel_rank,routed_dp_rank,disagg_prefill_dp_rank" absent:"none" doc:"Fields that are passed to the pool's workers although they name other hosts or place the request inside an engine. All other fields of this kind are removed from request bodies."`
+	CacheControl    bool         `yaml:"inject_cache_control" doc:"Mark the prompts of Anthropic messages for the prompt cache, with 'cache_control' in the last block of the system prompt. Without a system prompt, in that of the first user message. Requests with a mark of their own are not changed."`
 	HealthWeight    HealthWeight `yaml:"health_weight" absent:"'health_weight'" doc:"Weights that follow the success rates of the pool's workers; absent keys inherit the file's values."`
 	ResponseHeaders []string     `yaml:"response_headers" form:"header" absent:"none" doc:"More response headers of the pool's workers that are passed to clients, such as x-inference-pod. Headers for content, caching, rate limits, OpenAI and Anthropic are always passed; see docs/operations.md."`
 }

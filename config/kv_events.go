@@ -47,15 +47,18 @@ func (d *decoder) checkEvents(f *File) {
 		pool := f.eventsOf(s.KVEvents)
 		at := s.path + ".kv_events"
 		if s.KVEvents != nil {
-			d.checkEventPorts(at, pool)
+			d.checkEventPorts(at, pool, cmp.Or(pool.Ranks, 1))
 			d.checkEventsUsed(at, f, s)
 		}
 		for i, w := range s.Workers {
 			own := fmt.Sprintf("%s.workers[%d].kv_events", s.path, i)
 			events := overlay(valueOf(w.KVEvents), pool)
+			first, ranks := d.checkEventRanks(fmt.Sprintf("%s.workers[%d]", s.path, i), events, w)
 			if w.KVEvents != nil {
-				d.checkEventPorts(own, events)
+				d.checkEventPorts(own, events, first+ranks)
 				d.checkEventsUsed(own, f, s)
+			} else if s.KVEvents != nil {
+				d.checkEventPorts(at, events, first+ranks)
 			}
 			if events.Off() {
 				continue
@@ -68,8 +71,8 @@ func (d *decoder) checkEvents(f *File) {
 			}
 			switch {
 			case events.Port > 0:
-				d.checkEventPort(ports, pathOf(".port"), events.Port, cmp.Or(events.Ranks, 1), w)
-				d.checkEventPort(ports, pathOf(".replay_port"), events.ReplayPort, cmp.Or(events.Ranks, 1), w)
+				d.checkEventPort(ports, pathOf(".port"), events.Port, first, ranks, w)
+				d.checkEventPort(ports, pathOf(".replay_port"), events.ReplayPort, first, ranks, w)
 			case events.Topic != "":
 				d.checkTopic(f, topics, pathOf(".topic"), events.Topic, w.Name)
 			}
@@ -83,25 +86,46 @@ const leastIndex = 1 << 20
 // eventPort is a port on which an engine publishes or replays events.
 type eventPort struct{ worker, url string }
 
+// checkEventRanks checks that the number of ranks that publish fits the ranks of a worker's entry, and
+// returns the first of these ranks and their number.
+func (d *decoder) checkEventRanks(path string, c kvcache.Config, w workers.Config) (first, ranks int) {
+	_, rank, ranked := workers.SplitRank(w.URL)
+	switch {
+	case ranked && c.Ranks > 0 && rank >= c.Ranks:
+		d.report(path+".url", fmt.Sprintf("%s has the rank %d, but kv_events.ranks is %d: its ranks are 0 to %d",
+			d.shown(path+".url", w.URL), rank, c.Ranks, c.Ranks-1), "correct one of them")
+	case w.Ranks > 0 && c.Ranks > 0 && c.Ranks != w.Ranks:
+		d.report(path+".ranks", fmt.Sprintf("%d differs from kv_events.ranks, which is %d", w.Ranks, c.Ranks),
+			"remove kv_events.ranks: each rank of the worker publishes its own events")
+	}
+	switch {
+	case ranked:
+		return rank, 1
+	case w.Ranks > 0:
+		return 0, w.Ranks
+	}
+	return 0, cmp.Or(c.Ranks, 1)
+}
+
 // checkEventPort checks that the ports of a worker's ranks belong to no other worker and are not the one
 // that serves its requests. seen has the ports of the workers before it.
-func (d *decoder) checkEventPort(seen map[string]eventPort, path string, port, ranks int, w workers.Config) {
-	u, err := url.Parse(w.URL)
+func (d *decoder) checkEventPort(seen map[string]eventPort, path string, port, first, ranks int, w workers.Config) {
+	u, err := url.Parse(w.Server())
 	if err != nil || u.Hostname() == "" || port == 0 {
 		return
 	}
-	for p := port; p < port+ranks; p++ {
+	for p := port + first; p < port+first+ranks; p++ {
 		address := net.JoinHostPort(u.Hostname(), strconv.Itoa(p))
 		other, taken := seen[address]
 		switch {
 		case u.Port() == strconv.Itoa(p):
 			d.report(path, fmt.Sprintf("%d is the port that serves the requests of %s", p, w.Name),
 				"set the port of the engine's --kv-events-config")
-		case taken && other.url != w.URL:
+		case taken && other.url != w.Server():
 			d.report(path, address+" is the port of two workers, "+other.worker+" and "+w.Name+
 				": the events of one would count for both", "set a port for each worker")
 		}
-		seen[address] = eventPort{w.Name, w.URL}
+		seen[address] = eventPort{w.Name, w.Server()}
 	}
 }
 
@@ -148,10 +172,9 @@ func (d *decoder) checkEventsListener(f *File) {
 	}
 }
 
-// checkEventPorts checks the ports of a worker's data-parallel ranks.
-func (d *decoder) checkEventPorts(path string, c kvcache.Config) {
+// checkEventPorts checks the ports of the first ranks of a server.
+func (d *decoder) checkEventPorts(path string, c kvcache.Config, ranks int) {
 	const highest = 65535
-	ranks := cmp.Or(c.Ranks, 1)
 	for _, p := range [...]struct {
 		key  string
 		port int

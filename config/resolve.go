@@ -37,6 +37,7 @@ type Pool struct {
 	HeartbeatAfter time.Duration
 
 	AllowFields     []string // those of openai.EngineFields that reach its workers
+	CacheControl    bool     // mark the prompts of messages for the prompt cache
 	ResponseHeaders []string // more response headers that reach clients; canonical
 }
 
@@ -57,6 +58,9 @@ func (f *File) resolveSection(s section) PoolConfig {
 	if s.tier && len(c.Serves) == 0 {
 		// The dialects of chat models. Embeddings need other models.
 		c.Serves = []string{"chat", "completions", "responses", "messages", "tokenize"}
+		if c.Engine == string(openai.EngineAnthropic) {
+			c.Serves = []string{openai.Messages.String()}
+		}
 	}
 	if c.Price != nil {
 		c.Price = new(*c.Price)
@@ -87,7 +91,7 @@ func (f *File) poolOf(c PoolConfig, tier bool) Pool {
 		Paths: slices.Clone(c.Paths), MaxUploadBytes: int64(c.MaxUpload), Tenant: c.Tenant, Context: c.Context,
 		Price: valueOf(c.Price), Policy: c.Policy, Rules: c.PolicyRules, Queue: c.Queue.config(),
 		HeartbeatAfter: c.Queue.HeartbeatAfter, Saturation: c.Saturation.config(), HealthWeight: c.HealthWeight.config(),
-		AllowFields: slices.Clone(c.AllowFields)}
+		AllowFields: slices.Clone(c.AllowFields), CacheControl: c.CacheControl}
 	if c.PolicyRules == nil {
 		p.Rules = rulesCopy(f.PolicyRules)
 	}
@@ -108,7 +112,12 @@ func (f *File) poolOf(c PoolConfig, tier bool) Pool {
 		if w.APIKeyEnv != "" && f.keys != nil {
 			s.Key = f.keys(w.APIKeyEnv)
 		}
-		p.Workers = append(p.Workers, s)
+		for _, rank := range s.PerRank() {
+			if weight, ok := f.rankWeights[rank.Name]; ok && w.Ranks > 0 {
+				rank.Weight = &weight
+			}
+			p.Workers = append(p.Workers, rank)
+		}
 	}
 	return p
 }

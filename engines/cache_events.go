@@ -7,6 +7,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 
 	"github.com/tinylib/msgp/msgp"
@@ -36,6 +37,7 @@ type cacheEvents struct {
 	pub    *zmtp.Publisher
 	router *zmtp.Replier
 	size   int // tokens per block
+	rank   int // of the engine
 	clock  func() float64
 
 	mu    sync.Mutex
@@ -47,7 +49,8 @@ type cacheEvents struct {
 // replays, as vLLM does with kv_events_config. The addresses are those of ZeroMQ, such as
 // tcp://127.0.0.1:0. It must be called before the first request; Close ends it.
 func (e *Engine) PublishEvents(ctx context.Context, publish, replay string) (err error) {
-	l := &cacheEvents{size: e.cache.size, clock: func() float64 { return float64(e.c.Clock().UnixNano()) / 1e9 }}
+	l := &cacheEvents{size: e.cache.size, rank: e.rank,
+		clock: func() float64 { return float64(e.c.Clock().UnixNano()) / 1e9 }}
 	if l.pub, err = zmtp.Publish(ctx, publish); err != nil {
 		return err
 	}
@@ -97,7 +100,7 @@ func (l *cacheEvents) encode(c cacheChange) []byte {
 	if len(c.stored) > 0 {
 		b = l.appendStored(b, c)
 	}
-	return msgp.AppendInt(b, 0)
+	return msgp.AppendInt(b, l.rank)
 }
 
 func (l *cacheEvents) appendStored(b []byte, c cacheChange) []byte {
@@ -164,12 +167,20 @@ func (l *cacheEvents) replay(request [][]byte, reply func(...[]byte) error) {
 
 // eventSources serves GET /kv_event_sources: where the events of each data-parallel rank are.
 func (e *Engine) eventSources(w http.ResponseWriter, _ *request) error {
-	if e.events == nil {
-		return writeJSON(w, http.StatusOK, map[string]any{})
+	return writeEventSources(w, e)
+}
+
+func writeEventSources(w http.ResponseWriter, ranks ...*Engine) error {
+	sources := map[string]any{}
+	for _, e := range ranks {
+		if e.events == nil {
+			continue
+		}
+		sources[strconv.Itoa(e.rank)] = map[string]any{
+			"enable_kv_cache_events": true, "publisher": "zmq", "endpoint": wildcard(e.events.pub.Addr()),
+			"replay_endpoint": wildcard(e.events.router.Addr()), "buffer_steps": replayBatches, "topic": eventTopic}
 	}
-	return writeJSON(w, http.StatusOK, map[string]any{"0": map[string]any{
-		"enable_kv_cache_events": true, "publisher": "zmq", "endpoint": wildcard(e.events.pub.Addr()),
-		"replay_endpoint": wildcard(e.events.router.Addr()), "buffer_steps": replayBatches, "topic": eventTopic}})
+	return writeJSON(w, http.StatusOK, sources)
 }
 
 // wildcard returns the endpoint of a socket with * as host. vLLM listens on such an endpoint; to one

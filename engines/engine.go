@@ -53,6 +53,7 @@ const MaxBody = 64 << 20
 // background responses the caller must call Close.
 type Engine struct {
 	c       Config
+	rank    int // see Ranks
 	slots   *turnstile
 	prefill *turnstile // there is one compute unit: prompts are read one after the other
 	cache   *prefixCache

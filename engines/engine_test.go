@@ -198,10 +198,10 @@ func TestModelsHealthAndMetricsAnswer(t *testing.T) {
 	}
 	_, metrics := call(t, e, "GET", "/metrics", "")
 	for _, line := range []string{
-		`vllm:num_requests_running{model_name="m"} 0`,
-		`vllm:num_requests_waiting{model_name="m"} 0`,
-		`vllm:kv_cache_usage_perc{model_name="m"} 0`,
-		`vllm:generation_tokens_total{model_name="m"} 8`,
+		`vllm:num_requests_running{engine="0",model_name="m"} 0`,
+		`vllm:num_requests_waiting{engine="0",model_name="m"} 0`,
+		`vllm:kv_cache_usage_perc{engine="0",model_name="m"} 0`,
+		`vllm:generation_tokens_total{engine="0",model_name="m"} 8`,
 	} {
 		if !strings.Contains(metrics, line+"\n") {
 			t.Errorf("the metrics lack %q:\n%s", line, metrics)

@@ -22,14 +22,21 @@ func (e *Engine) health(w http.ResponseWriter, _ *request) error {
 
 // metrics serves GET /metrics: the metrics that the gateway reads, under vLLM's names.
 func (e *Engine) metrics(w http.ResponseWriter, _ *request) error {
+	var b strings.Builder
+	e.appendMetrics(&b)
+	return writeBytes(w, http.StatusOK, "text/plain; version=0.0.4; charset=utf-8", []byte(b.String()))
+}
+
+// appendMetrics writes the engine's metrics, each with the engine's rank.
+func (e *Engine) appendMetrics(b *strings.Builder) {
 	running, waiting, _ := e.slots.state()
 	usage := 0.0
 	if e.c.CacheTokens > 0 {
 		usage = min(float64(e.inUse.Load())/float64(e.c.CacheTokens), 1)
 	}
-	var b strings.Builder
 	row := func(name, kind string, value float64) {
-		fmt.Fprintf(&b, "# TYPE vllm:%s %s\nvllm:%s{model_name=%q} %g\n", name, kind, name, e.c.Model, value)
+		fmt.Fprintf(b, "# TYPE vllm:%s %s\nvllm:%s{engine=\"%d\",model_name=%q} %g\n", name, kind, name, e.rank, e.c.Model,
+			value)
 	}
 	row("num_requests_running", "gauge", float64(running))
 	row("num_requests_waiting", "gauge", float64(waiting))
@@ -37,8 +44,8 @@ func (e *Engine) metrics(w http.ResponseWriter, _ *request) error {
 	row("prompt_tokens_total", "counter", float64(e.computed.Load()))
 	row("generation_tokens_total", "counter", float64(e.generated.Load()))
 	if e.c.CacheTokens > 0 {
-		fmt.Fprintf(&b, "# TYPE vllm:cache_config_info gauge\nvllm:cache_config_info{block_size=%q,num_gpu_blocks=%q} 1\n",
-			strconv.Itoa(e.cache.size), strconv.Itoa(e.cache.capacity))
+		fmt.Fprintf(b, "# TYPE vllm:cache_config_info gauge\n"+
+			"vllm:cache_config_info{engine=\"%d\",block_size=%q,num_gpu_blocks=%q} 1\n",
+			e.rank, strconv.Itoa(e.cache.size), strconv.Itoa(e.cache.capacity))
 	}
-	return writeBytes(w, http.StatusOK, "text/plain; version=0.0.4; charset=utf-8", []byte(b.String()))
 }

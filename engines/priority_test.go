@@ -172,9 +172,9 @@ func TestASaturatedEngineServesAtItsCapacity(t *testing.T) {
 				time.Sleep(50 * time.Millisecond)
 				w := httptest.NewRecorder()
 				e.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
-				for _, row := range []string{`vllm:num_requests_running{model_name="m"} 4`,
-					`vllm:num_requests_waiting{model_name="m"} 36`,
-					`vllm:kv_cache_usage_perc{model_name="m"} 0.1`} {
+				for _, row := range []string{`vllm:num_requests_running{engine="0",model_name="m"} 4`,
+					`vllm:num_requests_waiting{engine="0",model_name="m"} 36`,
+					`vllm:kv_cache_usage_perc{engine="0",model_name="m"} 0.1`} {
 					if !strings.Contains(w.Body.String(), row) {
 						t.Errorf("no %s in\n%s", row, w.Body)
 					}

@@ -72,13 +72,20 @@ type Engine string
 
 // The engines that a pool can name. EngineAuto is detected from responses.
 const (
-	EngineAuto     Engine = "auto"
-	EngineVLLM     Engine = "vllm"
-	EngineSGLang   Engine = "sglang"
-	EngineLlamaCpp Engine = "llamacpp"
-	EngineOllama   Engine = "ollama"
-	EngineOpenAI   Engine = "openai"
+	EngineAuto      Engine = "auto"
+	EngineVLLM      Engine = "vllm"
+	EngineSGLang    Engine = "sglang"
+	EngineLlamaCpp  Engine = "llamacpp"
+	EngineOllama    Engine = "ollama"
+	EngineOpenAI    Engine = "openai"    // a server of OpenAI's API
+	EngineAnthropic Engine = "anthropic" // a server of Anthropic's API
 )
+
+// HasMetrics reports whether the engine may state its load in GET /metrics. Hosted endpoints and
+// Ollama have no metrics.
+func (e Engine) HasMetrics() bool {
+	return e != EngineOpenAI && e != EngineOllama && e != EngineAnthropic
+}
 
 // TakesCacheSalt reports whether the engine separates prefix caches by the request's
 // cache_salt. vLLM does for chat, completions and responses, and in newer versions for

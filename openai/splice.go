@@ -13,6 +13,7 @@ type Edit struct {
 	CacheSalt    string // selects the engine's prefix cache; empty: no change
 	Priority     int64  // priority in the engine's queue, with SetPriority
 	SetPriority  bool   // false: no change of the priority
+	CacheControl bool   // mark the prompt of a Messages request for the engine's prefix cache
 
 	AllowFields []string // EngineFields to keep; the others are removed
 }
@@ -67,7 +68,7 @@ type change struct {
 // with the request and must not be changed; nothing large is copied. IncludeUsage does not
 // apply to a form, and the model name for a form must not contain line breaks.
 func (r *Request) Splice(e Edit) [][]byte {
-	var room [5]change
+	var room [7]change
 	changes := r.changes(room[:0], e)
 	if len(changes) == 0 {
 		return [][]byte{r.Body}
@@ -142,6 +143,7 @@ func (r *Request) changes(cuts []change, e Edit) []change {
 	if c, ok := r.priorityChange(e); ok {
 		cuts = append(cuts, c)
 	}
+	cuts = append(cuts, r.cacheMarkChanges(e)...)
 	removed, empty := r.removals(e)
 	slices.SortStableFunc(cuts, func(a, b change) int { return a.from - b.from })
 	if (r.place.topEmpty || empty) && len(cuts) > 0 {

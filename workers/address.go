@@ -153,6 +153,10 @@ func cleanBase(raw string, u *url.URL) (string, error) {
 	if strings.Contains(base, "//") {
 		return "", fmt.Errorf("url: the base path of %q has an empty segment; write single slashes", raw)
 	}
+	if before, rank, ok := cutRank(base); ok && rank < MaxRanks {
+		return "", fmt.Errorf("url: the base path of %q ends in @%d, but a rank follows the port; set ranks, or write "+
+			"%s%%40%d if the path has an @", raw, rank, before[strings.LastIndexByte(before, '/'):], rank)
+	}
 	return base, nil
 }
 

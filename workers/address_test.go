@@ -18,6 +18,9 @@ func TestURLsAreParsed(t *testing.T) {
 		"unix:///run/vllm.sock":             {scheme: "unix", socket: "/run/vllm.sock"},
 		"unix:///run/vllm.sock:/":           {scheme: "unix", socket: "/run/vllm.sock"},
 		"unix:///run/vllm.sock:/v1":         {scheme: "unix", socket: "/run/vllm.sock", base: "/v1"},
+		"http://h/base%402":                 {scheme: "http", host: "h:80", base: "/base%402"},
+		"https://h/models/m@20240620":       {scheme: "https", host: "h:443", base: "/models/m@20240620"},
+		"unix:///run/vllm@0":                {scheme: "unix", socket: "/run/vllm@0"},
 		"unix:///run/a:b.sock":              {scheme: "unix", socket: "/run/a:b.sock"},
 	} {
 		got, err := parseAddress(raw)
@@ -48,6 +51,9 @@ func TestRejectedURLsNameFieldAndWayOut(t *testing.T) {
 		"http://h/%zz":       "malformed",
 		"http://]":           "letters, digits", "http://münchen": "letters, digits", "http://a*b": "letters, digits",
 		"http://user@h":                       "api_key_env",
+		"http://h:1@2":                        "api_key_env", // callers split ranks off
+		"http://h/base@2":                     `write /base%402`,
+		"unix:///run/a.sock:/v2@63":           `write /v2%4063`,
 		"http://h?a=b":                        "query",
 		"http://h?":                           "query",
 		"http://h/#x":                         "fragment",

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"tierway/openai"
 	"tierway/workers/kvcache"
 )
 
@@ -14,23 +15,24 @@ import (
 // KVEvents is nil, the value of the pool applies.
 type Config struct {
 	Name              string   `yaml:"name" required:"true" form:"name" doc:"Name of the worker, unique in the file. X-Routed-To shows it."`
-	URL               string   `yaml:"url" required:"true" reload:"drain" doc:"Address of the server: http://host:port, https://host/base or unix:///path. A user or password is not allowed. A server with several models has one entry in each of their tiers or pools. It is checked once for all entries; limits apply to each entry separately."`
+	URL               string   `yaml:"url" required:"true" reload:"drain" doc:"Address of the server: http://host:port, https://host/base or unix:///path. A user or password is not allowed. 'http://host:port@2' is rank 2 of a data-parallel server. A server with several models has one entry in each of their tiers or pools. It is checked once for all entries; limits apply to each entry separately."`
+	Ranks             int      `yaml:"ranks" min:"1" max:"64" reload:"drain" absent:"the engine chooses the rank of a request" doc:"Number of data-parallel ranks of the server. Each rank is a worker of its own, named 'name@0', 'name@1' and so on. 'weight', the limits and 'cache_tokens' apply to each rank."`
 	Weight            *int     `yaml:"weight" max:"100" absent:"'1'" doc:"Share of requests, relative to the other workers of the pool. 0: no new requests. 'round_robin' and 'random' ignore all values except 0."`
 	MaxInflight       int      `yaml:"max_inflight" doc:"Maximum number of requests in flight. 0: no limit."`
 	MaxTokensInflight int64    `yaml:"max_tokens_inflight" doc:"Maximum number of tokens in flight, of prompts and expected output. An idle worker accepts a request of any size. 0: no limit."`
 	Priority          int      `yaml:"priority" doc:"Failover group. The lowest number is used first. A higher one is used only while all workers with lower numbers are down, drained, ejected, in backoff or already tried."`
 	Models            []string `yaml:"models" absent:"all" doc:"Models of the tier or pool that this worker serves, such as the adapters that it has loaded."`
 	Region            string   `yaml:"region" form:"name" absent:"none" doc:"Region of the worker. Of one 'priority', workers of the region of a request are used first, and farther ones while all nearer ones are full, saturated or not usable. A worker without a region is the farthest."`
-	APIKeyEnv         string   `yaml:"api_key_env" form:"variable" secret:"true" doc:"Environment variable with the worker's bearer key."`
+	APIKeyEnv         string   `yaml:"api_key_env" form:"variable" secret:"true" doc:"Environment variable with the worker's key. It is sent as a bearer token, or as x-api-key to the engine 'anthropic'."`
 	Health            *Health  `yaml:"health" absent:"the tier's or pool's 'health', then the file's" doc:"Health checks of this worker. Each key replaces the inherited one."`
 	// KVEvents inherits from the tier or pool, key by key.
 	KVEvents    *kvcache.Config `yaml:"kv_events" absent:"the tier's or pool's 'kv_events'" doc:"KV-cache events of this worker's engine. Each key replaces the inherited one."`
-	CacheTokens int64           `yaml:"cache_tokens" absent:"the size that the engine reports" doc:"Size of the engine's KV cache in tokens, of all its data-parallel ranks together. Needed only for engines without a metric for it: vLLM and SGLang have one."`
+	CacheTokens int64           `yaml:"cache_tokens" absent:"the size that the engine reports" doc:"Size of the engine's KV cache in tokens, of all its data-parallel ranks together. For a worker that is one rank: of that rank. Needed only for engines without a metric for it: vLLM and SGLang have one."`
 }
 
 // Health is the configuration of health checks.
 type Health struct {
-	Path      string        `yaml:"path" form:"health" doc:"Path of the check, 'auto' (/health, else /v1/models) or 'off' (no checks, always up)."`
+	Path      string        `yaml:"path" form:"health" doc:"Path of the check, 'auto' (/health, else /v1/models; only the latter with the engine 'anthropic') or 'off' (no checks, always up)."`
 	Interval  time.Duration `yaml:"interval" doc:"Time between two checks."`
 	Timeout   time.Duration `yaml:"timeout" doc:"Timeout of a check. At most 'interval'."`
 	DownAfter int           `yaml:"down_after" min:"1" max:"1000" doc:"Consecutive failed checks until the worker counts as down."`
@@ -38,10 +40,11 @@ type Health struct {
 }
 
 // Spec is one worker with all inherited values resolved. Two Specs with the same name, pool, URL,
-// engine and model describe the same worker: the fleet keeps it over a reload, with its load and
+// rank, engine and model describe the same worker: the fleet keeps it over a reload, with its load and
 // health. Only a change of ConnectTimeout closes its idle connections.
 type Spec struct {
 	Config
+	Rank           *int   // data-parallel rank of the server; nil: the engine chooses the rank
 	Pool           string // the tier or pool of the worker
 	Engine         string // an openai.Engine
 	Model          string // model name sent to the worker; "" forwards the client's name
@@ -73,8 +76,12 @@ func (s Spec) health() Health {
 // SameWorker reports whether s and o are the same engine at the same address. Connection, health
 // and price settings may differ: an engine has the same load and speed under another key.
 func (s Spec) SameWorker(o Spec) bool {
-	return s.Name == o.Name && s.URL == o.URL && s.Pool == o.Pool && s.Engine == o.Engine && s.Model == o.Model
+	return s.Name == o.Name && s.URL == o.URL && s.sameRank(o) && s.Pool == o.Pool && s.Engine == o.Engine &&
+		s.Model == o.Model
 }
+
+// anthropic reports whether the worker speaks Anthropic's API, whose key has a header of its own.
+func (s Spec) anthropic() bool { return openai.Engine(s.Engine) == openai.EngineAnthropic }
 
 // events returns the worker's section kv_events.
 func (s Spec) events() kvcache.Config {
@@ -94,6 +101,9 @@ func (s Spec) clone() Spec {
 	}
 	if s.KVEvents != nil {
 		s.KVEvents = new(*s.KVEvents)
+	}
+	if s.Rank != nil {
+		s.Rank = new(*s.Rank)
 	}
 	s.Models = slices.Clone(s.Models)
 	return s

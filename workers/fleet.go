@@ -61,7 +61,7 @@ func NewFleet(o Options) *Fleet {
 }
 
 // Sync replaces the fleet's workers by specs, whose names must be unique. A worker with the same
-// name, pool, URL, engine and model stays the same *Worker, with its status. Every other spec
+// name, pool, URL, rank, engine and model stays the same *Worker, with its status. Every other spec
 // becomes a new worker, and workers without a spec are removed.
 //
 // A new worker counts as up until its first check. If a worker's key or health settings change, it
@@ -147,10 +147,11 @@ func (f *Fleet) Run(ctx context.Context) {
 	}
 }
 
-// server identifies the target of a check: a URL with its key and health settings.
+// server identifies the target of a check: a URL with its key, the header of the key and health settings.
 type server struct {
-	url, key string
-	health   Health
+	url, key  string
+	anthropic bool
+	health    Health
 }
 
 // checkLoop is the goroutine that checks one server. It sends its requests through the first of the
@@ -171,7 +172,7 @@ func loopsByServer(workers []*Worker) (all []*checkLoop) {
 		if err != nil {
 			url = spec.Name // its own loop: its Sender returns the cause
 		}
-		s := server{url, spec.Key, spec.health()}
+		s := server{url, spec.Key, spec.anthropic(), spec.health()}
 		if at[s] == nil {
 			at[s] = &checkLoop{server: s, ended: make(chan struct{})}
 			all = append(all, at[s])

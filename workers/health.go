@@ -46,9 +46,9 @@ type checker struct {
 	noMetricsUntil time.Time // end of the time without requests for /metrics
 	unreported     []bool    // per worker: OnStatus has not received its status yet
 
-	progress       progress
-	asleep, paused bool // as the engine last reported
-	noPausedPath   bool // the engine does not report whether it is paused
+	progress       []progress // per worker
+	asleep, paused bool       // as the engine last reported
+	noPausedPath   bool       // the engine does not report whether it is paused
 
 	askedForSources bool // the engine has answered where it publishes KV events
 }
@@ -69,7 +69,11 @@ func newChecker(all []*Worker, o Options) *checker {
 	} else {
 		t.passes = t.upAfter - 1 // the new settings may have repaired the worker
 	}
-	c := &checker{w: w, all: all, options: o, health: health, tally: t, unreported: make([]bool, len(all))}
+	c := &checker{w: w, all: all, options: o, health: health, tally: t, unreported: make([]bool, len(all)),
+		progress: make([]progress, len(all))}
+	if health.Path == pathAuto && w.Spec().anthropic() {
+		c.path = pathModels // auto tries /health if the server has no list of models
+	}
 	for _, other := range all {
 		other.checkedThrough.Store(w)
 	}
@@ -205,8 +209,13 @@ func (c *checker) logWorkers(level slog.Level, message string, attrs ...slog.Att
 
 // update applies a change to the status of each worker and marks the workers to report.
 func (c *checker) update(change func(*Status)) {
+	c.updateEach(func(_ int, s *Status) { change(s) })
+}
+
+// updateEach is update with a change that depends on the worker's index.
+func (c *checker) updateEach(change func(i int, s *Status)) {
 	for i, w := range c.all {
-		if w.update(change) {
+		if w.update(func(s *Status) { change(i, s) }) {
 			c.unreported[i] = true
 		}
 	}

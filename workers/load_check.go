@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"tierway/openai"
 )
 
 const (
@@ -28,9 +30,7 @@ func loadInterval(staleAfter time.Duration) time.Duration {
 
 // hasMetrics reports whether GET /metrics may return the load now.
 func (c *checker) hasMetrics() bool {
-	engine := c.w.Spec().Engine
-	// Hosted endpoints and Ollama have no metrics.
-	return engine != "openai" && engine != "ollama" && !time.Now().Before(c.noMetricsUntil)
+	return openai.Engine(c.w.Spec().Engine).HasMetrics() && !time.Now().Before(c.noMetricsUntil)
 }
 
 // nextCheck returns the time of the next check of any kind. Load checks run only while the worker is

@@ -3,6 +3,7 @@ package workers
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,19 +26,36 @@ const (
 	maxMetricsLine = 16 << 10
 )
 
+// loads are the load of a server and those of its data-parallel ranks.
+type loads struct {
+	load                // of the server: counts are summed over all ranks, and usage is the maximum
+	ranks map[int]*load // of the ranks that labels name; nil if there are none
+}
+
+// of returns the load of a rank: that of the server if rank is nil or if no label names the rank.
+func (l *loads) of(rank *int) load {
+	if rank == nil || l.ranks[*rank] == nil {
+		return l.load
+	}
+	own := *l.ranks[*rank]
+	own.cacheTokens = cmp.Or(own.cacheTokens, l.cacheTokens)
+	return own
+}
+
 // load is an engine's load from its metrics.
 type load struct {
 	engine           string // by the prefix of the names; empty: unknown
 	waiting, running int
 	kvUsage          float64
-	cacheTokens      int64 // of all ranks; 0: not stated
+	cacheTokens      int64 // 0: not stated
 	found            bool  // at least one of the three was present
 	asleep           bool
 	steps            stepCounters
 }
 
 // scrapeLoad reads the load of a healthy worker within timeout. If the worker does not report one, its
-// last load stays, with its time.
+// last load stays, with its time. A worker that is a rank has the load of that rank, or that of the
+// server if the engine does not tell its ranks apart.
 func (c *checker) scrapeLoad(ctx context.Context, timeout time.Duration) {
 	c.scraped = time.Now()
 	for _, w := range c.all {
@@ -70,14 +88,14 @@ func (c *checker) scrapeLoad(ctx context.Context, timeout time.Duration) {
 	}
 	now := time.Now()
 	c.asleep = measured.asleep
-	stalled := c.progress.observe(measured, now)
-	c.update(func(s *Status) {
+	c.updateEach(func(i int, s *Status) {
+		own := measured.of(c.all[i].rank)
 		s.Engine = measured.engine
-		if measured.found {
-			s.Waiting, s.Running, s.KVUsage, s.LoadAt = measured.waiting, measured.running, measured.kvUsage, now
+		if own.found {
+			s.Waiting, s.Running, s.KVUsage, s.LoadAt = own.waiting, own.running, own.kvUsage, now
 		}
-		s.CacheTokens = measured.cacheTokens
-		s.StalledSince = stalled
+		s.CacheTokens = own.cacheTokens
+		s.StalledSince = c.progress[i].observe(own, now)
 	})
 }
 
@@ -122,10 +140,10 @@ var knownEngines = []string{"vllm", "sglang", "llamacpp"}
 // parseLoad reads the metrics in gauges from the Prometheus text format. Counts are summed over
 // label sets, because a data-parallel engine writes one per rank; usage is the maximum. Invalid
 // lines are skipped. An error comes from the reader, or means that there is more than maxMetrics.
-func parseLoad(r io.Reader) (load, error) {
+func parseLoad(r io.Reader) (loads, error) {
 	bounded := &io.LimitedReader{R: r, N: maxMetrics + 1}
 	lines := bufio.NewReaderSize(bounded, maxMetricsLine)
-	var l load
+	var l loads
 	for skipping := false; ; {
 		line, err := lines.ReadSlice('\n')
 		tooLong := errors.Is(err, bufio.ErrBufferFull)
@@ -136,16 +154,17 @@ func parseLoad(r io.Reader) (load, error) {
 		switch {
 		case err == nil || tooLong:
 		case !errors.Is(err, io.EOF):
-			return load{}, fmt.Errorf("reading metrics: %w", err)
+			return loads{}, fmt.Errorf("reading metrics: %w", err)
 		case bounded.N <= 0:
-			return load{}, fmt.Errorf("reading metrics: more than %d bytes", maxMetrics)
+			return loads{}, fmt.Errorf("reading metrics: more than %d bytes", maxMetrics)
 		default:
 			return l, nil
 		}
 	}
 }
 
-func (l *load) addSample(line []byte) {
+// addSample adds a line to the load of the server and to that of the rank in its labels.
+func (l *loads) addSample(line []byte) {
 	name, value, ok := splitSample(line)
 	if !ok {
 		return
@@ -162,6 +181,22 @@ func (l *load) addSample(line []byte) {
 	if err != nil || math.IsNaN(number) || math.IsInf(number, 0) || number < 0 {
 		return
 	}
+	l.add(kind, number, line)
+	rank, named := rankLabel(line)
+	if !named {
+		return
+	}
+	if l.ranks[rank] == nil {
+		if l.ranks == nil {
+			l.ranks = map[int]*load{}
+		}
+		l.ranks[rank] = new(load)
+	}
+	l.ranks[rank].add(kind, number, line)
+}
+
+// add adds a sample of a kind to the load.
+func (l *load) add(kind gauge, number float64, line []byte) {
 	l.found = l.found || kind <= gaugeUsage
 	l.steps.found = l.steps.found || kind == counterGenerated
 	switch kind {
@@ -197,20 +232,36 @@ func cacheTokens(line []byte) int64 {
 	return numberLabel(line, "page_size") * numberLabel(line, "num_pages")
 }
 
+// rankLabel returns the data-parallel rank in the labels of a sample: engine of vLLM or dp_rank of
+// SGLang.
+func rankLabel(line []byte) (rank int, ok bool) {
+	for _, name := range [...]string{"engine", "dp_rank"} {
+		if number, err := strconv.ParseUint(string(label(line, name)), 10, 32); err == nil && number < MaxRanks {
+			return int(number), true
+		}
+	}
+	return 0, false
+}
+
 // numberLabel returns the whole number in a label of a sample; 0 if there is none.
 func numberLabel(line []byte, name string) int64 {
+	number, err := strconv.ParseInt(string(label(line, name)), 10, 32)
+	if err != nil || number < 0 {
+		return 0
+	}
+	return number
+}
+
+// label returns the value of a label of a sample; nil if the sample does not have it.
+func label(line []byte, name string) []byte {
 	for rest := line; ; {
 		before, after, found := bytes.Cut(rest, []byte(name+`="`))
 		if !found {
-			return 0
+			return nil
 		}
 		if n := len(before); n > 0 && (before[n-1] == '{' || before[n-1] == ',' || before[n-1] == ' ') {
-			digits, _, _ := bytes.Cut(after, []byte{'"'})
-			number, err := strconv.ParseInt(string(digits), 10, 32)
-			if err != nil || number < 0 {
-				return 0
-			}
-			return number
+			value, _, _ := bytes.Cut(after, []byte{'"'})
+			return value
 		}
 		rest = after
 	}

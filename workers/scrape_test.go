@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -71,7 +72,7 @@ vllm:cache_config_info{block_size="4
 		"nothing":                   {"", load{}},
 	} {
 		got, err := parseLoad(strings.NewReader(c.text))
-		if err != nil || got != c.want {
+		if err != nil || got.load != c.want {
 			t.Errorf("%s: %+v, %v; want %+v", name, got, err, c.want)
 		}
 	}
@@ -127,8 +128,16 @@ func TestCountsAreSummedAndUsageIsTheMaximum(t *testing.T) {
 			want.kvUsage = max(want.kvUsage, u)
 		}
 		got, err := parseLoad(iotest.OneByteReader(strings.NewReader(text.String())))
-		if err != nil || got != want {
+		if err != nil || got.load != want {
 			t.Fatalf("%+v, %v; want %+v of\n%s", got, err, want, text.String())
+		}
+		sum := load{engine: want.engine}
+		for _, rank := range got.ranks {
+			sum.waiting, sum.running, sum.found = sum.waiting+rank.waiting, sum.running+rank.running, sum.found || rank.found
+			sum.kvUsage = max(sum.kvUsage, rank.kvUsage)
+		}
+		if sum != want {
+			t.Fatalf("the ranks have %+v together, want %+v of\n%s", sum, want, text.String())
 		}
 	})
 }
@@ -170,7 +179,7 @@ func FuzzParseLoad(f *testing.F) {
 			t.Fatalf("%+v: a load without an engine", got)
 		}
 		again, err := parseLoad(iotest.HalfReader(bytes.NewReader(text)))
-		if err != nil || again != got {
+		if err != nil || !reflect.DeepEqual(again, got) {
 			t.Fatalf("read in pieces: %+v, %v; whole: %+v", again, err, got)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +27,8 @@ type Worker struct {
 	sent           atomic.Bool            // requests were sent since the last load check
 	checkedThrough atomic.Pointer[Worker] // the worker that sends the checks for this one; nil: itself
 	via            []string               // added to the Via header of requests; immutable
+	rank           *int                   // Spec.Rank; immutable
+	rankValue      []string               // value of rankHeader; nil without rank. Immutable
 
 	mu     sync.Mutex
 	spec   Spec // without its Key
@@ -43,13 +46,32 @@ type link struct {
 	sender      Sender
 	key         func() string
 	previousKey func() string     // the previous key, which answers in flight may repeat
-	authorize   func(http.Header) // sets the key; nil if there is none
+	authorize   func(http.Header) // sets the key and other headers of the engine's API; nil if there are none
 }
 
-// newLink returns a link over a Sender with a key and the previous key.
-func newLink(sender Sender, key string, former func() string) *link {
+// anthropicVersion is the version of Anthropic's API for requests that name none. It is the only one
+// with the present form of messages.
+var anthropicVersion = []string{"2023-06-01"}
+
+// newLink returns a link over a Sender with spec's key and the previous key.
+func newLink(sender Sender, spec Spec, former func() string) *link {
+	key := spec.Key
 	l := &link{sender: sender, key: func() string { return key }, previousKey: former}
-	if key != "" {
+	switch {
+	case spec.anthropic():
+		var value []string
+		if key != "" {
+			value = []string{key}
+		}
+		l.authorize = func(h http.Header) {
+			if value != nil {
+				h["X-Api-Key"] = value
+			}
+			if len(h["Anthropic-Version"]) == 0 {
+				h["Anthropic-Version"] = anthropicVersion
+			}
+		}
+	case key != "":
 		authorization := []string{"Bearer " + key}
 		l.authorize = func(h http.Header) { h["Authorization"] = authorization }
 	}
@@ -66,12 +88,13 @@ type Status struct {
 	ConsecutiveFailures int
 	Passed, Failed      int64 // checks since the gateway knows the worker
 
+	// The load is that of the worker's rank, else the sum of all ranks.
 	Waiting int       // requests in the engine's own queue
 	Running int       // requests that the engine works on
-	KVUsage float64   // share of the KV cache in use, 0 to 1; the maximum of all ranks
+	KVUsage float64   // share of the KV cache in use, 0 to 1; without a rank, the maximum of all ranks
 	LoadAt  time.Time // time of the load; zero if the engine never reported one
 
-	CacheTokens int64 // size of the engine's KV cache in tokens, of all ranks; 0 if unknown
+	CacheTokens int64 // size of the KV cache in tokens, of the worker's rank or of all ranks; 0 if unknown
 	// EventSources are where the engine publishes the events of its KV cache; nil if it does not say.
 	EventSources []kvcache.Announced
 
@@ -96,8 +119,11 @@ func newWorker(spec Spec, send func(Spec) Sender) *Worker {
 	}
 	// If the URL cannot be parsed, every exchange of the Sender fails with the cause.
 	w.address, _ = parseAddress(spec.URL)
+	if spec.Rank != nil {
+		w.rank, w.rankValue = spec.Rank, []string{strconv.Itoa(*spec.Rank)}
+	}
 	w.spec.Key = ""
-	w.link.Store(newLink(send(spec), spec.Key, func() string { return "" }))
+	w.link.Store(newLink(send(spec), spec, func() string { return "" }))
 	return w
 }
 
@@ -112,6 +138,7 @@ func (w *Worker) Pool() string { return w.Spec().Pool }
 func (w *Worker) ConfigureEvents(events *kvcache.Worker, s *Status, used bool) {
 	spec := w.Spec()
 	sources := spec.events()
+	sources.Rank = spec.Rank
 	if !used {
 		sources.Enabled = new(false)
 	}
@@ -182,11 +209,12 @@ var credentials = []string{"Authorization", "Cookie", "Proxy-Authorization", "X-
 
 // Send sends r to the worker as a Sender does. r.Path is relative to the gateway's root, such as
 // /v1/chat/completions; the worker's base path is prepended. Send changes r.Header: the worker's
-// key replaces any credential, and the answer is requested uncompressed.
+// key replaces any credential, its rank is selected, and the answer is requested uncompressed.
 func (w *Worker) Send(ctx context.Context, r *http1.Request) (*http1.Response, error) {
 	if !w.sent.Load() {
 		w.sent.Store(true)
 	}
+	w.setRank(&r.Header)
 	return w.sendTo(ctx, w.address.join(r.Path), r)
 }
 
@@ -207,7 +235,7 @@ var (
 // header sets the worker's own headers.
 func (l *link) header(h http.Header, via []string) http.Header {
 	if h == nil {
-		h = make(http.Header, 4) // the four headers below
+		h = make(http.Header, 5) // the headers below
 	}
 	for _, name := range credentials {
 		delete(h, name)
@@ -258,9 +286,9 @@ func (w *Worker) applySpec(spec Spec, send func(Spec) Sender) {
 	}
 	switch {
 	case rekeyed:
-		w.link.Store(newLink(sender, spec.Key, old.key))
+		w.link.Store(newLink(sender, spec, old.key))
 	case reconnects:
-		w.link.Store(newLink(sender, spec.Key, old.previousKey))
+		w.link.Store(newLink(sender, spec, old.previousKey))
 	}
 }
 

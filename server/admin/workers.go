@@ -18,6 +18,7 @@ type workerState struct {
 	Name   string   `json:"name"`
 	Pool   string   `json:"pool"`
 	Tier   bool     `json:"tier" doc:"true: the pool is a tier."`
+	Rank   *int     `json:"rank,omitempty" doc:"Data-parallel rank of the server that the worker is. Absent: the engine chooses the rank of a request."`
 	Model  string   `json:"model" doc:"Model of the pool. Empty: the model that the client requests."`
 	Region string   `json:"region,omitempty" doc:"Region of the worker."`
 	Models []string `json:"models" nullable:"false" doc:"Further configured models, then the models that the engine lists."`
@@ -220,13 +221,14 @@ func modelsOf(configured, listed []string) []string {
 // workerStateOf returns a worker as the API shows it, without weights, drain and distribution.
 func workerStateOf(p *control.Pool, w *control.LiveWorker, stats control.StatsView,
 	learned routing.WorkerEstimates) workerState {
-	seen, b := &w.Health, &w.Breaker
+	seen, b, spec := &w.Health, &w.Breaker, w.Worker.Spec()
 	return workerState{
 		Name:      w.ID,
 		Pool:      p.Name,
 		Tier:      p.Tier,
+		Rank:      spec.Rank,
 		Model:     p.Model,
-		Models:    modelsOf(w.Worker.Spec().Models, seen.Models),
+		Models:    modelsOf(spec.Models, seen.Models),
 		State:     w.State(),
 		Since:     seconds(seen.Since),
 		LastError: seen.LastError,

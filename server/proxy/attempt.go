@@ -188,12 +188,23 @@ func (a *attempt) releaseLoad(f *failure) {
 		(!f.backoffIfOthers || hasOtherWorker(a.x.resolution.Pool, w.ID())) {
 		a.x.resolution.Pool.Routing.SetBackoff(w, time.Now().Add(f.backoff))
 	} else if w != nil && f.unreachable {
-		a.x.resolution.Pool.Routing.SetOpen(w.ID(), w.Ref(), time.Now().Add(unreachableFor))
+		a.pauseServer()
 	}
 	if f.recheck {
 		a.m.Worker.Suspect()
 	}
 	a.lease.Unbook()
+}
+
+// pauseServer keeps new requests from the attempt's worker and from the other ranks of its server,
+// which accepts no connection.
+func (a *attempt) pauseServer() {
+	pool, until := a.x.resolution.Pool, time.Now().Add(unreachableFor)
+	for name, m := range pool.Members {
+		if m.Worker.SharesServer(a.m.Worker) {
+			pool.Routing.SetOpen(name, m, until)
+		}
+	}
 }
 
 // reportOutcome releases the lease with the outcome, exactly once.

@@ -75,6 +75,7 @@ func sendRequest(ctx context.Context, a *attempt, addUsage bool, priority sentPr
 		CacheSalt:    saltFor(x, a.m),
 		Priority:     priority.value,
 		SetPriority:  priority.set,
+		CacheControl: x.resolution.Pool.CacheControl,
 		AllowFields:  x.resolution.Pool.AllowFields,
 	}
 	a.addsUsage, a.addsPriority = nil, nil

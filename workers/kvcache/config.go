@@ -17,8 +17,10 @@ type Config struct {
 	Enabled    *bool  `yaml:"enabled" absent:"'kv_events.enabled'" doc:"Read the KV-cache events of the engine, if it publishes them."`
 	Port       int    `yaml:"port" max:"65535" absent:"the answer of the engine to GET /kv_event_sources" doc:"Port of the worker's host on which the engine publishes events, such as 5557."`
 	ReplayPort int    `yaml:"replay_port" max:"65535" absent:"none" doc:"Port of the worker's host on which the engine replays events, such as 5657. It needs 'port' or 'topic'. Without replay, a lost event empties the index of the worker."`
-	Ranks      int    `yaml:"ranks" min:"1" max:"64" absent:"'1'" doc:"Number of data-parallel ranks of the engine. Rank r publishes on 'port' + r and replays on 'replay_port' + r. It needs 'port'."`
+	Ranks      int    `yaml:"ranks" min:"1" max:"64" absent:"'1'" doc:"Number of data-parallel ranks of the engine. Rank r publishes on 'port' + r and replays on 'replay_port' + r. It needs 'port'. A worker with 'ranks' needs no such number."`
 	Topic      string `yaml:"topic" absent:"all topics" doc:"Topic of the events. With 'port': only topics that begin with it are read. Without: the engine connects to the file's 'kv_events.listen' and publishes this topic, which no other worker has."`
+	// Rank is the only rank with sources, for a worker that is one rank; nil: all ranks.
+	Rank *int `yaml:"-"`
 }
 
 // Off reports whether the events must not be read.
@@ -79,10 +81,14 @@ type Source struct {
 // sources that its engine states; nil if it states none.
 func (c Config) Sources(host string, announced []Announced) []Source {
 	var all []Source
+	ranks := max(1, c.Ranks)
+	if c.Rank != nil {
+		ranks = *c.Rank + 1
+	}
 	switch {
 	case c.Off():
 	case c.Port > 0:
-		for r := range max(1, c.Ranks) {
+		for r := range ranks {
 			s := Source{Rank: r, Address: tcp(host, c.Port+r), Topic: c.Topic}
 			if c.ReplayPort > 0 {
 				s.Replay = tcp(host, c.ReplayPort+r)
@@ -102,7 +108,7 @@ func (c Config) Sources(host string, announced []Announced) []Source {
 		}
 		all = append(all, s)
 	}
-	return all
+	return slices.DeleteFunc(all, func(s Source) bool { return c.Rank != nil && s.Rank != *c.Rank })
 }
 
 // source converts an announced source. vLLM listens on an endpoint with a wildcard and on ipc; to

@@ -17,8 +17,8 @@
 //
 // # Sources
 //
-// A source is one publisher of events. A worker has one for each data-parallel rank. They come from
-// the first of these that applies:
+// A source is one publisher of events. A worker has one for each data-parallel rank, or one if it is
+// itself a rank. They come from the first of these that applies:
 //
 //	kv_events.port           the publisher listens on port + rank of the worker's host
 //	GET /kv_event_sources    the engine states endpoint, replay endpoint and topic of each rank
@@ -28,8 +28,8 @@
 //
 // # Ranks
 //
-// Each rank has a cache of its own, and the engine chooses the rank of a request. The expected
-// number of cached tokens of a worker is therefore the mean over its ranks.
+// Each rank has a cache of its own. If the engine chooses the rank of a request, the expected number
+// of cached tokens of a worker is the mean over its ranks.
 //
 // # Complete streams
 //

@@ -14,7 +14,7 @@ type Worker struct {
 	name        string
 	ref         any
 	number      int          // in the order of Add
-	cacheTokens atomic.Int64 // size of the engine's cache, of all ranks; 0: unknown
+	cacheTokens atomic.Int64 // size of the cache of all sources; 0: unknown
 	rankCount   atomic.Int64 // number of sources
 
 	// guarded by the lock of Caches
@@ -41,7 +41,7 @@ func (w *Worker) Configure(c Config, host string, announced []Announced) {
 	}
 }
 
-// SetCacheTokens sets the size of the engine's cache in tokens, of all its ranks together; 0 means
+// SetCacheTokens sets the size of the cache in tokens, of all ranks with a source together; 0 means
 // unknown.
 func (w *Worker) SetCacheTokens(tokens int64) { w.cacheTokens.Store(tokens) }
 

@@ -1,0 +1,87 @@
+package workers
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// MaxRanks is the highest number of data-parallel ranks of a server.
+const MaxRanks = 64
+
+// rankHeader selects the rank of a request, in vLLM and in SGLang.
+const rankHeader = "X-Data-Parallel-Rank"
+
+// SplitRank splits a worker's URL of the form http://host:port@rank into the URL of the server and
+// the rank. Any other URL is returned unchanged: an @ in a path or in a socket's name is part of
+// it, and Canonical rejects users.
+func SplitRank(raw string) (url string, rank int, ranked bool) {
+	url, rank, ranked = cutRank(raw)
+	if a, err := parseAddress(url); !ranked || err != nil || a.scheme == "unix" || a.base != "" {
+		return raw, 0, false
+	}
+	return url, rank, true
+}
+
+// cutRank splits a text that ends in @ and a number.
+func cutRank(text string) (before string, rank int, ok bool) {
+	at := strings.LastIndexByte(text, '@')
+	if at < 0 {
+		return text, 0, false
+	}
+	digits := text[at+1:]
+	number, err := strconv.ParseInt(digits, 10, 32)
+	if err != nil || strconv.FormatInt(number, 10) != digits || number < 0 {
+		return text, 0, false
+	}
+	return text[:at], int(number), true
+}
+
+// Server returns the URL of the entry's server, without a rank.
+func (c Config) Server() string {
+	url, _, _ := SplitRank(c.URL)
+	return url
+}
+
+// PerRank returns the workers of an entry of the configuration: one for each of its Ranks, else
+// one. They have the URL of the server. Copies of an entry differ in Name and Rank only.
+func (s Spec) PerRank() []Spec {
+	url, rank, ranked := SplitRank(s.URL)
+	s.URL = url
+	if ranked {
+		s.Rank = &rank
+	}
+	if s.Ranks == 0 {
+		return []Spec{s}
+	}
+	all := make([]Spec, s.Ranks)
+	for r := range all {
+		all[r] = s.clone()
+		all[r].Name, all[r].Rank, all[r].Ranks = fmt.Sprintf("%s@%d", s.Name, r), &r, 0
+	}
+	return all
+}
+
+// sameRank reports whether two Specs have the same rank, or both none.
+func (s Spec) sameRank(o Spec) bool {
+	if s.Rank == nil || o.Rank == nil {
+		return s.Rank == o.Rank
+	}
+	return *s.Rank == *o.Rank
+}
+
+// setRank sets the header that selects the worker's rank.
+func (w *Worker) setRank(r *http.Header) {
+	if w.rankValue == nil {
+		return
+	}
+	if *r == nil {
+		*r = http.Header{}
+	}
+	(*r)[rankHeader] = w.rankValue
+}
+
+// SharesServer reports whether one server backs both workers: they are ranks of it, or entries of
+// several pools.
+func (w *Worker) SharesServer(o *Worker) bool { return w.address == o.address }
