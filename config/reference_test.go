@@ -58,7 +58,7 @@ func TestEnumTagsAgreeWithTheirPackages(t *testing.T) {
 	}
 	engines := []string{}
 	for _, e := range []openai.Engine{openai.EngineAuto, openai.EngineVLLM, openai.EngineSGLang, openai.EngineLlamaCpp,
-		openai.EngineOllama, openai.EngineOpenAI} {
+		openai.EngineOllama, openai.EngineOpenAI, openai.EngineAnthropic} {
 		engines = append(engines, string(e))
 	}
 	pool, held := reflect.TypeFor[PoolConfig](), reflect.TypeFor[tenants.KeyConfig]()

@@ -130,7 +130,6 @@ var facts = map[string]func(c *routing.Choice, w *routing.Candidate){
 	"full":            func(_ *routing.Choice, w *routing.Candidate) { w.Full = false },
 	"prefill_rate":    func(_ *routing.Choice, w *routing.Candidate) { w.Rate = 0 },
 	"terms":           func(_ *routing.Choice, w *routing.Candidate) { w.Terms = routing.Terms{} },
-	"success":         func(_ *routing.Choice, w *routing.Candidate) { w.Success = 0 },
 	"latency":         func(_ *routing.Choice, w *routing.Candidate) { w.Latency = routing.LatencyFacts{} },
 	"stream":          func(c *routing.Choice, _ *routing.Candidate) { c.Stream = false },
 	"cost":            func(_ *routing.Choice, w *routing.Candidate) { w.Cost = routing.CostFacts{} },
@@ -141,7 +140,7 @@ var facts = map[string]func(c *routing.Choice, w *routing.Candidate){
 var factsOf = map[string][]string{
 	"cache_aware":     {"rand", "prompt_tokens", "weight", "inflight", "pending_tokens", "output_tokens", "overlap_tokens"},
 	"consistent_hash": {"key", "key_of", "weight"},
-	"kv_overlap":      {"prompt_tokens", "weight", "inflight", "overlap_tokens", "success"},
+	"kv_overlap":      {"prompt_tokens", "weight", "inflight", "overlap_tokens"},
 	"least_latency":   {"weight", "inflight", "latency", "stream"},
 	"rendezvous_hash": {"key", "key_of", "weight"},
 	"chwbl": {"key", "key_of", "memory", "rand", "prompt_tokens", "expected_output", "waited", "weight", "inflight",

@@ -47,7 +47,9 @@ func (b *retryBudget) spendRetry(now time.Time) bool {
 	if !b.at.IsZero() && now.After(b.at) {
 		b.tokens = min(retryCap, b.tokens+retryTrickle*now.Sub(b.at).Seconds())
 	}
-	b.at = now
+	if now.After(b.at) {
+		b.at = now
+	}
 	if b.tokens < 1 {
 		return false
 	}
