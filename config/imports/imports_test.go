@@ -753,6 +753,14 @@ func TestOptionNamesTheModel(t *testing.T) {
 	}
 }
 
+// TestServerAppearsOnce verifies that a repeated URL is left out, and the file stays valid.
+func TestServerAppearsOnce(t *testing.T) {
+	got, err := VLLMRouter([]byte("vllm-router --worker-urls http://a:1,http://A:1/"), Options{Model: "llama"})
+	if err != nil || len(got.LeftOut) != 1 || !strings.Contains(got.LeftOut[0].Reason, "already a worker") {
+		t.Errorf("%s %v %v", got.Config, got.LeftOut, err)
+	}
+}
+
 // TestRankURLsStay verifies that URLs of data-parallel ranks stay, if config.yaml allows them.
 func TestRankURLsStay(t *testing.T) {
 	const url = "http://h:8000@1"
