@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"go.yaml.in/yaml/v3"
+
+	"tierway/routing"
 )
 
 // alias is another router's word for something of this file.
@@ -26,6 +28,7 @@ var policyAliases = map[string]alias{
 	"PrefixAwareHash":    {name: "chwbl", options: [][2]string{{"no_key", "model_hash"}}},
 	"KvOverlapScorer":    {name: "kv_overlap"},
 	"least_conn":         {name: "least_load"},
+	"consistent_hashing": {name: "consistent_hash"},
 	"prefix_hash":        {name: "chwbl"},
 	"Custom":             {instead: "write policy_rules with the conditions and policies"},
 	"Geographic":         {instead: "write region at the workers; every policy prefers the nearest region"},
@@ -166,3 +169,19 @@ func valueIn(section *yaml.Node, key string) *yaml.Node {
 	}
 	return nil
 }
+
+// PolicyWord returns the policy that another router calls word, or one of this file by its own name, with
+// the options that come with it. Without such a policy, name is empty and instead states what to write,
+// if that is known.
+func PolicyWord(word string) (name string, options [][2]string, instead string) {
+	if a, known := policyAliases[word]; known {
+		return a.name, a.options, a.instead
+	}
+	if slices.Contains(routing.Names(), word) {
+		return word, nil, ""
+	}
+	return "", nil, ""
+}
+
+// PolicyKeyInstead returns what to write in place of another router's option; empty if it is not known.
+func PolicyKeyInstead(key string) string { return policyKeyAliases[key].instead }

@@ -22,6 +22,8 @@ var notRun = []struct{ begins, reason string }{
 	{"sqlite3 ", "needs the program sqlite3"},
 	{"pg_dump ", "needs a PostgreSQL server"},
 	{"tierway simulate --trace ", "needs a recorded trace"},
+	{"tierway import vllm-router start.sh", "needs the script of another router"},
+	{"tierway import continuum ", "needs the file of another router"},
 	{"tierway simulate --mode base,hot", "takes minutes"},
 	{"vllm serve ", "needs an engine"},
 	{"OLLAMA_NUM_PARALLEL=", "needs an engine"},
