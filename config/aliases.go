@@ -31,7 +31,7 @@ var policyAliases = map[string]alias{
 	"consistent_hashing": {name: "consistent_hash"},
 	"prefix_hash":        {name: "chwbl"},
 	"Custom":             {instead: "write policy_rules with the conditions and policies"},
-	"Geographic":         {instead: "write region at the workers; every policy prefers the nearest region"},
+	"Geographic":         {instead: "every policy prefers the nearest region: write region at the workers, and at the gateway or in regions.header"},
 	"lmcache_aware":      {instead: "use kv_aware, which reads the events that LMCache publishes"},
 	"prefill_decode":     {instead: "list prefill and decode workers in the engine's own router; there is no such policy"},
 }

@@ -35,8 +35,12 @@ func continuumRules() map[string]rule {
 		"health_checks.timeout":             to("health.timeout", "", ""),
 		"health_checks.unhealthy_threshold": to("health.down_after", "", ""),
 		"health_checks.healthy_threshold":   to("health.up_after", "", ""),
-		"dynamic_weight_adjustment":         out("write health_weight, which lowers the weight of failing workers"),
-		"geographic_routing":                out("write region at the workers, and regions for their order"),
+		"dynamic_weight_adjustment.enabled": to("health_weight.enabled", "", ""),
+		"dynamic_weight_adjustment.degraded_weight_factor": to("health_weight.factor", "",
+			"at the success rate degraded; in between, the weight follows the rate"),
+		"geographic_routing.detect_client_region":    out("write regions.header, a header of trusted_proxies, or region of the gateway"),
+		"geographic_routing.fallback_to_nearest":     always("farther regions are used while all nearer workers are busy"),
+		"geographic_routing.latency_based_selection": always("regions without regions.order are ordered by latency"),
 
 		"request.timeout":           total,
 		"request.max_retries":       attempts(1),
@@ -50,11 +54,8 @@ func continuumRules() map[string]rule {
 		"logging.format":            out("logs are JSON lines"),
 		"model_metadata_file":       out("write context and price at the tier or pool"),
 		"rate_limiting":             out("write limits at the tenants"),
-		"rate_limit":                out("write limits at the tenants"),
 		"api_keys":                  out("create keys with tierway keys create; the file has digests only"),
 		"global_prompts":            out("prompts are not changed"),
-		"admin":                     out("create a key of the admin plane; see docs/operations.md"),
-		"fallback":                  out("write fallback at the model's tier or pool"),
 	}
 }
 
@@ -68,14 +69,11 @@ func backendRules() map[string]rule {
 		"api_key":                backendKey,
 		"health_check.interval":  to("health.interval", "", ""),
 		"health_check.timeout":   to("health.timeout", "", ""),
-		"health_check.path":      to("health.path", "", ""),
-		"health_check.enabled":   healthEnabled,
-		"region":                 writeInstead("region", "at the worker"),
-		"health_score_threshold": out("write health_weight; breaker.failure_ratio ejects a worker whose requests fail"),
+		"region":                 to("region", "", ""),
+		"health_score_threshold": out("write health_weight.healthy and health_weight.degraded, for all workers of a tier or pool"),
 		"type":                   out("the engine is detected; write engine at the tier or pool to set it"),
 		"retry_override":         out("write retry, which applies to all workers"),
 		"model_configs":          out("write context and price at the tier or pool"),
-		"max_concurrent":         to("max_inflight", "", ""),
 		"org_id":                 out("no headers are added to requests"),
 	}
 }
@@ -85,28 +83,15 @@ func conditionRules() map[string]rule {
 	return map[string]rule{
 		"model": to("model", "", ""), "stream": to("stream", "", ""),
 		"max_tokens.greater_than": to("max_tokens.above", "", ""),
-		"max_tokens.less_than":    below("max_tokens.up_to"),
 	}
 }
 
-// writeInstead returns the rule that names the key to write, with the value.
-func writeInstead(key, where string) rule {
+// always returns the rule for a switch of something that is always on.
+func always(what string) rule {
 	return func(d *draft, s setting) {
-		text, _ := s.text()
-		d.leave(s, fmt.Sprintf("write %s: %s %s", key, text, where))
-	}
-}
-
-// below returns the rule for an upper bound that a number may not reach.
-func below(path string) rule {
-	return func(d *draft, s setting) {
-		text, _ := s.text()
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 2 {
-			d.refuse(s, "want a number above 1")
-			return
+		if text, _ := s.text(); text == "false" {
+			d.leave(s, "it cannot be turned off: "+what)
 		}
-		d.set(path, n-1, s, "")
 	}
 }
 

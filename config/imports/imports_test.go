@@ -568,10 +568,12 @@ health:
   timeout: 5s
   down_after: 3
   up_after: 2
+health_weight:
+  enabled: true
+  factor: 0.5 # at the success rate degraded; in between, the weight follows the rate
 `, left: `access without keys: an address that is not loopback requires keys: create one with tierway keys create, or listen on 127.0.0.1 behind a proxy with auth: { required: false }
 model: the file names no model: write the name that the workers serve in place of your-model, or import with --model NAME
-line 7: dynamic_weight_adjustment: write health_weight, which lowers the weight of failing workers
-line 15: backends[0].health_score_threshold: write health_weight; breaker.failure_ratio ejects a worker whose requests fail
+line 15: backends[0].health_score_threshold: write health_weight.healthy and health_weight.degraded, for all workers of a tier or pool
 `},
 		{name: "request-aware", src: `routing:
   strategy: Custom
@@ -642,16 +644,16 @@ tiers:
     workers:
       - name: us-west
         url: http://us-west.example.com:8000
+        region: us-west
         weight: 1
       - name: us-east
         url: http://us-east.example.com:8000
+        region: us-east
         weight: 1
 `, left: `access without keys: an address that is not loopback requires keys: create one with tierway keys create, or listen on 127.0.0.1 behind a proxy with auth: { required: false }
 model: the file names no model: write the name that the workers serve in place of your-model, or import with --model NAME
-line 2: routing.strategy: write region at the workers; every policy prefers the nearest region
-line 6: backends[0].region: write region: us-west at the worker
-line 10: backends[1].region: write region: us-east at the worker
-line 12: geographic_routing: write region at the workers, and regions for their order
+line 2: routing.strategy: every policy prefers the nearest region: write region at the workers, and at the gateway or in regions.header
+line 13: geographic_routing.detect_client_region: write regions.header, a header of trusted_proxies, or region of the gateway
 `},
 		{name: "server and keys", src: `server:
   bind_address: ["unix:/run/router.sock", "127.0.0.1:8081"]
