@@ -74,7 +74,8 @@ func (d *decoder) checkKeyHeaders(f *File) {
 		at := fmt.Sprintf("session_keys[%d]", i)
 		if perRequest := []string{"X-Request-Id", "X-Correlation-Id", "X-Trace-Id"}; d.written(at) &&
 			slices.Contains(perRequest, http.CanonicalHeaderKey(name)) {
-			d.warn(at, d.shown(at, name)+" is different in each request of most clients and proxies, which then have no affinity",
+			d.warn(at, d.shown(at,
+				name)+" is different in each request of most clients and proxies, which then have no affinity",
 				"list it only if your clients send the same value for all requests of a session")
 		}
 	}
@@ -238,8 +239,9 @@ func (d *decoder) checkDialects(f *File, rename func(path string) string) {
 				if l.Own {
 					at--
 				}
-				d.warn(rename(fmt.Sprintf("%s[%d]", l.Key, at)), fmt.Sprintf("%s does not serve %s, which %s serves: such requests "+
-					"pass it over", quote(name), strings.Join(lacks, ", "), quote(first)), "remove it, or name a target that serves them")
+				d.warn(rename(fmt.Sprintf("%s[%d]", l.Key, at)),
+					fmt.Sprintf("%s does not serve %s, which %s serves: such requests "+
+						"pass it over", quote(name), strings.Join(lacks, ", "), quote(first)), "remove it, or name a target that serves them")
 			}
 		}
 	}

@@ -195,8 +195,9 @@ func Default() File {
 		MaxResponseBytes: 256 << 20, // 2,048 embeddings of 4,096 numbers in JSON come to about 170 MB
 		// A load balancer that polls /readyz every one or two seconds notices the drain within
 		// 5 s; a long response takes minutes.
-		Drain:       Drain{AcceptGrace: 5 * time.Second, Timeout: 300 * time.Second},
-		Policy:      routing.Config{Name: "kv_aware"}, // lowest time to first token, or near it, in most loads of docs/simulate.md
+		Drain: Drain{AcceptGrace: 5 * time.Second, Timeout: 300 * time.Second},
+		// lowest time to first token, or near it, in most loads of docs/simulate.md
+		Policy:      routing.Config{Name: "kv_aware"},
 		SessionKeys: defaultSessionKeys(),
 		// The thresholds depend on the tiers; see tiers.DefaultRules.
 		Classifier: tiers.Rules{Mode: "max", Preset: "groups", Unavailable: "up",

@@ -43,7 +43,8 @@ func TestListsOfTargetsAreReadAndPrinted(t *testing.T) {
 
 func TestOrderOfTargetsIsAChange(t *testing.T) {
 	var got []string
-	changed := strings.NewReplacer("[large, q]", "[q, large]", "one: small", "one: [large]", "[small, p]", "[p, small]").Replace(listed)
+	changed := strings.NewReplacer("[large, q]", "[q, large]", "one: small", "one: [large]", "[small, p]",
+		"[p, small]").Replace(listed)
 	for _, c := range Changes(parsed(t, listed, nil), parsed(t, changed, nil)) {
 		got = append(got, c.Op+" "+c.Path+": "+c.Old+" → "+c.New+" "+c.Effect)
 	}

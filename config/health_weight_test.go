@@ -19,7 +19,8 @@ func TestHealthWeightIsInheritedKeyByKey(t *testing.T) {
 	}{
 		{"", "", routing.HealthWeight{}},
 		{"", "enabled: true", routing.HealthWeight{Healthy: 0.9, Degraded: 0.7, Factor: 0.5}},
-		{"enabled: true, factor: 0.1", "healthy: 0.95, factor: 0.2", routing.HealthWeight{Healthy: 0.95, Degraded: 0.7, Factor: 0.1}},
+		{"enabled: true, factor: 0.1", "healthy: 0.95, factor: 0.2", routing.HealthWeight{Healthy: 0.95, Degraded: 0.7,
+			Factor: 0.1}},
 		{"enabled: false", "enabled: true", routing.HealthWeight{}},
 	} {
 		f, err := Parse("f", []byte(src(c.own, c.top)), nil)

@@ -88,7 +88,8 @@ func TestMarkCombinesWithOtherEdits(t *testing.T) {
 	}
 }
 
-// FuzzCacheMark: the marked body is valid JSON, equal to the original but for one mark, and a second edit changes nothing.
+// FuzzCacheMark: the marked body is valid JSON, equal to the original but for one mark, and a second edit changes
+// nothing.
 func FuzzCacheMark(f *testing.F) {
 	for _, seed := range []string{
 		`{"model":"m","system":"s","messages":[{"role":"user","content":"x"}]}`,

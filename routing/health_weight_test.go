@@ -141,7 +141,8 @@ func TestTrafficFollowsTheSuccessRate(t *testing.T) {
 // TestHomesFollowTheSuccessRate: under chwbl, the keys move only from the failing worker, and back to it.
 func TestHomesFollowTheSuccessRate(t *testing.T) {
 	c := mustCHWBL(t, Config{})
-	ws := []View{{ID: "a", Weight: 1, Rate: 1}, {ID: "b", Index: 1, Weight: 1, Rate: 1}, {ID: "c", Index: 2, Weight: 1, Rate: 1}}
+	ws := []View{{ID: "a", Weight: 1, Rate: 1}, {ID: "b", Index: 1, Weight: 1, Rate: 1}, {ID: "c", Index: 2, Weight: 1,
+		Rate: 1}}
 	homes := func() (all [3000]int) {
 		for key := range all {
 			all[key], _ = c.Pick(&Request{Now: start, Prefix: uint64(key + 1)}, ws)

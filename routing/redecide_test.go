@@ -188,7 +188,8 @@ func TestRecordHoldsEveryFactThatThePolicyUsed(t *testing.T) {
 // TestRunnerUpIsPickedWithoutTheChosenWorker from the same record. Among full workers, and for policies
 // that draw, the runner-up is only the next best one.
 func TestRunnerUpIsPickedWithoutTheChosenWorker(t *testing.T) {
-	for _, name := range []string{"cache_aware", "chwbl", "consistent_hash", "least_load", "rendezvous_hash", "round_robin", "weighted_round_robin"} {
+	for _, name := range []string{"cache_aware", "chwbl", "consistent_hash", "least_load", "rendezvous_hash",
+		"round_robin", "weighted_round_robin"} {
 		policy, err := New(Config{Name: name})
 		if err != nil {
 			t.Fatal(err)

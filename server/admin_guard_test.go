@@ -70,7 +70,8 @@ func TestATenantsKeyOpensNoAdminRoute(t *testing.T) {
 		t.Fatalf("the audit log has %d entries", len(log))
 	}
 	// the newest is first, and those after the first second also count the attempts between them
-	if e := log[len(log)-1]; e.Action != "admin.refused" || e.Actor != "tenant:filed" || e.Via != "api" || e.IP != "192.0.2.1" ||
+	if e := log[len(log)-1]; e.Action != "admin.refused" || e.Actor != "tenant:filed" || e.Via != "api" ||
+		e.IP != "192.0.2.1" ||
 		e.RequestID == "" || e.Outcome != "a tenant's key" {
 		t.Errorf("the audit entry is %+v", e)
 	}

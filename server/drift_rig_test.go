@@ -208,7 +208,8 @@ func (d *driftWorld) drawRequest() randomRequest {
 	if d.IntN(10) == 0 {
 		w.header.Set("X-Request-Priority", d.pick("interactive", "background", "batch"))
 	}
-	model := d.pick(append([]string{"auto", "auto", "auto", "best", "gpt-4o", "gpt-5", "listed", "one-model", "six-model", "two",
+	model := d.pick(append([]string{"auto", "auto", "auto", "best", "gpt-4o", "gpt-5", "listed", "one-model",
+		"six-model", "two",
 		"unknown-model"}, driftTiers...)...)
 	more := ""
 	if d.IntN(3) == 0 {

@@ -136,8 +136,9 @@ func TestRequestFallsBackFromATargetWithoutAWorker(t *testing.T) {
 	body := chatBody("best", strings.Repeat("word ", 3000), "")
 	r.check("and too long for the next", r.postKey(body), "other", "o0",
 		"fallback:other; "+why+"; small has too little context; alias selected large")
-	if d := r.record(5); d.Tier != "other" || d.Model != "o" || len(d.Passed) != 2 || d.Passed[1] != (tiers.Move{Tier: "small",
-		Rule: "fallback", By: "fallback", Why: tiers.WhyContext}) {
+	if d := r.record(5); d.Tier != "other" || d.Model != "o" || len(d.Passed) != 2 ||
+		d.Passed[1] != (tiers.Move{Tier: "small",
+			Rule: "fallback", By: "fallback", Why: tiers.WhyContext}) {
 		t.Errorf("it is recorded as %+v", d)
 	}
 	if got := r.postKey(chatBody("fake-7b-l", "Hi", "")); got.status != http.StatusServiceUnavailable {
@@ -158,7 +159,8 @@ func TestRequestDoesNotWaitForABackoff(t *testing.T) {
 	r.check("in backoff", r.postKey(chatBody("best", "Hi", "")), "small", "s0",
 		"fallback:small; large has only workers in backoff; alias selected large")
 	got := r.post("/v1/completions", `{"model":"pooled","prompt":"Hi"}`, "Authorization", "Bearer key")
-	r.check("another endpoint", got, "small", "s0", "fallback:small; other does not serve the endpoint; alias selected other")
+	r.check("another endpoint", got, "small", "s0",
+		"fallback:small; other does not serve the endpoint; alias selected other")
 }
 
 // setDown marks a worker as down.
@@ -405,7 +407,8 @@ func TestReplayRepeatsAFallback(t *testing.T) {
 	}
 	again.Add(d)
 	got := again.Report()
-	if got.TiersReproduced != (replay.Part{N: 1, Of: 1}) || len(got.ChangedTier) != 1 || got.ChangedTier[0].From != "small" ||
+	if got.TiersReproduced != (replay.Part{N: 1, Of: 1}) || len(got.ChangedTier) != 1 ||
+		got.ChangedTier[0].From != "small" ||
 		got.ChangedTier[0].To != "other" {
 		t.Errorf("replayed as %+v", got)
 	}

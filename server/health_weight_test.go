@@ -23,7 +23,8 @@ tiers:`, 1)
 		if i%4 < 2 {
 			text = "poison"
 		}
-		if a := r.post("/v1/chat/completions", chatBody("small", fmt.Sprint(text, i), ""), "Authorization", "Bearer filed"); a.
+		if a := r.post("/v1/chat/completions", chatBody("small", fmt.Sprint(text, i), ""), "Authorization",
+			"Bearer filed"); a.
 			status != http.StatusOK {
 			t.Fatalf("request %d: %d %s", i, a.status, a.body)
 		}

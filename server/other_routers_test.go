@@ -95,7 +95,8 @@ func TestExamplesOfOtherRouters(t *testing.T) {
 			}
 		}
 	}
-	const hash, model = "policy: { name: consistent_hash }\n", "policy: { name: random }\nmodels: { gpt-4: small, llama3: small, gpt-3.5-turbo: small }\n"
+	const hash, model = "policy: { name: consistent_hash }\n",
+		"policy: { name: random }\nmodels: { gpt-4: small, llama3: small, gpt-3.5-turbo: small }\n"
 	for name, c := range map[string]struct {
 		config string
 		check  func(r *rig)

@@ -188,8 +188,9 @@ func TestRanksOfAnUnreachableServerAreNotTried(t *testing.T) {
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
 	live := startServer(t, fakeEngine())
-	yaml := strings.Replace(withRanks("round_robin", fmt.Sprintf("{ name: gone, url: %q, ranks: 16 }, { name: live, url: %q }",
-		gone.URL, live)), "health: {", "health: { path: \"off\",", 1)
+	yaml := strings.Replace(withRanks("round_robin",
+		fmt.Sprintf("{ name: gone, url: %q, ranks: 16 }, { name: live, url: %q }",
+			gone.URL, live)), "health: {", "health: { path: \"off\",", 1)
 	r := newRig(t, yaml)
 	for range 4 {
 		if a := r.post("/v1/chat/completions", chatAbout(1)); a.status != http.StatusOK ||

@@ -19,7 +19,8 @@ func TestEachMistakeIsReportedUnderItsConfigKey(t *testing.T) {
 			[]string{`models["gpt-4"]: unknown target "smal": name a tier or pool (small)`, `models["x*"]: unknown target "y*"`},
 		},
 		"alias to an alias": {
-			Config{Targets: []Target{tier("small", "m")}, Default: "small", Aliases: toOne(map[string]string{"a": "small", "b": "a"})},
+			Config{Targets: []Target{tier("small", "m")}, Default: "small", Aliases: toOne(map[string]string{"a": "small",
+				"b": "a"})},
 			[]string{`models["b"]: unknown target "a"`},
 		},
 		"two of one name": {

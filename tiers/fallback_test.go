@@ -192,7 +192,8 @@ func TestMistakesInListsAreReportedUnderTheirKeys(t *testing.T) {
 	}
 	_, err := New(Config{
 		Targets: []Target{tier("small", "large", "medum"), {Name: "medium", Tier: true, Fallback: []string{}},
-			tier("large", "small", "model-large", "model-small"), {Name: "pool", Models: []string{"p"}, Fallback: []string{"small"}}},
+			tier("large", "small", "model-large", "model-small"), {Name: "pool", Models: []string{"p"},
+				Fallback: []string{"small"}}},
 		Aliases: map[string]Targets{"a": {"small", "b"}, "b": {"b", "small"}, "c": {}, "d": {"small", "model-small"},
 			"e": {"small", "classify"}, "f": {"large", "pool"}},
 	})

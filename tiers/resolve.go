@@ -102,7 +102,8 @@ func (v *Resolution) addNote(text string) {
 // of these that can take it. If all are blocked, it stays at the first where it fits.
 //
 // Any other prompt that does not fit, and one that fits none of its targets, moves to the next
-// higher tier where it fits. If the tier has no worker up, the request moves as the rules say. Neither moves a request out of a pool, nor one that
+// higher tier where it fits. If the tier has no worker up, the request moves as the rules say. Neither moves a
+// request out of a pool, nor one that
 // the engine's own model name pins. A prompt that fits nowhere fails with ErrTooLong, and the
 // resolution has the highest tier that it may use.
 func (k *Catalog) Resolve(q Query) (Resolution, error) {

@@ -23,7 +23,8 @@ func TestAnthropicsKeyHasItsOwnHeader(t *testing.T) {
 	} {
 		fake := new(fakeSender)
 		spec := Spec{Config: Config{Name: "w", URL: "http://h:1"}, Engine: "anthropic", Key: c.key}
-		if _, err := workerOver(spec, fake).Send(t.Context(), &http1.Request{Method: "POST", Path: "/", Header: c.client}); err !=
+		if _, err := workerOver(spec, fake).Send(t.Context(), &http1.Request{Method: "POST", Path: "/",
+			Header: c.client}); err !=
 			nil {
 			t.Fatal(err)
 		}

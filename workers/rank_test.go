@@ -68,7 +68,8 @@ func TestRankIsSplitFromHostAndPortOnly(t *testing.T) {
 
 // FuzzSplitRank: a URL with a rank is the URL of its server and the rank; no URL that is dialled has an @.
 func FuzzSplitRank(f *testing.F) {
-	for _, seed := range []string{"http://w:8000@2", "http://[::1]@63", "http://u:p@h@2", "https://h/a@2", "unix:///a@0:/b@1"} {
+	for _, seed := range []string{"http://w:8000@2", "http://[::1]@63", "http://u:p@h@2", "https://h/a@2",
+		"unix:///a@0:/b@1"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
@@ -139,7 +140,8 @@ func TestRequestsSelectTheRankAndChecksDoNot(t *testing.T) {
 		}
 		for name, want := range map[string][]string{"w@0": {"0"}, "w@1": {"1"}, "whole": nil} {
 			for _, header := range []http.Header{nil, {"X-Other": {"a"}}} {
-				answer, err := fleet.Get(name).Send(context.Background(), &http1.Request{Method: "POST", Path: "/x", Header: header})
+				answer, err := fleet.Get(name).Send(context.Background(), &http1.Request{Method: "POST", Path: "/x",
+					Header: header})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -27,7 +27,8 @@ func importCommand() *cobra.Command {
 			return fmt.Errorf("name the router: vllm-router or continuum; %s --help has examples", c.CommandPath())
 		},
 	}
-	c.AddCommand(importFrom("vllm-router", "a command line of vLLM Router or SGLang's router, or the YAML file of its fork",
+	c.AddCommand(importFrom("vllm-router",
+		"a command line of vLLM Router or SGLang's router, or the YAML file of its fork",
 		"start.sh", imports.VLLMRouter))
 	c.AddCommand(importFrom("continuum", "a YAML file of Continuum Router", "continuum.yaml", imports.Continuum))
 	return c

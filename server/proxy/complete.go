@@ -72,7 +72,8 @@ func (x *exchange) gather() {
 
 // gatherFacts collects the facts for the policy of the request's pool, and counts the request there.
 func (x *exchange) gatherFacts() {
-	x.facts = x.s.intake.Gather(x.in.HTTP.Context(), &x.caller, &x.parsed, &x.resolution, x.in.Snap.Region(x.in.HTTP), true)
+	x.facts = x.s.intake.Gather(x.in.HTTP.Context(), &x.caller, &x.parsed, &x.resolution, x.in.Snap.Region(x.in.HTTP),
+		true)
 	x.s.metrics.TierResolved(x.resolution.Pool.Name, x.resolution.Rule)
 }
 

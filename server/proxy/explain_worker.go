@@ -136,7 +136,8 @@ func (n *explainer) previewQueue(poolErr error) (why, stage string, err error) {
 	case errors.As(o.Err, &shed):
 		q.Would, q.Why, q.Shed = decisions.QueueShed, waitReason(poolErr), shed.Reason
 		n.addNote("%s, and the queue would reject the request (%s); %d requests wait now", q.Why, shed.Reason, q.Waiting)
-		return whyUnserved(shed), decisions.StageQueue, shedAnswer(p, &queue.ShedError{Reason: shed.Reason, RetryAfter: time.Second},
+		return whyUnserved(shed), decisions.StageQueue, shedAnswer(p, &queue.ShedError{Reason: shed.Reason,
+			RetryAfter: time.Second},
 			x.parsed.Class, x.in.Snap.File.Health.Interval)
 	case o.Err != nil:
 		return whyUnserved(o.Err), decisions.StageWorker, noWorker(p, o.Err, x.parsed.Class, x.in.Snap.File.Health.Interval)

@@ -13,7 +13,10 @@ import (
 // TestFallbackSpendsTheRetryBudget: a failed target sends its requests to the next one only while the
 // budget lasts, so that failures do not double the load.
 func TestFallbackSpendsTheRetryBudget(t *testing.T) {
-	fails := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+	fails := http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError)
+	})
 	next := httptest.NewServer(engines.New(engines.Config{Name: "next", AnyModel: true, Seed: 1}))
 	t.Cleanup(next.Close)
 	r := newProxyRig(t, fmt.Sprintf(`
@@ -38,7 +41,8 @@ tiers:
 			t.Errorf("x-should-retry is %q", v)
 		}
 	}
-	if d := r.records.log.Last(1)[0]; d.Tier != "small" || d.Rule != "model" || len(d.Attempts) != 1 || len(d.Passed) != 1 {
+	if d := r.records.log.Last(1)[0]; d.Tier != "small" || d.Rule != "model" || len(d.Attempts) != 1 ||
+		len(d.Passed) != 1 {
 		t.Errorf("it is recorded as %+v", d)
 	}
 }
