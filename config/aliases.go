@@ -2,7 +2,9 @@ package config
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -26,7 +28,7 @@ var policyAliases = map[string]alias{
 	"Random":             {name: "random"},
 	"ConsistentHash":     {name: "consistent_hash", options: [][2]string{{"key", "model"}}},
 	"PrefixAwareHash":    {name: "chwbl", options: [][2]string{{"no_key", "model_hash"}}},
-	"KvOverlapScorer":    {name: "kv_overlap"},
+	"KvOverlapScorer":    {name: "kv_overlap", options: [][2]string{{"fallback", "chwbl"}}},
 	"least_conn":         {name: "least_load"},
 	"consistent_hashing": {name: "consistent_hash"},
 	"prefix_hash":        {name: "chwbl"},
@@ -51,6 +53,16 @@ var policyKeyAliases = map[string]alias{
 	"kv_events":              {instead: "write kv_events beside policy, not in it"},
 	"model_overrides":        {instead: "write policy_rules with model and policy"},
 	"rules":                  {instead: "write policy_rules beside policy, not in it"},
+}
+
+// policy returns the policy that another router's name stands for, with the options that belong to it.
+func (a alias) policy() routing.Config {
+	c := routing.Config{Name: a.name}
+	for _, o := range a.options {
+		k := sections[reflect.TypeFor[routing.Config]()].keys[o[0]]
+		reflect.ValueOf(&c).Elem().Field(k.field).SetString(o[1])
+	}
+	return c
 }
 
 // readAliases replaces the words of other routers in the document's root.
@@ -146,11 +158,17 @@ func (d *decoder) readPolicyName(section *yaml.Node, at int, path string) {
 	default:
 		section.Content[at] = named(vn, a.name)
 		for _, o := range a.options {
-			if valueIn(section, o[0]) == nil {
+			if valueIn(section, o[0]) == nil && !(strings.HasSuffix(path, ".fallback") && hasOption(valueIn(section, "name"), o[0])) {
 				section.Content = append(section.Content, named(vn, o[0]), named(vn, o[1]))
 			}
 		}
 	}
+}
+
+// hasOption reports whether the policy of that name has the option.
+func hasOption(name *yaml.Node, option string) bool {
+	k := sections[reflect.TypeFor[routing.Config]()].keys[option]
+	return name != nil && slices.Contains(strings.Split(k.policy, ","), name.Value)
 }
 
 // named returns a copy of a scalar with another text.

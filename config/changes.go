@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -312,7 +313,7 @@ func (l *flattener) items(path, effect string, k key, v reflect.Value) {
 	var names []string
 	for i := range v.Len() {
 		item := v.Index(i)
-		name := l.nameOf(item)
+		name := l.nameOf(item, i)
 		for slices.Contains(names, name) { // only an unchecked file has duplicate names
 			name += "+"
 		}
@@ -321,17 +322,23 @@ func (l *flattener) items(path, effect string, k key, v reflect.Value) {
 		l.add(setting{path: at, effect: effect, removal: k.reload, item: true, section: item})
 		l.section(at, effect, item)
 	}
+	if v.Len() == 0 && !v.IsNil() && k.name == "policy_rules" { // none, in place of the file's
+		l.add(setting{path: path, effect: effect, value: "[]", shown: "[]"})
+	}
 	if k.ordered && len(names) > 0 {
 		l.add(setting{path: path, effect: effect, value: strings.Join(names, "\x00"), shown: strings.Join(names, ", ")})
 	}
 }
 
-// nameOf returns the name of a list item.
-func (l *flattener) nameOf(item reflect.Value) string {
+// nameOf returns the name of the list item at that index, or the index if items have no names.
+func (l *flattener) nameOf(item reflect.Value, at int) string {
 	if k, ok := item.Interface().(tenants.KeyConfig); ok && l.shared[k.Name] {
 		return k.Name + " " + shortDigest(strings.ToLower(k.SHA256))
 	}
-	return item.FieldByName("Name").String()
+	if name := item.FieldByName("Name"); name.IsValid() {
+		return name.String()
+	}
+	return strconv.Itoa(at)
 }
 
 // add adds one setting.

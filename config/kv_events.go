@@ -5,22 +5,21 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
+	"tierway/routing"
 	"tierway/workers"
 	"tierway/workers/kvcache"
 )
 
 // KVEvents configures the reader of KV-cache events.
 type KVEvents struct {
-	Enabled  *bool  `yaml:"enabled" doc:"Read the KV-cache events of engines that publish them, for pools with the policy 'kv_aware'. Other policies do not use them."`
+	Enabled  *bool  `yaml:"enabled" doc:"Read the KV-cache events of engines that publish them, for pools with the policy 'kv_aware' or 'kv_overlap'. Other policies do not use them."`
 	Listen   string `yaml:"listen" reload:"restart" doc:"Address, host:port, for engines that connect to the gateway to publish events. Each of their workers has a 'kv_events.topic' of its own. The protocol has no authentication: use an address of a private network. Empty: none; the gateway connects to engines."`
 	MaxBytes Size   `yaml:"max_bytes" doc:"Memory limit for what is known of all caches together. A cached block takes at most 288 bytes: 512MiB hold 29 million tokens in blocks of 16. Each data-parallel rank of each worker has the same share. Over it, the ends of the prompts that were not stored for longest are dropped."`
 }
-
-// eventsPolicy is the policy that uses KV-cache events.
-const eventsPolicy = "kv_aware"
 
 // eventsOf returns the section kv_events of a tier or pool with the file's values for absent keys.
 func (f *File) eventsOf(own *kvcache.Config) kvcache.Config {
@@ -129,11 +128,27 @@ func (d *decoder) checkEventPort(seen map[string]eventPort, path string, port, f
 	}
 }
 
+// policiesOf returns the policy of a tier or pool, then those of its rules.
+func (f *File) policiesOf(s section) []routing.Config {
+	policies, rules := []routing.Config{s.Policy}, s.PolicyRules
+	if s.Policy.Name == "" {
+		policies[0] = f.Policy
+	}
+	if rules == nil {
+		rules = f.PolicyRules
+	}
+	for i := range rules {
+		policies = append(policies, rules[i].Policy)
+	}
+	return policies
+}
+
 // checkEventsUsed warns of events that no policy uses.
 func (d *decoder) checkEventsUsed(path string, f *File, s section) {
-	if policy := cmp.Or(s.Policy.Name, f.Policy.Name); policy != eventsPolicy {
-		d.warn(path, "has no effect: the policy "+policy+" does not use the events of engines",
-			"set policy: { name: "+eventsPolicy+" }, or remove the key")
+	policies := f.policiesOf(s)
+	if !slices.ContainsFunc(policies, routing.Config.UsesCaches) {
+		d.warn(path, "has no effect: the policy "+policies[0].Name+" does not use the events of engines",
+			"set policy: { name: kv_aware }, or remove the key")
 	}
 }
 

@@ -48,7 +48,7 @@ func Load(path string, env func(string) (string, bool)) (*File, error) {
 	name, _ := env(PolicyVariable)
 	f, err = f.WithPolicy(name)
 	if err != nil {
-		return nil, fmt.Errorf("the environment variable %s: %w", PolicyVariable, err)
+		return nil, fmt.Errorf("%s or --policy: %w", PolicyVariable, err)
 	}
 	return f, nil
 }

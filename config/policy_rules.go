@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -29,7 +30,12 @@ type TokenRange struct {
 
 // has reports whether the range contains n.
 func (r TokenRange) has(n int64) bool {
-	return n > r.Above && (r.UpTo == 0 || n <= r.UpTo) || r == TokenRange{}
+	return (r.Above == 0 || n > r.Above) && (r.UpTo == 0 || n <= r.UpTo)
+}
+
+// includes reports whether all numbers of another range are in the range.
+func (r TokenRange) includes(other TokenRange) bool {
+	return r.Above <= other.Above && (r.UpTo == 0 || other.UpTo > 0 && other.UpTo <= r.UpTo)
 }
 
 // RuleFacts are the facts of a request that the conditions of a PolicyRule use.
@@ -132,6 +138,9 @@ func (r *PolicyRule) covers(other *PolicyRule) bool {
 		if own.Type().Field(i).Name == "Policy" || own.Field(i).IsZero() {
 			continue
 		}
+		if has, ok := own.Field(i).Interface().(TokenRange); ok && has.includes(its.Field(i).Interface().(TokenRange)) {
+			continue
+		}
 		if !reflect.DeepEqual(own.Field(i).Interface(), its.Field(i).Interface()) {
 			return false
 		}
@@ -145,18 +154,20 @@ func (f *File) WithPolicy(name string) (*File, error) {
 	if name == "" {
 		return f, nil
 	}
+	policy := routing.Config{Name: name}
 	if !slices.Contains(routing.Names(), name) {
-		if to, known := policyAliases[name]; known && to.name != "" {
-			name = to.name
-		} else {
-			return nil, fmt.Errorf("unknown policy %s: %s", quote(name), DidYouMean(name, routing.Names()))
+		to := policyAliases[name]
+		if to.name == "" {
+			return nil, fmt.Errorf("unknown policy %s: %s", quote(name),
+				cmp.Or(to.instead, DidYouMean(name, routing.Names())))
 		}
+		policy = to.policy()
 	}
 	replaced := func(c routing.Config) routing.Config {
-		if c.Name == name {
+		if c.Name == policy.Name {
 			return c
 		}
-		return routing.Config{Name: name}
+		return policy
 	}
 	out := *f
 	out.replacedPolicy = name

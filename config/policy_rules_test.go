@@ -136,7 +136,8 @@ tiers:
 		"":                {{Name: "kv_aware"}, {Name: "chwbl", Epsilon: new(0.5)}},
 		"round_robin":     {{Name: "round_robin"}, {Name: "round_robin"}},
 		"chwbl":           {{Name: "chwbl"}, {Name: "chwbl", Epsilon: new(0.5)}},
-		"PrefixAwareHash": {{Name: "chwbl"}, {Name: "chwbl", Epsilon: new(0.5)}},
+		"PrefixAwareHash": {{Name: "chwbl", NoKey: "model_hash"}, {Name: "chwbl", Epsilon: new(0.5)}},
+		"ConsistentHash":  {{Name: "consistent_hash", Key: "model"}, {Name: "consistent_hash", Key: "model"}},
 	} {
 		f, err := Load(path, environment(map[string]string{PolicyVariable: variable}))
 		if err != nil {
@@ -150,7 +151,7 @@ tiers:
 		}
 	}
 	if _, err := Load(path, environment(map[string]string{PolicyVariable: "rond_robin"})); err == nil ||
-		!strings.Contains(err.Error(), `TIERWAY_POLICY: unknown policy "rond_robin": did you mean round_robin?`) {
+		!strings.Contains(err.Error(), `TIERWAY_POLICY or --policy: unknown policy "rond_robin": did you mean round_robin?`) {
 		t.Errorf("a mistyped policy: %v", err)
 	}
 }

@@ -97,7 +97,7 @@ func (r *Replay) decideNow(p *pick, was *sidePool) (worker string, err error) {
 	if to := r.draft.pools[p.d.Tier]; to != nil {
 		to.updateRates(c)
 	}
-	if c.Policy != was.policy.Name() {
+	if !was.Chooses(c) {
 		r.sums.Unknown.OtherPolicy++
 		return p.worker, nil
 	}

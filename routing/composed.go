@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"slices"
 	"time"
 
 	"tierway/routing/prefix"
@@ -42,10 +43,16 @@ func linksOf(p Policy) []Policy {
 func (p *composed) Name() string { return p.chains[0][0].Name() }
 
 func (p *composed) chain(r *Request) []Policy {
-	if r.Rule > 0 && r.Rule < len(p.chains) {
-		return p.chains[r.Rule]
+	return p.chains[p.rule(r)]
+}
+
+// rule returns the index of the request's chain. A request that waited while the rules were replaced may have
+// the number of an earlier rule: it then has none.
+func (p *composed) rule(r *Request) int {
+	if r.Rule <= 0 || r.Rule >= len(p.chains) || r.Rules != 0 && r.Rules != len(p.chains)-1 {
+		return 0
 	}
-	return p.chains[0]
+	return r.Rule
 }
 
 // Pick returns the choice of the first policy of the request's chain that does not abstain. The record
@@ -65,8 +72,11 @@ func (p *composed) Pick(r *Request, ws []View) (int, Reason) {
 	return -1, ""
 }
 
-// Plans reports whether the policy of the request plans.
-func (p *composed) Plans(r *Request) bool { return plans(p.chain(r)[0], r) }
+// Plans reports whether all policies of the request's chain plan: any other one would take a full worker for
+// an open one.
+func (p *composed) Plans(r *Request) bool {
+	return !slices.ContainsFunc(p.chain(r), func(q Policy) bool { return !plans(q, r) })
+}
 
 func (p *composed) facts() (all facts) {
 	p.any(func(q Policy) bool {
@@ -101,9 +111,14 @@ func (p *composed) Depth() (depth prefix.Depth) {
 }
 
 func (p *composed) treeLimit() (blocks int, every time.Duration) {
+	if p.facts()&usesCosts != 0 {
+		return 0, 0 // kv_aware needs the model of the whole cache
+	}
 	p.any(func(q Policy) bool {
-		blocks, every = treeLimit(q)
-		return blocks > 0
+		if own, interval := treeLimit(q); own > blocks {
+			blocks, every = own, interval
+		}
+		return false
 	})
 	return blocks, every
 }
@@ -112,10 +127,7 @@ func (p *composed) treeLimit() (blocks int, every time.Duration) {
 func (p *composed) clone(r *Request) Policy {
 	q := &composed{chains: make([][]Policy, len(p.chains))}
 	copy(q.chains, p.chains)
-	at := 0
-	if r.Rule > 0 && r.Rule < len(p.chains) {
-		at = r.Rule
-	}
+	at := p.rule(r)
 	q.chains[at] = nil
 	for _, link := range p.chains[at] {
 		q.chains[at] = append(q.chains[at], policyCopy(link, r))

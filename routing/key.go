@@ -40,7 +40,8 @@ func (s keySource) find(p Policy, r *Request) (of string, key uint64) {
 	switch {
 	case s.of == KeyModel && r.Model != 0:
 		return KeyModel, r.Model
-	case s.of != KeyModel && r.Key != 0 && r.KeyOf != "":
+	case s.of == KeyHeader && r.KeyOf == KeyHeader && r.Key != 0,
+		s.of == KeySession && (r.KeyOf == KeySession || r.KeyOf == KeyBody) && r.Key != 0:
 		return r.KeyOf, r.Key
 	case s.of != KeySession || s.fallback != KeyPrefix:
 		return "", 0

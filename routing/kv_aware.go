@@ -68,7 +68,7 @@ func (*kvAware) Name() string { return "kv_aware" }
 // Plans returns true: the cost of a full worker includes the wait for a slot.
 func (*kvAware) Plans(*Request) bool { return true }
 
-func (*kvAware) facts() facts { return usesCosts }
+func (*kvAware) facts() facts { return usesCosts | usesCaches }
 
 // Pick returns the worker of the lowest cost, or the cheapest worker with the prompt (see repeatSurcharge). Of
 // workers with equal costs (see sameSeconds), it returns the one that has the most of the prompt, then the one

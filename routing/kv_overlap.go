@@ -35,7 +35,7 @@ func newKVOverlap(c Config) *kvOverlap {
 	return p
 }
 
-func (*kvOverlap) facts() facts { return usesSuccess }
+func (*kvOverlap) facts() facts { return usesSuccess | usesCaches }
 
 func (*kvOverlap) Name() string { return "kv_overlap" }
 

@@ -18,6 +18,8 @@ func TestPoliciesWithAFallbackKeepTheLaws(t *testing.T) {
 	for name, configs := range map[string][]routing.Config{
 		"hash of the session, else kv_aware": {{Name: "consistent_hash", FallbackKey: "none", Fallback: "kv_aware"}},
 		"a match, else chwbl":                {{Name: "cache_aware", Fallback: "chwbl"}},
+		"a home, else in turn":               {{Name: "chwbl", Fallback: "round_robin"}},
+		"a home, else kv_aware":              {{Name: "chwbl", Fallback: "kv_aware"}},
 		"a score, else in turn":              {{Name: "kv_overlap", Fallback: "weighted_round_robin"}},
 		"two rules": {{Name: "kv_aware"}, {Name: "least_latency", Fallback: "round_robin"},
 			{Name: "rendezvous_hash", Key: "header", Fallback: "cache_aware", OnMiss: "smallest_tree"}},

@@ -1,14 +1,23 @@
 package routing
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 const (
 	// minLatencySamples is the number of streams from which a worker's average counts.
 	minLatencySamples = 10
 	// latencyDecay is the weight of a new sample, so that the average covers about the last twenty.
 	latencyDecay = 0.05
+	// latencyMemory is the time after which an average has lost two thirds of its weight against a new sample: the
+	// first answers of a worker that got no streams for long count most.
+	latencyMemory = 30 * time.Second
 	// probeAfter is how long a worker gets no stream before it is probed with one.
 	probeAfter = 10 * time.Second
+
+	// probeShare is the share of the streams that may be probes, so that they cost little with few requests too.
+	probeShare = 0.05
 
 	latencyTerm = "seconds"
 )
@@ -17,6 +26,7 @@ const (
 type latency struct {
 	mean    float64 // seconds
 	samples int
+	at      time.Time // of the last sample
 	last    time.Time // when a stream was last sent or answered
 }
 
@@ -26,7 +36,9 @@ func (l *latency) learn(took time.Duration, at time.Time) {
 		return
 	}
 	l.samples++
-	l.mean += (took.Seconds() - l.mean) * max(latencyDecay, 1/float64(l.samples))
+	aged := 1 - math.Exp(-max(0, at.Sub(l.at).Seconds())/latencyMemory.Seconds())
+	l.mean += (took.Seconds() - l.mean) * max(latencyDecay, 1/float64(l.samples), aged)
+	l.at = at
 	l.touch(at)
 }
 
@@ -78,7 +90,7 @@ func (p leastLatency) Pick(r *Request, ws []View) (int, Reason) {
 		}
 	}
 	if r.Stream {
-		if i := idlest(ws); i >= 0 {
+		if i := idlest(ws); i >= 0 && Unit(Mix(r.Rand)) < probeShare {
 			return i, ReasonLatencyProbe
 		}
 	}
@@ -97,12 +109,13 @@ func latencyScore(v *View) float64 {
 	return v.Latency.Mean * float64(v.Inflight+1) / v.weight()
 }
 
-// idlest returns the worker that got no stream for the longest time, at least probeAfter; -1: none.
+// idlest returns the worker without requests that got no stream for the longest time, at least probeAfter; -1:
+// none.
 func idlest(ws []View) int {
 	found := -1
 	for i := range ws {
 		idle := ws[i].Latency.Idle
-		if idle >= probeAfter.Seconds() && (found < 0 || idle > ws[found].Latency.Idle) {
+		if ws[i].Inflight == 0 && idle >= probeAfter.Seconds() && (found < 0 || idle > ws[found].Latency.Idle) {
 			found = i
 		}
 	}

@@ -13,6 +13,7 @@ const (
 	usesLatency                   // View.Latency
 	usesTrees                     // View.CachedBlocks
 	usesSuccess                   // View.Success
+	usesCaches                    // Request.Cached
 )
 
 // factsOf returns the parts that the policy uses.
@@ -24,7 +25,7 @@ func factsOf(p Policy) facts {
 }
 
 // UsesCaches reports whether a policy uses Request.Cached to choose.
-func UsesCaches(p Policy) bool { return factsOf(p)&usesCosts != 0 }
+func UsesCaches(p Policy) bool { return factsOf(p)&usesCaches != 0 }
 
 // The sources of a predicted prefix.
 const (

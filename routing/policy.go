@@ -19,6 +19,7 @@ type Request struct {
 	Key          uint64 // hash of the session key, header or body by which a hashing policy places it; 0 without one
 	KeyOf        string // what Key is: KeySession, KeyHeader or KeyBody; empty without one
 	Rule         int    // number of the pool's rule that selects the policy, from 1; 0: none
+	Rules        int    // number of the pool's rules when Rule was found; 0: not known
 	Prefix       uint64 // hash of the prompt up to the end of its first turn; 0 without a prompt
 	Blocks       []Block
 	PromptTokens int64 // estimated, and corrected by Learned.PromptTokens
@@ -192,6 +193,9 @@ func New(c Config) (Policy, error) {
 // Includes reports whether the policy or its fallback has that name.
 func (c Config) Includes(name string) bool { return slices.Contains(c.chain(), name) }
 
+// UsesCaches reports whether the policy or its fallback uses Request.Cached.
+func (c Config) UsesCaches() bool { return c.Includes("kv_aware") || c.Includes("kv_overlap") }
+
 // chain returns the names of the policy and of its fallback.
 func (c Config) chain() []string {
 	names := []string{cmp.Or(c.Name, "least_load")}
@@ -263,6 +267,6 @@ type Config struct {
 	MinScore      *float64 `yaml:"min_score" max:"300" policy:"kv_overlap" absent:"'0.3'" doc:"'kv_overlap': score that the best worker must exceed. Otherwise 'fallback' decides."`
 
 	// The requests of a pool with KV-cache events are looked up by the tokens of their prompts.
-	LookupTimeout time.Duration `yaml:"lookup_timeout" policy:"kv_aware" absent:"'5ms'" doc:"'kv_aware': how long a request waits for the tokens of its prompt, if the engines publish KV-cache events. Afterwards the known beginning of the prompt decides, or what the gateway has sent to the workers."`
-	Tokenizer     string        `yaml:"tokenizer" form:"tokenizer" policy:"kv_aware" absent:"the engines tokenize" doc:"'kv_aware': path of the model's tokenizer.json (byte-level BPE), with which the gateway tokenizes the prompts of completions itself. Chats are tokenized by the engines, which know the chat template."`
+	LookupTimeout time.Duration `yaml:"lookup_timeout" policy:"kv_aware,kv_overlap" absent:"'5ms'" doc:"'kv_aware', 'kv_overlap': how long a request waits for the tokens of its prompt, if the engines publish KV-cache events. Afterwards the known beginning of the prompt decides, or what the gateway has sent to the workers."`
+	Tokenizer     string        `yaml:"tokenizer" form:"tokenizer" policy:"kv_aware,kv_overlap" absent:"the engines tokenize" doc:"'kv_aware', 'kv_overlap': path of the model's tokenizer.json (byte-level BPE), with which the gateway tokenizes the prompts of completions itself. Chats are tokenized by the engines, which know the chat template."`
 }

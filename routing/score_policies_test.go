@@ -88,10 +88,10 @@ func TestLeastLatencyIsWarmFirst(t *testing.T) {
 	for i, mean := range []float64{0.3, 0.1, 0.2} {
 		ws[i].Latency = LatencyFacts{Mean: mean, Samples: 10}
 	}
-	p := newLeastLatency()
+	p, rand := newLeastLatency(), probing(true)
 	pick := func(what string, want int, reason Reason) {
 		t.Helper()
-		if i, got := p.Pick(&Request{Stream: true, Now: start}, ws); i != want || got != reason {
+		if i, got := p.Pick(&Request{Stream: true, Now: start, Rand: rand}, ws); i != want || got != reason {
 			t.Errorf("%s: %d (%s), want %d (%s)", what, i, got, want, reason)
 		}
 	}
@@ -104,11 +104,41 @@ func TestLeastLatencyIsWarmFirst(t *testing.T) {
 	pick("idle for less than ten seconds", 1, ReasonLeastLatency)
 	ws[0].Latency.Idle, ws[2].Latency.Idle = 10, 12
 	pick("the idlest is probed", 2, ReasonLatencyProbe)
+	rand = probing(false)
+	pick("and not by most streams", 1, ReasonLeastLatency)
+	rand = probing(true)
+	ws[2].Inflight = 1
+	pick("nor while it has a request", 0, ReasonLatencyProbe)
 	if i, _ := p.Pick(&Request{Now: start}, ws); i != 1 {
 		t.Errorf("a request without a stream probes %d", i)
 	}
 	ws[0].Latency.Samples = 9
 	pick("one has nine samples", -1, "")
+}
+
+// probing returns a random number with which a stream may be a probe, or not.
+func probing(probe bool) uint64 {
+	for n := uint64(0); ; n++ {
+		if (Unit(Mix(n)) < probeShare) == probe {
+			return n
+		}
+	}
+}
+
+// TestASlowWorkerGetsFewProbes, also with so few requests that all others are idle for long.
+func TestASlowWorkerGetsFewProbes(t *testing.T) {
+	slow := loadedViews(0, 0)
+	slow[0].Latency = LatencyFacts{Mean: 5, Samples: 20, Idle: 100}
+	slow[1].Latency = LatencyFacts{Mean: 0.1, Samples: 20, Idle: 10}
+	probes := 0
+	for n := range uint64(1000) {
+		if i, _ := newLeastLatency().Pick(&Request{Stream: true, Now: start, Rand: Mix(n + 1)}, slow); i == 0 {
+			probes++
+		}
+	}
+	if probes < 20 || probes > 90 {
+		t.Errorf("of 1,000 streams %d were probes, want about 50", probes)
+	}
 }
 
 // TestASpikeDoesNotExileAWorker: after one slow answer a worker is probed, and gets requests again.
@@ -140,8 +170,8 @@ func TestASpikeDoesNotExileAWorker(t *testing.T) {
 		l.Release(Result{At: now, OutputTokens: 1})
 		now = now.Add(time.Second)
 	}
-	if late["a"] == 0 {
-		t.Errorf("the last 100 requests went to %v", late)
+	if mean := pool.workers[0].latency.mean; late["a"] == 0 || mean > 0.15 {
+		t.Errorf("the last 100 requests went to %v, and the average of a is %.2f s", late, mean)
 	}
 }
 

@@ -8,7 +8,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"tierway/engines"
 	"tierway/routing"
 )
 
@@ -197,6 +199,99 @@ func ruled(r *rig) {
 	}
 }
 
+// TestLoadPoliciesAvoidABusyWorker, by the names of each router.
+func TestLoadPoliciesAvoidABusyWorker(t *testing.T) {
+	for _, policy := range []string{"least_load", "power_of_two", "least_conn", "kv_aware"} {
+		r := newRigWith(t, otherRoutersHead+"policy: { name: "+policy+" }\n", func(o *Options) { o.Rand = rand.Uint64 },
+			fakeEngine(), fakeEngine())
+		small := r.control.Snapshot().ByName["small"]
+		lease, err := small.Routing.Acquire(&routing.Request{Now: time.Now(), Only: small.Members["w0"], Stream: true,
+			PromptTokens: 20_000, OutputTokens: 5000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.counts(10, "small", ""); got["w1"] != 10 {
+			t.Errorf("%s: ten requests went to %v", policy, got)
+		}
+		lease.Release(routing.Result{})
+	}
+}
+
+// TestImbalancedLoadsOverrideTheCache, as cache_aware of vLLM Router describes it.
+func TestImbalancedLoadsOverrideTheCache(t *testing.T) {
+	r := newRig(t, otherRoutersHead+"policy: { name: cache_aware, balance_abs_threshold: 2 }\n", fakeEngine(), fakeEngine())
+	small := r.control.Snapshot().ByName["small"]
+	home, _ := r.ask("small", "")
+	var leases []routing.Lease
+	for range 3 {
+		lease, err := small.Routing.Acquire(&routing.Request{Now: time.Now(), Only: small.Members[home]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		leases = append(leases, lease)
+	}
+	if worker, why := r.ask("small", ""); worker == home || why != string(routing.ReasonImbalanced) {
+		t.Errorf("it went to %s (%s)", worker, why)
+	}
+	for i := range leases {
+		leases[i].Release(routing.Result{})
+	}
+	if worker, why := r.ask("small", ""); why != string(routing.ReasonCacheMatch) { // both have it now
+		t.Errorf("it went to %s (%s)", worker, why)
+	}
+}
+
+// TestStreamsPreferTheFasterWorker after ten samples of each.
+func TestStreamsPreferTheFasterWorker(t *testing.T) {
+	slow := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		time.Sleep(20 * time.Millisecond)
+		fakeEngine().ServeHTTP(w, q)
+	})
+	r := newRig(t, otherRoutersHead+"policy: { strategy: LeastLatency, fallback_strategy: RoundRobin }\n", slow, fakeEngine())
+	for i := range 30 {
+		worker, why := r.ask("small", `,"stream":true`)
+		if warm := i >= 20; warm && (worker != "w1" || why != string(routing.ReasonLeastLatency)) ||
+			!warm && why != string(routing.ReasonRoundRobin) {
+			t.Errorf("stream %d went to %s (%s)", i, worker, why)
+		}
+	}
+}
+
+// TestBackendsOfSomeModelsRegionsAndPriorities: a request goes to a worker with its model, of the nearest region and
+// the first priority.
+func TestBackendsOfSomeModelsRegionsAndPriorities(t *testing.T) {
+	var urls []any
+	for range 4 {
+		urls = append(urls, startServer(t, engines.New(engines.Config{AnyModel: true})))
+	}
+	r := newRig(t, fmt.Sprintf(`
+auth: { required: false }
+health: { path: "off" }
+region: us-west
+selection_strategy: RoundRobin
+pools:
+  - name: all
+    models: [fake-a, fake-b]
+    serves: [chat]
+    workers:
+      - { name: a0, url: %q, models: [fake-a], region: us-east, priority: 1 }
+      - { name: a1, url: %q, models: [fake-a], region: us-west, priority: 1 }
+      - { name: a2, url: %q, models: [fake-a], region: us-west, priority: 2 }
+      - { name: b0, url: %q, models: [fake-b], region: us-east }
+`, urls...)+"# %s\n")
+	if got := r.counts(4, "fake-a", ""); got["a1"] != 4 {
+		t.Errorf("requests of fake-a went to %v", got)
+	}
+	if got := r.counts(4, "fake-b", ""); got["b0"] != 4 {
+		t.Errorf("requests of fake-b went to %v", got)
+	}
+	all := r.control.Snapshot().ByName["all"]
+	all.Routing.Observe("a1", all.Members["a1"], routing.Status{})
+	if got := r.counts(4, "fake-a", ""); got["a0"] != 4 {
+		t.Errorf("without a1, requests of fake-a went to %v", got)
+	}
+}
+
 // TestAWeightOfThreeGetsThreeRequestsOfFour, as in the example of weighted round robin.
 func TestAWeightOfThreeGetsThreeRequestsOfFour(t *testing.T) {
 	a, b := startServer(t, fakeEngine()), startServer(t, fakeEngine())
@@ -235,7 +330,7 @@ func TestEveryStrategyOfOtherRoutersIsListed(t *testing.T) {
 	}
 	flat := regexp.MustCompile(`\s+`).ReplaceAllString(string(text), " ")
 	for _, name := range []string{"`round_robin`", "`random`", "`power_of_two`", "`cache_aware`", "`consistent_hash`",
-		"`kv_aware`", "`rendezvous_hash`", "`lmcache_aware`", "`RoundRobin`", "`WeightedRoundRobin`", "`LeastLatency`",
+		"`kv_aware`", "`rendezvous_hash`", "`lmcache_aware`", "`model_overrides`", "`selection_strategy`", "`fallback_strategy`", "`RoundRobin`", "`WeightedRoundRobin`", "`LeastLatency`",
 		"`Random`", "`ConsistentHash`", "`PrefixAwareHash`", "KvOverlapScorer", "`Custom`", "Geographic", "least_conn",
 		"dynamic_weight_adjustment", "policies for separate prefill and decode workers", "a semantic cache",
 		"LMCache's controller"} {

@@ -47,7 +47,7 @@ func simulateCommand() *cobra.Command {
 		Long: "Runs the gateway's routing and queues in virtual time against simulated engines, and prints the times to first\n" +
 			"token of each policy. No request is sent. docs/simulate.md describes the model and its limits.\n\n" +
 			"Modes: " + strings.Join(comparison.ModeNames(), ", ") + ".\n" +
-			"Policies: " + strings.Join(comparison.PolicyNames(), ", ") + ".\n" +
+			"Policies: " + strings.Join(comparison.PolicyNames(), ", ") + "; all for those of the gateway.\n" +
 			"Options of the gateway's policies: +events (engines publish their caches' events), +queue (requests wait for a\n" +
 			"free worker in the gateway's queue). An asterisk marks the lowest time of a load, and times within 2.5 % of it.\n" +
 			"Without flags, ten policies serve the mode base with three seeds, which takes about half a minute.\n" +

@@ -367,7 +367,11 @@ const placeholder = "1"
 
 // usable reports whether a URL can be the next worker's. It lists all others as left out.
 func (d *draft) usable(url string, s setting) bool {
-	canonical, err := workers.Canonical(variable.ReplaceAllString(url, placeholder))
+	server, rank, ranked := workers.SplitRank(variable.ReplaceAllString(url, placeholder))
+	canonical, err := workers.Canonical(server)
+	if ranked {
+		canonical = fmt.Sprint(canonical, "@", rank)
+	}
 	switch {
 	case err != nil:
 		d.leave(s, strings.TrimPrefix(err.Error(), "url: "))

@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tierway/config"
-	"tierway/workers"
 )
 
 // testCase is a configuration of another router with its translation.
@@ -763,13 +762,12 @@ func TestServerAppearsOnce(t *testing.T) {
 	}
 }
 
-// TestRankURLsStay verifies that URLs of data-parallel ranks stay, if config.yaml allows them.
+// TestRankURLsStay verifies that URLs of data-parallel ranks stay.
 func TestRankURLsStay(t *testing.T) {
-	const url = "http://h:8000@1"
-	_, unsupported := workers.Canonical(url)
-	got, err := VLLMRouter([]byte("vllm-router --worker-urls http://h:8000 "+url), Options{})
-	if err != nil || strings.Contains(string(got.Config), "url: "+url) != (unsupported == nil) {
-		t.Errorf("%s %v", got.Config, err)
+	got, err := VLLMRouter([]byte("vllm-router --worker-urls http://h:8000@0,http://h:8000@1,http://h:8000@1"), Options{})
+	if text := string(got.Config); err != nil || !strings.Contains(text, "url: http://h:8000@0") ||
+		strings.Count(text, "url: http://h:8000@1") != 1 {
+		t.Errorf("%s %v", text, err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"tierway/config"
 	"tierway/http1"
 	"tierway/routing"
 	"tierway/telemetry"
@@ -32,12 +33,21 @@ func (ps *Pools) openTokensLocked(p, was *Pool) {
 		return
 	}
 	t := &promptTokens{live: p.livePool}
-	c := prompttokens.Config{LookupTimeout: p.Policy.LookupTimeout, Worker: t.worker, Log: ps.log, Recover: ps.recover.Try}
+	c := prompttokens.Config{LookupTimeout: lookupPolicy(&p.Pool).LookupTimeout, Worker: t.worker, Log: ps.log, Recover: ps.recover.Try}
 	if p.tokenizer != nil {
 		c.Tokenizer = p.tokenizer
 	}
 	t.Source = prompttokens.New(c)
 	p.tokens = t
+}
+
+// lookupPolicy returns the first policy of a pool, or of its rules, that uses what workers have cached.
+func lookupPolicy(p *config.Pool) routing.Config {
+	all := p.Policies()
+	if i := slices.IndexFunc(all, routing.Config.UsesCaches); i >= 0 {
+		return all[i]
+	}
+	return p.Policy
 }
 
 // sameTokenizer reports whether two policies of one configuration key have read the same file. The file

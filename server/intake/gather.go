@@ -18,11 +18,12 @@ func (it *Intake) Gather(ctx context.Context, c *Caller, p *Parsed, res *Resolut
 	facts := routing.Request{Rand: it.rand(), Stream: p.GeneratesStream(), Model: control.NameHash(res.ModelName),
 		PromptTokens: learned.PromptTokens(p.RawTokens), OutputTokens: learned.OutputTokens(p.Req.MaxTokens),
 		Regions: res.Pool.Regions(region)}
-	facts.Rule = p.rule(c, res, &facts)
-	p.setKey(c, res.Pool.PolicyOf(facts.Rule), &facts)
+	facts.Rule, facts.Rules = p.rule(c, res, &facts), len(res.Pool.Rules)
+	policy := res.Pool.PolicyOf(facts.Rule)
+	p.setKey(c, policy, &facts)
 	if p.Prompt != nil {
 		p.Prompt.setBlocks(&facts)
-		if res.Pool.UsesCaches() {
+		if policy.UsesCaches() && res.Pool.UsesCaches() {
 			p.Prompt.setCached(ctx, p, res, &facts, ask)
 		}
 	}

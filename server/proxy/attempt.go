@@ -77,8 +77,13 @@ func (a *attempt) firstByteWithin() time.Duration {
 
 // movable reports whether another worker may answer a request that has reached the worker id.
 func movable(x *exchange, id string) bool {
-	return !x.parsed.AtMostOnce() && len(x.dispatch.attempts) < x.in.Snap.File.Retry.Attempts &&
-		hasOtherWorker(x.resolution.Pool, id)
+	made := 0
+	for _, a := range x.dispatch.attempts {
+		if a.pool == x.resolution.Pool {
+			made++
+		}
+	}
+	return !x.parsed.AtMostOnce() && made < x.in.Snap.File.Retry.Attempts && hasOtherWorker(x.resolution.Pool, id)
 }
 
 // attempt is one try on one worker.
