@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -149,7 +150,8 @@ func (f *File) WithPolicy(name string) (*File, error) {
 		if to, known := policyAliases[name]; known && to.name != "" {
 			name = to.name
 		} else {
-			return nil, fmt.Errorf("unknown policy %s: %s", quote(name), DidYouMean(name, routing.Names()))
+			return nil, fmt.Errorf("unknown policy %s: %s", quote(name),
+				cmp.Or(policyAliases[name].instead, DidYouMean(name, routing.Names())))
 		}
 	}
 	replaced := func(c routing.Config) routing.Config {
