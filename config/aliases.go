@@ -35,7 +35,7 @@ var policyAliases = map[string]alias{
 	"Custom":             {instead: "write policy_rules with the conditions and policies"},
 	"Geographic":         {instead: "every policy prefers the nearest region: write region at the workers, and at the gateway or in regions.header"},
 	"lmcache_aware":      {instead: "use kv_aware, which reads the events that LMCache publishes"},
-	"prefill_decode":     {instead: "list prefill and decode workers in the engine's own router; there is no such policy"},
+	"prefill_decode":     {instead: "list prefill and decode workers in the engine's own router, and the address of that router as a worker"},
 }
 
 // policyKeyAliases are other routers' names of options.
@@ -46,7 +46,7 @@ var policyKeyAliases = map[string]alias{
 	"load_factor_epsilon":    {name: "epsilon"},
 	"eviction_interval_secs": {name: "eviction_interval", unit: "s"},
 	"lookup_timeout_ms":      {name: "lookup_timeout", unit: "ms"},
-	"block_size":             {instead: "remove it: the engines' events tell the block size"},
+	"block_size":             {instead: "remove it: the events of the engines state the block size"},
 	"enable_speculative":     {instead: "remove it: prompts count as cached where they are sent, until the events confirm it"},
 	"speculative_ttl_ms":     {instead: "remove it: an entry ends when the events confirm it, or when the attempt fails"},
 	"model_path":             {instead: "write tokenizer with the path of a tokenizer.json; without it, the engines tokenize"},
@@ -107,7 +107,7 @@ func (d *decoder) prefixRouting(section *yaml.Node) (added []*yaml.Node) {
 				d.reportNode(vn, "prefix_routing.enabled", "want true, got "+quote(vn.Value), "remove the section")
 			}
 		case "anthropic_cache_control_injection":
-			d.reportNode(kn, "prefix_routing."+kn.Value, "is set per tier or pool here", "write inject_cache_control there")
+			d.reportNode(kn, "prefix_routing."+kn.Value, "is a key of tiers and pools", "write inject_cache_control there")
 		default:
 			added = append(added, kn, vn)
 		}
@@ -127,7 +127,7 @@ func (d *decoder) readPolicyAliases(n *yaml.Node, path string) *yaml.Node {
 		a, known := policyKeyAliases[kn.Value]
 		switch {
 		case known && a.instead != "":
-			d.reportNode(kn, join(path, kn.Value), "is no key of a policy", a.instead)
+			d.reportNode(kn, join(path, kn.Value), "is not a key of a policy", a.instead)
 			out.Content[i], out.Content[i+1] = nil, nil
 			continue
 		case known:

@@ -193,8 +193,8 @@ func (d *decoder) checkURL(here map[string][]serverEntry, elsewhere map[string]s
 			"remove the rank from the url, or remove ranks")
 		return
 	case rank >= workers.MaxRanks:
-		d.report(path, fmt.Sprintf("%s has the rank %d; it must be 0 to %d", shown, rank, workers.MaxRanks-1),
-			"count the ranks of a server from 0")
+		d.report(path, fmt.Sprintf("%s has the rank %d; a server has at most %d ranks", shown, rank, workers.MaxRanks),
+			fmt.Sprintf("write a rank from 0 to %d", workers.MaxRanks-1))
 		return
 	}
 	for _, e := range here[canonical] {

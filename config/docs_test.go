@@ -96,6 +96,8 @@ func defaultText(v reflect.Value, k key) string {
 		return defaultText(v.Elem(), k)
 	case v.Kind() == reflect.Struct || v.Kind() == reflect.Pointer:
 		return ""
+	case v.Type() == reflect.TypeFor[[]string]() && v.Len() > 0:
+		return "`" + strings.Join(v.Interface().([]string), "`, `") + "`"
 	case v.Kind() == reflect.Slice || v.Kind() == reflect.Map:
 		return "none"
 	case isNumber(v.Type()) && v.IsZero() && k.min > 0: // 0 is invalid: the key inherits

@@ -66,7 +66,7 @@ func TestMistakesInListsHaveTheirPosition(t *testing.T) {
 		"twice":            {"list: [large, q]", "list: [large, large]", `models.list[1]: "large" leads to "large", which is in the list already (remove it)`},
 		"twice, a tier":    {"[small, p]", "[small, small]", `tiers[1].fallback[1]: "small" is listed twice (remove one of them)`},
 		"itself":           {"[small, p]", "[large]", `tiers[1].fallback[0]: "large" leads to "large", which is in the list already`},
-		"classify":         {"list: [large, q]", "list: [classify, q]", `models.list[0]: "classify" is not one of several targets`},
+		"classify":         {"list: [large, q]", "list: [classify, q]", `models.list[0]: "classify" cannot be in a list`},
 		"not a target":     {"list: [large, q]", "list: [{a: b}]", "models.list[0]: want a string, got a section of keys"},
 	} {
 		got := problemsOf(t, strings.Replace(listed, c.from, c.to, 1), nil)

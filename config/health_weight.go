@@ -6,20 +6,20 @@ import (
 	"tierway/routing"
 )
 
-// HealthWeight configures weights that follow success rates. In a tier or pool, nil fields inherit
+// HealthWeight configures weights that follow success ratios. In a tier or pool, nil fields inherit
 // the file's value, key by key.
 type HealthWeight struct {
 	Enabled  *bool    `yaml:"enabled" doc:"Reduce the weight of workers that fail requests."`
-	Healthy  *float64 `yaml:"healthy" above:"0" max:"1" doc:"Recent success rate from which a worker has its whole weight. Only outcomes that the circuit breaker counts are part of the rate."`
-	Degraded *float64 `yaml:"degraded" above:"0" max:"1" doc:"Recent success rate at which a worker has its weight times 'factor'. Below 'healthy'. Between both rates, the weight is interpolated."`
-	Factor   *float64 `yaml:"factor" above:"0" max:"1" doc:"Share of its weight that a worker keeps at 'degraded'. At a success rate of 0 it keeps the square of this share, never nothing."`
+	Healthy  *float64 `yaml:"healthy" above:"0" max:"1" doc:"Recent success ratio from which a worker has its whole weight. Only outcomes that the circuit breaker counts are part of the ratio."`
+	Degraded *float64 `yaml:"degraded" above:"0" max:"1" doc:"Recent success ratio at which a worker has its weight times 'factor'. Below 'healthy'. Between both ratios, the weight is interpolated."`
+	Factor   *float64 `yaml:"factor" above:"0" max:"1" doc:"Share of its weight that a worker keeps at 'degraded'. At a success ratio of 0 it keeps the square of this share, never nothing."`
 }
 
 // defaultHealthWeight returns the default of the health_weight section.
 func defaultHealthWeight() HealthWeight {
 	return HealthWeight{
 		Enabled: new(false),
-		// Over fifty requests, one failure is a rate of 98 %.
+		// Over fifty requests, one failure is a ratio of 98 %.
 		Healthy: new(0.9),
 		// Below one half, breaker.failure_ratio ejects the worker.
 		Degraded: new(0.7),
@@ -35,7 +35,7 @@ func (h HealthWeight) config() routing.HealthWeight {
 		Factor: valueOf(h.Factor)}
 }
 
-// checkHealthWeights checks the rates of the file's section and of those of tiers and pools.
+// checkHealthWeights checks the ratios of the file's section and of those of tiers and pools.
 func (d *decoder) checkHealthWeights(f *File) {
 	d.checkHealthWeight("health_weight", f.HealthWeight)
 	on := false // in some tier or pool
@@ -48,7 +48,7 @@ func (d *decoder) checkHealthWeights(f *File) {
 	d.checkOff("health_weight", on)
 }
 
-// checkHealthWeight reports rates in the wrong order.
+// checkHealthWeight reports ratios in the wrong order.
 func (d *decoder) checkHealthWeight(path string, h HealthWeight) {
 	healthy, degraded := valueOf(h.Healthy), valueOf(h.Degraded)
 	switch {

@@ -92,7 +92,7 @@ func (d *decoder) checkEventRanks(path string, c kvcache.Config, w workers.Confi
 	switch {
 	case ranked && c.Ranks > 0 && rank >= c.Ranks:
 		d.report(path+".url", fmt.Sprintf("%s has the rank %d, but kv_events.ranks is %d: its ranks are 0 to %d",
-			d.shown(path+".url", w.URL), rank, c.Ranks, c.Ranks-1), "correct one of them")
+			d.shown(path+".url", w.URL), rank, c.Ranks, c.Ranks-1), "raise kv_events.ranks, or lower the rank in url")
 	case w.Ranks > 0 && c.Ranks > 0 && c.Ranks != w.Ranks:
 		d.report(path+".ranks", fmt.Sprintf("%d differs from kv_events.ranks, which is %d", w.Ranks, c.Ranks),
 			"remove kv_events.ranks: each rank of the worker publishes its own events")

@@ -107,7 +107,7 @@ func TestOtherRoutersWordsAreRead(t *testing.T) {
 		"policy: { name: lmcache_aware }":                             "there is no policy \"lmcache_aware\" (use kv_aware",
 		"selection_strategy: Geographic":                              "write region at the workers",
 		"selection_strategy: Random\npolicy: { name: random }":        "policy is set too",
-		"policy: { name: kv_aware, enable_speculative: true }":        "policy.enable_speculative: is no key of a policy (remove it",
+		"policy: { name: kv_aware, enable_speculative: true }":        "policy.enable_speculative: is not a key of a policy (remove it",
 		"policy: { name: kv_aware, model_path: x }":                   "write tokenizer",
 		"prefix_routing: { enabled: false }":                          "prefix_routing.enabled: want true",
 		"prefix_routing: { anthropic_cache_control_injection: true }": "write inject_cache_control there",

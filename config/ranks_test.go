@@ -72,8 +72,8 @@ func TestRanksAreChecked(t *testing.T) {
 		"no ranks": {withWorkers(`{name: w, url: "http://h:1", ranks: 0}`), []string{
 			`tiers[0].workers[0].ranks: want an integer from 1 to 64, got "0"`}},
 		"a high rank": {withWorkers(`{name: w, url: "http://h:1@64"}`), []string{
-			`tiers[0].workers[0].url: "http://h:1@64" has the rank 64; it must be 0 to 63 ` +
-				`(count the ranks of a server from 0)`}},
+			`tiers[0].workers[0].url: "http://h:1@64" has the rank 64; a server has at most 64 ranks ` +
+				`(write a rank from 0 to 63)`}},
 		"a rank twice": {withWorkers(`{name: w0, url: "http://h:1@1"}, {name: w1, url: "http://H:1/@1"}`), []string{
 			`tiers[0].workers[1].url: "http://H:1/@1" is already the rank of tiers[0].workers[0].url ` +
 				`(remove one of them: a rank appears once per tier or pool)`}},
@@ -102,7 +102,7 @@ func TestRanksAreChecked(t *testing.T) {
 			`tiers[0].workers[0].ranks: 4 differs from kv_events.ranks, which is 2 (remove kv_events.ranks: each rank ` +
 				`of the worker publishes its own events)`,
 			`tiers[0].workers[1].url: "http://g:1@2" has the rank 2, but kv_events.ranks is 2: its ranks are 0 to 1 ` +
-				`(correct one of them)`}},
+				`(raise kv_events.ranks, or lower the rank in url)`}},
 		"ports of all ranks": {events + withWorkers(
 			`{name: w0, url: "http://h:1", ranks: 4, kv_events: {port: 5557, replay_port: 5560}}, `+
 				`{name: w1, url: "http://g:1@3", kv_events: {port: 65533}}`), []string{

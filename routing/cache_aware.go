@@ -26,7 +26,7 @@ const (
 // eligible workers.
 type cacheAware struct {
 	threshold, abs, rel float64
-	maxTree             int           // blocks of each worker that are remembered
+	maxTree             int           // blocks of each worker that are stored
 	every               time.Duration // interval at which maxTree is applied
 	smallestTree        bool          // without a match, the worker with the fewest blocks is chosen
 	abstains            bool          // without a match, the fallback chooses

@@ -16,7 +16,7 @@ const (
 func (*chwbl) Plans(*Request) bool { return true }
 
 // besideFull returns the worker for a request whose ring position gave chosen. If no worker is full,
-// that is chosen. An open worker that holds at least worthMoving more tokens of the prompt takes the
+// that is chosen. A free worker that holds at least worthMoving more tokens of the prompt takes the
 // request, so that a chat that overflowed continues there.
 //
 // The request waits for a full worker at most worthWaiting times the additional compute time on
@@ -33,7 +33,7 @@ func (p *chwbl) besideFull(r *Request, ws []View, b *loadBound, chosen int, s *s
 		}
 	}
 	c := &ws[chosen]
-	if most < 0 { // an open worker over its bound is better than no worker
+	if most < 0 { // a free worker over its bound is better than no worker
 		if !c.Full || worthTheWait(r, c, 0) || !p.markFit(ws, isOpen) {
 			return chosen
 		}
@@ -53,7 +53,7 @@ func isOpen(v *View) bool { return !v.Full }
 // hasRoom reports whether a worker is open and within its bounds, or open and idle.
 func hasRoom(v *View, b *loadBound) bool { return !v.Full && (v.Inflight == 0 || b.admits(v)) }
 
-// worthTheWait reports whether the request should wait for a full worker if an open worker holds
+// worthTheWait reports whether the request should wait for a full worker if a free worker holds
 // elsewhere tokens of its prompt.
 func worthTheWait(r *Request, full *View, elsewhere int64) bool {
 	saves := full.Overlap - elsewhere

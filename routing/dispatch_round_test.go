@@ -56,7 +56,7 @@ func TestRoundIsOpenForTheSmallestRequest(t *testing.T) {
 	mustAcquire(t, p)
 	round := p.BeginRound(start)
 	if !round.Open() {
-		t.Error("the round reports no open worker")
+		t.Error("the round reports no free worker")
 	}
 	if _, err := round.Offer(ask(), nil); !errors.Is(err, ErrFull) {
 		t.Errorf("a request with tokens: %v", err)

@@ -21,7 +21,7 @@
 // A worker is eligible if it is up, has weight, serves the model, was not tried before, is
 // neither in backoff nor ejected, and is neither full nor saturated. Workers of a higher
 // group are eligible only if no worker of a lower group is usable, workers of a farther region
-// only if no worker of a nearer one is open. During slow start a
+// only if no worker of a nearer one is free. During slow start a
 // worker is shown only its share of the requests. A Planner is shown full workers too, if
 // the request can wait. Policies divide requests by effective weights: by the rule of
 // SetHealthWeight, a worker that fails requests has less than its weight. The Pool takes these

@@ -132,7 +132,7 @@ func (p *Pool) groupLocked(r *Request, tried []*Worker) (group int, any bool) {
 type eligibleSet struct {
 	any              bool
 	group            int
-	views            []View // open workers, and for a Planner full ones too
+	views            []View // free workers, and for a Planner full ones too
 	full             bool   // some worker that is not in views is full
 	idle             int    // saturated workers, not in views, without requests in flight
 	slowStart        bool   // some worker in views is in slow start
@@ -149,10 +149,10 @@ func (f *eligibleSet) enterGroup(group int) bool {
 }
 
 // eligibleLocked returns the workers that can take a request now: of the lowest group with a
-// usable worker, the open ones. If the request can wait and the policy plans, it returns the
+// usable worker, the free ones. If the request can wait and the policy plans, it returns the
 // full ones too. Full and saturated workers keep their group: load does not move to the next
 // group. If metrics alone saturate all workers of the group, the ones without requests in
-// flight are eligible. Of the group, the workers of the nearest region with an open worker are
+// flight are eligible. Of the group, the workers of the nearest region with a free worker are
 // returned.
 func (p *Pool) eligibleLocked(r *Request, tried []*Worker) ([]View, error) {
 	f := eligibleSet{views: p.views[:0]}

@@ -12,16 +12,16 @@ import (
 var usualHealth = HealthWeight{Healthy: 0.9, Degraded: 0.7, Factor: 0.5}
 
 // TestWeightShareHasNoJumps: it falls from 1 over the factor to the square of the factor, and a small change of
-// the success rate changes it little.
+// the success ratio changes it little.
 func TestWeightShareHasNoJumps(t *testing.T) {
-	for rate, want := range map[float64]float64{1: 1, 0.9: 1, 0.85: 0.875, 0.8: 0.75, 0.7: 0.5, 0.35: 0.375, 0: 0.25} {
-		if got := usualHealth.share(rate); math.Abs(got-want) > 1e-9 {
-			t.Errorf("at a success rate of %v the share is %v, want %v", rate, got, want)
+	for ratio, want := range map[float64]float64{1: 1, 0.9: 1, 0.85: 0.875, 0.8: 0.75, 0.7: 0.5, 0.35: 0.375, 0: 0.25} {
+		if got := usualHealth.share(ratio); math.Abs(got-want) > 1e-9 {
+			t.Errorf("at a success ratio of %v the share is %v, want %v", ratio, got, want)
 		}
 	}
-	for rate := 0.0; rate < 1; rate += 0.001 {
-		if rise := usualHealth.share(rate+0.001) - usualHealth.share(rate); rise < 0 || rise > 0.003 {
-			t.Errorf("from a success rate of %v the share changes by %v", rate, rise)
+	for ratio := 0.0; ratio < 1; ratio += 0.001 {
+		if rise := usualHealth.share(ratio+0.001) - usualHealth.share(ratio); rise < 0 || rise > 0.003 {
+			t.Errorf("from a success ratio of %v the share changes by %v", ratio, rise)
 		}
 	}
 	if off := (HealthWeight{}); off.share(0) != 1 {
@@ -106,7 +106,7 @@ func TestEffectiveWeightCountsLikeAConfiguredWeight(t *testing.T) {
 				want = s.ratio()
 			}
 			s = newHealthSim(t, policy, rate, 4, 4)
-			s.before = func() { s.pool.workers[0].success = successRate{50, 10, s.now} } // 80 %
+			s.before = func() { s.pool.workers[0].success = successRatio{50, 10, s.now} } // 80 %
 			s.send(t, 6000)
 			if got := s.ratio(); math.Abs(got-want) > 0.03*want {
 				t.Errorf("%s, %v requests/s: it gets %.3f times its peer's requests, want %.3f", policy, rate, got, want)
@@ -115,9 +115,9 @@ func TestEffectiveWeightCountsLikeAConfiguredWeight(t *testing.T) {
 	}
 }
 
-// TestTrafficFollowsTheSuccessRate: of two equal workers, one answers 80 % of its requests. It gets three quarters
+// TestTrafficFollowsTheSuccessRatio: of two equal workers, one answers 80 % of its requests. It gets three quarters
 // of its peer's requests, and after its recovery as many as the peer.
-func TestTrafficFollowsTheSuccessRate(t *testing.T) {
+func TestTrafficFollowsTheSuccessRatio(t *testing.T) {
 	for policy, want := range map[string]float64{"weighted_round_robin": 0.75, "least_load": 0.75, "random": 0.75,
 		"power_of_two": 0.75, "round_robin": 0.75} {
 		s := newHealthSim(t, policy, 30, 1, 1)
@@ -126,7 +126,7 @@ func TestTrafficFollowsTheSuccessRate(t *testing.T) {
 		s.ratio()
 		s.send(t, 10_000)
 		if got := s.ratio(); math.Abs(got-want) > 0.05 {
-			t.Errorf("%s: at a success rate of 80 %% the split is %.3f, want %v", policy, got, want)
+			t.Errorf("%s: at a success ratio of 80 %% the split is %.3f, want %v", policy, got, want)
 		}
 		s.fails = func() bool { return false }
 		s.send(t, 500)
@@ -138,8 +138,8 @@ func TestTrafficFollowsTheSuccessRate(t *testing.T) {
 	}
 }
 
-// TestHomesFollowTheSuccessRate: under chwbl, the keys move only from the failing worker, and back to it.
-func TestHomesFollowTheSuccessRate(t *testing.T) {
+// TestHomesFollowTheSuccessRatio: under chwbl, the keys move only from the failing worker, and back to it.
+func TestHomesFollowTheSuccessRatio(t *testing.T) {
 	c := mustCHWBL(t, Config{})
 	ws := []View{{ID: "a", Weight: 1, Rate: 1}, {ID: "b", Index: 1, Weight: 1, Rate: 1}, {ID: "c", Index: 2, Weight: 1,
 		Rate: 1}}
@@ -172,10 +172,10 @@ func TestHomesFollowTheSuccessRate(t *testing.T) {
 	}
 }
 
-// rateOf returns the success rate and the effective weight of a pool's first worker.
-func rateOf(p *Pool, now time.Time) (rate, weight float64) {
+// ratioOf returns the success ratio and the effective weight of a pool's first worker.
+func ratioOf(p *Pool, now time.Time) (ratio, weight float64) {
 	v := p.Snapshot(now)[0]
-	return v.SuccessRate, v.EffectiveWeight()
+	return v.SuccessRatio, v.EffectiveWeight()
 }
 
 // TestOneFailureChangesNothing: neither of a new worker nor of one that has answered well.
@@ -187,8 +187,8 @@ func TestOneFailureChangesNothing(t *testing.T) {
 			mustAcquire(t, p).Release(Result{At: start})
 		}
 		mustAcquire(t, p).Release(Result{At: start, Err: errors.New("failed")})
-		if rate, weight := rateOf(p, start); weight != 4 || rate < 0.95 || rate == 1 {
-			t.Errorf("after %d successes a failure leaves a rate of %v and a weight of %v", good, rate, weight)
+		if ratio, weight := ratioOf(p, start); weight != 4 || ratio < 0.95 || ratio == 1 {
+			t.Errorf("after %d successes a failure leaves a ratio of %v and a weight of %v", good, ratio, weight)
 		}
 		if ws, err := p.showLocked(&Request{Now: start}, nil); err != nil || ws[0].Effective != 0 {
 			t.Errorf("after %d successes and a failure the policy is shown %+v (%v)", good, ws, err)
@@ -196,8 +196,8 @@ func TestOneFailureChangesNothing(t *testing.T) {
 	}
 }
 
-// TestOutcomesOfTheSuccessRate: the rate counts what the breaker counts.
-func TestOutcomesOfTheSuccessRate(t *testing.T) {
+// TestOutcomesOfTheSuccessRatio: the ratio counts what the breaker counts.
+func TestOutcomesOfTheSuccessRatio(t *testing.T) {
 	failed := errors.New("failed")
 	for name, c := range map[string]struct {
 		end  func(l *Lease)
@@ -218,8 +218,8 @@ func TestOutcomesOfTheSuccessRate(t *testing.T) {
 		for range 40 {
 			c.end(mustAcquire(t, p))
 		}
-		if rate, _ := rateOf(p, start); math.Abs(rate-c.want) > 1e-9 {
-			t.Errorf("%s: the rate is %v, want %v", name, rate, c.want)
+		if ratio, _ := ratioOf(p, start); math.Abs(ratio-c.want) > 1e-9 {
+			t.Errorf("%s: the ratio is %v, want %v", name, ratio, c.want)
 		}
 	}
 }
@@ -234,7 +234,7 @@ func TestWeightRecoversWithTime(t *testing.T) {
 	}
 	last := 0.0
 	for s := range 241 {
-		_, weight := rateOf(p, start.Add(time.Duration(s)*time.Second))
+		_, weight := ratioOf(p, start.Add(time.Duration(s)*time.Second))
 		if weight < last || s == 0 && math.Abs(weight-1) > 1e-9 {
 			t.Fatalf("after %d s the weight is %v, after %v", s, weight, last)
 		}
@@ -245,7 +245,7 @@ func TestWeightRecoversWithTime(t *testing.T) {
 	}
 	p.Observe("a", nil, Status{})
 	p.Observe("a", nil, Status{Up: true})
-	if rate, weight := rateOf(p, start); rate != 1 || weight != 4 {
-		t.Errorf("after a restart the rate is %v and the weight %v", rate, weight)
+	if ratio, weight := ratioOf(p, start); ratio != 1 || weight != 4 {
+		t.Errorf("after a restart the ratio is %v and the weight %v", ratio, weight)
 	}
 }

@@ -283,7 +283,7 @@ func TestFullWorkerIsWorthItsWaitByCost(t *testing.T) {
 	short := long
 	short.Blocks, short.PromptTokens = prompt(2, 0, 1), 100
 	if l, err := p.Acquire(&short); err != nil || l.Worker() == w {
-		t.Errorf("a short prompt is not on the open worker: %v", err)
+		t.Errorf("a short prompt is not on the free worker: %v", err)
 	}
 }
 

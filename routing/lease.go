@@ -238,7 +238,7 @@ func (l *Lease) Release(o Result) {
 	}
 }
 
-// countOutcomeLocked adds the first outcome of the request to its worker's success rate.
+// countOutcomeLocked adds the first outcome of the request to its worker's success ratio.
 func (l *Lease) countOutcomeLocked(err error) {
 	if !errors.Is(err, ErrExcluded) {
 		l.worker.success.count(err != nil, l.pool.traffic.at)

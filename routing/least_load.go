@@ -56,7 +56,7 @@ func least(rand uint64, ws []View, without int) int {
 }
 
 // compareLoad returns -1 if a is less loaded than b, 0 if they are equal, and 1 otherwise. A full
-// worker is more loaded than any open worker.
+// worker is more loaded than any free worker.
 func compareLoad(a, b *View) int {
 	switch {
 	case a.Full && !b.Full:

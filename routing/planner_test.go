@@ -151,7 +151,7 @@ func TestOnlyPlannersLetRequestsWaitForAWorker(t *testing.T) {
 		r := &Request{Model: 1, Prefix: 1, Wait: c.wait, PromptTokens: 10}
 		round := p.BeginRound(start)
 		if round.Open() != true { // the later group is, for requests that the first cannot serve
-			t.Errorf("%s: the round reports no open worker", name)
+			t.Errorf("%s: the round reports no free worker", name)
 		}
 		if _, err := round.Offer(r, []*Worker{p.workers[5]}); !errors.Is(err, ErrFull) || r.learned != c.asked {
 			t.Errorf("%s: %v, the policy was called: %v", name, err, r.learned)

@@ -103,12 +103,12 @@ const (
 	ReasonPrefixHome         Reason = "prefix_home"          // home of the prompt's prefix
 	// the prefix's home is over its bound; next worker within its bound
 	ReasonPrefixOverflow Reason = "prefix_overflow"
-	// all are over their bounds; the home, or the next open worker
+	// all are over their bounds; the home, or the next free worker
 	ReasonPrefixSaturated Reason = "prefix_saturated"
 	ReasonModelHome       Reason = "model_home" // home of the model, for a request without a prompt
 	// the model's home is over its bound; next worker within its bound
 	ReasonModelOverflow Reason = "model_overflow"
-	// all are over their bounds; the model's home, or the next open worker
+	// all are over their bounds; the model's home, or the next free worker
 	ReasonModelSaturated Reason = "model_saturated"
 	ReasonKVEvents       Reason = "kv_events"     // lowest cost, with a prefix cached by the worker's events
 	ReasonKVHistory      Reason = "kv_history"    // lowest cost, with a prefix cached by the routing history
@@ -254,12 +254,12 @@ type Config struct {
 	KeyHeader   string `yaml:"key_header" form:"keyheader" policy:"consistent_hash,rendezvous_hash" absent:"none" doc:"Header for 'key: header'."`
 	FallbackKey string `yaml:"fallback_key" enum:"prefix,body,none" policy:"consistent_hash,rendezvous_hash" absent:"'prefix'" doc:"What determines the worker of a request without a session key. 'prefix': its prompt up to the end of the first turn. 'body': its whole body. 'none': 'fallback' decides."`
 
-	CacheThreshold   *float64      `yaml:"cache_threshold" max:"1" policy:"cache_aware" absent:"'0.5'" doc:"'cache_aware': share of a prompt that a worker must have, so that the request goes there."`
-	BalanceAbs       *float64      `yaml:"balance_abs_threshold" policy:"cache_aware" absent:"'32'" doc:"'cache_aware': the loads are imbalanced if the most and the fewest requests in flight of a worker differ by more than this, and 'balance_rel_threshold' is exceeded too. The least loaded worker is then chosen."`
+	CacheThreshold   *float64      `yaml:"cache_threshold" max:"1" policy:"cache_aware" absent:"'0.5'" doc:"'cache_aware': a worker is selected for its cache only if it has more than this share of the prompt."`
+	BalanceAbs       *float64      `yaml:"balance_abs_threshold" policy:"cache_aware" absent:"'32'" doc:"'cache_aware': difference of requests in flight between the busiest and the idlest worker, above which loads may be imbalanced. They are imbalanced if 'balance_rel_threshold' is exceeded too. The least loaded worker is then selected."`
 	BalanceRel       *float64      `yaml:"balance_rel_threshold" min:"1" policy:"cache_aware" absent:"'1.1'" doc:"'cache_aware': see 'balance_abs_threshold'; ratio of the most to the fewest requests in flight."`
-	EvictionInterval time.Duration `yaml:"eviction_interval" policy:"cache_aware" absent:"'30s'" doc:"'cache_aware': interval at which blocks over 'max_tree_size' are forgotten."`
-	MaxTreeSize      int           `yaml:"max_tree_size" min:"1" policy:"cache_aware" absent:"'10000'" doc:"'cache_aware': number of prompt blocks of each worker that are remembered. The least recently used ones are forgotten first. Blocks are also forgotten when they exceed the size of the worker's cache."`
-	OnMiss           string        `yaml:"on_miss" enum:"least_load,smallest_tree" policy:"cache_aware" absent:"'fallback', else 'least_load'" doc:"'cache_aware': worker of a request without a match. 'smallest_tree': the worker with the fewest remembered blocks."`
+	EvictionInterval time.Duration `yaml:"eviction_interval" policy:"cache_aware" absent:"'30s'" doc:"'cache_aware': interval at which blocks over 'max_tree_size' are evicted."`
+	MaxTreeSize      int           `yaml:"max_tree_size" min:"1" policy:"cache_aware" absent:"'10000'" doc:"'cache_aware': number of prompt blocks of each worker that are stored. The least recently used ones are evicted first. Blocks are also evicted when they exceed the size of the worker's cache."`
+	OnMiss           string        `yaml:"on_miss" enum:"least_load,smallest_tree" policy:"cache_aware" absent:"'fallback', else 'least_load'" doc:"'cache_aware': worker of a request without a match. 'smallest_tree': the worker with the fewest stored blocks."`
 
 	OverlapWeight *float64 `yaml:"overlap_weight" max:"100" policy:"kv_overlap" absent:"'0.6'" doc:"'kv_overlap': weight of the share of the prompt that a worker has."`
 	LoadWeight    *float64 `yaml:"load_weight" max:"100" policy:"kv_overlap" absent:"'0.3'" doc:"'kv_overlap': weight of one minus the worker's load, from 0 to 1."`

@@ -61,7 +61,7 @@ type Worker struct {
 	status                            Status
 	slowStartFrom                     time.Time
 	inflight                          int
-	success                           successRate
+	success                           successRatio
 	// booked tokens: prefill without a first event, and expected output
 	pending, output int64
 	// tokens in flight, prompts and expected output, and their bound
@@ -250,7 +250,7 @@ func (p *Pool) findLocked(id string, ref any) *Worker {
 
 // Observe sets the observed state of the worker with that ID and Ref, if the pool has it. A
 // worker that was down and is up may have restarted: the pool assumes an empty cache and
-// drops its learned concurrency limit and its success rate.
+// drops its learned concurrency limit and its success ratio.
 func (p *Pool) Observe(id string, ref any, s Status) {
 	p.mu.Lock()
 	defer p.unlockChanged()
@@ -261,7 +261,7 @@ func (p *Pool) Observe(id string, ref any, s Status) {
 	if s.Up && !w.status.Up {
 		p.forgetCacheLocked(w)
 		w.concurrencyLimit, w.slots, w.credit = concurrencyLimit{}, 0, [sources]credit{}
-		w.success = successRate{}
+		w.success = successRatio{}
 		p.levelRecentLocked(w)
 	}
 	w.recordLoadLocked(s)
@@ -294,7 +294,7 @@ type WorkerView struct {
 	EjectionDenied    bool          // its breaker is not closed, and the ejection cap keeps it in rotation
 	// share of its usual load during slow start or with EjectionDenied, 0.1 to 1; otherwise 1
 	Share          float64
-	SuccessRate    float64       // share of its recent requests that succeeded, 0 to 1
+	SuccessRatio   float64       // share of its recent requests that succeeded, 0 to 1
 	WeightLoss     float64       // share of Weight that is not in force, by HealthWeight
 	SlowRatio      float64       // median of its last comparisons with its peers' streams; 0 if there are too few
 	Samples        int           // streams of the last five minutes, at most 64
@@ -347,7 +347,7 @@ func (p *Pool) Snapshot(now time.Time) []WorkerView {
 			Open:              max(0, w.openUntilLocked().Sub(now)),
 			EjectionDenied:    w.ejectionDenied,
 			Share:             w.shareLocked(now),
-			SuccessRate:       w.success.value(now),
+			SuccessRatio:      w.success.value(now),
 			WeightLoss:        1 - p.healthWeight.share(w.success.value(now)),
 			SlowRatio:         w.pace.slowRatio(),
 			Samples:           len(w.pace.samples),

@@ -11,9 +11,9 @@ func (r *Request) distance(w *Worker) int {
 	return len(r.Regions)
 }
 
-// nearestLocked keeps the open workers of the nearest region that has any, and full workers that are not
+// nearestLocked keeps the free workers of the nearest region that has any, and full workers that are not
 // farther: load moves to the next region once all workers of the nearer ones are full, saturated or not
-// usable. If none is open, it keeps all.
+// usable. If none is free, it keeps all.
 func (p *Pool) nearestLocked(r *Request, ws []View) []View {
 	if len(r.Regions) == 0 {
 		return ws

@@ -14,7 +14,7 @@ const (
 )
 
 // TestLoadSpillsToTheNearestOpenRegion: workers of the request's region first, then those of the next region
-// with an open worker, at last those of unlisted regions and without one. Groups precede regions.
+// with a free worker, at last those of unlisted regions and without one. Groups precede regions.
 func TestLoadSpillsToTheNearestOpenRegion(t *testing.T) {
 	members := []Member{
 		{ID: "none", Weight: 1}, {ID: "far", Weight: 1, Region: eu + 1}, {ID: "eu", Weight: 1, Region: eu},
@@ -66,7 +66,7 @@ func TestLoadSpillsToTheNearestOpenRegion(t *testing.T) {
 }
 
 // TestPlannerSeesFullWorkersOfNearerRegionsOnly: a request can wait for a cache in its own region, and not for one
-// farther away than an open worker.
+// farther away than a free worker.
 func TestPlannerSeesFullWorkersOfNearerRegionsOnly(t *testing.T) {
 	members := []Member{{ID: "west", Weight: 1, Region: west, MaxInflight: 1}, {ID: "east", Weight: 1, Region: east},
 		{ID: "eu", Weight: 1, Region: eu, MaxInflight: 1}}
@@ -80,7 +80,7 @@ func TestPlannerSeesFullWorkersOfNearerRegionsOnly(t *testing.T) {
 	}
 	p.Observe("east", nil, Status{})
 	if o, err = p.Preview(&r, nil); !errors.Is(err, ErrFull) || o.Choice.Seen != 2 || excludedText(&o) != "east down" {
-		t.Errorf("with no open worker: %d candidates, %s (%v)", o.Choice.Seen, excludedText(&o), err)
+		t.Errorf("with no free worker: %d candidates, %s (%v)", o.Choice.Seen, excludedText(&o), err)
 	}
 }
 

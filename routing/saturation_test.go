@@ -194,7 +194,7 @@ func TestIdleWorkersStayEligibleWhenMetricsAloneSaturateThePool(t *testing.T) {
 				r.End()
 				l, err := p.Acquire(ask())
 				if !open && err == nil {
-					t.Error("a round finds no open worker, and Acquire finds one")
+					t.Error("a round finds no free worker, and Acquire finds one")
 				}
 				if err != nil {
 					if !errors.Is(err, ErrFull) {

@@ -174,7 +174,7 @@ func others(do func(p *Pool, w *Worker)) func(p *Pool) {
 }
 
 // TestSlowStartShareCountsFullWorkers: the share is one of all workers' requests, also for a request that
-// cannot wait and has an open worker beside the one in slow start.
+// cannot wait and has a free worker beside the one in slow start.
 func TestSlowStartShareCountsFullWorkers(t *testing.T) {
 	for what, c := range map[string]struct {
 		full, open int // places of the others, of which one is left open

@@ -9,7 +9,7 @@ import (
 	"tierway/server/admin"
 )
 
-// TestFailingWorkerLosesWeight: the worker's success rate and effective weight show in the admin API, in the
+// TestFailingWorkerLosesWeight: the worker's success ratio and effective weight show in the admin API, in the
 // metrics and in an explanation. Its peer keeps its weight.
 func TestFailingWorkerLosesWeight(t *testing.T) {
 	yaml := strings.Replace(adminYAML(""), "tiers:", `policy: { name: weighted_round_robin }
@@ -32,15 +32,15 @@ tiers:`, 1)
 	type shown struct {
 		Weight       int
 		Effective    float64 `json:"effective_weight"`
-		Rate         float64 `json:"success_rate"`
+		Ratio        float64 `json:"success_ratio"`
 		Distribution struct{ Expected float64 }
 	}
 	w0 := decode[shown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/workers/w0", ""))
 	w1 := decode[shown](t, r.ops(http.StatusOK, http.MethodGet, "/admin/workers/w1", ""))
-	if w0.Weight != 1 || w0.Rate > 0.8 || w0.Rate < 0.2 || w0.Effective > 0.75 || w0.Effective < 0.25 {
+	if w0.Weight != 1 || w0.Ratio > 0.8 || w0.Ratio < 0.2 || w0.Effective > 0.75 || w0.Effective < 0.25 {
 		t.Errorf("the failing worker shows %+v", w0)
 	}
-	if w1.Weight != 1 || w1.Rate != 1 || w1.Effective != 1 || w0.Distribution.Expected >= w1.Distribution.Expected {
+	if w1.Weight != 1 || w1.Ratio != 1 || w1.Effective != 1 || w0.Distribution.Expected >= w1.Distribution.Expected {
 		t.Errorf("its peer shows %+v, beside %+v", w1, w0)
 	}
 	metrics := r.ops(http.StatusOK, http.MethodGet, "/metrics", "").body

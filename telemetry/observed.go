@@ -20,7 +20,7 @@ type WorkerGauges struct {
 	Up               bool         `metric:"tierway_worker_up" help:"1 while the worker's health checks pass and its engine reports neither sleep nor pause."`
 	Weight           int          `metric:"tierway_worker_weight" help:"Weight in force, from the configuration or set by an operator; 0 while the worker is drained."`
 	EffectiveWeight  float64      `metric:"tierway_worker_effective_weight" help:"Weight by which requests are divided: tierway_worker_weight, or less if health_weight is enabled and the worker fails requests."`
-	SuccessRate      float64      `metric:"tierway_worker_success_ratio" help:"Share of the worker's recent requests that succeeded, by the outcomes that its circuit breaker counts. It recovers within minutes without requests."`
+	SuccessRatio     float64      `metric:"tierway_worker_success_ratio" help:"Share of the worker's recent requests that succeeded, by the outcomes that its circuit breaker counts. It recovers within minutes without requests."`
 	Backoff          bool         `metric:"tierway_worker_backoff" help:"1 while the worker is in backoff and receives no requests. Causes: 429, 503 with Retry-After or with a full engine queue, or a rejection of the gateway's key."`
 	Inflight         int          `metric:"tierway_worker_inflight" help:"Requests booked on the worker."`
 	PendingTokens    int64        `metric:"tierway_worker_pending_tokens" help:"Prompt tokens of booked requests before their first content."`

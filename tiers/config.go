@@ -29,6 +29,6 @@ type Keyword struct {
 
 // Sticky keeps a chat at its tier. A nil Enabled means true, and Idle 0 means 30m.
 type Sticky struct {
-	Enabled *bool         `yaml:"enabled" doc:"A chat does not move to a lower tier while it is remembered."`
-	Idle    time.Duration `yaml:"idle" doc:"How long a chat is remembered after its last request."`
+	Enabled *bool         `yaml:"enabled" doc:"A chat does not move to a lower tier while it is stored."`
+	Idle    time.Duration `yaml:"idle" doc:"How long a chat is stored after its last request."`
 }

@@ -88,7 +88,7 @@ func (k *Catalog) newList(key, alias string, first []route, names []string) (*ta
 		to, err := k.aliasTarget(name)
 		switch {
 		case name == Classify:
-			report(at, "%q is not one of several targets: set fallback of the tiers", Classify)
+			report(at, "%q cannot be in a list: write it as the only target, and set fallback at the tiers", Classify)
 		case name == alias && err != nil:
 			report(at, "%q is the alias itself: name a tier, a pool or a model", name)
 		case err != nil:

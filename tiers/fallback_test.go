@@ -206,7 +206,7 @@ func TestMistakesInListsAreReportedUnderTheirKeys(t *testing.T) {
 		`models["b"][0]: "b" is the alias itself: name`,
 		`models["c"]: the list is empty`,
 		`models["d"][1]: "model-small" leads to "small", which is in the list already`,
-		`models["e"][1]: "classify" is not one of several targets: set fallback of the tiers`,
+		`models["e"][1]: "classify" cannot be in a list: write it as the only target, and set fallback at the tiers`,
 		`pools[0].fallback: has no effect, because requests for a pool's own models never move: map an alias`,
 	}
 	got := strings.Split(fmt.Sprint(err), "\n")

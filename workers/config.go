@@ -22,7 +22,7 @@ type Config struct {
 	MaxTokensInflight int64    `yaml:"max_tokens_inflight" doc:"Maximum number of tokens in flight, of prompts and expected output. An idle worker accepts a request of any size. 0: no limit."`
 	Priority          int      `yaml:"priority" doc:"Failover group. The lowest number is used first. A higher one is used only while all workers with lower numbers are down, drained, ejected, in backoff or already tried."`
 	Models            []string `yaml:"models" absent:"all" doc:"Models of the tier or pool that this worker serves, such as the adapters that it has loaded."`
-	Region            string   `yaml:"region" form:"name" absent:"none" doc:"Region of the worker. Of one 'priority', workers of the region of a request are used first, and farther ones while all nearer ones are full, saturated or not usable. A worker without a region is the farthest."`
+	Region            string   `yaml:"region" form:"name" absent:"none" doc:"Region of the worker. Within a 'priority' group, requests use the nearest region. They use a farther one only while all nearer workers are full, saturated or not usable. A worker without a region is the farthest."`
 	APIKeyEnv         string   `yaml:"api_key_env" form:"variable" secret:"true" doc:"Environment variable with the worker's key. It is sent as a bearer token, or as x-api-key to the engine 'anthropic'."`
 	Health            *Health  `yaml:"health" absent:"the tier's or pool's 'health', then the file's" doc:"Health checks of this worker. Each key replaces the inherited one."`
 	// KVEvents inherits from the tier or pool, key by key.
@@ -32,7 +32,7 @@ type Config struct {
 
 // Health is the configuration of health checks.
 type Health struct {
-	Path      string        `yaml:"path" form:"health" doc:"Path of the check, 'auto' (/health, else /v1/models; only the latter with the engine 'anthropic') or 'off' (no checks, always up)."`
+	Path      string        `yaml:"path" form:"health" doc:"Path of the check, 'auto' (/health, else /v1/models; in the opposite order with the engine 'anthropic') or 'off' (no checks, always up)."`
 	Interval  time.Duration `yaml:"interval" doc:"Time between two checks."`
 	Timeout   time.Duration `yaml:"timeout" doc:"Timeout of a check. At most 'interval'."`
 	DownAfter int           `yaml:"down_after" min:"1" max:"1000" doc:"Consecutive failed checks until the worker counts as down."`

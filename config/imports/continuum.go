@@ -37,7 +37,7 @@ func continuumRules() map[string]rule {
 		"health_checks.healthy_threshold":   to("health.up_after", "", ""),
 		"dynamic_weight_adjustment.enabled": to("health_weight.enabled", "", ""),
 		"dynamic_weight_adjustment.degraded_weight_factor": to("health_weight.factor", "",
-			"at the success rate degraded; in between, the weight follows the rate"),
+			"at the success ratio degraded; in between, the weight follows the ratio"),
 		"geographic_routing.detect_client_region":    out("write regions.header, a header of trusted_proxies, or region of the gateway"),
 		"geographic_routing.fallback_to_nearest":     always("farther regions are used while all nearer workers are busy"),
 		"geographic_routing.latency_based_selection": always("regions without regions.order are ordered by latency"),
@@ -55,7 +55,7 @@ func continuumRules() map[string]rule {
 		"model_metadata_file":       out("write context and price at the tier or pool"),
 		"rate_limiting":             out("write limits at the tenants"),
 		"api_keys":                  out("create keys with tierway keys create; the file has digests only"),
-		"global_prompts":            out("prompts are not changed"),
+		"global_prompts":            out("the gateway does not change prompts; add the prompt in the client"),
 	}
 }
 
@@ -74,7 +74,7 @@ func backendRules() map[string]rule {
 		"type":                   out("the engine is detected; write engine at the tier or pool to set it"),
 		"retry_override":         out("write retry, which applies to all workers"),
 		"model_configs":          out("write context and price at the tier or pool"),
-		"org_id":                 out("no headers are added to requests"),
+		"org_id":                 out("the gateway adds no such header; use a worker key of that organization"),
 	}
 }
 

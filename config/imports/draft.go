@@ -187,7 +187,7 @@ func (d *draft) walk(table map[string]rule, prefix string, section setting) {
 	}
 }
 
-const unknownKey = "this key is not known; see docs/config.md for a key with its meaning"
+const unknownKey = "this key is not known; docs/config.md lists the keys of config.yaml"
 
 func keysOf(table map[string]rule) (keys []string) {
 	for key := range table {
@@ -202,7 +202,7 @@ func to(path, unit, comment string) rule {
 		text, ok := s.text()
 		switch {
 		case !ok:
-			d.leave(s, "want a single value")
+			d.leave(s, "it is a list or section; write "+d.base+path+" with one value")
 		case unit != "":
 			d.set(path, text+unit, s, comment)
 		default:
@@ -394,7 +394,8 @@ func (d *draft) listen(address string, s setting, comment string) {
 	}
 	open := !isLoopback(address)
 	if open {
-		d.set("insecure", true, s, "plain text on the network, as before; or write tls: { cert: FILE, key: FILE }")
+		d.set("insecure", true, s, "plain text on the network, as in the other router; "+
+			"or write tls: { cert: FILE, key: FILE }")
 	}
 	if metrics != "" && !isLoopback(metrics) {
 		d.set("metrics.insecure", true, d.kept["metrics"], "names of tenants and workers, in plain text and without a key")
@@ -415,7 +416,7 @@ func (d *draft) listen(address string, s setting, comment string) {
 		d.leave(setting{key: "access without keys"}, "an address that is not loopback requires keys: create one with "+
 			"tierway keys create, or listen on 127.0.0.1 behind a proxy with auth: { required: false }")
 	default:
-		d.set("auth.required", false, s, "as before, no keys; only loopback addresses allow this")
+		d.set("auth.required", false, s, "no keys, as in the other router; allowed on loopback addresses only")
 	}
 }
 

@@ -55,7 +55,7 @@ func TestVLLMRouterIsTranslated(t *testing.T) {
 vllm-router --policy consistent_hash --worker-urls http://worker1:8000,http://worker2:8000
 `, want: `listen: 127.0.0.1:30000 # the router's default
 auth:
-  required: false # as before, no keys; only loopback addresses allow this
+  required: false # no keys, as in the other router; allowed on loopback addresses only
 policy:
   name: consistent_hash # X-Request-ID, X-Correlation-ID and X-Trace-ID are no keys (session_keys); without a key, the first turn of the prompt decides
 tiers:
@@ -71,7 +71,7 @@ tiers:
 		{name: "round_robin", src: `vllm-router --policy round_robin --worker-urls http://worker1:8000,http://worker2:8000
 `, want: `listen: 127.0.0.1:30000 # the router's default
 auth:
-  required: false # as before, no keys; only loopback addresses allow this
+  required: false # no keys, as in the other router; allowed on loopback addresses only
 policy:
   name: round_robin
 tiers:
@@ -87,7 +87,7 @@ tiers:
 		{name: "random", src: `vllm-router --policy random --worker-urls http://worker1:8000,http://worker2:8000
 `, want: `listen: 127.0.0.1:30000 # the router's default
 auth:
-  required: false # as before, no keys; only loopback addresses allow this
+  required: false # no keys, as in the other router; allowed on loopback addresses only
 policy:
   name: random
 tiers:
@@ -103,7 +103,7 @@ tiers:
 		{name: "power_of_two", src: `vllm-router --policy power_of_two --worker-urls http://worker1:8000,http://worker2:8000,http://worker3:8000
 `, want: `listen: 127.0.0.1:30000 # the router's default
 auth:
-  required: false # as before, no keys; only loopback addresses allow this
+  required: false # no keys, as in the other router; allowed on loopback addresses only
 policy:
   name: power_of_two
 tiers:
@@ -125,7 +125,7 @@ tiers:
   --worker-urls http://worker1:8000,http://worker2:8000
 `, want: `listen: 127.0.0.1:30000 # the router's default
 auth:
-  required: false # as before, no keys; only loopback addresses allow this
+  required: false # no keys, as in the other router; allowed on loopback addresses only
 policy:
   name: cache_aware # without a match, the least loaded worker; on_miss: smallest_tree selects the smallest tree
   cache_threshold: 0.5
@@ -155,7 +155,7 @@ policy:
 model_path: "meta-llama/Llama-3.1-8B-Instruct"
 `, want: `listen: 127.0.0.1:3001 # the router's default
 auth:
-  required: false # as before, no keys; only loopback addresses allow this
+  required: false # no keys, as in the other router; allowed on loopback addresses only
 policy:
   name: kv_aware # finds the engines' events without configuration; see docs/kv-events.md
 tiers:
@@ -166,7 +166,7 @@ tiers:
         url: http://decode1:8083
       - name: worker-1
         url: unix:///run/vllm.sock
-`, left: `line 6: policy.block_size: remove it: the engines' events tell the block size
+`, left: `line 6: policy.block_size: remove it: the events of the engines state the block size
 line 7: policy.enable_speculative: remove it: prompts count as cached where they are sent, until the events confirm it
 line 8: policy.speculative_ttl_ms: remove it: an entry ends when the events confirm it, or when the attempt fails
 line 9: policy.kv_events: write kv_events beside policy, not in it
@@ -200,7 +200,7 @@ health_check: { check_interval_secs: 60, timeout_secs: 5, failure_threshold: 3, 
 decision_log: { export_path: decisions.jsonl, include_request_text: false }
 expose_routing_headers: false
 `, want: `listen: 0.0.0.0:8081
-insecure: true # plain text on the network, as before; or write tls: { cert: FILE, key: FILE }
+insecure: true # plain text on the network, as in the other router; or write tls: { cert: FILE, key: FILE }
 admin:
   keys:
     - name: admin
@@ -250,7 +250,7 @@ decisions:
 log:
   level: warn
 `, left: `line 10: policy.type: use kv_aware, which reads the events that LMCache publishes
-line 11: policy.controller_url: this key is not known; see docs/config.md for a key with its meaning
+line 11: policy.controller_url: this key is not known; docs/config.md lists the keys of config.yaml
 line 19: api_keys[2]: the key is disabled
 line 22: model_rules[1]: write fallback at the model's tier or pool
 line 24: retry.initial_backoff_ms: a retry follows at once, on another worker; a worker that returns 429 or 503 receives no requests for its Retry-After
@@ -267,7 +267,7 @@ exec python3 -m sglang_router.launch_router --policy=consistent_hashing \
   --prometheus-port 29000 --request-id-headers x-a x-b --max-concurrent-requests 256 --cache-threshold 0.3 \
   --engine-wait-timeout-secs 300 --log-level warning --disable-circuit-breaker --brand-new-flag 1 >router.log 2>&1 &
 `, want: `listen: 0.0.0.0:${PORT}
-insecure: true # plain text on the network, as before; or write tls: { cert: FILE, key: FILE }
+insecure: true # plain text on the network, as in the other router; or write tls: { cert: FILE, key: FILE }
 metrics:
   listen: 127.0.0.1:29000 # the admin plane serves /metrics too, without this key
 auth:
@@ -317,7 +317,7 @@ line 10: --request-id-headers: a request's id is X-Request-ID; a proxy in front 
 line 10: --max-concurrent-requests: requests wait for workers only; write max_inflight at the workers, or limits.concurrent at a tenant
 line 10: --cache-threshold: policy.cache_threshold: applies only to the policy cache_aware, but the policy is consistent_hash (remove the key, or write name: cache_aware)
 line 11: --disable-circuit-breaker: the breaker cannot be turned off; write breaker: { consecutive_failures: 1000, failure_ratio: 1 }
-line 11: --brand-new-flag: this key is not known; see docs/config.md for a key with its meaning
+line 11: --brand-new-flag: this key is not known; docs/config.md lists the keys of config.yaml
 `},
 	})
 }
@@ -333,7 +333,7 @@ backends:
     url: http://cpu-server:8000
     weight: 1 # Base traffic level
 `, want: `listen: 0.0.0.0:8080 # the router's default
-insecure: true # plain text on the network, as before; or write tls: { cert: FILE, key: FILE }
+insecure: true # plain text on the network, as in the other router; or write tls: { cert: FILE, key: FILE }
 auth:
   required: true # clients need a key: tierway keys create -c config.yaml --tenant NAME
 policy:
@@ -361,7 +361,7 @@ prefix_routing:
 backends:
   - { name: a, url: "http://a:8000" }
 `, want: `listen: 0.0.0.0:8080 # the router's default
-insecure: true # plain text on the network, as before; or write tls: { cert: FILE, key: FILE }
+insecure: true # plain text on the network, as in the other router; or write tls: { cert: FILE, key: FILE }
 auth:
   required: true # clients need a key: tierway keys create -c config.yaml --tenant NAME
 policy:
@@ -393,7 +393,7 @@ backends:
     health_check:
       interval: 10s
 `, want: `listen: 0.0.0.0:8080 # the router's default
-insecure: true # plain text on the network, as before; or write tls: { cert: FILE, key: FILE }
+insecure: true # plain text on the network, as in the other router; or write tls: { cert: FILE, key: FILE }
 auth:
   required: true # clients need a key: tierway keys create -c config.yaml --tenant NAME
 policy:
@@ -428,7 +428,7 @@ backends:
     weight: 1
     models: ["gpt-5.4-nano"]
 `, want: `listen: 0.0.0.0:8080 # the router's default
-insecure: true # plain text on the network, as before; or write tls: { cert: FILE, key: FILE }
+insecure: true # plain text on the network, as in the other router; or write tls: { cert: FILE, key: FILE }
 auth:
   required: true # clients need a key: tierway keys create -c config.yaml --tenant NAME
 policy:
@@ -464,7 +464,7 @@ backends:
     url: http://server3:8000
     models: ["claude-opus-4-6", "claude-sonnet-4-6"]
 `, want: `listen: 0.0.0.0:8080 # the router's default
-insecure: true # plain text on the network, as before; or write tls: { cert: FILE, key: FILE }
+insecure: true # plain text on the network, as in the other router; or write tls: { cert: FILE, key: FILE }
 auth:
   required: true # clients need a key: tierway keys create -c config.yaml --tenant NAME
 policy:
@@ -502,7 +502,7 @@ backends:
     weight: 1
     priority: 2
 `, want: `listen: 0.0.0.0:8080 # the router's default
-insecure: true # plain text on the network, as before; or write tls: { cert: FILE, key: FILE }
+insecure: true # plain text on the network, as in the other router; or write tls: { cert: FILE, key: FILE }
 auth:
   required: true # clients need a key: tierway keys create -c config.yaml --tenant NAME
 policy:
@@ -550,7 +550,7 @@ backends:
       degraded: 0.7
       unhealthy: 0.0
 `, want: `listen: 0.0.0.0:8080 # the router's default
-insecure: true # plain text on the network, as before; or write tls: { cert: FILE, key: FILE }
+insecure: true # plain text on the network, as in the other router; or write tls: { cert: FILE, key: FILE }
 auth:
   required: true # clients need a key: tierway keys create -c config.yaml --tenant NAME
 policy:
@@ -569,7 +569,7 @@ health:
   up_after: 2
 health_weight:
   enabled: true
-  factor: 0.5 # at the success rate degraded; in between, the weight follows the rate
+  factor: 0.5 # at the success ratio degraded; in between, the weight follows the ratio
 `, left: `access without keys: an address that is not loopback requires keys: create one with tierway keys create, or listen on 127.0.0.1 behind a proxy with auth: { required: false }
 model: the file names no model: write the name that the workers serve in place of your-model, or import with --model NAME
 line 15: backends[0].health_score_threshold: write health_weight.healthy and health_weight.degraded, for all workers of a tier or pool
@@ -593,7 +593,7 @@ line 15: backends[0].health_score_threshold: write health_weight.healthy and hea
 backends:
   - { name: a, url: "http://a:8000" }
 `, want: `listen: 0.0.0.0:8080 # the router's default
-insecure: true # plain text on the network, as before; or write tls: { cert: FILE, key: FILE }
+insecure: true # plain text on the network, as in the other router; or write tls: { cert: FILE, key: FILE }
 auth:
   required: true # clients need a key: tierway keys create -c config.yaml --tenant NAME
 policy:
@@ -617,7 +617,7 @@ tiers:
         url: http://a:8000
 `, left: `access without keys: an address that is not loopback requires keys: create one with tierway keys create, or listen on 127.0.0.1 behind a proxy with auth: { required: false }
 model: the file names no model: write the name that the workers serve in place of your-model, or import with --model NAME
-line 12: routing.rules[2]: routing.rules[2].condition.user: this key is not known; see docs/config.md for a key with its meaning
+line 12: routing.rules[2]: routing.rules[2].condition.user: this key is not known; docs/config.md lists the keys of config.yaml
 `},
 		{name: "geographic", src: `routing:
   strategy: Geographic
@@ -634,7 +634,7 @@ geographic_routing:
   detect_client_region: true
   fallback_to_nearest: true
 `, want: `listen: 0.0.0.0:8080 # the router's default
-insecure: true # plain text on the network, as before; or write tls: { cert: FILE, key: FILE }
+insecure: true # plain text on the network, as in the other router; or write tls: { cert: FILE, key: FILE }
 auth:
   required: true # clients need a key: tierway keys create -c config.yaml --tenant NAME
 tiers:
@@ -668,7 +668,7 @@ backends:
 admin:
   listen: 127.0.0.1:8082 # 8081, the default, is in use
 auth:
-  required: false # as before, no keys; only loopback addresses allow this
+  required: false # no keys, as in the other router; allowed on loopback addresses only
 policy:
   name: round_robin # the router's default; without this section, it is kv_aware
 pools:

@@ -23,6 +23,8 @@ const (
 		"for them, and import a command line with --worker-urls http://ROUTER:PORT instead"
 	noBackoff = "a retry follows at once, on another worker; a worker that returns 429 or 503 receives no requests for " +
 		"its Retry-After"
+	noRanks = "write ranks: N at the worker, with N the number of its data-parallel ranks; without it, the engine " +
+		"chooses the rank"
 	noTokenizer = "write policy.tokenizer with the path of a tokenizer.json; without it, the engines tokenize"
 )
 
@@ -92,13 +94,13 @@ func vllmRules() map[string]rule {
 		"trace_config.otlp_traces_endpoint": out("write telemetry.otlp with the collector's address for OTLP over HTTP, " +
 			"such as http://127.0.0.1:4318"),
 		"trace_config.sampling_ratio": to("telemetry.sample", "", ""),
-		"trace_config.excluded_paths": out("there is no list of paths"),
+		"trace_config.excluded_paths": out("the gateway has no such list; drop these traces in the collector"),
 
 		"worker_startup_timeout_secs":        out("the gateway starts without its workers, and health checks find them"),
 		"worker_startup_check_interval":      out("health.interval applies at the start too"),
 		"worker_startup_check_interval_secs": out("health.interval applies at the start too"),
-		"intra_node_data_parallel_size":      out("list the ranks as workers, or let the engine balance them"),
-		"dp_aware":                           out("list the ranks as workers, or let the engine balance them"),
+		"intra_node_data_parallel_size":      out(noRanks),
+		"dp_aware":                           out(noRanks),
 		"enable_igw":                         out("write one tier or pool for each model, with its workers"),
 		"tokenizer_path":                     out(noTokenizer),
 		"tokenizer_model_map":                out(noTokenizer),
@@ -318,7 +320,7 @@ func (d *draft) tierOf(o Options) {
 		case r.at("fallback").node != nil:
 			d.leave(r, "write fallback at the model's tier or pool")
 		case match == "" || rewrite == "":
-			d.leave(r, "want match and rewrite")
+			d.leave(r, "match or rewrite is missing; write the alias under models")
 		case rewrite != model:
 			d.leave(r, "write a tier or pool for the model of rewrite, and its name under models")
 		default:

@@ -102,7 +102,7 @@ func (m *machine) checkBooks(rt *rapid.T) {
 			Backoff:           max(0, w.backoffUntil.Sub(m.now)),
 			Open:              max(0, w.openUntil.Sub(m.now)),
 			Share:             got[i].Share,
-			SuccessRate:       got[i].SuccessRate,
+			SuccessRatio:      got[i].SuccessRatio,
 			WeightLoss:        got[i].WeightLoss,
 			Rate:              got[i].Rate,
 			RateCount:         got[i].RateCount,
@@ -118,9 +118,9 @@ func (m *machine) checkBooks(rt *rapid.T) {
 		if got[i] != want || math.Abs(got[i].Share-w.share(m.now)) > 1e-9 {
 			rt.Fatalf("the books show\n%+v, not\n%+v", got[i], want)
 		}
-		if got[i].SuccessRate < 0 || got[i].SuccessRate > 1 || got[i].WeightLoss < 0 ||
+		if got[i].SuccessRatio < 0 || got[i].SuccessRatio > 1 || got[i].WeightLoss < 0 ||
 			got[i].WeightLoss > 1-healthFactor*healthFactor {
-			rt.Fatalf("a success rate or a loss of weight is out of its bounds: %+v", got[i])
+			rt.Fatalf("a success ratio or a loss of weight is out of its bounds: %+v", got[i])
 		}
 	}
 	if m.pool.Up(m.now) != up {

@@ -35,7 +35,7 @@ func (m *machine) expected(r *routing.Request, tried []*member, gates bool) (may
 	return m.nearest(r, may, full), nil
 }
 
-// nearest drops the workers that are farther than an open worker outside of slow start.
+// nearest drops the workers that are farther than a free worker outside of slow start.
 func (m *machine) nearest(r *routing.Request, may []*member, full func(*member) bool) []*member {
 	if len(r.Regions) == 0 {
 		return may

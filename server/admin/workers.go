@@ -49,7 +49,7 @@ type workerState struct {
 type WorkerLoad struct {
 	Weight        int     `json:"weight" doc:"Weight in force."`
 	Effective     float64 `json:"effective_weight" doc:"The weight by which requests are divided: weight, or less by health_weight."`
-	SuccessRate   float64 `json:"success_rate" doc:"Share of the worker's recent requests that succeeded, by the outcomes that its breaker counts."`
+	SuccessRatio  float64 `json:"success_ratio" doc:"Share of the worker's recent requests that succeeded, by the outcomes that its breaker counts."`
 	Share         float64 `json:"share" doc:"Fraction of the worker's usual load; below 1 during slow start."`
 	Inflight      int     `json:"inflight"`
 	MaxInflight   int     `json:"max_inflight" doc:"Configured maximum of in-flight requests. 0: unlimited."`
@@ -237,7 +237,7 @@ func workerStateOf(p *control.Pool, w *control.LiveWorker, stats control.StatsVi
 		WorkerLoad: WorkerLoad{
 			Weight:        w.Weight,
 			Effective:     w.EffectiveWeight(),
-			SuccessRate:   w.SuccessRate,
+			SuccessRatio:  w.SuccessRatio,
 			Share:         w.Share,
 			Inflight:      w.Inflight,
 			MaxInflight:   w.MaxInflight,

@@ -165,7 +165,7 @@ func (ps *Pools) Gauges() []telemetry.WorkerGauges {
 				Up:               w.Up,
 				Weight:           w.Weight,
 				EffectiveWeight:  w.EffectiveWeight(),
-				SuccessRate:      w.SuccessRate,
+				SuccessRatio:     w.SuccessRatio,
 				Backoff:          w.Backoff > 0,
 				Inflight:         w.Inflight,
 				PendingTokens:    w.PendingTokens,

@@ -96,7 +96,7 @@ func (n *explainer) noteWeights(p *control.Pool) {
 		for i := range live {
 			if live[i].ID == c.Worker {
 				n.addNote("%s counts with %.3g of its weight %d: %.0f %% of its recent requests succeeded (health_weight)",
-					c.Worker, c.Effective, c.Weight, 100*live[i].SuccessRate)
+					c.Worker, c.Effective, c.Weight, 100*live[i].SuccessRatio)
 			}
 		}
 	}
