@@ -158,7 +158,8 @@ func (d *decoder) readPolicyName(section *yaml.Node, at int, path string) {
 	default:
 		section.Content[at] = named(vn, a.name)
 		for _, o := range a.options {
-			if valueIn(section, o[0]) == nil && !(strings.HasSuffix(path, ".fallback") && hasOption(valueIn(section, "name"), o[0])) {
+			if valueIn(section, o[0]) == nil && !(strings.HasSuffix(path, ".fallback") && hasOption(valueIn(section, "name"),
+				o[0])) {
 				section.Content = append(section.Content, named(vn, o[0]), named(vn, o[1]))
 			}
 		}

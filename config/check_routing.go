@@ -71,7 +71,8 @@ func (d *decoder) checkHashKey(path string, c routing.Config) {
 // checkKeyHeaders warns of keys that many clients or proxies set anew for each request.
 func (d *decoder) checkKeyHeaders(f *File) {
 	if at := "session_keys"; len(f.SessionKeys) == 0 && d.written(at) {
-		d.warn(at, "the list is empty, so no request has a session key", "list headers or fields, or remove the key for the default")
+		d.warn(at, "the list is empty, so no request has a session key",
+			"list headers or fields, or remove the key for the default")
 	}
 	for i, name := range f.SessionKeys {
 		at := fmt.Sprintf("session_keys[%d]", i)

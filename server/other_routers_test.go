@@ -219,7 +219,8 @@ func TestLoadPoliciesAvoidABusyWorker(t *testing.T) {
 
 // TestImbalancedLoadsOverrideTheCache, as cache_aware of vLLM Router describes it.
 func TestImbalancedLoadsOverrideTheCache(t *testing.T) {
-	r := newRig(t, otherRoutersHead+"policy: { name: cache_aware, balance_abs_threshold: 2 }\n", fakeEngine(), fakeEngine())
+	r := newRig(t, otherRoutersHead+"policy: { name: cache_aware, balance_abs_threshold: 2 }\n", fakeEngine(),
+		fakeEngine())
 	small := r.control.Snapshot().ByName["small"]
 	home, _ := r.ask("small", "")
 	var leases []routing.Lease
@@ -247,7 +248,8 @@ func TestStreamsPreferTheFasterWorker(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 		fakeEngine().ServeHTTP(w, q)
 	})
-	r := newRig(t, otherRoutersHead+"policy: { strategy: LeastLatency, fallback_strategy: RoundRobin }\n", slow, fakeEngine())
+	r := newRig(t, otherRoutersHead+"policy: { strategy: LeastLatency, fallback_strategy: RoundRobin }\n", slow,
+		fakeEngine())
 	for i := range 30 {
 		worker, why := r.ask("small", `,"stream":true`)
 		if warm := i >= 20; warm && (worker != "w1" || why != string(routing.ReasonLeastLatency)) ||

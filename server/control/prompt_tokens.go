@@ -33,7 +33,8 @@ func (ps *Pools) openTokensLocked(p, was *Pool) {
 		return
 	}
 	t := &promptTokens{live: p.livePool}
-	c := prompttokens.Config{LookupTimeout: lookupPolicy(&p.Pool).LookupTimeout, Worker: t.worker, Log: ps.log, Recover: ps.recover.Try}
+	c := prompttokens.Config{LookupTimeout: lookupPolicy(&p.Pool).LookupTimeout, Worker: t.worker, Log: ps.log,
+		Recover: ps.recover.Try}
 	if p.tokenizer != nil {
 		c.Tokenizer = p.tokenizer
 	}
