@@ -55,6 +55,18 @@ var policyKeyAliases = map[string]alias{
 	"rules":                  {instead: "write policy_rules beside policy, not in it"},
 }
 
+// sectionAliases are sections of other routers.
+var sectionAliases = map[string]string{
+	"routing":                   "write policy and policy_rules",
+	"model_overrides":           "write policy_rules with model and policy",
+	"fallback_strategy":         "write policy.fallback",
+	"dynamic_weight_adjustment": "write health_weight",
+	"geographic_routing":        "write region at the workers and the gateway, and regions",
+	"health_checks":             "write health",
+	"backends":                  "write tiers or pools with workers; tierway import continuum converts a whole file",
+	"mode":                      "write tiers or pools with workers; tierway import vllm-router converts a whole file",
+}
+
 // policy returns the policy that another router's name stands for, with the options that belong to it.
 func (a alias) policy() routing.Config {
 	c := routing.Config{Name: a.name}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -243,7 +244,11 @@ func (d *decoder) reportUnknownKey(kn, vn *yaml.Node, path, sub string, section 
 		}
 		return
 	}
-	d.reportNode(kn, sub, "unknown key", DidYouMean(kn.Value, section.names))
+	hint := DidYouMean(kn.Value, section.names)
+	if path == "" {
+		hint = cmp.Or(sectionAliases[kn.Value], hint)
+	}
+	d.reportNode(kn, sub, "unknown key", hint)
 	// The mistyped key is the problem; do not report the correct one as missing.
 	if near := nearest(kn.Value, section.names); near != "" && !d.written(join(path, near)) {
 		d.setPlace(join(path, near), kn, vn)

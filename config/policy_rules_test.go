@@ -111,6 +111,7 @@ func TestOtherRoutersWordsAreRead(t *testing.T) {
 		"policy: { name: kv_aware, model_path: x }":                   "write tokenizer",
 		"prefix_routing: { enabled: false }":                          "prefix_routing.enabled: want true",
 		"prefix_routing: { anthropic_cache_control_injection: true }": "write inject_cache_control there",
+		"dynamic_weight_adjustment: { enabled: true }":                "unknown key (write health_weight)",
 		"policy: { name: Fastest }":                                   "policy.name: want one of",
 	} {
 		if got := strings.Join(problemsOf(t, keys+small+src+"\n", nil), "\n"); !strings.Contains(got, want) {

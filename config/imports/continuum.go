@@ -19,18 +19,19 @@ func continuumRules() map[string]rule {
 		"server.socket_mode":          out("the gateway listens on TCP only"),
 
 		"selection_strategy": policyName("policy.name"), "routing.strategy": customStrategy,
-		"routing.fallback_strategy": policyName("policy.fallback"),
+		"routing.fallback_strategy": keep("fallback_strategy"),
 		"routing.model_overrides":   keep("model_overrides"), "routing.rules": keep("rules"),
 
 		"prefix_routing.enabled":                           enabled("remove policy.epsilon and the other options of chwbl"),
-		"prefix_routing.max_prefix_length":                 to("policy.max_prefix_length", "", ""),
-		"prefix_routing.load_factor_epsilon":               to("policy.epsilon", "", "policy.slack applies too"),
-		"prefix_routing.virtual_nodes":                     to("policy.virtual_nodes", "", "for each unit of weight"),
+		"prefix_routing.max_prefix_length":                 keep("max_prefix_length"),
+		"prefix_routing.load_factor_epsilon":               keep("load_factor_epsilon"),
+		"prefix_routing.virtual_nodes":                     keep("virtual_nodes"),
 		"prefix_routing.anthropic_cache_control_injection": out("write inject_cache_control: true at the tier or pool"),
 
 		"backends": keep("backends"),
 
 		"health_checks.enabled":             healthEnabled,
+		"health_checks.endpoint":            to("health.path", "", ""),
 		"health_checks.interval":            to("health.interval", "", ""),
 		"health_checks.timeout":             to("health.timeout", "", ""),
 		"health_checks.unhealthy_threshold": to("health.down_after", "", ""),
@@ -140,11 +141,9 @@ func Continuum(src []byte, o Options) (Result, error) {
 	}
 	d := newDraft(continuumComments())
 	d.walk(continuumRules(), "", root)
-	d.rules()
-	if _, written := d.origin["policy.name"]; !written && !d.leftOut("selection_strategy", "routing.strategy") {
-		d.set("policy.name", "round_robin", setting{key: "selection_strategy"},
-			"the router's default; without this section, it is kv_aware")
-	}
+	rules := d.rules()
+	d.defaultPolicy()
+	d.prefixOptions(rules)
 	d.bind()
 	if err := d.backends(o); err != nil {
 		return Result{}, err
@@ -169,10 +168,55 @@ func (d *draft) bind() {
 	d.listen(address, from, comment)
 }
 
-// rules writes model_overrides and rules as policy_rules. Rules come first, because their conditions are
-// narrower.
-func (d *draft) rules() {
-	n := 0
+// defaultPolicy writes the policy of requests that match no rule: that of the strategy, else the fallback.
+func (d *draft) defaultPolicy() {
+	_, written := d.origin["policy.name"]
+	fallback := d.kept["fallback_strategy"]
+	switch {
+	case written && fallback.node != nil:
+		policyName("policy.fallback")(d, fallback)
+	case written:
+	case fallback.node != nil:
+		policyName("policy.name")(d, fallback)
+	case !d.leftOut("selection_strategy", "routing.strategy"):
+		d.set("policy.name", "round_robin", setting{key: "selection_strategy"},
+			"the router's default; without this section, it is kv_aware")
+	}
+}
+
+// prefixOptions writes prefix_routing into the policies that hash prefixes, of the file and of its rules.
+func (d *draft) prefixOptions(rules int) {
+	sections := []string{"policy."}
+	for i := range rules {
+		sections = append(sections, fmt.Sprintf("policy_rules[%d].policy.", i))
+	}
+	for _, option := range []struct{ from, to, comment string }{
+		{"max_prefix_length", "max_prefix_length", ""},
+		{"load_factor_epsilon", "epsilon", "policy.slack applies too"},
+		{"virtual_nodes", "virtual_nodes", "for each unit of weight"},
+	} {
+		s, used := d.kept[option.from], false
+		for _, at := range sections {
+			if s.node != nil && (d.is(at+"name", "chwbl") || d.is(at+"fallback", "chwbl")) {
+				to(at+option.to, "", option.comment)(d, s)
+				used = true
+			}
+		}
+		if s.node != nil && !used {
+			d.leave(s, "no policy of the file hashes prefixes")
+		}
+	}
+}
+
+// is reports whether a setting has been written with that value.
+func (d *draft) is(path, value string) bool {
+	_, written := d.origin[path]
+	return written && d.place(path).Value == value
+}
+
+// rules writes model_overrides and rules as policy_rules, and returns their number. Rules come first, because
+// their conditions are narrower.
+func (d *draft) rules() (n int) {
 	for _, r := range d.kept["rules"].items() {
 		condition, strategy := r.at("condition"), r.at("strategy")
 		if text, _ := condition.at("default").text(); text == "true" {
@@ -194,6 +238,7 @@ func (d *draft) rules() {
 		}
 		d.base = ""
 	}
+	return n
 }
 
 // writable reports whether all conditions and the strategy of a rule are known. A rule without one of its

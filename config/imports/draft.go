@@ -373,6 +373,8 @@ func (d *draft) usable(url string, s setting) bool {
 		canonical = fmt.Sprint(canonical, "@", rank)
 	}
 	switch {
+	case err != nil && variable.MatchString(url):
+		d.leave(s, url+" is a variable that is no URL by itself: write the URLs in its place")
 	case err != nil:
 		d.leave(s, strings.TrimPrefix(err.Error(), "url: "))
 	case d.servers[canonical]:

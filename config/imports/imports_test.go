@@ -762,6 +762,31 @@ func TestServerAppearsOnce(t *testing.T) {
 	}
 }
 
+// TestCustomStrategiesKeepTheirOptions verifies that prefix_routing goes to the rule that hashes prefixes, and that
+// the fallback serves the requests without a rule.
+func TestCustomStrategiesKeepTheirOptions(t *testing.T) {
+	got, err := Continuum([]byte(`
+routing:
+  strategy: Custom
+  fallback_strategy: LeastLatency
+  rules:
+    - { condition: { model: gpt-4 }, strategy: PrefixAwareHash }
+prefix_routing: { enabled: true, load_factor_epsilon: 0.5 }
+backends: [ { name: a, url: "http://a:1" } ]
+`), Options{Model: "gpt-4"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := config.Parse("config.yaml", got.Config, nil)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, got.Config)
+	}
+	rule := f.PolicyRules[0].Policy
+	if f.Policy.Name != "least_latency" || rule.Name != "chwbl" || rule.Epsilon == nil || *rule.Epsilon != 0.5 {
+		t.Errorf("%+v and %+v\n%s", f.Policy, rule, got.Config)
+	}
+}
+
 // TestRankURLsStay verifies that URLs of data-parallel ranks stay.
 func TestRankURLsStay(t *testing.T) {
 	got, err := VLLMRouter([]byte("vllm-router --worker-urls http://h:8000@0,http://h:8000@1,http://h:8000@1"), Options{})
