@@ -35,13 +35,15 @@ func newKeySource(c Config) keySource {
 // find returns the key of the request for the policy p, and its kind; "" if it has none.
 func (s keySource) find(p Policy, r *Request) (of string, key uint64) {
 	if c := r.recalled(p); c != nil {
+		if !s.uses(c.KeyOf) {
+			return "", 0 // the record has a key of the request that this policy does not use
+		}
 		return c.KeyOf, uint64(c.Key)
 	}
 	switch {
 	case s.of == KeyModel && r.Model != 0:
 		return KeyModel, r.Model
-	case s.of == KeyHeader && r.KeyOf == KeyHeader && r.Key != 0,
-		s.of == KeySession && (r.KeyOf == KeySession || r.KeyOf == KeyBody) && r.Key != 0:
+	case r.Key != 0 && s.uses(r.KeyOf):
 		return r.KeyOf, r.Key
 	case s.of != KeySession || s.fallback != KeyPrefix:
 		return "", 0
@@ -51,6 +53,14 @@ func (s keySource) find(p Policy, r *Request) (of string, key uint64) {
 		return KeyPrefix, r.Blocks[0].Hash
 	}
 	return "", 0
+}
+
+// uses reports whether a key of that kind can determine the worker.
+func (s keySource) uses(of string) bool {
+	if s.of != KeySession {
+		return of == s.of
+	}
+	return of == KeySession || of == KeyBody || of == KeyPrefix && s.fallback == KeyPrefix
 }
 
 // homeReasons are the reasons of a choice by a key.
