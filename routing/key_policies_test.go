@@ -156,3 +156,18 @@ func TestOrderOfWorkersDoesNotMatter(t *testing.T) {
 		}
 	}
 }
+
+// TestARecordedKeyOfAnotherKindIsNotUsed: a policy that hashes a header abstains again from a request with a
+// session key.
+func TestARecordedKeyOfAnotherKindIsNotUsed(t *testing.T) {
+	for name, p := range hashing(t, Config{Key: "header"}) {
+		ws := weighted(1, 1, 1)
+		pool := Pool{policy: p, assessments: make([]assessment, len(ws))}
+		r := Request{Key: 7, KeyOf: KeySession, Now: start, Record: &Choice{}}
+		i, reason := pool.pickLocked(&r, ws)
+		again, why, _, err := Redecide(p, r.Record, 0, 0, nil, start)
+		if err != nil || again != i || why != reason || reason != ReasonLeastLoad {
+			t.Errorf("%s: %d (%s), and again %d (%s): %v", name, i, reason, again, why, err)
+		}
+	}
+}
