@@ -26,8 +26,9 @@ func TestRollingRestartsFailNoRequest(t *testing.T) {
 	all := rounds(t, 2, 20)
 	r := newRig(t, 3, engines.Config{PerToken: 20 * time.Millisecond})
 	own := rig.Settings{"store": stores(backends.Database(t), backends.Redis(t).URL),
-		"auth":  auth("app", "rpm: 1000000, tpm: 1000000000, concurrent: 200"),
-		"drain": `{ accept_grace: 1s, timeout: 30s }`}
+		"auth": auth("app", "rpm: 1000000, tpm: 1000000000, concurrent: 200"),
+		// long enough for each idle connection of a client to be used once, and closed, on a busy machine too
+		"drain": `{ accept_grace: 2s, timeout: 30s }`}
 	gateways := []*gateway.Process{r.start(own), r.start(own)} // both at once: one of them makes the schema
 	for _, p := range gateways {
 		p.WaitUntilReady()
