@@ -25,7 +25,7 @@ type restarting struct {
 func (s *restarting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	until := &untilStop{ResponseWriter: w}
+	until := &untilStop{ResponseWriter: w, stop: s.stop}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -43,15 +43,26 @@ func (s *restarting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // untilStop passes an answer on until its engine stops.
 type untilStop struct {
 	http.ResponseWriter
+	stop    <-chan struct{}
 	mu      sync.Mutex
 	written strings.Builder
 	stopped bool
 }
 
+// endsLocked reports whether the engine stops: a stream that gets a slot meanwhile must not begin.
+func (u *untilStop) endsLocked() bool {
+	select {
+	case <-u.stop:
+		return true
+	default:
+		return u.stopped
+	}
+}
+
 func (u *untilStop) Write(b []byte) (int, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.stopped {
+	if u.endsLocked() {
 		return 0, errors.New("the engine has stopped")
 	}
 	u.written.Write(b)
@@ -61,7 +72,7 @@ func (u *untilStop) Write(b []byte) (int, error) {
 func (u *untilStop) WriteHeader(status int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if !u.stopped {
+	if !u.endsLocked() {
 		u.ResponseWriter.WriteHeader(status)
 	}
 }
@@ -69,7 +80,7 @@ func (u *untilStop) WriteHeader(status int) {
 func (u *untilStop) FlushError() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.stopped {
+	if u.endsLocked() {
 		return errors.New("the engine has stopped")
 	}
 	return http.NewResponseController(u.ResponseWriter).Flush()
