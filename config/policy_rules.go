@@ -148,6 +148,9 @@ func (r *PolicyRule) covers(other *PolicyRule) bool {
 	return true
 }
 
+// ReplacedPolicy returns the name for which WithPolicy has replaced the policies; empty if it has not.
+func (f *File) ReplacedPolicy() string { return f.replacedPolicy }
+
 // WithPolicy returns the configuration with that policy in place of the file's, of every tier and pool, and
 // of all rules. Sections that name the same policy keep their options. An empty name changes nothing.
 func (f *File) WithPolicy(name string) (*File, error) {

@@ -16,7 +16,7 @@ type Ranks struct {
 	next    atomic.Uint64
 }
 
-// NewRanks returns a server with n engines, whose names end in @ and their rank.
+// NewRanks returns a server with n engines. Their names end in @ and the rank.
 func NewRanks(c Config, n int) *Ranks {
 	s := &Ranks{engines: make([]*Engine, n)}
 	for r := range s.engines {

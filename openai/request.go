@@ -50,10 +50,10 @@ type Request struct {
 
 	User      string // cut to 512 bytes; empty if absent or not a string
 	UserID    string // user_id, in the same form
-	SessionID string // session_params.session_id, else session_id, in the same form
-	// SessionParams reports that SessionID is session_params.session_id.
-	SessionParams  bool
-	PromptCacheKey string // prompt_cache_key, in the same form
+	SessionID string // session_id, in the same form
+	// SessionParamsID is session_params.session_id, in the same form.
+	SessionParamsID string
+	PromptCacheKey  string // prompt_cache_key, in the same form
 
 	CacheSalt string // the client's own cache_salt; empty if absent or null
 
@@ -103,12 +103,10 @@ func parse(d Dialect, body []byte, depth int) (*Request, error) {
 // parser fills one request from one body.
 type parser struct {
 	Reader
-	req     *Request
-	seen    uint64           // one bit per field
-	given   uint64           // bits of fields that are not null
-	nested  string           // session_params.session_id
-	session string           // session_id
-	onText  func(raw []byte) // called with every raw text of the prompt; may be nil
+	req    *Request
+	seen   uint64           // one bit per field
+	given  uint64           // bits of fields that are not null
+	onText func(raw []byte) // called with every raw text of the prompt; may be nil
 }
 
 // readBody reads the JSON object of the body.
@@ -193,9 +191,6 @@ func (p *parser) rejectDuplicate(param, where string) {
 // checkRequired checks that the required fields of the dialect are present.
 func (p *parser) checkRequired() {
 	r := p.req
-	if r.SessionID, r.SessionParams = p.nested, p.nested != ""; !r.SessionParams {
-		r.SessionID = p.session
-	}
 	if r.Model == "" && !dialects[r.Dialect].unnamed {
 		p.rejectMissing(FieldModel, "send a model or alias that GET /v1/models lists")
 	}

@@ -155,7 +155,7 @@ func (p *parser) readField(f Field) {
 	case FieldUserID:
 		p.readLooseString(&r.UserID)
 	case FieldSessionID:
-		p.readLooseString(&p.session)
+		p.readLooseString(&r.SessionID)
 	case FieldPromptCacheKey:
 		p.readLooseString(&r.PromptCacheKey)
 	case FieldSessionParams:
@@ -163,7 +163,7 @@ func (p *parser) readField(f Field) {
 			p.Skip()
 			return
 		}
-		p.readChildren(f.String(), func(string) { p.readLooseString(&p.nested) }, "session_id")
+		p.readChildren(f.String(), func(string) { p.readLooseString(&r.SessionParamsID) }, "session_id")
 	case FieldPreviousResponseID, FieldConversation:
 		p.readContinuation(f)
 	default:

@@ -31,7 +31,7 @@ func TestRequestsOfEveryDialect(t *testing.T) {
 				"store":false,"service_tier":"flex","user":"u\u002d1","session_id":"s1","session_params":{"x":1,"session_id":"s2"},
 				"temperature":0.5,"chat_template_kwargs":{"enable_thinking":false}}`,
 			want: Request{Dialect: Chat, Model: "gpt-4o-mini", Stream: true, MaxTokens: 300, N: 2, StoreSet: true,
-				ServiceTier: "flex", User: "u-1", SessionID: "s2", SessionParams: true, IncludeUsage: true, Media: true, Tools: true,
+				ServiceTier: "flex", User: "u-1", SessionID: "s1", SessionParamsID: "s2", IncludeUsage: true, Media: true, Tools: true,
 				PromptBytes: totalLength("Be brief.", "What is this?", "look", `{"at":1}`, "a cat",
 					"type", "function", "function", "name", "look", "parameters", "type", "object")},
 		},
@@ -421,8 +421,8 @@ func TestLongAffinityKeysAreCut(t *testing.T) {
 	for _, id := range []string{strings.Repeat("é", 400), strings.Repeat(`\u00e9`, 400)} {
 		r, err := Parse(Chat, []byte(`{"model":"m","messages":[{}],"user":"`+id+`","session_params":{"session_id":"`+id+
 			`x"}}`))
-		if want := strings.Repeat("é", 256); err != nil || r.User != want || r.SessionID != want {
-			t.Errorf("user has %d bytes, session %d: %v", len(r.User), len(r.SessionID), err)
+		if want := strings.Repeat("é", 256); err != nil || r.User != want || r.SessionID+r.SessionParamsID != want {
+			t.Errorf("user has %d bytes, session %d: %v", len(r.User), len(r.SessionID+r.SessionParamsID), err)
 		}
 	}
 }

@@ -53,7 +53,7 @@ func TestRequestOfAFullWorkerIsNotUnroutable(t *testing.T) {
 }
 
 // TestRequestOfAWorkerInBackoffIsNotUnroutable: if its wait limit is after the end of its
-// worker's backoff, a request waits for the worker, also beside an free worker that it may not
+// worker's backoff, a request waits for the worker, also beside a free worker that it may not
 // use.
 func TestRequestOfAWorkerInBackoffIsNotUnroutable(t *testing.T) {
 	const cools = 5 * time.Second

@@ -155,7 +155,7 @@ func TestEventsAreNotChargedForWhatTheyCouldNotShow(t *testing.T) {
 	}
 }
 
-// lruEngine is an engine whose cache can be read as it was at an earlier time.
+// lruEngine is an engine with a cache that can be read as it was at an earlier time.
 type lruEngine struct {
 	changes map[uint64][]time.Time // of a block: stored, removed, stored …
 	queue   []*engineRun

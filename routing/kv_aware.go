@@ -102,7 +102,7 @@ func (p *kvAware) Pick(r *Request, ws []View) (int, Reason) {
 			repeated && !b.hasPrompt(&ws[i]) || chosen >= 0 && ws[i].Overlap < ws[chosen].Overlap {
 			continue
 		}
-		recent, own := ws[i].Cost.Recent/b.share(&ws[i]), Mix(key^hashName(ws[i].ID))
+		recent, own := ws[i].Cost.Recent/b.share(&ws[i]), Mix(key^HashText(ws[i].ID))
 		if chosen < 0 || ws[i].Overlap > ws[chosen].Overlap || recent < fewest || recent == fewest && own > rank {
 			chosen, fewest, rank = i, recent, own
 		}
@@ -114,15 +114,6 @@ func (p *kvAware) Pick(r *Request, ws []View) (int, Reason) {
 		return chosen, ReasonKVEvents
 	}
 	return chosen, ReasonKVHistory
-}
-
-// hashName is the FNV-1a hash of a worker's name, which all gateways share.
-func hashName(name string) uint64 {
-	h := uint64(14695981039346656037)
-	for i := range len(name) {
-		h = (h ^ uint64(name[i])) * 1099511628211
-	}
-	return h
 }
 
 // costBasis has the values that are common to the costs of all workers at one pick.

@@ -11,6 +11,15 @@ func Mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
+// HashText is the FNV-1a hash of a text. All gateways share it.
+func HashText[T string | []byte](text T) uint64 {
+	h := uint64(0xcbf29ce484222325)
+	for i := range len(text) {
+		h = (h ^ uint64(text[i])) * 0x100000001b3
+	}
+	return h
+}
+
 // Draw returns the random number of a state, as SplitMix64 does. The numbers of neighbouring states
 // are independent.
 func Draw(state uint64) uint64 { return Mix(state + golden) }

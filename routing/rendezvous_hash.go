@@ -37,6 +37,6 @@ func (p *rendezvousHash) Pick(r *Request, ws []View) (int, Reason) {
 // of such ranks belongs to a worker with the probability of its share of the weights.
 func rendezvousRank(key uint64, v *View) float64 {
 	const half = 0x1p-54 // keeps u above 0
-	u := Unit(Mix(Mix(key)^hashName(v.ID))) + half
+	u := Unit(Mix(Mix(key)^HashText(v.ID))) + half
 	return -math.Log(u) / v.weight()
 }

@@ -244,12 +244,9 @@ func TestImbalancedLoadsOverrideTheCache(t *testing.T) {
 
 // TestStreamsPreferTheFasterWorker after ten samples of each.
 func TestStreamsPreferTheFasterWorker(t *testing.T) {
-	slow := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		time.Sleep(20 * time.Millisecond)
-		fakeEngine().ServeHTTP(w, q)
-	})
+	slow := engines.New(engines.Config{Model: "fake-7b", Prefill: 100}) // each prompt takes a tenth of a second
 	r := newRig(t, otherRoutersHead+"policy: { strategy: LeastLatency, fallback_strategy: RoundRobin }\n", slow,
-		fakeEngine())
+		engines.New(engines.Config{Model: "fake-7b"}))
 	for i := range 30 {
 		worker, why := r.ask("small", `,"stream":true`)
 		if warm := i >= 20; warm && (worker != "w1" || why != string(routing.ReasonLeastLatency)) ||

@@ -255,7 +255,7 @@ func (k *Catalog) addAliases(aliases map[string]Targets) (errs []error) {
 				continue
 			}
 			same[form] = alias
-			k.globs = append(k.globs, glob{pattern: alias, match: compile(alias), to: to})
+			k.globs = append(k.globs, glob{pattern: alias, to: to})
 			continue
 		}
 		if r, taken := k.served[alias]; taken {

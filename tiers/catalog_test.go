@@ -3,8 +3,6 @@ package tiers
 import (
 	"strings"
 	"testing"
-
-	"pgregory.net/rapid"
 )
 
 func TestEachMistakeIsReportedUnderItsConfigKey(t *testing.T) {
@@ -99,15 +97,4 @@ func TestCatalogDoesNotAliasItsConfig(t *testing.T) {
 			t.Errorf("after its config changed the catalog returns %+v, %v", v, err)
 		}
 	}
-}
-
-// TestMatchGlobAgreesWithTheExpression that the same pattern compiles to.
-func TestMatchGlobAgreesWithTheExpression(t *testing.T) {
-	text := rapid.StringMatching(`[ab/é*?]{0,8}`)
-	rapid.Check(t, func(t *rapid.T) {
-		pattern, name := text.Draw(t, "pattern"), text.Draw(t, "name")
-		if got, want := MatchGlob(pattern, name), compile(pattern).MatchString(name); got != want {
-			t.Fatalf("%q matches %q: %v, want %v", pattern, name, got, want)
-		}
-	})
 }

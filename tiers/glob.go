@@ -12,18 +12,10 @@ import (
 // exactly one. Every other character stands for itself.
 type glob struct {
 	pattern string
-	match   *regexp.Regexp
 	to      route
 }
 
 func isGlob(name string) bool { return strings.ContainsAny(name, "*?") }
-
-// compile returns the pattern as a regular expression for the whole name, which Go matches in
-// time linear in the name.
-func compile(pattern string) *regexp.Regexp {
-	wild := strings.NewReplacer(`\*`, `.*`, `\?`, `.`)
-	return regexp.MustCompile(`(?s)\A` + wild.Replace(regexp.QuoteMeta(pattern)) + `\z`)
-}
 
 // MatchGlob reports whether the whole name matches the pattern, in which `*` is any run of characters and
 // `?` exactly one.

@@ -203,7 +203,7 @@ func (k *Catalog) lookup(model string) (route, bool) {
 		return r, true
 	}
 	for i := range k.globs {
-		if k.globs[i].match.MatchString(model) {
+		if MatchGlob(k.globs[i].pattern, model) {
 			return k.globs[i].to, true
 		}
 	}

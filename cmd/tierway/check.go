@@ -66,5 +66,9 @@ func loadConfigWith(c *cobra.Command, path string, env func(string) (string, boo
 	if err != nil {
 		return nil, exit(1)
 	}
+	if name := f.ReplacedPolicy(); name != "" { // a forgotten variable would be hard to find
+		fmt.Fprintf(c.ErrOrStderr(), "tierway: the policy %s, from --policy or %s, replaces all policies of %s\n", name,
+			config.PolicyVariable, path)
+	}
 	return f, nil
 }

@@ -60,9 +60,9 @@ func continuumRules() map[string]rule {
 	}
 }
 
-// backendRules are the rules for the keys of a backend, whose worker is the base.
+// backendRules are the rules for the keys of a backend. The base is its worker.
 func backendRules() map[string]rule {
-	ignore := func(*draft, setting) {}
+	ignore := func(*builder, setting) {}
 	return map[string]rule{
 		"name": ignore, "url": ignore, "models": ignore,
 		"weight":                 to("weight", "", ""),
@@ -79,7 +79,7 @@ func backendRules() map[string]rule {
 	}
 }
 
-// conditionRules are the rules for the conditions of a routing rule, whose entry of policy_rules is the base.
+// conditionRules are the rules for the conditions of a routing rule. The base is its entry of policy_rules.
 func conditionRules() map[string]rule {
 	return map[string]rule{
 		"model": to("model", "", ""), "stream": to("stream", "", ""),
@@ -89,7 +89,7 @@ func conditionRules() map[string]rule {
 
 // always returns the rule for a switch of something that is always on.
 func always(what string) rule {
-	return func(d *draft, s setting) {
+	return func(d *builder, s setting) {
 		if text, _ := s.text(); text == "false" {
 			d.leave(s, "it cannot be turned off: "+what)
 		}
@@ -98,7 +98,7 @@ func always(what string) rule {
 
 // enabled returns the rule for the switch of a section; instead is the way to turn it off.
 func enabled(instead string) rule {
-	return func(d *draft, s setting) {
+	return func(d *builder, s setting) {
 		if text, _ := s.text(); text == "false" {
 			d.leave(s, "the section has no switch; "+instead)
 		}
@@ -106,20 +106,20 @@ func enabled(instead string) rule {
 }
 
 // healthEnabled turns health checks off, below any base.
-func healthEnabled(d *draft, s setting) {
+func healthEnabled(d *builder, s setting) {
 	if text, _ := s.text(); text == "false" {
 		d.set("health.path", "off", s, "")
 	}
 }
 
 // backendKey names the variable of a worker's key after the worker.
-func backendKey(d *draft, s setting) {
+func backendKey(d *builder, s setting) {
 	name := d.place(d.base + "name").Value
 	d.keyVariable(s, strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace("key_"+name)))
 }
 
 // customStrategy keeps the name of a strategy; Custom has its policies in the rules.
-func customStrategy(d *draft, s setting) {
+func customStrategy(d *builder, s setting) {
 	if text, _ := s.text(); text != "Custom" {
 		policyName("policy.name")(d, s)
 	}
@@ -139,7 +139,7 @@ func Continuum(src []byte, o Options) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	d := newDraft(continuumComments())
+	d := newBuilder(continuumComments())
 	d.walk(continuumRules(), "", root)
 	rules := d.rules()
 	d.defaultPolicy()
@@ -152,7 +152,7 @@ func Continuum(src []byte, o Options) (Result, error) {
 }
 
 // bind writes the first address of server.bind_address that is not a socket file.
-func (d *draft) bind() {
+func (d *builder) bind() {
 	from, address, comment := setting{key: "server.bind_address"}, "0.0.0.0:8080", "the router's default"
 	found := false
 	for _, s := range d.urlSettings(d.kept["bind_address"]) {
@@ -169,7 +169,7 @@ func (d *draft) bind() {
 }
 
 // defaultPolicy writes the policy of requests that match no rule: that of the strategy, else the fallback.
-func (d *draft) defaultPolicy() {
+func (d *builder) defaultPolicy() {
 	_, written := d.origin["policy.name"]
 	fallback := d.kept["fallback_strategy"]
 	switch {
@@ -185,7 +185,7 @@ func (d *draft) defaultPolicy() {
 }
 
 // prefixOptions writes prefix_routing into the policies that hash prefixes, of the file and of its rules.
-func (d *draft) prefixOptions(rules int) {
+func (d *builder) prefixOptions(rules int) {
 	sections := []string{"policy."}
 	for i := range rules {
 		sections = append(sections, fmt.Sprintf("policy_rules[%d].policy.", i))
@@ -209,14 +209,14 @@ func (d *draft) prefixOptions(rules int) {
 }
 
 // is reports whether a setting has been written with that value.
-func (d *draft) is(path, value string) bool {
+func (d *builder) is(path, value string) bool {
 	_, written := d.origin[path]
 	return written && d.place(path).Value == value
 }
 
 // rules writes model_overrides and rules as policy_rules, and returns their number. Rules come first, because
 // their conditions are narrower.
-func (d *draft) rules() (n int) {
+func (d *builder) rules() (n int) {
 	for _, r := range d.kept["rules"].items() {
 		condition, strategy := r.at("condition"), r.at("strategy")
 		if text, _ := condition.at("default").text(); text == "true" {
@@ -243,8 +243,8 @@ func (d *draft) rules() (n int) {
 
 // writable reports whether all conditions and the strategy of a rule are known. A rule without one of its
 // conditions would apply to more requests, so it is left out as a whole.
-func (d *draft) writable(r, condition, strategy setting) bool {
-	probe := newDraft(nil)
+func (d *builder) writable(r, condition, strategy setting) bool {
+	probe := newBuilder(nil)
 	probe.walk(conditionRules(), "", condition)
 	policyName("policy.name")(probe, strategy)
 	if len(probe.left) == 0 && probe.err == nil {
@@ -262,7 +262,7 @@ func (d *draft) writable(r, condition, strategy setting) bool {
 
 // backends writes one tier or pool with a worker for each backend. Workers with fewer models than the pool
 // list them.
-func (d *draft) backends(o Options) error {
+func (d *builder) backends(o Options) error {
 	list := d.kept["backends"].items()
 	models := distinct(list)
 	single := len(models) <= 1

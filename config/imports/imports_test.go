@@ -41,7 +41,7 @@ func check(t *testing.T, translate func([]byte, Options) (Result, error), cases 
 			if strings.Contains(text+left.String(), "sk-") {
 				t.Error("a key is printed")
 			}
-			set := func(string) (string, bool) { return placeholder, true }
+			set := func(string) (string, bool) { return anyValue, true }
 			if _, err := config.Parse("config.yaml", got.Config, set); err != nil {
 				t.Error(err)
 			}
@@ -855,7 +855,7 @@ func FuzzImport(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			_, err = config.Parse("config.yaml", got.Config, func(string) (string, bool) { return placeholder, true })
+			_, err = config.Parse("config.yaml", got.Config, func(string) (string, bool) { return anyValue, true })
 			if problems := (config.Problems)(nil); errors.As(err, &problems) {
 				t.Fatalf("%s\n%v", got.Config, problems)
 			}

@@ -112,7 +112,7 @@ func vllmRules() map[string]rule {
 		"pre_routing_hooks": out("there are no hooks; call the service in the application, or in a proxy in front"),
 		"tls_cert_path":     out("write tls: { cert: FILE, key: FILE }, and remove insecure"),
 		"tls_key_path":      out("write tls: { cert: FILE, key: FILE }, and remove insecure"),
-		"config_file": func(d *draft, s setting) {
+		"config_file": func(d *builder, s setting) {
 			d.refuse(s, "import that file instead of the command line")
 		},
 	}
@@ -150,10 +150,10 @@ func flagKey(flag string) string {
 	return name
 }
 
-func refusePairs(d *draft, s setting) { d.refuse(s, noPairs) }
+func refusePairs(d *builder, s setting) { d.refuse(s, noPairs) }
 
 // vllmMode refuses modes with prefill and decode workers.
-func vllmMode(d *draft, s setting) {
+func vllmMode(d *builder, s setting) {
 	switch mode, _ := s.text(); {
 	case mode == "regular":
 	case strings.Contains(mode, "prefill") || strings.HasPrefix(mode, "pd"):
@@ -165,20 +165,20 @@ func vllmMode(d *draft, s setting) {
 	}
 }
 
-func disableRetries(d *draft, s setting) {
+func disableRetries(d *builder, s setting) {
 	if text, _ := s.text(); text == "true" {
 		d.set("retry.attempts", 1, s, "no retries")
 	}
 }
 
-func disableHealth(d *draft, s setting) {
+func disableHealth(d *builder, s setting) {
 	if text, _ := s.text(); text == "true" {
 		d.set("health.path", "off", s, "")
 	}
 }
 
 // logLevel translates the names of levels.
-func logLevel(d *draft, s setting) {
+func logLevel(d *builder, s setting) {
 	text, _ := s.text()
 	level := strings.ToLower(text)
 	if to, known := map[string]string{"warning": "warn", "critical": "error", "trace": "debug"}[level]; known {
@@ -205,7 +205,7 @@ var isYAML = regexp.MustCompile(`\A(?:[ \t]*(?:#[^\n]*)?\r?\n)*` +
 // VLLMRouter translates a command line of vLLM Router, or the YAML file of its fork. A model is imported as
 // a tier, because the router passes all models to all workers.
 func VLLMRouter(src []byte, o Options) (Result, error) {
-	d := newDraft(vllmComments())
+	d := newBuilder(vllmComments())
 	host, port, policy := "127.0.0.1", "30000", "cache_aware"
 	if isYAML.Match(src) {
 		root, err := readYAML([]byte(strings.ReplaceAll(string(src), "${", "$${")))
@@ -262,7 +262,7 @@ func reasons(left []LeftOut) (all []error) {
 func scalar(text string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: text} }
 
 // leftOut reports whether a setting of one of the keys is left out.
-func (d *draft) leftOut(keys ...string) bool {
+func (d *builder) leftOut(keys ...string) bool {
 	for _, l := range d.left {
 		for _, key := range keys {
 			if l.Key == key {
@@ -274,7 +274,7 @@ func (d *draft) leftOut(keys ...string) bool {
 }
 
 // addresses writes the addresses of hosts and ports.
-func (d *draft) addresses(port string) {
+func (d *builder) addresses(port string) {
 	address := func(section, host, port string) (setting, string) {
 		h, p := d.kept[section+"host"], d.kept[section+"port"]
 		ht, _ := h.text()
@@ -301,7 +301,7 @@ func (d *draft) addresses(port string) {
 }
 
 // tierOf writes the only tier, with the router's workers.
-func (d *draft) tierOf(o Options) {
+func (d *builder) tierOf(o Options) {
 	d.base = "tiers[0]."
 	defer func() { d.base = "" }()
 	urls := d.kept["worker_urls"]
@@ -351,7 +351,7 @@ func (d *draft) tierOf(o Options) {
 }
 
 // workerKey returns the key of one worker.
-func (d *draft) workerKey(url string) setting {
+func (d *builder) workerKey(url string) setting {
 	for _, s := range d.kept["worker_api_keys"].pairs() {
 		if s.name == url {
 			s.key = "worker_api_keys"
@@ -362,7 +362,7 @@ func (d *draft) workerKey(url string) setting {
 }
 
 // urlSettings returns the URLs of a list with their lines.
-func (d *draft) urlSettings(list setting) (all []setting) {
+func (d *builder) urlSettings(list setting) (all []setting) {
 	items := list.items()
 	if len(items) == 0 {
 		items = []setting{list}
@@ -376,7 +376,7 @@ func (d *draft) urlSettings(list setting) (all []setting) {
 }
 
 // model writes the model of a tier: that of the options, or of the first setting with one.
-func (d *draft) model(o Options, workers setting, named ...setting) {
+func (d *builder) model(o Options, workers setting, named ...setting) {
 	for _, s := range named {
 		if text, ok := s.text(); ok && o.Model == "" && text != "true" {
 			d.set("model", text, s, "the name that the workers serve; other names are rejected with 404")
@@ -395,7 +395,7 @@ func (d *draft) model(o Options, workers setting, named ...setting) {
 var wholeVariable = regexp.MustCompile(`^\$\{([A-Za-z_][A-Za-z0-9_]*)\}$`)
 
 // keyVariable writes the variable of a worker's key, never the key.
-func (d *draft) keyVariable(s setting, name string) {
+func (d *builder) keyVariable(s setting, name string) {
 	text, _ := s.text()
 	if v := wholeVariable.FindStringSubmatch(text); v != nil {
 		name = v[1]
@@ -404,7 +404,7 @@ func (d *draft) keyVariable(s setting, name string) {
 }
 
 // vllmKeys writes the digests of the keys of clients and administrators.
-func (d *draft) vllmKeys() {
+func (d *builder) vllmKeys() {
 	n := 0
 	for _, k := range d.kept["api_keys"].items() {
 		if on, _ := k.at("enabled").text(); on == "false" {
@@ -415,7 +415,7 @@ func (d *draft) vllmKeys() {
 			continue
 		}
 		d.walk(map[string]rule{
-			"name": func(*draft, setting) {}, "key": func(*draft, setting) {}, "enabled": func(*draft, setting) {},
+			"name": func(*builder, setting) {}, "key": func(*builder, setting) {}, "enabled": func(*builder, setting) {},
 			"rate_limit_rps": to("limits.rps", "", ""), "max_concurrent": to("limits.concurrent", "", ""),
 			"allowed_models": allowedModels,
 			"metadata":       out("keys have no metadata"),
@@ -440,7 +440,7 @@ func (d *draft) vllmKeys() {
 }
 
 // tenantKey writes a tenant with the digest of a key, and leaves base at it.
-func (d *draft) tenantKey(n int, name, key setting) bool {
+func (d *builder) tenantKey(n int, name, key setting) bool {
 	digest := d.digest(key)
 	if digest == "" {
 		return false
@@ -455,7 +455,7 @@ func (d *draft) tenantKey(n int, name, key setting) bool {
 var notInTenants = regexp.MustCompile(`[^a-z0-9-]+`)
 
 // digest returns the SHA-256 of a key, with which config.yaml replaces the key.
-func (d *draft) digest(s setting) string {
+func (d *builder) digest(s setting) string {
 	text, ok := s.text()
 	if !ok || strings.Contains(text, "${") {
 		d.leave(s, "the key is not in the file; create one with tierway keys create")
@@ -466,7 +466,7 @@ func (d *draft) digest(s setting) string {
 }
 
 // allowedModels copies a list of models, unless it allows all.
-func allowedModels(d *draft, s setting) {
+func allowedModels(d *builder, s setting) {
 	if all := s.texts(); len(all) != 1 || all[0] != "*" {
 		d.set("models", all, s, "")
 	}

@@ -194,11 +194,7 @@ func NameHash[T string | []byte](name T) uint64 {
 	if len(name) == 0 {
 		return 0
 	}
-	h := uint64(0xcbf29ce484222325)
-	for i := range len(name) {
-		h = (h ^ uint64(name[i])) * 0x100000001b3
-	}
-	return routing.Mix(h)
+	return routing.Mix(routing.HashText(name))
 }
 
 // modelHashes returns the hashes of model names that routing compares.

@@ -66,15 +66,17 @@ func (p *Parsed) sessionKey() string {
 
 // bodyKey returns the value of a field of the body that can be a session key.
 func bodyKey(r *openai.Request, name string) string {
-	switch {
-	case name == "prompt_cache_key":
-		return r.PromptCacheKey
-	case name == "user":
-		return r.User
-	case name == "user_id":
-		return r.UserID
-	case r.SessionParams == (name == "session_params.session_id"):
+	switch name {
+	case "session_params.session_id":
+		return r.SessionParamsID
+	case "session_id":
 		return r.SessionID
+	case "prompt_cache_key":
+		return r.PromptCacheKey
+	case "user":
+		return r.User
+	case "user_id":
+		return r.UserID
 	}
 	return ""
 }

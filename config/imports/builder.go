@@ -45,104 +45,8 @@ func (l LeftOut) String() string {
 	return setting{key: l.Key, line: l.Line}.String() + ": " + l.Reason
 }
 
-// setting is a value of the other configuration.
-type setting struct {
-	key  string // as it is written there, with the sections above it
-	line int    // 0: not written
-	node *yaml.Node
-	name string // the last part of key, for keys of YAML
-}
-
-// String returns line and key.
-func (s setting) String() string {
-	if s.line == 0 {
-		return s.key
-	}
-	return fmt.Sprintf("line %d: %s", s.line, s.key)
-}
-
-// errorf returns an error of the setting.
-func (s setting) errorf(format string, values ...any) error {
-	return fmt.Errorf("%v: %s", s, fmt.Sprintf(format, values...))
-}
-
-// text returns a single value; ok is false for lists and sections.
-func (s setting) text() (text string, ok bool) {
-	if s.node == nil || s.node.Kind != yaml.ScalarNode {
-		return "", false
-	}
-	return s.node.Value, true
-}
-
-// texts returns the items of a list. A single value is a list separated by commas.
-func (s setting) texts() (all []string) {
-	if text, ok := s.text(); ok {
-		return splitList(text)
-	}
-	for _, item := range s.items() {
-		if text, ok := item.text(); ok {
-			all = append(all, splitList(text)...)
-		}
-	}
-	return all
-}
-
-func splitList(text string) []string {
-	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
-}
-
-// items returns the items of a list.
-func (s setting) items() (all []setting) {
-	if s.node == nil || s.node.Kind != yaml.SequenceNode {
-		return nil
-	}
-	for i, n := range s.node.Content {
-		all = append(all, setting{key: fmt.Sprintf("%s[%d]", s.key, i), line: n.Line, node: resolveAlias(n)})
-	}
-	return all
-}
-
-// pairs returns the keys of a section.
-func (s setting) pairs() (all []setting) {
-	if s.node == nil || s.node.Kind != yaml.MappingNode {
-		return nil
-	}
-	for i := 0; i+1 < len(s.node.Content); i += 2 {
-		kn, vn := s.node.Content[i], resolveAlias(s.node.Content[i+1])
-		all = append(all, setting{join(s.key, kn.Value), kn.Line, vn, kn.Value})
-	}
-	return all
-}
-
-// at returns the value of a key of a section; without one, a setting without a node.
-func (s setting) at(name string) setting {
-	for _, p := range s.pairs() {
-		if p.name == name {
-			return p
-		}
-	}
-	return setting{key: join(s.key, name), line: s.line}
-}
-
-func resolveAlias(n *yaml.Node) *yaml.Node {
-	if n.Kind == yaml.AliasNode {
-		return n.Alias
-	}
-	return n
-}
-
-func join(path, name string) string {
-	if path == "" {
-		return name
-	}
-	return path + "." + name
-}
-
-// rule translates one setting.
-type rule func(d *draft, s setting)
-
-// draft is a config.yaml in the making.
-type draft struct {
+// builder builds a config.yaml from the settings of another router.
+type builder struct {
 	base    string // prefix of the paths that rules write, such as "policy_rules[0]."
 	root    yaml.Node
 	origin  map[string]setting // by path in config.yaml
@@ -155,23 +59,23 @@ type draft struct {
 	err     error           // the first reason why nothing can be imported
 }
 
-func newDraft(comment map[string]string) *draft {
-	return &draft{root: yaml.Node{Kind: yaml.MappingNode}, origin: map[string]setting{}, kept: map[string]setting{},
+func newBuilder(comment map[string]string) *builder {
+	return &builder{root: yaml.Node{Kind: yaml.MappingNode}, origin: map[string]setting{}, kept: map[string]setting{},
 		comment: comment, servers: map[string]bool{}, names: map[string]bool{}}
 }
 
 // leave lists a setting as left out.
-func (d *draft) leave(s setting, reason string) {
+func (d *builder) leave(s setting, reason string) {
 	d.left = append(d.left, LeftOut{Line: s.line, Key: s.key, Reason: reason})
 }
 
 // refuse ends the import.
-func (d *draft) refuse(s setting, reason string) {
+func (d *builder) refuse(s setting, reason string) {
 	d.err = cmp.Or(d.err, s.errorf("%s", reason))
 }
 
 // walk applies the rules of a table, which are keyed by the path below prefix, to a section.
-func (d *draft) walk(table map[string]rule, prefix string, section setting) {
+func (d *builder) walk(table map[string]rule, prefix string, section setting) {
 	for _, s := range section.pairs() {
 		path := join(prefix, s.name)
 		below := func(key string) bool { return strings.HasPrefix(key, path+".") }
@@ -189,95 +93,8 @@ func (d *draft) walk(table map[string]rule, prefix string, section setting) {
 
 const unknownKey = "this key is not known; docs/config.md lists the keys of config.yaml"
 
-func keysOf(table map[string]rule) (keys []string) {
-	for key := range table {
-		keys = append(keys, key)
-	}
-	return keys
-}
-
-// to returns the rule that copies a single value. unit is appended to a number.
-func to(path, unit, comment string) rule {
-	return func(d *draft, s setting) {
-		text, ok := s.text()
-		switch {
-		case !ok:
-			d.leave(s, "it is a list or section; write "+d.base+path+" with one value")
-		case unit != "":
-			d.set(path, text+unit, s, comment)
-		default:
-			d.set(path, s.node, s, comment)
-		}
-	}
-}
-
-// toAll returns the rule that copies a single value to several keys.
-func toAll(unit string, paths ...string) rule {
-	return func(d *draft, s setting) {
-		for _, path := range paths {
-			to(path, unit, "")(d, s)
-		}
-	}
-}
-
-// toList returns the rule that copies a list.
-func toList(path string) rule {
-	return func(d *draft, s setting) { d.set(path, s.texts(), s, "") }
-}
-
-// keep returns the rule that keeps a setting for a later step.
-func keep(name string) rule {
-	return func(d *draft, s setting) { d.kept[name] = s }
-}
-
-// out returns the rule that leaves a setting out.
-func out(reason string) rule {
-	return func(d *draft, s setting) {
-		if text, _ := s.text(); text != "false" {
-			d.leave(s, reason)
-		}
-	}
-}
-
-// attempts returns the rule for retries; first is 1 if the number leaves the first attempt out.
-func attempts(first int) rule {
-	const most = 5 // retry.attempts
-	return func(d *draft, s setting) {
-		text, _ := s.text()
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			d.leave(s, "want a number; write retry.attempts")
-			return
-		}
-		comment := "with the first attempt; a retry goes to another worker, and retry.budget limits all retries"
-		if n+first > most {
-			comment = fmt.Sprintf("at most %d; ", most) + comment
-		}
-		d.set("retry.attempts", min(max(n+first, 1), most), s, comment)
-	}
-}
-
-// policyName returns the rule for the name of a policy or a fallback.
-func policyName(path string) rule {
-	return func(d *draft, s setting) {
-		text, _ := s.text()
-		name, options, instead := config.PolicyWord(text)
-		if name == "" {
-			d.leave(s, cmp.Or(instead, "there is no such policy; docs/policies.md lists the policies"))
-			return
-		}
-		d.set(path, name, s, d.comment[name])
-		section := path[:strings.LastIndex(path, ".")+1]
-		for _, o := range options {
-			if _, written := d.origin[d.base+section+o[0]]; !written {
-				d.set(section+o[0], o[1], s, "")
-			}
-		}
-	}
-}
-
 // set writes a value at a path below base. A comment explains what differs.
-func (d *draft) set(path string, value any, s setting, comment string) {
+func (d *builder) set(path string, value any, s setting, comment string) {
 	path = d.base + path
 	if first, twice := d.origin[path]; twice {
 		d.leave(s, path+" is already set by "+first.key)
@@ -297,7 +114,7 @@ func (d *draft) set(path string, value any, s setting, comment string) {
 }
 
 // place returns the node of a path, with the sections and items that lead to it.
-func (d *draft) place(path string) *yaml.Node {
+func (d *builder) place(path string) *yaml.Node {
 	at := &d.root
 	for part := range strings.SplitSeq(path, ".") {
 		name, index, isItem := strings.Cut(part, "[")
@@ -329,7 +146,7 @@ func valueAt(section *yaml.Node, name string) *yaml.Node {
 }
 
 // remove deletes the value at a path without items, and the sections that are empty then.
-func (d *draft) remove(path string) {
+func (d *builder) remove(path string) {
 	above, name := &d.root, path
 	if i := strings.LastIndex(path, "."); i >= 0 {
 		above, name = d.place(path[:i]), path[i+1:]
@@ -348,7 +165,7 @@ func (d *draft) remove(path string) {
 var notInNames = regexp.MustCompile(`[^a-z0-9._-]+`)
 
 // nameOf returns a valid name for a worker, which no other worker has.
-func (d *draft) nameOf(text string) string {
+func (d *builder) nameOf(text string) string {
 	const longest = 63
 	name := strings.TrimLeft(notInNames.ReplaceAllString(strings.ToLower(text), "-"), "._-")
 	name = name[:min(len(name), longest-len("-00"))]
@@ -361,13 +178,13 @@ func (d *draft) nameOf(text string) string {
 
 var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
 
-// placeholder is the value of every environment variable while a result is checked. It is a valid
+// anyValue is the value of every environment variable while a result is checked. It is a valid
 // number, host, port and key.
-const placeholder = "1"
+const anyValue = "1"
 
 // usable reports whether a URL can be the next worker's. It lists all others as left out.
-func (d *draft) usable(url string, s setting) bool {
-	server, rank, ranked := workers.SplitRank(variable.ReplaceAllString(url, placeholder))
+func (d *builder) usable(url string, s setting) bool {
+	server, rank, ranked := workers.SplitRank(variable.ReplaceAllString(url, anyValue))
 	canonical, err := workers.Canonical(server)
 	if ranked {
 		canonical = fmt.Sprint(canonical, "@", rank)
@@ -388,7 +205,7 @@ func (d *draft) usable(url string, s setting) bool {
 
 // listen writes the addresses of the planes and the access to them. Another port than 8081 for the admin
 // plane is only needed if the other router uses that one.
-func (d *draft) listen(address string, s setting, comment string) {
+func (d *builder) listen(address string, s setting, comment string) {
 	d.set("listen", address, s, comment)
 	metrics := d.metrics
 	if metrics != "" {
@@ -429,14 +246,14 @@ func isLoopback(address string) bool {
 	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
-// finish checks the draft as `tierway check` does. A setting that config.yaml does not allow is left out
+// finish checks the configuration as `tierway check` does. A setting that config.yaml does not allow is left out
 // with the reason; inside of lists, where it would change another entry's meaning, it is an error.
-func (d *draft) finish(command string) (Result, error) {
+func (d *builder) finish(command string) (Result, error) {
 	d.shortenHealth()
 	for d.err == nil {
 		text, err := d.encode(command)
 		if err == nil {
-			_, err = config.Parse("result", text, func(string) (string, bool) { return placeholder, true })
+			_, err = config.Parse("result", text, func(string) (string, bool) { return anyValue, true })
 		}
 		var problems config.Problems
 		if err == nil || !errors.As(err, &problems) {
@@ -453,7 +270,7 @@ func (d *draft) finish(command string) (Result, error) {
 }
 
 // correct leaves out the setting of a problem.
-func (d *draft) correct(p config.Problem) {
+func (d *builder) correct(p config.Problem) {
 	reason := p.Path + ": " + p.Message
 	if p.Hint != "" {
 		reason += " (" + p.Hint + ")"
@@ -476,7 +293,7 @@ func (d *draft) correct(p config.Problem) {
 }
 
 // shortenHealth sets the timeouts that would exceed a short interval of health checks.
-func (d *draft) shortenHealth() {
+func (d *builder) shortenHealth() {
 	d.base = ""
 	for path, s := range d.origin {
 		section, isInterval := strings.CutSuffix(path, "health.interval")
@@ -492,7 +309,7 @@ func (d *draft) shortenHealth() {
 }
 
 // encode returns the file, its sections in the order of docs/config.md.
-func (d *draft) encode(command string) ([]byte, error) {
+func (d *builder) encode(command string) ([]byte, error) {
 	type pair struct{ key, value *yaml.Node }
 	var pairs []pair
 	for i := 0; i < len(d.root.Content); i += 2 {
@@ -519,16 +336,4 @@ func (d *draft) encode(command string) ([]byte, error) {
 	e.SetIndent(2)
 	err := errors.Join(e.Encode(&root), e.Close())
 	return b.Bytes(), err
-}
-
-// readYAML reads the first document of a file, which must be a section.
-func readYAML(src []byte) (setting, error) {
-	var document yaml.Node
-	if err := yaml.Unmarshal(src, &document); err != nil {
-		return setting{}, err
-	}
-	if len(document.Content) != 1 || document.Content[0].Kind != yaml.MappingNode {
-		return setting{}, errors.New("the file is not a YAML section of keys")
-	}
-	return setting{node: document.Content[0]}, nil
 }
