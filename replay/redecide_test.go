@@ -79,7 +79,12 @@ func drawnPick(t *rapid.T, pool *Pool) *decisions.Decision {
 	if rapid.Bool().Draw(t, "of an older configuration") {
 		by.Name = rapid.SampledFrom(routing.Names()).Draw(t, "older")
 	}
-	policy, err := routing.New(by)
+	return drawnPickBy(t, pool, by)
+}
+
+// drawnPickBy is drawnPick of that policy.
+func drawnPickBy(t *rapid.T, pool *Pool, by routing.Config) *decisions.Decision {
+	policy, err := routing.Compose(by, pool.Rules)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +96,7 @@ func drawnPick(t *rapid.T, pool *Pool) *decisions.Decision {
 			KVUsage: rapid.SampledFrom([]float64{0, 0.6, 1}).Draw(t, "cache in use")})
 	}
 	q := routing.Request{Now: beginning, Model: uint64(rapid.IntRange(0, 2).Draw(t, "asked model")), Prefix: 5,
-		Stream: true}
+		Stream: true, Rule: rapid.IntRange(0, len(pool.Rules)).Draw(t, "rule"), Rules: len(pool.Rules)}
 	for range rapid.IntRange(0, 6).Draw(t, "in flight") {
 		q.Rand, q.PromptTokens = rapid.Uint64().Draw(t, "chance"), rapid.Int64Range(0, 4000).Draw(t, "tokens")
 		_, _ = p.Acquire(&q)
@@ -105,6 +110,30 @@ func drawnPick(t *rapid.T, pool *Pool) *decisions.Decision {
 	d.Features.Model, d.Features.Prefix = routing.Hash(q.Model), 5
 	d.Attempts[0].Reason, d.Attempts[0].Choice = string(l.Reason()), q.Record
 	return d
+}
+
+// TestPicksOfRulesAndFallbacksAreReproduced by the configuration that made them.
+func TestPicksOfRulesAndFallbacksAreReproduced(t *testing.T) {
+	catalog := setup(t, thresholds(4000, 16000), routing.Config{}).Catalog
+	rapid.Check(t, func(t *rapid.T) {
+		was := Pool{Name: "small", Policy: routing.Config{Name: "kv_overlap",
+			Fallback: rapid.SampledFrom([]string{"chwbl", "round_robin", "rendezvous_hash"}).Draw(t, "fallback")}}
+		for _, name := range rapid.SliceOfN(rapid.SampledFrom(routing.Names()), 0, 2).Draw(t, "rules") {
+			was.Rules = append(was.Rules, routing.Config{Name: name})
+		}
+		for _, id := range []string{"a", "b", "c"} {
+			was.Members = append(was.Members, routing.Member{ID: id, Weight: 1})
+		}
+		d := drawnPickBy(t, &was, was.Policy)
+		r, err := New(Config{Now: Setup{Catalog: catalog, Pools: []Pool{was}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Add(d)
+		if got := r.Report(); got.WorkersReproduced != (Part{1, 1}) || got.Unknown.OtherPolicy != 0 {
+			t.Fatalf("%+v of %+v: %+v", got.WorkersReproduced, d.Attempts[0].Choice, got.Unknown)
+		}
+	})
 }
 
 func TestIncompletePickIsNotDecidedAgain(t *testing.T) {

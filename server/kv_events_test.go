@@ -199,3 +199,37 @@ func TestFailingTokenizerIsLeftAlone(t *testing.T) {
 		t.Errorf("the metrics lack %s", want)
 	}
 }
+
+// TestOnlyRequestsOfTheRuleAreLookedUp: policy_rules select kv_aware for one model, and the requests of the other
+// one wait for no tokens. The rule's lookup_timeout applies.
+func TestOnlyRequestsOfTheRuleAreLookedUp(t *testing.T) {
+	yaml := strings.Replace(withEvents, "policy: { name: kv_aware, lookup_timeout: 10s }",
+		"policy: { name: round_robin }\n"+
+			"    policy_rules: [ { model: looked-up, policy: { name: kv_aware, lookup_timeout: 10s } } ]", 1)
+	r := newRig(t, yaml+"models: { looked-up: small, plain: small }\n", publishing(t))
+	r.runControl()
+	m := r.member("w0")
+	eventually(t, "stream", func() bool { return m.Events.View().Live })
+	sendDirectly(t, m.Worker.Spec().URL, chatAbout(0))
+	eventually(t, "events", func() bool { return m.Events.View().Blocks > 0 })
+	ask := func(model string, number int) {
+		t.Helper()
+		body := strings.Replace(chatAbout(number), `"fake-7b"`, `"`+model+`"`, 1)
+		if a := r.post("/v1/chat/completions", body); a.status != http.StatusOK {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	for i := range 3 {
+		ask("plain", 10+i)
+	}
+	answered := `tierway_prompt_lookups_total{result="answered",tier="small"} `
+	if text := r.scrape(); !strings.Contains(text, answered+"0\n") {
+		t.Error("a request without the rule was looked up")
+	}
+	for i := range 3 {
+		ask("looked-up", 20+i)
+	}
+	if text := r.scrape(); !strings.Contains(text, answered+"3\n") {
+		t.Error("a request of the rule was not looked up")
+	}
+}

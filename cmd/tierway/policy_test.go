@@ -19,7 +19,8 @@ func TestAReplacedPolicyIsShown(t *testing.T) {
 		"ConsistentHash": "the policy ConsistentHash, from --policy or TIERWAY_POLICY, replaces"} {
 		t.Setenv("TIERWAY_POLICY", variable)
 		out, messages, err := runTree("", "check", "-c", path)
-		if err != nil || !strings.Contains(out, "ok") || (want == "") != (messages == "") || !strings.Contains(messages, want) {
+		if err != nil || !strings.Contains(out, "ok") || (want == "") != (messages == "") || !strings.Contains(messages,
+			want) {
 			t.Errorf("%q: %v, %s, %q", variable, err, out, messages)
 		}
 	}

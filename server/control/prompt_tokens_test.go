@@ -9,10 +9,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"tierway/config"
 	"tierway/openai"
 	"tierway/openai/prompt"
+	"tierway/routing"
 	"tierway/workers/prompttokens"
 )
 
@@ -78,5 +80,25 @@ func TestThePolicysTokenizerNeedsNoWorker(t *testing.T) {
 	}
 	if without := newTestControl(t, "policy: { name: kv_aware }\n"+small).Snapshot().Pools[0]; without.tokenizer != nil {
 		t.Error("a policy without a tokenizer has one")
+	}
+}
+
+// TestLookupOptionsAreThoseOfThePolicyThatLooksUp, also if only a rule has it.
+func TestLookupOptionsAreThoseOfThePolicyThatLooksUp(t *testing.T) {
+	aware := routing.Config{Name: "kv_aware", LookupTimeout: 40 * time.Millisecond}
+	hash := routing.Config{Name: "rendezvous_hash", FallbackKey: "none", Fallback: "kv_overlap",
+		LookupTimeout: time.Second}
+	for name, c := range map[string]struct {
+		pool config.Pool
+		want time.Duration
+	}{
+		"the pool's":       {config.Pool{Policy: aware}, aware.LookupTimeout},
+		"a rule's":         {config.Pool{Policy: routing.Config{Name: "random"}, Rules: []config.PolicyRule{{Policy: aware}}}, aware.LookupTimeout},
+		"that of fallback": {config.Pool{Policy: hash, Rules: []config.PolicyRule{{Policy: aware}}}, time.Second},
+		"none":             {config.Pool{Policy: routing.Config{Name: "random"}}, 0},
+	} {
+		if got := lookupPolicy(&c.pool).LookupTimeout; got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
 	}
 }

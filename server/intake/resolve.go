@@ -241,7 +241,8 @@ func (r *resolver) classifierInput() *tiers.ClassifierInput {
 		MaxTokens: req.MaxTokens, LimitRequired: r.in.Dialect.RequiresMaxTokens(), Tools: req.Tools,
 		Count: r.countTokens, User: r.userText, System: r.systemText}
 	// Not prompt_cache_key: an application may use one key for all its chats.
-	session := cmp.Or(r.in.HTTP.Header.Get("X-Session-Id"), r.in.HTTP.Header.Get("Session-Id"), req.SessionParamsID, req.SessionID,
+	session := cmp.Or(r.in.HTTP.Header.Get("X-Session-Id"), r.in.HTTP.Header.Get("Session-Id"), req.SessionParamsID,
+		req.SessionID,
 		req.ConversationID)
 	if session != "" {
 		f.Session = routing.Mix(tenant + maphash.String(r.it.seed, session))
