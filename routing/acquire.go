@@ -90,6 +90,7 @@ func (p *Pool) bookLocked(l *Lease, r *Request, tried []*Worker) error {
 		l.elsewhere = soonestElsewhere(r, ws, i)
 	}
 	p.countSourceLocked(&ws[i])
+	p.keepPinLocked(r, w, ws)
 	if p.reuse >= 0 {
 		p.traffic.reuse.learn(p.reuse.Seconds())
 	}
@@ -114,6 +115,7 @@ func (p *Pool) showLocked(r *Request, tried []*Worker) ([]View, error) {
 		return nil, err
 	}
 	p.setOverlapsLocked(r, ws)
+	p.setPinLocked(r, ws)
 	if p.facts&usesCosts != 0 || r.Record != nil {
 		p.setCostsLocked(r, ws)
 	}
@@ -127,6 +129,9 @@ func (p *Pool) pickLocked(r *Request, ws []View) (int, Reason) {
 		r.assessments, r.runnerUp = p.assessments[:len(ws)], -1
 		r.assessByLoad(ws) // for policies that assess nothing
 		r.Record.begin(p.policy.Name(), r)
+		if r.pinned > 0 {
+			r.Record.Pinned = ws[r.pinned-1].ID
+		}
 	}
 	i, reason := p.policy.Pick(r, ws)
 	if i < 0 || i >= len(ws) {

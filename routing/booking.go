@@ -15,6 +15,7 @@ type booking struct {
 	rows            []int32       // inflightPrefixes rows of the prompt's landmarks
 	blocks          []promptBlock // by which the cache model records the prompt
 	recorded        bool          // the cache model has them
+	published       bool          // the worker's cache events tell other gateways of them
 	stream          bool
 	answering       bool // the stream's first event has arrived
 
@@ -55,7 +56,8 @@ func (p *Pool) bookRequestLocked(r *Request, w *Worker, v *View) *booking {
 		p.free = b.next
 	}
 	prompt := booked(r.PromptTokens)
-	*b = booking{worker: w, rows: b.rows[:0], blocks: b.blocks[:0], output: booked(r.OutputTokens), stream: r.Stream}
+	*b = booking{worker: w, rows: b.rows[:0], blocks: b.blocks[:0], output: booked(r.OutputTokens), stream: r.Stream,
+		published: v.exact}
 	b.tokens = prompt + b.output
 	if prompt > 0 {
 		b.prefill, b.assumedCached = uncached(prompt, v), v.Overlap-v.computing

@@ -2,6 +2,7 @@ package routing
 
 import (
 	"math/bits"
+	"slices"
 	"time"
 )
 
@@ -37,6 +38,7 @@ type cachedBlock struct {
 	other        int32 // next copy of the same block
 	tokens       int32 // including the answer's
 	answer       int32 // tokens of the answer to the prompt that ends here; it is cached too
+	before       int32 // the block before it in a prompt, which is evicted later; 0: none
 	column       uint8
 	leaf         bool // a prompt ends here, and none has continued it
 	recent       bool // in the worker's working set
@@ -79,8 +81,9 @@ func appendPromptBlocks(to []promptBlock, blocks []Block, prompt int64) []prompt
 	return to
 }
 
-// record records that the worker of that column has prefilled a prompt.
-func (c *cacheModel) record(prompt []promptBlock, column int, at time.Time) {
+// record records that the worker of that column has prefilled a prompt. It returns how many of its blocks the worker
+// had before, and when it last used them, in ms since 1970.
+func (c *cacheModel) record(prompt []promptBlock, column int, at time.Time) (known int, used int64) {
 	if c.byHash == nil {
 		c.byHash, c.blocks = map[uint64]copies{}, make([]cachedBlock, 1)
 	}
@@ -89,13 +92,21 @@ func (c *cacheModel) record(prompt []promptBlock, column int, at time.Time) {
 	if l.newest != 0 {
 		now = max(now, c.blocks[l.newest].at)
 	}
+	after := int32(0)
 	for i := len(prompt) - 1; i >= 0; i-- {
 		n := c.find(prompt[i].hash, column)
 		if n == 0 {
 			n = c.insert(prompt[i].hash, column)
 		} else {
+			if known == 0 {
+				known, used = i+1, c.blocks[n].at
+			}
 			c.unlink(n)
 		}
+		if after != 0 {
+			c.blocks[after].before = n
+		}
+		after = n
 		b := &c.blocks[n]
 		leaf := i == len(prompt)-1
 		if !leaf {
@@ -107,6 +118,18 @@ func (c *cacheModel) record(prompt []promptBlock, column int, at time.Time) {
 	}
 	c.evict(l)
 	c.applyLimit(now)
+	return known, used
+}
+
+// appendChain appends the blocks of a worker from the beginning of a prompt up to that hash; none if the worker
+// lacks it.
+func (c *cacheModel) appendChain(to []promptBlock, hash uint64, column int) []promptBlock {
+	for n := c.find(hash, column); n != 0; n = c.blocks[n].before {
+		b := &c.blocks[n]
+		to = append(to, promptBlock{b.hash, b.tokens - b.answer})
+	}
+	slices.Reverse(to)
+	return to
 }
 
 // recordAnswer records the answer to a recorded prompt that ends with that block.
@@ -383,8 +406,11 @@ func (s *overlapSearch) end(blocks, column int) {
 // recordPrefixLocked records that the booking's prompt is in its worker's cache.
 func (p *Pool) recordPrefixLocked(b *booking, at time.Time) {
 	if w := b.worker; len(b.blocks) > 0 && !w.removed && w.column < modelWorkers {
-		p.caches.record(b.blocks, w.column, at)
+		known, used := p.caches.record(b.blocks, w.column, at)
 		b.recorded = true
+		if p.journal.on && !b.published {
+			p.journal.tellPrompt(w, b.blocks, known, used, at)
+		}
 	}
 }
 

@@ -25,6 +25,7 @@ type Choice struct {
 	// how often a hashing policy halved the points of each worker to fit its ring
 	Halved       int         `json:"halved,omitempty"`
 	Rule         int         `json:"rule,omitempty"`         // Request.Rule
+	Pinned       string      `json:"pinned,omitempty"`       // the session's worker by an earlier request
 	Rand         Hash        `json:"rand"`                   // Request.Rand
 	PromptTokens int64       `json:"prompt_tokens"`          // as booked
 	OutputTokens int64       `json:"expected_output_tokens"` // as booked
@@ -48,6 +49,7 @@ type Candidate struct {
 	// weight in force if the worker fails requests, less than Weight
 	Effective     float64      `json:"effective_weight,omitempty"`
 	Inflight      int          `json:"inflight"`
+	PeerInflight  int          `json:"peer_inflight,omitempty"` // part of Inflight that other gateways have booked
 	MaxInflight   int          `json:"max_inflight,omitempty"`
 	Full          bool         `json:"full,omitempty"`
 	PendingTokens int64        `json:"pending_tokens"`
@@ -279,6 +281,7 @@ func candidate(v *View, m *assessment) Candidate {
 		Weight:        v.Weight,
 		Effective:     v.Effective,
 		Inflight:      v.Inflight,
+		PeerInflight:  v.PeerInflight,
 		MaxInflight:   v.MaxInflight,
 		Full:          v.Full,
 		PendingTokens: v.PendingTokens,

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"sort"
+	"time"
 
 	"tierway/routing/prefix"
 )
@@ -203,6 +204,14 @@ func (p *chwbl) firstTurn(r *Request) uint64 {
 		return r.Prefix
 	}
 	return within[len(within)-1].Hash
+}
+
+// learnKeys learns the keys from a request of another gateway. With max_prefix_length it does not, because the
+// lengths of that request's blocks are unknown.
+func (p *chwbl) learnKeys(now time.Time, chain []Block, workers int) {
+	if p.keys != nil && p.maxPrefix == 0 {
+		p.keys.Key(now, chain, workers)
+	}
 }
 
 // Depth returns the current length of the keys, or zero if they are not adaptive. It is safe for

@@ -110,6 +110,19 @@ func (p *composed) Depth() (depth prefix.Depth) {
 	return depth
 }
 
+// learnKeys lets the policies of a pool without rules learn. With rules, the rule of another gateway's request is
+// unknown.
+func (p *composed) learnKeys(now time.Time, chain []Block, workers int) {
+	if len(p.chains) > 1 {
+		return
+	}
+	for _, q := range p.chains[0] {
+		if l, ok := q.(learnsKeys); ok {
+			l.learnKeys(now, chain, workers)
+		}
+	}
+}
+
 func (p *composed) treeLimit() (blocks int, every time.Duration) {
 	if p.facts()&usesCosts != 0 {
 		return 0, 0 // kv_aware needs the model of the whole cache

@@ -6,7 +6,7 @@ const defaultHashPoints = 160
 // consistentHash sends all requests with one key to one worker: the first eligible one clockwise of
 // the key's hash on a ring, where each worker has points in proportion to its weight. If that worker
 // leaves, its keys go to the next workers on the ring, and come back with it; all other keys stay.
-// Load is not considered.
+// Load is not considered. A session that had to go elsewhere stays there: see pins.
 type consistentHash struct {
 	keys  keySource
 	ring  *ring
@@ -20,6 +20,8 @@ func newConsistentHash(c Config) *consistentHash {
 	}
 	return p
 }
+
+func (*consistentHash) facts() facts { return usesPins }
 
 func (*consistentHash) Name() string { return "consistent_hash" }
 
@@ -41,6 +43,9 @@ func (p *consistentHash) Pick(r *Request, ws []View) (int, Reason) {
 			r.assessments[i] = assessment{score: float64(step),
 				terms: Terms{names: p.terms, values: [maxTerms]float64{float64(step)}}}
 		})
+	}
+	if r.pinned > 0 && of == r.KeyOf {
+		return r.pinned - 1, ReasonSessionPin
 	}
 	return int(s.view), homeReason(of)
 }

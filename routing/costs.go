@@ -73,7 +73,7 @@ func (p *Pool) enqueuePrefillLocked(b *booking, now time.Time) {
 		p.beginRunLocked(b.worker, now, true)
 	}
 	b.seconds = p.prefillSecondsLocked(b.worker, oneByOne,
-		prefillRegressors(float64(b.prefill), float64(b.worker.inflight), c.first != nil))
+		prefillRegressors(float64(b.prefill), float64(b.worker.allInflight()), c.first != nil))
 	c.seconds += b.seconds
 	if b.before = c.last; b.before == nil {
 		c.first = b
@@ -161,7 +161,7 @@ func (w *Worker) countInflightLocked(now time.Time) {
 	c := &w.costs
 	if now.After(c.countedAt) {
 		if !c.countedAt.IsZero() {
-			c.inflightSeconds += float64(w.inflight) * now.Sub(c.countedAt).Seconds()
+			c.inflightSeconds += float64(w.allInflight()) * now.Sub(c.countedAt).Seconds()
 		}
 		c.countedAt = now
 	}
@@ -187,7 +187,7 @@ func (p *Pool) endOfPrefillLocked(b *booking, at time.Time) (s prefillSample) {
 		beganUnknown := w.costs.runs.at(w.costs.runs.latest).endUnknown
 		s.behind = c.answeredAt.After(b.bookedAt)
 		s.took = [orders]float64{oneByOne: at.Sub(c.beginOf(b)).Seconds(), allAtOnce: at.Sub(b.bookedAt).Seconds()}
-		s.inflight, s.run = w.inflight-1, p.joinRunLocked(w, b.uncached, at)
+		s.inflight, s.run = w.allInflight()-1, p.joinRunLocked(w, b.uncached, at)
 		c.prefillSeconds += max(0, s.took[oneByOne])
 		if beganUnknown {
 			s.took = [orders]float64{}
@@ -207,7 +207,7 @@ func (p *Pool) endUnstreamedPrefillLocked(b *booking) {
 	if !b.awaits || b.uncached == 0 {
 		return
 	}
-	b.others, b.run = b.worker.inflight-1, p.joinRunLocked(b.worker, b.uncached, time.Time{})
+	b.others, b.run = b.worker.allInflight()-1, p.joinRunLocked(b.worker, b.uncached, time.Time{})
 	b.worker.dequeuePrefillLocked(b)
 }
 
@@ -318,7 +318,7 @@ func (p *Pool) costFactsLocked(w *Worker, v *View, now time.Time, residence floa
 		Stall:    decodeScale * decode[xPrefill],
 		Recent:   w.recentLocked(now),
 	}
-	f.Backlog = w.backlogLocked(now) + float64(w.backlog.requests)*f.Behind + float64(w.backlog.prefill)*f.PerToken
+	f.Backlog = w.backlogLocked(now) + v.peerBacklog + float64(w.backlog.requests)*f.Behind + float64(w.backlog.prefill)*f.PerToken
 	f.Backlog *= p.times.queueing()
 	if perToken > 0 {
 		f.Slowdown = prefill[xInflightTokens] / perToken

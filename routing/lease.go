@@ -205,7 +205,11 @@ func (l *Lease) Release(o Result) {
 		l.pool.recordPrefixLocked(l.booking, l.timeOr(o.At))
 	}
 	if b := l.booking; b != nil && b.recorded && o.OutputTokens > 0 {
-		l.pool.caches.recordAnswer(b.blocks[len(b.blocks)-1].hash, o.OutputTokens, l.worker.column)
+		last := b.blocks[len(b.blocks)-1].hash
+		l.pool.caches.recordAnswer(last, o.OutputTokens, l.worker.column)
+		if l.pool.journal.on && !b.published {
+			l.pool.journal.tellAnswer(l.worker, last, o.OutputTokens, l.timeOr(o.At))
+		}
 	}
 	if last {
 		l.pool.learnLocked(l, o)

@@ -14,6 +14,7 @@ const (
 	usesTrees                     // View.CachedBlocks
 	usesSuccess                   // View.Success
 	usesCaches                    // Request.Cached
+	usesPins                      // Request.pinned
 )
 
 // factsOf returns the parts that the policy uses.

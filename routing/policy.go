@@ -38,6 +38,7 @@ type Request struct {
 	traffic     Traffic      // of the pool, for policies that use costs
 	recorded    *Choice      // the record of the pick that is decided again; nil for other picks
 	assessments []assessment // of the candidates, while the pick is recorded; otherwise nil
+	pinned      int          // index of the session's worker among the candidates, from 1; 0: none
 	runnerUp    int          // index of the next best candidate, while the pick is recorded; -1: by assessments
 }
 
@@ -52,7 +53,7 @@ type CachedPrefix struct {
 // Block is one hashed segment of a prompt.
 type Block = prefix.Block
 
-// View is one worker as a policy sees it, with the load that this gateway has booked on it.
+// View is one worker as a policy sees it, with the load that all gateways have booked on it.
 type View struct {
 	ID     string
 	Index  int // position among all members of the pool
@@ -65,6 +66,7 @@ type View struct {
 	Inflight      int   // requests, including those of this round that wait for the worker, as in the token fields
 	MaxInflight   int   // bound or learned limit on requests; 0 is no bound
 	Full          bool  // the worker can take the request only after a release; true only for a Planner
+	PeerInflight  int   // the part of Inflight that other gateways have booked, as estimated
 	PendingTokens int64 // booked prefill of requests without a first event
 	OutputTokens  int64 // expected output of all requests in flight
 	Waiting       int   // requests in the engine's own queue, as last reported
@@ -77,7 +79,8 @@ type View struct {
 
 	Cost CostFacts // only for policies that use costs, and in records
 
-	computing int64 // the part of Overlap that is in flight
+	computing   int64   // the part of Overlap that is in flight
+	peerBacklog float64 // seconds until the prefills end that other gateways have booked
 	// what each source says is cached, before it is reduced by the worker's credit
 	predicted [sources]int64
 	published int64 // prompt tokens that the history predicts and of which the events must have arrived
@@ -115,6 +118,7 @@ const (
 	ReasonLowestCost     Reason = "lowest_cost"   // lowest cost, without a cached prefix
 	ReasonSessionHome    Reason = "session_home"  // home of the session's key
 	ReasonHeaderHome     Reason = "header_home"   // home of a header's value
+	ReasonSessionPin     Reason = "session_pin"   // the session's worker since its home took no requests
 	ReasonBodyHome       Reason = "body_home"     // home of the request's body
 	ReasonCacheMatch     Reason = "cache_match"   // most of the prompt
 	ReasonCacheMiss      Reason = "cache_miss"    // no worker has enough of the prompt

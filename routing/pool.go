@@ -50,8 +50,9 @@ type Status struct {
 // Worker is one member of a pool with the load that is booked on it. The same ID and Ref keep
 // the same *Worker across Configure, so workers compare by pointer.
 type Worker struct {
-	id  string
-	ref any
+	id     string
+	idHash uint64 // HashText of id
+	ref    any
 
 	// The pool's lock guards the remaining fields. Fields that every pick reads come first, so
 	// that they share few cache lines.
@@ -98,6 +99,7 @@ type Worker struct {
 	credit         [sources]credit
 	reportsCached  bool // the engine has reported cached tokens
 	removed        bool // no longer a member
+	peers          peerLoad
 }
 
 // ID returns the member's ID.
@@ -148,6 +150,11 @@ type Pool struct {
 	reuse            time.Duration // of the conversation of the current decision; negative without one
 	predictions      Predictions
 	traffic          traffic
+	peers            peers
+	pins             pins
+	journal          journal
+	told             []promptBlock // buffer of a prompt that another gateway has told
+	toldChain        []Block
 	free             *booking // list of unused bookings
 	learned          learned
 	saturation       Saturation
@@ -183,7 +190,7 @@ func (p *Pool) Configure(policy Policy, members []Member) {
 	for i, m := range members {
 		w := p.findLocked(m.ID, m.Ref)
 		if w == nil {
-			w = &Worker{id: m.ID, ref: m.Ref, column: p.inflightPrefixes.takeColumn()}
+			w = &Worker{id: m.ID, idHash: HashText(m.ID), ref: m.Ref, column: p.inflightPrefixes.takeColumn()}
 			w.learned[prefillRate].limits, w.learned[tokenTime].limits = rateLimits, timeLimits
 		}
 		w.index, w.weight, w.group, w.maxInflight, w.gate = i, m.Weight, m.Group, m.MaxInflight, m.Gate
@@ -278,7 +285,8 @@ type WorkerView struct {
 	Ref               any
 	Weight, Group     int
 	Up, Saturated     bool
-	Inflight          int
+	Inflight          int   // of this gateway
+	PeerInflight      int   // of other gateways, as estimated
 	MaxInflight       int   // configured bound; 0 is no bound
 	ConcurrencyLimit  int   // limit in force on requests in flight, configured or learned; 0 is none
 	LimitLearned      bool  // ConcurrencyLimit is learned
@@ -334,6 +342,7 @@ func (p *Pool) Snapshot(now time.Time) []WorkerView {
 			Saturated:         saturated,
 			Stale:             stale,
 			Inflight:          w.inflight,
+			PeerInflight:      p.peerLoadLocked(w, now).requests,
 			MaxInflight:       w.maxInflight,
 			ConcurrencyLimit:  w.concurrencyLimitLocked(),
 			LimitLearned:      w.concurrencyLimitLocked() > w.maxInflight,

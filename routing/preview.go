@@ -154,7 +154,7 @@ func (p *Pool) copyLocked(live *Pool, at map[string]int, now time.Time, tried []
 	}
 	p.slowness, p.pausedUntil, p.inflightPrefixes, p.caches, p.learned = live.slowness, live.pausedUntil,
 		live.inflightPrefixes, live.caches, live.learned
-	p.times, p.traffic = live.times, live.traffic
+	p.times, p.traffic, p.peers, p.pins = live.times, live.traffic, live.peers, live.pins
 	for _, w := range live.workers {
 		i, ok := at[w.id]
 		if !ok || p.workers[i].ref != w.ref {
@@ -175,7 +175,7 @@ func (p *Pool) configureLocked(d *Draft) {
 	for i, w := range p.workers {
 		m := &d.Members[i]
 		if w.id == "" {
-			w.id, w.column, w.status = m.ID, -1, Status{Up: true}
+			w.id, w.idHash, w.column, w.status = m.ID, HashText(m.ID), -1, Status{Up: true}
 			p.levelRecentLocked(w)
 			w.learned[prefillRate].limits, w.learned[tokenTime].limits = rateLimits, timeLimits
 		}

@@ -61,6 +61,9 @@ func (c *Choice) recorded(model, prefix Hash, chain []Link, at time.Time) (Reque
 	ws := make([]View, len(c.Candidates))
 	for i := range ws {
 		ws[i] = c.Candidates[i].view()
+		if c.Pinned != "" && c.Candidates[i].Worker == c.Pinned {
+			r.pinned = i + 1
+		}
 	}
 	return r, ws
 }
@@ -117,6 +120,7 @@ func (c *Candidate) view() View {
 		Effective:     c.Effective,
 		Up:            true,
 		Inflight:      c.Inflight,
+		PeerInflight:  c.PeerInflight,
 		MaxInflight:   c.MaxInflight,
 		Full:          c.Full,
 		PendingTokens: c.PendingTokens,

@@ -5,12 +5,14 @@ import "math"
 // rendezvousHash sends all requests with one key to one worker: the one with the highest score for
 // the key, which is a hash of key and worker (highest random weight, Thaler and Ravishankar, 1998).
 // If a worker leaves, only its own keys move. It has no memory and needs no ring. Load is not
-// considered.
+// considered. A session that had to go elsewhere stays there: see pins.
 type rendezvousHash struct {
 	keys keySource
 }
 
 func newRendezvousHash(c Config) *rendezvousHash { return &rendezvousHash{newKeySource(c)} }
+
+func (*rendezvousHash) facts() facts { return usesPins }
 
 func (*rendezvousHash) Name() string { return "rendezvous_hash" }
 
@@ -29,6 +31,9 @@ func (p *rendezvousHash) Pick(r *Request, ws []View) (int, Reason) {
 		if chosen < 0 || rank < lowest {
 			chosen, lowest = i, rank
 		}
+	}
+	if r.pinned > 0 && of == r.KeyOf {
+		return r.pinned - 1, ReasonSessionPin
 	}
 	return chosen, homeReason(of)
 }

@@ -47,7 +47,7 @@ func (p *Pool) advanceTrafficLocked(now time.Time) {
 	for _, w := range p.workers {
 		if w.status.Up && w.weight > 0 {
 			up++
-			if w.costs.first != nil {
+			if w.costs.first != nil || w.peers.reported.prefill > 0 {
 				busy++
 			}
 		}
@@ -66,6 +66,14 @@ func (p *Pool) countArrivalLocked(now time.Time) {
 	p.traffic.arrivals += 1 / trafficMemory.Seconds()
 }
 
+// arrivalsLocked returns the requests per second of all gateways.
+func (p *Pool) arrivalsLocked() float64 {
+	if p.peers.reported {
+		return p.traffic.arrivals + p.peers.arrivals
+	}
+	return p.traffic.arrivals * float64(1+p.peers.count)
+}
+
 // trafficLocked returns the facts for one pick.
 func (p *Pool) trafficLocked() Traffic {
 	up := 0
@@ -75,7 +83,7 @@ func (p *Pool) trafficLocked() Traffic {
 		}
 	}
 	return Traffic{
-		Arrivals:    p.traffic.arrivals / float64(max(1, up)),
+		Arrivals:    p.arrivalsLocked() / float64(max(1, up)),
 		Utilization: p.traffic.busy,
 		Cached:      p.traffic.cached.mean,
 		Queueing:    p.times.queueing(),

@@ -1,0 +1,232 @@
+package routing
+
+import (
+	"encoding/binary"
+	"time"
+)
+
+// journal is what the other gateways have yet to learn from this one: the prompts and answers that workers have
+// cached by the routing history, and changes of pins. It is kept as text, in the form that is sent.
+type journal struct {
+	on      bool
+	text    []byte
+	since   int64 // ms since 1970: of blocks used since then, all present gateways were told
+	dropped int64 // entries that did not fit
+}
+
+// The kinds of entries. Numbers are little-endian, lengths and tokens are varints:
+//
+//	prompt   worker, hash of the block before (0: none), number of blocks, then each block's hash and tokens
+//	answer   worker, hash of the prompt's last block, tokens
+//	pin      key, worker before (0: none), worker
+//	renewal  key, 0, worker
+//
+// Workers are hashes of their IDs.
+const (
+	entryPrompt = 1 + iota
+	entryAnswer
+	entryPin
+	entryRenewal
+)
+
+const (
+	// journalVersion is the version of an encoded journal. Gateways ignore journals of other versions.
+	journalVersion = 1
+	// maxJournal bounds the text that waits to be sent: a prompt of 2 MB, or a thousand turns of chats.
+	maxJournal = 64 << 10
+)
+
+// Share begins or ends the recording of a journal for other gateways. While it is on, TakeJournal must be called.
+func (p *Pool) Share(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.journal.on != on {
+		p.journal = journal{on: on, since: 1<<63 - 1}
+	}
+}
+
+// TellAll makes the journal repeat each prompt from its first block on, because some gateway may not know the
+// blocks of earlier entries. The caller calls it when a gateway has joined, or after a journal was lost.
+func (p *Pool) TellAll(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.journal.since = now.UnixMilli()
+}
+
+// TakeJournal appends the journal to dst and empties it. It appends nothing if there is nothing to tell.
+// ConfirmJournal must follow once the shared log has the entries.
+func (p *Pool) TakeJournal(dst []byte) []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if j := &p.journal; len(j.text) > 0 {
+		dst = append(append(dst, journalVersion), j.text...)
+		j.text = j.text[:0]
+		p.pins.takeTold()
+	}
+	return dst
+}
+
+// ConfirmJournal records that the shared log has all entries that were taken.
+func (p *Pool) ConfirmJournal() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pins.confirm()
+}
+
+// JournalDropped returns the number of entries that other gateways were not told, because too many waited.
+func (p *Pool) JournalDropped() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.journal.dropped
+}
+
+// fits reports whether an entry of that length fits. If it does not, what follows cannot refer to it.
+func (j *journal) fits(length int, now time.Time) bool {
+	if !j.on {
+		return false
+	}
+	if len(j.text)+length > maxJournal {
+		j.dropped++
+		j.since = now.UnixMilli()
+		return false
+	}
+	return true
+}
+
+// head appends the kind and the two hashes with which every entry begins.
+func (j *journal) head(kind byte, first, second uint64) {
+	j.text = append(j.text, kind)
+	j.text = binary.LittleEndian.AppendUint64(j.text, first)
+	j.text = binary.LittleEndian.AppendUint64(j.text, second)
+}
+
+// tellPrompt adds a prompt, of which the worker had the first known blocks. They were last used at used, in ms.
+func (j *journal) tellPrompt(w *Worker, prompt []promptBlock, known int, used int64, now time.Time) {
+	if used < j.since {
+		known = 0
+	}
+	if !j.fits(20+len(prompt[known:])*13, now) {
+		return
+	}
+	before := uint64(0)
+	if known > 0 {
+		before = prompt[known-1].hash
+	}
+	j.head(entryPrompt, w.idHash, before)
+	j.text = binary.AppendUvarint(j.text, uint64(len(prompt)-known))
+	for _, b := range prompt[known:] {
+		j.text = binary.LittleEndian.AppendUint64(j.text, b.hash)
+		j.text = binary.AppendUvarint(j.text, uint64(max(0, b.tokens)))
+	}
+}
+
+// tellAnswer adds the answer to a prompt.
+func (j *journal) tellAnswer(w *Worker, last uint64, tokens int64, now time.Time) {
+	if j.fits(27, now) {
+		j.head(entryAnswer, w.idHash, last)
+		j.text = binary.AppendUvarint(j.text, uint64(min(max(0, tokens), maxBooked)))
+	}
+}
+
+// tellPinLocked adds a pin.
+func (p *Pool) tellPinLocked(pin *pin, now time.Time, renewal bool) {
+	j := &p.journal
+	if !j.fits(25, now) {
+		return
+	}
+	pin.toldAt = now
+	kind, from := byte(entryPin), pin.logged
+	if renewal {
+		kind, from = entryRenewal, 0
+	}
+	j.head(kind, pin.key, from)
+	j.text = binary.LittleEndian.AppendUint64(j.text, pin.worker)
+	p.pins.told = append(p.pins.told, toldPin{pin.key, pin.worker})
+}
+
+// ApplyJournal applies the journal of another gateway, which was written at that time. It returns an error if the
+// journal cannot be read, after it has applied the entries before the fault. Entries about unknown workers, and
+// prompts that continue unknown ones, have no effect.
+func (p *Pool) ApplyJournal(at time.Time, text []byte) error {
+	r := messageReader{text: text}
+	if r.byte() != journalVersion {
+		return errMessage
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(r.text) > 0 && !r.wrong {
+		kind, first, second := r.byte(), r.uint64(), r.uint64()
+		switch kind {
+		case entryPrompt:
+			p.readPromptLocked(&r, first, second, at)
+		case entryAnswer:
+			tokens := int64(r.bounded(maxBooked))
+			if w := p.modelledLocked(first); w != nil && !r.wrong {
+				p.caches.recordAnswer(second, tokens, w.column)
+			}
+		case entryPin, entryRenewal:
+			if to := r.uint64(); !r.wrong {
+				p.applyPinLocked(first, second, to, kind == entryRenewal, at)
+			}
+		default:
+			return errMessage
+		}
+	}
+	if r.wrong {
+		return errMessage
+	}
+	return nil
+}
+
+// modelledLocked returns the worker with that hash of its ID, if the pool models its cache.
+func (p *Pool) modelledLocked(hash uint64) *Worker {
+	if w := p.findHashLocked(hash); w != nil && w.column < modelWorkers {
+		return w
+	}
+	return nil
+}
+
+// readPromptLocked reads the rest of a prompt's entry and records the prompt.
+func (p *Pool) readPromptLocked(r *messageReader, worker, before uint64, at time.Time) {
+	w := p.modelledLocked(worker)
+	p.told = p.told[:0]
+	unknown := false
+	if w != nil && before != 0 {
+		p.told = p.caches.appendChain(p.told, before, w.column)
+		unknown = len(p.told) == 0
+	}
+	for range r.count(len(r.text)) {
+		hash, tokens := r.uint64(), int32(r.bounded(1<<30))
+		p.told = append(p.told, promptBlock{hash, tokens})
+	}
+	if w == nil || unknown || r.wrong || len(p.told) == 0 {
+		return
+	}
+	p.caches.record(p.told, w.column, at)
+	p.learnKeysLocked(p.told, at)
+}
+
+// learnsKeys is a Policy whose keys follow the traffic of all gateways.
+type learnsKeys interface {
+	// learnKeys learns from a request that another gateway has placed. workers is the number of workers in use.
+	learnKeys(now time.Time, chain []Block, workers int)
+}
+
+// learnKeysLocked lets the policy learn from the prompt of another gateway.
+func (p *Pool) learnKeysLocked(prompt []promptBlock, at time.Time) {
+	policy, ok := p.policy.(learnsKeys)
+	if !ok {
+		return
+	}
+	p.toldChain = p.toldChain[:0]
+	for _, b := range prompt {
+		p.toldChain = append(p.toldChain, Block{Hash: b.hash})
+	}
+	up := 0
+	for _, w := range p.workers {
+		if w.status.Up && w.weight > 0 {
+			up++
+		}
+	}
+	policy.learnKeys(at, p.toldChain, max(1, up))
+}

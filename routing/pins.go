@@ -1,0 +1,174 @@
+package routing
+
+import "time"
+
+// pins remember workers of sessions that could not all be at their home: while some worker of the pool takes no
+// requests, hashing policies place sessions elsewhere. A session then stays where its cache is, after that worker has
+// come back too. Gateways agree on pins by the order of their shared log: the first change of a pin counts.
+//
+// The zero value has no pins. Memory is bounded by maxPins.
+type pins struct {
+	slots          []pin
+	byKey          map[uint64]int32
+	newest, oldest int32
+	told           []toldPin // in the journal since the last takeTold
+	sent           []toldPin // taken, and not yet confirmed
+}
+
+// pin is the worker of one session.
+type pin struct {
+	key          uint64
+	worker       uint64 // hash of its ID
+	logged       uint64 // the worker by the log; 0 if the log has none
+	at           time.Time
+	toldAt       time.Time // when it was last written to the journal
+	newer, older int32
+}
+
+type toldPin struct{ key, worker uint64 }
+
+const (
+	// maxPins bounds the sessions with a pin: 6 MB.
+	maxPins = 1 << 16
+	// pinIdle is how long a pin outlives the last request of its session, and renewPin the interval at which a
+	// pin in use is told again, so that the log always has the pins in use.
+	pinIdle  = 30 * time.Minute
+	renewPin = 2 * time.Minute
+)
+
+// find returns the pin of a session, or nil.
+func (s *pins) find(key uint64, now time.Time) *pin {
+	i, ok := s.byKey[key]
+	if !ok || now.Sub(s.slots[i].at) > pinIdle {
+		return nil
+	}
+	return &s.slots[i]
+}
+
+// set returns the session's pin, a new one without a worker if there is none, as the most recently used one.
+func (s *pins) set(key uint64, now time.Time) *pin {
+	i, ok := s.byKey[key]
+	switch {
+	case ok:
+		s.unlink(i)
+		if now.Sub(s.slots[i].at) > pinIdle {
+			s.slots[i] = pin{key: key}
+		}
+	case len(s.byKey) >= maxPins:
+		i = s.oldest
+		s.unlink(i)
+		delete(s.byKey, s.slots[i].key)
+		s.slots[i] = pin{key: key}
+	default:
+		if s.byKey == nil {
+			s.byKey, s.slots = map[uint64]int32{}, make([]pin, 1)
+		}
+		i = int32(len(s.slots))
+		s.slots = append(s.slots, pin{key: key})
+	}
+	p := &s.slots[i]
+	s.byKey[key] = i
+	p.at, p.newer, p.older = now, 0, s.newest
+	if s.newest == 0 {
+		s.oldest = i
+	} else {
+		s.slots[s.newest].newer = i
+	}
+	s.newest = i
+	return p
+}
+
+// unlink takes a slot out of the list. Slot 0 is no slot.
+func (s *pins) unlink(i int32) {
+	p := &s.slots[i]
+	if p.newer == 0 {
+		s.newest = p.older
+	} else {
+		s.slots[p.newer].older = p.older
+	}
+	if p.older == 0 {
+		s.oldest = p.newer
+	} else {
+		s.slots[p.older].newer = p.newer
+	}
+}
+
+// takeTold moves the pins that were told to those that are sent.
+func (s *pins) takeTold() { s.sent, s.told = append(s.sent, s.told...), s.told[:0] }
+
+// confirm records that the log has the pins that were sent. A pin that an earlier entry of the log has changed
+// meanwhile stays as changed.
+func (s *pins) confirm() {
+	for _, t := range s.sent {
+		if i, ok := s.byKey[t.key]; ok && s.slots[i].worker == t.worker {
+			s.slots[i].logged = t.worker
+		}
+	}
+	s.sent = s.sent[:0]
+}
+
+// isPinned reports whether the request has a key by which it can be pinned.
+func (p *Pool) isPinned(r *Request) bool {
+	return p.facts&usesPins != 0 && r.Key != 0 && (r.KeyOf == KeySession || r.KeyOf == KeyHeader)
+}
+
+// setPinLocked sets the request's pinned worker, if that is among ws.
+func (p *Pool) setPinLocked(r *Request, ws []View) {
+	r.pinned = 0
+	if !p.isPinned(r) {
+		return
+	}
+	pin := p.pins.find(r.Key, r.Now)
+	for i := range ws {
+		if pin != nil && p.workers[ws[i].Index].idHash == pin.worker {
+			r.pinned = i + 1
+		}
+	}
+}
+
+// keepPinLocked pins the session of a request that is booked on w, if it is pinned already or if some worker that
+// could take it at another time was not among ws.
+func (p *Pool) keepPinLocked(r *Request, w *Worker, ws []View) {
+	if !p.isPinned(r) || p.pins.find(r.Key, r.Now) == nil && !p.someAbsentLocked(r, ws) {
+		return
+	}
+	pin := p.pins.set(r.Key, r.Now)
+	switch {
+	case pin.worker != w.idHash:
+		pin.worker = w.idHash
+		p.tellPinLocked(pin, r.Now, false)
+	case r.Now.Sub(pin.toldAt) > renewPin:
+		p.tellPinLocked(pin, r.Now, true)
+	}
+}
+
+// someAbsentLocked reports whether some worker of the groups and regions shown serves the model, and is not among ws.
+func (p *Pool) someAbsentLocked(r *Request, ws []View) bool {
+	group, farthest := ws[0].Group, 0
+	for i := range ws {
+		farthest = max(farthest, r.distance(p.workers[ws[i].Index]))
+	}
+	candidates := 0
+	for _, w := range p.workers {
+		if w.weight > 0 && w.group <= group && serves(w.models, r.Model) && r.distance(w) <= farthest {
+			candidates++
+		}
+	}
+	return candidates > len(ws)
+}
+
+// applyPinLocked applies an entry of the log. The change of a pin counts if the pin has the worker that it
+// replaces (0: none), or if that worker takes no requests. A renewal always counts.
+func (p *Pool) applyPinLocked(key, from, to uint64, renewal bool, now time.Time) {
+	if p.facts&usesPins == 0 || key == 0 {
+		return
+	}
+	known := p.pins.find(key, now)
+	if known != nil && !renewal && known.logged != from && known.logged != 0 {
+		if w := p.findHashLocked(known.logged); w != nil && w.status.Up && w.weight > 0 {
+			return
+		}
+	}
+	pin := p.pins.set(key, now)
+	pin.worker, pin.logged, pin.toldAt = to, to, now
+}
