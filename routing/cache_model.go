@@ -294,6 +294,14 @@ func (c *cacheModel) blocksOf(column int) int {
 	return c.lists[column].blocks
 }
 
+// tokensOf returns the number of tokens in a column.
+func (c *cacheModel) tokensOf(column int) int64 {
+	if column < 0 || column >= modelWorkers {
+		return 0
+	}
+	return c.lists[column].tokens
+}
+
 // forgetWorker empties a column.
 func (c *cacheModel) forgetWorker(column int) {
 	for l := &c.lists[column]; l.oldest != 0; {

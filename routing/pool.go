@@ -314,6 +314,7 @@ type WorkerView struct {
 	// prediction: the worker's cache events, and the model of its cache. Cached tokens that events should
 	// have shown count as predicted too.
 	EventsCredit, HistoryCredit float64
+	HistoryTokens               int64 // in the gateway's model of the worker's cache
 }
 
 // EffectiveWeight returns the weight by which requests are divided.
@@ -366,6 +367,7 @@ func (p *Pool) Snapshot(now time.Time) []WorkerView {
 			TokenTimeCount:    w.learned[tokenTime].count,
 			EventsCredit:      w.credit[fromEvents].trust(),
 			HistoryCredit:     w.credit[fromHistory].trust(),
+			HistoryTokens:     p.caches.tokensOf(w.column),
 		}
 	}
 	return views

@@ -167,16 +167,17 @@ func (a *configAPI) unreadable(err error) error {
 }
 
 type statusView struct {
-	Version    string      `json:"version"`
-	Go         string      `json:"go"`
-	StartedAt  time.Time   `json:"started_at"`
-	Uptime     int64       `json:"uptime_s"`
-	Draining   bool        `json:"draining"`
-	Inflight   int64       `json:"inflight"`
-	Generation int64       `json:"generation"`
-	SQL        SQLView     `json:"sql"`
-	Redis      redisView   `json:"redis"`
-	Ledger     *ledgerView `json:"ledger,omitempty"`
+	Version    string               `json:"version"`
+	Go         string               `json:"go"`
+	StartedAt  time.Time            `json:"started_at"`
+	Uptime     int64                `json:"uptime_s"`
+	Draining   bool                 `json:"draining"`
+	Inflight   int64                `json:"inflight"`
+	Generation int64                `json:"generation"`
+	SQL        SQLView              `json:"sql"`
+	Redis      redisView            `json:"redis"`
+	Sharing    *control.SharingView `json:"sharing,omitempty" doc:"What this gateway exchanges with others through Redis."`
+	Ledger     *ledgerView          `json:"ledger,omitempty"`
 }
 
 // SQLView is the state of the database.
@@ -220,6 +221,7 @@ func (a *configAPI) getStatus(context.Context, *struct{}) (*reply[statusView], e
 		if a.control.Stores.Redis.Up() {
 			v.Redis.State = "ok"
 		}
+		v.Sharing = a.control.Pools.Sharing()
 	}
 	if a.control.Stores.Ledger != nil {
 		st := a.control.Stores.Ledger.Stats()

@@ -87,6 +87,9 @@ func New(o Options) (*Control, error) {
 
 		connected: make(chan struct{}, 1),
 	}
+	if stores.Redis != nil {
+		ctl.Pools.sharing = newSharing(ctl.Pools)
+	}
 	ctl.Pools.fleet = workers.NewFleet(workers.Options{
 		Log:      o.Log,
 		OnStatus: ctl.Pools.observe,
@@ -101,6 +104,7 @@ func New(o Options) (*Control, error) {
 		stores:     stores,
 		snapshot:   ctl.Snapshot,
 		apply:      ctl.applyContents,
+		sharing:    ctl.Pools.sharingGauges,
 		readDue:    make(chan struct{}, 1),
 		refreshDue: make(chan struct{}, 1),
 	}
@@ -165,6 +169,7 @@ func (ctl *Control) Run(ctx context.Context) {
 	owned.Go(func() { ctl.Pools.runTokens(ctx) })
 	owned.Go(func() { ctl.Pools.pollBreakers(ctx.Done()) })
 	owned.Go(func() { ctl.Pools.tickQueues(ctx.Done()) })
+	owned.Go(func() { ctl.Pools.share(ctx) })
 	owned.Go(func() { ctl.Vocabularies.run(ctx.Done()) })
 	owned.Go(func() { ctl.Database.follow(ctx) })
 	owned.Go(func() { ctl.followOverrides(ctx.Done()) })

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tierway/store"
+	"tierway/telemetry"
 )
 
 // Intervals and time limits of the database.
@@ -53,6 +54,7 @@ type Database struct {
 	stores   *Stores
 	snapshot func() *Snapshot
 	apply    func(store.Contents, time.Time) error // puts the contents in force
+	sharing  func() telemetry.SharingGauges        // called with Redis only
 
 	state      atomic.Int32 // a DatabaseState
 	migrated   atomic.Bool

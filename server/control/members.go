@@ -168,6 +168,8 @@ func (ps *Pools) Gauges() []telemetry.WorkerGauges {
 				SuccessRatio:     w.SuccessRatio,
 				Backoff:          w.Backoff > 0,
 				Inflight:         w.Inflight,
+				PeerInflight:     w.PeerInflight,
+				HistoryTokens:    w.HistoryTokens,
 				PendingTokens:    w.PendingTokens,
 				OutputTokens:     w.OutputTokens,
 				Waiting:          w.Waiting,

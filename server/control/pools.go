@@ -33,6 +33,7 @@ type Pools struct {
 	snapshot func() *Snapshot
 
 	connected chan struct{} // holds one after a new snapshot
+	sharing   *sharing      // nil without Redis
 
 	mu       sync.Mutex               // guards the fields below; connect holds it until its snapshot is in force
 	retired  []weak.Pointer[livePool] // pools that a reload removed and that requests may still use
@@ -160,6 +161,7 @@ func (ps *Pools) newLivePool(p *Pool) *livePool {
 	live := &livePool{Routing: routing.NewPool(p.Picker, nil), Caches: ps.caches.NewPool(),
 		Waits: ps.metrics.Waits(p.Name, tenants.Classes())}
 	live.WaitQueue = queue.New(live.Routing, p.Queue, func(t *queue.Ticket) { t.Ref.(Waiter).OnWake() })
+	live.Routing.Share(ps.redis != nil)
 	live.Routing.Watch(func() { ps.dispatchQueue(live.WaitQueue, time.Now()) })
 	return live
 }

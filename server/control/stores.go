@@ -83,7 +83,7 @@ func (db *Database) Gauges() telemetry.Stores {
 	var g telemetry.Stores
 	if db.stores.Redis != nil {
 		g.Redis = &telemetry.RedisGauges{Up: db.stores.Redis.Up(), Gateways: db.stores.Redis.Gateways(),
-			Degraded: db.stores.Limits.Degraded()}
+			Degraded: db.stores.Limits.Degraded(), Sharing: db.sharing()}
 	}
 	if db.stores.SQL != nil {
 		stats, c := db.stores.Ledger.Stats(), db.snapshot().Identity.contents

@@ -1,0 +1,262 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"tierway/store"
+	"tierway/telemetry"
+)
+
+const (
+	// shareEvery is the interval of exchanges with the other gateways, and shareIdle that without load.
+	shareEvery = 100 * time.Millisecond
+	shareIdle  = time.Second
+	// journalRate and journalBurst bound the bytes that one gateway adds to the log: at 60 tokens a block, this is
+	// the history of 800,000 new tokens per second. Redis keeps five minutes of the log.
+	journalRate  = 128 << 10 // per second
+	journalBurst = 256 << 10
+)
+
+// sharing tells the other gateways of one Redis what this one has booked on the workers and learned about their
+// caches, and applies what they tell. It works beside the requests: none waits for it. One goroutine uses it; only
+// view is for others.
+type sharing struct {
+	pools    *Pools
+	exchange *store.Exchange
+	unsent   []store.PoolText        // journals that were taken and are not in the log yet
+	budget   float64                 // bytes of journals that may be sent
+	stepped  time.Time               // the last step
+	sent     time.Time               // the last exchange that succeeded
+	state    string                  // as told then
+	peers    map[string]string       // what the others had told then, by gateway
+	states   map[string]gatewayState // the same, as far as it could be read
+	active   bool                    // another gateway had told something new then
+	openings map[string]int64        // last opening of a breaker by gateway, pool and worker
+	caughtUp bool
+	totals   SharingTotals
+	view     atomic.Pointer[SharingView]
+}
+
+// SharingView is what this gateway shares with others.
+type SharingView struct {
+	Gateways []GatewayView `json:"gateways" nullable:"false" doc:"The other gateways of the same Redis with a recent load."`
+	CaughtUp bool          `json:"caught_up" doc:"false: this gateway has not read what the others told before its start. Their journals of the last five minutes are kept."`
+	SharedAt *time.Time    `json:"shared_at,omitempty" doc:"Time of the last exchange. Without load, gateways exchange once per second."`
+	SharingTotals
+}
+
+// GatewayView is another gateway.
+type GatewayView struct {
+	ID    string   `json:"id" doc:"Random identifier of the process."`
+	Open  []string `json:"open" nullable:"false" doc:"Workers with a breaker that this gateway opened, as pool/worker."`
+	Pools []string `json:"pools" nullable:"false" doc:"Pools of this gateway."`
+}
+
+// SharingTotals are counted since the start.
+type SharingTotals struct {
+	Exchanges  int64 `json:"exchanges"`
+	Failed     int64 `json:"failed_exchanges"`
+	Sent       int64 `json:"sent_bytes" doc:"Bytes of loads and journals."`
+	Received   int64 `json:"received_bytes"`
+	Entries    int64 `json:"received_journals"`
+	Unreadable int64 `json:"unreadable" doc:"Loads and journals of gateways of another version, which were ignored."`
+}
+
+// gatewayState is what a gateway tells of itself at each exchange. Gateways ignore fields that they do not know.
+type gatewayState struct {
+	Pools map[string]sharedPool `json:"pools"`
+}
+
+// sharedPool is what a gateway tells of one pool.
+type sharedPool struct {
+	Load []byte           `json:"load"`           // of routing.Pool.AppendLoad
+	Open map[string]int64 `json:"open,omitempty"` // when this gateway opened a worker's breaker, in ms since 1970
+}
+
+func newSharing(ps *Pools) *sharing {
+	s := &sharing{pools: ps, exchange: ps.redis.NewExchange(), budget: journalBurst, openings: map[string]int64{}}
+	s.publish()
+	return s
+}
+
+// Sharing returns what this gateway shares with others; nil without Redis.
+func (ps *Pools) Sharing() *SharingView {
+	if ps.sharing == nil {
+		return nil
+	}
+	return ps.sharing.view.Load()
+}
+
+// share exchanges loads and journals with the other gateways until done is closed.
+func (ps *Pools) share(ctx context.Context) {
+	if ps.sharing == nil {
+		return
+	}
+	ps.recover.Every(shareEvery, ctx.Done(), "sharing with the other gateways", func(now time.Time) {
+		ps.sharing.step(ctx, now)
+	})
+}
+
+// step makes one exchange, unless there is nothing to tell and the last one is recent.
+func (s *sharing) step(ctx context.Context, now time.Time) {
+	all := s.pools.snapshot().Pools
+	state := s.describe(all, now)
+	s.takeJournals(all, now)
+	if len(s.unsent) == 0 && state == s.state && !s.active && s.caughtUp && now.Sub(s.sent) < shareIdle {
+		return
+	}
+	told, err := s.exchange.Do(ctx, state, s.unsent)
+	s.totals.Exchanges++
+	if err != nil {
+		s.totals.Failed++
+		s.lose(all, now)
+		return
+	}
+	for _, text := range s.unsent {
+		s.totals.Sent += int64(len(text.Text))
+	}
+	s.totals.Sent += int64(len(state))
+	confirmed := len(s.unsent) > 0
+	s.unsent, s.state, s.sent = nil, state, now
+	s.apply(all, &told, now)
+	if confirmed {
+		for _, p := range all {
+			p.Routing.ConfirmJournal()
+		}
+	}
+	if !s.caughtUp && !told.More {
+		s.caughtUp = true
+		s.pools.log.Info("this gateway knows what the others have told", "gateways", len(told.Loads), "journals",
+			s.totals.Entries)
+	}
+	s.publish()
+}
+
+// describe returns what this gateway tells of itself.
+func (s *sharing) describe(all []*Pool, now time.Time) string {
+	g := gatewayState{Pools: map[string]sharedPool{}}
+	for _, p := range all {
+		shared := sharedPool{Load: p.Routing.AppendLoad(nil, now)}
+		g.Pools[p.Name] = shared
+	}
+	text, err := json.Marshal(g)
+	if err != nil {
+		return "{}" // no value of these types fails
+	}
+	return string(text)
+}
+
+// takeJournals takes what the pools have to tell, within the budget.
+func (s *sharing) takeJournals(all []*Pool, now time.Time) {
+	if !s.stepped.IsZero() {
+		s.budget = min(journalBurst, s.budget+now.Sub(s.stepped).Seconds()*journalRate)
+	}
+	s.stepped = now
+	if len(s.unsent) > 0 || s.budget <= 0 || !s.pools.redis.Up() {
+		return
+	}
+	for _, p := range all {
+		if text := p.Routing.TakeJournal(nil); len(text) > 0 {
+			s.unsent = append(s.unsent, store.PoolText{Pool: p.Name, Text: string(text)})
+			s.budget -= float64(len(text))
+		}
+	}
+}
+
+// lose forgets the loads of the other gateways once they are too old. The pools then assume that each has as much as
+// this one.
+func (s *sharing) lose(all []*Pool, now time.Time) {
+	if now.Sub(s.sent) < shareIdle {
+		return
+	}
+	count := s.pools.Gateways(s.pools.snapshot().File) - 1
+	for _, p := range all {
+		_ = p.Routing.SetPeers(now, count) // without a load nothing can be wrong
+	}
+	s.publish()
+}
+
+// apply applies what the other gateways have told.
+func (s *sharing) apply(all []*Pool, told *store.Told, now time.Time) {
+	s.states = make(map[string]gatewayState, len(told.Loads))
+	for id, text := range told.Loads {
+		s.totals.Received += int64(len(text))
+		var g gatewayState
+		if err := json.Unmarshal([]byte(text), &g); err != nil {
+			s.totals.Unreadable++
+			continue
+		}
+		s.states[id] = g
+	}
+	for id := range told.Loads {
+		if _, known := s.peers[id]; !known { // it may not know earlier entries
+			for _, p := range all {
+				p.Routing.TellAll(now)
+			}
+			break
+		}
+	}
+	s.active = !maps.Equal(s.peers, told.Loads)
+	s.peers = told.Loads
+	for _, p := range all {
+		var loads [][]byte
+		for _, g := range s.states {
+			if shared, ok := g.Pools[p.Name]; ok {
+				loads = append(loads, shared.Load)
+			}
+		}
+		if err := p.Routing.SetPeers(now, len(loads), loads...); err != nil {
+			s.totals.Unreadable++
+		}
+	}
+	s.applyJournals(all, told.Journals, now)
+}
+
+// applyJournals applies the entries of the log.
+func (s *sharing) applyJournals(all []*Pool, journals []store.ToldJournal, now time.Time) {
+	for _, j := range journals {
+		s.totals.Entries++
+		for _, text := range j.Pools {
+			s.totals.Received += int64(len(text.Text))
+			i := slices.IndexFunc(all, func(p *Pool) bool { return p.Name == text.Pool })
+			if i >= 0 && all[i].Routing.ApplyJournal(now.Add(-j.Age), []byte(text.Text)) != nil {
+				s.totals.Unreadable++
+			}
+		}
+	}
+}
+
+// publish updates the view.
+func (s *sharing) publish() {
+	v := &SharingView{Gateways: []GatewayView{}, CaughtUp: s.caughtUp, SharingTotals: s.totals}
+	if !s.sent.IsZero() {
+		at := s.sent
+		v.SharedAt = &at
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.peers)) {
+		g := GatewayView{ID: id, Pools: slices.Sorted(maps.Keys(s.states[id].Pools)), Open: []string{}}
+		for _, pool := range g.Pools {
+			for _, worker := range slices.Sorted(maps.Keys(s.states[id].Pools[pool].Open)) {
+				g.Open = append(g.Open, pool+"/"+worker)
+			}
+		}
+		v.Gateways = append(v.Gateways, g)
+	}
+	s.view.Store(v)
+}
+
+// sharingGauges returns the values of the exchange for a scrape of the metrics.
+func (ps *Pools) sharingGauges() telemetry.SharingGauges {
+	v := ps.Sharing()
+	g := telemetry.SharingGauges{Gateways: len(v.Gateways), CaughtUp: v.CaughtUp, Exchanges: v.Exchanges, Failed: v.Failed,
+		Sent: v.Sent, Received: v.Received, Unreadable: v.Unreadable}
+	for _, p := range ps.snapshot().Pools {
+		g.Dropped += p.Routing.JournalDropped()
+	}
+	return g
+}
