@@ -34,6 +34,8 @@ const (
 	journalVersion = 1
 	// maxJournal bounds the text that waits to be sent: a prompt of 2 MB, or a thousand turns of chats.
 	maxJournal = 64 << 10
+	// mostPins bounds the pins in one journal. While Redis is down, they wait in the pool.
+	mostPins = 1000
 )
 
 // Share begins or ends the recording of a journal for other gateways. While it is on, TakeJournal must be called.
@@ -58,10 +60,10 @@ func (p *Pool) TellAll(now time.Time) {
 func (p *Pool) TakeJournal(dst []byte) []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if j := &p.journal; len(j.text) > 0 {
+	j := &p.journal
+	if j.takePins(&p.pins); len(j.text) > 0 {
 		dst = append(append(dst, journalVersion), j.text...)
 		j.text = j.text[:0]
-		p.pins.takeTold()
 	}
 	return dst
 }
@@ -87,7 +89,7 @@ func (j *journal) fits(length int, now time.Time) bool {
 	}
 	if len(j.text)+length > maxJournal {
 		j.dropped++
-		j.since = now.UnixMilli()
+		j.since = now.UnixMilli() + 1
 		return false
 	}
 	return true
@@ -130,18 +132,31 @@ func (j *journal) tellAnswer(w *Worker, last uint64, tokens int64, now time.Time
 
 // tellPinLocked adds a pin.
 func (p *Pool) tellPinLocked(pin *pin, now time.Time, renewal bool) {
-	j := &p.journal
-	if !j.fits(25, now) {
+	if !p.journal.on || len(p.pins.told) >= maxPins {
 		return
 	}
-	pin.toldAt = now
-	kind, from := byte(entryPin), pin.logged
+	before := pin.told
 	if renewal {
-		kind, from = entryRenewal, 0
+		before = 0
 	}
-	j.head(kind, pin.key, from)
-	j.text = binary.LittleEndian.AppendUint64(j.text, pin.worker)
-	p.pins.told = append(p.pins.told, toldPin{pin.key, pin.worker})
+	pin.told, pin.toldAt = pin.worker, now
+	pin.waiting++
+	p.pins.told = append(p.pins.told, toldPin{pin.key, before, pin.worker, renewal})
+}
+
+// takePins appends the entries of waiting pins, of which it takes at most mostPins.
+func (j *journal) takePins(s *pins) {
+	n := min(len(s.told), mostPins)
+	for _, t := range s.told[:n] {
+		kind := byte(entryPin)
+		if t.renewal {
+			kind = entryRenewal
+		}
+		j.head(kind, t.key, t.before)
+		j.text = binary.LittleEndian.AppendUint64(j.text, t.worker)
+	}
+	s.sent = append(s.sent, s.told[:n]...)
+	s.told = append(s.told[:0], s.told[n:]...)
 }
 
 // ApplyJournal applies the journal of another gateway, which was written at that time. It returns an error if the

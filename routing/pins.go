@@ -11,8 +11,8 @@ type pins struct {
 	slots          []pin
 	byKey          map[uint64]int32
 	newest, oldest int32
-	told           []toldPin // in the journal since the last takeTold
-	sent           []toldPin // taken, and not yet confirmed
+	told           []toldPin // of which the other gateways must learn
+	sent           []toldPin // taken by TakeJournal, and not yet confirmed
 }
 
 // pin is the worker of one session.
@@ -20,12 +20,18 @@ type pin struct {
 	key          uint64
 	worker       uint64 // hash of its ID
 	logged       uint64 // the worker by the log; 0 if the log has none
+	told         uint64 // the same, once the log has the entries of this gateway that it lacks
+	waiting      int    // number of those entries
 	at           time.Time
 	toldAt       time.Time // when it was last written to the journal
 	newer, older int32
 }
 
-type toldPin struct{ key, worker uint64 }
+// toldPin is an entry of the journal.
+type toldPin struct {
+	key, before, worker uint64
+	renewal             bool
+}
 
 const (
 	// maxPins bounds the sessions with a pin: 6 MB.
@@ -93,18 +99,34 @@ func (s *pins) unlink(i int32) {
 	}
 }
 
-// takeTold moves the pins that were told to those that are sent.
-func (s *pins) takeTold() { s.sent, s.told = append(s.sent, s.told...), s.told[:0] }
-
-// confirm records that the log has the pins that were sent. A pin that an earlier entry of the log has changed
-// meanwhile stays as changed.
+// confirm records that the log has the pins that were sent, after all entries that were applied before.
 func (s *pins) confirm() {
 	for _, t := range s.sent {
-		if i, ok := s.byKey[t.key]; ok && s.slots[i].worker == t.worker {
-			s.slots[i].logged = t.worker
+		i, ok := s.byKey[t.key]
+		if !ok {
+			continue
 		}
+		p := &s.slots[i]
+		p.log(t.before, t.worker, t.renewal)
+		p.waiting = max(0, p.waiting-1)
+		p.settle()
 	}
 	s.sent = s.sent[:0]
+}
+
+// log applies an entry of the log. A change counts if the pin has the worker that it replaces (0: none); a renewal
+// always counts. So all gateways have the same pins, whatever they do at the same time.
+func (p *pin) log(before, to uint64, renewal bool) {
+	if renewal || p.logged == before || p.logged == 0 {
+		p.logged = to
+	}
+}
+
+// settle follows the log, unless it lacks entries of this gateway.
+func (p *pin) settle() {
+	if p.waiting == 0 {
+		p.worker, p.told = p.logged, p.logged
+	}
 }
 
 // isPinned reports whether the request has a key by which it can be pinned.
@@ -157,18 +179,13 @@ func (p *Pool) someAbsentLocked(r *Request, ws []View) bool {
 	return candidates > len(ws)
 }
 
-// applyPinLocked applies an entry of the log. The change of a pin counts if the pin has the worker that it
-// replaces (0: none), or if that worker takes no requests. A renewal always counts.
-func (p *Pool) applyPinLocked(key, from, to uint64, renewal bool, now time.Time) {
+// applyPinLocked applies an entry of the log.
+func (p *Pool) applyPinLocked(key, before, to uint64, renewal bool, now time.Time) {
 	if p.facts&usesPins == 0 || key == 0 {
 		return
 	}
-	known := p.pins.find(key, now)
-	if known != nil && !renewal && known.logged != from && known.logged != 0 {
-		if w := p.findHashLocked(known.logged); w != nil && w.status.Up && w.weight > 0 {
-			return
-		}
-	}
 	pin := p.pins.set(key, now)
-	pin.worker, pin.logged, pin.toldAt = to, to, now
+	pin.toldAt = now
+	pin.log(before, to, renewal)
+	pin.settle()
 }
