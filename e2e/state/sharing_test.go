@@ -1,0 +1,309 @@
+package state
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"tierway/e2e/backends"
+	"tierway/e2e/gateway"
+	"tierway/e2e/rig"
+	"tierway/engines"
+)
+
+// sharers starts n gateways on one Redis under a policy and returns them.
+func (r *stateRig) sharers(n int, redis, policy string) []*gateway.Process {
+	r.T.Helper()
+	own := rig.Settings{"store": stores("", redis), "policy": policy, "drain": `{ accept_grace: 100ms, timeout: 30s }`,
+		"health": `{ interval: 1s, timeout: 1s, down_after: 2, up_after: 1 }`, "breaker": `{ open_for: 1s }`}
+	all := make([]*gateway.Process, n)
+	for i := range all {
+		all[i] = r.start(own)
+	}
+	for _, p := range all {
+		p.WaitUntilReady()
+		waitForMetric(r.T, p, "tierway_sharing_gateways", float64(n-1), rig.Patience)
+	}
+	return all
+}
+
+// cachingEngines are engines on which a prompt of chatOf takes a seventh of a second unless it is cached.
+func cachingEngines() engines.Config { return engines.Config{Prefill: 20_000, CacheTokens: 200_000} }
+
+// chatOf returns the body of that turn of a conversation.
+func chatOf(name string, turns int) string {
+	text := strings.Repeat("This is the system prompt of "+name+". ", 300)
+	messages := []string{`{"role":"system","content":` + rig.Quoted(text) + `}`}
+	for i := range turns {
+		messages = append(messages, `{"role":"user","content":`+rig.Quoted(fmt.Sprint(name, " asks ", i))+`}`,
+			`{"role":"assistant","content":`+rig.Quoted(fmt.Sprint(name, " hears ", i))+`}`)
+	}
+	return `{"model":"sim","max_tokens":16,"stream":true,"messages":[` + strings.Join(messages[:len(messages)-1], ",") + `]}`
+}
+
+// sendTurn sends a turn to a gateway and returns its worker.
+func (r *stateRig) sendTurn(p *gateway.Process, session, body string) string {
+	r.T.Helper()
+	got := r.Send(r.RequestTo(context.Background(), http.MethodPost, p.BaseURL+chatPath, body, "Authorization",
+		"Bearer "+rig.TenantKey, "X-Session-ID", session))
+	if got.Err != nil || got.Status != http.StatusOK {
+		r.T.Fatalf("session %s: %d %v: %s", session, got.Status, got.Err, got.Body)
+	}
+	for i := len(r.Workers) - 1; i >= 0; i-- {
+		for _, seen := range r.Workers[i].Recorder.Requests() {
+			if seen.Header.Get("X-Request-Id") == got.ID {
+				return r.Workers[i].Name
+			}
+		}
+	}
+	r.T.Fatalf("no worker has seen request %s", got.ID)
+	return ""
+}
+
+// waitUntilShared waits until all gateways have the same model of the workers' caches.
+func (r *stateRig) waitUntilShared(all ...*gateway.Process) {
+	r.T.Helper()
+	rig.Within(r.T, rig.Patience, func() error {
+		var sums []float64
+		for _, p := range all {
+			m, err := p.Metrics()
+			if err != nil {
+				return err
+			}
+			sums = append(sums, m.Sum("tierway_worker_history_tokens"))
+		}
+		// Each gateway estimates tokens with a factor of its own.
+		if slices.Max(sums)-slices.Min(sums) > 0.01*sums[0] || sums[0] == 0 {
+			return errorf("the gateways know %v tokens", sums)
+		}
+		return nil
+	})
+}
+
+// TestOneSessionReachesTheSameWorkerFromEachGateway under every policy with affinity.
+func TestOneSessionReachesTheSameWorkerFromEachGateway(t *testing.T) {
+	for name, policy := range map[string]string{
+		"chwbl":           `{ name: chwbl }`,
+		"consistent_hash": `{ name: consistent_hash }`,
+		"rendezvous_hash": `{ name: rendezvous_hash }`,
+		"kv_aware":        `{ name: kv_aware }`,
+		"cache_aware":     `{ name: cache_aware }`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, 4, cachingEngines())
+			all := r.sharers(3, backends.Redis(t).URL, policy)
+			homes := map[string]string{}
+			for turn := 1; turn <= 4; turn++ {
+				for i := range 12 {
+					session := fmt.Sprint("session ", i)
+					w := r.sendTurn(all[(turn+i)%3], session, chatOf(session, turn))
+					if homes[session] == "" {
+						homes[session] = w
+					}
+					if homes[session] != w {
+						t.Errorf("turn %d of %s goes to %s, the first one went to %s", turn, session, w, homes[session])
+					}
+				}
+				r.waitUntilShared(all...)
+			}
+			if used := len(slices.Compact(slices.Sorted(maps.Values(homes)))); used < 2 {
+				t.Errorf("12 sessions use %d of 4 workers", used)
+			}
+		})
+	}
+}
+
+// TestPinsAgreeAfterAnyRestart kills a worker, Redis, and a gateway, one after the other, while sessions go on through
+// all gateways. No request fails, and at the end each session reaches one worker from each gateway.
+//
+// RS-01, RS-02, SD-07.
+func TestPinsAgreeAfterAnyRestart(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 4, engines.Config{})
+	redis := backends.Redis(t)
+	all := r.sharers(3, redis.URL, `{ name: consistent_hash }`)
+	session := func(i int) string { return fmt.Sprint("session ", i) }
+	const sessions = 24
+	round := func(shift int) {
+		for i := range sessions {
+			r.sendTurn(all[(i+shift)%3], session(i), chatOf(session(i), 1))
+		}
+	}
+	agree := func(when string) map[string]string {
+		t.Helper()
+		homes := map[string]string{}
+		rig.Within(t, rig.Patience, func() error {
+			clear(homes)
+			for i := range sessions {
+				for k, p := range all {
+					w := r.sendTurn(p, session(i), chatOf(session(i), 1))
+					if homes[session(i)] == "" {
+						homes[session(i)] = w
+					}
+					if homes[session(i)] != w {
+						return errorf("%s, %s reaches %s from gateway %d, and %s from another one", when, session(i), w, k,
+							homes[session(i)])
+					}
+				}
+			}
+			return nil
+		})
+		return homes
+	}
+	before := agree("at the start")
+	r.Workers[2].Stop()
+	round(0)
+	round(1)
+	without := agree("without w2")
+	r.Workers[2].Listen()
+	for _, p := range all {
+		waitForMetric(t, p, "tierway_worker_up", 4, rig.Patience)
+		waitForMetric(t, p, "tierway_worker_breaker", 0, rig.Patience)
+	}
+	with := agree("after w2 has come back")
+	stayed := 0
+	for id, home := range before {
+		if home == "w2" && with[id] == without[id] {
+			stayed++
+		}
+		if home != "w2" && with[id] != home {
+			t.Errorf("%s was on %s, which did not fail, and is on %s", id, home, with[id])
+		}
+	}
+	if stayed == 0 {
+		t.Error("no session stays where it went while its home was down")
+	}
+	redis.Kill()
+	round(2)
+	redis.Restart()
+	round(0)
+	if again := agree("after Redis has come back"); !maps.Equal(again, with) {
+		t.Errorf("after a restart of Redis the sessions are on %v, before on %v", again, with)
+	}
+	all[1].Kill()
+	all[1] = r.addGateway(all[1].StartAgain())
+	all[1].WaitUntilReady()
+	waitForMetric(t, all[1], "tierway_sharing_caught_up", 1, rig.Patience)
+	agree("after a gateway was killed and started again")
+}
+
+// TestHashPoliciesAgreeWithoutRedis on the workers of sessions that each gateway sees for the first time.
+func TestHashPoliciesAgreeWithoutRedis(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy string
+		least  float64
+	}{
+		"fixed":    {`{ name: chwbl, depth: fixed }`, 1},
+		"adaptive": {`{ name: chwbl }`, 0.95},
+		"sessions": {`{ name: consistent_hash }`, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, 4, engines.Config{})
+			redis := backends.Redis(t)
+			all := r.sharers(3, redis.URL, c.policy)
+			redis.Kill()
+			for _, p := range all {
+				waitForMetric(t, p, "tierway_redis_up", 0, rig.Patience)
+			}
+			same, keys := 0, 100
+			for i := range keys {
+				id := fmt.Sprint("key ", i)
+				var on []string
+				for _, p := range all {
+					on = append(on, r.sendTurn(p, id, chatOf(id, 1)))
+				}
+				if on[0] == on[1] && on[1] == on[2] {
+					same++
+				}
+			}
+			if float64(same) < c.least*float64(keys) {
+				t.Errorf("%d of %d keys have one worker in all gateways, want %v", same, keys, c.least)
+			}
+		})
+	}
+}
+
+// TestRestartedGatewayKnowsTheCaches: what gateways told is in Redis for those that start. A gateway reports when it
+// has read it.
+func TestRestartedGatewayKnowsTheCaches(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 4, cachingEngines())
+	all := r.sharers(2, backends.Redis(t).URL, `{ name: kv_aware }`)
+	homes := map[string]string{}
+	for i := range 12 {
+		id := fmt.Sprint("chat ", i)
+		homes[id] = r.sendTurn(all[i%2], id, chatOf(id, 2))
+	}
+	r.waitUntilShared(all...)
+	all[1].Kill()
+	all[1] = r.addGateway(all[1].StartAgain())
+	all[1].WaitUntilReady()
+	waitForMetric(t, all[1], "tierway_sharing_caught_up", 1, rig.Patience)
+	r.waitUntilShared(all...)
+	for id, home := range homes {
+		if w := r.sendTurn(all[1], id, chatOf(id, 3)); w != home {
+			t.Errorf("%s was on %s, and a gateway that has just started sends it to %s", id, home, w)
+		}
+	}
+	if len(linesWith(all[1], "this gateway knows what the others have told")) != 1 {
+		t.Error("the log does not say once that the gateway knows what the others have told")
+	}
+}
+
+// TestLoadOfADeadGatewayExpires: the others see what a gateway has in flight, and forget it when the gateway is killed.
+//
+// SD-07.
+func TestLoadOfADeadGatewayExpires(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 2, engines.Config{})
+	all := r.sharers(2, backends.Redis(t).URL, `{ name: least_load }`)
+	for range 8 {
+		r.Open(r.RequestTo(context.Background(), http.MethodPost, all[0].BaseURL+chatPath,
+			rig.Chat("sim", rig.HoldMark, `"stream":true`), "Authorization", "Bearer "+rig.TenantKey))
+	}
+	waitForMetric(t, all[1], "tierway_worker_peer_inflight", 8, rig.Patience)
+	waitForMetric(t, all[1], "tierway_worker_inflight", 0, rig.Patience)
+	all[0].Kill()
+	took := waitForMetric(t, all[1], "tierway_worker_peer_inflight", 0, rig.Patience)
+	t.Logf("the load of a killed gateway counted for %v", took)
+}
+
+// TestSharingSurvivesFaultsOfRedis: lost keys, keys of another type, and texts of another version. Nothing fails, and
+// the gateways agree again.
+//
+// RS-05.
+func TestSharingSurvivesFaultsOfRedis(t *testing.T) {
+	t.Parallel()
+	const loads, journal = "tierway:{gateways}:v1:loads", "tierway:{gateways}:v1:journal"
+	r := newRig(t, 4, cachingEngines())
+	redis := backends.Redis(t)
+	all := r.sharers(2, redis.URL, `{ name: kv_aware }`)
+	for n, fault := range []string{
+		"FLUSHALL",
+		"SCRIPT FLUSH",
+		"SET " + loads + " x",
+		"SET " + journal + " x",
+		"HSET " + loads + " stranger nonsense",
+		"HSET " + loads + ` later "9999999999999:{}"`,
+		"XADD " + journal + " * gateway stranger small nonsense other 1 odd",
+	} {
+		if strings.HasPrefix(fault, "SET") {
+			redis.Do("DEL " + fault[4:len(fault)-2])
+		}
+		redis.Do(fault)
+		id := fmt.Sprint("chat ", n)
+		home := r.sendTurn(all[0], id, chatOf(id, 1))
+		rig.Within(t, rig.Patience, func() error {
+			if w := r.sendTurn(all[1], id, chatOf(id, 2)); w != home {
+				return errorf("after %q a chat on %s goes to %s", fault, home, w)
+			}
+			return nil
+		})
+	}
+}
