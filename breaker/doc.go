@@ -17,7 +17,8 @@
 //     after more than one window;
 //   - ReportCut, a second outcome for a stream that breaks off after a good start;
 //   - Healthy, which ends an open state early after a good health check;
-//   - SetHung, which opens the breaker of a worker when its engine returns nothing.
+//   - SetHung, which opens the breaker of a worker when its engine returns nothing;
+//   - Suspect, which opens it when another gateway has found the worker failing.
 //
 // The usual sequence of one request is
 //

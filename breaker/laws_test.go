@@ -47,6 +47,7 @@ func sequence(t *rapid.T) {
 		},
 	})
 	r := &rig{bs: []*Breaker{b}}
+	var suspected time.Time // the last suspicion with an effect
 	var pending []func(error)
 	ends := rapid.SampledFrom([]error{nil, nil, errFive, errFive, errFive, errRefused, errClient, errSlow})
 	t.Repeat(map[string]func(*rapid.T){
@@ -66,6 +67,24 @@ func sequence(t *rapid.T) {
 		"fail": func(t *rapid.T) { r.try(0, ends.Draw(t, "end")) },
 		"cut": func(t *rapid.T) {
 			b.ReportCut(time.Now().Add(-time.Duration(rapid.IntRange(0, 30).Draw(t, "ago"))*time.Second), ends.Draw(t, "end"))
+		},
+		"suspect": func(t *rapid.T) {
+			before := b.View()
+			opened := b.Suspect(time.Now().Add(time.Duration(rapid.IntRange(-30, 5).Draw(t, "at")) * time.Second))
+			v := b.View()
+			if !opened {
+				if v != before {
+					t.Fatalf("a suspicion without effect changed %+v to %+v", before, v)
+				}
+				return
+			}
+			if before.State != Closed || v.State != Open || v.Cause != CauseOtherGateway {
+				t.Fatalf("a suspicion changed %+v to %+v", before, v)
+			}
+			if !suspected.IsZero() && time.Since(suspected) < c.OpenFor {
+				t.Fatalf("a second suspicion after %v", time.Since(suspected))
+			}
+			suspected = time.Now()
 		},
 		"hung": func(t *rapid.T) { b.SetHung(rapid.Bool().Draw(t, "hung")) },
 		"configure": func(t *rapid.T) {

@@ -35,6 +35,7 @@ const (
 	CauseFailureRatio        = "failure_ratio"        // closed to open: FailureRatio within the window
 	CauseSlow                = "slow"                 // to open: slower than its peers or than p95_above allows
 	CauseHung                = "hung"                 // to open: the server runs, but its engine returns nothing
+	CauseOtherGateway        = "other_gateway"        // closed to open: another gateway opened its breaker of the worker
 	CauseProbeFailed         = "probe_failed"         // half-open to open
 	CauseProbeTimeout        = "probe_timeout"        // half-open to open: a probe had no outcome within its deadline
 	CauseTimeout             = "timeout"              // open to half-open: open_for is over

@@ -13,7 +13,7 @@
 // [Worker.Send] sends a request to the worker's server: below the base path of its URL, with the
 // worker's key instead of the client's credentials. Plain HTTP and Unix sockets use package http1,
 // https uses net/http. Every error is a *http1.SendError. After a failed connect the caller calls
-// [Worker.Suspect], which requests a check at once.
+// [Worker.Suspect], which requests a check at once and has its result reported.
 //
 // # Status
 //

@@ -12,10 +12,11 @@ import (
 type Options struct {
 	// Log receives one line for each change of a worker's state. Nil: no log.
 	Log *slog.Logger
-	// OnStatus is called after a worker's first check, and when Up, the load or the knowledge of
-	// the engine has changed. Calls for one worker never overlap, and none follows the Sync that
-	// removes the worker. OnStatus must not block and must not call Sync or Close. A first check
-	// can end before Sync returns, so the caller of Sync must read Status once itself.
+	// OnStatus is called after a worker's first check, after a check that Worker.Suspect has
+	// requested, and when Up, the load or the knowledge of the engine has changed. Calls for one
+	// worker never overlap, and none follows the Sync that removes the worker. OnStatus must not
+	// block and must not call Sync or Close. A first check can end before Sync returns, so the
+	// caller of Sync must read Status once itself.
 	OnStatus func(w *Worker, s Status)
 	// Rand spreads the checks. It must be safe for concurrent use. Nil: math/rand/v2.
 	Rand func() uint64

@@ -15,9 +15,11 @@ import (
 	"tierway/routing"
 )
 
+// HealthOff is the Status.Health of a worker without health checks.
+const HealthOff = "off"
+
 const (
 	pathAuto   = "auto"
-	pathOff    = "off"
 	pathHealth = "/health"
 	pathModels = "/v1/models"
 
@@ -50,6 +52,7 @@ type checker struct {
 	asleep, paused bool       // as the engine last reported
 	noPausedPath   bool       // the engine does not report whether it is paused
 
+	suspected       bool // the next health check was requested by Worker.Suspect
 	askedForSources bool // the engine has answered where it publishes KV events
 }
 
@@ -90,12 +93,12 @@ func newChecker(all []*Worker, o Options) *checker {
 // run checks the worker at once, then at every interval and whenever it is suspected, until ctx
 // ends.
 func (c *checker) run(ctx context.Context) {
-	if c.health.Path == pathOff {
+	if c.health.Path == HealthOff {
 		c.update(func(s *Status) {
 			if s.Since.IsZero() || !s.Up {
 				s.Since = time.Now()
 			}
-			s.Up, s.Health, s.LastError, s.ConsecutiveFailures = true, pathOff, "", 0
+			s.Up, s.Health, s.LastError, s.ConsecutiveFailures = true, HealthOff, "", 0
 		})
 		c.publish()
 		return
@@ -107,6 +110,7 @@ func (c *checker) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-c.w.suspect:
+			c.suspected = true
 			if soonest := c.started.Add(suspectGap); soonest.Before(c.due) {
 				c.due = soonest
 			}
@@ -196,6 +200,12 @@ func (c *checker) recordResult(err error) (cameUp bool) {
 	case changed:
 		c.logWorkers(slog.LevelWarn, "worker is down", slog.Int("failed_checks", c.tally.failures),
 			slog.String("cause", err.Error()))
+	}
+	if c.suspected {
+		c.suspected = false
+		for i := range c.unreported {
+			c.unreported[i] = true
+		}
 	}
 	c.publish() // before the load is read, which may take long
 	return changed && c.tally.up

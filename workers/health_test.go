@@ -367,6 +367,41 @@ func TestSuspectedWorkerIsCheckedAtOnceButOnceASecond(t *testing.T) {
 	})
 }
 
+// TestSuspectedWorkerIsCheckedAfterTheCheckThatRuns: the result of the requested check is reported
+// although nothing has changed, and checks never overlap.
+func TestSuspectedWorkerIsCheckedAfterTheCheckThatRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := &scriptedHealth{delay: 3 * time.Second}
+		engine.set(pathHealth, 200, "")
+		w, fake, reported, _ := checkWorker(t, Health{Path: pathHealth, Interval: time.Minute}, engine)
+		advanceTime(61 * time.Second) // the second check runs
+		before := len(reported.ups())
+		suspected := time.Now()
+		for range 100 {
+			w.Suspect()
+		}
+		advanceTime(4900 * time.Millisecond)
+		if n := fake.count(pathHealth); n != 3 {
+			t.Fatalf("sent %d checks, want the one that ran and one more", n)
+		}
+		if got := w.Status(); got.CheckedAt.After(suspected) || len(reported.ups()) != before {
+			t.Fatalf("reported before the requested check has ended: %+v", got)
+		}
+		advanceTime(100 * time.Millisecond)
+		started := engine.checks()
+		if ended := started[1].Add(engine.delay); started[2].Before(ended) {
+			t.Errorf("checks overlap: %v began before %v", started[2], ended)
+		}
+		if got := len(reported.ups()); got != before+1 || reported.last().CheckedAt != started[2] {
+			t.Errorf("reported %d times: %+v", got-before, reported.last())
+		}
+		advanceTime(10 * time.Minute)
+		if got := len(reported.ups()); got != before+1 {
+			t.Errorf("%d later checks without a change were reported", got-before-1)
+		}
+	})
+}
+
 // The gateway lacks file descriptors, which is no fault of the worker.
 func TestCheckWithoutADescriptorDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -24,7 +24,7 @@ func TestWorkerKeepsItsStatusWhenItsConnectionSettingsChange(t *testing.T) {
 		"key":     {change: func(s *Spec) { s.Key = "second" }, key: "second"},
 		"no key":  {change: func(s *Spec) { s.Key, s.APIKeyEnv = "", "" }},
 		"env":     {change: func(s *Spec) { s.APIKeyEnv = "OTHER" }, key: canary},
-		"health":  {change: func(s *Spec) { s.Health = &Health{Path: pathOff} }, key: canary},
+		"health":  {change: func(s *Spec) { s.Health = &Health{Path: HealthOff} }, key: canary},
 		"connect": {change: func(s *Spec) { s.ConnectTimeout = time.Second }, key: canary, reconnects: true},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -136,8 +136,8 @@ func TestNewHealthSettingsAreUsedAtOnce(t *testing.T) {
 		advanceTime(10 * time.Second)
 		expect("three passed checks", true, pathHealth, 8)
 
-		reload(Health{Path: pathOff})
-		if s := w.Status(); !s.Up || s.Health != pathOff {
+		reload(Health{Path: HealthOff})
+		if s := w.Status(); !s.Up || s.Health != HealthOff {
 			t.Errorf("off: %+v", s)
 		}
 		advanceTime(time.Hour)

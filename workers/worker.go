@@ -104,7 +104,7 @@ type Status struct {
 	// run; zero while they move. It was last confirmed at LoadAt.
 	StalledSince time.Time
 
-	Health string   // the checked path; empty until one has answered
+	Health string   // the checked path, or HealthOff; empty until a path has answered
 	Engine string   // the detected engine, an openai.Engine; empty if unknown
 	Models []string // the list of GET /v1/models; nil if unknown
 	// Adapters are those of Models that vLLM lists with a parent: LoRA adapters.
@@ -176,8 +176,10 @@ func (w *Worker) Status() Status {
 	return status
 }
 
-// Suspect requests a check at once, after a request could not connect. It returns immediately and
-// may be called for every failed request: checks of a worker begin at least a second apart.
+// Suspect requests a check at once, after a request could not connect or another gateway found the
+// worker failing. It returns immediately and may be called for every failed request: at most one check
+// of a worker runs at a time, and checks begin at least a second apart. A check that runs already does
+// not count as the requested one. Options.OnStatus receives the result.
 func (w *Worker) Suspect() {
 	if first := w.checkedThrough.Load(); first != nil {
 		w = first

@@ -7,6 +7,7 @@ import (
 	"tierway/breaker"
 	"tierway/http1"
 	"tierway/routing"
+	"tierway/workers"
 )
 
 // newBreaker returns the breaker of a pool's member.
@@ -88,8 +89,47 @@ func (p *livePool) poll(now time.Time) {
 	for _, m := range members {
 		m.Gate.Poll()
 		m.Gate.SetHung(m.hung(members, now))
-		if st := m.Worker.Status(); st.Up && st.LastError == "" && !st.CheckedAt.IsZero() {
-			m.Gate.Healthy(st.CheckedAt)
+		m.reportCheck(m.Worker.Status(), now)
+	}
+}
+
+// reportCheck reports the worker's last health check to its breaker if the check was good. Without
+// health checks, nothing but a request can refute another gateway's finding, so the worker is probed.
+func (m *Member) reportCheck(st workers.Status, now time.Time) {
+	switch {
+	case st.Health == workers.HealthOff:
+		if m.Gate.View().Cause == breaker.CauseOtherGateway {
+			m.Gate.Healthy(now)
+		}
+	case st.Up && st.LastError == "" && !st.CheckedAt.IsZero():
+		m.Gate.Healthy(st.CheckedAt)
+	}
+}
+
+// Suspect applies the finding of another gateway: its breaker of the pool's worker opened at that time.
+// The worker then receives no requests here until its health check, which runs at once, is good; it is
+// probed afterwards. [breaker.Breaker.Suspect] lists the findings without effect. An unknown pool or
+// worker is ignored, because the other gateway may have another configuration.
+func (ps *Pools) Suspect(pool, worker string, at time.Time) {
+	p := ps.snapshot().ByName[pool]
+	if p == nil {
+		return
+	}
+	if m := p.Members[worker]; m != nil && m.Gate.Suspect(at) {
+		m.Worker.Suspect() // after the opening: an earlier check does not end it
+	}
+}
+
+// OwnOpenings returns the workers of the pool that this gateway has found failing, with the times at
+// which their breakers opened. It leaves out findings of other gateways, which would otherwise return
+// to them, and slow workers: a good health check and a probe do not show whether a worker is slow.
+func (p *Pool) OwnOpenings() map[string]time.Time {
+	openings := map[string]time.Time{}
+	for name, m := range p.Members {
+		v := m.Gate.View()
+		if v.State == breaker.Open && v.Cause != breaker.CauseOtherGateway && v.Cause != breaker.CauseSlow {
+			openings[name] = v.Since
 		}
 	}
+	return openings
 }

@@ -86,6 +86,7 @@ func (ps *Pools) observe(w *workers.Worker, st workers.Status) {
 	}
 	if m := p.Members[w.Name()]; m != nil && m.Worker == w {
 		p.observe(m, st)
+		m.reportCheck(st, time.Now()) // the next poll may be a second away
 	}
 }
 
