@@ -47,12 +47,17 @@ func (p *Pool) Share(on bool) {
 	}
 }
 
-// TellAll makes the journal repeat each prompt from its first block on, because some gateway may not know the
-// blocks of earlier entries. The caller calls it when a gateway has joined, or after a journal was lost.
+// TellAll makes the journal repeat the pins, and each prompt from its first block on, because some gateway may not know
+// earlier entries. The caller calls it when a gateway has joined, or when the shared log was lost.
 func (p *Pool) TellAll(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.journal.since = now.UnixMilli()
+	for i := p.pins.newest; i != 0; i = p.pins.slots[i].older {
+		if pin := &p.pins.slots[i]; now.Sub(pin.at) <= pinIdle {
+			p.renewPinLocked(pin, now)
+		}
+	}
 }
 
 // TakeJournal appends the journal to dst and empties it. It appends nothing if there is nothing to tell.
@@ -130,32 +135,40 @@ func (j *journal) tellAnswer(w *Worker, last uint64, tokens int64, now time.Time
 	}
 }
 
-// tellPinLocked adds a pin.
-func (p *Pool) tellPinLocked(pin *pin, now time.Time, renewal bool) {
-	if !p.journal.on || len(p.pins.told) >= maxPins {
-		return
+// tellPinLocked adds the change of a pin.
+func (p *Pool) tellPinLocked(pin *pin, now time.Time) {
+	if p.journal.on && len(p.pins.told) < maxPins {
+		p.pins.told = append(p.pins.told, toldPin{key: pin.key, before: pin.told, worker: pin.worker})
+		pin.told, pin.toldAt = pin.worker, now
+		pin.waiting++
 	}
-	before := pin.told
-	if renewal {
-		before = 0
-	}
-	pin.told, pin.toldAt = pin.worker, now
-	pin.waiting++
-	p.pins.told = append(p.pins.told, toldPin{pin.key, before, pin.worker, renewal})
 }
 
-// takePins appends the entries of waiting pins, of which it takes at most mostPins.
+// renewPinLocked adds the renewal of a pin.
+func (p *Pool) renewPinLocked(pin *pin, now time.Time) {
+	if p.journal.on && len(p.pins.told) < maxPins {
+		p.pins.told = append(p.pins.told, toldPin{key: pin.key, renewal: true})
+		pin.toldAt = now
+	}
+}
+
+// takePins appends the entries of waiting pins, of which it takes at most mostPins. A renewal has the worker that the
+// log had last.
 func (j *journal) takePins(s *pins) {
 	n := min(len(s.told), mostPins)
 	for _, t := range s.told[:n] {
 		kind := byte(entryPin)
 		if t.renewal {
-			kind = entryRenewal
+			i, ok := s.byKey[t.key]
+			if !ok || s.slots[i].logged == 0 {
+				continue
+			}
+			kind, t.worker = entryRenewal, s.slots[i].logged
 		}
 		j.head(kind, t.key, t.before)
 		j.text = binary.LittleEndian.AppendUint64(j.text, t.worker)
+		s.sent = append(s.sent, t)
 	}
-	s.sent = append(s.sent, s.told[:n]...)
 	s.told = append(s.told[:0], s.told[n:]...)
 }
 

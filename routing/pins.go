@@ -108,7 +108,9 @@ func (s *pins) confirm() {
 		}
 		p := &s.slots[i]
 		p.log(t.before, t.worker, t.renewal)
-		p.waiting = max(0, p.waiting-1)
+		if !t.renewal {
+			p.waiting = max(0, p.waiting-1)
+		}
 		p.settle()
 	}
 	s.sent = s.sent[:0]
@@ -158,9 +160,9 @@ func (p *Pool) keepPinLocked(r *Request, w *Worker, ws []View) {
 	switch {
 	case pin.worker != w.idHash:
 		pin.worker = w.idHash
-		p.tellPinLocked(pin, r.Now, false)
+		p.tellPinLocked(pin, r.Now)
 	case r.Now.Sub(pin.toldAt) > renewPin:
-		p.tellPinLocked(pin, r.Now, true)
+		p.renewPinLocked(pin, r.Now)
 	}
 }
 

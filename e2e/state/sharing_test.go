@@ -8,11 +8,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"tierway/e2e/backends"
 	"tierway/e2e/gateway"
 	"tierway/e2e/rig"
 	"tierway/engines"
+	"tierway/engines/chaos"
 )
 
 // sharers starts n gateways on one Redis under a policy and returns them.
@@ -81,6 +83,18 @@ func (r *stateRig) waitUntilShared(all ...*gateway.Process) {
 			return errorf("the gateways know %v tokens", sums)
 		}
 		return nil
+	})
+}
+
+// waitForSum waits until the values of a metric, of all labels, have that sum, and returns the time that it took.
+func waitForSum(t *testing.T, p *gateway.Process, name string, want float64) time.Duration {
+	t.Helper()
+	return rig.Within(t, rig.Patience, func() error {
+		m, err := p.Metrics()
+		if err == nil && m.Sum(name) != want {
+			err = errorf("the sum of %s is %v, want %v", name, m.Sum(name), want)
+		}
+		return err
 	})
 }
 
@@ -162,8 +176,8 @@ func TestPinsAgreeAfterAnyRestart(t *testing.T) {
 	without := agree("without w2")
 	r.Workers[2].Listen()
 	for _, p := range all {
-		waitForMetric(t, p, "tierway_worker_up", 4, rig.Patience)
-		waitForMetric(t, p, "tierway_worker_breaker", 0, rig.Patience)
+		waitForSum(t, p, "tierway_worker_up", 4)
+		waitForSum(t, p, "tierway_worker_breaker", 0)
 	}
 	with := agree("after w2 has come back")
 	stayed := 0
@@ -267,10 +281,10 @@ func TestLoadOfADeadGatewayExpires(t *testing.T) {
 		r.Open(r.RequestTo(context.Background(), http.MethodPost, all[0].BaseURL+chatPath,
 			rig.Chat("sim", rig.HoldMark, `"stream":true`), "Authorization", "Bearer "+rig.TenantKey))
 	}
-	waitForMetric(t, all[1], "tierway_worker_peer_inflight", 8, rig.Patience)
-	waitForMetric(t, all[1], "tierway_worker_inflight", 0, rig.Patience)
+	waitForSum(t, all[1], "tierway_worker_peer_inflight", 8)
+	waitForSum(t, all[1], "tierway_worker_inflight", 0)
 	all[0].Kill()
-	took := waitForMetric(t, all[1], "tierway_worker_peer_inflight", 0, rig.Patience)
+	took := waitForSum(t, all[1], "tierway_worker_peer_inflight", 0)
 	t.Logf("the load of a killed gateway counted for %v", took)
 }
 
@@ -306,4 +320,31 @@ func TestSharingSurvivesFaultsOfRedis(t *testing.T) {
 			return nil
 		})
 	}
+}
+
+// TestWorkerThatOneGatewayFoundDeadIsProbedByTheOthers: its requests fail, although its health checks pass. The gateway
+// without a request learns it from the other one and sends no more than probes, until they succeed.
+func TestWorkerThatOneGatewayFoundDeadIsProbedByTheOthers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 2, engines.Config{})
+	all := r.sharers(2, backends.Redis(t).URL, `{ name: round_robin }`)
+	if err := r.Workers[1].Handler.Set(chaos.Fault{Kind: chaos.Status, Status: http.StatusInternalServerError}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 40 {
+		got := r.Send(r.RequestTo(context.Background(), http.MethodPost, all[0].BaseURL+chatPath,
+			rig.Chat("sim", fmt.Sprint("question ", i)), "Authorization", "Bearer "+rig.TenantKey))
+		if err := got.CheckOK(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(linesWith(all[0], "breaker is open")) == 0 {
+		t.Error("the gateway with requests has not opened the breaker")
+	}
+	rig.Within(t, rig.Patience, func() error {
+		if len(linesWith(all[1], "other_gateway")) == 0 {
+			return errorf("the other gateway has not heard of the opening")
+		}
+		return nil
+	})
 }

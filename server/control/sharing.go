@@ -36,7 +36,7 @@ type sharing struct {
 	peers    map[string]string       // what the others had told then, by gateway
 	states   map[string]gatewayState // the same, as far as it could be read
 	active   bool                    // another gateway had told something new then
-	openings map[string]int64        // last opening of a breaker by gateway, pool and worker
+	openings map[opening]bool        // of the breakers of other gateways, as told at the last exchange
 	caughtUp bool
 	totals   SharingTotals
 	view     atomic.Pointer[SharingView]
@@ -72,6 +72,12 @@ type gatewayState struct {
 	Pools map[string]sharedPool `json:"pools"`
 }
 
+// opening is one opening of a worker's breaker by another gateway.
+type opening struct {
+	gateway, pool, worker string
+	at                    int64 // by that gateway's clock
+}
+
 // sharedPool is what a gateway tells of one pool.
 type sharedPool struct {
 	Load []byte           `json:"load"`           // of routing.Pool.AppendLoad
@@ -79,7 +85,7 @@ type sharedPool struct {
 }
 
 func newSharing(ps *Pools) *sharing {
-	s := &sharing{pools: ps, exchange: ps.redis.NewExchange(), budget: journalBurst, openings: map[string]int64{}}
+	s := &sharing{pools: ps, exchange: ps.redis.NewExchange(), budget: journalBurst, openings: map[opening]bool{}}
 	s.publish()
 	return s
 }
@@ -142,6 +148,12 @@ func (s *sharing) describe(all []*Pool, now time.Time) string {
 	g := gatewayState{Pools: map[string]sharedPool{}}
 	for _, p := range all {
 		shared := sharedPool{Load: p.Routing.AppendLoad(nil, now)}
+		for worker, at := range p.OwnOpenings() {
+			if shared.Open == nil {
+				shared.Open = map[string]int64{}
+			}
+			shared.Open[worker] = at.UnixMilli()
+		}
 		g.Pools[p.Name] = shared
 	}
 	text, err := json.Marshal(g)
@@ -214,7 +226,25 @@ func (s *sharing) apply(all []*Pool, told *store.Told, now time.Time) {
 			s.totals.Unreadable++
 		}
 	}
+	s.applyOpenings(now)
 	s.applyJournals(all, told.Journals, now)
+}
+
+// applyOpenings suspects the workers with a breaker that another gateway has opened since the last exchange.
+func (s *sharing) applyOpenings(now time.Time) {
+	before := s.openings
+	s.openings = map[opening]bool{}
+	for id, g := range s.states {
+		for pool, shared := range g.Pools {
+			for worker, at := range shared.Open {
+				o := opening{id, pool, worker, at}
+				s.openings[o] = true
+				if !before[o] {
+					s.pools.Suspect(pool, worker, now)
+				}
+			}
+		}
+	}
 }
 
 // applyJournals applies the entries of the log.
