@@ -85,7 +85,8 @@ func newCluster() (_ *cluster, err error) {
 		return nil, err
 	}
 	c := &cluster{}
-	if c.owner, err = unprivileged(); err != nil {
+	// PostgreSQL refuses to run as root. Debian's package creates this user.
+	if c.owner, err = unprivileged("postgres"); err != nil {
 		return nil, err
 	}
 	// PostgreSQL may run as another user, which may not enter the test's own folder.
@@ -166,23 +167,23 @@ func (c *cluster) close() error {
 	return errors.Join(c.program.shutDown(), os.RemoveAll(c.dir))
 }
 
-// unprivileged returns the user that PostgreSQL runs as; nil is the current user. PostgreSQL
-// refuses to run as root. Root runs it as the user postgres, which Debian's package creates.
-func unprivileged() (*syscall.Credential, error) {
+// unprivileged returns the user that a server runs as; nil is the current user. Root runs the server
+// as the user of the given name.
+func unprivileged(name string) (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
 	}
-	u, err := user.Lookup("postgres")
+	u, err := user.Lookup(name)
 	if err != nil {
-		return nil, fmt.Errorf("PostgreSQL does not run as root, and there is no user postgres: run `make deps`: %w", err)
+		return nil, fmt.Errorf("the server does not run as root, and there is no user %s: run `make deps`: %w", name, err)
 	}
 	uid, err := strconv.ParseUint(u.Uid, 10, 32)
 	if err != nil {
-		return nil, fmt.Errorf("reading the id of the user postgres: %w", err)
+		return nil, fmt.Errorf("reading the id of the user %s: %w", name, err)
 	}
 	gid, err := strconv.ParseUint(u.Gid, 10, 32)
 	if err != nil {
-		return nil, fmt.Errorf("reading the group of the user postgres: %w", err)
+		return nil, fmt.Errorf("reading the group of the user %s: %w", name, err)
 	}
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 }

@@ -219,9 +219,12 @@ func findBinary(name string) (string, error) {
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return "",
-			fmt.Errorf("%s is not installed: run `make deps`, or install Debian's packages redis-server and postgresql: %w",
-				name, err)
+		// Debian installs nginx and HAProxy here, which is not on every user's PATH.
+		path, err = exec.LookPath("/usr/sbin/" + name)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s is not installed: run `make deps`, or install the packages of scripts/packages.sh: %w",
+			name, err)
 	}
 	return path, nil
 }
