@@ -56,7 +56,7 @@ simulate: ## Print figures of queues and policies in virtual time (SIMULATE="--m
 	@go run $(TAGS) ./cmd/tierway simulate $(SIMULATE)
 
 bench-proxy: build ## Compare the binary with nginx (BENCH="-memory", "-cpu -rate 500 -old PATH", "-rounds 7 -seconds 3", "-json")
-	@scripts/nginx.sh
+	@scripts/packages.sh nginx
 	@go run $(TAGS) ./bench/proxy $(BENCH)
 
 bench-watched: build ## Measure the cost of traces, decision records and logs: all on against all off (BENCH="-rounds 5 -seconds 2")

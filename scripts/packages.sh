@@ -1,16 +1,28 @@
 #!/usr/bin/env bash
-# packages.sh: installs the Debian packages that the tests need: a C compiler for
-# Go's race detector, curl for the examples in the documents, and the servers that
-# tests start themselves. It starts no service and creates no PostgreSQL cluster.
+# packages.sh [PROGRAM]: installs the Debian packages that the tests need: a C compiler
+# for Go's race detector, curl for the examples in the documents, and the servers that
+# tests start themselves. With a name such as nginx, it installs the package of this
+# program only. It starts no service and creates no PostgreSQL cluster.
 set -euo pipefail
+PATH=$PATH:/usr/sbin
 missing=()
-command -v "$(go env CC)" >/dev/null || missing+=(gcc libc6-dev)
-command -v curl >/dev/null || missing+=(curl)
-command -v redis-server >/dev/null || missing+=(redis-server)
+# need PROGRAM PACKAGE…: adds the packages if the program is missing and wanted.
+need() {
+	local program=$1
+	shift
+	[[ -z $only || $only == "$program" ]] || return 0
+	command -v "$program" >/dev/null || missing+=("$@")
+}
+only=${1:-}
+need "$(go env CC)" gcc libc6-dev
+need curl curl
+need redis-server redis-server
+need nginx nginx-light
+need haproxy haproxy
 # Debian installs PostgreSQL's server in a folder for each version, which is not on PATH.
-compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || command -v postgres >/dev/null || missing+=(postgresql)
+compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || need postgres postgresql
 [ ${#missing[@]} -gt 0 ] || exit 0
-[ "$(id -u)" -eq 0 ] || { echo "the tests need these packages: ${missing[*]}"; exit 1; }
+[ "$(id -u)" -eq 0 ] || { echo "install these packages first: ${missing[*]}"; exit 1; }
 made=()
 trap 'rm -f "${made[@]}"' EXIT
 # Debian starts a service when it installs its package, unless this file forbids it.
