@@ -31,6 +31,10 @@ type listener struct {
 	server *http.Server
 }
 
+// firstRequestTime is the time in which the first request of an open connection arrives, even if a
+// packet is lost and sent again.
+const firstRequestTime = time.Second
+
 // listeners are the open addresses of a gateway. They are opened once, before they are
 // served.
 type listeners struct {
@@ -93,6 +97,7 @@ func (ls *listeners) openOne(base context.Context, a address) (listener, error) 
 		}
 		secure = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certs.get, NextProtos: []string{"h2", "http/1.1"}}
 	}
+	l = &onceListener{Listener: l, once: sync.OnceValue(l.Close)}
 	return listener{plane: a.plane, Listener: acceptor{l, a.plane, ls.log, ls.proxy.Exhausted}, server: &http.Server{
 		TLSConfig:         secure,
 		Handler:           a.handler,
@@ -143,11 +148,30 @@ func (ls *listeners) serve(owned *sync.WaitGroup) <-chan error {
 	return failed
 }
 
+// onceListener is a listener whose Close may be called more than once.
+type onceListener struct {
+	net.Listener
+	once func() error
+}
+
+// Close is part of net.Listener. Every call returns the error of the first one.
+func (l *onceListener) Close() error { return l.once() }
+
 // shut closes the addresses in order: the admin plane and the metrics stay open until the requests of
 // the data plane have ended. Requests that still run at the deadline are cut and get 2 s to send their
-// error frames.
-func (ls *listeners) shut(deadline context.Context) {
+// error frames. The data plane still serves the first request of each connection that it has accepted,
+// if the request arrives within firstRequestTime, and within grace if that is shorter.
+func (ls *listeners) shut(deadline context.Context, grace time.Duration) {
 	for _, l := range ls.all {
+		if l.plane == "data" {
+			// Shutdown would close such a connection without an answer. A balancer that does not check
+			// /readyz opens connections until one is refused, and must not send a request again.
+			l.Close() //nolint:errcheck // Shutdown returns the error
+			select {
+			case <-time.After(min(grace, firstRequestTime)):
+			case <-deadline.Done():
+			}
+		}
 		if l.server.Shutdown(deadline) == nil {
 			continue
 		}

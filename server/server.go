@@ -253,6 +253,6 @@ func (s *Server) drain() {
 	<-time.After(d.AcceptGrace)
 	deadline, cancel := context.WithTimeout(context.Background(), d.Timeout)
 	defer cancel()
-	s.listeners.shut(deadline)
+	s.listeners.shut(deadline, d.AcceptGrace)
 	s.log.Info("drained", "inflight", s.proxy.Inflight())
 }

@@ -31,8 +31,9 @@ func pausingEngine() (engines.Config, chan struct{}) {
 }
 
 // TestDrainLosesNoRequest: after SIGTERM, /readyz returns 503 at once, and requests are still
-// served, with Connection: close, during accept_grace. Then the gateway closes its listener,
-// requests in progress end normally, and the program exits with status 0.
+// served, with Connection: close, during accept_grace. Then the gateway closes its listener, the first
+// requests of open connections are served, requests in progress end normally, and the program exits
+// with status 0.
 func TestDrainLosesNoRequest(t *testing.T) {
 	t.Parallel()
 	engine, on := pausingEngine()
@@ -67,6 +68,7 @@ func TestDrainLosesNoRequest(t *testing.T) {
 		t.Errorf("on a new connection: status %d, Connection: close %v", got.Status, got.Close)
 	}
 
+	open := r.dial()
 	rig.Eventually(t, func() error {
 		c, err := net.Dial("tcp", r.DataAddr)
 		if err != nil {
@@ -75,6 +77,10 @@ func TestDrainLosesNoRequest(t *testing.T) {
 		c.Close()
 		return errors.New("the gateway still listens")
 	})
+	open.send(one)
+	if got := open.answer(); got.Status != http.StatusOK || !got.Close {
+		t.Errorf("on an open connection after accept_grace: status %d, Connection: close %v", got.Status, got.Close)
+	}
 	if !r.Alive() {
 		t.Fatal("the gateway ended with a stream in progress")
 	}
