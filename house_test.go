@@ -24,6 +24,11 @@ type service struct {
 	Environment map[string]string `yaml:"environment"`
 	Ports       []string          `yaml:"ports"`
 	Volumes     []string          `yaml:"volumes"`
+	Profiles    []string          `yaml:"profiles"`
+	DependsOn   []string          `yaml:"depends_on"`
+	Networks    map[string]struct {
+		Aliases []string `yaml:"aliases"`
+	} `yaml:"networks"`
 }
 
 func services(t *testing.T) map[string]service {
@@ -49,14 +54,14 @@ func read(t *testing.T, path string) []byte {
 func TestComposeHasItsServicesPinned(t *testing.T) {
 	all := services(t)
 	pinned := regexp.MustCompile(`:\d+\.\d+(\.\d+)?(-[a-z0-9.]+)?$`)
-	for _, name := range []string{"tierway", "redis", "postgres", "jaeger"} {
+	for _, name := range []string{"tierway", "tierway-2", "nginx", "redis", "postgres", "jaeger"} {
 		s, ok := all[name]
 		switch {
 		case !ok:
 			t.Errorf("docker-compose.yml has no service %s", name)
-		case name == "tierway":
+		case strings.HasPrefix(name, "tierway"):
 			if s.Image != "" || s.Build["dockerfile"] != "deploy/Dockerfile" {
-				t.Errorf("tierway is %q, built from %q: want deploy/Dockerfile", s.Image, s.Build["dockerfile"])
+				t.Errorf("%s is %q, built from %q: want deploy/Dockerfile", name, s.Image, s.Build["dockerfile"])
 			}
 		case !pinned.MatchString(s.Image):
 			t.Errorf("%s: the image %q is not pinned to a version", name, s.Image)
@@ -65,8 +70,14 @@ func TestComposeHasItsServicesPinned(t *testing.T) {
 }
 
 func TestComposePublishesOnLoopbackOnly(t *testing.T) {
+	published := map[string]string{}
 	for name, s := range services(t) {
 		for _, port := range s.Ports {
+			host := port[:strings.LastIndex(port, ":")]
+			if other, taken := published[host]; taken {
+				t.Errorf("%s and %s publish %s", name, other, host)
+			}
+			published[host] = name
 			if !strings.HasPrefix(port, "127.0.0.1:") {
 				t.Errorf("%s publishes %q on more than loopback", name, port)
 			}
