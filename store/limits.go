@@ -75,12 +75,12 @@ func NewLimits(c LimitsConfig) *Limits {
 		l.now = time.Now
 	}
 	if l.redis != nil {
-		l.redis.onBack = func() {
+		l.redis.onBack(func() {
 			select {
 			case l.renew <- struct{}{}:
 			default:
 			}
-		}
+		})
 	}
 	return l
 }

@@ -34,7 +34,7 @@ type Redis struct {
 	log      *slog.Logger
 	recover  Recover
 	onChange func()        // nil: changes are not subscribed to
-	onBack   func()        // nil: not called
+	backs    []func()      // called when Redis is available again
 	tripped  chan struct{} // holds one if Run must probe at once
 	failures atomic.Int32  // in a row
 	away     atomic.Bool
@@ -145,6 +145,10 @@ func (r *Redis) PublishChange(ctx context.Context) error {
 // it when Redis comes back, because a change may have been missed. OnChange must be called before
 // Run. f must not block and may be called from two goroutines at once.
 func (r *Redis) OnChange(f func()) { r.onChange = f }
+
+// onBack adds a function that is called when Redis is available again. It must be called before Run. f must
+// not block.
+func (r *Redis) onBack(f func()) { r.backs = append(r.backs, f) }
 
 // listen calls onChange until ctx ends. A change that is missed between two connections is found by
 // the next check of the database.
@@ -318,8 +322,8 @@ func (r *Redis) beat(ctx context.Context) error {
 		if r.logged.CompareAndSwap(true, false) {
 			r.log.Info("Redis available again; sharing the limits with the other gateways", "gateways", r.Gateways())
 		}
-		if r.onBack != nil {
-			r.onBack()
+		for _, f := range r.backs {
+			f()
 		}
 		r.changed()
 	}

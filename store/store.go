@@ -13,9 +13,13 @@
 //
 // # Redis
 //
-// Redis contains the data that is fast and may be lost: the counters of limits and the list of live
-// gateways. It also carries notices of changes. Run keeps the gateway in the list and probes Redis
-// while it is down. A request waits at most 50 ms for Redis, and not at all while Redis counts as down.
+// Redis contains the data that is fast and may be lost: the counters of limits, the workers of stored
+// responses and the list of live gateways. It also carries notices of changes. Run keeps the gateway in the
+// list and probes Redis while it is down. A request waits at most 50 ms for an answer of Redis, and not at all
+// while Redis counts as down.
+//
+// Responses is the directory of stored responses and conversations in Redis. It has hashes of ids and
+// tenants, never the ids themselves.
 //
 // # Limits
 //

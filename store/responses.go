@@ -1,0 +1,209 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed remember.lua
+var rememberLua string
+
+//go:embed forget.lua
+var forgetLua string
+
+const (
+	// responseLife is how long a response is known. OpenAI keeps responses for as long.
+	responseLife = 30 * 24 * time.Hour
+	// responsesPerTenant is the largest number of known responses of a tenant. Redis uses about 400 bytes
+	// for each.
+	responsesPerTenant = 100_000
+	// responseShards is the number of hash tags over which the responses are distributed by their id. A
+	// cluster thus uses several nodes, and one script can change a response with its index.
+	responseShards = 16
+	// maxStoredID is the longest id in bytes that is stored. Ids of engines have about 40.
+	maxStoredID = 256
+)
+
+// StoredResponse is a response or conversation that an engine stores: its tenant, and the worker that has
+// it. Worker is a name, because a reload may replace the worker.
+type StoredResponse struct {
+	ID     string
+	Tenant string
+	Pool   string
+	Worker string
+	Model  string // as the client requested it; "" for a conversation
+	// Foreign is set if the tenant may not access the response: another tenant has it or has the same id,
+	// or it is deleted. For Put it means that another tenant has the same id.
+	Foreign bool
+}
+
+// ResponsesConfig configures Responses.
+type ResponsesConfig struct {
+	Redis   *Redis
+	Log     *slog.Logger // nil: no log
+	Recover Recover      // nil: a panic ends the process
+}
+
+// Responses is the directory of stored responses that gateways share in Redis. Keys and values have hashes
+// of ids and tenants. Each entry expires after 30 days. A tenant has at most 100,000 entries: beyond 6,250 in one
+// of 16 shards, the oldest of the shard is removed. Each method takes at most 50 ms, and no time while Redis
+// is down. It is safe for concurrent use.
+type Responses struct {
+	redis    *Redis
+	log      *slog.Logger
+	recover  Recover
+	perShard int // largest number of entries of a tenant in each shard
+	known    func() []StoredResponse
+	back     chan struct{} // holds one if Redis is available again
+
+	rememberScript, forgetScript *redis.Script
+}
+
+// NewResponses returns the directory of a Redis that does not run yet. The caller must call Run.
+func NewResponses(c ResponsesConfig) *Responses {
+	r := &Responses{redis: c.Redis, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), recover: c.Recover.orNone(),
+		perShard: responsesPerTenant / responseShards, back: make(chan struct{}, 1),
+		rememberScript: redis.NewScript(rememberLua), forgetScript: redis.NewScript(forgetLua)}
+	c.Redis.onBack(func() {
+		select {
+		case r.back <- struct{}{}:
+		default:
+		}
+	})
+	return r
+}
+
+// OnBack sets the function that returns the responses of this gateway, the oldest first. When Redis is
+// available again, Run adds those that Redis does not know: it may have missed or lost them. OnBack must be
+// called before Run.
+func (r *Responses) OnBack(known func() []StoredResponse) { r.known = known }
+
+// Run sends the gateway's responses to Redis after each outage, until ctx ends.
+func (r *Responses) Run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.back:
+			// An error is a panic that recover has logged.
+			_ = r.recover("sending stored responses to Redis", func() error { r.sendKnown(ctx); return nil })
+		}
+	}
+}
+
+// sendKnown sends the gateway's responses one after the other, which uses a small part of Redis's time. It
+// stops if Redis is down again.
+func (r *Responses) sendKnown(ctx context.Context) {
+	if r.known == nil {
+		return
+	}
+	for _, s := range r.known() {
+		if ctx.Err() != nil || !r.redis.Up() {
+			return
+		}
+		r.put(ctx, s, true)
+	}
+}
+
+// Put adds a response, which replaces one of the same tenant with the same id. It reports whether another
+// tenant has the id, as Redis or the caller knows; then neither may use it. During an outage it does nothing.
+func (r *Responses) Put(ctx context.Context, s StoredResponse) (contested bool) {
+	return r.put(ctx, s, false)
+}
+
+// put is Put. If onlyUnknown is set, it changes nothing that Redis knows about the tenant's response.
+func (r *Responses) put(ctx context.Context, s StoredResponse, onlyUnknown bool) (contested bool) {
+	if !s.Valid() {
+		return false
+	}
+	at, err := json.Marshal([]string{s.Pool, s.Worker, s.Model})
+	if err != nil {
+		return false
+	}
+	key, index := responseKeys(s.Tenant, s.ID)
+	err = r.redis.do(ctx, "storing the worker of a response", func(ctx context.Context) error {
+		n, err := r.rememberScript.Run(ctx, r.redis.client, []string{key, index}, hashed(s.Tenant), at,
+			responseLife.Milliseconds(), r.perShard, number(onlyUnknown), number(s.Foreign)).Int()
+		contested = n == 1
+		return err
+	})
+	r.logFailure(err)
+	return contested
+}
+
+// Get returns what Redis knows about a response for a tenant. During an outage known is false.
+func (r *Responses) Get(ctx context.Context, tenant, id string) (s StoredResponse, known bool) {
+	if len(id) > maxStoredID {
+		return s, false
+	}
+	key, _ := responseKeys(tenant, id)
+	var value string
+	err := r.redis.do(ctx, "finding the worker of a response", func(ctx context.Context) (err error) {
+		value, err = r.redis.client.Get(ctx, key).Result()
+		if redis.HasErrorPrefix(err, "WRONGTYPE") {
+			return redis.Nil // Put replaces the key
+		}
+		return err
+	})
+	if err != nil {
+		r.logFailure(err)
+		return s, false
+	}
+	version, rest, _ := strings.Cut(value, ":")
+	state, rest, _ := strings.Cut(rest, ":")
+	owner, at, ok := strings.Cut(rest, ":")
+	if !ok || version != "1" {
+		return s, false
+	}
+	s = StoredResponse{ID: id, Tenant: tenant, Foreign: state != "o" || owner != hashed(tenant)}
+	if s.Foreign {
+		return s, true
+	}
+	var names []string
+	if json.Unmarshal([]byte(at), &names) != nil || len(names) != 3 {
+		return StoredResponse{}, false
+	}
+	s.Pool, s.Worker, s.Model = names[0], names[1], names[2]
+	return s, true
+}
+
+// Forget marks a tenant's response as deleted. During an outage it does nothing.
+func (r *Responses) Forget(ctx context.Context, tenant, id string) {
+	key, _ := responseKeys(tenant, id)
+	r.logFailure(r.redis.do(ctx, "forgetting a response", func(ctx context.Context) error {
+		return r.forgetScript.Run(ctx, r.redis.client, []string{key}, hashed(tenant)).Err()
+	}))
+}
+
+// logFailure logs an error of Redis. Redis itself logs its outages.
+func (r *Responses) logFailure(err error) {
+	if err != nil && !errors.Is(err, redis.Nil) && !errors.Is(err, errAway) {
+		r.log.Debug("stored responses are not shared", "cause", err)
+	}
+}
+
+// Valid reports whether a response has an id that directories store: 1 to 256 bytes.
+func (s *StoredResponse) Valid() bool { return s.ID != "" && len(s.ID) <= maxStoredID }
+
+// responseKeys returns the key of a response and the key of its tenant's index in the same shard.
+func responseKeys(tenant, id string) (key, index string) {
+	sum := hashed(id)
+	base := "tierway:v1:{responses-" + sum[:1] + "}:" // one of 16 shards
+	return base + "id:" + sum, base + "tenant:" + hashed(tenant)
+}
+
+// hashed returns 128 bits of the SHA-256 of a text as 32 hexadecimal digits.
+func hashed(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:16])
+}
