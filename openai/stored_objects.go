@@ -39,11 +39,21 @@ func StoredKind(method, path string) string {
 // ResponsePath reports whether a decoded path belongs to the Responses API, under any base
 // path. id is the segment after `responses`: a stored response, an action such as compact, or
 // "" for the collection. below is the path after the ID.
-func ResponsePath(path string) (id, below string, ok bool) {
+func ResponsePath(path string) (id, below string, ok bool) { return cutCollection(path, "responses") }
+
+// ConversationPath reports whether a decoded path belongs to the Conversations API, under any base
+// path. id is the segment after `conversations`, or "" for the collection. below is the path after
+// the ID.
+func ConversationPath(path string) (id, below string, ok bool) {
+	return cutCollection(path, "conversations")
+}
+
+// cutCollection cuts a path after the first segment with the name of a collection.
+func cutCollection(path, name string) (id, below string, ok bool) {
 	for rest := path; ; {
 		var segment string
 		segment, rest, ok = strings.Cut(rest, "/")
-		if strings.EqualFold(segment, "responses") {
+		if strings.EqualFold(segment, name) {
 			id, below, _ = strings.Cut(rest, "/")
 			return id, below, true
 		}

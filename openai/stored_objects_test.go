@@ -43,6 +43,21 @@ func TestResponsePathReadsTheID(t *testing.T) {
 	}
 }
 
+func TestConversationPathReadsTheID(t *testing.T) {
+	for path, want := range map[string]struct {
+		id, below string
+		ok        bool
+	}{
+		"/v1/conversations": {"", "", true}, "/v1/conversations/": {"", "", true},
+		"/v1/conversations/c": {"c", "", true}, "/openai/v1/Conversations/c/items/i": {"c", "items/i", true},
+		"/v1/responses/c": {}, "/v1/my-conversations/c": {}, "": {},
+	} {
+		if id, below, ok := ConversationPath(path); id != want.id || below != want.below || ok != want.ok {
+			t.Errorf("%s: %q %q %v, want %+v", path, id, below, ok, want)
+		}
+	}
+}
+
 // A pass-through body may belong to the Responses API, where the IDs are read, or to another API,
 // where the fields may have any type.
 func TestPassThroughBodyMayContinueAResponse(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"tierway/server/control"
 	"tierway/server/proxy"
 	"tierway/telemetry"
 )
@@ -83,7 +84,7 @@ func TestAFailingAcceptIsCountedAndLoggedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &logBuffer{}
 		logger, metrics := slog.New(slog.NewJSONHandler(log, nil)), telemetry.New("test")
-		s := proxy.New(proxy.Options{Log: logger, Metrics: metrics})
+		s := proxy.New(proxy.Options{Control: &control.Control{Stores: new(control.Stores)}, Log: logger, Metrics: metrics})
 		full := &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
 		l := acceptor{failingListener{err: full}, "data", logger, s.Exhausted}
 		for range 90 {

@@ -13,14 +13,15 @@ import (
 	"tierway/tenants"
 )
 
-// Stores is the state that gateways share. SQL and Ledger are nil without a database, Redis
-// is nil without Redis; Limits and Limiter are always set.
+// Stores is the state that gateways share. SQL and Ledger are nil without a database, Redis and Responses
+// are nil without Redis; Limits and Limiter are always set.
 type Stores struct {
-	SQL     *store.SQL
-	Redis   *store.Redis
-	Ledger  *store.Ledger
-	Limits  *store.Limits
-	Limiter *tenants.Limiter // usage of the requests that this gateway admitted
+	SQL       *store.SQL
+	Redis     *store.Redis
+	Ledger    *store.Ledger
+	Limits    *store.Limits
+	Responses *store.Responses
+	Limiter   *tenants.Limiter // usage of the requests that this gateway admitted
 }
 
 // openStores opens the stores of the configuration's store section. It connects to nothing: a gateway
@@ -45,6 +46,7 @@ func openStores(o Options) (*Stores, error) {
 		if err != nil {
 			return nil, fmt.Errorf("store.redis: %w", err)
 		}
+		st.Responses = store.NewResponses(store.ResponsesConfig{Redis: st.Redis, Log: o.Log, Recover: o.Recover.Try})
 	}
 	st.Limiter = tenants.NewLimiter()
 	st.Limits = store.NewLimits(store.LimitsConfig{Local: st.Limiter, Redis: st.Redis, Gateways: f.Gateways,
@@ -52,12 +54,13 @@ func openStores(o Options) (*Stores, error) {
 	return st, nil
 }
 
-// Run writes usage and limits and reads the messages of other gateways. It returns when ctx has ended
+// Run writes usage, limits and stored responses and reads the messages of other gateways. It returns when ctx has ended
 // and the buffered usage is written.
 func (st *Stores) Run(ctx context.Context) {
 	var owned sync.WaitGroup
 	if st.Redis != nil {
 		owned.Go(func() { st.Redis.Run(ctx) })
+		owned.Go(func() { st.Responses.Run(ctx) })
 	}
 	if st.Ledger != nil {
 		owned.Go(func() { st.Ledger.Run(ctx) })

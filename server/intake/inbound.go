@@ -7,6 +7,7 @@ import (
 
 	"tierway/openai"
 	"tierway/server/control"
+	"tierway/store"
 	"tierway/tenants"
 )
 
@@ -30,6 +31,9 @@ type Inbound struct {
 	ReadAt    time.Time // when the body, or the head of an upload, was read; zero before
 	TooSlow   bool      // the body's deadline has passed, which net/http reports as a client that left
 	Memory    BodyMemory
+
+	lookedUp store.StoredResponse // the last result of lookUpResponse
+	known    bool
 
 	header http.Header // header of the answer, for `Connection: close`
 	conn   *http.ResponseController

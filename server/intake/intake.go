@@ -31,9 +31,9 @@ type Options struct {
 	Rand    func() uint64 // uniform; safe for concurrent use
 }
 
-// New returns an Intake without bounds. Call Configure before use.
+// New returns an Intake without bounds. Call Configure before use. The stores of o.Control must not run yet.
 func New(o Options) *Intake {
-	return &Intake{
+	it := &Intake{
 		control: o.Control,
 		metrics: o.Metrics,
 		name:    o.Name,
@@ -43,6 +43,10 @@ func New(o Options) *Intake {
 		prompts: sync.Pool{New: func() any { return new(Prompt) }},
 		chats:   tiers.NewChats(tiers.MaxChats),
 	}
+	if shared := o.Control.Stores.Responses; shared != nil {
+		shared.OnBack(it.stored.Known)
+	}
+	return it
 }
 
 // Configure applies the bounds of a configuration.

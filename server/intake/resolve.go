@@ -145,8 +145,8 @@ func (r *resolver) queryCatalog(options ResolveOptions) (tiers.Resolution, error
 	if err != nil || r.parsed.Req.PreviousResponseID == "" {
 		return v, err
 	}
-	at, known := r.it.stored.Get(r.parsed.Req.PreviousResponseID)
-	if !known || at.Tenant != r.caller.Tenant || at.Pool == v.Target {
+	at, known := r.it.lookUpResponse(r.in, r.caller.Tenant, r.parsed.Req.PreviousResponseID)
+	if !known || at.Foreign || at.Pool == v.Target {
 		return v, nil
 	}
 	// The tenant owns the response, whatever model names it may use now.

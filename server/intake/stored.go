@@ -5,24 +5,56 @@ import (
 
 	"tierway/openai"
 	"tierway/server/control"
+	"tierway/store"
 	"tierway/tenants"
 )
 
-// RememberResponse stores which worker has a response.
-func (it *Intake) RememberResponse(r StoredResponse) { it.stored.Put(r) }
+// RememberResponse stores which worker has a response or conversation, in this gateway and in Redis. It must
+// be called before the client knows the id, because a follow-up may reach another gateway at once. It waits
+// at most 50 ms for Redis.
+func (it *Intake) RememberResponse(in *Inbound, s store.StoredResponse) {
+	s = it.stored.Put(s)
+	if shared := it.control.Stores.Responses; shared != nil && shared.Put(in.HTTP.Context(), s) && !s.Foreign {
+		s.Foreign = true
+		it.stored.Put(s)
+	}
+}
 
-// ForgetResponse removes a response that its owner deleted.
-func (it *Intake) ForgetResponse(id string) { it.stored.Forget(id) }
+// ForgetResponse removes a response or conversation that its owner deleted.
+func (it *Intake) ForgetResponse(in *Inbound, c *Caller, id string) {
+	if shared := it.control.Stores.Responses; shared != nil {
+		shared.Forget(in.HTTP.Context(), c.Tenant, id)
+	}
+	it.stored.Forget(id)
+}
+
+// lookUpResponse returns what is known about a response or conversation for a tenant. If Redis knows it, its
+// entry applies: another gateway may have deleted it, or another tenant may have its id. Otherwise this
+// gateway's own entry applies, and always if it says that two tenants have the id. A request looks up the
+// same id in Redis once.
+func (it *Intake) lookUpResponse(in *Inbound, tenant, id string) (s store.StoredResponse, known bool) {
+	if in.lookedUp.ID == id {
+		return in.lookedUp, in.known
+	}
+	s, known = it.stored.Get(id)
+	if shared := it.control.Stores.Responses; shared != nil && !s.Foreign {
+		if found, ok := shared.Get(in.HTTP.Context(), tenant, id); ok {
+			s, known = found, true
+		}
+	}
+	s.ID, s.Foreign = id, s.Foreign || known && s.Tenant != tenant
+	in.lookedUp, in.known = s, known
+	return s, known
+}
 
 // StoredCount returns the number of responses with a known worker.
 func (it *Intake) StoredCount() int { return it.stored.Count() }
 
-// LocateResponse finds the worker that has a stored response, and its pool. foreign reports that the caller may
-// not access the response. Otherwise a nil member means that the worker is unknown: the response was
-// created before the gateway started, through another gateway, or by a worker that is no longer
-// configured.
+// LocateResponse finds the worker that has a stored response or conversation, and its pool. foreign reports
+// that the caller may not access it. Otherwise a nil member means that the worker is unknown: neither Redis
+// nor this gateway knows the id, or the worker is no longer configured.
 func (it *Intake) LocateResponse(in *Inbound, c *Caller, id string) (p *control.Pool, m *control.Member, foreign bool) {
-	at, known := it.stored.Get(id)
+	at, known := it.lookUpResponse(in, c.Tenant, id)
 	if !known {
 		return nil, nil, false
 	}
@@ -37,8 +69,8 @@ func (it *Intake) LocateResponse(in *Inbound, c *Caller, id string) (p *control.
 
 // owns reports whether the caller may access a stored response: it belongs to the caller's tenant
 // alone, and the permissions of the key cover it.
-func owns(snap *control.Snapshot, c *tenants.Caller, at StoredResponse) bool {
-	return !at.contested && at.Tenant == c.Tenant && snap.MayUse(c, at.Pool) && c.MayUseModel(at.Model)
+func owns(snap *control.Snapshot, c *tenants.Caller, at store.StoredResponse) bool {
+	return !at.Foreign && at.Tenant == c.Tenant && snap.MayUse(c, at.Pool) && (at.Model == "" || c.MayUseModel(at.Model))
 }
 
 // refuseKeptObjects returns an error for a path under which the pool's engines store objects without

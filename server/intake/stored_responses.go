@@ -3,31 +3,22 @@ package intake
 import (
 	"container/list"
 	"sync"
+
+	"tierway/store"
 )
 
 // maxStoredResponses is the largest number of stored responses that are remembered: at about 300 bytes
 // each, less than 32 MiB.
 const maxStoredResponses = 100_000
 
-// StoredResponse is a response that an engine stores: its tenant, and the worker that has it. Worker is a
-// name, because a reload may replace the worker.
-type StoredResponse struct {
-	ID     string
-	Tenant string
-	Pool   string
-	Worker string
-	Model  string // as the client requested it
-	// contested is set if a worker returned the same id to two tenants. It is unknown which of the two
-	// responses the worker keeps, so neither tenant may access it.
-	contested bool
-}
-
-// storedResponses maps responses of POST /v1/responses to their workers, for at most max responses.
+// storedResponses maps the responses and conversations that this gateway has relayed to their workers, for
+// at most max of them. An entry is Foreign if a worker returned its id to two tenants: it is unknown which of
+// the two objects the worker keeps.
 type storedResponses struct {
 	max int
 
 	mu       sync.Mutex
-	byTenant map[string]*list.List // of StoredResponse, the newest in front; none is empty
+	byTenant map[string]*list.List // of store.StoredResponse, the newest in front; none is empty
 	byID     map[string]*list.Element
 }
 
@@ -37,20 +28,20 @@ func newStoredResponses(limit int) *storedResponses {
 }
 
 // Put adds a response, and removes another one if there are too many. A response of the same tenant with
-// the same id is replaced. If another tenant has the id, the entry becomes contested.
-func (a *storedResponses) Put(s StoredResponse) {
-	if s.ID == "" || len(s.ID) > 256 {
-		return
+// the same id is replaced. If another tenant has the id, neither may access the entry. Put returns the entry.
+func (a *storedResponses) Put(s store.StoredResponse) store.StoredResponse {
+	if !s.Valid() {
+		return s
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if e := a.byID[s.ID]; e != nil {
-		known := e.Value.(StoredResponse)
-		s.contested = known.contested || known.Tenant != s.Tenant
+		known := e.Value.(store.StoredResponse)
+		s.Foreign = s.Foreign || known.Foreign || known.Tenant != s.Tenant
 		s.Tenant = known.Tenant
 		e.Value = s
 		a.byTenant[s.Tenant].MoveToFront(e)
-		return
+		return s
 	}
 	own := a.byTenant[s.Tenant]
 	if own == nil {
@@ -61,6 +52,7 @@ func (a *storedResponses) Put(s StoredResponse) {
 	if len(a.byID) > a.max {
 		a.evictLocked(own)
 	}
+	return s
 }
 
 // evictLocked removes the oldest response of the tenant that has just added one. If that tenant has at
@@ -79,7 +71,7 @@ func (a *storedResponses) evictLocked(from *list.List) {
 
 // removeLocked removes an entry.
 func (a *storedResponses) removeLocked(e *list.Element) {
-	s := e.Value.(StoredResponse)
+	s := e.Value.(store.StoredResponse)
 	delete(a.byID, s.ID)
 	own := a.byTenant[s.Tenant]
 	if own.Remove(e); own.Len() == 0 {
@@ -94,14 +86,27 @@ func (a *storedResponses) Count() int {
 	return len(a.byID)
 }
 
+// Known returns all entries, the oldest of each tenant first.
+func (a *storedResponses) Known() (all []store.StoredResponse) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all = make([]store.StoredResponse, 0, len(a.byID))
+	for _, own := range a.byTenant {
+		for e := own.Back(); e != nil; e = e.Prev() {
+			all = append(all, e.Value.(store.StoredResponse))
+		}
+	}
+	return all
+}
+
 // Get returns the response with that id.
-func (a *storedResponses) Get(id string) (StoredResponse, bool) {
+func (a *storedResponses) Get(id string) (store.StoredResponse, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if e := a.byID[id]; e != nil {
-		return e.Value.(StoredResponse), true
+		return e.Value.(store.StoredResponse), true
 	}
-	return StoredResponse{}, false
+	return store.StoredResponse{}, false
 }
 
 // Forget removes a response that its owner deleted.

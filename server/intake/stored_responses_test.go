@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"tierway/store"
 )
 
 // TestTenantWithinItsShareLosesNoResponse: if the directory is full, a tenant with more than an equal
@@ -17,7 +19,7 @@ func TestTenantWithinItsShareLosesNoResponse(t *testing.T) {
 		for n := range rapid.IntRange(0, 60).Draw(t, "responses") {
 			tenant := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "tenant")
 			id := fmt.Sprint("r", n)
-			a.Put(StoredResponse{ID: id, Tenant: tenant})
+			a.Put(store.StoredResponse{ID: id, Tenant: tenant})
 			kept[tenant] = append(kept[tenant], id)
 			for name, ids := range kept {
 				if _, ok := a.Get(ids[0]); ok {
@@ -52,26 +54,26 @@ func TestTenantWithinItsShareLosesNoResponse(t *testing.T) {
 func TestRepeatedIDOfTwoTenantsIsContested(t *testing.T) {
 	a := newStoredResponses(2)
 	for _, tenant := range []string{"acme", "other", "other", "acme"} {
-		a.Put(StoredResponse{ID: "r1", Tenant: tenant, Worker: "w0"})
+		a.Put(store.StoredResponse{ID: "r1", Tenant: tenant, Worker: "w0"})
 	}
-	if got, known := a.Get("r1"); !known || !got.contested {
+	if got, known := a.Get("r1"); !known || !got.Foreign {
 		t.Errorf("the id of two tenants: %+v, %v", got, known)
 	}
-	if a.Put(StoredResponse{ID: "r2", Tenant: "acme"}); a.Count() != 2 || len(a.byTenant) != 1 {
+	if a.Put(store.StoredResponse{ID: "r2", Tenant: "acme"}); a.Count() != 2 || len(a.byTenant) != 1 {
 		t.Errorf("%d responses of %d tenants, want 2 of 1", a.Count(), len(a.byTenant))
 	}
 }
 
 func TestStoredResponsesAreReplacedEvictedAndForgotten(t *testing.T) {
 	a := newStoredResponses(2)
-	a.Put(StoredResponse{ID: "r1", Tenant: "acme", Worker: "w0"})
-	a.Put(StoredResponse{ID: "r1", Tenant: "acme", Worker: "w1"})
+	a.Put(store.StoredResponse{ID: "r1", Tenant: "acme", Worker: "w0"})
+	a.Put(store.StoredResponse{ID: "r1", Tenant: "acme", Worker: "w1"})
 	if got, _ := a.Get("r1"); got.Worker != "w1" || a.Count() != 1 {
 		t.Errorf("a repeated id of its tenant has the worker %s, and Count is %d", got.Worker, a.Count())
 	}
-	a.Put(StoredResponse{ID: "", Tenant: "acme", Worker: "w0"})
-	a.Put(StoredResponse{ID: "r2", Tenant: "acme", Worker: "w0"})
-	a.Put(StoredResponse{ID: "r3", Tenant: "acme", Worker: "w0"})
+	a.Put(store.StoredResponse{ID: "", Tenant: "acme", Worker: "w0"})
+	a.Put(store.StoredResponse{ID: "r2", Tenant: "acme", Worker: "w0"})
+	a.Put(store.StoredResponse{ID: "r3", Tenant: "acme", Worker: "w0"})
 	if _, ok := a.Get("r1"); ok {
 		t.Error("the oldest response is kept beyond the limit")
 	}

@@ -4,12 +4,13 @@ import (
 	"testing"
 
 	"tierway/server/control"
+	"tierway/store"
 	"tierway/tenants"
 )
 
 // TestKeyCannotAccessStoredResponsesBeyondItsPermissions also covers responses of the key's own tenant.
 func TestKeyCannotAccessStoredResponsesBeyondItsPermissions(t *testing.T) {
-	at := StoredResponse{ID: "resp_1", Tenant: "acme", Pool: "small", Worker: "w0", Model: "small"}
+	at := store.StoredResponse{ID: "resp_1", Tenant: "acme", Pool: "small", Worker: "w0", Model: "small"}
 	for c, want := range map[*tenants.Caller]bool{
 		tenants.NewCaller(tenants.Tenant{Name: "acme"}, tenants.Key{Rights: tenants.Rights{Tiers: []string{}}}):     false,
 		tenants.NewCaller(tenants.Tenant{Name: "acme"}, tenants.Key{Rights: tenants.Rights{Models: []string{"x"}}}): false,

@@ -25,6 +25,11 @@ func relayAnswer(a *attempt, resp *http1.Response) *failure {
 	}
 	kind := openai.MediaType(resp.Header.Get("Content-Type"))
 	switch {
+	case raw && resp.Status < 300 && a.x.createsConversation():
+		if f := rememberConversation(a, resp); f != nil {
+			return f
+		}
+		return relayRaw(a, resp, nil)
 	case raw:
 		return relayRaw(a, resp, nil)
 	case kind == "text/event-stream" && (a.x.in.Dialect == openai.Audio || a.x.in.Dialect == openai.Images):

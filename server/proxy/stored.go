@@ -1,28 +1,63 @@
 package proxy
 
 import (
+	"bytes"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
 
 	"tierway/decisions"
+	"tierway/http1"
 	"tierway/openai"
 	"tierway/server/control"
 	"tierway/server/intake"
+	"tierway/store"
 )
 
 // rememberResponse stores which worker has the response, if the engine stores it.
 func (a *attempt) rememberResponse(id string) {
-	x := a.x
-	if x.parsed.Stores() {
-		x.s.intake.RememberResponse(intake.StoredResponse{
-			ID:     id,
-			Tenant: x.caller.Tenant,
-			Pool:   x.resolution.Pool.Name,
-			Worker: a.m.Name,
-			Model:  x.parsed.Req.Model,
-		})
+	if a.x.parsed.Stores() {
+		a.remember(id, a.x.parsed.Req.Model)
 	}
+}
+
+// remember stores which worker has a response or conversation.
+func (a *attempt) remember(id, model string) {
+	x := a.x
+	x.s.intake.RememberResponse(&x.in, store.StoredResponse{
+		ID:     id,
+		Tenant: x.caller.Tenant,
+		Pool:   x.resolution.Pool.Name,
+		Worker: a.m.Name,
+		Model:  model,
+	})
+}
+
+// conversationMax is the largest part of an answer, in bytes, in which the id of a new conversation is
+// searched. The answer has only the id, the time and the metadata, of at most 16 pairs with 576 bytes.
+const conversationMax = 64 << 10
+
+// createsConversation reports whether a request on a passed path creates a conversation.
+func (x *exchange) createsConversation() bool {
+	id, _, ok := openai.ConversationPath(x.in.HTTP.URL.Path)
+	return ok && id == "" && x.in.HTTP.Method == http.MethodPost
+}
+
+// rememberConversation reads the answer to a request that creates a conversation, and stores which worker has
+// the conversation. The body of resp is restored.
+func rememberConversation(a *attempt, resp *http1.Response) *failure {
+	a.watch.startSilence(a.x.in.Snap.File.Timeouts.Idle, errIdleTimeout)
+	body, err := io.ReadAll(io.LimitReader(resp.Body, conversationMax))
+	a.watch.stopSilence()
+	if err != nil {
+		return a.sendFailure(&http1.SendError{Phase: http1.PhaseBody, Err: err})
+	}
+	if answer := openai.ReadAnswer(openai.Other, body); answer.Valid {
+		a.remember(answer.ID, "")
+	}
+	resp.Body = readCloser{io.MultiReader(bytes.NewReader(body), resp.Body), resp.Body}
+	return nil
 }
 
 // serveStored serves a route about a stored response at the worker that has it.
@@ -41,10 +76,28 @@ func serveStored(x *exchange) error {
 	return responseNotFound(x.in.PathID)
 }
 
-// passStored serves a request about a stored response on a path that passes through a pool. done reports
-// that the request is served, or refused with err.
+// passStored serves a request about a stored response or conversation on a path that passes through a pool.
+// done reports that the request is served, or refused with err.
 func passStored(x *exchange) (done bool, err error) {
+	private := x.in.Snap.Private(x.resolution.Pool)
 	id, below, ok := openai.ResponsePath(x.in.HTTP.URL.Path)
+	if conversation, _, is := openai.ConversationPath(x.in.HTTP.URL.Path); is && conversation != "" {
+		if ok { // no API has such a path, and only one of the two ids would be checked
+			return true, conversationNotFound(conversation)
+		}
+		if !private {
+			return false, nil
+		}
+		p, m, foreign := x.s.intake.LocateResponse(&x.in, &x.caller, conversation)
+		switch {
+		case m != nil:
+			x.in.WorkerPath = x.in.HTTP.URL.EscapedPath()
+			return true, forwardToHolder(x, conversation, p, m)
+		case foreign:
+			return true, conversationNotFound(conversation)
+		}
+		return false, nil
+	}
 	if !ok || id == "" {
 		return false, nil
 	}
@@ -55,13 +108,13 @@ func passStored(x *exchange) (done bool, err error) {
 	case m != nil:
 		x.in.WorkerPath = x.in.HTTP.URL.EscapedPath()
 		return true, forwardToHolder(x, id, p, m)
-	case foreign, !action && !x.in.Snap.Private(x.resolution.Pool):
+	case foreign, !action && !private:
 		return true, responseNotFound(id)
 	}
 	return false, nil
 }
 
-// forwardToHolder sends a request about a stored response to the worker that has it.
+// forwardToHolder sends a request about a stored response or conversation to the worker that has it.
 func forwardToHolder(x *exchange, id string, p *control.Pool, m *control.Member) (err error) {
 	x.resolution.Pool = p
 	if x.parsed, err = x.s.intake.ReadUntouched(&x.in, &x.caller, p); err != nil {
@@ -79,15 +132,18 @@ func forwardToHolder(x *exchange, id string, p *control.Pool, m *control.Member)
 		return err
 	}
 	err = forwardTo(x, m)
-	_, below, _ := openai.ResponsePath(x.in.HTTP.URL.Path)
+	_, below, ok := openai.ConversationPath(x.in.HTTP.URL.Path)
+	if !ok {
+		_, below, _ = openai.ResponsePath(x.in.HTTP.URL.Path)
+	}
 	if err == nil && x.in.HTTP.Method == http.MethodDelete && below == "" && x.answer.status == http.StatusOK {
-		x.s.intake.ForgetResponse(id)
+		x.s.intake.ForgetResponse(&x.in, &x.caller, id)
 	}
 	return err
 }
 
-// pinToStored restricts a follow-up of a stored response to the worker that has the response. It returns
-// a not-found error for a response or conversation that may belong to another tenant.
+// pinToStored restricts a request that continues a stored response or conversation to the worker that has it.
+// It returns a not-found error for a response or conversation that may belong to another tenant.
 func pinToStored(x *exchange) error {
 	if id := x.parsed.Req.PreviousResponseID; id != "" {
 		p, m, foreign := x.s.intake.LocateResponse(&x.in, &x.caller, id)
@@ -98,8 +154,17 @@ func pinToStored(x *exchange) error {
 			x.facts.Only = m // the queue may dispatch other requests while this one waits
 		}
 	}
-	if id := x.parsed.Req.ConversationID; id != "" && !x.in.Snap.Private(x.resolution.Pool) {
-		return conversationNotFound(id)
+	if id := x.parsed.Req.ConversationID; id != "" {
+		if !x.in.Snap.Private(x.resolution.Pool) {
+			return conversationNotFound(id)
+		}
+		p, m, foreign := x.s.intake.LocateResponse(&x.in, &x.caller, id)
+		switch {
+		case foreign:
+			return conversationNotFound(id)
+		case m != nil && p == x.resolution.Pool:
+			x.facts.Only = m
+		}
 	}
 	return nil
 }
