@@ -117,7 +117,7 @@ func (d *decoder) checkPaths(f *File, s section, seen map[string]string) {
 			d.warn(path, d.shown(path, p)+" receives no "+method+" requests: the gateway serves them itself",
 				"remove it; the API's own endpoints reach a pool through models and serves")
 		}
-		// /v1/responses/* passes only POST requests and responses that this gateway knows.
+		// /v1/responses/* passes only POST requests and known responses.
 		kind := openai.StoredKind(http.MethodPost, strings.Replace(p, "*", "x", 1))
 		if kind != "" && s.Tenant == "" && f.Auth.Required {
 			d.warn(path, d.shown(path, p)+" never passes a request: engines store "+kind+" without separating tenants",

@@ -46,11 +46,11 @@ var table = []Row{
 		"The response does not exist, has expired, or belongs to another tenant.",
 		"Use the ID of a response that was stored with a key of the same tenant."},
 	{CodePreviousResponseNotFound, 404, "invalid_request_error", "not_found_error", RetryDefault,
-		"The previous response does not exist, has expired or belongs to another tenant, or it was created before the " +
-			"gateway started or by another gateway.",
+		"The previous response does not exist, has expired or belongs to another tenant. Without Redis, or during its " +
+			"outage, it may also be from another gateway or from before the gateway's start.",
 		"Send the whole conversation as `input`, without `previous_response_id`."},
 	{CodeConversationNotFound, 404, "invalid_request_error", "not_found_error", RetryDefault,
-		"The conversation does not exist, or its engine serves several tenants.",
+		"The conversation does not exist or belongs to another tenant, or its engine serves several tenants.",
 		"Send the whole conversation as `input`. Operator: set `tenant` on a pool to reserve its conversations for that tenant."},
 	{CodeMethodNotAllowed, 405, "invalid_request_error", "invalid_request_error", RetryDefault,
 		"The URL does not support this HTTP method.",
