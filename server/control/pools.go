@@ -150,6 +150,9 @@ func (ps *Pools) openLocked(p, was *Pool, c breaker.Config) {
 	p.WaitQueue.Configure(p.Queue, time.Now())
 	// After the new bounds, so that new slots are offered to queued requests.
 	p.configure(ps.gateways)
+	if ps.redis == nil {
+		_ = p.Routing.SetPeers(time.Now(), ps.gateways-1) // without a load nothing can be wrong
+	}
 	p.measureRegions()
 	for _, m := range p.Members { // health checks that ended before the worker was a member
 		p.observe(m, m.Worker.Status())
