@@ -348,3 +348,30 @@ func TestWorkerThatOneGatewayFoundDeadIsProbedByTheOthers(t *testing.T) {
 		return nil
 	})
 }
+
+// TestGatewayStopsWhileRedisHangs, after a start with a Redis that hangs and after one with a Redis that hangs later.
+//
+// SD-05.
+func TestGatewayStopsWhileRedisHangs(t *testing.T) {
+	for _, early := range []bool{true, false} {
+		t.Run(fmt.Sprint("early ", early), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, 1, engines.Config{})
+			redis := backends.Redis(t)
+			if early {
+				redis.Hang()
+			}
+			p := r.serve(rig.Settings{"store": stores("", redis.URL), "drain": `{ accept_grace: 100ms, timeout: 30s }`})
+			r.sendTurn(p, "session", chatOf("session", 1))
+			if !early {
+				redis.Hang()
+			}
+			began := time.Now()
+			p.Stop()
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("the stop took %v", took)
+			}
+			redis.Resume()
+		})
+	}
+}
