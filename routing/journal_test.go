@@ -115,7 +115,8 @@ func TestJournalTellsOnlyNewBlocks(t *testing.T) {
 	if next := length(53); next > 200 {
 		t.Errorf("the turn after that takes %d bytes", next)
 	}
-	if got, want := overlaps(t, g.pools[1], chatRequest(now, 1, 53)), overlaps(t, p, chatRequest(now, 1, 53)); !slices.Equal(got, want) {
+	got, want := overlaps(t, g.pools[1], chatRequest(now, 1, 53)), overlaps(t, p, chatRequest(now, 1, 53))
+	if !slices.Equal(got, want) {
 		t.Errorf("the other gateway predicts %v, want %v", got, want)
 	}
 }
@@ -169,8 +170,8 @@ func TestKeysFollowTheTrafficOfAllGateways(t *testing.T) {
 		now = now.Add(50 * time.Millisecond)
 		tenant := i % 3 // each has a third of the traffic, and one gateway sees one tenant only
 		blocks := chainOf(chainOf(nil, uint64(tenant+1), 6), uint64(1000+i), 2)
-		r := Request{Now: now, Rand: Mix(uint64(i)), Blocks: blocks, Prefix: blocks[5].Hash, PromptTokens: 400, OutputTokens: 1,
-			Stream: true}
+		r := Request{Now: now, Rand: Mix(uint64(i)), Blocks: blocks, Prefix: blocks[5].Hash, PromptTokens: 400,
+			OutputTokens: 1, Stream: true}
 		g.serve(t, tenant, r)
 		g.exchange(t, i%3, now)
 	}

@@ -65,7 +65,8 @@ func (s keySource) uses(of string) bool {
 
 // homeReasons are the reasons of a choice by a key.
 func homeReasons() []Reason {
-	return []Reason{ReasonSessionPin, ReasonSessionHome, ReasonHeaderHome, ReasonModelHome, ReasonPrefixHome, ReasonBodyHome}
+	return []Reason{ReasonSessionPin, ReasonSessionHome, ReasonHeaderHome, ReasonModelHome, ReasonPrefixHome,
+		ReasonBodyHome}
 }
 
 // homeReason returns the reason of a choice by a key of that kind.

@@ -14,8 +14,8 @@ func session(now time.Time, id uint64) Request {
 		Stream: true}
 }
 
-// TestSessionStaysWhereItWentWhileItsHomeWasDown, in each gateway, after its home has come back. Sessions of other homes
-// stay too.
+// TestSessionStaysWhereItWentWhileItsHomeWasDown, in each gateway, after its home has come back. Sessions of other
+// homes stay too.
 func TestSessionStaysWhereItWentWhileItsHomeWasDown(t *testing.T) {
 	for _, name := range []string{"consistent_hash", "rendezvous_hash"} {
 		g := newGatewayPools(t, 3, 4, Config{Name: name})
@@ -64,12 +64,12 @@ func TestSessionStaysWhereItWentWhileItsHomeWasDown(t *testing.T) {
 func TestGatewaysAgreeOnPins(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := newGatewayPools(t, 3, 3, Config{Name: "rendezvous_hash"})
-		now, down := start, -1
+		now := start
 		for range rapid.IntRange(1, 80).Draw(t, "steps") {
 			now = now.Add(time.Second)
 			switch step := rapid.IntRange(0, 9).Draw(t, "step"); step {
 			case 0:
-				down = rapid.IntRange(-1, 2).Draw(t, "down")
+				down := rapid.IntRange(-1, 2).Draw(t, "down")
 				for _, p := range g.pools {
 					for i := range 3 {
 						p.Observe(fmt.Sprint("w", i), nil, Status{Up: i != down})

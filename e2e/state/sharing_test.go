@@ -328,7 +328,8 @@ func TestWorkerThatOneGatewayFoundDeadIsProbedByTheOthers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 2, engines.Config{})
 	all := r.sharers(2, backends.Redis(t).URL, `{ name: round_robin }`)
-	if err := r.Workers[1].Handler.Set(chaos.Fault{Kind: chaos.Status, Status: http.StatusInternalServerError}); err != nil {
+	failing := chaos.Fault{Kind: chaos.Status, Status: http.StatusInternalServerError}
+	if err := r.Workers[1].Handler.Set(failing); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 40 {
