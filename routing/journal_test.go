@@ -251,3 +251,46 @@ func checkModel(c *cacheModel) error {
 	}
 	return nil
 }
+
+// TestGatewaysWithoutRedisAgreeOnKeys: each of three gateways learns the keys of chwbl from a third of the same traffic,
+// with hot and cold tenants. They place at least 95 % of new chats alike; with depth fixed, all.
+func TestGatewaysWithoutRedisAgreeOnKeys(t *testing.T) {
+	for depth, least := range map[string]float64{"adaptive": 0.95, "fixed": 1} {
+		g := newGatewayPools(t, 3, 8, Config{Name: "chwbl", Depth: depth})
+		now := start
+		shares := []float64{0.35, 0.25, 0.1, 0.08, 0.07, 0.05, 0.05, 0.05} // of eight tenants
+		request := func(i int) Request {
+			tenant, u := 0, Unit(Mix(uint64(i)*3+1))
+			for ; tenant < len(shares)-1 && u >= shares[tenant]; tenant++ {
+				u -= shares[tenant]
+			}
+			system := chainOf(nil, uint64(tenant+1), 4+tenant)
+			blocks := chainOf(chainOf(system, uint64(100+i%400), 1), uint64(10_000+i), 1+i%3)
+			return Request{Now: now, Rand: Mix(uint64(i)), Blocks: blocks, Prefix: blocks[len(system)].Hash, PromptTokens: 400,
+				OutputTokens: 1, Stream: true}
+		}
+		for i := range 30_000 {
+			now = now.Add(20 * time.Millisecond)
+			g.serve(t, int(Mix(uint64(i))%3), request(i))
+		}
+		same, chats := 0, 1000
+		for i := range chats {
+			r := request(100_000 + i)
+			homes := map[string]bool{}
+			for _, p := range g.pools {
+				o, err := p.Preview(&r, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				homes[o.Worker] = true
+			}
+			if len(homes) == 1 {
+				same++
+			}
+		}
+		if float64(same) < least*float64(chats) {
+			t.Errorf("depth %s: %d of %d new chats have one worker in all gateways, want %v", depth, same, chats, least)
+		}
+		t.Logf("depth %s: %d of %d", depth, same, chats)
+	}
+}

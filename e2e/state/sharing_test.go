@@ -376,3 +376,56 @@ func TestGatewayStopsWhileRedisHangs(t *testing.T) {
 		})
 	}
 }
+
+// TestRestartsInAnyOrderFailNoRequest restarts gateways, Redis, PostgreSQL and workers in orders that differ by round,
+// each while 60 requests per second run through a balancer. Afterwards the gateways share as before.
+//
+// SD-02, RS-01.
+func TestRestartsInAnyOrderFailNoRequest(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 3, engines.Config{})
+	redis, sql := backends.Redis(t), backends.Postgres(t)
+	own := rig.Settings{"store": stores(sql.URL, redis.URL), "policy": `{ name: kv_aware }`,
+		"auth":   auth("app", "rpm: 1000000, tpm: 1000000000, concurrent: 100"),
+		"health": `{ interval: 1s, timeout: 1s, up_after: 1 }`, "drain": `{ accept_grace: 2s, timeout: 30s }`}
+	all := []*gateway.Process{r.start(own), r.start(own), r.start(own)}
+	for _, p := range all {
+		p.WaitUntilReady()
+	}
+	b := backends.NewBalancer(t, address(all[0]), address(all[1]), address(all[2]))
+	settled := func() {
+		rig.Within(t, rig.Patience, func() error {
+			if n := len(b.Ready()); n != len(all) {
+				return errorf("%d gateways are ready", n)
+			}
+			return nil
+		})
+		for _, p := range all {
+			waitForSum(t, p, "tierway_worker_up", 3)
+			waitForMetric(t, p, "tierway_redis_up", 1, rig.Patience)
+			waitForMetric(t, p, "tierway_database_up", 1, rig.Patience)
+			waitForMetric(t, p, "tierway_sharing_gateways", 2, rig.Patience)
+		}
+	}
+	settled()
+	restarts := map[string]func(){
+		"gateway": func() { all[1] = r.addGateway(all[1].StartAgain()); all[1].WaitUntilReady() },
+		"redis":   func() { redis.Kill(); pause(time.Second); redis.Restart() },
+		"sql":     func() { sql.Kill(); pause(time.Second); sql.Restart() },
+		"worker":  func() { r.Workers[2].Stop(); pause(time.Second); r.Workers[2].Listen() },
+	}
+	l := r.newLoad(rig.TenantKey, "http://"+b.Addr+"/v1")
+	l.startChats(60)
+	orders := [][]string{{"worker", "redis", "gateway", "sql"}, {"sql", "gateway", "redis", "worker"},
+		{"redis", "sql", "worker", "gateway"}, {"gateway", "worker", "sql", "redis"}}
+	for _, order := range orders[:rounds(t, 1, 4)] {
+		for _, what := range order {
+			restarts[what]()
+		}
+		settled()
+	}
+	l.end()
+	r.checkNothingBooked(100, all[0].BaseURL, all[1].BaseURL, all[2].BaseURL)
+	r.waitUntilShared(all...)
+	t.Logf("%d requests", l.count())
+}
