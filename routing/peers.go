@@ -101,7 +101,8 @@ func (p *Pool) AppendLoad(dst []byte, now time.Time) []byte {
 // gateways are assumed to have as much as this one. With 0 gateways, the workers are this gateway's own.
 func (p *Pool) SetPeers(now time.Time, gateways int, loads ...[]byte) error {
 	p.mu.Lock()
-	defer p.unlockChanged()
+	defer p.mu.Unlock()
+	p.changes++ // a waiting request may have another best worker; the queue's next tick offers it
 	p.peers = peers{count: max(0, gateways)}
 	for _, w := range p.workers {
 		w.countInflightLocked(now)

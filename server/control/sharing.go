@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	// shareEvery is the interval of exchanges with the other gateways, and shareIdle that without load.
-	shareEvery = 100 * time.Millisecond
+	// shareEvery is the interval of exchanges with the other gateways, and shareIdle that without load. In simulations
+	// of three gateways, loads that are 25 ms old cost 2 % of the time to first token, and 100 ms cost 4 to 10 %.
+	shareEvery = 25 * time.Millisecond
 	shareIdle  = time.Second
 	// journalRate and journalBurst bound the bytes that one gateway adds to the log: at 60 tokens a block, this is
 	// the history of 800,000 new tokens per second. Redis keeps five minutes of the log.
