@@ -19,17 +19,18 @@ type admission interface {
 }
 
 // directAdmission admits every request at once.
-type directAdmission struct{ world *World }
+type directAdmission struct{ gateway *gateway }
 
 func (d *directAdmission) enter(f *inflight) {
-	d.world.current = f
-	lease, err := d.world.pool.Acquire(&f.route)
-	d.world.current = nil
+	w := d.gateway.world
+	w.current = f
+	lease, err := d.gateway.pool.Acquire(&f.route)
+	w.current = nil
 	if err != nil {
-		d.world.refuse(f, err)
+		w.refuse(f, err)
 		return
 	}
-	d.world.send(f, lease)
+	w.send(f, lease)
 }
 
 func (d *directAdmission) abandon(*inflight)            {}
@@ -41,42 +42,44 @@ func (d *directAdmission) waiting() int                 { return 0 }
 // and queueing for a specific worker. Its first request goes to any worker with a free slot. While there
 // is none, all requests wait.
 type fifoAdmission struct {
-	world           *World
+	gateway         *gateway
 	waitingRequests []*inflight
 }
 
 func (l *fifoAdmission) waiting() int { return len(l.waitingRequests) }
 
 func (l *fifoAdmission) enter(f *inflight) {
+	w := l.gateway.world
 	l.waitingRequests = append(l.waitingRequests, f)
 	l.dispatch()
 	if f.settled {
 		return
 	}
-	f.record.Waited, f.record.WaitedSince = true, l.world.now
-	wait := l.world.config.Queue.MaxWait[f.record.Request.Class]
-	l.world.After(wait, func() {
+	f.record.Waited, f.record.WaitedSince = true, w.now
+	wait := w.config.Queue.MaxWait[f.record.Request.Class]
+	w.After(wait, func() {
 		if !f.settled {
 			l.abandon(f)
-			l.world.refuse(f, &queue.ShedError{Reason: queue.ShedWait, RetryAfter: time.Second})
+			w.refuse(f, &queue.ShedError{Reason: queue.ShedWait, RetryAfter: time.Second})
 		}
 	})
 }
 
 func (l *fifoAdmission) dispatch() {
+	w := l.gateway.world
 	for len(l.waitingRequests) > 0 {
 		f := l.waitingRequests[0]
-		f.route.Now = l.world.time(l.world.now)
-		lease, err := l.world.pool.Acquire(&f.route)
+		f.route.Now = w.time(w.now)
+		lease, err := l.gateway.pool.Acquire(&f.route)
 		if errors.Is(err, routing.ErrFull) {
 			return
 		}
 		l.waitingRequests = l.waitingRequests[1:]
 		if err != nil {
-			l.world.refuse(f, err)
+			w.refuse(f, err)
 			continue
 		}
-		l.world.send(f, lease)
+		w.send(f, lease)
 	}
 }
 

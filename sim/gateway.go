@@ -9,9 +9,64 @@ import (
 	"tierway/routing"
 )
 
+// gateway is one gateway: a pool with all engines, and its admission.
+type gateway struct {
+	world           *World
+	pool            *routing.Pool
+	admission       admission
+	dispatchPlanned bool // a dispatch is planned for this moment
+	exchange
+}
+
+// newGateway returns a gateway with that policy, to which no engine has reported its metrics.
+func (w *World) newGateway(p routing.Policy) *gateway {
+	members := make([]routing.Member, len(w.engines))
+	for i, e := range w.engines {
+		members[i] = e.member(&w.config)
+	}
+	g := &gateway{world: w, pool: routing.NewPool(p, members)}
+	g.pool.SetSaturation(w.config.Saturation)
+	switch w.config.Admission {
+	case Direct:
+		g.admission = &directAdmission{g}
+	case FIFO:
+		g.admission = &fifoAdmission{gateway: g}
+	default:
+		g.admission = newQueueAdmission(g)
+	}
+	g.pool.Watch(g.planDispatch)
+	return g
+}
+
+// planDispatch plans a dispatch at this moment, after the current event.
+func (g *gateway) planDispatch() {
+	if g.dispatchPlanned || g.admission.waiting() == 0 {
+		return
+	}
+	g.dispatchPlanned = true
+	g.world.After(0, func() {
+		g.dispatchPlanned = false
+		g.admission.dispatch()
+	})
+}
+
+// observe records the state of an engine in all gateways.
+func (w *World) observe(e *engineState, s routing.Status) {
+	for _, g := range w.gateways {
+		g.pool.Observe(e.Name, e, s)
+	}
+}
+
+// balance returns the gateway of an attempt, at random.
+func (w *World) balance(rec *Record) *gateway {
+	draw := routing.Draw(routing.Draw(uint64(rec.Number)) + uint64(rec.Attempts))
+	return w.gateways[draw%uint64(len(w.gateways))]
+}
+
 // inflight is one attempt of a request, from its arrival to its end.
 type inflight struct {
 	record         *Record
+	gateway        *gateway
 	route          routing.Request
 	ticket         *queue.Ticket // with a queue only
 	expectedTokens int64         // tokens of the prompt plus the expected answer
@@ -45,15 +100,16 @@ func (w *World) sendDirectly(rec *Record) {
 	e.accept(j)
 }
 
-// startAttempt brings a request to the gateway, for the first time or as a retry.
+// startAttempt brings a request to a gateway, for the first time or as a retry.
 func (w *World) startAttempt(rec *Record) {
 	r := &rec.Request
 	rec.Attempts++
 	rec.Arrived, rec.Waited = w.now, false
-	f := &inflight{record: rec, route: routing.Request{
+	g := w.balance(rec)
+	f := &inflight{record: rec, gateway: g, route: routing.Request{
 		Now: w.time(w.now), Rand: w.rng.Uint64(), Model: r.Model, Prefix: r.Prefix, Blocks: r.Prompt(),
-		PromptTokens: w.pool.Learned().PromptTokens(r.PromptTokens),
-		OutputTokens: w.pool.Learned().OutputTokens(r.MaxTokens),
+		PromptTokens: g.pool.Learned().PromptTokens(r.PromptTokens),
+		OutputTokens: g.pool.Learned().OutputTokens(r.MaxTokens),
 		Stream:       routing.Unit(routing.Draw(uint64(rec.Number))) >= w.config.UnstreamedShare,
 	}}
 	if r.Session != 0 {
@@ -68,12 +124,12 @@ func (w *World) startAttempt(rec *Record) {
 	if r.Patience > 0 {
 		w.After(r.Patience, func() {
 			if !f.settled {
-				w.admission.abandon(f)
+				g.admission.abandon(f)
 				w.refuse(f, errLeft)
 			}
 		})
 	}
-	w.admission.enter(f)
+	g.admission.enter(f)
 }
 
 // send gives a request with a booked lease to its engine.
@@ -105,7 +161,7 @@ func (w *World) send(f *inflight, lease routing.Lease) {
 			At: w.time(w.now), Text: true,
 			PromptTokens: r.PromptTokens, CachedTokens: reported, OutputTokens: r.OutputTokens,
 		})
-		w.admission.settleUsage(f, r.PromptTokens+r.OutputTokens)
+		f.gateway.admission.settleUsage(f, r.PromptTokens+r.OutputTokens)
 		w.end(rec)
 	}
 	if w.config.Observer != nil {
@@ -153,9 +209,9 @@ type queueAdmission struct {
 	queue *queue.Queue
 }
 
-func newQueueAdmission(w *World) *queueAdmission {
-	h := &queueAdmission{world: w}
-	h.queue = queue.New(w.pool, w.config.Queue, h.onWake)
+func newQueueAdmission(g *gateway) *queueAdmission {
+	h := &queueAdmission{world: g.world}
+	h.queue = queue.New(g.pool, g.world.config.Queue, h.onWake)
 	return h
 }
 

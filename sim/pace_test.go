@@ -57,7 +57,7 @@ func (w *pacedWorld) poll() {
 func (w *pacedWorld) breakerChanged(e *engineState, c breaker.Change) {
 	now := w.time(w.now)
 	if c.To == breaker.Closed {
-		w.pool.Restore(e.Name, e, now)
+		w.Pool().Restore(e.Name, e, now)
 		return
 	}
 	until := time.Time{}
@@ -65,7 +65,7 @@ func (w *pacedWorld) breakerChanged(e *engineState, c breaker.Change) {
 		until = w.time(w.now + time.Until(c.Until))
 		w.opened = append(w.opened, ejected{e.Name, w.now})
 	}
-	w.pool.Eject(e.Name, e, routing.Ejection{At: now, Until: until, Slow: c.Slow})
+	w.Pool().Eject(e.Name, e, routing.Ejection{At: now, Until: until, Slow: c.Slow})
 }
 
 // ejections runs a world with breakers, in a bubble, and returns their openings.
@@ -96,12 +96,12 @@ func ejections(t testing.TB, c Config) []ejected {
 			},
 		})
 		w.breakers = append(w.breakers, b)
-		m := e.member(c.Admission)
+		m := e.member(&w.config)
 		m.Gate = pacedGate{w, b}
 		members = append(members, m)
 	}
-	w.pool.Configure(policy, members)
-	w.pool.SetSlowness(routing.Slowness(breaker.Default().Slow))
+	w.Pool().Configure(policy, members)
+	w.Pool().SetSlowness(routing.Slowness(breaker.Default().Slow))
 	w.At(time.Second, w.poll)
 	w.run()
 	return w.opened

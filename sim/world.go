@@ -34,7 +34,7 @@ type Config struct {
 	Engines []Engine
 	Policy  routing.Config
 	// NewPolicy, unless nil, makes the policy instead of Policy, with the state of the world. It needs
-	// Admission Direct.
+	// Admission Direct and one gateway.
 	NewPolicy func(w *World) (routing.Policy, error)
 	// UnstreamedShare is the share of the answers that are not streamed.
 	UnstreamedShare float64
@@ -43,10 +43,16 @@ type Config struct {
 	// HideCachedTokens stops the engines' reports of cached tokens.
 	HideCachedTokens bool
 	// Events gives the policy the content of the engines' caches, 10 ms late, as their events do.
-	Events    bool
-	Admission Admission
-	Queue     queue.Config // FIFO uses only MaxWait
-	Loads     []Load       // each gets its own RNG, by its index
+	Events bool
+	// Gateways is the number of gateways in front of the engines, to which a load balancer sends the requests
+	// at random; 0: 1. Each has its own pool and admission, and its share of the engines' bounds.
+	Gateways int
+	// ShareEvery is the interval at which each gateway exchanges its load and journal with the others;
+	// 0: ShareEvery; negative: they know only their number.
+	ShareEvery time.Duration
+	Admission  Admission
+	Queue      queue.Config // FIFO uses only MaxWait
+	Loads      []Load       // each gets its own RNG, by its index
 	// Tokens of a block in the engines' caches, which the chains of all loads must have; 0: BlockTokens.
 	BlockTokens int64
 	Scrape      time.Duration      // interval at which the engines' metrics are observed; 0: never
@@ -61,29 +67,31 @@ type Config struct {
 	Observer func(w *World, granted *Record)
 }
 
+// ShareEvery is the default of Config.ShareEvery, as in the server.
+const ShareEvery = 100 * time.Millisecond
+
 // tickEach is the interval of dispatches without an event, as in the server.
 const tickEach = 100 * time.Millisecond
 
 // World is a simulation in progress. It belongs to one goroutine, like everything that it
 // calls.
 type World struct {
-	config          Config
-	now             time.Duration
-	ticked          time.Duration
-	events          events
-	pool            *routing.Pool
-	engines         []*engineState
-	byID            map[string]*engineState
-	numbers         blockNumbers
-	direct          int       // requests past the gateway so far
-	index           *index    // nil unless a policy or Config.Events needs it
-	current         *inflight // the request that the policy decides on; only with Direct
-	knowledge       knowledge // the parts of the books that the policy needs
-	admission       admission
-	rng             *RNG // of the gateway
-	clients         *RNG // of the clients' retry delays
-	dispatchPlanned bool // a dispatch is planned for this moment
-	requests        []*Record
+	config    Config
+	now       time.Duration
+	ticked    time.Duration
+	events    events
+	repeated  int // planned events that other events keep alive
+	gateways  []*gateway
+	engines   []*engineState
+	byID      map[string]*engineState
+	numbers   blockNumbers
+	direct    int       // requests past the gateway so far
+	index     *index    // nil unless a policy or Config.Events needs it
+	current   *inflight // the request that the policy decides on; only with Direct
+	knowledge knowledge // the parts of the books that the policy needs
+	rng       *RNG      // of the gateways
+	clients   *RNG      // of the clients' retry delays
+	requests  []*Record
 }
 
 // epoch returns the start of virtual time, which is not the zero time.
@@ -105,7 +113,10 @@ func (w *World) run() *Result {
 	for i, l := range c.Loads {
 		l.Start(w, Split(c.Seed, uint64(i)))
 	}
-	w.scrape()
+	if w.config.Scrape > 0 {
+		w.repeat(w.config.Scrape, w.scrape)
+	}
+	w.startExchanges()
 	for len(w.events.heap) > 0 && (c.Until == 0 || w.events.heap[0].at <= c.Until) {
 		w.tickUntil(w.events.heap[0].at)
 		e := w.events.next()
@@ -125,12 +136,15 @@ func newWorld(c Config) (*World, error) {
 	if c.BlockTokens == 0 {
 		c.BlockTokens = BlockTokens
 	}
+	if c.ShareEvery == 0 {
+		c.ShareEvery = ShareEvery
+	}
+	c.Gateways = max(1, c.Gateways)
 	const gateway, clients = 1 << 32, 1<<32 + 1 // numbers above those of any load
 	w := &World{
 		config: c, byID: map[string]*engineState{}, numbers: blockNumbers{},
 		rng: Split(c.Seed, gateway), clients: Split(c.Seed, clients),
 	}
-	members := make([]routing.Member, len(c.Engines))
 	for i, e := range c.Engines {
 		if e.Name == "" {
 			e.Name = fmt.Sprint("e", i)
@@ -140,17 +154,16 @@ func newWorld(c Config) (*World, error) {
 		}
 		r := newEngineState(e.withDefaults(), w, i)
 		w.engines, w.byID[e.Name] = append(w.engines, r), r
-		members[i] = r.member(c.Admission)
 	}
-	policy, err := w.newPolicy()
-	if err != nil {
-		return nil, err
+	for range c.Gateways {
+		policy, err := w.newPolicy()
+		if err != nil {
+			return nil, err
+		}
+		w.gateways = append(w.gateways, w.newGateway(policy))
 	}
-	w.pool = routing.NewPool(policy, members)
-	w.pool.SetSaturation(c.Saturation)
-	w.openAdmission()
 	for _, e := range w.engines {
-		w.pool.Observe(e.Name, e, routing.Status{Up: true, CacheTokens: max(0, e.ReportedTokens)})
+		w.observe(e, routing.Status{Up: true, CacheTokens: max(0, e.ReportedTokens)})
 	}
 	return w, nil
 }
@@ -168,43 +181,35 @@ func (w *World) newPolicy() (routing.Policy, error) {
 	if w.config.Admission != Direct {
 		return nil, fmt.Errorf("a policy that reads the world needs direct admission, and there is %q", w.config.Admission)
 	}
+	if w.config.Gateways > 1 {
+		return nil, fmt.Errorf("a policy that reads the world needs one gateway, and there are %d", w.config.Gateways)
+	}
 	return w.config.NewPolicy(w)
 }
 
-// member returns the gateway's configuration of the engine.
-func (e *engineState) member(a Admission) routing.Member {
+// member returns a gateway's configuration of the engine.
+func (e *engineState) member(c *Config) routing.Member {
 	m := routing.Member{
 		ID: e.Name, Ref: e, Weight: e.Weight, Models: e.Models,
-		MaxInflight: e.MaxInflight, MaxTokensInflight: e.MaxTokensInflight,
+		MaxInflight:       (e.MaxInflight + c.Gateways - 1) / c.Gateways,
+		MaxTokensInflight: (e.MaxTokensInflight + int64(c.Gateways) - 1) / int64(c.Gateways),
 	}
-	if a == Direct {
+	if c.Admission == Direct {
 		// More than there can be; 0 would let the pool learn a limit.
 		m.MaxInflight, m.MaxTokensInflight = 1<<30, 0
 	}
 	return m
 }
 
-func (w *World) openAdmission() {
-	switch w.config.Admission {
-	case Direct:
-		w.admission = &directAdmission{w}
-	case FIFO:
-		w.admission = &fifoAdmission{world: w}
-	default:
-		w.admission = newQueueAdmission(w)
-	}
-	w.pool.Watch(w.planDispatch)
-}
-
 // Now returns the virtual time since the start.
 func (w *World) Now() time.Duration { return w.now }
 
-// Pool returns the pool of the simulation.
-func (w *World) Pool() *routing.Pool { return w.pool }
+// Pool returns the pool of the first gateway.
+func (w *World) Pool() *routing.Pool { return w.gateways[0].pool }
 
-// Queue returns the queue; nil with another admission.
+// Queue returns the queue of the first gateway; nil with another admission.
 func (w *World) Queue() *queue.Queue {
-	if h, ok := w.admission.(*queueAdmission); ok {
+	if h, ok := w.gateways[0].admission.(*queueAdmission); ok {
 		return h.queue
 	}
 	return nil
@@ -219,48 +224,52 @@ func (w *World) After(d time.Duration, do func()) { w.At(w.now+d, do) }
 // time returns a moment of virtual time as a time.Time.
 func (w *World) time(at time.Duration) time.Time { return epoch().Add(at) }
 
-// planDispatch plans a dispatch at this moment, after the current event.
-func (w *World) planDispatch() {
-	if w.dispatchPlanned || w.admission.waiting() == 0 {
-		return
+// repeat calls do now and then at that interval, while there are events besides those of repeat.
+func (w *World) repeat(every time.Duration, do func()) {
+	do()
+	if len(w.events.heap) > w.repeated {
+		w.repeated++
+		w.After(every, func() {
+			w.repeated--
+			w.repeat(every, do)
+		})
 	}
-	w.dispatchPlanned = true
-	w.After(0, func() {
-		w.dispatchPlanned = false
-		w.admission.dispatch()
-	})
+}
+
+// waiting returns the number of requests that wait in the gateways.
+func (w *World) waiting() (n int) {
+	for _, g := range w.gateways {
+		n += g.admission.waiting()
+	}
+	return n
 }
 
 // tickUntil runs all ticks before the next event. While no request waits, a tick has no effect.
 func (w *World) tickUntil(next time.Duration) {
 	for w.ticked+tickEach < next {
-		if w.admission.waiting() == 0 {
+		if w.waiting() == 0 {
 			w.ticked = next / tickEach * tickEach
 			return
 		}
 		w.ticked += tickEach
 		w.now = w.ticked
-		w.admission.dispatch()
+		for _, g := range w.gateways {
+			g.admission.dispatch()
+		}
 		if len(w.events.heap) > 0 {
 			next = min(next, w.events.heap[0].at)
 		}
 	}
 }
 
-// scrape observes all engines, and plans the next scrape while requests are in flight.
+// scrape observes all engines.
 func (w *World) scrape() {
-	if w.config.Scrape == 0 {
-		return
-	}
 	for _, e := range w.engines {
 		s := routing.Status{Up: true, Waiting: e.scheduler.waiting(), LoadAt: w.time(w.now),
 			CacheTokens: max(0, e.ReportedTokens)}
 		if e.CacheTokens > 0 {
 			s.KVUsage = min(1, float64(e.residentTokens)/float64(e.CacheTokens))
 		}
-		w.pool.Observe(e.Name, e, s)
-	}
-	if len(w.events.heap) > 0 {
-		w.After(w.config.Scrape, w.scrape)
+		w.observe(e, s)
 	}
 }

@@ -41,9 +41,12 @@ func allIsGivenBack(t testing.TB, w *World, r *Result) {
 			t.Fatalf("request %d of %s never ended", rec.Number, rec.Request.Tenant)
 		}
 	}
-	for _, v := range w.pool.Snapshot(w.time(w.now)) {
-		if v.Inflight != 0 || v.PendingTokens != 0 || v.OutputTokens != 0 {
-			t.Errorf("%s is left with %d requests, %d and %d tokens", v.ID, v.Inflight, v.PendingTokens, v.OutputTokens)
+	for i, g := range w.gateways {
+		for _, v := range g.pool.Snapshot(w.time(w.now)) {
+			if v.Inflight != 0 || v.PendingTokens != 0 || v.OutputTokens != 0 {
+				t.Errorf("gateway %d has left %s with %d requests, %d and %d tokens", i, v.ID, v.Inflight, v.PendingTokens,
+					v.OutputTokens)
+			}
 		}
 	}
 	for class, v := range r.Queue.Classes {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -30,6 +31,8 @@ type simulateFlags struct {
 	direct       float64
 	chunkTokens  int64
 	maxInflight  int
+	gateways     int
+	shareEvery   time.Duration
 
 	json bool
 	svg  string
@@ -83,6 +86,9 @@ func simulateCommand() *cobra.Command {
 		"tokens of an engine's step, for chunked prefill; 0 prefills whole prompts one after the other")
 	c.Flags().IntVar(&f.maxInflight, "max-inflight", 0,
 		"with +queue: requests that a worker gets at once (default learned, as in the gateway)")
+	c.Flags().IntVar(&f.gateways, "gateways", 1, "number of gateways, among which a load balancer divides the requests at random")
+	c.Flags().DurationVar(&f.shareEvery, "share-every", sim.ShareEvery,
+		"with --gateways: `interval` at which the gateways share loads and caches; 0 shares nothing")
 	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	c.Flags().StringVar(&f.svg, "svg", "", "file for a chart of the times to first token by rate")
 	c.MarkFlagsMutuallyExclusive("mode", "trace", "decisions")
@@ -138,6 +144,9 @@ func (f *simulateFlags) comparison(c *cobra.Command) (config comparison.Config, 
 	if err := f.checkUse(c, config.Policies); err != nil {
 		return config, err
 	}
+	if err := f.setGateways(&config); err != nil {
+		return config, err
+	}
 	if config.DirectShare = f.direct; !(f.direct >= 0 && f.direct < 1) {
 		return config, fmt.Errorf("--direct %v: write a number from 0 to below 1", f.direct)
 	}
@@ -159,6 +168,30 @@ func (f *simulateFlags) checkUse(c *cobra.Command, policies []comparison.Policy)
 	case changed("max-inflight") && !slices.ContainsFunc(policies, queued):
 		return errors.New("--max-inflight has no effect without a queue: remove it, or add +queue to a policy, " +
 			"such as --policies kv_aware+queue")
+	case changed("share-every") && f.gateways == 1:
+		return errors.New("--share-every has no effect on one gateway: remove it, or add --gateways 3")
+	}
+	return nil
+}
+
+// maxGateways is the largest number of gateways: more make no sense for at most 64 engines.
+const maxGateways = 64
+
+// setGateways sets the gateways of a comparison with policies.
+func (f *simulateFlags) setGateways(config *comparison.Config) error {
+	if f.gateways < 1 || f.gateways > maxGateways {
+		return fmt.Errorf("--gateways %d: write an integer from 1 to %d", f.gateways, maxGateways)
+	}
+	if f.shareEvery < 0 || f.shareEvery > 0 && f.shareEvery < time.Millisecond {
+		return fmt.Errorf("--share-every %v: write 0 to share nothing, or an interval of at least 1ms", f.shareEvery)
+	}
+	if at := slices.IndexFunc(config.Policies, comparison.Policy.Foreign); f.gateways > 1 && at >= 0 {
+		return fmt.Errorf("--gateways %d: policy %q of another router runs with one gateway: "+
+			"write --policies with policies of this gateway, such as kv_aware,chwbl", f.gateways, config.Policies[at].Name)
+	}
+	config.Gateways, config.ShareEvery = f.gateways, f.shareEvery
+	if f.shareEvery == 0 {
+		config.ShareEvery = -1
 	}
 	return nil
 }

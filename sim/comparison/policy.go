@@ -54,6 +54,9 @@ func ParsePolicies(texts []string) ([]Policy, error) {
 	return all, nil
 }
 
+// Foreign reports whether the policy is one of another router, which runs with one gateway only.
+func (p Policy) Foreign() bool { return p.peer != nil }
+
 // same reports whether q has p's name and options, in any order.
 func (p *Policy) same(q Policy) bool {
 	return p.base == q.base && p.events == q.events && p.Queue == q.Queue

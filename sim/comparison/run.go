@@ -19,6 +19,9 @@ type Config struct {
 	Seeds    []uint64
 	// DirectShare is the share of the requests past the gateway, which the figures leave out.
 	DirectShare float64
+	// Gateways and ShareEvery are those of sim.Config.
+	Gateways   int
+	ShareEvery time.Duration
 	// Progress, unless nil, is called at the start and after each run.
 	Progress func(done, total int)
 	// Finished, unless nil, is called with the rows of each cell, in the order of the cells, as soon as
@@ -30,7 +33,9 @@ type Config struct {
 type Report struct {
 	Engines []sim.Engine `json:"-"`
 	Seeds   []uint64     `json:"seeds"`
-	Rows    []Row        `json:"rows"` // by cell, and within a cell in the order of the policies
+	// Gateways is the number of gateways in front of the engines.
+	Gateways int   `json:"gateways"`
+	Rows     []Row `json:"rows"` // by cell, and within a cell in the order of the policies
 }
 
 // Row is one policy in one cell. All figures are means over the seeds.
@@ -84,7 +89,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	runs, stop := context.WithCancel(ctx)
 	defer stop()
 	k := collector{Config: &c, results: make([]outcome, len(c.Cells)*len(c.Policies)*len(c.Seeds)),
-		ended: make([]int, len(c.Cells)), report: &Report{Engines: c.Engines, Seeds: c.Seeds}}
+		ended: make([]int, len(c.Cells)), report: &Report{Engines: c.Engines, Seeds: c.Seeds, Gateways: max(1, c.Gateways)}}
 	k.showProgress()
 	var failure error
 	for i := range k.start(runs) {
@@ -195,7 +200,8 @@ type outcome struct {
 // runOne runs the run of that number.
 func (c *Config) runOne(i int) (o outcome) {
 	cell, policy, seed := c.split(i)
-	s := sim.Config{Seed: c.Seeds[seed], Engines: c.Engines, DirectShare: c.DirectShare}
+	s := sim.Config{Seed: c.Seeds[seed], Engines: c.Engines, DirectShare: c.DirectShare,
+		Gateways: c.Gateways, ShareEvery: c.ShareEvery}
 	c.Policies[policy].configure(&s)
 	o.figures, o.err = c.Cells[cell].run(s)
 	return o
