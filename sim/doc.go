@@ -11,6 +11,8 @@
 //     rejection as the SDKs do.
 //   - The gateway is the code of packages queue and routing, with its learned numbers. Admission
 //     replaces the queue by none (Direct) or by one list for all requests (FIFO) for comparisons.
+//   - Several gateways share the engines. A load balancer divides the requests among them, and they exchange their
+//     loads and journals as the servers do.
 //   - An engine prefills prompts one after the other, or in chunks beside the answers. It keeps a
 //     prefix cache, and its decode speed decreases with the number of running answers.
 //   - Peers are policies of other routers, rebuilt from their formulas. They get the state of the engines'

@@ -2,10 +2,12 @@ package sim
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"tierway/routing"
@@ -42,6 +44,15 @@ func (t Trace) Start(w *World, _ *RNG) {
 		w.Submit(r)
 	}
 	plan()
+}
+
+// Spread delays each request by a random time below that interval, and sorts the requests by their new times. It
+// restores the gaps between the requests of a trace with rounded times.
+func Spread(arrivals []Arrival, over time.Duration) {
+	for i := range arrivals {
+		arrivals[i].At += time.Duration(routing.Unit(routing.Draw(uint64(i))) * float64(over))
+	}
+	slices.SortStableFunc(arrivals, func(a, b Arrival) int { return cmp.Compare(a.At, b.At) })
 }
 
 // MooncakeTokens is the number of tokens of a block in Mooncake's published traces.

@@ -89,3 +89,23 @@ func TestTraceRunsWithItsBlocksAndRate(t *testing.T) {
 		}
 	}
 }
+
+// TestSpreadDelaysEachRequestByLessThanTheInterval: the requests are in the order of their new times.
+func TestSpreadDelaysEachRequestByLessThanTheInterval(t *testing.T) {
+	var all []Arrival
+	for i := range 30 {
+		all = append(all, Arrival{At: time.Duration(i/10) * 3 * time.Second, Request: Request{PromptTokens: int64(i)}})
+	}
+	Spread(all, 3*time.Second)
+	times := map[time.Duration]bool{}
+	for i, a := range all {
+		times[a.At] = true
+		recorded := time.Duration(a.Request.PromptTokens/10) * 3 * time.Second
+		if a.At < recorded || a.At >= recorded+3*time.Second || i > 0 && a.At < all[i-1].At {
+			t.Errorf("request %d comes at %v, recorded at %v", a.Request.PromptTokens, a.At, recorded)
+		}
+	}
+	if len(times) != 30 {
+		t.Errorf("%d requests of 30 have their own times", len(times))
+	}
+}

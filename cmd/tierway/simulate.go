@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ type simulateFlags struct {
 	rates            []float64
 	requests         int
 	blockTokens      int64
+	spread           time.Duration
 
 	policies     []string
 	seeds        int
@@ -67,6 +69,8 @@ func simulateCommand() *cobra.Command {
 		"`rates`: with --mode arrivals per second (default the mode's own); otherwise multiples of the recorded rate (default 1)")
 	c.Flags().IntVar(&f.requests, "requests", 0, "replay only the first N recorded requests (default all)")
 	c.Flags().Int64Var(&f.blockTokens, "block-tokens", sim.MooncakeTokens, "with --trace: tokens of one hash of hash_ids")
+	c.Flags().DurationVar(&f.spread, "spread", 0, "with --trace: `interval` to which its timestamps are rounded; "+
+		"each request comes a random part of it later")
 	c.Flags().StringSliceVar(&f.policies, "policies",
 		[]string{"kv_aware", "kv_aware+events", "chwbl", "least_load", "kubeai_chwbl", "loadaware", "lmetric", "dynamo",
 			"llm_d", "perfect"},
@@ -111,6 +115,7 @@ func (f *simulateFlags) run(c *cobra.Command) error {
 	bar := newProgressBar(c.ErrOrStderr())
 	config.Progress = bar.show
 	if !f.json {
+		f.printGateways(c.OutOrStdout())
 		table := comparison.NewTable(c.OutOrStdout(), config.Cells, config.Policies)
 		config.Finished = func(rows []comparison.Row) error {
 			bar.clear()
@@ -128,6 +133,17 @@ func (f *simulateFlags) run(c *cobra.Command) error {
 		}
 	}
 	return chart(report)
+}
+
+// printGateways prints a line above the table if there are several gateways.
+func (f *simulateFlags) printGateways(out io.Writer) {
+	switch {
+	case f.gateways == 1:
+	case f.shareEvery == 0:
+		fmt.Fprintf(out, "%d gateways that share nothing\n\n", f.gateways)
+	default:
+		fmt.Fprintf(out, "%d gateways that share loads and caches every %v\n\n", f.gateways, f.shareEvery)
+	}
 }
 
 // comparison checks the flags.
@@ -165,6 +181,8 @@ func (f *simulateFlags) checkUse(c *cobra.Command, policies []comparison.Policy)
 		return errors.New("--requests has no effect on built-in traffic: remove it, or add --trace or --decisions")
 	case changed("block-tokens") && f.trace == "":
 		return errors.New("--block-tokens has no effect without --trace: remove it, or add --trace")
+	case changed("spread") && f.trace == "":
+		return errors.New("--spread has no effect without --trace: remove it, or add --trace")
 	case changed("max-inflight") && !slices.ContainsFunc(policies, queued):
 		return errors.New("--max-inflight has no effect without a queue: remove it, or add +queue to a policy, " +
 			"such as --policies kv_aware+queue")

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -67,6 +68,9 @@ func (f *simulateFlags) readTrace(c *cobra.Command) ([]sim.Arrival, error) {
 		return nil, fmt.Errorf("--block-tokens %d: write the tokens of one hash, such as %d", f.blockTokens,
 			sim.MooncakeTokens)
 	}
+	if f.spread < 0 || f.spread > time.Hour {
+		return nil, fmt.Errorf("--spread %v: write an interval from 0 to 1h, such as 3s", f.spread)
+	}
 	in, name := c.InOrStdin(), "standard input"
 	if f.trace != "-" {
 		file, err := os.Open(f.trace)
@@ -83,6 +87,7 @@ func (f *simulateFlags) readTrace(c *cobra.Command) ([]sim.Arrival, error) {
 	if warning := uncovered(arrivals, f.blockTokens); warning != "" {
 		printMessage(c, "--trace %s: %s", name, warning)
 	}
+	sim.Spread(arrivals, f.spread)
 	return arrivals, nil
 }
 

@@ -58,6 +58,27 @@ func TestSimulateWritesJSONAndAChart(t *testing.T) {
 	}
 }
 
+// TestSimulateRunsSeveralGateways: the table and JSON show their number and how often they share.
+func TestSimulateRunsSeveralGateways(t *testing.T) {
+	for every, want := range map[string]string{
+		"25ms": "3 gateways that share loads and caches every 25ms\n\n   load  rate",
+		"0s":   "3 gateways that share nothing\n\n   load  rate",
+	} {
+		args := []string{"simulate", "--trace", traceFile(t), "--spread", "100ms", "--policies", "kv_aware", "--gateways", "3",
+			"--share-every", every, "--seeds", "1"}
+		if s := must(t, args...); !strings.HasPrefix(s.out, want) {
+			t.Errorf("got %s, want %s", s.out, want)
+		}
+		var r comparison.Report
+		if err := json.Unmarshal([]byte(must(t, append(args, "--json")...).out), &r); err != nil {
+			t.Fatal(err)
+		}
+		if shares := every != "0s"; r.Gateways != 3 || (r.ShareEvery == 0.025) != shares {
+			t.Errorf("every %s: %+v", every, r)
+		}
+	}
+}
+
 // TestSimulateDoubtsTheSizeOfBlocks: with 128 tokens a block, the hashes of a prompt of 1,500 tokens
 // cover a fourth of it.
 func TestSimulateDoubtsTheSizeOfBlocks(t *testing.T) {
@@ -107,6 +128,12 @@ func TestSimulateRefusesInvalidFlags(t *testing.T) {
 		{[]string{"--cache-tokens", "1M"}, `--cache-tokens "1M": write an integer, such as 300000`},
 		{[]string{"--direct", "1"}, "--direct 1: write a number from 0 to below 1"},
 		{[]string{"--noise", "x"}, `--noise "x": write a number`},
+		{[]string{"--gateways", "0"}, "--gateways 0: write an integer from 1 to 64"},
+		{[]string{"--gateways", "3"}, `--gateways 3: policy "kubeai_chwbl" of another router runs with one gateway`},
+		{[]string{"--share-every", "1s"}, "--share-every has no effect on one gateway"},
+		{[]string{"--gateways", "2", "--policies", "chwbl", "--share-every", "1us"}, "--share-every 1µs: write 0 to share"},
+		{[]string{"--spread", "3s"}, "--spread has no effect without --trace"},
+		{[]string{"--trace", trace, "--spread", "-1s"}, "--spread -1s: write an interval from 0 to 1h"},
 		{[]string{"--polices", "chwbl"}, "unknown flag: --polices (`tierway simulate --help` lists"},
 		{[]string{"--policies", ""}, "--policies: write one or more of cache_aware, "},
 		{[]string{"--policies", "chwbl,llm_d,chwbl"}, `--policies: policy "chwbl" is given twice`},

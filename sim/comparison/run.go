@@ -1,6 +1,7 @@
 package comparison
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,8 +35,10 @@ type Report struct {
 	Engines []sim.Engine `json:"-"`
 	Seeds   []uint64     `json:"seeds"`
 	// Gateways is the number of gateways in front of the engines.
-	Gateways int   `json:"gateways"`
-	Rows     []Row `json:"rows"` // by cell, and within a cell in the order of the policies
+	Gateways int `json:"gateways"`
+	// ShareEvery is the interval at which several gateways share their state, in seconds; 0: they share nothing.
+	ShareEvery float64 `json:"share_every_seconds"`
+	Rows       []Row   `json:"rows"` // by cell, and within a cell in the order of the policies
 }
 
 // Row is one policy in one cell. All figures are means over the seeds.
@@ -90,6 +93,9 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	defer stop()
 	k := collector{Config: &c, results: make([]outcome, len(c.Cells)*len(c.Policies)*len(c.Seeds)),
 		ended: make([]int, len(c.Cells)), report: &Report{Engines: c.Engines, Seeds: c.Seeds, Gateways: max(1, c.Gateways)}}
+	if c.Gateways > 1 {
+		k.report.ShareEvery = max(0, cmp.Or(c.ShareEvery, sim.ShareEvery).Seconds())
+	}
 	k.showProgress()
 	var failure error
 	for i := range k.start(runs) {
