@@ -90,7 +90,8 @@ func simulateCommand() *cobra.Command {
 		"tokens of an engine's step, for chunked prefill; 0 prefills whole prompts one after the other")
 	c.Flags().IntVar(&f.maxInflight, "max-inflight", 0,
 		"with +queue: requests that a worker gets at once (default learned, as in the gateway)")
-	c.Flags().IntVar(&f.gateways, "gateways", 1, "number of gateways, among which a load balancer divides the requests at random")
+	c.Flags().IntVar(&f.gateways, "gateways", 1,
+		"number of gateways, among which a load balancer divides the requests at random")
 	c.Flags().DurationVar(&f.shareEvery, "share-every", sim.ShareEvery,
 		"with --gateways: `interval` at which the gateways share loads and caches; 0 shares nothing")
 	c.Flags().BoolVar(&f.json, "json", false, "print JSON")

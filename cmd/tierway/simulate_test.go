@@ -64,8 +64,8 @@ func TestSimulateRunsSeveralGateways(t *testing.T) {
 		"25ms": "3 gateways that share loads and caches every 25ms\n\n   load  rate",
 		"0s":   "3 gateways that share nothing\n\n   load  rate",
 	} {
-		args := []string{"simulate", "--trace", traceFile(t), "--spread", "100ms", "--policies", "kv_aware", "--gateways", "3",
-			"--share-every", every, "--seeds", "1"}
+		args := []string{"simulate", "--trace", traceFile(t), "--spread", "100ms", "--policies", "kv_aware",
+			"--gateways", "3", "--share-every", every, "--seeds", "1"}
 		if s := must(t, args...); !strings.HasPrefix(s.out, want) {
 			t.Errorf("got %s, want %s", s.out, want)
 		}
