@@ -52,7 +52,7 @@ func (p *Pool) Share(on bool) {
 func (p *Pool) TellAll(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.journal.since = now.UnixMilli()
+	p.journal.since = now.UnixMilli() + 1 // entries up to now may be unknown
 	for i := p.pins.newest; i != 0; i = p.pins.slots[i].older {
 		if pin := &p.pins.slots[i]; now.Sub(pin.at) <= pinIdle {
 			p.renewPinLocked(pin, now)
@@ -94,7 +94,7 @@ func (j *journal) fits(length int, now time.Time) bool {
 	}
 	if len(j.text)+length > maxJournal {
 		j.dropped++
-		j.since = now.UnixMilli() + 1
+		j.since = now.UnixMilli() + 1 // the entry's own blocks are used at now
 		return false
 	}
 	return true

@@ -88,10 +88,11 @@ func (p *Pool) AppendLoad(dst []byte, now time.Time) []byte {
 		p.endDuePrefillsLocked(w, now)
 		l := w.ownLoadLocked(now)
 		dst = binary.LittleEndian.AppendUint64(dst, HashText(w.id))
-		dst = binary.AppendUvarint(dst, uint64(max(0, l.requests)))
-		dst = binary.AppendUvarint(dst, uint64(max(0, l.prefill)))
-		dst = binary.AppendUvarint(dst, uint64(max(0, l.output)))
-		dst = binary.AppendUvarint(dst, uint64(max(0, l.seconds)*1000))
+		// Within the bounds that the receiver accepts: it ignores a load with any number above them.
+		dst = binary.AppendUvarint(dst, uint64(min(max(0, l.requests), maxReported)))
+		dst = binary.AppendUvarint(dst, uint64(booked(l.prefill)))
+		dst = binary.AppendUvarint(dst, uint64(booked(l.output)))
+		dst = binary.AppendUvarint(dst, uint64(min(max(0, l.seconds), maxReported)*1000))
 	}
 	return dst
 }
