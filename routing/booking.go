@@ -80,6 +80,10 @@ func (p *Pool) bookRequestLocked(r *Request, w *Worker, v *View) *booking {
 		w.prefixBookings++
 		if w.column < modelWorkers {
 			b.blocks = appendPromptBlocks(b.blocks, r.Blocks, prompt)
+			if p.journal.on && !b.published {
+				known, used := p.caches.known(b.blocks, w.column)
+				p.journal.tellPrompt(w, b.blocks, known, used, r.Now)
+			}
 		}
 	}
 	if !r.Stream && b.prefill > 0 {

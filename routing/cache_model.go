@@ -121,6 +121,16 @@ func (c *cacheModel) record(prompt []promptBlock, column int, at time.Time) (kno
 	return known, used
 }
 
+// known returns how many leading blocks of a prompt a worker has, and when it last used them, in ms since 1970.
+func (c *cacheModel) known(prompt []promptBlock, column int) (blocks int, used int64) {
+	for i := len(prompt) - 1; i >= 0; i-- {
+		if n := c.find(prompt[i].hash, column); n != 0 {
+			return i + 1, c.blocks[n].at
+		}
+	}
+	return 0, 0
+}
+
 // appendChain appends the blocks of a worker from the beginning of a prompt up to that hash; none if the worker
 // lacks it.
 func (c *cacheModel) appendChain(to []promptBlock, hash uint64, column int) []promptBlock {
@@ -414,11 +424,8 @@ func (s *overlapSearch) end(blocks, column int) {
 // recordPrefixLocked records that the booking's prompt is in its worker's cache.
 func (p *Pool) recordPrefixLocked(b *booking, at time.Time) {
 	if w := b.worker; len(b.blocks) > 0 && !w.removed && w.column < modelWorkers {
-		known, used := p.caches.record(b.blocks, w.column, at)
+		p.caches.record(b.blocks, w.column, at)
 		b.recorded = true
-		if p.journal.on && !b.published {
-			p.journal.tellPrompt(w, b.blocks, known, used, at)
-		}
 	}
 }
 
