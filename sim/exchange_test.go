@@ -167,3 +167,25 @@ func TestPoliciesOfOtherRoutersNeedOneGateway(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestGatewaysPrefillEqualPromptsOnce: a prompt counts as cached for the other gateways while it is computed, so that
+// they send equal prompts to the same engine.
+func TestGatewaysPrefillEqualPromptsOnce(t *testing.T) {
+	var requests at
+	chain := Extend(nil, 1, 65_536) // more than six seconds of prefill
+	for i := range 16 {
+		requests = append(requests, at{{time.Second + time.Duration(i)*100*ms,
+			Request{Chain: chain, Prefix: chain[0].Hash, PromptTokens: 65_536, OutputTokens: 100}}}...)
+	}
+	r := play(t, Config{Gateways: 3, Engines: identical(4, Engine{}), Policy: routing.Config{Name: "kv_aware"},
+		Admission: Direct, Loads: []Load{requests}})
+	cold := 0
+	for _, rec := range r.Records {
+		if rec.Cached == 0 {
+			cold++
+		}
+	}
+	if cold != 1 {
+		t.Errorf("%d of 16 equal prompts were prefilled", cold)
+	}
+}
