@@ -236,7 +236,7 @@ func TestRecordNamesThePolicyThatChose(t *testing.T) {
 			t.Errorf("%s: %s chose %d (%s), want %s (%s)", name, c.r.Record.Policy, i, reason, c.policy, c.reason)
 		}
 	}
-	if got := Reasons(Config{Name: "consistent_hash", Fallback: "round_robin"}, Config{Name: "random"}); len(got) != 8 {
+	if got := Reasons(Config{Name: "consistent_hash", Fallback: "round_robin"}, Config{Name: "random"}); len(got) != 9 {
 		t.Errorf("the reasons are %v", got)
 	}
 }
