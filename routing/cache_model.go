@@ -3,6 +3,7 @@ package routing
 import (
 	"math/bits"
 	"slices"
+	"sort"
 	"time"
 )
 
@@ -81,9 +82,8 @@ func appendPromptBlocks(to []promptBlock, blocks []Block, prompt int64) []prompt
 	return to
 }
 
-// record records that the worker of that column has prefilled a prompt. It returns how many of its blocks the worker
-// had before, and when it last used them, in ms since 1970.
-func (c *cacheModel) record(prompt []promptBlock, column int, at time.Time) (known int, used int64) {
+// record records that the worker of that column has prefilled a prompt.
+func (c *cacheModel) record(prompt []promptBlock, column int, at time.Time) {
 	if c.byHash == nil {
 		c.byHash, c.blocks = map[uint64]copies{}, make([]cachedBlock, 1)
 	}
@@ -98,9 +98,6 @@ func (c *cacheModel) record(prompt []promptBlock, column int, at time.Time) (kno
 		if n == 0 {
 			n = c.insert(prompt[i].hash, column)
 		} else {
-			if known == 0 {
-				known, used = i+1, c.blocks[n].at
-			}
 			c.unlink(n)
 		}
 		if after != 0 {
@@ -118,17 +115,15 @@ func (c *cacheModel) record(prompt []promptBlock, column int, at time.Time) (kno
 	}
 	c.evict(l)
 	c.applyLimit(now)
-	return known, used
 }
 
 // known returns how many leading blocks of a prompt a worker has, and when it last used them, in ms since 1970.
 func (c *cacheModel) known(prompt []promptBlock, column int) (blocks int, used int64) {
-	for i := len(prompt) - 1; i >= 0; i-- {
-		if n := c.find(prompt[i].hash, column); n != 0 {
-			return i + 1, c.blocks[n].at
-		}
+	blocks = sort.Search(len(prompt), func(i int) bool { return c.find(prompt[i].hash, column) == 0 })
+	if blocks > 0 {
+		used = c.blocks[c.find(prompt[blocks-1].hash, column)].at
 	}
-	return 0, 0
+	return blocks, used
 }
 
 // appendChain appends the blocks of a worker from the beginning of a prompt up to that hash; none if the worker
