@@ -15,7 +15,7 @@ type booking struct {
 	rows            []int32       // inflightPrefixes rows of the prompt's landmarks
 	blocks          []promptBlock // by which the cache model records the prompt
 	recorded        bool          // the cache model has them
-	published       bool          // the worker's cache events tell other gateways of them
+	published       bool          // the worker's cache events publish them to all gateways
 	stream          bool
 	answering       bool // the stream's first event has arrived
 
@@ -82,7 +82,7 @@ func (p *Pool) bookRequestLocked(r *Request, w *Worker, v *View) *booking {
 			b.blocks = appendPromptBlocks(b.blocks, r.Blocks, prompt)
 			if p.journal.on && !b.published {
 				known, used := p.caches.known(b.blocks, w.column)
-				p.journal.tellPrompt(w, b.blocks, known, used, r.Now)
+				p.journal.addPrompt(w, b.blocks, known, used, r.Now)
 			}
 		}
 	}

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// journal is what the other gateways have yet to learn from this one: the prompts and answers that workers have
-// cached by the routing history, and changes of pins. It is kept as text, in the form that is sent.
+// journal is what this gateway has to publish: the prompts and answers that workers have cached by the routing
+// history, and changes of pins. It is kept as text, in the form that is sent.
 type journal struct {
 	on      bool
 	text    []byte
-	since   int64 // ms since 1970: of blocks used since then, all present gateways were told
+	since   int64 // ms since 1970: all present gateways know the blocks used since then
 	dropped int64 // entries that did not fit
 }
 
@@ -38,7 +38,8 @@ const (
 	mostPins = 1000
 )
 
-// Share begins or ends the recording of a journal for other gateways. While it is on, TakeJournal must be called.
+// Share begins or ends the recording of a journal for other gateways. While it is on, the caller must call TakeJournal.
+// Until the first RepeatAll, each prompt is written from its first block on.
 func (p *Pool) Share(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -47,9 +48,9 @@ func (p *Pool) Share(on bool) {
 	}
 }
 
-// TellAll makes the journal repeat the pins, and each prompt from its first block on, because some gateway may not know
+// RepeatAll makes the journal repeat the pins, and each prompt from its first block on, because some gateway may not know
 // earlier entries. The caller calls it when a gateway has joined, or when the shared log was lost.
-func (p *Pool) TellAll(now time.Time) {
+func (p *Pool) RepeatAll(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.journal.since = now.UnixMilli() + 1 // entries up to now may be unknown
@@ -60,7 +61,7 @@ func (p *Pool) TellAll(now time.Time) {
 	}
 }
 
-// TakeJournal appends the journal to dst and empties it. It appends nothing if there is nothing to tell.
+// TakeJournal appends the journal to dst and empties it. It appends nothing if the journal is empty.
 // ConfirmJournal must follow once the shared log has the entries.
 func (p *Pool) TakeJournal(dst []byte) []byte {
 	p.mu.Lock()
@@ -80,7 +81,7 @@ func (p *Pool) ConfirmJournal() {
 	p.pins.confirm()
 }
 
-// JournalDropped returns the number of entries that other gateways were not told, because too many waited.
+// JournalDropped returns the number of entries that were not published, because too many waited.
 func (p *Pool) JournalDropped() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,8 +108,8 @@ func (j *journal) head(kind byte, first, second uint64) {
 	j.text = binary.LittleEndian.AppendUint64(j.text, second)
 }
 
-// tellPrompt adds a prompt, of which the worker had the first known blocks. They were last used at used, in ms.
-func (j *journal) tellPrompt(w *Worker, prompt []promptBlock, known int, used int64, now time.Time) {
+// addPrompt adds a prompt, of which the worker had the first known blocks. They were last used at used, in ms.
+func (j *journal) addPrompt(w *Worker, prompt []promptBlock, known int, used int64, now time.Time) {
 	if used < j.since {
 		known = 0
 	}
@@ -127,36 +128,36 @@ func (j *journal) tellPrompt(w *Worker, prompt []promptBlock, known int, used in
 	}
 }
 
-// tellAnswer adds the answer to a prompt.
-func (j *journal) tellAnswer(w *Worker, last uint64, tokens int64, now time.Time) {
+// addAnswer adds the answer to a prompt.
+func (j *journal) addAnswer(w *Worker, last uint64, tokens int64, now time.Time) {
 	if j.fits(27, now) {
 		j.head(entryAnswer, w.idHash, last)
 		j.text = binary.AppendUvarint(j.text, uint64(min(max(0, tokens), maxBooked)))
 	}
 }
 
-// tellPinLocked adds the change of a pin.
-func (p *Pool) tellPinLocked(pin *pin, now time.Time) {
-	if p.journal.on && len(p.pins.told) < maxPins {
-		p.pins.told = append(p.pins.told, toldPin{key: pin.key, before: pin.told, worker: pin.worker})
-		pin.told, pin.toldAt = pin.worker, now
-		pin.waiting++
+// publishPinLocked adds the change of a pin.
+func (p *Pool) publishPinLocked(pin *pin, now time.Time) {
+	if p.journal.on && len(p.pins.waiting) < maxPins {
+		p.pins.waiting = append(p.pins.waiting, pinEntry{key: pin.key, before: pin.expected, worker: pin.worker})
+		pin.expected, pin.publishedAt = pin.worker, now
+		pin.unlogged++
 	}
 }
 
 // renewPinLocked adds the renewal of a pin.
 func (p *Pool) renewPinLocked(pin *pin, now time.Time) {
-	if p.journal.on && len(p.pins.told) < maxPins {
-		p.pins.told = append(p.pins.told, toldPin{key: pin.key, renewal: true})
-		pin.toldAt = now
+	if p.journal.on && len(p.pins.waiting) < maxPins {
+		p.pins.waiting = append(p.pins.waiting, pinEntry{key: pin.key, renewal: true})
+		pin.publishedAt = now
 	}
 }
 
 // takePins appends the entries of waiting pins, of which it takes at most mostPins. A renewal has the worker that the
 // log had last.
 func (j *journal) takePins(s *pins) {
-	n := min(len(s.told), mostPins)
-	for _, t := range s.told[:n] {
+	n := min(len(s.waiting), mostPins)
+	for _, t := range s.waiting[:n] {
 		kind := byte(entryPin)
 		if t.renewal {
 			i, ok := s.byKey[t.key]
@@ -169,7 +170,7 @@ func (j *journal) takePins(s *pins) {
 		j.text = binary.LittleEndian.AppendUint64(j.text, t.worker)
 		s.sent = append(s.sent, t)
 	}
-	s.told = append(s.told[:0], s.told[n:]...)
+	s.waiting = append(s.waiting[:0], s.waiting[n:]...)
 }
 
 // ApplyJournal applies the journal of another gateway, which was written at that time. It returns an error if the
@@ -217,21 +218,21 @@ func (p *Pool) modelledLocked(hash uint64) *Worker {
 // readPromptLocked reads the rest of a prompt's entry and records the prompt.
 func (p *Pool) readPromptLocked(r *messageReader, worker, before uint64, at time.Time) {
 	w := p.modelledLocked(worker)
-	p.told = p.told[:0]
+	p.received = p.received[:0]
 	unknown := false
 	if w != nil && before != 0 {
-		p.told = p.caches.appendChain(p.told, before, w.column)
-		unknown = len(p.told) == 0
+		p.received = p.caches.appendChain(p.received, before, w.column)
+		unknown = len(p.received) == 0
 	}
 	for range r.count(len(r.text)) {
 		hash, tokens := r.uint64(), int32(r.bounded(1<<30))
-		p.told = append(p.told, promptBlock{hash, tokens})
+		p.received = append(p.received, promptBlock{hash, tokens})
 	}
-	if w == nil || unknown || r.wrong || len(p.told) == 0 {
+	if w == nil || unknown || r.wrong || len(p.received) == 0 {
 		return
 	}
-	p.caches.record(p.told, w.column, at)
-	p.learnKeysLocked(p.told, at)
+	p.caches.record(p.received, w.column, at)
+	p.learnKeysLocked(p.received, at)
 }
 
 // learnsKeys is a Policy whose keys follow the traffic of all gateways.
@@ -246,9 +247,9 @@ func (p *Pool) learnKeysLocked(prompt []promptBlock, at time.Time) {
 	if !ok {
 		return
 	}
-	p.toldChain = p.toldChain[:0]
+	p.receivedChain = p.receivedChain[:0]
 	for _, b := range prompt {
-		p.toldChain = append(p.toldChain, Block{Hash: b.hash})
+		p.receivedChain = append(p.receivedChain, Block{Hash: b.hash})
 	}
 	up := 0
 	for _, w := range p.workers {
@@ -256,5 +257,5 @@ func (p *Pool) learnKeysLocked(prompt []promptBlock, at time.Time) {
 			up++
 		}
 	}
-	policy.learnKeys(at, p.toldChain, max(1, up))
+	policy.learnKeys(at, p.receivedChain, max(1, up))
 }

@@ -51,10 +51,10 @@ func TestGatewaysKnowTheSameCaches(t *testing.T) {
 				}
 				joined = 3
 				for _, p := range g.pools { // as the gateways do when they see a new one
-					p.TellAll(now)
+					p.RepeatAll(now)
 				}
 			case 1, 2:
-				i := rapid.IntRange(0, joined-1).Draw(t, "teller")
+				i := rapid.IntRange(0, joined-1).Draw(t, "sender")
 				all := g.pools
 				g.pools = g.pools[:joined]
 				g.exchange(t, i, now)
@@ -66,7 +66,7 @@ func TestGatewaysKnowTheSameCaches(t *testing.T) {
 		}
 		// Chats that go on become known to a gateway that joined late.
 		for _, p := range g.pools {
-			p.TellAll(now)
+			p.RepeatAll(now)
 		}
 		for seed := range 5 {
 			now = now.Add(time.Second)
@@ -89,12 +89,12 @@ func TestGatewaysKnowTheSameCaches(t *testing.T) {
 	})
 }
 
-// TestJournalTellsOnlyNewBlocks: each turn of a long chat costs as many bytes as it adds, and after a gateway has
-// joined the next turn is told from its beginning once.
-func TestJournalTellsOnlyNewBlocks(t *testing.T) {
+// TestJournalHasOnlyNewBlocks: each turn of a long chat costs as many bytes as it adds, and after a gateway has
+// joined the next turn is written from its beginning once.
+func TestJournalHasOnlyNewBlocks(t *testing.T) {
 	g := newGatewayPools(t, 2, 1, Config{Name: "least_load"})
 	p, now := g.pools[0], start
-	p.TellAll(now)
+	p.RepeatAll(now)
 	length := func(turns int) int {
 		now = now.Add(time.Second)
 		g.serve(t, 0, chatRequest(now, 1, turns))
@@ -108,7 +108,7 @@ func TestJournalTellsOnlyNewBlocks(t *testing.T) {
 	if next := length(51); next > 200 {
 		t.Errorf("one more turn of 50 takes %d bytes", next)
 	}
-	p.TellAll(now.Add(time.Millisecond))
+	p.RepeatAll(now.Add(time.Millisecond))
 	if whole := length(52); whole < 52*9 {
 		t.Errorf("after a gateway has joined, a chat of 52 turns takes %d bytes", whole)
 	}
@@ -121,11 +121,11 @@ func TestJournalTellsOnlyNewBlocks(t *testing.T) {
 	}
 }
 
-// TestJournalIsBounded: what does not fit is counted and not told, and later entries do not refer to it.
+// TestJournalIsBounded: what does not fit is counted and not published, and later entries do not refer to it.
 func TestJournalIsBounded(t *testing.T) {
 	g := newGatewayPools(t, 2, 1, Config{Name: "least_load"})
 	p := g.pools[0]
-	p.TellAll(start.Add(-time.Hour))
+	p.RepeatAll(start.Add(-time.Hour))
 	for i := range 3000 {
 		g.serve(t, 0, chatRequest(start.Add(time.Duration(i)*time.Millisecond), i, 3))
 	}
@@ -136,7 +136,7 @@ func TestJournalIsBounded(t *testing.T) {
 	if err := g.pools[1].ApplyJournal(start, text); err != nil {
 		t.Fatal(err)
 	}
-	// The last chat was dropped; its next turn is told from the beginning.
+	// The last chat was dropped; its next turn is written from the beginning.
 	now := start.Add(time.Minute)
 	g.serve(t, 0, chatRequest(now, 2999, 4))
 	if err := g.pools[1].ApplyJournal(now, p.TakeJournal(nil)); err != nil {
@@ -147,7 +147,7 @@ func TestJournalIsBounded(t *testing.T) {
 	}
 }
 
-// TestEventsReplaceTheJournal: caches whose events each gateway reads itself are not told.
+// TestEventsReplaceTheJournal: caches with events, which each gateway reads itself, are not published.
 func TestEventsReplaceTheJournal(t *testing.T) {
 	p := kvPool(Member{})
 	p.Share(true)

@@ -97,9 +97,9 @@ func (p *Pool) AppendLoad(dst []byte, now time.Time) []byte {
 	return dst
 }
 
-// SetPeers replaces what the pool knows of the other gateways: their number, and the last load of each that has
-// told one. It returns an error if a load cannot be read; it uses the others. Without any load, the other
-// gateways are assumed to have as much as this one. With 0 gateways, the workers are this gateway's own.
+// SetPeers replaces what the pool knows of the other gateways: their number, and the last load that each has published.
+// If a load cannot be read, SetPeers ignores it and returns an error. Without any load, each other gateway counts as much
+// as this one. With 0 gateways, the workers are this gateway's own.
 func (p *Pool) SetPeers(now time.Time, gateways int, loads ...[]byte) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,11 +11,11 @@ func TestPromptsAreRepeatedAfterADroppedEntry(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	w, prompt := &Worker{idHash: 1}, []promptBlock{{2, 64}, {3, 64}}
 	j := journal{on: true, text: make([]byte, maxJournal)}
-	j.tellPrompt(w, prompt[:1], 0, 0, now)
+	j.addPrompt(w, prompt[:1], 0, 0, now)
 	if j.text = nil; j.dropped != 1 {
 		t.Fatalf("%d entries were dropped", j.dropped)
 	}
-	j.tellPrompt(w, prompt, 1, now.UnixMilli(), now.Add(time.Second))
+	j.addPrompt(w, prompt, 1, now.UnixMilli(), now.Add(time.Second))
 	r := messageReader{text: j.text}
 	if kind, worker, before, blocks := r.byte(), r.uint64(), r.uint64(), r.count(2); kind != entryPrompt || worker != 1 ||
 		before != 0 || blocks != 2 {

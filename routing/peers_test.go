@@ -13,12 +13,12 @@ import (
 // gatewayPools are the pools of several gateways in front of the same workers.
 type gatewayPools struct {
 	pools []*Pool
-	told  map[int][]byte // the last load of each gateway
+	loads map[int][]byte // the last load of each gateway
 }
 
 // newGatewayPools returns the pools of n gateways under one policy, each with the same workers, which are up.
 func newGatewayPools(t interface{ Fatal(...any) }, n, workers int, c Config) *gatewayPools {
-	g := &gatewayPools{told: map[int][]byte{}}
+	g := &gatewayPools{loads: map[int][]byte{}}
 	for range n {
 		policy, err := New(c)
 		if err != nil {
@@ -38,11 +38,11 @@ func newGatewayPools(t interface{ Fatal(...any) }, n, workers int, c Config) *ga
 	return g
 }
 
-// exchange lets one gateway tell the others its load and its journal, and applies the last loads of the others. The
+// exchange publishes one gateway's load and journal, and applies the last loads of the others. The
 // order of the calls is the order of the log.
 func (g *gatewayPools) exchange(t interface{ Fatal(...any) }, i int, now time.Time) {
 	p := g.pools[i]
-	g.told[i] = p.AppendLoad(nil, now)
+	g.loads[i] = p.AppendLoad(nil, now)
 	journal := p.TakeJournal(nil)
 	for k, other := range g.pools {
 		if k == i || len(journal) == 0 {
@@ -54,7 +54,7 @@ func (g *gatewayPools) exchange(t interface{ Fatal(...any) }, i int, now time.Ti
 	}
 	p.ConfirmJournal()
 	var loads [][]byte
-	for k, load := range g.told {
+	for k, load := range g.loads {
 		if k != i {
 			loads = append(loads, load)
 		}

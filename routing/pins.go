@@ -11,8 +11,8 @@ type pins struct {
 	slots          []pin
 	byKey          map[uint64]int32
 	newest, oldest int32
-	told           []toldPin // of which the other gateways must learn
-	sent           []toldPin // taken by TakeJournal, and not yet confirmed
+	waiting        []pinEntry // entries for TakeJournal
+	sent           []pinEntry // taken by TakeJournal, and not yet confirmed
 }
 
 // pin is the worker of one session.
@@ -20,15 +20,15 @@ type pin struct {
 	key          uint64
 	worker       uint64 // hash of its ID
 	logged       uint64 // the worker by the log; 0 if the log has none
-	told         uint64 // the same, once the log has the entries of this gateway that it lacks
-	waiting      int    // number of those entries
+	expected     uint64 // the same, once the log has the entries of this gateway that it lacks
+	unlogged     int    // number of those entries
 	at           time.Time
-	toldAt       time.Time // when it was last written to the journal
+	publishedAt  time.Time // when it was last written to the journal
 	newer, older int32
 }
 
-// toldPin is an entry of the journal.
-type toldPin struct {
+// pinEntry is an entry of the journal.
+type pinEntry struct {
 	key, before, worker uint64
 	renewal             bool
 }
@@ -37,7 +37,7 @@ const (
 	// maxPins bounds the sessions with a pin: 6 MB.
 	maxPins = 1 << 16
 	// pinIdle is how long a pin outlives the last request of its session, and renewPin the interval at which a
-	// pin in use is told again, so that the log always has the pins in use.
+	// pin in use is published again, so that the log always has the pins in use.
 	pinIdle  = 30 * time.Minute
 	renewPin = 2 * time.Minute
 )
@@ -109,7 +109,7 @@ func (s *pins) confirm() {
 		p := &s.slots[i]
 		p.log(t.before, t.worker, t.renewal)
 		if !t.renewal {
-			p.waiting = max(0, p.waiting-1)
+			p.unlogged = max(0, p.unlogged-1)
 		}
 		p.settle()
 	}
@@ -126,8 +126,8 @@ func (p *pin) log(before, to uint64, renewal bool) {
 
 // settle follows the log, unless it lacks entries of this gateway.
 func (p *pin) settle() {
-	if p.waiting == 0 {
-		p.worker, p.told = p.logged, p.logged
+	if p.unlogged == 0 {
+		p.worker, p.expected = p.logged, p.logged
 	}
 }
 
@@ -160,8 +160,8 @@ func (p *Pool) keepPinLocked(r *Request, w *Worker, ws []View) {
 	switch {
 	case pin.worker != w.idHash:
 		pin.worker = w.idHash
-		p.tellPinLocked(pin, r.Now)
-	case r.Now.Sub(pin.toldAt) > renewPin:
+		p.publishPinLocked(pin, r.Now)
+	case r.Now.Sub(pin.publishedAt) > renewPin:
 		p.renewPinLocked(pin, r.Now)
 	}
 }
@@ -187,7 +187,7 @@ func (p *Pool) applyPinLocked(key, before, to uint64, renewal bool, now time.Tim
 		return
 	}
 	pin := p.pins.set(key, now)
-	pin.toldAt = now
+	pin.publishedAt = now
 	pin.log(before, to, renewal)
 	pin.settle()
 }

@@ -76,7 +76,7 @@ func TestGatewaysAgreeOnPins(t *testing.T) {
 					}
 				}
 			case 1, 2:
-				g.exchange(t, rapid.IntRange(0, 2).Draw(t, "teller"), now)
+				g.exchange(t, rapid.IntRange(0, 2).Draw(t, "sender"), now)
 			default:
 				id := rapid.Uint64Range(0, 3).Draw(t, "session")
 				r := session(now, id)

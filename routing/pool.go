@@ -153,8 +153,8 @@ type Pool struct {
 	peers            peers
 	pins             pins
 	journal          journal
-	told             []promptBlock // buffer of a prompt that another gateway has told
-	toldChain        []Block
+	received         []promptBlock // buffer of a prompt of another gateway
+	receivedChain    []Block
 	free             *booking // list of unused bookings
 	learned          learned
 	saturation       Saturation

@@ -46,7 +46,7 @@ func (p *planes) serveReady(w http.ResponseWriter, _ *http.Request) {
 		r.Degraded = append(r.Degraded, "redis: unavailable; this gateway enforces limits alone")
 	}
 	if v := p.control.Pools.Sharing(); v != nil && !v.CaughtUp && p.control.Stores.Redis.Up() {
-		r.Degraded = append(r.Degraded, "sharing: not read yet what other gateways told before the start")
+		r.Degraded = append(r.Degraded, "sharing: the history of the other gateways is not read yet")
 	}
 	if p.control.FileRejected() {
 		r.Degraded = append(r.Degraded, "configuration: the file on disk has errors; the previous one stays in force")

@@ -23,7 +23,7 @@ func (w *World) startExchanges() {
 		g.pool.SetPeers(w.time(w.now), len(w.gateways)-1) //nolint:errcheck // there is no load to read
 		if every := w.config.ShareEvery; every > 0 {
 			g.pool.Share(true)
-			g.pool.TellAll(w.time(w.now)) // blocks of later prompts
+			g.pool.RepeatAll(w.time(w.now)) // blocks of later prompts
 			w.After(every*time.Duration(i)/time.Duration(len(w.gateways)), func() { w.repeat(every, g.exchangeState) })
 		}
 	}

@@ -11,8 +11,8 @@ import (
 //go:embed exchange.lua
 var exchangeLua string
 
-// Keys of what gateways tell each other, with the version of its form. Gateways of other versions use other keys, or
-// ignore what they cannot read. One hash tag keeps both on one node of a cluster.
+// Keys of what gateways publish, with the version of its form. Gateways of other versions use other keys, or ignore
+// what they cannot read. One hash tag keeps both keys on one node of a cluster.
 const (
 	loadsKey   = "tierway:{gateways}:v1:loads"
 	journalKey = "tierway:{gateways}:v1:journal"
@@ -27,8 +27,8 @@ const (
 	maxExchanged = 1 << 20
 )
 
-// Exchange tells the other gateways of one Redis what this one has booked and learned, and returns what they have
-// told. Its zero value knows nothing of the log. It is used by one goroutine.
+// Exchange publishes what this gateway has booked and recorded, and reads what the other gateways of one Redis have
+// published. One goroutine uses it.
 type Exchange struct {
 	redis  *Redis
 	script *redis.Script
@@ -40,18 +40,18 @@ func (r *Redis) NewExchange() *Exchange {
 	return &Exchange{redis: r, script: redis.NewScript(exchangeLua), last: "0-0"}
 }
 
-// PoolText is what a gateway tells of one pool.
+// PoolText is the journal of one pool.
 type PoolText struct{ Pool, Text string }
 
-// Told is what other gateways have told.
-type Told struct {
+// Received is what other gateways have published.
+type Received struct {
 	Loads    map[string]string // the last load of each live gateway, by its ID
-	Journals []ToldJournal     // since the last exchange, in the order of the log
+	Journals []ReceivedJournal // since the last exchange, in the order of the log
 	More     bool              // the log has more; the next exchange returns it
 }
 
-// ToldJournal is one entry of the log.
-type ToldJournal struct {
+// ReceivedJournal is one entry of the log.
+type ReceivedJournal struct {
 	Age   time.Duration
 	Pools []PoolText
 }
@@ -59,7 +59,7 @@ type ToldJournal struct {
 // Do writes this gateway's load and journal and reads those of the others, in one step of Redis. It waits at most 50
 // ms, and not at all while Redis is down. After an error it is unknown whether the journal was written; the caller
 // repeats it.
-func (e *Exchange) Do(ctx context.Context, load string, journal []PoolText) (told Told, err error) {
+func (e *Exchange) Do(ctx context.Context, load string, journal []PoolText) (got Received, err error) {
 	argv := []any{e.redis.gateway, load, loadLease.Milliseconds(), e.last, journalKept.Milliseconds(), maxExchanged}
 	for _, p := range journal {
 		argv = append(argv, p.Pool, p.Text)
@@ -71,37 +71,37 @@ func (e *Exchange) Do(ctx context.Context, load string, journal []PoolText) (tol
 			e.last = "0-0"
 		}
 		if err == nil && reply != nil {
-			told, err = e.read(reply)
+			got, err = e.read(reply)
 		}
 		return err
 	})
-	return told, err
+	return got, err
 }
 
 // read reads the script's reply.
-func (e *Exchange) read(reply []any) (told Told, err error) {
+func (e *Exchange) read(reply []any) (got Received, err error) {
 	r := reader{values: reply}
 	last, more := r.string(), r.int()
 	loads, entries := r.list(), r.list()
-	told = Told{Loads: map[string]string{}, More: more != 0}
+	got = Received{Loads: map[string]string{}, More: more != 0}
 	for len(loads.values) > 0 {
 		id := loads.string()
-		told.Loads[id] = loads.string()
+		got.Loads[id] = loads.string()
 	}
 	for len(entries.values) > 0 {
-		j := ToldJournal{Age: time.Duration(entries.int()) * time.Millisecond}
+		j := ReceivedJournal{Age: time.Duration(entries.int()) * time.Millisecond}
 		texts := entries.list()
 		for len(texts.values) > 0 {
 			j.Pools = append(j.Pools, PoolText{texts.string(), texts.string()})
 		}
 		entries.wrong = entries.wrong || texts.wrong
-		told.Journals = append(told.Journals, j)
+		got.Journals = append(got.Journals, j)
 	}
 	if r.wrong || loads.wrong || entries.wrong {
-		return Told{}, errAnswer
+		return Received{}, errAnswer
 	}
 	e.last = last
-	return told, nil
+	return got, nil
 }
 
 func (r *reader) string() string {

@@ -1,4 +1,4 @@
--- Tells the other gateways this one's load and journal, and returns theirs.
+-- Publishes this gateway's load and journal, and returns those of the others.
 --
 -- KEYS: the loads by gateway, and the log of journals.
 -- ARGV: gateway, its load, lease of a load in ms, last entry of the log that it knows, ms for which the log keeps an

@@ -23,7 +23,7 @@ type WorkerGauges struct {
 	SuccessRatio     float64      `metric:"tierway_worker_success_ratio" help:"Share of the worker's recent requests that succeeded, by the outcomes that its circuit breaker counts. It recovers within minutes without requests."`
 	Backoff          bool         `metric:"tierway_worker_backoff" help:"1 while the worker is in backoff and receives no requests. Causes: 429, 503 with Retry-After or with a full engine queue, or a rejection of the gateway's key."`
 	Inflight         int          `metric:"tierway_worker_inflight" help:"Requests booked on the worker."`
-	PeerInflight     int          `metric:"tierway_worker_peer_inflight" help:"Requests that other gateways have booked on the worker, as last told and estimated since; 0 for a single gateway."`
+	PeerInflight     int          `metric:"tierway_worker_peer_inflight" help:"Requests that other gateways have booked on the worker, as last published and estimated since; 0 for a single gateway."`
 	HistoryTokens    int64        `metric:"tierway_worker_history_tokens" help:"Tokens in the gateway's model of the worker's cache, which follows the routing history of all gateways."`
 	PendingTokens    int64        `metric:"tierway_worker_pending_tokens" help:"Prompt tokens of booked requests before their first content."`
 	OutputTokens     int64        `metric:"tierway_worker_output_tokens" help:"Output tokens booked for requests in flight."`
@@ -120,12 +120,12 @@ type RedisGauges struct {
 // SharingGauges is the exchange of loads and journals with the other gateways of the same Redis.
 type SharingGauges struct {
 	Gateways   int   `metric:"tierway_sharing_gateways" help:"Other gateways whose load this gateway knows; absent without Redis."`
-	CaughtUp   bool  `metric:"tierway_sharing_caught_up" help:"1 once this gateway has read what the others told before its start; absent without Redis."`
+	CaughtUp   bool  `metric:"tierway_sharing_caught_up" help:"1 once this gateway has read what the others published before its start; absent without Redis."`
 	Exchanges  int64 `metric:"tierway_sharing_exchanges_total" help:"Exchanges of load and routing history with Redis, failed ones included; absent without Redis."`
 	Failed     int64 `metric:"tierway_sharing_failed_exchanges_total" help:"Exchanges that failed. Their history is sent again; absent without Redis."`
-	Sent       int64 `metric:"tierway_sharing_sent_bytes_total" help:"Bytes of load and history that this gateway told the others; absent without Redis."`
-	Received   int64 `metric:"tierway_sharing_received_bytes_total" help:"Bytes of load and history that the others told this gateway; absent without Redis."`
-	Dropped    int64 `metric:"tierway_sharing_dropped_entries_total" help:"Entries of the routing history that the others were not told, because too many waited; absent without Redis."`
+	Sent       int64 `metric:"tierway_sharing_sent_bytes_total" help:"Bytes of load and history that this gateway published; absent without Redis."`
+	Received   int64 `metric:"tierway_sharing_received_bytes_total" help:"Bytes of load and history of other gateways that this gateway has read; absent without Redis."`
+	Dropped    int64 `metric:"tierway_sharing_dropped_entries_total" help:"Entries of the routing history that were not published, because too many waited; absent without Redis."`
 	Unreadable int64 `metric:"tierway_sharing_unreadable_total" help:"Loads and histories of gateways of another version that this gateway ignored; absent without Redis."`
 }
 

@@ -243,7 +243,7 @@ func TestHashPoliciesAgreeWithoutRedis(t *testing.T) {
 	}
 }
 
-// TestRestartedGatewayKnowsTheCaches: what gateways told is in Redis for those that start. A gateway reports when it
+// TestRestartedGatewayKnowsTheCaches: what gateways published is in Redis for a gateway that starts. A gateway reports when it
 // has read it.
 func TestRestartedGatewayKnowsTheCaches(t *testing.T) {
 	t.Parallel()
@@ -265,8 +265,8 @@ func TestRestartedGatewayKnowsTheCaches(t *testing.T) {
 			t.Errorf("%s was on %s, and a gateway that has just started sends it to %s", id, home, w)
 		}
 	}
-	if len(linesWith(all[1], "this gateway knows what the others have told")) != 1 {
-		t.Error("the log does not say once that the gateway knows what the others have told")
+	if len(linesWith(all[1], "read what other gateways have published")) != 1 {
+		t.Error("the log does not say once that the gateway has read what the others published")
 	}
 }
 

@@ -52,7 +52,7 @@ type WorkerLoad struct {
 	SuccessRatio  float64 `json:"success_ratio" doc:"Share of the worker's recent requests that succeeded, by the outcomes that its breaker counts."`
 	Share         float64 `json:"share" doc:"Fraction of the worker's usual load; below 1 during slow start."`
 	Inflight      int     `json:"inflight" doc:"Requests of this gateway."`
-	PeerInflight  int     `json:"peer_inflight" doc:"Requests of other gateways, as last told and estimated since."`
+	PeerInflight  int     `json:"peer_inflight" doc:"Requests of other gateways, as last published and estimated since."`
 	HistoryTokens int64   `json:"history_tokens" doc:"Tokens in the gateway's model of the worker's cache, which follows the routing history of all gateways."`
 	MaxInflight   int     `json:"max_inflight" doc:"Configured maximum of in-flight requests. 0: unlimited."`
 	Bound         int     `json:"bound" doc:"Concurrency limit in force. 0: unlimited."`

@@ -23,9 +23,9 @@ const (
 	journalBurst = 256 << 10
 )
 
-// sharing tells the other gateways of one Redis what this one has booked on the workers and learned about their
-// caches, and applies what they tell. It works beside the requests: none waits for it. One goroutine uses it; only
-// view is for others.
+// sharing publishes what this gateway has booked on the workers and recorded of their caches, and applies what the other
+// gateways of one Redis publish. It works beside the requests: none waits for it. One goroutine uses it, except for
+// view.
 type sharing struct {
 	pools    *Pools
 	exchange *store.Exchange
@@ -33,11 +33,11 @@ type sharing struct {
 	budget   float64                 // bytes of journals that may be sent
 	stepped  time.Time               // the last step
 	sent     time.Time               // the last exchange that succeeded
-	state    string                  // as told then
-	peers    map[string]string       // what the others had told then, by gateway
+	state    string                  // as published then
+	peers    map[string]string       // texts of the other gateways then, by gateway
 	states   map[string]gatewayState // the same, as far as it could be read
-	active   bool                    // another gateway had told something new then
-	openings map[opening]bool        // of the breakers of other gateways, as told at the last exchange
+	active   bool                    // a state of another gateway had changed then
+	openings map[opening]bool        // of the breakers of other gateways then
 	caughtUp bool
 	totals   SharingTotals
 	view     atomic.Pointer[SharingView]
@@ -46,7 +46,7 @@ type sharing struct {
 // SharingView is what this gateway shares with others.
 type SharingView struct {
 	Gateways []GatewayView `json:"gateways" nullable:"false" doc:"The other gateways of the same Redis with a recent load."`
-	CaughtUp bool          `json:"caught_up" doc:"false: this gateway has not read what the others told before its start. Their journals of the last five minutes are kept."`
+	CaughtUp bool          `json:"caught_up" doc:"false: this gateway has not read what the others published before its start. Their journals of the last five minutes are kept."`
 	SharedAt *time.Time    `json:"shared_at,omitempty" doc:"Time of the last exchange. Without load, gateways exchange once per second."`
 	SharingTotals
 }
@@ -68,7 +68,7 @@ type SharingTotals struct {
 	Unreadable int64 `json:"unreadable" doc:"Loads and journals of gateways of another version, which were ignored."`
 }
 
-// gatewayState is what a gateway tells of itself at each exchange. Gateways ignore fields that they do not know.
+// gatewayState is what a gateway publishes at each exchange. Gateways ignore fields that they do not know.
 type gatewayState struct {
 	Pools map[string]sharedPool `json:"pools"`
 }
@@ -79,7 +79,7 @@ type opening struct {
 	at                    int64 // by that gateway's clock
 }
 
-// sharedPool is what a gateway tells of one pool.
+// sharedPool is the part of it about one pool.
 type sharedPool struct {
 	Load []byte           `json:"load"`           // of routing.Pool.AppendLoad
 	Open map[string]int64 `json:"open,omitempty"` // when this gateway opened a worker's breaker, in ms since 1970
@@ -109,7 +109,7 @@ func (ps *Pools) share(ctx context.Context) {
 	})
 }
 
-// step makes one exchange, unless there is nothing to tell and the last one is recent.
+// step makes one exchange, unless nothing has changed and the last one is recent.
 func (s *sharing) step(ctx context.Context, now time.Time) {
 	all := s.pools.snapshot().Pools
 	state := s.describe(all, now)
@@ -117,7 +117,7 @@ func (s *sharing) step(ctx context.Context, now time.Time) {
 	if len(s.unsent) == 0 && state == s.state && !s.active && s.caughtUp && now.Sub(s.sent) < shareIdle {
 		return
 	}
-	told, err := s.exchange.Do(ctx, state, s.unsent)
+	got, err := s.exchange.Do(ctx, state, s.unsent)
 	s.totals.Exchanges++
 	if err != nil {
 		s.totals.Failed++
@@ -130,21 +130,21 @@ func (s *sharing) step(ctx context.Context, now time.Time) {
 	s.totals.Sent += int64(len(state))
 	confirmed := len(s.unsent) > 0
 	s.unsent, s.state, s.sent = nil, state, now
-	s.apply(all, &told, now)
+	s.apply(all, &got, now)
 	if confirmed {
 		for _, p := range all {
 			p.Routing.ConfirmJournal()
 		}
 	}
-	if !s.caughtUp && !told.More {
+	if !s.caughtUp && !got.More {
 		s.caughtUp = true
-		s.pools.log.Info("this gateway knows what the others have told", "gateways", len(told.Loads), "journals",
+		s.pools.log.Info("read what other gateways have published", "gateways", len(got.Loads), "journals",
 			s.totals.Entries)
 	}
 	s.publish()
 }
 
-// describe returns what this gateway tells of itself.
+// describe returns the state that this gateway publishes.
 func (s *sharing) describe(all []*Pool, now time.Time) string {
 	g := gatewayState{Pools: map[string]sharedPool{}}
 	for _, p := range all {
@@ -164,7 +164,7 @@ func (s *sharing) describe(all []*Pool, now time.Time) string {
 	return string(text)
 }
 
-// takeJournals takes what the pools have to tell, within the budget.
+// takeJournals takes the journals of the pools, within the budget.
 func (s *sharing) takeJournals(all []*Pool, now time.Time) {
 	if !s.stepped.IsZero() {
 		s.budget = min(journalBurst, s.budget+now.Sub(s.stepped).Seconds()*journalRate)
@@ -194,10 +194,10 @@ func (s *sharing) lose(all []*Pool, now time.Time) {
 	s.publish()
 }
 
-// apply applies what the other gateways have told.
-func (s *sharing) apply(all []*Pool, told *store.Told, now time.Time) {
-	s.states = make(map[string]gatewayState, len(told.Loads))
-	for id, text := range told.Loads {
+// apply applies what the other gateways have published.
+func (s *sharing) apply(all []*Pool, got *store.Received, now time.Time) {
+	s.states = make(map[string]gatewayState, len(got.Loads))
+	for id, text := range got.Loads {
 		s.totals.Received += int64(len(text))
 		var g gatewayState
 		if err := json.Unmarshal([]byte(text), &g); err != nil {
@@ -206,16 +206,16 @@ func (s *sharing) apply(all []*Pool, told *store.Told, now time.Time) {
 		}
 		s.states[id] = g
 	}
-	for id := range told.Loads {
+	for id := range got.Loads {
 		if _, known := s.peers[id]; !known { // it may not know earlier entries
 			for _, p := range all {
-				p.Routing.TellAll(now)
+				p.Routing.RepeatAll(now)
 			}
 			break
 		}
 	}
-	s.active = !maps.Equal(s.peers, told.Loads)
-	s.peers = told.Loads
+	s.active = !maps.Equal(s.peers, got.Loads)
+	s.peers = got.Loads
 	for _, p := range all {
 		var loads [][]byte
 		for _, g := range s.states {
@@ -228,7 +228,7 @@ func (s *sharing) apply(all []*Pool, told *store.Told, now time.Time) {
 		}
 	}
 	s.applyOpenings(now)
-	s.applyJournals(all, told.Journals, now)
+	s.applyJournals(all, got.Journals, now)
 }
 
 // applyOpenings suspects the workers with a breaker that another gateway has opened since the last exchange.
@@ -249,7 +249,7 @@ func (s *sharing) applyOpenings(now time.Time) {
 }
 
 // applyJournals applies the entries of the log.
-func (s *sharing) applyJournals(all []*Pool, journals []store.ToldJournal, now time.Time) {
+func (s *sharing) applyJournals(all []*Pool, journals []store.ReceivedJournal, now time.Time) {
 	for _, j := range journals {
 		s.totals.Entries++
 		for _, text := range j.Pools {

@@ -1,0 +1,207 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tierway/e2e/backends"
+)
+
+// newExchanges returns the exchanges of n gateways, called g0, g1, … on one Redis.
+func newExchanges(t *testing.T, url string, n int) (all []*Exchange) {
+	t.Helper()
+	for i := range n {
+		r, err := OpenRedis(RedisConfig{URL: url, Gateway: fmt.Sprint("g", i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { r.Close() }) //nolint:errcheck // a test may have ended the server
+		all = append(all, r.NewExchange())
+	}
+	return all
+}
+
+// exchange makes one exchange and returns what the others have published, without the ages.
+func exchange(t *testing.T, e *Exchange, load string, texts ...string) Received {
+	t.Helper()
+	var journal []PoolText
+	for _, text := range texts {
+		journal = append(journal, PoolText{"small", text})
+	}
+	got, err := e.Do(context.Background(), load, journal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range got.Journals {
+		if age := got.Journals[i].Age; age < 0 || age > time.Minute {
+			t.Errorf("an entry is %v old", age)
+		}
+		got.Journals[i].Age = 0
+	}
+	return got
+}
+
+// entriesOf are the journals with these texts, each an entry of its own.
+func entriesOf(texts ...string) (all []ReceivedJournal) {
+	for _, text := range texts {
+		all = append(all, ReceivedJournal{Pools: []PoolText{{"small", text}}})
+	}
+	return all
+}
+
+// TestExchangeReturnsWhatOthersPublished: their loads, and their entries since the last exchange in the order of the
+// log; never the gateway's own. A gateway that starts gets the entries of before. This holds on a cluster too.
+func TestExchangeReturnsWhatOthersPublished(t *testing.T) {
+	for name, url := range map[string]func(testing.TB) string{
+		"one server": func(t testing.TB) string { return backends.Redis(t).URL },
+		"cluster": func(t testing.TB) string {
+			s := backends.RedisCluster(t)
+			s.Do("CLUSTER ADDSLOTSRANGE 0 16383")
+			eventually(t, func() bool { return s.Do("SET probe x") == "+OK" })
+			return "redis+cluster://" + s.Addr
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newExchanges(t, url(t), 3)
+			for _, e := range g { // the client's first command learns the nodes of a cluster
+				eventually(t, func() bool { return e.redis.client.Ping(t.Context()).Err() == nil })
+			}
+			want := func(got Received, loads map[string]string, journals []ReceivedJournal) {
+				t.Helper()
+				if diff := cmp.Diff(Received{Loads: loads, Journals: journals}, got); diff != "" {
+					t.Error(diff)
+				}
+			}
+			want(exchange(t, g[0], "a"), map[string]string{}, nil)
+			want(exchange(t, g[1], "b", "one"), map[string]string{"g0": "a"}, nil)
+			want(exchange(t, g[0], "a2", "two"), map[string]string{"g1": "b"}, entriesOf("one"))
+			want(exchange(t, g[1], "b"), map[string]string{"g0": "a2"}, entriesOf("two"))
+			want(exchange(t, g[1], "b\x00\n"), map[string]string{"g0": "a2"}, nil)
+			want(exchange(t, g[0], "", "\x00\xff\n", "four"), map[string]string{"g1": "b\x00\n"}, nil)
+			both := ReceivedJournal{Pools: []PoolText{{"small", "\x00\xff\n"}, {"small", "four"}}}
+			want(exchange(t, g[2], ""), map[string]string{"g0": "", "g1": "b\x00\n"}, append(entriesOf("one", "two"), both))
+		})
+	}
+}
+
+// TestLoadExpiresWithItsGateway, and so do both keys without any gateway.
+func TestLoadExpiresWithItsGateway(t *testing.T) {
+	redis := backends.Redis(t)
+	g := newExchanges(t, redis.URL, 2)
+	exchange(t, g[0], "a", "one")
+	redis.Do("HSET " + loadsKey + " dead 1000000000000:x")
+	if got := exchange(t, g[1], "b").Loads; len(got) != 1 || got["g0"] != "a" {
+		t.Errorf("the loads are %v", got)
+	}
+	if n := redis.Do("HLEN " + loadsKey); n != ":2" {
+		t.Errorf("the hash has %s fields, want the two live gateways", n)
+	}
+	for key, most := range map[string]time.Duration{loadsKey: loadLease, journalKey: journalKept} {
+		var ms int64
+		if _, err := fmt.Sscanf(redis.Do("PTTL "+key), ":%d", &ms); err != nil || ms <= 0 || ms > most.Milliseconds() {
+			t.Errorf("%s expires in %d ms (%v), want up to %v", key, ms, err, most)
+		}
+	}
+}
+
+// TestJournalIsTrimmedByAge: entries that are older than five minutes make no memory.
+func TestJournalIsTrimmedByAge(t *testing.T) {
+	redis := backends.Redis(t)
+	g := newExchanges(t, redis.URL, 1)
+	old := time.Now().Add(-journalKept - time.Minute).UnixMilli()
+	for i := range 300 { // Redis trims whole nodes of 100 entries
+		redis.Do(fmt.Sprintf("XADD %s %d-1 gateway other small old", journalKey, old+int64(i)))
+	}
+	exchange(t, g[0], "", "new")
+	var n int
+	if _, err := fmt.Sscanf(redis.Do("XLEN "+journalKey), ":%d", &n); err != nil || n > 101 {
+		t.Errorf("the log has %d entries (%v)", n, err)
+	}
+}
+
+// TestLongLogIsReadInParts of about a megabyte, and completely.
+func TestLongLogIsReadInParts(t *testing.T) {
+	g := newExchanges(t, backends.Redis(t).URL, 2)
+	for range 40 {
+		exchange(t, g[0], "", strings.Repeat("x", 64<<10))
+	}
+	parts, entries := 0, 0
+	for more := true; more; parts++ {
+		got := exchange(t, g[1], "")
+		more, entries = got.More, entries+len(got.Journals)
+		if size := len(got.Journals) * 64 << 10; size > maxExchanged+128<<10 {
+			t.Errorf("a part has %d bytes", size)
+		}
+	}
+	if parts != 3 || entries != 40 {
+		t.Errorf("%d entries in %d parts, want 40 in 3", entries, parts)
+	}
+}
+
+// TestExchangeSurvivesFaultsOfRedis: keys of another type, a lost script, lost data, and a clock that goes back. At most
+// one exchange fails, and the next one publishes and reads again.
+//
+// RS-05.
+func TestExchangeSurvivesFaultsOfRedis(t *testing.T) {
+	redis := backends.Redis(t)
+	for name, fault := range map[string]func(*Exchange){
+		"loads of another type":   func(*Exchange) { redis.Do("DEL " + loadsKey); redis.Do("SET " + loadsKey + " x") },
+		"journal of another type": func(*Exchange) { redis.Do("DEL " + journalKey); redis.Do("SADD " + journalKey + " x") },
+		"garbage in the loads":    func(*Exchange) { redis.Do("HSET " + loadsKey + " stranger garbage") },
+		"an entry without text":   func(*Exchange) { redis.Do("XADD " + journalKey + " * gateway stranger") },
+		"an odd entry":            func(*Exchange) { redis.Do("XADD " + journalKey + " * a b c d") },
+		"lost data":               func(*Exchange) { redis.Do("FLUSHALL") },
+		"lost script":             func(*Exchange) { redis.Do("SCRIPT FLUSH") },
+		"restart":                 func(*Exchange) { redis.Restart() },
+		"clock": func(e *Exchange) {
+			redis.Do("DEL " + journalKey)
+			e.last = "99999999999999-0"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newExchanges(t, redis.URL, 2)
+			exchange(t, g[0], "a", "one")
+			exchange(t, g[1], "b")
+			fault(g[1])
+			for range 2 {
+				_, _ = g[0].Do(context.Background(), "a", nil) // the first one may fail
+			}
+			_, _ = g[1].Do(context.Background(), "b", nil) // it may fail
+			exchange(t, g[0], "a2", "two")
+			got := exchange(t, g[1], "b")
+			if got.Loads["g0"] != "a2" || len(got.Journals) == 0 || got.Journals[len(got.Journals)-1].Pools[0].Text != "two" {
+				t.Errorf("afterwards the other gateway reads %+v", got)
+			}
+			if !g[1].redis.Up() {
+				t.Error("Redis counts as down")
+			}
+		})
+	}
+}
+
+// TestExchangeWaitsForNoRedis that hangs: at most 50 ms, and not at all once it is down.
+//
+// RS-02.
+func TestExchangeWaitsForNoRedis(t *testing.T) {
+	redis := backends.Redis(t)
+	e := newExchanges(t, redis.URL, 1)[0]
+	exchange(t, e, "a")
+	redis.Hang()
+	defer redis.Resume()
+	for range tripAfter {
+		if _, err := e.Do(context.Background(), "a", nil); err == nil {
+			t.Error("an exchange with a Redis that hangs succeeds")
+		}
+	}
+	if e.redis.Up() {
+		t.Fatal("Redis counts as up")
+	}
+	if _, err := e.Do(context.Background(), "a", nil); err == nil || !strings.Contains(err.Error(), errAway.Error()) {
+		t.Errorf("while Redis is down: %v", err)
+	}
+}
