@@ -14,7 +14,7 @@ SIMULATE ?= --mode base,hot,hetero,nosharing,mixed,agentic,burst --seeds 1
 # Without msgpack, which is not used, gin is 6 MiB smaller.
 TAGS := -tags nomsgpack
 
-.PHONY: help run build test check soak fuzz bench bench-core bench-queue simulate bench-proxy bench-watched bench-classify docs deps clean
+.PHONY: help run build test check soak fuzz bench bench-core bench-queue simulate bench-proxy bench-watched bench-shared bench-classify docs deps clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
@@ -61,6 +61,10 @@ bench-proxy: build ## Compare the binary with nginx (BENCH="-memory", "-cpu -rat
 
 bench-watched: build ## Measure the cost of traces, decision records and logs: all on against all off (BENCH="-rounds 5 -seconds 2")
 	@go run $(TAGS) ./bench/proxy -watched $(BENCH)
+
+bench-shared: build ## Measure what gateways share through Redis, beside a gateway without it (BENCH="-rounds 7 -rate 200", "-json")
+	@scripts/packages.sh redis-server
+	@go run $(TAGS) ./bench/proxy -shared $(BENCH)
 
 bench-classify: ## Measure the quality and savings of the classifier's rules on labelled prompts (BENCH="-data DIR -markdown")
 	@go run $(TAGS) ./bench/classify $(BENCH)

@@ -48,8 +48,8 @@ func (p *Pool) Share(on bool) {
 	}
 }
 
-// RepeatAll makes the journal repeat the pins, and each prompt from its first block on, because some gateway may not know
-// earlier entries. The caller calls it when a gateway has joined, or when the shared log was lost.
+// RepeatAll makes the journal repeat the pins, and each prompt from its first block on, because some gateway may not
+// know earlier entries. The caller calls it when a gateway has joined, or when the shared log was lost.
 func (p *Pool) RepeatAll(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

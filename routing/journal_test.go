@@ -252,8 +252,8 @@ func checkModel(c *cacheModel) error {
 	return nil
 }
 
-// TestGatewaysWithoutRedisAgreeOnKeys: each of three gateways learns the keys of chwbl from a third of the same traffic,
-// with hot and cold tenants. They place at least 95 % of new chats alike; with depth fixed, all.
+// TestGatewaysWithoutRedisAgreeOnKeys: each of three gateways learns the keys of chwbl from a third of the same
+// traffic, with hot and cold tenants. They place at least 95 % of new chats alike; with depth fixed, all.
 func TestGatewaysWithoutRedisAgreeOnKeys(t *testing.T) {
 	for depth, least := range map[string]float64{"adaptive": 0.95, "fixed": 1} {
 		g := newGatewayPools(t, 3, 8, Config{Name: "chwbl", Depth: depth})

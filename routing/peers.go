@@ -82,7 +82,7 @@ func (p *Pool) AppendLoad(dst []byte, now time.Time) []byte {
 	defer p.mu.Unlock()
 	p.advanceTrafficLocked(now)
 	dst = append(dst, loadVersion)
-	dst = binary.LittleEndian.AppendUint64(dst, math.Float64bits(p.traffic.arrivals))
+	dst = binary.LittleEndian.AppendUint64(dst, math.Float64bits(p.recentArrivalsLocked(now)))
 	dst = binary.AppendUvarint(dst, uint64(len(p.workers)))
 	for _, w := range p.workers {
 		p.endDuePrefillsLocked(w, now)
@@ -97,9 +97,20 @@ func (p *Pool) AppendLoad(dst []byte, now time.Time) []byte {
 	return dst
 }
 
-// SetPeers replaces what the pool knows of the other gateways: their number, and the last load that each has published.
-// If a load cannot be read, SetPeers ignores it and returns an error. Without any load, each other gateway counts as much
-// as this one. With 0 gateways, the workers are this gateway's own.
+// recentArrivalsLocked returns the requests per second of this gateway; 0 while it is idle, so that an idle gateway's
+// load does not change.
+func (p *Pool) recentArrivalsLocked(now time.Time) float64 {
+	for _, w := range p.workers {
+		if w.inflight > 0 || now.Sub(w.costs.recentAt) < time.Second {
+			return p.traffic.arrivals
+		}
+	}
+	return 0
+}
+
+// SetPeers replaces what the pool knows of the other gateways: their number, and the last load that each has
+// published. If a load cannot be read, SetPeers ignores it and returns an error. Without any load, each other gateway
+// counts as much as this one. With 0 gateways, the workers are this gateway's own.
 func (p *Pool) SetPeers(now time.Time, gateways int, loads ...[]byte) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

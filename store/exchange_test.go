@@ -143,8 +143,8 @@ func TestLongLogIsReadInParts(t *testing.T) {
 	}
 }
 
-// TestExchangeSurvivesFaultsOfRedis: keys of another type, a lost script, lost data, and a clock that goes back. At most
-// one exchange fails, and the next one publishes and reads again.
+// TestExchangeSurvivesFaultsOfRedis: keys of another type, a lost script, lost data, and a clock that goes back. At
+// most one exchange fails, and the next one publishes and reads again.
 //
 // RS-05.
 func TestExchangeSurvivesFaultsOfRedis(t *testing.T) {

@@ -22,8 +22,9 @@ const (
 
 // children are the processes that a run has started, in the order of their start.
 type children struct {
-	dir  string // for their configuration and logs
-	list []*exec.Cmd
+	dir   string // for their configuration and logs
+	redis string // URL for the gateways that are started next; empty: no Redis
+	list  []*exec.Cmd
 }
 
 // start runs a program and writes its output to name.log. The program ends with ctx.
@@ -165,7 +166,7 @@ func (c *children) startTierway(ctx context.Context, name, program, worker, key,
 		return g, err
 	}
 	conf := filepath.Join(c.dir, name+".yaml")
-	if err := os.WriteFile(conf, []byte(tierwayConf(name, worker, key)+more), 0o600); err != nil {
+	if err := os.WriteFile(conf, []byte(tierwayConf(name, worker, key, c.redis)+more), 0o600); err != nil {
 		return g, fmt.Errorf("writing the gateway's configuration: %w", err)
 	}
 	output, err := exec.CommandContext(ctx, program, "version").Output()

@@ -51,13 +51,13 @@ http {
 
 // tierwayConf returns the configuration of a gateway that does all its work: it checks a
 // tenant's key, resolves a model alias, writes a ledger to its own database and an access log.
-func tierwayConf(name, worker, key string) string {
+func tierwayConf(name, worker, key, redis string) string {
 	digest := tenants.Digest(key)
 	return fmt.Sprintf(`auth:
   required: true
   keys:
     - { name: bench, sha256: %q }
-store: { sql: "sqlite://%s.db" }
+store: { sql: "sqlite://%s.db", redis: %q }
 policy: { name: least_load }
 tiers:
   - name: bench
@@ -66,7 +66,7 @@ tiers:
       - { name: fixed, url: "http://%s" }
 models: { %q: bench }
 drain: { accept_grace: 0s, timeout: 1s }
-`, hex.EncodeToString(digest[:]), name, served, worker, alias)
+`, hex.EncodeToString(digest[:]), name, redis, served, worker, alias)
 }
 
 // silentConf turns off all records of requests except the metrics.

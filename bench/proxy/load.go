@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -70,7 +71,14 @@ func (l *loader) run(j job) result {
 	var wg sync.WaitGroup
 	for i := range parts {
 		due := sendTimes(begin, j, i)
-		wg.Go(func() { parts[i].sendUntil(j.Addr, request, s.check, end, due) })
+		own := &varied{request: request}
+		if s.vary > 0 {
+			own.request = bytes.Clone(request)
+			own.digits = own.request[len(request)-len(s.body)+s.vary:][:varyDigits]
+			own.next = uint64(begin.UnixNano())*uint64(j.Connections) + uint64(i)
+			own.step = uint64(j.Connections)
+		}
+		wg.Go(func() { parts[i].sendUntil(j.Addr, own, s.check, end, due) })
 	}
 	wg.Wait()
 	return resultOf(parts, time.Since(begin))
@@ -94,9 +102,24 @@ type tally struct {
 	first  error
 }
 
+// varied is a request that differs each time, if it has digits.
+type varied struct {
+	request, digits []byte
+	next, step      uint64
+}
+
+// bytes returns the next request.
+func (v *varied) bytes() []byte {
+	if len(v.digits) > 0 {
+		copy(v.digits, fmt.Sprintf("%0*d", varyDigits, v.next%1e16))
+		v.next += v.step
+	}
+	return v.request
+}
+
 // sendUntil sends requests until end. After a failed request it opens a new connection; if the
 // target refuses it, sendUntil returns.
-func (t *tally) sendUntil(addr string, request []byte, check func([]byte) error, end time.Time,
+func (t *tally) sendUntil(addr string, request *varied, check func([]byte) error, end time.Time,
 	due func(int) time.Time) {
 	var c *client
 	defer func() {
@@ -129,7 +152,7 @@ func (t *tally) sendUntil(addr string, request []byte, check func([]byte) error,
 				return
 			}
 		}
-		body, err := c.do(request)
+		body, err := c.do(request.bytes())
 		free = time.Now()
 		if err == nil {
 			err = check(body)

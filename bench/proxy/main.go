@@ -2,12 +2,13 @@
 // run, in turns, and requests without a proxy are the reference. Every response is read and
 // checked; an incomplete response fails the run.
 //
-// It has four modes:
+// It has five modes:
 //
 //   - default: requests per second and added latency beside nginx
 //   - -cpu: processor time per request; -old adds older builds to the comparison
 //   - -memory: resident memory per idle stream
 //   - -watched: throughput with all traces, records and logs, relative to none
+//   - -shared: processor time, commands and bytes of gateways that share through Redis, beside one without
 //
 // The worker, the load generator and each proxy are separate processes on loopback and compete
 // for the processors. Therefore only shares and ratios are compared with the budget, not
@@ -39,6 +40,8 @@ type options struct {
 	old         []string
 	pause       time.Duration // before -cpu reads a target's processor time after a load
 	watched     bool
+	shared      bool
+	redis       string
 	streams     int
 	asJSON      bool
 	bin         string
@@ -75,6 +78,9 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 	if o.watched && !o.cpu {
 		return measureWatched(ctx, o, out)
 	}
+	if o.shared {
+		return measureShared(ctx, o, out)
+	}
 	if o.memory {
 		return withChildren(ctx, o, func(b *bench) error { return b.memory(o, out) })
 	}
@@ -99,6 +105,8 @@ func parseOptions(args []string) (options, error) {
 			return nil
 		})
 	f.BoolVar(&o.watched, "watched", false, "measure the cost of traces, records, logs instead; with -cpu, turn them on")
+	f.BoolVar(&o.shared, "shared", false, "measure what gateways share through Redis at -rate instead")
+	f.StringVar(&o.redis, "redis", "redis-server", "path or name of the redis-server program")
 	f.IntVar(&o.streams, "streams", 2000, "idle streams that -memory holds")
 	f.BoolVar(&o.asJSON, "json", false, "print the report as JSON")
 	f.StringVar(&o.bin, "bin", "bin/tierway", "path of the built gateway")

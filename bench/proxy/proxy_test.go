@@ -255,7 +255,7 @@ func TestWorkerReadsContentLength(t *testing.T) {
 
 func TestConfigurationsNameTheWorkerAndNoKey(t *testing.T) {
 	for _, conf := range []string{nginxConf("dir", "127.0.0.1:1", "127.0.0.1:2"),
-		tierwayConf("one", "127.0.0.1:2", "the-key")} {
+		tierwayConf("one", "127.0.0.1:2", "the-key", "")} {
 		if !strings.Contains(conf, "127.0.0.1:2") || strings.Contains(conf, "the-key") {
 			t.Errorf("the worker is missing or the key is included:\n%s", conf)
 		}

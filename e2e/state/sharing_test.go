@@ -243,8 +243,8 @@ func TestHashPoliciesAgreeWithoutRedis(t *testing.T) {
 	}
 }
 
-// TestRestartedGatewayKnowsTheCaches: what gateways published is in Redis for a gateway that starts. A gateway reports when it
-// has read it.
+// TestRestartedGatewayKnowsTheCaches: what gateways published is in Redis for a gateway that starts. It reports when
+// it has read that.
 func TestRestartedGatewayKnowsTheCaches(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 4, cachingEngines())

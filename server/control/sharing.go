@@ -17,15 +17,17 @@ const (
 	// of three gateways, loads that are 25 ms old cost 2 % of the time to first token, and 100 ms cost 4 to 10 %.
 	shareEvery = 25 * time.Millisecond
 	shareIdle  = time.Second
+	// shareCheck is the interval at which a gateway without load looks for some.
+	shareCheck = 100 * time.Millisecond
 	// journalRate and journalBurst bound the bytes that one gateway adds to the log: at 60 tokens a block, this is
 	// the history of 800,000 new tokens per second. Redis keeps five minutes of the log.
 	journalRate  = 128 << 10 // per second
 	journalBurst = 256 << 10
 )
 
-// sharing publishes what this gateway has booked on the workers and recorded of their caches, and applies what the other
-// gateways of one Redis publish. It works beside the requests: none waits for it. One goroutine uses it, except for
-// view.
+// sharing publishes what this gateway has booked on the workers and recorded of their caches, and applies what the
+// other gateways of one Redis publish. It works beside the requests: none waits for it. One goroutine uses it, except
+// for view.
 type sharing struct {
 	pools    *Pools
 	exchange *store.Exchange
@@ -104,25 +106,40 @@ func (ps *Pools) share(ctx context.Context) {
 	if ps.sharing == nil {
 		return
 	}
-	ps.recover.Every(shareEvery, ctx.Done(), "sharing with the other gateways", func(now time.Time) {
-		ps.sharing.step(ctx, now)
-	})
+	next := time.NewTimer(shareEvery)
+	defer next.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-next.C:
+			wait := shareCheck
+			ps.recover.Run("sharing with the other gateways", func() {
+				if ps.sharing.step(ctx, now) {
+					wait = shareEvery
+				}
+			})
+			next.Reset(wait)
+		}
+	}
 }
 
-// step makes one exchange, unless nothing has changed and the last one is recent.
-func (s *sharing) step(ctx context.Context, now time.Time) {
+// step makes one exchange, unless nothing has changed and the last one is recent. It reports whether it made one for a
+// change.
+func (s *sharing) step(ctx context.Context, now time.Time) (changed bool) {
 	all := s.pools.snapshot().Pools
 	state := s.describe(all, now)
 	s.takeJournals(all, now)
-	if len(s.unsent) == 0 && state == s.state && !s.active && s.caughtUp && now.Sub(s.sent) < shareIdle {
-		return
+	changed = len(s.unsent) > 0 || state != s.state || s.active || !s.caughtUp
+	if !changed && now.Sub(s.sent) < shareIdle {
+		return false
 	}
 	got, err := s.exchange.Do(ctx, state, s.unsent)
 	s.totals.Exchanges++
 	if err != nil {
 		s.totals.Failed++
 		s.lose(all, now)
-		return
+		return changed
 	}
 	for _, text := range s.unsent {
 		s.totals.Sent += int64(len(text.Text))
@@ -142,6 +159,7 @@ func (s *sharing) step(ctx context.Context, now time.Time) {
 			s.totals.Entries)
 	}
 	s.publish()
+	return changed
 }
 
 // describe returns the state that this gateway publishes.

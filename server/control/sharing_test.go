@@ -142,7 +142,8 @@ func TestJournalsAreBoundedPerSecond(t *testing.T) {
 		s.step(t.Context(), now)
 	}
 	steps := seconds * int(time.Second/shareEvery)
-	if most := int64(journalBurst + seconds*journalRate + 64<<10 + steps*512); s.totals.Sent < most/2 || s.totals.Sent > most {
+	most := int64(journalBurst + seconds*journalRate + 64<<10 + steps*512)
+	if s.totals.Sent < most/2 || s.totals.Sent > most {
 		t.Errorf("%d bytes in %d seconds, want at most %d", s.totals.Sent, seconds, most)
 	}
 	if poolOf(g).Routing.JournalDropped() == 0 {
