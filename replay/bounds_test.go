@@ -20,6 +20,11 @@ func TestDraftBoundsAndSaturationDecideEligibility(t *testing.T) {
 		v.Inflight, v.PendingTokens, v.OutputTokens, v.Waiting, v.KVUsage = inflight, 300, 100, waiting, kvUsage
 		return v
 	}
+	shared := func(inflight, peers int) routing.Candidate {
+		v := loaded(inflight, 0, 0)
+		v.PeerInflight = peers
+		return v
+	}
 	both := func(v routing.Candidate) []routing.Candidate {
 		other := candidate("a2", 1)
 		other.Inflight, other.PendingTokens = 9, 9000
@@ -35,6 +40,9 @@ func TestDraftBoundsAndSaturationDecideEligibility(t *testing.T) {
 		"max_inflight over the load": {most(0), most(4), both(loaded(3, 0, 0)), "a1", 0},
 		"max_inflight at the load":   {most(0), most(3), both(loaded(3, 0, 0)), "a2", 0},
 		"max_inflight unchanged":     {most(3), most(3), both(loaded(3, 0, 0)), "a1", 0},
+		// A gateway's bound is its own share, and the load of other gateways does not count against it.
+		"max_inflight over the own load": {most(0), most(3), both(shared(8, 6)), "a1", 0},
+		"max_inflight at the own load":   {most(0), most(3), both(shared(8, 5)), "a2", 0},
 		"max_inflight raised, one is missing": {func(p *Pool) { p.Members[1].MaxInflight = 2 },
 			func(p *Pool) { p.Members[1].MaxInflight = 3 }, alone(loaded(3, 0, 0)), "a1", 1},
 		"max_inflight lowered, one is missing": {func(p *Pool) { p.Members[1].MaxInflight = 2 },

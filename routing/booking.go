@@ -16,6 +16,7 @@ type booking struct {
 	blocks          []promptBlock // by which the cache model records the prompt
 	recorded        bool          // the cache model has them
 	published       bool          // the worker's cache events publish them to all gateways
+	epoch           int32         // epoch of the journal that has them; 0: it has not
 	stream          bool
 	answering       bool // the stream's first event has arrived
 
@@ -81,8 +82,7 @@ func (p *Pool) bookRequestLocked(r *Request, w *Worker, v *View) *booking {
 		if w.column < modelWorkers {
 			b.blocks = appendPromptBlocks(b.blocks, r.Blocks, prompt)
 			if p.journal.on && !b.published {
-				known, used := p.caches.known(b.blocks, w.column)
-				p.journal.addPrompt(w, b.blocks, known, used, r.Now)
+				b.epoch = p.journal.addPrompt(w, b.blocks, p.caches.published(b.blocks, p.journal.epoch, w.column))
 			}
 		}
 	}

@@ -40,6 +40,7 @@ type cachedBlock struct {
 	tokens       int32 // including the answer's
 	answer       int32 // tokens of the answer to the prompt that ends here; it is cached too
 	before       int32 // the block before it in a prompt, which is evicted later; 0: none
+	epoch        int32 // epoch of the journal in which it was published last; 0: never
 	column       uint8
 	leaf         bool // a prompt ends here, and none has continued it
 	recent       bool // in the worker's working set
@@ -82,8 +83,10 @@ func appendPromptBlocks(to []promptBlock, blocks []Block, prompt int64) []prompt
 	return to
 }
 
-// record records that the worker of that column has prefilled a prompt.
-func (c *cacheModel) record(prompt []promptBlock, column int, at time.Time) {
+// record records that the worker of that column has prefilled a prompt, which was published in that epoch of the
+// journal (0: not at all). A prompt of another gateway may have any hashes: the chain of blocks has no cycle, because
+// each block of a prompt leads to an earlier one of the same prompt, or to none.
+func (c *cacheModel) record(prompt []promptBlock, epoch int32, column int, at time.Time) {
 	if c.byHash == nil {
 		c.byHash, c.blocks = map[uint64]copies{}, make([]cachedBlock, 1)
 	}
@@ -103,6 +106,9 @@ func (c *cacheModel) record(prompt []promptBlock, column int, at time.Time) {
 		if after != 0 {
 			c.blocks[after].before = n
 		}
+		if i == 0 {
+			c.blocks[n].before = 0
+		}
 		after = n
 		b := &c.blocks[n]
 		leaf := i == len(prompt)-1
@@ -110,20 +116,19 @@ func (c *cacheModel) record(prompt []promptBlock, column int, at time.Time) {
 			b.answer = 0
 		}
 		l.resize(b, prompt[i].tokens+b.answer)
-		b.leaf, b.at = leaf, now
+		b.leaf, b.at, b.epoch = leaf, now, max(b.epoch, epoch)
 		c.pushNewest(n)
 	}
 	c.evict(l)
 	c.applyLimit(now)
 }
 
-// known returns how many leading blocks of a prompt a worker has, and when it last used them, in ms since 1970.
-func (c *cacheModel) known(prompt []promptBlock, column int) (blocks int, used int64) {
-	blocks = sort.Search(len(prompt), func(i int) bool { return c.find(prompt[i].hash, column) == 0 })
-	if blocks > 0 {
-		used = c.blocks[c.find(prompt[blocks-1].hash, column)].at
-	}
-	return blocks, used
+// published returns how many leading blocks of a prompt a worker has that were published in that epoch.
+func (c *cacheModel) published(prompt []promptBlock, epoch int32, column int) int {
+	return sort.Search(len(prompt), func(i int) bool {
+		n := c.find(prompt[i].hash, column)
+		return n == 0 || c.blocks[n].epoch != epoch
+	})
 }
 
 // appendChain appends the blocks of a worker from the beginning of a prompt up to that hash; none if the worker
@@ -419,7 +424,7 @@ func (s *overlapSearch) end(blocks, column int) {
 // recordPrefixLocked records that the booking's prompt is in its worker's cache.
 func (p *Pool) recordPrefixLocked(b *booking, at time.Time) {
 	if w := b.worker; len(b.blocks) > 0 && !w.removed && w.column < modelWorkers {
-		p.caches.record(b.blocks, w.column, at)
+		p.caches.record(b.blocks, b.epoch, w.column, at)
 		b.recorded = true
 	}
 }

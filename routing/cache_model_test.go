@@ -99,7 +99,7 @@ func TestCacheModelIsALRUCacheOfTheWorkersSize(t *testing.T) {
 			"record": func(rt *rapid.T) {
 				blocks, tokens := draw()
 				at := rapid.IntRange(0, workers-1).Draw(rt, "worker")
-				c.record(appendPromptBlocks(nil, blocks, tokens), at, now)
+				c.record(appendPromptBlocks(nil, blocks, tokens), 0, at, now)
 				plain[at].use(appendPromptBlocks(nil, blocks, tokens), now.UnixMilli())
 			},
 			"answer": func(rt *rapid.T) {
@@ -157,7 +157,7 @@ func TestEmptyMessagesDoNotFillTheMemory(t *testing.T) {
 	var c cacheModel
 	c.setCapacity(0, 100_000)
 	for i := range 100 {
-		c.record(appendPromptBlocks(nil, prompt(i, 0, 4000), 100), 0, start)
+		c.record(appendPromptBlocks(nil, prompt(i, 0, 4000), 100), 0, 0, start)
 	}
 	if n := c.lists[0].blocks; n > 100_000/leastBlock+1 || len(c.byHash) != n {
 		t.Errorf("%d blocks for 100,000 tokens", n)

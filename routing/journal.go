@@ -10,7 +10,7 @@ import (
 type journal struct {
 	on      bool
 	text    []byte
-	since   int64 // ms since 1970: all present gateways know the blocks used since then
+	epoch   int32 // from 1 on; what was published in an earlier epoch may be unknown to some gateway
 	dropped int64 // entries that did not fit
 }
 
@@ -39,12 +39,11 @@ const (
 )
 
 // Share begins or ends the recording of a journal for other gateways. While it is on, the caller must call TakeJournal.
-// Until the first RepeatAll, each prompt is written from its first block on.
 func (p *Pool) Share(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.journal.on != on {
-		p.journal = journal{on: on, since: 1<<63 - 1}
+		p.journal = journal{on: on, epoch: 1}
 	}
 }
 
@@ -53,7 +52,7 @@ func (p *Pool) Share(on bool) {
 func (p *Pool) RepeatAll(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.journal.since = now.UnixMilli() + 1 // entries up to now may be unknown
+	p.journal.epoch++
 	for i := p.pins.newest; i != 0; i = p.pins.slots[i].older {
 		if pin := &p.pins.slots[i]; now.Sub(pin.at) <= pinIdle {
 			p.renewPinLocked(pin, now)
@@ -88,14 +87,13 @@ func (p *Pool) JournalDropped() int64 {
 	return p.journal.dropped
 }
 
-// fits reports whether an entry of that length fits. If it does not, what follows cannot refer to it.
-func (j *journal) fits(length int, now time.Time) bool {
+// fits reports whether an entry of that length fits, and counts it as dropped otherwise.
+func (j *journal) fits(length int) bool {
 	if !j.on {
 		return false
 	}
 	if len(j.text)+length > maxJournal {
 		j.dropped++
-		j.since = now.UnixMilli() + 1 // the entry's own blocks are used at now
 		return false
 	}
 	return true
@@ -108,13 +106,11 @@ func (j *journal) head(kind byte, first, second uint64) {
 	j.text = binary.LittleEndian.AppendUint64(j.text, second)
 }
 
-// addPrompt adds a prompt, of which the worker had the first known blocks. They were last used at used, in ms.
-func (j *journal) addPrompt(w *Worker, prompt []promptBlock, known int, used int64, now time.Time) {
-	if used < j.since {
-		known = 0
-	}
-	if !j.fits(20+len(prompt[known:])*13, now) {
-		return
+// addPrompt adds a prompt without its first known blocks, and returns the epoch in which it is published: 0 if it does
+// not fit.
+func (j *journal) addPrompt(w *Worker, prompt []promptBlock, known int) (epoch int32) {
+	if !j.fits(20 + len(prompt[known:])*13) {
+		return 0
 	}
 	before := uint64(0)
 	if known > 0 {
@@ -126,11 +122,12 @@ func (j *journal) addPrompt(w *Worker, prompt []promptBlock, known int, used int
 		j.text = binary.LittleEndian.AppendUint64(j.text, b.hash)
 		j.text = binary.AppendUvarint(j.text, uint64(max(0, b.tokens)))
 	}
+	return j.epoch
 }
 
 // addAnswer adds the answer to a prompt.
-func (j *journal) addAnswer(w *Worker, last uint64, tokens int64, now time.Time) {
-	if j.fits(27, now) {
+func (j *journal) addAnswer(w *Worker, last uint64, tokens int64) {
+	if j.fits(27) {
 		j.head(entryAnswer, w.idHash, last)
 		j.text = binary.AppendUvarint(j.text, uint64(min(max(0, tokens), maxBooked)))
 	}
@@ -170,7 +167,9 @@ func (j *journal) takePins(s *pins) {
 		j.text = binary.LittleEndian.AppendUint64(j.text, t.worker)
 		s.sent = append(s.sent, t)
 	}
-	s.waiting = append(s.waiting[:0], s.waiting[n:]...)
+	if s.waiting = s.waiting[n:]; len(s.waiting) == 0 {
+		s.waiting = nil
+	}
 }
 
 // ApplyJournal applies the journal of another gateway, which was written at that time. It returns an error if the
@@ -181,27 +180,35 @@ func (p *Pool) ApplyJournal(at time.Time, text []byte) error {
 	if r.byte() != journalVersion {
 		return errMessage
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	for len(r.text) > 0 && !r.wrong {
-		kind, first, second := r.byte(), r.uint64(), r.uint64()
-		switch kind {
-		case entryPrompt:
-			p.readPromptLocked(&r, first, second, at)
-		case entryAnswer:
-			tokens := int64(r.bounded(maxBooked))
-			if w := p.modelledLocked(first); w != nil && !r.wrong {
-				p.caches.recordAnswer(second, tokens, w.column)
-			}
-		case entryPin, entryRenewal:
-			if to := r.uint64(); !r.wrong {
-				p.applyPinLocked(first, second, to, kind == entryRenewal, at)
-			}
-		default:
-			return errMessage
+		if err := p.applyEntry(&r, at); err != nil {
+			return err
 		}
 	}
 	if r.wrong {
+		return errMessage
+	}
+	return nil
+}
+
+// applyEntry applies one entry. It holds the lock for no longer than that, so that requests do not wait for a whole
+// journal.
+func (p *Pool) applyEntry(r *messageReader, at time.Time) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch kind, first, second := r.byte(), r.uint64(), r.uint64(); kind {
+	case entryPrompt:
+		p.readPromptLocked(r, first, second, at)
+	case entryAnswer:
+		tokens := int64(r.bounded(maxBooked))
+		if w := p.modelledLocked(first); w != nil && !r.wrong {
+			p.caches.recordAnswer(second, tokens, w.column)
+		}
+	case entryPin, entryRenewal:
+		if to := r.uint64(); !r.wrong {
+			p.applyPinLocked(first, second, to, kind == entryRenewal, at)
+		}
+	default:
 		return errMessage
 	}
 	return nil
@@ -219,10 +226,13 @@ func (p *Pool) modelledLocked(hash uint64) *Worker {
 func (p *Pool) readPromptLocked(r *messageReader, worker, before uint64, at time.Time) {
 	w := p.modelledLocked(worker)
 	p.received = p.received[:0]
-	unknown := false
+	unknown, epoch := false, p.journal.epoch
 	if w != nil && before != 0 {
 		p.received = p.caches.appendChain(p.received, before, w.column)
-		unknown = len(p.received) == 0
+		if unknown = len(p.received) == 0; !unknown {
+			// If some gateway may lack the blocks before, it lacks the new ones too.
+			epoch = p.caches.blocks[p.caches.find(before, w.column)].epoch
+		}
 	}
 	for range r.count(len(r.text)) {
 		hash, tokens := r.uint64(), int32(r.bounded(1<<30))
@@ -231,7 +241,7 @@ func (p *Pool) readPromptLocked(r *messageReader, worker, before uint64, at time
 	if w == nil || unknown || r.wrong || len(p.received) == 0 {
 		return
 	}
-	p.caches.record(p.received, w.column, at)
+	p.caches.record(p.received, epoch, w.column, at)
 	p.learnKeysLocked(p.received, at)
 }
 

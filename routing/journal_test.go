@@ -15,8 +15,8 @@ func (g *gatewayPools) serve(t interface{ Fatal(...any) }, i int, r Request) str
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Answered(r.Now, nil)
-	l.Release(Result{At: r.Now, PromptTokens: r.PromptTokens, OutputTokens: r.OutputTokens})
+	l.Answered(r.Now.Add(100*time.Millisecond), nil)
+	l.Release(Result{At: r.Now.Add(200 * time.Millisecond), PromptTokens: r.PromptTokens, OutputTokens: r.OutputTokens})
 	return l.worker.id
 }
 
@@ -220,6 +220,18 @@ func FuzzApplyJournal(f *testing.F) {
 	g.serve(f, 0, chatRequest(start, 1, 3))
 	g.serve(f, 0, chatRequest(start.Add(time.Second), 1, 4))
 	f.Add(g.pools[0].TakeJournal(nil))
+	for _, hashes := range [][]uint64{{7, 7}, {7, 8, 7}, {8, 7}, {7, 8}} { // no hash of a real prompt occurs twice
+		var j journal
+		j.on = true
+		for _, known := range []int{0, len(hashes)} {
+			var blocks []promptBlock
+			for _, h := range append(hashes, 9)[:len(hashes)+known/len(hashes)] {
+				blocks = append(blocks, promptBlock{h, 10})
+			}
+			j.addPrompt(g.pools[0].workers[0], blocks, known)
+		}
+		f.Add(append([]byte{journalVersion}, j.text...))
+	}
 	f.Add([]byte{journalVersion, entryPin, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, text []byte) {
 		g := newGatewayPools(t, 1, 2, Config{Name: "consistent_hash"})
@@ -242,6 +254,11 @@ func checkModel(c *cacheModel) error {
 			tokens, blocks = tokens+int64(b.tokens), blocks+1
 			if before := b.before; before != 0 && c.find(c.blocks[before].hash, column) != before {
 				return fmt.Errorf("block %d of column %d follows block %d, which is gone", n, column, before)
+			}
+			for steps, at := 0, b.before; at != 0; at = c.blocks[at].before {
+				if steps++; steps > l.blocks {
+					return fmt.Errorf("the blocks before block %d of column %d are a cycle", n, column)
+				}
 			}
 		}
 		if tokens != l.tokens || blocks != l.blocks || l.capacity > 0 && tokens > l.capacity {

@@ -208,7 +208,7 @@ func (l *Lease) Release(o Result) {
 		last := b.blocks[len(b.blocks)-1].hash
 		l.pool.caches.recordAnswer(last, o.OutputTokens, l.worker.column)
 		if l.pool.journal.on && !b.published {
-			l.pool.journal.addAnswer(l.worker, last, o.OutputTokens, l.timeOr(o.At))
+			l.pool.journal.addAnswer(l.worker, last, o.OutputTokens)
 		}
 	}
 	if last {

@@ -5,21 +5,76 @@ import (
 	"time"
 )
 
-// TestPromptsAreRepeatedAfterADroppedEntry: other gateways do not know the blocks of the dropped entry, although they
-// were used at the time of the drop.
+// TestPromptsAreRepeatedAfterADroppedEntry: the next turn of its chat is written from the first missing block on,
+// although the first event came after the drop. Other chats are not repeated.
 func TestPromptsAreRepeatedAfterADroppedEntry(t *testing.T) {
-	now := time.Unix(1_800_000_000, 0)
-	w, prompt := &Worker{idHash: 1}, []promptBlock{{2, 64}, {3, 64}}
-	j := journal{on: true, text: make([]byte, maxJournal)}
-	j.addPrompt(w, prompt[:1], 0, 0, now)
-	if j.text = nil; j.dropped != 1 {
-		t.Fatalf("%d entries were dropped", j.dropped)
+	g := newGatewayPools(t, 2, 1, Config{Name: "least_load"})
+	p, now := g.pools[0], start
+	g.serve(t, 0, chatRequest(now, 1, 20))
+	p.TakeJournal(nil)
+	p.journal.text = make([]byte, maxJournal)
+	g.serve(t, 0, chatRequest(now, 2, 20))
+	if p.journal.text = nil; p.JournalDropped() == 0 {
+		t.Fatal("nothing was dropped")
 	}
-	j.addPrompt(w, prompt, 1, now.UnixMilli(), now.Add(time.Second))
-	r := messageReader{text: j.text}
-	if kind, worker, before, blocks := r.byte(), r.uint64(), r.uint64(), r.count(2); kind != entryPrompt || worker != 1 ||
-		before != 0 || blocks != 2 {
-		t.Errorf("the next entry has kind %d, worker %d, %d blocks after %d", kind, worker, blocks, before)
+	length := func(seed int) int {
+		now = now.Add(time.Minute)
+		g.serve(t, 0, chatRequest(now, seed, 21))
+		return len(p.TakeJournal(nil))
+	}
+	if whole, next := length(2), length(1); whole < 20*9 || next > 200 {
+		t.Errorf("after a drop the chat takes %d bytes and another one %d", whole, next)
+	}
+}
+
+// TestPromptInFlightIsRepeatedAfterAJoin: it was written before the gateway joined, and answered afterwards.
+func TestPromptInFlightIsRepeatedAfterAJoin(t *testing.T) {
+	g := newGatewayPools(t, 2, 1, Config{Name: "least_load"})
+	p := g.pools[0]
+	r := chatRequest(start, 1, 20)
+	l, err := p.Acquire(&r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.TakeJournal(nil)
+	p.RepeatAll(start)
+	l.Answered(start.Add(time.Second), nil)
+	l.Release(Result{At: start.Add(2 * time.Second), PromptTokens: r.PromptTokens, OutputTokens: 30})
+	p.TakeJournal(nil)
+	now := start.Add(time.Minute)
+	g.serve(t, 0, chatRequest(now, 1, 21))
+	if err := g.pools[1].ApplyJournal(now, p.TakeJournal(nil)); err != nil {
+		t.Fatal(err)
+	}
+	if got := overlaps(t, g.pools[1], chatRequest(now, 1, 21)); got[0] != 21*500 {
+		t.Errorf("the gateway that joined predicts %v of %d tokens", got, 21*500)
+	}
+}
+
+// TestJournalReturnsToNewBlocksAfterABurst: chats that did not fit are written once, and then only their new blocks.
+func TestJournalReturnsToNewBlocksAfterABurst(t *testing.T) {
+	g := newGatewayPools(t, 1, 1, Config{Name: "least_load"})
+	p, now := g.pools[0], start
+	p.Observe("w0", nil, Status{Up: true, CacheTokens: 1 << 30}) // of all chats
+	round := func(turns int) (bytes int) {
+		for seed := range 400 { // 100 whole chats take more than one journal holds
+			now = now.Add(time.Millisecond)
+			g.serve(t, 0, chatRequest(now, seed, turns))
+			if seed%100 == 99 {
+				bytes += len(p.TakeJournal(nil))
+			}
+		}
+		return bytes
+	}
+	p.RepeatAll(now)
+	whole := round(20)
+	for turns := 21; turns <= 24; turns++ {
+		round(turns)
+	}
+	dropped := p.JournalDropped()
+	if after := round(25); dropped == 0 || p.JournalDropped() != dropped || after > whole/4 {
+		t.Errorf("%d entries were dropped, later %d; a round takes %d bytes, the first one took %d", dropped,
+			p.JournalDropped(), after, whole)
 	}
 }
 

@@ -2,9 +2,9 @@ package routing
 
 import "time"
 
-// pins remember workers of sessions that could not all be at their home: while some worker of the pool takes no
-// requests, hashing policies place sessions elsewhere. A session then stays where its cache is, after that worker has
-// come back too. Gateways agree on pins by the order of their shared log: the first change of a pin counts.
+// pins are the workers of the sessions that had a request while some worker of the pool was not a candidate. A session
+// that was placed elsewhere thus stays where its cache is, after all workers are candidates again. Gateways agree
+// on pins by the order of their shared log: the first change of a pin counts.
 //
 // The zero value has no pins. Memory is bounded by maxPins.
 type pins struct {
@@ -116,8 +116,8 @@ func (s *pins) confirm() {
 	s.sent = s.sent[:0]
 }
 
-// log applies an entry of the log. A change counts if the pin has the worker that it replaces (0: none); a renewal
-// always counts. So all gateways have the same pins, whatever they do at the same time.
+// log applies an entry of the log. A change counts if the log has no pin of the session, or has the worker that the
+// change replaces. A renewal always counts. So all gateways have the same pins, whatever they do at the same time.
 func (p *pin) log(before, to uint64, renewal bool) {
 	if renewal || p.logged == before || p.logged == 0 {
 		p.logged = to

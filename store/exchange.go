@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	_ "embed"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,12 +21,13 @@ const (
 )
 
 const (
-	// loadLease is how long a load counts that its gateway does not renew. Thirty exchanges may be late.
+	// loadLease is the time after which a load expires if its gateway does not renew it: 3 exchanges without load, 120
+	// under load.
 	loadLease = 3 * time.Second
 	// journalKept is how long the log keeps an entry for gateways that start.
 	journalKept = 5 * time.Minute
-	// maxExchanged bounds the journals of one reply. Redis sends them within its patience.
-	maxExchanged = 1 << 20
+	// maxExchanged bounds the journals of one reply, so that Redis sends them within its patience on slow links too.
+	maxExchanged = 256 << 10
 )
 
 // Exchange publishes what this gateway has booked and recorded, and reads what the other gateways of one Redis have
@@ -33,6 +36,8 @@ type Exchange struct {
 	redis  *Redis
 	script *redis.Script
 	last   string // entry of the log
+
+	rejected bool // Redis has rejected the script, which is logged
 }
 
 // NewExchange returns the exchange of this gateway.
@@ -64,18 +69,36 @@ func (e *Exchange) Do(ctx context.Context, load string, journal []PoolText) (got
 	for _, p := range journal {
 		argv = append(argv, p.Pool, p.Text)
 	}
+	var rejected error // by Redis, which is thus up
 	err = e.redis.do(ctx, "exchanging loads and journals", func(ctx context.Context) error {
 		reply, err := e.script.Run(ctx, e.redis.client, []string{loadsKey, journalKey}, argv...).Slice()
 		if redis.HasErrorPrefix(err, "WRONGTYPE") { // the keys are the gateways' own
-			reply, err = nil, e.redis.client.Del(ctx, loadsKey, journalKey).Err()
 			e.last = "0-0"
+			return e.redis.client.Del(ctx, loadsKey, journalKey).Err()
 		}
-		if err == nil && reply != nil {
-			got, err = e.read(reply)
+		if _, ok := errors.AsType[redis.Error](err); ok {
+			rejected = err
+			return nil
+		}
+		if err == nil {
+			got, rejected = e.read(reply)
 		}
 		return err
 	})
+	if err == nil && rejected != nil {
+		e.logRejection(rejected)
+		err = fmt.Errorf("exchanging loads and journals: %w", rejected)
+	}
 	return got, err
+}
+
+// logRejection logs the first rejection: limits work with a server that rejects the script, for example because it is
+// too old.
+func (e *Exchange) logRejection(err error) {
+	if !e.rejected {
+		e.rejected = true
+		e.redis.log.Warn("Redis rejects the exchange with other gateways; it needs version 6.2 or later", "cause", err)
+	}
 }
 
 // read reads the script's reply.

@@ -39,7 +39,11 @@ if not known or known > now then
   last = '0-0'
 end
 local entries, bytes, more = {}, 0, 0
-for _, entry in ipairs(redis.call('XRANGE', KEYS[2], '(' .. last, '+', 'COUNT', 256)) do
+local found = redis.call('XRANGE', KEYS[2], '(' .. last, '+', 'COUNT', 32)
+if #found == 32 then
+  more = 1
+end
+for _, entry in ipairs(found) do
   if bytes >= most then
     more = 1
     break

@@ -44,8 +44,10 @@ type Redis struct {
 	logged   atomic.Bool // the outage is logged, because a probe has failed too
 
 	// used by Run's goroutine only
-	swift  int             // fast answers to probes in a row
-	causes map[string]bool // causes of this outage that were logged
+	swift      int   // fast answers to probes in a row
+	least      int64 // gateways that count at least until leastUntil
+	leastUntil time.Time
+	causes     map[string]bool // causes of this outage that were logged
 }
 
 //go:embed register.lua
@@ -129,6 +131,9 @@ func tune(o *redis.UniversalOptions, patience time.Duration) {
 
 // Up reports whether requests may use Redis.
 func (r *Redis) Up() bool { return !r.away.Load() }
+
+// Gateway returns the random identifier of this gateway's process.
+func (r *Redis) Gateway() string { return r.gateway }
 
 // Gateways returns the number of live gateways that Redis last reported, including this one: at
 // least 1.
@@ -316,6 +321,13 @@ func (r *Redis) beat(ctx context.Context) error {
 	if err != nil {
 		r.logOutage(err)
 		return err
+	}
+	now := time.Now()
+	if r.away.Load() { // it may have lost its list, which is whole after one lease
+		r.least, r.leastUntil = int64(r.Gateways()), now.Add(lease)
+	}
+	if now.Before(r.leastUntil) {
+		n = max(n, r.least)
 	}
 	r.gateways.Store(int32(min(n, 1<<20)))
 	if r.away.CompareAndSwap(true, false) {

@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	// shareEvery is the interval of exchanges with the other gateways, and shareIdle that without load. In simulations
-	// of three gateways, loads that are 25 ms old cost 2 % of the time to first token, and 100 ms cost 4 to 10 %.
+	// shareEvery is the interval of exchanges with the other gateways, and shareIdle that without load. With
+	// kv_aware on the recorded trace, three gateways take 1 % longer to the first token than one at 25 ms, and 3 % at
+	// 100 ms (docs/simulate.md).
 	shareEvery = 25 * time.Millisecond
 	shareIdle  = time.Second
 	// shareCheck is the interval at which a gateway without load looks for some.
@@ -23,6 +24,9 @@ const (
 	// the history of 800,000 new tokens per second. Redis keeps five minutes of the log.
 	journalRate  = 128 << 10 // per second
 	journalBurst = 256 << 10
+	// keepOpening is how long an opening is remembered after it was last published: the load of a gateway may be missing
+	// for a few exchanges.
+	keepOpening = time.Minute
 )
 
 // sharing publishes what this gateway has booked on the workers and recorded of their caches, and applies what the
@@ -33,13 +37,14 @@ type sharing struct {
 	exchange *store.Exchange
 	unsent   []store.PoolText        // journals that were taken and are not in the log yet
 	budget   float64                 // bytes of journals that may be sent
+	turn     int                     // of the pool that sends its journal next
 	stepped  time.Time               // the last step
 	sent     time.Time               // the last exchange that succeeded
 	state    string                  // as published then
 	peers    map[string]string       // texts of the other gateways then, by gateway
 	states   map[string]gatewayState // the same, as far as it could be read
 	active   bool                    // a state of another gateway had changed then
-	openings map[opening]bool        // of the breakers of other gateways then
+	openings map[opening]time.Time   // of the breakers of other gateways, and when they were last published
 	caughtUp bool
 	totals   SharingTotals
 	view     atomic.Pointer[SharingView]
@@ -47,7 +52,8 @@ type sharing struct {
 
 // SharingView is what this gateway shares with others.
 type SharingView struct {
-	Gateways []GatewayView `json:"gateways" nullable:"false" doc:"The other gateways of the same Redis with a recent load."`
+	ID       string        `json:"id" doc:"Random identifier of this gateway's process."`
+	Gateways []GatewayView `json:"gateways" nullable:"false" doc:"The other gateways of the same Redis, at the last exchange."`
 	CaughtUp bool          `json:"caught_up" doc:"false: this gateway has not read what the others published before its start. Their journals of the last five minutes are kept."`
 	SharedAt *time.Time    `json:"shared_at,omitempty" doc:"Time of the last exchange. Without load, gateways exchange once per second."`
 	SharingTotals
@@ -83,12 +89,13 @@ type opening struct {
 
 // sharedPool is the part of it about one pool.
 type sharedPool struct {
-	Load []byte           `json:"load"`           // of routing.Pool.AppendLoad
-	Open map[string]int64 `json:"open,omitempty"` // when this gateway opened a worker's breaker, in ms since 1970
+	Load    []byte           `json:"load"`           // of routing.Pool.AppendLoad
+	Workers uint64           `json:"workers"`        // hash of their names; not 0
+	Open    map[string]int64 `json:"open,omitempty"` // when this gateway opened a worker's breaker, in ms since 1970
 }
 
 func newSharing(ps *Pools) *sharing {
-	s := &sharing{pools: ps, exchange: ps.redis.NewExchange(), budget: journalBurst, openings: map[opening]bool{}}
+	s := &sharing{pools: ps, exchange: ps.redis.NewExchange(), budget: journalBurst, openings: map[opening]time.Time{}}
 	s.publish()
 	return s
 }
@@ -101,7 +108,7 @@ func (ps *Pools) Sharing() *SharingView {
 	return ps.sharing.view.Load()
 }
 
-// share exchanges loads and journals with the other gateways until done is closed.
+// share exchanges loads and journals with the other gateways until ctx ends.
 func (ps *Pools) share(ctx context.Context) {
 	if ps.sharing == nil {
 		return
@@ -155,8 +162,8 @@ func (s *sharing) step(ctx context.Context, now time.Time) (changed bool) {
 	}
 	if !s.caughtUp && !got.More {
 		s.caughtUp = true
-		s.pools.log.Info("read what other gateways have published", "gateways", len(got.Loads), "journals",
-			s.totals.Entries)
+		s.pools.log.Info("read what other gateways have published", "id", s.pools.redis.Gateway(), "others",
+			len(got.Loads), "journals", s.totals.Entries)
 	}
 	s.publish()
 	return changed
@@ -166,7 +173,10 @@ func (s *sharing) step(ctx context.Context, now time.Time) (changed bool) {
 func (s *sharing) describe(all []*Pool, now time.Time) string {
 	g := gatewayState{Pools: map[string]sharedPool{}}
 	for _, p := range all {
-		shared := sharedPool{Load: p.Routing.AppendLoad(nil, now)}
+		shared := sharedPool{Load: p.Routing.AppendLoad(nil, now), Workers: 1}
+		for worker := range p.Members {
+			shared.Workers += NameHash(worker) // the order does not matter
+		}
 		for worker, at := range p.OwnOpenings() {
 			if shared.Open == nil {
 				shared.Open = map[string]int64{}
@@ -188,10 +198,16 @@ func (s *sharing) takeJournals(all []*Pool, now time.Time) {
 		s.budget = min(journalBurst, s.budget+now.Sub(s.stepped).Seconds()*journalRate)
 	}
 	s.stepped = now
-	if len(s.unsent) > 0 || s.budget <= 0 || !s.pools.redis.Up() {
+	// Own entries follow all entries that this gateway has read.
+	if len(s.unsent) > 0 || s.budget <= 0 || !s.caughtUp || !s.pools.redis.Up() {
 		return
 	}
-	for _, p := range all {
+	for range all {
+		if s.budget <= 0 {
+			return
+		}
+		p := all[s.turn%len(all)]
+		s.turn++
 		if text := p.Routing.TakeJournal(nil); len(text) > 0 {
 			s.unsent = append(s.unsent, store.PoolText{Pool: p.Name, Text: string(text)})
 			s.budget -= float64(len(text))
@@ -199,13 +215,14 @@ func (s *sharing) takeJournals(all []*Pool, now time.Time) {
 	}
 }
 
-// lose forgets the loads of the other gateways once they are too old. The pools then assume that each has as much as
-// this one.
+// lose drops the loads of the other gateways after a second without an exchange. The pools then assume that each of
+// them has as much as this one.
 func (s *sharing) lose(all []*Pool, now time.Time) {
 	if now.Sub(s.sent) < shareIdle {
 		return
 	}
 	count := s.pools.Gateways(s.pools.snapshot().File) - 1
+	s.peers, s.states = nil, nil // another gateway may miss what was written before the loss
 	for _, p := range all {
 		_ = p.Routing.SetPeers(now, count) // without a load nothing can be wrong
 	}
@@ -214,6 +231,7 @@ func (s *sharing) lose(all []*Pool, now time.Time) {
 
 // apply applies what the other gateways have published.
 func (s *sharing) apply(all []*Pool, got *store.Received, now time.Time) {
+	before := s.states
 	s.states = make(map[string]gatewayState, len(got.Loads))
 	for id, text := range got.Loads {
 		s.totals.Received += int64(len(text))
@@ -224,22 +242,19 @@ func (s *sharing) apply(all []*Pool, got *store.Received, now time.Time) {
 		}
 		s.states[id] = g
 	}
-	for id := range got.Loads {
-		if _, known := s.peers[id]; !known { // it may not know earlier entries
-			for _, p := range all {
-				p.Routing.RepeatAll(now)
-			}
-			break
-		}
-	}
 	s.active = !maps.Equal(s.peers, got.Loads)
 	s.peers = got.Loads
 	for _, p := range all {
 		var loads [][]byte
-		for _, g := range s.states {
+		joined := false
+		for id, g := range s.states {
 			if shared, ok := g.Pools[p.Name]; ok {
 				loads = append(loads, shared.Load)
+				joined = joined || before[id].Pools[p.Name].Workers != shared.Workers
 			}
+		}
+		if joined { // a gateway, or a pool or worker by its reload: it has ignored earlier entries about them
+			p.Routing.RepeatAll(now)
 		}
 		if err := p.Routing.SetPeers(now, len(loads), loads...); err != nil {
 			s.totals.Unreadable++
@@ -249,21 +264,20 @@ func (s *sharing) apply(all []*Pool, got *store.Received, now time.Time) {
 	s.applyJournals(all, got.Journals, now)
 }
 
-// applyOpenings suspects the workers with a breaker that another gateway has opened since the last exchange.
+// applyOpenings suspects the workers with a breaker that another gateway has opened, once for each opening.
 func (s *sharing) applyOpenings(now time.Time) {
-	before := s.openings
-	s.openings = map[opening]bool{}
 	for id, g := range s.states {
 		for pool, shared := range g.Pools {
 			for worker, at := range shared.Open {
 				o := opening{id, pool, worker, at}
-				s.openings[o] = true
-				if !before[o] {
+				if _, known := s.openings[o]; !known {
 					s.pools.Suspect(pool, worker, now)
 				}
+				s.openings[o] = now
 			}
 		}
 	}
+	maps.DeleteFunc(s.openings, func(_ opening, last time.Time) bool { return now.Sub(last) > keepOpening })
 }
 
 // applyJournals applies the entries of the log.
@@ -282,7 +296,8 @@ func (s *sharing) applyJournals(all []*Pool, journals []store.ReceivedJournal, n
 
 // publish updates the view.
 func (s *sharing) publish() {
-	v := &SharingView{Gateways: []GatewayView{}, CaughtUp: s.caughtUp, SharingTotals: s.totals}
+	v := &SharingView{ID: s.pools.redis.Gateway(), Gateways: []GatewayView{}, CaughtUp: s.caughtUp,
+		SharingTotals: s.totals}
 	if !s.sent.IsZero() {
 		at := s.sent
 		v.SharedAt = &at
