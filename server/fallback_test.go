@@ -194,6 +194,8 @@ func TestRequestFallsBackFromAFullQueue(t *testing.T) {
 					t.Errorf("%s: it waited for %s ms", name, got.header.Get("X-Queue-Ms"))
 				}
 			}
+			// The request that occupies the worker is booked before it arrives there.
+			waitUntil(t, "the request on the full worker", func() bool { return len(r.large.Requests()) > 0 })
 			if n := len(r.large.Requests()); n != 1 {
 				t.Errorf("%s: the full worker got %d requests", name, n)
 			}

@@ -73,7 +73,7 @@ func (e *Exchange) Do(ctx context.Context, load string, journal []PoolText) (got
 	err = e.redis.do(ctx, "exchanging loads and journals", func(ctx context.Context) error {
 		reply, err := e.script.Run(ctx, e.redis.client, []string{loadsKey, journalKey}, argv...).Slice()
 		if redis.HasErrorPrefix(err, "WRONGTYPE") { // the keys are the gateways' own
-			e.last = "0-0"
+			e.last, rejected = "0-0", err // the caller repeats the journal, which is not written
 			return e.redis.client.Del(ctx, loadsKey, journalKey).Err()
 		}
 		if _, ok := errors.AsType[redis.Error](err); ok {
@@ -86,7 +86,9 @@ func (e *Exchange) Do(ctx context.Context, load string, journal []PoolText) (got
 		return err
 	})
 	if err == nil && rejected != nil {
-		e.logRejection(rejected)
+		if !redis.HasErrorPrefix(rejected, "WRONGTYPE") {
+			e.logRejection(rejected)
+		}
 		err = fmt.Errorf("exchanging loads and journals: %w", rejected)
 	}
 	return got, err
