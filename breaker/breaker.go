@@ -56,8 +56,8 @@ type Breaker struct {
 	tripReason          string    // why the failure that is being counted opens the breaker
 	probedSince         time.Time // when it last became half-open, or was made; earlier requests do not count
 	probes              map[uint64]*probe
-	suspectedAt         time.Time // the opening at another gateway that last opened this breaker
 	nextSuspicion       time.Time // earlier suspicions have no effect
+	found               time.Time // see View.Found
 
 	pendingEvents []Change
 	notifying     bool
@@ -281,25 +281,21 @@ func (b *Breaker) Healthy(started time.Time) {
 	}
 }
 
-// Suspect reports that the breaker of the same worker at another gateway opened at that time.
-// A closed breaker then opens with [CauseOtherGateway], and Suspect returns true. As after any
-// opening, a good health check that begins afterwards makes it half-open.
+// Suspect reports that another gateway has opened its breaker of the same worker. A closed breaker
+// then opens with [CauseOtherGateway], and Suspect returns true. As after any opening, a good health
+// check that begins afterwards makes it half-open.
 //
-// An open or half-open breaker does not change. A closed one does not change if it has closed
-// since that time, if the same opening has opened it before, or within Config.OpenFor after an
-// earlier suspicion. A gateway that finds healthy workers failing therefore costs this worker
-// one health check and its probes for each Config.OpenFor.
-func (b *Breaker) Suspect(at time.Time) (opened bool) {
+// Suspect does not change an open or half-open breaker. It has no effect within Config.OpenFor after an
+// earlier suspicion with an effect. False suspicions therefore cost a worker one health check and its
+// probes for each Config.OpenFor.
+func (b *Breaker) Suspect() (opened bool) {
 	b.mu.Lock()
 	defer b.unlock()
 	now := time.Now()
-	closedSince := b.cause == CauseProbeSucceeded && !at.After(b.since)
-	// The other gateway's clock may be ahead, so its opening may seem later than the last close.
-	repeated := at.Equal(b.suspectedAt)
-	if b.state != Closed || closedSince || repeated || now.Before(b.nextSuspicion) {
+	if b.state != Closed || now.Before(b.nextSuspicion) {
 		return false
 	}
-	b.suspectedAt, b.nextSuspicion = at, now.Add(b.config.OpenFor)
+	b.nextSuspicion = now.Add(b.config.OpenFor)
 	b.tripLocked(CauseOtherGateway)
 	return true
 }

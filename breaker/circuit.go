@@ -80,6 +80,9 @@ func (b *Breaker) followLocked(to State) {
 	switch to {
 	case Open:
 		b.slow = b.slow || c.Cause == CauseSlow
+		if c.Cause != CauseSlow && c.Cause != CauseOtherGateway {
+			b.found = now
+		}
 		b.consecutiveFailures, b.interrupted = 0, 0
 		if outdated {
 			b.renewLocked()

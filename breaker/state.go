@@ -87,6 +87,7 @@ type View struct {
 	Since time.Time // time of the last transition, or of New
 	Until time.Time // end of the open state; zero for other states
 	Cause string    // of the last transition; "" before the first
+	Found time.Time // last opening because this gateway's own requests failed or hung; zero: none
 
 	Failures, Requests  int // outcomes within the window; 0 unless closed
 	ConsecutiveFailures int // since the last success
@@ -98,7 +99,7 @@ type View struct {
 func (b *Breaker) View() View {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	v := View{State: b.state, Since: b.since, Until: b.until, Cause: b.cause,
+	v := View{State: b.state, Since: b.since, Until: b.until, Cause: b.cause, Found: b.found,
 		ConsecutiveFailures: b.consecutiveFailures, Probes: len(b.probes)}
 	if b.state == Closed {
 		b.circuit.State() // advances the window

@@ -10,13 +10,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSuspicionOpensUntilAGoodCheck that began after it. The way back is that of any opening.
+// TestSuspicionOpensUntilAGoodCheck: the check begins after it. The way back is that of any opening.
 func TestSuspicionOpensUntilAGoodCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, Config{})
 		r.fails(0, 4, errFive)
 		checked := time.Now()
-		if !r.bs[0].Suspect(time.Now().Add(-time.Second)) {
+		if !r.bs[0].Suspect() {
 			t.Fatal("a closed breaker did not open")
 		}
 		r.is(Open, Closed)
@@ -49,87 +49,39 @@ func TestSuspicionOpensUntilAGoodCheck(t *testing.T) {
 func TestSuspicionEndsWithOpenFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, Config{})
-		r.bs[0].Suspect(time.Now())
+		r.bs[0].Suspect()
 		r.pass(60 * time.Second)
 		r.is(HalfOpen)
 	})
 }
 
-// TestSuspicionLeavesOpenAndHalfOpenAlone: time and cause of the opening stay those of this gateway.
-func TestSuspicionLeavesOpenAndHalfOpenAlone(t *testing.T) {
+// TestSuspicionChangesOnlyAClosedBreaker: time and cause of the opening stay those of this gateway.
+func TestSuspicionChangesOnlyAClosedBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, Config{})
 		r.fails(0, 5, errFive)
 		time.Sleep(time.Second)
 		before := r.bs[0].View()
-		if r.bs[0].Suspect(time.Now()) || r.bs[0].View() != before {
+		if r.bs[0].Suspect() || r.bs[0].View() != before {
 			t.Errorf("an open breaker changed from %+v to %+v", before, r.bs[0].View())
 		}
 		r.pass(60 * time.Second)
-		if r.bs[0].Suspect(time.Now()) {
+		if r.bs[0].Suspect() {
 			t.Error("a half-open breaker opened")
 		}
 		r.try(0, nil)
 		time.Sleep(time.Second)
-		if !r.bs[0].Suspect(time.Now()) {
+		if !r.bs[0].Suspect() {
 			t.Error("suspicions without effect count for the limit of one per open_for")
 		}
 	})
-}
-
-// TestOpeningBeforeTheLastCloseHasNoEffect: the probes that closed the breaker are newer.
-func TestOpeningBeforeTheLastCloseHasNoEffect(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 1, Config{})
-		b := r.bs[0]
-		r.fails(0, 5, errFive)
-		r.pass(60 * time.Second)
-		r.try(0, nil)
-		r.is(Closed)
-		for _, at := range []time.Time{time.Now().Add(-time.Minute), time.Now()} {
-			if b.Suspect(at) {
-				t.Error("an opening before the last close had an effect")
-			}
-		}
-		if !b.Suspect(time.Now().Add(time.Second)) {
-			t.Error("an opening after the last close had no effect")
-		}
-	})
-}
-
-// TestNewBreakerTakesEarlierOpenings: a gateway that starts has no evidence of its own.
-func TestNewBreakerTakesEarlierOpenings(t *testing.T) {
-	if !newRig(t, 1, Config{}).bs[0].Suspect(time.Now().Add(-time.Hour)) {
-		t.Error("an opening before the start had no effect")
-	}
-}
-
-// TestSameOpeningHasOneEffect, also if the other gateway's clock is an hour ahead.
-func TestSameOpeningHasOneEffect(t *testing.T) {
-	for _, ahead := range []time.Duration{0, time.Hour} {
-		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, 1, Config{})
-			at := time.Now().Add(ahead)
-			r.bs[0].Suspect(at)
-			time.Sleep(time.Second)
-			r.healthy(0, time.Now())
-			r.try(0, nil)
-			r.is(Closed)
-			for range 3 * 60 {
-				if r.bs[0].Suspect(at) {
-					t.Fatal("the same opening had a second effect")
-				}
-				time.Sleep(time.Second)
-			}
-		})
-	}
 }
 
 // TestFailedProbeAfterASuspicionIsOwnEvidence: from then on the cause is that of this gateway.
 func TestFailedProbeAfterASuspicionIsOwnEvidence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, Config{})
-		r.bs[0].Suspect(time.Now())
+		r.bs[0].Suspect()
 		time.Sleep(time.Second)
 		r.healthy(0, time.Now())
 		r.try(0, errFive)
@@ -144,8 +96,7 @@ func TestFailedProbeAfterASuspicionIsOwnEvidence(t *testing.T) {
 func TestNoSuspicionsKeepAHealthyWorkerAway(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		minutes := rapid.IntRange(1, 5).Draw(rt, "minutes")
-		// In seconds from now: clocks may differ in both directions.
-		reports := rapid.SliceOfN(rapid.IntRange(-100, 100), 1, 20).Draw(rt, "reports")
+		reports := rapid.SliceOfN(rapid.Bool(), 1, 20).Draw(rt, "reports") // one for each second
 		synctest.Test(t, func(t *testing.T) {
 			openings := 0
 			b := New(Config{}, Options{Outcome: outcomes, Rand: rand.Float64, OnChange: func(c Change) {
@@ -156,7 +107,9 @@ func TestNoSuspicionsKeepAHealthyWorkerAway(t *testing.T) {
 			r := &rig{t: t, bs: []*Breaker{b}}
 			away := 0
 			for second := range minutes * 60 {
-				b.Suspect(time.Now().Add(time.Duration(reports[second%len(reports)]) * time.Second))
+				if reports[second%len(reports)] {
+					b.Suspect()
+				}
 				time.Sleep(time.Second)
 				r.healthy(0, time.Now().Add(-time.Millisecond))
 				if !r.try(0, nil) {

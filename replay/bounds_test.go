@@ -22,7 +22,7 @@ func TestDraftBoundsAndSaturationDecideEligibility(t *testing.T) {
 	}
 	shared := func(inflight, peers int) routing.Candidate {
 		v := loaded(inflight, 0, 0)
-		v.PeerInflight = peers
+		v.OthersInflight = peers
 		return v
 	}
 	both := func(v routing.Candidate) []routing.Candidate {

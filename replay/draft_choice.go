@@ -63,7 +63,7 @@ func (r *Replay) draftCandidate(p *pick, to *sidePool, v *routing.Candidate) (w 
 	if m == nil && was != nil {
 		return w, false, true
 	}
-	w = routing.Loaded{Waiting: v.Waiting, KVUsage: v.KVUsage, Reported: v.Inflight - v.PeerInflight}
+	w = routing.Loaded{Waiting: v.Waiting, KVUsage: v.KVUsage, Reported: v.Inflight - v.OthersInflight}
 	known = true
 	if to.was != nil && to.was.Saturation.Reached(v.Waiting, v.KVUsage) {
 		// The pool showed it anyway: the metrics were too old, or fewer requests waited by then.
@@ -84,7 +84,7 @@ func (r *Replay) draftCandidate(p *pick, to *sidePool, v *routing.Candidate) (w 
 		}
 	}
 	bound = r.applyDivergence(p, to, v) || bound
-	w.ID, w.Weight, w.Inflight = v.Worker, v.Weight, max(0, v.Inflight-v.PeerInflight)
+	w.ID, w.Weight, w.Inflight = v.Worker, v.Weight, max(0, v.Inflight-v.OthersInflight)
 	if !bound {
 		w.Full = v.Full
 		return w, true, known

@@ -47,23 +47,23 @@ type Candidate struct {
 	Excluded string  `json:"excluded,omitempty"` // why it could not be chosen, in one word; empty if it could
 	Weight   int     `json:"weight"`
 	// weight in force if the worker fails requests, less than Weight
-	Effective     float64      `json:"effective_weight,omitempty"`
-	Inflight      int          `json:"inflight"`
-	PeerInflight  int          `json:"peer_inflight,omitempty"` // part of Inflight that other gateways have booked
-	MaxInflight   int          `json:"max_inflight,omitempty"`
-	Full          bool         `json:"full,omitempty"`
-	PendingTokens int64        `json:"pending_tokens"`
-	OutputTokens  int64        `json:"output_tokens"`
-	Overlap       int64        `json:"overlap_tokens"`
-	Waiting       int          `json:"waiting,omitempty"`
-	KVUsage       float64      `json:"kv_usage,omitempty"`
-	Rate          float64      `json:"prefill_rate"`
-	CachedBlocks  int          `json:"cached_blocks,omitempty"`
-	Success       float64      `json:"success,omitempty"`
-	Latency       LatencyFacts `json:"latency,omitzero"`
-	Events        bool         `json:"kv_events,omitempty"` // Overlap comes from the worker's cache events
-	Cost          CostFacts    `json:"cost,omitzero"`
-	Terms         Terms        `json:"terms,omitzero"`
+	Effective      float64      `json:"effective_weight,omitempty"`
+	Inflight       int          `json:"inflight"`
+	OthersInflight int          `json:"other_gateways_inflight,omitempty"` // part of Inflight that other gateways have booked
+	MaxInflight    int          `json:"max_inflight,omitempty"`
+	Full           bool         `json:"full,omitempty"`
+	PendingTokens  int64        `json:"pending_tokens"`
+	OutputTokens   int64        `json:"output_tokens"`
+	Overlap        int64        `json:"overlap_tokens"`
+	Waiting        int          `json:"waiting,omitempty"`
+	KVUsage        float64      `json:"kv_usage,omitempty"`
+	Rate           float64      `json:"prefill_rate"`
+	CachedBlocks   int          `json:"cached_blocks,omitempty"`
+	Success        float64      `json:"success,omitempty"`
+	Latency        LatencyFacts `json:"latency,omitzero"`
+	Events         bool         `json:"kv_events,omitempty"` // Overlap comes from the worker's cache events
+	Cost           CostFacts    `json:"cost,omitzero"`
+	Terms          Terms        `json:"terms,omitzero"`
 }
 
 // The reasons why a policy excludes a candidate.
@@ -274,27 +274,27 @@ func (m *assessment) before(other *assessment) bool {
 
 func candidate(v *View, m *assessment) Candidate {
 	return Candidate{
-		Worker:        v.ID,
-		Index:         v.Index,
-		Score:         finite(m.score),
-		Excluded:      m.excluded,
-		Weight:        v.Weight,
-		Effective:     v.Effective,
-		Inflight:      v.Inflight,
-		PeerInflight:  v.PeerInflight,
-		MaxInflight:   v.MaxInflight,
-		Full:          v.Full,
-		PendingTokens: v.PendingTokens,
-		OutputTokens:  v.OutputTokens,
-		Overlap:       v.Overlap,
-		Waiting:       v.Waiting,
-		KVUsage:       finite(v.KVUsage),
-		Rate:          v.Rate,
-		CachedBlocks:  v.CachedBlocks,
-		Success:       v.Success,
-		Latency:       v.Latency,
-		Events:        v.exact,
-		Cost:          v.Cost,
-		Terms:         m.terms,
+		Worker:         v.ID,
+		Index:          v.Index,
+		Score:          finite(m.score),
+		Excluded:       m.excluded,
+		Weight:         v.Weight,
+		Effective:      v.Effective,
+		Inflight:       v.Inflight,
+		OthersInflight: v.OthersInflight,
+		MaxInflight:    v.MaxInflight,
+		Full:           v.Full,
+		PendingTokens:  v.PendingTokens,
+		OutputTokens:   v.OutputTokens,
+		Overlap:        v.Overlap,
+		Waiting:        v.Waiting,
+		KVUsage:        finite(v.KVUsage),
+		Rate:           v.Rate,
+		CachedBlocks:   v.CachedBlocks,
+		Success:        v.Success,
+		Latency:        v.Latency,
+		Events:         v.exact,
+		Cost:           v.Cost,
+		Terms:          m.terms,
 	}
 }

@@ -318,7 +318,7 @@ func (p *Pool) costFactsLocked(w *Worker, v *View, now time.Time, residence floa
 		Stall:    decodeScale * decode[xPrefill],
 		Recent:   w.recentLocked(now),
 	}
-	f.Backlog = w.backlogLocked(now) + v.peerBacklog
+	f.Backlog = w.backlogLocked(now) + v.othersBacklog
 	f.Backlog += float64(w.backlog.requests)*f.Behind + float64(w.backlog.prefill)*f.PerToken
 	f.Backlog *= p.times.queueing()
 	if perToken > 0 {

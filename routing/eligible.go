@@ -230,7 +230,7 @@ func (p *Pool) appendViewLocked(f *eligibleSet, w *Worker, r *Request, full bool
 	f.views = f.views[:len(f.views)+1]
 	v := &f.views[len(f.views)-1]
 	w.viewLocked(v, full, p.effectiveWeightLocked(w, r.Now))
-	p.addPeersLocked(v, w, r.Now)
+	p.addOthersLocked(v, w, r.Now)
 	if p.facts&usesLatency != 0 {
 		v.Latency = w.latency.facts(r.Now)
 	}

@@ -38,8 +38,9 @@ const (
 	mostPins = 1000
 )
 
-// Share begins or ends the recording of a journal for other gateways. While it is on, the caller must call TakeJournal.
-func (p *Pool) Share(on bool) {
+// RecordJournal begins or ends the recording of a journal for other gateways. While it is on, the caller must call
+// TakeJournal.
+func (p *Pool) RecordJournal(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.journal.on != on {
@@ -47,9 +48,9 @@ func (p *Pool) Share(on bool) {
 	}
 }
 
-// RepeatAll makes the journal repeat the pins, and each prompt from its first block on, because some gateway may not
-// know earlier entries. The caller calls it when a gateway has joined, or when the shared log was lost.
-func (p *Pool) RepeatAll(now time.Time) {
+// RepeatJournal makes the journal repeat the pins, and each prompt from its first block on, because some gateway may
+// not know earlier entries. The caller calls it when a gateway has joined, or when the shared log was lost.
+func (p *Pool) RepeatJournal(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.journal.epoch++
@@ -77,7 +78,7 @@ func (p *Pool) TakeJournal(dst []byte) []byte {
 func (p *Pool) ConfirmJournal() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.pins.confirm()
+	p.pins.confirmSent()
 }
 
 // JournalDropped returns the number of entries that were not published, because too many waited.
@@ -87,8 +88,8 @@ func (p *Pool) JournalDropped() int64 {
 	return p.journal.dropped
 }
 
-// fits reports whether an entry of that length fits, and counts it as dropped otherwise.
-func (j *journal) fits(length int) bool {
+// fitsEntry reports whether an entry of that length fits, and counts it as dropped otherwise.
+func (j *journal) fitsEntry(length int) bool {
 	if !j.on {
 		return false
 	}
@@ -99,24 +100,24 @@ func (j *journal) fits(length int) bool {
 	return true
 }
 
-// head appends the kind and the two hashes with which every entry begins.
-func (j *journal) head(kind byte, first, second uint64) {
+// appendHead appends the kind and the two hashes with which every entry begins.
+func (j *journal) appendHead(kind byte, first, second uint64) {
 	j.text = append(j.text, kind)
 	j.text = binary.LittleEndian.AppendUint64(j.text, first)
 	j.text = binary.LittleEndian.AppendUint64(j.text, second)
 }
 
-// addPrompt adds a prompt without its first known blocks, and returns the epoch in which it is published: 0 if it does
-// not fit.
+// addPrompt adds a prompt without its first known blocks, and returns the epoch in which it is published: 0 if it
+// does not fit.
 func (j *journal) addPrompt(w *Worker, prompt []promptBlock, known int) (epoch int32) {
-	if !j.fits(20 + len(prompt[known:])*13) {
+	if !j.fitsEntry(20 + len(prompt[known:])*13) {
 		return 0
 	}
 	before := uint64(0)
 	if known > 0 {
 		before = prompt[known-1].hash
 	}
-	j.head(entryPrompt, w.idHash, before)
+	j.appendHead(entryPrompt, w.idHash, before)
 	j.text = binary.AppendUvarint(j.text, uint64(len(prompt)-known))
 	for _, b := range prompt[known:] {
 		j.text = binary.LittleEndian.AppendUint64(j.text, b.hash)
@@ -127,8 +128,8 @@ func (j *journal) addPrompt(w *Worker, prompt []promptBlock, known int) (epoch i
 
 // addAnswer adds the answer to a prompt.
 func (j *journal) addAnswer(w *Worker, last uint64, tokens int64) {
-	if j.fits(27) {
-		j.head(entryAnswer, w.idHash, last)
+	if j.fitsEntry(27) {
+		j.appendHead(entryAnswer, w.idHash, last)
 		j.text = binary.AppendUvarint(j.text, uint64(min(max(0, tokens), maxBooked)))
 	}
 }
@@ -163,7 +164,7 @@ func (j *journal) takePins(s *pins) {
 			}
 			kind, t.worker = entryRenewal, s.slots[i].logged
 		}
-		j.head(kind, t.key, t.before)
+		j.appendHead(kind, t.key, t.before)
 		j.text = binary.LittleEndian.AppendUint64(j.text, t.worker)
 		s.sent = append(s.sent, t)
 	}
@@ -200,7 +201,7 @@ func (p *Pool) applyEntry(r *messageReader, at time.Time) error {
 	case entryPrompt:
 		p.readPromptLocked(r, first, second, at)
 	case entryAnswer:
-		tokens := int64(r.bounded(maxBooked))
+		tokens := int64(r.boundedNumber(maxBooked))
 		if w := p.modelledLocked(first); w != nil && !r.wrong {
 			p.caches.recordAnswer(second, tokens, w.column)
 		}
@@ -234,8 +235,8 @@ func (p *Pool) readPromptLocked(r *messageReader, worker, before uint64, at time
 			epoch = p.caches.blocks[p.caches.find(before, w.column)].epoch
 		}
 	}
-	for range r.count(len(r.text)) {
-		hash, tokens := r.uint64(), int32(r.bounded(1<<30))
+	for range r.partCount(len(r.text)) {
+		hash, tokens := r.uint64(), int32(r.boundedNumber(1<<30))
 		p.received = append(p.received, promptBlock{hash, tokens})
 	}
 	if w == nil || unknown || r.wrong || len(p.received) == 0 {
@@ -245,7 +246,7 @@ func (p *Pool) readPromptLocked(r *messageReader, worker, before uint64, at time
 	p.learnKeysLocked(p.received, at)
 }
 
-// learnsKeys is a Policy whose keys follow the traffic of all gateways.
+// learnsKeys is a Policy with keys that follow the traffic of all gateways.
 type learnsKeys interface {
 	// learnKeys learns from a request that another gateway has placed. workers is the number of workers in use.
 	learnKeys(now time.Time, chain []Block, workers int)

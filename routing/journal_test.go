@@ -51,7 +51,7 @@ func TestGatewaysKnowTheSameCaches(t *testing.T) {
 				}
 				joined = 3
 				for _, p := range g.pools { // as the gateways do when they see a new one
-					p.RepeatAll(now)
+					p.RepeatJournal(now)
 				}
 			case 1, 2:
 				i := rapid.IntRange(0, joined-1).Draw(t, "sender")
@@ -66,7 +66,7 @@ func TestGatewaysKnowTheSameCaches(t *testing.T) {
 		}
 		// Chats that go on become known to a gateway that joined late.
 		for _, p := range g.pools {
-			p.RepeatAll(now)
+			p.RepeatJournal(now)
 		}
 		for seed := range 5 {
 			now = now.Add(time.Second)
@@ -94,7 +94,7 @@ func TestGatewaysKnowTheSameCaches(t *testing.T) {
 func TestJournalHasOnlyNewBlocks(t *testing.T) {
 	g := newGatewayPools(t, 2, 1, Config{Name: "least_load"})
 	p, now := g.pools[0], start
-	p.RepeatAll(now)
+	p.RepeatJournal(now)
 	length := func(turns int) int {
 		now = now.Add(time.Second)
 		g.serve(t, 0, chatRequest(now, 1, turns))
@@ -108,7 +108,7 @@ func TestJournalHasOnlyNewBlocks(t *testing.T) {
 	if next := length(51); next > 200 {
 		t.Errorf("one more turn of 50 takes %d bytes", next)
 	}
-	p.RepeatAll(now.Add(time.Millisecond))
+	p.RepeatJournal(now.Add(time.Millisecond))
 	if whole := length(52); whole < 52*9 {
 		t.Errorf("after a gateway has joined, a chat of 52 turns takes %d bytes", whole)
 	}
@@ -125,7 +125,7 @@ func TestJournalHasOnlyNewBlocks(t *testing.T) {
 func TestJournalIsBounded(t *testing.T) {
 	g := newGatewayPools(t, 2, 1, Config{Name: "least_load"})
 	p := g.pools[0]
-	p.RepeatAll(start.Add(-time.Hour))
+	p.RepeatJournal(start.Add(-time.Hour))
 	for i := range 3000 {
 		g.serve(t, 0, chatRequest(start.Add(time.Duration(i)*time.Millisecond), i, 3))
 	}
@@ -150,7 +150,7 @@ func TestJournalIsBounded(t *testing.T) {
 // TestEventsReplaceTheJournal: caches with events, which each gateway reads itself, are not published.
 func TestEventsReplaceTheJournal(t *testing.T) {
 	p := kvPool(Member{})
-	p.Share(true)
+	p.RecordJournal(true)
 	r := chatRequest(start, 1, 3)
 	r.Cached = []CachedPrefix{{Ref: p.workers[0].ref, Tokens: 0}}
 	l := book(t, p, r)

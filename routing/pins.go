@@ -2,9 +2,9 @@ package routing
 
 import "time"
 
-// pins are the workers of the sessions that had a request while some worker of the pool was not a candidate. A session
-// that was placed elsewhere thus stays where its cache is, after all workers are candidates again. Gateways agree
-// on pins by the order of their shared log: the first change of a pin counts.
+// pins are the workers of the sessions that had a request while some worker of the pool was not a candidate. A
+// session that was placed elsewhere thus stays where its cache is, after all workers are candidates again. Gateways
+// agree on pins by the order of their shared log: the first change of a pin counts.
 //
 // The zero value has no pins. Memory is bounded by maxPins.
 type pins struct {
@@ -42,8 +42,8 @@ const (
 	renewPin = 2 * time.Minute
 )
 
-// find returns the pin of a session, or nil.
-func (s *pins) find(key uint64, now time.Time) *pin {
+// findPin returns the pin of a session, or nil.
+func (s *pins) findPin(key uint64, now time.Time) *pin {
 	i, ok := s.byKey[key]
 	if !ok || now.Sub(s.slots[i].at) > pinIdle {
 		return nil
@@ -51,8 +51,8 @@ func (s *pins) find(key uint64, now time.Time) *pin {
 	return &s.slots[i]
 }
 
-// set returns the session's pin, a new one without a worker if there is none, as the most recently used one.
-func (s *pins) set(key uint64, now time.Time) *pin {
+// touchPin returns the session's pin, a new one without a worker if there is none, as the most recently used one.
+func (s *pins) touchPin(key uint64, now time.Time) *pin {
 	i, ok := s.byKey[key]
 	switch {
 	case ok:
@@ -99,33 +99,34 @@ func (s *pins) unlink(i int32) {
 	}
 }
 
-// confirm records that the log has the pins that were sent, after all entries that were applied before.
-func (s *pins) confirm() {
+// confirmSent records that the log has the pins that were sent, after all entries that were applied before.
+func (s *pins) confirmSent() {
 	for _, t := range s.sent {
 		i, ok := s.byKey[t.key]
 		if !ok {
 			continue
 		}
 		p := &s.slots[i]
-		p.log(t.before, t.worker, t.renewal)
+		p.applyEntry(t.before, t.worker, t.renewal)
 		if !t.renewal {
 			p.unlogged = max(0, p.unlogged-1)
 		}
-		p.settle()
+		p.followLog()
 	}
 	s.sent = s.sent[:0]
 }
 
-// log applies an entry of the log. A change counts if the log has no pin of the session, or has the worker that the
-// change replaces. A renewal always counts. So all gateways have the same pins, whatever they do at the same time.
-func (p *pin) log(before, to uint64, renewal bool) {
+// applyEntry applies an entry of the log. A change counts if the log has no pin of the session, or has the worker
+// that the change replaces. A renewal always counts. So all gateways have the same pins, whatever they do at the same
+// time.
+func (p *pin) applyEntry(before, to uint64, renewal bool) {
 	if renewal || p.logged == before || p.logged == 0 {
 		p.logged = to
 	}
 }
 
-// settle follows the log, unless it lacks entries of this gateway.
-func (p *pin) settle() {
+// followLog sets the worker to that of the log, unless it lacks entries of this gateway.
+func (p *pin) followLog() {
 	if p.unlogged == 0 {
 		p.worker, p.expected = p.logged, p.logged
 	}
@@ -142,7 +143,7 @@ func (p *Pool) setPinLocked(r *Request, ws []View) {
 	if !p.isPinned(r) {
 		return
 	}
-	pin := p.pins.find(r.Key, r.Now)
+	pin := p.pins.findPin(r.Key, r.Now)
 	for i := range ws {
 		if pin != nil && p.workers[ws[i].Index].idHash == pin.worker {
 			r.pinned = i + 1
@@ -153,10 +154,10 @@ func (p *Pool) setPinLocked(r *Request, ws []View) {
 // keepPinLocked pins the session of a request that is booked on w, if it is pinned already or if some worker that
 // could take it at another time was not among ws.
 func (p *Pool) keepPinLocked(r *Request, w *Worker, ws []View) {
-	if !p.isPinned(r) || p.pins.find(r.Key, r.Now) == nil && !p.someAbsentLocked(r, ws) {
+	if !p.isPinned(r) || p.pins.findPin(r.Key, r.Now) == nil && !p.someAbsentLocked(r, ws) {
 		return
 	}
-	pin := p.pins.set(r.Key, r.Now)
+	pin := p.pins.touchPin(r.Key, r.Now)
 	switch {
 	case pin.worker != w.idHash:
 		pin.worker = w.idHash
@@ -186,8 +187,8 @@ func (p *Pool) applyPinLocked(key, before, to uint64, renewal bool, now time.Tim
 	if p.facts&usesPins == 0 || key == 0 {
 		return
 	}
-	pin := p.pins.set(key, now)
+	pin := p.pins.touchPin(key, now)
 	pin.publishedAt = now
-	pin.log(before, to, renewal)
-	pin.settle()
+	pin.applyEntry(before, to, renewal)
+	pin.followLog()
 }

@@ -90,7 +90,7 @@ func TestGatewaysAgreeOnPins(t *testing.T) {
 		g.exchangeAll(t, now)
 		for id := range uint64(4) {
 			for i, p := range g.pools[1:] {
-				a, b := g.pools[0].pins.find(Mix(id+1), now), p.pins.find(Mix(id+1), now)
+				a, b := g.pools[0].pins.findPin(Mix(id+1), now), p.pins.findPin(Mix(id+1), now)
 				if (a == nil) != (b == nil) || a != nil && a.worker != b.worker {
 					t.Fatalf("session %d: gateway 0 has %+v, gateway %d %+v", id, a, i+1, b)
 				}
@@ -103,16 +103,16 @@ func TestGatewaysAgreeOnPins(t *testing.T) {
 func TestPinsAreBounded(t *testing.T) {
 	var s pins
 	for key := range uint64(maxPins + 10) {
-		s.set(key+1, start).worker = key
-		s.set(1, start).worker = 77 // always in use
+		s.touchPin(key+1, start).worker = key
+		s.touchPin(1, start).worker = 77 // always in use
 	}
 	if len(s.byKey) != maxPins || len(s.slots) != maxPins+1 {
 		t.Errorf("%d pins in %d slots", len(s.byKey), len(s.slots))
 	}
-	if p := s.find(1, start); p == nil || p.worker != 77 {
+	if p := s.findPin(1, start); p == nil || p.worker != 77 {
 		t.Errorf("the pin in use is %+v", p)
 	}
-	if s.find(2, start) != nil || s.find(maxPins+10, start) == nil {
+	if s.findPin(2, start) != nil || s.findPin(maxPins+10, start) == nil {
 		t.Error("the oldest pin is kept, or the newest one is not")
 	}
 }

@@ -59,28 +59,28 @@ type View struct {
 	Index  int // position among all members of the pool
 	Weight int // at least 1: a worker of weight 0 is not eligible
 	// weight in force of a worker that fails requests, less than Weight; 0: Weight is in force
-	Effective     float64
-	Group         int // equal in all views of one call
-	Up            bool
-	Saturated     bool  // the engine's metrics show that it cannot take more work
-	Inflight      int   // requests, including those of this round that wait for the worker, as in the token fields
-	MaxInflight   int   // bound or learned limit on requests; 0 is no bound
-	Full          bool  // the worker can take the request only after a release; true only for a Planner
-	PeerInflight  int   // the part of Inflight that other gateways have booked, as estimated
-	PendingTokens int64 // booked prefill of requests without a first event
-	OutputTokens  int64 // expected output of all requests in flight
-	Waiting       int   // requests in the engine's own queue, as last reported
-	KVUsage       float64
-	Overlap       int64   // leading prompt tokens that the worker has in flight or should have cached
-	Rate          float64 // learned prefill rate, tokens/s
-	CachedBlocks  int     // blocks of prompts in the gateway's own model of the worker's cache
-	Success       float64 // recent share of the worker's requests that succeeded, 0 to 1
-	Latency       LatencyFacts
+	Effective      float64
+	Group          int // equal in all views of one call
+	Up             bool
+	Saturated      bool  // the engine's metrics show that it cannot take more work
+	Inflight       int   // requests, including those of this round that wait for the worker, as in the token fields
+	MaxInflight    int   // bound or learned limit on requests; 0 is no bound
+	Full           bool  // the worker can take the request only after a release; true only for a Planner
+	OthersInflight int   // the part of Inflight that other gateways have booked, as estimated
+	PendingTokens  int64 // booked prefill of requests without a first event
+	OutputTokens   int64 // expected output of all requests in flight
+	Waiting        int   // requests in the engine's own queue, as last reported
+	KVUsage        float64
+	Overlap        int64   // leading prompt tokens that the worker has in flight or should have cached
+	Rate           float64 // learned prefill rate, tokens/s
+	CachedBlocks   int     // blocks of prompts in the gateway's own model of the worker's cache
+	Success        float64 // recent share of the worker's requests that succeeded, 0 to 1
+	Latency        LatencyFacts
 
 	Cost CostFacts // only for policies that use costs, and in records
 
-	computing   int64   // the part of Overlap that is in flight
-	peerBacklog float64 // seconds until the prefills end that other gateways have booked
+	computing     int64   // the part of Overlap that is in flight
+	othersBacklog float64 // seconds until the prefills end that other gateways have booked
 	// what each source says is cached, before it is reduced by the worker's credit
 	predicted [sources]int64
 	published int64 // prompt tokens that the history predicts and of which the events must have arrived

@@ -99,7 +99,7 @@ type Worker struct {
 	credit         [sources]credit
 	reportsCached  bool // the engine has reported cached tokens
 	removed        bool // no longer a member
-	peers          peerLoad
+	others         othersLoad
 }
 
 // ID returns the member's ID.
@@ -150,7 +150,7 @@ type Pool struct {
 	reuse            time.Duration // of the conversation of the current decision; negative without one
 	predictions      Predictions
 	traffic          traffic
-	peers            peers
+	others           otherGateways
 	pins             pins
 	journal          journal
 	received         []promptBlock // buffer of a prompt of another gateway
@@ -286,7 +286,7 @@ type WorkerView struct {
 	Weight, Group     int
 	Up, Saturated     bool
 	Inflight          int   // of this gateway
-	PeerInflight      int   // of other gateways, as estimated
+	OthersInflight    int   // of other gateways, as estimated
 	MaxInflight       int   // configured bound; 0 is no bound
 	ConcurrencyLimit  int   // limit in force on requests in flight, configured or learned; 0 is none
 	LimitLearned      bool  // ConcurrencyLimit is learned
@@ -343,7 +343,7 @@ func (p *Pool) Snapshot(now time.Time) []WorkerView {
 			Saturated:         saturated,
 			Stale:             stale,
 			Inflight:          w.inflight,
-			PeerInflight:      p.peerLoadLocked(w, now).requests,
+			OthersInflight:    p.othersLoadLocked(w, now).requests,
 			MaxInflight:       w.maxInflight,
 			ConcurrencyLimit:  w.concurrencyLimitLocked(),
 			LimitLearned:      w.concurrencyLimitLocked() > w.maxInflight,

@@ -154,7 +154,7 @@ func (p *Pool) copyLocked(live *Pool, at map[string]int, now time.Time, tried []
 	}
 	p.slowness, p.pausedUntil, p.inflightPrefixes, p.caches, p.learned = live.slowness, live.pausedUntil,
 		live.inflightPrefixes, live.caches, live.learned
-	p.times, p.traffic, p.peers, p.pins = live.times, live.traffic, live.peers, live.pins
+	p.times, p.traffic, p.others, p.pins = live.times, live.traffic, live.others, live.pins
 	for _, w := range live.workers {
 		i, ok := at[w.id]
 		if !ok || p.workers[i].ref != w.ref {

@@ -47,7 +47,7 @@ func (p *Pool) advanceTrafficLocked(now time.Time) {
 	for _, w := range p.workers {
 		if w.status.Up && w.weight > 0 {
 			up++
-			if w.costs.first != nil || w.peers.reported.prefill > 0 {
+			if w.costs.first != nil || w.others.reported.prefill > 0 {
 				busy++
 			}
 		}
@@ -68,10 +68,10 @@ func (p *Pool) countArrivalLocked(now time.Time) {
 
 // arrivalsLocked returns the requests per second of all gateways.
 func (p *Pool) arrivalsLocked() float64 {
-	if p.peers.reported {
-		return p.traffic.arrivals + p.peers.arrivals
+	if p.others.reported {
+		return p.traffic.arrivals + p.others.arrivals
 	}
-	return p.traffic.arrivals * float64(1+p.peers.count)
+	return p.traffic.arrivals * float64(1+p.others.count)
 }
 
 // trafficLocked returns the facts for one pick.

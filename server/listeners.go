@@ -148,7 +148,7 @@ func (ls *listeners) serve(owned *sync.WaitGroup) <-chan error {
 	return failed
 }
 
-// onceListener is a listener whose Close may be called more than once.
+// onceListener is a listener that may be closed more than once.
 type onceListener struct {
 	net.Listener
 	once func() error

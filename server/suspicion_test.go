@@ -10,7 +10,7 @@ import (
 	"tierway/breaker"
 )
 
-// suspectedEngine is a simulated engine whose health checks wait while checking is locked. It fails
+// suspectedEngine is a simulated engine. Its health checks wait while checking is locked. It fails
 // everything while dead is set.
 type suspectedEngine struct {
 	next     http.Handler
@@ -86,21 +86,20 @@ func (r *rig) sendUntil(what string, ok func() bool) {
 }
 
 // TestSuspectedHealthyWorkerReturnsWithoutAFailedRequest: nothing is sent to it before a good check, and
-// then one probe at a time until its breaker is closed. The same finding has no further effect.
+// then one probe at a time until its breaker is closed. A finding soon afterwards has no effect.
 func TestSuspectedHealthyWorkerReturnsWithoutAFailedRequest(t *testing.T) {
 	r, e := newSuspicionRig(t)
-	opened := time.Now()
 	e.checking.Lock()
-	r.control.Pools.Suspect("small", "w0", opened)
+	r.control.Pools.Suspect("small", "w0")
 	r.sendUntil("100 answers of the peer", func() bool { return r.answeredBy("w1") >= 100 })
 	if e.calls.Load() != 0 {
 		t.Errorf("%d client requests before the health check ended", e.calls.Load())
 	}
 	e.checking.Unlock()
 	r.sendUntil("w0 in rotation", func() bool { return r.stateOf("w0") == breaker.Closed && e.calls.Load() > 20 })
-	r.control.Pools.Suspect("small", "w0", opened)
+	r.control.Pools.Suspect("small", "w0")
 	if state := r.stateOf("w0"); state != breaker.Closed {
-		t.Errorf("the same finding made the breaker %s", state)
+		t.Errorf("a finding soon afterwards made the breaker %s", state)
 	}
 }
 
@@ -108,7 +107,7 @@ func TestSuspectedHealthyWorkerReturnsWithoutAFailedRequest(t *testing.T) {
 func TestSuspectedDeadWorkerReceivesNoRequest(t *testing.T) {
 	r, e := newSuspicionRig(t)
 	e.dead.Store(true)
-	r.control.Pools.Suspect("small", "w0", time.Now())
+	r.control.Pools.Suspect("small", "w0")
 	failed := func() bool { return r.member("w0").Worker.Status().Failed > 0 }
 	r.sendUntil("a failed check of w0", failed)
 	before := r.answeredBy("w1")
@@ -116,7 +115,7 @@ func TestSuspectedDeadWorkerReceivesNoRequest(t *testing.T) {
 	if state := r.stateOf("w0"); state != breaker.Open || e.calls.Load() != 0 {
 		t.Fatalf("the breaker is %s after %d client requests", state, e.calls.Load())
 	}
-	if own := r.control.Snapshot().ByName["small"].OwnOpenings(); len(own) != 0 {
+	if own := r.control.Snapshot().ByName["small"].OwnOpenings(time.Now()); len(own) != 0 {
 		t.Errorf("the finding of the other gateway returns to it: %v", own)
 	}
 	e.dead.Store(false)

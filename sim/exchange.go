@@ -20,10 +20,10 @@ func (w *World) startExchanges() {
 		return
 	}
 	for i, g := range w.gateways {
-		g.pool.SetPeers(w.time(w.now), len(w.gateways)-1) //nolint:errcheck // there is no load to read
+		g.pool.SetOtherGateways(w.time(w.now), len(w.gateways)-1) //nolint:errcheck // there is no load to read
 		if every := w.config.ShareEvery; every > 0 {
-			g.pool.Share(true)
-			g.pool.RepeatAll(w.time(w.now)) // blocks of later prompts
+			g.pool.RecordJournal(true)
+			g.pool.RepeatJournal(w.time(w.now)) // blocks of later prompts
 			w.After(every*time.Duration(i)/time.Duration(len(w.gateways)), func() { w.repeat(every, g.exchangeState) })
 		}
 	}
@@ -52,7 +52,7 @@ func (g *gateway) exchangeState() {
 	}
 	g.inbox = g.inbox[:0]
 	g.pool.ConfirmJournal()
-	mustApply(g.pool.SetPeers(now, len(w.gateways)-1, loads...))
+	mustApply(g.pool.SetOtherGateways(now, len(w.gateways)-1, loads...))
 }
 
 // mustApply panics if a gateway cannot read what another one has written.

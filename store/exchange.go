@@ -61,10 +61,10 @@ type ReceivedJournal struct {
 	Pools []PoolText
 }
 
-// Do writes this gateway's load and journal and reads those of the others, in one step of Redis. It waits at most 50
-// ms, and not at all while Redis is down. After an error it is unknown whether the journal was written; the caller
-// repeats it.
-func (e *Exchange) Do(ctx context.Context, load string, journal []PoolText) (got Received, err error) {
+// PublishAndRead writes this gateway's load and journal and reads those of the others, in one step of Redis. It waits
+// at most 50 ms, and not at all while Redis is down. After an error it is unknown whether the journal was written;
+// the caller repeats it.
+func (e *Exchange) PublishAndRead(ctx context.Context, load string, journal []PoolText) (got Received, err error) {
 	argv := []any{e.redis.gateway, load, loadLease.Milliseconds(), e.last, journalKept.Milliseconds(), maxExchanged}
 	for _, p := range journal {
 		argv = append(argv, p.Pool, p.Text)
@@ -81,7 +81,7 @@ func (e *Exchange) Do(ctx context.Context, load string, journal []PoolText) (got
 			return nil
 		}
 		if err == nil {
-			got, rejected = e.read(reply)
+			got, rejected = e.parseReply(reply)
 		}
 		return err
 	})
@@ -103,8 +103,8 @@ func (e *Exchange) logRejection(err error) {
 	}
 }
 
-// read reads the script's reply.
-func (e *Exchange) read(reply []any) (got Received, err error) {
+// parseReply reads the script's reply.
+func (e *Exchange) parseReply(reply []any) (got Received, err error) {
 	r := reader{values: reply}
 	last, more := r.string(), r.int()
 	loads, entries := r.list(), r.list()

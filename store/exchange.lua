@@ -25,7 +25,7 @@ local loads = {}
 local all = redis.call('HGETALL', KEYS[1])
 for i = 1, #all, 2 do
   local at, load = string.match(all[i + 1], '^(%d+):(.*)$')
-  if not at or now - tonumber(at) > lease then
+  if not at or math.abs(now - tonumber(at)) > lease then -- the clock may have gone back
     redis.call('HDEL', KEYS[1], all[i])
   elseif all[i] ~= gateway then
     loads[#loads + 1] = all[i]
@@ -33,10 +33,18 @@ for i = 1, #all, 2 do
   end
 end
 
--- The entries of a log that was lost are later than all those of the new one if the clock went back.
-local known = tonumber(string.match(last, '^(%d+)'))
-if not known or known > now then
+-- If the clock went back, new entries would follow the future ones, which no time would trim: the log begins again.
+-- If the log is new, its entries may come before the last one that the gateway knows.
+local function part(id, n) return tonumber(string.match(id, n == 1 and '^(%d+)' or '-(%d+)$')) end
+local newest = redis.call('XREVRANGE', KEYS[2], '+', '-', 'COUNT', 1)[1]
+if newest and part(newest[1], 1) > now + lease then
+  redis.call('DEL', KEYS[2])
   last = '0-0'
+elseif newest then
+  local ms, known = part(newest[1], 1), part(last, 1)
+  if ms < known or ms == known and part(newest[1], 2) < part(last, 2) then
+    last = '0-0'
+  end
 end
 local entries, bytes, more = {}, 0, 0
 local found = redis.call('XRANGE', KEYS[2], '(' .. last, '+', 'COUNT', 32)

@@ -33,7 +33,7 @@ func exchange(t *testing.T, e *Exchange, load string, texts ...string) Received 
 	for _, text := range texts {
 		journal = append(journal, PoolText{"small", text})
 	}
-	got, err := e.Do(context.Background(), load, journal)
+	got, err := e.PublishAndRead(context.Background(), load, journal)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,9 +158,13 @@ func TestExchangeSurvivesFaultsOfRedis(t *testing.T) {
 		"lost data":               func(*Exchange) { redis.Do("FLUSHALL") },
 		"lost script":             func(*Exchange) { redis.Do("SCRIPT FLUSH") },
 		"restart":                 func(*Exchange) { redis.Restart() },
-		"clock": func(e *Exchange) {
+		"another log": func(e *Exchange) { // with entries before those of the lost one
 			redis.Do("DEL " + journalKey)
 			e.last = "99999999999999-0"
+		},
+		"clock": func(*Exchange) { // it went back: loads and entries are from the future
+			redis.Do("HSET " + loadsKey + " dead 99999999999999:x")
+			redis.Do("XADD " + journalKey + " 99999999999999-0 gateway dead small future")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -169,13 +173,16 @@ func TestExchangeSurvivesFaultsOfRedis(t *testing.T) {
 			exchange(t, g[1], "b")
 			fault(g[1])
 			for range 2 {
-				_, _ = g[0].Do(context.Background(), "a", nil) // the first one may fail
+				_, _ = g[0].PublishAndRead(context.Background(), "a", nil) // the first one may fail
 			}
-			_, _ = g[1].Do(context.Background(), "b", nil) // it may fail
+			_, _ = g[1].PublishAndRead(context.Background(), "b", nil) // it may fail
 			exchange(t, g[0], "a2", "two")
 			got := exchange(t, g[1], "b")
 			if got.Loads["g0"] != "a2" || len(got.Journals) == 0 || got.Journals[len(got.Journals)-1].Pools[0].Text != "two" {
 				t.Errorf("afterwards the other gateway reads %+v", got)
+			}
+			if again := exchange(t, g[1], "b"); len(again.Journals) > 0 || again.Loads["dead"] != "" {
+				t.Errorf("without news the other gateway reads %+v", again)
 			}
 			if !g[1].redis.Up() {
 				t.Error("Redis counts as down")
@@ -194,14 +201,15 @@ func TestExchangeWaitsForNoRedis(t *testing.T) {
 	redis.Hang()
 	defer redis.Resume()
 	for range tripAfter {
-		if _, err := e.Do(context.Background(), "a", nil); err == nil {
+		if _, err := e.PublishAndRead(context.Background(), "a", nil); err == nil {
 			t.Error("an exchange with a Redis that hangs succeeds")
 		}
 	}
 	if e.redis.Up() {
 		t.Fatal("Redis counts as up")
 	}
-	if _, err := e.Do(context.Background(), "a", nil); err == nil || !strings.Contains(err.Error(), errAway.Error()) {
+	_, err := e.PublishAndRead(context.Background(), "a", nil)
+	if err == nil || !strings.Contains(err.Error(), errAway.Error()) {
 		t.Errorf("while Redis is down: %v", err)
 	}
 }

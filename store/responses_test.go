@@ -333,7 +333,7 @@ func TestResponsesReachRedisAfterAnOutage(t *testing.T) {
 	}
 }
 
-// TestSentResponseDoesNotReplaceAKnownOne, whose worker may be newer.
+// TestSentResponseDoesNotReplaceAKnownOne: the entry in Redis may have a newer worker.
 func TestSentResponseDoesNotReplaceAKnownOne(t *testing.T) {
 	server := backends.Redis(t)
 	r, _ := openResponses(t, server.URL)

@@ -23,7 +23,7 @@ type WorkerGauges struct {
 	SuccessRatio     float64      `metric:"tierway_worker_success_ratio" help:"Share of the worker's recent requests that succeeded, by the outcomes that its circuit breaker counts. It recovers within minutes without requests."`
 	Backoff          bool         `metric:"tierway_worker_backoff" help:"1 while the worker is in backoff and receives no requests. Causes: 429, 503 with Retry-After or with a full engine queue, or a rejection of the gateway's key."`
 	Inflight         int          `metric:"tierway_worker_inflight" help:"Requests booked on the worker."`
-	PeerInflight     int          `metric:"tierway_worker_peer_inflight" help:"Requests that other gateways have booked on the worker, as last published and estimated since; 0 for a single gateway."`
+	OthersInflight   int          `metric:"tierway_worker_other_gateways_inflight" help:"Requests that other gateways have booked on the worker, as last published and estimated since; 0 for a single gateway."`
 	HistoryTokens    int64        `metric:"tierway_worker_history_tokens" help:"Tokens in the gateway's model of the worker's cache, which follows the routing history of all gateways."`
 	PendingTokens    int64        `metric:"tierway_worker_pending_tokens" help:"Prompt tokens of booked requests before their first content."`
 	OutputTokens     int64        `metric:"tierway_worker_output_tokens" help:"Output tokens booked for requests in flight."`
@@ -119,7 +119,7 @@ type RedisGauges struct {
 
 // SharingGauges is the exchange of loads and journals with the other gateways of the same Redis.
 type SharingGauges struct {
-	Gateways   int   `metric:"tierway_sharing_gateways" help:"Other gateways whose load this gateway knows; absent without Redis."`
+	Gateways   int   `metric:"tierway_sharing_gateways" help:"Other gateways with a load that this gateway has read; absent without Redis."`
 	CaughtUp   bool  `metric:"tierway_sharing_caught_up" help:"1 once this gateway has read what the others published before its start; absent without Redis."`
 	Exchanges  int64 `metric:"tierway_sharing_exchanges_total" help:"Exchanges of load and routing history with Redis, failed ones included; absent without Redis."`
 	Failed     int64 `metric:"tierway_sharing_failed_exchanges_total" help:"Exchanges that failed. Their history is sent again; absent without Redis."`

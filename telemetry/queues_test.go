@@ -85,12 +85,12 @@ func TestScrapeShowsWorkers(t *testing.T) {
 		return []WorkerGauges{{Tier: "small", Worker: "a", Up: true, Weight: 6, Inflight: 1, PendingTokens: 2,
 			OutputTokens: 3, Waiting: 4, Running: 5,
 			EffectiveWeight: 4.5, SuccessRatio: 0.85, KVUsage: 0.5, Breaker: 2, PrefillRate: 7, ConcurrencyLimit: 8,
-			Saturated: true, PeerInflight: 11, HistoryTokens: 12, ChecksOK: 9, ChecksFailed: 10}}
+			Saturated: true, OthersInflight: 11, HistoryTokens: 12, ChecksOK: 9, ChecksFailed: 10}}
 	})
 	want := map[string]float64{"up": 1, "weight": 6, "backoff": 0, "inflight": 1, "pending_tokens": 2, "output_tokens": 3,
 		"engine_waiting": 4,
 		"engine_running": 5, "kv_usage_ratio": 0.5, "breaker": 2, "prefill_tokens_per_second": 7, "concurrency_limit": 8,
-		"saturated": 1, "effective_weight": 4.5, "success_ratio": 0.85, "peer_inflight": 11, "history_tokens": 12}
+		"saturated": 1, "effective_weight": 4.5, "success_ratio": 0.85, "other_gateways_inflight": 11, "history_tokens": 12}
 	got := map[string]float64{}
 	for _, s := range gather(t, m, "tierway_worker_") {
 		if s.labels["tier"] != "small" || s.labels["worker"] != "a" {

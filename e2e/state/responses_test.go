@@ -177,6 +177,16 @@ func (k *keepers) requestsAbout(id string) []request {
 	}
 }
 
+// serveThree starts three gateways, which use Redis when it returns.
+func (k *keepers) serveThree() []*gateway.Process {
+	k.T.Helper()
+	all := []*gateway.Process{k.serve(k.own), k.serve(k.own), k.serve(k.own)}
+	for _, p := range all {
+		waitForMetric(k.T, p, "tierway_redis_up", 1, rig.Patience)
+	}
+	return all
+}
+
 // countDeleted is a command of Redis that counts the responses with a mark of their deletion.
 const countDeleted = `EVAL "local n = 0 for _, k in ipairs(redis.call('KEYS', '*:id:*')) do ` +
 	`if string.sub(redis.call('GET', k), 1, 3) == '1:d' then n = n + 1 end end return n" 0`
@@ -190,10 +200,7 @@ func TestStoredResponsesAreReachedThroughEveryGateway(t *testing.T) {
 	t.Parallel()
 	redis := backends.Redis(t)
 	k := newKeepers(t, redis)
-	all := []*gateway.Process{k.serve(k.own), k.serve(k.own), k.serve(k.own)}
-	for _, p := range all {
-		waitForMetric(t, p, "tierway_redis_up", 1, rig.Patience)
-	}
+	all := k.serveThree()
 	home := map[string]string{}
 	for range 4 {
 		id, engine := k.createResponse(all[0])
@@ -271,10 +278,7 @@ func TestContestedResponseIsFoundThroughNoGateway(t *testing.T) {
 	t.Parallel()
 	redis := backends.Redis(t)
 	k := newKeepers(t, redis)
-	all := []*gateway.Process{k.serve(k.own), k.serve(k.own), k.serve(k.own)}
-	for _, p := range all {
-		waitForMetric(t, p, "tierway_redis_up", 1, rig.Patience)
-	}
+	all := k.serveThree()
 	first := map[string]bool{}
 	for range 4 {
 		id, _ := k.createResponse(all[0])

@@ -281,10 +281,10 @@ func TestLoadOfADeadGatewayExpires(t *testing.T) {
 		r.Open(r.RequestTo(context.Background(), http.MethodPost, all[0].BaseURL+chatPath,
 			rig.Chat("sim", rig.HoldMark, `"stream":true`), "Authorization", "Bearer "+rig.TenantKey))
 	}
-	waitForSum(t, all[1], "tierway_worker_peer_inflight", 8)
+	waitForSum(t, all[1], "tierway_worker_other_gateways_inflight", 8)
 	waitForSum(t, all[1], "tierway_worker_inflight", 0)
 	all[0].Kill()
-	took := waitForSum(t, all[1], "tierway_worker_peer_inflight", 0)
+	took := waitForSum(t, all[1], "tierway_worker_other_gateways_inflight", 0)
 	t.Logf("the load of a killed gateway counted for %v", took)
 }
 

@@ -47,20 +47,20 @@ type workerState struct {
 
 // WorkerLoad is the load of a worker that this gateway counts.
 type WorkerLoad struct {
-	Weight        int     `json:"weight" doc:"Weight in force."`
-	Effective     float64 `json:"effective_weight" doc:"The weight by which requests are divided: weight, or less by health_weight."`
-	SuccessRatio  float64 `json:"success_ratio" doc:"Share of the worker's recent requests that succeeded, by the outcomes that its breaker counts."`
-	Share         float64 `json:"share" doc:"Fraction of the worker's usual load; below 1 during slow start."`
-	Inflight      int     `json:"inflight" doc:"Requests of this gateway."`
-	PeerInflight  int     `json:"peer_inflight" doc:"Requests of other gateways, as last published and estimated since."`
-	HistoryTokens int64   `json:"history_tokens" doc:"Tokens in the gateway's model of the worker's cache, which follows the routing history of all gateways."`
-	MaxInflight   int     `json:"max_inflight" doc:"Configured maximum of in-flight requests. 0: unlimited."`
-	Bound         int     `json:"bound" doc:"Concurrency limit in force. 0: unlimited."`
-	BoundLearned  bool    `json:"bound_learned" doc:"true: the concurrency limit is learned from times to first token."`
-	Tokens        int64   `json:"tokens_inflight" doc:"Tokens of in-flight prompts, cached or not, and their expected answers."`
-	MaxTokens     int64   `json:"max_tokens_inflight" doc:"Configured maximum of tokens_inflight. 0: unlimited."`
-	PendingTokens int64   `json:"pending_tokens"`
-	OutputTokens  int64   `json:"output_tokens"`
+	Weight         int     `json:"weight" doc:"Weight in force."`
+	Effective      float64 `json:"effective_weight" doc:"The weight by which requests are divided: weight, or less by health_weight."`
+	SuccessRatio   float64 `json:"success_ratio" doc:"Share of the worker's recent requests that succeeded, by the outcomes that its breaker counts."`
+	Share          float64 `json:"share" doc:"Fraction of the worker's usual load; below 1 during slow start."`
+	Inflight       int     `json:"inflight" doc:"Requests of this gateway."`
+	OthersInflight int     `json:"other_gateways_inflight" doc:"Requests of other gateways, as last published and estimated since."`
+	HistoryTokens  int64   `json:"history_tokens" doc:"Tokens in the gateway's model of the worker's cache, which follows the routing history of all gateways."`
+	MaxInflight    int     `json:"max_inflight" doc:"Configured maximum of in-flight requests. 0: unlimited."`
+	Bound          int     `json:"bound" doc:"Concurrency limit in force. 0: unlimited."`
+	BoundLearned   bool    `json:"bound_learned" doc:"true: the concurrency limit is learned from times to first token."`
+	Tokens         int64   `json:"tokens_inflight" doc:"Tokens of in-flight prompts, cached or not, and their expected answers."`
+	MaxTokens      int64   `json:"max_tokens_inflight" doc:"Configured maximum of tokens_inflight. 0: unlimited."`
+	PendingTokens  int64   `json:"pending_tokens"`
+	OutputTokens   int64   `json:"output_tokens"`
 }
 
 // EngineLoad is the load of a worker in the metrics of its engine.
@@ -237,20 +237,20 @@ func workerStateOf(p *control.Pool, w *control.LiveWorker, stats control.StatsVi
 		Region:    w.Worker.Spec().Region,
 		RoundTrip: millis(seen.RoundTrip),
 		WorkerLoad: WorkerLoad{
-			Weight:        w.Weight,
-			Effective:     w.EffectiveWeight(),
-			SuccessRatio:  w.SuccessRatio,
-			Share:         w.Share,
-			Inflight:      w.Inflight,
-			PeerInflight:  w.PeerInflight,
-			HistoryTokens: w.HistoryTokens,
-			MaxInflight:   w.MaxInflight,
-			Bound:         w.ConcurrencyLimit,
-			BoundLearned:  w.LimitLearned,
-			Tokens:        w.TokensInflight,
-			MaxTokens:     w.MaxTokensInflight,
-			PendingTokens: w.PendingTokens,
-			OutputTokens:  w.OutputTokens,
+			Weight:         w.Weight,
+			Effective:      w.EffectiveWeight(),
+			SuccessRatio:   w.SuccessRatio,
+			Share:          w.Share,
+			Inflight:       w.Inflight,
+			OthersInflight: w.OthersInflight,
+			HistoryTokens:  w.HistoryTokens,
+			MaxInflight:    w.MaxInflight,
+			Bound:          w.ConcurrencyLimit,
+			BoundLearned:   w.LimitLearned,
+			Tokens:         w.TokensInflight,
+			MaxTokens:      w.MaxTokensInflight,
+			PendingTokens:  w.PendingTokens,
+			OutputTokens:   w.OutputTokens,
 		},
 		EngineLoad: EngineLoad{
 			Waiting:   seen.Waiting,

@@ -106,29 +106,34 @@ func (m *Member) reportCheck(st workers.Status, now time.Time) {
 	}
 }
 
-// Suspect applies the finding of another gateway: its breaker of the pool's worker opened at that time.
-// The worker then receives no requests here until its health check, which runs at once, is good; it is
-// probed afterwards. [breaker.Breaker.Suspect] lists the findings without effect. An unknown pool or
-// worker is ignored, because the other gateway may have another configuration.
-func (ps *Pools) Suspect(pool, worker string, at time.Time) {
+// Suspect applies the finding of another gateway: it has opened its breaker of the pool's worker. The worker
+// then receives no requests here until its health check, which runs at once, is good; it is probed
+// afterwards. The caller reports each opening once. An unknown pool or worker is ignored, because the other
+// gateway may have another configuration.
+func (ps *Pools) Suspect(pool, worker string) {
 	p := ps.snapshot().ByName[pool]
 	if p == nil {
 		return
 	}
-	if m := p.Members[worker]; m != nil && m.Gate.Suspect(at) {
+	if m := p.Members[worker]; m != nil && m.Gate.Suspect() {
 		m.Worker.Suspect() // after the opening: an earlier check does not end it
 	}
 }
 
+// showOpening is how long an opening counts as own at least: a good health check may end the open state before
+// the next exchange with other gateways.
+const showOpening = 5 * time.Second
+
 // OwnOpenings returns the workers of the pool that this gateway has found failing, with the times at
-// which their breakers opened. It leaves out findings of other gateways, which would otherwise return
-// to them, and slow workers: a good health check and a probe do not show whether a worker is slow.
-func (p *Pool) OwnOpenings() map[string]time.Time {
+// which their breakers opened: those that are open, and those that opened within the last five seconds. It
+// leaves out findings of other gateways, which would otherwise return to them, and slow workers: a good
+// health check and a probe do not show whether a worker is slow.
+func (p *Pool) OwnOpenings(now time.Time) map[string]time.Time {
 	openings := map[string]time.Time{}
 	for name, m := range p.Members {
 		v := m.Gate.View()
-		if v.State == breaker.Open && v.Cause != breaker.CauseOtherGateway && v.Cause != breaker.CauseSlow {
-			openings[name] = v.Since
+		if v.State == breaker.Open && v.Since.Equal(v.Found) || now.Sub(v.Found) < showOpening {
+			openings[name] = v.Found
 		}
 	}
 	return openings

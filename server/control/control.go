@@ -169,7 +169,7 @@ func (ctl *Control) Run(ctx context.Context) {
 	owned.Go(func() { ctl.Pools.runTokens(ctx) })
 	owned.Go(func() { ctl.Pools.pollBreakers(ctx.Done()) })
 	owned.Go(func() { ctl.Pools.tickQueues(ctx.Done()) })
-	owned.Go(func() { ctl.Pools.share(ctx) })
+	owned.Go(func() { ctl.Pools.runExchanges(ctx) })
 	owned.Go(func() { ctl.Vocabularies.run(ctx.Done()) })
 	owned.Go(func() { ctl.Database.follow(ctx) })
 	owned.Go(func() { ctl.followOverrides(ctx.Done()) })

@@ -169,7 +169,7 @@ func (ps *Pools) Gauges() []telemetry.WorkerGauges {
 				SuccessRatio:     w.SuccessRatio,
 				Backoff:          w.Backoff > 0,
 				Inflight:         w.Inflight,
-				PeerInflight:     w.PeerInflight,
+				OthersInflight:   w.OthersInflight,
 				HistoryTokens:    w.HistoryTokens,
 				PendingTokens:    w.PendingTokens,
 				OutputTokens:     w.OutputTokens,

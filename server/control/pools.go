@@ -151,7 +151,7 @@ func (ps *Pools) openLocked(p, was *Pool, c breaker.Config) {
 	// After the new bounds, so that new slots are offered to queued requests.
 	p.configure(ps.gateways)
 	if ps.redis == nil {
-		_ = p.Routing.SetPeers(time.Now(), ps.gateways-1) // without a load nothing can be wrong
+		_ = p.Routing.SetOtherGateways(time.Now(), ps.gateways-1) // without a load nothing can be wrong
 	}
 	p.measureRegions()
 	for _, m := range p.Members { // health checks that ended before the worker was a member
@@ -164,7 +164,7 @@ func (ps *Pools) newLivePool(p *Pool) *livePool {
 	live := &livePool{Routing: routing.NewPool(p.Picker, nil), Caches: ps.caches.NewPool(),
 		Waits: ps.metrics.Waits(p.Name, tenants.Classes())}
 	live.WaitQueue = queue.New(live.Routing, p.Queue, func(t *queue.Ticket) { t.Ref.(Waiter).OnWake() })
-	live.Routing.Share(ps.redis != nil)
+	live.Routing.RecordJournal(ps.redis != nil)
 	live.Routing.Watch(func() { ps.dispatchQueue(live.WaitQueue, time.Now()) })
 	return live
 }

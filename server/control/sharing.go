@@ -38,10 +38,10 @@ type sharing struct {
 	unsent   []store.PoolText        // journals that were taken and are not in the log yet
 	budget   float64                 // bytes of journals that may be sent
 	turn     int                     // of the pool that sends its journal next
-	stepped  time.Time               // the last step
+	stepped  time.Time               // the last call of exchangeIfDue
 	sent     time.Time               // the last exchange that succeeded
 	state    string                  // as published then
-	peers    map[string]string       // texts of the other gateways then, by gateway
+	others   map[string]string       // texts of the other gateways then, by gateway
 	states   map[string]gatewayState // the same, as far as it could be read
 	active   bool                    // a state of another gateway had changed then
 	openings map[opening]time.Time   // of the breakers of other gateways, and when they were last published
@@ -96,7 +96,7 @@ type sharedPool struct {
 
 func newSharing(ps *Pools) *sharing {
 	s := &sharing{pools: ps, exchange: ps.redis.NewExchange(), budget: journalBurst, openings: map[opening]time.Time{}}
-	s.publish()
+	s.updateView()
 	return s
 }
 
@@ -108,8 +108,8 @@ func (ps *Pools) Sharing() *SharingView {
 	return ps.sharing.view.Load()
 }
 
-// share exchanges loads and journals with the other gateways until ctx ends.
-func (ps *Pools) share(ctx context.Context) {
+// runExchanges exchanges loads and journals with the other gateways until ctx ends.
+func (ps *Pools) runExchanges(ctx context.Context) {
 	if ps.sharing == nil {
 		return
 	}
@@ -122,7 +122,7 @@ func (ps *Pools) share(ctx context.Context) {
 		case now := <-next.C:
 			wait := shareCheck
 			ps.recover.Run("sharing with the other gateways", func() {
-				if ps.sharing.step(ctx, now) {
+				if ps.sharing.exchangeIfDue(ctx, now) {
 					wait = shareEvery
 				}
 			})
@@ -131,22 +131,22 @@ func (ps *Pools) share(ctx context.Context) {
 	}
 }
 
-// step makes one exchange, unless nothing has changed and the last one is recent. It reports whether it made one for a
-// change.
-func (s *sharing) step(ctx context.Context, now time.Time) (changed bool) {
+// exchangeIfDue makes one exchange, unless nothing has changed and the last one is recent. It reports whether the
+// next one should follow soon: this one succeeded and was made for a change.
+func (s *sharing) exchangeIfDue(ctx context.Context, now time.Time) (changed bool) {
 	all := s.pools.snapshot().Pools
-	state := s.describe(all, now)
+	state := s.encodeState(all, now)
 	s.takeJournals(all, now)
 	changed = len(s.unsent) > 0 || state != s.state || s.active || !s.caughtUp
 	if !changed && now.Sub(s.sent) < shareIdle {
 		return false
 	}
-	got, err := s.exchange.Do(ctx, state, s.unsent)
+	got, err := s.exchange.PublishAndRead(ctx, state, s.unsent)
 	s.totals.Exchanges++
 	if err != nil {
 		s.totals.Failed++
-		s.lose(all, now)
-		return changed
+		s.dropLoads(all, now)
+		return false
 	}
 	for _, text := range s.unsent {
 		s.totals.Sent += int64(len(text.Text))
@@ -154,7 +154,7 @@ func (s *sharing) step(ctx context.Context, now time.Time) (changed bool) {
 	s.totals.Sent += int64(len(state))
 	confirmed := len(s.unsent) > 0
 	s.unsent, s.state, s.sent = nil, state, now
-	s.apply(all, &got, now)
+	s.applyReceived(all, &got, now)
 	if confirmed {
 		for _, p := range all {
 			p.Routing.ConfirmJournal()
@@ -165,19 +165,19 @@ func (s *sharing) step(ctx context.Context, now time.Time) (changed bool) {
 		s.pools.log.Info("read what other gateways have published", "id", s.pools.redis.Gateway(), "others",
 			len(got.Loads), "journals", s.totals.Entries)
 	}
-	s.publish()
+	s.updateView()
 	return changed
 }
 
-// describe returns the state that this gateway publishes.
-func (s *sharing) describe(all []*Pool, now time.Time) string {
+// encodeState returns the state that this gateway publishes.
+func (s *sharing) encodeState(all []*Pool, now time.Time) string {
 	g := gatewayState{Pools: map[string]sharedPool{}}
 	for _, p := range all {
 		shared := sharedPool{Load: p.Routing.AppendLoad(nil, now), Workers: 1}
 		for worker := range p.Members {
 			shared.Workers += NameHash(worker) // the order does not matter
 		}
-		for worker, at := range p.OwnOpenings() {
+		for worker, at := range p.OwnOpenings(now) {
 			if shared.Open == nil {
 				shared.Open = map[string]int64{}
 			}
@@ -215,22 +215,22 @@ func (s *sharing) takeJournals(all []*Pool, now time.Time) {
 	}
 }
 
-// lose drops the loads of the other gateways after a second without an exchange. The pools then assume that each of
-// them has as much as this one.
-func (s *sharing) lose(all []*Pool, now time.Time) {
+// dropLoads drops the loads of the other gateways after a second without an exchange. The pools then assume that each
+// of them has as much as this one.
+func (s *sharing) dropLoads(all []*Pool, now time.Time) {
 	if now.Sub(s.sent) < shareIdle {
 		return
 	}
 	count := s.pools.Gateways(s.pools.snapshot().File) - 1
-	s.peers, s.states = nil, nil // another gateway may miss what was written before the loss
+	s.others, s.states = nil, nil // another gateway may miss what was written before the loss
 	for _, p := range all {
-		_ = p.Routing.SetPeers(now, count) // without a load nothing can be wrong
+		_ = p.Routing.SetOtherGateways(now, count) // without a load nothing can be wrong
 	}
-	s.publish()
+	s.updateView()
 }
 
-// apply applies what the other gateways have published.
-func (s *sharing) apply(all []*Pool, got *store.Received, now time.Time) {
+// applyReceived applies what the other gateways have published.
+func (s *sharing) applyReceived(all []*Pool, got *store.Received, now time.Time) {
 	before := s.states
 	s.states = make(map[string]gatewayState, len(got.Loads))
 	for id, text := range got.Loads {
@@ -242,8 +242,8 @@ func (s *sharing) apply(all []*Pool, got *store.Received, now time.Time) {
 		}
 		s.states[id] = g
 	}
-	s.active = !maps.Equal(s.peers, got.Loads)
-	s.peers = got.Loads
+	s.active = !maps.Equal(s.others, got.Loads)
+	s.others = got.Loads
 	for _, p := range all {
 		var loads [][]byte
 		joined := false
@@ -254,9 +254,9 @@ func (s *sharing) apply(all []*Pool, got *store.Received, now time.Time) {
 			}
 		}
 		if joined { // a gateway, or a pool or worker by its reload: it has ignored earlier entries about them
-			p.Routing.RepeatAll(now)
+			p.Routing.RepeatJournal(now)
 		}
-		if err := p.Routing.SetPeers(now, len(loads), loads...); err != nil {
+		if err := p.Routing.SetOtherGateways(now, len(loads), loads...); err != nil {
 			s.totals.Unreadable++
 		}
 	}
@@ -271,7 +271,7 @@ func (s *sharing) applyOpenings(now time.Time) {
 			for worker, at := range shared.Open {
 				o := opening{id, pool, worker, at}
 				if _, known := s.openings[o]; !known {
-					s.pools.Suspect(pool, worker, now)
+					s.pools.Suspect(pool, worker)
 				}
 				s.openings[o] = now
 			}
@@ -294,15 +294,15 @@ func (s *sharing) applyJournals(all []*Pool, journals []store.ReceivedJournal, n
 	}
 }
 
-// publish updates the view.
-func (s *sharing) publish() {
+// updateView updates the view.
+func (s *sharing) updateView() {
 	v := &SharingView{ID: s.pools.redis.Gateway(), Gateways: []GatewayView{}, CaughtUp: s.caughtUp,
 		SharingTotals: s.totals}
 	if !s.sent.IsZero() {
 		at := s.sent
 		v.SharedAt = &at
 	}
-	for _, id := range slices.Sorted(maps.Keys(s.peers)) {
+	for _, id := range slices.Sorted(maps.Keys(s.others)) {
 		g := GatewayView{ID: id, Pools: slices.Sorted(maps.Keys(s.states[id].Pools)), Open: []string{}}
 		for _, pool := range g.Pools {
 			for _, worker := range slices.Sorted(maps.Keys(s.states[id].Pools[pool].Open)) {

@@ -67,7 +67,7 @@ func book(t *testing.T, c *Control, now time.Time, blocks []routing.Block) routi
 // sums returns the requests of other gateways, and the tokens in the model of the caches.
 func sums(c *Control, now time.Time) (peers int, history int64) {
 	for _, v := range poolOf(c).Routing.Snapshot(now) {
-		peers, history = peers+v.PeerInflight, history+v.HistoryTokens
+		peers, history = peers+v.OthersInflight, history+v.HistoryTokens
 	}
 	return peers, history
 }
@@ -81,7 +81,7 @@ func TestGatewaysExchangeLoadAndHistory(t *testing.T) {
 	for range 2 {
 		now = now.Add(shareEvery)
 		for _, c := range g {
-			c.Pools.sharing.step(t.Context(), now)
+			c.Pools.sharing.exchangeIfDue(t.Context(), now)
 		}
 	}
 	if peers, history := sums(g[1], now); peers != 1 || history < 2000 {
@@ -96,7 +96,7 @@ func TestGatewaysExchangeLoadAndHistory(t *testing.T) {
 	for range 2 {
 		now = now.Add(shareEvery)
 		for _, c := range g {
-			c.Pools.sharing.step(t.Context(), now)
+			c.Pools.sharing.exchangeIfDue(t.Context(), now)
 		}
 	}
 	if peers, _ := sums(g[1], now); peers != 0 {
@@ -111,7 +111,7 @@ func TestIdleGatewaysExchangeOncePerSecond(t *testing.T) {
 	run := func(d time.Duration) int64 {
 		before := s.totals.Exchanges
 		for end := now.Add(d); now.Before(end); now = now.Add(shareEvery) {
-			s.step(t.Context(), now)
+			s.exchangeIfDue(t.Context(), now)
 		}
 		return s.totals.Exchanges - before
 	}
@@ -139,7 +139,7 @@ func TestJournalsAreBoundedPerSecond(t *testing.T) {
 			l.Release(routing.Result{At: now})
 		}
 		now = now.Add(shareEvery)
-		s.step(t.Context(), now)
+		s.exchangeIfDue(t.Context(), now)
 	}
 	steps := seconds * int(time.Second/shareEvery)
 	most := int64(journalBurst + seconds*journalRate + 64<<10 + steps*512)
@@ -161,7 +161,7 @@ func TestJournalOfAFailedExchangeIsSentAgain(t *testing.T) {
 	step := func(all ...*Control) {
 		now = now.Add(shareEvery)
 		for _, c := range all {
-			c.Pools.sharing.step(t.Context(), now)
+			c.Pools.sharing.exchangeIfDue(t.Context(), now)
 		}
 	}
 	step(g...)
@@ -201,7 +201,7 @@ func TestGatewaysOfOtherVersionsAreIgnored(t *testing.T) {
 		t.Fatal(err)
 	}
 	known := strings.Replace(string(text), `"pools"`, `"later":{"x":[1]},"pools"`, 1)
-	s.apply(g.Snapshot().Pools, &store.Received{
+	s.applyReceived(g.Snapshot().Pools, &store.Received{
 		Loads: map[string]string{"later": known, "other": "not JSON", "without": `{"pools":{"unknown":{"load":"AQ=="}}}`},
 		Journals: []store.ReceivedJournal{{Pools: []store.PoolText{{Pool: "small", Text: "\x63later"},
 			{Pool: "unknown", Text: "x"}}}},
@@ -230,8 +230,8 @@ func TestEachOpeningIsOneSuspicion(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.apply(g.Snapshot().Pools, &store.Received{Loads: map[string]string{"other": string(text)}}, now)
-		s.publish()
+		s.applyReceived(g.Snapshot().Pools, &store.Received{Loads: map[string]string{"other": string(text)}}, now)
+		s.updateView()
 	}
 	share(0)
 	if got := m.Gate.State(); got != breaker.Closed {
@@ -244,7 +244,7 @@ func TestEachOpeningIsOneSuspicion(t *testing.T) {
 	if open := g.Pools.Sharing().Gateways[0].Open; !slices.Equal(open, []string{"small/w1"}) {
 		t.Errorf("the view lists %v", open)
 	}
-	if own := poolOf(g).OwnOpenings(); len(own) != 0 {
+	if own := poolOf(g).OwnOpenings(now); len(own) != 0 {
 		t.Errorf("the suspicion is published as an own opening: %v", own)
 	}
 	if len(s.openings) != 1 {
@@ -264,7 +264,7 @@ func TestGatewayThatJoinsKnowsPinsAndPrompts(t *testing.T) {
 	step := func() {
 		now = now.Add(shareEvery)
 		for _, c := range g {
-			c.Pools.sharing.step(t.Context(), now)
+			c.Pools.sharing.exchangeIfDue(t.Context(), now)
 		}
 	}
 	send := func(c *Control, id uint64) string {

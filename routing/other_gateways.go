@@ -27,16 +27,16 @@ func (l load) growth(o load) load {
 		max(0, l.seconds-o.seconds)}
 }
 
-// peers is what a pool knows of the other gateways that share its workers.
-type peers struct {
+// otherGateways is what a pool has read of the other gateways that share its workers.
+type otherGateways struct {
 	count    int     // other gateways
 	arrivals float64 // their requests per second, at the last report
 	reported bool    // the last report has loads
 }
 
-// peerLoad is the load of the other gateways on one worker. Between two reports they are assumed to book as
+// othersLoad is the load of the other gateways on one worker. Between two reports they are assumed to book as
 // much as this gateway. Otherwise each of them would fill the same idle worker.
-type peerLoad struct {
+type othersLoad struct {
 	reported load // sum of the last reports
 	own      load // of this gateway, at the time of those
 }
@@ -46,37 +46,37 @@ func (w *Worker) ownLoadLocked(now time.Time) load {
 	return load{w.inflight, w.pending, w.output, w.backlogLocked(now)}
 }
 
-// peerLoadLocked estimates what the other gateways have booked on the worker.
-func (p *Pool) peerLoadLocked(w *Worker, now time.Time) load {
-	if p.peers.count == 0 {
+// othersLoadLocked estimates what the other gateways have booked on the worker.
+func (p *Pool) othersLoadLocked(w *Worker, now time.Time) load {
+	if p.others.count == 0 {
 		return load{}
 	}
-	return w.peers.reported.plus(w.ownLoadLocked(now).growth(w.peers.own), p.peers.count)
+	return w.others.reported.plus(w.ownLoadLocked(now).growth(w.others.own), p.others.count)
 }
 
 // allInflight returns the requests in flight on the worker: this gateway's, and those that the others reported.
-func (w *Worker) allInflight() int { return w.inflight + w.peers.reported.requests }
+func (w *Worker) allInflight() int { return w.inflight + w.others.reported.requests }
 
-// addPeersLocked adds the load of other gateways to a view of the worker.
-func (p *Pool) addPeersLocked(v *View, w *Worker, now time.Time) {
-	if p.peers.count == 0 {
+// addOthersLocked adds the load of other gateways to a view of the worker.
+func (p *Pool) addOthersLocked(v *View, w *Worker, now time.Time) {
+	if p.others.count == 0 {
 		return
 	}
-	l := p.peerLoadLocked(w, now)
+	l := p.othersLoadLocked(w, now)
 	v.Inflight += l.requests
 	v.PendingTokens += l.prefill
 	v.OutputTokens += l.output
-	v.PeerInflight, v.peerBacklog = l.requests, l.seconds
+	v.OthersInflight, v.othersBacklog = l.requests, l.seconds
 }
 
 // loadVersion is the version of an encoded load. Gateways ignore loads of other versions.
 const loadVersion = 1
 
 // errMessage means that another gateway's message cannot be read: it is damaged, or of another version.
-var errMessage = errors.New("a message of another gateway has an unknown form")
+var errMessage = errors.New("a load or journal of another gateway is damaged or of another version")
 
-// AppendLoad appends the load that this gateway has booked on the workers, for SetPeers of other gateways. Its
-// length is at most 48 bytes per worker.
+// AppendLoad appends the load that this gateway has booked on the workers, for SetOtherGateways of other gateways.
+// Its length is at most 48 bytes per worker.
 func (p *Pool) AppendLoad(dst []byte, now time.Time) []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,17 +108,17 @@ func (p *Pool) recentArrivalsLocked(now time.Time) float64 {
 	return 0
 }
 
-// SetPeers replaces what the pool knows of the other gateways: their number, and the last load that each has
-// published. If a load cannot be read, SetPeers ignores it and returns an error. Without any load, each other gateway
-// counts as much as this one. With 0 gateways, the workers are this gateway's own.
-func (p *Pool) SetPeers(now time.Time, gateways int, loads ...[]byte) error {
+// SetOtherGateways replaces what the pool knows of the other gateways: their number, and the last load that each has
+// published. If a load cannot be read, SetOtherGateways ignores it and returns an error. Without any load, each other
+// gateway counts as much as this one. With 0 gateways, the workers are this gateway's own.
+func (p *Pool) SetOtherGateways(now time.Time, gateways int, loads ...[]byte) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.changes++ // a waiting request may have another best worker; the queue's next tick offers it
-	p.peers = peers{count: max(0, gateways)}
+	p.others = otherGateways{count: max(0, gateways)}
 	for _, w := range p.workers {
 		w.countInflightLocked(now)
-		w.peers = peerLoad{}
+		w.others = othersLoad{}
 	}
 	var wrong error
 	for _, text := range loads {
@@ -126,12 +126,12 @@ func (p *Pool) SetPeers(now time.Time, gateways int, loads ...[]byte) error {
 			wrong = err
 			continue
 		}
-		p.peers.reported = true
+		p.others.reported = true
 	}
-	if p.peers.reported {
+	if p.others.reported {
 		for _, w := range p.workers {
 			p.endDuePrefillsLocked(w, now)
-			w.peers.own = w.ownLoadLocked(now)
+			w.others.own = w.ownLoadLocked(now)
 		}
 	}
 	return wrong
@@ -155,10 +155,10 @@ func (p *Pool) addLoadLocked(text []byte) error {
 		load   load
 	}
 	loads := make([]workerLoad, 0, len(p.workers))
-	for range r.count(len(text)) {
+	for range r.partCount(len(text)) {
 		w := p.findHashLocked(r.uint64())
-		l := load{requests: int(r.bounded(maxReported)), prefill: int64(r.bounded(maxBooked)),
-			output: int64(r.bounded(maxBooked)), seconds: float64(r.bounded(maxReported*1000)) / 1000}
+		l := load{requests: int(r.boundedNumber(maxReported)), prefill: int64(r.boundedNumber(maxBooked)),
+			output: int64(r.boundedNumber(maxBooked)), seconds: float64(r.boundedNumber(maxReported*1000)) / 1000}
 		if w != nil {
 			loads = append(loads, workerLoad{w, l})
 		}
@@ -166,9 +166,9 @@ func (p *Pool) addLoadLocked(text []byte) error {
 	if r.wrong || len(r.text) > 0 {
 		return errMessage
 	}
-	p.peers.arrivals += arrivals
+	p.others.arrivals += arrivals
 	for _, l := range loads {
-		l.worker.peers.reported = l.worker.peers.reported.plus(l.load, 1)
+		l.worker.others.reported = l.worker.others.reported.plus(l.load, 1)
 	}
 	return nil
 }
@@ -188,8 +188,8 @@ type messageReader struct {
 	wrong bool
 }
 
-// take returns the next n bytes, or nil.
-func (r *messageReader) take(n int) []byte {
+// nextBytes returns the next n bytes, or nil.
+func (r *messageReader) nextBytes(n int) []byte {
 	if r.wrong || n > len(r.text) {
 		r.wrong = true
 		return nil
@@ -200,21 +200,21 @@ func (r *messageReader) take(n int) []byte {
 }
 
 func (r *messageReader) byte() byte {
-	if b := r.take(1); b != nil {
+	if b := r.nextBytes(1); b != nil {
 		return b[0]
 	}
 	return 0
 }
 
 func (r *messageReader) uint64() uint64 {
-	if b := r.take(8); b != nil {
+	if b := r.nextBytes(8); b != nil {
 		return binary.LittleEndian.Uint64(b)
 	}
 	return 0
 }
 
-// bounded returns a number of at most that size.
-func (r *messageReader) bounded(most uint64) uint64 {
+// boundedNumber returns a number of at most that size.
+func (r *messageReader) boundedNumber(most uint64) uint64 {
 	x, n := binary.Uvarint(r.text)
 	if r.wrong || n <= 0 || x > most {
 		r.wrong = true
@@ -224,5 +224,5 @@ func (r *messageReader) bounded(most uint64) uint64 {
 	return x
 }
 
-// count returns the number of parts that follow, each of at least one byte.
-func (r *messageReader) count(most int) int { return int(r.bounded(uint64(most))) }
+// partCount returns the number of parts that follow, each of at least one byte.
+func (r *messageReader) partCount(most int) int { return int(r.boundedNumber(uint64(most))) }

@@ -29,7 +29,7 @@ func newGatewayPools(t interface{ Fatal(...any) }, n, workers int, c Config) *ga
 			members = append(members, Member{ID: fmt.Sprint("w", i), Weight: 1})
 		}
 		p := NewPool(policy, members)
-		p.Share(true)
+		p.RecordJournal(true)
 		for _, m := range members {
 			p.Observe(m.ID, nil, Status{Up: true, CacheTokens: 1 << 20})
 		}
@@ -59,7 +59,7 @@ func (g *gatewayPools) exchange(t interface{ Fatal(...any) }, i int, now time.Ti
 			loads = append(loads, load)
 		}
 	}
-	if err := p.SetPeers(now, len(g.pools)-1, loads...); err != nil {
+	if err := p.SetOtherGateways(now, len(g.pools)-1, loads...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -112,8 +112,8 @@ func TestEachGatewaySeesTheLoadOfAll(t *testing.T) {
 		for i, p := range g.pools {
 			for k, v := range viewsOf(t, p, &Request{Now: now}) {
 				got := load{v.Inflight, v.PendingTokens, v.OutputTokens, 0}
-				if got != sums[k] || v.PeerInflight != v.Inflight-p.workers[k].inflight {
-					t.Fatalf("gateway %d sees %+v on %s with %d of others, and all have booked %+v", i, got, v.ID, v.PeerInflight,
+				if got != sums[k] || v.OthersInflight != v.Inflight-p.workers[k].inflight {
+					t.Fatalf("gateway %d sees %+v on %s with %d of others, and all have booked %+v", i, got, v.ID, v.OthersInflight,
 						sums[k])
 				}
 			}
@@ -129,7 +129,7 @@ func TestBetweenReportsPeersBookLikeThisGateway(t *testing.T) {
 		p := g.pools[0]
 		if reported {
 			g.exchangeAll(t, start)
-		} else if err := p.SetPeers(start, 2); err != nil {
+		} else if err := p.SetOtherGateways(start, 2); err != nil {
 			t.Fatal(err)
 		}
 		l, err := p.Acquire(&Request{Now: start, PromptTokens: 100, OutputTokens: 10})
@@ -137,13 +137,13 @@ func TestBetweenReportsPeersBookLikeThisGateway(t *testing.T) {
 			t.Fatal(err)
 		}
 		v := viewsOf(t, p, &Request{Now: start})[l.worker.index]
-		if v.Inflight != 3 || v.PendingTokens != 300 || v.OutputTokens != 30 || v.PeerInflight != 2 {
+		if v.Inflight != 3 || v.PendingTokens != 300 || v.OutputTokens != 30 || v.OthersInflight != 2 {
 			t.Errorf("reported %v: one request of 100 and 10 tokens shows as %+v", reported, v)
 		}
-		if got := p.Snapshot(start)[l.worker.index]; got.Inflight != 1 || got.PeerInflight != 2 {
-			t.Errorf("reported %v: a snapshot has %d own and %d other requests", reported, got.Inflight, got.PeerInflight)
+		if got := p.Snapshot(start)[l.worker.index]; got.Inflight != 1 || got.OthersInflight != 2 {
+			t.Errorf("reported %v: a snapshot has %d own and %d other requests", reported, got.Inflight, got.OthersInflight)
 		}
-		g.pools[0].SetPeers(start, 0) //nolint:errcheck // without loads
+		g.pools[0].SetOtherGateways(start, 0) //nolint:errcheck // without loads
 		if v := viewsOf(t, p, &Request{Now: start})[l.worker.index]; v.Inflight != 1 {
 			t.Errorf("without other gateways one request shows as %d", v.Inflight)
 		}
@@ -153,7 +153,7 @@ func TestBetweenReportsPeersBookLikeThisGateway(t *testing.T) {
 // TestOwnBoundsCountOwnRequests: a gateway has its own share of max_inflight, so load of others fills no worker.
 func TestOwnBoundsCountOwnRequests(t *testing.T) {
 	p := poolOf(Member{ID: "w0", Weight: 1, MaxInflight: 2})
-	if err := p.SetPeers(start, 1, append([]byte{}, loadOf(t, "w0", 50)...)); err != nil {
+	if err := p.SetOtherGateways(start, 1, append([]byte{}, loadOf(t, "w0", 50)...)); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -185,7 +185,7 @@ func TestUnreadableLoadsAreReportedAndTheOthersCount(t *testing.T) {
 		"too many":  append(slices.Clone(good[:9]), 0xff, 0xff, 0xff, 0xff, 0x7f),
 	} {
 		p := poolOf(Member{ID: "w0", Weight: 1}, Member{ID: "w1", Weight: 1})
-		if err := p.SetPeers(start, 2, bad, good); err == nil {
+		if err := p.SetOtherGateways(start, 2, bad, good); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 		if got := viewsOf(t, p, ask())[0].Inflight; got != 3 {
@@ -194,14 +194,14 @@ func TestUnreadableLoadsAreReportedAndTheOthersCount(t *testing.T) {
 	}
 }
 
-// FuzzSetPeers: any text is a load or an error, and never leaves a negative or huge load.
-func FuzzSetPeers(f *testing.F) {
+// FuzzSetOtherGateways: any text is a load or an error, and never leaves a negative or huge load.
+func FuzzSetOtherGateways(f *testing.F) {
 	p := poolOf(Member{ID: "w0", Weight: 1})
 	f.Add(p.AppendLoad(nil, start))
 	f.Add([]byte{loadVersion, 0, 0, 0, 0, 0, 0, 0, 0, 1})
 	f.Fuzz(func(t *testing.T, text []byte) {
 		p := poolOf(Member{ID: "w0", Weight: 1})
-		err := p.SetPeers(start, 1, text)
+		err := p.SetOtherGateways(start, 1, text)
 		v := viewsOf(t, p, ask())[0]
 		if v.Inflight < 0 || v.Inflight > len(text)*maxReported || v.PendingTokens < 0 || v.OutputTokens < 0 ||
 			err != nil && v.Inflight != 0 {

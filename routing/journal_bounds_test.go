@@ -37,7 +37,7 @@ func TestPromptInFlightIsRepeatedAfterAJoin(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.TakeJournal(nil)
-	p.RepeatAll(start)
+	p.RepeatJournal(start)
 	l.Answered(start.Add(time.Second), nil)
 	l.Release(Result{At: start.Add(2 * time.Second), PromptTokens: r.PromptTokens, OutputTokens: 30})
 	p.TakeJournal(nil)
@@ -66,7 +66,7 @@ func TestJournalReturnsToNewBlocksAfterABurst(t *testing.T) {
 		}
 		return bytes
 	}
-	p.RepeatAll(now)
+	p.RepeatJournal(now)
 	whole := round(20)
 	for turns := 21; turns <= 24; turns++ {
 		round(turns)
@@ -93,10 +93,10 @@ func TestTheLargestLoadIsReadByOtherGateways(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := own.SetPeers(now, 1, other.AppendLoad(nil, now)); err != nil {
+	if err := own.SetOtherGateways(now, 1, other.AppendLoad(nil, now)); err != nil {
 		t.Error(err)
 	}
-	if v := own.Snapshot(now)[0]; v.PeerInflight != 2 {
-		t.Errorf("%d requests in flight on the other gateway, want 2", v.PeerInflight)
+	if v := own.Snapshot(now)[0]; v.OthersInflight != 2 {
+		t.Errorf("%d requests in flight on the other gateway, want 2", v.OthersInflight)
 	}
 }
