@@ -1,0 +1,98 @@
+import { useMutation } from "@tanstack/react-query";
+import { useNavigate, useSearch } from "@tanstack/react-router";
+import { useEffect, useRef, useState } from "react";
+import { api, result } from "../api/client";
+import { queries } from "../api/queries";
+import { CopyButton, Field } from "../ui/parts";
+import { Problem } from "../ui/Panel";
+
+const bootstrapPrefix = "tw-boot-";
+
+/** LoginPage opens a session with an admin key, a one-time code, or the bootstrap secret. */
+export function LoginPage() {
+  const { code, to } = useSearch({ from: "/login" });
+  const navigate = useNavigate();
+  const [key, setKey] = useState("");
+  const [name, setName] = useState("");
+  const [made, setMade] = useState("");
+  const enter = (session: unknown) => {
+    setKey("");
+    queries.clear();
+    queries.setQueryData(["session"], session);
+    if (to) location.hash = `#${to}`;
+    else void navigate({ to: "/", replace: true });
+  };
+  const login = useMutation({
+    mutationFn: (body: { key: string } | { code: string }) => result(api.POST("/admin/session", { body })),
+    onSuccess: enter,
+  });
+  const bootstrap = useMutation({
+    mutationFn: () => result(api.POST("/admin/bootstrap", { body: { secret: key.trim(), name } })),
+    onSuccess: (answer) => setMade(answer.secret),
+  });
+  const tried = useRef(false);
+  const mutate = login.mutate;
+  useEffect(() => {
+    if (!code || tried.current) return; // a code works once, and effects may run twice
+    tried.current = true;
+    mutate({ code });
+  }, [code, mutate]);
+  const first = key.trim().startsWith(bootstrapPrefix);
+  if (made) return <FirstKey secret={made} pending={login.isPending} onDone={() => login.mutate({ key: made })} />;
+  return (
+    <main className="login">
+      <h1>
+        <img src="./favicon.svg" alt="" width="32" height="32" /> Tierway
+      </h1>
+      <form
+        onSubmit={(e) => {
+          e.preventDefault();
+          if (first) bootstrap.mutate();
+          else login.mutate({ key: key.trim() });
+        }}
+      >
+        <Field
+          label="Admin key"
+          hint="A key tw-adm-…, from config.yaml (admin.keys) or from `tierway keys create --admin`. The gateway prints a secret tw-boot-… when it starts without an admin."
+        >
+          <input
+            type="password"
+            autoComplete="current-password"
+            required
+            autoFocus
+            value={key}
+            onChange={(e) => setKey(e.target.value)}
+          />
+        </Field>
+        {first && (
+          <Field label="Your name" hint="It appears in the audit log.">
+            <input required pattern="[A-Za-z0-9][A-Za-z0-9._@-]{0,62}" value={name} onChange={(e) => setName(e.target.value)} />
+          </Field>
+        )}
+        <button type="submit" className="primary" disabled={login.isPending || bootstrap.isPending}>
+          {first ? "Create the first admin key" : "Log in"}
+        </button>
+        {(login.error ?? bootstrap.error) && <Problem error={login.error ?? bootstrap.error} />}
+      </form>
+    </main>
+  );
+}
+
+function FirstKey({ secret, pending, onDone }: { secret: string; pending: boolean; onDone: () => void }) {
+  const [stored, setStored] = useState(false);
+  return (
+    <main className="login">
+      <h1>Your admin key</h1>
+      <p>This key is shown once. Store it in your password manager before you go on.</p>
+      <p className="secret">
+        <code>{secret}</code> <CopyButton text={secret} />
+      </p>
+      <label className="check">
+        <input type="checkbox" checked={stored} onChange={(e) => setStored(e.target.checked)} /> I stored this key
+      </label>
+      <button type="button" className="primary" disabled={!stored || pending} onClick={onDone}>
+        Go on
+      </button>
+    </main>
+  );
+}

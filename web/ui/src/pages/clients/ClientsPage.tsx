@@ -1,0 +1,5 @@
+import { PageTitle } from "../../shell/Shell";
+
+export function ClientsPage() {
+  return <PageTitle>Clients</PageTitle>;
+}

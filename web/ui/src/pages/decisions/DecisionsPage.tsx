@@ -1,0 +1,5 @@
+import { PageTitle } from "../../shell/Shell";
+
+export function DecisionsPage() {
+  return <PageTitle>Decisions</PageTitle>;
+}

@@ -1,0 +1,5 @@
+import { PageTitle } from "../../shell/Shell";
+
+export function MetricsPage() {
+  return <PageTitle>Metrics</PageTitle>;
+}

@@ -1,0 +1,5 @@
+import { PageTitle } from "../../shell/Shell";
+
+export function RulesPage() {
+  return <PageTitle>Rules</PageTitle>;
+}

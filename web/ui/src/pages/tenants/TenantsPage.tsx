@@ -1,0 +1,5 @@
+import { PageTitle } from "../../shell/Shell";
+
+export function TenantsPage() {
+  return <PageTitle>Tenants</PageTitle>;
+}

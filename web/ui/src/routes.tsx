@@ -1,0 +1,97 @@
+import { createHashHistory, createRootRoute, createRoute, createRouter, lazyRouteComponent } from "@tanstack/react-router";
+import { parseSearch, picked, stringifySearch } from "./lib/search";
+import { AuditPage } from "./pages/audit/AuditPage";
+import { ClientsPage } from "./pages/clients/ClientsPage";
+import { DecisionsPage } from "./pages/decisions/DecisionsPage";
+import { LoginPage } from "./pages/LoginPage";
+import { OverviewPage } from "./pages/overview/OverviewPage";
+import { TenantsPage } from "./pages/tenants/TenantsPage";
+import { WorkersPage } from "./pages/workers/WorkersPage";
+import { NotFound, Root, Shell } from "./shell/Shell";
+
+const root = createRootRoute({ component: Root, notFoundComponent: NotFound });
+
+const login = createRoute({
+  getParentRoute: () => root,
+  path: "/login",
+  component: LoginPage,
+  validateSearch: picked("code", "to"),
+});
+
+const shell = createRoute({ getParentRoute: () => root, id: "shell", component: Shell });
+
+const overview = createRoute({ getParentRoute: () => shell, path: "/", component: OverviewPage });
+
+const tenants = createRoute({
+  getParentRoute: () => shell,
+  path: "/tenants",
+  component: TenantsPage,
+  validateSearch: picked("q", "sort", "tenant", "tab", "state"),
+});
+
+const workers = createRoute({
+  getParentRoute: () => shell,
+  path: "/workers",
+  component: WorkersPage,
+  validateSearch: picked("q", "sort", "worker", "pool"),
+});
+
+const rules = createRoute({
+  getParentRoute: () => shell,
+  path: "/rules",
+  component: lazyRouteComponent(() => import("./pages/rules/RulesPage"), "RulesPage"),
+  validateSearch: picked("tab", "tenant", "max_tokens", "tier", "class", "decision"),
+});
+
+const decisions = createRoute({
+  getParentRoute: () => shell,
+  path: "/decisions",
+  component: DecisionsPage,
+  validateSearch: picked("id", "tenant", "tier", "worker", "outcome", "reason", "status", "since", "until", "model", "class"),
+});
+
+const metrics = createRoute({
+  getParentRoute: () => shell,
+  path: "/metrics",
+  component: lazyRouteComponent(() => import("./pages/metrics/MetricsPage"), "MetricsPage"),
+  validateSearch: picked("range", "view"),
+});
+
+const config = createRoute({
+  getParentRoute: () => shell,
+  path: "/config",
+  component: lazyRouteComponent(() => import("./pages/config/ConfigPage"), "ConfigPage"),
+  validateSearch: picked("tab", "q"),
+});
+
+const audit = createRoute({
+  getParentRoute: () => shell,
+  path: "/audit",
+  component: AuditPage,
+  validateSearch: picked("actor", "action", "target", "since", "entry"),
+});
+
+const clients = createRoute({
+  getParentRoute: () => shell,
+  path: "/clients",
+  component: ClientsPage,
+  validateSearch: picked("client", "model"),
+});
+
+export const router = createRouter({
+  routeTree: root.addChildren([
+    login,
+    shell.addChildren([overview, tenants, workers, rules, decisions, metrics, config, audit, clients]),
+  ]),
+  history: createHashHistory(),
+  parseSearch,
+  stringifySearch,
+  defaultPreload: "intent",
+  scrollRestoration: true,
+});
+
+declare module "@tanstack/react-router" {
+  interface Register {
+    router: typeof router;
+  }
+}

@@ -1,0 +1,145 @@
+import {
+  createSortedRowModel,
+  rowSortingFeature,
+  sortFns,
+  tableFeatures,
+  useTable,
+  type ColumnDef,
+  type SortingState,
+} from "@tanstack/react-table";
+import { useMemo, useRef, useState, type ReactNode } from "react";
+
+const features = tableFeatures({ rowSortingFeature, sortedRowModel: createSortedRowModel(), sortFns });
+
+/** Column is one column of a table. */
+export interface Column<T> {
+  id: string;
+  header: ReactNode;
+  /** Text of the column for screen readers if the header is no text. */
+  label?: string;
+  /** Value to sort by; a column without one cannot be sorted. */
+  value?: (row: T) => string | number | undefined;
+  cell: (row: T) => ReactNode;
+  /** Numbers stand at the right. */
+  numeric?: boolean;
+}
+
+interface DataTableProps<T> {
+  /** Name of the table for screen readers. */
+  label: string;
+  columns: Column<T>[];
+  rows: T[];
+  rowKey: (row: T) => string;
+  /** Column id, with - before it for descending order. */
+  sort?: string;
+  onSort?: (sort: string) => void;
+  /** Shows the details of a row. */
+  onOpen?: (row: T) => void;
+  rowClass?: (row: T) => string | undefined;
+}
+
+/** sortingOf parses a sort parameter such as -load. */
+export function sortingOf(sort: string | undefined): SortingState {
+  if (!sort) return [];
+  return [sort.startsWith("-") ? { id: sort.slice(1), desc: true } : { id: sort, desc: false }];
+}
+
+/** stableOrder returns keys in the order of before; keys that are new stand at the end. */
+export function stableOrder(before: string[], now: string[]): string[] {
+  const present = new Set(now);
+  const kept = before.filter((k) => present.has(k));
+  const old = new Set(kept);
+  return [...kept, ...now.filter((k) => !old.has(k))];
+}
+
+/**
+ * DataTable is a table that sorts by its headers. While the pointer or the focus is in its body, new
+ * values do not change the order of the rows, so that a click never hits another row.
+ */
+export function DataTable<T extends object>(props: DataTableProps<T>) {
+  const { label, columns, rows, rowKey, sort, onSort, onOpen, rowClass } = props;
+  const [busy, setBusy] = useState(false);
+  const shown = useRef<string[]>([]);
+  const defs = useMemo(
+    () =>
+      columns.map(
+        (c): ColumnDef<typeof features, T> => ({
+          id: c.id,
+          accessorFn: (row: T) => c.value?.(row),
+          enableSorting: c.value !== undefined,
+          sortDescFirst: false,
+          sortUndefined: "last",
+        }),
+      ),
+    [columns],
+  );
+  const sorting = useMemo(() => sortingOf(sort), [sort]);
+  const table = useTable({ features, columns: defs, data: rows, getRowId: rowKey, state: { sorting } });
+  const byKey = new Map(rows.map((r) => [rowKey(r), r]));
+  const sorted = table.getRowModel().rows.map((r) => r.id);
+  const order = busy ? stableOrder(shown.current, sorted) : sorted;
+  shown.current = order;
+  const choose = (id: string) => {
+    shown.current = sorted; // a click on a header is a wish for another order
+    setBusy(false);
+    onSort?.(sort === id ? `-${id}` : id);
+  };
+  return (
+    <div className="table" tabIndex={0} role="region" aria-label={label}>
+      <table aria-label={label}>
+        <thead>
+          <tr>
+            {columns.map((c) => {
+              const direction = sorting.find((s) => s.id === c.id);
+              return (
+                <th
+                  key={c.id}
+                  scope="col"
+                  className={c.numeric ? "num" : undefined}
+                  aria-sort={direction ? (direction.desc ? "descending" : "ascending") : undefined}
+                >
+                  {c.value && onSort ? (
+                    <button type="button" className="sort" onClick={() => choose(c.id)}>
+                      {c.header}
+                      <i aria-hidden="true">{direction ? (direction.desc ? "▾" : "▴") : ""}</i>
+                    </button>
+                  ) : (
+                    c.header
+                  )}
+                </th>
+              );
+            })}
+          </tr>
+        </thead>
+        <tbody
+          onPointerEnter={() => setBusy(true)}
+          onPointerLeave={() => setBusy(false)}
+          onFocus={() => setBusy(true)}
+          onBlur={(e) => {
+            if (!e.currentTarget.contains(e.relatedTarget)) setBusy(false);
+          }}
+        >
+          {order.map((key) => {
+            const row = byKey.get(key);
+            if (!row) return null;
+            return (
+              <tr key={key} className={rowClass?.(row)} data-key={key}>
+                {columns.map((c, i) => (
+                  <td key={c.id} className={c.numeric ? "num" : undefined}>
+                    {i === 0 && onOpen ? (
+                      <button type="button" className="link" onClick={() => onOpen(row)}>
+                        {c.cell(row)}
+                      </button>
+                    ) : (
+                      c.cell(row)
+                    )}
+                  </td>
+                ))}
+              </tr>
+            );
+          })}
+        </tbody>
+      </table>
+    </div>
+  );
+}
