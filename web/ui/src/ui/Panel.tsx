@@ -1,4 +1,3 @@
-import type { UseQueryResult } from "@tanstack/react-query";
 import { useEffect, useId, useState, type ReactNode } from "react";
 import { ApiError } from "../api/client";
 import { useLiveness } from "../live/live";
@@ -51,11 +50,18 @@ export function Empty({ children }: { children: ReactNode }) {
   return <div className="empty">{children}</div>;
 }
 
+/** PanelQuery is the part of a query's result that a panel shows. */
+export interface PanelQuery<T> {
+  data: T | undefined;
+  error: Error | null;
+  isPending: boolean;
+  refetch: () => unknown;
+}
+
 interface PanelProps<T> {
   title?: ReactNode;
-  /** Level of the heading; 2 by default. */
   actions?: ReactNode;
-  query: Pick<UseQueryResult<T>, "data" | "error" | "isPending" | "refetch">;
+  query: PanelQuery<T>;
   /** Returns what to show instead of the children if there is no data yet; undefined: there is. */
   empty?: (data: T) => ReactNode;
   rows?: number;
