@@ -1,5 +1,53 @@
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi } from "@tanstack/react-router";
+import { useMemo } from "react";
+import type { MetricsView } from "../../api/schema";
 import { PageTitle } from "../../shell/Shell";
+import { Chart, type Mark } from "../../ui/Chart";
+import { Panel } from "../../ui/Panel";
+import { Tabs } from "../../ui/Tabs";
+import { charts, linesOf, marksOf } from "./charts";
+import { metricsQuery, rangeOf, ranges, recentAuditQuery } from "./queries";
+import "./metrics.css";
 
+const route = getRouteApi("/shell/metrics");
+
+/** MetricsPage shows charts from the gateway's own history. It needs no Prometheus. */
 export function MetricsPage() {
-  return <PageTitle>Metrics</PageTitle>;
+  const range = rangeOf(route.useSearch().range);
+  const metrics = useQuery(metricsQuery(range));
+  const audit = useQuery(recentAuditQuery);
+  const from = metrics.data?.t[0] ?? 0;
+  const marks = useMemo(() => marksOf(audit.data ?? [], from), [audit.data, from]);
+  return (
+    <>
+      <PageTitle note="From the memory of this gateway. For longer periods and several gateways, scrape /metrics with Prometheus.">
+        Metrics
+      </PageTitle>
+      <Tabs label="Period" to="/metrics" param="range" items={ranges} current={range} />
+      <Panel query={metrics} rows={8}>
+        {(m) => <Charts metrics={m} marks={marks} />}
+      </Panel>
+    </>
+  );
+}
+
+function Charts({ metrics, marks }: { metrics: MetricsView; marks: Mark[] }) {
+  const all = useMemo(() => charts.map((c) => ({ ...c, lines: linesOf(metrics, c) })), [metrics]);
+  return (
+    <div className="charts">
+      {all.map((c) => (
+        <Chart
+          key={c.title}
+          title={c.title}
+          times={metrics.t}
+          lines={c.lines}
+          format={c.format}
+          marks={marks}
+          sync="metrics"
+          stacked={c.stacked}
+        />
+      ))}
+    </div>
+  );
 }

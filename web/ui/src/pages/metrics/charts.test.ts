@@ -1,0 +1,44 @@
+import { expect, test } from "vitest";
+import type { AuditView, MetricsView } from "../../api/schema";
+import { stackedValues } from "../../ui/Chart";
+import { charts, linesOf, marksOf } from "./charts";
+
+const view = {
+  step_s: 1,
+  t: [1, 2],
+  series: [
+    { name: "ttft_p50", labels: { tier: "small" }, unit: "ms", values: [10, null] },
+    { name: "ttft_p95", labels: { tier: "small" }, unit: "ms", values: [20, 30] },
+    { name: "ttft_p99", labels: { tier: "large" }, unit: "ms", values: [null, null] },
+    { name: "cpu", labels: {}, unit: "cores", values: [0.5, 0.25] },
+  ],
+} as unknown as MetricsView;
+
+test("a chart shows its series and omits those without a value", () => {
+  const ttft = charts.find((c) => c.series.includes("ttft_p50"))!;
+  expect(linesOf(view, ttft)).toEqual([
+    { name: "small p50", values: [10, null] },
+    { name: "small p95", values: [20, 30] },
+  ]);
+  expect(linesOf(view, charts.find((c) => c.series.includes("cpu"))!)).toEqual([{ name: "all", values: [0.5, 0.25] }]);
+});
+
+test("a gap stays a gap when lines are stacked", () => {
+  expect(
+    stackedValues([
+      { name: "a", values: [1, null, null] },
+      { name: "b", values: [2, 3, null] },
+    ]),
+  ).toEqual([
+    [1, null, null],
+    [3, 3, null],
+  ]);
+});
+
+test("only successful changes of workers and configuration are marked", () => {
+  const at = "2026-01-01T00:00:10Z";
+  const entry = (action: string, outcome: string) => ({ action, outcome, at, target: "w" }) as AuditView;
+  const entries = [entry("worker.override", "ok"), entry("worker.override", "refused"), entry("tenant.create", "ok")];
+  expect(marksOf(entries, Date.parse(at) / 1000 - 5)).toEqual([{ at: Date.parse(at) / 1000, text: "worker.override w" }]);
+  expect(marksOf(entries, Date.parse(at) / 1000 + 5)).toEqual([]);
+});

@@ -1,0 +1,54 @@
+import type { AuditView, MetricsView } from "../../api/schema";
+import { bytes, count, millis, percent, rate, seconds } from "../../lib/format";
+import type { Line, Mark } from "../../ui/Chart";
+
+/** ChartOf describes one chart: the series that it shows, and how. */
+export interface ChartOf {
+  title: string;
+  /** Names of the series of GET /admin/metrics. */
+  series: string[];
+  format: (v: number | null) => string;
+  stacked?: boolean;
+}
+
+const cores = (v: number | null) => (v === null ? "–" : v.toFixed(2));
+const breaker = (v: number | null) => (v === null ? "–" : (["closed", "half open", "open"][Math.round(v)] ?? "–"));
+
+/** charts are the charts of the page in their order. */
+export const charts: ChartOf[] = [
+  { title: "Requests per second by tier and result", series: ["requests"], format: rate, stacked: true },
+  { title: "Time to first token", series: ["ttft_p50", "ttft_p95", "ttft_p99"], format: millis },
+  { title: "Queue by tier and class", series: ["queue_waiting"], format: count, stacked: true },
+  { title: "Oldest waiting request", series: ["queue_oldest"], format: seconds },
+  { title: "In-flight requests by worker", series: ["worker_inflight"], format: count, stacked: true },
+  { title: "Prefix hits by worker", series: ["prefix_hit"], format: percent },
+  { title: "Circuit breakers by worker", series: ["breaker"], format: breaker },
+  { title: "Rejected by limits, per second and tenant", series: ["limited"], format: rate, stacked: true },
+  { title: "Tokens per second", series: ["tokens"], format: rate, stacked: true },
+  { title: "Gateway's own time per request", series: ["overhead_p50", "overhead_p99"], format: millis },
+  { title: "CPU cores", series: ["cpu"], format: cores },
+  { title: "Memory", series: ["memory"], format: bytes },
+];
+
+/** linesOf returns the lines of a chart; series without any value are omitted. */
+export function linesOf(metrics: MetricsView, chart: ChartOf): Line[] {
+  const several = chart.series.length > 1;
+  return metrics.series
+    .filter((s) => chart.series.includes(s.name) && s.values.some((v) => v !== null))
+    .map((s) => ({ name: nameOf(s.labels, several ? (s.name.split("_").at(-1) ?? "") : ""), values: s.values }));
+}
+
+function nameOf(labels: Record<string, string>, suffix: string): string {
+  return [...Object.values(labels), suffix].filter(Boolean).join(" ") || "all";
+}
+
+const marked = /^(config\.reload|worker\.)/;
+
+/** marksOf returns the changes that may explain a change of a chart, oldest first. */
+export function marksOf(entries: AuditView[], from: number): Mark[] {
+  return entries
+    .filter((e) => marked.test(e.action) && e.outcome === "ok")
+    .map((e) => ({ at: new Date(e.at).getTime() / 1000, text: `${e.action} ${e.target}`.trim() }))
+    .filter((m) => m.at >= from)
+    .reverse();
+}
