@@ -1,0 +1,104 @@
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { base } from "../../api/client";
+import { queries, useMayChange } from "../../api/queries";
+import type { ReloadAnswer } from "../../api/schema";
+import { adminCurl } from "../../lib/curl";
+import { percent, plural } from "../../lib/format";
+import { DataTable, type Column } from "../../ui/DataTable";
+import { Empty, Panel } from "../../ui/Panel";
+import { ChangeButton, Curl } from "../../ui/parts";
+import { Problem } from "../../ui/Panel";
+import { toast } from "../../ui/Toasts";
+import { Problems } from "./Problems";
+import { preview, reload } from "./queries";
+
+/** Reload shows what the file on disk would change, and applies exactly that. */
+export function Reload() {
+  const found = useQuery({ queryKey: ["config", "preview"], queryFn: preview, staleTime: 0, retry: false });
+  const apply = useMutation({
+    mutationFn: reload,
+    onSuccess: (r) => {
+      toast(`Reloaded: ${plural(r.changes.length, "change")}, generation ${r.generation}.`);
+      void queries.invalidateQueries();
+    },
+  });
+  return (
+    <Panel
+      title="Preview of a reload"
+      query={found}
+      actions={
+        <button type="button" onClick={() => void found.refetch()} disabled={found.isFetching}>
+          Read the file again
+        </button>
+      }
+    >
+      {(p) => (
+        <div className="stack">
+          <Preview preview={p} />
+          <Problems problems={p.problems} />
+          <div className="body stack">
+            <div className="row">
+              <ChangeButton className="primary" onClick={() => apply.mutate(p.to_hash)} disabled={apply.isPending}>
+                Reload this configuration
+              </ChangeButton>
+              <small className="muted">
+                Requests in flight finish as they began. A file with an error changes nothing. The reload is rejected if the
+                file changes after this preview.
+              </small>
+            </div>
+            {apply.error && <Problem error={apply.error} retry={() => void found.refetch()} />}
+            <Curl text={`${adminCurl(base, "POST", "admin/reload")} -H 'If-Match: "${p.to_hash}"'`} />
+          </div>
+        </div>
+      )}
+    </Panel>
+  );
+}
+
+function Preview({ preview: p }: { preview: ReloadAnswer }) {
+  const may = useMayChange();
+  if (p.changes.length === 0) {
+    return (
+      <Empty>
+        <strong>No changes.</strong> The file on disk and the configuration in force mean the same.
+        {may && " A reload would only read it again."}
+      </Empty>
+    );
+  }
+  const moved = Object.entries(p.impact.affinity_moved).filter(([, share]) => share > 0);
+  return (
+    <>
+      <DataTable label="Changes" columns={columns} rows={p.changes} rowKey={(c) => c.path + c.op} />
+      <dl className="facts body">
+        <dt>Workers added</dt>
+        <dd>{p.impact.workers_added.join(", ") || "none"}</dd>
+        <dt>Workers removed</dt>
+        <dd>{p.impact.workers_removed.join(", ") || "none"}</dd>
+        <dt>Affinity that moves</dt>
+        <dd>
+          {moved.length === 0
+            ? "none: prompts keep their preferred workers"
+            : moved.map(([pool, share]) => `${percent(share, 1)} of the prompts of ${pool}`).join("; ")}
+        </dd>
+        <dt>After a restart</dt>
+        <dd>{p.impact.restart_needed.join(", ") || "nothing: all changes apply at once"}</dd>
+      </dl>
+    </>
+  );
+}
+
+type Change = ReloadAnswer["changes"][number];
+
+const effects: Record<string, string> = {
+  live: "at once",
+  drain: "at once; affected workers finish their requests",
+  restart: "after a restart",
+};
+
+const columns: Column<Change>[] = [
+  { id: "path", header: "Setting", cell: (c) => <code>{c.path}</code> },
+  { id: "op", header: "Change", cell: (c) => c.op },
+  { id: "old", header: "Now", cell: (c) => <span className="clip">{c.old ?? "–"}</span> },
+  { id: "new", header: "In the file", cell: (c) => <span className="clip">{c.new ?? "–"}</span> },
+  { id: "effect", header: "Takes effect", cell: (c) => effects[c.effect] ?? c.effect },
+];
