@@ -1,0 +1,81 @@
+import { useMutation } from "@tanstack/react-query";
+import { useState } from "react";
+import { api, ApiError, base, result } from "../../api/client";
+import { adminCurl } from "../../lib/curl";
+import { Dialog } from "../../ui/Dialog";
+import { Problem } from "../../ui/Panel";
+import { Curl, Field } from "../../ui/parts";
+import { toast } from "../../ui/Toasts";
+import { NewKey } from "./NewKey";
+import { refresh } from "./queries";
+import { emptyForm, errorsOf, newSettings } from "./settings";
+import { SettingsForm } from "./SettingsForm";
+
+/** CreateTenant creates a tenant with its first key. */
+export function CreateTenant({ onClose }: { onClose: () => void }) {
+  const [name, setName] = useState("");
+  const [form, setForm] = useState(emptyForm);
+  const [issue, setIssue] = useState(true);
+  const [secret, setSecret] = useState<string>();
+  const body = { name: name.trim(), issue_key: issue, ...newSettings(form) };
+  const create = useMutation({
+    mutationFn: () => result(api.POST("/admin/tenants", { body })),
+    gcTime: 0, // the answer has the secret
+    onSuccess: (answer) => {
+      refresh();
+      toast(`The tenant ${answer.tenant.name} was created.`);
+      for (const w of answer.warnings ?? []) toast(w);
+      if (answer.secret) setSecret(answer.secret);
+      else onClose();
+    },
+  });
+  if (secret !== undefined) {
+    return (
+      <NewKey
+        tenant={body.name}
+        secret={secret}
+        onClose={() => {
+          setSecret(undefined);
+          create.reset();
+          onClose();
+        }}
+      />
+    );
+  }
+  const shown = create.error instanceof ApiError && create.error.fields.length > 0 ? create.error : null;
+  return (
+    <Dialog title="Create a tenant" onClose={onClose}>
+      <form
+        onSubmit={(e) => {
+          e.preventDefault();
+          if (Object.keys(errorsOf(form)).length === 0) create.mutate();
+        }}
+      >
+        <Field
+          label="Name"
+          hint="1 to 63 of a-z, 0-9 and -. It cannot be changed later."
+          error={shown?.field("name") ?? (create.error instanceof ApiError && create.error.status === 409 ? create.error.detail : undefined)}
+        >
+          <input required pattern="[a-z0-9\-]{1,63}" autoFocus value={name} onChange={(e) => setName(e.target.value)} />
+        </Field>
+        <label className="check">
+          <input type="checkbox" checked={issue} onChange={(e) => setIssue(e.target.checked)} /> Create its first key
+        </label>
+        <details open={Object.keys(form.limits).length > 0 || shown !== null || undefined}>
+          <summary>Limits, permissions and behaviour</summary>
+          <SettingsForm form={form} onChange={setForm} error={create.error} />
+        </details>
+        {create.error && <Problem error={create.error} />}
+        <footer>
+          <button type="button" onClick={onClose}>
+            Cancel
+          </button>
+          <button type="submit" className="primary" disabled={create.isPending}>
+            Create
+          </button>
+        </footer>
+        <Curl text={adminCurl(base, "POST", "admin/tenants", body)} />
+      </form>
+    </Dialog>
+  );
+}

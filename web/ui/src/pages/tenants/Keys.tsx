@@ -1,0 +1,200 @@
+import { useMutation } from "@tanstack/react-query";
+import { useState } from "react";
+import { api, base, result } from "../../api/client";
+import type { KeyView, TenantView } from "../../api/schema";
+import { adminCurl } from "../../lib/curl";
+import { ago, clock, seconds } from "../../lib/format";
+import { DataTable, type Column } from "../../ui/DataTable";
+import { Confirm, Dialog } from "../../ui/Dialog";
+import { Empty, Problem } from "../../ui/Panel";
+import { Badge, ChangeButton, Curl, Field, type Tone } from "../../ui/parts";
+import { toast } from "../../ui/Toasts";
+import { NewKey } from "./NewKey";
+import { refresh } from "./queries";
+
+/** Keys lists the keys of a tenant, creates, rotates and revokes them. */
+export function Keys({ tenant }: { tenant: TenantView }) {
+  const [secret, setSecret] = useState<string>();
+  const columns = keyColumns(setSecret);
+  return (
+    <div className="stack">
+      {tenant.key_list.length === 0 ? (
+        <Empty>
+          <strong>No keys.</strong> Create one; its secret is shown once.
+        </Empty>
+      ) : (
+        <DataTable label="Keys" columns={columns} rows={tenant.key_list} rowKey={(k) => k.id} />
+      )}
+      <CreateKey tenant={tenant.name} onSecret={setSecret} />
+      {secret !== undefined && (
+        <NewKey tenant={tenant.name} secret={secret} onClose={() => setSecret(undefined)} />
+      )}
+    </div>
+  );
+}
+
+const tones: Record<string, Tone> = { active: "ok", grace: "warn", expired: "off", revoked: "off" };
+
+function keyColumns(onSecret: (secret: string) => void): Column<KeyView>[] {
+  return [
+    {
+      id: "key",
+      header: "Key",
+      cell: (k) => (
+        <>
+          <code>{k.hint}</code> {k.name}
+        </>
+      ),
+    },
+    { id: "state", header: "State", cell: (k) => <Badge tone={tones[k.state] ?? "off"}>{k.state}</Badge> },
+    { id: "used", header: "Last used", cell: (k) => (k.from_config ? "–" : ago(k.last_used_at)) },
+    { id: "ends", header: "Ends", cell: (k) => (k.expires_at ? clock(k.expires_at) : "never") },
+    { id: "actions", header: "", label: "Actions", cell: (k) => <KeyActions of={k} onSecret={onSecret} /> },
+  ];
+}
+
+function KeyActions({ of: k, onSecret }: { of: KeyView; onSecret: (secret: string) => void }) {
+  const [asking, ask] = useState<"rotate" | "revoke">();
+  if (k.from_config) return <small className="muted">config.yaml</small>;
+  if (k.state === "revoked" || k.state === "expired") return null;
+  return (
+    <span className="row">
+      <ChangeButton onClick={() => ask("rotate")}>Rotate</ChangeButton>
+      <ChangeButton className="danger" onClick={() => ask("revoke")}>
+        Revoke
+      </ChangeButton>
+      {asking === "rotate" && <Rotate of={k} onSecret={onSecret} onClose={() => ask(undefined)} />}
+      {asking === "revoke" && <Revoke of={k} onClose={() => ask(undefined)} />}
+    </span>
+  );
+}
+
+/** The choices of the overlap of a rotation, in seconds; the API permits 7 days. */
+const graces = [0, 300, 3600, 86_400, 3 * 86_400, 7 * 86_400];
+
+function Rotate({ of: k, onSecret, onClose }: { of: KeyView; onSecret: (s: string) => void; onClose: () => void }) {
+  const [choice, choose] = useState(3);
+  const grace = graces[choice] ?? 0;
+  const rotate = useMutation({
+    mutationFn: () =>
+      result(api.POST("/admin/keys/{id}/rotate", { params: { path: { id: k.id } }, body: { grace_s: grace } })),
+    gcTime: 0, // the answer has the secret
+    onSuccess: (answer) => {
+      refresh();
+      onClose();
+      if (answer.secret) onSecret(answer.secret);
+    },
+  });
+  return (
+    <Confirm
+      title={`Rotate ${k.hint}`}
+      action="Create the new key"
+      pending={rotate.isPending}
+      onConfirm={() => rotate.mutate()}
+      onClose={onClose}
+    >
+      <p>The key was last used {ago(k.last_used_at)}.</p>
+      <Field
+        label={grace === 0 ? "The old key stops working at once" : `The old key works for ${seconds(grace)} more`}
+        hint="Both keys work meanwhile, so that the application can be changed without an interruption."
+      >
+        <input
+          type="range"
+          min={0}
+          max={graces.length - 1}
+          value={choice}
+          aria-valuetext={grace === 0 ? "at once" : seconds(grace)}
+          onChange={(e) => choose(Number(e.target.value))}
+        />
+      </Field>
+      {rotate.error && <Problem error={rotate.error} />}
+      <Curl text={adminCurl(base, "POST", `admin/keys/${k.id}/rotate`, { grace_s: grace })} />
+    </Confirm>
+  );
+}
+
+function Revoke({ of: k, onClose }: { of: KeyView; onClose: () => void }) {
+  const revoke = useMutation({
+    mutationFn: () => result(api.POST("/admin/keys/{id}/revoke", { params: { path: { id: k.id } }, body: {} })),
+    onSuccess: () => {
+      refresh();
+      toast(`The key ${k.hint} was revoked.`);
+      onClose();
+    },
+  });
+  return (
+    <Confirm
+      title={`Revoke ${k.hint}?`}
+      action="Revoke key"
+      danger
+      typed={k.tenant}
+      pending={revoke.isPending}
+      onConfirm={() => revoke.mutate()}
+      onClose={onClose}
+    >
+      <p>Requests with this key are rejected at once, and permanently. It was last used {ago(k.last_used_at)}.</p>
+      {revoke.error && <Problem error={revoke.error} />}
+    </Confirm>
+  );
+}
+
+function CreateKey({ tenant, onSecret }: { tenant: string; onSecret: (secret: string) => void }) {
+  const [open, setOpen] = useState(false);
+  const [name, setName] = useState("");
+  const [days, setDays] = useState("");
+  const expires_at = days ? new Date(Date.now() + Number(days) * 86_400_000).toISOString() : undefined;
+  const create = useMutation({
+    mutationFn: () =>
+      result(
+        api.POST("/admin/tenants/{name}/keys", {
+          params: { path: { name: tenant } },
+          body: { ...(name && { name }), ...(expires_at && { expires_at }) },
+        }),
+      ),
+    gcTime: 0, // the answer has the secret
+    onSuccess: (answer) => {
+      refresh();
+      setOpen(false);
+      setName("");
+      if (answer.secret) onSecret(answer.secret);
+    },
+  });
+  return (
+    <div className="row">
+      <ChangeButton onClick={() => setOpen(true)}>Create key</ChangeButton>
+      {open && (
+        <Dialog title={`New key of ${tenant}`} onClose={() => setOpen(false)}>
+          <form
+            onSubmit={(e) => {
+              e.preventDefault();
+              create.mutate();
+            }}
+          >
+            <Field label="Name" hint="What uses the key; optional">
+              <input autoFocus maxLength={100} value={name} onChange={(e) => setName(e.target.value)} />
+            </Field>
+            <Field label="Ends">
+              <select value={days} onChange={(e) => setDays(e.target.value)}>
+                <option value="">never</option>
+                {[7, 30, 90, 365].map((d) => (
+                  <option key={d} value={d}>
+                    in {d} days
+                  </option>
+                ))}
+              </select>
+            </Field>
+            {create.error && <Problem error={create.error} />}
+            <footer>
+              <button type="button" onClick={() => setOpen(false)}>
+                Cancel
+              </button>
+              <button type="submit" className="primary" disabled={create.isPending}>
+                Create
+              </button>
+            </footer>
+          </form>
+        </Dialog>
+      )}
+    </div>
+  );
+}

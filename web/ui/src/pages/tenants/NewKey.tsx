@@ -1,0 +1,59 @@
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { statusQuery } from "../../api/queries";
+import { Dialog } from "../../ui/Dialog";
+import { Code, CopyButton } from "../../ui/parts";
+import { dataOrigin, snippets } from "../clients/snippets";
+
+interface NewKeyProps {
+  tenant: string;
+  secret: string;
+  onClose: () => void;
+}
+
+/** NewKey shows the secret of a new key once. Nothing keeps the secret after it is closed. */
+export function NewKey({ tenant, secret, onClose }: NewKeyProps) {
+  const [stored, setStored] = useState(false);
+  const status = useQuery(statusQuery).data;
+  const origin = status && dataOrigin(status.listen.data.address, status.listen.data.tls, new URL(location.href));
+  return (
+    <Dialog title={`New key of ${tenant}`} onClose={onClose} closable={stored}>
+      <div className="stack">
+        <p>This secret is shown once. Store it where the application reads it.</p>
+        <p className="secret">
+          <code data-testid="secret">{secret}</code>
+          <CopyButton text={secret} />
+          <button type="button" onClick={() => download(tenant, secret, origin)}>
+            Download .env
+          </button>
+        </p>
+        {origin && (
+          <>
+            <p>Try it:</p>
+            <Code
+              text={snippets({ origin, model: "auto" })[0]!.text.replace("$OPENAI_API_KEY", secret)}
+              label="First request with this key"
+            />
+          </>
+        )}
+        <label className="check">
+          <input type="checkbox" checked={stored} onChange={(e) => setStored(e.target.checked)} /> I stored this key
+        </label>
+        <footer>
+          <button type="button" className="primary" disabled={!stored} onClick={onClose}>
+            Close
+          </button>
+        </footer>
+      </div>
+    </Dialog>
+  );
+}
+
+function download(tenant: string, secret: string, origin: string | undefined): void {
+  const lines = [`OPENAI_API_KEY=${secret}`, ...(origin ? [`OPENAI_BASE_URL=${origin}/v1`] : [])];
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([`${lines.join("\n")}\n`], { type: "text/plain" }));
+  link.download = `${tenant}.env`;
+  link.click();
+  URL.revokeObjectURL(link.href);
+}

@@ -1,0 +1,129 @@
+import { useQuery } from "@tanstack/react-query";
+import { useId } from "react";
+import { ApiError } from "../../api/client";
+import { tiersQuery } from "../../api/queries";
+import { Field } from "../../ui/parts";
+import { classes, errorsOf, limitFields, namesOf, type Form } from "./settings";
+
+interface SettingsFormProps {
+  form: Form;
+  onChange: (form: Form) => void;
+  error: Error | null;
+  disabled?: boolean;
+}
+
+/** SettingsForm has the limits and rights of a tenant. */
+export function SettingsForm({ form, onChange, error, disabled }: SettingsFormProps) {
+  const local = errorsOf(form);
+  const about = (name: string) => local[name] ?? (error instanceof ApiError ? error.field(name) : undefined);
+  const set = (change: Partial<Form>) => onChange({ ...form, ...change });
+  return (
+    <fieldset className="plain stack" disabled={disabled}>
+      <fieldset>
+        <legend>Limits; empty means no limit</legend>
+        <div className="fields">
+          {limitFields.map((f) => (
+            <Field key={f.name} label={f.label} hint={f.hint} error={about(`limits.${f.name}`)}>
+              <input
+                inputMode="decimal"
+                value={form.limits[f.name] ?? ""}
+                onChange={(e) => set({ limits: { ...form.limits, [f.name]: e.target.value } })}
+              />
+            </Field>
+          ))}
+        </div>
+      </fieldset>
+      <fieldset>
+        <legend>Permissions</legend>
+        <Rights form={form} set={set} about={about} />
+      </fieldset>
+      <fieldset>
+        <legend>Behaviour</legend>
+        <Behaviour form={form} set={set} about={about} />
+      </fieldset>
+    </fieldset>
+  );
+}
+
+interface PartProps {
+  form: Form;
+  set: (change: Partial<Form>) => void;
+  about: (name: string) => string | undefined;
+}
+
+function Rights({ form, set, about }: PartProps) {
+  const tiers = useQuery(tiersQuery).data?.items ?? [];
+  const models = tiers.flatMap((t) => t.models);
+  const patterns = namesOf(form.models);
+  const permitted = patterns && models.filter((m) => patterns.some((p) => globMatches(p, m)));
+  const tierList = useId();
+  return (
+    <div className="fields">
+      <Field label="Tiers" hint={`Names; empty: all of ${tiers.map((t) => t.name).join(", ")}`} error={about("tiers")}>
+        <input list={tierList} value={form.tiers} onChange={(e) => set({ tiers: e.target.value })} spellCheck={false} />
+      </Field>
+      <datalist id={tierList}>
+        {tiers.map((t) => (
+          <option key={t.name} value={t.name} />
+        ))}
+      </datalist>
+      <Field
+        label="Models"
+        hint={
+          permitted
+            ? `Matches ${permitted.length > 0 ? [...new Set(permitted)].join(", ") : "no model of the tiers"}`
+            : "Names or patterns such as llama-*; empty: all"
+        }
+        error={about("models")}
+      >
+        <input value={form.models} onChange={(e) => set({ models: e.target.value })} spellCheck={false} />
+      </Field>
+      <Field label="Highest priority" error={about("priority")}>
+        <ClassSelect value={form.priority} onChange={(priority) => set({ priority })} />
+      </Field>
+      <Field label="Default priority" error={about("default_priority")}>
+        <ClassSelect value={form.default_priority} onChange={(default_priority) => set({ default_priority })} />
+      </Field>
+      <Field label="Weight" hint="Share of the tokens while requests of several tenants wait" error={about("weight")}>
+        <input inputMode="numeric" value={form.weight} onChange={(e) => set({ weight: e.target.value })} />
+      </Field>
+    </div>
+  );
+}
+
+/** globMatches reports whether a name matches a pattern, in which * stands for any text. */
+export function globMatches(pattern: string, name: string): boolean {
+  const escaped = pattern.replaceAll(/[.+?^${}()|[\]\\]/g, "\\$&").replaceAll("*", ".*");
+  return new RegExp(`^${escaped}$`).test(name);
+}
+
+function ClassSelect({ value, onChange }: { value: Form["priority"]; onChange: (c: Form["priority"]) => void }) {
+  return (
+    <select value={value} onChange={(e) => onChange(e.target.value as Form["priority"])}>
+      {classes.map((c) => (
+        <option key={c}>{c}</option>
+      ))}
+    </select>
+  );
+}
+
+const switches: { name: "disabled" | "isolate_cache" | "degrade" | "fail_closed"; label: string }[] = [
+  { name: "disabled", label: "Disabled: every request of this tenant is rejected" },
+  { name: "isolate_cache", label: "Isolated cache: cached prefixes are not shared with other tenants" },
+  { name: "degrade", label: "Degrade: over a money budget, requests move to a cheaper tier" },
+  { name: "fail_closed", label: "Fail closed: without Redis, requests are rejected" },
+];
+
+function Behaviour({ form, set, about }: PartProps) {
+  return (
+    <div className="stack tight">
+      {switches.map((s) => (
+        <label key={s.name} className="check">
+          <input type="checkbox" checked={form[s.name]} onChange={(e) => set({ [s.name]: e.target.checked })} />
+          {s.label}
+          {about(s.name) && <em role="alert">{about(s.name)}</em>}
+        </label>
+      ))}
+    </div>
+  );
+}

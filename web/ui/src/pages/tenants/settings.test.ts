@@ -1,0 +1,41 @@
+import { expect, test } from "vitest";
+import type { TenantView } from "../../api/schema";
+import { bodyOf, emptyForm, errorsOf, formOf, namesOf, newSettings, numberOf, patchOf } from "./settings";
+
+test("limits are read with their suffixes", () => {
+  expect([numberOf(""), numberOf(" 1,000 "), numberOf("10k"), numberOf("2.5M"), numberOf("0")]).toEqual([null, 1000, 10_000, 2_500_000, 0]);
+  for (const bad of ["-1", "ten", "1e3", "1.2.3", "k"]) expect(numberOf(bad), bad).toBeUndefined();
+});
+
+test("no names means that all are permitted", () => {
+  expect(namesOf(" , ")).toBeNull();
+  expect(namesOf("small, llama-*  qwen")).toEqual(["small", "llama-*", "qwen"]);
+});
+
+test("a form that was not edited changes nothing", () => {
+  const tenant = {
+    name: "a",
+    limits: { rpm: 60, day_money: 2.5 },
+    tiers: ["small"],
+    models: null,
+    priority: "background",
+    default_priority: "batch",
+    weight: 3,
+    disabled: true,
+  } as unknown as TenantView;
+  expect(patchOf(formOf(tenant), formOf(tenant))).toEqual({});
+  expect(newSettings(emptyForm)).toEqual({});
+});
+
+test("a patch has the changed fields only, and null removes a limit", () => {
+  const before = { ...emptyForm, limits: { rpm: "60", tpm: "1000" } };
+  const after = { ...before, limits: { rpm: "", tpm: "1k", rps: "5" }, tiers: "small" };
+  expect(patchOf(before, after)).toEqual({ limits: { rpm: null, rps: 5 }, tiers: ["small"] });
+});
+
+test("values that cannot be sent are named with their field", () => {
+  const errors = errorsOf({ ...emptyForm, limits: { rpm: "many", rps: "1.5", day_money: "0.5" }, weight: "0" });
+  expect(Object.keys(errors).sort()).toEqual(["limits.rpm", "limits.rps", "weight"]);
+  expect(errors["limits.rpm"]).toContain("Requests per minute");
+  expect(bodyOf({ ...emptyForm, limits: { rpm: "60" } }).limits?.rpm).toBe(60);
+});
