@@ -19,9 +19,9 @@ export function CreateTenant({ onClose }: { onClose: () => void }) {
   const [secret, setSecret] = useState<string>();
   const body = { name: name.trim(), issue_key: issue, ...newSettings(form) };
   const create = useMutation({
-    mutationFn: () => result(api.POST("/admin/tenants", { body })),
-    gcTime: 0, // the answer has the secret
-    onSuccess: (answer) => {
+    // The answer has the secret, so the mutation does not return it: nothing may keep it.
+    mutationFn: async () => {
+      const answer = await result(api.POST("/admin/tenants", { body }));
       refresh();
       toast(`The tenant ${answer.tenant.name} was created.`);
       for (const w of answer.warnings ?? []) toast(w);
@@ -30,17 +30,7 @@ export function CreateTenant({ onClose }: { onClose: () => void }) {
     },
   });
   if (secret !== undefined) {
-    return (
-      <NewKey
-        tenant={body.name}
-        secret={secret}
-        onClose={() => {
-          setSecret(undefined);
-          create.reset();
-          onClose();
-        }}
-      />
-    );
+    return <NewKey tenant={body.name} secret={secret} onClose={onClose} />;
   }
   const shown = create.error instanceof ApiError && create.error.fields.length > 0 ? create.error : null;
   return (

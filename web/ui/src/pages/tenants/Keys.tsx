@@ -76,10 +76,10 @@ function Rotate({ of: k, onSecret, onClose }: { of: KeyView; onSecret: (s: strin
   const [choice, choose] = useState(3);
   const grace = graces[choice] ?? 0;
   const rotate = useMutation({
-    mutationFn: () =>
-      result(api.POST("/admin/keys/{id}/rotate", { params: { path: { id: k.id } }, body: { grace_s: grace } })),
-    gcTime: 0, // the answer has the secret
-    onSuccess: (answer) => {
+    // The answer has the secret, so the mutation does not return it: nothing may keep it.
+    mutationFn: async () => {
+      const request = { params: { path: { id: k.id } }, body: { grace_s: grace } };
+      const answer = await result(api.POST("/admin/keys/{id}/rotate", request));
       refresh();
       onClose();
       if (answer.secret) onSecret(answer.secret);
@@ -144,15 +144,9 @@ function CreateKey({ tenant, onSecret }: { tenant: string; onSecret: (secret: st
   const [days, setDays] = useState("");
   const expires_at = days ? new Date(Date.now() + Number(days) * 86_400_000).toISOString() : undefined;
   const create = useMutation({
-    mutationFn: () =>
-      result(
-        api.POST("/admin/tenants/{name}/keys", {
-          params: { path: { name: tenant } },
-          body: { ...(name && { name }), ...(expires_at && { expires_at }) },
-        }),
-      ),
-    gcTime: 0, // the answer has the secret
-    onSuccess: (answer) => {
+    mutationFn: async () => {
+      const body = { ...(name && { name }), ...(expires_at && { expires_at }) };
+      const answer = await result(api.POST("/admin/tenants/{name}/keys", { params: { path: { name: tenant } }, body }));
       refresh();
       setOpen(false);
       setName("");
