@@ -68,13 +68,21 @@ func (f *fixture) runSpec(spec, name string) {
 		defer close(done)
 		ended <- c.Run()
 	}()
-	defer func() { cancel(); <-done }()
+	reported := false
+	defer func() {
+		cancel()
+		<-done
+		if !reported { // a command has ended the test
+			f.t.Logf("playwright:\n%s", out.String())
+		}
+	}()
 	for {
 		select {
 		case command := <-f.commands:
 			command()
 		case err := <-ended:
 			f.report(out.String(), results, err)
+			reported = true
 			return
 		}
 	}
