@@ -14,7 +14,7 @@ SIMULATE ?= --mode base,hot,hetero,nosharing,mixed,agentic,burst --seeds 1
 # Without msgpack, which is not used, gin is 6 MiB smaller.
 TAGS := -tags nomsgpack
 
-.PHONY: help run build test check soak fuzz bench bench-core bench-queue simulate bench-proxy bench-watched bench-shared bench-classify docs deps clean
+.PHONY: help run build test check soak fuzz bench bench-core bench-queue simulate bench-proxy bench-watched bench-shared bench-classify docs ui deps clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
@@ -29,7 +29,7 @@ build: ## Build the static binary bin/tierway
 test: deps build ## Run all tests: units, with the race detector where goroutines run, then the binary with the official SDKs
 	@scripts/test.sh
 
-check: .cache/bin/golangci-lint .cache/bin/govulncheck ## Check format, linters, known vulnerabilities, the laws of the house and generated docs
+check: .cache/bin/golangci-lint .cache/bin/govulncheck web/ui/node_modules/.stamp e2e/browser/node_modules/.stamp ## Check format, linters, types, known vulnerabilities, the laws of the house, generated docs and the built admin UI
 	@scripts/check.sh
 
 soak: deps build ## Run the long end-to-end tests for TIERWAY_SOAK (60s)
@@ -72,7 +72,10 @@ bench-classify: ## Measure the quality and savings of the classifier's rules on 
 docs: ## Regenerate the generated references in docs/
 	@UPDATE_DOCS=1 scripts/docs.sh
 
-deps: .cache/python/.stamp e2e/node/node_modules/.stamp ## Download the test dependencies once
+ui: web/ui/node_modules/.stamp ## Build the admin UI (web/ui) into web/dist, which the binary embeds
+	@scripts/quiet.sh "admin UI" npm --prefix web/ui run build
+
+deps: .cache/python/.stamp e2e/node/node_modules/.stamp e2e/browser/node_modules/.stamp web/ui/node_modules/.stamp ## Download the test dependencies once
 	@scripts/packages.sh
 	@cd e2e/openaigo && go mod download
 
@@ -80,8 +83,8 @@ deps: .cache/python/.stamp e2e/node/node_modules/.stamp ## Download the test dep
 	@scripts/quiet.sh "python SDKs" scripts/python.sh .cache/python e2e/requirements.txt
 	@touch $@
 
-e2e/node/node_modules/.stamp: e2e/node/package-lock.json
-	@scripts/quiet.sh "node SDKs" npm ci --prefix e2e/node --ignore-scripts --no-audit --no-fund
+%/node_modules/.stamp: %/package-lock.json
+	@scripts/quiet.sh "packages of $*" npm ci --prefix $* --ignore-scripts --no-audit --no-fund
 	@touch $@
 
 .cache/vllm/.stamp: e2e/vllm/requirements.txt scripts/python.sh
@@ -95,4 +98,4 @@ e2e/node/node_modules/.stamp: e2e/node/package-lock.json
 	@scripts/quiet.sh "building govulncheck" go build -C tools -o ../.cache/bin/govulncheck golang.org/x/vuln/cmd/govulncheck
 
 clean: ## Remove everything that was built or downloaded
-	@rm -rf bin .cache e2e/node/node_modules
+	@rm -rf bin .cache e2e/node/node_modules e2e/browser/node_modules web/ui/node_modules

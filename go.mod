@@ -2,6 +2,11 @@ module tierway
 
 go 1.26.0
 
+ignore (
+	./e2e/browser/node_modules
+	./web/ui/node_modules
+)
+
 require (
 	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/cespare/xxhash/v2 v2.3.0

@@ -25,4 +25,7 @@ vulnerable=$(.cache/bin/govulncheck -tags nomsgpack ./... 2>&1) || {
 }
 scripts/quiet.sh "laws of the house" go test -tags nomsgpack -count=1 . || status=1
 scripts/quiet.sh "generated docs are fresh" scripts/docs.sh || status=1
+scripts/quiet.sh "types of the admin UI" npm --prefix web/ui run check || status=1
+scripts/quiet.sh "types of the browser tests" npm --prefix e2e/browser run check || status=1
+scripts/quiet.sh "web/dist is fresh" scripts/ui.sh || status=1
 exit "$status"

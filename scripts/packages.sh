@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # packages.sh [PROGRAM]: installs the Debian packages that the tests need: a C compiler
-# for Go's race detector, curl for the examples in the documents, and the servers that
-# tests start themselves. With a name such as nginx, it installs the package of this
+# for Go's race detector, curl for the examples in the documents, a browser for the admin UI,
+# and the servers that tests start themselves. With a name such as nginx, it installs the package of this
 # program only. It starts no service and creates no PostgreSQL cluster.
 set -euo pipefail
 PATH=$PATH:/usr/sbin
@@ -16,6 +16,7 @@ need() {
 only=${1:-}
 need "$(go env CC)" gcc libc6-dev
 need curl curl
+need chromium chromium fonts-dejavu-core
 need redis-server redis-server
 need nginx nginx-light
 need haproxy haproxy

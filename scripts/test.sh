@@ -48,6 +48,25 @@ step() {
 	fi
 }
 
+# step_ui NAME COMMAND…: runs one `vitest run` that reports in TAP without nesting. If it fails, its output is
+# printed.
+step_ui() {
+	local name=$1 begin=$SECONDS status=0 before=$failed
+	local log=.cache/logs/$name.log
+	shift
+	"$@" >"$log" 2>&1 </dev/null || status=$?
+	passed=$((passed + $(grep '^ok ' "$log" | grep -vc '# SKIP')))
+	failed=$((failed + $(grep -c '^not ok ' "$log")))
+	skipped=$((skipped + $(grep -c '^ok .*# SKIP' "$log")))
+	if [ "$status" -ne 0 ]; then
+		[ "$failed" -gt "$before" ] || failed=$((failed + 1))
+		grep -v '^ok ' "$log"
+		echo "FAILED: $name, in full in $log"
+	else
+		echo "done: $name ($((SECONDS - begin))s)"
+	fi
+}
+
 if [ "${1:-}" = soak ]; then
 	# In virtual time: loads under which no healthy worker may be ejected.
 	step soak-sim env TIERWAY_WORLDS=all go test -tags nomsgpack -count=1 -v -timeout 30m -run 'EjectsNoWorker|KeepsItsWorkers|IsEjected' ./sim
@@ -57,6 +76,7 @@ else
 	# Short soaks: their assertions hold after seconds, too.
 	export TIERWAY_SOAK=${TIERWAY_SOAK:-2s}
 	step vet go vet -tags nomsgpack ./...
+	step_ui ui npm --prefix web/ui run --silent test -- --reporter=tap-flat
 	# These packages rarely start a goroutine and take about eight times as long under
 	# the race detector: only their tests that match raced run under it.
 	# house_race_test.go checks both lists.
@@ -76,10 +96,10 @@ else
 	step drift go test -tags nomsgpack -v -timeout 10m -run "$drift" ./server
 	# Compares the request reader with the strictest JSON reader of the standard library.
 	step strict env GOEXPERIMENT=jsonv2 go test -tags nomsgpack -count=1 -v -run Strict ./openai
-	# Packages that mostly wait for Redis, databases and SDKs run two at a time; packages
+	# Packages that mostly wait for Redis, databases, SDKs and browsers run two at a time; packages
 	# that put load on the gateway run alone. Parallel tests mostly wait for timeouts, so
 	# more of them run than there are cores.
-	patient='/e2e/(backends|docs|gateway|sdk|state)$'
+	patient='/e2e/(backends|browser|docs|gateway|sdk|state)$'
 	mapfile -t waiting < <(go list -tags nomsgpack ./e2e/... | grep -E "$patient")
 	mapfile -t loading < <(go list -tags nomsgpack ./e2e/... | grep -vE "$patient")
 	step e2e-wait go test -tags nomsgpack -count=1 -p 2 -parallel 4 -v -timeout 10m "${waiting[@]}"
