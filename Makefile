@@ -14,7 +14,7 @@ SIMULATE ?= --mode base,hot,hetero,nosharing,mixed,agentic,burst --seeds 1
 # Without msgpack, which is not used, gin is 6 MiB smaller.
 TAGS := -tags nomsgpack
 
-.PHONY: help run build test check soak fuzz bench bench-core bench-queue simulate bench-proxy bench-watched bench-shared bench-classify docs ui deps clean
+.PHONY: help run build test check soak fuzz bench bench-core bench-queue simulate bench-proxy bench-watched bench-shared bench-tabs bench-classify docs ui deps clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
@@ -65,6 +65,9 @@ bench-watched: build ## Measure the cost of traces, decision records and logs: a
 bench-shared: build ## Measure what gateways share through Redis, beside a gateway without it (BENCH="-rounds 7 -rate 200", "-json")
 	@scripts/packages.sh redis-server
 	@go run $(TAGS) ./bench/proxy -shared $(BENCH)
+
+bench-tabs: build ## Measure what 20 open pages of the admin UI cost, beside none (BENCH="-rounds 7 -rate 200", "-json")
+	@go run $(TAGS) ./bench/proxy -tabs $(BENCH)
 
 bench-classify: ## Measure the quality and savings of the classifier's rules on labelled prompts (BENCH="-data DIR -markdown")
 	@go run $(TAGS) ./bench/classify $(BENCH)

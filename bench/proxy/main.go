@@ -8,6 +8,7 @@
 //   - -cpu: processor time per request; -old adds older builds to the comparison
 //   - -memory: resident memory per idle stream
 //   - -watched: throughput with all traces, records and logs, relative to none
+//   - -tabs: processor time per request with open pages of the admin UI, beside none
 //   - -shared: processor time, commands and bytes of gateways that share through Redis, beside one without
 //
 // The worker, the load generator and each proxy are separate processes on loopback and compete
@@ -41,6 +42,7 @@ type options struct {
 	pause       time.Duration // before -cpu reads a target's processor time after a load
 	watched     bool
 	shared      bool
+	tabs        bool
 	redis       string
 	streams     int
 	asJSON      bool
@@ -81,6 +83,9 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 	if o.shared {
 		return measureShared(ctx, o, out)
 	}
+	if o.tabs {
+		return measureTabs(ctx, o, out)
+	}
 	if o.memory {
 		return withChildren(ctx, o, func(b *bench) error { return b.memory(o, out) })
 	}
@@ -106,6 +111,7 @@ func parseOptions(args []string) (options, error) {
 		})
 	f.BoolVar(&o.watched, "watched", false, "measure the cost of traces, records, logs instead; with -cpu, turn them on")
 	f.BoolVar(&o.shared, "shared", false, "measure what gateways share through Redis at -rate instead")
+	f.BoolVar(&o.tabs, "tabs", false, "measure what open pages of the admin UI cost at -rate instead")
 	f.StringVar(&o.redis, "redis", "redis-server", "path or name of the redis-server program")
 	f.IntVar(&o.streams, "streams", 2000, "idle streams that -memory holds")
 	f.BoolVar(&o.asJSON, "json", false, "print the report as JSON")
