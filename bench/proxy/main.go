@@ -2,7 +2,7 @@
 // run, in turns, and requests without a proxy are the reference. Every response is read and
 // checked; an incomplete response fails the run.
 //
-// It has five modes:
+// It has six modes:
 //
 //   - default: requests per second and added latency beside nginx
 //   - -cpu: processor time per request; -old adds older builds to the comparison
