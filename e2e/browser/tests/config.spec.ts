@@ -1,0 +1,75 @@
+import { admin, env, expect, login, readConfig, send, test, writeConfig } from "../support.ts";
+
+test("a reload applies what its preview showed", async ({ page }) => {
+  const before = readConfig();
+  writeConfig(before.replace("rpm: 100000", "rpm: 90000").replace("models:", "models:"));
+  await login(page, env.adminKey, "/config?tab=reload");
+  const change = page.getByRole("row", { name: /limits\.rpm/ });
+  await expect(change).toContainText("100000");
+  await expect(change).toContainText("90000");
+  await expect(change).toContainText("at once");
+  await page.getByRole("button", { name: "Reload this configuration" }).click();
+  await expect(page.getByText(/^Reloaded: 1 change/)).toBeVisible();
+  await expect(page.getByText("No changes.")).toBeVisible();
+  const tenants = await admin("GET", "/admin/tenants");
+  expect(tenants.items.find((t: { name: string }) => t.name === "acme").limits.rpm).toBe(90_000);
+});
+
+test("a removed worker and the affinity that moves are shown before the reload", async ({ page }) => {
+  const text = readConfig();
+  writeConfig(text.split("\n").filter((line) => !line.includes("name: medium-1")).join("\n"));
+  await login(page, env.adminKey, "/config?tab=reload");
+  await expect(page.getByText("Workers removed")).toBeVisible();
+  await expect(page.getByRole("definition").filter({ hasText: "medium-1" })).toBeVisible();
+  await expect(page.getByText(/% of the prompts of medium/)).toBeVisible();
+  expect((await send(4, "Say hello", { model: "demo-medium-32b" })).every((a) => a.status === 200)).toBe(true);
+});
+
+test("an invalid file changes nothing and shows its line", async ({ page, journal }) => {
+  journal.permit(/422/);
+  writeConfig(readConfig().replace("max_inflight: 16", "max_inflite: 16"));
+  await login(page, env.adminKey, "/config?tab=reload");
+  await expect(page.getByText(/max_inflite/).first()).toBeVisible();
+  await expect(page.getByRole("button", { name: "Reload this configuration" })).toHaveCount(0);
+});
+
+test("a pasted configuration is validated with marked lines", async ({ page }) => {
+  await login(page, env.adminKey, "/config?tab=validate");
+  const text = readConfig();
+  const line = text.split("\n").findIndex((l) => l.includes("consecutive_failures")) + 1;
+  await page.getByLabel("Configuration", { exact: false }).first().fill(text.replace("consecutive_failures", "consecutive_failurs"));
+  await page.getByRole("button", { name: "Validate the text" }).click();
+  await expect(page.getByRole("button", { name: `line ${line}` })).toBeVisible();
+  await expect(page.locator(".marked")).toContainText("consecutive_failurs");
+  await page.getByLabel("Configuration", { exact: false }).first().fill(text);
+  await page.getByRole("button", { name: "Validate the text" }).click();
+  await expect(page.getByText("valid", { exact: true })).toBeVisible();
+});
+
+test("values show their origin, and secrets stay hidden", async ({ page }) => {
+  await admin("PATCH", "/admin/workers/small-0", { weight: 5 });
+  await login(page, env.adminKey, "/config?q=small-0");
+  await expect(page.getByText("override by ops").first()).toBeVisible();
+  await page.getByRole("searchbox").fill("open_for");
+  await expect(page.getByRole("link", { name: /^file:\d+$/ }).first()).toBeVisible();
+  await page.getByRole("link", { name: /^file:\d+$/ }).first().click();
+  await expect(page.locator(".marked")).toContainText("open_for");
+  const digest = /sha256: ([0-9a-f]{64})/.exec(readConfig())![1]!;
+  await expect(page.getByText(digest)).toHaveCount(0);
+  await page.getByRole("link", { name: "Overrides" }).click();
+  await page.getByRole("button", { name: "Reset to file" }).click();
+  await expect(page.getByText("No overrides.")).toBeVisible();
+  expect((await admin("GET", "/admin/workers/small-0")).weights.effective).toBe(1);
+});
+
+test("every change has one entry in the audit log, whose chain is verified", async ({ page }) => {
+  const before = (await admin("GET", "/admin/audit?limit=1")).items[0]?.id ?? 0;
+  await admin("PATCH", "/admin/workers/small-0", { weight: 2 });
+  await admin("DELETE", "/admin/overrides/small-0");
+  await login(page, env.adminKey, "/audit?target=small-0");
+  const after = await admin("GET", "/admin/audit?limit=200&target=small-0");
+  expect(after.items.filter((e: { id: number }) => e.id > before)).toHaveLength(2);
+  await expect(page.getByRole("row", { name: /small-0/ }).first()).toBeVisible();
+  await page.getByRole("button", { name: "Verify the chain" }).click();
+  await expect(page.getByText(/entries, none changed/)).toBeVisible();
+});

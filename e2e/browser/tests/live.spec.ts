@@ -1,0 +1,54 @@
+import { admin, connectionLost, env, expect, gateway, login, send, test } from "../support.ts";
+
+const pill = ".pill";
+
+test("data of a stopped gateway is stale within three seconds, and live again without a reload", async ({ page, journal }) => {
+  journal.permit(connectionLost);
+  await login(page);
+  await expect(page.locator(pill)).toHaveText("live");
+  await page.evaluate(() => ((window as unknown as { mark: number }).mark = 1));
+  await gateway.kill();
+  await expect(page.locator(pill)).toHaveText(/stale since/, { timeout: 3000 });
+  await expect(page.locator(".stale").first()).toBeVisible();
+  await gateway.start();
+  // A restarted gateway has no sessions.
+  await expect(page.getByLabel("Admin key")).toBeVisible({ timeout: 15_000 });
+  await page.getByLabel("Admin key").fill(env.adminKey);
+  await page.keyboard.press("Enter");
+  await expect(page.locator(pill)).toHaveText("live", { timeout: 10_000 });
+  expect(await page.evaluate(() => (window as unknown as { mark: number }).mark)).toBe(1);
+});
+
+test("ten tabs of a browser share one stream", async ({ page, context, journal }) => {
+  await login(page);
+  await expect(page.locator(pill)).toHaveText("live");
+  const tabs = [page];
+  for (let i = 1; i < 10; i++) {
+    const tab = await context.newPage();
+    await tab.goto(`${env.adminURL}/#/`);
+    tabs.push(tab);
+  }
+  for (const tab of tabs) await expect(tab.locator(pill)).toHaveText("live");
+  const metrics = await (await fetch(`${env.adminURL}/admin/status`, { headers: { authorization: `Bearer ${env.adminKey}` } })).json();
+  expect(metrics).toBeTruthy();
+  expect(journal.requests.filter((url) => url.includes("/admin/stream")).length).toBeLessThanOrEqual(2);
+  // A change in one tab appears in all.
+  await admin("PATCH", "/admin/workers/small-1", { weight: 7 });
+  for (const tab of tabs) await expect(tab.getByText(/live override/)).toBeVisible();
+  await admin("DELETE", "/admin/overrides/small-1");
+  for (const tab of tabs) await expect(tab.getByText(/live override/)).toHaveCount(0);
+});
+
+test("the overview shows traffic, trouble and its end", async ({ page }) => {
+  await login(page);
+  await send(40, "Say hello", { model: "demo-small-7b" });
+  const row = page.getByRole("row", { name: /^small / });
+  await expect(row).not.toContainText("–");
+  await admin("POST", "/admin/workers/large-0/drain", {});
+  await admin("POST", "/admin/workers/large-1/drain", {});
+  await expect(page.getByText(/large/).filter({ hasText: /no/ }).first()).toBeVisible();
+  await expect(page.getByRole("row", { name: /^large / })).toContainText("drained");
+  await admin("POST", "/admin/workers/large-0/undrain");
+  await admin("POST", "/admin/workers/large-1/undrain");
+  await expect(page.getByRole("row", { name: /^large / })).not.toContainText("drained");
+});
