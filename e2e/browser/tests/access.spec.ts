@@ -56,7 +56,8 @@ test("a viewer sees every page and changes nothing", async ({ page, journal }) =
 test("a request of another site changes nothing", async ({ page, context }) => {
   await login(page);
   const cookie = (await context.cookies())[0]!;
-  for (const headers of [{ "sec-fetch-site": "cross-site" }, { origin: "https://evil.example" }]) {
+  const foreign: Record<string, string>[] = [{ "sec-fetch-site": "cross-site" }, { origin: "https://evil.example" }];
+  for (const headers of foreign) {
     const answer = await fetch(`${env.adminURL}/admin/workers/small-0/drain`, {
       method: "POST",
       headers: { cookie: `${cookie.name}=${cookie.value}`, "content-type": "application/json", ...headers },
