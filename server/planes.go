@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -86,11 +87,18 @@ func (p *planes) probes() map[string]http.Handler {
 // sharePlanes serves both planes on one address.
 func sharePlanes(data, admin http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/metrics" || strings.HasPrefix(r.URL.Path, "/admin/") {
+		if r.URL.Path == "/metrics" || strings.HasPrefix(r.URL.Path, "/admin/") || isPage(r.URL.Path) {
 			admin.ServeHTTP(w, r)
 			return
 		}
 		data.ServeHTTP(w, r)
+	})
+}
+
+// isPage reports whether a path belongs to the admin UI.
+func isPage(path string) bool {
+	return slices.ContainsFunc(admin.PagePaths(), func(p string) bool {
+		return path == p || p != "/" && strings.HasSuffix(p, "/") && strings.HasPrefix(path, p)
 	})
 }
 
@@ -126,6 +134,12 @@ func secured(next http.Handler) http.Handler {
 		h := w.Header()
 		h.Set("Cache-Control", "no-store") // some answers hold a key
 		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		if r.TLS != nil {
+			h.Set("Strict-Transport-Security", "max-age=31536000")
+		}
 		next.ServeHTTP(w, r)
 	})
 }

@@ -53,6 +53,8 @@ func (a *Plane) newAPI(version string) huma.API {
 			OpenAPI: "3.1.0",
 			Info:    &huma.Info{Title: "Tierway admin API", Version: version},
 			Components: &huma.Components{Schemas: registry, SecuritySchemes: map[string]*huma.SecurityScheme{
+				cookieScheme: {Type: "apiKey", In: "cookie", Name: sessionCookie,
+					Description: "The session of a browser, opened by POST /admin/session. With TLS its name begins with __Host-."},
 				securityScheme: {Type: "http", Scheme: "bearer",
 					Description: "An admin key: from config.yaml (admin.keys), or created by POST /admin/admins or /admin/bootstrap."},
 			}},
@@ -71,6 +73,9 @@ func ginPath(path string) string { return strings.NewReplacer("{", ":", "}", "")
 
 // securityScheme is the name of the admin key in the OpenAPI document.
 const securityScheme = "admin_key"
+
+// cookieScheme is the name of the session in the OpenAPI document.
+const cookieScheme = "session"
 
 func (a *Plane) document(context.Context, *struct{}) (*reply[json.RawMessage], error) {
 	text, err := json.Marshal(a.api.OpenAPI())

@@ -48,6 +48,7 @@ const (
 // decisionAPI lists decisions and streams them.
 type decisionAPI struct {
 	*gateway
+	guard   *guard
 	streams atomic.Int32 // open streams of decisions
 	exports atomic.Int32 // running exports
 }
@@ -191,9 +192,8 @@ func (a *decisionAPI) streamDecisions(ctx context.Context, in *struct {
 	}}, nil
 }
 
-// mayFollow reports whether a stream may continue: the operator's key is still valid, and the gateway
-// is not shutting down.
+// mayFollow reports whether a stream may continue: the operator may still use it, and the gateway is not
+// shutting down.
 func (a *decisionAPI) mayFollow(o operator) bool {
-	admin, good := a.control.Snapshot().Identity.AdminWith(o.Digest, time.Now())
-	return good && slices.Contains(allRoles, admin.Role) && !a.options.Draining()
+	return !a.options.Draining() && a.guard.mayGoOn(o, time.Now())
 }

@@ -23,7 +23,9 @@ import (
 
 type operator struct {
 	store.Admin
-	actor store.Actor
+	actor     store.Actor
+	session   *session // nil: the request was sent with a key
+	sessionID string
 }
 
 type operatorKey struct{}
@@ -35,12 +37,13 @@ func actorOf(ctx context.Context) store.Actor {
 
 // guard checks whether a request may use an operation, and logs rejected requests.
 type guard struct {
-	control *control.Control
-	log     *slog.Logger
-	counts  *telemetry.Metrics
-	rand    func() uint64
-	origin  http.CrossOriginProtection // rejects requests that a page of another site sent
-	routes  map[string]*operation      // by method and gin's path; read-only while serving
+	control  *control.Control
+	log      *slog.Logger
+	counts   *telemetry.Metrics
+	rand     func() uint64
+	origin   http.CrossOriginProtection // rejects requests that a page of another site sent
+	sessions *sessions
+	routes   map[string]*operation // by method and gin's path; read-only while serving
 
 	mu        sync.Mutex          // guards the rest
 	refused   map[string]refusals // by client address
@@ -88,16 +91,16 @@ func (g *guard) admitted(c *gin.Context, op *operation, o *operator) bool {
 		return false
 	}
 	if len(op.roles) == 0 {
-		o.actor.Via, o.actor.Name = "bootstrap", "bootstrap"
+		o.actor.Via = op.id
+		if op.id == "bootstrap" {
+			o.actor.Name = "bootstrap"
+		}
 		return true
 	}
-	key, sent := control.Credential(c.Request.Header)
-	admin, known := g.control.Snapshot().Identity.AdminOf(key, time.Now())
-	if !sent || !known {
-		g.rejectKey(c, o.actor, key)
+	if !g.identify(c, o) {
 		return false
 	}
-	o.Admin, o.actor.Name, o.actor.Role = admin, admin.Name, admin.Role
+	admin := o.Admin
 	if slices.Contains(op.roles, admin.Role) || op.preview && slices.Contains(allRoles, admin.Role) && dryRun(c) {
 		return true
 	}
@@ -109,6 +112,47 @@ func (g *guard) admitted(c *gin.Context, op *operation, o *operator) bool {
 	}
 	Problem(c.Writer, http.StatusForbidden, detail)
 	return false
+}
+
+// identify sets the admin of a request, by its key or else by its session. If there is none, it has written the
+// answer.
+func (g *guard) identify(c *gin.Context, o *operator) bool {
+	now, identity := time.Now(), g.control.Snapshot().Identity
+	key, sent := control.Credential(c.Request.Header)
+	admin, known := identity.AdminOf(key, now)
+	known = known && sent
+	if id := sessionID(c.Request, usesTLS(g.control)); !sent && key == "" && id != "" {
+		found, open := g.sessions.find(id, c.GetHeader(backgroundHeader) == "", now)
+		if admin, known = identity.AdminWith(found.admin, now); open && known {
+			o.session, o.sessionID, o.actor.Via = &found, id, "ui"
+		}
+		known = known && open
+	}
+	if !known {
+		g.rejectKey(c, o.actor, key)
+		return false
+	}
+	o.Admin, o.actor.Name, o.actor.Role = admin, admin.Name, admin.Role
+	return true
+}
+
+// mayGoOn reports whether an endless answer may continue: the operator's key, and its session if it has one, are
+// still valid.
+func (g *guard) mayGoOn(o operator, now time.Time) bool {
+	if o.sessionID != "" {
+		if _, open := g.sessions.find(o.sessionID, false, now); !open {
+			return false
+		}
+	}
+	admin, good := g.control.Snapshot().Identity.AdminWith(o.Digest, now)
+	return good && slices.Contains(allRoles, admin.Role)
+}
+
+// audit writes a login or logout to the log and the audit log.
+func (g *guard) audit(ctx context.Context, actor store.Actor, action string) {
+	g.log.Info("a session of the admin UI changed", "action", action, "actor", actor.Name, "ip", actor.IP,
+		"request_id", actor.RequestID)
+	g.appendAudit(ctx, actor, action, actor.Name, "ok")
 }
 
 // dryRun reports whether a request asks for a preview. It parses the parameter as its handler does.
@@ -199,13 +243,18 @@ func (g *guard) logOncePerSecond(ctx context.Context, actor store.Actor, action,
 	}
 	g.log.Warn("an admin request was refused", "actor", actor.Name, "ip", actor.IP, "request_id", actor.RequestID,
 		"target", target, "why", outcome)
+	g.appendAudit(ctx, actor, action, target, outcome)
+}
+
+// appendAudit writes an entry without a change to the audit log, if there is a database.
+func (g *guard) appendAudit(ctx context.Context, actor store.Actor, action, target, outcome string) {
 	if g.control.Stores.SQL == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditPatience)
 	defer cancel()
 	if err := g.control.Stores.SQL.AppendAudit(ctx, actor, action, target, "", "", outcome); err != nil {
-		g.log.Warn("writing a refusal to the audit log failed", "cause", err.Error())
+		g.log.Warn("writing to the audit log failed", "action", action, "cause", err.Error())
 	}
 }
 

@@ -83,6 +83,13 @@ func (a *Plane) table() []operation {
 		{id: "bootstrap", route: "POST /admin/bootstrap", status: http.StatusCreated, errors: creating,
 			register: handle(withDatabase(a.gateway, a.keys.bootstrap)),
 			summary:  "Create the first admin key with the one-time secret that the gateway announces at its start"},
+		{id: "create-session", route: "POST /admin/session", status: http.StatusCreated,
+			register: handle(a.login.createSession),
+			summary:  "Open a session for a browser with an admin key or a login code; the answer sets a cookie"},
+		{id: "get-session", route: "GET /admin/session", roles: allRoles, register: handle(a.login.getSession),
+			summary: "Show the name, role and end of the current session"},
+		{id: "delete-session", route: "DELETE /admin/session", roles: allRoles, register: handle(a.login.deleteSession),
+			summary: "End the current session"},
 		{id: "list-audit", route: "GET /admin/audit", roles: allRoles, errors: reading,
 			register: handle(withDatabase(a.gateway, a.history.listAudit), exports[auditPage](ndjson)),
 			summary:  "List changes with their authors, newest first; Accept: application/x-ndjson exports all"},
@@ -176,7 +183,7 @@ func (op operation) describe() huma.Operation {
 	errors := append([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity,
 		http.StatusTooManyRequests}, op.errors...)
 	if len(op.roles) > 0 {
-		o.Security = []map[string][]string{{securityScheme: {}}}
+		o.Security = []map[string][]string{{securityScheme: {}}, {cookieScheme: {}}}
 	}
 	if op.preview {
 		o.Extensions["x-dry-run-roles"] = allRoles

@@ -13,6 +13,7 @@ import (
 	"tierway/decisions"
 	"tierway/server/control"
 	"tierway/telemetry"
+	"tierway/web"
 )
 
 // Options are the parts of the gateway that the admin API shows and changes.
@@ -49,6 +50,7 @@ type Plane struct {
 	records   *decisionAPI
 	route     *routeAPI
 	configs   *configAPI
+	login     *loginAPI
 }
 
 // gateway is the state that the handlers of all resources share.
@@ -63,7 +65,7 @@ type gateway struct {
 func New(o Options) *Plane {
 	gw := &gateway{options: o, control: o.Control, log: o.Log}
 	g := &guard{control: o.Control, log: o.Log, counts: o.Counts, rand: o.Rand,
-		routes: map[string]*operation{}, refused: map[string]refusals{}}
+		sessions: newSessions(), routes: map[string]*operation{}, refused: map[string]refusals{}}
 	a := &Plane{
 		gateway:   gw,
 		engine:    gin.New(),
@@ -72,9 +74,10 @@ func New(o Options) *Plane {
 		keys:      &adminAPI{gw, g},
 		history:   &historyAPI{gw},
 		fleet:     &workerAPI{gateway: gw},
-		records:   &decisionAPI{gateway: gw},
+		records:   &decisionAPI{gateway: gw, guard: g},
 		route:     &routeAPI{gateway: gw},
 		configs:   &configAPI{gw, time.Now()},
+		login:     &loginAPI{gw, g},
 	}
 	e := a.engine
 	e.RedirectTrailingSlash, e.HandleMethodNotAllowed = false, true
@@ -92,6 +95,7 @@ func New(o Options) *Plane {
 		a.guard.routes[ginPath(op.route)] = &op
 		op.register(a.api, described)
 	}
+	servePage(e, web.Dist())
 	e.NoRoute(func(c *gin.Context) {
 		Problem(c.Writer, http.StatusNotFound,
 			"There is no such path in the admin API. GET /admin/openapi.json lists the operations.")

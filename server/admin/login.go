@@ -1,0 +1,161 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"tierway/server/control"
+	"tierway/store"
+	"tierway/tenants"
+)
+
+const (
+	// sessionCookie is the name of the session's cookie. On addresses with TLS the prefix __Host- is added:
+	// browsers then accept the cookie from this host over TLS only.
+	sessionCookie = "tierway_session"
+	// backgroundHeader marks a request that a page sends without a person. It does not keep a session alive.
+	backgroundHeader = "X-Tierway-Background"
+)
+
+// cookieName returns the name of the session's cookie.
+func cookieName(tls bool) string {
+	if tls {
+		return "__Host-" + sessionCookie
+	}
+	return sessionCookie
+}
+
+// usesTLS reports whether browsers reach the admin plane over TLS of the gateway itself.
+func usesTLS(ctl *control.Control) bool {
+	f := ctl.Snapshot().File
+	return f.Admin.TLS.On() || f.SharedPlanes() && f.TLS.On()
+}
+
+// cookie returns the session's cookie with an id. An empty id removes the cookie.
+func (a *gateway) cookie(id string) *http.Cookie {
+	tls := usesTLS(a.control)
+	c := &http.Cookie{Name: cookieName(tls), Value: id, Path: "/", HttpOnly: true, Secure: tls,
+		SameSite: http.SameSiteStrictMode}
+	if id == "" {
+		c.MaxAge = -1
+	}
+	return c
+}
+
+// sessionID returns the id in the session's cookie, or "".
+func sessionID(r *http.Request, tls bool) string {
+	c, err := r.Cookie(cookieName(tls))
+	if err != nil {
+		return ""
+	}
+	return c.Value
+}
+
+type loginRequest struct {
+	Key  string `json:"key,omitempty" maxLength:"200" doc:"An admin key."`
+	Code string `json:"code,omitempty" maxLength:"200" doc:"The code of a login link, which works once. Send either key or code."`
+}
+
+// SessionView is a login.
+type SessionView struct {
+	Name      string     `json:"name"`
+	Role      string     `json:"role" enum:"admin,viewer"`
+	ExpiresAt *time.Time `json:"expires_at,omitempty" doc:"End of the session without further requests. Absent: the request was sent with a key."`
+}
+
+type sessionAnswer struct {
+	SetCookie http.Cookie `header:"Set-Cookie"`
+	Body      SessionView
+}
+
+// loginAPI opens and ends the sessions of browsers.
+type loginAPI struct {
+	*gateway
+	guard *guard
+}
+
+func (a *loginAPI) createSession(ctx context.Context, in *struct{ Body loginRequest }) (*sessionAnswer, error) {
+	if (in.Body.Key == "") == (in.Body.Code == "") {
+		return nil, invalid("body", "send either key or code", nil)
+	}
+	now, actor := time.Now(), actorOf(ctx)
+	admin, known := a.adminOf(in.Body, now)
+	if !known {
+		return nil, a.rejectLogin(ctx, in.Body.Key, now)
+	}
+	id, opened, err := a.guard.sessions.start(admin.Digest, now)
+	if err != nil {
+		return nil, a.failed("opening a session", err)
+	}
+	actor.Name, actor.Role, actor.Via = admin.Name, admin.Role, "ui"
+	a.guard.audit(ctx, actor, "session.create")
+	return &sessionAnswer{SetCookie: *a.cookie(id), Body: viewOf(admin, &opened)}, nil
+}
+
+// adminOf returns the admin of a login.
+func (a *loginAPI) adminOf(in loginRequest, now time.Time) (store.Admin, bool) {
+	identity := a.control.Snapshot().Identity
+	if in.Key != "" {
+		return identity.AdminOf(in.Key, now)
+	}
+	digest, ok := a.guard.sessions.takeCode(in.Code, now)
+	if !ok {
+		return store.Admin{}, false
+	}
+	return identity.AdminWith(digest, now)
+}
+
+// rejectLogin logs a rejected login and returns its answer. key is empty for a code.
+func (a *loginAPI) rejectLogin(ctx context.Context, key string, now time.Time) error {
+	actor, detail := actorOf(ctx), "This admin key is unknown, expired or deleted."
+	why := "an unknown key"
+	if key == "" {
+		why, detail = "an unknown login code", "This login link was used already or has expired. Log in with an admin key."
+	} else if caller, _ := a.control.Snapshot().Identity.Directory.Authenticate(key, now); caller != nil {
+		why, detail = "a tenant's key", "This is a tenant's key. Log in with an admin key."
+		actor.Name = "tenant:" + caller.Tenant
+	}
+	a.guard.counts.AuthFailures.Inc()
+	a.guard.logOncePerSecond(ctx, actor, "admin.refused", "POST /admin/session", why)
+	if tooMany, wait := a.control.AuthFailures.Add(actor.IP, now); tooMany {
+		return huma.ErrorWithHeaders(huma.Error429TooManyRequests("Too many invalid keys came from this address. Try again "+
+			"after the time in Retry-After."), http.Header{"Retry-After": {strconv.Itoa(int(wait/time.Second) + 1)}})
+	}
+	return huma.Error401Unauthorized(detail)
+}
+
+func (a *loginAPI) getSession(ctx context.Context, _ *struct{}) (*reply[SessionView], error) {
+	o, _ := ctx.Value(operatorKey{}).(operator)
+	return &reply[SessionView]{Body: viewOf(o.Admin, o.session)}, nil
+}
+
+func (a *loginAPI) deleteSession(ctx context.Context, _ *struct{}) (*struct {
+	SetCookie http.Cookie `header:"Set-Cookie"`
+}, error) {
+	o, _ := ctx.Value(operatorKey{}).(operator)
+	if o.sessionID != "" {
+		a.guard.sessions.end(o.sessionID)
+		a.guard.audit(ctx, o.actor, "session.delete")
+	}
+	return &struct {
+		SetCookie http.Cookie `header:"Set-Cookie"`
+	}{*a.cookie("")}, nil
+}
+
+func viewOf(admin store.Admin, s *session) SessionView {
+	v := SessionView{Name: admin.Name, Role: admin.Role}
+	if s != nil {
+		v.ExpiresAt = optional(s.expires())
+	}
+	return v
+}
+
+// LoginCode returns a code that opens one session of the admin with a key, within an hour. The key must be in
+// the configuration in force.
+func (a *Plane) LoginCode(key string) (string, error) {
+	return a.guard.sessions.newCode(tenants.Digest(key), time.Now())
+}

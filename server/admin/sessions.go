@@ -1,0 +1,151 @@
+package admin
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"sync"
+	"time"
+)
+
+const (
+	// sessionIdle ends a session without requests, on a computer that was left open.
+	sessionIdle = 30 * time.Minute
+	// sessionLife ends a session after a working day.
+	sessionLife = 12 * time.Hour
+	// codeLife is the time in which a login code can be used. It is printed at the start of a demo, which a
+	// person may look at later.
+	codeLife = time.Hour
+	// maxSessions bounds the memory of sessions. One more login ends the session that was unused for longest.
+	maxSessions = 1000
+	// idBytes is the length of random ids: 256 bits cannot be guessed.
+	idBytes = 32
+)
+
+// session is the login of a browser.
+type session struct {
+	admin  [sha256.Size]byte // digest of the admin's key
+	opened time.Time
+	used   time.Time // time of the last request that a person made
+}
+
+// expires returns the end of the session without further requests.
+func (s session) expires() time.Time {
+	idle, life := s.used.Add(sessionIdle), s.opened.Add(sessionLife)
+	if idle.Before(life) {
+		return idle
+	}
+	return life
+}
+
+// sessions are the open sessions and login codes. Only digests of their ids are kept, so a dump of the memory
+// opens no session. It is safe for concurrent use.
+type sessions struct {
+	mu    sync.Mutex
+	open  map[[sha256.Size]byte]session
+	codes map[[sha256.Size]byte]session // used once; used is their beginning
+}
+
+func newSessions() *sessions {
+	return &sessions{open: map[[sha256.Size]byte]session{}, codes: map[[sha256.Size]byte]session{}}
+}
+
+// newID returns a random id.
+func newID() (string, error) {
+	b := make([]byte, idBytes)
+	if _, err := rand.Read(b); err != nil {
+		return "", err
+	}
+	return base64.RawURLEncoding.EncodeToString(b), nil
+}
+
+// start opens a session of an admin, by the digest of its key, and returns the session's id.
+func (s *sessions) start(admin [sha256.Size]byte, now time.Time) (id string, opened session, err error) {
+	if id, err = newID(); err != nil {
+		return "", opened, err
+	}
+	opened = session{admin: admin, opened: now, used: now}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.removeExpired(now)
+	if len(s.open) >= maxSessions {
+		s.removeOldest()
+	}
+	s.open[sha256.Sum256([]byte(id))] = opened
+	return id, opened, nil
+}
+
+// find returns the session with an id. If person is set, the request keeps the session from becoming idle.
+func (s *sessions) find(id string, person bool, now time.Time) (found session, ok bool) {
+	key := sha256.Sum256([]byte(id))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found, ok = s.open[key]
+	if !ok {
+		return found, false
+	}
+	if !now.Before(found.expires()) {
+		delete(s.open, key)
+		return session{}, false
+	}
+	if person {
+		found.used = now
+		s.open[key] = found
+	}
+	return found, true
+}
+
+// end ends the session with an id.
+func (s *sessions) end(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, sha256.Sum256([]byte(id)))
+}
+
+// newCode returns a code that opens one session of an admin.
+func (s *sessions) newCode(admin [sha256.Size]byte, now time.Time) (string, error) {
+	code, err := newID()
+	if err != nil {
+		return "", err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.codes[sha256.Sum256([]byte(code))] = session{admin: admin, opened: now}
+	return code, nil
+}
+
+// takeCode returns the admin of a code, once.
+func (s *sessions) takeCode(code string, now time.Time) (admin [sha256.Size]byte, ok bool) {
+	key := sha256.Sum256([]byte(code))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of, ok := s.codes[key]
+	delete(s.codes, key)
+	return of.admin, ok && now.Before(of.opened.Add(codeLife))
+}
+
+// removeExpired requires the lock.
+func (s *sessions) removeExpired(now time.Time) {
+	for key, is := range s.open {
+		if !now.Before(is.expires()) {
+			delete(s.open, key)
+		}
+	}
+	for key, is := range s.codes {
+		if !now.Before(is.opened.Add(codeLife)) {
+			delete(s.codes, key)
+		}
+	}
+}
+
+// removeOldest removes the session that was unused for longest. It requires the lock.
+func (s *sessions) removeOldest() {
+	var oldest [sha256.Size]byte
+	var used time.Time
+	for key, is := range s.open {
+		if used.IsZero() || is.used.Before(used) {
+			oldest, used = key, is.used
+		}
+	}
+	delete(s.open, oldest)
+}
