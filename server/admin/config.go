@@ -20,6 +20,7 @@ import (
 
 type configView struct {
 	Effective     json.RawMessage  `json:"effective" doc:"Configuration in force, with defaults and live overrides. Digests are shortened and secrets omitted."`
+	Origins       originsView      `json:"origins" nullable:"false" doc:"Origins of the values in effective, by path: keys of sections after a dot, items of lists by index, such as tiers[0].workers[1].weight. A key of other characters than letters, digits, _ and - is quoted, such as models[\"gpt-4*\"]. A section has the origin of its own key. A value without an origin is a default or inherited."`
 	Path          string           `json:"path,omitempty" doc:"Path of the configuration file. Absent: the gateway was started without one."`
 	Hash          string           `json:"hash" doc:"SHA-256 of the file that was read last. restart_needed lists the keys of it that are not yet in force."`
 	Generation    int64            `json:"generation"`
@@ -66,18 +67,19 @@ type configAPI struct {
 }
 
 func (a *configAPI) getConfig(context.Context, *struct{}) (*reply[configView], error) {
-	snap := a.control.Snapshot()
+	snap, overrides := a.control.Snapshot(), append([]store.Override{}, a.control.OverridesNow()...)
 	effective, err := snap.File.MarshalJSON()
 	if err != nil {
 		return nil, a.failed("writing the configuration", err)
 	}
 	v := configView{
 		Effective:     effective,
+		Origins:       originsOf(snap.File, overrides),
 		Path:          a.options.Path,
 		Hash:          snap.Hash,
 		Generation:    snap.Generation,
 		LoadedAt:      snap.LoadedAt.UTC(),
-		Overrides:     append([]store.Override{}, a.control.OverridesNow()...),
+		Overrides:     overrides,
 		RestartNeeded: []string{},
 		Warnings:      mapped(snap.File.Warnings(), problemView),
 	}

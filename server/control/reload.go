@@ -104,7 +104,10 @@ func (ctl *Control) reload(r ReloadRequest, f *config.File, err error) (ReloadRe
 	}
 	next := f.KeepRestartOnly(old)
 	if len(config.Changes(old, next)) == 0 { // every change needs a restart
-		ctl.amend(func(snap *Snapshot) { snap.Hash = result.ToHash })
+		ctl.amend(func(snap *Snapshot) { // the lines of its keys may differ
+			snap.Base, snap.Hash = next, result.ToHash
+			snap.Configuration = snap.Configuration.withWeights(snap.weights)
+		})
 		return result, nil
 	}
 	identity, err := newIdentity(next, live.Identity.contents, live.Identity.ReadAt)
