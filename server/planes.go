@@ -32,6 +32,7 @@ func (s *Server) newPlanes(o Options) *planes {
 		Inflight:  s.proxy.Inflight,
 		Probes:    p.probes(),
 		Path:      o.Path,
+		Addr:      s.Addr,
 		Version:   o.Version,
 		Log:       o.Log,
 		Counts:    o.Metrics,

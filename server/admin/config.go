@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -93,6 +94,26 @@ func (a *configAPI) getConfig(context.Context, *struct{}) (*reply[configView], e
 	return &reply[configView]{Body: v}, nil
 }
 
+type configFile struct {
+	Path       string    `json:"path"`
+	Text       string    `json:"text" doc:"Text of the file. Digests are shortened, and other possible secrets are replaced by ***. Lines have the numbers of the file."`
+	Hash       string    `json:"hash" doc:"SHA-256 of the file, as in from_hash and to_hash of a reload."`
+	ModifiedAt time.Time `json:"modified_at"`
+	Hidden     int       `json:"secrets_hidden" doc:"Number of places where a possible secret is hidden or shortened."`
+}
+
+func (a *configAPI) getConfigFile(context.Context, *struct{}) (*reply[configFile], error) {
+	if a.options.Path == "" {
+		return nil, huma.Error409Conflict("This gateway was started without a configuration file, so it has no text to show.")
+	}
+	t, err := config.ReadText(a.options.Path)
+	if err != nil {
+		return nil, a.unreadable(err)
+	}
+	return &reply[configFile]{Body: configFile{Path: a.options.Path, Text: t.Text, Hash: t.Hash,
+		ModifiedAt: t.ModifiedAt.UTC(), Hidden: t.Hidden}}, nil
+}
+
 func (a *configAPI) validateConfig(ctx context.Context, in *struct{ Body *configText }) (*reply[validation], error) {
 	var f *config.File
 	var err error
@@ -180,6 +201,33 @@ type statusView struct {
 	Redis      redisView            `json:"redis"`
 	Sharing    *control.SharingView `json:"sharing,omitempty" doc:"What this gateway exchanges with others through Redis."`
 	Ledger     *ledgerView          `json:"ledger,omitempty"`
+	Listen     listenView           `json:"listen" doc:"Addresses of the gateway, and how clients reach its data plane. GET /admin/tiers and GET /admin/rules list the model names."`
+}
+
+type listenView struct {
+	Data     planeAddress `json:"data" doc:"Data plane. If it listens on all interfaces, clients use a name of the machine."`
+	Admin    planeAddress `json:"admin"`
+	Hosts    []string     `json:"hosts" nullable:"false" doc:"Host names of the gateway besides localhost and IP addresses (hosts)."`
+	Required bool         `json:"auth_required" doc:"Requests to the data plane need a tenant's key."`
+}
+
+type planeAddress struct {
+	Address string `json:"address" doc:"Address that is open, as host:port."`
+	TLS     bool   `json:"tls"`
+}
+
+// listenOf returns the addresses of the gateway.
+func (a *configAPI) listenOf(f *config.File) listenView {
+	v := listenView{Data: planeAddress{f.Listen, f.TLS.On()}, Admin: planeAddress{f.Admin.Listen, f.Admin.TLS.On()},
+		Hosts: append([]string{}, f.Hosts...), Required: f.Auth.Required}
+	if f.SharedPlanes() {
+		v.Admin.TLS = v.Data.TLS
+	}
+	if a.options.Addr != nil {
+		v.Data.Address = cmp.Or(a.options.Addr("data"), v.Data.Address)
+		v.Admin.Address = cmp.Or(a.options.Addr("admin"), v.Admin.Address)
+	}
+	return v
 }
 
 // SQLView is the state of the database.
@@ -212,6 +260,7 @@ func (a *configAPI) getStatus(context.Context, *struct{}) (*reply[statusView], e
 		Inflight:   a.options.Inflight(),
 		Generation: a.control.Snapshot().Generation,
 		SQL:        SQLView{State: "off"},
+		Listen:     a.listenOf(a.control.Snapshot().File),
 		Redis:      redisView{State: "off", Gateways: max(1, a.control.Snapshot().File.Gateways)},
 	}
 	if a.control.Stores.SQL != nil {
