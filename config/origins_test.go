@@ -153,7 +153,8 @@ func TestOriginsOfFlagsAndVariables(t *testing.T) {
 func TestOriginsAfterReload(t *testing.T) {
 	variables := map[string]string{"DB_HOST": "h", "PORT": "4"}
 	old := parsed(t, "listen: 127.0.0.1:${PORT}\n"+ofMany, variables)
-	next := parsed(t, "# a comment\n\n"+strings.Replace(ofMany, "gateways: 2", "gateways: 3\nlisten: 127.0.0.1:2", 1), variables)
+	moved := strings.Replace(ofMany, "gateways: 2", "gateways: 3\nlisten: 127.0.0.1:2", 1)
+	next := parsed(t, "# a comment\n\n"+moved, variables)
 	got := next.KeepRestartOnly(old).Origins()
 	if o := got["listen"]; o.Source != "environment" || o.Line != 0 || o.Variables[0] != "PORT" ||
 		!strings.Contains(o.Detail, "restart") {

@@ -248,8 +248,8 @@ func (r *redactor) add(n *yaml.Node, text string, hidden bool) {
 	if !hidden { // shown as it is, but by its form elsewhere
 		return
 	}
-	to := position{len(r.lines), 0}
-	if at, _ := slices.BinarySearchFunc(r.order, position{from.line, from.column + 1}, comparePositions); at < len(r.order) {
+	to, after := position{len(r.lines), 0}, position{from.line, from.column + 1}
+	if at, _ := slices.BinarySearchFunc(r.order, after, comparePositions); at < len(r.order) {
 		to = r.order[at]
 	}
 	r.spans = append(r.spans, span{from, to, "***", true})
@@ -314,7 +314,7 @@ var secretForms = []struct {
 	{regexp.MustCompile(`([0-9a-fA-F]{8})[0-9a-fA-F]{56,}`), "${1}…"},
 	{regexp.MustCompile(`\b(tw-|sk-)[A-Za-z0-9_-]{16,}`), "${1}***"},
 	{regexp.MustCompile(`(?i)\b(bearer\s+)[^\s"']+`), "${1}***"},
-	{regexp.MustCompile(`(?i)((?:^|\s)#.*\b(?:` + secretNames + `)["']?\s*[:=]\s*).+`), "${1}***"},
+	{regexp.MustCompile(`(?i)((?:^|\s)#.*?\b(?:` + secretNames + `)["']?\s*[:=]\s*).+`), "${1}***"},
 }
 
 // secretNames are the names of keys with secrets, as alternatives of an expression.
@@ -332,9 +332,8 @@ func redactForms(text string) (out string, hidden int) {
 	return text, hidden
 }
 
-// assignment matches a key with a secret, up to its value, and the indentation of the line.
-var assignment = regexp.MustCompile(`(?i)^(\s*)(.*\b(?:` + secretNames + `|sql|redis|api_key_env)["']?\s*[:=])\s*\S.*$|` +
-	`^(\s*)(.*\b(?:` + secretNames + `|sql|redis|api_key_env)["']?\s*[:=])\s*$`)
+// assignment matches a line up to the end of its first key with a secret.
+var assignment = regexp.MustCompile(`(?i)^.*?\b(?:` + secretNames + `|sql|redis|api_key_env)["']?\s*[:=]`)
 
 // redactLines hides the secrets of a text that is not valid YAML: everything after a key with a secret, up
 // to the next key that is not indented further.
@@ -346,13 +345,13 @@ func redactLines(lines []string) (text string, hidden int) {
 		if masking && looksLikeKey(line) && own <= indent {
 			masking = false
 		}
-		match := assignment.FindStringSubmatch(line)
+		match := assignment.FindString(line)
 		switch {
 		case masking:
 			out[i] = "***"
-		case match != nil:
+		case match != "":
 			masking, indent = true, own
-			out[i], _ = redactForms(match[1] + match[2] + match[3] + match[4])
+			out[i], _ = redactForms(match)
 			out[i] += " ***"
 			hidden++
 		default:

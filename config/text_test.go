@@ -84,7 +84,8 @@ func TestTextHidesSecretsByTheirForm(t *testing.T) {
 		"# password: " + secret + "\n", "gateways: 2 # api_key = " + secret + "\n", "# Bearer " + secret + "\n",
 		"region: http://u:" + secret + "@h\n", "region: tw-adm-" + secret + "\n", "# " + digest + "\n",
 		"a: [\nstore:\n  sql: >-\n    postgres://u:\n    " + secret + "@h\nb: c\n",
-		"a: [\npassword:\n  " + secret + "\nb: c\n", "a: [\n- { name: x, sha256: " + secret + ", b: c\n  " + secret + " }\nb: c\n",
+		"a: [\npassword:\n  " + secret + "\nb: c\n", "# password: " + secret + ", token: x\n",
+		"a: [\n  { password: " + secret + ", token: x }\n", "a: [\n- { name: x, sha256: " + secret + ", b: c\n  " + secret + " }\nb: c\n",
 		"\t\"token\" : " + secret, "a: &a [ *b ]\ntoken: " + secret, "a: &x " + secret + "\npassword: *x",
 	} {
 		shown, hidden := redactText([]byte(src))
@@ -120,8 +121,8 @@ session_keys: [ "X-Session-ID" ]
 
 // TestAnyTextKeepsItsLines: a broken text neither panics nor shifts the lines.
 func TestAnyTextKeepsItsLines(t *testing.T) {
-	parts := []string{"auth:", " ", "\n", "- ", "keys:", "sha256: ", digestA, "{", "}", "[", "]", "&a ", "*a", "\"", "'", ">-", "#",
-		"password: ", "x", "\r\n", "---\n", "ü", "<<: ", "? ", "postgres://u:p@h", "store: ", "sql: ", ", ", "!!str "}
+	parts := []string{"auth:", " ", "\n", "- ", "keys:", "sha256: ", digestA, "{", "}", "[", "]",
+		"&a ", "*a", "\"", "'", ">-", "#", "password: ", "x", "\r\n", "---\n", "ü", "<<: ", "? ", "postgres://u:p@h", "store: ", "sql: ", ", ", "!!str "}
 	rapid.Check(t, func(t *rapid.T) {
 		src := strings.Join(rapid.SliceOfN(rapid.SampledFrom(parts), 0, 40).Draw(t, "parts"), "")
 		shown, _ := redactText([]byte(src))

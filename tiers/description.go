@@ -50,8 +50,8 @@ type AliasTargets struct {
 // result.
 func (k *Catalog) Describe(aliases map[string]Targets) Description {
 	c := k.classifier
-	d := Description{Mode: "max", Default: k.Default(), Unavailable: "refuse", Sticky: k.chatIdle > 0, StickyIdle: k.chatIdle,
-		Rules: c.describeRules(), KeywordScore: []TierScore{}, Aliases: []AliasTargets{}}
+	d := Description{Mode: "max", Default: k.Default(), Unavailable: "refuse", Sticky: k.chatIdle > 0,
+		StickyIdle: k.chatIdle, Rules: c.describeRules(), KeywordScore: []TierScore{}, Aliases: []AliasTargets{}}
 	if c.firstMatch {
 		d.Mode = "first_match"
 	}

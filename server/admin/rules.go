@@ -27,8 +27,8 @@ type ruleView struct {
 func (a *workerAPI) getRules(context.Context, *struct{}) (*reply[rulesView], error) {
 	snap := a.control.Snapshot()
 	d := snap.Catalog.Describe(snap.File.Models)
-	v := rulesView{Tiers: []string{}, Description: d, StickyIdle: d.StickyIdle.Seconds(), Preset: snap.File.Classifier.Preset,
-		Decisions: a.options.Counts.TierDecisions()}
+	v := rulesView{Tiers: []string{}, Description: d, StickyIdle: d.StickyIdle.Seconds(),
+		Preset: snap.File.Classifier.Preset, Decisions: a.options.Counts.TierDecisions()}
 	for _, p := range snap.Pools {
 		if p.Tier {
 			v.Tiers = append(v.Tiers, p.Name)
