@@ -155,8 +155,14 @@ const (
 // required until the restart. It changes neither f nor old.
 func (f *File) KeepRestartOnly(old *File) *File {
 	out := *f
-	keepRestartOnly(reflect.ValueOf(&out).Elem(), reflect.ValueOf(old).Elem())
-	out.Auth.Required = out.Auth.Required || opensLate(old, f)
+	kept := map[string]Origin{}
+	keepRestartOnly("", reflect.ValueOf(&out).Elem(), reflect.ValueOf(old).Elem(), func(path string) {
+		kept[path] = old.origins.keptFrom(path)
+	})
+	if opensLate(old, f) {
+		out.Auth.Required, kept["auth.required"] = true, old.origins.keptFrom("auth.required")
+	}
+	out.origins = f.origins.replace(kept)
 	return &out
 }
 
@@ -166,14 +172,19 @@ func opensLate(old, new *File) bool {
 	return old.Auth.Required && !new.Auth.Required && !(Loopback(old.Listen) && Loopback(old.Admin.Listen))
 }
 
-// keepRestartOnly sets the values of a section that need a restart to those of old.
-func keepRestartOnly(section, old reflect.Value) {
+// keepRestartOnly sets the values of a section that need a restart to those of old. It calls kept with the
+// path of each value that this changes.
+func keepRestartOnly(path string, section, old reflect.Value, kept func(path string)) {
 	for k, v := range members(section) {
-		was := old.Field(k.field)
-		if k.reload == effectRestart {
+		at, was := join(path, k.name), old.Field(k.field)
+		switch {
+		case k.reload == effectRestart:
+			if !reflect.DeepEqual(v.Interface(), was.Interface()) {
+				kept(at)
+			}
 			v.Set(was)
-		} else if v.Kind() == reflect.Struct {
-			keepRestartOnly(v, was)
+		case v.Kind() == reflect.Struct:
+			keepRestartOnly(at, v, was, kept)
 		}
 	}
 }

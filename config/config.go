@@ -63,6 +63,7 @@ type File struct {
 	tokens         map[string]*tokenizer.Tokenizer // by policy.tokenizer
 	keys           func(variable string) string    // workers' keys; a function, so that printing cannot show them
 	expanded       *expansion                      // a pointer, so that printing cannot show it; nil without parsed text
+	origins        *origins                        // Origins; nil: every value counts as a default
 	// rankWeights are the weights of overrides by worker, for workers that are ranks of an entry
 	rankWeights map[string]int
 }

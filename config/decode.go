@@ -165,7 +165,7 @@ func (d *decoder) list(n *yaml.Node, path string, k key, v reflect.Value) {
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
 	for i, item := range n.Content {
-		sub := path + "[" + strconv.Itoa(i) + "]"
+		sub := itemPath(path, i)
 		d.setPlace(sub, item, item)
 		d.value(item, sub, k, v.Index(i))
 	}

@@ -31,7 +31,38 @@ func FromFlags(models, urls, hosts []string, listen, adminListen string) (*File,
 			p.Hint = "without a configuration file, addresses must be loopback: write a file with keys and pass it with --config"
 		}
 	}
-	return d.finish(&f)
+	started, err := d.finish(&f)
+	if err != nil {
+		return nil, err
+	}
+	started.origins = originsOfFlags(started, listen, adminListen)
+	return started, nil
+}
+
+// originsOfFlags returns the origins of a start without a file. An empty listen or adminListen is not set.
+func originsOfFlags(f *File, listen, adminListen string) *origins {
+	const trial = "of a start without a configuration file"
+	set := map[string]Origin{
+		"auth.required": {Source: originFlag, Detail: trial},
+		"store.sql":     {Source: originFlag, Detail: trial},
+		"tiers":         {Source: originFlag, Detail: "set by --model and --worker-urls"},
+	}
+	if len(f.Hosts) > 0 {
+		set["hosts"] = Origin{Source: originFlag, Detail: "set by --hosts"}
+	}
+	return (*origins)(nil).replace(set).listenFlags(listen, adminListen)
+}
+
+// listenFlags returns a copy in which the addresses that are not empty come from flags.
+func (o *origins) listenFlags(listen, adminListen string) *origins {
+	set := map[string]Origin{}
+	if listen != "" {
+		set["listen"] = Origin{Source: originFlag, Detail: "set by --listen"}
+	}
+	if adminListen != "" {
+		set["admin.listen"] = Origin{Source: originFlag, Detail: "set by --admin-listen"}
+	}
+	return o.replace(set)
 }
 
 // flagTiers returns the tiers of the flags, each with one worker per URL.
@@ -120,6 +151,7 @@ func (f *File) WithListen(listen, adminListen string) (*File, error) {
 		}
 		return nil, d.problems.sorted()
 	}
+	out.origins = f.origins.listenFlags(listen, adminListen)
 	// An unchanged address keeps the file's warning, which has a line.
 	moved := map[string]bool{"insecure": out.Listen != f.Listen, "admin.insecure": out.Admin.Listen != f.Admin.Listen}
 	out.warnings = slices.DeleteFunc(slices.Clone(f.warnings), func(w Problem) bool {

@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"tierway/openai"
@@ -87,7 +86,7 @@ func (d *decoder) checkTexts(path string, section reflect.Value) {
 		case v.Kind() == reflect.Slice:
 			seen := map[string]bool{}
 			for i := range v.Len() {
-				item := at + "[" + strconv.Itoa(i) + "]"
+				item := itemPath(at, i)
 				if v.Index(i).Kind() == reflect.Struct {
 					d.checkTexts(item, v.Index(i))
 					continue

@@ -126,6 +126,7 @@ func (d *decoder) finish(f *File) (*File, error) {
 	f.tokens = d.tokens
 	f.keys = func(variable string) string { return keys[variable] }
 	f.expanded = &expansion{values: d.expanded, variables: d.variables}
+	f.origins = &origins{written: d.places}
 	return f, nil
 }
 

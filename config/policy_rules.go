@@ -166,26 +166,30 @@ func (f *File) WithPolicy(name string) (*File, error) {
 		}
 		policy = to.policy()
 	}
-	replaced := func(c routing.Config) routing.Config {
+	from := map[string]Origin{}
+	replaced := func(path string, c routing.Config) routing.Config {
 		if c.Name == policy.Name {
 			return c
 		}
+		from[path] = Origin{Source: originEnvironment, Variables: []string{PolicyVariable},
+			Detail: "set by " + PolicyVariable + " or --policy"}
 		return policy
 	}
 	out := *f
 	out.replacedPolicy = name
-	out.Policy, out.PolicyRules = replaced(f.Policy), nil
+	out.Policy, out.PolicyRules = replaced("policy", f.Policy), nil
 	out.Tiers, out.Pools = slices.Clone(f.Tiers), slices.Clone(f.Pools)
-	each := func(c *PoolConfig) {
+	each := func(list string, at int, c *PoolConfig) {
 		if c.PolicyRules = nil; c.Policy.Name != "" {
-			c.Policy = replaced(c.Policy)
+			c.Policy = replaced(itemPath(list, at)+".policy", c.Policy)
 		}
 	}
 	for i := range out.Tiers {
-		each((*PoolConfig)(&out.Tiers[i]))
+		each("tiers", i, (*PoolConfig)(&out.Tiers[i]))
 	}
 	for i := range out.Pools {
-		each(&out.Pools[i])
+		each("pools", i, &out.Pools[i])
 	}
+	out.origins = f.origins.replace(from)
 	return &out, nil
 }

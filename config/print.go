@@ -34,6 +34,28 @@ func (f *File) MarshalJSON() ([]byte, error) {
 	return json.Marshal(v)
 }
 
+// PoolSettings returns the settings of the tiers and pools by name, in the form of config.yaml, with all
+// inherited values and without workers. They contain no secrets.
+func (f *File) PoolSettings() (map[string]map[string]any, error) {
+	all := map[string]map[string]any{}
+	for _, s := range f.sections() {
+		c := f.resolveSection(s)
+		if c.Workers = nil; c.PolicyRules == nil {
+			c.PolicyRules = rulesCopy(f.PolicyRules)
+		}
+		v := reflect.ValueOf(&c).Elem()
+		if s.tier {
+			v = reflect.ValueOf((*Tier)(&c)).Elem()
+		}
+		settings := map[string]any{}
+		if err := nodeOf(v, key{}, true).Decode(&settings); err != nil {
+			return nil, fmt.Errorf("printing the settings of %s: %w", c.Name, err)
+		}
+		all[c.Name] = settings
+	}
+	return all, nil
+}
+
 // Format makes every verb of fmt print the redacted configuration, so that logs cannot contain
 // secrets.
 func (f *File) Format(s fmt.State, _ rune) {

@@ -91,6 +91,7 @@ GET    /admin/audit                       admin viewer
 GET    /admin/backends                    admin viewer
 GET    /admin/backends/{name}             admin viewer
 GET    /admin/config                      admin viewer
+GET    /admin/config/file                 admin viewer
 GET    /admin/decisions                   admin viewer
 GET    /admin/decisions/stream            admin viewer
 GET    /admin/decisions/{id}              admin viewer
@@ -99,6 +100,7 @@ GET    /admin/openapi.json                admin viewer
 GET    /admin/overrides                   admin viewer
 GET    /admin/queues                      admin viewer
 GET    /admin/queues/{tier}               admin viewer
+GET    /admin/rules                       admin viewer
 GET    /admin/status                      admin viewer
 GET    /admin/tenants                     admin viewer
 GET    /admin/tenants/{name}              admin viewer
@@ -111,6 +113,7 @@ PATCH  /admin/keys/{id}                   admin
 PATCH  /admin/tenants/{name}              admin
 PATCH  /admin/workers/{name}              admin viewer:dry_run
 POST   /admin/admins                      admin
+POST   /admin/audit/verify                admin viewer
 POST   /admin/bootstrap                   anonymous admin viewer
 POST   /admin/config/validate             admin viewer
 POST   /admin/keys/{id}/revoke            admin

@@ -24,7 +24,7 @@ func TestQueryErrorsNameTheWayOut(t *testing.T) {
 			{Location: "query.outcom", Message: "unknown query parameter (did you mean outcome?)", Value: "ok"},
 			{Location: "query.wrker", Message: "unknown query parameter (did you mean worker?)", Value: "w0"}}},
 		{"GET", "/admin/tenants?everything=1", "",
-			[]huma.ErrorDetail{{Location: "query.everything", Message: "unknown query parameter (known: limit, cursor, q)",
+			[]huma.ErrorDetail{{Location: "query.everything", Message: "unknown query parameter (known: limit, cursor, q, today)",
 				Value: "1"}}},
 		{"GET", "/admin/status?verbose=1", "",
 			[]huma.ErrorDetail{{Location: "query.verbose", Message: "unknown query parameter (none is defined)", Value: "1"}}},

@@ -33,6 +33,7 @@ func (s *Server) newPlanes(o Options) *planes {
 		Inflight:  s.proxy.Inflight,
 		Probes:    p.probes(),
 		Path:      o.Path,
+		Addr:      s.Addr,
 		Version:   o.Version,
 		Log:       o.Log,
 		Counts:    o.Metrics,

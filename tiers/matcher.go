@@ -22,6 +22,7 @@ type group struct {
 	tier   int
 	weight float64
 	in     source
+	preset bool // a built-in group
 }
 
 // expression is one of a group's regular expressions.

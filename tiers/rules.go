@@ -218,6 +218,7 @@ func (c *checker) addPreset(name string, lowest int) {
 			continue
 		}
 		c.addGroup(fmt.Sprintf("classifier.preset[%d]", i), k)
+		c.groups[len(c.groups)-1].preset = true
 	}
 }
 

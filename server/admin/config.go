@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,6 +21,7 @@ import (
 
 type configView struct {
 	Effective     json.RawMessage  `json:"effective" doc:"Configuration in force, with defaults and live overrides. Digests are shortened and secrets omitted."`
+	Origins       originsView      `json:"origins" nullable:"false" doc:"Origins of the values in effective, by path: keys of sections after a dot, items of lists by index, such as tiers[0].workers[1].weight. A key of other characters than letters, digits, _ and - is quoted, such as models[\"gpt-4*\"]. A section has the origin of its own key. A value without an origin is a default or inherited."`
 	Path          string           `json:"path,omitempty" doc:"Path of the configuration file. Absent: the gateway was started without one."`
 	Hash          string           `json:"hash" doc:"SHA-256 of the file that was read last. restart_needed lists the keys of it that are not yet in force."`
 	Generation    int64            `json:"generation"`
@@ -66,18 +68,19 @@ type configAPI struct {
 }
 
 func (a *configAPI) getConfig(context.Context, *struct{}) (*reply[configView], error) {
-	snap := a.control.Snapshot()
+	snap, overrides := a.control.Snapshot(), append([]store.Override{}, a.control.OverridesNow()...)
 	effective, err := snap.File.MarshalJSON()
 	if err != nil {
 		return nil, a.failed("writing the configuration", err)
 	}
 	v := configView{
 		Effective:     effective,
+		Origins:       originsOf(snap.File, overrides),
 		Path:          a.options.Path,
 		Hash:          snap.Hash,
 		Generation:    snap.Generation,
 		LoadedAt:      snap.LoadedAt.UTC(),
-		Overrides:     append([]store.Override{}, a.control.OverridesNow()...),
+		Overrides:     overrides,
 		RestartNeeded: []string{},
 		Warnings:      mapped(snap.File.Warnings(), problemView),
 	}
@@ -89,6 +92,26 @@ func (a *configAPI) getConfig(context.Context, *struct{}) (*reply[configView], e
 		}
 	}
 	return &reply[configView]{Body: v}, nil
+}
+
+type configFile struct {
+	Path       string    `json:"path"`
+	Text       string    `json:"text" doc:"Text of the file. Digests are shortened, and other possible secrets are replaced by ***. Lines have the numbers of the file."`
+	Hash       string    `json:"hash" doc:"SHA-256 of the file, as in from_hash and to_hash of a reload."`
+	ModifiedAt time.Time `json:"modified_at"`
+	Hidden     int       `json:"secrets_hidden" doc:"Number of places where a possible secret is hidden or shortened."`
+}
+
+func (a *configAPI) getConfigFile(context.Context, *struct{}) (*reply[configFile], error) {
+	if a.options.Path == "" {
+		return nil, huma.Error409Conflict("This gateway was started without a configuration file, so it has no text to show.")
+	}
+	t, err := config.ReadText(a.options.Path)
+	if err != nil {
+		return nil, a.unreadable(err)
+	}
+	return &reply[configFile]{Body: configFile{Path: a.options.Path, Text: t.Text, Hash: t.Hash,
+		ModifiedAt: t.ModifiedAt.UTC(), Hidden: t.Hidden}}, nil
 }
 
 func (a *configAPI) validateConfig(ctx context.Context, in *struct{ Body *configText }) (*reply[validation], error) {
@@ -178,6 +201,33 @@ type statusView struct {
 	Redis      redisView            `json:"redis"`
 	Sharing    *control.SharingView `json:"sharing,omitempty" doc:"What this gateway exchanges with others through Redis."`
 	Ledger     *ledgerView          `json:"ledger,omitempty"`
+	Listen     listenView           `json:"listen" doc:"Addresses of the gateway, and how clients reach its data plane. GET /admin/tiers and GET /admin/rules list the model names."`
+}
+
+type listenView struct {
+	Data     planeAddress `json:"data" doc:"Data plane. If it listens on all interfaces, clients use a name of the machine."`
+	Admin    planeAddress `json:"admin"`
+	Hosts    []string     `json:"hosts" nullable:"false" doc:"Host names of the gateway besides localhost and IP addresses (hosts)."`
+	Required bool         `json:"auth_required" doc:"Requests to the data plane need a tenant's key."`
+}
+
+type planeAddress struct {
+	Address string `json:"address" doc:"Address that is open, as host:port."`
+	TLS     bool   `json:"tls"`
+}
+
+// listenOf returns the addresses of the gateway.
+func (a *configAPI) listenOf(f *config.File) listenView {
+	v := listenView{Data: planeAddress{f.Listen, f.TLS.On()}, Admin: planeAddress{f.Admin.Listen, f.Admin.TLS.On()},
+		Hosts: append([]string{}, f.Hosts...), Required: f.Auth.Required}
+	if f.SharedPlanes() {
+		v.Admin.TLS = v.Data.TLS
+	}
+	if a.options.Addr != nil {
+		v.Data.Address = cmp.Or(a.options.Addr("data"), v.Data.Address)
+		v.Admin.Address = cmp.Or(a.options.Addr("admin"), v.Admin.Address)
+	}
+	return v
 }
 
 // SQLView is the state of the database.
@@ -210,6 +260,7 @@ func (a *configAPI) getStatus(context.Context, *struct{}) (*reply[statusView], e
 		Inflight:   a.options.Inflight(),
 		Generation: a.control.Snapshot().Generation,
 		SQL:        SQLView{State: "off"},
+		Listen:     a.listenOf(a.control.Snapshot().File),
 		Redis:      redisView{State: "off", Gateways: max(1, a.control.Snapshot().File.Gateways)},
 	}
 	if a.control.Stores.SQL != nil {

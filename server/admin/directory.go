@@ -15,6 +15,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"tierway/config"
+	"tierway/decisions"
 	"tierway/store"
 	"tierway/tenants"
 )
@@ -112,10 +113,25 @@ func (a *tenantAPI) createKeyWithSecret(ctx context.Context, k tenants.Key) (ten
 
 // usedNow returns the usage by the limiter of this process. It covers at least the requests of this
 // gateway.
-func (a *tenantAPI) usedNow(tenant, key string, now time.Time) *usedNow {
+func (a *tenantAPI) usedNow(tenant, key string, limits tenants.Limits, now time.Time) *usedNow {
 	local := a.control.Stores.Limiter
 	day, month := local.Spent(tenant, key, now)
-	return &usedNow{Inflight: local.Inflight(tenant, key), Day: spentView(day), Month: spentView(month)}
+	used := &usedNow{Inflight: local.Inflight(tenant, key), Day: spentView(day), Month: spentView(month),
+		Limits: []decisions.LimitUse{}}
+	subject := tenants.Subject{Tenant: tenant, Key: key, Limits: limits}
+	charge := tenants.Charge{Caller: &tenants.Caller{Tenant: tenant, Subjects: []tenants.Subject{subject}}, At: now}
+	_, uses, _, err := a.control.Stores.Limits.Peek(&charge)
+	if err != nil { // only a caller with FailClosed gets one
+		return used
+	}
+	for _, u := range uses {
+		use := decisions.LimitUse{Scope: u.Scope, Limit: u.Limit, Used: u.Used, Room: u.Capacity, Rate: u.Rate}
+		if use.Money() {
+			use.Used, use.Room = u.Used/float64(tenants.Unit), u.Capacity/float64(tenants.Unit)
+		}
+		used.Limits = append(used.Limits, use)
+	}
+	return used
 }
 
 // checkRights checks the values of rights; patch is the body that was sent. It returns an error for a

@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -18,6 +19,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/negotiation"
 
 	"tierway/store"
+	"tierway/tenants"
 )
 
 const (
@@ -77,7 +79,34 @@ func storedJSON(text string) json.RawMessage {
 }
 
 // historyAPI shows the audit log and the usage, which the database records.
-type historyAPI struct{ *gateway }
+type historyAPI struct {
+	*gateway
+	verifying sync.Mutex // held by a verification, which reads the whole audit log
+}
+
+type auditVerification struct {
+	Valid    bool  `json:"valid"`
+	Entries  int64 `json:"entries" doc:"Number of intact entries: all, or those before broken_at."`
+	BrokenAt int64 `json:"broken_at" doc:"Id of the first entry that was changed, inserted or removed. 0: there is none."`
+}
+
+func (a *historyAPI) verifyAudit(ctx context.Context, _ *struct{ Body *noBody }) (*reply[auditVerification], error) {
+	if !a.verifying.TryLock() {
+		return nil, huma.Error409Conflict("Another verification of the audit log is running. Try again in a few seconds.")
+	}
+	defer a.verifying.Unlock()
+	limited, cancel := context.WithTimeout(ctx, replayPatience)
+	defer cancel()
+	entries, broken, err := a.control.Stores.SQL.VerifyAudit(limited)
+	switch {
+	case err != nil && limited.Err() != nil && ctx.Err() == nil:
+		return nil, huma.Error503ServiceUnavailable("Verifying the audit log takes longer than " + replayPatience.String() +
+			": run tierway audit verify, which has no time limit.")
+	case err != nil:
+		return nil, a.failed("verifying the audit log", err)
+	}
+	return &reply[auditVerification]{Body: auditVerification{Valid: broken == 0, Entries: entries, BrokenAt: broken}}, nil
+}
 
 func (a *historyAPI) listAudit(ctx context.Context, in *struct {
 	Accept string    `header:"Accept"`
@@ -177,6 +206,7 @@ type usageView struct {
 	Items   []store.UsageRow `json:"items" nullable:"false"`
 	Next    *string          `json:"next_cursor" doc:"Always null: usage has one page."`
 	Total   int              `json:"total"`
+	Limits  *tenants.Limits  `json:"limits,omitempty" doc:"Limits of the tenant now, to compare the days with. Absent: the tenant was deleted."`
 }
 
 // Bounds of a usage query, in days.
@@ -201,7 +231,8 @@ func (a *historyAPI) getUsage(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, a.failed("reading the usage", err)
 	}
-	if _, err := a.tenant(in.Name); err != nil && len(rows) == 0 { // the usage of a deleted tenant stays
+	t, err := a.tenant(in.Name)
+	if err != nil && len(rows) == 0 { // the usage of a deleted tenant stays
 		return nil, err
 	}
 	if prefers(in.Accept, csvType) {
@@ -212,8 +243,12 @@ func (a *historyAPI) getUsage(ctx context.Context, in *struct {
 			writeUsage(c.BodyWriter(), rows)
 		}}, nil
 	}
-	return inJSON(usageView{From: q.From.Format(time.DateOnly), To: q.To.Format(time.DateOnly), GroupBy: q.GroupBy,
-		Items: append([]store.UsageRow{}, rows...), Total: len(rows)}), nil
+	v := usageView{From: q.From.Format(time.DateOnly), To: q.To.Format(time.DateOnly), GroupBy: q.GroupBy,
+		Items: append([]store.UsageRow{}, rows...), Total: len(rows)}
+	if err == nil {
+		v.Limits = &t.Limits
+	}
+	return inJSON(v), nil
 }
 
 // setUsageDays sets the days of a usage query from the parameters from and to.

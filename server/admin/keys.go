@@ -81,7 +81,7 @@ func (a *tenantAPI) getKey(_ context.Context, in *IDPath) (*tagged[keyView], err
 		return nil, err
 	}
 	v := showKey(k, time.Now())
-	v.Now = a.usedNow(k.Tenant, k.ID, time.Now())
+	v.Now = a.usedNow(k.Tenant, k.ID, k.Limits, time.Now())
 	return &tagged[keyView]{ETag: etag(k.Version), Body: v}, nil
 }
 

@@ -29,7 +29,9 @@ type Options struct {
 	Probes  map[string]http.Handler
 	Metrics http.Handler // handler of GET /metrics; nil: not served here
 	Path    string       // path of the configuration file; may be empty
-	Version string       // version of the program; may be empty
+	// Addr returns the open address of a plane, "data" or "admin", or "" if it is not open. Nil: none is open.
+	Addr    func(plane string) string
+	Version string // version of the program; may be empty
 	Log     *slog.Logger
 	Counts  *telemetry.Metrics
 	Rand    func() uint64 // uniform; safe for concurrent use
@@ -72,7 +74,7 @@ func New(o Options) *Plane {
 		guard:     g,
 		directory: &tenantAPI{gateway: gw},
 		keys:      &adminAPI{gw, g},
-		history:   &historyAPI{gw},
+		history:   &historyAPI{gateway: gw},
 		fleet:     &workerAPI{gateway: gw},
 		records:   &decisionAPI{gateway: gw, guard: g},
 		route:     &routeAPI{gateway: gw},

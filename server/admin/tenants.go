@@ -4,10 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"tierway/decisions"
+	"tierway/server/control"
 	"tierway/store"
 	"tierway/tenants"
 )
@@ -39,14 +43,54 @@ func (tenantCreate) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schem
 
 type tenantView struct {
 	tenants.Tenant
-	Keys int      `json:"keys" doc:"Number of keys that are valid now."`
-	Now  *usedNow `json:"now,omitempty" doc:"Current usage as this gateway knows it. Only in the answer for one tenant."`
+	Keys     int       `json:"keys" doc:"Number of keys that are valid now."`
+	States   keyStates `json:"key_states" doc:"Number of keys by state."`
+	List     []keyView `json:"key_list" nullable:"false" doc:"Keys of the tenant by id, including expired and revoked ones, without their secrets."`
+	LastUsed time.Time `json:"last_used_at,omitzero" doc:"Time of the last request with a key of the database, accurate to the minute."`
+	Now      *usedNow  `json:"now,omitempty" doc:"Current usage as this gateway knows it. Absent in the answers to changes."`
+	Today    *dayUsage `json:"today,omitempty" doc:"Requests of the current UTC day on all gateways, as far as they are written to the database. Only with today=true, and while the database is available."`
+}
+
+// keyStates counts keys by state.
+type keyStates struct {
+	Active   int `json:"active" doc:"Valid keys, without those of grace."`
+	Grace    int `json:"grace" doc:"Keys that a rotation replaced and that are still valid."`
+	Expiring int `json:"expiring" doc:"Valid keys that expire within 7 days; they count under active or grace too."`
+	Expired  int `json:"expired"`
+	Revoked  int `json:"revoked"`
+}
+
+// expiringWithin is the time before its end in which a key counts as expiring. A week is enough for a rotation.
+const expiringWithin = 7 * 24 * time.Hour
+
+// add counts a key.
+func (s *keyStates) add(k *keyView, now time.Time) {
+	switch k.State {
+	case "active":
+		s.Active++
+	case "grace":
+		s.Grace++
+	case "expired":
+		s.Expired++
+	case "revoked":
+		s.Revoked++
+	}
+	if k.Key.Valid(now) && k.ExpiresAt != nil && k.ExpiresAt.Sub(now) <= expiringWithin {
+		s.Expiring++
+	}
+}
+
+type dayUsage struct {
+	Requests int64 `json:"requests" doc:"All requests, including rejected ones."`
+	Refused  int64 `json:"refused" doc:"Rejected requests (4xx), such as those over a limit."`
+	Failed   int64 `json:"failed"`
 }
 
 type usedNow struct {
-	Inflight int64     `json:"inflight" doc:"In-flight requests on this gateway."`
-	Day      spentView `json:"day" doc:"Usage of the current UTC day."`
-	Month    spentView `json:"month" doc:"Usage of the current UTC month."`
+	Inflight int64                `json:"inflight" doc:"In-flight requests on this gateway."`
+	Day      spentView            `json:"day" doc:"Usage of the current UTC day."`
+	Month    spentView            `json:"month" doc:"Usage of the current UTC month."`
+	Limits   []decisions.LimitUse `json:"limits" nullable:"false" doc:"Usage of each limit that is set. While Redis is used, rates and concurrent have the usage of this gateway only."`
 }
 
 type spentView struct {
@@ -61,28 +105,67 @@ type tenantAnswer struct {
 	Warnings []string   `json:"warnings,omitempty" doc:"Settings that have no effect with the configuration in force."`
 }
 
-// showTenant returns the tenant with its effective settings. keys is the number of its valid keys.
-func showTenant(t tenants.Tenant, keys int) tenantView {
+// showTenant returns the tenant with its effective settings. keys are its own keys.
+func showTenant(t tenants.Tenant, keys []tenants.Key, now time.Time) tenantView {
 	t.Weight, t.Default = max(1, t.Weight), max(t.Default, t.Priority)
-	return tenantView{Tenant: t, Keys: keys}
-}
-
-func countKeys(ks []tenants.Key, now time.Time) map[string]int {
-	n := map[string]int{}
-	for i := range ks {
-		if ks[i].Valid(now) {
-			n[ks[i].Tenant]++
+	v := tenantView{Tenant: t, List: mapped(keys, func(k tenants.Key) keyView { return showKey(k, now) })}
+	slices.SortFunc(v.List, func(a, b keyView) int { return strings.Compare(a.ID, b.ID) })
+	for i := range v.List {
+		k := &v.List[i]
+		v.States.add(k, now)
+		if k.LastUsedAt.After(v.LastUsed) {
+			v.LastUsed = k.LastUsedAt
 		}
 	}
-	return n
+	v.Keys = v.States.Active + v.States.Grace
+	return v
 }
 
-func (a *tenantAPI) listTenants(_ context.Context, in *struct{ PageQuery }) (*reply[page[tenantView]], error) {
+// keysOf returns the keys of a tenant.
+func keysOf(all []tenants.Key, tenant string) []tenants.Key {
+	return slices.DeleteFunc(slices.Clone(all), func(k tenants.Key) bool { return k.Tenant != tenant })
+}
+
+func (a *tenantAPI) listTenants(ctx context.Context, in *struct {
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"Maximum number of items."`
+	Cursor string `query:"cursor" maxLength:"200" doc:"next_cursor of the previous page."`
+	Search string `query:"q" maxLength:"100" doc:"Only items with this text in their name."`
+	Today  bool   `query:"today" doc:"Also return the requests of the current UTC day, which the database counts."`
+}) (*reply[page[tenantView]], error) {
+	now := time.Now()
 	ts, ks := a.control.Snapshot().Identity.Tenants()
-	keys := countKeys(ks, time.Now())
-	views := mapped(ts, func(t tenants.Tenant) tenantView { return showTenant(t, keys[t.Name]) })
-	name := func(t *tenantView) string { return t.Name }
-	return &reply[page[tenantView]]{Body: paged(views, in.PageQuery, name, name)}, nil
+	name := func(t *tenants.Tenant) string { return t.Name }
+	selected := paged(ts, PageQuery{in.Limit, in.Cursor, in.Search}, name, name)
+	keys, today := map[string][]tenants.Key{}, map[string]store.UsageRow(nil)
+	for _, k := range ks {
+		keys[k.Tenant] = append(keys[k.Tenant], k)
+	}
+	if in.Today {
+		today = a.usageToday(ctx, now)
+	}
+	items := mapped(selected.Items, func(t tenants.Tenant) tenantView {
+		v := showTenant(t, keys[t.Name], now)
+		v.Now = a.usedNow(t.Name, "", t.Limits, now)
+		if today != nil {
+			u := today[t.Name]
+			v.Today = &dayUsage{Requests: u.Requests, Refused: u.Refused, Failed: u.Failed}
+		}
+		return v
+	})
+	return &reply[page[tenantView]]{Body: page[tenantView]{Items: items, Next: selected.Next, Total: selected.Total}}, nil
+}
+
+// usageToday returns the usage of the current UTC day by tenant, or nil while the database is unavailable.
+func (a *tenantAPI) usageToday(ctx context.Context, now time.Time) map[string]store.UsageRow {
+	if a.control.Stores.SQL == nil || a.control.Database.State() == control.DatabaseAway {
+		return nil
+	}
+	usage, err := a.control.Stores.SQL.UsageByTenant(ctx, now)
+	if err != nil {
+		a.log.Warn("reading today's usage failed", "cause", err.Error())
+		return nil
+	}
+	return usage
 }
 
 func (a *tenantAPI) getTenant(_ context.Context, in *TenantPath) (*tagged[tenantView], error) {
@@ -92,8 +175,8 @@ func (a *tenantAPI) getTenant(_ context.Context, in *TenantPath) (*tagged[tenant
 	}
 	_, ks := a.control.Snapshot().Identity.Tenants()
 	now := time.Now()
-	v := showTenant(t, countKeys(ks, now)[t.Name])
-	v.Now = a.usedNow(t.Name, "", now)
+	v := showTenant(t, keysOf(ks, t.Name), now)
+	v.Now = a.usedNow(t.Name, "", t.Limits, now)
 	return &tagged[tenantView]{ETag: etag(t.Version), Body: v}, nil
 }
 
@@ -118,7 +201,7 @@ func (a *tenantAPI) createTenant(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, a.failed("creating a tenant", err)
 	}
-	answer := tenantAnswer{Tenant: showTenant(made, 0),
+	answer := tenantAnswer{Tenant: showTenant(made, nil, time.Now()),
 		Warnings: ineffectiveSettings(a.control.Snapshot().File, made.Rights, made.Limits)}
 	if c.IssueKey {
 		key, secret, err := a.createKeyWithSecret(ctx, tenants.Key{Tenant: made.Name, Name: c.KeyName})
@@ -127,7 +210,9 @@ func (a *tenantAPI) createTenant(ctx context.Context, in *struct {
 			return nil,
 				a.failed("creating the tenant's key", fmt.Errorf("the tenant %s was created, its key was not: %w", made.Name, err))
 		}
-		answer.Tenant.Keys, answer.Key, answer.Secret = 1, new(showKey(key, time.Now())), secret
+		now := time.Now()
+		answer.Tenant = showTenant(made, []tenants.Key{key}, now)
+		answer.Key, answer.Secret = new(showKey(key, now)), secret
 	}
 	a.control.Database.Changed(ctx)
 	return &tagged[tenantAnswer]{ETag: etag(made.Version), Body: answer}, nil
@@ -153,7 +238,7 @@ func (a *tenantAPI) updateTenant(ctx context.Context, in *struct {
 	}
 	_, ks := a.control.Snapshot().Identity.Tenants()
 	return &tagged[tenantAnswer]{ETag: etag(made.Version),
-		Body: tenantAnswer{Tenant: showTenant(made, countKeys(ks, time.Now())[made.Name]),
+		Body: tenantAnswer{Tenant: showTenant(made, keysOf(ks, made.Name), time.Now()),
 			Warnings: ineffectiveSettings(a.control.Snapshot().File, made.Rights, made.Limits)}}, nil
 }
 

@@ -289,10 +289,16 @@ type tierState struct {
 	Workers map[string]int `json:"workers" doc:"Number of workers by state."`
 	Queued  int            `json:"queued" doc:"Number of waiting requests; GET /admin/queues/{tier} lists them."`
 	Learned poolState      `json:"learned"`
+	Config  map[string]any `json:"config" doc:"Settings of the tier or pool, such as policy, queue, fallback and health, with all inherited values and without its workers. Keys and values are those of config.yaml; docs/config.md describes them. An option of policy that is absent has its default."`
 }
 
 func (a *workerAPI) listTiers(context.Context, *struct{}) (*reply[page[tierState]], error) {
-	return whole(mapped(a.control.Snapshot().Pools, func(p *control.Pool) tierState {
+	snap := a.control.Snapshot()
+	settings, err := snap.File.PoolSettings()
+	if err != nil {
+		return nil, a.failed("writing the settings of the tiers", err)
+	}
+	return whole(mapped(snap.Pools, func(p *control.Pool) tierState {
 		states, learned := a.poolWorkers(p, time.Now())
 		t := tierState{
 			Name:    p.Name,
@@ -305,6 +311,7 @@ func (a *workerAPI) listTiers(context.Context, *struct{}) (*reply[page[tierState
 			Workers: map[string]int{},
 			Queued:  p.WaitQueue.Waiting(),
 			Learned: learned,
+			Config:  settings[p.Name],
 		}
 		for _, w := range states {
 			t.Workers[w.State]++

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -37,6 +38,16 @@ type Impact struct {
 	WorkersRemoved []string           `json:"workers_removed" nullable:"false" doc:"Removed workers finish their current requests."`
 	AffinityMoved  map[string]float64 `json:"affinity_moved" doc:"By pool: share of prompts that change their preferred worker, 0 to 1."`
 	RestartNeeded  []string           `json:"restart_needed" nullable:"false"` // keys with new values that need a restart
+	Overrides      []OverrideImpact   `json:"overrides" nullable:"false" doc:"What becomes of the live overrides of the workers before and after the reload."`
+}
+
+// OverrideImpact is what a reload does to the live override of a worker. A reload stores no overrides and
+// deletes none.
+type OverrideImpact struct {
+	Worker     string `json:"worker"`
+	Effect     string `json:"effect" enum:"kept,shadows,begins,ends" doc:"kept: it stays in force. shadows: it stays in force and hides the weight that the file changes. begins: the file adds its worker. ends: the file removes its worker; it is stored until it is cleared or expires."`
+	Weight     int    `json:"weight" doc:"Weight that the override sets; 0 for a drain."`
+	FileWeight *int   `json:"file_weight,omitempty" doc:"Weight of the worker in the new file. Absent: the worker is removed."`
 }
 
 // Errors of Reload. In each case the configuration in force stays.
@@ -99,12 +110,16 @@ func (ctl *Control) reload(r ReloadRequest, f *config.File, err error) (ReloadRe
 	result.Changes = append(result.Changes, config.Changes(old, f)...)
 	weights := weightsOf(ctl.OverridesNow())
 	result.Impact = impactOf(old.WithOverrides(weights), f.WithOverrides(weights), result.Changes)
+	result.Impact.Overrides = overrideImpacts(weights, fileWeights(old), fileWeights(f))
 	if r.DryRun {
 		return result, nil
 	}
 	next := f.KeepRestartOnly(old)
 	if len(config.Changes(old, next)) == 0 { // every change needs a restart
-		ctl.amend(func(snap *Snapshot) { snap.Hash = result.ToHash })
+		ctl.amend(func(snap *Snapshot) { // the lines of its keys may differ
+			snap.Base, snap.Hash = next, result.ToHash
+			snap.Configuration = snap.Configuration.withWeights(snap.weights)
+		})
 		return result, nil
 	}
 	identity, err := newIdentity(next, live.Identity.contents, live.Identity.ReadAt)
@@ -184,6 +199,7 @@ func impactOf(old, f *config.File, changes []config.Change) Impact {
 		WorkersRemoved: missingFrom(f, old),
 		AffinityMoved:  map[string]float64{},
 		RestartNeeded:  []string{},
+		Overrides:      []OverrideImpact{},
 	}
 	was := map[string]config.Pool{}
 	for _, p := range old.ResolvedPools() {
@@ -200,6 +216,38 @@ func impactOf(old, f *config.File, changes []config.Change) Impact {
 		}
 	}
 	return im
+}
+
+// fileWeights returns the configured weights by worker.
+func fileWeights(f *config.File) map[string]int {
+	weights := map[string]int{}
+	for _, s := range f.Specs() {
+		weights[s.Name] = *s.Weight
+	}
+	return weights
+}
+
+// overrideImpacts returns what becomes of overrides with these weights. was and is are the weights of the
+// workers in the old and in the new file.
+func overrideImpacts(weights, was, is map[string]int) []OverrideImpact {
+	all := []OverrideImpact{}
+	for _, worker := range slices.Sorted(maps.Keys(weights)) {
+		before, had := was[worker]
+		after, has := is[worker]
+		o := OverrideImpact{Worker: worker, Effect: "kept", Weight: weights[worker], FileWeight: &after}
+		switch {
+		case !had && !has:
+			continue
+		case !has:
+			o.Effect, o.FileWeight = "ends", nil
+		case !had:
+			o.Effect = "begins"
+		case before != after:
+			o.Effect = "shadows"
+		}
+		all = append(all, o)
+	}
+	return all
 }
 
 // missingFrom returns the sorted names of the workers of f that other does not have.
