@@ -60,8 +60,8 @@ func (e edit) entry(a Actor, now time.Time) (AuditEntry, error) {
 	return entry, nil
 }
 
-// appendAudit appends an entry to the chain and sets its id and hash. Locking the row of revision keeps the entries in one
-// order.
+// appendAudit appends an entry to the chain and sets its id and hash. Locking the row of revision keeps
+// the entries in one order.
 func appendAudit(ctx context.Context, tx *sql.Tx, e *AuditEntry) error {
 	var before string
 	if err := tx.QueryRowContext(ctx, "UPDATE revision SET audit_id = audit_id + 1 RETURNING audit_id, audit_hash").Scan(

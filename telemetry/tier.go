@@ -162,9 +162,14 @@ func (t *Tier) Results() []int64 {
 	return all
 }
 
-// ResultsWithoutTier is Results of the requests that ended before a tier was resolved. Call it after
-// SetRequestLabels.
-func (m *Metrics) ResultsWithoutTier() []int64 { return m.withoutTier.Results() }
+// ResultsWithoutTier is Results of the requests that ended before a tier was resolved. It is empty
+// before SetRequestLabels.
+func (m *Metrics) ResultsWithoutTier() []int64 {
+	if m.withoutTier == nil {
+		return nil
+	}
+	return m.withoutTier.Results()
+}
 
 // CountPrefix counts the prediction for an attempt's prompt: predicted tokens in the worker's
 // cache, and cached tokens as the engine reported them. A negative cached means that the
