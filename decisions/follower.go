@@ -28,16 +28,19 @@ const (
 	reconnectAfter = 2000
 )
 
-// Follower sends new records to one reader as server-sent events. It polls the log four times a
-// second, so it costs requests nothing.
+// Follower sends new records and the events of other sources to one reader as server-sent events. It
+// polls the log four times a second, so it costs requests nothing.
 type Follower struct {
-	Log     *Log
+	Log     *Log // nil: no records
 	Matches func(*Decision) bool
 	Event   func(Entry) any // the event's content for a record
+	// Others appends the encoded events of other sources that it has not appended before. They have no
+	// id, so they do not change the position of the reader. nil: there are none.
+	Others func([]byte) []byte
 
 	next   int64                            // number of the first unread record
 	sent   [time.Second/followEvery - 1]int // decisions sent in the previous intervals of this second
-	wrote  time.Time                        // last time that something was sent
+	wrote  time.Time                        // last time that a record, a count or a heartbeat was sent
 	resume bool                             // the first interval sends missed records
 }
 
@@ -45,6 +48,9 @@ type Follower struct {
 // that disconnects at once resumes there.
 func (f *Follower) begin(after int64, now time.Time) []byte {
 	b := append(strconv.AppendInt([]byte("retry: "), reconnectAfter, 10), "\n\n"...)
+	if f.Log == nil {
+		return f.flush(b, now)
+	}
 	span := f.Log.Span()
 	switch {
 	case after < 0:
@@ -109,6 +115,29 @@ type dropped struct {
 // flush appends the events since the last call; mostly none.
 func (f *Follower) flush(b []byte, now time.Time) []byte {
 	before := len(b)
+	if f.Log != nil {
+		b = f.appendRecords(b)
+	}
+	if len(b) == before && now.Sub(f.wrote) >= beatEvery {
+		b = append(b, ": still here\n"...)
+		if f.Log != nil {
+			// an id without data is no event, but keeps the position while no record matches
+			b = strconv.AppendInt(append(b, "id: "...), f.next-1, 10)
+			b = append(b, '\n')
+		}
+		b = append(b, '\n')
+	}
+	if len(b) > before {
+		f.wrote = now
+	}
+	if f.Others != nil {
+		b = f.Others(b)
+	}
+	return b
+}
+
+// appendRecords appends the events of the log since the last call.
+func (f *Follower) appendRecords(b []byte) []byte {
 	found, from, to := f.readNew()
 	if from > f.next {
 		b = appendEvent(b, "gap", from-1, gap{Missed: from - f.next})
@@ -134,14 +163,6 @@ func (f *Follower) flush(b []byte, now time.Time) []byte {
 	}
 	if left := all - len(found); left > 0 {
 		b = appendEvent(b, "dropped", to-1, dropped{left})
-	}
-	if len(b) == before && now.Sub(f.wrote) >= beatEvery {
-		// an id without data is no event, but keeps the position while no record matches
-		b = append(b, ": still here\nid: "...)
-		b = append(strconv.AppendInt(b, to-1, 10), "\n\n"...)
-	}
-	if len(b) > before {
-		f.wrote = now
 	}
 	return b
 }
@@ -180,7 +201,13 @@ func appendEvent(b []byte, name string, seq int64, v any) []byte {
 	if err != nil { // a number that JSON cannot represent
 		name, data = "dropped", []byte(`{"dropped":1}`)
 	}
-	b = append(strconv.AppendInt(append(b, "id: "...), seq, 10), "\nevent: "...)
-	b = append(append(append(b, name...), "\ndata: "...), data...)
+	b = append(strconv.AppendInt(append(b, "id: "...), seq, 10), '\n')
+	return AppendEvent(b, name, data)
+}
+
+// AppendEvent appends a server-sent event without an id. data must be one line.
+func AppendEvent(b []byte, name string, data []byte) []byte {
+	b = append(append(b, "event: "...), name...)
+	b = append(append(b, "\ndata: "...), data...)
 	return append(b, "\n\n"...)
 }

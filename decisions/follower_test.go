@@ -281,6 +281,34 @@ func TestStreamSendsFourTimesASecondAndBeatsWhenQuiet(t *testing.T) {
 	})
 }
 
+// TestStreamCarriesTheEventsOfOtherSources: they come after the records and keep the position. A
+// follower without a log sends them alone.
+func TestStreamCarriesTheEventsOfOtherSources(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	others := func(b []byte) []byte { return AppendEvent(b, "load", []byte("7")) }
+	l := NewLog(10)
+	f := newFollower(l, everything)
+	f.Others = others
+	f.begin(-1, now)
+	addMany(l, 1)
+	events := eventsOf(t, string(f.flush(nil, now)))
+	if diff := cmp.Diff([]string{`decision "0"`, "load 7"}, inWords(events)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if events[0].id != l.Span().First || events[1].id != 0 {
+		t.Errorf("the ids are %d and %d", events[0].id, events[1].id)
+	}
+	// The heartbeat has the position although other events were sent meanwhile.
+	events = eventsOf(t, string(f.flush(nil, now.Add(beatEvery))))
+	if len(events) != 2 || events[0].id != l.Span().First || events[1].data != "7" {
+		t.Errorf("after a quiet time: %v", events)
+	}
+	alone := &Follower{Others: others}
+	if got := string(alone.begin(5, now)); got != "retry: 2000\n\n: still here\n\nevent: load\ndata: 7\n\n" {
+		t.Errorf("without a log it begins with %q", got)
+	}
+}
+
 // TestStreamEndsWhenItsReaderLosesPermission: a revoked key, a gateway that shuts down.
 func TestStreamEndsWhenItsReaderLosesPermission(t *testing.T) {
 	defer goleak.VerifyNone(t)

@@ -176,9 +176,15 @@ func TestServedAndRejectedRequestsAreRecorded(t *testing.T) {
 // openStream opens a stream of decisions; the test's end closes it.
 func openStream(t *testing.T, url, key, query string, headers ...string) (*http.Response, *bufio.Reader) {
 	t.Helper()
+	return openStreamAt(t, url+"/admin/decisions/stream"+query, key, headers...)
+}
+
+// openStreamAt opens a stream of the admin API; the test's end closes it.
+func openStreamAt(t *testing.T, url, key string, headers ...string) (*http.Response, *bufio.Reader) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/admin/decisions/stream"+query, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	must(t, err)
 	req.Header.Set("Authorization", "Bearer "+key)
 	for i := 0; i+1 < len(headers); i += 2 {

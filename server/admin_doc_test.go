@@ -138,6 +138,25 @@ More examples are on the pages of their subjects:
 `
 
 const adminRules = `
+## Streams
+
+` + "`GET /admin/stream?topics=overview,workers,decisions`" + ` sends server-sent events of the named topics:
+
+| event | data |
+|---|---|
+| ` + "`overview`" + ` | the body of ` + "`GET /admin/overview`" + `, each second |
+| ` + "`workers`" + ` | the body of ` + "`GET /admin/workers`" + `, each second |
+| ` + "`decision`, `gap`, `dropped`" + ` | the records, as ` + "`GET /admin/decisions/stream`" + ` sends them |
+
+Each event is encoded once per second for all streams, and only while a stream wants it. The filters of
+` + "`GET /admin/decisions`" + ` select the records. Records have an id, and ` + "`Last-Event-ID`" + ` or
+` + "`last_event_id`" + ` resumes after it; the other events have none, because each replaces the one before.
+A gateway has at most 64 of these streams. A stream ends when its key ends, when the gateway drains, or
+when a write blocks for 10 s.
+
+Rates, and the times to first token, are measured while the overview is read. They are ` + "`null`" + ` in the
+first overview after a pause of 15 s. When a number in ` + "`versions`" + ` changes, fetch its lists again.
+
 ## Rules
 
 - **Format.** Bodies are JSON with snake_case names. Times are RFC 3339 in UTC.

@@ -19,11 +19,28 @@ type readiness struct {
 	Ready    bool     `json:"ready"`
 	Draining bool     `json:"draining,omitempty"`
 	Degraded []string `json:"degraded"` // pools with a worker out of rotation; unavailable stores; a rejected file
+
+	reasons []string // why a balancer should not send requests here; empty: Ready
 }
 
 // serveReady reports whether a balancer should send requests here. It returns 503 while the gateway
 // drains, while no pool has a worker in rotation, and while the tenants are not loaded yet.
 func (p *planes) serveReady(w http.ResponseWriter, _ *http.Request) {
+	r, status := p.readiness(), http.StatusOK
+	if r.Draining {
+		w.Header().Set("Connection", "close")
+	}
+	if !r.Ready {
+		status = http.StatusServiceUnavailable
+	}
+	writeJSON(w, status, r)
+}
+
+// notReady returns the reasons for which /readyz reports not ready.
+func (p *planes) notReady() []string { return p.readiness().reasons }
+
+// readiness returns the current readiness.
+func (p *planes) readiness() readiness {
 	r := readiness{Draining: p.proxy.Draining(), Degraded: []string{}}
 	served := false
 	for _, pool := range p.control.Snapshot().Pools {
@@ -57,15 +74,17 @@ func (p *planes) serveReady(w http.ResponseWriter, _ *http.Request) {
 	case control.DatabaseReadOnly:
 		r.Degraded = append(r.Degraded, "database: rejects writes; usage rows are buffered")
 	}
-	r.Ready = served && !r.Draining && p.control.Database.HasCallers()
-	status := http.StatusOK
 	if r.Draining {
-		w.Header().Set("Connection", "close")
+		r.reasons = append(r.reasons, "the gateway is draining")
 	}
-	if !r.Ready {
-		status = http.StatusServiceUnavailable
+	if !served {
+		r.reasons = append(r.reasons, "no worker of any tier or pool is in rotation")
 	}
-	writeJSON(w, status, r)
+	if !p.control.Database.HasCallers() {
+		r.reasons = append(r.reasons, "tenants and keys are not read from the database yet")
+	}
+	r.Ready = len(r.reasons) == 0
+	return r
 }
 
 // writeJSON writes v as the answer's body. A value that cannot be encoded is a fault of the program

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"tierway/tenants"
@@ -41,6 +42,8 @@ type SQL struct {
 	hide  func(string) string
 	log   *slog.Logger
 	file  *openFile // nil: not a SQLite file
+
+	audited atomic.Int64 // see NewestAudit
 }
 
 // OpenSQL checks the URL and returns its database. It does not connect to a server until the first
@@ -160,6 +163,7 @@ func (s *SQL) change(ctx context.Context, a Actor, doing string,
 	ctx, done := bounded(ctx, usualTimeout)
 	defer done()
 	now := stamp(time.Now())
+	var entry AuditEntry
 	err := s.transact(ctx, func(tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, "UPDATE revision SET number = number + 1"); err != nil {
 			return err
@@ -171,13 +175,15 @@ func (s *SQL) change(ctx context.Context, a Actor, doing string,
 		if e.action == "" {
 			return errUnchanged
 		}
-		entry, err := e.entry(a, now)
-		if err != nil {
+		if entry, err = e.entry(a, now); err != nil {
 			return err
 		}
-		return appendAudit(ctx, tx, entry)
+		return appendAudit(ctx, tx, &entry)
 	})
-	if errors.Is(err, errUnchanged) {
+	switch {
+	case err == nil:
+		s.recordAudit(entry.ID)
+	case errors.Is(err, errUnchanged):
 		return nil
 	}
 	return s.fail(ctx, doing, err)

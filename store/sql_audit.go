@@ -60,9 +60,9 @@ func (e edit) entry(a Actor, now time.Time) (AuditEntry, error) {
 	return entry, nil
 }
 
-// appendAudit appends an entry to the chain. Locking the row of revision keeps the entries in one
-// order.
-func appendAudit(ctx context.Context, tx *sql.Tx, e AuditEntry) error {
+// appendAudit appends an entry to the chain and sets its id and hash. Locking the row of revision keeps
+// the entries in one order.
+func appendAudit(ctx context.Context, tx *sql.Tx, e *AuditEntry) error {
 	var before string
 	if err := tx.QueryRowContext(ctx, "UPDATE revision SET audit_id = audit_id + 1 RETURNING audit_id, audit_hash").Scan(
 		&e.ID, &before); err != nil {
@@ -72,8 +72,8 @@ func appendAudit(ctx context.Context, tx *sql.Tx, e AuditEntry) error {
 		&e.After, &e.Outcome} {
 		*text = clean(*text)
 	}
-	e.Hash = chain(before, &e)
-	if err := insert(ctx, tx, "audit", auditColumns(&e)); err != nil {
+	e.Hash = chain(before, e)
+	if err := insert(ctx, tx, "audit", auditColumns(e)); err != nil {
 		return fmt.Errorf("writing the audit log: %w", err)
 	}
 	_, err := tx.ExecContext(ctx, "UPDATE revision SET audit_hash = $1", e.Hash)
@@ -96,13 +96,27 @@ func chain(before string, e *AuditEntry) string {
 func (s *SQL) AppendAudit(ctx context.Context, a Actor, action, target, before, after, outcome string) error {
 	ctx, done := bounded(ctx, usualTimeout)
 	defer done()
-	err := s.transact(ctx, func(tx *sql.Tx) error {
-		e := a.entry(stamp(time.Now()), action, target)
-		e.Before, e.After, e.Outcome = before, after, outcome
-		return appendAudit(ctx, tx, e)
-	})
+	e := a.entry(stamp(time.Now()), action, target)
+	e.Before, e.After, e.Outcome = before, after, outcome
+	err := s.transact(ctx, func(tx *sql.Tx) error { return appendAudit(ctx, tx, &e) })
+	if err == nil {
+		s.recordAudit(e.ID)
+	}
 	return s.fail(ctx, fmt.Sprintf("writing %q to the audit log", action), err)
 }
+
+// recordAudit records the id of an entry that this process has written.
+func (s *SQL) recordAudit(id int64) {
+	for newest := s.audited.Load(); id > newest; newest = s.audited.Load() {
+		if s.audited.CompareAndSwap(newest, id) {
+			return
+		}
+	}
+}
+
+// NewestAudit returns the id of the newest entry of the audit log that this process has written, or 0
+// if it has written none. It makes no query.
+func (s *SQL) NewestAudit() int64 { return s.audited.Load() }
 
 // Audit returns the entries that match all conditions of the query, newest first. Conditions are
 // compared literally, without wildcards.

@@ -150,7 +150,7 @@ type DirectoryGauges struct {
 type DecisionLog struct {
 	Kept    int   `metric:"tierway_decisions_kept" help:"Decision records in memory."`
 	Bytes   int64 `metric:"tierway_decisions_kept_bytes" help:"Approximate memory of the decision records."`
-	Streams int   `metric:"tierway_decisions_streams" help:"Open streams of GET /admin/decisions/stream."`
+	Streams int   `metric:"tierway_decisions_streams" help:"Open streams of GET /admin/stream and GET /admin/decisions/stream."`
 	Written int64 `metric:"tierway_decisions_written_total" help:"Decision records written to decisions.file."`
 	Dropped int64 `metric:"tierway_decisions_dropped_total" help:"Decision records that could not be written to decisions.file: the disk was full or too slow, or the file could not be opened."`
 }

@@ -113,3 +113,43 @@ func TestRequestsOfARemovedTierStayCounted(t *testing.T) {
 		t.Errorf("%v started, %v ended, %v in flight", started, ended, inflight)
 	}
 }
+
+// TestResultsAreOfOneTier, and those of requests without a tier are separate.
+func TestResultsAreOfOneTier(t *testing.T) {
+	m := New("test")
+	if got := m.ResultsWithoutTier(); len(got) != 0 {
+		t.Errorf("before the labels are set: %v", got)
+	}
+	dialects, outcomes := []string{"chat", "other"}, []string{"ok", "failed"}
+	m.SetRequestLabels(dialects, outcomes)
+	small, large := m.Tier("small", "chwbl", dialects, outcomes), m.Tier("large", "chwbl", dialects, outcomes)
+	small.Ended(0, 0)
+	small.Ended(1, 0)
+	small.Ended(1, 1)
+	large.Ended(0, 1)
+	m.EndedWithoutTier(0, 1)
+	for name, tt := range map[string]struct{ got, want []int64 }{
+		"small": {small.Results(), []int64{2, 1}}, "large": {large.Results(), []int64{0, 1}},
+		"none": {m.ResultsWithoutTier(), []int64{0, 1}}} {
+		if !slices.Equal(tt.got, tt.want) {
+			t.Errorf("%s has %v, want %v", name, tt.got, tt.want)
+		}
+	}
+}
+
+// TestTTFTCountsAreByBucket, and begin again with another policy.
+func TestTTFTCountsAreByBucket(t *testing.T) {
+	m := New("test")
+	w := m.Worker("small", "w0", "random", nil)
+	for _, seconds := range []float64{.001, .005, .3, 1000} {
+		w.TTFT.Observe(seconds)
+	}
+	counts, bounds := w.TTFTCounts(), TTFTSeconds()
+	if len(counts) != len(bounds)+1 || counts[0] != 2 || counts[slices.Index(bounds, .5)] != 1 || counts[len(bounds)] != 1 {
+		t.Errorf("the counts are %v", counts)
+	}
+	w.SetPolicy("chwbl", nil)
+	if counts := w.TTFTCounts(); slices.Max(counts) != 0 {
+		t.Errorf("with another policy they are %v", counts)
+	}
+}

@@ -78,7 +78,8 @@ type Tier struct {
 	TPOT      prometheus.Observer // time per output token, in seconds
 
 	requests *requestCounts
-	ended    []int64 // by dialect, then outcome; shared by all removed tiers; requests.mu guards it
+	results  []atomic.Int64 // by outcome; for Results
+	ended    []int64        // by dialect, then outcome; shared by all removed tiers; requests.mu guards it
 	policy   atomic.Pointer[tierPolicy]
 }
 
@@ -120,7 +121,7 @@ func (m *Metrics) tierLocked(name string, dialects, outcomes []string) *Tier {
 		m.requests.dialects, m.requests.outcomes = dialects, outcomes
 	}
 	t := &Tier{Retries: m.tiers.retries.WithLabelValues(name), requests: m.requests,
-		ended: make([]int64, len(dialects)*len(outcomes))}
+		results: make([]atomic.Int64, len(outcomes)), ended: make([]int64, len(dialects)*len(outcomes))}
 	t.Duration = prometheus.ObserverFunc(func(v float64) { t.policy.Load().duration.Observe(v) })
 	t.Selection = prometheus.ObserverFunc(func(v float64) { t.policy.Load().selection.Observe(v) })
 	t.TPOT = prometheus.ObserverFunc(func(v float64) { t.policy.Load().perToken.Observe(v) })
@@ -146,7 +147,29 @@ func (m *Metrics) tierPolicy(tier, policy string) *tierPolicy {
 }
 
 // Ended counts one ended request. Call it once for each request that Started has counted.
-func (t *Tier) Ended(dialect, outcome int) { t.requests.countEnded(t, dialect, outcome) }
+func (t *Tier) Ended(dialect, outcome int) {
+	t.results[outcome].Add(1)
+	t.requests.countEnded(t, dialect, outcome)
+}
+
+// Results returns the number of ended requests by outcome. It takes no lock, so that it may be called
+// often; unlike a scrape, it does not add up with other numbers.
+func (t *Tier) Results() []int64 {
+	all := make([]int64, len(t.results))
+	for i := range all {
+		all[i] = t.results[i].Load()
+	}
+	return all
+}
+
+// ResultsWithoutTier is Results of the requests that ended before a tier was resolved. It is empty
+// before SetRequestLabels.
+func (m *Metrics) ResultsWithoutTier() []int64 {
+	if m.withoutTier == nil {
+		return nil
+	}
+	return m.withoutTier.Results()
+}
 
 // CountPrefix counts the prediction for an attempt's prompt: predicted tokens in the worker's
 // cache, and cached tokens as the engine reported them. A negative cached means that the

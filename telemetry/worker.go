@@ -1,9 +1,11 @@
 package telemetry
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 )
 
 // firstSeconds are the buckets of the time to first token: 5 ms is a cached prompt on an idle
@@ -93,6 +95,27 @@ func (w *Worker) SetPolicy(policy string, reasons []string) {
 		reasons: resolved(selected, reasons, w.tier, w.worker, policy),
 		other:   selected.WithLabelValues(w.tier, w.worker, policy, other),
 	})
+}
+
+// TTFTSeconds returns the upper bounds of the buckets of TTFTCounts, in seconds. The last bucket has no
+// upper bound.
+func TTFTSeconds() []float64 { return slices.Clone(firstSeconds) }
+
+// TTFTCounts returns the number of times to first token in each bucket, since the worker was added or
+// its tier's policy changed. It takes no lock that an observation takes.
+func (w *Worker) TTFTCounts() []uint64 {
+	counts := make([]uint64, len(firstSeconds)+1)
+	var read dto.Metric
+	h, ok := w.policy.Load().first.(prometheus.Histogram)
+	if !ok || h.Write(&read) != nil {
+		return counts
+	}
+	before := uint64(0)
+	for i, b := range read.GetHistogram().GetBucket() {
+		counts[i], before = b.GetCumulativeCount()-before, b.GetCumulativeCount()
+	}
+	counts[len(counts)-1] = read.GetHistogram().GetSampleCount() - before
+	return counts
 }
 
 // Selected counts an attempt for which the worker was selected for a reason. A reason that was

@@ -259,19 +259,11 @@ func (a *configAPI) getStatus(context.Context, *struct{}) (*reply[statusView], e
 		Draining:   a.options.Draining(),
 		Inflight:   a.options.Inflight(),
 		Generation: a.control.Snapshot().Generation,
-		SQL:        SQLView{State: "off"},
 		Listen:     a.listenOf(a.control.Snapshot().File),
-		Redis:      redisView{State: "off", Gateways: max(1, a.control.Snapshot().File.Gateways)},
-	}
-	if a.control.Stores.SQL != nil {
-		v.SQL = SQLView{State: a.control.Database.State().String(), Kind: a.control.Stores.SQL.Kind(),
-			ReadAt: optional(a.control.Snapshot().Identity.ReadAt)}
+		SQL:        a.sqlState(),
+		Redis:      a.redisState(),
 	}
 	if a.control.Stores.Redis != nil {
-		v.Redis = redisView{State: "away", Gateways: a.control.Stores.Redis.Gateways()}
-		if a.control.Stores.Redis.Up() {
-			v.Redis.State = "ok"
-		}
 		v.Sharing = a.control.Pools.Sharing()
 	}
 	if a.control.Stores.Ledger != nil {
@@ -279,4 +271,25 @@ func (a *configAPI) getStatus(context.Context, *struct{}) (*reply[statusView], e
 		v.Ledger = &ledgerView{Spooled: st.Waiting, Written: st.Written, Dropped: st.Dropped, Away: st.Err != nil}
 	}
 	return &reply[statusView]{Body: v}, nil
+}
+
+// sqlState returns the state of the database without a query.
+func (a *configAPI) sqlState() SQLView {
+	if a.control.Stores.SQL == nil {
+		return SQLView{State: "off"}
+	}
+	return SQLView{State: a.control.Database.State().String(), Kind: a.control.Stores.SQL.Kind(),
+		ReadAt: optional(a.control.Snapshot().Identity.ReadAt)}
+}
+
+// redisState returns the state of Redis without a command.
+func (a *configAPI) redisState() redisView {
+	redis := a.control.Stores.Redis
+	switch {
+	case redis == nil:
+		return redisView{State: "off", Gateways: max(1, a.control.Snapshot().File.Gateways)}
+	case redis.Up():
+		return redisView{State: "ok", Gateways: redis.Gateways()}
+	}
+	return redisView{State: "away", Gateways: redis.Gateways()}
 }

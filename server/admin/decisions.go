@@ -49,7 +49,7 @@ const (
 type decisionAPI struct {
 	*gateway
 	guard   *guard
-	streams atomic.Int32 // open streams of decisions
+	streams atomic.Int32 // open streams of GET /admin/decisions/stream
 	exports atomic.Int32 // running exports
 }
 
@@ -63,7 +63,7 @@ func (a *decisionAPI) listDecisions(_ context.Context, in *struct {
 		return nil, err
 	}
 	if prefers(in.Accept, ndjson) {
-		if err := reservePlace(&a.exports, maxExports, "exports", "Try again when one is complete."); err != nil {
+		if err := reservePlace(&a.exports, maxExports, "exports of decisions", "Try again when one is complete."); err != nil {
 			return nil, err
 		}
 		return &written{Body: func(c huma.Context) {
@@ -134,7 +134,7 @@ func reservePlace(n *atomic.Int32, most int32, what, wayOut string) error {
 		return nil
 	}
 	n.Add(-1)
-	full := fmt.Sprintf("The maximum of %d %s of decisions is reached. %s", most, what, wayOut)
+	full := fmt.Sprintf("The maximum of %d %s is reached. %s", most, what, wayOut)
 	return huma.ErrorWithHeaders(huma.Error429TooManyRequests(full), http.Header{"Retry-After": {"15"}})
 }
 
@@ -158,38 +158,64 @@ func streams(_ huma.Registry, op *huma.Operation) {
 
 func (a *decisionAPI) streamDecisions(ctx context.Context, in *struct {
 	decisions.Filter
+	LastEvent
+}) (*written, error) {
+	if err := a.checkStream(&in.Filter); err != nil {
+		return nil, err
+	}
+	if err := reservePlace(&a.streams, maxStreams, "streams of decisions", "Close one, or use GET /admin/decisions."); err != nil {
+		return nil, err
+	}
+	return a.stream(ctx, a.follower(&in.Filter), in.position(), func() func() {
+		return func() { a.streams.Add(-1) }
+	}), nil
+}
+
+// LastEvent is the position at which a stream of records resumes.
+type LastEvent struct {
 	Header string `header:"Last-Event-ID" pattern:"^[0-9]{1,18}$" doc:"Id of the last event that the client received, as browsers send it. Takes precedence over last_event_id."`
 	Query  string `query:"last_event_id" pattern:"^[0-9]{1,18}$" doc:"Id of the last event that the client received. 0: start with the oldest record in memory. Absent: send only new records."`
-}) (*written, error) {
-	if err := checkFilter("query.until", &in.Filter); err != nil {
-		return nil, err
+}
+
+// position returns the number of the last record that the client has; -1: only new records are sent.
+func (l *LastEvent) position() int64 {
+	text := cmp.Or(l.Header, l.Query, "-1")
+	after, _ := strconv.ParseInt(text, 10, 64) // the pattern is already checked
+	return after
+}
+
+// checkStream returns the answer to a stream that cannot begin; nil if it can.
+func (a *decisionAPI) checkStream(f *decisions.Filter) error {
+	if err := checkFilter("query.until", f); err != nil {
+		return err
 	}
 	if a.options.Draining() {
 		// after 5 s, another gateway is up
-		return nil, huma.ErrorWithHeaders(huma.Error503ServiceUnavailable("The gateway is shutting down."),
+		return huma.ErrorWithHeaders(huma.Error503ServiceUnavailable("The gateway is shutting down."),
 			http.Header{"Retry-After": {"5"}})
 	}
-	after := int64(-1)
-	for _, text := range []string{in.Query, in.Header} {
-		if text != "" {
-			after, _ = strconv.ParseInt(text, 10, 64) // the pattern is already checked
-		}
-	}
-	if err := reservePlace(&a.streams, maxStreams, "streams", "Close one, or use GET /admin/decisions."); err != nil {
-		return nil, err
-	}
-	caller, _ := ctx.Value(operatorKey{}).(operator)
-	f := &decisions.Follower{Log: a.options.Decisions, Matches: in.Matches, Event: func(e decisions.Entry) any {
+	return nil
+}
+
+// follower returns a follower of the records that the filter selects.
+func (a *decisionAPI) follower(f *decisions.Filter) *decisions.Follower {
+	return &decisions.Follower{Log: a.options.Decisions, Matches: f.Matches, Event: func(e decisions.Entry) any {
 		return a.decisionRow(e)
 	}}
+}
+
+// stream returns an answer that follows with f until the client disconnects or may no longer follow. It
+// calls begin before the first event, and the function that begin returns at the end.
+func (a *decisionAPI) stream(ctx context.Context, f *decisions.Follower, after int64, begin func() func()) *written {
+	caller, _ := ctx.Value(operatorKey{}).(operator)
 	return &written{Body: func(c huma.Context) {
-		defer a.streams.Add(-1)
+		defer begin()()
 		c.SetHeader("Content-Type", eventStream)
 		c.SetHeader("X-Accel-Buffering", "no") // otherwise nginx buffers events
 		c.SetStatus(http.StatusOK)
 		w := humagin.Unwrap(c).Writer
 		f.Follow(ctx, w, controller(w), streamStall, after, func() bool { return a.mayFollow(caller) })
-	}}, nil
+	}}
 }
 
 // mayFollow reports whether a stream may continue: the operator may still use it, and the gateway is not

@@ -42,12 +42,12 @@ func TestConcurrentExportsAreLimited(t *testing.T) {
 func TestStreamHasNoTimeLimit(t *testing.T) {
 	r := newPlaneRig(t)
 	for _, op := range r.plane.guard.routes {
-		if want := op.id == "stream-decisions"; op.endless != want {
+		if want := op.id == "stream-decisions" || op.id == "stream-events"; op.endless != want {
 			t.Errorf("%s is endless: %v", op.id, op.endless)
 		}
 	}
 	var bounded, endless bool
-	for _, path := range []string{"/admin/decisions", "/admin/decisions/stream"} {
+	for _, path := range []string{"/admin/decisions", "/admin/decisions/stream", "/admin/stream"} {
 		e := gin.New()
 		e.Use(r.plane.guard.check)
 		e.GET(path, func(c *gin.Context) {

@@ -165,6 +165,12 @@ func (a *Plane) table() []operation {
 			summary:  "Reload the configuration: all of it, or nothing if it has an error"},
 		{id: "get-status", route: "GET /admin/status", roles: allRoles,
 			register: handle(a.configs.getStatus), summary: "Show version, uptime, and the state of database, Redis and ledger"},
+		{id: "get-overview", route: "GET /admin/overview", roles: allRoles, register: handle(a.overview.getOverview),
+			summary: "Show the state of the gateway: load, tiers, stores, and what needs attention"},
+		{id: "stream-events", route: "GET /admin/stream", roles: allRoles, endless: true,
+			errors:   []int{http.StatusServiceUnavailable},
+			register: handle(a.events.streamEvents, eventsStream),
+			summary:  "Stream the overview, the workers and the records as server-sent events, by topics"},
 		{id: "get-openapi", route: "GET /admin/openapi.json", roles: allRoles, register: handle(a.document),
 			summary: "This API as an OpenAPI document"},
 	}

@@ -25,6 +25,8 @@ type Options struct {
 	Explain  func(*http.Request, control.Question) (*decisions.Explanation, *uint64)
 	Draining func() bool  // the gateway is shutting down
 	Inflight func() int64 // requests of the data plane
+	// NotReady returns the reasons for which a balancer should not send requests to the gateway.
+	NotReady func() []string
 	// Probes are handlers of GET and HEAD by path. They need no key.
 	Probes  map[string]http.Handler
 	Metrics http.Handler // handler of GET /metrics; nil: not served here
@@ -53,6 +55,8 @@ type Plane struct {
 	route     *routeAPI
 	configs   *configAPI
 	login     *loginAPI
+	overview  *overviewAPI
+	events    *streamAPI
 }
 
 // gateway is the state that the handlers of all resources share.
@@ -81,6 +85,8 @@ func New(o Options) *Plane {
 		configs:   &configAPI{gw, time.Now()},
 		login:     &loginAPI{gw, g},
 	}
+	a.overview = &overviewAPI{gateway: gw, fleet: a.fleet, configs: a.configs}
+	a.events = newStreamAPI(a.records, a.overview)
 	e := a.engine
 	e.RedirectTrailingSlash, e.HandleMethodNotAllowed = false, true
 	e.Use(a.recoverRequest, a.guard.check)
@@ -119,8 +125,8 @@ func (a *Plane) OpenAPI() *huma.OpenAPI { return a.api.OpenAPI() }
 // Handler returns the handler of the API.
 func (a *Plane) Handler() http.Handler { return a.engine }
 
-// Streams returns the number of open streams of records.
-func (a *Plane) Streams() int { return int(a.records.streams.Load()) }
+// Streams returns the number of open streams.
+func (a *Plane) Streams() int { return int(a.records.streams.Load() + a.events.open.Load()) }
 
 // Problem writes an error in the format of RFC 9457.
 func Problem(w http.ResponseWriter, status int, detail string) {

@@ -43,6 +43,8 @@ type workerState struct {
 	Breaker breakerState            `json:"breaker"`
 	Events  *eventsState            `json:"kv_events,omitempty" doc:"KV-cache events of the worker's engine. Absent if none are read."`
 	Learned routing.WorkerEstimates `json:"learned"`
+
+	inRotation bool // the pool sends requests to the worker
 }
 
 // WorkerLoad is the load of a worker that this gateway counts.
@@ -146,13 +148,32 @@ type workerAPI struct {
 }
 
 func (a *workerAPI) listWorkers(context.Context, *struct{}) (*reply[workersView], error) {
+	return &reply[workersView]{Body: workersOf(a.allPools(time.Now()))}, nil
+}
+
+// poolView is a pool with the states of its workers.
+type poolView struct {
+	*control.Pool
+	workers []workerState
+	learned poolState
+}
+
+// allPools returns all pools in the order of the configuration.
+func (a *workerAPI) allPools(now time.Time) []poolView {
+	return mapped(a.control.Snapshot().Pools, func(p *control.Pool) poolView {
+		states, learned := a.poolWorkers(p, now)
+		return poolView{p, states, learned}
+	})
+}
+
+// workersOf returns the workers of all pools as GET /admin/workers shows them.
+func workersOf(pools []poolView) workersView {
 	out := workersView{Workers: []workerState{}, Pools: map[string]poolState{}}
-	for _, p := range a.control.Snapshot().Pools {
-		states, st := a.poolWorkers(p, time.Now())
-		out.Workers = append(out.Workers, states...)
-		out.Pools[p.Name] = st
+	for _, p := range pools {
+		out.Workers = append(out.Workers, p.workers...)
+		out.Pools[p.Name] = p.learned
 	}
-	return &reply[workersView]{Body: out}, nil
+	return out
 }
 
 func (a *workerAPI) workerNamed(name string) (*control.Pool, workerState, error) {
@@ -266,8 +287,9 @@ func workerStateOf(p *control.Pool, w *control.LiveWorker, stats control.StatsVi
 		LastSelected: optional(stats.LastSelected),
 		Breaker: breakerState{State: b.State.String(), Until: seconds(b.Until), Cause: b.Cause, Failures: b.Failures,
 			Requests: b.Requests, ConsecutiveFailures: b.ConsecutiveFailures, SlowRatio: w.SlowRatio, Samples: w.Samples},
-		Events:  eventsOf(&w.KV),
-		Learned: learned,
+		Events:     eventsOf(&w.KV),
+		Learned:    learned,
+		inRotation: w.InRotation(),
 	}
 }
 

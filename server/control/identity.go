@@ -81,6 +81,10 @@ func (p *Identity) Tenants() ([]tenants.Tenant, []tenants.Key) {
 	return ts, append(append([]tenants.Key(nil), p.ownKeys...), p.contents.Keys...)
 }
 
+// Revision returns a number that changes with every change of the database's tenants, keys, admins and
+// overrides, on any gateway. It is 0 without a database.
+func (p *Identity) Revision() int64 { return p.contents.Revision }
+
 // Admins returns all admins, in no order.
 func (p *Identity) Admins() []store.Admin { return slices.Collect(maps.Values(p.admins)) }
 

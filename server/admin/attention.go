@@ -1,0 +1,190 @@
+package admin
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+
+	"tierway/server/control"
+	"tierway/tenants"
+)
+
+// AttentionItem is something that an operator should look at.
+type AttentionItem struct {
+	Severity string `json:"severity" enum:"error,warning"`
+	Subject  string `json:"subject" doc:"The part of the gateway, such as worker small-1. Empty: the message is about further items."`
+	Message  string `json:"message"`
+	Link     string `json:"link" doc:"Route of the admin UI that shows the subject, such as workers?q=small-1."`
+}
+
+// The severities.
+const (
+	severityError   = "error"   // requests fail or may fail now
+	severityWarning = "warning" // less capacity, or a failure that is due later
+)
+
+const (
+	// attentionMost is the largest number of items. More would fill several screens.
+	attentionMost = 50
+	// overrideNotice is the time before the end of an override from which on it is listed: enough to
+	// extend it.
+	overrideNotice = 10 * time.Minute
+	// keyNotice is the time before the expiry of a key from which on it is listed: a week to replace it
+	// in all clients.
+	keyNotice = 7 * 24 * time.Hour
+)
+
+// attention returns what needs an operator, errors first.
+func (a *overviewAPI) attention(pools []poolView, now time.Time) []AttentionItem {
+	var items []AttentionItem
+	for i := range pools {
+		items = append(items, poolAttention(&pools[i])...)
+	}
+	items = append(items, storeAttention(a.configs.redisState(), a.configs.sqlState())...)
+	items = append(items, a.file.attention(a.options.Path, a.control.Snapshot(), now, a.control.ReadSource)...)
+	for i := range pools {
+		for j := range pools[i].workers {
+			items = append(items, overrideAttention(&pools[i].workers[j], now)...)
+		}
+	}
+	return orderedAttention(append(items, a.directory.attention(now)...))
+}
+
+// orderedAttention returns the items with the errors first. If there are too many, the last item is
+// the number of the others.
+func orderedAttention(items []AttentionItem) []AttentionItem {
+	rank := map[string]int{severityError: 0, severityWarning: 1}
+	slices.SortStableFunc(items, func(a, b AttentionItem) int { return cmp.Compare(rank[a.Severity], rank[b.Severity]) })
+	if more := len(items) - attentionMost; more > 0 {
+		left := items[attentionMost]
+		items = append(items[:attentionMost], AttentionItem{Severity: left.Severity, Link: left.Link,
+			Message: fmt.Sprintf("and %d more", more)})
+	}
+	return append([]AttentionItem{}, items...)
+}
+
+// poolAttention returns what is wrong with a pool and its workers.
+func poolAttention(p *poolView) (items []AttentionItem) {
+	if !slices.ContainsFunc(p.workers, func(w workerState) bool { return w.inRotation }) {
+		kind := "pool"
+		if p.Tier {
+			kind = "tier"
+		}
+		items = append(items, AttentionItem{Severity: severityError, Subject: kind + " " + p.Name,
+			Message: "No worker is in rotation. Requests wait, move to another tier or fail.",
+			Link:    "workers?pool=" + url.QueryEscape(p.Name)})
+	}
+	for i := range p.workers {
+		w := &p.workers[i]
+		switch w.State {
+		case "down":
+			items = append(items, workerAttention(w, severityError, "Down"+timeAfter(" since ", w.Since)+colon(w.LastError)+"."))
+		case "open":
+			items = append(items, workerAttention(w, severityError,
+				"Its breaker is open"+timeAfter(" until ", w.Breaker.Until)+colon(w.Breaker.Cause)+"."))
+		case "backoff":
+			items = append(items, workerAttention(w, severityWarning,
+				"In backoff: it returned 429, or 503 with Retry-After, or refused the gateway's key."))
+		}
+	}
+	return items
+}
+
+// workerAttention returns an item about a worker.
+func workerAttention(w *workerState, severity, message string) AttentionItem {
+	return AttentionItem{Severity: severity, Subject: "worker " + w.Name, Message: message,
+		Link: "workers?q=" + url.QueryEscape(w.Name)}
+}
+
+// timeAfter returns the word and the time; "" without a time.
+func timeAfter(word, at string) string {
+	if at == "" {
+		return ""
+	}
+	return word + at
+}
+
+// colon returns the cause after a colon; "" without a cause.
+func colon(cause string) string {
+	if cause == "" {
+		return ""
+	}
+	return ": " + cause
+}
+
+// overrideAttention returns what is wrong with the override of a worker.
+func overrideAttention(w *workerState, now time.Time) (items []AttentionItem) {
+	if w.Drain != nil && w.Drain.Overdue {
+		items = append(items, workerAttention(w, severityWarning,
+			fmt.Sprintf("Its drain is overdue since %s: %d requests are in flight.", seconds(*w.Drain.Deadline), w.Inflight)))
+	}
+	if o := w.Weights.Override; o != nil && !o.Until.IsZero() && o.Until.Sub(now) <= overrideNotice {
+		items = append(items, workerAttention(w, severityWarning,
+			fmt.Sprintf("Its weight %d expires at %s; then the configured weight %d applies.", w.Weights.Effective,
+				seconds(o.Until), w.Weights.File)))
+	}
+	return items
+}
+
+// storeAttention returns what is wrong with the database and Redis.
+func storeAttention(redis redisView, sql SQLView) (items []AttentionItem) {
+	add := func(subject, message string) {
+		items = append(items, AttentionItem{Severity: severityError, Subject: subject, Message: message, Link: "metrics"})
+	}
+	if redis.State == "away" {
+		add("redis", "Unavailable: this gateway enforces the limits alone.")
+	}
+	switch sql.State {
+	case control.DatabaseAway.String():
+		add("database", "Unavailable: tenants are served from memory, and usage rows are buffered.")
+	case control.DatabaseReadOnly.String():
+		add("database", "It rejects writes: usage rows are buffered.")
+	}
+	return items
+}
+
+// directoryFacts are the facts about tenants and keys that the overview needs. They are collected again
+// only when the directory has changed. It needs external locking; the zero directoryFacts has none.
+type directoryFacts struct {
+	of       *control.Identity
+	tenants  int
+	expiring []tenants.Key // as expiringKeys returns them
+}
+
+// update collects the facts about another directory.
+func (d *directoryFacts) update(of *control.Identity) {
+	if d.of == of {
+		return
+	}
+	all, keys := of.Tenants()
+	*d = directoryFacts{of: of, tenants: len(all), expiring: expiringKeys(keys)}
+}
+
+// expiringKeys returns the keys with an expiry and without a successor, the first to expire first.
+func expiringKeys(keys []tenants.Key) (expiring []tenants.Key) {
+	for _, k := range keys {
+		if !k.ExpiresAt.IsZero() && k.RevokedAt.IsZero() && k.ReplacedBy == "" {
+			expiring = append(expiring, k)
+		}
+	}
+	slices.SortFunc(expiring, func(a, b tenants.Key) int { return a.ExpiresAt.Compare(b.ExpiresAt) })
+	return expiring
+}
+
+// attention returns the keys that expire soon.
+func (d *directoryFacts) attention(now time.Time) (items []AttentionItem) {
+	for _, k := range d.expiring {
+		left := k.ExpiresAt.Sub(now)
+		if left >= keyNotice {
+			break
+		}
+		if left > 0 {
+			items = append(items, AttentionItem{Severity: severityWarning, Subject: "key " + k.ID + " of " + k.Tenant,
+				Message: "Expires at " + seconds(k.ExpiresAt) + ". Rotate it, or extend its expiry.",
+				Link:    "tenants?q=" + url.QueryEscape(k.Tenant)})
+		}
+	}
+	return items
+}
