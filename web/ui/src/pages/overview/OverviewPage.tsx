@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { overviewQuery } from "../../api/queries";
-import type { Attention, OverviewTier, OverviewView } from "../../api/schema";
+import type { AttentionItem, OverviewTier, OverviewView } from "../../api/schema";
 import { bytes, count, millis, percent, plural, rate, seconds } from "../../lib/format";
 import { linkOf } from "../../lib/link";
 import { PageTitle } from "../../shell/Shell";
@@ -110,7 +110,7 @@ function waiting(tiers: OverviewTier[]): number {
   return tiers.reduce((sum, t) => sum + Object.values(t.queue).reduce((n, q) => n + q.waiting, 0), 0);
 }
 
-function AttentionList({ items }: { items: Attention[] }) {
+function AttentionList({ items }: { items: AttentionItem[] }) {
   return (
     <ul className="attention">
       {items.map((a) => (

@@ -11,7 +11,7 @@ function amount(limit: string, n: number): string {
 
 /** useText returns the usage of a limit as text, such as 3/10 rpm. */
 export function useText(u: Use): string {
-  return `${amount(u.limit, u.used)}/${amount(u.limit, u.capacity)} ${u.limit.replace("_", " ")}`;
+  return `${amount(u.limit, u.used)}/${amount(u.limit, u.room)} ${u.limit.replace("_", " ")}`;
 }
 
 /** The fullest limits are those that reject the next request. */
@@ -19,12 +19,12 @@ const shown = 2;
 
 /** LimitBars shows the fullest limits of a tenant. */
 export function LimitBars({ now, all }: { now: UsedNow | undefined; all?: boolean }) {
-  const uses = [...(now?.limits ?? [])].sort((a, b) => b.used / b.capacity - a.used / a.capacity);
+  const uses = [...(now?.limits ?? [])].sort((a, b) => b.used / b.room - a.used / a.room);
   if (uses.length === 0) return <span className="muted">no limits</span>;
   return (
     <span className={all ? "limits all" : "limits"}>
       {uses.slice(0, all ? uses.length : shown).map((u) => (
-        <Bar key={u.limit} value={u.used} max={u.capacity} text={useText(u)} label={labelOf(u.limit)} />
+        <Bar key={u.limit} value={u.used} max={u.room} text={useText(u)} label={labelOf(u.limit)} />
       ))}
       {!all && uses.length > shown && <small className="muted">+{uses.length - shown}</small>}
     </span>

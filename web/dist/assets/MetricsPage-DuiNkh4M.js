@@ -1,1 +1,0 @@
-import{n as e,t}from"./index-62xMIQbh.js";var n=e();function r(){return(0,n.jsx)(t,{children:`Metrics`})}export{r as MetricsPage};
