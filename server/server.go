@@ -226,6 +226,7 @@ func (s *Server) Run(ctx context.Context) error {
 		owned.Go(func() { s.decisionFile.Run(storesCtx) })
 	}
 	owned.Go(func() { s.traces.Run(storesCtx) })
+	owned.Go(func() { s.planes.admin.Run(controlCtx) })
 	failed := s.listeners.serve(&owned)
 	var err error
 	select {

@@ -103,6 +103,12 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
 }
 
+// OverheadCounts returns the bounds of the buckets of Overhead in seconds, and the number of observations in each
+// bucket; the last one has no bound.
+func (m *Metrics) OverheadCounts() (bounds []float64, counts []uint64) {
+	return overheadSeconds, bucketCounts(m.Overhead, len(overheadSeconds))
+}
+
 // vector holds the series of one metric by their labels.
 type vector interface {
 	DeletePartialMatch(prometheus.Labels) int

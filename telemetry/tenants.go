@@ -20,9 +20,9 @@ type tenantCounts struct {
 	ranking sync.Mutex // held while tenants are compared, before mu; guards ranked and the scores
 	ranked  time.Time  // the last comparison; zero before the first
 
-	mu      sync.Mutex // guards the fields below; keep and tenant.own of a known tenant change under both
-	keep    int        // how many tenants may have series of their own
-	own     int        // how many have
+	mu      sync.Mutex       // guards the fields below; keep and tenant.own of a known tenant change under both
+	keep    int              // how many tenants may have series of their own
+	owners  map[*tenant]bool // those that have
 	known   map[string]*tenant
 	listed  []*tenant // the known tenants that can be removed; the elements are never replaced
 	other   counts
@@ -86,7 +86,8 @@ func (t *tenantCounts) setLabels(label int, values []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.labels[label] = values
-	t.other, t.removed, t.own, t.listed = t.newCounts(), t.newCounts(), 0, nil
+	t.other, t.removed, t.listed = t.newCounts(), t.newCounts(), nil
+	t.owners = map[*tenant]bool{}
 	t.known = map[string]*tenant{
 		"":    {counts: t.newCounts(), shares: true},
 		other: {counts: t.other, name: other, shares: true},
@@ -124,6 +125,20 @@ func (m *Metrics) TenantRefused(tenant, limit string) {
 	}
 }
 
+// TenantRefusals returns the number of requests that limits rejected, by tenant with series of its own. It
+// takes the lock of the counts for a few microseconds, as each request does.
+func (m *Metrics) TenantRefusals() map[string]int64 {
+	m.tenants.mu.Lock()
+	defer m.tenants.mu.Unlock()
+	all := make(map[string]int64, len(m.tenants.owners))
+	for one := range m.tenants.owners {
+		for _, n := range one.counts[byLimit] {
+			all[one.name] += n
+		}
+	}
+	return all
+}
+
 // tenantLocked returns the tenant of a name. A new tenant gets series of its own while there
 // are fewer than keep.
 func (t *tenantCounts) tenantLocked(name string) *tenant {
@@ -137,7 +152,7 @@ func (t *tenantCounts) tenantLocked(name string) *tenant {
 	// A label value must be UTF-8, and "none" is the label of requests without a tenant.
 	added := &tenant{counts: t.other, name: name, shares: name == noTenant || !utf8.ValidString(name)}
 	t.known[name], t.listed = added, append(t.listed, added)
-	if t.own < t.keep && !added.shares {
+	if len(t.owners) < t.keep && !added.shares {
 		t.promote(added)
 	}
 	return added
@@ -146,7 +161,7 @@ func (t *tenantCounts) tenantLocked(name string) *tenant {
 // promote gives a tenant series of its own, which begin at 0.
 func (t *tenantCounts) promote(one *tenant) {
 	one.counts, one.own = t.newCounts(), true
-	t.own++
+	t.owners[one] = true
 }
 
 // demote removes a tenant's series. The tenant counts as "other" from then on.
@@ -155,7 +170,7 @@ func (t *tenantCounts) demote(one *tenant) {
 		addCounts(t.removed[i], one.counts[i])
 	}
 	one.counts, one.own = t.other, false
-	t.own--
+	delete(t.owners, one)
 }
 
 // Describe is part of prometheus.Collector.

@@ -78,7 +78,7 @@ func (t *tenantCounts) compare(decay float64, exists func(tenant string) bool) {
 		t.demote(one)
 	}
 	for _, one := range gaining {
-		if t.own < t.keep { // a new tenant may have taken the place meanwhile
+		if len(t.owners) < t.keep { // a new tenant may have taken the place meanwhile
 			t.promote(one)
 		}
 	}

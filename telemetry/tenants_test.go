@@ -272,7 +272,7 @@ func TestNoTenantCountIsLost(t *testing.T) {
 				if sum != truth {
 					t.Fatalf("the sum is %v of %v: %v", sum, truth, got)
 				}
-				if own := len(got) - 3; own > m.tenants.keep || own != m.tenants.own {
+				if own := len(got) - 3; own > m.tenants.keep || own != len(m.tenants.owners) {
 					t.Fatalf("%d of %d tenants have series: %v", own, m.tenants.keep, got)
 				}
 				before = got

@@ -104,17 +104,22 @@ func TTFTSeconds() []float64 { return slices.Clone(firstSeconds) }
 // TTFTCounts returns the number of times to first token in each bucket, since the worker was added or
 // its tier's policy changed. It takes no lock that an observation takes.
 func (w *Worker) TTFTCounts() []uint64 {
-	counts := make([]uint64, len(firstSeconds)+1)
+	h, _ := w.policy.Load().first.(prometheus.Histogram)
+	return bucketCounts(h, len(firstSeconds))
+}
+
+// bucketCounts returns the number of observations of h in each of its n buckets and beyond them.
+func bucketCounts(h prometheus.Histogram, n int) []uint64 {
+	counts := make([]uint64, n+1)
 	var read dto.Metric
-	h, ok := w.policy.Load().first.(prometheus.Histogram)
-	if !ok || h.Write(&read) != nil {
+	if h == nil || h.Write(&read) != nil {
 		return counts
 	}
 	before := uint64(0)
 	for i, b := range read.GetHistogram().GetBucket() {
 		counts[i], before = b.GetCumulativeCount()-before, b.GetCumulativeCount()
 	}
-	counts[len(counts)-1] = read.GetHistogram().GetSampleCount() - before
+	counts[n] = read.GetHistogram().GetSampleCount() - before
 	return counts
 }
 

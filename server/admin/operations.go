@@ -83,6 +83,8 @@ func (a *Plane) table() []operation {
 		{id: "bootstrap", route: "POST /admin/bootstrap", status: http.StatusCreated, errors: creating,
 			register: handle(withDatabase(a.gateway, a.keys.bootstrap)),
 			summary:  "Create the first admin key with the one-time secret that the gateway announces at its start"},
+		{id: "get-metrics", route: "GET /admin/metrics", roles: allRoles, register: handle(a.metrics.getMetrics),
+			summary: "Show the history of the gateway's own metrics in columns, for charts"},
 		{id: "create-session", route: "POST /admin/session", status: http.StatusCreated,
 			register: handle(a.login.createSession),
 			summary:  "Open a session for a browser with an admin key or a login code; the answer sets a cookie"},

@@ -55,6 +55,7 @@ type Plane struct {
 	route     *routeAPI
 	configs   *configAPI
 	login     *loginAPI
+	metrics   *metricsAPI
 	overview  *overviewAPI
 	events    *streamAPI
 }
@@ -84,6 +85,7 @@ func New(o Options) *Plane {
 		route:     &routeAPI{gateway: gw},
 		configs:   &configAPI{gw, time.Now()},
 		login:     &loginAPI{gw, g},
+		metrics:   &metricsAPI{gateway: gw, history: telemetry.NewHistory()},
 	}
 	a.overview = &overviewAPI{gateway: gw, fleet: a.fleet, configs: a.configs}
 	a.events = newStreamAPI(a.records, a.overview)

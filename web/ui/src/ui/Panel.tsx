@@ -62,7 +62,7 @@ interface PanelProps<T> {
   title?: ReactNode;
   actions?: ReactNode;
   query: PanelQuery<T>;
-  /** Returns what to show instead of the children if there is no data yet; undefined: there is. */
+  /** Returns what to show instead of the children if there are no items, else a falsy value. */
   empty?: (data: T) => ReactNode;
   rows?: number;
   /** The data comes from the stream, so it is outdated while the stream is. */
@@ -91,7 +91,7 @@ export function Panel<T>({ title, actions, query, empty, rows, live, children }:
       )}
       {error !== null && <Failure error={error} retry={() => void query.refetch()} />}
       {isPending && error === null && <Skeleton rows={rows} />}
-      {data !== undefined && <div className={stale ? "stale" : undefined}>{empty?.(data) ?? children(data)}</div>}
+      {data !== undefined && <div className={stale ? "stale" : undefined}>{empty?.(data) || children(data)}</div>}
     </section>
   );
 }

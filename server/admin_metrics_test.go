@@ -1,0 +1,73 @@
+package server
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+	"time"
+
+	"tierway/server/admin"
+)
+
+// TestHistoryShowsTheTrafficOfTheGateway without Prometheus.
+func TestHistoryShowsTheTrafficOfTheGateway(t *testing.T) {
+	r := newAdminRig(t)
+	done := make(chan struct{})
+	ctx, stop := contextOf(t)
+	go func() {
+		defer close(done)
+		r.plane.Run(ctx)
+	}()
+	defer func() { stop(); <-done }()
+	shown := func(name string, labels map[string]string) float64 {
+		var v admin.MetricsView
+		if err := json.Unmarshal([]byte(r.ops(http.StatusOK, "GET", "/admin/metrics?range=5m", "").body), &v); err != nil {
+			t.Fatal(err)
+		}
+		if v.Step != 1 || len(v.Times) != 299 {
+			t.Fatalf("%d times of %d s", len(v.Times), v.Step)
+		}
+		highest := -1.0
+		for _, s := range v.Series {
+			same := s.Name == name
+			for k, value := range labels {
+				same = same && s.Labels[k] == value
+			}
+			if same {
+				for _, x := range s.Values {
+					if x == x { //nolint:staticcheck // NaN differs from itself
+						highest = max(highest, float64(x))
+					}
+				}
+			}
+		}
+		return highest
+	}
+	waitFor(t, "the first sample", func() bool { return shown("memory", nil) > 0 })
+	waitFor(t, "requests in the history", func() bool {
+		r.chat("filed", "Say hello")
+		return shown("requests", map[string]string{"tier": "small", "result": "ok"}) > 0
+	})
+	waitFor(t, "tokens in the history", func() bool { return shown("tokens", map[string]string{"tier": "small"}) > 0 })
+	if got := shown("breaker", map[string]string{"worker": "w0"}); got != 0 {
+		t.Errorf("the closed breaker of w0 is %g", got)
+	}
+	r.callAdmin("ops", "GET", "/admin/metrics?range=2h", "")
+	if got := r.callAdmin("ops", "GET", "/admin/metrics?range=2h", ""); got.status != http.StatusUnprocessableEntity {
+		t.Errorf("an unknown range is %d", got.status)
+	}
+	for _, period := range []string{"1h", "24h"} {
+		r.ops(http.StatusOK, "GET", "/admin/metrics?range="+period, "")
+	}
+}
+
+const historyPatience = 20 * time.Second
+
+func waitFor(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(historyPatience); !is(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited %s for %s", historyPatience, what)
+		}
+	}
+}

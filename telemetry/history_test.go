@@ -1,0 +1,163 @@
+package telemetry
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func at(second int64) time.Time { return time.Unix(1_800_000_000+second, 0) }
+
+// valuesOf returns the values of the only series of a view.
+func valuesOf(t interface{ Fatalf(string, ...any) }, v HistoryView) []float32 {
+	if len(v.Series) != 1 {
+		t.Fatalf("%d series: %+v", len(v.Series), v.Series)
+	}
+	return v.Series[0].Values
+}
+
+// TestRatesAddUpToTheGrowthOfTheCounter in every period, whatever the growth of each second.
+func TestRatesAddUpToTheGrowthOfTheCounter(t *testing.T) {
+	begin := 120 - at(0).Unix()%120 // all steps begin here
+	rapid.Check(t, func(t *rapid.T) {
+		h := NewHistory()
+		total, grown := 0.0, 0.0
+		for second := begin - 1; second <= begin+240; second++ {
+			h.Record(at(second), []Sample{{Name: "n", Value: total}})
+			if second < begin+239 { // its growth is in the last step
+				n := float64(rapid.IntRange(0, 1000).Draw(t, "growth"))
+				total, grown = total+n, grown+n
+			}
+		}
+		for _, length := range []time.Duration{5 * time.Minute, time.Hour, 24 * time.Hour} {
+			v, sum := h.View(length), 0.0
+			for _, x := range valuesOf(t, v) {
+				if !math.IsNaN(float64(x)) {
+					sum += float64(x) * float64(v.Step)
+				}
+			}
+			if math.Abs(sum-grown) > 1e-5*grown {
+				t.Fatalf("%v: the rates add up to %g, the counter grew by %g", length, sum, grown)
+			}
+		}
+	})
+}
+
+// TestAStepMergesItsSamples by the kind of the series.
+func TestAStepMergesItsSamples(t *testing.T) {
+	begin := int64(1_800_000_000 % 10) // the steps begin with full tens
+	for _, c := range []struct {
+		kind SampleKind
+		of   func(i int64) Sample
+		want float32
+	}{
+		{SampleRate, func(i int64) Sample { return Sample{Value: float64(3 * i)} }, 3},
+		{SampleShare, func(i int64) Sample { return Sample{Value: float64(i), Whole: float64(4 * i)} }, 0.25},
+		{SampleMaximum, func(i int64) Sample { return Sample{Value: float64((i % 10) * (9 - i%10))} }, 20},
+		{SampleLast, func(i int64) Sample { return Sample{Value: float64(i % 10)} }, 9},
+		{SampleQuantile, func(i int64) Sample {
+			return Sample{Value: 0.5, Bounds: []float64{1, 2}, Buckets: []uint64{0, uint64(2 * i), 0}}
+		}, 1.5},
+	} {
+		h := NewHistory()
+		for i := range int64(31) {
+			s := c.of(i)
+			s.Name, s.Kind = "x", c.kind
+			h.Record(at(i-begin), []Sample{s})
+		}
+		values := valuesOf(t, h.View(time.Hour))
+		if got := values[len(values)-1]; got != c.want {
+			t.Errorf("kind %d: the last step is %g, want %g", c.kind, got, c.want)
+		}
+	}
+}
+
+// TestAPauseIsAGap, not a zero and not a rate over the pause.
+func TestAPauseIsAGap(t *testing.T) {
+	h := NewHistory()
+	record := func(second int64, value float64) { h.Record(at(second), []Sample{{Name: "n", Value: value}}) }
+	for i := range int64(5) {
+		record(i, float64(i))
+	}
+	record(100, 5000)
+	record(101, 5002)
+	record(102, 5004)
+	v := h.View(5 * time.Minute)
+	values := valuesOf(t, v)
+	known := map[int64]float32{}
+	for i, x := range values {
+		if !math.IsNaN(float64(x)) {
+			known[v.Times[i]-at(0).Unix()] = x
+		}
+	}
+	want := map[int64]float32{1: 1, 2: 1, 3: 1, 4: 1, 101: 2}
+	if len(known) != len(want) {
+		t.Fatalf("values %v, want %v", known, want)
+	}
+	for second, x := range want {
+		if known[second] != x {
+			t.Errorf("second %d is %g, want %g", second, known[second], x)
+		}
+	}
+}
+
+// TestACounterThatBeginsAgainCountsFromZero, as after the return of a worker.
+func TestACounterThatBeginsAgainCountsFromZero(t *testing.T) {
+	h := NewHistory()
+	for i, value := range []float64{100, 110, 4, 9} {
+		h.Record(at(int64(i)), []Sample{{Name: "n", Value: value}})
+	}
+	h.Record(at(4), []Sample{{Name: "n", Value: 9}})
+	values := valuesOf(t, h.View(5*time.Minute))
+	last := values[len(values)-3:]
+	if last[0] != 10 || last[1] != 4 || last[2] != 5 {
+		t.Errorf("the rates are %v, want 10, 4 and 5", last)
+	}
+}
+
+// TestSeriesEndAndAreBounded.
+func TestSeriesEndAndAreBounded(t *testing.T) {
+	h := NewHistory()
+	many := make([]Sample, maxHistorySeries+50)
+	for i := range many {
+		many[i] = Sample{Name: "g", Labels: []string{"worker", string(rune('a' + i))}, Kind: SampleLast, Value: 1}
+	}
+	h.Record(at(0), many)
+	h.Record(at(1), many)
+	if n := len(h.View(time.Minute).Series); n != maxHistorySeries || h.dropped != 100 {
+		t.Errorf("%d series, %d samples dropped", n, h.dropped)
+	}
+	h.Record(at(90_000), []Sample{{Name: "other", Kind: SampleLast}})
+	if len(h.order) != 1 || len(h.series) != 1 {
+		t.Errorf("%d series are left after a day", len(h.order))
+	}
+}
+
+// TestAClockThatIsSetBackBeginsAgain.
+func TestAClockThatIsSetBackBeginsAgain(t *testing.T) {
+	h := NewHistory()
+	h.Record(at(100), []Sample{{Name: "n", Kind: SampleLast, Value: 1}})
+	h.Record(at(50), []Sample{{Name: "n", Kind: SampleLast, Value: 2}})
+	h.Record(at(51), []Sample{{Name: "n", Kind: SampleLast, Value: 3}})
+	values := valuesOf(t, h.View(time.Minute))
+	if got := values[len(values)-1]; got != 2 {
+		t.Errorf("the last value is %g, want 2", got)
+	}
+}
+
+// BenchmarkHistoryRecord records the series of 3 tiers with 16 workers.
+func BenchmarkHistoryRecord(b *testing.B) {
+	samples := make([]Sample, 120)
+	for i := range samples {
+		samples[i] = Sample{Name: "x", Labels: []string{"worker", string(rune('a' + i))}, Kind: SampleKind(i % 5),
+			Bounds: firstSeconds, Buckets: make([]uint64, len(firstSeconds)+1)}
+	}
+	h, second := NewHistory(), int64(0)
+	b.ReportAllocs()
+	for b.Loop() {
+		second++
+		h.Record(at(second), samples)
+	}
+}
