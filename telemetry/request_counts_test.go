@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
