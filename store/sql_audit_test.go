@@ -82,6 +82,9 @@ func TestEachChangeHasAnAuditEntry(t *testing.T) {
 					t.Errorf("%s: the line is %+v", action, e)
 				}
 				sided(t, &e)
+				if newest := s.NewestAudit(); newest != e.ID {
+					t.Errorf("%s: the newest entry is %d, want %d", action, newest, e.ID)
+				}
 			}
 			if _, broken, err := s.VerifyAudit(t.Context()); broken != 0 || err != nil {
 				t.Errorf("the log is broken at %d, %v", broken, err)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,15 +18,14 @@ import (
 )
 
 // countingHub returns a hub that encodes the number of its encodings, and that number by topic.
-func countingHub() (h *hub, encoded map[string]int) {
-	encoded = map[string]int{}
+func countingHub() (h *hub, encoded map[string]*atomic.Int64) {
+	encoded = map[string]*atomic.Int64{topicOverview: {}, topicWorkers: {}}
 	h = &hub{recover: control.NewRecoverer(slog.New(slog.DiscardHandler), telemetry.New("test")), wanted: map[string]int{}}
 	h.encode = func(_ time.Time, wanted func(string) bool) map[string]any {
 		data := map[string]any{}
 		for _, topic := range hubTopics() {
 			if wanted(topic) {
-				encoded[topic]++
-				data[topic] = encoded[topic]
+				data[topic] = encoded[topic].Add(1)
 			}
 		}
 		return data
@@ -62,8 +62,8 @@ func TestHubEncodesOncePerSecondForAllStreams(t *testing.T) {
 				t.Errorf("reader %d got %q", i, got[i])
 			}
 		}
-		if encoded[topicOverview] != 4 || encoded[topicWorkers] != 0 {
-			t.Errorf("encoded %v", encoded)
+		if o, w := encoded[topicOverview].Load(), encoded[topicWorkers].Load(); o != 4 || w != 0 {
+			t.Errorf("encoded %d overviews and %d lists of workers", o, w)
 		}
 		for _, f := range leave {
 			f()
@@ -73,8 +73,8 @@ func TestHubEncodesOncePerSecondForAllStreams(t *testing.T) {
 			t.Error("a stopped hub keeps an old state")
 		}
 		time.Sleep(time.Minute)
-		if encoded[topicOverview] != 4 {
-			t.Errorf("without streams it encodes: %v", encoded)
+		if n := encoded[topicOverview].Load(); n != 4 {
+			t.Errorf("without streams it has encoded %d overviews", n)
 		}
 	})
 }
@@ -86,10 +86,10 @@ func TestHubEncodesATopicWhileAStreamWantsIt(t *testing.T) {
 		h, encoded := countingHub()
 		steps := func(seconds int) string {
 			synctest.Wait()
-			before := [2]int{encoded[topicOverview], encoded[topicWorkers]}
+			overviews, workers := encoded[topicOverview].Load(), encoded[topicWorkers].Load()
 			time.Sleep(time.Duration(seconds) * time.Second)
 			synctest.Wait()
-			return fmt.Sprint(encoded[topicOverview]-before[0], encoded[topicWorkers]-before[1])
+			return fmt.Sprint(encoded[topicOverview].Load()-overviews, encoded[topicWorkers].Load()-workers)
 		}
 		first := h.join([]string{topicOverview})
 		one := steps(2)
