@@ -119,7 +119,7 @@ key as ` + "`Authorization: Bearer <key>`" + `. A key has the role ` + "`admin`"
 
 ` + "`$ADMIN_URL`" + ` is the address of the admin plane and ` + "`$ADMIN_KEY`" + ` an admin key. The demo
 (` + "`make run`" + `) prints an ` + "`export`" + ` line that sets both. The first example needs a gateway without an
-admin, and the last two a gateway with a configuration file. All others work in the demo.
+admin. All others work in the demo.
 
 `
 

@@ -3,79 +3,90 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
-	"os"
-	"slices"
-	"strings"
-	"text/template"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"tierway/config"
-	"tierway/engines"
 	"tierway/server"
 	"tierway/telemetry"
 	"tierway/tenants"
 )
 
-// demoSeed makes the responses of all demos equal.
-const demoSeed = 7
+type demoFlags struct {
+	listen, adminListen, config string
+	load                        float64
+	json                        bool
+}
 
 func demoCommand() *cobra.Command {
-	var listen, adminListen string
-	var asJSON bool
+	var f demoFlags
 	c := &cobra.Command{
 		Use:     "demo",
 		Short:   "Serve three tiers of simulated engines, with keys created for this run",
 		Example: "  tierway demo\n  tierway demo --json --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0",
-		Long: "The demo needs no configuration file and stores nothing on disk. To serve real engines without a file, run\n" +
+		Long: "The demo needs no configuration. It writes its own to a file, which can be edited and reloaded, and\n" +
+			"removes the file when it stops. It stores nothing else on disk. To serve real engines without a file, run\n" +
 			"`tierway serve --model NAME --worker-urls URL`.",
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return demo(c, listen, adminListen, asJSON)
+			if f.json && !c.Flags().Changed("load") {
+				f.load = 0
+			}
+			return f.run(c)
 		},
 	}
-	c.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "address of the data plane, loopback only")
-	c.Flags().StringVar(&adminListen, "admin-listen", "127.0.0.1:8081", "address of the admin plane, loopback only")
-	c.Flags().BoolVar(&asJSON, "json", false, "print one line of JSON instead of the greeting when ready")
+	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:8080", "address of the data plane, loopback only")
+	c.Flags().StringVar(&f.adminListen, "admin-listen", "127.0.0.1:8081", "address of the admin plane, loopback only")
+	c.Flags().StringVar(&f.config, "config", "",
+		"new file for the demo's configuration, which is removed at the stop (default a temporary file)")
+	c.Flags().Float64Var(&f.load, "load", 2, fmt.Sprintf(
+		"requests per second of a background load, 0 to %d; 0: none, which is the default with --json", maxDemoLoad))
+	c.Flags().BoolVar(&f.json, "json", false, "print one line of JSON instead of the greeting when ready")
 	return c
 }
 
-// demo starts the engines and the gateway and serves until a signal.
-func demo(c *cobra.Command, listen, adminListen string, asJSON bool) error {
-	if err := checkDemoAddresses(listen, adminListen); err != nil {
+// run starts the engines and the gateway and serves until a signal.
+func (f demoFlags) run(c *cobra.Command) (err error) {
+	if err := f.check(); err != nil {
 		return err
 	}
-	ctx, stop := signals(c.Context(), func() {})
+	keys, err := newDemoKeys()
+	if err != nil {
+		return err
+	}
+	file := &demoFile{}
+	defer func() { err = errors.Join(err, file.remove()) }()
+	ctx, stop := demoSignals(c.Context(), file)
 	defer stop()
-	key, err := tenants.NewKey(rand.Reader, "tw-")
-	if err != nil {
-		return fmt.Errorf("making a key: %w", err)
-	}
-	adminKey, err := tenants.NewKey(rand.Reader, "tw-adm-")
-	if err != nil {
-		return fmt.Errorf("making an admin key: %w", err)
-	}
 	// The engines outlive the signal: their streams must not end before the gateway that reads them.
 	fleet, closeFleet, err := startFleet(context.WithoutCancel(ctx))
 	if err != nil {
 		return err
 	}
 	defer closeFleet()
-	d := demoSettings{Key: digest(key), AdminKey: digest(adminKey), Tiers: fleet}
-	file, err := d.config()
-	if err != nil {
+	if err := file.create(f.config, keys.settings(f.load, fleet)); err != nil {
 		return err
 	}
-	if file, err = override(c, file, listen, adminListen); err != nil {
+	return f.serve(ctx, c, file.path(), keys)
+}
+
+// serve runs the gateway with the configuration at path, and the background load, until ctx ends.
+func (f demoFlags) serve(ctx context.Context, c *cobra.Command, path string, keys demoKeys) error {
+	from := serveFlags{config: path, listen: f.listen, adminListen: f.adminListen}
+	file, err := from.load(c)
+	if err != nil {
 		return err
 	}
 	logs := openLogs(c.ErrOrStderr(), nil, "warn")
 	defer logs.close()
-	o := options(file, logs.log, logs.program)
+	o := options(file, logs.log, withoutDemoLoad{logs.program})
 	telemetry.Observe(o.Metrics, logs.dropped)
+	source := newConfigSource(from.reloadConfig)
+	o.Source, o.Path = source.load, path
 	s, err := server.New(o)
 	if err != nil {
 		return err
@@ -83,152 +94,68 @@ func demo(c *cobra.Command, listen, adminListen string, asJSON bool) error {
 	if err := s.Listen(); err != nil {
 		return err
 	}
-	r := ready{
-		BaseURL:  "http://" + s.Addr("data") + "/v1",
-		AdminURL: "http://" + s.Addr("admin"),
-		Key:      key,
-		AdminKey: adminKey,
-	}
-	if err := r.print(c.OutOrStdout(), asJSON); err != nil {
+	r, err := newReady(s, path, keys, f.load)
+	if err != nil {
 		return err
 	}
-	return s.Run(ctx)
+	if err := r.print(c.OutOrStdout(), f.json); err != nil {
+		return err
+	}
+	load := startDemoLoad(ctx, demoLoad{url: r.BaseURL, rate: f.load, keys: keys.load})
+	defer load.stop()
+	return follower{reloadable: s, log: logs.log, source: source, path: path, loaded: file.Hash()}.run(ctx)
 }
 
-// checkDemoAddresses rejects addresses that other machines can reach: the demo has no TLS, and no
-// configuration file that could permit plain text.
-func checkDemoAddresses(listen, adminListen string) error {
-	for _, flag := range [...]struct{ name, address string }{{"listen", listen}, {"admin-listen", adminListen}} {
+// check rejects values that the demo cannot use. The addresses must be ones that other machines cannot
+// reach: the demo has no TLS, and its configuration does not permit plain text.
+func (f demoFlags) check() error {
+	for _, flag := range [...]struct{ name, address string }{{"listen", f.listen}, {"admin-listen", f.adminListen}} {
 		if !config.Loopback(flag.address) {
 			return fmt.Errorf("--%s %q: the demo listens only on loopback: write an address such as 127.0.0.1:9000; "+
 				"for other addresses, run `tierway serve` with a configuration file", flag.name, plain(flag.address))
 		}
 	}
+	if !(f.load >= 0 && f.load <= maxDemoLoad) { // also false for NaN
+		return fmt.Errorf("--load %v: write a number of requests per second from 0 to %d, such as 2; 0 turns the "+
+			"background load off", f.load, maxDemoLoad)
+	}
 	return nil
 }
 
-func digest(key string) string { return fmt.Sprintf("%x", tenants.Digest(key)) }
-
-type demoSettings struct {
-	Key, AdminKey string // digests
-	Tiers         []demoTier
+// demoSignals is signals for a demo, which ends also when its terminal closes: it must leave no file
+// behind.
+func demoSignals(parent context.Context, file *demoFile) (ctx context.Context, stop func()) {
+	ctx, stopSignals := signals(parent, func() { _ = file.remove() }) // the process exits and cannot report an error
+	if signal.Ignored(syscall.SIGHUP) {
+		return ctx, stopSignals // nohup asks for a demo that outlives its terminal
+	}
+	ctx, stopHangup := signal.NotifyContext(ctx, syscall.SIGHUP)
+	return ctx, func() {
+		stopHangup()
+		stopSignals()
+	}
 }
 
-type demoTier struct {
-	Name, Model string
-	Workers     []demoWorker
+// demoKeys are the keys of one run.
+type demoKeys struct {
+	tenant, admin string
+	load          map[string]string // of the background load, by tenant
 }
 
-type demoWorker struct{ Name, URL string }
-
-func startFleet(ctx context.Context) (tiers []demoTier, stop func(), err error) {
-	var stops []func()
-	stop = func() {
-		for _, end := range slices.Backward(stops) {
-			end()
+func newDemoKeys() (keys demoKeys, err error) {
+	if keys.tenant, err = newDemoKey(tenants.TenantPrefix); err != nil {
+		return keys, err
+	}
+	if keys.admin, err = newDemoKey(tenants.AdminPrefix); err != nil {
+		return keys, err
+	}
+	keys.load = make(map[string]string)
+	for _, name := range []string{chatApp, nightlyBatch} {
+		if keys.load[name], err = newDemoKey(tenants.TenantPrefix); err != nil {
+			return keys, err
 		}
 	}
-	for _, c := range engines.Demo(demoSeed) {
-		e := engines.New(c)
-		stops = append(stops, e.Close)
-		err := e.PublishEvents(ctx, "tcp://127.0.0.1:0", "tcp://127.0.0.1:0")
-		if err != nil {
-			stop()
-			return nil, nil, fmt.Errorf("publishing the KV events of the simulated engine %s: %w", c.Name, err)
-		}
-		s, err := engines.Start(e, "127.0.0.1:0")
-		if err != nil {
-			stop()
-			return nil, nil, fmt.Errorf("starting the simulated engine %s: %w", c.Name, err)
-		}
-		stops = append(stops, s.Kill)
-		if n := len(tiers); n == 0 || tiers[n-1].Model != c.Model {
-			name, _, _ := strings.Cut(c.Name, "-")
-			tiers = append(tiers, demoTier{Name: name, Model: c.Model})
-		}
-		last := &tiers[len(tiers)-1]
-		last.Workers = append(last.Workers, demoWorker{Name: c.Name, URL: s.URL})
-	}
-	return tiers, stop, nil
+	return keys, nil
 }
 
-const demoConfig = `
-admin: { keys: [{ name: demo, sha256: {{.AdminKey}} }] }
-auth: { keys: [{ name: demo, sha256: {{.Key}} }] }
-store: { sql: "sqlite://:memory:" }
-drain: { accept_grace: 10ms, timeout: 2s }
-tiers:
-{{- range .Tiers}}
-  - name: {{.Name}}
-    model: {{.Model}}
-    engine: vllm
-    serves: [chat, completions, responses, messages, embeddings, rerank, score, tokenize, moderations, images, audio]
-    workers:
-    {{- range .Workers}}
-      - { name: {{.Name}}, url: "{{.URL}}" }
-    {{- end}}
-{{- end}}
-models: { "gpt-4o-mini": small, "gpt-4o": medium, "gpt-4*": large, "gpt-5*": large, "claude-*haiku*": small, "claude-*": large, "text-embedding-*": small }
-`
-
-func (d demoSettings) config() (*config.File, error) {
-	var text strings.Builder
-	if err := fill(&text, demoConfig, d); err != nil {
-		return nil, fmt.Errorf("writing the demo's configuration: %w", err)
-	}
-	return config.Parse("demo", []byte(text.String()), os.LookupEnv)
-}
-
-// ready is the data that a demo prints when it is ready.
-type ready struct {
-	BaseURL  string `json:"base_url"`
-	AdminURL string `json:"admin_url"`
-	Key      string `json:"api_key"`
-	AdminKey string `json:"admin_key"`
-}
-
-// greeting shows first requests that can be copied unchanged.
-const greeting = `Tierway demo: three tiers of simulated engines behind one gateway.
-
-  base URL   {{.BaseURL}}
-  API key    {{.Key}}
-  admin      {{.AdminURL}}   key {{.AdminKey}}
-
-Variables for the commands in the documentation:
-
-export BASE_URL={{.BaseURL}} API_KEY={{.Key}} ADMIN_URL={{.AdminURL}} ADMIN_KEY={{.AdminKey}} TIERWAY_ADMIN_KEY={{.AdminKey}} TIERWAY_ADMIN_URL={{.AdminURL}}
-
-A streamed response:
-
-curl -sN {{.BaseURL}}/chat/completions -H 'Authorization: Bearer {{.Key}}' -H 'Content-Type: application/json' -d '{"model":"auto","stream":true,"max_tokens":20,"messages":[{"role":"user","content":"Say hello"}]}'
-
-The classifier selects the large tier; the response headers explain the decision:
-
-curl -si {{.BaseURL}}/chat/completions -H 'Authorization: Bearer {{.Key}}' -H 'Content-Type: application/json' -d '{"model":"auto","max_tokens":20,"messages":[{"role":"user","content":"Write a Python function that sorts a list"}]}'
-
-A header selects the medium tier:
-
-curl -si {{.BaseURL}}/chat/completions -H 'Authorization: Bearer {{.Key}}' -H 'X-Model-Tier: medium' -H 'Content-Type: application/json' -d '{"model":"auto","max_tokens":20,"messages":[{"role":"user","content":"Say hello"}]}'
-
-The models that this key may use:
-
-curl -s {{.BaseURL}}/models -H 'Authorization: Bearer {{.Key}}'
-
-Press Ctrl-C to stop. One log line per request follows.
-`
-
-func (r ready) print(w io.Writer, asJSON bool) error {
-	if asJSON {
-		return json.NewEncoder(w).Encode(r)
-	}
-	return fill(w, greeting, r)
-}
-
-// fill executes a template of this file.
-func fill(w io.Writer, text string, values any) error {
-	t, err := template.New("").Parse(text)
-	if err != nil {
-		return err
-	}
-	return t.Execute(w, values)
-}
+func newDemoKey(prefix string) (string, error) { return tenants.NewKey(rand.Reader, prefix) }

@@ -7,11 +7,15 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"tierway/tenants"
 )
 
-// The demo has no configuration file, so no message may send its user to one.
+// The demo writes its configuration itself, so no message about a flag may send its user to a file.
 func TestDemoErrorsNameFlagsAndNotAConfigurationFile(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -26,6 +30,10 @@ func TestDemoErrorsNameFlagsAndNotAConfigurationFile(t *testing.T) {
 		{[]string{"--admin-listen", "10.0.0.1:8081"}, `--admin-listen "10.0.0.1:8081": the demo listens only on loopback`},
 		{[]string{"--listen", "127.0.0.1:http"}, `--listen "127.0.0.1:http": the demo listens only on loopback`},
 		{[]string{"--listen", "127.0.0.1:9", "--admin-listen", "localhost:9"}, "command line: --admin-listen: "},
+		{[]string{"--load", "60"}, "--load 60: write a number of requests per second from 0 to 50, such as 2; 0 turns"},
+		{[]string{"--load", "-1"}, "--load -1: write a number of requests per second from 0 to 50"},
+		{[]string{"--load", "NaN"}, "--load NaN: write a number of requests per second from 0 to 50"},
+		{[]string{"--load", "some"}, `--load`},
 		{[]string{"--listen", taken.Addr().String()}, "(choose another address: --listen, or listen in a "},
 	} {
 		r := tierway(t, append([]string{"demo"}, c.args...)...)
@@ -36,55 +44,155 @@ func TestDemoErrorsNameFlagsAndNotAConfigurationFile(t *testing.T) {
 	}
 }
 
-func TestDemoGreetingNamesNoConfigurationFile(t *testing.T) {
-	var out bytes.Buffer
-	if err := (ready{BaseURL: "http://127.0.0.1:8080/v1"}).print(&out, false); err != nil {
-		t.Fatal(err)
+// A user of a demo has no config.yaml: the greeting names the file that the demo has written.
+func TestDemoGreetingNamesOnlyItsOwnConfigurationFile(t *testing.T) {
+	text := greetingOf(t, ready{BaseURL: "http://127.0.0.1:8080/v1", ConfigFile: "/tmp/tierway-demo-1.yaml"})
+	if !strings.Contains(text, "/tmp/tierway-demo-1.yaml\n") {
+		t.Errorf("the greeting does not name the file:\n%s", text)
 	}
-	help := must(t, "demo", "--help").out
-	for _, text := range []string{out.String(), help} {
+	for _, text := range []string{text, must(t, "demo", "--help").out} {
 		if strings.Contains(text, "config.yaml") || strings.Contains(text, " -c ") {
-			t.Errorf("the demo names a configuration file:\n%s", text)
+			t.Errorf("the demo names a file that it did not write:\n%s", text)
 		}
 	}
 }
 
-// TestAStoppedDemoLogsNoFault stops a demo that reads the events of all its engines.
-func TestAStoppedDemoLogsNoFault(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	greeting, out := io.Pipe()
-	var messages bytes.Buffer
-	c := root(out, &messages)
-	c.SetArgs([]string{"demo", "--json", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"})
-	ended := make(chan error, 1)
-	go func() {
-		err := c.ExecuteContext(ctx)
-		out.CloseWithError(err)
-		ended <- err
-	}()
-	var r ready
-	if err := json.NewDecoder(greeting).Decode(&r); err != nil {
-		t.Fatal(err)
+func TestDemoGreetingHasALoginLinkAndTheLoad(t *testing.T) {
+	r := ready{UIURL: loginURL("http://127.0.0.1:8081", "a+b"), Load: 0.5}
+	text := greetingOf(t, r)
+	for _, want := range []string{"http://127.0.0.1:8081/#/login?code=a%2Bb\n", "link works once",
+		"0.5 requests per second", "except for the background load"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the greeting lacks %q:\n%s", want, text)
+		}
 	}
-	for read := 0; read < 7; {
-		state := demoWorkers(t, r)
-		read = strings.Count(state, `"state":"partial"`) + strings.Count(state, `"state":"complete"`)
-	}
-	cancel()
-	if err := <-ended; err != nil || messages.Len() > 0 {
-		t.Errorf("%v\n%s", err, messages.String())
+	r.Load = 0
+	text = greetingOf(t, r)
+	if strings.Contains(text, "background") || !strings.HasSuffix(text, "line per request follows.\n") {
+		t.Errorf("the greeting of a demo without a load names one:\n%s", text)
 	}
 }
 
-// demoWorkers returns the state of a demo's workers.
-func demoWorkers(t *testing.T, r ready) string {
+func greetingOf(t *testing.T, r ready) string {
 	t.Helper()
-	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.AdminURL+"/admin/workers", nil)
+	var out bytes.Buffer
+	if err := r.print(&out, false); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// TestAStoppedDemoLogsNoFault stops a demo that reads the events of all its engines, during its load.
+func TestAStoppedDemoLogsNoFault(t *testing.T) {
+	for _, load := range []string{"0", "50"} {
+		t.Run(load, func(t *testing.T) {
+			d := startDemo(t, "--load", load)
+			for read := 0; read < 7; {
+				state := d.get(t, "/admin/workers")
+				read = strings.Count(state, `"state":"partial"`) + strings.Count(state, `"state":"complete"`)
+			}
+			if err := d.stop(); err != nil || d.messages.Len() > 0 {
+				t.Errorf("%v\n%s", err, d.messages.String())
+			}
+		})
+	}
+}
+
+func TestADemoRemovesItsConfigurationFileWhenItStops(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	chosen := filepath.Join(t.TempDir(), "chosen.yaml")
+	for name, args := range map[string][]string{"temporary": nil, "chosen": {"--config", chosen}} {
+		t.Run(name, func(t *testing.T) {
+			d := startDemo(t, args...)
+			info, err := os.Stat(d.ConfigFile)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if args != nil && d.ConfigFile != chosen || info.Mode().Perm() != 0o600 {
+				t.Errorf("%s with the mode %v", d.ConfigFile, info.Mode())
+			}
+			text, err := os.ReadFile(d.ConfigFile)
+			if err != nil || bytes.Contains(text, []byte(tenants.TenantPrefix)) {
+				t.Errorf("%v, or the file has a key:\n%s", err, text)
+			}
+			if err := d.stop(); err != nil {
+				t.Error(err)
+			}
+			if left, err := os.ReadDir(filepath.Dir(d.ConfigFile)); err != nil || len(left) > 0 {
+				t.Errorf("the demo left %v, %v", left, err)
+			}
+		})
+	}
+}
+
+func TestADemoKeepsAnExistingFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "mine.yaml")
+	write(t, path, "mine")
+	r := tierway(t, "demo", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--config", path)
+	if text, err := os.ReadFile(path); r.status == 0 || err != nil || string(text) != "mine" ||
+		!strings.Contains(r.messages, "--config \""+path+"\": the file exists") {
+		t.Errorf("status %d, %s\n%q, %v", r.status, r.messages, text, err)
+	}
+}
+
+func TestAnEditedDemoConfigurationIsReloaded(t *testing.T) {
+	d := startDemo(t)
+	text, err := os.ReadFile(d.ConfigFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	q.Header.Set("Authorization", "Bearer "+r.AdminKey)
+	write(t, d.ConfigFile, string(text)+"classifier: { default: large }\n")
+	answer := d.call(t, http.MethodPost, "/admin/reload")
+	if !strings.Contains(answer, `"generation":2`) || !strings.Contains(answer, "classifier.default") {
+		t.Errorf("the reload returned %s", answer)
+	}
+}
+
+// runningDemo is a demo in this process.
+type runningDemo struct {
+	ready
+	messages bytes.Buffer // of the demo; read them after stop only
+	cancel   context.CancelFunc
+	ended    chan error
+}
+
+// startDemo returns when the demo listens. The demo ends with the test.
+func startDemo(t *testing.T, args ...string) *runningDemo {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	d := &runningDemo{cancel: cancel, ended: make(chan error, 1)}
+	t.Cleanup(func() { d.stop() }) //nolint:errcheck // only some tests check the end
+	greeting, out := io.Pipe()
+	c := root(out, &d.messages)
+	c.SetArgs(append([]string{"demo", "--json", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...))
+	go func() {
+		err := c.ExecuteContext(ctx)
+		out.CloseWithError(err)
+		d.ended <- err
+		close(d.ended)
+	}()
+	if err := json.NewDecoder(greeting).Decode(&d.ready); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// stop ends the demo as a signal does. The first call returns its error.
+func (d *runningDemo) stop() error {
+	d.cancel()
+	return <-d.ended
+}
+
+func (d *runningDemo) get(t *testing.T, path string) string { return d.call(t, http.MethodGet, path) }
+
+// call returns the answer of the admin API.
+func (d *runningDemo) call(t *testing.T, method, path string) string {
+	t.Helper()
+	q, err := http.NewRequestWithContext(t.Context(), method, d.AdminURL+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Header.Set("Authorization", "Bearer "+d.AdminKey)
 	answer, err := http.DefaultClient.Do(q)
 	if err != nil {
 		t.Fatal(err)

@@ -3,7 +3,9 @@ package gateway_test
 import (
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"tierway/e2e/gateway"
@@ -31,6 +33,28 @@ func TestDemoServesOnceItHasPrintedItsURL(t *testing.T) {
 	p.Stop()
 	if p.Alive() {
 		t.Error("the gateway is alive after Stop")
+	}
+}
+
+func TestADemoLeavesNoFileAfterASignal(t *testing.T) {
+	for _, signal := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
+		t.Run(signal.String(), func(t *testing.T) {
+			dir := t.TempDir()
+			t.Setenv("TMPDIR", dir)
+			p := gateway.DemoGreeting(t)
+			file := filepath.Join(dir, "tierway-demo-")
+			if !strings.Contains(p.Stdout(), file) {
+				t.Errorf("the greeting names no file %s*:\n%s", file, p.Stdout())
+			}
+			p.Signal(signal)
+			p.WaitForEnd()
+			if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+				t.Errorf("after the signal: %v, %v", left, err)
+			}
+			if log := p.Log(); log != "" {
+				t.Errorf("the demo logged\n%s", log)
+			}
+		})
 	}
 }
 

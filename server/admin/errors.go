@@ -77,7 +77,7 @@ func notFound(what, name string) error {
 }
 
 // fromConfig returns the answer to a change of an object that the configuration defines. It does not
-// name config.yaml: a demo, and a gateway that was started with flags, have no file.
+// name config.yaml: a gateway that was started with flags has no file, and a demo's has another name.
 func fromConfig(what, name string) error {
 	return huma.Error409Conflict(fmt.Sprintf("The %s %q is defined in the gateway's configuration, not in its database: "+
 		"only a change of auth.keys or admin.keys in a configuration file, and a reload, changes it.", what, name))

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"tierway/tenants"
+)
+
+// demoSettings are the values of demoConfig. Keys are digests.
+type demoSettings struct {
+	Key, AdminKey string
+	Load          *demoLoadSettings // nil without a background load
+	Tiers         []demoTier
+}
+
+// demoLoadSettings are the tenants of the background load.
+type demoLoadSettings struct {
+	ChatKey, NightlyKey string
+	ChatRPM, NightlyRPM int64
+}
+
+// settings returns the settings of a demo with these keys.
+func (k demoKeys) settings(load float64, fleet []demoTier) demoSettings {
+	d := demoSettings{Key: digest(k.tenant), AdminKey: digest(k.admin), Tiers: fleet}
+	if load > 0 {
+		d.Load = &demoLoadSettings{
+			ChatKey:    digest(k.load[chatApp]),
+			NightlyKey: digest(k.load[nightlyBatch]),
+			ChatRPM:    perMinute(4 * load),
+			NightlyRPM: perMinute(nightlyHeadroom * nightlyShare * load),
+		}
+	}
+	return d
+}
+
+// perMinute returns a rate per second as a limit, at least 1.
+func perMinute(rate float64) int64 { return max(1, int64(math.Ceil(60*rate))) }
+
+func digest(key string) string { return fmt.Sprintf("%x", tenants.Digest(key)) }
+
+const demoConfig = `# The configuration of a demo. Edit this file and reload it: in the UI, or with "tierway reload".
+# The demo removes the file when it stops. Keys are stored as digests.
+admin:
+  keys:
+    - { name: demo, sha256: {{.AdminKey}} }
+auth:
+  keys:
+    - { name: demo, sha256: {{.Key}} }
+{{- with .Load}}
+    # The tenants of the background load. A lower limit rejects more of their requests.
+    - { name: chat-app, sha256: {{.ChatKey}}, limits: { rpm: {{.ChatRPM}}, concurrent: 100 } }
+    - { name: nightly-batch, sha256: {{.NightlyKey}}, priority: batch, limits: { rpm: {{.NightlyRPM}}, burst: 2 } }
+{{- end}}
+store: { sql: "sqlite://:memory:" }
+drain: { accept_grace: 10ms, timeout: 2s }
+tiers:
+{{- range .Tiers}}
+  - name: {{.Name}}
+    model: {{.Model}}
+    engine: vllm
+    serves: [chat, completions, responses, messages, embeddings, rerank, score, tokenize, moderations, images, audio]
+    workers:
+    {{- range .Workers}}
+      - { name: {{.Name}}, url: "{{.URL}}" }
+    {{- end}}
+{{- end}}
+models:
+  gpt-4o-mini: small
+  gpt-4o: medium
+  gpt-4*: large
+  gpt-5*: large
+  claude-*haiku*: small
+  claude-*: large
+  text-embedding-*: small
+`
+
+// demoFile is the configuration file of a demo. The zero value has no file. It is safe for concurrent
+// use: a second signal removes the file while the first one is being handled.
+type demoFile struct {
+	mu   sync.Mutex
+	name string // absolute; empty while there is no file
+}
+
+// create writes the configuration to a new file, which only its owner can read: to a temporary file if
+// the path is empty.
+func (f *demoFile) create(path string, settings demoSettings) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	file, err := newDemoFile(path)
+	if err != nil {
+		return err
+	}
+	f.name = file.Name()
+	if err := errors.Join(fill(file, demoConfig, settings), file.Close()); err != nil {
+		return fmt.Errorf("writing the demo's configuration: %w: choose another file with --config", err)
+	}
+	return nil
+}
+
+// newDemoFile creates a file that did not exist.
+func newDemoFile(path string) (*os.File, error) {
+	if path == "" {
+		file, err := os.CreateTemp("", "tierway-demo-*.yaml")
+		if err != nil {
+			return nil, fmt.Errorf("creating the demo's configuration: %w: choose another file with --config", err)
+		}
+		return file, nil
+	}
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("--config %q: %w", plain(path), err)
+	}
+	file, err := os.OpenFile(absolute, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return nil, fmt.Errorf("--config %q: the file exists, and the demo would replace and remove it: choose a new file; "+
+			"to serve an existing configuration, run `tierway serve -c FILE`", plain(path))
+	case err != nil:
+		return nil, fmt.Errorf("--config %q: %w: choose another file", plain(path), withoutPath(err))
+	}
+	return file, nil
+}
+
+// path returns the path of the file.
+func (f *demoFile) path() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.name
+}
+
+// remove removes the file if there is one. Repeated calls are permitted.
+func (f *demoFile) remove() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.name == "" {
+		return nil
+	}
+	err := os.Remove(f.name)
+	f.name = ""
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing the demo's configuration: %w", err)
+	}
+	return nil
+}

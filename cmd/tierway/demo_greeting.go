@@ -1,0 +1,101 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"text/template"
+
+	"tierway/server"
+)
+
+// ready is the data that a demo prints when it is ready.
+type ready struct {
+	BaseURL    string  `json:"base_url"`
+	UIURL      string  `json:"ui_url"` // logs in, once
+	AdminURL   string  `json:"admin_url"`
+	Key        string  `json:"api_key"`
+	AdminKey   string  `json:"admin_key"`
+	ConfigFile string  `json:"config_file"`
+	Load       float64 `json:"load"` // background load, in requests per second
+}
+
+// newReady returns the data of a gateway that listens.
+func newReady(s *server.Server, path string, keys demoKeys, load float64) (ready, error) {
+	admin := "http://" + s.Addr("admin")
+	code, err := loginCode(keys.admin)
+	if err != nil {
+		return ready{}, fmt.Errorf("making a login link: %w", err)
+	}
+	return ready{
+		BaseURL:    "http://" + s.Addr("data") + "/v1",
+		UIURL:      loginURL(admin, code),
+		AdminURL:   admin,
+		Key:        keys.tenant,
+		AdminKey:   keys.admin,
+		ConfigFile: path,
+		Load:       load,
+	}, nil
+}
+
+// loginURL returns the address of the UI with a code that logs in once. The code is in the fragment,
+// which browsers do not send and servers do not log.
+func loginURL(admin, code string) string { return admin + "/#/login?code=" + url.QueryEscape(code) }
+
+// greeting shows first requests that can be copied unchanged.
+const greeting = `Tierway demo: three tiers of simulated engines behind one gateway.
+
+  base URL   {{.BaseURL}}
+  UI         {{.UIURL}}
+             The link works once. The admin key logs in as well.
+  API key    {{.Key}}
+  admin      {{.AdminURL}}   key {{.AdminKey}}
+  config     {{.ConfigFile}}
+             Edit this file, then reload in the UI. It is removed when the demo stops.
+
+Variables for the commands in the documentation:
+
+export BASE_URL={{.BaseURL}} API_KEY={{.Key}} ADMIN_URL={{.AdminURL}} ADMIN_KEY={{.AdminKey}} TIERWAY_ADMIN_KEY={{.AdminKey}} TIERWAY_ADMIN_URL={{.AdminURL}}
+
+A streamed response:
+
+curl -sN {{.BaseURL}}/chat/completions -H 'Authorization: Bearer {{.Key}}' -H 'Content-Type: application/json' -d '{"model":"auto","stream":true,"max_tokens":20,"messages":[{"role":"user","content":"Say hello"}]}'
+
+The classifier selects the large tier; the response headers explain the decision:
+
+curl -si {{.BaseURL}}/chat/completions -H 'Authorization: Bearer {{.Key}}' -H 'Content-Type: application/json' -d '{"model":"auto","max_tokens":20,"messages":[{"role":"user","content":"Write a Python function that sorts a list"}]}'
+
+A header selects the medium tier:
+
+curl -si {{.BaseURL}}/chat/completions -H 'Authorization: Bearer {{.Key}}' -H 'X-Model-Tier: medium' -H 'Content-Type: application/json' -d '{"model":"auto","max_tokens":20,"messages":[{"role":"user","content":"Say hello"}]}'
+
+The models that this key may use:
+
+curl -s {{.BaseURL}}/models -H 'Authorization: Bearer {{.Key}}'
+
+{{if .Load}}A background load of {{.Load}} requests per second gives the UI something to show (--load 0 turns it off).
+
+Press Ctrl-C to stop. One log line per request follows, except for the background load.
+{{- else}}Press Ctrl-C to stop. One log line per request follows.
+{{- end}}
+`
+
+func (r ready) print(w io.Writer, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(w).Encode(r)
+	}
+	return fill(w, greeting, r)
+}
+
+// fill executes a template of this file.
+func fill(w io.Writer, text string, values any) error {
+	t, err := template.New("").Parse(text)
+	if err != nil {
+		return err
+	}
+	return t.Execute(w, values)
+}
+
+// loginCode stands in for server.Server.LoginCode.
+func loginCode(string) (string, error) { return "none", nil }

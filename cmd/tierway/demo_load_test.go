@@ -1,0 +1,127 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// decisionsOf returns the decisions of a demo.
+func decisionsOf(t *testing.T, d *runningDemo) (all []demoDecision) {
+	t.Helper()
+	var answer struct {
+		Items []demoDecision `json:"items"`
+	}
+	text := d.get(t, "/admin/decisions?limit=1000")
+	if err := json.Unmarshal([]byte(text), &answer); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return answer.Items
+}
+
+// demoDecision has some fields of a decision.
+type demoDecision struct {
+	Status              int
+	Tenant, Class, Tier string
+	Stream              bool
+}
+
+func TestTheDemoLoadUsesAllTiersAndClassesAndMeetsALimit(t *testing.T) {
+	d := startDemo(t, "--load", "50")
+	want := map[demoDecision]bool{
+		{200, chatApp, "interactive", "small", true}:  false,
+		{200, chatApp, "interactive", "small", false}: false,
+		{200, chatApp, "background", "small", false}:  false,
+		{200, chatApp, "interactive", "medium", true}: false,
+		{200, chatApp, "interactive", "large", true}:  false,
+		{200, nightlyBatch, "batch", "small", false}:  false,
+		{200, nightlyBatch, "batch", "medium", false}: false,
+		{429, nightlyBatch, "batch", "small", false}:  false,
+	}
+	missing, deadline := len(want), time.Now().Add(time.Minute)
+	for ; missing > 0 && time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		for _, d := range decisionsOf(t, d) {
+			if seen, wanted := want[d]; wanted && !seen {
+				want[d] = true
+				missing--
+			}
+			if d.Status != http.StatusOK && (d.Status != http.StatusTooManyRequests || d.Tenant != nightlyBatch) {
+				t.Fatalf("a request of the load failed: %+v", d)
+			}
+		}
+	}
+	if missing > 0 {
+		t.Errorf("requests after a minute: %v", want)
+	}
+	if err := d.stop(); err != nil || d.messages.Len() > 0 {
+		t.Errorf("%v: the load left messages:\n%s", err, d.messages.String())
+	}
+}
+
+func TestADemoWithoutALoadSendsNoRequest(t *testing.T) {
+	for _, args := range [][]string{nil, {"--load", "0"}} { // --json alone has no load
+		d := startDemo(t, args...)
+		time.Sleep(300 * time.Millisecond) // at the default rate of a greeting, half of such demos would have sent one
+		if all := decisionsOf(t, d); len(all) > 0 || d.Load != 0 {
+			t.Errorf("%v: a load of %v sent %d requests", args, d.Load, len(all))
+		}
+	}
+}
+
+func TestAStoppedDemoLoadHasNoRequestInFlight(t *testing.T) {
+	var inflight, arrived atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		defer inflight.Add(-1)
+		inflight.Add(1)
+		arrived.Add(1)
+		_, _ = io.Copy(io.Discard, r.Body) // the server detects a closed connection after the body
+		<-r.Context().Done()
+	}))
+	defer s.Close()
+	load := startDemoLoad(context.Background(), demoLoad{url: s.URL, rate: maxDemoLoad})
+	for arrived.Load() < 5 {
+		time.Sleep(time.Millisecond)
+	}
+	load.stop()
+	s.Close() // waits for the handlers
+	if n := inflight.Load(); n != 0 {
+		t.Errorf("%d requests are in flight", n)
+	}
+}
+
+func TestTheDemoTrafficIsEqualForEqualSeeds(t *testing.T) {
+	a, b, c := newDemoTraffic(1), newDemoTraffic(1), newDemoTraffic(2)
+	differs := false
+	for range 200 {
+		x, y, z := a.next(), b.next(), c.next()
+		if x.tenant != y.tenant || x.class != y.class || x.session != y.session || !bytes.Equal(x.body, y.body) ||
+			a.pause(1) != b.pause(1) {
+			t.Fatalf("%s\n%s", x.body, y.body)
+		}
+		c.pause(1)
+		differs = differs || !bytes.Equal(x.body, z.body)
+	}
+	if !differs {
+		t.Error("another seed gives the same requests")
+	}
+}
+
+func TestTheDemoLogOmitsOnlyTheLoad(t *testing.T) {
+	var out bytes.Buffer
+	log := withoutDemoLoad{&out}
+	for _, line := range []string{`{"tenant":"chat-app"}`, `{"tenant":"nightly-batch","key":"k"}`} {
+		if n, err := log.Write([]byte(line)); n != len(line) || err != nil {
+			t.Errorf("%s: %d, %v", line, n, err)
+		}
+	}
+	const kept = `{"tenant":"demo","requested_model":"\"tenant\":\"chat-app\""}` + "\n" + `{"status":401}`
+	if _, err := log.Write([]byte(kept)); err != nil || out.String() != kept {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+}
