@@ -1,10 +1,10 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"testing"
-	"time"
 
 	"tierway/server/admin"
 )
@@ -13,7 +13,7 @@ import (
 func TestHistoryShowsTheTrafficOfTheGateway(t *testing.T) {
 	r := newAdminRig(t)
 	done := make(chan struct{})
-	ctx, stop := contextOf(t)
+	ctx, stop := context.WithCancel(t.Context())
 	go func() {
 		defer close(done)
 		r.plane.Run(ctx)
@@ -43,31 +43,19 @@ func TestHistoryShowsTheTrafficOfTheGateway(t *testing.T) {
 		}
 		return highest
 	}
-	waitFor(t, "the first sample", func() bool { return shown("memory", nil) > 0 })
-	waitFor(t, "requests in the history", func() bool {
-		r.chat("filed", "Say hello")
+	eventually(t, "first sample", func() bool { return shown("memory", nil) > 0 })
+	eventually(t, "requests in the history", func() bool {
+		r.post("/v1/chat/completions", chatAbout(1), "Authorization", "Bearer filed")
 		return shown("requests", map[string]string{"tier": "small", "result": "ok"}) > 0
 	})
-	waitFor(t, "tokens in the history", func() bool { return shown("tokens", map[string]string{"tier": "small"}) > 0 })
+	eventually(t, "tokens in the history", func() bool { return shown("tokens", map[string]string{"tier": "small"}) > 0 })
 	if got := shown("breaker", map[string]string{"worker": "w0"}); got != 0 {
 		t.Errorf("the closed breaker of w0 is %g", got)
 	}
-	r.callAdmin("ops", "GET", "/admin/metrics?range=2h", "")
 	if got := r.callAdmin("ops", "GET", "/admin/metrics?range=2h", ""); got.status != http.StatusUnprocessableEntity {
 		t.Errorf("an unknown range is %d", got.status)
 	}
 	for _, period := range []string{"1h", "24h"} {
 		r.ops(http.StatusOK, "GET", "/admin/metrics?range="+period, "")
-	}
-}
-
-const historyPatience = 20 * time.Second
-
-func waitFor(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(historyPatience); !is(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited %s for %s", historyPatience, what)
-		}
 	}
 }

@@ -209,6 +209,9 @@ func (s *Server) Addr(plane string) string {
 	return s.listeners.address("data")
 }
 
+// LoginCode returns a code that opens one session of the admin with a key in the UI, within an hour.
+func (s *Server) LoginCode(adminKey string) (string, error) { return s.planes.admin.LoginCode(adminKey) }
+
 // Run serves until ctx ends, then drains and releases all resources. The drain has these steps:
 //
 //   - for drain.accept_grace, /readyz reports not ready and requests are still accepted
