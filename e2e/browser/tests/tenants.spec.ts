@@ -50,10 +50,10 @@ test("a tenant is created, and its key works, rotates with overlap and is revoke
   await closeSecret(page);
   await expect.poll(() => status(second)).toBe(200);
   expect(await status(first)).toBe(200); // during the overlap
-  await expect(page.getByRole("cell", { name: "grace" })).toBeVisible();
+  await expect(page.getByRole("cell", { name: "grace", exact: true })).toBeVisible();
 
   for (const [key, row] of [[first, "grace"], [second, "active"]] as const) {
-    await page.getByRole("row", { name: row }).getByRole("button", { name: "Revoke" }).click();
+    await page.getByRole("row", { name: new RegExp(`\\b${row}\\b`) }).getByRole("button", { name: "Revoke" }).click();
     await page.getByLabel(/to confirm/).fill(name);
     await page.getByRole("button", { name: "Revoke key" }).click();
     await expect.poll(() => status(key)).toBe(401);
@@ -70,16 +70,16 @@ test("a limit that is set on the page rejects requests", async ({ page }) => {
   const { secret } = await admin("POST", "/admin/tenants", { name, issue_key: true });
   await login(page, env.adminKey, `/tenants?tenant=${name}`);
   const drawer = page.getByRole("dialog");
-  await drawer.getByLabel("Requests per minute").fill("2");
-  await drawer.getByLabel("Burst").first().fill("1");
+  await drawer.getByRole("textbox", { name: "Requests per minute" }).fill("2");
+  await drawer.getByRole("textbox", { name: "Burst" }).first().fill("1");
   await drawer.getByRole("button", { name: "Save" }).click();
   await expect(page.getByText(`The settings of ${name} were saved.`)).toBeVisible();
   await expect.poll(async () => (await send(3, "Say hello", { key: secret, atOnce: 1 })).map((a) => a.status)).toContain(429);
-  await drawer.getByLabel("Requests per minute").fill("");
-  await drawer.getByLabel("Burst").first().fill("");
+  await drawer.getByRole("textbox", { name: "Requests per minute" }).fill("");
+  await drawer.getByRole("textbox", { name: "Burst" }).first().fill("");
   await drawer.getByRole("button", { name: "Save" }).click();
   await expect.poll(async () => (await send(3, "Say hello", { key: secret, atOnce: 1 })).map((a) => a.status)).not.toContain(429);
-  expect(await auditActions(name)).toEqual(["tenant.update ui", "tenant.update ui", "key.create api", "tenant.create api"]);
+  expect(await auditActions(name)).toEqual(["tenant.update ui", "tenant.update ui", "tenant.create api"]);
 });
 
 test("wrong input is shown beside its field", async ({ page, journal }) => {

@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { Link, Navigate, Outlet, useRouterState } from "@tanstack/react-router";
+import { Link, Outlet, useRouter, useRouterState } from "@tanstack/react-router";
 import { useEffect, useRef, useState } from "react";
 import { onSignedOut } from "../api/client";
 import { overviewQuery, queries, sessionQuery } from "../api/queries";
@@ -36,14 +36,13 @@ export function Root() {
 /** Shell is the frame of all pages that need a session. */
 export function Shell() {
   const session = useQuery(sessionQuery);
-  const here = useRouterState({ select: (s) => s.location.href });
   useEffect(() => onSignedOut(() => void queries.invalidateQueries({ queryKey: ["session"] })), []);
   const name = session.data?.name;
   useEffect(() => {
     if (name) live.start();
   }, [name]);
   if (session.isPending) return <Skeleton />;
-  if (session.data === null) return <Navigate to="/login" search={here === "/" ? {} : { to: here }} replace />;
+  if (session.data === null) return <ToLogin />;
   return (
     <div className="shell">
       <a className="skip" href="#main" onClick={focusMain}>
@@ -55,6 +54,16 @@ export function Shell() {
       <Shortcuts pages={pages} />
     </div>
   );
+}
+
+// Opens the login page, which returns to the present page.
+function ToLogin() {
+  const router = useRouter();
+  const [here] = useState(() => router.state.location.href);
+  useEffect(() => {
+    void router.navigate({ to: "/login", search: here === "/" ? {} : { to: here }, replace: true });
+  }, [router, here]);
+  return null;
 }
 
 // The address after # is the page, so a link to #main would leave it.

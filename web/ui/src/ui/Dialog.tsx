@@ -1,4 +1,5 @@
 import { useEffect, useId, useRef, type ReactNode } from "react";
+import { createPortal } from "react-dom";
 
 interface DialogProps {
   title: ReactNode;
@@ -19,12 +20,15 @@ export function Dialog({ title, onClose, closable = true, drawer, children }: Di
     const dialog = ref.current;
     const before = document.activeElement;
     dialog?.showModal();
+    // The browser focuses the first control, which closes the dialog. A form begins with its first field.
+    if (!drawer) dialog?.querySelector<HTMLElement>("form :is(input, select, textarea)")?.focus();
     return () => {
       dialog?.close();
       if (before instanceof HTMLElement && before.isConnected) before.focus();
     };
-  }, []);
-  return (
+  }, [drawer]);
+  // A dialog may be opened from a form, and a form must not contain another one.
+  return createPortal(
     <dialog
       ref={ref}
       className={drawer ? "drawer" : undefined}
@@ -51,7 +55,8 @@ export function Dialog({ title, onClose, closable = true, drawer, children }: Di
         )}
       </header>
       {children}
-    </dialog>
+    </dialog>,
+    document.body,
   );
 }
 
@@ -76,6 +81,7 @@ export function Confirm({ title, action, danger, typed, pending, onConfirm, onCl
       <form
         onSubmit={(e) => {
           e.preventDefault();
+          e.stopPropagation(); // the dialog may belong to another form
           if (typed && input.current?.value !== typed) {
             input.current?.setCustomValidity(`Type ${typed} to confirm.`);
             input.current?.reportValidity();

@@ -98,7 +98,7 @@ function Settings({ tenant, onClose }: { tenant: TenantView; onClose: () => void
 function Delete({ tenant, onDeleted }: { tenant: TenantView; onDeleted: () => void }) {
   const [asking, ask] = useState(false);
   const remove = useMutation({
-    mutationFn: () => result(api.DELETE("/admin/tenants/{name}", { params: { path: { name: tenant.name } } })),
+    mutationFn: () => result(api.DELETE("/admin/tenants/{name}", { params: { path: { name: tenant.name }, query: { confirm: tenant.name } } })),
     onSuccess: () => {
       refresh();
       toast(`The tenant ${tenant.name} and its keys were deleted.`);

@@ -1,1 +1,0 @@
-import{F as e,l as t}from"./index-C-LqciQy.js";var n=e();function r(){return(0,n.jsx)(t,{children:`Rules`})}export{r as RulesPage};
