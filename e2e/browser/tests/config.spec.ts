@@ -16,7 +16,9 @@ test("a reload applies what its preview showed", async ({ page }) => {
 });
 
 test("a removed worker and the affinity that moves are shown before the reload", async ({ page }) => {
-  const text = readConfig();
+  const text = `${readConfig()}policy: { name: chwbl }\n`; // the policy under which prompts have homes
+  writeConfig(text);
+  await admin("POST", "/admin/reload");
   writeConfig(text.split("\n").filter((line) => !line.includes("name: medium-1")).join("\n"));
   await login(page, env.adminKey, "/config?tab=reload");
   await expect(page.getByText("Workers removed")).toBeVisible();
@@ -37,11 +39,11 @@ test("a pasted configuration is validated with marked lines", async ({ page }) =
   await login(page, env.adminKey, "/config?tab=validate");
   const text = readConfig();
   const line = text.split("\n").findIndex((l) => l.includes("consecutive_failures")) + 1;
-  await page.getByLabel("Configuration", { exact: false }).first().fill(text.replace("consecutive_failures", "consecutive_failurs"));
+  await page.getByRole("textbox", { name: "Configuration" }).fill(text.replace("consecutive_failures", "consecutive_failurs"));
   await page.getByRole("button", { name: "Validate the text" }).click();
   await expect(page.getByRole("button", { name: `line ${line}` })).toBeVisible();
   await expect(page.locator(".marked")).toContainText("consecutive_failurs");
-  await page.getByLabel("Configuration", { exact: false }).first().fill(text);
+  await page.getByRole("textbox", { name: "Configuration" }).fill(text);
   await page.getByRole("button", { name: "Validate the text" }).click();
   await expect(page.getByText("valid", { exact: true })).toBeVisible();
 });

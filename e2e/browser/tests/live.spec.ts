@@ -29,8 +29,6 @@ test("ten tabs of a browser share one stream", async ({ page, context, journal }
     tabs.push(tab);
   }
   for (const tab of tabs) await expect(tab.locator(pill)).toHaveText("live");
-  const metrics = await (await fetch(`${env.adminURL}/admin/status`, { headers: { authorization: `Bearer ${env.adminKey}` } })).json();
-  expect(metrics).toBeTruthy();
   expect(journal.requests.filter((url) => url.includes("/admin/stream")).length).toBeLessThanOrEqual(2);
   // A change in one tab appears in all.
   await admin("PATCH", "/admin/workers/small-1", { weight: 7 });
@@ -41,7 +39,7 @@ test("ten tabs of a browser share one stream", async ({ page, context, journal }
 
 test("the overview shows traffic, trouble and its end", async ({ page }) => {
   await login(page);
-  await send(40, "Say hello", { model: "demo-small-7b" });
+  await send(40, "Say hello", { model: "demo-small-7b", stream: true });
   const row = page.getByRole("row", { name: /^small / });
   await expect(row).not.toContainText("–");
   await admin("POST", "/admin/workers/large-0/drain", {});

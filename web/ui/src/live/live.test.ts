@@ -9,6 +9,7 @@ test("data is stale two and a half seconds after the last event", () => {
   const stale = liveness(10_000, 10_001 + staleAfter);
   expect(stale.state).toBe("stale");
   expect(stale.text).toMatch(/^stale since /);
+  expect(liveness(10_000, 10_100, true).state).toBe("stale");
   expect(liveness(10_000, 99_000).text).toBe(liveness(10_000, 12_501).text);
 });
 

@@ -17,6 +17,7 @@ class Live {
   #topics = new Map<Topic, number>();
   #listeners = new Set<() => void>();
   #lastEvent = 0;
+  #lost = false;
   #liveness: Liveness = liveness(0, 0);
   #feed: Feed = emptyFeed;
   #paint: number | undefined;
@@ -87,6 +88,8 @@ class Live {
 
   #receive(m: Message): void {
     if (m.kind === "state") {
+      this.#lost = m.state !== "open";
+      this.#tick();
       if (m.state === "signed_out") void queries.invalidateQueries({ queryKey: ["session"] });
       return;
     }
@@ -115,7 +118,7 @@ class Live {
   }
 
   #tick(): void {
-    const now = liveness(this.#lastEvent, Date.now());
+    const now = liveness(this.#lastEvent, Date.now(), this.#lost);
     if (now.text === this.#liveness.text) return;
     this.#liveness = now;
     this.#notify();

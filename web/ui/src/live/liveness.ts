@@ -5,10 +5,13 @@ export const staleAfter = 2500;
 
 export type Liveness = { state: "connecting" | "live" | "stale"; text: string };
 
-/** liveness returns whether the data of a page is current. Times are in milliseconds; 0 is never. */
-export function liveness(lastEventAt: number, now: number): Liveness {
+/**
+ * liveness returns whether the data of a page is current. Times are in milliseconds; 0 is never. lost: the
+ * connection broke after the last event.
+ */
+export function liveness(lastEventAt: number, now: number, lost = false): Liveness {
   if (lastEventAt === 0) return { state: "connecting", text: "connecting" };
-  if (now - lastEventAt <= staleAfter) return { state: "live", text: "live" };
+  if (!lost && now - lastEventAt <= staleAfter) return { state: "live", text: "live" };
   return { state: "stale", text: `stale since ${clock(lastEventAt, new Date(now))}` };
 }
 

@@ -151,7 +151,9 @@ export function Chart(props: ChartProps) {
     };
   }, [names, theme, table]);
 
-  useEffect(() => plot.current?.setData(dataOf(times, lines, stacked)), [times, lines, stacked]);
+  useEffect(() => {
+    plot.current?.setData(dataOf(times, lines, stacked));
+  }, [times, lines, stacked]);
 
   return (
     <section className="panel chart" aria-labelledby={id}>

@@ -31,7 +31,9 @@ export function FileText() {
 export function Lines({ text, marked }: { text: string; marked: number[] }) {
   const first = useRef<HTMLLIElement>(null);
   const line = marked[0];
-  useEffect(() => first.current?.scrollIntoView({ block: "center" }), [line]);
+  useEffect(() => {
+    void first.current?.scrollIntoView({ block: "center" });
+  }, [line]);
   return (
     <ol className="lines mono" tabIndex={0} aria-label="Text with line numbers">
       {text.split("\n").map((t, i) => (

@@ -77,14 +77,35 @@ function Preview({ preview: p }: { preview: ReloadAnswer }) {
         <dt>Affinity that moves</dt>
         <dd>
           {moved.length === 0
-            ? "none: prompts keep their preferred workers"
+            ? "none: no prompt has a home by hashing that changes"
             : moved.map(([pool, share]) => `${percent(share, 1)} of the prompts of ${pool}`).join("; ")}
         </dd>
+        {p.impact.overrides.length > 0 && (
+          <>
+            <dt>Live overrides</dt>
+            <dd>{p.impact.overrides.map(overrideText).join("; ")}</dd>
+          </>
+        )}
         <dt>After a restart</dt>
         <dd>{p.impact.restart_needed.join(", ") || "nothing: all changes apply at once"}</dd>
       </dl>
     </>
   );
+}
+
+/** overrideText says what becomes of a live override. */
+function overrideText(o: ReloadAnswer["impact"]["overrides"][number]): string {
+  const file = o.file_weight === undefined ? "" : `; the file has ${o.file_weight}`;
+  switch (o.effect) {
+    case "shadows":
+      return `weight ${o.weight} of ${o.worker} hides the file's new value${file}`;
+    case "ends":
+      return `weight ${o.weight} of ${o.worker} ends, because the worker is removed`;
+    case "begins":
+      return `weight ${o.weight} of ${o.worker} applies again, because the worker returns`;
+    default:
+      return `weight ${o.weight} of ${o.worker} stays${file}`;
+  }
 }
 
 type Change = ReloadAnswer["changes"][number];

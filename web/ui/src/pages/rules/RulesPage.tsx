@@ -1,5 +1,48 @@
+import { getRouteApi } from "@tanstack/react-router";
+import { useState } from "react";
 import { PageTitle } from "../../shell/Shell";
+import { Tabs } from "../../ui/Tabs";
+import { Playground } from "./Playground";
+import { Replay } from "./Replay";
+import { emptyForm } from "./request";
+import { Rules } from "./Rules";
+import { TierList } from "./TierList";
+import "./rules.css";
 
+const route = getRouteApi("/shell/rules");
+
+const tabs = [
+  { id: "playground", label: "Playground" },
+  { id: "rules", label: "Rules" },
+  { id: "tiers", label: "Tiers" },
+  { id: "replay", label: "Replay" },
+] as const;
+
+/** RulesPage explains which tier and worker a request gets, now and under an edited configuration. */
 export function RulesPage() {
-  return <PageTitle>Rules</PageTitle>;
+  const search = route.useSearch();
+  const current = tabs.find((t) => t.id === search.tab)?.id ?? "playground";
+  // The request and the draft stay while the person looks at another tab.
+  const [form, setForm] = useState(() => ({
+    ...emptyForm,
+    tenant: search.tenant ?? "",
+    tier: search.tier ?? "",
+    class: search.class ?? "",
+    max_tokens: search.max_tokens ?? "",
+  }));
+  const [draft, setDraft] = useState<string>();
+  return (
+    <>
+      <PageTitle note="Which tier and worker a request gets, and why. Nothing on this page is sent to a worker.">
+        Tiers and rules
+      </PageTitle>
+      <Tabs label="Parts of the page" to="/rules" param="tab" items={tabs} current={current} />
+      {current === "playground" && (
+        <Playground key={search.decision} decision={search.decision} form={form} onForm={setForm} draft={draft} onDraft={setDraft} />
+      )}
+      {current === "rules" && <Rules />}
+      {current === "tiers" && <TierList />}
+      {current === "replay" && <Replay draft={draft} onDraft={setDraft} />}
+    </>
+  );
 }

@@ -1,0 +1,145 @@
+import type { Classification, Explanation, RouteExplanation, Step } from "../../api/schema";
+import { count, millis } from "../../lib/format";
+import { Badge, type Tone } from "../../ui/parts";
+import { Candidates } from "./Candidates";
+
+const tones: Record<Explanation["outcome"], Tone> = {
+  route: "ok",
+  queue: "warn",
+  reject: "err",
+  answer: "ok",
+  abandoned: "off",
+  unknown: "off",
+};
+
+/** Answer shows an explanation, beside that under a draft if there is one. */
+export function Answer({ of: live }: { of: RouteExplanation }) {
+  if (!live.draft) return <One of={live} />;
+  const changed = live.changed ?? [];
+  return (
+    <div>
+      <p className="body padded" role="status">
+        <strong>
+          {changed.length === 0
+            ? "The edited configuration gives the same outcome, tier and worker."
+            : `The edited configuration changes ${changed.join(", ")}.`}
+        </strong>
+      </p>
+      {(live.changes ?? []).length > 0 && (
+        <ul className="body changes">
+          {live.changes!.map((c) => (
+            <li key={c.path + c.op}>
+              <code>{c.path}</code> {c.old ?? "unset"} → {c.new ?? "unset"}
+            </li>
+          ))}
+        </ul>
+      )}
+      <div className="compare">
+        <section aria-label="In force">
+          <h2>In force</h2>
+          <One of={live} />
+        </section>
+        <section aria-label="Edited">
+          <h2>Edited</h2>
+          <One of={live.draft} />
+        </section>
+      </div>
+    </div>
+  );
+}
+
+function One({ of: e }: { of: Explanation }) {
+  return (
+    <div className="stack body padded">
+      <p className="verdict">
+        <Badge tone={tones[e.outcome]}>{e.outcome}</Badge>
+        {e.tier && <strong>{e.tier}</strong>}
+        {e.worker && (
+          <>
+            → <strong data-testid="worker">{e.worker}</strong>
+          </>
+        )}
+        {e.status && <code>{e.status}</code>}
+      </p>
+      <p>{e.summary}</p>
+      {e.error && <p className="note err">{e.error}</p>}
+      {[...(e.notes ?? []), ...(e.note ? [e.note] : [])].map((n) => (
+        <p key={n} className="note">
+          {n}
+        </p>
+      ))}
+      <Ladder steps={e.steps ?? []} />
+      {e.classified && <Signals of={e.classified} />}
+      {(e.candidates ?? []).length > 0 && <Candidates of={e} />}
+      <p className="muted small">
+        About {count(e.prompt_tokens_estimate)} prompt tokens, {count(e.blocks)} blocks. No side effects.
+      </p>
+    </div>
+  );
+}
+
+const stages: Record<Step["stage"], string> = {
+  auth: "Tenant and key",
+  request: "Request",
+  tier: "Tier",
+  limits: "Limits",
+  queue: "Queue",
+  worker: "Worker",
+};
+
+function Ladder({ steps }: { steps: Step[] }) {
+  return (
+    <ol className="ladder">
+      {steps.map((s) => (
+        <li key={s.stage}>
+          <Badge tone={s.ok ? "ok" : "err"}>{stages[s.stage]}</Badge>
+          <span>
+            {s.detail}
+            {s.queue && s.queue.would === "wait" && ` Estimated wait ${millis(s.queue.estimated_wait_ms)}.`}
+          </span>
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+/** Signals are the values that the classifier compared, in its order. */
+function Signals({ of: c }: { of: Classification }) {
+  return (
+    <details>
+      <summary>
+        Classifier: {c.tier} by the rule {c.rule}
+      </summary>
+      <div className="table">
+        <table aria-label="Signals of the classifier">
+          <thead>
+            <tr>
+              <th scope="col">Rule</th>
+              <th scope="col" className="num">
+                Value
+              </th>
+              <th scope="col" className="num">
+                Threshold
+              </th>
+              <th scope="col">Selects</th>
+              <th scope="col">Matched</th>
+            </tr>
+          </thead>
+          <tbody>
+            {(c.signals ?? []).map((s, i) => (
+              <tr key={`${s.rule}-${i}`}>
+                <td>{s.rule}</td>
+                <td className="num">{count(s.value)}</td>
+                <td className="num">{s.threshold === undefined ? "" : count(s.threshold)}</td>
+                <td>{s.tier ?? <span className="muted">nothing</span>}</td>
+                <td className="wrap">
+                  {(s.matched ?? []).join(", ")} {s.not_counted}
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </details>
+  );
+}

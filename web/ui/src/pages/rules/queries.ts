@@ -1,0 +1,38 @@
+import { queryOptions } from "@tanstack/react-query";
+import { api, ApiError, result } from "../../api/client";
+import type { ExplainOrder, ReplayOrder } from "../../api/schema";
+
+export const rulesQuery = queryOptions({
+  queryKey: ["rules"],
+  queryFn: () => result(api.GET("/admin/rules")),
+});
+
+/** tenantNamesQuery returns the names of the tenants that the playground can act as. */
+export const tenantNamesQuery = queryOptions({
+  queryKey: ["tenants", "names"],
+  queryFn: async () =>
+    (await result(api.GET("/admin/tenants", { params: { query: { limit: 1000 } } }))).items.map((t) => t.name),
+});
+
+/** draftQuery returns the text of the configuration file, from which drafts begin; "" without a file. */
+export const draftQuery = queryOptions({
+  queryKey: ["config", "draft"],
+  queryFn: async () => {
+    try {
+      return (await result(api.GET("/admin/config/file"))).text;
+    } catch (e) {
+      if (e instanceof ApiError && e.status === 409) return "";
+      throw e;
+    }
+  },
+});
+
+/** explain returns where a request would go. */
+export function explain(body: ExplainOrder) {
+  return result(api.POST("/admin/route/explain", { body }));
+}
+
+/** replayDecisions repeats recorded decisions, under a draft if there is one. */
+export function replayDecisions(body: ReplayOrder) {
+  return result(api.POST("/admin/route/replay", { body }));
+}
