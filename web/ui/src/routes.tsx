@@ -3,6 +3,7 @@ import { parseSearch, picked, stringifySearch } from "./lib/search";
 import { AuditPage } from "./pages/audit/AuditPage";
 import { ClientsPage } from "./pages/clients/ClientsPage";
 import { DecisionsPage } from "./pages/decisions/DecisionsPage";
+import { fields } from "./pages/decisions/filter";
 import { LoginPage } from "./pages/LoginPage";
 import { OverviewPage } from "./pages/overview/OverviewPage";
 import { TenantsPage } from "./pages/tenants/TenantsPage";
@@ -47,7 +48,7 @@ const decisions = createRoute({
   getParentRoute: () => shell,
   path: "/decisions",
   component: DecisionsPage,
-  validateSearch: picked("id", "tenant", "tier", "worker", "outcome", "reason", "status", "since", "until", "model", "class"),
+  validateSearch: picked("id", ...fields),
 });
 
 const metrics = createRoute({

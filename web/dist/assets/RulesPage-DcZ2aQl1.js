@@ -1,1 +1,0 @@
-import{dt as e,n as t}from"./Shell-BSNkgBN_.js";var n=e();function r(){return(0,n.jsx)(t,{children:`Rules`})}export{r as RulesPage};
