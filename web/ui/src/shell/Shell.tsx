@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { Link, Outlet, useRouter, useRouterState } from "@tanstack/react-router";
+import { Link, Outlet, useRouter } from "@tanstack/react-router";
 import { useEffect, useRef, useState } from "react";
 import { onSignedOut } from "../api/client";
 import { overviewQuery, queries, sessionQuery } from "../api/queries";
@@ -107,19 +107,7 @@ function Navigation() {
   );
 }
 
-// After a change of the page, the focus moves to its heading, as after a full page load.
 function Main() {
-  const path = useRouterState({ select: (s) => s.location.pathname });
-  const first = useRef(true);
-  useEffect(() => {
-    const title = document.querySelector<HTMLElement>("main h1");
-    document.title = title ? `${title.textContent} · Tierway` : "Tierway";
-    if (first.current) {
-      first.current = false;
-      return;
-    }
-    title?.focus({ preventScroll: true });
-  }, [path]);
   return (
     <main id="main" tabIndex={-1}>
       <Outlet />
@@ -127,11 +115,22 @@ function Main() {
   );
 }
 
-/** PageTitle is the heading of a page; it receives the focus after navigation. */
-export function PageTitle({ children, note }: { children: React.ReactNode; note?: React.ReactNode }) {
+// The first page keeps the focus where the browser puts it.
+let opened = false;
+
+/** PageTitle is the heading of a page. After a change of the page it receives the focus, as after a page load. */
+export function PageTitle({ children, note }: { children: string; note?: React.ReactNode }) {
+  const heading = useRef<HTMLHeadingElement>(null);
+  useEffect(() => {
+    document.title = `${children} · Tierway`;
+    if (opened) heading.current?.focus({ preventScroll: true });
+    opened = true;
+  }, [children]);
   return (
     <div className="title">
-      <h1 tabIndex={-1}>{children}</h1>
+      <h1 ref={heading} tabIndex={-1}>
+        {children}
+      </h1>
       {note && <p className="muted">{note}</p>}
     </div>
   );

@@ -160,13 +160,13 @@ export function Chart(props: ChartProps) {
       <header>
         <h2 id={id}>{title}</h2>
         <div className="actions">
-          <button type="button" className="quiet small" aria-pressed={table} onClick={() => setTable(!table)}>
+          <button type="button" className="quiet small" hidden={lines.length === 0} aria-pressed={table} onClick={() => setTable(!table)}>
             {table ? "Show as chart" : "Show as table"}
           </button>
         </div>
       </header>
-      {lines.length === 0 && <p className="empty">No values in this period.</p>}
-      {table ? <Values {...props} /> : <div ref={box} className="plot" role="img" aria-label={`${title}, as a chart`} />}
+      {lines.length === 0 && <p className="empty">{stacked ? "0 in the whole period." : "No values in this period."}</p>}
+      {lines.length === 0 ? null : table ? <Values {...props} /> : <div ref={box} className="plot" role="img" aria-label={`${title}, as a chart`} />}
       {marks.length > 0 && !table && (
         <p className="marks muted small">Dashed lines: {[...new Set(marks.map((m) => m.text))].slice(-4).join("; ")}</p>
       )}

@@ -67,6 +67,7 @@ export function DecisionTable({ rows, onPause, onFilter, onOpen }: DecisionTable
 
 const headers: [name: string, numeric?: true][] = [
   ["Time"],
+  ["Status"],
   ["Tenant"],
   ["Model"],
   ["Tier"],
@@ -77,7 +78,6 @@ const headers: [name: string, numeric?: true][] = [
   ["Total", true],
   ["Tokens", true],
   ["Cached", true],
-  ["Status"],
 ];
 
 function Spacer({ rows }: { rows: number }) {
@@ -109,9 +109,14 @@ function Row({ row: d, index, onFilter, onOpen }: RowProps) {
   return (
     <tr aria-rowindex={index}>
       <td>
-        <button type="button" className="link num" aria-label={`Details of ${d.request_id}`} onClick={() => onOpen(d)}>
+        <button type="button" className="link num" title={`Details of ${d.request_id}`} onClick={() => onOpen(d)}>
           {clock(d.time)}
         </button>
+      </td>
+      <td>
+        <Badge tone={tones[d.outcome] ?? "off"} title={d.cause}>
+          {by("status", String(d.status), `${d.status}${d.code ? ` ${d.code}` : ""}`)}
+        </Badge>
       </td>
       <td>{by("tenant", d.tenant)}</td>
       <td>
@@ -130,11 +135,6 @@ function Row({ row: d, index, onFilter, onOpen }: RowProps) {
         {d.usage ? `${count(d.usage.prompt)} + ${count(d.usage.output)}` : "–"}
       </td>
       <td className="num">{percent(cachedShare(d))}</td>
-      <td>
-        <Badge tone={tones[d.outcome] ?? "off"} title={d.cause}>
-          {by("status", String(d.status), `${d.status}${d.code ? ` ${d.code}` : ""}`)}
-        </Badge>
-      </td>
     </tr>
   );
 }

@@ -19,7 +19,7 @@ export const charts: ChartOf[] = [
   { title: "Requests per second by tier and result", series: ["requests"], format: rate, stacked: true },
   { title: "Time to first token", series: ["ttft_p50", "ttft_p95", "ttft_p99"], format: millis },
   { title: "Queue by tier and class", series: ["queue_waiting"], format: count, stacked: true },
-  { title: "Oldest waiting request", series: ["queue_oldest"], format: seconds },
+  { title: "Oldest waiting request", series: ["queue_oldest"], format: seconds, stacked: false },
   { title: "In-flight requests by worker", series: ["worker_inflight"], format: count, stacked: true },
   { title: "Prefix hits by worker", series: ["prefix_hit"], format: percent },
   { title: "Circuit breakers by worker", series: ["breaker"], format: breaker },
@@ -30,16 +30,20 @@ export const charts: ChartOf[] = [
   { title: "Memory", series: ["memory"], format: bytes },
 ];
 
-/** linesOf returns the lines of a chart; series without any value are omitted. */
+/** linesOf returns the lines of a chart; series without any value, and stacked ones that are always 0, are omitted. */
 export function linesOf(metrics: MetricsView, chart: ChartOf): Line[] {
   const several = chart.series.length > 1;
   return metrics.series
-    .filter((s) => chart.series.includes(s.name) && s.values.some((v) => v !== null))
+    .filter((s) => chart.series.includes(s.name) && s.values.some((v) => v !== null && (!chart.stacked || v !== 0)))
     .map((s) => ({ name: nameOf(s.labels, several ? (s.name.split("_").at(-1) ?? "") : ""), values: s.values }));
 }
 
+/** A worker's name says its tier in most fleets, so that a line has only the more specific name. */
+const labelOrder = ["tenant", "worker", "tier", "class", "kind", "result"];
+
 function nameOf(labels: Record<string, string>, suffix: string): string {
-  return [...Object.values(labels), suffix].filter(Boolean).join(" ") || "all";
+  const shown = labelOrder.filter((l) => labels[l] && !(l === "tier" && labels.worker)).map((l) => labels[l]);
+  return [...shown, suffix].filter(Boolean).join(" ") || "all";
 }
 
 const marked = /^(config\.reload|worker\.)/;

@@ -118,6 +118,7 @@ function PoolPanel({ pool, state, workers, query, ttl_s, sort, onSort, onOpen }:
             <strong>No worker of {pool} matches.</strong> Change the filter.
           </Empty>
         ) : (
+          <div className="workers">
           <DataTable
             label={`Workers of ${pool}`}
             columns={columns}
@@ -127,6 +128,7 @@ function PoolPanel({ pool, state, workers, query, ttl_s, sort, onSort, onOpen }:
             onSort={onSort}
             onOpen={(w) => onOpen(w.name)}
           />
+          </div>
         )
       }
     </Panel>
