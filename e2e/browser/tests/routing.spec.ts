@@ -1,0 +1,139 @@
+import type { Page } from "@playwright/test";
+import { admin, engine, env, expect, expectAccessible, login, readConfig, send, test } from "../support.ts";
+
+async function explain(page: Page, prompt: string): Promise<void> {
+  await page.getByRole("textbox", { name: /^Prompt/ }).fill(prompt);
+  await page.getByRole("button", { name: /^Explain/ }).click();
+}
+
+const answer = (page: Page) => page.getByRole("region", { name: "Explanation" });
+
+test("the playground names the tier and worker that a real request then gets", async ({ page }) => {
+  await login(page, env.adminKey, "/rules");
+  for (const prompt of ["Say hello", "Prove step by step that the square root of 2 is irrational", "Write a Python function that sorts a list"]) {
+    await explain(page, prompt);
+    const worker = await answer(page).getByTestId("worker").textContent();
+    const tier = (await answer(page).locator(".verdict strong").first().textContent()) ?? "";
+    const [real] = await send(1, prompt, { maxTokens: 5 });
+    expect(real!.headers.get("x-model-tier")).toBe(tier);
+    const decision = (await admin("GET", "/admin/decisions?limit=1")).items[0];
+    expect(decision.tier).toBe(tier);
+    const rows = await answer(page).getByRole("table", { name: "Candidates" }).getByRole("row").count();
+    expect(rows).toBeGreaterThan(2); // the header and every candidate
+    expect(await answer(page).getByRole("row", { name: /selected/ }).textContent()).toContain(worker!);
+  }
+  await expectAccessible(page);
+});
+
+test("an edited configuration is compared, and nothing is applied", async ({ page }) => {
+  const before = (await admin("GET", "/admin/config")).generation;
+  await login(page, env.adminKey, "/rules");
+  await page.getByLabel("Compare with an edited configuration").check();
+  const draft = page.getByRole("textbox", { name: "Edited configuration" });
+  await expect(draft).toHaveValue(/tiers:/);
+  await draft.fill(`${await draft.inputValue()}classifier: { default: large }\n`);
+  await explain(page, "Say hello");
+  await expect(page.getByText(/The edited configuration changes .*tier/)).toBeVisible();
+  await expect(page.getByRole("region", { name: "In force" }).locator(".verdict")).toContainText("small");
+  await expect(page.getByRole("region", { name: "Edited", exact: true }).locator(".verdict")).toContainText("large");
+  expect((await admin("GET", "/admin/config")).generation).toBe(before);
+});
+
+test("a draft with an error shows its line", async ({ page, journal }) => {
+  journal.permit(/422/);
+  await login(page, env.adminKey, "/rules");
+  await page.getByLabel("Compare with an edited configuration").check();
+  const draft = page.getByRole("textbox", { name: "Edited configuration" });
+  await expect(draft).toHaveValue(/tiers:/);
+  await draft.fill((await draft.inputValue()).replace("open_for", "open_fore"));
+  await explain(page, "Say hello");
+  await expect(page.getByRole("alert")).toContainText("open_fore");
+});
+
+test("the last decisions are replayed under an edited configuration", async ({ page }) => {
+  await send(20, "Say hello", { maxTokens: 1 });
+  await login(page, env.adminKey, "/rules?tab=replay");
+  await page.getByRole("button", { name: "Replay", exact: true }).click();
+  await expect(page.locator(".verdict", { hasText: /configuration in force explains/ })).toBeVisible();
+  await page.getByLabel("Compare with an edited configuration").check();
+  const draft = page.getByRole("textbox", { name: "Edited configuration" });
+  await expect(draft).toHaveValue(/tiers:/);
+  await draft.fill(`${await draft.inputValue()}classifier: { default: large }\n`);
+  await page.getByRole("button", { name: "Replay", exact: true }).click();
+  await expect(page.getByText(/requests would change tier/)).toBeVisible();
+  await expect(page.getByRole("row", { name: /small → large/ }).first()).toBeVisible();
+});
+
+test("a pasted curl command is explained without its key", async ({ page }) => {
+  await login(page, env.adminKey, "/rules");
+  await page.locator("summary", { hasText: "Paste a JSON body" }).click();
+  await page
+    .getByRole("textbox", { name: "JSON body or curl command" })
+    .fill(`curl ${env.baseURL}/chat/completions -H 'Authorization: Bearer tw-pasted-secret' -H 'X-Model-Tier: large' -d '{"model":"auto","messages":[{"role":"user","content":"hi"}]}'`);
+  await expect(page.getByText(/Authorization was dropped/)).toBeVisible();
+  await page.getByRole("button", { name: "Explain" }).click();
+  await expect(answer(page).locator(".verdict")).toContainText("large");
+  expect(await page.content()).not.toContain("tw-pasted-secret");
+});
+
+test("a request appears within a second, with its attempts and their explanation", async ({ page }) => {
+  await login(page, env.adminKey, "/decisions?tenant=acme");
+  await expect(page.locator(".pill")).toHaveText("live");
+  await engine("small-2").fail({ kind: "status", status: 500, times: 1 });
+  const [first] = await send(1, `Hello ${Math.random()}`, { model: "demo-small-7b" });
+  await expect(page.locator("tbody tr").first()).toContainText("demo-small-7b", { timeout: 2000 });
+  expect(first!.status).toBe(200);
+  await page.locator("tbody tr").first().getByRole("button").first().click();
+  const drawer = page.getByRole("dialog", { name: "Request" });
+  await expect(drawer.getByRole("table", { name: "Candidates" }).first()).toContainText("small-0");
+  await expectAccessible(page, "dialog[open]");
+  await drawer.getByRole("link", { name: "Explain" }).click();
+  await expect(page.getByRole("heading", { level: 1, name: "Tiers and rules" })).toBeVisible();
+  await expect(page.getByRole("region", { name: "Explanation" }).getByTestId("worker")).toBeVisible();
+  await engine("small-2").recover();
+});
+
+test("rejected requests are rows, and filters are in the address", async ({ page }) => {
+  await login(page, env.adminKey, "/decisions");
+  await send(1, "hello", { key: "tw-unknown" });
+  await expect(page.getByRole("row", { name: /401/ }).first()).toBeVisible();
+  await page.getByRole("row", { name: /401/ }).first().getByRole("button", { name: /401/ }).click();
+  await expect(page).toHaveURL(/status=401/);
+  await page.reload();
+  await expect(page.getByRole("button", { name: "Remove the filter status" })).toBeVisible();
+  await send(3, "hello"); // other requests do not appear
+  await expect(page.getByRole("row", { name: /\b200\b/ })).toHaveCount(0);
+  await page.getByRole("button", { name: "Remove the filter status" }).click();
+  await expect(page.getByRole("row", { name: /\b200\b/ }).first()).toBeVisible();
+});
+
+test("the list pauses under the pointer and offers what is new", async ({ page }) => {
+  await send(5, "hello");
+  await login(page, env.adminKey, "/decisions");
+  await expect(page.locator("tbody tr").nth(3)).toBeVisible();
+  await page.locator("tbody tr").nth(1).hover();
+  const before = await page.locator("tbody tr").first().textContent();
+  await send(7, "hello");
+  await expect(page.getByRole("button", { name: "7 new" })).toBeVisible();
+  expect(await page.locator("tbody tr").first().textContent()).toBe(before);
+  await page.getByRole("button", { name: "7 new" }).click();
+  await page.getByRole("heading", { level: 1 }).hover();
+  await expect(page.getByRole("button", { name: /new$/ })).toHaveCount(0);
+});
+
+test("thousands of rows scroll with few of them in the document", async ({ page }) => {
+  await send(600, "hello", { maxTokens: 1, atOnce: 16 });
+  await login(page, env.adminKey, "/decisions");
+  await expect(page.locator("tbody tr").first()).toBeVisible();
+  for (let i = 0; i < 3; i++) {
+    const older = page.getByRole("button", { name: "Load older" });
+    if (await older.isVisible()) await older.click();
+    await page.waitForTimeout(200);
+  }
+  expect(Number(await page.getByRole("table", { name: "Decisions" }).getAttribute("aria-rowcount"))).toBeGreaterThan(500);
+  expect(await page.locator("tbody tr").count()).toBeLessThan(80);
+  const box = page.getByRole("region", { name: "Decisions" });
+  await box.evaluate((e) => e.scrollTo(0, 10_000));
+  await expect(page.locator(`tr[aria-rowindex="${Math.round(10_000 / 29) + 2}"]`)).toBeVisible();
+  expect(readConfig()).toContain("tiers:");
+});

@@ -1,0 +1,133 @@
+import type { Page } from "@playwright/test";
+import { admin, engine, env, expect, expectAccessible, login, release, send, statusError, test } from "../support.ts";
+
+const model = "demo-small-7b";
+
+test.beforeEach(async () => {
+  for (const o of (await admin("GET", "/admin/overrides")).items) await admin("DELETE", `/admin/overrides/${o.worker}`);
+});
+
+const row = (page: Page, worker: string) => page.locator(`tr[data-key="${worker}"]`);
+
+/** Returns the share of new requests that each worker of the tier small answers. */
+async function shares(n: number): Promise<Record<string, number>> {
+  const answers = await Promise.all(
+    Array.from({ length: n }, (_, i) => send(1, `Question ${i} of ${Math.random()}`, { model, maxTokens: 1 })),
+  );
+  const counts: Record<string, number> = {};
+  for (const [a] of answers) {
+    expect(a!.status).toBe(200);
+    const worker = a!.headers.get("x-routed-to") ?? "";
+    counts[worker] = (counts[worker] ?? 0) + 1;
+  }
+  return Object.fromEntries(Object.entries(counts).map(([w, c]) => [w, c / n]));
+}
+
+test("a weight that is set by keyboard moves the share, and undo brings it back", async ({ page }) => {
+  await login(page, env.adminKey, "/workers");
+  const slider = page.getByRole("slider", { name: "Weight of small-0" });
+  await slider.focus();
+  await page.keyboard.press("ArrowRight");
+  await expect(page.getByText("The weight of small-0 is 2.")).toBeVisible();
+  await expect(slider).toBeFocused(); // live data arrives every second
+  await expect(row(page, "small-0")).toContainText("override");
+  await expect(row(page, "small-0")).toContainText("50 %"); // of 2 + 1 + 1
+  expect((await admin("GET", "/admin/workers/small-0")).weights.effective).toBe(2);
+
+  await page.getByRole("button", { name: "Undo" }).click();
+  await expect.poll(async () => (await admin("GET", "/admin/workers/small-0")).weights.override).toBeUndefined();
+  await expect(row(page, "small-0")).not.toContainText("override");
+});
+
+test("a weight of 0 takes the worker out, with the share of real requests", async ({ page }) => {
+  await login(page, env.adminKey, "/workers");
+  const field = page.getByRole("textbox", { name: "Weight of small-1 as a number" });
+  await field.fill("0");
+  await expect(row(page, "small-0").locator(".previewed")).toHaveText("50 %"); // the preview, before anything is changed
+  expect((await admin("GET", "/admin/workers/small-1")).weights.effective).toBe(1);
+  await field.press("Enter");
+  await expect(row(page, "small-1")).toContainText("no new requests");
+  const now = await shares(60);
+  expect(now["small-1"] ?? 0).toBe(0);
+  expect((now["small-0"] ?? 0) + (now["small-2"] ?? 0)).toBe(1);
+  await row(page, "small-1").getByRole("button", { name: "small-1" }).click();
+  await expectAccessible(page, "dialog[open]");
+  await page.getByRole("button", { name: "Reset to file" }).click();
+  await expect.poll(async () => (await admin("GET", "/admin/workers/small-1")).weights.effective).toBe(1);
+});
+
+test("the last worker of a tier is taken out only after a warning", async ({ page }) => {
+  await admin("PATCH", "/admin/workers/large-0", { weight: 0 });
+  await login(page, env.adminKey, "/workers?pool=large");
+  const field = page.getByRole("textbox", { name: "Weight of large-1 as a number" });
+  await field.fill("0");
+  await field.press("Enter");
+  const dialog = page.getByRole("dialog");
+  await expect(dialog).toContainText("no worker of large takes requests");
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+  expect((await admin("GET", "/admin/workers/large-1")).weights.effective).toBe(1);
+  await expect(field).toHaveValue("1");
+});
+
+test("a change that another admin overtook is rejected, and the control snaps back", async ({ page, journal }) => {
+  journal.permit(statusError(412));
+  await login(page, env.adminKey, "/workers");
+  const field = page.getByRole("textbox", { name: "Weight of small-0 as a number" });
+  await field.fill("9");
+  await page.route("**/admin/workers/small-0?*", async (route) => {
+    await admin("PATCH", "/admin/workers/small-0", { weight: 4 }); // between the preview and the change
+    await route.continue();
+  });
+  await field.press("Enter");
+  await expect(row(page, "small-0").getByRole("alert")).toBeVisible();
+  await expect(field).toHaveValue("4");
+});
+
+test("a drain shows its real progress, and fails no request", async ({ page }) => {
+  await login(page, env.adminKey, "/workers?worker=small-0");
+  await admin("PATCH", "/admin/workers/small-1", { weight: 0 });
+  await admin("PATCH", "/admin/workers/small-2", { weight: 0 });
+  const held = send(3, env.holdMark, { model, stream: true });
+  const drawer = page.getByRole("dialog", { name: "small-0", exact: true });
+  await expect(row(page, "small-0")).toContainText("3/16");
+  await admin("DELETE", "/admin/overrides/small-1");
+  await drawer.getByRole("button", { name: "Drain…" }).click();
+  await page.getByRole("button", { name: "Drain", exact: true }).click();
+  await expect(drawer).toContainText("3 of 3 requests left");
+  expect((await shares(10))["small-1"]).toBe(1);
+  await release();
+  for (const answer of await held) {
+    expect(answer.status).toBe(200);
+    expect(answer.body).toContain("[DONE]");
+  }
+  await expect(drawer).toContainText("Drained.");
+  await drawer.getByRole("button", { name: "Undrain" }).click();
+  await expect(drawer).not.toContainText("Drained.");
+});
+
+test("an open breaker is shown with its cause", async ({ page }) => {
+  await login(page, env.adminKey, "/workers");
+  await engine("small-2").fail({ kind: "status", status: 500 });
+  await shares(40);
+  await expect(row(page, "small-2")).toContainText("breaker open");
+  await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Overview" }).click();
+  await expect(page.locator(".attention")).toContainText("small-2");
+  await engine("small-2").recover();
+});
+
+test("a row stays where it is while the pointer is on it", async ({ page }) => {
+  await login(page, env.adminKey, "/workers?sort=-load&pool=small");
+  const names = () => page.locator("tbody tr td:first-child").allTextContents();
+  await expect(row(page, "small-0")).toBeVisible();
+  await row(page, "small-0").hover();
+  const before = await names();
+  await admin("PATCH", "/admin/workers/small-0", { weight: 0 });
+  await admin("PATCH", "/admin/workers/small-1", { weight: 0 });
+  const held = send(4, env.holdMark, { model, stream: true });
+  await expect(row(page, "small-2")).toContainText("4/16");
+  expect(await names()).toEqual(before);
+  await page.getByRole("heading", { level: 1 }).hover();
+  await expect.poll(async () => (await names())[0]).toBe("small-2");
+  await release();
+  await held;
+});
