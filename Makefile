@@ -14,7 +14,7 @@ SIMULATE ?= --mode base,hot,hetero,nosharing,mixed,agentic,burst --seeds 1
 # Without msgpack, which is not used, gin is 6 MiB smaller.
 TAGS := -tags nomsgpack
 
-.PHONY: help run build test check soak fuzz bench bench-core bench-queue simulate bench-proxy bench-watched bench-shared bench-tabs bench-classify docs ui deps clean
+.PHONY: help run build test check soak fuzz bench bench-core bench-queue simulate bench-proxy bench-watched bench-shared bench-tabs bench-classify docs ui screenshots deps clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
@@ -77,6 +77,11 @@ docs: ## Regenerate the generated references in docs/
 
 ui: web/ui/node_modules/.stamp ## Build the admin UI (web/ui) into web/dist, which the binary embeds
 	@scripts/quiet.sh "admin UI" npm --prefix web/ui run build
+
+screenshots: build e2e/browser/node_modules/.stamp ## Take the screenshots in docs/images from the demo (2 minutes)
+	@scripts/packages.sh chromium
+	@mkdir -p docs/images
+	@node e2e/browser/screenshots.mjs bin/tierway docs/images
 
 deps: .cache/python/.stamp e2e/node/node_modules/.stamp e2e/browser/node_modules/.stamp web/ui/node_modules/.stamp ## Download the test dependencies once
 	@scripts/packages.sh

@@ -24,7 +24,7 @@ func TestHistoryShowsTheTrafficOfTheGateway(t *testing.T) {
 		if err := json.Unmarshal([]byte(r.ops(http.StatusOK, "GET", "/admin/metrics?range=5m", "").body), &v); err != nil {
 			t.Fatal(err)
 		}
-		if v.Step != 1 || len(v.Times) != 299 {
+		if v.Step != 5 || len(v.Times) != 59 {
 			t.Fatalf("%d times of %d s", len(v.Times), v.Step)
 		}
 		highest := -1.0
@@ -35,9 +35,7 @@ func TestHistoryShowsTheTrafficOfTheGateway(t *testing.T) {
 			}
 			if same {
 				for _, x := range s.Values {
-					if x == x { //nolint:staticcheck // NaN differs from itself
-						highest = max(highest, float64(x))
-					}
+					highest = max(highest, float64(x)) // null is 0
 				}
 			}
 		}

@@ -75,7 +75,8 @@ func TestEventStreamResumesDecisions(t *testing.T) {
 	r := newAdminRig(t)
 	plane := startServer(t, r.front)
 	for _, id := range []string{"a", "b", "c"} {
-		r.addDecisions(&decisions.Decision{RequestID: id, Tenant: "acme"}, &decisions.Decision{RequestID: id, Tenant: "other"})
+		r.addDecisions(&decisions.Decision{RequestID: id, Tenant: "acme"},
+			&decisions.Decision{RequestID: id, Tenant: "other"})
 	}
 	first := r.decisions.Span().First
 	for _, tt := range []struct {

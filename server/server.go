@@ -210,7 +210,9 @@ func (s *Server) Addr(plane string) string {
 }
 
 // LoginCode returns a code that opens one session of the admin with a key in the UI, within an hour.
-func (s *Server) LoginCode(adminKey string) (string, error) { return s.planes.admin.LoginCode(adminKey) }
+func (s *Server) LoginCode(adminKey string) (string, error) {
+	return s.planes.admin.LoginCode(adminKey)
+}
 
 // Run serves until ctx ends, then drains and releases all resources. The drain has these steps:
 //

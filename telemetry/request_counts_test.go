@@ -146,7 +146,8 @@ func TestTTFTCountsAreByBucket(t *testing.T) {
 		w.TTFT.Observe(seconds)
 	}
 	counts, bounds := w.TTFTCounts(), TTFTSeconds()
-	if len(counts) != len(bounds)+1 || counts[0] != 2 || counts[slices.Index(bounds, .5)] != 1 || counts[len(bounds)] != 1 {
+	if len(counts) != len(bounds)+1 || counts[0] != 2 || counts[slices.Index(bounds, .5)] != 1 ||
+		counts[len(bounds)] != 1 {
 		t.Errorf("the counts are %v", counts)
 	}
 	w.SetPolicy("chwbl", nil)

@@ -11,7 +11,8 @@ func TestTabsReportHasAllFigures(t *testing.T) {
 		Ratio: spreadOfList([]float64{1.2, 1.25, 1.3}), P99: spreadOfList([]float64{0.9, 1.05, 1.1}),
 		Bytes: spreadOfList([]float64{9000, 9500, 9900})}
 	text := r.String()
-	for _, want := range []string{"110 (100–120)", "CPU with 20 pages", "140 (130–150)", "1.25", "1.05", "9500 (9000–9900)"} {
+	for _, want := range []string{"110 (100–120)", "CPU with 20 pages", "140 (130–150)", "1.25", "1.05",
+		"9500 (9000–9900)"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the report lacks %q:\n%s", want, text)
 		}

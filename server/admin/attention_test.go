@@ -35,7 +35,8 @@ func TestAttentionNamesWorkersOutOfService(t *testing.T) {
 		want []string
 	}{
 		{pool("small", true, good, workerState{Name: "a b", State: "drained"}), nil},
-		{pool("small", true, good, workerState{Name: "a b", State: "down", Since: "2026-01-02T03:04:05Z", LastError: "refused"}),
+		{pool("small", true, good, workerState{Name: "a b", State: "down", Since: "2026-01-02T03:04:05Z",
+			LastError: "refused"}),
 			[]string{"error | worker a b | Down since 2026-01-02T03:04:05Z: refused. | workers?q=a+b"}},
 		{pool("small", true, good, workerState{Name: "w1", State: "open",
 			Breaker: breakerState{Until: "2026-01-02T03:04:05Z", Cause: "5 failures"}}),
@@ -56,9 +57,11 @@ func TestAttentionNamesWorkersOutOfService(t *testing.T) {
 func TestAttentionNamesOverridesThatEnd(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	worker := func(until time.Time) *workerState {
-		return &workerState{Name: "w1", Weights: workerWeights{Effective: 5, File: 1, Override: &store.Override{Until: until}}}
+		return &workerState{Name: "w1", Weights: workerWeights{Effective: 5, File: 1,
+			Override: &store.Override{Until: until}}}
 	}
-	overdue := &workerState{Name: "w1", WorkerLoad: WorkerLoad{Inflight: 2}, Drain: &drainState{Overdue: true, Deadline: &now}}
+	overdue := &workerState{Name: "w1", WorkerLoad: WorkerLoad{Inflight: 2},
+		Drain: &drainState{Overdue: true, Deadline: &now}}
 	for _, tt := range []struct {
 		worker *workerState
 		want   []string

@@ -63,7 +63,8 @@ func (a *decisionAPI) listDecisions(_ context.Context, in *struct {
 		return nil, err
 	}
 	if prefers(in.Accept, ndjson) {
-		if err := reservePlace(&a.exports, maxExports, "exports of decisions", "Try again when one is complete."); err != nil {
+		err := reservePlace(&a.exports, maxExports, "exports of decisions", "Try again when one is complete.")
+		if err != nil {
 			return nil, err
 		}
 		return &written{Body: func(c huma.Context) {
@@ -163,7 +164,8 @@ func (a *decisionAPI) streamDecisions(ctx context.Context, in *struct {
 	if err := a.checkStream(&in.Filter); err != nil {
 		return nil, err
 	}
-	if err := reservePlace(&a.streams, maxStreams, "streams of decisions", "Close one, or use GET /admin/decisions."); err != nil {
+	err := reservePlace(&a.streams, maxStreams, "streams of decisions", "Close one, or use GET /admin/decisions.")
+	if err != nil {
 		return nil, err
 	}
 	return a.stream(ctx, a.follower(&in.Filter), in.position(), func() func() {

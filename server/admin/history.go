@@ -69,7 +69,7 @@ type metricsAPI struct {
 }
 
 func (a *metricsAPI) getMetrics(_ context.Context, in *struct {
-	Range string `query:"range" enum:"5m,1h,24h" default:"5m" doc:"5m has steps of 1 s, 1h of 10 s, 24h of 120 s."`
+	Range string `query:"range" enum:"5m,1h,24h" default:"5m" doc:"5m has steps of 5 s, 1h of 10 s, 24h of 120 s."`
 }) (*reply[MetricsView], error) {
 	length := map[string]time.Duration{"5m": 5 * time.Minute, "1h": time.Hour, "24h": 24 * time.Hour}[in.Range]
 	h := a.history.View(length)
@@ -101,7 +101,8 @@ func (a *metricsAPI) samples(now time.Time) []telemetry.Sample {
 		all = append(all, poolSamples(p, now)...)
 	}
 	for tenant, n := range a.options.Counts.TenantRefusals() {
-		all = append(all, telemetry.Sample{Name: "limited", Unit: "1/s", Labels: []string{"tenant", tenant}, Value: float64(n)})
+		all = append(all, telemetry.Sample{Name: "limited", Unit: "1/s", Labels: []string{"tenant", tenant},
+			Value: float64(n)})
 	}
 	bounds, buckets := a.options.Counts.OverheadCounts()
 	all = append(all, quantiles("overhead", bounds, buckets, nil, 0.5, 0.99)...)

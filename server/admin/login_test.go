@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tierway/config"
+	"tierway/web"
 )
 
 // login opens a session and returns its cookie.
@@ -267,4 +268,18 @@ func TestThePageIsServedWithItsHeaders(t *testing.T) {
 	if got := r.ask("", "POST", "/", ""); got.Code != 405 {
 		t.Errorf("POST / is %d", got.Code)
 	}
+}
+
+// TestThePageIsSmall: the budget of all scripts together is 200 kB in gzip.
+func TestThePageIsSmall(t *testing.T) {
+	total := 0
+	for name, a := range readAssets(web.Dist()) {
+		if strings.HasSuffix(name, ".js") {
+			total += len(a.compressed())
+		}
+	}
+	if total == 0 || total > 200_000 {
+		t.Errorf("the scripts of the page have %d bytes in gzip", total)
+	}
+	t.Logf("%d bytes of JavaScript in gzip", total)
 }

@@ -70,7 +70,8 @@ func servePage(e *gin.Engine, files fs.FS) {
 		}
 		a, known := assets[name]
 		if !known {
-			Problem(c.Writer, http.StatusNotFound, "The admin UI has no such file. Reload the page: it may be of an older version.")
+			Problem(c.Writer, http.StatusNotFound,
+				"The admin UI has no such file. Reload the page: it may be of an older version.")
 			return
 		}
 		a.serve(c.Writer, c.Request)
@@ -103,8 +104,8 @@ func readAssets(files fs.FS) map[string]*asset {
 		return nil
 	})
 	if assets["index.html"] == nil {
-		add("index.html", []byte("<!doctype html><title>Tierway</title><p>The admin UI was not built. Run <code>make ui</code>, "+
-			"then build the gateway again. The admin API and the tierway command work without it.\n"))
+		add("index.html", []byte("<!doctype html><title>Tierway</title><p>The admin UI was not built. Run "+
+			"<code>make ui</code>, then build the gateway again. The admin API and the tierway command work without it.\n"))
 	}
 	return assets
 }

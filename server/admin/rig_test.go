@@ -60,7 +60,8 @@ tiers: [ { name: small, model: fake-7b, workers: [ { name: w0, url: "http://127.
 		Explain: func(*http.Request, control.Question) (*decisions.Explanation, *uint64) {
 			return &decisions.Explanation{}, nil
 		},
-		Draining: func() bool { return false }, NotReady: func() []string { return nil }, Inflight: func() int64 { return 0 }})
+		Draining: func() bool { return false }, NotReady: func() []string { return nil },
+		Inflight: func() int64 { return 0 }})
 	return r
 }
 

@@ -159,7 +159,8 @@ func (a *streamAPI) streamEvents(ctx context.Context, in *struct {
 	if err := a.checkStream(&in.Filter); err != nil {
 		return nil, err
 	}
-	if err := reservePlace(&a.open, maxEventStreams, "streams of events", "Close one, or use GET /admin/overview."); err != nil {
+	err := reservePlace(&a.open, maxEventStreams, "streams of events", "Close one, or use GET /admin/overview.")
+	if err != nil {
 		return nil, err
 	}
 	f := &decisions.Follower{}

@@ -139,7 +139,8 @@ func TestEventStreamsAreLimited(t *testing.T) {
 		!strings.Contains(got.Body.String(), "64 streams") {
 		t.Errorf("one more: %d %s", got.Code, got.Body.String())
 	}
-	for _, query := range []string{"", "?topics=", "?topics=overview,all", "?topics=workers,workers", "?topics=workers&x=1",
+	for _, query := range []string{"", "?topics=", "?topics=overview,all", "?topics=workers,workers",
+		"?topics=workers&x=1",
 		"?topics=decisions&outcome=good"} {
 		if got := r.ask("eyes", http.MethodGet, "/admin/stream"+query, ""); got.Code != http.StatusUnprocessableEntity {
 			t.Errorf("%q: %d", query, got.Code)

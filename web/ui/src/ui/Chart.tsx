@@ -26,6 +26,8 @@ interface ChartProps {
   sync?: string;
   /** Lines are summed and filled. */
   stacked?: boolean;
+  /** Lines that are always 0 are left out, so that a chart without lines is 0. */
+  zero?: boolean;
 }
 
 const height = 170;
@@ -114,7 +116,7 @@ function optionsOf(box: HTMLElement, p: ChartProps, marks: () => Mark[]): uPlot.
 
 /** Chart draws lines over time. The same values are available as a table. */
 export function Chart(props: ChartProps) {
-  const { title, times, lines, marks = [], stacked } = props;
+  const { title, times, lines, marks = [], stacked, zero } = props;
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot>(undefined);
   const latest = useRef(props);
@@ -165,9 +167,9 @@ export function Chart(props: ChartProps) {
           </button>
         </div>
       </header>
-      {lines.length === 0 && <p className="empty">{stacked ? "0 in the whole period." : "No values in this period."}</p>}
+      {lines.length === 0 && <p className="empty">{zero ? "0 in the whole period." : "No values in this period."}</p>}
       {lines.length === 0 ? null : table ? <Values {...props} /> : <div ref={box} className="plot" role="img" aria-label={`${title}, as a chart`} />}
-      {marks.length > 0 && !table && (
+      {marks.length > 0 && !table && lines.length > 0 && (
         <p className="marks muted small">Dashed lines: {[...new Set(marks.map((m) => m.text))].slice(-4).join("; ")}</p>
       )}
     </section>

@@ -46,6 +46,7 @@ function Charts({ metrics, marks }: { metrics: MetricsView; marks: Mark[] }) {
           marks={marks}
           sync="metrics"
           stacked={c.stacked}
+          zero={c.stacked || c.whole}
         />
       ))}
     </div>

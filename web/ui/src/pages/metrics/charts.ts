@@ -9,6 +9,8 @@ export interface ChartOf {
   series: string[];
   format: (v: number | null) => string;
   stacked?: boolean;
+  /** Lines that are always 0 are omitted, as stacked ones are. */
+  whole?: boolean;
 }
 
 const cores = (v: number | null) => (v === null ? "–" : v.toFixed(2));
@@ -19,7 +21,7 @@ export const charts: ChartOf[] = [
   { title: "Requests per second by tier and result", series: ["requests"], format: rate, stacked: true },
   { title: "Time to first token", series: ["ttft_p50", "ttft_p95", "ttft_p99"], format: millis },
   { title: "Queue by tier and class", series: ["queue_waiting"], format: count, stacked: true },
-  { title: "Oldest waiting request", series: ["queue_oldest"], format: seconds, stacked: false },
+  { title: "Oldest waiting request", series: ["queue_oldest"], format: seconds, whole: true },
   { title: "In-flight requests by worker", series: ["worker_inflight"], format: count, stacked: true },
   { title: "Prefix hits by worker", series: ["prefix_hit"], format: percent },
   { title: "Circuit breakers by worker", series: ["breaker"], format: breaker },
@@ -30,11 +32,11 @@ export const charts: ChartOf[] = [
   { title: "Memory", series: ["memory"], format: bytes },
 ];
 
-/** linesOf returns the lines of a chart; series without any value, and stacked ones that are always 0, are omitted. */
+/** linesOf returns the lines of a chart; series without any value, and counts that are always 0, are omitted. */
 export function linesOf(metrics: MetricsView, chart: ChartOf): Line[] {
   const several = chart.series.length > 1;
   return metrics.series
-    .filter((s) => chart.series.includes(s.name) && s.values.some((v) => v !== null && (!chart.stacked || v !== 0)))
+    .filter((s) => chart.series.includes(s.name) && s.values.some((v) => v !== null && (!(chart.stacked || chart.whole) || v !== 0)))
     .map((s) => ({ name: nameOf(s.labels, several ? (s.name.split("_").at(-1) ?? "") : ""), values: s.values }));
 }
 

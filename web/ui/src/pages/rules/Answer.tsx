@@ -1,5 +1,5 @@
-import type { Classification, Explanation, RouteExplanation, Step } from "../../api/schema";
-import { count, millis } from "../../lib/format";
+import type { Classification, Excluded, Explanation, RouteExplanation, Step } from "../../api/schema";
+import { count, millis, plural } from "../../lib/format";
 import { Badge, type Tone } from "../../ui/parts";
 import { Candidates } from "./Candidates";
 
@@ -63,19 +63,30 @@ function One({ of: e }: { of: Explanation }) {
       </p>
       <p>{e.summary}</p>
       {e.error && <p className="note err">{e.error}</p>}
-      {[...(e.notes ?? []), ...(e.note ? [e.note] : [])].map((n) => (
+      {notesOf(e).map((n) => (
         <p key={n} className="note">
           {n}
         </p>
       ))}
       <Ladder steps={e.steps ?? []} />
       {e.classified && <Signals of={e.classified} />}
-      {(e.candidates ?? []).length > 0 && <Candidates of={e} />}
+      {(e.candidates ?? []).length > 0 && <Candidates of={e} others={othersOf(e)} />}
       <p className="muted small">
-        About {count(e.prompt_tokens_estimate)} prompt tokens, {count(e.blocks)} blocks. No side effects.
+        About {plural(e.prompt_tokens_estimate, "prompt token")}, {plural(e.blocks, "block")}. No side effects.
       </p>
     </div>
   );
+}
+
+/** othersOf returns the workers that were no candidates. */
+function othersOf(e: Explanation): Excluded[] {
+  return (e.steps ?? []).flatMap((s) => s.worker?.others ?? []);
+}
+
+/** notesOf returns the notes that no step repeats. */
+function notesOf(e: Explanation): string[] {
+  const said = new Set((e.steps ?? []).map((s) => s.detail));
+  return [...(e.notes ?? []), ...(e.note ? [e.note] : [])].filter((n) => !said.has(n));
 }
 
 const stages: Record<Step["stage"], string> = {

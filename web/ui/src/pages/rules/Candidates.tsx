@@ -1,15 +1,18 @@
-import type { Candidate } from "../../api/schema";
+import type { Candidate, Excluded } from "../../api/schema";
 import { count } from "../../lib/format";
 import { marginOf, ordered, termNames } from "./candidates";
 
 interface CandidatesProps {
   of: { candidates?: Candidate[] | null; worker?: string; policy?: string; reason?: string };
+  /** Workers that could not be selected, with the reason. */
+  others?: Excluded[];
 }
 
-const score = (n: number) => (Number.isInteger(n) ? String(n) : n.toPrecision(3));
+// Most scores are seconds; a millionth of one says nothing.
+const score = (n: number) => (Number.isInteger(n) ? String(n) : Math.abs(n) < 0.0005 ? "0" : n.toFixed(n < 10 ? 3 : 1));
 
 /** Candidates is the table of all workers of a choice with the terms of their scores. */
-export function Candidates({ of: choice }: CandidatesProps) {
+export function Candidates({ of: choice, others = [] }: CandidatesProps) {
   const all = ordered(choice.candidates ?? [], choice.worker);
   const names = termNames(all);
   const margin = marginOf(all, choice.worker);
@@ -66,6 +69,13 @@ export function Candidates({ of: choice }: CandidatesProps) {
                   {c.max_inflight ? `/${count(c.max_inflight)}` : ""}
                 </td>
                 <td className="num">{c.weight}</td>
+              </tr>
+            ))}
+            {others.map((o) => (
+              <tr key={o.worker} className="muted">
+                <td colSpan={names.length + 5}>
+                  {o.worker}: {o.why}
+                </td>
               </tr>
             ))}
           </tbody>

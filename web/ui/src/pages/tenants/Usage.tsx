@@ -1,10 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { base } from "../../api/client";
-import type { UsageRow } from "../../api/schema";
-import { count, money } from "../../lib/format";
+import type { UsageRow, UsageView } from "../../api/schema";
+import { count, money, percent } from "../../lib/format";
 import { DataTable, type Column } from "../../ui/DataTable";
 import { Empty, Panel } from "../../ui/Panel";
+import { Bar } from "../../ui/parts";
 import { usageQuery, type GroupBy } from "./queries";
 
 const groups: GroupBy[] = ["tier", "model", "key", "outcome"];
@@ -43,7 +44,7 @@ export function Usage({ name }: { name: string }) {
       {(u) => (
         <DataTable
           label="Usage"
-          columns={group ? [dayColumn, groupColumn(group), ...columns] : [dayColumn, ...columns]}
+          columns={group ? [dayColumn, groupColumn(group), ...columns] : [dayColumn, ...columns, ...limitColumns(u.limits)]}
           rows={[...u.items].reverse()}
           rowKey={(r) => `${r.day} ${r.group ?? ""}`}
         />
@@ -74,6 +75,33 @@ const columns: Column<UsageRow>[] = [
   number("output", "Output tokens", (r) => r.output_tokens),
   { id: "money", header: "Money", numeric: true, cell: (r) => money(r.money) },
 ];
+
+/** limitColumns compare a day with the limits of the tenant per day. */
+function limitColumns(limits: UsageView["limits"]): Column<UsageRow>[] {
+  const { day_tokens, day_money } = limits ?? {};
+  const columns: Column<UsageRow>[] = [];
+  if (day_tokens) {
+    columns.push({
+      id: "day_tokens",
+      header: "Tokens of the day's limit",
+      cell: (r) => {
+        const used = r.prompt_tokens + r.output_tokens;
+        return <Bar value={used} max={day_tokens} text={percent(used / day_tokens)} label="Tokens against the limit per day" />;
+      },
+    });
+  }
+  if (day_money) {
+    columns.push({
+      id: "day_money",
+      header: "Money of the day's limit",
+      cell: (r) => {
+        const used = r.money ?? 0;
+        return <Bar value={used} max={day_money} text={percent(used / day_money)} label="Money against the limit per day" />;
+      },
+    });
+  }
+  return columns;
+}
 
 async function saveCSV(name: string, group: GroupBy | undefined): Promise<void> {
   const url = new URL(`admin/tenants/${encodeURIComponent(name)}/usage`, base);

@@ -91,7 +91,6 @@ export function WeightControl({ worker: w, ttl_s, onPreview }: WeightControlProp
         }}
         onBlur={commit}
       />
-      {w.weight === 0 && <small className="muted">no new requests</small>}
       {change.error && (
         <span className="bad" role="alert">
           {change.error.message}

@@ -82,6 +82,7 @@ function Share({ worker: w, preview }: { worker: WorkerState; preview: number | 
     <span className="share">
       <span className="num">{percent(w.distribution.now)}</span> →{" "}
       <strong className={preview === undefined ? "num" : "num previewed"}>{percent(expected)}</strong>
+      {w.weight === 0 && <small className="muted">no new requests</small>}
       {w.weights.override?.weight !== undefined && (
         <span className="chip info" title={`set by ${w.weights.override.by}; config.yaml has ${w.weights.file}`}>
           override{w.weights.override.until ? `, ends ${ago(w.weights.override.until)}` : ""}
@@ -107,7 +108,7 @@ function Engine({ worker: w }: { worker: WorkerState }) {
   if (w.metrics_stale) return <span className="muted">–</span>;
   return (
     <>
-      {count(w.engine_running)} <small className="muted">+{count(w.engine_waiting)} waiting</small>
+      {count(w.engine_running)} {w.engine_waiting > 0 && <small className="muted">+{count(w.engine_waiting)} waiting</small>}
     </>
   );
 }
