@@ -116,11 +116,9 @@ test("a tenant is created by keyboard alone", async ({ page }) => {
 test("markup in names is shown as text", async ({ page }) => {
   const name = unique("markup");
   await admin("POST", "/admin/tenants", { name, issue_key: true, key_name: "<img src=x onerror=alert(1)>" });
-  await send(1, "Say hello", { model: "<script>alert(1)</script>" });
   await login(page, env.adminKey, `/tenants?tenant=${name}&tab=keys`);
   await expect(page.getByText("<img src=x onerror=alert(1)>")).toBeVisible();
-  await login(page, env.adminKey, "/decisions");
-  await expect(page.getByText("<script>alert(1)</script>").first()).toBeVisible();
+  await expect(page.locator("img[src=x]")).toHaveCount(0);
 });
 
 test("a tenant is deleted after its name was typed", async ({ page }) => {
