@@ -43,12 +43,14 @@ func TestEveryOperationDocumentsRolesAndErrors(t *testing.T) {
 		}
 		ids[op.OperationID] = true
 		roles, _ := op.Extensions["x-roles"].([]string)
-		if open := name == "POST /admin/bootstrap"; open != (len(op.Security) == 0) || open != (len(roles) == 0) {
+		if open := name == "POST /admin/bootstrap" || name == "POST /admin/session"; open != (len(op.Security) == 0) || open != (len(roles) == 0) {
 			t.Errorf("%s has the security %v and the roles %v", name, op.Security, roles)
 		}
 		for _, s := range op.Security {
-			if _, ok := s["admin_key"]; !ok || r.plane.OpenAPI().Components.SecuritySchemes["admin_key"] == nil {
-				t.Errorf("%s has the security %v", name, s)
+			for scheme := range s {
+				if r.plane.OpenAPI().Components.SecuritySchemes[scheme] == nil {
+					t.Errorf("%s has the security %v", name, s)
+				}
 			}
 		}
 		for _, status := range []string{"401", "403", "429", "500"} {
@@ -113,7 +115,8 @@ every field of every operation.
 
 The admin plane listens on 127.0.0.1:8081 by default (` + "`admin.listen`" + `). Each request carries an admin
 key as ` + "`Authorization: Bearer <key>`" + `. A key has the role ` + "`admin`" + ` or ` + "`viewer`" + `.
-[operations.md](operations.md#the-first-admin) shows how to make the first key.
+[operations.md](operations.md#the-first-admin) shows how to make the first key. Browsers send the cookie
+of a [session](#sessions) instead.
 
 ## Examples
 
@@ -173,7 +176,7 @@ first overview after a pause of 15 s. When a number in ` + "`versions`" + ` chan
   weights. A tenant of config.yaml may have further keys; the file's settings apply to them.
 - **Secrets** are in the answer that creates them and nowhere else.
 - **Audit log.** Each change of tenants, keys, admins and overrides is written in one transaction with
-  its line of the audit log. A reload applies first, and its line follows.
+  its line of the audit log. A reload, a login and a logout apply first, and their lines follow.
 - **Rejections.** Failed authentication and changes that are rejected with 403, 409 or 412 are written
   to log and audit log. Each address has at most one line per second; its next line has the number of
   the omitted ones. Each reload of a file that changed (412) or has errors (422) has its own line.
@@ -181,7 +184,23 @@ first overview after a pause of 15 s. When a number in ` + "`versions`" + ` chan
 - **Without a database** (` + "`store.sql: \"\"`" + `), there is no audit log. Weights and drains are written to the
   log only, and end with the gateway.
 - **If the database is unavailable or rejects writes** (a full disk), reads are answered from memory.
-  Changes get 503 with ` + "`Retry-After`" + `.
+  Changes get 503 with ` + "`Retry-After`" + `. Logins work, and only the log has them.
+
+## Sessions
+
+` + "`POST /admin/session`" + ` with ` + "`{\"key\": \"tw-adm-…\"}`" + ` logs a browser in. Its answer sets the cookie
+` + "`tierway_session`" + `, or ` + "`__Host-tierway_session`" + ` on an address with TLS. Scripts of the page cannot read
+it, and pages of other sites cannot send it. ` + "`GET /admin/session`" + ` shows the admin and the end of the
+session; ` + "`DELETE /admin/session`" + ` ends it.
+
+- **Rights.** A session has the role of its key. It ends when the key is deleted or expires.
+- **Time.** A session ends after 30 minutes without a request, and 12 hours after its login. Open streams
+  and requests with the header ` + "`X-Tierway-Background: 1`" + ` do not extend the 30 minutes.
+- **Place.** Sessions are in the memory of one gateway. They end when it restarts, and other gateways
+  reject their cookies.
+- **Precedence.** If a request has a key and a cookie, the key applies.
+- **Failures.** Invalid keys at login count like invalid keys of other requests: after 20 in a minute,
+  the address gets 429 with ` + "`Retry-After`" + `. A valid key still logs in.
 `
 
 // adminExamples are run by TestAdminDocExamplesWork.

@@ -29,8 +29,8 @@ func fillPath(path string) string {
 	return strings.NewReplacer("{name}", "missing", "{id}", "missing", "{worker}", "missing").Replace(path)
 }
 
-// AD-01: without any admin key the plane rejects every request. Only the bootstrap is open, and it
-// accepts one secret.
+// AD-01: without any admin key the plane rejects every request. Only the bootstrap and the login are open:
+// the first accepts one secret, the second none.
 func TestWithoutAdminKeysThePlaneIsClosed(t *testing.T) {
 	r := adminRigOf(newRig(t, strings.Replace(plain, "auth:", "store: { sql: \"sqlite://:memory:\" }\nauth:", 1),
 		fakeEngine()))
@@ -38,12 +38,17 @@ func TestWithoutAdminKeysThePlaneIsClosed(t *testing.T) {
 	if got := r.callAdmin("", http.MethodPost, "/admin/bootstrap", body); got.status != http.StatusUnauthorized {
 		t.Errorf("an unknown secret gets %d: %s", got.status, got.body)
 	}
+	login := r.callAdmin("", http.MethodPost, "/admin/session", `{"key":"ops"}`)
+	if login.status != http.StatusUnauthorized || login.header.Get("Set-Cookie") != "" {
+		t.Errorf("a login gets %d: %s", login.status, login.body)
+	}
 	for name := range r.documentedOperations() {
 		method, path, _ := strings.Cut(name, " ")
 		for _, key := range []string{"", "ops", "key", unknownKey(t, tenants.AdminPrefix),
 			unknownKey(t, tenants.BootstrapPrefix)} {
 			got := r.send(call{method: method, path: fillPath(path), key: key, body: "{}"})
-			open := path == "/admin/bootstrap" && got.status == http.StatusUnprocessableEntity
+			open := (name == "POST /admin/bootstrap" || name == "POST /admin/session") &&
+				got.status == http.StatusUnprocessableEntity
 			if got.status != http.StatusUnauthorized && got.status != http.StatusTooManyRequests && !open {
 				t.Errorf("%s with the key %q is %d: %s", name, key, got.status, got.body)
 			}
@@ -85,6 +90,7 @@ func TestATenantsKeyOpensNoAdminRoute(t *testing.T) {
 const matrix = `
 DELETE /admin/admins/{id}                 admin
 DELETE /admin/overrides/{worker}          admin
+DELETE /admin/session                     admin viewer
 DELETE /admin/tenants/{name}              admin
 GET    /admin/admins                      admin
 GET    /admin/audit                       admin viewer
@@ -96,12 +102,16 @@ GET    /admin/decisions                   admin viewer
 GET    /admin/decisions/stream            admin viewer
 GET    /admin/decisions/{id}              admin viewer
 GET    /admin/keys/{id}                   admin viewer
+GET    /admin/metrics                     admin viewer
 GET    /admin/openapi.json                admin viewer
 GET    /admin/overrides                   admin viewer
+GET    /admin/overview                    admin viewer
 GET    /admin/queues                      admin viewer
 GET    /admin/queues/{tier}               admin viewer
 GET    /admin/rules                       admin viewer
+GET    /admin/session                     admin viewer
 GET    /admin/status                      admin viewer
+GET    /admin/stream                      admin viewer
 GET    /admin/tenants                     admin viewer
 GET    /admin/tenants/{name}              admin viewer
 GET    /admin/tenants/{name}/keys         admin viewer
@@ -121,6 +131,7 @@ POST   /admin/keys/{id}/rotate            admin
 POST   /admin/reload                      admin viewer:dry_run
 POST   /admin/route/explain               admin viewer
 POST   /admin/route/replay                admin viewer
+POST   /admin/session                     anonymous admin viewer
 POST   /admin/tenants                     admin
 POST   /admin/tenants/{name}/keys         admin
 POST   /admin/workers/{name}/drain        admin
