@@ -3,7 +3,7 @@ import { parseSearch, picked, stringifySearch } from "./lib/search";
 import { AuditPage } from "./pages/audit/AuditPage";
 import { ClientsPage } from "./pages/clients/ClientsPage";
 import { DecisionsPage } from "./pages/decisions/DecisionsPage";
-import { fields } from "./pages/decisions/filter";
+import { filterNames } from "./pages/decisions/filter";
 import { LoginPage } from "./pages/LoginPage";
 import { OverviewPage } from "./pages/overview/OverviewPage";
 import { TenantsPage } from "./pages/tenants/TenantsPage";
@@ -41,14 +41,14 @@ const rules = createRoute({
   getParentRoute: () => shell,
   path: "/rules",
   component: lazyRouteComponent(() => import("./pages/rules/RulesPage"), "RulesPage"),
-  validateSearch: picked("tab", "tenant", "max_tokens", "tier", "class", "decision"),
+  validateSearch: picked("tab", "decision", "path", "model", "max_tokens", "tenant", "tier", "class", "headers"),
 });
 
 const decisions = createRoute({
   getParentRoute: () => shell,
   path: "/decisions",
   component: DecisionsPage,
-  validateSearch: picked("id", ...fields),
+  validateSearch: picked("id", ...filterNames),
 });
 
 const metrics = createRoute({

@@ -10,9 +10,11 @@ export interface Feed {
   dropped: number;
   /** Records that the gateway evicted before this browser received them. */
   missed: number;
+  /** How often the gateway was restarted; record numbers of another process begin again at 1. */
+  restarts: number;
 }
 
-export const emptyFeed: Feed = { rows: [], dropped: 0, missed: 0 };
+export const emptyFeed: Feed = { rows: [], dropped: 0, missed: 0, restarts: 0 };
 
 /** append returns the feed with an event of the stream. Rows that it already has are ignored. */
 export function append(feed: Feed, event: string, data: unknown): Feed {
@@ -27,8 +29,8 @@ export function append(feed: Feed, event: string, data: unknown): Feed {
       return { ...feed, dropped: feed.dropped + (data as { dropped: number }).dropped };
     case "gap": {
       const gap = data as { missed: number; restarted?: boolean };
-      // Record numbers of another process begin again at 1.
-      return gap.restarted ? { ...emptyFeed, missed: gap.missed } : { ...feed, missed: feed.missed + gap.missed };
+      if (gap.restarted) return { ...emptyFeed, missed: gap.missed, restarts: feed.restarts + 1 };
+      return { ...feed, missed: feed.missed + gap.missed };
     }
     default:
       return feed;

@@ -37,6 +37,6 @@ test("lost records are counted, and a restart begins a new feed", () => {
   feed = append(append(feed, "dropped", { dropped: 2 }), "gap", { missed: 4 });
   expect([feed.dropped, feed.missed, feed.rows.length]).toEqual([5, 4, 1]);
   feed = append(feed, "gap", { missed: 1, restarted: true });
-  expect(feed).toEqual({ rows: [], dropped: 0, missed: 1 });
+  expect(feed).toEqual({ rows: [], dropped: 0, missed: 1, restarts: 1 });
   expect(append(feed, "decision", row(1)).rows).toHaveLength(1);
 });

@@ -56,14 +56,6 @@ class Live {
     };
   }
 
-  /** fill replaces the feed by rows that were fetched, newest first. */
-  fill(rows: Feed["rows"]): void {
-    const newest = this.#feed.rows[0]?.seq ?? 0;
-    if ((rows[0]?.seq ?? 0) < newest) return;
-    this.#feed = { ...this.#feed, rows };
-    this.#notify();
-  }
-
   #wish(): void {
     this.#send?.({ kind: "topics", base, topics: ["overview", ...this.#topics.keys()] });
   }

@@ -1,103 +1,154 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import type { DecisionView } from "../../api/schema";
-import { count, millis, percent } from "../../lib/format";
+import { Fragment, type ReactNode } from "react";
+import { base } from "../../api/client";
+import type { Attempt, DecisionView } from "../../api/schema";
+import { adminCurl } from "../../lib/curl";
+import { count, millis, UNKNOWN } from "../../lib/format";
 import { Dialog } from "../../ui/Dialog";
-import { Panel } from "../../ui/Panel";
-import { CopyButton } from "../../ui/parts";
+import { Problem, Skeleton } from "../../ui/Panel";
+import { Badge, CopyButton, Curl } from "../../ui/parts";
 import { Candidates } from "../rules/Candidates";
 import { decisionQuery } from "./queries";
-import { cachedShare, waterfallOf } from "./rows";
+import { prefixOf, tokensOf, triesOf } from "./rows";
+import { Waterfall } from "./Waterfall";
 
-/** DecisionDrawer shows everything that is recorded about one request. */
+/** DecisionDrawer shows the whole record of a request. */
 export function DecisionDrawer({ id, onClose }: { id: string; onClose: () => void }) {
-  const decision = useQuery(decisionQuery(id));
+  const record = useQuery(decisionQuery(id));
   return (
-    <Dialog title="Request" drawer onClose={onClose}>
-      <div className="stack">
-        <div className="row">
-          <code>{id}</code> <CopyButton text={id} label="Copy id" />
-          <span className="grow" />
-          <Link to="/rules" search={{ tab: "playground", decision: id }} className="button">
-            Explain
-          </Link>
-          {decision.data?.trace_url && (
-            <a href={decision.data.trace_url} target="_blank" rel="noreferrer" className="button">
-              Trace
-            </a>
-          )}
-        </div>
-        <Panel query={decision}>{(d) => <Details of={d} />}</Panel>
-      </div>
+    <Dialog title={`Request ${id}`} drawer onClose={onClose}>
+      {record.error && <Problem error={record.error} retry={() => void record.refetch()} />}
+      {record.isPending && <Skeleton rows={8} />}
+      {record.data && <Record of={record.data} />}
     </Dialog>
   );
 }
 
-function Details({ of: d }: { of: DecisionView }) {
-  const facts: [string, React.ReactNode][] = [
-    ["Time", new Date(d.time).toISOString()],
-    ["Request", `${d.method} ${d.route}${d.stream ? ", streamed" : ""}`],
-    ["Tenant and key", [d.tenant, d.key].filter(Boolean).join(", ") || "–"],
-    ["Model", `${d.requested_model ?? "–"} → ${d.model ?? "–"}`],
-    ["Tier", d.tier ? `${d.tier} by the rule ${d.rule}${d.rule_note ? ` (${d.rule_note})` : ""}` : "–"],
-    ["Priority", `${d.class ?? "–"}${d.promoted ? ", promoted" : ""}`],
-    ["Worker", d.worker ? `${d.worker} by ${d.policy}: ${d.reason}` : "–"],
-    ["Result", `${d.outcome.replace("_", " ")}, status ${d.status}${d.code ? `, ${d.code}` : ""}`],
-    ["Cause", d.cause ?? "–"],
-    ["Times", `queue ${millis(d.queue_ms)}, TTFT ${millis(d.ttft_ms)}, total ${millis(d.duration_ms)}, gateway ${millis(d.overhead_ms)}`],
-    [
-      "Tokens",
-      d.usage
-        ? `${count(d.usage.prompt)} prompt (${percent(cachedShare(d))} cached), ${count(d.usage.output)} output${d.estimated ? ", estimated" : ""}`
-        : "–",
-    ],
-    ["Limit", d.limit ?? "–"],
-    ["Generation", String(d.config_generation)],
-  ];
+function Record({ of: d }: { of: DecisionView }) {
   return (
-    <div className="stack body padded">
-      <dl className="facts">
-        {facts.map(([name, value]) => (
-          <div key={name} className="contents">
-            <dt>{name}</dt>
-            <dd>{value}</dd>
-          </div>
-        ))}
-      </dl>
+    <div className="stack">
+      <div className="row">
+        <Badge tone={d.outcome === "ok" ? "ok" : d.outcome === "client_gone" ? "off" : "err"}>
+          {d.status} {d.outcome.replace("_", " ")}
+        </Badge>
+        {d.code && <code>{d.code}</code>}
+        <span className="grow" />
+        <Link to="/rules" search={{ decision: d.request_id }} className="button">
+          Explain
+        </Link>
+        {d.trace_url && (
+          <a className="button" href={d.trace_url} target="_blank" rel="noreferrer">
+            Trace
+          </a>
+        )}
+        <CopyButton text={d.request_id} label="Copy id" />
+        <CopyButton text={JSON.stringify(d, null, 2)} label="Copy JSON" />
+      </div>
+      <p>{sentenceOf(d)}</p>
+      {d.cause && <p className="note err cause">{d.cause}</p>}
       <Waterfall of={d} />
       {(d.attempts ?? []).map((a, i) => (
-        <section key={i} className="stack tight">
-          <h3>
-            Attempt {i + 1}: {a.worker} {a.status && <code>{a.status}</code>} {a.error && <span className="bad">{a.error}</span>}
-          </h3>
-          {a.choice && <Candidates of={{ ...a.choice, worker: a.worker, reason: a.reason }} />}
-        </section>
+        <AttemptView key={i} attempt={a} number={i + 1} good={triesOf(d)[i]!.good} />
       ))}
-      {d.refused_choice && <Candidates of={{ ...d.refused_choice, reason: "no worker was free" }} />}
+      {d.refused_choice && (
+        <section className="stack tight">
+          <h3>Last selection, without a worker</h3>
+          <Candidates of={{ candidates: d.refused_choice.candidates, policy: d.refused_choice.policy }} />
+        </section>
+      )}
+      <Facts of={d} />
+      <Curl text={adminCurl(base, "GET", `admin/decisions/${encodeURIComponent(d.request_id)}`)} />
     </div>
   );
 }
 
-function Waterfall({ of: d }: { of: DecisionView }) {
-  const bars = waterfallOf(d);
-  const total = Math.max(d.duration_ms, ...bars.map((b) => b.to), 1);
-  if (bars.length === 0) return null;
+function sentenceOf(d: DecisionView): string {
+  const who = `${d.tenant ? `Tenant ${d.tenant}` : "No tenant"}${d.class ? `, class ${d.class}` : ""}`;
+  const tier = d.tier ? `${d.requested_model || "no model"} → ${d.tier} by the rule ${d.rule || UNKNOWN}` : d.requested_model;
+  const worker = d.worker ? `${d.worker} by ${d.policy || "no policy"} (${d.reason})` : "no worker";
+  return `${[who, tier, worker].filter(Boolean).join("; ")}.`;
+}
+
+function AttemptView({ attempt: a, number, good }: { attempt: Attempt; number: number; good: boolean }) {
   return (
-    <table className="waterfall" aria-label="Time line">
-      <tbody>
-        {bars.map((b, i) => (
-          <tr key={i}>
-            <th scope="row">{b.name}</th>
-            <td className="line">
-              <i
-                className={b.kind}
-                style={{ marginLeft: `${(b.from / total) * 100}%`, width: `${Math.max(((b.to - b.from) / total) * 100, 0.5)}%` }}
-              />
-            </td>
-            <td className="num">{millis(b.to - b.from)}</td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
+    <section className="stack tight attempt">
+      <h3>
+        Attempt {number}:{" "}
+        <Link to="/workers" search={{ worker: a.worker }}>
+          {a.worker}
+        </Link>{" "}
+        <Badge tone={good ? "ok" : "err"}>{a.error || (a.status ? String(a.status) : good ? "answered" : "failed")}</Badge>
+      </h3>
+      <p className="small muted">
+        Selected after {millis(a.at_ms)}
+        {a.queue_ms ? ` (${millis(a.queue_ms)} in the queue)` : ""}
+        {a.selection_us ? `, in ${Math.round(a.selection_us)} µs` : ""}; {count(a.predicted_cached_tokens)} cached tokens expected
+        {a.usage && a.usage.prompt > 0 && `, ${count(a.usage.cached)} of ${count(a.usage.prompt)} reported`}.
+      </p>
+      {a.choice?.candidates?.length ? (
+        <Candidates of={{ candidates: a.choice.candidates, worker: a.worker, policy: a.choice.policy, reason: a.reason }} />
+      ) : (
+        <p className="small">{a.reason}: the only possible worker, or its selection was not recorded.</p>
+      )}
+    </section>
   );
+}
+
+function Facts({ of: d }: { of: DecisionView }) {
+  return (
+    <section className="stack tight">
+      <h3>Record</h3>
+      <dl className="facts">
+        {factsOf(d).map(([name, value]) => (
+          <Fragment key={name}>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </Fragment>
+        ))}
+      </dl>
+    </section>
+  );
+}
+
+type Fact = [name: string, value: ReactNode];
+
+/** factsOf returns the parts of a record that it has. */
+function factsOf(d: DecisionView): Fact[] {
+  const f = d.features ?? {};
+  const moves = (d.passed_over ?? []).map((m) => `${m.tier}${m.why ? ` (${m.why})` : ""}`).join(", ");
+  const all: [string, ReactNode | undefined][] = [
+    ["Time", d.time],
+    ["Endpoint", `${d.method} ${d.route}${d.stream ? ", stream" : ""}`],
+    ["Key", d.key],
+    ["Requested class", d.asked_class && `${d.asked_class}, which the caller may not use`],
+    ["Promoted", d.promoted && "dispatched as the class above after its wait limit"],
+    ["Model of the worker", d.model],
+    ["Requested tier", f.header],
+    ["Rule", d.rule && `${d.rule}${d.rule_note ? `; ${d.rule_note}` : ""}`],
+    ["Passed over", moves],
+    ["Limit", d.limit],
+    ["Queue", d.shed && `rejected: ${d.shed}`],
+    ["Tokens", `${tokensOf(d)}${d.max_tokens ? `, max_tokens ${count(d.max_tokens)}` : ""}`],
+    ["Cached prefix", prefixOf(d)],
+    ["Classifier", classifierOf(d)],
+    ["Session", f.session && <code>{f.session}</code>],
+    ["Blocks of the prompt", f.blocks && count(f.blocks)],
+    ["Trace", d.trace_id && <code>{d.trace_id}</code>],
+    ["Configuration", `generation ${d.config_generation}`],
+  ];
+  return all.filter((x): x is Fact => Boolean(x[1]));
+}
+
+function classifierOf(d: DecisionView): string | undefined {
+  const f = d.features;
+  if (!f?.classified) return undefined;
+  return [
+    f.counted_tokens ? `${count(f.counted_tokens)} tokens counted` : `${count(f.estimated_tokens)} tokens estimated`,
+    f.groups?.length ? `keyword groups ${f.groups.join(", ")}` : "no keyword group",
+    f.tools ? "tools" : "",
+    f.media ? "images, audio or files" : "",
+  ]
+    .filter(Boolean)
+    .join("; ");
 }

@@ -1,89 +1,110 @@
-import { useEffect, useRef, useState } from "react";
+import { memo, useEffect, useLayoutEffect, useRef, useState, type MouseEvent } from "react";
 import type { DecisionView } from "../../api/schema";
-import { clock, count, millis, percent } from "../../lib/format";
+import { millis, UNKNOWN } from "../../lib/format";
 import { Badge, type Tone } from "../../ui/parts";
-import type { Filter } from "./filter";
-import { cachedShare, hopsOf, rowHeight, windowOf } from "./rows";
+import type { SetFilter } from "./DecisionsPage";
+import type { FilterName } from "./filter";
+import type { Cause } from "./pause";
+import { endOf, prefixOf, reasonOf, timeOf, tokensOf, triesOf } from "./rows";
+import { rowHeight, visiblePart } from "./window";
 
 interface DecisionTableProps {
   rows: DecisionView[];
-  onPause: (paused: boolean) => void;
-  onFilter: (name: keyof Filter, value: string) => void;
-  onOpen: (d: DecisionView) => void;
+  /** A change of this number scrolls to the newest row. */
+  top: number;
+  onOpen: (id: string) => void;
+  onFilter: SetFilter;
+  onPause: (cause: Cause, on: boolean) => void;
 }
 
-/** DecisionTable draws only the visible rows. It pauses while the pointer is on it or it is scrolled. */
-export function DecisionTable({ rows, onPause, onFilter, onOpen }: DecisionTableProps) {
+const columns: { id: string; header: string; numeric?: boolean; title?: string }[] = [
+  { id: "time", header: "Ended", title: "Time when the request ended" },
+  { id: "tenant", header: "Tenant" },
+  { id: "model", header: "Requested → served" },
+  { id: "worker", header: "Workers" },
+  { id: "reason", header: "Reason" },
+  { id: "status", header: "Status" },
+  { id: "queue", header: "Queue", numeric: true },
+  { id: "ttft", header: "TTFT", numeric: true, title: "Time to the first token" },
+  { id: "total", header: "Total", numeric: true },
+  { id: "tokens", header: "Tokens", numeric: true, title: "Prompt + output" },
+  { id: "prefix", header: "Prefix", numeric: true, title: "Cached part of the prompt; ≈ is the gateway's expectation" },
+];
+
+/** DecisionTable renders only the visible rows, so that thousands scroll smoothly. */
+export function DecisionTable({ rows, top, onOpen, onFilter, onPause }: DecisionTableProps) {
   const box = useRef<HTMLDivElement>(null);
-  const [view, setView] = useState({ top: 0, height: 600 });
-  const inside = useRef(false);
-  useEffect(() => {
-    const element = box.current;
-    if (!element) return;
-    const resize = new ResizeObserver(() => setView((v) => ({ ...v, height: element.clientHeight })));
+  const [view, setView] = useState({ top: 0, height: 900 });
+  useLayoutEffect(() => {
+    const element = box.current!;
+    const measure = () => setView({ top: element.scrollTop, height: element.clientHeight });
+    const resize = new ResizeObserver(measure);
     resize.observe(element);
     return () => resize.disconnect();
   }, []);
-  const pause = (pointer: boolean) => {
-    inside.current = pointer;
-    onPause(pointer || (box.current?.scrollTop ?? 0) > 0);
+  useEffect(() => {
+    if (top > 0) box.current!.scrollTop = 0;
+  }, [top]);
+  useEffect(() => () => (["scroll", "pointer"] as const).forEach((c) => onPause(c, false)), [onPause]);
+  const part = visiblePart(view.top, view.height, rows.length);
+  const click = (e: MouseEvent) => {
+    const button = (e.target as HTMLElement).closest<HTMLElement>("button[data-name]");
+    if (button) onFilter({ [button.dataset.name as FilterName]: button.dataset.value });
   };
-  const { from, to } = windowOf(rows.length, view.top, view.height);
   return (
     <div
       ref={box}
-      className="table decisions"
+      className="decisions"
       tabIndex={0}
       role="region"
       aria-label="Decisions"
       onScroll={(e) => {
-        setView((v) => ({ ...v, top: box.current === e.target ? box.current.scrollTop : v.top }));
-        pause(inside.current);
+        const { scrollTop, clientHeight } = e.currentTarget;
+        setView({ top: scrollTop, height: clientHeight });
+        onPause("scroll", scrollTop > 0);
       }}
-      onPointerEnter={() => pause(true)}
-      onPointerLeave={() => pause(false)}
     >
       <table aria-label="Decisions" aria-rowcount={rows.length + 1}>
+        <colgroup>
+          {columns.map((c) => (
+            <col key={c.id} className={`col-${c.id}`} />
+          ))}
+        </colgroup>
         <thead>
           <tr aria-rowindex={1}>
-            {headers.map(([name, numeric]) => (
-              <th key={name} scope="col" className={numeric ? "num" : undefined}>
-                {name}
+            {columns.map((c) => (
+              <th key={c.id} scope="col" className={c.numeric ? "num" : undefined} title={c.title}>
+                {c.header}
               </th>
             ))}
           </tr>
         </thead>
-        <tbody>
-          {from > 0 && <Spacer rows={from} />}
-          {rows.slice(from, to).map((d, i) => (
-            <Row key={d.seq} row={d} index={from + i + 2} onFilter={onFilter} onOpen={onOpen} />
+        <tbody
+          onClick={click}
+          onPointerEnter={() => onPause("pointer", true)}
+          onPointerLeave={() => onPause("pointer", false)}
+          onFocus={() => onPause("pointer", true)}
+          onBlur={(e) => {
+            if (!e.currentTarget.contains(e.relatedTarget)) onPause("pointer", false);
+          }}
+        >
+          <Space rows={part.from} />
+          {rows.slice(part.from, part.to).map((d, i) => (
+            <Row key={d.seq} row={d} index={part.from + i + 2} onOpen={onOpen} />
           ))}
-          {to < rows.length && <Spacer rows={rows.length - to} />}
+          <Space rows={rows.length - part.to} />
         </tbody>
       </table>
     </div>
   );
 }
 
-const headers: [name: string, numeric?: true][] = [
-  ["Time"],
-  ["Status"],
-  ["Tenant"],
-  ["Model"],
-  ["Tier"],
-  ["Worker"],
-  ["Reason"],
-  ["Queue", true],
-  ["TTFT", true],
-  ["Total", true],
-  ["Tokens", true],
-  ["Cached", true],
-];
-
-function Spacer({ rows }: { rows: number }) {
+// Stands for the rows above or below the rendered ones.
+function Space({ rows }: { rows: number }) {
+  if (rows <= 0) return null;
   return (
-    <tr aria-hidden="true">
-      <td colSpan={headers.length} style={{ height: rows * rowHeight, padding: 0, border: 0 }} />
+    <tr className="space" aria-hidden="true">
+      <td colSpan={columns.length} style={{ height: rows * rowHeight }} />
     </tr>
   );
 }
@@ -93,67 +114,84 @@ const tones: Record<string, Tone> = { ok: "ok", refused: "warn", failed: "err", 
 interface RowProps {
   row: DecisionView;
   index: number;
-  onFilter: DecisionTableProps["onFilter"];
-  onOpen: DecisionTableProps["onOpen"];
+  onOpen: (id: string) => void;
 }
 
-function Row({ row: d, index, onFilter, onOpen }: RowProps) {
-  const by = (name: keyof Filter, value: string | undefined, text = value) =>
-    value ? (
-      <button type="button" className="link" title={`Only ${name} ${value}`} onClick={() => onFilter(name, value)}>
-        {text}
-      </button>
-    ) : (
-      <span className="muted">–</span>
-    );
+const Row = memo(function Row({ row: d, index, onOpen }: RowProps) {
+  const reason = reasonOf(d);
   return (
     <tr aria-rowindex={index}>
       <td>
-        <button type="button" className="link num" title={`Details of ${d.request_id}`} onClick={() => onOpen(d)}>
-          {clock(d.time)}
+        <button type="button" className="link num" title={`Began ${d.time}, request ${d.request_id}`} onClick={() => onOpen(d.request_id)}>
+          {timeOf(endOf(d))}
         </button>
       </td>
       <td>
-        <Badge tone={tones[d.outcome] ?? "off"} title={d.cause}>
-          {by("status", String(d.status), `${d.status}${d.code ? ` ${d.code}` : ""}`)}
+        <Value name="tenant" value={d.tenant} />
+      </td>
+      <td>
+        <span className="pair">
+          <Value name="model" value={d.requested_model} />
+          {d.tier && (
+            <>
+              <span>→</span>
+              <Value name="tier" value={d.tier} />
+            </>
+          )}
+        </span>
+      </td>
+      <td title={chainText(d)}>
+        <Chain row={d} />
+      </td>
+      <td>
+        <Value name={reason.filter} value={reason.value} />
+      </td>
+      <td>
+        <Badge tone={tones[d.outcome] ?? "err"}>
+          <Value name="status" value={String(d.status)} />
+          {d.outcome !== "ok" && <Value name="outcome" value={d.outcome} second />}
         </Badge>
       </td>
-      <td>{by("tenant", d.tenant)}</td>
-      <td>
-        {d.requested_model && d.requested_model !== d.model && <span className="clip short">{d.requested_model} → </span>}
-        <span className="clip short">{by("model", d.model || d.requested_model)}</span>
-      </td>
-      <td>{by("tier", d.tier)}</td>
-      <td>
-        <Hops of={d} onFilter={onFilter} />
-      </td>
-      <td>{by("reason", d.reason)}</td>
-      <td className="num">{millis(d.queue_ms)}</td>
-      <td className="num">{millis(d.ttft_ms)}</td>
+      <td className="num">{d.queue_ms > 0 ? millis(d.queue_ms) : UNKNOWN}</td>
+      <td className="num">{d.ttft_ms ? millis(d.ttft_ms) : UNKNOWN}</td>
       <td className="num">{millis(d.duration_ms)}</td>
-      <td className="num">
-        {d.usage ? `${count(d.usage.prompt)} + ${count(d.usage.output)}` : "–"}
-      </td>
-      <td className="num">{percent(cachedShare(d))}</td>
+      <td className="num">{tokensOf(d)}</td>
+      <td className="num">{prefixOf(d)}</td>
     </tr>
   );
+});
+
+function chainText(d: DecisionView): string {
+  return triesOf(d)
+    .map((t) => `${t.worker} ${t.good ? "✓" : `✗ ${t.text}`}`)
+    .join(" → ");
 }
 
-/** Hops shows the chain of attempts, such as w03 ✗503 → w07. */
-function Hops({ of: d, onFilter }: { of: DecisionView; onFilter: DecisionTableProps["onFilter"] }) {
-  const hops = hopsOf(d);
-  if (hops.length === 0) return <span className="muted">–</span>;
-  return (
-    <>
-      {hops.map((h, i) => (
-        <span key={i}>
-          {i > 0 && " → "}
-          <button type="button" className="link" title={`Only worker ${h.worker}`} onClick={() => onFilter("worker", h.worker)}>
-            {h.worker}
-          </button>
-          {h.failed && <span className="bad"> ✗{h.failed}</span>}
+function Chain({ row: d }: { row: DecisionView }) {
+  const tries = triesOf(d);
+  if (tries.length === 0) return <span className="muted">none</span>;
+  return tries.map((t, i) => (
+    <span key={i}>
+      {i > 0 && " → "}
+      <Value name="worker" value={t.worker} />{" "}
+      {t.good ? (
+        <span className="good" role="img" aria-label="answered">
+          ✓
         </span>
-      ))}
-    </>
+      ) : (
+        <span className="bad">✗ {t.text}</span>
+      )}
+    </span>
+  ));
+}
+
+// A click on a value filters by it. The keyboard has the same conditions in the form above, so a row is one
+// stop of the Tab key and not eight.
+function Value({ name, value, second }: { name: FilterName; value: string | undefined; second?: boolean }) {
+  if (!value) return <span className="muted">{UNKNOWN}</span>;
+  return (
+    <button type="button" tabIndex={-1} className={second ? "value second" : "value"} data-name={name} data-value={value} title={value}>
+      {name === "outcome" ? value.replace("_", " ") : value}
+    </button>
   );
 }

@@ -1,24 +1,38 @@
 import type { DecisionView } from "../../api/schema";
 
-/** fields are the filters of the page, in the order of its chips. */
-export const fields = ["q", "tenant", "tier", "worker", "model", "class", "outcome", "status", "reason", "rule", "code", "since", "until"] as const;
+/** filterNames are the conditions of a filter, as in the query of GET /admin/decisions, in the order of their chips. */
+export const filterNames = [
+  "q",
+  "tenant",
+  "tier",
+  "model",
+  "worker",
+  "outcome",
+  "status",
+  "reason",
+  "rule",
+  "code",
+  "class",
+  "since",
+  "until",
+] as const;
 
-/** Filter selects decisions by the parameters of GET /admin/decisions. */
-export type Filter = Partial<Record<(typeof fields)[number], string>>;
+export type FilterName = (typeof filterNames)[number];
+
+/** Filter selects records that meet every condition. All values are texts, as in the address. */
+export type Filter = Partial<Record<FilterName, string>>;
+
+export const outcomes = ["ok", "refused", "failed", "truncated", "client_gone"] as const;
 
 /** filterOf returns the filter in the search parameters of the page. */
-export function filterOf(search: Partial<Record<string, string>>): Filter {
-  return Object.fromEntries(fields.filter((f) => search[f]).map((f) => [f, search[f]]));
+export function filterOf(search: Filter & { id?: string }): Filter {
+  const f: Filter = {};
+  for (const name of filterNames) if (search[name]) f[name] = search[name];
+  return f;
 }
 
-/** queryOf returns the query of GET /admin/decisions for a filter. */
-export function queryOf(f: Filter): Record<string, string | number> {
-  return { ...f, ...(f.status && { status: Number(f.status) }) };
-}
-
-/** matches reports whether a filter selects a decision, as the gateway does (decisions.Filter). */
+/** matches reports whether a filter selects a record, by the rules of decisions.Filter of the gateway. */
 export function matches(f: Filter, d: DecisionView): boolean {
-  const same = (want: string | undefined, have: string | undefined) => !want || want === have;
   return (
     same(f.tenant, d.tenant) &&
     same(f.tier, d.tier) &&
@@ -28,26 +42,40 @@ export function matches(f: Filter, d: DecisionView): boolean {
     same(f.code, d.code) &&
     (!f.model || f.model === d.model || f.model === d.requested_model) &&
     (!f.status || Number(f.status) === d.status) &&
-    (!f.since || new Date(d.time) >= new Date(f.since)) &&
-    (!f.until || new Date(d.time) < new Date(f.until)) &&
+    (!f.since || !isBefore(d.time, f.since)) &&
+    (!f.until || isBefore(d.time, f.until)) &&
     matchesAttempt(f, d) &&
     matchesSearch(f.q, d)
   );
 }
 
+function same(want: string | undefined, have: string | undefined): boolean {
+  return !want || want === have;
+}
+
+// One attempt must have both the worker and the reason.
 function matchesAttempt(f: Filter, d: DecisionView): boolean {
   if (!f.worker && !f.reason) return true;
-  const fits = (worker: string | undefined, reason: string | undefined) =>
-    (!f.worker || f.worker === worker) && (!f.reason || f.reason === reason);
   const attempts = d.attempts ?? [];
-  return attempts.length === 0 ? fits(d.worker, d.reason) : attempts.some((a) => fits(a.worker, a.reason));
+  const all = attempts.length > 0 ? attempts : [d];
+  return all.some((a) => same(f.worker, a.worker) && same(f.reason, a.reason));
 }
 
 function matchesSearch(q: string | undefined, d: DecisionView): boolean {
   if (!q) return true;
   const text = q.toLowerCase();
   const attempts = (d.attempts ?? []).map((a) => a.worker);
-  return [d.request_id, d.tenant, d.key, d.model, d.requested_model, d.tier, d.worker, d.code, ...attempts].some((v) =>
-    v?.toLowerCase().includes(text),
-  );
+  const all = [d.request_id, d.tenant, d.key, d.model, d.requested_model, d.tier, d.worker, d.code, ...attempts];
+  return all.some((v) => v?.toLowerCase().includes(text));
+}
+
+/** isBefore compares two RFC 3339 times to the nanosecond; a Date has milliseconds. */
+export function isBefore(a: string, b: string): boolean {
+  const [x, y] = [Date.parse(a), Date.parse(b)];
+  return x === y ? belowMillis(a) < belowMillis(b) : x < y;
+}
+
+/** belowMillis returns the digits of a time after its milliseconds. As texts, they compare like fractions. */
+function belowMillis(time: string): string {
+  return (/\.\d{3}(\d+)/.exec(time)?.[1] ?? "").replace(/0+$/, "");
 }

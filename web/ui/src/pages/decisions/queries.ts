@@ -1,42 +1,57 @@
-import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
-import { api, base, result } from "../../api/client";
-import type { DecisionPage } from "../../api/schema";
-import { queryOf, type Filter } from "./filter";
+import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
+import { api, ApiError, base, result } from "../../api/client";
+import type { DecisionPage, operations } from "../../api/schema";
+import type { Filter } from "./filter";
 
-/** pagesQuery returns the kept decisions that a filter selects, newest first. The stream adds newer ones. */
-export function pagesQuery(filter: Filter) {
+const firstPage = 200;
+const olderPage = 500;
+
+type Query = NonNullable<operations["list-decisions"]["parameters"]["query"]>;
+
+// The gateway checks the values of an address, so they are sent as they are.
+function queryOf(filter: Filter, cursor: number): Query {
+  return { ...(filter as Query), limit: cursor ? olderPage : firstPage, ...(cursor > 0 && { cursor }) };
+}
+
+/** decisionsQuery returns the pages of records that a filter selects, newest first. After a restart of the gateway they begin anew. */
+export function decisionsQuery(filter: Filter, restarts: number) {
   return infiniteQueryOptions({
-    queryKey: ["decisions", "pages", filter],
-    initialPageParam: undefined as string | undefined,
+    queryKey: ["decisions", filter, restarts],
+    initialPageParam: 0,
     queryFn: async ({ pageParam }) => {
-      const query = { ...queryOf(filter), limit: 200, ...(pageParam && { cursor: Number(pageParam) }) };
+      const query = queryOf(filter, pageParam);
       return (await result(api.GET("/admin/decisions", { params: { query } }))) as DecisionPage;
     },
-    getNextPageParam: (last: DecisionPage) => last.next_cursor ?? undefined,
-    staleTime: Infinity, // the stream has what is newer
+    getNextPageParam: (last: DecisionPage) => (last.next_cursor ? Number(last.next_cursor) : undefined),
+    // The stream brings newer records, so fetched ones are not fetched again.
+    staleTime: Infinity,
     refetchOnWindowFocus: false,
     gcTime: 0,
+    placeholderData: keepPreviousData,
   });
 }
 
-/** decisionQuery returns one whole decision, with the candidates of each attempt. */
+/** decisionQuery returns the whole record of a request. A record does not change. */
 export function decisionQuery(id: string) {
   return queryOptions({
-    queryKey: ["decisions", "one", id],
+    queryKey: ["decision", id],
     queryFn: () => result(api.GET("/admin/decisions/{id}", { params: { path: { id } } })),
-    staleTime: Infinity, // a record never changes
+    staleTime: Infinity,
   });
 }
 
-/** exportLines saves the decisions that a filter selects as JSON lines. */
-export async function exportLines(filter: Filter): Promise<void> {
+/** exportDecisions saves all records that a filter selects as JSON lines. A link cannot send an Accept header. */
+export async function exportDecisions(filter: Filter): Promise<void> {
   const url = new URL("admin/decisions", base);
-  for (const [name, value] of Object.entries(queryOf(filter))) url.searchParams.set(name, String(value));
+  for (const [name, value] of Object.entries(filter)) url.searchParams.set(name, value);
   const answer = await fetch(url, { headers: { Accept: "application/x-ndjson" } });
-  if (!answer.ok) throw new Error(`The export failed with status ${answer.status}.`);
+  if (!answer.ok) {
+    const problem = (await answer.json().catch(() => ({}))) as { title?: string; detail?: string };
+    throw new ApiError(answer.status, problem.title ?? "Export failed", problem.detail ?? "", [], "");
+  }
   const link = document.createElement("a");
   link.href = URL.createObjectURL(await answer.blob());
   link.download = "decisions.jsonl";
   link.click();
-  URL.revokeObjectURL(link.href);
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }

@@ -1,70 +1,86 @@
-import type { DecisionView } from "../../api/schema";
+import type { Attempt, DecisionView } from "../../api/schema";
+import { count, percent, UNKNOWN } from "../../lib/format";
+import { matches, type Filter } from "./filter";
 
-/** Height of a row in pixels, as the style sheet has it. */
-export const rowHeight = 29;
-
-/** Rows above and below the visible part, so that scrolling shows no gap. */
-const spare = 12;
-
-/** Window is the part of the rows that is in the document. */
-export interface Window {
-  from: number;
-  to: number;
+/**
+ * merged returns the rows to show, newest first: matching live records that are newer than the fetched ones, then
+ * these. Records after the one with the number newest are left out.
+ */
+export function merged(live: DecisionView[], fetched: DecisionView[], f: Filter, newest = Infinity): DecisionView[] {
+  const newer = newerThan(live, fetched[0]?.seq ?? 0, f);
+  const all = newer.length === 0 ? fetched : [...newer, ...fetched];
+  const from = all.findIndex((d) => d.seq <= newest);
+  return from > 0 ? all.slice(from) : from < 0 ? [] : all;
 }
 
-/** windowOf returns the rows to draw for a scroll position and height of the box, in pixels. */
-export function windowOf(rows: number, top: number, height: number): Window {
-  const from = Math.max(0, Math.min(Math.floor(top / rowHeight), rows) - spare);
-  return { from, to: Math.min(rows, Math.ceil((top + height) / rowHeight) + spare) };
+/** newerThan returns the matching records after the record with the number seq. */
+export function newerThan(live: DecisionView[], seq: number, f: Filter): DecisionView[] {
+  const end = live.findIndex((d) => d.seq <= seq);
+  return (end < 0 ? live : live.slice(0, end)).filter((d) => matches(f, d));
 }
 
-/** joined returns live rows, then fetched older rows without those that the live rows have; newest first. */
-export function joined(live: DecisionView[], fetched: DecisionView[]): DecisionView[] {
-  const oldest = live.at(-1)?.seq ?? Infinity;
-  return [...live, ...fetched.filter((d) => d.seq < oldest)];
-}
-
-/** cachedShare returns the share of prompt tokens that the engine had cached. */
-export function cachedShare(d: DecisionView): number | undefined {
-  const prompt = d.usage?.prompt ?? 0;
-  return prompt > 0 ? (d.usage?.cached ?? 0) / prompt : undefined;
-}
-
-/** Hop is one attempt as the table shows it. */
-export interface Hop {
+/** Try is one attempt as the list shows it. */
+export interface Try {
   worker: string;
-  failed: string | undefined;
+  good: boolean;
+  /** Status or kind of the failure. */
+  text: string;
 }
 
-/** hopsOf returns the attempts of a decision: which worker failed with what, and which one answered. */
-export function hopsOf(d: DecisionView): Hop[] {
-  return (d.attempts ?? []).map((a, i, all) => {
-    const last = i === all.length - 1;
-    const failed = last && d.outcome === "ok" ? undefined : (a.error_type ?? (a.status && a.status >= 400 ? String(a.status) : undefined));
-    return { worker: a.worker, failed: failed ?? (last ? undefined : "failed") };
-  });
+/** triesOf returns the attempts of a request in their order. */
+export function triesOf(d: DecisionView): Try[] {
+  const all = d.attempts ?? [];
+  return all.map((a, i) => tryOf(a, i === all.length - 1 ? d.outcome : "failed"));
 }
 
-/** Bar is one part of the waterfall of a decision, in milliseconds from its arrival. */
-export interface Bar {
-  name: string;
-  from: number;
-  to: number;
-  kind: "queue" | "wait" | "stream";
+// The end of the request decides about its last attempt: an answer can break off after its header.
+function tryOf(a: Attempt, outcome: string): Try {
+  if (outcome === "ok") return { worker: a.worker, good: true, text: "" };
+  if (outcome === "client_gone") return { worker: a.worker, good: false, text: "client left" };
+  const status = a.status && a.status >= 400 ? String(a.status) : "";
+  return { worker: a.worker, good: false, text: status || a.error_type || (outcome === "truncated" ? "cut" : outcome) };
 }
 
-/** waterfallOf returns when a request waited, when each attempt waited for its first token, and when it streamed. */
-export function waterfallOf(d: DecisionView): Bar[] {
-  const bars: Bar[] = [];
-  if (d.queue_ms > 0) {
-    const first = d.attempts?.[0]?.at_ms ?? d.duration_ms;
-    bars.push({ name: "queue", from: Math.max(0, first - d.queue_ms), to: first, kind: "queue" });
+/** reasonOf returns the reason of the list and the filter that selects it. */
+export function reasonOf(d: DecisionView): { filter: "reason" | "code"; value: string } {
+  if (d.outcome !== "ok" && d.code) return { filter: "code", value: d.code };
+  return { filter: "reason", value: d.reason ?? "" };
+}
+
+/** tokensOf shows prompt and output tokens. Without usage, the prompt is an estimate. */
+export function tokensOf(d: DecisionView): string {
+  if (d.usage && d.usage.prompt + d.usage.output > 0) {
+    return `${d.estimated ? "≈" : ""}${count(d.usage.prompt)} + ${count(d.usage.output)}`;
   }
-  for (const a of d.attempts ?? []) {
-    const end = a.end_at_ms ?? a.at_ms + a.duration_ms;
-    const first = a.first_at_ms ?? end;
-    bars.push({ name: `${a.worker}: first token`, from: a.at_ms, to: first, kind: "wait" });
-    if (end > first) bars.push({ name: `${a.worker}: answer`, from: first, to: end, kind: "stream" });
+  return d.prompt_tokens_estimate ? `≈${count(d.prompt_tokens_estimate)}` : UNKNOWN;
+}
+
+/** prefixOf shows the cached part of the prompt: as the engine reported it, or as the gateway expected it. */
+export function prefixOf(d: DecisionView): string {
+  if (d.usage && d.usage.cached > 0 && d.usage.prompt > 0) return percent(d.usage.cached / d.usage.prompt);
+  const last = d.attempts?.at(-1);
+  if (!last || !d.prompt_tokens_estimate) return UNKNOWN;
+  return `≈${percent(Math.min(last.predicted_cached_tokens / d.prompt_tokens_estimate, 1))}`;
+}
+
+/** endOf returns the time in milliseconds when a request ended. Records have this order. */
+export function endOf(d: DecisionView): number {
+  return Date.parse(d.time) + d.duration_ms;
+}
+
+/** timeOf shows a time with milliseconds in the zone of the browser, with its date if it is not today's. */
+export function timeOf(at: number, now = new Date()): string {
+  const t = new Date(at);
+  const time = `${t.toLocaleTimeString("en-GB")}.${String(t.getMilliseconds()).padStart(3, "0")}`;
+  return t.toDateString() === now.toDateString() ? time : `${t.toLocaleDateString("en-CA").slice(5)} ${time.slice(0, 8)}`;
+}
+
+/** distinct returns the different values of rows, the most frequent first. */
+export function distinct(rows: DecisionView[], value: (d: DecisionView) => string | undefined): string[] {
+  const counts = new Map<string, number>();
+  for (const d of rows) {
+    const v = value(d);
+    if (v) counts.set(v, (counts.get(v) ?? 0) + 1);
   }
-  return bars;
+  return [...counts].sort((a, b) => b[1] - a[1]).map(([v]) => v);
 }

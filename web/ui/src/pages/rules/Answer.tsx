@@ -34,6 +34,12 @@ export function Answer({ of: live }: { of: RouteExplanation }) {
           ))}
         </ul>
       )}
+      {(live.warnings ?? []).map((w) => (
+        <p key={`${w.line} ${w.message}`} className="note warn warning">
+          {w.line > 0 && `Line ${w.line}: `}
+          {w.path} {w.message}
+        </p>
+      ))}
       <div className="compare">
         <section aria-label="In force">
           <h2>In force</h2>
@@ -101,17 +107,31 @@ const stages: Record<Step["stage"], string> = {
 function Ladder({ steps }: { steps: Step[] }) {
   return (
     <ol className="ladder">
-      {steps.map((s) => (
-        <li key={s.stage}>
+      {steps.map((s, i) => (
+        <li key={i}>
           <Badge tone={s.ok ? "ok" : "err"}>{stages[s.stage]}</Badge>
           <span>
             {s.detail}
-            {s.queue && s.queue.would === "wait" && ` Estimated wait ${millis(s.queue.estimated_wait_ms)}.`}
+            <Detail of={s} />
           </span>
         </li>
       ))}
     </ol>
   );
+}
+
+/** Detail shows what a step has besides its sentence. */
+function Detail({ of: s }: { of: Step }) {
+  const lines = [
+    ...(s.tier?.moves ?? []).map((m) => `${m.tier} was passed over${m.why ? `: ${m.why}` : ""}`),
+    ...(s.limits ?? []).map((l) => `${l.scope} ${l.limit}: ${count(l.used)} of ${count(l.room)} used${l.would_use ? `, this request ${count(l.would_use)}` : ""}`),
+    ...(s.queue?.would === "wait" ? [`estimated wait ${millis(s.queue.estimated_wait_ms)}, up to ${count(s.queue.ahead)} requests ahead`] : []),
+  ];
+  return lines.map((text) => (
+    <small key={text} className="muted detail">
+      {text}
+    </small>
+  ));
 }
 
 /** Signals are the values that the classifier compared, in its order. */

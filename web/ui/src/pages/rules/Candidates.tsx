@@ -22,7 +22,7 @@ export function Candidates({ of: choice, others = [] }: CandidatesProps) {
         Candidates by {choice.policy} {choice.reason && <small className="muted">({choice.reason})</small>}
       </h3>
       {margin && <p className="small">{margin}</p>}
-      <div className="table" tabIndex={0} role="region" aria-label="Candidates">
+      <div className="table candidates" tabIndex={0} role="region" aria-label="Candidates">
         <table aria-label="Candidates">
           <thead>
             <tr>
@@ -35,8 +35,8 @@ export function Candidates({ of: choice, others = [] }: CandidatesProps) {
                   {n}
                 </th>
               ))}
-              <th scope="col" className="num">
-                Cached tokens
+              <th scope="col" className="num" title="Tokens of the prompt in the worker's cache">
+                Cached
               </th>
               <th scope="col" className="num">
                 In flight

@@ -1,14 +1,16 @@
 import { useMutation } from "@tanstack/react-query";
-import { Link } from "@tanstack/react-router";
+import { Link, useRouter } from "@tanstack/react-router";
 import { useEffect, useRef, useState } from "react";
 import { base } from "../../api/client";
+import type { RouteExplanation } from "../../api/schema";
 import { adminCurl } from "../../lib/curl";
 import { Empty, Problem } from "../../ui/Panel";
-import { Curl } from "../../ui/parts";
+import { CopyButton, Curl } from "../../ui/parts";
 import { Answer } from "./Answer";
 import { DraftEditor } from "./DraftEditor";
+import { problemsOf } from "./problems";
 import { explain } from "./queries";
-import { orderOf, type Form } from "./request";
+import { emptyForm, orderOf, shared, type Form } from "./request";
 import { RequestForm } from "./RequestForm";
 
 interface PlaygroundProps {
@@ -23,7 +25,8 @@ interface PlaygroundProps {
 /** Playground explains a request without sending it. */
 export function Playground({ decision, form, onForm, draft, onDraft }: PlaygroundProps) {
   const [wrong, setWrong] = useState<Error>();
-  const ask = useMutation({ mutationFn: explain });
+  const [answer, setAnswer] = useState<RouteExplanation>(); // stays while the next one is computed
+  const ask = useMutation({ mutationFn: explain, onSuccess: setAnswer });
   const run = () => {
     try {
       setWrong(undefined);
@@ -32,6 +35,7 @@ export function Playground({ decision, form, onForm, draft, onDraft }: Playgroun
       setWrong(e as Error);
     }
   };
+  const error = wrong ?? ask.error;
   const asked = useRef(false);
   useEffect(() => {
     if (!decision || asked.current) return;
@@ -55,20 +59,22 @@ export function Playground({ decision, form, onForm, draft, onDraft }: Playgroun
           ) : (
             <RequestForm form={form} onChange={onForm} />
           )}
-          <DraftEditor draft={draft} onChange={onDraft} />
+          <DraftEditor draft={draft} onChange={onDraft} error={ask.error} />
           <div className="row">
             <button type="submit" className="primary" disabled={ask.isPending}>
               {draft === undefined ? "Explain" : "Explain and compare"}
             </button>
             {!decision && <ShareLink form={form} />}
           </div>
-          {(wrong ?? ask.error) && <Problem error={wrong ?? ask.error} />}
+          {error !== null && !problemsOf(error) && <Problem error={error} />}
           {ask.variables && <Curl text={adminCurl(base, "POST", "admin/route/explain", ask.variables)} />}
         </form>
       </section>
       <section className="panel" aria-label="Explanation" aria-live="polite">
-        {ask.data ? (
-          <Answer of={ask.data} />
+        {answer ? (
+          <div className={ask.isPending || error ? "stale" : undefined}>
+            <Answer of={answer} />
+          </div>
         ) : (
           <Empty>
             <strong>No explanation yet.</strong> Write a prompt, or paste a JSON body or a curl command, then press Explain. The
@@ -80,12 +86,14 @@ export function Playground({ decision, form, onForm, draft, onDraft }: Playgroun
   );
 }
 
-/** ShareLink is a link with everything but the prompt, which may be confidential. */
+/** ShareLink copies a link with everything but the prompt, which may be confidential. */
 function ShareLink({ form }: { form: Form }) {
-  const search = { tenant: form.tenant, tier: form.tier, class: form.class, max_tokens: form.max_tokens };
+  const router = useRouter();
+  const search = Object.fromEntries(shared.map((name) => [name, form[name] === emptyForm[name] ? "" : form[name]]));
+  const { href } = router.buildLocation({ to: "/rules", search: search as never });
   return (
-    <Link to="/rules" search={search} className="button">
-      Link without the prompt
-    </Link>
+    <span title="The link has every field but the prompt, the system prompt and the body.">
+      <CopyButton text={`${base}#${href}`} label="Copy link without the prompt" />
+    </span>
   );
 }

@@ -1,14 +1,18 @@
-import { useMutation } from "@tanstack/react-query";
+import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { base } from "../../api/client";
-import type { ReplayAnswer } from "../../api/schema";
+import { tiersQuery } from "../../api/queries";
+import type { ReplayAnswer, ReplayFilter } from "../../api/schema";
 import { adminCurl } from "../../lib/curl";
 import { clock, count, millis, money, percent, plural } from "../../lib/format";
 import { Empty, Problem } from "../../ui/Panel";
 import { Curl, Field } from "../../ui/parts";
+import { classes } from "../tenants/settings";
 import { DraftEditor } from "./DraftEditor";
-import { replayDecisions } from "./queries";
+import { problemsOf } from "./problems";
+import { replayDecisions, tenantNamesQuery } from "./queries";
+import { limitsOf, matrixOf } from "./report";
 
 interface ReplayProps {
   draft: string | undefined;
@@ -18,8 +22,10 @@ interface ReplayProps {
 /** Replay repeats the last decisions, under a draft or under the configuration in force. */
 export function Replay({ draft, onDraft }: ReplayProps) {
   const [last, setLast] = useState("1000");
+  const [filter, setFilter] = useState<ReplayFilter>({});
   const run = useMutation({ mutationFn: replayDecisions });
-  const order = { last: Number(last) || 1000, ...(draft !== undefined && { draft }) };
+  const chosen = Object.fromEntries(Object.entries(filter).filter(([, v]) => v !== ""));
+  const order = { last: Number(last) || 1000, ...(Object.keys(chosen).length > 0 && { filter: chosen }), ...(draft !== undefined && { draft }) };
   return (
     <div className="playground">
       <section className="panel" aria-label="Replay">
@@ -34,14 +40,12 @@ export function Replay({ draft, onDraft }: ReplayProps) {
             Repeats the recorded decisions of the last requests. Without an edited configuration, the answer says whether the
             configuration in force explains them.
           </p>
-          <Field label="Last requests">
-            <input inputMode="numeric" pattern="[1-9][0-9]{0,4}" value={last} onChange={(e) => setLast(e.target.value)} />
-          </Field>
-          <DraftEditor draft={draft} onChange={onDraft} />
+          <Selection last={last} onLast={setLast} filter={filter} onFilter={setFilter} />
+          <DraftEditor draft={draft} onChange={onDraft} error={run.error} />
           <button type="submit" className="primary" disabled={run.isPending}>
             {run.isPending ? "Replaying…" : "Replay"}
           </button>
-          {run.error && <Problem error={run.error} />}
+          {run.error && !problemsOf(run.error) && <Problem error={run.error} />}
           {run.variables && <Curl text={adminCurl(base, "POST", "admin/route/replay", run.variables)} />}
         </form>
       </section>
@@ -58,11 +62,47 @@ export function Replay({ draft, onDraft }: ReplayProps) {
   );
 }
 
+interface SelectionProps {
+  last: string;
+  onLast: (last: string) => void;
+  filter: ReplayFilter;
+  onFilter: (f: ReplayFilter) => void;
+}
+
+/** Selection chooses the records to replay. */
+function Selection({ last, onLast, filter, onFilter }: SelectionProps) {
+  const tiers = (useQuery(tiersQuery).data?.items ?? []).map((t) => t.name);
+  const tenants = useQuery(tenantNamesQuery).data ?? [];
+  const choices = [
+    { name: "tenant", label: "Tenant", values: tenants },
+    { name: "tier", label: "Tier or pool", values: tiers },
+    { name: "class", label: "Priority", values: [...classes] },
+  ] as const;
+  return (
+    <div className="fields">
+      <Field label="Last requests">
+        <input inputMode="numeric" pattern="[1-9][0-9]{0,4}" title="A number up to 99999" value={last} onChange={(e) => onLast(e.target.value)} />
+      </Field>
+      {choices.map((c) => (
+        <Field key={c.name} label={c.label}>
+          <select value={filter[c.name] ?? ""} onChange={(e) => onFilter({ ...filter, [c.name]: e.target.value })}>
+            <option value="">all</option>
+            {c.values.map((v) => (
+              <option key={v}>{v}</option>
+            ))}
+          </select>
+        </Field>
+      ))}
+    </div>
+  );
+}
+
 function Report({ of: r, drafted }: { of: ReplayAnswer; drafted: boolean }) {
-  if (r.n === 0) {
+  if (r.records === 0) {
     return (
       <Empty>
-        <strong>No records.</strong> Send some requests first; the gateway keeps the last ones (decisions.keep).
+        <strong>No records.</strong> Send some requests first, or select other ones; the gateway keeps the last ones
+        (decisions.keep).
       </Empty>
     );
   }
@@ -72,10 +112,10 @@ function Report({ of: r, drafted }: { of: ReplayAnswer; drafted: boolean }) {
         <strong>{summaryOf(r, drafted)}</strong>
       </p>
       <p className="muted small">
-        {plural(r.n, "record")} from {clock(r.from)} to {clock(r.to)};{" "}
-        {r.skipped.length > 0 && `${r.skipped.map((s) => `${count(s.n)} ${s.name}`).join(", ")} left out; `}
-        reproduced {count(r.reproduced.n)} of {count(r.reproduced.of)} choices of a worker.
+        {plural(r.records, "record")} from {clock(r.from)} to {clock(r.to)}. The configuration in force yields the recorded tier of{" "}
+        {part(r.tiers_reproduced)} and the recorded worker of {part(r.reproduced)}.
       </p>
+      <Limits of={r} />
       {(r.changes ?? []).length > 0 && (
         <ul className="changes">
           {r.changes!.map((c) => (
@@ -85,7 +125,14 @@ function Report({ of: r, drafted }: { of: ReplayAnswer; drafted: boolean }) {
           ))}
         </ul>
       )}
+      {(r.warnings ?? []).map((w) => (
+        <p key={`${w.line} ${w.message}`} className="note warn">
+          {w.line > 0 && `Line ${w.line}: `}
+          {w.path} {w.message}
+        </p>
+      ))}
       {drafted && <TierChanges of={r} />}
+      {r.changed_tier.length > 0 && <MovesMatrix of={r} />}
       <Estimates of={r} drafted={drafted} />
       {r.changed_tier.length > 0 && <Moves title="Requests that change tier" moves={r.changed_tier} />}
       {r.worker_moves.length > 0 && <Moves title="Requests that change worker" moves={r.worker_moves} />}
@@ -93,7 +140,58 @@ function Report({ of: r, drafted }: { of: ReplayAnswer; drafted: boolean }) {
   );
 }
 
+function part(p: { n: number; of: number }): string {
+  return `${count(p.n)} of ${count(p.of)}`;
+}
+
+/** Limits names the records that were left out or decided without a part of their input. */
+function Limits({ of: r }: { of: ReplayAnswer }) {
+  const all = limitsOf(r);
+  if (all.length === 0) return null;
+  return (
+    <ul className="changes small">
+      {all.map((text) => (
+        <li key={text}>{text}</li>
+      ))}
+    </ul>
+  );
+}
+
+/** MovesMatrix shows where the requests of each tier go. */
+function MovesMatrix({ of: r }: { of: ReplayAnswer }) {
+  const m = matrixOf(r);
+  return (
+    <div className="table">
+      <table aria-label="Requests by tier before and after">
+        <thead>
+          <tr>
+            <th scope="col">From ↓ to →</th>
+            {m.to.map((to) => (
+              <th key={to} scope="col" className="num">
+                {to || "refused"}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {m.from.map((from) => (
+            <tr key={from}>
+              <th scope="row">{from || "refused"}</th>
+              {m.to.map((to) => (
+                <td key={to} className={from === to || m.count(from, to) === 0 ? "num muted" : "num moved"}>
+                  {count(m.count(from, to))}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
 function summaryOf(r: ReplayAnswer, drafted: boolean): string {
+  if (r.n === 0) return `None of ${plural(r.records, "record")} can be decided again.`;
   const tiers = r.changed_tier.reduce((sum, m) => sum + m.n, 0);
   if (!drafted) {
     return r.reproduced.n === r.reproduced.of && tiers === 0
@@ -121,7 +219,7 @@ function TierChanges({ of: r }: { of: ReplayAnswer }) {
         <tbody>
           {r.tiers.map((t) => (
             <tr key={t.tier}>
-              <td>{t.tier}</td>
+              <td>{t.tier || "refused"}</td>
               <td className="num">{count(t.requests.now)}</td>
               <td className="num">{count(t.requests.draft)}</td>
               <td className="num">{count(t.prompt_tokens.now)}</td>
@@ -152,11 +250,30 @@ function Estimates({ of: r, drafted }: { of: ReplayAnswer; drafted: boolean }) {
           <dd>{percent(r.real_prefix_hit, 1)}</dd>
         </>
       )}
+      {r.predicted_hit !== undefined && (
+        <>
+          <dt>Prefix hits, predicted</dt>
+          <dd>{percent(r.predicted_hit, 1)}</dd>
+        </>
+      )}
       <dt>Regret, mean</dt>
       <dd>
         {both(millis(r.regret.now.mean_ms), millis(r.regret.draft.mean_ms))}{" "}
         <span className="muted small">by how much the best worker would have answered sooner</span>
       </dd>
+      <dt>Regret, p95</dt>
+      <dd>{both(millis(r.regret.now.p95_ms), millis(r.regret.draft.p95_ms))}</dd>
+      <dt>Wrong choices</dt>
+      <dd>
+        {both(percent(r.regret.now.wrong, 1), percent(r.regret.draft.wrong, 1))}{" "}
+        <span className="muted small">over 20 % slower than the best worker</span>
+      </dd>
+      {r.changed_worker_by.length > 0 && (
+        <>
+          <dt>Reasons of the changes</dt>
+          <dd>{r.changed_worker_by.map((c) => `${c.name} ${count(c.n)}`).join(", ")}</dd>
+        </>
+      )}
       {r.cost && (
         <>
           <dt>Cost</dt>
@@ -189,7 +306,7 @@ function Moves({ title, moves }: MovesProps) {
           {moves.map((m) => (
             <tr key={`${m.tier} ${m.from} ${m.to}`}>
               <td>
-                {m.from} → {m.to}
+                {m.from} → {m.to || "refused"}
               </td>
               <td className="num">{count(m.n)}</td>
               <td>

@@ -4,7 +4,7 @@ import { PageTitle } from "../../shell/Shell";
 import { Tabs } from "../../ui/Tabs";
 import { Playground } from "./Playground";
 import { Replay } from "./Replay";
-import { emptyForm } from "./request";
+import { emptyForm, shared } from "./request";
 import { Rules } from "./Rules";
 import { TierList } from "./TierList";
 import "./rules.css";
@@ -25,10 +25,7 @@ export function RulesPage() {
   // The request and the draft stay while the person looks at another tab.
   const [form, setForm] = useState(() => ({
     ...emptyForm,
-    tenant: search.tenant ?? "",
-    tier: search.tier ?? "",
-    class: search.class ?? "",
-    max_tokens: search.max_tokens ?? "",
+    ...Object.fromEntries(shared.filter((name) => search[name]).map((name) => [name, search[name]])),
   }));
   const [draft, setDraft] = useState<string>();
   return (

@@ -12,6 +12,7 @@ test("the selected worker stands first, and excluded ones last", () => {
 test("the margin names the next candidate", () => {
   const all = [c("a", 0.5), c("b", 0.61), c("d", 0.55, { excluded: "full" })];
   expect(marginOf(all, "a")).toBe("Next: b, 0.11 away.");
+  expect(marginOf([c("a", 1), c("b", 1.00001)], "a")).toBe("Next: b, less than 0.0005 away.");
   expect(marginOf([c("a", 1), c("b", 1)], "a")).toMatch(/same score/);
   expect(marginOf([c("a", 1)], "a")).toBeUndefined();
 });

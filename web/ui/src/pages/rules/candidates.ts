@@ -19,5 +19,5 @@ export function marginOf(all: Candidate[], selected: string | undefined): string
   const next = others.reduce((a, b) => (Math.abs(b.score - chosen.score) < Math.abs(a.score - chosen.score) ? b : a));
   const margin = Math.abs(next.score - chosen.score);
   if (margin === 0) return `${next.worker} has the same score; the tie was broken at random or by order.`;
-  return `Next: ${next.worker}, ${margin.toPrecision(2)} away.`;
+  return `Next: ${next.worker}, ${margin < 0.0005 ? "less than 0.0005" : margin.toPrecision(2)} away.`;
 }

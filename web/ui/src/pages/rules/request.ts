@@ -28,6 +28,9 @@ export const emptyForm: Form = {
   headers: "",
 };
 
+/** shared are the fields of a shared link: all but the texts, which may be confidential. */
+export const shared = ["path", "model", "max_tokens", "tenant", "tier", "class", "headers"] as const;
+
 /** paths are the endpoints whose requests are routed by model. */
 export const paths = [
   "/v1/chat/completions",

@@ -1,0 +1,21 @@
+import { expect, test } from "vitest";
+import type { DecisionView } from "../../api/schema";
+import { spansOf } from "./spans";
+
+const d = (more: object) => ({ overhead_ms: 1, queue_ms: 0, duration_ms: 100, ...more }) as DecisionView;
+const text = (more: object) => spansOf(d(more)).map((s) => `${s.name} ${s.from}–${s.to}`);
+
+test("a request has the phases gateway, queue, wait and answer", () => {
+  const attempts = [{ worker: "w1", at_ms: 11, queue_ms: 10, duration_ms: 20, first_at_ms: 40, end_at_ms: 100 }];
+  expect(text({ attempts })).toEqual(["Gateway 0–1", "Queue for w1 1–11", "w1: until the first token 11–40", "w1: answer 40–100"]);
+});
+
+test("failed attempts and requests without a worker have phases too", () => {
+  const attempts = [
+    { worker: "w1", at_ms: 1, duration_ms: 5, error: "status 503" },
+    { worker: "w2", at_ms: 6, duration_ms: 20 },
+  ];
+  expect(text({ attempts })).toEqual(["Gateway 0–1", "w1: failed 1–6", "w2: until the first token 6–26"]);
+  expect(text({ queue_ms: 50 })).toEqual(["Gateway 0–1", "Queue 1–51"]);
+  expect(text({})).toEqual(["Gateway 0–1"]);
+});

@@ -1,0 +1,32 @@
+import type { DecisionView } from "../../api/schema";
+
+/** Span is one phase of a request. Times are milliseconds after its beginning. */
+export interface Span {
+  name: string;
+  kind: "gateway" | "queue" | "wait" | "answer" | "failed";
+  from: number;
+  to: number;
+}
+
+/** spansOf returns the phases of a request in their order. */
+export function spansOf(d: DecisionView): Span[] {
+  const all: Span[] = [];
+  const add = (name: string, kind: Span["kind"], from: number, to: number) => {
+    if (to > from) all.push({ name, kind, from, to });
+  };
+  add("Gateway", "gateway", 0, d.overhead_ms);
+  for (const a of d.attempts ?? []) {
+    add(`Queue for ${a.worker}`, "queue", a.at_ms - (a.queue_ms ?? 0), a.at_ms);
+    const header = a.at_ms + a.duration_ms;
+    const end = Math.max(a.end_at_ms ?? 0, header);
+    if (a.error || a.error_type) {
+      add(`${a.worker}: failed`, "failed", a.at_ms, end);
+      continue;
+    }
+    const first = a.first_at_ms || header;
+    add(`${a.worker}: until the first token`, "wait", a.at_ms, first);
+    add(`${a.worker}: answer`, "answer", first, end);
+  }
+  if (!d.attempts?.length) add("Queue", "queue", d.overhead_ms, d.overhead_ms + d.queue_ms);
+  return all;
+}

@@ -1,0 +1,40 @@
+import type { ReplayAnswer } from "../../api/schema";
+import { plural } from "../../lib/format";
+
+/** Matrix has the number of requests by recorded tier (rows) and tier under the draft (columns). "" is a refusal. */
+export interface Matrix {
+  from: string[];
+  to: string[];
+  count: (from: string, to: string) => number;
+}
+
+/** matrixOf returns where the requests of each tier go. */
+export function matrixOf(r: Pick<ReplayAnswer, "tiers" | "changed_tier">): Matrix {
+  const moved = new Map(r.changed_tier.map((m) => [`${m.from} ${m.to}`, m.n]));
+  const left = (tier: string) => r.changed_tier.reduce((sum, m) => sum + (m.from === tier ? m.n : 0), 0);
+  const before = new Map(r.tiers.map((t) => [t.tier, t.requests.now]));
+  const names = [...new Set([...r.tiers.map((t) => t.tier), ...r.changed_tier.flatMap((m) => [m.from, m.to])])];
+  return {
+    from: names.filter((n) => (before.get(n) ?? 0) > 0 || left(n) > 0),
+    to: names.filter((n) => n !== "" || r.changed_tier.some((m) => m.to === "")),
+    count: (from, to) => (from === to ? (before.get(from) ?? 0) - left(from) : (moved.get(`${from} ${to}`) ?? 0)),
+  };
+}
+
+/** limitsOf says what the records lack, and how the replay decided without it. */
+export function limitsOf(r: ReplayAnswer): string[] {
+  const u = r.unknown;
+  const all: [number, string][] = [
+    [u.rights, "a tenant or key that no longer exists: decided as if everything were allowed"],
+    [u.token_counts, "tokens that would be counted: decided by their estimate"],
+    [u.other_policy, "a worker that another policy selected: left where they were"],
+    [u.bounds, "loads that the edited bounds need and the records lack: decided as far as known"],
+    [r.late ?? 0, "a record out of order: decided with later loads"],
+  ];
+  const texts = all.filter(([n]) => n > 0).map(([n, text]) => `${plural(n, "request")} with ${text}.`);
+  if (r.keyword_groups_not_recorded.length > 0) {
+    texts.push(`Keyword groups that no record has: ${r.keyword_groups_not_recorded.join(", ")}. They match nothing here.`);
+  }
+  if (r.config_generations > 1) texts.push(`${r.config_generations} configurations made these records.`);
+  return [...r.skipped.map((s) => `${plural(s.n, "record")} left out: ${s.name}.`), ...texts];
+}
