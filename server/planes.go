@@ -68,7 +68,7 @@ func (p *planes) dataHandler() http.Handler {
 
 // adminHandler is the admin plane with its middleware.
 func (p *planes) adminHandler() http.Handler {
-	return p.limitStalls(p.limitWrites(secured(p.admin.Handler())))
+	return p.limitStalls(p.limitWrites(secured(p.strictTransport(p.admin.Handler()))))
 }
 
 // metricsHandler serves the metrics on a separate address.
@@ -139,8 +139,15 @@ func secured(next http.Handler) http.Handler {
 		h.Set("X-Frame-Options", "DENY")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
-		if r.TLS != nil {
-			h.Set("Strict-Transport-Security", "max-age=31536000")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// strictTransport makes browsers use TLS for a year, if the admin plane has it.
+func (p *planes) strictTransport(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if f := p.control.Snapshot().File; f.Admin.TLS.On() || f.SharedPlanes() && f.TLS.On() {
+			w.Header().Set("Strict-Transport-Security", "max-age=31536000")
 		}
 		next.ServeHTTP(w, r)
 	})

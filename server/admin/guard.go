@@ -97,7 +97,7 @@ func (g *guard) admitted(c *gin.Context, op *operation, o *operator) bool {
 		}
 		return true
 	}
-	if !g.identify(c, o) {
+	if !g.identify(c, op, o) {
 		return false
 	}
 	admin := o.Admin
@@ -116,13 +116,16 @@ func (g *guard) admitted(c *gin.Context, op *operation, o *operator) bool {
 
 // identify sets the admin of a request, by its key or else by its session. If there is none, it has written the
 // answer.
-func (g *guard) identify(c *gin.Context, o *operator) bool {
+func (g *guard) identify(c *gin.Context, op *operation, o *operator) bool {
 	now, identity := time.Now(), g.control.Snapshot().Identity
 	key, sent := control.Credential(c.Request.Header)
 	admin, known := identity.AdminOf(key, now)
 	known = known && sent
-	if id := sessionID(c.Request, usesTLS(g.control)); !sent && key == "" && id != "" {
-		found, open := g.sessions.find(id, c.GetHeader(backgroundHeader) == "", now)
+	// A proxy in front may ask for a password, which browsers send as Basic.
+	basic := strings.HasPrefix(c.GetHeader("Authorization"), "Basic ")
+	if id := sessionID(c.Request, usesTLS(g.control)); !sent && (key == "" || basic) && id != "" {
+		person := c.GetHeader(backgroundHeader) == "" && !op.endless // a browser reconnects a stream by itself
+		found, open := g.sessions.find(id, person, now)
 		if admin, known = identity.AdminWith(found.admin, now); open && known {
 			o.session, o.sessionID, o.actor.Via = &found, id, "ui"
 		}

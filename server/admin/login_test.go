@@ -93,6 +93,15 @@ func TestASessionHasTheRoleOfItsKey(t *testing.T) {
 	}
 }
 
+// TestAProxysPasswordDoesNotHideASession.
+func TestAProxysPasswordDoesNotHideASession(t *testing.T) {
+	r := newPlaneRig(t)
+	c := r.login("ops")
+	if got := r.askIn(c, "GET", "/admin/tenants", "", "Authorization", "Basic dXNlcjpwYXNz"); got.Code != 200 {
+		t.Errorf("a request with both is %d", got.Code)
+	}
+}
+
 // AD-08: a page of another site cannot use the session.
 func TestAPageOfAnotherSiteCannotUseASession(t *testing.T) {
 	r := newPlaneRig(t)

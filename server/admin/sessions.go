@@ -16,7 +16,8 @@ const (
 	// codeLife is the time in which a login code can be used. It is printed at the start of a demo, which a
 	// person may look at later.
 	codeLife = time.Hour
-	// maxSessions bounds the memory of sessions. One more login ends the session that was unused for longest.
+	// maxSessions bounds the memory of sessions. One more login ends the session of the same admin that was unused
+	// for longest, or if it has none, that of all.
 	maxSessions = 1000
 	// idBytes is the length of random ids: 256 bits cannot be guessed.
 	idBytes = 32
@@ -69,7 +70,7 @@ func (s *sessions) start(admin [sha256.Size]byte, now time.Time) (id string, ope
 	defer s.mu.Unlock()
 	s.removeExpired(now)
 	if len(s.open) >= maxSessions {
-		s.removeOldest()
+		s.removeOldest(admin)
 	}
 	s.open[sha256.Sum256([]byte(id))] = opened
 	return id, opened, nil
@@ -138,13 +139,15 @@ func (s *sessions) removeExpired(now time.Time) {
 	}
 }
 
-// removeOldest removes the session that was unused for longest. It requires the lock.
-func (s *sessions) removeOldest() {
+// removeOldest removes the session of an admin that was unused for longest, or if it has none, that of all: one key
+// cannot end the sessions of others. It requires the lock.
+func (s *sessions) removeOldest(admin [sha256.Size]byte) {
 	var oldest [sha256.Size]byte
-	var used time.Time
+	var found session
 	for key, is := range s.open {
-		if used.IsZero() || is.used.Before(used) {
-			oldest, used = key, is.used
+		mine, best := is.admin == admin, found.admin == admin
+		if found.used.IsZero() || mine && !best || mine == best && is.used.Before(found.used) {
+			oldest, found = key, is
 		}
 	}
 	delete(s.open, oldest)

@@ -86,8 +86,19 @@ func TestSessionsAreBounded(t *testing.T) {
 	if _, open := s.find(oldest, true, noon().Add(29*time.Minute)); open || len(s.open) != maxSessions {
 		t.Errorf("%d sessions, the oldest is open: %v", len(s.open), open)
 	}
+	other, _, err := s.start(sha256.Sum256([]byte("eyes")), noon().Add(29*time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		startedSession(t, s, noon().Add(29*time.Minute+time.Second))
+	}
+	if _, open := s.find(other, false, noon().Add(29*time.Minute)); !open || len(s.open) != maxSessions {
+		t.Error("logins of one admin ended the session of another")
+	}
+	s.end(other)
 	startedSession(t, s, noon().Add(58*time.Minute))
-	if _, open := s.find(newest, true, noon().Add(58*time.Minute)); !open || len(s.open) != 2 {
+	if _, open := s.find(newest, true, noon().Add(58*time.Minute)); !open || len(s.open) != 5 {
 		t.Errorf("%d sessions are left after the others expired", len(s.open))
 	}
 }

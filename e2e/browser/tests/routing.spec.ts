@@ -3,7 +3,10 @@ import { admin, engine, env, expect, expectAccessible, login, readConfig, send, 
 
 async function explain(page: Page, prompt: string): Promise<void> {
   await page.getByRole("textbox", { name: /^Prompt/ }).fill(prompt);
+  const explained = page.waitForResponse(/\/route\/explain$/);
   await page.getByRole("button", { name: /^Explain/ }).click();
+  await explained;
+  await expect(page.getByRole("button", { name: /^Explain/ })).toBeEnabled(); // the answer is shown
 }
 
 const answer = (page: Page) => page.getByRole("region", { name: "Explanation" });
