@@ -8,7 +8,7 @@ import (
 
 var (
 	shortened = regexp.MustCompile(`\b[0-9a-f]{8}…`)
-	whole  = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
+	whole     = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
 )
 
 // RestoreDigests returns a draft in which the digests that ReadText shortened are whole again. It takes them from
